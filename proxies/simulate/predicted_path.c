@@ -35,7 +35,7 @@ int bb_predict_critical_path(const struct bb_step *step, const struct bb_predict
     bb_timeline_init_ranks(&t, step, shown);
     TRY(bb_predicted_timeline(step, p, &t));
     index_classes(&t, p, ranks, shown_as);
-    TRY(bb_critical_path_init(path, &t, shown_as));
+    bb_critical_path_init(path, &t, shown_as);
 out:
     bb_timeline_release(&t);
     free(shown_as);

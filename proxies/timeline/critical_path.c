@@ -6,15 +6,16 @@
 
 #include <stdlib.h>
 
-/* The communication operations of one rank, sorted by communicator, kind and peer; operations with equal
- * communicator, kind and peer have the same partner (struct partner). The k-th send to a peer matches the k-th
- * receive of this peer from the rank; the k-th collective on a communicator matches the k-th collective of every
- * other member. */
+/* The communication operations of one rank, listed by partner: communicator, kind and peer (struct partner). The k-th
+ * send to a peer matches the k-th receive of this peer from the rank; the k-th collective on a communicator matches the
+ * k-th collective of every other member. */
 struct partners {
-    struct bb_key_index index; /* maps a struct partner (communicator, kind, peer) to the partner's number */
-    int *first;                /* [index.n + 1] index in `list` of the first operation with each partner number */
-    int *list;     /* indices of operations in the rank's program, sorted by partner number, then in program order */
-    int *position; /* [operations of the rank] index of the operation in `list`; BB_NONE: not in the list */
+    struct bb_key_index index; /* maps a struct partner (communicator, kind, peer) to its index in `lists` */
+    struct partner_ops {
+        int *ops, n; /* [n] indices of the operations in the rank's program, in program order */
+    } * lists;       /* [index.n] */
+    int *
+        position; /* [operations of the rank] k: the operation is the k-th one with its partner; NULL: not listed yet */
 };
 
 struct partner {
@@ -60,88 +61,61 @@ static struct partner partner_of(const struct walk *w, const struct bb_op *op, i
     return (struct partner){op->comm, (int)op->kind, peer};
 }
 
-/* Numbers the distinct partners (communicator, kind, peer) of the rank's operations and stores each operation's
- * partner number in p->position[]. messages: true: only sends and receives; false: only collectives and alltoallvs. */
-static int number_partners(const struct walk *w, int rank, bool messages, struct partners *p)
-{
-    const struct bb_program *program = program_of(w, rank);
-
-    p->index.key_bytes = sizeof(struct partner);
-    for (size_t i = 0; i < program->n_ops; i++) {
-        const struct bb_op *op = &program->ops[i];
-        const bool listed = bb_op_is_comm(op) && is_message(op) == messages;
-        const struct partner key = partner_of(w, op, rank);
-
-        p->position[i] = listed ? bb_key_index_add(&p->index, &key) : BB_NONE;
-        if (listed && p->position[i] < 0)
-            return -BB_EFAIL;
-    }
-    return 0;
-}
-
-static int list_partners(const struct walk *w, int rank, bool messages, struct partners *p)
-{
-    const size_t n_ops = program_of(w, rank)->n_ops;
-    int rc;
-
-    BB_NEW(p->position, n_ops);
-    BB_NEW(p->list, n_ops);
-    TRY(number_partners(w, rank, messages, p));
-    BB_NEW(p->first, (size_t)p->index.n + 2);
-    for (size_t i = 0; i < n_ops; i++)
-        if (p->position[i] != BB_NONE)
-            p->first[p->position[i] + 2]++;
-    for (int i = 2; i <= p->index.n; i++)
-        p->first[i] += p->first[i - 1];
-    for (size_t i = 0; i < n_ops; i++) /* counting sort: during the loop first[1 + p] is the next free index in
-                                          `list` for partner p; afterwards it is the first index of partner p + 1 */
-        if (p->position[i] != BB_NONE) {
-            p->position[i] = p->first[p->position[i] + 1]++;
-            p->list[p->position[i]] = (int)i;
-        }
-out:
-    return rc;
-}
-
-static int find_partners(struct walk *w, int rank, bool messages, const struct partners **found)
+/* Returns the partners of the rank's sends and receives (messages true) or of its collectives and alltoallvs (false). */
+static const struct partners *find_partners(struct walk *w, int rank, bool messages)
 {
     struct partners *p = messages ? &w->messages[rank] : &w->collectives[w->t->step->role_of[rank]];
+    const struct bb_program *program = program_of(w, rank);
 
-    *found = p;
-    return p->first ? 0 : list_partners(w, rank, messages, p);
+    if (p->position)
+        return p;
+    p->index.key_bytes = sizeof(struct partner);
+    BB_NEW(p->position, program->n_ops);
+    for (size_t i = 0; i < program->n_ops; i++) {
+        const struct bb_op *op = &program->ops[i];
+
+        if (!bb_op_is_comm(op) || is_message(op) != messages)
+            continue;
+        const struct partner key = partner_of(w, op, rank);
+        const int known = p->index.n, partner = bb_key_index_add(&p->index, &key);
+
+        if (partner == known) {
+            BB_GROW(p->lists, known);
+            p->lists[partner] = (struct partner_ops){0};
+        }
+        struct partner_ops *list = &p->lists[partner];
+        BB_GROW(list->ops, list->n);
+        p->position[i] = list->n;
+        list->ops[list->n++] = (int)i;
+    }
+    return p;
 }
 
-/* Finds the operation of rank `other` that matches operation `op` of the current rank w->rank. found: out; BB_NONE
- * if no operation matches. */
-static int find_matching_op(struct walk *w, int op, int other, int *found)
+/* Returns the operation of rank `other` that matches operation `op` of the current rank w->rank; BB_NONE if no operation
+ * matches. */
+static int find_matching_op(struct walk *w, int op, int other)
 {
     const struct bb_op *mine = &program_of(w, w->rank)->ops[op];
     const bool message = is_message(mine);
     const enum bb_op_kind theirs = !message ? mine->kind : mine->kind == BB_OP_SEND ? BB_OP_RECV : BB_OP_SEND;
-    const struct partner here = partner_of(w, mine, w->rank),
-                         there = {mine->comm, (int)theirs, message ? w->rank : BB_NONE};
-    const struct partners *own, *others;
-    int rc, at, partner;
+    const struct partner there = {mine->comm, (int)theirs, message ? w->rank : BB_NONE};
+    const int position = find_partners(w, w->rank, message)->position[op];
+    const struct partners *others = find_partners(w, other, message);
+    const int partner = bb_key_index_find(&others->index, &there);
 
-    *found = BB_NONE;
-    TRY(find_partners(w, w->rank, message, &own));
-    TRY(find_partners(w, other, message, &others));
-    partner = bb_key_index_find(&others->index, &there);
-    if (partner < 0)
-        return 0;
-    at = others->first[partner] + own->position[op] - own->first[bb_key_index_find(&own->index, &here)];
-    if (at < others->first[partner + 1])
-        *found = others->list[at];
-out:
-    return rc;
+    return partner >= 0 && position < others->lists[partner].n ? others->lists[partner].ops[position] : BB_NONE;
 }
 
-static void release_partners(struct partners *p)
+static void release_partners(struct partners *all, int n)
 {
-    bb_key_index_release(&p->index);
-    free(p->first);
-    free(p->list);
-    free(p->position);
+    for (int i = 0; i < n; i++) {
+        for (int k = 0; k < all[i].index.n; k++)
+            free(all[i].lists[k].ops);
+        free(all[i].lists);
+        free(all[i].position);
+        bb_key_index_release(&all[i].index);
+    }
+    free(all);
 }
 
 /* ---- the rank that arrives last ---- */
@@ -152,38 +126,33 @@ struct last_arrival {
     bool unknown; /* true: the times of at least one rank that takes part in the operation are unknown */
 };
 
-static int consider_participant(struct walk *w, int op, int other, struct last_arrival *last)
+static void consider_participant(struct walk *w, int op, int other, struct last_arrival *last)
 {
     const struct bb_timed_op *times = times_of(w, other);
-    int found = BB_NONE, rc = 0;
+    const int found = times && other != w->rank ? find_matching_op(w, op, other) : BB_NONE;
 
     if (other == w->rank)
-        return 0;
-    if (times)
-        TRY(find_matching_op(w, op, other, &found));
+        return;
     if (found == BB_NONE)
         last->unknown = true;
     else if (times[found].begin_ns > last->begin_ns)
         *last = (struct last_arrival){other, found, times[found].begin_ns, last->unknown};
-out:
-    return rc;
 }
 
 /* Updates *last, the latest arrival found so far at communication operation `op`, with the arrivals of all ranks
  * that take part in it. */
-static int consider_participants(struct walk *w, int op, struct last_arrival *last)
+static void consider_participants(struct walk *w, int op, struct last_arrival *last)
 {
     const struct bb_layout *l = &w->t->step->layout;
     const struct bb_op *mine = &program_of(w, w->rank)->ops[op];
     const int group = l->comms[mine->comm].group, instance = bb_group_instance(l, group, w->rank);
-    int rc = 0;
 
     if (is_message(mine))
-        return consider_participant(w, op, bb_op_peer_rank(l, mine, w->rank), last);
-    for (int i = 0; i < l->groups[group].size && rc == 0; i++)
-        if (mine->kind == BB_OP_COLLECTIVE || bb_alltoallv_exchanges_with(mine, i))
-            rc = consider_participant(w, op, bb_group_member(l, group, instance, i), last);
-    return rc;
+        consider_participant(w, op, bb_op_peer_rank(l, mine, w->rank), last);
+    else
+        for (int i = 0; i < l->groups[group].size; i++)
+            if (mine->kind == BB_OP_COLLECTIVE || bb_alltoallv_exchanges_with(mine, i))
+                consider_participant(w, op, bb_group_member(l, group, instance, i), last);
 }
 
 /* Finds the operations [*first, *end) of the NCCL group call that contains `op`. The operations of a group call on
@@ -198,24 +167,25 @@ static void find_call(const struct bb_program *p, int op, int *first, int *end)
         continue;
 }
 
-static int find_last_arrival(struct walk *w, struct last_arrival *last)
+static struct last_arrival find_last_arrival(struct walk *w)
 {
     const struct bb_program *p = program_of(w, w->rank);
-    int first, end, rc = 0;
+    struct last_arrival last = {w->rank, w->op, times_of(w, w->rank)[w->op].begin_ns, false};
+    int first, end;
 
-    *last = (struct last_arrival){w->rank, w->op, times_of(w, w->rank)[w->op].begin_ns, false};
     find_call(p, w->op, &first, &end);
-    for (int i = first; i < end && rc == 0; i++)
+    for (int i = first; i < end; i++)
         if (bb_op_is_comm(&p->ops[i]) && p->ops[i].comm == p->ops[w->op].comm)
-            rc = consider_participants(w, i, last);
-    return rc;
+            consider_participants(w, i, &last);
+    return last;
 }
 
 /* ---- predecessors of an operation on its stream and communicator ---- */
 
+/* Replaces *best by `candidate` if the latter ends later; BB_NONE: no operation. */
 static void keep_later(const struct bb_timed_op *times, int candidate, int *best)
 {
-    if (*best == BB_NONE || times[candidate].end_ns > times[*best].end_ns)
+    if (candidate != BB_NONE && (*best == BB_NONE || times[candidate].end_ns > times[*best].end_ns))
         *best = candidate;
 }
 
@@ -235,7 +205,7 @@ static int find_predecessor(const struct walk *w)
 {
     const struct bb_program *p = program_of(w, w->rank);
     const struct bb_timed_op *times = times_of(w, w->rank);
-    int first, end, best = BB_NONE, before;
+    int first, end, best = BB_NONE;
 
     find_call(p, w->op, &first, &end);
     for (int i = first; i < end; i++) {
@@ -245,12 +215,9 @@ static int find_predecessor(const struct walk *w)
             continue;
         for (int k = op->first_wait; k < op->first_wait + op->waits; k++)
             keep_later(times, p->wait_list[k], &best);
-        before = last_before(p, first, op, true);
-        if (before != BB_NONE)
-            keep_later(times, before, &best);
-        before = op->comm == BB_NONE ? BB_NONE : last_before(p, first, op, false);
-        if (before != BB_NONE)
-            keep_later(times, before, &best);
+        keep_later(times, last_before(p, first, op, true), &best);
+        if (op->comm != BB_NONE)
+            keep_later(times, last_before(p, first, op, false), &best);
     }
     return best;
 }
@@ -280,31 +247,28 @@ static void mark(struct walk *w)
 /* Adds the time of the current operation (w->op of rank w->rank) to the categories of the critical path. The search
  * continues at the begin of this operation or, if it waited for another rank, at the begin of the matching operation
  * of the rank that arrived last. */
-static int attribute_op(struct walk *w)
+static void attribute_op(struct walk *w)
 {
     const struct bb_timed_op at = times_of(w, w->rank)[w->op];
     struct last_arrival last;
-    int rc;
 
     attribute_back_to(w, BB_CRITICAL_HOST, at.end_ns);
     mark(w);
     if (!bb_op_is_comm(&program_of(w, w->rank)->ops[w->op])) {
         attribute_back_to(w, BB_CRITICAL_COMPUTE, at.begin_ns);
-        return 0;
+        return;
     }
-    TRY(find_last_arrival(w, &last));
+    last = find_last_arrival(w);
     if (last.unknown && at.begin_ns + at.wait_ns > last.begin_ns) {
         attribute_back_to(w, BB_CRITICAL_TRANSFER, at.begin_ns + at.wait_ns);
         attribute_back_to(w, BB_CRITICAL_WAITING, last.begin_ns);
     }
     attribute_back_to(w, BB_CRITICAL_TRANSFER, last.begin_ns);
     if (last.rank == w->rank)
-        return 0;
+        return;
     w->rank = last.rank;
     w->op = last.op;
     mark(w);
-out:
-    return rc;
 }
 
 static void find_start(struct walk *w)
@@ -324,25 +288,12 @@ static void find_start(struct walk *w)
     w->path->rank = w->rank;
 }
 
-static int walk_back(struct walk *w)
-{
-    int rc = 0;
-
-    find_start(w);
-    while (w->op != BB_NONE) {
-        TRY(attribute_op(w));
-        w->op = find_predecessor(w);
-    }
-    attribute_back_to(w, BB_CRITICAL_HOST, 0);
-out:
-    return rc;
-}
-
 static void prepare(struct walk *w, const int *times_from)
 {
     const int ranks = w->t->step->layout.ranks;
     struct bb_critical_path *path = w->path;
 
+    path->n_shown = w->t->n;
     BB_NEW(path->shown_as, ranks);
     BB_NEW(path->marked, w->t->n);
     BB_NEW(w->messages, ranks);
@@ -353,28 +304,20 @@ static void prepare(struct walk *w, const int *times_from)
         if (!times_from)
             path->shown_as[w->t->ranks[i]] = i;
         BB_NEW(path->marked[i], program_of(w, w->t->ranks[i])->n_ops);
-        path->n_shown++;
     }
 }
 
-int bb_critical_path_init(struct bb_critical_path *path, const struct bb_timeline *t, const int *times_from)
+void bb_critical_path_init(struct bb_critical_path *path, const struct bb_timeline *t, const int *times_from)
 {
     struct walk w = {.t = t, .path = path};
-    int rc;
 
     *path = (struct bb_critical_path){0};
     prepare(&w, times_from);
-    TRY(walk_back(&w));
-out:
-    for (int r = 0; w.messages && r < t->step->layout.ranks; r++)
-        release_partners(&w.messages[r]);
-    for (int r = 0; w.collectives && r < t->step->n_roles; r++)
-        release_partners(&w.collectives[r]);
-    free(w.messages);
-    free(w.collectives);
-    if (rc)
-        bb_critical_path_release(path);
-    return rc;
+    for (find_start(&w); w.op != BB_NONE; w.op = find_predecessor(&w))
+        attribute_op(&w);
+    attribute_back_to(&w, BB_CRITICAL_HOST, 0);
+    release_partners(w.messages, t->step->layout.ranks);
+    release_partners(w.collectives, t->step->n_roles);
 }
 
 void bb_critical_path_release(struct bb_critical_path *path)
@@ -390,17 +333,6 @@ void bb_critical_path_release(struct bb_critical_path *path)
 bool bb_critical_path_has(const struct bb_critical_path *path, int rank, int op)
 {
     return path && path->shown_as[rank] != BB_NONE && path->marked[path->shown_as[rank]][op];
-}
-
-bool bb_critical_path_has_any(const struct bb_critical_path *path, const struct bb_timeline *t, int rank, int first,
-                              int end)
-{
-    const struct bb_op *ops = bb_step_program(t->step, rank)->ops;
-
-    for (int i = first; i < end; i++)
-        if (ops[i].stream == ops[first].stream && bb_critical_path_has(path, rank, i))
-            return true;
-    return false;
 }
 
 json_t *bb_critical_path_json(const struct bb_critical_path *path)

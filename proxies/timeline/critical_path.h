@@ -47,11 +47,9 @@ struct bb_critical_path {
  * bb_critical_path_init - computes the critical path of a timeline.
  *   times_from  [ranks] for each rank: index in t of the rank whose times are used for it; NULL: each rank in t has its
  *               own times, and the times of all other ranks are unknown
- *   Returns     0 or -BB_EFAIL
  *   Owner       the caller releases path with bb_critical_path_release, which also accepts a zeroed path
  */
-int bb_critical_path_init(struct bb_critical_path *path, const struct bb_timeline *t,
-                          const int *times_from) BB_MUST_CHECK;
+void bb_critical_path_init(struct bb_critical_path *path, const struct bb_timeline *t, const int *times_from);
 void bb_critical_path_release(struct bb_critical_path *path);
 
 /* bb_critical_path_json - returns a JSON object with the slowest rank, the number of operations on the path, and the
@@ -61,10 +59,5 @@ json_t *bb_critical_path_json(const struct bb_critical_path *path);
 /* bb_critical_path_has - returns whether operation `op` of the rank is on the path. If the rank is represented by
  * another rank (shown_as), the result is that of the representing rank. path NULL: returns false. */
 bool bb_critical_path_has(const struct bb_critical_path *path, int rank, int op);
-
-/* bb_critical_path_has_any - returns whether the path contains one of the operations [first, end) that run on the
- * same stream as `first`. */
-bool bb_critical_path_has_any(const struct bb_critical_path *path, const struct bb_timeline *t, int rank, int first,
-                              int end);
 
 #endif

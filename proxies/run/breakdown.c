@@ -8,11 +8,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-static int group_of(const struct bb_layout *l, int comm)
-{
-    return l->comms[comm].group;
-}
-
 /* ---- traffic of each group ---- */
 
 void bb_count_group_traffic(const struct bb_layout *l, const struct bb_program *p,
@@ -27,7 +22,7 @@ void bb_count_group_traffic(const struct bb_layout *l, const struct bb_program *
 
         if (!bb_op_is_comm(op))
             continue;
-        int g = group_of(l, op->comm), n = bb_op_group_size(l, op);
+        int g = l->comms[op->comm].group, n = bb_op_group_size(l, op);
         double bytes = (double)bb_op_payload_bytes(op, n);
 
         work[g].calls++;
@@ -58,28 +53,22 @@ static int since_begin(const struct bb_runner *r, cudaEvent_t event, int64_t *ns
     return rc;
 }
 
-/* Returns whether a step launches any operation of `lane` (operations that one host call launches on one stream).
+/* Reads the CUDA events of the lanes (operations that one host call launches on one stream) that the step launched.
  * what: enum bb_issue flags of the step: launch compute, communication, or both. */
-static bool lane_ran(const struct bb_runner *r, const struct bb_lane *lane, unsigned what)
-{
-    const struct bb_op *op = &r->program->ops[r->batches[lane->batch].first];
-
-    if (bb_op_is_comm(op))
-        return what & BB_ISSUE_COMM;
-    return (what & BB_ISSUE_COMPUTE) && bb_op_launches(op);
-}
-
-int bb_traced_step_read(struct bb_traced_step *t, const struct bb_runner *r, unsigned what)
+static int read_events(struct bb_traced_step *t, const struct bb_runner *r, unsigned what)
 {
     int rc;
 
     TRY(since_begin(r, r->end, &t->step_ns));
     for (int i = 0; i < r->n_lanes; i++) {
+        const struct bb_lane *lane = &r->lanes[i];
+        const struct bb_op *op = &r->program->ops[r->batches[lane->batch].first];
+
         t->lanes[i] = (struct bb_timed_op){0};
-        if (!lane_ran(r, &r->lanes[i], what))
+        if (!(what & (bb_op_is_comm(op) ? BB_ISSUE_COMM : BB_ISSUE_COMPUTE)) || !bb_op_launches(op))
             continue;
-        TRY(since_begin(r, r->lanes[i].begin, &t->lanes[i].begin_ns));
-        TRY(since_begin(r, r->lanes[i].end, &t->lanes[i].end_ns));
+        TRY(since_begin(r, lane->begin, &t->lanes[i].begin_ns));
+        TRY(since_begin(r, lane->end, &t->lanes[i].end_ns));
     }
 out:
     return rc;
@@ -87,33 +76,28 @@ out:
 
 /* ---- time intervals of communication groups, of transfers and of pipeline messages ---- */
 
-/* Stores in `out` the time intervals of all communication of `group` (for example "tp"); if `group` is BB_NONE,
- * those of all compute operations. Each interval is that of a lane: the operations that one host call launches on
- * one stream. */
-static void spans_of(const struct bb_runner *r, const struct bb_traced_step *t, int group, struct bb_spans *out)
-{
-    bb_spans_clear(out);
-    for (int i = 0; i < r->n_lanes; i++) {
-        int comm = r->lanes[i].comm, own = comm == BB_NONE ? BB_NONE : group_of(r->layout, comm);
+/* Time intervals of a traced step on one rank. Each interval is that of a lane: the operations that one host call
+ * launches on one stream. */
+struct intervals {
+    struct bb_spans compute, comm;
+    struct bb_spans groups[BB_MAX_GROUPS]; /* communication of each group (for example "tp") */
+    struct bb_spans transfers;             /* transfers of all communication, which begin after the wait for peers */
+    struct bb_spans stages;                /* messages between pipeline stages, including the wait */
+};
 
-        if (own == group)
-            bb_spans_add(out, t->lanes[i].begin_ns, t->lanes[i].end_ns);
-    }
-}
-
-/* Adds to `transfers` the transfer intervals of all communication, which begin after the wait for peers. Adds to
- * `stages` the intervals, including the wait, of all messages between pipeline stages. */
-static void spans_by_cause(const struct bb_runner *r, const struct bb_traced_step *t, struct bb_spans *transfers,
-                           struct bb_spans *stages)
+static void list_intervals(struct intervals *s, const struct bb_runner *r, const struct bb_traced_step *t)
 {
     for (int i = 0; i < r->n_lanes; i++) {
         const struct bb_timed_op *at = &t->lanes[i];
+        const int c = r->lanes[i].comm;
 
-        if (r->lanes[i].comm == BB_NONE)
+        bb_spans_add(c == BB_NONE ? &s->compute : &s->comm, at->begin_ns, at->end_ns);
+        if (c == BB_NONE)
             continue;
-        bb_spans_add(transfers, at->begin_ns + at->wait_ns, at->end_ns);
-        if (r->layout->comms[r->lanes[i].comm].between_stages)
-            bb_spans_add(stages, at->begin_ns, at->end_ns);
+        bb_spans_add(&s->groups[r->layout->comms[c].group], at->begin_ns, at->end_ns);
+        bb_spans_add(&s->transfers, at->begin_ns + at->wait_ns, at->end_ns);
+        if (r->layout->comms[c].between_stages)
+            bb_spans_add(&s->stages, at->begin_ns, at->end_ns);
     }
 }
 
@@ -122,35 +106,38 @@ void bb_update_mean(double *mean, int n, int64_t ns)
     *mean += ((double)ns / 1e3 - *mean) / (n + 1);
 }
 
-void bb_rank_breakdown_add(struct bb_rank_breakdown *f, const struct bb_runner *r, const struct bb_traced_step *t)
+int bb_rank_breakdown_add(struct bb_rank_breakdown *f, const struct bb_runner *r, struct bb_traced_step *t,
+                          unsigned what)
 {
-    struct bb_spans compute = {0}, comm = {0}, one = {0}, transfers = {0}, stages = {0};
+    struct intervals s = {0};
     struct bb_exposure e;
     struct bb_overlap o;
+    int rc;
 
-    spans_of(r, t, BB_NONE, &compute);
+    TRY(read_events(t, r, what));
+    TRY(bb_rank_breakdown_split(f, r, t));
+    list_intervals(&s, r, t);
     for (int g = 0; g < r->layout->n_groups; g++) {
-        spans_of(r, t, g, &one);
-        bb_spans_add_all(&comm, &one);
-        bb_overlap_of(t->step_ns, &compute, &one, &o);
+        bb_overlap_of(t->step_ns, &s.compute, &s.groups[g], &o);
         bb_update_mean(&f->groups[g].busy_us, f->steps, o.comm_ns);
         bb_update_mean(&f->groups[g].exposed_us, f->steps, o.exposed_ns);
+        bb_spans_release(&s.groups[g]);
     }
-    bb_overlap_of(t->step_ns, &compute, &comm, &o);
+    bb_overlap_of(t->step_ns, &s.compute, &s.comm, &o);
     bb_update_mean(&f->step_us, f->steps, o.step_ns);
     bb_update_mean(&f->compute_us, f->steps, o.compute_ns);
     bb_update_mean(&f->comm_us, f->steps, o.comm_ns);
     bb_update_mean(&f->exposed_us, f->steps, o.exposed_ns);
     bb_update_mean(&f->idle_us, f->steps, o.idle_ns);
-    spans_by_cause(r, t, &transfers, &stages);
-    bb_exposure_of(&compute, &comm, &transfers, &stages, &e);
+    bb_exposure_of(&s.compute, &s.comm, &s.transfers, &s.stages, &e);
     bb_update_mean(&f->exposed_transfer_us, f->steps, e.transfer_ns);
     bb_update_mean(&f->bubble_us, f->steps, e.bubble_ns);
     bb_update_mean(&f->exposed_waiting_us, f->steps, e.waiting_ns);
     f->steps++;
-    bb_spans_release(&transfers);
-    bb_spans_release(&stages);
-    bb_spans_release(&compute);
-    bb_spans_release(&comm);
-    bb_spans_release(&one);
+    bb_spans_release(&s.compute);
+    bb_spans_release(&s.comm);
+    bb_spans_release(&s.transfers);
+    bb_spans_release(&s.stages);
+out:
+    return rc;
 }

@@ -45,23 +45,25 @@ struct bb_traced_step {
     struct bb_timed_op *lanes; /* [runner.n_lanes] begin and end of each lane (operations that one host call launches
                                   on one stream); begin == end: nothing was launched */
     int64_t step_ns;
+    double start_sync_us; /* bb_step_time.start_sync_us of the step */
 };
 
 void bb_traced_step_release(struct bb_traced_step *t);
 
-/* bb_traced_step_read - reads the CUDA events of a traced step into t, after the step has ended. what: the enum
- * bb_issue flags with which the step ran. */
-int bb_traced_step_read(struct bb_traced_step *t, const struct bb_runner *r, unsigned what) BB_MUST_CHECK;
-
-/* bb_rank_breakdown_add - adds the times of a traced step to the means. Requires that bb_rank_breakdown_split has
- * set the waiting times (wait_ns) in t->lanes. */
-void bb_rank_breakdown_add(struct bb_rank_breakdown *f, const struct bb_runner *r, const struct bb_traced_step *t);
+/*
+ * bb_rank_breakdown_add - reads the CUDA events of a traced step that has ended into t->lanes and t->step_ns, and adds
+ * the step's times to the means. All ranks call this together.
+ *   t     in and out: t->lanes is allocated by the caller
+ *   what  the enum bb_issue flags with which the step ran
+ */
+int bb_rank_breakdown_add(struct bb_rank_breakdown *f, const struct bb_runner *r, struct bb_traced_step *t,
+                          unsigned what) BB_MUST_CHECK;
 
 /*
- * bb_rank_breakdown_split - separates waiting from transfer in one traced step: sets the waiting times (wait_ns) in
- * t->lanes and adds the transfer and waiting times to the means. All ranks call this together. If sending the durations
- * of all ranks to each other would need more than 64 MiB, the means of transfer, waiting and pipeline bubble become
- * NaN.
+ * bb_rank_breakdown_split (wait_time.c) - separates waiting from transfer in one traced step: sets the waiting times
+ * (wait_ns) in t->lanes and adds the transfer and waiting times to the means. All ranks call this together. If sending
+ * the durations of all ranks to each other would need more than 64 MiB, the means of transfer, waiting and pipeline
+ * bubble become NaN.
  */
 int bb_rank_breakdown_split(struct bb_rank_breakdown *f, const struct bb_runner *r,
                             struct bb_traced_step *t) BB_MUST_CHECK;

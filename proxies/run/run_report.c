@@ -41,7 +41,7 @@ static bool has_timed_kernels(const struct bb_step *s)
  * is 0. */
 static double per_second(double amount, const struct bb_measured *m)
 {
-    return amount > 0 ? amount / (m->step.p50 / 1e6) : NAN;
+    return amount > 0 ? amount / (m->timed.step.p50 / 1e6) : NAN;
 }
 
 static double ratio_of(double a, double b)
@@ -85,7 +85,7 @@ static double efficiency_of(const struct bb_measured *m, int rank)
 
     if (m->compute_alone && rank != BB_NONE && m->traced[rank].bubble_us > 0)
         compute_us = m->compute_alone[rank].step_us + m->traced[rank].bubble_us;
-    return bb_overlap_efficiency(compute_us, m->comm_alone_us, m->step.p50);
+    return bb_overlap_efficiency(compute_us, m->comm_alone_us, m->timed.step.p50);
 }
 
 /* Returns the model FLOP utilization at the step time step_us; NaN if the peak rate or the FLOPs are unknown. */
@@ -182,7 +182,7 @@ static void print_stats(const char *name, const struct bb_stats *s, const struct
 
 static void print_flops(const struct bb_run_report *r, FILE *out)
 {
-    double flops = bb_step_flops(r->step), us = r->measured->step.p50;
+    double flops = bb_step_flops(r->step), us = r->measured->timed.step.p50;
 
     if (flops <= 0)
         return;
@@ -196,24 +196,24 @@ static void print_flops(const struct bb_run_report *r, FILE *out)
 static void print_times(const struct bb_run_report *r, FILE *out)
 {
     const struct bb_measured *m = r->measured;
-    const struct bb_time_unit unit = bb_time_unit(m->step.max);
+    const struct bb_time_unit unit = bb_time_unit(m->timed.step.max);
     char text[BB_TIME_TEXT];
 
     fprintf(out, "#\n# %-10s %10s %10s %10s %10s %10s %10s %10s %10s\n", unit.name, "min", "p50", "p90", "p99", "max",
             "mean", "ci95 low", "ci95 high");
-    print_stats("step", &m->step, &unit, out);
-    print_stats("host issue", &m->issue, &unit, out);
-    if (m->has_graph) {
-        print_stats("graph step", &m->graph_step, &unit, out);
-        print_stats("host issue", &m->graph_issue, &unit, out);
+    print_stats("step", &m->timed.step, &unit, out);
+    print_stats("host issue", &m->timed.issue, &unit, out);
+    if (m->graph.step.n) {
+        print_stats("graph step", &m->graph.step, &unit, out);
+        print_stats("host issue", &m->graph.issue, &unit, out);
         fprintf(out, "# CUDA graph: step time %.3fx that of normal steps; captured in %s, first launch not timed\n",
-                m->graph_step.p50 / m->step.p50, bb_format_time(1e3 * m->capture_ms, text));
+                m->graph.step.p50 / m->timed.step.p50, bb_format_time(1e3 * m->capture_ms, text));
     }
-    if (m->start_barrier) {
-        print_stats("barrier step", &m->start_barrier_step, &unit, out);
-        print_stats("host issue", &m->start_barrier_issue, &unit, out);
+    if (m->start_barrier.step.n) {
+        print_stats("barrier step", &m->start_barrier.step, &unit, out);
+        print_stats("host issue", &m->start_barrier.issue, &unit, out);
         fprintf(out, "# start barrier (no launch overhead): step time %.3fx that of normal steps\n",
-                m->start_barrier_step.p50 / m->step.p50);
+                m->start_barrier.step.p50 / m->timed.step.p50);
     }
     if (r->step->samples > 0)
         fprintf(out, "# %.1f samples per second", per_second(r->step->samples, m));
@@ -345,7 +345,7 @@ static void print_overlap(const struct bb_run_report *r, FILE *out)
         return;
     fprintf(out, "#\n# compute alone %s, communication alone %s, both %s%s\n",
             bb_format_time(m->compute_alone_us, times[0]), bb_format_time(m->comm_alone_us, times[1]),
-            bb_format_time(m->step.p50, times[2]), bb_overlap_efficiency_text(efficiency_of(m, rank), text));
+            bb_format_time(m->timed.step.p50, times[2]), bb_overlap_efficiency_text(efficiency_of(m, rank), text));
     if (isfinite(c.total_us))
         print_lost(&m->traced[rank], rank, &c, out);
     if (isfinite(c.compute_slowdown) && isfinite(c.comm_slowdown))
@@ -378,7 +378,7 @@ void bb_run_report_line(const struct bb_run_report *r, const char *proxy, FILE *
         fputc('\n', out);
         return;
     }
-    print_time(out, 11, r->measured->step.p50);
+    print_time(out, 11, r->measured->timed.step.p50);
     rank = bb_slowest_rank(r->measured, r->step, BB_NONE);
     const struct bb_rank_breakdown none = {.compute_us = NAN, .comm_us = NAN, .exposed_us = NAN, .idle_us = NAN};
     const struct bb_rank_breakdown *f = rank == BB_NONE ? &none : &r->measured->traced[rank];
@@ -407,7 +407,7 @@ void bb_run_report_text(const struct bb_run_report *r, FILE *out)
         print_groups(r, out);
     }
     print_overlap(r, out);
-    bb_run_forecast_print(r->forecast, r->measured->step.p50, out);
+    bb_run_forecast_print(r->forecast, r->measured->timed.step.p50, out);
     if (r->checked)
         fprintf(out, "# data checked: %llu wrong elements\n", r->wrong);
     else
@@ -506,7 +506,7 @@ static json_t *overlap_json(const struct bb_run_report *r, int rank)
     return json_pack(
         "{s:o, s:o, s:o, s:o, s:o, s:o, s:{s:o, s:o, s:o, s:o, s:o, s:o, s:o}}", "compute_alone_us",
         bb_json_real(m->compute_alone_us), "comm_alone_us", bb_json_real(m->comm_alone_us), "both_us",
-        bb_json_real(m->step.p50), "overlap_efficiency", bb_json_real(efficiency_of(m, rank)), "compute_slowdown",
+        bb_json_real(m->timed.step.p50), "overlap_efficiency", bb_json_real(efficiency_of(m, rank)), "compute_slowdown",
         bb_json_real(c.compute_slowdown), "comm_slowdown", bb_json_real(c.comm_slowdown), "lost_to_comm", "total_us",
         bb_json_real(c.total_us), "exposed_us", bb_json_real(c.exposed_us), "slowdown_us", bb_json_real(c.slowdown_us),
         "idle_us", bb_json_real(c.idle_us), "transfer_us", bb_json_real(f ? f->exposed_transfer_us : NAN), "bubble_us",
@@ -515,20 +515,20 @@ static json_t *overlap_json(const struct bb_run_report *r, int rank)
 
 static json_t *graph_json(const struct bb_measured *m)
 {
-    if (!m->has_graph)
+    if (!m->graph.step.n)
         return json_null();
-    return json_pack("{s:o, s:o, s:o, s:o}", "step_us", bb_json_stats(&m->graph_step), "issue_us",
-                     bb_json_stats(&m->graph_issue), "capture_ms", bb_json_real(m->capture_ms), "step_ratio",
-                     bb_json_real(m->graph_step.p50 / m->step.p50));
+    return json_pack("{s:o, s:o, s:o, s:o}", "step_us", bb_json_stats(&m->graph.step), "issue_us",
+                     bb_json_stats(&m->graph.issue), "capture_ms", bb_json_real(m->capture_ms), "step_ratio",
+                     bb_json_real(m->graph.step.p50 / m->timed.step.p50));
 }
 
 static json_t *start_barrier_json(const struct bb_measured *m)
 {
-    if (!m->start_barrier)
+    if (!m->start_barrier.step.n)
         return json_null();
-    return json_pack("{s:o, s:o, s:o}", "step_us", bb_json_stats(&m->start_barrier_step), "issue_us",
-                     bb_json_stats(&m->start_barrier_issue), "step_ratio",
-                     bb_json_real(m->start_barrier_step.p50 / m->step.p50));
+    return json_pack("{s:o, s:o, s:o}", "step_us", bb_json_stats(&m->start_barrier.step), "issue_us",
+                     bb_json_stats(&m->start_barrier.issue), "step_ratio",
+                     bb_json_real(m->start_barrier.step.p50 / m->timed.step.p50));
 }
 
 json_t *bb_run_report_row(const struct bb_run_report *r, const char *proxy)
@@ -540,7 +540,7 @@ json_t *bb_run_report_row(const struct bb_run_report *r, const char *proxy)
         return row;
     rank = bb_slowest_rank(r->measured, r->step, BB_NONE);
     json_object_set_new(row, "summary", json_string(r->step->summary ? r->step->summary : ""));
-    json_object_set_new(row, "step_us", bb_json_stats(&r->measured->step));
+    json_object_set_new(row, "step_us", bb_json_stats(&r->measured->timed.step));
     json_object_set_new(row, "graph", graph_json(r->measured));
     json_object_set_new(row, "breakdown", rank == BB_NONE ? json_null() : breakdown_json(r, rank));
     json_object_set_new(row, "wrong", r->checked ? json_integer((json_int_t)r->wrong) : json_null());
@@ -572,23 +572,23 @@ int bb_run_report_json(const struct bb_run_report *r, struct bb_results *res, js
     TRY(bb_results_set(res, "warmup_steps", json_integer(r->plan->warmup)));
     TRY(bb_results_set(res, "steps", json_integer(m->steps)));
     TRY(bb_results_set(res, "traced_steps", json_integer(m->traced_steps)));
-    TRY(bb_results_set(res, "step_us", bb_json_stats(&m->step)));
-    TRY(bb_results_set(res, "issue_us", bb_json_stats(&m->issue)));
-    TRY(bb_results_set(res, "reaction_us", bb_json_stats(&m->reaction)));
+    TRY(bb_results_set(res, "step_us", bb_json_stats(&m->timed.step)));
+    TRY(bb_results_set(res, "issue_us", bb_json_stats(&m->timed.issue)));
+    TRY(bb_results_set(res, "reaction_us", bb_json_stats(&m->timed.reaction)));
     TRY(bb_results_set(res, "communicators", json_string("blocking")));
-    TRY(bb_results_set(res, "traced_step_us", m->traced ? bb_json_stats(&m->traced_step) : json_null()));
-    TRY(bb_results_set(res, "traced_issue_us", m->traced ? bb_json_stats(&m->traced_issue) : json_null()));
+    TRY(bb_results_set(res, "traced_step_us", m->traced ? bb_json_stats(&m->tracing.step) : json_null()));
+    TRY(bb_results_set(res, "traced_issue_us", m->traced ? bb_json_stats(&m->tracing.issue) : json_null()));
     TRY(bb_results_set(res, "graph", graph_json(m)));
     TRY(bb_results_set(res, "start_barrier", start_barrier_json(m)));
     TRY(bb_results_set(res, "samples_per_s", bb_json_real(per_second(r->step->samples, m))));
     TRY(bb_results_set(res, "tokens_per_s", bb_json_real(per_second(r->step->tokens, m))));
     TRY(bb_results_set(res, "model_flops", bb_json_real(bb_step_flops(r->step))));
     TRY(bb_results_set(res, "peak_tflops", bb_json_real(r->peak_tflops > 0 ? r->peak_tflops : NAN)));
-    TRY(bb_results_set(res, "model_flop_utilisation", bb_json_real(utilisation_of(r, m->step.p50))));
+    TRY(bb_results_set(res, "model_flop_utilisation", bb_json_real(utilisation_of(r, m->timed.step.p50))));
     TRY(set_traced(r, res, groups));
     TRY(bb_results_set(res, "overlap", overlap_json(r, bb_slowest_rank(r->measured, r->step, BB_NONE))));
     TRY(bb_results_set(res, "critical_path", r->critical ? bb_critical_path_json(r->critical) : json_null()));
-    TRY(bb_results_set(res, "forecast", bb_run_forecast_json(r->forecast, m->step.p50)));
+    TRY(bb_results_set(res, "forecast", bb_run_forecast_json(r->forecast, m->timed.step.p50)));
     TRY(bb_results_set(res, "check",
                        json_pack("{s:b, s:o}", "enabled", r->checked, "wrong",
                                  r->checked ? json_integer((json_int_t)r->wrong) : json_null())));

@@ -42,7 +42,7 @@ struct scalars {
 
 static int gather_scalars(struct bb_runner *r, const struct bb_measured *m, struct bb_timeline *t)
 {
-    const struct scalars own = {m->last.step_ns, m->start_sync_us};
+    const struct scalars own = {m->last.step_ns, m->last.start_sync_us};
     int rc;
     struct scalars *all = bb_world_gather(r->world, &own, sizeof(own), &rc);
 

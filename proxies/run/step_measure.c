@@ -12,111 +12,93 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A series of steps, and where its results are stored; NULL: the result is not needed. */
 struct series {
     const char *name; /* name of the steps in messages, for example "step" or "compute alone" */
     unsigned what;    /* enum bb_issue flags: launch compute, communication, or both */
     int n;            /* number of steps */
+    double *step_us;  /* [n] step time of the slowest rank in each step */
+    struct bb_step_stats *stats;
+    struct bb_rank_breakdown **traced; /* [ranks] means of the steps of each rank; set: the steps are traced */
+    struct bb_traced_step *last;       /* times of the final traced step on this rank; released by the caller */
 };
 
-/* ---- steps without tracing, whose step times are reported ---- */
-
-/* Statistics of timed steps: step times, issue times (host time to enqueue a step) and reaction times (until the host
- * observes the common start). */
-struct timed_stats {
-    struct bb_stats step, issue, reaction;
-};
-
-/* Computes the statistics of n steps. us: [3 n] the n step times, then the n issue times (host time to enqueue a
- * step), then the n reaction times (until the host observes the common start). */
-static void stats_of_all(const double *us, size_t n, struct timed_stats *stats)
+static int run_series(struct bb_runner *r, struct bb_progress *progress, const struct series *s)
 {
-    bb_stats_compute(us, n, &stats->step);
-    bb_stats_compute(us + n, n, &stats->issue);
-    bb_stats_compute(us + 2 * n, n, &stats->reaction);
-}
-
-/* Runs s->n steps with the flags s->what. step_us: out, [n] step time of the slowest rank in each step; stats: out,
- * statistics of the slowest rank's step, issue and reaction times (see stats_of_all). step_us and stats may be NULL. */
-static int run_timed(struct bb_runner *r, const struct series *s, struct bb_progress *progress, double *step_us,
-                     struct timed_stats *stats)
-{
-    size_t n = (size_t)s->n;
+    const size_t n = (size_t)s->n;
+    struct bb_rank_breakdown own = {0};
+    struct bb_traced_step last = {0};
     struct bb_step_time t;
     char name[64];
-    double *own;
+    double *us; /* [3 n] the n step times, then the n issue times, then the n reaction times */
     int rc = 0;
 
-    BB_NEW(own, n * 3);
+    BB_NEW(us, n * 3);
+    BB_NEW(last.lanes, r->n_lanes);
+    if (s->traced)
+        TRY(bb_runner_trace(r));
     for (size_t i = 0; i < n; i++) {
         snprintf(name, sizeof(name), "%s %zu", s->name, i);
         bb_progress_show(progress, "%s of %d", name, s->n);
-        TRY(bb_runner_step(r, name, s->what, false, &t));
+        TRY(bb_runner_step(r, name, s->what, s->traced, &t));
         bb_progress_advance(progress, 1);
-        own[i] = t.step_us;
-        own[n + i] = t.issue_us;
-        own[2 * n + i] = t.reaction_us;
+        if (s->traced)
+            TRY(bb_rank_breakdown_add(&own, r, &last, s->what));
+        last.start_sync_us = t.start_sync_us;
+        us[i] = t.step_us;
+        us[n + i] = t.issue_us;
+        us[2 * n + i] = t.reaction_us;
     }
-    if (step_us || stats)
-        TRY(bb_world_max(r->world, own, n * 3));
-    if (step_us)
-        memcpy(step_us, own, n * sizeof(*own));
-    if (stats)
-        stats_of_all(own, n, stats);
+    if (s->traced) {
+        *s->traced = bb_world_gather(r->world, &own, sizeof(own), &rc);
+        TRY(rc);
+    }
+    if (s->step_us || s->stats)
+        TRY(bb_world_max(r->world, us, n * 3));
+    if (s->step_us)
+        memcpy(s->step_us, us, n * sizeof(*us));
+    if (s->stats) {
+        bb_stats_compute(us, n, &s->stats->step);
+        bb_stats_compute(us + n, n, &s->stats->issue);
+        bb_stats_compute(us + 2 * n, n, &s->stats->reaction);
+    }
+    if (s->last) {
+        *s->last = last;
+        last.lanes = NULL;
+    }
 out:
-    free(own);
+    free(us);
+    bb_traced_step_release(&last);
     return rc;
 }
 
-static int time_steps(struct bb_runner *r, int n, struct bb_progress *progress, struct bb_measured *m)
-{
-    const struct series s = {"step", BB_ISSUE_ALL, n};
-    struct timed_stats stats;
-    int rc;
-
-    BB_NEW(m->step_us, n);
-    TRY(BB_CUDA(cudaProfilerStart()));
-    TRY(run_timed(r, &s, progress, m->step_us, &stats));
-    TRY(BB_CUDA(cudaProfilerStop()));
-    m->step = stats.step;
-    m->issue = stats.issue;
-    m->reaction = stats.reaction;
-    m->steps = n;
-out:
-    return rc;
-}
+/* ---- kinds of steps ---- */
 
 /* Times steps that replay the CUDA graph of the step. Requires that a step was run without the graph before, because
  * NCCL connects peers at their first use. The first launch of the graph uploads it to the GPU and is not timed. */
 static int time_graph(struct bb_runner *r, const struct bb_measure_plan *plan, struct bb_progress *progress,
                       struct bb_measured *m)
 {
-    const struct series warmup = {"graph warm-up", BB_ISSUE_GRAPH, plan->warmup > 0 ? plan->warmup : 1};
-    const struct series timed = {"graph step", BB_ISSUE_GRAPH, plan->steps};
-    struct timed_stats stats;
+    const struct series warmup = {"graph warm-up", BB_ISSUE_GRAPH, .n = plan->warmup > 0 ? plan->warmup : 1};
+    const struct series timed = {"graph step", BB_ISSUE_GRAPH, plan->steps, .stats = &m->graph};
     double begin_s = bb_now_s();
     int rc;
 
     TRY(bb_runner_capture(r));
     m->capture_ms = (bb_now_s() - begin_s) * 1e3;
     TRY(bb_world_max(r->world, &m->capture_ms, 1));
-    TRY(run_timed(r, &warmup, progress, NULL, NULL));
-    TRY(run_timed(r, &timed, progress, NULL, &stats));
-    m->graph_step = stats.step;
-    m->graph_issue = stats.issue;
-    m->has_graph = true;
+    TRY(run_series(r, progress, &warmup));
+    TRY(run_series(r, progress, &timed));
 out:
     return rc;
 }
 
-/* Sets *expired to true on all ranks if the start barrier of the latest step reached its time limit on any rank. All
- * ranks call this together. */
-static int check_barrier_expired(struct bb_runner *r, bool *expired)
+/* Sets *expired to a value above 0 on all ranks if the start barrier of the latest step reached its time limit on any
+ * rank. All ranks call this together. */
+static int check_barrier_expired(struct bb_runner *r, double *expired)
 {
-    double one = bb_start_barrier_expired(&r->start_barrier);
-    int rc = bb_world_max(r->world, &one, 1);
-
-    *expired = one > 0;
-    return rc;
+    *expired = bb_start_barrier_expired(&r->start_barrier);
+    return bb_world_max(r->world, expired, 1);
 }
 
 /* Times n steps with a start barrier, after one warm-up step. If the barrier reaches its time limit in the warm-up
@@ -124,151 +106,73 @@ static int check_barrier_expired(struct bb_runner *r, bool *expired)
  * reaches the limit in the warm-up step or in the last timed step, prints a warning and reports no times. */
 static int time_start_barrier_steps(struct bb_runner *r, int n, struct bb_progress *progress, struct bb_measured *m)
 {
-    const struct series warmup = {"start-barrier warm-up", BB_ISSUE_START_BARRIER, 1},
-                        timed = {"start-barrier step", BB_ISSUE_START_BARRIER, n};
-    struct timed_stats stats;
-    bool expired;
+    const struct series warmup = {"start-barrier warm-up", BB_ISSUE_START_BARRIER, .n = 1};
+    const struct series timed = {"start-barrier step", BB_ISSUE_START_BARRIER, n, .stats = &m->start_barrier};
+    double expired;
     int rc;
 
     TRY(bb_runner_init_start_barrier(r));
-    TRY(run_timed(r, &warmup, progress, NULL, NULL));
+    TRY(run_series(r, progress, &warmup));
     TRY(check_barrier_expired(r, &expired));
-    if (!expired) {
-        TRY(run_timed(r, &timed, progress, NULL, &stats));
+    if (expired == 0) {
+        TRY(run_series(r, progress, &timed));
         TRY(check_barrier_expired(r, &expired));
     }
-    if (expired) {
-        if (r->world->rank == 0)
-            bb_warn("--start-barrier: a call blocked before the whole step was issued (launch queue full); steps with "
-                    "a start barrier are not reported; try: --graph");
-        goto out;
-    }
-    m->start_barrier_step = stats.step;
-    m->start_barrier_issue = stats.issue;
-    m->start_barrier = true;
-out:
-    return rc;
-}
-
-/* Runs s->n steps with the flags s->what (for example compute alone). median_us: out, median of the step times. */
-static int time_part(struct bb_runner *r, const struct series *s, struct bb_progress *progress, double *median_us)
-{
-    struct timed_stats stats;
-    int rc;
-
-    TRY(run_timed(r, s, progress, NULL, &stats));
-    *median_us = stats.step.p50;
-out:
-    return rc;
-}
-
-/* ---- traced steps ---- */
-
-struct traced {
-    struct bb_rank_breakdown **all; /* out: [ranks] means of the traced steps of each rank; NULL without traced steps */
-    struct bb_traced_step *last;    /* out: times of the final traced step on this rank; released by the caller */
-    double start_sync_us;
-    /* out: statistics of the step times and of the host times to enqueue a step, each of the slowest rank in each
-     * step; NULL: not computed */
-    struct bb_stats *step, *issue;
-};
-
-/* Computes the statistics of n traced steps. us: in: [2 n] the n step times of this rank, then its n issue times
- * (host time to enqueue a step); out: the same times of the slowest rank in each step. */
-static int traced_stats(struct bb_world *w, double *us, int n, struct bb_stats *step, struct bb_stats *issue)
-{
-    int rc;
-
-    TRY(bb_world_max(w, us, (size_t)n * 2));
-    bb_stats_compute(us, (size_t)n, step);
-    bb_stats_compute(us + n, (size_t)n, issue);
-out:
-    return rc;
-}
-
-static int trace_steps(struct bb_runner *r, const struct series *s, struct bb_progress *progress, struct traced *out)
-{
-    struct bb_rank_breakdown own = {0};
-    struct bb_step_time t;
-    char name[64];
-    double *us;
-    int rc;
-
-    if (s->n == 0)
+    if (expired == 0)
         return 0;
-    BB_NEW(us, s->n * 2);
-    BB_NEW(out->last->lanes, r->n_lanes);
-    TRY(bb_runner_trace(r));
-    for (int i = 0; i < s->n; i++) {
-        snprintf(name, sizeof(name), "traced %s %d", s->name, i);
-        bb_progress_show(progress, "%s of %d", name, s->n);
-        TRY(bb_runner_step(r, name, s->what, true, &t));
-        bb_progress_advance(progress, 1);
-        TRY(bb_traced_step_read(out->last, r, s->what));
-        TRY(bb_rank_breakdown_split(&own, r, out->last));
-        bb_rank_breakdown_add(&own, r, out->last);
-        out->start_sync_us = t.start_sync_us;
-        us[i] = t.step_us;
-        us[s->n + i] = t.issue_us;
-    }
-    *out->all = bb_world_gather(r->world, &own, sizeof(own), &rc);
-    TRY(rc);
-    if (out->step)
-        TRY(traced_stats(r->world, us, s->n, out->step, out->issue));
+    m->start_barrier = (struct bb_step_stats){0};
+    if (r->world->rank == 0)
+        bb_warn("--start-barrier: a call blocked before the whole step was issued (launch queue full); steps with "
+                "a start barrier are not reported; try: --graph");
 out:
-    free(us);
     return rc;
 }
-
-/* Runs s->n traced steps with the flags s->what (for example compute alone). all: out, [ranks] means of the traced
- * steps of each rank. */
-static int trace_part(struct bb_runner *r, const struct series *s, struct bb_progress *progress,
-                      struct bb_rank_breakdown **all)
-{
-    struct bb_traced_step last = {0};
-    struct traced out = {.all = all, .last = &last};
-    int rc = trace_steps(r, s, progress, &out);
-
-    bb_traced_step_release(&last);
-    return rc;
-}
-
-/* ---- sequence of all measurements ---- */
 
 static int measure_alone(struct bb_runner *r, const struct bb_measure_plan *plan, struct bb_progress *progress,
                          struct bb_measured *m)
 {
-    struct series compute = {"compute alone", BB_ISSUE_COMPUTE, plan->steps};
-    struct series comm = {"communication alone", BB_ISSUE_COMM, plan->steps};
-    int rc;
+    struct bb_step_stats compute, comm;
+    const int traced = plan->traced_steps;
+    const struct series series[] = {
+        {"compute alone", BB_ISSUE_COMPUTE, plan->steps, .stats = &compute},
+        {"communication alone", BB_ISSUE_COMM, plan->steps, .stats = &comm},
+        {"traced compute alone", BB_ISSUE_COMPUTE, traced, .traced = &m->compute_alone},
+        {"traced communication alone", BB_ISSUE_COMM, traced, .traced = &m->comm_alone},
+    };
+    int rc = 0;
 
-    TRY(time_part(r, &compute, progress, &m->compute_alone_us));
-    TRY(time_part(r, &comm, progress, &m->comm_alone_us));
-    compute.n = comm.n = plan->traced_steps;
-    TRY(trace_part(r, &compute, progress, &m->compute_alone));
-    TRY(trace_part(r, &comm, progress, &m->comm_alone));
+    for (int i = 0; i < (traced ? 4 : 2); i++)
+        TRY(run_series(r, progress, &series[i]));
+    m->compute_alone_us = compute.step.p50;
+    m->comm_alone_us = comm.step.p50;
     m->alone = true;
 out:
     return rc;
 }
 
+/* ---- sequence of all measurements ---- */
+
 int bb_step_measure(struct bb_runner *r, const struct bb_measure_plan *plan, struct bb_progress *progress,
                     struct bb_measured *m)
 {
-    const struct series warmup = {"warm-up", BB_ISSUE_ALL, plan->warmup};
-    const struct series traced = {"step", BB_ISSUE_ALL, plan->traced_steps};
-    struct traced out = {.all = &m->traced, .last = &m->last, .step = &m->traced_step, .issue = &m->traced_issue};
+    const struct series warmup = {"warm-up", BB_ISSUE_ALL, .n = plan->warmup};
+    const struct series timed = {"step", BB_ISSUE_ALL, plan->steps, .stats = &m->timed};
+    const struct series traced = {"traced step",        BB_ISSUE_ALL,         plan->traced_steps,
+                                  .stats = &m->tracing, .traced = &m->traced, .last = &m->last};
     int rc;
 
     *m = (struct bb_measured){.ranks = r->world->size, .traced_steps = plan->traced_steps};
-    TRY(run_timed(r, &warmup, progress, NULL, NULL));
-    TRY(time_steps(r, plan->steps, progress, m));
+    TRY(run_series(r, progress, &warmup));
+    TRY(BB_CUDA(cudaProfilerStart()));
+    TRY(run_series(r, progress, &timed));
+    TRY(BB_CUDA(cudaProfilerStop()));
+    m->steps = plan->steps;
     if (plan->graph)
         TRY(time_graph(r, plan, progress, m));
     if (plan->start_barrier)
         TRY(time_start_barrier_steps(r, plan->steps, progress, m));
-    TRY(trace_steps(r, &traced, progress, &out));
-    m->start_sync_us = out.start_sync_us;
+    if (plan->traced_steps)
+        TRY(run_series(r, progress, &traced));
     if (plan->alone)
         TRY(measure_alone(r, plan, progress, m));
 out:
@@ -278,14 +182,11 @@ out:
 
 int bb_measure_steps(struct bb_runner *r, const char *name, int n, struct bb_progress *progress, double *step_us)
 {
-    const struct series s = {name, BB_ISSUE_ALL, n};
-
-    return run_timed(r, &s, progress, step_us, NULL);
+    return run_series(r, progress, &(struct series){name, BB_ISSUE_ALL, n, .step_us = step_us});
 }
 
 void bb_measured_release(struct bb_measured *m)
 {
-    free(m->step_us);
     free(m->traced);
     bb_traced_step_release(&m->last);
     free(m->compute_alone);

@@ -29,28 +29,27 @@ struct bb_measure_plan {
     bool start_barrier; /* also time steps with a start barrier */
 };
 
+/* Statistics of steps, each of the slowest rank in each step; step.n is 0 if no such steps were run. */
+struct bb_step_stats {
+    struct bb_stats step;     /* step time */
+    struct bb_stats issue;    /* host time to enqueue all operations of a step */
+    struct bb_stats reaction; /* GPU time from the end of the all_reduce that starts a step on all ranks until the
+                                 host has observed it */
+};
+
 /* Results, equal on all ranks unless noted. Arrays of [ranks] are indexed by world rank. */
 struct bb_measured {
     int ranks, steps, traced_steps;
-    double *step_us;          /* [steps] time of the slowest rank in each step */
-    struct bb_stats step;     /* statistics of step_us */
-    struct bb_stats issue;    /* host time to enqueue all operations of a step, slowest rank of each step */
-    struct bb_stats reaction; /* GPU time from the end of the all_reduce that starts a step on all ranks until the
-                                 host has observed it; slowest rank of each step */
-    bool has_graph;           /* true: graph_step, graph_issue and capture_ms are set */
-    struct bb_stats graph_step, graph_issue; /* step time and host time to enqueue a step, for steps replayed as a CUDA
-                                                graph */
-    double capture_ms;  /* host time in ms to capture and instantiate the CUDA graph, slowest rank */
-    bool start_barrier; /* true: start_barrier_step and start_barrier_issue are set */
-    struct bb_stats start_barrier_step, start_barrier_issue; /* step time and host time to enqueue a step, for steps
-                                                                with a start barrier */
-    struct bb_rank_breakdown *traced; /* [ranks] breakdown of each rank's step time, means over the traced steps;
+    struct bb_step_stats timed;
+    struct bb_step_stats graph;         /* steps replayed as a CUDA graph */
+    struct bb_step_stats start_barrier; /* steps with a start barrier */
+    struct bb_step_stats tracing;       /* the traced steps */
+    double capture_ms;                  /* host time in ms to capture and instantiate the CUDA graph, slowest rank */
+    struct bb_rank_breakdown *traced;   /* [ranks] breakdown of each rank's step time, means over the traced steps;
                                          NULL without traced steps */
-    struct bb_stats traced_step, traced_issue; /* step time and host time to enqueue a step, for the traced steps */
     struct bb_traced_step last; /* times of the final traced step of the whole program on this rank (differs between
                                    ranks); zeroed without traced steps */
-    double start_sync_us; /* this rank's bb_step_time.start_sync_us in the final traced step (differs between ranks) */
-    bool alone;           /* true: steps with compute or communication alone were run, and the fields below are set */
+    bool alone; /* true: steps with compute or communication alone were run, and the fields below are set */
     double compute_alone_us, comm_alone_us; /* median step times with only compute and with only communication
                                                launched, each of the slowest rank in each step */
     /* [ranks] breakdown of each rank's traced steps with only compute and with only communication launched; NULL

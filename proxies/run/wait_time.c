@@ -8,41 +8,30 @@
 #include "proxies/run/breakdown.h"
 
 #include "bootstrap/base/alloc.h"
+#include "bootstrap/base/key_index.h"
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
-/* A part of an NCCL call: a collective, or one side (send or receive) of a message. The fields comm, instance, from,
- * to and number together identify the collective or message, and are equal on all ranks that take part. ns: duration
- * of the call. */
-struct part {
+/* Identifies a collective or message; equal on all ranks that take part. */
+struct identity {
     int32_t comm, instance; /* comm: index in layout.comms, BB_NONE: unused element; instance: which communicator of
                                this name, for example which tensor-parallel group */
     int32_t from, to; /* sender and receiver of a message, as ranks in the communicator; BB_NONE for collectives */
     /* sequence number of the collective on its communicator, or of the message among those with the same communicator,
      * sender and receiver */
     int32_t number;
-    int32_t lane;  /* index in runner.lanes of the call's operations on one stream */
-    int32_t index; /* index in the concatenated lists of all ranks, before sorting */
-    int32_t pad;   /* unused; ranks exchange the struct as bytes, so it has no uninitialized padding */
-    int64_t ns;
 };
 
-/* Comparison for qsort: returns 0 if both parts belong to the same collective or message. The order of different
- * collectives and messages does not matter, so the identifying fields, the first ones of the struct, are compared as
- * bytes. */
-static int by_identity(const void *a, const void *b)
-{
-    return memcmp(a, b, offsetof(struct part, lane));
-}
+/* A part of an NCCL call: a collective, or one side (send or receive) of a message. Ranks exchange the struct as bytes;
+ * it has no padding. */
+struct part {
+    struct identity id;
+    int32_t lane; /* index in runner.lanes of the call's operations on one stream */
+    int64_t ns;   /* duration of the call */
+};
 
 /* ---- the calls of this rank ---- */
-
-/* A message queue (sender, receiver, communicator). messages: number of its messages listed so far. */
-struct channel {
-    int comm, from, to, messages;
-};
 
 /* State while the parts (collectives and message sides) of this rank's NCCL calls are listed. */
 struct listing {
@@ -50,43 +39,44 @@ struct listing {
     const struct bb_traced_step *trace;
     struct part *list; /* [n] parts listed so far */
     int n;
-    int32_t collectives[BB_MAX_COMMS]; /* number of collectives so far on each communicator */
-    struct channel *channels;          /* [n_channels] message queues of the messages listed so far */
-    int n_channels;
+    struct bb_key_index series; /* keys: struct identity with number 0 */
+    int32_t *counts;            /* [series.n] number of collectives or messages of each series so far */
 };
 
-static struct channel *channel_of(struct listing *s, int comm, int from, int to)
+/* Sets the sequence number of a collective or message. */
+static void set_number(struct listing *s, struct identity *id)
 {
-    for (int i = 0; i < s->n_channels; i++)
-        if (s->channels[i].comm == comm && s->channels[i].from == from && s->channels[i].to == to)
-            return &s->channels[i];
-    BB_GROW(s->channels, s->n_channels);
-    s->channels[s->n_channels] = (struct channel){comm, from, to, 0};
-    return &s->channels[s->n_channels++];
+    const int known = s->series.n, k = bb_key_index_add(&s->series, id);
+
+    if (k == known) {
+        BB_GROW(s->counts, known);
+        s->counts[k] = 0;
+    }
+    id->number = s->counts[k]++;
 }
 
-static void add_op(struct listing *s, int lane, const struct bb_op *op)
+/* listed: false: the operation only takes its sequence number. */
+static void add_op(struct listing *s, int lane, const struct bb_op *op, bool listed)
 {
     const struct bb_layout *l = s->r->layout;
     const struct bb_timed_op *at = &s->trace->lanes[lane];
     int self = s->r->comms[op->comm].rank, peer = bb_runner_peer(s->r, op);
-    struct part m = {.comm = op->comm,
-                     .instance = bb_group_instance(l, l->comms[op->comm].group, s->r->world->rank),
-                     .from = BB_NONE,
-                     .to = BB_NONE,
+    struct part m = {.id = {.comm = op->comm,
+                            .instance = bb_group_instance(l, l->comms[op->comm].group, s->r->world->rank),
+                            .from = BB_NONE,
+                            .to = BB_NONE},
                      .lane = lane,
                      .ns = at->end_ns - at->begin_ns};
 
-    if (op->kind == BB_OP_COLLECTIVE) {
-        m.number = s->collectives[op->comm]++;
-    } else {
-        m.from = op->kind == BB_OP_SEND ? self : peer;
-        m.to = op->kind == BB_OP_SEND ? peer : self;
-        /* the two sides of a rank's message to itself get different numbers here and are therefore not matched,
-         * which does not change the result, because both sides have the same duration */
-        m.number = channel_of(s, op->comm, m.from, m.to)->messages++;
+    if (op->kind != BB_OP_COLLECTIVE) {
+        m.id.from = op->kind == BB_OP_SEND ? self : peer;
+        m.id.to = op->kind == BB_OP_SEND ? peer : self;
     }
-    s->list[s->n++] = m;
+    /* the two sides of a rank's message to itself get different numbers here and are therefore not matched, which does
+     * not change the result, because both sides have the same duration */
+    set_number(s, &m.id);
+    if (listed)
+        s->list[s->n++] = m;
 }
 
 /* Adds the collective or the message sides of one NCCL call to the list. lane: index in runner.lanes of the call's
@@ -101,10 +91,7 @@ static void add_lane(struct listing *s, int lane)
 
         if (!bb_op_is_comm(op) || op->stream != s->r->lanes[lane].stream)
             continue;
-        if (op->kind == BB_OP_COLLECTIVE && batch->n > 1)
-            s->collectives[op->comm]++;
-        else
-            add_op(s, lane, op);
+        add_op(s, lane, op, op->kind != BB_OP_COLLECTIVE || batch->n == 1);
     }
 }
 
@@ -131,28 +118,34 @@ static void unite(struct call_sets *m, int i, int j)
 }
 
 /* Unites the parts of each NCCL call, which are adjacent in the list of their rank, and the parts of the same
- * collective or message, which are adjacent after sorting. Then computes the shortest duration of each set.
+ * collective or message. Then computes the shortest duration of each set.
  * of_a_rank: number of elements, including unused ones, in the list of each rank. */
 static void join_parts(struct call_sets *m, int of_a_rank)
 {
-    struct part *p = m->parts;
+    struct bb_key_index ids = {.key_bytes = sizeof(struct identity)};
+    const struct part *p = m->parts;
+    int *first; /* [ids.n] first part of each collective or message */
 
+    BB_NEW(first, m->n);
     for (int i = 0; i < m->n; i++) {
-        p[i].index = m->parent[i] = i;
-        if (i % of_a_rank > 0 && p[i].comm != BB_NONE && p[i].lane == p[i - 1].lane)
+        const int known = ids.n, k = p[i].id.comm == BB_NONE ? BB_NONE : bb_key_index_add(&ids, &p[i].id);
+
+        m->parent[i] = i;
+        m->min_ns[i] = INT64_MAX;
+        if (k == known)
+            first[k] = i;
+        if (k != BB_NONE)
+            unite(m, i, first[k]);
+        if (k != BB_NONE && i % of_a_rank > 0 && p[i].lane == p[i - 1].lane)
             unite(m, i, i - 1);
     }
-    qsort(p, (size_t)m->n, sizeof(*p), by_identity);
-    for (int i = 1; i < m->n; i++)
-        if (p[i].comm != BB_NONE && by_identity(&p[i], &p[i - 1]) == 0)
-            unite(m, p[i].index, p[i - 1].index);
-    for (int i = 0; i < m->n; i++)
-        m->min_ns[i] = INT64_MAX;
     for (int i = 0; i < m->n; i++) {
-        int64_t *transfer_ns = &m->min_ns[find_root(m, p[i].index)];
+        int64_t *transfer_ns = &m->min_ns[find_root(m, i)];
 
         *transfer_ns = p[i].ns < *transfer_ns ? p[i].ns : *transfer_ns;
     }
+    bb_key_index_release(&ids);
+    free(first);
 }
 
 /* ---- waiting and transfer times ---- */
@@ -166,7 +159,7 @@ static void split_waiting(struct bb_rank_breakdown *f, const struct bb_runner *r
     int64_t transfer[BB_MAX_GROUPS] = {0}, waiting[BB_MAX_GROUPS] = {0};
 
     for (int i = 0; i < n; i++) {
-        int g = r->layout->comms[mine[i].comm].group;
+        int g = r->layout->comms[mine[i].id.comm].group;
         int64_t transfer_ns = m->min_ns[find_root(m, first + i)];
 
         if (i > 0 && mine[i].lane == mine[i - 1].lane)
@@ -181,55 +174,41 @@ static void split_waiting(struct bb_rank_breakdown *f, const struct bb_runner *r
     }
 }
 
-static void mark_unknown(struct bb_rank_breakdown *f)
-{
-    for (int g = 0; g < BB_MAX_GROUPS; g++)
-        f->groups[g].transfer_us = f->groups[g].waiting_us = NAN;
-    f->exposed_transfer_us = f->bubble_us = f->exposed_waiting_us = NAN;
-}
-
-/* Determines max_parts, the maximum over all ranks of the number of collectives and message sides, because all ranks
- * must exchange the same number of bytes. mine: this number on this rank. */
-static int find_max_parts(const struct bb_runner *r, int mine, int *max_parts)
-{
-    double of_all = mine;
-    int rc = bb_world_max(r->world, &of_all, 1);
-
-    *max_parts = (int)of_all;
-    return rc;
-}
-
 int bb_rank_breakdown_split(struct bb_rank_breakdown *f, const struct bb_runner *r, struct bb_traced_step *t)
 {
-    struct listing s = {.r = r, .trace = t};
-    struct part *mine = NULL;
+    struct listing s = {.r = r, .trace = t, .series.key_bytes = sizeof(struct identity)};
     struct call_sets m = {0};
-    int rc, max_parts;
+    double most; /* maximum number of parts over all ranks: all ranks must exchange the same number of bytes */
+    int rc, n;
 
     BB_NEW(s.list, r->program->n_ops);
     for (int i = 0; i < r->n_lanes; i++)
         add_lane(&s, i);
-    TRY(find_max_parts(r, s.n, &max_parts));
-    if ((size_t)max_parts * (size_t)r->world->size * sizeof(*mine) > 64 << 20) {
-        mark_unknown(f);
+    most = s.n;
+    TRY(bb_world_max(r->world, &most, 1));
+    n = (int)most;
+    if ((size_t)n * (size_t)r->world->size * sizeof(*s.list) > 64 << 20) {
+        for (int g = 0; g < BB_MAX_GROUPS; g++)
+            f->groups[g].transfer_us = f->groups[g].waiting_us = NAN;
+        f->exposed_transfer_us = f->bubble_us = f->exposed_waiting_us = NAN;
         goto out;
     }
-    m.n = max_parts * r->world->size;
+    m.n = n * r->world->size;
     BB_NEW(m.parts, m.n);
     BB_NEW(m.parent, m.n);
     BB_NEW(m.min_ns, m.n);
-    BB_NEW(mine, max_parts);
-    for (int i = 0; i < max_parts; i++)
-        mine[i] = i < s.n ? s.list[i] : (struct part){.comm = BB_NONE};
-    if (max_parts > 0) {
-        TRY(bb_world_allgather(r->world, mine, m.parts, (size_t)max_parts * sizeof(*mine)));
-        join_parts(&m, max_parts);
+    s.list = bb_resize(s.list, (size_t)n + 1, sizeof(*s.list));
+    for (int i = s.n; i < n; i++)
+        s.list[i] = (struct part){.id.comm = BB_NONE};
+    if (n > 0) {
+        TRY(bb_world_allgather(r->world, s.list, m.parts, (size_t)n * sizeof(*s.list)));
+        join_parts(&m, n);
     }
-    split_waiting(f, r, t, &m, mine, s.n, r->world->rank * max_parts);
+    split_waiting(f, r, t, &m, s.list, s.n, r->world->rank * n);
 out:
     free(s.list);
-    free(s.channels);
-    free(mine);
+    free(s.counts);
+    bb_key_index_release(&s.series);
     free(m.parts);
     free(m.parent);
     free(m.min_ns);

@@ -153,7 +153,7 @@ int bb_scaling_run_report(struct bb_scaling_run *run, const struct bb_measured *
 {
     if (!run->session)
         return 0;
-    run->study.step_us = step->step.p50;
+    run->study.step_us = step->timed.step.p50;
     run->study.compute_alone_us = step->alone ? step->compute_alone_us : NAN;
     if (run->session->out)
         bb_scaling_print(&run->study, run->session->out);

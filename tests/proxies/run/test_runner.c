@@ -113,7 +113,7 @@ static void measure(struct fixture *f, bool alone)
 
     assert_int_equal(bb_runner_init(&f->runner, &world, &f->layout, &f->program, bb_nccl_memory(NULL)), 0);
     assert_int_equal(bb_step_measure(&f->runner, &plan, &quiet, &f->m), 0);
-    assert_us(f->m.graph_step.p50, f->m.step.p50, "step as a graph", __LINE__); /* launch costs are zero */
+    assert_us(f->m.graph.step.p50, f->m.timed.step.p50, "step as a graph", __LINE__); /* launch costs are zero */
 }
 #define ASSERT_US(actual, expected) assert_us((actual), (expected), #actual, __LINE__)
 
@@ -144,11 +144,11 @@ static void communication_fully_hidden(void **state)
     measure(&f, true);
     for (int r = 0; r < 2; r++)
         ASSERT_BREAKDOWN(&f.m.traced[r], 3000, 3000, 1000, 0);
-    ASSERT_US(f.m.step.p50, 3000);
-    ASSERT_US(f.m.step.max, 3000);
+    ASSERT_US(f.m.timed.step.p50, 3000);
+    ASSERT_US(f.m.timed.step.max, 3000);
     ASSERT_US(f.m.compute_alone_us, 3000);
     ASSERT_US(f.m.comm_alone_us, 1000);
-    assert_float_equal(bb_overlap_efficiency(f.m.compute_alone_us, f.m.comm_alone_us, f.m.step.p50), 1.0, 1e-3);
+    assert_float_equal(bb_overlap_efficiency(f.m.compute_alone_us, f.m.comm_alone_us, f.m.timed.step.p50), 1.0, 1e-3);
     ASSERT_BREAKDOWN(&f.m.compute_alone[0], 3000, 3000, 0, 0);
     ASSERT_BREAKDOWN(&f.m.comm_alone[0], 1000, 0, 1000, 1000);
     finish(&f);
@@ -166,7 +166,7 @@ static void communication_fully_exposed(void **state)
         ASSERT_BREAKDOWN(&f.m.traced[r], 3000, 2000, 1000, 1000);
     ASSERT_US(f.m.compute_alone_us, 2000);
     ASSERT_US(f.m.comm_alone_us, 1000);
-    assert_float_equal(bb_overlap_efficiency(f.m.compute_alone_us, f.m.comm_alone_us, f.m.step.p50), 0.0, 1e-3);
+    assert_float_equal(bb_overlap_efficiency(f.m.compute_alone_us, f.m.comm_alone_us, f.m.timed.step.p50), 0.0, 1e-3);
     finish(&f);
 }
 
@@ -203,7 +203,7 @@ static void late_peer_counts_as_waiting(void **state)
         ASSERT_US(f.m.traced[r].groups[0].transfer_us, 1000);
         ASSERT_US(f.m.traced[r].groups[0].waiting_us, r == 0 ? 2000 : 0);
     }
-    ASSERT_US(f.m.step.p50, 4000);
+    ASSERT_US(f.m.timed.step.p50, 4000);
     finish(&f);
 }
 
@@ -263,9 +263,9 @@ static void late_send_and_recv_count_as_waiting(void **state)
         ASSERT_US(f.m.comm_alone[r].groups[0].transfer_us, 2000);
         ASSERT_US(f.m.comm_alone[r].groups[0].waiting_us, 0);
     }
-    ASSERT_US(f.m.traced_step.p50, 5500);
-    ASSERT_US(f.m.traced_step.max, 5500);
-    assert_true(f.m.traced_step.n == 2 && f.m.traced_issue.n == 2 && f.m.traced_issue.min > 0);
+    ASSERT_US(f.m.tracing.step.p50, 5500);
+    ASSERT_US(f.m.tracing.step.max, 5500);
+    assert_true(f.m.tracing.step.n == 2 && f.m.tracing.issue.n == 2 && f.m.tracing.issue.min > 0);
     finish(&f);
 }
 

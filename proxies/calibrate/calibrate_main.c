@@ -146,8 +146,7 @@ static int take_node_size(const struct options *o, struct bb_measurements *e)
 
 static int calibrate_files(const struct options *o, const struct bb_measurements *e, int argc, char **argv)
 {
-    struct bb_calibration_report report = {
-        .measurements = e, .profile = o->output, .by_device = !o->from, .argc = argc, .argv = argv};
+    struct bb_calibration_report report = {.profile = o->output, .by_device = !o->from, .argc = argc, .argv = argv};
     struct bb_calibration *calibration = NULL; /* allocated, because the struct is too large for the stack */
     struct bb_cluster base;
     const char *name;
@@ -157,7 +156,6 @@ static int calibrate_files(const struct options *o, const struct bb_measurements
     TRY(select_profile(o->from, e->files[0].device, &name));
     TRY(bb_cluster_load(name, &base));
     TRY(bb_profile_load("clusters", name, &root));
-    report.base = &base;
     report.base_root = root;
     BB_NEW(calibration, 1);
     report.calibration = calibration;

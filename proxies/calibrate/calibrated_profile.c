@@ -10,25 +10,24 @@ enum { LONGEST = 48 }; /* maximum length of the calibrated profile's name in cha
 
 /* Prints for each fit the fitted parameters and the result files that contain its measurements: "launch_us,
  * kernel_us: compute.json (... rows, ...)". */
-static void add_sources(const struct bb_calibration_report *r, FILE *out)
+static void add_sources(const struct bb_calibration *c, FILE *out)
 {
-    const struct bb_calibration *c = r->calibration;
+    const struct bb_measurements *e = c->measurements;
 
     for (const struct bb_calibration_fit *done = c->fits; done < c->fits + c->n_fits; done++) {
         const char *comma = "";
-        bool any = false;
 
         for (int f = 0; f < c->n_parameters; f++)
             if (c->parameters[f].fit == done) {
-                fprintf(out, "%s%s", any ? ", " : "", c->parameters[f].key);
-                any = true;
+                fprintf(out, "%s%s", comma, c->parameters[f].key);
+                comma = ", ";
             }
-        if (!any)
+        if (!*comma)
             continue;
-        fputs(": ", out);
-        for (size_t i = 0; i < r->measurements->n_files; i++)
+        comma = ": ";
+        for (size_t i = 0; i < e->n_files; i++)
             if (done->files >> (i % 64) & 1) {
-                fprintf(out, "%s%s", comma, r->measurements->files[i].path);
+                fprintf(out, "%s%s", comma, e->files[i].path);
                 comma = ", ";
             }
         if (!done->fitted)
@@ -39,57 +38,48 @@ static void add_sources(const struct bb_calibration_report *r, FILE *out)
     }
 }
 
-static void add_files(const struct bb_measurements *e, FILE *out)
-{
-    for (size_t f = 0; f < e->n_files; f++)
-        fprintf(out, "%s: %s, %s, NCCL %s. ", e->files[f].path, e->files[f].what,
-                *e->files[f].started ? e->files[f].started : "unknown date",
-                *e->files[f].nccl ? e->files[f].nccl : "version unknown");
-}
-
 static json_t *source_of(const struct bb_calibration_report *r)
 {
     const char *source = json_string_value(json_object_get(r->base_root, "source"));
+    const struct bb_measurements *e = r->calibration->measurements;
     char *text = NULL;
     size_t size;
     FILE *out = bb_open_text(&text, &size);
     json_t *value;
 
-    fprintf(out, "busbar calibrate %s, %s, %s. ", BUSBAR_VERSION, r->measurements->files[0].device,
-            r->measurements->files[0].emulated ? "emulated, not a measurement of hardware" : "measured");
-    add_sources(r, out);
-    add_files(r->measurements, out);
-    fprintf(out, "All other parameters are those of %s: %s", r->base->name, source ? source : "no source");
+    fprintf(out, "busbar calibrate %s, %s, %s. ", BUSBAR_VERSION, e->files[0].device,
+            e->files[0].emulated ? "emulated, not a measurement of hardware" : "measured");
+    add_sources(r->calibration, out);
+    for (size_t f = 0; f < e->n_files; f++)
+        fprintf(out, "%s: %s, %s, NCCL %s. ", e->files[f].path, e->files[f].what,
+                *e->files[f].started ? e->files[f].started : "unknown date",
+                *e->files[f].nccl ? e->files[f].nccl : "version unknown");
+    fprintf(out, "All other parameters are those of %s: %s", r->calibration->base->name, source ? source : "no source");
     fclose(out);
     value = json_string(text);
     free(text);
     return value;
 }
 
-/* Sets the number with this key in the JSON of a profile. The key may contain one dot: "tflops.float32" is the key
- * "float32" of the object "tflops". */
-static void set_number(json_t *root, const char *key, json_t *number)
-{
-    const char *dot = strchr(key, '.');
-    char object[32];
-
-    snprintf(object, sizeof(object), "%.*s", dot ? (int)(dot - key) : 0, key);
-    json_object_set_new(dot ? json_object_get(root, object) : root, dot ? dot + 1 : key, number);
-}
-
+/* Stores the fitted values in the JSON of a profile. A key contains at most one dot, "tflops.float32" is the key
+ * "float32" of the object "tflops", except for the parameters of NCCL variants, whose objects are in the list "nccl". */
 static void set_parameters(const struct bb_calibration *c, json_t *root)
 {
-    for (int f = 0; f < c->n_parameters; f++) {
-        const struct bb_calibration_parameter *parameter = &c->parameters[f];
-        json_t *number, *variant = json_array_get(json_object_get(root, "nccl"), (size_t)parameter->variant);
+    for (const struct bb_calibration_parameter *p = c->parameters; p < c->parameters + c->n_parameters; p++) {
+        const char *dot = strrchr(p->key, '.');
+        json_t *object = root;
+        char part[32];
 
-        if (!parameter->fit)
+        if (!p->fit)
             continue;
-        number = parameter->is_integer ? json_integer((json_int_t)parameter->value) : json_real(parameter->value);
-        if (parameter->variant >= 0)
-            json_object_set_new(variant, strrchr(parameter->key, '.') + 1, number);
-        else
-            set_number(root, parameter->key, number);
+        if (p->variant >= 0) {
+            object = json_array_get(json_object_get(root, "nccl"), (size_t)p->variant);
+        } else if (dot) {
+            snprintf(part, sizeof(part), "%.*s", (int)(dot - p->key), p->key);
+            object = json_object_get(root, part);
+        }
+        json_object_set_new(object, dot ? dot + 1 : p->key,
+                            p->kind == BB_INTEGER ? json_integer((json_int_t)p->value) : json_real(p->value));
     }
 }
 
@@ -104,12 +94,12 @@ static json_t *name_of(const char *path)
 
 json_t *bb_calibration_profile(const struct bb_calibration_report *r)
 {
-    const struct bb_measurement_file *first = &r->measurements->files[0];
+    const struct bb_measurement_file *first = &r->calibration->measurements->files[0];
     json_t *root = json_deep_copy(r->base_root);
-    json_t *changes = json_pack(
-        "{s:o, s:o, s:o}", "name", name_of(r->profile), "description",
-        json_sprintf("%s, calibrated; parameters that were not measured are those of %s", first->device, r->base->name),
-        "source", source_of(r));
+    json_t *changes = json_pack("{s:o, s:o, s:o}", "name", name_of(r->profile), "description",
+                                json_sprintf("%s, calibrated; parameters that were not measured are those of %s",
+                                             first->device, r->calibration->base->name),
+                                "source", source_of(r));
     const int rc = json_object_update(root, changes);
 
     json_decref(changes);

@@ -9,8 +9,6 @@
 /* Input of the report functions. The caller owns everything that the pointers refer to. */
 struct bb_calibration_report {
     const struct bb_calibration *calibration;
-    const struct bb_measurements *measurements;
-    const struct bb_cluster *base;
     const json_t *base_root; /* JSON of the starting profile */
     const char *profile;     /* path of the new profile */
     bool by_device;          /* true: the starting profile was selected by the name of the GPUs; false: by --from */

@@ -11,10 +11,10 @@
  * The cost model chooses the fastest variant. A variant is penalized if NCCL never chose it although the model predicts
  * for some measurement that it is faster than NCCL's choice. Its latency (base_us) is raised and its rates (gbps, nic)
  * are lowered until it is not faster in any measurement, so that predictions use NCCL's choices. The report lists the
- * changed parameters with the next fit.
- *   base  starting profile; it predicts NCCL's choice for result files that do not record the algorithm
+ * changed parameters with the next fit. The starting profile predicts NCCL's choice for result files that do not record
+ * the algorithm.
  */
-void bb_penalize_variants(struct bb_calibration *c, const struct bb_cluster *base, const struct bb_measurements *e);
+void bb_penalize_variants(struct bb_calibration *c);
 
 /* bb_is_nccl_choice - returns whether the measurement is a collective whose variant was chosen by NCCL, not by the
  * user. */

@@ -25,18 +25,11 @@ enum { P = BB_FIT_PARAMETERS, STEPS = 60, LAD_STEPS = 20, ROWS_PER_PARAMETER = 3
 /* Minimum scale (typical size) of the relative errors in Tukey's biweight; no model is more accurate. */
 #define MIN_SCALE 5e-3
 
-/* State of a fit. A row is one measured time. slope: derivative of a row's relative error with respect to a
- * parameter, per `scale` of the parameter. */
-struct work {
-    struct bb_fit *fit;
-    double values[P];
-    double (*slope)[P]; /* [n_rows][parameter] change of the row's relative error if the parameter grows by its
-                           `scale` */
-    double *weight;     /* [n_rows] weight of the row's squared error in the least-squares sum */
-    double *reference;  /* [n_rows] time to which the row's error is relative: the measured time; from iteration
-                          LAD_STEPS + 1 on, the predicted time */
-    double *selected;   /* [n_rows] scratch memory of summarize_errors */
-    bool frozen[P];
+/* Normal equations a x = b for the change x of the parameters, in units of their `scale`: a = S^T W S, b = -S^T W
+ * error, with the slopes S and the weights W. */
+struct normal_equations {
+    double a[P][P], b[P];
+    double sum_weights;
 };
 
 /* ---- linear algebra ---- */
@@ -70,160 +63,140 @@ static void solve(double a[P][P], const double b[P], const bool *is_free, int n,
 
 /* ---- one Gauss-Newton iteration ---- */
 
-static void find_errors(const struct work *w)
+/* Computes the errors. from_predicted: errors are relative to the predicted times, otherwise to the measured times. With
+ * errors relative to the measured times, a measured time that is too short would have more weight than one that is too
+ * long by the same amount. */
+static void find_errors(struct bb_fit *fit, bool from_predicted)
 {
-    const struct bb_fit *fit = w->fit;
-
     for (size_t i = 0; i < fit->n_rows; i++) {
-        const double predicted = fit->predict(fit->model, w->values, i);
+        struct bb_fit_row *row = &fit->rows[i];
+        const double predicted = fit->predict(fit, i);
 
-        fit->error[i] = (predicted - fit->measured[i]) / w->reference[i];
+        row->reference = from_predicted ? fmax(predicted, MIN_REFERENCE * row->measured) : row->measured;
+        row->error = (predicted - row->measured) / row->reference;
     }
 }
 
-/* Makes errors relative to the predicted times. With errors relative to the measured times, a measured time that is
- * too short would have more weight than one that is too long by the same amount. */
-static void use_predicted_reference(struct work *w)
+static void find_slopes(struct bb_fit *fit)
 {
-    for (size_t i = 0; i < w->fit->n_rows; i++)
-        w->reference[i] = fmax(w->fit->predict(w->fit->model, w->values, i), MIN_REFERENCE * w->fit->measured[i]);
-}
-
-static void find_slopes(struct work *w)
-{
-    struct bb_fit *fit = w->fit;
-
     for (int p = 0; p < fit->n_parameters; p++) {
-        const double here = w->values[p], step = STEP * fit->parameters[p].scale;
+        struct bb_fit_parameter *one = &fit->parameters[p];
+        const double here = one->value, step = STEP * one->scale, low = here - step < one->min ? here : here - step;
 
         for (size_t i = 0; i < fit->n_rows; i++) {
-            double low = here - step < fit->parameters[p].min ? here : here - step;
+            double *slope = &fit->rows[i].slope[p];
 
-            w->values[p] = here + step;
-            w->slope[i][p] = fit->predict(fit->model, w->values, i);
-            w->values[p] = low;
-            w->slope[i][p] -= fit->predict(fit->model, w->values, i);
-            w->slope[i][p] *= fit->parameters[p].scale / (here + step - low) / w->reference[i];
+            one->value = here + step;
+            *slope = fit->predict(fit, i);
+            one->value = low;
+            *slope -= fit->predict(fit, i);
+            *slope *= one->scale / (here + step - low) / fit->rows[i].reference;
         }
-        w->values[p] = here;
+        one->value = here;
     }
 }
 
 /* Returns the statistics of the absolute values of the relative errors: of all rows if `all` is true, otherwise of
  * the rows that are not outliers. */
-static struct bb_stats summarize_errors(const struct work *w, bool all)
+static struct bb_stats summarize_errors(const struct bb_fit *fit, bool all)
 {
-    const struct bb_fit *fit = w->fit;
     struct bb_stats stats;
+    double *selected;
     size_t n = 0;
 
+    BB_NEW(selected, fit->n_rows);
     for (size_t i = 0; i < fit->n_rows; i++)
-        if (all || !fit->is_outlier[i])
-            w->selected[n++] = fabs(fit->error[i]);
-    bb_stats_compute(w->selected, n, &stats);
+        if (all || !fit->rows[i].is_outlier)
+            selected[n++] = fabs(fit->rows[i].error);
+    bb_stats_compute(selected, n, &stats);
+    free(selected);
     return stats;
 }
 
-static double tukey_limit(const struct work *w)
+/* Returns the relative error from which a row is an outlier; INFINITY: there are too few rows to identify outliers. */
+static double outlier_limit(const struct bb_fit *fit)
 {
-    return TUKEY * fmax(1.4826 * summarize_errors(w, true).p50, MIN_SCALE); /* without rows p50 is NaN, which fmax
-                                                                               ignores */
+    if (fit->n_rows < ROWS_PER_PARAMETER * (size_t)fit->n_parameters)
+        return INFINITY;
+    return TUKEY * fmax(1.4826 * summarize_errors(fit, true).p50, MIN_SCALE); /* without rows p50 is NaN, which fmax
+                                                                                 ignores */
 }
 
-/* Returns whether there are enough rows to identify outliers. */
-static bool has_many_rows(const struct bb_fit *fit)
+static void weigh_rows(struct bb_fit *fit, bool least_absolute_deviations)
 {
-    return fit->n_rows >= ROWS_PER_PARAMETER * (size_t)fit->n_parameters;
-}
+    const double limit = outlier_limit(fit);
 
-static void weigh_rows(struct work *w, bool least_absolute_deviations)
-{
-    const double limit = has_many_rows(w->fit) ? tukey_limit(w) : INFINITY;
+    for (size_t i = 0; i < fit->n_rows; i++) {
+        const double e = fabs(fit->rows[i].error), u = e / limit;
 
-    for (size_t i = 0; i < w->fit->n_rows; i++) {
-        const double e = fabs(w->fit->error[i]), u = e / limit;
-
-        w->weight[i] = least_absolute_deviations && isfinite(limit) ? 1 / fmax(e, 1e-4)
-                       : u < 1                                      ? (1 - u * u) * (1 - u * u)
-                                                                    : 0;
+        fit->rows[i].weight = least_absolute_deviations && isfinite(limit) ? 1 / fmax(e, 1e-4)
+                              : u < 1                                      ? (1 - u * u) * (1 - u * u)
+                                                                           : 0;
     }
 }
 
-/* Computes the normal equations a x = b for the change x of the parameters: a = S^T W S, b = -S^T W error, with the
- * slopes S and the weights W. */
-static void gather_normal(const struct work *w, double a[P][P], double b[P])
+static struct normal_equations gather_normal(const struct bb_fit *fit)
 {
-    memset(a, 0, sizeof(double) * P * P);
-    memset(b, 0, sizeof(double) * P);
-    for (size_t i = 0; i < w->fit->n_rows; i++)
-        for (int p = 0; p < w->fit->n_parameters; p++) {
-            b[p] -= w->weight[i] * w->slope[i][p] * w->fit->error[i];
-            for (int q = 0; q < w->fit->n_parameters; q++)
-                a[p][q] += w->weight[i] * w->slope[i][p] * w->slope[i][q];
+    struct normal_equations normal = {0};
+
+    for (const struct bb_fit_row *row = fit->rows; row < fit->rows + fit->n_rows; row++) {
+        for (int p = 0; p < fit->n_parameters; p++) {
+            normal.b[p] -= row->weight * row->slope[p] * row->error;
+            for (int q = 0; q < fit->n_parameters; q++)
+                normal.a[p][q] += row->weight * row->slope[p] * row->slope[q];
         }
+        normal.sum_weights += row->weight;
+    }
+    return normal;
 }
 
-static double sum_weights(const struct work *w)
+static void add_damping(struct normal_equations *normal, int n, double damping)
 {
-    double sum = 0;
-
-    for (size_t i = 0; i < w->fit->n_rows; i++)
-        sum += w->weight[i];
-    return sum;
+    for (int p = 0; p < n; p++)
+        normal->a[p][p] += damping * normal->sum_weights + 1e-12;
 }
 
 /* Changes the parameters by the solution of the normal equations (active set method). A parameter that would fall
  * below its lower bound is set to the bound, and the equations are solved again for the other parameters. */
-static void move_within_bounds(struct work *w, double a[P][P], const double b[P])
+static void move_within_bounds(struct bb_fit *fit, struct normal_equations *normal)
 {
-    const int n = w->fit->n_parameters;
-    const struct bb_fit_parameter *parameters = w->fit->parameters;
-    double x[P] = {0}, rest[P];
+    double x[P] = {0};
     bool is_free[P], again = true;
 
-    memcpy(rest, b, sizeof(rest));
-    for (int p = 0; p < n; p++)
-        is_free[p] = !w->frozen[p];
+    for (int p = 0; p < fit->n_parameters; p++)
+        is_free[p] = fit->parameters[p].fitted;
     while (again) {
         again = false;
-        solve(a, rest, is_free, n, x);
-        for (int p = 0; p < n && !again; p++) {
-            double to = w->values[p] + x[p] * parameters[p].scale;
+        solve(normal->a, normal->b, is_free, fit->n_parameters, x);
+        for (int p = 0; p < fit->n_parameters && !again; p++) {
+            struct bb_fit_parameter *one = &fit->parameters[p];
 
-            if (!is_free[p] || to >= parameters[p].min)
+            if (!is_free[p] || one->value + x[p] * one->scale >= one->min)
                 continue;
             again = true;
             is_free[p] = false;
-            for (int q = 0; q < n; q++)
-                rest[q] -= a[q][p] * (parameters[p].min - w->values[p]) / parameters[p].scale;
-            w->values[p] = parameters[p].min;
+            for (int q = 0; q < fit->n_parameters; q++)
+                normal->b[q] -= normal->a[q][p] * (one->min - one->value) / one->scale;
+            one->value = one->min;
         }
     }
-    for (int p = 0; p < n; p++)
-        w->values[p] += is_free[p] ? x[p] * parameters[p].scale : 0;
+    for (int p = 0; p < fit->n_parameters; p++)
+        fit->parameters[p].value += is_free[p] ? x[p] * fit->parameters[p].scale : 0;
 }
 
-static void take_step(struct work *w, bool least_absolute_deviations)
+static void take_steps(struct bb_fit *fit)
 {
-    double a[P][P], b[P], hold;
-
-    find_errors(w);
-    find_slopes(w);
-    weigh_rows(w, least_absolute_deviations);
-    gather_normal(w, a, b);
-    hold = DAMPING * sum_weights(w) + 1e-12;
-    for (int p = 0; p < w->fit->n_parameters; p++)
-        a[p][p] += hold;
-    move_within_bounds(w, a, b);
-}
-
-static void take_steps(struct work *w)
-{
-    memcpy(w->reference, w->fit->measured, w->fit->n_rows * sizeof(double));
+    for (int p = 0; p < fit->n_parameters; p++)
+        fit->parameters[p].value = fit->parameters[p].start;
     for (int step = 0; step < STEPS; step++) {
-        if (step > LAD_STEPS)
-            use_predicted_reference(w);
-        take_step(w, step < LAD_STEPS);
+        struct normal_equations normal;
+
+        find_errors(fit, step > LAD_STEPS);
+        find_slopes(fit);
+        weigh_rows(fit, step < LAD_STEPS);
+        normal = gather_normal(fit);
+        add_damping(&normal, fit->n_parameters, DAMPING);
+        move_within_bounds(fit, &normal);
     }
 }
 
@@ -231,114 +204,81 @@ static void take_steps(struct work *w)
 
 /* Returns the largest fraction of a row's predicted time that parameter p contributes, over all rows with a weight
  * above 0. */
-static double sensitivity_of(const struct work *w, int p)
+static double sensitivity_of(const struct bb_fit *fit, int p)
 {
-    const struct bb_fit_parameter *one = &w->fit->parameters[p];
+    const struct bb_fit_parameter *one = &fit->parameters[p];
     double largest = 0;
 
-    for (size_t i = 0; i < w->fit->n_rows; i++)
-        if (w->weight[i] > 0)
-            largest = fmax(largest, w->slope[i][p] * fmax(w->values[p], one->value) / one->scale);
+    for (size_t i = 0; i < fit->n_rows; i++)
+        if (fit->rows[i].weight > 0)
+            largest = fmax(largest, fit->rows[i].slope[p] * fmax(one->value, one->start) / one->scale);
     return largest;
 }
 
 /* Freezes parameters at their start values: those that contribute too little to the time of every row
  * (MIN_SENSITIVITY), and rates that the fit raised to their upper limit. Returns whether this call froze a
  * parameter. */
-static bool freeze_insensitive(struct work *w)
+static bool freeze_insensitive(struct bb_fit *fit)
 {
     bool found = false;
 
-    for (int p = 0; p < w->fit->n_parameters; p++) {
-        const struct bb_fit_parameter *one = &w->fit->parameters[p];
-        const bool unbounded = one->min > 0 && w->values[p] <= one->min;
+    for (int p = 0; p < fit->n_parameters; p++) {
+        struct bb_fit_parameter *one = &fit->parameters[p];
+        const bool unbounded = one->min > 0 && one->value <= one->min;
 
-        if (w->frozen[p])
-            continue;
-        w->frozen[p] = sensitivity_of(w, p) < MIN_SENSITIVITY || unbounded;
-        found = found || w->frozen[p];
+        if (one->fitted && (unbounded || sensitivity_of(fit, p) < MIN_SENSITIVITY)) {
+            one->fitted = false;
+            found = true;
+        }
     }
     return found;
 }
 
 /* Marks correlated parameters. The slopes of each parameter are regressed on the slopes of all parameters, with
  * damping. If the coefficient of the parameter itself is below 0.99, other parameters can partly replace it. */
-static void find_correlated(struct work *w)
+static void find_correlated(struct bb_fit *fit)
 {
-    double a[P][P], b[P], x[P], held[P][P];
+    const struct normal_equations normal = gather_normal(fit);
+    struct normal_equations damped = normal;
+    double x[P];
     bool is_free[P];
 
-    gather_normal(w, a, b);
-    memcpy(held, a, sizeof(held));
-    for (int p = 0; p < w->fit->n_parameters; p++) {
-        held[p][p] += DAMPING / 10 * sum_weights(w) + 1e-12;
-        is_free[p] = !w->frozen[p];
-    }
-    for (int p = 0; p < w->fit->n_parameters; p++) {
-        for (int q = 0; q < w->fit->n_parameters; q++)
-            b[q] = a[q][p];
-        solve(held, b, is_free, w->fit->n_parameters, x);
-        w->fit->parameters[p].fitted = !w->frozen[p];
-        w->fit->parameters[p].correlated = !w->frozen[p] && x[p] < 0.99;
+    add_damping(&damped, fit->n_parameters, DAMPING / 10);
+    for (int p = 0; p < fit->n_parameters; p++)
+        is_free[p] = fit->parameters[p].fitted;
+    for (int p = 0; p < fit->n_parameters; p++) {
+        for (int q = 0; q < fit->n_parameters; q++)
+            damped.b[q] = normal.a[q][p];
+        solve(damped.a, damped.b, is_free, fit->n_parameters, x);
+        fit->parameters[p].correlated = is_free[p] && x[p] < 0.99;
     }
 }
 
-static void mark_outliers(struct work *w)
+static void mark_outliers(struct bb_fit *fit)
 {
-    struct bb_fit *fit = w->fit;
-    const bool judges = fit->n_parameters > 0 && has_many_rows(fit);
-    const double limit = tukey_limit(w);
+    const double limit = fit->n_parameters > 0 ? outlier_limit(fit) : INFINITY;
 
+    fit->n_outliers = 0;
     for (size_t i = 0; i < fit->n_rows; i++) {
-        fit->is_outlier[i] = judges && fabs(fit->error[i]) >= limit;
-        fit->n_outliers += fit->is_outlier[i];
+        fit->rows[i].is_outlier = isfinite(limit) && fabs(fit->rows[i].error) >= limit;
+        fit->n_outliers += fit->rows[i].is_outlier;
     }
-}
-
-/* Computes the final errors, relative to the measured times. */
-static void store_errors(struct work *w)
-{
-    struct bb_fit *fit = w->fit;
-    struct bb_stats stats;
-
-    memcpy(w->reference, fit->measured, fit->n_rows * sizeof(double));
-    find_errors(w);
-    stats = summarize_errors(w, false);
-    fit->median_error = stats.n == 0 ? 0 : stats.p50;
-    fit->worst_error = stats.n == 0 ? 0 : stats.max;
 }
 
 void bb_fit_run(struct bb_fit *fit)
 {
-    struct work w = {.fit = fit};
+    struct bb_stats stats;
 
-    fit->n_outliers = 0;
-    BB_NEW(fit->error, fit->n_rows);
-    BB_NEW(fit->is_outlier, fit->n_rows);
-    BB_NEW(w.slope, fit->n_rows);
-    BB_NEW(w.weight, fit->n_rows);
-    BB_NEW(w.reference, fit->n_rows);
-    BB_NEW(w.selected, fit->n_rows);
-    do {
-        for (int p = 0; p < fit->n_parameters; p++)
-            w.values[p] = fit->parameters[p].value;
-        take_steps(&w);
-    } while (freeze_insensitive(&w));
-    find_correlated(&w);
-    find_errors(&w);
-    mark_outliers(&w);
-    store_errors(&w);
     for (int p = 0; p < fit->n_parameters; p++)
-        fit->parameters[p].value = w.values[p];
-    free(w.slope);
-    free(w.weight);
-    free(w.reference);
-    free(w.selected);
-}
-
-void bb_fit_release(struct bb_fit *fit)
-{
-    free(fit->error);
-    free(fit->is_outlier);
-    *fit = (struct bb_fit){0};
+        fit->parameters[p].fitted = true;
+    do
+        take_steps(fit);
+    while (freeze_insensitive(fit));
+    find_correlated(fit);
+    find_errors(fit, true);
+    mark_outliers(fit);
+    find_errors(fit, false);
+    stats = summarize_errors(fit, false);
+    fit->median_error = stats.n == 0 ? 0 : stats.p50;
+    fit->worst_error = stats.n == 0 ? 0 : stats.max;
 }

@@ -22,31 +22,38 @@
 #define BB_FIT_PARAMETERS 12
 
 struct bb_fit_parameter {
-    double value;    /* in: start value of the fit; out: fitted value */
+    double start;    /* start value of the fit */
     double min;      /* lower bound of the value; above 0 if and only if the value is the inverse of a rate */
     double scale;    /* typical size of the value, for example the start value; above 0. The fit computes changes in
                      this unit */
-    bool fitted;     /* out: the rows determine the value; false: `value` is still the start value */
+    double value;    /* out: fitted value; during the fit, the value for which `predict` computes times */
+    bool fitted;     /* out: the rows determine the value; false: `value` is the start value */
     bool correlated; /* out: the rows determine only a sum of this parameter and others */
+};
+
+struct bb_fit_row {
+    double measured; /* measured time, above 0 */
+    double error;    /* out: predicted / measured - 1 */
+    bool is_outlier; /* out: the row has weight 0 */
+    /* state of the fit: weight of the squared error in the least-squares sum; time to which `error` is relative; and
+     * change of `error` if a parameter grows by its `scale` */
+    double weight, reference, slope[BB_FIT_PARAMETERS];
 };
 
 struct bb_fit {
     struct bb_fit_parameter parameters[BB_FIT_PARAMETERS];
-    int n_parameters;       /* number of parameters to fit; 0: only compute the errors */
-    const double *measured; /* [n_rows] measured times, above 0 */
+    int n_parameters; /* number of parameters to fit; 0: only compute the errors */
+    struct bb_fit_row *rows;
     size_t n_rows;
-    /* predict - returns the time that the model predicts for a row (one measured time) with these parameter values. */
-    double (*predict)(void *model, const double *values, size_t row);
-    void *model;
+    /* predict - returns the time that the model predicts for a row with the values fit->parameters[].value. */
+    double (*predict)(const struct bb_fit *fit, size_t row);
+    void *model; /* of the caller, for `predict` */
 
-    double *error;    /* [n_rows] out: predicted / measured - 1        */
-    bool *is_outlier; /* [n_rows] out: the row is an outlier (weight 0) */
-    size_t n_outliers;
+    size_t n_outliers;                /* out */
     double median_error, worst_error; /* out: median and maximum of |error|, without outliers; 0 if there are no rows */
 };
 
-/* bb_fit_run - computes the fit. Allocates error and is_outlier, which bb_fit_release frees. */
+/* bb_fit_run - computes the fit. The caller owns the rows. */
 void bb_fit_run(struct bb_fit *fit);
-void bb_fit_release(struct bb_fit *fit);
 
 #endif

@@ -93,46 +93,18 @@ static const struct {
     {"L40S", "", "l40s-pcie-ib"},
 };
 
-/*
- * Selects the starting profile of a calibration: the one that the user names, or the shipped profile of the measured
- * GPUs.
- *   from     name or path from the command line, or NULL
- *   device   name of the measured GPUs; used if `from` is NULL
- *   name     out: name or path of the profile: a static text, or `from`
- *   Returns  0, or -BB_EUSAGE after printing an error message if no shipped profile is for these GPUs
- */
-static int select_profile(const char *from, const char *device, const char **name)
+/* Returns the name of the shipped profile for GPUs of this name; NULL: none. */
+static const char *find_shipped_profile(const char *device)
 {
-    *name = from;
-    for (size_t i = 0; i < sizeof(shipped) / sizeof(shipped[0]) && !*name; i++)
+    for (size_t i = 0; i < sizeof(shipped) / sizeof(shipped[0]); i++)
         if (strstr(device, shipped[i].word) && strstr(device, shipped[i].second))
-            *name = shipped[i].profile;
-    if (*name)
-        return 0;
-    return bb_err(BB_EUSAGE,
-                  "no shipped profile is for GPUs '%s', so the parameters that were not measured are unknown; try: "
-                  "--from NAME with a similar cluster (see busbar list clusters)",
-                  device);
-}
-
-/* ---- output files ---- */
-
-enum { DIGITS = 6 };
-
-static int write_all(const struct options *o, const struct bb_calibration_report *r)
-{
-    int rc;
-
-    TRY(bb_json_save(o->output, "the profile", bb_calibration_profile(r), DIGITS));
-    if (!o->quiet && !(o->json && strcmp(o->json, "-") == 0))
-        bb_calibration_print(r, stdout);
-    if (o->json)
-        TRY(bb_json_save(o->json, "the calibration", bb_calibration_json(r), DIGITS));
-out:
-    return rc;
+            return shipped[i].profile;
+    return NULL;
 }
 
 /* ---- the command ---- */
+
+enum { DIGITS = 6 };
 
 static int take_node_size(const struct options *o, struct bb_measurements *e)
 {
@@ -146,24 +118,31 @@ static int take_node_size(const struct options *o, struct bb_measurements *e)
 
 static int calibrate_files(const struct options *o, const struct bb_measurements *e, int argc, char **argv)
 {
+    const char *device = e->files[0].device, *name = o->from ? o->from : find_shipped_profile(device);
     struct bb_calibration_report report = {.profile = o->output, .by_device = !o->from, .argc = argc, .argv = argv};
-    struct bb_calibration *calibration = NULL; /* allocated, because the struct is too large for the stack */
+    struct bb_calibration *calibration; /* allocated, because the struct is too large for the stack */
     struct bb_cluster base;
-    const char *name;
     json_t *root = NULL;
     int rc;
 
-    TRY(select_profile(o->from, e->files[0].device, &name));
+    if (!name)
+        return bb_err(BB_EUSAGE,
+                      "no shipped profile is for GPUs '%s', so the parameters that were not measured are unknown; try: "
+                      "--from NAME with a similar cluster (see busbar list clusters)",
+                      device);
+    BB_NEW(calibration, 1);
     TRY(bb_cluster_load(name, &base));
     TRY(bb_profile_load("clusters", name, &root));
-    report.base_root = root;
-    BB_NEW(calibration, 1);
-    report.calibration = calibration;
     bb_calibrate(calibration, &base, e);
-    TRY(write_all(o, &report));
+    report.calibration = calibration;
+    report.base_root = root;
+    TRY(bb_json_save(o->output, "the profile", bb_calibration_profile(&report), DIGITS));
+    if (!o->quiet && !(o->json && strcmp(o->json, "-") == 0))
+        bb_calibration_print(&report, stdout);
+    if (o->json)
+        TRY(bb_json_save(o->json, "the calibration", bb_calibration_json(&report), DIGITS));
 out:
-    if (calibration)
-        bb_calibration_release(calibration);
+    bb_calibration_release(calibration);
     free(calibration);
     json_decref(root);
     return rc;
@@ -189,30 +168,10 @@ static int check_options(const struct options *o, const struct bb_positionals *p
     return bb_outfile_check(o->output, "the profile");
 }
 
-/* Stores the paths of the result files in `words`: the paths on the command line or, with --measure, the result
- * files of the benchmarks, which this function runs. */
-static int find_files(struct options *o, struct bb_positionals *words, int (*sweep)(int argc, char **argv),
-                      struct bb_measured_files *measured)
-{
-    int rc;
-
-    if (!o->measure)
-        return 0;
-    o->run.bench_options = words->word;
-    o->run.n_bench_options = words->n;
-    o->run.quiet = o->quiet || (o->json && strcmp(o->json, "-") == 0);
-    TRY(bb_measure_machine(&o->run, o->output, sweep, measured));
-    words->n = 0;
-    for (size_t i = 0; i < measured->n; i++)
-        words->word[words->n++] = measured->paths[i];
-out:
-    return rc;
-}
-
 int bb_calibrate_main(int argc, char **argv, int (*sweep)(int argc, char **argv))
 {
     struct bb_measurements measurements = {0};
-    struct bb_measured_files measured = {0};
+    struct bb_argv measured = {0};
     struct options options;
     struct bb_positionals words;
     int rc = bb_opts_parse(&set, &options, argc, argv, &words, stdout);
@@ -220,12 +179,18 @@ int bb_calibrate_main(int argc, char **argv, int (*sweep)(int argc, char **argv)
     if (rc != 0)
         return rc;
     TRY(check_options(&options, &words));
-    TRY(find_files(&options, &words, sweep, &measured));
-    TRY(bb_measurements_read(&measurements, words.word, (size_t)words.n));
+    if (options.measure) {
+        options.run.bench_options = words.word;
+        options.run.n_bench_options = words.n;
+        options.run.quiet = options.quiet || (options.json && strcmp(options.json, "-") == 0);
+        TRY(bb_measure_machine(&options.run, options.output, sweep, &measured));
+    }
+    TRY(bb_measurements_read(&measurements, options.measure ? (const char *const *)measured.word : words.word,
+                             options.measure ? measured.n : (size_t)words.n));
     TRY(take_node_size(&options, &measurements));
     TRY(calibrate_files(&options, &measurements, argc, argv));
 out:
     bb_measurements_release(&measurements);
-    bb_measured_files_release(&measured);
+    bb_argv_release(&measured);
     return rc;
 }

@@ -4,7 +4,6 @@
 #include "bootstrap/base/alloc.h"
 #include "bootstrap/base/json_read.h"
 #include "bootstrap/results/results.h"
-#include "bootstrap/sweep/argv.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -69,27 +68,22 @@ static json_t *study_json(const struct bb_measure_options *o)
     return json_pack("{s:s, s:o}", "about", "what busbar calibrate needs", "cases", cases);
 }
 
-static void add_option(struct bb_argv *words, const char *name, const char *value)
-{
-    if (!value)
-        return;
-    bb_argv_add(words, "%s", name);
-    bb_argv_add(words, "%s", value);
-}
-
 static int run_study(const struct bb_measure_options *o, const char *study, const char *folder,
                      int (*sweep)(int argc, char **argv))
 {
+    const char *const options[][2] = {{"-o", folder},
+                                      {"--launcher", o->launcher},
+                                      {"--hosts", o->hosts},
+                                      {"--launch-arguments", o->launch_arguments},
+                                      {"--program", o->program}};
     struct bb_argv words = {0};
     int rc;
 
     bb_argv_add(&words, "sweep");
     bb_argv_add(&words, "%s", study);
-    add_option(&words, "-o", folder);
-    add_option(&words, "--launcher", o->launcher);
-    add_option(&words, "--hosts", o->hosts);
-    add_option(&words, "--launch-arguments", o->launch_arguments);
-    add_option(&words, "--program", o->program);
+    for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++)
+        for (int part = 0; options[i][1] && part < 2; part++)
+            bb_argv_add(&words, "%s", options[i][part]);
     if (o->restart)
         bb_argv_add(&words, "--restart");
     bb_argv_add(&words, "--quiet"); /* do not print the table of all results */
@@ -98,18 +92,9 @@ static int run_study(const struct bb_measure_options *o, const char *study, cons
     return rc;
 }
 
-static int add_file(struct bb_measured_files *files, const char *folder, const char *id)
-{
-    if (files->n == BB_MEASURED_FILES)
-        return bb_err(BB_EFAIL, "%s: more than %d results in sweep.json, expected only those of the benches", folder,
-                      BB_MEASURED_FILES);
-    files->paths[files->n++] = bb_format("%s/%s.json", folder, id);
-    return 0;
-}
-
 /* Lists the result files of the completed benchmarks, which `busbar sweep` recorded in the file sweep.json of the
  * folder. */
-static int list_files(const char *folder, struct bb_measured_files *files)
+static int list_files(const char *folder, struct bb_argv *files)
 {
     char *list = bb_format("%s/sweep.json", folder);
     json_t *root = NULL, *one;
@@ -122,7 +107,7 @@ static int list_files(const char *folder, struct bb_measured_files *files)
         const char *id;
 
         TRY(bb_json_text_at(one, "id", list, &id));
-        TRY(add_file(files, folder, id));
+        bb_argv_add(files, "%s/%s.json", folder, id);
     }
 out:
     json_decref(root);
@@ -131,7 +116,7 @@ out:
 }
 
 int bb_measure_machine(const struct bb_measure_options *o, const char *profile, int (*sweep)(int argc, char **argv),
-                       struct bb_measured_files *files)
+                       struct bb_argv *files)
 {
     const int stem = (int)(strlen(profile) - strlen(".json"));
     char *study = bb_format("%.*s.study.json", stem, profile), *folder = bb_format("%.*s.sweep", stem, profile);
@@ -146,11 +131,4 @@ out:
     free(study);
     free(folder);
     return rc;
-}
-
-void bb_measured_files_release(struct bb_measured_files *files)
-{
-    for (size_t i = 0; i < files->n; i++)
-        free(files->paths[i]);
-    *files = (struct bb_measured_files){0};
 }

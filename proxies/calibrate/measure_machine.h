@@ -5,12 +5,9 @@
 #ifndef BB_PROXIES_CALIBRATE_MEASURE_MACHINE_H
 #define BB_PROXIES_CALIBRATE_MEASURE_MACHINE_H
 
-#include "bootstrap/base/err.h"
+#include "bootstrap/sweep/argv.h"
 
 #include <stdbool.h>
-#include <stddef.h>
-
-#define BB_MEASURED_FILES 8
 
 /* Options of --measure. The caller owns the strings; NULL: option not specified. */
 struct bb_measure_options {
@@ -22,22 +19,15 @@ struct bb_measure_options {
     int n_bench_options;
 };
 
-/* Paths of the benchmarks' result files. A zero-initialized struct is valid and empty. */
-struct bb_measured_files {
-    char *paths[BB_MEASURED_FILES];
-    size_t n;
-};
-
 /*
  * bb_measure_machine - runs the benchmarks for the profile STEM.json. Creates STEM.study.json, and the folder
  * STEM.sweep with one result file per benchmark.
  *   profile  path of the profile, which ends in .json
  *   sweep    main function of `busbar sweep`; its argv[0] is "sweep"
- *   files    out: the result files; release with bb_measured_files_release
+ *   files    in: empty; out: paths of the result files; the caller releases it, also after an error
  *   Returns  0, or a negative error after printing an error message
  */
 int bb_measure_machine(const struct bb_measure_options *o, const char *profile, int (*sweep)(int argc, char **argv),
-                       struct bb_measured_files *files) BB_MUST_CHECK;
-void bb_measured_files_release(struct bb_measured_files *files);
+                       struct bb_argv *files) BB_MUST_CHECK;
 
 #endif

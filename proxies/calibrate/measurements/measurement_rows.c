@@ -12,92 +12,122 @@
 
 enum { MAX_LOCATION = 512 };
 
-static struct bb_measurement_file *file_of(struct bb_measurements *e)
-{
-    return &e->files[e->n_files - 1];
-}
+/* Reads the fields of one result row. */
+struct reader {
+    struct bb_measurements *e;
+    struct bb_measurement_file *file; /* the last file of e->files, which contains the row */
+    const json_t *row;
+    char where[MAX_LOCATION]; /* names the row in error messages */
+    int rc;                   /* error of the first invalid field, which was printed; 0: none. After an error nothing is
+                                 read or added */
+};
 
-/* Counts a row of the current result file as not used by calibration. Returns 0. */
-static int skip_row(struct bb_measurements *e)
+/* Appends a measurement that was read from the row. If `usable` is false, or its time is not a positive number, counts
+ * the row as not used instead. */
+static void add_measurement(struct reader *r, const struct bb_measurement *found, bool usable)
 {
-    file_of(e)->n_unused++;
-    return 0;
-}
+    struct bb_measurements *e = r->e;
 
-/* Appends a measurement that was read from the last file of e->files. If its time is not a positive number, counts
- * its result row as not used instead. Returns 0. */
-static int add_measurement(struct bb_measurements *e, const struct bb_measurement *row)
-{
-    if (!(row->time_us > 0) || !isfinite(row->time_us))
-        return skip_row(e);
+    if (r->rc)
+        return;
+    if (!usable || !(found->time_us > 0) || !isfinite(found->time_us)) {
+        r->file->n_unused++;
+        return;
+    }
     BB_GROW(e->rows, e->n_rows);
-    e->rows[e->n_rows] = *row;
+    e->rows[e->n_rows] = *found;
     e->rows[e->n_rows++].file = e->n_files - 1;
-    file_of(e)->n_rows++;
-    return 0;
+    r->file->n_rows++;
 }
 
 /* ---- fields of a result row ---- */
 
-/* Reads the median ("p50") of the statistics object `key` in a result row; NaN if the row has no such object. */
-static int read_median(const json_t *row, const char *key, const char *where, double *us)
+static double number_at(struct reader *r, const json_t *object, const char *key, double min)
 {
-    const json_t *stats = json_object_get(row, key);
+    double number = min;
 
-    *us = NAN;
+    if (!r->rc)
+        r->rc = bb_json_number_at(object, key, r->where, min, &number);
+    return number;
+}
+
+/* Returns the median ("p50") of the statistics object `key` in the row; NaN if the row has no such object. */
+static double median_at(struct reader *r, const char *key)
+{
+    const json_t *stats = json_object_get(r->row, key);
+
     if (!stats || json_is_null(stats) || json_is_null(json_object_get(stats, "p50")))
-        return 0;
-    return bb_json_number_at(stats, "p50", where, 0, us);
+        return NAN;
+    return number_at(r, stats, "p50", 0);
 }
 
-static int read_count(const json_t *row, const char *key, const char *where, double min, double *count)
+static double count_at(struct reader *r, const json_t *object, const char *key, double min)
 {
-    int rc = bb_json_number_at(row, key, where, min, count);
+    const double count = number_at(r, object, key, min);
 
-    if (rc == 0 && (*count != floor(*count) || *count > 1e15))
-        rc = bb_err(BB_EUSAGE, "%s: '%s' is %g, expected a whole number", where, key, *count);
-    return rc;
+    if (!r->rc && (count != floor(count) || count > 1e15))
+        r->rc = bb_err(BB_EUSAGE, "%s: '%s' is %g, expected a whole number", r->where, key, count);
+    return count;
 }
 
-static int read_int(const json_t *row, const char *key, const char *where, int min, int *number)
+static int int_at(struct reader *r, const char *key, int min)
 {
-    double count;
-    int rc = read_count(row, key, where, min, &count);
+    const double count = count_at(r, r->row, key, min);
 
-    *number = rc == 0 && count < INT_MAX ? (int)count : min;
-    return rc;
+    return !r->rc && count < INT_MAX ? (int)count : min;
 }
 
-static int read_dtype(const json_t *row, const char *where, enum bb_dtype_id *dtype)
+static const char *text_at(struct reader *r, const char *key)
 {
-    const char *name;
-    int found, rc = bb_json_text_at(row, "dtype", where, &name);
+    const char *text = NULL;
 
-    *dtype = BB_FLOAT;
-    if (rc)
-        return rc;
-    found = bb_dtype_find(name);
-    if (found < 0)
-        return bb_err(BB_EUSAGE, "%s: unknown dtype '%.40s'", where, name);
-    *dtype = (enum bb_dtype_id)found;
-    return 0;
+    if (!r->rc)
+        r->rc = bb_json_text_at(r->row, key, r->where, &text);
+    return text ? text : "";
 }
 
-static void copy_word(char *to, size_t size, const json_t *row, const char *key)
+static enum bb_dtype_id dtype_at(struct reader *r)
 {
-    const char *word = json_string_value(json_object_get(row, key));
+    const char *name = text_at(r, "dtype");
+    const int found = bb_dtype_find(name);
 
-    snprintf(to, size, "%s", word ? word : "");
+    if (!r->rc && found < 0)
+        r->rc = bb_err(BB_EUSAGE, "%s: unknown dtype '%.40s'", r->where, name);
+    return found < 0 ? BB_FLOAT : (enum bb_dtype_id)found;
+}
+
+static bool is_true(const struct reader *r, const char *key)
+{
+    return json_is_true(json_object_get(r->row, key));
+}
+
+static bool has_text(const struct reader *r, const char *key, const char *text)
+{
+    const char *found = json_string_value(json_object_get(r->row, key));
+
+    return found && strcmp(found, text) == 0;
+}
+
+static struct bb_kernel_list_item gemm_at(struct reader *r, const json_t *object)
+{
+    struct bb_kernel_list_item item = {.gemm.batch = 1};
+
+    item.gemm.m = (int64_t)count_at(r, object, "m", 1);
+    item.gemm.n = (int64_t)count_at(r, object, "n", 1);
+    item.gemm.k = (int64_t)count_at(r, object, "k", 1);
+    return item;
 }
 
 /* Reads the algorithm, the protocol and the number of channels that NCCL used. */
-static void read_choice(const json_t *row, struct bb_measurement *found)
+static void read_choice(const struct reader *r, struct bb_measurement *found)
 {
-    const json_int_t channels = json_integer_value(json_object_get(row, "channels"));
+    const json_int_t channels = json_integer_value(json_object_get(r->row, "channels"));
+    const char *algorithm = json_string_value(json_object_get(r->row, "algorithm")),
+               *protocol = json_string_value(json_object_get(r->row, "protocol"));
 
     found->channels = channels > 0 && channels < 1 << 20 ? (int)channels : 0;
-    copy_word(found->algorithm, sizeof(found->algorithm), row, "algorithm");
-    copy_word(found->protocol, sizeof(found->protocol), row, "protocol");
+    snprintf(found->algorithm, sizeof(found->algorithm), "%s", algorithm ? algorithm : "");
+    snprintf(found->protocol, sizeof(found->protocol), "%s", protocol ? protocol : "");
 }
 
 /* ---- kinds of result rows (collectives, messages, kernels, overlap) ---- */
@@ -110,267 +140,202 @@ static bool has_cost_model(int kind, int ranks)
            bb_colls[kind].from != BB_FROM_PREVIOUS;
 }
 
-static int collective_row(struct bb_measurements *e, const json_t *row, const char *where)
+static void collective_row(struct reader *r)
 {
-    const struct bb_measurement_file *file = file_of(e);
-    struct bb_measurement found = {.kind = BB_MEASURED_COLLECTIVE};
-    const char *name, *placement = json_string_value(json_object_get(row, "placement"));
-    double bytes, count, wrong = 0;
-    int kind, rc;
+    struct bb_measurement found = {.kind = BB_MEASURED_COLLECTIVE, .forced = is_true(r, "forced")};
+    const json_t *wrong = json_object_get(r->row, "wrong");
+    const int kind = bb_coll_find(text_at(r, "collective"));
 
-    TRY(bb_json_text_at(row, "collective", where, &name));
-    kind = bb_coll_find(name);
-    TRY(read_count(row, "bytes", where, 0, &bytes));
-    TRY(read_count(row, "count", where, 0, &count));
-    TRY(read_dtype(row, where, &found.call.dtype));
-    TRY(read_median(row, "time_us", where, &found.time_us));
-    if (json_is_number(json_object_get(row, "wrong")))
-        wrong = json_number_value(json_object_get(row, "wrong"));
-    if (!has_cost_model(kind, file->ranks) || bytes <= 0 || wrong > 0)
-        return skip_row(e);
+    found.bytes = count_at(r, r->row, "bytes", 0);
+    found.call.count = (size_t)count_at(r, r->row, "count", 0);
+    found.call.dtype = dtype_at(r);
+    found.time_us = median_at(r, "time_us");
     found.call.kind = (enum bb_coll_kind)kind;
-    found.call.count = (size_t)count;
-    found.call.in_place = placement && strcmp(placement, "in_place") == 0;
-    found.call.ranks = file->ranks;
-    found.call.nodes = file->nodes;
-    found.bytes = bytes;
-    found.forced = json_is_true(json_object_get(row, "forced"));
-    read_choice(row, &found);
-    rc = add_measurement(e, &found);
-out:
-    return rc;
+    found.call.in_place = has_text(r, "placement", "in_place");
+    found.call.ranks = r->file->ranks;
+    found.call.nodes = r->file->nodes;
+    read_choice(r, &found);
+    add_measurement(r, &found,
+                    has_cost_model(kind, r->file->ranks) && found.bytes > 0 && !(json_number_value(wrong) > 0));
 }
 
 /* Adds the host time of an NCCL call. Only rows of collectives that are one NCCL call (BB_COLL_ESTIMATED) have such
  * a time. With emulated GPUs the recorded host time is that of the emulation itself; the modeled host time is the
  * difference between wall time and operation time. */
-static int launch_row(struct bb_measurements *e, const json_t *row, const char *where)
+static void launch_row(struct reader *r)
 {
     struct bb_measurement found = {.kind = BB_MEASURED_NCCL_LAUNCH};
-    int kind = bb_coll_find(json_string_value(json_object_get(row, "collective")));
+    const int kind = bb_coll_find(json_string_value(json_object_get(r->row, "collective")));
     double wall_us, time_us;
-    int rc, iterations;
+    int iterations;
 
     if (kind < 0 || !(bb_colls[kind].flags & BB_COLL_ESTIMATED))
-        return 0;
-    TRY(read_median(row, "time_us", where, &time_us));
-    TRY(read_median(row, "wall_us", where, &wall_us));
-    TRY(read_int(row, "iterations", where, 1, &iterations));
+        return;
+    time_us = median_at(r, "time_us");
+    wall_us = median_at(r, "wall_us");
+    iterations = int_at(r, "iterations", 1);
     found.time_us =
-        file_of(e)->emulated ? (wall_us - time_us) * iterations : json_number_value(json_object_get(row, "host_us"));
+        r->file->emulated ? (wall_us - time_us) * iterations : json_number_value(json_object_get(r->row, "host_us"));
     if (found.time_us > 0 && isfinite(found.time_us))
-        rc = add_measurement(e, &found);
-out:
-    return rc;
+        add_measurement(r, &found, true);
 }
 
-static int bench_row(struct bb_measurements *e, const json_t *row, const char *where)
+static void bench_row(struct reader *r)
 {
-    const char *mode = json_string_value(json_object_get(row, "mode"));
-    int rc;
-
-    if (!mode || strcmp(mode, "stream") != 0 || !json_is_true(json_object_get(row, "start_barrier")))
-        return skip_row(e); /* not used: the time also contains host overhead, or the operations ran in a CUDA graph */
-    TRY(collective_row(e, row, where));
-    if (!json_is_true(json_object_get(row, "forced")))
-        rc = launch_row(e, row, where);
-out:
-    return rc;
+    if (!has_text(r, "mode", "stream") || !is_true(r, "start_barrier")) {
+        r->file->n_unused++; /* the time also contains host overhead, or the operations ran in a CUDA graph */
+        return;
+    }
+    collective_row(r);
+    if (!r->rc && !is_true(r, "forced"))
+        launch_row(r);
 }
 
-static int p2p_row(struct bb_measurements *e, const json_t *row, const char *where)
+static void p2p_row(struct reader *r)
 {
-    struct bb_measurement found = {.kind = BB_MEASURED_MESSAGE};
-    const char *metric, *direction;
-    int rc;
+    struct bb_measurement found = {.kind = BB_MEASURED_MESSAGE, .same_node = is_true(r, "same_node")};
 
-    TRY(bb_json_text_at(row, "metric", where, &metric)); /* only checked for presence: rows of latency and of
-                                                            bandwidth have the same cost model */
-    TRY(bb_json_text_at(row, "direction", where, &direction));
-    TRY(read_count(row, "bytes", where, 0, &found.bytes));
-    TRY(read_median(row, "time_us", where, &found.time_us));
-    found.same_node = json_is_true(json_object_get(row, "same_node"));
-    rc = strcmp(direction, "one") == 0 ? add_measurement(e, &found) : skip_row(e);
-out:
-    return rc;
+    (void)text_at(r, "metric"); /* only checked for presence: rows of latency and of bandwidth have the same cost
+                                   model */
+    (void)text_at(r, "direction");
+    found.bytes = count_at(r, r->row, "bytes", 0);
+    found.time_us = median_at(r, "time_us");
+    add_measurement(r, &found, has_text(r, "direction", "one"));
 }
 
-static int read_gemm(const json_t *object, const char *where, double batch, enum bb_dtype_id dtype,
-                     struct bb_kernel_list_item *gemm)
-{
-    double m, n, k;
-    int rc;
-
-    TRY(read_count(object, "m", where, 1, &m));
-    TRY(read_count(object, "n", where, 1, &n));
-    TRY(read_count(object, "k", where, 1, &k));
-    *gemm = (struct bb_kernel_list_item){
-        .gemm = {.m = (int64_t)m, .n = (int64_t)n, .k = (int64_t)k, .batch = (int64_t)batch, .dtype = dtype}};
-out:
-    return rc;
-}
-
-static int compute_row(struct bb_measurements *e, const json_t *row, const char *where)
+static void compute_row(struct reader *r)
 {
     struct bb_measurement found = {.kind = BB_MEASURED_KERNEL};
-    enum bb_dtype_id dtype;
-    const char *section;
-    double batch;
-    int rc, sms;
 
-    TRY(bb_json_text_at(row, "section", where, &section));
-    TRY(read_int(row, "iterations", where, 1, &found.iterations));
-    TRY(read_median(row, "time_us", where, &found.time_us));
-    if (strcmp(section, "timed") == 0) {
+    (void)text_at(r, "section");
+    found.iterations = int_at(r, "iterations", 1);
+    found.time_us = median_at(r, "time_us");
+    if (has_text(r, "section", "timed")) {
+        int sms;
+
         found.kind = BB_MEASURED_TIMED_KERNEL;
-        TRY(bb_json_number_at(row, "clock_us", where, 0, &found.known_us));
-        TRY(read_int(row, "sms", where, 1, &sms));
-        file_of(e)->sm_count = sms > file_of(e)->sm_count ? sms : file_of(e)->sm_count;
-    } else if (strcmp(section, "memory_kernels") == 0) {
-        TRY(read_count(row, "bytes", where, 1, &found.bytes));
+        found.known_us = number_at(r, r->row, "clock_us", 0);
+        sms = int_at(r, "sms", 1);
+        r->file->sm_count = sms > r->file->sm_count ? sms : r->file->sm_count;
+    } else if (has_text(r, "section", "memory_kernels")) {
+        found.bytes = count_at(r, r->row, "bytes", 1);
         found.kernel = (struct bb_kernel_list_item){
             .is_memory_kernel = true,
             .memory_kernel = {
                 .kind = BB_MEMORY_KERNEL_COPY, .dtype = BB_FLOAT, .rows = 1, .cols = (uint64_t)(found.bytes / 8)}};
     } else {
-        TRY(read_dtype(row, where, &dtype));
-        TRY(read_count(row, "batch", where, 1, &batch));
-        TRY(read_gemm(row, where, batch, dtype, &found.kernel));
+        const enum bb_dtype_id dtype = dtype_at(r);
+        const double batch = count_at(r, r->row, "batch", 1);
+
+        found.kernel = gemm_at(r, r->row);
+        found.kernel.gemm.dtype = dtype;
+        found.kernel.gemm.batch = (int64_t)batch;
     }
-    rc = add_measurement(e, &found);
-out:
-    return rc;
+    add_measurement(r, &found, true);
 }
 
-/* Reads the collective that ran during the GEMMs. Sets found->time_us to NaN if the row cannot be used: a time is
- * missing, or the collective is neither a single NCCL call nor a sendrecv (one message in each direction), so the
- * number of SMs that it occupies is unknown. */
-static int read_overlap(const struct bb_measurement_file *file, const json_t *row, const char *where,
-                        struct bb_measurement *found)
-{
-    const char *name;
-    double count;
-    int kind, rc;
-
-    TRY(bb_json_text_at(row, "collective", where, &name));
-    TRY(read_count(row, "bytes", where, 0, &found->bytes));
-    TRY(read_count(row, "count", where, 0, &count));
-    TRY(read_int(row, "collectives", where, 1, &found->iterations));
-    TRY(read_median(row, "comm_in_both_us", where, &found->comm_us));
-    TRY(read_median(row, "compute_in_both_us", where, &found->time_us));
-    read_choice(row, found);
-    kind = bb_coll_find(name);
-    if (kind < 0 || file->ranks < 2 || !(found->comm_us > 0) || !(found->known_us > 0) ||
-        !(kind == BB_SENDRECV || bb_colls[kind].flags & BB_COLL_ESTIMATED)) {
-        found->time_us = NAN;
-        goto out;
-    }
-    found->call = (struct bb_collective){.kind = (enum bb_coll_kind)kind,
-                                         .dtype = found->kernel.gemm.dtype,
-                                         .count = (size_t)count,
-                                         .ranks = file->ranks,
-                                         .nodes = file->nodes};
-out:
-    return rc;
-}
-
-/* Adds two measurements from a result row of `bench overlap`: the GEMMs alone, and the GEMMs during a collective. */
-static int overlap_rows(struct bb_measurements *e, const json_t *row, const char *where)
+/* Adds two measurements from a result row of `bench overlap`: the GEMMs alone, and the GEMMs during a collective. The
+ * latter cannot be used if the collective is neither a single NCCL call nor a sendrecv (one message in each direction),
+ * because the number of SMs that it occupies is unknown. */
+static void overlap_rows(struct reader *r)
 {
     struct bb_measurement alone = {.kind = BB_MEASURED_KERNEL}, overlap = {.kind = BB_MEASURED_OVERLAP};
-    const json_t *gemm = json_object_get(row, "gemm");
-    enum bb_dtype_id dtype;
-    int rc, gemms;
+    const enum bb_dtype_id dtype = dtype_at(r);
+    const int gemms = int_at(r, "gemms", 1);
+    int kind;
 
-    TRY(read_dtype(row, where, &dtype));
-    TRY(read_int(row, "gemms", where, 1, &gemms));
-    TRY(read_median(row, "compute_alone_us", where, &alone.time_us));
-    TRY(read_gemm(gemm, where, 1, dtype, &alone.kernel));
-    overlap.kernel = alone.kernel;
-    overlap.known_us = alone.time_us;
-    TRY(read_overlap(file_of(e), row, where, &overlap));
-    alone.time_us /= gemms;
-    TRY(add_measurement(e, &alone));
-    TRY(add_measurement(e, &overlap));
-out:
-    return rc;
+    overlap.known_us = median_at(r, "compute_alone_us");
+    overlap.kernel = gemm_at(r, json_object_get(r->row, "gemm"));
+    overlap.kernel.gemm.dtype = overlap.call.dtype = dtype;
+    kind = bb_coll_find(text_at(r, "collective"));
+    overlap.bytes = count_at(r, r->row, "bytes", 0);
+    overlap.call.count = (size_t)count_at(r, r->row, "count", 0);
+    overlap.iterations = int_at(r, "collectives", 1);
+    overlap.comm_us = median_at(r, "comm_in_both_us");
+    overlap.time_us = median_at(r, "compute_in_both_us");
+    overlap.call.kind = (enum bb_coll_kind)kind;
+    overlap.call.ranks = r->file->ranks;
+    overlap.call.nodes = r->file->nodes;
+    read_choice(r, &overlap);
+    alone.kernel = overlap.kernel;
+    alone.time_us = overlap.known_us / gemms;
+    add_measurement(r, &alone, true);
+    add_measurement(r, &overlap,
+                    kind >= 0 && r->file->ranks >= 2 && overlap.comm_us > 0 && overlap.known_us > 0 &&
+                        (kind == BB_SENDRECV || bb_colls[kind].flags & BB_COLL_ESTIMATED));
 }
 
-/* Function that reads each kind of result row. The first element whose `key` is present in the row applies. read:
- * NULL: rows of this kind are not used. */
+/* Counts a row that calibration does not use. */
+static void unused_row(struct reader *r)
+{
+    r->file->n_unused++;
+}
+
+/* Function that reads each kind of result row. The first element whose `key` is present in the row applies. */
 static const struct {
     const char *key;
-    int (*read)(struct bb_measurements *e, const json_t *row, const char *where);
+    void (*read)(struct reader *r);
 } readers[] = {{"section", compute_row},
                {"metric", p2p_row},
                {"both_us", overlap_rows},
-               {"step", NULL},
+               {"step", unused_row},
                {"collective", bench_row}};
-
-static int read_row(struct bb_measurements *e, const json_t *row, const char *where)
-{
-    for (size_t r = 0; r < sizeof(readers) / sizeof(readers[0]); r++)
-        if (json_object_get(row, readers[r].key))
-            return readers[r].read ? readers[r].read(e, row, where) : skip_row(e);
-    return skip_row(e);
-}
 
 int bb_measurements_add_results(struct bb_measurements *e, const json_t *root)
 {
+    struct reader r = {.e = e, .file = &e->files[e->n_files - 1]};
     const json_t *results = json_object_get(root, "results");
-    const char *path = file_of(e)->path;
-    char where[MAX_LOCATION];
-    int rc = 0;
 
     if (!json_is_array(results))
-        return bb_err(BB_EUSAGE, "%s: 'results' is missing or not a list", path);
-    for (size_t i = 0; i < json_array_size(results) && rc == 0; i++) {
-        snprintf(where, sizeof(where), "%s: results[%zu]", path, i);
-        rc = read_row(e, json_array_get(results, i), where);
+        return bb_err(BB_EUSAGE, "%s: 'results' is missing or not a list", r.file->path);
+    for (size_t i = 0, kind; i < json_array_size(results) && r.rc == 0; i++) {
+        r.row = json_array_get(results, i);
+        snprintf(r.where, sizeof(r.where), "%s: results[%zu]", r.file->path, i);
+        for (kind = 0; kind < sizeof(readers) / sizeof(readers[0]) && !json_object_get(r.row, readers[kind].key);)
+            kind++;
+        (kind < sizeof(readers) / sizeof(readers[0]) ? readers[kind].read : unused_row)(&r);
     }
-    return rc;
+    return r.rc;
 }
 
 /* ---- rows of nccl-tests ---- */
 
 /* Adds a measurement from a row of nccl-tests. found.bytes is the size from which nccl-tests computes the algorithm
  * bandwidth (algbw); busbar computes algbw from the same size. */
-static int nccl_tests_row(struct bb_measurements *e, const struct bb_timing *t, int iterations)
+static void nccl_tests_row(struct reader *r, const struct bb_timing *t, int iterations)
 {
-    const struct bb_measurement_file *file = file_of(e);
-    struct bb_measurement found = {.kind = BB_MEASURED_COLLECTIVE,
-                                   .by_host = true,
-                                   .iterations = iterations,
-                                   .time_us = t->time_us,
-                                   .bytes = (double)t->bytes};
-    int kind = bb_coll_find(t->what), dtype = bb_dtype_find(t->dtype);
-    size_t element = dtype < 0 ? 1 : bb_dtypes[dtype].bytes;
+    const int kind = bb_coll_find(t->what), dtype = bb_dtype_find(t->dtype);
+    const bool usable =
+        has_cost_model(kind, r->file->ranks) && t->bytes > 0 && t->wrong <= 0 && strcmp(t->mode, "stream") == 0;
+    size_t count = (size_t)t->bytes / (dtype < 0 ? 1 : bb_dtypes[dtype].bytes);
 
-    if (!has_cost_model(kind, file->ranks) || t->bytes <= 0 || t->wrong > 0 || strcmp(t->mode, "stream") != 0)
-        return skip_row(e);
-    found.call = (struct bb_collective){
-        .kind = (enum bb_coll_kind)kind,
-        .dtype = dtype < 0 ? BB_INT8 : (enum bb_dtype_id)dtype,
-        .in_place = strcmp(t->placement, "in_place") == 0,
-        .count = (size_t)t->bytes / element,
-        .ranks = file->ranks,
-        .nodes = file->nodes,
-    };
-    if (bb_colls[kind].flags & BB_COLL_SLICED)
-        found.call.count /= (size_t)file->ranks;
-    return add_measurement(e, &found);
+    if (usable && bb_colls[kind].flags & BB_COLL_SLICED)
+        count /= (size_t)r->file->ranks;
+    add_measurement(r,
+                    &(struct bb_measurement){.kind = BB_MEASURED_COLLECTIVE,
+                                             .by_host = true,
+                                             .iterations = iterations,
+                                             .time_us = t->time_us,
+                                             .bytes = (double)t->bytes,
+                                             .call = {.kind = (enum bb_coll_kind)kind,
+                                                      .dtype = dtype < 0 ? BB_INT8 : (enum bb_dtype_id)dtype,
+                                                      .in_place = strcmp(t->placement, "in_place") == 0,
+                                                      .count = count,
+                                                      .ranks = r->file->ranks,
+                                                      .nodes = r->file->nodes}},
+                    usable);
 }
 
 int bb_measurements_add_nccl_tests(struct bb_measurements *e, json_t *root)
 {
+    struct reader r = {.e = e, .file = &e->files[e->n_files - 1]};
     const json_t *iterations = json_object_get(json_object_get(root, "config"), "iterations");
+    const int n = (int)json_integer_value(iterations);
     struct bb_result_file file;
-    int rc, n = (int)json_integer_value(iterations);
 
-    TRY(bb_result_file_from_tree(&file, file_of(e)->path, json_incref(root)));
-    for (size_t i = 0; i < file.n; i++)
-        TRY(nccl_tests_row(e, &file.rows[i], n > 0 ? n : 20));
-out:
+    r.rc = bb_result_file_from_tree(&file, r.file->path, json_incref(root));
+    for (size_t i = 0; i < file.n && r.rc == 0; i++)
+        nccl_tests_row(&r, &file.rows[i], n > 0 ? n : 20);
     bb_result_file_release(&file);
-    return rc;
+    return r.rc;
 }

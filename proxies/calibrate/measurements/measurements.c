@@ -143,25 +143,19 @@ static int validate_file(const struct bb_measurement_file *f, const json_t *root
     return 0;
 }
 
-static bool has_cpu_times(const json_t *root)
-{
-    const json_t *row = json_array_get(json_object_get(root, "results"), 0);
-
-    return json_object_get(json_object_get(row, "out_of_place"), "cpu_time") ||
-           json_object_get(json_object_get(row, "in_place"), "cpu_time");
-}
-
 /* Rejects files of nccl-tests that do not contain times of single operations on all ranks. */
 static int validate_nccl_tests(const struct bb_measurement_file *f, const json_t *root)
 {
     const json_t *devices = bb_result_file_nccl_tests_devices(root), *config = json_object_get(root, "config");
     const json_t *last = json_array_get(devices, json_array_size(devices) - 1);
+    const json_t *row = json_array_get(json_object_get(root, "results"), 0);
 
     if (json_integer_value(json_object_get(last, "group")) > 0)
         return bb_err(BB_EUSAGE, "%s: several groups ran concurrently (NCCL_TESTS_SPLIT), expected one", f->path);
     if (json_integer_value(json_object_get(config, "aggregated_iterations")) > 1)
         return bb_err(BB_EUSAGE, "%s: several operations in one call (-m), expected one", f->path);
-    if (has_cpu_times(root))
+    if (json_object_get(json_object_get(row, "out_of_place"), "cpu_time") ||
+        json_object_get(json_object_get(row, "in_place"), "cpu_time"))
         return bb_err(BB_EUSAGE, "%s: contains CPU times of the calls (-C 1), expected times of the operations",
                       f->path);
     return 0;

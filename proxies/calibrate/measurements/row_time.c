@@ -7,12 +7,18 @@
 /* If a message's measured time is more than this multiple of the host time to launch it, the launch is ignored. */
 #define ISSUE_NOISE 1.05
 
+/* Predicts the time of a message in us: the longer of the cost model's time and the host's launch time. The launch
+ * is ignored if the measured time is clearly longer than the launch (ISSUE_NOISE). Otherwise, at the start values of
+ * a fit, a launch longer than the predicted message would make the predicted time independent of the fitted
+ * parameters, and the measurement would become an outlier. */
 static double message_us(const struct bb_cluster *c, const struct bb_measurement *row)
 {
     struct bb_link_load load = {0};
+    double us;
 
     load.out[row->same_node] = load.in[row->same_node] = row->bytes;
-    return (double)bb_cluster_message_ns(c, row->same_node, bb_cluster_link_load_ns(c, &load, c->gpus_per_node)) / 1e3;
+    us = (double)bb_cluster_message_ns(c, row->same_node, bb_cluster_link_load_ns(c, &load, c->gpus_per_node)) / 1e3;
+    return row->time_us > ISSUE_NOISE * c->nccl_launch_us ? us : fmax(us, c->nccl_launch_us);
 }
 
 /* Returns the mean time in us of `iterations` kernels that run back to back in one stream, measured from the first
@@ -25,24 +31,6 @@ static double in_stream_us(const struct bb_cluster *c, double kernel_us, int ite
 }
 
 /* ---- GEMMs during NCCL operations ---- */
-
-/* Returns the number of SMs that NCCL occupies during an overlap measurement (GEMMs during NCCL calls). A sendrecv
- * counts as two messages: one to the next rank and one from the previous rank. */
-static int held_sms(const struct bb_cluster *c, const struct bb_measurement *row)
-{
-    const int of_collective = row->channels > 0 ? row->channels : c->sharing.collective_sms;
-
-    return bb_cluster_held_sms(c, row->call.kind == BB_SENDRECV ? bb_cluster_exchange_sms(c, 2) : of_collective);
-}
-
-/* Returns the fraction of the GPU's memory bandwidth that NCCL uses when it sends and receives `bytes` in the time
- * `us`. */
-static double memory_taken(const struct bb_cluster *c, double bytes, double us)
-{
-    const double max_gbps = bb_cluster_nccl_memory_gbps(c);
-
-    return us > 0 ? fmin(bytes * c->sharing.memory_bytes / us / 1e3, max_gbps) / bb_cluster_memory_gbps(c) : 0;
-}
 
 /* Returns the rate of the GEMM relative to its rate when it runs alone, while NCCL occupies `held` SMs and uses the
  * fraction `taken` of the memory bandwidth. */
@@ -74,27 +62,24 @@ static double overlap_us(const struct bb_cluster *c, const struct bb_measurement
     const double latency_us = fmin(row->comm_us, row->iterations * call_latency_us(c, row));
     const double transfer_us = row->comm_us - latency_us;
     const double bytes = 2 * row->iterations * bb_colls[row->call.kind].bus_factor(row->call.ranks) * row->bytes;
-    const int held = held_sms(c, row);
-    const double done_us = transfer_us * overlap_rate(c, &row->kernel, held, memory_taken(c, bytes, transfer_us)) +
-                           latency_us * overlap_rate(c, &row->kernel, held, 0);
+    const double max_gbps = bb_cluster_nccl_memory_gbps(c);
+    const double taken = transfer_us > 0 ? fmin(bytes * c->sharing.memory_bytes / transfer_us / 1e3, max_gbps) /
+                                               bb_cluster_memory_gbps(c)
+                                         : 0; /* fraction of the memory bandwidth that NCCL uses during transfers */
+    int held = row->channels > 0 ? row->channels : c->sharing.collective_sms;
+    double done_us;
 
+    if (row->call.kind == BB_SENDRECV) /* two messages: one to the next rank and one from the previous rank */
+        held = bb_cluster_exchange_sms(c, 2);
+    held = bb_cluster_held_sms(c, held);
+    done_us =
+        transfer_us * overlap_rate(c, &row->kernel, held, taken) + latency_us * overlap_rate(c, &row->kernel, held, 0);
     if (done_us >= row->known_us)
         return row->comm_us * row->known_us / done_us;
     return row->comm_us + row->known_us - done_us;
 }
 
 /* ---- all kinds of measurements ---- */
-
-/* Predicts the time of a message in us: the longer of the cost model's time and the host's launch time. The launch
- * is ignored if the measured time is clearly longer than the launch (ISSUE_NOISE). Otherwise, at the start values of
- * a fit, a launch longer than the predicted message would make the predicted time independent of the fitted
- * parameters, and the measurement would become an outlier. */
-static double message_or_issue_us(const struct bb_cluster *c, const struct bb_measurement *row)
-{
-    const double message = message_us(c, row);
-
-    return row->time_us > ISSUE_NOISE * c->nccl_launch_us ? message : fmax(message, c->nccl_launch_us);
-}
 
 /* Returns the host time per operation, in us, that a measured time contains. If the host clock measured `iterations`
  * calls together, this is the launch time of the first call divided by `iterations`; otherwise 0. */
@@ -109,7 +94,7 @@ double bb_row_time_us(const struct bb_cluster *c, const struct bb_measurement *r
     case BB_MEASURED_COLLECTIVE:
         return (double)bb_cluster_collective_ns(c, &row->call, NULL) / 1e3 + host_us(c, row);
     case BB_MEASURED_MESSAGE:
-        return message_or_issue_us(c, row);
+        return message_us(c, row);
     case BB_MEASURED_KERNEL:
         return in_stream_us(c, (double)bb_cluster_kernel_ns(c, &row->kernel) / 1e3, row->iterations);
     case BB_MEASURED_OVERLAP:

@@ -14,13 +14,12 @@
 
 struct bb_iteration_events {
     cudaEvent_t *event; /* [n + 1] CUDA events: event[0] before the first iteration, event[i] after iteration i */
-    double *us;         /* [n] times of the iterations on this rank, in microseconds */
-    double *all_us;     /* [rank * n + iteration] times of the iterations on all ranks of the job, in microseconds */
-    double *row_us[2], *row_all_us[2]; /* row_us[p], row_all_us[p]: copies of us and all_us for buffer placement p
-                                          (0: out of place, 1: in place) of the current result row */
+    /* Times of the iterations in microseconds, by buffer placement (0: out of place, 1: in place).
+     * us: [n] times of this rank; bb_iteration_events_metrics sets them to the maximum over the ranks.
+     * all_us: [rank * n + iteration] times of all ranks of the job */
+    double *us[2], *all_us[2];
     int n, skip; /* n: number of iterations; skip: number of iterations at the beginning that the metrics omit */
-    int ranks;
-    bool on; /* true: bb_iteration_events_record records events */
+    bool on;     /* true: bb_iteration_events_record records events */
 };
 
 /* Metrics of the iterations of a measurement. The time of an iteration is the maximum over the ranks of the group. */
@@ -39,18 +38,15 @@ void bb_iteration_events_release(struct bb_iteration_events *m);
 /* bb_iteration_events_record - record event i on the stream if `on` is set. m may be NULL: no effect. */
 int bb_iteration_events_record(struct bb_iteration_events *m, size_t i, cudaStream_t stream) BB_MUST_CHECK;
 
-/* bb_iteration_events_read - compute the times of the iterations from the events, all of which must have completed. */
-int bb_iteration_events_read(struct bb_iteration_events *m) BB_MUST_CHECK;
-
-/* bb_iteration_events_keep - copy us and all_us to row_us and row_all_us of a buffer placement (0: out of place, 1:
- * in place). */
-void bb_iteration_events_keep(struct bb_iteration_events *m, int placement);
+/* bb_iteration_events_read - compute the times us[placement] of the iterations from the events, all of which must have
+ * completed. */
+int bb_iteration_events_read(struct bb_iteration_events *m, int placement) BB_MUST_CHECK;
 
 /*
- * bb_iteration_events_metrics - compute the metrics over all ranks r whose groups[r] equals the group of this rank;
- * groups NULL: over all ranks. Collective over all ranks of the job.
+ * bb_iteration_events_metrics - compute the metrics of us[placement] over all ranks r whose groups[r] equals the group
+ * of this rank; groups NULL: over all ranks. Collective over all ranks of the job.
  */
-int bb_iteration_events_metrics(struct bb_iteration_events *m, struct bb_world *w, const int *groups,
+int bb_iteration_events_metrics(struct bb_iteration_events *m, int placement, struct bb_world *w, const int *groups,
                                 struct bb_iteration_metrics *f) BB_MUST_CHECK;
 
 #endif

@@ -387,10 +387,8 @@ static int measure_row(struct bb_bench_context *ctx, const struct bb_case *c, st
     TRY(bb_nccl_estimate(ctx, c, &f->model_us));
     TRY(take_samples(ctx, c, f));
     TRY(bb_telemetry_end_timing(ctx->observer, ctx->world, &f->seen));
-    if (ctx->iteration_events) {
-        TRY(bb_iteration_events_metrics(ctx->iteration_events, ctx->world, ctx->groups, &f->iterations));
-        bb_iteration_events_keep(ctx->iteration_events, c->in_place);
-    }
+    if (ctx->iteration_events)
+        TRY(bb_iteration_events_metrics(ctx->iteration_events, c->in_place, ctx->world, ctx->groups, &f->iterations));
     TRY(summarize(ctx, c, f));
     f->bytes = bb_case_bytes(c);
     bb_case_bandwidths(c, f->time_us.p50, &f->algbw_gbps, &f->busbw_gbps);

@@ -173,74 +173,47 @@ out:
     return rc;
 }
 
-/* Waits until all ranks have called this function, then opens the start barrier, which has delayed the first
- * `held` iterations. While the GPU runs these, enqueues the remaining iterations of the sample. */
-static int open_start_barrier(struct bb_bench_context *ctx, const struct bb_case *c, size_t held, bool ends_row,
-                              struct span *span)
+/* Waits until all ranks have enqueued the operations that the start barrier delays, then opens the barrier. A rank whose
+ * barrier once reached its time limit no longer closes its barrier, but still waits for the other ranks. */
+static int open_start_barrier(struct bb_bench_context *ctx)
 {
-    size_t n = (size_t)ctx->iterations;
     int rc;
 
-    if (held == n)
-        TRY(mark_end(ctx));
     TRY(bb_world_barrier(ctx->world, "opening the start barrier"));
     bb_start_barrier_open(&ctx->start_barrier);
-    if (held < n) {
-        TRY(enqueue_timed(ctx, c, held, n - held, ends_row, span));
-        TRY(mark_end(ctx));
-    }
 out:
     return rc;
 }
 
-/* Takes a sample with the start barrier. A rank whose start barrier once reached its time limit no longer closes its
- * barrier, but still waits until all ranks have enqueued their operations. */
-static int start_barrier_operations(struct bb_bench_context *ctx, const struct bb_case *c, size_t held, bool ends_row,
-                                    struct span *span)
-{
-    bool closes = !ctx->start_barrier_expired;
-    int rc = 0;
-
-    if (closes)
-        TRY(bb_start_barrier_close(&ctx->start_barrier, ctx->stream));
-    TRY(synchronize_ranks(ctx, c));
-    enable_iteration_events(ctx, ends_row);
-    TRY(begin_span(ctx, span));
-    TRY(enqueue_timed(ctx, c, 0, held, ends_row && held == (size_t)ctx->iterations, span));
-    TRY(open_start_barrier(ctx, c, held, ends_row, span));
-    TRY(end_span(ctx, span));
-    ctx->start_barrier_expired = ctx->start_barrier_expired || bb_start_barrier_expired(&ctx->start_barrier);
-out:
-    return rc;
-}
-
-static int operations_without_barrier(struct bb_bench_context *ctx, const struct bb_case *c, bool ends_row,
-                                      struct span *span)
-{
-    int rc = 0;
-
-    if (!ctx->host_clock)
-        TRY(synchronize_ranks(ctx, c));
-    enable_iteration_events(ctx, ends_row);
-    TRY(begin_span(ctx, span));
-    TRY(enqueue_timed(ctx, c, 0, (size_t)ctx->iterations, ends_row, span));
-    TRY(mark_end(ctx));
-    TRY(end_span(ctx, span));
-out:
-    return rc;
-}
-
+/* Takes a sample. With the start barrier, `held` iterations are enqueued while the barrier is closed, and the others
+ * while the GPU runs these; otherwise all at once. */
 static int take_sample(struct bb_bench_context *ctx, const struct bb_case *c, bool ends_row, struct bb_sample *sample)
 {
+    size_t n = (size_t)ctx->iterations, held = held_iterations(ctx, c), first = held > 0 ? held : n;
     struct span span = {0};
-    size_t held = held_iterations(ctx, c);
     int rc;
 
     TRY(bb_world_barrier(ctx->world, "start of a sample"));
-    TRY(held ? start_barrier_operations(ctx, c, held, ends_row, &span)
-             : operations_without_barrier(ctx, c, ends_row, &span));
+    if (held > 0 && !ctx->start_barrier_expired)
+        TRY(bb_start_barrier_close(&ctx->start_barrier, ctx->stream));
+    if (!ctx->host_clock)
+        TRY(synchronize_ranks(ctx, c));
+    enable_iteration_events(ctx, ends_row);
+    TRY(begin_span(ctx, &span));
+    TRY(enqueue_timed(ctx, c, 0, first, ends_row && first == n, &span));
+    if (first == n)
+        TRY(mark_end(ctx));
+    if (held > 0)
+        TRY(open_start_barrier(ctx));
+    if (first < n) {
+        TRY(enqueue_timed(ctx, c, first, n - first, ends_row, &span));
+        TRY(mark_end(ctx));
+    }
+    TRY(end_span(ctx, &span));
+    if (held > 0 && bb_start_barrier_expired(&ctx->start_barrier))
+        ctx->start_barrier_expired = true;
     if (ctx->iteration_events && ends_row)
-        TRY(bb_iteration_events_read(ctx->iteration_events));
+        TRY(bb_iteration_events_read(ctx->iteration_events, c->in_place));
     enable_iteration_events(ctx, false);
     *sample = sample_of(ctx, &span, ctx->iterations);
     ctx->connected = true;
@@ -360,7 +333,7 @@ static int take_blocked_sample(struct bb_bench_context *ctx, const struct bb_cas
         TRY(mark_end(ctx));
         TRY(end_span(ctx, &span));
         if (ctx->iteration_events)
-            ctx->iteration_events->us[i] = span.gpu_us - before;
+            ctx->iteration_events->us[c->in_place][i] = span.gpu_us - before;
     }
     *sample = sample_of(ctx, &span, ctx->iterations);
 out:

@@ -17,101 +17,92 @@ struct finding {
     struct bb_wrong_element first;
 };
 
-static unsigned char *last_slot(const struct bb_bench_context *ctx, const struct bb_case *c,
-                                const struct bb_buffer_layout *l)
-{
-    return ctx->arena.area + (bb_case_slots(ctx, c) - 1) * l->slot_bytes;
-}
+/* The last slot of the arena (the buffers of one operation), whose data are verified, and the pattern of its data. */
+struct slot {
+    struct bb_bench_context *ctx;
+    const struct bb_case *c;
+    unsigned char *area;
+    struct bb_buffer_layout l;
+    struct bb_pattern pattern;
+};
 
-static struct bb_pattern pattern_of(const struct bb_bench_context *ctx, const struct bb_case *c)
+static struct slot last_slot(struct bb_bench_context *ctx, const struct bb_case *c)
 {
-    return bb_pattern_of(&bb_dtypes[c->dtype], c->redop, c->ranks, bb_mix(ctx->passes + 1));
+    const struct bb_buffer_layout l = bb_buffer_layout_of(c, ctx->comm->rank);
+
+    return (struct slot){.ctx = ctx,
+                         .c = c,
+                         .area = ctx->arena.area + (bb_case_slots(ctx, c) - 1) * l.slot_bytes,
+                         .l = l,
+                         .pattern = bb_pattern_of(&bb_dtypes[c->dtype], c->redop, c->ranks, bb_mix(ctx->passes + 1))};
 }
 
 int bb_verify_prepare(struct bb_bench_context *ctx, const struct bb_case *c)
 {
-    struct bb_buffer_layout l = bb_buffer_layout_of(c, ctx->comm->rank);
-    unsigned char *slot = last_slot(ctx, c, &l);
-    struct bb_pattern pattern;
+    struct slot slot;
     int rc;
 
     ctx->passes++;
-    pattern = pattern_of(ctx, c);
-    TRY(BB_CUDA(cudaMemsetAsync(slot, CANARY, l.slot_bytes, ctx->stream)));
+    slot = last_slot(ctx, c);
+    TRY(BB_CUDA(cudaMemsetAsync(slot.area, CANARY, slot.l.slot_bytes, ctx->stream)));
     if (bb_case_contributes(c, ctx->comm->rank))
-        TRY(bb_fill(slot + l.send_offset, l.send_bytes / bb_dtypes[c->dtype].bytes, &pattern, ctx->comm->rank, 0,
-                    ctx->stream));
+        TRY(bb_fill(slot.area + slot.l.send_offset, slot.l.send_bytes / bb_dtypes[c->dtype].bytes, &slot.pattern,
+                    ctx->comm->rank, 0, ctx->stream));
 out:
     return rc;
 }
 
-static int check_part(struct bb_bench_context *ctx, const struct bb_case *c, const struct bb_expected_part *part,
-                      const struct bb_pattern *pattern, const unsigned char *area)
+static int check_part(const struct slot *slot, const struct bb_expected_part *part)
 {
-    return bb_check(area + part->offset * bb_dtypes[c->dtype].bytes, part->count, pattern, &part->expect,
-                    &ctx->verdicts[0], ctx->stream);
+    return bb_check(slot->area + slot->l.recv_offset + part->offset * bb_dtypes[slot->c->dtype].bytes, part->count,
+                    &slot->pattern, &part->expect, &slot->ctx->verdicts[0], slot->ctx->stream);
 }
 
 /* Enqueues the comparison of the receive buffer with the expected data (result in verdicts[0]) and of its guard
  * zones with the canary value (verdicts[1]). */
-static int compare_areas(struct bb_bench_context *ctx, const struct bb_case *c, const struct bb_buffer_layout *l,
-                         struct finding *mine)
+static int compare_areas(const struct slot *slot, struct finding *mine)
 {
-    unsigned char *slot = last_slot(ctx, c, l);
-    struct bb_pattern pattern = pattern_of(ctx, c);
+    const struct bb_buffer_layout *l = &slot->l;
+    struct bb_verdict *verdicts = slot->ctx->verdicts;
+    cudaStream_t stream = slot->ctx->stream;
     int rc;
 
     mine->expected = l->before_bytes + l->after_bytes;
-    TRY(bb_verdict_clear(&ctx->verdicts[0], ctx->stream));
-    TRY(bb_verdict_clear(&ctx->verdicts[1], ctx->stream));
-    for (int i = 0; i < bb_case_expected_parts(c); i++) {
-        struct bb_expected_part part = bb_case_expected_part(c, ctx->comm->rank, i);
+    TRY(bb_verdict_clear(&verdicts[0], stream));
+    TRY(bb_verdict_clear(&verdicts[1], stream));
+    for (int i = 0; i < bb_case_expected_parts(slot->c); i++) {
+        struct bb_expected_part part = bb_case_expected_part(slot->c, slot->ctx->comm->rank, i);
 
         mine->expected += part.count;
-        TRY(check_part(ctx, c, &part, &pattern, slot + l->recv_offset));
+        TRY(check_part(slot, &part));
     }
-    TRY(bb_check_bytes(slot + l->before_offset, l->before_bytes, CANARY, &ctx->verdicts[1], ctx->stream));
-    TRY(bb_check_bytes(slot + l->after_offset, l->after_bytes, CANARY, &ctx->verdicts[1], ctx->stream));
-    TRY(bb_bench_context_wait(ctx, "verification"));
+    TRY(bb_check_bytes(slot->area + l->before_offset, l->before_bytes, CANARY, &verdicts[1], stream));
+    TRY(bb_check_bytes(slot->area + l->after_offset, l->after_bytes, CANARY, &verdicts[1], stream));
+    TRY(bb_bench_context_wait(slot->ctx, "verification"));
 out:
     return rc;
 }
 
-/* Finds the first wrong element of the receive buffer: the sending rank's range of elements (struct
- * bb_expected_part) and the index in this range. Compares one range at a time, because the indices in each range
- * begin at 0. */
-static int find_part(struct bb_bench_context *ctx, const struct bb_case *c, const struct bb_buffer_layout *l,
-                     struct bb_expected_part *part, uint64_t *index)
+/* Finds the first wrong element of the receive buffer. Compares the data of one sending rank (struct bb_expected_part)
+ * at a time, because the indices in each part begin at 0. */
+static int fetch_first(const struct slot *slot, struct bb_wrong_element *first)
 {
-    struct bb_pattern pattern = pattern_of(ctx, c);
+    struct bb_bench_context *ctx = slot->ctx;
+    const size_t bytes = bb_dtypes[slot->c->dtype].bytes;
+    struct bb_expected_part part = {0};
     struct bb_verdict v = {0};
     int rc = 0;
 
-    for (int i = 0; i < bb_case_expected_parts(c) && v.wrong == 0; i++) {
-        *part = bb_case_expected_part(c, ctx->comm->rank, i);
+    for (int i = 0; i < bb_case_expected_parts(slot->c) && v.wrong == 0; i++) {
+        part = bb_case_expected_part(slot->c, ctx->comm->rank, i);
         TRY(bb_verdict_clear(&ctx->verdicts[0], ctx->stream));
-        TRY(check_part(ctx, c, part, &pattern, last_slot(ctx, c, l) + l->recv_offset));
+        TRY(check_part(slot, &part));
         TRY(bb_bench_context_wait(ctx, "search for the first wrong element"));
         TRY(BB_CUDA(cudaMemcpy(&v, ctx->verdicts, sizeof v, cudaMemcpyDeviceToHost)));
     }
-    *index = v.first;
-out:
-    return rc;
-}
-
-static int fetch_first(struct bb_bench_context *ctx, const struct bb_case *c, const struct bb_buffer_layout *l,
-                       struct bb_wrong_element *first)
-{
-    size_t bytes = bb_dtypes[c->dtype].bytes;
-    struct bb_pattern pattern = pattern_of(ctx, c);
-    struct bb_expected_part part = {0};
-    uint64_t index;
-    int rc;
-
-    TRY(find_part(ctx, c, l, &part, &index));
-    first->index = part.offset + index;
-    first->want = bb_expected(&pattern, &part.expect, index);
-    TRY(BB_CUDA(cudaMemcpy(&first->got, last_slot(ctx, c, l) + l->recv_offset + first->index * bytes, bytes,
+    first->index = part.offset + v.first;
+    first->want = bb_expected(&slot->pattern, &part.expect, v.first);
+    TRY(BB_CUDA(cudaMemcpy(&first->got, slot->area + slot->l.recv_offset + first->index * bytes, bytes,
                            cudaMemcpyDeviceToHost)));
 out:
     return rc;
@@ -119,18 +110,18 @@ out:
 
 static int check_rank(struct bb_bench_context *ctx, const struct bb_case *c, struct finding *mine)
 {
-    struct bb_buffer_layout l = bb_buffer_layout_of(c, ctx->comm->rank);
+    const struct slot slot = last_slot(ctx, c);
     struct bb_verdict v[2] = {{0}};
     int rc;
 
     memset(mine, 0, sizeof *mine);
-    TRY(compare_areas(ctx, c, &l, mine));
+    TRY(compare_areas(&slot, mine));
     TRY(BB_CUDA(cudaMemcpy(v, ctx->verdicts, sizeof v, cudaMemcpyDeviceToHost)));
     mine->wrong = v[0].wrong + v[1].wrong;
     mine->checked = v[0].checked + v[1].checked;
     mine->first = (struct bb_wrong_element){.rank = ctx->comm->rank, .outside = v[0].wrong == 0};
     if (v[0].wrong > 0)
-        TRY(fetch_first(ctx, c, &l, &mine->first));
+        TRY(fetch_first(&slot, &mine->first));
 out:
     return rc;
 }

@@ -173,7 +173,7 @@ static json_t *iterations_json(const struct bb_report *r, const struct bb_row *r
 {
     const struct bb_iteration_events *m = r->ctx->iteration_events;
     const struct bb_iteration_metrics *f = &row->metrics[placement].iterations;
-    const double *us = m->row_us[placement] + m->skip;
+    const double *us = m->us[placement] + m->skip;
     int n = m->n - m->skip;
     json_t *object =
         json_pack("{s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "skipped_iterations", m->skip, "min_us",
@@ -183,7 +183,7 @@ static json_t *iterations_json(const struct bb_report *r, const struct bb_row *r
                   number_json(100 * f->variation), "times_us", times_json(us, n));
 
     if (r->ctx->world->size > 1)
-        json_object_set_new(object, "per_process_max_times_us", ranks_json(r, m->row_all_us[placement]));
+        json_object_set_new(object, "per_process_max_times_us", ranks_json(r, m->all_us[placement]));
     return object;
 }
 

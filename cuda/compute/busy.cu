@@ -33,47 +33,30 @@ static int blocking_shared_bytes(const void *kernel, int device)
     return sizeof(int64_t);
 }
 
-static int blocks_of(const struct bb_busy *busy, int device, int *blocks)
-{
-    int sms, rc = BB_CUDA(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device));
-
-    *blocks = busy->sms < 1 ? 1 : busy->sms > sms ? sms : busy->sms;
-    return rc;
-}
-
-static int launch_hold(const struct bb_busy_args &args, int device, int blocks, cudaStream_t stream)
-{
-    /* computed once, because the value is the same for every launch */
-    static const int shared = blocking_shared_bytes((const void *)bb_hold_kernel, device);
-
-    bb_hold_kernel<<<blocks, 32, shared, stream>>>(args);
-    return BB_CUDA(cudaGetLastError());
-}
-
-static int launch_busy(const struct bb_busy_args &args, int device, int blocks, cudaStream_t stream)
-{
-    static const int shared = blocking_shared_bytes((const void *)bb_busy_kernel, device);
-
-    bb_busy_kernel<<<blocks, BB_BUSY_THREADS, shared, stream>>>(args);
-    return BB_CUDA(cudaGetLastError());
-}
-
 int bb_busy_run(const struct bb_busy *busy, cudaStream_t stream)
 {
     const uint64_t words = busy->scratch_bytes / sizeof(uint4), portion = BB_BUSY_THREADS * BB_BUSY_WORDS;
     const bool moves = busy->gbps > 0;
-    int device, blocks, rc;
+    int device, sms, rc;
 
     if (moves && (!busy->scratch || words < portion))
         return bb_err(BB_EUSAGE, "%g GB/s of memory traffic requires at least %zu bytes of scratch memory, not %zu",
                       busy->gbps, (size_t)portion * sizeof(uint4), busy->scratch_bytes);
     rc = BB_CUDA(cudaGetDevice(&device));
     if (rc == 0)
-        rc = blocks_of(busy, device, &blocks);
+        rc = BB_CUDA(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device));
     if (rc != 0)
         return rc;
+    /* computed once, because the values are the same for every launch */
+    static const int busy_shared = blocking_shared_bytes((const void *)bb_busy_kernel, device);
+    static const int hold_shared = blocking_shared_bytes((const void *)bb_hold_kernel, device);
+    const int blocks = busy->sms < 1 ? 1 : busy->sms > sms ? sms : busy->sms;
     const struct bb_busy_args args = {busy->ns, busy->gbps / blocks, busy->scratch, words, busy->report};
-    return moves ? launch_busy(args, device, blocks, stream) : launch_hold(args, device, blocks, stream);
+    if (moves)
+        bb_busy_kernel<<<blocks, BB_BUSY_THREADS, busy_shared, stream>>>(args);
+    else
+        bb_hold_kernel<<<blocks, 32, hold_shared, stream>>>(args);
+    return BB_CUDA(cudaGetLastError());
 }
 
 int bb_busy_report_clear(struct bb_busy_report *report, cudaStream_t stream)

@@ -75,36 +75,21 @@ out:
     return rc;
 }
 
-static int make_layouts(struct bb_gemm *g, cudaDataType_t type)
+/* Creates what the plan of a GEMM consists of: the layouts of the matrices, the operation, and the limit of the
+ * workspace. */
+static int make_plan(struct bb_gemm *g, cudaDataType_t type)
 {
     const struct bb_gemm_shape *s = &g->shape;
+    const int32_t trans_a = s->trans_b ? CUBLAS_OP_T : CUBLAS_OP_N, trans_b = s->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N;
+    const uint64_t bytes = g->lib->workspace_bytes;
     int rc;
 
     TRY(make_layout(&g->a, type, s->trans_b ? s->n : s->k, s->trans_b ? s->k : s->n, s->batch));
     TRY(make_layout(&g->b, type, s->trans_a ? s->k : s->m, s->trans_a ? s->m : s->k, s->batch));
     TRY(make_layout(&g->c, type, s->m, s->n, s->batch));
-out:
-    return rc;
-}
-
-static int make_desc(struct bb_gemm *g)
-{
-    const int32_t trans_a = g->shape.trans_b ? CUBLAS_OP_T : CUBLAS_OP_N;
-    const int32_t trans_b = g->shape.trans_a ? CUBLAS_OP_T : CUBLAS_OP_N;
-    int rc;
-
     TRY(LT(cublasLtMatmulDescCreate(&g->desc, CUBLAS_COMPUTE_32F, CUDA_R_32F)));
     TRY(LT(cublasLtMatmulDescSetAttribute(g->desc, CUBLASLT_MATMUL_DESC_TRANSA, &trans_a, sizeof trans_a)));
     TRY(LT(cublasLtMatmulDescSetAttribute(g->desc, CUBLASLT_MATMUL_DESC_TRANSB, &trans_b, sizeof trans_b)));
-out:
-    return rc;
-}
-
-static int make_preference(struct bb_gemm *g)
-{
-    const uint64_t bytes = g->lib->workspace_bytes;
-    int rc;
-
     TRY(LT(cublasLtMatmulPreferenceCreate(&g->preference)));
     TRY(LT(cublasLtMatmulPreferenceSetAttribute(g->preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes,
                                                 sizeof bytes)));
@@ -135,26 +120,18 @@ static int candidates_of(const struct bb_gemm *g, int asked, cublasLtMatmulHeuri
                   (long long)s->m, (long long)s->n, (long long)s->k, bb_dtypes[s->dtype].name, (long long)s->batch);
 }
 
-static int check_shape(const struct bb_gemm_shape *s)
-{
-    if (s->m >= 1 && s->n >= 1 && s->k >= 1 && s->batch >= 1 && s->batch <= INT32_MAX)
-        return 0;
-    return bb_err(BB_EUSAGE, "invalid GEMM %lld x %lld x %lld, batch %lld: each must be at least 1", (long long)s->m,
-                  (long long)s->n, (long long)s->k, (long long)s->batch);
-}
-
-int bb_gemm_init(struct bb_gemm *g, const struct bb_gemm_lib *lib, const struct bb_gemm_shape *shape)
+int bb_gemm_init(struct bb_gemm *g, const struct bb_gemm_lib *lib, const struct bb_gemm_shape *s)
 {
     cublasLtMatmulHeuristicResult_t first;
     cudaDataType_t type = CUDA_R_32F;
     int n, rc;
 
-    *g = (struct bb_gemm){.lib = lib, .shape = *shape};
-    TRY(check_shape(shape));
-    TRY(type_of(shape->dtype, &type));
-    TRY(make_layouts(g, type));
-    TRY(make_desc(g));
-    TRY(make_preference(g));
+    *g = (struct bb_gemm){.lib = lib, .shape = *s};
+    if (s->m < 1 || s->n < 1 || s->k < 1 || s->batch < 1 || s->batch > INT32_MAX)
+        return bb_err(BB_EUSAGE, "invalid GEMM %lld x %lld x %lld, batch %lld: each must be at least 1",
+                      (long long)s->m, (long long)s->n, (long long)s->k, (long long)s->batch);
+    TRY(type_of(s->dtype, &type));
+    TRY(make_plan(g, type));
     TRY(candidates_of(g, 1, &first, &n));
     g->algo = first.algo;
     return 0;

@@ -2,17 +2,13 @@
 #include "cuda/compute/kernel_runner.h"
 
 #include "bootstrap/base/alloc.h"
+#include "bootstrap/base/units.h"
 #include "cuda/compute/layer_memory_kernels.h"
 #include "cuda/device/check.h"
 #include "cuda/device/stream.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-static size_t align_bytes(size_t bytes)
-{
-    return (bytes + 255) / 256 * 256;
-}
 
 static struct bb_kernel_list_memory memory_of(const struct bb_kernel_list *const lists[], int n)
 {
@@ -60,15 +56,7 @@ static void make_numbers(uint16_t *block)
     }
 }
 
-/* Fills `block` with row indices from 0 to rows - 1 for gather kernels. Consecutive indices refer to rows that are
- * not adjacent. rows: the smallest number of rows that any kernel reads from, so the indices are valid for all
- * kernels. */
-static void make_indices(int32_t *block, uint64_t rows)
-{
-    for (uint64_t i = 0; i < BLOCK_BYTES / sizeof *block; i++)
-        block[i] = (int32_t)(i * 7919 % rows);
-}
-
+/* Returns the smallest number of rows that any kernel reads from. */
 static uint64_t min_rows(const struct bb_kernel_runner *w)
 {
     uint64_t minimum = INT32_MAX;
@@ -84,13 +72,17 @@ static uint64_t min_rows(const struct bb_kernel_runner *w)
 
 static int fill_all(struct bb_kernel_runner *w, cudaStream_t stream)
 {
+    const uint64_t rows = min_rows(w);
     void *block = bb_resize(NULL, BLOCK_BYTES, 1);
+    int32_t *indices = block;
     int rc;
 
     make_numbers(block);
     TRY(fill_area(w->read, w->memory.read_bytes, block, stream));
     TRY(fill_area(w->write, w->memory.write_bytes, block, stream));
-    make_indices(block, min_rows(w));
+    /* Row indices for gather kernels, valid for all kernels. Consecutive indices refer to rows that are not adjacent. */
+    for (uint64_t i = 0; i < BLOCK_BYTES / sizeof *indices; i++)
+        indices[i] = (int32_t)(i * 7919 % rows);
     TRY(fill_area(w->index, w->memory.index_count * sizeof *w->index, block, stream));
 out:
     free(block);
@@ -99,21 +91,19 @@ out:
 
 /* ---- planning the GEMMs ---- */
 
-static bool same_shape(const struct bb_gemm_shape *a, const struct bb_gemm_shape *b)
-{
-    return a->m == b->m && a->n == b->n && a->k == b->k && a->batch == b->batch && a->trans_a == b->trans_a &&
-           a->trans_b == b->trans_b && a->dtype == b->dtype;
-}
-
 static struct bb_gemm *find_gemm(const struct bb_kernel_runner *w, const struct bb_gemm_shape *s)
 {
-    for (int i = 0; i < w->n_gemms; i++)
-        if (same_shape(&w->gemms[i].shape, s))
+    for (int i = 0; i < w->n_gemms; i++) {
+        const struct bb_gemm_shape *a = &w->gemms[i].shape;
+
+        if (a->m == s->m && a->n == s->n && a->k == s->k && a->batch == s->batch && a->trans_a == s->trans_a &&
+            a->trans_b == s->trans_b && a->dtype == s->dtype)
             return &w->gemms[i];
+    }
     return NULL;
 }
 
-/* Returns the address of matrix B, which follows matrix A in w->read, the memory that kernels read. */
+/* Returns the address of matrix B in w->read, the memory that kernels read. */
 static const void *b_of(const struct bb_kernel_runner *w, const struct bb_gemm_shape *s)
 {
     return w->read + bb_gemm_layout_of(s).b;
@@ -155,21 +145,15 @@ static int allocate_area(void *area, size_t bytes)
     return bytes == 0 ? 0 : BB_CUDA(cudaMalloc(area, bytes));
 }
 
-static int check_lists(const struct bb_kernel_list *const lists[], int n)
-{
-    for (int i = 0; i < n; i++)
-        if (lists[i]->overflowed)
-            return bb_err(BB_EFAIL, "a layer has more than %d GEMMs and memory-bound kernels", BB_KERNEL_LIST_ITEMS);
-    return 0;
-}
-
 int bb_kernel_runner_init(struct bb_kernel_runner *w, const struct bb_kernel_list *const lists[], int n, int candidates,
                           cudaStream_t stream)
 {
     int rc;
 
     *w = (struct bb_kernel_runner){.lists = lists, .n = n, .memory = memory_of(lists, n)};
-    TRY(check_lists(lists, n));
+    for (int i = 0; i < n; i++)
+        if (lists[i]->overflowed)
+            return bb_err(BB_EFAIL, "a layer has more than %d GEMMs and memory-bound kernels", BB_KERNEL_LIST_ITEMS);
     TRY(bb_gemm_lib_init(&w->lib, BB_GEMM_WORKSPACE));
     TRY(allocate_area(&w->read, w->memory.read_bytes));
     TRY(allocate_area(&w->write, w->memory.write_bytes));
@@ -215,25 +199,23 @@ static int run_memory_kernel(const struct bb_kernel_runner *w, const struct bb_m
         if (a->content == BB_HOLDS_INDICES)
             index += a->count;
         else if (a->written)
-            write += align_bytes(a->bytes);
+            write += bb_round_up(a->bytes, BB_KERNEL_ALIGN);
         else
-            read += align_bytes(a->bytes);
+            read += bb_round_up(a->bytes, BB_KERNEL_ALIGN);
     }
     return bb_memory_kernel_run(&p, stream);
-}
-
-static int run_item(const struct bb_kernel_runner *w, const struct bb_kernel_list_item *item, cudaStream_t stream)
-{
-    if (item->is_memory_kernel)
-        return run_memory_kernel(w, &item->memory_kernel, stream);
-    return bb_gemm_run(find_gemm(w, &item->gemm), w->read, b_of(w, &item->gemm), w->write, stream);
 }
 
 int bb_kernel_runner_run(const struct bb_kernel_runner *w, int i, cudaStream_t stream)
 {
     int rc = 0;
 
-    for (int j = 0; j < w->lists[i]->n && rc == 0; j++)
-        rc = run_item(w, &w->lists[i]->items[j], stream);
+    for (int j = 0; j < w->lists[i]->n && rc == 0; j++) {
+        const struct bb_kernel_list_item *item = &w->lists[i]->items[j];
+        const struct bb_gemm_shape *s = &item->gemm;
+
+        rc = item->is_memory_kernel ? run_memory_kernel(w, &item->memory_kernel, stream)
+                                    : bb_gemm_run(find_gemm(w, s), w->read, b_of(w, s), w->write, stream);
+    }
     return rc;
 }

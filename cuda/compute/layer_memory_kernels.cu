@@ -44,19 +44,10 @@ static struct shape by_rows(uint64_t rows, uint64_t words)
     return blocks_for(rows, BB_LAYER_THREADS / along, dim3(along, BB_LAYER_THREADS / along));
 }
 
-static struct shape row_per_block(const struct bb_memory_kernel *p)
-{
-    size_t bytes = 32 * sizeof(float) +
-                   (p->kind == BB_MEMORY_KERNEL_LAYER_NORM && p->cached ? p->cols * bb_dtypes[p->dtype].bytes : 0);
-    struct shape s = blocks_for(p->rows, 1, dim3(BB_LAYER_THREADS));
-
-    s.shared_bytes = bytes;
-    return s;
-}
-
 static struct shape shape_of(const struct bb_memory_kernel *p)
 {
     const uint64_t bytes = bb_dtypes[p->dtype].bytes, unit = (uint64_t)p->unit;
+    struct shape s;
 
     switch (p->kind) {
     case BB_MEMORY_KERNEL_COPY:
@@ -73,18 +64,17 @@ static struct shape shape_of(const struct bb_memory_kernel *p)
         return flat(p->rows * bb_box_cells(&p->box));
     case BB_MEMORY_KERNEL_LAYER_NORM:
     case BB_MEMORY_KERNEL_LAYER_NORM_GRAD:
-        return row_per_block(p);
+        s = blocks_for(p->rows, 1, dim3(BB_LAYER_THREADS));
+        s.shared_bytes = 32 * sizeof(float);
+        if (p->kind == BB_MEMORY_KERNEL_LAYER_NORM && p->cached)
+            s.shared_bytes += p->cols * bytes;
+        return s;
     default:
         return flat((p->rows * p->cols + unit - 1) / unit);
     }
 }
 
 enum { TYPES = 3 };
-
-static int type_of(enum bb_dtype_id dtype)
-{
-    return dtype == BB_FLOAT ? 0 : dtype == BB_HALF ? 1 : dtype == BB_BFLOAT16 ? 2 : -1;
-}
 
 #define SAME(name)                                                                                                     \
     {                                                                                                                  \
@@ -108,26 +98,17 @@ int bb_memory_kernels_load(void)
     return bb_kernel_table_load((const void *const *)&kernels[0][0], BB_MEMORY_KERNEL_KINDS * TYPES);
 }
 
-static bool is_box(const struct bb_memory_kernel *p)
-{
-    return p->kind == BB_MEMORY_KERNEL_PACK || p->kind == BB_MEMORY_KERNEL_UNPACK ||
-           p->kind == BB_MEMORY_KERNEL_UNPACK_ADD;
-}
-
-static bool is_empty(const struct bb_memory_kernel *p)
-{
-    return p->rows == 0 || (is_box(p) ? bb_box_cells(&p->box) : p->cols) == 0;
-}
-
 int bb_memory_kernel_run(const struct bb_memory_kernel *memory_kernel, cudaStream_t stream)
 {
     struct bb_memory_kernel p = *memory_kernel;
-    int type = type_of(p.dtype);
+    const bool is_box =
+        p.kind == BB_MEMORY_KERNEL_PACK || p.kind == BB_MEMORY_KERNEL_UNPACK || p.kind == BB_MEMORY_KERNEL_UNPACK_ADD;
+    const int type = p.dtype == BB_FLOAT ? 0 : p.dtype == BB_HALF ? 1 : p.dtype == BB_BFLOAT16 ? 2 : -1;
 
     if (type < 0)
         return bb_err(BB_EUSAGE, "kernel %s does not support %s: expected float, half or bfloat16",
                       bb_memory_kernel_names[p.kind], bb_dtypes[p.dtype].name);
-    if (is_empty(&p))
+    if (p.rows == 0 || (is_box ? bb_box_cells(&p.box) : p.cols) == 0)
         return 0;
     bb_memory_kernel_prepare(&p);
     const struct shape s = shape_of(&p);

@@ -30,14 +30,14 @@ static void format_uuid(const unsigned char b[16], char text[48])
              b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]);
 }
 
-static int read_device_info(int ordinal, struct bb_device_info *info)
+int bb_device_use(int ordinal, struct bb_device_info *info)
 {
     unsigned char uuid[BB_UUID_BYTES];
     struct cudaDeviceProp prop;
-    int rc = BB_CUDA(cudaGetDeviceProperties(&prop, ordinal));
+    int rc;
 
-    if (rc != 0)
-        return rc;
+    TRY(BB_CUDA(cudaSetDevice(ordinal)));
+    TRY(BB_CUDA(cudaGetDeviceProperties(&prop, ordinal)));
     *info = (struct bb_device_info){.ordinal = ordinal,
                                     .sm_count = prop.multiProcessorCount,
                                     .cc_major = prop.major,
@@ -54,15 +54,6 @@ static int read_device_info(int ordinal, struct bb_device_info *info)
         info->clock_khz = 0;
         (void)cudaGetLastError();
     }
-    return 0;
-}
-
-int bb_device_use(int ordinal, struct bb_device_info *info)
-{
-    int rc;
-
-    TRY(BB_CUDA(cudaSetDevice(ordinal)));
-    TRY(read_device_info(ordinal, info));
 out:
     return rc;
 }
@@ -178,28 +169,23 @@ static int report_unassigned(const struct bb_world *w, const struct bb_visible *
                   owner, w->hosts[owner], unassigned, uuid);
 }
 
-static int first_without_gpu(const struct bb_world *w, const struct bb_visible *all)
-{
-    for (int r = 0; r < w->size; r++)
-        if (all[r].n == 0)
-            return r;
-    return -1;
-}
-
 /* Sets *ordinal to the device number of this rank, or returns the error of report_unassigned. */
 static int choose_ordinal(const struct bb_world *w, const struct bb_visible *all, int first, bool share_gpu,
                           int *ordinal)
 {
-    const int without_gpu = first_without_gpu(w, all);
-    struct bb_assigned assigned = {without_gpu, -1};
-    int *ordinals;
+    struct bb_assigned assigned = {-1, -1};
+    int *ordinals, without_gpu = 0;
 
+    while (without_gpu < w->size && all[without_gpu].n > 0)
+        without_gpu++;
     BB_NEW(ordinals, w->size);
-    if (without_gpu < 0)
+    if (without_gpu < w->size)
+        assigned.unassigned = without_gpu;
+    else
         bb_devices_assign(all, w->size, first, ordinals, &assigned);
     *ordinal = ordinals[w->rank];
     free(ordinals);
-    if (assigned.unassigned >= 0 && !(share_gpu && without_gpu < 0))
+    if (assigned.unassigned >= 0 && !(share_gpu && without_gpu == w->size))
         return report_unassigned(w, all, first, &assigned);
     if (assigned.unassigned >= 0)
         *ordinal = (first + w->local_rank) % all[w->rank].n;

@@ -86,49 +86,40 @@ static bool has_mps(const struct bb_nvml *n)
     return n->calls->mps && n->calls->mps(n->device, &count, NULL) == INSUFFICIENT_SIZE && count > 0;
 }
 
-static void give_up(struct bb_nvml *n, bool warns, const char *what, const char *why)
+void bb_nvml_open_from(struct bb_nvml *n, const char *library, const char *pci, bool warns)
 {
+    const char *what = library, *why = "cannot be loaded";
+    int result;
+
+    *n = (struct bb_nvml){.library = dlopen(library, RTLD_NOW | RTLD_LOCAL)};
+    BB_NEW(n->calls, 1);
+    if (!n->library)
+        goto failed;
+    what = resolve_symbols(n->library, n->calls);
+    why = "missing in the driver's NVML";
+    if (what)
+        goto failed;
+    what = "nvmlInit_v2";
+    result = n->calls->init();
+    why = n->calls->error(result);
+    if (result != SUCCESS)
+        goto failed;
+    what = pci;
+    result = n->calls->by_pci(pci, &n->device);
+    if (result == SUCCESS) {
+        n->mig = has_mig(n);
+        n->mps = has_mps(n);
+        return;
+    }
+    why = n->calls->error(result);
+    n->calls->shutdown();
+failed:
     if (warns)
         bb_warn("GPU clocks, temperature and power are not recorded: %s: %s", what, why ? why : "unknown error");
     if (n->library)
         dlclose(n->library);
     free(n->calls);
     *n = (struct bb_nvml){0};
-}
-
-void bb_nvml_open_from(struct bb_nvml *n, const char *library, const char *pci, bool warns)
-{
-    const char *missing;
-    int result;
-
-    *n = (struct bb_nvml){
-        .library = dlopen(library, RTLD_NOW | RTLD_LOCAL),
-    };
-    BB_NEW(n->calls, 1);
-    if (!n->library) {
-        give_up(n, warns, library, "cannot be loaded");
-        return;
-    }
-    missing = resolve_symbols(n->library, n->calls);
-    if (missing) {
-        give_up(n, warns, missing, "missing in the driver's NVML");
-        return;
-    }
-    result = n->calls->init();
-    if (result != SUCCESS) {
-        give_up(n, warns, "nvmlInit_v2", n->calls->error(result));
-        return;
-    }
-    result = n->calls->by_pci(pci, &n->device);
-    if (result != SUCCESS) {
-        const char *why = n->calls->error(result); /* must precede dlclose: the string is in the library's memory */
-
-        n->calls->shutdown();
-        give_up(n, warns, pci, why);
-        return;
-    }
-    n->mig = has_mig(n);
-    n->mps = has_mps(n);
 }
 
 void bb_nvml_open(struct bb_nvml *n, const struct bb_device_info *device, bool warns)

@@ -1,6 +1,8 @@
 /* kernel_list.c - see kernel_list.h. */
 #include "cuda/work/kernel_list.h"
 
+#include "bootstrap/base/units.h"
+
 #include <math.h>
 
 static struct bb_kernel_list_item *append_item(struct bb_kernel_list *w, const char *name)
@@ -97,30 +99,24 @@ bool bb_kernel_list_attention(struct bb_kernel_list *w, const struct bb_transfor
     return true;
 }
 
-static void mlp_forward(struct bb_kernel_list *w, const struct bb_transformer *t, const struct bb_gemm_shape *gemms)
-{
-    add_norm(w, t, false);
-    add_gemm(w, "up", &gemms[BB_GEMM_UP], false);
-    add_bias(w, &gemms[BB_GEMM_UP], BB_ACT_GELU, false);
-    add_gemm(w, "down", &gemms[BB_GEMM_DOWN], false);
-    add_bias(w, &gemms[BB_GEMM_DOWN], BB_ACT_NONE, false);
-}
-
-static void mlp_backward(struct bb_kernel_list *w, const struct bb_transformer *t, const struct bb_gemm_shape *gemms)
-{
-    add_gemm(w, "down", &gemms[BB_GEMM_DOWN], true);
-    add_bias(w, &gemms[BB_GEMM_UP], BB_ACT_GELU, true);
-    add_gemm(w, "up", &gemms[BB_GEMM_UP], true);
-    add_norm(w, t, true);
-}
-
 bool bb_kernel_list_mlp(struct bb_kernel_list *w, const struct bb_transformer *t, bool backward)
 {
     struct bb_gemm_shape gemms[BB_TRANSFORMER_GEMMS];
 
     if (!bb_transformer_gemms(t, gemms))
         return false;
-    (backward ? mlp_backward : mlp_forward)(w, t, gemms);
+    if (backward) {
+        add_gemm(w, "down", &gemms[BB_GEMM_DOWN], true);
+        add_bias(w, &gemms[BB_GEMM_UP], BB_ACT_GELU, true);
+        add_gemm(w, "up", &gemms[BB_GEMM_UP], true);
+        add_norm(w, t, true);
+    } else {
+        add_norm(w, t, false);
+        add_gemm(w, "up", &gemms[BB_GEMM_UP], false);
+        add_bias(w, &gemms[BB_GEMM_UP], BB_ACT_GELU, false);
+        add_gemm(w, "down", &gemms[BB_GEMM_DOWN], false);
+        add_bias(w, &gemms[BB_GEMM_DOWN], BB_ACT_NONE, false);
+    }
     return true;
 }
 
@@ -281,11 +277,6 @@ double bb_kernel_list_bytes(const struct bb_kernel_list *w)
     return bytes;
 }
 
-static size_t align_bytes(size_t bytes)
-{
-    return (bytes + 255) / 256 * 256;
-}
-
 static void memory_kernel_memory(const struct bb_memory_kernel *p, struct bb_kernel_list_memory *need)
 {
     struct bb_memory_kernel_array arrays[BB_MEMORY_KERNEL_ARRAYS];
@@ -295,30 +286,30 @@ static void memory_kernel_memory(const struct bb_memory_kernel *p, struct bb_ker
         if (arrays[i].content == BB_HOLDS_INDICES)
             need->index_count += arrays[i].count;
         else if (arrays[i].written)
-            need->write_bytes += align_bytes(arrays[i].bytes);
+            need->write_bytes += bb_round_up(arrays[i].bytes, BB_KERNEL_ALIGN);
         else
-            need->read_bytes += align_bytes(arrays[i].bytes);
+            need->read_bytes += bb_round_up(arrays[i].bytes, BB_KERNEL_ALIGN);
 }
 
-static void raise_to(size_t *a, size_t b)
+static size_t larger(size_t a, size_t b)
 {
-    *a = *a > b ? *a : b;
+    return a > b ? a : b;
 }
 
 void bb_kernel_list_memory(const struct bb_kernel_list *w, struct bb_kernel_list_memory *m)
 {
     for (int i = 0; i < w->n; i++) {
         const struct bb_kernel_list_item *item = &w->items[i];
+        const struct bb_gemm_layout layout = bb_gemm_layout_of(&item->gemm);
         struct bb_kernel_list_memory need = {0};
+
         if (item->is_memory_kernel)
             memory_kernel_memory(&item->memory_kernel, &need);
         else
-            need = (struct bb_kernel_list_memory){align_bytes(bb_gemm_a_bytes(&item->gemm)) +
-                                                      align_bytes(bb_gemm_b_bytes(&item->gemm)),
-                                                  align_bytes(bb_gemm_c_bytes(&item->gemm)), 0};
-        raise_to(&m->read_bytes, need.read_bytes);
-        raise_to(&m->write_bytes, need.write_bytes);
-        raise_to(&m->index_count, need.index_count);
+            need = (struct bb_kernel_list_memory){layout.c, layout.bytes - layout.c, 0};
+        m->read_bytes = larger(m->read_bytes, need.read_bytes);
+        m->write_bytes = larger(m->write_bytes, need.write_bytes);
+        m->index_count = larger(m->index_count, need.index_count);
     }
 }
 
@@ -343,15 +334,6 @@ static uint64_t scale_count(uint64_t rows, double factor)
     return some ? some : 1;
 }
 
-static void shrink_gemm(struct bb_gemm_shape *s, double factor)
-{
-    double edge = cbrt(factor);
-
-    s->m = shrink_extent(s->m, edge);
-    s->n = shrink_extent(s->n, edge);
-    s->k = shrink_extent(s->k, edge);
-}
-
 static void shrink_memory_kernel(struct bb_memory_kernel *p, double factor)
 {
     uint64_t rows = scale_count(p->rows, factor);
@@ -367,9 +349,17 @@ static void shrink_memory_kernel(struct bb_memory_kernel *p, double factor)
 
 void bb_kernel_list_scale(struct bb_kernel_list *w, double factor)
 {
-    for (int i = 0; i < w->n; i++)
-        if (w->items[i].is_memory_kernel)
+    const double edge = cbrt(factor);
+
+    for (int i = 0; i < w->n; i++) {
+        struct bb_gemm_shape *s = &w->items[i].gemm;
+
+        if (w->items[i].is_memory_kernel) {
             shrink_memory_kernel(&w->items[i].memory_kernel, factor);
-        else
-            shrink_gemm(&w->items[i].gemm, factor);
+        } else {
+            s->m = shrink_extent(s->m, edge);
+            s->n = shrink_extent(s->n, edge);
+            s->k = shrink_extent(s->k, edge);
+        }
+    }
 }

@@ -35,10 +35,10 @@ size_t bb_gemm_bytes(const struct bb_gemm_shape *s)
 
 struct bb_gemm_layout bb_gemm_layout_of(const struct bb_gemm_shape *s)
 {
-    const size_t align = 256, b = bb_round_up(bb_gemm_a_bytes(s), align),
-                 c = b + bb_round_up(bb_gemm_b_bytes(s), align);
+    const size_t b = bb_round_up(bb_gemm_a_bytes(s), BB_KERNEL_ALIGN);
+    const size_t c = b + bb_round_up(bb_gemm_b_bytes(s), BB_KERNEL_ALIGN);
 
-    return (struct bb_gemm_layout){b, c, c + bb_round_up(bb_gemm_c_bytes(s), align)};
+    return (struct bb_gemm_layout){b, c, c + bb_round_up(bb_gemm_c_bytes(s), BB_KERNEL_ALIGN)};
 }
 
 void bb_gemm_backward(const struct bb_gemm_shape *s, struct bb_gemm_shape *dgrad, struct bb_gemm_shape *wgrad)

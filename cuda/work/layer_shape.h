@@ -35,7 +35,9 @@ size_t bb_gemm_b_bytes(const struct bb_gemm_shape *s);
 size_t bb_gemm_c_bytes(const struct bb_gemm_shape *s);
 size_t bb_gemm_bytes(const struct bb_gemm_shape *s);
 
-/* Offsets in bytes of the matrices of a GEMM in one memory area: A at 0, then B and C, each aligned to 256 bytes.
+#define BB_KERNEL_ALIGN 256 /* alignment of the operands of a kernel in device memory, in bytes */
+
+/* Offsets in bytes of the matrices of a GEMM in one memory area: A at 0, then B and C, each aligned to BB_KERNEL_ALIGN.
  * bytes: size of the area. */
 struct bb_gemm_layout {
     size_t b, c, bytes;

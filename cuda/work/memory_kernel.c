@@ -9,11 +9,6 @@ static size_t e_of(const struct bb_memory_kernel *p)
     return bb_dtypes[p->dtype].bytes;
 }
 
-static size_t count_of(const struct bb_memory_kernel *p)
-{
-    return (size_t)(p->rows * p->cols);
-}
-
 const char *const bb_memory_kernel_names[BB_MEMORY_KERNEL_KINDS] = {
     [BB_MEMORY_KERNEL_COPY] = "copy",
     [BB_MEMORY_KERNEL_EMBED] = "embed",
@@ -138,12 +133,6 @@ static const struct need needs[BB_MEMORY_KERNEL_KINDS][BB_MEMORY_KERNEL_ARRAYS] 
                                NEED(first, BB_HOLDS_FLOATS, CELLS), NEED(second, BB_HOLDS_SQUARES, CELLS)},
 };
 
-static bool is_written(size_t field)
-{
-    return field == offsetof(struct bb_memory_kernel, out) || field == offsetof(struct bb_memory_kernel, master) ||
-           field == offsetof(struct bb_memory_kernel, first) || field == offsetof(struct bb_memory_kernel, second);
-}
-
 int bb_memory_kernel_arrays(const struct bb_memory_kernel *p,
                             struct bb_memory_kernel_array arrays[BB_MEMORY_KERNEL_ARRAYS])
 {
@@ -151,9 +140,14 @@ int bb_memory_kernel_arrays(const struct bb_memory_kernel *p,
 
     for (const struct need *need = needs[p->kind]; need->name; need++) {
         size_t count = quantity_of(p, need->quantity), each = need->content == BB_HOLDS_ELEMENTS ? e_of(p) : 4;
+        bool written = need->field == offsetof(struct bb_memory_kernel, out) ||
+                       need->field == offsetof(struct bb_memory_kernel, master) ||
+                       need->field == offsetof(struct bb_memory_kernel, first) ||
+                       need->field == offsetof(struct bb_memory_kernel, second);
+
         if (count > 0)
-            arrays[n++] = (struct bb_memory_kernel_array){need->name,   need->field,   count,
-                                                          count * each, need->content, is_written(need->field)};
+            arrays[n++] =
+                (struct bb_memory_kernel_array){need->name, need->field, count, count * each, need->content, written};
     }
     return n;
 }
@@ -217,7 +211,7 @@ void bb_memory_kernel_prepare(struct bb_memory_kernel *p)
         p->correct2 = (float)(1 / (1 - pow(o->beta2, o->step)));
     }
     if (p->kind == BB_MEMORY_KERNEL_COPY)
-        p->unit = bytes_per_move(p, count_of(p) * e);
+        p->unit = bytes_per_move(p, (size_t)(p->rows * p->cols) * e);
     else if (p->kind <= BB_MEMORY_KERNEL_PERMUTE)
         p->unit = bytes_per_move(p, (size_t)p->cols * e);
     else if (p->kind == BB_MEMORY_KERNEL_PACK || p->kind == BB_MEMORY_KERNEL_UNPACK)

@@ -3,60 +3,37 @@
 
 #include <string.h>
 
-static int integer_root(int parts)
+/* below: the largest power of `base` (2, or 4 for a square grid) that is at most `parts`, and at least `base` */
+static int report_invalid_parts(const char *proxy, int parts, int base, int below)
 {
-    int root = 1;
-
-    while ((root + 1) * (root + 1) <= parts)
-        root++;
-    return root;
-}
-
-static bool is_power(int n)
-{
-    return n > 0 && (n & (n - 1)) == 0;
-}
-
-/* Computes the two powers of `base` nearest to n. below: out: the largest power that is at most n and at least
- * `min`, which is a power of `base`, too; above: out: the next larger power. */
-static void powers_around(int n, int base, int min, int *below, int *above)
-{
-    *below = min;
-    while (*below <= n / base)
-        *below *= base;
-    *above = *below * base;
-}
-
-static int report_invalid_parts(const char *proxy, int parts, bool square)
-{
-    int below, above;
-
     if (parts == 1)
         return bb_err(BB_EUSAGE,
                       "%s: one part is the whole image, which has no halos; expected a power of two, at least 2; try: "
                       "--spatial-parts 2",
                       proxy);
-    powers_around(parts, square ? 4 : 2, square ? 4 : 2, &below, &above);
-    if (square)
+    if (base == 4)
         return bb_err(BB_EUSAGE,
                       "%s: %d tiles do not form a square grid with a power of two per side; try: "
                       "--spatial-parts %d or %d",
-                      proxy, parts, below, above);
+                      proxy, parts, below, below * base);
     return bb_err(
         BB_EUSAGE,
         "%s: %d parts do not divide an image whose side is a power of two; expected a power of two, at least 2; "
         "try: --spatial-parts %d or %d",
-        proxy, parts, below, above);
+        proxy, parts, below, below * base);
 }
 
 int bb_slices_init(struct bb_slices *s, const char *proxy, const char *slice, int parts)
 {
-    int root = integer_root(parts);
-    bool square = slice ? strcmp(slice, "square") == 0 : root * root == parts;
+    int base = slice && strcmp(slice, "square") == 0 ? 4 : 2, below = base, root = 1;
 
-    if (parts < 2 || !is_power(parts) || (square && root * root != parts))
-        return report_invalid_parts(proxy, parts, square && slice);
-    if (square)
+    while (below <= parts / base)
+        below *= base;
+    if (parts != below)
+        return report_invalid_parts(proxy, parts, base, below);
+    while (root * root < parts)
+        root *= 2;
+    if (root * root == parts && (!slice || base == 4))
         *s = (struct bb_slices){root, root};
     else if (slice && strcmp(slice, "horizontal") == 0)
         *s = (struct bb_slices){parts, 1};

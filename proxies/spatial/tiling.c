@@ -3,59 +3,37 @@
 #include "proxies/spatial/tiling.h"
 
 #include "bootstrap/base/alloc.h"
-#include "proxies/spatial/resolve_tiles.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- splits (pipeline stages) ---- */
 
-static int make_split(struct bb_tiling *t, const struct bb_resolved_tiles *s, int i)
+static int make_splits(struct bb_tiling *t)
 {
     const struct bb_split_input input = {.config = &t->config, .net = &t->net, .step = t->step};
-    struct bb_layer_split *split = &t->splits[i], *previous = i > 0 ? split - 1 : NULL;
-    bool tiled = i < t->n_spatial;
+    int module = 0, base = 0, rc = 0;
 
-    split->base = previous ? previous->base + previous->width : 0;
-    split->width = tiled ? s->parts[i] : t->local_dp;
-    split->layers = (struct bb_split_layers){.first = previous ? previous->layers.first + previous->layers.n : 0,
-                                             .n = s->modules[i],
-                                             .tiled = tiled,
-                                             .slices = tiled ? s->slices[i] : (struct bb_slices){1, 1},
-                                             .samples = t->config.micro_batch_size / (tiled ? 1 : t->local_dp)};
-    return bb_split_layers_init(&input, &split->layers);
-}
+    for (int i = 0; i < t->n_splits; i++) {
+        struct bb_layer_split *split = &t->splits[i];
+        bool tiled = i < t->n_spatial;
 
-static int make_splits(struct bb_tiling *t, const struct bb_resolved_tiles *s)
-{
-    int rc = 0;
-
-    t->n_spatial = s->n_spatial;
-    t->local_dp = s->local_dp;
-    BB_NEW(t->splits, s->n_splits);
-    t->n_splits = s->n_splits; /* splits[] is zeroed, so after an error bb_split_layers_release also accepts the
-                                  splits that are not initialized yet */
-    for (int i = 0; i < t->n_splits; i++)
-        TRY(make_split(t, s, i));
-    t->tiles = t->n_spatial ? t->splits[t->n_spatial - 1].base + t->splits[t->n_spatial - 1].width : 0;
-    t->mp = t->tiles + (t->n_splits - t->n_spatial) * t->local_dp;
+        if (!tiled) {
+            split->width = t->local_dp;
+            split->layers.slices = (struct bb_slices){1, 1};
+        }
+        split->base = base;
+        split->layers.first = module;
+        split->layers.tiled = tiled;
+        split->layers.samples = t->config.micro_batch_size / (tiled ? 1 : t->local_dp);
+        TRY(bb_split_layers_init(&input, &split->layers));
+        base += split->width;
+        module += split->layers.n;
+    }
+    t->tiles = base - (t->n_splits - t->n_spatial) * t->local_dp;
+    t->mp = base;
     t->replicas = t->config.ranks / t->mp;
 out:
-    return rc;
-}
-
-static int resolve_tiling(struct bb_tiling *t, const struct bb_proxy_config *config)
-{
-    const struct bb_net_options options = {config->tiles.image_size, config->layers, config->tiles.filters};
-    struct bb_resolved_tiles resolved = {0};
-    int rc;
-
-    t->comm_local_dp = t->comm_dp = t->comm_pair = t->comm_middle = BB_NONE;
-    TRY(bb_net_load(config->model ? config->model : "resnet110_v2", &options, &t->net));
-    TRY(bb_resolve_tiles(&resolved, &t->config, &t->net, t->gems));
-    TRY(make_splits(t, &resolved));
-out:
-    bb_resolved_tiles_release(&resolved);
     return rc;
 }
 
@@ -357,15 +335,24 @@ static void describe_step(struct bb_tiling *t)
 int bb_tiling_step(const struct bb_proxy_config *config, bool gems, struct bb_step *step,
                    int (*build)(struct bb_tiling *t, struct bb_role *role, int mp_rank))
 {
-    struct bb_tiling t = {.config = *config, .step = step, .gems = gems};
+    const struct bb_net_options options = {config->tiles.image_size, config->layers, config->tiles.filters};
+    struct bb_tiling t = {.config = *config,
+                          .step = step,
+                          .gems = gems,
+                          .comm_local_dp = BB_NONE,
+                          .comm_dp = BB_NONE,
+                          .comm_pair = BB_NONE,
+                          .comm_middle = BB_NONE};
     int rc;
 
-    TRY(resolve_tiling(&t, config));
+    TRY(bb_net_load(config->model ? config->model : "resnet110_v2", &options, &t.net));
+    TRY(bb_resolve_tiles(&t));
+    TRY(make_splits(&t));
     describe_step(&t);
     TRY(add_groups(&t));
     TRY(build_roles(&t, build));
 out:
-    for (int i = 0; i < t.n_splits; i++)
+    for (int i = 0; t.splits && i < t.net.n_modules; i++) /* after an error, n_splits may exceed the array */
         bb_split_layers_release(&t.splits[i].layers);
     free(t.splits);
     bb_net_release(&t.net);

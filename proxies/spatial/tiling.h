@@ -70,6 +70,17 @@ struct bb_tile_position {
 struct bb_tile_position bb_tiling_position(const struct bb_tiling *t, int mp_rank);
 
 /*
+ * bb_resolve_tiles - resolves the options. Defaults: 4 tiles per spatial split, or 2 if 4 do not fit the number of
+ * ranks (gems: no tiles), and the smallest number of splits (pipeline stages) that fits the ranks (gems without tiles:
+ * 4 if possible).
+ *   t        in: config, net and gems; out: config with a value for every option, n_splits, n_spatial, local_dp and,
+ *            of each split, the number of modules and, if it is spatial, its tiles. The caller frees t->splits, also
+ *            after an error
+ *   Returns  0, or -BB_EUSAGE after printing an error message with the nearest valid value
+ */
+int bb_resolve_tiles(struct bb_tiling *t) BB_MUST_CHECK;
+
+/*
  * bb_tiling_step - builds the step: splits, groups and roles. A role is a set of ranks with the same program.
  *   gems     false: proxy spatial; true: proxy gems
  *   build    function that builds the program of one role; mp_rank is the lowest model-parallel rank of the role

@@ -5,112 +5,15 @@
 #include "bootstrap/base/alloc.h"
 #include "cuda/work/kernel_list.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- messages between adjacent splits (pipeline stages) ---- */
 
-static int samples_per_micro_batch(const struct bb_tiling *t)
-{
-    return t->config.micro_batch_size;
-}
-
-/* Adds one message per tensor to h, the list of messages to and from one adjacent split (pipeline stage). peer: rank
- * to which and from which they are sent; maps: [n_maps] shapes of the tensors; parts: each message carries 1 / parts
- * of its tensor. */
-static void add_messages(struct bb_stage_link *h, int peer, enum bb_peer_kind kind, const struct bb_map *maps,
-                         int n_maps, size_t samples, int parts)
-{
-    for (int m = 0; m < n_maps; m++)
-        h->messages[h->n++] = (struct bb_stage_message){
-            .peer = peer, .peer_kind = kind, .count = samples * bb_map_elements(&maps[m]) / (size_t)parts};
-}
-
-/* Returns the communicator for messages between the splits (pipeline stages) `link` and `link` + 1: one of the group
- * `join` if split `link` works on tiles, otherwise one of the group `lp` (groups: see tiling.h). If a group has two
- * communicators, consecutive pairs of splits alternate between them. */
-static int link_comm(const struct bb_tiling *t, int link, bool inverse)
-{
-    bool join = link < t->n_spatial;
-    int slot = join ? link % t->n_join : (link - t->n_spatial) % t->n_lp;
-
-    return join ? t->comm_join[inverse][slot] : t->comm_lp[inverse][slot];
-}
-
-/* Returns the rank, in the communicator `join` (all tiles and the ranks of the next split), of the model-parallel
- * rank mp_rank. Members are in ascending rank order, so in the inverse replica of GEMS the model-parallel ranks are
- * in reverse order. */
-static int join_index(const struct bb_tiling *t, const struct bb_replica *replica, int mp_rank)
-{
-    return replica->inverse ? t->tiles + t->local_dp - 1 - mp_rank : mp_rank;
-}
-
 static int signed_offset(const struct bb_replica *replica, int step)
 {
     return replica->inverse ? -step : step;
-}
-
-/* Adds the messages between this tile and the tiles of the adjacent spatial split (pipeline stage that works on
- * tiles). Each tile of the later split is merged from `ratio` tiles of the earlier split. previous: true: messages
- * with the previous split; false: with the next split. */
-static void add_tile_messages(const struct bb_tiling *t, const struct bb_replica *replica, bool previous,
-                              struct bb_stage_link *h)
-{
-    const struct bb_layer_split *current = replica->split, *other = previous ? current - 1 : current + 1;
-    const struct bb_layer_split *wide = previous ? other : current;
-    int ratio = previous ? other->width / current->width : current->width / other->width;
-    int first = previous ? replica->at.index * ratio : replica->at.index / ratio;
-
-    for (int i = 0; i < (previous ? ratio : 1); i++)
-        add_messages(h, signed_offset(replica, other->base + first + i - current->base - replica->at.index),
-                     BB_PEER_OFFSET, wide->layers.out, wide->layers.n_out, (size_t)samples_per_micro_batch(t),
-                     wide->width);
-}
-
-/* Adds the messages between this rank and all ranks of the adjacent split, at the transition from the last split
- * (pipeline stage) on tiles to the first split on whole maps, where each whole map is joined from tiles. previous:
- * true: messages with the previous split; false: with the next split. */
-static void add_join_messages(const struct bb_tiling *t, const struct bb_replica *replica, bool previous,
-                              struct bb_stage_link *h)
-{
-    const struct bb_layer_split *current = replica->split, *other = previous ? current - 1 : current + 1;
-    const struct bb_layer_split *wide = previous ? other : current;
-
-    for (int i = 0; i < other->width; i++)
-        add_messages(h, join_index(t, replica, other->base + i), BB_PEER_ABSOLUTE, wide->layers.out, wide->layers.n_out,
-                     (size_t)(samples_per_micro_batch(t) / t->local_dp), wide->width);
-}
-
-static int max_messages(const struct bb_replica *replica, bool previous)
-{
-    const struct bb_layer_split *other = previous ? replica->split - 1 : replica->split + 1;
-
-    return 2 * (other->width > replica->split->width ? other->width : replica->split->width);
-}
-
-/* Lists the messages to and from the previous split (pipeline stage; previous: true) or the next split. The list is
- * empty if there is no such split. */
-static void find_link_messages(struct bb_tile_stage *w, struct bb_replica *replica, bool previous)
-{
-    const struct bb_tiling *t = w->tiling;
-    int split = replica->at.split, link = previous ? split - 1 : split;
-    struct bb_stage_link *h = previous ? &replica->previous : &replica->next;
-
-    *h = (struct bb_stage_link){.sent = {BB_NONE, BB_NONE}, .comm = BB_NONE};
-    if (link < 0 || link >= t->n_splits - 1)
-        return;
-    BB_NEW(h->messages, max_messages(replica, previous));
-    h->comm = link_comm(t, link, replica->inverse);
-    (void)bb_tile_stage_lane(w, h->comm);
-    if (link < t->n_spatial - 1)
-        add_tile_messages(t, replica, previous, h);
-    else if (link == t->n_spatial - 1)
-        add_join_messages(t, replica, previous, h);
-    else
-        add_messages(h, signed_offset(replica, previous ? -1 : 1), BB_PEER_OFFSET,
-                     previous ? replica->split->layers.in : replica->split->layers.out,
-                     previous ? replica->split->layers.n_in : replica->split->layers.n_out,
-                     (size_t)replica->split->layers.samples, 1);
 }
 
 static bool double_buffers(const struct bb_tiling *t)
@@ -118,22 +21,77 @@ static bool double_buffers(const struct bb_tiling *t)
     return t->config.micro_batches * t->config.tiles.replications > (t->gems ? 2 : 1);
 }
 
-static void add_message_buffers(struct bb_tile_stage *w, struct bb_stage_link *h)
+/* Adds one message to `link`, to and from the rank `peer` of the adjacent split (pipeline stage), and its buffers. */
+static void add_message(struct bb_tile_stage *w, struct bb_stage_link *link, int peer, enum bb_peer_kind kind,
+                        size_t count)
 {
-    for (int i = 0; i < h->n; i++) {
-        struct bb_stage_message *message = &h->messages[i];
+    struct bb_stage_message *message = &link->messages[link->n++];
+    struct bb_script *s = &w->script;
 
-        message->recv = bb_script_buffer(&w->script, "receive", BB_USE_COMMUNICATION, message->count);
-        message->send[0] = bb_script_buffer(&w->script, "send", BB_USE_COMMUNICATION, message->count);
-        message->send[1] = double_buffers(w->tiling)
-                               ? bb_script_buffer(&w->script, "send", BB_USE_COMMUNICATION, message->count)
-                               : message->send[0];
+    *message = (struct bb_stage_message){.peer = peer, .peer_kind = kind, .count = count};
+    message->recv = bb_script_buffer(s, "receive", BB_USE_COMMUNICATION, count);
+    message->send[0] = bb_script_buffer(s, "send", BB_USE_COMMUNICATION, count);
+    message->send[1] =
+        double_buffers(w->tiling) ? bb_script_buffer(s, "send", BB_USE_COMMUNICATION, count) : message->send[0];
+}
+
+/*
+ * Makes the messages to and from the ranks of the previous split (pipeline stage; previous: true) or of the next
+ * split: one message per rank and tensor, in the communicator `join` if the earlier split works on tiles, otherwise
+ * in `lp` (groups: see tiling.h). There are three cases:
+ *   both splits on tiles   each tile of the later split is merged from `ratio` tiles of the earlier split
+ *   tiles, then whole maps each rank of the later split joins its maps from all tiles. Members of `join` are in
+ *                          ascending rank order, so in the inverse replica of GEMS the model-parallel ranks are in
+ *                          reverse order
+ *   both on whole maps     one rank before or after this one in the pipeline `lp`
+ */
+static void make_link_messages(struct bb_tile_stage *w, struct bb_replica *replica, bool previous,
+                               struct bb_stage_link *link)
+{
+    const struct bb_tiling *t = w->tiling;
+    const struct bb_layer_split *here = replica->split, *there = previous ? here - 1 : here + 1;
+    const struct bb_split_layers *from = previous ? &there->layers : &here->layers;
+    bool later_tiled = (previous ? here : there)->layers.tiled, joins = from->tiled && !later_tiled;
+    int samples = (previous ? here : there)->layers.samples, parts = from->slices.rows * from->slices.cols;
+    int ratio = previous ? there->width / here->width : here->width / there->width, first = 0, n = 1;
+
+    if (joins) {
+        n = there->width;
+    } else if (later_tiled) {
+        n = previous ? ratio : 1;
+        first = previous ? replica->at.index * ratio : replica->at.index / ratio;
+    }
+    BB_NEW(link->messages, n * from->n_out);
+    for (int i = 0; i < n; i++) {
+        int mp_rank = there->base + first + i, peer;
+
+        if (joins)
+            peer = replica->inverse ? t->tiles + t->local_dp - 1 - mp_rank : mp_rank;
+        else if (later_tiled)
+            peer = signed_offset(replica, mp_rank - here->base - replica->at.index);
+        else
+            peer = signed_offset(replica, previous ? -1 : 1);
+        for (int m = 0; m < from->n_out; m++)
+            add_message(w, link, peer, joins ? BB_PEER_ABSOLUTE : BB_PEER_OFFSET,
+                        (size_t)samples * bb_map_elements(&from->out[m]) / (size_t)parts);
     }
 }
 
-static const char *message_name(const struct bb_tile_stage *w)
+/* Makes the link to the previous split (pipeline stage; previous: true) or to the next split; without messages if
+ * there is no such split. If a group has two communicators, consecutive pairs of splits alternate between them. */
+static void make_link(struct bb_tile_stage *w, struct bb_replica *replica, bool previous)
 {
-    return w->script.phase == BB_PHASE_FORWARD ? "activations" : "activation gradients";
+    const struct bb_tiling *t = w->tiling;
+    int number = previous ? replica->at.split - 1 : replica->at.split, whole = number - t->n_spatial;
+    struct bb_stage_link *link = previous ? &replica->previous : &replica->next;
+
+    *link = (struct bb_stage_link){.sent = {BB_NONE, BB_NONE}, .comm = BB_NONE};
+    if (number < 0 || number >= t->n_splits - 1)
+        return;
+    link->comm =
+        whole < 0 ? t->comm_join[replica->inverse][number % t->n_join] : t->comm_lp[replica->inverse][whole % t->n_lp];
+    (void)bb_tile_stage_lane(w, link->comm);
+    make_link_messages(w, replica, previous, link);
 }
 
 /* Adds all sends (send: true) or all receives to and from one adjacent split (pipeline stage) to the program.
@@ -141,6 +99,7 @@ static const char *message_name(const struct bb_tile_stage *w)
 static int move_activations(struct bb_tile_stage *w, struct bb_stage_link *h, bool send)
 {
     struct bb_script *s = &w->script;
+    const char *what = s->phase == BB_PHASE_FORWARD ? "activations" : "activation gradients";
     int last = BB_NONE;
 
     if (h->n > 1)
@@ -150,26 +109,13 @@ static int move_activations(struct bb_tile_stage *w, struct bb_stage_link *h, bo
         struct bb_script_lane lane = bb_tile_stage_lane(w, h->comm);
 
         s->peer_kind = message->peer_kind;
-        last = send ? bb_script_send(s, lane, message_name(w), message->peer, message->count, message->send[h->slot])
-                    : bb_script_recv(s, lane, message_name(w), message->peer, message->count, message->recv);
+        last = send ? bb_script_send(s, lane, what, message->peer, message->count, message->send[h->slot])
+                    : bb_script_recv(s, lane, what, message->peer, message->count, message->recv);
     }
     s->peer_kind = BB_PEER_OFFSET;
     if (h->n > 1)
         bb_script_group_end(s);
     return last;
-}
-
-/* Adds a wait for the last send from those send buffers that the next compute operation overwrites. */
-static void wait_for_send_buffers(struct bb_tile_stage *w, struct bb_stage_link *h)
-{
-    bb_script_wait(&w->script, h->sent[h->slot]);
-    h->sent[h->slot] = BB_NONE;
-}
-
-static void send_activations(struct bb_tile_stage *w, struct bb_stage_link *h)
-{
-    h->sent[h->slot] = move_activations(w, h, true);
-    h->slot = double_buffers(w->tiling) ? 1 - h->slot : 0;
 }
 
 /* ---- halo exchange ---- */
@@ -207,15 +153,14 @@ static void add_halo_buffers(struct bb_tile_stage *w, struct bb_replica *replica
 /*
  * One halo exchange of a segment (a sequence of layers that share this exchange, see split_layers.h).
  *   halos    [n] halos that are exchanged together
- *   segment  index in bb_split_layers.segments
  */
 struct halo_exchange {
+    const struct bb_segment *segment;
     const struct bb_halo *halos;
     int n;
     /* data that is exchanged. HALOS: inputs of the layers; GRADIENTS: gradients of the received halos, which are sent
      * back and added to the gradients of the tile that owns the elements; OUTPUTS: gradients of the layers' outputs */
     enum { HALOS, GRADIENTS, OUTPUTS } kind;
-    int segment;
 };
 
 /* Creates the list of the kernels that pack (packs: true) or unpack the messages of a halo exchange. For the kind
@@ -250,7 +195,8 @@ static struct bb_kernel_list *make_pack_list(struct bb_tile_stage *w, const stru
 static void write_pack(struct bb_tile_stage *w, const struct bb_replica *replica, const struct halo_exchange *x,
                        bool packs)
 {
-    struct bb_kernel_list **kernels = &replica->pack_lists[x->segment * BB_PACK_LISTS + 2 * (int)x->kind + packs];
+    const ptrdiff_t segment = x->segment - replica->split->layers.segments;
+    struct bb_kernel_list **kernels = &replica->pack_lists[segment * BB_PACK_LISTS + 2 * (int)x->kind + packs];
 
     if (strcmp(w->tiling->config.compute, "gemm") != 0)
         return;
@@ -306,14 +252,9 @@ static void write_segment_op(struct bb_tile_stage *w, const struct bb_replica *r
     }
 }
 
-static int segment_index(const struct bb_replica *replica, const struct bb_segment *g)
-{
-    return (int)(g - replica->split->layers.segments);
-}
-
 static void forward_segment(struct bb_tile_stage *w, struct bb_replica *replica, const struct bb_segment *g)
 {
-    const struct halo_exchange x = {g->halos, g->n_halos, HALOS, segment_index(replica, g)};
+    const struct halo_exchange x = {g, g->halos, g->n_halos, HALOS};
     int op;
 
     w->script.layer = g->module;
@@ -341,10 +282,10 @@ static void backward_segment(struct bb_tile_stage *w, struct bb_replica *replica
     w->script.layer = g->module;
     write_segment_op(w, replica, &g->tail, BB_BACKWARD);
     if (g->n_halos && !image && strcmp(how, "dy") == 0)
-        exchange_halos(w, replica, &(struct halo_exchange){&g->outputs, 1, OUTPUTS, segment_index(replica, g)});
+        exchange_halos(w, replica, &(struct halo_exchange){g, &g->outputs, 1, OUTPUTS});
     write_segment_op(w, replica, &g->head, BB_BACKWARD);
     if (g->n_halos && strcmp(how, "dx") == 0)
-        exchange_halos(w, replica, &(struct halo_exchange){g->halos, g->n_halos, GRADIENTS, segment_index(replica, g)});
+        exchange_halos(w, replica, &(struct halo_exchange){g, g->halos, g->n_halos, GRADIENTS});
 }
 
 void bb_tile_stage_receive(struct bb_tile_stage *w, struct bb_replica *replica, enum bb_pass_direction direction)
@@ -361,15 +302,18 @@ void bb_tile_stage_compute_and_send(struct bb_tile_stage *w, struct bb_replica *
     const struct bb_split_layers *layers = &replica->split->layers;
 
     for (int i = 0; i < layers->n_segments; i++) {
-        if (i == layers->n_segments - 1)
-            wait_for_send_buffers(w, to);
+        if (i == layers->n_segments - 1) { /* its compute overwrites the send buffers: wait for their last send */
+            bb_script_wait(&w->script, to->sent[to->slot]);
+            to->sent[to->slot] = BB_NONE;
+        }
         if (direction == BB_FORWARD)
             forward_segment(w, replica, &layers->segments[i]);
         else
             backward_segment(w, replica, &layers->segments[layers->n_segments - 1 - i]);
     }
     w->script.layer = BB_NONE;
-    send_activations(w, to);
+    to->sent[to->slot] = move_activations(w, to, true);
+    to->slot = double_buffers(w->tiling) ? 1 - to->slot : 0;
 }
 
 /* ---- reduction of gradients, optimizer and training memory ---- */
@@ -438,10 +382,8 @@ static void init_replica(struct bb_tile_stage *w, struct bb_replica *replica, in
         replica->halo = bb_tile_stage_lane(w, replica->split->comm_halo);
     }
     BB_NEW(replica->pack_lists, replica->split->layers.n_segments * BB_PACK_LISTS);
-    find_link_messages(w, replica, true);
-    find_link_messages(w, replica, false);
-    add_message_buffers(w, &replica->previous);
-    add_message_buffers(w, &replica->next);
+    make_link(w, replica, true);
+    make_link(w, replica, false);
     add_halo_buffers(w, replica);
 }
 

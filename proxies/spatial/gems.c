@@ -23,12 +23,8 @@
  * In the next step the two replicas swap these roles, so even and odd steps alternate. A program is one even step;
  * --odd-step selects the odd step, which is its mirror image.
  */
-#include "cuda/work/kernel_list.h"
 #include "proxies/author/proxy.h"
 #include "proxies/spatial/tile_stage.h"
-
-#include <stdlib.h>
-#include <string.h>
 
 /* State of one role (ranks with the same program) while its program is built. */
 struct gems_role {
@@ -41,11 +37,6 @@ struct gems_role {
                      pass runs first); BB_NONE: not added yet */
     struct bb_script_lane pair;
 };
-
-static const struct bb_proxy_config *get_config(const struct gems_role *p)
-{
-    return &p->stage.tiling->config;
-}
 
 static size_t count_parameters(const struct bb_replica *replica)
 {
@@ -83,29 +74,16 @@ static int exchange_with_partner(struct gems_role *p, const char *what, enum bb_
     return op;
 }
 
-static const char parameters[] = "parameters";
-
-/* For the ranks of the first and the last split (pipeline stage) of the leader, the replica that runs first: adds
- * the receive of parameters from the partner. The receive is placed in pass 0 between the receive of the last
- * micro-batch and its compute: on the rank of the last split in the forward pass, on the rank of the first split in
- * the backward pass. */
-static void receive_parameters_early(struct gems_role *p, enum bb_pass_direction direction)
-{
-    if (direction == BB_FORWARD ? p->is_last : p->is_first)
-        p->received = start_message(p, false, parameters, BB_USE_PARAMETERS);
-}
-
-/* Adds the remaining messages with the parameters of the leader (the replica that runs first) for --comm-opt, after
- * the forward or backward of all micro-batches in pass 0. After the forward, the rank of the leader's first split
- * (pipeline stage) sends to its partner, and the ranks of the inner splits send and receive. After the backward, the
- * rank of the leader's last split sends. receive_parameters_early adds the receives of the ranks of the first and
- * last split. */
+/* Adds the messages with the parameters of the leader (the replica that runs first) for --comm-opt, after the forward or
+ * backward of all micro-batches in pass 0. After the forward, the rank of the leader's first split (pipeline stage)
+ * sends to its partner, and the ranks of the inner splits send and receive. After the backward, the rank of the leader's
+ * last split sends. micro_batches adds the receives of the ranks of the first and last split. */
 static void exchange_parameters(struct gems_role *p, enum bb_pass_direction direction)
 {
     if (direction == BB_FORWARD ? p->is_first : p->is_last)
-        (void)start_message(p, true, parameters, BB_USE_PARAMETERS);
+        (void)start_message(p, true, "parameters", BB_USE_PARAMETERS);
     else if (direction == BB_FORWARD && !p->is_last)
-        p->received = exchange_with_partner(p, parameters, BB_USE_PARAMETERS, BB_USE_PARAMETERS);
+        p->received = exchange_with_partner(p, "parameters", BB_USE_PARAMETERS, BB_USE_PARAMETERS);
 }
 
 static void accumulate_gradients(struct gems_role *p, size_t count)
@@ -146,32 +124,26 @@ static int start_all_reduce(struct gems_role *p, const struct bb_replica *replic
                                 count, bb_script_buffer(&p->stage.script, "gradients", BB_USE_GRADIENTS, count));
 }
 
-static void reduce_on_middle_rank(struct gems_role *p)
-{
-    struct bb_script *s = &p->stage.script;
-    size_t count = count_parameters(p->leader);
-    int buffer = bb_script_buffer(s, "gradients", BB_USE_GRADIENTS, count);
-
-    accumulate_gradients(p, count);
-    bb_script_wait(s, bb_tile_stage_reduce(&p->stage, p->stage.tiling->comm_middle, false, count, buffer));
-}
-
 static void reduce_replicas(struct gems_role *p)
 {
     const struct bb_replica *a = p->leader, *b = p->follower;
+    struct bb_script *s = &p->stage.script;
     bool ordered = a->at.split < b->at.split;
-    int lower, upper;
+    size_t count = count_parameters(a);
 
-    p->stage.script.phase = BB_PHASE_GRADIENTS;
+    s->phase = BB_PHASE_GRADIENTS;
     if (p->is_middle) {
-        reduce_on_middle_rank(p);
+        int buffer = bb_script_buffer(s, "gradients", BB_USE_GRADIENTS, count);
+
+        accumulate_gradients(p, count);
+        bb_script_wait(s, bb_tile_stage_reduce(&p->stage, p->stage.tiling->comm_middle, false, count, buffer));
     } else {
-        lower = start_all_reduce(p, ordered ? a : b);
-        upper = start_all_reduce(p, ordered ? b : a);
-        bb_script_wait(&p->stage.script, lower);
-        bb_script_wait(&p->stage.script, upper);
+        int lower = start_all_reduce(p, ordered ? a : b), upper = start_all_reduce(p, ordered ? b : a);
+
+        bb_script_wait(s, lower);
+        bb_script_wait(s, upper);
     }
-    bb_tile_stage_optimizer(&p->stage, count_parameters(a));
+    bb_tile_stage_optimizer(&p->stage, count);
     bb_tile_stage_optimizer(&p->stage, count_parameters(b));
 }
 
@@ -183,21 +155,23 @@ static void reduce_replicas(struct gems_role *p)
 static int micro_batches(struct gems_role *p, int pass, enum bb_pass_direction direction)
 {
     struct bb_replica *replica = pass % 2 == 0 ? p->leader : p->follower;
-    bool exchanges = get_config(p)->tiles.comm_opt && !p->is_middle;
+    bool exchanges = p->stage.tiling->config.tiles.comm_opt && !p->is_middle;
     struct bb_script *s = &p->stage.script;
-    int m = get_config(p)->micro_batches;
+    int m = p->stage.tiling->config.micro_batches;
 
     for (int i = 0; i < m; i++) {
         s->micro_batch = pass * m + i;
         bb_tile_stage_receive(&p->stage, replica, direction);
-        if (exchanges && pass == 0 && i == m - 1)
-            receive_parameters_early(p, direction);
+        /* The ranks of the first and the last split of the leader receive the parameters between the receive of the
+         * last micro-batch and its compute, the last in the forward pass, the first in the backward pass. */
+        if (exchanges && pass == 0 && i == m - 1 && (direction == BB_FORWARD ? p->is_last : p->is_first))
+            p->received = start_message(p, false, "parameters", BB_USE_PARAMETERS);
         bb_tile_stage_compute_and_send(&p->stage, replica, direction);
     }
     s->micro_batch = BB_NONE;
     if (exchanges && pass == 0)
         exchange_parameters(p, direction);
-    if (exchanges && pass == get_config(p)->tiles.replications - 1 && direction == BB_FORWARD)
+    if (exchanges && pass == p->stage.tiling->config.tiles.replications - 1 && direction == BB_FORWARD)
         return exchange_with_partner(p, "gradients of the leader", BB_USE_GRADIENTS, BB_USE_COMMUNICATION);
     return BB_NONE;
 }
@@ -206,13 +180,13 @@ static void write_step(struct gems_role *p)
 {
     int received = BB_NONE;
 
-    for (int pass = 0; pass < get_config(p)->tiles.replications; pass++) {
+    for (int pass = 0; pass < p->stage.tiling->config.tiles.replications; pass++) {
         if (pass == 1)
             bb_script_wait(&p->stage.script, p->received);
         received = micro_batches(p, pass, BB_FORWARD);
         (void)micro_batches(p, pass, BB_BACKWARD);
     }
-    if (get_config(p)->tiles.comm_opt)
+    if (p->stage.tiling->config.tiles.comm_opt)
         update_follower(p, received);
     else
         reduce_replicas(p);

@@ -21,17 +21,14 @@ struct thin_tiles {
 /* State while the modules (blocks or cells) of a split (pipeline stage) are divided into segments, which are layers
  * with one halo exchange. */
 struct segment_builder {
-    const struct bb_split_input *input;
+    const struct bb_proxy_config *config;
+    const struct bb_net *net;
+    struct bb_step *step;
     struct bb_split_layers *layers;
-    struct thin_tiles *thin_tiles;
+    struct thin_tiles thin_tiles;
     enum bb_dtype_id dtype;
     bool gemm;
 };
-
-static const struct bb_net_layer *layer_at(const struct segment_builder *c, int layer)
-{
-    return &c->input->net->layers[layer];
-}
 
 static const int none[2]; /* rows and columns (0, 0) of a halo or margin that does not exist */
 
@@ -106,7 +103,7 @@ static int add_to_op(const struct segment_builder *c, struct bb_segment_op *p, c
     double flops = bb_net_layer_flops(l, e.rows, e.cols) * c->layers->samples;
     double needed = fmin(flops, bb_net_layer_flops(l, tile.rows, tile.cols) * c->layers->samples);
 
-    if (c->thin_tiles->scale > 1)
+    if (c->thin_tiles.scale > 1)
         return 0; /* the tiles are too small, which check_thin_tiles reports later */
     p->what = p->what ? p->what : l->name;
     p->flops[BB_FORWARD] += flops;
@@ -116,10 +113,10 @@ static int add_to_op(const struct segment_builder *c, struct bb_segment_op *p, c
     for (int direction = 0; c->gemm && direction < BB_PASS_DIRECTIONS; direction++) {
         struct bb_kernel_list *kernels = p->kernels[direction];
 
-        kernels = kernels ? kernels : bb_step_add_kernel_list(c->input->step);
+        kernels = kernels ? kernels : bb_step_add_kernel_list(c->step);
         p->kernels[direction] = kernels;
         if (!add_layer_kernels(kernels, c, l, e, direction == BB_BACKWARD) || kernels->overflowed)
-            return bb_err(BB_EFAIL, "%s: layer '%s' exceeds the supported sizes", c->input->net->name, l->name);
+            return bb_err(BB_EFAIL, "%s: layer '%s' exceeds the supported sizes", c->net->name, l->name);
     }
     return 0;
 }
@@ -135,15 +132,10 @@ static struct bb_segment *open_segment(const struct segment_builder *c, int modu
     return &layers->segments[layers->n_segments++];
 }
 
-static struct bb_segment *newest_segment(const struct segment_builder *c)
-{
-    return &c->layers->segments[c->layers->n_segments - 1];
-}
-
 /* Checks whether the tiles of a map (tensor between layers) have at least `stride` rows and columns, and at least
  * the width[0] rows and width[1] columns that a tile sends to each neighbour. If not, stores in c->thin_tiles the
  * first such map and the factor by which the image must be enlarged. */
-static void find_thin_tiles(const struct segment_builder *c, const struct bb_map *map, const int width[2], int stride,
+static void find_thin_tiles(struct segment_builder *c, const struct bb_map *map, const int width[2], int stride,
                             int module)
 {
     int parts[2] = {c->layers->slices.rows, c->layers->slices.cols};
@@ -153,17 +145,17 @@ static void find_thin_tiles(const struct segment_builder *c, const struct bb_map
 
         while (parts[i] > 1 && (int64_t)map->side * scale / parts[i] < needed && scale < 1 << 20)
             scale *= 2;
-        if (c->thin_tiles->scale == 1 && scale > 1)
-            *c->thin_tiles =
+        if (c->thin_tiles.scale == 1 && scale > 1)
+            c->thin_tiles =
                 (struct thin_tiles){1, module, map->side, map->side / parts[i], needed, i ? "columns" : "rows"};
-        c->thin_tiles->scale = scale > c->thin_tiles->scale ? scale : c->thin_tiles->scale;
+        c->thin_tiles.scale = scale > c->thin_tiles.scale ? scale : c->thin_tiles.scale;
     }
 }
 
 static int check_thin_tiles(const struct segment_builder *c)
 {
-    const struct bb_net *net = c->input->net;
-    const struct thin_tiles *t = c->thin_tiles;
+    const struct bb_net *net = c->net;
+    const struct thin_tiles *t = &c->thin_tiles;
 
     if (t->scale == 1)
         return 0;
@@ -174,7 +166,7 @@ static int check_thin_tiles(const struct segment_builder *c)
                   (long long)net->image * t->scale);
 }
 
-static void add_halo(const struct segment_builder *c, struct bb_segment *s, const struct bb_halo *halo, int stride)
+static void add_halo(struct segment_builder *c, struct bb_segment *s, const struct bb_halo *halo, int stride)
 {
     find_thin_tiles(c, &halo->map, halo->width, stride, s->module);
     if (bb_halo_is_exchanged(halo->width, &c->layers->slices))
@@ -209,7 +201,7 @@ out:
 }
 
 /* Adds the segment (layers with one halo exchange) of layer l: the halo exchange and the layer's compute. */
-static int add_halo_segment(const struct segment_builder *c, int module, const struct bb_net_layer *l)
+static int add_halo_segment(struct segment_builder *c, int module, const struct bb_net_layer *l)
 {
     struct bb_halo halo = {"halo", input_of(l), {l->halo[0], l->halo[1]}};
     struct bb_segment *s = open_segment(c, module);
@@ -219,20 +211,20 @@ static int add_halo_segment(const struct segment_builder *c, int module, const s
     TRY(add_to_op(c, &s->head, l, get_extent(c, l, none)));
     s->outputs = halo;
     s->outputs.map = (struct bb_map){l->out, bb_net_layer_out_depth(l), bb_net_layer_out_side(l)};
-    if (c->input->config->tiles.halo_overlap)
+    if (c->config->tiles.halo_overlap)
         TRY(split_head(c, s, l));
 out:
     return rc;
 }
 
-static int segment_module(const struct segment_builder *c, int module)
+static int segment_module(struct segment_builder *c, int module)
 {
-    const struct bb_module *m = &c->input->net->modules[module];
+    const struct bb_module *m = &c->net->modules[module];
     bool open = false;
     int rc = 0;
 
     for (int i = m->first; i < m->first + m->n; i++, open = true) {
-        const struct bb_net_layer *l = layer_at(c, i);
+        const struct bb_net_layer *l = &c->net->layers[i];
         const struct bb_map in = input_of(l);
 
         if (bb_halo_is_exchanged(l->halo, &c->layers->slices)) {
@@ -242,7 +234,7 @@ static int segment_module(const struct segment_builder *c, int module)
         if (!open)
             (void)open_segment(c, module);
         find_thin_tiles(c, &in, none, l->stride, module);
-        TRY(add_to_op(c, &newest_segment(c)->tail, l, get_extent(c, l, none)));
+        TRY(add_to_op(c, &c->layers->segments[c->layers->n_segments - 1].tail, l, get_extent(c, l, none)));
     }
 out:
     return rc;
@@ -250,75 +242,43 @@ out:
 
 /* ---- segments with fused halos: one halo exchange for several layers ---- */
 
-/* Returns the width of the halo that module m needs at its input if its output must include a margin of width
- * `halo_after` around the tile (elements that neighbours compute, too). margins: out: [m->n] width of the margin
- * around the output of each layer; NULL: not needed. */
-static int accumulate_halo(const struct segment_builder *c, const struct bb_module *m, int halo_after, int *margins)
+/* Adds the segments of a chain of n modules, beginning with `module`, that share one halo exchange before the first.
+ * Around its tile, the rank computes the margin of each layer's output that the later layers of the chain read. */
+static int segment_chain(struct segment_builder *c, int module, int n)
 {
-    int h = halo_after;
+    const struct bb_module *modules = c->net->modules, *last = &modules[module + n - 1];
+    int first = modules[module].first, layers = last->first + last->n - first, *margins, halo = 0, rc = 0;
 
-    for (int i = m->n - 1; i >= 0; i--) {
-        const struct bb_net_layer *l = layer_at(c, m->first + i);
+    BB_NEW(margins, layers);
+    for (int i = layers - 1; i >= 0; i--) {
+        const struct bb_net_layer *l = &c->net->layers[first + i];
 
-        if (margins)
-            margins[i] = h;
+        margins[i] = halo;
         if (!l->is_shortcut)
-            h = l->stride * h + l->halo[0];
+            halo = l->stride * halo + l->halo[0];
     }
-    return h;
-}
+    for (int m = module; m < module + n; m++) {
+        struct bb_segment *s = open_segment(c, m);
+        const struct bb_net_layer *l = &c->net->layers[modules[m].first], *end = l + modules[m].n;
 
-/* Maximum number of layers of a module in a chain of modules that share one halo (BB_FUSE_CHAIN). */
-#define MAX_CHAIN_LAYERS 8
-
-/* Adds the segment of one module in a chain of modules that share one halo exchange. The rank computes its tile and
- * a margin of width `halo_after` around it, which the later modules of the chain read. is_first_in_chain: true: the
- * halo of the chain is exchanged before this module. */
-static int segment_chain_module(const struct segment_builder *c, int module, int halo_after, bool is_first_in_chain)
-{
-    const struct bb_module *m = &c->input->net->modules[module];
-    struct bb_segment *s = open_segment(c, module);
-    int margins[MAX_CHAIN_LAYERS], halo_before, rc = 0;
-    const struct bb_net_layer *first = layer_at(c, m->first);
-
-    if (m->n > MAX_CHAIN_LAYERS)
-        return bb_err(BB_EFAIL, "cannot fuse the halos of a module with %d layers; leave out --halo-d2", m->n);
-    halo_before = accumulate_halo(c, m, halo_after, margins);
-    if (is_first_in_chain)
-        add_halo(c, s, &(struct bb_halo){"fused halo", input_of(first), {halo_before, halo_before}}, first->stride);
-    for (int i = 0; i < m->n; i++) {
-        const int margin[2] = {margins[i], margins[i]};
-        const struct bb_net_layer *l = layer_at(c, m->first + i);
-
-        TRY(add_to_op(c, &s->head, l, get_extent(c, l, margin)));
+        if (m == module)
+            add_halo(c, s, &(struct bb_halo){"fused halo", input_of(l), {halo, halo}}, l->stride);
+        for (int i = modules[m].first - first; l < end; l++, i++)
+            TRY(add_to_op(c, &s->head, l, get_extent(c, l, (const int[]){margins[i], margins[i]})));
     }
 out:
+    free(margins);
     return rc;
 }
 
-static int segment_chain(const struct segment_builder *c, int first, int n)
+static int segment_states(struct segment_builder *c, int module)
 {
-    int rc = 0;
-
-    for (int i = 0; i < n; i++) {
-        int halo_after = 0;
-
-        for (int j = n - 1; j > i; j--)
-            halo_after = accumulate_halo(c, &c->input->net->modules[first + j], halo_after, NULL);
-        TRY(segment_chain_module(c, first + i, halo_after, i == 0));
-    }
-out:
-    return rc;
-}
-
-static int segment_states(const struct segment_builder *c, int module)
-{
-    const struct bb_module *m = &c->input->net->modules[module];
+    const struct bb_module *m = &c->net->modules[module];
     struct bb_segment *s = open_segment(c, module);
     int rc = 0;
 
     for (int i = 0; i < m->n; i++) {
-        const struct bb_net_layer *l = layer_at(c, m->first + i);
+        const struct bb_net_layer *l = &c->net->layers[m->first + i];
 
         if (i == m->states_at)
             s = open_segment(c, module);
@@ -338,8 +298,8 @@ out:
  * cannot share its halo with other modules. */
 static int count_fused_modules(const struct segment_builder *c, int module)
 {
-    const struct bb_net *net = c->input->net;
-    int max = c->input->config->tiles.fused_layers, end = c->layers->first + c->layers->n, n = 0;
+    const struct bb_net *net = c->net;
+    int max = c->config->tiles.fused_layers, end = c->layers->first + c->layers->n, n = 0;
 
     while (n < max && module + n < end && net->modules[module + n].fusion == BB_FUSE_CHAIN)
         n++;
@@ -348,15 +308,15 @@ static int count_fused_modules(const struct segment_builder *c, int module)
 
 /* Builds the segments of `module` and of the following modules that share a halo exchange with it. n: out: number of
  * these modules including `module`. */
-static int segment_next_modules(const struct segment_builder *c, int module, int *n)
+static int segment_next_modules(struct segment_builder *c, int module, int *n)
 {
-    bool fuses = c->layers->tiled && c->input->config->tiles.halo_d2;
+    bool fuses = c->layers->tiled && c->config->tiles.halo_d2;
 
     *n = fuses ? count_fused_modules(c, module) : 0;
     if (*n > 0)
         return segment_chain(c, module, *n);
     *n = 1;
-    if (fuses && c->input->net->modules[module].fusion == BB_FUSE_STATES)
+    if (fuses && c->net->modules[module].fusion == BB_FUSE_STATES)
         return segment_states(c, module);
     return segment_module(c, module);
 }
@@ -366,7 +326,7 @@ static int segment_next_modules(const struct segment_builder *c, int module, int
 static void add_totals(const struct segment_builder *c)
 {
     struct bb_split_layers *layers = c->layers;
-    const struct bb_net *net = c->input->net;
+    const struct bb_net *net = c->net;
 
     for (int s = 0; s < layers->n_segments; s++)
         for (int direction = 0; direction < BB_PASS_DIRECTIONS; direction++)
@@ -401,7 +361,7 @@ static void resolve_times(const struct bb_proxy_config *config, struct bb_split_
 
 static int check_tiled(const struct segment_builder *c, int module)
 {
-    const struct bb_net *net = c->input->net;
+    const struct bb_net *net = c->net;
 
     if (!c->layers->tiled || net->modules[module].tiled)
         return 0;
@@ -411,19 +371,18 @@ static int check_tiled(const struct segment_builder *c, int module)
                   net->name, net->modules[module].name, c->layers->first, c->layers->first + c->layers->n - 1);
 }
 
-int bb_split_layers_init(const struct bb_split_input *input, struct bb_split_layers *layers)
+int bb_split_layers_init(const struct bb_proxy_config *config, const struct bb_net *net, struct bb_step *step,
+                         struct bb_split_layers *layers)
 {
-    const struct bb_net *net = input->net;
-    struct thin_tiles thin_tiles = {.scale = 1};
-    const struct segment_builder c = {.input = input,
-                                      .layers = layers,
-                                      .thin_tiles = &thin_tiles,
-                                      .dtype = (enum bb_dtype_id)bb_dtype_find(input->config->dtype),
-                                      .gemm = strcmp(input->config->compute, "gemm") == 0};
+    struct segment_builder c = {.config = config,
+                                .net = net,
+                                .step = step,
+                                .layers = layers,
+                                .thin_tiles = {.scale = 1},
+                                .dtype = (enum bb_dtype_id)bb_dtype_find(config->dtype),
+                                .gemm = strcmp(config->compute, "gemm") == 0};
     int rc = 0;
 
-    layers->in = layers->first > 0 ? net->modules[layers->first - 1].out : NULL;
-    layers->n_in = layers->first > 0 ? net->modules[layers->first - 1].n_out : 0;
     layers->out = net->modules[layers->first + layers->n - 1].out;
     layers->n_out = net->modules[layers->first + layers->n - 1].n_out;
     for (int m = layers->first, n; m < layers->first + layers->n; m += n) {
@@ -434,7 +393,7 @@ int bb_split_layers_init(const struct bb_split_input *input, struct bb_split_lay
         find_thin_tiles(&c, &layers->out[t], none, 1, layers->first + layers->n - 1);
     TRY(check_thin_tiles(&c));
     add_totals(&c);
-    resolve_times(input->config, layers);
+    resolve_times(config, layers);
 out:
     return rc;
 }

@@ -54,28 +54,24 @@ struct bb_split_layers {
     size_t parameters;
     double activations; /* number of output elements of the split's convolutions and dense layers on this rank for
                            one micro-batch */
-    const struct bb_map *in, *out; /* [n_in], [n_out] shapes of the tensors that the split (pipeline stage) reads and
-                                      writes, owned by the net; in: NULL if the split begins with the image */
-    int n_in, n_out;
+    const struct bb_map
+        *out; /* [n_out] shapes of the tensors that the split (pipeline stage) writes, owned by the net */
+    int n_out;
     /* flops: [forward, backward] FLOPs of one micro-batch; us_per_flop: microseconds per FLOP with --compute timed */
     double flops[BB_PASS_DIRECTIONS], us_per_flop[BB_PASS_DIRECTIONS];
 };
 
-/* Inputs of bb_split_layers_init. */
-struct bb_split_input {
-    const struct bb_proxy_config *config; /* configuration of the proxy, with all options resolved */
-    const struct bb_net *net;
-    struct bb_step *step; /* the step that owns the strings and kernel lists that are created */
-};
-
 /*
  * bb_split_layers_init - builds the segments of one split (pipeline stage) and computes its totals.
+ *   config   configuration of the proxy, with all options resolved
+ *   step     the step that owns the strings and kernel lists that are created
  *   layers   in: first, n, tiled, slices, samples, other fields 0; out: all other fields. The caller releases it with
  *            bb_split_layers_release, also after an error
  *   Returns  0, -BB_EFAIL, or -BB_EUSAGE after printing an error message: the tiles are too small (with the smallest
  *            sufficient image), or a module cannot be tiled
  */
-int bb_split_layers_init(const struct bb_split_input *input, struct bb_split_layers *layers) BB_MUST_CHECK;
+int bb_split_layers_init(const struct bb_proxy_config *config, const struct bb_net *net, struct bb_step *step,
+                         struct bb_split_layers *layers) BB_MUST_CHECK;
 void bb_split_layers_release(struct bb_split_layers *layers);
 
 #endif

@@ -11,7 +11,6 @@
 
 static int make_splits(struct bb_tiling *t)
 {
-    const struct bb_split_input input = {.config = &t->config, .net = &t->net, .step = t->step};
     int module = 0, base = 0, rc = 0;
 
     for (int i = 0; i < t->n_splits; i++) {
@@ -26,7 +25,7 @@ static int make_splits(struct bb_tiling *t)
         split->layers.first = module;
         split->layers.tiled = tiled;
         split->layers.samples = t->config.micro_batch_size / (tiled ? 1 : t->local_dp);
-        TRY(bb_split_layers_init(&input, &split->layers));
+        TRY(bb_split_layers_init(&t->config, &t->net, t->step, &split->layers));
         base += split->width;
         module += split->layers.n;
     }
@@ -73,17 +72,6 @@ static void list_mp_ranks(const struct bb_tiling *t, struct listing *l, int repl
     }
 }
 
-/* Creates the group `name` from the listed ranks and clears the list. Each `size` consecutive ranks form one
- * communicator of the group. Returns the index of the group. */
-static int end_group(struct bb_tiling *t, struct listing *l, const char *name, int size)
-{
-    int group = bb_layout_add_irregular(&t->step->layout, name, l->members, l->n / size, size);
-
-    free(l->members);
-    *l = (struct listing){0};
-    return group;
-}
-
 /* Adds communicators of a group for messages between adjacent splits (pipeline stages) and stores their indices in
  * comms[]. links: number of communicators; consecutive pairs of splits alternate between them. A single communicator
  * has the name of the group; two have the suffixes 0 and 1, for example "lp 0" and "lp 1". */
@@ -94,6 +82,15 @@ static void add_comms(struct bb_tiling *t, int group, const char *name, int link
 
         comms[i] = bb_layout_add_comm(&t->step->layout, text, group);
     }
+}
+
+/* Adds the group `name` with the listed ranks, in which each `size` consecutive ranks form an instance, and its
+ * communicators (see add_comms). Frees the list. */
+static void add_listed_group(struct bb_tiling *t, struct listing *l, const char *name, int size, int links, int *comms)
+{
+    add_comms(t, bb_layout_add_irregular(&t->step->layout, name, l->members, l->n / size, size), name, links, comms);
+    free(l->members);
+    *l = (struct listing){0};
 }
 
 static int count_directions(const struct bb_tiling *t)
@@ -129,9 +126,9 @@ static void add_tile_groups(struct bb_tiling *t, int i)
     struct listing l = {0};
 
     list_all_tiles(t, &l, i);
-    add_comms(t, end_group(t, &l, halo, width), halo, 1, &halo_comm);
+    add_listed_group(t, &l, halo, width, 1, &halo_comm);
     list_all_tiles(t, &l, i);
-    add_comms(t, end_group(t, &l, spatial, whole), spatial, 1, &spatial_comm);
+    add_listed_group(t, &l, spatial, whole, 1, &spatial_comm);
     for (int s = i; s < t->n_spatial && t->splits[s].width == width; s++) {
         t->splits[s].comm_halo = halo_comm;
         t->splits[s].comm_spatial = spatial_comm;
@@ -155,7 +152,7 @@ static void add_subgroups(struct bb_tiling *t, int direction, const char *name, 
     for (int r = 0; r < t->replicas; r++)
         for (int i = 0; i < p.instances; i++)
             list_mp_ranks(t, &l, r, direction, p.first + i * p.step, p.n, p.stride);
-    add_comms(t, end_group(t, &l, name, p.n), name, links, comms);
+    add_listed_group(t, &l, name, p.n, links, comms);
 }
 
 /* Adds the groups `join` (tiles and the ranks that join them to whole maps) and `lp` (pipeline of splits on whole
@@ -199,18 +196,7 @@ static void add_pairs(struct bb_tiling *t)
             list_rank(&l, replica * t->mp + mp_rank);
             list_rank(&l, replica * t->mp + t->mp - 1 - mp_rank);
         }
-    add_comms(t, end_group(t, &l, "pair", 2 * (per_replica ? 1 : t->replicas)), "pair", 1, &t->comm_pair);
-}
-
-/* Adds the group `middle` of GEMS for an odd number of ranks mp per replica. Its members are the middle ranks of all
- * pairs of replicas. A middle rank has the same split (pipeline stage) in both replicas. */
-static void add_middle(struct bb_tiling *t)
-{
-    struct listing l = {0};
-
-    for (int r = 0; r < t->replicas; r++)
-        list_rank(&l, r * t->mp + t->mp / 2);
-    add_comms(t, end_group(t, &l, "middle", t->replicas), "middle", 1, &t->comm_middle);
+    add_listed_group(t, &l, "pair", 2 * (per_replica ? 1 : t->replicas), 1, &t->comm_pair);
 }
 
 static int add_groups(struct bb_tiling *t)
@@ -231,8 +217,13 @@ static int add_groups(struct bb_tiling *t)
         add_subgroups(t, BB_DIRECT, "local_dp", local_replicas, 1, &t->comm_local_dp);
     if (t->gems)
         add_pairs(t);
-    if (sums_all && t->mp % 2 && t->replicas > 1)
-        add_middle(t);
+    if (sums_all && t->mp % 2 && t->replicas > 1) {
+        struct listing middle = {0};
+
+        for (int r = 0; r < t->replicas; r++)
+            list_rank(&middle, r * t->mp + t->mp / 2);
+        add_listed_group(t, &middle, "middle", t->replicas, 1, &t->comm_middle);
+    }
     if (!sums_all && t->replicas > 1)
         add_comms(t, bb_layout_add_group(l, "dp", 1u << 1), "dp", 1, &t->comm_dp);
 out:

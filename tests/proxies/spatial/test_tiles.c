@@ -129,13 +129,11 @@ static void resolves_and_rejects_slices(void **state)
 static void make_layers(struct bb_step *step, const struct bb_net *net, struct bb_proxy_config *c, int first, int n,
                         struct bb_split_layers *out)
 {
-    const struct bb_split_input input = {c, net, step};
-
     c->dtype = "float";
     c->compute = c->compute ? c->compute : "none";
     c->tflops = 100;
     *out = (struct bb_split_layers){.first = first, .n = n, .tiled = true, .slices = {2, 2}, .samples = 1};
-    assert_int_equal(bb_split_layers_init(&input, out), 0);
+    assert_int_equal(bb_split_layers_init(c, net, step, out), 0);
 }
 
 /* Blocks 0..11 have stride 1, block 12 has stride 2, the following ones 1: {first block, F, H}. */

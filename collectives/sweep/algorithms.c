@@ -6,7 +6,7 @@
 #include "collectives/sweep/algorithms.h"
 
 #include "bootstrap/base/alloc.h"
-#include "bootstrap/base/units.h"
+#include "collectives/sweep/case_fields.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -18,8 +18,6 @@ struct view {
     struct bb_choice choice;
     struct bb_tuner_costs costs;
 };
-
-static const char *const placement_names[BB_PLACEMENTS] = {"out_of_place", "in_place"};
 
 /* ---- candidates: NCCL's choice and the algorithm/protocol pairs to force ---- */
 
@@ -86,15 +84,6 @@ static int init_rankings(struct bb_algorithms *a, const struct bb_row *chosen)
 
 /* ---- measurement of the forced algorithm/protocol pairs ---- */
 
-/* Returns the element of *c for an algorithm/protocol pair to force; NULL if NCCL does not offer the pair. */
-static struct bb_candidate *find_candidate(struct bb_ranking *c, struct bb_algorithm_protocol what)
-{
-    for (int i = 0; i < c->n_others; i++)
-        if (pairs_equal(c->others[i].what, what) && c->others[i].status != BB_CANDIDATE_NOT_OFFERED)
-            return &c->others[i];
-    return NULL;
-}
-
 /* Stores the measurement of a forced algorithm/protocol pair in *e. If NCCL ran another pair on any rank, marks the
  * row's buffer placement as not measured. */
 static int resolve_candidate(struct bb_algorithms *a, struct bb_row *row, int placement, struct bb_candidate *e)
@@ -117,11 +106,15 @@ static int measure_forced(struct bb_algorithms *a, const struct bb_row *chosen, 
                           const struct bb_row_callbacks *calls)
 {
     struct bb_row row = {.c = chosen->c, .group = chosen->group, .first = chosen->first, .chosen = chosen};
-    struct bb_candidate *e[BB_PLACEMENTS];
+    struct bb_candidate *e[BB_PLACEMENTS] = {NULL, NULL};
     int rc = 0;
 
     for (int placement = 0; placement < BB_PLACEMENTS; placement++) {
-        e[placement] = chosen->measured[placement] ? find_candidate(&a->rankings[placement], what) : NULL;
+        struct bb_ranking *c = &a->rankings[placement];
+
+        for (int i = 0; i < c->n_others; i++)
+            if (pairs_equal(c->others[i].what, what) && c->others[i].status != BB_CANDIDATE_NOT_OFFERED)
+                e[placement] = &c->others[i];
         row.wanted[placement] = e[placement] != NULL;
     }
     if (!row.wanted[BB_OUT_OF_PLACE] && !row.wanted[BB_IN_PLACE])
@@ -145,8 +138,7 @@ static int remeasure_choice(struct bb_algorithms *a, const struct bb_row *chosen
     int rc = 0;
 
     for (int placement = 0; placement < BB_PLACEMENTS; placement++)
-        row.wanted[placement] =
-            chosen->measured[placement] && bb_ranking_judge(&a->rankings[placement]).verdict == BB_VERDICT_NOT_BEST;
+        row.wanted[placement] = bb_ranking_judge(&a->rankings[placement]).verdict == BB_VERDICT_NOT_BEST;
     if (row.wanted[BB_OUT_OF_PLACE] || row.wanted[BB_IN_PLACE])
         rc = calls->measure(calls->arg, &row);
     for (int placement = 0; placement < BB_PLACEMENTS && rc == 0; placement++)
@@ -167,33 +159,26 @@ static const char *pair_text(struct bb_algorithm_protocol what, char text[40])
 
 /* Adds a line to the table's footer: NCCL's choice, the fastest algorithm/protocol pair, and the ratio of their
  * times. */
-static void add_best_line(struct bb_algorithms *a, const struct bb_row *chosen, int placement,
-                          const struct bb_outcome *o)
+static void add_best_line(struct bb_algorithms *a, const struct bb_shown_case *of, const struct bb_candidate *chosen,
+                          double chosen_us, const struct bb_outcome *o, double best_us)
 {
-    const struct bb_ranking *c = &a->rankings[placement];
-    const struct bb_stats *chosen_us = bb_ranking_choice_time(c),
-                          *best_us = o->best == &c->chosen ? chosen_us : &o->best->time_us;
     char *before = a->best_text, choice[40], best[40];
 
-    a->best_text = bb_format("%s# %11zu  %8s  %6s  %4d  %5s  %-21s  %9.2f  %-21s  %9.2f  %6.2f%s\n",
-                             before ? before : "", bb_case_bytes(&chosen->c), bb_dtypes[chosen->c.dtype].name,
-                             chosen->c.redop == BB_COPY ? "none" : bb_redops[chosen->c.redop].name, chosen->c.root,
-                             placement == BB_IN_PLACE ? "in" : "out", pair_text(c->chosen.what, choice), chosen_us->p50,
-                             pair_text(o->best->what, best), best_us->p50, o->lost_factor,
-                             o->verdict == BB_VERDICT_NOT_BEST ? "*" : "");
+    a->best_text =
+        bb_format("%s# %11zu  %8s  %6s  %4d  %5s  %-21s  %9.2f  %-21s  %9.2f  %6.2f%s\n", before ? before : "",
+                  of->bytes, of->dtype, of->redop, of->root, strcmp(of->placement, "in_place") == 0 ? "in" : "out",
+                  pair_text(chosen->what, choice), chosen_us, pair_text(o->best->what, best), best_us, o->lost_factor,
+                  o->verdict == BB_VERDICT_NOT_BEST ? "*" : "");
     free(before);
 }
 
-static json_t *word_or_null(const char *const *list, int i)
+static json_t *candidate_json(const struct bb_candidate *e, double time_us)
 {
-    return i >= 0 ? json_string(list[i]) : json_null();
-}
+    const int algorithm = e->what.algorithm, protocol = e->what.protocol;
 
-static json_t *candidate_json(const struct bb_candidate *e, const struct bb_stats *time_us)
-{
-    return json_pack("{s:o, s:o, s:i, s:o, s:o}", "algorithm", word_or_null(bb_algorithms, e->what.algorithm),
-                     "protocol", word_or_null(bb_protocols, e->what.protocol), "channels", e->ran.channels, "time_us",
-                     bb_json_real(time_us->p50), "model_us", bb_json_real(e->model_us));
+    return json_pack("{s:s?, s:s?, s:i, s:o, s:o}", "algorithm", algorithm < 0 ? NULL : bb_algorithms[algorithm],
+                     "protocol", protocol < 0 ? NULL : bb_protocols[protocol], "channels", e->ran.channels, "time_us",
+                     bb_json_real(time_us), "model_us", bb_json_real(e->model_us));
 }
 
 static json_t *not_measured_json(const struct bb_ranking *c)
@@ -215,53 +200,38 @@ static json_t *not_measured_json(const struct bb_ranking *c)
     return list;
 }
 
-static json_t *ranking_json(const struct bb_algorithms *a, const struct bb_row *chosen, int placement,
-                            const struct bb_outcome *o)
-{
-    const struct bb_ranking *c = &a->rankings[placement];
-    const struct bb_stats *best = o->best == &c->chosen ? bb_ranking_choice_time(c) : &o->best->time_us;
-    bool reduces = chosen->c.redop != BB_COPY, known = o->verdict != BB_VERDICT_UNKNOWN;
-
-    return json_pack(
-        "{s:s, s:I, s:s, s:o, s:o, s:s, s:s, s:i, s:s, s:o, s:o, s:o, s:o, s:o}", "collective",
-        bb_colls[chosen->c.kind].name, "bytes", (json_int_t)bb_case_bytes(&chosen->c), "dtype",
-        bb_dtypes[chosen->c.dtype].name, "op", reduces ? json_string(bb_redops[chosen->c.redop].name) : json_null(),
-        "root", chosen->c.root >= 0 ? json_integer(chosen->c.root) : json_null(), "placement",
-        placement_names[placement], "mode", bb_bench_context_mode(a->ctx), "cycle", a->cycle, "nccl_choice",
-        bb_candidate_verdict_names[o->verdict], "chosen", candidate_json(&c->chosen, &c->chosen.time_us),
-        "chosen_again_us", c->again_us.n > 0 ? bb_json_real(c->again_us.p50) : json_null(), "best",
-        known ? candidate_json(o->best, best) : json_null(), "lost_factor", bb_json_real(o->lost_factor),
-        "not_measured", not_measured_json(c));
-}
-
-static void count_statuses(struct bb_algorithms *a, const struct bb_ranking *c)
-{
-    for (int i = 0; i < c->n_others; i++) {
-        const struct bb_candidate *e = &c->others[i];
-        a->statuses[e->what.algorithm * BB_PROTOCOLS + e->what.protocol][e->status]++;
-    }
-}
-
 /* Ends the ranking of one buffer placement (in or out of place) of a row: updates the table's counts of verdicts,
  * the table's footer and the JSON array. */
 static void finish_ranking(struct bb_algorithms *a, const struct bb_row *chosen, int placement)
 {
     const struct bb_ranking *c = &a->rankings[placement];
-    struct bb_outcome outcome = bb_ranking_judge(c);
+    const struct bb_shown_case of = bb_show_case(&chosen->c, placement == BB_IN_PLACE, bb_bench_context_mode(a->ctx));
+    struct bb_outcome o = bb_ranking_judge(c);
+    double chosen_us = bb_ranking_choice_time(c)->p50, best_us;
 
     if (a->shared_gpu)
-        outcome = (struct bb_outcome){.verdict = BB_VERDICT_UNKNOWN, .best = &c->chosen, .lost_factor = NAN};
+        o = (struct bb_outcome){.verdict = BB_VERDICT_UNKNOWN, .best = &c->chosen, .lost_factor = NAN};
+    best_us = o.best == &c->chosen ? chosen_us : o.best->time_us.p50;
     a->unjudged += c->n_others == 0;
-    a->judged += outcome.verdict != BB_VERDICT_UNKNOWN;
-    a->not_best += outcome.verdict == BB_VERDICT_NOT_BEST;
-    count_statuses(a, c);
+    a->judged += o.verdict != BB_VERDICT_UNKNOWN;
+    a->not_best += o.verdict == BB_VERDICT_NOT_BEST;
+    for (int i = 0; i < c->n_others; i++)
+        a->statuses[c->others[i].what.algorithm * BB_PROTOCOLS + c->others[i].what.protocol][c->others[i].status]++;
     if (a->world->rank != 0)
         return;
-    if (outcome.verdict != BB_VERDICT_UNKNOWN)
-        add_best_line(a, chosen, placement, &outcome);
+    if (o.verdict != BB_VERDICT_UNKNOWN)
+        add_best_line(a, &of, &c->chosen, chosen_us, &o, best_us);
     if (!a->all)
         a->all = json_array();
-    json_array_append_new(a->all, ranking_json(a, chosen, placement, &outcome));
+    json_array_append_new(
+        a->all, json_pack("{s:s, s:I, s:s, s:s?, s:o, s:s, s:s, s:i, s:s, s:o, s:o, s:o, s:o, s:o}", "collective",
+                          of.collective, "bytes", (json_int_t)of.bytes, "dtype", of.dtype, "op", of.op, "root",
+                          of.root >= 0 ? json_integer(of.root) : json_null(), "placement", of.placement, "mode",
+                          of.mode, "cycle", a->cycle, "nccl_choice", bb_candidate_verdict_names[o.verdict], "chosen",
+                          candidate_json(&c->chosen, c->chosen.time_us.p50), "chosen_again_us",
+                          c->again_us.n > 0 ? bb_json_real(c->again_us.p50) : json_null(), "best",
+                          o.verdict != BB_VERDICT_UNKNOWN ? candidate_json(o.best, best_us) : json_null(),
+                          "lost_factor", bb_json_real(o.lost_factor), "not_measured", not_measured_json(c)));
 }
 
 int bb_algorithms_row(struct bb_algorithms *a, const struct bb_row *chosen, const struct bb_row_callbacks *calls)

@@ -123,42 +123,6 @@ const struct bb_opts bb_bench_set = {
     .tables = tables,
 };
 
-static int add_collective(struct bb_sweep *s, const char *word)
-{
-    const char *words[BB_COLL_KIND_COUNT + 1];
-    int kind = bb_coll_find(word);
-
-    if (kind >= 0) {
-        for (int i = 0; i < s->n_colls; i++)
-            if (s->colls[i] == kind)
-                return bb_err(BB_EUSAGE, "collective %s is given twice", word);
-        s->colls[s->n_colls++] = kind;
-        return 0;
-    }
-    if (strcmp(word, "all") == 0)
-        return bb_err(BB_EUSAGE, "'all' cannot be combined with names of collectives");
-    for (int i = 0; i < BB_COLL_KIND_COUNT; i++)
-        words[i] = bb_colls[i].name;
-    words[BB_COLL_KIND_COUNT] = "all";
-    return bb_reject_unknown("collective", word, words, BB_COLL_KIND_COUNT + 1);
-}
-
-static int add_collectives(struct bb_sweep *s, const struct bb_positionals *positionals)
-{
-    int rc = 0;
-
-    if (positionals->n == 0)
-        return bb_err(BB_EUSAGE, "no collective given, expected names from `busbar list collectives`, or all");
-    if (positionals->n == 1 && strcmp(positionals->word[0], "all") == 0) {
-        for (int i = 0; i < BB_COLL_KIND_COUNT; i++)
-            s->colls[s->n_colls++] = i;
-        return 0;
-    }
-    for (int i = 0; i < positionals->n && rc == 0; i++)
-        rc = add_collective(s, positionals->word[i]);
-    return rc;
-}
-
 /* Fills `list` with indices into a table, such as the table of data types: only the index `named`, or, if named < 0,
  * all indices from 0 to count - 1. Returns the number of indices. */
 static int select_rows(int *list, int named, int count)
@@ -172,6 +136,38 @@ static int select_rows(int *list, int named, int count)
     return count;
 }
 
+static int add_collective(struct bb_sweep *s, const char *word)
+{
+    const char *words[BB_COLL_KIND_COUNT + 1];
+    const int kind = bb_coll_find(word);
+
+    if (strcmp(word, "all") == 0)
+        return bb_err(BB_EUSAGE, "'all' cannot be combined with names of collectives");
+    for (int i = 0; i < s->n_colls; i++)
+        if (s->colls[i] == kind)
+            return bb_err(BB_EUSAGE, "collective %s is given twice", word);
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        words[i] = coll_or_all(i);
+    if (kind < 0)
+        return bb_reject_unknown("collective", word, words, sizeof words / sizeof *words);
+    s->colls[s->n_colls++] = kind;
+    return 0;
+}
+
+static int add_collectives(struct bb_sweep *s, const struct bb_positionals *positionals)
+{
+    int rc = 0;
+
+    if (positionals->n == 0)
+        return bb_err(BB_EUSAGE, "no collective given, expected names from `busbar list collectives`, or all");
+    if (positionals->n == 1 && strcmp(positionals->word[0], "all") == 0)
+        s->n_colls = select_rows(s->colls, -1, BB_COLL_KIND_COUNT);
+    else
+        for (int i = 0; i < positionals->n && rc == 0; i++)
+            rc = add_collective(s, positionals->word[i]);
+    return rc;
+}
+
 static int check_sizes(const struct bb_bench_options *o)
 {
     char low[BB_BYTES_TEXT], high[BB_BYTES_TEXT];
@@ -182,15 +178,6 @@ static int check_sizes(const struct bb_bench_options *o)
     if (o->factor != 0 && o->factor <= 1 && o->step_bytes == 0 && o->min_bytes != o->max_bytes)
         return bb_err(BB_EUSAGE, "step factor %g (-f) does not increase the size, try: -f 2, or an increment with -i",
                       o->factor);
-    return 0;
-}
-
-static int parse_root(struct bb_bench_options *o)
-{
-    if (strcmp(o->roots, "all") == 0)
-        o->root = -1;
-    else if (bb_parse_int(o->roots, -1, 1 << 30, &o->root))
-        return bb_err(BB_EUSAGE, "--root: '%s' is not valid, expected a rank (0 or above) or all", o->roots);
     return 0;
 }
 
@@ -259,27 +246,19 @@ static int check_combinations(const struct bb_bench_options *o)
     return 0;
 }
 
-static bool has_alltoallv(const struct bb_sweep *sweep)
-{
-    for (int i = 0; i < sweep->n_colls; i++)
-        if (bb_colls[sweep->colls[i]].flags & BB_COLL_VARIABLE_COUNTS)
-            return true;
-    return false;
-}
-
 static int read_alltoallv_counts(const struct bb_bench_options *o, struct bb_sweep *sweep)
 {
-    int rc = 0;
+    bool variable = false;
 
-    if (!has_alltoallv(sweep))
-        return o->matrix ? bb_err(BB_EUSAGE, "--matrix is for alltoallv, which is not among the given collectives") : 0;
+    for (int i = 0; i < sweep->n_colls; i++)
+        variable = variable || bb_colls[sweep->colls[i]].flags & BB_COLL_VARIABLE_COUNTS;
+    if (o->matrix && !variable)
+        return bb_err(BB_EUSAGE, "--matrix is for alltoallv, which is not among the given collectives");
+    if (!variable)
+        return 0;
     BB_NEW(sweep->alltoallv_counts, 1);
     sweep->alltoallv_counts->imbalance = o->imbalance;
-    if (o->matrix)
-        rc = bb_alltoallv_counts_read(sweep->alltoallv_counts, o->matrix, o->matrix_scale);
-    if (rc != 0)
-        bb_bench_release_sweep(sweep);
-    return rc;
+    return o->matrix ? bb_alltoallv_counts_read(sweep->alltoallv_counts, o->matrix, o->matrix_scale) : 0;
 }
 
 void bb_bench_release_sweep(struct bb_sweep *sweep)
@@ -297,7 +276,10 @@ int bb_bench_resolve_cases(struct bb_bench_options *o, struct bb_sweep *sweep, c
     *sweep = (struct bb_sweep){0};
     TRY(add_collectives(sweep, positionals));
     TRY(check_sizes(o));
-    TRY(parse_root(o));
+    if (strcmp(o->roots, "all") == 0)
+        o->root = -1;
+    else if (bb_parse_int(o->roots, -1, 1 << 30, &o->root))
+        return bb_err(BB_EUSAGE, "--root: '%s' is not valid, expected a rank (0 or above) or all", o->roots);
     if (o->matrix && (o->sizes || o->min_bytes != o->max_bytes))
         return bb_err(BB_EUSAGE, "--matrix determines the size: requires -b equal to -e, without --sizes");
     if (o->sizes)

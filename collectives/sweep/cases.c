@@ -26,14 +26,6 @@ size_t bb_sweep_largest(const struct bb_sweep *s)
     return s->sizes.n > 0 ? bb_sizes_max(&s->sizes) : s->max_bytes;
 }
 
-static int run_size(struct bb_case *c, size_t bytes, bb_sweep_fn *fn, void *arg)
-{
-    bool from_file = bb_colls[c->kind].flags & BB_COLL_VARIABLE_COUNTS && c->alltoallv_counts->bytes;
-
-    c->count = from_file ? 0 : bb_coll_count(c->kind, bytes, c->ranks, bb_dtypes[c->dtype].bytes);
-    return fn(arg, c);
-}
-
 /* Returns the sweep's *n message sizes in ascending order, or in the order of --sizes. The caller frees the list. */
 static size_t *list_sizes(const struct bb_sweep *s, size_t *n)
 {
@@ -50,13 +42,16 @@ static size_t *list_sizes(const struct bb_sweep *s, size_t *n)
 
 static int each_size(const struct bb_sweep *s, struct bb_case *c, bb_sweep_fn *fn, void *arg)
 {
+    const bool from_file = bb_colls[c->kind].flags & BB_COLL_VARIABLE_COUNTS && c->alltoallv_counts->bytes;
     size_t n, *sizes = list_sizes(s, &n);
     int rc = 0;
 
     if (s->shuffled)
         bb_shuffle(sizes, n, s->seed);
-    for (size_t i = 0; i < n && rc == 0; i++)
-        rc = run_size(c, sizes[i], fn, arg);
+    for (size_t i = 0; i < n && rc == 0; i++) {
+        c->count = from_file ? 0 : bb_coll_count(c->kind, sizes[i], c->ranks, bb_dtypes[c->dtype].bytes);
+        rc = fn(arg, c);
+    }
     free(sizes);
     return rc;
 }
@@ -122,11 +117,6 @@ static size_t widest_of_sweep(const struct bb_sweep *s, int ranks, bool in_place
             widest = bytes > widest ? bytes : widest;
         }
     return widest;
-}
-
-size_t bb_sweep_slot_bytes(const struct bb_sweep *s, int ranks)
-{
-    return widest_of_sweep(s, ranks, false);
 }
 
 size_t bb_sweep_arena_bytes(const struct bb_sweep *s, int ranks, bool tight)

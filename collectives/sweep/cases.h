@@ -61,10 +61,6 @@ size_t bb_sweep_largest(const struct bb_sweep *s);
 typedef int bb_sweep_fn(void *arg, const struct bb_case *c);
 int bb_sweep_each(const struct bb_sweep *s, int coll, int ranks, bb_sweep_fn *fn, void *arg);
 
-/* bb_sweep_slot_bytes - return the size of a slot (the buffers of one operation, case.h) that is large enough for
- * every case of the sweep. */
-size_t bb_sweep_slot_bytes(const struct bb_sweep *s, int ranks);
-
 /*
  * bb_sweep_arena_bytes - return the size of an arena (the memory of all buffers) that is large enough for every case of
  * the sweep. In general the arena has two slots (the buffers of one operation each) of the largest case: one for the

@@ -167,8 +167,8 @@ static void accepts_explicit_sizes_and_roots(void **state)
     assert_int_equal(bb_sweep_largest(&s), 3 << 20);
 }
 
-/* The slot size must suffice for every case of the sweep. */
-static void slot_size_suffices_for_all_cases(void **state)
+/* The arena must have two slots for every case of the sweep. */
+static void arena_suffices_for_all_cases(void **state)
 {
     struct bb_sweep s;
     struct rows r;
@@ -186,7 +186,8 @@ static void slot_size_suffices_for_all_cases(void **state)
                 for (int in_place = 0; in_place < 2; in_place++) {
                     r.c[k].in_place = in_place;
                     if (bb_case_possible(&r.c[k]))
-                        assert_true(bb_buffer_layout_of(&r.c[k], 2).slot_bytes <= bb_sweep_slot_bytes(&s, 3));
+                        assert_true(2 * bb_buffer_layout_of(&r.c[k], 2).slot_bytes <=
+                                    bb_sweep_arena_bytes(&s, 3, false));
                     r.c[k].in_place = true; /* memory for two slots, even when memory is limited */
                     assert_true(2 * bb_buffer_layout_of(&r.c[k], 2).slot_bytes <= bb_sweep_arena_bytes(&s, 3, true));
                     r.c[k].in_place = false;
@@ -200,7 +201,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sizes_grow_by_factor_or_step),     cmocka_unit_test(combines_types_and_operations),
         cmocka_unit_test(accepts_explicit_sizes_and_roots), cmocka_unit_test(rejects_invalid_command_lines),
-        cmocka_unit_test(slot_size_suffices_for_all_cases),
+        cmocka_unit_test(arena_suffices_for_all_cases),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

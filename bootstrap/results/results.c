@@ -230,7 +230,12 @@ int bb_results_row(struct bb_results *res, json_t *row)
 
 int bb_results_set(struct bb_results *res, const char *key, json_t *value)
 {
-    return execute(res, BB_RESULTS_SET, json_pack("{s:o}", key, value));
+    return bb_results_set_all(res, json_pack("{s:o}", key, value));
+}
+
+int bb_results_set_all(struct bb_results *res, json_t *fields)
+{
+    return execute(res, BB_RESULTS_SET, fields);
 }
 
 int bb_results_validate(const char *json, const char *csv)

@@ -85,8 +85,10 @@ const char *bb_results_path(const struct bb_results *res);
 int bb_results_row(struct bb_results *res, json_t *row) BB_MUST_CHECK;
 
 /* bb_results_set - set a top-level field (such as "groups" or "step_us"). Fields appear in the order in which they
- * were first set. */
+ * were first set.
+ * bb_results_set_all - set the top-level fields that the object `fields` contains. */
 int bb_results_set(struct bb_results *res, const char *key, json_t *value) BB_MUST_CHECK;
+int bb_results_set_all(struct bb_results *res, json_t *fields) BB_MUST_CHECK;
 
 /*
  * bb_results_close - write and free the results. If this process writes the results, "status" is set from rc; otherwise

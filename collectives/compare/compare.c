@@ -59,27 +59,25 @@ static bool same_measurement(const struct bb_timing *a, const struct bb_timing *
 
 /* Matches the rows of two result files as described in compare.h. The search for a match begins at the row of B
  * after the previous match, because the rows of both files usually have the same order. */
-size_t bb_match_rows(const struct bb_result_file *a, const struct bb_result_file *b, long *out, char *unmatched)
+void bb_match_rows(const struct bb_result_file *a, const struct bb_result_file *b, long *pair_a, long *pair_b)
 {
-    size_t next = 0, n_unmatched = 0;
+    size_t next = 0;
 
-    memset(unmatched, 1, b->n);
+    for (size_t j = 0; j < b->n; j++)
+        pair_b[j] = -1;
     for (size_t i = 0; i < a->n; i++) {
-        out[i] = -1;
-        for (size_t step = 0; step < b->n && out[i] < 0; step++) {
+        pair_a[i] = -1;
+        for (size_t step = 0; step < b->n && pair_a[i] < 0; step++) {
             size_t j = (next + step) % b->n;
 
-            if (unmatched[j] && same_measurement(&a->rows[i], &b->rows[j]))
-                out[i] = (long)j;
+            if (pair_b[j] < 0 && same_measurement(&a->rows[i], &b->rows[j])) {
+                pair_a[i] = (long)j;
+                pair_b[j] = (long)i;
+            }
         }
-        if (out[i] >= 0) {
-            unmatched[out[i]] = 0;
-            next = (size_t)out[i] + 1;
-        }
+        if (pair_a[i] >= 0)
+            next = (size_t)pair_a[i] + 1;
     }
-    for (size_t j = 0; j < b->n; j++)
-        n_unmatched += (size_t)unmatched[j];
-    return n_unmatched;
 }
 
 /* ---- comparison table: rows and header lines ---- */
@@ -185,24 +183,19 @@ static void print_differences(FILE *out, const json_t *differences)
 }
 
 /* Prints a note for each reason to doubt the times of a file: a prediction, emulated GPUs, a shared GPU, or times
- * that are not those of the slowest rank. */
-static void print_doubts(FILE *out, const char *name, const struct bb_result_file *t)
+ * that are not those of the slowest rank. of: "A: " or "B: " */
+static void print_doubts(FILE *out, const char *of, const struct bb_result_file *t)
 {
     if (bb_result_file_predicted(t))
-        fprintf(out, "# %s: predicted for %s (modelled, not measured)\n", name, bb_result_file_predicted(t));
-    if (json_is_true(json_object_get(t->root, "emulated"))) {
-        char of[8];
-
-        snprintf(of, sizeof(of), "%s: ", name);
+        fprintf(out, "# %spredicted for %s (modelled, not measured)\n", of, bb_result_file_predicted(t));
+    if (json_is_true(json_object_get(t->root, "emulated")))
         bb_print_emulated_note(out, of, "");
-    }
     if (json_is_true(json_object_get(t->root, "shared_gpu")))
-        fprintf(out, "# %s: several ranks shared a GPU: times are meaningless\n", name);
+        fprintf(out, "# %sseveral ranks shared a GPU: times are meaningless\n", of);
     if (bb_result_file_is_nccl_tests(t))
-        fprintf(
-            out,
-            "# %s: nccl-tests reports the mean over the ranks unless -a was given; busbar reports the slowest rank\n",
-            name);
+        fprintf(out,
+                "# %snccl-tests reports the mean over the ranks unless -a was given; busbar reports the slowest rank\n",
+                of);
 }
 
 static bool without_intervals(const struct bb_result_file *t)
@@ -218,8 +211,8 @@ static void print_head(FILE *out, const struct bb_result_file *a, const struct b
 {
     fprintf(out, "# A %s\n# B %s\n", a->path, b->path);
     print_differences(out, differences);
-    print_doubts(out, "A", a);
-    print_doubts(out, "B", b);
+    print_doubts(out, "A: ", a);
+    print_doubts(out, "B: ", b);
     fprintf(out, "# times are medians; faster and slower mean non-overlapping 95 %% confidence intervals\n");
     if (!bb_result_file_predicted(a) != !bb_result_file_predicted(b))
         fprintf(out, "# predictions have no interval, so the verdict compares B/A with --threshold (default %g %%)\n",
@@ -259,11 +252,8 @@ struct tally {
     size_t inconclusive; /* inconclusive rows in which the times of A and B are nonzero (a predicted time for 0 bytes
                             may be 0) */
     size_t only_a, only_b, pairs;
-    size_t over; /* rows in which B is slower than A by more than threshold_percent */
-    const struct bb_timing *worst;
-    double worst_ratio;
-    double log_sum; /* sum of log(time of B / time of A) over the rows with correct data */
-    size_t n_logs;
+    struct bb_ratios correct;                /* time of B / time of A in the rows with correct data */
+    struct bb_ratios slower;                 /* time of B / time of A in the rows in which B is slower */
     const struct bb_result_file *incomplete; /* the file of an incomplete run; NULL: the runs of A and B are complete */
     double threshold_percent;
     double judged_percent; /* threshold in percent for rows without a confidence interval: --threshold; without that
@@ -280,23 +270,11 @@ static void count_verdict(struct tally *tally, const struct bb_timing *a, const 
     tally->verdicts[verdict]++;
     tally->inconclusive += verdict == BB_INCONCLUSIVE && a->time_us != 0 && b->time_us != 0;
     if (verdict != BB_WRONG_DATA && isfinite(ratio) && ratio > 0) {
-        tally->log_sum += log(ratio);
-        tally->n_logs++;
+        bb_ratios_add(&tally->correct, a, ratio, NAN);
         bb_shortfall_add(&tally->shortfall, a, b);
     }
-    if (verdict != BB_SLOWER)
-        return;
-    tally->over += ratio > 1 + tally->threshold_percent / 100;
-    if (!tally->worst || ratio > tally->worst_ratio) {
-        tally->worst = a;
-        tally->worst_ratio = ratio;
-    }
-}
-
-/* Returns the geometric mean of (time of B / time of A) over the rows with correct data; NaN: no such row. */
-static double mean_ratio(const struct tally *t)
-{
-    return t->n_logs ? exp(t->log_sum / (double)t->n_logs) : NAN;
+    if (verdict == BB_SLOWER)
+        bb_ratios_add(&tally->slower, a, ratio, tally->threshold_percent);
 }
 
 /* Returns the status of an incomplete run, or NULL if the run is complete. A run that ended with "below threshold"
@@ -331,7 +309,7 @@ static enum outcome outcome_of(const struct tally *t)
         [INCOMPLETE] = t->incomplete != NULL,
         [NO_ROW] = t->pairs == 0,
         [WRONG] = t->verdicts[BB_WRONG_DATA] > 0,
-        [SLOWER] = isnan(t->threshold_percent) ? t->verdicts[BB_SLOWER] > 0 : t->over > 0,
+        [SLOWER] = isnan(t->threshold_percent) ? t->verdicts[BB_SLOWER] > 0 : t->slower.over > 0,
         [INCONCLUSIVE] = t->inconclusive > 0,
         [MISSING] = t->only_a > 0,
         [NOT_SLOWER] = true,
@@ -345,8 +323,7 @@ static enum outcome outcome_of(const struct tally *t)
 
 struct sides {
     const struct bb_result_file *a, *b;
-    long *pair;
-    char *unmatched;
+    long *pair_a, *pair_b; /* see bb_match_rows */
 };
 
 static int put_common(const struct sides *s, FILE *out, struct bb_results *results, struct tally *tally)
@@ -356,7 +333,7 @@ static int put_common(const struct sides *s, FILE *out, struct bb_results *resul
     int rc = 0;
 
     for (size_t i = 0; i < s->a->n && rc == 0; i++) {
-        const struct bb_timing *a = &s->a->rows[i], *b = s->pair[i] < 0 ? NULL : &s->b->rows[s->pair[i]];
+        const struct bb_timing *a = &s->a->rows[i], *b = s->pair_a[i] < 0 ? NULL : &s->b->rows[s->pair_a[i]];
         enum bb_verdict verdict = b ? bb_verdict_of(a, b, tally->judged_percent) : BB_INCONCLUSIVE;
 
         if (!b)
@@ -376,33 +353,23 @@ static int put_common(const struct sides *s, FILE *out, struct bb_results *resul
     return rc;
 }
 
-static int put_unmatched(const struct sides *s, FILE *out, struct bb_results *results, struct tally *tally)
+/* Prints the rows without a match that one of the two files contains, and returns them as a JSON list.
+ *   is_a  t is file A; false: file B */
+static json_t *put_unmatched(const struct bb_result_file *t, const long *pair, bool is_a, FILE *out)
 {
-    json_t *only_a = json_array(), *only_b = json_array();
-    struct row row;
-    int rc;
+    json_t *list = json_array();
 
-    for (size_t i = 0; i < s->a->n; i++) {
-        if (s->pair[i] >= 0)
+    for (size_t i = 0; i < t->n; i++) {
+        const double us = t->rows[i].time_us;
+        const struct row row =
+            make_row(&t->rows[i], is_a ? us : NAN, is_a ? NAN : us, is_a ? "only in A" : "only in B");
+
+        if (pair[i] >= 0)
             continue;
-        tally->only_a++;
-        row = make_row(&s->a->rows[i], s->a->rows[i].time_us, NAN, "only in A");
         bb_table_row(out, fields, &row);
-        json_array_append_new(only_a, row_json(&row));
+        json_array_append_new(list, row_json(&row));
     }
-    for (size_t j = 0; j < s->b->n; j++) {
-        if (!s->unmatched[j])
-            continue;
-        row = make_row(&s->b->rows[j], NAN, s->b->rows[j].time_us, "only in B");
-        bb_table_row(out, fields, &row);
-        json_array_append_new(only_b, row_json(&row));
-    }
-    rc = bb_results_set(results, "only_a", only_a);
-    if (rc != 0) {
-        json_decref(only_b);
-        return rc;
-    }
-    return bb_results_set(results, "only_b", only_b);
+    return list;
 }
 
 static void print_summary(const struct tally *t, FILE *out)
@@ -414,8 +381,9 @@ static void print_summary(const struct tally *t, FILE *out)
     if (v[BB_WRONG_DATA])
         fprintf(out, ", %zu with wrong data", v[BB_WRONG_DATA]);
     fprintf(out, "; only in A %zu, only in B %zu\n", t->only_a, t->only_b);
-    if (t->n_logs)
-        fprintf(out, "# B/A: %.3f, geometric mean of %zu row%s\n", mean_ratio(t), t->n_logs, t->n_logs == 1 ? "" : "s");
+    if (t->correct.n)
+        fprintf(out, "# B/A: %.3f, geometric mean of %zu row%s\n", bb_ratios_mean(&t->correct), t->correct.n,
+                t->correct.n == 1 ? "" : "s");
     bb_shortfall_print(&t->shortfall, out);
     if (t->inconclusive)
         fprintf(out, "# inconclusive rows have no interval; an interval requires a measurement with at least 6 samples "
@@ -430,32 +398,28 @@ static json_t *summary_json(const struct tally *t)
     return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:s}", "faster", (json_int_t)v[BB_FASTER],
                      "slower", (json_int_t)v[BB_SLOWER], "no_difference", (json_int_t)v[BB_SAME], "inconclusive",
                      (json_int_t)v[BB_INCONCLUSIVE], "wrong_data", (json_int_t)v[BB_WRONG_DATA], "only_a",
-                     (json_int_t)t->only_a, "only_b", (json_int_t)t->only_b, "over_threshold", (json_int_t)t->over,
-                     "worst_ratio", bb_json_real(t->worst ? t->worst_ratio : NAN), "geometric_mean_ratio",
-                     bb_json_real(mean_ratio(t)), "against_prediction", bb_shortfall_json(&t->shortfall), "verdict",
-                     outcomes[outcome_of(t)].name);
+                     (json_int_t)t->only_a, "only_b", (json_int_t)t->only_b, "over_threshold",
+                     (json_int_t)t->slower.over, "worst_ratio",
+                     bb_json_real(t->slower.worst ? t->slower.worst_ratio : NAN), "geometric_mean_ratio",
+                     bb_json_real(bb_ratios_mean(&t->correct)), "against_prediction", bb_shortfall_json(&t->shortfall),
+                     "verdict", outcomes[outcome_of(t)].name);
 }
 
-static int check_threshold(const struct tally *t)
+static int check_criteria(const struct tally *t, bool strict)
 {
+    const struct bb_ratios *slower = &t->slower;
+    const enum outcome outcome = outcome_of(t);
     char bytes[BB_BYTES_TEXT];
-    const struct bb_timing *worst = t->worst;
 
-    if (isnan(t->threshold_percent) || t->over == 0)
-        return 0;
-    return bb_err(BB_EBELOW, "%zu row%s slower by more than %g %%, worst: %s %s: %+.1f %%", t->over,
-                  t->over == 1 ? "" : "s", t->threshold_percent, worst->what,
-                  worst->bytes < 0 ? "step" : bb_format_bytes((size_t)worst->bytes, bytes), 100 * (t->worst_ratio - 1));
-}
-
-static int check_strict(const struct tally *t)
-{
-    enum outcome outcome = outcome_of(t);
-
-    if (!outcomes[outcome].fails_strict)
-        return 0;
-    return bb_err(BB_EBELOW, "--strict: %s (%zu common rows, %zu inconclusive, %zu with wrong data, %zu only in A)",
-                  outcomes[outcome].name, t->pairs, t->inconclusive, t->verdicts[BB_WRONG_DATA], t->only_a);
+    if (slower->over > 0)
+        return bb_err(BB_EBELOW, "%zu row%s slower by more than %g %%, worst: %s %s: %+.1f %%", slower->over,
+                      slower->over == 1 ? "" : "s", t->threshold_percent, slower->worst->what,
+                      slower->worst->bytes < 0 ? "step" : bb_format_bytes((size_t)slower->worst->bytes, bytes),
+                      100 * (slower->worst_ratio - 1));
+    if (strict && outcomes[outcome].fails_strict)
+        return bb_err(BB_EBELOW, "--strict: %s (%zu common rows, %zu inconclusive, %zu with wrong data, %zu only in A)",
+                      outcomes[outcome].name, t->pairs, t->inconclusive, t->verdicts[BB_WRONG_DATA], t->only_a);
+    return 0;
 }
 
 /* Warns about files of incomplete runs and if no row of A matches a row of B, independently of --strict. */
@@ -471,48 +435,43 @@ static void warn_of_gaps(const struct sides *s, const struct tally *t)
         bb_warn("%s and %s have no common row", s->a->path, s->b->path);
 }
 
-static json_t *differences_of(const struct bb_result_file *a, const struct bb_result_file *b)
-{
-    json_t *left = bb_provenance_of(a), *right = bb_provenance_of(b), *list = bb_provenance_differences(left, right);
-
-    json_decref(left);
-    json_decref(right);
-    return list;
-}
-
 int bb_compare(const struct bb_result_file *a, const struct bb_result_file *b,
                const struct bb_regression_threshold *threshold, FILE *out, struct bb_results *results)
 {
     struct sides s = {.a = a, .b = b};
-    json_t *differences = differences_of(a, b);
+    json_t *left = bb_provenance_of(a), *right = bb_provenance_of(b);
+    json_t *differences = bb_provenance_differences(left, right), *only_a, *only_b;
     struct tally tally = {.incomplete = incomplete_status(a)   ? a
                                         : incomplete_status(b) ? b
                                                                : NULL,
                           .threshold_percent = threshold->threshold_percent};
     int rc;
 
-    BB_NEW(s.pair, a->n);
-    BB_NEW(s.unmatched, b->n);
+    BB_NEW(s.pair_a, a->n);
+    BB_NEW(s.pair_b, b->n);
+    bb_match_rows(a, b, s.pair_a, s.pair_b);
     bb_shortfall_init(&tally.shortfall, a, b, threshold->threshold_percent);
     tally.judged_percent = tally.shortfall.known ? tally.shortfall.percent : threshold->threshold_percent;
-    tally.only_b = bb_match_rows(a, b, s.pair, s.unmatched);
     if (out)
         print_head(out, a, b, differences);
     TRY(put_common(&s, out, results, &tally));
-    TRY(put_unmatched(&s, out, results, &tally));
+    only_a = put_unmatched(a, s.pair_a, true, out);
+    only_b = put_unmatched(b, s.pair_b, false, out);
+    tally.only_a = json_array_size(only_a);
+    tally.only_b = json_array_size(only_b);
     if (out)
         print_summary(&tally, out);
-    TRY(bb_results_set(results, "summary", summary_json(&tally)));
-    TRY(bb_results_set(results, "provenance", json_incref(differences)));
+    TRY(bb_results_set_all(results, json_pack("{s:o, s:o, s:o, s:O}", "only_a", only_a, "only_b", only_b, "summary",
+                                              summary_json(&tally), "provenance", differences)));
     warn_of_gaps(&s, &tally);
-    TRY(check_threshold(&tally));
-    if (threshold->strict)
-        rc = check_strict(&tally);
+    TRY(check_criteria(&tally, threshold->strict));
 out:
     bb_shortfall_release(&tally.shortfall);
+    json_decref(left);
+    json_decref(right);
     json_decref(differences);
-    free(s.pair);
-    free(s.unmatched);
+    free(s.pair_a);
+    free(s.pair_b);
     return rc;
 }
 
@@ -554,25 +513,10 @@ static bool either_is(const struct bb_result_file side[2], const char *key)
     return json_is_true(json_object_get(side[0].root, key)) || json_is_true(json_object_get(side[1].root, key));
 }
 
-/* Opens the results. If either file is from emulated GPUs or from a shared GPU, the comparison is marked
- * accordingly. */
-static int open_results(struct bb_results **results, const struct options *o, const struct bb_result_file side[2],
-                        int argc, char **argv)
-{
-    struct bb_results_head head = {.schema = "busbar.compare/1",
-                                   .path = o->json,
-                                   .csv = o->csv,
-                                   .out = stdout,
-                                   .argc = argc,
-                                   .argv = argv,
-                                   .emulated = either_is(side, "emulated"),
-                                   .shared_gpu = either_is(side, "shared_gpu")};
-
-    return bb_results_open(results, &head, NULL);
-}
-
 static int compare_files(const struct options *o, const char *const paths[2], int argc, char **argv)
 {
+    struct bb_results_head head = {
+        .schema = "busbar.compare/1", .path = o->json, .csv = o->csv, .out = stdout, .argc = argc, .argv = argv};
     struct bb_result_file side[2] = {{0}, {0}};
     struct bb_results *results = NULL;
     bool silent = o->quiet || bb_results_on_stdout(o->json, o->csv);
@@ -582,10 +526,11 @@ static int compare_files(const struct options *o, const char *const paths[2], in
     TRY(bb_results_validate(o->json, o->csv));
     TRY(bb_result_file_load(&side[0], paths[0]));
     TRY(bb_result_file_load(&side[1], paths[1]));
-    TRY(open_results(&results, o, side, argc, argv));
-    TRY(bb_results_set(results, "a", json_string(paths[0])));
-    TRY(bb_results_set(results, "b", json_string(paths[1])));
-    TRY(bb_results_set(results, "threshold_percent", bb_json_real(threshold.threshold_percent)));
+    head.emulated = either_is(side, "emulated");
+    head.shared_gpu = either_is(side, "shared_gpu");
+    TRY(bb_results_open(&results, &head, NULL));
+    TRY(bb_results_set_all(results, json_pack("{s:s, s:s, s:o}", "a", paths[0], "b", paths[1], "threshold_percent",
+                                              bb_json_real(threshold.threshold_percent))));
     if (!silent)
         bb_print_report_header(stdout, argc, argv);
     TRY(bb_compare(&side[0], &side[1], &threshold, silent ? NULL : stdout, results));

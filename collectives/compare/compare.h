@@ -40,11 +40,10 @@ enum bb_verdict bb_verdict_of(const struct bb_timing *a, const struct bb_timing 
 
 /*
  * bb_match_rows - match the rows of two files.
- *   out        [a->n] out: index of the row of b that matches row i of a; -1: no match
- *   unmatched  [b->n] out: 1 for a row of b without a matching row in a, otherwise 0
- *   Returns    the number of unmatched rows of b
+ *   pair_a  [a->n] out: index of the row of b that matches row i of a; -1: no match
+ *   pair_b  [b->n] out: index of the row of a that matches row i of b; -1: no match
  */
-size_t bb_match_rows(const struct bb_result_file *a, const struct bb_result_file *b, long *out, char *unmatched);
+void bb_match_rows(const struct bb_result_file *a, const struct bb_result_file *b, long *pair_a, long *pair_b);
 
 /* The criteria for exit status 5 (BB_EBELOW). */
 struct bb_regression_threshold {

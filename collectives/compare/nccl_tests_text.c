@@ -12,12 +12,14 @@
 
 enum { WORDS = 48, NAME = 64, PLACES = 2, LEAST_GBPS = 10 };
 
+/* Columns with at most one value per row; algbw and busbw: of the first placement. */
+enum { SIZE, TYPE, REDOP, ROOT, ALGBW, BUSBW, COLUMNS };
+static const char *const column_names[COLUMNS] = {"size", "type", "redop", "root", "algbw", "busbw"};
+
 /* Position of each column in the words of a table row, derived from the table heading; -1: the table has no such
  * column. */
 struct columns {
-    /* index of the word in a table row that contains this value; algbw and busbw: of the out-of-place results; n:
-     * number of columns */
-    int size, type, redop, root, algbw, busbw, n;
+    int at[COLUMNS], n; /* n: number of words in a table row */
     struct {
         int time, wrong;
         bool by_cpu; /* true: the time is the host time of the calls (nccl-tests -C 1); false: the GPU time */
@@ -31,7 +33,8 @@ struct log {
     int n;
     char program[NAME]; /* name of the nccl-tests program, for example "all_reduce_perf"; "": the output does not
                            contain it */
-    json_t *root, *config, *devices, *results, *seen;
+    json_t *root, *config, *devices, *results; /* the tree, and borrowed references into it */
+    json_t *seen;                              /* object whose keys are the GPUs of all device lines */
     struct columns columns;
     bool in_table;
     double bus_factor; /* busbw / algbw of one table row with enough significant digits to identify the collective by
@@ -134,29 +137,14 @@ static int read_blocking(struct log *l)
     return 0;
 }
 
-/* Copies the name of the GPU, which is everything after the PCI id in brackets. */
-static void join_name(const struct log *l, char name[NAME])
-{
-    size_t used = 0;
-    int i = 0;
-
-    while (i < l->n && l->word[i][0] != '[')
-        i++;
-    *name = '\0';
-    for (i++; i < l->n && used + 1 < NAME; i++)
-        used += (size_t)snprintf(name + used, NAME - used, "%s%s", used ? " " : "", l->word[i]);
-}
-
 /* Records a GPU as used. If the GPU is already in use by another rank, marks the file: shared GPUs make the timings
  * meaningless. */
-static void record_gpu(struct log *l, const char *host)
+static void record_gpu(struct log *l, const char *host, const char *pci)
 {
-    char gpu[512] = "";
+    char gpu[512];
 
-    for (int i = 0; i < l->n; i++)
-        if (l->word[i][0] == '[')
-            snprintf(gpu, sizeof(gpu), "%.400s %.100s", host, l->word[i]);
-    if (*gpu && json_object_get(l->seen, gpu))
+    snprintf(gpu, sizeof(gpu), "%.400s %.100s", host, pci);
+    if (json_object_get(l->seen, gpu))
         json_object_set_new(l->root, "shared_gpu", json_true());
     json_object_set_new(l->seen, gpu, json_true());
 }
@@ -167,10 +155,15 @@ static int read_device(struct log *l)
 {
     const char *host = word_after(l, "on");
     long long rank, group = 0;
-    char name[NAME];
+    char name[NAME] = "";
+    size_t used = 0;
     json_t *device;
+    int pci = 0;
 
-    join_name(l, name);
+    while (pci < l->n && l->word[pci][0] != '[')
+        pci++;
+    for (int i = pci + 1; i < l->n && used + 1 < NAME; i++) /* the rest of the line is the name of the GPU */
+        used += (size_t)snprintf(name + used, NAME - used, "%s%s", used ? " " : "", l->word[i]);
     if (!parse_integer(word_after(l, "Rank"), &rank) || !host || !*name)
         return reject_line(l, "incomplete device line; expected '#  Rank 0 Group 0 Pid 1 on HOST device 0 [ID] NAME'");
     if (rank != (long long)json_array_size(l->devices))
@@ -179,7 +172,7 @@ static int read_device(struct log *l)
                       "runs each rank separately)",
                       l->path, l->line, rank, json_array_size(l->devices));
     (void)parse_integer(word_after(l, "Group"), &group);
-    record_gpu(l, host);
+    record_gpu(l, host, l->word[pci]);
     device = json_pack("{s:I, s:I, s:s, s:s}", "rank", (json_int_t)rank, "group", (json_int_t)group, "hostname", host,
                        "device_info", name);
     if (!device)
@@ -219,20 +212,13 @@ static int read_emulated(struct log *l)
 
 static void assign_column(struct columns *c, int *places, const char *name, int at)
 {
-    if (strcmp(name, "size") == 0)
-        c->size = at;
-    else if (strcmp(name, "type") == 0)
-        c->type = at;
-    else if (strcmp(name, "redop") == 0)
-        c->redop = at;
-    else if (strcmp(name, "root") == 0)
-        c->root = at;
-    else if (strcmp(name, "algbw") == 0 && *places == 1)
-        c->algbw = at;
-    else if (strcmp(name, "busbw") == 0 && *places == 1)
-        c->busbw = at;
-    else if ((strcmp(name, "time") == 0 || strcmp(name, "cputime") == 0) && *places < PLACES) {
-        c->place[*places].by_cpu = strcmp(name, "cputime") == 0;
+    const bool by_cpu = strcmp(name, "cputime") == 0;
+
+    for (int i = 0; i < COLUMNS; i++)
+        if (c->at[i] < 0 && strcmp(name, column_names[i]) == 0)
+            c->at[i] = at;
+    if ((by_cpu || strcmp(name, "time") == 0) && *places < PLACES) {
+        c->place[*places].by_cpu = by_cpu;
         c->place[(*places)++].time = at;
     } else if ((strcmp(name, "#wrong") == 0 || strcmp(name, "error") == 0) && *places > 0)
         c->place[*places - 1].wrong = at;
@@ -240,14 +226,14 @@ static void assign_column(struct columns *c, int *places, const char *name, int 
 
 static int read_columns(struct log *l)
 {
-    struct columns c = {-1, -1, -1, -1, -1, -1, l->n - 1, {{-1, -1, false}, {-1, -1, false}}};
+    struct columns c = {{-1, -1, -1, -1, -1, -1}, l->n - 1, {{-1, -1, false}, {-1, -1, false}}};
     int places = 0;
 
     for (int i = 1; i < l->n; i++)
         assign_column(&c, &places, l->word[i], i - 1);
     if (l->columns.n > 0)
         return reject_line(l, "a second table begins; expected one table per file");
-    if (c.size < 0 || c.type < 0 || places == 0)
+    if (c.at[SIZE] < 0 || c.at[TYPE] < 0 || places == 0)
         return reject_line(l, "not a table heading of nccl-tests; expected columns 'size', 'type' and 'time'");
     l->columns = c;
     l->in_table = true;
@@ -260,41 +246,32 @@ static int end_table(struct log *l)
     return 0;
 }
 
-/* Reads column `at` of the current row as a number into *value. Stores null if that word is N/A or if the table lacks
+/* Adds the number in column `at` of the current row to an object. Adds null if that word is N/A or if the table lacks
  * the column (at < 0). */
-static int number_at(const struct log *l, int at, json_t **value)
+static int set_number(const struct log *l, json_t *object, const char *key, int at)
 {
     const char *word = at < 0 ? "N/A" : l->word[at];
+    double number = NAN;
     char *end;
-    double number;
 
-    *value = json_null();
-    if (strcmp(word, "N/A") == 0)
-        return 0;
-    number = strtod(word, &end);
-    if (end == word || *end || number < 0)
-        return bb_err(BB_EUSAGE, "%s: line %d: '%.40s' in column %d is not a number", l->path, l->line, word, at + 1);
-    if (isfinite(number))
-        *value = json_real(number);
-    return 0;
+    if (strcmp(word, "N/A") != 0) {
+        number = strtod(word, &end);
+        if (end == word || *end || number < 0)
+            return bb_err(BB_EUSAGE, "%s: line %d: '%.40s' in column %d is not a number", l->path, l->line, word,
+                          at + 1);
+    }
+    return json_object_set_new(object, key, isfinite(number) ? json_real(number) : json_null());
 }
 
 static int add_place(const struct log *l, json_t *row, int place)
 {
     const struct columns *c = &l->columns;
-    json_t *time, *wrong, *times;
+    json_t *times = json_object();
     int rc;
 
-    if (c->place[place].time < 0)
-        return 0;
-    TRY(number_at(l, c->place[place].time, &time));
-    rc = number_at(l, c->place[place].wrong, &wrong);
-    if (rc) {
-        json_decref(time);
-        return rc;
-    }
-    times = json_pack("{s:o, s:o}", c->place[place].by_cpu ? "cpu_time" : "time", time, "nwrong", wrong);
     json_object_set_new(row, place ? "in_place" : "out_of_place", times);
+    TRY(set_number(l, times, c->place[place].by_cpu ? "cpu_time" : "time", c->place[place].time));
+    TRY(set_number(l, times, "nwrong", c->place[place].wrong));
 out:
     return rc;
 }
@@ -304,8 +281,8 @@ out:
 static void record_bus_factor(struct log *l)
 {
     const struct columns *c = &l->columns;
-    const double algbw = c->algbw < 0 ? 0 : strtod(l->word[c->algbw], NULL);
-    const double busbw = c->busbw < 0 ? 0 : strtod(l->word[c->busbw], NULL);
+    const double algbw = c->at[ALGBW] < 0 ? 0 : strtod(l->word[c->at[ALGBW]], NULL);
+    const double busbw = c->at[BUSBW] < 0 ? 0 : strtod(l->word[c->at[BUSBW]], NULL);
 
     if (algbw >= LEAST_GBPS && isfinite(algbw) && busbw > 0)
         l->bus_factor = busbw / algbw;
@@ -318,15 +295,17 @@ static int read_row(struct log *l)
     json_t *row;
     int rc;
 
-    if (l->n < c->n || !parse_integer(l->word[c->size], &bytes))
+    if (l->n < c->n || !parse_integer(l->word[c->at[SIZE]], &bytes))
         return bb_err(BB_EUSAGE, "%s: line %d: the row has %d words, expected %d columns with an integer size", l->path,
                       l->line, l->n, c->n);
-    row = json_pack("{s:I, s:s, s:s, s:s}", "size", (json_int_t)bytes, "type", l->word[c->type], "redop",
-                    c->redop < 0 ? "none" : l->word[c->redop], "root", c->root < 0 ? "-1" : l->word[c->root]);
+    row = json_pack("{s:I, s:s, s:s, s:s}", "size", (json_int_t)bytes, "type", l->word[c->at[TYPE]], "redop",
+                    c->at[REDOP] < 0 ? "none" : l->word[c->at[REDOP]], "root",
+                    c->at[ROOT] < 0 ? "-1" : l->word[c->at[ROOT]]);
     if (!row)
         return reject_line(l, "the row is not valid UTF-8");
     for (int place = 0; place < PLACES; place++)
-        TRY(add_place(l, row, place));
+        if (c->place[place].time >= 0)
+            TRY(add_place(l, row, place));
     record_bus_factor(l);
     json_array_append(l->results, row);
 out:
@@ -436,23 +415,18 @@ static int check_whole(const struct log *l)
     return 0;
 }
 
-/* Creates the JSON tree l->root. l->config, l->devices and l->results are borrowed references into l->root. */
-static void make_tree(struct log *l)
-{
-    l->seen = json_object();
-    l->root = json_pack("{s:i, s:{s:[]}, s:[]}", "version", 3, "config", "devices", "results");
-    l->config = json_object_get(l->root, "config");
-    l->devices = json_object_get(l->config, "devices");
-    l->results = json_object_get(l->root, "results");
-}
-
 int bb_nccl_tests_text_read(const struct bb_nccl_tests_output *p, json_t **root)
 {
-    struct log l = {.path = p->path, .line = p->lines};
+    struct log l = {.path = p->path,
+                    .line = p->lines,
+                    .root = json_pack("{s:i, s:{s:[]}, s:[]}", "version", 3, "config", "devices", "results"),
+                    .seen = json_object()};
     int rc;
 
     *root = NULL;
-    make_tree(&l);
+    l.config = json_object_get(l.root, "config");
+    l.devices = json_object_get(l.config, "devices");
+    l.results = json_object_get(l.root, "results");
     TRY(read_lines(&l, p->file));
     TRY(check_whole(&l));
     TRY(resolve_program(&l, p->operation));

@@ -252,20 +252,15 @@ static void name_program(struct bb_result_file *t)
         *suffix = '\0';
 }
 
-static bool is_true(const json_t *value)
-{
-    const char *text = json_string_value(value);
-
-    return json_is_true(value) || (text && strcmp(text, "true") == 0);
-}
-
 static const char *nccl_tests_mode(const json_t *config)
 {
+    const json_t *blocking = json_object_get(config, "blocking_collectives");
+    const char *text = json_string_value(blocking);
     long long graph = 0;
 
     if (integer_of(json_object_get(config, "graph"), &graph) && graph > 0)
         return "graph";
-    return is_true(json_object_get(config, "blocking_collectives")) ? "sync" : "stream";
+    return json_is_true(blocking) || (text && strcmp(text, "true") == 0) ? "sync" : "stream";
 }
 
 /* Computes the median and its confidence interval from the times of all iterations in `list`. */
@@ -364,15 +359,16 @@ int bb_result_file_is_nccl_tests(const struct bb_result_file *t)
 
 int bb_result_file_from_tree(struct bb_result_file *t, const char *path, json_t *root)
 {
+    static const struct {
+        const char *schema;
+        int (*read)(struct bb_result_file *t);
+    } readers[] = {{"busbar.bench/1", read_bench}, {"busbar.proxy/1", read_proxy}, {"busbar.plan/1", read_plan}};
     const char *schema = json_string_value(json_object_get(root, "schema"));
 
     *t = (struct bb_result_file){.path = path, .root = root};
-    if (schema && strcmp(schema, "busbar.bench/1") == 0)
-        return read_bench(t);
-    if (schema && strcmp(schema, "busbar.proxy/1") == 0)
-        return read_proxy(t);
-    if (schema && strcmp(schema, "busbar.plan/1") == 0)
-        return read_plan(t);
+    for (size_t i = 0; schema && i < sizeof(readers) / sizeof(*readers); i++)
+        if (strcmp(schema, readers[i].schema) == 0)
+            return readers[i].read(t);
     if (schema)
         return bb_err(BB_EUSAGE,
                       "%s: schema '%.60s' has no times to compare; expected busbar.bench/1, busbar.proxy/1 or "

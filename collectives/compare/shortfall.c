@@ -7,6 +7,22 @@
 #include <math.h>
 #include <string.h>
 
+void bb_ratios_add(struct bb_ratios *r, const struct bb_timing *row, double ratio, double threshold_percent)
+{
+    r->n++;
+    r->over += ratio > 1 + threshold_percent / 100;
+    r->log_sum += log(ratio);
+    if (!r->worst || ratio > r->worst_ratio) {
+        r->worst = row;
+        r->worst_ratio = ratio;
+    }
+}
+
+double bb_ratios_mean(const struct bb_ratios *r)
+{
+    return r->n ? exp(r->log_sum / (double)r->n) : NAN;
+}
+
 /* ---- times of a training step: compute, communication, exposed, idle, and per process group ---- */
 
 static void add_part(json_t *parts, const char *by, const char *name, const json_t *measured, const json_t *predicted)
@@ -81,20 +97,8 @@ void bb_shortfall_add(struct bb_shortfall *s, const struct bb_timing *a, const s
     const struct bb_timing *measured = s->a_is_measured ? a : b;
     double ratio = measured->time_us / (s->a_is_measured ? b : a)->time_us;
 
-    if (!s->known || !isfinite(ratio) || ratio <= 0)
-        return;
-    s->rows++;
-    s->slower_rows += ratio > 1 + s->percent / 100;
-    s->log_sum += log(ratio);
-    if (s->worst && ratio <= s->worst_ratio)
-        return;
-    s->worst = measured;
-    s->worst_ratio = ratio;
-}
-
-static double mean_ratio(const struct bb_shortfall *s)
-{
-    return s->rows ? exp(s->log_sum / (double)s->rows) : NAN;
+    if (s->known && isfinite(ratio) && ratio > 0)
+        bb_ratios_add(&s->ratios, measured, ratio, s->percent);
 }
 
 static void print_parts(const struct bb_shortfall *s, FILE *out)
@@ -120,17 +124,18 @@ static void print_parts(const struct bb_shortfall *s, FILE *out)
 
 void bb_shortfall_print(const struct bb_shortfall *s, FILE *out)
 {
+    const struct bb_ratios *r = &s->ratios;
     char bytes[BB_BYTES_TEXT];
 
-    if (!s->known || s->rows == 0)
+    if (!s->known || r->n == 0)
         return;
-    fprintf(out, "# measured / predicted (%s): %.3f, geometric mean; ", s->cluster, mean_ratio(s));
-    if (s->slower_rows == 0)
+    fprintf(out, "# measured / predicted (%s): %.3f, geometric mean; ", s->cluster, bb_ratios_mean(r));
+    if (r->over == 0)
         fprintf(out, "no row is slower than predicted by more than %g %%\n", s->percent);
     else
-        fprintf(out, "%zu of %zu row%s slower than predicted by more than %g %%, worst: %s %s: %.3f x\n",
-                s->slower_rows, s->rows, s->rows == 1 ? "" : "s", s->percent, s->worst->what,
-                s->worst->bytes < 0 ? "step" : bb_format_bytes((size_t)s->worst->bytes, bytes), s->worst_ratio);
+        fprintf(out, "%zu of %zu row%s slower than predicted by more than %g %%, worst: %s %s: %.3f x\n", r->over, r->n,
+                r->n == 1 ? "" : "s", s->percent, r->worst->what,
+                r->worst->bytes < 0 ? "step" : bb_format_bytes((size_t)r->worst->bytes, bytes), r->worst_ratio);
     print_parts(s, out);
 }
 
@@ -139,8 +144,8 @@ json_t *bb_shortfall_json(const struct bb_shortfall *s)
     if (!s->known)
         return json_null();
     return json_pack("{s:s, s:s, s:f, s:I, s:I, s:o, s:o, s:O}", "cluster", s->cluster, "measured",
-                     s->a_is_measured ? "a" : "b", "threshold_percent", s->percent, "rows", (json_int_t)s->rows,
-                     "slower_rows", (json_int_t)s->slower_rows, "worst_ratio",
-                     bb_json_real(s->worst ? s->worst_ratio : NAN), "geometric_mean_ratio", bb_json_real(mean_ratio(s)),
-                     "parts", s->parts);
+                     s->a_is_measured ? "a" : "b", "threshold_percent", s->percent, "rows", (json_int_t)s->ratios.n,
+                     "slower_rows", (json_int_t)s->ratios.over, "worst_ratio",
+                     bb_json_real(s->ratios.worst ? s->ratios.worst_ratio : NAN), "geometric_mean_ratio",
+                     bb_json_real(bb_ratios_mean(&s->ratios)), "parts", s->parts);
 }

@@ -14,16 +14,27 @@
  * time by more than this. A threshold is needed because predictions have no confidence interval. */
 #define BB_SHORTFALL_PERCENT 10.0
 
+/* Ratios of two times in several rows. A zero-initialized struct is empty. */
+struct bb_ratios {
+    size_t n, over;                /* over: number of ratios above the threshold */
+    double log_sum;                /* sum of the logarithms of all ratios */
+    const struct bb_timing *worst; /* row with the largest ratio; NULL: no row */
+    double worst_ratio;
+};
+
+/* bb_ratios_add - add the ratio of a row. threshold_percent: a ratio above 1 + threshold_percent / 100 counts in
+ * `over`; NaN: none does.
+ * bb_ratios_mean - return the geometric mean of all ratios; NaN: no ratio. */
+void bb_ratios_add(struct bb_ratios *r, const struct bb_timing *row, double ratio, double threshold_percent);
+double bb_ratios_mean(const struct bb_ratios *r);
+
 struct bb_shortfall {
     /* known: whether exactly one of the two files is a prediction, so that measured and predicted times can be
      * compared; if false, the other fields are unused. a_is_measured: A is the measurement */
     bool known, a_is_measured;
     const char *cluster; /* name of the cluster that the prediction is for; borrowed from the file */
     double percent;
-    size_t rows, slower_rows;
-    const struct bb_timing *worst; /* measured row with the largest ratio of measured to predicted time; NULL: no row */
-    double worst_ratio;            /* measured / predicted time of `worst` */
-    double log_sum;                /* sum of log(measured / predicted) over all rows, for the geometric mean */
+    struct bb_ratios ratios; /* measured / predicted time; `worst` is the measured row */
     json_t *parts; /* measured and predicted times of a proxy's training step: compute, communication, exposed, idle,
                       and the time of each process group (tensor parallel, data parallel, ..); JSON list, owned */
 };

@@ -21,12 +21,8 @@ int bb_telemetry_open(struct bb_telemetry *o, struct bb_world *world, const stru
 
 int bb_telemetry_save(const struct bb_telemetry *o, struct bb_results *results)
 {
-    int rc;
-
-    TRY(bb_results_set(results, "mig", o->no_nvml ? json_null() : json_boolean(o->mig)));
-    TRY(bb_results_set(results, "mps", o->no_nvml ? json_null() : json_boolean(o->mps)));
-out:
-    return rc;
+    return bb_results_set_all(results, json_pack("{s:o, s:o}", "mig", o->no_nvml ? json_null() : json_boolean(o->mig),
+                                                 "mps", o->no_nvml ? json_null() : json_boolean(o->mps)));
 }
 
 void bb_telemetry_release(struct bb_telemetry *o)

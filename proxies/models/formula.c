@@ -49,18 +49,10 @@ static double parse_variable(struct parser *r)
     return fail(r);
 }
 
-static double parse_number(struct parser *r)
-{
-    char *end;
-    double value = strtod(r->at, &end);
-
-    r->at = end;
-    return value;
-}
-
 static double parse_factor(struct parser *r)
 {
     double value;
+    char *end;
 
     if (accept_char(r, '(')) {
         if (++r->depth > MAX_DEPTH)
@@ -69,8 +61,11 @@ static double parse_factor(struct parser *r)
         r->depth--;
         return r->failed || accept_char(r, ')') ? value : fail(r);
     }
-    if (isdigit((unsigned char)*r->at))
-        return parse_number(r);
+    if (isdigit((unsigned char)*r->at)) {
+        value = strtod(r->at, &end);
+        r->at = end;
+        return value;
+    }
     return isalpha((unsigned char)*r->at) ? parse_variable(r) : fail(r);
 }
 

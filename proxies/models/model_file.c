@@ -95,15 +95,10 @@ int bb_model_file_shape(const struct bb_model_file *s, const char *name, int *va
     return 0;
 }
 
-static int evaluate_formula(const struct bb_model_file *s, const char *formula, double *value)
-{
-    return bb_formula(formula, s->vars, s->n_vars, s->where, value);
-}
-
 int bb_model_file_count(const struct bb_model_file *s, const char *formula, size_t *count)
 {
     double value;
-    int rc = evaluate_formula(s, formula, &value);
+    int rc = bb_formula(formula, s->vars, s->n_vars, s->where, &value);
 
     if (rc)
         return rc;
@@ -118,7 +113,7 @@ int bb_model_file_number_at(const struct bb_model_file *s, const json_t *object,
     const char *formula;
     int rc = bb_json_text_at(object, key, s->where, &formula);
 
-    return rc ? rc : evaluate_formula(s, formula, value);
+    return rc ? rc : bb_formula(formula, s->vars, s->n_vars, s->where, value);
 }
 
 int bb_model_file_count_at(const struct bb_model_file *s, const json_t *object, const char *key, size_t *count)

@@ -94,13 +94,6 @@ int bb_profile_validate_name(const char *kind, const char *name_or_path)
                : reject_name(kind, name_or_path);
 }
 
-/* Returns whether a file is a result file of busbar rather than a profile: only result files contain a command or
- * its options. */
-static bool is_result(const json_t *root)
-{
-    return json_object_get(root, "schema") && (json_object_get(root, "command") || json_object_get(root, "options"));
-}
-
 int bb_profile_load(const char *kind, const char *name_or_path, json_t **root)
 {
     const char *text = NULL;
@@ -128,7 +121,8 @@ int bb_profile_load(const char *kind, const char *name_or_path, json_t **root)
         *root = NULL;
         return bb_err(BB_EUSAGE, "%s: expected a JSON object", name_or_path);
     }
-    if (is_result(*root)) {
+    /* A result file of busbar has a schema, too, but only a result file contains a command or its options. */
+    if (json_object_get(*root, "schema") && (json_object_get(*root, "command") || json_object_get(*root, "options"))) {
         rc = bb_err(BB_EUSAGE, "%s: is a result of busbar (%s), expected a file of %s", name_or_path,
                     json_string_value(json_object_get(*root, "schema")), kind);
         json_decref(*root);

@@ -23,15 +23,6 @@ struct builder {
     bool projection_first;
 };
 
-static void add_tensor(struct builder *b, const char *prefix, const char *name, size_t count)
-{
-    struct bb_residual *m = b->model;
-
-    BB_GROW(m->tensors, m->n_tensors);
-    m->tensors[m->n_tensors++] = (struct bb_tensor){.name = bb_format("%s.%s", prefix, name), .count = count};
-    m->parameters += (double)count;
-}
-
 /* ---- layers with weights ---- */
 
 static struct bb_conv conv_of(const struct bb_residual_layer *l, int64_t images, enum bb_dtype_id dtype)
@@ -48,15 +39,6 @@ static double flops_of(const struct bb_residual_layer *l)
     if (l->kernel == 0)
         return 2.0 * l->in * l->out;
     return bb_conv_gemm(&conv, BB_CONV_FORWARD, &s) ? bb_gemm_flops(&s) : -1;
-}
-
-static void keep_layer(struct builder *b, const struct bb_residual_layer *l)
-{
-    struct bb_residual *m = b->model;
-
-    BB_GROW(m->layers, m->n_layers);
-    m->layers[m->n_layers++] = *l;
-    b->layer_flops += flops_of(l);
 }
 
 /* Reads one layer of `unit` (the stem, a projection, a block or the head) from `list`: ["tensor", in, out] is a
@@ -86,22 +68,10 @@ static int read_layer(struct builder *b, const json_t *list, const char *unit, c
                       "%s: a layer of '%s' must be [\"tensor\", in, out] or [\"tensor\", in, out, kernel, "
                       "edge, stride] with as many weights as its tensor",
                       b->file->where, unit);
-    keep_layer(b, &l);
+    BB_GROW(b->model->layers, b->model->n_layers);
+    b->model->layers[b->model->n_layers++] = l;
+    b->layer_flops += flops_of(&l);
     return 0;
-}
-
-static int create_layers(struct builder *b, const char *unit, const char *prefix, int first)
-{
-    const json_t *list;
-    int n, rc;
-
-    if (!b->layers)
-        return 0;
-    TRY(bb_json_list_at(b->layers, unit, b->file->where, -64, &list, &n));
-    for (int i = 0; i < n; i++)
-        TRY(read_layer(b, json_array_get(list, (size_t)i), unit, prefix, first));
-out:
-    return rc;
 }
 
 static bool add_layer(const struct bb_residual_layer *l, int64_t images, enum bb_dtype_id dtype, bool backward,
@@ -138,20 +108,27 @@ bool bb_residual_backward(const struct bb_residual *m, int first, int n, int64_t
  * prefix: text with which the names of its tensors begin. */
 static int create_unit(struct builder *b, const char *unit, const char *prefix)
 {
+    struct bb_residual *m = b->model;
     const json_t *list;
     const char *name;
     double flops;
     size_t count;
-    int n, rc, n_before = b->model->n_tensors;
+    int n, rc, n_before = m->n_tensors;
 
     TRY(bb_model_file_number_at(b->file, b->flops, unit, &flops));
-    b->model->sample_flops += flops;
+    m->sample_flops += flops;
     TRY(bb_json_list_at(b->tensors, unit, b->file->where, -64, &list, &n));
     for (int i = 0; i < n; i++) {
         TRY(bb_model_file_named_in(b->file, list, unit, i, &name, &count));
-        add_tensor(b, prefix, name, count);
+        BB_GROW(m->tensors, m->n_tensors);
+        m->tensors[m->n_tensors++] = (struct bb_tensor){.name = bb_format("%s.%s", prefix, name), .count = count};
+        m->parameters += (double)count;
     }
-    TRY(create_layers(b, unit, prefix, n_before));
+    if (!b->layers)
+        return 0;
+    TRY(bb_json_list_at(b->layers, unit, b->file->where, -64, &list, &n));
+    for (int i = 0; i < n; i++)
+        TRY(read_layer(b, json_array_get(list, (size_t)i), unit, prefix, n_before));
 out:
     return rc;
 }

@@ -98,15 +98,6 @@ out:
     return rc;
 }
 
-static double parameters_of(const struct model *m)
-{
-    double sum = (double)m->dense * SHARDS;
-
-    for (int l = 0; l < CONVS; l++)
-        sum += (double)m->conv[l];
-    return sum;
-}
-
 #define AT(member) offsetof(struct model, member)
 
 static const struct bb_json_field model_fields[] = {
@@ -141,7 +132,9 @@ static int read_model(struct model *m)
                    file.where, m->convolutions, m->shards, CONVS, SHARDS));
     TRY(read_convolutions(&file, m));
     TRY(read_dense(&file, m));
-    m->parameters = parameters_of(m);
+    m->parameters = (double)m->dense * SHARDS;
+    for (int l = 0; l < CONVS; l++)
+        m->parameters += (double)m->conv[l];
     TRY(bb_json_read(file.root, file.where, totals, m));
 out:
     bb_model_file_close(&file);

@@ -53,42 +53,29 @@ struct training {
     int last; /* program index of the latest all-reduce (or ring transfer) of gradients */
 };
 
-/* Prints an error message that the model file has no compute times for this number of ranks, with the nearest number
- * of ranks for which it has times. Returns -BB_EUSAGE. */
-static int refuse_ranks(const struct training *t)
+/* Selects the compute times of the model file and the number of samples per rank. With strong scaling, the model file
+ * must have compute times for this number of ranks; else the message suggests the nearest number with times. */
+static int choose_batch(struct training *t)
 {
+    bool real = strcmp(t->config->compute, "gemm") == 0;
+    const struct bb_residual *m = &t->model;
     int p = t->config->ranks, nearest = 0;
 
-    for (int b = 0; b < t->model.n_batches; b++) {
-        int ranks = t->model.global_batch / (int)t->model.batches[b].samples;
+    if (!t->network->strong)
+        t->batch = m->n_batches ? &m->batches[0] : NULL;
+    for (int b = 0; t->network->strong && b < m->n_batches; b++) {
+        int ranks = m->global_batch / (int)m->batches[b].samples;
 
+        if (m->batches[b].samples * p == m->global_batch)
+            t->batch = &m->batches[b];
         if (nearest == 0 || abs(ranks - p) < abs(nearest - p))
             nearest = ranks;
     }
-    return bb_err(BB_EUSAGE, "%s: no compute times for a global batch of %d on %d rank%s; try: %d ranks",
-                  t->config->proxy, t->model.global_batch, p, p == 1 ? "" : "s", nearest);
-}
-
-static int choose_batch(struct training *t)
-{
-    const struct bb_residual *m = &t->model;
-
-    if (!t->network->strong) {
-        t->batch = m->n_batches ? &m->batches[0] : NULL;
-        return 0;
-    }
-    for (int b = 0; b < m->n_batches; b++)
-        if (m->batches[b].samples * t->config->ranks == m->global_batch)
-            t->batch = &m->batches[b];
-    return t->batch ? 0 : refuse_ranks(t);
-}
-
-static int choose_samples(struct training *t)
-{
-    bool real = strcmp(t->config->compute, "gemm") == 0;
-
-    t->samples = t->batch ? t->batch->samples : real ? t->model.batch : 0;
-    if (real && (t->samples < 1 || t->model.n_layers == 0))
+    if (t->network->strong && !t->batch)
+        return bb_err(BB_EUSAGE, "%s: no compute times for a global batch of %d on %d rank%s; try: %d ranks",
+                      t->config->proxy, m->global_batch, p, p == 1 ? "" : "s", nearest);
+    t->samples = t->batch ? t->batch->samples : real ? m->batch : 0;
+    if (real && (t->samples < 1 || m->n_layers == 0))
         return bb_err(BB_EUSAGE,
                       "%s: --compute gemm requires layers and a batch in the model file, which model %s does not have",
                       t->config->proxy, t->network->model);
@@ -164,33 +151,24 @@ static void write_bucket(struct training *t, int b)
         bb_script_wait(s, t->last);
 }
 
-/* Adds the update of the parameters with SGD after all gradients are reduced. The reductions run in order on one
- * stream, so the update waits only for the last reduction. */
-static void update_parameters(struct training *t)
-{
-    const struct bb_residual *m = &t->model;
-
-    bb_script_wait(&t->script, t->last);
-    for (int b = 0; b < m->n_buckets; b++) {
-        const char *what = bb_step_text(t->step, "bucket %d", b);
-
-        t->script.layer = b;
-        bb_script_optimizer(&t->script, t->step, BB_MEMORY_KERNEL_SGD, what, m->buckets[b].count);
-    }
-}
-
 static int build_role(struct training *t)
 {
+    const struct bb_residual *m = &t->model;
     struct bb_script *s = &t->script;
 
     t->lane = bb_world_lane(t->step, s, "world");
     if (t->batch)
         bb_script_compute(s, "network", t->batch->forward_us, batch_flops(t), BB_NONE, BB_NONE);
     bb_script_real_work(s, "network", t->forward, 1, BB_NONE, BB_NONE);
-    for (int b = 0; b < t->model.n_buckets; b++)
+    for (int b = 0; b < m->n_buckets; b++)
         write_bucket(t, b);
-    if (s->real)
-        update_parameters(t);
+    if (s->real) /* the reductions run in order on one stream, so the update waits only for the last reduction */
+        bb_script_wait(s, t->last);
+    for (int b = 0; s->real && b < m->n_buckets; b++) {
+        s->layer = b;
+        bb_script_optimizer(s, t->step, BB_MEMORY_KERNEL_SGD, bb_step_text(t->step, "bucket %d", b),
+                            m->buckets[b].count);
+    }
     return bb_script_result(s);
 }
 
@@ -217,7 +195,6 @@ static int build_step(const struct bb_proxy_config *c, struct bb_step *step)
 
     TRY(bb_residual_load(t.network->model, &t.model));
     TRY(choose_batch(&t));
-    TRY(choose_samples(&t));
     TRY(bb_world_role(c, step, "worker", &t.script));
     write_summary(&t);
     if (t.script.real)

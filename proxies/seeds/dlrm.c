@@ -164,27 +164,21 @@ static bool add_mlp_kernels(const struct recommender *r, enum layer layer, bool 
     return fits;
 }
 
-/* Appends the kernels of the embedding table. Forward: lookup of one table row per sample of the batch. Backward:
- * permutation of the gradients into row order, and their addition to the rows. */
-static bool add_embedding_kernels(const struct recommender *r, bool backward, struct bb_kernel_list *w)
+/* Appends the kernels of a layer. The forward pass of the embedding table looks up one row per sample of the batch; its
+ * backward pass permutes the gradients into row order and adds them to the rows. */
+static bool add_layer_kernels(const struct recommender *r, enum layer layer, bool backward, struct bb_kernel_list *w)
 {
     const struct model *m = r->model;
     uint64_t batch = (uint64_t)m->batch, features = (uint64_t)m->features;
 
+    if (layer == INTERACTION)
+        return bb_kernel_list_interaction(w, samples_per_rank(m), m->tables + 1, m->features, r->dtype, backward);
+    if (layer != EMBEDDING)
+        return add_mlp_kernels(r, layer, backward, w);
     bb_kernel_list_embedding(w, batch, features, backward ? batch : (uint64_t)m->rows, r->dtype);
     if (backward)
         bb_kernel_list_accumulate(w, batch * features, r->dtype);
     return true;
-}
-
-static bool add_layer_kernels(const struct recommender *r, enum layer layer, bool backward, struct bb_kernel_list *w)
-{
-    if (layer == EMBEDDING)
-        return add_embedding_kernels(r, backward, w);
-    if (layer == INTERACTION)
-        return bb_kernel_list_interaction(w, samples_per_rank(r->model), r->model->tables + 1, r->model->features,
-                                          r->dtype, backward);
-    return add_mlp_kernels(r, layer, backward, w);
 }
 
 /* Returns the FLOPs of a layer's forward or backward pass according to the model file. The backward pass of the

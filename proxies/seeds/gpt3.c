@@ -265,7 +265,10 @@ struct pipeline {
     const struct variant *variant;
     const struct model *model;
     struct bb_step *step;
-    int replicas, lanes;
+    enum bb_dtype_id dtype;
+    /* chains: number of pipelines that process different samples: one per replica, or W per replica if each of the W
+     * ranks of a stage has its own samples */
+    int replicas, chains, lanes;
     int comm_pp[2], comm_width, comm_gradients[MAX_GRADIENTS];
     struct bb_script script;
     struct bb_script_lane pp[2], width, gradients[MAX_GRADIENTS];
@@ -306,7 +309,7 @@ static bool add_kernels(const struct pipeline *b, const struct kernel *k, bool b
                                      .sequence = m->sequence,
                                      .batch = m->micro_batch,
                                      .tensor_parallel = b->variant->division == &tensor ? m->width : 1,
-                                     .dtype = (enum bb_dtype_id)bb_dtype_find(b->config->dtype)};
+                                     .dtype = b->dtype};
 
     if (strcmp(k->kind, "layer") == 0)
         return bb_kernel_list_transformer(w, &t, backward);
@@ -315,10 +318,13 @@ static bool add_kernels(const struct pipeline *b, const struct kernel *k, bool b
     return strcmp(k->kind, "expert") == 0 && add_expert_kernels(m, &t, backward, w);
 }
 
-/* Creates the kernel lists of the forward and of the backward pass. Their FLOPs must equal those of the model file,
+/* Creates the kernel lists of the forward and of the backward pass, and the list of the kernels that add the gradients
+ * of one micro-batch to those of earlier micro-batches. The FLOPs of the passes must equal those of the model file,
  * where the backward pass has twice the FLOPs of the forward pass. */
 static int list_kernels(struct pipeline *b)
 {
+    struct bb_kernel_list *sum;
+
     for (int i = 0; i < 2 * b->model->n_kernels; i++) {
         const struct kernel *k = &b->model->kernels[i / 2];
         struct bb_kernel_list *w = bb_step_add_kernel_list(b->step);
@@ -329,36 +335,24 @@ static int list_kernels(struct pipeline *b)
                           b->config->proxy, k->what, (1 + backward) * k->forward_flops);
         b->kernel_lists[backward][i / 2] = w;
     }
-    return 0;
-}
-
-/* Creates the list of the kernels that add the gradients of one micro-batch to those of earlier micro-batches. */
-static void list_accumulation(struct pipeline *b)
-{
-    struct bb_kernel_list *w = bb_step_add_kernel_list(b->step);
-
+    sum = bb_step_add_kernel_list(b->step);
     for (int g = 0; g < b->model->n_gradients; g++)
-        bb_kernel_list_accumulate(w, b->model->gradients[g].count, (enum bb_dtype_id)bb_dtype_find(b->config->dtype));
-    b->accumulate = w;
+        bb_kernel_list_accumulate(sum, b->model->gradients[g].count, b->dtype);
+    b->accumulate = sum;
+    return 0;
 }
 
 /* ---- operations of the program of one role ---- */
 
-static double time_scale(const struct pipeline *b, bool forward)
-{
-    double given = forward ? b->config->forward_us : b->config->backward_us, known = 0;
-
-    for (int k = 0; k < b->model->n_kernels; k++)
-        known += forward ? b->model->kernels[k].forward_us : b->model->kernels[k].backward_us;
-    return given > 0 && known > 0 ? given / known : 1;
-}
-
 static void write_kernels(struct pipeline *b, int src, int dst)
 {
     bool forward = b->script.phase == BB_PHASE_FORWARD;
-    double scale = time_scale(b, forward);
+    double given = forward ? b->config->forward_us : b->config->backward_us, known = 0, scale;
     int last = b->model->n_kernels - 1;
 
+    for (int k = 0; k <= last; k++)
+        known += forward ? b->model->kernels[k].forward_us : b->model->kernels[k].backward_us;
+    scale = given > 0 && known > 0 ? given / known : 1;
     for (int k = 0; k <= last; k++) {
         const struct kernel *kernel = &b->model->kernels[k];
         const char *what = bb_step_text(b->step, "%s", kernel->what);
@@ -433,37 +427,21 @@ static void write_micro_batches(struct pipeline *b, enum bb_phase phase, int to,
     s->micro_batch = BB_NONE;
 }
 
-static const char *gradient_text(struct pipeline *b, int g)
-{
-    return bb_step_text(b->step, "%s", b->model->gradients[g].what);
-}
-
-static void reduce_gradients(struct pipeline *b)
-{
-    b->script.phase = BB_PHASE_GRADIENTS;
-    for (int g = 0; g < b->model->n_gradients; g++) {
-        const char *what = gradient_text(b, g);
-
-        bb_script_wait(&b->script,
-                       bb_script_all_reduce(&b->script, b->gradients[g], what, b->model->gradients[g].count));
-    }
-}
-
-static void update_parameters(struct pipeline *b)
-{
-    for (int g = 0; b->script.real && g < b->model->n_gradients; g++)
-        bb_script_optimizer(&b->script, b->step, BB_MEMORY_KERNEL_ADAM, gradient_text(b, g),
-                            b->model->gradients[g].count);
-}
-
 static void write_full_step(struct pipeline *b, enum stage_kind kind)
 {
     int previous = kind == FIRST ? 0 : -1, next = kind == LAST ? 0 : 1;
+    const char *what[MAX_GRADIENTS];
 
     write_micro_batches(b, BB_PHASE_FORWARD, next, previous);
     write_micro_batches(b, BB_PHASE_BACKWARD, previous, next);
-    reduce_gradients(b);
-    update_parameters(b);
+    b->script.phase = BB_PHASE_GRADIENTS;
+    for (int g = 0; g < b->model->n_gradients; g++) {
+        what[g] = bb_step_text(b->step, "%s", b->model->gradients[g].what);
+        bb_script_wait(&b->script,
+                       bb_script_all_reduce(&b->script, b->gradients[g], what[g], b->model->gradients[g].count));
+    }
+    for (int g = 0; b->script.real && g < b->model->n_gradients; g++)
+        bb_script_optimizer(&b->script, b->step, BB_MEMORY_KERNEL_ADAM, what[g], b->model->gradients[g].count);
 }
 
 /* Adds one step in the steady state of 1F1B: an even stage (kind FIRST) runs a forward, an odd stage (kind LAST) a
@@ -548,18 +526,10 @@ out:
     return rc;
 }
 
-/* Returns the number of pipelines that process different samples: one per replica, or W per replica if each of the W
- * ranks of a stage has its own samples. */
-static int count_chains(const struct pipeline *b)
-{
-    return b->replicas * (b->variant->division->separate_batches ? b->model->width : 1);
-}
-
 /* Sets the number of micro-batches from --global-batch-size. Rejects this option for the one_pipe_step proxies and
  * in combination with --scale. */
 static int resolve_batch(const struct pipeline *b, struct bb_proxy_config *c)
 {
-    int chains = count_chains(b);
     char made_of[64];
 
     if (c->global_batch && b->variant->one_step)
@@ -570,19 +540,18 @@ static int resolve_batch(const struct pipeline *b, struct bb_proxy_config *c)
         return bb_err(BB_EUSAGE,
                       "%s: --global-batch-size %d and --scale %d both set the number of micro-batches; leave one out",
                       c->proxy, c->global_batch, c->scale);
-    snprintf(made_of, sizeof(made_of), "%d pipeline%s x micro-batches of %d", chains, chains == 1 ? "" : "s",
+    snprintf(made_of, sizeof(made_of), "%d pipeline%s x micro-batches of %d", b->chains, b->chains == 1 ? "" : "s",
              b->model->micro_batch);
-    return bb_args_micro_batches(c, c->micro_batches, (long long)chains * b->model->micro_batch, made_of,
+    return bb_args_micro_batches(c, c->micro_batches, (long long)b->chains * b->model->micro_batch, made_of,
                                  &c->micro_batches);
 }
 
 static void write_summary(struct pipeline *b)
 {
     const struct bb_proxy_config *c = b->config;
-    int chains = count_chains(b);
 
     b->step->parameters = (double)b->model->layer_parameters * c->stages;
-    b->step->samples = b->variant->one_step ? 0 : (double)chains * c->micro_batches * b->model->micro_batch;
+    b->step->samples = b->variant->one_step ? 0 : (double)b->chains * c->micro_batches * b->model->micro_batch;
     b->step->summary = bb_step_text(b->step, "%d stages of one layer, %d %s, %d replica%s, %s%d micro-batch%s",
                                     c->stages, b->model->width, b->variant->division->members, b->replicas,
                                     b->replicas == 1 ? "" : "s", b->variant->one_step ? "one steady step of " : "",
@@ -593,19 +562,22 @@ static int build_step(const struct bb_proxy_config *options, struct bb_step *ste
 {
     struct bb_proxy_config resolved = *options, *c = &resolved;
     struct model m;
-    struct pipeline b = {.config = c, .variant = c->variant, .model = &m, .step = step};
+    struct pipeline b = {.config = c,
+                         .variant = c->variant,
+                         .model = &m,
+                         .step = step,
+                         .dtype = (enum bb_dtype_id)bb_dtype_find(c->dtype)};
     int rc;
 
     TRY(read_model(b.variant->division, &m));
     TRY(refuse_layout(c, b.variant, m.width));
     b.replicas = c->ranks / (c->stages * m.width);
+    b.chains = b.replicas * (b.variant->division->separate_batches ? m.width : 1);
     TRY(resolve_batch(&b, c));
     TRY(build_layout(&b));
     write_summary(&b);
-    if (strcmp(c->compute, "gemm") == 0) {
+    if (strcmp(c->compute, "gemm") == 0)
         TRY(list_kernels(&b));
-        list_accumulation(&b);
-    }
     TRY(build_roles(&b));
 out:
     bb_model_file_close(&m.file);

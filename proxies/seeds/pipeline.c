@@ -204,15 +204,7 @@ static void write_all_reduce(struct pipeline *b, const char *what, size_t count)
                                              needs no other wait */
 }
 
-/* Adds the gradient all-reduces of one layer: one for the whole layer, or with --per-tensor one per tensor. */
-static void write_layer_gradients(struct pipeline *b, const struct bb_model_layer *l)
-{
-    if (!b->config->per_tensor)
-        write_all_reduce(b, "weight gradients", l->count);
-    for (int t = 0; t < l->n && b->config->per_tensor; t++)
-        write_all_reduce(b, bb_step_text(b->step, "%s", l->tensors[t].name), l->tensors[t].count);
-}
-
+/* Adds the gradient all-reduces of the stage's layers: one per layer, or with --per-tensor one per tensor. */
 static void write_gradients(struct pipeline *b)
 {
     if (b->replicas < 2)
@@ -223,20 +215,17 @@ static void write_gradients(struct pipeline *b)
     for (int i = 0; i < b->stage_layers; i++) {
         bool first = b->kind == FIRST && i == 0, last = b->kind == LAST && i == b->stage_layers - 1;
 
+        const struct bb_model_layer *l = &b->model->layer[first  ? BB_LAYER_FIRST
+                                                          : last ? BB_LAYER_LAST
+                                                                 : BB_LAYER_INNER];
+
         b->s.layer = i;
-        write_layer_gradients(b, &b->model->layer[first ? BB_LAYER_FIRST : last ? BB_LAYER_LAST : BB_LAYER_INNER]);
+        if (!b->config->per_tensor)
+            write_all_reduce(b, "weight gradients", l->count);
+        for (int t = 0; t < l->n && b->config->per_tensor; t++)
+            write_all_reduce(b, bb_step_text(b->step, "%s", l->tensors[t].name), l->tensors[t].count);
     }
     b->s.layer = BB_NONE;
-}
-
-static void write_update(struct pipeline *b)
-{
-    static const char *const what[] = {[BB_LAYER_INNER] = "Adam, inner layers",
-                                       [BB_LAYER_FIRST] = "Adam, first layer",
-                                       [BB_LAYER_LAST] = "Adam, last layer"};
-
-    b->s.phase = BB_PHASE_OPTIMIZER;
-    write_each_layer(b, b->update, what);
 }
 
 static void add_buffers(struct pipeline *b)
@@ -255,6 +244,10 @@ static void add_buffers(struct pipeline *b)
 
 static int build_role(struct pipeline *b, struct bb_role *role, enum stage_kind kind)
 {
+    static const char *const updates[] = {[BB_LAYER_INNER] = "Adam, inner layers",
+                                          [BB_LAYER_FIRST] = "Adam, first layer",
+                                          [BB_LAYER_LAST] = "Adam, last layer"};
+
     role->name = role_names[kind];
     bb_script_init(&b->s, &role->program, b->config);
     b->kind = kind;
@@ -263,7 +256,8 @@ static int build_role(struct pipeline *b, struct bb_role *role, enum stage_kind 
     write_shifts(b, BB_PHASE_FORWARD);
     write_shifts(b, BB_PHASE_BACKWARD);
     write_gradients(b);
-    write_update(b);
+    b->s.phase = BB_PHASE_OPTIMIZER;
+    write_each_layer(b, b->update, updates);
     return bb_script_result(&b->s);
 }
 
@@ -314,22 +308,9 @@ static void write_summary(struct pipeline *b)
                      b->model->micro_batch, b->replicas, b->replicas == 1 ? "" : "s");
 }
 
-/* Creates the lists of the kernels that accumulate gradients and that update parameters, each for an inner layer,
- * the first layer (with the embedding) and the last layer (with the output head). */
-static void list_optimizer_kernels(struct pipeline *b, enum bb_dtype_id dtype)
-{
-    for (int kind = 0; kind < BB_LAYER_KINDS; kind++) {
-        struct bb_kernel_list *sum = bb_step_add_kernel_list(b->step), *update = bb_step_add_kernel_list(b->step);
-
-        bb_kernel_list_accumulate(sum, b->model->layer[kind].count, dtype);
-        bb_kernel_list_optimizer(update, BB_MEMORY_KERNEL_ADAM, b->model->layer[kind].count, dtype);
-        b->accumulate[kind] = sum;
-        b->update[kind] = update;
-    }
-}
-
-/* Creates the kernel lists of the forward and backward pass of one layer and one micro-batch. Their FLOPs must equal
- * those of the model file. */
+/* Creates the kernel lists of the forward and backward pass of one layer and one micro-batch, whose FLOPs must equal
+ * those of the model file, and the lists of the kernels that accumulate gradients and that update parameters, each for
+ * an inner layer, the first layer (with the embedding) and the last layer (with the output head). */
 static int list_kernels(struct pipeline *b)
 {
     const enum bb_dtype_id dtype = (enum bb_dtype_id)bb_dtype_find(b->config->dtype);
@@ -352,7 +333,14 @@ static int list_kernels(struct pipeline *b)
                           b->config->proxy, m->heads, m->forward_flops);
         b->layer_kernels[backward] = list;
     }
-    list_optimizer_kernels(b, dtype);
+    for (int kind = 0; kind < BB_LAYER_KINDS; kind++) {
+        struct bb_kernel_list *sum = bb_step_add_kernel_list(b->step), *update = bb_step_add_kernel_list(b->step);
+
+        bb_kernel_list_accumulate(sum, m->layer[kind].count, dtype);
+        bb_kernel_list_optimizer(update, BB_MEMORY_KERNEL_ADAM, m->layer[kind].count, dtype);
+        b->accumulate[kind] = sum;
+        b->update[kind] = update;
+    }
     return 0;
 }
 

@@ -136,7 +136,7 @@ static int check_data(struct run *x)
     if (!x->options.check)
         return 0;
     bb_progress_show(&x->session.progress, "checking data");
-    TRY((x->serialisable ? bb_data_check : bb_data_check_concurrent)(&x->runner, &wrong));
+    TRY(bb_data_check(&x->runner, !x->serialisable, &wrong));
     TRY(bb_world_sum(&x->session.world, &wrong));
     x->wrong += wrong;
 out:

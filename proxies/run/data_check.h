@@ -13,14 +13,13 @@
 #include "proxies/run/runner.h"
 
 /*
- * bb_data_check             - checks all communication, one operation after another.
- * bb_data_check_concurrent  - checks all communication concurrently.
- * All ranks call these functions together.
- *   wrong    out: number of wrong elements on this rank, plus number of overwritten bytes outside the buffers. For the
- *            first few operations with wrong data, prints the rank, the name and the index of the first wrong element.
- *   Returns  0, also if data are wrong; or an error code
+ * bb_data_check - checks all communication. All ranks call this together.
+ *   concurrent  false: one operation after another; true: concurrently
+ *   wrong       out: number of wrong elements on this rank, plus number of overwritten bytes outside the buffers. For
+ *               the first few operations with wrong data, prints the rank, the name and the index of the first wrong
+ *               element.
+ *   Returns     0, also if data are wrong; or an error code
  */
-int bb_data_check(struct bb_runner *r, unsigned long long *wrong) BB_MUST_CHECK;
-int bb_data_check_concurrent(struct bb_runner *r, unsigned long long *wrong) BB_MUST_CHECK;
+int bb_data_check(struct bb_runner *r, bool concurrent, unsigned long long *wrong) BB_MUST_CHECK;
 
 #endif

@@ -5,14 +5,6 @@
 
 #include <stdlib.h>
 
-struct bb_device_buffers {
-    const struct bb_allocator *from;
-    unsigned char *memory;    /* device memory of all buffers with their guard zones, one allocation; NULL: all buffers
-                              are empty */
-    int n;                    /* number of initialized elements of `areas` */
-    struct bb_guarded *areas; /* one buffer with its guard zones per element */
-};
-
 size_t bb_device_buffers_cost(const size_t *bytes, int n)
 {
     size_t total = 0;
@@ -22,18 +14,15 @@ size_t bb_device_buffers_cost(const size_t *bytes, int n)
     return total;
 }
 
-int bb_device_buffers_init(struct bb_device_buffers **areas, const size_t *bytes, int n,
-                           const struct bb_allocator *from, cudaStream_t stream)
+int bb_device_buffers_init(struct bb_device_buffers *m, const size_t *bytes, int n, const struct bb_allocator *from,
+                           cudaStream_t stream)
 {
     size_t at = 0, total = bb_device_buffers_cost(bytes, n);
-    struct bb_device_buffers *m;
     void *memory = NULL;
-    int rc;
+    int rc = 0;
 
-    BB_NEW(m, 1);
+    *m = (struct bb_device_buffers){.from = from};
     BB_NEW(m->areas, n);
-    *areas = m;
-    m->from = from;
     if (total > 0)
         TRY(from->alloc(&memory, total));
     m->memory = memory;
@@ -41,20 +30,18 @@ int bb_device_buffers_init(struct bb_device_buffers **areas, const size_t *bytes
         TRY(bb_guarded_place(&m->areas[m->n], m->memory + at, bytes[m->n], stream));
         at += bb_guarded_bytes(bytes[m->n]);
     }
-    return 0;
 out:
-    bb_device_buffers_release(m);
-    *areas = NULL;
+    if (rc)
+        bb_device_buffers_release(m);
     return rc;
 }
 
 void bb_device_buffers_release(struct bb_device_buffers *m)
 {
-    if (m && m->memory)
+    if (m->memory)
         m->from->free(m->memory);
-    if (m)
-        free(m->areas);
-    free(m);
+    free(m->areas);
+    *m = (struct bb_device_buffers){0};
 }
 
 void *bb_device_buffers_at(const struct bb_device_buffers *m, int i)

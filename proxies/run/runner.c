@@ -27,7 +27,7 @@ int bb_runner_peer(const struct bb_runner *r, const struct bb_op *op)
 
 static void *operand_address(const struct bb_runner *r, const struct bb_op *op, int buffer, size_t offset)
 {
-    unsigned char *area = bb_device_buffers_at(r->areas, buffer);
+    unsigned char *area = bb_device_buffers_at(&r->areas, buffer);
 
     return area ? area + offset * bb_dtypes[op->dtype].bytes : NULL;
 }
@@ -433,7 +433,7 @@ static void release_cuda(struct bb_runner *r)
     bb_event_destroy(r->first);
     bb_event_destroy(r->end);
     bb_stream_destroy(r->join);
-    bb_device_buffers_release(r->areas);
+    bb_device_buffers_release(&r->areas);
     if (r->n_kernel_lists)
         bb_kernel_runner_release(&r->worker);
     if (r->start_element)

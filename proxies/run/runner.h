@@ -52,7 +52,7 @@ struct bb_runner {
     struct bb_comm all_ranks;      /* communicator of all ranks for the all_reduce that synchronizes them before a step;
                                       not initialized if there is only one rank */
     const struct bb_allocator *memory; /* allocator of the device buffers */
-    struct bb_device_buffers *areas;
+    struct bb_device_buffers areas;
     const struct bb_kernel_list **kernel_lists; /* distinct kernel lists of the program; a kernel list is the GEMMs
                                                    and memory-bound kernels of a compute operation */
     int n_kernel_lists;

@@ -244,8 +244,8 @@ static struct plain_loop plain_loop_of(struct bench *bench, bool blocking)
                                .compute = r->streams[0],
                                .dp_stream = r->streams[bench->dp_stream],
                                .pp_stream = r->streams[bench->pp_stream],
-                               .from = bb_device_buffers_at(r->areas, bench->from),
-                               .to = bb_device_buffers_at(r->areas, bench->to),
+                               .from = bb_device_buffers_at(&r->areas, bench->from),
+                               .to = bb_device_buffers_at(&r->areas, bench->to),
                                .next = (rank + 1) % n,
                                .before = (rank + n - 1) % n};
 }

@@ -226,7 +226,7 @@ static void send_and_recv_in_a_group(void **state)
     bb_count_group_traffic(&f.layout, &f.program, work);
     assert_int_equal(work[0].calls, 2);
     assert_true(work[0].bytes == 800000 && work[0].bus_bytes == 400000);
-    assert_int_equal(bb_data_check(&f.runner, &wrong), 0);
+    assert_int_equal(bb_data_check(&f.runner, false, &wrong), 0);
     assert_int_equal(wrong, 0);
     finish(&f);
 }
@@ -327,7 +327,7 @@ static void data_check_passes_for_every_collective(void **state)
     }
     all_reduce(&f, BB_NONE);
     assert_int_equal(bb_runner_init(&f.runner, &world, &f.layout, &f.program, bb_nccl_memory(NULL)), 0);
-    assert_int_equal(bb_data_check(&f.runner, &wrong), 0);
+    assert_int_equal(bb_data_check(&f.runner, false, &wrong), 0);
     assert_int_equal(wrong, 0);
     finish(&f);
 }
@@ -346,10 +346,10 @@ static void data_check_finds_wrong_data(void **state)
         f.program.ops[send].peer = f.program.ops[recv].peer = offset;
     }
     assert_int_equal(bb_runner_init(&f.runner, &world, &f.layout, &f.program, bb_nccl_memory(NULL)), 0);
-    assert_int_equal(bb_data_check(&f.runner, &wrong), 0);
+    assert_int_equal(bb_data_check(&f.runner, false, &wrong), 0);
     assert_in_range(wrong, 990, 1000); /* random bits: a few elements may be equal by chance */
     for (int i = 0; i < 3; i++) {      /* it is undefined which receive is last when the check reads the buffer */
-        assert_int_equal(bb_data_check_concurrent(&f.runner, &wrong), 0);
+        assert_int_equal(bb_data_check(&f.runner, true, &wrong), 0);
         all += wrong;
     }
     assert_in_range(all, 990, 3000);
@@ -380,7 +380,7 @@ static void concurrent_check_of_steps_that_cannot_be_serialised(void **state)
     assert_int_equal(bb_runner_init(&f.runner, &world, &f.layout, &f.program, bb_nccl_memory(NULL)), 0);
     assert_int_equal(bb_runner_connect(&f.runner), 0);
     for (int again = 0; again < 2; again++) {
-        assert_int_equal(bb_data_check_concurrent(&f.runner, &wrong), 0);
+        assert_int_equal(bb_data_check(&f.runner, true, &wrong), 0);
         assert_int_equal(wrong, 0);
     }
     finish(&f);

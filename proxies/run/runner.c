@@ -88,11 +88,6 @@ static void add_to_lane(struct bb_runner *r, struct bb_batch *batch, const struc
     batch->lanes++;
 }
 
-static bool same_section(const struct bb_op *a, const struct bb_op *b)
-{
-    return a->phase == b->phase && a->micro_batch == b->micro_batch;
-}
-
 static void split_into_batches(struct bb_runner *r)
 {
     const struct bb_op *ops = r->program->ops;
@@ -102,7 +97,7 @@ static void split_into_batches(struct bb_runner *r)
         struct bb_batch *batch = &r->batches[joins ? r->n_batches - 1 : r->n_batches++];
 
         if (!joins) {
-            r->n_sections += i == 0 || !same_section(&ops[i], &ops[i - 1]);
+            r->n_sections += i == 0 || ops[i].phase != ops[i - 1].phase || ops[i].micro_batch != ops[i - 1].micro_batch;
             *batch = (struct bb_batch){.first = i, .lane = r->n_lanes, .section = r->n_sections - 1};
         }
         batch->n++;
@@ -205,14 +200,6 @@ struct fit {
     size_t need, available; /* need: bytes of GPU memory that the program needs on a rank; available: free bytes */
 };
 
-static bool has_pipeline(const struct bb_layout *l)
-{
-    for (int g = 0; g < l->n_groups; g++)
-        if (strcmp(l->groups[g].name, "pp") == 0 && l->groups[g].size > 1)
-            return true;
-    return false;
-}
-
 /* Prints an error that suggests a value for --scale-counts: (available memory / needed memory) to the power of 3/2,
  * rounded down. The memory is assumed to shrink more slowly than this factor, as halo buffers (the surface of a
  * cube) shrink more slowly than the counts (its volume). */
@@ -221,13 +208,16 @@ static int report_memory(const struct bb_runner *r, const struct fit *f)
     double factor = pow((double)f->available / (double)f->need, 1.5);
     double unit = pow(10, floor(log10(factor > 1e-12 ? factor : 1e-12)));
     char help[240], work[BB_BYTES_TEXT], less[120] = "";
+    bool pipeline = false;
 
     if (r->n_kernel_lists)
         snprintf(less, sizeof(less),
                  "; GEMMs and memory-bound kernels need %s of it, --compute timed or none does not run them",
                  bb_format_bytes(bb_kernel_runner_bytes(r->kernel_lists, r->n_kernel_lists), work));
+    for (int g = 0; g < r->layout->n_groups; g++)
+        pipeline |= strcmp(r->layout->groups[g].name, "pp") == 0 && r->layout->groups[g].size > 1;
     snprintf(help, sizeof(help), "try: --scale-counts %g%s%s", floor(factor / unit) * unit,
-             has_pipeline(r->layout) ? " or fewer layers and more stages" : "", less);
+             pipeline ? " or fewer layers and more stages" : "", less);
     return bb_memory_refuse(f->need, f->available, help);
 }
 
@@ -349,29 +339,16 @@ static void name_section(struct bb_runner *r, int section, const struct bb_op *o
         bb_range_init(&r->nvtx, range, 0, 0, "%s micro-batch %d", bb_phase_names[op->phase], op->micro_batch);
 }
 
-static uint64_t payload_bytes(const struct bb_runner *r, const struct bb_op *op)
-{
-    return bb_op_payload_bytes(op, bb_op_group_size(r->layout, op));
-}
-
-static void name_group(struct bb_runner *r, struct bb_batch *batch)
-{
-    const struct bb_op *ops = &r->program->ops[batch->first];
-    char name[BB_OP_NAME];
-
-    bb_range_init(&r->nvtx, &batch->range, comm_category(r, ops), 0, "%s",
-                  bb_call_name(r->layout, ops, batch->n, name));
-}
-
 static void name_all(struct bb_runner *r)
 {
+    const struct bb_layout *l = r->layout;
     char text[BB_OP_NAME];
 
     if (!bb_nvtx_enabled(&r->nvtx))
         return;
     bb_nvtx_name_thread(&r->nvtx, "busbar issue");
-    for (int g = 0; g < r->layout->n_groups; g++)
-        bb_nvtx_category(&r->nvtx, (uint32_t)g + 1, r->layout->groups[g].name);
+    for (int g = 0; g < l->n_groups; g++)
+        bb_nvtx_category(&r->nvtx, (uint32_t)g + 1, l->groups[g].name);
     for (int c = 0; c < r->n_batches; c++) {
         struct bb_batch *batch = &r->batches[c];
         const struct bb_op *op = &r->program->ops[batch->first];
@@ -379,13 +356,13 @@ static void name_all(struct bb_runner *r)
         if (c == 0 || batch->section != r->batches[c - 1].section)
             name_section(r, batch->section, op);
         if (batch->n > 1)
-            name_group(r, batch);
+            bb_range_init(&r->nvtx, &batch->range, comm_category(r, op), 0, "%s", bb_call_name(l, op, batch->n, text));
     }
     for (size_t i = 0; i < r->program->n_ops; i++) {
         const struct bb_op *op = &r->program->ops[i];
 
-        bb_range_init(&r->nvtx, &r->op_ranges[i], comm_category(r, op), payload_bytes(r, op), "%s",
-                      bb_op_name(r->layout, op, text));
+        bb_range_init(&r->nvtx, &r->op_ranges[i], comm_category(r, op),
+                      bb_op_payload_bytes(op, bb_op_group_size(l, op)), "%s", bb_op_name(l, op, text));
     }
 }
 
@@ -464,13 +441,6 @@ int bb_runner_set_busy(struct bb_runner *r, int sms, double gbps)
         return 0;
     r->busy.scratch_bytes = SCRATCH_BYTES;
     return BB_CUDA(cudaMalloc(&r->busy.scratch, SCRATCH_BYTES));
-}
-
-int bb_runner_init_start_barrier(struct bb_runner *r)
-{
-    static const int64_t limit_ns = 2000000000;
-
-    return bb_start_barrier_init(&r->start_barrier, limit_ns);
 }
 
 int bb_runner_release(struct bb_runner *r, int rc)

@@ -69,7 +69,7 @@ struct bb_runner {
     cudaEvent_t ready, begin, end;
     cudaEvent_t first; /* event that the host records as soon as it has observed the event `begin`; the time between
                           `begin` and `first` is the host's reaction time */
-    struct bb_start_barrier start_barrier; /* created by bb_runner_init_start_barrier */
+    struct bb_start_barrier start_barrier; /* created by bb_step_measure */
     cudaGraphExec_t graph;                 /* the whole step as a CUDA graph; created by bb_runner_capture */
     struct bb_batch *batches;
     struct bb_lane *lanes;
@@ -103,10 +103,6 @@ int bb_runner_release(struct bb_runner *r, int rc);
  * occupies, and its memory traffic in 1e9 bytes per second. Default: one SM, no traffic. Neither value changes the
  * duration of the kernel. */
 int bb_runner_set_busy(struct bb_runner *r, int sms, double gbps) BB_MUST_CHECK;
-
-/* bb_runner_init_start_barrier - creates the start barrier for steps with BB_ISSUE_START_BARRIER. The barrier has a
- * time limit of two seconds, after which it opens automatically. */
-int bb_runner_init_start_barrier(struct bb_runner *r) BB_MUST_CHECK;
 
 /* bb_runner_trace - creates the CUDA events of traced steps, before and after the operations of each host call on
  * each stream. Events that exist already are kept. */

@@ -57,23 +57,22 @@ static int launch_collective(struct bb_runner *r, const struct bb_op *op)
 }
 
 /* op->dtype can be cast to ncclDataType_t, because the values are equal (asserted in collectives/ops/launch.c). */
-static int launch_send(struct bb_runner *r, const struct bb_op *op)
+static int launch_message(struct bb_runner *r, const struct bb_op *op)
 {
-    return BB_NCCL(ncclSend(bb_runner_src(r, op), op->count, (ncclDataType_t)op->dtype, bb_runner_peer(r, op),
-                            r->comms[op->comm].nccl, r->streams[op->stream]));
-}
+    const ncclDataType_t type = (ncclDataType_t)op->dtype;
+    const ncclComm_t comm = r->comms[op->comm].nccl;
+    const cudaStream_t stream = r->streams[op->stream];
 
-static int launch_recv(struct bb_runner *r, const struct bb_op *op)
-{
-    return BB_NCCL(ncclRecv(bb_runner_dst(r, op), op->count, (ncclDataType_t)op->dtype, bb_runner_peer(r, op),
-                            r->comms[op->comm].nccl, r->streams[op->stream]));
+    if (op->kind == BB_OP_SEND)
+        return BB_NCCL(ncclSend(bb_runner_src(r, op), op->count, type, bb_runner_peer(r, op), comm, stream));
+    return BB_NCCL(ncclRecv(bb_runner_dst(r, op), op->count, type, bb_runner_peer(r, op), comm, stream));
 }
 
 static int (*const launchers[])(struct bb_runner *, const struct bb_op *) = {
     [BB_OP_COMPUTE] = launch_compute,
     [BB_OP_COLLECTIVE] = launch_collective,
-    [BB_OP_SEND] = launch_send,
-    [BB_OP_RECV] = launch_recv,
+    [BB_OP_SEND] = launch_message,
+    [BB_OP_RECV] = launch_message,
 };
 
 static int launch_op(struct bb_runner *r, int i)
@@ -220,17 +219,7 @@ out:
     return rc;
 }
 
-static int record_done_events(struct bb_runner *r, const struct bb_batch *batch)
-{
-    int rc = 0;
-
-    for (int i = batch->first; i < batch->first + batch->n; i++)
-        if (r->done[i])
-            TRY(BB_CUDA(cudaEventRecord(r->done[i], r->streams[r->program->ops[i].stream])));
-out:
-    return rc;
-}
-
+/* Records the trace event `begin` or `end` of each lane of the batch. */
 static int record_lane_events(struct bb_runner *r, const struct bb_batch *batch, bool end)
 {
     int rc = 0;
@@ -246,17 +235,19 @@ out:
 
 static int issue_batch(struct bb_runner *r, const struct bb_batch *batch, unsigned what, bool trace)
 {
-    bool comm = bb_op_is_comm(&r->program->ops[batch->first]);
+    const struct bb_op *ops = r->program->ops;
     int rc;
 
     TRY(wait_for_dependencies(r, batch));
     if (trace)
         TRY(record_lane_events(r, batch, false));
-    if (what & (comm ? BB_ISSUE_COMM : BB_ISSUE_COMPUTE))
+    if (what & (bb_op_is_comm(&ops[batch->first]) ? BB_ISSUE_COMM : BB_ISSUE_COMPUTE))
         TRY(launch_batch(r, batch));
     if (trace)
         TRY(record_lane_events(r, batch, true));
-    TRY(record_done_events(r, batch));
+    for (int i = batch->first; i < batch->first + batch->n; i++)
+        if (r->done[i])
+            TRY(BB_CUDA(cudaEventRecord(r->done[i], r->streams[ops[i].stream])));
 out:
     return rc;
 }
@@ -385,13 +376,6 @@ out:
     return rc;
 }
 
-static int issue_step(struct bb_runner *r, unsigned what, bool trace)
-{
-    if (what == BB_ISSUE_GRAPH)
-        return BB_CUDA(cudaGraphLaunch(r->graph, r->join));
-    return issue_all(r, what & BB_ISSUE_START_BARRIER ? BB_ISSUE_ALL : what, trace);
-}
-
 /* Opens the start barrier, if the step has one, after all ranks have issued the step, and waits for the end of the
  * step. join_streams() is not called for a CUDA graph, because the graph already contains these waits. */
 static int finish_step(struct bb_runner *r, unsigned what, const char *name)
@@ -426,7 +410,8 @@ int bb_runner_step(struct bb_runner *r, const char *name, unsigned what, bool tr
     bb_range_push(&r->nvtx, &range);
     start_s = bb_now_s();
     rc = what & BB_ISSUE_START_BARRIER ? 0 : BB_CUDA(cudaEventRecord(r->first, r->join));
-    rc = rc ? rc : issue_step(r, what, trace);
+    if (rc == 0)
+        rc = what == BB_ISSUE_GRAPH ? BB_CUDA(cudaGraphLaunch(r->graph, r->join)) : issue_all(r, what, trace);
     issued_s = bb_now_s();
     rc = rc ? rc : finish_step(r, what, name);
     bb_range_pop(&r->nvtx);

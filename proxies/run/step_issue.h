@@ -14,8 +14,8 @@ enum bb_issue {
     BB_ISSUE_COMM = 2,
     BB_ISSUE_ALL = 3,
     BB_ISSUE_GRAPH = 4,         /* launch all operations by replaying the CUDA graph made with bb_runner_capture */
-    BB_ISSUE_START_BARRIER = 8, /* launch all operations, blocked on the GPU by a start barrier until every rank has
-                                   issued its step */
+    BB_ISSUE_START_BARRIER = 8, /* with BB_ISSUE_ALL: the operations are blocked on the GPU by a start barrier until
+                                   every rank has issued its step */
 };
 
 /*

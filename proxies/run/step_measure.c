@@ -106,12 +106,14 @@ static int check_barrier_expired(struct bb_runner *r, double *expired)
  * reaches the limit in the warm-up step or in the last timed step, prints a warning and reports no times. */
 static int time_start_barrier_steps(struct bb_runner *r, int n, struct bb_progress *progress, struct bb_measured *m)
 {
-    const struct series warmup = {"start-barrier warm-up", BB_ISSUE_START_BARRIER, .n = 1};
-    const struct series timed = {"start-barrier step", BB_ISSUE_START_BARRIER, n, .stats = &m->start_barrier};
+    static const int64_t limit_ns = 2000000000; /* after this time the barrier opens automatically */
+    const unsigned what = BB_ISSUE_ALL | BB_ISSUE_START_BARRIER;
+    const struct series warmup = {"start-barrier warm-up", what, .n = 1};
+    const struct series timed = {"start-barrier step", what, n, .stats = &m->start_barrier};
     double expired;
     int rc;
 
-    TRY(bb_runner_init_start_barrier(r));
+    TRY(bb_start_barrier_init(&r->start_barrier, limit_ns));
     TRY(run_series(r, progress, &warmup));
     TRY(check_barrier_expired(r, &expired));
     if (expired == 0) {

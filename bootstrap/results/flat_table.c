@@ -28,25 +28,6 @@ static void put_object(json_t *flat, const char *path, json_t *object)
     }
 }
 
-/* Returns whether the field at this path is a confidence interval. */
-static bool is_interval(const char *path)
-{
-    const char *key = strrchr(path, '.');
-
-    key = key ? key + 1 : path;
-    return strcmp(key, "ci95") == 0 || strcmp(key, "ci95_us") == 0;
-}
-
-/* Adds the values path.low and path.high of an interval. If the interval is null, both values are null, so that the
- * columns do not depend on the values. */
-static void put_interval(json_t *flat, const char *path, const json_t *pair)
-{
-    json_t *ends = json_pack("{s:O?, s:O?}", "low", json_array_get(pair, 0), "high", json_array_get(pair, 1));
-
-    put_object(flat, path, ends);
-    json_decref(ends);
-}
-
 /* Returns the strings of a list as one string, separated by blanks; NULL if the list contains other values. */
 static json_t *join_texts(const json_t *list)
 {
@@ -56,12 +37,12 @@ static json_t *join_texts(const json_t *list)
 
     json_array_foreach(list, i, one)
     {
-        json_t *longer = json_is_string(one)
-                             ? json_sprintf("%s%s%s", json_string_value(joined), i ? " " : "", json_string_value(one))
-                             : NULL;
+        json_t *before = joined;
 
-        json_decref(joined);
-        joined = longer;
+        joined = json_is_string(one)
+                     ? json_sprintf("%s%s%s", json_string_value(before), i ? " " : "", json_string_value(one))
+                     : NULL;
+        json_decref(before);
         if (!joined)
             break;
     }
@@ -79,13 +60,18 @@ static void put_cell(json_t *flat, const char *path, json_t *value)
 /* Adds the column or columns of the field at this path. */
 static void put_field(json_t *flat, const char *path, json_t *value)
 {
-    json_t *joined;
+    const char *dot = strrchr(path, '.'), *key = dot ? dot + 1 : path;
+    json_t *joined, *ends;
 
     for (size_t i = 0; i < sizeof(omitted_keys) / sizeof(*omitted_keys); i++)
         if (strcmp(path, omitted_keys[i]) == 0)
             return;
-    if (is_interval(path)) {
-        put_interval(flat, path, value);
+    if (strcmp(key, "ci95") == 0 || strcmp(key, "ci95_us") == 0) {
+        /* A confidence interval has the columns path.low and path.high. If it is null, both values are null, so that
+         * the columns do not depend on the values. */
+        ends = json_pack("{s:O?, s:O?}", "low", json_array_get(value, 0), "high", json_array_get(value, 1));
+        put_object(flat, path, ends);
+        json_decref(ends);
     } else if (json_is_object(value)) {
         put_object(flat, path, value);
     } else if (json_is_array(value)) {

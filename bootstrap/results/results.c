@@ -57,19 +57,6 @@ static json_t *cuda_text(int version)
     return version ? json_sprintf("%d.%d", version / 1000, version % 1000 / 10) : json_null();
 }
 
-static json_t *devices_of(const struct bb_results_head *head)
-{
-    json_t *devices = json_array();
-
-    for (int i = 0; i < head->n_devices; i++) {
-        const struct bb_results_device *d = &head->devices[i];
-
-        json_array_append_new(devices, json_pack("{s:i, s:s, s:s, s:s, s:s}", "rank", d->rank, "host", d->host, "name",
-                                                 d->name, "uuid", d->uuid, "pci", d->pci));
-    }
-    return devices;
-}
-
 static json_t *new_root(const struct bb_results_head *head, const struct bb_world *w)
 {
     json_t *root =
@@ -77,8 +64,8 @@ static json_t *new_root(const struct bb_results_head *head, const struct bb_worl
                   head->schema, "busbar", BUSBAR_VERSION, "command", command_of(head), "started", started_now(), "nccl",
                   "header", nccl_text(head->nccl_header), "runtime", nccl_text(head->nccl_runtime), "cuda", "runtime",
                   cuda_text(head->cuda_runtime), "driver", cuda_text(head->cuda_driver), "ranks", w ? w->size : 1,
-                  "nodes", w ? w->nodes : 1, "devices", devices_of(head), "emulated", head->emulated, "shared_gpu",
-                  head->shared_gpu, "environment", bb_json_environment());
+                  "nodes", w ? w->nodes : 1, "devices", head->devices ? json_incref(head->devices) : json_array(),
+                  "emulated", head->emulated, "shared_gpu", head->shared_gpu, "environment", bb_json_environment());
 
     if (!head->no_rows)
         (void)!json_object_set_new(root, "results", json_array());

@@ -28,12 +28,6 @@
 #include <jansson.h>
 #include <stdio.h>
 
-/* One GPU as listed in the results. The struct contains no pointers, so that bb_world_allgather can gather it. */
-struct bb_results_device {
-    int rank;
-    char host[BB_HOST_TEXT], name[96], uuid[48], pci[24];
-};
-
 struct bb_results_head {
     const char *schema; /* for example "busbar.bench/1" */
     const char *path;   /* JSON file; "-": the JSON is written to stdout; NULL: no JSON */
@@ -46,11 +40,10 @@ struct bb_results_head {
                                       loaded library; 0: null in the JSON */
     int cuda_runtime, cuda_driver; /* CUDA version codes, such as 13000, of the runtime and of the driver; 0: null in
                                       the JSON */
-    const struct bb_results_device *devices; /* [n_devices], one per rank; may be NULL */
-    int n_devices;
-    bool emulated;   /* the GPUs are emulated, so all times come from a model */
-    bool shared_gpu; /* several ranks share a GPU, so times are meaningless */
-    json_t *root;    /* the complete document, including results[], if its schema is that of nccl-tests; consumed. NULL:
+    json_t *devices;               /* list of the ranks with their GPUs, as in the document; borrowed. NULL: empty */
+    bool emulated;                 /* the GPUs are emulated, so all times come from a model */
+    bool shared_gpu;               /* several ranks share a GPU, so times are meaningless */
+    json_t *root; /* the complete document, including results[], if its schema is that of nccl-tests; consumed. NULL:
                      the document has a busbar schema and is built by the functions below */
     bool fresh;   /* true: an existing file is not replaced; the results go to the first unused name of FILE.0, FILE.1,
                    ... */

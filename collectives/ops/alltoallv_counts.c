@@ -30,12 +30,6 @@ static int reject_position(const struct reader *r, const char *what)
     return bb_err(BB_EUSAGE, "matrix file %s, row %d, column %d: %s", r->name, r->row + 1, r->column + 1, what);
 }
 
-static void append_number(struct reader *r, size_t bytes)
-{
-    BB_GROW(r->bytes, r->n);
-    r->bytes[r->n++] = bytes;
-}
-
 static int read_number(struct reader *r)
 {
     size_t length = strcspn(r->next, " \t\r\n\v\f");
@@ -55,7 +49,8 @@ static int read_number(struct reader *r)
         return reject_position(r, "more than 4096 columns");
     r->next += length;
     r->column++;
-    append_number(r, (size_t)(value * r->scale) / UNIT * UNIT);
+    BB_GROW(r->bytes, r->n);
+    r->bytes[r->n++] = (size_t)(value * r->scale) / UNIT * UNIT;
     return 0;
 }
 
@@ -111,11 +106,6 @@ out:
     return rc;
 }
 
-static int reject_file(const char *path, const char *why)
-{
-    return bb_err(BB_EUSAGE, "matrix file %s cannot be read: %s", path, why);
-}
-
 static int report_errno(const char *path)
 {
     return bb_err(errno == ENOMEM ? BB_EFAIL : BB_EUSAGE, "matrix file %s cannot be read: %s", path, strerror(errno));
@@ -137,7 +127,7 @@ int bb_alltoallv_counts_read(struct bb_alltoallv_counts *t, const char *path, do
     else if (length == (size_t)-1)
         rc = bb_alltoallv_counts_parse(t, "", path, scale);
     else if (length > LARGEST_FILE || strlen(text) != length)
-        rc = reject_file(path, "not a text file");
+        rc = bb_err(BB_EUSAGE, "matrix file %s cannot be read: not a text file", path);
     else
         rc = bb_alltoallv_counts_parse(t, text, path, scale);
     free(text);

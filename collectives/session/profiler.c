@@ -78,15 +78,6 @@ static void copy_string(char *to, size_t size, const char *from)
     to[n] = '\0';
 }
 
-static void record_collective(const struct bb_event_coll *event)
-{
-    struct bb_choice c = {.kind = BB_CHOICE_COLLECTIVE, .channels = event->channels, .warps = event->warps};
-
-    copy_string(c.algorithm, sizeof(c.algorithm), event->algorithm);
-    copy_string(c.protocol, sizeof(c.protocol), event->protocol);
-    record_choice(&c);
-}
-
 /* ---- functions that NCCL calls ---- */
 
 static ncclResult_t attach_plugin(void **context, int *mask)
@@ -116,11 +107,19 @@ static ncclResult_t init_v5(void **context, uint64_t comm_id, int *mask, const c
 static ncclResult_t start_event(void **handle, uint64_t type, const struct bb_event_coll *coll,
                                 const struct bb_event_p2p *p2p)
 {
+    struct bb_choice c = {.kind = BB_CHOICE_P2P};
+
     *handle = NULL;
-    if (type == BB_EVENT_COLL)
-        record_collective(coll);
-    else if (type == BB_EVENT_P2P)
-        record_choice(&(struct bb_choice){.kind = BB_CHOICE_P2P, .channels = p2p->channels});
+    if (type == BB_EVENT_COLL) {
+        c = (struct bb_choice){.kind = BB_CHOICE_COLLECTIVE, .channels = coll->channels, .warps = coll->warps};
+        copy_string(c.algorithm, sizeof(c.algorithm), coll->algorithm);
+        copy_string(c.protocol, sizeof(c.protocol), coll->protocol);
+    } else if (type == BB_EVENT_P2P) {
+        c.channels = p2p->channels;
+    } else {
+        return ncclSuccess;
+    }
+    record_choice(&c);
     return ncclSuccess;
 }
 
@@ -202,15 +201,8 @@ void bb_profiler_begin(void)
     set_event_mask(WANTED);
 }
 
-/* Updates *choice with an event of NCCL. A collective always replaces *choice. A send or receive replaces *choice
- * only if *choice is not a collective and the event has at least as many channels. */
-static void merge_event(struct bb_choice *choice, const struct bb_choice *event)
-{
-    if (event->kind == BB_CHOICE_COLLECTIVE ||
-        (choice->kind != BB_CHOICE_COLLECTIVE && event->channels >= choice->channels))
-        *choice = *event;
-}
-
+/* Of several events, the last collective counts. Without a collective, the last of the sends and receives with the most
+ * channels counts. */
 void bb_profiler_end(struct bb_choice *choice)
 {
     uint64_t first = atomic_load(&plugin.first), last;
@@ -222,6 +214,7 @@ void bb_profiler_end(struct bb_choice *choice)
     set_event_mask(0);
     last = atomic_load(&plugin.taken);
     for (uint64_t i = first; i < last && i < first + SLOTS; i++)
-        if (read_slot(i, &event))
-            merge_event(choice, &event);
+        if (read_slot(i, &event) && (event.kind == BB_CHOICE_COLLECTIVE ||
+                                     (choice->kind != BB_CHOICE_COLLECTIVE && event.channels >= choice->channels)))
+            *choice = event;
 }

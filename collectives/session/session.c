@@ -28,15 +28,6 @@ static bool ranks_will_share_gpu(void)
     return gpus < 0 || ranks > gpus;
 }
 
-/* Returns whether this rank of several uses a MIG instance. NCCL does not connect the instances of one GPU, so they are
- * treated like ranks that share a GPU. */
-static bool uses_mig_instance(void)
-{
-    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
-
-    return visible && strncmp(visible, "MIG-", 4) == 0 && !bb_launched_alone();
-}
-
 /*
  * Sets NCCL's environment variables for ranks that share a GPU. Must run while the process has one thread: CUDA and MPI
  * start threads, and setenv() concurrent with getenv() is undefined. The assignment of GPUs to ranks is not known yet,
@@ -44,7 +35,10 @@ static bool uses_mig_instance(void)
  */
 static int set_share_env_early(struct bb_session *s)
 {
-    const bool instance = s->use >= BB_SESSION_NCCL && uses_mig_instance();
+    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+    /* NCCL does not connect the MIG instances of one GPU, so they are treated like ranks that share a GPU. */
+    const bool instance =
+        s->use >= BB_SESSION_NCCL && visible && strncmp(visible, "MIG-", 4) == 0 && !bb_launched_alone();
     int rc;
 
     if (!instance && !(s->common->share_gpu && ranks_will_share_gpu()))
@@ -174,27 +168,23 @@ out:
 
 /* ---- results and text output ---- */
 
-static struct bb_results_device *make_device_rows(const struct bb_session *s)
+static json_t *devices_json(const struct bb_session *s)
 {
-    struct bb_results_device *rows;
+    json_t *list = json_array();
 
-    BB_NEW(rows, s->world.size);
     for (int r = 0; r < s->world.size; r++) {
         const struct bb_device_info *d = &s->devices[r];
-        rows[r].rank = r;
-        snprintf(rows[r].host, sizeof rows[r].host, "%s", s->world.hosts[r]);
-        snprintf(rows[r].name, sizeof rows[r].name, "%.*s", (int)sizeof rows[r].name - 1, d->name);
-        snprintf(rows[r].uuid, sizeof rows[r].uuid, "%.*s", (int)sizeof rows[r].uuid - 1, d->uuid);
-        snprintf(rows[r].pci, sizeof rows[r].pci, "%.*s", (int)sizeof rows[r].pci - 1, d->pci);
+
+        json_array_append_new(list, json_pack("{s:i, s:s, s:s, s:s, s:s}", "rank", r, "host", s->world.hosts[r], "name",
+                                              d->name, "uuid", d->uuid, "pci", d->pci));
     }
-    return rows;
+    return list;
 }
 
 int bb_session_open_results(struct bb_session *s, const struct bb_results_head *of_schema, const struct bb_opts *set,
                             const void *cfg)
 {
     struct bb_results_head head = *of_schema;
-    struct bb_results_device *devices = make_device_rows(s);
     int rc;
 
     s->argc = head.argc;
@@ -206,8 +196,7 @@ int bb_session_open_results(struct bb_session *s, const struct bb_results_head *
     head.nccl_runtime = s->nccl_runtime;
     head.cuda_runtime = s->cuda_runtime;
     head.cuda_driver = s->cuda_driver;
-    head.devices = devices;
-    head.n_devices = s->world.size;
+    head.devices = devices_json(s);
     head.emulated = s->device.emulated;
     head.shared_gpu = s->shared_gpu;
     bb_world_reached(&s->world, "opening the results");
@@ -221,7 +210,7 @@ int bb_session_open_results(struct bb_session *s, const struct bb_results_head *
         TRY(bb_telemetry_save(&s->observer, s->json));
     bb_world_reached(&s->world, "the head of the table");
 out:
-    free(devices);
+    json_decref(head.devices);
     return rc;
 }
 
@@ -264,21 +253,14 @@ bool bb_session_ends_on_all_ranks(const struct bb_session *s, int rc)
     return rc >= 0 || s->world.agreed || rc == -BB_EUSAGE || rc == -BB_EDATA || rc == -BB_EBELOW;
 }
 
-/* Waits until all ranks have released what must be released collectively, such as communicators. Returns 0, or the
- * error with which all ranks end. */
-static int finalize_ranks(struct bb_session *s, int rc, int end_rc)
-{
-    if (!bb_session_ends_on_all_ranks(s, rc))
-        return rc;
-    if (end_rc == 0 && s->world.size > 1)
-        end_rc = bb_world_barrier(&s->world, "the end of the run");
-    return end_rc;
-}
-
 int bb_session_release(struct bb_session *s, int rc, int end_rc)
 {
     bb_progress_end(&s->progress);
-    end_rc = finalize_ranks(s, rc, end_rc);
+    if (!bb_session_ends_on_all_ranks(s, rc))
+        end_rc = rc;
+    else if (end_rc == 0 && s->world.size > 1) /* wait until all ranks have released what must be released
+                                                  collectively, such as communicators */
+        end_rc = bb_world_barrier(&s->world, "the end of the run");
     if ((rc < 0 || end_rc < 0) && bb_world_ending(&s->world))
         rc = bb_world_ending(&s->world);
     rc = bb_results_close(s->json, rc ? rc : end_rc); /* before the ranks end, because the end of this rank may end the

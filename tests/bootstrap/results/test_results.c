@@ -14,11 +14,13 @@
 #include <unistd.h>
 
 static char *command[] = {"busbar", "bench", "all_reduce"};
-static const struct bb_results_device device = {
-    .rank = 0, .host = "node17", .name = "Emulated GPU", .uuid = "GPU-0", .pci = "0000:01:00.0"};
-
 static struct bb_results_head head_for(const char *path)
 {
+    static json_t *devices; /* shared by all heads, never freed */
+
+    if (!devices)
+        devices = json_pack("[{s:i, s:s, s:s, s:s, s:s}]", "rank", 0, "host", "node17", "name", "Emulated GPU", "uuid",
+                            "GPU-0", "pci", "0000:01:00.0");
     return (struct bb_results_head){.schema = "busbar.bench/1",
                                     .path = path,
                                     .out = stdout,
@@ -27,8 +29,7 @@ static struct bb_results_head head_for(const char *path)
                                     .nccl_header = 22809,
                                     .nccl_runtime = 22304,
                                     .cuda_runtime = 13000,
-                                    .devices = &device,
-                                    .n_devices = 1,
+                                    .devices = devices,
                                     .emulated = true};
 }
 

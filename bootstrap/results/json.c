@@ -24,6 +24,15 @@ json_t *bb_json_stats(const struct bb_stats *s)
                      bb_json_real(s->mean), "ci95", interval);
 }
 
+json_t *bb_json_words(int n, char **words)
+{
+    json_t *list = json_array();
+
+    for (int i = 0; i < n; i++)
+        json_array_append_new(list, json_string(words[i]));
+    return list;
+}
+
 static json_t *option_value(enum bb_opt_kind kind, const void *field)
 {
     const char *text;

@@ -112,6 +112,10 @@ json_t *bb_json_real(double value);
  * under a key that names the unit. */
 json_t *bb_json_stats(const struct bb_stats *stats);
 
+/* bb_json_words - return a list of the texts in words[n], such as a command line, without those that are not valid
+ * UTF-8. */
+json_t *bb_json_words(int n, char **words);
+
 /* bb_json_options - return the effective options of a run as a JSON object, for the key "options" of the results. Its
  * keys are the long names of the options with '_' for '-'. set: table of the options; cfg: struct with their values. */
 json_t *bb_json_options(const struct bb_opts *set, const void *cfg);

@@ -78,16 +78,10 @@ static void print_summary(const struct bb_report *r, const struct bb_row *row)
     }
 }
 
-static bool wants_summary(int kind)
-{
-    const char *asked = getenv("NCCL_TESTS_ALLTOALLV_PRINT_SUMMARY");
-
-    return kind == BB_ALLTOALLV && asked && atoi(asked) != 0;
-}
-
 int bb_nccl_tests_run(int argc, char **argv)
 {
     const int kind = bb_nccl_tests_kind(argv[0]);
+    const char *summary = getenv("NCCL_TESTS_ALLTOALLV_PRINT_SUMMARY");
     char program[32];
     struct bb_nccl_tests_options o = {0}; /* zero-initialized, because some fields are not set by any option */
     const struct bb_positionals collective = {.word = {bb_colls[kind].name}, .n = 1};
@@ -96,7 +90,8 @@ int bb_nccl_tests_run(int argc, char **argv)
                                     .first_group = true,
                                     .program = program,
                                     .head = print_head,
-                                    .before_row = wants_summary(kind) ? print_summary : NULL,
+                                    .before_row =
+                                        kind == BB_ALLTOALLV && summary && atoi(summary) != 0 ? print_summary : NULL,
                                     .json_root = bb_nccl_tests_json_root,
                                     .json_row = bb_nccl_tests_json_row,
                                     .json_end = bb_nccl_tests_json_end};

@@ -25,15 +25,6 @@ static json_t *stamp_json(void)
 
 /* ---- beginning of the document ---- */
 
-static json_t *words_json(int n, char **words)
-{
-    json_t *list = json_array();
-
-    for (int i = 0; i < n; i++)
-        json_array_append_new(list, json_string(words[i]));
-    return list;
-}
-
 /* Returns the environment variables as a list of strings "NAME=value". */
 static json_t *environment_json(void)
 {
@@ -105,7 +96,7 @@ static json_t *add_flags(const struct bb_report *r, json_t *root)
 json_t *bb_nccl_tests_json_root(const struct bb_report *r, int argc, char **argv)
 {
     json_t *root = json_pack("{s:i, s:o, s:o, s:o, s:i, s:o, s:o}", "version", FILE_VERSION, "start_time", stamp_json(),
-                             "args", words_json(argc, argv), "env", environment_json(), "nccl_version",
+                             "args", bb_json_words(argc, argv), "env", environment_json(), "nccl_version",
                              r->session->nccl_runtime, "config", config_json(r), "results", json_array());
 
     return add_flags(r, root);

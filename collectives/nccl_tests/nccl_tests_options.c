@@ -207,13 +207,6 @@ static int parse_words(struct bb_nccl_tests_options *o, int argc, char **argv)
     return rc;
 }
 
-static int check_supported(const struct bb_nccl_tests_options *o)
-{
-    if (o->device_kernel > 0)
-        return bb_err(BB_EUSAGE, "-D %d: device API kernels are not supported, expected -D 0", o->device_kernel);
-    return 0;
-}
-
 /* ---- environment ---- */
 
 static int read_number(const char *variable, double least, double most, double *value)
@@ -270,7 +263,8 @@ int bb_nccl_tests_parse(struct bb_nccl_tests_options *o, int argc, char **argv)
     int rc;
 
     TRY(parse_words(o, argc, argv));
-    TRY(check_supported(o));
+    if (o->device_kernel > 0)
+        return bb_err(BB_EUSAGE, "-D %d: device API kernels are not supported, expected -D 0", o->device_kernel);
     o->bench.sampling.clock = "host";
     o->bench.nvlink_centric_sched = 1;
     o->bench.max_p2p_peers = kind == BB_SENDRECV ? 2 : 0;

@@ -220,11 +220,7 @@ static json_t *predicted_json(const struct bb_bench_plan *p)
 
 json_t *bb_bench_plan_json(const struct bb_bench_plan *p, json_t *options, json_t *rows)
 {
-    json_t *command = json_array();
-
-    for (int i = 0; i < p->argc; i++)
-        json_array_append_new(command, json_string(p->argv[i]));
     return json_pack("{s:s, s:s, s:o, s:o, s:i, s:i, s:o, s:o}", "schema", "busbar.plan/1", "busbar", BUSBAR_VERSION,
-                     "command", command, "options", options, "ranks", p->ranks, "nodes", count_nodes(p), "predicted",
-                     predicted_json(p), "results", rows);
+                     "command", bb_json_words(p->argc, p->argv), "options", options, "ranks", p->ranks, "nodes",
+                     count_nodes(p), "predicted", predicted_json(p), "results", rows);
 }

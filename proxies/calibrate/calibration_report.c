@@ -260,14 +260,13 @@ json_t *bb_calibration_json(const struct bb_calibration_report *r)
 {
     const struct bb_calibration *c = r->calibration;
     const struct bb_measurement_file *first = &c->measurements->files[0];
-    json_t *command = json_array();
+    json_t *command = bb_json_words(r->argc, r->argv);
 
     /* The command line contains all paths, so if it is valid UTF-8, all texts of the document are. */
-    for (int i = 0; i < r->argc; i++)
-        if (json_array_append_new(command, json_string(r->argv[i])) != 0) {
-            json_decref(command);
-            return NULL;
-        }
+    if (json_array_size(command) != (size_t)r->argc) {
+        json_decref(command);
+        return NULL;
+    }
     return json_pack("{s:s, s:s, s:o, s:s, s:s, s:s, s:b, s:o, s:o, s:o, s:o, s:o}", "schema", "busbar.calibration/1",
                      "busbar", BUSBAR_VERSION, "command", command, "profile", r->profile, "from", c->base->name,
                      "device", first->device, "emulated", first->emulated, "files", files_json(c->measurements), "fits",

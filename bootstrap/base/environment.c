@@ -20,11 +20,6 @@ enum { N_KNOWN = sizeof(known) / sizeof(known[0]) };
 /* A variable that is not in `known` but has one of these prefixes is recorded as "set", without its value. */
 static const char *const families[] = {"NCCL_", "CUDA_", "BUSBAR_", "EMU_"};
 
-static bool begins_with(const char *name, const char *prefix)
-{
-    return strncmp(name, prefix, strlen(prefix)) == 0;
-}
-
 static const struct variable *find_known(const char *name)
 {
     for (size_t i = 0; i < N_KNOWN; i++)
@@ -36,7 +31,7 @@ static const struct variable *find_known(const char *name)
 bool bb_environment_is_recorded(const char *name)
 {
     for (size_t i = 0; i < sizeof(families) / sizeof(families[0]); i++)
-        if (begins_with(name, families[i]))
+        if (bb_begins_with(name, families[i]))
             return true;
     return find_known(name) != NULL;
 }
@@ -53,10 +48,10 @@ const char *bb_environment_suggest_nccl(const char *name)
     const char *candidates[N_KNOWN];
     size_t n = 0;
 
-    if (!begins_with(name, "NCCL_") || find_known(name))
+    if (!bb_begins_with(name, "NCCL_") || find_known(name))
         return NULL;
     for (size_t i = 0; i < N_KNOWN; i++)
-        if (begins_with(known[i].name, "NCCL_"))
+        if (bb_begins_with(known[i].name, "NCCL_"))
             candidates[n++] = known[i].name;
     return bb_nearest_word(name, candidates, n);
 }

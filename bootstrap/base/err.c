@@ -66,14 +66,6 @@ static int must_print(int code)
     return code != 0 && code != BB_EUSAGE && atomic_exchange(&speculation, SPECULATION_FAILED) == SPECULATIVE;
 }
 
-/* Waits until stderr accepts data. Returns false if timeout_ms passes first. */
-static int can_write(int timeout_ms)
-{
-    struct pollfd p = {.fd = STDERR_FILENO, .events = POLLOUT};
-
-    return timeout_ms == NO_TIMEOUT || poll(&p, 1, timeout_ms) != 0;
-}
-
 /* Writes one line to stderr. timeout_ms: longest wait for stderr, or NO_TIMEOUT; code: error code, 0 for a warning;
  * who: prefix that names the printing rank, "" for a message about the whole job; kind: "" for an error, "warning: "
  * for a warning. */
@@ -84,6 +76,7 @@ __attribute__((format(printf, 5, 0))) static void write_line(int timeout_ms, int
     int used = snprintf(line, sizeof(line), "busbar: %s%s%s", who, kind, context);
     int capacity = (int)sizeof(line) - used - 1;
     int text = vsnprintf(line + used, (size_t)capacity, fmt, args);
+    struct pollfd p = {.fd = STDERR_FILENO, .events = POLLOUT};
 
     if (mute && code != 0 && kept && !kept[0])
         snprintf(kept, kept_bytes, "%s", line + strlen("busbar: "));
@@ -95,7 +88,9 @@ __attribute__((format(printf, 5, 0))) static void write_line(int timeout_ms, int
         if (iscntrl((unsigned char)line[i]))
             line[i] = ' ';
     line[used++] = '\n';
-    if (can_write(timeout_ms) && write(STDERR_FILENO, line, (size_t)used) < 0)
+    if (timeout_ms != NO_TIMEOUT && poll(&p, 1, timeout_ms) == 0)
+        return;
+    if (write(STDERR_FILENO, line, (size_t)used) < 0)
         return; /* a failed write to stderr cannot be reported */
 }
 

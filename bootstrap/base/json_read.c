@@ -216,17 +216,6 @@ int bb_json_read(const json_t *object, const char *where, const struct bb_json_f
 
 /* ---- rejection of unknown keys ---- */
 
-/* Returns the first row of the table `fields` whose key is `path` or begins with `path` and a dot. If there is no
- * such row, returns the row with key NULL that ends the table. */
-static const struct bb_json_field *find_row(const struct bb_json_field *fields, const char *path)
-{
-    size_t n = strlen(path);
-
-    while (fields->key && (strncmp(fields->key, path, n) != 0 || (fields->key[n] && fields->key[n] != '.')))
-        fields++;
-    return fields;
-}
-
 static int reject_key(const char *where, const char *path, const struct bb_json_field *fields)
 {
     const char *candidates[MAX_NAMES], *near;
@@ -246,6 +235,7 @@ int bb_json_reject_unknown(const json_t *object, const char *where, const struct
     char path[KEY_TEXT];
     const char *key;
     json_t *value;
+    size_t n;
     int rc = 0;
 
     json_object_foreach((json_t *)object, key, value)
@@ -253,10 +243,13 @@ int bb_json_reject_unknown(const json_t *object, const char *where, const struct
         if (!*prefix && key[0] == '_')
             continue;
         snprintf(path, sizeof(path), "%s%s%s", prefix, *prefix ? "." : "", key);
-        row = find_row(fields, path);
+        n = strlen(path);
+        for (row = fields; row->key; row++) /* a row for the value, or for a value inside the object */
+            if (strncmp(row->key, path, n) == 0 && (row->key[n] == '\0' || row->key[n] == '.'))
+                break;
         if (!row->key)
             return reject_key(where, path, fields);
-        if (json_is_object(value) && row->key[strlen(path)])
+        if (json_is_object(value) && row->key[n])
             TRY(bb_json_reject_unknown(value, where, fields, path));
     }
 out:

@@ -2,6 +2,7 @@
 #include "bootstrap/base/outfile.h"
 
 #include "bootstrap/base/alloc.h"
+#include "bootstrap/base/units.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -19,11 +20,6 @@ static void free_paths(struct bb_outfile *f)
     free(f->path);
     free(f->temporary);
     *f = (struct bb_outfile){0};
-}
-
-static bool begins_with(const char *text, const char *prefix)
-{
-    return strncmp(text, prefix, strlen(prefix)) == 0;
 }
 
 void bb_outfile_remove_temporaries(const char *path, pid_t pid)
@@ -52,7 +48,7 @@ bool bb_outfile_is_stream(const char *path)
     const mode_t mode = mode_of(path);
 
     if (S_ISLNK(mode))
-        return (begins_with(path, "/dev/") || begins_with(path, "/proc/")) && access(path, F_OK) == 0;
+        return (bb_begins_with(path, "/dev/") || bb_begins_with(path, "/proc/")) && access(path, F_OK) == 0;
     return mode && !S_ISREG(mode) && !S_ISDIR(mode);
 }
 
@@ -167,16 +163,11 @@ int bb_outfile_create(struct bb_outfile *f, const char *path, mode_t mode)
     return error;
 }
 
-static bool is_fifo(const char *path)
+static int report_open(const char *path, const char *what, enum bb_error code, int error)
 {
     struct stat s;
 
-    return stat(path, &s) == 0 && S_ISFIFO(s.st_mode);
-}
-
-static int report_open(const char *path, const char *what, enum bb_error code, int error)
-{
-    if (error == ENXIO && is_fifo(path))
+    if (error == ENXIO && stat(path, &s) == 0 && S_ISFIFO(s.st_mode))
         return bb_err(BB_EUSAGE, "no process reads FIFO %s; try: start the reader first", path);
     if (error == ENOMEM) /* out of memory is not a usage error */
         code = BB_EFAIL;
@@ -286,18 +277,11 @@ int bb_outfile_close(struct bb_outfile *f, const char *what, int rc)
     return rc;
 }
 
-/* Returns 0, or the errno with which the temporary file cannot get its name, for example ENAMETOOLONG. */
-static int check_temporary_name(const struct bb_outfile *f)
-{
-    struct stat s;
-
-    return !f->temporary || lstat(f->temporary, &s) == 0 || errno == ENOENT ? 0 : errno;
-}
-
 int bb_outfile_check(const char *path, const char *what)
 {
     struct bb_outfile file;
-    int rc, error;
+    struct stat s;
+    int rc, error = 0;
 
     if (bb_outfile_is_stream(path) && access(path, W_OK) == 0)
         return 0; /* the check does not open a device or pipe, because closing a pipe would end the input of the
@@ -305,7 +289,8 @@ int bb_outfile_check(const char *path, const char *what)
     rc = open_or_report(&file, path, what, 0666, BB_EUSAGE);
     if (rc)
         return rc;
-    error = check_temporary_name(&file);
+    if (file.temporary && lstat(file.temporary, &s) != 0 && errno != ENOENT)
+        error = errno; /* the temporary file cannot get its name, for example ENAMETOOLONG */
     (void)bb_outfile_close(&file, what, -BB_EUSAGE);
     return error ? report_open(path, what, BB_EUSAGE, error) : 0;
 }

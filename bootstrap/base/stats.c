@@ -16,25 +16,15 @@ static int compare_doubles(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Returns the ceil(percent/100 * n)-th smallest sample. The index is computed with integers, so that no rounding
- * error can change it. */
-static double nearest_rank(const double *sorted, size_t n, size_t percent)
+void bb_sort_doubles(double *values, size_t n)
+{
+    qsort(values, n, sizeof(*values), compare_doubles);
+}
+
+/* The index is computed with integers, so that no rounding error can change it. */
+double bb_nearest_rank(const double *sorted, size_t n, size_t percent)
 {
     return sorted[(percent * n + 99) / 100 - 1];
-}
-
-static double median(const double *sorted, size_t n)
-{
-    return (sorted[(n - 1) / 2] + sorted[n / 2]) / 2;
-}
-
-static double mean(const double *samples, size_t n)
-{
-    double sum = 0;
-
-    for (size_t i = 0; i < n; i++)
-        sum += samples[i];
-    return sum / (double)n;
 }
 
 /* Returns P(X = i) for X ~ Binomial(n, 1/2). Computed with logarithms, because 2^-n underflows in double for n >
@@ -63,33 +53,30 @@ size_t bb_stats_ci_rank(size_t n)
     }
 }
 
-static void set_interval(const double *sorted, struct bb_stats *stats)
-{
-    size_t k = bb_stats_ci_rank(stats->n);
-
-    if (k == 0)
-        return;
-    stats->ci95[0] = sorted[k - 1];
-    stats->ci95[1] = sorted[stats->n - k];
-}
-
 void bb_stats_compute(const double *samples, size_t n, struct bb_stats *stats)
 {
-    double *sorted;
+    double *sorted, sum = 0;
+    size_t k;
 
     *stats = (struct bb_stats){n, NAN, NAN, NAN, NAN, NAN, NAN, {NAN, NAN}};
     if (n == 0)
         return;
     BB_NEW(sorted, n);
     memcpy(sorted, samples, n * sizeof(*sorted));
-    qsort(sorted, n, sizeof(*sorted), compare_doubles);
+    bb_sort_doubles(sorted, n);
+    for (size_t i = 0; i < n; i++)
+        sum += sorted[i];
     stats->min = sorted[0];
     stats->max = sorted[n - 1];
-    stats->mean = mean(sorted, n);
-    stats->p50 = median(sorted, n);
-    stats->p90 = nearest_rank(sorted, n, 90);
+    stats->mean = sum / (double)n;
+    stats->p50 = (sorted[(n - 1) / 2] + sorted[n / 2]) / 2;
+    stats->p90 = bb_nearest_rank(sorted, n, 90);
     if (n >= P99_SAMPLES)
-        stats->p99 = nearest_rank(sorted, n, 99);
-    set_interval(sorted, stats);
+        stats->p99 = bb_nearest_rank(sorted, n, 99);
+    k = bb_stats_ci_rank(n);
+    if (k > 0) {
+        stats->ci95[0] = sorted[k - 1];
+        stats->ci95[1] = sorted[n - k];
+    }
     free(sorted);
 }

@@ -23,6 +23,12 @@ struct bb_stats {
  */
 void bb_stats_compute(const double *samples, size_t n, struct bb_stats *stats);
 
+/* bb_sort_doubles - sort values[n] in ascending order. */
+void bb_sort_doubles(double *values, size_t n);
+
+/* bb_nearest_rank - return the ceil(percent/100 * n)-th smallest of the ascending values sorted[n]; n is at least 1. */
+double bb_nearest_rank(const double *sorted, size_t n, size_t percent);
+
 /* bb_stats_ci_rank - return the k of ci95 for n samples (see bb_stats_compute), counted from 1; 0 if n < 6. */
 size_t bb_stats_ci_rank(size_t n);
 

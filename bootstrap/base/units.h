@@ -1,5 +1,5 @@
 /*
- * units.h - parsing and formatting of numbers, and spelling suggestions. The functions print nothing: the caller, for
+ * units.h - parsing and formatting of numbers, prefixes of texts, and spelling suggestions. The functions print nothing: the caller, for
  * example bb_opts_parse, knows where the text comes from and prints the error.
  */
 #ifndef BB_BOOTSTRAP_BASE_UNITS_H
@@ -7,7 +7,9 @@
 
 #include "bootstrap/base/err.h"
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <string.h>
 
 /*
  * bb_parse_bytes - a size: "8", "128M", "1.5g". A decimal number >= 0, optionally followed by K, M, G or T in upper or
@@ -49,6 +51,12 @@ struct bb_time_unit {
 struct bb_time_unit bb_time_unit(double largest_us);
 #define BB_TIME_TEXT 32
 const char *bb_format_time(double us, char buf[BB_TIME_TEXT]);
+
+/* bb_begins_with - return whether `text` begins with `prefix`. */
+static inline bool bb_begins_with(const char *text, const char *prefix)
+{
+    return strncmp(text, prefix, strlen(prefix)) == 0;
+}
 
 /* bb_round_up - the smallest multiple of `to` that is at least n. */
 static inline size_t bb_round_up(size_t n, size_t to)

@@ -221,11 +221,6 @@ static int reject_option(const struct bb_opts *set, const char *typed, const cha
     return bb_err(BB_EUSAGE, "unknown option '%s'; --help lists all options", typed);
 }
 
-static int reject_missing_value(const struct bb_opt *opt, const char *typed)
-{
-    return bb_err(BB_EUSAGE, "option '%s' requires a value: --%s=%s", typed, opt->name, opt->arg ? opt->arg : "VALUE");
-}
-
 /*
  * State of the parser. The command line is parsed twice, so that an unknown option or a request for help takes
  * precedence over an invalid value: the first time, with `positionals` NULL, checks option names and missing values;
@@ -251,7 +246,8 @@ static int read_value(struct parser *r, const struct bb_opt *opt, size_t at, con
                       const char *typed)
 {
     if (!attached_value && r->next == r->end)
-        return reject_missing_value(opt, typed);
+        return bb_err(BB_EUSAGE, "option '%s' requires a value: --%s=%s", typed, opt->name,
+                      opt->arg ? opt->arg : "VALUE");
     return set_option(r, opt, at, attached_value ? attached_value : *r->next++);
 }
 

@@ -1,13 +1,10 @@
 /* opts_generate.c - prints manual pages and completion candidates for shells from option tables. */
 #include "bootstrap/cli/opts.h"
 
+#include "bootstrap/base/units.h"
+
 #include <ctype.h>
 #include <string.h>
-
-static bool begins_with(const char *text, const char *head)
-{
-    return strncmp(text, head, strlen(head)) == 0;
-}
 
 /* ---- shell completion ---- */
 
@@ -15,12 +12,12 @@ const char *bb_opts_completion_prefix(int argc, char **argv)
 {
     static const char option[] = "--complete=";
 
-    return argc > 1 && begins_with(argv[argc - 1], option) ? argv[argc - 1] + strlen(option) : NULL;
+    return argc > 1 && bb_begins_with(argv[argc - 1], option) ? argv[argc - 1] + strlen(option) : NULL;
 }
 
 void bb_opts_print_candidate(const char *word, const char *text, const char *help, FILE *out)
 {
-    if (begins_with(word, text))
+    if (bb_begins_with(word, text))
         fprintf(out, "%s\t%s\n", word, help ? help : "");
 }
 
@@ -31,7 +28,7 @@ static const struct bb_opt *option_awaiting_value(const struct bb_opts *set, con
     const struct bb_opt *opt = NULL;
     size_t at;
 
-    if (begins_with(word, "--"))
+    if (bb_begins_with(word, "--"))
         opt = bb_opts_find(set, 0, word + 2, strlen(word + 2), &at);
     else if (word[0] == '-' && word[1])
         opt = bb_opts_find(set, word[strlen(word) - 1], NULL, 0, &at);
@@ -46,7 +43,7 @@ static void complete_value(const struct bb_opt *opt, const char *prefix, const c
     const char *word;
 
     for (size_t i = 0; (word = bb_opt_choice(opt, i)); i++) {
-        if (!begins_with(word, text))
+        if (!bb_begins_with(word, text))
             continue;
         snprintf(candidate, sizeof(candidate), "%s%s", prefix, word);
         bb_opts_print_candidate(candidate, prefix, "", out);
@@ -69,7 +66,7 @@ static void complete_name(const struct bb_opts *set, const char *text, FILE *out
 static void complete_word(const struct bb_opts *set, const char *prefix, const char *text, FILE *out)
 {
     const struct bb_opt *opt = option_awaiting_value(set, prefix);
-    const char *equals = begins_with(text, "--") ? strchr(text, '=') : NULL, *word;
+    const char *equals = bb_begins_with(text, "--") ? strchr(text, '=') : NULL, *word;
     char name[128];
     size_t at;
 
@@ -144,13 +141,6 @@ static size_t command_length(const char *usage)
     return end;
 }
 
-static size_t first_sentence(const char *doc)
-{
-    const char *stop = strpbrk(doc, ".:;");
-
-    return stop ? (size_t)(stop - doc) : strlen(doc);
-}
-
 void bb_opts_print_man_header(const char *usage, const char *doc, FILE *out)
 {
     const size_t length = command_length(usage);
@@ -162,7 +152,7 @@ void bb_opts_print_man_header(const char *usage, const char *doc, FILE *out)
     fprintf(out, ".TH %s 1 \"\" \"busbar " BUSBAR_VERSION "\" \"User Commands\"\n.SH NAME\n", name);
     print_roff(name, strlen(name), out);
     fputs(" \\- ", out);
-    print_roff(doc, first_sentence(doc), out);
+    print_roff(doc, strcspn(doc, ".:;"), out); /* the first sentence */
     fputs("\n.SH SYNOPSIS\n.B ", out);
     print_roff(usage, length, out);
     fputc('\n', out);

@@ -8,6 +8,8 @@
 #include "bootstrap/sweep/argv.h"
 #include "bootstrap/sweep/study.h"
 
+#include <stdbool.h>
+
 /* A command that a study may run. busbar.c passes the commands to the sweep, because modules in bootstrap/ do not
  * depend on the modules of the commands. */
 struct bb_study_command {

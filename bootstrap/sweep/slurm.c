@@ -5,11 +5,8 @@
 #include "bootstrap/base/outfile.h"
 #include "bootstrap/sweep/state.h"
 
-#include <errno.h>
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { TASKS_PER_ARRAY = 1000 };
 

@@ -4,6 +4,7 @@
 
 #include "bootstrap/base/alloc.h"
 #include "bootstrap/base/outfile.h"
+#include "bootstrap/base/units.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -58,14 +59,12 @@ static json_t *utf8_line(char *line)
  * returned, because launchers print many lines of their own after them. */
 static json_t *last_lines(char *text)
 {
-    static const char own_prefix[] = "busbar: ", warning[] = "busbar: warning: ";
     json_t *lines = json_array();
     bool only_own = false;
     char *line;
 
     while ((line = strsep(&text, "\r\n")) != NULL) {
-        const bool is_own =
-            strncmp(line, own_prefix, strlen(own_prefix)) == 0 && strncmp(line, warning, strlen(warning)) != 0;
+        const bool is_own = bb_begins_with(line, "busbar: ") && !bb_begins_with(line, "busbar: warning: ");
 
         if (is_own && !only_own)
             json_array_clear(lines);

@@ -38,7 +38,6 @@
 #include "bootstrap/base/err.h"
 
 #include <jansson.h>
-#include <stdbool.h>
 
 /* Names of the launchers of studies; ends with NULL. */
 extern const char *const bb_study_launchers[];

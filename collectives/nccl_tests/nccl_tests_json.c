@@ -2,6 +2,7 @@
 #include "collectives/nccl_tests/nccl_tests_json.h"
 
 #include "bootstrap/base/alloc.h"
+#include "bootstrap/base/stats.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -130,22 +131,15 @@ static json_t *times_json(const double *us, int n)
     return list;
 }
 
-static int compare_times(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
 /* Returns a percentile by the nearest-rank method, with which nccl-tests computes the 95th and 99th percentiles. */
-static double nearest_rank(const double *us, int n, int percent)
+static double nearest_rank(const double *us, int n, size_t percent)
 {
     double *sorted, value;
 
     BB_NEW(sorted, n);
     memcpy(sorted, us, (size_t)n * sizeof *us);
-    qsort(sorted, (size_t)n, sizeof *us, compare_times);
-    value = sorted[(n * percent + 99) / 100 - 1];
+    bb_sort_doubles(sorted, (size_t)n);
+    value = bb_nearest_rank(sorted, (size_t)n, percent);
     free(sorted);
     return value;
 }

@@ -131,13 +131,6 @@ void bb_link_outliers_slow(const struct bb_link_outliers *l, bb_slow_fn *fn, voi
 
 /* ---- detecting bimodal classes ---- */
 
-static int compare_values(const void *a, const void *b)
-{
-    const double *x = a, *y = b;
-
-    return (*x > *y) - (*x < *y);
-}
-
 /* Divides the ascending values of all intra-node or all inter-node links at the widest gap. Returns the number of
  * values below the gap, or 0 if the links are not bimodal (link_outliers.h). factor: as in struct bb_link_outliers. */
 static size_t split_at(const double *values, size_t n, double factor)
@@ -161,7 +154,7 @@ void bb_link_outliers_modes(const struct bb_link_outliers *l, bool same_node, st
     struct bb_stats half[2];
 
     *modes = (struct bb_link_modes){{0}, {NAN, NAN}, NAN};
-    qsort(values, n, sizeof *values, compare_values);
+    bb_sort_doubles(values, n);
     low = split_at(values, n, l->factor);
     bb_stats_compute(values, low, &half[0]);
     bb_stats_compute(values + low, n - low, &half[1]);

@@ -2,6 +2,7 @@
 #include "proxies/calibrate/integer_parameters.h"
 
 #include "bootstrap/base/alloc.h"
+#include "bootstrap/base/stats.h"
 #include "proxies/calibrate/measurements/row_time.h"
 #include "proxies/calibrate/parameters.h"
 #include "proxies/calibrate/penalized_variants.h"
@@ -63,20 +64,13 @@ void bb_set_sm_count(struct bb_calibration *c)
 
 /* ---- SMs per collective and per message of an exchange ---- */
 
-static int by_number(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return x < y ? -1 : x > y;
-}
-
 /* Sets the parameter at the address `value` in c->cluster, and appends its fit to c->fits. The fit's median and worst
  * error are computed from errors[fit->n_rows], which this function sorts. */
 static void add_fit(struct bb_calibration *c, const int *value, int number, struct bb_calibration_fit *fit,
                     double *errors)
 {
     set_parameter(c, value, number);
-    qsort(errors, fit->n_rows, sizeof(double), by_number);
+    bb_sort_doubles(errors, fit->n_rows);
     fit->median_percent = 100 * errors[fit->n_rows / 2];
     fit->worst_percent = 100 * errors[fit->n_rows - 1];
     fit->fitted = true;
@@ -95,7 +89,7 @@ void bb_set_collective_sms(struct bb_calibration *c)
             channels[fit.n_rows++] = row->channels;
             fit.files |= (size_t)1 << (row->file % 64);
         }
-    qsort(channels, fit.n_rows, sizeof(double), by_number);
+    bb_sort_doubles(channels, fit.n_rows);
     if (fit.n_rows > 0) {
         const double median = fmin(channels[fit.n_rows / 2], c->cluster.sm_count - 1);
 

@@ -16,6 +16,7 @@
  * factor.
  */
 #include "bootstrap/base/alloc.h"
+#include "bootstrap/base/stats.h"
 #include "bootstrap/base/units.h"
 #include "proxies/layouts/layouts.h"
 #include "proxies/layouts/pool.h"
@@ -387,13 +388,6 @@ static int estimate_rows(struct work *w)
 
 /* ---- pruning of base layouts ---- */
 
-static int compare_numbers(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
 /* Returns the wanted-th shortest step time among the layouts whose base layout is already simulated; infinity if there
  * are fewer than `wanted` of them. ns: [w->n] temporary storage. */
 static double find_cutoff(const struct work *w, int wanted, double *ns)
@@ -406,7 +400,7 @@ static double find_cutoff(const struct work *w, int wanted, double *ns)
         if (base->known && base->rc == 0)
             ns[known++] = estimate_ns(base, &w->rows[i].choice);
     }
-    qsort(ns, (size_t)known, sizeof(*ns), compare_numbers);
+    bb_sort_doubles(ns, (size_t)known);
     return known < wanted ? INFINITY : ns[wanted - 1];
 }
 
@@ -424,10 +418,10 @@ static int list_compute_classes(struct work *w)
 static int compare_bounds(const void *a, const void *b, void *bases)
 {
     const int x = *(const int *)a, y = *(const int *)b;
-    const int order = compare_numbers(&((const struct base *)bases)[x].mean_rank_bound_ns,
-                                      &((const struct base *)bases)[y].mean_rank_bound_ns);
+    const double x_ns = ((const struct base *)bases)[x].mean_rank_bound_ns;
+    const double y_ns = ((const struct base *)bases)[y].mean_rank_bound_ns;
 
-    return order ? order : x - y;
+    return x_ns == y_ns ? x - y : (x_ns > y_ns) - (x_ns < y_ns);
 }
 
 /* Simulates base layouts in ascending order of their lower bounds, BASE_BATCH at a time, until the bound of the next
@@ -547,7 +541,7 @@ static int refine_rows(struct work *w, int wanted)
         for (int i = w->first; i < w->first + round; i++)
             if (w->rc[i] == 0)
                 ns[known++] = w->rows[i].step_ns;
-        qsort(ns, (size_t)known, sizeof(*ns), compare_numbers);
+        bb_sort_doubles(ns, (size_t)known);
         w->limit_ns = known < wanted ? INFINITY : ns[wanted - 1];
     }
     free(ns);

@@ -249,20 +249,11 @@ static int open_results(struct run *x, const char *schema, bool has_rows, const 
 /* Writes the plan to the results file before the first step, so that the results of a failed run contain the plan. */
 static int write_plan(struct run *x)
 {
-    const char *key;
-    json_t *value;
-    int rc = 0;
-
     if (x->session.world.rank != 0)
         return 0;
     x->planned = json_object();
     bb_plan_body(x->planned, &x->plan, false);
-    json_object_foreach(x->planned, key, value)
-    {
-        TRY(bb_results_set(x->session.json, key, json_incref(value)));
-    }
-out:
-    return rc;
+    return bb_results_set_all(x->session.json, json_copy(x->planned));
 }
 
 static int report_run(struct run *x)
@@ -275,7 +266,8 @@ static int report_run(struct run *x)
     if (x->session.out)
         bb_run_report_text(&r, x->session.out);
     TRY(bb_scaling_run_report(&x->scaling, &x->measured));
-    rc = bb_run_report_json(&r, x->session.json, json_deep_copy(json_object_get(x->planned, "groups")));
+    rc = bb_results_set_all(x->session.json,
+                            bb_run_report_json(&r, json_deep_copy(json_object_get(x->planned, "groups"))));
 out:
     return rc;
 }

@@ -3,6 +3,7 @@
 
 #include "bootstrap/base/units.h"
 #include "bootstrap/cli/report_header.h"
+#include "bootstrap/results/table.h"
 
 #include <math.h>
 #include <string.h>
@@ -96,15 +97,51 @@ static double utilisation_of(const struct bb_run_report *r, double step_us)
     return r->peak_tflops > 0 && flops > 0 ? flops / (r->peak_tflops * 1e6 * step_us * r->session->world.size) : NAN;
 }
 
-/* Returns the bus bandwidth (as in nccl-tests) of a group on a rank in GB/s; NaN for a group of one rank or without
- * communication. */
-static double busbw_of(const struct bb_run_report *r, int rank, int group, const struct bb_group_traffic *work)
-{
-    double busy_us = r->measured->traced[rank].groups[group].busy_us;
+/* The communication of a rank in one group. */
+struct group_row {
+    const char *name;
+    long long calls, bytes; /* -1: the rank has no traffic in this group; the times are then NaN */
+    double busy_us, exposed_us, transfer_us, waiting_us;
+    double busbw_gbps; /* bus bandwidth (as in nccl-tests); NaN for a group of one rank */
+};
 
-    if (r->step->layout.groups[group].size < 2 || work[group].calls == 0)
-        return NAN;
-    return ratio_of(work[group].bus_bytes / 1e3, busy_us); /* bytes per us / 1e3 = GB/s */
+static const struct bb_field group_fields[] = {
+    BB_NAMED(struct group_row, name),
+    BB_NAMED(struct group_row, calls),
+    BB_NAMED(struct group_row, bytes),
+    BB_NAMED(struct group_row, busy_us),
+    BB_NAMED(struct group_row, exposed_us),
+    BB_NAMED(struct group_row, transfer_us),
+    BB_NAMED(struct group_row, waiting_us),
+    BB_NAMED(struct group_row, busbw_gbps),
+    {0},
+};
+
+/* rows: out, [groups] */
+static void list_groups(const struct bb_run_report *r, int rank, struct group_row *rows)
+{
+    const struct bb_layout *l = &r->step->layout;
+    struct bb_group_traffic traffic[BB_MAX_GROUPS];
+
+    bb_count_group_traffic(l, bb_step_program(r->step, rank), traffic);
+    for (int i = 0; i < l->n_groups; i++) {
+        const struct bb_group_breakdown *g = &r->measured->traced[rank].groups[i];
+        const struct bb_group_traffic *t = &traffic[i];
+
+        if (t->calls == 0)
+            rows[i] = (struct group_row){l->groups[i].name, -1, -1, NAN, NAN, NAN, NAN, NAN};
+        else
+            rows[i] = (struct group_row){.name = l->groups[i].name,
+                                         .calls = (long long)t->calls,
+                                         .bytes = (long long)t->bytes,
+                                         .busy_us = g->busy_us,
+                                         .exposed_us = g->exposed_us,
+                                         .transfer_us = g->transfer_us,
+                                         .waiting_us = g->waiting_us,
+                                         .busbw_gbps = l->groups[i].size > 1 /* bytes per us / 1e3 = GB/s */
+                                                           ? ratio_of(t->bus_bytes / 1e3, g->busy_us)
+                                                           : NAN};
+    }
 }
 
 /* ---- report header ---- */
@@ -170,14 +207,18 @@ static void print_time(FILE *out, int width, double us)
     fprintf(out, " %*s", width, isfinite(us) ? bb_format_time(us, text) : text);
 }
 
-static void print_stats(const char *name, const struct bb_stats *s, const struct bb_time_unit *unit, FILE *out)
+/* Prints two rows: the step times and the host times to enqueue a step. name: name of the first row. */
+static void print_stats(const char *name, const struct bb_step_stats *of, const struct bb_time_unit *unit, FILE *out)
 {
-    const double values[] = {s->min, s->p50, s->p90, s->p99, s->max, s->mean, s->ci95[0], s->ci95[1]};
+    for (int row = 0; row < 2; row++) {
+        const struct bb_stats *s = row == 0 ? &of->step : &of->issue;
+        const double values[] = {s->min, s->p50, s->p90, s->p99, s->max, s->mean, s->ci95[0], s->ci95[1]};
 
-    fprintf(out, "  %-10s", name);
-    for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++)
-        print_cell(out, 10, unit->decimals, values[i] / unit->us);
-    fputc('\n', out);
+        fprintf(out, "  %-10s", row == 0 ? name : "host issue");
+        for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++)
+            print_cell(out, 10, unit->decimals, values[i] / unit->us);
+        fputc('\n', out);
+    }
 }
 
 static void print_flops(const struct bb_run_report *r, FILE *out)
@@ -201,17 +242,14 @@ static void print_times(const struct bb_run_report *r, FILE *out)
 
     fprintf(out, "#\n# %-10s %10s %10s %10s %10s %10s %10s %10s %10s\n", unit.name, "min", "p50", "p90", "p99", "max",
             "mean", "ci95 low", "ci95 high");
-    print_stats("step", &m->timed.step, &unit, out);
-    print_stats("host issue", &m->timed.issue, &unit, out);
+    print_stats("step", &m->timed, &unit, out);
     if (m->graph.step.n) {
-        print_stats("graph step", &m->graph.step, &unit, out);
-        print_stats("host issue", &m->graph.issue, &unit, out);
+        print_stats("graph step", &m->graph, &unit, out);
         fprintf(out, "# CUDA graph: step time %.3fx that of normal steps; captured in %s, first launch not timed\n",
                 m->graph.step.p50 / m->timed.step.p50, bb_format_time(1e3 * m->capture_ms, text));
     }
     if (m->start_barrier.step.n) {
-        print_stats("barrier step", &m->start_barrier.step, &unit, out);
-        print_stats("host issue", &m->start_barrier.issue, &unit, out);
+        print_stats("barrier step", &m->start_barrier, &unit, out);
         fprintf(out, "# start barrier (no launch overhead): step time %.3fx that of normal steps\n",
                 m->start_barrier.step.p50 / m->timed.step.p50);
     }
@@ -222,15 +260,6 @@ static void print_times(const struct bb_run_report *r, FILE *out)
     if (r->step->samples > 0)
         fputc('\n', out);
     print_flops(r, out);
-}
-
-static int ranks_of_role(const struct bb_step *s, int ranks, int role)
-{
-    int n = 0;
-
-    for (int i = 0; i < ranks; i++)
-        n += s->role_of[i] == role;
-    return n;
 }
 
 /* Ends a line of a table heading. any: true if the step has timed kernels (kernels that only occupy SMs for a given
@@ -261,13 +290,14 @@ static void print_breakdown(const struct bb_run_report *r, FILE *out)
     fprintf(out, "# %-16s %6s %6s %12s %12s %12s %12s %12s %7s\n", "role", "ranks", "rank", "step", "compute", "comm",
             "exposed", "idle", "hidden");
     for (int i = 0; i < r->step->n_roles; i++) {
-        int rank = bb_slowest_rank(r->measured, r->step, i);
+        int rank = bb_slowest_rank(r->measured, r->step, i), ranks = 0;
 
         if (rank == BB_NONE)
             continue;
+        for (int k = 0; k < r->session->world.size; k++)
+            ranks += r->step->role_of[k] == i;
         const struct bb_rank_breakdown *f = &r->measured->traced[rank];
-        fprintf(out, "  %-16s %6d %6d", r->step->roles[i].name, ranks_of_role(r->step, r->session->world.size, i),
-                rank);
+        fprintf(out, "  %-16s %6d %6d", r->step->roles[i].name, ranks, rank);
         const double values[] = {f->step_us, f->compute_us, f->comm_us, f->exposed_us, f->idle_us};
         for (size_t k = 0; k < sizeof(values) / sizeof(values[0]); k++)
             print_cell(out, 12, unit.decimals, values[k] / unit.us);
@@ -276,42 +306,33 @@ static void print_breakdown(const struct bb_run_report *r, FILE *out)
     }
 }
 
-/* Prints the table row of one group. rank: the slowest of the ranks with the same role (step program); work:
- * [groups] traffic of this rank. */
-static void print_group(const struct bb_run_report *r, const struct bb_time_unit *unit, int rank, int group,
-                        const struct bb_group_traffic *work, FILE *out)
-{
-    const struct bb_group_breakdown *g = &r->measured->traced[rank].groups[group];
-    const struct bb_group *of = &r->step->layout.groups[group];
-    char bytes[BB_BYTES_TEXT];
-
-    fprintf(out, "  %-16s %-6s %5d %6zu %10s", r->step->roles[r->step->role_of[rank]].name, of->name, of->size,
-            work[group].calls, bb_format_bytes((size_t)work[group].bytes, bytes));
-    print_cell(out, 12, unit->decimals, g->busy_us / unit->us);
-    print_cell(out, 12, unit->decimals, g->exposed_us / unit->us);
-    print_cell(out, 12, unit->decimals, g->waiting_us / unit->us);
-    print_cell(out, 9, 2, busbw_of(r, rank, group, work));
-    fputc('\n', out);
-}
-
 static void print_groups(const struct bb_run_report *r, FILE *out)
 {
     const struct bb_time_unit unit = unit_of_ranks(r);
-    struct bb_group_traffic work[BB_MAX_GROUPS];
+    struct group_row rows[BB_MAX_GROUPS];
+    char bytes[BB_BYTES_TEXT];
 
     fprintf(out, "#\n# communication of a step, by group (%s; ranks of the table above)\n", unit.name);
     fprintf(out, "# %-16s %-6s %5s %6s %10s %12s %12s %12s %9s\n", "role", "group", "size", "calls", "payload", "busy",
             "exposed", "waiting", "busbw");
     fprintf(out, "# %-16s %-6s %5s %6s %10s %12s %12s %12s %9s\n", "", "", "", "", "", "", "", "for peers", "GB/s");
-    for (int i = 0; i < r->step->n_roles; i++) {
-        int rank = bb_slowest_rank(r->measured, r->step, i);
+    for (int role = 0; role < r->step->n_roles; role++) {
+        int rank = bb_slowest_rank(r->measured, r->step, role);
 
         if (rank == BB_NONE)
             continue;
-        bb_count_group_traffic(&r->step->layout, &r->step->roles[i].program, work);
-        for (int g = 0; g < r->step->layout.n_groups; g++)
-            if (work[g].calls)
-                print_group(r, &unit, rank, g, work, out);
+        list_groups(r, rank, rows);
+        for (int g = 0; g < r->step->layout.n_groups; g++) {
+            if (rows[g].calls < 0)
+                continue;
+            fprintf(out, "  %-16s %-6s %5d %6lld %10s", r->step->roles[role].name, rows[g].name,
+                    r->step->layout.groups[g].size, rows[g].calls, bb_format_bytes((size_t)rows[g].bytes, bytes));
+            print_cell(out, 12, unit.decimals, rows[g].busy_us / unit.us);
+            print_cell(out, 12, unit.decimals, rows[g].exposed_us / unit.us);
+            print_cell(out, 12, unit.decimals, rows[g].waiting_us / unit.us);
+            print_cell(out, 9, 2, rows[g].busbw_gbps);
+            fputc('\n', out);
+        }
     }
 }
 
@@ -429,30 +450,20 @@ static json_t *breakdown_json(const struct bb_run_report *r, int rank)
                      "compute_sms", has_timed_kernels(r->step) ? json_integer(r->compute_sms) : json_null());
 }
 
-/* Returns the results of a group on a rank; NULL if the rank has no traffic in this group. work: [groups] traffic of
- * the rank. */
-static json_t *group_json(const struct bb_run_report *r, int rank, int group, const struct bb_group_traffic *work)
-{
-    const struct bb_group_breakdown *g = &r->measured->traced[rank].groups[group];
-
-    if (work[group].calls == 0)
-        return NULL;
-    return json_pack("{s:s, s:I, s:I, s:o, s:o, s:o, s:o, s:o}", "name", r->step->layout.groups[group].name, "calls",
-                     (json_int_t)work[group].calls, "bytes", (json_int_t)work[group].bytes, "busy_us",
-                     bb_json_real(g->busy_us), "exposed_us", bb_json_real(g->exposed_us), "transfer_us",
-                     bb_json_real(g->transfer_us), "waiting_us", bb_json_real(g->waiting_us), "busbw_gbps",
-                     bb_json_real(busbw_of(r, rank, group, work)));
-}
-
+/* Returns the groups in which the rank has traffic. */
 static json_t *groups_json(const struct bb_run_report *r, int rank)
 {
-    struct bb_group_traffic work[BB_MAX_GROUPS];
-    json_t *list = json_array(), *one;
+    struct group_row rows[BB_MAX_GROUPS];
+    json_t *list = json_array();
 
-    bb_count_group_traffic(&r->step->layout, bb_step_program(r->step, rank), work);
+    list_groups(r, rank, rows);
     for (int g = 0; g < r->step->layout.n_groups; g++)
-        if ((one = group_json(r, rank, g, work)))
-            json_array_append_new(list, one);
+        if (rows[g].calls >= 0) {
+            json_t *group = json_object();
+
+            bb_table_json(group, group_fields, &rows[g]);
+            json_array_append_new(list, group);
+        }
     return list;
 }
 
@@ -462,37 +473,14 @@ static json_t *roles_json(const struct bb_run_report *r)
 
     for (int i = 0; i < r->step->n_roles; i++) {
         int rank = bb_slowest_rank(r->measured, r->step, i);
-        json_t *row = rank == BB_NONE ? NULL : breakdown_json(r, rank);
 
-        if (!row)
+        if (rank == BB_NONE)
             continue;
-        json_object_set_new(row, "groups", groups_json(r, rank));
-        json_array_append_new(list, row);
+        json_t *role = breakdown_json(r, rank);
+        json_object_set_new(role, "groups", groups_json(r, rank));
+        json_array_append_new(list, role);
     }
     return list;
-}
-
-/* Adds the results of `rank`, the slowest rank of its role (ranks with the same program), to the elements of the
- * JSON array `groups` with the same group name. Groups without traffic on `rank` get null. */
-static void merge_groups(const struct bb_run_report *r, int rank, json_t *groups)
-{
-    static const char *const keys[] = {"calls",       "bytes",      "busy_us",   "exposed_us",
-                                       "transfer_us", "waiting_us", "busbw_gbps"};
-    json_t *measured_groups = groups_json(r, rank), *planned, *one;
-    size_t i, k;
-
-    json_array_foreach(groups, i, planned)
-    {
-        json_array_foreach(measured_groups, k, one)
-        {
-            if (json_equal(json_object_get(planned, "name"), json_object_get(one, "name")))
-                json_object_update_missing(planned, one);
-        }
-        for (k = 0; k < sizeof(keys) / sizeof(keys[0]); k++)
-            if (!json_object_get(planned, keys[k]))
-                json_object_set_new(planned, keys[k], json_null());
-    }
-    json_decref(measured_groups);
 }
 
 static json_t *overlap_json(const struct bb_run_report *r, int rank)
@@ -513,22 +501,14 @@ static json_t *overlap_json(const struct bb_run_report *r, int rank)
         bb_json_real(f ? f->bubble_us : NAN), "waiting_us", bb_json_real(f ? f->exposed_waiting_us : NAN));
 }
 
-static json_t *graph_json(const struct bb_measured *m)
+/* Returns the times of steps that were run in another way, relative to normal steps; null if there were none. */
+static json_t *variant_json(const struct bb_measured *m, const struct bb_step_stats *s)
 {
-    if (!m->graph.step.n)
+    if (!s->step.n)
         return json_null();
-    return json_pack("{s:o, s:o, s:o, s:o}", "step_us", bb_json_stats(&m->graph.step), "issue_us",
-                     bb_json_stats(&m->graph.issue), "capture_ms", bb_json_real(m->capture_ms), "step_ratio",
-                     bb_json_real(m->graph.step.p50 / m->timed.step.p50));
-}
-
-static json_t *start_barrier_json(const struct bb_measured *m)
-{
-    if (!m->start_barrier.step.n)
-        return json_null();
-    return json_pack("{s:o, s:o, s:o}", "step_us", bb_json_stats(&m->start_barrier.step), "issue_us",
-                     bb_json_stats(&m->start_barrier.issue), "step_ratio",
-                     bb_json_real(m->start_barrier.step.p50 / m->timed.step.p50));
+    return json_pack("{s:o, s:o, s:o*, s:o}", "step_us", bb_json_stats(&s->step), "issue_us", bb_json_stats(&s->issue),
+                     "capture_ms", s == &m->graph ? bb_json_real(m->capture_ms) : NULL, "step_ratio",
+                     bb_json_real(s->step.p50 / m->timed.step.p50));
 }
 
 json_t *bb_run_report_row(const struct bb_run_report *r, const char *proxy)
@@ -541,57 +521,47 @@ json_t *bb_run_report_row(const struct bb_run_report *r, const char *proxy)
     rank = bb_slowest_rank(r->measured, r->step, BB_NONE);
     json_object_set_new(row, "summary", json_string(r->step->summary ? r->step->summary : ""));
     json_object_set_new(row, "step_us", bb_json_stats(&r->measured->timed.step));
-    json_object_set_new(row, "graph", graph_json(r->measured));
+    json_object_set_new(row, "graph", variant_json(r->measured, &r->measured->graph));
     json_object_set_new(row, "breakdown", rank == BB_NONE ? json_null() : breakdown_json(r, rank));
     json_object_set_new(row, "wrong", r->checked ? json_integer((json_int_t)r->wrong) : json_null());
     return row;
 }
 
-static int set_traced(const struct bb_run_report *r, struct bb_results *res, json_t *groups)
-{
-    int rank = bb_slowest_rank(r->measured, r->step, BB_NONE), rc;
-
-    if (rank == BB_NONE) {
-        json_decref(groups);
-        TRY(bb_results_set(res, "breakdown", json_null()));
-        return bb_results_set(res, "breakdown_by_role", json_null());
-    }
-    merge_groups(r, rank, groups);
-    TRY(bb_results_set(res, "groups", groups));
-    TRY(bb_results_set(res, "breakdown", breakdown_json(r, rank)));
-    TRY(bb_results_set(res, "breakdown_by_role", roles_json(r)));
-out:
-    return rc;
-}
-
-int bb_run_report_json(const struct bb_run_report *r, struct bb_results *res, json_t *groups)
+json_t *bb_run_report_json(const struct bb_run_report *r, json_t *groups)
 {
     const struct bb_measured *m = r->measured;
-    int rc;
+    const int rank = bb_slowest_rank(m, r->step, BB_NONE);
+    const double step_us = m->timed.step.p50;
+    struct group_row rows[BB_MAX_GROUPS];
+    json_t *o = json_pack("{s:i, s:i, s:i}", "warmup_steps", r->plan->warmup, "steps", m->steps, "traced_steps",
+                          m->traced_steps);
 
-    TRY(bb_results_set(res, "warmup_steps", json_integer(r->plan->warmup)));
-    TRY(bb_results_set(res, "steps", json_integer(m->steps)));
-    TRY(bb_results_set(res, "traced_steps", json_integer(m->traced_steps)));
-    TRY(bb_results_set(res, "step_us", bb_json_stats(&m->timed.step)));
-    TRY(bb_results_set(res, "issue_us", bb_json_stats(&m->timed.issue)));
-    TRY(bb_results_set(res, "reaction_us", bb_json_stats(&m->timed.reaction)));
-    TRY(bb_results_set(res, "communicators", json_string("blocking")));
-    TRY(bb_results_set(res, "traced_step_us", m->traced ? bb_json_stats(&m->tracing.step) : json_null()));
-    TRY(bb_results_set(res, "traced_issue_us", m->traced ? bb_json_stats(&m->tracing.issue) : json_null()));
-    TRY(bb_results_set(res, "graph", graph_json(m)));
-    TRY(bb_results_set(res, "start_barrier", start_barrier_json(m)));
-    TRY(bb_results_set(res, "samples_per_s", bb_json_real(per_second(r->step->samples, m))));
-    TRY(bb_results_set(res, "tokens_per_s", bb_json_real(per_second(r->step->tokens, m))));
-    TRY(bb_results_set(res, "model_flops", bb_json_real(bb_step_flops(r->step))));
-    TRY(bb_results_set(res, "peak_tflops", bb_json_real(r->peak_tflops > 0 ? r->peak_tflops : NAN)));
-    TRY(bb_results_set(res, "model_flop_utilisation", bb_json_real(utilisation_of(r, m->timed.step.p50))));
-    TRY(set_traced(r, res, groups));
-    TRY(bb_results_set(res, "overlap", overlap_json(r, bb_slowest_rank(r->measured, r->step, BB_NONE))));
-    TRY(bb_results_set(res, "critical_path", r->critical ? bb_critical_path_json(r->critical) : json_null()));
-    TRY(bb_results_set(res, "forecast", bb_run_forecast_json(r->forecast, m->timed.step.p50)));
-    TRY(bb_results_set(res, "check",
-                       json_pack("{s:b, s:o}", "enabled", r->checked, "wrong",
-                                 r->checked ? json_integer((json_int_t)r->wrong) : json_null())));
-out:
-    return rc;
+    if (rank != BB_NONE) {
+        list_groups(r, rank, rows);
+        for (int g = 0; g < r->step->layout.n_groups; g++)
+            bb_table_json(json_array_get(groups, (size_t)g), group_fields, &rows[g]);
+    }
+    json_object_set_new(o, "step_us", bb_json_stats(&m->timed.step));
+    json_object_set_new(o, "issue_us", bb_json_stats(&m->timed.issue));
+    json_object_set_new(o, "reaction_us", bb_json_stats(&m->timed.reaction));
+    json_object_set_new(o, "communicators", json_string("blocking"));
+    json_object_set_new(o, "traced_step_us", m->traced ? bb_json_stats(&m->tracing.step) : json_null());
+    json_object_set_new(o, "traced_issue_us", m->traced ? bb_json_stats(&m->tracing.issue) : json_null());
+    json_object_set_new(o, "graph", variant_json(m, &m->graph));
+    json_object_set_new(o, "start_barrier", variant_json(m, &m->start_barrier));
+    json_object_set_new(o, "samples_per_s", bb_json_real(per_second(r->step->samples, m)));
+    json_object_set_new(o, "tokens_per_s", bb_json_real(per_second(r->step->tokens, m)));
+    json_object_set_new(o, "model_flops", bb_json_real(bb_step_flops(r->step)));
+    json_object_set_new(o, "peak_tflops", bb_json_real(r->peak_tflops > 0 ? r->peak_tflops : NAN));
+    json_object_set_new(o, "model_flop_utilisation", bb_json_real(utilisation_of(r, step_us)));
+    json_object_set_new(o, "groups", groups);
+    json_object_set_new(o, "breakdown", rank == BB_NONE ? json_null() : breakdown_json(r, rank));
+    json_object_set_new(o, "breakdown_by_role", rank == BB_NONE ? json_null() : roles_json(r));
+    json_object_set_new(o, "overlap", overlap_json(r, rank));
+    json_object_set_new(o, "critical_path", r->critical ? bb_critical_path_json(r->critical) : json_null());
+    json_object_set_new(o, "forecast", bb_run_forecast_json(r->forecast, step_us));
+    json_object_set_new(o, "check",
+                        json_pack("{s:b, s:o}", "enabled", r->checked, "wrong",
+                                  r->checked ? json_integer((json_int_t)r->wrong) : json_null()));
+    return o;
 }

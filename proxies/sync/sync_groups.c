@@ -4,7 +4,6 @@
 
 #include "bootstrap/base/alloc.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 static const struct bb_sync_comms no_comms = {.gradients = BB_NONE,
@@ -18,45 +17,31 @@ static const struct bb_sync_comms no_comms = {.gradients = BB_NONE,
                                               .n_cross = 1};
 
 /*
- * How a group of ranks is divided into an inner and an outer group. Each `run` consecutive members share one
- * communicator of the inner group. The members with the same index in these inner communicators share one communicator
- * of the outer group.
+ * Divide a group of ranks into an inner and an outer group. Each `run` consecutive members form one instance of the
+ * inner group. The members with the same index in these instances form one instance of the outer group.
+ *   names    second words of the names of the new groups, such as "shard" and "replica" in "dp shard" and "dp replica"
+ *   inner, outer   out: indices of the new groups in the layout
  */
-struct group_split {
-    struct bb_step *step;
-    int group, run;
-    const char *inner_name, *outer_name; /* second words of the names of the new groups, such as "shard" and
-                                            "replica" in "dp shard" and "dp replica" */
-    int inner, outer;                    /* indices of the new groups in the layout */
-};
-
-static const char *group_name(const struct group_split *k)
+static void split_group(struct bb_step *step, int group, int run, const char *const names[2], int *inner, int *outer)
 {
-    return k->step->layout.groups[k->group].name;
-}
+    struct bb_layout *l = &step->layout;
+    int size = l->groups[group].size, total = bb_group_instances(l, group) * size, runs = size / run;
+    const char *inner_name = bb_step_text(step, "%s %s", l->groups[group].name, names[0]);
+    const char *outer_name = bb_step_text(step, "%s %s", l->groups[group].name, names[1]);
+    int *consecutive, *strided;
 
-/* Add the inner group (sets of `run` consecutive ranks) and the outer group (ranks with the same index in each of
- * these sets) to the layout. */
-static void split_group(struct group_split *k)
-{
-    struct bb_layout *l = &k->step->layout;
-    int size = l->groups[k->group].size, instances = bb_group_instances(l, k->group), runs = size / k->run;
-    int *inner, *outer;
-    const char *names[] = {bb_step_text(k->step, "%s %s", group_name(k), k->inner_name),
-                           bb_step_text(k->step, "%s %s", group_name(k), k->outer_name)};
+    BB_NEW(consecutive, total);
+    BB_NEW(strided, total);
+    for (int i = 0; i < total; i++) {
+        int index = i % size, place = index % run;
 
-    BB_NEW(inner, instances * size);
-    BB_NEW(outer, instances * size);
-    for (int i = 0; i < instances * size; i++) {
-        int index = i % size, place = index % k->run, rank = bb_group_member(l, k->group, i / size, index);
-
-        inner[i] = rank;
-        outer[(i / size * k->run + place) * runs + index / k->run] = rank;
+        consecutive[i] = bb_group_member(l, group, i / size, index);
+        strided[(i / size * run + place) * runs + index / run] = consecutive[i];
     }
-    k->inner = bb_layout_add_irregular(l, names[0], inner, instances * runs, k->run);
-    k->outer = bb_layout_add_irregular(l, names[1], outer, instances * k->run, runs);
-    free(inner);
-    free(outer);
+    *inner = bb_layout_add_irregular(l, inner_name, consecutive, total / run, run);
+    *outer = bb_layout_add_irregular(l, outer_name, strided, total / runs, runs);
+    free(consecutive);
+    free(strided);
 }
 
 /* Return the number of consecutive members of the group on each node; 0 if this number differs between nodes. */
@@ -101,61 +86,37 @@ static bool has_hierarchy(const struct bb_layout *l, int group, int gpus_per_nod
     return run > 1 && run < l->groups[group].size;
 }
 
-/* Return the number of GPUs per node, nearest to gpus_per_node, with which a hierarchical reduction over the group
- * is possible; 0 if there is no such number. */
-static int nearest_node(const struct bb_layout *l, int group, int gpus_per_node)
-{
-    for (int far = 1; far <= l->ranks; far++) {
-        if (has_hierarchy(l, group, gpus_per_node - far))
-            return gpus_per_node - far;
-        if (has_hierarchy(l, group, gpus_per_node + far))
-            return gpus_per_node + far;
-    }
-    return 0;
-}
-
 /*
  * Print an error line: with --sync hsdp and without --shard-size, the group's ranks on one node would form a shard
  * group, which is not possible here. Returns -BB_EUSAGE.
  *   run  number of the group's ranks on each node; 0: the number differs between nodes
  */
-static int shard_error(const struct group_split *k, int gpus_per_node, int run)
+static int shard_error(struct bb_step *step, int group, int gpus_per_node, int run)
 {
-    int size = k->step->layout.groups[k->group].size, near = nearest_divisor(size, gpus_per_node, 2, size - 1);
+    const struct bb_group *g = &step->layout.groups[group];
+    int near = nearest_divisor(g->size, gpus_per_node, 2, g->size - 1);
     const char *why = run == 0   ? "are distributed unevenly over the nodes"
                       : run == 1 ? "are each on a node of their own, so hsdp has nothing to shard"
                                  : "are all on one node, where hsdp equals zero3";
-    char words[32] = "zero3";
 
-    if (near)
-        snprintf(words, sizeof(words), "--shard-size %d", near);
-    return bb_err(BB_EUSAGE, "%s: with %d GPUs per node the %d ranks of %s %s; try: %s", k->step->proxy, gpus_per_node,
-                  size, group_name(k), why, words);
+    return bb_err(BB_EUSAGE, "%s: with %d GPUs per node the %d ranks of %s %s; try: %s", step->proxy, gpus_per_node,
+                  g->size, g->name, why, near ? bb_step_text(step, "--shard-size %d", near) : "zero3");
 }
 
-/* Set *run to the default number of consecutive ranks in a shard group. distributed: all ranks of the group of
- * replicas; hsdp: its ranks on one node, or an error if they cannot form a shard group. */
-static int default_shard(const struct group_split *k, const struct bb_dp_config *p, int gpus_per_node, int *run)
+/* Return the number of consecutive ranks in a shard group, or -BB_EUSAGE after printing an error line. Default: all
+ * ranks of the group; hsdp: its ranks on one node. */
+static int resolve_shard(struct bb_step *step, const struct bb_dp_config *p, int group, int gpus_per_node)
 {
-    int size = k->step->layout.groups[k->group].size;
+    const struct bb_group *g = &step->layout.groups[group];
+    int run = p->shard;
 
-    *run = p->kind == BB_SYNC_DISTRIBUTED ? size : ranks_per_node(&k->step->layout, k->group, gpus_per_node);
-    if (p->kind == BB_SYNC_DISTRIBUTED || (*run > 1 && *run < size))
-        return 0;
-    return shard_error(k, gpus_per_node, *run);
-}
-
-static int resolve_shard(const struct group_split *k, const struct bb_dp_config *p, int gpus_per_node, int *run)
-{
-    int size = k->step->layout.groups[k->group].size;
-
-    *run = p->shard;
-    if (!p->shard)
-        return default_shard(k, p, gpus_per_node, run);
-    if (size % *run)
+    if (run && g->size % run)
         return bb_err(BB_EUSAGE, "%s: --shard-size %d does not divide the %d ranks of %s; try: --shard-size %d",
-                      k->step->proxy, *run, size, group_name(k), nearest_divisor(size, *run, 1, size));
-    return 0;
+                      step->proxy, run, g->size, g->name, nearest_divisor(g->size, run, 1, g->size));
+    if (run || p->kind != BB_SYNC_HSDP)
+        return run ? run : g->size;
+    run = ranks_per_node(&step->layout, group, gpus_per_node);
+    return run > 1 && run < g->size ? run : shard_error(step, group, gpus_per_node, run);
 }
 
 static int add_comm(struct bb_step *step, int group, const char *purpose)
@@ -182,55 +143,60 @@ static void add_sharded(struct bb_step *step, const struct bb_dp_config *p, int 
 static int add_shards(struct bb_step *step, const struct bb_dp_config *p, int group, int gpus_per_node,
                       struct bb_sync_comms *comms)
 {
-    struct group_split k = {.step = step, .group = group, .inner_name = "shard", .outer_name = "replica"};
-    int rc;
+    int run = resolve_shard(step, p, group, gpus_per_node), inner = group, outer;
 
-    TRY(resolve_shard(&k, p, gpus_per_node, &k.run));
-    if (k.run == step->layout.groups[group].size) {
-        add_sharded(step, p, group, comms);
-        return 0;
+    if (run < 0)
+        return run;
+    if (run < step->layout.groups[group].size) {
+        split_group(step, group, run, (const char *const[]){"shard", "replica"}, &inner, &outer);
+        comms->n_replicas = step->layout.groups[outer].size;
     }
-    split_group(&k);
-    add_sharded(step, p, k.inner, comms);
-    comms->n_replicas = step->layout.groups[k.outer].size;
-    comms->replicas = add_comm(step, k.outer, NULL);
-out:
-    return rc;
+    add_sharded(step, p, inner, comms);
+    if (comms->n_replicas > 1)
+        comms->replicas = add_comm(step, outer, NULL);
+    return 0;
 }
 
-static int hierarchy_error(const struct group_split *k, int gpus_per_node, const char *option, int run)
+/* Return the number of GPUs per node, nearest to gpus_per_node, with which a hierarchical reduction over the group
+ * is possible; 0 if there is no such number. */
+static int nearest_node(const struct bb_layout *l, int group, int gpus_per_node)
 {
-    const struct bb_layout *l = &k->step->layout;
-    int near = nearest_node(l, k->group, gpus_per_node);
+    for (int far = 1; far <= l->ranks; far++)
+        for (int near = gpus_per_node - far; near <= gpus_per_node + far; near += 2 * far)
+            if (has_hierarchy(l, group, near))
+                return near;
+    return 0;
+}
+
+static int hierarchy_error(struct bb_step *step, int group, int gpus_per_node, const char *option, int run)
+{
+    const struct bb_group *g = &step->layout.groups[group];
+    int near = nearest_node(&step->layout, group, gpus_per_node);
     const char *how = run == 0   ? "they are distributed unevenly"
                       : run == 1 ? "each is on a node of its own"
                                  : "all are on one node";
-    char words[48] = "without this option";
 
-    if (near)
-        snprintf(words, sizeof(words), "--gpus-per-node %d", near);
     return bb_err(BB_EUSAGE,
                   "%s: --%s needs several nodes, each with the same number (at least 2) of the %d ranks of %s; with %d "
                   "GPUs per node %s; try: %s",
-                  k->step->proxy, option, l->groups[k->group].size, group_name(k), gpus_per_node, how, words);
+                  step->proxy, option, g->size, g->name, gpus_per_node, how,
+                  near ? bb_step_text(step, "--gpus-per-node %d", near) : "without this option");
 }
 
 int bb_sync_hierarchy_comms(struct bb_step *step, int group, int gpus_per_node, const char *option,
                             struct bb_sync_comms *comms)
 {
-    struct group_split k = {.step = step, .group = group, .inner_name = "local", .outer_name = "cross"};
-    int size = step->layout.groups[group].size;
+    int run = ranks_per_node(&step->layout, group, gpus_per_node), local, cross;
 
-    *comms = no_comms;
-    k.run = ranks_per_node(&step->layout, group, gpus_per_node);
     if (!has_hierarchy(&step->layout, group, gpus_per_node))
-        return hierarchy_error(&k, gpus_per_node, option, k.run);
-    split_group(&k);
-    comms->n = size;
-    comms->n_local = k.run;
-    comms->n_cross = size / k.run;
-    comms->local = add_comm(step, k.inner, NULL);
-    comms->cross = add_comm(step, k.outer, NULL);
+        return hierarchy_error(step, group, gpus_per_node, option, run);
+    split_group(step, group, run, (const char *const[]){"local", "cross"}, &local, &cross);
+    *comms = no_comms;
+    comms->n = step->layout.groups[group].size;
+    comms->n_local = run;
+    comms->n_cross = comms->n / run;
+    comms->local = add_comm(step, local, NULL);
+    comms->cross = add_comm(step, cross, NULL);
     return 0;
 }
 
@@ -248,12 +214,8 @@ int bb_sync_add_comms(struct bb_step *step, const struct bb_dp_config *p, int gr
         return 0;
     if (p->hierarchical)
         return bb_sync_hierarchy_comms(step, group, node, "hierarchical", comms);
-    if (p->kind == BB_SYNC_HSDP || p->kind == BB_SYNC_DISTRIBUTED)
+    if (bb_sync_is_sharded(p->kind))
         return add_shards(step, p, group, node, comms);
-    if (bb_sync_is_sharded(p->kind)) {
-        add_sharded(step, p, group, comms);
-        return 0;
-    }
     comms->n = step->layout.groups[group].size;
     comms->gradients = add_comm(step, group, NULL);
     return 0;

@@ -195,7 +195,7 @@ static int build_role(struct training *t, struct bb_role *role, const char *name
 
 static int build_replicas(struct training *t)
 {
-    bool by_node = t->policy.hierarchical;
+    bool by_node = t->policy.options.hierarchical;
     int ranks = t->step->layout.ranks, rc;
 
     TRY(bb_step_add_roles(t->step, by_node ? 2 : 1));

@@ -63,11 +63,20 @@ struct bb_sync_options {
     double cycle_ms;
     const char *zero_reduce; /* collective that reduces the gradients with ZeRO-1 and ZeRO-2: "rs" (reduce-scatter)
                                 or "allreduce" */
-    bool hierarchical;
+    bool hierarchical;       /* all_reduce, horovod: reduce-scatter within the node, all-reduce across nodes, all-gather
+                          within the node */
     const char *grad_dtype, *optimizer;
-    bool overlap_param_gather, own_gather_comm, no_overlap, no_sync;
-    bool precision_aware; /* Adam with bfloat16 parameters: the optimizer stores only the 16 low bits that bfloat16
-                             lacks, instead of a float copy of each parameter */
+    bool overlap_param_gather; /* distributed: the all-gather of parameters overlaps the forward of the next step */
+    bool own_gather_comm;      /* zero3, hsdp: true: all-gathers of parameters have a communicator of their own; false:
+                                  they share the communicator of the gradient reductions */
+    bool no_overlap;           /* reductions of gradients start only after the whole backward pass */
+    bool no_sync;              /* zero2, zero3, hsdp: only the last micro-batch reduces gradients */
+    bool precision_aware; /* distributed: the precision-aware FusedAdam of Transformer Engine. With bfloat16 parameters,
+                             it stores only the 16 low bits that bfloat16 lacks, instead of a float copy of each
+                             parameter and gradient */
+    /* shard_size: hsdp, distributed: number of ranks that shard one copy of the gradients and the optimizer state; 0:
+     * the ranks on one node (hsdp) or all replicas (distributed). servers: ps_sharded: number of parameter servers; 0:
+     * the default number, 2 */
     int shard_size, servers;
 };
 

@@ -130,15 +130,8 @@ int bb_sync_resolve(const struct bb_proxy_config *c, enum bb_sync_kind kind, enu
         .params = params,
         .grads = o->grad_dtype ? (enum bb_dtype_id)bb_dtype_find(o->grad_dtype) : grads,
         .optimizer = is_sgd(o) ? BB_MEMORY_KERNEL_SGD : BB_MEMORY_KERNEL_ADAM,
-        .precision_aware = o->precision_aware,
-        .hierarchical = o->hierarchical,
         .reduce_whole = o->zero_reduce && strcmp(o->zero_reduce, "allreduce") == 0,
-        .overlap_gather = o->overlap_param_gather,
-        .own_gather_comm = o->own_gather_comm,
-        .no_overlap = o->no_overlap,
-        .no_sync = o->no_sync,
-        .shard = o->shard_size,
-        .servers = o->servers,
+        .options = *o,
     };
     TRY(validate_options(c, kind));
     TRY(resolve_rule(c, kind, &p->rule));
@@ -165,7 +158,7 @@ bool bb_sync_gathers_parameters(enum bb_sync_kind kind)
 
 bool bb_sync_reduces_every_micro_batch(const struct bb_dp_config *p)
 {
-    return !p->no_sync && (KIND(ZERO2) | KIND(ZERO3) | KIND(HSDP)) & 1u << p->kind;
+    return !p->options.no_sync && (KIND(ZERO2) | KIND(ZERO3) | KIND(HSDP)) & 1u << p->kind;
 }
 
 /*
@@ -178,12 +171,12 @@ static double optimizer_bytes(const struct bb_dp_config *p)
 
     if (bb_dtypes[p->params].bytes >= 4)
         return moments;
-    return moments + (p->precision_aware && p->params == BB_BFLOAT16 ? 2 : 4);
+    return moments + (p->options.precision_aware && p->params == BB_BFLOAT16 ? 2 : 4);
 }
 
 double bb_sync_update_peak_bytes(const struct bb_dp_config *p, const struct bb_sync_comms *comms, double parameters)
 {
-    bool copies = p->kind == BB_SYNC_DISTRIBUTED && bb_dtypes[p->grads].bytes < 4 && !p->precision_aware;
+    bool copies = p->kind == BB_SYNC_DISTRIBUTED && bb_dtypes[p->grads].bytes < 4 && !p->options.precision_aware;
 
     return copies ? 4 * parameters / comms->n : 0;
 }

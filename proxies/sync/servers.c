@@ -33,7 +33,7 @@ int bb_server_comms(struct bb_step *step, const struct bb_dp_config *p, int grou
     int ranks = comms->n;
 
     if (p->kind != BB_SYNC_PS)
-        comms->servers = p->kind == BB_SYNC_PS_P2P ? 1 : p->servers ? p->servers : 2;
+        comms->servers = p->kind == BB_SYNC_PS_P2P ? 1 : p->options.servers ? p->options.servers : 2;
     if (comms->servers >= ranks)
         return bb_err(BB_EUSAGE, "%s: no worker is left: %d rank%s, parameter servers: %d; try: %d ranks%s",
                       step->proxy, ranks, ranks == 1 ? "" : "s", comms->servers, comms->servers + 1,
@@ -133,12 +133,7 @@ static int move_all(struct bb_sync *s, int b, bool push, const int *buffers)
 static void update_bucket(struct bb_sync *s, int b)
 {
     set_phase(s, BB_PHASE_OPTIMIZER);
-    bb_sync_memory_kernel(s->script, s->spec.step, "update",
-                          &(struct bb_script_memory_kernel){.kind = s->policy.optimizer,
-                                                            .count = s->buckets[b].count,
-                                                            .times = 1,
-                                                            .src = BB_NONE,
-                                                            .dst = s->buckets[b].param_full});
+    bb_sync_memory_kernel(s, "update", s->policy.optimizer, s->buckets[b].count, 1, BB_NONE, s->buckets[b].param_full);
 }
 
 /* ---- end of the step ---- */
@@ -166,12 +161,8 @@ static void write_server(struct bb_sync *s)
 
         bb_script_new_thread(s->script, emptied[set]);
         bb_script_wait(s->script, move_all(s, b, true, buffers));
-        bb_sync_memory_kernel(s->script, s->spec.step, "sum",
-                              &(struct bb_script_memory_kernel){.kind = BB_MEMORY_KERNEL_ACCUMULATE,
-                                                                .count = s->buckets[b].count,
-                                                                .times = count_workers(s),
-                                                                .src = buffers[0],
-                                                                .dst = BB_NONE});
+        bb_sync_memory_kernel(s, "sum", BB_MEMORY_KERNEL_ACCUMULATE, s->buckets[b].count, count_workers(s), buffers[0],
+                              BB_NONE);
         emptied[set] = (int)s->script->program->n_ops - 1;
         update_bucket(s, b);
         s->buckets[b].gathered = (int)s->script->program->n_ops - 1;

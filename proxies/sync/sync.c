@@ -69,23 +69,17 @@ static void restore_labels(struct bb_script *s, struct labels before)
     s->layer = before.layer;
 }
 
-void bb_sync_memory_kernel(struct bb_script *s, struct bb_step *step, const char *what,
-                           const struct bb_script_memory_kernel *how)
+void bb_sync_memory_kernel(struct bb_sync *s, const char *what, enum bb_memory_kernel_kind kind, size_t count,
+                           int times, int src, int dst)
 {
-    const struct bb_memory_kernel p = {.kind = how->kind, .dtype = s->dtype, .rows = 1, .cols = how->count};
+    const struct bb_memory_kernel p = {.kind = kind, .dtype = s->script->dtype, .rows = 1, .cols = count};
+    const struct bb_script_memory_kernel how = {kind, count, times, src, dst};
 
-    if (s->real)
-        bb_script_memory_kernel(s, step, what, how);
+    if (s->script->real)
+        bb_script_memory_kernel(s->script, s->spec.step, what, &how);
     else
-        bb_script_compute(s, what, how->times * (double)bb_memory_kernel_bytes(&p) / memory_gbps * 1e-3, 0, how->src,
-                          how->dst);
-}
-
-static void add_copy(struct bb_sync *s, const char *what, size_t count, int src, int dst)
-{
-    bb_sync_memory_kernel(s->script, s->spec.step, what,
-                          &(struct bb_script_memory_kernel){
-                              .kind = BB_MEMORY_KERNEL_COPY, .count = count, .times = 1, .src = src, .dst = dst});
+        bb_script_compute(s->script, what, times * (double)bb_memory_kernel_bytes(&p) / memory_gbps * 1e-3, 0, src,
+                          dst);
 }
 
 static bool has_peers(const struct bb_sync *s)
@@ -124,24 +118,20 @@ int bb_sync_arrivals(const struct bb_sync_unit *units, int n_units, bool per_uni
 static size_t bucket_multiple(const struct bb_sync *s)
 {
     const struct bb_sync_comms *c = &s->spec.comms;
-    size_t pad = s->policy.rule.pad, shards = (size_t)c->n, a = pad, b = shards;
+    size_t multiple = (size_t)c->n;
 
-    if (s->policy.hierarchical)
+    if (s->policy.options.hierarchical)
         return s->policy.kind == BB_SYNC_HOROVOD ? (size_t)c->n_local * FUSION_UNIT : 1;
     if (!bb_sync_is_sharded(s->policy.kind))
         return 1;
-    while (b) {
-        size_t rest = a % b;
-
-        a = b;
-        b = rest;
-    }
-    return pad ? pad / a * shards : shards;
+    while (s->policy.rule.pad && multiple % s->policy.rule.pad)
+        multiple += (size_t)c->n;
+    return multiple;
 }
 
-static void init_bucket(struct bb_sync *s, struct bb_bucket_state *b, const struct bb_sync_bucket *bucketing, int index)
+static void init_bucket(struct bb_sync *s, struct bb_bucket_state *b, int index, size_t multiple)
 {
-    size_t multiple = bucket_multiple(s);
+    const struct bb_sync_bucket *bucketing = &s->bucketing.list[index];
     int last = BB_NONE;
 
     *b = (struct bb_bucket_state){.count = bb_round_up(bucketing->count, multiple),
@@ -179,7 +169,8 @@ static void init_bucket(struct bb_sync *s, struct bb_bucket_state *b, const stru
  */
 static void fill_buckets(struct bb_sync *s)
 {
-    double unit = s->policy.hierarchical ? s->spec.comms.n_local * 8.0 * FUSION_UNIT : 1;
+    size_t multiple = bucket_multiple(s);
+    double unit = s->policy.options.hierarchical ? s->spec.comms.n_local * 8.0 * FUSION_UNIT : 1;
     struct bb_bucket_rule rule = s->policy.rule;
     int n = bb_sync_arrivals(s->spec.units, s->spec.n_units, bb_sync_gathers_parameters(s->policy.kind), &s->arrivals);
 
@@ -192,7 +183,7 @@ static void fill_buckets(struct bb_sync *s)
     s->n = s->bucketing.n;
     BB_NEW(s->buckets, s->n);
     for (int b = 0; b < s->n; b++)
-        init_bucket(s, &s->buckets[b], &s->bucketing.list[b], b);
+        init_bucket(s, &s->buckets[b], b, multiple);
 }
 
 /* Return whether a bucket contains gradient tensors of a unit (layer of the model). */
@@ -233,7 +224,7 @@ static void add_own(struct bb_sync *s, struct bb_bucket_state *b)
     bool gathers = s->spec.comms.n > 1 && bb_sync_is_sharded(s->policy.kind);
 
     b->shard = b->full;
-    if (s->policy.hierarchical)
+    if (s->policy.options.hierarchical)
         b->shard =
             bb_script_buffer(s->script, "local shard", BB_USE_COMMUNICATION,
                              b->count / (size_t)s->spec.comms.n_local + b->count % (size_t)s->spec.comms.n_local);
@@ -285,17 +276,6 @@ static struct bb_script_lane lane_of(struct bb_sync *s, int comm)
                            : bb_script_lane(s->script, &s->spec.step->layout, comm);
 }
 
-static void add_lanes(struct bb_sync *s)
-{
-    const struct bb_sync_comms *c = &s->spec.comms;
-
-    s->local = lane_of(s, c->local);
-    s->cross = lane_of(s, c->cross);
-    s->gradients = lane_of(s, c->gradients);
-    s->parameters = c->parameters == c->gradients ? s->gradients : lane_of(s, c->parameters);
-    s->replicas = lane_of(s, c->replicas);
-}
-
 void bb_sync_init(struct bb_sync **sync, const struct bb_sync_spec *spec)
 {
     struct bb_sync *s;
@@ -315,7 +295,12 @@ void bb_sync_init(struct bb_sync **sync, const struct bb_sync_spec *spec)
         bb_server_buffers(s);
     } else if (has_peers(s)) {
         s->every_micro_batch = bb_sync_reduces_every_micro_batch(&s->policy);
-        add_lanes(s);
+        s->local = lane_of(s, spec->comms.local);
+        s->cross = lane_of(s, spec->comms.cross);
+        s->gradients = lane_of(s, spec->comms.gradients);
+        s->parameters =
+            spec->comms.parameters == spec->comms.gradients ? s->gradients : lane_of(s, spec->comms.parameters);
+        s->replicas = lane_of(s, spec->comms.replicas);
         add_buffers(s);
     }
 }
@@ -414,10 +399,10 @@ static void reduce_bucket(struct bb_sync *s, int index)
 
     b->ready = 0;
     if (b->fused)
-        add_copy(s, "copy in", b->count, BB_NONE, b->full);
+        bb_sync_memory_kernel(s, "copy in", BB_MEMORY_KERNEL_COPY, b->count, 1, BB_NONE, b->full);
     if (bb_sync_has_servers(s->policy.kind))
         bb_server_push(s, index);
-    else if (s->policy.hierarchical)
+    else if (s->policy.options.hierarchical)
         b->reduced = reduce_hierarchically(s, b);
     else
         last_read = start_reduction(s, b);
@@ -524,7 +509,7 @@ void bb_sync_begin_step(struct bb_sync *s)
 {
     struct labels before = set_labels(s->script, BB_PHASE_FORWARD, s->script->dtype, s->script->layer);
 
-    if (s->policy.overlap_gather)
+    if (s->policy.options.overlap_param_gather)
         gather_buckets(s);
     restore_labels(s->script, before);
 }
@@ -533,7 +518,7 @@ void bb_sync_before_forward(struct bb_sync *s, int unit)
 {
     if (s->gathers)
         use_unit(s, unit, unit + 1);
-    for (int b = 0; b < s->n && s->policy.overlap_gather; b++)
+    for (int b = 0; b < s->n && s->policy.options.overlap_param_gather; b++)
         if (s->buckets[b].gathered != BB_NONE && bucket_holds_unit(s, b, unit)) {
             bb_script_wait(s->script, s->buckets[b].gathered);
             s->buckets[b].gathered = BB_NONE; /* of the units in the bucket, only the first one to run waits for the
@@ -551,16 +536,6 @@ void bb_sync_after_forward(struct bb_sync *s, int unit)
         release_unit(s, s->tied);
 }
 
-/* Wait until the shared gradient buffers to which the backward of the unit (layer) writes are free. */
-static void wait_for_shared_buffers(struct bb_sync *s, int unit)
-{
-    for (int b = 0; b < s->n; b++)
-        if (s->buckets[b].ready == 0 && bucket_holds_unit(s, b, unit)) {
-            bb_script_wait(s->script, s->shared[b % s->n_shared].last_read);
-            s->shared[b % s->n_shared].last_read = BB_NONE;
-        }
-}
-
 void bb_sync_before_backward(struct bb_sync *s, int unit)
 {
     const struct bb_sync_slot *kept =
@@ -570,8 +545,11 @@ void bb_sync_before_backward(struct bb_sync *s, int unit)
         bb_script_wait(s->script, kept->op);
     if (s->gathers)
         use_unit(s, unit, unit - 1);
-    if (s->n_shared)
-        wait_for_shared_buffers(s, unit);
+    for (int b = 0; b < s->n && s->n_shared; b++) /* wait until the buffers to which this backward writes are free */
+        if (s->buckets[b].ready == 0 && bucket_holds_unit(s, b, unit)) {
+            bb_script_wait(s->script, s->shared[b % s->n_shared].last_read);
+            s->shared[b % s->n_shared].last_read = BB_NONE;
+        }
 }
 
 void bb_sync_after_backward(struct bb_sync *s, int unit, bool last)
@@ -585,7 +563,7 @@ void bb_sync_after_backward(struct bb_sync *s, int unit, bool last)
         if (s->every_micro_batch && s->buckets[b].ready == s->buckets[b].units)
             reduce_bucket(s, b);
     }
-    if (!s->every_micro_batch && !s->policy.no_overlap)
+    if (!s->every_micro_batch && !s->policy.options.no_overlap)
         reduce_in_order(s);
 }
 
@@ -607,17 +585,15 @@ static void finish_reductions(struct bb_sync *s)
     bb_sync_wait_reductions(s);
     for (int b = 0; b < s->n && has_peers(s); b++)
         if (s->buckets[b].fused)
-            add_copy(s, "copy out", s->buckets[b].count, s->buckets[b].full, BB_NONE);
+            bb_sync_memory_kernel(s, "copy out", BB_MEMORY_KERNEL_COPY, s->buckets[b].count, 1, s->buckets[b].full,
+                                  BB_NONE);
     if (bb_sync_is_sharded(s->policy.kind))
         shard = (shard + (size_t)s->spec.comms.n - 1) / (size_t)s->spec.comms.n;
     s->script->phase = BB_PHASE_OPTIMIZER;
     s->script->dtype = s->policy.params;
     if (shard)
-        bb_sync_memory_kernel(
-            s->script, s->spec.step, "optimizer",
-            &(struct bb_script_memory_kernel){
-                .kind = s->policy.optimizer, .count = shard, .times = 1, .src = BB_NONE, .dst = BB_NONE});
-    if (!s->policy.overlap_gather)
+        bb_sync_memory_kernel(s, "optimizer", s->policy.optimizer, shard, 1, BB_NONE, BB_NONE);
+    if (!s->policy.options.overlap_param_gather)
         gather_buckets(s);
 }
 

@@ -43,7 +43,7 @@
  *                reduce-scatter of unit u, because both use one communicator unless own_gather_comm is set.
  *   hsdp         zero3 within a shard group (one node), then an all-reduce of the gradient shards over the replica
  *                group.
- *   distributed  Megatron-LM's distributed optimizer: zero1 with Megatron's buckets. With overlap_gather the step
+ *   distributed  Megatron-LM's distributed optimizer: zero1 with Megatron's buckets. With overlap_param_gather the step
  *                begins with the all-gather of parameters, which overlaps the forward: each unit waits only for the
  *                buckets that contain its parameters.
  *   ps, ps_p2p, ps_sharded
@@ -94,20 +94,9 @@ struct bb_dp_config {
     enum bb_dtype_id params, grads; /* params: element type of the parameters that are all-gathered; grads: element
                                        type of the gradients that are reduced */
     enum bb_memory_kernel_kind optimizer; /* memory-bound kernel that the optimizer runs: SGD with momentum, or Adam */
-    bool precision_aware; /* distributed: the precision-aware FusedAdam of Transformer Engine, without float copies
-                             of bfloat16 parameters and gradients */
-    bool hierarchical;    /* all_reduce, horovod: reduce-scatter within the node, all-reduce across nodes, all-gather
-                          within the node */
-    bool reduce_whole;    /* zero1, zero2: true: each bucket is all-reduced instead of reduce-scattered, and each rank
+    bool reduce_whole; /* zero1, zero2: true: each bucket is all-reduced instead of reduce-scattered, and each rank
                           uses only its shard of the result */
-    bool overlap_gather;  /* distributed: the all-gather of parameters overlaps the forward of the next step */
-    bool own_gather_comm; /* zero3, hsdp: true: all-gathers of parameters have a communicator of their own; false:
-                             they share the communicator of the gradient reductions */
-    bool no_overlap;      /* reductions of gradients start only after the whole backward pass */
-    bool no_sync;         /* zero2, zero3, hsdp: only the last micro-batch reduces gradients */
-    int shard;   /* hsdp, distributed: number of ranks that shard one copy of the gradients and the optimizer state; 0:
-                  the ranks on one node (hsdp) or all replicas (distributed) */
-    int servers; /* ps_sharded: number of parameter servers; 0: the default number, 2 */
+    struct bb_sync_options options; /* the options themselves; an option that the kind does not support is 0 */
 };
 
 /*
@@ -229,7 +218,7 @@ void bb_sync_release(struct bb_sync *s);
  *   unit  index of the unit (layer)
  *   last  true in the rank's last micro-batch of the step, after which the gradients are complete
  */
-void bb_sync_begin_step(struct bb_sync *s); /* call before the first operation of the step; with overlap_gather,
+void bb_sync_begin_step(struct bb_sync *s); /* call before the first operation of the step; with overlap_param_gather,
                                                starts the all-gather of parameters */
 /* waits for the parameters of the unit (layer); with zero3 and hsdp, also starts the all-gather of the next unit's
  * parameters */
@@ -243,7 +232,7 @@ void bb_sync_before_backward(struct bb_sync *s, int unit);
 void bb_sync_after_backward(struct bb_sync *s, int unit, bool last);
 void bb_sync_wait_reductions(struct bb_sync *s); /* starts the reductions that have not started yet, and waits for
                                                     all reductions */
-/* calls bb_sync_wait_reductions, then adds the optimizer and, if the optimizer works on shards and overlap_gather is
+/* calls bb_sync_wait_reductions, then adds the optimizer and, if the optimizer works on shards and overlap_param_gather is
  * false, the all-gather of parameters */
 void bb_sync_finish_step(struct bb_sync *s);
 
@@ -256,13 +245,6 @@ void bb_sync_finish_step(struct bb_sync *s);
  */
 int bb_sync_arrivals(const struct bb_sync_unit *units, int n_units, bool per_unit,
                      struct bb_gradient_arrival **arrivals);
-
-/*
- * bb_sync_memory_kernel - add a memory-bound kernel to the compute stream. With --compute timed, its duration is its
- * memory traffic in bytes divided by 2039 GB/s, the memory bandwidth of an A100.
- */
-void bb_sync_memory_kernel(struct bb_script *s, struct bb_step *step, const char *what,
-                           const struct bb_script_memory_kernel *how);
 
 /*
  * bb_sync_memory - add the memory that real training needs for parameters, gradients and optimizer state to

@@ -108,7 +108,7 @@ static int shard_error(struct bb_step *step, int group, int gpus_per_node, int r
 static int resolve_shard(struct bb_step *step, const struct bb_dp_config *p, int group, int gpus_per_node)
 {
     const struct bb_group *g = &step->layout.groups[group];
-    int run = p->shard;
+    int run = p->options.shard_size;
 
     if (run && g->size % run)
         return bb_err(BB_EUSAGE, "%s: --shard-size %d does not divide the %d ranks of %s; try: --shard-size %d",
@@ -131,7 +131,7 @@ static int add_comm(struct bb_step *step, int group, const char *purpose)
  * use one communicator for both, unless --own-gather-comm is set. */
 static void add_sharded(struct bb_step *step, const struct bb_dp_config *p, int group, struct bb_sync_comms *comms)
 {
-    bool shared = bb_sync_gathers_parameters(p->kind) && !p->own_gather_comm;
+    bool shared = bb_sync_gathers_parameters(p->kind) && !p->options.own_gather_comm;
 
     comms->n = step->layout.groups[group].size;
     if (comms->n == 1)
@@ -212,7 +212,7 @@ int bb_sync_add_comms(struct bb_step *step, const struct bb_dp_config *p, int gr
     }
     if (group == BB_NONE || step->layout.groups[group].size < 2)
         return 0;
-    if (p->hierarchical)
+    if (p->options.hierarchical)
         return bb_sync_hierarchy_comms(step, group, node, "hierarchical", comms);
     if (bb_sync_is_sharded(p->kind))
         return add_shards(step, p, group, node, comms);

@@ -423,7 +423,7 @@ out:
  * bucket is divided equally among the node's ranks). */
 static int roles_per_stage(const struct bb_training *t)
 {
-    return bb_layers_programs_per_stage(t->layers) * (t->policy.hierarchical ? 2 : 1);
+    return bb_layers_programs_per_stage(t->layers) * (t->policy.options.hierarchical ? 2 : 1);
 }
 
 static bool is_last_of_node(const struct bb_training *t, int rank)
@@ -443,7 +443,7 @@ static int role_of(const struct bb_training *t, int rank)
 
     if (programs_per_stage > 1)
         kind = bb_grid_expert_coord(&t->grid, rank, BB_AXIS_EP);
-    if (t->policy.hierarchical)
+    if (t->policy.options.hierarchical)
         kind += programs_per_stage * is_last_of_node(t, rank);
     return stage * roles_per_stage(t) + kind;
 }
@@ -485,7 +485,7 @@ static void set_training_bytes(const struct bb_training *t, int stage, struct bb
 static struct bb_sync_comms sync_groups_of(const struct bb_training *t, int replicas, int ranks_per_replica)
 {
     int node = t->config->gpus_per_node > 0 ? t->config->gpus_per_node : t->grid.ranks;
-    int run = t->policy.shard ? t->policy.shard : t->policy.kind == BB_SYNC_HSDP ? node / ranks_per_replica : replicas;
+    int run = t->policy.options.shard_size ? t->policy.options.shard_size : t->policy.kind == BB_SYNC_HSDP ? node / ranks_per_replica : replicas;
 
     return (struct bb_sync_comms){.n = run > 0 && run < replicas ? run : replicas, .n_replicas = 1};
 }

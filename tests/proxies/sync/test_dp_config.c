@@ -87,7 +87,8 @@ static void resolves_types_and_optimizers(void **state)
     assert_true(got.params == BB_BFLOAT16 && got.grads == BB_HALF && got.optimizer == BB_MEMORY_KERNEL_SGD &&
                 !got.reduce_whole);
     got = resolved(BB_SYNC_HSDP, (struct bb_sync_options){.shard_size = 4, .optimizer = "adam"});
-    assert_true(got.shard == 4 && got.optimizer == BB_MEMORY_KERNEL_ADAM && !got.reduce_whole && !got.no_sync);
+    assert_true(got.options.shard_size == 4 && got.optimizer == BB_MEMORY_KERNEL_ADAM && !got.reduce_whole &&
+                !got.options.no_sync);
 }
 
 /* Bytes of a million parameters on 8 ranks. With 16-bit parameters Adam needs 4 (float copy) + 8 (moments) bytes per

@@ -132,7 +132,7 @@ static const struct order {
     {"F0; F1; F2; B2; B1; B0; AR dp 40 <5; O <6", .ranks = 4,
      .policy = {.kind = BB_SYNC_ALL_REDUCE, .rule = {.kind = BB_BUCKETS_SINGLE}}},
     {"F0; F1; F2; B2; B1; B0; AR dp 20 <5; AR dp 20; O <7", .ranks = 4,
-     .policy = {.kind = BB_SYNC_ALL_REDUCE, .no_overlap = true}},
+     .policy = {.kind = BB_SYNC_ALL_REDUCE, .options.no_overlap = true}},
     {"F0; F1; F2; B0; B1; B2; AR dp 20 <5; AR dp 20; O <7", .ranks = 4, .wrong_order = true,
      .policy = {.kind = BB_SYNC_ALL_REDUCE}},
     /* Only the last micro-batch reduces. */
@@ -158,7 +158,7 @@ static const struct order {
     {"AG dp parameters 2; AG dp parameters 3; F0 <0; AG dp parameters 5 <2; F1 <1; F2 <3; AG dp parameters 5 <5; "
      "AG dp parameters 3; B2 <6; RS dp gradients 5 <8; AG dp parameters 2 <8; B1 <7; RS dp gradients 3 <11; "
      "B0 <10 <9; RS dp gradients 2 <13; O <14",
-     .ranks = 4, .policy = {.kind = BB_SYNC_ZERO3, .own_gather_comm = true}},
+     .ranks = 4, .policy = {.kind = BB_SYNC_ZERO3, .options.own_gather_comm = true}},
     {"AG dp shard 4; AG dp shard 6; F0 <0; AG dp shard 10 <2; F1 <1; F2 <3; AG dp shard 10 <5; AG dp shard 6; B2 <6; "
      "RS dp shard 10 <8; AR dp replica 10 <9; AG dp shard 4; B1 <7; RS dp shard 6 <12; AR dp replica 6 <13; B0 <11; "
      "RS dp shard 4 <15; AR dp replica 4 <16; O <17",
@@ -167,7 +167,7 @@ static const struct order {
      * that contain it. */
     {"AG dp parameters 5; AG dp parameters 5; F0 <0; F1; F2 <1; B2; RS dp gradients 5 <5; B1; B0; "
      "RS dp gradients 5 <8; O <9",
-     .ranks = 4, .policy = {.kind = BB_SYNC_DISTRIBUTED, .overlap_gather = true}},
+     .ranks = 4, .policy = {.kind = BB_SYNC_DISTRIBUTED, .options.overlap_param_gather = true}},
     /* Tensors of 4, 16, ... elements are multiples of 16 bytes: no padding. Fused tensors are copied into and out of
      * the buffer. */
     {"F0; F1; F2; B2; C; AR dp 20 <4; B1; C; AR dp 12 <7; B0; C; AR dp 12 <10; C <11; C; C; O", .ranks = 4,
@@ -175,7 +175,7 @@ static const struct order {
     /* 3 nodes of 2 ranks. Buckets of 20 elements are divisible by 2. */
     {"F0; F1; F2; B2; RS dp local 10 <3; AR dp cross 10 <4; AG dp local 10 <5; B1; B0; RS dp local 10 <8; "
      "AR dp cross 10 <9; AG dp local 10 <10; O <11",
-     .ranks = 6, .policy = {.kind = BB_SYNC_ALL_REDUCE, .hierarchical = true}},
+     .ranks = 6, .policy = {.kind = BB_SYNC_ALL_REDUCE, .options.hierarchical = true}},
 };
 
 static void operation_orders_of_each_kind(void **state)
@@ -214,7 +214,7 @@ static void hierarchical_all_reduce_with_a_remainder(void **state)
 
     (void)state;
     for (int last = 0; last < 2; last++) {
-        three_layers_init(&h, &(struct bb_dp_config){.kind = BB_SYNC_ALL_REDUCE, .hierarchical = true}, 6);
+        three_layers_init(&h, &(struct bb_dp_config){.kind = BB_SYNC_ALL_REDUCE, .options.hierarchical = true}, 6);
         h.gpus_per_node = 3;
         h.last_local = last;
         three_layers_build(&h);

@@ -340,7 +340,7 @@ static void optimizer_update_needs_a_gradient_copy(void **state)
     bb_memory_rank_bytes(&h.memory, 0, bytes);
     assert_true(bytes[BB_USE_ACTIVATIONS] < 4 * p / 8);
     assert_true(bytes[BB_USE_OPTIMIZER] == 12 * p / 8 + (4 * p / 8 - bytes[BB_USE_ACTIVATIONS]));
-    h.policy.precision_aware = true;
+    h.policy.options.precision_aware = true;
     assert_states(&h, BB_SYNC_DISTRIBUTED, 2, 2, 10 / 8.0);
 }
 

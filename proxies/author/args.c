@@ -40,31 +40,26 @@ const char *bb_multiples(long long value, long long step, char text[BB_MULTIPLES
     return text;
 }
 
-static int refuse_batch(const struct bb_proxy_config *c, long long samples, const char *made_of)
+int bb_args_micro_batches(const struct bb_proxy_config *c, int usual, long long samples, const char *made_of, int *m)
 {
     long long n = c->global_batch, most = samples * BB_MAX_LAYERS;
     char near[BB_MULTIPLES_TEXT];
 
+    *m = c->micro_batches ? c->micro_batches : usual;
+    if (!n)
+        return 0;
+    if (samples < 1)
+        return bb_err(BB_EUSAGE, "%s: --global-batch-size %lld is not supported: no rank processes samples (%s)",
+                      c->proxy, n, made_of);
     if (n > most)
         return bb_err(BB_EUSAGE,
                       "%s: --global-batch-size %lld needs more than %d micro-batches of %lld samples (%s); try: "
                       "--global-batch-size %lld",
                       c->proxy, n, BB_MAX_LAYERS, samples, made_of, most);
-    return bb_err(BB_EUSAGE, "%s: --global-batch-size %lld is not a multiple of %lld samples (%s); try: %s", c->proxy,
-                  n, samples, made_of, bb_multiples(n, samples, near));
-}
-
-int bb_args_micro_batches(const struct bb_proxy_config *c, int usual, long long samples, const char *made_of, int *m)
-{
-    *m = c->micro_batches ? c->micro_batches : usual;
-    if (!c->global_batch)
-        return 0;
-    if (samples < 1)
-        return bb_err(BB_EUSAGE, "%s: --global-batch-size %d is not supported: no rank processes samples (%s)",
-                      c->proxy, c->global_batch, made_of);
-    if (c->global_batch % samples || c->global_batch / samples > BB_MAX_LAYERS)
-        return refuse_batch(c, samples, made_of);
-    *m = (int)(c->global_batch / samples);
+    if (n % samples)
+        return bb_err(BB_EUSAGE, "%s: --global-batch-size %lld is not a multiple of %lld samples (%s); try: %s",
+                      c->proxy, n, samples, made_of, bb_multiples(n, samples, near));
+    *m = (int)(n / samples);
     return 0;
 }
 

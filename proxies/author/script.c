@@ -59,59 +59,64 @@ int bb_script_start(struct bb_script *s, const struct bb_op *op)
     if (bb_script_is_forked(s))
         s->newest = bb_script_fork_add(s, op);
     else
-        s->newest = bb_program_add_dataflow(s->program, op, s->after, s->n_after);
+        s->newest = bb_program_add_dataflow(s->program, op, s->after.ops, s->after.n);
     return s->newest;
 }
 
 void bb_script_wait(struct bb_script *s, int op)
 {
+    struct bb_script_waits *after = &s->after;
+
     op = bb_script_fork_resolve(s, op);
     if (op == BB_NONE)
         return;
     if (op == s->newest) /* op started after all operations in s->after. Waiting for op therefore makes all earlier
                             waits redundant */
-        s->n_after = 0;
+        after->n = 0;
     s->newest = BB_NONE;
-    for (int w = 0; w < s->n_after; w++)
-        if (bb_script_op_at(s, s->after[w])->stream == bb_script_op_at(s, op)->stream) {
-            s->after[w] = op > s->after[w] ? op : s->after[w];
+    for (int w = 0; w < after->n; w++)
+        if (bb_script_op_at(s, after->ops[w])->stream == bb_script_op_at(s, op)->stream) {
+            after->ops[w] = op > after->ops[w] ? op : after->ops[w];
             return;
         }
-    s->after[s->n_after++] = op;
+    after->ops[after->n++] = op;
 }
 
 void bb_script_new_thread(struct bb_script *s, int op)
 {
-    s->n_after = 0;
+    s->after.n = 0;
     s->newest = BB_NONE;
     bb_script_wait(s, op);
 }
 
-void bb_script_compute(struct bb_script *s, const char *what, double us, double flops, int src, int dst)
+static struct bb_op compute_op(const struct bb_script *s, const char *what, int src, int dst)
 {
     struct bb_op op = bb_script_op(s, (struct bb_script_lane){0, BB_NONE}, what);
 
-    if (!s->timed)
-        return;
     op.kind = BB_OP_COMPUTE;
-    op.compute_us = us;
-    op.flops = flops;
     op.src = src;
     op.dst = dst;
-    bb_script_wait(s, bb_script_start(s, &op));
+    return op;
+}
+
+void bb_script_compute(struct bb_script *s, const char *what, double us, double flops, int src, int dst)
+{
+    struct bb_op op = compute_op(s, what, src, dst);
+
+    op.compute_us = us;
+    op.flops = flops;
+    if (s->timed)
+        bb_script_wait(s, bb_script_start(s, &op));
 }
 
 static int start_work(struct bb_script *s, const char *what, const struct bb_kernel_list *work, int times, int src,
                       int dst)
 {
-    struct bb_op op = bb_script_op(s, (struct bb_script_lane){0, BB_NONE}, what);
+    struct bb_op op = compute_op(s, what, src, dst);
 
-    op.kind = BB_OP_COMPUTE;
     op.work = work;
     op.work_times = times;
     op.flops = times * bb_kernel_list_flops(work);
-    op.src = src;
-    op.dst = dst;
     return bb_script_start(s, &op);
 }
 
@@ -149,35 +154,27 @@ int bb_script_collective(struct bb_script *s, struct bb_script_lane lane, const 
     return bb_script_rooted_collective(s, lane, what, kind, BB_NONE, count, src, dst);
 }
 
-static struct bb_op message_op(const struct bb_script *s, struct bb_script_lane lane, const char *what, int peer,
-                               size_t count)
+static int start_message(struct bb_script *s, struct bb_script_lane lane, const char *what, enum bb_op_kind kind,
+                         int peer, size_t count, int buffer)
 {
     struct bb_op op = bb_script_op(s, lane, what);
 
+    op.kind = kind;
     op.peer_kind = s->peer_kind;
     op.peer = peer;
     op.count = count;
-    return op;
+    *(kind == BB_OP_SEND ? &op.src : &op.dst) = buffer;
+    return bb_script_start(s, &op);
 }
 
 int bb_script_send(struct bb_script *s, struct bb_script_lane lane, const char *what, int to, size_t count, int src)
 {
-    struct bb_op op = message_op(s, lane, what, to, count);
-
-    op.kind = BB_OP_SEND;
-    op.src = src;
-    op.src_offset = s->offset;
-    return bb_script_start(s, &op);
+    return start_message(s, lane, what, BB_OP_SEND, to, count, src);
 }
 
 int bb_script_recv(struct bb_script *s, struct bb_script_lane lane, const char *what, int from, size_t count, int dst)
 {
-    struct bb_op op = message_op(s, lane, what, from, count);
-
-    op.kind = BB_OP_RECV;
-    op.dst = dst;
-    op.dst_offset = s->offset;
-    return bb_script_start(s, &op);
+    return start_message(s, lane, what, BB_OP_RECV, from, count, dst);
 }
 
 int bb_script_alltoallv(struct bb_script *s, struct bb_script_lane lane, const char *what,
@@ -220,14 +217,11 @@ int bb_script_exchange(struct bb_script *s, struct bb_script_lane lane, const ch
     int last = BB_NONE;
 
     bb_script_group_start(s);
-    for (int i = 0; i < 2 * n; i++) {
-        bool send = i < n;
-        struct bb_op op = message_op(s, lane, what, send ? to[i] : from[i - n], count);
-
-        op.kind = send ? BB_OP_SEND : BB_OP_RECV;
-        *(send ? &op.src : &op.dst) = bb_script_buffer(s, send ? "send" : "receive", BB_USE_COMMUNICATION, count);
-        last = bb_script_start(s, &op);
-    }
+    for (int i = 0; i < n; i++)
+        last = bb_script_send(s, lane, what, to[i], count, bb_script_buffer(s, "send", BB_USE_COMMUNICATION, count));
+    for (int i = 0; i < n; i++)
+        last =
+            bb_script_recv(s, lane, what, from[i], count, bb_script_buffer(s, "receive", BB_USE_COMMUNICATION, count));
     bb_script_group_end(s);
     return last;
 }
@@ -239,25 +233,25 @@ void bb_script_accumulate(struct bb_script *s, const struct bb_kernel_list *work
 }
 
 void bb_script_memory_kernel(struct bb_script *s, struct bb_step *step, const char *what,
-                             const struct bb_script_memory_kernel *how)
+                             enum bb_memory_kernel_kind kind, size_t count, int times, int src, int dst)
 {
     struct bb_kernel_list *work = bb_step_add_kernel_list(step);
-    const struct bb_memory_kernel p = {.kind = how->kind, .dtype = s->dtype, .rows = 1, .cols = how->count};
+    const struct bb_memory_kernel p = {.kind = kind, .dtype = s->dtype, .rows = 1, .cols = count};
 
-    if (how->kind == BB_MEMORY_KERNEL_SGD || how->kind == BB_MEMORY_KERNEL_ADAM)
-        bb_kernel_list_optimizer(work, how->kind, how->count, s->dtype);
+    if (kind == BB_MEMORY_KERNEL_SGD || kind == BB_MEMORY_KERNEL_ADAM)
+        bb_kernel_list_optimizer(work, kind, count, s->dtype);
     else
         bb_kernel_list_add_memory_kernel(work, what, &p);
-    bb_script_work(s, what, work, how->times, how->src, how->dst);
+    bb_script_work(s, what, work, times, src, dst);
 }
 
 void bb_script_optimizer(struct bb_script *s, struct bb_step *step, enum bb_memory_kernel_kind optimizer,
                          const char *what, size_t count)
 {
+    const char *name = optimizer == BB_MEMORY_KERNEL_ADAM ? "Adam" : "SGD";
+
     s->phase = BB_PHASE_OPTIMIZER;
     if (s->real)
-        bb_script_memory_kernel(s, step,
-                                bb_step_text(step, "%s, %s", optimizer == BB_MEMORY_KERNEL_ADAM ? "Adam" : "SGD", what),
-                                &(struct bb_script_memory_kernel){
-                                    .kind = optimizer, .count = count, .times = 1, .src = BB_NONE, .dst = BB_NONE});
+        bb_script_memory_kernel(s, step, bb_step_text(step, "%s, %s", name, what), optimizer, count, 1, BB_NONE,
+                                BB_NONE);
 }

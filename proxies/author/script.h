@@ -19,6 +19,12 @@
 #include "proxies/step/config.h"
 #include "proxies/step/step.h"
 
+/* Operations that a logical thread has waited for, at most one per stream. An operation is left out if another one in
+ * this list depends on it. */
+struct bb_script_waits {
+    int ops[BB_MAX_STREAMS], n; /* program indices, or in a fork numbers of deferred operations (script_fork.h) */
+};
+
 struct bb_script_fork; /* state of a fork: two concurrent logical threads (script_fork.c) */
 
 struct bb_script {
@@ -30,16 +36,12 @@ struct bb_script {
     enum bb_redop_id redop;      /* reduction operation of collectives that are started from now on; initially BB_SUM */
     enum bb_peer_kind peer_kind; /* how sends and receives that are started from now on encode the peer rank;
                                     initially BB_PEER_OFFSET */
-    size_t offset; /* offset of the data in the buffer, in elements, for sends and receives that are started from now
-                      on */
-    int call;      /* number of the open NCCL group call, which new operations join; BB_NONE: no group call is open */
+    int call; /* number of the open NCCL group call, which new operations join; BB_NONE: no group call is open */
     enum bb_phase phase;    /* training phase (forward, backward, gradients, optimizer) of operations that are started
                             from now on */
     int micro_batch, layer; /* indices of the micro-batch and of the layer, as labels of operations that are started
                                from now on; BB_NONE: no label */
-    /* Program indices of the operations that the logical thread has waited for, at most one per stream. An operation
-     * is left out if another one in this list depends on it. */
-    int after[BB_MAX_STREAMS], n_after;
+    struct bb_script_waits after;
     int newest; /* index of the most recently started operation; BB_NONE if the logical thread has called
                    bb_script_wait since then */
     bool real;  /* true: --compute gemm, for which bb_script_real_work adds real kernels; false: it adds nothing */
@@ -165,16 +167,13 @@ int bb_script_exchange(struct bb_script *s, struct bb_script_lane lane, const ch
 int bb_script_rooted_collective(struct bb_script *s, struct bb_script_lane lane, const char *what,
                                 enum bb_coll_kind kind, int root, size_t count, int src, int dst);
 
-/* Parameters of bb_script_memory_kernel, which adds an operation that executes a real (not timed) memory-bound
- * kernel `times` times. count: number of elements or, for an optimizer kernel, number of parameters. src, dst:
- * indices of the buffers that the kernel reads and writes. */
-struct bb_script_memory_kernel {
-    enum bb_memory_kernel_kind kind;
-    size_t count;
-    int times, src, dst;
-};
+/*
+ * bb_script_memory_kernel - add an operation that executes a real (not timed) memory-bound kernel `times` times.
+ *   count     number of elements or, for an optimizer kernel, number of parameters
+ *   src, dst  indices of the buffers that the kernel reads and writes; BB_NONE: no buffer
+ */
 void bb_script_memory_kernel(struct bb_script *s, struct bb_step *step, const char *what,
-                             const struct bb_script_memory_kernel *how);
+                             enum bb_memory_kernel_kind kind, size_t count, int times, int src, int dst);
 
 /*
  * Both functions: with --compute gemm, add a kernel of a training step that belongs to no layer. With other values of

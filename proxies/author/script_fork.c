@@ -9,7 +9,6 @@
 #include "bootstrap/base/alloc.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #define FIRST_DEFERRED (1 << 30)
 
@@ -20,17 +19,14 @@ struct deferred {
                            in the program, BB_NONE: not appended to the program yet */
     int turn;           /* number of earlier turns (see the top of this file) of the same thread when the operation was
                  appended */
-    /* operations that the logical thread had waited for when it started this operation: program indices, or numbers
-     * of deferred operations (FIRST_DEFERRED and above) */
-    int after[BB_MAX_STREAMS], n_after;
+    struct bb_script_waits after; /* operations that the logical thread had waited for when it started this operation */
 };
 
 struct thread {
     int first, end, next; /* the thread's operations are deferred[first .. end); next: index in `deferred` of its
                              next operation to append to the program */
     int turns;
-    int after[BB_MAX_STREAMS], n_after; /* operations that the thread had waited for when it ended: program indices,
-                                           or numbers of deferred operations */
+    struct bb_script_waits after; /* operations that the thread had waited for when it ended */
 };
 
 struct bb_script_fork {
@@ -40,9 +36,8 @@ struct bb_script_fork {
     bool open;
     int current; /* logical thread (0 or 1) to which new operations belong */
     struct thread threads[2];
-    int after[BB_MAX_STREAMS], n_after; /* operations that the script had waited for before the fork, at most one per
-                                           stream */
-    int deferred_call, call; /* only during the join, for the NCCL group call appended most recently: its number
+    struct bb_script_waits after; /* operations that the script had waited for before the fork */
+    int deferred_call, call;      /* only during the join, for the NCCL group call appended most recently: its number
                                 among the deferred operations (deferred_call) and in the program (call) */
 };
 
@@ -71,14 +66,11 @@ int bb_script_fork_resolve(const struct bb_script *s, int op)
 int bb_script_fork_add(struct bb_script *s, const struct bb_op *op)
 {
     struct bb_script_fork *f = s->fork;
-    struct deferred *k;
 
     BB_GROW(f->deferred, f->n);
-    k = &f->deferred[f->n++];
-    *k = (struct deferred){.op = *op, .thread = f->current, .issued = BB_NONE, .n_after = s->n_after};
-    k->op.concurrent = true;
-    memcpy(k->after, s->after, sizeof(k->after));
-    return FIRST_DEFERRED + f->n - 1;
+    f->deferred[f->n] = (struct deferred){.op = *op, .thread = f->current, .issued = BB_NONE, .after = s->after};
+    f->deferred[f->n].op.concurrent = true;
+    return FIRST_DEFERRED + f->n++;
 }
 
 struct bb_op *bb_script_newest_op(struct bb_script *s)
@@ -96,8 +88,7 @@ static void begin_thread(struct bb_script *s, int thread)
 
     f->current = thread;
     f->threads[thread] = (struct thread){.first = f->n, .next = f->n};
-    memcpy(s->after, f->after, sizeof(s->after));
-    s->n_after = f->n_after;
+    s->after = f->after;
     s->newest = BB_NONE;
 }
 
@@ -106,8 +97,7 @@ static void end_thread(struct bb_script *s)
     struct thread *t = &s->fork->threads[s->fork->current];
 
     t->end = s->fork->n;
-    t->n_after = s->n_after;
-    memcpy(t->after, s->after, sizeof(t->after));
+    t->after = s->after;
 }
 
 void bb_script_fork(struct bb_script *s)
@@ -115,8 +105,7 @@ void bb_script_fork(struct bb_script *s)
     if (!s->fork)
         BB_NEW(s->fork, 1);
     s->fork->open = true;
-    memcpy(s->fork->after, s->after, sizeof(s->after));
-    s->fork->n_after = s->n_after;
+    s->fork->after = s->after;
     begin_thread(s, 0);
 }
 
@@ -132,9 +121,9 @@ void bb_script_fork_second(struct bb_script *s)
  * program in the current turn. The other thread then takes its turn. */
 static bool must_yield(const struct bb_script_fork *f, const struct deferred *k)
 {
-    for (int w = 0; w < k->n_after && k->op.kind == BB_OP_COMPUTE; w++)
-        if (k->after[w] >= FIRST_DEFERRED) {
-            const struct deferred *on = &f->deferred[k->after[w] - FIRST_DEFERRED];
+    for (int w = 0; w < k->after.n && k->op.kind == BB_OP_COMPUTE; w++)
+        if (k->after.ops[w] >= FIRST_DEFERRED) {
+            const struct deferred *on = &f->deferred[k->after.ops[w] - FIRST_DEFERRED];
 
             if (on->op.kind != BB_OP_COMPUTE && on->turn == f->threads[k->thread].turns)
                 return true;
@@ -162,10 +151,10 @@ static void start_deferred(struct bb_script *s, struct deferred *k)
     struct bb_op op = k->op;
     int after[BB_MAX_STREAMS];
 
-    for (int w = 0; w < k->n_after; w++)
-        after[w] = bb_script_fork_resolve(s, k->after[w]);
+    for (int w = 0; w < k->after.n; w++)
+        after[w] = bb_script_fork_resolve(s, k->after.ops[w]);
     op.call = program_call(s, op.call);
-    k->issued = bb_program_add_dataflow(s->program, &op, after, k->n_after);
+    k->issued = bb_program_add_dataflow(s->program, &op, after, k->after.n);
     k->turn = s->fork->threads[k->thread].turns;
 }
 
@@ -194,12 +183,11 @@ void bb_script_join(struct bb_script *s)
          thread = 1 - thread)
         take_turn(s, thread);
     f->open = false;
-    memcpy(s->after, f->after, sizeof(s->after));
-    s->n_after = f->n_after;
+    s->after = f->after;
     s->newest = BB_NONE;
     for (int thread = 0; thread < 2; thread++)
-        for (int w = 0; w < f->threads[thread].n_after; w++)
-            bb_script_wait(s, f->threads[thread].after[w]);
+        for (int w = 0; w < f->threads[thread].after.n; w++)
+            bb_script_wait(s, f->threads[thread].after.ops[w]);
 }
 
 void bb_script_release(struct bb_script *s)

@@ -89,9 +89,8 @@ static void exchange_parameters(struct gems_role *p, enum bb_pass_direction dire
 static void accumulate_gradients(struct gems_role *p, size_t count)
 {
     if (p->stage.script.real)
-        bb_script_memory_kernel(
-            &p->stage.script, p->stage.tiling->step, "accumulate",
-            &(struct bb_script_memory_kernel){BB_MEMORY_KERNEL_ACCUMULATE, count, 1, BB_NONE, BB_NONE});
+        bb_script_memory_kernel(&p->stage.script, p->stage.tiling->step, "accumulate", BB_MEMORY_KERNEL_ACCUMULATE,
+                                count, 1, BB_NONE, BB_NONE);
 }
 
 /* Adds the update of the follower, the replica that runs second: waits for the gradients of the leader (the first

@@ -345,9 +345,8 @@ void bb_tile_stage_optimizer(struct bb_tile_stage *w, size_t parameters)
 {
     w->script.phase = BB_PHASE_OPTIMIZER;
     if (w->script.real && parameters > 0)
-        bb_script_memory_kernel(
-            &w->script, w->tiling->step, "optimizer",
-            &(struct bb_script_memory_kernel){BB_MEMORY_KERNEL_SGD, parameters, 1, BB_NONE, BB_NONE});
+        bb_script_memory_kernel(&w->script, w->tiling->step, "optimizer", BB_MEMORY_KERNEL_SGD, parameters, 1, BB_NONE,
+                                BB_NONE);
 }
 
 void bb_tile_stage_memory(const struct bb_tile_stage *w, double bytes[BB_USES])

@@ -73,10 +73,9 @@ void bb_sync_memory_kernel(struct bb_sync *s, const char *what, enum bb_memory_k
                            int times, int src, int dst)
 {
     const struct bb_memory_kernel p = {.kind = kind, .dtype = s->script->dtype, .rows = 1, .cols = count};
-    const struct bb_script_memory_kernel how = {kind, count, times, src, dst};
 
     if (s->script->real)
-        bb_script_memory_kernel(s->script, s->spec.step, what, &how);
+        bb_script_memory_kernel(s->script, s->spec.step, what, kind, count, times, src, dst);
     else
         bb_script_compute(s->script, what, times * (double)bb_memory_kernel_bytes(&p) / memory_gbps * 1e-3, 0, src,
                           dst);

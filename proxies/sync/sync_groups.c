@@ -25,7 +25,7 @@ static const struct bb_sync_comms no_comms = {.gradients = BB_NONE,
 static void split_group(struct bb_step *step, int group, int run, const char *const names[2], int *inner, int *outer)
 {
     struct bb_layout *l = &step->layout;
-    int size = l->groups[group].size, total = bb_group_instances(l, group) * size, runs = size / run;
+    int size = l->groups[group].size, total = l->groups[group].instances * size, runs = size / run;
     const char *inner_name = bb_step_text(step, "%s %s", l->groups[group].name, names[0]);
     const char *outer_name = bb_step_text(step, "%s %s", l->groups[group].name, names[1]);
     int *consecutive, *strided;
@@ -49,7 +49,7 @@ static int ranks_per_node(const struct bb_layout *l, int group, int gpus_per_nod
 {
     int size = l->groups[group].size, run = 0, first = 0;
 
-    for (int instance = 0; instance < bb_group_instances(l, group); instance++, first = 0)
+    for (int instance = 0; instance < l->groups[group].instances; instance++, first = 0)
         for (int i = 1; i <= size; i++) {
             int node = bb_group_member(l, group, instance, first) / gpus_per_node;
 

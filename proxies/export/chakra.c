@@ -244,7 +244,7 @@ static int write_groups(const struct bb_layout *l, const char *prefix, const int
     if (rc)
         return rc;
     for (int c = 0; c < l->n_comms; c++)
-        for (int instance = 0; instance < bb_group_instances(l, l->comms[c].group); instance++) {
+        for (int instance = 0; instance < l->groups[l->comms[c].group].instances; instance++) {
             fprintf(file.out, "%s\"%d\": ", separator, first_group[c] + instance);
             for (int i = 0; i < l->groups[l->comms[c].group].size; i++)
                 fprintf(file.out, "%s%d", i ? ", " : "[", bb_group_member(l, l->comms[c].group, instance, i));
@@ -269,7 +269,7 @@ int bb_export_chakra(const struct bb_export *e, const char *prefix)
 
     for (int c = 0; c < l->n_comms; c++) {
         first_group[c] = next;
-        next += bb_group_instances(l, l->comms[c].group);
+        next += l->groups[l->comms[c].group].instances;
     }
     TRY(write_groups(l, prefix, first_group));
     for (int r = 0; r < l->ranks; r++)

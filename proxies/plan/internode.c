@@ -186,7 +186,7 @@ static void count_all(struct counting *c)
     for (int rank = 0; rank < l->ranks; rank++)
         count_messages(c, rank);
     for (int g = 0; g < l->n_groups; g++)
-        for (int i = 0; i < bb_group_instances(l, g); i++)
+        for (int i = 0; i < l->groups[g].instances; i++)
             count_instance(c, g, i, ++mark);
     for (int node = 0; node < c->internode->nodes; node++)
         if (c->out[node] > c->internode->busiest)

@@ -24,7 +24,7 @@ static json_t *members_of(const struct bb_layout *l, int group)
 {
     json_t *instances = json_array();
 
-    for (int i = 0; i < bb_group_instances(l, group); i++) {
+    for (int i = 0; i < l->groups[group].instances; i++) {
         json_t *members = json_array();
 
         for (int m = 0; m < l->groups[group].size; m++)

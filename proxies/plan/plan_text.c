@@ -103,7 +103,7 @@ static size_t instance_text(const struct bb_layout *l, int group, int instance, 
 static void print_group(const struct bb_layout *l, int group, FILE *out)
 {
     const struct bb_group *g = &l->groups[group];
-    int n = bb_group_instances(l, group), i = 0;
+    int n = l->groups[group].instances, i = 0;
     size_t length = (size_t)fprintf(out, "  %-10s %6d rank%s, %d instance%s:", g->name, g->size,
                                     g->size == 1 ? "" : "s", n, n == 1 ? "" : "s");
     char text[64];

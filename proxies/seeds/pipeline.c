@@ -210,8 +210,8 @@ static void write_gradients(struct pipeline *b)
     if (b->replicas < 2)
         return;
     b->s.phase = BB_PHASE_GRADIENTS;
-    bb_script_wait(&b->s, bb_program_last(b->s.program, 0));
-    bb_script_wait(&b->s, bb_program_last(b->s.program, b->pp.stream));
+    bb_script_wait(&b->s, b->s.program->last[0]);
+    bb_script_wait(&b->s, b->s.program->last[b->pp.stream]);
     for (int i = 0; i < b->stage_layers; i++) {
         bool first = b->kind == FIRST && i == 0, last = b->kind == LAST && i == b->stage_layers - 1;
 

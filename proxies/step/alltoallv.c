@@ -80,19 +80,10 @@ struct expansion {
     int *last; /* [from->n_ops] for each operation of `from`: index in `to` of its copy, or of the last message that
                   replaces it; BB_NONE: an alltoallv without messages */
     int call;  /* number of the current NCCL group call in `to` */
-    struct bb_op *messages; /* scratch memory for the sends and receives of one alltoallv */
+    struct bb_op *messages; /* scratch memory for the copy of one operation: the messages of an alltoallv */
     int *waits;             /* indices, in `to`, of the operations for which the operation that is being added waits */
     int n_waits;
 };
-
-static int previous_on(const struct bb_program *p, int op)
-{
-    int before = op - 1;
-
-    while (before >= 0 && p->ops[before].stream != p->ops[op].stream)
-        before--;
-    return before;
-}
 
 /* Make the operation that is being added to `to` wait for the replacement of operation `op` of `from`. An alltoallv
  * without messages has no replacement: wait for the dependencies of `op` and for the previous operation on its
@@ -111,34 +102,25 @@ static void wait_for(struct expansion *e, int op)
     }
     for (int w = 0; w < o->waits; w++)
         wait_for(e, e->from->wait_list[o->first_wait + w]);
-    wait_for(e, previous_on(e->from, op));
+    wait_for(e, e->from->previous_op[op]);
 }
 
-static int add_as(struct expansion *e, const struct bb_op *op, int call)
-{
-    struct bb_op copy = *op;
-
-    copy.call = call;
-    return bb_program_add(e->to, &copy, e->waits, e->n_waits);
-}
-
-/* Copy operation i of `from` to `to`. Operations of one NCCL group call stay adjacent. Their new call number is the
- * index in `to` of the first operation of the group call. */
-static void keep_op(struct expansion *e, int i)
-{
-    const struct bb_op *op = &e->from->ops[i];
-
-    if (op->call != BB_NONE && (i == 0 || e->from->ops[i - 1].call != op->call))
-        e->call = (int)e->to->n_ops;
-    e->last[i] = add_as(e, op, op->call == BB_NONE ? BB_NONE : e->call);
-}
-
+/* Copy operation i of `from` to `to`, an alltoallv as its messages in one NCCL group call. Operations of one group call
+ * stay adjacent. Their new call number is the index in `to` of the first operation of the group call. */
 static void expand_op(struct expansion *e, int i)
 {
-    const int n = bb_alltoallv_messages(&e->from->ops[i], e->messages), call = (int)e->to->n_ops;
+    const struct bb_op *op = &e->from->ops[i];
+    int n = 1;
 
-    for (int m = 0; m < n; m++)
-        e->last[i] = add_as(e, &e->messages[m], call);
+    e->messages[0] = *op;
+    if (op->kind == BB_OP_ALLTOALLV)
+        n = bb_alltoallv_messages(op, e->messages);
+    if (op->kind == BB_OP_ALLTOALLV || (op->call != BB_NONE && (i == 0 || op[-1].call != op->call)))
+        e->call = (int)e->to->n_ops;
+    for (int m = 0; m < n; m++) {
+        e->messages[m].call = op->kind == BB_OP_ALLTOALLV || op->call != BB_NONE ? e->call : BB_NONE;
+        e->last[i] = bb_program_add(e->to, &e->messages[m], e->waits, e->n_waits);
+    }
 }
 
 static void expand_all(struct expansion *e)
@@ -150,16 +132,13 @@ static void expand_all(struct expansion *e)
         e->n_waits = 0;
         for (int w = 0; w < op->waits; w++)
             wait_for(e, e->from->wait_list[op->first_wait + w]);
-        if (op->kind == BB_OP_ALLTOALLV)
-            expand_op(e, i);
-        else
-            keep_op(e, i);
+        expand_op(e, i);
     }
 }
 
 static int most_messages(const struct bb_program *p)
 {
-    int most = 0;
+    int most = 1;
 
     for (size_t i = 0; i < p->n_ops; i++)
         if (p->ops[i].kind == BB_OP_ALLTOALLV && 2 * p->ops[i].table->n > most)

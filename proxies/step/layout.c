@@ -116,11 +116,6 @@ int bb_layout_add_stage_comm(struct bb_layout *l, const char *name, int group)
     return comm;
 }
 
-int bb_group_instances(const struct bb_layout *l, int group)
-{
-    return l->groups[group].instances;
-}
-
 /* Return the index of `rank` among all combinations of coordinates along the axes in the bit mask `axes`, where the
  * axis with the lowest index varies fastest. */
 static int linear_index(const struct bb_layout *l, unsigned axes, int rank)

@@ -33,7 +33,7 @@ struct bb_group {
      * rank in its instance. Both are -1 for a rank that belongs to no instance. members: [instances * size] world
      * ranks of the first instance, then of the second instance, and so on. */
     int *instance_of, *index_of, *members;
-    int instances;
+    int instances; /* number of instances, the disjoint sets of ranks of the group */
 };
 
 /* One communicator for each instance (disjoint set of ranks) of a group. A group may have several sets of such
@@ -87,7 +87,6 @@ int bb_layout_add_comm(struct bb_layout *l, const char *name, int group);
  * bb_comm_spec.between_stages set. */
 int bb_layout_add_stage_comm(struct bb_layout *l, const char *name, int group);
 
-int bb_group_instances(const struct bb_layout *l, int group);
 /* returns the index of the group's instance (disjoint set of ranks) to which the rank belongs; BB_NONE (-1) if the
  * rank belongs to no instance */
 int bb_group_instance(const struct bb_layout *l, int group, int rank);

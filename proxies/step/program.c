@@ -74,44 +74,20 @@ void bb_program_init_like(struct bb_program *out, const struct bb_program *p)
         bb_program_add_buffer(out, p->buffers[b].name, p->buffers[b].use, p->buffers[b].count, p->buffers[b].dtype);
 }
 
-static bool already_waits(const struct bb_program *p, const struct bb_op *op, int wait)
-{
-    for (int w = 0; w < op->waits; w++)
-        if (p->wait_list[op->first_wait + w] == wait)
-            return true;
-    return false;
-}
-
 /* Append a wait for operation `wait` to operation op, which is being added to the program. The waits of op are at
  * the end of the wait list. */
 static void add_wait(struct bb_program *p, struct bb_op *op, int wait)
 {
-    if (wait == BB_NONE || p->ops[wait].stream == op->stream || already_waits(p, op, wait))
+    if (wait == BB_NONE || p->ops[wait].stream == op->stream)
         return;
+    for (int w = 0; w < op->waits; w++)
+        if (p->wait_list[op->first_wait + w] == wait)
+            return;
     if (op->call != BB_NONE && p->ops[wait].call == op->call)
         return; /* no wait within an NCCL group call, because its operations progress together */
     BB_GROW(p->wait_list, p->n_waits);
     p->wait_list[p->n_waits++] = wait;
     op->waits++;
-}
-
-/* Begin to append operation op to the program: store a copy in *copy, and append waits for the operations waits[n]
- * to the wait list. Return false if the program is full. */
-static bool open_op(struct bb_program *p, const struct bb_op *op, struct bb_op *copy, const int *waits, int n)
-{
-    if (p->n_ops >= MAX_OPS && !p->rc)
-        p->rc =
-            bb_err(BB_EUSAGE, "the step has more than %d operations on one rank; try: fewer --micro-batches", MAX_OPS);
-    if (p->rc)
-        return false;
-    *copy = *op;
-    copy->first_wait = (int)p->n_waits;
-    copy->waits = 0;
-    BB_GROW(p->ops, p->n_ops);
-    BB_GROW(p->previous_op, p->n_ops);
-    for (int w = 0; w < n; w++)
-        add_wait(p, copy, waits[w]);
-    return true;
 }
 
 /* Return whether the completion of operation `op` implies that operation `wait` has completed. The search follows
@@ -163,40 +139,45 @@ static void record_access(struct bb_program *p, int buffer, int stream, bool wri
         p->accesses[buffer].write = (int)p->n_ops;
 }
 
-static int close_op(struct bb_program *p, struct bb_op *op)
+/* Append a copy of op. dataflow: true: also wait for the operations that its buffers require. */
+static int add_op(struct bb_program *p, const struct bb_op *op, const int *waits, int n, bool dataflow)
 {
-    drop_redundant_waits(p, op);
-    p->ops[p->n_ops] = *op;
-    p->previous_op[p->n_ops] = p->last[op->stream];
-    p->last[op->stream] = (int)p->n_ops;
+    struct bb_op copy = *op;
+    int index = (int)p->n_ops;
+
+    if (p->n_ops >= MAX_OPS && !p->rc)
+        p->rc =
+            bb_err(BB_EUSAGE, "the step has more than %d operations on one rank; try: fewer --micro-batches", MAX_OPS);
+    if (p->rc)
+        return BB_NONE;
+    copy.first_wait = (int)p->n_waits;
+    copy.waits = 0;
+    for (int w = 0; w < n; w++)
+        add_wait(p, &copy, waits[w]);
+    if (dataflow && op->src != BB_NONE)
+        add_wait(p, &copy, p->accesses[op->src].write);
+    for (int s = 0; dataflow && op->dst != BB_NONE && s < p->n_streams; s++)
+        add_wait(p, &copy, p->accesses[op->dst].last[s]);
+    drop_redundant_waits(p, &copy);
+    BB_GROW(p->ops, p->n_ops);
+    BB_GROW(p->previous_op, p->n_ops);
+    p->ops[index] = copy;
+    p->previous_op[index] = p->last[op->stream];
+    p->last[op->stream] = index;
     record_access(p, op->src, op->stream, false);
     record_access(p, op->dst, op->stream, true);
-    return (int)p->n_ops++;
+    p->n_ops++;
+    return index;
 }
 
 int bb_program_add(struct bb_program *p, const struct bb_op *op, const int *waits, int n)
 {
-    struct bb_op copy;
-
-    return open_op(p, op, &copy, waits, n) ? close_op(p, &copy) : BB_NONE;
+    return add_op(p, op, waits, n, false);
 }
 
 int bb_program_add_dataflow(struct bb_program *p, const struct bb_op *op, const int *waits, int n)
 {
-    struct bb_op copy;
-
-    if (!open_op(p, op, &copy, waits, n))
-        return BB_NONE;
-    if (op->src != BB_NONE)
-        add_wait(p, &copy, p->accesses[op->src].write);
-    for (int s = 0; op->dst != BB_NONE && s < p->n_streams; s++)
-        add_wait(p, &copy, p->accesses[op->dst].last[s]);
-    return close_op(p, &copy);
-}
-
-int bb_program_last(const struct bb_program *p, int stream)
-{
-    return p->last[stream];
+    return add_op(p, op, waits, n, true);
 }
 
 const char *bb_op_kind_name(enum bb_op_kind kind, enum bb_coll_kind coll)

@@ -156,9 +156,6 @@ int bb_program_add(struct bb_program *p, const struct bb_op *op, const int *wait
  */
 int bb_program_add_dataflow(struct bb_program *p, const struct bb_op *op, const int *waits, int n);
 
-/* bb_program_last - return the index of the last operation that was added to a stream so far, or BB_NONE. */
-int bb_program_last(const struct bb_program *p, int stream);
-
 /* bb_op_kind_name - return the name of a kind of operation for reports: "compute", "send", "recv", "alltoallv", or
  * for BB_OP_COLLECTIVE the name of the collective `coll`. */
 const char *bb_op_kind_name(enum bb_op_kind kind, enum bb_coll_kind coll);

@@ -95,14 +95,6 @@ struct bb_alltoallv *bb_step_add_alltoallv_table(struct bb_step *step, int n)
     return table;
 }
 
-static bool has_alltoallv(const struct bb_program *p)
-{
-    for (size_t i = 0; i < p->n_ops; i++)
-        if (p->ops[i].kind == BB_OP_ALLTOALLV)
-            return true;
-    return false;
-}
-
 /* Reject a step that would have more than BB_MAX_OPERATIONS after bb_step_expand, before memory for them is
  * allocated. */
 static int check_message_count(const struct bb_step *step)
@@ -130,14 +122,17 @@ int bb_step_expand(struct bb_step *step)
 
     TRY(check_message_count(step));
     for (int r = 0; r < step->n_roles; r++) {
-        struct bb_program messages;
+        struct bb_program *p = &step->roles[r].program, messages;
+        bool expands = false;
 
-        if (!has_alltoallv(&step->roles[r].program))
+        for (size_t i = 0; i < p->n_ops; i++)
+            expands |= p->ops[i].kind == BB_OP_ALLTOALLV;
+        if (!expands)
             continue;
-        bb_program_expand(&step->roles[r].program, &messages);
-        bb_program_release(&step->roles[r].program);
-        step->roles[r].program = messages;
-        TRY(messages.rc);
+        bb_program_expand(p, &messages);
+        bb_program_release(p);
+        *p = messages;
+        TRY(p->rc);
     }
 out:
     return rc;

@@ -166,7 +166,7 @@ static void sum_instances(struct refinement *p, int comm)
     const struct bb_layout *l = &p->step->layout;
     const int group = l->comms[comm].group, *instance = p->instance[group];
 
-    memset(p->sums[comm], 0, sizeof(uint64_t) * (size_t)bb_group_instances(l, group));
+    memset(p->sums[comm], 0, sizeof(uint64_t) * (size_t)l->groups[group].instances);
     for (int r = 0; r < l->ranks; r++)
         if (instance[r] != BB_NONE)
             p->sums[comm][instance[r]] += mix_hash(2, p->color[r]);
@@ -239,7 +239,7 @@ static void set_first_colors(struct refinement *p)
     const struct bb_layout *l = &p->step->layout;
 
     for (int c = 0; c < l->n_comms; c++)
-        for (int i = 0; p->collective[c] && i < bb_group_instances(l, l->comms[c].group); i++)
+        for (int i = 0; p->collective[c] && i < l->groups[l->comms[c].group].instances; i++)
             p->sums[c][i] = (uint64_t)bb_group_nodes(l, l->comms[c].group, i, p->gpus_per_node) + 2;
     for (int r = 0; r < l->ranks; r++) {
         p->color[r] = mix_hash(3, (uint64_t)p->step->role_of[r]);
@@ -329,7 +329,7 @@ static void refinement_init(struct refinement *p)
             p->collective[c] |= p->graphs[r].n_collectives[c] > 0;
         if (p->collective[c])
             list_instances(p, l->comms[c].group);
-        BB_NEW(p->sums[c], bb_group_instances(l, l->comms[c].group));
+        BB_NEW(p->sums[c], l->groups[l->comms[c].group].instances);
     }
 }
 

@@ -71,7 +71,7 @@ static void mark_collectives(const struct bb_sim *m, uint64_t *mark)
 
     BB_NEW(tier_members, l->ranks);
     for (int comm = 0; comm < l->n_comms; comm++) {
-        const int instances = has_collectives(m, comm) ? bb_group_instances(l, l->comms[comm].group) : 0;
+        const int instances = has_collectives(m, comm) ? l->groups[l->comms[comm].group].instances : 0;
 
         for (int i = 0; i < instances; i++)
             mark_members(m, comm, i, tier_members, mark);

@@ -93,14 +93,6 @@ static double inner_bytes(const struct bb_memory *m, double ffn)
     return ((m->arch->gated ? 2 : 1) * element_bytes(m) + gemm_input_bytes(m)) * ffn;
 }
 
-static struct token_bytes mlp_bytes(const struct bb_memory *m)
-{
-    const struct bb_arch *a = m->arch;
-    double e = element_bytes(m), mask = a->dropout ? a->hidden : 0;
-
-    return (struct token_bytes){.whole = (e + gemm_input_bytes(m)) * a->hidden + mask, .split = inner_bytes(m, a->ffn)};
-}
-
 /* Stored bytes per token of a layer with experts. Each token goes to top_k experts. With expert tensor parallelism
  * (etp > 1) and sequence parallelism, each rank of an etp group processes the gathered tokens of all ranks of the
  * group. */
@@ -137,14 +129,18 @@ static double cross_bytes(const struct bb_memory *m, int layer)
 
 double bb_memory_layer(const struct bb_memory *m, int layer)
 {
-    double tokens = bb_arch_is_decoder(m->arch, layer) ? decoder_tokens(m) : tokens_per_rank(m);
-    struct token_bytes first = bb_arch_is_scan(m->arch, layer) ? scan_bytes(m) : attention_bytes(m, layer),
-                       second = {0};
+    const struct bb_arch *a = m->arch;
+    double tokens = bb_arch_is_decoder(a, layer) ? decoder_tokens(m) : tokens_per_rank(m), e = element_bytes(m);
+    struct token_bytes first = bb_arch_is_scan(a, layer) ? scan_bytes(m) : attention_bytes(m, layer), second = {0};
 
     if (m->layers_config->recompute == BB_RECOMPUTE_FULL)
-        return tokens * element_bytes(m) * m->arch->hidden / sequence_shards(m) + cross_bytes(m, layer);
-    if (bb_arch_has_mlp(m->arch))
-        second = bb_arch_has_experts(m->arch, layer) ? expert_bytes(m) : mlp_bytes(m);
+        return tokens * e * a->hidden / sequence_shards(m) + cross_bytes(m, layer);
+    if (bb_arch_has_experts(a, layer)) {
+        second = expert_bytes(m);
+    } else if (bb_arch_has_mlp(a)) {
+        second.whole = (e + gemm_input_bytes(m)) * a->hidden + (a->dropout ? a->hidden : 0);
+        second.split = inner_bytes(m, a->ffn);
+    }
     return tokens * ((first.whole + second.whole) / sequence_shards(m) + (first.split + second.split) / m->grid->tp) +
            cross_bytes(m, layer);
 }
@@ -164,24 +160,14 @@ double bb_memory_head(const struct bb_memory *m)
     return decoder_tokens(m) * (2 * element_bytes(m) * m->arch->hidden / sequence_shards(m) + 4 * vocab);
 }
 
-/* Returns whether a pipeline stage holds virtual stage `part` (a range of layers, numbered from the first layer of
- * the model) in any of its model chunks. */
-static bool holds_part(const struct bb_schedule *s, int stage, int part)
+/* Returns the number of layers of a model chunk (virtual pipeline stage) of a stage. *part: index of the chunk among the
+ * virtual stages of the model; *first: index of its first layer. */
+static int chunk_layers(const struct bb_memory *m, int stage, int chunk, int *part, int *first)
 {
-    for (int c = 0; c < s->chunks; c++)
-        if (bb_schedule_part(s, stage, c) == part)
-            return true;
-    return false;
-}
+    struct bb_pipe_split split = bb_grid_pipe_split(m->grid, m->arch->layers, bb_schedule_parts_per_stage(m->schedule));
 
-static bool holds_first_part(const struct bb_schedule *s, int stage)
-{
-    return holds_part(s, stage, 0);
-}
-
-static bool holds_last_part(const struct bb_schedule *s, int stage)
-{
-    return holds_part(s, stage, bb_schedule_parts(s) - 1);
+    *part = bb_schedule_part(m->schedule, stage, chunk);
+    return bb_pipe_split_layers(&split, *part, first);
 }
 
 /* Returns the activation bytes that a layer would store per micro-batch with recomputation mode `recompute`. */
@@ -195,28 +181,21 @@ static double layer_bytes_with(const struct bb_memory *m, int layer, enum bb_rec
     return bb_memory_layer(&with, layer);
 }
 
-/* Activation bytes that a layer stores between its forward and its backward for one micro-batch. chunk_first: index
- * of the first layer of the model chunk (virtual pipeline stage) that contains the layer. */
-static double kept_bytes(const struct bb_memory *m, int chunk_first, int layer)
-{
-    enum bb_recompute other_layers =
-        m->layers_config->recompute == BB_RECOMPUTE_FULL ? BB_RECOMPUTE_NONE : m->layers_config->recompute;
-
-    return layer_bytes_with(
-        m, layer, bb_layers_is_recomputed(m->layers_config, chunk_first, layer) ? BB_RECOMPUTE_FULL : other_layers);
-}
-
 /* Returns the activation bytes that a model chunk (virtual pipeline stage) stores for one micro-batch. The chunk
  * consists of n layers, beginning with layer `first`. *peak: maximum during the chunk's backward, when one layer
  * holds its recomputed activations and the layers after this layer have already released theirs. */
 static double chunk_bytes(const struct bb_memory *m, int first, int n, double *peak)
 {
+    enum bb_recompute mode = m->layers_config->recompute;
+    enum bb_recompute other_layers = mode == BB_RECOMPUTE_FULL ? BB_RECOMPUTE_NONE : mode;
     double sum = 0;
 
     *peak = 0;
     for (int layer = first; layer < first + n; layer++) {
+        bool recomputed = bb_layers_is_recomputed(m->layers_config, first, layer);
+
         *peak = fmax(*peak, sum + layer_bytes_with(m, layer, BB_RECOMPUTE_NONE));
-        sum += kept_bytes(m, first, layer);
+        sum += layer_bytes_with(m, layer, recomputed ? BB_RECOMPUTE_FULL : other_layers);
     }
     return sum;
 }
@@ -228,22 +207,25 @@ static double chunk_bytes(const struct bb_memory *m, int first, int n, double *p
 static double activation_bytes(const struct bb_memory *m, int stage)
 {
     const struct bb_schedule *s = m->schedule;
-    struct bb_pipe_split split = bb_grid_pipe_split(m->grid, m->arch->layers, bb_schedule_parts_per_stage(s));
     double live = (double)bb_schedule_live(s, stage) / s->chunks, sum = 0, transient = 0;
+    bool has_embedding = false, has_head = false;
 
     for (int c = 0; c < s->chunks; c++) {
-        int part = bb_schedule_part(s, stage, c), first, n = bb_pipe_split_layers(&split, part, &first);
+        int part, first, n = chunk_layers(m, stage, c, &part, &first);
+        bool is_last = part == bb_schedule_parts(s) - 1;
         double peak, kept = chunk_bytes(m, first, n, &peak);
 
+        has_embedding |= part == 0;
+        has_head |= is_last;
         sum += kept;
-        kept += part == bb_schedule_parts(s) - 1 ? bb_memory_head(m) : 0; /* the head releases its activations before
-                                                                             the layers run their backward */
+        kept += is_last ? bb_memory_head(m) : 0; /* the head releases its activations before the layers run their
+                                                    backward */
         transient = fmax(transient, peak - kept);
     }
     sum *= live;
-    if (holds_first_part(s, stage))
+    if (has_embedding)
         sum += live * bb_memory_embedding(m);
-    if (holds_last_part(s, stage))
+    if (has_head)
         sum += (bb_schedule_row(s)->all_forwards_first ? s->micro_batches : 1) * bb_memory_head(m);
     return sum + transient;
 }
@@ -262,55 +244,44 @@ static void add_parameters(struct bb_arch_rank_parameters *sum, struct bb_arch_r
     sum->replicated += added.replicated;
 }
 
-/* Parameters of the last stage's copy of a tied embedding table. The last stage has such a copy if a different stage
- * holds the embedding. */
-static struct bb_arch_rank_parameters tied_copy(const struct bb_memory *m)
+/* Returns the number of parameters on a rank of the stage before data-parallel sharding. *largest_layer: number of
+ * parameters of the largest layer of the stage. ZeRO-3 gathers the parameters of one layer at a time. */
+static struct bb_arch_rank_parameters stage_parameters(const struct bb_memory *m, int stage, double *largest_layer)
 {
+    const struct bb_schedule *s = m->schedule;
+    struct bb_arch_rank_parameters sum = {0}, share;
     struct bb_arch_tensor tensors[BB_ARCH_TENSORS];
 
-    bb_arch_tensors(m->arch, BB_ARCH_EMBEDDING, tensors);
-    return (struct bb_arch_rank_parameters){.dense = bb_arch_tensor_share(&tensors[0], m->grid->tp, 1)};
+    *largest_layer = 0;
+    for (int c = 0; c < s->chunks; c++) {
+        int part, first, n = chunk_layers(m, stage, c, &part, &first);
+
+        if (part == 0)
+            add_parameters(&sum, layer_share(m, BB_ARCH_EMBEDDING));
+        for (int layer = first; layer < first + n; layer++) {
+            share = layer_share(m, layer);
+            add_parameters(&sum, share);
+            *largest_layer = fmax(*largest_layer, (double)share.dense + (double)share.expert);
+        }
+        if (part == bb_schedule_parts(s) - 1)
+            add_parameters(&sum, layer_share(m, BB_ARCH_HEAD));
+    }
+    if (stage == s->stages - 1 && stage > 0 && m->arch->tied) { /* the last stage has a copy of the tied embedding
+                                                                   table if another stage holds the embedding */
+        bb_arch_tensors(m->arch, BB_ARCH_EMBEDDING, tensors);
+        sum.dense += bb_arch_tensor_share(&tensors[0], m->grid->tp, 1);
+    }
+    return sum;
 }
 
 struct bb_arch_rank_parameters bb_memory_parameters(const struct bb_memory *m, int stage)
 {
-    const struct bb_schedule *s = m->schedule;
-    struct bb_pipe_split split = bb_grid_pipe_split(m->grid, m->arch->layers, bb_schedule_parts_per_stage(s));
-    struct bb_arch_rank_parameters sum = {0};
+    double largest_layer;
 
-    if (holds_first_part(s, stage))
-        add_parameters(&sum, layer_share(m, BB_ARCH_EMBEDDING));
-    for (int c = 0; c < s->chunks; c++) {
-        int first, n = bb_pipe_split_layers(&split, bb_schedule_part(s, stage, c), &first);
-
-        for (int layer = first; layer < first + n; layer++)
-            add_parameters(&sum, layer_share(m, layer));
-    }
-    if (holds_last_part(s, stage))
-        add_parameters(&sum, layer_share(m, BB_ARCH_HEAD));
-    if (stage == s->stages - 1 && stage > 0 && m->arch->tied)
-        add_parameters(&sum, tied_copy(m));
-    return sum;
+    return stage_parameters(m, stage, &largest_layer);
 }
 
 /* ---- communication buffers ---- */
-
-/* Number of parameters of the stage's largest layer that one rank holds before data-parallel sharding. ZeRO-3
- * gathers the parameters of one layer at a time. */
-static double largest_layer(const struct bb_memory *m, int stage)
-{
-    const struct bb_schedule *s = m->schedule;
-    struct bb_pipe_split split = bb_grid_pipe_split(m->grid, m->arch->layers, bb_schedule_parts_per_stage(s));
-    double max = 0;
-
-    for (int c = 0; c < s->chunks; c++) {
-        int first, n = bb_pipe_split_layers(&split, bb_schedule_part(s, stage, c), &first);
-
-        for (int layer = first; layer < first + n; layer++)
-            max = fmax(max, (double)layer_share(m, layer).dense + (double)layer_share(m, layer).expert);
-    }
-    return max;
-}
 
 /* Bytes of temporary buffers for full gradients or parameters, in addition to the shards. ZeRO-2: two gradient
  * buckets, one being filled and one being reduced. ZeRO-3 and HSDP: the parameters of two layers and the gradients
@@ -318,13 +289,14 @@ static double largest_layer(const struct bb_memory *m, int stage)
 static double transient_bytes(const struct bb_memory *m, int stage)
 {
     double params = (double)bb_dtypes[m->policy->params].bytes, grads = (double)bb_dtypes[m->policy->grads].bytes;
-    struct bb_arch_rank_parameters parameters = bb_memory_parameters(m, stage);
+    double largest_layer;
+    struct bb_arch_rank_parameters parameters = stage_parameters(m, stage, &largest_layer);
 
     if (m->policy->kind == BB_SYNC_ZERO2)
         return grads * fmin((double)parameters.dense + (double)parameters.expert,
                             2 * bb_bucket_limit(&m->policy->rule, (size_t)grads, m->dense->n, 1));
     if (m->policy->kind == BB_SYNC_ZERO3 || m->policy->kind == BB_SYNC_HSDP)
-        return largest_layer(m, stage) * (2 * params + grads);
+        return largest_layer * (2 * params + grads);
     return 0;
 }
 

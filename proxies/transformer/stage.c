@@ -33,15 +33,6 @@ static void call_hooks(struct writer *w, const struct bb_transformer_module *mod
             hook(w->sync[s], module->unit[s]);
 }
 
-/* Marks the gradients of a module (layer, embedding or head) as ready for reduction. The caller has already issued
- * the module's backward kernels. last: true if this micro-batch is the last one of the step for this module. */
-static void mark_gradients_ready(struct writer *w, const struct bb_transformer_module *module, bool last)
-{
-    for (int s = BB_PARAMETER_KINDS - 1; s >= 0; s--)
-        if (module->unit[s] != BB_NONE)
-            bb_sync_after_backward(w->sync[s], module->unit[s], last);
-}
-
 static void for_each_sync(struct writer *w, void (*call)(struct bb_sync *))
 {
     for (int s = 0; s < BB_PARAMETER_KINDS; s++)
@@ -103,8 +94,10 @@ static void write_backward(struct writer *w, const struct bb_slot *slot, int in,
             bb_block_head_weights(block);
         else if (layer != BB_ARCH_EMBEDDING)
             bb_block_weights(block, layer);
-        if (weights)
-            mark_gradients_ready(w, module, bb_schedule_is_last(&w->t->schedule, w->pipe.stage, slot));
+        for (int s = BB_PARAMETER_KINDS - 1; s >= 0; s--)
+            if (weights && module->unit[s] != BB_NONE)
+                bb_sync_after_backward(w->sync[s], module->unit[s],
+                                       bb_schedule_is_last(&w->t->schedule, w->pipe.stage, slot));
     }
 }
 
@@ -144,22 +137,19 @@ static int write_slots(struct writer *w, int t)
     return 2;
 }
 
-/* Number of ranks over which the data-parallel reduction shards a gradient. Megatron-LM's distributed optimizer and
- * ZeRO-1 keep the full gradient buffer on each rank (result 1). */
-static int gradient_shards(const struct bb_training *t)
-{
-    return t->policy.kind == BB_SYNC_ZERO2 || bb_sync_gathers_parameters(t->policy.kind) ? t->sync[BB_DENSE].n : 1;
-}
-
 static void finish_step(struct writer *w, int stage)
 {
-    size_t shards = (size_t)gradient_shards(w->t);
+    const struct bb_training *t = w->t;
+    /* Number of ranks over which the data-parallel reduction shards a gradient. Megatron-LM's distributed optimizer and
+     * ZeRO-1 keep the full gradient buffer on each rank. */
+    bool is_sharded = t->policy.kind == BB_SYNC_ZERO2 || bb_sync_gathers_parameters(t->policy.kind);
+    size_t shards = is_sharded ? (size_t)t->sync[BB_DENSE].n : 1;
 
     w->script.micro_batch = BB_NONE;
     w->script.phase = BB_PHASE_GRADIENTS;
     for_each_sync(w, bb_sync_wait_reductions);
     bb_block_reduce_replicated(&w->blocks[0], (w->modules->replicated + shards - 1) / shards);
-    if (bb_stage_holds_tied_embedding(w->t, stage))
+    if (bb_stage_holds_tied_embedding(t, stage))
         bb_block_reduce_tied(&w->blocks[0], (int)shards);
     bb_block_gradient_norm(&w->blocks[0]);
     for_each_sync(w, bb_sync_finish_step);

@@ -54,28 +54,22 @@ static void put_layer_norm(struct tensor_list *l, const struct bb_arch *a, char 
 
 /* ---- attention ---- */
 
-static void put_fused_attention(struct tensor_list *l, const struct bb_arch *a)
-{
-    size_t h = (size_t)a->hidden, out = (size_t)a->heads * (size_t)a->head_dim;
-    size_t qkv = (size_t)(a->heads + 2 * a->kv_heads) * (size_t)a->head_dim;
-
-    put_tensor(l, "attention.qkv.weight", qkv, h, SPLIT);
-    put_tensor(l, "attention.qkv.bias", qkv, a->qkv_bias, SPLIT);
-    put_tensor(l, "attention.out.weight", h, out, SPLIT);
-    put_tensor(l, "attention.out.bias", h, a->out_bias, WHOLE);
-}
-
 static void put_attention(struct tensor_list *l, const struct bb_arch *a)
 {
     size_t h = (size_t)a->hidden, q = (size_t)a->heads * (size_t)a->head_dim;
     size_t kv = (size_t)a->kv_heads * (size_t)a->head_dim;
 
-    put_tensor(l, "attention.query.weight", q * (a->out_gate ? 2 : 1), h, SPLIT);
-    put_tensor(l, "attention.query.bias", q * (a->out_gate ? 2 : 1), a->qkv_bias, SPLIT);
-    put_tensor(l, "attention.key.weight", kv, h, SPLIT);
-    put_tensor(l, "attention.key.bias", kv, a->qkv_bias, SPLIT);
-    put_tensor(l, "attention.value.weight", kv, h, SPLIT);
-    put_tensor(l, "attention.value.bias", kv, a->qkv_bias, SPLIT);
+    if (a->fused_qkv) {
+        put_tensor(l, "attention.qkv.weight", q + 2 * kv, h, SPLIT);
+        put_tensor(l, "attention.qkv.bias", q + 2 * kv, a->qkv_bias, SPLIT);
+    } else {
+        put_tensor(l, "attention.query.weight", q * (a->out_gate ? 2 : 1), h, SPLIT);
+        put_tensor(l, "attention.query.bias", q * (a->out_gate ? 2 : 1), a->qkv_bias, SPLIT);
+        put_tensor(l, "attention.key.weight", kv, h, SPLIT);
+        put_tensor(l, "attention.key.bias", kv, a->qkv_bias, SPLIT);
+        put_tensor(l, "attention.value.weight", kv, h, SPLIT);
+        put_tensor(l, "attention.value.bias", kv, a->qkv_bias, SPLIT);
+    }
     put_tensor(l, "attention.out.weight", h, q, SPLIT);
     put_tensor(l, "attention.out.bias", h, a->out_bias, WHOLE);
     put_tensor(l, "attention.sinks", (size_t)a->heads, a->sinks, SPLIT);
@@ -158,8 +152,6 @@ static void put_any_attention(struct tensor_list *l, const struct bb_arch *a, in
         put_scan(l, a);
     else if (a->kv_lora)
         put_latent_attention(l, a);
-    else if (a->fused_qkv)
-        put_fused_attention(l, a);
     else
         put_attention(l, a);
 }
@@ -200,16 +192,12 @@ static void put_experts(struct tensor_list *l, const struct bb_arch *a)
 
 /* ---- layers ---- */
 
-/* Returns whether the layer holds a table of relative position biases (T5). The first layer of the encoder holds the
- * table that all encoder layers use, the first layer of the decoder that of all decoder layers. */
-static bool has_positions(const struct bb_arch *a, int layer)
-{
-    return layer == 0 || (a->encoder_layers > 0 && layer == a->encoder_layers);
-}
-
 static void put_layer(struct tensor_list *l, const struct bb_arch *a, int layer)
 {
     const bool encodes = a->encoder_layers > 0 && !bb_arch_is_decoder(a, layer);
+    /* The first layer of the encoder holds the table of relative position biases (T5) that all encoder layers use, the
+     * first layer of the decoder that of all decoder layers. */
+    const bool has_positions = layer == 0 || layer == a->encoder_layers;
 
     for (const char *part = a->order ? a->order : "am12"; *part; part++) {
         if (encodes && (*part == 'c' || *part == '3'))
@@ -225,8 +213,8 @@ static void put_layer(struct tensor_list *l, const struct bb_arch *a, int layer)
         else
             put_mlp(l, a);
         if (*part == 'a')
-            put_tensor(l, "attention.positions", has_positions(a, layer) ? (size_t)a->position_buckets : 0,
-                       (size_t)a->heads, SPLIT);
+            put_tensor(l, "attention.positions", has_positions ? (size_t)a->position_buckets : 0, (size_t)a->heads,
+                       SPLIT);
     }
     if (encodes && layer == a->encoder_layers - 1)
         put_norm(l, a, "encoder_norm.weight", "encoder_norm.bias");

@@ -41,22 +41,6 @@ static bool is_class_of(const char *class_name, const char *architecture)
     return false;
 }
 
-static const struct bb_arch_type *find_named(const char *model_type)
-{
-    for (const struct bb_arch_type *type = bb_arch_types; model_type && type->name; type++)
-        if (strcmp(model_type, type->name) == 0)
-            return type;
-    return NULL;
-}
-
-static const struct bb_arch_type *find_class(const char *class_name)
-{
-    for (const struct bb_arch_type *type = bb_arch_types; class_name && type->name; type++)
-        if (is_class_of(class_name, type->architecture))
-            return type;
-    return NULL;
-}
-
 /* Fields listed as missing in the error message for an unknown architecture: the names under which config.json may
  * contain each field. */
 static const char *const required_fields[][3] = {{"num_hidden_layers", "n_layer"},
@@ -124,8 +108,14 @@ static int reject_type(const json_t *config, const char *where, const char *mode
 static int find_type(const json_t *config, const char *where, const struct bb_arch_type **type)
 {
     const char *model_type = text_at(config, "model_type"), *class_name = text_at(config, "architectures");
-    const struct bb_arch_type *named = find_named(model_type), *classed = find_class(class_name);
+    const struct bb_arch_type *named = NULL, *classed = NULL;
 
+    for (const struct bb_arch_type *known = bb_arch_types; known->name; known++) {
+        if (!named && model_type && strcmp(model_type, known->name) == 0)
+            named = known;
+        if (!classed && class_name && is_class_of(class_name, known->architecture))
+            classed = known;
+    }
     *type = named ? named : classed;
     if (!*type)
         return reject_type(config, where, model_type, class_name);
@@ -148,15 +138,6 @@ static const json_t *value_of(const json_t *config, const char *key)
     return json_is_null(value) ? NULL : value;
 }
 
-/* Returns the key that the file uses: the first of the alternative names with a value, else the first name. */
-static const char *key_of(const json_t *config, const struct bb_arch_number *f)
-{
-    for (int i = 0; i < BB_ARCH_MAX_KEYS; i++)
-        if (value_of(config, f->keys[i]))
-            return f->keys[i];
-    return f->keys[0];
-}
-
 static int reject_value(const json_t *value, const char *where, const char *key, const char *expected)
 {
     char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
@@ -168,13 +149,19 @@ static int reject_value(const json_t *value, const char *where, const char *key,
 
 static int read_number(const json_t *config, const struct bb_arch_number *f, const char *where, struct bb_arch *arch)
 {
-    const char *key = key_of(config, f);
+    const char *key = f->keys[0]; /* the first of the alternative names with a value, else the first name */
     const json_t *value = value_of(config, key);
     int *field = (int *)((char *)arch + f->offset);
-    bool is_null = !value && json_object_get(config, f->keys[0]) && f->min == 0;
-    double number = json_number_value(value);
+    bool is_null;
+    double number;
     char expected[64];
 
+    for (int i = 1; i < BB_ARCH_MAX_KEYS && !value; i++) {
+        value = value_of(config, f->keys[i]);
+        key = value ? f->keys[i] : key;
+    }
+    is_null = !value && json_object_get(config, f->keys[0]) && f->min == 0;
+    number = json_number_value(value);
     *field = is_null ? 0 : f->value; /* an explicit null is 0 where 0 is a valid value ("q_lora_rank": null) */
     if (!value)
         return 0;
@@ -194,15 +181,6 @@ static int read_flag(const json_t *config, const struct bb_arch_flag *f, const c
         return bb_err(BB_EUSAGE, "%s: '%s' must be true or false", where, f->key);
     *(bool *)((char *)arch + f->offset) = value ? json_is_true(value) : f->value;
     return 0;
-}
-
-static int check_fixed(const json_t *config, const struct bb_arch_fixed *f, const char *where)
-{
-    const json_t *value = value_of(config, f->key);
-
-    if (!value || (f->value ? json_is_true(value) : json_is_false(value)))
-        return 0;
-    return bb_err(BB_EUSAGE, "%s: '%s' must be %s: %s", where, f->key, f->value ? "true" : "false", f->why);
 }
 
 /* Rejects an unknown name of the activation function, which is probably a typing error. The activation function does
@@ -298,18 +276,11 @@ static bool is_full(const json_t *word)
     return strcmp(json_string_value(word), "full_attention") == 0;
 }
 
-/* Returns whether an element of layer_types names a supported layer type other than full attention:
- * "linear_attention" in models with scan layers (linear attention), "sliding_attention" or "chunked_attention" in
- * other models. */
-static bool is_known_kind(const char *text, const struct bb_arch *arch)
-{
-    if (arch->scan.heads > 0)
-        return strcmp(text, "linear_attention") == 0;
-    return strcmp(text, "sliding_attention") == 0 || strcmp(text, "chunked_attention") == 0;
-}
-
+/* Checks that each element of layer_types names a supported layer type: full attention; "linear_attention" in models
+ * with scan layers (linear attention); "sliding_attention" or "chunked_attention" in other models. */
 static int check_layer_types(const json_t *list, const char *where, const struct bb_arch *arch)
 {
+    const bool scans = arch->scan.heads > 0;
     const json_t *word;
     size_t i;
 
@@ -319,12 +290,15 @@ static int check_layer_types(const json_t *list, const char *where, const struct
     json_array_foreach(list, i, word)
     {
         const char *text = json_string_value(word);
+        bool is_known = text && (is_full(word) || (scans ? strcmp(text, "linear_attention") == 0
+                                                         : strcmp(text, "sliding_attention") == 0 ||
+                                                               strcmp(text, "chunked_attention") == 0));
 
-        if (!text || (!is_full(word) && !is_known_kind(text, arch)))
+        if (!is_known)
             return bb_err(BB_EUSAGE, "%s: 'layer_types' has '%.40s' for layer %zu, expected full_attention or %s",
                           where, text ? text : "no string", i,
-                          arch->scan.heads > 0 ? "linear_attention" : "sliding_attention, chunked_attention");
-        if (!is_full(word) && arch->scan.heads == 0 && arch->window == 0)
+                          scans ? "linear_attention" : "sliding_attention, chunked_attention");
+        if (!is_full(word) && !scans && arch->window == 0)
             return bb_err(BB_EUSAGE, "%s: 'layer_types' has %s for layer %zu, but the file has no window size", where,
                           text, i);
     }
@@ -363,16 +337,6 @@ static int reject_division(const char *where, const char *what, int value, const
                   below > 0 && value - below <= below + step - value ? below : below + step);
 }
 
-/* Sets key-value heads and norms of older Falcon models (without new_decoder_architecture). They have one key-value
- * head, or one per query head, and only one norm per layer if attention and MLP run in parallel. */
-static void resolve_falcon(struct bb_arch *a)
-{
-    if (!a->grouped_heads)
-        a->kv_heads = a->multi_query ? 1 : a->heads;
-    if (!a->grouped_heads && a->parallel_attention)
-        a->norms = 1;
-}
-
 /* Validates the fields of scan layers (state-space or linear attention). If all layers are scan layers, the config
  * has no attention heads: heads, kv_heads and head_dim are set from the fields of the scan. */
 static int resolve_scan(const char *where, struct bb_arch *a)
@@ -396,8 +360,12 @@ static int resolve_scan(const char *where, struct bb_arch *a)
 
 static int resolve_attention(const char *where, struct bb_arch *a)
 {
-    if (strcmp(a->type, "falcon") == 0)
-        resolve_falcon(a);
+    /* Older Falcon models (without new_decoder_architecture) have one key-value head, or one per query head, and only
+     * one norm per layer if attention and MLP run in parallel. */
+    if (strcmp(a->type, "falcon") == 0 && !a->grouped_heads) {
+        a->kv_heads = a->multi_query ? 1 : a->heads;
+        a->norms = a->parallel_attention ? 1 : a->norms;
+    }
     if (a->kv_heads == 0)
         a->kv_heads = a->heads;
     if (a->kv_lora) {
@@ -435,13 +403,6 @@ static int resolve_experts(const char *where, struct bb_arch *a)
     return 0;
 }
 
-static int resolve_index(const char *where, const struct bb_arch *a)
-{
-    if (a->index_heads > 0 && a->q_lora == 0)
-        return bb_err(BB_EUSAGE, "%s: 'q_lora_rank' is missing, but the indexer requires a query latent", where);
-    return 0;
-}
-
 static int resolve_arch(const char *where, struct bb_arch *a)
 {
     int rc;
@@ -456,29 +417,13 @@ static int resolve_arch(const char *where, struct bb_arch *a)
     TRY(resolve_scan(where, a));
     TRY(resolve_attention(where, a));
     TRY(resolve_experts(where, a));
-    TRY(resolve_index(where, a));
+    if (a->index_heads > 0 && a->q_lora == 0)
+        return bb_err(BB_EUSAGE, "%s: 'q_lora_rank' is missing, but the indexer requires a query latent", where);
     if (bb_arch_parameters(a) > MAX_PARAMETERS)
         rc = bb_err(BB_EUSAGE, "%s: %.3g parameters, expected at most %.3g", where, bb_arch_parameters(a),
                     MAX_PARAMETERS);
 out:
     return rc;
-}
-
-/* Returns the JSON object of a multimodal configuration that describes the text model. If this object has no
- * model_type, the model_type of the whole file applies. */
-static const json_t *text_part(const json_t *config)
-{
-    const json_t *part = value_of(config, "text_config");
-
-    return json_is_object(part) ? part : config;
-}
-
-/* Reads tie_word_embeddings from the top level of a multimodal file if the text model's object has no such key. */
-static int read_outer_tie(const json_t *config, const json_t *text, const char *where, struct bb_arch *arch)
-{
-    const struct bb_arch_flag tie = {"tie_word_embeddings", offsetof(struct bb_arch, tied), arch->tied};
-
-    return value_of(text, tie.key) ? 0 : read_flag(config, &tie, where, arch);
 }
 
 static int read_fields(const json_t *config, const char *where, const struct bb_arch_type *type, struct bb_arch *arch)
@@ -489,8 +434,12 @@ static int read_fields(const json_t *config, const char *where, const struct bb_
         TRY(read_number(config, f, where, arch));
     for (const struct bb_arch_flag *f = type->flags; f->key; f++)
         TRY(read_flag(config, f, where, arch));
-    for (const struct bb_arch_fixed *f = type->fixed; f && f->key; f++)
-        TRY(check_fixed(config, f, where));
+    for (const struct bb_arch_fixed *f = type->fixed; f && f->key; f++) {
+        const json_t *value = value_of(config, f->key);
+
+        if (value && !(f->value ? json_is_true(value) : json_is_false(value)))
+            return bb_err(BB_EUSAGE, "%s: '%s' must be %s: %s", where, f->key, f->value ? "true" : "false", f->why);
+    }
     TRY(check_activation(config, where));
     TRY(read_dropout(config, where, arch));
     TRY(read_feed_forward(config, where, arch));
@@ -501,10 +450,13 @@ out:
     return rc;
 }
 
+/* Reads a config.json. In a multimodal configuration, the object "text_config" describes the text model. If this object
+ * has no model_type or tie_word_embeddings, that key of the whole file applies. */
 static int read_config(const json_t *config, const char *where, struct bb_arch *arch)
 {
-    const json_t *text = text_part(config);
+    const json_t *part = value_of(config, "text_config"), *text = json_is_object(part) ? part : config;
     const bool named = text_at(text, "model_type") || text_at(text, "architectures");
+    struct bb_arch_flag tie = {"tie_word_embeddings", offsetof(struct bb_arch, tied), false};
     const struct bb_arch_type *type;
     int rc;
 
@@ -512,7 +464,9 @@ static int read_config(const json_t *config, const char *where, struct bb_arch *
     *arch = type->base;
     snprintf(arch->type, sizeof(arch->type), "%s", type->name);
     TRY(read_fields(text, where, type, arch));
-    TRY(read_outer_tie(config, text, where, arch));
+    tie.value = arch->tied;
+    if (!value_of(text, tie.key))
+        TRY(read_flag(config, &tie, where, arch));
     TRY(resolve_arch(where, arch));
 out:
     return rc;

@@ -140,15 +140,6 @@ static void post_receive(struct bb_pipe *p, int d)
     flow->posted++;
 }
 
-static void send_message(struct bb_pipe *p, const struct bb_slot *t)
-{
-    int d = flow_index(p, t);
-    struct bb_pipe_flow *flow = &p->flows[d];
-
-    set_labels(p, d, t->micro_batch);
-    bb_script_send(p->script, flow->lane, message_names[d % 2], flow_offset(d), p->count, flow->send[flow->sent++ % 2]);
-}
-
 /* If `sending`, adds the send of slot t (forward or backward of one model chunk). Adds one receive for each flow d
  * for which receives[d] is true. A flow is all activations, or all gradients, in one direction. Two or more operations
  * form one NCCL group call. All stages add the operations in the order of the flow indices, to avoid deadlock. */
@@ -156,14 +147,18 @@ static void exchange_messages(struct bb_pipe *p, const struct bb_slot *t, bool s
                               const bool receives[BB_PIPE_FLOWS])
 {
     int sent = flow_index(p, t), n = sending;
+    struct bb_pipe_flow *flow = &p->flows[sent];
 
     for (int d = 0; d < BB_PIPE_FLOWS; d++)
         n += receives[d];
     if (n > 1)
         bb_script_group_start(p->script);
     for (int d = 0; d < BB_PIPE_FLOWS; d++) {
-        if (sending && d == sent)
-            send_message(p, t);
+        if (sending && d == sent) {
+            set_labels(p, d, t->micro_batch);
+            bb_script_send(p->script, flow->lane, message_names[d % 2], flow_offset(d), p->count,
+                           flow->send[flow->sent++ % 2]);
+        }
         if (receives[d])
             post_receive(p, d);
     }

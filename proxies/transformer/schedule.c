@@ -90,24 +90,19 @@ static int validate_bidirectional(const struct bb_schedule *s, const char *prefi
     return 0;
 }
 
-static int validate_chunks(const struct bb_schedule *s, const char *prefix)
-{
-    if (s->chunks == 1)
-        return 0;
-    return bb_err(BB_EUSAGE,
-                  "%s: schedule %s supports one chunk of layers per stage, not %d; try: --schedule interleaved, or "
-                  "leave --vpp out",
-                  prefix, bb_schedule_names[s->kind], s->chunks);
-}
-
 int bb_schedule_validate(const struct bb_schedule *s, const char *prefix)
 {
     int p = s->stages, m = s->micro_batches, g = s->group;
 
     if (bb_schedule_is_bidirectional(s))
         return validate_bidirectional(s, prefix);
+    if (!bb_schedule_row(s)->chunked && s->chunks == 1)
+        return 0;
     if (!bb_schedule_row(s)->chunked)
-        return validate_chunks(s, prefix);
+        return bb_err(BB_EUSAGE,
+                      "%s: schedule %s supports one chunk of layers per stage, not %d; try: --schedule interleaved, or "
+                      "leave --vpp out",
+                      prefix, bb_schedule_names[s->kind], s->chunks);
     if (p < 2 || s->chunks < 2)
         return bb_err(BB_EUSAGE,
                       "%s: schedule interleaved requires at least 2 stages and 2 chunks per stage, not %d and %d; try: "

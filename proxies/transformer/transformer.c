@@ -438,11 +438,11 @@ static bool is_last_of_node(const struct bb_training *t, int rank)
 
 static int role_of(const struct bb_training *t, int rank)
 {
-    int stage = bb_grid_coord(&t->grid, rank, BB_AXIS_PP), programs_per_stage = bb_layers_programs_per_stage(t->layers),
-        kind = 0;
+    int stage = bb_grid_coord(&t->grid, rank, BB_AXIS_PP, false),
+        programs_per_stage = bb_layers_programs_per_stage(t->layers), kind = 0;
 
     if (programs_per_stage > 1)
-        kind = bb_grid_expert_coord(&t->grid, rank, BB_AXIS_EP);
+        kind = bb_grid_coord(&t->grid, rank, BB_AXIS_EP, true);
     if (t->policy.options.hierarchical)
         kind += programs_per_stage * is_last_of_node(t, rank);
     return stage * roles_per_stage(t) + kind;

@@ -42,16 +42,9 @@ static int axis_coord(const struct grid_axes *s, int rank, enum bb_grid_axis axi
     return 0; /* the order string omits this axis, which has size 1 */
 }
 
-int bb_grid_coord(const struct bb_grid *grid, int rank, enum bb_grid_axis axis)
+int bb_grid_coord(const struct bb_grid *grid, int rank, enum bb_grid_axis axis, bool expert)
 {
-    struct grid_axes s = grid_axes_of(grid, false);
-
-    return axis_coord(&s, rank, axis);
-}
-
-int bb_grid_expert_coord(const struct bb_grid *grid, int rank, enum bb_grid_axis axis)
-{
-    struct grid_axes s = grid_axes_of(grid, true);
+    struct grid_axes s = grid_axes_of(grid, expert);
 
     return axis_coord(&s, rank, axis);
 }

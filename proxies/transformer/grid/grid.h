@@ -89,6 +89,9 @@ int bb_grid_validate_model(const struct bb_grid *grid, const struct bb_grid_mode
 const char *bb_grid_suggest(const struct bb_grid *grid, const struct bb_grid_model *model,
                             char text[BB_GRID_SUGGESTION]);
 
+/* bb_grid_nearest_divisor - returns the divisor of n whose ratio to `want` is closest to 1. */
+int bb_grid_nearest_divisor(int n, int want);
+
 /* bb_grid_layers_divide - returns whether `layers` layers can be divided equally among `parts` virtual pipeline
  * stages: `parts` divides `layers`, or `layers` + 2 with embedding and head counted as one layer each, and each
  * virtual stage has a layer. */
@@ -171,9 +174,8 @@ int bb_grid_size(const struct bb_grid *grid, enum bb_grid_axis axis, bool expert
 /* bb_grid_parse_order - split an order string that bb_grid_resolve accepted into axes. Returns the number of axes. */
 int bb_grid_parse_order(const char *order, enum bb_grid_axis axes[BB_GRID_AXES]);
 
-/* Both functions return the coordinate of a rank on an axis. bb_grid_coord: in the dense grid (ep: always 0).
- * bb_grid_expert_coord: in the expert grid (cp: always 0; BB_AXIS_TP means etp, BB_AXIS_DP means edp). */
-int bb_grid_coord(const struct bb_grid *grid, int rank, enum bb_grid_axis axis);
-int bb_grid_expert_coord(const struct bb_grid *grid, int rank, enum bb_grid_axis axis);
+/* bb_grid_coord - returns the coordinate of a rank on an axis in the dense grid (ep: always 0), or (expert: true) in the
+ * expert grid (cp: always 0; BB_AXIS_TP means etp, BB_AXIS_DP means edp). */
+int bb_grid_coord(const struct bb_grid *grid, int rank, enum bb_grid_axis axis, bool expert);
 
 #endif

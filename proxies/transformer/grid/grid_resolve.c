@@ -60,8 +60,7 @@ static int check_axis_names(const char *order, const char *who)
 
 /* ---- axis sizes ---- */
 
-/* Returns the divisor of n whose ratio to `want` is closest to 1. */
-static int nearest_divisor(int n, int want)
+int bb_grid_nearest_divisor(int n, int want)
 {
     int best = 1;
 
@@ -102,14 +101,6 @@ static const char *axes_text(const struct bb_grid *g, char text[96])
 
 /* ---- the dense grid ---- */
 
-static int report_rank_count(const struct bb_grid *g, const struct bb_grid_model *model, const char *who)
-{
-    char axes[96], suggestion[BB_GRID_SUGGESTION];
-
-    return bb_err(BB_EUSAGE, "%s: %s = %lld ranks, but the job has %d; try: %s", who, axes_text(g, axes),
-                  multiply_axes(g), g->ranks, bb_grid_suggest(g, model, suggestion));
-}
-
 /* Derives the axis whose size is 0: the number of ranks divided by the sizes of the other axes. */
 static int derive_axis(struct bb_grid *g, int axis, const struct bb_grid_model *model, const char *who)
 {
@@ -131,7 +122,7 @@ static int derive_axis(struct bb_grid *g, int axis, const struct bb_grid_model *
 static int resolve_dense(struct bb_grid *g, const struct bb_grid_model *model, const char *who)
 {
     enum { TP_AT, CP_AT, DP_AT, PP_AT };
-    char suggestion[BB_GRID_SUGGESTION];
+    char axes[96], suggestion[BB_GRID_SUGGESTION];
 
     if (g->cp == 0 && g->dp > 0 && g->tp > 0 && g->pp > 0)
         return derive_axis(g, CP_AT, model, who);
@@ -150,7 +141,10 @@ static int resolve_dense(struct bb_grid *g, const struct bb_grid_model *model, c
         return derive_axis(g, PP_AT, model, who);
     if (g->tp == 0)
         return derive_axis(g, TP_AT, model, who);
-    return multiply_axes(g) == g->ranks ? 0 : report_rank_count(g, model, who);
+    if (multiply_axes(g) == g->ranks)
+        return 0;
+    return bb_err(BB_EUSAGE, "%s: %s = %lld ranks, but the job has %d; try: %s", who, axes_text(g, axes),
+                  multiply_axes(g), g->ranks, bb_grid_suggest(g, model, suggestion));
 }
 
 /* ---- the expert grid ---- */
@@ -163,22 +157,16 @@ static int resolve_expert(struct bb_grid *g, const char *who)
         return bb_err(BB_EUSAGE, "%s: ep %d requires a model with experts; try: --ep 1", who, g->ep);
     if (stage % g->etp != 0)
         return bb_err(BB_EUSAGE, "%s: %d ranks per stage are not divisible by etp %d; try: --etp %d", who, stage,
-                      g->etp, nearest_divisor(stage, g->etp));
+                      g->etp, bb_grid_nearest_divisor(stage, g->etp));
     left = stage / g->etp;
     if (left % g->ep != 0)
         return bb_err(BB_EUSAGE, "%s: %d ranks per stage are not divisible by etp %d x ep %d = %lld; try: --ep %d", who,
-                      stage, g->etp, g->ep, (long long)g->etp * g->ep, nearest_divisor(left, g->ep));
+                      stage, g->etp, g->ep, (long long)g->etp * g->ep, bb_grid_nearest_divisor(left, g->ep));
     g->edp = left / g->ep;
     return 0;
 }
 
 /* ---- validation of the order string ---- */
-
-static bool order_contains(const char *order, const char *axis)
-{
-    return strstr(order, axis) != NULL; /* axis names have two letters and '-' separates them, so strstr cannot match
-                                           across two names */
-}
 
 static int check_axes_present(const struct bb_grid *g, const char *who)
 {
@@ -190,7 +178,8 @@ static int check_axes_present(const struct bb_grid *g, const char *who)
         int size = bb_grid_size(g, axes[i], i >= DENSE);
         const char *name = bb_grid_axis_names[axes[i]];
 
-        if (size > 1 && (g->experts || i < DENSE || axes[i] != BB_AXIS_DP) && !order_contains(g->order, name))
+        /* axis names have two letters and '-' separates them, so strstr cannot match across two names */
+        if (size > 1 && (g->experts || i < DENSE || axes[i] != BB_AXIS_DP) && !strstr(g->order, name))
             return bb_err(BB_EUSAGE, "%s: axis %s has size %d, but is missing in --order '%s'; try: --order %s-%s", who,
                           name, size, g->order, g->order, name);
     }

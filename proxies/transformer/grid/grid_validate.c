@@ -23,17 +23,13 @@ struct constraint {
 
 #define MAX_CONSTRAINTS 16
 
-static bool has_dense_layers(const struct bb_arch *a)
-{
-    return bb_arch_has_mlp(a) && (a->experts == 0 || a->dense_layers > 0 || a->moe_every > 1);
-}
-
 /* Lists all divisibility constraints of the model for the given axis sizes. Returns the number of constraints. */
 static int list_constraints(const struct bb_grid_model *m, const int sizes[SIZES],
                             struct constraint list[MAX_CONSTRAINTS])
 {
     const struct bb_arch *a = m->arch;
     bool by_heads = m->cp_all_to_all && sizes[CP] > 1;
+    bool has_dense_layers = bb_arch_has_mlp(a) && (a->experts == 0 || a->dense_layers > 0 || a->moe_every > 1);
     int n = 0;
 
     if (a->scan.heads == 0 || a->attention_every > 0) {
@@ -52,7 +48,7 @@ static int list_constraints(const struct bb_grid_model *m, const int sizes[SIZES
     if (a->encoder_layers > 0 && m->sequence_parallel)
         list[n++] =
             (struct constraint){DECODER_SEQUENCE, "decoder sequence length", m->decoder_sequence, "tp", sizes[TP]};
-    if (has_dense_layers(a))
+    if (has_dense_layers)
         list[n++] = (struct constraint){WIDTH, "FFN width", a->ffn, "tp", sizes[TP]};
     if (a->shared_ffn > 0)
         list[n++] = (struct constraint){WIDTH, "FFN width of the shared experts", a->shared_ffn, "tp", sizes[TP]};
@@ -146,15 +142,6 @@ static void list_divisors(struct search *s, int n)
     }
 }
 
-/* Returns whether the suggestion must contain the option of an axis: for a requested axis if its size changes; for
- * other axes if the size is above 1, except dp, which is derived from the number of ranks. */
-static bool must_be_given(const struct search *s, int axis)
-{
-    int now = s->grid->requested[axis];
-
-    return now ? now != s->best[axis] : axis != DP && s->best[axis] > 1;
-}
-
 const char *bb_grid_suggest(const struct bb_grid *grid, const struct bb_grid_model *model,
                             char text[BB_GRID_SUGGESTION])
 {
@@ -170,10 +157,15 @@ const char *bb_grid_suggest(const struct bb_grid *grid, const struct bb_grid_mod
         s.model = NULL;
         search_axis(&s, 0, grid->ranks, 0);
     }
-    for (int a = 0; a < SIZES; a++)
-        if (must_be_given(&s, a))
+    /* The text contains a requested axis if its size changes; other axes if the size is above 1, except dp, which is
+     * derived from the number of ranks. */
+    for (int a = 0; a < SIZES; a++) {
+        int now = grid->requested[a];
+
+        if (now ? now != s.best[a] : a != DP && s.best[a] > 1)
             at += (size_t)snprintf(text + at, BB_GRID_SUGGESTION - at, "%s--%s %d", at ? " " : "",
                                    bb_grid_dense_names[a], s.best[a]);
+    }
     return text;
 }
 
@@ -184,30 +176,11 @@ static int greatest_common_divisor(int a, int b)
     return b ? greatest_common_divisor(b, a % b) : a;
 }
 
-/* Returns the common divisor of a and b whose ratio to `wanted` is closest to 1. */
-static int nearest_common(int a, int b, int wanted)
-{
-    int both = greatest_common_divisor(a, b), best = 1;
-
-    for (int d = 1; d <= both; d++)
-        if (both % d == 0 && fabs(log2((double)d / wanted)) < fabs(log2((double)best / wanted)))
-            best = d;
-    return best;
-}
-
 static int nearest_multiple(int n, int of)
 {
     int nearest = (n + of / 2) / of * of;
 
     return nearest ? nearest : of;
-}
-
-/* Returns the sequence length closest to the requested one that cp and tp can divide. */
-static int nearest_sequence(const struct bb_grid *g, const struct bb_grid_model *m)
-{
-    int step = (g->cp > 1 ? 2 * g->cp : 1) * (m->sequence_parallel ? g->tp : 1);
-
-    return nearest_multiple(m->sequence, step);
 }
 
 static int report_constraint(const struct bb_grid *g, const struct bb_grid_model *m, const struct constraint *d,
@@ -216,6 +189,8 @@ static int report_constraint(const struct bb_grid *g, const struct bb_grid_model
     const char *per = strstr(d->what, " per "); /* the plural s belongs before " per ...", as in "attention heads per
                                                    TP rank" */
     int noun = per ? (int)(per - d->what) : (int)strlen(d->what);
+    /* cp and tp can divide multiples of this sequence length */
+    int sequence_step = (g->cp > 1 ? 2 * g->cp : 1) * (m->sequence_parallel ? g->tp : 1);
     char suggestion[BB_GRID_SUGGESTION];
 
     bb_grid_suggest(g, m, suggestion);
@@ -224,7 +199,8 @@ static int report_constraint(const struct bb_grid *g, const struct bb_grid_model
                       d->value, d->by, nearest_multiple(d->value, d->by));
     if (d->kind == SEQUENCE)
         return bb_err(BB_EUSAGE, "%s: %s %d is not divisible by %s %d; try: --seq-length %d%s%s", who, d->what,
-                      d->value, d->axis, d->by, nearest_sequence(g, m), suggestion[0] ? ", or " : "", suggestion);
+                      d->value, d->axis, d->by, nearest_multiple(m->sequence, sequence_step),
+                      suggestion[0] ? ", or " : "", suggestion);
     if (!suggestion[0])
         snprintf(suggestion, sizeof(suggestion), "--tp 1 --cp 1 --pp 1");
     if (d->kind == UNSUPPORTED)
@@ -244,16 +220,12 @@ static int validate_experts(const struct bb_grid *g, const struct bb_arch *a, co
         return 0;
     if (a->experts % g->ep != 0)
         return bb_err(BB_EUSAGE, "%s: %d experts are not divisible by ep %d; try: --ep %d", who, a->experts, g->ep,
-                      nearest_common(a->experts, stage / g->etp, g->ep));
+                      bb_grid_nearest_divisor(greatest_common_divisor(a->experts, stage / g->etp), g->ep));
     if (a->expert_ffn % g->etp != 0)
         return bb_err(BB_EUSAGE, "%s: expert FFN width %d is not divisible by etp %d; try: --etp %d", who,
-                      a->expert_ffn, g->etp, nearest_common(a->expert_ffn, stage / g->ep, g->etp));
+                      a->expert_ffn, g->etp,
+                      bb_grid_nearest_divisor(greatest_common_divisor(a->expert_ffn, stage / g->ep), g->etp));
     return 0;
-}
-
-static int round_up(int n, int of)
-{
-    return (n + of - 1) / of * of;
 }
 
 /* Formats options with the smallest number of layers that this grid accepts; the caller suggests them if no layout
@@ -263,7 +235,7 @@ static int round_up(int n, int of)
 static const char *min_layers_text(const struct bb_grid *g, const struct bb_grid_model *m,
                                    char text[BB_GRID_SUGGESTION])
 {
-    int v = m->chunks, first = round_up(g->first_layers, v), last = round_up(g->last_layers, v);
+    int v = m->chunks, first = (g->first_layers + v - 1) / v * v, last = (g->last_layers + v - 1) / v * v;
     int others = g->pp - (first > 0) - (last > 0), at;
 
     if (v == 1 && others == g->pp)

@@ -119,7 +119,7 @@ static inline int layer_step_init(struct layer_step *l, layer_step_write *write)
         assert_int_equal(bb_script_result(&script), 0);
     }
     for (int r = 0; r < l->step.layout.ranks; r++)
-        l->step.role_of[r] = programs_per_stage > 1 ? bb_grid_expert_coord(&l->grid, r, BB_AXIS_EP) : 0;
+        l->step.role_of[r] = programs_per_stage > 1 ? bb_grid_coord(&l->grid, r, BB_AXIS_EP, true) : 0;
     return 0;
 }
 

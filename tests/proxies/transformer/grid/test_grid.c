@@ -146,10 +146,8 @@ static int rank_by_definition(const struct bb_grid *g, bool expert, const int co
 static bool equal_except(const struct bb_grid *g, bool expert, int a, int b, unsigned axes)
 {
     for (int axis = 0; axis < BB_GRID_AXES; axis++) {
-        int of_a =
-            expert ? bb_grid_expert_coord(g, a, (enum bb_grid_axis)axis) : bb_grid_coord(g, a, (enum bb_grid_axis)axis);
-        int of_b =
-            expert ? bb_grid_expert_coord(g, b, (enum bb_grid_axis)axis) : bb_grid_coord(g, b, (enum bb_grid_axis)axis);
+        int of_a = bb_grid_coord(g, a, (enum bb_grid_axis)axis, expert);
+        int of_b = bb_grid_coord(g, b, (enum bb_grid_axis)axis, expert);
 
         if (!(axes & 1u << axis) && of_a != of_b)
             return false;
@@ -163,8 +161,8 @@ static void assert_coordinates_give_the_rank(const struct bb_grid *g)
         int dense[BB_GRID_AXES], expert[BB_GRID_AXES];
 
         for (int a = 0; a < BB_GRID_AXES; a++) {
-            dense[a] = bb_grid_coord(g, rank, (enum bb_grid_axis)a);
-            expert[a] = bb_grid_expert_coord(g, rank, (enum bb_grid_axis)a);
+            dense[a] = bb_grid_coord(g, rank, (enum bb_grid_axis)a, false);
+            expert[a] = bb_grid_coord(g, rank, (enum bb_grid_axis)a, true);
         }
         assert_int_equal(rank_by_definition(g, false, dense), rank);
         assert_int_equal(rank_by_definition(g, true, expert), rank);

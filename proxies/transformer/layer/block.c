@@ -17,15 +17,6 @@ static long rows_routed(const struct bb_block *b)
     return r->uniform_rows >= 0 ? (long)r->uniform_rows * r->config.ranks : (long)r->config.tokens * r->config.top_k;
 }
 
-/* Number of token copies that a rank sends to other ranks: with dedup dispatch one per token and destination node,
- * else one per pair of a token and an expert (rows_routed). */
-static long rows_sent(const struct bb_block *b)
-{
-    const struct bb_layers_config *c = &b->layers->config;
-
-    return c->dispatch == BB_DISPATCH_DEDUP ? (long)b->layers->sizes.local_tokens * c->node_limit : rows_routed(b);
-}
-
 /* Number of ranks in an all-gather over the etp x ep ranks (expert tensor parallelism x expert parallelism). */
 static size_t gathered_ranks(const struct bb_block *b)
 {
@@ -78,7 +69,10 @@ size_t bb_block_buffer_elements(const struct bb_block *b, enum bb_block_buffer i
     const struct bb_layer_sizes *s = &l->sizes;
 
     const size_t hidden = (size_t)s->hidden, row = bb_block_row_width(b, id);
-    const size_t sent = (size_t)rows_sent(b), routed = (size_t)rows_routed(b), received = (size_t)b->rows_received;
+    const size_t routed = (size_t)rows_routed(b), received = (size_t)b->rows_received;
+    /* with dedup dispatch one token copy per destination node, else one per pair of a token and an expert */
+    const size_t sent =
+        l->config.dispatch == BB_DISPATCH_DEDUP ? (size_t)s->local_tokens * (size_t)l->config.node_limit : routed;
     const size_t elements[] = {
         [BOUNDARY] = l->boundary_elements,
         [FULL_SIZE] = l->full_elements,
@@ -143,43 +137,17 @@ int bb_block_collective(struct bb_block *b, struct bb_script_lane lane, const ch
 
 /* ---- compute ---- */
 
-static bool same_groups(const struct bb_kernel_groups *a, const struct bb_kernel_groups *b)
-{
-    return a->n == b->n && a->rows == b->rows && memcmp(a->list, b->list, sizeof(a->list[0]) * (size_t)a->n) == 0;
-}
-
 /* Returns the sizes of the layer for which operations are currently added to the program. */
 static const struct bb_layer_sizes *current_sizes(const struct bb_block *b)
 {
     return b->in_decoder ? &b->layers->decoder_sizes : bb_layers_sizes(b->layers, b->script->layer);
 }
 
-/* Number of activation elements that a rank stores between layers (sharded over tp with sequence parallelism), for
- * the layer whose operations are currently added; while reads_encoder is set, for the encoder output. */
-static size_t current_boundary(const struct bb_block *b)
+/* Returns the sizes that determine how many activations a collective over tp moves: those of the layer whose operations
+ * are currently added; while reads_encoder is set, those of the encoder output. */
+static const struct bb_layer_sizes *moved_sizes(const struct bb_block *b)
 {
-    const struct bb_layer_sizes *s = b->reads_encoder ? &b->layers->sizes : current_sizes(b);
-
-    return (size_t)(s->local_tokens * s->hidden);
-}
-
-static size_t current_full(const struct bb_block *b)
-{
-    const struct bb_layer_sizes *s = b->reads_encoder ? &b->layers->sizes : current_sizes(b);
-
-    return (size_t)(s->tokens * s->hidden);
-}
-
-static const struct bb_kernel_list *build_kernel_list(struct bb_layers *l, const struct bb_layer_sizes *sizes,
-                                                      const struct bb_kernel_groups *c)
-{
-    struct bb_kernel_list made = {0}, *work;
-
-    bb_kernel_groups_append(sizes, c, &made);
-    work = bb_step_copy_kernel_list(l->step, &made);
-    BB_GROW(l->kernel_lists, l->n_kernel_lists);
-    l->kernel_lists[l->n_kernel_lists++] = (struct bb_cached_kernel_list){*c, sizes, work};
-    return work;
+    return b->reads_encoder ? &b->layers->sizes : current_sizes(b);
 }
 
 /* Returns the kernel list for the kernel groups c and the current layer's sizes; builds the list if it does not
@@ -187,7 +155,8 @@ static const struct bb_kernel_list *build_kernel_list(struct bb_layers *l, const
 static const struct bb_kernel_list *get_kernel_list(struct bb_block *b, const struct bb_kernel_groups *c)
 {
     const struct bb_layer_sizes *sizes = current_sizes(b);
-    const struct bb_layers *l = b->layers;
+    struct bb_kernel_list made = {0}, *work;
+    struct bb_layers *l = b->layers;
 
     /* Lists of expert kernels (c->rows > 0) differ between ep ranks, so the wanted list was usually added recently:
      * search backward from the latest list. All other lists were added with the program of the first ep rank: search
@@ -195,10 +164,15 @@ static const struct bb_kernel_list *get_kernel_list(struct bb_block *b, const st
     for (int k = 0; k < l->n_kernel_lists; k++) {
         const struct bb_cached_kernel_list *cached = &l->kernel_lists[c->rows > 0 ? l->n_kernel_lists - 1 - k : k];
 
-        if (cached->sizes == sizes && same_groups(&cached->groups, c))
+        if (cached->sizes == sizes && cached->groups.n == c->n && cached->groups.rows == c->rows &&
+            memcmp(cached->groups.list, c->list, sizeof(c->list[0]) * (size_t)c->n) == 0)
             return cached->work;
     }
-    return build_kernel_list(b->layers, sizes, c);
+    bb_kernel_groups_append(sizes, c, &made);
+    work = bb_step_copy_kernel_list(l->step, &made);
+    BB_GROW(l->kernel_lists, l->n_kernel_lists);
+    l->kernel_lists[l->n_kernel_lists++] = (struct bb_cached_kernel_list){*c, sizes, work};
+    return work;
 }
 
 /* Returns the duration of a compute operation in microseconds: its FLOPs divided by the rate config->tflops or, if
@@ -226,26 +200,22 @@ static double needed_flops(const struct bb_block *b, const struct bb_kernel_grou
     return b->recomputing ? 0 : bb_kernel_groups_flops(current_sizes(b), &needed);
 }
 
-static void emit_kernel_list(struct bb_block *b, const char *what, const struct bb_kernel_groups *c, int src, int dst)
-{
-    const struct bb_kernel_list *work = get_kernel_list(b, c);
-    struct bb_script *s = b->script;
-
-    if (work->n == 0)
-        return;
-    bb_script_work(s, what, work, 1, src, dst);
-    if (!bb_script_result(s))
-        bb_script_newest_op(s)->flops = needed_flops(b, c);
-}
-
 void bb_block_compute(struct bb_block *b, const char *what, const struct bb_kernel_groups *c, int src, int dst)
 {
     double flops = bb_kernel_groups_flops(current_sizes(b), c);
+    const struct bb_kernel_list *work;
 
-    if (b->layers->config.gemm && c->n > 0)
-        emit_kernel_list(b, what, c, src, dst);
-    else if (flops > 0)
-        bb_script_compute(b->script, what, time_us(b, c, flops), needed_flops(b, c), src, dst);
+    if (!b->layers->config.gemm || c->n == 0) {
+        if (flops > 0)
+            bb_script_compute(b->script, what, time_us(b, c, flops), needed_flops(b, c), src, dst);
+        return;
+    }
+    work = get_kernel_list(b, c);
+    if (work->n == 0)
+        return;
+    bb_script_work(b->script, what, work, 1, src, dst);
+    if (!bb_script_result(b->script))
+        bb_script_newest_op(b->script)->flops = needed_flops(b, c);
 }
 
 void bb_block_kernels(struct bb_block *b, const char *what, enum bb_kernels_kind kind, enum bb_kernels_pass pass,
@@ -261,7 +231,9 @@ void bb_block_kernels(struct bb_block *b, const char *what, enum bb_kernels_kind
 
 static int start_gather(struct bb_block *b, const char *what, int src, enum bb_block_buffer dst)
 {
-    return bb_script_collective(b->script, b->lanes.tp, what, BB_ALL_GATHER, current_boundary(b), src,
+    const struct bb_layer_sizes *s = moved_sizes(b);
+
+    return bb_script_collective(b->script, b->lanes.tp, what, BB_ALL_GATHER, (size_t)(s->local_tokens * s->hidden), src,
                                 bb_block_buffer(b, dst));
 }
 
@@ -273,11 +245,11 @@ int bb_block_gather(struct bb_block *b, const char *what, int src, enum bb_block
 
 int bb_block_sum(struct bb_block *b, const char *what, int dst)
 {
-    const struct bb_layers *l = b->layers;
-    enum bb_coll_kind kind = l->sequence_sharded ? BB_REDUCE_SCATTER : BB_ALL_REDUCE;
+    const struct bb_layer_sizes *s = moved_sizes(b);
+    bool scattered = b->layers->sequence_sharded;
 
-    return bb_script_collective(b->script, b->lanes.tp, what, kind,
-                                l->sequence_sharded ? current_boundary(b) : current_full(b),
+    return bb_script_collective(b->script, b->lanes.tp, what, scattered ? BB_REDUCE_SCATTER : BB_ALL_REDUCE,
+                                (size_t)((scattered ? s->local_tokens : s->tokens) * s->hidden),
                                 bb_block_buffer(b, BB_BLOCK_BUFFER_PARTIAL), dst);
 }
 
@@ -307,25 +279,17 @@ void bb_block_row(struct bb_block *b, const char *what, const char *sum, const s
     bb_script_wait(b->script, bb_block_sum(b, sum, out));
 }
 
-/* Backward pass of a column-parallel GEMM without tensor parallelism: data gradient, weight gradient and gradient of
- * the norm in one operation. */
-static void unsharded_backward(struct bb_block *b, const struct bb_column_parallel *column, struct bb_kernel_groups *c,
-                               int src, int out, bool with_weights, bool normed)
-{
-    bb_kernel_groups_add_backward(c, column->gemm, with_weights);
-    if (normed)
-        bb_kernel_groups_add(c, BB_KERNELS_NORM, BB_KERNELS_DATA);
-    bb_block_compute(b, column->data, c, src, out);
-}
-
 void bb_block_column_backward(struct bb_block *b, const struct bb_column_parallel *column,
                               const struct bb_kernel_groups *before, int src, int out, bool with_weights, bool normed)
 {
     int gathered = BB_NONE, sum, input = BB_NONE;
     struct bb_kernel_groups c = *before;
 
-    if (!bb_lane_is_used(b->lanes.tp)) {
-        unsharded_backward(b, column, &c, src, out, with_weights, normed);
+    if (!bb_lane_is_used(b->lanes.tp)) { /* data gradient, weight gradient and gradient of the norm in one operation */
+        bb_kernel_groups_add_backward(&c, column->gemm, with_weights);
+        if (normed)
+            bb_kernel_groups_add(&c, BB_KERNELS_NORM, BB_KERNELS_DATA);
+        bb_block_compute(b, column->data, &c, src, out);
         return;
     }
     if (b->layers->sequence_sharded && with_weights) {

@@ -216,6 +216,11 @@ void bb_context_backward(struct bb_block *b, const struct bb_kernel_groups *befo
 bool bb_uses_node_dispatch(const struct bb_block *b); /* returns whether dispatch is BB_DISPATCH_DEDUP with more than
                                                          one ep rank */
 
+/* bb_sent_buffer - returns the buffer of rows (token copies) that are sent to the experts, on the sending or on the
+ * receiving rank: `quantized` with FP8 dispatch, else `unquantized`. */
+enum bb_block_buffer bb_sent_buffer(const struct bb_block *b, enum bb_block_buffer unquantized,
+                                    enum bb_block_buffer quantized);
+
 /* Dispatch of tokens to the experts, with one copy of a token per node. The two _start functions send the rows
  * (token copies) in chunks, and the probabilities, to other nodes. _finish waits for each chunk, sends its rows to
  * the ranks of their experts inside the node, and waits for these sends. In the forward pass, _finish waits for the

@@ -150,24 +150,22 @@ static void heads_backward(struct bb_block *b, const struct bb_kernel_groups *be
     exchange_inputs(b, what, true);
 }
 
-/* functions that emit the forward pass of attention, indexed by enum bb_context_mode */
-static void (*const forwards[])(struct bb_block *, const struct bb_kernel_groups *, int) = {
-    [BB_CONTEXT_RING] = ring_forward,
-    [BB_CONTEXT_ALL_GATHER] = gather_forward,
-    [BB_CONTEXT_ALL_TO_ALL] = heads_forward,
-};
-static void (*const backwards[])(struct bb_block *, const struct bb_kernel_groups *, int) = {
-    [BB_CONTEXT_RING] = ring_backward,
-    [BB_CONTEXT_ALL_GATHER] = gather_backward,
-    [BB_CONTEXT_ALL_TO_ALL] = heads_backward,
+typedef void attention_fn(struct bb_block *, const struct bb_kernel_groups *before, int src);
+
+static const struct {
+    attention_fn *forward, *backward;
+} modes[] = {
+    [BB_CONTEXT_RING] = {ring_forward, ring_backward},
+    [BB_CONTEXT_ALL_GATHER] = {gather_forward, gather_backward},
+    [BB_CONTEXT_ALL_TO_ALL] = {heads_forward, heads_backward},
 };
 
 void bb_context_forward(struct bb_block *b, const struct bb_kernel_groups *before, int src)
 {
-    forwards[b->layers->config.context](b, before, src);
+    modes[b->layers->config.context].forward(b, before, src);
 }
 
 void bb_context_backward(struct bb_block *b, const struct bb_kernel_groups *before, int src)
 {
-    backwards[b->layers->config.context](b, before, src);
+    modes[b->layers->config.context].backward(b, before, src);
 }

@@ -35,27 +35,22 @@ struct row_exchange {
     bool reversed;
 };
 
-/* Adds an alltoallv with one row count per pair of ep ranks. Rows (token copies) for experts on the sending rank are
- * not sent. */
-static int variable_exchange(struct bb_block *b, int layer, const struct row_exchange *w)
-{
-    const struct bb_script_rows rows = {
-        .table = b->layers->row_counts[layer], .rank = b->ep_rank, .width = w->width, .reversed = w->reversed};
-
-    return bb_script_alltoallv(b->script, b->lanes.ep, w->what, &rows, bb_block_buffer(b, w->src),
-                               bb_block_buffer(b, w->dst));
-}
-
+/* Starts an all-to-all; if the ep ranks exchange different numbers of rows (token copies), an alltoallv with one row
+ * count per pair of ranks, in which rows for experts on the sending rank are not sent. */
 static int start_exchange(struct bb_block *b, int layer, const struct row_exchange *w)
 {
     int uniform_rows = b->layers->routing.uniform_rows;
 
-    if (uniform_rows < 0 && bb_lane_is_used(b->lanes.ep))
-        return variable_exchange(b, layer, w);
-    return bb_block_collective(b, b->lanes.ep, w->what, BB_ALLTOALL,
-                               uniform_rows < 0 ? 0 : (size_t)uniform_rows * w->width, w->src,
-                               w->dst); /* uniform_rows is negative here only if ep is 1; then no rows are exchanged,
-                                           and bb_block_collective adds nothing */
+    if (!bb_lane_is_used(b->lanes.ep))
+        return BB_NONE;
+    if (uniform_rows >= 0)
+        return bb_block_collective(b, b->lanes.ep, w->what, BB_ALLTOALL, (size_t)uniform_rows * w->width, w->src,
+                                   w->dst);
+    return bb_script_alltoallv(
+        b->script, b->lanes.ep, w->what,
+        &(struct bb_script_rows){
+            .table = b->layers->row_counts[layer], .rank = b->ep_rank, .width = w->width, .reversed = w->reversed},
+        bb_block_buffer(b, w->src), bb_block_buffer(b, w->dst));
 }
 
 static int start_row_exchange(struct bb_block *b, int layer, const char *what, enum bb_block_buffer src,
@@ -220,22 +215,11 @@ static enum bb_block_buffer ep_buffer(const struct bb_block *b, enum bb_block_bu
     return bb_lane_is_used(b->lanes.ep) ? far : near;
 }
 
-/* Both functions return the buffer for rows (token copies) that are sent to the experts: send_buffer on the sending
- * rank, receive_buffer on the receiving rank. This is an FP8 buffer with FP8 dispatch, else `unquantized`. */
-static enum bb_block_buffer send_buffer(const struct bb_block *b, enum bb_block_buffer unquantized)
-{
-    return b->layers->config.float8_dispatch ? BB_BLOCK_BUFFER_ROWS_8 : unquantized;
-}
-
-static enum bb_block_buffer receive_buffer(const struct bb_block *b, enum bb_block_buffer unquantized)
-{
-    return b->layers->config.float8_dispatch ? BB_BLOCK_BUFFER_EXPERT_ROWS_8 : unquantized;
-}
-
 static void exchange_forward(struct bb_block *b, int layer, int in, int out)
 {
-    enum bb_block_buffer own = send_buffer(b, BB_BLOCK_BUFFER_ROWS);
-    enum bb_block_buffer rows = receive_buffer(b, ep_buffer(b, BB_BLOCK_BUFFER_EXPERT_ROWS, BB_BLOCK_BUFFER_ROWS));
+    enum bb_block_buffer own = bb_sent_buffer(b, BB_BLOCK_BUFFER_ROWS, BB_BLOCK_BUFFER_ROWS_8);
+    enum bb_block_buffer rows = bb_sent_buffer(b, ep_buffer(b, BB_BLOCK_BUFFER_EXPERT_ROWS, BB_BLOCK_BUFFER_ROWS),
+                                               BB_BLOCK_BUFFER_EXPERT_ROWS_8);
     enum bb_block_buffer answers = ep_buffer(b, BB_BLOCK_BUFFER_EXPERT_OUTPUT, BB_BLOCK_BUFFER_COMBINED_ROWS);
     struct bb_kernel_groups c = {0};
     int tokens, probabilities, combined, shared;
@@ -304,14 +288,11 @@ void bb_experts_forward(struct bb_block *b, int layer, int in, int out)
 
 /* ---- backward ---- */
 
-static struct bb_kernel_groups expert_gradients(const struct bb_block *b, int layer, bool with_weights)
+static void add_expert_gradients(const struct bb_block *b, int layer, struct bb_kernel_groups *c, bool with_weights)
 {
-    struct bb_kernel_groups c = {0};
-
-    add_experts(b, layer, &c, BB_KERNELS_DATA);
+    add_experts(b, layer, c, BB_KERNELS_DATA);
     if (with_weights)
-        add_experts(b, layer, &c, BB_KERNELS_WEIGHTS);
-    return c;
+        add_experts(b, layer, c, BB_KERNELS_WEIGHTS);
 }
 
 static void router_backward(struct bb_block *b, bool permuted, int src, int out, bool with_weights)
@@ -329,11 +310,12 @@ static void exchange_backward(struct bb_block *b, int layer, int in, int out, bo
 {
     enum bb_block_buffer rows = ep_buffer(b, BB_BLOCK_BUFFER_EXPERT_ROWS, BB_BLOCK_BUFFER_ROWS);
     enum bb_block_buffer answers = ep_buffer(b, BB_BLOCK_BUFFER_EXPERT_OUTPUT, BB_BLOCK_BUFFER_COMBINED_ROWS);
-    enum bb_block_buffer own = send_buffer(b, BB_BLOCK_BUFFER_COMBINED_ROWS);
-    struct bb_kernel_groups c = expert_gradients(b, layer, with_weights);
+    enum bb_block_buffer own = bb_sent_buffer(b, BB_BLOCK_BUFFER_COMBINED_ROWS, BB_BLOCK_BUFFER_ROWS_8);
+    struct bb_kernel_groups c = {0};
     int combined, tokens, probabilities;
 
-    answers = receive_buffer(b, answers);
+    answers = bb_sent_buffer(b, answers, BB_BLOCK_BUFFER_EXPERT_ROWS_8);
+    add_expert_gradients(b, layer, &c, with_weights);
     bb_block_kernels(b, "unpermute", BB_KERNELS_UNPERMUTE, BB_KERNELS_DATA, in, bb_block_buffer(b, own));
     combined = start_dispatch(b, layer, "combine gradients", own, answers);
     shared_down_backward(b, with_weights);
@@ -350,15 +332,13 @@ static void exchange_backward(struct bb_block *b, int layer, int in, int out, bo
 
 static void gather_backward(struct bb_block *b, int layer, int in, int out, bool with_weights)
 {
-    struct bb_kernel_groups c = {0}, experts = expert_gradients(b, layer, with_weights);
+    struct bb_kernel_groups c = {0};
     int combined = gather_tokens(b, "combine gradients", in), tokens;
 
     shared_down_backward(b, with_weights);
     bb_script_wait(b->script, combined);
-    c.rows = experts.rows;
     bb_kernel_groups_add(&c, BB_KERNELS_UNPERMUTE, BB_KERNELS_DATA);
-    for (int i = 0; i < experts.n; i++)
-        bb_kernel_groups_add(&c, experts.list[i].kind, experts.list[i].pass);
+    add_expert_gradients(b, layer, &c, with_weights);
     bb_kernel_groups_add(&c, BB_KERNELS_PERMUTE, BB_KERNELS_DATA);
     bb_block_compute(b, "experts", &c, bb_block_buffer(b, BB_BLOCK_BUFFER_ALL_TOKENS),
                      bb_block_buffer(b, BB_BLOCK_BUFFER_ALL_OUTPUT));

@@ -121,21 +121,6 @@ static int default_buffer(struct bb_block *b, int buffer, enum bb_block_buffer i
     return buffer == BB_NONE ? bb_block_buffer(b, id) : buffer;
 }
 
-static bool has_experts(const struct bb_block *b, int layer)
-{
-    return bb_arch_has_experts(b->layers->config.arch, layer);
-}
-
-static bool in_decoder(const struct bb_block *b, int layer)
-{
-    return bb_arch_is_decoder(b->layers->config.arch, layer);
-}
-
-static bool has_mlp(const struct bb_block *b)
-{
-    return bb_arch_has_mlp(b->layers->config.arch);
-}
-
 static void begin_layer(struct bb_block *b, enum bb_phase phase, int layer)
 {
     b->script->phase = phase;
@@ -144,16 +129,17 @@ static void begin_layer(struct bb_block *b, enum bb_phase phase, int layer)
 
 static void layer_forward(struct bb_block *b, int layer, int in, int out)
 {
+    const struct bb_arch *a = b->layers->config.arch;
     int between = bb_block_buffer(b, BB_BLOCK_BUFFER_STATE);
 
-    if (!has_mlp(b)) {
+    if (!bb_arch_has_mlp(a)) {
         sublayer_forward(b, &attention, in, out);
         return;
     }
     sublayer_forward(b, &attention, in, between);
-    if (in_decoder(b, layer))
+    if (bb_arch_is_decoder(a, layer))
         bb_cross_forward(b, between, between);
-    if (has_experts(b, layer))
+    if (bb_arch_has_experts(a, layer))
         bb_experts_forward(b, layer, between, out);
     else
         sublayer_forward(b, &mlp, between, out);
@@ -188,6 +174,7 @@ static void accumulate_gradients(struct bb_block *b, int layer)
 
 void bb_block_backward(struct bb_block *b, int layer, int in, int out, bool with_weights)
 {
+    const struct bb_arch *a = b->layers->config.arch;
     int between = bb_block_buffer(b, BB_BLOCK_BUFFER_GRADIENT), state = bb_block_buffer(b, BB_BLOCK_BUFFER_STATE);
 
     begin_layer(b, BB_PHASE_BACKWARD, layer);
@@ -196,30 +183,32 @@ void bb_block_backward(struct bb_block *b, int layer, int in, int out, bool with
         layer_forward(b, layer, state, state);
     b->recomputing = false;
     in = default_buffer(b, in, BB_BLOCK_BUFFER_GRADIENT);
-    if (has_experts(b, layer))
+    if (bb_arch_has_experts(a, layer))
         bb_experts_backward(b, layer, in, between, with_weights);
-    else if (has_mlp(b))
+    else if (bb_arch_has_mlp(a))
         sublayer_backward(b, &mlp, in, between, with_weights);
     else
         between = in;
-    if (in_decoder(b, layer))
+    if (bb_arch_is_decoder(a, layer))
         bb_cross_backward(b, between, between, with_weights);
     sublayer_backward(b, &attention, between, default_buffer(b, out, BB_BLOCK_BUFFER_GRADIENT), with_weights);
     if (with_weights)
         accumulate_gradients(b, layer);
     b->script->layer = BB_NONE;
-    if (layer > 0 && layer == b->layers->config.arch->encoder_layers)
+    if (layer > 0 && layer == a->encoder_layers)
         bb_decoder_begin_backward(b);
 }
 
 void bb_block_weights(struct bb_block *b, int layer)
 {
+    const struct bb_arch *a = b->layers->config.arch;
+
     begin_layer(b, BB_PHASE_BACKWARD, layer);
-    if (has_experts(b, layer))
+    if (bb_arch_has_experts(a, layer))
         bb_experts_weights(b, layer);
-    else if (has_mlp(b))
+    else if (bb_arch_has_mlp(a))
         sublayer_weights(b, &mlp);
-    if (in_decoder(b, layer))
+    if (bb_arch_is_decoder(a, layer))
         bb_cross_weights(b);
     sublayer_weights(b, &attention);
     accumulate_gradients(b, layer);

@@ -295,14 +295,6 @@ static void add_softmax(const struct bb_layer_sizes *s, struct bb_kernel_list *w
                       BB_ACT_NONE, rows, keys);
 }
 
-/* Adds the rotary position embedding of queries and keys, or the inverse rotation of their gradients. */
-static void add_rotation(const struct bb_layer_sizes *s, struct bb_kernel_list *w)
-{
-    int64_t width = s->kv_lora ? s->heads * s->rope_dim : (s->heads + s->kv_heads) * s->key_dim;
-
-    add_memory_kernel(s, w, "positions", BB_MEMORY_KERNEL_BIAS_ACT, BB_ACT_NONE, s->tokens, width);
-}
-
 /* Adds the kernels of the gate on the output of attention or of a scan (state-space or linear attention); the gate
  * kernel of a scan includes its norm. */
 static void add_out_gate(const struct bb_layer_sizes *s, struct bb_kernel_list *w, bool backward)
@@ -314,13 +306,6 @@ static void add_out_gate(const struct bb_layer_sizes *s, struct bb_kernel_list *
     add_memory_kernel(s, w, "gate", BB_MEMORY_KERNEL_BIAS_ACT_GRAD, BB_ACT_NONE, s->tokens, width);
     if (backward)
         add_memory_kernel(s, w, "gate", BB_MEMORY_KERNEL_BIAS_ACT, BB_ACT_NONE, s->tokens, width);
-}
-
-/* Adds the short causal convolution over queries, keys and values of a scan layer (state-space or linear attention). */
-static void add_convolution(const struct bb_layer_sizes *s, struct bb_kernel_list *w, bool backward)
-{
-    add_memory_kernel(s, w, "convolution", backward ? BB_MEMORY_KERNEL_BIAS_ACT_GRAD : BB_MEMORY_KERNEL_BIAS_ACT,
-                      BB_ACT_NONE, s->tokens, qkv_width(s));
 }
 
 /* Adds the kernel that permutes tokens into the order of their experts, or the kernel that returns the expert
@@ -337,12 +322,6 @@ static void add_permutation(const struct bb_layer_sizes *s, enum bb_kernels_kind
                                                                   in_node ? s->node_copies : s->copies, s->dtype);
 }
 
-static bool is_permutation(enum bb_kernels_kind kind)
-{
-    return kind == BB_KERNELS_PERMUTE || kind == BB_KERNELS_UNPERMUTE || kind == BB_KERNELS_NODE_PERMUTE ||
-           kind == BB_KERNELS_NODE_UNPERMUTE;
-}
-
 /* If `biased`, appends the kernel that adds the bias of QKV, of the attention output or of the MLP output. width:
  * number of features per token. */
 static void add_bias(const struct bb_layer_sizes *s, struct bb_kernel_list *w, bool biased, int64_t width)
@@ -351,14 +330,18 @@ static void add_bias(const struct bb_layer_sizes *s, struct bb_kernel_list *w, b
         add_memory_kernel(s, w, "bias", BB_MEMORY_KERNEL_BIAS_ACT, BB_ACT_NONE, s->tokens, width);
 }
 
-/* Adds the kernels between the QKV projections and attention. The bias has its own kernel only if neither a
- * convolution nor a rotation follows. */
+/* Adds the kernels between the QKV projections and attention: in a scan layer (state-space or linear attention) the
+ * short causal convolution over queries, keys and values; else the rotary position embedding of queries and keys, or
+ * the inverse rotation of their gradients. The bias has its own kernel only if neither of them follows. */
 static void add_qkv(const struct bb_layer_sizes *s, struct bb_kernel_list *w, bool backward)
 {
+    int64_t rotated = s->kv_lora ? s->heads * s->rope_dim : (s->heads + s->kv_heads) * s->key_dim;
+
     if (s->chunk)
-        add_convolution(s, w, backward);
+        add_memory_kernel(s, w, "convolution", backward ? BB_MEMORY_KERNEL_BIAS_ACT_GRAD : BB_MEMORY_KERNEL_BIAS_ACT,
+                          BB_ACT_NONE, s->tokens, qkv_width(s));
     else if (s->rotary)
-        add_rotation(s, w);
+        add_memory_kernel(s, w, "positions", BB_MEMORY_KERNEL_BIAS_ACT, BB_ACT_NONE, s->tokens, rotated);
     else
         add_bias(s, w, s->qkv_bias && !backward, qkv_width(s));
 }
@@ -392,7 +375,8 @@ static void add_memory_kernels(const struct bb_layer_sizes *s, enum bb_kernels_k
     else if (kind == BB_KERNELS_EXPERTS) {
         add_activation(s, w, backward, rows, s->expert_ffn);
         add_expert_biases(s, w, backward, rows);
-    } else if (is_permutation(kind))
+    } else if (kind == BB_KERNELS_PERMUTE || kind == BB_KERNELS_UNPERMUTE || kind == BB_KERNELS_NODE_PERMUTE ||
+               kind == BB_KERNELS_NODE_UNPERMUTE)
         add_permutation(s, kind, backward, w);
     else if (kind == BB_KERNELS_EMBEDDING && !backward)
         bb_kernel_list_embedding(w, (uint64_t)s->tokens, (uint64_t)s->hidden, (uint64_t)s->vocab, s->dtype);
@@ -401,19 +385,13 @@ static void add_memory_kernels(const struct bb_layer_sizes *s, enum bb_kernels_k
                           BB_ACT_NONE, s->tokens, s->vocab);
 }
 
-/* Fraction of the attention score matrix that is unmasked. A causal mask leaves half of the full matrix. With a
- * sliding window of `keys` keys, only the first `keys` queries have masked keys, half of them on average. */
-static double unmasked_fraction(const struct bb_layer_sizes *s, int64_t keys)
-{
-    return !s->causal ? 1 : keys < s->sequence ? 1 - 0.5 * (double)keys / (double)s->sequence : 0.5;
-}
-
 static void add_gemm(const struct bb_layer_sizes *s, const struct bb_kernels *group, const struct gemm *p,
                      const struct bb_gemm_shape *shape, struct bb_kernel_list *w)
 {
     bool cross = group->kind == BB_KERNELS_CROSS_CORE; /* cross attention has no mask: the decoder attends to all
                                                           encoder tokens */
     bool core = cross || group->kind == BB_KERNELS_CORE || group->kind == BB_KERNELS_CORE_BLOCK;
+    int64_t keys = group->kind == BB_KERNELS_CORE ? s->keys : s->sequence;
     struct bb_kernel_list_item *item;
 
     bb_kernel_list_add_gemm(w, p->name, shape);
@@ -428,7 +406,11 @@ static void add_gemm(const struct bb_layer_sizes *s, const struct bb_kernels *gr
                                             scan (s->chunk > 0) store them in memory */
         return;
     item->fusion = group->pass == BB_KERNELS_FORWARD ? BB_KERNEL_IN_ATTENTION : BB_KERNEL_IN_ATTENTION_BACKWARD;
-    item->share = cross ? 1 : unmasked_fraction(s, group->kind == BB_KERNELS_CORE ? s->keys : s->sequence);
+    /* Fraction of the attention score matrix that is unmasked. A causal mask leaves half of the full matrix. With a
+     * sliding window, only the first `keys` queries have masked keys, half of them on average. */
+    item->share = 1;
+    if (!cross && s->causal)
+        item->share = keys < s->sequence ? 1 - 0.5 * (double)keys / (double)s->sequence : 0.5;
 }
 
 /* Adds the kernels of one kind of computation and one pass (forward, data gradient, weight gradient). In the

@@ -140,17 +140,6 @@ const struct bb_layer_sizes *bb_layers_sizes(const struct bb_layers *l, int laye
 
 /* ---- validation ---- */
 
-/* Rejects experts with tp but without sequence parallelism. bb_grid_validate_model has already checked divisibility. */
-static int validate_experts(const struct bb_layers_config *c, const char *proxy)
-{
-    if (c->arch->experts == 0 || c->tp == 1 || c->sequence_parallel)
-        return 0;
-    return bb_err(BB_EUSAGE,
-                  "%s: experts with tp %d require sequence parallelism, else all tp ranks send the same tokens; "
-                  "try: --sequence-parallel",
-                  proxy, c->tp);
-}
-
 /* Validates dedup dispatch: the number of nodes per token must exceed neither top_k nor the number of nodes, and
  * each node and each rank must get the same number of rows (token copies). */
 static int validate_dedup(const struct bb_layers *l, const char *proxy)
@@ -174,29 +163,29 @@ static int validate_dedup(const struct bb_layers *l, const char *proxy)
     return 0;
 }
 
-/* Rejects ring attention for layers with a sliding window. A ring sends every block of keys to every rank, and the
- * ring's attention kernels have no window. */
-static int validate_window(const struct bb_layers_config *c, const char *proxy)
+/* Checks three limits that bb_grid_validate_model, which checks divisibility, does not know: the number of tokens in a
+ * micro-batch, because row counts have type int; experts with tp; and ring attention for layers with a sliding window,
+ * because a ring sends every block of keys to every rank, and the ring's attention kernels have no window. */
+static int validate_config(const struct bb_layers_config *c, const char *proxy)
 {
-    if (c->cp == 1 || c->context != BB_CONTEXT_RING || c->arch->window == 0 || c->arch->window >= c->sequence)
-        return 0;
-    return bb_err(BB_EUSAGE,
-                  "%s: ring attention with cp %d computes all %d keys for each query, but layers of '%s' have a window "
-                  "of %d; try: --cp-comm all_gather",
-                  proxy, c->cp, c->sequence, c->arch->name, c->arch->window);
-}
-
-/* Limits the number of tokens in a micro-batch, because row counts have type int. */
-static int validate_tokens(const struct bb_layers_config *c, const char *proxy)
-{
-    long long tokens = (long long)c->micro_batch_size * c->sequence;
-    long long max = INT_MAX / (c->arch->top_k ? c->arch->top_k : 1);
+    const struct bb_arch *a = c->arch;
+    long long tokens = (long long)c->micro_batch_size * c->sequence, max = INT_MAX / (a->top_k ? a->top_k : 1);
     bool too_long = c->sequence > max;
 
-    if (tokens <= max)
-        return 0;
-    return bb_err(BB_EUSAGE, "%s: a micro-batch has %lld tokens, at most %lld are supported; try: --%s %lld", proxy,
-                  tokens, max, too_long ? "seq-length" : "micro-batch-size", too_long ? max : max / c->sequence);
+    if (tokens > max)
+        return bb_err(BB_EUSAGE, "%s: a micro-batch has %lld tokens, at most %lld are supported; try: --%s %lld", proxy,
+                      tokens, max, too_long ? "seq-length" : "micro-batch-size", too_long ? max : max / c->sequence);
+    if (a->experts > 0 && c->tp > 1 && !c->sequence_parallel)
+        return bb_err(BB_EUSAGE,
+                      "%s: experts with tp %d require sequence parallelism, else all tp ranks send the same tokens; "
+                      "try: --sequence-parallel",
+                      proxy, c->tp);
+    if (c->cp > 1 && c->context == BB_CONTEXT_RING && a->window > 0 && a->window < c->sequence)
+        return bb_err(BB_EUSAGE,
+                      "%s: ring attention with cp %d computes all %d keys for each query, but layers of '%s' have a "
+                      "window of %d; try: --cp-comm all_gather",
+                      proxy, c->cp, c->sequence, a->name, a->window);
+    return 0;
 }
 
 /* ---- creation and release ---- */
@@ -239,9 +228,7 @@ int bb_layers_new(struct bb_layers **layers, const struct bb_layers_config *conf
     int rc;
 
     *layers = NULL;
-    TRY(validate_tokens(config, step->proxy));
-    TRY(validate_experts(config, step->proxy));
-    TRY(validate_window(config, step->proxy));
+    TRY(validate_config(config, step->proxy));
     BB_NEW(l, 1);
     *layers = l;
     *l = (struct bb_layers){.config = *config, .step = step};

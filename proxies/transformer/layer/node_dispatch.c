@@ -24,13 +24,6 @@ bool bb_uses_node_dispatch(const struct bb_block *b)
     return b->layers->config.dispatch == BB_DISPATCH_DEDUP && bb_lane_is_used(b->lanes.ep);
 }
 
-/* Number of elements that a rank sends to each node. all: number of elements in the sender's buffer of rows (token
- * copies) or of probabilities. */
-static size_t elements_per_node(const struct bb_block *b, size_t all)
-{
-    return all / (size_t)b->layers->config.nodes;
-}
-
 /* Number of elements that a rank sends to each rank inside its node: the rows (token copies) from all nodes for the
  * experts of the destination rank. width: elements per row. */
 static size_t elements_per_local_rank(const struct bb_block *b, size_t width)
@@ -44,8 +37,9 @@ static size_t elements_per_local_rank(const struct bb_block *b, size_t width)
 static int exchange_between_nodes(struct bb_block *b, const char *what, int chunks, enum bb_block_buffer src,
                                   enum bb_block_buffer dst)
 {
-    return bb_block_collective(b, b->lanes.ep_cross, what, BB_ALLTOALL,
-                               elements_per_node(b, bb_block_buffer_elements(b, src)) / (size_t)chunks, src, dst);
+    size_t per_node = bb_block_buffer_elements(b, src) / (size_t)b->layers->config.nodes;
+
+    return bb_block_collective(b, b->lanes.ep_cross, what, BB_ALLTOALL, per_node / (size_t)chunks, src, dst);
 }
 
 static int exchange_inside_node(struct bb_block *b, const char *what, int chunks, size_t width,
@@ -68,10 +62,8 @@ static int count_chunks(const struct bb_block *b)
     return chunks;
 }
 
-/* Returns the buffer of rows (token copies) that are sent to the experts: `quantized` with FP8 dispatch, else
- * `unquantized`. */
-static enum bb_block_buffer select_precision(const struct bb_block *b, enum bb_block_buffer unquantized,
-                                             enum bb_block_buffer quantized)
+enum bb_block_buffer bb_sent_buffer(const struct bb_block *b, enum bb_block_buffer unquantized,
+                                    enum bb_block_buffer quantized)
 {
     return b->layers->config.float8_dispatch ? quantized : unquantized;
 }
@@ -82,7 +74,7 @@ void bb_node_dispatch_start(struct bb_block *b, const char *what, enum bb_block_
 
     for (int i = 0; i < chunks; i++)
         b->inter_node_ops[i] = exchange_between_nodes(
-            b, what, chunks, src, select_precision(b, BB_BLOCK_BUFFER_NODE_ROWS, BB_BLOCK_BUFFER_NODE_ROWS_8));
+            b, what, chunks, src, bb_sent_buffer(b, BB_BLOCK_BUFFER_NODE_ROWS, BB_BLOCK_BUFFER_NODE_ROWS_8));
 }
 
 void bb_node_dispatch_start_probabilities(struct bb_block *b, const char *what)
@@ -93,7 +85,7 @@ void bb_node_dispatch_start_probabilities(struct bb_block *b, const char *what)
 
 void bb_node_dispatch_finish(struct bb_block *b, const char *what, enum bb_kernels_pass pass, enum bb_block_buffer dst)
 {
-    enum bb_block_buffer copies = select_precision(b, BB_BLOCK_BUFFER_NODE_COPIES, BB_BLOCK_BUFFER_NODE_COPIES_8);
+    enum bb_block_buffer copies = bb_sent_buffer(b, BB_BLOCK_BUFFER_NODE_COPIES, BB_BLOCK_BUFFER_NODE_COPIES_8);
     const bool forward = pass == BB_KERNELS_FORWARD;
     const int chunks = count_chunks(b);
     int last = BB_NONE;

@@ -39,7 +39,7 @@ struct p2p {
     const struct matrix *shown; /* matrix whose slow links are being reported; report_slow reads it */
     int n_matrices, round;
     double *samples; /* [repeats] times of the current pair in us per message */
-    json_t *slow, *slowest, *bimodal;
+    json_t *report;  /* top-level fields of the results, on rank 0 */
     int n_slow;
     bool wrong, too_many; /* wrong: a link transferred wrong data; too_many: a matrix has more slow links than
                              --max-slow; too_many is set on rank 0 only */
@@ -52,20 +52,17 @@ static bool is_requested(const char *asked, const char *what)
     return strcmp(asked, "all") == 0 || strcmp(asked, what) == 0;
 }
 
-static void add_matrices(struct p2p *p, enum bb_p2p_kind kind, const struct bb_sizes *sizes)
-{
-    const struct bb_p2p_metric *f = &bb_p2p_metrics[kind];
-
-    if (is_requested(p->options.metrics, f->metric) && is_requested(p->options.direction, f->direction))
-        for (int i = 0; i < sizes->n; i++)
-            p->matrices[p->n_matrices++].run = (struct bb_p2p_run){.kind = kind, .bytes = sizes->bytes[i]};
-}
-
 static void choose_matrices(struct p2p *p)
 {
-    for (int kind = 0; kind < BB_P2P_KINDS; kind++)
-        add_matrices(p, (enum bb_p2p_kind)kind,
-                     bb_p2p_metrics[kind].is_bandwidth ? &p->options.large : &p->options.small);
+    for (int kind = 0; kind < BB_P2P_KINDS; kind++) {
+        const struct bb_p2p_metric *f = &bb_p2p_metrics[kind];
+        const struct bb_sizes *sizes = f->is_bandwidth ? &p->options.large : &p->options.small;
+
+        if (is_requested(p->options.metrics, f->metric) && is_requested(p->options.direction, f->direction))
+            for (int i = 0; i < sizes->n; i++)
+                p->matrices[p->n_matrices++].run =
+                    (struct bb_p2p_run){.kind = (enum bb_p2p_kind)kind, .bytes = sizes->bytes[i]};
+    }
 }
 
 static size_t largest_message(const struct p2p *p)
@@ -204,26 +201,25 @@ out:
     return rc;
 }
 
-/* Returns the number of measurements per round (set of pairs measured at the same time): for each matrix 2 if the
+/* Returns the number of measurements of a matrix per round (set of pairs measured at the same time): 2 if the
  * directions from a to b and from b to a are measured separately, otherwise 1. */
-static int runs_of_round(const struct p2p *p)
+static int runs_of(const struct matrix *m)
 {
-    int n = 0;
-
-    for (int i = 0; i < p->n_matrices; i++)
-        n += bb_p2p_metrics[p->matrices[i].run.kind].is_directed ? 2 : 1;
-    return n;
+    return bb_p2p_metrics[m->run.kind].is_directed ? 2 : 1;
 }
 
-static int measure_round(struct p2p *p)
+static int measure_rounds(struct p2p *p)
 {
-    int rc = 0;
+    const int rounds = bb_pair_schedule_rounds(&p->pairing);
+    int runs = 0, rc = 0;
 
-    for (int i = 0; i < p->n_matrices; i++) {
-        TRY(measure_run(p, &p->matrices[i], false));
-        if (bb_p2p_metrics[p->matrices[i].run.kind].is_directed)
-            TRY(measure_run(p, &p->matrices[i], true));
-    }
+    for (int i = 0; i < p->n_matrices; i++)
+        runs += runs_of(&p->matrices[i]);
+    bb_progress_expect(&p->session.progress, rounds * (double)runs);
+    for (p->round = 0; p->round < rounds; p->round++)
+        for (int i = 0; i < p->n_matrices; i++)
+            for (int reversed = 0; reversed < runs_of(&p->matrices[i]); reversed++)
+                TRY(measure_run(p, &p->matrices[i], reversed));
 out:
     return rc;
 }
@@ -281,6 +277,18 @@ static struct bb_link_outliers links_of(const struct p2p *p, const struct matrix
                                      .symmetric = !f->is_directed,
                                      .higher_is_better = f->is_bandwidth,
                                      .factor = p->options.slow};
+}
+
+enum { LABEL_TEXT = BB_BYTES_TEXT + 32 };
+
+/* Writes the name of a matrix to text: metric, direction and message size, "bandwidth one, 32 MiB". */
+static const char *label_of(const struct matrix *m, char text[LABEL_TEXT])
+{
+    const struct bb_p2p_metric *f = &bb_p2p_metrics[m->run.kind];
+    char size[BB_BYTES_TEXT];
+
+    snprintf(text, LABEL_TEXT, "%s %s, %s", f->metric, f->direction, bb_format_bytes(m->run.bytes, size));
+    return text;
 }
 
 static const char *class_text(bool same_node)
@@ -345,7 +353,7 @@ static void print_slow(const struct p2p *p, const struct matrix *m, const struct
 {
     const struct bb_p2p_metric *f = &bb_p2p_metrics[m->run.kind];
     const struct bb_world *w = &p->session.world;
-    char who[2 * BB_HOST_TEXT + 64], size[BB_BYTES_TEXT];
+    char who[2 * BB_HOST_TEXT + 64], label[LABEL_TEXT];
 
     if (l->level == BB_LINK_PAIR)
         snprintf(who, sizeof who, "rank %d (%s) %s rank %d (%s)", l->from, w->hosts[l->from],
@@ -354,8 +362,14 @@ static void print_slow(const struct p2p *p, const struct matrix *m, const struct
         snprintf(who, sizeof who, "all links of rank %d (%s)", l->from, w->hosts[l->from]);
     else
         snprintf(who, sizeof who, "all links of node %d (%s)", l->from, host_of_node(w, l->from));
-    fprintf(p->session.out, "# slow: %s: %s %s, %s: %.2f %s, median %s %.2f\n", who, f->metric, f->direction,
-            bb_format_bytes(m->run.bytes, size), l->value, f->unit, class_text(l->same_node), l->median);
+    fprintf(p->session.out, "# slow: %s: %s: %.2f %s, median %s %.2f\n", who, label_of(m, label), l->value, f->unit,
+            class_text(l->same_node), l->median);
+}
+
+/* Appends a value to an array of p->report. */
+static void append(struct p2p *p, const char *key, json_t *value)
+{
+    json_array_append_new(json_object_get(p->report, key), value);
 }
 
 static void report_slow(void *arg, const struct bb_slow_link *l)
@@ -365,7 +379,7 @@ static void report_slow(void *arg, const struct bb_slow_link *l)
     p->n_slow++;
     if (p->session.out)
         print_slow(p, p->shown, l);
-    json_array_append_new(p->slow, slow_json(p, p->shown, l));
+    append(p, "slow_links", slow_json(p, p->shown, l));
 }
 
 /* ---- reporting bimodal link classes (intra-node, inter-node) and the slowest links, checking --max-slow ---- */
@@ -375,20 +389,19 @@ static void report_modes(struct p2p *p, const struct matrix *m, bool same_node)
     const struct bb_p2p_metric *f = &bb_p2p_metrics[m->run.kind];
     const struct bb_link_outliers links = links_of(p, m);
     struct bb_link_modes k;
-    char size[BB_BYTES_TEXT];
+    char label[LABEL_TEXT];
 
     bb_link_outliers_modes(&links, same_node, &k);
     if (k.links[0] == 0)
         return;
     if (p->session.out)
         fprintf(p->session.out,
-                "# bimodal links %s: %s %s, %s: %d links at %.2f, %d at %.2f %s; the median may hide slow links\n",
-                class_text(same_node), f->metric, f->direction, bb_format_bytes(m->run.bytes, size), k.links[0],
-                k.median[0], k.links[1], k.median[1], f->unit);
-    json_array_append_new(p->bimodal,
-                          json_pack("{s:s, s:s, s:I, s:b, s:[i,i], s:[f,f]}", "metric", f->metric, "direction",
-                                    f->direction, "bytes", (json_int_t)m->run.bytes, "same_node", same_node, "links",
-                                    k.links[0], k.links[1], "medians", k.median[0], k.median[1]));
+                "# bimodal links %s: %s: %d links at %.2f, %d at %.2f %s; the median may hide slow links\n",
+                class_text(same_node), label_of(m, label), k.links[0], k.median[0], k.links[1], k.median[1], f->unit);
+    append(p, "bimodal",
+           json_pack("{s:s, s:s, s:I, s:b, s:[i,i], s:[f,f]}", "metric", f->metric, "direction", f->direction, "bytes",
+                     (json_int_t)m->run.bytes, "same_node", same_node, "links", k.links[0], k.links[1], "medians",
+                     k.median[0], k.median[1]));
 }
 
 enum { SLOWEST = 5 };
@@ -398,14 +411,13 @@ static void report_slowest(struct p2p *p, const struct matrix *m)
     const struct bb_p2p_metric *f = &bb_p2p_metrics[m->run.kind];
     const struct bb_link_outliers links = links_of(p, m);
     struct bb_slow_link worst[SLOWEST];
-    char size[BB_BYTES_TEXT];
+    char label[LABEL_TEXT];
     int n = bb_link_outliers_worst(&links, worst, SLOWEST);
 
     if (p->session.out && n > 0)
-        fprintf(p->session.out, "# slowest links, %s %s, %s (%s):", f->metric, f->direction,
-                bb_format_bytes(m->run.bytes, size), f->unit);
+        fprintf(p->session.out, "# slowest links, %s (%s):", label_of(m, label), f->unit);
     for (int i = 0; i < n; i++) {
-        json_array_append_new(p->slowest, slow_json(p, m, &worst[i]));
+        append(p, "slowest_links", slow_json(p, m, &worst[i]));
         if (p->session.out)
             fprintf(p->session.out, "%s %d%s%d %.2f (%.2f x median)", i ? "," : "", worst[i].from,
                     f->is_directed ? ">" : "-", worst[i].to, worst[i].value, worst[i].value / worst[i].median);
@@ -417,22 +429,20 @@ static void report_slowest(struct p2p *p, const struct matrix *m)
 /* Checks --max-slow for one matrix. The check also fails if no link was measured or if ranks share a GPU. */
 static void judge_links(struct p2p *p, const struct matrix *m)
 {
-    const struct bb_p2p_metric *f = &bb_p2p_metrics[m->run.kind];
     const struct bb_link_outliers links = links_of(p, m);
     const int most = p->options.max_slow;
-    char size[BB_BYTES_TEXT];
+    char label[LABEL_TEXT];
     int slow, all;
 
     if (most < 0)
         return;
     bb_link_outliers_count(&links, &slow, &all);
-    bb_format_bytes(m->run.bytes, size);
     if (p->session.shared_gpu || all == 0)
-        (void)bb_err_job(BB_EBELOW, "%s %s, %s: --max-slow cannot be checked: %s", f->metric, f->direction, size,
+        (void)bb_err_job(BB_EBELOW, "%s: --max-slow cannot be checked: %s", label_of(m, label),
                          all == 0 ? "no link was measured" : "ranks share a GPU");
     else if (slow > most)
-        (void)bb_err_job(BB_EBELOW, "%s %s, %s: %d of %d links are slow, more than %d (--max-slow)", f->metric,
-                         f->direction, size, slow, all, most);
+        (void)bb_err_job(BB_EBELOW, "%s: %d of %d links are slow, more than %d (--max-slow)", label_of(m, label), slow,
+                         all, most);
     else
         return;
     p->too_many = true;
@@ -461,29 +471,23 @@ static void report_slow_links(struct p2p *p)
 /* Reports the matrices and the slow links. Runs on rank 0 after the last round. */
 static int report_links(struct p2p *p)
 {
-    json_t *matrices = json_array();
-    int rc;
+    const char *key;
+    json_t *value;
+    int rc = 0;
 
     bb_progress_clear(&p->session.progress);
-    p->slow = json_array();
-    p->slowest = json_array();
-    p->bimodal = json_array();
+    p->report = json_pack("{s:s, s:i, s:[], s:[], s:[], s:[]}", "schedule", p->options.schedule, "rounds",
+                          bb_pair_schedule_rounds(&p->pairing), "matrices", "slow_links", "slowest_links", "bimodal");
     for (int i = 0; i < p->n_matrices; i++) {
-        json_array_append_new(matrices, matrix_json(p, &p->matrices[i]));
+        append(p, "matrices", matrix_json(p, &p->matrices[i]));
         if (p->session.out) {
             print_matrix(p, &p->matrices[i]);
             print_summary(p, &p->matrices[i]);
         }
     }
     report_slow_links(p);
-    TRY(bb_results_set(p->session.json, "schedule", json_string(p->options.schedule)));
-    TRY(bb_results_set(p->session.json, "rounds", json_integer(bb_pair_schedule_rounds(&p->pairing))));
-    TRY(bb_results_set(p->session.json, "matrices", json_incref(matrices)));
-    TRY(bb_results_set(p->session.json, "slow_links", json_incref(p->slow)));
-    TRY(bb_results_set(p->session.json, "slowest_links", json_incref(p->slowest)));
-    TRY(bb_results_set(p->session.json, "bimodal", json_incref(p->bimodal)));
+    json_object_foreach(p->report, key, value) TRY(bb_results_set(p->session.json, key, json_incref(value)));
 out:
-    json_decref(matrices);
     return rc;
 }
 
@@ -503,7 +507,6 @@ static void make_matrices(struct p2p *p)
 
 static int make_context(struct p2p *p)
 {
-    const struct bb_bench_p2p_options *o = &p->options;
     struct bb_world *w = &p->session.world;
     const struct bb_comm_opts opts = {.blocking = true}; /* a nonblocking communicator would add the hand-over to
                                                             NCCL's helper thread to the latency */
@@ -512,26 +515,10 @@ static int make_context(struct p2p *p)
     TRY(bb_session_check_memory(&p->session, bb_p2p_context_bytes(largest_message(p), p->session.memory),
                                 "lower --bandwidth-sizes"));
     TRY(bb_comm_init(&p->comm, w, "world", NULL, w->size, &opts));
-    p->ctx = (struct bb_p2p_context){.world = w,
-                                     .comm = &p->comm,
-                                     .device = &p->session.device,
-                                     .memory = p->session.memory,
-                                     .observer = &p->session.observer,
-                                     .iterations = o->iterations,
-                                     .repeats = o->repeats,
-                                     .warmup = o->warmup,
-                                     .check = o->check};
-    TRY(bb_p2p_context_init(&p->ctx, largest_message(p)));
+    TRY(bb_p2p_context_init(&p->ctx, &p->session, &p->options, &p->comm, largest_message(p)));
     make_matrices(p);
 out:
     return rc;
-}
-
-static int check_ranks(struct p2p *p)
-{
-    if (p->session.world.size > 1)
-        return 0;
-    return bb_err(BB_EUSAGE, "bench p2p needs at least 2 ranks, this run has 1; try: mpirun -n 2 busbar bench p2p");
 }
 
 static int run_p2p(struct p2p *p, int argc, char **argv)
@@ -541,26 +528,19 @@ static int run_p2p(struct p2p *p, int argc, char **argv)
 
     TRY(bb_session_begin(&p->session, &p->options.common, BB_SESSION_OBSERVED));
     TRY(bb_session_setup_gpus(&p->session, 0));
-    TRY(check_ranks(p));
+    if (p->session.world.size < 2)
+        return bb_err(BB_EUSAGE, "bench p2p needs at least 2 ranks, this run has 1; try: mpirun -n 2 busbar bench p2p");
     p->pairing = (struct bb_pair_schedule){p->session.world.size, strcmp(p->options.schedule, "one") == 0};
     TRY(make_context(p));
     TRY(bb_session_open_results(&p->session, &head, &bb_bench_p2p_set, &p->options));
     print_head(p);
-    bb_progress_expect(&p->session.progress, bb_pair_schedule_rounds(&p->pairing) * (double)runs_of_round(p));
-    for (p->round = 0; p->round < bb_pair_schedule_rounds(&p->pairing); p->round++)
-        TRY(measure_round(p));
+    TRY(measure_rounds(p));
     if (p->session.world.rank == 0)
         TRY(report_links(p));
     TRY(bb_world_bcast(&p->session.world, &p->too_many, sizeof p->too_many, 0));
     rc = p->wrong ? -BB_EDATA : p->too_many ? -BB_EBELOW : 0;
 out:
     return rc;
-}
-
-static int end_in_order(struct p2p *p)
-{
-    bb_p2p_context_release(&p->ctx);
-    return bb_comm_finalize(&p->comm);
 }
 
 int bb_bench_p2p_run(int argc, char **argv)
@@ -573,16 +553,16 @@ int bb_bench_p2p_run(int argc, char **argv)
     if (rc == 0) {
         choose_matrices(p);
         rc = run_p2p(p, argc, argv);
-        if (bb_session_ends_on_all_ranks(&p->session, rc))
-            end_rc = end_in_order(p);
+        if (bb_session_ends_on_all_ranks(&p->session, rc)) {
+            bb_p2p_context_release(&p->ctx);
+            end_rc = bb_comm_finalize(&p->comm);
+        }
         rc = bb_session_release(&p->session, rc, end_rc);
     }
     for (int i = 0; i < p->n_matrices; i++)
         free(p->matrices[i].value);
     free(p->samples);
-    json_decref(p->slow);
-    json_decref(p->slowest);
-    json_decref(p->bimodal);
+    json_decref(p->report);
     free(p);
     return rc;
 }

@@ -9,124 +9,103 @@
 const char *const bb_link_level_names[BB_LINK_LEVELS] = {
     [BB_LINK_PAIR] = "pair", [BB_LINK_RANK] = "rank", [BB_LINK_NODE] = "node"};
 
-/* Selects links: only intra-node links if same_node, otherwise only inter-node links. rank, node: only the links of
- * this rank or of this node; -1: no restriction. */
-struct choice {
-    bool same_node;
-    int rank, node;
+/* A class of links: all intra-node links or all inter-node links, in the order of the matrix. */
+struct class
+{
+    struct bb_slow_link *links; /* [n] value: of the link; median: of the class */
+    double *values;             /* [n] values of the links */
+    size_t n;
+    struct bb_stats sum;
 };
 
-static bool is_chosen(const struct bb_link_outliers *l, const struct choice *c, int from, int to)
+static struct class class_of(const struct bb_link_outliers *l, bool same_node)
 {
-    if (from == to || (l->symmetric && from > to) || isnan(l->value[(size_t)from * (size_t)l->ranks + (size_t)to]))
-        return false;
-    if ((l->node_of[from] == l->node_of[to]) != c->same_node)
-        return false;
-    if (c->rank >= 0 && from != c->rank && to != c->rank)
-        return false;
-    return c->node < 0 || l->node_of[from] == c->node || l->node_of[to] == c->node;
-}
+    const size_t ranks = (size_t)l->ranks;
+    struct class c = {.n = 0};
 
-/* Returns the values of the selected links, owned by the caller. */
-static double *values_of(const struct bb_link_outliers *l, const struct choice *c, size_t *n)
-{
-    size_t ranks = (size_t)l->ranks;
-    double *values;
-
-    *n = 0;
-    BB_NEW(values, ranks * ranks);
+    BB_NEW(c.links, ranks * ranks);
+    BB_NEW(c.values, ranks * ranks);
     for (int from = 0; from < l->ranks; from++)
-        for (int to = 0; to < l->ranks; to++)
-            if (is_chosen(l, c, from, to))
-                values[(*n)++] = l->value[(size_t)from * ranks + (size_t)to];
-    return values;
+        for (int to = l->symmetric ? from + 1 : 0; to < l->ranks; to++) {
+            double value = l->value[(size_t)from * ranks + (size_t)to];
+            if (from == to || isnan(value) || (l->node_of[from] == l->node_of[to]) != same_node)
+                continue;
+            c.values[c.n] = value;
+            c.links[c.n++] = (struct bb_slow_link){BB_LINK_PAIR, from, to, same_node, value, NAN};
+        }
+    bb_stats_compute(c.values, c.n, &c.sum);
+    for (size_t i = 0; i < c.n; i++)
+        c.links[i].median = c.sum.p50;
+    return c;
 }
 
-static void stats_of(const struct bb_link_outliers *l, const struct choice *c, struct bb_stats *stats)
+static void release_class(struct class *c)
 {
-    size_t n;
-    double *values = values_of(l, c, &n);
-
-    bb_stats_compute(values, n, stats);
-    free(values);
+    free(c->links);
+    free(c->values);
 }
 
 void bb_link_outliers_summary(const struct bb_link_outliers *l, bool same_node, struct bb_stats *stats)
 {
-    stats_of(l, &(struct choice){same_node, -1, -1}, stats);
+    struct class c = class_of(l, same_node);
+
+    *stats = c.sum;
+    release_class(&c);
 }
 
-static bool is_slow(const struct bb_link_outliers *l, double value, double median)
+/* Returns the speed of a link relative to the median of its class: 1 at the median, below 1 for a slower link. */
+static double rate(const struct bb_link_outliers *l, const struct bb_slow_link *link)
 {
-    return l->higher_is_better ? value < l->factor * median : value > median / l->factor;
+    return l->higher_is_better ? link->value / link->median : link->median / link->value;
 }
 
-/* Calls fn(arg, link) for each intra-node link if same_node, otherwise for each inter-node link. median: median of the
- * values of these links. */
-static void visit_links(const struct bb_link_outliers *l, bool same_node, double median, bb_slow_fn *fn, void *arg)
+static bool is_slow(const struct bb_link_outliers *l, const struct bb_slow_link *link)
 {
-    const struct choice all = {same_node, -1, -1};
-
-    for (int from = 0; from < l->ranks; from++)
-        for (int to = 0; to < l->ranks; to++)
-            if (is_chosen(l, &all, from, to))
-                fn(arg, &(struct bb_slow_link){BB_LINK_PAIR, from, to, same_node,
-                                               l->value[(size_t)from * (size_t)l->ranks + (size_t)to], median});
+    return l->higher_is_better ? link->value < l->factor * link->median : link->value > link->median / l->factor;
 }
 
 /* ---- slow pairs, ranks and nodes ---- */
 
-/* Arguments of the functions that report slow links: the matrix of links, and the callback fn with its argument. */
-struct report {
-    const struct bb_link_outliers *links;
-    bb_slow_fn *fn;
-    void *arg;
-};
-
-static void report_if_slow(void *arg, const struct bb_slow_link *link)
+static bool belongs_to(const struct bb_link_outliers *l, const struct bb_slow_link *link, enum bb_link_level level,
+                       int which)
 {
-    const struct report *k = arg;
-
-    if (is_slow(k->links, link->value, link->median))
-        k->fn(k->arg, link);
+    return level == BB_LINK_RANK ? link->from == which || link->to == which
+                                 : l->node_of[link->from] == which || l->node_of[link->to] == which;
 }
 
-/* Reports rank or node number `which` as slow if the median over its links is slow. Requires at least two links
- * (four values if each direction has its own value), because a single slow link is already reported as a pair. */
-static void report_group(struct report *k, enum bb_link_level level, int which, bool same_node, double median)
+/* Returns rank or node number `which` as a slow link whose value is the median over its links of the class. Requires at
+ * least two links (four values if each direction has its own value), because a single slow link is already reported as
+ * a pair; with fewer links the value is NaN, which is not slow. */
+static struct bb_slow_link group_of(const struct bb_link_outliers *l, const struct class *c, enum bb_link_level level,
+                                    int which)
 {
-    const struct choice c = {same_node, level == BB_LINK_RANK ? which : -1, level == BB_LINK_NODE ? which : -1};
     struct bb_stats stats;
+    size_t n = 0;
 
-    stats_of(k->links, &c, &stats);
-    if (stats.n >= (k->links->symmetric ? 2 : 4))
-        report_if_slow(k, &(struct bb_slow_link){level, which, -1, same_node, stats.p50, median});
-}
-
-static void report_class(struct report *k, enum bb_link_level level, bool same_node, double median)
-{
-    const struct bb_link_outliers *l = k->links;
-    int last = -1;
-
-    if (level == BB_LINK_PAIR)
-        visit_links(l, same_node, median, report_if_slow, k);
-    for (int r = 0; r < l->ranks && level != BB_LINK_PAIR; r++)
-        last = level == BB_LINK_RANK ? r : l->node_of[r] > last ? l->node_of[r] : last;
-    for (int which = 0; which <= last; which++)
-        report_group(k, level, which, same_node, median);
+    for (size_t i = 0; i < c->n; i++)
+        if (belongs_to(l, &c->links[i], level, which))
+            c->values[n++] = c->links[i].value;
+    bb_stats_compute(c->values, n, &stats);
+    return (struct bb_slow_link){
+        level, which, -1, c->links[0].same_node, n >= (l->symmetric ? 2 : 4) ? stats.p50 : NAN, c->sum.p50};
 }
 
 void bb_link_outliers_slow(const struct bb_link_outliers *l, bb_slow_fn *fn, void *arg)
 {
-    struct report k = {l, fn, arg};
-    struct bb_stats sum[2];
+    struct class classes[2] = {class_of(l, true), class_of(l, false)};
 
-    bb_link_outliers_summary(l, true, &sum[1]);
-    bb_link_outliers_summary(l, false, &sum[0]);
     for (int level = 0; level < BB_LINK_LEVELS; level++)
-        for (int same = 1; same >= 0; same--)
-            if (sum[same].n > 0)
-                report_class(&k, (enum bb_link_level)level, same, sum[same].p50);
+        for (struct class *c = classes; c < classes + 2; c++) {
+            size_t groups = c->n == 0 ? 0 : level == BB_LINK_PAIR ? c->n : (size_t)l->ranks;
+            for (size_t i = 0; i < groups; i++) {
+                const struct bb_slow_link link =
+                    level == BB_LINK_PAIR ? c->links[i] : group_of(l, c, (enum bb_link_level)level, (int)i);
+                if (is_slow(l, &link))
+                    fn(arg, &link);
+            }
+        }
+    release_class(&classes[0]);
+    release_class(&classes[1]);
 }
 
 /* ---- detecting bimodal classes ---- */
@@ -148,17 +127,17 @@ static size_t split_at(const double *values, size_t n, double factor)
 
 void bb_link_outliers_modes(const struct bb_link_outliers *l, bool same_node, struct bb_link_modes *modes)
 {
-    size_t n, low;
-    double *values = values_of(l, &(struct choice){same_node, -1, -1}, &n);
+    struct class c = class_of(l, same_node);
+    size_t low;
     int slow = l->higher_is_better ? 0 : 1; /* index in half[] of the slower links */
     struct bb_stats half[2];
 
     *modes = (struct bb_link_modes){{0}, {NAN, NAN}, NAN};
-    bb_sort_doubles(values, n);
-    low = split_at(values, n, l->factor);
-    bb_stats_compute(values, low, &half[0]);
-    bb_stats_compute(values + low, n - low, &half[1]);
-    free(values);
+    bb_sort_doubles(c.values, c.n);
+    low = split_at(c.values, c.n, l->factor);
+    bb_stats_compute(c.values, low, &half[0]);
+    bb_stats_compute(c.values + low, c.n - low, &half[1]);
+    release_class(&c);
     if (low == 0)
         return;
     for (int i = 0; i < 2; i++) {
@@ -170,86 +149,53 @@ void bb_link_outliers_modes(const struct bb_link_outliers *l, bool same_node, st
 
 /* ---- ranking the slowest links ---- */
 
-/* Returns the speed of a link relative to the median of all intra-node or all inter-node links: 1 at the median,
- * below 1 for a slower link. */
-static double rate(const struct bb_link_outliers *l, double value, double median)
+/* Inserts a link in the list of the slowest links, worst[n]. The list is in ascending order of rate(), and a new link
+ * follows links of equal rate. Returns the new length of the list, which is at most `most`. */
+static int insert_link(const struct bb_link_outliers *l, struct bb_slow_link *worst, int n, int most,
+                       const struct bb_slow_link *link)
 {
-    return l->higher_is_better ? value / median : median / value;
-}
+    int at = n;
 
-struct ranking {
-    const struct bb_link_outliers *links;
-    struct bb_slow_link *worst;
-    int most, n;
-};
-
-/* Inserts a link in the list of the slowest links. The list is in ascending order of rate(), and a new link follows
- * links of equal rate. The list keeps at most k->most links. */
-static void insert_link(struct ranking *k, const struct bb_slow_link *link)
-{
-    int at = k->n;
-
-    while (at > 0 &&
-           rate(k->links, link->value, link->median) < rate(k->links, k->worst[at - 1].value, k->worst[at - 1].median))
+    while (at > 0 && rate(l, link) < rate(l, &worst[at - 1]))
         at--;
-    if (at == k->most)
-        return;
-    k->n += k->n < k->most;
-    for (int i = k->n - 1; i > at; i--)
-        k->worst[i] = k->worst[i - 1];
-    k->worst[at] = *link;
-}
-
-static void insert_if_slower(void *arg, const struct bb_slow_link *link)
-{
-    struct ranking *k = arg;
-
-    if (rate(k->links, link->value, link->median) < 1)
-        insert_link(k, link);
+    if (at == most)
+        return n;
+    n += n < most;
+    for (int i = n - 1; i > at; i--)
+        worst[i] = worst[i - 1];
+    worst[at] = *link;
+    return n;
 }
 
 int bb_link_outliers_worst(const struct bb_link_outliers *l, struct bb_slow_link *worst, int most)
 {
-    struct ranking k = {l, worst, most, 0};
-    struct bb_stats sum;
+    int n = 0;
 
     for (int same = 1; same >= 0; same--) {
-        bb_link_outliers_summary(l, same, &sum);
-        if (sum.n > 0 && sum.max > 1.01 * sum.min)
-            visit_links(l, same, sum.p50, insert_if_slower, &k);
+        struct class c = class_of(l, same);
+        for (size_t i = 0; i < c.n && c.sum.max > 1.01 * c.sum.min; i++)
+            if (rate(l, &c.links[i]) < 1)
+                n = insert_link(l, worst, n, most, &c.links[i]);
+        release_class(&c);
     }
-    return k.n;
-}
-
-/* ---- counting slow links ---- */
-
-struct count {
-    const struct bb_link_outliers *links;
-    struct bb_link_modes modes;
-    int slow, all;
-};
-
-static void count_link(void *arg, const struct bb_slow_link *link)
-{
-    struct count *c = arg;
-    const struct bb_link_outliers *l = c->links;
-    bool slower_mode = c->modes.links[0] > 0 &&
-                       (l->higher_is_better ? link->value <= c->modes.border : link->value >= c->modes.border);
-
-    c->all++;
-    c->slow += slower_mode || is_slow(l, link->value, link->median);
+    return n;
 }
 
 void bb_link_outliers_count(const struct bb_link_outliers *l, int *slow, int *all)
 {
-    struct count c = {.links = l};
-    struct bb_stats sum;
-
+    *slow = *all = 0;
     for (int same = 1; same >= 0; same--) {
-        bb_link_outliers_summary(l, same, &sum);
-        bb_link_outliers_modes(l, same, &c.modes);
-        visit_links(l, same, sum.p50, count_link, &c);
+        struct class c = class_of(l, same);
+        struct bb_link_modes modes;
+
+        bb_link_outliers_modes(l, same, &modes);
+        for (size_t i = 0; i < c.n; i++) {
+            double value = c.links[i].value;
+            bool slower_mode =
+                modes.links[0] > 0 && (l->higher_is_better ? value <= modes.border : value >= modes.border);
+            *slow += slower_mode || is_slow(l, &c.links[i]);
+        }
+        *all += (int)c.n;
+        release_class(&c);
     }
-    *slow = c.slow;
-    *all = c.all;
 }

@@ -53,14 +53,17 @@ size_t bb_p2p_context_bytes(size_t bytes, const struct bb_allocator *from)
 
 static int wait_for_stream(struct bb_p2p_context *ctx, const char *what)
 {
-    return bb_stream_wait(ctx->world, ctx->stream, what, NULL, NULL);
+    return bb_stream_wait(&ctx->session->world, ctx->stream, what, NULL, NULL);
 }
 
-int bb_p2p_context_init(struct bb_p2p_context *ctx, size_t bytes)
+int bb_p2p_context_init(struct bb_p2p_context *ctx, struct bb_session *s, const struct bb_bench_p2p_options *options,
+                        struct bb_comm *comm, size_t bytes)
 {
-    size_t size = (size_t)ctx->world->size, repeats = (size_t)ctx->repeats;
+    size_t size = (size_t)s->world.size, repeats = (size_t)options->repeats;
+    struct bb_guarded *const buffers[] = {&ctx->send, &ctx->recv, &ctx->last};
     int rc;
 
+    *ctx = (struct bb_p2p_context){.session = s, .options = options, .comm = comm};
     bb_nvtx_init(&ctx->nvtx);
     BB_NEW(ctx->samples, repeats);
     BB_NEW(ctx->gathered, size * repeats);
@@ -69,9 +72,8 @@ int bb_p2p_context_init(struct bb_p2p_context *ctx, size_t bytes)
     TRY(BB_CUDA(cudaEventCreate(&ctx->start)));
     TRY(BB_CUDA(cudaEventCreate(&ctx->stop)));
     TRY(BB_CUDA(cudaMalloc((void **)&ctx->verdict, sizeof *ctx->verdict)));
-    TRY(bb_guarded_init(&ctx->send, bytes + GUARD, ctx->memory, ctx->stream));
-    TRY(bb_guarded_init(&ctx->recv, bytes + GUARD, ctx->memory, ctx->stream));
-    TRY(bb_guarded_init(&ctx->last, bytes + GUARD, ctx->memory, ctx->stream));
+    for (int i = 0; i < 3; i++)
+        TRY(bb_guarded_init(buffers[i], bytes + GUARD, s->memory, ctx->stream));
     bb_nvtx_name_stream(&ctx->nvtx, ctx->stream, "p2p");
     TRY(wait_for_stream(ctx, "initialization of the buffers"));
 out:
@@ -106,45 +108,33 @@ struct side {
     bool begins;
 };
 
-static int send_one(const struct side *s)
+/* Sends a message to the partner, or receives one from the partner to the address `to`. */
+static int move_message(const struct side *s, bool sends, void *to)
 {
-    return BB_NCCL(
-        ncclSend(s->ctx->send.area, s->run->bytes, ncclInt8, s->partner, s->ctx->comm->nccl, s->ctx->stream));
+    struct bb_p2p_context *ctx = s->ctx;
+
+    return BB_NCCL(sends ? ncclSend(ctx->send.area, s->run->bytes, ncclInt8, s->partner, ctx->comm->nccl, ctx->stream)
+                         : ncclRecv(to, s->run->bytes, ncclInt8, s->partner, ctx->comm->nccl, ctx->stream));
 }
 
-static int recv_one(const struct side *s, void *to)
+/* Enqueues one operation: messages in both directions at once, a message, or a message and its answer (ping-pong). */
+static int enqueue_operation(const struct side *s, void *to)
 {
-    return BB_NCCL(ncclRecv(to, s->run->bytes, ncclInt8, s->partner, s->ctx->comm->nccl, s->ctx->stream));
-}
-
-static int one_way(const struct side *s, void *to)
-{
-    return s->begins ? send_one(s) : recv_one(s, to);
-}
-
-static int ping_pong(const struct side *s, void *to)
-{
+    const enum bb_p2p_kind kind = s->run->kind;
+    struct bb_p2p_context *ctx = s->ctx;
     int rc;
 
-    TRY(s->begins ? send_one(s) : recv_one(s, to));
-    TRY(bb_comm_poll(s->ctx->comm, "ping"));
-    TRY(s->begins ? recv_one(s, to) : send_one(s));
+    if (kind == BB_P2P_LATENCY_BOTH || kind == BB_P2P_BANDWIDTH_BOTH)
+        return bb_comm_sendrecv(ctx->comm, ctx->send.area, s->partner, to, s->partner, s->run->bytes, ncclInt8,
+                                ctx->stream);
+    TRY(move_message(s, s->begins, to));
+    if (kind == BB_P2P_LATENCY_ONE) {
+        TRY(bb_comm_poll(ctx->comm, "ping"));
+        TRY(move_message(s, !s->begins, to));
+    }
 out:
     return rc;
 }
-
-static int exchange_messages(const struct side *s, void *to)
-{
-    return bb_comm_sendrecv(s->ctx->comm, s->ctx->send.area, s->partner, to, s->partner, s->run->bytes, ncclInt8,
-                            s->ctx->stream);
-}
-
-static int (*const operations[BB_P2P_KINDS])(const struct side *, void *) = {
-    [BB_P2P_LATENCY_ONE] = ping_pong,
-    [BB_P2P_LATENCY_BOTH] = exchange_messages,
-    [BB_P2P_BANDWIDTH_ONE] = one_way,
-    [BB_P2P_BANDWIDTH_BOTH] = exchange_messages,
-};
 
 /* Enqueues n operations, while the supervisor monitors NCCL calls that block. ends_run: the last operation receives
  * into the separate buffer ctx->last, which is verified. */
@@ -153,13 +143,13 @@ static int issue_messages(const struct side *s, int n, bool ends_run)
     struct bb_p2p_context *ctx = s->ctx;
     int rc = 0;
 
-    bb_world_guard(ctx->world, "point-to-point messages");
+    bb_world_guard(&ctx->session->world, "point-to-point messages");
     for (int i = 0; i < n && rc == 0; i++) {
-        rc = operations[s->run->kind](s, ends_run && i == n - 1 ? ctx->last.area : ctx->recv.area);
+        rc = enqueue_operation(s, ends_run && i == n - 1 ? ctx->last.area : ctx->recv.area);
         if (rc == 0)
             rc = bb_comm_poll(ctx->comm, "point-to-point messages");
     }
-    bb_world_unguard(ctx->world);
+    bb_world_unguard(&ctx->session->world);
     return rc;
 }
 
@@ -170,11 +160,11 @@ static int take_sample(const struct side *s, bool ends_run, double *us)
 
     TRY(issue_messages(s, 1, false));
     TRY(BB_CUDA(cudaEventRecord(ctx->start, ctx->stream)));
-    TRY(issue_messages(s, ctx->iterations, ends_run));
+    TRY(issue_messages(s, ctx->options->iterations, ends_run));
     TRY(BB_CUDA(cudaEventRecord(ctx->stop, ctx->stream)));
     TRY(bb_comm_wait(ctx->comm, ctx->stream, "timed messages"));
     TRY(bb_event_us(ctx->start, ctx->stop, us));
-    *us /= ctx->iterations * bb_p2p_metrics[s->run->kind].messages;
+    *us /= ctx->options->iterations * bb_p2p_metrics[s->run->kind].messages;
 out:
     return rc;
 }
@@ -190,12 +180,7 @@ static const struct bb_dtype *element_of(size_t bytes)
 
 static struct bb_pattern pattern_of(const struct side *s)
 {
-    return bb_pattern_of(element_of(s->run->bytes), BB_COPY, s->ctx->world->size, bb_mix(s->ctx->runs + 1));
-}
-
-static bool is_receiver(const struct side *s)
-{
-    return s->run->kind != BB_P2P_BANDWIDTH_ONE || !s->begins;
+    return bb_pattern_of(element_of(s->run->bytes), BB_COPY, s->ctx->session->world.size, bb_mix(s->ctx->runs + 1));
 }
 
 static int prepare_data(const struct side *s)
@@ -205,7 +190,7 @@ static int prepare_data(const struct side *s)
     const struct bb_pattern pattern = pattern_of(s);
     int rc;
 
-    TRY(bb_fill(ctx->send.area, count, &pattern, ctx->world->rank, 0, ctx->stream));
+    TRY(bb_fill(ctx->send.area, count, &pattern, ctx->session->world.rank, 0, ctx->stream));
     TRY(BB_CUDA(cudaMemsetAsync(ctx->last.area, CANARY, s->run->bytes + GUARD, ctx->stream)));
 out:
     return rc;
@@ -229,7 +214,7 @@ static int verify_message(const struct side *s, struct bb_p2p_finding *finding)
     finding->wrong = verdict.wrong;
     finding->checked = verdict.checked == count + GUARD;
     /* emulated GPUs with EMU_DATA=off store no data, so verdict.checked, the number of compared elements, is 0 */
-    if (!finding->checked && !(ctx->device->emulated && verdict.checked == 0))
+    if (!finding->checked && !(ctx->session->device.emulated && verdict.checked == 0))
         rc = bb_err(BB_EFAIL, "verification compared only %llu of %zu elements", verdict.checked, count + GUARD);
 out:
     return rc;
@@ -240,17 +225,19 @@ out:
 static int measure_pair(const struct side *s, struct bb_p2p_finding *finding)
 {
     struct bb_p2p_context *ctx = s->ctx;
+    const struct bb_bench_p2p_options *o = ctx->options;
+    const bool receives = s->run->kind != BB_P2P_BANDWIDTH_ONE || !s->begins;
     int rc;
 
-    if (ctx->check)
+    if (o->check)
         TRY(prepare_data(s));
-    bb_telemetry_begin_warmup(ctx->observer);
-    TRY(issue_messages(s, ctx->warmup, false));
-    bb_telemetry_begin_timing(ctx->observer, &finding->seen);
-    for (int i = 0; i < ctx->repeats; i++)
-        TRY(take_sample(s, i == ctx->repeats - 1, &ctx->samples[i]));
-    bb_telemetry_end_timing_local(ctx->observer, &finding->seen);
-    if (ctx->check && is_receiver(s))
+    bb_telemetry_begin_warmup(&ctx->session->observer);
+    TRY(issue_messages(s, o->warmup, false));
+    bb_telemetry_begin_timing(&ctx->session->observer, &finding->seen);
+    for (int i = 0; i < o->repeats; i++)
+        TRY(take_sample(s, i == o->repeats - 1, &ctx->samples[i]));
+    bb_telemetry_end_timing_local(&ctx->session->observer, &finding->seen);
+    if (o->check && receives)
         TRY(verify_message(s, finding));
 out:
     return rc;
@@ -273,25 +260,27 @@ static int measure_side(const struct side *s, struct bb_p2p_finding *finding)
 
 int bb_p2p_measure(struct bb_p2p_context *ctx, const struct bb_p2p_run *run, int partner)
 {
-    const struct side side = {ctx, run, partner, (ctx->world->rank < partner) != run->reversed};
+    struct bb_world *w = &ctx->session->world;
+    const struct side side = {ctx, run, partner, (w->rank < partner) != run->reversed};
+    const size_t repeats = (size_t)ctx->options->repeats;
     struct bb_p2p_finding finding = {0};
     int rc;
 
     ctx->runs++;
-    for (int i = 0; i < ctx->repeats; i++)
+    for (size_t i = 0; i < repeats; i++)
         ctx->samples[i] = NAN;
-    TRY(bb_world_barrier(ctx->world, "start of a round"));
+    TRY(bb_world_barrier(w, "start of a round"));
     if (partner >= 0)
         TRY(measure_side(&side, &finding));
-    TRY(bb_world_allgather(ctx->world, ctx->samples, ctx->gathered, (size_t)ctx->repeats * sizeof *ctx->samples));
-    TRY(bb_world_allgather(ctx->world, &finding, ctx->findings, sizeof finding));
+    TRY(bb_world_allgather(w, ctx->samples, ctx->gathered, repeats * sizeof *ctx->samples));
+    TRY(bb_world_allgather(w, &finding, ctx->findings, sizeof finding));
 out:
     return rc;
 }
 
 void bb_p2p_pair_samples(const struct bb_p2p_context *ctx, int a, int b, double *samples)
 {
-    const size_t repeats = (size_t)ctx->repeats;
+    const size_t repeats = (size_t)ctx->options->repeats;
 
     for (size_t i = 0; i < repeats; i++)
         samples[i] = fmax(ctx->gathered[(size_t)a * repeats + i], ctx->gathered[(size_t)b * repeats + i]);

@@ -6,10 +6,9 @@
 #ifndef BB_COLLECTIVES_P2P_P2P_MEASURE_H
 #define BB_COLLECTIVES_P2P_P2P_MEASURE_H
 
-#include "bootstrap/world/comms.h"
-#include "collectives/session/telemetry.h"
+#include "collectives/p2p/p2p_options.h"
+#include "collectives/session/session.h"
 #include "cuda/data/buffers.h"
-#include "cuda/device/device.h"
 #include "cuda/device/nvtx.h"
 
 #include <stdint.h>
@@ -45,19 +44,15 @@ struct bb_p2p_run {
 
 /* The measurement state of one rank. */
 struct bb_p2p_context {
-    struct bb_world *world;
+    struct bb_session *session;
+    const struct bb_bench_p2p_options *options;
     struct bb_comm *comm; /* communicator of all ranks */
-    const struct bb_device_info *device;
-    const struct bb_allocator *memory;   /* allocator of the buffers */
-    const struct bb_telemetry *observer; /* NULL: no telemetry */
     struct bb_nvtx nvtx;
     cudaStream_t stream;
     cudaEvent_t start, stop;
     struct bb_guarded send, recv, last; /* send: data to send; recv: received data, except for the last timed
                                            message, which is received into `last` and verified */
     struct bb_verdict *verdict;         /* result of comparing received with expected data; in device memory */
-    int iterations, repeats, warmup;
-    bool check;
     uint64_t runs;    /* number of measurements so far; seeds the test data, so that each measurement uses different
                       data */
     double *samples;  /* [repeats] times of this rank, us per message */
@@ -75,11 +70,12 @@ struct bb_p2p_finding {
 
 /*
  * bb_p2p_context_init - allocate stream, events, and buffers for messages of up to `bytes`.
- *   ctx      the caller has set world, comm, device, memory, observer, iterations, repeats, warmup and check
- *   Returns  0, or a negative error code after printing an error
- *   Owner    the caller calls bb_p2p_context_release, also after an error
+ *   s, options, comm  borrowed until bb_p2p_context_release; comm is the communicator of all ranks
+ *   Returns           0, or a negative error code after printing an error
+ *   Owner             the caller calls bb_p2p_context_release, also after an error
  */
-int bb_p2p_context_init(struct bb_p2p_context *ctx, size_t bytes) BB_MUST_CHECK;
+int bb_p2p_context_init(struct bb_p2p_context *ctx, struct bb_session *s, const struct bb_bench_p2p_options *options,
+                        struct bb_comm *comm, size_t bytes) BB_MUST_CHECK;
 void bb_p2p_context_release(struct bb_p2p_context *ctx);
 
 /* bb_p2p_context_bytes - return the device memory that bb_p2p_context_init allocates from the allocator `from`. */

@@ -86,8 +86,6 @@ int bb_nccl_tests_run(int argc, char **argv)
     struct bb_nccl_tests_options o = {0}; /* zero-initialized, because some fields are not set by any option */
     const struct bb_positionals collective = {.word = {bb_colls[kind].name}, .n = 1};
     struct bb_report_style style = {.widths = (const int[]){7, 6},
-                                    .zeros = true,
-                                    .first_group = true,
                                     .program = program,
                                     .head = print_head,
                                     .before_row =

@@ -16,39 +16,33 @@ static void warn_unsupported(const struct bb_comm *comm, const char *what, const
         bb_warn("%s: %s; measured without registration", what, why);
 }
 
-static int register_local(struct bb_registration *r, size_t bytes, struct bb_comm *comm)
+/* Registers r->memory. If NCCL or the GPUs do not support it, prints a warning and leaves r->kind at
+ * BB_REGISTER_NONE. */
+static int register_memory(struct bb_registration *r, size_t bytes, enum bb_registration_kind asked,
+                           struct bb_comm *comm)
 {
-    ncclCommRegister_fn *call;
+    const bool symmetric = asked == BB_REGISTER_SYMMETRIC;
+    const char *what = symmetric ? "symmetric windows (-R 2)" : "registration of buffers (-R 1)";
+    ncclCommWindowRegister_fn *window;
+    ncclCommRegister_fn *local;
     int rc;
 
-    *(void **)&call = bb_nccl_symbol("ncclCommRegister");
-    if (!call) {
-        warn_unsupported(comm, "registration of buffers (-R 1)", "this NCCL lacks ncclCommRegister (2.19)");
+    *(void **)&window = bb_nccl_symbol("ncclCommWindowRegister");
+    *(void **)&local = bb_nccl_symbol("ncclCommRegister");
+    if (symmetric ? !window : !local) {
+        warn_unsupported(comm, what,
+                         symmetric ? "this NCCL lacks ncclCommWindowRegister (2.27)"
+                                   : "this NCCL lacks ncclCommRegister (2.19)");
         return 0;
     }
-    TRY(BB_NCCL(call(comm->nccl, r->memory, bytes, &r->handle)));
+    if (symmetric)
+        TRY(BB_GUARDED(comm->world, "registration of a symmetric window",
+                       BB_NCCL(window(comm->nccl, r->memory, bytes, &r->handle, BB_NCCL_WIN_COLL_SYMMETRIC))));
+    else
+        TRY(BB_NCCL(local(comm->nccl, r->memory, bytes, &r->handle)));
     TRY(bb_comm_poll(comm, "registration"));
-    r->kind = BB_REGISTER_LOCAL;
-out:
-    return rc;
-}
-
-static int register_symmetric(struct bb_registration *r, size_t bytes, struct bb_comm *comm)
-{
-    static const char what[] = "symmetric windows (-R 2)";
-    ncclCommWindowRegister_fn *call;
-    int rc;
-
-    *(void **)&call = bb_nccl_symbol("ncclCommWindowRegister");
-    if (!call) {
-        warn_unsupported(comm, what, "this NCCL lacks ncclCommWindowRegister (2.27)");
-        return 0;
-    }
-    TRY(BB_GUARDED(comm->world, "registration of a symmetric window",
-                   BB_NCCL(call(comm->nccl, r->memory, bytes, &r->handle, BB_NCCL_WIN_COLL_SYMMETRIC))));
-    TRY(bb_comm_poll(comm, "registration"));
-    if (r->handle)
-        r->kind = BB_REGISTER_SYMMETRIC;
+    if (!symmetric || r->handle)
+        r->kind = asked;
     else
         warn_unsupported(comm, what, "not supported by these GPUs or this NCCL");
 out:
@@ -64,7 +58,7 @@ int bb_registration_init(struct bb_registration *r, struct bb_guarded *arena, si
     TRY(BB_NCCL(ncclMemAlloc(&r->memory, bytes)));
     arena->area = r->memory;
     arena->bytes = bytes;
-    TRY(asked == BB_REGISTER_SYMMETRIC ? register_symmetric(r, bytes, comm) : register_local(r, bytes, comm));
+    TRY(register_memory(r, bytes, asked, comm));
 out:
     return rc;
 }

@@ -264,13 +264,9 @@ out:
  * afterwards. */
 static int check_memory(struct bench *b)
 {
-    int rc;
+    const int rc = b->options.fit_memory && b->sweep.sizes.n == 0 ? lower_max_bytes(b) : 0;
 
-    if (b->options.fit_memory && b->sweep.sizes.n == 0)
-        TRY(lower_max_bytes(b));
-    TRY(bb_session_check_memory(&b->session, arena_device_bytes(b), "reduce the last size (-e)"));
-out:
-    return rc;
+    return rc ? rc : bb_session_check_memory(&b->session, arena_device_bytes(b), "reduce the last size (-e)");
 }
 
 /* Selects the timing modes given by --mode, or without --mode the timing mode that -G and -z select. */
@@ -480,13 +476,9 @@ static int measure_placement(struct bench *b, struct bb_row *row, int placement)
     if (rc == 0 && row->metrics[placement].wrong > 0) {
         bb_progress_clear(&b->session.progress);
         report_wrong_data(b, &c, &row->metrics[placement]);
+        b->wrong = true;
     }
     return rc;
-}
-
-static bool is_wrong(const struct bb_row *row)
-{
-    return row->metrics[BB_OUT_OF_PLACE].wrong > 0 || row->metrics[BB_IN_PLACE].wrong > 0;
 }
 
 /* Gathers the rows of all --split groups (sets of ranks with their own communicator). Rank 0 reports one row per
@@ -499,7 +491,7 @@ static int report_groups(struct bench *b, const struct bb_row *row)
     TRY(rc);
     for (int r = 0; r < b->session.world.size; r++) {
         all[r].c.alltoallv_counts = b->sweep.alltoallv_counts;
-        b->wrong = b->wrong || is_wrong(&all[r]);
+        b->wrong = b->wrong || all[r].metrics[BB_OUT_OF_PLACE].wrong > 0 || all[r].metrics[BB_IN_PLACE].wrong > 0;
         if (all[r].first)
             TRY(bb_report_row(&b->report, &all[r]));
     }
@@ -519,7 +511,6 @@ static int measure_placements(void *arg, struct bb_row *row)
     TRY(measure_placement(b, row, BB_OUT_OF_PLACE));
     TRY(measure_placement(b, row, BB_IN_PLACE));
     bb_progress_clear(&b->session.progress);
-    b->wrong = b->wrong || is_wrong(row);
 out:
     return rc;
 }

@@ -206,25 +206,6 @@ static int check_modes(const struct bb_bench_options *o)
     return 0;
 }
 
-static int check_algorithms(const struct bb_bench_options *o)
-{
-    if (!o->sampling.sweep_algorithms)
-        return 0;
-    if (o->split)
-        return bb_err(BB_EUSAGE,
-                      "--sweep-algorithms cannot be combined with --split %s: each group would rank algorithms on "
-                      "its own",
-                      o->split);
-    if (o->warmup == 0)
-        return bb_err(BB_EUSAGE, "--sweep-algorithms requires -w 1 or more: NCCL's choice is recorded in the warm-up");
-    if (o->cta_policy > 0)
-        return bb_err(
-            BB_EUSAGE,
-            "--sweep-algorithms cannot be combined with CTA policy %d (-x), which selects the algorithm itself",
-            o->cta_policy);
-    return 0;
-}
-
 static int check_combinations(const struct bb_bench_options *o)
 {
     if (o->graph_launches > 0 && o->blocking != 0)
@@ -243,6 +224,18 @@ static int check_combinations(const struct bb_bench_options *o)
                       o->registration);
     if (o->max_ctas > 0 && o->min_ctas > o->max_ctas)
         return bb_err(BB_EUSAGE, "--min-ctas %d is above --max-ctas %d", o->min_ctas, o->max_ctas);
+    if (o->sampling.sweep_algorithms && o->split)
+        return bb_err(BB_EUSAGE,
+                      "--sweep-algorithms cannot be combined with --split %s: each group would rank algorithms on "
+                      "its own",
+                      o->split);
+    if (o->sampling.sweep_algorithms && o->warmup == 0)
+        return bb_err(BB_EUSAGE, "--sweep-algorithms requires -w 1 or more: NCCL's choice is recorded in the warm-up");
+    if (o->sampling.sweep_algorithms && o->cta_policy > 0)
+        return bb_err(
+            BB_EUSAGE,
+            "--sweep-algorithms cannot be combined with CTA policy %d (-x), which selects the algorithm itself",
+            o->cta_policy);
     return 0;
 }
 
@@ -305,7 +298,6 @@ int bb_bench_resolve(struct bb_bench_options *o, struct bb_sweep *sweep, const s
     TRY(bb_bench_resolve_cases(o, sweep, positionals));
     TRY(check_modes(o));
     TRY(check_combinations(o));
-    TRY(check_algorithms(o));
     TRY(bb_sampling_resolve(&o->sampling));
     TRY(bb_busbw_thresholds_parse(&o->busbw_thresholds, o->min_busbw));
     sweep->shuffled = o->sampling.shuffle != NULL;

@@ -86,7 +86,7 @@ static struct shown show_placement(const struct bb_report *r, const struct bb_ro
                       .forced = row->chosen != NULL,
                       /* The 99th percentile is undefined below 100 iterations: nccl-tests prints the maximum instead,
                        * busbar prints N/A. */
-                      .p99_us = isfinite(us->p99) || !r->style->zeros ? us->p99 : us->max,
+                      .p99_us = isfinite(us->p99) || !r->style->program ? us->p99 : us->max,
                       .variation_percent = 100 * f->iterations.variation,
                       .f = *f};
 
@@ -234,7 +234,7 @@ static const struct list *choose_lists(const struct bb_report *r, struct list li
         {choice_fields, ONCE, o->sweep_algorithms || o->show_choice, false},
         {forced_fields, ONCE, o->sweep_algorithms, o->sweep_algorithms},
         {each_fields, ONCE, false, each},
-        {group_fields, ONCE, groups && !r->style->first_group, groups},
+        {group_fields, ONCE, groups && !r->style->program, groups},
         {cycle_fields, ONCE, false, r->options->cycles != 1},
         {stamp_fields, ONCE, stamps, stamps},
     };
@@ -254,7 +254,7 @@ static void print_line(const struct bb_report *r, const struct bb_row *row, bool
             bb_line_heading(&line, l->fields, units);
         if (l->in_text && row) {
             const struct shown s = show_placement(r, row, l->placement);
-            line.none = r->style->zeros && s.measured ? "0.00" : "N/A"; /* parsers of nccl-tests' table expect a
+            line.none = r->style->program && s.measured ? "0.00" : "N/A"; /* parsers of nccl-tests' table expect a
                                                                            number */
             bb_line_row(&line, l->fields, &s);
         }
@@ -444,50 +444,42 @@ static bool threshold_applies(const struct bb_busbw_threshold *f, const struct b
                      : c->count == bb_coll_count(c->kind, f->bytes, c->ranks, bb_dtypes[c->dtype].bytes);
 }
 
-static void report_below_threshold(const struct bb_report *r, int i, const char *what)
-{
-    const struct bb_busbw_threshold *threshold = &r->options->busbw_thresholds.item[i];
-    const double found = measured_busbw(r, i);
-    char size[BB_BYTES_TEXT];
-    const char *of = bb_busbw_threshold_text(threshold, size);
-
-    if (isfinite(found))
-        (void)bb_err_job(BB_EBELOW, "%s: %s%s%s is %g GB/s, below the required %g GB/s", what,
-                         threshold->scope == BB_BUSBW_SIZE ? "" : of,
-                         threshold->scope == BB_BUSBW_SIZE ? "bus bandwidth at " : " bus bandwidth",
-                         threshold->scope == BB_BUSBW_SIZE ? of : "", found, threshold->gbps);
-    else
-        (void)bb_err_job(BB_EBELOW, "%s: cannot check the bus bandwidth (--min-busbw, %s): %s", what, of,
-                         r->session->shared_gpu   ? "ranks share a GPU"
-                         : r->counts.busbw.n == 0 ? "no result has a bus bandwidth"
-                                                  : "no result has this size");
-}
-
 /* Prints an error for each bus bandwidth below its threshold. Returns true if there is one. */
 static bool check_thresholds(const struct bb_report *r, int coll)
 {
     const char *mode = r->ctx->n_modes > 1 ? bb_bench_context_mode(r->ctx) : NULL;
+    char what[64], size[BB_BYTES_TEXT], name[32];
     bool below = false;
-    char what[64];
 
     snprintf(what, sizeof what, "%s%s%s%s", bb_colls[coll].name, mode ? " (" : "", mode ? mode : "", mode ? ")" : "");
     for (int i = 0; i < r->options->busbw_thresholds.n; i++) {
-        if (is_below(r, i))
-            report_below_threshold(r, i, what);
-        below = below || is_below(r, i);
+        const struct bb_busbw_threshold *threshold = &r->options->busbw_thresholds.item[i];
+        const char *of = bb_busbw_threshold_text(threshold, size);
+        const double found = measured_busbw(r, i);
+
+        if (!is_below(r, i))
+            continue;
+        below = true;
+        snprintf(name, sizeof name, threshold->scope == BB_BUSBW_SIZE ? "bus bandwidth at %s" : "%s bus bandwidth", of);
+        if (isfinite(found))
+            (void)bb_err_job(BB_EBELOW, "%s: %s is %g GB/s, below the required %g GB/s", what, name, found,
+                             threshold->gbps);
+        else
+            (void)bb_err_job(BB_EBELOW, "%s: cannot check the bus bandwidth (--min-busbw, %s): %s", what, of,
+                             r->session->shared_gpu   ? "ranks share a GPU"
+                             : r->counts.busbw.n == 0 ? "no result has a bus bandwidth"
+                                                      : "no result has this size");
     }
     return below;
 }
 
-/* Returns the verdict for the mean bus bandwidth: " OK"; " FAILED" if the mean is below a threshold; "" without a
- * threshold for the mean. */
-static const char *mean_verdict(const struct bb_report *r)
+const char *bb_report_mean_verdict(const struct bb_report *r)
 {
-    const char *verdict = "";
+    const char *verdict = NULL;
 
     for (int i = 0; i < r->options->busbw_thresholds.n; i++)
-        if (r->options->busbw_thresholds.item[i].scope == BB_BUSBW_MEAN && strcmp(verdict, " FAILED") != 0)
-            verdict = is_below(r, i) ? " FAILED" : " OK";
+        if (r->options->busbw_thresholds.item[i].scope == BB_BUSBW_MEAN)
+            verdict = is_below(r, i) || (verdict && strcmp(verdict, "FAILED") == 0) ? "FAILED" : "OK";
     return verdict;
 }
 
@@ -497,13 +489,15 @@ static void print_busbw(const struct bb_report *r)
 {
     const struct bb_busbw_thresholds *thresholds = &r->options->busbw_thresholds;
     const double mean = bb_busbw_tally_mean(&r->counts.busbw); /* NaN: no result has a bus bandwidth */
+    const char *verdict = bb_report_mean_verdict(r);
     char size[BB_BYTES_TEXT], found[32];
 
-    if (isfinite(mean) || r->style->zeros)
-        fprintf(r->out, "# Avg bus bandwidth    : %g%s\n", isfinite(mean) ? mean : 0,
-                isfinite(mean) ? mean_verdict(r) : "");
+    snprintf(found, sizeof found, "%g", mean);
+    if (!isfinite(mean) && r->style->program)
+        fprintf(r->out, "# Avg bus bandwidth    : 0\n");
     else
-        fprintf(r->out, "# Avg bus bandwidth    : N/A%s\n", mean_verdict(r));
+        fprintf(r->out, "# Avg bus bandwidth    : %s%s%s\n", isfinite(mean) ? found : "N/A", verdict ? " " : "",
+                verdict ? verdict : "");
     for (int i = 0; i < thresholds->n; i++) {
         if (thresholds->item[i].scope == BB_BUSBW_MEAN)
             continue;
@@ -575,7 +569,7 @@ static void print_footer(const struct bb_report *r, int coll)
 {
     const struct bb_table_counts *t = &r->counts;
 
-    if (t->unchecked > 0 && !r->style->zeros)
+    if (t->unchecked > 0 && !r->style->program)
         fprintf(r->out, "# Out of bounds values : N/A (%llu of the results above were not verified)\n", t->unchecked);
     else
         fprintf(r->out, "# Out of bounds values : %llu %s\n", t->wrong, t->wrong ? "FAILED" : "OK");
@@ -673,7 +667,7 @@ static int put_result(struct bb_report *r, const struct bb_row *row, int placeme
 
 int bb_report_row(struct bb_report *r, const struct bb_row *row)
 {
-    const bool shown = !r->style->first_group || row->group == r->groups[0];
+    const bool shown = !r->style->program || row->group == r->groups[0];
     struct bb_results *results = r->session->json;
     int rc = 0;
 

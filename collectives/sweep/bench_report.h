@@ -32,11 +32,11 @@ struct bb_report;
 /* Output format of the table and of the results: busbar's or nccl-tests'. */
 struct bb_report_style {
     const int *widths; /* [2] column widths in characters: [0] for times, [1] for rates */
-    bool zeros; /* true: print values that do not apply as 0.00 instead of N/A, for parsers of nccl-tests' table */
-    bool first_group;    /* true: with --split, print only the rows of the first group of ranks */
-    int threads, gpus;   /* values of nccl-tests' options -t (threads) and -g (GPUs per thread), only for printing */
-    const char *program; /* program name printed in nccl-tests' format, such as all_reduce_perf; NULL: busbar's
-                            format */
+    int threads, gpus; /* values of nccl-tests' options -t (threads) and -g (GPUs per thread), only for printing */
+    /* Name of the nccl-tests program whose format this is, such as all_reduce_perf; NULL: busbar's format. In
+     * nccl-tests' format, values that do not apply are 0.00 instead of N/A, for parsers of the table, and with --split
+     * only the rows of the first group of ranks are printed. */
+    const char *program;
     void (*head)(const struct bb_report *r); /* prints the lines above the first table */
     void (*before_row)(const struct bb_report *r, const struct bb_row *row); /* prints lines above a row; NULL: no
                                                                                 lines */
@@ -104,6 +104,10 @@ void bb_report_skip(struct bb_report *r, int coll);
  * determined, after printing one error line for each such threshold.
  */
 bool bb_report_end(struct bb_report *r, int coll);
+
+/* bb_report_mean_verdict - return "OK" or "FAILED" if --min-busbw has thresholds for the mean bus bandwidth of the table;
+ * NULL: it has none. */
+const char *bb_report_mean_verdict(const struct bb_report *r);
 
 /* bb_report_close - write the last fields of the results: memory_bytes if requested (-M), or, in nccl-tests' format,
  * what style->json_end writes. */

@@ -7,24 +7,17 @@
 #include <string.h>
 #include <strings.h>
 
-static const struct rule {
+static const struct {
     const char *word, *sign;
 } rules[BB_SPLIT_COUNT] = {[BB_SPLIT_AND] = {"AND", "&"},
                            [BB_SPLIT_OR] = {"OR", "|"},
                            [BB_SPLIT_MOD] = {"MOD", "%"},
                            [BB_SPLIT_DIV] = {"DIV", "/"}};
 
-/* Returns the part of `text` after the rule's name or sign (such as "MOD" or "%") and the separator; NULL if the
- * text begins with neither the name nor the sign. */
-static const char *skip_rule(const struct rule *rule, const char *text)
+/* Returns the length of the word if the text begins with it, in upper or lower case, else 0. */
+static size_t match_word(const char *text, const char *word)
 {
-    size_t length = strncasecmp(text, rule->word, strlen(rule->word)) == 0 ? strlen(rule->word)
-                    : strncmp(text, rule->sign, 1) == 0                    ? 1
-                                                                           : 0;
-
-    if (length == 0)
-        return NULL;
-    return text + length + strspn(text + length, ": ");
+    return strncasecmp(text, word, strlen(word)) == 0 ? strlen(word) : 0;
 }
 
 /* Parses a decimal, hexadecimal (0x) or binary (0b) number. Returns 0 or -BB_EUSAGE. */
@@ -45,11 +38,11 @@ static int parse_number(const char *text, int *number)
 
 int bb_split_parse(struct bb_split *s, const char *text)
 {
-    const char *number;
-
     for (int i = 0; i < BB_SPLIT_COUNT; i++) {
-        number = skip_rule(&rules[i], text);
-        if (!number)
+        size_t length = match_word(text, rules[i].word) + match_word(text, rules[i].sign);
+        const char *number = text + length + strspn(text + length, ": ");
+
+        if (length == 0)
             continue;
         *s = (struct bb_split){.rule = (enum bb_split_rule)i};
         if (parse_number(number, &s->number))

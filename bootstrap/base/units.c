@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/param.h>
 
 /* Returns the length of the decimal number at the start of text, such as "12", "12.5", ".5" or "12."; 0 if text does
  * not begin with a number. *point: out, whether the number has a decimal point. */
@@ -126,11 +127,6 @@ const char *bb_format_bytes(size_t bytes, char buf[BB_BYTES_TEXT])
 
 enum { NEAREST_MAX = 63 }; /* longer words get no suggestion */
 
-static int min_int(int a, int b)
-{
-    return a < b ? a : b;
-}
-
 static bool same_letter(char a, char b)
 {
     return tolower((unsigned char)a) == tolower((unsigned char)b);
@@ -150,9 +146,9 @@ static int edit_distance(const char *a, const char *b)
 
         row[0] = i;
         for (int j = 1; j <= nb; j++) {
-            row[j] = min_int(min_int(row[j - 1], previous[j]) + 1, previous[j - 1] + !same_letter(a[i - 1], b[j - 1]));
+            row[j] = MIN(MIN(row[j - 1], previous[j]) + 1, previous[j - 1] + !same_letter(a[i - 1], b[j - 1]));
             if (i > 1 && j > 1 && same_letter(a[i - 1], b[j - 2]) && same_letter(a[i - 2], b[j - 1]))
-                row[j] = min_int(row[j], before_previous[j - 2] + 1);
+                row[j] = MIN(row[j], before_previous[j - 2] + 1);
         }
     }
     return rows[na % 3][nb];
@@ -208,7 +204,7 @@ static const char *find_alias(const char *word, const char *const *candidates, s
 
 const char *bb_nearest_word(const char *word, const char *const *candidates, size_t n)
 {
-    int limit = min_int(3, 1 + (int)(strlen(word) / 4)); /* largest edit distance that still counts as a spelling
+    int limit = MIN(3, 1 + (int)(strlen(word) / 4)); /* largest edit distance that still counts as a spelling
                                                             error */
     int best = limit + 1;
     const char *nearest = find_alias(word, candidates, n);

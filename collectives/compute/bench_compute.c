@@ -13,6 +13,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/param.h>
 
 /* State of one run of `busbar bench compute`. An all-zero struct may be passed to the release function. */
 struct compute {
@@ -359,11 +360,6 @@ out:
 
 /* ---- memory requirement ---- */
 
-static size_t larger_of(size_t a, size_t b)
-{
-    return a > b ? a : b;
-}
-
 /* Returns the bytes of device memory to allocate: the size of the largest GEMM or memory-bound kernel, but at least
  * --size plus 1 MiB. The timed kernel uses all of this memory as scratch memory, which should exceed the L2 cache. */
 static size_t arena_bytes(const struct compute *b)
@@ -377,11 +373,11 @@ static size_t arena_bytes(const struct compute *b)
                     ? bb_compute_gemms(bb_compute_types[t], b->options.quick, gemms)
                     : 0;
         for (int i = 0; i < n; i++)
-            bytes = larger_of(bytes, bb_gemm_layout_of(&gemms[i].shape).bytes);
+            bytes = MAX(bytes, bb_gemm_layout_of(&gemms[i].shape).bytes);
         for (int i = 0; b->options.wanted[BB_COMPUTE_MEMORY_KERNELS] && type_is_wanted(b, t) &&
                         bb_compute_memory_kernel(i, bb_compute_types[t], b->options.bytes, &c);
              i++)
-            bytes = larger_of(bytes, bb_memory_kernel_case_bytes(&c.memory_kernel));
+            bytes = MAX(bytes, bb_memory_kernel_case_bytes(&c.memory_kernel));
     }
     return bytes;
 }

@@ -107,7 +107,7 @@ int bb_memory_kernel_run(const struct bb_memory_kernel *memory_kernel, cudaStrea
 
     if (type < 0)
         return bb_err(BB_EUSAGE, "kernel %s does not support %s: expected float, half or bfloat16",
-                      bb_memory_kernel_names[p.kind], bb_dtypes[p.dtype].name);
+                      bb_memory_kernel_name(p.kind), bb_dtypes[p.dtype].name);
     if (p.rows == 0 || (is_box ? bb_box_cells(&p.box) : p.cols) == 0)
         return 0;
     bb_memory_kernel_prepare(&p);

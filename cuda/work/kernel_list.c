@@ -4,6 +4,7 @@
 #include "bootstrap/base/units.h"
 
 #include <math.h>
+#include <sys/param.h>
 
 static struct bb_kernel_list_item *append_item(struct bb_kernel_list *w, const char *name)
 {
@@ -251,7 +252,7 @@ void bb_kernel_list_accumulate(struct bb_kernel_list *w, uint64_t count, enum bb
 void bb_kernel_list_optimizer(struct bb_kernel_list *w, enum bb_memory_kernel_kind kind, uint64_t count,
                               enum bb_dtype_id dtype)
 {
-    add_memory_kernel(w, bb_memory_kernel_names[kind], kind, BB_ACT_NONE, 1, (int64_t)count, dtype);
+    add_memory_kernel(w, bb_memory_kernel_name(kind), kind, BB_ACT_NONE, 1, (int64_t)count, dtype);
     bb_kernel_list_last(w)->memory_kernel.optimizer =
         (struct bb_optimizer){.rate = 1e-6f, .beta1 = 0.9f, .beta2 = 0.999f, .epsilon = 1e-8f, .step = 1};
 }
@@ -291,11 +292,6 @@ static void memory_kernel_memory(const struct bb_memory_kernel *p, struct bb_ker
             need->read_bytes += bb_round_up(arrays[i].bytes, BB_KERNEL_ALIGN);
 }
 
-static size_t larger(size_t a, size_t b)
-{
-    return a > b ? a : b;
-}
-
 void bb_kernel_list_memory(const struct bb_kernel_list *w, struct bb_kernel_list_memory *m)
 {
     for (int i = 0; i < w->n; i++) {
@@ -307,9 +303,9 @@ void bb_kernel_list_memory(const struct bb_kernel_list *w, struct bb_kernel_list
             memory_kernel_memory(&item->memory_kernel, &need);
         else
             need = (struct bb_kernel_list_memory){layout.c, layout.bytes - layout.c, 0};
-        m->read_bytes = larger(m->read_bytes, need.read_bytes);
-        m->write_bytes = larger(m->write_bytes, need.write_bytes);
-        m->index_count = larger(m->index_count, need.index_count);
+        m->read_bytes = MAX(m->read_bytes, need.read_bytes);
+        m->write_bytes = MAX(m->write_bytes, need.write_bytes);
+        m->index_count = MAX(m->index_count, need.index_count);
     }
 }
 

@@ -9,24 +9,6 @@ static size_t e_of(const struct bb_memory_kernel *p)
     return bb_dtypes[p->dtype].bytes;
 }
 
-const char *const bb_memory_kernel_names[BB_MEMORY_KERNEL_KINDS] = {
-    [BB_MEMORY_KERNEL_COPY] = "copy",
-    [BB_MEMORY_KERNEL_EMBED] = "embed",
-    [BB_MEMORY_KERNEL_PERMUTE] = "permute",
-    [BB_MEMORY_KERNEL_UNPERMUTE] = "unpermute",
-    [BB_MEMORY_KERNEL_PACK] = "halo_pack",
-    [BB_MEMORY_KERNEL_UNPACK] = "halo_unpack",
-    [BB_MEMORY_KERNEL_UNPACK_ADD] = "halo_add",
-    [BB_MEMORY_KERNEL_BIAS_ACT] = "bias_act",
-    [BB_MEMORY_KERNEL_CHANNEL_NORM] = "channel_norm",
-    [BB_MEMORY_KERNEL_LAYER_NORM] = "layer_norm",
-    [BB_MEMORY_KERNEL_BIAS_ACT_GRAD] = "bias_act_grad",
-    [BB_MEMORY_KERNEL_LAYER_NORM_GRAD] = "layer_norm_grad",
-    [BB_MEMORY_KERNEL_ACCUMULATE] = "accumulate",
-    [BB_MEMORY_KERNEL_SGD] = "sgd",
-    [BB_MEMORY_KERNEL_ADAM] = "adam",
-};
-
 /* ---- sizes of the operands ---- */
 
 /*
@@ -56,7 +38,7 @@ static size_t quantity_of(const struct bb_memory_kernel *p, enum quantity quanti
     return (size_t)quantities[quantity];
 }
 
-/* ---- minimum bytes moved ---- */
+/* ---- the kinds of kernels ---- */
 
 /* One term of the bytes that a kernel moves: `elements` elements of the kernel's type plus `bytes` bytes, multiplied
  * by `quantity`. Optimizers read the gradient, read and write the float parameter and their float states (momentum
@@ -66,36 +48,7 @@ struct term {
     unsigned elements, bytes;
 };
 
-/* [kind of kernel] the terms that add up to the bytes moved; a term that is not listed is 0. */
-static const struct term moved[BB_MEMORY_KERNEL_KINDS][3] = {
-    [BB_MEMORY_KERNEL_COPY] = {{CELLS, 2, 0}},
-    [BB_MEMORY_KERNEL_EMBED] = {{CELLS, 2, 0}, {ROWS, 0, 4}},
-    [BB_MEMORY_KERNEL_PERMUTE] = {{CELLS, 2, 0}, {ROWS, 0, 4}},
-    [BB_MEMORY_KERNEL_UNPERMUTE] = {{CELLS, 1, 0}, {GATHERED, 1, 0}, {CHOICES, 0, 8}},
-    [BB_MEMORY_KERNEL_PACK] = {{BOX_CELLS, 2, 0}},
-    [BB_MEMORY_KERNEL_UNPACK] = {{BOX_CELLS, 2, 0}},
-    [BB_MEMORY_KERNEL_UNPACK_ADD] = {{BOX_CELLS, 3, 0}},
-    [BB_MEMORY_KERNEL_BIAS_ACT] = {{CELLS, 2, 0}, {COLS, 1, 0}},
-    [BB_MEMORY_KERNEL_CHANNEL_NORM] = {{CELLS, 2, 0}, {CHANNELS, 2, 0}},
-    [BB_MEMORY_KERNEL_LAYER_NORM] = {{CELLS, 2, 0}, {COLS, 2, 0}},
-    [BB_MEMORY_KERNEL_BIAS_ACT_GRAD] = {{CELLS, 3, 0}, {COLS, 1, 0}},
-    [BB_MEMORY_KERNEL_LAYER_NORM_GRAD] = {{CELLS, 3, 0}, {COLS, 1, 0}},
-    [BB_MEMORY_KERNEL_ACCUMULATE] = {{CELLS, 1, 8}},
-    [BB_MEMORY_KERNEL_SGD] = {{CELLS, 1, 16}, {MASTERS, 1, 0}},
-    [BB_MEMORY_KERNEL_ADAM] = {{CELLS, 1, 24}, {MASTERS, 1, 0}},
-};
-
-size_t bb_memory_kernel_bytes(const struct bb_memory_kernel *p)
-{
-    size_t bytes = 0;
-
-    for (const struct term *t = moved[p->kind]; t < moved[p->kind] + 3; t++)
-        bytes += quantity_of(p, t->quantity) * (t->elements * e_of(p) + t->bytes);
-    return bytes;
-}
-
-/* ---- the arrays that each kind of kernel needs ---- */
-
+/* An array that a kernel needs. */
 struct need {
     const char *name;
     size_t field;
@@ -107,38 +60,70 @@ struct need {
         .name = #f, .field = offsetof(struct bb_memory_kernel, f), .content = holds, .quantity = n                     \
     }
 #define ELEMENTS(name, count) NEED(name, BB_HOLDS_ELEMENTS, count)
+#define IN_OUT(n_in, n_out)   ELEMENTS(in, n_in), ELEMENTS(out, n_out)
+#define FLOATS(name, count)   NEED(name, BB_HOLDS_FLOATS, count)
+#define INDICES(count)        NEED(index, BB_HOLDS_INDICES, count)
 
-static const struct need needs[BB_MEMORY_KERNEL_KINDS][BB_MEMORY_KERNEL_ARRAYS] = {
-    [BB_MEMORY_KERNEL_COPY] = {ELEMENTS(in, CELLS), ELEMENTS(out, CELLS)},
-    [BB_MEMORY_KERNEL_EMBED] = {ELEMENTS(in, SOURCES), ELEMENTS(out, CELLS), NEED(index, BB_HOLDS_INDICES, ROWS)},
-    [BB_MEMORY_KERNEL_PERMUTE] = {ELEMENTS(in, SOURCES), ELEMENTS(out, CELLS), NEED(index, BB_HOLDS_INDICES, ROWS)},
-    [BB_MEMORY_KERNEL_UNPERMUTE] = {ELEMENTS(in, SOURCES), ELEMENTS(out, CELLS), NEED(index, BB_HOLDS_INDICES, CHOICES),
-                                    NEED(gate, BB_HOLDS_FLOATS, CHOICES)},
-    [BB_MEMORY_KERNEL_PACK] = {ELEMENTS(in, TILE_CELLS), ELEMENTS(out, BOX_CELLS)},
-    [BB_MEMORY_KERNEL_UNPACK] = {ELEMENTS(in, BOX_CELLS), ELEMENTS(out, TILE_CELLS)},
-    [BB_MEMORY_KERNEL_UNPACK_ADD] = {ELEMENTS(in, BOX_CELLS), ELEMENTS(out, TILE_CELLS)},
-    [BB_MEMORY_KERNEL_BIAS_ACT] = {ELEMENTS(in, CELLS), ELEMENTS(out, CELLS), ELEMENTS(shift, COLS)},
-    [BB_MEMORY_KERNEL_CHANNEL_NORM] = {ELEMENTS(in, CELLS), ELEMENTS(out, CELLS), ELEMENTS(scale, CHANNELS),
-                                       ELEMENTS(shift, CHANNELS)},
-    [BB_MEMORY_KERNEL_LAYER_NORM] = {ELEMENTS(in, CELLS), ELEMENTS(out, CELLS), ELEMENTS(scale, COLS),
-                                     ELEMENTS(shift, COLS)},
-    [BB_MEMORY_KERNEL_BIAS_ACT_GRAD] = {ELEMENTS(in, CELLS), ELEMENTS(out, CELLS), ELEMENTS(saved, CELLS),
-                                        ELEMENTS(shift, COLS)},
-    [BB_MEMORY_KERNEL_LAYER_NORM_GRAD] = {ELEMENTS(in, CELLS), ELEMENTS(out, CELLS), ELEMENTS(saved, CELLS),
-                                          ELEMENTS(scale, COLS)},
-    [BB_MEMORY_KERNEL_ACCUMULATE] = {ELEMENTS(in, CELLS), NEED(master, BB_HOLDS_FLOATS, CELLS)},
-    [BB_MEMORY_KERNEL_SGD] = {ELEMENTS(in, CELLS), ELEMENTS(out, CELLS), NEED(master, BB_HOLDS_FLOATS, MASTERS),
-                              NEED(first, BB_HOLDS_FLOATS, CELLS)},
-    [BB_MEMORY_KERNEL_ADAM] = {ELEMENTS(in, CELLS), ELEMENTS(out, CELLS), NEED(master, BB_HOLDS_FLOATS, MASTERS),
-                               NEED(first, BB_HOLDS_FLOATS, CELLS), NEED(second, BB_HOLDS_SQUARES, CELLS)},
+/* [kind of kernel] name in messages, for example "layer_norm"; the terms that add up to the bytes moved; the arrays. */
+static const struct kind {
+    const char *name;
+    struct term moved[3]; /* a term that is not listed is 0 */
+    struct need needs[BB_MEMORY_KERNEL_ARRAYS];
+} kinds[BB_MEMORY_KERNEL_KINDS] = {
+    [BB_MEMORY_KERNEL_COPY] = {"copy", {{CELLS, 2, 0}}, {IN_OUT(CELLS, CELLS)}},
+    [BB_MEMORY_KERNEL_EMBED] = {"embed", {{CELLS, 2, 0}, {ROWS, 0, 4}}, {IN_OUT(SOURCES, CELLS), INDICES(ROWS)}},
+    [BB_MEMORY_KERNEL_PERMUTE] = {"permute", {{CELLS, 2, 0}, {ROWS, 0, 4}}, {IN_OUT(SOURCES, CELLS), INDICES(ROWS)}},
+    [BB_MEMORY_KERNEL_UNPERMUTE] = {"unpermute",
+                                    {{CELLS, 1, 0}, {GATHERED, 1, 0}, {CHOICES, 0, 8}},
+                                    {IN_OUT(SOURCES, CELLS), INDICES(CHOICES), FLOATS(gate, CHOICES)}},
+    [BB_MEMORY_KERNEL_PACK] = {"halo_pack", {{BOX_CELLS, 2, 0}}, {IN_OUT(TILE_CELLS, BOX_CELLS)}},
+    [BB_MEMORY_KERNEL_UNPACK] = {"halo_unpack", {{BOX_CELLS, 2, 0}}, {IN_OUT(BOX_CELLS, TILE_CELLS)}},
+    [BB_MEMORY_KERNEL_UNPACK_ADD] = {"halo_add", {{BOX_CELLS, 3, 0}}, {IN_OUT(BOX_CELLS, TILE_CELLS)}},
+    [BB_MEMORY_KERNEL_BIAS_ACT] = {"bias_act",
+                                   {{CELLS, 2, 0}, {COLS, 1, 0}},
+                                   {IN_OUT(CELLS, CELLS), ELEMENTS(shift, COLS)}},
+    [BB_MEMORY_KERNEL_CHANNEL_NORM] = {"channel_norm",
+                                       {{CELLS, 2, 0}, {CHANNELS, 2, 0}},
+                                       {IN_OUT(CELLS, CELLS), ELEMENTS(scale, CHANNELS), ELEMENTS(shift, CHANNELS)}},
+    [BB_MEMORY_KERNEL_LAYER_NORM] = {"layer_norm",
+                                     {{CELLS, 2, 0}, {COLS, 2, 0}},
+                                     {IN_OUT(CELLS, CELLS), ELEMENTS(scale, COLS), ELEMENTS(shift, COLS)}},
+    [BB_MEMORY_KERNEL_BIAS_ACT_GRAD] = {"bias_act_grad",
+                                        {{CELLS, 3, 0}, {COLS, 1, 0}},
+                                        {IN_OUT(CELLS, CELLS), ELEMENTS(saved, CELLS), ELEMENTS(shift, COLS)}},
+    [BB_MEMORY_KERNEL_LAYER_NORM_GRAD] = {"layer_norm_grad",
+                                          {{CELLS, 3, 0}, {COLS, 1, 0}},
+                                          {IN_OUT(CELLS, CELLS), ELEMENTS(saved, CELLS), ELEMENTS(scale, COLS)}},
+    [BB_MEMORY_KERNEL_ACCUMULATE] = {"accumulate", {{CELLS, 1, 8}}, {ELEMENTS(in, CELLS), FLOATS(master, CELLS)}},
+    [BB_MEMORY_KERNEL_SGD] = {"sgd",
+                              {{CELLS, 1, 16}, {MASTERS, 1, 0}},
+                              {IN_OUT(CELLS, CELLS), FLOATS(master, MASTERS), FLOATS(first, CELLS)}},
+    [BB_MEMORY_KERNEL_ADAM] = {"adam",
+                               {{CELLS, 1, 24}, {MASTERS, 1, 0}},
+                               {IN_OUT(CELLS, CELLS), FLOATS(master, MASTERS), FLOATS(first, CELLS),
+                                NEED(second, BB_HOLDS_SQUARES, CELLS)}},
 };
+
+const char *bb_memory_kernel_name(enum bb_memory_kernel_kind kind)
+{
+    return kinds[kind].name;
+}
+
+size_t bb_memory_kernel_bytes(const struct bb_memory_kernel *p)
+{
+    size_t bytes = 0;
+
+    for (const struct term *t = kinds[p->kind].moved; t < kinds[p->kind].moved + 3; t++)
+        bytes += quantity_of(p, t->quantity) * (t->elements * e_of(p) + t->bytes);
+    return bytes;
+}
 
 int bb_memory_kernel_arrays(const struct bb_memory_kernel *p,
                             struct bb_memory_kernel_array arrays[BB_MEMORY_KERNEL_ARRAYS])
 {
     int n = 0;
 
-    for (const struct need *need = needs[p->kind]; need->name; need++) {
+    for (const struct need *need = kinds[p->kind].needs; need->name; need++) {
         size_t count = quantity_of(p, need->quantity), each = need->content == BB_HOLDS_ELEMENTS ? e_of(p) : 4;
         bool written = need->field == offsetof(struct bb_memory_kernel, out) ||
                        need->field == offsetof(struct bb_memory_kernel, master) ||

@@ -90,8 +90,8 @@ struct bb_memory_kernel {
     float correct1, correct2; /* Adam: 1 / (1 - beta^step) for beta1 and beta2 */
 };
 
-/* [enum bb_memory_kernel_kind] name of the kernel in messages, for example "layer_norm". */
-extern const char *const bb_memory_kernel_names[BB_MEMORY_KERNEL_KINDS];
+/* bb_memory_kernel_name - return the name of a kind of kernel in messages, for example "layer_norm". */
+const char *bb_memory_kernel_name(enum bb_memory_kernel_kind kind);
 
 /* bb_memory_kernel_bytes - return the minimum bytes that the kernel moves: every input read once and every output
  * written once. */

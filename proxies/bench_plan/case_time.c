@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/param.h>
 
 /* ---- collectives that are one NCCL call ---- */
 
@@ -90,11 +91,6 @@ out:
 
 /* ---- sendrecv, alltoallv and hypercube: rounds of sends and receives ---- */
 
-static int64_t larger(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
 struct rounds {
     struct bb_cluster cluster;
     const struct bb_slow *slow;
@@ -165,11 +161,11 @@ static void time_round(struct rounds *x)
     for (int from = 0; from < x->c->ranks; from++)
         for (int i = 0; i < x->messages_per_rank; i++) {
             const int to = receiver(x, from, i);
-            const int64_t begin_ns = larger(x->begin_ns[from], x->begin_ns[to]);
+            const int64_t begin_ns = MAX(x->begin_ns[from], x->begin_ns[to]);
             const int64_t end_ns = begin_ns + message_ns(x, from, to);
 
-            x->end_ns[from] = larger(x->end_ns[from], end_ns);
-            x->end_ns[to] = larger(x->end_ns[to], end_ns);
+            x->end_ns[from] = MAX(x->end_ns[from], end_ns);
+            x->end_ns[to] = MAX(x->end_ns[to], end_ns);
         }
 }
 

@@ -16,6 +16,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/param.h>
 
 enum column { FORWARD, INPUT, WEIGHT, COLUMNS };
 enum side { TP, EP, DP, DP_EP, PP, SIDES };
@@ -137,11 +138,6 @@ static struct row *row_with(struct workload *w, const struct bb_op *op, int slot
     return row;
 }
 
-static int64_t longer(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
 /*
  * Adds a compute operation. SimAI does not model the host, so the time of the operation is the longer of its kernel
  * time and its launch time.
@@ -153,7 +149,7 @@ static void add_compute(struct workload *w, const struct bb_op *op)
                                                                 : WEIGHT;
     struct row *row = row_with(w, op, 2 * column);
 
-    row->compute_ns[column] = longer(bb_export_compute_ns(w->e, 0, op), bb_export_host_ns(w->e, op));
+    row->compute_ns[column] = MAX(bb_export_compute_ns(w->e, 0, op), bb_export_host_ns(w->e, op));
 }
 
 static int add_collective(struct workload *w, const struct bb_op *op)

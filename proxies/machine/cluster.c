@@ -9,6 +9,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/param.h>
 
 /* ---- reading a profile ---- */
 
@@ -278,12 +279,6 @@ double bb_cluster_nic_share_gbps(const struct bb_cluster *c, double members)
     return fmin(of_gpu, c->inter.gbps * c->nics_per_node / members);
 }
 
-static double larger(double a, double b) /* not fmax, which is a library call, because this function runs for every
-                                            message */
-{
-    return a > b ? a : b;
-}
-
 double bb_cluster_link_load_ns(const struct bb_cluster *c, const struct bb_link_load *load, double members)
 {
     double inter = bb_cluster_nic_share_gbps(c, members), uplinks = 0, out[2], in[2];
@@ -294,9 +289,9 @@ double bb_cluster_link_load_ns(const struct bb_cluster *c, const struct bb_link_
         out[local] = load->out[local] / (local ? c->intra.gbps : inter);
         in[local] = load->in[local] / (local ? c->intra.gbps : inter);
     }
-    if (c->n_variants > 0)
-        return larger(uplinks, larger(larger(out[0], out[1]), larger(in[0], in[1])));
-    return larger(out[0] + out[1], in[0] + in[1]);
+    if (c->n_variants > 0) /* not fmax, which is a library call, because this function runs for every message */
+        return MAX(uplinks, MAX(MAX(out[0], out[1]), MAX(in[0], in[1])));
+    return MAX(out[0] + out[1], in[0] + in[1]);
 }
 
 int64_t bb_cluster_message_ns(const struct bb_cluster *c, bool one_node, double load_ns)

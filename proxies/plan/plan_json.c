@@ -147,8 +147,7 @@ static json_t *kernel_json(const struct bb_kernel_list_item *item)
 
     if (item->is_memory_kernel)
         return json_pack("{s:s, s:s, s:i, s:I}", "name", item->name, "kind",
-                         bb_memory_kernel_names[item->memory_kernel.kind], "flops", 0, "moved_bytes",
-                         (json_int_t)bytes);
+                         bb_memory_kernel_name(item->memory_kernel.kind), "flops", 0, "moved_bytes", (json_int_t)bytes);
     return json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:s, s:I, s:I}", "name", item->name, "kind", "gemm", "m",
                      (json_int_t)item->gemm.m, "n", (json_int_t)item->gemm.n, "k", (json_int_t)item->gemm.k, "batch",
                      (json_int_t)item->gemm.batch, "dtype", bb_dtypes[item->gemm.dtype].name, "flops",

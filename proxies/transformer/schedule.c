@@ -3,6 +3,7 @@
 #include "proxies/transformer/schedule.h"
 
 #include <stddef.h>
+#include <sys/param.h>
 
 #define WORD(kind, word, row) word,
 #define ROW(kind, word, row)  &row,
@@ -54,11 +55,6 @@ bool bb_schedule_is_last(const struct bb_schedule *s, int stage, const struct bb
     bool half = bb_schedule_is_bidirectional(s) && bb_schedule_direction(s, stage, slot->chunk) > 0;
 
     return slot->micro_batch == (half ? s->micro_batches / 2 : s->micro_batches) - 1;
-}
-
-static int min_int(int a, int b)
-{
-    return a < b ? a : b;
 }
 
 /* ---- properties of the schedules ---- */
@@ -135,7 +131,7 @@ int bb_schedule_validate(const struct bb_schedule *s, const char *prefix)
 static struct bb_slot forward_entry(const struct bb_schedule *s, int k)
 {
     int g = bb_schedule_row(s)->chunked ? s->group : s->micro_batches;
-    int first = k / (g * s->chunks) * g, size = min_int(g, s->micro_batches - first);
+    int first = k / (g * s->chunks) * g, size = MIN(g, s->micro_batches - first);
     int within = k - first * s->chunks;
 
     return (struct bb_slot){.kind = BB_SLOT_FORWARD, .micro_batch = first + within % size, .chunk = within / size};
@@ -173,7 +169,7 @@ static int needed_warm_up(const struct bb_schedule *s, int stage)
 
 int bb_schedule_warm_up(const struct bb_schedule *s, int stage)
 {
-    return min_int(s->micro_batches * s->chunks, needed_warm_up(s, stage));
+    return MIN(s->micro_batches * s->chunks, needed_warm_up(s, stage));
 }
 
 static struct bb_slot weights_entry(int micro_batch)
@@ -217,6 +213,6 @@ int bb_schedule_live(const struct bb_schedule *s, int stage)
 {
     if (bb_schedule_is_bidirectional(s))
         return s->stages + 1;
-    return min_int(s->micro_batches * s->chunks,
-                   needed_warm_up(s, stage) + 1 + bb_schedule_row(s)->deferred_weights * stage);
+    return MIN(s->micro_batches * s->chunks,
+               needed_warm_up(s, stage) + 1 + bb_schedule_row(s)->deferred_weights * stage);
 }

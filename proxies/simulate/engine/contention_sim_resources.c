@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/param.h>
 
 static const struct bb_sim *sim_of(const struct bb_contention_sim *s)
 {
@@ -207,11 +208,6 @@ static void use_gpu(struct bb_contention_sim *s, struct bb_flow *flow, int class
                            at[what].ranks * rates->shared[what][i]);
 }
 
-static double larger(double a, double b)
-{
-    return a > b ? a : b;
-}
-
 void bb_contention_sim_set_collective_uses(struct bb_contention_sim *s, int instance, const struct bb_cost *cost)
 {
     const struct bb_sim_instance *inst = &sim_of(s)->instances[instance];
@@ -240,10 +236,10 @@ void bb_contention_sim_set_collective_uses(struct bb_contention_sim *s, int inst
 
 enum bb_limit bb_contention_sim_slowest_resource(double link_ns, double nic_ns, double leaf_ns, double pod_ns)
 {
-    const double uplinks_ns = larger(leaf_ns, pod_ns) * (1 - 1e-9); /* the factor selects the NIC as the bottleneck
+    const double uplinks_ns = MAX(leaf_ns, pod_ns) * (1 - 1e-9); /* the factor selects the NIC as the bottleneck
                                                                        if NIC and uplinks take the same time */
 
-    if (uplinks_ns > larger(link_ns, nic_ns))
+    if (uplinks_ns > MAX(link_ns, nic_ns))
         return leaf_ns > pod_ns ? BB_LIMIT_LEAF : BB_LIMIT_POD;
     return link_ns > nic_ns ? BB_LIMIT_LINK : BB_LIMIT_NIC;
 }
@@ -259,10 +255,9 @@ static enum bb_limit limit_of_load(const struct bb_contention_sim *s, const stru
     for (int tier = 0; tier < BB_TIERS; tier++)
         if (bb_fabric_is_oversubscribed(s->cluster, (enum bb_tier)tier))
             uplink_ns[tier] =
-                larger(load->up[tier], load->down[tier]) / bb_fabric_uplink_gbps(s->cluster, (enum bb_tier)tier);
-    return bb_contention_sim_slowest_resource(larger(load->out[1], load->in[1]) / s->cluster->intra.gbps,
-                                              larger(load->out[0], load->in[0]) /
-                                                  bb_cluster_nic_share_gbps(s->cluster, 1),
+                MAX(load->up[tier], load->down[tier]) / bb_fabric_uplink_gbps(s->cluster, (enum bb_tier)tier);
+    return bb_contention_sim_slowest_resource(MAX(load->out[1], load->in[1]) / s->cluster->intra.gbps,
+                                              MAX(load->out[0], load->in[0]) / bb_cluster_nic_share_gbps(s->cluster, 1),
                                               uplink_ns[BB_LEAF], uplink_ns[BB_POD]);
 }
 
@@ -287,7 +282,7 @@ void bb_contention_sim_set_exchange_uses(struct bb_contention_sim *s, int flow_i
                                      s->cluster->sharing.memory_bytes};
     x->limit = limit_of_load(s, load);
     flow->bytes_per_ns =
-        larger(larger(rates.out, rates.in), larger(rates.shared[BB_RESOURCE_NIC][0], rates.shared[BB_RESOURCE_NIC][1]));
+        MAX(MAX(rates.out, rates.in), MAX(rates.shared[BB_RESOURCE_NIC][0], rates.shared[BB_RESOURCE_NIC][1]));
     use_gpu(s, flow, class_id, &rates);
     bb_flows_count_moved(&s->flows, flow_id, ns);
 }
@@ -375,7 +370,7 @@ double bb_contention_sim_kernel_rate(struct bb_contention_sim *s, const struct b
     whole = sum_kernels(s, running->op->work, 0);
     slowed = sum_kernels(s, running->op->work, held);
     more_ns = running->op->work_times * (slowed.total_ns - whole.total_ns + whole.memory_ns * taken / (1 - taken));
-    return running->alone_ns / (running->alone_ns + larger(0, more_ns));
+    return running->alone_ns / (running->alone_ns + MAX(0, more_ns));
 }
 
 /* ---- time for which links, NICs and uplinks are busy ---- */
@@ -384,7 +379,7 @@ static double busy_ns(const struct bb_contention_sim *s, int out, int in)
 {
     const struct bb_resource *resources = s->flows.resources;
 
-    return larger(resources[out].moved / resources[out].capacity, resources[in].moved / resources[in].capacity);
+    return MAX(resources[out].moved / resources[out].capacity, resources[in].moved / resources[in].capacity);
 }
 
 void bb_contention_sim_report_busy(const struct bb_contention_sim *s)

@@ -5,6 +5,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <sys/param.h>
 
 static int64_t stand_in_ns(const struct bb_op *op)
 {
@@ -22,11 +23,6 @@ int64_t bb_op_kernels_ns(const struct bb_cluster *c, const struct bb_op *op)
     return op->work ? ns * op->work_times : stand_in_ns(op);
 }
 
-static int64_t later(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
 /* Returns the time of one execution of the kernel list. Each kernel starts after the previous kernel on the GPU and
  * after its launch by the host. A list item may stand for several kernels; it ends no earlier than the launch of its
  * last kernel plus the duration of this kernel. */
@@ -40,14 +36,14 @@ static struct bb_work_time time_list(const struct bb_cluster *c, const struct bb
         const int64_t one_ns = bb_cluster_kernel_issue_ns(c, &list->items[i], &n);
 
         if (n > 0)
-            once.host_ns = later(once.host_ns, once.issue_ns + one_ns);
+            once.host_ns = MAX(once.host_ns, once.issue_ns + one_ns);
         if (n > 0 && once.issue_ns == 0)
             once.first_ns = one_ns;
         once.gpu_ns += ns;
         once.host_ns += ns;
         once.issue_ns += n * one_ns;
         if (n > 1)
-            once.host_ns = later(once.host_ns, once.issue_ns + ns / n);
+            once.host_ns = MAX(once.host_ns, once.issue_ns + ns / n);
     }
     return once;
 }
@@ -62,7 +58,7 @@ struct bb_work_time bb_op_work_time(const struct bb_cluster *c, const struct bb_
         return (struct bb_work_time){.gpu_ns = alone_ns, .issue_ns = launch_ns, .first_ns = launch_ns};
     once = all = time_list(c, op->work);
     for (int i = 1; i < op->work_times; i++) {
-        all.host_ns = later(all.host_ns + once.gpu_ns, all.issue_ns + once.host_ns);
+        all.host_ns = MAX(all.host_ns + once.gpu_ns, all.issue_ns + once.host_ns);
         all.gpu_ns += once.gpu_ns;
         all.issue_ns += once.issue_ns;
     }

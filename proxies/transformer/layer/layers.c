@@ -6,6 +6,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/param.h>
 
 bool bb_layers_is_recomputed(const struct bb_layers_config *config, int chunk_first, int layer)
 {
@@ -52,11 +53,6 @@ static void resolve_scan(struct bb_layer_sizes *s, const struct bb_layers_config
     s->delta = scan->delta;
     s->out_gate = true;
     s->rotary = false;
-}
-
-static int64_t max_of(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
 }
 
 /* Sets the sizes of decoder layers, which have their own sequence length, and the sizes of encoder layers without a
@@ -115,8 +111,8 @@ static void resolve_sizes(struct bb_layers *l)
     }
     resolve_attention(s, c);
     resolve_decoder(l);
-    l->boundary_elements = (size_t)(max_of(s->local_tokens, l->decoder_sizes.local_tokens) * s->hidden);
-    l->full_elements = (size_t)(max_of(s->tokens, l->decoder_sizes.tokens) * s->hidden);
+    l->boundary_elements = (size_t)(MAX(s->local_tokens, l->decoder_sizes.local_tokens) * s->hidden);
+    l->full_elements = (size_t)(MAX(s->tokens, l->decoder_sizes.tokens) * s->hidden);
     l->kv_block = (size_t)(s->tokens * s->kv_heads * (s->key_dim + s->value_dim));
     l->window_sizes = *s;
     if (a->window > 0 && a->window < c->sequence)

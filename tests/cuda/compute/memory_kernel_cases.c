@@ -139,7 +139,7 @@ static int fixture_differs(const struct fixture *s)
 
     for (int i = 0; i < s->n; i++)
         if (array_differs(s, &s->arrays[i])) {
-            fprintf(stderr, "  in %s, %s, %llu x %llu\n", bb_memory_kernel_names[p->kind], bb_dtypes[p->dtype].name,
+            fprintf(stderr, "  in %s, %s, %llu x %llu\n", bb_memory_kernel_name(p->kind), bb_dtypes[p->dtype].name,
                     (unsigned long long)p->rows, (unsigned long long)p->cols);
             return 1;
         }

@@ -64,7 +64,7 @@ static int run_on_cpu(void *arg, const struct bb_memory_kernel *memory_kernel)
 
     bb_memory_kernel_prepare(&p);
     plan->width_cases[p.unit]++;
-    launch.name = bb_memory_kernel_names[p.kind];
+    launch.name = bb_memory_kernel_name(p.kind);
     launch.grid = dim3(3);
     launch.block = is_by_rows(memory_kernel) ? dim3(32, 2) : dim3(64);
     launch.body = call_kernel;

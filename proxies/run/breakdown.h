@@ -71,14 +71,4 @@ int bb_rank_breakdown_split(struct bb_rank_breakdown *f, const struct bb_runner 
 /* bb_update_mean - adds the value ns (in nanoseconds) to *mean, the mean of n earlier values in microseconds. */
 void bb_update_mean(double *mean, int n, int64_t ns);
 
-/* The traffic of one rank in one group (for example "tp") and one step, computed from the program. */
-struct bb_group_traffic {
-    size_t calls;     /* number of communication operations */
-    double bytes;     /* payload bytes of all operations, as in the traffic table of `busbar plan` */
-    double bus_bytes; /* for collectives: payload bytes x bus factor of nccl-tests; for sends and receives: the
-                         larger of sent and received bytes */
-};
-void bb_count_group_traffic(const struct bb_layout *l, const struct bb_program *p,
-                            struct bb_group_traffic work[BB_MAX_GROUPS]);
-
 #endif

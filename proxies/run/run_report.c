@@ -139,7 +139,7 @@ static void list_groups(const struct bb_run_report *r, int rank, struct group_ro
                                          .transfer_us = g->transfer_us,
                                          .waiting_us = g->waiting_us,
                                          .busbw_gbps = l->groups[i].size > 1 /* bytes per us / 1e3 = GB/s */
-                                                           ? ratio_of(t->bus_bytes / 1e3, g->busy_us)
+                                                           ? ratio_of(bb_group_traffic_bus_bytes(t) / 1e3, g->busy_us)
                                                            : NAN};
     }
 }

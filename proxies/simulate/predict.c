@@ -9,43 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Intervals of one rank's operations. comm: all communication, including waiting for peers; transfers: communication
- * without this waiting; stages: messages between pipeline stages; group: communication of each group (layout.h). */
-struct spans {
-    struct bb_spans compute, comm, transfers, stages, group[BB_MAX_GROUPS];
-};
-
-static void release_spans(struct spans *s)
-{
-    bb_spans_release(&s->compute);
-    bb_spans_release(&s->comm);
-    bb_spans_release(&s->transfers);
-    bb_spans_release(&s->stages);
-    for (int g = 0; g < BB_MAX_GROUPS; g++)
-        bb_spans_release(&s->group[g]);
-}
-
 static struct bb_timed_op times_of(const struct bb_sim_task *task)
 {
     int64_t wait_ns = task->met_ns - task->begin_ns;
 
     return (struct bb_timed_op){task->begin_ns, task->end_ns, wait_ns > 0 ? wait_ns : 0};
-}
-
-static void add_task(const struct bb_sim *m, const struct bb_task *u, struct spans *s, struct bb_timed_op t)
-{
-    const struct bb_comm_spec *comm;
-
-    if (u->kind == BB_TASK_COMPUTE) {
-        bb_spans_add(&s->compute, t.begin_ns, t.end_ns);
-        return;
-    }
-    comm = &m->step->layout.comms[u->comm];
-    bb_spans_add(&s->comm, t.begin_ns, t.end_ns);
-    bb_spans_add(&s->transfers, t.begin_ns + t.wait_ns, t.end_ns);
-    bb_spans_add(&s->group[comm->group], t.begin_ns, t.end_ns);
-    if (comm->between_stages)
-        bb_spans_add(&s->stages, t.begin_ns, t.end_ns);
 }
 
 /* Determines which NCCL algorithm and protocol the cost model selects for `op`, the largest collective of group g
@@ -86,59 +54,34 @@ static void find_variants(const struct bb_sim *m, struct bb_predicted_rank *r)
     }
 }
 
-/* Computes the payload bytes and the bus bytes of rank r in each group (layout.h). Bus bytes: for collectives the
- * payload times the bus factor of nccl-tests; for sends and receives the larger of sent and received bytes. */
-static void count_bytes(const struct bb_step *step, struct bb_predicted_rank *r)
-{
-    const struct bb_layout *l = &step->layout;
-    const struct bb_program *p = bb_step_program(step, r->rank);
-    double sent[BB_MAX_GROUPS] = {0}, received[BB_MAX_GROUPS] = {0};
-
-    for (size_t i = 0; i < p->n_ops; i++) {
-        const struct bb_op *op = &p->ops[i];
-        int g = op->comm == BB_NONE ? 0 : l->comms[op->comm].group, n = l->groups[g].size;
-        double bytes = (double)bb_op_payload_bytes(op, n);
-
-        r->groups[g].bytes += bytes;
-        if (op->kind == BB_OP_COLLECTIVE)
-            r->groups[g].bus_bytes += bytes * bb_colls[op->coll].bus_factor(n);
-        else if (op->kind == BB_OP_SEND)
-            sent[g] += bytes;
-        else if (op->kind == BB_OP_RECV)
-            received[g] += bytes;
-        else if (op->kind == BB_OP_ALLTOALLV) {
-            sent[g] += (double)(bb_alltoallv_sent(op) * bb_dtypes[op->dtype].bytes);
-            received[g] += (double)(bb_alltoallv_received(op) * bb_dtypes[op->dtype].bytes);
-        }
-    }
-    for (int g = 0; g < l->n_groups; g++)
-        r->groups[g].bus_bytes += fmax(sent[g], received[g]);
-}
-
 static void read_class(const struct bb_sim *m, const struct bb_sim_run *run, int class_id, struct bb_predicted_rank *r)
 {
     const struct bb_task_graph *graph = bb_sim_task_graph(m, class_id);
     int64_t step_ns = run->issued_ns[class_id];
     struct bb_overlap group;
-    struct spans s = {0};
+    struct bb_intervals s = {0};
+    struct bb_group_traffic traffic[BB_MAX_GROUPS];
 
     *r = (struct bb_predicted_rank){.rank = m->classes.rank[class_id], .issue_ns = run->issued_ns[class_id]};
     for (int u = 0; u < graph->n_tasks; u++) {
-        int at = m->task_base[class_id] + u;
+        const struct bb_timed_op at = times_of(&run->tasks[m->task_base[class_id] + u]);
+        const struct bb_task *task = &graph->tasks[u];
 
-        add_task(m, &graph->tasks[u], &s, times_of(&run->tasks[at]));
-        step_ns = run->tasks[at].end_ns > step_ns ? run->tasks[at].end_ns : step_ns;
+        bb_intervals_add(&s, &m->step->layout, task->kind == BB_TASK_COMPUTE ? BB_NONE : task->comm, &at);
+        step_ns = at.end_ns > step_ns ? at.end_ns : step_ns;
     }
     bb_overlap_of(step_ns, &s.compute, &s.comm, &r->all);
+    bb_count_group_traffic(&m->step->layout, graph->program, traffic);
     for (int g = 0; g < m->step->layout.n_groups; g++) {
-        bb_overlap_of(step_ns, &s.compute, &s.group[g], &group);
+        bb_overlap_of(step_ns, &s.compute, &s.groups[g], &group);
+        r->groups[g].bytes = traffic[g].bytes;
+        r->groups[g].bus_bytes = bb_group_traffic_bus_bytes(&traffic[g]);
         r->groups[g].busy_ns = group.comm_ns;
         r->groups[g].exposed_ns = group.exposed_ns;
     }
     bb_exposure_of(&s.compute, &s.comm, &s.transfers, &s.stages, &r->exposed);
-    count_bytes(m->step, r);
     find_variants(m, r);
-    release_spans(&s);
+    bb_intervals_release(&s);
 }
 
 /* Simulates the step with the times of the cluster's cost model. Prints an error if operations do not match or the

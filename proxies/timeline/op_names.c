@@ -1,8 +1,10 @@
-/* op_names.c - names of operations (see op_names.h). */
+/* op_names.c - names and traffic of operations (see op_names.h). */
 #include "proxies/timeline/op_names.h"
 
 #include "bootstrap/base/units.h"
+#include "proxies/step/alltoallv.h"
 
+#include <math.h>
 #include <stdio.h>
 
 int bb_op_group_size(const struct bb_layout *l, const struct bb_op *op)
@@ -44,4 +46,36 @@ const char *bb_call_name(const struct bb_layout *l, const struct bb_op *ops, int
         total += bb_op_payload_bytes(&ops[i], bb_op_group_size(l, &ops[i]));
     snprintf(text, BB_OP_NAME, "group %s %s", l->comms[ops->comm].name, bb_format_bytes(total, bytes));
     return text;
+}
+
+void bb_group_traffic_add(struct bb_group_traffic *t, const struct bb_layout *l, const struct bb_op *op)
+{
+    const int ranks = bb_op_group_size(l, op);
+    const double bytes = (double)bb_op_payload_bytes(op, ranks);
+
+    t->calls++;
+    t->bytes += bytes;
+    if (op->kind == BB_OP_COLLECTIVE) {
+        t->collective_bytes += bytes * bb_colls[op->coll].bus_factor(ranks);
+    } else if (op->kind == BB_OP_ALLTOALLV) {
+        t->sent += (double)(bb_alltoallv_sent(op) * bb_dtypes[op->dtype].bytes);
+        t->received += (double)(bb_alltoallv_received(op) * bb_dtypes[op->dtype].bytes);
+    } else {
+        *(op->kind == BB_OP_SEND ? &t->sent : &t->received) += bytes;
+    }
+}
+
+double bb_group_traffic_bus_bytes(const struct bb_group_traffic *t)
+{
+    return t->collective_bytes + fmax(t->sent, t->received);
+}
+
+void bb_count_group_traffic(const struct bb_layout *l, const struct bb_program *p,
+                            struct bb_group_traffic traffic[BB_MAX_GROUPS])
+{
+    for (int g = 0; g < BB_MAX_GROUPS; g++)
+        traffic[g] = (struct bb_group_traffic){0};
+    for (size_t i = 0; i < p->n_ops; i++)
+        if (bb_op_is_comm(&p->ops[i]))
+            bb_group_traffic_add(&traffic[l->comms[p->ops[i].comm].group], l, &p->ops[i]);
 }

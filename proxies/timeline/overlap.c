@@ -16,11 +16,6 @@ void bb_spans_add(struct bb_spans *s, int64_t begin_ns, int64_t end_ns)
     s->at[s->n++] = (struct bb_span){begin_ns, end_ns};
 }
 
-void bb_spans_clear(struct bb_spans *s)
-{
-    s->n = 0;
-}
-
 void bb_spans_release(struct bb_spans *s)
 {
     free(s->at);
@@ -34,22 +29,15 @@ static int compare_begins(const void *left, const void *right)
     return (a->begin_ns > b->begin_ns) - (a->begin_ns < b->begin_ns);
 }
 
-/* Returns whether the intervals are already sorted. Those of one stream and the result of bb_spans_join are. */
-static bool are_in_order(const struct bb_spans *s)
-{
-    for (size_t i = 1; i < s->n; i++)
-        if (s->at[i].begin_ns < s->at[i - 1].begin_ns)
-            return false;
-    return true;
-}
-
 void bb_spans_join(struct bb_spans *s)
 {
-    size_t kept = 0;
+    size_t kept = 0, sorted = 1;
 
     if (s->n < 2)
         return;
-    if (!are_in_order(s))
+    while (sorted < s->n && s->at[sorted].begin_ns >= s->at[sorted - 1].begin_ns)
+        sorted++;
+    if (sorted < s->n) /* the intervals of one stream and the result of bb_spans_join are sorted already */
         qsort(s->at, s->n, sizeof(*s->at), compare_begins);
     for (size_t i = 1; i < s->n; i++) {
         struct bb_span next = s->at[i], *last = &s->at[kept];
@@ -62,12 +50,13 @@ void bb_spans_join(struct bb_spans *s)
     s->n = kept + 1;
 }
 
-static int64_t sum_lengths(const struct bb_spans *joined)
+int64_t bb_spans_length(struct bb_spans *s)
 {
     int64_t length = 0;
 
-    for (size_t i = 0; i < joined->n; i++)
-        length += joined->at[i].end_ns - joined->at[i].begin_ns;
+    bb_spans_join(s);
+    for (size_t i = 0; i < s->n; i++)
+        length += s->at[i].end_ns - s->at[i].begin_ns;
     return length;
 }
 
@@ -95,7 +84,8 @@ void bb_overlap_of(int64_t step_ns, struct bb_spans *compute, struct bb_spans *c
 {
     int64_t both = bb_spans_common(compute, comm);
 
-    *out = (struct bb_overlap){.step_ns = step_ns, .compute_ns = sum_lengths(compute), .comm_ns = sum_lengths(comm)};
+    *out = (struct bb_overlap){
+        .step_ns = step_ns, .compute_ns = bb_spans_length(compute), .comm_ns = bb_spans_length(comm)};
     out->exposed_ns = out->comm_ns - both;
     out->idle_ns = step_ns - (out->compute_ns + out->exposed_ns);
     out->overlap_fraction = out->comm_ns > 0 ? (double)both / (double)out->comm_ns : NAN;
@@ -117,12 +107,10 @@ void bb_exposure_of(struct bb_spans *compute, struct bb_spans *comm, struct bb_s
     struct bb_spans all = {0};
 
     bb_spans_add_all(&all, compute);
-    bb_spans_join(&all);
-    before = sum_lengths(&all);
+    before = bb_spans_length(&all);
     for (int i = 0; i < 3; i++) {
         bb_spans_add_all(&all, sets[i]);
-        bb_spans_join(&all);
-        *parts[i] = sum_lengths(&all) - before;
+        *parts[i] = bb_spans_length(&all) - before;
         before += *parts[i];
     }
     bb_spans_release(&all);
@@ -142,4 +130,25 @@ const char *bb_overlap_efficiency_text(double efficiency, char buf[BB_EFFICIENCY
         snprintf(buf, BB_EFFICIENCY_TEXT,
                  efficiency < -1 ? ", overlap efficiency below -1" : ", overlap efficiency %.3f", efficiency);
     return buf;
+}
+
+void bb_intervals_add(struct bb_intervals *s, const struct bb_layout *l, int comm, const struct bb_timed_op *at)
+{
+    bb_spans_add(comm == BB_NONE ? &s->compute : &s->comm, at->begin_ns, at->end_ns);
+    if (comm == BB_NONE)
+        return;
+    bb_spans_add(&s->groups[l->comms[comm].group], at->begin_ns, at->end_ns);
+    bb_spans_add(&s->transfers, at->begin_ns + at->wait_ns, at->end_ns);
+    if (l->comms[comm].between_stages)
+        bb_spans_add(&s->stages, at->begin_ns, at->end_ns);
+}
+
+void bb_intervals_release(struct bb_intervals *s)
+{
+    bb_spans_release(&s->compute);
+    bb_spans_release(&s->comm);
+    bb_spans_release(&s->transfers);
+    bb_spans_release(&s->stages);
+    for (int g = 0; g < BB_MAX_GROUPS; g++)
+        bb_spans_release(&s->groups[g]);
 }

@@ -13,7 +13,8 @@
 #ifndef BB_PROXIES_TIMELINE_OVERLAP_H
 #define BB_PROXIES_TIMELINE_OVERLAP_H
 
-#include "bootstrap/base/err.h"
+#include "proxies/step/layout.h"
+#include "proxies/step/program.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -31,13 +32,13 @@ struct bb_spans {
 /* bb_spans_add - adds an interval; ignores an interval of length 0 or less. */
 void bb_spans_add(struct bb_spans *s, int64_t begin_ns, int64_t end_ns);
 void bb_spans_add_all(struct bb_spans *s, const struct bb_spans *more);
-void bb_spans_clear(struct bb_spans *s); /* removes all intervals; the memory stays allocated */
 void bb_spans_release(struct bb_spans *s);
 
 /* bb_spans_join - replaces the intervals by their union, sorted and disjoint. The functions below call bb_spans_join
  * on their arguments. */
 void bb_spans_join(struct bb_spans *s);
 
+int64_t bb_spans_length(struct bb_spans *s);                     /* returns the length of the union */
 int64_t bb_spans_common(struct bb_spans *a, struct bb_spans *b); /* returns the length of (union of a) n (union of
                                                                     b), n: intersection */
 
@@ -88,5 +89,25 @@ double bb_overlap_efficiency(double compute_alone, double comm_alone, double bot
  * unknown. Returns buf. */
 #define BB_EFFICIENCY_TEXT 64
 const char *bb_overlap_efficiency_text(double efficiency, char buf[BB_EFFICIENCY_TEXT]);
+
+/* ---- intervals of the operations of one rank ---- */
+
+/* Begin and end of one operation in ns from the start of the step. A communication operation waits for its last peer
+ * during the first wait_ns of this interval. */
+struct bb_timed_op {
+    int64_t begin_ns, end_ns, wait_ns;
+};
+
+struct bb_intervals {
+    struct bb_spans compute, comm;
+    struct bb_spans groups[BB_MAX_GROUPS]; /* communication of each group (for example "tp") */
+    struct bb_spans transfers;             /* all communication without the waiting */
+    struct bb_spans stages;                /* messages between pipeline stages, including the waiting */
+};
+
+/* bb_intervals_add - adds the interval of an operation. comm: its communicator (index in layout.comms); BB_NONE: compute.
+ * bb_intervals_release - frees all intervals; also accepts a zeroed struct. */
+void bb_intervals_add(struct bb_intervals *s, const struct bb_layout *l, int comm, const struct bb_timed_op *at);
+void bb_intervals_release(struct bb_intervals *s);
 
 #endif

@@ -5,7 +5,6 @@
 #include "bootstrap/base/alloc.h"
 #include "proxies/timeline/critical_path.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -99,15 +98,13 @@ static void describe_call(const struct bb_timeline *t, struct bb_timeline_call *
 {
     const struct bb_layout *l = &t->step->layout;
     const struct bb_op *ops = bb_step_program(t->step, t->ranks[call->shown])->ops, *op = &ops[call->first];
-    double sent = 0, received = 0;
+    struct bb_group_traffic traffic = {0};
 
     call->op = op;
     call->at = t->ops[call->shown][call->first];
     call->wait = op->comm != BB_NONE && l->comms[op->comm].between_stages ? "bubble" : "waiting";
     for (int k = call->first; k < call->end; k++) {
         const struct bb_timed_op *at = &t->ops[call->shown][k];
-        const int ranks = bb_op_group_size(l, &ops[k]);
-        const uint64_t bytes = bb_op_is_comm(&ops[k]) ? bb_op_payload_bytes(&ops[k], ranks) : 0;
 
         if (ops[k].stream != op->stream)
             continue;
@@ -116,13 +113,11 @@ static void describe_call(const struct bb_timeline *t, struct bb_timeline_call *
         call->at.end_ns = at->end_ns > call->at.end_ns ? at->end_ns : call->at.end_ns;
         call->at.wait_ns = at->wait_ns > call->at.wait_ns ? at->wait_ns : call->at.wait_ns;
         call->critical |= bb_critical_path_has(t->critical, t->ranks[call->shown], k);
-        call->bytes += bytes;
-        if (ops[k].kind == BB_OP_COLLECTIVE)
-            call->bus_bytes += (double)bytes * bb_colls[ops[k].coll].bus_factor(ranks);
-        sent += ops[k].kind == BB_OP_SEND ? (double)bytes : 0;
-        received += ops[k].kind == BB_OP_RECV ? (double)bytes : 0;
+        if (bb_op_is_comm(&ops[k]))
+            bb_group_traffic_add(&traffic, l, &ops[k]);
     }
-    call->bus_bytes += fmax(sent, received);
+    call->bytes = (uint64_t)traffic.bytes;
+    call->bus_bytes = bb_group_traffic_bus_bytes(&traffic);
     if (call->n == 1)
         bb_op_name(l, op, call->name);
     else

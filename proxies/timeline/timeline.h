@@ -30,12 +30,6 @@
 
 struct bb_critical_path;
 
-/* Begin and end of one operation in ns from the start of the step. A communication operation waits for its last peer
- * during the first wait_ns of this interval. */
-struct bb_timed_op {
-    int64_t begin_ns, end_ns, wait_ns;
-};
-
 /* The ranks shown in a trace, in ascending order, and the times of their operations. */
 struct bb_timeline {
     const struct bb_step *step;

@@ -28,8 +28,7 @@ static void joined_spans_are_sorted_and_disjoint(void **state)
     assert_int_equal(s.at[0].end_ns, 35);
     assert_int_equal(s.at[1].begin_ns, 50);
     assert_int_equal(s.at[1].end_ns, 60);
-    bb_spans_clear(&s);
-    assert_int_equal(s.n, 0);
+    assert_int_equal(bb_spans_length(&s), 35);
     bb_spans_release(&s);
 }
 

@@ -32,18 +32,14 @@ static void add_tensor(struct bb_network *net, struct bb_network_unit *unit, con
     net->n_tensors++;
 }
 
-static void release_unit(struct bb_network_unit *unit)
-{
-    for (int t = 0; t < unit->n; t++)
-        free((char *)unit->tensors[t].name);
-    free(unit->tensors);
-    free(unit->name);
-}
-
 void bb_network_release(struct bb_network *net)
 {
-    for (int u = 0; u < net->n; u++)
-        release_unit(&net->units[u]);
+    for (int u = 0; u < net->n; u++) {
+        for (int t = 0; t < net->units[u].n; t++)
+            free((char *)net->units[u].tensors[t].name);
+        free(net->units[u].tensors);
+        free(net->units[u].name);
+    }
     free(net->units);
     *net = (struct bb_network){0};
 }
@@ -51,13 +47,11 @@ void bb_network_release(struct bb_network *net)
 /* ---- model files of residual networks ---- */
 
 /* State while the model file of a residual network is read. channels, edge: number of channels and height (= width)
- * of the tensor that the next convolution reads. outputs: number of output elements of all convolutions read so far,
- * for one sample. */
+ * of the tensor that the next convolution reads. */
 struct network_builder {
     struct bb_network *net;
     const char *where;
     int channels, edge;
-    double outputs;
 };
 
 static int add_conv(struct network_builder *g, const char *name, int out, int kernel, int stride)
@@ -70,7 +64,7 @@ static int add_conv(struct network_builder *g, const char *name, int out, int ke
         return bb_err(BB_EUSAGE, "%s: convolution '%s' does not fit its input of %d x %d", g->where, name, g->edge,
                       g->edge);
     unit->sample_flops = bb_gemm_flops(&gemm);
-    g->outputs += (double)gemm.m * (double)gemm.n;
+    g->net->outputs += (double)gemm.m * (double)gemm.n;
     add_tensor(g->net, unit, "weight", (size_t)kernel * (size_t)kernel * (size_t)g->channels * (size_t)out);
     add_tensor(g->net, unit, "norm.weight", (size_t)out);
     add_tensor(g->net, unit, "norm.bias", (size_t)out);
@@ -142,7 +136,7 @@ static int check_totals(const struct network_builder *g, const json_t *part)
 {
     const struct {
         double parameters, tensors, outputs, macs;
-    } buckets = {g->net->parameters, g->net->n_tensors, g->outputs, g->net->sample_flops / 2};
+    } buckets = {g->net->parameters, g->net->n_tensors, g->net->outputs, g->net->sample_flops / 2};
     static const struct bb_json_field fields[] = {BB_FIELD("totals.parameters", BB_JSON_TOTAL, 0),
                                                   BB_FIELD("totals.tensors", BB_JSON_TOTAL, sizeof(double)),
                                                   BB_FIELD("totals.outputs", BB_JSON_TOTAL, 2 * sizeof(double)),
@@ -190,17 +184,11 @@ static int read_residual(const json_t *part, const char *where, struct bb_networ
         net->sample_flops += net->units[u].sample_flops;
     TRY(check_totals(&g, part));
     net->images = net->has_kernels = true;
-    net->outputs = g.outputs;
 out:
     return rc;
 }
 
 /* ---- model files of transformers ---- */
-
-static bool is_matrix(const struct bb_arch_tensor *t)
-{
-    return strstr(t->name, "weight") && !strstr(t->name, "norm") && strncmp(t->name, "embedding", 9) != 0;
-}
 
 /* Returns the FLOPs of the forward pass of one sample through one layer: 2 per token for each element of the layer's
  * weight matrices, plus those of the attention scores and values. Expert weights count with the factor top_k /
@@ -210,10 +198,13 @@ static double arch_flops(const struct bb_arch *a, int layer, const struct bb_arc
 {
     double flops = 0, s = a->sequence;
 
-    for (int t = 0; t < n; t++)
-        if (is_matrix(&tensors[t]))
+    for (int t = 0; t < n; t++) {
+        const char *name = tensors[t].name;
+
+        if (strstr(name, "weight") && !strstr(name, "norm") && strncmp(name, "embedding", 9) != 0) /* a matrix */
             flops += 2 * (double)tensors[t].count * (tensors[t].expert ? (double)a->top_k / a->experts : 1) *
-                     (strstr(tensors[t].name, "pooler") ? 1 : s);
+                     (strstr(name, "pooler") ? 1 : s);
+    }
     if (layer >= 0)
         flops += bb_arch_core_flops(a, layer, a->sequence);
     if (layer == BB_ARCH_HEAD && a->tied && !a->post_norm)

@@ -69,41 +69,29 @@ static double unit_us(const struct training *t, int unit, enum direction directi
     return unit_flops(t, unit, direction) / t->config->tflops * 1e-6;
 }
 
-/* Returns whether the layers a and b = a + 1 can share their kernel lists: both are transformer layers of equal
- * shape. */
-static bool same_kernels(const struct training *t, int a, int b)
-{
-    const struct bb_network_unit *u = t->network.units;
-
-    return a > 0 && u[a].layer.heads && memcmp(&u[a].layer, &u[b].layer, sizeof(u[a].layer)) == 0;
-}
-
-static bool fill_kernel_list(const struct training *t, int unit, int which, struct bb_kernel_list *w)
-{
-    const struct bb_network_unit *u = &t->network.units[unit];
-    size_t count = 0;
-
-    if (which != ACCUMULATE)
-        return bb_network_add_kernels(&t->network, unit, t->batch, t->dtype, which == BACKWARD, w);
-    for (int i = 0; i < u->n; i++)
-        count += u->tensors[i].count;
-    bb_kernel_list_accumulate(w, count, t->policy.grads);
-    return true;
-}
-
+/* Makes kernel list `which` of a layer. Consecutive transformer layers of equal shape share their lists. */
 static int make_kernel_list(struct training *t, int unit, int which)
 {
+    const struct bb_network_unit *u = &t->network.units[unit];
     struct bb_kernel_list *w;
+    size_t count = 0;
+    bool fits = true;
 
-    if (same_kernels(t, unit - 1, unit)) {
+    if (unit > 1 && u->layer.heads && memcmp(&u[-1].layer, &u->layer, sizeof(u->layer)) == 0) {
         t->kernels[which][unit] = t->kernels[which][unit - 1];
         return 0;
     }
     w = bb_step_add_kernel_list(t->step);
     t->kernels[which][unit] = w;
-    if (!fill_kernel_list(t, unit, which, w) || w->overflowed)
+    for (int i = 0; i < u->n; i++)
+        count += u->tensors[i].count;
+    if (which == ACCUMULATE)
+        bb_kernel_list_accumulate(w, count, t->policy.grads);
+    else
+        fits = bb_network_add_kernels(&t->network, unit, t->batch, t->dtype, which == BACKWARD, w);
+    if (!fits || w->overflowed)
         return bb_err(BB_EUSAGE, "%s: the GEMMs of layer '%s' exceed the supported sizes with %d samples",
-                      t->config->proxy, t->network.units[unit].name, t->batch);
+                      t->config->proxy, u->name, t->batch);
     return 0;
 }
 

@@ -36,38 +36,31 @@ int bb_alltoallv_peers(const struct bb_op *op)
 
 /* ---- list of sends and receives ---- */
 
-static struct bb_op message_of(const struct bb_op *op, enum bb_op_kind kind, int place, size_t count, size_t offset)
-{
-    const bool sends = kind == BB_OP_SEND;
-    struct bb_op message = *op;
-
-    message.kind = kind;
-    message.table = NULL;
-    message.reversed = false;
-    message.peer = place;
-    message.peer_kind = BB_PEER_ABSOLUTE;
-    message.count = count;
-    message.src = sends ? op->src : BB_NONE;
-    message.dst = sends ? BB_NONE : op->dst;
-    message.src_offset = sends ? offset : 0;
-    message.dst_offset = sends ? 0 : offset;
-    return message;
-}
-
 int bb_alltoallv_messages(const struct bb_op *op, struct bb_op *messages)
 {
-    size_t src_at = 0, dst_at = 0;
+    size_t offset[2] = {0, 0}; /* [send or receive] offset in op->src or op->dst of the elements for this rank */
     int n = 0;
 
-    for (int place = 0; place < op->table->n; place++) {
-        const size_t sends = bb_alltoallv_sends(op, place), receives = bb_alltoallv_receives(op, place);
+    for (int i = 0; i < 2 * op->table->n; i++) {
+        const int place = i / 2, receives = i % 2;
+        const size_t count =
+            receives ? bb_alltoallv_elements(op, place, op->peer) : bb_alltoallv_elements(op, op->peer, place);
+        struct bb_op *message = &messages[n];
 
-        if (sends)
-            messages[n++] = message_of(op, BB_OP_SEND, place, sends, src_at);
-        if (receives)
-            messages[n++] = message_of(op, BB_OP_RECV, place, receives, dst_at);
-        src_at += bb_alltoallv_elements(op, op->peer, place);
-        dst_at += bb_alltoallv_elements(op, place, op->peer);
+        if (count && place != op->peer) {
+            *message = *op;
+            message->kind = receives ? BB_OP_RECV : BB_OP_SEND;
+            message->table = NULL;
+            message->reversed = false;
+            message->peer = place;
+            message->peer_kind = BB_PEER_ABSOLUTE;
+            message->count = count;
+            *(receives ? &message->src : &message->dst) = BB_NONE;
+            message->src_offset = receives ? 0 : offset[0];
+            message->dst_offset = receives ? offset[1] : 0;
+            n++;
+        }
+        offset[receives] += count;
     }
     return n;
 }

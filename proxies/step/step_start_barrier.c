@@ -47,20 +47,20 @@ long bb_step_queue_entries(const struct bb_program *p, const struct bb_layout *l
     return most * ((streams + queues - 1) / queues);
 }
 
-static long work_bytes(const struct bb_op *op, int ranks)
-{
-    if (op->kind != BB_OP_COLLECTIVE)
-        return BB_FIFO_PEER_BYTES;
-    return bb_colls[op->coll].flags & BB_COLL_ESTIMATED ? BB_FIFO_COLLECTIVE_BYTES : (long)ranks * BB_FIFO_PEER_BYTES;
-}
-
 long bb_step_fifo_bytes(const struct bb_program *p, const struct bb_layout *l)
 {
     long bytes[BB_MAX_COMMS] = {0}, most = 0;
 
-    for (size_t i = 0; i < p->n_ops; i++)
-        if (bb_op_is_comm(&p->ops[i]))
-            bytes[p->ops[i].comm] += work_bytes(&p->ops[i], l->groups[l->comms[p->ops[i].comm].group].size);
+    for (size_t i = 0; i < p->n_ops; i++) {
+        const struct bb_op *op = &p->ops[i];
+
+        if (op->kind == BB_OP_COLLECTIVE && bb_colls[op->coll].flags & BB_COLL_ESTIMATED)
+            bytes[op->comm] += BB_FIFO_COLLECTIVE_BYTES;
+        else if (op->kind == BB_OP_COLLECTIVE)
+            bytes[op->comm] += (long)l->groups[l->comms[op->comm].group].size * BB_FIFO_PEER_BYTES;
+        else if (bb_op_is_comm(op))
+            bytes[op->comm] += BB_FIFO_PEER_BYTES;
+    }
     for (int c = 0; c < l->n_comms; c++)
         most = bytes[c] > most ? bytes[c] : most;
     return most;

@@ -21,20 +21,22 @@ struct bucket_builder {
     bool *assigned;
 };
 
-static struct bb_sync_bucket *open_bucket(struct bucket_builder *f)
-{
-    struct bb_sync_bucket *bucket = &f->b->list[f->b->n++];
-
-    *bucket = (struct bb_sync_bucket){.first = f->n_members};
-    return bucket;
-}
-
 static void append_tensor(struct bucket_builder *f, struct bb_sync_bucket *bucket, int i)
 {
     f->b->members[f->n_members++] = i;
     f->assigned[i] = true;
     bucket->n++;
     bucket->count += f->arrivals[i].count;
+}
+
+/* Begins a bucket with tensor i. */
+static struct bb_sync_bucket *open_bucket(struct bucket_builder *f, int i)
+{
+    struct bb_sync_bucket *bucket = &f->b->list[f->b->n++];
+
+    *bucket = (struct bb_sync_bucket){.first = f->n_members};
+    append_tensor(f, bucket, i);
+    return bucket;
 }
 
 /* ---- DDP, Megatron-LM and DeepSpeed: the size of a bucket decides when it is closed ---- */
@@ -68,11 +70,10 @@ static void fill_by_size(struct bucket_builder *f, int replicas)
 {
     for (int i = 0; i < f->n;) {
         double limit = bb_bucket_limit(f->rule, f->element_bytes, replicas, f->b->n);
-        struct bb_sync_bucket *bucket = open_bucket(f);
+        struct bb_sync_bucket *bucket = open_bucket(f, i++);
 
-        do
+        while (fits_bucket(f, bucket, i, limit))
             append_tensor(f, bucket, i++);
-        while (fits_bucket(f, bucket, i, limit));
     }
 }
 
@@ -95,33 +96,24 @@ static size_t padded_count(const struct bucket_builder *f, int i)
  */
 static void fuse_cycle(struct bucket_builder *f, int oldest)
 {
-    struct bb_sync_bucket *bucket = open_bucket(f);
-    double bytes = (double)padded_count(f, oldest) * (double)f->element_bytes, passed = 0;
-    size_t count = padded_count(f, oldest);
+    struct bb_sync_bucket *bucket = open_bucket(f, oldest);
+    double limit = f->rule->threshold_bytes / (double)f->element_bytes;
+    size_t count = padded_count(f, oldest), passed = 0;
 
-    append_tensor(f, bucket, oldest);
     for (int i = oldest + 1; i < f->n && cycle_of(f, i) == cycle_of(f, oldest); i++) {
-        double more = (double)padded_count(f, i) * (double)f->element_bytes;
+        size_t more = padded_count(f, i);
 
         if (f->assigned[i])
             continue;
-        if (f->arrivals[i].type == f->arrivals[oldest].type && bytes + more <= f->rule->threshold_bytes) {
+        if (f->arrivals[i].type == f->arrivals[oldest].type && (double)(count + more) <= limit) {
             append_tensor(f, bucket, i);
-            bytes += more;
-            count += padded_count(f, i);
-        } else if (bytes + (passed += more) > f->rule->threshold_bytes) {
+            count += more;
+        } else if ((double)(count + (passed += more)) > limit) {
             break;
         }
     }
     if (bucket->n > 1) /* a bucket with one tensor is sent without the fusion buffer and needs no padding */
         bucket->count = count;
-}
-
-static void fill_fused(struct bucket_builder *f)
-{
-    for (int i = 0; i < f->n; i++)
-        if (!f->assigned[i])
-            fuse_cycle(f, i);
 }
 
 void bb_buckets_make(struct bb_buckets *b, const struct bb_bucket_rule *rule,
@@ -132,10 +124,11 @@ void bb_buckets_make(struct bb_buckets *b, const struct bb_bucket_rule *rule,
     BB_NEW(f.assigned, n);
     BB_NEW(b->members, n);
     BB_NEW(b->list, n);
-    if (rule->kind == BB_BUCKETS_FUSION)
-        fill_fused(&f);
-    else
+    if (rule->kind != BB_BUCKETS_FUSION)
         fill_by_size(&f, replicas);
+    for (int i = 0; i < n; i++) /* Horovod fuses the tensors that belong to no bucket yet */
+        if (!f.assigned[i])
+            fuse_cycle(&f, i);
     for (int i = 0; rule->pad && i < b->n; i++)
         b->list[i].count = bb_round_up(b->list[i].count, rule->pad);
     free(f.assigned);

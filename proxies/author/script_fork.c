@@ -23,8 +23,7 @@ struct deferred {
 };
 
 struct thread {
-    int first, end, next; /* the thread's operations are deferred[first .. end); next: index in `deferred` of its
-                             next operation to append to the program */
+    int next, end; /* the thread's operations that are not in the program yet are deferred[next .. end) */
     int turns;
     struct bb_script_waits after; /* operations that the thread had waited for when it ended */
 };
@@ -76,7 +75,7 @@ int bb_script_fork_add(struct bb_script *s, const struct bb_op *op)
 struct bb_op *bb_script_newest_op(struct bb_script *s)
 {
     if (bb_script_is_forked(s))
-        return s->fork->n > s->fork->threads[s->fork->current].first ? &s->fork->deferred[s->fork->n - 1].op : NULL;
+        return s->fork->n > s->fork->threads[s->fork->current].next ? &s->fork->deferred[s->fork->n - 1].op : NULL;
     return s->program->n_ops ? &s->program->ops[s->program->n_ops - 1] : NULL;
 }
 
@@ -87,7 +86,7 @@ static void begin_thread(struct bb_script *s, int thread)
     struct bb_script_fork *f = s->fork;
 
     f->current = thread;
-    f->threads[thread] = (struct thread){.first = f->n, .next = f->n};
+    f->threads[thread] = (struct thread){.next = f->n};
     s->after = f->after;
     s->newest = BB_NONE;
 }
@@ -131,31 +130,23 @@ static bool must_yield(const struct bb_script_fork *f, const struct deferred *k)
     return false;
 }
 
-/* Return the program's number for NCCL group call `call` of a deferred operation. The number is assigned when the
- * first operation of the group call is appended to the program. */
-static int program_call(struct bb_script *s, int call)
-{
-    struct bb_script_fork *f = s->fork;
-
-    if (call < FIRST_DEFERRED)
-        return call;
-    if (call != f->deferred_call) {
-        f->deferred_call = call;
-        f->call = (int)s->program->n_ops;
-    }
-    return f->call;
-}
-
+/* Append a deferred operation to the program. The first operation of an NCCL group call determines the program's number
+ * for the group call. */
 static void start_deferred(struct bb_script *s, struct deferred *k)
 {
+    struct bb_script_fork *f = s->fork;
     struct bb_op op = k->op;
     int after[BB_MAX_STREAMS];
 
     for (int w = 0; w < k->after.n; w++)
         after[w] = bb_script_fork_resolve(s, k->after.ops[w]);
-    op.call = program_call(s, op.call);
+    if (op.call >= FIRST_DEFERRED && op.call != f->deferred_call) {
+        f->deferred_call = op.call;
+        f->call = (int)s->program->n_ops;
+    }
+    op.call = op.call >= FIRST_DEFERRED ? f->call : op.call;
     k->issued = bb_program_add_dataflow(s->program, &op, after, k->after.n);
-    k->turn = s->fork->threads[k->thread].turns;
+    k->turn = f->threads[k->thread].turns;
 }
 
 /* Append operations of a thread to the program, up to the first kernel that must wait for communication which the

@@ -264,15 +264,15 @@ static int build_layout(struct training *t)
 {
     const struct bb_axis axis = {"dp", t->config->ranks};
     struct bb_layout *l = &t->step->layout;
-    char made_of[64];
+    const char *made_of;
     int rc;
 
     TRY(bb_layout_init(l, t->config->ranks, &axis, 1));
     TRY(bb_sync_add_comms(t->step, &t->policy, bb_layout_add_group(l, "dp", 1u << 0), t->config->gpus_per_node,
                           &t->comms));
     t->workers = t->config->ranks - t->comms.servers;
-    snprintf(made_of, sizeof(made_of), "%d worker%s x micro-batches of %d", t->workers, t->workers == 1 ? "" : "s",
-             t->batch);
+    made_of =
+        bb_step_text(t->step, "%d worker%s x micro-batches of %d", t->workers, t->workers == 1 ? "" : "s", t->batch);
     TRY(bb_args_micro_batches(t->config, 1, (long long)t->workers * t->batch, made_of, &t->micro_batches));
 out:
     return rc;

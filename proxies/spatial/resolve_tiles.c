@@ -7,7 +7,6 @@
 #include "bootstrap/cli/size_list.h"
 #include "proxies/author/args.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -247,15 +246,11 @@ static int refuse_splits(const struct bb_tiling *t)
     if (t->n_splits < 2)
         return bb_err(BB_EUSAGE, "%s: %d split, expected 2 or more; try: --splits %d", proxy, t->n_splits,
                       min_splits(t));
-    if (t->n_spatial >= t->n_splits && list && strchr(list, ','))
-        return bb_err(BB_EUSAGE,
-                      "%s: %d spatial splits of %d splits in total leave none to join the tiles; try: --splits %d",
-                      proxy, t->n_spatial, t->n_splits, min_splits(t));
     if (t->n_spatial >= t->n_splits)
-        return bb_err(BB_EUSAGE,
-                      "%s: %d spatial splits of %d splits in total leave none to join the tiles; try: --splits %d or "
-                      "--spatial-splits %d",
-                      proxy, t->n_spatial, t->n_splits, min_splits(t), t->n_splits - 1);
+        return bb_err(
+            BB_EUSAGE, "%s: %d spatial splits of %d splits in total leave none to join the tiles; try: --splits %d%s",
+            proxy, t->n_spatial, t->n_splits, min_splits(t),
+            list && strchr(list, ',') ? "" : bb_step_text(t->step, " or --spatial-splits %d", t->n_splits - 1));
     if (t->n_splits > t->net.n_modules)
         return bb_err(BB_EUSAGE, "%s: %s has %d modules, too few for %d splits; try: --splits %d", proxy, t->net.name,
                       t->net.n_modules, t->n_splits, t->net.n_modules);
@@ -301,19 +296,6 @@ out:
     return rc;
 }
 
-static int refuse_batch(struct bb_tiling *t)
-{
-    char near[BB_MULTIPLES_TEXT];
-
-    t->config.micro_batch_size = t->config.micro_batch_size ? t->config.micro_batch_size : t->local_dp;
-    if (t->config.micro_batch_size % t->local_dp == 0)
-        return 0;
-    return bb_err(BB_EUSAGE,
-                  "%s: micro-batch size %d is not divisible by %d local replicas; try: --micro-batch-size %s",
-                  t->config.proxy, t->config.micro_batch_size, t->local_dp,
-                  bb_multiples(t->config.micro_batch_size, t->local_dp, near));
-}
-
 /* Sets the number of passes from --replications. A pass is the forward and backward of all micro-batches in one
  * replica. All passes of a step together have at most BB_MAX_LAYERS micro-batches. */
 static int resolve_replications(struct bb_tiling *t)
@@ -338,31 +320,27 @@ static int resolve_replications(struct bb_tiling *t)
 static int refuse_ranks(const struct bb_tiling *t)
 {
     long long mp = ranks_per_replica(t, t->n_splits);
-    int whole = t->n_splits - t->n_spatial, n = 0;
-    char why[96];
+    int whole = t->n_splits - t->n_spatial;
+    const char *tiles = count_tiles(t) ? bb_step_text(t->step, "%d tiles + ", count_tiles(t)) : "";
 
     if (mp > BB_MAX_LAYERS)
         return bb_err(BB_EUSAGE, "%s: a replica has %lld ranks, expected at most %d", t->config.proxy, mp,
                       BB_MAX_LAYERS);
-    if (count_tiles(t))
-        n = snprintf(why, sizeof(why), "%d tiles + ", count_tiles(t));
-    snprintf(why + n, sizeof(why) - (size_t)n, "%d split%s%s", whole, whole == 1 ? "" : "s",
-             t->local_dp > 1 ? " x local replicas" : "");
-    return bb_args_check_ranks(&t->config, (int)mp, why);
+    return bb_args_check_ranks(&t->config, (int)mp,
+                               bb_step_text(t->step, "%s%d split%s%s", tiles, whole, whole == 1 ? "" : "s",
+                                            t->local_dp > 1 ? " x local replicas" : ""));
 }
 
 /* Sets the number of micro-batches from --global-batch-size and the number of replicas, and then checks the total
  * number of micro-batches of all passes again. */
 static int resolve_micro_batches(struct bb_tiling *t)
 {
-    int replicas = t->config.ranks / (int)ranks_per_replica(t, t->n_splits), passes = t->config.tiles.replications;
-    char made_of[96];
-    int rc;
+    struct bb_proxy_config *c = &t->config;
+    int replicas = c->ranks / (int)ranks_per_replica(t, t->n_splits), passes = c->tiles.replications, rc;
+    const char *made_of = bb_step_text(t->step, "%d replica%s x %d pass%s x micro-batches of %d", replicas,
+                                       replicas == 1 ? "" : "s", passes, passes == 1 ? "" : "es", c->micro_batch_size);
 
-    snprintf(made_of, sizeof(made_of), "%d replica%s x %d pass%s x micro-batches of %d", replicas,
-             replicas == 1 ? "" : "s", passes, passes == 1 ? "" : "es", t->config.micro_batch_size);
-    TRY(bb_args_micro_batches(&t->config, 1, (long long)replicas * passes * t->config.micro_batch_size, made_of,
-                              &t->config.micro_batches));
+    TRY(bb_args_micro_batches(c, 1, (long long)replicas * passes * c->micro_batch_size, made_of, &c->micro_batches));
     TRY(resolve_replications(t));
 out:
     return rc;
@@ -371,6 +349,7 @@ out:
 int bb_resolve_tiles(struct bb_tiling *t)
 {
     struct bb_proxy_config *c = &t->config;
+    char near[BB_MULTIPLES_TEXT];
     int rc, share;
 
     t->local_dp = c->tiles.local_dp ? c->tiles.local_dp : 1;
@@ -382,7 +361,11 @@ int bb_resolve_tiles(struct bb_tiling *t)
     resolve_defaults(t);
     TRY(resolve_slices(t));
     TRY(refuse_splits(t));
-    TRY(refuse_batch(t));
+    c->micro_batch_size = c->micro_batch_size ? c->micro_batch_size : t->local_dp;
+    if (c->micro_batch_size % t->local_dp)
+        return bb_err(BB_EUSAGE,
+                      "%s: micro-batch size %d is not divisible by %d local replicas; try: --micro-batch-size %s",
+                      c->proxy, c->micro_batch_size, t->local_dp, bb_multiples(c->micro_batch_size, t->local_dp, near));
     TRY(refuse_ranks(t));
     TRY(resolve_micro_batches(t));
     c->tflops = c->tflops > 0 ? c->tflops : BB_DEFAULT_TFLOPS;

@@ -93,15 +93,11 @@ static void add_listed_group(struct bb_tiling *t, struct listing *l, const char 
     *l = (struct listing){0};
 }
 
-static int count_directions(const struct bb_tiling *t)
-{
-    return t->gems ? BB_REPLICAS : 1;
-}
-
+/* Returns whether the gradients of a split (pipeline stage) are summed over both replicas of GEMS, and over all pairs of
+ * replicas. */
 static bool sums_replicas(const struct bb_tiling *t)
 {
-    return t->gems && !t->config.tiles.comm_opt; /* true: the gradients of a split (pipeline stage) are summed over
-                                                    both replicas of GEMS, and over all pairs of replicas */
+    return t->gems && !t->config.tiles.comm_opt;
 }
 
 /* Appends the ranks of the tiles of split i (a pipeline stage) and of the following splits with the same number of
@@ -110,7 +106,7 @@ static void list_all_tiles(const struct bb_tiling *t, struct listing *l, int i)
 {
     for (int s = i; s < t->n_spatial && t->splits[s].width == t->splits[i].width; s++)
         for (int r = 0; r < t->replicas; r++)
-            for (int direction = 0; direction < count_directions(t); direction++)
+            for (int direction = 0; direction < (t->gems ? BB_REPLICAS : 1); direction++)
                 list_mp_ranks(t, l, r, direction, t->splits[s].base, t->splits[s].width, 1);
 }
 
@@ -164,7 +160,7 @@ static void add_pipelines(struct bb_tiling *t)
 
     t->n_join = t->n_spatial > 1 ? 2 : t->n_spatial;
     t->n_lp = links > 1 ? 2 : links;
-    for (int direction = 0; direction < count_directions(t); direction++) {
+    for (int direction = 0; direction < (t->gems ? BB_REPLICAS : 1); direction++) {
         const struct subgroups whole = {.instances = 1, .n = t->tiles + d, .stride = 1};
         const struct subgroups chain = {.instances = d, .first = t->tiles, .step = 1, .n = links + 1, .stride = d};
         bool inverse = direction == BB_INVERSE;

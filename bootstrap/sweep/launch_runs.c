@@ -18,18 +18,17 @@ static const double TERM_S = 5; /* seconds from SIGTERM to SIGKILL */
 
 /* ---- command line of a run ---- */
 
-int bb_launch_runs_init(struct bb_launch_runs *s, const struct bb_study *study, const char *with, const char *hosts,
-                        const char *arguments, const char *program)
+int bb_launch_runs_init(struct bb_launch_runs *s, const char *with, const char *hosts, const char *arguments,
+                        const char *program)
 {
-    const json_t *launch = json_object_get(study->root, "launch"), *given = json_object_get(launch, "with");
+    const json_t *launch = json_object_get(s->study->root, "launch"), *given = json_object_get(launch, "with");
 
-    *s = (struct bb_launch_runs){.with = with, .hosts = hosts};
+    s->with = with;
     if (!s->with)
         s->with = given ? json_string_value(given) : "mpirun";
     if (!s->with)
         s->custom = given;
-    if (!s->hosts)
-        s->hosts = json_string_value(json_object_get(launch, "hosts"));
+    s->hosts = hosts ? hosts : json_string_value(json_object_get(launch, "hosts"));
     if (!program)
         program = json_string_value(json_object_get(launch, "program"));
     if (arguments)
@@ -95,7 +94,7 @@ int bb_launch_runs_check(const struct bb_launch_runs *s, const struct bb_sweep_r
     return 0;
 }
 
-struct bb_argv bb_launch_runs_argv(const struct bb_launch_runs *s, const struct bb_sweep_run *c, const char *json)
+struct bb_argv bb_launch_runs_argv(const struct bb_launch_runs *s, const struct bb_sweep_run *c, bool saves)
 {
     struct bb_argv words = {0};
 
@@ -103,21 +102,24 @@ struct bb_argv bb_launch_runs_argv(const struct bb_launch_runs *s, const struct 
         add_launcher(s, c, &words);
     bb_argv_add(&words, "%s", s->program);
     bb_argv_add_all(&words, &c->words);
-    if (json) {
+    if (saves) {
         bb_argv_add(&words, "--json");
-        bb_argv_add(&words, "%s", json);
+        bb_argv_add(&words, "%s/%s.json", s->dir, c->id);
     }
     return words;
 }
 
 /* ---- execution of a run ---- */
 
-static int open_output(const char *path)
+/* Opens the file ID + `ending` of a combination for stdout or stderr of the run; reports an error. */
+static int open_output(const char *dir, const struct bb_sweep_run *c, const char *ending)
 {
+    char *path = bb_sweep_file(dir, c, ending);
     int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
 
     if (fd < 0)
         bb_err(BB_EFAIL, "cannot write to %s: %s", path, strerror(errno));
+    free(path);
     return fd;
 }
 
@@ -200,11 +202,13 @@ static void block_signals(sigset_t *signals, sigset_t *before)
     sigprocmask(SIG_BLOCK, signals, before);
 }
 
-int bb_launch_runs_run(const struct bb_sweep_run *c, const struct bb_argv *words, const char *out, const char *err,
+int bb_launch_runs_run(const struct bb_launch_runs *s, const struct bb_sweep_run *c,
                        void (*tick)(void *arg, double seconds), void *arg, struct bb_started *ended)
 {
     const double start_s = bb_now_s();
-    int out_fd = open_output(out), err_fd = out_fd < 0 ? -1 : open_output(err), rc = err_fd < 0 ? -BB_EFAIL : 0;
+    int out_fd = open_output(s->dir, c, ".out"), err_fd = out_fd < 0 ? -1 : open_output(s->dir, c, ".err");
+    int rc = err_fd < 0 ? -BB_EFAIL : 0;
+    struct bb_argv words = bb_launch_runs_argv(s, c, true);
     sigset_t signals, before;
     pid_t parent = getpid(), pid;
 
@@ -213,7 +217,7 @@ int bb_launch_runs_run(const struct bb_sweep_run *c, const struct bb_argv *words
         block_signals(&signals, &before);
         pid = fork();
         if (pid == 0)
-            exec_child(c, words, out_fd, err_fd, &before, parent);
+            exec_child(c, &words, out_fd, err_fd, &before, parent);
         /* the child calls setpgid(), too, so that the process group exists before either process needs it */
         if (pid > 0)
             setpgid(pid, pid);
@@ -224,6 +228,7 @@ int bb_launch_runs_run(const struct bb_sweep_run *c, const struct bb_argv *words
         sigprocmask(SIG_SETMASK, &before, NULL);
     }
     ended->seconds = bb_now_s() - start_s;
+    bb_argv_release(&words);
     if (out_fd >= 0)
         close(out_fd);
     if (err_fd >= 0)

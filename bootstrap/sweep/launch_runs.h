@@ -5,10 +5,12 @@
 #ifndef BB_BOOTSTRAP_SWEEP_LAUNCH_RUNS_H
 #define BB_BOOTSTRAP_SWEEP_LAUNCH_RUNS_H
 
-#include "bootstrap/sweep/expand.h"
+#include "bootstrap/sweep/state.h"
 
-/* How the runs of a study are started. with, custom and hosts point to memory of the caller. */
+/* How the runs of a study are started. The pointers other than `program` point to memory of the caller. */
 struct bb_launch_runs {
+    const struct bb_study *study;
+    const char *here, *dir;   /* absolute paths of the folder in which the runs start, and of the results folder */
     const char *with;         /* "mpirun", "srun" or "none"; NULL: the launcher in `custom` */
     const json_t *custom;     /* custom launcher, for example ["mpiexec", "-n", "{ranks}"] */
     const char *hosts;        /* hosts for mpirun --host or srun --nodelist; NULL: the launcher's default */
@@ -19,15 +21,15 @@ struct bb_launch_runs {
 
 /*
  * bb_launch_runs_init - set up the launcher from "launch" in the study file and from command line options. Options take
- * precedence over the file; NULL: the option is not given.
+ * precedence over the file; NULL: the option is not given. The caller sets s->study, s->here and s->dir first.
  *   with       name of a launcher
  *   hosts      hosts for the launcher
  *   arguments  launcher arguments, split at blanks
  *   program    busbar executable; default: the running executable
  *   Returns    0, or -BB_EFAIL after an error message
  */
-int bb_launch_runs_init(struct bb_launch_runs *s, const struct bb_study *study, const char *with, const char *hosts,
-                        const char *arguments, const char *program) BB_MUST_CHECK;
+int bb_launch_runs_init(struct bb_launch_runs *s, const char *with, const char *hosts, const char *arguments,
+                        const char *program) BB_MUST_CHECK;
 void bb_launch_runs_release(struct bb_launch_runs *s);
 
 /* bb_launch_runs_check - check that the launcher can start all combinations: "none" starts one rank. Returns 0, or
@@ -36,7 +38,7 @@ int bb_launch_runs_check(const struct bb_launch_runs *s, const struct bb_sweep_r
 
 /*
  * bb_launch_runs_argv - return the complete command line of a combination, owned by the caller.
- *   json     file for the result (--json); NULL: omitted
+ *   saves    whether the run writes its result to the results folder (--json)
  *
  *   mpirun   mpirun -n RANKS [--host HOSTS] ARGUMENTS -x NAME...  (Open MPI exports variables to other hosts only with
  *            -x)
@@ -44,7 +46,7 @@ int bb_launch_runs_check(const struct bb_launch_runs *s, const struct bb_sweep_r
  *   none     no launcher
  * A command that needs no launcher (plan) is started directly.
  */
-struct bb_argv bb_launch_runs_argv(const struct bb_launch_runs *s, const struct bb_sweep_run *c, const char *json);
+struct bb_argv bb_launch_runs_argv(const struct bb_launch_runs *s, const struct bb_sweep_run *c, bool saves);
 
 /* How a run ended. */
 struct bb_started {
@@ -55,9 +57,8 @@ struct bb_started {
 };
 
 /*
- * bb_launch_runs_run - run a command line with the combination's environment, in its own process group, with /dev/null
- * as stdin.
- *   out, err  files for stdout and stderr
+ * bb_launch_runs_run - run a combination in its own process group, with /dev/null as stdin. Result, stdout and stderr go
+ * to its files in the results folder (state.h).
  *   tick      progress callback tick(arg, seconds), about five times per second; NULL: none
  *   ended     out: how the run ended
  *   Returns   0 however the run ended; -BB_EFAIL after an error message if the run could not be started
@@ -65,21 +66,13 @@ struct bb_started {
  * At the time limit, or on SIGINT, SIGTERM or SIGHUP, the process group receives SIGTERM, and SIGKILL 5 seconds later.
  * If this process dies, the kernel sends SIGTERM to the launcher.
  */
-int bb_launch_runs_run(const struct bb_sweep_run *c, const struct bb_argv *words, const char *out, const char *err,
+int bb_launch_runs_run(const struct bb_launch_runs *s, const struct bb_sweep_run *c,
                        void (*tick)(void *arg, double seconds), void *arg, struct bb_started *ended) BB_MUST_CHECK;
 
-/* A study as Slurm array jobs: POSIX shell scripts with one array task per combination, selected by
- * SLURM_ARRAY_TASK_ID. */
-struct bb_slurm_plan {
-    const struct bb_study *study;
-    const struct bb_launch_runs *launch;
-    const struct bb_sweep_run *const *wanted; /* [n] the combinations to run, in order */
-    size_t n;
-    const char *here, *dir; /* absolute paths of the folder in which the runs start, and of the results folder */
-};
-
 /*
- * bb_slurm_write - write the array jobs of a study.
+ * bb_slurm_write - write a study as Slurm array jobs: POSIX shell scripts with one array task per combination, selected
+ * by SLURM_ARRAY_TASK_ID.
+ *   wanted   [n] the combinations to run, in order
  *   out      receives the sbatch command line for each script
  *   Returns  0 or -BB_EFAIL
  *
@@ -93,6 +86,7 @@ struct bb_slurm_plan {
  * All words and variables are quoted, so that the shell expands nothing in them. A task writes the same files as a run
  * of the sweep (state.h) and exits with the run's status.
  */
-int bb_slurm_write(const struct bb_slurm_plan *plan, FILE *out) BB_MUST_CHECK;
+int bb_slurm_write(const struct bb_launch_runs *s, const struct bb_sweep_run *const wanted[], size_t n,
+                   FILE *out) BB_MUST_CHECK;
 
 #endif

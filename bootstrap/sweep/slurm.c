@@ -3,7 +3,6 @@
 
 #include "bootstrap/base/alloc.h"
 #include "bootstrap/base/outfile.h"
-#include "bootstrap/sweep/state.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -17,12 +16,12 @@ struct array {
     size_t n;
 };
 
-static const json_t *slurm_key(const struct bb_slurm_plan *p, const char *key)
+static const json_t *slurm_key(const struct bb_launch_runs *p, const char *key)
 {
     return json_object_get(json_object_get(p->study->root, "slurm"), key);
 }
 
-static size_t slurm_count(const struct bb_slurm_plan *p, const char *key, size_t default_count)
+static size_t slurm_count(const struct bb_launch_runs *p, const char *key, size_t default_count)
 {
     const json_t *value = slurm_key(p, key);
 
@@ -30,7 +29,7 @@ static size_t slurm_count(const struct bb_slurm_plan *p, const char *key, size_t
 }
 
 /* Returns whether one of the sbatch options contains text `a` or `b`; at_start: begins with it. */
-static bool any_line_has(const struct bb_slurm_plan *p, const char *a, const char *b, bool at_start)
+static bool any_line_has(const struct bb_launch_runs *p, const char *a, const char *b, bool at_start)
 {
     const json_t *lines = slurm_key(p, "lines");
 
@@ -83,7 +82,7 @@ static void put_log_name(const char *dir, FILE *out)
     fputs("/slurm-%A_%a.out\"\n", out);
 }
 
-static void put_head(const struct bb_slurm_plan *p, const struct array *a, FILE *out)
+static void put_head(const struct bb_launch_runs *p, const struct array *a, FILE *out)
 {
     size_t at_once = slurm_count(p, "at_once", 0), gpus = slurm_count(p, "gpus_per_node", 1);
     const json_t *lines = slurm_key(p, "lines");
@@ -99,7 +98,7 @@ static void put_head(const struct bb_slurm_plan *p, const struct array *a, FILE 
         put_line(json_string_value(json_array_get(lines, i)), max_ranks(a), gpus, out);
 }
 
-static void put_functions(const struct bb_slurm_plan *p, FILE *out)
+static void put_functions(const struct bb_launch_runs *p, FILE *out)
 {
     fputs("# Written by busbar sweep: one task per combination of a study. To gather the results:\n"
           "# busbar sweep STUDY --gather\nset -u\ndir=",
@@ -141,10 +140,9 @@ static void put_variables(const struct bb_argv *environment, FILE *out)
     }
 }
 
-static void put_task(const struct bb_slurm_plan *p, const struct bb_sweep_run *c, size_t task, FILE *out)
+static void put_task(const struct bb_launch_runs *p, const struct bb_sweep_run *c, size_t task, FILE *out)
 {
-    char *json = bb_sweep_file(p->dir, c, ".json");
-    struct bb_argv words = bb_launch_runs_argv(p->launch, c, json);
+    struct bb_argv words = bb_launch_runs_argv(p, c, true);
 
     fprintf(out, "%zu)\n", task);
     put_variables(&c->environment, out);
@@ -152,10 +150,9 @@ static void put_task(const struct bb_slurm_plan *p, const struct bb_sweep_run *c
     bb_quote_all(&words, out);
     fputs("\n    ;;\n", out);
     bb_argv_release(&words);
-    free(json);
 }
 
-static void put_script(const struct bb_slurm_plan *p, const struct array *a, FILE *out)
+static void put_script(const struct bb_launch_runs *p, const struct array *a, FILE *out)
 {
     const json_t *setup = slurm_key(p, "setup");
 
@@ -177,7 +174,7 @@ static void put_script(const struct bb_slurm_plan *p, const struct array *a, FIL
 
 /* Writes the script of one array job. number: suffix of the script's file name (NAME-1.slurm); 0: no suffix, for a
  * study with a single array job. */
-static int write_array(const struct bb_slurm_plan *p, const struct array *a, int number, FILE *out)
+static int write_array(const struct bb_launch_runs *p, const struct array *a, int number, FILE *out)
 {
     char *path = number ? bb_format("%s/%s-%d.slurm", p->dir, p->study->name, number)
                         : bb_format("%s/%s.slurm", p->dir, p->study->name);
@@ -213,16 +210,16 @@ static void take_array(const struct bb_sweep_run **left, size_t *n, bool by_rank
     *n = kept;
 }
 
-int bb_slurm_write(const struct bb_slurm_plan *p, FILE *out)
+int bb_slurm_write(const struct bb_launch_runs *p, const struct bb_sweep_run *const wanted[], size_t n, FILE *out)
 {
-    size_t left_n = p->n, max_tasks = slurm_count(p, "tasks_per_array", TASKS_PER_ARRAY);
+    size_t left_n = n, max_tasks = slurm_count(p, "tasks_per_array", TASKS_PER_ARRAY);
     const struct bb_sweep_run **left;
     struct array a = {0};
     int rc = 0, number = 0;
 
-    BB_NEW(left, p->n);
-    BB_NEW(a.task, p->n);
-    memcpy(left, p->wanted, p->n * sizeof(*left));
+    BB_NEW(left, n);
+    BB_NEW(a.task, n);
+    memcpy(left, wanted, n * sizeof(*left));
     while (rc == 0 && left_n > 0) {
         take_array(left, &left_n, any_line_has(p, "{ranks}", "{nodes}", false), max_tasks, &a);
         rc = write_array(p, &a, number || left_n ? ++number : 0, out);

@@ -160,9 +160,10 @@ static int prepare_launch(struct sweep *s)
     const char *launcher = o->launcher;
     int rc;
 
+    s->launch = (struct bb_launch_runs){.study = &s->study, .here = s->here, .dir = s->dir};
     if (!launcher && o->slurm && !json_object_get(json_object_get(s->study.root, "launch"), "with"))
         launcher = "srun";
-    rc = bb_launch_runs_init(&s->launch, &s->study, launcher, o->hosts, o->launch_arguments, o->program);
+    rc = bb_launch_runs_init(&s->launch, launcher, o->hosts, o->launch_arguments, o->program);
     return rc ? rc : bb_launch_runs_check(&s->launch, &s->combinations);
 }
 
@@ -236,31 +237,23 @@ static void report_failure(struct sweep *s, const struct bb_started *ended)
 
 static int run_one(struct sweep *s, const struct bb_sweep_run *c)
 {
-    char *json = bb_sweep_file(s->dir, c, ".json"), *out = bb_sweep_file(s->dir, c, ".out");
-    char *err = bb_sweep_file(s->dir, c, ".err");
-    struct bb_started ended = {0};
-    struct bb_argv words = bb_launch_runs_argv(&s->launch, c, json);
+    struct bb_started ended;
     int rc;
 
     s->running = c;
     TRY(bb_sweep_remove_files(s->dir, c));
     show_progress(s, 0);
-    TRY(bb_launch_runs_run(c, &words, out, err, show_progress, s, &ended));
+    TRY(bb_launch_runs_run(&s->launch, c, show_progress, s, &ended));
     if (ended.stopped_by) {
         bb_progress_clear(&s->progress);
-        rc = bb_err(BB_EFAIL, "stopped by %s after %zu of %zu combinations; run the same command again to continue",
-                    strsignal(ended.stopped_by), s->ran, s->to_run);
-        goto out;
+        return bb_err(BB_EFAIL, "stopped by %s after %zu of %zu combinations; run the same command again to continue",
+                      strsignal(ended.stopped_by), s->ran, s->to_run);
     }
     TRY(bb_sweep_record(s->dir, c, ended.exit_status, ended.seconds));
     report_failure(s, &ended);
     s->ran++;
     bb_progress_advance(&s->progress, 1);
 out:
-    bb_argv_release(&words);
-    free(json);
-    free(out);
-    free(err);
     return rc;
 }
 
@@ -281,9 +274,7 @@ static int run_wanted(struct sweep *s)
 static int write_slurm(struct sweep *s)
 {
     const struct bb_sweep_run **list = list_wanted(s);
-    struct bb_slurm_plan plan = {
-        .study = &s->study, .launch = &s->launch, .wanted = list, .n = s->to_run, .here = s->here, .dir = s->dir};
-    int rc = bb_slurm_write(&plan, stdout);
+    int rc = bb_slurm_write(&s->launch, list, s->to_run, stdout);
 
     if (rc == 0 && s->to_run == 0)
         bb_warn("all combinations have run, so no array job was written");
@@ -315,7 +306,7 @@ static void print_environment(const struct bb_argv *environment)
 static void print_combination(const struct sweep *s, size_t i)
 {
     const struct bb_sweep_run *c = &s->combinations.one[i];
-    struct bb_argv words = bb_launch_runs_argv(&s->launch, c, NULL);
+    struct bb_argv words = bb_launch_runs_argv(&s->launch, c, false);
     struct bb_sweep_found found;
     char text[1024];
 

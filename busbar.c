@@ -204,15 +204,6 @@ static int help_main(int argc, char **argv)
     return 0;
 }
 
-/* Waits for half a second before a muted rank (bb_err_mute) exits with an error. mpirun terminates all ranks when
- * one rank exits; the delay gives rank 0 time to print the error. */
-static void wait_for_first_rank(void)
-{
-    const struct timespec delay = {.tv_nsec = 500000000};
-
-    nanosleep(&delay, NULL);
-}
-
 /*
  * Opens /dev/null in place of each standard stream that is closed. Otherwise the next opened file, such as the results
  * file, would get the descriptor of stdout or stderr and receive the text printed there.
@@ -256,7 +247,10 @@ int main(int argc, char **argv)
     }
     if ((error = bb_outfile_error(stdout)) != 0 && rc >= 0)
         rc = bb_err(BB_EFAIL, "cannot write to stdout: %s", strerror(error));
-    if (rc < 0 && bb_err_is_mute())
-        wait_for_first_rank();
+    if (rc < 0 && bb_err_is_mute()) {
+        const struct timespec delay = {.tv_nsec = 500000000};
+
+        nanosleep(&delay, NULL); /* mpirun terminates all ranks when one exits: give rank 0 time to print the error */
+    }
     return bb_exit_code(rc);
 }

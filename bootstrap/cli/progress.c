@@ -31,26 +31,6 @@ static const char *format_time_left(const struct bb_progress *p, char text[TIME_
     return text;
 }
 
-static void overwrite_line(struct bb_progress *p)
-{
-    char left[TIME_LEFT_TEXT];
-
-    fprintf(stderr, "\r\033[K%s%s", p->text, format_time_left(p, left));
-    fflush(stderr);
-    p->is_shown = true;
-    p->last_s = bb_now_s();
-}
-
-/* Prints the progress as a comment line ('#'), so that a table remains readable when stdout and stderr go to the
- * same file. */
-static void write_line(const struct bb_progress *p)
-{
-    char left[TIME_LEFT_TEXT];
-
-    fprintf(stderr, "# at %.0f s: %s%s\n", bb_now_s() - p->begin_s, p->text, format_time_left(p, left));
-    fflush(stderr);
-}
-
 /* ---- thread that prints one line every period_s seconds ---- */
 
 static struct timespec time_after(double seconds)
@@ -63,9 +43,12 @@ static struct timespec time_after(double seconds)
     return (struct timespec){.tv_sec = t.tv_sec + ns / 1000000000, .tv_nsec = ns % 1000000000};
 }
 
+/* Prints the progress as comment lines ('#'), so that a table remains readable when stdout and stderr go to the same
+ * file. */
 static void *write_lines(void *arg)
 {
     struct bb_progress *p = arg;
+    char left[TIME_LEFT_TEXT];
 
     pthread_mutex_lock(&p->lock);
     while (!p->stopping) {
@@ -74,8 +57,10 @@ static void *write_lines(void *arg)
 
         while (rc == 0 && !p->stopping)
             rc = pthread_cond_timedwait(&p->wake, &p->lock, &next);
-        if (!p->stopping && p->text[0])
-            write_line(p);
+        if (p->stopping || !p->text[0])
+            continue;
+        fprintf(stderr, "# at %.0f s: %s%s\n", bb_now_s() - p->begin_s, p->text, format_time_left(p, left));
+        fflush(stderr);
     }
     pthread_mutex_unlock(&p->lock);
     return NULL;
@@ -159,6 +144,7 @@ void bb_progress_end(struct bb_progress *p)
 
 void bb_progress_show(struct bb_progress *p, const char *fmt, ...)
 {
+    char left[TIME_LEFT_TEXT];
     va_list args;
 
     if (!p->on || (p->is_shown && bb_now_s() - p->last_s < 0.1))
@@ -167,8 +153,12 @@ void bb_progress_show(struct bb_progress *p, const char *fmt, ...)
     va_start(args, fmt);
     vsnprintf(p->text, sizeof p->text, fmt, args);
     va_end(args);
-    if (!p->has_thread)
-        overwrite_line(p);
+    if (!p->has_thread) { /* a terminal: overwrite the line */
+        fprintf(stderr, "\r\033[K%s%s", p->text, format_time_left(p, left));
+        fflush(stderr);
+        p->is_shown = true;
+        p->last_s = bb_now_s();
+    }
     unlock(p);
 }
 

@@ -136,23 +136,6 @@ static void add_words(const json_t *setting, struct bb_argv *words)
     }
 }
 
-static void add_environment(const json_t *setting, struct bb_argv *environment)
-{
-    const char *name;
-    json_t *value;
-
-    json_object_foreach(json_object_get(setting, "environment"), name, value)
-    {
-        char text[NUMBER_TEXT];
-        const char *known = value_text(value, text);
-
-        if (known)
-            bb_argv_add(environment, "%s=%s", name, known);
-        else
-            bb_argv_add(environment, "%s", name);
-    }
-}
-
 /* Returns the 64-bit FNV-1a hash `hash` extended by a word and its terminating null byte. */
 static uint64_t hash_word(uint64_t hash, const char *word)
 {
@@ -217,20 +200,29 @@ static int fill_run(const struct expansion *x, struct bb_sweep_run *c, const jso
 {
     const json_t *arguments = json_object_get(setting, "launch_arguments");
     const json_t *timeout = json_object_get(setting, "timeout_s");
+    char text[NUMBER_TEXT];
+    const char *name, *known;
+    json_t *value;
     int rc;
 
     add_words(setting, &c->words);
-    add_environment(setting, &c->environment);
+    json_object_foreach(json_object_get(setting, "environment"), name, value)
+    {
+        known = value_text(value, text);
+        if (known)
+            bb_argv_add(&c->environment, "%s=%s", name, known);
+        else
+            bb_argv_add(&c->environment, "%s", name);
+    }
     for (size_t i = 0; i < json_array_size(arguments); i++)
         bb_argv_add(&c->launch_arguments, "%s", json_string_value(json_array_get(arguments, i)));
     c->timeout_s = timeout ? json_number_value(timeout) : x->plan->timeout_s;
-    rc = check_command(x, c, json_integer_value(json_object_get(setting, "ranks")));
-    if (rc)
-        return rc;
+    TRY(check_command(x, c, json_integer_value(json_object_get(setting, "ranks"))));
     set_id(c, (int)json_integer_value(json_object_get(setting, "repeat")));
     bb_argv_replace(&c->words, "{id}", c->id);
     bb_argv_replace(&c->environment, "{id}", c->id);
-    return 0;
+out:
+    return rc;
 }
 
 /* ---- Cartesian product ---- */

@@ -3,14 +3,14 @@
 
 #include <string.h>
 
-/* Columns: name, help, bytes, class and, for floating point, the widths of exponent and fraction in bits. */
+/* Columns: name, help, bytes, class, and the widths of exponent and fraction in bits (0 for integers). */
 const struct bb_dtype bb_dtypes[BB_DTYPE_COUNT] = {
-    [BB_INT8] = {"int8", "8-bit integer", 1, BB_SIGNED},
-    [BB_UINT8] = {"uint8", "8-bit unsigned integer", 1, BB_UNSIGNED},
-    [BB_INT32] = {"int32", "32-bit integer", 4, BB_SIGNED},
-    [BB_UINT32] = {"uint32", "32-bit unsigned integer", 4, BB_UNSIGNED},
-    [BB_INT64] = {"int64", "64-bit integer", 8, BB_SIGNED},
-    [BB_UINT64] = {"uint64", "64-bit unsigned integer", 8, BB_UNSIGNED},
+    [BB_INT8] = {"int8", "8-bit integer", 1, BB_SIGNED, 0, 0},
+    [BB_UINT8] = {"uint8", "8-bit unsigned integer", 1, BB_UNSIGNED, 0, 0},
+    [BB_INT32] = {"int32", "32-bit integer", 4, BB_SIGNED, 0, 0},
+    [BB_UINT32] = {"uint32", "32-bit unsigned integer", 4, BB_UNSIGNED, 0, 0},
+    [BB_INT64] = {"int64", "64-bit integer", 8, BB_SIGNED, 0, 0},
+    [BB_UINT64] = {"uint64", "64-bit unsigned integer", 8, BB_UNSIGNED, 0, 0},
     [BB_HALF] = {"half", "16-bit floating point, 5 bits of exponent", 2, BB_FLOATING, 5, 10},
     [BB_FLOAT] = {"float", "32-bit floating point", 4, BB_FLOATING, 8, 23},
     [BB_DOUBLE] = {"double", "64-bit floating point", 8, BB_FLOATING, 11, 52},

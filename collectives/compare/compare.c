@@ -23,24 +23,19 @@ static bool has_intervals(const struct bb_timing *a, const struct bb_timing *b)
     return !isnan(a->low_us) && !isnan(b->low_us);
 }
 
-static enum bb_verdict verdict_by_ratio(double ratio, double threshold_percent)
-{
-    double most = 1 + threshold_percent / 100;
-
-    if (!isfinite(ratio) || ratio <= 0 || isnan(most))
-        return BB_INCONCLUSIVE;
-    return ratio > most ? BB_SLOWER : ratio < 1 / most ? BB_FASTER : BB_SAME;
-}
-
 enum bb_verdict bb_verdict_of(const struct bb_timing *a, const struct bb_timing *b, double threshold_percent)
 {
+    const double ratio = b->time_us / a->time_us, most = 1 + threshold_percent / 100;
+
     if (a->wrong > 0 || b->wrong > 0)
         return BB_WRONG_DATA;
     if (isnan(a->time_us) || isnan(b->time_us))
         return BB_INCONCLUSIVE;
-    if (!has_intervals(a, b))
-        return verdict_by_ratio(b->time_us / a->time_us, threshold_percent);
-    return b->high_us < a->low_us ? BB_FASTER : b->low_us > a->high_us ? BB_SLOWER : BB_SAME;
+    if (has_intervals(a, b))
+        return b->high_us < a->low_us ? BB_FASTER : b->low_us > a->high_us ? BB_SLOWER : BB_SAME;
+    if (!isfinite(ratio) || ratio <= 0 || isnan(most))
+        return BB_INCONCLUSIVE;
+    return ratio > most ? BB_SLOWER : ratio < 1 / most ? BB_FASTER : BB_SAME;
 }
 
 /* ---- matching rows ---- */
@@ -166,22 +161,6 @@ static const char *verdict_text(const struct bb_timing *a, const struct bb_timin
     return text;
 }
 
-static void print_differences(FILE *out, const json_t *differences)
-{
-    json_t *d;
-    size_t i;
-
-    if (json_array_size(differences) == 0)
-        fprintf(out, "# recorded versions, options and environment are equal\n");
-    json_array_foreach(differences, i, d)
-    {
-        const char *a = json_string_value(json_object_get(d, "a")), *b = json_string_value(json_object_get(d, "b"));
-
-        fprintf(out, "# differs: %s: A %s, B %s\n", json_string_value(json_object_get(d, "what")), a ? a : "not set",
-                b ? b : "not set");
-    }
-}
-
 /* Prints a note for each reason to doubt the times of a file: a prediction, emulated GPUs, a shared GPU, or times
  * that are not those of the slowest rank. of: "A: " or "B: " */
 static void print_doubts(FILE *out, const char *of, const struct bb_result_file *t)
@@ -209,8 +188,20 @@ static bool without_intervals(const struct bb_result_file *t)
 static void print_head(FILE *out, const struct bb_result_file *a, const struct bb_result_file *b,
                        const json_t *differences)
 {
+    const json_t *d;
+    size_t i;
+
     fprintf(out, "# A %s\n# B %s\n", a->path, b->path);
-    print_differences(out, differences);
+    if (json_array_size(differences) == 0)
+        fprintf(out, "# recorded versions, options and environment are equal\n");
+    json_array_foreach(differences, i, d)
+    {
+        const char *of_a = json_string_value(json_object_get(d, "a")),
+                   *of_b = json_string_value(json_object_get(d, "b"));
+
+        fprintf(out, "# differs: %s: A %s, B %s\n", json_string_value(json_object_get(d, "what")),
+                of_a ? of_a : "not set", of_b ? of_b : "not set");
+    }
     print_doubts(out, "A: ", a);
     print_doubts(out, "B: ", b);
     fprintf(out, "# times are medians; faster and slower mean non-overlapping 95 %% confidence intervals\n");

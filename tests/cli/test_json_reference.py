@@ -1,5 +1,6 @@
 """bootstrap/results/README.md documents every field of every schema: each command runs on emulated GPUs, each key in its results has a
-row in the reference with the type of the value, and each row occurs in a result (except fields that require hardware)."""
+row in the reference with the type of the value, and each row occurs in a result (except fields that require hardware). Each key in the
+field tables of the code has a row too, also if no command of this test writes the key."""
 import json
 import pathlib
 import re
@@ -140,3 +141,20 @@ def test_reference_documents_all_result_fields(busbar, inputs, tmp_path, section
     assert sorted(set(faults)) == []
     missing = sorted(field for field in rows if field not in seen and not HARDWARE.search(field))
     assert [field for field in missing if not field.startswith(EMPTY.get(section, "-"))] == []
+
+
+def keys_of_field_tables(source):
+    """Returns the JSON keys in the tables of struct bb_field, and the top-level keys that a C source sets."""
+    keys = re.findall(r'bb_results_set\([^,]+,\s*"(\w+)"', source)
+    for table in re.findall(r"struct bb_field \w+\[\] =\s*\{(.*?)\{0\}", source, re.S):
+        keys += re.findall(r'\{\s*(?:\.key = )?"(\w+)"', table) + re.findall(r"\b(?:JSON|BB_NAMED)\((?:[\w ]+, )?(\w+)\)", table)
+    return keys
+
+
+def test_reference_documents_the_field_tables_of_the_code():
+    rows = re.findall(r"^\| (`[^|]*`) \|", REFERENCE.read_text(), re.M)
+    documented = {re.split(r"[.\]]", field)[-1] for row in rows for field in re.findall(r"`([^`]+)`", row)}
+    sources = [path for folder in ("bootstrap", "collectives", "proxies") for path in (REFERENCE.parents[2] / folder).rglob("*.c")]
+    keys = {(path.name, key) for path in sources for key in keys_of_field_tables(path.read_text())}
+    assert len(keys) > 100
+    assert sorted(key for key in keys if key[1] not in documented) == []

@@ -115,18 +115,6 @@ static void add_compute(json_t *list, const json_t *root)
         add_fact(list, "compute", "as the proxy runs");
 }
 
-/* Adds the conditions in a plan (a prediction by `busbar plan`): cluster, kind of kernels, ranks and nodes. A plan
- * does not contain the versions, devices and environment of a machine. */
-static void add_plan(const struct bb_result_file *t, json_t *list)
-{
-    char text[VALUE];
-
-    add_fact(list, PREDICTED, bb_result_file_predicted(t));
-    add_compute(list, t->root);
-    add_fact(list, "ranks", scalar_text(json_object_get(t->root, "ranks"), text));
-    add_fact(list, "nodes", scalar_text(json_object_get(t->root, "nodes"), text));
-}
-
 static void add_busbar(const json_t *root, json_t *list)
 {
     static const char *const no_setting[] = {"json", "csv", "quiet", "timeout", NULL};
@@ -217,13 +205,19 @@ static void add_nccl_tests(const json_t *root, json_t *list)
 json_t *bb_provenance_of(const struct bb_result_file *t)
 {
     json_t *list = json_object();
+    char text[VALUE];
 
-    if (bb_result_file_is_nccl_tests(t))
+    if (bb_result_file_is_nccl_tests(t)) {
         add_nccl_tests(t->root, list);
-    else if (bb_result_file_predicted(t))
-        add_plan(t, list);
-    else
+    } else if (bb_result_file_predicted(t)) {
+        /* A plan does not contain the versions, devices and environment of a machine. */
+        add_fact(list, PREDICTED, bb_result_file_predicted(t));
+        add_compute(list, t->root);
+        add_fact(list, "ranks", scalar_text(json_object_get(t->root, "ranks"), text));
+        add_fact(list, "nodes", scalar_text(json_object_get(t->root, "nodes"), text));
+    } else {
         add_busbar(t->root, list);
+    }
     return list;
 }
 

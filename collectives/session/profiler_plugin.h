@@ -12,11 +12,9 @@
 
 /* Event types; each is one bit of the event mask. NCCL defines more types. */
 enum {
-    BB_EVENT_GROUP = 1,
     BB_EVENT_COLL = 2,
     BB_EVENT_P2P = 4,
     BB_EVENT_GROUP_API = 256,
-    BB_EVENT_COLL_API = 512,
 };
 
 /* NCCL's descriptions of a collective and of a send or receive: only the leading fields, which versions 4, 5 and 6

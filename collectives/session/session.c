@@ -85,16 +85,15 @@ out:
 static int resolve_sharing(struct bb_session *s)
 {
     struct bb_world *w = &s->world;
-    unsigned env_set = s->share_env_set;
     int rc;
 
-    TRY(bb_world_any(w, &env_set));
+    TRY(bb_world_any(w, &s->share_env_set));
     s->shared_gpu = bb_device_shared(s->devices, w->node_of, w->size);
-    if (env_set && !s->shared_gpu && w->rank == 0)
+    if (s->share_env_set && !s->shared_gpu && w->rank == 0)
         bb_warn("each rank has its own GPU, but %s",
                 s->common->share_gpu ? "--share-gpu makes NCCL use sockets between them: omit --share-gpu"
                                      : "NCCL uses sockets between them, because they use MIG instances");
-    s->shared_gpu = s->shared_gpu || env_set;
+    s->shared_gpu = s->shared_gpu || s->share_env_set;
 out:
     return rc;
 }
@@ -205,18 +204,13 @@ int bb_session_open_results(struct bb_session *s, const struct bb_results_head *
     if (s->json && set)
         TRY(bb_results_set(s->json, "options", bb_json_options(set, cfg)));
     if (s->json && set && s->use >= BB_SESSION_NCCL)
-        TRY(bb_results_set(s->json, "buffers", json_string(bb_session_buffers_name(s))));
+        TRY(bb_results_set(s->json, "buffers", json_string(s->falls_back ? "nccl (cudaMalloc)" : s->memory->name)));
     if (s->json && set && s->use == BB_SESSION_OBSERVED)
         TRY(bb_telemetry_save(&s->observer, s->json));
     bb_world_reached(&s->world, "the head of the table");
 out:
     json_decref(head.devices);
     return rc;
-}
-
-const char *bb_session_buffers_name(const struct bb_session *s)
-{
-    return s->falls_back ? "nccl (cudaMalloc)" : s->memory->name;
 }
 
 void bb_session_print_buffers(const struct bb_session *s, FILE *out)

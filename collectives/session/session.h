@@ -42,7 +42,8 @@ struct bb_session {
     struct bb_world world;
     struct bb_device_info device, *devices; /* device: this rank's GPU; devices: [size] GPUs of all ranks */
     int nccl_header, nccl_runtime, cuda_runtime, cuda_driver;
-    bool share_env_set; /* NCCL's environment variables for ranks that share a GPU are already set */
+    unsigned share_env_set; /* 1: NCCL's environment variables for ranks that share a GPU are set, from
+                               bb_session_setup_gpus on for any rank */
     bool shared_gpu;
     const struct bb_allocator *memory; /* allocator of the buffers that NCCL operations use (--buffers) */
     bool falls_back;                   /* ncclMemAlloc uses cudaMalloc on at least one rank */
@@ -91,10 +92,6 @@ int bb_session_open_results(struct bb_session *s, const struct bb_results_head *
  */
 int bb_session_free_bytes(struct bb_session *s, size_t *bytes) BB_MUST_CHECK;
 int bb_session_check_memory(struct bb_session *s, size_t bytes, const char *what_would_help) BB_MUST_CHECK;
-
-/* bb_session_buffers_name - return the name of the buffers' allocator: "nccl", "cuda", or "nccl (cudaMalloc)" if
- * ncclMemAlloc falls back to cudaMalloc. */
-const char *bb_session_buffers_name(const struct bb_session *s);
 
 /* bb_session_print_buffers - print the allocator of the buffers if they are from cudaMalloc, whose memory NCCL
  * cannot register for NVLS; otherwise print nothing. */

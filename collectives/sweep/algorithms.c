@@ -48,37 +48,34 @@ static bool pairs_equal(struct bb_algorithm_protocol a, struct bb_algorithm_prot
     return a.algorithm == b.algorithm && a.protocol == b.protocol;
 }
 
-static void init_ranking(struct bb_ranking *c, const struct bb_metrics *chosen, const struct view *view)
-{
-    *c = (struct bb_ranking){.chosen = {.what = bb_algorithm_protocol_of(view->choice.algorithm, view->choice.protocol),
-                                        .ran = view->choice,
-                                        .time_us = chosen->time_us,
-                                        .model_us = chosen->model_us}};
-    for (int i = 0; i < BB_ALGORITHM_PROTOCOLS && view->costs.known; i++) {
-        struct bb_algorithm_protocol what = {i / BB_PROTOCOLS, i % BB_PROTOCOLS};
-        bool offered = view->costs.us[what.algorithm][what.protocol] >= 0;
-
-        if (!pairs_equal(what, c->chosen.what))
-            c->others[c->n_others++] = (struct bb_candidate){
-                .what = what, .status = offered ? BB_CANDIDATE_IGNORED : BB_CANDIDATE_NOT_OFFERED};
-    }
-}
-
+/* Fills a->rankings with NCCL's choices in the row `chosen` and with the other pairs, which are not measured yet. */
 static int init_rankings(struct bb_algorithms *a, const struct bb_row *chosen)
 {
     int rc = 0;
 
-    for (int placement = 0; placement < BB_PLACEMENTS && rc == 0; placement++) {
+    for (int placement = 0; placement < BB_PLACEMENTS; placement++) {
         const struct bb_metrics *f = &chosen->metrics[placement];
         struct view view = {.choice = f->seen.choice, .costs = f->seen.costs};
+        struct bb_ranking *c = &a->rankings[placement];
 
-        a->rankings[placement] = (struct bb_ranking){0};
+        *c = (struct bb_ranking){0};
         if (!chosen->measured[placement])
             continue;
-        rc = agree_on_view(a->world, &view);
-        if (rc == 0)
-            init_ranking(&a->rankings[placement], f, &view);
+        TRY(agree_on_view(a->world, &view));
+        c->chosen = (struct bb_candidate){.what = bb_algorithm_protocol_of(view.choice.algorithm, view.choice.protocol),
+                                          .ran = view.choice,
+                                          .time_us = f->time_us,
+                                          .model_us = f->model_us};
+        for (int i = 0; i < BB_ALGORITHM_PROTOCOLS && view.costs.known; i++) {
+            struct bb_algorithm_protocol what = {i / BB_PROTOCOLS, i % BB_PROTOCOLS};
+            bool offered = view.costs.us[what.algorithm][what.protocol] >= 0;
+
+            if (!pairs_equal(what, c->chosen.what))
+                c->others[c->n_others++] = (struct bb_candidate){
+                    .what = what, .status = offered ? BB_CANDIDATE_IGNORED : BB_CANDIDATE_NOT_OFFERED};
+        }
     }
+out:
     return rc;
 }
 

@@ -176,25 +176,12 @@ static int check_plugins(const struct bench *b, bool tuner_offered)
                         other_profiler ? profiler : tuner);
 }
 
-/* Rejects --sweep-algorithms with NCCL before 2.27, which does not report to profiler plugins which algorithm it
- * ran. */
-static int check_profiler_support(const struct bench *b)
-{
-    char text[BB_NCCL_VERSION_TEXT];
-
-    if (!b->options.sampling.sweep_algorithms || b->session.nccl_runtime >= 22700)
-        return 0;
-    return BB_WORLD_ERR(
-        &b->session.world, BB_EUSAGE,
-        "--sweep-algorithms requires NCCL 2.27 or newer, which reports the algorithms; NCCL %s does not",
-        bb_nccl_version_text(b->session.nccl_runtime, text));
-}
-
 static int setup_ranks(struct bench *b)
 {
     const bool tuner_offered =
         b->options.sampling.sweep_algorithms && bb_tuner_enable(); /* calls setenv, so call while the process has one
                                                                       thread */
+    char version[BB_NCCL_VERSION_TEXT];
     int rc;
 
     TRY(bb_comms_max_p2p_peers_env(b->options.max_p2p_peers));
@@ -203,7 +190,11 @@ static int setup_ranks(struct bench *b)
     TRY(check_ranks(b));
     TRY(check_plugins(b, tuner_offered));
     TRY(bb_session_setup_gpus(&b->session, b->options.first_device));
-    TRY(check_profiler_support(b));
+    if (b->options.sampling.sweep_algorithms && b->session.nccl_runtime < 22700)
+        TRY(BB_WORLD_ERR(
+            &b->session.world, BB_EUSAGE,
+            "--sweep-algorithms requires NCCL 2.27 or newer, which reports the algorithms; NCCL %s does not",
+            bb_nccl_version_text(b->session.nccl_runtime, version)));
     TRY(drop_unsupported_types(b));
     warn_policy(b);
 out:

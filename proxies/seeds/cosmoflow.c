@@ -233,8 +233,8 @@ struct shard {
                     world */
 };
 
-static const char *const conv_names[CONVS] = {"conv 0", "conv 1", "conv 2", "conv 3", "conv 4"};
-static const char *const dense_names[DENSES] = {"dense 0", "dense 1", "dense 2"};
+static const char *const layer_names[CONVS + DENSES] = {"conv 0", "conv 1",  "conv 2",  "conv 3",
+                                                        "conv 4", "dense 0", "dense 1", "dense 2"};
 
 /* Adds the compute of one layer to the program. Layers 0 to CONVS - 1 are convolutions; the dense layers follow. */
 static void write_layer(struct shard *h, int layer)
@@ -242,11 +242,10 @@ static void write_layer(struct shard *h, int layer)
     bool forward = h->script.phase == BB_PHASE_FORWARD;
 
     h->script.layer = layer;
-    bb_script_compute(&h->script, layer < CONVS ? conv_names[layer] : dense_names[layer - CONVS],
+    bb_script_compute(&h->script, layer_names[layer],
                       forward ? h->model->forward_us[layer] : h->model->backward_us[layer],
                       (forward ? 1 : 2) * h->model->forward_flops[layer], BB_NONE, BB_NONE);
-    bb_script_real_work(&h->script, layer < CONVS ? conv_names[layer] : dense_names[layer - CONVS],
-                        h->kernels->layer[!forward][layer], 1, BB_NONE, BB_NONE);
+    bb_script_real_work(&h->script, layer_names[layer], h->kernels->layer[!forward][layer], 1, BB_NONE, BB_NONE);
 }
 
 static void copy_faces(struct shard *h, int l, bool received)
@@ -316,7 +315,7 @@ static void write_backward(struct shard *h)
         write_layer(h, l);
         if (l > 0)
             exchange_halo(h, l);
-        reduce_gradients(h, h->world, conv_names[l], h->model->conv[l]);
+        reduce_gradients(h, h->world, layer_names[l], h->model->conv[l]);
         if (l > 0)
             copy_faces(h, l, true);
     }
@@ -331,7 +330,7 @@ static void update_parameters(struct shard *h)
     s->layer = BB_NONE;
     bb_script_optimizer(s, h->step, BB_MEMORY_KERNEL_SGD, "dense", h->model->dense);
     for (s->layer = 0; s->layer < CONVS; s->layer++)
-        bb_script_optimizer(s, h->step, BB_MEMORY_KERNEL_SGD, conv_names[s->layer], h->model->conv[s->layer]);
+        bb_script_optimizer(s, h->step, BB_MEMORY_KERNEL_SGD, layer_names[s->layer], h->model->conv[s->layer]);
 }
 
 /* ---- communicators and roles of the step ---- */

@@ -160,8 +160,8 @@ double bb_memory_head(const struct bb_memory *m)
     return decoder_tokens(m) * (2 * element_bytes(m) * m->arch->hidden / sequence_shards(m) + 4 * vocab);
 }
 
-/* Returns the number of layers of a model chunk (virtual pipeline stage) of a stage. *part: index of the chunk among the
- * virtual stages of the model; *first: index of its first layer. */
+/* Returns the number of layers of a model chunk (virtual pipeline stage) of a stage. *part: index of the chunk among
+ * the virtual stages of the model; *first: index of its first layer. */
 static int chunk_layers(const struct bb_memory *m, int stage, int chunk, int *part, int *first)
 {
     struct bb_pipe_split split = bb_grid_pipe_split(m->grid, m->arch->layers, bb_schedule_parts_per_stage(m->schedule));

@@ -137,18 +137,6 @@ static struct bb_slot forward_entry(const struct bb_schedule *s, int k)
     return (struct bb_slot){.kind = BB_SLOT_FORWARD, .micro_batch = first + within % size, .chunk = within / size};
 }
 
-/* Returns the k-th backward of a stage as a slot of its schedule. Micro-batches have the order of the forwards,
- * model chunks the reverse order. */
-static struct bb_slot backward_entry(const struct bb_schedule *s, int k)
-{
-    struct bb_slot t = forward_entry(s, k);
-
-    return (struct bb_slot){.kind = BB_SLOT_BACKWARD,
-                            .micro_batch = t.micro_batch,
-                            .chunk = s->chunks - 1 - t.chunk,
-                            .split = bb_schedule_splits_backward(s)};
-}
-
 int bb_schedule_max_slots(const struct bb_schedule *s)
 {
     if (bb_schedule_is_bidirectional(s))
@@ -172,11 +160,6 @@ int bb_schedule_warm_up(const struct bb_schedule *s, int stage)
     return MIN(s->micro_batches * s->chunks, needed_warm_up(s, stage));
 }
 
-static struct bb_slot weights_entry(int micro_batch)
-{
-    return (struct bb_slot){.kind = BB_SLOT_WEIGHTS, .micro_batch = micro_batch};
-}
-
 /* Fills in the slots (forwards and backwards) of 1F1B and its variants: warm-up forwards, then alternately one
  * forward and one backward, then the remaining backwards. If the backward is split into B slots (gradients of
  * activations) and W slots (gradients of weights), a W slot follows each B slot whose index is at least
@@ -192,12 +175,16 @@ static int make_1f1b(const struct bb_schedule *s, int stage, struct bb_slot *slo
     for (int b = 0; b < all; b++) {
         if (f < all)
             slots[n++] = forward_entry(s, f++);
-        slots[n++] = backward_entry(s, b);
+        /* the backwards have the micro-batches in the order of the forwards, the model chunks in reverse order */
+        slots[n] = forward_entry(s, b);
+        slots[n].kind = BB_SLOT_BACKWARD;
+        slots[n].chunk = s->chunks - 1 - slots[n].chunk;
+        slots[n++].split = row->split;
         if (row->split && b >= row->deferred_weights * stage)
-            slots[n++] = weights_entry(w++);
+            slots[n++] = (struct bb_slot){.kind = BB_SLOT_WEIGHTS, .micro_batch = w++};
     }
     while (row->split && w < all)
-        slots[n++] = weights_entry(w++);
+        slots[n++] = (struct bb_slot){.kind = BB_SLOT_WEIGHTS, .micro_batch = w++};
     return n;
 }
 

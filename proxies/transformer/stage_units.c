@@ -23,12 +23,11 @@ static void list_modules(struct bb_modules *p, const struct bb_training *t, int 
 {
     const struct bb_schedule *s = &t->schedule;
     int chunks = s->chunks, parts = bb_schedule_parts(s), first;
-    struct bb_pipe_split split = bb_grid_pipe_split(&t->grid, t->arch.layers, bb_schedule_parts_per_stage(s));
 
     BB_NEW(p->list, t->arch.layers + 2);
     BB_NEW(p->first, chunks);
     for (int c = 0; c < chunks; c++) {
-        int part = bb_schedule_part(s, stage, c), n = bb_pipe_split_layers(&split, part, &first);
+        int part = bb_schedule_part(s, stage, c), n = bb_pipe_split_layers(&t->split, part, &first);
 
         p->first[c] = p->n;
         if (part == 0)
@@ -42,21 +41,6 @@ static void list_modules(struct bb_modules *p, const struct bb_training *t, int 
 }
 
 /* ---- tensors ---- */
-
-/* Lists the tensors of a module (layer, embedding or head). If the embedding is tied and the pipeline has several
- * stages, the head includes the last stage's copy of the embedding table. */
-static int tensors_of(const struct bb_training *t, const struct bb_transformer_module *module,
-                      struct bb_arch_tensor out[BB_ARCH_TENSORS + 1])
-{
-    struct bb_arch_tensor table[BB_ARCH_TENSORS];
-    int n = bb_arch_tensors(&t->arch, module->layer, out);
-
-    if (module->layer == BB_ARCH_HEAD && t->arch.tied && t->schedule.stages > 1) {
-        bb_arch_tensors(&t->arch, BB_ARCH_EMBEDDING, table);
-        out[n++] = table[0]; /* put_embedding (arch.c) lists the embedding table first */
-    }
-    return n;
-}
 
 /* Returns the backward time of a layer for one micro-batch in microseconds. Horovod's tensor fusion depends on this
  * time, because Horovod fuses the gradients that become ready within one cycle time. */
@@ -100,7 +84,7 @@ static void add_unit(struct bb_modules *p, const struct bb_training *t, struct b
 
 static void list_units(struct bb_modules *p, const struct bb_training *t)
 {
-    struct bb_arch_tensor tensors[BB_ARCH_TENSORS + 1];
+    struct bb_arch_tensor tensors[BB_ARCH_TENSORS + 1], table[BB_ARCH_TENSORS];
     struct bb_tensor *at;
 
     BB_NEW(p->tensors, p->n * (BB_ARCH_TENSORS + 1));
@@ -108,8 +92,14 @@ static void list_units(struct bb_modules *p, const struct bb_training *t)
     BB_NEW(p->units[BB_EXPERT], p->n);
     at = p->tensors;
     for (int i = 0; i < p->n; i++) {
-        int n = tensors_of(t, &p->list[i], tensors);
+        int n = bb_arch_tensors(&t->arch, p->list[i].layer, tensors);
 
+        /* If the embedding is tied and the pipeline has several stages, the head includes the last stage's copy of the
+         * embedding table, which put_embedding (arch.c) lists first. */
+        if (p->list[i].layer == BB_ARCH_HEAD && t->arch.tied && t->schedule.stages > 1) {
+            bb_arch_tensors(&t->arch, BB_ARCH_EMBEDDING, table);
+            tensors[n++] = table[0];
+        }
         for (int s = 0; s < BB_PARAMETER_KINDS; s++)
             add_unit(p, t, &p->list[i], (enum bb_parameter_kind)s, tensors, n, &at);
         p->replicated += bb_layers_replicated_elements(t->layers, p->list[i].layer);

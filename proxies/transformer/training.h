@@ -25,6 +25,7 @@ struct bb_training {
     struct bb_grid grid;
     struct bb_grid_groups groups;
     struct bb_schedule schedule;
+    struct bb_pipe_split split; /* the division of the layers among the pipeline stages */
     struct bb_layers_config layers_config;
     struct bb_layers *layers;
     bool has_parameters[BB_PARAMETER_KINDS]; /* true for each kind of parameters (dense, expert) that the model has */

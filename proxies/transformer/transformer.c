@@ -76,19 +76,6 @@ static int resolve_schedule(struct bb_training *t)
     return bb_schedule_validate(&t->schedule, t->config->proxy);
 }
 
-/* Checks the number of layers per stage: equal, or as given with --decoder-first-pipeline-num-layers and
- * --decoder-last-pipeline-num-layers. */
-static int validate_stage_layers(const struct bb_training *t, const struct bb_grid_model *model)
-{
-    struct bb_pipe_split split =
-        bb_grid_pipe_split(&t->grid, t->arch.layers, bb_schedule_parts_per_stage(&t->schedule));
-    char near[BB_GRID_SUGGESTION] = "";
-
-    if (split.stages == 1 || bb_pipe_split_is_valid(&split))
-        return 0;
-    return bb_pipe_split_validate(&split, bb_grid_suggest(&t->grid, model, near), t->config->proxy);
-}
-
 static int resolve_grid(struct bb_training *t)
 {
     const struct bb_transformer_options *o = &t->config->transformer;
@@ -98,6 +85,7 @@ static int resolve_grid(struct bb_training *t)
                                         .chunks = o->vpp,
                                         .sequence_parallel = o->sequence_parallel,
                                         .cp_all_to_all = t->layers_config.context == BB_CONTEXT_ALL_TO_ALL};
+    char near[BB_GRID_SUGGESTION];
     int rc;
 
     t->grid = (struct bb_grid){.tp = o->tp, .cp = o->cp, .dp = o->dp, .pp = o->pp, .ep = o->ep, .etp = o->etp};
@@ -107,7 +95,9 @@ static int resolve_grid(struct bb_training *t)
     TRY(bb_grid_resolve(&t->grid, t->config->ranks, o->order, &model, t->config->proxy));
     TRY(bb_grid_validate_model(&t->grid, &model, t->config->proxy));
     TRY(resolve_schedule(t));
-    TRY(validate_stage_layers(t, &model));
+    t->split = bb_grid_pipe_split(&t->grid, t->arch.layers, bb_schedule_parts_per_stage(&t->schedule));
+    if (t->split.stages > 1 && !bb_pipe_split_is_valid(&t->split))
+        return bb_pipe_split_validate(&t->split, bb_grid_suggest(&t->grid, &model, near), t->config->proxy);
 out:
     return rc;
 }
@@ -115,12 +105,10 @@ out:
 /* Returns the number of layers of the largest virtual pipeline stage (model chunk). */
 static int max_chunk_layers(const struct bb_training *t)
 {
-    struct bb_pipe_split split =
-        bb_grid_pipe_split(&t->grid, t->arch.layers, bb_schedule_parts_per_stage(&t->schedule));
     int max = 0, first;
 
     for (int part = 0; part < bb_schedule_parts(&t->schedule); part++) {
-        int n = bb_pipe_split_layers(&split, part, &first);
+        int n = bb_pipe_split_layers(&t->split, part, &first);
 
         max = n > max ? n : max;
     }
@@ -485,7 +473,9 @@ static void set_training_bytes(const struct bb_training *t, int stage, struct bb
 static struct bb_sync_comms sync_groups_of(const struct bb_training *t, int replicas, int ranks_per_replica)
 {
     int node = t->config->gpus_per_node > 0 ? t->config->gpus_per_node : t->grid.ranks;
-    int run = t->policy.options.shard_size ? t->policy.options.shard_size : t->policy.kind == BB_SYNC_HSDP ? node / ranks_per_replica : replicas;
+    int run = t->policy.options.shard_size     ? t->policy.options.shard_size
+              : t->policy.kind == BB_SYNC_HSDP ? node / ranks_per_replica
+                                               : replicas;
 
     return (struct bb_sync_comms){.n = run > 0 && run < replicas ? run : replicas, .n_replicas = 1};
 }
@@ -598,26 +588,25 @@ out:
  * of 2". */
 static void describe_stages(const struct bb_training *t, char text[STAGES_TEXT])
 {
-    struct bb_pipe_split split =
-        bb_grid_pipe_split(&t->grid, t->arch.layers, bb_schedule_parts_per_stage(&t->schedule));
-    int p = split.stages, v = split.chunks, parts = p * v, first, n = 0;
+    const struct bb_pipe_split *split = &t->split;
+    int p = split->stages, v = split->chunks, parts = p * v, first, n = 0;
 
     text[0] = '\0';
     if (parts == 1)
         return;
-    if (split.first == 0 && split.last == 0) {
+    if (split->first == 0 && split->last == 0) {
         snprintf(text, STAGES_TEXT, " in %d %s of %d%s", parts, v > 1 ? "chunks" : "stages",
-                 bb_pipe_split_layers(&split, parts / 2, &first),
+                 bb_pipe_split_layers(split, parts / 2, &first),
                  t->arch.layers % parts ? ", embedding and head counted as one layer each" : "");
         return;
     }
     n = snprintf(text, STAGES_TEXT, " in %d stages", p);
     if (p > 2)
-        n += snprintf(text + n, STAGES_TEXT - (size_t)n, " of %d", v * bb_pipe_split_layers(&split, 1, &first));
+        n += snprintf(text + n, STAGES_TEXT - (size_t)n, " of %d", v * bb_pipe_split_layers(split, 1, &first));
     if (v > 1)
         n += snprintf(text + n, STAGES_TEXT - (size_t)n, " in %d chunks each", v);
     snprintf(text + n, STAGES_TEXT - (size_t)n, ", the first of %d and the last of %d",
-             v * bb_pipe_split_layers(&split, 0, &first), v * bb_pipe_split_layers(&split, p - 1, &first));
+             v * bb_pipe_split_layers(split, 0, &first), v * bb_pipe_split_layers(split, p - 1, &first));
 }
 
 /* If --seq-length is not given, the sequence length is the model's maximum. The description of the step points out

@@ -168,23 +168,18 @@ static const struct family *find_family(const char *word, const char *found)
     return NULL;
 }
 
-static int closest_power(int value, int min)
-{
-    int power = min;
-
-    while (2 * power <= value)
-        power *= 2;
-    return value - power > 2 * power - value ? 2 * power : power;
-}
-
 static int check_image(const char *name, int image, int min)
 {
+    int nearest = min;
+
     if (image >= min && image <= MAX_SIDE && (image & (image - 1)) == 0)
         return 0;
+    while (nearest < MAX_SIDE && image - nearest > 2 * nearest - image)
+        nearest *= 2;
     return bb_err(BB_EUSAGE,
                   "%s: image of %d x %d, expected a power of two from %d to %d, because layers halve the map; "
                   "try: --image-size %d",
-                  name, image, image, min, MAX_SIDE, image > MAX_SIDE ? MAX_SIDE : closest_power(image, min));
+                  name, image, image, min, MAX_SIDE, nearest);
 }
 
 static const struct bb_json_field parameters_field =

@@ -14,134 +14,111 @@
 
 #define MAX_CELLS 9999
 
-/* An AmoebaNet cell that is being built: channels and side (height = width) of its states (intermediate tensors),
- * and the shapes of the outputs of the two previous cells. */
+/* An AmoebaNet cell that is being built: the channels of its states (intermediate tensors), and the shapes of the
+ * outputs of the two previous cells. States 0 and 1 have the side of the previous cell's output. */
 struct cell {
     struct bb_net *net;
-    int c, side; /* c: number of channels of each state (intermediate tensor) of the cell; side: height (= width) of
-                    states 0 and 1 */
+    int c; /* number of channels of each state (intermediate tensor) of the cell */
     bool reduces;
     struct bb_map previous, before;
 };
 
-static struct bb_net_layer make_conv(const char *name, int in, int out, int kernel, int stride, int side)
+/* A pool of all c channels, or a convolution from c / in to c / out channels, of a cell. Its padding keeps the size of
+ * its input with stride 1. (1x7, 7x1) stands for four convolutions: 1x1, which reduces the channels to a quarter, 1x7,
+ * 7x1, and 1x1, which restores the channels. */
+struct cell_layer {
+    const char *name;
+    enum bb_net_kind kind;
+    int in, out, h, w, stride;
+    bool half;         /* the input has half of the side of states 0 and 1, because an earlier layer has stride 2 */
+    int fused_halo[2]; /* number of rows and of columns around the tile in which the rank also computes this layer's
+                          output if halos are fused */
+};
+
+/* The layers of a normal cell after its input layers. When halos are fused (--halo-d2), the halo of state 0 (first
+ * input) is 3 rows and columns wide and that of state 1 (second input) is 2 wide. */
+static const struct cell_layer normal[] = {
+    /* cell state (intermediate tensor) 2 = conv 1x1 of state 1 + pool 3x3 of state 1 */
+    {"conv 1x1", BB_NET_CONV, 1, 1, 1, 1, 1, false, {1, 1}},
+    {"pool 3x3", BB_NET_POOL, 1, 1, 3, 3, 1, false, {1, 1}},
+    /* cell state 3 = state 1 + (1x7, 7x1) of state 0 */
+    {"conv 1x1 down", BB_NET_CONV, 1, 4, 1, 1, 1, false, {3, 3}},
+    {"conv 1x7", BB_NET_CONV, 4, 4, 1, 7, 1, false, {3}},
+    {"conv 7x1", BB_NET_CONV, 4, 4, 7, 1, 1, false, {0}},
+    {"conv 1x1 up", BB_NET_CONV, 4, 1, 1, 1, 1, false, {0}},
+    /* cell state 4 = conv 1x1 of state 0 + (1x7, 7x1) of state 0 */
+    {"conv 1x1", BB_NET_CONV, 1, 1, 1, 1, 1, false, {0}},
+    {"conv 1x1 down", BB_NET_CONV, 1, 4, 1, 1, 1, false, {3, 3}},
+    {"conv 1x7", BB_NET_CONV, 4, 4, 1, 7, 1, false, {3}},
+    {"conv 7x1", BB_NET_CONV, 4, 4, 7, 1, 1, false, {0}},
+    {"conv 1x1 up", BB_NET_CONV, 4, 1, 1, 1, 1, false, {0}},
+    /* cell state 5 = pool 3x3 of state 2 + state 2 */
+    {"pool 3x3", BB_NET_POOL, 1, 1, 3, 3, 1, false, {0}},
+    /* cell state 6 = average 3x3 of state 1 + conv 1x1 of state 5 */
+    {"average 3x3", BB_NET_POOL, 1, 1, 3, 3, 1, false, {0}},
+    {"conv 1x1", BB_NET_CONV, 1, 1, 1, 1, 1, false, {0}},
+};
+
+/* The layers of a reduction cell after its input layers. Operations on states 0 and 1 (the cell's inputs) have stride
+ * 2. */
+static const struct cell_layer reduction[] = {
+    /* cell state (intermediate tensor) 2 = max 2x2 of state 0 + pool 3x3 of state 0 */
+    {"max 2x2", BB_NET_POOL, 1, 1, 2, 2, 2, false, {0}},
+    {"pool 3x3", BB_NET_POOL, 1, 1, 3, 3, 2, false, {0}},
+    /* cell state 3 = state 2 + conv 3x3 of state 1 */
+    {"conv 1x1 down", BB_NET_CONV, 1, 4, 1, 1, 1, false, {0}},
+    {"conv 3x3", BB_NET_CONV, 4, 4, 3, 3, 2, false, {0}},
+    {"conv 1x1 up", BB_NET_CONV, 4, 1, 1, 1, 1, true, {0}},
+    /* cell state 4 = (1x7, 7x1) of state 2 + pool 3x3 of state 2 */
+    {"conv 1x1 down", BB_NET_CONV, 1, 4, 1, 1, 1, true, {3, 3}},
+    {"conv 1x7", BB_NET_CONV, 4, 4, 1, 7, 1, true, {3}},
+    {"conv 7x1", BB_NET_CONV, 4, 4, 7, 1, 1, true, {0}},
+    {"conv 1x1 up", BB_NET_CONV, 4, 1, 1, 1, 1, true, {0}},
+    {"pool 3x3", BB_NET_POOL, 1, 1, 3, 3, 1, true, {0}},
+    /* cell state 5 = state 3 + max 2x2 of state 1 */
+    {"max 2x2", BB_NET_POOL, 1, 1, 2, 2, 2, false, {0}},
+    /* cell state 6 = average 3x3 of state 2 + conv 1x1 of state 3 */
+    {"average 3x3", BB_NET_POOL, 1, 1, 3, 3, 1, true, {0}},
+    {"conv 1x1", BB_NET_CONV, 1, 1, 1, 1, 1, true, {0}},
+};
+
+/* Adds a convolution with a batch norm. */
+static void add_conv(const struct cell *cell, const char *name, int in, int out, int kernel, int stride, int side)
 {
     struct bb_net_layer l = bb_net_conv(name, in, out, kernel, stride, side);
 
     l.norm = out;
-    return l;
-}
-
-static void add_1x1(const struct cell *cell, const char *name, int in, int out, int stride, int side, int h, int w)
-{
-    struct bb_net_layer l = make_conv(name, in, out, 1, stride, side);
-
-    l.fused_halo[0] = h;
-    l.fused_halo[1] = w;
     bb_net_add_layer(cell->net, &l);
 }
 
-/* Adds an h x w convolution whose padding keeps the size of its input with stride 1. fused_h: number of rows around
- * the tile in which the rank also computes this layer's output if halos are fused. */
-static void add_padded_conv(const struct cell *cell, const char *name, int channels, int h, int w, int stride, int side,
-                            int fused_h)
+static void add_layer(const struct cell *cell, const struct cell_layer *row)
 {
-    struct bb_net_layer l = make_conv(name, channels, channels, 1, stride, side);
+    const int side = cell->previous.side;
+    struct bb_net_layer l =
+        bb_net_conv(row->name, cell->c / row->in, cell->c / row->out, 1, row->stride, row->half ? side / 2 : side);
 
-    l.kernel[1] = h;
-    l.kernel[2] = w;
-    l.halo[0] = (h - 1) / 2;
-    l.halo[1] = (w - 1) / 2;
-    l.fused_halo[0] = fused_h;
+    l.kind = row->kind;
+    l.kernel[1] = row->h;
+    l.kernel[2] = row->w;
+    l.halo[0] = (row->h - 1) / 2;
+    l.halo[1] = (row->w - 1) / 2;
+    l.fused_halo[0] = row->fused_halo[0];
+    l.fused_halo[1] = row->fused_halo[1];
+    l.norm = row->kind == BB_NET_CONV ? l.out : 0;
     bb_net_add_layer(cell->net, &l);
 }
 
-static void add_pool(const struct cell *cell, const char *name, int window, int stride, int side, int fused)
-{
-    struct bb_net_layer l = bb_net_pool(name, cell->c, window, stride, side);
-
-    l.halo[0] = l.halo[1] = window == 3;
-    l.fused_halo[0] = l.fused_halo[1] = fused;
-    bb_net_add_layer(cell->net, &l);
-}
-
-/* Adds four convolutions: 1x1, which reduces the channels to a quarter, 1x7, 7x1, and 1x1, which restores the
- * channels. */
-static void add_1x7_7x1(const struct cell *cell, int side)
-{
-    int quarter = cell->c / 4;
-
-    add_1x1(cell, "conv 1x1 down", cell->c, quarter, 1, side, 3, 3);
-    add_padded_conv(cell, "conv 1x7", quarter, 1, 7, 1, side, 3);
-    add_padded_conv(cell, "conv 7x1", quarter, 7, 1, 1, side, 0);
-    add_1x1(cell, "conv 1x1 up", quarter, cell->c, 1, side, 0, 0);
-}
-
-static void add_3x3(const struct cell *cell, int stride, int side)
-{
-    int quarter = cell->c / 4;
-
-    add_1x1(cell, "conv 1x1 down", cell->c, quarter, 1, side, 0, 0);
-    add_padded_conv(cell, "conv 3x3", quarter, 3, 3, stride, side, 0);
-    add_1x1(cell, "conv 1x1 up", quarter, cell->c, 1, side / stride, 0, 0);
-}
-
-/* Adds the layers that map both inputs of the cell to c channels and to the same side. count_input_layers returns
- * the number of these layers. */
+/* Adds the layers that map both inputs of the cell to c channels and to the same side. If the previous cell was a
+ * reduction cell, input 1 is reduced by two convolutions with stride 2, each of which computes half of the channels. */
 static void add_inputs(const struct cell *cell)
 {
     const struct bb_map *b = &cell->before;
 
-    add_1x1(cell, "conv of input 0", cell->previous.channels, cell->c, 1, cell->previous.side, 0, 0);
-    /* if the previous cell was a reduction cell: input 1 is reduced by two convolutions with stride 2, each of which
-     * computes half of the channels */
-    if (b->side != cell->previous.side) {
-        struct bb_net_layer half = make_conv("reduce input 1", b->channels, cell->c / 2, 1, 2, b->side);
-
-        bb_net_add_layer(cell->net, &half);
-        bb_net_add_layer(cell->net, &half);
-    } else if (b->channels != cell->c) {
-        add_1x1(cell, "conv of input 1", b->channels, cell->c, 1, b->side, 0, 0);
-    }
-}
-
-static int count_input_layers(const struct cell *cell)
-{
-    return cell->before.side != cell->previous.side ? 3 : cell->before.channels == cell->c ? 1 : 2;
-}
-
-/* Adds the layers of a normal cell after its input layers. With fused halos (one wide halo per cell input), the halo
- * of state 0 (first input) is 3 rows and columns wide and that of state 1 (second input) is 2 wide. */
-static void add_normal(const struct cell *cell)
-{
-    int c = cell->c, side = cell->side;
-
-    add_1x1(cell, "conv 1x1", c, c, 1, side, 1, 1); /* cell state (intermediate tensor) 2 = conv 1x1 of state 1 +
-                                                       pool 3x3 of state 1 */
-    add_pool(cell, "pool 3x3", 3, 1, side, 1);
-    add_1x7_7x1(cell, side);                        /* cell state 3 = state 1 + (1x7, 7x1) of state 0 */
-    add_1x1(cell, "conv 1x1", c, c, 1, side, 0, 0); /* cell state 4 = conv 1x1 of state 0 + (1x7, 7x1) of state 0 */
-    add_1x7_7x1(cell, side);                        /* second operand of the sum that forms cell state 4 */
-    add_pool(cell, "pool 3x3", 3, 1, side, 0);      /* cell state 5 = pool 3x3 of state 2 + state 2 */
-    add_pool(cell, "average 3x3", 3, 1, side, 0);   /* cell state 6 = average 3x3 of state 1 + conv 1x1 of state 5 */
-    add_1x1(cell, "conv 1x1", c, c, 1, side, 0, 0); /* second operand of the sum that forms cell state 6 */
-}
-
-/* Adds the layers of a reduction cell after its input layers. Operations on states 0 and 1 (the cell's inputs) have
- * stride 2. */
-static void add_reduction(const struct cell *cell)
-{
-    int c = cell->c, side = cell->side, half = side / 2;
-
-    add_pool(cell, "max 2x2", 2, 2, side, 0); /* cell state (intermediate tensor) 2 = max 2x2 of state 0 + pool 3x3
-                                                 of state 0 */
-    add_pool(cell, "pool 3x3", 3, 2, side, 0);
-    add_3x3(cell, 2, side);  /* cell state 3 = state 2 + conv 3x3 of state 1 */
-    add_1x7_7x1(cell, half); /* cell state 4 = (1x7, 7x1) of state 2 + pool 3x3 of state 2 */
-    add_pool(cell, "pool 3x3", 3, 1, half, 0);
-    add_pool(cell, "max 2x2", 2, 2, side, 0);       /* cell state 5 = state 3 + max 2x2 of state 1 */
-    add_pool(cell, "average 3x3", 3, 1, half, 0);   /* cell state 6 = average 3x3 of state 2 + conv 1x1 of state 3 */
-    add_1x1(cell, "conv 1x1", c, c, 1, half, 0, 0); /* second operand of the sum that forms cell state 6 */
+    add_conv(cell, "conv of input 0", cell->previous.channels, cell->c, 1, 1, cell->previous.side);
+    for (int i = 0; i < 2 && b->side != cell->previous.side; i++)
+        add_conv(cell, "reduce input 1", b->channels, cell->c / 2, 1, 2, b->side);
+    if (b->side == cell->previous.side && b->channels != cell->c)
+        add_conv(cell, "conv of input 1", b->channels, cell->c, 1, 1, b->side);
 }
 
 /* Adds a cell to the network. Its output and its first input become the two inputs of the next cell. */
@@ -150,20 +127,21 @@ static void add_cell(struct cell *cell, const char *what, int number)
     const struct bb_map state = {cell->c, 1, cell->previous.side};
     const struct bb_module attributes = {.tiled = true,
                                          .fusion = cell->reduces ? BB_FUSE_NONE : BB_FUSE_STATES,
-                                         .states = {{"halo of state 0", state, 3}, {"halo of state 1", state, 2}},
-                                         .states_at = count_input_layers(cell)};
+                                         .states = {{"halo of state 0", state, 3}, {"halo of state 1", state, 2}}};
     struct bb_map out = {(cell->reduces ? 3 : 4) * cell->c, 1, state.side / (cell->reduces ? 2 : 1)};
+    const struct cell_layer *layers = cell->reduces ? reduction : normal;
+    size_t n = (cell->reduces ? sizeof(reduction) : sizeof(normal)) / sizeof(*layers);
+    struct bb_module *module;
 
-    cell->side = state.side;
     if (number >= 0)
         bb_net_open_module(cell->net, &attributes, "%s %d", what, number);
     else
         bb_net_open_module(cell->net, &attributes, "%s", what);
     add_inputs(cell);
-    if (cell->reduces)
-        add_reduction(cell);
-    else
-        add_normal(cell);
+    module = &cell->net->modules[cell->net->n_modules - 1];
+    module->states_at = cell->net->n_layers - module->first;
+    for (size_t i = 0; i < n; i++)
+        add_layer(cell, &layers[i]);
     bb_net_close_module(cell->net, &out, &cell->previous);
     cell->before = cell->previous;
     cell->previous = out;
@@ -172,10 +150,9 @@ static void add_cell(struct cell *cell, const char *what, int number)
 static void add_stem(struct cell *cell, int channels)
 {
     int image = cell->net->image;
-    const struct bb_net_layer l = make_conv("conv 3x3", channels, cell->c, 3, 2, image);
 
     bb_net_open_module(cell->net, &(struct bb_module){.tiled = true}, "stem 1");
-    bb_net_add_layer(cell->net, &l);
+    add_conv(cell, "conv 3x3", channels, cell->c, 3, 2, image);
     cell->previous = cell->before = (struct bb_map){cell->c, 1, image / 2};
     bb_net_close_module(cell->net, &cell->previous, NULL);
     cell->reduces = true;

@@ -24,13 +24,6 @@ static void add_convolution(struct bb_net *net, int number, int in, int out, int
     bb_net_close_module(net, &map, NULL);
 }
 
-static void add_dense(struct bb_net *net, int number, int in, int out)
-{
-    bb_net_open_module(net, &(struct bb_module){.tiled = false}, "dense %d", number);
-    bb_net_add_dense(net, in, out);
-    bb_net_close_module(net, &(struct bb_map){out, 1, 1}, NULL);
-}
-
 static int read_width(const struct bb_model_file *file, const json_t *list, int i, int *width)
 {
     size_t count;
@@ -55,7 +48,9 @@ static int add_dense_layers(struct bb_net *net, struct bb_model_file *file)
     TRY(read_width(file, list, 0, &in));
     for (int i = 1; i < n; i++, in = out) {
         TRY(read_width(file, list, i, &out));
-        add_dense(net, i - 1, in, out);
+        bb_net_open_module(net, &(struct bb_module){.tiled = false}, "dense %d", i - 1);
+        bb_net_add_dense(net, in, out);
+        bb_net_close_module(net, &(struct bb_map){out, 1, 1}, NULL);
     }
 out:
     return rc;

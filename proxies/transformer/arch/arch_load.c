@@ -505,18 +505,6 @@ static int check_totals(const json_t *part, const char *where, const struct bb_a
     return bb_json_read(part, where, fields, made);
 }
 
-static int read_profile(const json_t *part, const char *where, struct bb_arch *arch)
-{
-    json_t *config;
-    int rc;
-
-    TRY(bb_json_object_at(part, "config", where, &config));
-    TRY(read_config(config, where, arch));
-    TRY(check_totals(part, where, arch));
-out:
-    return rc;
-}
-
 static bool is_transformer_profile(const json_t *root)
 {
     const char *family = json_string_value(json_object_get(root, "family"));
@@ -548,16 +536,21 @@ static int reject_family(const char *where, const json_t *root)
 
 int bb_arch_read(const json_t *root, const char *where, struct bb_arch *arch)
 {
-    const json_t *second = json_object_get(root, FAMILY);
+    const json_t *second = json_object_get(root, FAMILY), *part = second ? second : root;
+    json_t *config;
     int rc;
 
     *arch = (struct bb_arch){0};
-    if (!json_object_get(root, "schema"))
+    if (!json_object_get(root, "schema")) {
         rc = read_config(root, where, arch);
-    else if (!is_transformer_profile(root))
+    } else if (!is_transformer_profile(root)) {
         rc = reject_family(where, root);
-    else
-        rc = read_profile(second ? second : root, where, arch);
+    } else {
+        TRY(bb_json_object_at(part, "config", where, &config));
+        TRY(read_config(config, where, arch));
+        TRY(check_totals(part, where, arch));
+    }
+out:
     set_name(where, arch->name);
     return rc;
 }

@@ -5,6 +5,7 @@
 #include "proxies/step/program.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- coordinates ---- */
 
@@ -81,7 +82,7 @@ static const struct group_spec {
 };
 
 /* The ranks of a process group, as sizes and strides. Process groups with equal sizes and strides have the same
- * ranks. */
+ * ranks. Elements from index n on are 0. */
 struct shape {
     int size[BB_GRID_AXES], stride[BB_GRID_AXES];
     int n, members;
@@ -106,16 +107,6 @@ static struct shape shape_of(const struct grid_axes *s, unsigned axes)
         shape.members *= s->size[a];
     }
     return shape;
-}
-
-static bool has_same_shape(const struct shape *a, const struct shape *b)
-{
-    if (a->n != b->n)
-        return false;
-    for (int i = 0; i < a->n; i++)
-        if (a->size[i] != b->size[i] || a->stride[i] != b->stride[i])
-            return false;
-    return true;
 }
 
 /* Converts a bit mask of axes (bit a for value a of enum bb_grid_axis) to the axis mask of bb_layout_add_group,
@@ -184,17 +175,6 @@ struct layout_builder {
     int pp;
 };
 
-/* Looks for a group added earlier with the same ranks as the given combined group (BB_GRID_DP_CP or a later
- * enumerator). Returns the layout index of the earlier group; BB_NONE if there is none. */
-static int find_same_group(const struct layout_builder *m, int group)
-{
-    for (int before = 0; group >= BB_GRID_DP_CP && before < group; before++)
-        if (before != BB_GRID_EMBEDDING && m->groups->of[before] != BB_NONE &&
-            has_same_shape(&m->shapes[before], &m->shapes[group]))
-            return m->groups->of[before];
-    return BB_NONE;
-}
-
 /* Adds a process group to the layout and sets groups->of[group] to its index. Adds nothing if the group has one
  * rank, or the same ranks as an earlier group. */
 static void add_group(struct layout_builder *m, int group)
@@ -206,9 +186,13 @@ static void add_group(struct layout_builder *m, int group)
     m->shapes[group] = shape_of(grid_axes, group_spec->axes);
     if (group == BB_GRID_EMBEDDING ? m->pp == 1 : m->shapes[group].members == 1)
         return;
-    *of = find_same_group(m, group);
-    if (*of != BB_NONE)
-        return;
+    /* a combined group (BB_GRID_DP_CP or a later enumerator) may have the same ranks as a group added earlier */
+    for (int before = 0; group >= BB_GRID_DP_CP && before < group; before++)
+        if (before != BB_GRID_EMBEDDING && m->groups->of[before] != BB_NONE &&
+            memcmp(&m->shapes[before], &m->shapes[group], sizeof(m->shapes[group])) == 0) {
+            *of = m->groups->of[before];
+            return;
+        }
     if (group == BB_GRID_EMBEDDING)
         *of = add_embedding(m->layout, &m->dense, m->pp);
     else if (group_spec->expert)

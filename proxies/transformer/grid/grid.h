@@ -174,8 +174,8 @@ int bb_grid_size(const struct bb_grid *grid, enum bb_grid_axis axis, bool expert
 /* bb_grid_parse_order - split an order string that bb_grid_resolve accepted into axes. Returns the number of axes. */
 int bb_grid_parse_order(const char *order, enum bb_grid_axis axes[BB_GRID_AXES]);
 
-/* bb_grid_coord - returns the coordinate of a rank on an axis in the dense grid (ep: always 0), or (expert: true) in the
- * expert grid (cp: always 0; BB_AXIS_TP means etp, BB_AXIS_DP means edp). */
+/* bb_grid_coord - returns the coordinate of a rank on an axis in the dense grid (ep: always 0), or (expert: true) in
+ * the expert grid (cp: always 0; BB_AXIS_TP means etp, BB_AXIS_DP means edp). */
 int bb_grid_coord(const struct bb_grid *grid, int rank, enum bb_grid_axis axis, bool expert);
 
 #endif

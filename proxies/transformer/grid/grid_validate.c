@@ -14,6 +14,7 @@ enum { TP, CP, DP, PP, SIZES = BB_GRID_DENSE };
 /* A number of the model (value), for example its number of heads, that must be divisible by the size of a grid axis
  * (by), for example tp. */
 struct constraint {
+    bool applies; /* false: the model has no such number, or the axis does not divide it in this model */
     enum { HEADS, WIDTH, SEQUENCE, DECODER_SEQUENCE, UNSUPPORTED } kind;
     const char *what;
     int value;
@@ -21,48 +22,41 @@ struct constraint {
     int by;
 };
 
-#define MAX_CONSTRAINTS 16
+#define CONSTRAINTS 14
 
-/* Lists all divisibility constraints of the model for the given axis sizes. Returns the number of constraints. */
-static int list_constraints(const struct bb_grid_model *m, const int sizes[SIZES],
-                            struct constraint list[MAX_CONSTRAINTS])
+/* Lists all divisibility constraints of the model for the given axis sizes. */
+static void list_constraints(const struct bb_grid_model *m, const int sizes[SIZES], struct constraint list[CONSTRAINTS])
 {
     const struct bb_arch *a = m->arch;
-    bool by_heads = m->cp_all_to_all && sizes[CP] > 1;
-    bool has_dense_layers = bb_arch_has_mlp(a) && (a->experts == 0 || a->dense_layers > 0 || a->moe_every > 1);
-    int n = 0;
+    const int tp = sizes[TP], cp = sizes[CP], pp = sizes[PP];
+    const bool by_heads = m->cp_all_to_all && cp > 1, scans = a->scan.heads > 0, encodes = a->encoder_layers > 0;
+    const bool attends = !scans || a->attention_every > 0;
+    const bool has_dense = bb_arch_has_mlp(a) && (a->experts == 0 || a->dense_layers > 0 || a->moe_every > 1);
+    const struct constraint all[CONSTRAINTS] = {
+        {attends, HEADS, "attention head", a->heads, "tp", tp},
+        {attends, HEADS, "KV head", a->kv_heads, "tp", tp},
+        {scans, HEADS, "state-space head", a->scan.heads, "tp", tp},
+        {scans, HEADS, "state-space group", a->scan.groups, "tp", tp},
+        {scans, UNSUPPORTED, "state-space layers", 1, "cp", cp},
+        {encodes, UNSUPPORTED, "encoder-decoder models", 1, "pp", pp},
+        {encodes, UNSUPPORTED, "encoder-decoder models", 1, "cp", cp},
+        {encodes && m->sequence_parallel, DECODER_SEQUENCE, "decoder sequence length", m->decoder_sequence, "tp", tp},
+        {has_dense, WIDTH, "FFN width", a->ffn, "tp", tp},
+        {a->shared_ffn > 0, WIDTH, "FFN width of the shared experts", a->shared_ffn, "tp", tp},
+        /* each cp rank gets two slices of the sequence, so that a causal mask leaves equal work to all cp ranks */
+        {cp > 1, SEQUENCE, "sequence length", m->sequence, "2 x cp =", 2 * cp},
+        {m->sequence_parallel, SEQUENCE, cp > 1 ? "sequence length per CP rank" : "sequence length", m->sequence / cp,
+         "tp", tp},
+        {by_heads, HEADS, "attention head per TP rank", a->heads / tp, "cp", cp},
+        {by_heads, HEADS, "KV head per TP rank", a->kv_heads / tp, "cp", cp},
+    };
 
-    if (a->scan.heads == 0 || a->attention_every > 0) {
-        list[n++] = (struct constraint){HEADS, "attention head", a->heads, "tp", sizes[TP]};
-        list[n++] = (struct constraint){HEADS, "KV head", a->kv_heads, "tp", sizes[TP]};
-    }
-    if (a->scan.heads > 0) {
-        list[n++] = (struct constraint){HEADS, "state-space head", a->scan.heads, "tp", sizes[TP]};
-        list[n++] = (struct constraint){HEADS, "state-space group", a->scan.groups, "tp", sizes[TP]};
-        list[n++] = (struct constraint){UNSUPPORTED, "state-space layers", 1, "cp", sizes[CP]};
-    }
-    if (a->encoder_layers > 0) {
-        list[n++] = (struct constraint){UNSUPPORTED, "encoder-decoder models", 1, "pp", sizes[PP]};
-        list[n++] = (struct constraint){UNSUPPORTED, "encoder-decoder models", 1, "cp", sizes[CP]};
-    }
-    if (a->encoder_layers > 0 && m->sequence_parallel)
-        list[n++] =
-            (struct constraint){DECODER_SEQUENCE, "decoder sequence length", m->decoder_sequence, "tp", sizes[TP]};
-    if (has_dense_layers)
-        list[n++] = (struct constraint){WIDTH, "FFN width", a->ffn, "tp", sizes[TP]};
-    if (a->shared_ffn > 0)
-        list[n++] = (struct constraint){WIDTH, "FFN width of the shared experts", a->shared_ffn, "tp", sizes[TP]};
-    if (sizes[CP] > 1) /* each cp rank gets two slices of the sequence, so that a causal mask leaves equal work to
-                          all cp ranks */
-        list[n++] = (struct constraint){SEQUENCE, "sequence length", m->sequence, "2 x cp =", 2 * sizes[CP]};
-    if (m->sequence_parallel)
-        list[n++] = (struct constraint){SEQUENCE, sizes[CP] > 1 ? "sequence length per CP rank" : "sequence length",
-                                        m->sequence / sizes[CP], "tp", sizes[TP]};
-    if (by_heads)
-        list[n++] = (struct constraint){HEADS, "attention head per TP rank", a->heads / sizes[TP], "cp", sizes[CP]};
-    if (by_heads)
-        list[n++] = (struct constraint){HEADS, "KV head per TP rank", a->kv_heads / sizes[TP], "cp", sizes[CP]};
-    return n;
+    memcpy(list, all, sizeof(all));
+}
+
+static bool is_violated(const struct constraint *c)
+{
+    return c->applies && c->value % c->by != 0;
 }
 
 bool bb_grid_layers_divide(int layers, int parts)
@@ -72,12 +66,12 @@ bool bb_grid_layers_divide(int layers, int parts)
 
 static bool sizes_are_valid(const struct bb_grid *g, const struct bb_grid_model *m, const int sizes[SIZES])
 {
-    struct constraint list[MAX_CONSTRAINTS];
+    struct constraint list[CONSTRAINTS];
     struct bb_pipe_split split;
-    int n = list_constraints(m, sizes, list);
 
-    for (int i = 0; i < n; i++)
-        if (list[i].value % list[i].by != 0)
+    list_constraints(m, sizes, list);
+    for (int i = 0; i < CONSTRAINTS; i++)
+        if (is_violated(&list[i]))
             return false;
     if (g->experts && g->ranks / sizes[PP] % ((long long)(g->ep ? g->ep : 1) * (g->etp ? g->etp : 1)) != 0)
         return false;
@@ -263,14 +257,15 @@ static int validate_layers(const struct bb_grid *g, const struct bb_grid_model *
 
 int bb_grid_validate_model(const struct bb_grid *g, const struct bb_grid_model *m, const char *who)
 {
-    struct constraint list[MAX_CONSTRAINTS];
-    int n = list_constraints(m, g->dense, list), rc;
+    struct constraint list[CONSTRAINTS];
+    int rc;
 
     if (m->arch->learned_positions && m->sequence > m->arch->sequence)
         return bb_err(BB_EUSAGE, "%s: sequence length %d exceeds the model's %d positions; try: --seq-length %d", who,
                       m->sequence, m->arch->sequence, m->arch->sequence);
-    for (int i = 0; i < n; i++)
-        if (list[i].value % list[i].by != 0)
+    list_constraints(m, g->dense, list);
+    for (int i = 0; i < CONSTRAINTS; i++)
+        if (is_violated(&list[i]))
             return report_constraint(g, m, &list[i], who);
     TRY(validate_experts(g, m->arch, who));
     TRY(validate_layers(g, m, who));

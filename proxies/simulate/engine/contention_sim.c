@@ -10,6 +10,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/param.h>
 
 enum event_kind { ARRIVES, FLOW_ENDS, COLLECTIVE_ENDS, EXCHANGE_ENDS, KERNEL_ENDS };
 
@@ -240,10 +241,9 @@ static void end_collective(struct bb_contention_sim *s, int instance)
 /* ---- exchanges: all messages of one group call of a rank. One flow (transfer) carries all messages of an exchange and
  * completes them in the order in which they started ---- */
 
-static struct bb_contention_exchange *exchange_of(const struct bb_contention_sim *s, int at, int *flow)
+static struct bb_contention_exchange *exchange_of(const struct bb_contention_sim *s, int at)
 {
-    *flow = task_at(s, at)->flow;
-    return &s->exchanges[*flow - s->r->m->n_instances];
+    return &s->exchanges[task_at(s, at)->flow - s->r->m->n_instances];
 }
 
 void bb_contention_sim_start_exchange(struct bb_contention_sim *s, int at, int comm, const struct bb_link_load *load,
@@ -253,10 +253,14 @@ void bb_contention_sim_start_exchange(struct bb_contention_sim *s, int at, int c
     const int flow = bb_contention_sim_exchange_flow(s, class_id, comm);
     struct bb_contention_exchange *x = &s->exchanges[flow - s->r->m->n_instances];
 
-    *x = (struct bb_contention_exchange){
-        .at = at, .head = BB_NONE, .tail = BB_NONE, .sms = bb_cluster_exchange_sms(s->cluster, messages)};
+    *x = (struct bb_contention_exchange){.at = at,
+                                         .head = BB_NONE,
+                                         .tail = BB_NONE,
+                                         .sms = bb_cluster_exchange_sms(s->cluster, messages),
+                                         .load_ns = bb_cluster_link_load_ns(s->cluster, load, 1)};
     s->flows.flows[flow].limit = -1;
-    bb_contention_sim_set_exchange_uses(s, flow, class_id, load);
+    if (x->load_ns > 0)
+        x->limit = bb_contention_sim_set_exchange_uses(s, flow, class_id, load, x->load_ns);
     task_at(s, at)->load_ns = x->load_ns;
     task_at(s, at)->flow = flow;
     task_at(s, at)->alone_end_ns = task_at(s, at)->arrival_ns;
@@ -265,10 +269,9 @@ void bb_contention_sim_start_exchange(struct bb_contention_sim *s, int at, int c
 
 static void end_exchange(struct bb_contention_sim *s, int at)
 {
-    int flow;
-    const struct bb_contention_exchange *x = exchange_of(s, at, &flow);
+    const struct bb_contention_exchange *x = exchange_of(s, at);
 
-    task_at(s, at)->limit = bb_contention_sim_flow_limit(s, flow, x->limit);
+    task_at(s, at)->limit = bb_contention_sim_flow_limit(s, task_at(s, at)->flow, x->limit);
     hold_sms(s, s->r->class_of[at], -x->sms);
     end_now(s, at);
 }
@@ -302,20 +305,20 @@ static void serve_side(struct bb_contention_sim *s, int cell)
     FREE_SLOT(s->messages, s->free_message, cell / 2);
 }
 
-/* Adds a message to the queue of its exchange (the messages of one group call) on one of its two GPUs. cell: 2 *
- * index of the message + side (0 or 1). If the latency of the message exceeds the transfer time of the exchange, the
- * bottleneck of the exchange is latency. */
-static void queue_side(struct bb_contention_sim *s, int cell, int64_t latency_ns)
+/* Starts one side of a message: adds it to the queue of its exchange (the messages of one group call) on this side's
+ * GPU. cell: 2 * index of the message + side (0 or 1). A message of a rank to itself is a copy in GPU memory, which is
+ * not queued. If the latency of the message, or the time of the copy, exceeds the transfer time of the exchange, it is the
+ * bottleneck of the exchange. */
+static void start_side(struct bb_contention_sim *s, int cell, int64_t latency_ns, bool itself)
 {
     struct bb_contention_message_side *side = cell_at(s, cell);
-    int flow;
-    struct bb_contention_exchange *x = exchange_of(s, side->at, &flow);
-    struct bb_flow *w = &s->flows.flows[flow];
+    struct bb_contention_exchange *x = exchange_of(s, side->at);
+    const int flow = task_at(s, side->at)->flow;
+    const struct bb_flow *w = &s->flows.flows[flow];
 
     if ((double)latency_ns > x->load_ns)
-        x->limit = BB_LIMIT_LATENCY;
-
-    if (x->load_ns <= 0) {
+        x->limit = itself ? BB_LIMIT_MEMORY : BB_LIMIT_LATENCY;
+    if (itself || x->load_ns <= 0) {
         serve_side(s, cell);
         return;
     }
@@ -330,35 +333,19 @@ static void queue_side(struct bb_contention_sim *s, int cell, int64_t latency_ns
         bb_flows_start(&s->flows, flow, s->events.now_ns, x->load_ns);
 }
 
-/* Completes one side of a message of a rank to itself, which is a copy in GPU memory. cell: 2 * index of the message
- * + side (0 or 1). If the copy takes longer than the exchange's transfers to other ranks, the bottleneck of the
- * exchange is memory. */
-static void copy_to_itself(struct bb_contention_sim *s, int cell, int64_t latency_ns)
-{
-    int flow;
-    struct bb_contention_exchange *x = exchange_of(s, cell_at(s, cell)->at, &flow);
-
-    if ((double)latency_ns > x->load_ns)
-        x->limit = BB_LIMIT_MEMORY;
-    serve_side(s, cell);
-}
-
 void bb_contention_sim_start_message(struct bb_contention_sim *s, int mine, int theirs, int64_t latency_ns, bool itself)
 {
     struct bb_sim_task *sides[] = {task_at(s, mine), task_at(s, theirs)};
     const int message = ALLOC_SLOT(s->messages, s->n_messages, s->free_message);
-    const double load_ns = sides[0]->load_ns > sides[1]->load_ns ? sides[0]->load_ns : sides[1]->load_ns;
-    const int64_t alone_ns = bb_round_ns(s->events.now_ns + (itself ? 0 : load_ns) + (double)latency_ns);
+    const double load_ns = itself ? 0 : MAX(sides[0]->load_ns, sides[1]->load_ns);
+    const int64_t alone_ns = bb_round_ns(s->events.now_ns + load_ns + (double)latency_ns);
 
     s->messages[message] =
         (struct bb_contention_message){.sides = {{.at = mine}, {.at = theirs}}, .latency_ns = latency_ns};
     for (int i = 0; i < 2; i++)
         bb_raise_time(&sides[i]->alone_end_ns, alone_ns);
     for (int i = 0; i < 2; i++)
-        if (itself)
-            copy_to_itself(s, 2 * message + i, latency_ns);
-        else
-            queue_side(s, 2 * message + i, latency_ns);
+        start_side(s, 2 * message + i, latency_ns, itself);
 }
 
 /* Completes the first message in the queue of an exchange (the messages of one group call on one GPU), and all
@@ -419,11 +406,6 @@ static void handle_event(struct bb_contention_sim *s, const struct bb_event *ent
     }
 }
 
-static bool has_stale_rates(const struct bb_contention_sim *s)
-{
-    return s->flows.n_fresh > 0 || s->flows.n_stale > 0 || s->n_dirty > 0;
-}
-
 void bb_contention_sim_run(struct bb_contention_sim *s)
 {
     struct bb_event entry;
@@ -434,7 +416,7 @@ void bb_contention_sim_run(struct bb_contention_sim *s)
             bb_execution_start(s->r, s->r->ready[--s->r->n_ready]);
         if (bb_event_queue_pop(&s->events, &entry))
             handle_event(s, &entry);
-        else if (has_stale_rates(s))
+        else if (s->flows.n_fresh > 0 || s->flows.n_stale > 0 || s->n_dirty > 0)
             update_rates(s);
         else
             has_events = bb_event_queue_advance(&s->events);

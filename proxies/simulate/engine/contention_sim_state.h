@@ -9,22 +9,34 @@
 #include "proxies/simulate/engine/contention_sim.h"
 #include "proxies/simulate/engine/event_queue.h"
 
-/* Order of flows.resources. First, for each class of equivalent ranks: the GPU's outgoing link, incoming link and
- * memory. Then, per class, two resources (directions out and in) for the NIC, for the leaf uplinks and for the pod
- * uplinks. Classes that share a NIC, leaf or pod use the two resources of the lowest of these classes. */
-enum { BB_GPU_OUT, BB_GPU_IN, BB_GPU_MEMORY, BB_GPU_RESOURCES };
-enum { BB_DIRECTION_OUT, BB_DIRECTION_IN, BB_DIRECTIONS };
+/* The resources that the operations of one GPU use: its outgoing link, incoming link and memory; and its NIC, leaf
+ * uplinks and pod uplinks, in both directions. GPUs of different classes of equivalent ranks can share the latter. */
+enum {
+    BB_GPU_OUT,
+    BB_GPU_IN,
+    BB_GPU_MEMORY,
+    BB_GPU_RESOURCES, /* number of resources of a GPU that no other GPU shares */
+    BB_NIC_OUT = BB_GPU_RESOURCES,
+    BB_NIC_IN,
+    BB_LEAF_UP,
+    BB_LEAF_DOWN,
+    BB_POD_UP,
+    BB_POD_DOWN,
+    BB_SLOTS
+};
+
+static inline int bb_shared_slot(enum bb_resource_kind what) /* first of the two slots of a NIC, leaf or pod */
+{
+    return BB_GPU_RESOURCES + 2 * (int)what;
+}
 
 struct bb_contention_gpu {
-    int held_sms; /* number of SMs that NCCL kernels occupy on this GPU */
-    int running;  /* first element of the list of compute operations that run on this GPU, index in
-                     bb_contention_sim.running; BB_NONE: none */
-    /* the NIC, leaf or pod that the GPU uses. number: lowest class of equivalent ranks that uses it; ranks: number
-     * of ranks of this GPU's class that share it */
-    struct bb_contention_attachment {
-        int number, ranks;
-    } at[BB_RESOURCE_KINDS];
-    bool dirty; /* true: the rates of this GPU's compute kernels must be recomputed */
+    int held_sms;           /* number of SMs that NCCL kernels occupy on this GPU */
+    int running;            /* first element of the list of compute operations that run on this GPU, index in
+                               bb_contention_sim.running; BB_NONE: none */
+    int resource[BB_SLOTS]; /* index in flows.resources; BB_NONE: not modeled because it is never a bottleneck */
+    int ranks[BB_SLOTS];    /* number of ranks of this GPU's class that share the resource */
+    bool dirty;             /* true: the rates of this GPU's compute kernels must be recomputed */
 };
 
 /* A running compute operation. at: its task; class_id: its class of equivalent ranks; next: index of the next running
@@ -53,11 +65,11 @@ struct bb_contention_sim {
     struct bb_flows flows;
     struct bb_event_queue events;
     struct bb_contention_gpu *gpus;
-    int resource_base[BB_RESOURCE_KINDS]; /* index in flows.resources of the first NIC, leaf or pod; BB_NONE: this
-                                             kind is not modeled because it is never a bottleneck */
-    bool has_uplinks;                     /* true: leaf or pod uplinks can be a bottleneck */
-    int *use_at;         /* [resources] index in flows.uses of the element added last for this resource; add_uplink_use
-                            increases its weight if the same transfer uses the resource again */
+    /* index in flows.resources of the first NIC, leaf or pod; BB_NONE: this kind is not modeled. The links and the
+     * memory of the GPU of class c have the indices BB_GPU_RESOURCES x c + slot. */
+    int resource_base[BB_RESOURCE_KINDS];
+    int *use_at; /* [resources] index in flows.uses of the element added last for this resource; use_gpu increases its
+                    weight if the same transfer uses an uplink again */
     int *dirty, n_dirty; /* classes of ranks whose compute kernels need new rates (gpus[].dirty) */
     struct bb_contention_collective {
         /* order: sequence number of the collective in progress. uses_call: index (bb_op_times_call) of the
@@ -99,10 +111,11 @@ void bb_contention_sim_resources_init(struct bb_contention_sim *s);
 void bb_contention_sim_resources_release(struct bb_contention_sim *s);
 int bb_contention_sim_exchange_flow(const struct bb_contention_sim *s, int class_id, int comm);
 /* set_collective_uses, set_exchange_uses - store which links, NICs and memory the transfer of a collective or
- * exchange uses, and at which rates without contention. */
+ * exchange uses, and at which rates without contention. ns: duration of the transfer without contention, above 0.
+ * set_exchange_uses returns the bottleneck of the exchange without contention. */
 void bb_contention_sim_set_collective_uses(struct bb_contention_sim *s, int instance, const struct bb_cost *cost);
-void bb_contention_sim_set_exchange_uses(struct bb_contention_sim *s, int flow, int class_id,
-                                         const struct bb_link_load *load);
+enum bb_limit bb_contention_sim_set_exchange_uses(struct bb_contention_sim *s, int flow_id, int class_id,
+                                                  const struct bb_link_load *load, double ns);
 /*
  * slowest_resource - returns the bottleneck (link, NIC, leaf or pod) with the largest of the four times.
  * flow_limit - returns the resource whose contention slowed the transfer; `alone` (the bottleneck without contention)

@@ -15,21 +15,15 @@ static uint64_t bits_of(double when_ns)
     return bits;
 }
 
-/* Doubles the capacity of a bucket. BB_GROW cannot be used here: it assumes that an array only grows, but the number
- * of events in a bucket also decreases. */
-static void grow_bucket(struct bb_event_bucket *bucket)
-{
-    bucket->capacity = bucket->capacity ? 2 * bucket->capacity : 64;
-    bucket->entries = bb_resize(bucket->entries, bucket->capacity, sizeof(*bucket->entries));
-}
-
 void bb_event_queue_push(struct bb_event_queue *a, struct bb_event entry)
 {
     const int at = entry.when_ns > a->now_ns ? 64 - __builtin_clzll(bits_of(entry.when_ns) ^ bits_of(a->now_ns)) : 0;
     struct bb_event_bucket *bucket = &a->buckets[at];
 
-    if (bucket->n == bucket->capacity)
-        grow_bucket(bucket);
+    if (bucket->n == bucket->capacity) { /* not BB_GROW, which assumes that an array only grows */
+        bucket->capacity = bucket->capacity ? 2 * bucket->capacity : 64;
+        bucket->entries = bb_resize(bucket->entries, bucket->capacity, sizeof(*bucket->entries));
+    }
     bucket->entries[bucket->n++] = entry;
     if (at > 0)
         a->used_buckets |= (uint64_t)1 << at;
@@ -60,15 +54,6 @@ static double earliest_in(const struct bb_event_bucket *bucket, bool *single_tim
     return earliest_ns;
 }
 
-/* Makes the bucket, whose events are all due now, bucket 0 by swapping it with the empty bucket 0. */
-static void swap_in(struct bb_event_queue *a, struct bb_event_bucket *bucket)
-{
-    const struct bb_event_bucket empty = a->buckets[0];
-
-    a->buckets[0] = *bucket;
-    *bucket = empty;
-}
-
 bool bb_event_queue_advance(struct bb_event_queue *a)
 {
     struct bb_event_bucket *bucket;
@@ -80,8 +65,11 @@ bool bb_event_queue_advance(struct bb_event_queue *a)
     bucket = &a->buckets[__builtin_ctzll(a->used_buckets)];
     a->used_buckets &= a->used_buckets - 1;
     a->now_ns = earliest_in(bucket, &single_time);
-    if (single_time) {
-        swap_in(a, bucket);
+    if (single_time) { /* all events of the bucket are due now: swap it with the empty bucket 0 */
+        const struct bb_event_bucket empty = a->buckets[0];
+
+        a->buckets[0] = *bucket;
+        *bucket = empty;
         return true;
     }
     n = bucket->n;

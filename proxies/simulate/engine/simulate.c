@@ -43,26 +43,19 @@ void bb_execution_end(struct bb_execution *r, int at)
 
 /* ---- execution of each kind of task ---- */
 
-/* Returns the kernel time `ns` multiplied by the slowdown factor of the GPU and by the random jitter factor of task
- * `at`. */
-static int64_t perturbed_ns(const struct bb_execution *r, int at, int64_t ns)
-{
-    double slowdowns = r->slowdowns ? r->slowdowns[r->class_of[at]] : 1;
-
-    if (r->m->conditions.jitter > 0)
-        slowdowns *= bb_jitter_factor(&r->m->conditions, at);
-    return bb_op_slowed_ns(ns, slowdowns);
-}
-
 static void run_compute(struct bb_execution *r, int at, const struct bb_op *op)
 {
-    int64_t start_ns = r->c->tasks[at].arrival_ns, ns;
-    struct bb_work_time work;
+    const int64_t start_ns = r->c->tasks[at].arrival_ns;
 
     r->c->tasks[at].end_ns = start_ns;
     if (r->m->cluster) {
-        work = bb_op_times_work(&r->op_times, op);
-        ns = perturbed_ns(r, at, bb_work_end_ns(&work, start_ns, r->c->tasks[at].host_ns) - start_ns);
+        const struct bb_work_time work = bb_op_times_work(&r->op_times, op);
+        int64_t ns = bb_work_end_ns(&work, start_ns, r->c->tasks[at].host_ns) - start_ns;
+        double slowdowns = r->slowdowns ? r->slowdowns[r->class_of[at]] : 1;
+
+        if (r->m->conditions.jitter > 0)
+            slowdowns *= bb_jitter_factor(&r->m->conditions, at);
+        ns = bb_op_slowed_ns(ns, slowdowns);
         if (r->contention) {
             bb_contention_sim_start_kernel(r->contention, at, op, ns);
             return;
@@ -70,21 +63,6 @@ static void run_compute(struct bb_execution *r, int at, const struct bb_op *op)
         r->c->tasks[at].end_ns += ns;
     }
     bb_execution_end(r, at);
-}
-
-static void end_members(struct bb_execution *r, const struct bb_sim_instance *inst, int order, int64_t lasts_ns)
-{
-    const struct bb_sim *m = r->m;
-    const struct bb_sim_collective *state = &r->c->collectives[inst->base + order];
-
-    for (int i = 0; i < inst->n; i++) {
-        int their = bb_sim_member_task(m, inst, i, order);
-
-        r->c->tasks[their].met_ns = state->latest_begin_ns;
-        r->c->tasks[their].end_ns = r->c->tasks[their].alone_end_ns = state->latest_ns + lasts_ns;
-        if (!r->contention)
-            bb_execution_end(r, their);
-    }
 }
 
 /* Computes the cost of a collective call on the communicator bb_sim.instances[index]. Returns the index of the cost
@@ -116,172 +94,141 @@ static void run_collective(struct bb_execution *r, int at, const struct bb_task 
         return;
     if (m->cluster)
         call = cost_of_call(r, index, op, &cost);
-    end_members(r, inst, u->order, llround(cost.latency_ns + cost.transfer_ns));
+    for (int i = 0; i < inst->n; i++) {
+        const int theirs = bb_sim_member_task(m, inst, i, u->order);
+        struct bb_sim_task *task = &r->c->tasks[theirs];
+
+        task->met_ns = state->latest_begin_ns;
+        task->end_ns = task->alone_end_ns = state->latest_ns + llround(cost.latency_ns + cost.transfer_ns);
+        if (!r->contention)
+            bb_execution_end(r, theirs);
+    }
     if (r->contention)
         bb_contention_sim_start_collective(r->contention, index, u->order, call, &cost);
 }
 
-static double message_bytes(const struct bb_op *op)
-{
-    return (double)(op->count * bb_dtypes[op->dtype].bytes);
-}
+/* ---- exchanges and alltoallvs: the messages of one rank to and from its peers ---- */
 
-/* Sums the bytes of all messages of an exchange (one rank's sends and receives of one group call), separately for
- * each kind of link and direction. load: out. Returns the number of messages to and from other ranks. */
-static int sum_load(const struct bb_sim *m, int class_id, const struct bb_task *u, struct bb_link_load *load)
-{
-    const struct bb_task_graph *s = bb_sim_task_graph(m, class_id);
-    const struct bb_sim_side *sides = &m->sides[m->op_base[class_id]];
-    const int rank = m->classes.rank[class_id];
-    int others = 0;
-
-    *load = (struct bb_link_load){0};
-    for (int i = 0; i < u->n; i++) {
-        const int op = s->exchanged[u->first + i], peer = sides[op].rank;
-        const struct bb_op *o = &s->program->ops[op];
-
-        if (peer != rank)
-            bb_fabric_add_message(m->cluster, load, rank, peer, message_bytes(o), o->kind == BB_OP_SEND);
-        others += peer != rank;
-    }
-    return others;
-}
-
-/* The two ranks of a message. `from` is the rank whose task is being started: the sender or the receiver. */
-struct link {
-    int from, to;
-    double bytes; /* bytes of the message; used only for a message of a rank to itself */
+/* One message of an exchange; or the messages of an alltoallv to and from one member of the communicator. */
+struct message {
+    int peer, task; /* world rank of the peer; index in bb_sim_run.tasks of the peer's task, BB_NONE: no operation
+                       matches, or no message */
+    bool sends, receives;
+    double sent, received; /* bytes */
 };
 
-static int64_t link_ns(const struct bb_sim *m, const struct link *link, double load_ns)
+/* Returns the i-th message of a task: of an exchange, in the order of its operations; of an alltoallv, in the order of
+ * the communicator's ranks. */
+static struct message message_at(const struct bb_sim *m, int class_id, const struct bb_task *u, int i)
 {
-    if (!m->cluster)
-        return 0;
-    return link->from == link->to ? bb_cluster_self_message_ns(m->cluster, link->bytes)
-                                  : bb_fabric_message_ns(m->cluster, link->from, link->to, load_ns);
+    const struct bb_task_graph *s = bb_sim_task_graph(m, class_id);
+    const struct bb_alltoallv_peer *peer;
+    const struct bb_op *op;
+    size_t sends, receives;
+
+    if (u->kind == BB_TASK_EXCHANGE) {
+        const int index = s->exchanged[u->first + i];
+        const struct bb_sim_side side = m->sides[m->op_base[class_id] + index];
+
+        op = &s->program->ops[index];
+        sends = op->kind == BB_OP_SEND ? op->count : 0;
+        receives = op->kind == BB_OP_SEND ? 0 : op->count;
+        return (struct message){side.rank,
+                                side.task,
+                                op->kind == BB_OP_SEND,
+                                op->kind == BB_OP_RECV,
+                                (double)(sends * bb_dtypes[op->dtype].bytes),
+                                (double)(receives * bb_dtypes[op->dtype].bytes)};
+    }
+    op = &s->program->ops[u->first];
+    sends = bb_alltoallv_sends(op, i);
+    receives = bb_alltoallv_receives(op, i);
+    peer = &m->peers[m->first_peer_of[class_id * m->step->layout.n_comms + u->comm] + i];
+    return (struct message){peer->rank,
+                            sends + receives > 0 ? bb_sim_alltoallv_task(m, peer->class_id, u->comm, u->order)
+                                                 : BB_NONE,
+                            sends > 0,
+                            receives > 0,
+                            (double)sends * (double)bb_dtypes[op->dtype].bytes,
+                            (double)receives * (double)bb_dtypes[op->dtype].bytes};
 }
 
-static void end_message(struct bb_execution *r, int at, int there, int64_t end)
+/* Sums the bytes of all messages of a task to and from other ranks, separately for each kind of link and direction.
+ * Without contention, stores the time that the rank's links need; with contention, starts a transfer in the contention
+ * simulator. n: number of elements for message_at. */
+static void load_links(struct bb_execution *r, int at, const struct bb_task *u, int n)
 {
-    bb_raise_time(&r->c->tasks[at].end_ns, end);
-    bb_raise_time(&r->c->tasks[there].end_ns, end);
-    r->c->tasks[at].open--;
-    if (there != at && --r->c->tasks[there].open == 0)
-        bb_execution_end(r, there);
+    const int class_id = r->class_of[at], rank = r->m->classes.rank[class_id];
+    struct bb_link_load load = {0};
+    int messages = 0;
+
+    for (int i = 0; i < n; i++) {
+        const struct message message = message_at(r->m, class_id, u, i);
+
+        if (message.peer == rank)
+            continue;
+        if (message.sends)
+            bb_fabric_add_message(r->m->cluster, &load, rank, message.peer, message.sent, true);
+        if (message.receives)
+            bb_fabric_add_message(r->m->cluster, &load, rank, message.peer, message.received, false);
+        messages += message.sends + message.receives;
+    }
+    if (r->contention)
+        bb_contention_sim_start_exchange(r->contention, at, u->comm, &load, messages);
+    else
+        r->c->tasks[at].load_ns = bb_cluster_link_load_ns(r->m->cluster, &load, 1);
 }
 
-/* Computes the end of a message for its two tasks: `at`, which starts now, and `there`, the peer's task. If the
- * peer's task has not started yet, does nothing; the call at the start of the peer's task then computes the end. */
-static void match_sides(struct bb_execution *r, int at, int there, const struct link *link)
+/* Computes the end of a message for its two tasks: `at`, which starts now, and the peer's task. If the peer's task has
+ * not started yet, does nothing; the call at the start of the peer's task then computes the end. */
+static void match_message(struct bb_execution *r, int at, const struct message *message)
 {
-    struct bb_sim_task *mine = &r->c->tasks[at], *theirs = &r->c->tasks[there];
-    double load_ns;
+    struct bb_sim_task *mine = &r->c->tasks[at], *theirs = &r->c->tasks[message->task];
+    const struct bb_cluster *c = r->m->cluster;
+    const int rank = r->m->classes.rank[r->class_of[at]], peer = message->peer;
+    const double load_ns = r->contention ? 0 : bb_larger(mine->load_ns, theirs->load_ns);
+    int64_t end_ns = 0;
 
     if (!theirs->arrived)
         return;
     bb_raise_time(&mine->met_ns, theirs->begin_ns);
     bb_raise_time(&theirs->met_ns, mine->begin_ns);
-    load_ns = mine->load_ns > theirs->load_ns ? mine->load_ns : theirs->load_ns;
-    if (r->contention)
-        bb_contention_sim_start_message(r->contention, at, there, link_ns(r->m, link, 0), link->from == link->to);
-    else
-        end_message(r, at, there,
-                    (mine->arrival_ns > theirs->arrival_ns ? mine : theirs)->arrival_ns + link_ns(r->m, link, load_ns));
-}
-
-static void match_message(struct bb_execution *r, int at, int op)
-{
-    const struct bb_sim *m = r->m;
-    const int class_id = r->class_of[at], rank = m->classes.rank[class_id];
-    const struct bb_sim_side side = m->sides[m->op_base[class_id] + op];
-    const struct bb_op *o = &bb_sim_task_graph(m, class_id)->program->ops[op];
-
-    if (side.task == BB_NONE || (r->contention && side.rank == rank && o->kind == BB_OP_RECV))
-        return; /* no operation matches; or a rank receives from itself, and with contention the matching send starts
-                   the copy for both tasks */
-    match_sides(r, at, side.task, &(struct link){rank, side.rank, message_bytes(o)});
-}
-
-/* Adds the bytes of an exchange to the traffic of the rank's links. Without contention, stores the time that the
- * links need; with contention, starts a transfer in the contention simulator. others: number of messages to and from
- * other ranks. */
-static void load_links(struct bb_execution *r, int at, int comm, const struct bb_link_load *load, int others)
-{
-    if (r->contention)
-        bb_contention_sim_start_exchange(r->contention, at, comm, load, others);
-    else
-        r->c->tasks[at].load_ns = bb_cluster_link_load_ns(r->m->cluster, load, 1);
+    if (c)
+        end_ns = rank == peer ? bb_cluster_self_message_ns(c, message->sent + message->received)
+                              : bb_fabric_message_ns(c, rank, peer, load_ns);
+    if (r->contention) {
+        bb_contention_sim_start_message(r->contention, at, message->task, end_ns, rank == peer);
+        return;
+    }
+    end_ns += mine->arrival_ns > theirs->arrival_ns ? mine->arrival_ns : theirs->arrival_ns;
+    bb_raise_time(&mine->end_ns, end_ns);
+    bb_raise_time(&theirs->end_ns, end_ns);
+    mine->open--;
+    if (theirs != mine && --theirs->open == 0)
+        bb_execution_end(r, message->task);
 }
 
 static void run_exchange(struct bb_execution *r, int at, const struct bb_task_graph *s, const struct bb_task *u)
 {
-    struct bb_link_load load;
+    const int n = u->kind == BB_TASK_EXCHANGE ? u->n : s->program->ops[u->first].table->n;
+    const int class_id = r->class_of[at], rank = r->m->classes.rank[class_id];
+    struct bb_sim_task *task = &r->c->tasks[at];
 
-    r->c->tasks[at].end_ns = r->c->tasks[at].arrival_ns;
-    if (r->m->cluster) {
-        const int others = sum_load(r->m, r->class_of[at], u, &load);
-
-        load_links(r, at, u->comm, &load, others);
-    }
-    for (int i = 0; i < u->n; i++)
-        match_message(r, at, s->exchanged[u->first + i]);
-    if (r->c->tasks[at].open == 0 && !r->contention)
-        bb_execution_end(r, at);
-}
-
-/* ---- alltoallv: one task for the messages to and from all members of the communicator ---- */
-
-static const struct bb_alltoallv_peer *first_peer_of(const struct bb_sim *m, int class_id, int comm)
-{
-    return &m->peers[m->first_peer_of[class_id * m->step->layout.n_comms + comm]];
-}
-
-/* Sums the bytes that the rank sends and receives in its alltoallv, separately for each kind of link and direction.
- * load: out. Returns the number of messages to and from other ranks. */
-static int sum_rows(const struct bb_sim *m, int rank, const struct bb_op *op, const struct bb_alltoallv_peer *peers,
-                    struct bb_link_load *load)
-{
-    const double bytes = (double)bb_dtypes[op->dtype].bytes;
-    int messages = 0;
-
-    *load = (struct bb_link_load){0};
-    for (int index = 0; index < op->table->n; index++) {
-        const size_t sends = bb_alltoallv_sends(op, index), receives = bb_alltoallv_receives(op, index);
-
-        if (sends)
-            bb_fabric_add_message(m->cluster, load, rank, peers[index].rank, (double)sends * bytes, true);
-        if (receives)
-            bb_fabric_add_message(m->cluster, load, rank, peers[index].rank, (double)receives * bytes, false);
-        messages += (sends > 0) + (receives > 0);
-    }
-    return messages;
-}
-
-static void run_alltoallv(struct bb_execution *r, int at, const struct bb_task *u, const struct bb_op *op)
-{
-    const struct bb_alltoallv_peer *peers = first_peer_of(r->m, r->class_of[at], u->comm);
-    const int rank = r->m->classes.rank[r->class_of[at]];
-    struct bb_link_load load;
-
-    r->c->tasks[at].end_ns = r->c->tasks[at].alone_end_ns = r->c->tasks[at].arrival_ns;
-    if (bb_alltoallv_peers(op) == 0) {
+    task->end_ns = task->alone_end_ns = task->arrival_ns;
+    if (task->open == 0) { /* an alltoallv in which this rank has no messages */
         bb_execution_end(r, at);
         return;
     }
-    if (r->m->cluster) {
-        const int messages = sum_rows(r->m, rank, op, peers, &load);
+    if (r->m->cluster)
+        load_links(r, at, u, n);
+    for (int i = 0; i < n; i++) {
+        const struct message message = message_at(r->m, class_id, u, i);
 
-        load_links(r, at, u->comm, &load, messages);
+        /* With contention, a send of the rank to itself starts the copy for both tasks. */
+        if (message.task != BB_NONE && !(r->contention && message.peer == rank && !message.sends))
+            match_message(r, at, &message);
     }
-    for (int index = 0; index < op->table->n; index++) {
-        const int there = bb_alltoallv_exchanges_with(op, index)
-                              ? bb_sim_alltoallv_task(r->m, peers[index].class_id, u->comm, u->order)
-                              : BB_NONE;
-
-        if (there != BB_NONE)
-            match_sides(r, at, there, &(struct link){.from = rank, .to = peers[index].rank});
-    }
-    if (r->c->tasks[at].open == 0 && !r->contention)
+    if (task->open == 0 && !r->contention)
         bb_execution_end(r, at);
 }
 
@@ -297,18 +244,11 @@ void bb_execution_start(struct bb_execution *r, int at)
         run_compute(r, at, &s->program->ops[u->first]);
     else if (u->kind == BB_TASK_COLLECTIVE)
         run_collective(r, at, u, &s->program->ops[u->first]);
-    else if (u->kind == BB_TASK_ALLTOALLV)
-        run_alltoallv(r, at, u, &s->program->ops[u->first]);
     else
         run_exchange(r, at, s, u);
 }
 
 /* ---- start of the execution ---- */
-
-static bool transfers_data(const struct bb_task *u, const struct bb_op *op)
-{
-    return u->kind != BB_TASK_ALLTOALLV || bb_alltoallv_peers(op) > 0;
-}
 
 /* Sets, for each task of the class of equivalent ranks, the host time before (begin_ns) and after (arrival_ns) its
  * kernel launch or NCCL call. No task starts on the GPU before arrival_ns. */
@@ -330,21 +270,16 @@ static void issue_class(struct bb_execution *r, int class_id)
                 work = bb_op_times_work(&r->op_times, op);
                 first = work.first_ns;
                 host += work.issue_ns;
-            } else
-                host += first = transfers_data(&s->tasks[u], op) ? bb_cluster_issue_ns(r->m->cluster, false) : 0;
+            } else {
+                const bool is_empty = s->tasks[u].kind == BB_TASK_ALLTOALLV && bb_alltoallv_peers(op) == 0;
+
+                host += first = is_empty ? 0 : bb_cluster_issue_ns(r->m->cluster, false);
+            }
         }
         r->c->tasks[at].begin_ns = r->c->tasks[at].host_ns = before;
         r->c->tasks[at].arrival_ns = before + first;
     }
     r->c->issued_ns[class_id] = host;
-}
-
-/* Returns how many messages (exchange) or peers (alltoallv) of the task must be matched; 0 for other kinds of task. */
-static int count_messages(const struct bb_task_graph *s, const struct bb_task *u)
-{
-    if (u->kind == BB_TASK_ALLTOALLV)
-        return bb_alltoallv_peers(&s->program->ops[u->first]);
-    return u->kind == BB_TASK_EXCHANGE ? u->n : 0;
 }
 
 static void start_class(struct bb_execution *r, int class_id)
@@ -357,7 +292,10 @@ static void start_class(struct bb_execution *r, int class_id)
         int at = r->m->task_base[class_id] + u;
 
         r->class_of[at] = class_id;
-        r->c->tasks[at].open = count_messages(s, &s->tasks[u]);
+        if (s->tasks[u].kind == BB_TASK_EXCHANGE)
+            r->c->tasks[at].open = s->tasks[u].n;
+        if (s->tasks[u].kind == BB_TASK_ALLTOALLV)
+            r->c->tasks[at].open = bb_alltoallv_peers(&s->program->ops[s->tasks[u].first]);
         r->c->tasks[at].before = r->c->serialised ? u > 0 : s->tasks[u].n_before;
     }
     for (int at = r->m->task_base[class_id]; at < r->m->task_base[class_id] + s->n_tasks; at++)
@@ -365,17 +303,6 @@ static void start_class(struct bb_execution *r, int class_id)
             bb_contention_sim_arrive(r->contention, at);
         else if (r->c->tasks[at].before == 0)
             r->ready[r->n_ready++] = at;
-}
-
-static void list_slowdowns(struct bb_execution *r)
-{
-    const struct bb_slow *slow = &r->m->conditions.slow;
-
-    if (slow->n == 0)
-        return;
-    BB_NEW(r->slowdowns, r->m->classes.n);
-    for (int c = 0; c < r->m->classes.n; c++)
-        r->slowdowns[c] = bb_slow_compute_factor(slow, r->m->classes.rank[c]);
 }
 
 /* Prepares an execution. The caller releases *r. */
@@ -389,21 +316,13 @@ static void init_execution(struct bb_execution *r, const struct bb_sim *m, struc
     BB_NEW_ALIGNED(run->tasks, tasks);
     BB_NEW(run->collectives, m->n_collectives);
     BB_NEW(run->issued_ns, m->classes.n);
-    list_slowdowns(r);
+    if (m->conditions.slow.n > 0) {
+        BB_NEW(r->slowdowns, m->classes.n);
+        for (int c = 0; c < m->classes.n; c++)
+            r->slowdowns[c] = bb_slow_compute_factor(&m->conditions.slow, m->classes.rank[c]);
+    }
     if (m->cluster && m->cluster->has_sharing)
         r->contention = bb_contention_sim_new(r);
-}
-
-/* Resets the state of all tasks and collectives for another execution of the step. */
-static void clear_execution(struct bb_execution *r)
-{
-    struct bb_sim_run *c = r->c;
-
-    memset(c->tasks, 0, sizeof(*c->tasks) * (size_t)r->m->task_base[r->m->classes.n]);
-    memset(c->collectives, 0, sizeof(*c->collectives) * (size_t)r->m->n_collectives);
-    c->n_ended = 0;
-    if (r->contention)
-        bb_contention_sim_reset(r->contention);
 }
 
 static void release_execution(struct bb_execution *r)
@@ -443,8 +362,10 @@ void bb_simulate_samples(struct bb_sim *m, int samples, int64_t *step_ns)
     init_execution(&r, m, &run);
     for (int i = 0; i < samples; i++) {
         m->conditions.sample = i;
-        if (i > 0)
-            clear_execution(&r);
+        memset(run.tasks, 0, sizeof(*run.tasks) * (size_t)m->task_base[m->classes.n]);
+        memset(run.collectives, 0, sizeof(*run.collectives) * (size_t)m->n_collectives);
+        if (r.contention)
+            bb_contention_sim_reset(r.contention);
         execute_all(&r);
         step_ns[i] = bb_sim_step_ns(m, &run);
     }

@@ -57,35 +57,22 @@ static int64_t uncovered(const struct cover *c, int64_t begin_ns, int64_t end_ns
     return end_ns - begin_ns - (covered_before(c, end_ns) - covered_before(c, begin_ns));
 }
 
-static const struct bb_op *first_op(const struct bb_task_graph *graph, const struct bb_task *u)
+static void add_task(const struct bb_task_graph *graph, const struct bb_task *u, const struct bb_sim_task *t,
+                     const struct cover *kernels, struct bb_bottleneck *out)
 {
-    return &graph->program->ops[u->kind == BB_TASK_EXCHANGE ? graph->exchanged[u->first] : u->first];
-}
+    const int first = u->kind == BB_TASK_EXCHANGE ? graph->exchanged[u->first] : u->first;
+    int64_t *ns = out->ns[graph->program->ops[first].phase], met_ns;
 
-static void add_communication(struct bb_bottleneck *out, const struct bb_sim_task *t, enum bb_phase phase,
-                              const struct cover *kernels)
-{
-    int64_t met_ns = t->met_ns > t->begin_ns ? t->met_ns : t->begin_ns;
-
-    met_ns = met_ns < t->end_ns ? met_ns : t->end_ns;
-    out->ns[phase][BB_LIMIT_WAITING] += uncovered(kernels, t->begin_ns, met_ns);
-    out->ns[phase][t->limit] += uncovered(kernels, met_ns, t->end_ns);
-    out->comm_slowed_ns += t->end_ns - t->alone_end_ns;
-}
-
-static void add_tasks(const struct bb_task_graph *graph, const struct bb_sim_task *tasks, const struct cover *kernels,
-                      struct bb_bottleneck *out)
-{
-    for (int u = 0; u < graph->n_tasks; u++) {
-        enum bb_phase phase = first_op(graph, &graph->tasks[u])->phase;
-
-        if (graph->tasks[u].kind != BB_TASK_COMPUTE) {
-            add_communication(out, &tasks[u], phase, kernels);
-            continue;
-        }
-        out->ns[phase][tasks[u].limit] += tasks[u].end_ns - tasks[u].arrival_ns;
-        out->compute_slowed_ns += tasks[u].end_ns - tasks[u].alone_end_ns;
+    if (u->kind == BB_TASK_COMPUTE) {
+        ns[t->limit] += t->end_ns - t->arrival_ns;
+        out->compute_slowed_ns += t->end_ns - t->alone_end_ns;
+        return;
     }
+    met_ns = t->met_ns > t->begin_ns ? t->met_ns : t->begin_ns;
+    met_ns = met_ns < t->end_ns ? met_ns : t->end_ns;
+    ns[BB_LIMIT_WAITING] += uncovered(kernels, t->begin_ns, met_ns);
+    ns[t->limit] += uncovered(kernels, met_ns, t->end_ns);
+    out->comm_slowed_ns += t->end_ns - t->alone_end_ns;
 }
 
 void bb_bottleneck_find(const struct bb_sim *m, const struct bb_sim_run *run, int class_id, struct bb_bottleneck *out)
@@ -99,7 +86,8 @@ void bb_bottleneck_find(const struct bb_sim *m, const struct bb_sim_run *run, in
     for (int u = 0; u < graph->n_tasks; u++)
         if (graph->tasks[u].kind == BB_TASK_COMPUTE)
             add_kernel(&kernels, tasks[u].arrival_ns, tasks[u].end_ns);
-    add_tasks(graph, tasks, &kernels, out);
+    for (int u = 0; u < graph->n_tasks; u++)
+        add_task(graph, &graph->tasks[u], &tasks[u], &kernels, out);
     free(kernels.at);
 }
 

@@ -22,24 +22,19 @@ struct search {
     struct bb_faults *faults;
 };
 
-static int class_of(const struct search *s, int rank)
-{
-    return s->m->classes.of[rank];
-}
-
 static const struct bb_task_graph *graph_of(const struct search *s, int rank)
 {
-    return bb_sim_task_graph(s->m, class_of(s, rank));
+    return bb_sim_task_graph(s->m, s->m->classes.of[rank]);
 }
 
-static int task_index(const struct search *s, int rank, int task)
+static const struct bb_sim_task *task_of(const struct search *s, int rank, int task)
 {
-    return s->m->task_base[class_of(s, rank)] + task;
+    return &s->run->tasks[s->m->task_base[s->m->classes.of[rank]] + task];
 }
 
 static bool is_blocked_in(const struct search *s, int rank, int task)
 {
-    return s->run->tasks[task_index(s, rank, task)].arrived && !s->run->tasks[task_index(s, rank, task)].ended;
+    return task_of(s, rank, task)->arrived && !task_of(s, rank, task)->ended;
 }
 
 /* Returns the first task in which the rank is blocked and on which `task` depends directly or indirectly; BB_NONE if
@@ -98,15 +93,15 @@ static bool follow_message(const struct search *s, const struct stuck *here, str
     const struct bb_task *u = &graph->tasks[here->task];
 
     for (int i = 0; i < u->n; i++) {
-        int op = graph->exchanged[u->first + i], cell = s->m->op_base[class_of(s, here->rank)] + op;
+        int op = graph->exchanged[u->first + i], cell = s->m->op_base[s->m->classes.of[here->rank]] + op;
         int peer = bb_channel_rank(&s->m->step->layout, &graph->channels[graph->channel_of[op]], here->rank);
 
         if (s->m->sides[cell].task == BB_NONE) {
             report_wait(s, here, op, peer, "whose program has no matching operation");
             return false;
         }
-        *next = (struct stuck){peer, s->m->sides[cell].task - s->m->task_base[class_of(s, peer)]};
-        if (!s->run->tasks[task_index(s, next->rank, next->task)].arrived) {
+        *next = (struct stuck){peer, s->m->sides[cell].task - s->m->task_base[s->m->classes.of[peer]]};
+        if (!task_of(s, next->rank, next->task)->arrived) {
             report_wait(s, here, op, peer, "to start the matching operation");
             return true;
         }
@@ -136,21 +131,12 @@ static bool follow_members(const struct search *s, const struct stuck *here, str
             return false;
         }
         *next = (struct stuck){member, (alltoallv ? theirs->alltoallvs : theirs->collectives)[u->comm][u->order]};
-        if (!s->run->tasks[task_index(s, next->rank, next->task)].arrived) {
+        if (!task_of(s, next->rank, next->task)->arrived) {
             report_wait(s, here, u->first, member, "to reach this operation");
             return true;
         }
     }
     return false;
-}
-
-/* Reports for which rank a blocked task waits. Returns true and sets *next to the task that this rank has not
- * started; returns false if there is none, for example because that rank's program has no matching operation. */
-static bool follow_task(const struct search *s, const struct stuck *here, struct stuck *next)
-{
-    if (graph_of(s, here->rank)->tasks[here->task].kind == BB_TASK_EXCHANGE)
-        return follow_message(s, here, next);
-    return follow_members(s, here, next);
 }
 
 static bool find_first_stuck(const struct search *s, struct stuck *here)
@@ -173,8 +159,10 @@ static void report_wait_cycle(const struct search *s)
     if (!find_first_stuck(s, &here))
         return;
     for (int hop = 0; hop < MAX_HOPS; hop++) {
+        const bool exchange = graph_of(s, here.rank)->tasks[here.task].kind == BB_TASK_EXCHANGE;
+
         path[hop] = here;
-        if (!follow_task(s, &here, &next))
+        if (!(exchange ? follow_message : follow_members)(s, &here, &next))
             return;
         here = (struct stuck){next.rank, find_blocker(s, next.rank, next.task)};
         if (here.task == BB_NONE)

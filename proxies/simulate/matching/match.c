@@ -24,25 +24,26 @@ static int by_number(const void *a, const void *b)
     return *(const int *)a - *(const int *)b;
 }
 
-static void collect_messages(const struct bb_sim *m, int rank, int comm, int peer, bool sends, struct messages *out)
+static struct messages collect_messages(const struct bb_sim *m, int rank, int comm, int peer, bool sends)
 {
     const struct bb_task_graph *s = &m->graphs[m->step->role_of[rank]];
     struct bb_channels_to channels = bb_channels_to(&m->step->layout, s, comm, rank, peer);
+    struct messages out = {0};
     int parts = 0;
 
-    *out = (struct messages){0};
     for (int c; (c = bb_channels_to_next(&channels)) != BB_NONE;) {
         const struct bb_channel *channel = &s->channels[c];
         const int n = sends ? channel->n_sends : channel->n_recvs;
 
         for (int i = 0; i < n; i++) {
-            BB_GROW(out->op, out->n);
-            out->op[out->n++] = (sends ? channel->sends : channel->recvs)[i];
+            BB_GROW(out.op, out.n);
+            out.op[out.n++] = (sends ? channel->sends : channel->recvs)[i];
         }
         parts += n > 0;
     }
     if (parts > 1)
-        qsort(out->op, (size_t)out->n, sizeof(int), by_number);
+        qsort(out.op, (size_t)out.n, sizeof(int), by_number);
+    return out;
 }
 
 static const struct bb_op *op_at(const struct bb_sim *m, int rank, int op)
@@ -101,12 +102,11 @@ static void match_messages(struct bb_sim *m, int class_id, const struct messages
 static void match_with_class(struct bb_sim *m, int class_id, int comm, int peer, struct bb_faults *faults)
 {
     int rank = m->classes.rank[class_id];
-    struct messages sends = {0}, recvs = {0}, their_sends = {0}, their_recvs = {0};
+    struct messages sends = collect_messages(m, rank, comm, peer, true);
+    struct messages recvs = collect_messages(m, rank, comm, peer, false);
+    struct messages their_sends = collect_messages(m, peer, comm, rank, true);
+    struct messages their_recvs = collect_messages(m, peer, comm, rank, false);
 
-    collect_messages(m, rank, comm, peer, true, &sends);
-    collect_messages(m, rank, comm, peer, false, &recvs);
-    collect_messages(m, peer, comm, rank, true, &their_sends);
-    collect_messages(m, peer, comm, rank, false, &their_recvs);
     match_messages(m, class_id, &sends, peer, &their_recvs);
     match_messages(m, class_id, &recvs, peer, &their_sends);
     if (sends.n > 0)
@@ -145,7 +145,88 @@ static void match_class(struct bb_sim *m, int class_id, struct bb_faults *faults
     }
 }
 
-/* ---- collectives ---- */
+/* ---- collectives and alltoallvs ---- */
+
+/* Writes to `text` all properties on which the members of a collective or alltoallv must agree, for example "all_reduce
+ * of 5 float sum", "broadcast of 5 float with root 0" or "alltoallv by table 3, rows of 7168 bfloat16". The table number
+ * is the index in step->tables. */
+static const char *call_text(const struct bb_sim *m, const struct bb_op *op, int rank, char text[128])
+{
+    const struct bb_layout *l = &m->step->layout;
+    const char *dtype = bb_dtypes[op->dtype].name;
+    const struct bb_coll *coll = &bb_colls[op->coll];
+    int length, table = 0;
+
+    if (op->kind == BB_OP_ALLTOALLV) {
+        while (table < m->step->n_tables && m->step->tables[table] != op->table)
+            table++;
+        snprintf(text, 128, "alltoallv by %stable %d, rows of %zu %s", op->reversed ? "transposed " : "", table,
+                 op->count, dtype);
+        return text;
+    }
+    length = snprintf(text, 128, "%s of %zu %s", coll->name, op->count, dtype);
+    if (coll->flags & BB_COLL_REDUCES)
+        length += snprintf(text + length, 128 - (size_t)length, " %s", bb_redops[op->redop].name);
+    if (coll->flags & BB_COLL_ROOTED)
+        snprintf(text + length, 128 - (size_t)length, " with root %d",
+                 bb_op_peer(op, bb_comm_index(l, op->comm, rank), bb_comm_size(l, op->comm)));
+    return text;
+}
+
+/* Returns whether the calls of two ranks agree in the properties of call_text. */
+static bool calls_match(const struct bb_layout *l, const struct bb_op *a, int rank_a, const struct bb_op *b, int rank_b)
+{
+    const unsigned flags = bb_colls[a->coll].flags;
+    const int size = bb_comm_size(l, a->comm);
+
+    if (a->count != b->count || a->dtype != b->dtype)
+        return false;
+    if (a->kind == BB_OP_ALLTOALLV)
+        return a->table == b->table && a->reversed == b->reversed;
+    return a->coll == b->coll && (!(flags & BB_COLL_REDUCES) || a->redop == b->redop) &&
+           (!(flags & BB_COLL_ROOTED) || bb_op_peer(a, bb_comm_index(l, a->comm, rank_a), size) ==
+                                             bb_op_peer(b, bb_comm_index(l, b->comm, rank_b), size));
+}
+
+/* Compares the collectives (kind BB_OP_COLLECTIVE) or alltoallvs (BB_OP_ALLTOALLV) of `rank` with those of `first`, the
+ * first member of the same communicator, and reports each difference. Also reports an alltoallv that uses another
+ * rank's row of the table of send counts. */
+static void compare_calls(const struct bb_sim *m, int comm, enum bb_op_kind kind, int first, int rank,
+                          struct bb_faults *faults)
+{
+    const bool collectives = kind == BB_OP_COLLECTIVE;
+    const struct bb_layout *l = &m->step->layout;
+    const struct bb_task_graph *a = &m->graphs[m->step->role_of[first]], *b = &m->graphs[m->step->role_of[rank]];
+    const int n_a = (collectives ? a->n_collectives : a->n_alltoallvs)[comm];
+    const int n_b = (collectives ? b->n_collectives : b->n_alltoallvs)[comm], both = n_a < n_b ? n_a : n_b;
+    const char *name = l->comms[comm].name;
+    char text_a[128], text_b[128];
+
+    for (int k = 0; k < both; k++) {
+        const int op_a = a->tasks[(collectives ? a->collectives : a->alltoallvs)[comm][k]].first;
+        const int op_b = b->tasks[(collectives ? b->collectives : b->alltoallvs)[comm][k]].first;
+        const struct bb_op *of_a = &a->program->ops[op_a], *of_b = &b->program->ops[op_b];
+
+        if (!calls_match(l, of_a, first, of_b, rank))
+            bb_fault(faults, "%s %d on '%s': rank %d has %s (operation %d), rank %d has %s (operation %d)",
+                     collectives ? "collective" : "alltoallv", k, name, first, call_text(m, of_a, first, text_a), op_a,
+                     rank, call_text(m, of_b, rank, text_b), op_b);
+        if (!collectives && of_b->peer != bb_comm_index(l, comm, rank))
+            bb_fault(faults,
+                     "alltoallv %d on '%s': rank %d has index %d but uses the table row of index %d (operation %d)", k,
+                     name, rank, bb_comm_index(l, comm, rank), of_b->peer, op_b);
+    }
+    if (n_a != n_b && !collectives)
+        bb_fault(faults, "rank %d has %d alltoallv operations on '%s', rank %d has %d", first, n_a, name, rank, n_b);
+    if (n_a != n_b && collectives) {
+        const struct bb_task_graph *more = n_a > n_b ? a : b;
+        const int op = more->tasks[more->collectives[comm][both]].first, of_rank = n_a > n_b ? first : rank;
+
+        bb_fault(faults,
+                 "rank %d has %d collectives on '%s', rank %d has %d: %s (operation %d of rank %d) has no match", first,
+                 n_a, name, rank, n_b, call_text(m, &more->program->ops[op], of_rank, text_a), op, of_rank);
+    }
+}
 
 /* Describes in *inst the communicator that contains `rank`, and appends one member per class of equivalent ranks to
  * m->members. seen: in, out: [classes] 1 + index of the latest communicator for which a member of the class was
@@ -173,79 +254,8 @@ static void collect_members(struct bb_sim *m, int comm, int rank, int *seen, str
     free(tier_members);
 }
 
-/* Writes to `text` all properties on which the members of a collective must agree, for example "all_reduce of 5
- * float sum" or "broadcast of 5 float with root 0". */
-static const char *collective_text(const struct bb_sim *m, const struct bb_op *op, int rank, char text[128])
-{
-    const struct bb_coll *coll = &bb_colls[op->coll];
-    int length = snprintf(text, 128, "%s of %zu %s", coll->name, op->count, bb_dtypes[op->dtype].name), n;
-
-    if (coll->flags & BB_COLL_REDUCES)
-        length += snprintf(text + length, 128 - (size_t)length, " %s", bb_redops[op->redop].name);
-    n = bb_comm_size(&m->step->layout, op->comm);
-    if (coll->flags & BB_COLL_ROOTED)
-        snprintf(text + length, 128 - (size_t)length, " with root %d",
-                 bb_op_peer(op, bb_comm_index(&m->step->layout, op->comm, rank), n));
-    return text;
-}
-
-static const struct bb_op *collective_at(const struct bb_sim *m, const struct bb_member *member, int comm, int k,
-                                         int *op)
-{
-    const struct bb_task_graph *s = bb_sim_task_graph(m, member->class_id);
-
-    *op = s->tasks[s->collectives[comm][k]].first;
-    return &s->program->ops[*op];
-}
-
-static int collectives_of(const struct bb_sim *m, const struct bb_member *member, int comm)
-{
-    return bb_sim_task_graph(m, member->class_id)->n_collectives[comm];
-}
-
-/* Reports each difference between the collectives of two members of a communicator. The texts (collective_text)
- * contain all properties that must be equal, so it suffices to compare the texts. */
-static void compare_members(const struct bb_sim *m, int comm, const struct bb_member *a, const struct bb_member *b,
-                            struct bb_faults *faults)
-{
-    int n_a = collectives_of(m, a, comm), n_b = collectives_of(m, b, comm), both = n_a < n_b ? n_a : n_b, op_a, op_b;
-    const char *name = m->step->layout.comms[comm].name;
-    char text_a[128], text_b[128];
-
-    for (int k = 0; k < both; k++) {
-        collective_text(m, collective_at(m, a, comm, k, &op_a), a->rank, text_a);
-        collective_text(m, collective_at(m, b, comm, k, &op_b), b->rank, text_b);
-        if (strcmp(text_a, text_b) != 0)
-            bb_fault(faults, "collective %d on '%s': rank %d has %s (operation %d), rank %d has %s (operation %d)", k,
-                     name, a->rank, text_a, op_a, b->rank, text_b, op_b);
-    }
-    if (n_a != n_b) {
-        const struct bb_member *more = n_a > n_b ? a : b;
-
-        collective_text(m, collective_at(m, more, comm, both, &op_a), more->rank, text_a);
-        bb_fault(faults,
-                 "rank %d has %d collectives on '%s', rank %d has %d: %s (operation %d of rank %d) has no match",
-                 a->rank, n_a, name, b->rank, n_b, text_a, op_a, more->rank);
-    }
-}
-
-static void fill_instance(struct bb_sim *m, struct bb_sim_instance *inst, struct bb_faults *faults)
-{
-    const struct bb_member *members = &m->members[inst->first];
-    const int n_comms = m->step->layout.n_comms;
-
-    for (int i = 0; i < inst->n; i++) {
-        int n = collectives_of(m, &members[i], inst->comm);
-
-        m->instance_of[members[i].class_id * n_comms + inst->comm] = m->n_instances;
-        inst->collectives = n > inst->collectives ? n : inst->collectives;
-        if (i > 0)
-            compare_members(m, inst->comm, &members[0], &members[i], faults);
-    }
-    inst->base = m->n_collectives;
-    m->n_collectives += inst->collectives;
-}
-
+/* Lists the communicators of this name that run collectives, with their members, and compares the collectives of the
+ * members. */
 static void list_sim_instances(struct bb_sim *m, int comm, struct bb_faults *faults)
 {
     const int n_comms = m->step->layout.n_comms;
@@ -253,63 +263,27 @@ static void list_sim_instances(struct bb_sim *m, int comm, struct bb_faults *fau
 
     BB_NEW(seen, m->classes.n);
     for (int c = 0; c < m->classes.n; c++) {
+        struct bb_sim_instance *inst;
+
         if (m->instance_of[c * n_comms + comm] != BB_NONE || bb_sim_task_graph(m, c)->n_collectives[comm] == 0)
             continue;
         BB_GROW(m->instances, m->n_instances);
-        collect_members(m, comm, m->classes.rank[c], seen, &m->instances[m->n_instances]);
-        fill_instance(m, &m->instances[m->n_instances], faults);
+        inst = &m->instances[m->n_instances];
+        collect_members(m, comm, m->classes.rank[c], seen, inst);
+        for (int i = 0; i < inst->n; i++) {
+            const struct bb_member *member = &m->members[inst->first + i];
+            const int n = bb_sim_task_graph(m, member->class_id)->n_collectives[comm];
+
+            m->instance_of[member->class_id * n_comms + comm] = m->n_instances;
+            inst->collectives = n > inst->collectives ? n : inst->collectives;
+            if (i > 0)
+                compare_calls(m, comm, BB_OP_COLLECTIVE, m->members[inst->first].rank, member->rank, faults);
+        }
+        inst->base = m->n_collectives;
+        m->n_collectives += inst->collectives;
         m->n_instances++;
     }
     free(seen);
-}
-
-/* ---- alltoallv ---- */
-
-/* Writes to `text` the properties on which the members of an alltoallv must agree, for example "alltoallv by table
- * 3, rows of 7168 bfloat16". The table number is the index in step->tables. */
-static const char *alltoallv_text(const struct bb_sim *m, const struct bb_op *op, char text[128])
-{
-    int table = 0;
-
-    while (table < m->step->n_tables && m->step->tables[table] != op->table)
-        table++;
-    snprintf(text, 128, "alltoallv by %stable %d, rows of %zu %s", op->reversed ? "transposed " : "", table, op->count,
-             bb_dtypes[op->dtype].name);
-    return text;
-}
-
-static const struct bb_op *alltoallv_at(const struct bb_sim *m, int rank, int comm, int k, int *op)
-{
-    const struct bb_task_graph *s = &m->graphs[m->step->role_of[rank]];
-
-    *op = s->tasks[s->alltoallvs[comm][k]].first;
-    return &s->program->ops[*op];
-}
-
-/* Compares the alltoallvs of `rank` with those of `first`, the first member of the same communicator, and reports
- * each difference in number of calls, table, row size or type. Also reports a call that uses another rank's row of
- * the table of send counts. */
-static void compare_alltoallvs(const struct bb_sim *m, int comm, int first, int rank, struct bb_faults *faults)
-{
-    const int n_a = m->graphs[m->step->role_of[first]].n_alltoallvs[comm];
-    const int n_b = m->graphs[m->step->role_of[rank]].n_alltoallvs[comm], both = n_a < n_b ? n_a : n_b;
-    const char *name = m->step->layout.comms[comm].name;
-    char text_a[128], text_b[128];
-    int op_a, op_b;
-
-    for (int k = 0; k < both; k++) {
-        const struct bb_op *a = alltoallv_at(m, first, comm, k, &op_a), *b = alltoallv_at(m, rank, comm, k, &op_b);
-
-        if (a->table != b->table || a->reversed != b->reversed || a->count != b->count || a->dtype != b->dtype)
-            bb_fault(faults, "alltoallv %d on '%s': rank %d has %s (operation %d), rank %d has %s (operation %d)", k,
-                     name, first, alltoallv_text(m, a, text_a), op_a, rank, alltoallv_text(m, b, text_b), op_b);
-        if (b->peer != bb_comm_index(&m->step->layout, comm, rank))
-            bb_fault(faults,
-                     "alltoallv %d on '%s': rank %d has index %d but uses the table row of index %d (operation %d)", k,
-                     name, rank, bb_comm_index(&m->step->layout, comm, rank), b->peer, op_b);
-    }
-    if (n_a != n_b)
-        bb_fault(faults, "rank %d has %d alltoallv operations on '%s', rank %d has %d", first, n_a, name, rank, n_b);
 }
 
 static void list_alltoallv_peers(struct bb_sim *m, int class_id, int comm, struct bb_faults *faults)
@@ -319,20 +293,13 @@ static void list_alltoallv_peers(struct bb_sim *m, int class_id, int comm, struc
     const int instance = bb_group_instance(l, group, rank);
 
     m->first_peer_of[class_id * l->n_comms + comm] = m->n_peers;
-    compare_alltoallvs(m, comm, bb_group_member(l, group, instance, 0), rank, faults);
+    compare_calls(m, comm, BB_OP_ALLTOALLV, bb_group_member(l, group, instance, 0), rank, faults);
     for (int index = 0; index < l->groups[group].size; index++) {
         const int peer = bb_group_member(l, group, instance, index);
 
         BB_GROW(m->peers, m->n_peers);
         m->peers[m->n_peers++] = (struct bb_alltoallv_peer){m->classes.of[peer], peer};
     }
-}
-
-static void match_alltoallvs(struct bb_sim *m, int class_id, struct bb_faults *faults)
-{
-    for (int comm = 0; comm < m->step->layout.n_comms; comm++)
-        if (bb_sim_task_graph(m, class_id)->n_alltoallvs[comm] > 0)
-            list_alltoallv_peers(m, class_id, comm, faults);
 }
 
 /* ---- initialization and release ---- */
@@ -380,7 +347,9 @@ int bb_sim_init(struct bb_sim *m, const struct bb_step *step, const struct bb_cl
     allocate_arrays(m);
     for (int c = 0; c < m->classes.n; c++) {
         match_class(m, c, faults);
-        match_alltoallvs(m, c, faults);
+        for (int comm = 0; comm < step->layout.n_comms; comm++)
+            if (m->graph_of[c]->n_alltoallvs[comm] > 0)
+                list_alltoallv_peers(m, c, comm, faults);
     }
     for (int comm = 0; comm < step->layout.n_comms; comm++)
         list_sim_instances(m, comm, faults);

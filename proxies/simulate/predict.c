@@ -16,24 +16,8 @@ static struct bb_timed_op times_of(const struct bb_sim_task *task)
     return (struct bb_timed_op){task->begin_ns, task->end_ns, wait_ns > 0 ? wait_ns : 0};
 }
 
-/* Determines which NCCL algorithm and protocol the cost model selects for `op`, the largest collective of group g
- * (for example of the tensor-parallel groups). found: out, index in cluster.variants; BB_NONE: the cost model has no
- * NCCL algorithms for this collective. */
-static void find_variant(const struct bb_sim *m, const struct bb_op *op, int g, int rank, int *found)
-{
-    const struct bb_layout *l = &m->step->layout;
-    int instance = bb_group_instance(l, g, rank);
-    int nodes = bb_group_nodes(l, g, instance, m->cluster->gpus_per_node);
-    const struct bb_nccl_variant *variant = NULL;
-    struct bb_collective call;
-    struct bb_node_placement placement;
-
-    bb_group_find_placement(l, g, instance, m->cluster, &placement, NULL);
-    call = bb_op_collective(op, l->groups[g].size, nodes, &placement);
-    bb_cluster_collective_ns(m->cluster, &call, &variant);
-    *found = variant ? (int)(variant - m->cluster->variants) : BB_NONE;
-}
-
+/* Determines which NCCL algorithm and protocol the cost model selects for the largest collective of each group (for
+ * example of the tensor-parallel groups). */
 static void find_variants(const struct bb_sim *m, struct bb_predicted_rank *r)
 {
     const struct bb_layout *l = &m->step->layout;
@@ -48,9 +32,19 @@ static void find_variants(const struct bb_sim *m, struct bb_predicted_rank *r)
             largest[g] = op;
     }
     for (int g = 0; g < l->n_groups; g++) {
-        r->groups[g].variant = BB_NONE;
-        if (largest[g])
-            find_variant(m, largest[g], g, r->rank, &r->groups[g].variant);
+        const int instance = bb_group_instance(l, g, r->rank);
+        const struct bb_nccl_variant *variant = NULL;
+        struct bb_node_placement placement;
+
+        if (largest[g]) {
+            const int nodes = bb_group_nodes(l, g, instance, m->cluster->gpus_per_node);
+            struct bb_collective call;
+
+            bb_group_find_placement(l, g, instance, m->cluster, &placement, NULL);
+            call = bb_op_collective(largest[g], l->groups[g].size, nodes, &placement);
+            bb_cluster_collective_ns(m->cluster, &call, &variant);
+        }
+        r->groups[g].variant = variant ? (int)(variant - m->cluster->variants) : BB_NONE;
     }
 }
 
@@ -132,46 +126,27 @@ static void read_ops(const struct bb_sim *m, const struct bb_sim_run *run, int c
         ops[op] = times_of(&run->tasks[m->task_base[class_id] + graph->task_of[op]]);
 }
 
-static void keep_ops(const struct bb_sim *m, const struct bb_sim_run *run, struct bb_prediction *out)
-{
-    BB_NEW(out->ops, m->classes.n);
-    for (int c = 0; c < m->classes.n; c++) {
-        BB_NEW(out->ops[c], bb_sim_task_graph(m, c)->program->n_ops);
-        read_ops(m, run, c, out->ops[c]);
-    }
-}
-
-static void read_all(const struct bb_sim *m, const struct bb_sim_run *run, struct bb_prediction *out)
+static void read_all(const struct bb_sim *m, const struct bb_sim_run *run, bool keeps_ops, struct bb_prediction *out)
 {
     const int ranks = m->step->layout.ranks;
 
     BB_NEW(out->classes, m->classes.n);
     BB_NEW(out->class_of, ranks);
     out->n_classes = m->classes.n;
-    for (int r = 0; r < ranks; r++)
-        out->class_of[r] = m->classes.of[r];
+    memcpy(out->class_of, m->classes.of, sizeof(int) * (size_t)ranks);
     for (int c = 0; c < m->classes.n; c++) {
         read_class(m, run, c, &out->classes[c]);
         if (out->classes[c].all.step_ns > out->classes[out->slowest].all.step_ns)
             out->slowest = c;
     }
     read_sharing(m, run, out);
-}
-
-static int predict_whole(const struct bb_step *step, bool keeps_ops, struct bb_prediction *out)
-{
-    struct bb_sim_run run = {0};
-    struct bb_sim m;
-    int rc;
-
-    TRY(simulate_step(&m, &run, step, &out->cluster, &out->conditions));
-    read_all(&m, &run, out);
-    if (keeps_ops)
-        keep_ops(&m, &run, out);
-out:
-    bb_sim_run_release(&run);
-    bb_sim_release(&m);
-    return rc;
+    if (!keeps_ops)
+        return;
+    BB_NEW(out->ops, m->classes.n);
+    for (int c = 0; c < m->classes.n; c++) {
+        BB_NEW(out->ops[c], bb_sim_task_graph(m, c)->program->n_ops);
+        read_ops(m, run, c, out->ops[c]);
+    }
 }
 
 /* Sets t->step_ns[i], the step time of the i-th rank of the timeline. The step of a rank ends when all its
@@ -227,10 +202,10 @@ static bool has_ops(const struct bb_step *step, bool comm)
     return false;
 }
 
-/* Computes the step time of a program without its communication. Contention is then absent, and all kernels of a
+/* Returns the step time of a program without its communication. Contention is then absent, and all kernels of a
  * rank are on one stream, so they run one after another. known: cache of operation times; times: factor by which the
  * rank's kernels are slowed. */
-static void time_kernels(const struct bb_program *p, struct bb_op_times *known, double times, int64_t *step_ns)
+static int64_t time_kernels(const struct bb_program *p, struct bb_op_times *known, double times)
 {
     int64_t host_ns = 0, end_ns = 0;
 
@@ -246,32 +221,26 @@ static void time_kernels(const struct bb_program *p, struct bb_op_times *known, 
         end_ns = start_ns + bb_op_slowed_ns(bb_work_end_ns(&work, start_ns, host_ns) - start_ns, times);
         host_ns += work.issue_ns;
     }
-    *step_ns = end_ns > host_ns ? end_ns : host_ns;
-}
-
-/* Computes, for each role (ranks that share a program), the largest factor by which the kernels of one of its ranks
- * are slowed. times: out, [n_roles]. */
-static void list_role_times(const struct bb_step *step, const struct bb_slow *slow, double **times)
-{
-    BB_NEW(*times, step->n_roles);
-    for (int r = 0; r < step->layout.ranks; r++) {
-        const double of_rank = slow->n > 0 ? bb_slow_compute_factor(slow, r) : 1;
-        double *of_role = &(*times)[step->role_of[r]];
-
-        *of_role = fmax(*of_role, of_rank);
-    }
+    return end_ns > host_ns ? end_ns : host_ns;
 }
 
 static void predict_compute_alone(const struct bb_step *step, struct bb_prediction *p)
 {
+    const struct bb_slow *slow = &p->conditions.slow;
     struct bb_op_times known = BB_OP_TIMES(&p->cluster);
-    double *times = NULL;
-    int64_t ns;
+    double *times; /* [n_roles] for each role (ranks that share a program), the largest factor by which the kernels of
+                      one of its ranks are slowed */
 
-    list_role_times(step, &p->conditions.slow, &times);
+    BB_NEW(times, step->n_roles);
+    for (int r = 0; r < step->layout.ranks; r++) {
+        double *of_role = &times[step->role_of[r]];
+
+        *of_role = fmax(*of_role, slow->n > 0 ? bb_slow_compute_factor(slow, r) : 1);
+    }
     p->compute_alone_ns = 0;
     for (int r = 0; r < step->n_roles; r++) {
-        time_kernels(&step->roles[r].program, &known, times[r], &ns);
+        const int64_t ns = time_kernels(&step->roles[r].program, &known, times[r]);
+
         p->compute_alone_ns = ns > p->compute_alone_ns ? ns : p->compute_alone_ns;
     }
     bb_op_times_release(&known);
@@ -306,6 +275,8 @@ int bb_predict_validate_slow(const struct bb_cluster *c, int ranks, const struct
 static int predict_once(const struct bb_step *step, const struct bb_cluster *cluster,
                         const struct bb_conditions *conditions, bool keeps_ops, struct bb_prediction *out)
 {
+    struct bb_sim_run run = {0};
+    struct bb_sim m = {0};
     int rc;
 
     *out = (struct bb_prediction){.cluster = *cluster, .compute_alone_ns = -1, .comm_alone_ns = -1};
@@ -313,8 +284,11 @@ static int predict_once(const struct bb_step *step, const struct bb_cluster *clu
         out->conditions.slow = conditions->slow;
     TRY(bb_predict_validate_slow(cluster, step->layout.ranks, &out->conditions.slow));
     bb_slow_enable_leaf_uplinks(&out->conditions.slow, &out->cluster);
-    TRY(predict_whole(step, keeps_ops, out));
+    TRY(simulate_step(&m, &run, step, &out->cluster, &out->conditions));
+    read_all(&m, &run, keeps_ops, out);
 out:
+    bb_sim_run_release(&run);
+    bb_sim_release(&m);
     if (rc)
         bb_prediction_release(out);
     return rc;

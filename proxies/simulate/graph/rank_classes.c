@@ -62,11 +62,6 @@ int bb_channels_to_next(struct bb_channels_to *m)
     return c;
 }
 
-static bool peer_exists(const struct bb_layout *l, const struct bb_channel *c)
-{
-    return c->peer_kind == BB_PEER_OFFSET || (c->peer >= 0 && c->peer < bb_comm_size(l, c->comm));
-}
-
 static void check_rank(const struct bb_step *step, const struct bb_task_graph *graph, int rank,
                        struct bb_faults *faults)
 {
@@ -76,11 +71,10 @@ static void check_rank(const struct bb_step *step, const struct bb_task_graph *g
         if (graph->uses[c] && bb_comm_instance(l, c, rank) == BB_NONE)
             bb_fault(faults, "rank %d uses communicator '%s' but is not a member of group '%s'", rank, l->comms[c].name,
                      l->groups[l->comms[c].group].name);
-    for (int c = 0; c < graph->n_channels; c++)
-        if (!peer_exists(l, &graph->channels[c]))
+    for (const struct bb_channel *c = graph->channels; c < graph->channels + graph->n_channels; c++)
+        if (c->peer_kind == BB_PEER_ABSOLUTE && (c->peer < 0 || c->peer >= bb_comm_size(l, c->comm)))
             bb_fault(faults, "rank %d: peer %d does not exist on communicator '%s', whose ranks are 0 to %d", rank,
-                     graph->channels[c].peer, l->comms[graph->channels[c].comm].name,
-                     bb_comm_size(l, graph->channels[c].comm) - 1);
+                     c->peer, l->comms[c->comm].name, bb_comm_size(l, c->comm) - 1);
 }
 
 /* ---- color refinement (rank_classes.h) ---- */
@@ -133,12 +127,6 @@ static uint64_t hash_channels_to(const struct refinement *p, int from, int comm,
     return set;
 }
 
-static int link_kind(const struct refinement *p, int from, int to)
-{
-    return p->marks->link_kind ? p->marks->link_kind(p->marks->arg, from, to)
-                               : bb_same_node(p->gpus_per_node, from, to);
-}
-
 static void add_edges(struct refinement *p, int rank, size_t edge)
 {
     const struct bb_task_graph *s = graph_of(p, rank);
@@ -147,10 +135,12 @@ static void add_edges(struct refinement *p, int rank, size_t edge)
         int comm = s->channels[c].comm, peer = bb_channel_rank(&p->step->layout, &s->channels[c], rank);
         bool known = bb_comm_instance(&p->step->layout, comm, peer) != BB_NONE && graph_of(p, peer)->uses[comm];
         uint64_t back = known ? hash_channels_to(p, peer, comm, rank) : 0;
+        int link = p->marks->link_kind ? p->marks->link_kind(p->marks->arg, rank, peer)
+                                       : bb_same_node(p->gpus_per_node, rank, peer);
 
         p->peer[edge] = peer;
         p->edge[edge] = mix_hash(mix_hash(back, hash_channels_to(p, rank, comm, peer)),
-                                 mix_hash((uint64_t)link_kind(p, rank, peer), (uint64_t)(peer == rank)));
+                                 mix_hash((uint64_t)link, (uint64_t)(peer == rank)));
     }
 }
 
@@ -198,13 +188,6 @@ static int count_colors(struct refinement *p)
     return p->classes.n;
 }
 
-static void sum_resource(const struct refinement *p, const struct bb_rank_resource *resources, uint64_t *resource_sums)
-{
-    memset(resource_sums, 0, sizeof(uint64_t) * (size_t)resources->n);
-    for (int r = 0; r < p->step->layout.ranks; r++)
-        resource_sums[resources->of[r]] += mix_hash(4, p->color[r]);
-}
-
 static void refine_round(struct refinement *p)
 {
     const struct bb_layout *l = &p->step->layout;
@@ -213,8 +196,13 @@ static void refine_round(struct refinement *p)
     for (int c = 0; c < l->n_comms; c++)
         if (p->collective[c])
             sum_instances(p, c);
-    for (int i = 0; i < p->marks->n_resources; i++)
-        sum_resource(p, &p->marks->resources[i], p->resource_sums[i]);
+    for (int i = 0; i < p->marks->n_resources; i++) {
+        const struct bb_rank_resource *resources = &p->marks->resources[i];
+
+        memset(p->resource_sums[i], 0, sizeof(uint64_t) * (size_t)resources->n);
+        for (int r = 0; r < l->ranks; r++)
+            p->resource_sums[i][resources->of[r]] += mix_hash(4, p->color[r]);
+    }
     for (int r = 0; r < l->ranks; r++)
         p->next[r] = refine_rank(p, r);
     p->color = p->next;
@@ -255,17 +243,6 @@ static void set_first_colors(struct refinement *p)
     }
 }
 
-/* Hashes the rank's index in each of its communicators into the rank's color (class hash). Without this shortcut, each
- * iteration separates only one more rank of a long chain of ranks from the others. */
-static void distinguish_by_index(struct refinement *p)
-{
-    const struct bb_layout *l = &p->step->layout;
-
-    for (int r = 0; r < l->ranks; r++)
-        for (int c = 0; c < graph_of(p, r)->n_channels; c++)
-            p->color[r] = mix_hash(p->color[r], (uint64_t)bb_comm_index(l, graph_of(p, r)->channels[c].comm, r));
-}
-
 static void make_singletons(struct refinement *p)
 {
     for (int r = 0; r < p->step->layout.ranks; r++)
@@ -275,7 +252,7 @@ static void make_singletons(struct refinement *p)
 
 static void refine_classes(struct refinement *p)
 {
-    const int ranks = p->step->layout.ranks;
+    const struct bb_layout *l = &p->step->layout;
     long work = 0;
     int now;
 
@@ -285,29 +262,22 @@ static void refine_classes(struct refinement *p)
     }
     set_first_colors(p);
     now = count_colors(p);
-    for (int round = 1; work <= MAX_RANK_ROUNDS; round++, work += ranks) {
+    for (int round = 1; work <= MAX_RANK_ROUNDS; round++, work += l->ranks) {
         int before = now;
 
         refine_round(p);
         now = count_colors(p);
-        if (now == before || now == ranks)
+        if (now == before || now == l->ranks)
             return;
-        if (round == ROUNDS_WITHOUT_INDEX)
-            distinguish_by_index(p);
+        /* Without this shortcut, each iteration separates only one more rank of a long chain of ranks from the others. */
+        for (int r = 0; round == ROUNDS_WITHOUT_INDEX && r < l->ranks; r++)
+            for (int c = 0; c < graph_of(p, r)->n_channels; c++)
+                p->color[r] = mix_hash(p->color[r], (uint64_t)bb_comm_index(l, graph_of(p, r)->channels[c].comm, r));
     }
     make_singletons(p);
 }
 
 /* ---- result: classes of equivalent ranks ---- */
-
-static void list_instances(struct refinement *p, int group)
-{
-    if (p->instance[group])
-        return;
-    BB_NEW(p->instance[group], p->step->layout.ranks);
-    for (int r = 0; r < p->step->layout.ranks; r++)
-        p->instance[group][r] = bb_group_instance(&p->step->layout, group, r);
-}
 
 static void refinement_init(struct refinement *p)
 {
@@ -325,11 +295,17 @@ static void refinement_init(struct refinement *p)
     for (int i = 0; i < p->marks->n_resources; i++)
         BB_NEW(p->resource_sums[i], p->marks->resources[i].n);
     for (int c = 0; c < l->n_comms; c++) {
+        int **instance;
+
         for (int r = 0; r < p->step->n_roles; r++)
             p->collective[c] |= p->graphs[r].n_collectives[c] > 0;
-        if (p->collective[c])
-            list_instances(p, l->comms[c].group);
         BB_NEW(p->sums[c], l->groups[l->comms[c].group].instances);
+        instance = &p->instance[l->comms[c].group];
+        if (!p->collective[c] || *instance)
+            continue;
+        BB_NEW(*instance, l->ranks);
+        for (int r = 0; r < l->ranks; r++)
+            (*instance)[r] = bb_group_instance(l, l->comms[c].group, r);
     }
 }
 

@@ -12,6 +12,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/param.h>
 
 static void release_task(struct bb_execution *r, int at, int64_t when)
 {
@@ -186,7 +187,7 @@ static void match_message(struct bb_execution *r, int at, const struct message *
     struct bb_sim_task *mine = &r->c->tasks[at], *theirs = &r->c->tasks[message->task];
     const struct bb_cluster *c = r->m->cluster;
     const int rank = r->m->classes.rank[r->class_of[at]], peer = message->peer;
-    const double load_ns = r->contention ? 0 : bb_larger(mine->load_ns, theirs->load_ns);
+    const double load_ns = r->contention ? 0 : MAX(mine->load_ns, theirs->load_ns);
     int64_t end_ns = 0;
 
     if (!theirs->arrived)

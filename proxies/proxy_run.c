@@ -19,8 +19,6 @@
 /* The state of a run. A zeroed state is valid, so one function can release every partly initialized state. */
 struct run {
     struct bb_proxy_run_options options;
-    int argc;
-    char **argv;
     const struct bb_proxy *proxy; /* the proxy to run; NULL: all proxies */
     struct bb_session session;
     bool serialisable; /* true: the step has no deadlock even if its operations run one after another, so the data
@@ -33,10 +31,10 @@ struct run {
     struct bb_cluster cluster;        /* cluster profile of --cluster; rank 0 only */
     struct bb_run_forecast forecast;  /* prediction and its comparison with the run; zeroed without --cluster */
     struct bb_critical_path critical; /* set on rank 0 with --trace, else zeroed */
+    struct bb_run_report report;      /* input of the reports; points to the members of this struct */
     struct bb_scaling_run scaling; /* the scaling study (scaling_run.h: the step on different numbers of ranks) of the
-                                    proxy `scaling`; zeroed for all other proxies */
+                                      proxy `scaling`; zeroed for all other proxies */
     json_t *planned;               /* rank 0: the plan of the step as JSON (busbar.plan/1) */
-    unsigned long long wrong;      /* number of wrong elements found by the data check, summed over all ranks */
     int unsaved; /* error code of writing the trace file, equal on all ranks, returned at the end of the run; 0: no
                     error */
 };
@@ -138,15 +136,9 @@ static int check_data(struct run *x)
     bb_progress_show(&x->session.progress, "checking data");
     TRY(bb_data_check(&x->runner, !x->serialisable, &wrong));
     TRY(bb_world_sum(&x->session.world, &wrong));
-    x->wrong += wrong;
+    x->report.wrong += wrong;
 out:
     return rc;
-}
-
-/* Returns the number of SMs that timed compute occupies on this rank's GPU. */
-static int occupied_sms(const struct run *x)
-{
-    return bb_compute_sms(x->options.compute_sms, x->session.device.sm_count);
 }
 
 static bool has_both(const struct bb_step *s)
@@ -163,22 +155,6 @@ static bool has_both(const struct bb_step *s)
     return compute && comm;
 }
 
-static struct bb_run_report report_of(const struct run *x)
-{
-    return (struct bb_run_report){.step = &x->step,
-                                  .session = &x->session,
-                                  .argc = x->argc,
-                                  .argv = x->argv,
-                                  .plan = &x->measure_plan,
-                                  .measured = &x->measured,
-                                  .forecast = &x->forecast,
-                                  .compute_sms = occupied_sms(x),
-                                  .peak_tflops = x->options.peak_tflops,
-                                  .checked = x->options.check,
-                                  .critical = x->options.trace ? &x->critical : NULL,
-                                  .wrong = x->wrong};
-}
-
 /* Returns the total number of steps that a run executes: warm-up, timed, traced and optional steps (graph, start
  * barrier, compute or communication alone). */
 static double steps_of(const struct bb_measure_plan *p)
@@ -188,19 +164,6 @@ static double steps_of(const struct bb_measure_plan *p)
     int alone = p->alone ? 2 * (p->steps + p->traced_steps) : 0;
 
     return p->warmup + p->steps + p->traced_steps + graph + start_barrier_steps + alone;
-}
-
-/* Prints the lines of the report that are known before the steps run. For `busbar proxy all` (x->proxy is NULL) this
- * function does nothing. */
-static void begin_report(struct run *x)
-{
-    const struct bb_run_report r = report_of(x);
-
-    if (!x->proxy)
-        return;
-    if (x->session.out)
-        bb_run_report_begin(&r, x->session.out);
-    bb_progress_expect(&x->session.progress, steps_of(&x->measure_plan));
 }
 
 static int run_steps(struct run *x)
@@ -215,16 +178,20 @@ static int run_steps(struct run *x)
                                                .alone = !x->options.no_alone && has_both(&x->step)};
     if (x->options.start_barrier && x->session.shared_gpu && x->session.world.rank == 0)
         bb_warn("--start-barrier: not available when ranks share a GPU; steps with a start barrier are not timed");
-    x->scaling.compute_sms = occupied_sms(x);
+    x->report.compute_sms = bb_compute_sms(x->options.compute_sms, x->session.device.sm_count);
+    x->scaling.compute_sms = x->report.compute_sms;
     TRY(bb_scaling_run_prologue(&x->scaling));
     bb_progress_show(&x->session.progress, "communicators and buffers");
     TRY(bb_runner_init(&x->runner, &x->session.world, &x->step.layout, bb_step_program(&x->step, x->session.world.rank),
                        x->session.memory));
-    TRY(bb_runner_set_busy(&x->runner, occupied_sms(x), x->options.compute_gbps));
+    TRY(bb_runner_set_busy(&x->runner, x->report.compute_sms, x->options.compute_gbps));
     if (!x->serialisable)
         TRY(bb_runner_connect(&x->runner));
     bb_progress_clear(&x->session.progress);
-    begin_report(x);
+    if (x->proxy && x->session.out)
+        bb_run_report_begin(&x->report, x->session.out);
+    if (x->proxy)
+        bb_progress_expect(&x->session.progress, steps_of(&x->measure_plan));
     TRY(check_data(x));
     TRY(bb_step_measure(&x->runner, &x->measure_plan, &x->session.progress, &x->measured));
     TRY(bb_scaling_run_rounds(&x->scaling, &x->runner));
@@ -241,7 +208,8 @@ out:
 
 static int open_results(struct run *x, const char *schema, bool has_rows, const struct bb_opts *set)
 {
-    const struct bb_results_head head = {.schema = schema, .argc = x->argc, .argv = x->argv, .no_rows = !has_rows};
+    const struct bb_results_head head = {
+        .schema = schema, .argc = x->report.argc, .argv = x->report.argv, .no_rows = !has_rows};
 
     return bb_session_open_results(&x->session, &head, set, &x->options);
 }
@@ -258,16 +226,15 @@ static int write_plan(struct run *x)
 
 static int report_run(struct run *x)
 {
-    const struct bb_run_report r = report_of(x);
     int rc;
 
     if (x->session.world.rank != 0)
         return 0;
     if (x->session.out)
-        bb_run_report_text(&r, x->session.out);
+        bb_run_report_text(&x->report, x->session.out);
     TRY(bb_scaling_run_report(&x->scaling, &x->measured));
     rc = bb_results_set_all(x->session.json,
-                            bb_run_report_json(&r, json_deep_copy(json_object_get(x->planned, "groups"))));
+                            bb_run_report_json(&x->report, json_deep_copy(json_object_get(x->planned, "groups"))));
 out:
     return rc;
 }
@@ -276,7 +243,7 @@ out:
 
 static int report_line(struct run *x, const struct bb_proxy *proxy, bool fits, unsigned long long wrong)
 {
-    struct bb_run_report r = report_of(x);
+    struct bb_run_report r = x->report;
 
     r.wrong = wrong;
     r.step = fits ? r.step : NULL;
@@ -305,7 +272,7 @@ static int run_one(struct run *x, const struct bb_proxy *proxy)
 {
     const struct bb_proxy_config asked = x->options.step;
     struct bb_proxy_config fitted;
-    unsigned long long before = x->wrong;
+    unsigned long long before = x->report.wrong;
     int rc = bb_smoke_fit(proxy, &asked, &fitted, &x->step);
 
     if (rc == -BB_EUSAGE)
@@ -314,7 +281,7 @@ static int run_one(struct run *x, const struct bb_proxy *proxy)
     TRY(bb_step_expand(&x->step));
     TRY(check_step(x));
     TRY(run_steps(x));
-    TRY(report_line(x, proxy, true, x->wrong - before));
+    TRY(report_line(x, proxy, true, x->report.wrong - before));
     TRY(release_step(x));
 out:
     return rc;
@@ -322,7 +289,6 @@ out:
 
 static int run_all(struct run *x)
 {
-    struct bb_run_report r;
     int rc;
 
     x->options.no_alone = true;
@@ -332,9 +298,9 @@ static int run_all(struct run *x)
     TRY(bb_session_setup_gpus(&x->session, 0));
     TRY(open_results(x, "busbar.proxies/1", true, NULL));
     x->measure_plan.steps = x->options.steps;
-    r = report_of(x);
+    x->report.compute_sms = bb_compute_sms(x->options.compute_sms, x->session.device.sm_count);
     if (x->session.out)
-        bb_run_report_head(&r, x->session.out);
+        bb_run_report_head(&x->report, x->session.out);
     for (int i = 0; i < bb_n_proxies; i++)
         TRY(run_one(x, bb_proxies[i]));
 out:
@@ -371,19 +337,29 @@ static int run_proxy(struct run *x)
     TRY(bb_step_set_environment(false)); /* before any CUDA call, and while the process has only one thread */
     TRY(bb_session_begin(&x->session, &x->options.common, BB_SESSION_NCCL));
     TRY(x->proxy ? run_named(x) : run_all(x));
-    if (x->wrong)
-        rc = BB_WORLD_ERR(&x->session.world, BB_EDATA, "wrong data: %llu elements over all ranks", x->wrong);
+    if (x->report.wrong)
+        rc = BB_WORLD_ERR(&x->session.world, BB_EDATA, "wrong data: %llu elements over all ranks", x->report.wrong);
 out:
     return rc;
 }
 
 int bb_proxy_run(int argc, char **argv)
 {
-    struct run x = {.argc = argc, .argv = argv};
+    struct run x = {0};
     int rc = bb_proxy_parse(&x.options, &x.proxy, argc, argv), end_rc;
 
     if (rc != 0)
         return rc;
+    x.report = (struct bb_run_report){.step = &x.step,
+                                      .session = &x.session,
+                                      .argc = argc,
+                                      .argv = argv,
+                                      .plan = &x.measure_plan,
+                                      .measured = &x.measured,
+                                      .forecast = &x.forecast,
+                                      .peak_tflops = x.options.peak_tflops,
+                                      .checked = x.options.check,
+                                      .critical = x.options.trace ? &x.critical : NULL};
     rc = run_proxy(&x);
     end_rc = bb_runner_release(&x.runner, bb_session_ends_on_all_ranks(&x.session, rc) ? 0 : rc);
     rc = bb_session_release(&x.session, rc, end_rc);

@@ -10,24 +10,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Returns the index i for which t->ranks[i] is `rank`; the timeline must contain the rank. */
-static int find_rank(const struct bb_timeline *t, int rank)
-{
-    int i = 0;
-
-    while (t->ranks[i] != rank)
-        i++;
-    return i;
-}
-
 /* On rank 0: computes how much of the measured and of the predicted step time belongs to each category
  * (time_shares.h: exposed, backward, ...). */
 static int compare_shares(struct bb_run_forecast *f, const struct bb_step *step, const struct bb_cluster *cluster,
                           const struct bb_timeline *measured)
 {
-    int at = find_rank(measured, f->rank), n, rc;
     struct bb_timeline predicted;
+    int at = 0, n, rc;
 
+    while (measured->ranks[at] != f->rank) /* the timeline contains the rank, because it is the slowest one */
+        at++;
     bb_timeline_init(&predicted, step, &f->rank, 1);
     TRY(bb_predict_timeline(step, cluster, NULL, &predicted));
     f->rank_us[0] = (double)measured->step_ns[at] / 1e3;

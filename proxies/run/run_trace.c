@@ -5,8 +5,10 @@
 #include "bootstrap/base/outfile.h"
 #include "proxies/timeline/timeline.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/param.h>
 
 #define CHUNK_BYTES ((size_t)16 << 20)
 
@@ -22,15 +24,6 @@ static void copy_lane_times(const struct bb_runner *r, const struct bb_traced_st
             if (r->program->ops[k].stream == r->lanes[i].stream)
                 ops[k] = trace->lanes[i];
     }
-}
-
-static size_t max_ops(const struct bb_step *step)
-{
-    size_t max = 0;
-
-    for (int i = 0; i < step->n_roles; i++)
-        max = step->roles[i].program.n_ops > max ? step->roles[i].program.n_ops : max;
-    return max;
 }
 
 /* ---- collecting the times of all ranks ---- */
@@ -49,49 +42,39 @@ static int gather_scalars(struct bb_runner *r, const struct bb_measured *m, stru
     if (!all)
         return rc;
     for (int i = 0; i < r->world->size; i++)
-        t->clock_error_us = all[i].start_sync_us > t->clock_error_us ? all[i].start_sync_us : t->clock_error_us;
+        t->clock_error_us = fmax(t->clock_error_us, all[i].start_sync_us);
     for (int i = 0; i < t->n; i++)
         t->step_ns[i] = all[t->ranks[i]].step_ns;
     free(all);
     return 0;
 }
 
-static void store_times(struct bb_timeline *t, const struct bb_timed_op *all, size_t first, size_t n)
-{
-    for (int i = 0; i < t->n; i++) {
-        size_t n_ops = bb_step_program(t->step, t->ranks[i])->n_ops;
-
-        for (size_t k = first; k < first + n && k < n_ops; k++)
-            t->ops[i][k] = all[(size_t)t->ranks[i] * n + (k - first)];
-    }
-}
-
+/* Gathers the operation times of all ranks in chunks of at most CHUNK_BYTES and stores those of the shown ranks. */
 static int gather_ops(struct bb_runner *r, const struct bb_traced_step *trace, struct bb_timeline *t)
 {
-    size_t max = max_ops(t->step), ranks = (size_t)r->world->size,
-           chunk = CHUNK_BYTES / sizeof(struct bb_timed_op) / ranks;
+    size_t max = 0, ranks = (size_t)r->world->size, chunk = CHUNK_BYTES / sizeof(struct bb_timed_op) / ranks;
     struct bb_timed_op *own, *all;
     int rc = 0;
 
-    chunk = chunk < 1 ? 1 : chunk > max ? max : chunk;
+    for (int i = 0; i < t->step->n_roles; i++)
+        max = MAX(max, t->step->roles[i].program.n_ops);
+    chunk = MAX(1, MIN(chunk, max));
     BB_NEW(own, max + chunk);
     BB_NEW(all, chunk * ranks);
     copy_lane_times(r, trace, own);
     for (size_t first = 0; first < max; first += chunk) {
         TRY(bb_world_allgather(r->world, own + first, all, chunk * sizeof(*own)));
-        store_times(t, all, first, chunk);
+        for (int i = 0; i < t->n; i++) {
+            const size_t n_ops = bb_step_program(t->step, t->ranks[i])->n_ops;
+
+            for (size_t k = first; k < first + chunk && k < n_ops; k++)
+                t->ops[i][k] = all[(size_t)t->ranks[i] * chunk + (k - first)];
+        }
     }
 out:
     free(own);
     free(all);
     return rc;
-}
-
-static void name_locations(const struct bb_world *w, const struct bb_device_info *devices, struct bb_timeline *t)
-{
-    for (int i = 0; i < t->n; i++)
-        snprintf(t->location[i], sizeof(t->location[i]), "%.40s gpu %d", w->hosts[t->ranks[i]],
-                 devices[t->ranks[i]].ordinal);
 }
 
 static int save_timeline(const struct bb_timeline *t, const char *path)
@@ -130,7 +113,9 @@ int bb_run_trace_save(struct bb_runner *r, const struct bb_step *step, const str
         "time zero of each rank is the end of a one-element all_reduce over all ranks, on this rank's GPU, before the "
         "step; no rank can finish the all_reduce before all ranks have started it, so the time zeros differ by at most "
         "the duration of the all_reduce";
-    name_locations(r->world, devices, &t);
+    for (int i = 0; i < t.n; i++)
+        snprintf(t.location[i], sizeof(t.location[i]), "%.40s gpu %d", r->world->hosts[t.ranks[i]],
+                 devices[t.ranks[i]].ordinal);
     if (r->world->rank == 0)
         bb_critical_path_init(critical, &t, NULL);
     t.critical = critical;

@@ -269,50 +269,33 @@ out:
 
 /* ---- communicators ---- */
 
-/* Stores in `members` the world ranks of the communicator of `group` (for example which tensor-parallel group) to
- * which `rank` belongs. Returns the number of members; 0 if `rank` belongs to none. */
-static int own_members(const struct bb_layout *l, int group, int rank, int *members)
-{
-    int instance = bb_group_instance(l, group, rank), n = l->groups[group].size;
-
-    if (instance == BB_NONE)
-        return 0;
-    for (int i = 0; i < n; i++)
-        members[i] = bb_group_member(l, group, instance, i);
-    return n;
-}
-
-/* Determines the communicators that at least one rank uses; all members must take part in creating a communicator,
- * even those that do not use it. used: out, bit c is set if communicator c is used. */
-static int used_comms(struct bb_runner *r, unsigned *used)
-{
-    *used = 0;
-    for (size_t i = 0; i < r->program->n_ops; i++)
-        if (r->program->ops[i].comm != BB_NONE)
-            *used |= 1u << r->program->ops[i].comm;
-    return bb_world_any(r->world, used);
-}
-
 /* Creates the communicators of the step as blocking communicators. With non-blocking communicators NCCL passes each
  * call to another thread, which adds tens of microseconds of host time per call, and the step time is often limited
  * by the host. Hangs in NCCL calls are detected by time limits (guards, see step_issue.c). */
 static int make_comms(struct bb_runner *r)
 {
     static const struct bb_comm_opts polled = {0}, blocking = {.blocking = true};
+    const struct bb_layout *l = r->layout;
     struct bb_world *w = r->world;
-    unsigned used;
+    unsigned used = 0; /* bit c: communicator c is used by at least one rank. All members must take part in creating a
+                          communicator, even those that do not use it. */
     int rc, *members;
 
     BB_NEW(members, w->size);
-    TRY(used_comms(r, &used));
-    for (int c = 0; c < r->layout->n_comms; c++) {
-        const struct bb_comm_spec *spec = &r->layout->comms[c];
+    for (size_t i = 0; i < r->program->n_ops; i++)
+        if (r->program->ops[i].comm != BB_NONE)
+            used |= 1u << r->program->ops[i].comm;
+    TRY(bb_world_any(w, &used));
+    for (int c = 0; c < l->n_comms; c++) {
+        const struct bb_comm_spec *spec = &l->comms[c];
+        const int size = l->groups[spec->group].size, instance = bb_group_instance(l, spec->group, w->rank);
+        const int own = instance == BB_NONE ? 0 : size; /* number of members of this rank's communicator */
 
-        snprintf(r->guards[c], sizeof(r->guards[c]), "an operation (communicator %s, %d ranks)", spec->name,
-                 r->layout->groups[spec->group].size);
+        snprintf(r->guards[c], sizeof(r->guards[c]), "an operation (communicator %s, %d ranks)", spec->name, size);
+        for (int i = 0; i < own; i++)
+            members[i] = bb_group_member(l, spec->group, instance, i);
         if (used & 1u << c)
-            TRY(bb_comm_init(&r->comms[c], w, spec->name, members,
-                             own_members(r->layout, spec->group, w->rank, members), &blocking));
+            TRY(bb_comm_init(&r->comms[c], w, spec->name, members, own, &blocking));
     }
     if (w->size > 1)
         TRY(bb_comm_init(&r->all_ranks, w, "everyone", NULL, w->size, &polled));

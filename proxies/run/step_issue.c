@@ -129,31 +129,32 @@ int bb_runner_batch(struct bb_runner *r, const struct bb_batch *batch)
 
 /* ---- point-to-point connections ---- */
 
-/* Sets to[p] to true for each rank p of the communicator to which the program sends, and from[p] for each rank from
- * which it receives. */
-static void mark_peers(const struct bb_runner *r, int comm, bool *to, bool *from)
+enum { SENDS = 1, RECEIVES = 2 };
+
+/* Sets peers[p], for each rank p of the communicator, to whether the program sends to p (SENDS) and receives from p
+ * (RECEIVES). */
+static void mark_peers(const struct bb_runner *r, int comm, unsigned char *peers)
 {
+    memset(peers, 0, (size_t)r->world->size);
     for (size_t i = 0; i < r->program->n_ops; i++) {
         const struct bb_op *op = &r->program->ops[i];
 
-        if (op->comm == comm && op->kind == BB_OP_SEND)
-            to[bb_runner_peer(r, op)] = true;
-        if (op->comm == comm && op->kind == BB_OP_RECV)
-            from[bb_runner_peer(r, op)] = true;
+        if (op->comm == comm && (op->kind == BB_OP_SEND || op->kind == BB_OP_RECV))
+            peers[bb_runner_peer(r, op)] |= op->kind == BB_OP_SEND ? SENDS : RECEIVES;
     }
 }
 
-/* Sends one element to each rank p with to[p], and receives one element from each rank p with from[p]. All messages
+/* Sends one element to each rank, and receives one element from each rank, as marked in `peers`. All messages
  * use the same buffer element, which is 0 on all ranks, so the order of concurrent writes does not matter. */
-static int connect_peers(struct bb_runner *r, const struct bb_comm *c, const bool *to, const bool *from)
+static int connect_peers(struct bb_runner *r, const struct bb_comm *c, const unsigned char *peers)
 {
     int rc, end_rc;
 
     TRY(BB_NCCL(ncclGroupStart()));
     for (int p = 0; rc == 0 && p < c->size; p++) {
-        if (to[p])
+        if (peers[p] & SENDS)
             rc = BB_NCCL(ncclSend(r->start_element, 1, ncclFloat, p, c->nccl, r->join));
-        if (from[p] && rc == 0)
+        if ((peers[p] & RECEIVES) && rc == 0)
             rc = BB_NCCL(ncclRecv(r->start_element, 1, ncclFloat, p, c->nccl, r->join));
     }
     end_rc = BB_NCCL(ncclGroupEnd());
@@ -180,24 +181,22 @@ static void append_requirements(struct bb_runner *r)
 
 int bb_runner_connect(struct bb_runner *r)
 {
-    bool *to, *from;
+    static const char what[] = "the point-to-point connections";
+    unsigned char *peers;
     int rc = 0;
 
-    BB_NEW(to, r->world->size);
-    BB_NEW(from, r->world->size);
+    BB_NEW(peers, r->world->size);
     append_requirements(r);
-    for (int c = 0; rc == 0 && c < r->layout->n_comms; c++) {
+    for (int c = 0; c < r->layout->n_comms; c++) {
         if (!r->comms[c].nccl)
             continue;
-        memset(to, 0, (size_t)r->world->size * sizeof(*to));
-        memset(from, 0, (size_t)r->world->size * sizeof(*from));
-        mark_peers(r, c, to, from);
-        rc = BB_GUARDED(r->world, r->guards[c], connect_peers(r, &r->comms[c], to, from));
-        rc = rc ? rc : bb_comm_poll(&r->comms[c], "the point-to-point connections");
-        rc = rc ? rc : bb_runner_wait(r, r->join, "the point-to-point connections");
+        mark_peers(r, c, peers);
+        TRY(BB_GUARDED(r->world, r->guards[c], connect_peers(r, &r->comms[c], peers)));
+        TRY(bb_comm_poll(&r->comms[c], what));
+        TRY(bb_runner_wait(r, r->join, what));
     }
-    free(to);
-    free(from);
+out:
+    free(peers);
     return rc;
 }
 

@@ -3,7 +3,6 @@
 #include "collectives/compare/result_reader.h"
 
 #include <stdbool.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { VALUE = 256, NAME = 160 };

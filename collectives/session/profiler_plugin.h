@@ -7,7 +7,6 @@
 #define BB_COLLECTIVES_SESSION_PROFILER_PLUGIN_H
 
 #include <nccl.h>
-#include <stdbool.h>
 #include <stdint.h>
 
 /* Event types; each is one bit of the event mask. NCCL defines more types. */

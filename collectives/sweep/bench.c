@@ -77,9 +77,9 @@ static int check_ranks(const struct bench *b)
     if (b->options.sampling.delay && b->options.sampling.delayed_rank >= w->size)
         return BB_WORLD_ERR(w, BB_EUSAGE, "--delay: rank %d does not exist, ranks are 0 to %d",
                             b->options.sampling.delayed_rank, w->size - 1);
-    if (s->alltoallv_counts && s->alltoallv_counts->bytes && s->alltoallv_counts->n < b->largest)
+    if (s->alltoallv_counts.bytes && s->alltoallv_counts.n < b->largest)
         return BB_WORLD_ERR(w, BB_EUSAGE, "matrix file %s is for %d ranks, but there are %d", b->options.matrix,
-                            s->alltoallv_counts->n, b->largest);
+                            s->alltoallv_counts.n, b->largest);
     return 0;
 }
 
@@ -481,7 +481,7 @@ static int report_groups(struct bench *b, const struct bb_row *row)
 
     TRY(rc);
     for (int r = 0; r < b->session.world.size; r++) {
-        all[r].c.alltoallv_counts = b->sweep.alltoallv_counts;
+        all[r].c.alltoallv_counts = &b->sweep.alltoallv_counts;
         b->wrong = b->wrong || all[r].metrics[BB_OUT_OF_PLACE].wrong > 0 || all[r].metrics[BB_IN_PLACE].wrong > 0;
         if (all[r].first)
             TRY(bb_report_row(&b->report, &all[r]));

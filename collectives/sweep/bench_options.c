@@ -2,11 +2,9 @@
  * and long names. */
 #include "collectives/sweep/bench_options.h"
 
-#include "bootstrap/base/alloc.h"
 #include "bootstrap/base/units.h"
 #include "bootstrap/cli/size_list.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 static const char *dtype_or_all(size_t i)
@@ -241,25 +239,17 @@ static int check_combinations(const struct bb_bench_options *o)
 
 static int read_alltoallv_counts(const struct bb_bench_options *o, struct bb_sweep *sweep)
 {
-    bool variable = false;
-
     for (int i = 0; i < sweep->n_colls; i++)
-        variable = variable || bb_colls[sweep->colls[i]].flags & BB_COLL_VARIABLE_COUNTS;
-    if (o->matrix && !variable)
+        sweep->has_alltoallv |= (bb_colls[sweep->colls[i]].flags & BB_COLL_VARIABLE_COUNTS) != 0;
+    if (o->matrix && !sweep->has_alltoallv)
         return bb_err(BB_EUSAGE, "--matrix is for alltoallv, which is not among the given collectives");
-    if (!variable)
-        return 0;
-    BB_NEW(sweep->alltoallv_counts, 1);
-    sweep->alltoallv_counts->imbalance = o->imbalance;
-    return o->matrix ? bb_alltoallv_counts_read(sweep->alltoallv_counts, o->matrix, o->matrix_scale) : 0;
+    sweep->alltoallv_counts.imbalance = o->imbalance;
+    return o->matrix ? bb_alltoallv_counts_read(&sweep->alltoallv_counts, o->matrix, o->matrix_scale) : 0;
 }
 
 void bb_bench_release_sweep(struct bb_sweep *sweep)
 {
-    if (sweep->alltoallv_counts)
-        bb_alltoallv_counts_release(sweep->alltoallv_counts);
-    free(sweep->alltoallv_counts);
-    sweep->alltoallv_counts = NULL;
+    bb_alltoallv_counts_release(&sweep->alltoallv_counts);
 }
 
 int bb_bench_resolve_cases(struct bb_bench_options *o, struct bb_sweep *sweep, const struct bb_positionals *positionals)

@@ -10,7 +10,6 @@
 #include "bootstrap/base/err.h"
 #include "bootstrap/base/units.h"
 
-#include <stdbool.h>
 #include <stddef.h>
 
 enum bb_busbw_scope { BB_BUSBW_MEAN, BB_BUSBW_PEAK, BB_BUSBW_SIZE };

@@ -80,7 +80,7 @@ int bb_sweep_each(const struct bb_sweep *s, int coll, int ranks, bb_sweep_fn *fn
                                 .root = rooted ? s->root : -1,
                                 .ranks = ranks,
                                 .unalign = s->unalign,
-                                .alltoallv_counts = s->alltoallv_counts};
+                                .alltoallv_counts = &s->alltoallv_counts};
             rc = each_root(s, &c, fn, arg);
         }
     return rc;
@@ -111,7 +111,7 @@ static size_t widest_of_sweep(const struct bb_sweep *s, int ranks, bool in_place
                                 .ranks = ranks,
                                 .in_place = in_place,
                                 .unalign = s->unalign,
-                                .alltoallv_counts = s->alltoallv_counts};
+                                .alltoallv_counts = &s->alltoallv_counts};
             c.count = bb_coll_count(c.kind, largest, ranks, bb_dtypes[c.dtype].bytes);
             size_t bytes = widest_slot(&c);
             widest = bytes > widest ? bytes : widest;

@@ -45,9 +45,9 @@ struct bb_sweep {
     bool shuffled; /* message sizes are in a random order that depends only on `seed` */
     uint64_t seed;
     size_t unalign; /* number of elements by which the send and receive buffers are offset from their alignment */
-    /* byte counts of alltoallv per pair of ranks; NULL: the sweep does not contain alltoallv. Owned by the creator
-     * of the sweep */
-    struct bb_alltoallv_counts *alltoallv_counts;
+    bool has_alltoallv;
+    struct bb_alltoallv_counts alltoallv_counts; /* byte counts of alltoallv per pair of ranks; the cases of the sweep
+                                                    point to this field */
 };
 
 /* bb_sweep_largest - return the largest message size of the sweep in bytes. */

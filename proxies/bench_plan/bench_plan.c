@@ -170,16 +170,16 @@ static void print_head(const struct bb_bench_plan *p, FILE *out)
 
 int bb_bench_plan_validate(const struct bb_bench_plan *p)
 {
-    const struct bb_alltoallv_counts *alltoallv_counts = p->sweep->alltoallv_counts;
+    const struct bb_alltoallv_counts *alltoallv_counts = &p->sweep->alltoallv_counts;
 
     for (int i = 0; i < p->sweep->n_colls; i++)
         if (bb_colls[p->sweep->colls[i]].flags & BB_COLL_ROOTED && p->sweep->root >= p->ranks)
             return bb_err(BB_EUSAGE, "root %d (-r) of %s is not a rank: ranks are 0 to %d", p->sweep->root,
                           bb_colls[p->sweep->colls[i]].name, p->ranks - 1);
-    if (alltoallv_counts && alltoallv_counts->bytes && alltoallv_counts->n != p->ranks)
+    if (alltoallv_counts->bytes && alltoallv_counts->n != p->ranks)
         return bb_err(BB_EUSAGE, "--matrix has %d ranks, but --ranks is %d; try: --ranks %d", alltoallv_counts->n,
                       p->ranks, alltoallv_counts->n);
-    if (alltoallv_counts && p->ranks > BB_ALLTOALLV_RANKS)
+    if (p->sweep->has_alltoallv && p->ranks > BB_ALLTOALLV_RANKS)
         return bb_err(BB_EUSAGE, "alltoallv on %d ranks, expected at most %d; try: --ranks %d", p->ranks,
                       BB_ALLTOALLV_RANKS, BB_ALLTOALLV_RANKS);
     if (p->conditions->slow.n > 0 && p->ranks > BB_SLOW_RANKS)

@@ -51,14 +51,6 @@ static int find_script(const char *folder, char path[PATH_MAX])
                   folder, scripts[0], folder, scripts[1]);
 }
 
-/* Finds the Python of the virtual environment that setup.sh creates in the build folder; otherwise uses the system's
- * python3. */
-static void find_python(const char *folder, char path[PATH_MAX])
-{
-    if (snprintf(path, PATH_MAX, "%s/python/bin/python3", folder) >= PATH_MAX || access(path, X_OK) != 0)
-        strcpy(path, "python3");
-}
-
 /* Executes the script; returns only on failure. Python finds the other modules in the script's folder. -B: Python
  * writes no __pycache__ there. */
 static int run_script(const char *python, char *script, const char *output, const struct bb_positionals *files)
@@ -97,7 +89,9 @@ int bb_report_main(int argc, char **argv)
     TRY(check_arguments(&options, &files));
     TRY(bb_program_folder(folder));
     TRY(find_script(folder, script));
-    find_python(folder, python);
+    /* the Python of the virtual environment that setup.sh creates in the build folder, else the system's python3 */
+    if (snprintf(python, PATH_MAX, "%s/python/bin/python3", folder) >= PATH_MAX || access(python, X_OK) != 0)
+        strcpy(python, "python3");
     rc = run_script(python, script, options.output, &files);
 out:
     return rc;

@@ -253,7 +253,7 @@ int bb_list_columns(FILE *out)
     return 0;
 }
 
-/* ---- ratios to a reference row ---- */
+/* ---- cells, and ratios to a reference row ---- */
 
 static bool same_measurement(const json_t *a, const json_t *b)
 {
@@ -290,19 +290,30 @@ static double number_at(const json_t *result, const json_t *row, const char *pat
     return json_is_number(value) ? json_number_value(value) : NAN;
 }
 
-static json_t *relative_value(const struct bb_gathered *g, size_t i, const json_t *row, const char *path,
-                              const json_t *relative_to)
+/* Returns a new reference to `value`, null if `value` is NULL. */
+static json_t *copy_cell(const json_t *value)
 {
-    const json_t *reference = reference_of(g, i, relative_to), *rows = json_object_get(reference, "results"),
-                 *other = NULL;
+    return value ? json_incref((json_t *)value) : json_null();
+}
+
+/* Returns the cell of a column for combination `i`: the value at the column's path or, for a column with relative_to,
+ * its ratio to the value of the reference row. row: element of results[]; NULL: the result has none. */
+static json_t *value_cell(const struct bb_gathered *g, size_t i, const json_t *row, const json_t *column)
+{
+    const json_t *relative_to = json_object_get(column, "relative_to"), *result = g->found[i].result, *other = NULL;
+    const json_t *reference = relative_to ? reference_of(g, i, relative_to) : NULL;
+    const json_t *rows = json_object_get(reference, "results");
+    const char *path = json_string_value(json_object_get(column, "value"));
     double ratio;
 
+    if (!relative_to)
+        return copy_cell(cell_value(result, row, path));
     for (size_t r = 0; r < json_array_size(rows) && !other; r++)
         if (same_measurement(row, json_array_get(rows, r)))
             other = json_array_get(rows, r);
     if (!reference || (row && !other))
         return json_null();
-    ratio = number_at(g->found[i].result, row, path) / number_at(reference, other, path);
+    ratio = number_at(result, row, path) / number_at(reference, other, path);
     return isfinite(ratio) ? json_real(ratio) : json_null();
 }
 
@@ -313,22 +324,6 @@ static json_t *state_cell(const struct bb_sweep_found *f)
     if (f->state == BB_SWEEP_FAILED)
         return f->exit_status == 124 ? json_string("timeout") : json_sprintf("failed (%d)", f->exit_status);
     return json_string(f->state == BB_SWEEP_COMPLETE ? "ok" : "to do");
-}
-
-/* Returns a new reference to `value`, null if `value` is NULL. */
-static json_t *copy_cell(const json_t *value)
-{
-    return value ? json_incref((json_t *)value) : json_null();
-}
-
-static json_t *value_cell(const struct bb_gathered *g, size_t i, const json_t *row, const json_t *column)
-{
-    const json_t *relative_to = json_object_get(column, "relative_to");
-    const char *path = json_string_value(json_object_get(column, "value"));
-
-    if (relative_to)
-        return relative_value(g, i, row, path, relative_to);
-    return copy_cell(cell_value(g->found[i].result, row, path));
 }
 
 /* Adds a table row for combination `i`. row: element of results[] in its result; NULL: there is no such element. */

@@ -26,7 +26,7 @@ struct expansion {
         *choices; /* JSON list of [axis, {name: setting}], in the order of the nested loops: "case" with the elements of
                         "cases", then each choice */
     const json_t *leave_out; /* list of the leave_out rules of the study file */
-    char *used;              /* [number of leave_out rules] 1 if the rule excluded at least one combination */
+    bool *used;              /* [number of leave_out rules] whether the rule excluded at least one combination */
     json_t *labels; /* JSON object: axis -> value of the combination that is being expanded, outermost axis first */
     size_t visits;  /* number of combinations so far, including those that leave_out excludes */
 };
@@ -227,18 +227,6 @@ out:
 
 /* ---- Cartesian product ---- */
 
-static bool is_left_out(struct expansion *x)
-{
-    bool out = false;
-
-    for (size_t i = 0; i < json_array_size(x->leave_out); i++)
-        if (settings_match(x->labels, json_array_get(x->leave_out, i))) {
-            x->used[i] = true;
-            out = true;
-        }
-    return out;
-}
-
 static void record_axes(struct expansion *x)
 {
     const char *axis;
@@ -259,6 +247,7 @@ static int emit_run(struct expansion *x, const json_t *setting)
 {
     struct bb_sweep_run *c;
     char text[512], context[800];
+    bool left_out = false;
     int rc;
 
     if (++x->visits > MAX_VISITS)
@@ -267,7 +256,12 @@ static int emit_run(struct expansion *x, const json_t *setting)
             "%s: the study has more than %d combinations before leave_out is applied; try: fewer values per axis",
             x->study->path, MAX_VISITS);
     record_axes(x);
-    if (is_left_out(x))
+    for (size_t i = 0; i < json_array_size(x->leave_out); i++)
+        if (settings_match(x->labels, json_array_get(x->leave_out, i))) {
+            x->used[i] = true;
+            left_out = true;
+        }
+    if (left_out)
         return 0;
     if (x->out->n == x->plan->max_combinations)
         return bb_err(BB_EUSAGE,

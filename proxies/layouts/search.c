@@ -3,17 +3,34 @@
  *
  * Layouts that differ only in schedule, model chunks per stage and recomputation per chunk share a base layout: the
  * layout with the 1f1b schedule and one chunk per stage. Each base layout is simulated, and the step times of the
- * layouts that share it are estimated from this simulation. Layouts are pruned by two lower bounds on the step time:
- *   max_rank_bound_ns   The kernel time of all micro-batches on the rank with most compute. The kernels of a rank run
- *                       one after another on one stream, so no step is shorter. Valid for layouts with one chunk per
- *                       stage.
- *   mean_rank_bound_ns  The kernel time of all micro-batches, averaged over the ranks. With several chunks per stage,
- *                       layers with different costs can be distributed more evenly than in the base layout, so the rank
- *                       with most compute may have less. The total compute is the same, so at least one rank has the
- *                       average or more.
- * A base layout is pruned by mean_rank_bound_ns, which is valid for all layouts that share it. If the injected slowdown
- * factor of a GPU is below 1, the GPU is faster than the profile; both bounds are then multiplied by the smallest
- * factor.
+ * layouts that share it are estimated from this simulation.
+ *
+ * Notation: a step has n micro-batches; t(m) is the simulated time of a step with m of them; c(r) is the time of the
+ * kernels of the first micro-batch on rank r, without launch overhead and waiting; f is the smallest injected slowdown
+ * factor of a GPU, at most 1.
+ *
+ * Two lower bounds on t(n):
+ *   max_rank_bound_ns = n f max c(r), for layouts with one chunk per stage. Proof: with equally loaded experts, all
+ *       micro-batches have the kernels of the first one, and from the second one on also the kernels that accumulate
+ *       gradients. A rank executes its kernels one after another on one stream. Contention and launches only lengthen
+ *       them, and an injected slowdown multiplies them by f or more. The schedule only changes their order, so the bound
+ *       of the base layout is valid for 1f1b and zb-h1. With imbalanced experts the bound is 0.
+ *   mean_rank_bound_ns = n f mean c(r), for layouts with several chunks per stage. Proof: these layouts execute the
+ *       kernels of the base layout, but layers with different costs may be on other ranks, so max c(r) of the base layout
+ *       may be too large. The sum over the ranks is the same (base_of() recomputes the same number of layers per stage),
+ *       and the rank with most compute has at least the mean.
+ * A base layout passes its bounds on to base layouts with at least its kernels (have_same_compute): gradients are
+ * synchronized after the kernels of the micro-batches, and recomputing more layers adds kernels.
+ *
+ * A layout is pruned only if its estimate would exceed the `wanted`-th smallest known estimate, limit_ns. Pruning then
+ * changes neither which layouts have the `wanted` smallest estimates nor their estimates:
+ *   base layouts  estimate_ns() returns at least lower_bound_ns(), and that is at least mean_rank_bound_ns, because a
+ *                 maximum is at least the mean. estimate_bases() proceeds in ascending order of mean_rank_bound_ns. If
+ *                 this bound exceeds the limit, so do the estimates of all layouts of this and of all later bases.
+ *   simulations   extrapolate() estimates t(n) as t(few) + (n - few) d with d >= lower_bound_ns / n. Before the second
+ *                 simulation it stops if t(few) + (n - few) lower_bound_ns / n exceeds the limit. Before the first one,
+ *                 refine_row() stops if lower_bound_ns does, because t(few) >= few lower_bound_ns / n.
+ * tests/proxies/layouts/test_search_bounds.c compares the search with one that simulates all layouts.
  */
 #include "bootstrap/base/alloc.h"
 #include "bootstrap/base/stats.h"

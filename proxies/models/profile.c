@@ -116,15 +116,14 @@ int bb_profile_load(const char *kind, const char *name_or_path, json_t **root)
         return error.line > 0
                    ? bb_err(BB_EUSAGE, "%s: line %d: %s", name_or_path, error.line, error.text)
                    : bb_err(BB_EUSAGE, "%s; expected a name of `busbar list %s`, or a file", error.text, kind);
-    if (!json_is_object(*root)) {
-        json_decref(*root);
-        *root = NULL;
-        return bb_err(BB_EUSAGE, "%s: expected a JSON object", name_or_path);
-    }
     /* A result file of busbar has a schema, too, but only a result file contains a command or its options. */
-    if (json_object_get(*root, "schema") && (json_object_get(*root, "command") || json_object_get(*root, "options"))) {
+    if (!json_is_object(*root))
+        rc = bb_err(BB_EUSAGE, "%s: expected a JSON object", name_or_path);
+    else if (json_object_get(*root, "schema") &&
+             (json_object_get(*root, "command") || json_object_get(*root, "options")))
         rc = bb_err(BB_EUSAGE, "%s: is a result of busbar (%s), expected a file of %s", name_or_path,
                     json_string_value(json_object_get(*root, "schema")), kind);
+    if (rc) {
         json_decref(*root);
         *root = NULL;
     }

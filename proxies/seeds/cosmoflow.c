@@ -357,31 +357,23 @@ static int build_role(const struct bb_proxy_config *c, const struct model *m, co
     return bb_script_result(&h.script);
 }
 
-/* Adds three communicators with fixed indices: 0 is mp (all shards of one replica), 1 is dense_dp (the same shard of
- * all replicas), 2 is world (all ranks). */
-static int build_layout(struct bb_layout *l, int ranks)
-{
-    const struct bb_axis axes[] = {{"mp", SHARDS}, {"dp", ranks / SHARDS}};
-    int rc = bb_layout_init(l, ranks, axes, 2);
-
-    if (rc)
-        return rc;
-    bb_layout_add_comm(l, "mp", bb_layout_add_group(l, "mp", 1u << 0));
-    bb_layout_add_comm(l, "dense_dp", bb_layout_add_group(l, "dense_dp", 1u << 1));
-    bb_layout_add_comm(l, "world", bb_layout_add_group(l, "world", 1u << 0 | 1u << 1));
-    return 0;
-}
-
 static int build_step(const struct bb_proxy_config *c, struct bb_step *step)
 {
     struct model m = {0};
     struct kernels kernels = {0};
     const enum bb_dtype_id dtype = (enum bb_dtype_id)bb_dtype_find(c->dtype);
     int replicas = c->ranks / SHARDS, rc;
+    const struct bb_axis axes[] = {{"mp", SHARDS}, {"dp", replicas}};
+    struct bb_layout *l = &step->layout;
 
     TRY(bb_args_check_ranks(c, SHARDS, "shards of a model"));
     TRY(read_model(&m));
-    TRY(build_layout(&step->layout, c->ranks));
+    TRY(bb_layout_init(l, c->ranks, axes, 2));
+    /* build_role uses the fixed indices of these communicators: 0 is mp (all shards of one replica), 1 is dense_dp (the
+     * same shard of all replicas), 2 is world (all ranks) */
+    bb_layout_add_comm(l, "mp", bb_layout_add_group(l, "mp", 1u << 0));
+    bb_layout_add_comm(l, "dense_dp", bb_layout_add_group(l, "dense_dp", 1u << 1));
+    bb_layout_add_comm(l, "world", bb_layout_add_group(l, "world", 1u << 0 | 1u << 1));
     TRY(bb_step_add_roles(step, SHARDS));
     step->parameters = m.parameters;
     step->samples = (double)m.batch * replicas;

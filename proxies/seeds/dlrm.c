@@ -42,6 +42,7 @@ struct model {
                                      exchange: number of elements that a rank sends in one all-to-all */
     size_t table;                 /* number of parameters of one embedding table */
     int tables, batch;
+    int64_t samples;   /* number of samples that the MLPs of one rank process in a training step: batch / tables */
     double parameters; /* number of parameters of the whole model with `tables` embedding tables */
     double forward_us[LAYERS], backward_us[LAYERS];
     double forward_flops[LAYERS]; /* FLOPs of each layer's forward pass on one rank, for batch / tables samples; the
@@ -118,6 +119,7 @@ static int read_model(struct model *m)
     TRY(bb_model_file_read(&file, file.root, model_fields, m));
     TRY(read_mlp(&file, "bottom", &m->layers[BOTTOM], &m->bottom, &m->forward_flops[BOTTOM]));
     TRY(read_mlp(&file, "top", &m->layers[TOP], &m->top, &m->forward_flops[TOP]));
+    m->samples = m->batch / m->tables;
     m->parameters = parameters_of(m, m->tables);
     TRY(bb_json_read(file.root, file.where, totals, m));
 out:
@@ -139,16 +141,10 @@ struct recommender {
     int ranks;
 };
 
-/* Returns the number of samples that the MLPs of one rank process in a training step. */
-static int64_t samples_per_rank(const struct model *m)
-{
-    return m->batch / m->tables;
-}
-
 static bool add_mlp_kernels(const struct recommender *r, enum layer layer, bool backward, struct bb_kernel_list *w)
 {
     const struct mlp *p = &r->model->layers[layer];
-    int64_t rows = samples_per_rank(r->model);
+    int64_t rows = r->model->samples;
     bool fits = true;
 
     for (int i = 1; i < p->n; i++) {
@@ -172,7 +168,7 @@ static bool add_layer_kernels(const struct recommender *r, enum layer layer, boo
     uint64_t batch = (uint64_t)m->batch, features = (uint64_t)m->features;
 
     if (layer == INTERACTION)
-        return bb_kernel_list_interaction(w, samples_per_rank(m), m->tables + 1, m->features, r->dtype, backward);
+        return bb_kernel_list_interaction(w, m->samples, m->tables + 1, m->features, r->dtype, backward);
     if (layer != EMBEDDING)
         return add_mlp_kernels(r, layer, backward, w);
     bb_kernel_list_embedding(w, batch, features, backward ? batch : (uint64_t)m->rows, r->dtype);
@@ -186,7 +182,7 @@ static bool add_layer_kernels(const struct recommender *r, enum layer layer, boo
 static double flops_of(const struct recommender *r, enum layer layer, bool backward)
 {
     const int64_t *width = r->model->layers[BOTTOM].width;
-    double first = layer == BOTTOM && backward ? 2.0 * (double)(samples_per_rank(r->model) * width[0] * width[1]) : 0;
+    double first = layer == BOTTOM && backward ? 2.0 * (double)(r->model->samples * width[0] * width[1]) : 0;
 
     return (backward ? 2 : 1) * r->model->forward_flops[layer] - first;
 }

@@ -228,20 +228,6 @@ static void write_gradients(struct pipeline *b)
     b->s.layer = BB_NONE;
 }
 
-static void add_buffers(struct pipeline *b)
-{
-    const size_t count = b->model->message;
-
-    b->buffer_pairs = b->s.timed || b->s.real ? 2 : 1;
-    b->pp = bb_script_lane(&b->s, &b->step->layout, b->comm_pp);
-    if (b->replicas > 1)
-        b->dp = bb_script_lane(&b->s, &b->step->layout, b->comm_dp);
-    for (int i = 0; i < b->buffer_pairs; i++) {
-        b->send[i] = bb_script_buffer(&b->s, "send", BB_USE_COMMUNICATION, count);
-        b->recv[i] = bb_script_buffer(&b->s, "receive", BB_USE_COMMUNICATION, count);
-    }
-}
-
 static int build_role(struct pipeline *b, struct bb_role *role, enum stage_kind kind)
 {
     static const char *const updates[] = {[BB_LAYER_INNER] = "Adam, inner layers",
@@ -252,7 +238,14 @@ static int build_role(struct pipeline *b, struct bb_role *role, enum stage_kind 
     bb_script_init(&b->s, &role->program, b->config);
     b->kind = kind;
     b->reduced = BB_NONE;
-    add_buffers(b);
+    b->buffer_pairs = b->s.timed || b->s.real ? 2 : 1;
+    b->pp = bb_script_lane(&b->s, &b->step->layout, b->comm_pp);
+    if (b->replicas > 1)
+        b->dp = bb_script_lane(&b->s, &b->step->layout, b->comm_dp);
+    for (int i = 0; i < b->buffer_pairs; i++) {
+        b->send[i] = bb_script_buffer(&b->s, "send", BB_USE_COMMUNICATION, b->model->message);
+        b->recv[i] = bb_script_buffer(&b->s, "receive", BB_USE_COMMUNICATION, b->model->message);
+    }
     write_shifts(b, BB_PHASE_FORWARD);
     write_shifts(b, BB_PHASE_BACKWARD);
     write_gradients(b);
@@ -344,29 +337,22 @@ static int list_kernels(struct pipeline *b)
     return 0;
 }
 
-/* Sets the number of micro-batches from --global-batch-size, if this option is set. */
-static int resolve_micro_batches(const struct pipeline *b, struct bb_proxy_config *c)
-{
-    char made_of[64];
-
-    snprintf(made_of, sizeof(made_of), "%d replica%s x micro-batches of %d", b->replicas, b->replicas == 1 ? "" : "s",
-             b->model->micro_batch);
-    return bb_args_micro_batches(c, c->micro_batches, (long long)b->replicas * b->model->micro_batch, made_of,
-                                 &c->micro_batches);
-}
-
 static int build_step(const struct bb_proxy_config *options, struct bb_step *step)
 {
     struct bb_proxy_config resolved = *options, *c = &resolved;
     struct bb_model model = {0};
     struct pipeline b = {.config = c, .model = &model, .step = step};
+    char made_of[64];
     int rc;
 
     TRY(refuse_layout(c));
     TRY(bb_model_load(c->proxy, &model));
     b.stage_layers = c->layers / c->stages;
     b.replicas = c->ranks / c->stages;
-    TRY(resolve_micro_batches(&b, c));
+    snprintf(made_of, sizeof(made_of), "%d replica%s x micro-batches of %d", b.replicas, b.replicas == 1 ? "" : "s",
+             model.micro_batch);
+    TRY(bb_args_micro_batches(c, c->micro_batches, (long long)b.replicas * model.micro_batch, made_of,
+                              &c->micro_batches));
     if (strcmp(c->compute, "gemm") == 0)
         TRY(list_kernels(&b));
     write_summary(&b);

@@ -21,25 +21,18 @@ void bb_pipe_comms(struct bb_layout *l, int group, bool bidirectional, int comms
 
 /* ---- messages of a slot (forward or backward of a model chunk) ---- */
 
-/* Returns whether a slot (forward or backward of one model chunk) receives its input from an adjacent stage (first:
- * true) or sends its output to an adjacent stage (first: false). No input is received by the forward of the model's
- * first layers and the backward of its last layers; no output is sent by the forward of the last layers and the
- * backward of the first layers. WEIGHTS slots (weight gradients) exchange no messages. */
-static bool has_neighbour(const struct bb_pipe *p, const struct bb_slot *t, bool first)
+enum message { SENDS, RECEIVES };
+
+/* Returns whether a slot (forward or backward of one model chunk) receives its input from an adjacent stage (RECEIVES)
+ * or sends its output to an adjacent stage (SENDS). No input is received by the forward of the model's first layers and
+ * the backward of its last layers; no output is sent by the forward of the last layers and the backward of the first
+ * layers. WEIGHTS slots (weight gradients) exchange no messages. */
+static bool slot_has(const struct bb_pipe *p, const struct bb_slot *t, enum message message)
 {
     int part = bb_schedule_part(p->schedule, p->stage, t->chunk), last = bb_schedule_parts(p->schedule) - 1;
+    bool at_first = (message == RECEIVES) == (t->kind == BB_SLOT_FORWARD);
 
-    return t->kind != BB_SLOT_WEIGHTS && part != (first == (t->kind == BB_SLOT_FORWARD) ? 0 : last);
-}
-
-static bool slot_receives(const struct bb_pipe *p, const struct bb_slot *t)
-{
-    return has_neighbour(p, t, true);
-}
-
-static bool slot_sends(const struct bb_pipe *p, const struct bb_slot *t)
-{
-    return has_neighbour(p, t, false);
+    return t->kind != BB_SLOT_WEIGHTS && part != (at_first ? 0 : last);
 }
 
 static int flow_index(const struct bb_pipe *p, const struct bb_slot *t)
@@ -86,7 +79,7 @@ static void open_flow(struct bb_pipe *p, const struct bb_layout *l, int d, int c
     BB_NEW(flow->recv_op, flow->n_recv);
     BB_NEW(flow->arrivals, p->n_slots);
     for (int t = 0; t < p->n_slots; t++)
-        if (flow_of(p, &p->slots[t]) == flow && slot_receives(p, &p->slots[t]))
+        if (flow_of(p, &p->slots[t]) == flow && slot_has(p, &p->slots[t], RECEIVES))
             flow->arrivals[flow->n_arrivals++] = p->slots[t].micro_batch;
     if (comm == BB_NONE)
         return;
@@ -178,9 +171,9 @@ static void exchange_paired(struct bb_pipe *p, int t)
 
     for (int i = t + 1; i < p->n_slots && !next; i++)
         next = p->slots[i].kind == BB_SLOT_WEIGHTS ? NULL : &p->slots[i];
-    if (next && next->kind != slot->kind && slot_receives(p, next))
+    if (next && next->kind != slot->kind && slot_has(p, next, RECEIVES))
         receives[flow_index(p, next)] = true;
-    exchange_messages(p, slot, slot_sends(p, slot), receives);
+    exchange_messages(p, slot, slot_has(p, slot, SENDS), receives);
 }
 
 /* Flow d is all activations, or all gradients, in one direction of the pipeline. Returns whether this stage posts a
@@ -215,7 +208,7 @@ static void exchange_overlapped(struct bb_pipe *p, int t)
     bool ends_warm_up = d == 0 && !bidirectional && k + 1 == bb_schedule_warm_up(p->schedule, p->stage);
 
     receives[d] = round_receives(p, d, k);
-    exchange_messages(p, slot, slot_sends(p, slot), receives);
+    exchange_messages(p, slot, slot_has(p, slot, SENDS), receives);
     if (ends_warm_up && p->stage < p->schedule->stages - 1)
         post_receive(p, 1);
 }
@@ -243,7 +236,7 @@ int bb_pipe_input(struct bb_pipe *p, int t)
     int buffer = flow->consumed % flow->n_recv, micro_batch = p->script->micro_batch;
     enum bb_phase phase = p->script->phase;
 
-    if (!slot_receives(p, slot))
+    if (!slot_has(p, slot, RECEIVES))
         return BB_NONE;
     if (flow->posted == flow->consumed)
         post_receive(p, flow_index(p, slot));
@@ -259,5 +252,5 @@ int bb_pipe_output(struct bb_pipe *p, int t)
     const struct bb_slot *slot = &p->slots[t];
     const struct bb_pipe_flow *flow = flow_of(p, slot);
 
-    return slot_sends(p, slot) ? flow->send[flow->sent % 2] : BB_NONE;
+    return slot_has(p, slot, SENDS) ? flow->send[flow->sent % 2] : BB_NONE;
 }

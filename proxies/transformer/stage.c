@@ -173,7 +173,7 @@ static void open_lanes(struct writer *w, int stage, struct bb_block_lanes *lanes
     lanes->etp_ep = t->etp_ep == t->ep ? lanes->ep : open_lane(w, t->etp_ep);
     lanes->embedding = bb_stage_holds_tied_embedding(t, stage) ? open_lane(w, t->embedding) : bb_no_lane();
     for (int i = 0; i < BB_NORMS; i++)
-        lanes->norm[i] = i < t->n_norms ? open_lane(w, t->norms[i]) : bb_no_lane();
+        lanes->norm[i] = open_lane(w, t->norms[i]);
 }
 
 static void open_sync(struct writer *w, bool remainder)

@@ -16,7 +16,7 @@
  * BB_DENSE: all other parameters, replicated over the dp x cp ranks. */
 enum bb_parameter_kind { BB_DENSE, BB_EXPERT, BB_PARAMETER_KINDS };
 
-#define BB_NORMS 4
+#define BB_NORMS 3
 
 struct bb_training {
     const struct bb_proxy_config *config;
@@ -33,9 +33,9 @@ struct bb_training {
     struct bb_sync_comms sync[BB_PARAMETER_KINDS];
     /* Indices of communicators in step->layout; BB_NONE: no communicator, for example because the group has one
      * rank. pipe: one per kind of message (activations, gradients) and direction of the pipeline. ep_local,
-     * ep_cross: dedup dispatch inside and between nodes. norms: [n_norms] communicators over which the gradient norm
-     * is summed. */
-    int pipe[BB_PIPE_FLOWS], tp, cp, ep, etp, etp_ep, ep_local, ep_cross, embedding, norms[BB_NORMS], n_norms;
+     * ep_cross: dedup dispatch inside and between nodes. norms: communicators over which the gradient norm is
+     * summed. */
+    int pipe[BB_PIPE_FLOWS], tp, cp, ep, etp, etp_ep, ep_local, ep_cross, embedding, norms[BB_NORMS];
 };
 
 /* ---- stage_units.c: the modules of a stage ---- */

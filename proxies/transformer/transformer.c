@@ -260,27 +260,18 @@ static void add_comm(struct bb_training *t, enum bb_grid_group group, const char
         *comm = bb_layout_add_comm(&t->step->layout, name ? name : t->step->layout.groups[of].name, of);
 }
 
-/* Adds up to three communicators over which the gradient norm is summed: the tp x pp ranks of one model replica, the
- * ranks that shard the optimizer state, and the ep ranks. */
+/* Adds the communicators over which the gradient norm is summed: the tp x pp ranks of one model replica, the ranks that
+ * shard the optimizer state, and the ep ranks. */
 static void add_norms(struct bb_training *t)
 {
     enum bb_grid_group replicas = t->grid.cp > 1 ? BB_GRID_DP_CP : BB_GRID_DP;
-    const struct {
-        bool wanted;
-        enum bb_grid_group group;
-        const char *name;
-    } norms[] = {
-        {true, BB_GRID_TP_PP, "norm"},
-        {bb_sync_is_sharded(t->policy.kind), replicas, "shard norm"},
-        {t->grid.experts, BB_GRID_EP, "expert norm"},
-    };
 
-    for (size_t i = 0; i < sizeof(norms) / sizeof(norms[0]); i++) {
-        if (!norms[i].wanted || t->groups.of[norms[i].group] == BB_NONE)
-            continue;
-        add_comm(t, norms[i].group, norms[i].name, &t->norms[t->n_norms]);
-        t->n_norms++;
-    }
+    t->norms[1] = t->norms[2] = BB_NONE;
+    add_comm(t, BB_GRID_TP_PP, "norm", &t->norms[0]);
+    if (bb_sync_is_sharded(t->policy.kind))
+        add_comm(t, replicas, "shard norm", &t->norms[1]);
+    if (t->grid.experts)
+        add_comm(t, BB_GRID_EP, "expert norm", &t->norms[2]);
 }
 
 static unsigned wanted_groups(const struct bb_training *t)

@@ -8,49 +8,10 @@
 
 /* ---- buffers ---- */
 
-/* Number of rows that the tokens of one rank need, one row per pair of a token and an expert: tokens x top_k, or
- * with a capacity factor the capacity of all experts. */
-static long rows_routed(const struct bb_block *b)
-{
-    const struct bb_routing *r = &b->layers->routing;
-
-    return r->uniform_rows >= 0 ? (long)r->uniform_rows * r->config.ranks : (long)r->config.tokens * r->config.top_k;
-}
-
-/* Number of ranks in an all-gather over the etp x ep ranks (expert tensor parallelism x expert parallelism). */
-static size_t gathered_ranks(const struct bb_block *b)
-{
-    return (size_t)b->layers->config.ep * (size_t)b->layers->config.etp;
-}
-
-/* How the number of elements of a buffer is computed (see bb_block_buffer_elements). */
-enum buffer_size {
-    BOUNDARY,
-    FULL_SIZE,
-    KV_BLOCK,
-    ALL_KV_BLOCKS,
-    QUERIES,
-    KEYS,
-    VALUES,
-    CONTEXT,
-    TOKENS,
-    EXPERTS,
-    ALL_EXPERTS,
-    ROWS_SENT,
-    ROWS_ROUTED,
-    ROWS_RECEIVED,
-    ROWS_OF_ETP,
-    PAIRS_SENT, /* probabilities, one per pair of a token and an expert */
-    PAIRS_RECEIVED,
-    ALL_BOUNDARY,
-    ONE
-};
-
-#define ROW(buffer, text, elements, type) [BB_BLOCK_BUFFER_##buffer] = {text, elements, type},
+#define ROW(buffer, text, elements, type) [BB_BLOCK_BUFFER_##buffer] = {text, type},
 
 static const struct buffer_spec {
     const char *name;
-    enum buffer_size buffer_size;
     int dtype; /* BB_NONE: data type of the activations */
 } buffer_specs[BB_BLOCK_BUFFER_IDS] = {BB_BLOCK_BUFFERS(ROW)};
 
@@ -63,39 +24,40 @@ size_t bb_block_row_width(const struct bb_block *b, enum bb_block_buffer id)
     return buffer_specs[id].dtype == BB_INT8 ? hidden + (hidden + 127) / 128 * 4 : hidden;
 }
 
+#define ELEMENTS(buffer, text, elements, type) [BB_BLOCK_BUFFER_##buffer] = elements,
+
+/* The local variables are the numbers of elements in the list of buffers (BB_BLOCK_BUFFERS). */
 size_t bb_block_buffer_elements(const struct bb_block *b, enum bb_block_buffer id)
 {
     const struct bb_layers *l = b->layers;
+    const struct bb_layers_config *c = &l->config;
     const struct bb_layer_sizes *s = &l->sizes;
+    const struct bb_routing *r = &l->routing;
+    const size_t row = bb_block_row_width(b, id);
+    /* number of ranks in an all-gather over the etp x ep ranks (expert tensor parallelism x expert parallelism) */
+    const size_t gathered_ranks = (size_t)c->ep * (size_t)c->etp;
 
-    const size_t hidden = (size_t)s->hidden, row = bb_block_row_width(b, id);
-    const size_t routed = (size_t)rows_routed(b), received = (size_t)b->rows_received;
-    /* with dedup dispatch one token copy per destination node, else one per pair of a token and an expert */
-    const size_t sent =
-        l->config.dispatch == BB_DISPATCH_DEDUP ? (size_t)s->local_tokens * (size_t)l->config.node_limit : routed;
-    const size_t elements[] = {
-        [BOUNDARY] = l->boundary_elements,
-        [FULL_SIZE] = l->full_elements,
-        [KV_BLOCK] = l->kv_block,
-        [ALL_KV_BLOCKS] = l->kv_block * (size_t)l->config.cp,
-        [QUERIES] = (size_t)(s->tokens * s->heads * s->key_dim),
-        [KEYS] = (size_t)(s->tokens * s->kv_heads * s->key_dim),
-        [VALUES] = (size_t)(s->tokens * s->kv_heads * s->value_dim),
-        [CONTEXT] = (size_t)(s->tokens * s->heads * s->value_dim),
-        [TOKENS] = (size_t)(l->decoder_sizes.tokens > s->tokens ? l->decoder_sizes.tokens : s->tokens),
-        [EXPERTS] = (size_t)s->experts,
-        [ALL_EXPERTS] = (size_t)s->experts * gathered_ranks(b),
-        [ROWS_SENT] = sent * row,
-        [ROWS_ROUTED] = routed * row,
-        [ROWS_RECEIVED] = received * row,
-        [ROWS_OF_ETP] = received * hidden * (size_t)l->config.etp,
-        [PAIRS_SENT] = routed,
-        [PAIRS_RECEIVED] = received,
-        [ALL_BOUNDARY] = l->boundary_elements * gathered_ranks(b),
-        [ONE] = 1,
-    };
+    const size_t boundary = l->boundary_elements, full = l->full_elements, all_boundaries = boundary * gathered_ranks;
+    const size_t kv_block = l->kv_block, all_kv_blocks = kv_block * (size_t)c->cp;
+    const size_t queries = (size_t)(s->tokens * s->heads * s->key_dim);
+    const size_t keys = (size_t)(s->tokens * s->kv_heads * s->key_dim);
+    const size_t values = (size_t)(s->tokens * s->kv_heads * s->value_dim);
+    const size_t context = (size_t)(s->tokens * s->heads * s->value_dim);
+    const size_t tokens = (size_t)(l->decoder_sizes.tokens > s->tokens ? l->decoder_sizes.tokens : s->tokens);
+    const size_t experts = (size_t)s->experts, all_experts = experts * gathered_ranks;
+    /* probabilities, one per pair of a token and an expert: tokens x top_k, or with a capacity factor the capacity of
+     * all experts */
+    const size_t pairs_sent = r->uniform_rows >= 0 ? (size_t)r->uniform_rows * (size_t)r->config.ranks
+                                                   : (size_t)r->config.tokens * (size_t)r->config.top_k;
+    const size_t pairs_received = (size_t)b->rows_received;
+    /* token copies: one per pair; with dedup dispatch a rank sends one per token and destination node */
+    const size_t copies_sent =
+        c->dispatch == BB_DISPATCH_DEDUP ? (size_t)s->local_tokens * (size_t)c->node_limit : pairs_sent;
+    const size_t rows_sent = copies_sent * row, rows_routed = pairs_sent * row, rows_received = pairs_received * row;
+    const size_t rows_of_etp = pairs_received * (size_t)s->hidden * (size_t)c->etp;
+    const size_t elements[] = {BB_BLOCK_BUFFERS(ELEMENTS)};
 
-    return elements[buffer_specs[id].buffer_size];
+    return elements[id];
 }
 
 static enum bb_dtype_id buffer_dtype(const struct bb_block *b, enum bb_block_buffer id)

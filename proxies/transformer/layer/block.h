@@ -53,68 +53,68 @@ static inline bool bb_lane_is_used(struct bb_script_lane lane)
 
 /* ---- buffers (bb_block_buffer creates each on first use) ---- */
 
-/* X(enumerator, buffer name, how the number of elements is computed (enum buffer_size in block.c), data type).
+/* X(enumerator, buffer name, number of elements (a local variable of bb_block_buffer_elements), data type).
  * BB_NONE: the data type of the activations. */
 #define BB_BLOCK_BUFFERS(X)                                                                                            \
     /* STATE: activations between layers; NORMED: norm output, input of sequence parallelism's all-gather */           \
-    X(STATE, "activations", BOUNDARY, BB_NONE)                                                                         \
-    X(NORMED, "normed activations", BOUNDARY, BB_NONE)                                                                 \
+    X(STATE, "activations", boundary, BB_NONE)                                                                         \
+    X(NORMED, "normed activations", boundary, BB_NONE)                                                                 \
     /* FULL: activations gathered from all tp ranks; PARTIAL: contribution of this rank to a sum over tp */            \
-    X(FULL, "gathered activations", FULL_SIZE, BB_NONE)                                                                \
-    X(PARTIAL, "partial sums", FULL_SIZE, BB_NONE)                                                                     \
+    X(FULL, "gathered activations", full, BB_NONE)                                                                     \
+    X(PARTIAL, "partial sums", full, BB_NONE)                                                                          \
     /* encoder output; gradients of the encoder output, summed over the decoder layers */                              \
-    X(ENCODER_OUTPUT, "encoder output", BOUNDARY, BB_NONE)                                                             \
-    X(ENCODER_GRADIENT, "encoder output gradients", BOUNDARY, BB_NONE)                                                 \
+    X(ENCODER_OUTPUT, "encoder output", boundary, BB_NONE)                                                             \
+    X(ENCODER_GRADIENT, "encoder output gradients", boundary, BB_NONE)                                                 \
     /* gradients of the activations in STATE; the gradients gathered from all tp ranks */                              \
-    X(GRADIENT, "activation gradients", BOUNDARY, BB_NONE)                                                             \
-    X(GRADIENT_FULL, "gathered gradients", FULL_SIZE, BB_NONE)                                                         \
+    X(GRADIENT, "activation gradients", boundary, BB_NONE)                                                             \
+    X(GRADIENT_FULL, "gathered gradients", full, BB_NONE)                                                              \
     /* context parallelism, keys and values: ring: block in use, block being received (NEXT_); all_gather: all */      \
-    X(KEYS, "keys and values", KV_BLOCK, BB_NONE)                                                                      \
-    X(NEXT_KEYS, "next keys and values", KV_BLOCK, BB_NONE)                                                            \
-    X(KEY_GRADIENTS, "key and value gradients", KV_BLOCK, BB_NONE)                                                     \
-    X(NEXT_KEY_GRADIENTS, "next key and value gradients", KV_BLOCK, BB_NONE)                                           \
-    X(ALL_KEYS, "all keys and values", ALL_KV_BLOCKS, BB_NONE)                                                         \
-    X(ALL_KEY_GRADIENTS, "all key and value gradients", ALL_KV_BLOCKS, BB_NONE)                                        \
+    X(KEYS, "keys and values", kv_block, BB_NONE)                                                                      \
+    X(NEXT_KEYS, "next keys and values", kv_block, BB_NONE)                                                            \
+    X(KEY_GRADIENTS, "key and value gradients", kv_block, BB_NONE)                                                     \
+    X(NEXT_KEY_GRADIENTS, "next key and value gradients", kv_block, BB_NONE)                                           \
+    X(ALL_KEYS, "all keys and values", all_kv_blocks, BB_NONE)                                                         \
+    X(ALL_KEY_GRADIENTS, "all key and value gradients", all_kv_blocks, BB_NONE)                                        \
     /* all_to_all context parallelism: each tensor sharded by tokens, and (_HEADS) sharded by heads */                 \
-    X(QUERY, "queries", QUERIES, BB_NONE)                                                                              \
-    X(QUERY_HEADS, "queries sharded by head", QUERIES, BB_NONE)                                                        \
-    X(KEY, "keys", KEYS, BB_NONE)                                                                                      \
-    X(KEY_HEADS, "keys sharded by head", KEYS, BB_NONE)                                                                \
-    X(VALUE, "values", VALUES, BB_NONE)                                                                                \
-    X(VALUE_HEADS, "values sharded by head", VALUES, BB_NONE)                                                          \
-    X(OUT, "attention", CONTEXT, BB_NONE)                                                                              \
-    X(OUT_HEADS, "attention sharded by head", CONTEXT, BB_NONE)                                                        \
+    X(QUERY, "queries", queries, BB_NONE)                                                                              \
+    X(QUERY_HEADS, "queries sharded by head", queries, BB_NONE)                                                        \
+    X(KEY, "keys", keys, BB_NONE)                                                                                      \
+    X(KEY_HEADS, "keys sharded by head", keys, BB_NONE)                                                                \
+    X(VALUE, "values", values, BB_NONE)                                                                                \
+    X(VALUE_HEADS, "values sharded by head", values, BB_NONE)                                                          \
+    X(OUT, "attention", context, BB_NONE)                                                                              \
+    X(OUT_HEADS, "attention sharded by head", context, BB_NONE)                                                        \
     /* number of this rank's tokens for each expert; the same numbers of all ranks (ALL_) */                           \
-    X(COUNTS, "tokens per expert", EXPERTS, BB_INT32)                                                                  \
-    X(ALL_COUNTS, "all tokens per expert", ALL_EXPERTS, BB_INT32)                                                      \
+    X(COUNTS, "tokens per expert", experts, BB_INT32)                                                                  \
+    X(ALL_COUNTS, "all tokens per expert", all_experts, BB_INT32)                                                      \
     /* copies of this rank's tokens, one per chosen expert (dedup: per node), in expert order */                       \
-    X(ROWS, "dispatched tokens", ROWS_SENT, BB_NONE)                                                                   \
+    X(ROWS, "dispatched tokens", rows_sent, BB_NONE)                                                                   \
     /* dedup dispatch: tokens received from other nodes, and their copies for the experts of this node */              \
-    X(NODE_ROWS, "node tokens", ROWS_SENT, BB_NONE)                                                                    \
-    X(NODE_COPIES, "node token copies", ROWS_ROUTED, BB_NONE)                                                          \
+    X(NODE_ROWS, "node tokens", rows_sent, BB_NONE)                                                                    \
+    X(NODE_COPIES, "node token copies", rows_routed, BB_NONE)                                                          \
     /* FP8 dispatch: token copies as FP8 values and their scales, in bytes */                                          \
-    X(ROWS_8, "dispatched tokens in FP8", ROWS_SENT, BB_INT8)                                                          \
-    X(NODE_ROWS_8, "node tokens in FP8", ROWS_SENT, BB_INT8)                                                           \
-    X(NODE_COPIES_8, "node token copies in FP8", ROWS_ROUTED, BB_INT8)                                                 \
-    X(EXPERT_ROWS_8, "received tokens in FP8", ROWS_RECEIVED, BB_INT8)                                                 \
-    X(NODE_PROBABILITIES, "node probabilities", PAIRS_SENT, BB_FLOAT)                                                  \
-    X(EXPERT_ROWS, "received tokens", ROWS_RECEIVED, BB_NONE)                                                          \
+    X(ROWS_8, "dispatched tokens in FP8", rows_sent, BB_INT8)                                                          \
+    X(NODE_ROWS_8, "node tokens in FP8", rows_sent, BB_INT8)                                                           \
+    X(NODE_COPIES_8, "node token copies in FP8", rows_routed, BB_INT8)                                                 \
+    X(EXPERT_ROWS_8, "received tokens in FP8", rows_received, BB_INT8)                                                 \
+    X(NODE_PROBABILITIES, "node probabilities", pairs_sent, BB_FLOAT)                                                  \
+    X(EXPERT_ROWS, "received tokens", rows_received, BB_NONE)                                                          \
     /* output of this rank's experts; output that other ranks return for this rank's tokens */                         \
-    X(EXPERT_OUTPUT, "expert output", ROWS_RECEIVED, BB_NONE)                                                          \
-    X(COMBINED_ROWS, "combined tokens", ROWS_SENT, BB_NONE)                                                            \
-    X(PROBABILITIES, "probabilities", PAIRS_SENT, BB_FLOAT)                                                            \
-    X(EXPERT_PROBABILITIES, "received probabilities", PAIRS_RECEIVED, BB_FLOAT)                                        \
+    X(EXPERT_OUTPUT, "expert output", rows_received, BB_NONE)                                                          \
+    X(COMBINED_ROWS, "combined tokens", rows_sent, BB_NONE)                                                            \
+    X(PROBABILITIES, "probabilities", pairs_sent, BB_FLOAT)                                                            \
+    X(EXPERT_PROBABILITIES, "received probabilities", pairs_received, BB_FLOAT)                                        \
     /* expert tensor parallelism: token copies of all etp ranks; expert output for these copies */                     \
-    X(ETP_ROWS, "expert-tensor-parallel tokens", ROWS_OF_ETP, BB_NONE)                                                 \
-    X(ETP_OUTPUT, "expert-tensor-parallel output", ROWS_OF_ETP, BB_NONE)                                               \
+    X(ETP_ROWS, "expert-tensor-parallel tokens", rows_of_etp, BB_NONE)                                                 \
+    X(ETP_OUTPUT, "expert-tensor-parallel output", rows_of_etp, BB_NONE)                                               \
     /* all_gather dispatch: tokens of all ranks; output of this rank's experts for all tokens */                       \
-    X(ALL_TOKENS, "all tokens", ALL_BOUNDARY, BB_NONE)                                                                 \
-    X(ALL_OUTPUT, "output for all tokens", ALL_BOUNDARY, BB_NONE)                                                      \
-    X(SHARED, "shared expert output", BOUNDARY, BB_NONE)                                                               \
+    X(ALL_TOKENS, "all tokens", all_boundaries, BB_NONE)                                                               \
+    X(ALL_OUTPUT, "output for all tokens", all_boundaries, BB_NONE)                                                    \
+    X(SHARED, "shared expert output", boundary, BB_NONE)                                                               \
     /* cross entropy: statistics of this rank; sum or maximum of the statistics over tp */                             \
-    X(STATISTIC, "loss statistics", TOKENS, BB_FLOAT)                                                                  \
-    X(TOTAL, "reduced loss statistics", TOKENS, BB_FLOAT)                                                              \
-    X(NORM, "gradient norm", ONE, BB_FLOAT)
+    X(STATISTIC, "loss statistics", tokens, BB_FLOAT)                                                                  \
+    X(TOTAL, "reduced loss statistics", tokens, BB_FLOAT)                                                              \
+    X(NORM, "gradient norm", 1, BB_FLOAT)
 
 #define BB_BLOCK_BUFFER_ID(buffer, name, buffer_size, dtype) BB_BLOCK_BUFFER_##buffer,
 enum bb_block_buffer { BB_BLOCK_BUFFERS(BB_BLOCK_BUFFER_ID) BB_BLOCK_BUFFER_IDS };

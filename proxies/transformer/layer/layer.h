@@ -147,7 +147,7 @@ struct bb_block_lanes {
     struct bb_script_lane etp_ep;    /* etp x ep ranks, for the token counts per expert and for all_gather dispatch;
                                      equal to `ep` if etp is 1 */
     struct bb_script_lane embedding; /* first and last stage of a pipeline, for tied embeddings */
-    struct bb_script_lane norm[4];   /* communicators and streams over which the gradient norm (one scalar) is summed,
+    struct bb_script_lane norm[3];   /* communicators and streams over which the gradient norm (one scalar) is summed,
                                       one after another */
 };
 

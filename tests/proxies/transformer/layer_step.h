@@ -48,7 +48,7 @@ static inline int layer_step_group(const struct layer_step *l, enum bb_grid_grou
 static inline struct bb_block_lanes layer_step_lanes(struct layer_step *l, struct bb_script *s)
 {
     const struct bb_script_lane no = bb_no_lane();
-    struct bb_block_lanes lanes = {no, no, no, no, no, no, no, no, {no, no, no, no}};
+    struct bb_block_lanes lanes = {no, no, no, no, no, no, no, no, {no, no, no}};
     int etp = l->grid.etp > 1 ? layer_step_group(l, BB_GRID_ETP, BB_GRID_TP) : BB_NONE;
     int etp_ep = layer_step_group(l, BB_GRID_TP_EP, BB_GRID_ETP);
 

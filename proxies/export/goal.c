@@ -22,6 +22,8 @@ static void add_edge(struct bb_goal *g, struct bb_goal_edge edge)
         return;
     BB_GROW(g->edges, g->n_edges);
     g->edges[g->n_edges++] = edge;
+    g->ops[edge.after].n_before++;
+    g->ops[edge.before].dependents[edge.started].n++;
 }
 
 void bb_goal_wait(struct bb_goal *g, uint32_t after, uint32_t before)
@@ -42,9 +44,23 @@ uint32_t bb_goal_add(struct bb_goal *g, struct bb_goal_op op, uint32_t before)
     return (uint32_t)g->n_ops - 1;
 }
 
+/* The tag is the number of the communicator, counted from 1, times 65536. ATLAHS matches messages by sender and the upper
+ * 16 bits of the tag, so with smaller steps it would match messages of different communicators. */
+uint32_t bb_goal_message(struct bb_goal *g, const struct bb_op *op, enum bb_goal_type type, int peer, uint64_t bytes,
+                         uint32_t before)
+{
+    return bb_goal_add(g,
+                       (struct bb_goal_op){.type = (uint8_t)type,
+                                           .peer = (uint32_t)peer,
+                                           .size = bytes,
+                                           .tag = (uint32_t)(op->comm + 1) * 65536,
+                                           .cpu = (uint8_t)op->stream},
+                       before);
+}
+
 uint32_t bb_goal_calc(struct bb_goal *g, int cpu, int64_t ns, uint32_t before)
 {
-    return bb_goal_add(g, (struct bb_goal_op){.type = BB_GOAL_CALC, .cpu = cpu, .size = (uint64_t)ns}, before);
+    return bb_goal_add(g, (struct bb_goal_op){.type = BB_GOAL_CALC, .size = (uint64_t)ns, .cpu = (uint8_t)cpu}, before);
 }
 
 /* ---- GOAL operations of one rank ---- */
@@ -111,10 +127,7 @@ static void add_message(struct rank_goal *g, const struct bb_op *op, uint32_t fi
 
     if (peer == g->rank)
         return;
-    message = bb_goal_add(&g->goal,
-                          (struct bb_goal_op){op->kind == BB_OP_SEND ? BB_GOAL_SEND : BB_GOAL_RECV, op->stream,
-                                              (uint32_t)peer, bb_goal_tag(op), bytes},
-                          before);
+    message = bb_goal_message(&g->goal, op, op->kind == BB_OP_SEND ? BB_GOAL_SEND : BB_GOAL_RECV, peer, bytes, before);
     keep_order(&g->goal, first, message);
 }
 
@@ -262,72 +275,39 @@ static void put_u32(uint64_t value, FILE *out)
     put(&narrow, sizeof(narrow), out);
 }
 
-/* The operations that depend on one operation: their indices are list[first] to list[first + n - 1] (list: see
- * fill_records). */
-struct dependents {
-    uint32_t n, first;
-} __attribute__((packed));
-
-/* One operation in the binary file; type, peer, size, tag and cpu are those of struct bb_goal_op. n_before: number
- * of operations on which the operation depends; dependents: the operations that wait for its end [0] or for its
- * start [1]. */
-struct record {
-    uint32_t n_before;
-    uint8_t type;
-    uint32_t peer;
-    uint64_t size;
-    uint32_t tag;
-    uint8_t cpu, nic;
-    struct dependents dependents[2];
-} __attribute__((packed));
-
-/* Fills records[n_ops] with the operations of g, and list[n_edges] with the indices of the dependent operations,
- * grouped by the operation on which they depend. */
-static void fill_records(const struct bb_goal *g, struct record *records, uint32_t *list)
+/* Sets list[n_edges] to the indices of the dependent operations, grouped by the operation on which they depend. */
+static void list_dependents(struct bb_goal *g, uint32_t *list)
 {
     uint32_t at = 0;
 
-    for (size_t i = 0; i < g->n_ops; i++) {
-        const struct bb_goal_op *op = &g->ops[i];
-
-        records[i] = (struct record){
-            .type = (uint8_t)op->type, .peer = op->peer, .size = op->size, .tag = op->tag, .cpu = (uint8_t)op->cpu};
-    }
-    for (size_t i = 0; i < g->n_edges; i++) {
-        records[g->edges[i].before].dependents[g->edges[i].started].n++;
-        records[g->edges[i].after].n_before++;
-    }
     for (size_t i = 0; i < g->n_ops; i++)
         for (int started = 0; started < 2; started++) {
-            records[i].dependents[started].first = at;
-            at += records[i].dependents[started].n;
-            records[i].dependents[started].n = 0;
+            g->ops[i].dependents[started].first = at;
+            at += g->ops[i].dependents[started].n;
+            g->ops[i].dependents[started].n = 0;
         }
     for (size_t i = 0; i < g->n_edges; i++) {
-        struct dependents *d = &records[g->edges[i].before].dependents[g->edges[i].started];
+        struct bb_goal_dependents *d = &g->ops[g->edges[i].before].dependents[g->edges[i].started];
 
         list[d->first + d->n++] = g->edges[i].after;
     }
 }
 
-static void write_rank(const struct bb_goal *g, FILE *out)
+static void write_rank(struct bb_goal *g, FILE *out)
 {
-    struct record *records;
     uint32_t *list, roots = 0;
 
-    BB_NEW(records, g->n_ops);
     BB_NEW(list, g->n_edges);
-    fill_records(g, records, list);
+    list_dependents(g, list);
     for (size_t i = 0; i < g->n_ops; i++)
-        roots += records[i].n_before == 0;
+        roots += g->ops[i].n_before == 0;
     put_u32(g->n_ops, out);
     put_u32(roots, out);
     for (size_t i = 0; i < g->n_ops; i++)
-        if (records[i].n_before == 0)
+        if (g->ops[i].n_before == 0)
             put_u32(i, out);
-    put(records, g->n_ops * sizeof(*records), out);
+    put(g->ops, g->n_ops * sizeof(*g->ops), out);
     put(list, g->n_edges * sizeof(*list), out);
-    free(records);
     free(list);
 }
 

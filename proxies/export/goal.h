@@ -13,13 +13,24 @@
 
 enum bb_goal_type { BB_GOAL_SEND = 1, BB_GOAL_RECV, BB_GOAL_CALC };
 
+/* The operations that depend on one operation, in the binary file: n indices from the index `first` of the rank's list. */
+struct bb_goal_dependents {
+    uint32_t n, first;
+} __attribute__((packed));
+
+/* One operation, with the layout of the binary file. n_before: number of operations on which the operation depends;
+ * dependents: the operations that wait for its end [0] or for its start [1]. */
 struct bb_goal_op {
-    enum bb_goal_type type;
-    int cpu;       /* number of the operation's stream; operations with the same number run one after another */
+    uint32_t n_before;
+    uint8_t type;  /* enum bb_goal_type */
     uint32_t peer; /* sends, receives: rank of the peer; calculations: 0 */
-    uint32_t tag;
     uint64_t size; /* sends, receives: bytes; calculations: nanoseconds */
-};
+    uint32_t tag;
+    uint8_t cpu; /* number of the operation's stream; operations with the same number run one after another */
+    uint8_t nic;
+    struct bb_goal_dependents dependents[2]; /* n is counted while the dependencies are added; `first` is set by the
+                                                writer of the binary file */
+} __attribute__((packed));
 
 /* A dependency: operation `after` starts only when operation `before` has ended or, if `started` is set, when
  * `before` has started. */
@@ -36,6 +47,7 @@ struct bb_goal {
 
 /*
  * bb_goal_add - append an operation that starts after the end of operation `before`. Returns the operation's index.
+ * bb_goal_message - append a send or receive of the operation `op` in the same way. peer: world rank
  * bb_goal_calc - append a calculation of `ns` nanoseconds in the same way. A calculation of zero duration that waits for
  *   several operations is a join: it ends when all of them have ended.
  * bb_goal_wait - make operation `after` start after the end of operation `before`.
@@ -44,17 +56,11 @@ struct bb_goal {
  */
 #define BB_GOAL_NOTHING UINT32_MAX
 uint32_t bb_goal_add(struct bb_goal *g, struct bb_goal_op op, uint32_t before);
+uint32_t bb_goal_message(struct bb_goal *g, const struct bb_op *op, enum bb_goal_type type, int peer, uint64_t bytes,
+                         uint32_t before);
 uint32_t bb_goal_calc(struct bb_goal *g, int cpu, int64_t ns, uint32_t before);
 void bb_goal_wait(struct bb_goal *g, uint32_t after, uint32_t before);
 void bb_goal_wait_start(struct bb_goal *g, uint32_t after, uint32_t before);
-
-/* Returns the tag of the operation's messages: the number of its communicator, counted from 1, times 65536. ATLAHS
- * matches messages by sender and the upper 16 bits of the tag, so with smaller steps it would match messages of
- * different communicators. */
-static inline uint32_t bb_goal_tag(const struct bb_op *op)
-{
-    return (uint32_t)(op->comm + 1) * 65536;
-}
 
 /*
  * bb_goal_collective - append the messages of a collective on one rank, and return the index of an operation that ends

@@ -19,7 +19,7 @@ static uint32_t add_message(struct bb_goal *g, const struct collective *c, enum 
 {
     const int peer = bb_group_member(c->layout, c->group, c->instance, (index % c->n + c->n) % c->n);
 
-    return bb_goal_add(g, (struct bb_goal_op){type, c->op->stream, (uint32_t)peer, bb_goal_tag(c->op), bytes}, before);
+    return bb_goal_message(g, c->op, type, peer, bytes, before);
 }
 
 static uint32_t send_to(struct bb_goal *g, const struct collective *c, int index, uint64_t bytes, uint32_t before)

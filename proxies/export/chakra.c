@@ -81,16 +81,6 @@ static void add_dependency(struct writer *w, uint64_t node)
     w->deps[w->n_deps++] = node;
 }
 
-static void describe_compute(struct writer *w, const struct bb_op *op)
-{
-    const int64_t ns = bb_export_compute_ns(w->e, w->rank, op);
-
-    bb_message_number(&w->node, NODE_DURATION_US, (uint64_t)(ns + 500) / 1000);
-    add_number(w, "duration_ns", ATTR_INT64, (uint64_t)ns);
-    if (op->flops > 0)
-        add_number(w, "num_ops", ATTR_INT64, (uint64_t)op->flops);
-}
-
 static void describe_message(struct writer *w, const struct bb_op *op)
 {
     const int peer = bb_op_peer_rank(&w->e->step->layout, op, w->rank);
@@ -135,7 +125,12 @@ static void write_node(struct writer *w, const struct bb_op *op)
 
     begin_node(w, bb_op_name(l, op, name), node_types[op->kind], false, op->stream);
     if (op->kind == BB_OP_COMPUTE) {
-        describe_compute(w, op);
+        const int64_t ns = bb_export_compute_ns(w->e, w->rank, op);
+
+        bb_message_number(&w->node, NODE_DURATION_US, (uint64_t)(ns + 500) / 1000);
+        add_number(w, "duration_ns", ATTR_INT64, (uint64_t)ns);
+        if (op->flops > 0)
+            add_number(w, "num_ops", ATTR_INT64, (uint64_t)op->flops);
     } else {
         snprintf(group, sizeof(group), "%d",
                  w->first_group[op->comm] + bb_group_instance(l, l->comms[op->comm].group, w->rank));

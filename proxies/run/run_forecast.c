@@ -10,33 +10,30 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* On rank 0: computes how much of the measured and of the predicted step time belongs to each category
- * (time_shares.h: exposed, backward, ...). */
-static int compare_shares(struct bb_run_forecast *f, const struct bb_step *step, const struct bb_cluster *cluster,
-                          const struct bb_timeline *measured)
+/* On rank 0: predicts the step, and computes how much of the measured and of the predicted step time belongs to each
+ * category (time_shares.h: exposed, backward, ...). measured: its ranks contain f->rank, unless that is BB_NONE. */
+static int compare(struct bb_run_forecast *f, const struct bb_step *step, const struct bb_cluster *cluster,
+                   const struct bb_timeline *measured)
 {
-    struct bb_timeline predicted;
-    int at = 0, n, rc;
+    struct bb_prediction p = {0};
+    struct bb_timeline predicted = {0};
+    int at = 0, rc;
 
-    while (measured->ranks[at] != f->rank) /* the timeline contains the rank, because it is the slowest one */
-        at++;
+    snprintf(f->cluster, sizeof(f->cluster), "%s", cluster->name);
+    TRY(bb_predict_step(step, cluster, NULL, &p));
+    f->step_us = (double)p.classes[p.slowest].all.step_ns / 1e3;
+    if (f->rank == BB_NONE)
+        goto out;
     bb_timeline_init(&predicted, step, &f->rank, 1);
-    TRY(bb_predict_timeline(step, cluster, NULL, &predicted));
+    TRY(bb_predicted_timeline(step, &p, &predicted));
+    while (measured->ranks[at] != f->rank)
+        at++;
     f->rank_us[0] = (double)measured->step_ns[at] / 1e3;
     f->rank_us[1] = (double)predicted.step_ns[at] / 1e3;
     bb_time_shares(step, f->rank, measured->ops[at], measured->step_ns[at], &f->measured, &f->n);
-    bb_time_shares(step, f->rank, predicted.ops[at], predicted.step_ns[at], &f->predicted, &n);
+    bb_time_shares(step, f->rank, predicted.ops[at], predicted.step_ns[at], &f->predicted, &f->n);
 out:
     bb_timeline_release(&predicted);
-    return rc;
-}
-
-static int predict_step_us(const struct bb_step *step, const struct bb_cluster *cluster, double *us)
-{
-    struct bb_prediction p = {0};
-    int rc = bb_predict_step(step, cluster, NULL, &p);
-
-    *us = rc ? 0 : (double)p.classes[p.slowest].all.step_ns / 1e3;
     bb_prediction_release(&p);
     return rc;
 }
@@ -45,18 +42,13 @@ int bb_run_forecast_make(struct bb_run_forecast *f, struct bb_runner *r, const s
                          const struct bb_measured *m, const struct bb_cluster *cluster)
 {
     struct bb_timeline measured = {0};
-    bool first = r->world->rank == 0;
     int rc = 0;
 
     *f = (struct bb_run_forecast){.known = true, .rank = bb_slowest_rank(m, step, BB_NONE)};
     if (f->rank != BB_NONE)
         TRY(bb_run_timeline_gather(r, step, m, &measured));
-    if (first) {
-        snprintf(f->cluster, sizeof(f->cluster), "%s", cluster->name);
-        rc = predict_step_us(step, cluster, &f->step_us);
-    }
-    if (first && rc == 0 && f->rank != BB_NONE)
-        rc = compare_shares(f, step, cluster, &measured);
+    if (r->world->rank == 0)
+        rc = compare(f, step, cluster, &measured);
     rc = bb_world_agree(r->world, rc, "the prediction");
 out:
     bb_timeline_release(&measured);

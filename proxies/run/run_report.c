@@ -221,23 +221,11 @@ static void print_stats(const char *name, const struct bb_step_stats *of, const 
     }
 }
 
-static void print_flops(const struct bb_run_report *r, FILE *out)
-{
-    double flops = bb_step_flops(r->step), us = r->measured->timed.step.p50;
-
-    if (flops <= 0)
-        return;
-    fprintf(out, "# model FLOPs: %.4g per step, %.2f TFLOP/s per GPU", flops,
-            flops / us / 1e6 / r->session->world.size);
-    if (r->peak_tflops > 0)
-        fprintf(out, ", %.1f%% of %g (model FLOP utilization)", 100 * utilisation_of(r, us), r->peak_tflops);
-    fputc('\n', out);
-}
-
 static void print_times(const struct bb_run_report *r, FILE *out)
 {
     const struct bb_measured *m = r->measured;
     const struct bb_time_unit unit = bb_time_unit(m->timed.step.max);
+    const double flops = bb_step_flops(r->step), us = m->timed.step.p50;
     char text[BB_TIME_TEXT];
 
     fprintf(out, "#\n# %-10s %10s %10s %10s %10s %10s %10s %10s %10s\n", unit.name, "min", "p50", "p90", "p99", "max",
@@ -259,7 +247,13 @@ static void print_times(const struct bb_run_report *r, FILE *out)
         fprintf(out, ", %.0f tokens per second", per_second(r->step->tokens, m));
     if (r->step->samples > 0)
         fputc('\n', out);
-    print_flops(r, out);
+    if (flops <= 0)
+        return;
+    fprintf(out, "# model FLOPs: %.4g per step, %.2f TFLOP/s per GPU", flops,
+            flops / us / 1e6 / r->session->world.size);
+    if (r->peak_tflops > 0)
+        fprintf(out, ", %.1f%% of %g (model FLOP utilization)", 100 * utilisation_of(r, us), r->peak_tflops);
+    fputc('\n', out);
 }
 
 /* Ends a line of a table heading. any: true if the step has timed kernels (kernels that only occupy SMs for a given

@@ -132,19 +132,16 @@ out:
     return rc;
 }
 
-static int check_totals(const struct network_builder *g, const json_t *part)
-{
-    const struct {
-        double parameters, tensors, outputs, macs;
-    } buckets = {g->net->parameters, g->net->n_tensors, g->net->outputs, g->net->sample_flops / 2};
-    static const struct bb_json_field fields[] = {BB_FIELD("totals.parameters", BB_JSON_TOTAL, 0),
-                                                  BB_FIELD("totals.tensors", BB_JSON_TOTAL, sizeof(double)),
-                                                  BB_FIELD("totals.outputs", BB_JSON_TOTAL, 2 * sizeof(double)),
-                                                  BB_FIELD("totals.sample_macs", BB_JSON_TOTAL, 3 * sizeof(double)),
-                                                  {0}};
-
-    return bb_json_read(part, g->where, fields, (void *)&buckets);
-}
+/* The totals of a network, and their names in the object "totals" of the model file. */
+struct totals {
+    double parameters, tensors, outputs, macs;
+};
+static const struct bb_json_field total_fields[] = {
+    BB_FIELD("totals.parameters", BB_JSON_TOTAL, offsetof(struct totals, parameters)),
+    BB_FIELD("totals.tensors", BB_JSON_TOTAL, offsetof(struct totals, tensors)),
+    BB_FIELD("totals.outputs", BB_JSON_TOTAL, offsetof(struct totals, outputs)),
+    BB_FIELD("totals.sample_macs", BB_JSON_TOTAL, offsetof(struct totals, macs)),
+    {0}};
 
 /* The members of the JSON object that describes a residual network in the model file. */
 struct residual {
@@ -168,6 +165,7 @@ static const struct bb_json_field residual_fields[] = {
 static int read_residual(const json_t *part, const char *where, struct bb_network *net)
 {
     struct network_builder g = {.net = net, .where = where, .channels = 3};
+    struct totals totals;
     struct residual r;
     int rc;
 
@@ -182,7 +180,8 @@ static int read_residual(const json_t *part, const char *where, struct bb_networ
     add_dense(&g, r.classes);
     for (int u = 0; u < net->n; u++)
         net->sample_flops += net->units[u].sample_flops;
-    TRY(check_totals(&g, part));
+    totals = (struct totals){net->parameters, net->n_tensors, net->outputs, net->sample_flops / 2};
+    TRY(bb_json_read(part, where, total_fields, &totals));
     net->images = net->has_kernels = true;
 out:
     return rc;

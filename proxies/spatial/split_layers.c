@@ -70,27 +70,21 @@ static bool add_conv_kernels(struct bb_kernel_list *w, const struct segment_buil
 
 /* Adds a pooling layer as a copy kernel, because both kernels read an input and write an output. The number of
  * copied elements is the mean of the layer's input and output elements. */
-static void add_pool_kernels(struct bb_kernel_list *w, const struct segment_builder *c, const struct bb_net_layer *l,
-                             struct extent e)
-{
-    uint64_t depth = (uint64_t)bb_net_layer_out_depth(l), out = depth * (uint64_t)e.rows * (uint64_t)e.cols;
-    uint64_t shrink = (uint64_t)l->stride * (uint64_t)l->stride * (l->depth > 1 ? (uint64_t)l->stride : 1);
-
-    bb_kernel_list_add_memory_kernel(w, "pool",
-                                     &(struct bb_memory_kernel){.kind = BB_MEMORY_KERNEL_COPY,
-                                                                .dtype = c->dtype,
-                                                                .rows = (uint64_t)c->layers->samples * (uint64_t)l->in,
-                                                                .cols = (out + out * shrink + 1) / 2});
-}
-
 static bool add_layer_kernels(struct bb_kernel_list *w, const struct segment_builder *c, const struct bb_net_layer *l,
                               struct extent e, bool backward)
 {
+    uint64_t stride = (uint64_t)l->stride, shrink = stride * stride * (l->depth > 1 ? stride : 1);
+    uint64_t out = (uint64_t)bb_net_layer_out_depth(l) * (uint64_t)e.rows * (uint64_t)e.cols;
+    const struct bb_memory_kernel pool = {.kind = BB_MEMORY_KERNEL_COPY,
+                                          .dtype = c->dtype,
+                                          .rows = (uint64_t)c->layers->samples * (uint64_t)l->in,
+                                          .cols = (out + out * shrink + 1) / 2};
+
     if (l->kind == BB_NET_CONV)
         return add_conv_kernels(w, c, l, e, backward);
     if (l->kind == BB_NET_DENSE)
         return bb_kernel_list_dense(w, c->layers->samples, l->in, l->out, BB_ACT_NONE, c->dtype, backward);
-    add_pool_kernels(w, c, l, e);
+    bb_kernel_list_add_memory_kernel(w, "pool", &pool);
     return true;
 }
 
@@ -294,29 +288,21 @@ out:
     return rc;
 }
 
-/* Returns the number of consecutive modules, beginning with `module`, that share one halo exchange; 0 if `module`
- * cannot share its halo with other modules. */
-static int count_fused_modules(const struct segment_builder *c, int module)
-{
-    const struct bb_net *net = c->net;
-    int max = c->config->tiles.fused_layers, end = c->layers->first + c->layers->n, n = 0;
-
-    while (n < max && module + n < end && net->modules[module + n].fusion == BB_FUSE_CHAIN)
-        n++;
-    return n;
-}
-
 /* Builds the segments of `module` and of the following modules that share a halo exchange with it. n: out: number of
  * these modules including `module`. */
 static int segment_next_modules(struct segment_builder *c, int module, int *n)
 {
+    const struct bb_module *modules = c->net->modules;
     bool fuses = c->layers->tiled && c->config->tiles.halo_d2;
+    int max = fuses ? c->config->tiles.fused_layers : 0, end = c->layers->first + c->layers->n;
 
-    *n = fuses ? count_fused_modules(c, module) : 0;
+    *n = 0;
+    while (*n < max && module + *n < end && modules[module + *n].fusion == BB_FUSE_CHAIN)
+        ++*n;
     if (*n > 0)
         return segment_chain(c, module, *n);
     *n = 1;
-    if (fuses && c->net->modules[module].fusion == BB_FUSE_STATES)
+    if (fuses && modules[module].fusion == BB_FUSE_STATES)
         return segment_states(c, module);
     return segment_module(c, module);
 }
@@ -359,18 +345,6 @@ static void resolve_times(const struct bb_proxy_config *config, struct bb_split_
         layers->us_per_flop[BB_BACKWARD] = 2 * given[BB_FORWARD] / layers->flops[BB_BACKWARD];
 }
 
-static int check_tiled(const struct segment_builder *c, int module)
-{
-    const struct bb_net *net = c->net;
-
-    if (!c->layers->tiled || net->modules[module].tiled)
-        return 0;
-    return bb_err(BB_EUSAGE,
-                  "%s: '%s' requires the whole map, but is in a spatial split (modules %d to %d); try: fewer "
-                  "--spatial-splits, or a --balance that puts it into a later split",
-                  net->name, net->modules[module].name, c->layers->first, c->layers->first + c->layers->n - 1);
-}
-
 int bb_split_layers_init(const struct bb_proxy_config *config, const struct bb_net *net, struct bb_step *step,
                          struct bb_split_layers *layers)
 {
@@ -386,7 +360,11 @@ int bb_split_layers_init(const struct bb_proxy_config *config, const struct bb_n
     layers->out = net->modules[layers->first + layers->n - 1].out;
     layers->n_out = net->modules[layers->first + layers->n - 1].n_out;
     for (int m = layers->first, n; m < layers->first + layers->n; m += n) {
-        TRY(check_tiled(&c, m));
+        if (layers->tiled && !net->modules[m].tiled)
+            return bb_err(BB_EUSAGE,
+                          "%s: '%s' requires the whole map, but is in a spatial split (modules %d to %d); try: fewer "
+                          "--spatial-splits, or a --balance that puts it into a later split",
+                          net->name, net->modules[m].name, layers->first, layers->first + layers->n - 1);
         TRY(segment_next_modules(&c, m, &n));
     }
     for (int t = 0; layers->tiled && t < layers->n_out; t++)

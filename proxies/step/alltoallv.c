@@ -116,37 +116,24 @@ static void expand_op(struct expansion *e, int i)
     }
 }
 
-static void expand_all(struct expansion *e)
-{
-    for (int i = 0; i < (int)e->from->n_ops && !e->to->rc; i++) {
-        const struct bb_op *op = &e->from->ops[i];
-
-        e->last[i] = BB_NONE;
-        e->n_waits = 0;
-        for (int w = 0; w < op->waits; w++)
-            wait_for(e, e->from->wait_list[op->first_wait + w]);
-        expand_op(e, i);
-    }
-}
-
-static int most_messages(const struct bb_program *p)
-{
-    int most = 1;
-
-    for (size_t i = 0; i < p->n_ops; i++)
-        if (p->ops[i].kind == BB_OP_ALLTOALLV && 2 * p->ops[i].table->n > most)
-            most = 2 * p->ops[i].table->n;
-    return most;
-}
-
 void bb_program_expand(const struct bb_program *p, struct bb_program *out)
 {
     struct expansion e = {.from = p, .to = out};
+    int most = 1; /* maximum number of messages of one operation */
 
     BB_NEW(e.last, p->n_ops);
-    BB_NEW(e.messages, most_messages(p));
+    for (size_t i = 0; i < p->n_ops; i++)
+        if (p->ops[i].kind == BB_OP_ALLTOALLV && 2 * p->ops[i].table->n > most)
+            most = 2 * p->ops[i].table->n;
+    BB_NEW(e.messages, most);
     bb_program_init_like(out, p);
-    expand_all(&e);
+    for (int i = 0; i < (int)p->n_ops && !out->rc; i++) {
+        e.last[i] = BB_NONE;
+        e.n_waits = 0;
+        for (int w = 0; w < p->ops[i].waits; w++)
+            wait_for(&e, p->wait_list[p->ops[i].first_wait + w]);
+        expand_op(&e, i);
+    }
     free(e.last);
     free(e.messages);
     free(e.waits);

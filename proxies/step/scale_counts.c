@@ -19,16 +19,6 @@ static void grow_buffer(struct bb_program *p, int buffer, size_t count)
         p->buffers[buffer].count = count;
 }
 
-/* Enlarge the source and destination buffers of an operation if they are too small for its data. ranks: number of
- * ranks of the operation's communicator. */
-static void grow_buffers(struct bb_program *p, const struct bb_op *op, int ranks)
-{
-    const struct bb_coll *coll = op->kind == BB_OP_COLLECTIVE ? &bb_colls[op->coll] : NULL;
-
-    grow_buffer(p, op->src, op->src_offset + (coll ? coll->send_count(op->count, ranks) : op->count));
-    grow_buffer(p, op->dst, op->dst_offset + (coll ? coll->recv_count(op->count, ranks) : op->count));
-}
-
 /* Return the number of operations in the NCCL group call of operation i that use the same buffer as operation i at
  * smaller offsets. source: true: compare the source buffers; false: the destination buffers. After scaling, each of
  * these operations has at least one element. Adding the returned number to the scaled offset of operation i
@@ -66,6 +56,8 @@ static size_t *shrunk_offsets(const struct bb_program *p, double factor)
     return offsets;
 }
 
+/* Multiply the counts of a program by `factor`. Enlarge the source and destination buffers of an operation if they are
+ * then too small for its data. */
 static void shrink_program(struct bb_program *p, const struct bb_layout *l, double factor)
 {
     size_t *offsets = shrunk_offsets(p, factor);
@@ -74,6 +66,8 @@ static void shrink_program(struct bb_program *p, const struct bb_layout *l, doub
         p->buffers[b].count = shrink_count(p->buffers[b].count, factor);
     for (size_t i = 0; i < p->n_ops; i++) {
         struct bb_op *op = &p->ops[i];
+        const struct bb_coll *coll;
+        int ranks;
 
         if (op->work)
             op->flops = op->work_times * bb_kernel_list_flops(op->work);
@@ -82,7 +76,10 @@ static void shrink_program(struct bb_program *p, const struct bb_layout *l, doub
         op->count = shrink_count(op->count, factor);
         op->src_offset = offsets[2 * i];
         op->dst_offset = offsets[2 * i + 1];
-        grow_buffers(p, op, l->groups[l->comms[op->comm].group].size);
+        coll = op->kind == BB_OP_COLLECTIVE ? &bb_colls[op->coll] : NULL;
+        ranks = l->groups[l->comms[op->comm].group].size;
+        grow_buffer(p, op->src, op->src_offset + (coll ? coll->send_count(op->count, ranks) : op->count));
+        grow_buffer(p, op->dst, op->dst_offset + (coll ? coll->recv_count(op->count, ranks) : op->count));
     }
     free(offsets);
 }

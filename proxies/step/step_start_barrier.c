@@ -20,15 +20,6 @@ static bool opens_launch(const struct bb_program *p, size_t i)
     return true;
 }
 
-static long launch_entries(const struct bb_program *p, size_t i)
-{
-    const struct bb_op *op = &p->ops[i];
-
-    if (op->kind == BB_OP_COMPUTE)
-        return op->work ? (long)op->work->n * op->work_times : op->compute_us > 0;
-    return opens_launch(p, i) ? BB_NCCL_ENTRIES : 0;
-}
-
 long bb_step_queue_entries(const struct bb_program *p, const struct bb_layout *l, int queues)
 {
     int streams = p->n_streams + 1 + STREAMS_OF_A_COMM * (l->n_comms + EVERYONE_COMMS);
@@ -39,9 +30,18 @@ long bb_step_queue_entries(const struct bb_program *p, const struct bb_layout *l
         long entries = ENDS_OF_A_STREAM;
 
         for (size_t i = 0; i < p->n_ops; i++)
-            if (p->ops[i].stream == s)
+            if (p->ops[i].stream == s) {
+                const struct bb_op *op = &p->ops[i];
+
                 /* + 1: the event record after the operation, for operations of other streams that may wait for it */
-                entries += launch_entries(p, i) + p->ops[i].waits + 1;
+                entries += op->waits + 1;
+                if (op->work)
+                    entries += (long)op->work->n * op->work_times;
+                else if (op->kind == BB_OP_COMPUTE)
+                    entries += op->compute_us > 0;
+                else if (opens_launch(p, i))
+                    entries += BB_NCCL_ENTRIES;
+            }
         most = entries > most ? entries : most;
     }
     return most * ((streams + queues - 1) / queues);

@@ -66,17 +66,6 @@ static bool fits_bucket(const struct bucket_builder *f, const struct bb_sync_buc
     return count < limit;
 }
 
-static void fill_by_size(struct bucket_builder *f, int replicas)
-{
-    for (int i = 0; i < f->n;) {
-        double limit = bb_bucket_limit(f->rule, f->element_bytes, replicas, f->b->n);
-        struct bb_sync_bucket *bucket = open_bucket(f, i++);
-
-        while (fits_bucket(f, bucket, i, limit))
-            append_tensor(f, bucket, i++);
-    }
-}
-
 /* ---- Horovod: tensor fusion ---- */
 
 static double cycle_of(const struct bucket_builder *f, int i)
@@ -124,8 +113,13 @@ void bb_buckets_make(struct bb_buckets *b, const struct bb_bucket_rule *rule,
     BB_NEW(f.assigned, n);
     BB_NEW(b->members, n);
     BB_NEW(b->list, n);
-    if (rule->kind != BB_BUCKETS_FUSION)
-        fill_by_size(&f, replicas);
+    for (int i = 0; i < n && rule->kind != BB_BUCKETS_FUSION;) {
+        double limit = bb_bucket_limit(rule, element_bytes, replicas, b->n);
+        struct bb_sync_bucket *bucket = open_bucket(&f, i++);
+
+        while (fits_bucket(&f, bucket, i, limit))
+            append_tensor(&f, bucket, i++);
+    }
     for (int i = 0; i < n; i++) /* Horovod fuses the tensors that belong to no bucket yet */
         if (!f.assigned[i])
             fuse_cycle(&f, i);

@@ -17,6 +17,8 @@ const char *const bb_dp_sync_names[BB_SYNC_PS + 1] = {
     "all_reduce", "horovod", "zero1", "zero2", "zero3", "hsdp", "distributed", NULL,
 };
 
+const char *const bb_bucket_rule_names[] = {"ddp", "megatron", "deepspeed", "single", NULL};
+
 #define MIB (1024.0 * 1024.0)
 
 /* Defaults of the frameworks: bucket size and first bucket size in MiB (PyTorch DDP), reduce_bucket_size in elements
@@ -92,17 +94,13 @@ static int validate_options(const struct bb_proxy_config *c, enum bb_sync_kind k
 
 static int resolve_rule(const struct bb_proxy_config *c, enum bb_sync_kind kind, struct bb_bucket_rule *rule)
 {
-    static const char *const words[] = {[BB_BUCKETS_DDP] = "ddp",
-                                        [BB_BUCKETS_MEGATRON] = "megatron",
-                                        [BB_BUCKETS_DEEPSPEED] = "deepspeed",
-                                        [BB_BUCKETS_SINGLE] = "single"};
     const struct bb_sync_options *o = &c->sync;
     double first = o->first_bucket_mb > 0 ? o->first_bucket_mb : o->bucket_mb > 0 ? o->bucket_mb : default_first_mib;
     int default_rule = kind == BB_SYNC_HOROVOD ? BB_BUCKETS_FUSION
                        : o->bucket_rule || kind != BB_SYNC_DISTRIBUTED || o->bucket_mb > 0 || o->first_bucket_mb > 0
                            ? BB_BUCKETS_DDP
                            : BB_BUCKETS_MEGATRON;
-    int which = bb_args_index(o->bucket_rule, words, default_rule);
+    int which = bb_args_index(o->bucket_rule, bb_bucket_rule_names, default_rule);
 
     *rule = (struct bb_bucket_rule){
         .kind = (enum bb_bucket_kind)which,
@@ -161,19 +159,6 @@ bool bb_sync_reduces_every_micro_batch(const struct bb_dp_config *p)
     return !p->options.no_sync && (KIND(ZERO2) | KIND(ZERO3) | KIND(HSDP)) & 1u << p->kind;
 }
 
-/*
- * Return the optimizer state in bytes per parameter: the float moments and, for 16-bit parameters, a float copy of the
- * parameter. With the precision-aware optimizer and bfloat16, the copy has only the 16 low bits that bfloat16 lacks.
- */
-static double optimizer_bytes(const struct bb_dp_config *p)
-{
-    double moments = p->optimizer == BB_MEMORY_KERNEL_ADAM ? 8 : 4;
-
-    if (bb_dtypes[p->params].bytes >= 4)
-        return moments;
-    return moments + (p->options.precision_aware && p->params == BB_BFLOAT16 ? 2 : 4);
-}
-
 double bb_sync_update_peak_bytes(const struct bb_dp_config *p, const struct bb_sync_comms *comms, double parameters)
 {
     bool copies = p->kind == BB_SYNC_DISTRIBUTED && bb_dtypes[p->grads].bytes < 4 && !p->options.precision_aware;
@@ -189,9 +174,13 @@ void bb_sync_add_update_peak(double update_bytes, double bytes[BB_USES])
 void bb_sync_memory(const struct bb_dp_config *p, const struct bb_sync_comms *comms, double parameters,
                     double bytes[BB_USES])
 {
-    double shard = parameters / comms->n;
+    double shard = parameters / comms->n, state = p->optimizer == BB_MEMORY_KERNEL_ADAM ? 8 : 4;
 
+    /* The optimizer state per parameter is the float moments and, for 16-bit parameters, a float copy of the parameter.
+     * With the precision-aware optimizer and bfloat16, the copy has only the 16 low bits that bfloat16 lacks. */
+    if (bb_dtypes[p->params].bytes < 4)
+        state += p->options.precision_aware && p->params == BB_BFLOAT16 ? 2 : 4;
     bytes[BB_USE_PARAMETERS] += (bb_sync_gathers_parameters(p->kind) ? shard : parameters) * bb_dtypes[p->params].bytes;
     bytes[BB_USE_GRADIENTS] += (bb_sync_reduces_every_micro_batch(p) ? shard : parameters) * bb_dtypes[p->grads].bytes;
-    bytes[BB_USE_OPTIMIZER] += (bb_sync_is_sharded(p->kind) ? shard : parameters) * optimizer_bytes(p);
+    bytes[BB_USE_OPTIMIZER] += (bb_sync_is_sharded(p->kind) ? shard : parameters) * state;
 }

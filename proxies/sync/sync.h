@@ -87,6 +87,9 @@ extern const char *const bb_sync_names[BB_SYNC_KINDS + 1]; /* values of --sync, 
 extern const char *const bb_dp_sync_names[BB_SYNC_PS + 1]; /* values of --dp-sync: bb_sync_names without the
                                                               parameter servers */
 
+extern const char *const bb_bucket_rule_names[]; /* values of --bucket-rule, indexed by enum bb_bucket_kind and
+                                                    NULL-terminated */
+
 /* How replicas are synchronized, resolved from the command-line options. Independent of the layout of the ranks. */
 struct bb_dp_config {
     enum bb_sync_kind kind;

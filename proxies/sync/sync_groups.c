@@ -127,33 +127,28 @@ static int add_comm(struct bb_step *step, int group, const char *purpose)
     return bb_layout_add_comm(l, name, group);
 }
 
-/* Add the communicators for reductions of gradients and for all-gathers of parameters over `group`. zero3 and hsdp
- * use one communicator for both, unless --own-gather-comm is set. */
-static void add_sharded(struct bb_step *step, const struct bb_dp_config *p, int group, struct bb_sync_comms *comms)
-{
-    bool shared = bb_sync_gathers_parameters(p->kind) && !p->options.own_gather_comm;
-
-    comms->n = step->layout.groups[group].size;
-    if (comms->n == 1)
-        return;
-    comms->gradients = add_comm(step, group, shared ? NULL : "gradients");
-    comms->parameters = shared ? comms->gradients : add_comm(step, group, "parameters");
-}
-
+/* Add the communicators for reductions of gradients and for all-gathers of parameters over a shard group, and for
+ * reductions over the ranks with the same shard. zero3 and hsdp use one communicator for gradients and parameters,
+ * unless --own-gather-comm is set. */
 static int add_shards(struct bb_step *step, const struct bb_dp_config *p, int group, int gpus_per_node,
                       struct bb_sync_comms *comms)
 {
-    int run = resolve_shard(step, p, group, gpus_per_node), inner = group, outer;
+    int run = resolve_shard(step, p, group, gpus_per_node), inner = group, outer = group;
+    bool shared = bb_sync_gathers_parameters(p->kind) && !p->options.own_gather_comm;
 
     if (run < 0)
         return run;
-    if (run < step->layout.groups[group].size) {
+    if (run < step->layout.groups[group].size)
         split_group(step, group, run, (const char *const[]){"shard", "replica"}, &inner, &outer);
-        comms->n_replicas = step->layout.groups[outer].size;
+    comms->n = run;
+    if (run > 1) {
+        comms->gradients = add_comm(step, inner, shared ? NULL : "gradients");
+        comms->parameters = shared ? comms->gradients : add_comm(step, inner, "parameters");
     }
-    add_sharded(step, p, inner, comms);
-    if (comms->n_replicas > 1)
+    if (outer != group) {
+        comms->n_replicas = step->layout.groups[outer].size;
         comms->replicas = add_comm(step, outer, NULL);
+    }
     return 0;
 }
 

@@ -3,7 +3,6 @@
 
 #include "proxies/sync/sync.h"
 
-static const char *const rule_names[] = {"ddp", "megatron", "deepspeed", "single", NULL};
 static const char *const reduce_names[] = {"rs", "allreduce", NULL};
 static const char *const dtype_names[] = {"float", "half", "bfloat16", NULL};
 static const char *const optimizer_names[] = {"sgd", "adam", NULL};
@@ -14,7 +13,7 @@ const struct bb_opt bb_sync_options[] = {
     OPT_CHOICE(0, "sync", FIELD(sync), NULL, "HOW", bb_sync_names,
                "synchronization of the replicas' gradients and parameters: DDP, Horovod, ZeRO-1 to ZeRO-3, HSDP, "
                "Megatron's distributed optimizer, parameter servers (default: all_reduce, as PyTorch DDP)"),
-    OPT_CHOICE(0, "bucket-rule", FIELD(bucket_rule), NULL, "RULE", rule_names,
+    OPT_CHOICE(0, "bucket-rule", FIELD(bucket_rule), NULL, "RULE", bb_bucket_rule_names,
                "gradient bucketing rule (default: ddp; --sync distributed: megatron)"),
     OPT_DOUBLE(0, "bucket-mb", FIELD(bucket_mb), NULL, "MIB", 1e-6, 1e9, "ddp: bucket size in MiB (default: 25)"),
     OPT_DOUBLE(0, "first-bucket-mb", FIELD(first_bucket_mb), NULL, "MIB", 1e-6, 1e9,

@@ -283,39 +283,29 @@ out:
 
 /* ---- summary line of the step ---- */
 
-static const char *describe_tiles(struct bb_tiling *t)
-{
-    const struct bb_layer_split *first = &t->splits[0], *last = &t->splits[t->n_spatial ? t->n_spatial - 1 : 0];
-    const struct bb_tiles_options *o = &t->config.tiles;
-    const char *halos = o->halo_d2 ? ", fused halos" : "";
-
-    if (!t->n_spatial)
-        return "";
-    if (first->width == last->width)
-        return bb_step_text(t->step, ", %d of them on %d %s tiles%s", t->n_spatial, first->width,
-                            bb_slices_name(&first->layers.slices), halos);
-    return bb_step_text(t->step, ", %d of them on %d to %d %s tiles%s", t->n_spatial, first->width, last->width,
-                        bb_slices_name(&first->layers.slices), halos);
-}
-
 static void describe_step(struct bb_tiling *t)
 {
     const struct bb_proxy_config *c = &t->config;
-    int passes = c->tiles.replications;
-    const char *tiles = describe_tiles(t);
-    const char *local = t->local_dp > 1 ? bb_step_text(t->step, ", %d local replicas", t->local_dp) : "";
-    const char *passes_text = t->gems
-                                  ? bb_step_text(t->step, ", %d replications%s", passes,
-                                                 !c->tiles.comm_opt  ? ""
-                                                 : c->tiles.odd_step ? " (odd step, no all-reduce between replicas)"
-                                                                     : " (even step, no all-reduce between replicas)")
-                                  : "";
+    const struct bb_layer_split *first = &t->splits[0], *last = &t->splits[t->n_spatial ? t->n_spatial - 1 : 0];
+    const char *parity = c->tiles.odd_step ? "odd" : "even", *tiles = "", *local = "", *passes = "", *exchange = "";
+    const char *width = bb_step_text(t->step, "%d", first->width);
 
+    if (first->width != last->width)
+        width = bb_step_text(t->step, "%d to %d", first->width, last->width);
+    if (t->n_spatial)
+        tiles = bb_step_text(t->step, ", %d of them on %s %s tiles%s", t->n_spatial, width,
+                             bb_slices_name(&first->layers.slices), c->tiles.halo_d2 ? ", fused halos" : "");
+    if (t->local_dp > 1)
+        local = bb_step_text(t->step, ", %d local replicas", t->local_dp);
+    if (c->tiles.comm_opt)
+        exchange = bb_step_text(t->step, " (%s step, no all-reduce between replicas)", parity);
+    if (t->gems)
+        passes = bb_step_text(t->step, ", %d replications%s", c->tiles.replications, exchange);
     t->step->parameters = t->net.parameters;
-    t->step->samples = (double)t->replicas * passes * c->micro_batches * c->micro_batch_size;
+    t->step->samples = (double)t->replicas * c->tiles.replications * c->micro_batches * c->micro_batch_size;
     t->step->summary =
         bb_step_text(t->step, "%s at %d, %d splits%s%s%s, %d micro-batch%s of %d, %d replica%s", t->net.name,
-                     t->net.image, t->n_splits, tiles, local, passes_text, c->micro_batches,
+                     t->net.image, t->n_splits, tiles, local, passes, c->micro_batches,
                      c->micro_batches == 1 ? "" : "es", c->micro_batch_size, t->replicas, t->replicas == 1 ? "" : "s");
 }
 

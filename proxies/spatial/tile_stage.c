@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/param.h>
 
 /* ---- messages between adjacent splits (pipeline stages) ---- */
 
@@ -130,17 +131,15 @@ static void add_halo_buffers(struct bb_tile_stage *w, struct bb_replica *replica
 
     for (int h = 0; h < BB_SEGMENT_HALOS; h++)
         for (int d = 0; d < BB_DIRECTIONS; d++) {
-            size_t max = 0, count;
+            size_t max = 0;
 
             for (int i = 0; i < layers->n_segments; i++) {
                 const struct bb_segment *s = &layers->segments[i];
 
-                count = h < s->n_halos ? bb_halo_count(&s->halos[h], &layers->slices, layers->samples, d) : 0;
-                max = count > max ? count : max;
-                count = h == 0 && backward && s->n_halos
-                            ? bb_halo_count(&s->outputs, &layers->slices, layers->samples, d)
-                            : 0;
-                max = count > max ? count : max;
+                if (h < s->n_halos)
+                    max = MAX(max, bb_halo_count(&s->halos[h], &layers->slices, layers->samples, d));
+                if (h == 0 && backward && s->n_halos)
+                    max = MAX(max, bb_halo_count(&s->outputs, &layers->slices, layers->samples, d));
             }
             replica->halo_send[h][d] = replica->halo_recv[h][d] = BB_NONE;
             if (max == 0 || !(replica->neighbours & 1u << d))

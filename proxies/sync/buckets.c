@@ -6,6 +6,7 @@
 #include "bootstrap/base/units.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdlib.h>
 
 #define FUSION_ALIGN_BYTES 16

@@ -20,9 +20,6 @@
 #ifndef BB_PROXIES_SYNC_BUCKETS_H
 #define BB_PROXIES_SYNC_BUCKETS_H
 
-#include "bootstrap/base/err.h"
-
-#include <stdbool.h>
 #include <stddef.h>
 
 enum bb_bucket_kind { BB_BUCKETS_DDP, BB_BUCKETS_MEGATRON, BB_BUCKETS_DEEPSPEED, BB_BUCKETS_SINGLE, BB_BUCKETS_FUSION };

@@ -4,6 +4,8 @@
 
 #include "bootstrap/base/alloc.h"
 
+#include <sys/param.h>
+
 #define RECEIVE_SETS 2 /* a dedicated server alternates between this number of sets of one receive buffer per worker */
 
 static bool is_worker(const struct bb_sync *s)
@@ -18,7 +20,7 @@ static int count_workers(const struct bb_sync *s)
 
 static int server_of(const struct bb_sync *s, int b)
 {
-    return s->spec.comms.servers ? b % s->spec.comms.servers : 0;
+    return b % MAX(s->spec.comms.servers, 1);
 }
 
 static bool is_served_here(const struct bb_sync *s, int b)
@@ -39,7 +41,7 @@ int bb_server_comms(struct bb_step *step, const struct bb_dp_config *p, int grou
                       step->proxy, ranks, ranks == 1 ? "" : "s", comms->servers, comms->servers + 1,
                       p->kind == BB_SYNC_PS_SHARDED && ranks > 1 ? ", or fewer --servers" : "");
     if (ranks > 1)
-        comms->lanes = comms->servers < 1 ? 1 : comms->servers < BB_SERVER_LANES ? comms->servers : BB_SERVER_LANES;
+        comms->lanes = MIN(MAX(comms->servers, 1), BB_SERVER_LANES);
     for (int i = 0; i < comms->lanes; i++) {
         const char *number = comms->servers < 2 ? "" : bb_step_text(step, " %d", i);
 

@@ -14,6 +14,8 @@
  *   reducing  ready = 0             reduce_bucket has started the collectives; `reduced` is the last one
  *   done      after the wait for `reduced` (bb_sync_wait_reductions)
  *
+ * With parameter servers, `reduced` is the push of the bucket, and a bucket is done after its pull (servers.c).
+ *
  * States of a buffer for gathered parameters (zero3, hsdp): free (unit BB_NONE); all-gather for `unit` started, from
  * ensure_gathered on; complete, after the wait for `op` (use_unit); free again after release_unit, or when take_slot
  * gives the less recently used buffer to another unit.

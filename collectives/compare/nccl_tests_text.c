@@ -293,7 +293,7 @@ static int read_row(struct log *l)
     const struct columns *c = &l->columns;
     long long bytes;
     json_t *row;
-    int rc;
+    int rc = 0;
 
     if (l->n < c->n || !parse_integer(l->word[c->at[SIZE]], &bytes))
         return bb_err(BB_EUSAGE, "%s: line %d: the row has %d words, expected %d columns with an integer size", l->path,

@@ -200,25 +200,11 @@ out:
     return rc;
 }
 
-/* Sets the number of micro-batches to --scale times the number of stages, unless --micro-batches is set.
- * usual_scale: value used if --scale is not set. */
-static int resolve_micro_batches(struct bb_proxy_config *c, int usual_scale)
-{
-    long long m = (long long)c->stages * (c->scale ? c->scale : usual_scale);
-
-    if (c->scale && c->micro_batches && c->micro_batches != m)
-        return bb_err(BB_EUSAGE,
-                      "%s: --scale %d sets %lld micro-batches for %d stages, but --micro-batches is %d; leave one out",
-                      c->proxy, c->scale, m, c->stages, c->micro_batches);
-    if (c->micro_batches == 0 && m > BB_MAX_LAYERS)
-        return bb_err(BB_EUSAGE, "%s: %lld micro-batches, expected at most %d; try: --scale %d", c->proxy, m,
-                      BB_MAX_LAYERS, BB_MAX_LAYERS / c->stages);
-    c->micro_batches = c->micro_batches ? c->micro_batches : (int)m;
-    return 0;
-}
-
+/* Without --micro-batches, the number of micro-batches is --scale (default: that of the model file) times the number of
+ * stages. */
 static int fill_defaults(struct bb_proxy_config *c)
 {
+    long long micro_batches;
     struct model m;
     int rc;
 
@@ -230,7 +216,16 @@ static int fill_defaults(struct bb_proxy_config *c)
     }
     c->stages = c->stages ? c->stages : c->layers ? c->layers : m.stages;
     c->layers = c->stages;
-    TRY(resolve_micro_batches(c, m.scale));
+    micro_batches = (long long)c->stages * (c->scale ? c->scale : m.scale);
+    if (c->scale && c->micro_batches && c->micro_batches != micro_batches)
+        rc = bb_err(BB_EUSAGE,
+                    "%s: --scale %d sets %lld micro-batches for %d stages, but --micro-batches is %d; leave one out",
+                    c->proxy, c->scale, micro_batches, c->stages, c->micro_batches);
+    else if (c->micro_batches == 0 && micro_batches > BB_MAX_LAYERS)
+        rc = bb_err(BB_EUSAGE, "%s: %lld micro-batches, expected at most %d; try: --scale %d", c->proxy, micro_batches,
+                    BB_MAX_LAYERS, BB_MAX_LAYERS / c->stages);
+    else if (c->micro_batches == 0)
+        c->micro_batches = (int)micro_batches;
 out:
     bb_model_file_close(&m.file);
     return rc;

@@ -62,70 +62,50 @@ static void add_weights(struct slot_writer *m)
         (struct bb_slot){.kind = BB_SLOT_WEIGHTS, .micro_batch = backward->micro_batch, .chunk = backward->chunk};
 }
 
-/* Adds the forwards and backwards of steps 1 to 3 of the table at the top of this file. half: number of stages / 2;
- * q: number of stages between this stage and the closer end of the pipeline. */
-static void make_beginning(struct slot_writer *m, int half, int q)
-{
-    for (int i = 0; i < 2 * (half - q - 1); i++)
-        add_forward(m, NEAR, false);
-    for (int i = 0; i < q + 1; i++) {
-        add_forward(m, NEAR, false);
-        add_forward(m, FAR, false);
-    }
-    for (int i = 0; i < half - q - 1; i++) {
-        add_backward(m, FAR, true);
-        add_weights(m);
-        add_forward(m, FAR, false);
-    }
-}
-
-/* Adds the forwards and backwards of step 4 of the table at the top of this file, `times` times. The two middle
- * stages begin with a separate forward and backward instead of a concurrent pair, which reduces idle time. */
-static void make_steady(struct slot_writer *m, int times, bool middle)
-{
-    for (int i = 0; i < times; i++) {
-        if (i == 0 && middle) {
-            add_forward(m, NEAR, false);
-            add_backward(m, FAR, false);
-        } else {
-            add_pair(m, NEAR, FAR);
-        }
-        add_pair(m, FAR, NEAR);
-    }
-}
-
-static void make_end(struct slot_writer *m, int half, int q)
-{
-    bool split = false;
-
-    for (int i = 0; i < half - q - 1; i++) {
-        add_backward(m, FAR, false);
-        add_pair(m, FAR, NEAR);
-    }
-    for (int i = 0; i < q + 1; i++) {
-        split |= i == (q + 1) / 2 && q % 2 == 1;
-        add_backward(m, FAR, split);
-        split |= i == (q + 1) / 2 && q % 2 == 0;
-        add_backward(m, NEAR, split);
-    }
-    for (int i = 0; i < half - q - 1; i++) {
-        add_weights(m);
-        add_backward(m, NEAR, true);
-    }
-    for (int i = 0; i < q + 1; i++)
-        add_weights(m);
-}
-
+/* The comments name the steps of the table at the top of this file. */
 static int make_slots(const struct bb_schedule *s, int stage, struct bb_slot *slots)
 {
-    int p = s->stages, far = p - 1 - stage, q = stage < far ? stage : far, half = p / 2;
-    struct slot_writer m = {.slots = slots};
+    int p = s->stages, far = p - 1 - stage, q = stage < far ? stage : far, half = p / 2,
+        half_batches = s->micro_batches / 2;
+    int first_near = stage < half ? 0 : half_batches;
+    struct slot_writer m = {.slots = slots, .first = {[NEAR] = first_near, [FAR] = half_batches - first_near}};
+    bool split = false;
 
-    m.first[NEAR] = stage < half ? 0 : s->micro_batches / 2;
-    m.first[FAR] = stage < half ? s->micro_batches / 2 : 0;
-    make_beginning(&m, half, q);
-    make_steady(&m, s->micro_batches / 2 - p + q + 1, q == half - 1);
-    make_end(&m, half, q);
+    for (int i = 0; i < 2 * (half - q - 1); i++) /* step 1 */
+        add_forward(&m, NEAR, false);
+    for (int i = 0; i < q + 1; i++) { /* step 2 */
+        add_forward(&m, NEAR, false);
+        add_forward(&m, FAR, false);
+    }
+    for (int i = 0; i < half - q - 1; i++) { /* step 3 */
+        add_backward(&m, FAR, true);
+        add_weights(&m);
+        add_forward(&m, FAR, false);
+    }
+    for (int i = 0; i < half_batches - p + q + 1; i++) { /* step 4 */
+        /* the two middle stages begin with a separate forward and backward, which reduces idle time */
+        bool separate = i == 0 && q == half - 1;
+
+        add_forward(&m, NEAR, !separate);
+        add_backward(&m, FAR, false);
+        add_pair(&m, FAR, NEAR);
+    }
+    for (int i = 0; i < half - q - 1; i++) { /* step 5 */
+        add_backward(&m, FAR, false);
+        add_pair(&m, FAR, NEAR);
+    }
+    for (int i = 0; i < q + 1; i++) { /* step 6 */
+        split |= i == (q + 1) / 2 && q % 2 == 1;
+        add_backward(&m, FAR, split);
+        split |= i == (q + 1) / 2 && q % 2 == 0;
+        add_backward(&m, NEAR, split);
+    }
+    for (int i = 0; i < half - q - 1; i++) { /* step 7 */
+        add_weights(&m);
+        add_backward(&m, NEAR, true);
+    }
+    for (int i = 0; i < q + 1; i++) /* step 8 */
+        add_weights(&m);
     return m.n;
 }
 

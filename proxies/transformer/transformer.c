@@ -311,23 +311,6 @@ out:
     return rc;
 }
 
-/* Adds the communicators of expert parallelism: the ep ranks, the etp ranks that share one expert, and the etp x ep
- * ranks that together hold all experts of a layer. */
-static int add_expert_comms(struct bb_training *t)
-{
-    int rc;
-
-    add_comm(t, BB_GRID_EP, NULL, &t->ep);
-    TRY(add_node_comms(t));
-    add_comm(t, BB_GRID_ETP, "etp", &t->etp);
-    if (t->groups.of[BB_GRID_TP_EP] == t->groups.of[BB_GRID_EP])
-        t->etp_ep = t->ep;
-    else
-        add_comm(t, BB_GRID_TP_EP, "tp_ep", &t->etp_ep);
-out:
-    return rc;
-}
-
 /* A bidirectional pipeline holds each virtual stage of the model twice: stages r and p - 1 - r of p hold the same
  * parameters. Adds the groups of ranks that replicate parameters. Each new group consists of the ranks of one group
  * of kind `of` (dp, dp_cp or edp) on stage r, and of the ranks of the same pipelines on stage p - 1 - r. If the
@@ -357,23 +340,13 @@ static int add_bidirectional_replicas(struct bb_training *t, enum bb_grid_group 
     return joined;
 }
 
-/* Sets replicas[k] to the layout's index of the group of ranks that replicate the parameters of kind k (enum
- * bb_parameter_kind); BB_NONE: the parameters are not replicated. */
-static void resolve_replicas(struct bb_training *t, int replicas[BB_PARAMETER_KINDS])
+static int resolve_layout(struct bb_training *t)
 {
     const enum bb_grid_group of[BB_PARAMETER_KINDS] = {t->grid.cp > 1 ? BB_GRID_DP_CP : BB_GRID_DP, BB_GRID_EDP};
     static const char *const names[BB_PARAMETER_KINDS] = {"dp bidirectional", "edp bidirectional"};
-
-    for (int s = 0; s < BB_PARAMETER_KINDS; s++) {
-        replicas[s] = t->has_parameters[s] ? t->groups.of[of[s]] : BB_NONE;
-        if (bb_schedule_is_bidirectional(&t->schedule) && t->has_parameters[s])
-            replicas[s] = add_bidirectional_replicas(t, of[s], names[s]);
-    }
-}
-
-static int resolve_layout(struct bb_training *t)
-{
+    const bool bidirectional = bb_schedule_is_bidirectional(&t->schedule);
     struct bb_layout *l = &t->step->layout;
+    /* groups of ranks that replicate the parameters of each kind; BB_NONE: the parameters are not replicated */
     int replicas[BB_PARAMETER_KINDS], rc;
 
     TRY(bb_grid_layout(&t->grid, wanted_groups(t), l, &t->groups));
@@ -382,12 +355,23 @@ static int resolve_layout(struct bb_training *t)
      * and one for gradients, which need different names. */
     add_comm(t, BB_GRID_CP, t->grid.dp == 1 ? "cp tokens" : NULL, &t->cp);
     add_comm(t, BB_GRID_EMBEDDING, NULL, &t->embedding);
-    TRY(add_expert_comms(t));
+    /* expert parallelism: the ep ranks, the etp ranks that share one expert, and the etp x ep ranks that together hold
+     * all experts of a layer */
+    add_comm(t, BB_GRID_EP, NULL, &t->ep);
+    TRY(add_node_comms(t));
+    add_comm(t, BB_GRID_ETP, "etp", &t->etp);
+    t->etp_ep = t->ep;
+    if (t->groups.of[BB_GRID_TP_EP] != t->groups.of[BB_GRID_EP])
+        add_comm(t, BB_GRID_TP_EP, "tp_ep", &t->etp_ep);
     for (int d = 0; d < BB_PIPE_FLOWS; d++)
         t->pipe[d] = BB_NONE;
     if (t->groups.of[BB_GRID_PP] != BB_NONE)
-        bb_pipe_comms(l, t->groups.of[BB_GRID_PP], bb_schedule_is_bidirectional(&t->schedule), t->pipe);
-    resolve_replicas(t, replicas);
+        bb_pipe_comms(l, t->groups.of[BB_GRID_PP], bidirectional, t->pipe);
+    for (int s = 0; s < BB_PARAMETER_KINDS; s++) {
+        replicas[s] = t->has_parameters[s] ? t->groups.of[of[s]] : BB_NONE;
+        if (bidirectional && t->has_parameters[s])
+            replicas[s] = add_bidirectional_replicas(t, of[s], names[s]);
+    }
     for (int s = 0; s < BB_PARAMETER_KINDS; s++)
         TRY(bb_sync_add_comms(t->step, &t->policy, replicas[s], t->config->gpus_per_node, &t->sync[s]));
     add_norms(t);
@@ -561,18 +545,6 @@ out:
 
 /* ---- the step ---- */
 
-static int resolve_training(struct bb_training *t)
-{
-    int rc;
-
-    TRY(bb_training_load_arch(t->config, &t->arch));
-    TRY(resolve_shape(t));
-    TRY(resolve_layout(t));
-    TRY(bb_layers_new(&t->layers, &t->layers_config, t->step));
-out:
-    return rc;
-}
-
 #define STAGES_TEXT 128
 
 /* Formats how the layers are divided among the stages, for example " in 16 stages of 4, the first of 3 and the last
@@ -643,7 +615,10 @@ static int build_step(const struct bb_proxy_config *c, struct bb_step *step)
     struct bb_training t = {.config = c, .step = step};
     int rc;
 
-    TRY(resolve_training(&t));
+    TRY(bb_training_load_arch(c, &t.arch));
+    TRY(resolve_shape(&t));
+    TRY(resolve_layout(&t));
+    TRY(bb_layers_new(&t.layers, &t.layers_config, step));
     describe_step(&t);
     TRY(write_roles(&t));
 out:

@@ -68,17 +68,6 @@ static struct bb_pipe_split with_both_ends(const struct bb_pipe_split *s, int ea
     return n;
 }
 
-/* For a user who requested the number of layers of one end stage (first or last): returns the division in which all
- * virtual stages (model chunks) of the other stages have `each` layers, and the requested end stage has the
- * remaining layers. */
-static struct bb_pipe_split with_one_end(const struct bb_pipe_split *s, int each)
-{
-    struct bb_pipe_split n = *s;
-
-    *(s->first ? &n.first : &n.last) = s->layers - (s->stages - 1) * s->chunks * each;
-    return n;
-}
-
 /* Cost of suggesting the division n to a user who requested the division s. If the user requested numbers of layers
  * for the first or last stage, the cost is the sum of the absolute differences from these numbers; else it is the
  * number of layers of the stage with most layers. each: layers per virtual stage (model chunk) in the middle stages
@@ -101,9 +90,14 @@ static bool nearest_ends(const struct bb_pipe_split *s, struct bb_pipe_split *su
     bool found = false;
 
     for (int each = 1; s->stages > 1 && each <= max; each++) {
-        struct bb_pipe_split n = one ? with_one_end(s, each) : with_both_ends(s, each);
-        int cost = cost_of(s, &n, each);
+        struct bb_pipe_split n = *s;
+        int cost;
 
+        if (one) /* the requested end stage has the layers that the other stages leave */
+            *(s->first ? &n.first : &n.last) = s->layers - (s->stages - 1) * s->chunks * each;
+        else
+            n = with_both_ends(s, each);
+        cost = cost_of(s, &n, each);
         if ((one ? n.first + n.last < 1 : n.first < 1 || n.last < 1) || !bb_pipe_split_is_valid(&n))
             continue;
         if (!found || cost < min_cost) {

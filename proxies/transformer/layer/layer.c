@@ -1,26 +1,17 @@
 /* layer.c - layers, embedding, head, and the communication at the end of a step (see layer.h). */
 #include "proxies/transformer/layer/block.h"
 
-/* Returns the maximum, over the layers, of the number of rows (token copies) that the experts of the rank receive. */
-static long max_rows_received(const struct bb_routing *r, int ep_rank)
-{
-    long max = 0;
-
-    for (int layer = 0; layer < (r->rows ? r->config.layers : 1); layer++) {
-        long rows = bb_routing_received(r, layer, ep_rank);
-
-        max = rows > max ? rows : max;
-    }
-    return max;
-}
-
 void bb_block_init(struct bb_block *b, struct bb_layers *layers, struct bb_script *script,
                    const struct bb_block_lanes *lanes, int ep_rank)
 {
     _Static_assert(sizeof(b->buffers) / sizeof(b->buffers[0]) >= BB_BLOCK_BUFFER_IDS,
                    "buffers[] must hold all buffers");
     *b = (struct bb_block){.layers = layers, .script = script, .lanes = *lanes, .ep_rank = ep_rank};
-    b->rows_received = max_rows_received(&layers->routing, ep_rank);
+    for (int layer = 0; layer < (layers->routing.rows ? layers->routing.config.layers : 1); layer++) {
+        long rows = bb_routing_received(&layers->routing, layer, ep_rank);
+
+        b->rows_received = rows > b->rows_received ? rows : b->rows_received;
+    }
     for (int id = 0; id < BB_BLOCK_BUFFER_IDS; id++)
         b->buffers[id] = BB_NONE;
 }

@@ -186,22 +186,6 @@ static int validate_config(const struct bb_layers_config *c, const char *proxy)
 
 /* ---- creation and release ---- */
 
-static void resolve_routing(struct bb_layers *l)
-{
-    const struct bb_layers_config *c = &l->config;
-    const struct bb_routing_config routing = {.tokens = (int)l->sizes.local_tokens,
-                                              .top_k = c->arch->top_k,
-                                              .experts = c->arch->experts,
-                                              .ranks = c->ep,
-                                              .layers = c->arch->layers,
-                                              .capacity_factor = c->capacity_factor,
-                                              .imbalance = c->imbalance,
-                                              .seed = c->seed};
-
-    if (c->arch->experts)
-        bb_routing_init(&l->routing, &routing);
-}
-
 /* Copies the row counts (token copies between ep ranks) of each layer into tables that the step owns. */
 static void store_row_counts(struct bb_layers *l)
 {
@@ -229,7 +213,15 @@ int bb_layers_new(struct bb_layers **layers, const struct bb_layers_config *conf
     *layers = l;
     *l = (struct bb_layers){.config = *config, .step = step};
     resolve_sizes(l);
-    resolve_routing(l);
+    if (config->arch->experts)
+        bb_routing_init(&l->routing, &(struct bb_routing_config){.tokens = (int)l->sizes.local_tokens,
+                                                                 .top_k = config->arch->top_k,
+                                                                 .experts = config->arch->experts,
+                                                                 .ranks = config->ep,
+                                                                 .layers = config->arch->layers,
+                                                                 .capacity_factor = config->capacity_factor,
+                                                                 .imbalance = config->imbalance,
+                                                                 .seed = config->seed});
     TRY(validate_dedup(l, step->proxy));
     store_row_counts(l);
     return 0;

@@ -116,27 +116,12 @@ static int start_transfer(struct training *t, const char *what, size_t count)
                             : bb_script_all_reduce(&t->script, t->lane, what, count);
 }
 
-/* Adds the transfers (all-reduces or ring messages) of one bucket of gradients: one transfer, or with --per-tensor
- * one per tensor. Returns the program index of the last transfer. */
-static int start_bucket(struct training *t, const struct bb_bucket *bucket, const char *what)
-{
-    int op = BB_NONE;
-
-    if (!t->config->per_tensor)
-        return start_transfer(t, what, bucket->count);
-    for (int i = bucket->first; i < bucket->first + bucket->n; i++) {
-        const struct bb_tensor *tensor = &t->model.tensors[i];
-
-        op = start_transfer(t, bb_step_text(t->step, "%s", tensor->name), tensor->count);
-        if (!t->network->overlap)
-            bb_script_wait(&t->script, op);
-    }
-    return op;
-}
-
+/* Adds the backward pass and the transfers (all-reduces or ring messages) of one bucket of gradients: one transfer, or
+ * with --per-tensor one per tensor. */
 static void write_bucket(struct training *t, int b)
 {
     struct bb_script *s = &t->script;
+    const struct bb_bucket *bucket = &t->model.buckets[b];
     const char *what = bb_step_text(t->step, "bucket %d", b);
 
     s->layer = b;
@@ -146,9 +131,14 @@ static void write_bucket(struct training *t, int b)
                           BB_NONE);
     bb_script_real_work(s, what, t->backward[b], 1, BB_NONE, BB_NONE);
     s->phase = BB_PHASE_GRADIENTS;
-    t->last = start_bucket(t, &t->model.buckets[b], what);
-    if (!t->network->overlap)
-        bb_script_wait(s, t->last);
+    for (int i = 0; i < (t->config->per_tensor ? bucket->n : 1); i++) {
+        const struct bb_tensor *tensor = &t->model.tensors[bucket->first + i];
+
+        t->last = t->config->per_tensor ? start_transfer(t, bb_step_text(t->step, "%s", tensor->name), tensor->count)
+                                        : start_transfer(t, what, bucket->count);
+        if (!t->network->overlap)
+            bb_script_wait(s, t->last);
+    }
 }
 
 static int build_role(struct training *t)

@@ -130,32 +130,23 @@ static void write_compute(struct pipeline *b, int src, int dst)
     bb_script_new_thread(&b->s, BB_NONE);
 }
 
-/* Adds the messages of one shift (each stage sends one message to the next stage). If the stage sends and receives,
- * both messages are in one NCCL group call, because a separate send would block the receive. to, from: rank offsets
- * of the stage to which this stage sends and of the stage from which it receives, 0: none; src, dst: indices of the
- * send and of the receive buffer. */
-static void write_messages(struct pipeline *b, int to, int from, int src, int dst)
-{
-    const char *what = b->s.phase == BB_PHASE_FORWARD ? "activations" : "activation gradients";
-
-    if (to && from)
-        bb_script_group_start(&b->s);
-    if (to)
-        bb_script_send(&b->s, b->pp, what, to, b->model->message, src);
-    if (from)
-        bb_script_recv(&b->s, b->pp, what, from, b->model->message, dst);
-    bb_script_group_end(&b->s);
-}
-
-/* Adds one shift (each stage sends one message to the next stage) and the compute of its micro-batch. to, from: rank
- * offsets of the stages to which this stage sends and from which it receives; 0: there is no such stage. */
+/* Adds one shift (each stage sends one message to the next stage) and the compute of its micro-batch. If the stage sends
+ * and receives, both messages are in one NCCL group call, because a separate send would block the receive. to, from:
+ * rank offsets of the stages to which this stage sends and from which it receives; 0: there is no such stage. */
 static void write_shift(struct pipeline *b, int to, int from)
 {
     int now = b->s.micro_batch % b->buffer_pairs, next = (b->s.micro_batch + 1) % b->buffer_pairs;
+    const char *what = b->s.phase == BB_PHASE_FORWARD ? "activations" : "activation gradients";
 
     if (!from)
         write_compute(b, BB_NONE, b->send[now]);
-    write_messages(b, to, from, b->send[now], b->recv[now]);
+    if (to && from)
+        bb_script_group_start(&b->s);
+    if (to)
+        bb_script_send(&b->s, b->pp, what, to, b->model->message, b->send[now]);
+    if (from)
+        bb_script_recv(&b->s, b->pp, what, from, b->model->message, b->recv[now]);
+    bb_script_group_end(&b->s);
     if (from)
         write_compute(b, b->recv[now], to ? b->send[next] : BB_NONE);
 }

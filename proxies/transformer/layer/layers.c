@@ -271,29 +271,27 @@ int64_t bb_layers_balanced_rows(const struct bb_layers *l)
     return l->sizes.local_tokens * l->sizes.top_k * l->config.etp;
 }
 
-static void add_forward(struct bb_kernel_groups *c, const enum bb_kernels_kind *kinds, size_t bytes)
-{
-    for (size_t i = 0; i < bytes / sizeof(*kinds); i++)
-        bb_kernel_groups_add(c, kinds[i], BB_KERNELS_FORWARD);
-}
-
 double bb_layers_flops(const struct bb_layers *l, int layer)
 {
-    static const enum bb_kernels_kind first[] = {BB_KERNELS_QKV, BB_KERNELS_CORE, BB_KERNELS_OUT};
-    static const enum bb_kernels_kind cross[] = {BB_KERNELS_CROSS_QUERY, BB_KERNELS_CROSS_KEYS, BB_KERNELS_CROSS_CORE,
-                                                 BB_KERNELS_OUT};
-    static const enum bb_kernels_kind dense[] = {BB_KERNELS_UP, BB_KERNELS_DOWN};
-    static const enum bb_kernels_kind experts[] = {BB_KERNELS_ROUTER, BB_KERNELS_EXPERTS, BB_KERNELS_SHARED_UP,
-                                                   BB_KERNELS_SHARED_DOWN};
     const struct bb_arch *a = l->config.arch;
+    const bool crosses = bb_arch_is_decoder(a, layer), expert = bb_arch_has_experts(a, layer);
+    const bool dense = !expert && bb_arch_has_mlp(a);
+    const struct {
+        bool applies;
+        enum bb_kernels_kind kind;
+    } rows[] = {
+        {true, BB_KERNELS_QKV},           {true, BB_KERNELS_CORE},
+        {true, BB_KERNELS_OUT},           {crosses, BB_KERNELS_CROSS_QUERY},
+        {crosses, BB_KERNELS_CROSS_KEYS}, {crosses, BB_KERNELS_CROSS_CORE},
+        {crosses, BB_KERNELS_OUT},        {expert, BB_KERNELS_ROUTER},
+        {expert, BB_KERNELS_EXPERTS},     {expert, BB_KERNELS_SHARED_UP},
+        {expert, BB_KERNELS_SHARED_DOWN}, {dense, BB_KERNELS_UP},
+        {dense, BB_KERNELS_DOWN},
+    };
     struct bb_kernel_groups c = {.rows = bb_layers_balanced_rows(l)};
 
-    add_forward(&c, first, sizeof(first));
-    if (bb_arch_is_decoder(a, layer))
-        add_forward(&c, cross, sizeof(cross));
-    if (bb_arch_has_experts(a, layer))
-        add_forward(&c, experts, sizeof(experts));
-    else if (bb_arch_has_mlp(a))
-        add_forward(&c, dense, sizeof(dense));
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        if (rows[i].applies)
+            bb_kernel_groups_add(&c, rows[i].kind, BB_KERNELS_FORWARD);
     return bb_kernel_groups_flops(bb_layers_sizes(l, layer), &c);
 }

@@ -148,40 +148,27 @@ static void print_table(const struct bb_gathered *g, const struct shape *shape, 
     }
 }
 
-static void print_reason(const struct bb_gathered *g, size_t i, const json_t *previous, FILE *out)
-{
-    const struct bb_sweep_found *f = &g->found[i];
-    char text[1024];
-    json_t *line;
-    size_t l;
-
-    fprintf(out, "# %s: ", bb_settings_text(&g->combinations->one[i], text, sizeof(text)));
-    if (f->exit_status == 0)
-        fputs("exit status 0, but the result file is missing or incomplete (written on another host?)", out);
-    else
-        fprintf(out, f->exit_status == 124 ? "timeout (exit status %d)" : "exit status %d", f->exit_status);
-    if (previous && json_equal(f->errors, previous)) {
-        fputs(", same error\n", out);
-        return;
-    }
-    fputc('\n', out);
-    json_array_foreach(f->errors, l, line)
-    {
-        fprintf(out, "#   %s\n", json_string_value(line));
-    }
-}
-
+/* Prints each failed combination with the last lines of its stderr, which are not repeated for the next combination. */
 static void print_failed(const struct bb_gathered *g, FILE *out)
 {
     const json_t *previous = NULL;
+    char text[1024];
 
     for (size_t i = 0; i < g->combinations->n; i++) {
-        if (g->found[i].state != BB_SWEEP_FAILED)
+        const struct bb_sweep_found *f = &g->found[i];
+        const bool same = previous && json_equal(f->errors, previous);
+
+        if (f->state != BB_SWEEP_FAILED)
             continue;
-        if (!previous)
-            fputs("#\n", out);
-        print_reason(g, i, previous, out);
-        previous = g->found[i].errors;
+        fprintf(out, "%s# %s: ", previous ? "" : "#\n", bb_settings_text(&g->combinations->one[i], text, sizeof(text)));
+        if (f->exit_status == 0)
+            fputs("exit status 0, but the result file is missing or incomplete (written on another host?)", out);
+        else
+            fprintf(out, f->exit_status == 124 ? "timeout (exit status %d)" : "exit status %d", f->exit_status);
+        fputs(same ? ", same error\n" : "\n", out);
+        for (size_t l = 0; !same && l < json_array_size(f->errors); l++)
+            fprintf(out, "#   %s\n", json_string_value(json_array_get(f->errors, l)));
+        previous = f->errors;
     }
 }
 

@@ -29,6 +29,9 @@ int bb_script_result(const struct bb_script *s)
 
 struct bb_script_lane bb_script_lane(struct bb_script *s, const struct bb_layout *l, int comm)
 {
+    for (int i = 0; i < s->program->n_streams; i++)
+        if (s->program->streams[i].comm == comm)
+            return (struct bb_script_lane){i, comm};
     return (struct bb_script_lane){bb_program_add_stream(s->program, l->comms[comm].name, comm), comm};
 }
 

@@ -65,7 +65,8 @@ struct bb_script_rows {
 /*
  * bb_script_init - attach a script to an empty program. config determines the element type and the kind of compute.
  * bb_script_result - return 0, or bb_program.rc, an error whose line is already printed.
- * bb_script_lane - add a stream for communicator `comm` of the layout; return the indices of both.
+ * bb_script_lane - return the lane of communicator `comm` of the layout; the first call adds its stream. With BB_NONE,
+ * return a lane without a communicator: stream 0, the compute stream.
  * bb_script_buffer - add a buffer of `count` elements of type s->dtype; return its index in the program.
  */
 void bb_script_init(struct bb_script *s, struct bb_program *program, const struct bb_proxy_config *config);

@@ -319,10 +319,7 @@ void bb_tile_stage_compute_and_send(struct bb_tile_stage *w, struct bb_replica *
 
 struct bb_script_lane bb_tile_stage_lane(struct bb_tile_stage *w, int comm)
 {
-    if (!w->has_lane[comm])
-        w->lanes[comm] = bb_script_lane(&w->script, &w->tiling->step->layout, comm);
-    w->has_lane[comm] = true;
-    return w->lanes[comm];
+    return bb_script_lane(&w->script, &w->tiling->step->layout, comm);
 }
 
 int bb_tile_stage_reduce(struct bb_tile_stage *w, int comm, bool of_tiles, size_t count, int buffer)

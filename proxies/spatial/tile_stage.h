@@ -48,9 +48,6 @@ struct bb_replica {
 struct bb_tile_stage {
     struct bb_tiling *tiling;
     struct bb_script script;
-    struct bb_script_lane lanes[BB_MAX_COMMS]; /* [index of communicator] the communicator and the stream of its
-                                                  operations; valid if has_lane is true for this index */
-    bool has_lane[BB_MAX_COMMS];
     struct bb_replica replicas[BB_REPLICAS]; /* state of this rank in the direct replica [BB_DIRECT] and, with GEMS,
                                                 in the inverse replica [BB_INVERSE] */
 };

@@ -271,14 +271,9 @@ static void add_buffers(struct bb_sync *s)
 
 /* ---- allocation and release of a struct bb_sync ---- */
 
-static struct bb_script_lane lane_of(struct bb_sync *s, int comm)
-{
-    return comm == BB_NONE ? (struct bb_script_lane){0, BB_NONE}
-                           : bb_script_lane(s->script, &s->spec.step->layout, comm);
-}
-
 void bb_sync_init(struct bb_sync **sync, const struct bb_sync_spec *spec)
 {
+    const struct bb_layout *l = &spec->step->layout;
     struct bb_sync *s;
 
     BB_NEW(s, 1);
@@ -296,12 +291,11 @@ void bb_sync_init(struct bb_sync **sync, const struct bb_sync_spec *spec)
         bb_server_buffers(s);
     } else if (has_peers(s)) {
         s->every_micro_batch = bb_sync_reduces_every_micro_batch(&s->policy);
-        s->local = lane_of(s, spec->comms.local);
-        s->cross = lane_of(s, spec->comms.cross);
-        s->gradients = lane_of(s, spec->comms.gradients);
-        s->parameters =
-            spec->comms.parameters == spec->comms.gradients ? s->gradients : lane_of(s, spec->comms.parameters);
-        s->replicas = lane_of(s, spec->comms.replicas);
+        s->local = bb_script_lane(s->script, l, spec->comms.local);
+        s->cross = bb_script_lane(s->script, l, spec->comms.cross);
+        s->gradients = bb_script_lane(s->script, l, spec->comms.gradients);
+        s->parameters = bb_script_lane(s->script, l, spec->comms.parameters);
+        s->replicas = bb_script_lane(s->script, l, spec->comms.replicas);
         add_buffers(s);
     }
 }

@@ -159,7 +159,7 @@ static void finish_step(struct writer *w, int stage)
 
 static struct bb_script_lane open_lane(struct writer *w, int comm)
 {
-    return comm == BB_NONE ? bb_no_lane() : bb_script_lane(&w->script, &w->t->step->layout, comm);
+    return bb_script_lane(&w->script, &w->t->step->layout, comm);
 }
 
 static void open_lanes(struct writer *w, int stage, struct bb_block_lanes *lanes)
@@ -170,7 +170,7 @@ static void open_lanes(struct writer *w, int stage, struct bb_block_lanes *lanes
     lanes->ep_local = open_lane(w, t->ep_local);
     lanes->ep_cross = open_lane(w, t->ep_cross);
     lanes->etp = open_lane(w, t->etp);
-    lanes->etp_ep = t->etp_ep == t->ep ? lanes->ep : open_lane(w, t->etp_ep);
+    lanes->etp_ep = open_lane(w, t->etp_ep);
     lanes->embedding = bb_stage_holds_tied_embedding(t, stage) ? open_lane(w, t->embedding) : bb_no_lane();
     for (int i = 0; i < BB_NORMS; i++)
         lanes->norm[i] = open_lane(w, t->norms[i]);

@@ -44,18 +44,6 @@ out:
     return rc;
 }
 
-/* Fills `block` with 16-bit patterns from 0x3000 to 0x3bff. As half they are values from 0.125 to 1; as bfloat16 or
- * float they are small, positive and normal. */
-static void make_numbers(uint16_t *block)
-{
-    uint32_t seed = 1;
-
-    for (size_t i = 0; i < BLOCK_BYTES / sizeof *block; i++) {
-        seed = seed * 1664525 + 1013904223;
-        block[i] = (uint16_t)(0x3000 + (seed >> 16) % 0xc00);
-    }
-}
-
 /* Returns the smallest number of rows that any kernel reads from. */
 static uint64_t min_rows(const struct bb_kernel_runner *w)
 {
@@ -74,10 +62,17 @@ static int fill_all(struct bb_kernel_runner *w, cudaStream_t stream)
 {
     const uint64_t rows = min_rows(w);
     void *block = bb_resize(NULL, BLOCK_BYTES, 1);
+    uint16_t *numbers = block;
     int32_t *indices = block;
+    uint32_t seed = 1;
     int rc;
 
-    make_numbers(block);
+    /* 16-bit patterns from 0x3000 to 0x3bff: as half, values from 0.125 to 1; as bfloat16 or float, small, positive and
+     * normal values. */
+    for (size_t i = 0; i < BLOCK_BYTES / sizeof *numbers; i++) {
+        seed = seed * 1664525 + 1013904223;
+        numbers[i] = (uint16_t)(0x3000 + (seed >> 16) % 0xc00);
+    }
     TRY(fill_area(w->read, w->memory.read_bytes, block, stream));
     TRY(fill_area(w->write, w->memory.write_bytes, block, stream));
     /* Row indices for gather kernels, valid for all kernels. Consecutive indices refer to rows that are not adjacent. */

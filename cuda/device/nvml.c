@@ -150,30 +150,22 @@ static double read_value(const struct bb_nvml *n, int (*read)(void *, int, unsig
     return read && read(n->device, type, &value) == SUCCESS ? value : NAN;
 }
 
-static double power_w(const struct bb_nvml *n)
-{
-    unsigned milliwatt;
-
-    return n->calls->power && n->calls->power(n->device, &milliwatt) == SUCCESS ? milliwatt / 1e3 : NAN;
-}
-
-static long long reasons_of(const struct bb_nvml *n)
-{
-    unsigned long long mask;
-
-    return n->calls->reasons && n->calls->reasons(n->device, &mask) == SUCCESS ? (long long)mask : -1;
-}
-
 void bb_nvml_sample(const struct bb_nvml *n, struct bb_nvml_sample *sample)
 {
+    const struct bb_nvml_calls *calls = n->calls;
+    unsigned long long mask;
+    unsigned milliwatt;
+
     *sample = (struct bb_nvml_sample){NAN, NAN, NAN, NAN, -1};
     if (!n->library)
         return;
-    *sample = (struct bb_nvml_sample){.sm_mhz = read_value(n, n->calls->clock, CLOCK_SM),
-                                      .memory_mhz = read_value(n, n->calls->clock, CLOCK_MEMORY),
-                                      .temperature_c = read_value(n, n->calls->temperature, SENSOR_GPU),
-                                      .power_w = power_w(n),
-                                      .reasons = reasons_of(n)};
+    sample->sm_mhz = read_value(n, calls->clock, CLOCK_SM);
+    sample->memory_mhz = read_value(n, calls->clock, CLOCK_MEMORY);
+    sample->temperature_c = read_value(n, calls->temperature, SENSOR_GPU);
+    if (calls->power && calls->power(n->device, &milliwatt) == SUCCESS)
+        sample->power_w = milliwatt / 1e3;
+    if (calls->reasons && calls->reasons(n->device, &mask) == SUCCESS)
+        sample->reasons = (long long)mask;
 }
 
 /* ---- flags for doubtful measurements ---- */
@@ -202,21 +194,18 @@ static bool has_moved(double before, double after)
     return fabs(after - before) > 0.02 * before; /* false if a clock frequency is NaN (unknown) */
 }
 
-static bool is_idle(const struct bb_nvml_sample *s)
-{
-    return s->reasons >= 0 && s->reasons & REASON_IDLE;
-}
-
 unsigned bb_nvml_flags(const struct bb_nvml_sample *before, const struct bb_nvml_sample *after)
 {
-    unsigned long long seen = (before->reasons >= 0 ? (unsigned long long)before->reasons : 0) |
-                              (after->reasons >= 0 ? (unsigned long long)after->reasons : 0);
+    /* -1: the driver does not report reasons */
+    const unsigned long long reasons_before = before->reasons >= 0 ? (unsigned long long)before->reasons : 0;
+    const unsigned long long reasons_after = after->reasons >= 0 ? (unsigned long long)after->reasons : 0;
+    const unsigned long long seen = reasons_before | reasons_after;
     unsigned flags = 0;
 
     for (int i = 0; i < BB_NVML_FLAGS; i++)
         if (seen & bb_nvml_flag_rows[i].reasons)
             flags |= 1u << i;
-    if (!is_idle(before) && !is_idle(after) &&
+    if (!(seen & REASON_IDLE) &&
         (has_moved(before->sm_mhz, after->sm_mhz) || has_moved(before->memory_mhz, after->memory_mhz)))
         flags |= 1u << BB_NVML_CLOCKS_MOVED;
     return flags;

@@ -62,24 +62,6 @@ static const struct format *find_format(const char *name)
     return NULL;
 }
 
-/*
- * Rejects slowdowns (--slow) that the format cannot represent, because a tool that reads the file would otherwise
- * simulate a machine without them.
- */
-static int reject_slow(const struct format *format, const struct bb_slow *slow)
-{
-    for (int i = 0; i < slow->n && !format->predicted; i++) {
-        const bool link = slow->items[i].kind != BB_SLOW_RANK;
-
-        if (link || !format->every_rank)
-            return bb_err(BB_EUSAGE, "--export %s: %s, so it cannot represent --slow %s; leave out one of them",
-                          format->name,
-                          link ? "the format has no links" : "the file has the times of rank 0 for all ranks",
-                          link ? "link=" : "rank=");
-    }
-    return 0;
-}
-
 int bb_export_validate(const char *name, struct bb_export_selection only, const char *cluster,
                        const struct bb_slow *slow)
 {
@@ -89,7 +71,16 @@ int bb_export_validate(const char *name, struct bb_export_selection only, const 
         return bb_err(BB_EUSAGE, "--export-%s requires --export perfetto", only.ranks ? "ranks" : "micro-batches");
     if (format && format->predicted && !cluster)
         return bb_err(BB_EUSAGE, "--export %s requires --cluster; try: --cluster h100-sxm-ib", name);
-    return format ? reject_slow(format, slow) : 0;
+    /* A tool that reads the file would simulate a machine without the slowdowns that the format cannot represent. */
+    for (int i = 0; i < slow->n && format && !format->predicted; i++) {
+        const bool link = slow->items[i].kind != BB_SLOW_RANK;
+
+        if (link || !format->every_rank)
+            return bb_err(BB_EUSAGE, "--export %s: %s, so it cannot represent --slow %s; leave out one of them", name,
+                          link ? "the format has no links" : "the file has the times of rank 0 for all ranks",
+                          link ? "link=" : "rank=");
+    }
+    return 0;
 }
 
 int bb_export_check_writable(const char *name, const char *path)

@@ -20,12 +20,6 @@ static void add_byte(struct bb_message *m, unsigned char byte)
     m->bytes[m->n++] = byte;
 }
 
-static void add_bytes(struct bb_message *m, const void *bytes, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        add_byte(m, ((const unsigned char *)bytes)[i]);
-}
-
 /* Appends a number as a varint: seven bits per byte, least significant bits first; bit 7 is set in all bytes but the
  * last. */
 static void add_varint(struct bb_message *m, uint64_t value)
@@ -39,7 +33,8 @@ static void add_delimited(struct bb_message *m, int field, const void *bytes, si
 {
     add_varint(m, (uint64_t)field << 3 | DELIMITED);
     add_varint(m, n);
-    add_bytes(m, bytes, n);
+    for (size_t i = 0; i < n; i++)
+        add_byte(m, ((const unsigned char *)bytes)[i]);
 }
 
 void bb_message_number(struct bb_message *m, int field, uint64_t value)

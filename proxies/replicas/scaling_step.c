@@ -5,7 +5,6 @@
 #include "proxies/replicas/network.h"
 #include "proxies/replicas/replicas.h"
 #include "proxies/replicas/scaling.h"
-#include "proxies/sync/sync.h"
 
 #include <string.h>
 

@@ -8,12 +8,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-void bb_traced_step_release(struct bb_traced_step *t)
-{
-    free(t->lanes);
-    *t = (struct bb_traced_step){0};
-}
-
 static int since_begin(const struct bb_runner *r, cudaEvent_t event, int64_t *ns)
 {
     double us;

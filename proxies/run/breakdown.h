@@ -48,8 +48,6 @@ struct bb_traced_step {
     double start_sync_us; /* bb_step_time.start_sync_us of the step */
 };
 
-void bb_traced_step_release(struct bb_traced_step *t);
-
 /*
  * bb_rank_breakdown_add - reads the CUDA events of a traced step that has ended into t->lanes and t->step_ns, and adds
  * the step's times to the means. All ranks call this together.

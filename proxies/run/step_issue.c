@@ -6,7 +6,6 @@
 #include "bootstrap/base/alloc.h"
 #include "bootstrap/base/clock.h"
 #include "collectives/ops/launch.h"
-#include "cuda/data/kernels.h"
 #include "cuda/device/check.h"
 #include "cuda/device/stream.h"
 

@@ -68,7 +68,7 @@ static int run_series(struct bb_runner *r, struct bb_progress *progress, const s
     }
 out:
     free(us);
-    bb_traced_step_release(&last);
+    free(last.lanes);
     return rc;
 }
 
@@ -190,7 +190,7 @@ int bb_measure_steps(struct bb_runner *r, const char *name, int n, struct bb_pro
 void bb_measured_release(struct bb_measured *m)
 {
     free(m->traced);
-    bb_traced_step_release(&m->last);
+    free(m->last.lanes);
     free(m->compute_alone);
     free(m->comm_alone);
     *m = (struct bb_measured){0};

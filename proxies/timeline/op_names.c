@@ -12,25 +12,19 @@ int bb_op_group_size(const struct bb_layout *l, const struct bb_op *op)
     return op->comm == BB_NONE ? 1 : l->groups[l->comms[op->comm].group].size;
 }
 
-const char *bb_op_word(const struct bb_op *op)
-{
-    if (op->kind == BB_OP_COMPUTE)
-        return op->what ? op->what : "something";
-    return bb_op_kind_name(op->kind, op->coll);
-}
-
 const char *bb_op_name(const struct bb_layout *l, const struct bb_op *op, char text[BB_OP_NAME])
 {
+    const char *what = op->what ? op->what : "something";
     char bytes[BB_BYTES_TEXT];
 
     if (op->kind == BB_OP_COMPUTE) {
         if (op->layer == BB_NONE)
-            snprintf(text, BB_OP_NAME, "compute %s", bb_op_word(op));
+            snprintf(text, BB_OP_NAME, "compute %s", what);
         else
-            snprintf(text, BB_OP_NAME, "compute %s layer %d", bb_op_word(op), op->layer);
+            snprintf(text, BB_OP_NAME, "compute %s layer %d", what, op->layer);
         return text;
     }
-    snprintf(text, BB_OP_NAME, "%s %s %s", bb_op_word(op), l->comms[op->comm].name,
+    snprintf(text, BB_OP_NAME, "%s %s %s", bb_op_kind_name(op->kind, op->coll), l->comms[op->comm].name,
              bb_format_bytes(bb_op_payload_bytes(op, bb_op_group_size(l, op)), bytes));
     return text;
 }

@@ -16,10 +16,6 @@ const char *bb_op_name(const struct bb_layout *l, const struct bb_op *op, char t
  * 6.2 MiB"; n = 1: the name of the operation. Returns text. */
 const char *bb_call_name(const struct bb_layout *l, const struct bb_op *ops, int n, char text[BB_OP_NAME]);
 
-/* bb_op_word - returns the kind of a communication operation ("all_reduce", "send", "recv") or the purpose of a
- * compute operation, for example "forward". */
-const char *bb_op_word(const struct bb_op *op);
-
 /* bb_op_group_size - returns the number of ranks of the operation's communicator; 1 for compute. */
 int bb_op_group_size(const struct bb_layout *l, const struct bb_op *op);
 

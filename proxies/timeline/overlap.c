@@ -4,7 +4,6 @@
 #include "bootstrap/base/alloc.h"
 
 #include <math.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -238,34 +238,37 @@ static json_t *side_json(const struct bb_timing *t)
 
 /* ---- counts over all matched rows ---- */
 
-struct tally {
+/* The comparison of two files: the files, the matches of their rows (see bb_match_rows), and the counts over all matched
+ * rows. */
+struct comparison {
+    const struct bb_result_file *a, *b;
+    long *pair_a, *pair_b;
     size_t verdicts[BB_VERDICTS];
     size_t inconclusive; /* inconclusive rows in which the times of A and B are nonzero (a predicted time for 0 bytes
                             may be 0) */
     size_t only_a, only_b, pairs;
-    struct bb_ratios correct;                /* time of B / time of A in the rows with correct data */
-    struct bb_ratios slower;                 /* time of B / time of A in the rows in which B is slower */
-    const struct bb_result_file *incomplete; /* the file of an incomplete run; NULL: the runs of A and B are complete */
+    struct bb_ratios correct; /* time of B / time of A in the rows with correct data */
+    struct bb_ratios slower;  /* time of B / time of A in the rows in which B is slower */
     double threshold_percent;
     double judged_percent; /* threshold in percent for rows without a confidence interval: --threshold; without that
                               option BB_SHORTFALL_PERCENT if exactly one file is a prediction */
     struct bb_shortfall shortfall;
 };
 
-static void count_verdict(struct tally *tally, const struct bb_timing *a, const struct bb_timing *b,
+static void count_verdict(struct comparison *t, const struct bb_timing *a, const struct bb_timing *b,
                           enum bb_verdict verdict)
 {
     double ratio = b->time_us / a->time_us;
 
-    tally->pairs++;
-    tally->verdicts[verdict]++;
-    tally->inconclusive += verdict == BB_INCONCLUSIVE && a->time_us != 0 && b->time_us != 0;
+    t->pairs++;
+    t->verdicts[verdict]++;
+    t->inconclusive += verdict == BB_INCONCLUSIVE && a->time_us != 0 && b->time_us != 0;
     if (verdict != BB_WRONG_DATA && isfinite(ratio) && ratio > 0) {
-        bb_ratios_add(&tally->correct, a, ratio, NAN);
-        bb_shortfall_add(&tally->shortfall, a, b);
+        bb_ratios_add(&t->correct, a, ratio, NAN);
+        bb_shortfall_add(&t->shortfall, a, b);
     }
     if (verdict == BB_SLOWER)
-        bb_ratios_add(&tally->slower, a, ratio, tally->threshold_percent);
+        bb_ratios_add(&t->slower, a, ratio, t->threshold_percent);
 }
 
 /* Returns the status of an incomplete run, or NULL if the run is complete. A run that ended with "below threshold"
@@ -294,10 +297,10 @@ static const struct {
     [NOT_SLOWER] = {"not slower", false},
 };
 
-static enum outcome outcome_of(const struct tally *t)
+static enum outcome outcome_of(const struct comparison *t)
 {
     const bool holds[OUTCOMES] = {
-        [INCOMPLETE] = t->incomplete != NULL,
+        [INCOMPLETE] = incomplete_status(t->a) || incomplete_status(t->b),
         [NO_ROW] = t->pairs == 0,
         [WRONG] = t->verdicts[BB_WRONG_DATA] > 0,
         [SLOWER] = isnan(t->threshold_percent) ? t->verdicts[BB_SLOWER] > 0 : t->slower.over > 0,
@@ -312,24 +315,19 @@ static enum outcome outcome_of(const struct tally *t)
     return (enum outcome)outcome;
 }
 
-struct sides {
-    const struct bb_result_file *a, *b;
-    long *pair_a, *pair_b; /* see bb_match_rows */
-};
-
-static int put_common(const struct sides *s, FILE *out, struct bb_results *results, struct tally *tally)
+static int put_common(struct comparison *t, FILE *out, struct bb_results *results)
 {
     char text[VERDICT];
     struct row row;
     int rc = 0;
 
-    for (size_t i = 0; i < s->a->n && rc == 0; i++) {
-        const struct bb_timing *a = &s->a->rows[i], *b = s->pair_a[i] < 0 ? NULL : &s->b->rows[s->pair_a[i]];
-        enum bb_verdict verdict = b ? bb_verdict_of(a, b, tally->judged_percent) : BB_INCONCLUSIVE;
+    for (size_t i = 0; i < t->a->n && rc == 0; i++) {
+        const struct bb_timing *a = &t->a->rows[i], *b = t->pair_a[i] < 0 ? NULL : &t->b->rows[t->pair_a[i]];
+        enum bb_verdict verdict = b ? bb_verdict_of(a, b, t->judged_percent) : BB_INCONCLUSIVE;
 
         if (!b)
             continue;
-        count_verdict(tally, a, b, verdict);
+        count_verdict(t, a, b, verdict);
         row = make_row(a, a->time_us, b->time_us, verdict_text(a, b, verdict, text));
         bb_table_row(out, fields, &row);
         if (!results)
@@ -363,7 +361,7 @@ static json_t *put_unmatched(const struct bb_result_file *t, const long *pair, b
     return list;
 }
 
-static void print_summary(const struct tally *t, FILE *out)
+static void print_summary(const struct comparison *t, FILE *out)
 {
     const size_t *v = t->verdicts;
 
@@ -382,7 +380,7 @@ static void print_summary(const struct tally *t, FILE *out)
     fprintf(out, "# verdict: %s\n", outcomes[outcome_of(t)].name);
 }
 
-static json_t *summary_json(const struct tally *t)
+static json_t *summary_json(const struct comparison *t)
 {
     const size_t *v = t->verdicts;
 
@@ -396,7 +394,7 @@ static json_t *summary_json(const struct tally *t)
                      "verdict", outcomes[outcome_of(t)].name);
 }
 
-static int check_criteria(const struct tally *t, bool strict)
+static int check_criteria(const struct comparison *t, bool strict)
 {
     const struct bb_ratios *slower = &t->slower;
     const enum outcome outcome = outcome_of(t);
@@ -414,55 +412,51 @@ static int check_criteria(const struct tally *t, bool strict)
 }
 
 /* Warns about files of incomplete runs and if no row of A matches a row of B, independently of --strict. */
-static void warn_of_gaps(const struct sides *s, const struct tally *t)
+static void warn_of_gaps(const struct comparison *t)
 {
-    const struct bb_result_file *files[] = {s->a, s->b};
+    const struct bb_result_file *files[] = {t->a, t->b};
 
     for (int i = 0; i < 2; i++)
         if (incomplete_status(files[i]))
             bb_warn("%s: the run ended with status '%.40s'; rows may be missing", files[i]->path,
                     incomplete_status(files[i]));
     if (t->pairs == 0)
-        bb_warn("%s and %s have no common row", s->a->path, s->b->path);
+        bb_warn("%s and %s have no common row", t->a->path, t->b->path);
 }
 
 int bb_compare(const struct bb_result_file *a, const struct bb_result_file *b,
                const struct bb_regression_threshold *threshold, FILE *out, struct bb_results *results)
 {
-    struct sides s = {.a = a, .b = b};
+    struct comparison t = {.a = a, .b = b, .threshold_percent = threshold->threshold_percent};
     json_t *left = bb_provenance_of(a), *right = bb_provenance_of(b);
     json_t *differences = bb_provenance_differences(left, right), *only_a, *only_b;
-    struct tally tally = {.incomplete = incomplete_status(a)   ? a
-                                        : incomplete_status(b) ? b
-                                                               : NULL,
-                          .threshold_percent = threshold->threshold_percent};
     int rc;
 
-    BB_NEW(s.pair_a, a->n);
-    BB_NEW(s.pair_b, b->n);
-    bb_match_rows(a, b, s.pair_a, s.pair_b);
-    bb_shortfall_init(&tally.shortfall, a, b, threshold->threshold_percent);
-    tally.judged_percent = tally.shortfall.known ? tally.shortfall.percent : threshold->threshold_percent;
+    BB_NEW(t.pair_a, a->n);
+    BB_NEW(t.pair_b, b->n);
+    bb_match_rows(a, b, t.pair_a, t.pair_b);
+    bb_shortfall_init(&t.shortfall, a, b, threshold->threshold_percent);
+    t.judged_percent = t.shortfall.known ? t.shortfall.percent : threshold->threshold_percent;
     if (out)
         print_head(out, a, b, differences);
-    TRY(put_common(&s, out, results, &tally));
-    only_a = put_unmatched(a, s.pair_a, true, out);
-    only_b = put_unmatched(b, s.pair_b, false, out);
-    tally.only_a = json_array_size(only_a);
-    tally.only_b = json_array_size(only_b);
+    TRY(put_common(&t, out, results));
+    only_a = put_unmatched(a, t.pair_a, true, out);
+    only_b = put_unmatched(b, t.pair_b, false, out);
+    t.only_a = json_array_size(only_a);
+    t.only_b = json_array_size(only_b);
     if (out)
-        print_summary(&tally, out);
+        print_summary(&t, out);
     TRY(bb_results_set_all(results, json_pack("{s:o, s:o, s:o, s:O}", "only_a", only_a, "only_b", only_b, "summary",
-                                              summary_json(&tally), "provenance", differences)));
-    warn_of_gaps(&s, &tally);
-    TRY(check_criteria(&tally, threshold->strict));
+                                              summary_json(&t), "provenance", differences)));
+    warn_of_gaps(&t);
+    TRY(check_criteria(&t, threshold->strict));
 out:
-    bb_shortfall_release(&tally.shortfall);
+    bb_shortfall_release(&t.shortfall);
     json_decref(left);
     json_decref(right);
     json_decref(differences);
-    free(s.pair_a);
-    free(s.pair_b);
+    free(t.pair_a);
+    free(t.pair_b);
     return rc;
 }
 

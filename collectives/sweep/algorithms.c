@@ -61,7 +61,7 @@ static int init_rankings(struct bb_algorithms *a, const struct bb_row *chosen)
         *c = (struct bb_ranking){0};
         if (!chosen->measured[placement])
             continue;
-        TRY(agree_on_view(a->world, &view));
+        TRY(agree_on_view(a->ctx->world, &view));
         c->chosen = (struct bb_candidate){.what = bb_algorithm_protocol_of(view.choice.algorithm, view.choice.protocol),
                                           .ran = view.choice,
                                           .time_us = f->time_us,
@@ -89,7 +89,7 @@ static int resolve_candidate(struct bb_algorithms *a, struct bb_row *row, int pl
     const struct bb_choice *ran = &f->seen.choice;
     unsigned other = ran->kind != BB_CHOICE_COLLECTIVE ||
                      !pairs_equal(bb_algorithm_protocol_of(ran->algorithm, ran->protocol), e->what);
-    int rc = bb_world_any(a->world, &other); /* true if any rank ran another algorithm/protocol pair */
+    int rc = bb_world_any(a->ctx->world, &other); /* true if any rank ran another algorithm/protocol pair */
 
     e->ran = *ran;
     e->time_us = f->time_us;
@@ -99,8 +99,7 @@ static int resolve_candidate(struct bb_algorithms *a, struct bb_row *row, int pl
     return rc;
 }
 
-static int measure_forced(struct bb_algorithms *a, const struct bb_row *chosen, struct bb_algorithm_protocol what,
-                          const struct bb_row_callbacks *calls)
+static int measure_forced(struct bb_algorithms *a, const struct bb_row *chosen, struct bb_algorithm_protocol what)
 {
     struct bb_row row = {.c = chosen->c, .group = chosen->group, .first = chosen->first, .chosen = chosen};
     struct bb_candidate *e[BB_PLACEMENTS] = {NULL, NULL};
@@ -117,19 +116,19 @@ static int measure_forced(struct bb_algorithms *a, const struct bb_row *chosen, 
     if (!row.wanted[BB_OUT_OF_PLACE] && !row.wanted[BB_IN_PLACE])
         return 0;
     bb_tuner_force(&what);
-    rc = calls->measure(calls->arg, &row);
+    rc = a->measure(a->arg, &row);
     bb_tuner_force(NULL);
     for (int placement = 0; placement < BB_PLACEMENTS && rc == 0; placement++)
         if (e[placement])
             rc = resolve_candidate(a, &row, placement, e[placement]);
     if (rc == 0 && (row.measured[BB_OUT_OF_PLACE] || row.measured[BB_IN_PLACE]))
-        rc = calls->report(calls->arg, &row);
+        rc = a->report(a->arg, &row);
     return rc;
 }
 
 /* Measures NCCL's choice a second time if another algorithm/protocol pair was significantly faster. The other pairs
  * ran later than NCCL's choice, and the clock frequency of the GPU may have risen in the meantime. */
-static int remeasure_choice(struct bb_algorithms *a, const struct bb_row *chosen, const struct bb_row_callbacks *calls)
+static int remeasure_choice(struct bb_algorithms *a, const struct bb_row *chosen)
 {
     struct bb_row row = {.c = chosen->c, .group = chosen->group, .first = chosen->first, .chosen = chosen};
     int rc = 0;
@@ -137,7 +136,7 @@ static int remeasure_choice(struct bb_algorithms *a, const struct bb_row *chosen
     for (int placement = 0; placement < BB_PLACEMENTS; placement++)
         row.wanted[placement] = bb_ranking_judge(&a->rankings[placement]).verdict == BB_VERDICT_NOT_BEST;
     if (row.wanted[BB_OUT_OF_PLACE] || row.wanted[BB_IN_PLACE])
-        rc = calls->measure(calls->arg, &row);
+        rc = a->measure(a->arg, &row);
     for (int placement = 0; placement < BB_PLACEMENTS && rc == 0; placement++)
         if (row.wanted[placement])
             a->rankings[placement].again_us = row.metrics[placement].time_us;
@@ -214,7 +213,7 @@ static void finish_ranking(struct bb_algorithms *a, const struct bb_row *chosen,
     a->not_best += o.verdict == BB_VERDICT_NOT_BEST;
     for (int i = 0; i < c->n_others; i++)
         a->statuses[c->others[i].what.algorithm * BB_PROTOCOLS + c->others[i].what.protocol][c->others[i].status]++;
-    if (a->world->rank != 0)
+    if (a->ctx->world->rank != 0)
         return;
     if (o.verdict != BB_VERDICT_UNKNOWN)
         add_best_line(a, &of, &c->chosen, chosen_us, &o, best_us);
@@ -231,14 +230,14 @@ static void finish_ranking(struct bb_algorithms *a, const struct bb_row *chosen,
                           "lost_factor", bb_json_real(o.lost_factor), "not_measured", not_measured_json(c)));
 }
 
-int bb_algorithms_row(struct bb_algorithms *a, const struct bb_row *chosen, const struct bb_row_callbacks *calls)
+int bb_algorithms_row(struct bb_algorithms *a, const struct bb_row *chosen)
 {
     int rc;
 
     TRY(init_rankings(a, chosen));
     for (int i = 0; i < BB_ALGORITHM_PROTOCOLS; i++)
-        TRY(measure_forced(a, chosen, (struct bb_algorithm_protocol){i / BB_PROTOCOLS, i % BB_PROTOCOLS}, calls));
-    TRY(remeasure_choice(a, chosen, calls));
+        TRY(measure_forced(a, chosen, (struct bb_algorithm_protocol){i / BB_PROTOCOLS, i % BB_PROTOCOLS}));
+    TRY(remeasure_choice(a, chosen));
     for (int placement = 0; placement < BB_PLACEMENTS; placement++)
         if (chosen->measured[placement])
             finish_ranking(a, chosen, placement);

@@ -11,8 +11,12 @@
 
 /* State of option --sweep-algorithms in a run. A zero-initialized struct is empty. */
 struct bb_algorithms {
-    struct bb_world *world;
     const struct bb_bench_context *ctx;
+    /* Functions of the caller. measure: measures a row for the buffer placements (in place, out of place) in
+     * row->wanted, collective over all ranks; report: prints the row and writes its results. */
+    int (*measure)(void *arg, struct bb_row *row);
+    int (*report)(void *arg, struct bb_row *row);
+    void *arg;
     bool shared_gpu; /* ranks share a GPU, so times are meaningless and all verdicts are BB_VERDICT_UNKNOWN */
     int cycle;
     json_t *all;                               /* JSON array with one object per ranking of the run; only on rank 0 */
@@ -28,18 +32,9 @@ struct bb_algorithms {
     unsigned statuses[BB_ALGORITHM_PROTOCOLS][BB_CANDIDATE_COUNT];
 };
 
-/* Functions of the caller. measure: measures a row for the buffer placements (in place, out of place) in
- * row->wanted, collective over all ranks; report: prints the row and writes its results. */
-struct bb_row_callbacks {
-    int (*measure)(void *arg, struct bb_row *row);
-    int (*report)(void *arg, struct bb_row *row);
-    void *arg;
-};
-
 /* bb_algorithms_row - force and measure all algorithm/protocol pairs except NCCL's own choice, which the caller has
  * already measured and reported as row `chosen`. Collective over all ranks. */
-int bb_algorithms_row(struct bb_algorithms *a, const struct bb_row *chosen,
-                      const struct bb_row_callbacks *calls) BB_MUST_CHECK;
+int bb_algorithms_row(struct bb_algorithms *a, const struct bb_row *chosen) BB_MUST_CHECK;
 
 /* bb_algorithms_table - end a table: print the footer with the rankings to `out` (NULL: no output), write all
  * rankings of the run so far to the results, and reset the counts. */

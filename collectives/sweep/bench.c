@@ -370,7 +370,6 @@ static int make_context(struct bench *b)
                                      .mulsums = &b->mulsums};
     bb_nvtx_init(&ctx->nvtx);
     bb_nvtx_category(&ctx->nvtx, BB_NVTX_WORLD, b->comm.name);
-    b->algorithms = (struct bb_algorithms){.world = &b->session.world, .ctx = ctx, .shared_gpu = b->session.shared_gpu};
     TRY(make_samples(b));
     if (o->per_iteration) {
         TRY(bb_iteration_events_init(&b->iteration_events, o->iterations, o->skipped, b->session.world.size));
@@ -523,7 +522,6 @@ static double row_effort(const struct bb_case *c)
 static int measure_row(void *arg, const struct bb_case *c)
 {
     struct bench *b = arg;
-    const struct bb_row_callbacks calls = {.measure = measure_placements, .report = report_row, .arg = b};
     struct bb_row row = {.c = *c,
                          .wanted = {[BB_OUT_OF_PLACE] = b->sweep.out_of_place, [BB_IN_PLACE] = b->sweep.in_place},
                          .group = b->groups[b->session.world.rank],
@@ -534,7 +532,7 @@ static int measure_row(void *arg, const struct bb_case *c)
     TRY(report_row(b, &row));
     bb_progress_advance(&b->session.progress, row_effort(c));
     if (b->options.sampling.sweep_algorithms)
-        TRY(bb_algorithms_row(&b->algorithms, &row, &calls));
+        TRY(bb_algorithms_row(&b->algorithms, &row));
 out:
     return rc;
 }
@@ -612,6 +610,11 @@ static int run_sweep(struct bench *b)
 {
     int rc = start_progress(b);
 
+    b->algorithms = (struct bb_algorithms){.ctx = &b->ctx,
+                                           .measure = measure_placements,
+                                           .report = report_row,
+                                           .arg = b,
+                                           .shared_gpu = b->session.shared_gpu};
     for (int cycle = 0; rc == 0 && (b->options.cycles == 0 || cycle < b->options.cycles); cycle++) {
         b->report.cycle = b->algorithms.cycle = cycle;
         for (int i = 0; i < b->sweep.n_colls && rc == 0; i++)

@@ -23,10 +23,9 @@
 
 #define DEFAULT_MODEL "resnet50"
 
-enum direction { FORWARD, BACKWARD };
-/* First index of training.kernels: FORWARD, BACKWARD, or ACCUMULATE for the kernels that add the gradients of a
- * micro-batch to those of earlier micro-batches. */
-enum { ACCUMULATE = BACKWARD + 1, KERNEL_KINDS };
+/* Kernel lists of a layer. ACCUMULATE: the kernels that add the gradients of a micro-batch to those of earlier
+ * micro-batches. */
+enum { FORWARD, BACKWARD, ACCUMULATE, KERNEL_KINDS };
 
 /* State while the training step of the proxy data_parallel is built. */
 struct training {
@@ -39,9 +38,8 @@ struct training {
     int batch; /* number of samples that each worker (training rank) processes in one micro-batch */
     int workers, micro_batches;
     struct bb_sync_unit *units;
-    /* kernel lists of --compute gemm, indexed by [FORWARD, BACKWARD or ACCUMULATE][unit (layer)] and owned by the
-     * step; NULL with other kinds of compute */
-    const struct bb_kernel_list **kernels[KERNEL_KINDS];
+    /* [unit (layer)] kernel lists of --compute gemm, owned by the step; NULL with other kinds of compute */
+    const struct bb_kernel_list *(*kernels)[KERNEL_KINDS];
 
     struct bb_script script; /* program of the role (ranks with the same program) that is being built */
     struct bb_sync *sync;
@@ -56,7 +54,7 @@ int bb_replicas_defaults(struct bb_proxy_config *c)
 
 /* ---- compute of one unit (layer of the network) ---- */
 
-static double unit_flops(const struct training *t, int unit, enum direction direction)
+static double unit_flops(const struct training *t, int unit, int direction)
 {
     const struct bb_network_unit *u = &t->network.units[unit];
     double factor = direction == FORWARD ? 1 : unit == 0 && u->conv.k ? 1 : 2;
@@ -64,7 +62,7 @@ static double unit_flops(const struct training *t, int unit, enum direction dire
     return factor * u->sample_flops * t->batch;
 }
 
-static double unit_us(const struct training *t, int unit, enum direction direction)
+static double unit_us(const struct training *t, int unit, int direction)
 {
     return unit_flops(t, unit, direction) / t->config->tflops * 1e-6;
 }
@@ -78,11 +76,11 @@ static int make_kernel_list(struct training *t, int unit, int which)
     bool fits = true;
 
     if (unit > 1 && u->layer.heads && memcmp(&u[-1].layer, &u->layer, sizeof(u->layer)) == 0) {
-        t->kernels[which][unit] = t->kernels[which][unit - 1];
+        t->kernels[unit][which] = t->kernels[unit - 1][which];
         return 0;
     }
     w = bb_step_add_kernel_list(t->step);
-    t->kernels[which][unit] = w;
+    t->kernels[unit][which] = w;
     for (int i = 0; i < u->n; i++)
         count += u->tensors[i].count;
     if (which == ACCUMULATE)
@@ -104,28 +102,27 @@ static int make_kernel_lists(struct training *t)
     if (!t->network.has_kernels)
         return bb_err(BB_EUSAGE, "%s: --compute gemm does not support %s; try: --compute timed, or proxy transformer",
                       t->config->proxy, t->config->model);
-    for (int which = 0; which < kinds; which++) {
-        BB_NEW(t->kernels[which], t->network.n);
+    BB_NEW(t->kernels, t->network.n);
+    for (int which = 0; which < kinds; which++)
         for (int u = 0; u < t->network.n; u++)
             TRY(make_kernel_list(t, u, which));
-    }
 out:
     return rc;
 }
 
-static void write_kernels(struct training *t, int unit, enum direction direction)
+static void write_kernels(struct training *t, int unit, int direction)
 {
     struct bb_script *s = &t->script;
     const char *what = t->units[unit].name;
 
     s->phase = direction == FORWARD ? BB_PHASE_FORWARD : BB_PHASE_BACKWARD;
     s->layer = unit;
-    if (t->kernels[direction])
-        bb_script_real_work(s, what, t->kernels[direction][unit], 1, BB_NONE, BB_NONE);
+    if (t->kernels)
+        bb_script_work(s, what, t->kernels[unit][direction], 1, BB_NONE, BB_NONE);
     else
         bb_script_compute(s, what, unit_us(t, unit, direction), unit_flops(t, unit, direction), BB_NONE, BB_NONE);
-    if (direction == BACKWARD && t->kernels[ACCUMULATE])
-        bb_script_work(s, "accumulate", t->kernels[ACCUMULATE][unit], 1, BB_NONE, BB_NONE);
+    if (direction == BACKWARD && t->kernels && t->kernels[unit][ACCUMULATE])
+        bb_script_work(s, "accumulate", t->kernels[unit][ACCUMULATE], 1, BB_NONE, BB_NONE);
     s->layer = BB_NONE;
 }
 
@@ -290,8 +287,7 @@ int bb_replicas_build(const struct bb_proxy_config *c, struct bb_step *step)
     write_summary(&t);
     TRY(bb_sync_has_servers(t.policy.kind) ? build_servers(&t) : build_replicas(&t));
 out:
-    for (int which = 0; which < KERNEL_KINDS; which++)
-        free(t.kernels[which]);
+    free(t.kernels);
     free(t.units);
     bb_network_release(&t.network);
     return rc;

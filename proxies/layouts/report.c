@@ -30,12 +30,6 @@ static double tokens_rate(const struct bb_layouts *found, const struct bb_layout
     return r->tokens / (r->step_ns / 1e9) / found->gpus;
 }
 
-/* Returns the idle time of the slowest rank: the time with neither compute nor exposed communication. */
-static double idle_ns(const struct bb_layout_row *r)
-{
-    return r->step_ns - r->compute_ns - r->transfer_ns - r->bubble_ns - r->waiting_ns;
-}
-
 /* The components into which the time of a training step is divided, such as pipeline bubble. name: in the printed
  * text; key: in the JSON output. */
 static const struct part {
@@ -49,7 +43,8 @@ enum { PARTS = sizeof(parts) / sizeof(parts[0]) };
 
 static double part_ns(const struct bb_layout_row *r, int part)
 {
-    const double ns[PARTS] = {r->compute_ns, r->transfer_ns, r->bubble_ns, r->waiting_ns, idle_ns(r)};
+    const double ns[PARTS] = {r->compute_ns, r->transfer_ns, r->bubble_ns, r->waiting_ns,
+                              r->step_ns - r->compute_ns - r->transfer_ns - r->bubble_ns - r->waiting_ns};
 
     return ns[part];
 }

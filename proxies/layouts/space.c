@@ -125,24 +125,18 @@ static void list_syncs(struct listing *l, struct bb_layout_choice c)
     }
 }
 
-/* Returns whether the transformer layers can be divided among the pipeline stages, by the rule of
- * proxies/transformer/transformer.c. */
-static bool stages_divide(const struct listing *l, const struct bb_layout_choice *c)
-{
-    const struct bb_transformer_options *o = &l->search->given->transformer;
-    const struct bb_pipe_split split = {l->arch->layers, c->pp, c->vpp, o->first_layers, o->last_layers};
-
-    return c->pp == 1 || bb_pipe_split_is_valid(&split);
-}
-
 static void list_schedules_of(struct listing *l, struct bb_layout_choice c)
 {
-    struct pipeline_schedules w = list_schedules(&l->search->given->transformer, c.pp);
+    const struct bb_transformer_options *o = &l->search->given->transformer;
+    struct pipeline_schedules w = list_schedules(o, c.pp);
 
     for (int i = 0; i < w.n; i++) {
+        const struct bb_pipe_split split = {l->arch->layers, c.pp, w.list[i].vpp, o->first_layers, o->last_layers};
+
         c.schedule = w.list[i].schedule;
         c.vpp = w.list[i].vpp;
-        if (stages_divide(l, &c))
+        /* whether the layers can be divided among the stages, by the rule of proxies/transformer/transformer.c */
+        if (c.pp == 1 || bb_pipe_split_is_valid(&split))
             list_syncs(l, c);
         else
             reject(l, BB_REJECTED_SHAPE, (long long)l->syncs.n * l->batches.n);

@@ -83,15 +83,6 @@ static double us_at(const struct bb_jittered *j, int percent)
     return bb_us_of(bb_jittered_at(j, percent));
 }
 
-static double mean_us(const struct bb_jittered *j)
-{
-    double sum = 0;
-
-    for (int i = 0; i < j->samples; i++)
-        sum += (double)j->step_ns[i] / 1e3;
-    return sum / j->samples;
-}
-
 void bb_jittered_print(const struct bb_jittered *j, FILE *out)
 {
     static const int percents[] = {5, 50, 95};
@@ -105,7 +96,11 @@ void bb_jittered_print(const struct bb_jittered *j, FILE *out)
 
 json_t *bb_jittered_json(const struct bb_jittered *j)
 {
+    double sum_ns = 0;
+
+    for (int i = 0; i < j->samples; i++)
+        sum_ns += (double)j->step_ns[i];
     return json_pack("{s:f, s:i, s:i, s:{s:f, s:f, s:f, s:f, s:f}}", "deviation", j->deviation, "seed", j->seed,
                      "samples", j->samples, "step_us", "p5", us_at(j, 5), "p50", us_at(j, 50), "p95", us_at(j, 95),
-                     "max", us_at(j, 100), "mean", mean_us(j));
+                     "max", us_at(j, 100), "mean", sum_ns / 1e3 / j->samples);
 }

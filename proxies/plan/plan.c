@@ -2,6 +2,7 @@
 #include "proxies/plan/plan.h"
 
 #include <math.h>
+#include <sys/param.h>
 
 int bb_plan_count(struct bb_plan *plan, const struct bb_step *step, bool split_programs)
 {
@@ -33,36 +34,24 @@ size_t bb_plan_memory(const struct bb_plan *plan)
 {
     size_t most = 0;
 
-    for (int i = 0; i < plan->traffic.n; i++) {
-        size_t bytes = bb_traffic_memory(&plan->traffic.roles[i]);
-
-        most = bytes > most ? bytes : most;
-    }
+    for (int i = 0; i < plan->traffic.n; i++)
+        most = MAX(most, bb_traffic_memory(&plan->traffic.roles[i]));
     return most;
-}
-
-/*
- * Returns the first operation with a kernel list (GEMMs and memory-bound kernels), whose data type determines the peak
- * rate for the model FLOPs utilization (MFU). Returns NULL if no operation has a kernel list: kernels that only have a
- * duration have no data type, so the MFU is unknown.
- */
-static const struct bb_op *first_op_with_kernels(const struct bb_program *p)
-{
-    for (size_t i = 0; i < p->n_ops; i++)
-        if (p->ops[i].work)
-            return &p->ops[i];
-    return NULL;
 }
 
 double bb_plan_utilisation(const struct bb_plan *plan, const struct bb_prediction *p)
 {
-    double ns = (double)p->classes[p->slowest].all.step_ns;
-    const struct bb_op *op = NULL;
+    const double ns = (double)p->classes[p->slowest].all.step_ns;
 
-    for (int i = 0; i < plan->traffic.n && !op; i++)
-        op = first_op_with_kernels(plan->traffic.roles[i].program);
-    if (!op || ns <= 0)
-        return NAN;
-    return bb_step_flops(plan->step) /
-           (bb_cluster_tflops(&p->cluster, op->dtype) * 1e3 * ns * plan->step->layout.ranks);
+    /* The data type of the first operation with a kernel list (GEMMs and memory-bound kernels) determines the peak
+     * rate. Kernels that only have a duration have no data type, so the MFU of a step without kernel lists is unknown. */
+    for (int r = 0; r < plan->traffic.n && ns > 0; r++) {
+        const struct bb_program *program = plan->traffic.roles[r].program;
+
+        for (size_t i = 0; i < program->n_ops; i++)
+            if (program->ops[i].work)
+                return bb_step_flops(plan->step) /
+                       (bb_cluster_tflops(&p->cluster, program->ops[i].dtype) * 1e3 * ns * plan->step->layout.ranks);
+    }
+    return NAN;
 }

@@ -20,28 +20,23 @@ static json_t *int_array(const int *values, int n)
 
 /* ---- JSON of the groups ---- */
 
-static json_t *members_of(const struct bb_layout *l, int group)
+static json_t *list_groups(const struct bb_layout *l)
 {
-    json_t *instances = json_array();
-
-    for (int i = 0; i < l->groups[group].instances; i++) {
-        json_t *members = json_array();
-
-        for (int m = 0; m < l->groups[group].size; m++)
-            json_array_append_new(members, json_integer(bb_group_member(l, group, i, m)));
-        json_array_append_new(instances, members);
-    }
-    return instances;
-}
-
-static json_t *list_groups(const struct bb_plan *plan)
-{
-    const struct bb_layout *l = &plan->step->layout;
     json_t *list = json_array();
 
-    for (int g = 0; g < l->n_groups; g++)
+    for (int g = 0; g < l->n_groups; g++) {
+        json_t *instances = json_array();
+
+        for (int i = 0; i < l->groups[g].instances; i++) {
+            json_t *members = json_array();
+
+            for (int m = 0; m < l->groups[g].size; m++)
+                json_array_append_new(members, json_integer(bb_group_member(l, g, i, m)));
+            json_array_append_new(instances, members);
+        }
         json_array_append_new(list, json_pack("{s:s, s:i, s:o}", "name", l->groups[g].name, "size", l->groups[g].size,
-                                              "members", members_of(l, g)));
+                                              "members", instances));
+    }
     return list;
 }
 
@@ -49,14 +44,10 @@ static json_t *list_groups(const struct bb_plan *plan)
 
 static json_t *peers_of(const struct bb_traffic_row *row)
 {
-    json_t *peers = json_object();
+    json_t *peers = row->kind == BB_OP_COLLECTIVE ? json_null() : json_object();
     char offset[16];
 
-    if (row->kind == BB_OP_COLLECTIVE) {
-        json_decref(peers);
-        return json_null();
-    }
-    for (int i = 0; i < row->n_peers; i++) {
+    for (int i = 0; i < row->n_peers; i++) { /* a collective has no peers */
         snprintf(offset, sizeof(offset), "%+d", row->peers[i].offset);
         json_object_set_new(peers, offset, json_integer((json_int_t)row->peers[i].calls));
     }
@@ -206,15 +197,6 @@ static json_t *op_object(const struct bb_step *step, const struct bb_program *p,
         op->work ? json_integer(op->work_times) : json_null());
 }
 
-static json_t *program_of(const struct bb_step *step, const struct bb_program *p)
-{
-    json_t *list = json_array();
-
-    for (size_t i = 0; i < p->n_ops; i++)
-        json_array_append_new(list, op_object(step, p, i));
-    return list;
-}
-
 static json_t *list_roles(const struct bb_plan *plan, bool ops)
 {
     const struct bb_layout *l = &plan->step->layout;
@@ -230,8 +212,13 @@ static json_t *list_roles(const struct bb_plan *plan, bool ops)
 
         if (training)
             json_object_set_new(o, "training_memory_bytes", training);
-        if (ops)
-            json_object_set_new(o, "program", program_of(plan->step, role->program));
+        if (ops) {
+            json_t *program = json_array();
+
+            for (size_t i = 0; i < role->program->n_ops; i++)
+                json_array_append_new(program, op_object(plan->step, role->program, i));
+            json_object_set_new(o, "program", program);
+        }
         json_array_append_new(list, o);
     }
     return list;
@@ -297,18 +284,10 @@ static json_t *groups_of(const struct bb_layout *l, const struct bb_predicted_ra
     return list;
 }
 
-/* Returns the predicted TFLOP/s per GPU. step_us: step time in microseconds. NaN when the FLOPs of the step are
- * unknown. */
-static double flops_rate(const struct bb_plan *plan, double step_us)
-{
-    const double flops = bb_step_flops(plan->step);
-
-    return flops > 0 ? flops / step_us / 1e6 / plan->step->layout.ranks : NAN;
-}
-
 static json_t *list_predicted(const struct bb_plan *plan, const struct bb_prediction *p)
 {
     const struct bb_predicted_rank *slowest = &p->classes[p->slowest];
+    const double step_us = bb_us_of(slowest->all.step_ns), flops = bb_step_flops(plan->step);
     json_t *roles = json_array();
 
     for (int i = 0; i < plan->traffic.n; i++) {
@@ -323,22 +302,22 @@ static json_t *list_predicted(const struct bb_plan *plan, const struct bb_predic
     return json_pack(
         "{s:s, s:o, s:o, s:o, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "cluster",
         p->cluster.name, "slow", bb_slow_json(&p->conditions.slow), "sharing", bb_contention_json(p), "phases",
-        bb_phases_json(p), "step_us", bb_us_of(slowest->all.step_ns), "tokens_per_s",
-        bb_json_real(plan->step->tokens > 0 ? plan->step->tokens / bb_us_of(slowest->all.step_ns) * 1e6 : NAN),
-        "breakdown", breakdown_object(slowest), "breakdown_by_role", roles, "groups",
+        bb_phases_json(p), "step_us", step_us, "tokens_per_s",
+        bb_json_real(plan->step->tokens > 0 ? plan->step->tokens / step_us * 1e6 : NAN), "breakdown",
+        breakdown_object(slowest), "breakdown_by_role", roles, "groups",
         groups_of(&plan->step->layout, slowest, &p->cluster), "compute_alone_us", us_or_null(p->compute_alone_ns),
         "comm_alone_us", us_or_null(p->comm_alone_ns), "overlap_efficiency", bb_json_real(bb_predicted_efficiency(p)),
-        "tflops_per_gpu", bb_json_real(flops_rate(plan, bb_us_of(slowest->all.step_ns))), "model_flop_utilisation",
-        bb_json_real(bb_plan_utilisation(plan, p)), "memory", bb_forecast_memory(plan, plan->forecast), "compute",
-        bb_forecast_compute(plan->forecast, &p->cluster), "model_error",
-        bb_forecast_model_error(plan->forecast, &p->cluster));
+        "tflops_per_gpu", bb_json_real(flops > 0 ? flops / step_us / 1e6 / plan->step->layout.ranks : NAN),
+        "model_flop_utilisation", bb_json_real(bb_plan_utilisation(plan, p)), "memory",
+        bb_forecast_memory(plan, plan->forecast), "compute", bb_forecast_compute(plan->forecast, &p->cluster),
+        "model_error", bb_forecast_model_error(plan->forecast, &p->cluster));
 }
 
 void bb_plan_body(json_t *object, const struct bb_plan *plan, bool ops)
 {
     json_object_set_new(object, "proxy", json_string(plan->step->proxy));
     json_object_set_new(object, "ranks", json_integer(plan->step->layout.ranks));
-    json_object_set_new(object, "groups", list_groups(plan));
+    json_object_set_new(object, "groups", list_groups(&plan->step->layout));
     json_object_set_new(object, "roles", list_roles(plan, ops));
     if (ops && plan->step->n_kernel_lists > 0)
         json_object_set_new(object, "kernel_lists", kernel_lists_json(plan->step));

@@ -5,6 +5,7 @@
 
 #include <math.h>
 #include <string.h>
+#include <sys/param.h>
 
 #define LINE 98
 
@@ -25,27 +26,19 @@ static int run_text(const int *ranks, int n, int i, char text[32])
     return end;
 }
 
-/* Formats the last range of consecutive ranks in ranks[n], for example "97-98", with which an abbreviated list of
- * ranks ends. */
-static void last_run(const int *ranks, int n, char text[32])
-{
-    int first = n - 1;
-
-    while (first > 0 && ranks[first] == ranks[first - 1] + 1)
-        first--;
-    run_text(ranks, n, first, text);
-}
-
 const char *bb_ranks_text(const int *ranks, int n, char *text, size_t size)
 {
     char run[32], last[32];
     size_t length = 0;
-    int next;
+    int next, last_first = n - 1;
 
     text[0] = '\0';
     if (n < 1)
         return text;
-    last_run(ranks, n, last);
+    /* `last`: the last range of consecutive ranks, with which an abbreviated list ends */
+    while (last_first > 0 && ranks[last_first] == ranks[last_first - 1] + 1)
+        last_first--;
+    run_text(ranks, n, last_first, last);
     for (int i = 0; i < n; i = next) {
         next = run_text(ranks, n, i, run);
         /* `text` needs space for this range of ranks and, unless it is the last range, for ", ..., " and the last
@@ -111,13 +104,6 @@ static void print_group(const struct bb_layout *l, int group, FILE *out)
     for (; i < n && length + instance_text(l, group, i, text) < LINE - 4; i++)
         length += (size_t)fprintf(out, "%s", text);
     fprintf(out, "%s\n", i < n ? " ..." : "");
-}
-
-static void print_groups(const struct bb_layout *l, FILE *out)
-{
-    fprintf(out, "\ngroups\n");
-    for (int g = 0; g < l->n_groups; g++)
-        print_group(l, g, out);
 }
 
 /* ---- printing the roles ---- */
@@ -218,8 +204,8 @@ static void print_count_range(const struct bb_op *op, FILE *out)
 
         if (position == op->peer)
             continue;
-        least = bytes < least ? bytes : least;
-        most = bytes > most ? bytes : most;
+        least = MIN(least, bytes);
+        most = MAX(most, bytes);
     }
     fprintf(out, ", %s to %s to each", bb_format_bytes(least, low), bb_format_bytes(most, high));
 }
@@ -272,14 +258,6 @@ static void print_ops(const struct bb_plan *plan, FILE *out)
 
 /* ---- checks and prediction ---- */
 
-static void print_faults(const struct bb_faults *f, FILE *out)
-{
-    for (int i = 0; i < f->n && i < BB_FAULTS_KEPT; i++)
-        fprintf(out, "    %s\n", f->text[i] ? f->text[i] : "?");
-    if (f->n > BB_FAULTS_KEPT)
-        fprintf(out, "    and %d more\n", f->n - BB_FAULTS_KEPT);
-}
-
 static void print_checks(const struct bb_checks *c, int ranks, FILE *out)
 {
     const struct {
@@ -293,8 +271,13 @@ static void print_checks(const struct bb_checks *c, int ranks, FILE *out)
     fprintf(out, "\nchecks of all %d ranks (%d class%s of equivalent ranks)\n", ranks, c->classes,
             c->classes == 1 ? "" : "es");
     for (int i = 0; i < 3; i++) {
+        const struct bb_faults *f = rows[i].faults;
+
         fprintf(out, "  %-42s %s\n", rows[i].what, rows[i].ok ? "yes" : "NO");
-        print_faults(rows[i].faults, out);
+        for (int k = 0; k < f->n && k < BB_FAULTS_KEPT; k++)
+            fprintf(out, "    %s\n", f->text[k] ? f->text[k] : "?");
+        if (f->n > BB_FAULTS_KEPT)
+            fprintf(out, "    and %d more\n", f->n - BB_FAULTS_KEPT);
     }
 }
 
@@ -423,7 +406,9 @@ void bb_plan_print(const struct bb_plan *plan, const struct bb_prediction *predi
     if (s->tokens > 0)
         fprintf(out, " (%s tokens)", bb_thousands_text(s->tokens, number));
     fprintf(out, "\n# %s\n", s->summary ? s->summary : "");
-    print_groups(&s->layout, out);
+    fprintf(out, "\ngroups\n");
+    for (int g = 0; g < s->layout.n_groups; g++)
+        print_group(&s->layout, g, out);
     for (int r = 0; r < plan->traffic.n; r++)
         print_role(plan, &plan->traffic.roles[r], out);
     if (ops)

@@ -17,7 +17,7 @@
 enum {
     SPACES = 36,
     MIN_LAYOUTS = 7, /* fewer layouts are simulated before the search knows a time with which it could prune */
-    /* So many layouts are simulated whatever their estimates. Estimates may order more layouts wrongly, so only the
+    /* This number of layouts is simulated whatever their estimates. Estimates may order more layouts wrongly, so only the
      * fastest layout of larger spaces is compared. */
     ALL_REFINED = 64,
     MAX_CHOICES = 40,

@@ -68,12 +68,6 @@ static int put_row(struct compute *b, enum bb_compute_section section, const str
     return bb_results_row(b->session.json, result);
 }
 
-static void put_title(const struct compute *b, const char *title)
-{
-    if (b->session.out)
-        fprintf(b->session.out, "#\n# %s\n#\n", title);
-}
-
 /* Returns the rate of a kernel in 1e9 per second: `amount` (bytes or FLOPs of one operation) / median time of one
  * operation; 0 if the median is 0. */
 static double giga_per_s(double amount, const struct bb_computed *c)
@@ -105,45 +99,28 @@ static const struct bb_field gemm_fields[] = {
     {0},
 };
 
-static int put_gemm(struct compute *b, int type, const struct bb_gemm_case *g, const struct bb_computed *c)
-{
-    const double tflops = giga_per_s(bb_gemm_flops(&g->shape), c) / 1e3;
-    const struct gemm_row row = {*g, *c, bb_dtypes[g->shape.dtype].name, tflops, 100 * tflops / b->best_tflops[type]};
-
-    return put_row(b, BB_COMPUTE_GEMM, gemm_fields, &row, c);
-}
-
 /* Measures all GEMMs of one element type, then prints one row per GEMM. The column percent_of_best needs the fastest
  * GEMM of the type, so the function measures all GEMMs before it prints. */
-static int run_gemms_of(struct compute *b, int type)
+static int run_gemms(struct compute *b, int type)
 {
     struct bb_gemm_case cases[BB_COMPUTE_GEMMS];
     struct bb_computed computed[BB_COMPUTE_GEMMS];
+    const char *dtype = bb_dtypes[bb_compute_types[type]].name;
     int n = bb_compute_gemms(bb_compute_types[type], b->options.quick, cases), rc = 0;
+    double tflops[BB_COMPUTE_GEMMS];
 
     for (int i = 0; i < n; i++) {
-        bb_progress_show(&b->session.progress, "%s %s", cases[i].name, bb_dtypes[bb_compute_types[type]].name);
-        bb_world_reached(&b->session.world, "bench compute: %s %s", cases[i].name,
-                         bb_dtypes[bb_compute_types[type]].name);
+        bb_progress_show(&b->session.progress, "%s %s", cases[i].name, dtype);
+        bb_world_reached(&b->session.world, "bench compute: %s %s", cases[i].name, dtype);
         TRY(bb_measure_gemm(&b->ctx, &cases[i].shape, &computed[i]));
-        b->best_tflops[type] =
-            fmax(b->best_tflops[type], giga_per_s(bb_gemm_flops(&cases[i].shape), &computed[i]) / 1e3);
+        tflops[i] = giga_per_s(bb_gemm_flops(&cases[i].shape), &computed[i]) / 1e3;
+        b->best_tflops[type] = fmax(b->best_tflops[type], tflops[i]);
     }
-    for (int i = 0; i < n; i++)
-        TRY(put_gemm(b, type, &cases[i], &computed[i]));
+    for (int i = 0; i < n; i++) {
+        const struct gemm_row row = {cases[i], computed[i], dtype, tflops[i], 100 * tflops[i] / b->best_tflops[type]};
+        TRY(put_row(b, BB_COMPUTE_GEMM, gemm_fields, &row, &computed[i]));
+    }
 out:
-    return rc;
-}
-
-static int run_gemms(struct compute *b)
-{
-    int rc = 0;
-
-    put_title(b, "gemm: cuBLASLt GEMMs; of best: relative to the fastest GEMM of the same type in this table");
-    bb_table_heading(b->session.out, gemm_fields);
-    for (int t = 0; t < BB_COMPUTE_TYPES && rc == 0; t++)
-        if (type_is_wanted(b, t))
-            rc = run_gemms_of(b, t);
     return rc;
 }
 
@@ -168,42 +145,24 @@ static const struct bb_field memory_kernel_fields[] = {
     {0},
 };
 
-static int put_memory_kernel(struct compute *b, const struct bb_memory_kernel_case *p, enum bb_dtype_id dtype,
-                             const struct bb_computed *c)
+static int run_memory_kernels(struct compute *b, int type)
 {
-    const size_t bytes = bb_memory_kernel_bytes(&p->memory_kernel);
-    const double gbps = giga_per_s((double)bytes, c);
-    const struct memory_kernel_row row = {p->name, bb_dtypes[dtype].name, bytes, *c, gbps, 100 * gbps / b->copy_gbps};
-
-    return put_row(b, BB_COMPUTE_MEMORY_KERNELS, memory_kernel_fields, &row, c);
-}
-
-static int run_memory_kernels_of(struct compute *b, enum bb_dtype_id dtype)
-{
+    const enum bb_dtype_id dtype = bb_compute_types[type];
     struct bb_memory_kernel_case c;
-    struct bb_computed computed;
     int rc = 0;
 
     for (int i = 0; bb_compute_memory_kernel(i, dtype, b->options.bytes, &c); i++) {
-        bb_progress_show(&b->session.progress, "%s %s", c.name, bb_dtypes[dtype].name);
-        bb_world_reached(&b->session.world, "bench compute: %s %s", c.name, bb_dtypes[dtype].name);
-        TRY(bb_measure_memory_kernel(&b->ctx, &c.memory_kernel, &computed));
-        TRY(put_memory_kernel(b, &c, dtype, &computed));
+        struct memory_kernel_row row = {
+            .name = c.name, .dtype = bb_dtypes[dtype].name, .bytes = bb_memory_kernel_bytes(&c.memory_kernel)};
+
+        bb_progress_show(&b->session.progress, "%s %s", row.name, row.dtype);
+        bb_world_reached(&b->session.world, "bench compute: %s %s", row.name, row.dtype);
+        TRY(bb_measure_memory_kernel(&b->ctx, &c.memory_kernel, &row.computed));
+        row.gbps = giga_per_s((double)row.bytes, &row.computed);
+        row.percent_of_copy = 100 * row.gbps / b->copy_gbps;
+        TRY(put_row(b, BB_COMPUTE_MEMORY_KERNELS, memory_kernel_fields, &row, &row.computed));
     }
 out:
-    return rc;
-}
-
-static int run_memory_kernels(struct compute *b)
-{
-    int rc = 0;
-
-    put_title(
-        b, "memory_kernels: memory-bound kernels; of copy: relative to the fastest device copy (bytes read + written)");
-    bb_table_heading(b->session.out, memory_kernel_fields);
-    for (int t = 0; t < BB_COMPUTE_TYPES && rc == 0; t++)
-        if (type_is_wanted(b, t))
-            rc = run_memory_kernels_of(b, bb_compute_types[t]);
     return rc;
 }
 
@@ -275,17 +234,13 @@ static int put_timed(struct compute *b, const struct bb_busy *busy, double reque
     return put_row(b, BB_COMPUTE_TIMED, timed_fields, &row, &t->stream);
 }
 
-static int run_timed(struct compute *b)
+static int run_timed(struct compute *b, int type)
 {
     struct bb_timed_case c;
     struct bb_timed t;
     int rc = 0;
 
-    put_title(
-        b, "timed: kernels that run for a target time, in place of compute kernels. GPU clock: from the start of the\n"
-           "# first block to the end of the last block; in stream: time per launch, with launches back to back;\n"
-           "# error: deviation of the time to its left from the target");
-    bb_table_heading(b->session.out, timed_fields);
+    (void)type;
     for (int i = 0; bb_compute_timed(i, b->options.quick, &c); i++) {
         int sms = (int)(c.sms * b->session.device.sm_count);
         const struct bb_busy busy = {
@@ -341,15 +296,42 @@ static int check_max_error(const struct compute *b)
         b->excess_error, TIMED_SLACK_US, allowed);
 }
 
+/* The tables of the output, in order. run: measures and prints the rows of one element type (index in
+ * bb_compute_types); kernels without elements have the type 0 only. */
+static const struct section {
+    const char *title;
+    const struct bb_field *fields;
+    int (*run)(struct compute *b, int type);
+    bool has_types;
+} sections[BB_COMPUTE_SECTIONS] = {
+    [BB_COMPUTE_GEMM] = {"gemm: cuBLASLt GEMMs; of best: relative to the fastest GEMM of the same type in this table",
+                         gemm_fields, run_gemms, true},
+    [BB_COMPUTE_MEMORY_KERNELS] = {"memory_kernels: memory-bound kernels; of copy: relative to the fastest device copy "
+                                   "(bytes read + written)",
+                                   memory_kernel_fields, run_memory_kernels, true},
+    [BB_COMPUTE_TIMED] = {"timed: kernels that run for a target time, in place of compute kernels. GPU clock: from the "
+                          "start of the\n"
+                          "# first block to the end of the last block; in stream: time per launch, with launches back "
+                          "to back;\n"
+                          "# error: deviation of the time to its left from the target",
+                          timed_fields, run_timed},
+};
+
 static int run_sections(struct compute *b)
 {
-    static int (*const sections[BB_COMPUTE_SECTIONS])(struct compute *) = {run_gemms, run_memory_kernels, run_timed};
     int rc;
 
     TRY(measure_copy_limit(b));
-    for (int s = 0; s < BB_COMPUTE_SECTIONS; s++)
-        if (b->options.wanted[s])
-            TRY(sections[s](b));
+    for (int s = 0; s < BB_COMPUTE_SECTIONS; s++) {
+        if (!b->options.wanted[s])
+            continue;
+        if (b->session.out)
+            fprintf(b->session.out, "#\n# %s\n#\n", sections[s].title);
+        bb_table_heading(b->session.out, sections[s].fields);
+        for (int t = 0; t < (sections[s].has_types ? BB_COMPUTE_TYPES : 1); t++)
+            if (!sections[s].has_types || type_is_wanted(b, t))
+                TRY(sections[s].run(b, t));
+    }
     bb_progress_clear(&b->session.progress);
     print_limits(b);
     TRY(save_limits(b));
@@ -401,16 +383,6 @@ static void print_head(const struct compute *b)
         bb_print_emulated_note(s->out, "", "");
 }
 
-/* Warns that GEMMs take long on emulated GPUs, which compute them on the CPU. */
-static void warn_of_emulation(const struct compute *b)
-{
-    const char *data = getenv("EMU_DATA");
-
-    if (b->session.device.emulated && !b->options.quick && b->session.world.rank == 0 &&
-        !(data && strcmp(data, "off") == 0))
-        bb_warn("emulated GPUs compute GEMMs on the CPU, which takes very long; try: --quick, or EMU_DATA=off");
-}
-
 static int run_compute(struct compute *b, int argc, char **argv)
 {
     const struct bb_results_head head = {.schema = "busbar.bench/1", .argc = argc, .argv = argv};
@@ -425,7 +397,8 @@ static int run_compute(struct compute *b, int argc, char **argv)
     TRY(bb_compute_context_init(&b->ctx, &s->world, &s->device, arena_bytes(b), o->iterations, o->repeats, o->warmup));
     b->ctx.candidates = o->candidates;
     TRY(bb_session_open_results(s, &head, NULL, NULL));
-    warn_of_emulation(b);
+    if (!o->quick)
+        bb_session_warn_slow_gemms(s, "--quick, or EMU_DATA=off");
     print_head(b);
     TRY(run_sections(b));
 out:

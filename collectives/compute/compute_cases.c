@@ -51,39 +51,23 @@ static void append_case(struct list *l, const char *layer, const char *what, con
     l->n++;
 }
 
-static void append_squares(struct list *l, const int64_t *sizes, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        append_case(l, "square", "", &(struct bb_gemm_shape){.m = sizes[i], .n = sizes[i], .k = sizes[i], .batch = 1});
-}
-
-static void append_layer(struct list *l, const struct layer *layer)
-{
-    struct bb_gemm_shape gemms[BB_TRANSFORMER_GEMMS];
-
-    for (int i = 0; bb_transformer_gemms(&layer->t, gemms) && i < BB_TRANSFORMER_GEMMS; i++)
-        append_case(l, layer->name, bb_transformer_gemm_names[i], &gemms[i]);
-}
-
-static void append_filter(struct list *l, const struct filter *f)
-{
-    struct bb_gemm_shape shape;
-
-    if (bb_conv_gemm(&f->v, BB_CONV_FORWARD, &shape))
-        append_case(l, f->name, "", &shape);
-}
-
 #define LENGTH(array) (sizeof(array) / sizeof *(array))
 
 int bb_compute_gemms(enum bb_dtype_id dtype, bool quick, struct bb_gemm_case cases[BB_COMPUTE_GEMMS])
 {
+    const struct layer *chosen = quick ? quick_layers : layers;
+    const int64_t *sizes = quick ? quick_squares : squares;
+    struct bb_gemm_shape gemms[BB_TRANSFORMER_GEMMS];
     struct list l = {cases, 0, dtype};
 
-    append_squares(&l, quick ? quick_squares : squares, quick ? LENGTH(quick_squares) : LENGTH(squares));
+    for (size_t i = 0; i < (quick ? LENGTH(quick_squares) : LENGTH(squares)); i++)
+        append_case(&l, "square", "", &(struct bb_gemm_shape){.m = sizes[i], .n = sizes[i], .k = sizes[i], .batch = 1});
     for (size_t i = 0; i < (quick ? LENGTH(quick_layers) : LENGTH(layers)); i++)
-        append_layer(&l, quick ? &quick_layers[i] : &layers[i]);
+        for (int g = 0; bb_transformer_gemms(&chosen[i].t, gemms) && g < BB_TRANSFORMER_GEMMS; g++)
+            append_case(&l, chosen[i].name, bb_transformer_gemm_names[g], &gemms[g]);
     for (size_t i = 0; i < LENGTH(filters) && !quick; i++)
-        append_filter(&l, &filters[i]);
+        if (bb_conv_gemm(&filters[i].v, BB_CONV_FORWARD, &gemms[0]))
+            append_case(&l, filters[i].name, "", &gemms[0]);
     return l.n;
 }
 

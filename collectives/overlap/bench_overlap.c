@@ -237,37 +237,8 @@ static json_t *ctas_json(int ctas)
     return ctas > 0 ? json_integer(ctas) : json_null();
 }
 
-/* Prints all CTA limits that are as fast as the fastest (bb_overlap_best), for example "default, 4, 8". */
-static void print_ties(const struct overlap *v, const bool *tied)
-{
-    const char *between = "";
-    char ctas[BB_CTA_TEXT];
-
-    for (int i = 0; i < v->options.n_limits; i++)
-        if (tied[i]) {
-            fprintf(v->session.out, "%s%s", between, bb_cta_limit_text(&v->options.limits[i], ctas));
-            between = ", ";
-        }
-}
-
-static void print_best(const struct overlap *v, size_t bytes, int best, const struct bb_stats *both_us,
-                       const bool *tied, int ties)
-{
-    char ctas[BB_CTA_TEXT], size[BB_BYTES_TEXT], time[BB_TIME_TEXT];
-    FILE *out = v->session.out;
-
-    bb_format_bytes(bytes, size);
-    bb_format_time(both_us[best].p50, time);
-    bb_cta_limit_text(&v->options.limits[best], ctas);
-    if (ties == 1) {
-        fprintf(out, "# best for %s: CTAs %s (%s)\n", size, ctas, time);
-        return;
-    }
-    fprintf(out, "# tie for %s: CTAs ", size);
-    print_ties(v, tied);
-    fprintf(out, " are indistinguishable; fewest CTAs: %s (%s)\n", ctas, time);
-}
-
+/* Returns the CTA limits that are as fast as the fastest (bb_overlap_best), for example ["default", "4", "8"]; empty if
+ * there is no other than the fastest. */
 static json_t *ties_json(const struct overlap *v, const bool *tied, int ties)
 {
     json_t *list = json_array();
@@ -279,20 +250,39 @@ static json_t *ties_json(const struct overlap *v, const bool *tied, int ties)
     return list;
 }
 
+static void print_best(FILE *out, size_t bytes, const struct bb_cta_limit *limit, double both_us, const json_t *ties)
+{
+    char ctas[BB_CTA_TEXT], size[BB_BYTES_TEXT], time[BB_TIME_TEXT];
+
+    bb_format_bytes(bytes, size);
+    bb_format_time(both_us, time);
+    bb_cta_limit_text(limit, ctas);
+    if (json_array_size(ties) == 0) {
+        fprintf(out, "# best for %s: CTAs %s (%s)\n", size, ctas, time);
+        return;
+    }
+    fprintf(out, "# tie for %s: CTAs ", size);
+    for (size_t i = 0; i < json_array_size(ties); i++)
+        fprintf(out, "%s%s", i ? ", " : "", json_string_value(json_array_get(ties, i)));
+    fprintf(out, " are indistinguishable; fewest CTAs: %s (%s)\n", ctas, time);
+}
+
 static int report_best(struct overlap *v, const struct bb_overlap_work *work, const struct bb_stats *both_us)
 {
     bool tied[BB_CTA_LIMITS];
     int ties, best = bb_overlap_best(v->options.limits, both_us, v->options.n_limits, tied, &ties);
     const struct bb_cta_limit *limit = &v->options.limits[best];
     size_t bytes = bb_case_bytes(&work->c);
+    json_t *list;
 
     if (v->session.world.rank != 0)
         return 0;
+    list = ties_json(v, tied, ties);
     if (v->session.out)
-        print_best(v, bytes, best, both_us, tied, ties);
+        print_best(v->session.out, bytes, limit, both_us[best].p50, list);
     json_array_append_new(v->best, json_pack("{s:I, s:o, s:o, s:f, s:o}", "bytes", (json_int_t)bytes, "min_ctas",
                                              ctas_json(limit->min), "max_ctas", ctas_json(limit->max), "both_us",
-                                             both_us[best].p50, "tied", ties_json(v, tied, ties)));
+                                             both_us[best].p50, "tied", list));
     return bb_results_set(v->session.json, "best", json_deep_copy(v->best)); /* a copy, because the array
                                                                                 grows with the next size */
 }
@@ -354,17 +344,6 @@ out:
     return rc;
 }
 
-/* Warns that large GEMMs take long on emulated GPUs, which compute them on the CPU. */
-static void warn_of_emulation(const struct overlap *v)
-{
-    const char *data = getenv("EMU_DATA");
-
-    if (v->session.device.emulated && v->session.world.rank == 0 && bb_gemm_flops(&v->options.gemm_shape) > 1e9 &&
-        !(data && strcmp(data, "off") == 0))
-        bb_warn("emulated GPUs compute GEMMs on the CPU, which takes very long; try: a smaller --gemm, or EMU_DATA=off "
-                "for times without data");
-}
-
 static int run_overlap(struct overlap *v, int argc, char **argv)
 {
     const struct bb_results_head head = {.schema = "busbar.bench/1", .argc = argc, .argv = argv};
@@ -372,7 +351,8 @@ static int run_overlap(struct overlap *v, int argc, char **argv)
 
     TRY(bb_session_begin(&v->session, &v->options.common, BB_SESSION_OBSERVED));
     TRY(bb_session_setup_gpus(&v->session, 0));
-    warn_of_emulation(v);
+    if (bb_gemm_flops(&v->options.gemm_shape) > 1e9)
+        bb_session_warn_slow_gemms(&v->session, "a smaller --gemm, or EMU_DATA=off for times without data");
     TRY(make_context(v));
     TRY(bb_session_open_results(&v->session, &head, &bb_bench_overlap_set, &v->options));
     v->best = json_array();

@@ -240,6 +240,14 @@ void bb_session_print_head(const struct bb_session *s)
         fprintf(s->out, "# ranks share a GPU: times are meaningless\n");
 }
 
+void bb_session_warn_slow_gemms(const struct bb_session *s, const char *advice)
+{
+    const char *data = getenv("EMU_DATA");
+
+    if (s->device.emulated && s->world.rank == 0 && !(data && strcmp(data, "off") == 0))
+        bb_warn("emulated GPUs compute GEMMs on the CPU, which takes very long; try: %s", advice);
+}
+
 /* ---- teardown ---- */
 
 bool bb_session_ends_on_all_ranks(const struct bb_session *s, int rc)

@@ -101,6 +101,10 @@ void bb_session_print_buffers(const struct bb_session *s, FILE *out);
  * conditions that make the times invalid. */
 void bb_session_print_head(const struct bb_session *s);
 
+/* bb_session_warn_slow_gemms - print a warning, followed by the advice, if the GPUs are emulated and compute GEMMs on the
+ * CPU (EMU_DATA is not "off"). */
+void bb_session_warn_slow_gemms(const struct bb_session *s, const char *advice);
+
 /* bb_session_ends_on_all_ranks - return whether every rank ends with the same error or without an error, so that a
  * collective teardown does not hang. rc: result of this rank */
 bool bb_session_ends_on_all_ranks(const struct bb_session *s, int rc);

@@ -170,32 +170,25 @@ static void make_row(struct lives *v, int step, struct row *row)
         add_times(v, step, row);
 }
 
-static int put_row(struct lives *v, int step, const struct row *row)
-{
-    struct bb_telemetry_row seen = v->seen;
-    FILE *out = v->session.out;
-    char what[64];
-
-    if (row->absent && out)
-        fprintf(out, "# %s, communicator of %d ranks: %s\n", row->step, row->ranks, row->absent);
-    else
-        bb_table_row(out, fields, row);
-    snprintf(what, sizeof what, "communicators of %d ranks", row->ranks);
-    seen.choice = v->life.choice[step];
-    return bb_result_put(&v->session, fields, row, &seen, v->seen.gpu_flags, what);
-}
-
 /* Prints and saves one row per step for the communicator size that was measured last. Runs on rank 0, which is a
  * member of every communicator. */
 static int put_rows(struct lives *v)
 {
+    struct bb_telemetry_row seen = v->seen;
+    char what[64];
     struct row row;
     int rc = 0;
 
     bb_progress_clear(&v->session.progress);
+    snprintf(what, sizeof what, "communicators of %d ranks", v->life.ranks);
     for (int step = 0; step < BB_COMM_STEPS; step++) {
         make_row(v, step, &row);
-        TRY(put_row(v, step, &row));
+        if (row.absent && v->session.out)
+            fprintf(v->session.out, "# %s, communicator of %d ranks: %s\n", row.step, row.ranks, row.absent);
+        else
+            bb_table_row(v->session.out, fields, &row);
+        seen.choice = v->life.choice[step];
+        TRY(bb_result_put(&v->session, fields, &row, &seen, seen.gpu_flags, what));
     }
 out:
     return rc;

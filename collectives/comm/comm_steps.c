@@ -252,20 +252,16 @@ const struct bb_comm_step bb_comm_steps[BB_COMM_STEPS] = {
     {"destroy", "ncclCommDestroy", destroy_comm, OF(comm), .after = release_comm},
 };
 
-/* Returns whether this rank runs a step. The first two steps exchange ids over MPI, so they run on all ranks of the
- * job; the other steps run only on members of the communicator. */
-static bool is_member(const struct bb_comm_life *life, int step)
-{
-    return step < 2 || life->world->rank < life->ranks;
-}
-
-/* Runs a step and measures its host time. us[step] stays NaN if the step was skipped. */
+/* Runs a step, measures its host time, and records NCCL's choice if requested. us[step] stays NaN if the step was
+ * skipped. */
 static int time_step(struct bb_comm_life *life, int step)
 {
     struct bb_comm *comm = (struct bb_comm *)((char *)life + bb_comm_steps[step].comm);
     double begin_s;
     int rc = BB_COMM_LACKS;
 
+    if (life->capture_choices)
+        bb_profiler_begin();
     life->current_step = &bb_comm_steps[step];
     life->call = life->current_step->function ? bb_nccl_symbol(life->current_step->function) : NULL;
     bb_world_prompt(life->world, true);
@@ -279,32 +275,24 @@ static int time_step(struct bb_comm_life *life, int step)
         rc = life->current_step->after(life, comm);
     if (rc > 0 && rc != NOT_HERE)
         life->absent[step] = rc;
-    return rc > 0 ? 0 : rc;
-}
-
-static int run_step(struct bb_comm_life *life, int step)
-{
-    int rc;
-
-    if (life->capture_choices)
-        bb_profiler_begin();
-    rc = time_step(life, step);
     if (life->capture_choices)
         bb_profiler_end(&life->choice[step]);
-    return rc;
+    return rc > 0 ? 0 : rc;
 }
 
 int bb_comm_run_life(struct bb_comm_life *life)
 {
+    const bool member = life->world->rank < life->ranks;
     int rc = 0;
 
     for (int step = 0; step < BB_COMM_STEPS; step++) {
         life->us[step] = NAN;
         life->absent[step] = BB_COMM_PRESENT;
         TRY(bb_world_barrier(life->world, bb_comm_steps[step].name));
-        if (is_member(life, step))
-            TRY(run_step(life, step));
-        if (life->world->rank >= life->ranks)
+        /* the first two steps exchange ids over MPI, so they run on all ranks of the job */
+        if (step < 2 || member)
+            TRY(time_step(life, step));
+        if (!member)
             life->us[step] = NAN;
     }
 out:

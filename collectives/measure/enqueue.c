@@ -43,20 +43,15 @@ int bb_bench_context_wait(struct bb_bench_context *ctx, const char *what)
     return bb_comm_wait(ctx->comm, ctx->stream, what);
 }
 
-/* Returns whether the operations of an iteration are enqueued as one NCCL group. Not possible for collectives of
- * several exchanges in which each exchange sends data received in the previous one (BB_COLL_ROUNDS). */
-static bool is_grouped(const struct bb_bench_context *ctx, const struct bb_case *c)
-{
-    return bb_bench_context_aggregate(ctx) > 1 && !(bb_colls[c->kind].flags & BB_COLL_ROUNDS);
-}
-
-/* Enqueues iteration i (one operation, or several with -m). l: layout of the buffers of one operation, which the
+/* Enqueues iteration i (one operation, or several with -m). The operations of an iteration are one NCCL group, except
+ * for collectives of several exchanges in which each exchange sends data received in the previous one
+ * (BB_COLL_ROUNDS). l: layout of the buffers of one operation, which the
  * caller computes once for all iterations. */
 static int enqueue_iteration(struct bb_bench_context *ctx, const struct bb_case *c, const struct bb_buffer_layout *l,
                              size_t i, bool very_last)
 {
     size_t m = bb_bench_context_aggregate(ctx), slots = ctx->arena.bytes / l->slot_bytes;
-    bool grouped = is_grouped(ctx, c);
+    bool grouped = m > 1 && !(bb_colls[c->kind].flags & BB_COLL_ROUNDS);
     int rc = grouped ? BB_NCCL(ncclGroupStart()) : 0;
 
     for (size_t k = 0; k < m && rc == 0; k++) {

@@ -175,21 +175,6 @@ static bool add_layer_kernels(const struct model *m, int l, bool backward, enum 
     return bb_kernel_list_dense(w, m->batch, m->width_in[d], m->width_out[d] / SHARDS, BB_ACT_RELU, dtype, backward);
 }
 
-/* Appends the kernels that pack (received: false) or unpack (received: true) the halo of the output of convolution
- * l: the two faces of the shard's tile that border on other tiles. Horizontal neighbours are shards 0 and 1, and
- * shards 2 and 3; vertical neighbours are shards 0 and 2, and shards 1 and 3. */
-static bool add_halo_kernels(const struct model *m, int shard, int l, bool backward, bool received,
-                             enum bb_dtype_id dtype, struct bb_kernel_list *w)
-{
-    const uint32_t half = (uint32_t)m->edge[l] / 2, tile[3] = {(uint32_t)m->edge[l], half, half}, halo[3] = {0, 1, 1};
-    const int horizontal[3] = {0, 0, shard & 1 ? -1 : 1}, vertical[3] = {0, shard & 2 ? -1 : 1, 0};
-    uint64_t rows = (uint64_t)m->batch * (uint64_t)m->out[l];
-
-    return bb_kernel_list_halo_side(w, rows, tile, halo, horizontal, received, backward, dtype) &&
-           bb_kernel_list_halo_side(w, rows, tile, halo, vertical, received, backward, dtype) &&
-           rows * bb_box_cells(&w->items[0].memory_kernel.box) == m->face[l] && w->n == 2;
-}
-
 static int list_layers(const struct model *m, struct bb_step *step, enum bb_dtype_id dtype, struct kernels *kernels)
 {
     for (int i = 0; i < 2 * (CONVS + DENSES); i++) {
@@ -204,13 +189,22 @@ static int list_layers(const struct model *m, struct bb_step *step, enum bb_dtyp
     return 0;
 }
 
+/* Creates the lists of the kernels that pack and unpack the halo of the output of each convolution: the two faces of a
+ * shard's tile that border on other tiles. Horizontal neighbours are shards 0 and 1, and shards 2 and 3; vertical
+ * neighbours are shards 0 and 2, and shards 1 and 3. */
 static int list_halos(const struct model *m, struct bb_step *step, enum bb_dtype_id dtype, struct kernels *kernels)
 {
     for (int i = 0; i < SHARDS * 4 * CONVS; i++) {
         int l = i % CONVS, shard = i / CONVS / 4, backward = i / CONVS / 2 % 2, received = i / CONVS % 2;
+        const uint32_t half = (uint32_t)m->edge[l] / 2, tile[3] = {(uint32_t)m->edge[l], half, half};
+        const uint32_t halo[3] = {0, 1, 1};
+        const int horizontal[3] = {0, 0, shard & 1 ? -1 : 1}, vertical[3] = {0, shard & 2 ? -1 : 1, 0};
+        const uint64_t rows = (uint64_t)m->batch * (uint64_t)m->out[l];
         struct bb_kernel_list *w = bb_step_add_kernel_list(step);
 
-        if (!add_halo_kernels(m, shard, l, backward, received, dtype, w))
+        if (!bb_kernel_list_halo_side(w, rows, tile, halo, horizontal, received, backward, dtype) ||
+            !bb_kernel_list_halo_side(w, rows, tile, halo, vertical, received, backward, dtype) ||
+            rows * bb_box_cells(&w->items[0].memory_kernel.box) != m->face[l] || w->n != 2)
             return bb_err(BB_EUSAGE,
                           "%s: the halo faces of convolution %d do not have %zu elements, as the model file requires",
                           step->proxy, l, m->face[l]);

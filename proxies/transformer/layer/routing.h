@@ -6,8 +6,6 @@
 #ifndef BB_PROXIES_TRANSFORMER_LAYER_ROUTING_H
 #define BB_PROXIES_TRANSFORMER_LAYER_ROUTING_H
 
-#include "bootstrap/base/err.h"
-
 #include <stdbool.h>
 
 struct bb_routing_config {

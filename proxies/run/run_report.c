@@ -266,18 +266,8 @@ static void print_busy_sms(const struct bb_run_report *r, bool any, FILE *out)
     fputc('\n', out);
 }
 
-/* Returns the time unit for tables of traced steps: the unit that fits the longest traced step of any rank. */
-static struct bb_time_unit unit_of_ranks(const struct bb_run_report *r)
+static void print_breakdown(const struct bb_run_report *r, struct bb_time_unit unit, FILE *out)
 {
-    const int rank = bb_slowest_rank(r->measured, r->step, BB_NONE);
-
-    return bb_time_unit(rank == BB_NONE ? 0 : r->measured->traced[rank].step_us);
-}
-
-static void print_breakdown(const struct bb_run_report *r, FILE *out)
-{
-    const struct bb_time_unit unit = unit_of_ranks(r);
-
     fprintf(out, "#\n# where the time goes (%s): the slowest rank of each role, mean of %d traced steps", unit.name,
             r->measured->traced_steps);
     print_busy_sms(r, has_timed_kernels(r->step), out);
@@ -300,9 +290,8 @@ static void print_breakdown(const struct bb_run_report *r, FILE *out)
     }
 }
 
-static void print_groups(const struct bb_run_report *r, FILE *out)
+static void print_groups(const struct bb_run_report *r, struct bb_time_unit unit, FILE *out)
 {
-    const struct bb_time_unit unit = unit_of_ranks(r);
     struct group_row rows[BB_MAX_GROUPS];
     char bytes[BB_BYTES_TEXT];
 
@@ -349,15 +338,13 @@ static void print_lost(const struct bb_rank_breakdown *f, int rank, const struct
             c->idle_us / unit.us);
 }
 
-static void print_overlap(const struct bb_run_report *r, FILE *out)
+/* rank: the slowest rank; BB_NONE without traced steps */
+static void print_overlap(const struct bb_run_report *r, int rank, FILE *out)
 {
     const struct bb_measured *m = r->measured;
-    int rank = bb_slowest_rank(r->measured, r->step, BB_NONE);
     struct cost c = cost_of(r, rank);
     char text[BB_EFFICIENCY_TEXT], times[3][BB_TIME_TEXT];
 
-    if (!m->alone)
-        return;
     fprintf(out, "#\n# compute alone %s, communication alone %s, both %s%s\n",
             bb_format_time(m->compute_alone_us, times[0]), bb_format_time(m->comm_alone_us, times[1]),
             bb_format_time(m->timed.step.p50, times[2]), bb_overlap_efficiency_text(efficiency_of(m, rank), text));
@@ -416,12 +403,17 @@ void bb_run_report_begin(const struct bb_run_report *r, FILE *out)
 
 void bb_run_report_text(const struct bb_run_report *r, FILE *out)
 {
+    const int rank = bb_slowest_rank(r->measured, r->step, BB_NONE);
+
     print_times(r, out);
-    if (r->measured->traced) {
-        print_breakdown(r, out);
-        print_groups(r, out);
+    if (rank != BB_NONE) { /* both tables have the unit that fits the longest traced step of any rank */
+        const struct bb_time_unit unit = bb_time_unit(r->measured->traced[rank].step_us);
+
+        print_breakdown(r, unit, out);
+        print_groups(r, unit, out);
     }
-    print_overlap(r, out);
+    if (r->measured->alone)
+        print_overlap(r, rank, out);
     bb_run_forecast_print(r->forecast, r->measured->timed.step.p50, out);
     if (r->checked)
         fprintf(out, "# data checked: %llu wrong elements\n", r->wrong);

@@ -1,113 +1,51 @@
 /*
- * internode.c - count inter-node traffic; see internode.h. The bytes that each role (ranks with the same program) sends
- * in one step are first summed per group (collectives) and per peer (sends). The bytes of a group's collectives are
- * then added once for each communicator of the group (for example each tensor-parallel group), using the sums of the
+ * internode.c - count inter-node traffic; see internode.h. The bytes of each rank come from the traffic table
+ * (traffic.h). Messages are counted for each rank. The collectives of a group are first summed per role, and counted
+ * once for each communicator of the group (for example each tensor-parallel group), using the sums of the
  * communicator's first rank.
  */
 #include "proxies/plan/internode.h"
 
 #include "bootstrap/base/alloc.h"
+#include "proxies/plan/traffic.h"
 #include "proxies/simulate/graph/rank_classes.h"
 
+#include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
-/* Inter-node traffic of a group's collectives in one step, from the program of one of the group's ranks. */
+/* Inter-node traffic of a group's collectives in one step, from the traffic of one of the group's ranks. */
 struct volume {
     double ring;  /* bytes sent over each link between two nodes by collectives that use a ring */
     double chain; /* bytes sent over each link between two nodes by collectives that use a chain */
     double pair;  /* bytes sent by each rank to each other rank, by all other collectives */
 };
 
-struct message {
-    int comm, peer;
-    enum bb_peer_kind kind;
-    double bytes;
-};
-
-struct role {
-    struct volume volumes[BB_MAX_GROUPS];
-    struct message *messages; /* one element per communicator and peer: total bytes that the role sends to this peer
-                                 in one step */
-    int n_messages;
-    int next; /* index in messages[] at which the next search for a peer begins: the element after the previous
-                 match, because programs send to their peers in the same order repeatedly */
-};
-
 struct counting {
     const struct bb_step *step;
     struct bb_internode *internode;
-    struct role *roles; /* [step->n_roles] traffic of each role (ranks with the same program) */
-    double *out;        /* [nodes] bytes that each node sends to other nodes */
+    int *role_of;                            /* [ranks] index of the rank's role in the traffic table */
+    struct volume (*volumes)[BB_MAX_GROUPS]; /* [roles of the traffic table] sums of the collectives of each group */
+    double *out;                             /* [nodes] bytes that each node sends to other nodes */
     /* members: [nodes] number of ranks of the current communicator on each node. seen: [nodes] number of the latest
      * communicator (argument `mark` of count_nodes) that has ranks on the node; other elements of `members` are stale */
     int *members, *seen;
     int gpus_per_node;
 };
 
-/* ---- bytes that each role sends, per group and per peer ---- */
-
-static struct message *find_message(struct role *role, const struct bb_op *op)
-{
-    for (int k = 0; k < role->n_messages; k++) {
-        const int i = (role->next + k) % role->n_messages;
-
-        if (role->messages[i].comm == op->comm && role->messages[i].peer == op->peer &&
-            role->messages[i].kind == op->peer_kind) {
-            role->next = i + 1;
-            return &role->messages[i];
-        }
-    }
-    BB_GROW(role->messages, role->n_messages);
-    role->messages[role->n_messages] = (struct message){op->comm, op->peer, op->peer_kind, 0};
-    return &role->messages[role->n_messages++];
-}
-
 /*
- * Add a collective of n ranks to the sums. Collectives with NCCL algorithms (BB_COLL_ESTIMATED) use a ring, or a chain
+ * Add the calls of a collective to the sums. Collectives with NCCL algorithms (BB_COLL_ESTIMATED) use a ring, or a chain
  * if they have a root. In all other collectives, every rank sends to every other rank.
  */
-static void add_collective(struct volume *volume, const struct bb_op *op, int n)
+static void add_collective(struct volume *volume, const struct bb_traffic_row *row)
 {
-    const struct bb_coll *coll = &bb_colls[op->coll];
-    double whole = (double)bb_op_payload_bytes(op, n);
+    const struct bb_coll *coll = &bb_colls[row->coll];
 
     if (!(coll->flags & BB_COLL_ESTIMATED))
-        volume->pair += whole / n;
+        volume->pair += (double)row->bytes / row->group_size;
     else if (coll->flags & BB_COLL_ROOTED)
-        volume->chain += whole;
+        volume->chain += (double)row->bytes;
     else
-        volume->ring += coll->bus_factor(n) * whole;
-}
-
-static void add_send(struct role *role, const struct bb_op *op)
-{
-    find_message(role, op)->bytes += (double)bb_op_payload_bytes(op, 1);
-}
-
-static void add_alltoallv(struct role *role, const struct bb_op *op)
-{
-    struct bb_op message = {.kind = BB_OP_SEND, .comm = op->comm, .dtype = op->dtype, .peer_kind = BB_PEER_ABSOLUTE};
-
-    for (message.peer = 0; message.peer < op->table->n; message.peer++) {
-        message.count = bb_alltoallv_sends(op, message.peer);
-        if (message.count)
-            add_send(role, &message);
-    }
-}
-
-static void add_program(const struct bb_layout *l, const struct bb_program *p, struct role *role)
-{
-    for (size_t i = 0; i < p->n_ops; i++) {
-        const struct bb_op *op = &p->ops[i];
-
-        if (op->kind == BB_OP_COLLECTIVE)
-            add_collective(&role->volumes[l->comms[op->comm].group], op, bb_comm_size(l, op->comm));
-        else if (op->kind == BB_OP_SEND)
-            add_send(role, op);
-        else if (op->kind == BB_OP_ALLTOALLV)
-            add_alltoallv(role, op);
-    }
+        volume->ring += coll->bus_factor(row->group_size) * (double)row->bytes;
 }
 
 /* ---- bytes that each node sends to other nodes ---- */
@@ -119,17 +57,32 @@ static void add_outgoing(struct counting *c, int node, int group, double bytes)
     c->internode->group[group] += bytes;
 }
 
-static void count_messages(struct counting *c, int rank)
+static void count_sends(struct counting *c, const struct bb_traffic_row *row, int rank)
 {
     const struct bb_layout *l = &c->step->layout;
-    const struct role *role = &c->roles[c->step->role_of[rank]];
+    const int instance = bb_group_instance(l, row->group, rank), index = bb_group_index(l, row->group, rank);
+    const double bytes = (double)row->bytes / (double)row->calls;
 
-    for (int i = 0; i < role->n_messages; i++) {
-        const struct message *m = &role->messages[i];
-        const struct bb_op op = {.comm = m->comm, .peer = m->peer, .peer_kind = m->kind};
+    for (int i = 0; i < row->n_peers; i++) {
+        const int peer = (index + row->peers[i].offset % row->group_size + row->group_size) % row->group_size;
 
-        if (!bb_same_node(c->gpus_per_node, bb_op_peer_rank(l, &op, rank), rank))
-            add_outgoing(c, rank / c->gpus_per_node, l->comms[m->comm].group, m->bytes);
+        if (!bb_same_node(c->gpus_per_node, bb_group_member(l, row->group, instance, peer), rank))
+            add_outgoing(c, rank / c->gpus_per_node, row->group, bytes * (double)row->peers[i].calls);
+    }
+}
+
+static void count_role(struct counting *c, const struct bb_traffic *traffic, int number)
+{
+    const struct bb_traffic_role *role = &traffic->roles[number];
+
+    for (int i = 0; i < role->n_rows; i++)
+        if (role->rows[i].kind == BB_OP_COLLECTIVE)
+            add_collective(&c->volumes[number][role->rows[i].group], &role->rows[i]);
+    for (int k = 0; k < role->n_ranks; k++) {
+        c->role_of[role->ranks[k]] = number;
+        for (int i = 0; i < role->n_rows; i++)
+            if (role->rows[i].kind == BB_OP_SEND)
+                count_sends(c, &role->rows[i], role->ranks[k]);
     }
 }
 
@@ -160,7 +113,7 @@ static void count_instance(struct counting *c, int group, int instance, int mark
 {
     const struct bb_layout *l = &c->step->layout;
     int first = bb_group_member(l, group, instance, 0), n = l->groups[group].size, nodes;
-    const struct volume *volume = &c->roles[c->step->role_of[first]].volumes[group];
+    const struct volume *volume = &c->volumes[c->role_of[first]][group];
 
     if (volume->ring + volume->chain + volume->pair <= 0)
         return;
@@ -178,37 +131,31 @@ static void count_instance(struct counting *c, int group, int instance, int mark
     }
 }
 
-static void count_all(struct counting *c)
-{
-    const struct bb_layout *l = &c->step->layout;
-    int mark = 0;
-
-    for (int rank = 0; rank < l->ranks; rank++)
-        count_messages(c, rank);
-    for (int g = 0; g < l->n_groups; g++)
-        for (int i = 0; i < l->groups[g].instances; i++)
-            count_instance(c, g, i, ++mark);
-    for (int node = 0; node < c->internode->nodes; node++)
-        if (c->out[node] > c->internode->busiest)
-            c->internode->busiest = c->out[node];
-}
-
 void bb_internode_count(const struct bb_step *step, int gpus_per_node, struct bb_internode *internode)
 {
+    const struct bb_layout *l = &step->layout;
     struct counting c = {.step = step, .internode = internode, .gpus_per_node = gpus_per_node};
-    size_t nodes = ((size_t)step->layout.ranks + (size_t)gpus_per_node - 1) / (size_t)gpus_per_node;
+    const int nodes = (l->ranks - 1) / gpus_per_node + 1;
+    struct bb_traffic traffic;
+    int mark = 0;
 
-    *internode = (struct bb_internode){.nodes = (int)nodes};
-    BB_NEW(c.roles, step->n_roles);
+    *internode = (struct bb_internode){.nodes = nodes};
+    bb_traffic_init(&traffic, step, false);
+    BB_NEW(c.role_of, l->ranks);
+    BB_NEW(c.volumes, traffic.n);
     BB_NEW(c.out, nodes);
     BB_NEW(c.members, nodes);
     BB_NEW(c.seen, nodes);
-    for (int r = 0; r < step->n_roles; r++)
-        add_program(&step->layout, &step->roles[r].program, &c.roles[r]);
-    count_all(&c);
-    for (int r = 0; r < step->n_roles; r++)
-        free(c.roles[r].messages);
-    free(c.roles);
+    for (int r = 0; r < traffic.n; r++)
+        count_role(&c, &traffic, r);
+    for (int g = 0; g < l->n_groups; g++)
+        for (int i = 0; i < l->groups[g].instances; i++)
+            count_instance(&c, g, i, ++mark);
+    for (int node = 0; node < nodes; node++)
+        internode->busiest = fmax(internode->busiest, c.out[node]);
+    bb_traffic_release(&traffic);
+    free(c.role_of);
+    free(c.volumes);
     free(c.out);
     free(c.members);
     free(c.seen);

@@ -8,7 +8,6 @@
 #include "cuda/device/stream.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 static const size_t ALIGN = 256;
 

@@ -20,15 +20,12 @@
 #include "collectives/measure/timing.h"
 
 #include "bootstrap/base/clock.h"
-#include "collectives/measure/bench_context.h"
 #include "collectives/measure/start_barrier_capacity.h"
 #include "cuda/compute/busy.h"
-#include "cuda/data/kernels.h"
 #include "cuda/device/check.h"
 #include "cuda/device/stream.h"
 
 #include <math.h>
-#include <string.h>
 
 static const struct bb_mode *const modes[] = {&bb_mode_stream, &bb_mode_sync, &bb_mode_graph};
 

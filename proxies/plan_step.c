@@ -75,15 +75,6 @@ static const char *attention_in(const struct bb_kernel_list *work)
     return scores && softmax ? "unfused" : NULL;
 }
 
-static const char *attention_of(const struct bb_step *step)
-{
-    const char *how = NULL;
-
-    for (int w = 0; w < step->n_kernel_lists && !how; w++)
-        how = attention_in(step->kernel_lists[w]);
-    return how;
-}
-
 /*
  * Return whether a GPU has eight or more experts, or experts with biases (recognized by their memory-bound kernel
  * "clamp"). Published steps of such models took longer than the forecast predicts.
@@ -190,8 +181,8 @@ static int build_step(const struct bb_plan_options *o, const struct bb_proxy *pr
         bb_step_release(&f->step);
         TRY(bb_step_build(&f->step, proxy, config));
     }
-    if (o->forecast)
-        f->forecast.attention = attention_of(&f->step);
+    for (int w = 0; o->forecast && w < f->step.n_kernel_lists && !f->forecast.attention; w++)
+        f->forecast.attention = attention_in(f->step.kernel_lists[w]);
     f->forecast.many_experts = cluster->eager && has_many_experts(&f->step);
     f->forecast.attention_guessed =
         f->forecast.attention && strcmp(f->forecast.attention, "unfused") == 0 && !o->config.transformer.attention;

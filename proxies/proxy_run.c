@@ -116,14 +116,6 @@ static int load_cluster(struct run *x)
     return bb_world_agree(&x->session.world, rc, "the cluster's profile");
 }
 
-/* Checks that the trace file can be written, so that an error is reported before the run instead of after it. */
-static int check_trace(struct run *x)
-{
-    int rc = x->options.trace && x->session.world.rank == 0 ? bb_outfile_check(x->options.trace, "the trace") : 0;
-
-    return bb_world_agree(&x->session.world, rc, "the file of the trace");
-}
-
 /* ---- measurement of the step ---- */
 
 static int check_data(struct run *x)
@@ -316,7 +308,9 @@ static int run_named(struct run *x)
     TRY(build_step(x));
     TRY(prepare_study(x));
     TRY(check_step(x));
-    TRY(check_trace(x));
+    if (x->options.trace && x->session.world.rank == 0)
+        rc = bb_outfile_check(x->options.trace, "the trace"); /* now, so that an error is reported before the run */
+    TRY(bb_world_agree(&x->session.world, rc, "the file of the trace"));
     TRY(load_cluster(x));
     TRY(bb_step_set_environment(!x->serialisable));
     TRY(bb_session_setup_gpus(&x->session, 0));

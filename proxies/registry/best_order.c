@@ -65,14 +65,6 @@ static int read_axes_in_use(const char *order, const enum bb_grid_axis *axes, in
     return n_used;
 }
 
-static bool same_order(const char *a, const char *b, const enum bb_grid_axis *axes, int n)
-{
-    enum bb_grid_axis of_a[BB_GRID_AXES], of_b[BB_GRID_AXES];
-    int n_a = read_axes_in_use(a, axes, n, of_a);
-
-    return n_a == read_axes_in_use(b, axes, n, of_b) && memcmp(of_a, of_b, sizeof(*of_a) * (size_t)n_a) == 0;
-}
-
 /* ---- inter-node bytes of each order ---- */
 
 static int column_of(struct bb_best_order *best, const char *group)
@@ -87,20 +79,10 @@ static int column_of(struct bb_best_order *best, const char *group)
 }
 
 /*
- * Build a step without printing error lines. Returns -BB_EUSAGE for an invalid order of the axes, in which the ranks of
- * a pipeline differ between the dense grid (attention, MLPs) and the expert grid (experts). The caller counts invalid
- * orders.
+ * Build the step of one order and count its inter-node bytes. Returns -BB_EUSAGE without printing an error line for an
+ * invalid order of the axes, in which the ranks of a pipeline differ between the dense grid (attention, MLPs) and the
+ * expert grid (experts). The caller counts invalid orders.
  */
-static int build_quietly(struct bb_step *step, const struct bb_proxy *proxy, const struct bb_proxy_config *config)
-{
-    int rc;
-
-    bb_err_speculative(true);
-    rc = bb_step_build(step, proxy, config);
-    bb_err_speculative(false);
-    return rc;
-}
-
 static int count_inter_node_bytes(const struct bb_proxy *proxy, const struct bb_proxy_config *config,
                                   struct bb_best_order *best, struct bb_order_row *row)
 {
@@ -110,7 +92,9 @@ static int count_inter_node_bytes(const struct bb_proxy *proxy, const struct bb_
     int rc;
 
     candidate.transformer.order = row->order[0] ? row->order : NULL;
-    rc = build_quietly(&step, proxy, &candidate);
+    bb_err_speculative(true);
+    rc = bb_step_build(&step, proxy, &candidate);
+    bb_err_speculative(false);
     if (rc)
         return rc;
     bb_internode_count(&step, best->gpus_per_node, &internode);
@@ -152,13 +136,14 @@ static int resolve_grid(const struct bb_proxy_config *c, struct bb_grid *grid)
 int bb_best_order(const struct bb_proxy *proxy, const struct bb_proxy_config *config, int gpus_per_node,
                   struct bb_best_order *best)
 {
-    enum bb_grid_axis axes[BB_GRID_AXES];
+    enum bb_grid_axis axes[BB_GRID_AXES], asked[BB_GRID_AXES], used[BB_GRID_AXES];
     struct bb_grid grid;
-    int rc, n, orders = 1;
+    int rc, n, n_asked, orders = 1;
 
     *best = (struct bb_best_order){.gpus_per_node = gpus_per_node};
     TRY(resolve_grid(config, &grid));
     n = axes_in_use(&grid, axes);
+    n_asked = read_axes_in_use(grid.order, axes, n, asked);
     for (int i = 2; i <= n; i++)
         orders *= i;
     BB_NEW(best->rows, orders);
@@ -167,7 +152,8 @@ int bb_best_order(const struct bb_proxy *proxy, const struct bb_proxy_config *co
 
         *row = (struct bb_order_row){.number = i};
         write_permutation(axes, n, i, row->order);
-        row->requested = same_order(row->order, grid.order, axes, n);
+        row->requested = read_axes_in_use(row->order, axes, n, used) == n_asked &&
+                         memcmp(used, asked, sizeof(*used) * (size_t)n_asked) == 0;
         rc = count_inter_node_bytes(proxy, config, best, row);
         if (rc == -BB_EUSAGE)
             best->invalid++;

@@ -8,16 +8,6 @@
 
 #include <string.h>
 
-int bb_plan_validate_layouts(const struct bb_plan_options *o)
-{
-    if (!o->best_layout || o->config.global_batch)
-        return 0;
-    return bb_err(BB_EUSAGE,
-                  "--best-layout requires --global-batch-size N, the samples per step of every layout; try: "
-                  "--global-batch-size %d",
-                  o->config.ranks);
-}
-
 static json_t *layouts_json(const struct bb_plan_options *o, const struct bb_layout_search *search,
                             const struct bb_conditions *conditions, const struct bb_layouts *found)
 {

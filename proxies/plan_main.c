@@ -194,22 +194,39 @@ out:
     return rc;
 }
 
-static int validate_plan(const struct bb_plan_options *o, const struct bb_proxy *proxy)
-{
-    int rc;
-
-    if (o->config.ranks == 0)
-        return bb_err(BB_EUSAGE, "%s: plan requires --ranks N, the number of ranks of the job", proxy->name);
-    TRY(bb_plan_validate_requirements(o, proxy));
-    TRY(bb_plan_validate_layouts(o));
-    TRY(bb_plan_validate_step(o));
-out:
-    return rc;
-}
-
 static bool is_collective(const struct bb_positionals *positionals)
 {
     return positionals->n > 0 && (strcmp(positionals->word[0], "all") == 0 || bb_coll_find(positionals->word[0]) >= 0);
+}
+
+/*
+ * Parse and validate the command line.
+ *   given_config  out: the options as given, before the proxy's defaults are applied
+ *   proxy         out: NULL for a collective, whose options bb_plan_collectives validates
+ */
+static int parse_plan(struct bb_plan_options *o, struct bb_proxy_config *given_config,
+                      struct bb_positionals *positionals, const struct bb_proxy **proxy, int argc, char **argv)
+{
+    int rc;
+
+    *proxy = NULL;
+    TRY(bb_opts_parse(&set, o, argc, argv, positionals, stdout));
+    *given_config = o->config;
+    o->option_set = is_collective(positionals) ? &collective_option_set : &step_option_set;
+    if (is_collective(positionals))
+        return 0;
+    TRY(find_proxy(o, positionals, proxy));
+    if (o->config.ranks == 0)
+        return bb_err(BB_EUSAGE, "%s: plan requires --ranks N, the number of ranks of the job", (*proxy)->name);
+    TRY(bb_plan_validate_requirements(o, *proxy));
+    if (o->best_layout && !o->config.global_batch)
+        return bb_err(BB_EUSAGE,
+                      "--best-layout requires --global-batch-size N, the samples per step of every layout; try: "
+                      "--global-batch-size %d",
+                      o->config.ranks);
+    TRY(bb_plan_validate_step(o));
+out:
+    return rc;
 }
 
 int bb_plan_main(int argc, char **argv)
@@ -220,13 +237,9 @@ int bb_plan_main(int argc, char **argv)
     struct bb_positionals positionals;
     int rc;
 
-    TRY(bb_opts_parse(&set, &o, argc, argv, &positionals, stdout));
-    o.option_set = is_collective(&positionals) ? &collective_option_set : &step_option_set;
-    if (is_collective(&positionals))
+    TRY(parse_plan(&o, &given_config, &positionals, &proxy, argc, argv));
+    if (!proxy)
         return bb_plan_collectives(&o, &positionals, false, argc, argv);
-    given_config = o.config;
-    TRY(find_proxy(&o, &positionals, &proxy));
-    TRY(validate_plan(&o, proxy));
     TRY(bb_plan_exports_check_writable(o.files));
     if (o.export)
         TRY(bb_export_check_writable(o.export, o.export_file));
@@ -242,17 +255,14 @@ int bb_plan_check(int argc, char **argv)
 {
     const struct bb_proxy *proxy;
     struct bb_plan_options o = {0};
+    struct bb_proxy_config given_config;
     struct bb_positionals positionals;
     int rc = bb_opts_check(&set, argc, argv);
 
     TRY(rc);
-    TRY(bb_opts_parse(&set, &o, argc, argv, &positionals, stdout));
-    if (is_collective(&positionals)) {
+    TRY(parse_plan(&o, &given_config, &positionals, &proxy, argc, argv));
+    if (!proxy)
         TRY(bb_plan_collectives(&o, &positionals, true, argc, argv));
-    } else {
-        TRY(find_proxy(&o, &positionals, &proxy));
-        TRY(validate_plan(&o, proxy));
-    }
     if (o.config.model)
         TRY(bb_profile_validate_name("models", o.config.model));
     if (o.cluster)

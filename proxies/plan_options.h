@@ -64,7 +64,6 @@ int bb_plan_step(const struct bb_plan_options *o, const struct bb_proxy *proxy, 
  * given_config (parameter): the options as given, before the proxy's defaults are applied
  */
 
-int bb_plan_validate_layouts(const struct bb_plan_options *o) BB_MUST_CHECK;
 int bb_plan_layouts(const struct bb_plan_options *o, const struct bb_proxy_config *given_config,
                     const struct bb_proxy *proxy, int argc, char **argv) BB_MUST_CHECK;
 

@@ -284,18 +284,7 @@ static void estimate_base(void *arg, int i)
     base->known = true;
 }
 
-/* Returns the total kernel time in ns of the first micro-batch in a rank's program, without launch overhead and
- * waiting. */
-static double kernels_ns(const struct bb_program *p, const struct bb_cluster *cluster)
-{
-    double ns = 0;
-
-    for (size_t i = 0; i < p->n_ops; i++)
-        ns += p->ops[i].micro_batch == 0 ? (double)bb_op_kernels_ns(cluster, &p->ops[i]) : 0;
-    return ns;
-}
-
-/* Computes the kernel time of the first micro-batch on each rank, in ns. most_ns: out, maximum over the ranks;
+/* Computes the kernel time of the first micro-batch on each rank, in ns, without launch overhead and waiting. most_ns: out, maximum over the ranks;
  * mean_ns: out, mean over the ranks. */
 static void sum_kernel_times(const struct bb_step *step, const struct bb_cluster *cluster, double *most_ns,
                              double *mean_ns)
@@ -305,7 +294,10 @@ static void sum_kernel_times(const struct bb_step *step, const struct bb_cluster
     BB_NEW(ns, step->n_roles);
     *most_ns = *mean_ns = 0;
     for (int r = 0; r < step->n_roles; r++) {
-        ns[r] = kernels_ns(&step->roles[r].program, cluster);
+        const struct bb_program *p = &step->roles[r].program;
+
+        for (size_t i = 0; i < p->n_ops; i++)
+            ns[r] += p->ops[i].micro_batch == 0 ? (double)bb_op_kernels_ns(cluster, &p->ops[i]) : 0;
         *most_ns = fmax(*most_ns, ns[r]);
     }
     for (int rank = 0; rank < step->layout.ranks; rank++)

@@ -639,15 +639,6 @@ def test_rejects_files_without_usable_rows(busbar, measured, calibrate, tmp_path
         assert done.returncode == 2 and done.stderr.count("\n") == 1 and message in done.stderr, done.stderr
 
 
-@pytest.mark.parametrize("args,message", [
-    ([], "no files"), (["x.json"], "-o FILE"), (["x.json", "-o", "mine"], "mine.json"), (["x.json", "-o", "no/such/mine.json"], "no/such"),
-    (["x.json", "-o", "mine.json", "--form", "x"], "--from"),
-])
-def test_rejects_bad_arguments(busbar, tmp_path, args, message):
-    done = busbar.run("calibrate", *args, emulated=False, cwd=tmp_path)
-    assert done.returncode == 2 and done.stderr.count("\n") == 1 and message in done.stderr
-
-
 def test_invalid_rows_are_reported_by_index(measured, calibrate, tmp_path):
     for key, value in [("metric", 7), ("bytes", "x"), ("bytes", -1), ("time_us", {"p50": "y"})]:
         file = copy_of(measured("p2p"), tmp_path / "bad.json", lambda d, k=key, v=value: d["results"][4].update({k: v}))

@@ -30,30 +30,6 @@ def test_version(busbar):
     assert re.fullmatch(r"busbar \d+\.\d+\.\d+\n", busbar.run("--version", emulated=False).stdout)
 
 
-@pytest.mark.parametrize("args,suggestion", [
-    (["bnech"], "bench"), (["plann"], "plan"), (["list", "colectives"], "collectives"), (["list", "dtype"], "dtypes"),
-    (["bench", "allreduce"], "all_reduce"), (["proxy", "gpt2_lrage"], "gpt2_large"), (["plan", "bert", "--ranks", "4"], "bert_large"),
-])
-def test_unknown_arguments_suggest_the_nearest(busbar, args, suggestion):
-    done = busbar.run(*args)
-    assert done.returncode == 2 and done.stdout == ""
-    (line,) = lines_of(done)
-    assert args[-1] in line or args[1] in line
-    assert suggestion in line
-
-
-@pytest.mark.parametrize("command", ["bench", "proxy", "plan"])
-def test_rejects_commands_without_a_name(busbar, command):
-    done = busbar.run(command, emulated=False)
-    assert done.returncode == 2 and done.stdout == "" and len(lines_of(done)) == 1
-
-
-def test_only_one_rank_prints_the_error(busbar):
-    done = busbar.run("bench", "all_redcue", ranks=3)
-    assert done.returncode == 2
-    assert len(lines_of(done)) == 1
-
-
 @pytest.mark.parametrize("args", [["-V"], ["bench", "--version"], ["plan", "-V"], ["sweep", "--version"]])
 def test_version_with_every_command(busbar, args):
     done = busbar.run(*args, emulated=False)
@@ -74,25 +50,6 @@ def test_every_option_is_listed_once(busbar, args):
 def test_help_command_equals_the_help_option(busbar, args, equivalent):
     done, other = (busbar.run(*w, emulated=False) for w in (args, equivalent))
     assert done.returncode == other.returncode == 0 and done.stdout == other.stdout and "Usage:" in done.stdout
-
-
-@pytest.mark.parametrize("args,message", [
-    (["help", "bnech"], "did you mean 'bench'"), (["help", "bench", "p2p", "x"], "unexpected argument 'x'"),
-    (["p2p", "--help"], "did you mean 'busbar bench p2p'"), (["all_reduce"], "did you mean 'busbar bench all_reduce'"),
-    (["gpt2_large", "8"], "did you mean 'busbar proxy gpt2_large'"),
-    (["bench", "all_reduce", "-d", "bf16"], "did you mean 'bfloat16'"), (["bench", "all_reduce", "-d", "FP16"], "did you mean 'half'"),
-    (["bench", "all_reduce", "-d", "int"], "did you mean 'int32'"),
-    (["bench", "all_reduce", "--json="], "--json: empty value, expected a file"),
-    (["sweep", "x.json", "-o", ""], "--output: empty value, expected a folder"),
-    (["compare", "/", "/"], "/: is a folder, expected a file"), (["sweep", "/"], "/: is a folder"),
-    (["plan", "transformer", "--model", "/", "--ranks", "4"], "/: is a folder"),
-    (["plan", "resnet50", "--cluster", "/", "--ranks", "4"], "/: is a folder"),
-])
-def test_rejects_mistakes_with_one_line_and_a_suggestion(busbar, args, message):
-    done = busbar.run(*args, emulated=False)
-    assert done.returncode == 2 and done.stdout == ""
-    (line,) = done.stderr.splitlines()
-    assert message in line
 
 
 @pytest.mark.parametrize("topic", ["collectives", "dtypes", "ops", "proxies", "models", "clusters", "columns"])
@@ -132,5 +89,3 @@ def test_first_gpu_out_of_range_is_reported_once(busbar):
     assert done.returncode == 2
     (line,) = lines_of(done)
     assert "need GPUs 6 to 9" in line and "GPUs 0 to 7" in line
-
-

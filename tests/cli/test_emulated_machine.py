@@ -240,12 +240,6 @@ def test_plan_slow_equals_a_run_with_emu_slow(busbar, tmp_path, args, ranks, slo
     assert run["step_us"]["p50"] == pytest.approx(steps[1], rel=tolerance, abs=2e-3) and steps[1] > 1.05 * steps[0]
 
 
-def test_plan_rejects_links_faster_than_the_profile(busbar):
-    """EMU_SLOW rejects such links too: contention cannot make a link faster than its profile."""
-    done = busbar.run("plan", "gpt2_large", "--ranks", 8, "--cluster", H100, "--slow", "link=node0-nic1:2", emulated=False)
-    assert done.returncode == 2 and "--slow: 'link=node0-nic1:2' is not valid" in done.stderr and "PART from 0.001 to 1 " in done.stderr
-
-
 def test_offline_collectives_with_slow_links_equal_a_run(busbar, tmp_path):
     """Nodes with eight and four ranks and one NIC per two GPUs. One NIC of the second node has a quarter of its rate. `plan --slow` and
     a run with EMU_SLOW give the same time for each operation, and operations through this NIC take longer than without the slow

@@ -327,17 +327,6 @@ def test_slow_rank_computes_longer_in_goal_and_chakra(busbar, tmp_path, args):
             assert slow[rank] == pytest.approx([(1.5 if rank == 5 else 1) * ns for ns in even[rank]], abs=0.5), rank
 
 
-@pytest.mark.parametrize("form,slow,message", [
-    ("goal", "link=node0-nic0:0.5", "the format has no links, so it cannot represent --slow link="),
-    ("goal-bin", "rank=1:2,link=node0-nic0:0.5", "the format has no links"),
-    ("chakra", "link=node0-nic0:0.5", "the format has no links"),
-    ("simai", "rank=0:2", "the file has the times of rank 0 for all ranks, so it cannot represent --slow rank="),
-    ("simai", "link=node0-nic0:0.5", "the format has no links")])
-def test_rejects_slow_parts_that_a_format_cannot_represent(busbar, tmp_path, form, slow, message):
-    done = busbar.run("plan", *STEPS[9], "--slow", slow, "--export", form, "x", cwd=tmp_path)
-    assert done.returncode == 2 and f"--export {form}: {message}" in done.stderr and list(tmp_path.iterdir()) == []
-
-
 # ---- SimAI ----
 
 SIMAI = [("transformer", "--model", "llama3_8b", "--layers", "8", "--ranks", "32", "--tp", "2", "--pp", "4", "--micro-batches", "4"),
@@ -424,36 +413,7 @@ def test_simai_header_describes_the_pipeline(busbar, tmp_path, i, expected):
     assert (header["vpp"], header["ga"]) == expected and size == {header["message"]}
 
 
-@pytest.mark.parametrize("args,message", [
-    (("dlrm", "--ranks", "8"), "SimAI has no alltoall over 'world' with 8 ranks"),
-    (("cosmoflow", "--ranks", "8"), "SimAI has no send over 'mp' with 4 ranks"),
-    (("transformer", "--model", "gpt2_small", "--ranks", "8", "--pp", "2"), "SimAI has no all_reduce over 'embedding' with 2 ranks"),
-    (("transformer", "--model", "llama3_8b", "--ranks", "8", "--cp", "2"), "send over 'cp' with 2 ranks"),
-    (("resnet50_ring", "--ranks", "8"), "SimAI has no send over 'world' with 8 ranks"),
-])
-def test_rejects_operations_that_simai_does_not_support(busbar, tmp_path, args, message):
-    done = busbar.run("plan", *args, "--export", "simai", "x", cwd=tmp_path)
-    assert done.returncode == 2 and message in done.stderr and done.stderr.count("\n") == 1 and list(tmp_path.iterdir()) == []
-
-
 # ---- invalid arguments ----
-
-
-@pytest.mark.parametrize("args,message", [
-    (("gpt2_large", "4", "2", "--ranks", "8", "--export", "goal"),
-     "--export requires a file name: --export goal FILE; for a file of this name, write ./2"),
-    (("gpt2_large", "--ranks", "8", "--export", "goal"), "--export requires a file name: --export goal FILE"),
-    (("gpt2_large", "--ranks", "8", "--export", "gaol", "x"), "did you mean 'goal'"),
-    (("gpt2_large", "--ranks", "8", "--export", "goal", "no/x"), "cannot write the GOAL text: no/x: No such file or directory"),
-    (("gpt2_large", "--ranks", "8", "--export", "chakra", "no/x"), "cannot write the Chakra traces: no/x.0.et: No such file or directory"),
-    (("transformer", "--model", "gpt2_small", "--ranks", "8", "--compute", "gemm", "--export", "chakra", "x"),
-     "try: --cluster h100-sxm-ib"),
-    (("resnet50", "--ranks", "65536", "--export", "goal", "x"), "sends, receives and calculations, at most 2e+09"),
-])
-def test_rejects_invalid_exports_without_leaving_files(busbar, tmp_path, args, message):
-    done = busbar.run("plan", *args, cwd=tmp_path)
-    assert done.returncode == 2 and message in done.stderr and done.stderr.count("\n") == 1 and done.stdout == ""
-    assert list(tmp_path.iterdir()) == []
 
 
 # ---- Perfetto ----
@@ -554,18 +514,3 @@ def test_perfetto_file_of_a_large_job_is_small(busbar, tmp_path):
            "--micro-batches", "16", "--cluster", "h100-sxm-ib")
     size = (tmp_path / "p.pftrace").stat().st_size
     assert 100_000 < size < 5_000_000
-
-
-@pytest.mark.parametrize("args,message", [
-    (("--ranks", "4", "--export", "perfetto", "x"), "requires --cluster"),
-    (("--ranks", "4", "--export", "goal", "--export-ranks", "0", "x"), "--export-ranks requires --export perfetto"),
-    (("--ranks", "4", "--export-micro-batches", "0"), "--export-micro-batches requires --export perfetto"),
-    (("--ranks", "4", "--cluster", "h100-sxm-ib", "--export", "perfetto", "--export-ranks", "0,4", "x"),
-     "'4' is not valid, expected ranks from 0 to 3"),
-    (("--ranks", "4", "--cluster", "h100-sxm-ib", "--export", "perfetto", "--export-ranks", "3-1", "x"), "'3-1' is not valid"),
-    (("--ranks", "4", "--cluster", "h100-sxm-ib", "--export", "perfetto", "--export-micro-batches", "two", "x"),
-     "'two' is not valid, expected micro"),
-])
-def test_rejects_invalid_perfetto_selections(busbar, tmp_path, args, message):
-    done = busbar.run("plan", "gpt2_large", "4", "2", "2", *args, cwd=tmp_path)
-    assert done.returncode == 2 and message in done.stderr and list(tmp_path.iterdir()) == []

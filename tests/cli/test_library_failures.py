@@ -4,7 +4,6 @@ fault. BUSBAR_EVERY_CALL=1 injects a fault into every call of each function inst
 import json
 import os
 import re
-import signal
 import subprocess
 
 import pytest

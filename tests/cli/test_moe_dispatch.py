@@ -152,11 +152,3 @@ def test_rejects_dispatch_options_without_expert_parallelism(busbar, model):
     assert done.returncode == 2 and "ep is 1, no token goes to another rank" in done.stderr
     done = busbar.run("plan", "transformer", *model, "--ranks", 2, "--fp8-dispatch", emulated=False)
     assert done.returncode == 2 and "--fp8-dispatch does not apply: no token goes to another rank" in done.stderr
-
-
-def test_layout_search_reports_that_no_layout_supports_dedup(busbar):
-    """Eight experts on two nodes of eight GPUs: all experts of a group are on one node, or each is on a separate node."""
-    done = busbar.run("plan", "transformer", "--model", "mixtral_8x7b", "--ranks", 16, "--ep", 8, "--tp", 1, "--pp", 1,
-                      "--global-batch-size", 64, "--cluster", "h100-sxm-ib", "--moe-dispatch", "dedup", "--moe-node-limit", 2,
-                      "--seq-length", 4096, "--best-layout", emulated=False)
-    assert done.returncode == 2 and "can be simulated with the given options" in done.stderr, done.stderr

@@ -26,11 +26,6 @@ def busbar_lines(done):
     return [line for line in done.stderr.splitlines() if line.startswith("busbar:")]
 
 
-def launched_by_hydra(job):
-    done = subprocess.run([job.mpirun, "--version"], env=job.environment(), capture_output=True, text=True, check=True)
-    return "HYDRA" in done.stdout
-
-
 def test_bench_verifies_data_and_writes_results(job, tmp_path):
     result = job.json(*SMALL, ranks=4, tmp_path=tmp_path)
     assert result["ranks"] == 4 and result["status"] == "ok"

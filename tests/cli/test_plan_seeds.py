@@ -186,39 +186,6 @@ def test_scaled_counts_are_reported(busbar, tmp_path):
 # ---- rejected input ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("line,ranks,messages", [
-    ("resnet152_scal", 300, ("300", "256 ranks")),
-    ("resnet152_scal", 1000000, ("try: 2048 ranks",)),
-    ("cosmoflow", 6, ("6 ranks", "4 or 8 ranks")),
-    ("dlrm", 300000, ("300000", "try: 262144 ranks")),
-    ("gpt3", 100, ("100 ranks", "try: 384 ranks")),
-    ("gpt3 3", 25, ("25 ranks", "24 or 36 ranks")),
-    ("gpt3 1", 4, ("1 stage", "try: 2 stages")),
-    ("gpt3_one_pipe_step 3", 12, ("3 stages", "even", "2 or 4 stages")),
-    ("gpt3_moe 2", 48, ("48 ranks", "32 or 64 ranks")),
-    ("gpt3 four", 16, ("four",)),
-    ("gpt3 4 2 1", 16, ("STAGES SCALE",)),
-    ("resnet50 4", 2, ("unexpected argument '4'",)),
-    ("resnet50 --stages 4", 2, ("does not support --stages",)),
-    ("resnet50 --compute timed", 2, ("--compute timed",)),
-    ("gpt3 --layers 4 --stages 8", 32, ("4 layers", "8 stages")),
-    ("gpt3 2 --scale 3 --micro-batches 5", 8, ("6 micro-batches", "--micro-batches is 5")),
-    ("dlrm --scale-counts 2", 2, ("scale-counts", "2")),
-    ("resnet52", 2, ("did you mean 'resnet50'",)),
-])
-def test_rejects_invalid_arguments_with_an_alternative(busbar, line, ranks, messages):
-    done = busbar.run("plan", *line.split(), "--ranks", ranks, emulated=False)
-    assert done.returncode == 2 and done.stdout == ""
-    assert len(done.stderr.strip().splitlines()) == 1
-    for text in messages:
-        assert text in done.stderr
-
-
-def test_rejects_invalid_rank_count_before_the_run(busbar):
-    done = busbar.run("proxy", "cosmoflow", ranks=3)
-    assert done.returncode == 2 and done.stderr.startswith("busbar: cosmoflow: ") and "try: 4 ranks" in done.stderr and done.stdout == ""
-
-
 def test_list_proxies_contains_every_mini_application(busbar):
     listed = busbar.run("list", "proxies", emulated=False).stdout.split()
     for name in ("resnet50 resnet50_ring resnet152 resnet152_scal cosmoflow dlrm gpt3 gpt3_one_pipe_step gpt3_moe "

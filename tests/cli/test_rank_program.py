@@ -1,6 +1,5 @@
 """The two programs, busbar and busbar-rank: commands that run without the libraries of busbar-rank, the errors of bench and proxy in that
 case, and the search for the busbar-rank of an installed busbar."""
-import os
 import re
 import shutil
 import subprocess

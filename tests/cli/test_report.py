@@ -112,15 +112,6 @@ def test_reject_invalid_files_and_keep_the_old_page(busbar, tmp_path, plotly, na
     assert page.read_text() == "old" and len(list(tmp_path.iterdir())) == 1 + (content is not None)
 
 
-@pytest.mark.parametrize("args,message", [
-    ((), "no result file given"), (("a.json",), "no output file given"), (("a.json", "-o", "a.json"), "the page would replace"),
-    (("a.json", "-o", "/nowhere/x.html"), "/nowhere/x.html"), (("a.json", "--out", "x"), "did you mean '--output'"),
-])
-def test_reject_invalid_arguments(busbar, args, message):
-    done = busbar.run("report", *args, emulated=False)
-    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1 and message in done.stderr
-
-
 def test_missing_script_python_or_plotly_is_one_error_line(busbar, samples, tmp_path):
     """Runs a copy of the program in another folder, because the build folder may contain a Python with plotly."""
     (tmp_path / "bin").mkdir()
@@ -145,10 +136,6 @@ def test_missing_script_python_or_plotly_is_one_error_line(busbar, samples, tmp_
 
 def result(kind, **data):
     return result_files.Result(f"/x/{kind}.json", kind, data)
-
-
-def titles(results):
-    return [p.title for _, made in charts.make_all(results) for p in made]
 
 
 def row(size, median, **more):

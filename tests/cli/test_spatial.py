@@ -121,36 +121,6 @@ def test_readme_table_matches_predictions(busbar, options, row):
 # ---- rejected input --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("line,ranks,messages", [
-    ("spatial --image-size 1000", 5, ("1000", "--image-size 1024")),
-    ("spatial --spatial-parts 3", 4, ("3 parts", "--spatial-parts 2 or 4")),
-    ("spatial --spatial-parts 8 --slice square", 9, ("8", "--spatial-parts 4 or 16")),
-    ("spatial --spatial-parts 4 --splits 2", 6, ("6 ranks", "5 (4 tiles + 1 split)", "5 or 10 ranks")),
-    ("spatial --spatial-parts 64 --slice vertical --image-size 32 --splits 2", 65, ("'conv 0'", "--image-size 128")),
-    ("spatial --splits 39 --spatial-parts 4", 42, ("38 modules", "--splits 38")),
-    ("spatial --splits 3 --spatial-splits 3 --spatial-parts 4", 12, ("3 spatial splits of 3", "--splits 4 or --spatial-splits 2")),
-    ("spatial --layers 100", 5, ("100 layers", "--layers 101")),
-    ("spatial --local-dp 2 --micro-batch-size 3", 6, ("3", "--micro-batch-size 2 or 4")),
-    ("spatial --model gpt3", 5, ("gpt3", "resnet110_v2")),
-    ("spatial --slice squre", 5, ("squre", "square")),
-    ("spatial --comm-opt", 5, ("--comm-opt", "leave it out")),
-    ("gems --replications 3", 4, ("3 replications", "--replications 4")),
-    ("gems --spatial-parts 4 --splits 3", 6, ("3 splits, 4 tiles", "6 ranks", "--splits 5")),
-    ("gems --spatial-parts 16 --layers 20", 34, ("8 modules", "--spatial-parts 4 with --spatial-splits 1")),
-    ("spatial --spatial-parts 4,4 --splits 2", 9, ("2 spatial splits of 2", "--splits 3")),
-    ("gems --replications 1000 --micro-batches 1000000", 4, ("1000 replications", "--micro-batches 1000")),
-    ("gems --odd-step", 4, ("--odd-step", "--comm-opt")),
-    ("gpt2_large --image-size 64", 4, ("does not support --image-size",)),
-    ("gems --splits 5 --spatial-parts 4 --local-dp 2", 8, ["--local-dp", "MPI4DL's own script stops"]),
-    ("spatial --spatial-parts 1", 4, ["one part is the whole image", "--spatial-parts 2"]),
-])
-def test_rejects_invalid_layouts(busbar, line, ranks, messages):
-    done = busbar.run("plan", *line.split(), "--ranks", ranks, emulated=False)
-    assert done.returncode == 2 and done.stdout == ""
-    (message,) = done.stderr.splitlines()
-    assert all(text in message for text in messages), message
-
-
 def test_proxy_all_includes_spatial_and_gems(busbar):
     done = busbar.run("proxy", "all", "--quick", "--steps", 2, "--warmup", 1, "--traced-steps", 1, ranks=4, env=NO_DATA)
     assert done.returncode == 0, done.stderr

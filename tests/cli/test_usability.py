@@ -59,11 +59,6 @@ def test_invalid_profile_number_is_reported_with_its_object(busbar, tmp_path, li
     assert done.returncode == 2 and f"own.json: {link}: 'gbps' is -5" in done.stderr
 
 
-def test_rejects_a_model_that_is_neither_name_nor_file(busbar):
-    done = busbar.run("plan", "transformer", "--model", "meta-llama/Llama-2-7b", "--ranks", 8)
-    assert done.returncode == 2 and "expected a name of `busbar list models`, or a file" in done.stderr and done.stderr.count("\n") == 1
-
-
 def test_proxy_all_suggests_supported_rank_counts(busbar):
     done = busbar.run("proxy", "all", "--quick", "--steps", 1, ranks=2, env=NO_DATA)
     rank_counts = dict(re.findall(r"^  (\w+) +cannot run on 2 ranks; try: (\d+)$", done.stdout, re.M))

@@ -1,7 +1,7 @@
 #!/bin/sh
 # setup.sh - installs missing dependencies, then configures and builds busbar.
 #
-#   sh bootstrap/setup.sh [--demo | --tests] [PRESET...]       presets: release (default), debug, sanitize, clang,
+#   sh bootstrap/setup.sh [--demo | --tests] [PRESET...]       presets: release (default), debug, sanitize,
 #                                                              mpich (in addition to Open MPI, for the MPICH tests)
 #
 # By default, setup.sh builds the program for all supported GPUs, and the emulated GPUs. --tests also builds the unit tests.
@@ -15,8 +15,8 @@ goal=program presets=
 for word in "$@"; do
     case $word in
     --demo | --tests) goal=${word#--} ;;
-    release | debug | sanitize | clang | mpich) presets="$presets $word" ;;
-    *) echo "setup: unknown argument '$word'; expected --demo, --tests, release, debug, sanitize, clang or mpich" >&2; exit 2 ;;
+    release | debug | sanitize | mpich) presets="$presets $word" ;;
+    *) echo "setup: unknown argument '$word'; expected --demo, --tests, release, debug, sanitize or mpich" >&2; exit 2 ;;
     esac
 done
 

@@ -4,7 +4,7 @@
 #   2. unit tests and black-box tests of the release build, some also with MPICH
 #   3. quick selections of the fault injection tests (tests/fault_injection/run.sh), the second one under a real Slurm
 #   4. unit tests and some black-box tests under AddressSanitizer and UndefinedBehaviorSanitizer
-#   5. a build with clang, for its warnings
+#   5. the warnings of clang (tests/analysers)
 #   6. the fuzz targets on their seeds (tests/fuzz)
 #   7. cppcheck (tests/analysers has more analysers)
 #   8. the offline tools on 64-bit Arm in qemu
@@ -103,7 +103,7 @@ formatted() {
 # themselves build again, which does nothing or reports the error.
 build_ahead() {
     # shellcheck disable=SC2016
-    setsid nice -n 19 sh -c 'sh bootstrap/setup.sh --tests sanitize; if command -v clang; then sh bootstrap/setup.sh --tests clang; fi
+    setsid nice -n 19 sh -c 'sh bootstrap/setup.sh --tests sanitize
         sh tests/fuzz/run.sh --build; sh tests/cross/aarch64.sh --build' >"$logs/ahead" 2>&1 &
     ahead=$!
 }
@@ -129,8 +129,8 @@ if [ "$quick" != --quick ]; then
         ASAN_OPTIONS=detect_leaks=0:exitcode=99 black_box build-sanitize -m smoke
     else count 0 1 0; fi
     if command -v clang >/dev/null; then
-        step "build with clang" sh bootstrap/setup.sh --tests clang
-    else skip_step "build with clang" "clang not found"; fi
+        step "clang's warnings" sh tests/analysers/run.sh clang
+    else skip_step "clang's warnings" "clang not found"; fi
     step "every fuzz target for two seconds" sh tests/fuzz/run.sh --quick
     step "cppcheck" sh tests/analysers/run.sh cppcheck
     step "the offline tools on aarch64" sh tests/cross/aarch64.sh build/busbar

@@ -314,7 +314,7 @@ static const struct section {
                           "# first block to the end of the last block; in stream: time per launch, with launches back "
                           "to back;\n"
                           "# error: deviation of the time to its left from the target",
-                          timed_fields, run_timed},
+                          timed_fields, run_timed, false},
 };
 
 static int run_sections(struct compute *b)

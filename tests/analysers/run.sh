@@ -1,7 +1,7 @@
 #!/bin/sh
 # run.sh - runs static analysers on the sources and dynamic analysers on emulated GPUs.
 #
-#   sh tests/analysers/run.sh [TOOL...]      default: all. Static: cppcheck fanalyzer tidy. Dynamic: integer tsan memcheck helgrind
+#   sh tests/analysers/run.sh [TOOL...]      default: all. Static: clang cppcheck fanalyzer tidy. Dynamic: integer tsan memcheck helgrind
 #
 # Requires a configured build/ (sh bootstrap/setup.sh --tests). Prints one line per tool with the number of findings and of those
 # that suppressions.txt suppresses (with a reason each), then the remaining findings. Logs are in build-analysers/.
@@ -43,6 +43,16 @@ commands() {
     sed -n 's/^ *"command": "\(.*\)",*$/\1/p' build/compile_commands.json | sed 's/\\"/"/g; s/\\\\/\\/g' |
         grep -E ' -c (\S*/)?(bootstrap|collectives|cuda|proxies)/\S*\.c$| -c \S*busbar(_rank)?\.c$' | grep -v '/tests/' | sort -u |
         sed "s, -o [^ ]*, -o /dev/null $1,; s, -Werror,,; s,^[^ ]*ccache ,,"
+}
+
+# The warnings of clang for all C and C++ files, also those of the tests, with the options of the gcc build.
+run_clang() {
+    command -v clang >/dev/null || { skip clang "not found"; return; }
+    sed -n 's/^ *"command": "\(.*\)",*$/\1/p' build/compile_commands.json | sed 's/\\"/"/g; s/\\\\/\\/g' |
+        grep -E '\.(c|cpp)$' | sort -u | sed "s,^[^ ]*ccache ,,; s, -o [^ ]*, -fsyntax-only -Wno-unknown-warning-option,
+            s,^[^ ]*++ ,clang++ ,; /^clang++ /!s,^[^ ]* ,clang ," >$logs/commands
+    (cd build && xargs -d '\n' -P "$cores" -n 1 sh -c <"$root/$logs/commands") >$logs/clang.log 2>&1
+    sed -n 's/^\([^ ]*:[0-9]*\):[0-9]*: \(fatal \)*\(error\|warning\): \(.*\)$/\1: [\3] \4/p' $logs/clang.log | judge clang
 }
 
 run_cppcheck() {
@@ -180,10 +190,10 @@ run_helgrind() {
 }
 
 [ -f build/compile_commands.json ] || { echo "build/ is not configured; run: sh bootstrap/setup.sh --tests"; exit 77; }
-for tool in ${*:-cppcheck fanalyzer tidy integer tsan memcheck helgrind}; do
+for tool in ${*:-clang cppcheck fanalyzer tidy integer tsan memcheck helgrind}; do
     case $tool in
-    cppcheck | fanalyzer | tidy | integer | tsan | memcheck | helgrind) run_$tool ;;
-    *) echo "unknown tool '$tool'; available: cppcheck fanalyzer tidy integer tsan memcheck helgrind" >&2; exit 2 ;;
+    clang | cppcheck | fanalyzer | tidy | integer | tsan | memcheck | helgrind) run_$tool ;;
+    *) echo "unknown tool '$tool'; available: clang cppcheck fanalyzer tidy integer tsan memcheck helgrind" >&2; exit 2 ;;
     esac
 done
 ls $logs/*.verdict >/dev/null 2>&1 || exit 77

@@ -30,8 +30,8 @@ COMMANDS = {
 # The processes whose allocations fail. busbar is the supervisor and the process that writes the results. report execs Python.
 PROCESS = {"report": "busbar", "bench-supervisor": "busbar", "bench-rank": "busbar-rank"}
 # Every n-th allocation fails, to limit the number of runs. A bench run takes a second. report makes few allocations before it execs Python.
-STEP = {"bench-rank": 41, "report": 1, "best-layout": 211}
-DEFAULT_STEP = 7  # BUSBAR_EVERY_CALL=1 in the environment tests every allocation
+STEP = {"bench-rank": 41, "bench-supervisor": 41, "report": 1, "best-layout": 211}
+DEFAULT_STEP = 19  # BUSBAR_EVERY_CALL=1 in the environment tests every allocation
 # The first allocations of these two runs open and read a file. The later ones are the same as in other rows, so they are not repeated.
 MAX_ALLOCATIONS = {"printed": 30, "own-cluster": 8}
 

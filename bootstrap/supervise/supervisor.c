@@ -315,10 +315,10 @@ static void read_signals(struct bb_supervisor *s)
 }
 
 /* Detects the end of the launcher: an mpirun that was killed or that received a second Ctrl-C may send no signal to its
- * ranks. The pidfd of the launcher only wakes the loop. */
+ * ranks. Reported once: the report becomes s->trouble. The pidfd of the launcher only wakes the loop. */
 static void check_launcher(struct bb_supervisor *s)
 {
-    if (s->launched && getppid() != s->launcher)
+    if (s->launched && s->trouble.cause < BB_CAUSE_SIGNAL && getppid() != s->launcher)
         bb_peers_report(s, s->job.rank, BB_CAUSE_SIGNAL, BB_LAUNCHER_LOST, BB_EFAIL);
 }
 

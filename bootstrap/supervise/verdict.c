@@ -228,7 +228,7 @@ static void compose_signal(FILE *line, struct bb_supervisor *s)
 
 void bb_verdict_compose(struct bb_supervisor *s)
 {
-    static void (*const composers[])(FILE *, struct bb_supervisor *) = {
+    static void (*const composers[BB_CAUSE_PRINTED + 1])(FILE *, struct bb_supervisor *) = {
         [BB_CAUSE_HANG] = compose_hang, [BB_CAUSE_SIGNAL] = compose_signal, [BB_CAUSE_LOST] = compose_lost};
     const struct bb_child *child = bb_ranks_find(s, s->trouble.rank);
     FILE *line = fmemopen(s->line, BB_VERDICT_LINE, "w"); /* text beyond the capacity is dropped */
@@ -237,7 +237,7 @@ void bb_verdict_compose(struct bb_supervisor *s)
         return;
     if (child && child->loader[0])
         fputs(child->loader, line);
-    else
+    else if (composers[s->trouble.cause])
         composers[s->trouble.cause](line, s);
     fclose(line);
     s->line[BB_VERDICT_LINE - 1] = '\0';

@@ -228,6 +228,23 @@ static void take_over(struct bb_supervisor *s, enum bb_cause cause)
     s->star.peers[0].answered = false;
 }
 
+bool bb_peers_cut_off(const struct bb_supervisor *s)
+{
+    const int *node_of = s->job.node_of;
+    bool others = false;
+
+    if (s->job.rank == 0 || s->role != BB_ROLE_SERVER)
+        return false;
+    for (int r = 0; r < s->star.n_peers; r++) {
+        if (node_of[r] == node_of[0] || node_of[r] == node_of[s->job.rank])
+            continue;
+        others = true;
+        if (s->star.peers[r].joined && s->star.peers[r].cause != BB_CAUSE_LOST)
+            return false;
+    }
+    return others;
+}
+
 /* Server: handles a message of another supervisor about one of its ranks. */
 static void serve_message(struct bb_supervisor *s, const struct bb_star_link *link, const struct bb_star_msg *msg)
 {

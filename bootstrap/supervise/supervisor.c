@@ -185,7 +185,7 @@ static void start_ending(struct bb_supervisor *s, bool line)
 void bb_judge(struct bb_supervisor *s)
 {
     s->code = s->trouble.code;
-    start_ending(s, true);
+    start_ending(s, !bb_peers_cut_off(s));
 }
 
 void bb_end_printed(struct bb_supervisor *s)

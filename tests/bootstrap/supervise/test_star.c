@@ -543,6 +543,34 @@ static void backup_server_takes_over(void **state)
     }
 }
 
+/* The backup server of three nodes prints the line if the server's node is lost, but not if the third node is lost too: then
+ * the backup server's own network has failed, and the server prints the line. */
+static void backup_server_without_network_prints_nothing(void **state)
+{
+    const struct bb_siphash_key token = {{3, 4}};
+
+    (void)state;
+    for (int cut = 0; cut < 2; cut++) {
+        struct bb_star_link link;
+        struct capture captured;
+        struct host backup;
+        int ends[2];
+
+        start_host(&backup, 1, 3, &token);
+        assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+        backup.s.star.links[0].fd = ends[0];
+        assert_int_equal(join(&backup, &backup.at, 2, &link), 1);
+        close(ends[1]);
+        if (cut)
+            bb_star_close(&link);
+        assert_string_equal(verdict_of(&backup, &captured),
+                            cut ? "" : "busbar: rank 0 (a) is lost; last seen: start\n");
+        assert_int_equal(backup.s.code, BB_ETIMEOUT);
+        bb_star_close(&link);
+        bb_peers_release(&backup.s);
+    }
+}
+
 /* The backup server outlives the first node; on a single node it is the supervisor after that of rank 0. */
 static void chooses_the_backup_server(void **state)
 {
@@ -579,6 +607,7 @@ int main(void)
         cmocka_unit_test(a_supervisor_reports_only_its_own_ranks),
         cmocka_unit_test(a_closed_connection_is_a_lost_rank),
         cmocka_unit_test(backup_server_takes_over),
+        cmocka_unit_test(backup_server_without_network_prints_nothing),
         cmocka_unit_test(chooses_the_backup_server),
     };
 

@@ -228,18 +228,26 @@ static void take_over(struct bb_supervisor *s, enum bb_cause cause)
     s->star.peers[0].answered = false;
 }
 
+/* Returns whether the supervisor of a rank is connected, as far as is known. After a hang, it has also answered ASK. */
+static bool is_reachable(const struct bb_supervisor *s, const struct bb_peer *peer)
+{
+    return peer->joined && peer->cause != BB_CAUSE_LOST && (peer->answered || s->trouble.cause != BB_CAUSE_HANG);
+}
+
 bool bb_peers_cut_off(const struct bb_supervisor *s)
 {
-    const int *node_of = s->job.node_of;
+    const int *node_of = s->job.node_of, own = s->job.rank;
     bool others = false;
 
-    if (s->job.rank == 0 || s->role != BB_ROLE_SERVER)
+    if (own == 0 || s->job.nodes < 3 || s->role == BB_ROLE_MEMBER)
         return false;
+    if (s->role == BB_ROLE_ALONE) /* the backup server does not answer either */
+        return s->star.fell_back && node_of[own] != node_of[bb_star_backup(s->job.size, node_of, s->n_children)];
     for (int r = 0; r < s->star.n_peers; r++) {
-        if (node_of[r] == node_of[0] || node_of[r] == node_of[s->job.rank])
+        if (node_of[r] == node_of[0] || node_of[r] == node_of[own])
             continue;
         others = true;
-        if (s->star.peers[r].joined && s->star.peers[r].cause != BB_CAUSE_LOST)
+        if (is_reachable(s, &s->star.peers[r]))
             return false;
     }
     return others;

@@ -143,8 +143,9 @@ void bb_peers_send_states(struct bb_supervisor *s, double now_s);
 void bb_peers_check(struct bb_supervisor *s, double now_s);
 void bb_peers_end(struct bb_supervisor *s);          /* server: send END to all: the job ends early */
 bool bb_peers_joined(const struct bb_supervisor *s); /* server: returns whether all ranks are connected */
-/* bb_peers_cut_off - returns whether this is the backup server and has lost the ranks of all other nodes, of at least
- * two: then this node's own network has failed, and the server prints the error line. */
+/* bb_peers_cut_off - returns whether the network of this node has probably failed, so that the server prints the error
+ * line: in a job of three nodes or more, no other node answers this backup server, or neither the server nor the backup
+ * server, which are on two other nodes, answers this member. */
 bool bb_peers_cut_off(const struct bb_supervisor *s);
 void bb_peers_dismiss(struct bb_supervisor *s); /* server: send BYE to all: all ranks have ended */
 /* bb_peers_fall_back - member: report the trouble to the backup server, because the server is lost or does not

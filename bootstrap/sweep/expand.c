@@ -22,9 +22,8 @@ struct expansion {
     struct bb_sweep_runs *out;
     const struct bb_study *study;
     const struct bb_expand_plan *plan;
-    json_t
-        *choices; /* JSON list of [axis, {name: setting}], in the order of the nested loops: "case" with the elements of
-                        "cases", then each choice */
+    json_t *choices;         /* JSON list of [axis, {name: setting}], in the order of the nested loops: "case" with the
+                                elements of "cases", then each choice */
     const json_t *leave_out; /* list of the leave_out rules of the study file */
     bool *used;              /* [number of leave_out rules] whether the rule excluded at least one combination */
     json_t *labels; /* JSON object: axis -> value of the combination that is being expanded, outermost axis first */
@@ -527,6 +526,19 @@ static int override_ranks(json_t *base, const char *text)
     return rc;
 }
 
+/* Returns the setting at the top level of a study, owned by the caller. It omits the other keys of the study, because
+ * each case and each alternative of a choice copies the setting. */
+static json_t *base_setting(json_t *study)
+{
+    static const char *const keys[] = {"command", "options", "environment", "ranks", "launch_arguments", "timeout_s"};
+    json_t *base = json_object();
+
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
+        if (json_object_get(study, keys[i]))
+            json_object_set_new(base, keys[i], json_deep_copy(json_object_get(study, keys[i])));
+    return base;
+}
+
 int bb_expand(struct bb_sweep_runs *c, const struct bb_study *study, const struct bb_expand_plan *plan)
 {
     const json_int_t repeats = json_integer_value(json_object_get(study->root, "repeats"));
@@ -536,7 +548,7 @@ int bb_expand(struct bb_sweep_runs *c, const struct bb_study *study, const struc
                           .choices = list_choices(study->root),
                           .leave_out = json_object_get(study->root, "leave_out"),
                           .labels = json_object()};
-    json_t *base = json_deep_copy(study->root), *numbers = json_array(); /* the top level of a study is a setting */
+    json_t *base = base_setting(study->root), *numbers = json_array();
     int rc;
 
     *c = (struct bb_sweep_runs){.axes = json_object()};

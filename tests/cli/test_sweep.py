@@ -266,6 +266,13 @@ def test_list_prints_commands_for_the_shell_and_starts_nothing(sweep):
 
 # ---- Slurm ----------------------------------------------------------------------------------------------------------
 
+def test_expansion_time_is_linear_in_the_number_of_cases(sweep):
+    n = 4000  # 0.5 s; a copy of all cases for each case takes more than 20 s
+    cases = [{"name": f"c{i}", "options": {"minbytes": 1024 + i, "maxbytes": 1024 + i}} for i in range(n)]
+    done = sweep({"command": "bench all_reduce", "ranks": 2, "cases": cases}, "--list", f"--max-combinations={n}", timeout=15)
+    assert done.stdout.count("--minbytes=") == n
+
+
 def submit(done, sweep, env=None):
     """Runs the printed sbatch commands. Returns the #SBATCH options of each script and the exit status of each task."""
     ran = subprocess.run(["sh", "-e"], input=done.stdout, capture_output=True, text=True, timeout=60,

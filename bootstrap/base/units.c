@@ -204,8 +204,7 @@ static const char *find_alias(const char *word, const char *const *candidates, s
 
 const char *bb_nearest_word(const char *word, const char *const *candidates, size_t n)
 {
-    int limit = MIN(3, 1 + (int)(strlen(word) / 4)); /* largest edit distance that still counts as a spelling
-                                                            error */
+    int limit = MIN(3, 1 + (int)(strlen(word) / 4)); /* largest edit distance that still counts as a spelling error */
     int best = limit + 1;
     const char *nearest = find_alias(word, candidates, n);
 

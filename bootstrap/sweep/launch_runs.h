@@ -57,8 +57,8 @@ struct bb_started {
 };
 
 /*
- * bb_launch_runs_run - run a combination in its own process group, with /dev/null as stdin. Result, stdout and stderr go
- * to its files in the results folder (state.h).
+ * bb_launch_runs_run - run a combination with its environment, in its own process group, with /dev/null as stdin.
+ * Result, stdout and stderr go to the combination's files in the results folder (state.h).
  *   tick      progress callback tick(arg, seconds), about five times per second; NULL: none
  *   ended     out: how the run ended
  *   Returns   0 however the run ended; -BB_EFAIL after an error message if the run could not be started

@@ -75,7 +75,8 @@ static int fill_all(struct bb_kernel_runner *w, cudaStream_t stream)
     }
     TRY(fill_area(w->read, w->memory.read_bytes, block, stream));
     TRY(fill_area(w->write, w->memory.write_bytes, block, stream));
-    /* Row indices for gather kernels, valid for all kernels. Consecutive indices refer to rows that are not adjacent. */
+    /* Row indices for gather kernels, valid for all kernels. Consecutive indices refer to rows that are not
+     * adjacent. */
     for (uint64_t i = 0; i < BLOCK_BYTES / sizeof *indices; i++)
         indices[i] = (int32_t)(i * 7919 % rows);
     TRY(fill_area(w->index, w->memory.index_count * sizeof *w->index, block, stream));

@@ -38,8 +38,9 @@ BB_MUST_CHECK int bb_event_us(cudaEvent_t start, cudaEvent_t stop, double *us);
 BB_MUST_CHECK int bb_event_difference_us(cudaEvent_t from, cudaEvent_t to, double *us);
 
 /*
- * bb_fill_repeated - fill area[0, bytes) in device memory with copies of the host's block[0, block_bytes). Copies within
- * the area, each time doubling the filled length. Enqueues on `stream`; `block` may be freed after the call.
+ * bb_fill_repeated - fill area[0, bytes) in device memory with copies of the host's block[0, block_bytes). Copies
+ * within the area, each time doubling the filled length. Enqueues on `stream`. `block` is pageable memory, at least 1
+ * byte, and may be freed after the call.
  */
 BB_MUST_CHECK int bb_fill_repeated(void *area, size_t bytes, const void *block, size_t block_bytes,
                                    cudaStream_t stream);

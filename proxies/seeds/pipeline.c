@@ -130,9 +130,9 @@ static void write_compute(struct pipeline *b, int src, int dst)
     bb_script_new_thread(&b->s, BB_NONE);
 }
 
-/* Adds one shift (each stage sends one message to the next stage) and the compute of its micro-batch. If the stage sends
- * and receives, both messages are in one NCCL group call, because a separate send would block the receive. to, from:
- * rank offsets of the stages to which this stage sends and from which it receives; 0: there is no such stage. */
+/* Adds one shift (each stage sends one message to the next stage) and the compute of its micro-batch. If the stage
+ * sends and receives, both messages are in one NCCL group call, because a separate send would block the receive. to,
+ * from: rank offsets of the stages to which this stage sends and from which it receives; 0: there is no such stage. */
 static void write_shift(struct pipeline *b, int to, int from)
 {
     int now = b->s.micro_batch % b->buffer_pairs, next = (b->s.micro_batch + 1) % b->buffer_pairs;
@@ -205,7 +205,6 @@ static void write_gradients(struct pipeline *b)
     bb_script_wait(&b->s, b->s.program->last[b->pp.stream]);
     for (int i = 0; i < b->stage_layers; i++) {
         bool first = b->kind == FIRST && i == 0, last = b->kind == LAST && i == b->stage_layers - 1;
-
         const struct bb_model_layer *l = &b->model->layer[first  ? BB_LAYER_FIRST
                                                           : last ? BB_LAYER_LAST
                                                                  : BB_LAYER_INNER];

@@ -74,10 +74,10 @@ static int exchange_with_partner(struct gems_role *p, const char *what, enum bb_
     return op;
 }
 
-/* Adds the messages with the parameters of the leader (the replica that runs first) for --comm-opt, after the forward or
- * backward of all micro-batches in pass 0. After the forward, the rank of the leader's first split (pipeline stage)
- * sends to its partner, and the ranks of the inner splits send and receive. After the backward, the rank of the leader's
- * last split sends. micro_batches adds the receives of the ranks of the first and last split. */
+/* Adds the messages with the parameters of the leader (the replica that runs first) for --comm-opt, after the forward
+ * or backward of all micro-batches in pass 0. After the forward, the rank of the leader's first split (pipeline stage)
+ * sends to its partner, and the ranks of the inner splits send and receive. After the backward, the rank of the
+ * leader's last split sends. micro_batches adds the receives of the ranks of the first and last split. */
 static void exchange_parameters(struct gems_role *p, enum bb_pass_direction direction)
 {
     if (direction == BB_FORWARD ? p->is_first : p->is_last)

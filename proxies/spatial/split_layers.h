@@ -52,10 +52,10 @@ struct bb_split_layers {
     struct bb_segment *segments;
     int n_segments;
     size_t parameters;
-    double activations; /* number of output elements of the split's convolutions and dense layers on this rank for
+    double activations;       /* number of output elements of the split's convolutions and dense layers on this rank for
                            one micro-batch */
-    const struct bb_map
-        *out; /* [n_out] shapes of the tensors that the split (pipeline stage) writes, owned by the net */
+    const struct bb_map *out; /* [n_out] shapes of the tensors that the split (pipeline stage) writes, owned by the
+                                 net */
     int n_out;
     /* flops: [forward, backward] FLOPs of one micro-batch; us_per_flop: microseconds per FLOP with --compute timed */
     double flops[BB_PASS_DIRECTIONS], us_per_flop[BB_PASS_DIRECTIONS];

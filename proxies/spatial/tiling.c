@@ -93,8 +93,8 @@ static void add_listed_group(struct bb_tiling *t, struct listing *l, const char 
     *l = (struct listing){0};
 }
 
-/* Returns whether the gradients of a split (pipeline stage) are summed over both replicas of GEMS, and over all pairs of
- * replicas. */
+/* Returns whether the gradients of a split (pipeline stage) are summed over both replicas of GEMS, and over all pairs
+ * of replicas. */
 static bool sums_replicas(const struct bb_tiling *t)
 {
     return t->gems && !t->config.tiles.comm_opt;

@@ -162,10 +162,10 @@ static int add_op(struct bb_program *p, const struct bb_op *op, const int *waits
     BB_GROW(p->ops, p->n_ops);
     BB_GROW(p->previous_op, p->n_ops);
     p->ops[index] = copy;
-    p->previous_op[index] = p->last[op->stream];
-    p->last[op->stream] = index;
-    record_access(p, op->src, op->stream, false);
-    record_access(p, op->dst, op->stream, true);
+    p->previous_op[index] = p->last[copy.stream];
+    p->last[copy.stream] = index;
+    record_access(p, copy.src, copy.stream, false);
+    record_access(p, copy.dst, copy.stream, true);
     p->n_ops++;
     return index;
 }

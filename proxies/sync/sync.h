@@ -47,10 +47,10 @@
  *                begins with the all-gather of parameters, which overlaps the forward: each unit waits only for the
  *                buckets that contain its parameters.
  *   ps, ps_p2p, ps_sharded
- *                Parameter servers: workers (training ranks) push gradients, servers run the optimizer, workers pull the
- *                updated parameters. A worker pushes a bucket as soon as the bucket's gradients are ready, and pulls the
- *                buckets in the same order after the backward pass. Pushes and pulls use separate communicators, so
- *                bucket k can be pulled while bucket k+1 is being pushed.
+ *                Parameter servers: workers (training ranks) push gradients, servers run the optimizer, workers pull
+ *                the updated parameters. A worker pushes a bucket as soon as the bucket's gradients are ready, and
+ *                pulls the buckets in the same order after the backward pass. Pushes and pulls use separate
+ *                communicators, so bucket k can be pulled while bucket k+1 is being pushed.
  *                ps: rank 0 is a worker and the server: gradients are reduced to rank 0, which updates the parameters
  *                and broadcasts them. ps_p2p: rank 0 is a dedicated server: in one group call it receives a bucket from
  *                all W workers (incast); then it sums the W buffers, updates the parameters, and sends them to all
@@ -235,8 +235,9 @@ void bb_sync_before_backward(struct bb_sync *s, int unit);
 void bb_sync_after_backward(struct bb_sync *s, int unit, bool last);
 void bb_sync_wait_reductions(struct bb_sync *s); /* starts the reductions that have not started yet, and waits for
                                                     all reductions */
-/* calls bb_sync_wait_reductions, then adds the optimizer and, if the optimizer works on shards and overlap_param_gather is
- * false, the all-gather of parameters */
+/* calls bb_sync_wait_reductions, then adds the optimizer and, if the optimizer works on shards and
+ * overlap_param_gather is false, the all-gather of parameters. Parameter servers: adds the pushes that have not started
+ * yet and the pulls of a worker, or the whole program of a dedicated server */
 void bb_sync_finish_step(struct bb_sync *s);
 
 /*

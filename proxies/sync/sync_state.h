@@ -1,6 +1,6 @@
 /*
- * sync_state.h - the state of the synchronization of one role, which sync.c and servers.c share while the role's program
- * is generated. Internal to proxies/sync.
+ * sync_state.h - the state of the synchronization of one role, which sync.c and servers.c share while the role's
+ * program is generated. Internal to proxies/sync.
  */
 #ifndef BB_PROXIES_SYNC_SYNC_STATE_H
 #define BB_PROXIES_SYNC_SYNC_STATE_H
@@ -63,15 +63,14 @@ struct bb_sync {
     struct bb_sync_slot slots[BB_SYNC_SLOTS + 1];
     int latest_slot, tied; /* latest_slot: index in `slots` of the parameter buffer that was used most recently;
                               tied: index of the unit (layer) with tied embeddings, BB_NONE: there is none */
-    struct bb_script_lane push[BB_SERVER_LANES],
-        pull[BB_SERVER_LANES]; /* parameter servers: lanes in use by this role */
+    struct bb_script_lane push[BB_SERVER_LANES], pull[BB_SERVER_LANES]; /* parameter servers: lanes of this role */
     int *receive; /* [2 sets][workers] indices of the receive buffers of a dedicated parameter server, else NULL */
 };
 
 /*
- * bb_sync_memory_kernel - add a memory-bound kernel over `count` elements to the compute stream, executed `times` times.
- * With --compute timed, its duration is its memory traffic in bytes divided by 2039 GB/s, the memory bandwidth of an
- * A100.
+ * bb_sync_memory_kernel - add a memory-bound kernel over `count` elements to the compute stream, executed `times`
+ * times. With --compute timed, its duration is its memory traffic in bytes divided by 2039 GB/s, the memory bandwidth
+ * of an A100.
  *   src, dst  the buffers that the kernel reads and writes, or BB_NONE
  */
 void bb_sync_memory_kernel(struct bb_sync *s, const char *what, enum bb_memory_kernel_kind kind, size_t count,

@@ -142,9 +142,9 @@ static void await_record(struct bb_supervisor *s, double limit_s)
         (void)poll(&p, 1, (int)(1e3 * SOON_S));
 }
 
-/* Gives a slow writer more time, unless the launcher is prterun of Open MPI 5, which sends SIGKILL 250 ms after SIGTERM.
- * If the final results are not written then, or their write has failed, kills the writer process and completes the JSON
- * file in its place. */
+/* Gives a slow writer more time, unless the launcher is prterun of Open MPI 5, which sends SIGKILL 250 ms after
+ * SIGTERM. If the final results are not written then, or their write has failed, kills the writer process and completes
+ * the JSON file in its place. */
 static void complete_record(struct bb_supervisor *s)
 {
     char phase[BB_VERDICT_LINE];
@@ -315,10 +315,16 @@ static void read_signals(struct bb_supervisor *s)
 }
 
 /* Detects the end of the launcher: an mpirun that was killed or that received a second Ctrl-C may send no signal to its
- * ranks. Reported once: the report becomes s->trouble. The pidfd of the launcher only wakes the loop. */
+ * ranks. The pidfd of the launcher only wakes the loop. The report becomes s->trouble, and is not repeated except while
+ * the final results are written, where it ends the wait for them. */
 static void check_launcher(struct bb_supervisor *s)
 {
-    if (s->launched && s->trouble.cause < BB_CAUSE_SIGNAL && getppid() != s->launcher)
+    if (!s->launched || getppid() == s->launcher)
+        return;
+    if (s->launcher_fd >= 0)
+        close(s->launcher_fd);
+    s->launcher_fd = -1;
+    if (s->trouble.cause < BB_CAUSE_SIGNAL || s->state == BB_STATE_CLOSING)
         bb_peers_report(s, s->job.rank, BB_CAUSE_SIGNAL, BB_LAUNCHER_LOST, BB_EFAIL);
 }
 

@@ -62,7 +62,8 @@ static json_t *source_of(const struct bb_calibration_report *r)
 }
 
 /* Stores the fitted values in the JSON of a profile. A key contains at most one dot, "tflops.float32" is the key
- * "float32" of the object "tflops", except for the parameters of NCCL variants, whose objects are in the list "nccl". */
+ * "float32" of the object "tflops", except for the parameters of NCCL variants, whose objects are in the list
+ * "nccl". */
 static void set_parameters(const struct bb_calibration *c, json_t *root)
 {
     for (const struct bb_calibration_parameter *p = c->parameters; p < c->parameters + c->n_parameters; p++) {

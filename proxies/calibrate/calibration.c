@@ -50,10 +50,10 @@ static unsigned categories_of(const struct bb_measurement *r)
 }
 
 /* The fits in the order in which they run; later fits use the results of earlier ones. A parameter is fitted only
- * once. If a later fit determines a parameter that is already fitted, the value stays, and the measurements of the later
- * fit only validate it. With STAGE_VARIANTS, the fits of messages include collectives that NCCL implements as sends and
- * receives, because the cost model treats them as messages. In the predictions of STAGE_CHOICE the cost model also
- * chooses the variant, so the errors include wrong choices. */
+ * once. If a later fit determines a parameter that is already fitted, the value stays, and the measurements of the
+ * later fit only validate it. With STAGE_VARIANTS, the fits of messages include collectives that NCCL implements as
+ * sends and receives, because the cost model treats them as messages. In the predictions of STAGE_CHOICE the cost model
+ * also chooses the variant, so the errors include wrong choices. */
 static const struct planned_fit {
     const char *name; /* NULL: one fit per NCCL variant (algorithm + protocol) */
     enum stage { STAGE_FIRST, STAGE_ALPHA_BETA, STAGE_VARIANTS, STAGE_CHOICE, STAGE_SHARING } stage;

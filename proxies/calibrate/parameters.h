@@ -15,8 +15,8 @@ struct bb_calibration_parameter *bb_parameter_of(struct bb_calibration *c, const
 
 /* bb_parameter_try - stores a value of the parameter in the cluster profile only, for example during a fit.
  * bb_parameter_set - stores the final value in c->cluster and in *parameter, and records the fit that will be
- * appended to c->fits next as its origin. Rounds the value, unless it is an integer, to the precision of a profile: five
- * digits, and latencies also to whole nanoseconds. */
+ * appended to c->fits next as its origin. Rounds the value, unless it is an integer, to the precision of a profile:
+ * five digits, and latencies also to whole nanoseconds. */
 void bb_parameter_try(struct bb_cluster *c, const struct bb_calibration_parameter *parameter, double value);
 void bb_parameter_set(struct bb_calibration *c, struct bb_calibration_parameter *parameter, double value);
 

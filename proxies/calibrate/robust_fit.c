@@ -63,9 +63,9 @@ static void solve(double a[P][P], const double b[P], const bool *is_free, int n,
 
 /* ---- one Gauss-Newton iteration ---- */
 
-/* Computes the errors. from_predicted: errors are relative to the predicted times, otherwise to the measured times. With
- * errors relative to the measured times, a measured time that is too short would have more weight than one that is too
- * long by the same amount. */
+/* Computes the errors. from_predicted: errors are relative to the predicted times, otherwise to the measured times.
+ * With errors relative to the measured times, a measured time that is too short would have more weight than one that is
+ * too long by the same amount. */
 static void find_errors(struct bb_fit *fit, bool from_predicted)
 {
     for (size_t i = 0; i < fit->n_rows; i++) {

@@ -95,9 +95,9 @@ int bb_export_check_writable(const char *name, const char *path)
     return bb_outfile_check(first, format->what);
 }
 
-/* Adds each task to the lists of the tasks that depend on it. A task may depend on another task for several reasons, for
- * example because both tasks use the same stream and the same communicator. Tasks are visited in ascending order, so the
- * duplicates of a predecessor would be adjacent in the list. */
+/* Adds each task to the lists of the tasks that depend on it. A task may depend on another task for several reasons,
+ * for example because both tasks use the same stream and the same communicator. Tasks are visited in ascending order,
+ * so the duplicates of a predecessor would be adjacent in the list. */
 static void list_predecessors(struct bb_export_role *role)
 {
     const struct bb_task_graph *graph = &role->graph;

@@ -20,8 +20,8 @@
  *   before    [n_before] indices of the tasks for which this task waits
  *   first_ns  host time in ns of the launch of the task's first kernel, for which the task waits
  *   more_ns   host time in ns of the launches of the task's other kernels
- * Both times are 0 without a cluster profile, and for a task that shares the launch of the previous task, for example in
- * one NCCL group call.
+ * Both times are 0 without a cluster profile, and for a task that shares the launch of the previous task, for example
+ * in one NCCL group call.
  */
 struct bb_export_task {
     int *before, n_before;

@@ -44,8 +44,8 @@ uint32_t bb_goal_add(struct bb_goal *g, struct bb_goal_op op, uint32_t before)
     return (uint32_t)g->n_ops - 1;
 }
 
-/* The tag is the number of the communicator, counted from 1, times 65536. ATLAHS matches messages by sender and the upper
- * 16 bits of the tag, so with smaller steps it would match messages of different communicators. */
+/* The tag is the number of the communicator, counted from 1, times 65536. ATLAHS matches messages by sender and the
+ * upper 16 bits of the tag, so with smaller steps it would match messages of different communicators. */
 uint32_t bb_goal_message(struct bb_goal *g, const struct bb_op *op, enum bb_goal_type type, int peer, uint64_t bytes,
                          uint32_t before)
 {

@@ -13,7 +13,8 @@
 
 enum bb_goal_type { BB_GOAL_SEND = 1, BB_GOAL_RECV, BB_GOAL_CALC };
 
-/* The operations that depend on one operation, in the binary file: n indices from the index `first` of the rank's list. */
+/* The operations that depend on one operation, in the binary file: n indices from the index `first` of the rank's
+ * list. */
 struct bb_goal_dependents {
     uint32_t n, first;
 } __attribute__((packed));
@@ -48,8 +49,8 @@ struct bb_goal {
 /*
  * bb_goal_add - append an operation that starts after the end of operation `before`. Returns the operation's index.
  * bb_goal_message - append a send or receive of the operation `op` in the same way. peer: world rank
- * bb_goal_calc - append a calculation of `ns` nanoseconds in the same way. A calculation of zero duration that waits for
- *   several operations is a join: it ends when all of them have ended.
+ * bb_goal_calc - append a calculation of `ns` nanoseconds in the same way. A calculation of zero duration that waits
+ *   for several operations is a join: it ends when all of them have ended.
  * bb_goal_wait - make operation `after` start after the end of operation `before`.
  * bb_goal_wait_start - make operation `after` start after the start of operation `before`.
  * All functions: if `before` is BB_GOAL_NOTHING, no dependency is added.

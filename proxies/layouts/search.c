@@ -13,12 +13,12 @@
  *   max_rank_bound_ns = n f max c(r), for layouts with one chunk per stage. Proof: with equally loaded experts, all
  *       micro-batches have the kernels of the first one, and from the second one on also the kernels that accumulate
  *       gradients. A rank executes its kernels one after another on one stream. Contention and launches only lengthen
- *       them, and an injected slowdown multiplies them by f or more. The schedule only changes their order, so the bound
- *       of the base layout is valid for 1f1b and zb-h1. With imbalanced experts the bound is 0.
+ *       them, and an injected slowdown multiplies them by f or more. The schedule only changes their order, so the
+ *       bound of the base layout is valid for 1f1b and zb-h1. With imbalanced experts the bound is 0.
  *   mean_rank_bound_ns = n f mean c(r), for layouts with several chunks per stage. Proof: these layouts execute the
- *       kernels of the base layout, but layers with different costs may be on other ranks, so max c(r) of the base layout
- *       may be too large. The sum over the ranks is the same (base_of() recomputes the same number of layers per stage),
- *       and the rank with most compute has at least the mean.
+ *       kernels of the base layout, but layers with different costs may be on other ranks, so max c(r) of the base
+ *       layout may be too large. The sum over the ranks is the same (base_of() recomputes the same number of layers per
+ *       stage), and the rank with most compute has at least the mean.
  * A base layout passes its bounds on to base layouts with at least its kernels (have_same_compute): gradients are
  * synchronized after the kernels of the micro-batches, and recomputing more layers adds kernels.
  *
@@ -284,8 +284,8 @@ static void estimate_base(void *arg, int i)
     base->known = true;
 }
 
-/* Computes the kernel time of the first micro-batch on each rank, in ns, without launch overhead and waiting. most_ns: out, maximum over the ranks;
- * mean_ns: out, mean over the ranks. */
+/* Computes the kernel time of the first micro-batch on each rank, in ns, without launch overhead and waiting. most_ns:
+ * out, maximum over the ranks; mean_ns: out, mean over the ranks. */
 static void sum_kernel_times(const struct bb_step *step, const struct bb_cluster *cluster, double *most_ns,
                              double *mean_ns)
 {
@@ -362,8 +362,8 @@ static double estimate_ns(const struct base *base, const struct bb_layout_choice
 }
 
 /* Removes the layouts of w->rows that no simulation accepts (w->rc is -BB_EUSAGE) and those that are too slow to be
- * among the fastest (TOO_SLOW), and adds their numbers to the rejections of the search. invalid: the reason for layouts that
- * no simulation accepts. */
+ * among the fastest (TOO_SLOW), and adds their numbers to the rejections of the search. invalid: the reason for layouts
+ * that no simulation accepts. */
 static int drop_rows(struct work *w, enum bb_rejection invalid)
 {
     int kept = 0;

@@ -27,14 +27,15 @@ struct counting {
     struct volume (*volumes)[BB_MAX_GROUPS]; /* [roles of the traffic table] sums of the collectives of each group */
     double *out;                             /* [nodes] bytes that each node sends to other nodes */
     /* members: [nodes] number of ranks of the current communicator on each node. seen: [nodes] number of the latest
-     * communicator (argument `mark` of count_nodes) that has ranks on the node; other elements of `members` are stale */
+     * communicator (argument `mark` of count_nodes) that has ranks on the node; other elements of `members` are
+     * stale */
     int *members, *seen;
     int gpus_per_node;
 };
 
 /*
- * Add the calls of a collective to the sums. Collectives with NCCL algorithms (BB_COLL_ESTIMATED) use a ring, or a chain
- * if they have a root. In all other collectives, every rank sends to every other rank.
+ * Add the calls of a collective to the sums. Collectives with NCCL algorithms (BB_COLL_ESTIMATED) use a ring, or a
+ * chain if they have a root. In all other collectives, every rank sends to every other rank.
  */
 static void add_collective(struct volume *volume, const struct bb_traffic_row *row)
 {

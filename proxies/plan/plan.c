@@ -44,7 +44,8 @@ double bb_plan_utilisation(const struct bb_plan *plan, const struct bb_predictio
     const double ns = (double)p->classes[p->slowest].all.step_ns;
 
     /* The data type of the first operation with a kernel list (GEMMs and memory-bound kernels) determines the peak
-     * rate. Kernels that only have a duration have no data type, so the MFU of a step without kernel lists is unknown. */
+     * rate. Kernels that only have a duration have no data type, so the MFU of a step without kernel lists is
+     * unknown. */
     for (int r = 0; r < plan->traffic.n && ns > 0; r++) {
         const struct bb_program *program = plan->traffic.roles[r].program;
 

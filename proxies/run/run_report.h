@@ -47,9 +47,9 @@ void bb_run_report_head(const struct bb_run_report *r, FILE *out);
 void bb_run_report_line(const struct bb_run_report *r, const char *proxy, FILE *out);
 json_t *bb_run_report_row(const struct bb_run_report *r, const char *proxy);
 
-/* bb_run_report_json - returns an object with the fields of the results (format busbar.proxy/1) that a run adds to those
- * of the plan. groups: the plan's array of groups; the function takes ownership and adds the results of the slowest rank
- * to its objects. */
+/* bb_run_report_json - returns an object with the fields of the results (format busbar.proxy/1) that a run adds to
+ * those of the plan. groups: the plan's array of groups; the function takes ownership and adds the results of the
+ * slowest rank to its objects. */
 json_t *bb_run_report_json(const struct bb_run_report *r, json_t *groups);
 
 /* bb_run_timeline_gather (run_trace.c) - collects in t the operation times of the final traced step (in m) of the

@@ -1,5 +1,5 @@
-/* scaling_report.c - reads the baseline of a scaling study, prints the results of the study and writes them as JSON (see
- * scaling.h). */
+/* scaling_report.c - reads the baseline of a scaling study, prints the results of the study and writes them as JSON
+ * (see scaling.h). */
 #include "bootstrap/base/units.h"
 #include "bootstrap/results/results.h"
 #include "proxies/replicas/scaling.h"

@@ -61,7 +61,8 @@ static struct partner partner_of(const struct walk *w, const struct bb_op *op, i
     return (struct partner){op->comm, (int)op->kind, peer};
 }
 
-/* Returns the partners of the rank's sends and receives (messages true) or of its collectives and alltoallvs (false). */
+/* Returns the partners of the rank's sends and receives (messages true) or of its collectives and alltoallvs
+ * (false). */
 static const struct partners *find_partners(struct walk *w, int rank, bool messages)
 {
     struct partners *p = messages ? &w->messages[rank] : &w->collectives[w->t->step->role_of[rank]];
@@ -91,8 +92,8 @@ static const struct partners *find_partners(struct walk *w, int rank, bool messa
     return p;
 }
 
-/* Returns the operation of rank `other` that matches operation `op` of the current rank w->rank; BB_NONE if no operation
- * matches. */
+/* Returns the operation of rank `other` that matches operation `op` of the current rank w->rank; BB_NONE if no
+ * operation matches. */
 static int find_matching_op(struct walk *w, int op, int other)
 {
     const struct bb_op *mine = &program_of(w, w->rank)->ops[op];

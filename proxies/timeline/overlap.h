@@ -105,7 +105,8 @@ struct bb_intervals {
     struct bb_spans stages;                /* messages between pipeline stages, including the waiting */
 };
 
-/* bb_intervals_add - adds the interval of an operation. comm: its communicator (index in layout.comms); BB_NONE: compute.
+/* bb_intervals_add - adds the interval of an operation. comm: its communicator (index in layout.comms); BB_NONE:
+ * compute.
  * bb_intervals_release - frees all intervals; also accepts a zeroed struct. */
 void bb_intervals_add(struct bb_intervals *s, const struct bb_layout *l, int comm, const struct bb_timed_op *at);
 void bb_intervals_release(struct bb_intervals *s);

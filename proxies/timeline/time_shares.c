@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A category of the step time (for example the phase "backward"). The length of the union of the intervals in `spans` is
- * added to share.us at the end. */
+/* A category of the step time (for example the phase "backward"). The length of the union of the intervals in `spans`
+ * is added to share.us at the end. */
 struct row {
     struct bb_time_share share;
     struct bb_spans spans;

@@ -307,8 +307,8 @@ static void serve_side(struct bb_contention_sim *s, int cell)
 
 /* Starts one side of a message: adds it to the queue of its exchange (the messages of one group call) on this side's
  * GPU. cell: 2 * index of the message + side (0 or 1). A message of a rank to itself is a copy in GPU memory, which is
- * not queued. If the latency of the message, or the time of the copy, exceeds the transfer time of the exchange, it is the
- * bottleneck of the exchange. */
+ * not queued. If the latency of the message, or the time of the copy, exceeds the transfer time of the exchange, it is
+ * the bottleneck of the exchange. */
 static void start_side(struct bb_contention_sim *s, int cell, int64_t latency_ns, bool itself)
 {
     struct bb_contention_message_side *side = cell_at(s, cell);

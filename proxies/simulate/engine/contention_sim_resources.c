@@ -53,8 +53,8 @@ static void share_resources(struct bb_contention_sim *s, enum bb_resource_kind w
     free(lowest);
 }
 
-/* Gives each class of equivalent ranks its resources. Without shared NICs each class has its own NIC. Returns the number
- * of resources. uses: out, maximum number of resources that one transfer uses on one GPU. */
+/* Gives each class of equivalent ranks its resources. Without shared NICs each class has its own NIC. Returns the
+ * number of resources. uses: out, maximum number of resources that one transfer uses on one GPU. */
 static int allocate_resources(struct bb_contention_sim *s, int *uses)
 {
     const int classes = s->r->m->classes.n;
@@ -200,8 +200,7 @@ static enum bb_limit limit_of_load(const struct bb_contention_sim *s, const stru
             uplink_ns[tier] =
                 MAX(load->up[tier], load->down[tier]) / bb_fabric_uplink_gbps(s->cluster, (enum bb_tier)tier);
     return bb_contention_sim_slowest_resource(MAX(load->out[1], load->in[1]) / s->cluster->intra.gbps,
-                                              MAX(load->out[0], load->in[0]) /
-                                                  bb_cluster_nic_share_gbps(s->cluster, 1),
+                                              MAX(load->out[0], load->in[0]) / bb_cluster_nic_share_gbps(s->cluster, 1),
                                               uplink_ns[BB_LEAF], uplink_ns[BB_POD]);
 }
 
@@ -222,8 +221,7 @@ enum bb_limit bb_contention_sim_set_exchange_uses(struct bb_contention_sim *s, i
                                     [BB_POD_DOWN] = load->down[BB_POD] / ns};
 
     flow->n_uses = 0;
-    flow->bytes_per_ns =
-        MAX(MAX(rates[BB_GPU_OUT], rates[BB_GPU_IN]), MAX(rates[BB_NIC_OUT], rates[BB_NIC_IN]));
+    flow->bytes_per_ns = MAX(MAX(rates[BB_GPU_OUT], rates[BB_GPU_IN]), MAX(rates[BB_NIC_OUT], rates[BB_NIC_IN]));
     use_gpu(s, flow, class_id, rates);
     bb_flows_count_moved(&s->flows, flow_id, ns);
     return limit_of_load(s, load);
@@ -320,7 +318,7 @@ static double busy_ns(const struct bb_contention_sim *s, int class_id, int slot)
     if (resource[0] == BB_NONE)
         return 0;
     return MAX(resources[resource[0]].moved / resources[resource[0]].capacity,
-                     resources[resource[1]].moved / resources[resource[1]].capacity);
+               resources[resource[1]].moved / resources[resource[1]].capacity);
 }
 
 void bb_contention_sim_report_busy(const struct bb_contention_sim *s)

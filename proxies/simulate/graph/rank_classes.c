@@ -269,7 +269,8 @@ static void refine_classes(struct refinement *p)
         now = count_colors(p);
         if (now == before || now == l->ranks)
             return;
-        /* Without this shortcut, each iteration separates only one more rank of a long chain of ranks from the others. */
+        /* Without this shortcut, each iteration separates only one more rank of a long chain of ranks from the
+         * others. */
         for (int r = 0; round == ROUNDS_WITHOUT_INDEX && r < l->ranks; r++)
             for (int c = 0; c < graph_of(p, r)->n_channels; c++)
                 p->color[r] = mix_hash(p->color[r], (uint64_t)bb_comm_index(l, graph_of(p, r)->channels[c].comm, r));

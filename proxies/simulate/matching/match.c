@@ -148,8 +148,8 @@ static void match_class(struct bb_sim *m, int class_id, struct bb_faults *faults
 /* ---- collectives and alltoallvs ---- */
 
 /* Writes to `text` all properties on which the members of a collective or alltoallv must agree, for example "all_reduce
- * of 5 float sum", "broadcast of 5 float with root 0" or "alltoallv by table 3, rows of 7168 bfloat16". The table number
- * is the index in step->tables. */
+ * of 5 float sum", "broadcast of 5 float with root 0" or "alltoallv by table 3, rows of 7168 bfloat16". The table
+ * number is the index in step->tables. */
 static const char *call_text(const struct bb_sim *m, const struct bb_op *op, int rank, char text[128])
 {
     const struct bb_layout *l = &m->step->layout;

@@ -13,10 +13,10 @@
 #include "collectives/bench_main.h"
 #include "collectives/compare/compare.h"
 #include "collectives/nccl_tests/nccl_tests_options.h"
-#include "proxies/calibrate/calibrate_main.h"
+#include "proxies/offline/calibrate/calibrate_main.h"
 #include "proxies/plan_main.h"
 #include "proxies/proxy_main.h"
-#include "proxies/registry/registry.h"
+#include "proxies/workloads/registry/registry.h"
 
 #include <fcntl.h>
 #include <signal.h>

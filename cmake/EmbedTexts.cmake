@@ -14,5 +14,5 @@ foreach(file IN LISTS FILES)
   string(APPEND rows "    {\"${kind}\", \"${name}\", (const char *)text_${i}},\n")
   math(EXPR i "${i} + 1")
 endforeach()
-file(WRITE ${OUT} "/* Generated from profiles/ by cmake/EmbedTexts.cmake. */\n#include \"proxies/models/profile.h\"\n\n${arrays}
+file(WRITE ${OUT} "/* Generated from profiles/ by cmake/EmbedTexts.cmake. */\n#include \"proxies/form/models/profile.h\"\n\n${arrays}
 const struct bb_profile_text bb_profile_texts[] = {\n${rows}    {NULL, NULL, NULL},\n};\n")

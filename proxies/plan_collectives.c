@@ -3,8 +3,8 @@
 #include "proxies/plan_options.h"
 
 #include "bootstrap/results/results.h"
-#include "proxies/bench_plan/bench_plan.h"
-#include "proxies/registry/registry.h"
+#include "proxies/offline/bench_plan/bench_plan.h"
+#include "proxies/workloads/registry/registry.h"
 
 #include <string.h>
 

@@ -4,7 +4,7 @@
 
 #include "bootstrap/cli/report_header.h"
 #include "bootstrap/results/results.h"
-#include "proxies/layouts/layouts.h"
+#include "proxies/offline/layouts/layouts.h"
 
 #include <string.h>
 

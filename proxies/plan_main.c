@@ -2,9 +2,9 @@
  * collective. */
 #include "proxies/plan_main.h"
 
-#include "proxies/models/profile.h"
+#include "proxies/form/models/profile.h"
 #include "proxies/plan_options.h"
-#include "proxies/registry/registry.h"
+#include "proxies/workloads/registry/registry.h"
 
 #include <limits.h>
 #include <string.h>

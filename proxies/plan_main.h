@@ -1,6 +1,6 @@
 /* plan_main.h - `busbar plan`. */
-#ifndef BB_PROXIES_PLAN_MAIN_H
-#define BB_PROXIES_PLAN_MAIN_H
+#ifndef BB_PROXIES_OFFLINE_PLAN_MAIN_H
+#define BB_PROXIES_OFFLINE_PLAN_MAIN_H
 
 /*
  * bb_plan_main - run `busbar plan`; argv[0] is "plan". Returns 0 or a negative error.

@@ -2,15 +2,15 @@
  * plan_options.h - the options of `busbar plan`, and the entry points of its three uses: the plan of one step, the
  * search for the best layouts (--best-layout), and the table of a collective. Internal to plan_*.c.
  */
-#ifndef BB_PROXIES_PLAN_OPTIONS_H
-#define BB_PROXIES_PLAN_OPTIONS_H
+#ifndef BB_PROXIES_OFFLINE_PLAN_OPTIONS_H
+#define BB_PROXIES_OFFLINE_PLAN_OPTIONS_H
 
 #include "bootstrap/cli/opts.h"
 #include "collectives/sweep/bench_options.h"
-#include "proxies/author/proxy.h"
-#include "proxies/export/export.h"
-#include "proxies/plan/forecast.h"
-#include "proxies/plan/plan_export.h"
+#include "proxies/form/author/proxy.h"
+#include "proxies/offline/export/export.h"
+#include "proxies/offline/plan/forecast.h"
+#include "proxies/offline/plan/plan_export.h"
 
 #include <jansson.h>
 

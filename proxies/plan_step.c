@@ -5,13 +5,13 @@
 #include "bootstrap/base/units.h"
 #include "bootstrap/cli/report_header.h"
 #include "bootstrap/results/results.h"
-#include "proxies/plan/contention.h"
-#include "proxies/plan/plan_export.h"
-#include "proxies/registry/best_order.h"
-#include "proxies/registry/registry.h"
-#include "proxies/simulate/graph/rank_classes.h"
-#include "proxies/sync/sync.h"
-#include "proxies/transformer/training_bytes.h"
+#include "proxies/offline/layouts/best_order.h"
+#include "proxies/offline/plan/contention.h"
+#include "proxies/offline/plan/plan_export.h"
+#include "proxies/simulation/simulate/graph/rank_classes.h"
+#include "proxies/workloads/registry/registry.h"
+#include "proxies/workloads/sync/sync.h"
+#include "proxies/workloads/transformer/training_bytes.h"
 
 #include <stdlib.h>
 #include <string.h>

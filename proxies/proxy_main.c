@@ -6,10 +6,10 @@
 
 #include "bootstrap/base/units.h"
 #include "bootstrap/supervise/supervise.h"
-#include "proxies/machine/cluster.h"
-#include "proxies/models/profile.h"
-#include "proxies/registry/registry.h"
-#include "proxies/registry/smoke.h"
+#include "proxies/form/models/profile.h"
+#include "proxies/simulation/machine/cluster.h"
+#include "proxies/workloads/registry/registry.h"
+#include "proxies/workloads/registry/smoke.h"
 
 #include <stdlib.h>
 #include <string.h>

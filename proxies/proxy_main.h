@@ -3,7 +3,7 @@
 #define BB_PROXIES_PROXY_MAIN_H
 
 #include "bootstrap/cli/opts.h"
-#include "proxies/author/proxy.h"
+#include "proxies/form/author/proxy.h"
 
 struct bb_proxy_run_options {
     struct bb_common common;

@@ -4,15 +4,15 @@
  */
 #include "bootstrap/base/outfile.h"
 #include "collectives/session/session.h"
-#include "proxies/plan/plan.h"
+#include "proxies/form/step/step_start_barrier.h"
+#include "proxies/offline/plan/plan.h"
 #include "proxies/proxy_main.h"
-#include "proxies/registry/registry.h"
-#include "proxies/registry/smoke.h"
-#include "proxies/run/data_check.h"
-#include "proxies/run/run_report.h"
-#include "proxies/run/step_environment.h"
-#include "proxies/scaling/scaling_run.h"
-#include "proxies/step/step_start_barrier.h"
+#include "proxies/runner/run/data_check.h"
+#include "proxies/runner/run/run_report.h"
+#include "proxies/runner/run/step_environment.h"
+#include "proxies/runner/scaling/scaling_run.h"
+#include "proxies/workloads/registry/registry.h"
+#include "proxies/workloads/registry/smoke.h"
 
 #include <stdlib.h>
 

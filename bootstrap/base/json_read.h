@@ -32,7 +32,7 @@ enum bb_json_kind {
     BB_JSON_COUNT_TOTALS, /* size_t[n]: n totals that the caller has already computed; only compared with the file,
                              like BB_JSON_TOTAL */
     BB_JSON_ANY,          /* the key is allowed, and its value is not read */
-    BB_JSON_KINDS         /* proxies/models/model_file.h defines more kinds, numbered from this value */
+    BB_JSON_KINDS         /* proxies/form/models/model_file.h defines more kinds, numbered from this value */
 };
 
 struct bb_json_field {

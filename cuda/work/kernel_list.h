@@ -13,7 +13,7 @@ extern "C" {
 #endif
 
 /* How training frameworks fuse a kernel of the list (a GEMM or a memory-bound kernel) with other kernels. Busbar
- * runs each as a separate kernel; a forecast (proxies/machine/cluster.h) predicts the fused kernels of training. */
+ * runs each as a separate kernel; a forecast (proxies/simulation/machine/cluster.h) predicts the fused kernels of training. */
 enum bb_kernel_fusion {
     BB_KERNEL_SEPARATE,
     BB_KERNEL_IN_ATTENTION,          /* GEMM inside the fused attention kernel, forward */

@@ -1,5 +1,5 @@
 """plan and the emulated GPUs use the same machine model: the prediction for a shipped profile equals the time of a run on emulated GPUs
-with this profile, to the nanosecond resolution of events. tests/proxies/machine checks the model itself with closed formulas."""
+with this profile, to the nanosecond resolution of events. tests/proxies/simulation/machine checks the model itself with closed formulas."""
 import json
 import math
 import pathlib

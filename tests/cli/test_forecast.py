@@ -227,7 +227,7 @@ def test_rejects_incomplete_profiles(busbar, tmp_path, change, fragments):
     (lambda c: None, ""),
 ])
 def test_warns_about_unlikely_units(busbar, tmp_path, change, message):
-    """tests/proxies/machine tests each value separately."""
+    """tests/proxies/simulation/machine tests each value separately."""
     profile = json.loads((PROFILES / "h100-sxm-ib.json").read_text())
     change(profile)
     path = tmp_path / "units.json"

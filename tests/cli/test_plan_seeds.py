@@ -1,4 +1,4 @@
-"""The published mini-applications (proxies/seeds): traffic of each rank equals the formulas in this file, both in plans and in runs. The
+"""The published mini-applications (proxies/workloads/seeds): traffic of each rank equals the formulas in this file, both in plans and in runs. The
 predicted step time equals the emulated step time, and invalid rank counts are rejected."""
 import collections
 import json

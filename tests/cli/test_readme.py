@@ -306,6 +306,16 @@ def test_modules_include_each_other_without_cycles():
     graphlib.TopologicalSorter(includes).prepare()  # raises CycleError with the modules of a cycle
 
 
+def test_folders_of_proxies_depend_in_one_direction():
+    """The folders of modules in proxies/README.md."""
+    below = {"form": set(), "workloads": {"form"}, "simulation": {"form"}, "offline": {"form", "workloads", "simulation"},
+             "runner": {"form", "workloads", "simulation", "offline"}}
+    for folder, allowed in below.items():
+        for path in (ROOT / "proxies" / folder).rglob("*.[ch]"):
+            used = set(re.findall(r'#include "proxies/(\w+)/', path.read_text()))
+            assert used <= allowed | {folder}, path
+
+
 def test_file_comments_contain_the_file_name():
     """The first line of a source file contains the file's name. This finds comments that kept the name of a renamed file."""
     names = {path: re.match(r"/\*\s*(?:\n \* )?([\w.]+\.(?:c|h|cu|cuh)) - ", path.read_text())

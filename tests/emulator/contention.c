@@ -9,7 +9,7 @@
  * wait for their peers, and end at the times that the timeline computes.
  */
 #include "internal.h"
-#include "proxies/machine/fabric.h"
+#include "proxies/simulation/machine/fabric.h"
 #include "timeline/timeline.h"
 
 #include <math.h>

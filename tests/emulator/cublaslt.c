@@ -6,7 +6,7 @@
  * Epilogues, scale pointers and layouts other than column and row order return CUBLAS_STATUS_NOT_SUPPORTED.
  */
 #include "cublaslt.h"
-#include "proxies/machine/cluster.h"
+#include "proxies/simulation/machine/cluster.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -15,7 +15,7 @@
 #define EMU_INTERNAL_H
 
 #include "engine.h"
-#include "proxies/machine/slow.h"
+#include "proxies/simulation/machine/slow.h"
 #include <pthread.h>
 
 #pragma GCC visibility push(hidden) /* functions that the library exports in addition to CUDA's are in engine.h */

@@ -1,6 +1,6 @@
 /*
  * profile.c - the emulated machine: the profile $EMU_CLUSTER (a name or a path), read as `busbar plan` reads it
- * (proxies/machine), the number of nodes ($EMU_NODES), and slow parts ($EMU_SLOW).
+ * (proxies/simulation/machine), the number of nodes ($EMU_NODES), and slow parts ($EMU_SLOW).
  */
 #include "internal.h"
 #include <math.h>

@@ -3,7 +3,7 @@
  */
 #include "child.h"
 #include "engine.h"
-#include "proxies/machine/cluster.h"
+#include "proxies/simulation/machine/cluster.h"
 #include <errno.h>
 #include <pthread.h>
 #include <setjmp.h>

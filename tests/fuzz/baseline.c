@@ -1,6 +1,6 @@
 /* baseline.c - result file of an earlier scaling study (--baseline FILE). */
-#include "proxies/registry/registry.h"
-#include "proxies/replicas/scaling.h"
+#include "proxies/workloads/registry/registry.h"
+#include "proxies/workloads/replicas/scaling.h"
 #include "tests/fuzz/fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -1,5 +1,5 @@
 /* cluster.c - cluster profiles (--cluster FILE): parsing, and predictions of collectives and steps. */
-#include "proxies/machine/cluster.h"
+#include "proxies/simulation/machine/cluster.h"
 #include "proxies/plan_main.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -1,5 +1,5 @@
 /* config_json.c - a published config.json of a transformer (--model FILE), and the tensors derived from it. */
-#include "proxies/transformer/arch/arch.h"
+#include "proxies/workloads/transformer/arch/arch.h"
 #include "tests/fuzz/fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -1,5 +1,5 @@
 /* formula.c - formulas in model files. */
-#include "proxies/models/formula.h"
+#include "proxies/form/models/formula.h"
 #include "tests/fuzz/fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -1,8 +1,8 @@
 /* model_file.c - model files: pipelines, residual networks, tiled networks, replicas. */
-#include "proxies/models/residual.h"
-#include "proxies/models/transformer_model.h"
-#include "proxies/replicas/network.h"
-#include "proxies/spatial/net/net.h"
+#include "proxies/form/models/residual.h"
+#include "proxies/form/models/transformer_model.h"
+#include "proxies/workloads/replicas/network.h"
+#include "proxies/workloads/spatial/net/net.h"
 #include "tests/fuzz/fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -1,7 +1,7 @@
 /* nccl_tests_text.c - printed output of nccl-tests as input of `busbar calibrate`. Two parts: the text, and the
  * collective if the text does not name it. */
 #include "collectives/compare/result_reader.h"
-#include "proxies/calibrate/measurements/measurements.h"
+#include "proxies/offline/calibrate/measurements/measurements.h"
 #include "tests/fuzz/fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -18,18 +18,18 @@ targets() {
 formula||
 matrix||
 numbers||
-cluster|proxies/machine/cluster.c proxies/machine/collective_time.c proxies/machine/fabric.c|profiles/clusters
-config_json|proxies/transformer/arch/arch_load.c proxies/transformer/arch/arch_types.c|profiles/models
-model_file|proxies/models/model_file.c proxies/models/residual.c proxies/models/transformer_model.c proxies/spatial/net/net.c|profiles/models
-plan_model|proxies/transformer/arch/arch_load.c proxies/transformer/arch/arch_types.c proxies/models/residual.c|profiles/models
+cluster|proxies/simulation/machine/cluster.c proxies/simulation/machine/collective_time.c proxies/simulation/machine/fabric.c|profiles/clusters
+config_json|proxies/workloads/transformer/arch/arch_load.c proxies/workloads/transformer/arch/arch_types.c|profiles/models
+model_file|proxies/form/models/model_file.c proxies/form/models/residual.c proxies/form/models/transformer_model.c proxies/workloads/spatial/net/net.c|profiles/models
+plan_model|proxies/workloads/transformer/arch/arch_load.c proxies/workloads/transformer/arch/arch_types.c proxies/form/models/residual.c|profiles/models
 compare|collectives/compare/result_reader.c collectives/compare/provenance.c|
 study|bootstrap/sweep/study.c bootstrap/sweep/expand.c|profiles/studies
 sweep_results|bootstrap/sweep/state.c bootstrap/sweep/collect.c bootstrap/sweep/view.c|
 bench_words|collectives/sweep/bench_options.c collectives/p2p/p2p_options.c collectives/overlap/overlap_options.c|
-step_words|proxies/plan_main.c proxies/machine/slow.c proxies/registry/proxy_options.c proxies/transformer/transformer_options.c proxies/sync/sync_options.c proxies/spatial/tiles_options.c|
+step_words|proxies/plan_main.c proxies/simulation/machine/slow.c proxies/workloads/registry/proxy_options.c proxies/workloads/transformer/transformer_options.c proxies/workloads/sync/sync_options.c proxies/workloads/spatial/tiles_options.c|
 nccl_tests_words|collectives/nccl_tests/nccl_tests_options.c|
-nccl_tests_text|collectives/compare/nccl_tests_text.c proxies/calibrate/measurements/measurement_rows.c|
-baseline|proxies/scaling/baseline.c|
+nccl_tests_text|collectives/compare/nccl_tests_text.c proxies/offline/calibrate/measurements/measurement_rows.c|
+baseline|proxies/runner/scaling/baseline.c|
 environment|bootstrap/start/launcher.c bootstrap/world/siblings.c|
 interfaces||
 star_visitor||

@@ -22,7 +22,7 @@
 #include "cuda/compute/busy.h"
 #include "cuda/device/check.h"
 #include "cuda/device/device.h"
-#include "proxies/run/step_issue.h"
+#include "proxies/runner/run/step_issue.h"
 
 #include <sched.h>
 #include <stdio.h>

@@ -5,8 +5,8 @@
 #ifndef BB_TESTS_MADE_H
 #define BB_TESTS_MADE_H
 
-#include "proxies/plan/traffic.h"
-#include "proxies/registry/registry.h"
+#include "proxies/offline/plan/traffic.h"
+#include "proxies/workloads/registry/registry.h"
 #include "tests/check.h"
 
 /* A step of `ranks` ranks with one group "all" of all of them and `comms` communicators of it, "c0", "c1", ...; every

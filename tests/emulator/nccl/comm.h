@@ -7,7 +7,7 @@
 #include "ops.h"
 #include "shm.h"
 
-#include "proxies/machine/cluster.h"
+#include "proxies/simulation/machine/cluster.h"
 
 #include <pthread.h>
 

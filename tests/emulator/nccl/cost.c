@@ -7,7 +7,7 @@
 #include "timeline_peers.h"
 
 #include "../engine.h"
-#include "proxies/machine/fabric.h"
+#include "proxies/simulation/machine/fabric.h"
 
 #include <math.h>
 #include <strings.h>

@@ -7,7 +7,7 @@
 #include "profiler.h"
 
 #include "../engine.h"
-#include "proxies/machine/cluster.h"
+#include "proxies/simulation/machine/cluster.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -15,8 +15,8 @@
 #include "types.h"
 
 #include "../engine.h"
-#include "proxies/machine/exchanges.h"
-#include "proxies/machine/fabric.h"
+#include "proxies/simulation/machine/exchanges.h"
+#include "proxies/simulation/machine/fabric.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -5,7 +5,7 @@
 #include "sharing.h"
 
 #include "../engine.h"
-#include "proxies/machine/fabric.h"
+#include "proxies/simulation/machine/fabric.h"
 
 #include <stdlib.h>
 

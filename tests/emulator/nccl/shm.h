@@ -11,7 +11,7 @@
 #define EMU_NCCL_SHM_H
 
 #include "../engine.h"
-#include "proxies/machine/cluster.h"
+#include "proxies/simulation/machine/cluster.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>

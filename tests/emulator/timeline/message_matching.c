@@ -1,7 +1,7 @@
 /*
  * message_matching.c - messages of send/receive exchanges. All messages of one step of a lane share one flow. A message
  * starts when both endpoints have arrived, and ends when the flows of both endpoints have moved the bytes of their
- * steps since then. This is the model of `busbar plan` (proxies/simulate/engine/contention_sim.c).
+ * steps since then. This is the model of `busbar plan` (proxies/simulation/simulate/engine/contention_sim.c).
  */
 #include "state.h"
 

@@ -2,8 +2,8 @@
 #ifndef EMU_TIMELINE_STATE_H
 #define EMU_TIMELINE_STATE_H
 
-#include "proxies/machine/cluster.h"
-#include "proxies/machine/flows.h"
+#include "proxies/simulation/machine/cluster.h"
+#include "proxies/simulation/machine/flows.h"
 #include "timeline.h"
 
 #include <pthread.h>

@@ -4,7 +4,7 @@
  */
 #include "timeline/state.h"
 
-#include "proxies/machine/cluster.h"
+#include "proxies/simulation/machine/cluster.h"
 
 #include <limits.h>
 #include <math.h>

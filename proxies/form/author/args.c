@@ -1,0 +1,93 @@
+/* args.c - numeric positional arguments, rank and batch counts, and steps in which all ranks run the same program
+ * (see args.h). */
+#include "proxies/form/author/args.h"
+
+#include "bootstrap/base/units.h"
+#include "proxies/form/step/config.h"
+#include "proxies/form/step/step.h"
+
+#include <stdio.h>
+#include <string.h>
+
+int bb_args_number(const struct bb_proxy_config *c, const char *word, const char *what, int given, int *value)
+{
+    if (given)
+        return bb_err(BB_EUSAGE, "%s: %s are given twice, as the argument '%s' and as an option; try: remove one",
+                      c->proxy, what, word);
+    if (bb_parse_int(word, 1, BB_MAX_LAYERS, value))
+        return bb_err(BB_EUSAGE, "%s: '%s' is not a valid number of %s, expected 1 to %d", c->proxy, word, what,
+                      BB_MAX_LAYERS);
+    return 0;
+}
+
+int bb_args_index(const char *word, const char *const *words, int usual)
+{
+    int i = word ? 0 : usual;
+
+    while (word && strcmp(words[i], word) != 0)
+        i++;
+    return i;
+}
+
+const char *bb_multiples(long long value, long long step, char text[BB_MULTIPLES_TEXT])
+{
+    long long below = value / step * step;
+
+    if (below == 0)
+        snprintf(text, BB_MULTIPLES_TEXT, "%lld", step);
+    else
+        snprintf(text, BB_MULTIPLES_TEXT, "%lld or %lld", below, below + step);
+    return text;
+}
+
+int bb_args_micro_batches(const struct bb_proxy_config *c, int usual, long long samples, const char *made_of, int *m)
+{
+    long long n = c->global_batch, most = samples * BB_MAX_LAYERS;
+    char near[BB_MULTIPLES_TEXT];
+
+    *m = c->micro_batches ? c->micro_batches : usual;
+    if (!n)
+        return 0;
+    if (samples < 1)
+        return bb_err(BB_EUSAGE, "%s: --global-batch-size %lld is not supported: no rank processes samples (%s)",
+                      c->proxy, n, made_of);
+    if (n > most)
+        return bb_err(BB_EUSAGE,
+                      "%s: --global-batch-size %lld needs more than %d micro-batches of %lld samples (%s); try: "
+                      "--global-batch-size %lld",
+                      c->proxy, n, BB_MAX_LAYERS, samples, made_of, most);
+    if (n % samples)
+        return bb_err(BB_EUSAGE, "%s: --global-batch-size %lld is not a multiple of %lld samples (%s); try: %s",
+                      c->proxy, n, samples, made_of, bb_multiples(n, samples, near));
+    *m = (int)(n / samples);
+    return 0;
+}
+
+int bb_args_check_ranks(const struct bb_proxy_config *c, int step, const char *why)
+{
+    char near[BB_MULTIPLES_TEXT];
+
+    if (c->ranks % step == 0)
+        return 0;
+    return bb_err(BB_EUSAGE, "%s: %d %s not a multiple of %d (%s); try: %s ranks", c->proxy, c->ranks,
+                  c->ranks == 1 ? "rank is" : "ranks are", step, why, bb_multiples(c->ranks, step, near));
+}
+
+int bb_world_role(const struct bb_proxy_config *c, struct bb_step *step, const char *name, struct bb_script *script)
+{
+    const struct bb_axis axis = {"world", c->ranks};
+    int rc;
+
+    TRY(bb_layout_init(&step->layout, c->ranks, &axis, 1));
+    bb_layout_add_group(&step->layout, "world", 1u << 0);
+    TRY(bb_step_add_roles(step, 1));
+    step->roles[0].name = name;
+    bb_script_init(script, &step->roles[0].program, c);
+out:
+    return rc;
+}
+
+struct bb_script_lane bb_world_lane(struct bb_step *step, struct bb_script *script, const char *name)
+{
+    return bb_script_lane(script, &step->layout, bb_layout_add_comm(&step->layout, name, 0));
+}

@@ -1,0 +1,132 @@
+/* profile.c - finds and reads the model and cluster files of profiles/. */
+#include "proxies/form/models/profile.h"
+
+#include "bootstrap/cli/opts.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define MAX_NAMES 128
+
+size_t bb_profile_names(const char *kind, const char **names, size_t capacity)
+{
+    size_t n = 0;
+
+    for (const struct bb_profile_text *t = bb_profile_texts; t->kind && n + 1 < capacity; t++)
+        if (strcmp(t->kind, kind) == 0)
+            names[n++] = t->name;
+    names[n] = NULL;
+    return n;
+}
+
+static const char *name_at(const char *kind, size_t i)
+{
+    const char *names[MAX_NAMES];
+
+    return i < bb_profile_names(kind, names, MAX_NAMES) ? names[i] : NULL;
+}
+
+const char *bb_model_name_at(size_t i)
+{
+    return name_at("models", i);
+}
+
+const char *bb_cluster_name_at(size_t i)
+{
+    return name_at("clusters", i);
+}
+
+static bool is_path(const char *name_or_path)
+{
+    size_t length = strlen(name_or_path);
+
+    return strchr(name_or_path, '/') || (length > 5 && strcmp(name_or_path + length - 5, ".json") == 0);
+}
+
+static const char *find_text(const char *kind, const char *name)
+{
+    for (const struct bb_profile_text *t = bb_profile_texts; t->kind; t++)
+        if (strcmp(t->kind, kind) == 0 && strcmp(t->name, name) == 0)
+            return t->text;
+    return NULL;
+}
+
+static int reject_name(const char *kind, const char *name_or_path)
+{
+    const char *names[MAX_NAMES];
+    char singular[32];
+    size_t n = bb_profile_names(kind, names, MAX_NAMES);
+
+    snprintf(singular, sizeof(singular), "%.*s", (int)strlen(kind) - 1, kind);
+    return bb_reject_unknown(singular, name_or_path, names, n);
+}
+
+static bool is_folder(const char *path)
+{
+    struct stat about;
+
+    return stat(path, &about) == 0 && S_ISDIR(about.st_mode);
+}
+
+/* Loads the config.json of a folder that contains a published model (Hugging Face). */
+static int load_folder(const char *kind, const char *name_or_path, json_t **root)
+{
+    char path[PATH_MAX];
+    json_error_t error;
+
+    if (strcmp(kind, "models") != 0)
+        return bb_err(BB_EUSAGE, "%s: is a folder, expected a file", name_or_path);
+    snprintf(path, sizeof(path), "%s/config.json", name_or_path);
+    if (access(path, R_OK) != 0)
+        return bb_err(BB_EUSAGE, "%s: is a folder without a config.json", name_or_path);
+    *root = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
+    return *root ? 0 : bb_err(BB_EUSAGE, "%s: line %d: %s", path, error.line, error.text);
+}
+
+int bb_profile_validate_name(const char *kind, const char *name_or_path)
+{
+    return is_path(name_or_path) || find_text(kind, name_or_path) || is_folder(name_or_path)
+               ? 0
+               : reject_name(kind, name_or_path);
+}
+
+int bb_profile_load(const char *kind, const char *name_or_path, json_t **root)
+{
+    const char *text = NULL;
+    json_error_t error;
+    int rc = 0;
+
+    *root = NULL;
+    text = find_text(kind, name_or_path);
+    if (!text && is_folder(name_or_path))
+        TRY(load_folder(kind, name_or_path, root));
+    else if (is_path(name_or_path))
+        *root = json_load_file(name_or_path, JSON_REJECT_DUPLICATES, &error);
+    else if (text)
+        *root = json_loads(text, JSON_REJECT_DUPLICATES, &error);
+    else
+        return reject_name(kind, name_or_path);
+    if (!*root && error.line <= 0 && errno == ENOMEM)
+        return bb_err(BB_EFAIL, "%s", error.text);
+    if (!*root)
+        return error.line > 0
+                   ? bb_err(BB_EUSAGE, "%s: line %d: %s", name_or_path, error.line, error.text)
+                   : bb_err(BB_EUSAGE, "%s; expected a name of `busbar list %s`, or a file", error.text, kind);
+    /* A result file of busbar has a schema, too, but only a result file contains a command or its options. */
+    if (!json_is_object(*root))
+        rc = bb_err(BB_EUSAGE, "%s: expected a JSON object", name_or_path);
+    else if (json_object_get(*root, "schema") &&
+             (json_object_get(*root, "command") || json_object_get(*root, "options")))
+        rc = bb_err(BB_EUSAGE, "%s: is a result of busbar (%s), expected a file of %s", name_or_path,
+                    json_string_value(json_object_get(*root, "schema")), kind);
+    if (rc) {
+        json_decref(*root);
+        *root = NULL;
+    }
+out:
+    return rc;
+}

@@ -1,0 +1,38 @@
+/*
+ * profile.h - the JSON files of profiles/, which describe models and clusters. The build compiles them into the
+ * program, so that they are available wherever the program is installed. A user's own files are read by their path.
+ */
+#ifndef BB_PROXIES_FORM_MODELS_PROFILE_H
+#define BB_PROXIES_FORM_MODELS_PROFILE_H
+
+#include "bootstrap/base/json_read.h"
+
+struct bb_profile_text {
+    const char *kind, *name, *text; /* kind: "models" or "clusters"; name: for example "gpt2_large"; text: the JSON */
+};
+extern const struct bb_profile_text bb_profile_texts[]; /* all shipped profiles; the last element is all NULL */
+
+/* bb_profile_names - lists the names of all shipped profiles of a kind ("models" or "clusters"). names: [capacity]
+ * out, terminated by NULL. Returns the number of names. */
+size_t bb_profile_names(const char *kind, const char **names, size_t capacity);
+
+/* Each function returns the name of the i-th model or cluster profile that is shipped with busbar, or NULL after the
+ * last profile. Used for shell completion. */
+const char *bb_model_name_at(size_t i);
+const char *bb_cluster_name_at(size_t i);
+
+/* bb_profile_validate_name - checks, without opening a file, that the argument is the name of a shipped profile of
+ * this kind or a path. Returns 0, or -BB_EUSAGE after printing an error message. */
+int bb_profile_validate_name(const char *kind, const char *name_or_path) BB_MUST_CHECK;
+
+/*
+ * bb_profile_load - loads a profile.
+ *   kind          "models" or "clusters"
+ *   name_or_path  name of a shipped profile; or a path, which contains '/' or ends in ".json"; or the folder of a
+ *                 published model, whose config.json is loaded
+ *   root          out: a JSON object; the caller releases it
+ *   Returns       0, or -BB_EUSAGE after printing an error message: unknown name, unreadable file, or no JSON object
+ */
+int bb_profile_load(const char *kind, const char *name_or_path, json_t **root) BB_MUST_CHECK;
+
+#endif

@@ -1,0 +1,196 @@
+/* calibrate_main.c - `busbar calibrate`: reads result files of benchmarks, fits the parameters of a cluster profile
+ * to the measured times, and writes the profile. */
+#include "proxies/offline/calibrate/calibrate_main.h"
+
+#include "bootstrap/base/alloc.h"
+#include "bootstrap/base/outfile.h"
+#include "bootstrap/cli/opts.h"
+#include "bootstrap/results/results.h"
+#include "bootstrap/sweep/study.h"
+#include "proxies/form/models/profile.h"
+#include "proxies/offline/calibrate/calibration_report.h"
+#include "proxies/offline/calibrate/measure_machine.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct options {
+    const char *output, *from, *json;
+    int gpus_per_node;
+    bool quiet, measure;
+    struct bb_measure_options run;
+};
+
+#define FIELD(name) offsetof(struct options, name)
+static const struct bb_opt rows[] = {
+    OPT_STRING('o', "output", FIELD(output), NULL, "FILE", "profile to write (required; ends in .json)"),
+    OPT_STRING(0, "from", FIELD(from), NULL, "NAME|FILE",
+               "starting profile, which provides the parameters that the measurements do not determine (default: the "
+               "shipped profile of these GPUs; see 'busbar list clusters')",
+               .choice_at = bb_cluster_name_at),
+    OPT_INT(0, "gpus-per-node", FIELD(gpus_per_node), NULL, "N", 1, 1 << 20,
+            "GPUs per node (default: as in the starting profile, or the ranks per host if there were more)"),
+    OPT_STRING(0, "json", FIELD(json), NULL, "FILE", "write parameters and residuals as JSON, - for stdout"),
+    OPT_FLAG(0, "quiet", FIELD(quiet), "no table"),
+    {0},
+};
+
+static const struct bb_opt measure_rows[] = {
+    OPT_FLAG(
+        0, "measure", FIELD(measure),
+        "run the benches that a profile needs instead of reading files; arguments after -- are passed to the bench "
+        "of collectives (-- -e 4G --sweep-algorithms)"),
+    OPT_INT(0, "ranks", FIELD(run.ranks), NULL, "N", 1, 1 << 24,
+            "number of ranks of the calibration benchmarks, one per GPU"),
+    OPT_CHOICE(0, "launcher", FIELD(run.launcher), NULL, "NAME", bb_study_launchers,
+               "launcher that starts the ranks (default: mpirun)"),
+    OPT_STRING(0, "hosts", FIELD(run.hosts), NULL, "LIST", "hosts for the launcher"),
+    OPT_STRING(0, "launch-arguments", FIELD(run.launch_arguments), NULL, "WORDS",
+               "additional arguments of the launcher, split at blanks"),
+    OPT_DOUBLE('T', "timeout", FIELD(run.timeout_s), NULL, "SECONDS", 0.1, 1e6,
+               "timeout of each bench (default: the default of bench)"),
+    OPT_STRING(0, "program", FIELD(run.program), NULL, "FILE", "busbar executable to start (default: this one)"),
+    OPT_FLAG(0, "restart", FIELD(run.restart), "run all benches again (default: only incomplete ones)"),
+    {0},
+};
+
+static const struct bb_opt_table tables[] = {
+    {.title = "Options", .opts = rows}, {.title = "Measuring", .opts = measure_rows}, {0}};
+
+static const struct bb_opts set = {
+    .usage = "busbar calibrate RESULT.json... -o FILE [OPTION...]\n       busbar calibrate --measure --ranks N -o FILE "
+             "[OPTION...] [-- OPTION...]",
+    .doc =
+        "Fits a cluster profile for `busbar plan --cluster FILE` to measurements. Reads the JSON of busbar bench\n"
+        "(collectives, p2p, compute, overlap) and of nccl-tests, and the tables that nccl-tests prints (for a table\n"
+        "without the name of its operation: all_reduce=FILE). Fits latencies and rates to the measurements, and\n"
+        "reports the errors of the fits. Parameters that the measurements do not determine keep the values of the\n"
+        "starting profile and are listed.",
+    .after =
+        "--measure keeps its results in the folder FILE.sweep and its study in FILE.study.json; the same command\n"
+        "continues an interrupted measurement.\n"
+        "Exit status: 0 ok, 1 a bench failed or the profile cannot be written, 2 usage error, or files of different\n"
+        "machines.",
+    .tables = tables,
+};
+
+/* ---- starting profile ---- */
+
+/* Shipped profiles. A profile matches if the device name of the GPUs contains the texts `word` and `second` (an
+ * empty text always matches). The first matching profile of the table is used. */
+static const struct {
+    const char *word, *second, *profile;
+} shipped[] = {
+    {"Emulated GPU", "", "emulated-default"},
+    {"GB200", "", "gb200-nvl72"},
+    {"B200", "", "b200-sxm-ib"},
+    {"H200", "", "h200-sxm-ib"},
+    {"H800", "", "h800-sxm-ib"},
+    {"H100", "HBM3", "h100-sxm-ib"},
+    {"A100-SXM", "40GB", "a100-40gb-sxm-ib"},
+    {"A100-SXM", "", "a100-sxm-ib"},
+    {"A100", "PCI", "a100-pcie-ib"},
+    {"L40S", "", "l40s-pcie-ib"},
+};
+
+/* Returns the name of the shipped profile for GPUs of this name; NULL: none. */
+static const char *find_shipped_profile(const char *device)
+{
+    for (size_t i = 0; i < sizeof(shipped) / sizeof(shipped[0]); i++)
+        if (strstr(device, shipped[i].word) && strstr(device, shipped[i].second))
+            return shipped[i].profile;
+    return NULL;
+}
+
+/* ---- the command ---- */
+
+enum { DIGITS = 6 };
+
+static int take_node_size(const struct options *o, struct bb_measurements *e)
+{
+    e->gpus_per_node = o->gpus_per_node;
+    for (size_t f = 0; f < e->n_files && o->gpus_per_node > 0; f++)
+        if (e->files[f].max_ranks_per_host > o->gpus_per_node)
+            return bb_err(BB_EUSAGE, "--gpus-per-node is %d, but in %s a host had %d ranks, one per GPU",
+                          o->gpus_per_node, e->files[f].path, e->files[f].max_ranks_per_host);
+    return 0;
+}
+
+static int calibrate_files(const struct options *o, const struct bb_measurements *e, int argc, char **argv)
+{
+    const char *device = e->files[0].device, *name = o->from ? o->from : find_shipped_profile(device);
+    struct bb_calibration_report report = {.profile = o->output, .by_device = !o->from, .argc = argc, .argv = argv};
+    struct bb_calibration *calibration; /* allocated, because the struct is too large for the stack */
+    struct bb_cluster base;
+    json_t *root = NULL;
+    int rc;
+
+    if (!name)
+        return bb_err(BB_EUSAGE,
+                      "no shipped profile is for GPUs '%s', so the parameters that were not measured are unknown; try: "
+                      "--from NAME with a similar cluster (see busbar list clusters)",
+                      device);
+    BB_NEW(calibration, 1);
+    TRY(bb_cluster_load(name, &base));
+    TRY(bb_profile_load("clusters", name, &root));
+    bb_calibrate(calibration, &base, e);
+    report.calibration = calibration;
+    report.base_root = root;
+    TRY(bb_json_save(o->output, "the profile", bb_calibration_profile(&report), DIGITS));
+    if (!o->quiet && !(o->json && strcmp(o->json, "-") == 0))
+        bb_calibration_print(&report, stdout);
+    if (o->json)
+        TRY(bb_json_save(o->json, "the calibration", bb_calibration_json(&report), DIGITS));
+out:
+    bb_calibration_release(calibration);
+    free(calibration);
+    json_decref(root);
+    return rc;
+}
+
+static int check_options(const struct options *o, const struct bb_positionals *positionals)
+{
+    const char *end = o->output ? strrchr(o->output, '.') : NULL;
+
+    if (positionals->n == 0 && !o->measure)
+        return bb_err(BB_EUSAGE,
+                      "no files of measurements given; try: busbar calibrate RESULT.json... -o FILE, or --measure");
+    if (o->measure && o->run.ranks == 0)
+        return bb_err(BB_EUSAGE, "--measure requires --ranks N, one per GPU; try: --ranks 8");
+    if (!o->measure && bb_opts_find_changed(&tables[1], o))
+        return bb_err(BB_EUSAGE, "--%s requires --measure", bb_opts_find_changed(&tables[1], o));
+    if (!o->output)
+        return bb_err(BB_EUSAGE, "calibrate requires -o FILE, the profile to write; try: -o mine.json");
+    if (!end || strcmp(end, ".json") != 0)
+        return bb_err(BB_EUSAGE,
+                      "--output: '%s' does not end in .json, so --cluster would take it for a name; try: %s.json",
+                      o->output, o->output);
+    return bb_outfile_check(o->output, "the profile");
+}
+
+int bb_calibrate_main(int argc, char **argv, int (*sweep)(int argc, char **argv))
+{
+    struct bb_measurements measurements = {0};
+    struct bb_argv measured = {0};
+    struct options options;
+    struct bb_positionals words;
+    int rc = bb_opts_parse(&set, &options, argc, argv, &words, stdout);
+
+    if (rc != 0)
+        return rc;
+    TRY(check_options(&options, &words));
+    if (options.measure) {
+        options.run.bench_options = words.word;
+        options.run.n_bench_options = words.n;
+        options.run.quiet = options.quiet || (options.json && strcmp(options.json, "-") == 0);
+        TRY(bb_measure_machine(&options.run, options.output, sweep, &measured));
+    }
+    TRY(bb_measurements_read(&measurements, options.measure ? (const char *const *)measured.word : words.word,
+                             options.measure ? measured.n : (size_t)words.n));
+    TRY(take_node_size(&options, &measurements));
+    TRY(calibrate_files(&options, &measurements, argc, argv));
+out:
+    bb_measurements_release(&measurements);
+    bb_argv_release(&measured);
+    return rc;
+}

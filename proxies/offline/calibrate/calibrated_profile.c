@@ -1,0 +1,115 @@
+/* calibrated_profile.c - creates the calibrated profile: the JSON of the starting profile with the fitted values. */
+#include "proxies/offline/calibrate/calibration_report.h"
+
+#include "bootstrap/base/alloc.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { LONGEST = 48 }; /* maximum length of the calibrated profile's name in characters */
+
+/* Prints for each fit the fitted parameters and the result files that contain its measurements: "launch_us,
+ * kernel_us: compute.json (... rows, ...)". */
+static void add_sources(const struct bb_calibration *c, FILE *out)
+{
+    const struct bb_measurements *e = c->measurements;
+
+    for (const struct bb_calibration_fit *done = c->fits; done < c->fits + c->n_fits; done++) {
+        const char *comma = "";
+
+        for (int f = 0; f < c->n_parameters; f++)
+            if (c->parameters[f].fit == done) {
+                fprintf(out, "%s%s", comma, c->parameters[f].key);
+                comma = ", ";
+            }
+        if (!*comma)
+            continue;
+        comma = ": ";
+        for (size_t i = 0; i < e->n_files; i++)
+            if (done->files >> (i % 64) & 1) {
+                fprintf(out, "%s%s", comma, e->files[i].path);
+                comma = ", ";
+            }
+        if (!done->fitted)
+            fprintf(out, "%s%s. ", comma, done->name);
+        else
+            fprintf(out, " (%zu rows, median error %.2g %%, worst %.2g %%). ", done->n_rows, done->median_percent,
+                    done->worst_percent);
+    }
+}
+
+static json_t *source_of(const struct bb_calibration_report *r)
+{
+    const char *source = json_string_value(json_object_get(r->base_root, "source"));
+    const struct bb_measurements *e = r->calibration->measurements;
+    char *text = NULL;
+    size_t size;
+    FILE *out = bb_open_text(&text, &size);
+    json_t *value;
+
+    fprintf(out, "busbar calibrate %s, %s, %s. ", BUSBAR_VERSION, e->files[0].device,
+            e->files[0].emulated ? "emulated, not a measurement of hardware" : "measured");
+    add_sources(r->calibration, out);
+    for (size_t f = 0; f < e->n_files; f++)
+        fprintf(out, "%s: %s, %s, NCCL %s. ", e->files[f].path, e->files[f].what,
+                *e->files[f].started ? e->files[f].started : "unknown date",
+                *e->files[f].nccl ? e->files[f].nccl : "version unknown");
+    fprintf(out, "All other parameters are those of %s: %s", r->calibration->base->name, source ? source : "no source");
+    fclose(out);
+    value = json_string(text);
+    free(text);
+    return value;
+}
+
+/* Stores the fitted values in the JSON of a profile. A key contains at most one dot, "tflops.float32" is the key
+ * "float32" of the object "tflops", except for the parameters of NCCL variants, whose objects are in the list
+ * "nccl". */
+static void set_parameters(const struct bb_calibration *c, json_t *root)
+{
+    for (const struct bb_calibration_parameter *p = c->parameters; p < c->parameters + c->n_parameters; p++) {
+        const char *dot = strrchr(p->key, '.');
+        json_t *object = root;
+        char part[32];
+
+        if (!p->fit)
+            continue;
+        if (p->variant >= 0) {
+            object = json_array_get(json_object_get(root, "nccl"), (size_t)p->variant);
+        } else if (dot) {
+            snprintf(part, sizeof(part), "%.*s", (int)(dot - p->key), p->key);
+            object = json_object_get(root, part);
+        }
+        json_object_set_new(object, dot ? dot + 1 : p->key,
+                            p->kind == BB_INTEGER ? json_integer((json_int_t)p->value) : json_real(p->value));
+    }
+}
+
+/* Returns the name of the profile in a file: the file name without ".json", for example "mine" for "runs/mine.json". */
+static json_t *name_of(const char *path)
+{
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    const int size = (int)(strlen(name) - strlen(".json"));
+
+    return json_sprintf("%.*s", size < 1 ? 1 : size > LONGEST ? LONGEST : size, name);
+}
+
+json_t *bb_calibration_profile(const struct bb_calibration_report *r)
+{
+    const struct bb_measurement_file *first = &r->calibration->measurements->files[0];
+    json_t *root = json_deep_copy(r->base_root);
+    json_t *changes = json_pack("{s:o, s:o, s:o}", "name", name_of(r->profile), "description",
+                                json_sprintf("%s, calibrated; parameters that were not measured are those of %s",
+                                             first->device, r->calibration->base->name),
+                                "source", source_of(r));
+    const int rc = json_object_update(root, changes);
+
+    json_decref(changes);
+    if (rc != 0) {
+        json_decref(root);
+        return NULL;
+    }
+    if (first->emulated)
+        json_object_set_new(root, "emulated", json_true());
+    set_parameters(r->calibration, root);
+    return root;
+}

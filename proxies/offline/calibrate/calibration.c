@@ -1,0 +1,250 @@
+/* calibration.c - selects the measurements and the parameters of each fit, and runs the fits in order (see
+ * calibration.h). */
+#include "proxies/offline/calibrate/calibration.h"
+
+#include "bootstrap/base/alloc.h"
+#include "proxies/offline/calibrate/integer_parameters.h"
+#include "proxies/offline/calibrate/measurements/row_time.h"
+#include "proxies/offline/calibrate/parameters.h"
+#include "proxies/offline/calibrate/penalized_variants.h"
+#include "proxies/offline/calibrate/robust_fit.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Maximum ratio of a fitted rate to its value in the starting profile; a rate at this limit is treated as infinite. */
+#define UNBOUNDED    1e3
+#define MIN_SCALE_US 0.5 /* us; minimum value of bb_fit_parameter.scale (robust_fit.h) for a latency */
+
+/* ---- measurements and parameters of each fit ---- */
+
+/* Categories of measurements, combined as a bit mask. OWN_CHOICE: collectives for which NCCL chose the variant
+ * (algorithm + protocol), not the user. SEND_RECV: collectives that NCCL implements as sends and receives; VARIANT: all
+ * others. VARIANT_CHOICE: VARIANT and OWN_CHOICE. */
+enum {
+    KERNEL = 1,
+    LAUNCH = 2,
+    MESSAGE = 4,
+    OVERLAP = 8,
+    OWN_CHOICE = 16,
+    SEND_RECV = 32,
+    VARIANT = 64,
+    VARIANT_CHOICE = 128
+};
+/* Whether the ranks of a measurement are on one node (LOCAL) or on several nodes (REMOTE), combined as a bit mask. */
+enum { LOCAL = 1, REMOTE = 2, ANYWHERE = LOCAL | REMOTE };
+
+static unsigned categories_of(const struct bb_measurement *r)
+{
+    static const unsigned categories[] = {[BB_MEASURED_KERNEL] = KERNEL,
+                                          [BB_MEASURED_TIMED_KERNEL] = KERNEL,
+                                          [BB_MEASURED_NCCL_LAUNCH] = LAUNCH,
+                                          [BB_MEASURED_MESSAGE] = MESSAGE,
+                                          [BB_MEASURED_OVERLAP] = OVERLAP};
+
+    if (r->kind != BB_MEASURED_COLLECTIVE)
+        return categories[r->kind];
+    return (r->forced ? 0 : OWN_CHOICE) | (bb_colls[r->call.kind].flags & BB_COLL_ESTIMATED ? VARIANT : SEND_RECV) |
+           (bb_is_nccl_choice(r) ? VARIANT_CHOICE : 0);
+}
+
+/* The fits in the order in which they run; later fits use the results of earlier ones. A parameter is fitted only
+ * once. If a later fit determines a parameter that is already fitted, the value stays, and the measurements of the
+ * later fit only validate it. With STAGE_VARIANTS, the fits of messages include collectives that NCCL implements as
+ * sends and receives, because the cost model treats them as messages. In the predictions of STAGE_CHOICE the cost model
+ * also chooses the variant, so the errors include wrong choices. */
+static const struct planned_fit {
+    const char *name; /* NULL: one fit per NCCL variant (algorithm + protocol) */
+    enum stage { STAGE_FIRST, STAGE_ALPHA_BETA, STAGE_VARIANTS, STAGE_CHOICE, STAGE_SHARING } stage;
+    unsigned categories, places;
+    enum bb_determined_by determines; /* the parameters that are fitted; BB_BY_NO_FIT: only the errors are computed */
+} planned_fits[] = {
+    {"kernels", STAGE_FIRST, KERNEL, ANYWHERE, BB_BY_KERNELS},
+    {"NCCL calls", STAGE_FIRST, LAUNCH, ANYWHERE, BB_BY_CALLS},
+    {"collectives within a node", STAGE_ALPHA_BETA, OWN_CHOICE, LOCAL, BB_BY_LOCAL},
+    {"collectives between nodes", STAGE_ALPHA_BETA, OWN_CHOICE, REMOTE, BB_BY_REMOTE},
+    {"messages within a node", STAGE_ALPHA_BETA, MESSAGE, LOCAL, BB_BY_LOCAL},
+    {"messages between nodes", STAGE_ALPHA_BETA, MESSAGE, REMOTE, BB_BY_REMOTE},
+    {"messages within a node", STAGE_VARIANTS, MESSAGE | SEND_RECV, LOCAL, BB_BY_LOCAL},
+    {"messages between nodes", STAGE_VARIANTS, MESSAGE | SEND_RECV, REMOTE, BB_BY_REMOTE},
+    {NULL, STAGE_VARIANTS, VARIANT, ANYWHERE, BB_BY_VARIANT},
+    {"collectives, as NCCL chose", STAGE_CHOICE, VARIANT_CHOICE, ANYWHERE, BB_BY_NO_FIT},
+    {"GEMMs during NCCL", STAGE_SHARING, OVERLAP, ANYWHERE, BB_BY_OVERLAP},
+};
+
+/* Returns whether the fit uses the measurement. variant: index of the NCCL variant of the fit; -1: any. */
+static bool uses_row(const struct bb_calibration *c, const struct planned_fit *planned, int variant,
+                     const struct bb_measurement *r)
+{
+    const bool local = r->kind == BB_MEASURED_MESSAGE ? r->same_node : r->call.nodes == 1;
+
+    if (!(planned->categories & categories_of(r)))
+        return false;
+    if (planned->places != ANYWHERE && planned->places != (local ? LOCAL : REMOTE))
+        return false;
+    return variant < 0 || (bb_row_variant(c->base, r) == variant && isfinite(bb_row_time_by_us(c->base, variant, r)));
+}
+
+/* ---- one fit ---- */
+
+/* Input of one fit: its measurements, and the profile parameters that are fitted to them. */
+struct model {
+    struct bb_cluster *cluster;
+    const struct bb_measurement **rows; /* [bb_fit.n_rows] */
+    struct bb_calibration_parameter *parameters[BB_FIT_PARAMETERS];
+    int variant; /* index of the NCCL variant (algorithm + protocol) that predicts all times; -1: the cost model
+                    selects a variant for each measurement */
+};
+
+/* Converts a profile's parameter to the value that is fitted, and back: a rate is fitted as its inverse. */
+static double convert(const struct bb_calibration_parameter *parameter, double value)
+{
+    return parameter->kind == BB_RATE ? 1 / value : value;
+}
+
+static double predict_row(const struct bb_fit *fit, size_t i)
+{
+    const struct model *m = fit->model;
+
+    for (int p = 0; p < fit->n_parameters; p++)
+        bb_parameter_try(m->cluster, m->parameters[p], convert(m->parameters[p], fit->parameters[p].value));
+    return m->variant >= 0 ? bb_row_time_by_us(m->cluster, m->variant, m->rows[i])
+                           : bb_row_time_us(m->cluster, m->rows[i]);
+}
+
+static void add_parameter(struct model *m, struct bb_fit *fit, struct bb_calibration_parameter *parameter)
+{
+    const double start = convert(parameter, parameter->nominal);
+
+    m->parameters[fit->n_parameters] = parameter;
+    fit->parameters[fit->n_parameters++] =
+        parameter->kind == BB_RATE
+            ? (struct bb_fit_parameter){.start = start, .min = 1 / (parameter->nominal * UNBOUNDED), .scale = start}
+            : (struct bb_fit_parameter){.start = start, .scale = fmax(start, MIN_SCALE_US)};
+}
+
+static void store_results(struct bb_calibration *c, const struct model *m, const struct bb_fit *fit)
+{
+    struct bb_calibration_fit *done = &c->fits[c->n_fits];
+
+    for (int p = 0; p < fit->n_parameters; p++) {
+        const struct bb_fit_parameter *fitted = &fit->parameters[p];
+        struct bb_calibration_parameter *parameter = m->parameters[p];
+
+        if (fitted->fitted) {
+            bb_parameter_set(c, parameter, convert(parameter, fitted->value));
+            parameter->correlated = fitted->correlated;
+        } else {
+            bb_parameter_try(&c->cluster, parameter, parameter->value);
+        }
+    }
+    for (size_t i = 0; i < fit->n_rows; i++) {
+        done->files |= (size_t)1 << (m->rows[i]->file % 64);
+        BB_GROW(c->rows, c->n_rows);
+        c->rows[c->n_rows++] = (struct bb_calibration_row){.measurement = m->rows[i],
+                                                           .fit = done,
+                                                           .fitted_us = m->rows[i]->time_us * (1 + fit->rows[i].error),
+                                                           .outlier = fit->rows[i].is_outlier};
+    }
+    done->n_rows = fit->n_rows;
+    done->n_outliers = fit->n_outliers;
+    done->median_percent = 100 * fit->median_error;
+    done->worst_percent = 100 * fit->worst_error;
+    done->fitted = fit->n_parameters > 0;
+    c->n_fits++;
+}
+
+/* Runs a fit, and appends its results to c->fits and c->rows. Without measurements nothing is appended. variant: index
+ * of the NCCL variant, for a fit of one variant; otherwise -1. */
+static void run_fit(struct bb_calibration *c, const struct planned_fit *planned, int variant)
+{
+    const struct bb_measurements *e = c->measurements;
+    struct model m = {.cluster = &c->cluster, .variant = variant};
+    struct bb_fit fit = {.predict = predict_row, .model = &m};
+    char *name = c->fits[c->n_fits].name;
+
+    BB_NEW(m.rows, e->n_rows);
+    BB_NEW(fit.rows, e->n_rows);
+    for (size_t i = 0; i < e->n_rows; i++)
+        if (uses_row(c, planned, variant, &e->rows[i])) {
+            m.rows[fit.n_rows] = &e->rows[i];
+            fit.rows[fit.n_rows++].measured = e->rows[i].time_us;
+        }
+    for (int p = 0; p < c->n_parameters; p++)
+        if (planned->determines == c->parameters[p].by && c->parameters[p].variant == variant &&
+            c->parameters[p].is_fittable && !c->parameters[p].fit)
+            add_parameter(&m, &fit, &c->parameters[p]);
+    if (fit.n_rows > 0) {
+        snprintf(name, sizeof(c->fits->name), "%s", variant < 0 ? planned->name : c->variant_names[variant]);
+        bb_fit_run(&fit);
+        store_results(c, &m, &fit);
+    }
+    free(m.rows);
+    free(fit.rows);
+}
+
+static void run_fits(struct bb_calibration *c, enum stage stage)
+{
+    for (size_t i = 0; i < sizeof(planned_fits) / sizeof(planned_fits[0]); i++) {
+        const struct planned_fit *planned = &planned_fits[i];
+
+        const int end = planned->name ? 0 : c->base->n_variants;
+
+        for (int variant = planned->name ? -1 : 0; planned->stage == stage && variant < end; variant++)
+            run_fit(c, planned, variant);
+    }
+}
+
+/* ---- order of all fits ---- */
+
+/* If the profile has "achieved", the GEMM rate of a data type is the data sheet's rate of this type times the
+ * fraction achieved.gemm, which is common to all types. Measurements determine only this product. Therefore the type
+ * with the most measurements keeps its data sheet rate, and achieved.gemm is fitted to its measurements. The rates
+ * of the other types are fitted with this value of achieved.gemm. */
+static void fix_nominal_rates(struct bb_calibration *c)
+{
+    const struct bb_measurements *e = c->measurements;
+    size_t n_bfloat16 = 0, n_half = 0;
+    const double *anchor = &c->cluster.achieved.gemm;
+
+    if (!c->cluster.has_achieved)
+        return;
+    for (size_t i = 0; i < e->n_rows; i++)
+        if (e->rows[i].kind == BB_MEASURED_KERNEL && !e->rows[i].kernel.is_memory_kernel) {
+            n_bfloat16 += e->rows[i].kernel.gemm.dtype == BB_BFLOAT16;
+            n_half += e->rows[i].kernel.gemm.dtype == BB_HALF;
+        }
+    if (n_bfloat16 + n_half > 0)
+        anchor = n_half > n_bfloat16 ? &c->cluster.tflops_float16 : &c->cluster.tflops_bfloat16;
+    bb_parameter_of(c, anchor)->is_fittable = false;
+    /* memory_gbps keeps the data sheet's value, because with "achieved" the fraction achieved.memory is fitted
+     * instead. */
+    bb_parameter_of(c, &c->cluster.memory_gbps)->is_fittable = false;
+}
+
+void bb_calibrate(struct bb_calibration *c, const struct bb_cluster *base, const struct bb_measurements *e)
+{
+    *c = (struct bb_calibration){.base = base, .measurements = e, .cluster = *base};
+    bb_parameters_init(c);
+    fix_nominal_rates(c);
+    bb_set_node_size(c);
+    bb_set_sm_count(c);
+    run_fits(c, STAGE_FIRST);
+    run_fits(c, base->n_variants > 0 ? STAGE_VARIANTS : STAGE_ALPHA_BETA);
+    if (base->n_variants > 0) {
+        bb_penalize_variants(c);
+        run_fits(c, STAGE_CHOICE);
+    }
+    if (base->has_sharing) { /* requires the times of kernels and of NCCL operations that run alone */
+        bb_set_collective_sms(c);
+        bb_fit_message_sms(c);
+        run_fits(c, STAGE_SHARING);
+    }
+}
+
+void bb_calibration_release(struct bb_calibration *c)
+{
+    free(c->rows);
+    *c = (struct bb_calibration){0};
+}

@@ -1,0 +1,90 @@
+/*
+ * calibration.h - fits the parameters of a cluster profile to measurements, and reports the errors of the fits.
+ *
+ * The starting profile determines the cost model. If the profile has "nccl" and "achieved", each variant of NCCL
+ * (algorithm + protocol) has its own latencies and rates, and kernels reach fractions of the data sheet's rates.
+ * Otherwise collectives follow the alpha-beta model: one latency and one rate. The cost model itself (proxies/simulation/machine)
+ * predicts each measurement, so `plan` uses exactly the model that was fitted.
+ */
+#ifndef BB_PROXIES_OFFLINE_CALIBRATE_CALIBRATION_H
+#define BB_PROXIES_OFFLINE_CALIBRATE_CALIBRATION_H
+
+#include "proxies/offline/calibrate/measurements/measurements.h"
+
+#define BB_CALIBRATION_FITS       (10 + BB_NCCL_VARIANTS)
+#define BB_CALIBRATION_PARAMETERS (32 + 6 * BB_NCCL_VARIANTS)
+
+/* One fit: a subset of the profile's parameters is fitted to a subset of the measurements. */
+struct bb_calibration_fit {
+    char name[64]; /* the kind of measurements, for example "kernels" or "ring LL" */
+    size_t n_rows, n_outliers;
+    double median_percent, worst_percent; /* median and maximum of |predicted / measured - 1| in percent, without
+                                             outliers */
+    bool fitted;  /* false: the fit changes no parameters; its measurements only validate parameters of other fits */
+    size_t files; /* bit mask: bit (i modulo 64) is set if at least one measurement of this fit is from result file i */
+};
+
+/* The measurements that determine a parameter. BB_BY_NO_FIT: no fit changes the parameter; integers are determined as
+ * integer_parameters.h describes. */
+enum bb_determined_by {
+    BB_BY_NO_FIT,
+    BB_BY_KERNELS,
+    BB_BY_CALLS,   /* host times of NCCL calls */
+    BB_BY_LOCAL,   /* messages and collectives within a node */
+    BB_BY_REMOTE,  /* messages and collectives between nodes */
+    BB_BY_VARIANT, /* collectives with one NCCL variant (algorithm + protocol) */
+    BB_BY_OVERLAP  /* GEMMs during NCCL operations */
+};
+
+/* A LATENCY contributes a time proportional to its value, a RATE a time proportional to 1 / value. FIXED: no time is
+ * proportional to the value. The value is a double, except for INTEGER: an int. */
+enum bb_parameter_kind { BB_LATENCY, BB_RATE, BB_FIXED, BB_INTEGER };
+
+/* A number in the cluster profile that calibration may change. */
+struct bb_calibration_parameter {
+    char key[64];  /* path in the profile's JSON, for example "intra.gbps" or "nccl.ring.LL.base_us" */
+    int variant;   /* index of the NCCL variant (algorithm + protocol); -1: not a parameter of a variant */
+    size_t offset; /* byte offset of the value in struct bb_cluster */
+    enum bb_parameter_kind kind;
+    enum bb_determined_by by;
+    bool is_fittable; /* true: a fit may change the value */
+    double nominal, value;
+    const struct bb_calibration_fit *fit; /* the fit that determined the value, in bb_calibration.fits; NULL: the value
+                                             is that of the starting profile */
+    bool correlated; /* true: the measurements determine only a sum of this parameter and others, not its own value */
+};
+
+/* A measurement that a fit used, and the time that the fitted model predicts for it. */
+struct bb_calibration_row {
+    const struct bb_measurement *measurement;
+    const struct bb_calibration_fit *fit;
+    double fitted_us;
+    bool outlier; /* true: the fit ignored this measurement */
+};
+
+/* Result of a calibration. A zero-initialized struct is valid and empty. The struct must not be copied, because it
+ * contains pointers to its own members. */
+struct bb_calibration {
+    const struct bb_cluster *base; /* starting profile */
+    const struct bb_measurements *measurements;
+    struct bb_cluster cluster; /* the cluster profile with the fitted values */
+    struct bb_calibration_fit fits[BB_CALIBRATION_FITS];
+    struct bb_calibration_parameter parameters[BB_CALIBRATION_PARAMETERS];
+    struct bb_calibration_row *rows; /* [n_rows] the measurements of fits[0], then those of fits[1], ... */
+    size_t n_rows;
+    int n_fits, n_parameters;
+    char variant_names[BB_NCCL_VARIANTS][40];  /* [index of the NCCL variant] algorithm and protocol: "ring LL" */
+    bool penalized_variants[BB_NCCL_VARIANTS]; /* [index of the NCCL variant] true: the variant was made slower in
+                                                  the profile; see penalized_variants.h */
+};
+
+/*
+ * bb_calibrate - fits the parameters of a cluster profile to measurements.
+ *   c        out: result; the caller releases it with bb_calibration_release
+ *   base     starting profile; owned by the caller, must outlive c
+ *   e        measured times of kernels, messages and collectives; owned by the caller, must outlive c
+ */
+void bb_calibrate(struct bb_calibration *c, const struct bb_cluster *base, const struct bb_measurements *e);
+void bb_calibration_release(struct bb_calibration *c);
+
+#endif

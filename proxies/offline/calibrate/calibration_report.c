@@ -1,0 +1,276 @@
+/* calibration_report.c - writes the text and the JSON of a calibration (see calibration_report.h). */
+#include "proxies/offline/calibrate/calibration_report.h"
+
+#include "bootstrap/base/units.h"
+#include "bootstrap/cli/report_header.h"
+#include "bootstrap/results/results.h"
+#include "bootstrap/results/table.h"
+
+#include <string.h>
+
+enum { MAX_OUTLIERS_SHOWN = 3 }; /* maximum number of outliers that are printed individually; the others are counted */
+
+/* ---- columns of the tables of fits and parameters ---- */
+
+/* Text columns of a parameter: the numbers with five significant digits, the precision of a profile. */
+static json_t *nominal_text(const void *parameter)
+{
+    return json_sprintf("%.5g", ((const struct bb_calibration_parameter *)parameter)->nominal);
+}
+
+static json_t *value_text(const void *parameter)
+{
+    return json_sprintf("%.5g", ((const struct bb_calibration_parameter *)parameter)->value);
+}
+
+static json_t *fit_name(const void *parameter)
+{
+    const struct bb_calibration_fit *fit = ((const struct bb_calibration_parameter *)parameter)->fit;
+
+    return fit && *fit->name ? json_string(fit->name) : json_null();
+}
+
+#define PARAMETER(name) BB_SHOWS(struct bb_calibration_parameter, name)
+#define FIT(name)       BB_SHOWS(struct bb_calibration_fit, name)
+static const struct bb_field fit_fields[] = {
+    {"name", "fit", "", 31, 0, FIT(name)},
+    {"rows", "rows", "", 8, 0, FIT(n_rows)},
+    {"outliers", "outliers", "", 8, 0, FIT(n_outliers)},
+    {"median_error_percent", "median", "error %", 9, 2, FIT(median_percent)},
+    {"worst_error_percent", "worst", "error %", 9, 2, FIT(worst_percent)},
+    {"fitted", NULL, NULL, 0, 0, FIT(fitted)},
+    {0},
+};
+
+static const struct bb_field parameter_fields[] = {
+    {"key", "parameter", "", 31, 0, PARAMETER(key)},
+    {"nominal", PARAMETER(nominal)},
+    {"value", PARAMETER(value)},
+    {NULL, "nominal", "", 12, 0, .value = nominal_text},
+    {NULL, "calibrated", "", 12, 0, .value = value_text},
+    {"from", "fitted to", "", 31, 0, .value = fit_name},
+    {"correlated", NULL, NULL, 0, 0, PARAMETER(correlated)},
+    {0},
+};
+
+/* ---- text output ---- */
+
+/* A list of words separated by commas, printed in lines that begin with "#   ". Zeroed except for `out` and `title`:
+ * empty. */
+struct list {
+    FILE *out;
+    const char *title; /* printed before the first word */
+    int column;
+};
+
+static void list_word(struct list *l, const char *word)
+{
+    const int width = (int)strlen(word) + 2;
+
+    if (l->column == 0)
+        fputs(l->title, l->out);
+    if (l->column == 0 || l->column + width > 110)
+        l->column = fprintf(l->out, "%s#  ", l->column ? ",\n" : "");
+    else
+        fputc(',', l->out);
+    fprintf(l->out, " %s", word);
+    l->column += width;
+}
+
+static void end_list(const struct list *l)
+{
+    if (l->column > 0)
+        fputc('\n', l->out);
+}
+
+static void print_head(const struct bb_calibration_report *r, FILE *out)
+{
+    const struct bb_measurements *e = r->calibration->measurements;
+
+    bb_print_report_header(out, r->argc, r->argv);
+    fprintf(out, "# %s: %zu rows from %zu file%s\n", e->files[0].device, e->n_rows, e->n_files,
+            e->n_files == 1 ? "" : "s");
+    for (size_t f = 0; f < e->n_files; f++)
+        fprintf(out, "#   %s: %s, %d rank%s on %d node%s, %zu rows used, %zu unused\n", e->files[f].path,
+                e->files[f].what, e->files[f].ranks, e->files[f].ranks == 1 ? "" : "s", e->files[f].nodes,
+                e->files[f].nodes == 1 ? "" : "s", e->files[f].n_rows, e->files[f].n_unused);
+    fprintf(out, "# starting profile: %s%s\n", r->calibration->base->name, r->by_device ? ", selected by the GPU" : "");
+    if (e->files[0].emulated)
+        bb_print_emulated_note(out, "", "");
+}
+
+static void print_outliers(const struct bb_calibration *c, FILE *out)
+{
+    char text[120], measured[BB_TIME_TEXT], fitted[BB_TIME_TEXT];
+    size_t all = 0;
+
+    for (const struct bb_calibration_row *row = c->rows; row < c->rows + c->n_rows; row++) {
+        if (!row->outlier || all++ >= MAX_OUTLIERS_SHOWN)
+            continue;
+        bb_measurement_text(row->measurement, text, sizeof(text));
+        fprintf(out, "# outlier: %s in %s: measured %s, fitted %s\n", text,
+                c->measurements->files[row->measurement->file].path,
+                bb_format_time(row->measurement->time_us, measured), bb_format_time(row->fitted_us, fitted));
+    }
+    if (all > MAX_OUTLIERS_SHOWN)
+        fprintf(out, "# and %zu more outliers\n", all - MAX_OUTLIERS_SHOWN);
+}
+
+static void print_remarks(const struct bb_calibration *c, FILE *out)
+{
+    struct list correlated = {.out = out,
+                              .title = "#\n# the measurements determine only a sum of these parameters; each of them "
+                                       "was changed in proportion to its nominal value:\n"};
+    struct list penalized = {.out = out,
+                             .title = "#\n# penalized: NCCL never chose these variants although the cost model "
+                                      "predicted that they are faster; the new profile makes them slower:\n"};
+
+    for (int f = 0; f < c->n_parameters; f++)
+        if (c->parameters[f].correlated && c->parameters[f].fit)
+            list_word(&correlated, c->parameters[f].key);
+    end_list(&correlated);
+    for (int w = 0; w < c->base->n_variants; w++)
+        if (c->penalized_variants[w])
+            list_word(&penalized, c->variant_names[w]);
+    end_list(&penalized);
+}
+
+/* Prints a hint if runs on several nodes had fewer ranks per node than gpus_per_node. The cost model divides a
+ * node's NICs among its GPUs, so a wrong gpus_per_node changes the inter-node rates. */
+static void print_small_nodes(const struct bb_calibration *c, FILE *out)
+{
+    const struct bb_measurements *e = c->measurements;
+    int max = 0;
+
+    for (size_t f = 0; f < e->n_files; f++)
+        if (e->files[f].nodes > 1 && e->files[f].ranks / e->files[f].nodes > max)
+            max = e->files[f].ranks / e->files[f].nodes;
+    if (max > 0 && max < c->cluster.gpus_per_node)
+        fprintf(out,
+                "#\n# gpus_per_node is %d, but runs on several nodes had at most %d ranks per node; if this is the "
+                "size of a "
+                "node, try: --gpus-per-node %d\n",
+                c->cluster.gpus_per_node, max, max);
+}
+
+/* Lists the parameters that keep the values of the starting profile. For an NCCL variant without any fitted
+ * parameter, the list contains only the name of the variant: "nccl.pat.Simple". */
+static void print_nominal(const struct bb_calibration *c, FILE *out)
+{
+    struct list list = {.out = out, .title = ""};
+    bool is_fitted[BB_NCCL_VARIANTS] = {false}, is_listed[BB_NCCL_VARIANTS] = {false};
+    char text[64];
+
+    for (int f = 0; f < c->n_parameters; f++)
+        if (c->parameters[f].variant >= 0)
+            is_fitted[c->parameters[f].variant] |= c->parameters[f].fit != NULL;
+    fprintf(out, "#\n# parameters that the measurements do not determine, with the values of %s:\n", c->base->name);
+    for (int f = 0; f < c->n_parameters; f++) {
+        const char *key = c->parameters[f].key;
+        const int variant = c->parameters[f].variant;
+
+        if (variant < 0 || is_fitted[variant]) {
+            if (!c->parameters[f].fit)
+                list_word(&list, key);
+        } else if (!is_listed[variant]) {
+            is_listed[variant] = true;
+            snprintf(text, sizeof(text), "%.*s", (int)(strrchr(key, '.') - key), key);
+            list_word(&list, text);
+        }
+    }
+    end_list(&list);
+}
+
+void bb_calibration_print(const struct bb_calibration_report *r, FILE *out)
+{
+    const struct bb_calibration *c = r->calibration;
+
+    print_head(r, out);
+    fputs("#\n", out);
+    bb_table_heading(out, fit_fields);
+    for (int i = 0; i < c->n_fits; i++)
+        bb_table_row(out, fit_fields, &c->fits[i]);
+    print_outliers(c, out);
+    fputs("#\n", out);
+    bb_table_heading(out, parameter_fields);
+    for (int f = 0; f < c->n_parameters; f++)
+        if (c->parameters[f].fit)
+            bb_table_row(out, parameter_fields, &c->parameters[f]);
+    print_remarks(c, out);
+    print_small_nodes(c, out);
+    print_nominal(c, out);
+    fprintf(out, "# profile: %s\n", r->profile);
+}
+
+/* ---- JSON output ---- */
+
+/* Returns a JSON list with one object per row. rows: array of n structs of `size` bytes each, which `fields`
+ * describes. */
+static json_t *table_json(const struct bb_field *fields, const void *rows, int n, size_t size)
+{
+    json_t *list = json_array();
+
+    for (int i = 0; i < n; i++) {
+        json_array_append_new(list, json_object());
+        bb_table_json(json_array_get(list, (size_t)i), fields, (const char *)rows + (size_t)i * size);
+    }
+    return list;
+}
+
+static json_t *files_json(const struct bb_measurements *e)
+{
+    json_t *list = json_array();
+
+    for (const struct bb_measurement_file *f = e->files; f < e->files + e->n_files; f++)
+        json_array_append_new(list,
+                              json_pack("{s:s, s:s, s:s, s:s, s:i, s:i, s:I, s:I}", "file", f->path, "what", f->what,
+                                        "started", f->started, "nccl", f->nccl, "ranks", f->ranks, "nodes", f->nodes,
+                                        "rows", (json_int_t)f->n_rows, "unused_rows", (json_int_t)f->n_unused));
+    return list;
+}
+
+static json_t *residuals_json(const struct bb_calibration *c)
+{
+    json_t *list = json_array();
+    char text[120];
+
+    for (const struct bb_calibration_row *row = c->rows; row < c->rows + c->n_rows; row++) {
+        bb_measurement_text(row->measurement, text, sizeof(text));
+        json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:f, s:f, s:b}", "fit", row->fit->name, "row", text,
+                                              "file", c->measurements->files[row->measurement->file].path,
+                                              "measured_us", row->measurement->time_us, "fitted_us", row->fitted_us,
+                                              "outlier", row->outlier));
+    }
+    return list;
+}
+
+/* Returns the JSON list of the names of the NCCL variants that were made slower in the profile (see
+ * penalized_variants.h). */
+static json_t *penalized_json(const struct bb_calibration *c)
+{
+    json_t *list = json_array();
+
+    for (int i = 0; i < c->base->n_variants; i++)
+        if (c->penalized_variants[i])
+            json_array_append_new(list, json_string(c->variant_names[i]));
+    return list;
+}
+
+json_t *bb_calibration_json(const struct bb_calibration_report *r)
+{
+    const struct bb_calibration *c = r->calibration;
+    const struct bb_measurement_file *first = &c->measurements->files[0];
+    json_t *command = bb_json_words(r->argc, r->argv);
+
+    /* The command line contains all paths, so if it is valid UTF-8, all texts of the document are. */
+    if (json_array_size(command) != (size_t)r->argc) {
+        json_decref(command);
+        return NULL;
+    }
+    return json_pack("{s:s, s:s, s:o, s:s, s:s, s:s, s:b, s:o, s:o, s:o, s:o, s:o}", "schema", "busbar.calibration/1",
+                     "busbar", BUSBAR_VERSION, "command", command, "profile", r->profile, "from", c->base->name,
+                     "device", first->device, "emulated", first->emulated, "files", files_json(c->measurements), "fits",
+                     table_json(fit_fields, c->fits, c->n_fits, sizeof(*c->fits)), "results", residuals_json(c),
+                     "parameters", table_json(parameter_fields, c->parameters, c->n_parameters, sizeof(*c->parameters)),
+                     "penalized_variants", penalized_json(c));
+}

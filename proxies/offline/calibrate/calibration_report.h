@@ -1,0 +1,26 @@
+/* calibration_report.h - output of a calibration: text, the JSON document busbar.calibration/1, and the new profile. */
+#ifndef BB_PROXIES_OFFLINE_CALIBRATE_CALIBRATION_REPORT_H
+#define BB_PROXIES_OFFLINE_CALIBRATE_CALIBRATION_REPORT_H
+
+#include "proxies/offline/calibrate/calibration.h"
+
+#include <stdio.h>
+
+/* Input of the report functions. The caller owns everything that the pointers refer to. */
+struct bb_calibration_report {
+    const struct bb_calibration *calibration;
+    const json_t *base_root; /* JSON of the starting profile */
+    const char *profile;     /* path of the new profile */
+    bool by_device;          /* true: the starting profile was selected by the name of the GPUs; false: by --from */
+    int argc;                /* argc, argv: the command line */
+    char **argv;
+};
+
+void bb_calibration_print(const struct bb_calibration_report *r, FILE *out);
+json_t *bb_calibration_json(const struct bb_calibration_report *r); /* NULL if a text is not valid UTF-8 */
+
+/* bb_calibration_profile - returns the JSON of the new profile: the starting profile with the fitted values. The key
+ * "source" contains a text that lists the origin of all values. */
+json_t *bb_calibration_profile(const struct bb_calibration_report *r); /* NULL if a text is not valid UTF-8 */
+
+#endif

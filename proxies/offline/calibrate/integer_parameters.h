@@ -1,0 +1,26 @@
+/* integer_parameters.h - determines the integer parameters of a cluster profile directly from the measurements, or
+ * by trying all values, instead of by a fit. */
+#ifndef BB_PROXIES_OFFLINE_CALIBRATE_INTEGER_PARAMETERS_H
+#define BB_PROXIES_OFFLINE_CALIBRATE_INTEGER_PARAMETERS_H
+
+#include "proxies/offline/calibrate/calibration.h"
+
+/* bb_set_node_size - sets gpus_per_node to the value of --gpus-per-node. Without this option, sets it to the maximum
+ * number of ranks per measured host if this exceeds the profile's gpus_per_node. Hosts with fewer ranks change
+ * nothing, because some of their GPUs may have been idle. The number of NICs per GPU stays the same. */
+void bb_set_node_size(struct bb_calibration *c);
+
+/* bb_set_sm_count - sets sm_count to the number of SMs recorded by `bench compute` together with its timed kernels
+ * (kernels of known duration). The report lists sm_count with the next fit, which is the fit of kernels. */
+void bb_set_sm_count(struct bb_calibration *c);
+
+/* bb_set_collective_sms - sets sharing.collective_sms to the median number of NCCL channels in collectives of 1 MiB
+ * or more, because each channel occupies one SM. */
+void bb_set_collective_sms(struct bb_calibration *c);
+
+/* bb_fit_message_sms - sets sharing.message_sms to the number of SMs per NCCL message that best predicts the times
+ * of GEMMs during a sendrecv. Among equally good numbers, the one nearest to the value of the starting profile is
+ * set; if all numbers are equally good, the value stays. */
+void bb_fit_message_sms(struct bb_calibration *c);
+
+#endif

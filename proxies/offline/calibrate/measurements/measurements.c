@@ -1,0 +1,254 @@
+/* measurements.c - reads result files and checks that all of them are from the same machine (see measurements.h). */
+#include "proxies/offline/calibrate/measurements/measurements.h"
+
+#include "bootstrap/base/alloc.h"
+#include "bootstrap/base/units.h"
+#include "collectives/compare/result_reader.h"
+#include "proxies/offline/calibrate/measurements/measurement_rows.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- machine and command of a file ---- */
+
+static void copy_text(char *to, size_t size, const json_t *value)
+{
+    const char *text = json_string_value(value);
+
+    snprintf(to, size, "%s", text ? text : "");
+}
+
+/* Reads the name of the GPUs, which must be the same for all ranks. */
+static int read_device(struct bb_measurement_file *f, const json_t *devices, const char *field)
+{
+    json_t *device;
+    size_t i;
+
+    json_array_foreach(devices, i, device)
+    {
+        const char *name = json_string_value(json_object_get(device, field));
+
+        if (i == 0)
+            copy_text(f->device, sizeof(f->device), json_object_get(device, field));
+        else if (name && strncmp(name, f->device, sizeof(f->device) - 1) != 0)
+            return bb_err(BB_EUSAGE, "%s: rank %zu has GPU '%.60s', rank 0 '%.60s'; expected one kind of GPU", f->path,
+                          i, name, f->device);
+    }
+    return 0;
+}
+
+/* Returns the number of different hosts in a list of devices. field: key of the host name. max: out: maximum number
+ * of devices per host. */
+static int count_hosts(const json_t *devices, const char *field, int *max)
+{
+    json_t *seen = json_object(), *device;
+    int hosts;
+    size_t i;
+
+    *max = 0;
+    json_array_foreach(devices, i, device)
+    {
+        const char *host = json_string_value(json_object_get(device, field));
+        const int n = 1 + (int)json_integer_value(json_object_get(seen, host ? host : ""));
+
+        json_object_set_new(seen, host ? host : "", json_integer(n));
+        *max = n > *max ? n : *max;
+    }
+    hosts = (int)json_object_size(seen);
+    json_decref(seen);
+    return hosts;
+}
+
+/* Stores the command of a result file without its options, for example "bench all_reduce". */
+static void name_command(struct bb_measurement_file *f, const json_t *command)
+{
+    size_t used = 0, i;
+    json_t *word;
+
+    json_array_foreach(command, i, word)
+    {
+        const char *text = json_string_value(word);
+
+        if (!text || *text == '-')
+            break;
+        if (used < sizeof(f->what))
+            used += (size_t)snprintf(f->what + used, sizeof(f->what) - used, "%s%s", used ? " " : "", text);
+    }
+}
+
+static int read_busbar_head(struct bb_measurement_file *f, const json_t *root)
+{
+    const json_t *environment = json_object_get(root, "environment");
+
+    f->ranks = (int)json_integer_value(json_object_get(root, "ranks"));
+    f->nodes = (int)json_integer_value(json_object_get(root, "nodes"));
+    f->emulated = json_is_true(json_object_get(root, "emulated"));
+    (void)count_hosts(json_object_get(root, "devices"), "host", &f->max_ranks_per_host);
+    name_command(f, json_object_get(root, "command"));
+    copy_text(f->started, sizeof(f->started), json_object_get(root, "started"));
+    copy_text(f->nccl, sizeof(f->nccl), json_object_get(json_object_get(root, "nccl"), "runtime"));
+    if (f->emulated)
+        copy_text(f->emulated_cluster, sizeof(f->emulated_cluster), json_object_get(environment, "EMU_CLUSTER"));
+    return read_device(f, json_object_get(root, "devices"), "name");
+}
+
+static int read_nccl_tests_head(struct bb_measurement_file *f, const json_t *root)
+{
+    const json_t *devices = bb_result_file_nccl_tests_devices(root);
+    long long version = json_integer_value(json_object_get(root, "nccl_version"));
+
+    f->is_nccl_tests = true;
+    f->ranks = bb_result_file_nccl_tests_ranks(root);
+    f->nodes = count_hosts(devices, "hostname", &f->max_ranks_per_host);
+    if (json_array_size(devices) > 0) /* nccl-tests lists only the first GPU of each process: ranks / listed devices
+                                         is the number of GPUs per process */
+        f->max_ranks_per_host *= f->ranks / (int)json_array_size(devices);
+    f->emulated = json_is_true(json_object_get(root, "emulated"));
+    snprintf(f->what, sizeof(f->what), "nccl-tests");
+    copy_text(f->started, sizeof(f->started), json_object_get(root, "start_time"));
+    if (version > 0)
+        snprintf(f->nccl, sizeof(f->nccl), "%lld.%lld.%lld", version / 10000, version / 100 % 100, version % 100);
+    return read_device(f, devices, "device_info");
+}
+
+/* ---- validation ---- */
+
+static int validate_kind(const char *path, const json_t *root, bool *is_nccl_tests)
+{
+    const char *schema = json_string_value(json_object_get(root, "schema"));
+
+    *is_nccl_tests =
+        !schema && json_is_integer(json_object_get(root, "version")) && json_is_array(json_object_get(root, "results"));
+    if (*is_nccl_tests || (schema && strcmp(schema, "busbar.bench/1") == 0))
+        return 0;
+    if (schema)
+        return bb_err(
+            BB_EUSAGE,
+            "%s: schema '%.40s' has no measurements for calibrate, expected busbar.bench/1 or nccl-tests' JSON", path,
+            schema);
+    return bb_err(BB_EUSAGE, "%s: not a file of measurements, expected the JSON of busbar bench or of nccl-tests",
+                  path);
+}
+
+static int validate_file(const struct bb_measurement_file *f, const json_t *root)
+{
+    if (json_is_true(json_object_get(root, "shared_gpu")))
+        return bb_err(BB_EUSAGE,
+                      "%s: several ranks shared a GPU, so its times are meaningless; expected one rank per GPU",
+                      f->path);
+    if (f->ranks < 1 || f->nodes < 1 || f->nodes > f->ranks || !*f->device)
+        return bb_err(BB_EUSAGE,
+                      "%s: the numbers of ranks and nodes or the devices are missing, which calibrate requires",
+                      f->path);
+    return 0;
+}
+
+/* Rejects files of nccl-tests that do not contain times of single operations on all ranks. */
+static int validate_nccl_tests(const struct bb_measurement_file *f, const json_t *root)
+{
+    const json_t *devices = bb_result_file_nccl_tests_devices(root), *config = json_object_get(root, "config");
+    const json_t *last = json_array_get(devices, json_array_size(devices) - 1);
+    const json_t *row = json_array_get(json_object_get(root, "results"), 0);
+
+    if (json_integer_value(json_object_get(last, "group")) > 0)
+        return bb_err(BB_EUSAGE, "%s: several groups ran concurrently (NCCL_TESTS_SPLIT), expected one", f->path);
+    if (json_integer_value(json_object_get(config, "aggregated_iterations")) > 1)
+        return bb_err(BB_EUSAGE, "%s: several operations in one call (-m), expected one", f->path);
+    if (json_object_get(json_object_get(row, "out_of_place"), "cpu_time") ||
+        json_object_get(json_object_get(row, "in_place"), "cpu_time"))
+        return bb_err(BB_EUSAGE, "%s: contains CPU times of the calls (-C 1), expected times of the operations",
+                      f->path);
+    return 0;
+}
+
+static int validate_same_machine(const struct bb_measurement_file *f, const struct bb_measurement_file *first)
+{
+    if (f->emulated != first->emulated)
+        return bb_err(BB_EUSAGE, "%s is from emulated GPUs, %s from real GPUs; expected only one of the two",
+                      f->emulated ? f->path : first->path, f->emulated ? first->path : f->path);
+    if (strcmp(f->device, first->device) != 0)
+        return bb_err(BB_EUSAGE, "%s: GPUs are '%s', but in %s '%s'; expected files of one machine", f->path, f->device,
+                      first->path, first->device);
+    if (strcmp(f->emulated_cluster, first->emulated_cluster) != 0 && !f->is_nccl_tests && !first->is_nccl_tests)
+        return bb_err(BB_EUSAGE, "%s: EMU_CLUSTER was '%s', but in %s '%s'; expected files of one machine", f->path,
+                      f->emulated_cluster, first->path, first->emulated_cluster);
+    return 0;
+}
+
+/* ---- reading of all files ---- */
+
+static int read_file(struct bb_measurements *e, json_t *root, const char *path)
+{
+    struct bb_measurement_file *f = &e->files[e->n_files++];
+    bool is_nccl_tests;
+    int rc;
+
+    *f = (struct bb_measurement_file){.path = path};
+    TRY(validate_kind(path, root, &is_nccl_tests));
+    TRY(is_nccl_tests ? read_nccl_tests_head(f, root) : read_busbar_head(f, root));
+    TRY(validate_file(f, root));
+    TRY(is_nccl_tests ? validate_nccl_tests(f, root) : 0);
+    TRY(validate_same_machine(f, &e->files[0]));
+    TRY(is_nccl_tests ? bb_measurements_add_nccl_tests(e, root) : bb_measurements_add_results(e, root));
+    if (f->n_rows == 0)
+        rc =
+            bb_err(BB_EUSAGE,
+                   "%s: none of its %zu rows can be used; expected collectives on 2 ranks or more in mode stream, p2p, "
+                   "compute or overlap",
+                   path, f->n_unused);
+out:
+    return rc;
+}
+
+int bb_measurements_read(struct bb_measurements *e, const char *const *paths, size_t n)
+{
+    json_t *root = NULL;
+    int rc = 0;
+
+    *e = (struct bb_measurements){0};
+    BB_NEW(e->files, n);
+    for (size_t i = 0; i < n; i++) {
+        const char *path;
+
+        TRY(bb_result_tree_load(paths[i], &path, &root));
+        TRY(read_file(e, root, path));
+        json_decref(root);
+        root = NULL;
+    }
+out:
+    json_decref(root);
+    return rc;
+}
+
+void bb_measurements_release(struct bb_measurements *e)
+{
+    free(e->files);
+    free(e->rows);
+    *e = (struct bb_measurements){0};
+}
+
+/* ---- descriptions of measurements ---- */
+
+void bb_measurement_text(const struct bb_measurement *row, char *text, size_t size)
+{
+    const struct bb_gemm_shape *g = &row->kernel.gemm;
+    char bytes[BB_BYTES_TEXT];
+
+    bb_format_bytes((size_t)row->bytes, bytes);
+    if (row->kind == BB_MEASURED_COLLECTIVE)
+        snprintf(text, size, "%s %s on %d ranks", bb_colls[row->call.kind].name, bytes, row->call.ranks);
+    else if (row->kind == BB_MEASURED_MESSAGE)
+        snprintf(text, size, "message of %s %s", bytes, row->same_node ? "within a node" : "between nodes");
+    else if (row->kind == BB_MEASURED_KERNEL && row->kernel.is_memory_kernel)
+        snprintf(text, size, "memory-bound kernel over %s", bytes);
+    else if (row->kind == BB_MEASURED_KERNEL)
+        snprintf(text, size, "GEMM %lld x %lld x %lld %s", (long long)g->m, (long long)g->n, (long long)g->k,
+                 bb_dtypes[g->dtype].name);
+    else if (row->kind == BB_MEASURED_OVERLAP)
+        snprintf(text, size, "GEMMs %lld x %lld x %lld during %s %s", (long long)g->m, (long long)g->n, (long long)g->k,
+                 bb_colls[row->call.kind].name, bytes);
+    else if (row->kind == BB_MEASURED_TIMED_KERNEL)
+        snprintf(text, size, "timed kernel of %g us", row->known_us);
+    else
+        snprintf(text, size, "NCCL call");
+}

@@ -1,0 +1,79 @@
+/*
+ * measurements.h - the measurements to which a cluster profile is fitted. A measurement is one row of a result file,
+ * converted to the operation that the cost model predicts.
+ */
+#ifndef BB_PROXIES_OFFLINE_CALIBRATE_MEASUREMENTS_MEASUREMENTS_H
+#define BB_PROXIES_OFFLINE_CALIBRATE_MEASUREMENTS_MEASUREMENTS_H
+
+#include "proxies/simulation/machine/cluster.h"
+
+#include <jansson.h>
+
+enum bb_measurement_kind {
+    /* GPU time of a collective between two CUDA events, without host time because the host enqueues the collective
+     * before the first event completes; with by_host, time on the host's clock */
+    BB_MEASURED_COLLECTIVE,
+    BB_MEASURED_MESSAGE, /* time of one message: one way, or half a round trip; if the host needs longer to enqueue
+                            the message, this host time */
+    BB_MEASURED_KERNEL,  /* mean time of one GEMM or memory-bound kernel in a stream of many, from the first launch to
+                           the end of the last kernel, divided by their number */
+    BB_MEASURED_TIMED_KERNEL, /* like BB_MEASURED_KERNEL, for the timed kernel, which runs for a requested duration */
+    BB_MEASURED_NCCL_LAUNCH,  /* host time of one NCCL call */
+    BB_MEASURED_OVERLAP       /* time from the common start of several GEMMs and NCCL operations to the end of the last
+                           GEMM */
+};
+
+struct bb_measurement {
+    enum bb_measurement_kind kind;
+    size_t file;
+    double time_us;
+    int iterations; /* number of operations that the host enqueues together; 0: the time contains no launches */
+    bool by_host;   /* collectives: the time is on the host's clock, from before the first call to the final
+                     synchronization */
+
+    struct bb_collective call;
+    char algorithm[24], protocol[24]; /* NCCL variant (algorithm + protocol) of the measurement; "": unknown */
+    bool forced;                      /* the user forced this variant */
+    int channels;                     /* number of NCCL channels, each of which occupies one SM; 0: unknown */
+
+    bool same_node; /* messages: both ranks are on the same node */
+    double bytes;
+
+    struct bb_kernel_list_item kernel;
+    double known_us; /* timed kernels: requested duration; overlap measurements: duration of the GEMMs when they run
+                        alone */
+    double comm_us;  /* overlap measurements: duration of all `iterations` NCCL calls, during which the GEMMs ran */
+};
+
+struct bb_measurement_file {
+    const char *path; /* owned by the caller */
+    char what[48];    /* source of the file, for example "bench p2p" or "nccl-tests" */
+    char started[40], nccl[24], device[96], emulated_cluster[256];
+    int ranks, nodes, max_ranks_per_host, sm_count; /* sm_count 0: unknown */
+    bool emulated, is_nccl_tests;
+    size_t n_rows, n_unused; /* number of measurements read; number of rows that calibration does not use */
+};
+
+struct bb_measurements {
+    struct bb_measurement_file *files;
+    struct bb_measurement *rows;
+    size_t n_files, n_rows;
+    int gpus_per_node; /* option --gpus-per-node; 0: not specified */
+};
+
+/*
+ * bb_measurements_read - reads result files.
+ *   e        out; call bb_measurements_release also after an error
+ *   paths    [n] JSON of `bench` (collectives, p2p, compute, overlap) and of nccl-tests, and tables of nccl-tests
+ *            (OPERATION=PATH for a table without the name of its operation); owned by the caller
+ *   Returns  0, or -BB_EUSAGE after printing an error message: another kind of file, a file without usable rows,
+ *            several ranks on a GPU, or files of different machines (emulated and real GPUs, different GPUs, different
+ *            EMU_CLUSTER)
+ */
+int bb_measurements_read(struct bb_measurements *e, const char *const *paths, size_t n) BB_MUST_CHECK;
+void bb_measurements_release(struct bb_measurements *e);
+
+/* bb_measurement_text - describes a measurement for a message: "all_reduce 1 MiB on 4 ranks". */
+void bb_measurement_text(const struct bb_measurement *row, char *text, size_t size);
+
+#endif

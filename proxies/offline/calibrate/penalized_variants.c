@@ -1,0 +1,91 @@
+/* penalized_variants.c - see penalized_variants.h. */
+#include "proxies/offline/calibrate/penalized_variants.h"
+
+#include "proxies/offline/calibrate/measurements/row_time.h"
+#include "proxies/offline/calibrate/parameters.h"
+
+#include <math.h>
+
+/* An NCCL variant (algorithm + protocol) is clearly faster than the variant that NCCL chose if its predicted time is
+ * less than this fraction of the predicted time of the chosen variant. */
+#define CLEARLY_FASTER 0.98
+#define UNBOUNDED_GBPS 1e15
+
+bool bb_is_nccl_choice(const struct bb_measurement *row)
+{
+    return row->kind == BB_MEASURED_COLLECTIVE && !row->forced && bb_colls[row->call.kind].flags & BB_COLL_ESTIMATED;
+}
+
+/* What a variant lacks to be at least as slow as NCCL's choice in every measurement in which the cost model predicts
+ * that the variant is clearly faster. */
+struct penalty {
+    double base_us;  /* increase of base_us, the fixed latency of the variant. Considers only measurements in which the
+                        part of the variant's time that is inversely proportional to its rates is less than half of the
+                        time of NCCL's choice */
+    double rates[2]; /* factors by which the rates must be divided, for measurements [0] within a node, [1] between
+                        nodes */
+};
+
+static struct penalty find_penalty(const struct bb_calibration *c, int variant)
+{
+    const struct bb_measurements *e = c->measurements;
+    struct bb_cluster unbounded = c->cluster;
+    struct penalty penalty = {0, {1, 1}};
+
+    unbounded.variants[variant].gbps = unbounded.variants[variant].nic = UNBOUNDED_GBPS;
+    for (const struct bb_measurement *row = e->rows; row < e->rows + e->n_rows; row++) {
+        const int taken = bb_is_nccl_choice(row) ? bb_row_variant(c->base, row) : -1;
+        double *rate = &penalty.rates[row->call.nodes > 1], taken_us, latency_us, bytes_us;
+
+        if (taken < 0)
+            continue;
+        taken_us = bb_row_time_by_us(&c->cluster, taken, row);
+        latency_us = bb_row_time_by_us(&unbounded, variant, row);
+        bytes_us = bb_row_time_by_us(&c->cluster, variant, row) - latency_us;
+        if (!isfinite(taken_us) || !isfinite(latency_us) || latency_us + bytes_us >= CLEARLY_FASTER * taken_us)
+            continue;
+        if (bytes_us < taken_us / 2)
+            penalty.base_us = fmax(penalty.base_us, taken_us - latency_us - bytes_us);
+        if (bytes_us > 0)
+            *rate = fmax(*rate, (taken_us - latency_us) / bytes_us);
+    }
+    return penalty;
+}
+
+static bool was_selected(const struct bb_calibration *c, int variant)
+{
+    const struct bb_measurements *e = c->measurements;
+
+    for (size_t i = 0; i < e->n_rows; i++)
+        if (bb_is_nccl_choice(&e->rows[i]) && bb_row_variant(c->base, &e->rows[i]) == variant)
+            return true;
+    return false;
+}
+
+static void set_value(struct bb_calibration *c, int variant, const double *at, double value)
+{
+    struct bb_calibration_parameter *parameter = bb_parameter_of(c, at);
+
+    bb_parameter_set(c, parameter, value);
+    parameter->correlated = false;
+    c->penalized_variants[variant] = true;
+}
+
+void bb_penalize_variants(struct bb_calibration *c)
+{
+    for (int i = 0; i < c->base->n_variants; i++) {
+        const struct bb_nccl_variant *v = &c->cluster.variants[i];
+        struct penalty penalty;
+
+        if (was_selected(c, i))
+            continue;
+        penalty = find_penalty(c, i);
+        if (penalty.base_us > 0)
+            set_value(c, i, &v->base_us, v->base_us + penalty.base_us);
+        penalty = find_penalty(c, i); /* with the new base_us */
+        if (penalty.rates[0] > 1)
+            set_value(c, i, &v->gbps, v->gbps / penalty.rates[0]);
+        if (penalty.rates[1] > 1)
+            set_value(c, i, &v->nic, v->nic / penalty.rates[1]);
+    }
+}

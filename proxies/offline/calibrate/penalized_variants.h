@@ -1,0 +1,23 @@
+/* penalized_variants.h - makes NCCL variants (algorithm + protocol) slower in the profile if the cost model predicts
+ * that they are the fastest, but NCCL does not choose them. */
+#ifndef BB_PROXIES_OFFLINE_CALIBRATE_PENALIZED_VARIANTS_H
+#define BB_PROXIES_OFFLINE_CALIBRATE_PENALIZED_VARIANTS_H
+
+#include "proxies/offline/calibrate/calibration.h"
+
+/*
+ * bb_penalize_variants - makes variants (algorithm + protocol) that NCCL never chose slower in the profile.
+ *
+ * The cost model chooses the fastest variant. A variant is penalized if NCCL never chose it although the model predicts
+ * for some measurement that it is faster than NCCL's choice. Its latency (base_us) is raised and its rates (gbps, nic)
+ * are lowered until it is not faster in any measurement, so that predictions use NCCL's choices. The report lists the
+ * changed parameters with the next fit. The starting profile predicts NCCL's choice for result files that do not record
+ * the algorithm.
+ */
+void bb_penalize_variants(struct bb_calibration *c);
+
+/* bb_is_nccl_choice - returns whether the measurement is a collective whose variant was chosen by NCCL, not by the
+ * user. */
+bool bb_is_nccl_choice(const struct bb_measurement *row);
+
+#endif

@@ -1,0 +1,113 @@
+/*
+ * layouts.h - `plan --best-layout`: searches the layouts of transformer training on a given number of ranks for the
+ * fastest layouts that fit into GPU memory.
+ *
+ * Options set by the user are fixed. The search varies the others: tp (up to the GPUs of a node), cp (with at least
+ * 2048 tokens per rank), ep, pp, model chunks per stage and schedule (1f1b, interleaved, zb-h1), the micro-batch size
+ * (1, 2, 4, 8), recomputation, and dp-sync (all_reduce, zero1, zero2, zero3, distributed). dp and the number of
+ * micro-batches follow from the number of ranks and the global batch size; sequence parallelism is on if tp > 1.
+ * Recomputation is none, selective, or full with as few layers per chunk as needed. Only the least recomputation with
+ * which a layout fits is evaluated, because more recomputation is never faster.
+ *
+ * The search has three stages. First, the step time of each layout that fits is estimated from simulated steps with few
+ * micro-batches. Second, the layouts with the lowest estimates are simulated with more micro-batches, and the step time
+ * is extrapolated, because each additional micro-batch of a full pipeline takes the same time. Third, the best layouts
+ * of the second stage are simulated in full. Lower bounds prune the search (search.c). Only the estimated times
+ * determine which layouts reach the next stage, so the result does not depend on the number of threads.
+ */
+#ifndef BB_PROXIES_OFFLINE_LAYOUTS_LAYOUTS_H
+#define BB_PROXIES_OFFLINE_LAYOUTS_LAYOUTS_H
+
+#include "proxies/form/author/proxy.h"
+#include "proxies/simulation/simulate/matching/conditions.h"
+#include "proxies/workloads/sync/sync.h"
+#include "proxies/workloads/transformer/arch/arch.h"
+#include "proxies/workloads/transformer/layer/layer.h"
+#include "proxies/workloads/transformer/schedule.h"
+
+#include <jansson.h>
+#include <stdio.h>
+
+/* Reasons to reject a layout: X(constant of the enum, JSON key, text for the user). */
+#define BB_REJECTION_LIST(X)                                                                                           \
+    X(SHAPE, "shape", "the parallel sizes do not divide the model or the number of ranks")                             \
+    X(BATCH, "batch", "the global batch is not divisible by dp x micro-batch size, or too small for the schedule")     \
+    X(MEMORY, "memory", "training does not fit into the memory of a GPU")                                              \
+    X(RECOMPUTE, "recompute", "more recomputation than needed")                                                        \
+    X(SIZE, "size", "too many operations to simulate")                                                                 \
+    X(SLOWER, "slower", "estimated to be slower than the layouts above")
+#define BB_REJECTION_NAME(reason, key, text) BB_REJECTED_##reason,
+enum bb_rejection { BB_REJECTION_LIST(BB_REJECTION_NAME) BB_REJECTION_REASONS };
+
+/* One layout. tp, cp, ep, pp, dp: sizes of tensor, context, expert, pipeline and data parallelism; vpp: model chunks
+ * per pipeline stage (virtual pipeline); batch: micro-batch size in samples. */
+struct bb_layout_choice {
+    int tp, cp, ep, pp, dp, vpp, batch, micro_batches;
+    enum bb_schedule_kind schedule;
+    enum bb_recompute recompute;
+    int recompute_layers; /* full recomputation: number of layers of each model chunk that are recomputed in the
+                             backward pass; 0: all */
+    enum bb_sync_kind sync;
+};
+
+struct bb_layout_row {
+    struct bb_layout_choice choice;
+    double bytes;          /* bytes of GPU memory that training needs, on the rank with the largest need */
+    double step_ns;        /* time of one training step in ns; the first two search stages store an estimate, the third
+                       stage the time of a full simulation */
+    double p50_ns, p95_ns; /* median and 95th percentile of the training step's time in ns over several simulations
+                              with random jitter; 0: not simulated with jitter */
+    double baseline_ns;    /* time in ns of the training step simulated without the injected slow GPUs, NICs and links;
+                           0: none were injected */
+    int number; /* index in the list of all valid layouts; layouts with equal times are sorted by this index */
+    /* Set by the third stage of the search. compute_ns, transfer_ns, bubble_ns and waiting_ns are times of the
+     * slowest rank; together with the idle time of this rank they add up to the step time. */
+    double operations; /* number of operations (kernels, NCCL calls, ...) in one training step, summed over all ranks */
+    double compute_ns, transfer_ns, bubble_ns, waiting_ns, flops, tokens, samples;
+};
+
+struct bb_layout_search {
+    const struct bb_proxy *proxy;
+    const struct bb_proxy_config *given;  /* options set by the user; 0 or NULL: not set, so the search tries all
+                                            values */
+    const struct bb_proxy_config *config; /* `given` completed with defaults, global batch size and gpus_per_node */
+    const struct bb_cluster *cluster;
+    const struct bb_conditions *conditions; /* injected slow GPUs, NICs and links */
+    double gpu_bytes;                       /* memory capacity of one GPU in bytes */
+    int samples;      /* number of simulations with random jitter per layout in bb_layouts_sample */
+    int top, threads; /* top: number of layouts to report; threads: number of threads, 0 for one per processor */
+    bool quiet;
+};
+
+struct bb_layouts {
+    struct bb_layout_row *rows; /* layouts whose step was simulated in full, the fastest first */
+    int n;
+    long long evaluated, fitting; /* evaluated: number of layouts, including the rejected ones; fitting: number of
+                                     layouts that fit into memory */
+    int refined;                  /* number of layouts that the second search stage simulated */
+    long long rejected[BB_REJECTION_REASONS];
+    int gpus;
+    double gpu_bytes;
+};
+
+/*
+ * bb_layouts_search - searches for the fastest layouts that fit into GPU memory.
+ *   found    out: the layouts; the caller releases them with bb_layouts_release, which also accepts a zeroed object
+ *   Returns  0; -BB_EUSAGE, after printing an error, if an option is invalid or no layout fits; -BB_EFAIL
+ */
+int bb_layouts_search(const struct bb_layout_search *search, struct bb_layouts *found) BB_MUST_CHECK;
+/* bb_layouts_sample - simulates the training step of each of the first `top` layouts search->samples times with
+ * random jitter on every rank, and sorts these layouts by their median step time. Returns 0; -BB_EUSAGE, after
+ * printing an error, if the simulations have too many operations; -BB_EFAIL. */
+int bb_layouts_sample(const struct bb_layout_search *search, const struct bb_conditions *conditions,
+                      struct bb_layouts *found) BB_MUST_CHECK;
+void bb_layouts_release(struct bb_layouts *found);
+
+/* bb_layouts_config - returns a copy of config in which the options are those of the layout `choice`. The copy
+ * points to the same strings as config. */
+struct bb_proxy_config bb_layouts_config(const struct bb_proxy_config *config, const struct bb_layout_choice *choice);
+
+void bb_layouts_print(const struct bb_layouts *found, int top, FILE *out);
+json_t *bb_layouts_json(const struct bb_layouts *found, int top);
+
+#endif

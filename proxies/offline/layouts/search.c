@@ -1,0 +1,694 @@
+/*
+ * search.c - the search for the best layouts (see layouts.h): branch and bound over the layouts listed by space.c.
+ *
+ * Layouts that differ only in schedule, model chunks per stage and recomputation per chunk share a base layout: the
+ * layout with the 1f1b schedule and one chunk per stage. Each base layout is simulated, and the step times of the
+ * layouts that share it are estimated from this simulation.
+ *
+ * Notation: a step has n micro-batches; t(m) is the simulated time of a step with m of them; c(r) is the time of the
+ * kernels of the first micro-batch on rank r, without launch overhead and waiting; f is the smallest injected slowdown
+ * factor of a GPU, at most 1.
+ *
+ * Two lower bounds on t(n):
+ *   max_rank_bound_ns = n f max c(r), for layouts with one chunk per stage. Proof: with equally loaded experts, all
+ *       micro-batches have the kernels of the first one, and from the second one on also the kernels that accumulate
+ *       gradients. A rank executes its kernels one after another on one stream. Contention and launches only lengthen
+ *       them, and an injected slowdown multiplies them by f or more. The schedule only changes their order, so the
+ *       bound of the base layout is valid for 1f1b and zb-h1. With imbalanced experts the bound is 0.
+ *   mean_rank_bound_ns = n f mean c(r), for layouts with several chunks per stage. Proof: these layouts execute the
+ *       kernels of the base layout, but layers with different costs may be on other ranks, so max c(r) of the base
+ *       layout may be too large. The sum over the ranks is the same (base_of() recomputes the same number of layers per
+ *       stage), and the rank with most compute has at least the mean.
+ * A base layout passes its bounds on to base layouts with at least its kernels (have_same_compute): gradients are
+ * synchronized after the kernels of the micro-batches, and recomputing more layers adds kernels.
+ *
+ * A layout is pruned only if its estimate would exceed the `wanted`-th smallest known estimate, limit_ns. Pruning then
+ * changes neither which layouts have the `wanted` smallest estimates nor their estimates:
+ *   base layouts  estimate_ns() returns at least lower_bound_ns(), and that is at least mean_rank_bound_ns, because a
+ *                 maximum is at least the mean. estimate_bases() proceeds in ascending order of mean_rank_bound_ns. If
+ *                 this bound exceeds the limit, so do the estimates of all layouts of this and of all later bases.
+ *   simulations   extrapolate() estimates t(n) as t(few) + (n - few) d with d >= lower_bound_ns / n. Before the second
+ *                 simulation it stops if t(few) + (n - few) lower_bound_ns / n exceeds the limit. Before the first one,
+ *                 refine_row() stops if lower_bound_ns does, because t(few) >= few lower_bound_ns / n.
+ * tests/proxies/offline/layouts/test_search_bounds.c compares the search with one that simulates all layouts.
+ */
+#include "bootstrap/base/alloc.h"
+#include "bootstrap/base/stats.h"
+#include "bootstrap/base/units.h"
+#include "proxies/offline/layouts/layouts.h"
+#include "proxies/offline/layouts/pool.h"
+#include "proxies/offline/layouts/space.h"
+#include "proxies/simulation/simulate/engine/op_time.h"
+#include "proxies/simulation/simulate/predict.h"
+#include "proxies/workloads/registry/registry.h"
+#include "proxies/workloads/transformer/memory.h"
+#include "proxies/workloads/transformer/training_bytes.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* number of layouts that the second search stage simulates, per layout to report (option --top) */
+#define REFINED_PER_ROW 8
+#define MIN_REFINED     64 /* minimum number of layouts that the second search stage simulates */
+#define FULL_BEYOND_TOP 4  /* number of layouts simulated in full in addition to the reported ones */
+#define BASE_BATCH      64 /* number of base layouts that are simulated between two pruning steps */
+#define ROW_BATCH       16 /* number of layouts that the second search stage simulates between two pruning steps */
+#define TOO_SLOW        1  /* returned if the layout cannot be among the fastest (not an error) */
+
+/* State of the search, shared by all threads. rows: all layouts with their results. A job of the thread pool handles
+ * one layout or one base layout (see the top of the file) and writes only to that layout. */
+struct work {
+    const struct bb_layout_search *search;
+    struct bb_layouts *found;
+    struct bb_progress *progress;
+    const struct bb_arch *arch;
+    const struct bb_layout_space *space;
+    struct bb_layout_row *rows;
+    int n;                /* number of elements of `rows` that are still candidates; they come first */
+    int *rc;              /* [space->n] return code of the latest thread-pool job for rows[i] */
+    int *recompute_index; /* [space->n] index in space->recomputes of the recomputation of rows[i] (see try_memory) */
+    struct base *bases;   /* [n_bases] the base layouts, sorted by compare_choices */
+    int n_bases;
+    int *work_list;             /* indices in `bases` of the base layouts to simulate, in the order of simulation */
+    int first;                  /* index in `rows` of the layout that job 0 of the thread pool simulates */
+    double limit_ns;            /* layouts whose step time is longer are pruned */
+    double fastest_rank_factor; /* smallest injected slowdown factor of a GPU's kernels; 1 if all are at least 1 */
+};
+
+/* A base layout: 1f1b schedule, one model chunk per stage (see the top of the file). */
+struct base {
+    struct bb_layout_choice choice;
+    double step_ns, per_micro_batch_ns; /* step_ns: time of a training step with all its micro-batches;
+                                           per_micro_batch_ns: increase of the step time for each additional
+                                           micro-batch */
+    double max_rank_bound_ns;  /* lower bound in ns on the step time of layouts with one chunk per stage (see the top
+                                 of the file) */
+    double mean_rank_bound_ns; /* lower bound in ns on the step time of layouts with several chunks per stage (see
+                                  the top of the file) */
+    bool known;                /* true: the base layout was simulated, and step_ns, per_micro_batch_ns and rc are set */
+    int rc;
+};
+
+struct bb_proxy_config bb_layouts_config(const struct bb_proxy_config *config, const struct bb_layout_choice *c)
+{
+    struct bb_proxy_config as = *config;
+    struct bb_transformer_options *o = &as.transformer;
+
+    o->tp = c->tp;
+    o->cp = c->cp;
+    o->ep = c->ep;
+    o->pp = c->pp;
+    o->dp = c->dp;
+    o->vpp = c->vpp;
+    o->schedule = bb_schedule_names[c->schedule];
+    o->recompute = bb_recompute_names[c->recompute];
+    o->recompute_layers = c->recompute_layers;
+    o->sync = bb_sync_names[c->sync];
+    o->sequence_parallel = c->tp > 1;
+    as.micro_batch_size = c->batch;
+    as.micro_batches = c->micro_batches;
+    as.global_batch = 0;
+    return as;
+}
+
+/* Calls do_one(w, i) for 0 <= i < n on the thread pool. Suppresses the error messages for invalid layouts, because
+ * the search skips these layouts. */
+static void run_speculatively(struct work *w, int n, void (*do_one)(void *, int))
+{
+    bb_err_speculative(true);
+    bb_pool_run(w->search->threads, n, do_one, w, w->progress);
+    bb_err_speculative(false);
+}
+
+/* ---- GPU memory ---- */
+
+/*
+ * Finds the least recomputation with which layout i fits into GPU memory. For full recomputation, this is the smallest
+ * number of recomputed layers, unless the user set the number.
+ * w->recompute_index[i]: out, index of the recomputation in space->recomputes; n_recomputes if the layout does not fit.
+ * w->rows[i].bytes: out, memory need with the recomputation that was tried last.
+ */
+static void try_memory(void *arg, int i)
+{
+    struct work *w = arg;
+    struct bb_layout_row *row = &w->rows[i];
+
+    row->choice = w->space->list[i];
+    row->choice.recompute_layers = w->search->given->transformer.recompute_layers;
+    row->number = i;
+    for (w->recompute_index[i] = 0; w->recompute_index[i] < w->space->n_recomputes; w->recompute_index[i]++) {
+        struct bb_proxy_config as;
+
+        row->choice.recompute = (enum bb_recompute)w->space->recomputes[w->recompute_index[i]];
+        as = bb_layouts_config(w->search->config, &row->choice);
+        w->rc[i] = row->choice.recompute == BB_RECOMPUTE_FULL && !w->search->given->transformer.recompute
+                       ? bb_training_min_recompute_layers(&as, w->arch, w->search->gpu_bytes,
+                                                          &row->choice.recompute_layers, &row->bytes)
+                       : bb_training_bytes(&as, w->arch, &row->bytes);
+        if (w->rc[i] || row->bytes <= w->search->gpu_bytes)
+            return;
+    }
+}
+
+/* Counts the rejected layouts and moves the layouts that fit into GPU memory to the front of w->rows. smallest: out,
+ * the layout with the smallest memory need among the layouts that do not fit; NULL: none. */
+static int keep_fitting(struct work *w, const struct bb_layout_row **smallest)
+{
+    int all = w->space->n_recomputes;
+
+    *smallest = NULL;
+    for (int i = 0; i < w->space->n; i++) {
+        if (w->rc[i] && w->rc[i] != -BB_EUSAGE)
+            return w->rc[i];
+        if (w->rc[i]) {
+            w->found->rejected[BB_REJECTED_SHAPE] += all;
+            continue;
+        }
+        w->found->rejected[BB_REJECTED_MEMORY] += w->recompute_index[i];
+        if (w->recompute_index[i] == all) {
+            *smallest = !*smallest || w->rows[i].bytes < (*smallest)->bytes ? &w->rows[i] : *smallest;
+            continue;
+        }
+        w->found->rejected[BB_REJECTED_RECOMPUTE] += all - 1 - w->recompute_index[i];
+        w->rows[w->n++] = w->rows[i];
+    }
+    return 0;
+}
+
+/* ---- step times ---- */
+
+/* Builds the training step of a layout with the given number of micro-batches. The caller releases the step. */
+static int build_choice(const struct work *w, const struct bb_layout_choice *choice, int micro_batches,
+                        struct bb_step *step)
+{
+    struct bb_proxy_config as = bb_layouts_config(w->search->config, choice);
+
+    as.micro_batches = micro_batches;
+    return bb_step_build(step, w->search->proxy, &as);
+}
+
+static int time_of(const struct work *w, const struct bb_layout_choice *choice, int micro_batches, double *ns)
+{
+    struct bb_step step = {0};
+    int64_t step_ns = 0;
+    int rc;
+
+    TRY(build_choice(w, choice, micro_batches, &step));
+    TRY(bb_predict_step_ns(&step, w->search->cluster, w->search->conditions, &step_ns));
+out:
+    *ns = rc ? NAN : (double)step_ns;
+    bb_step_release(&step);
+    return rc;
+}
+
+/* Estimates the step time *ns from simulated steps with `few` and with `more` micro-batches: each additional
+ * micro-batch of a full pipeline takes the same time, which is at least micro_batch_bound_ns. Returns TOO_SLOW
+ * without the second simulation if this lower bound shows that the step is longer than w->limit_ns. */
+static int extrapolate(const struct work *w, const struct bb_layout_choice *c, int few, int more,
+                       double micro_batch_bound_ns, double *ns, double *per_micro_batch_ns)
+{
+    double longer;
+    int rc;
+
+    *per_micro_batch_ns = 0;
+    if (c->micro_batches <= more)
+        return time_of(w, c, c->micro_batches, ns);
+    TRY(time_of(w, c, few, ns));
+    if (*ns + (c->micro_batches - few) * micro_batch_bound_ns > w->limit_ns)
+        return TOO_SLOW;
+    TRY(time_of(w, c, more, &longer));
+    *per_micro_batch_ns = fmax(micro_batch_bound_ns, (longer - *ns) / (more - few));
+    *ns += (c->micro_batches - few) * *per_micro_batch_ns;
+out:
+    return rc;
+}
+
+/* Returns the base layout of a layout: 1f1b with one chunk per stage, and the same number of recomputed layers per
+ * stage. */
+static struct bb_layout_choice base_of(struct bb_layout_choice c)
+{
+    c.schedule = BB_1F1B;
+    c.recompute_layers *= c.vpp;
+    c.vpp = 1;
+    return c;
+}
+
+static int compare_choices(const void *a, const void *b)
+{
+    const struct base *x = a, *y = b;
+
+    return memcmp(&x->choice, &y->choice, sizeof(x->choice));
+}
+
+/* Returns whether the lower bounds of base layout a are also valid for base layout b, which follows a in the sorted
+ * list. They are valid if a and b are equal except for the gradient synchronization (dp-sync) and the number of
+ * recomputed layers, and b recomputes at least as many layers as a. */
+static bool have_same_compute(const struct bb_layout_choice *a, const struct bb_layout_choice *b)
+{
+    struct bb_layout_choice same = *b;
+
+    same.sync = a->sync;
+    if (a->recompute_layers > 0 && b->recompute_layers >= a->recompute_layers)
+        same.recompute_layers = a->recompute_layers;
+    return memcmp(a, &same, sizeof(same)) == 0;
+}
+
+/* Stores in w->bases, sorted and without duplicates, the base layouts (1f1b, one chunk per stage) of the layouts in
+ * w->rows. */
+static void list_bases(struct work *w)
+{
+    BB_NEW(w->bases, w->n);
+    for (int i = 0; i < w->n; i++)
+        w->bases[i].choice = base_of(w->rows[i].choice);
+    qsort(w->bases, (size_t)w->n, sizeof(*w->bases), compare_choices);
+    for (int i = 0; i < w->n; i++)
+        if (i == 0 || compare_choices(&w->bases[w->n_bases - 1], &w->bases[i]) != 0)
+            w->bases[w->n_bases++] = w->bases[i];
+}
+
+/* Returns the smaller of the two numbers of micro-batches from which extrapolate() estimates a step time. Without a
+ * pipeline the number is 2, because a step with a single micro-batch does not accumulate gradients. */
+static int few_micro_batches(const struct bb_layout_choice *c)
+{
+    return c->pp > 1 ? 1 : 2;
+}
+
+static void estimate_base(void *arg, int i)
+{
+    struct work *w = arg;
+    struct base *base = &w->bases[w->work_list[i]];
+    int few = few_micro_batches(&base->choice);
+
+    base->rc = extrapolate(w, &base->choice, few, few + 1, 0, &base->step_ns, &base->per_micro_batch_ns);
+    base->known = true;
+}
+
+/* Computes the kernel time of the first micro-batch on each rank, in ns, without launch overhead and waiting. most_ns:
+ * out, maximum over the ranks; mean_ns: out, mean over the ranks. */
+static void sum_kernel_times(const struct bb_step *step, const struct bb_cluster *cluster, double *most_ns,
+                             double *mean_ns)
+{
+    double *ns;
+
+    BB_NEW(ns, step->n_roles);
+    *most_ns = *mean_ns = 0;
+    for (int r = 0; r < step->n_roles; r++) {
+        const struct bb_program *p = &step->roles[r].program;
+
+        for (size_t i = 0; i < p->n_ops; i++)
+            ns[r] += p->ops[i].micro_batch == 0 ? (double)bb_op_kernels_ns(cluster, &p->ops[i]) : 0;
+        *most_ns = fmax(*most_ns, ns[r]);
+    }
+    for (int rank = 0; rank < step->layout.ranks; rank++)
+        *mean_ns += ns[step->role_of[rank]] / step->layout.ranks;
+    free(ns);
+}
+
+/* Sets both lower bounds on the step time for base layout w->work_list[i] and for the base layouts after it with the
+ * same compute (have_same_compute). If the load of the experts is imbalanced, the kernel times of the micro-batches
+ * differ, so the bounds stay 0. */
+static void bound_bases(void *arg, int i)
+{
+    struct work *w = arg;
+    struct base *first = &w->bases[w->work_list[i]];
+    struct bb_step step = {0};
+    double most_ns = 0, mean_ns = 0;
+    int rc = -BB_EUSAGE;
+
+    if (w->search->config->transformer.imbalance <= 0)
+        rc = build_choice(w, &first->choice, few_micro_batches(&first->choice), &step);
+    if (rc == 0)
+        sum_kernel_times(&step, w->search->cluster, &most_ns, &mean_ns);
+    first->rc = rc == -BB_EUSAGE ? 0 : rc; /* -BB_EUSAGE: the base layout is invalid, which estimate_base reports
+                                              later */
+    bb_step_release(&step);
+    for (struct base *b = first; b < w->bases + w->n_bases && have_same_compute(&first->choice, &b->choice); b++) {
+        b->max_rank_bound_ns = b->choice.micro_batches * most_ns * w->fastest_rank_factor;
+        b->mean_rank_bound_ns = b->choice.micro_batches * mean_ns * w->fastest_rank_factor;
+    }
+}
+
+/* Returns the fraction of the 1f1b bubble that remains with the schedule: 1/chunks with interleaving; 1/3 with ZB-H1
+ * (Qi et al., "Zero bubble pipeline parallelism", 2023), which fills two thirds with delayed weight gradients. */
+static double bubble_left(const struct bb_layout_choice *c)
+{
+    return c->schedule == BB_INTERLEAVED ? 1.0 / c->vpp : c->schedule == BB_ZB_H1 ? 1.0 / 3 : 1;
+}
+
+static const struct base *base_of_row(const struct work *w, const struct bb_layout_row *row)
+{
+    const struct base key = {.choice = base_of(row->choice)};
+
+    return bsearch(&key, w->bases, (size_t)w->n_bases, sizeof(*w->bases), compare_choices);
+}
+
+static double lower_bound_ns(const struct base *base, const struct bb_layout_choice *c)
+{
+    return c->vpp > 1 ? base->mean_rank_bound_ns : base->max_rank_bound_ns;
+}
+
+/* Estimates the step time of a layout: the time of its base layout (1f1b, one chunk per stage), minus the share of
+ * the pipeline bubble that the layout's schedule removes. With several chunks per stage, the estimate also subtracts
+ * the compute by which the busiest rank exceeds the mean, because several chunks can distribute the layers more
+ * evenly. */
+static double estimate_ns(const struct base *base, const struct bb_layout_choice *c)
+{
+    const double bound_ns = lower_bound_ns(base, c);
+    const double ns = base->step_ns - (c->pp - 1) * base->per_micro_batch_ns * (1 - bubble_left(c)) -
+                      (base->max_rank_bound_ns - bound_ns);
+
+    return fmax(ns, bound_ns);
+}
+
+/* Removes the layouts of w->rows that no simulation accepts (w->rc is -BB_EUSAGE) and those that are too slow to be
+ * among the fastest (TOO_SLOW), and adds their numbers to the rejections of the search. invalid: the reason for layouts
+ * that no simulation accepts. */
+static int drop_rows(struct work *w, enum bb_rejection invalid)
+{
+    int kept = 0;
+
+    for (int i = 0; i < w->n; i++) {
+        if (w->rc[i] == -BB_EUSAGE)
+            w->found->rejected[invalid]++;
+        else if (w->rc[i] == TOO_SLOW)
+            w->found->rejected[BB_REJECTED_SLOWER]++;
+        else if (w->rc[i])
+            return w->rc[i];
+        else
+            w->rows[kept++] = w->rows[i];
+    }
+    w->n = kept;
+    return 0;
+}
+
+/* Sets step_ns of the layouts in w->rows to the estimate from the base layout (see the top of the file). Removes the
+ * layouts whose base layout is invalid or was pruned. */
+static int estimate_rows(struct work *w)
+{
+    for (int i = 0; i < w->n; i++) {
+        const struct base *base = base_of_row(w, &w->rows[i]);
+
+        w->rc[i] = base->known ? base->rc : TOO_SLOW;
+        w->rows[i].step_ns = estimate_ns(base, &w->rows[i].choice);
+    }
+    return drop_rows(w, BB_REJECTED_SHAPE);
+}
+
+/* ---- pruning of base layouts ---- */
+
+/* Returns the wanted-th shortest step time among the layouts whose base layout is already simulated; infinity if there
+ * are fewer than `wanted` of them. ns: [w->n] temporary storage. */
+static double find_cutoff(const struct work *w, int wanted, double *ns)
+{
+    int known = 0;
+
+    for (int i = 0; i < w->n; i++) {
+        const struct base *base = base_of_row(w, &w->rows[i]);
+
+        if (base->known && base->rc == 0)
+            ns[known++] = estimate_ns(base, &w->rows[i].choice);
+    }
+    bb_sort_doubles(ns, (size_t)known);
+    return known < wanted ? INFINITY : ns[wanted - 1];
+}
+
+static int list_compute_classes(struct work *w)
+{
+    int n = 0;
+
+    for (int i = 0; i < w->n_bases; i++)
+        if (i == 0 || !have_same_compute(&w->bases[w->work_list[n - 1]].choice, &w->bases[i].choice))
+            w->work_list[n++] = i;
+    return n;
+}
+
+/* Compares two indices in `bases` for qsort_r: by mean_rank_bound_ns of the base layouts, and if equal by index. */
+static int compare_bounds(const void *a, const void *b, void *bases)
+{
+    const int x = *(const int *)a, y = *(const int *)b;
+    const double x_ns = ((const struct base *)bases)[x].mean_rank_bound_ns;
+    const double y_ns = ((const struct base *)bases)[y].mean_rank_bound_ns;
+
+    return x_ns == y_ns ? x - y : (x_ns > y_ns) - (x_ns < y_ns);
+}
+
+/* Simulates base layouts in ascending order of their lower bounds, BASE_BATCH at a time, until the bound of the next
+ * base layout exceeds the wanted-th shortest estimated step time. BASE_BATCH, and therefore the result, does not
+ * depend on the number of threads. */
+static int estimate_bases(struct work *w, int wanted)
+{
+    int *work_list, done = 0, n_classes, rc = 0;
+    double *ns;
+
+    BB_NEW(w->work_list, w->n_bases);
+    BB_NEW(ns, w->n);
+    work_list = w->work_list;
+    n_classes = list_compute_classes(w);
+    bb_progress_expect(w->progress, n_classes + w->n_bases);
+    run_speculatively(w, n_classes, bound_bases);
+    for (int i = 0; i < n_classes; i++)
+        TRY(w->bases[work_list[i]].rc);
+    for (int i = 0; i < w->n_bases; i++)
+        work_list[i] = i;
+    qsort_r(work_list, (size_t)w->n_bases, sizeof(*work_list), compare_bounds, w->bases);
+    while (done < w->n_bases && w->bases[work_list[done]].mean_rank_bound_ns <= find_cutoff(w, wanted, ns)) {
+        const int round = w->n_bases - done < BASE_BATCH ? w->n_bases - done : BASE_BATCH;
+
+        w->work_list = work_list + done;
+        run_speculatively(w, round, estimate_base);
+        done += round;
+    }
+    w->work_list = work_list;
+out:
+    free(ns);
+    return rc;
+}
+
+/* ---- second and third stage: simulation of the best layouts ---- */
+
+static void refine_row(void *arg, int i)
+{
+    struct work *w = arg;
+    const int at = w->first + i;
+    struct bb_layout_row *row = &w->rows[at];
+    int pp = row->choice.pp, few = pp > 1 ? 2 * pp : 2;
+    const double bound_ns = lower_bound_ns(base_of_row(w, row), &row->choice);
+    double per_micro_batch_ns;
+
+    w->rc[at] = bound_ns > w->limit_ns
+                    ? TOO_SLOW
+                    : extrapolate(w, &row->choice, few, pp > 1 ? 3 * pp : 3, bound_ns / row->choice.micro_batches,
+                                  &row->step_ns, &per_micro_batch_ns);
+}
+
+static void predict_row(void *arg, int i)
+{
+    struct work *w = arg;
+    struct bb_layout_row *row = &w->rows[i];
+    const struct bb_predicted_rank *slowest;
+    struct bb_step step = {0};
+    struct bb_prediction p = {0};
+    int64_t baseline_ns = 0;
+
+    w->rc[i] = build_choice(w, &row->choice, row->choice.micro_batches, &step);
+    if (w->rc[i] == 0)
+        w->rc[i] = bb_predict_step(&step, w->search->cluster, w->search->conditions, &p);
+    if (w->rc[i] == 0) {
+        slowest = &p.classes[p.slowest];
+        row->step_ns = (double)slowest->all.step_ns;
+        row->compute_ns = (double)slowest->all.compute_ns;
+        row->transfer_ns = (double)slowest->exposed.transfer_ns;
+        row->bubble_ns = (double)slowest->exposed.bubble_ns;
+        row->waiting_ns = (double)slowest->exposed.waiting_ns;
+        row->flops = bb_step_flops(&step);
+        for (int r = 0; r < step.layout.ranks; r++)
+            row->operations += (double)bb_step_program(&step, r)->n_ops;
+        row->bytes = bb_step_training_bytes(&step);
+        row->tokens = step.tokens;
+        row->samples = step.samples;
+    }
+    if (w->rc[i] == 0 && w->search->conditions->slow.n > 0)
+        w->rc[i] = bb_predict_step_ns(&step, w->search->cluster, NULL, &baseline_ns);
+    row->baseline_ns = (double)baseline_ns;
+    bb_prediction_release(&p);
+    bb_step_release(&step);
+}
+
+static int compare_rows(const void *a, const void *b)
+{
+    const struct bb_layout_row *x = a, *y = b;
+
+    if (x->step_ns != y->step_ns)
+        return x->step_ns < y->step_ns ? -1 : 1;
+    return x->number - y->number;
+}
+
+/* Sorts the first w->n layouts in w->rows by step time and drops all but the `max` fastest (reduces w->n). */
+static void keep_fastest(struct work *w, int max)
+{
+    qsort(w->rows, (size_t)w->n, sizeof(*w->rows), compare_rows);
+    if (w->n > max) {
+        w->found->rejected[BB_REJECTED_SLOWER] += w->n - max;
+        w->n = max;
+    }
+}
+
+/* Simulates the layouts of the second search stage, ROW_BATCH at a time. Stops the simulation of a layout as soon as
+ * the layout cannot be among the `wanted` fastest. */
+static int refine_rows(struct work *w, int wanted)
+{
+    int known = 0;
+    double *ns;
+
+    BB_NEW(ns, w->n);
+    bb_progress_expect(w->progress, w->n);
+    for (w->first = 0; w->first < w->n; w->first += ROW_BATCH) {
+        const int round = w->n - w->first < ROW_BATCH ? w->n - w->first : ROW_BATCH;
+
+        run_speculatively(w, round, refine_row);
+        for (int i = w->first; i < w->first + round; i++)
+            if (w->rc[i] == 0)
+                ns[known++] = w->rows[i].step_ns;
+        bb_sort_doubles(ns, (size_t)known);
+        w->limit_ns = known < wanted ? INFINITY : ns[wanted - 1];
+    }
+    free(ns);
+    return drop_rows(w, BB_REJECTED_SIZE);
+}
+
+/* Rejects parallel sizes set by the user that do not divide the number of ranks, and --recompute-num-layers without
+ * full recomputation. */
+static int validate_given(const struct bb_layout_search *s)
+{
+    const struct bb_transformer_options *o = &s->given->transformer;
+    const struct {
+        const char *option;
+        int value;
+    } given[] = {{"tp", o->tp}, {"cp", o->cp}, {"pp", o->pp}, {"dp", o->dp}};
+    const int ranks = s->config->ranks;
+
+    if (o->recompute_layers && (!o->recompute || strcmp(o->recompute, bb_recompute_names[BB_RECOMPUTE_FULL]) != 0))
+        return bb_err(BB_EUSAGE, "%s: --recompute-num-layers %d requires --recompute full; try: --recompute full",
+                      s->proxy->name, o->recompute_layers);
+    for (size_t i = 0; i < sizeof(given) / sizeof(given[0]); i++) {
+        int nearest = given[i].value < ranks ? given[i].value : ranks;
+
+        if (given[i].value == 0 || ranks % given[i].value == 0)
+            continue;
+        while (ranks % nearest != 0)
+            nearest--;
+        return bb_err(BB_EUSAGE, "%s: --%s %d does not divide the %d ranks; try: --%s %d", s->proxy->name,
+                      given[i].option, given[i].value, ranks, given[i].option, nearest);
+    }
+    return 0;
+}
+
+static int report_none(const struct work *w, const struct bb_layout_row *smallest)
+{
+    char need[BB_BYTES_TEXT], have[BB_BYTES_TEXT];
+    const struct bb_layout_search *s = w->search;
+
+    if (!smallest && s->config->global_batch % s->config->ranks != 0)
+        return bb_err(BB_EUSAGE,
+                      "%s: no valid layout for %d ranks with global batch size %d; try: --global-batch-size %d",
+                      s->proxy->name, s->config->ranks, s->config->global_batch, s->config->ranks);
+    if (!smallest)
+        return bb_err(BB_EUSAGE,
+                      "%s: no valid layout for %d ranks with global batch size %d and the given options; to see the "
+                      "reason, plan a single layout without --best-layout",
+                      s->proxy->name, s->config->ranks, s->config->global_batch);
+    return bb_err(BB_EUSAGE,
+                  "%s: no layout for %d ranks fits into GPU memory: training needs at least %s (tp %d, cp %d, ep %d, "
+                  "pp %d, micro-batch size %d, recompute %s, dp-sync %s), a GPU has %s",
+                  s->proxy->name, s->config->ranks, bb_format_bytes((size_t)smallest->bytes, need), smallest->choice.tp,
+                  smallest->choice.cp, smallest->choice.ep, smallest->choice.pp, smallest->choice.batch,
+                  bb_recompute_names[smallest->choice.recompute], bb_sync_names[smallest->choice.sync],
+                  bb_format_bytes((size_t)s->gpu_bytes, have));
+}
+
+static int find_rows(struct work *w)
+{
+    const int wanted = REFINED_PER_ROW * w->search->top, in_full = w->search->top + FULL_BEYOND_TOP;
+    const int refined = wanted > MIN_REFINED ? wanted : MIN_REFINED;
+    const struct bb_layout_row *smallest;
+    int rc;
+
+    bb_progress_expect(w->progress, w->space->n);
+    run_speculatively(w, w->space->n, try_memory);
+    TRY(keep_fitting(w, &smallest));
+    w->found->fitting = w->n;
+    if (w->n == 0)
+        return report_none(w, smallest);
+    list_bases(w);
+    TRY(estimate_bases(w, refined));
+    TRY(estimate_rows(w));
+    keep_fastest(w, refined);
+    w->found->refined = w->n;
+    TRY(refine_rows(w, in_full));
+    keep_fastest(w, in_full);
+    bb_progress_expect(w->progress, w->n);
+    run_speculatively(w, w->n, predict_row);
+    TRY(drop_rows(w, BB_REJECTED_SIZE));
+    keep_fastest(w, w->n);
+    w->found->n = w->n;
+    if (w->n == 0)
+        rc = bb_err(BB_EUSAGE,
+                    "%s: none of the %lld layouts that fit can be simulated with the given options; to see the reason, "
+                    "plan a single layout without --best-layout",
+                    w->search->proxy->name, w->found->fitting);
+out:
+    return rc;
+}
+
+static double fastest_rank_factor(const struct bb_slow *slow)
+{
+    double smallest = 1;
+
+    for (int i = 0; i < slow->n; i++)
+        if (slow->items[i].kind == BB_SLOW_RANK && slow->items[i].factor < smallest)
+            smallest = slow->items[i].factor;
+    return smallest;
+}
+
+int bb_layouts_search(const struct bb_layout_search *search, struct bb_layouts *found)
+{
+    struct bb_layout_space space = {0};
+    struct bb_progress progress;
+    struct bb_arch arch;
+    struct work w = {.search = search,
+                     .found = found,
+                     .progress = &progress,
+                     .arch = &arch,
+                     .space = &space,
+                     .limit_ns = INFINITY,
+                     .fastest_rank_factor = fastest_rank_factor(&search->conditions->slow)};
+    int rc;
+
+    *found = (struct bb_layouts){.gpus = search->config->ranks, .gpu_bytes = search->gpu_bytes};
+    bb_progress_init(&progress, 0, search->quiet);
+    TRY(validate_given(search));
+    TRY(bb_training_load_arch(search->config, &arch));
+    bb_layout_space_init(&space, search, &arch);
+    found->evaluated = space.evaluated;
+    memcpy(found->rejected, space.rejected, sizeof(found->rejected));
+    BB_NEW(w.rows, space.n);
+    BB_NEW(w.rc, space.n);
+    BB_NEW(w.recompute_index, space.n);
+    found->rows = w.rows;
+    rc = find_rows(&w);
+out:
+    bb_progress_end(&progress);
+    free(w.rc);
+    free(w.recompute_index);
+    free(w.bases);
+    free(w.work_list);
+    bb_layout_space_release(&space);
+    return rc;
+}
+
+void bb_layouts_release(struct bb_layouts *found)
+{
+    free(found->rows);
+    *found = (struct bb_layouts){0};
+}

@@ -1,0 +1,166 @@
+/* forecast.c - report the compute rates, assumptions and error of the prediction of real training, as text and JSON;
+ * see forecast.h. */
+#include "proxies/offline/plan/forecast.h"
+
+#include "bootstrap/base/units.h"
+#include "bootstrap/results/results.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Mean and maximum relative error of predicted step times against published step times. tests/cli/test_published.py
+ * checks that both constants hold. */
+#define MODEL_ERROR_MEAN 0.06
+#define MODEL_ERROR_MAX  0.15
+/* Errors for models with many small experts per GPU, whose published step times differ from the prediction by more
+ * than MODEL_ERROR_MEAN. EXPERTS_EAGER_FACTOR: maximum of published step time / predicted step time with eager
+ * launches. EXPERTS_GRAPH_ERROR: maximum relative error of the prediction with CUDA graphs. */
+#define EXPERTS_EAGER_FACTOR 2.1
+#define EXPERTS_GRAPH_ERROR  0.09
+
+/* ---- GPU memory ---- */
+
+static double needed_bytes(const struct bb_plan *plan)
+{
+    double training = bb_step_training_bytes(plan->step);
+
+    return training > 0 ? training : (double)bb_plan_memory(plan);
+}
+
+bool bb_forecast_fits(const struct bb_plan *plan, const struct bb_forecast *f)
+{
+    return f->gpu_bytes == 0 || needed_bytes(plan) <= f->gpu_bytes;
+}
+
+#define GUESS_TEXT 64
+
+/* Return the memory savings (recomputation, precision-aware optimizer) that the prediction assumes, as command line
+ * options; NULL if it assumes none. */
+static const char *memory_guess(const struct bb_forecast *f, char text[GUESS_TEXT])
+{
+    if (f->precision_aware)
+        return "--use-precision-aware-optimizer";
+    if (!f->recompute)
+        return NULL;
+    if (f->recompute_layers > 0)
+        snprintf(text, GUESS_TEXT, "--recompute %s --recompute-num-layers %d", f->recompute, f->recompute_layers);
+    else
+        snprintf(text, GUESS_TEXT, "--recompute %s", f->recompute);
+    return text;
+}
+
+static void print_memory(const struct bb_plan *plan, const struct bb_forecast *f, FILE *out)
+{
+    char need[BB_BYTES_TEXT], have[BB_BYTES_TEXT], without[BB_BYTES_TEXT], guess_text[GUESS_TEXT];
+    const char *guess = memory_guess(f, guess_text);
+
+    bb_format_bytes((size_t)f->gpu_bytes, have);
+    if (bb_step_training_bytes(plan->step) > 0)
+        fprintf(out, "  memory: training needs %s of %s per GPU: %s\n",
+                bb_format_bytes((size_t)bb_step_training_bytes(plan->step), need), have,
+                bb_forecast_fits(plan, f) ? "fits" : "DOES NOT FIT");
+    if (guess)
+        fprintf(out, "  guessed: %s; without it, training needs %s\n", guess,
+                bb_format_bytes((size_t)f->without_bytes, without));
+    if (bb_step_training_bytes(plan->step) <= 0)
+        fprintf(out, "  memory: buffers of the proxy need %s of %s per GPU: %s\n",
+                bb_format_bytes(bb_plan_memory(plan), need), have,
+                (double)bb_plan_memory(plan) <= f->gpu_bytes ? "fits" : "DOES NOT FIT");
+}
+
+json_t *bb_forecast_memory(const struct bb_plan *plan, const struct bb_forecast *f)
+{
+    return json_pack("{s:s, s:I, s:I, s:b, s:I}", "of", bb_step_training_bytes(plan->step) > 0 ? "training" : "buffers",
+                     "needed_bytes", (json_int_t)llround(needed_bytes(plan)), "available_bytes",
+                     (json_int_t)f->gpu_bytes, "fits", bb_forecast_fits(plan, f), "buffers_bytes",
+                     (json_int_t)bb_plan_memory(plan));
+}
+
+/* ---- compute rates ---- */
+
+static const char *const rates_names[BB_RATES] = {
+    [BB_RATES_MACHINE] = "machine", [BB_RATES_GIVEN] = "given", [BB_RATES_PROXY] = "proxy"};
+
+static void print_machine(const struct bb_forecast *f, const struct bb_cluster *c, FILE *out)
+{
+    double peak = f->float8 ? c->tflops_float8 : bb_cluster_tflops(c, BB_BFLOAT16);
+    double part = f->float8 ? c->achieved.gemm_float8 : c->achieved.gemm;
+
+    if (!c->has_achieved)
+        fprintf(out, "  compute rates: nominal peaks of the profile, so compute times are lower bounds\n");
+    else
+        fprintf(out,
+                "  compute rates of the cluster: large %s GEMMs %.0f of %.0f TFLOP/s, smaller ones less;\n"
+                "    memory-bound kernels %.0f of %.0f GB/s",
+                f->float8 ? "8-bit" : "16-bit", peak * part, peak, c->memory_gbps * c->achieved.memory, c->memory_gbps);
+    if (c->has_achieved && f->attention)
+        fprintf(out, "; attention %s%s", f->attention, f->attention_guessed ? " (guessed; set --attention)" : "");
+    if (c->has_achieved && !c->models_training)
+        fprintf(out, "; kernels of the proxy");
+    if (c->has_achieved)
+        fprintf(out, "%s\n", f->host && strcmp(f->host, "graph") == 0 ? "; launched as CUDA graphs" : "");
+}
+
+static void print_rates(const struct bb_forecast *f, const struct bb_cluster *c, FILE *out)
+{
+    if (f->rates == BB_RATES_MACHINE)
+        print_machine(f, c, out);
+    else if (f->tflops > 0)
+        fprintf(out, "  compute rate: %.1f TFLOP/s for all shapes, %s\n", f->tflops,
+                f->rates == BB_RATES_GIVEN ? "as given on the command line" : "as the proxy defines");
+    else
+        fprintf(out, "  compute time: %s\n",
+                f->rates == BB_RATES_GIVEN ? "as given on the command line" : "as the proxy defines, for any cluster");
+}
+
+json_t *bb_forecast_compute(const struct bb_forecast *f, const struct bb_cluster *c)
+{
+    bool machine = f->rates == BB_RATES_MACHINE;
+    json_t *guessed = json_array();
+    char guess_text[GUESS_TEXT];
+    const char *guess = memory_guess(f, guess_text);
+
+    if (f->attention_guessed)
+        json_array_append_new(guessed, json_sprintf("--attention %s", f->attention));
+    if (guess)
+        json_array_append_new(guessed, json_string(guess));
+    return json_pack("{s:s, s:o, s:o, s:b, s:s?, s:b, s:s?, s:o}", "rates", rates_names[f->rates], "tflops",
+                     bb_json_real(f->tflops > 0 && !machine ? f->tflops
+                                  : machine                 ? bb_cluster_tflops(c, BB_BFLOAT16)
+                                                            : NAN),
+                     "efficiency", bb_json_real(machine && c->has_achieved ? c->achieved.gemm : NAN), "nominal",
+                     !c->has_achieved, "attention", f->attention, "fp8", f->float8, "host", f->host, "guessed",
+                     guessed);
+}
+
+/* ---- error of the model on published steps ---- */
+
+static bool has_model_error(const struct bb_forecast *f, const struct bb_cluster *c)
+{
+    return f->rates == BB_RATES_MACHINE && c->has_achieved && f->attention && !f->many_experts;
+}
+
+json_t *bb_forecast_model_error(const struct bb_forecast *f, const struct bb_cluster *c)
+{
+    return has_model_error(f, c) ? json_pack("{s:f, s:f}", "mean", MODEL_ERROR_MEAN, "max", MODEL_ERROR_MAX)
+                                 : json_null();
+}
+
+void bb_forecast_print(const struct bb_plan *plan, const struct bb_forecast *f, const struct bb_cluster *cluster,
+                       FILE *out)
+{
+    if (cluster)
+        print_rates(f, cluster, out);
+    if (cluster && has_model_error(f, cluster))
+        fprintf(out, "  model error on published steps (A100, H100, Blackwell): mean %.0f%%, max %.0f%%\n",
+                100 * MODEL_ERROR_MEAN, 100 * MODEL_ERROR_MAX);
+    else if (cluster && f->many_experts)
+        fprintf(out,
+                "  published steps with many small experts per GPU took up to %.1f times as long as predicted;\n"
+                "    model error with CUDA graphs (--graph): max %.0f%%\n",
+                EXPERTS_EAGER_FACTOR, 100 * EXPERTS_GRAPH_ERROR);
+    else if (cluster)
+        fprintf(out, "  not validated against published steps\n");
+    if (f->gpu_bytes > 0)
+        print_memory(plan, f, out);
+}

@@ -1,0 +1,60 @@
+/*
+ * forecast.h - the basis of a prediction of real training, as the plan reports it: the source of the compute rates, the
+ * assumptions, the error of the cost model on published step times, and whether training fits in GPU memory.
+ */
+#ifndef BB_PROXIES_OFFLINE_PLAN_FORECAST_H
+#define BB_PROXIES_OFFLINE_PLAN_FORECAST_H
+
+#include "proxies/offline/plan/plan.h"
+
+/* Source of the compute rates, which convert FLOPs and bytes of memory traffic to time. */
+enum bb_rates {
+    BB_RATES_MACHINE, /* the cluster profile; the rate of each GEMM depends on its shape */
+    BB_RATES_GIVEN,   /* the command line: --tflops, --forward-us or --backward-us */
+    BB_RATES_PROXY, /* the proxy, which defines durations or a FLOP rate for its compute, independent of the cluster */
+    BB_RATES        /* number of values */
+};
+
+struct bb_forecast {
+    enum bb_rates rates;
+    double tflops; /* compute rate in 1e12 FLOP/s from the command line or the proxy; 0: durations are used instead,
+                      or the step has no compute */
+    const char *attention; /* attention implementation: "fused" or "unfused"; NULL: no layer has attention */
+    bool attention_guessed;
+    bool float8;
+    const char *host;      /* how the host launches kernels: "eager" (one by one) or "graph" (CUDA graphs); NULL: the
+                              prediction contains no host time of a training framework */
+    bool many_experts;     /* true: launches are eager, and a GPU has eight or more experts, or experts with biases;
+                              published steps of such models took longer than predicted */
+    const char *recompute; /* activation recomputation (value of --recompute) that the prediction assumes because
+                              training would otherwise not fit in GPU memory; NULL: none */
+    int recompute_layers;  /* if `recompute` is set: number of layers per model chunk whose activations are
+                              recomputed; 0: all layers */
+    bool precision_aware;  /* true: the prediction assumes --use-precision-aware-optimizer, which stores less
+                              optimizer state, because training would otherwise not fit in GPU memory */
+    double without_bytes;  /* bytes of GPU memory that training needs without the assumed `recompute` and
+                              `precision_aware` */
+    double gpu_bytes;      /* memory of one GPU in bytes; 0: unknown */
+};
+
+/*
+ * bb_forecast_fits - return whether training fits in GPU memory. If the memory that training needs is unknown, the size
+ * of the proxy's buffers is used instead. Returns true if the size of the GPU memory is unknown.
+ */
+bool bb_forecast_fits(const struct bb_plan *plan, const struct bb_forecast *f);
+
+/*
+ * bb_forecast_print - print whether training fits in GPU memory and, with a cluster, the compute rates and the error of
+ * the cost model.
+ *   cluster  cluster of the prediction; NULL: there is no prediction
+ */
+void bb_forecast_print(const struct bb_plan *plan, const struct bb_forecast *f, const struct bb_cluster *cluster,
+                       FILE *out);
+
+/* Return the objects `memory` (bb_forecast_memory), `predicted.compute` (bb_forecast_compute) and
+ * `predicted.model_error` (bb_forecast_model_error) of the plan's JSON. */
+json_t *bb_forecast_memory(const struct bb_plan *plan, const struct bb_forecast *f);
+json_t *bb_forecast_compute(const struct bb_forecast *f, const struct bb_cluster *cluster);
+json_t *bb_forecast_model_error(const struct bb_forecast *f, const struct bb_cluster *cluster);
+
+#endif

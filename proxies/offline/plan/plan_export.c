@@ -1,0 +1,55 @@
+/* plan_export.c - the list of output file formats of `busbar plan`; see plan_export.h. */
+#include "proxies/offline/plan/plan_export.h"
+
+#include "bootstrap/base/outfile.h"
+
+#include <string.h>
+
+struct export
+{
+    const char *name, *what;
+    int (*write)(const struct bb_plan_report *, FILE *);
+    bool predicted; /* true: the file contains the prediction; '-' is then an ordinary file name; false: '-'
+                       means stdout */
+};
+
+#define PREDICTED_ROW(name, what, help) {#name, what, bb_plan_write_##name, true},
+#define ROW(name, what, help)           {#name, what, bb_plan_write_##name, false},
+
+static const struct export exports[] = {BB_PREDICTION_EXPORTS(PREDICTED_ROW) BB_PLAN_EXPORTS(ROW)};
+
+static bool is_stdout(const struct export *e, const char *file)
+{
+    return !e->predicted && strcmp(file, "-") == 0;
+}
+
+int bb_plan_exports_check_writable(const char *const *files)
+{
+    int rc = 0;
+
+    for (int i = 0; i < BB_N_PLAN_EXPORTS && rc == 0; i++)
+        if (files[i] && !is_stdout(&exports[i], files[i]))
+            rc = bb_outfile_check(files[i], exports[i].what);
+    return rc;
+}
+
+static int write_export(const struct export *e, const char *path, const struct bb_plan_report *report)
+{
+    struct bb_outfile file;
+    int rc;
+
+    if (is_stdout(e, path))
+        return e->write(report, stdout);
+    rc = bb_outfile_open(&file, path, e->what);
+    return rc ? rc : bb_outfile_close(&file, e->what, e->write(report, file.out));
+}
+
+int bb_plan_exports_write(const char *const *files, const struct bb_plan_report *report)
+{
+    int rc = 0;
+
+    for (int i = 0; i < BB_N_PLAN_EXPORTS && rc == 0; i++)
+        if (files[i] && (report->prediction || !exports[i].predicted))
+            rc = write_export(&exports[i], files[i], report);
+    return rc;
+}

@@ -1,0 +1,386 @@
+/* plan_json.c - writes a plan in the JSON format busbar.plan/1. */
+#include "bootstrap/results/flat_table.h"
+#include "bootstrap/results/results.h"
+#include "proxies/offline/plan/contention.h"
+#include "proxies/offline/plan/forecast.h"
+#include "proxies/offline/plan/plan_export.h"
+#include "proxies/simulation/simulate/predicted_path.h"
+
+#include <math.h>
+#include <stdio.h>
+
+static json_t *int_array(const int *values, int n)
+{
+    json_t *list = json_array();
+
+    for (int i = 0; i < n; i++)
+        json_array_append_new(list, json_integer(values[i]));
+    return list;
+}
+
+/* ---- JSON of the groups ---- */
+
+static json_t *list_groups(const struct bb_layout *l)
+{
+    json_t *list = json_array();
+
+    for (int g = 0; g < l->n_groups; g++) {
+        json_t *instances = json_array();
+
+        for (int i = 0; i < l->groups[g].instances; i++) {
+            json_t *members = json_array();
+
+            for (int m = 0; m < l->groups[g].size; m++)
+                json_array_append_new(members, json_integer(bb_group_member(l, g, i, m)));
+            json_array_append_new(instances, members);
+        }
+        json_array_append_new(list, json_pack("{s:s, s:i, s:o}", "name", l->groups[g].name, "size", l->groups[g].size,
+                                              "members", instances));
+    }
+    return list;
+}
+
+/* ---- JSON of the roles ---- */
+
+static json_t *peers_of(const struct bb_traffic_row *row)
+{
+    json_t *peers = row->kind == BB_OP_COLLECTIVE ? json_null() : json_object();
+    char offset[16];
+
+    for (int i = 0; i < row->n_peers; i++) { /* a collective has no peers */
+        snprintf(offset, sizeof(offset), "%+d", row->peers[i].offset);
+        json_object_set_new(peers, offset, json_integer((json_int_t)row->peers[i].calls));
+    }
+    return peers;
+}
+
+static json_t *traffic_of(const struct bb_layout *l, const struct bb_traffic_role *role)
+{
+    json_t *rows = json_array();
+
+    for (int i = 0; i < role->n_rows; i++) {
+        const struct bb_traffic_row *r = &role->rows[i];
+
+        json_array_append_new(rows, json_pack("{s:s, s:s, s:i, s:I, s:s, s:I, s:I, s:o}", "kind",
+                                              bb_op_kind_name(r->kind, r->coll), "group", l->groups[r->group].name,
+                                              "group_size", r->group_size, "count", (json_int_t)r->count, "dtype",
+                                              bb_dtypes[r->dtype].name, "calls", (json_int_t)r->calls, "bytes",
+                                              (json_int_t)r->bytes, "peers", peers_of(r)));
+    }
+    return rows;
+}
+
+static json_t *memory_of(const struct bb_traffic_role *role)
+{
+    json_t *memory = json_object();
+
+    for (int use = 0; use < BB_USES; use++)
+        json_object_set_new(memory, bb_use_names[use], json_integer((json_int_t)role->memory_bytes[use]));
+    json_object_set_new(memory, "work", json_integer((json_int_t)role->work_bytes));
+    json_object_set_new(memory, "total", json_integer((json_int_t)bb_traffic_memory(role)));
+    return memory;
+}
+
+/* Returns as a JSON object the memory that real training needs on a rank of the role; NULL when the proxy has no
+ * formula for it. */
+static json_t *training_memory_of(const struct bb_traffic_role *role)
+{
+    json_t *memory = json_object();
+    json_int_t total = 0;
+
+    for (int use = 0; use < BB_USES; use++) {
+        json_int_t bytes = llround(role->training_bytes[use]);
+
+        json_object_set_new(memory, bb_use_names[use], json_integer(bytes));
+        total += bytes;
+    }
+    json_object_set_new(memory, "total", json_integer(total));
+    if (total > 0)
+        return memory;
+    json_decref(memory);
+    return NULL;
+}
+
+static json_t *index_or_null(int value)
+{
+    return value == BB_NONE ? json_null() : json_integer(value);
+}
+
+/*
+ * Returns a JSON array for an alltoallv: for each rank of the communicator, the number of elements that the executing
+ * rank sends to it or receives from it; 0 for the executing rank itself. Returns JSON null for other operations.
+ *   of  bb_alltoallv_sends or bb_alltoallv_receives
+ */
+static json_t *counts_of(const struct bb_op *op, size_t (*of)(const struct bb_op *, int))
+{
+    json_t *list = op->kind == BB_OP_ALLTOALLV ? json_array() : json_null();
+
+    for (int position = 0; op->kind == BB_OP_ALLTOALLV && position < op->table->n; position++)
+        json_array_append_new(list, json_integer((json_int_t)of(op, position)));
+    return list;
+}
+
+static json_t *peer_text(const struct bb_op *op)
+{
+    bool rooted = op->kind == BB_OP_COLLECTIVE && (bb_colls[op->coll].flags & BB_COLL_ROOTED);
+
+    if (op->kind != BB_OP_SEND && op->kind != BB_OP_RECV && !rooted)
+        return json_null();
+    return op->peer_kind == BB_PEER_OFFSET ? json_sprintf("%+d", op->peer) : json_sprintf("%d", op->peer);
+}
+
+/* ---- JSON of the kernel lists ---- */
+
+static json_t *kernel_json(const struct bb_kernel_list_item *item)
+{
+    double bytes =
+        (double)(item->is_memory_kernel ? bb_memory_kernel_bytes(&item->memory_kernel) : bb_gemm_bytes(&item->gemm));
+
+    if (item->is_memory_kernel)
+        return json_pack("{s:s, s:s, s:i, s:I}", "name", item->name, "kind",
+                         bb_memory_kernel_name(item->memory_kernel.kind), "flops", 0, "moved_bytes", (json_int_t)bytes);
+    return json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:s, s:I, s:I}", "name", item->name, "kind", "gemm", "m",
+                     (json_int_t)item->gemm.m, "n", (json_int_t)item->gemm.n, "k", (json_int_t)item->gemm.k, "batch",
+                     (json_int_t)item->gemm.batch, "dtype", bb_dtypes[item->gemm.dtype].name, "flops",
+                     (json_int_t)llround(bb_gemm_flops(&item->gemm)), "moved_bytes", (json_int_t)bytes);
+}
+
+/*
+ * Returns the JSON array of the step's kernel lists. Each list is an array of GEMMs and memory-bound kernels. The JSON
+ * field "kernel_list" of an operation is an index into this array of lists.
+ */
+static json_t *kernel_lists_json(const struct bb_step *step)
+{
+    json_t *kernel_lists = json_array();
+
+    for (int w = 0; w < step->n_kernel_lists; w++) {
+        json_t *items = json_array();
+
+        for (int i = 0; i < step->kernel_lists[w]->n; i++)
+            json_array_append_new(items, kernel_json(&step->kernel_lists[w]->items[i]));
+        json_array_append_new(kernel_lists, items);
+    }
+    return kernel_lists;
+}
+
+static json_t *kernel_list_index(const struct bb_step *step, const struct bb_kernel_list *work)
+{
+    for (int w = 0; work && w < step->n_kernel_lists; w++)
+        if (step->kernel_lists[w] == work)
+            return json_integer(w);
+    return json_null();
+}
+
+/* ---- JSON of the operations ---- */
+
+static json_t *op_object(const struct bb_step *step, const struct bb_program *p, size_t i)
+{
+    const struct bb_layout *l = &step->layout;
+    const struct bb_op *op = &p->ops[i];
+    bool comm = bb_op_is_comm(op), reduces = op->kind == BB_OP_COLLECTIVE && bb_colls[op->coll].flags & BB_COLL_REDUCES;
+
+    return json_pack(
+        "{s:I, s:s, s:s, s:s?, s:o, s:o, s:o, s:o, s:s?, s:s?, s:o, s:o, s:s?, s:s, s:o, s:o, s:s?, s:o, s:o, s:o, "
+        "s:o, "
+        "s:o}",
+        "index", (json_int_t)i, "kind", bb_op_kind_name(op->kind, op->coll), "stream", p->streams[op->stream].name,
+        "group", comm ? l->groups[l->comms[op->comm].group].name : NULL, "peer", peer_text(op), "count",
+        comm && op->kind != BB_OP_ALLTOALLV ? json_integer((json_int_t)op->count) : json_null(), "send_counts",
+        counts_of(op, bb_alltoallv_sends), "recv_counts", counts_of(op, bb_alltoallv_receives), "dtype",
+        comm ? bb_dtypes[op->dtype].name : NULL, "op", reduces ? bb_redops[op->redop].name : NULL, "call",
+        index_or_null(op->call), "waits", int_array(p->wait_list + op->first_wait, op->waits), "comm",
+        comm ? l->comms[op->comm].name : NULL, "phase", bb_phase_names[op->phase], "micro_batch",
+        index_or_null(op->micro_batch), "layer", index_or_null(op->layer), "what", op->what, "compute_us",
+        comm ? json_null() : json_real(op->compute_us), "flops", comm ? json_null() : json_integer(llround(op->flops)),
+        "moved_bytes", op->work ? json_integer(llround(op->work_times * bb_kernel_list_bytes(op->work))) : json_null(),
+        "kernel_list", kernel_list_index(step, op->work), "kernel_list_runs",
+        op->work ? json_integer(op->work_times) : json_null());
+}
+
+static json_t *list_roles(const struct bb_plan *plan, bool ops)
+{
+    const struct bb_layout *l = &plan->step->layout;
+    json_t *list = json_array();
+
+    for (int r = 0; r < plan->traffic.n; r++) {
+        const struct bb_traffic_role *role = &plan->traffic.roles[r];
+        json_t *o =
+            json_pack("{s:s, s:o, s:o, s:f, s:I, s:o}", "name", role->name, "ranks",
+                      int_array(role->ranks, role->n_ranks), "traffic", traffic_of(l, role), "compute_us",
+                      role->compute_us, "flops", (json_int_t)llround(role->flops), "memory_bytes", memory_of(role));
+        json_t *training = training_memory_of(role);
+
+        if (training)
+            json_object_set_new(o, "training_memory_bytes", training);
+        if (ops) {
+            json_t *program = json_array();
+
+            for (size_t i = 0; i < role->program->n_ops; i++)
+                json_array_append_new(program, op_object(plan->step, role->program, i));
+            json_object_set_new(o, "program", program);
+        }
+        json_array_append_new(list, o);
+    }
+    return list;
+}
+
+/* ---- JSON of the checks and of the prediction ---- */
+
+static void append_faults(json_t *list, const struct bb_faults *f)
+{
+    for (int i = 0; i < f->n && i < BB_FAULTS_KEPT; i++)
+        if (f->text[i])
+            json_array_append_new(list, json_string(f->text[i]));
+}
+
+json_t *bb_plan_checks(const struct bb_plan *plan)
+{
+    const struct bb_checks *c = &plan->checks;
+    json_t *o = json_pack("{s:b, s:b, s:b}", "matched", c->matched, "deadlock_free", c->deadlock_free,
+                          "safe_serialised", c->safe_serialised);
+    json_t *faults = json_array();
+
+    append_faults(faults, &c->mismatches);
+    append_faults(faults, &c->deadlock);
+    append_faults(faults, &c->serialised);
+    if (json_array_size(faults) > 0)
+        json_object_set(o, "faults", faults);
+    json_decref(faults);
+    return o;
+}
+
+static json_t *us_or_null(int64_t ns)
+{
+    return ns < 0 ? json_null() : json_real(bb_us_of(ns));
+}
+
+static json_t *breakdown_object(const struct bb_predicted_rank *r)
+{
+    return json_pack("{s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o}", "rank", r->rank, "step_us",
+                     bb_us_of(r->all.step_ns), "issue_us", bb_us_of(r->issue_ns), "compute_us",
+                     bb_us_of(r->all.compute_ns), "comm_us", bb_us_of(r->all.comm_ns), "exposed_us",
+                     bb_us_of(r->all.exposed_ns), "exposed_transfer_us", bb_us_of(r->exposed.transfer_ns), "bubble_us",
+                     bb_us_of(r->exposed.bubble_ns), "exposed_waiting_us", bb_us_of(r->exposed.waiting_ns), "idle_us",
+                     bb_us_of(r->all.idle_ns), "overlap_fraction", bb_json_real(r->all.overlap_fraction));
+}
+
+static json_t *groups_of(const struct bb_layout *l, const struct bb_predicted_rank *r, const struct bb_cluster *c)
+{
+    json_t *list = json_array();
+
+    for (int g = 0; g < l->n_groups; g++) {
+        const struct bb_predicted_group *p = &r->groups[g];
+        const struct bb_nccl_variant *variant = p->variant == BB_NONE ? NULL : &c->variants[p->variant];
+
+        if (p->bytes == 0)
+            continue;
+        json_array_append_new(list, json_pack("{s:s, s:f, s:f, s:I, s:o, s:s?, s:s?}", "name", l->groups[g].name,
+                                              "busy_us", bb_us_of(p->busy_ns), "exposed_us", bb_us_of(p->exposed_ns),
+                                              "bytes", (json_int_t)p->bytes, "busbw_gbps",
+                                              bb_json_real(p->bus_bytes / (double)p->busy_ns), "algorithm",
+                                              variant ? bb_nccl_algorithms[variant->algorithm] : NULL, "protocol",
+                                              variant ? variant->protocol : NULL));
+    }
+    return list;
+}
+
+static json_t *list_predicted(const struct bb_plan *plan, const struct bb_prediction *p)
+{
+    const struct bb_predicted_rank *slowest = &p->classes[p->slowest];
+    const double step_us = bb_us_of(slowest->all.step_ns), flops = bb_step_flops(plan->step);
+    json_t *roles = json_array();
+
+    for (int i = 0; i < plan->traffic.n; i++) {
+        const struct bb_traffic_role *role = &plan->traffic.roles[i];
+        const struct bb_predicted_rank *rank = bb_predicted_slowest(p, role->ranks, role->n_ranks);
+        json_t *o = breakdown_object(rank);
+
+        json_object_set_new(o, "role", json_string(role->name));
+        json_object_set_new(o, "groups", groups_of(&plan->step->layout, rank, &p->cluster));
+        json_array_append_new(roles, o);
+    }
+    return json_pack(
+        "{s:s, s:o, s:o, s:o, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "cluster",
+        p->cluster.name, "slow", bb_slow_json(&p->conditions.slow), "sharing", bb_contention_json(p), "phases",
+        bb_phases_json(p), "step_us", step_us, "tokens_per_s",
+        bb_json_real(plan->step->tokens > 0 ? plan->step->tokens / step_us * 1e6 : NAN), "breakdown",
+        breakdown_object(slowest), "breakdown_by_role", roles, "groups",
+        groups_of(&plan->step->layout, slowest, &p->cluster), "compute_alone_us", us_or_null(p->compute_alone_ns),
+        "comm_alone_us", us_or_null(p->comm_alone_ns), "overlap_efficiency", bb_json_real(bb_predicted_efficiency(p)),
+        "tflops_per_gpu", bb_json_real(flops > 0 ? flops / step_us / 1e6 / plan->step->layout.ranks : NAN),
+        "model_flop_utilisation", bb_json_real(bb_plan_utilisation(plan, p)), "memory",
+        bb_forecast_memory(plan, plan->forecast), "compute", bb_forecast_compute(plan->forecast, &p->cluster),
+        "model_error", bb_forecast_model_error(plan->forecast, &p->cluster));
+}
+
+void bb_plan_body(json_t *object, const struct bb_plan *plan, bool ops)
+{
+    json_object_set_new(object, "proxy", json_string(plan->step->proxy));
+    json_object_set_new(object, "ranks", json_integer(plan->step->layout.ranks));
+    json_object_set_new(object, "groups", list_groups(&plan->step->layout));
+    json_object_set_new(object, "roles", list_roles(plan, ops));
+    if (ops && plan->step->n_kernel_lists > 0)
+        json_object_set_new(object, "kernel_lists", kernel_lists_json(plan->step));
+    json_object_set_new(object, "checks", bb_plan_checks(plan));
+}
+
+/* ---- the whole JSON document ---- */
+
+static int add_prediction(json_t *root, const struct bb_plan_report *r)
+{
+    json_t *predicted = list_predicted(r->plan, r->prediction);
+    struct bb_critical_path path;
+    int rc;
+
+    json_object_set_new(root, "predicted", predicted);
+    TRY(bb_predict_critical_path(r->plan->step, r->prediction, &path));
+    json_object_set_new(predicted, "critical_path", bb_critical_path_json(&path));
+    if (r->training)
+        json_object_set_new(predicted, "training", bb_training_time_json(r->training));
+    if (r->jittered)
+        json_object_set_new(predicted, "jitter", bb_jittered_json(r->jittered));
+out:
+    bb_critical_path_release(&path);
+    return rc;
+}
+
+/* Stores the JSON document in *root, which the caller releases, also after an error. */
+static int make_plan(const struct bb_plan_report *r, json_t **root)
+{
+    int rc = 0;
+
+    *root = json_pack("{s:s, s:s, s:s, s:O}", "schema", "busbar.plan/1", "busbar", BUSBAR_VERSION, "proxy",
+                      r->plan->step->proxy, "options", r->options);
+    bb_plan_body(*root, r->plan, r->ops);
+    if (r->prediction)
+        rc = add_prediction(*root, r);
+    else if (r->plan->forecast->gpu_bytes > 0)
+        json_object_set_new(*root, "memory", bb_forecast_memory(r->plan, r->plan->forecast));
+    if (r->best_order)
+        json_object_set(*root, "best_order", r->best_order);
+    return rc;
+}
+
+int bb_plan_write_csv(const struct bb_plan_report *report, FILE *out)
+{
+    json_t *root, *rows;
+    int rc = make_plan(report, &root);
+
+    rows = json_pack("[o]", root);
+    if (rc == 0)
+        bb_flat_table_write(rows, NULL, out);
+    json_decref(rows);
+    return rc;
+}
+
+/* Ignores write errors: the caller reports them when it closes the file or stdout. */
+int bb_plan_write_json(const struct bb_plan_report *report, FILE *out)
+{
+    json_t *root;
+    int rc = make_plan(report, &root);
+
+    if (rc == 0 && json_dumpf(root, out, JSON_INDENT(1)) == 0)
+        fputc('\n', out);
+    json_decref(root);
+    return rc;
+}

@@ -1,0 +1,421 @@
+/* plan_text.c - prints a plan as text: groups, roles with their traffic and memory, checks, prediction. */
+#include "bootstrap/base/units.h"
+#include "proxies/offline/plan/contention.h"
+#include "proxies/offline/plan/forecast.h"
+
+#include <math.h>
+#include <string.h>
+#include <sys/param.h>
+
+#define LINE 98
+
+/* ---- formatting of ranks and numbers ---- */
+
+/* Formats the range of consecutive ranks that starts at ranks[i], as "4-7" or "4". Returns the index in ranks[]
+ * after the last rank of the range. */
+static int run_text(const int *ranks, int n, int i, char text[32])
+{
+    int end = i + 1;
+
+    while (end < n && ranks[end] == ranks[end - 1] + 1)
+        end++;
+    if (end - i > 1)
+        snprintf(text, 32, "%d-%d", ranks[i], ranks[end - 1]);
+    else
+        snprintf(text, 32, "%d", ranks[i]);
+    return end;
+}
+
+const char *bb_ranks_text(const int *ranks, int n, char *text, size_t size)
+{
+    char run[32], last[32];
+    size_t length = 0;
+    int next, last_first = n - 1;
+
+    text[0] = '\0';
+    if (n < 1)
+        return text;
+    /* `last`: the last range of consecutive ranks, with which an abbreviated list ends */
+    while (last_first > 0 && ranks[last_first] == ranks[last_first - 1] + 1)
+        last_first--;
+    run_text(ranks, n, last_first, last);
+    for (int i = 0; i < n; i = next) {
+        next = run_text(ranks, n, i, run);
+        /* `text` needs space for this range of ranks and, unless it is the last range, for ", ..., " and the last
+         * range */
+        if (length + 2 + strlen(run) + (next < n ? 7 + strlen(last) : 0) >= size) {
+            snprintf(text + length, size - length, ", ..., %s", last);
+            return text;
+        }
+        length += (size_t)snprintf(text + length, size - length, "%s%s", i ? ", " : "", run);
+    }
+    return text;
+}
+
+const char *bb_thousands_text(double number, char text[40])
+{
+    char plain[40];
+    int n = snprintf(plain, sizeof(plain), "%.0f", number), length = 0;
+
+    for (int i = 0; i < n; i++) {
+        text[length++] = plain[i];
+        if ((n - i - 1) % 3 == 0 && i < n - 1)
+            text[length++] = ',';
+    }
+    text[length] = '\0';
+    return text;
+}
+
+/* ---- printing the groups ---- */
+
+static bool is_run(const struct bb_layout *l, int group, int instance)
+{
+    int first = bb_group_member(l, group, instance, 0);
+
+    for (int m = 1; m < l->groups[group].size; m++)
+        if (bb_group_member(l, group, instance, m) != first + m)
+            return false;
+    return l->groups[group].size > 2;
+}
+
+/* Formats the ranks of one communicator (instance `instance` of `group`) as " [0-95]" or " [0, 4, 8, ...]". Returns
+ * the length of the text. */
+static size_t instance_text(const struct bb_layout *l, int group, int instance, char text[64])
+{
+    int size = l->groups[group].size, some = size < 5 ? size : 4, n;
+    int first = bb_group_member(l, group, instance, 0);
+
+    if (is_run(l, group, instance))
+        return (size_t)snprintf(text, 64, " [%d-%d]", first, first + size - 1);
+    n = snprintf(text, 64, " [%d", first);
+    for (int m = 1; m < some; m++)
+        n += snprintf(text + n, 64 - (size_t)n, ", %d", bb_group_member(l, group, instance, m));
+    return (size_t)n + (size_t)snprintf(text + n, 64 - (size_t)n, some < size ? ", ...]" : "]");
+}
+
+static void print_group(const struct bb_layout *l, int group, FILE *out)
+{
+    const struct bb_group *g = &l->groups[group];
+    int n = l->groups[group].instances, i = 0;
+    size_t length = (size_t)fprintf(out, "  %-10s %6d rank%s, %d instance%s:", g->name, g->size,
+                                    g->size == 1 ? "" : "s", n, n == 1 ? "" : "s");
+    char text[64];
+
+    for (; i < n && length + instance_text(l, group, i, text) < LINE - 4; i++)
+        length += (size_t)fprintf(out, "%s", text);
+    fprintf(out, "%s\n", i < n ? " ..." : "");
+}
+
+/* ---- printing the roles ---- */
+
+static void print_row(const struct bb_layout *l, const struct bb_traffic_row *r, FILE *out)
+{
+    char count[40], bytes[BB_BYTES_TEXT];
+
+    fprintf(out, "  %-14s %-10s %6d %14s %-8s %6zu %12s", bb_op_kind_name(r->kind, r->coll), l->groups[r->group].name,
+            r->group_size, bb_thousands_text((double)r->count, count), bb_dtypes[r->dtype].name, r->calls,
+            bb_format_bytes(r->bytes, bytes));
+    for (int i = 0; i < r->n_peers && i < 3; i++)
+        fprintf(out, "%s%+d: %zu", i ? " " : "  ", r->peers[i].offset, r->peers[i].calls);
+    fprintf(out, "%s\n", r->n_peers > 3 ? " ..." : "");
+}
+
+/*
+ * Prints the bytes of each use of memory (parameters, gradients, ...) and their total.
+ *   what  title of the line
+ *   work  bytes of the operands of the GEMMs that --compute gemm executes
+ */
+static void print_uses(const char *what, const size_t bytes[BB_USES], size_t work, FILE *out)
+{
+    char text[BB_BYTES_TEXT], entry[64];
+    size_t total = work;
+    int column, shown = 0;
+
+    for (int use = 0; use < BB_USES; use++)
+        total += bytes[use];
+    column = fprintf(out, "  %s: %s", what, bb_format_bytes(total, text));
+    for (int use = 0; use < BB_USES; use++) {
+        if (bytes[use] == 0)
+            continue;
+        column += snprintf(entry, sizeof(entry), "%s %s", bb_use_names[use], bb_format_bytes(bytes[use], text)) + 3;
+        fprintf(out, "%s%s%s", shown++ ? "," : " =", column < LINE ? " " : "\n    ", entry);
+        if (column >= LINE)
+            column = 4 + (int)strlen(entry);
+    }
+    if (work)
+        fprintf(out, "%s%soperands of real kernels %s", shown ? "," : " =", column < LINE - 34 ? " " : "\n    ",
+                bb_format_bytes(work, text));
+    fputc('\n', out);
+}
+
+/* Prints the memory of the proxy's buffers, and the memory that real training needs, on one rank of the role. */
+static void print_memory(const struct bb_traffic_role *role, FILE *out)
+{
+    size_t training[BB_USES], total = 0;
+
+    print_uses("buffers", role->memory_bytes, role->work_bytes, out);
+    for (int use = 0; use < BB_USES; use++)
+        total += training[use] = (size_t)llround(role->training_bytes[use]);
+    if (total > 0)
+        print_uses("training needs", training, 0, out);
+}
+
+static void print_role(const struct bb_plan *plan, const struct bb_traffic_role *role, FILE *out)
+{
+    char text[LINE];
+
+    fprintf(out, "\n%s, %d rank%s: %s\n", role->name, role->n_ranks, role->n_ranks == 1 ? "" : "s",
+            bb_ranks_text(role->ranks, role->n_ranks, text, LINE - 20 - strlen(role->name)));
+    fprintf(out, "  %-14s %-10s %6s %14s %-8s %6s %12s  %s\n", "kind", "group", "ranks", "count", "type", "calls",
+            "payload", "peers");
+    for (int i = 0; i < role->n_rows; i++)
+        print_row(&plan->step->layout, &role->rows[i], out);
+    if (role->compute_us > 0)
+        fprintf(out, "  compute: %s\n", bb_format_time(role->compute_us, text));
+    if (role->flops > 0)
+        fprintf(out, "  model FLOPs: %s\n", bb_thousands_text(role->flops, text));
+    print_memory(role, out);
+}
+
+/* ---- operations (--ops) ---- */
+
+/* Formats the FLOPs and bytes of a compute operation as "26.9 GFLOP 180 MiB"; without FLOPs as "320 MiB moved". */
+static void work_text(const struct bb_op *op, char text[64])
+{
+    char bytes[BB_BYTES_TEXT];
+
+    bb_format_bytes((size_t)(op->work_times * bb_kernel_list_bytes(op->work)), bytes);
+    if (op->flops > 0)
+        snprintf(text, 64, op->flops < 1e12 ? "%.3g GFLOP %s" : "%.0f GFLOP %s", op->flops / 1e9, bytes);
+    else
+        snprintf(text, 64, "%s moved", bytes);
+}
+
+/* Prints the minimum and maximum bytes that an alltoallv sends to one other rank, for example ", 12 KiB to 1.5 MiB
+ * to each". */
+static void print_count_range(const struct bb_op *op, FILE *out)
+{
+    const size_t element = bb_dtypes[op->dtype].bytes;
+    char low[BB_BYTES_TEXT], high[BB_BYTES_TEXT];
+    size_t least = SIZE_MAX, most = 0;
+
+    for (int position = 0; position < op->table->n; position++) {
+        const size_t bytes = bb_alltoallv_sends(op, position) * element;
+
+        if (position == op->peer)
+            continue;
+        least = MIN(least, bytes);
+        most = MAX(most, bytes);
+    }
+    fprintf(out, ", %s to %s to each", bb_format_bytes(least, low), bb_format_bytes(most, high));
+}
+
+/*
+ * Prints operation i of a program as one line: index, '/' for the first and '|' for each further operation of an NCCL
+ * group call, kind, communicator and bytes (of a compute operation: FLOPs and bytes, or time), peer ("+1": relative to
+ * the calling rank; "1": absolute), phase, micro-batch, name, and the operations that it waits for.
+ */
+static void print_op(const struct bb_layout *l, const struct bb_program *p, size_t i, FILE *out)
+{
+    const struct bb_op *op = &p->ops[i];
+    char detail[64] = "", bytes[BB_BYTES_TEXT];
+
+    if (op->work)
+        work_text(op, detail);
+    else if (!bb_op_is_comm(op))
+        bb_format_time(op->compute_us, detail);
+    else
+        snprintf(detail, sizeof(detail), "%s %s", l->comms[op->comm].name,
+                 bb_format_bytes(bb_op_payload_bytes(op, l->groups[l->comms[op->comm].group].size), bytes));
+    fprintf(out, "  %6zu %c %-14s %-20s", i,
+            op->call == BB_NONE                       ? ' '
+            : i > 0 && p->ops[i - 1].call == op->call ? '|'
+                                                      : '/',
+            bb_op_kind_name(op->kind, op->coll), detail);
+    if (op->kind == BB_OP_SEND || op->kind == BB_OP_RECV)
+        fprintf(out, op->peer_kind == BB_PEER_OFFSET ? " %+d" : " %d", op->peer);
+    fprintf(out, " %s", bb_phase_names[op->phase]);
+    if (op->micro_batch != BB_NONE)
+        fprintf(out, " %d", op->micro_batch);
+    fprintf(out, ", %s", op->what ? op->what : "");
+    if (op->kind == BB_OP_ALLTOALLV)
+        print_count_range(op, out);
+    for (int w = 0; w < op->waits; w++)
+        fprintf(out, "%s%d", w ? ", " : ", after ", p->wait_list[op->first_wait + w]);
+    fputc('\n', out);
+}
+
+static void print_ops(const struct bb_plan *plan, FILE *out)
+{
+    for (int r = 0; r < plan->traffic.n; r++) {
+        const struct bb_traffic_role *role = &plan->traffic.roles[r];
+
+        fprintf(out, "\noperations of the %s, as the host issues them (/ | one group call)\n", role->name);
+        for (size_t i = 0; i < role->program->n_ops; i++)
+            print_op(&plan->step->layout, role->program, i, out);
+    }
+}
+
+/* ---- checks and prediction ---- */
+
+static void print_checks(const struct bb_checks *c, int ranks, FILE *out)
+{
+    const struct {
+        const char *what;
+        bool ok;
+        const struct bb_faults *faults;
+    } rows[] = {{"every operation has its matching peers", c->matched, &c->mismatches},
+                {"deadlock-free", c->deadlock_free, &c->deadlock},
+                {"deadlock-free with serialised streams", c->safe_serialised, &c->serialised}};
+
+    fprintf(out, "\nchecks of all %d ranks (%d class%s of equivalent ranks)\n", ranks, c->classes,
+            c->classes == 1 ? "" : "es");
+    for (int i = 0; i < 3; i++) {
+        const struct bb_faults *f = rows[i].faults;
+
+        fprintf(out, "  %-42s %s\n", rows[i].what, rows[i].ok ? "yes" : "NO");
+        for (int k = 0; k < f->n && k < BB_FAULTS_KEPT; k++)
+            fprintf(out, "    %s\n", f->text[k] ? f->text[k] : "?");
+        if (f->n > BB_FAULTS_KEPT)
+            fprintf(out, "    and %d more\n", f->n - BB_FAULTS_KEPT);
+    }
+}
+
+/* Returns the width of a column title without its unit; title and unit together have 10 characters. */
+static int column_width(const struct bb_time_unit *unit)
+{
+    return 10 - (int)strlen(unit->name);
+}
+
+/* Prints a time in a table column. */
+static void print_time(int64_t ns, const struct bb_time_unit *unit, FILE *out)
+{
+    fprintf(out, " %11.*f", unit->decimals, bb_us_of(ns) / unit->us);
+}
+
+static void print_predicted_rank(const char *name, const struct bb_predicted_rank *r, const struct bb_time_unit *unit,
+                                 FILE *out)
+{
+    const struct bb_overlap *o = &r->all;
+    const int64_t times[] = {o->step_ns, o->compute_ns, o->comm_ns, o->exposed_ns, o->idle_ns};
+
+    fprintf(out, "  %-18s %6d", name, r->rank);
+    for (size_t i = 0; i < sizeof(times) / sizeof(times[0]); i++)
+        print_time(times[i], unit, out);
+    if (isfinite(o->overlap_fraction))
+        fprintf(out, " %5.1f%%", 100 * o->overlap_fraction);
+    fputc('\n', out);
+}
+
+static void print_predicted_group(const char *name, const struct bb_predicted_rank *r,
+                                  const struct bb_predicted_group *g, const struct bb_cluster *c,
+                                  const struct bb_time_unit *unit, FILE *out)
+{
+    char bytes[BB_BYTES_TEXT];
+
+    fprintf(out, "  %-18s %6d", name, r->rank);
+    print_time(g->busy_ns, unit, out);
+    print_time(g->exposed_ns, unit, out);
+    fprintf(out, " %11s %11.2f", bb_format_bytes((size_t)g->bytes, bytes), g->bus_bytes / (double)g->busy_ns);
+    if (g->variant != BB_NONE)
+        fprintf(out, "  %s %s", bb_nccl_algorithms[c->variants[g->variant].algorithm],
+                c->variants[g->variant].protocol);
+    fputc('\n', out);
+}
+
+static void print_predicted_groups(const struct bb_layout *l, const struct bb_predicted_rank *r,
+                                   const struct bb_cluster *c, const struct bb_time_unit *unit, FILE *out)
+{
+    fprintf(out, "  %-18s %6s %*s %s %*s %s %11s %11s%s\n", "group", "rank", column_width(unit), "busy", unit->name,
+            column_width(unit), "exposed", unit->name, "payload", "busbw GB/s",
+            c->n_variants > 0 ? "  largest collective" : "");
+    for (int g = 0; g < l->n_groups; g++)
+        if (r->groups[g].bytes > 0)
+            print_predicted_group(l->groups[g].name, r, &r->groups[g], c, unit, out);
+}
+
+static void print_alone(const struct bb_prediction *p, const struct bb_predicted_rank *slowest, FILE *out)
+{
+    const struct bb_exposure *e = &slowest->exposed;
+    char efficiency[BB_EFFICIENCY_TEXT], texts[3][BB_TIME_TEXT];
+
+    fprintf(out, "  exposed on rank %d: %s pipeline bubble, %s transfer, %s waiting for late peers\n", slowest->rank,
+            bb_format_time(bb_us_of(e->bubble_ns), texts[0]), bb_format_time(bb_us_of(e->transfer_ns), texts[1]),
+            bb_format_time(bb_us_of(e->waiting_ns), texts[2]));
+    fprintf(out, "  compute alone %s, communication alone %s%s\n",
+            bb_format_time(bb_us_of(p->compute_alone_ns), texts[0]),
+            bb_format_time(bb_us_of(p->comm_alone_ns), texts[1]),
+            bb_overlap_efficiency_text(bb_predicted_efficiency(p), efficiency));
+}
+
+/* Prints a warning if the host needs more than 90 % of the step time to launch all kernels and NCCL calls. */
+static void print_host(const struct bb_predicted_rank *slowest, const struct bb_cluster *c, FILE *out)
+{
+    char text[BB_TIME_TEXT];
+
+    if (c->eager && (double)slowest->issue_ns > 0.9 * (double)slowest->all.step_ns)
+        fprintf(out,
+                "  host-bound: the host needs %s to launch the kernels; try: a larger --micro-batch-size, or --graph\n",
+                bb_format_time(bb_us_of(slowest->issue_ns), text));
+}
+
+static void print_prediction(const struct bb_plan *plan, const struct bb_prediction *p, FILE *out)
+{
+    static const char *const columns[] = {"step", "compute", "comm", "exposed", "idle"};
+    const struct bb_predicted_rank *slowest = &p->classes[p->slowest];
+    const struct bb_time_unit unit = bb_time_unit(bb_us_of(slowest->all.step_ns));
+    char text[BB_TIME_TEXT];
+
+    fprintf(out, "\npredicted for %s (modelled, not measured): step %s; slowest rank of each role\n", p->cluster.name,
+            bb_format_time(bb_us_of(slowest->all.step_ns), text));
+    bb_slow_print(&p->conditions.slow, "  ", out);
+    fprintf(out, "  %-18s %6s", "role", "rank");
+    for (size_t i = 0; i < sizeof(columns) / sizeof(columns[0]); i++)
+        fprintf(out, " %*s %s", column_width(&unit), columns[i], unit.name);
+    fprintf(out, " %6s\n", "hidden");
+    for (int i = 0; i < plan->traffic.n; i++) {
+        const struct bb_traffic_role *role = &plan->traffic.roles[i];
+
+        print_predicted_rank(role->name, bb_predicted_slowest(p, role->ranks, role->n_ranks), &unit, out);
+    }
+    print_predicted_groups(&plan->step->layout, slowest, &p->cluster, &unit, out);
+    bb_contention_print(p, out);
+    print_host(slowest, &p->cluster, out);
+    if (plan->step->tokens > 0)
+        fprintf(out, "  %.1f samples, %.0f tokens per second; %.1f TFLOP/s per GPU\n",
+                plan->step->samples / bb_us_of(slowest->all.step_ns) * 1e6,
+                plan->step->tokens / bb_us_of(slowest->all.step_ns) * 1e6,
+                bb_step_flops(plan->step) / bb_us_of(slowest->all.step_ns) / 1e6 / plan->step->layout.ranks);
+    if (isfinite(bb_plan_utilisation(plan, p)))
+        fprintf(out, "  model FLOP utilization (MFU) %.1f%% of the profile's peak\n",
+                100 * bb_plan_utilisation(plan, p));
+    if (p->compute_alone_ns >= 0)
+        print_alone(p, slowest, out);
+}
+
+void bb_plan_print(const struct bb_plan *plan, const struct bb_prediction *prediction, bool ops, FILE *out)
+{
+    const struct bb_step *s = plan->step;
+    char number[40];
+
+    fprintf(out, "# %s on %d rank%s", s->proxy, s->layout.ranks, s->layout.ranks == 1 ? "" : "s");
+    if (s->parameters > 0)
+        fprintf(out, ": %s parameters", bb_thousands_text(s->parameters, number));
+    if (s->samples > 0)
+        fprintf(out, ", %s sample%s per step", bb_thousands_text(s->samples, number), s->samples == 1 ? "" : "s");
+    if (s->tokens > 0)
+        fprintf(out, " (%s tokens)", bb_thousands_text(s->tokens, number));
+    fprintf(out, "\n# %s\n", s->summary ? s->summary : "");
+    fprintf(out, "\ngroups\n");
+    for (int g = 0; g < s->layout.n_groups; g++)
+        print_group(&s->layout, g, out);
+    for (int r = 0; r < plan->traffic.n; r++)
+        print_role(plan, &plan->traffic.roles[r], out);
+    if (ops)
+        print_ops(plan, out);
+    print_checks(&plan->checks, s->layout.ranks, out);
+    if (prediction)
+        print_prediction(plan, prediction, out);
+    if (plan->forecast)
+        bb_forecast_print(plan, plan->forecast, prediction ? &prediction->cluster : NULL, out);
+}

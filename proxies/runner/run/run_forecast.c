@@ -1,0 +1,125 @@
+/* run_forecast.c - compares a run with its prediction (see run_forecast.h). */
+#include "proxies/runner/run/run_forecast.h"
+
+#include "bootstrap/base/units.h"
+#include "bootstrap/results/results.h"
+#include "proxies/runner/run/run_report.h"
+#include "proxies/simulation/simulate/predict.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* On rank 0: predicts the step, and computes how much of the measured and of the predicted step time belongs to each
+ * category (time_shares.h: exposed, backward, ...). measured: its ranks contain f->rank, unless that is BB_NONE. */
+static int compare(struct bb_run_forecast *f, const struct bb_step *step, const struct bb_cluster *cluster,
+                   const struct bb_timeline *measured)
+{
+    struct bb_prediction p = {0};
+    struct bb_timeline predicted = {0};
+    int at = 0, rc;
+
+    snprintf(f->cluster, sizeof(f->cluster), "%s", cluster->name);
+    TRY(bb_predict_step(step, cluster, NULL, &p));
+    f->step_us = (double)p.classes[p.slowest].all.step_ns / 1e3;
+    if (f->rank == BB_NONE)
+        goto out;
+    bb_timeline_init(&predicted, step, &f->rank, 1);
+    TRY(bb_predicted_timeline(step, &p, &predicted));
+    while (measured->ranks[at] != f->rank)
+        at++;
+    f->rank_us[0] = (double)measured->step_ns[at] / 1e3;
+    f->rank_us[1] = (double)predicted.step_ns[at] / 1e3;
+    bb_time_shares(step, f->rank, measured->ops[at], measured->step_ns[at], &f->measured, &f->n);
+    bb_time_shares(step, f->rank, predicted.ops[at], predicted.step_ns[at], &f->predicted, &f->n);
+out:
+    bb_timeline_release(&predicted);
+    bb_prediction_release(&p);
+    return rc;
+}
+
+int bb_run_forecast_make(struct bb_run_forecast *f, struct bb_runner *r, const struct bb_step *step,
+                         const struct bb_measured *m, const struct bb_cluster *cluster)
+{
+    struct bb_timeline measured = {0};
+    int rc = 0;
+
+    *f = (struct bb_run_forecast){.known = true, .rank = bb_slowest_rank(m, step, BB_NONE)};
+    if (f->rank != BB_NONE)
+        TRY(bb_run_timeline_gather(r, step, m, &measured));
+    if (r->world->rank == 0)
+        rc = compare(f, step, cluster, &measured);
+    rc = bb_world_agree(r->world, rc, "the prediction");
+out:
+    bb_timeline_release(&measured);
+    return rc;
+}
+
+void bb_run_forecast_release(struct bb_run_forecast *f)
+{
+    free(f->measured);
+    free(f->predicted);
+    *f = (struct bb_run_forecast){0};
+}
+
+/* ---- output ---- */
+
+/* Returns the relative error predicted / measured - 1; NaN if nothing was measured. */
+static double error_of(double measured, double predicted)
+{
+    return measured > 0 ? predicted / measured - 1 : NAN;
+}
+
+static void print_line(const char *by, const char *name, double measured, double predicted,
+                       const struct bb_time_unit *unit, FILE *out)
+{
+    double percent = 100 * error_of(measured, predicted);
+    char error[16] = "-";
+
+    if (isfinite(percent))
+        snprintf(error, sizeof(error), "%+.1f%%", fabs(percent) < 0.05 ? 0 : percent);
+    fprintf(out, "  %-6s %-32s %14.*f %14.*f %9s\n", by, name, unit->decimals, measured / unit->us, unit->decimals,
+            predicted / unit->us, error);
+}
+
+void bb_run_forecast_print(const struct bb_run_forecast *f, double step_us, FILE *out)
+{
+    const struct bb_time_unit unit = bb_time_unit(fmax(step_us, f->step_us));
+
+    if (!f->known)
+        return;
+    fprintf(out, "#\n# prediction for %s (modelled): error = predicted / measured - 1", f->cluster);
+    if (f->rank != BB_NONE)
+        fprintf(out, "; parts of the step: final traced step of rank %d", f->rank);
+    fprintf(out, "\n# %-6s %-32s %14s %14s %9s\n", unit.name, "", "measured", "predicted", "error");
+    print_line("step", "median, slowest rank", step_us, f->step_us, &unit, out);
+    if (f->rank != BB_NONE)
+        print_line("step", "traced", f->rank_us[0], f->rank_us[1], &unit, out);
+    for (int i = 0; i < f->n; i++)
+        print_line(f->measured[i].by, f->measured[i].name, f->measured[i].us, f->predicted[i].us, &unit, out);
+}
+
+static json_t *pair_json(double measured, double predicted)
+{
+    return json_pack("{s:o, s:o, s:o}", "measured_us", bb_json_real(measured), "predicted_us", bb_json_real(predicted),
+                     "error", bb_json_real(error_of(measured, predicted)));
+}
+
+json_t *bb_run_forecast_json(const struct bb_run_forecast *f, double step_us)
+{
+    json_t *rows = json_array(), *o;
+
+    if (!f->known) {
+        json_decref(rows);
+        return json_null();
+    }
+    for (int i = 0; i < f->n; i++) {
+        o = pair_json(f->measured[i].us, f->predicted[i].us);
+        json_object_set_new(o, "by", json_string(f->measured[i].by));
+        json_object_set_new(o, "name", json_string(f->measured[i].name));
+        json_array_append_new(rows, o);
+    }
+    return json_pack("{s:s, s:o, s:o, s:o, s:o}", "cluster", f->cluster, "step", pair_json(step_us, f->step_us), "rank",
+                     f->rank == BB_NONE ? json_null() : json_integer(f->rank), "traced_step",
+                     f->rank == BB_NONE ? json_null() : pair_json(f->rank_us[0], f->rank_us[1]), "rows", rows);
+}

@@ -1,0 +1,220 @@
+/* scaling_report.c - reads the baseline of a scaling study, prints the results of the study and writes them as JSON
+ * (see scaling.h). */
+#include "bootstrap/base/units.h"
+#include "bootstrap/results/results.h"
+#include "proxies/workloads/replicas/scaling.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+void bb_scaling_print_round(const struct bb_scaling *s, int round, double seconds, FILE *out)
+{
+    if (s->synthetic)
+        fprintf(out, "Iter #%d: %.1f img/sec per GPU\n", round, s->rank_images / seconds);
+    else
+        fprintf(out, "Epoch %d/%d | Time: %.2fs | Global Img/sec: %.2f\n", round + 1, s->rounds, seconds,
+                bb_scaling_rate(s, seconds));
+    fflush(out);
+}
+
+void bb_scaling_print_total(const struct bb_scaling *s, const struct bb_scaling_measured *m, FILE *out)
+{
+    double mean, spread;
+
+    bb_scaling_iteration_stats(s, m, &mean, &spread);
+    fprintf(out, "Img/sec per GPU: %.1f +-%.1f\n", mean, spread);
+    fprintf(out, "Total img/sec on %d GPU(s): %.1f +-%.1f\n", s->ranks, s->ranks * mean, s->ranks * spread);
+}
+
+/* Returns as JSON the parameters that must be equal in a run and its baseline. */
+static json_t *parameters_json(const struct bb_proxy_config *c, const struct bb_scaling *s)
+{
+    return json_pack("{s:s, s:s, s:s, s:i, s:i, s:s, s:s, s:s, s:f, s:f}", "model", c->model, "mode",
+                     s->strong ? "strong" : "weak", "format", s->synthetic ? "synthetic" : "epochs", "batch",
+                     s->given_batch, "images", s->images, "dtype", c->dtype, "compute", c->compute, "sync",
+                     c->sync.sync, "tflops", c->tflops, "scale_counts", c->scale_counts > 0 ? c->scale_counts : 1.0);
+}
+
+/* ---- baseline ---- */
+
+/* Checks that this run and the baseline run, with the JSON object `scaling`, have equal parameters. */
+static int check_parameters(const char *path, json_t *own, const json_t *scaling)
+{
+    const char *key;
+    json_t *here;
+
+    json_object_foreach(own, key, here)
+    {
+        const json_t *there = json_object_get(scaling, key);
+        char *is, *expected;
+        int rc;
+
+        if (there && json_equal(here, there))
+            continue;
+        is = json_dumps(there, JSON_ENCODE_ANY);
+        expected = json_dumps(here, JSON_ENCODE_ANY);
+        rc = bb_err(BB_EUSAGE,
+                    "scaling: --baseline %s belongs to a different study: its '%s' is %s, but this run has %s", path,
+                    key, is ? is : "missing", expected ? expected : "missing");
+        free(is);
+        free(expected);
+        return rc;
+    }
+    return 0;
+}
+
+static int read_rates(struct bb_scaling_baseline *b, const json_t *root)
+{
+    const char *status = json_string_value(json_object_get(root, "status"));
+
+    b->rate = json_number_value(json_object_get(json_object_get(root, "scaling"), "images_per_s"));
+    b->step_us = json_number_value(json_object_get(json_object_get(root, "step_us"), "p50"));
+    b->ranks = (int)json_integer_value(json_object_get(root, "ranks"));
+    b->emulated = json_is_true(json_object_get(root, "emulated"));
+    if (status && strcmp(status, "ok") != 0)
+        return bb_err(BB_EUSAGE, "scaling: --baseline %s has status '%.40s', expected a finished run (status 'ok')",
+                      b->path, status);
+    if (!(b->rate > 0) || !(b->step_us > 0) || b->ranks < 1)
+        return bb_err(
+            BB_EUSAGE,
+            "scaling: --baseline %s has no throughput; try: the --json file of a finished 'busbar proxy scaling'",
+            b->path);
+    return 0;
+}
+
+int bb_scaling_baseline_load(const struct bb_proxy_config *c, const struct bb_scaling *s, struct bb_scaling_baseline *b)
+{
+    json_t *root, *own, *scaling;
+    json_error_t error;
+    int rc;
+
+    *b = (struct bb_scaling_baseline){.path = c->scaling.baseline};
+    if (!b->path)
+        return 0;
+    root = json_load_file(b->path, 0, &error);
+    own = parameters_json(c, s);
+    scaling = json_object_get(root, "scaling");
+    TRY(root ? 0 : bb_err(BB_EUSAGE, "scaling: --baseline %s: %s", b->path, error.text));
+    if (!json_is_object(scaling))
+        rc = bb_err(BB_EUSAGE,
+                    "scaling: --baseline %s is not the result of a scaling study; try: the --json file of 'busbar "
+                    "proxy scaling'",
+                    b->path);
+    TRY(rc);
+    TRY(check_parameters(b->path, own, scaling));
+    TRY(read_rates(b, root));
+out:
+    json_decref(root);
+    json_decref(own);
+    return rc;
+}
+
+/* ---- report ---- */
+
+/* The metrics of a study. Those relative to the baseline run are meaningless without a baseline. */
+struct metrics {
+    double rate; /* images per second of all ranks */
+    /* fraction of a full-batch step's time that communication adds: 1 - (step time with compute alone) / (step time); 0
+     * for one rank, which does not communicate; NaN if the time with compute alone is unknown */
+    double comm_share;
+    double speedup, efficiency, ideal_rate;
+    double step_efficiency; /* computed only from steps with the full batch, without the last step of each epoch, which
+                               may have fewer samples */
+    double karp_flatt;      /* NaN if the baseline run had several ranks */
+};
+
+static struct metrics metrics_of(const struct bb_scaling_study *y)
+{
+    const struct bb_scaling_baseline *b = &y->baseline;
+    const int n = y->scaling.ranks;
+    const double rate = bb_scaling_steady_rate(&y->scaling, &y->measured);
+
+    return (struct metrics){
+        .rate = rate,
+        .comm_share = n == 1 ? 0 : 1 - y->compute_alone_us / y->step_us,
+        .speedup = rate / b->rate,
+        .efficiency = bb_scaling_efficiency(rate, n, b->rate, b->ranks),
+        .ideal_rate = b->rate * n / b->ranks,
+        .step_efficiency = y->scaling.strong ? b->ranks * b->step_us / (n * y->step_us) : b->step_us / y->step_us,
+        .karp_flatt = b->ranks == 1 ? bb_karp_flatt(rate / b->rate, n) : NAN,
+    };
+}
+
+static void print_method(const struct bb_scaling *s, FILE *out)
+{
+    fprintf(out, "#\n# %s scaling; %s: ", s->strong ? "strong" : "weak", s->synthetic ? "iterations" : "epochs");
+    if (s->run_steps < s->full_steps)
+        fprintf(out, "%d of %d full steps run, time extrapolated", s->run_steps, s->full_steps);
+    else
+        fputs("every step run", out);
+    if (s->last_batch)
+        fputs(", short last steps timed separately before them", out);
+    fputs("; time: GPU time\n# of the steps on the slowest rank, without data loading\n", out);
+}
+
+static void print_baseline(const struct bb_scaling_study *y, const struct metrics *of, FILE *out)
+{
+    const struct bb_scaling_baseline *b = &y->baseline;
+
+    fprintf(out, "# baseline: %d rank%s, %.1f img/sec; speed-up %.3f (ideal %.3g), %s %.4f (full step only: %.4f)\n",
+            b->ranks, b->ranks == 1 ? "" : "s", b->rate, of->speedup, (double)y->scaling.ranks / b->ranks,
+            y->scaling.strong ? "E_s" : "E_w", of->efficiency, of->step_efficiency);
+    fprintf(out, "# ideal: %.1f img/sec", of->ideal_rate);
+    if (isfinite(of->karp_flatt))
+        fprintf(out, "; serial fraction (Karp-Flatt) %.4f", of->karp_flatt);
+    fputc('\n', out);
+}
+
+void bb_scaling_print(const struct bb_scaling_study *y, FILE *out)
+{
+    const struct bb_scaling *s = &y->scaling;
+    const struct bb_scaling_measured *m = &y->measured;
+    const struct metrics of = metrics_of(y);
+    char bytes[BB_BYTES_TEXT], time[BB_TIME_TEXT];
+
+    print_method(s, out);
+    if (m->broadcasts > 0)
+        fprintf(out, "# first broadcast of rank 0's state: %d tensors, %s, %s after connection setup\n", m->broadcasts,
+                bb_format_bytes((size_t)m->broadcast_bytes, bytes), bb_format_time(m->broadcast_us, time));
+    fprintf(out, "# %s%.1f img/sec, %.1f per rank", !s->synthetic && s->rounds > 1 ? "from epoch 2 on: " : "", of.rate,
+            of.rate / s->ranks);
+    if (isfinite(of.comm_share))
+        fprintf(out, "; communication takes %.1f%% of a full step", 100 * of.comm_share);
+    fputc('\n', out);
+    if (y->baseline.path)
+        print_baseline(y, &of, out);
+}
+
+static json_t *baseline_json(const struct bb_scaling_baseline *b, const struct metrics *of)
+{
+    return json_pack("{s:s, s:i, s:f, s:f, s:o, s:o, s:o, s:o, s:o}", "file", b->path, "ranks", b->ranks,
+                     "images_per_s", b->rate, "step_us", b->step_us, "speedup", bb_json_real(of->speedup), "efficiency",
+                     bb_json_real(of->efficiency), "step_efficiency", bb_json_real(of->step_efficiency),
+                     "ideal_images_per_s", bb_json_real(of->ideal_rate), "karp_flatt", bb_json_real(of->karp_flatt));
+}
+
+json_t *bb_scaling_json(const struct bb_scaling_study *y)
+{
+    const struct bb_scaling *s = &y->scaling;
+    const struct bb_scaling_measured *m = &y->measured;
+    const struct metrics of = metrics_of(y);
+    json_t *object = parameters_json(y->config, s), *rounds = json_array(), *broadcast = json_null();
+
+    for (int i = 0; i < m->rounds; i++)
+        json_array_append_new(rounds, json_pack("{s:f, s:f}", "time_s", m->seconds[i], "images_per_s",
+                                                bb_scaling_rate(s, m->seconds[i])));
+    if (m->broadcasts > 0)
+        broadcast = json_pack("{s:i, s:I, s:o}", "calls", m->broadcasts, "bytes", (json_int_t)m->broadcast_bytes,
+                              "time_us", bb_json_real(m->broadcast_us));
+    json_object_update_new(object,
+                           json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:o, s:o, s:o, s:o, s:o, s:o}", "ranks", s->ranks,
+                                     "rank_batch", s->batch, "rank_images", s->rank_images, "steps_per_epoch",
+                                     s->full_steps + (s->last_batch > 0), "last_batch",
+                                     s->last_batch ? s->last_batch : s->batch, "full_steps_run", s->run_steps,
+                                     s->synthetic ? "iterations" : "epochs", rounds, "images_per_s",
+                                     bb_json_real(of.rate), "images_per_s_per_rank", bb_json_real(of.rate / s->ranks),
+                                     "communication_share", bb_json_real(of.comm_share), "broadcast", broadcast,
+                                     "baseline", y->baseline.path ? baseline_json(&y->baseline, &of) : json_null()));
+    return object;
+}

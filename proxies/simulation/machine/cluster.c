@@ -1,0 +1,390 @@
+/* cluster.c - reads cluster profiles, and computes launch times, message times and the placement of ranks on nodes
+ * and NICs (see cluster.h). */
+#include "proxies/simulation/machine/cluster.h"
+
+#include "bootstrap/cli/opts.h"
+#include "proxies/form/models/profile.h"
+#include "proxies/simulation/machine/fabric.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/param.h>
+
+/* ---- reading a profile ---- */
+
+#define AT(member)           offsetof(struct bb_cluster, member)
+#define INTEGER(key, member) BB_FIELD(key, BB_JSON_WHOLE, AT(member), .min = 1, .max = 1e9)
+/* Limits of the values in a profile. Within these limits all durations fit into 64-bit nanoseconds. */
+#define MAX_US                          1e7
+#define MAX_CHUNK_US                    1e3
+#define MAX_CHANNELS                    1024
+#define MIN_RATE                        1e-3
+#define MAX_RATE                        1e9
+#define MIN_PART                        1e-3
+#define MAX_PART                        100
+#define LIMITED(key, member, low, high) BB_FIELD(key, BB_JSON_NUMBER, AT(member), .min = low, .max = high)
+#define NUMBER(key, member, low)        LIMITED(key, member, low, MAX_RATE)
+#define TIME(key, member)               LIMITED(key, member, 0, MAX_US)
+#define RATE(key, member)               LIMITED(key, member, MIN_RATE, MAX_RATE)
+#define PART(key, member)               LIMITED(key, member, MIN_PART, MAX_PART)
+
+static const struct bb_json_field fields[] = {INTEGER("gpus_per_node", gpus_per_node),
+                                              INTEGER("sm_count", sm_count),
+                                              INTEGER("clock_khz", clock_khz),
+                                              BB_FIELD("emulated", BB_JSON_ANY, 0),
+                                              TIME("launch_us", launch_us),
+                                              TIME("nccl_launch_us", nccl_launch_us),
+                                              TIME("kernel_us", kernel_us),
+                                              RATE("memory_gbps", memory_gbps),
+                                              LIMITED("memory_bytes", memory_bytes, 1, 1e18),
+                                              RATE("tflops.float32", tflops_float32),
+                                              RATE("tflops.float16", tflops_float16),
+                                              RATE("tflops.bfloat16", tflops_bfloat16),
+                                              NUMBER("tflops.float64", tflops_float64, 0),
+                                              TIME("intra.latency_us", intra.latency_us),
+                                              RATE("intra.gbps", intra.gbps),
+                                              TIME("inter.latency_us", inter.latency_us),
+                                              RATE("inter.gbps", inter.gbps),
+                                              BB_FIELD("tflops.float8", BB_JSON_ANY, 0),
+                                              BB_FIELD("achieved", BB_JSON_ANY, 0),
+                                              BB_FIELD("nccl", BB_JSON_ANY, 0),
+                                              BB_FIELD("nics_per_node", BB_JSON_ANY, 0),
+                                              BB_FIELD("sharing", BB_JSON_ANY, 0),
+                                              BB_FIELD("host", BB_JSON_ANY, 0),
+                                              BB_FIELD("fabric", BB_JSON_ANY, 0),
+                                              BB_FIELD("name", BB_JSON_ANY, 0),
+                                              BB_FIELD("description", BB_JSON_ANY, 0),
+                                              BB_FIELD("source", BB_JSON_ANY, 0),
+                                              {0}};
+
+/* Reads an optional section (JSON object) of a profile; *is_there is set to whether the profile contains the
+ * section. If it does, all its keys are required. */
+static int read_section(const json_t *root, const char *name_or_path, const char *key,
+                        const struct bb_json_field *of_it, struct bb_cluster *c, bool *is_there)
+{
+    const json_t *section = json_object_get(root, key);
+    int rc;
+
+    *is_there = section != NULL;
+    if (!section)
+        return 0;
+    TRY(bb_json_reject_unknown(section, name_or_path, of_it, key));
+    TRY(bb_json_read(root, name_or_path, of_it, c));
+out:
+    return rc;
+}
+
+/* Section "achieved". Without this section every kernel reaches the peak rates of the GPU's data sheet. */
+static const struct bb_json_field achieved_fields[] = {NUMBER("tflops.float8", tflops_float8, 0),
+                                                       PART("achieved.gemm", achieved.gemm),
+                                                       PART("achieved.gemm_float8", achieved.gemm_float8),
+                                                       PART("achieved.attention_forward", achieved.attention_forward),
+                                                       PART("achieved.attention_backward", achieved.attention_backward),
+                                                       PART("achieved.memory", achieved.memory),
+                                                       BB_FIELD("achieved.fuses_dropout", BB_JSON_ANY, 0),
+                                                       {0}};
+
+static int read_achieved(const json_t *root, const char *name_or_path, struct bb_cluster *c)
+{
+    const json_t *fuses = json_object_get(json_object_get(root, "achieved"), "fuses_dropout");
+    int rc;
+
+    TRY(read_section(root, name_or_path, "achieved", achieved_fields, c, &c->has_achieved));
+    if (c->has_achieved && !json_is_boolean(fuses))
+        return bb_err(BB_EUSAGE, "%s: 'achieved.fuses_dropout' is missing or not a boolean, expected true or false",
+                      name_or_path);
+    c->achieved.fuses_dropout = json_is_true(fuses);
+out:
+    return rc;
+}
+
+/* Section "host". Without this section the host time of a training step consists of launches only. */
+static const struct bb_json_field host_fields[] = {
+    TIME("host.op_us", host.op_us), TIME("host.expert_us", host.expert_us), {0}};
+
+/* Section "sharing". Without this section concurrent operations do not slow each other down. */
+static const struct bb_json_field sharing_fields[] = {INTEGER("sharing.collective_sms", sharing.collective_sms),
+                                                      INTEGER("sharing.message_sms", sharing.message_sms),
+                                                      LIMITED("sharing.memory_bytes", sharing.memory_bytes, 0, 1e3),
+                                                      {0}};
+
+static int read_sharing(const json_t *root, const char *name_or_path, struct bb_cluster *c)
+{
+    int rc;
+
+    TRY(read_section(root, name_or_path, "sharing", sharing_fields, c, &c->has_sharing));
+    if (c->sharing.collective_sms >= c->sm_count || c->sharing.message_sms >= c->sm_count)
+        return bb_err(
+            BB_EUSAGE,
+            "%s: 'sharing.collective_sms' is %d and 'sharing.message_sms' %d, both must be less than 'sm_count', %d",
+            name_or_path, c->sharing.collective_sms, c->sharing.message_sms, c->sm_count);
+out:
+    return rc;
+}
+
+/* ---- variants of NCCL: algorithm + protocol ---- */
+
+const char *const bb_nccl_algorithms[BB_NCCL_ALGORITHMS + 1] = {"ring", "tree",           "nvls",          "nvls_tree",
+                                                                "pat",  "collnet_direct", "collnet_chain", NULL};
+
+#define VARIANT_NUMBER(key, low, high)                                                                                 \
+    BB_FIELD(#key, BB_JSON_NUMBER, offsetof(struct bb_nccl_variant, key), .min = low, .max = high)
+
+static int reject_key(const char *name_or_path, const char *key, const struct bb_nccl_variant *variant, const char *of)
+{
+    return bb_err(BB_EUSAGE, "%s: '%s' does not apply to algorithm '%s', expected only with %s", name_or_path, key,
+                  bb_nccl_algorithms[variant->algorithm], of);
+}
+
+/* Reads the optional keys chunk_us and channels of an NCCL algorithm with protocol. Without chunk_us, the modeled
+ * bandwidth of NVLS does not depend on the message size. */
+static int read_chunks(const json_t *row, const char *name_or_path, struct bb_nccl_variant *variant)
+{
+    static const struct bb_json_field chunk = VARIANT_NUMBER(chunk_us, 0, MAX_CHUNK_US),
+                                      channels = BB_FIELD("channels", BB_JSON_WHOLE,
+                                                          offsetof(struct bb_nccl_variant, channels), .min = 1,
+                                                          .max = MAX_CHANNELS);
+    const bool nvls = variant->algorithm == BB_NCCL_NVLS || variant->algorithm == BB_NCCL_NVLS_TREE;
+    int rc = 0;
+
+    if (json_object_get(row, "chunk_us"))
+        TRY(nvls ? bb_json_read_field(row, name_or_path, &chunk, variant)
+                 : reject_key(name_or_path, "chunk_us", variant, "'nvls' and 'nvls_tree'"));
+    if (json_object_get(row, "channels"))
+        TRY(nvls || variant->algorithm == BB_NCCL_RING
+                ? bb_json_read_field(row, name_or_path, &channels, variant)
+                : reject_key(name_or_path, "channels", variant, "'ring', 'nvls' and 'nvls_tree'"));
+out:
+    return rc;
+}
+
+static int read_variant(const json_t *row, const char *name_or_path, struct bb_nccl_variant *variant)
+{
+    static const struct bb_json_field variant_fields[] = {
+        VARIANT_NUMBER(base_us, 0, MAX_US),      VARIANT_NUMBER(intra_us, 0, MAX_US),
+        VARIANT_NUMBER(inter_us, 0, MAX_US),     VARIANT_NUMBER(gbps, MIN_RATE, MAX_RATE),
+        VARIANT_NUMBER(nic, MIN_PART, MAX_PART), BB_FIELD("chunk_us", BB_JSON_ANY, 0),
+        BB_FIELD("channels", BB_JSON_ANY, 0),    BB_FIELD("algorithm", BB_JSON_ANY, 0),
+        BB_FIELD("protocol", BB_JSON_ANY, 0),    {0}};
+    const char *algorithm, *protocol;
+    int rc, index = 0;
+
+    TRY(bb_json_text_at(row, "algorithm", name_or_path, &algorithm));
+    TRY(bb_json_text_at(row, "protocol", name_or_path, &protocol));
+    while (bb_nccl_algorithms[index] && strcmp(bb_nccl_algorithms[index], algorithm) != 0)
+        index++;
+    if (!bb_nccl_algorithms[index])
+        return bb_reject_unknown("nccl.algorithm", algorithm, bb_nccl_algorithms, BB_NCCL_ALGORITHMS);
+    variant->algorithm = (enum bb_nccl_algorithm)index;
+    snprintf(variant->protocol, sizeof(variant->protocol), "%s", protocol);
+    TRY(bb_json_reject_unknown(row, name_or_path, variant_fields, ""));
+    TRY(bb_json_read(row, name_or_path, variant_fields, variant));
+    TRY(read_chunks(row, name_or_path, variant));
+out:
+    return rc;
+}
+
+static int read_nccl(const json_t *root, const char *name_or_path, struct bb_cluster *c)
+{
+    static const struct bb_json_field nics = INTEGER("nics_per_node", nics_per_node);
+    const json_t *list;
+    int rc;
+
+    if (!json_object_get(root, "nccl"))
+        return 0;
+    TRY(bb_json_read_field(root, name_or_path, &nics, c));
+    TRY(bb_json_list_at(root, "nccl", name_or_path, -BB_NCCL_VARIANTS, &list, &c->n_variants));
+    for (int i = 0; i < c->n_variants; i++)
+        TRY(read_variant(json_array_get(list, (size_t)i), name_or_path, &c->variants[i]));
+out:
+    return rc;
+}
+
+int bb_cluster_load(const char *name_or_path, struct bb_cluster *cluster)
+{
+    const char *name;
+    bool emulated;
+    json_t *root;
+    int rc;
+
+    *cluster = (struct bb_cluster){.gpus_per_node = 1};
+    rc = bb_profile_load("clusters", name_or_path, &root);
+    if (rc)
+        return rc;
+    TRY(bb_json_reject_unknown(root, name_or_path, fields, ""));
+    TRY(bb_json_text_at(root, "name", name_or_path, &name));
+    emulated = json_is_true(json_object_get(root, "emulated"));
+    snprintf(cluster->name, sizeof(cluster->name), "%.50s%s", name, emulated ? " (emulated)" : "");
+    TRY(bb_json_read(root, name_or_path, fields, cluster));
+    TRY(read_achieved(root, name_or_path, cluster));
+    TRY(read_nccl(root, name_or_path, cluster));
+    TRY(read_section(root, name_or_path, "host", host_fields, cluster, &cluster->has_host));
+    TRY(read_sharing(root, name_or_path, cluster));
+    TRY(bb_fabric_read(root, name_or_path, cluster));
+out:
+    json_decref(root);
+    return rc;
+}
+
+void bb_cluster_set_gpus_per_node(struct bb_cluster *c, int gpus)
+{
+    if (c->n_variants > 0)
+        c->nics_per_node = (int)(((int64_t)gpus * c->nics_per_node + c->gpus_per_node - 1) / c->gpus_per_node);
+    c->gpus_per_node = gpus;
+}
+
+/* ---- durations of launches and messages ---- */
+
+static int64_t ns_of_us(double us)
+{
+    return llround(us * 1e3);
+}
+
+int64_t bb_cluster_issue_ns(const struct bb_cluster *c, bool compute)
+{
+    return ns_of_us((compute ? c->launch_us : c->nccl_launch_us) + (c->eager ? c->host.op_us : 0));
+}
+
+int64_t bb_cluster_kernel_issue_ns(const struct bb_cluster *c, const struct bb_kernel_list_item *item, int *n)
+{
+    *n = 1;
+    if (!c->eager)
+        return bb_cluster_issue_ns(c, true);
+    *n = item->fusion == BB_KERNEL_IN_GEMM ? 0 : item->experts > 1 ? item->experts : 1;
+    return item->experts > 1 && !item->is_memory_kernel ? ns_of_us(c->launch_us + c->host.expert_us)
+                                                        : bb_cluster_issue_ns(c, true);
+}
+
+double bb_cluster_tflops(const struct bb_cluster *c, enum bb_dtype_id dtype)
+{
+    return dtype == BB_HALF       ? c->tflops_float16
+           : dtype == BB_BFLOAT16 ? c->tflops_bfloat16
+           : dtype == BB_DOUBLE   ? c->tflops_float64
+                                  : c->tflops_float32;
+}
+
+double bb_cluster_nic_gbps(const struct bb_cluster *c)
+{
+    return c->n_variants > 0 ? c->inter.gbps * c->nics_per_node / c->gpus_per_node : c->inter.gbps;
+}
+
+double bb_cluster_nic_share_gbps(const struct bb_cluster *c, double members)
+{
+    double of_gpu;
+
+    if (!c->has_sharing || c->n_variants == 0)
+        return bb_cluster_nic_gbps(c);
+    of_gpu = c->inter.gbps * fmax(1, (double)c->nics_per_node / c->gpus_per_node);
+    return fmin(of_gpu, c->inter.gbps * c->nics_per_node / members);
+}
+
+double bb_cluster_link_load_ns(const struct bb_cluster *c, const struct bb_link_load *load, double members)
+{
+    double inter = bb_cluster_nic_share_gbps(c, members), uplinks = 0, out[2], in[2];
+
+    if (c->fabric.nodes[BB_LEAF] > 0)
+        uplinks = bb_fabric_uplink_ns(c, load);
+    for (int local = 0; local < 2; local++) {
+        out[local] = load->out[local] / (local ? c->intra.gbps : inter);
+        in[local] = load->in[local] / (local ? c->intra.gbps : inter);
+    }
+    if (c->n_variants > 0) /* not fmax, which is a library call, because this function runs for every message */
+        return MAX(uplinks, MAX(MAX(out[0], out[1]), MAX(in[0], in[1])));
+    return MAX(out[0] + out[1], in[0] + in[1]);
+}
+
+int64_t bb_cluster_message_ns(const struct bb_cluster *c, bool one_node, double load_ns)
+{
+    return llround((one_node ? &c->intra : &c->inter)->latency_us * 1e3 + load_ns);
+}
+
+int64_t bb_cluster_self_message_ns(const struct bb_cluster *c, double bytes)
+{
+    return llround(2 * bytes / c->memory_gbps);
+}
+
+/* ---- GPUs and NICs of a node ---- */
+
+int bb_cluster_nics(const struct bb_cluster *c)
+{
+    return c->n_variants > 0 ? c->nics_per_node : c->gpus_per_node;
+}
+
+bool bb_cluster_gpus_share_nics(const struct bb_cluster *c)
+{
+    return bb_cluster_nics(c) < c->gpus_per_node;
+}
+
+void bb_cluster_gpu_nics(const struct bb_cluster *c, int gpu, int *first, int *end)
+{
+    const int64_t nics = bb_cluster_nics(c), index = gpu % c->gpus_per_node;
+    const int next = (int)((index + 1) * nics / c->gpus_per_node);
+
+    *first = (int)(index * nics / c->gpus_per_node);
+    *end = next > *first ? next : *first + 1;
+}
+
+int bb_cluster_rank_nic(const struct bb_cluster *c, int rank)
+{
+    int first, end;
+
+    bb_cluster_gpu_nics(c, rank, &first, &end);
+    return rank / c->gpus_per_node * bb_cluster_nics(c) + first;
+}
+
+void bb_cluster_placement_add_node(struct bb_node_placement *placement, int n, int members, int on_nic)
+{
+    const double nics = (double)members / on_nic, away = (double)(n - members) * on_nic;
+    const bool first = placement->max_members == 0;
+
+    placement->min_members = first || members < placement->min_members ? members : placement->min_members;
+    placement->max_members = members > placement->max_members ? members : placement->max_members;
+    placement->max_members_per_nic = on_nic > placement->max_members_per_nic ? on_nic : placement->max_members_per_nic;
+    placement->min_nics = first ? nics : fmin(nics, placement->min_nics);
+    placement->max_nic_pairs = fmax(away, placement->max_nic_pairs);
+}
+
+void bb_cluster_placement_of_ranks(const struct bb_cluster *c, const int *ranks, int n,
+                                   struct bb_node_placement *placement)
+{
+    int on_node = 0, on_nic = 0, most_on_nic = 0;
+
+    placement->min_members = placement->max_members = placement->max_members_per_nic = 0;
+    placement->min_nics = placement->max_nic_pairs = 0;
+    for (int i = 0; i < n; i++) {
+        const bool new_nic = i > 0 && bb_cluster_rank_nic(c, ranks[i]) != bb_cluster_rank_nic(c, ranks[i - 1]);
+
+        on_node++;
+        on_nic = new_nic || !bb_cluster_gpus_share_nics(c) ? 1 : on_nic + 1;
+        most_on_nic = on_nic > most_on_nic ? on_nic : most_on_nic;
+        if (i + 1 < n && ranks[i] / c->gpus_per_node == ranks[i + 1] / c->gpus_per_node)
+            continue;
+        bb_cluster_placement_add_node(placement, n, on_node, most_on_nic);
+        on_node = most_on_nic = 0;
+    }
+}
+
+/* ---- SMs and memory bandwidth that concurrent communication uses ---- */
+
+double bb_cluster_memory_gbps(const struct bb_cluster *c)
+{
+    return c->memory_gbps * (c->has_achieved ? c->achieved.memory : 1);
+}
+
+double bb_cluster_nccl_memory_gbps(const struct bb_cluster *c)
+{
+    return bb_cluster_memory_gbps(c) / 2;
+}
+
+int bb_cluster_exchange_sms(const struct bb_cluster *c, int messages)
+{
+    const long long sms = (long long)c->sharing.message_sms * messages;
+
+    return sms < c->sharing.collective_sms ? (int)sms : c->sharing.collective_sms;
+}
+
+int bb_cluster_held_sms(const struct bb_cluster *c, int held)
+{
+    return held < c->sm_count / 2 ? held : c->sm_count / 2;
+}

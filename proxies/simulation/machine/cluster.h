@@ -1,0 +1,277 @@
+/*
+ * cluster.h - reads a cluster profile (profiles/clusters) and computes durations from it with the cost model that
+ * profiles/clusters/README.md defines. All durations are int64 nanoseconds; each is rounded once. Training steps and
+ * the ranks' programs are outside this module: the caller passes the operation, the number of ranks and their nodes.
+ * The module is a separate library because the emulated GPUs (tests/emulator) use the same cost model.
+ */
+#ifndef BB_PROXIES_SIMULATION_MACHINE_CLUSTER_H
+#define BB_PROXIES_SIMULATION_MACHINE_CLUSTER_H
+
+#include "bootstrap/base/err.h"
+#include "collectives/ops/coll.h"
+#include "cuda/work/kernel_list.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct bb_link {
+    double latency_us, gbps; /* gbps: bandwidth per direction and GPU, in 1e9 bytes/s; for the links `inter` of a
+                                profile with section "nccl": per direction and NIC */
+};
+
+/* Section "achieved" of a profile: the rates that kernels reach, as fractions of the peak rates in the GPU's data
+ * sheet. */
+struct bb_achieved {
+    double gemm, gemm_float8; /* fraction of the data type's peak rate that large GEMMs reach: in 16- and 32-bit
+                                 types; in FP8 */
+    double attention_forward, attention_backward; /* fraction of the data type's peak rate that fused attention
+                                                     reaches in the forward and backward pass */
+    double memory; /* fraction of memory_gbps (the data sheet's memory bandwidth) that memory-bound kernels reach */
+    bool fuses_dropout; /* true: attention with dropout uses the fused attention kernel, too; false: only attention
+                           without dropout does */
+};
+
+/* Section "host" of a profile: host time that a training framework adds to each launch. */
+struct bb_host {
+    double op_us;     /* host time per operation that the framework issues, in us */
+    double expert_us; /* host time per GEMM of one expert of a mixture-of-experts layer, in us; replaces op_us if a
+                         GPU has several experts */
+};
+
+/* Section "nccl" of a profile: a list of NCCL algorithms, each with a protocol and its cost. */
+enum bb_nccl_algorithm {
+    BB_NCCL_RING,
+    BB_NCCL_TREE,
+    BB_NCCL_NVLS,
+    BB_NCCL_NVLS_TREE,
+    BB_NCCL_PAT,
+    BB_NCCL_COLLNET_DIRECT,
+    BB_NCCL_COLLNET_CHAIN,
+    BB_NCCL_ALGORITHMS
+};
+extern const char *const bb_nccl_algorithms[BB_NCCL_ALGORITHMS + 1];
+struct bb_nccl_variant {
+    enum bb_nccl_algorithm algorithm;
+    char protocol[16];
+    double base_us, intra_us, inter_us; /* latency in us: of the whole call, of each algorithm step within a node,
+                                           and of each step between nodes */
+    double gbps; /* bus bandwidth of the links within a node, 1e9 bytes/s; NVLS and NVLS_TREE: on a node with 8 GPUs */
+    double nic;  /* fraction of the NICs' rate that is available for data with this protocol */
+    double chunk_us; /* NVLS, NVLS_TREE: synchronization time in us per pipeline step, in which each NCCL channel
+                        processes one chunk per GPU of the node; 0: not modeled */
+    int channels;    /* number of NCCL channels of a ring or of NVLS. 0: unknown; the model then uses 16 for NVLS, and
+                        adds no latency for the last step of a ring (add_ring_tail) */
+};
+#define BB_NCCL_VARIANTS 24
+
+/* Section "sharing" of a profile: SMs and memory bandwidth of a GPU that NCCL uses while kernels run concurrently. */
+struct bb_sharing {
+    int collective_sms, message_sms; /* number of SMs that NCCL occupies per collective, and per send or receive */
+    double memory_bytes;             /* bytes of device memory traffic per byte that NCCL sends or receives */
+};
+
+/* Section "fabric" of a profile: switches between the nodes. Consecutive nodes are attached to a leaf switch, and
+ * consecutive leaves form a pod. */
+enum bb_tier { BB_LEAF, BB_POD, BB_TIERS };
+struct bb_fabric {
+    bool rails; /* true: each NIC of a node is attached to a different leaf switch; false: all NICs of a node to the
+                   same leaf switch */
+    int nodes[BB_TIERS]; /* number of nodes per leaf switch and per pod; 0: the fabric has no leaf switches (no pods) */
+    double oversubscription[BB_TIERS]; /* total rate of the attached NICs / total rate of the uplinks of a leaf
+                                          switch or pod; 1 or more */
+    bool slow_leaf;                    /* the uplinks of at least one leaf are degraded; not part of a profile, set by
+                                          bb_slow_enable_leaf_uplinks */
+};
+
+struct bb_cluster {
+    char name[64];
+    int gpus_per_node, sm_count, clock_khz;
+    /* section "nccl": algorithms with protocols; n_variants is 0 without this section, and the alpha-beta model then
+     * applies */
+    struct bb_nccl_variant variants[BB_NCCL_VARIANTS];
+    int n_variants, nics_per_node;
+    bool has_achieved; /* true: the profile has a section "achieved"; false: kernels reach the data sheet's peak
+                          rates */
+    double tflops_float8;
+    struct bb_achieved achieved;
+    bool has_host; /* the profile has a section "host"; false: the host time of frameworks is unknown */
+    struct bb_host host;
+    /* true: the prediction is for real training, with fused attention and gradient accumulation that costs no time.
+     * false: the prediction is for a run of a proxy, with the proxy's kernels. */
+    bool models_training;
+    /* true: the prediction is for real training without CUDA graphs, in which a framework issues each operation, so
+     * the host times of section "host" are added. false: the prediction is for a run of a proxy, or for real
+     * training with CUDA graphs. */
+    bool eager;
+    bool has_sharing; /* the profile has a section "sharing"; false: concurrent operations do not slow each other
+                         down */
+    struct bb_sharing sharing;
+    struct bb_fabric fabric;
+    double launch_us, nccl_launch_us, kernel_us, memory_gbps, memory_bytes;
+    double tflops_float32, tflops_float16, tflops_bfloat16, tflops_float64;
+    struct bb_link intra, inter;
+};
+
+/*
+ * bb_cluster_load - reads a cluster profile; unknown and missing keys are errors.
+ *   name_or_path  name of a shipped profile, or path of a file (see bb_profile_load)
+ *   cluster       out: plain data, nothing to release
+ *   Returns       0, or -BB_EUSAGE after printing an error message
+ */
+int bb_cluster_load(const char *name_or_path, struct bb_cluster *cluster) BB_MUST_CHECK;
+/* bb_cluster_set_gpus_per_node - restricts the job to the first `gpus` GPUs of each node and the NICs of these GPUs.
+ * If `gpus` is larger than the profile's number, each node is enlarged, with the same number of NICs per GPU. */
+void bb_cluster_set_gpus_per_node(struct bb_cluster *c, int gpus);
+/* bb_cluster_warn_units - prints a warning for each value of the profile that no existing machine has. Such a value
+ * usually has the wrong unit, for example MB/s instead of GB/s. */
+void bb_cluster_warn_units(const struct bb_cluster *c);
+
+/*
+ * Both functions return host time in ns.
+ *   bb_cluster_issue_ns         time of one kernel launch (compute) or of one NCCL call (!compute)
+ *   bb_cluster_kernel_issue_ns  time of one launch for the kernel `item`. n: out: number of launches for `item`. It is
+ *                               1, except with bb_cluster.eager: 0 for a kernel that is fused into a GEMM, and one per
+ *                               expert for kernels of mixture-of-experts layers.
+ */
+int64_t bb_cluster_issue_ns(const struct bb_cluster *c, bool compute);
+int64_t bb_cluster_kernel_issue_ns(const struct bb_cluster *c, const struct bb_kernel_list_item *item, int *n);
+/*
+ * Both functions return the duration of a GEMM or a memory-bound kernel that runs alone, in ns.
+ *   bb_cluster_kernel_ns         the kernel runs on all SMs
+ *   bb_cluster_kernel_on_sms_ns  the kernel runs on `sms` SMs. by_memory: out: true if memory bandwidth limits the
+ *                                kernel
+ */
+int64_t bb_cluster_kernel_ns(const struct bb_cluster *c, const struct bb_kernel_list_item *item);
+int64_t bb_cluster_kernel_on_sms_ns(const struct bb_cluster *c, const struct bb_kernel_list_item *item, int sms,
+                                    bool *by_memory);
+/* bb_cluster_tflops - peak rate of GEMMs of this type, in 1e12 FLOP/s. */
+double bb_cluster_tflops(const struct bb_cluster *c, enum bb_dtype_id dtype);
+
+/* How the members of a communicator are distributed over nodes, NICs, leaf switches and pods (fabric.h). Fields
+ * min_* and max_* are minima and maxima over those nodes, NICs or switches that have members. min_members 0: the
+ * distribution over nodes and NICs is unknown; switches 0: the distribution over leaves or pods is unknown. The cost
+ * model then assumes consecutive nodes, beginning with node 0. */
+struct bb_node_placement {
+    int min_members, max_members; /* number of members on one node; min_members 0: unknown */
+    int max_members_per_nic;      /* maximum over the NICs: number of members whose GPUs share the NIC */
+    double min_nics;      /* minimum over the nodes: (members on the node) / (maximum number of members that share a NIC
+                             of the node), that is, the effective number of NICs of the members */
+    double max_nic_pairs; /* maximum over the NICs: (members that use the NIC) x (members on other nodes) */
+    struct {
+        int switches, max_nodes; /* switches: number of leaves (pods) that have members, 0: unknown; max_nodes:
+                                    maximum over the leaves (pods) of the number of nodes with members */
+        int max_tree_edges;      /* maximum over the leaves (pods): number of connections of NCCL's two inter-node trees
+                                    that leave the leaf (pod) */
+    } tier[BB_TIERS];
+};
+
+/* One NCCL collective call. */
+struct bb_collective {
+    enum bb_coll_kind kind;
+    enum bb_dtype_id dtype;
+    size_t count; /* number of elements: the count argument of the NCCL call */
+    bool in_place;
+    int ranks, nodes;
+    int members_on_root_node; /* gather, scatter: number of members on the root's node, including the root; 0:
+                                 unknown, placement.max_members is used */
+    struct bb_node_placement placement;
+};
+
+/*
+ * bb_cluster_collective_ns - computes the duration of a collective in ns, from the call of the last member to the end
+ * on all members.
+ *   variant  out, may be NULL: the fastest NCCL algorithm and protocol, whose duration is returned; NULL if the cost
+ *            model has none for this collective (alltoall, gather, scatter, one rank, or a profile without "nccl")
+ */
+int64_t bb_cluster_collective_ns(const struct bb_cluster *c, const struct bb_collective *call,
+                                 const struct bb_nccl_variant **variant);
+
+/* Cost of a collective that runs without contention, from the call of the last member. Its duration is latency_ns +
+ * transfer_ns. Each kind of link (intra-node link, NIC, uplink) is busy for at most transfer_ns. */
+struct bb_cost {
+    double latency_ns, transfer_ns;
+    double link_ns, nic_ns; /* ns for which one member's intra-node links, and its NICs, are busy */
+    /* ns for which uplinks are busy: of the leaf ([BB_LEAF]) and of the pod ([BB_POD]) that have the most nodes of
+     * the communicator */
+    double uplink_ns[BB_TIERS];
+    double bytes;     /* bytes that each member sends, equal to the bytes that it receives */
+    double nic_bytes; /* bytes per direction that one member transfers through its NIC; other members may use this
+                         NIC, too */
+    /* Bytes per direction over the uplinks of the leaf and of the pod of uplink_ns. uplink_bytes: sum over all
+     * members on this leaf (pod). pair_bytes: bytes from each member to each member on another leaf (pod). At most
+     * one of the two fields is above 0. */
+    double uplink_bytes[BB_TIERS], pair_bytes;
+    const struct bb_nccl_variant *variant;
+};
+void bb_cluster_collective_cost(const struct bb_cluster *c, const struct bb_collective *call, struct bb_cost *cost);
+/* bb_cluster_variant_cost - computes the cost of the collective with one NCCL algorithm and protocol. Returns false
+ * if the algorithm does not support the collective. */
+bool bb_cluster_variant_cost(const struct bb_cluster *c, const struct bb_collective *call,
+                             const struct bb_nccl_variant *variant, struct bb_cost *cost);
+
+/* Bytes of all messages of one rank in one group call, except messages to itself. out, in: bytes sent and received;
+ * index 0: to and from other nodes, 1: within the node. up, down: bytes that this rank sends and receives over the
+ * uplinks of its leaf and pod; the traffic of other ranks on these uplinks is not included. */
+struct bb_link_load {
+    double out[2], in[2];
+    double up[BB_TIERS], down[BB_TIERS];
+};
+double bb_cluster_nic_gbps(const struct bb_cluster *c); /* inter-node rate per GPU, in 1e9 bytes/s, while all GPUs of
+                                                           the node send */
+/* bb_cluster_nic_share_gbps - inter-node rate per GPU, in 1e9 bytes/s, while `members` GPUs of the node send. For a
+ * profile without "sharing" or without "nccl" the result is bb_cluster_nic_gbps for any `members`. */
+double bb_cluster_nic_share_gbps(const struct bb_cluster *c, double members);
+/*
+ * bb_cluster_link_load_ns - returns the ns that the links of a rank need to transfer `load`.
+ *   members  number of GPUs of the node that send at the same time; ignored for a profile without "sharing", for which
+ *            all GPUs are assumed to send
+ */
+double bb_cluster_link_load_ns(const struct bb_cluster *c, const struct bb_link_load *load, double members);
+/*
+ * bb_cluster_message_ns - returns the duration of one message in ns, from the time at which both sender and receiver
+ * have called NCCL.
+ *   load_ns  the larger of bb_cluster_link_load_ns of the sender and of the receiver
+ */
+int64_t bb_cluster_message_ns(const struct bb_cluster *c, bool one_node, double load_ns);
+int64_t bb_cluster_self_message_ns(const struct bb_cluster *c, double bytes); /* duration in ns of a rank's message
+                                                                                 to itself, which is a copy */
+
+/* ---- GPUs and NICs of a node ---- */
+
+int bb_cluster_nics(const struct bb_cluster *c); /* number of NICs per node; one per GPU if the profile has no "nccl" */
+bool bb_cluster_gpus_share_nics(const struct bb_cluster *c); /* true: a node has fewer NICs than GPUs */
+/* bb_cluster_gpu_nics - returns which NICs a GPU uses: those with indices *first to *end - 1 on its node. With one
+ * NIC per GPU, GPU i uses NIC i. With fewer NICs than GPUs, consecutive GPUs share a NIC; with more, a GPU uses
+ * several. gpu: index on the node, or a rank (modulo gpus_per_node). */
+void bb_cluster_gpu_nics(const struct bb_cluster *c, int gpu, int *first, int *end);
+/* bb_cluster_rank_nic - returns the index among the NICs of all nodes of the NIC of a rank's GPU, or of its first
+ * NIC if the GPU has several. */
+int bb_cluster_rank_nic(const struct bb_cluster *c, int rank);
+
+/*
+ * Both functions compute all fields of a placement except tier[].
+ * bb_cluster_placement_of_ranks - computes the placement from a list of ranks.
+ *   ranks    [n] in ascending order
+ * bb_cluster_placement_add_node - adds one node to the placement. Set max_members to 0 before the first call.
+ *   n        number of members of the communicator on all nodes
+ *   members  number of members on this node
+ *   on_nic   maximum over the NICs of this node: number of members that use the NIC
+ */
+void bb_cluster_placement_add_node(struct bb_node_placement *placement, int n, int members, int on_nic);
+void bb_cluster_placement_of_ranks(const struct bb_cluster *c, const int *ranks, int n,
+                                   struct bb_node_placement *placement);
+
+/* ---- GPU resources that concurrent communication uses (profiles with "sharing") ---- */
+
+/* bb_cluster_memory_gbps - returns the memory bandwidth that memory-bound kernels reach, in 1e9 bytes/s.
+ * bb_cluster_nccl_memory_gbps - returns the maximum memory bandwidth that NCCL uses: half of that bandwidth, whether
+ * or not kernels run concurrently. */
+double bb_cluster_memory_gbps(const struct bb_cluster *c);
+double bb_cluster_nccl_memory_gbps(const struct bb_cluster *c);
+/* bb_cluster_exchange_sms - returns the number of SMs that the sends and receives of one group call occupy.
+ * messages: number of messages to and from other ranks. bb_cluster_held_sms - returns the number of SMs that compute
+ * kernels cannot use while NCCL operations request `held` SMs in total: `held`, but at most half of the GPU's SMs. */
+int bb_cluster_exchange_sms(const struct bb_cluster *c, int messages);
+int bb_cluster_held_sms(const struct bb_cluster *c, int held);
+
+#endif

@@ -1,0 +1,401 @@
+/*
+ * collective_time.c - cost of collectives (definition and sources: profiles/clusters/README.md). A profile without
+ * section "nccl" uses the alpha-beta model: one latency and one bandwidth. With "nccl", each variant (NCCL algorithm
+ * with protocol) has the latencies and bandwidths of NCCL's tuning model (NCCL 2.27, src/graph/tuning.cc), and the cost
+ * of a collective is that of its fastest variant.
+ */
+#include "proxies/simulation/machine/fabric.h"
+
+#include <math.h>
+#include <strings.h>
+
+static int log2_up(int n)
+{
+    int steps = 0;
+
+    while (1L << steps < n)
+        steps++;
+    return steps;
+}
+
+/* Returns the number of phases of the collective: 2 for all_reduce, which first reduces the data and then
+ * distributes the result; otherwise 1. */
+static int count_phases(const struct bb_coll *coll)
+{
+    return (coll->flags & BB_COLL_REDUCES) && !(coll->flags & (BB_COLL_ROOTED | BB_COLL_SLICED)) ? 2 : 1;
+}
+
+/* ---- alpha-beta model ---- */
+
+static void alpha_beta_cost(const struct bb_cluster *c, const struct bb_collective *call, double bytes,
+                            struct bb_cost *cost)
+{
+    const struct bb_link *link = call->nodes == 1 ? &c->intra : &c->inter;
+    const struct bb_coll *coll = &bb_colls[call->kind];
+
+    cost->bytes = coll->bus_factor(call->ranks) * bytes;
+    cost->latency_ns = count_phases(coll) * log2_up(call->ranks) * link->latency_us * 1e3;
+    cost->transfer_ns = cost->bytes / link->gbps;
+    *(call->nodes == 1 ? &cost->link_ns : &cost->nic_ns) = cost->transfer_ns;
+    cost->nic_bytes = cost->nic_ns * bb_cluster_nic_gbps(c);
+}
+
+/* ---- rates of NICs ---- */
+
+/* Returns the total rate of the NICs that one GPU uses, in 1e9 bytes/s, as if no other GPU used them. For a profile
+ * without "sharing": the GPU's share of the node's NICs. */
+static double gpu_nics_gbps(const struct bb_cluster *c)
+{
+    return c->has_sharing ? c->inter.gbps * fmax(1, (double)c->nics_per_node / c->gpus_per_node)
+                          : bb_cluster_nic_gbps(c);
+}
+
+/* Returns the inter-node rate of one member while all members communicate: the rate at the NIC that the most members
+ * share. */
+static double member_nic_gbps(const struct bb_cluster *c, const struct bb_collective *call)
+{
+    return gpu_nics_gbps(c) / (c->has_sharing ? call->placement.max_members_per_nic : 1);
+}
+
+/* ---- collectives that NCCL implements as sends and receives ---- */
+
+static double longest_ns(const struct bb_cost *cost)
+{
+    return fmax(fmax(cost->link_ns, cost->nic_ns), fmax(cost->uplink_ns[BB_LEAF], cost->uplink_ns[BB_POD]));
+}
+
+/* Returns the fraction (0 to 1) of the inter-node bytes that NCCL first moves to another GPU of the sending node
+ * (PXN), because that GPU's NIC is on the receiver's rail. members: members per node. */
+static double pxn_fraction(const struct bb_cluster *c, double members)
+{
+    return c->fabric.rails ? 1 - 1 / fmin(members, bb_fabric_rails(c)) : 0;
+}
+
+/* Computes the cost of alltoall, gather and scatter, which NCCL implements as sends and receives. Intra-node links
+ * and NICs transfer their bytes concurrently. In an alltoall, the members of the node with the fewest members send
+ * the most bytes to other nodes. In a gather or scatter, the root's NIC transfers the bytes of all members on other
+ * nodes. */
+static void send_recv_cost(const struct bb_cluster *c, const struct bb_collective *call, double bytes,
+                           struct bb_cost *cost)
+{
+    const bool rooted = bb_colls[call->kind].flags & BB_COLL_ROOTED;
+    const struct bb_link *link = call->nodes == 1 ? &c->intra : &c->inter;
+    const double n = call->ranks, members = n / call->nodes, moved = pxn_fraction(c, members);
+    const double with_root = call->members_on_root_node > 0 ? call->members_on_root_node : call->placement.max_members;
+    const double away = n - (rooted ? with_root : call->placement.min_members);
+
+    cost->bytes = (n - 1) / n * bytes;
+    cost->latency_ns = (link->latency_us + (call->nodes > 1 && moved > 0 ? c->intra.latency_us : 0)) * 1e3;
+    cost->link_ns = ((rooted ? with_root : call->placement.max_members) - 1 + away * moved) / n * bytes / c->intra.gbps;
+    cost->nic_ns = (rooted || !c->has_sharing ? away : call->placement.max_nic_pairs) / n * bytes / gpu_nics_gbps(c);
+    cost->nic_bytes = cost->nic_ns * member_nic_gbps(c, call);
+    if (rooted)
+        /* bytes of the members outside the root's leaf (pod); all nodes of the root's leaf (pod) are assumed to have
+         * all their GPUs in the communicator */
+        for (int tier = 0; tier < BB_TIERS; tier++)
+            cost->uplink_bytes[tier] =
+                fmax(0, n - with_root - (call->placement.tier[tier].max_nodes - 1.0) * call->placement.max_members) /
+                n * bytes;
+    else
+        cost->pair_bytes = bytes / n;
+    bb_fabric_add_collective_uplinks(c, call, 1, cost);
+    cost->transfer_ns = longest_ns(cost);
+}
+
+/* ---- cost of a variant: NCCL algorithm with protocol ---- */
+
+/* Number of sequential algorithm steps within nodes and between nodes; a step within a node takes the variant's
+ * intra_us, a step between nodes its inter_us. */
+struct steps {
+    double intra, inter;
+};
+
+static struct steps steps_of(enum bb_nccl_algorithm algorithm, int rounds, int n, int nodes)
+{
+    double levels = log2_up(nodes);
+
+    switch (algorithm) {
+    case BB_NCCL_TREE: /* a chain of GPUs within each node, and a binary tree over the nodes */
+        return (struct steps){rounds * ((double)n / nodes - 1), rounds * levels};
+    case BB_NCCL_NVLS:
+    case BB_NCCL_NVLS_TREE:
+        return (struct steps){1, rounds * levels};
+    case BB_NCCL_PAT:
+        return (struct steps){0, rounds * levels};
+    case BB_NCCL_COLLNET_DIRECT: /* each GPU exchanges data first with the other GPUs of its node, then over the
+                                    network */
+        return (struct steps){n > nodes ? rounds : 0, 1};
+    case BB_NCCL_COLLNET_CHAIN:
+        return (struct steps){rounds * ((double)n / nodes - 1), 1};
+    default:
+        return (struct steps){(double)rounds * (n - nodes), (double)rounds * (nodes - 1)};
+    }
+}
+
+/* Returns whether the network's switches add up the data of the nodes (CollNet with SHARP). */
+static bool network_reduces(enum bb_nccl_algorithm algorithm)
+{
+    return algorithm == BB_NCCL_COLLNET_DIRECT || algorithm == BB_NCCL_COLLNET_CHAIN;
+}
+
+/* Returns whether NCCL implements the collective with this algorithm: trees, NVLS and CollNet only for all_reduce;
+ * PAT only for all_gather and reduce_scatter with one GPU per node. */
+static bool supports(enum bb_nccl_algorithm algorithm, const struct bb_coll *coll, int n, int nodes)
+{
+    bool whole = count_phases(coll) == 2;
+
+    return algorithm == BB_NCCL_RING        ? true
+           : algorithm == BB_NCCL_PAT       ? (coll->flags & BB_COLL_SLICED) && nodes == n
+           : algorithm == BB_NCCL_NVLS      ? whole && nodes == 1
+           : algorithm == BB_NCCL_NVLS_TREE ? whole && nodes > 1 && nodes < n
+           : network_reduces(algorithm)     ? whole && nodes > 1
+                                            : whole;
+}
+
+/* Returns the bytes per direction over all uplinks of one leaf (pod). A ring over consecutive nodes enters and
+ * leaves the switch once. Each of NCCL's two trees sends half of the data over each of its edges, for all_reduce in
+ * both directions. In PAT each node sends to the nodes at distance 1, 2, 4, ...: the steps that leave the switch
+ * send the bytes of a ring, plus half of this number for each doubling of the number of nodes on the switch. With
+ * SHARP the switch sends one sum up and receives one sum. */
+static double uplink_bytes_of(enum bb_nccl_algorithm algorithm, const struct bb_collective *call, enum bb_tier tier,
+                              double bytes, double ring_bytes)
+{
+    if (algorithm == BB_NCCL_RING)
+        return ring_bytes;
+    if (network_reduces(algorithm))
+        return bytes;
+    if (algorithm == BB_NCCL_PAT)
+        return ring_bytes * (1 + log2(fmax(1, call->placement.tier[tier].max_nodes)) / 2);
+    return count_phases(&bb_colls[call->kind]) * call->placement.tier[tier].max_tree_edges * bytes / 4;
+}
+
+/* Returns the bytes per direction through the NICs of the node that sends the most. Each of NCCL's two trees
+ * transfers half of the data. A node sends to a parent in both trees and, in one of the trees, to two children (with
+ * two nodes, to one child). With CollNet a node sends its sum and receives the result. */
+static double nic_bytes_of(enum bb_nccl_algorithm algorithm, const struct bb_collective *call, double bytes,
+                           double ring_bytes)
+{
+    if (algorithm == BB_NCCL_RING || algorithm == BB_NCCL_PAT)
+        return ring_bytes;
+    if (network_reduces(algorithm))
+        return bytes;
+    return (call->nodes == 2 ? 0.5 : 1) * count_phases(&bb_colls[call->kind]) * bytes;
+}
+
+/* ---- bytes over links within a node ---- */
+
+#define NVLS_GPUS 8 /* number of GPUs per node for which the value "gbps" of an NVLS variant is the bus bandwidth */
+
+/* Returns the bytes over the intra-node links of one GPU, to be divided by the variant's gbps. In a tree, the GPUs
+ * of a node form a chain; each GPU sends all bytes up and down the chain. With NVLS each GPU sends all bytes to the
+ * NVSwitches, which sum the data of the GPUs, and multicasts 1/n of the sums: 9/8 of the bytes with n = 8 GPUs, 5/4
+ * with four. */
+static double intra_bytes_of(enum bb_nccl_algorithm algorithm, const struct bb_collective *call, double bytes,
+                             double ring_bytes)
+{
+    const double gpus = (double)call->ranks / call->nodes;
+
+    if (algorithm == BB_NCCL_TREE)
+        return 2 * bytes;
+    if (algorithm == BB_NCCL_NVLS || algorithm == BB_NCCL_NVLS_TREE)
+        return bb_colls[BB_ALL_REDUCE].bus_factor(NVLS_GPUS) * bytes * (1 + 1 / gpus) / (1 + 1.0 / NVLS_GPUS);
+    return ring_bytes;
+}
+
+/* ---- effects at message sizes between latency- and bandwidth-bound (NCCL 2.27: src/graph/tuning.cc,
+ * src/enqueue.cc, src/transport/nvls.cc) ---- */
+
+#define KIB                         1024.0
+#define RING_SLICES                 2            /* slices per chunk of a ring */
+#define RING_SLICE                  (1024 * KIB) /* maximum bytes of a slice: 1/4 of NCCL's default 4 MiB buffer */
+#define RING_PLATEAU                1.4 /* tuning.cc: factor on the latency of inter-node all_reduce, ring, Simple */
+#define PLATEAU_BYTES               64  /* tuning.cc: minimum bytes per NCCL channel and rank for RING_PLATEAU */
+#define NVLS_CHUNK                  (128 * KIB) /* enqueue.cc: maximum bytes of a chunk per NCCL channel and head */
+#define NVLS_HEADS                  32 /* maximum number of heads: GPUs of a node, each reduces 1/heads of the array */
+#define NVLS_CHANNELS               16 /* nvls.cc: number of NCCL channels on Hopper, for profiles without "channels" */
+#define NVLS_FILL                   2 /* number of pipeline steps until all NVLS stages (scatter, reduce, gather) run */
+#define NVLS_TREE_SMALL_CHUNK_NODES 4 /* enqueue.cc: minimum number of nodes for which NVLSTree halves its chunks */
+#define TREE_CORRECTIONS            23
+
+/* Returns the fraction (0 to 1) of its bandwidth that a tree reaches for an array of `bytes` (tuning.cc,
+ * treeCorrectionFactor). The tables have one value per power of two, from 64 bytes to 256 MiB. */
+static double tree_efficiency(const struct bb_nccl_variant *variant, double bytes)
+{
+    static const struct {
+        const char *protocol;
+        double parts[TREE_CORRECTIONS];
+    } rows[] = {
+        {"LL", {1, 1, 1, 1, .9, .8, .7, .7, .7, .7, .6, .5, .4, .4, .5, .6, .7, .8, .9, 1, 1, 1, 1}},
+        {"LL128", {1, 1, 1, 1, 1, .9, .8, .8, .8, .7, .6, .6, .6, .6, .6, .6, .8, .9, .9, .9, .9, 1, 1}},
+        {"Simple", {.9, .9, .9, .9, .9, .9, .9, .8, .7, .6, .6, .5, .5, .5, .5, .6, .7, .8, .7, .7, .8, .9, .9}}};
+    const double size = floor(log2(bytes / 64));
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        if (size >= 0 && size < TREE_CORRECTIONS && strcasecmp(rows[i].protocol, variant->protocol) == 0)
+            return rows[i].parts[(int)size];
+    return 1;
+}
+
+/* Adds the latency of the last step of a ring, in which each rank copies the last slice of each NCCL channel's chunk
+ * while no link sends. Also applies RING_PLATEAU. profiles/clusters/README.md compares this latency with a
+ * measurement. */
+static void add_ring_tail(const struct bb_nccl_variant *variant, const struct bb_collective *call, double bytes,
+                          struct bb_cost *cost)
+{
+    const struct bb_coll *coll = &bb_colls[call->kind];
+
+    if (count_phases(coll) == 2 && call->nodes > 1 && strcasecmp(variant->protocol, "Simple") == 0 &&
+        bytes / variant->channels / call->ranks >= PLATEAU_BYTES)
+        cost->latency_ns *= RING_PLATEAU;
+    if (!(coll->flags & BB_COLL_ROOTED) && call->ranks > call->nodes)
+        cost->latency_ns += fmin(bytes / call->ranks / RING_SLICES, variant->channels * RING_SLICE) / variant->gbps;
+}
+
+/* Returns the bytes of one NVLS pipeline step: one chunk per NCCL channel and head (GPU of the node that reduces one
+ * part of the array). For arrays of only a few steps NCCL halves the chunk (enqueue.cc). */
+static double nvls_round_bytes(const struct bb_nccl_variant *variant, const struct bb_collective *call, double bytes)
+{
+    static const double min_rounds[] = {64, 8, 2}, tree_min_rounds[] = {4, 1};
+    const bool tree = variant->algorithm == BB_NCCL_NVLS_TREE, far = tree && call->nodes >= NVLS_TREE_SMALL_CHUNK_NODES;
+    const double heads = fmin(NVLS_HEADS, (double)call->ranks / call->nodes);
+    double round = (variant->channels > 0 ? variant->channels : NVLS_CHANNELS) * heads * NVLS_CHUNK / (far ? 2 : 1);
+
+    for (size_t i = far; i < (tree ? 2 : 3); i++)
+        if (bytes < (tree ? tree_min_rounds : min_rounds)[i] * round)
+            round /= 2;
+    return fmin(bytes, round);
+}
+
+/* Adds the time of the NVLS pipeline steps, in each of which all GPUs synchronize. The steps overlap, except the
+ * first NVLS_FILL steps, which fill the pipeline. */
+static void add_nvls_rounds(const struct bb_nccl_variant *variant, const struct bb_collective *call, double bytes,
+                            struct bb_cost *cost)
+{
+    const double round = nvls_round_bytes(variant, call, bytes), wait_ns = variant->chunk_us * 1e3;
+
+    cost->latency_ns += NVLS_FILL * fmax(wait_ns + cost->link_ns * round / bytes, cost->nic_ns * round / bytes);
+    cost->link_ns += ceil(bytes / round) * wait_ns;
+}
+
+static struct bb_cost variant_cost(const struct bb_cluster *c, const struct bb_nccl_variant *variant,
+                                   const struct bb_collective *call, double bytes)
+{
+    const struct bb_coll *coll = &bb_colls[call->kind];
+    const int n = call->ranks, nodes = call->nodes, rounds = count_phases(coll);
+    struct steps steps = steps_of(variant->algorithm, rounds, n, nodes);
+    const double nics =
+        gpu_nics_gbps(c) * (c->has_sharing ? call->placement.min_nics : call->placement.min_members) * variant->nic;
+    struct bb_cost cost = {.variant = variant, .bytes = coll->bus_factor(n) * bytes};
+
+    cost.link_ns = n == nodes ? 0 : intra_bytes_of(variant->algorithm, call, bytes, cost.bytes) / variant->gbps;
+    cost.nic_ns = nodes == 1 ? 0 : nic_bytes_of(variant->algorithm, call, bytes, cost.bytes) / nics;
+    cost.nic_bytes = cost.nic_ns * member_nic_gbps(c, call);
+    cost.latency_ns = (variant->base_us + steps.intra * variant->intra_us + steps.inter * variant->inter_us) * 1e3;
+    if (variant->chunk_us > 0)
+        add_nvls_rounds(variant, call, bytes, &cost);
+    if (variant->algorithm == BB_NCCL_RING && variant->channels > 0)
+        add_ring_tail(variant, call, bytes, &cost);
+    for (int tier = 0; tier < BB_TIERS && bb_fabric_has_oversubscribed_tier(c); tier++)
+        cost.uplink_bytes[tier] = uplink_bytes_of(variant->algorithm, call, (enum bb_tier)tier, bytes, cost.bytes);
+    bb_fabric_add_collective_uplinks(c, call, variant->nic, &cost);
+    cost.transfer_ns = longest_ns(&cost);
+    if (variant->algorithm == BB_NCCL_TREE) /* treeCorrectionFactor makes the operation longer without adding
+                                               traffic, so the additional time counts as latency */
+        cost.latency_ns += cost.transfer_ns * (1 / tree_efficiency(variant, bytes) - 1);
+    return cost;
+}
+
+static void fastest_variant_cost(const struct bb_cluster *c, const struct bb_collective *call, double bytes,
+                                 struct bb_cost *cost)
+{
+    double best = INFINITY;
+
+    for (int i = 0; i < c->n_variants; i++) {
+        struct bb_cost one;
+
+        if (!supports(c->variants[i].algorithm, &bb_colls[call->kind], call->ranks, call->nodes))
+            continue;
+        one = variant_cost(c, &c->variants[i], call, bytes);
+        if (one.latency_ns + one.transfer_ns < best) {
+            best = one.latency_ns + one.transfer_ns;
+            *cost = one;
+        }
+    }
+    if (!cost->variant) /* the profile contains no NCCL algorithm that supports the collective */
+        cost->latency_ns = INFINITY;
+}
+
+static double payload_bytes(const struct bb_collective *call)
+{
+    return (double)bb_coll_payload_count(call->kind, call->count, call->ranks) * bb_dtypes[call->dtype].bytes;
+}
+
+/* Computes the placement of the members on nodes 0, 1, ... All nodes but the last are full if the call's numbers of
+ * ranks and nodes allow this; otherwise the members are distributed evenly. */
+static void place_on_first_nodes(const struct bb_cluster *c, const struct bb_collective *call,
+                                 struct bb_node_placement *placement)
+{
+    const int full = c->gpus_per_node, last = call->ranks - (call->nodes - 1) * full;
+    const int max = (call->ranks + call->nodes - 1) / call->nodes, fewest = call->ranks / call->nodes;
+    const int on_nic = bb_cluster_gpus_share_nics(c) ? (full + bb_cluster_nics(c) - 1) / bb_cluster_nics(c) : 1;
+    const bool in_turn = last > 0 && last <= full;
+    const int sizes[2] = {in_turn && call->nodes > 1 ? full : max, in_turn ? last : fewest};
+
+    for (int i = 0; i < 2; i++)
+        bb_cluster_placement_add_node(placement, call->ranks, sizes[i], sizes[i] < on_nic ? sizes[i] : on_nic);
+}
+
+/* Returns the call with its placement. If the caller left the placement unknown, the members are placed on nodes 0,
+ * 1, ... */
+static struct bb_collective with_placement(const struct bb_cluster *c, const struct bb_collective *call)
+{
+    struct bb_collective placed = *call;
+
+    if (call->placement.min_members == 0)
+        place_on_first_nodes(c, call, &placed.placement);
+    if (bb_fabric_has_oversubscribed_tier(c) && call->placement.tier[BB_LEAF].switches == 0)
+        bb_fabric_placement_of_nodes(c, NULL, call->nodes, &placed.placement);
+    return placed;
+}
+
+void bb_cluster_collective_cost(const struct bb_cluster *c, const struct bb_collective *asked, struct bb_cost *cost)
+{
+    const struct bb_collective placed = with_placement(c, asked), *call = &placed;
+    double bytes = payload_bytes(call);
+
+    *cost = (struct bb_cost){0};
+    if (call->count == 0) /* NCCL returns without launching a kernel */
+        return;
+    if (call->ranks == 1)
+        cost->latency_ns = call->in_place ? 0 : (double)bb_cluster_self_message_ns(c, bytes);
+    else if (c->n_variants == 0)
+        alpha_beta_cost(c, call, bytes, cost);
+    else if (bb_colls[call->kind].flags & BB_COLL_ESTIMATED)
+        fastest_variant_cost(c, call, bytes, cost);
+    else
+        send_recv_cost(c, call, bytes, cost);
+}
+
+bool bb_cluster_variant_cost(const struct bb_cluster *c, const struct bb_collective *call,
+                             const struct bb_nccl_variant *variant, struct bb_cost *cost)
+{
+    const struct bb_coll *coll = &bb_colls[call->kind];
+    struct bb_collective placed;
+
+    if (!(coll->flags & BB_COLL_ESTIMATED) || !supports(variant->algorithm, coll, call->ranks, call->nodes))
+        return false;
+    placed = with_placement(c, call);
+    *cost = variant_cost(c, variant, &placed, payload_bytes(call));
+    return true;
+}
+
+int64_t bb_cluster_collective_ns(const struct bb_cluster *c, const struct bb_collective *call,
+                                 const struct bb_nccl_variant **variant)
+{
+    struct bb_cost cost;
+
+    bb_cluster_collective_cost(c, call, &cost);
+    if (variant)
+        *variant = cost.variant;
+    return llround(cost.latency_ns + cost.transfer_ns);
+}

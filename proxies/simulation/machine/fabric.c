@@ -1,0 +1,250 @@
+/* fabric.c - computes the bytes over leaf and pod uplinks, and the rates of these uplinks (see fabric.h). */
+#include "proxies/simulation/machine/fabric.h"
+
+#include "bootstrap/base/json_read.h"
+
+#include <math.h>
+
+/* ---- reading the section "fabric" ---- */
+
+#define AT(member) offsetof(struct bb_cluster, fabric.member)
+#define TIER(name, tier)                                                                                               \
+    BB_FIELD("fabric.nodes_per_" name, BB_JSON_WHOLE, AT(nodes[tier]), .min = 1, .max = 1e9),                          \
+        BB_FIELD("fabric." name "_oversubscription", BB_JSON_NUMBER, AT(oversubscription[tier]), .min = 1)
+
+static const struct bb_json_field leaf_fields[] = {TIER("leaf", BB_LEAF), {0}},
+                                  pod_fields[] = {TIER("pod", BB_POD), {0}},
+                                  all_fields[] = {TIER("leaf", BB_LEAF),
+                                                  TIER("pod", BB_POD),
+                                                  BB_FIELD("fabric.rails", BB_JSON_ANY, 0),
+                                                  {0}};
+
+static int read_rails(const json_t *fabric, const char *name_or_path, struct bb_cluster *c)
+{
+    const json_t *rails = json_object_get(fabric, "rails");
+
+    c->fabric.rails = json_is_true(rails);
+    return !rails || json_is_boolean(rails)
+               ? 0
+               : bb_err(BB_EUSAGE, "%s: 'fabric.rails' is not a boolean, expected true or false", name_or_path);
+}
+
+int bb_fabric_read(const json_t *root, const char *name_or_path, struct bb_cluster *c)
+{
+    const json_t *fabric = json_object_get(root, "fabric");
+    const int *nodes = c->fabric.nodes;
+    int rc;
+
+    if (!fabric)
+        return 0;
+    if (c->n_variants == 0 || !c->has_sharing)
+        return bb_err(BB_EUSAGE, "%s: 'fabric' requires '%s'", name_or_path, c->has_sharing ? "nccl" : "sharing");
+    TRY(bb_json_reject_unknown(fabric, name_or_path, all_fields, "fabric"));
+    TRY(bb_json_read(root, name_or_path, leaf_fields, c));
+    TRY(read_rails(fabric, name_or_path, c));
+    if (!json_object_get(fabric, "nodes_per_pod") && !json_object_get(fabric, "pod_oversubscription"))
+        return 0;
+    TRY(bb_json_read(root, name_or_path, pod_fields, c));
+    if (nodes[BB_POD] % nodes[BB_LEAF] != 0)
+        return bb_err(BB_EUSAGE, "%s: 'fabric.nodes_per_pod' is %d, expected a multiple of 'nodes_per_leaf', %d",
+                      name_or_path, nodes[BB_POD], nodes[BB_LEAF]);
+out:
+    return rc;
+}
+
+/* ---- topology of leaves and pods ---- */
+
+bool bb_fabric_is_oversubscribed(const struct bb_cluster *c, enum bb_tier tier)
+{
+    return c->fabric.nodes[tier] > 0 &&
+           (c->fabric.oversubscription[tier] > 1 || (tier == BB_LEAF && c->fabric.slow_leaf));
+}
+
+bool bb_fabric_has_oversubscribed_tier(const struct bb_cluster *c)
+{
+    return bb_fabric_is_oversubscribed(c, BB_LEAF) || bb_fabric_is_oversubscribed(c, BB_POD);
+}
+
+int bb_fabric_rails(const struct bb_cluster *c)
+{
+    return bb_cluster_gpus_share_nics(c) ? bb_cluster_nics(c) : c->gpus_per_node;
+}
+
+static int rail_of(const struct bb_cluster *c, int rank)
+{
+    int first, end;
+
+    bb_cluster_gpu_nics(c, rank, &first, &end);
+    return bb_cluster_gpus_share_nics(c) ? first : rank % c->gpus_per_node;
+}
+
+/* Returns the number of leaf switches of an area (the nodes attached to the same leaf switches): one per rail. For
+ * tier BB_POD, returns 1, because a pod counts as one switch. */
+static int count_switches(const struct bb_cluster *c, enum bb_tier tier)
+{
+    return c->fabric.rails && tier == BB_LEAF ? bb_fabric_rails(c) : 1;
+}
+
+static int area_of(const struct bb_cluster *c, enum bb_tier tier, int node)
+{
+    return c->fabric.nodes[tier] > 0 ? node / c->fabric.nodes[tier] : 0;
+}
+
+int bb_fabric_switch(const struct bb_cluster *c, enum bb_tier tier, int rank)
+{
+    const int switches = count_switches(c, tier), area = area_of(c, tier, rank / c->gpus_per_node);
+
+    return switches == 1 ? area : area * switches + rail_of(c, rank);
+}
+
+int bb_fabric_leaves(const struct bb_cluster *c, int nodes)
+{
+    return (area_of(c, BB_LEAF, nodes - 1) + 1) * count_switches(c, BB_LEAF);
+}
+
+double bb_fabric_uplink_gbps(const struct bb_cluster *c, enum bb_tier tier)
+{
+    const double nics = (double)c->fabric.nodes[tier] * bb_cluster_nics(c) / count_switches(c, tier);
+
+    return nics * c->inter.gbps / c->fabric.oversubscription[tier];
+}
+
+int bb_fabric_max_ranks(const struct bb_cluster *c, enum bb_tier tier, int ranks)
+{
+    const int64_t all = (int64_t)c->fabric.nodes[tier] * c->gpus_per_node;
+
+    return (int)(all > 0 && all < ranks ? all : ranks) / count_switches(c, tier);
+}
+
+/* ---- uplink bytes of messages ---- */
+
+bool bb_fabric_takes_uplinks(const struct bb_cluster *c, enum bb_tier tier, int from, int to)
+{
+    return area_of(c, tier, from / c->gpus_per_node) != area_of(c, tier, to / c->gpus_per_node);
+}
+
+bool bb_fabric_changes_rail(const struct bb_cluster *c, int from, int to)
+{
+    return c->fabric.rails && from / c->gpus_per_node != to / c->gpus_per_node && rail_of(c, from) != rail_of(c, to);
+}
+
+void bb_fabric_add_uplink_bytes(const struct bb_cluster *c, struct bb_link_load *load, int rank, int peer, double bytes,
+                                bool sends)
+{
+    for (int tier = 0; tier < BB_TIERS; tier++)
+        if (bb_fabric_takes_uplinks(c, (enum bb_tier)tier, rank, peer))
+            (sends ? load->up : load->down)[tier] += bytes;
+    if (sends && bb_fabric_changes_rail(c, rank, peer))
+        load->out[1] += bytes;
+}
+
+double bb_fabric_uplink_ns(const struct bb_cluster *c, const struct bb_link_load *load)
+{
+    double ns = 0;
+
+    for (int tier = 0; tier < BB_TIERS; tier++)
+        if (bb_fabric_is_oversubscribed(c, (enum bb_tier)tier))
+            ns = fmax(ns, fmax(load->up[tier], load->down[tier]) / bb_fabric_uplink_gbps(c, (enum bb_tier)tier));
+    return ns;
+}
+
+/* ---- uplink bytes of collectives ---- */
+
+/* Finds the neighbors of a node in NCCL's binary tree over n nodes (ncclGetBtree, src/graph/trees.cc): the parent
+ * and two children; -1: none. */
+static void find_tree_neighbours(int n, int node, int neighbours[3])
+{
+    int bit = 1, low;
+
+    while (bit < n && !(bit & node))
+        bit *= 2;
+    low = bit / 2;
+    neighbours[0] = node == 0 ? -1 : (node ^ bit) | (2 * bit);
+    if (neighbours[0] >= n)
+        neighbours[0] = node ^ bit;
+    neighbours[1] = node == 0 || low == 0 ? -1 : node - low;
+    while (low > 0 && node + low >= n)
+        low /= 2;
+    neighbours[2] = low == 0 ? -1 : node + low;
+}
+
+/* Maps a node to its position in NCCL's second tree or, if `back`, a position to its node. The second tree mirrors
+ * the first tree or, for an odd number of nodes, is the first tree shifted by one node (ncclGetDtree). */
+static int map_second_tree(int n, int at, int back)
+{
+    return n % 2 == 0 ? n - 1 - at : (at + (back ? 1 : n - 1)) % n;
+}
+
+/* Counts the connections of NCCL's two inter-node trees between nodes[node] and nodes of other areas (BB_LEAF; area:
+ * the nodes attached to the same leaf switches) or of other pods (BB_POD). nodes: [n] as in
+ * bb_fabric_placement_of_nodes. */
+static int count_edges(const struct bb_cluster *c, enum bb_tier tier, const int *nodes, int n, int node)
+{
+    const int area = area_of(c, tier, nodes ? nodes[node] : node);
+    int edges = 0;
+
+    for (int tree = 0; tree < 2; tree++) {
+        int neighbours[3];
+
+        find_tree_neighbours(n, tree ? map_second_tree(n, node, 0) : node, neighbours);
+        for (int i = 0; i < 3; i++) {
+            int other = neighbours[i] >= 0 && tree ? map_second_tree(n, neighbours[i], 1) : neighbours[i];
+
+            edges += other >= 0 && area_of(c, tier, nodes ? nodes[other] : other) != area;
+        }
+    }
+    return edges;
+}
+
+void bb_fabric_placement_of_nodes(const struct bb_cluster *c, const int *nodes, int n,
+                                  struct bb_node_placement *placement)
+{
+    for (int tier = 0; tier < BB_TIERS; tier++) {
+        int nodes_in_area = 0, edges = 0, previous_area = -1;
+
+        placement->tier[tier].switches = placement->tier[tier].max_nodes = placement->tier[tier].max_tree_edges = 0;
+        for (int node = 0; node < n; node++) {
+            const int area = area_of(c, (enum bb_tier)tier, nodes ? nodes[node] : node);
+
+            if (area != previous_area) {
+                placement->tier[tier].switches++;
+                nodes_in_area = edges = 0;
+            }
+            previous_area = area;
+            nodes_in_area++;
+            edges += bb_fabric_is_oversubscribed(c, (enum bb_tier)tier)
+                         ? count_edges(c, (enum bb_tier)tier, nodes, n, node)
+                         : 0;
+            if (nodes_in_area > placement->tier[tier].max_nodes)
+                placement->tier[tier].max_nodes = nodes_in_area;
+            if (edges > placement->tier[tier].max_tree_edges)
+                placement->tier[tier].max_tree_edges = edges;
+        }
+    }
+}
+
+double bb_fabric_member_bytes(const struct bb_cost *cost, enum bb_tier tier, int ranks, double on_place)
+{
+    return cost->uplink_bytes[tier] / on_place + (ranks - on_place) * cost->pair_bytes;
+}
+
+void bb_fabric_add_collective_uplinks(const struct bb_cluster *c, const struct bb_collective *call, double part,
+                                      struct bb_cost *cost)
+{
+    const struct bb_node_placement *s = &call->placement;
+    const double rails = ceil((double)s->min_members / s->max_members_per_nic);
+
+    for (int i = 0; i < BB_TIERS; i++) {
+        const enum bb_tier tier = (enum bb_tier)i;
+        const double switches = fmin(rails, count_switches(c, tier)),
+                     members = (double)s->tier[tier].max_nodes * s->max_members;
+
+        if (!bb_fabric_is_oversubscribed(c, tier) || s->tier[tier].switches < 2) {
+            cost->uplink_bytes[tier] = 0;
+            continue;
+        }
+        cost->uplink_bytes[tier] /= part;
+        cost->uplink_ns[tier] = members * bb_fabric_member_bytes(cost, tier, call->ranks, members) /
+                                (switches * bb_fabric_uplink_gbps(c, tier));
+    }
+}

@@ -1,0 +1,214 @@
+/* slow.c - parses and prints the list of slow GPUs, NICs and leaf uplinks (see slow.h). */
+#include "proxies/simulation/machine/slow.h"
+
+#include "proxies/simulation/machine/fabric.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const double min_factor = 1e-3, max_times = 1e3, max_part = 1;
+
+/* ---- parsing ---- */
+
+static bool take_text(const char **at, const char *word)
+{
+    size_t length = strlen(word);
+
+    if (strncmp(*at, word, length) != 0)
+        return false;
+    *at += length;
+    return true;
+}
+
+static bool take_number(const char **at, int *number)
+{
+    char *end;
+    long n = isdigit((unsigned char)**at) ? strtol(*at, &end, 10) : -1;
+
+    if (n < 0 || n > 1000000000)
+        return false;
+    *at = end;
+    *number = (int)n;
+    return true;
+}
+
+static bool take_factor(const char **at, double max, double *factor)
+{
+    char *end;
+
+    *factor = isdigit((unsigned char)**at) ? strtod(*at, &end) : 0;
+    if (!(*factor >= min_factor && *factor <= max))
+        return false;
+    *at = end;
+    return true;
+}
+
+static bool take_link(const char **at, struct bb_slow_item *item)
+{
+    if (take_text(at, "leaf")) {
+        item->kind = BB_SLOW_LEAF;
+        return take_number(at, &item->number);
+    }
+    item->kind = BB_SLOW_NIC;
+    return take_text(at, "node") && take_number(at, &item->number) && take_text(at, "-nic") &&
+           take_number(at, &item->nic);
+}
+
+static bool take_item(const char **at, struct bb_slow_item *item)
+{
+    *item = (struct bb_slow_item){.kind = BB_SLOW_RANK};
+    if (take_text(at, "rank=") ? !take_number(at, &item->number) : !take_text(at, "link=") || !take_link(at, item))
+        return false;
+    return take_text(at, ":") && take_factor(at, item->kind == BB_SLOW_RANK ? max_times : max_part, &item->factor);
+}
+
+static bool is_same(const struct bb_slow_item *a, const struct bb_slow_item *b)
+{
+    return a->kind == b->kind && a->number == b->number && a->nic == b->nic;
+}
+
+static int reject_item(const char *what, const char *item)
+{
+    return bb_err(
+        BB_EUSAGE,
+        "%s: '%.*s' is not valid, expected rank=R:TIMES, TIMES from 0.001 to 1000, or link=nodeN-nicM:PART or "
+        "link=leafN:PART, PART from 0.001 to 1 (for example rank=5:1.1 or link=node3-nic2:0.5)",
+        what, (int)strcspn(item, ","), item);
+}
+
+int bb_slow_parse(struct bb_slow *slow, const char *what, const char *text)
+{
+    for (const char *at = text;; at++) {
+        const char *begin = at;
+        struct bb_slow_item item;
+
+        if (!take_item(&at, &item) || (*at && *at != ','))
+            return reject_item(what, begin);
+        for (int i = 0; i < slow->n; i++)
+            if (is_same(&slow->items[i], &item))
+                return bb_err(BB_EUSAGE, "%s: '%.*s' is given twice", what, (int)strcspn(begin, ":"), begin);
+        if (slow->n == BB_SLOW_ITEMS)
+            return bb_err(BB_EUSAGE, "%s: '%s' has too many items, expected at most %d", what, text, BB_SLOW_ITEMS);
+        slow->items[slow->n++] = item;
+        if (!*at)
+            return 0;
+    }
+}
+
+static int check_number(const char *what, const char *name, int number, int end)
+{
+    return number < end ? 0 : bb_err(BB_EUSAGE, "%s: there is no %s %d, expected 0 to %d", what, name, number, end - 1);
+}
+
+static int check_link(const struct bb_slow_item *item, const char *what, const struct bb_cluster *c, int nodes)
+{
+    int rc;
+
+    if (item->kind == BB_SLOW_LEAF) {
+        if (c->fabric.nodes[BB_LEAF] == 0)
+            return bb_err(BB_EUSAGE,
+                          "%s: link=leaf%d requires a profile with 'fabric', and '%s' has none; try: "
+                          "link=node0-nic0:%g",
+                          what, item->number, c->name, item->factor);
+        return check_number(what, "leaf", item->number, bb_fabric_leaves(c, nodes));
+    }
+    TRY(check_number(what, "node", item->number, nodes));
+    TRY(check_number(what, "NIC", item->nic, bb_cluster_nics(c)));
+out:
+    return rc;
+}
+
+int bb_slow_validate(const struct bb_slow *slow, const char *what, const struct bb_cluster *c, int ranks, int nodes)
+{
+    int rc = 0;
+
+    for (int i = 0; i < slow->n; i++) {
+        const struct bb_slow_item *item = &slow->items[i];
+
+        TRY(item->kind == BB_SLOW_RANK ? check_number(what, "rank", item->number, ranks)
+                                       : check_link(item, what, c, nodes));
+    }
+out:
+    return rc;
+}
+
+/* ---- slowdown factors of ranks, NICs and leaf uplinks ---- */
+
+static double factor_of(const struct bb_slow *slow, struct bb_slow_item named)
+{
+    for (int i = 0; i < slow->n; i++)
+        if (is_same(&slow->items[i], &named))
+            return slow->items[i].factor;
+    return 1;
+}
+
+double bb_slow_compute_factor(const struct bb_slow *slow, int rank)
+{
+    return factor_of(slow, (struct bb_slow_item){.kind = BB_SLOW_RANK, .number = rank});
+}
+
+double bb_slow_nic_factor(const struct bb_slow *slow, const struct bb_cluster *c, int node, int gpu)
+{
+    double sum = 0;
+    int first, end;
+
+    bb_cluster_gpu_nics(c, gpu, &first, &end);
+    for (int nic = first; slow->n > 0 && nic < end; nic++)
+        sum += factor_of(slow, (struct bb_slow_item){.kind = BB_SLOW_NIC, .number = node, .nic = nic});
+    return slow->n > 0 ? sum / (end - first) : 1;
+}
+
+double bb_slow_nics_gbps(const struct bb_slow *slow, const struct bb_cluster *c, int rank)
+{
+    int first, end;
+
+    bb_cluster_gpu_nics(c, rank, &first, &end);
+    return c->inter.gbps * (end - first) *
+           bb_slow_nic_factor(slow, c, rank / c->gpus_per_node, rank % c->gpus_per_node);
+}
+
+double bb_slow_leaf_factor(const struct bb_slow *slow, const struct bb_cluster *c, int rank)
+{
+    if (c->fabric.nodes[BB_LEAF] == 0)
+        return 1;
+    return factor_of(slow, (struct bb_slow_item){.kind = BB_SLOW_LEAF, .number = bb_fabric_switch(c, BB_LEAF, rank)});
+}
+
+void bb_slow_enable_leaf_uplinks(const struct bb_slow *slow, struct bb_cluster *c)
+{
+    for (int i = 0; i < slow->n; i++)
+        c->fabric.slow_leaf |= slow->items[i].kind == BB_SLOW_LEAF;
+}
+
+/* ---- text and JSON output ---- */
+
+static void write_slow(const struct bb_slow_item *item, char text[64])
+{
+    if (item->kind == BB_SLOW_NIC)
+        snprintf(text, 64, "link=node%d-nic%d:%g", item->number, item->nic, item->factor);
+    else
+        snprintf(text, 64, "%s%d:%g", item->kind == BB_SLOW_RANK ? "rank=" : "link=leaf", item->number, item->factor);
+}
+
+void bb_slow_print(const struct bb_slow *slow, const char *prefix, FILE *out)
+{
+    char text[64];
+
+    for (int i = 0; i < slow->n; i++) {
+        write_slow(&slow->items[i], text);
+        fprintf(out, "%sslow: %s\n", prefix, text);
+    }
+}
+
+json_t *bb_slow_json(const struct bb_slow *slow)
+{
+    json_t *list = json_array();
+    char text[64];
+
+    for (int i = 0; i < slow->n; i++) {
+        write_slow(&slow->items[i], text);
+        json_array_append_new(list, json_string(text));
+    }
+    return list;
+}

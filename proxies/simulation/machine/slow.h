@@ -1,0 +1,64 @@
+/*
+ * slow.h - degraded hardware of a machine: GPUs, NICs and leaf uplinks that are slower than in the cluster profile. The
+ * user lists them in a text such as "rank=5:1.1,link=node3-nic2:0.5".
+ *
+ *   rank=R:TIMES            kernels of rank R take TIMES as long (0.001 to 1000)
+ *   link=nodeN-nicM:PART    NIC M of node N has the fraction PART of its rate in both directions (0.001 to 1)
+ *   link=leafN:PART         the uplinks of leaf switch N of the profile's "fabric" have the fraction PART of their rate
+ *                           (N: see bb_fabric_switch)
+ *
+ * All indices begin at 0. Consecutive ranks fill the nodes.
+ */
+#ifndef BB_PROXIES_SIMULATION_MACHINE_SLOW_H
+#define BB_PROXIES_SIMULATION_MACHINE_SLOW_H
+
+#include "proxies/simulation/machine/cluster.h"
+
+#include <jansson.h>
+#include <stdio.h>
+
+struct bb_slow_item {
+    enum bb_slow_kind { BB_SLOW_RANK, BB_SLOW_NIC, BB_SLOW_LEAF } kind;
+    int number, nic; /* number: the rank, node or leaf; nic: index of the NIC on the node */
+    double factor;
+};
+#define BB_SLOW_ITEMS 64
+struct bb_slow {
+    int n;
+    struct bb_slow_item items[BB_SLOW_ITEMS];
+};
+
+/*
+ * bb_slow_parse - parses a text and appends its items to `slow`.
+ *   what     name of the option or environment variable, for error messages
+ *   Returns  0, or -BB_EUSAGE after printing an error message
+ */
+int bb_slow_parse(struct bb_slow *slow, const char *what, const char *text) BB_MUST_CHECK;
+/* bb_slow_validate - rejects ranks, nodes, NICs and leaves that the job or the profile does not have. Returns 0, or
+ * -BB_EUSAGE after printing an error message. */
+int bb_slow_validate(const struct bb_slow *slow, const char *what, const struct bb_cluster *c, int ranks,
+                     int nodes) BB_MUST_CHECK;
+
+/*
+ * bb_slow_print - prints one line per item; each line begins with `prefix`.
+ * bb_slow_json - returns a JSON list with one text per item, which the caller releases.
+ */
+void bb_slow_print(const struct bb_slow *slow, const char *prefix, FILE *out);
+json_t *bb_slow_json(const struct bb_slow *slow);
+
+/* returns the factor by which the durations of the rank's kernels are multiplied; 1: not slowed */
+double bb_slow_compute_factor(const struct bb_slow *slow, int rank);
+/* bb_slow_nic_factor - returns the degraded rate of a GPU's NICs as a fraction of their rate in the profile; the
+ * mean over the NICs if the GPU has several. gpu: index of the GPU on its node. */
+double bb_slow_nic_factor(const struct bb_slow *slow, const struct bb_cluster *c, int node, int gpu);
+/* bb_slow_nics_gbps - returns the total rate of the NICs that a rank's GPU uses, after degradation, in 1e9 bytes/s.
+ * The rate is not divided among other GPUs that use these NICs. Rank r is on node r / gpus_per_node. */
+double bb_slow_nics_gbps(const struct bb_slow *slow, const struct bb_cluster *c, int rank);
+/* bb_slow_leaf_factor - returns the degraded rate of the uplinks of a rank's leaf switch as a fraction of their rate
+ * in the profile. */
+double bb_slow_leaf_factor(const struct bb_slow *slow, const struct bb_cluster *c, int rank);
+/* bb_slow_enable_leaf_uplinks - sets fabric.slow_leaf if some leaf is degraded. The cost model then includes leaf
+ * uplinks even if they are not oversubscribed. */
+void bb_slow_enable_leaf_uplinks(const struct bb_slow *slow, struct bb_cluster *c);
+
+#endif

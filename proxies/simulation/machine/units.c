@@ -1,0 +1,68 @@
+/* units.c - warns about values of a profile outside the range of existing machines, which are usually in a wrong
+ * unit. */
+#include "proxies/simulation/machine/cluster.h"
+
+#include "bootstrap/base/err.h"
+
+#include <stdio.h>
+
+/* Plausible ranges of the profile's values: the ranges found on existing GPU machines, widened on both sides. */
+static const struct plausible_range {
+    const char *key, *unit;
+    size_t offset;
+    double min, max;
+} cluster_ranges[] = {
+    {"launch_us", "us", offsetof(struct bb_cluster, launch_us), 0.05, 1000},
+    {"nccl_launch_us", "us", offsetof(struct bb_cluster, nccl_launch_us), 0.05, 1000},
+    {"kernel_us", "us", offsetof(struct bb_cluster, kernel_us), 0.05, 1000},
+    {"memory_gbps", "1e9 bytes/s", offsetof(struct bb_cluster, memory_gbps), 50, 100e3},
+    {"memory_bytes", "bytes", offsetof(struct bb_cluster, memory_bytes), 1e9, 10e12},
+    {"tflops.float32", "1e12 FLOP/s", offsetof(struct bb_cluster, tflops_float32), 0.5, 5e3},
+    {"tflops.float16", "1e12 FLOP/s", offsetof(struct bb_cluster, tflops_float16), 1, 50e3},
+    {"tflops.bfloat16", "1e12 FLOP/s", offsetof(struct bb_cluster, tflops_bfloat16), 1, 50e3},
+    {"tflops.float8", "1e12 FLOP/s", offsetof(struct bb_cluster, tflops_float8), 10, 100e3},
+    {"achieved.gemm", "fraction of 1", offsetof(struct bb_cluster, achieved.gemm), 0.02, 1.5},
+    {"achieved.gemm_float8", "fraction of 1", offsetof(struct bb_cluster, achieved.gemm_float8), 0.02, 1.5},
+    {"achieved.attention_forward", "fraction of 1", offsetof(struct bb_cluster, achieved.attention_forward), 0.02, 1.5},
+    {"achieved.attention_backward", "fraction of 1", offsetof(struct bb_cluster, achieved.attention_backward), 0.02,
+     1.5},
+    {"achieved.memory", "fraction of 1", offsetof(struct bb_cluster, achieved.memory), 0.02, 1.5},
+    {"intra.latency_us", "us", offsetof(struct bb_cluster, intra.latency_us), 0.05, 1000},
+    {"intra.gbps", "1e9 bytes/s", offsetof(struct bb_cluster, intra.gbps), 0.5, 10e3},
+    {"inter.latency_us", "us", offsetof(struct bb_cluster, inter.latency_us), 0.05, 1000},
+    {"inter.gbps", "1e9 bytes/s", offsetof(struct bb_cluster, inter.gbps), 0.05, 2e3},
+};
+
+static const struct plausible_range variant_ranges[] = {
+    {"base_us", "us", offsetof(struct bb_nccl_variant, base_us), 0.05, 1000},
+    {"intra_us", "us", offsetof(struct bb_nccl_variant, intra_us), 0.01, 1000},
+    {"inter_us", "us", offsetof(struct bb_nccl_variant, inter_us), 0.01, 1000},
+    {"gbps", "1e9 bytes/s", offsetof(struct bb_nccl_variant, gbps), 0.5, 10e3},
+    {"nic", "fraction of 1", offsetof(struct bb_nccl_variant, nic), 0.01, 1.5},
+    {"chunk_us", "us", offsetof(struct bb_nccl_variant, chunk_us), 0.01, 1000},
+};
+
+/* Prints a warning if the value is outside its plausible range. 0 is always valid: no cost, or not part of the
+ * profile. of: prefix of the JSON key, for the message. at: the struct that contains the value. */
+static void warn_if_unusual(const struct bb_cluster *c, const char *of, const struct plausible_range *f, const void *at)
+{
+    const double value = *(const double *)(const void *)((const char *)at + f->offset);
+
+    if (value > 0 && (value < f->min || value > f->max))
+        bb_warn("cluster '%s': '%s%s' is %g, existing GPUs have %g to %g; expected unit: %s", c->name, of, f->key,
+                value, f->min, f->max, f->unit);
+}
+
+void bb_cluster_warn_units(const struct bb_cluster *c)
+{
+    char variant[64];
+
+    for (size_t i = 0; i < sizeof(cluster_ranges) / sizeof(cluster_ranges[0]); i++)
+        warn_if_unusual(c, "", &cluster_ranges[i], c);
+    for (int w = 0; w < c->n_variants; w++) {
+        snprintf(variant, sizeof(variant), "nccl.%s.%s.", bb_nccl_algorithms[c->variants[w].algorithm],
+                 c->variants[w].protocol);
+        for (size_t i = 0; i < sizeof(variant_ranges) / sizeof(variant_ranges[0]); i++)
+            warn_if_unusual(c, variant, &variant_ranges[i], &c->variants[w]);
+    }
+}

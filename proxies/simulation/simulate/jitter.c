@@ -1,0 +1,77 @@
+/* jitter.c - predicts the step time with random variation of kernel times (see conditions.h and predict.h). */
+#include "bootstrap/base/alloc.h"
+#include "proxies/simulation/simulate/engine/simulate.h"
+#include "proxies/simulation/simulate/predict.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* Maximum number of operations, summed over all ranks. MAX_EXECUTED_OPS: in all simulated executions of the step
+ * together (limits the run time to one or two minutes); MAX_OPS: in one execution (limits the memory). */
+#define MAX_EXECUTED_OPS 300e6
+#define MAX_OPS          10e6
+
+static double count_ops(const struct bb_step *step)
+{
+    double ops = 0;
+
+    for (int r = 0; r < step->layout.ranks; r++)
+        ops += (double)bb_step_program(step, r)->n_ops;
+    return ops;
+}
+
+int bb_predict_validate_jitter(int ranks, double ops, int samples)
+{
+    if (ops > MAX_OPS)
+        return bb_err(
+            BB_EUSAGE,
+            "--jitter: %d ranks have %.0f operations in total, at most %.0f are supported; try: fewer --ranks or "
+            "--micro-batches",
+            ranks, ops, MAX_OPS);
+    if (ops * samples > MAX_EXECUTED_OPS)
+        return bb_err(BB_EUSAGE,
+                      "--samples %d: %d samples of %.0f operations each exceed the limit of %.0f; try: --samples %d",
+                      samples, samples, ops, MAX_EXECUTED_OPS, (int)(MAX_EXECUTED_OPS / ops));
+    return 0;
+}
+
+static int by_length(const void *a, const void *b)
+{
+    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+
+    return (x > y) - (x < y);
+}
+
+int bb_predict_jitter(const struct bb_step *step, const struct bb_cluster *cluster,
+                      const struct bb_conditions *conditions, int samples, struct bb_jittered *out)
+{
+    struct bb_faults faults = {0};
+    struct bb_sim m = {0};
+    int rc;
+
+    *out = (struct bb_jittered){.deviation = conditions->jitter, .seed = (int)conditions->seed, .samples = samples};
+    TRY(bb_predict_validate_jitter(step->layout.ranks, count_ops(step), samples));
+    BB_NEW(out->step_ns, samples);
+    TRY(bb_sim_init(&m, step, cluster, conditions, &faults));
+    bb_simulate_samples(&m, samples, out->step_ns);
+    qsort(out->step_ns, (size_t)samples, sizeof(*out->step_ns), by_length);
+out:
+    bb_sim_release(&m);
+    bb_faults_release(&faults);
+    if (rc)
+        bb_jittered_release(out);
+    return rc;
+}
+
+void bb_jittered_release(struct bb_jittered *j)
+{
+    free(j->step_ns);
+    *j = (struct bb_jittered){0};
+}
+
+int64_t bb_jittered_at(const struct bb_jittered *j, int percent)
+{
+    int nth = (int)ceil(j->samples * percent / 100.0);
+
+    return j->step_ns[nth > 0 ? nth - 1 : 0];
+}

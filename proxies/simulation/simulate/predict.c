@@ -1,0 +1,370 @@
+/* predict.c - executes a step (simulate.c) and converts the times of its tasks into intervals (see predict.h). */
+#include "proxies/simulation/simulate/predict.h"
+
+#include "bootstrap/base/alloc.h"
+#include "proxies/simulation/simulate/engine/op_time.h"
+#include "proxies/simulation/simulate/engine/simulate.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct bb_timed_op times_of(const struct bb_sim_task *task)
+{
+    int64_t wait_ns = task->met_ns - task->begin_ns;
+
+    return (struct bb_timed_op){task->begin_ns, task->end_ns, wait_ns > 0 ? wait_ns : 0};
+}
+
+/* Determines which NCCL algorithm and protocol the cost model selects for the largest collective of each group (for
+ * example of the tensor-parallel groups). */
+static void find_variants(const struct bb_sim *m, struct bb_predicted_rank *r)
+{
+    const struct bb_layout *l = &m->step->layout;
+    const struct bb_program *p = bb_step_program(m->step, r->rank);
+    const struct bb_op *largest[BB_MAX_GROUPS] = {NULL};
+
+    for (size_t i = 0; i < p->n_ops; i++) {
+        const struct bb_op *op = &p->ops[i];
+        int g = op->kind == BB_OP_COLLECTIVE ? l->comms[op->comm].group : BB_NONE;
+
+        if (g != BB_NONE && (!largest[g] || bb_op_payload_bytes(op, 2) > bb_op_payload_bytes(largest[g], 2)))
+            largest[g] = op;
+    }
+    for (int g = 0; g < l->n_groups; g++) {
+        const int instance = bb_group_instance(l, g, r->rank);
+        const struct bb_nccl_variant *variant = NULL;
+        struct bb_node_placement placement;
+
+        if (largest[g]) {
+            const int nodes = bb_group_nodes(l, g, instance, m->cluster->gpus_per_node);
+            struct bb_collective call;
+
+            bb_group_find_placement(l, g, instance, m->cluster, &placement, NULL);
+            call = bb_op_collective(largest[g], l->groups[g].size, nodes, &placement);
+            bb_cluster_collective_ns(m->cluster, &call, &variant);
+        }
+        r->groups[g].variant = variant ? (int)(variant - m->cluster->variants) : BB_NONE;
+    }
+}
+
+static void read_class(const struct bb_sim *m, const struct bb_sim_run *run, int class_id, struct bb_predicted_rank *r)
+{
+    const struct bb_task_graph *graph = bb_sim_task_graph(m, class_id);
+    int64_t step_ns = run->issued_ns[class_id];
+    struct bb_overlap group;
+    struct bb_intervals s = {0};
+    struct bb_group_traffic traffic[BB_MAX_GROUPS];
+
+    *r = (struct bb_predicted_rank){.rank = m->classes.rank[class_id], .issue_ns = run->issued_ns[class_id]};
+    for (int u = 0; u < graph->n_tasks; u++) {
+        const struct bb_timed_op at = times_of(&run->tasks[m->task_base[class_id] + u]);
+        const struct bb_task *task = &graph->tasks[u];
+
+        bb_intervals_add(&s, &m->step->layout, task->kind == BB_TASK_COMPUTE ? BB_NONE : task->comm, &at);
+        step_ns = at.end_ns > step_ns ? at.end_ns : step_ns;
+    }
+    bb_overlap_of(step_ns, &s.compute, &s.comm, &r->all);
+    bb_count_group_traffic(&m->step->layout, graph->program, traffic);
+    for (int g = 0; g < m->step->layout.n_groups; g++) {
+        bb_overlap_of(step_ns, &s.compute, &s.groups[g], &group);
+        r->groups[g].bytes = traffic[g].bytes;
+        r->groups[g].bus_bytes = bb_group_traffic_bus_bytes(&traffic[g]);
+        r->groups[g].busy_ns = group.comm_ns;
+        r->groups[g].exposed_ns = group.exposed_ns;
+    }
+    bb_exposure_of(&s.compute, &s.comm, &s.transfers, &s.stages, &r->exposed);
+    find_variants(m, r);
+    bb_intervals_release(&s);
+}
+
+/* Simulates the step with the times of the cluster's cost model. Prints an error if operations do not match or the
+ * step deadlocks. The caller releases m and run. */
+static int simulate_step(struct bb_sim *m, struct bb_sim_run *run, const struct bb_step *step,
+                         const struct bb_cluster *cluster, const struct bb_conditions *conditions)
+{
+    struct bb_faults faults = {0};
+    int rc;
+
+    TRY(bb_sim_init(m, step, cluster, conditions, &faults));
+    if (faults.n > 0 || m->classes.n == 0)
+        rc = bb_err(BB_EFAIL, "%s: the step cannot be predicted: operations of different ranks do not match",
+                    step->proxy);
+    else
+        bb_simulate(m, false, run);
+    if (rc == 0 && run->n_ended < m->task_base[m->classes.n])
+        rc = bb_err(BB_EFAIL, "%s: the step cannot be predicted: it deadlocks", step->proxy);
+out:
+    bb_faults_release(&faults);
+    return rc;
+}
+
+static void read_sharing(const struct bb_sim *m, const struct bb_sim_run *run, struct bb_prediction *out)
+{
+    const double step_ns = (double)out->classes[out->slowest].all.step_ns;
+
+    if (!run->busy || step_ns <= 0)
+        return;
+    for (int c = 0; c < m->classes.n; c++) {
+        out->link_busy = fmax(out->link_busy, run->busy[c].link_ns / step_ns);
+        out->nic_busy = fmax(out->nic_busy, run->busy[c].nic_ns / step_ns);
+        for (int tier = 0; tier < BB_TIERS; tier++)
+            out->uplink_busy[tier] = fmax(out->uplink_busy[tier], run->busy[c].uplink_ns[tier] / step_ns);
+    }
+    bb_bottleneck_find(m, run, out->slowest, &out->bottleneck);
+}
+
+/* ---- begin and end of each operation ---- */
+
+/* Converts the times of the tasks of one class of equivalent ranks to times of operations. ops: out, [operations of
+ * a rank of the class]. */
+static void read_ops(const struct bb_sim *m, const struct bb_sim_run *run, int class_id, struct bb_timed_op *ops)
+{
+    const struct bb_task_graph *graph = bb_sim_task_graph(m, class_id);
+
+    for (size_t op = 0; op < graph->program->n_ops; op++)
+        ops[op] = times_of(&run->tasks[m->task_base[class_id] + graph->task_of[op]]);
+}
+
+static void read_all(const struct bb_sim *m, const struct bb_sim_run *run, bool keeps_ops, struct bb_prediction *out)
+{
+    const int ranks = m->step->layout.ranks;
+
+    BB_NEW(out->classes, m->classes.n);
+    BB_NEW(out->class_of, ranks);
+    out->n_classes = m->classes.n;
+    memcpy(out->class_of, m->classes.of, sizeof(int) * (size_t)ranks);
+    for (int c = 0; c < m->classes.n; c++) {
+        read_class(m, run, c, &out->classes[c]);
+        if (out->classes[c].all.step_ns > out->classes[out->slowest].all.step_ns)
+            out->slowest = c;
+    }
+    read_sharing(m, run, out);
+    if (!keeps_ops)
+        return;
+    BB_NEW(out->ops, m->classes.n);
+    for (int c = 0; c < m->classes.n; c++) {
+        BB_NEW(out->ops[c], bb_sim_task_graph(m, c)->program->n_ops);
+        read_ops(m, run, c, out->ops[c]);
+    }
+}
+
+/* Sets t->step_ns[i], the step time of the i-th rank of the timeline. The step of a rank ends when all its
+ * operations have ended and the host has issued the whole program. */
+static void end_rank(struct bb_timeline *t, int i, int64_t issued_ns)
+{
+    const size_t n_ops = bb_step_program(t->step, t->ranks[i])->n_ops;
+
+    t->step_ns[i] = issued_ns;
+    for (size_t op = 0; op < n_ops; op++)
+        t->step_ns[i] = t->ops[i][op].end_ns > t->step_ns[i] ? t->ops[i][op].end_ns : t->step_ns[i];
+}
+
+int bb_predict_timeline(const struct bb_step *step, const struct bb_cluster *cluster,
+                        const struct bb_conditions *conditions, struct bb_timeline *t)
+{
+    struct bb_sim_run run = {0};
+    struct bb_sim m;
+    int rc;
+
+    TRY(simulate_step(&m, &run, step, cluster, conditions));
+    for (int i = 0; i < t->n; i++) {
+        read_ops(&m, &run, m.classes.of[t->ranks[i]], t->ops[i]);
+        end_rank(t, i, run.issued_ns[m.classes.of[t->ranks[i]]]);
+    }
+out:
+    bb_sim_run_release(&run);
+    bb_sim_release(&m);
+    return rc;
+}
+
+int bb_predicted_timeline(const struct bb_step *step, const struct bb_prediction *p, struct bb_timeline *t)
+{
+    if (!p->ops)
+        return bb_predict_timeline(step, &p->cluster, &p->conditions, t);
+    for (int i = 0; i < t->n; i++) {
+        const int class_id = p->class_of[t->ranks[i]];
+
+        memcpy(t->ops[i], p->ops[class_id], bb_step_program(step, t->ranks[i])->n_ops * sizeof(*t->ops[i]));
+        end_rank(t, i, p->classes[class_id].issue_ns);
+    }
+    return 0;
+}
+
+/* ---- step time with only compute or only communication ---- */
+
+static bool has_ops(const struct bb_step *step, bool comm)
+{
+    for (int r = 0; r < step->n_roles; r++)
+        for (size_t i = 0; i < step->roles[r].program.n_ops; i++)
+            if (bb_op_is_comm(&step->roles[r].program.ops[i]) == comm)
+                return true;
+    return false;
+}
+
+/* Returns the step time of a program without its communication. Contention is then absent, and all kernels of a
+ * rank are on one stream, so they run one after another. known: cache of operation times; times: factor by which the
+ * rank's kernels are slowed. */
+static int64_t time_kernels(const struct bb_program *p, struct bb_op_times *known, double times)
+{
+    int64_t host_ns = 0, end_ns = 0;
+
+    for (size_t i = 0; i < p->n_ops; i++) {
+        int64_t issued_ns, start_ns;
+        struct bb_work_time work;
+
+        if (bb_op_is_comm(&p->ops[i]))
+            continue;
+        work = bb_op_times_work(known, &p->ops[i]);
+        issued_ns = host_ns + work.first_ns;
+        start_ns = end_ns > issued_ns ? end_ns : issued_ns;
+        end_ns = start_ns + bb_op_slowed_ns(bb_work_end_ns(&work, start_ns, host_ns) - start_ns, times);
+        host_ns += work.issue_ns;
+    }
+    return end_ns > host_ns ? end_ns : host_ns;
+}
+
+static void predict_compute_alone(const struct bb_step *step, struct bb_prediction *p)
+{
+    const struct bb_slow *slow = &p->conditions.slow;
+    struct bb_op_times known = BB_OP_TIMES(&p->cluster);
+    double *times; /* [n_roles] for each role (ranks that share a program), the largest factor by which the kernels of
+                      one of its ranks are slowed */
+
+    BB_NEW(times, step->n_roles);
+    for (int r = 0; r < step->layout.ranks; r++) {
+        double *of_role = &times[step->role_of[r]];
+
+        *of_role = fmax(*of_role, slow->n > 0 ? bb_slow_compute_factor(slow, r) : 1);
+    }
+    p->compute_alone_ns = 0;
+    for (int r = 0; r < step->n_roles; r++) {
+        const int64_t ns = time_kernels(&step->roles[r].program, &known, times[r]);
+
+        p->compute_alone_ns = ns > p->compute_alone_ns ? ns : p->compute_alone_ns;
+    }
+    bb_op_times_release(&known);
+    free(times);
+}
+
+static int predict_comm_alone(const struct bb_step *step, struct bb_prediction *p)
+{
+    struct bb_step comm_only = *step; /* shares all arrays with *step except `roles`, the programs */
+    int rc;
+
+    comm_only.n_roles = 0;
+    BB_NEW(comm_only.roles, step->n_roles);
+    for (; comm_only.n_roles < step->n_roles; comm_only.n_roles++)
+        bb_program_filter(&step->roles[comm_only.n_roles].program, true, &comm_only.roles[comm_only.n_roles].program);
+    rc = bb_predict_step_ns(&comm_only, &p->cluster, &p->conditions, &p->comm_alone_ns);
+    for (int r = 0; r < comm_only.n_roles; r++)
+        bb_program_release(&comm_only.roles[r].program);
+    free(comm_only.roles);
+    return rc;
+}
+
+int bb_predict_validate_slow(const struct bb_cluster *c, int ranks, const struct bb_slow *slow)
+{
+    for (int i = 0; i < slow->n; i++)
+        if (slow->items[i].kind != BB_SLOW_RANK && !c->has_sharing)
+            return bb_err(BB_EUSAGE, "--slow link requires a cluster profile with a 'sharing' section; '%s' has none",
+                          c->name);
+    return bb_slow_validate(slow, "--slow", c, ranks, (ranks + c->gpus_per_node - 1) / c->gpus_per_node);
+}
+
+static int predict_once(const struct bb_step *step, const struct bb_cluster *cluster,
+                        const struct bb_conditions *conditions, bool keeps_ops, struct bb_prediction *out)
+{
+    struct bb_sim_run run = {0};
+    struct bb_sim m = {0};
+    int rc;
+
+    *out = (struct bb_prediction){.cluster = *cluster, .compute_alone_ns = -1, .comm_alone_ns = -1};
+    if (conditions)
+        out->conditions.slow = conditions->slow;
+    TRY(bb_predict_validate_slow(cluster, step->layout.ranks, &out->conditions.slow));
+    bb_slow_enable_leaf_uplinks(&out->conditions.slow, &out->cluster);
+    TRY(simulate_step(&m, &run, step, &out->cluster, &out->conditions));
+    read_all(&m, &run, keeps_ops, out);
+out:
+    bb_sim_run_release(&run);
+    bb_sim_release(&m);
+    if (rc)
+        bb_prediction_release(out);
+    return rc;
+}
+
+int bb_predict_step(const struct bb_step *step, const struct bb_cluster *cluster,
+                    const struct bb_conditions *conditions, struct bb_prediction *out)
+{
+    return predict_once(step, cluster, conditions, false, out);
+}
+
+int bb_predict_step_ns(const struct bb_step *step, const struct bb_cluster *cluster,
+                       const struct bb_conditions *conditions, int64_t *step_ns)
+{
+    struct bb_sim_run run = {0};
+    struct bb_sim m;
+    int rc;
+
+    TRY(simulate_step(&m, &run, step, cluster, conditions));
+    *step_ns = bb_sim_step_ns(&m, &run);
+out:
+    bb_sim_run_release(&run);
+    bb_sim_release(&m);
+    return rc;
+}
+
+int bb_predict_under(const struct bb_step *step, const struct bb_cluster *cluster,
+                     const struct bb_conditions *conditions, struct bb_prediction *out)
+{
+    int rc;
+
+    TRY(predict_once(step, cluster, conditions, true, out));
+    if (has_ops(step, true) && has_ops(step, false)) {
+        predict_compute_alone(step, out);
+        TRY(predict_comm_alone(step, out));
+    }
+out:
+    if (rc)
+        bb_prediction_release(out);
+    return rc;
+}
+
+int bb_predict(const struct bb_step *step, const struct bb_cluster *cluster, struct bb_prediction *out)
+{
+    return bb_predict_under(step, cluster, NULL, out);
+}
+
+void bb_prediction_release(struct bb_prediction *p)
+{
+    for (int c = 0; p->ops && c < p->n_classes; c++)
+        free(p->ops[c]);
+    free(p->ops);
+    free(p->classes);
+    free(p->class_of);
+    *p = (struct bb_prediction){0};
+}
+
+double bb_predicted_efficiency(const struct bb_prediction *p)
+{
+    const struct bb_predicted_rank *r = &p->classes[p->slowest];
+    int64_t compute_ns = r->exposed.bubble_ns > 0 ? r->all.compute_ns + r->exposed.bubble_ns : p->compute_alone_ns;
+
+    if (p->compute_alone_ns < 0)
+        return NAN;
+    return bb_overlap_efficiency((double)compute_ns, (double)p->comm_alone_ns, (double)r->all.step_ns);
+}
+
+const struct bb_predicted_rank *bb_predicted_slowest(const struct bb_prediction *p, const int *ranks, int n)
+{
+    const struct bb_predicted_rank *slowest = &p->classes[p->class_of[ranks[0]]];
+
+    for (int i = 1; i < n; i++) {
+        const struct bb_predicted_rank *r = &p->classes[p->class_of[ranks[i]]];
+
+        if (r->all.step_ns > slowest->all.step_ns)
+            slowest = r;
+    }
+    return slowest;
+}

@@ -1,0 +1,130 @@
+/*
+ * predict.h - predicts the time of a step on a cluster, and how much of its communication is hidden by compute.
+ *
+ * The model of one step: at time 0 the host clocks and all streams of all ranks are at 0, and no operation is in
+ * progress. The host issues the program in order. Each compute kernel costs launch_us of host time; each single NCCL
+ * call and each group call costs nccl_launch_us. Waits and event records cost no host time, and a compute operation of
+ * 0 us is not launched. An operation starts on the GPU when it has been issued, the previous operations on its streams
+ * have ended, and the operations for which it waits have ended. Its duration follows the cost model of
+ * profiles/clusters/README.md. The step of a rank ends when all its operations have ended and the host has issued the
+ * whole program. The step time is that of the slowest rank. A run on emulated GPUs with the same profile gives the same
+ * numbers, if the profile has no 'achieved' section.
+ *
+ * The interval of an operation (overlap.h) is the interval between CUDA events recorded immediately before and after
+ * the operation. It begins when the previous operations on the stream have ended, the waits are over and the host is
+ * about to issue the operation; it ends with the operation. The interval of a communication operation therefore
+ * includes waiting for peers.
+ */
+#ifndef BB_PROXIES_SIMULATION_SIMULATE_PREDICT_H
+#define BB_PROXIES_SIMULATION_SIMULATE_PREDICT_H
+
+#include "proxies/form/step/step.h"
+#include "proxies/simulation/machine/cluster.h"
+#include "proxies/simulation/simulate/bottleneck.h"
+#include "proxies/simulation/timeline/overlap.h"
+#include "proxies/simulation/timeline/timeline.h"
+
+struct bb_predicted_group {
+    int64_t busy_ns, exposed_ns;
+    double bytes;     /* payload bytes of this rank's collectives and messages in the group (layout.h), for example in
+                         group "tp" */
+    int variant;      /* NCCL algorithm and protocol of the group's largest collective: index in cluster.variants;
+                         BB_NONE: the cost model has none */
+    double bus_bytes; /* bus bandwidth x busy_ns. For collectives: payload x bus factor of nccl-tests; for sends and
+                         receives: the larger of sent and received bytes */
+};
+
+/* The prediction for one rank. It applies to all ranks of the rank's class of equivalent ranks (rank_classes.h). */
+struct bb_predicted_rank {
+    int rank;
+    struct bb_overlap all;
+    struct bb_exposure exposed; /* all.exposed_ns (communication time during which no compute kernel runs), divided
+                                   by cause */
+    int64_t issue_ns;           /* host time to enqueue all operations of the step */
+    struct bb_predicted_group groups[BB_MAX_GROUPS];
+};
+
+struct bb_prediction {
+    struct bb_cluster cluster;
+    struct bb_conditions conditions; /* injected slow GPUs, NICs and links; jitter is ignored */
+    struct bb_predicted_rank *classes;
+    int n_classes;
+    int *class_of;            /* [ranks] index in `classes` of each rank's class of equivalent ranks */
+    struct bb_timed_op **ops; /* [classes][operations of a rank of the class] begin, end and waiting time of each
+                                 operation; NULL: not requested */
+    int slowest; /* index in `classes` of the class with the longest step time; the lowest index if several are
+                    equally slow */
+    struct bb_bottleneck bottleneck; /* breakdown of the slowest rank's step by bottleneck; zeroed if the cluster
+                                        profile has no 'sharing' section */
+    double link_busy, nic_busy;   /* utilization of the NVLink and of the NIC that are busy longest among all ranks, as
+                                     a fraction of the step time (0 to 1) */
+    double uplink_busy[BB_TIERS]; /* utilization of the busiest leaf uplinks and of the busiest pod uplinks, as a
+                                     fraction of the step time; 0 if they are not oversubscribed */
+    /* Step time without communication, and step time without compute. Both are -1 unless the step contains both
+     * compute and communication. */
+    int64_t compute_alone_ns, comm_alone_ns;
+};
+
+/* bb_predict - predicts the step on an unperturbed cluster, including the times of each operation. Returns 0;
+ * -BB_EFAIL after printing an error if operations do not match or the step deadlocks (bb_step_check); -BB_EUSAGE after
+ * printing an error if too many ranks have to be simulated separately (bb_sim_init). */
+int bb_predict(const struct bb_step *step, const struct bb_cluster *cluster, struct bb_prediction *out) BB_MUST_CHECK;
+/* bb_predict_step - equals bb_predict_under (below) without the times of each operation and without compute_alone_ns
+ * and comm_alone_ns, which are set to -1. This halves the run time. */
+int bb_predict_step(const struct bb_step *step, const struct bb_cluster *cluster,
+                    const struct bb_conditions *conditions, struct bb_prediction *out) BB_MUST_CHECK;
+/* bb_predict_step_ns - predicts only the step time of the slowest rank, in ns. conditions: slow GPUs, NICs and
+ * links, and jitter with the random numbers of execution conditions->sample; NULL: none. Returns 0, -BB_EFAIL or
+ * -BB_EUSAGE (see bb_predict). */
+int bb_predict_step_ns(const struct bb_step *step, const struct bb_cluster *cluster,
+                       const struct bb_conditions *conditions, int64_t *step_ns) BB_MUST_CHECK;
+/*
+ * bb_predict_under - predicts the step, including the times of each operation, with injected slow GPUs, NICs and links.
+ *   conditions  perturbations; NULL: none
+ *   Returns     0, -BB_EFAIL or -BB_EUSAGE (see bb_predict); -BB_EUSAGE after printing an error if a GPU, NIC or link
+ *               in `conditions` does not exist on the cluster
+ * bb_predict_validate_slow - only checks that each GPU, NIC and link in `slow` exists for a job of `ranks` ranks;
+ * returns 0 or -BB_EUSAGE.
+ */
+int bb_predict_validate_slow(const struct bb_cluster *cluster, int ranks, const struct bb_slow *slow) BB_MUST_CHECK;
+int bb_predict_under(const struct bb_step *step, const struct bb_cluster *cluster,
+                     const struct bb_conditions *conditions, struct bb_prediction *out) BB_MUST_CHECK;
+void bb_prediction_release(struct bb_prediction *p);
+
+/* bb_predict_timeline - predicts the step and stores the operation times of the ranks that the initialized timeline
+ * t selects. conditions: perturbations; NULL: none. Returns 0, -BB_EFAIL or -BB_EUSAGE (see bb_predict). */
+int bb_predict_timeline(const struct bb_step *step, const struct bb_cluster *cluster,
+                        const struct bb_conditions *conditions, struct bb_timeline *t) BB_MUST_CHECK;
+/* bb_predicted_timeline - stores the operation times of a predicted step in the timeline t. Copies the times from p; if
+ * p does not contain them, predicts the step again (bb_predict_timeline), which can fail. */
+int bb_predicted_timeline(const struct bb_step *step, const struct bb_prediction *p,
+                          struct bb_timeline *t) BB_MUST_CHECK;
+
+/* Predicted step times with jitter (random variation of kernel times). */
+struct bb_jittered {
+    double deviation;
+    int seed, samples; /* samples: number of predicted step times, one per simulated execution with random kernel
+                          times; 0: none */
+    int64_t *step_ns;  /* [samples] in ascending order */
+};
+/* bb_predict_validate_jitter - checks that simulating `ops` operations (summed over all ranks) `samples` times does
+ * not exceed the limits on run time and memory. Returns 0, or -BB_EUSAGE after printing an error. */
+int bb_predict_validate_jitter(int ranks, double ops, int samples) BB_MUST_CHECK;
+/* bb_predict_jitter - predicts the step time `samples` times with different random kernel times, simulating every
+ * rank separately. Requires that an earlier prediction of the step has succeeded, so that the step is free of
+ * deadlock. Returns 0, or -BB_EUSAGE if bb_predict_validate_jitter rejects the number of operations. */
+int bb_predict_jitter(const struct bb_step *step, const struct bb_cluster *cluster,
+                      const struct bb_conditions *conditions, int samples, struct bb_jittered *out) BB_MUST_CHECK;
+void bb_jittered_release(struct bb_jittered *j);
+/* bb_jittered_at - returns the percentile `percent` (0 to 100) of the step times, in ns. */
+int64_t bb_jittered_at(const struct bb_jittered *j, int percent);
+
+/* bb_predicted_efficiency - returns the overlap efficiency (bb_overlap_efficiency, overlap.h) of the slowest rank.
+ * Returns NaN if p->compute_alone_ns is -1, for example for a step with only compute or only communication. */
+double bb_predicted_efficiency(const struct bb_prediction *p);
+
+/* bb_predicted_slowest - returns the prediction of the class of equivalent ranks that contains the slowest of
+ * ranks[0 .. n). */
+const struct bb_predicted_rank *bb_predicted_slowest(const struct bb_prediction *p, const int *ranks, int n);
+
+#endif

@@ -1,0 +1,153 @@
+/* overlap.c - unions and intersections of time intervals (see overlap.h). */
+#include "proxies/simulation/timeline/overlap.h"
+
+#include "bootstrap/base/alloc.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+void bb_spans_add(struct bb_spans *s, int64_t begin_ns, int64_t end_ns)
+{
+    if (end_ns <= begin_ns)
+        return;
+    BB_GROW(s->at, s->n);
+    s->at[s->n++] = (struct bb_span){begin_ns, end_ns};
+}
+
+void bb_spans_release(struct bb_spans *s)
+{
+    free(s->at);
+    *s = (struct bb_spans){0};
+}
+
+static int compare_begins(const void *left, const void *right)
+{
+    const struct bb_span *a = left, *b = right;
+
+    return (a->begin_ns > b->begin_ns) - (a->begin_ns < b->begin_ns);
+}
+
+void bb_spans_join(struct bb_spans *s)
+{
+    size_t kept = 0, sorted = 1;
+
+    if (s->n < 2)
+        return;
+    while (sorted < s->n && s->at[sorted].begin_ns >= s->at[sorted - 1].begin_ns)
+        sorted++;
+    if (sorted < s->n) /* the intervals of one stream and the result of bb_spans_join are sorted already */
+        qsort(s->at, s->n, sizeof(*s->at), compare_begins);
+    for (size_t i = 1; i < s->n; i++) {
+        struct bb_span next = s->at[i], *last = &s->at[kept];
+
+        if (next.begin_ns > last->end_ns)
+            s->at[++kept] = next;
+        else if (next.end_ns > last->end_ns)
+            last->end_ns = next.end_ns;
+    }
+    s->n = kept + 1;
+}
+
+int64_t bb_spans_length(struct bb_spans *s)
+{
+    int64_t length = 0;
+
+    bb_spans_join(s);
+    for (size_t i = 0; i < s->n; i++)
+        length += s->at[i].end_ns - s->at[i].begin_ns;
+    return length;
+}
+
+int64_t bb_spans_common(struct bb_spans *a, struct bb_spans *b)
+{
+    int64_t length = 0, begin, end;
+    size_t i = 0, j = 0;
+
+    bb_spans_join(a);
+    bb_spans_join(b);
+    while (i < a->n && j < b->n) {
+        begin = a->at[i].begin_ns > b->at[j].begin_ns ? a->at[i].begin_ns : b->at[j].begin_ns;
+        end = a->at[i].end_ns < b->at[j].end_ns ? a->at[i].end_ns : b->at[j].end_ns;
+        if (end > begin)
+            length += end - begin;
+        if (a->at[i].end_ns < b->at[j].end_ns)
+            i++;
+        else
+            j++;
+    }
+    return length;
+}
+
+void bb_overlap_of(int64_t step_ns, struct bb_spans *compute, struct bb_spans *comm, struct bb_overlap *out)
+{
+    int64_t both = bb_spans_common(compute, comm);
+
+    *out = (struct bb_overlap){
+        .step_ns = step_ns, .compute_ns = bb_spans_length(compute), .comm_ns = bb_spans_length(comm)};
+    out->exposed_ns = out->comm_ns - both;
+    out->idle_ns = step_ns - (out->compute_ns + out->exposed_ns);
+    out->overlap_fraction = out->comm_ns > 0 ? (double)both / (double)out->comm_ns : NAN;
+}
+
+void bb_spans_add_all(struct bb_spans *s, const struct bb_spans *more)
+{
+    for (size_t i = 0; i < more->n; i++)
+        bb_spans_add(s, more->at[i].begin_ns, more->at[i].end_ns);
+}
+
+/* Computes the union of the `compute` intervals and adds `transfers`, `stages` and `comm` to it, in this order. The
+ * increases of its total length are transfer_ns, bubble_ns and waiting_ns. */
+void bb_exposure_of(struct bb_spans *compute, struct bb_spans *comm, struct bb_spans *transfers,
+                    struct bb_spans *stages, struct bb_exposure *out)
+{
+    const struct bb_spans *sets[] = {transfers, stages, comm};
+    int64_t *parts[] = {&out->transfer_ns, &out->bubble_ns, &out->waiting_ns}, before;
+    struct bb_spans all = {0};
+
+    bb_spans_add_all(&all, compute);
+    before = bb_spans_length(&all);
+    for (int i = 0; i < 3; i++) {
+        bb_spans_add_all(&all, sets[i]);
+        *parts[i] = bb_spans_length(&all) - before;
+        before += *parts[i];
+    }
+    bb_spans_release(&all);
+}
+
+double bb_overlap_efficiency(double compute_alone, double comm_alone, double both)
+{
+    double shorter = compute_alone < comm_alone ? compute_alone : comm_alone;
+
+    return shorter > 0 ? (compute_alone + comm_alone - both) / shorter : NAN;
+}
+
+const char *bb_overlap_efficiency_text(double efficiency, char buf[BB_EFFICIENCY_TEXT])
+{
+    buf[0] = '\0';
+    if (isfinite(efficiency))
+        snprintf(buf, BB_EFFICIENCY_TEXT,
+                 efficiency < -1 ? ", overlap efficiency below -1" : ", overlap efficiency %.3f", efficiency);
+    return buf;
+}
+
+void bb_intervals_add(struct bb_intervals *s, const struct bb_layout *l, int comm, const struct bb_timed_op *at)
+{
+    bb_spans_add(comm == BB_NONE ? &s->compute : &s->comm, at->begin_ns, at->end_ns);
+    if (comm == BB_NONE)
+        return;
+    bb_spans_add(&s->groups[l->comms[comm].group], at->begin_ns, at->end_ns);
+    bb_spans_add(&s->transfers, at->begin_ns + at->wait_ns, at->end_ns);
+    if (l->comms[comm].between_stages)
+        bb_spans_add(&s->stages, at->begin_ns, at->end_ns);
+}
+
+void bb_intervals_release(struct bb_intervals *s)
+{
+    bb_spans_release(&s->compute);
+    bb_spans_release(&s->comm);
+    bb_spans_release(&s->transfers);
+    bb_spans_release(&s->stages);
+    for (int g = 0; g < BB_MAX_GROUPS; g++)
+        bb_spans_release(&s->groups[g]);
+}

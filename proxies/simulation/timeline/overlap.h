@@ -1,0 +1,114 @@
+/*
+ * overlap.h - computes how much communication is hidden by compute, with set operations on time intervals. The
+ * prediction and the report of a run use the same functions.
+ *
+ * All times are int64 nanoseconds on one rank's clock, from the start of a step of length T. C is the union of the
+ * intervals in which a kernel ran on the compute stream. M is the union of the intervals of all communication, each
+ * from the arrival of the stream at the operation to the operation's end. Waiting for a peer counts as communication,
+ * because the operation occupies its stream. Overlapping intervals are counted once. |X| is the total length of X, u
+ * the union, n the intersection, \ the difference:
+ *
+ *   exposed = |M \ C|    idle = T - |C u M|    overlap_fraction = |M n C| / |M|
+ */
+#ifndef BB_PROXIES_SIMULATION_TIMELINE_OVERLAP_H
+#define BB_PROXIES_SIMULATION_TIMELINE_OVERLAP_H
+
+#include "proxies/form/step/layout.h"
+#include "proxies/form/step/program.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct bb_span {
+    int64_t begin_ns, end_ns;
+};
+
+/* A set of intervals, in any order; they may overlap. Initial value: {0}. */
+struct bb_spans {
+    struct bb_span *at;
+    size_t n;
+};
+
+/* bb_spans_add - adds an interval; ignores an interval of length 0 or less. */
+void bb_spans_add(struct bb_spans *s, int64_t begin_ns, int64_t end_ns);
+void bb_spans_add_all(struct bb_spans *s, const struct bb_spans *more);
+void bb_spans_release(struct bb_spans *s);
+
+/* bb_spans_join - replaces the intervals by their union, sorted and disjoint. The functions below call bb_spans_join
+ * on their arguments. */
+void bb_spans_join(struct bb_spans *s);
+
+int64_t bb_spans_length(struct bb_spans *s);                     /* returns the length of the union */
+int64_t bb_spans_common(struct bb_spans *a, struct bb_spans *b); /* returns the length of (union of a) n (union of
+                                                                    b), n: intersection */
+
+struct bb_overlap {
+    int64_t step_ns;         /* step time T */
+    int64_t compute_ns;      /* total time during which a compute kernel runs: |C| */
+    int64_t comm_ns;         /* total time during which communication is in progress: |M| */
+    int64_t exposed_ns;      /* total time with communication but without a compute kernel: |M \ C| */
+    int64_t idle_ns;         /* time with neither compute nor communication: T - |C u M| */
+    double overlap_fraction; /* hidden fraction of the communication: |M n C| / |M|; NaN without communication */
+};
+
+/* bb_overlap_of - computes the overlap of communication with compute in one step. For the values of a single group,
+ * pass only that group's intervals as comm: exposed_ns is then the group's communication without compute, and
+ * idle_ns is the time with neither compute nor communication of this group. */
+void bb_overlap_of(int64_t step_ns, struct bb_spans *compute, struct bb_spans *comm, struct bb_overlap *out);
+
+/*
+ * The exposed communication (during which no compute kernel runs) by cause; the three times add up to exposed_ns. A
+ * communication operation first waits for the last rank to arrive, then transfers its data.
+ *   transfer  data was transferred while no compute kernel ran
+ *   bubble    a message between pipeline stages was waiting while neither a compute kernel nor a transfer ran
+ *   waiting   all other waiting for peers
+ */
+struct bb_exposure {
+    int64_t transfer_ns, bubble_ns, waiting_ns;
+};
+
+/*
+ * bb_exposure_of - divides the exposed communication (during which no compute kernel runs) by cause.
+ *   comm       intervals of all communication
+ *   transfers  intervals in which communication transferred data
+ *   stages     intervals of messages between pipeline stages
+ */
+void bb_exposure_of(struct bb_spans *compute, struct bb_spans *comm, struct bb_spans *transfers,
+                    struct bb_spans *stages, struct bb_exposure *out);
+
+/*
+ * bb_overlap_efficiency - returns (Tc + Tm - Tb) / min(Tc, Tm), where Tc, Tm and Tb are the times of compute alone,
+ * communication alone, and both together. 1: the shorter of Tc and Tm is fully hidden; 0: no overlap; below 0: both
+ * together take longer than one after the other. NaN if Tc or Tm is 0 or unknown. For a pipeline, Tc is the compute
+ * time of the slowest rank plus its bubble, because no overlap can hide the bubble. Without the bubble in Tc, a step
+ * that is mostly bubble would get a meaningless value far below 0.
+ */
+double bb_overlap_efficiency(double compute_alone, double comm_alone, double both);
+
+/* bb_overlap_efficiency_text - writes, for example, ", overlap efficiency 0.520" to buf, or "" if the efficiency is
+ * unknown. Returns buf. */
+#define BB_EFFICIENCY_TEXT 64
+const char *bb_overlap_efficiency_text(double efficiency, char buf[BB_EFFICIENCY_TEXT]);
+
+/* ---- intervals of the operations of one rank ---- */
+
+/* Begin and end of one operation in ns from the start of the step. A communication operation waits for its last peer
+ * during the first wait_ns of this interval. */
+struct bb_timed_op {
+    int64_t begin_ns, end_ns, wait_ns;
+};
+
+struct bb_intervals {
+    struct bb_spans compute, comm;
+    struct bb_spans groups[BB_MAX_GROUPS]; /* communication of each group (for example "tp") */
+    struct bb_spans transfers;             /* all communication without the waiting */
+    struct bb_spans stages;                /* messages between pipeline stages, including the waiting */
+};
+
+/* bb_intervals_add - adds the interval of an operation. comm: its communicator (index in layout.comms); BB_NONE:
+ * compute.
+ * bb_intervals_release - frees all intervals; also accepts a zeroed struct. */
+void bb_intervals_add(struct bb_intervals *s, const struct bb_layout *l, int comm, const struct bb_timed_op *at);
+void bb_intervals_release(struct bb_intervals *s);
+
+#endif

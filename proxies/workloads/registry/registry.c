@@ -1,0 +1,138 @@
+/* registry.c - the list of all proxies. To add a proxy, write a file with its build function and its struct
+ * bb_proxy, and add the name of the struct to the list. */
+#include "proxies/workloads/registry/registry.h"
+
+#include <string.h>
+
+#define PROXIES(X)                                                                                                     \
+    X(gpt2_large)                                                                                                      \
+    X(bert_large)                                                                                                      \
+    X(resnet50)                                                                                                        \
+    X(resnet50_ring)                                                                                                   \
+    X(resnet152)                                                                                                       \
+    X(resnet152_scal)                                                                                                  \
+    X(cosmoflow)                                                                                                       \
+    X(dlrm)                                                                                                            \
+    X(gpt3)                                                                                                            \
+    X(gpt3_one_pipe_step)                                                                                              \
+    X(gpt3_moe)                                                                                                        \
+    X(gpt3_moe_one_pipe_step)                                                                                          \
+    X(transformer)                                                                                                     \
+    X(data_parallel)                                                                                                   \
+    X(scaling)                                                                                                         \
+    X(spatial)                                                                                                         \
+    X(gems)
+
+#define DECLARE(name) extern const struct bb_proxy bb_##name##_proxy;
+#define ROW(name)     &bb_##name##_proxy,
+PROXIES(DECLARE)
+
+const struct bb_proxy *const bb_proxies[] = {PROXIES(ROW)};
+const int bb_n_proxies = sizeof(bb_proxies) / sizeof(bb_proxies[0]);
+
+bool bb_proxy_exists(const char *name)
+{
+    for (int i = 0; i < bb_n_proxies; i++)
+        if (strcmp(bb_proxies[i]->name, name) == 0)
+            return true;
+    return false;
+}
+
+const char *bb_proxy_name_at(size_t i)
+{
+    return i < (size_t)bb_n_proxies ? bb_proxies[i]->name : NULL;
+}
+
+const struct bb_proxy *bb_proxy_find(const char *name)
+{
+    const char *names[sizeof(bb_proxies) / sizeof(bb_proxies[0])];
+
+    for (int i = 0; i < bb_n_proxies; i++) {
+        if (strcmp(bb_proxies[i]->name, name) == 0)
+            return bb_proxies[i];
+        names[i] = bb_proxies[i]->name;
+    }
+    bb_reject_unknown("proxy", name, names, (size_t)bb_n_proxies);
+    return NULL;
+}
+
+bool bb_proxy_supports_compute(const struct bb_proxy *p, const char *compute)
+{
+    if (!compute || strcmp(compute, "none") == 0)
+        return true;
+    return p->features & (strcmp(compute, "gemm") == 0 ? BB_FEATURE_GEMM : BB_FEATURE_TIMED);
+}
+
+const char *bb_proxy_unsupported_option(const struct bb_proxy_config *c, unsigned features)
+{
+    static const struct bb_opt_table tables[] = {BB_STEP_TABLES(0), {0}};
+
+    return bb_opts_find_unsupported(tables, c, features);
+}
+
+/* Reject options, and a value of --compute, that the proxy does not support: print an error line and return
+ * -BB_EUSAGE. */
+static int validate_features(const struct bb_proxy *p, const struct bb_proxy_config *c)
+{
+    const char *unsupported = bb_proxy_unsupported_option(c, p->features | BB_FEATURE_STEP);
+
+    if (!bb_proxy_supports_compute(p, c->compute))
+        return bb_err(BB_EUSAGE, "%s: this proxy does not support --compute %s", p->name, c->compute);
+    if (unsupported)
+        return bb_err(BB_EUSAGE, "%s: this proxy does not support --%s", p->name, unsupported);
+    return 0;
+}
+
+/* Reject --forward-us, --backward-us and --tflops with --compute gemm: they apply only to timed kernels. */
+static int validate_times(const struct bb_proxy_config *c)
+{
+    const char *option = c->forward_us > 0    ? "--forward-us"
+                         : c->backward_us > 0 ? "--backward-us"
+                         : c->tflops > 0      ? "--tflops"
+                                              : NULL;
+
+    if (!option || strcmp(c->compute, "gemm") != 0)
+        return 0;
+    return bb_err(BB_EUSAGE,
+                  "%s: %s sets the duration of timed kernels, but --compute gemm runs real kernels; leave one out",
+                  c->proxy, option);
+}
+
+/* Reject --global-batch-size together with --micro-batches: the global batch size determines the number of
+ * micro-batches. */
+static int validate_batch(const struct bb_proxy_config *c)
+{
+    if (!c->global_batch || !c->micro_batches)
+        return 0;
+    return bb_err(BB_EUSAGE,
+                  "%s: --global-batch-size %d determines the number of micro-batches, but --micro-batches %d is also "
+                  "given; leave one out",
+                  c->proxy, c->global_batch, c->micro_batches);
+}
+
+int bb_proxy_configure(struct bb_proxy_config *config, const struct bb_positionals *positionals,
+                       const struct bb_proxy **proxy)
+{
+    int rc;
+
+    if (positionals->n < 1)
+        return bb_err(BB_EUSAGE, "no proxy given; 'busbar list proxies' lists the proxies");
+    *proxy = bb_proxy_find(positionals->word[0]);
+    if (!*proxy)
+        return -BB_EUSAGE;
+    config->proxy = (*proxy)->name;
+    config->variant = (*proxy)->variant;
+    if (positionals->n > 1 && !(*proxy)->parse_positionals)
+        return bb_err(BB_EUSAGE, "%s: unexpected argument '%s'; this proxy has no positional arguments", config->proxy,
+                      positionals->word[1]);
+    if (positionals->n > 1)
+        TRY((*proxy)->parse_positionals(config, positionals->word + 1, positionals->n - 1));
+    TRY(validate_features(*proxy, config));
+    TRY(validate_batch(config));
+    config->dtype = config->dtype ? config->dtype : (*proxy)->dtype ? (*proxy)->dtype : "float";
+    config->compute = config->compute ? config->compute : (*proxy)->compute;
+    TRY(validate_times(config));
+    rc = (*proxy)->defaults ? (*proxy)->defaults(config) : 0;
+out:
+    return rc;
+}

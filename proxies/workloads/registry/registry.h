@@ -1,0 +1,72 @@
+/* registry.h - the list of all proxies, and the functions that turn a command line into the training step of a
+ * proxy. */
+#ifndef BB_PROXIES_WORKLOADS_REGISTRY_REGISTRY_H
+#define BB_PROXIES_WORKLOADS_REGISTRY_REGISTRY_H
+
+#include "proxies/form/author/proxy.h"
+
+/* The options that are not specific to one proxy or family of proxies. The offset of each option is an offset in
+ * struct bb_proxy_config. */
+extern const struct bb_opt bb_proxy_options[];
+
+/*
+ * The option tables that describe a training step. Macro parameter `at` is the offset of struct bb_proxy_config in the
+ * options struct of the command. Each option, and each table, requires a set of proxy features (`needs`, bits of enum
+ * bb_proxy_feature). A proxy accepts an option if it has all features that the option and its table require.
+ */
+#define BB_STEP_TABLES(at)                                                                                             \
+    {.title = "The step", .opts = bb_proxy_options, .base = (at)},                                                     \
+        BB_STEP_TABLE("A transformer", at, transformer, BB_FEATURE_TRANSFORMER),                                       \
+        BB_STEP_TABLE("Data parallelism", at, sync, BB_FEATURE_SYNC),                                                  \
+        BB_STEP_TABLE("Spatial parallelism and GEMS", at, tiles, BB_FEATURE_TILES),                                    \
+        BB_STEP_TABLE("A scaling study", at, scaling, BB_FEATURE_SCALING)
+#define BB_STEP_TABLE(text, at, part, bit)                                                                             \
+    {                                                                                                                  \
+        .title = text, .opts = bb_##part##_options, .base = (at) + offsetof(struct bb_proxy_config, part),             \
+        .needs = bit                                                                                                   \
+    }
+
+extern const struct bb_proxy *const bb_proxies[];
+extern const int bb_n_proxies;
+
+bool bb_proxy_exists(const char *name); /* returns whether a proxy has this name; prints no error line */
+const char *bb_proxy_name_at(size_t i); /* returns the name of the i-th proxy; NULL after the last proxy */
+const struct bb_proxy *bb_proxy_find(const char *name); /* returns NULL after printing an error line, with the
+                                                           nearest name, if no proxy has this name */
+
+/*
+ * bb_proxy_configure - select the proxy of a command line and complete its config.
+ *   config       in: the parsed options; out: also the proxy, the positional arguments and the proxy's defaults
+ *   positionals  in: the proxy's name, then the proxy's positional arguments
+ *   proxy        out: the selected proxy
+ *   Returns      0, or -BB_EUSAGE after printing an error line, for example if a value is given both as positional
+ *                argument and as option
+ */
+int bb_proxy_configure(struct bb_proxy_config *config, const struct bb_positionals *positionals,
+                       const struct bb_proxy **proxy) BB_MUST_CHECK;
+
+/*
+ * bb_proxy_unsupported_option - return the name of the first option in `config` that is given on the command line and
+ * requires a feature that is not in `features` (bits of enum bb_proxy_feature); NULL if there is no such option.
+ */
+const char *bb_proxy_unsupported_option(const struct bb_proxy_config *config, unsigned features);
+
+/* bb_proxy_supports_compute - return whether the proxy supports this value of --compute; true for NULL (option not
+ * given). */
+bool bb_proxy_supports_compute(const struct bb_proxy *proxy, const char *compute);
+
+/*
+ * bb_step_build - build the proxy's step for config->ranks ranks, validate its programs and apply --scale-counts.
+ *   step     out: the caller releases it with bb_step_release
+ *   Returns  0, -BB_EFAIL, or -BB_EUSAGE after printing an error line for an invalid layout
+ */
+int bb_step_build(struct bb_step *step, const struct bb_proxy *proxy,
+                  const struct bb_proxy_config *config) BB_MUST_CHECK;
+
+/* Print the output of `busbar list proxies`, `busbar list models` or `busbar list clusters`: one or two lines per
+ * proxy, model or cluster. Return 0 or a negative error. */
+int bb_list_proxies(FILE *out);
+int bb_list_models(FILE *out);
+int bb_list_clusters(FILE *out);
+
+#endif

@@ -1,0 +1,54 @@
+/* sync_options.c - the options of data-parallel synchronization (see step/config.h and sync/sync.h). */
+#include "proxies/form/step/config.h"
+
+#include "proxies/workloads/sync/sync.h"
+
+static const char *const reduce_names[] = {"rs", "allreduce", NULL};
+static const char *const dtype_names[] = {"float", "half", "bfloat16", NULL};
+static const char *const optimizer_names[] = {"sgd", "adam", NULL};
+
+#define FIELD(name) offsetof(struct bb_sync_options, name)
+
+const struct bb_opt bb_sync_options[] = {
+    OPT_CHOICE(0, "sync", FIELD(sync), NULL, "HOW", bb_sync_names,
+               "synchronization of the replicas' gradients and parameters: DDP, Horovod, ZeRO-1 to ZeRO-3, HSDP, "
+               "Megatron's distributed optimizer, parameter servers (default: all_reduce, as PyTorch DDP)"),
+    OPT_CHOICE(0, "bucket-rule", FIELD(bucket_rule), NULL, "RULE", bb_bucket_rule_names,
+               "gradient bucketing rule (default: ddp; --sync distributed: megatron)"),
+    OPT_DOUBLE(0, "bucket-mb", FIELD(bucket_mb), NULL, "MIB", 1e-6, 1e9, "ddp: bucket size in MiB (default: 25)"),
+    OPT_DOUBLE(0, "first-bucket-mb", FIELD(first_bucket_mb), NULL, "MIB", 1e-6, 1e9,
+               "ddp: size of the first bucket in MiB (default: 1, or --bucket-mb if given)"),
+    OPT_FLAG(0, "pad-buckets", FIELD(pad_buckets), "pad each bucket to a multiple of 65536 elements"),
+    OPT_SIZE(0, "fusion-threshold", FIELD(fusion_threshold), NULL, "BYTES", 1, 1ull << 40,
+             "horovod: maximum size of fused tensors (HOROVOD_FUSION_THRESHOLD); 1: no fusion (default: 128M)"),
+    OPT_DOUBLE(
+        0, "cycle-ms", FIELD(cycle_ms), NULL, "MS", 1e-6, 1e9,
+        "horovod: cycle length; gradients that become ready in one cycle are fused (HOROVOD_CYCLE_TIME; default: 1)"),
+    OPT_CHOICE(0, "zero-reduce", FIELD(zero_reduce), NULL, "HOW", reduce_names,
+               "zero1, zero2: rs: reduce-scatter the gradients; allreduce: all-reduce them and use the local shard "
+               "(default: rs)"),
+    OPT_FLAG(
+        0, "hierarchical", FIELD(hierarchical),
+        "all_reduce, horovod: reduce-scatter inside the node, all-reduce across nodes, all-gather inside the node"),
+    OPT_INT(0, "shard-size", FIELD(shard_size), NULL, "N", 1, 1e6,
+            "hsdp, distributed: replicas per shard group (default: hsdp: the replicas on one node; distributed: all)"),
+    OPT_INT(0, "servers", FIELD(servers), NULL, "K", 1, 1e6,
+            "ps_sharded: number of parameter servers, which are the first K ranks (default: 2)"),
+    OPT_CHOICE(0, "grad-dtype", FIELD(grad_dtype), NULL, "TYPE", dtype_names,
+               "element type of gradient reductions (default: --dtype; transformer: float)"),
+    OPT_CHOICE(0, "optimizer", FIELD(optimizer), NULL, "NAME", optimizer_names,
+               "sgd (with momentum) or adam (default: sgd for convolutional networks, else adam)"),
+    OPT_FLAG(0, "use-precision-aware-optimizer", FIELD(precision_aware),
+             "distributed: count the memory of precision-aware Adam (Transformer Engine's FusedAdam), which stores the "
+             "16 bits that a bfloat16 parameter lacks instead of float copies of parameters and gradients"),
+    OPT_FLAG(0, "overlap-param-gather", FIELD(overlap_param_gather),
+             "distributed: overlap the all-gather of parameters with the next forward (default: all-gather after the "
+             "optimizer)"),
+    OPT_FLAG(0, "own-gather-comm", FIELD(own_gather_comm),
+             "zero3, hsdp: use a separate communicator for all-gathers, so that they need not wait for reductions"),
+    OPT_FLAG(0, "no-overlap", FIELD(no_overlap), "start reducing gradients only after the whole backward"),
+    OPT_FLAG(0, "no-sync", FIELD(no_sync),
+             "zero2, zero3, hsdp: reduce gradients only in the last micro-batch; full gradients stay in memory until "
+             "then (FSDP no_sync)"),
+    {0},
+};

@@ -1,0 +1,396 @@
+/*
+ * arch.c - lists the tensors of a transformer, and computes its parameter counts and FLOPs (see arch.h; arch_load.c
+ * reads the files).
+ *
+ * The names of the tensors are busbar's own. Their order is that of the published implementations (Hugging Face
+ * transformers); data-parallel buckets are filled in the reverse of this order.
+ */
+#include "proxies/workloads/transformer/arch/arch.h"
+
+#include <math.h>
+#include <string.h>
+
+enum {
+    WHOLE = 0,
+    SPLIT = 1,  /* sharded over tp */
+    EXPERT = 2, /* sharded over ep */
+    ROWS = 4,   /* sharded over tp by rows, one row per vocabulary token */
+};
+
+struct tensor_list {
+    struct bb_arch_tensor *out;
+    int n;
+};
+
+static void put_tensor(struct tensor_list *l, const char *name, size_t rows, size_t columns, unsigned sharding)
+{
+    if (rows > 0 && columns > 0)
+        l->out[l->n++] = (struct bb_arch_tensor){.name = name,
+                                                 .count = rows * columns,
+                                                 .tensor_split = (sharding & (SPLIT | ROWS)) != 0,
+                                                 .expert = (sharding & EXPERT) != 0,
+                                                 .rows = sharding & ROWS ? rows : 0};
+}
+
+static void put_norm(struct tensor_list *l, const struct bb_arch *a, const char *weight, const char *bias)
+{
+    put_tensor(l, weight, (size_t)a->hidden, 1, WHOLE);
+    if (a->layer_norm)
+        put_tensor(l, bias, (size_t)a->hidden, 1, WHOLE);
+}
+
+/* Adds norm number nth ('1' to '4', as in bb_arch.order, the order string of the model). */
+static void put_layer_norm(struct tensor_list *l, const struct bb_arch *a, char nth)
+{
+    static const char *const names[][2] = {{"norm1.weight", "norm1.bias"},
+                                           {"norm2.weight", "norm2.bias"},
+                                           {"norm3.weight", "norm3.bias"},
+                                           {"norm4.weight", "norm4.bias"}};
+    int i = nth - '1';
+
+    if (a->norms == 0 || i < a->norms)
+        put_norm(l, a, names[i][0], names[i][1]);
+}
+
+/* ---- attention ---- */
+
+static void put_attention(struct tensor_list *l, const struct bb_arch *a)
+{
+    size_t h = (size_t)a->hidden, q = (size_t)a->heads * (size_t)a->head_dim;
+    size_t kv = (size_t)a->kv_heads * (size_t)a->head_dim;
+
+    if (a->fused_qkv) {
+        put_tensor(l, "attention.qkv.weight", q + 2 * kv, h, SPLIT);
+        put_tensor(l, "attention.qkv.bias", q + 2 * kv, a->qkv_bias, SPLIT);
+    } else {
+        put_tensor(l, "attention.query.weight", q * (a->out_gate ? 2 : 1), h, SPLIT);
+        put_tensor(l, "attention.query.bias", q * (a->out_gate ? 2 : 1), a->qkv_bias, SPLIT);
+        put_tensor(l, "attention.key.weight", kv, h, SPLIT);
+        put_tensor(l, "attention.key.bias", kv, a->qkv_bias, SPLIT);
+        put_tensor(l, "attention.value.weight", kv, h, SPLIT);
+        put_tensor(l, "attention.value.bias", kv, a->qkv_bias, SPLIT);
+    }
+    put_tensor(l, "attention.out.weight", h, q, SPLIT);
+    put_tensor(l, "attention.out.bias", h, a->out_bias, WHOLE);
+    put_tensor(l, "attention.sinks", (size_t)a->heads, a->sinks, SPLIT);
+    put_tensor(l, "attention.query_norm.weight", a->qk_norm_wide ? q : (size_t)a->head_dim,
+               a->qk_norm || a->qk_norm_wide, a->qk_norm_wide ? SPLIT : WHOLE);
+    put_tensor(l, "attention.key_norm.weight", a->qk_norm_wide ? kv : (size_t)a->head_dim,
+               a->qk_norm || a->qk_norm_wide, a->qk_norm_wide ? SPLIT : WHOLE);
+}
+
+/* Cross attention: queries from the decoder's tokens, keys and values from the encoder's output. */
+static void put_cross_attention(struct tensor_list *l, const struct bb_arch *a)
+{
+    size_t h = (size_t)a->hidden, q = (size_t)a->heads * (size_t)a->head_dim;
+    size_t kv = (size_t)a->kv_heads * (size_t)a->head_dim;
+
+    put_tensor(l, "cross.query.weight", q, h, SPLIT);
+    put_tensor(l, "cross.key.weight", kv, h, SPLIT);
+    put_tensor(l, "cross.value.weight", kv, h, SPLIT);
+    put_tensor(l, "cross.out.weight", h, q, SPLIT);
+}
+
+/* Indexer of sparse attention (DeepSeek-V3.2), which scores every key for every query with a few small heads. Every
+ * tp rank holds the whole indexer. */
+static void put_indexer(struct tensor_list *l, const struct bb_arch *a)
+{
+    size_t h = (size_t)a->hidden, heads = (size_t)a->index_heads, width = (size_t)a->index_dim;
+
+    put_tensor(l, "attention.index.query.weight", heads * width, (size_t)a->q_lora, WHOLE);
+    put_tensor(l, "attention.index.key.weight", heads ? width : 0, h, WHOLE);
+    put_tensor(l, "attention.index.key_norm.weight", heads ? width : 0, 1, WHOLE);
+    put_tensor(l, "attention.index.key_norm.bias", heads ? width : 0, 1, WHOLE);
+    put_tensor(l, "attention.index.weights.weight", heads, h, WHOLE);
+}
+
+/* Multi-head latent attention: small down projections, which every tp rank holds in full, then up projections per
+ * head. */
+static void put_latent_attention(struct tensor_list *l, const struct bb_arch *a)
+{
+    size_t h = (size_t)a->hidden, heads = (size_t)a->heads, latent = (size_t)a->kv_lora, q = (size_t)a->q_lora;
+    size_t key = (size_t)(a->nope_dim + a->rope_dim);
+
+    put_tensor(l, "attention.query_down.weight", q, h, WHOLE);
+    put_tensor(l, "attention.query_down.bias", q, a->qkv_bias, WHOLE);
+    put_tensor(l, "attention.query_norm.weight", q, 1, WHOLE);
+    put_tensor(l, "attention.query_up.weight", heads * key, q ? q : h, SPLIT);
+    put_tensor(l, "attention.kv_down.weight", latent + (size_t)a->rope_dim, h, WHOLE);
+    put_tensor(l, "attention.kv_down.bias", latent + (size_t)a->rope_dim, a->qkv_bias, WHOLE);
+    put_tensor(l, "attention.kv_norm.weight", latent, 1, WHOLE);
+    put_tensor(l, "attention.kv_up.weight", heads * (size_t)(a->nope_dim + a->v_dim), latent, SPLIT);
+    put_tensor(l, "attention.out.weight", h, heads * (size_t)a->v_dim, SPLIT);
+    put_tensor(l, "attention.out.bias", h, a->out_bias, WHOLE);
+    put_indexer(l, a);
+}
+
+/* Adds the tensors of a scan layer (state-space or linear attention: Mamba 2, Gated DeltaNet). For each head,
+ * `decay` determines how fast the state decays, and `step_bias` how much of each token is added to the state. */
+static void put_scan(struct tensor_list *l, const struct bb_arch *a)
+{
+    const struct bb_arch_scan *s = &a->scan;
+    size_t h = (size_t)a->hidden, heads = (size_t)s->heads, values = heads * (size_t)s->value_dim;
+    /* elements of the queries, keys and values of one token, which are the input of the convolution */
+    size_t mixed = 2 * (size_t)s->groups * (size_t)s->key_dim + values;
+
+    put_tensor(l, "scan.step_bias", heads, 1, SPLIT);
+    put_tensor(l, "scan.decay", heads, 1, SPLIT);
+    put_tensor(l, "scan.skip", heads, !s->delta, SPLIT);
+    put_tensor(l, "scan.convolution.weight", mixed, (size_t)s->conv, SPLIT);
+    put_tensor(l, "scan.convolution.bias", mixed, s->conv_bias, SPLIT);
+    put_tensor(l, "scan.in.weight", mixed + values + (s->delta ? 0 : heads), h, SPLIT);
+    put_tensor(l, "scan.in.bias", mixed + values + (s->delta ? 0 : heads), a->qkv_bias, SPLIT);
+    put_tensor(l, "scan.steps.weight", s->delta ? 2 * heads : 0, h, SPLIT);
+    put_tensor(l, "scan.norm.weight", s->delta ? (size_t)s->value_dim : values, 1, s->delta ? WHOLE : SPLIT);
+    put_tensor(l, "scan.out.weight", h, values, SPLIT);
+    put_tensor(l, "scan.out.bias", h, a->out_bias, WHOLE);
+}
+
+static void put_any_attention(struct tensor_list *l, const struct bb_arch *a, int layer)
+{
+    if (bb_arch_is_scan(a, layer))
+        put_scan(l, a);
+    else if (a->kv_lora)
+        put_latent_attention(l, a);
+    else
+        put_attention(l, a);
+}
+
+/* ---- MLP and experts ---- */
+
+static void put_mlp(struct tensor_list *l, const struct bb_arch *a)
+{
+    size_t h = (size_t)a->hidden, f = (size_t)a->ffn;
+
+    if (a->gated)
+        put_tensor(l, "mlp.gate.weight", f, h, SPLIT);
+    if (a->gated)
+        put_tensor(l, "mlp.gate.bias", f, a->mlp_bias, SPLIT);
+    put_tensor(l, "mlp.up.weight", f, h, SPLIT);
+    put_tensor(l, "mlp.up.bias", f, a->mlp_bias, SPLIT);
+    put_tensor(l, "mlp.down.weight", h, f, SPLIT);
+    put_tensor(l, "mlp.down.bias", h, a->mlp_bias, WHOLE);
+}
+
+static void put_experts(struct tensor_list *l, const struct bb_arch *a)
+{
+    size_t h = (size_t)a->hidden, all = (size_t)a->experts * (size_t)a->expert_ffn, f = (size_t)a->shared_ffn;
+
+    put_tensor(l, "router.weight", (size_t)a->experts, h, WHOLE);
+    put_tensor(l, "router.bias", (size_t)a->experts, a->router_bias, WHOLE);
+    put_tensor(l, "experts.gate.weight", all, h, SPLIT | EXPERT);
+    put_tensor(l, "experts.gate.bias", all, a->expert_bias, SPLIT | EXPERT);
+    put_tensor(l, "experts.up.weight", all, h, SPLIT | EXPERT);
+    put_tensor(l, "experts.up.bias", all, a->expert_bias, SPLIT | EXPERT);
+    put_tensor(l, "experts.down.weight", all, h, SPLIT | EXPERT);
+    put_tensor(l, "experts.down.bias", (size_t)a->experts * h, a->expert_bias, EXPERT);
+    put_tensor(l, "shared.gate.weight", f, h, SPLIT);
+    put_tensor(l, "shared.up.weight", f, h, SPLIT);
+    put_tensor(l, "shared.down.weight", h, f, SPLIT);
+    put_tensor(l, "shared.weight", h, a->shared_gate, WHOLE);
+}
+
+/* ---- layers ---- */
+
+static void put_layer(struct tensor_list *l, const struct bb_arch *a, int layer)
+{
+    const bool encodes = a->encoder_layers > 0 && !bb_arch_is_decoder(a, layer);
+    /* The first layer of the encoder holds the table of relative position biases (T5) that all encoder layers use, the
+     * first layer of the decoder that of all decoder layers. */
+    const bool has_positions = layer == 0 || layer == a->encoder_layers;
+
+    for (const char *part = a->order ? a->order : "am12"; *part; part++) {
+        if (encodes && (*part == 'c' || *part == '3'))
+            continue;
+        if (*part == 'c')
+            put_cross_attention(l, a);
+        else if (*part == 'a')
+            put_any_attention(l, a, layer);
+        else if (*part != 'm')
+            put_layer_norm(l, a, *part);
+        else if (bb_arch_has_experts(a, layer))
+            put_experts(l, a);
+        else
+            put_mlp(l, a);
+        if (*part == 'a')
+            put_tensor(l, "attention.positions", has_positions ? (size_t)a->position_buckets : 0, (size_t)a->heads,
+                       SPLIT);
+    }
+    if (encodes && layer == a->encoder_layers - 1)
+        put_norm(l, a, "encoder_norm.weight", "encoder_norm.bias");
+}
+
+static void put_embedding(struct tensor_list *l, const struct bb_arch *a)
+{
+    size_t h = (size_t)a->hidden;
+
+    put_tensor(l, "embedding.word", (size_t)a->vocab, h, ROWS);
+    put_tensor(l, "embedding.position", a->learned_positions ? (size_t)(a->sequence + a->extra_positions) : 0, h,
+               WHOLE);
+    put_tensor(l, "embedding.token_type", (size_t)a->token_types, h, WHOLE);
+    if (a->embedding_norm)
+        put_norm(l, a, "embedding.norm.weight", "embedding.norm.bias");
+}
+
+static void put_head(struct tensor_list *l, const struct bb_arch *a)
+{
+    size_t h = (size_t)a->hidden;
+
+    if (!a->post_norm)
+        put_norm(l, a, "final_norm.weight", "final_norm.bias");
+    put_tensor(l, "pooler.weight", a->post_norm ? h : 0, h, WHOLE);
+    put_tensor(l, "pooler.bias", a->post_norm ? h : 0, 1, WHOLE);
+    if (!a->tied)
+        put_tensor(l, "head.weight", (size_t)a->vocab, h, ROWS);
+}
+
+int bb_arch_tensors(const struct bb_arch *arch, int layer, struct bb_arch_tensor out[BB_ARCH_TENSORS])
+{
+    struct tensor_list l = {.out = out};
+
+    if (layer == BB_ARCH_EMBEDDING)
+        put_embedding(&l, arch);
+    else if (layer == BB_ARCH_HEAD)
+        put_head(&l, arch);
+    else
+        put_layer(&l, arch, layer);
+    return l.n;
+}
+
+bool bb_arch_has_experts(const struct bb_arch *a, int layer)
+{
+    return a->experts > 0 && layer >= a->dense_layers && (layer + a->moe_offset) % a->moe_every == 0;
+}
+
+int bb_arch_attended_keys(const struct bb_arch *a, int layer, int sequence)
+{
+    bool all = a->window == 0 || (a->window_every > 0 && (layer + 1) % a->window_every == 0);
+
+    return all || sequence < a->window ? sequence : a->window;
+}
+
+bool bb_arch_is_decoder(const struct bb_arch *a, int layer)
+{
+    return a->encoder_layers > 0 && layer >= a->encoder_layers;
+}
+
+bool bb_arch_is_scan(const struct bb_arch *a, int layer)
+{
+    return a->scan.heads > 0 && (a->attention_every == 0 || (layer + 1) % a->attention_every != 0);
+}
+
+bool bb_arch_has_mlp(const struct bb_arch *a)
+{
+    return !a->order || strchr(a->order, 'm');
+}
+
+/*
+ * Forward FLOPs of a scan layer (state-space or linear attention) for one sample. GEMMs of one head for one chunk of c
+ * tokens, with keys of width n and values of width p:
+ *   2 c c n        scores of queries and keys (Mamba 2: once per group of heads)
+ *   2 c c p        product of scores and values
+ *   2 c n p        update of the state
+ *   2 c n p        product of queries and state
+ * Gated DeltaNet adds:
+ *   2 c c n        scores between the keys
+ *   2 c c (n + p)  product of the inverse of these scores with keys and values
+ *   2 c n p        product of keys and state
+ */
+static double scan_flops(const struct bb_arch_scan *s, int sequence)
+{
+    double c = sequence < s->chunk ? sequence : s->chunk, chunks = ceil(sequence / c), n = s->key_dim, p = s->value_dim;
+    double state = 2 * c * n * p;
+
+    if (s->delta)
+        return chunks * s->heads * (2 * (2 * c * c * n) + 2 * c * c * (n + p) + 2 * c * c * p + 3 * state);
+    return chunks * (s->groups * 2 * c * c * n + s->heads * (2 * c * c * p + 2 * state));
+}
+
+double bb_arch_core_flops(const struct bb_arch *a, int layer, int sequence)
+{
+    double s = sequence, key = a->kv_lora ? a->nope_dim + a->rope_dim : a->head_dim;
+
+    if (bb_arch_is_scan(a, layer))
+        return scan_flops(&a->scan, sequence);
+    return 2 * s * (bb_arch_attended_keys(a, layer, sequence) + (bb_arch_is_decoder(a, layer) ? s : 0)) * a->heads *
+               (key + (a->kv_lora ? a->v_dim : a->head_dim)) +
+           2 * s * s * a->index_heads * a->index_dim;
+}
+
+/* ---- sums over tensors ---- */
+
+size_t bb_arch_tensor_share(const struct bb_arch_tensor *t, int tp, int ep)
+{
+    size_t ways = t->tensor_split ? (size_t)tp : 1;
+
+    if (t->rows)
+        return (t->rows + ways - 1) / ways * (t->count / t->rows);
+    return t->count / ways / (t->expert ? (size_t)ep : 1);
+}
+
+struct bb_arch_rank_parameters bb_arch_layer_share(const struct bb_arch *arch, int layer, int tp, int etp, int ep)
+{
+    struct bb_arch_tensor tensors[BB_ARCH_TENSORS];
+    struct bb_arch_rank_parameters held = {0};
+    int n = bb_arch_tensors(arch, layer, tensors);
+
+    for (int i = 0; i < n; i++) {
+        const struct bb_arch_tensor *t = &tensors[i];
+        size_t share = bb_arch_tensor_share(t, t->expert ? etp : tp, ep);
+
+        if (t->expert)
+            held.expert += share;
+        else
+            held.dense += share;
+        if (!t->tensor_split && !t->expert)
+            held.replicated += share;
+    }
+    return held;
+}
+
+/* Number of parameters of a layer. counted_experts: number of experts to count in a layer with experts. */
+static double count_layer_parameters(const struct bb_arch *arch, int layer, int counted_experts)
+{
+    struct bb_arch_tensor tensors[BB_ARCH_TENSORS];
+    int n = bb_arch_tensors(arch, layer, tensors);
+    double sum = 0;
+
+    for (int i = 0; i < n; i++)
+        sum += tensors[i].expert ? (double)(tensors[i].count / (size_t)arch->experts) * counted_experts
+                                 : (double)tensors[i].count;
+    return sum;
+}
+
+double bb_arch_layer_parameters(const struct bb_arch *arch, int layer)
+{
+    return count_layer_parameters(arch, layer, arch->experts);
+}
+
+/* Number of parameters of the model. counted_experts: number of experts to count in each layer with experts. All
+ * layers with the same sublayers (scan or attention, experts or MLP) have equal counts, except in encoder-decoder
+ * models, where the first layers of encoder and decoder and the last layer of the encoder have extra tensors. */
+static double count_parameters(const struct bb_arch *arch, int counted_experts)
+{
+    double sum = count_layer_parameters(arch, BB_ARCH_EMBEDDING, counted_experts) +
+                 count_layer_parameters(arch, BB_ARCH_HEAD, counted_experts);
+    double of_kind[4] = {0};
+
+    for (int layer = 0; layer < arch->layers; layer++) {
+        double *kind = &of_kind[bb_arch_has_experts(arch, layer) + 2 * bb_arch_is_scan(arch, layer)];
+
+        if (*kind == 0 || arch->encoder_layers > 0)
+            *kind = count_layer_parameters(arch, layer, counted_experts);
+        sum += *kind;
+    }
+    return sum;
+}
+
+double bb_arch_parameters(const struct bb_arch *arch)
+{
+    return count_parameters(arch, arch->experts);
+}
+
+double bb_arch_active(const struct bb_arch *arch)
+{
+    return count_parameters(arch, arch->top_k);
+}

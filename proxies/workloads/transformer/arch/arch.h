@@ -1,0 +1,211 @@
+/*
+ * arch.h - a transformer model as data: the fields of its published config.json, and the tensors that follow from these
+ * fields.
+ *
+ * The source is a Hugging Face config.json, the folder that contains one, or a name in profiles/models. The key
+ * model_type or architectures selects one of the supported architectures (arch_types.c). Missing fields get the
+ * defaults of the published configuration class. For multimodal models text_config is read. No CUDA or MPI calls.
+ */
+#ifndef BB_PROXIES_WORKLOADS_TRANSFORMER_ARCH_ARCH_H
+#define BB_PROXIES_WORKLOADS_TRANSFORMER_ARCH_ARCH_H
+
+#include "bootstrap/base/err.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#define BB_ARCH_NAME 64
+
+/* Scan layers: layers that carry a state from token to token instead of attention, by linear attention (Gated
+ * DeltaNet) or state space duality (Mamba 2). The state of each head has key_dim x value_dim elements. */
+struct bb_arch_scan {
+    int heads;  /* number of value heads; 0: the model has no scan layers */
+    int groups; /* number of key and query heads; each serves heads / groups value heads */
+    int key_dim, value_dim;
+    int conv;   /* kernel width, in tokens, of the convolution before the scan */
+    int chunk;  /* number of tokens per chunk; the GEMMs of a scan process one chunk at a time */
+    bool delta; /* true: a new value replaces the stored value of the same key (Gated DeltaNet); false: new values
+                   are added to the state (Mamba 2) */
+    bool conv_bias;
+};
+
+struct bb_arch {
+    char name[BB_ARCH_NAME]; /* the model as given by the user, without folder and ".json" */
+    char type[BB_ARCH_NAME]; /* model_type, for example "llama" */
+
+    int layers, hidden, heads;
+    int encoder_layers; /* encoder-decoder models: number of encoder layers, which are the first of the `layers`
+                           layers; the remaining layers are the decoder. 0: no encoder */
+    /* number of decoder layers in config.json; 0: equal to encoder_layers */
+    int decoder_layers;
+    int kv_heads;    /* key-value heads; equal to `heads` for multi-head attention */
+    int head_dim;    /* elements per head of queries, keys and values; in multi-head latent attention of queries and
+                     keys only (values: v_dim) */
+    int ffn;         /* inner width of a dense MLP */
+    int vocab;       /* vocabulary size */
+    int sequence;    /* maximum sequence length in tokens, as given in config.json */
+    int token_types; /* rows of the token type embedding, one per token type (BERT: 2, one per sentence of a pair);
+                        0: the model has no such embedding */
+
+    /* Order in which a layer registers its tensors, one character per sublayer or norm: a = attention, c = cross
+     * attention, m = MLP or experts, 1 to 4 = norms. NULL: "am12". */
+    const char *order;
+    int norms;      /* number of norms per layer; `order` may list further norms, which the layers do not have (Falcon);
+                  0: all norms in `order` */
+    bool fused_qkv; /* one tensor projects queries, keys and values */
+    bool gated;     /* gated MLP (SwiGLU): gate, up and down projection instead of up and down */
+    bool layer_norm; /* true: LayerNorm with weight and bias; false: RMSNorm with weight */
+    bool dropout;    /* the model is trained with dropout */
+    bool post_norm;  /* true: norms follow attention and MLP, and the model has a pooler instead of a final norm
+                       (BERT) */
+    bool embedding_norm;
+    int position_buckets; /* number of buckets of the relative position bias, which each head learns in the first
+                             layer of the encoder and of the decoder (T5); 0: none */
+    bool qkv_bias, out_bias, mlp_bias;
+    bool qk_norm;           /* separate RMSNorm for each query head and each key head (Qwen 3) */
+    bool qk_norm_wide;      /* RMSNorm over all query heads together and over all key heads together (OLMo 2) */
+    bool sinks;             /* attention sinks: one learned score per head (gpt-oss) */
+    bool learned_positions; /* learned position embedding with sequence + extra_positions rows, one per position */
+    int extra_positions;
+    bool tied; /* tied embeddings: the head uses the embedding table */
+
+    /* window: maximum number of keys that a query attends to (sliding window, chunk, or keys selected by an
+     * indexer); 0: all keys. window_every: every window_every-th layer attends to all keys; 0: no layer does. See
+     * bb_arch_attended_keys. */
+    int window, window_every;
+
+    struct bb_arch_scan scan;
+    int expand;          /* Mamba 2: inner width divided by `hidden`; 0: other architectures */
+    int attention_every; /* every attention_every-th layer has attention, the others are scan layers; 0: all are scan
+                            layers */
+    bool out_gate;       /* the attention output has an elementwise gate, computed by the query projection */
+
+    /* Falcon's flags multi_query, new_decoder_architecture (here grouped_heads) and parallel_attn. They determine
+     * the number of key-value heads and of norms. */
+    bool multi_query, grouped_heads, parallel_attention;
+    int embedding_width; /* width of the embedding table (OPT); 0: equal to `hidden` */
+
+    /* Mixture of experts: routed experts per layer (0: all layers are dense), experts per token, inner width of an
+     * expert. */
+    int experts, top_k, expert_ffn;
+    int shared_experts; /* number of shared experts, each with inner width expert_ffn; 0: no shared experts, or
+                           config.json gives their total width (shared_ffn) instead */
+    int shared_ffn;     /* inner width of all shared experts together; 0: none */
+    bool expert_bias;   /* each expert has biases of up, gate and down (gpt-oss) */
+    bool shared_gate;   /* a learned gate multiplies the output of the shared experts (Qwen 2 MoE) */
+    bool router_bias;   /* the router has a bias per expert (DeepSeek-V3) */
+    int dense_layers;   /* number of layers at the beginning of the model that have an MLP instead of experts */
+    int moe_every;      /* of the layers after the first dense_layers, those with (layer + moe_offset) % moe_every == 0
+                      have experts */
+    int moe_offset;
+
+    /* Multi-head latent attention (DeepSeek); kv_lora == 0: ordinary attention. Each head has queries and keys of
+     * width nope_dim + rope_dim and values of width v_dim. */
+    int q_lora; /* width of the query latent; 0: queries are projected directly from the hidden state */
+    int kv_lora, nope_dim, rope_dim, v_dim;
+
+    /* Indexer that selects keys for sparse attention (DeepSeek-V3.2): its number of heads and elements per head;
+     * index_heads 0: no indexer. */
+    int index_heads, index_dim;
+};
+
+/*
+ * bb_arch_load - read the architecture of a model from a file.
+ * bb_arch_read - read the architecture of a model from parsed JSON.
+ *   word      a name in profiles/models, or the path of a file or folder
+ *   root      the parsed file: a config.json, or a profile (a file of profiles/models, which contains a config)
+ *   where     name of the file, used in error messages
+ *   arch      out: the architecture
+ *   Returns   0, or -BB_EUSAGE after printing one error line: unreadable file; unknown architecture, with the fields
+ *             that are missing; value out of range; parameter totals in a profile that differ from the sums over the
+ *             tensors
+ */
+int bb_arch_read(const json_t *root, const char *where, struct bb_arch *arch) BB_MUST_CHECK;
+int bb_arch_load(const char *word, struct bb_arch *arch) BB_MUST_CHECK;
+
+/* bb_arch_is_decoder - returns whether the layer is a decoder layer, which has cross attention to the encoder's
+ * output after its self attention. */
+bool bb_arch_is_decoder(const struct bb_arch *arch, int layer);
+
+/* bb_arch_attended_keys - returns the number of keys that a query of the layer attends to in a sample of `sequence`
+ * tokens: the whole sample, or the window if the layer has a window shorter than the sample. Causal masks are
+ * ignored. */
+int bb_arch_attended_keys(const struct bb_arch *arch, int layer, int sequence);
+
+/*
+ * bb_arch_is_scan - returns whether the layer is a scan layer (linear attention or state space) instead of attention.
+ * bb_arch_has_mlp - returns whether the layers have an MLP or experts (Mamba 2: neither).
+ */
+bool bb_arch_is_scan(const struct bb_arch *arch, int layer);
+bool bb_arch_has_mlp(const struct bb_arch *arch);
+
+/* bb_arch_core_flops - returns the forward FLOPs of attention scores and context, or of the scan, for one sample of
+ * `sequence` tokens. Causal masks are ignored: each query counts bb_arch_attended_keys keys. Includes the scores of
+ * the indexer (sparse attention), and in decoder layers the cross attention to an encoder output of equal length.
+ * Scans count only their GEMMs, without the inverses of small triangular matrices (Gated DeltaNet). */
+double bb_arch_core_flops(const struct bb_arch *arch, int layer, int sequence);
+
+/* bb_arch_with_layers - change the number of layers (--layers). Returns 0, or -BB_EUSAGE after printing one error
+ * line. */
+int bb_arch_with_layers(struct bb_arch *arch, int layers) BB_MUST_CHECK;
+
+/* bb_arch_has_experts - returns whether the layer (from 0) has experts. */
+bool bb_arch_has_experts(const struct bb_arch *arch, int layer);
+
+/* ---- tensors ---- */
+
+/* A tensor and its sharding. An expert tensor stacks the weights of all experts of a layer. */
+struct bb_arch_tensor {
+    const char *name;  /* static string, for example "attention.query.weight" */
+    size_t count;      /* elements of the full tensor */
+    bool tensor_split; /* true: sharded over tp (expert tensors: over etp); false: every tp rank holds the full
+                          tensor */
+    bool expert; /* true: sharded over ep, and gradients are reduced over edp (expert data parallelism) instead of dp
+                    x cp */
+    /* > 0: number of rows of an embedding or output matrix (vocabulary entries). These tensors are sharded by rows;
+     * the shard of the last rank is padded if tp does not divide the rows. 0: other tensors */
+    size_t rows;
+};
+
+/* Values of the parameter `layer` that select the embedding or the head instead of a layer (0 to layers - 1). The
+ * head contains the final norm and, unless embeddings are tied, the output matrix. The head of BERT contains its
+ * pooler; the heads of BERT's pretraining are left out, as in the published parameter count. */
+#define BB_ARCH_EMBEDDING (-1)
+#define BB_ARCH_HEAD      (-2)
+
+/* Upper bound of the number of tensors of a layer: latent attention with an indexer (15), position biases (1), cross
+ * attention (4), experts (12), four norms and the encoder's norm with biases (10). */
+#define BB_ARCH_TENSORS 42
+
+/*
+ * bb_arch_tensors - list the tensors of a layer in the order in which the published model registers them.
+ *   layer     0 to layers - 1, BB_ARCH_EMBEDDING or BB_ARCH_HEAD
+ *   out       [BB_ARCH_TENSORS] out: the tensors
+ *   Returns   the number of tensors, at least 1
+ */
+int bb_arch_tensors(const struct bb_arch *arch, int layer, struct bb_arch_tensor out[BB_ARCH_TENSORS]);
+
+/* bb_arch_tensor_share - returns the number of elements of a tensor on one rank. For expert tensors, the caller
+ * passes the size of the expert-tensor-parallel group (etp) as tp. If tp does not divide the rows of an embedding or
+ * output matrix, the share is rounded up. */
+size_t bb_arch_tensor_share(const struct bb_arch_tensor *tensor, int tp, int ep);
+
+/* bb_arch_layer_share - returns the numbers of dense and expert parameters of a layer (or of the embedding or the
+ * head) on one rank. Dense tensors are sharded over tp, expert tensors over etp (expert tensor parallelism) and ep. */
+struct bb_arch_rank_parameters {
+    size_t dense, expert;
+    size_t replicated; /* included in dense: tensors that every tp rank holds in full (norms, biases of row-parallel
+                          layers, the router). With sequence parallelism their gradients are summed over tp. */
+};
+struct bb_arch_rank_parameters bb_arch_layer_share(const struct bb_arch *arch, int layer, int tp, int etp, int ep);
+
+/* ---- parameter counts: whole numbers stored as doubles ---- */
+
+double bb_arch_layer_parameters(const struct bb_arch *arch, int layer); /* `layer` may be BB_ARCH_EMBEDDING or
+                                                                           BB_ARCH_HEAD */
+double bb_arch_parameters(const struct bb_arch *arch);
+double bb_arch_active(const struct bb_arch *arch); /* number of parameters that one token uses: all dense parameters,
+                                                      and top_k experts per layer with experts */
+
+#endif

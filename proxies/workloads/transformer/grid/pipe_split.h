@@ -1,0 +1,40 @@
+/*
+ * pipe_split.h - division of the layers of a model among pipeline stages, and error messages for invalid divisions.
+ *
+ * With p stages and v model chunks per stage there are p v virtual stages, and stage r holds the virtual stages r, p +
+ * r, 2 p + r, ... (schedule.h). All virtual stages have the same number of layers if p v divides the number of layers,
+ * or the number of layers plus 2, where embedding and head count as one layer each (bb_grid_layers). Otherwise the
+ * first and the last stage may have their own number of layers, and the other stages share the rest evenly, as with
+ * Megatron-LM's --decoder-first-pipeline-num-layers and --decoder-last-pipeline-num-layers
+ * (core/transformer/transformer_layer.py). The number of layers of the first or last stage must be divisible by v.
+ */
+#ifndef BB_PROXIES_WORKLOADS_TRANSFORMER_GRID_PIPE_SPLIT_H
+#define BB_PROXIES_WORKLOADS_TRANSFORMER_GRID_PIPE_SPLIT_H
+
+#include "bootstrap/base/err.h"
+
+#include <stdbool.h>
+
+struct bb_pipe_split {
+    int layers, stages, chunks; /* numbers of layers of the model, of pipeline stages, and of model chunks (virtual
+                                   stages) per pipeline stage */
+    int first, last; /* number of layers of the first and of the last stage; 0: the same number as the other stages */
+};
+
+/* bb_pipe_split_is_valid - returns whether each virtual stage (one model chunk of one pipeline stage) gets a whole
+ * number of layers, at least one. */
+bool bb_pipe_split_is_valid(const struct bb_pipe_split *s);
+
+/* bb_pipe_split_layers - returns the number of layers of the virtual stage with index `part` (0 to stages x chunks -
+ * 1). *first: index of its first layer. */
+int bb_pipe_split_layers(const struct bb_pipe_split *s, int part, int *first);
+
+/*
+ * bb_pipe_split_validate - print an error if the division of the layers is invalid. Requires at least two stages.
+ *   layout   options for a valid layout, which the message suggests first (bb_grid_suggest); "": none
+ *   who      proxy name, printed before the message
+ *   Returns  0, or -BB_EUSAGE after printing one error line with the numbers and valid values
+ */
+int bb_pipe_split_validate(const struct bb_pipe_split *s, const char *layout, const char *who) BB_MUST_CHECK;
+
+#endif

@@ -1,0 +1,289 @@
+/* block.c - buffers, compute operations and the collectives of tensor parallelism (see block.h). */
+#include "proxies/workloads/transformer/layer/block.h"
+
+#include "bootstrap/base/alloc.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- buffers ---- */
+
+#define ROW(buffer, text, elements, type) [BB_BLOCK_BUFFER_##buffer] = {text, type},
+
+static const struct buffer_spec {
+    const char *name;
+    int dtype; /* BB_NONE: data type of the activations */
+} buffer_specs[BB_BLOCK_BUFFER_IDS] = {BB_BLOCK_BUFFERS(ROW)};
+
+/* Returns the number of elements per row (one copy of one token). The elements of an FP8 row are bytes: one per
+ * value, and a float scale per 128 values. */
+size_t bb_block_row_width(const struct bb_block *b, enum bb_block_buffer id)
+{
+    size_t hidden = (size_t)b->layers->sizes.hidden;
+
+    return buffer_specs[id].dtype == BB_INT8 ? hidden + (hidden + 127) / 128 * 4 : hidden;
+}
+
+#define ELEMENTS(buffer, text, elements, type) [BB_BLOCK_BUFFER_##buffer] = elements,
+
+/* The local variables are the numbers of elements in the list of buffers (BB_BLOCK_BUFFERS). */
+size_t bb_block_buffer_elements(const struct bb_block *b, enum bb_block_buffer id)
+{
+    const struct bb_layers *l = b->layers;
+    const struct bb_layers_config *c = &l->config;
+    const struct bb_layer_sizes *s = &l->sizes;
+    const struct bb_routing *r = &l->routing;
+    const size_t row = bb_block_row_width(b, id);
+    /* number of ranks in an all-gather over the etp x ep ranks (expert tensor parallelism x expert parallelism) */
+    const size_t gathered_ranks = (size_t)c->ep * (size_t)c->etp;
+
+    const size_t boundary = l->boundary_elements, full = l->full_elements, all_boundaries = boundary * gathered_ranks;
+    const size_t kv_block = l->kv_block, all_kv_blocks = kv_block * (size_t)c->cp;
+    const size_t queries = (size_t)(s->tokens * s->heads * s->key_dim);
+    const size_t keys = (size_t)(s->tokens * s->kv_heads * s->key_dim);
+    const size_t values = (size_t)(s->tokens * s->kv_heads * s->value_dim);
+    const size_t context = (size_t)(s->tokens * s->heads * s->value_dim);
+    const size_t tokens = (size_t)(l->decoder_sizes.tokens > s->tokens ? l->decoder_sizes.tokens : s->tokens);
+    const size_t experts = (size_t)s->experts, all_experts = experts * gathered_ranks;
+    /* probabilities, one per pair of a token and an expert: tokens x top_k, or with a capacity factor the capacity of
+     * all experts */
+    const size_t pairs_sent = r->uniform_rows >= 0 ? (size_t)r->uniform_rows * (size_t)r->config.ranks
+                                                   : (size_t)r->config.tokens * (size_t)r->config.top_k;
+    const size_t pairs_received = (size_t)b->rows_received;
+    /* token copies: one per pair; with dedup dispatch a rank sends one per token and destination node */
+    const size_t copies_sent =
+        c->dispatch == BB_DISPATCH_DEDUP ? (size_t)s->local_tokens * (size_t)c->node_limit : pairs_sent;
+    const size_t rows_sent = copies_sent * row, rows_routed = pairs_sent * row, rows_received = pairs_received * row;
+    const size_t rows_of_etp = pairs_received * (size_t)s->hidden * (size_t)c->etp;
+    const size_t elements[] = {BB_BLOCK_BUFFERS(ELEMENTS)};
+
+    return elements[id];
+}
+
+static enum bb_dtype_id buffer_dtype(const struct bb_block *b, enum bb_block_buffer id)
+{
+    int dtype = buffer_specs[id].dtype;
+
+    return dtype == BB_NONE ? b->layers->config.dtype : (enum bb_dtype_id)dtype;
+}
+
+int bb_block_buffer(struct bb_block *b, enum bb_block_buffer id)
+{
+    struct bb_script *s = b->script;
+    enum bb_dtype_id saved_dtype = s->dtype;
+
+    if (b->buffers[id] == BB_NONE) {
+        s->dtype = buffer_dtype(b, id);
+        b->buffers[id] =
+            bb_script_buffer(s, buffer_specs[id].name, BB_USE_COMMUNICATION, bb_block_buffer_elements(b, id));
+        s->dtype = saved_dtype;
+    }
+    return b->buffers[id];
+}
+
+int bb_block_collective(struct bb_block *b, struct bb_script_lane lane, const char *what, enum bb_coll_kind kind,
+                        size_t count, enum bb_block_buffer src, enum bb_block_buffer dst)
+{
+    enum bb_dtype_id saved_dtype = b->script->dtype;
+    int from, to, op;
+
+    if (!bb_lane_is_used(lane))
+        return BB_NONE;
+    from = bb_block_buffer(b, src);
+    to = bb_block_buffer(b, dst);
+    b->script->dtype = buffer_dtype(b, src);
+    op = bb_script_collective(b->script, lane, what, kind, count, from, to);
+    b->script->dtype = saved_dtype;
+    return op;
+}
+
+/* ---- compute ---- */
+
+/* Returns the sizes of the layer for which operations are currently added to the program. */
+static const struct bb_layer_sizes *current_sizes(const struct bb_block *b)
+{
+    return b->in_decoder ? &b->layers->decoder_sizes : bb_layers_sizes(b->layers, b->script->layer);
+}
+
+/* Returns the sizes that determine how many activations a collective over tp moves: those of the layer whose operations
+ * are currently added; while reads_encoder is set, those of the encoder output. */
+static const struct bb_layer_sizes *moved_sizes(const struct bb_block *b)
+{
+    return b->reads_encoder ? &b->layers->sizes : current_sizes(b);
+}
+
+/* Returns the kernel list for the kernel groups c and the current layer's sizes; builds the list if it does not
+ * exist yet. Operations with equal kernel groups and sizes share one list. */
+static const struct bb_kernel_list *get_kernel_list(struct bb_block *b, const struct bb_kernel_groups *c)
+{
+    const struct bb_layer_sizes *sizes = current_sizes(b);
+    struct bb_kernel_list made = {0}, *work;
+    struct bb_layers *l = b->layers;
+
+    /* Lists of expert kernels (c->rows > 0) differ between ep ranks, so the wanted list was usually added recently:
+     * search backward from the latest list. All other lists were added with the program of the first ep rank: search
+     * forward from the first list. */
+    for (int k = 0; k < l->n_kernel_lists; k++) {
+        const struct bb_cached_kernel_list *cached = &l->kernel_lists[c->rows > 0 ? l->n_kernel_lists - 1 - k : k];
+
+        if (cached->sizes == sizes && cached->groups.n == c->n && cached->groups.rows == c->rows &&
+            memcmp(cached->groups.list, c->list, sizeof(c->list[0]) * (size_t)c->n) == 0)
+            return cached->work;
+    }
+    bb_kernel_groups_append(sizes, c, &made);
+    work = bb_step_copy_kernel_list(l->step, &made);
+    BB_GROW(l->kernel_lists, l->n_kernel_lists);
+    l->kernel_lists[l->n_kernel_lists++] = (struct bb_cached_kernel_list){*c, sizes, work};
+    return work;
+}
+
+/* Returns the duration of a compute operation in microseconds: its FLOPs divided by the rate config->tflops or, if
+ * the user gave the time of a layer, the operation's fraction of the layer's FLOPs times that time. */
+static double time_us(const struct bb_block *b, const struct bb_kernel_groups *c, double flops)
+{
+    const struct bb_layers_config *config = &b->layers->config;
+    bool forward = c->list[0].pass == BB_KERNELS_FORWARD;
+    double given = forward || config->backward_us <= 0 ? config->forward_us : config->backward_us / 2;
+
+    if (b->script->layer == BB_NONE || given <= 0)
+        return flops / config->tflops / 1e6;
+    return flops * given / bb_layers_flops(b->layers, b->script->layer);
+}
+
+/* Returns the model FLOPs of an operation, which exclude recomputation and, with a capacity factor, the rows beyond
+ * the balanced load of the experts. */
+static double needed_flops(const struct bb_block *b, const struct bb_kernel_groups *c)
+{
+    struct bb_kernel_groups needed = *c;
+    int64_t balanced = bb_layers_balanced_rows(b->layers);
+
+    if (b->layers->config.capacity_factor > 0 && needed.rows > balanced)
+        needed.rows = balanced;
+    return b->recomputing ? 0 : bb_kernel_groups_flops(current_sizes(b), &needed);
+}
+
+void bb_block_compute(struct bb_block *b, const char *what, const struct bb_kernel_groups *c, int src, int dst)
+{
+    double flops = bb_kernel_groups_flops(current_sizes(b), c);
+    const struct bb_kernel_list *work;
+
+    if (!b->layers->config.gemm || c->n == 0) {
+        if (flops > 0)
+            bb_script_compute(b->script, what, time_us(b, c, flops), needed_flops(b, c), src, dst);
+        return;
+    }
+    work = get_kernel_list(b, c);
+    if (work->n == 0)
+        return;
+    bb_script_work(b->script, what, work, 1, src, dst);
+    if (!bb_script_result(b->script))
+        bb_script_newest_op(b->script)->flops = needed_flops(b, c);
+}
+
+void bb_block_kernels(struct bb_block *b, const char *what, enum bb_kernels_kind kind, enum bb_kernels_pass pass,
+                      int src, int dst)
+{
+    struct bb_kernel_groups c = {0};
+
+    bb_kernel_groups_add(&c, kind, pass);
+    bb_block_compute(b, what, &c, src, dst);
+}
+
+/* ---- tensor-parallel GEMMs ---- */
+
+static int start_gather(struct bb_block *b, const char *what, int src, enum bb_block_buffer dst)
+{
+    const struct bb_layer_sizes *s = moved_sizes(b);
+
+    return bb_script_collective(b->script, b->lanes.tp, what, BB_ALL_GATHER, (size_t)(s->local_tokens * s->hidden), src,
+                                bb_block_buffer(b, dst));
+}
+
+int bb_block_gather(struct bb_block *b, const char *what, int src, enum bb_block_buffer dst)
+{
+    bb_script_wait(b->script, start_gather(b, what, src, dst));
+    return bb_block_buffer(b, dst);
+}
+
+int bb_block_sum(struct bb_block *b, const char *what, int dst)
+{
+    const struct bb_layer_sizes *s = moved_sizes(b);
+    bool scattered = b->layers->sequence_sharded;
+
+    return bb_script_collective(b->script, b->lanes.tp, what, scattered ? BB_REDUCE_SCATTER : BB_ALL_REDUCE,
+                                (size_t)((scattered ? s->local_tokens : s->tokens) * s->hidden),
+                                bb_block_buffer(b, BB_BLOCK_BUFFER_PARTIAL), dst);
+}
+
+int bb_block_column_input(struct bb_block *b, const struct bb_column_parallel *column, struct bb_kernel_groups *c,
+                          int in)
+{
+    if (!b->layers->sequence_sharded) {
+        bb_kernel_groups_add(c, BB_KERNELS_NORM, BB_KERNELS_FORWARD);
+        return in;
+    }
+    if (b->layers->config.gemm) {
+        bb_block_kernels(b, "norm", BB_KERNELS_NORM, BB_KERNELS_FORWARD, in,
+                         bb_block_buffer(b, BB_BLOCK_BUFFER_NORMED));
+        in = bb_block_buffer(b, BB_BLOCK_BUFFER_NORMED);
+    }
+    return bb_block_gather(b, column->gather, in, BB_BLOCK_BUFFER_FULL);
+}
+
+void bb_block_row(struct bb_block *b, const char *what, const char *sum, const struct bb_kernel_groups *c, int src,
+                  int out)
+{
+    if (!bb_lane_is_used(b->lanes.tp)) {
+        bb_block_compute(b, what, c, src, out);
+        return;
+    }
+    bb_block_compute(b, what, c, src, bb_block_buffer(b, BB_BLOCK_BUFFER_PARTIAL));
+    bb_script_wait(b->script, bb_block_sum(b, sum, out));
+}
+
+void bb_block_column_backward(struct bb_block *b, const struct bb_column_parallel *column,
+                              const struct bb_kernel_groups *before, int src, int out, bool with_weights, bool normed)
+{
+    int gathered = BB_NONE, sum, input = BB_NONE;
+    struct bb_kernel_groups c = *before;
+
+    if (!bb_lane_is_used(b->lanes.tp)) { /* data gradient, weight gradient and gradient of the norm in one operation */
+        bb_kernel_groups_add_backward(&c, column->gemm, with_weights);
+        if (normed)
+            bb_kernel_groups_add(&c, BB_KERNELS_NORM, BB_KERNELS_DATA);
+        bb_block_compute(b, column->data, &c, src, out);
+        return;
+    }
+    if (b->layers->sequence_sharded && with_weights) {
+        bb_block_compute(b, column->data, &c, src, BB_NONE);
+        c.n = 0;
+        gathered = start_gather(b, column->gather, bb_block_buffer(b, column->input), BB_BLOCK_BUFFER_FULL);
+        input = bb_block_buffer(b, BB_BLOCK_BUFFER_FULL);
+    }
+    bb_kernel_groups_add(&c, column->gemm, BB_KERNELS_DATA);
+    bb_block_compute(b, column->data, &c, src, bb_block_buffer(b, BB_BLOCK_BUFFER_PARTIAL));
+    bb_script_wait(b->script, gathered);
+    sum = bb_block_sum(b, column->sum, out);
+    if (with_weights)
+        bb_block_kernels(b, column->weights, column->gemm, BB_KERNELS_WEIGHTS, input, BB_NONE);
+    bb_script_wait(b->script, sum);
+    if (normed)
+        bb_block_kernels(b, "norm", BB_KERNELS_NORM, BB_KERNELS_DATA, out, out);
+}
+
+void bb_block_column_weights(struct bb_block *b, const struct bb_column_parallel *column,
+                             const struct bb_kernel_groups *before)
+{
+    struct bb_kernel_groups c = *before;
+    int gathered = BB_NONE, input = BB_NONE;
+
+    if (b->layers->sequence_sharded) {
+        gathered = start_gather(b, column->gather, bb_block_buffer(b, column->input), BB_BLOCK_BUFFER_FULL);
+        input = bb_block_buffer(b, BB_BLOCK_BUFFER_FULL);
+        bb_block_compute(b, column->weights, &c, BB_NONE, BB_NONE);
+        bb_script_wait(b->script, gathered);
+        c.n = 0;
+    }
+    bb_kernel_groups_add(&c, column->gemm, BB_KERNELS_WEIGHTS);
+    bb_block_compute(b, column->weights, &c, input, BB_NONE);
+}

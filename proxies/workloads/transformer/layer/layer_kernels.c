@@ -1,0 +1,447 @@
+/* layer_kernels.c - GEMMs and memory-bound kernels of the sublayers of a layer (see layer_kernels.h). */
+#include "proxies/workloads/transformer/layer/layer_kernels.h"
+
+#define MAX_GEMMS 8 /* maximum number of GEMMs in the forward pass of one kind of computation (enum bb_kernels_kind) */
+
+struct gemm {
+    const char *name;
+    struct bb_gemm_shape shape;
+    bool activations_only; /* true: both operands are activations, so there is no weight gradient */
+};
+
+void bb_kernel_groups_add(struct bb_kernel_groups *c, enum bb_kernels_kind kind, enum bb_kernels_pass pass)
+{
+    if (c->n < BB_KERNEL_GROUPS)
+        c->list[c->n++] = (struct bb_kernels){kind, pass};
+}
+
+void bb_kernel_groups_add_backward(struct bb_kernel_groups *c, enum bb_kernels_kind kind, bool with_weights)
+{
+    bb_kernel_groups_add(c, kind, BB_KERNELS_DATA);
+    if (with_weights)
+        bb_kernel_groups_add(c, kind, BB_KERNELS_WEIGHTS);
+}
+
+/* ---- GEMMs ---- */
+
+/* Returns the GEMM of a linear layer: (rows x in) to (rows x out). With several experts, returns a batched GEMM with
+ * `rows` rows per expert. */
+static struct gemm linear_gemm(const struct bb_layer_sizes *s, const char *name, int64_t rows, int64_t in, int64_t out,
+                               int64_t experts)
+{
+    return (struct gemm){name, {rows, out, in, experts, false, false, s->dtype}, false};
+}
+
+/* Width of queries, keys and values together. In a scan layer (state-space model or linear attention), each
+ * key-value group has its own query and key, and each head its own value. */
+static int64_t qkv_width(const struct bb_layer_sizes *s)
+{
+    if (s->chunk)
+        return 2 * s->kv_heads * s->key_dim + s->heads * s->value_dim;
+    return s->heads * s->key_dim + s->kv_heads * (s->key_dim + s->value_dim);
+}
+
+static int qkv_gemms(const struct bb_layer_sizes *s, struct gemm *p)
+{
+    int64_t gate = s->out_gate ? s->heads * s->value_dim : 0, steps = s->chunk ? (s->delta ? 2 : 1) * s->heads : 0, up;
+    int n = 0;
+
+    if (s->kv_lora == 0) {
+        p[0] = linear_gemm(s, s->chunk ? "scan input" : "qkv", s->tokens, s->hidden, qkv_width(s) + gate + steps, 1);
+        return 1;
+    }
+    if (s->q_lora)
+        p[n++] = linear_gemm(s, "query down", s->tokens, s->hidden, s->q_lora, 1);
+    p[n++] = linear_gemm(s, "query", s->tokens, s->q_lora ? s->q_lora : s->hidden, s->heads * s->key_dim, 1);
+    p[n++] = linear_gemm(s, "key value down", s->tokens, s->hidden, s->kv_lora + s->rope_dim, 1);
+    up = s->heads * (s->nope_dim + s->value_dim);
+    p[n++] = linear_gemm(s, "key value", s->tokens, s->kv_lora, up, 1);
+    if (s->index_heads) {
+        p[n++] = linear_gemm(s, "index query", s->tokens, s->q_lora, s->index_heads * s->index_dim, 1);
+        p[n++] = linear_gemm(s, "index key", s->tokens, s->hidden, s->index_dim, 1);
+        p[n++] = linear_gemm(s, "index weights", s->tokens, s->hidden, s->index_heads, 1);
+    }
+    return n;
+}
+
+/* Lists the GEMMs of a scan layer (state-space or linear attention), one chunk of tokens at a time (see
+ * bb_arch_core_flops). As in attention, all operands are activations. */
+static int scan_gemms(const struct bb_layer_sizes *s, struct gemm *p)
+{
+    int64_t c = s->queries < s->chunk ? s->queries : s->chunk, chunks = s->batch * ((s->queries + c - 1) / c);
+    int64_t head_batch = chunks * s->heads, key_batch = s->delta ? head_batch : chunks * s->kv_heads;
+    int64_t n = s->key_dim, v = s->value_dim;
+    int at = 0;
+
+    if (s->delta) {
+        p[at++] = (struct gemm){"key scores", {c, c, n, head_batch, false, true, s->dtype}, true};
+        p[at++] = (struct gemm){"corrections", {c, n + v, c, head_batch, false, false, s->dtype}, true};
+        p[at++] = (struct gemm){"stored values", {c, v, n, head_batch, false, false, s->dtype}, true};
+    }
+    p[at++] = (struct gemm){"scores", {c, c, n, key_batch, false, true, s->dtype}, true};
+    p[at++] = (struct gemm){"context", {c, v, c, head_batch, false, false, s->dtype}, true};
+    p[at++] = (struct gemm){"state update", {n, v, c, head_batch, true, false, s->dtype}, true};
+    p[at++] = (struct gemm){"state read", {c, v, n, head_batch, false, false, s->dtype}, true};
+    return at;
+}
+
+static int core_gemms(const struct bb_layer_sizes *s, int64_t keys, struct gemm *p)
+{
+    int64_t pairs = s->batch * s->attention_heads;
+
+    if (s->chunk)
+        return scan_gemms(s, p);
+
+    p[0] = (struct gemm){"scores", {s->queries, keys, s->key_dim, pairs, false, true, s->dtype}, true};
+    p[1] = (struct gemm){"context", {s->queries, s->value_dim, keys, pairs, false, false, s->dtype}, true};
+    if (s->index_heads == 0)
+        return 2;
+    pairs = s->batch * s->index_heads;
+    p[2] = (struct gemm){"index", {s->queries, s->sequence, s->index_dim, pairs, false, true, s->dtype}, true};
+    return 3;
+}
+
+/* Sets the up and the down GEMM of an MLP, or of all experts of a rank. If the number of rows (tokens) is divisible
+ * by the number of experts, each GEMM is batched with one GEMM per expert; else it is one GEMM with the rows of all
+ * experts. Returns the number of up GEMMs: 1, or 0 if there are no rows. */
+static int mlp_gemms(const struct bb_layer_sizes *s, int64_t rows, int64_t ffn, int64_t experts, struct gemm *up,
+                     struct gemm *down)
+{
+    if (rows % experts)
+        experts = 1;
+    *up = linear_gemm(s, "up", rows / experts, s->hidden, (s->gated ? 2 : 1) * ffn, experts);
+    *down = linear_gemm(s, "down", rows / experts, ffn, s->hidden, experts);
+    return rows > 0;
+}
+
+static int forward_gemms(const struct bb_layer_sizes *s, enum bb_kernels_kind kind, int64_t rows, struct gemm *p)
+{
+    struct gemm other;
+
+    switch (kind) {
+    case BB_KERNELS_QKV:
+        return qkv_gemms(s, p);
+    case BB_KERNELS_CORE:
+        return core_gemms(s, s->keys, p);
+    case BB_KERNELS_CORE_BLOCK:
+        return core_gemms(s, s->block_keys, p);
+    case BB_KERNELS_CROSS_QUERY:
+        p[0] = linear_gemm(s, "cross query", s->tokens, s->hidden, s->heads * s->key_dim, 1);
+        return 1;
+    case BB_KERNELS_CROSS_KEYS:
+        p[0] = linear_gemm(s, "cross keys", s->encoder_tokens, s->hidden, s->kv_heads * (s->key_dim + s->value_dim), 1);
+        return 1;
+    case BB_KERNELS_CROSS_CORE:
+        return core_gemms(s, s->encoder_sequence, p);
+    case BB_KERNELS_OUT:
+        p[0] = linear_gemm(s, "out", s->tokens, s->heads * s->value_dim, s->hidden, 1);
+        return 1;
+    case BB_KERNELS_UP:
+        return mlp_gemms(s, s->tokens, s->ffn, 1, &p[0], &other);
+    case BB_KERNELS_DOWN:
+        return mlp_gemms(s, s->tokens, s->ffn, 1, &other, &p[0]);
+    case BB_KERNELS_SHARED_UP:
+        return mlp_gemms(s, s->tokens, s->shared_ffn, 1, &p[0], &other);
+    case BB_KERNELS_SHARED_DOWN:
+        return mlp_gemms(s, s->tokens, s->shared_ffn, 1, &other, &p[0]);
+    case BB_KERNELS_EXPERTS:
+        return 2 * mlp_gemms(s, rows, s->expert_ffn, s->local_experts, &p[0], &p[1]);
+    case BB_KERNELS_ROUTER:
+        p[0] = linear_gemm(s, "router", s->local_tokens, s->hidden, s->experts, 1);
+        return 1;
+    case BB_KERNELS_HEAD:
+        p[0] = linear_gemm(s, "logits", s->tokens, s->hidden, s->vocab, 1);
+        return 1;
+    default:
+        return 0;
+    }
+}
+
+/* Lists the GEMMs of a pass (forward, data gradient, weight gradient) that follow from one GEMM of the forward pass.
+ * The data-gradient pass of attention contains the gradients of both operands. Returns the number of GEMMs: 0, 1 or
+ * 2. */
+static int list_pass_shapes(const struct gemm *forward, enum bb_kernels_pass pass, struct bb_gemm_shape out[2])
+{
+    struct bb_gemm_shape dgrad, wgrad;
+
+    out[0] = forward->shape;
+    if (pass == BB_KERNELS_FORWARD)
+        return 1;
+    if (pass == BB_KERNELS_WEIGHTS && forward->activations_only)
+        return 0;
+    bb_gemm_backward(&forward->shape, &dgrad, &wgrad);
+    out[0] = pass == BB_KERNELS_DATA ? dgrad : wgrad;
+    out[1] = wgrad;
+    return forward->activations_only ? 2 : 1;
+}
+
+double bb_kernel_groups_flops(const struct bb_layer_sizes *s, const struct bb_kernel_groups *c)
+{
+    struct gemm p[MAX_GEMMS];
+    struct bb_gemm_shape shapes[2];
+    double flops = 0;
+
+    for (int i = 0; i < c->n; i++) {
+        int n = forward_gemms(s, c->list[i].kind, c->rows, p);
+
+        for (int j = 0; j < n; j++)
+            for (int k = list_pass_shapes(&p[j], c->list[i].pass, shapes) - 1; k >= 0; k--)
+                flops += bb_gemm_flops(&shapes[k]);
+    }
+    return flops;
+}
+
+/* ---- memory-bound kernels ---- */
+
+/* Adds the cast kernel of an FP8 GEMM. Each operand is needed row-wise for the GEMM and transposed for the
+ * gradients. Input: the kernel that produces it also casts it to FP8, so only the transposition is a separate
+ * kernel, which reads FP8. Output gradient: one kernel reads it in 16 bits and writes it row-wise and transposed. */
+static void add_cast(const struct bb_layer_sizes *s, struct bb_kernel_list *w, const struct gemm *p,
+                     enum bb_kernels_pass pass)
+{
+    const struct bb_gemm_shape *g = &p->shape;
+    const struct bb_memory_kernel cast = {.kind = BB_MEMORY_KERNEL_COPY,
+                                          .dtype = pass == BB_KERNELS_FORWARD ? BB_F8E4M3 : s->dtype,
+                                          .rows = (uint64_t)(g->m * g->batch),
+                                          .cols = (uint64_t)(pass == BB_KERNELS_FORWARD ? g->k : g->n)};
+
+    if (pass == BB_KERNELS_WEIGHTS)
+        return;
+    bb_kernel_list_add_memory_kernel(w, "cast", &cast);
+    bb_kernel_list_last(w)->experts = (int)g->batch;
+}
+
+static void add_memory_kernel(const struct bb_layer_sizes *s, struct bb_kernel_list *w, const char *name,
+                              enum bb_memory_kernel_kind kind, enum bb_activation act, int64_t rows, int64_t cols)
+{
+    const struct bb_memory_kernel kernel = {
+        .kind = kind, .dtype = s->dtype, .act = act, .rows = (uint64_t)rows, .cols = (uint64_t)cols};
+
+    if (rows > 0 && cols > 0)
+        bb_kernel_list_add_memory_kernel(w, name, &kernel);
+}
+
+/* Adds the kernels of the activation function. A gated activation reads gate and up and writes their product; its
+ * backward pass writes the gradients of gate and up. */
+static void add_activation(const struct bb_layer_sizes *s, struct bb_kernel_list *w, bool backward, int64_t rows,
+                           int64_t ffn)
+{
+    bool three = backward || s->gated;
+
+    add_memory_kernel(s, w, "activation", three ? BB_MEMORY_KERNEL_BIAS_ACT_GRAD : BB_MEMORY_KERNEL_BIAS_ACT,
+                      BB_ACT_GELU, rows, ffn);
+    if (backward && s->gated)
+        add_memory_kernel(s, w, "gate", BB_MEMORY_KERNEL_BIAS_ACT, BB_ACT_NONE, rows, ffn);
+}
+
+/* Kernels of experts with biases (gpt-oss), as in Megatron-LM: clamping of gate and up
+ * (fusions/fused_bias_geglu.py), and the bias of the down projection, scaled by the router's float probability
+ * (_apply_bias in transformer/moe/experts.py). Each array element is one kernel. wide: true: the kernel operates on
+ * gate and up; false: on the output of the expert, in float. */
+static const struct bias_kernel {
+    const char *name;
+    bool backward, wide;
+    enum bb_memory_kernel_kind kind;
+} bias_kernels[] = {
+    {"clamp", false, true, BB_MEMORY_KERNEL_BIAS_ACT},
+    {"join", false, true, BB_MEMORY_KERNEL_COPY},
+    {"bias", false, false, BB_MEMORY_KERNEL_BIAS_ACT_GRAD},
+    {"join", false, false, BB_MEMORY_KERNEL_COPY},
+    {"cast", false, false, BB_MEMORY_KERNEL_COPY},
+    {"clamp", true, true, BB_MEMORY_KERNEL_BIAS_ACT_GRAD},
+    {"join", true, true, BB_MEMORY_KERNEL_COPY},
+    {"bias", true, false, BB_MEMORY_KERNEL_BIAS_ACT_GRAD},
+    {"bias", true, false, BB_MEMORY_KERNEL_BIAS_ACT_GRAD},
+    {"join", true, false, BB_MEMORY_KERNEL_COPY},
+    {"cast", true, false, BB_MEMORY_KERNEL_COPY},
+};
+
+static void add_expert_biases(const struct bb_layer_sizes *s, struct bb_kernel_list *w, bool backward, int64_t rows)
+{
+    struct bb_layer_sizes in_float = *s;
+
+    in_float.dtype = BB_FLOAT;
+    for (size_t i = 0; s->expert_bias && i < sizeof(bias_kernels) / sizeof(bias_kernels[0]); i++) {
+        const struct bias_kernel *p = &bias_kernels[i];
+
+        if (p->backward == backward)
+            add_memory_kernel(p->wide ? s : &in_float, w, p->name, p->kind, BB_ACT_NONE, rows,
+                              p->wide ? 2 * s->expert_ffn : s->hidden);
+    }
+}
+
+/* Adds the kernels of the residual sum and of the norm. In the forward pass the residual kernel includes the dropout
+ * mask. In the backward pass the residual kernel adds the gradients of the residual and of the sublayer (attention
+ * or MLP), and dropout has a separate kernel. */
+static void add_norm(const struct bb_layer_sizes *s, struct bb_kernel_list *w, bool backward)
+{
+    add_memory_kernel(s, w, "residual", BB_MEMORY_KERNEL_BIAS_ACT_GRAD, BB_ACT_NONE, s->local_tokens, s->hidden);
+    if (backward && s->dropout)
+        add_memory_kernel(s, w, "dropout", BB_MEMORY_KERNEL_BIAS_ACT, BB_ACT_NONE, s->local_tokens, s->hidden);
+    add_memory_kernel(s, w, "norm", backward ? BB_MEMORY_KERNEL_LAYER_NORM_GRAD : BB_MEMORY_KERNEL_LAYER_NORM,
+                      BB_ACT_NONE, s->local_tokens, s->hidden);
+}
+
+/* Unfused attention: adds the kernels of softmax and dropout over all scores in memory. */
+static void add_softmax(const struct bb_layer_sizes *s, struct bb_kernel_list *w, bool backward, int64_t keys)
+{
+    int64_t rows = s->batch * s->attention_heads * s->queries;
+
+    if (!s->unfused || s->chunk)
+        return;
+    if (s->dropout)
+        add_memory_kernel(s, w, "dropout", BB_MEMORY_KERNEL_BIAS_ACT, BB_ACT_NONE, rows, keys);
+    add_memory_kernel(s, w, "softmax", backward ? BB_MEMORY_KERNEL_BIAS_ACT_GRAD : BB_MEMORY_KERNEL_BIAS_ACT,
+                      BB_ACT_NONE, rows, keys);
+}
+
+/* Adds the kernels of the gate on the output of attention or of a scan (state-space or linear attention); the gate
+ * kernel of a scan includes its norm. */
+static void add_out_gate(const struct bb_layer_sizes *s, struct bb_kernel_list *w, bool backward)
+{
+    const int64_t width = s->heads * s->value_dim;
+
+    if (!s->out_gate)
+        return;
+    add_memory_kernel(s, w, "gate", BB_MEMORY_KERNEL_BIAS_ACT_GRAD, BB_ACT_NONE, s->tokens, width);
+    if (backward)
+        add_memory_kernel(s, w, "gate", BB_MEMORY_KERNEL_BIAS_ACT, BB_ACT_NONE, s->tokens, width);
+}
+
+/* Adds the kernel that permutes tokens into the order of their experts, or the kernel that returns the expert
+ * outputs to token order and sums them per token. The backward pass of the first kernel is the second kernel, and
+ * vice versa. */
+static void add_permutation(const struct bb_layer_sizes *s, enum bb_kernels_kind kind, bool backward,
+                            struct bb_kernel_list *w)
+{
+    bool in_node = kind == BB_KERNELS_NODE_PERMUTE || kind == BB_KERNELS_NODE_UNPERMUTE;
+    bool spreads = (kind == BB_KERNELS_PERMUTE || kind == BB_KERNELS_NODE_PERMUTE) != backward;
+    uint64_t tokens = (uint64_t)(in_node ? s->local_tokens * s->copies : s->local_tokens);
+
+    (spreads ? bb_kernel_list_permute : bb_kernel_list_unpermute)(w, tokens, (uint64_t)s->hidden,
+                                                                  in_node ? s->node_copies : s->copies, s->dtype);
+}
+
+/* If `biased`, appends the kernel that adds the bias of QKV, of the attention output or of the MLP output. width:
+ * number of features per token. */
+static void add_bias(const struct bb_layer_sizes *s, struct bb_kernel_list *w, bool biased, int64_t width)
+{
+    if (biased)
+        add_memory_kernel(s, w, "bias", BB_MEMORY_KERNEL_BIAS_ACT, BB_ACT_NONE, s->tokens, width);
+}
+
+/* Adds the kernels between the QKV projections and attention: in a scan layer (state-space or linear attention) the
+ * short causal convolution over queries, keys and values; else the rotary position embedding of queries and keys, or
+ * the inverse rotation of their gradients. The bias has its own kernel only if neither of them follows. */
+static void add_qkv(const struct bb_layer_sizes *s, struct bb_kernel_list *w, bool backward)
+{
+    int64_t rotated = s->kv_lora ? s->heads * s->rope_dim : (s->heads + s->kv_heads) * s->key_dim;
+
+    if (s->chunk)
+        add_memory_kernel(s, w, "convolution", backward ? BB_MEMORY_KERNEL_BIAS_ACT_GRAD : BB_MEMORY_KERNEL_BIAS_ACT,
+                          BB_ACT_NONE, s->tokens, qkv_width(s));
+    else if (s->rotary)
+        add_memory_kernel(s, w, "positions", BB_MEMORY_KERNEL_BIAS_ACT, BB_ACT_NONE, s->tokens, rotated);
+    else
+        add_bias(s, w, s->qkv_bias && !backward, qkv_width(s));
+}
+
+/* Adds the memory-bound kernels that follow the GEMMs of a kind of computation (enum bb_kernels_kind), for example of
+ * the MLP's up projection, in the forward pass or in the data-gradient pass (backward). The gradient of the MLP's
+ * activation function belongs to the down GEMM, whose data gradient it reads. The gradient of a permuted token is the
+ * sum of the gradients of its copies for different experts. rows: number of token copies for the rank's experts. */
+static void add_memory_kernels(const struct bb_layer_sizes *s, enum bb_kernels_kind kind, bool backward, int64_t rows,
+                               struct bb_kernel_list *w)
+{
+    if (kind == BB_KERNELS_NORM)
+        add_norm(s, w, backward);
+    else if (kind == BB_KERNELS_OUT) {
+        add_out_gate(s, w, backward);
+        add_bias(s, w, s->out_bias && !backward, s->hidden);
+    } else if (kind == BB_KERNELS_CORE)
+        add_softmax(s, w, backward, s->keys);
+    else if (kind == BB_KERNELS_CORE_BLOCK)
+        add_softmax(s, w, backward, s->block_keys);
+    else if (kind == BB_KERNELS_CROSS_CORE)
+        add_softmax(s, w, backward, s->encoder_sequence);
+    else if (kind == BB_KERNELS_QKV)
+        add_qkv(s, w, backward);
+    else if (kind == (backward ? BB_KERNELS_DOWN : BB_KERNELS_UP))
+        add_activation(s, w, backward, s->tokens, s->ffn);
+    else if (kind == BB_KERNELS_DOWN)
+        add_bias(s, w, s->mlp_bias, s->hidden);
+    else if (kind == (backward ? BB_KERNELS_SHARED_DOWN : BB_KERNELS_SHARED_UP))
+        add_activation(s, w, backward, s->tokens, s->shared_ffn);
+    else if (kind == BB_KERNELS_EXPERTS) {
+        add_activation(s, w, backward, rows, s->expert_ffn);
+        add_expert_biases(s, w, backward, rows);
+    } else if (kind == BB_KERNELS_PERMUTE || kind == BB_KERNELS_UNPERMUTE || kind == BB_KERNELS_NODE_PERMUTE ||
+               kind == BB_KERNELS_NODE_UNPERMUTE)
+        add_permutation(s, kind, backward, w);
+    else if (kind == BB_KERNELS_EMBEDDING && !backward)
+        bb_kernel_list_embedding(w, (uint64_t)s->tokens, (uint64_t)s->hidden, (uint64_t)s->vocab, s->dtype);
+    else if (kind == BB_KERNELS_LOSS)
+        add_memory_kernel(s, w, "softmax", backward ? BB_MEMORY_KERNEL_BIAS_ACT_GRAD : BB_MEMORY_KERNEL_BIAS_ACT,
+                          BB_ACT_NONE, s->tokens, s->vocab);
+}
+
+static void add_gemm(const struct bb_layer_sizes *s, const struct bb_kernels *group, const struct gemm *p,
+                     const struct bb_gemm_shape *shape, struct bb_kernel_list *w)
+{
+    bool cross = group->kind == BB_KERNELS_CROSS_CORE; /* cross attention has no mask: the decoder attends to all
+                                                          encoder tokens */
+    bool core = cross || group->kind == BB_KERNELS_CORE || group->kind == BB_KERNELS_CORE_BLOCK;
+    int64_t keys = group->kind == BB_KERNELS_CORE ? s->keys : s->sequence;
+    struct bb_kernel_list_item *item;
+
+    bb_kernel_list_add_gemm(w, p->name, shape);
+    item = bb_kernel_list_last(w);
+    item->experts =
+        /* number of experts in the batched GEMM, because training runs a separate GEMM for each expert; 0: a GEMM
+         * without weights */
+        p->activations_only ? 0 : (int)shape->batch;
+    item->float8 =
+        s->float8 && !p->activations_only && group->kind != BB_KERNELS_HEAD && group->kind != BB_KERNELS_ROUTER;
+    if (!core || s->unfused || s->chunk) /* only fused attention keeps intermediate results on chip; the kernels of a
+                                            scan (s->chunk > 0) store them in memory */
+        return;
+    item->fusion = group->pass == BB_KERNELS_FORWARD ? BB_KERNEL_IN_ATTENTION : BB_KERNEL_IN_ATTENTION_BACKWARD;
+    /* Fraction of the attention score matrix that is unmasked. A causal mask leaves half of the full matrix. With a
+     * sliding window, only the first `keys` queries have masked keys, half of them on average. */
+    item->share = 1;
+    if (!cross && s->causal)
+        item->share = keys < s->sequence ? 1 - 0.5 * (double)keys / (double)s->sequence : 0.5;
+}
+
+/* Adds the kernels of one kind of computation and one pass (forward, data gradient, weight gradient). In the
+ * backward pass the GEMMs run in reverse order. */
+static void add_kernels(const struct bb_layer_sizes *s, const struct bb_kernels *group, int64_t rows,
+                        struct bb_kernel_list *w)
+{
+    struct gemm p[MAX_GEMMS];
+    struct bb_gemm_shape shapes[2];
+    int n = forward_gemms(s, group->kind, rows, p);
+    bool forward = group->pass == BB_KERNELS_FORWARD;
+
+    for (int j = 0; j < n; j++) {
+        const struct gemm *gemm = &p[forward ? j : n - 1 - j];
+        int n_shapes = list_pass_shapes(gemm, group->pass, shapes);
+
+        for (int k = 0; k < n_shapes; k++)
+            add_gemm(s, group, gemm, &shapes[k], w);
+        if (n_shapes > 0 && bb_kernel_list_last(w)->float8)
+            add_cast(s, w, gemm, group->pass);
+    }
+    if (group->pass != BB_KERNELS_WEIGHTS)
+        add_memory_kernels(s, group->kind, !forward, rows, w);
+    else if (group->kind == BB_KERNELS_ACCUMULATE) {
+        bb_kernel_list_accumulate(w, (uint64_t)rows, s->dtype);
+        bb_kernel_list_last(w)->fusion = BB_KERNEL_IN_GEMM;
+    }
+}
+
+void bb_kernel_groups_append(const struct bb_layer_sizes *s, const struct bb_kernel_groups *c, struct bb_kernel_list *w)
+{
+    for (int i = 0; i < c->n; i++)
+        add_kernels(s, &c->list[i], c->rows, w);
+}

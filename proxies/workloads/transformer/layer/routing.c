@@ -1,0 +1,148 @@
+/* routing.c - a simulated router: determines the popularity of experts by Zipf's law, and converts it to the number
+ * of rows (one token for one expert) between each pair of ranks (see routing.h). */
+#include "proxies/workloads/transformer/layer/routing.h"
+
+#include "bootstrap/base/alloc.h"
+
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+/* Returns a pseudo-random number in [0, 1) that depends only on the arguments (a hash with the finalizer of
+ * splitmix64). */
+static double random_fraction(unsigned seed, int layer, int rank, int expert)
+{
+    uint64_t x = seed;
+
+    x = x * 0x9e3779b97f4a7c15u + (uint64_t)layer + 1;
+    x = x * 0x9e3779b97f4a7c15u + (uint64_t)(rank + 2);
+    x = x * 0x9e3779b97f4a7c15u + (uint64_t)expert + 1;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return (double)((x ^ (x >> 31)) >> 11) / 9007199254740992.0;
+}
+
+/* Sets popularity_rank[expert] for each expert of a layer, 1 for the most popular expert. A seeded Fisher-Yates
+ * shuffle determines the order, which is equal on all ranks of the job. */
+static void rank_experts(const struct bb_routing_config *c, int layer, double *popularity_rank)
+{
+    for (int e = 0; e < c->experts; e++)
+        popularity_rank[e] = e + 1;
+    for (int e = c->experts - 1; e > 0; e--) {
+        int other = (int)(random_fraction(c->seed, layer, -1, e) * (e + 1));
+        double swapped = popularity_rank[e];
+
+        popularity_rank[e] = popularity_rank[other];
+        popularity_rank[other] = swapped;
+    }
+}
+
+/* Converts weights (below 1) to the fraction of tokens that choose each expert. The fractions sum to top_k, and none
+ * exceeds 1. Fractions above 1 are set to 1, and the excess is distributed over the remaining experts, whose
+ * fractions may then exceed 1, so the loop repeats until no fraction exceeds 1. */
+static void weights_to_shares(double *weight, int experts, int top_k)
+{
+    int full = 0, before;
+
+    do {
+        double sum = 0;
+
+        before = full;
+        full = 0;
+        for (int e = 0; e < experts; e++)
+            sum += weight[e] < 1 ? weight[e] : 0;
+        for (int e = 0; e < experts; e++) {
+            double part = weight[e] < 1 ? weight[e] / sum * (top_k - before) : 1;
+
+            weight[e] = part < 1 ? part : 1;
+            full += part >= 1;
+        }
+    } while (full != before);
+}
+
+static void weigh_experts(const struct bb_routing_config *c, int layer, int from, const double *popularity_rank,
+                          double *weight)
+{
+    double max = 0;
+
+    for (int e = 0; e < c->experts; e++) {
+        weight[e] = pow((0.5 + random_fraction(c->seed, layer, from, e)) / popularity_rank[e], c->imbalance);
+        max = fmax(max, weight[e]);
+    }
+    for (int e = 0; e < c->experts; e++)
+        weight[e] /= 2 * max;
+}
+
+/* Converts the fractions of tokens that choose each expert to numbers of rows (one token for one expert) for each
+ * destination rank. The numbers are differences of rounded prefix sums, so that they sum exactly to tokens x top_k. */
+static void round_rows(const struct bb_routing_config *c, const double *weight, int *rows)
+{
+    int each = c->experts / c->ranks;
+    double sum = 0;
+    long given = 0;
+
+    for (int to = 0; to < c->ranks; to++) {
+        long until;
+
+        for (int e = to * each; e < (to + 1) * each; e++)
+            sum += weight[e];
+        until = to == c->ranks - 1 ? (long)c->tokens * c->top_k : lround(sum * c->tokens);
+        rows[to] = (int)(until - given);
+        given = until;
+    }
+}
+
+static void build_rows(struct bb_routing *r)
+{
+    const struct bb_routing_config *c = &r->config;
+    double *popularity_rank = NULL;
+
+    BB_NEW(r->rows, (size_t)c->layers * (size_t)c->ranks * (size_t)c->ranks);
+    BB_NEW(popularity_rank, 2 * c->experts);
+    for (int layer = 0; layer < c->layers; layer++) {
+        rank_experts(c, layer, popularity_rank);
+        for (int from = 0; from < c->ranks; from++) {
+            double *weight = popularity_rank + c->experts;
+
+            weigh_experts(c, layer, from, popularity_rank, weight);
+            weights_to_shares(weight, c->experts, c->top_k);
+            round_rows(c, weight, r->rows + ((size_t)layer * (size_t)c->ranks + (size_t)from) * (size_t)c->ranks);
+        }
+    }
+    free(popularity_rank);
+}
+
+void bb_routing_init(struct bb_routing *r, const struct bb_routing_config *c)
+{
+    int choices = c->tokens * c->top_k;
+
+    *r = (struct bb_routing){.config = *c, .uniform_rows = -1};
+    if (c->capacity_factor > 0)
+        r->uniform_rows = (int)ceil(c->capacity_factor * choices / c->experts) * (c->experts / c->ranks);
+    else if (c->imbalance == 0 && choices % c->ranks == 0)
+        r->uniform_rows = choices / c->ranks;
+    if (r->uniform_rows < 0)
+        build_rows(r);
+}
+
+void bb_routing_release(struct bb_routing *r)
+{
+    free(r->rows);
+    *r = (struct bb_routing){0};
+}
+
+int bb_routing_rows(const struct bb_routing *r, int layer, int from, int to)
+{
+    size_t ranks = (size_t)r->config.ranks;
+
+    return r->rows ? r->rows[((size_t)layer * ranks + (size_t)from) * ranks + (size_t)to] : r->uniform_rows;
+}
+
+long bb_routing_received(const struct bb_routing *r, int layer, int to)
+{
+    long sum = 0;
+
+    for (int from = 0; from < r->config.ranks; from++)
+        sum += bb_routing_rows(r, layer, from, to);
+    return sum;
+}

@@ -1,0 +1,44 @@
+/*
+ * routing.h - row counts between the ranks of an expert-parallel group, computed by a simulated, seeded router. A row
+ * is the activations of one token that are sent to one expert. The functions have no side effects outside their
+ * arguments. Sender and receiver of a message read their counts from the same table.
+ */
+#ifndef BB_PROXIES_WORKLOADS_TRANSFORMER_LAYER_ROUTING_H
+#define BB_PROXIES_WORKLOADS_TRANSFORMER_LAYER_ROUTING_H
+
+#include <stdbool.h>
+
+struct bb_routing_config {
+    int tokens, top_k;  /* tokens: number of tokens per rank; top_k: number of experts that each token chooses */
+    int experts, ranks; /* experts: number of experts of a layer; ranks: number of ranks of the ep group, each of
+                           which holds experts / ranks experts */
+    int layers;
+    double capacity_factor; /* > 0: every rank sends ceil(factor * tokens * top_k / experts) rows to each expert; 0:
+                               dropless, every expert gets all tokens that chose it */
+    double imbalance; /* 0: equal load on all experts; z > 0: the k-th most popular expert of a layer has weight 1 /
+                         k^z, perturbed for each rank; no expert gets more rows than there are tokens */
+    unsigned seed;
+};
+
+struct bb_routing {
+    struct bb_routing_config config;
+    int uniform_rows; /* number of rows that each rank sends to each rank, if all pairs of ranks have equal numbers;
+                         else -1 */
+    int *rows;        /* [layers][sending rank][receiving rank] number of rows that are sent; NULL if all pairs of ranks
+                  have equal numbers */
+};
+
+/* bb_routing_init - compute the row counts of all layers and ranks. The caller releases r with bb_routing_release. */
+void bb_routing_init(struct bb_routing *r, const struct bb_routing_config *config);
+void bb_routing_release(struct bb_routing *r);
+
+/*
+ * bb_routing_rows - returns the number of rows that rank `from` sends to the experts of rank `to`.
+ * bb_routing_received - returns the number of rows that rank `to` receives from all ranks.
+ *   layer     index of the layer in the whole model
+ *   from, to  indices of the ranks in the expert-parallel group
+ */
+int bb_routing_rows(const struct bb_routing *r, int layer, int from, int to);
+long bb_routing_received(const struct bb_routing *r, int layer, int to);
+
+#endif

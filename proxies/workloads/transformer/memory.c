@@ -1,0 +1,334 @@
+/* memory.c - formulas for the GPU memory that real training needs (see memory.h). */
+#include "proxies/workloads/transformer/memory.h"
+
+#include <math.h>
+
+const char *const bb_recompute_names[BB_RECOMPUTES + 1] = {"none", "selective", "full", NULL};
+
+static double element_bytes(const struct bb_memory *m)
+{
+    return (double)bb_dtypes[m->layers_config->dtype].bytes;
+}
+
+/* Decoder tokens of one micro-batch per context-parallel rank. In models without an encoder all tokens are decoder
+ * tokens. */
+static double decoder_tokens(const struct bb_memory *m)
+{
+    int sequence = m->arch->encoder_layers > 0 ? m->layers_config->decoder_sequence : m->layers_config->sequence;
+
+    return (double)sequence * m->layers_config->micro_batch_size / m->grid->cp;
+}
+
+/* Bytes per element of a GEMM input that is stored for the backward pass. With FP8 GEMMs the 8-bit copy of the input
+ * is stored (Transformer Engine). */
+static double gemm_input_bytes(const struct bb_memory *m)
+{
+    return m->layers_config->float8 ? 1 : element_bytes(m);
+}
+
+/* Tokens of one micro-batch per context-parallel rank; in encoder-decoder models only those of the encoder. */
+static double tokens_per_rank(const struct bb_memory *m)
+{
+    return (double)m->layers_config->sequence * m->layers_config->micro_batch_size / m->grid->cp;
+}
+
+/* Number of shards of the activations that tensor parallelism alone does not shard (inputs of norms and projections,
+ * dropout masks): tp with sequence parallelism, else 1. */
+static double sequence_shards(const struct bb_memory *m)
+{
+    return m->layers_config->sequence_parallel ? m->grid->tp : 1;
+}
+
+/* ---- activations: bytes per token ---- */
+
+/* Bytes that a layer stores per token for its backward pass. whole: total bytes of tensors that every tp rank stores
+ * in full, unless sequence parallelism shards them; split: total bytes of tensors that are always sharded over tp. */
+struct token_bytes {
+    double whole, split;
+};
+
+static struct token_bytes attention_bytes(const struct bb_memory *m, int layer)
+{
+    const struct bb_arch *a = m->arch;
+    double e = element_bytes(m), mask = a->dropout ? a->hidden : 0;
+    /* the inputs of the norm and of the projections, and the dropout mask */
+    struct token_bytes bytes = {.whole = (e + gemm_input_bytes(m)) * a->hidden + mask};
+
+    if (a->kv_lora) {
+        /* multi-head latent attention: latents of queries, keys and values before and after their norms */
+        bytes.whole += e * (2.0 * a->q_lora + 2.0 * a->kv_lora + a->rope_dim);
+        bytes.split = e * a->heads * 2.0 * (a->nope_dim + a->rope_dim + a->v_dim);
+        if (a->index_heads > 0) /* sparse attention: queries, key, weights and selected key indices of the indexer */
+            bytes.whole += e * (a->index_heads * (a->index_dim + 1.0) + a->index_dim) +
+                           4.0 * bb_arch_attended_keys(a, layer, m->layers_config->sequence);
+    } else {
+        /* queries, keys, values, and the attention context (the weighted sum of the values) */
+        bytes.split = e * 2.0 * a->head_dim * (a->heads + a->kv_heads);
+        /* with FP8 GEMMs, the attention context is stored twice, in 8 bits and unquantized */
+        bytes.split += m->layers_config->float8 ? (double)a->head_dim * a->heads : 0;
+        bytes.split += a->out_gate ? e * 2.0 * a->head_dim * a->heads : 0;
+    }
+    if (a->dropout && !m->layers_config->fused && m->layers_config->recompute == BB_RECOMPUTE_NONE)
+        bytes.split += (2 * e + 1) * a->heads * bb_arch_attended_keys(a, layer, m->layers_config->sequence);
+    return bytes;
+}
+
+/* Stored bytes per token of a scan layer (state-space or linear attention): the input of the layer, the
+ * convolution's input and output, the scan's output, the gate's input and output. Gated DeltaNet divides the tokens
+ * into chunks of s->chunk tokens and also stores the inverse of one matrix per chunk and head: s->chunk elements per
+ * token and head. */
+static struct token_bytes scan_bytes(const struct bb_memory *m)
+{
+    const struct bb_arch_scan *s = &m->arch->scan;
+    double e = element_bytes(m), values = (double)s->heads * s->value_dim,
+           mixed = 2.0 * s->groups * s->key_dim + values;
+    double numbers = 2 * mixed + values + s->heads * (s->delta ? 2 + s->chunk : 1) + 2 * values;
+
+    return (struct token_bytes){.whole = 2 * e * m->arch->hidden, .split = e * numbers};
+}
+
+/* Stored bytes of the inputs and the output of an MLP's activation function, per token. */
+static double inner_bytes(const struct bb_memory *m, double ffn)
+{
+    return ((m->arch->gated ? 2 : 1) * element_bytes(m) + gemm_input_bytes(m)) * ffn;
+}
+
+/* Stored bytes per token of a layer with experts. Each token goes to top_k experts. With expert tensor parallelism
+ * (etp > 1) and sequence parallelism, each rank of an etp group processes the gathered tokens of all ranks of the
+ * group. */
+static struct token_bytes expert_bytes(const struct bb_memory *m)
+{
+    const struct bb_arch *a = m->arch;
+    double e = element_bytes(m),
+           copies = a->top_k * (m->layers_config->capacity_factor > 0 ? m->layers_config->capacity_factor : 1);
+    double gathered = m->layers_config->sequence_parallel ? m->grid->etp : 1;
+    struct token_bytes bytes = {.whole = 2 * e * a->hidden + 4.0 * a->experts}; /* router probabilities: FP32 */
+
+    bytes.whole +=
+        copies * gathered * ((e + gemm_input_bytes(m)) * a->hidden + inner_bytes(m, a->expert_ffn) / m->grid->etp);
+    bytes.split = inner_bytes(m, a->shared_ffn);
+    return bytes;
+}
+
+/* Stored bytes of the cross attention of a decoder layer for one micro-batch: inputs of the norm and of the
+ * projection, queries and context, keys and values of all encoder tokens. The encoder's output is stored once, and
+ * counted in the first decoder layer. */
+static double cross_bytes(const struct bb_memory *m, int layer)
+{
+    const struct bb_arch *a = m->arch;
+    double e = element_bytes(m), encoded = tokens_per_rank(m);
+    double memory = layer == a->encoder_layers ? encoded * e * a->hidden / sequence_shards(m) : 0;
+
+    if (!bb_arch_is_decoder(a, layer))
+        return 0;
+    if (m->layers_config->recompute == BB_RECOMPUTE_FULL)
+        return memory;
+    return memory + decoder_tokens(m) * 2 * e * a->hidden / sequence_shards(m) +
+           (decoder_tokens(m) + encoded) * e * 2 * a->head_dim * a->heads / m->grid->tp;
+}
+
+double bb_memory_layer(const struct bb_memory *m, int layer)
+{
+    const struct bb_arch *a = m->arch;
+    double tokens = bb_arch_is_decoder(a, layer) ? decoder_tokens(m) : tokens_per_rank(m), e = element_bytes(m);
+    struct token_bytes first = bb_arch_is_scan(a, layer) ? scan_bytes(m) : attention_bytes(m, layer), second = {0};
+
+    if (m->layers_config->recompute == BB_RECOMPUTE_FULL)
+        return tokens * e * a->hidden / sequence_shards(m) + cross_bytes(m, layer);
+    if (bb_arch_has_experts(a, layer)) {
+        second = expert_bytes(m);
+    } else if (bb_arch_has_mlp(a)) {
+        second.whole = (e + gemm_input_bytes(m)) * a->hidden + (a->dropout ? a->hidden : 0);
+        second.split = inner_bytes(m, a->ffn);
+    }
+    return tokens * ((first.whole + second.whole) / sequence_shards(m) + (first.split + second.split) / m->grid->tp) +
+           cross_bytes(m, layer);
+}
+
+double bb_memory_embedding(const struct bb_memory *m)
+{
+    double mask = m->arch->dropout ? m->arch->hidden : 0;
+
+    return (tokens_per_rank(m) + (m->arch->encoder_layers > 0 ? decoder_tokens(m) : 0)) * (8 + mask) /
+           sequence_shards(m);
+}
+
+double bb_memory_head(const struct bb_memory *m)
+{
+    double vocab = ceil((double)m->arch->vocab / m->grid->tp);
+
+    return decoder_tokens(m) * (2 * element_bytes(m) * m->arch->hidden / sequence_shards(m) + 4 * vocab);
+}
+
+/* Returns the number of layers of a model chunk (virtual pipeline stage) of a stage. *part: index of the chunk among
+ * the virtual stages of the model; *first: index of its first layer. */
+static int chunk_layers(const struct bb_memory *m, int stage, int chunk, int *part, int *first)
+{
+    struct bb_pipe_split split = bb_grid_pipe_split(m->grid, m->arch->layers, bb_schedule_parts_per_stage(m->schedule));
+
+    *part = bb_schedule_part(m->schedule, stage, chunk);
+    return bb_pipe_split_layers(&split, *part, first);
+}
+
+/* Returns the activation bytes that a layer would store per micro-batch with recomputation mode `recompute`. */
+static double layer_bytes_with(const struct bb_memory *m, int layer, enum bb_recompute recompute)
+{
+    struct bb_layers_config layers_config = *m->layers_config;
+    struct bb_memory with = *m;
+
+    layers_config.recompute = recompute;
+    with.layers_config = &layers_config;
+    return bb_memory_layer(&with, layer);
+}
+
+/* Returns the activation bytes that a model chunk (virtual pipeline stage) stores for one micro-batch. The chunk
+ * consists of n layers, beginning with layer `first`. *peak: maximum during the chunk's backward, when one layer
+ * holds its recomputed activations and the layers after this layer have already released theirs. */
+static double chunk_bytes(const struct bb_memory *m, int first, int n, double *peak)
+{
+    enum bb_recompute mode = m->layers_config->recompute;
+    enum bb_recompute other_layers = mode == BB_RECOMPUTE_FULL ? BB_RECOMPUTE_NONE : mode;
+    double sum = 0;
+
+    *peak = 0;
+    for (int layer = first; layer < first + n; layer++) {
+        bool recomputed = bb_layers_is_recomputed(m->layers_config, first, layer);
+
+        *peak = fmax(*peak, sum + layer_bytes_with(m, layer, BB_RECOMPUTE_NONE));
+        sum += layer_bytes_with(m, layer, recomputed ? BB_RECOMPUTE_FULL : other_layers);
+    }
+    return sum;
+}
+
+/* Peak activation bytes of a stage: the average over its model chunks (virtual stages) times the maximum number of
+ * (chunk, micro-batch) pairs whose activations are stored at the same time (bb_schedule_live), plus the temporary
+ * activations of one backward. The head's activations are counted for one micro-batch, because its backward follows
+ * its forward immediately; if the schedule runs all forwards first, they are counted for all micro-batches. */
+static double activation_bytes(const struct bb_memory *m, int stage)
+{
+    const struct bb_schedule *s = m->schedule;
+    double live = (double)bb_schedule_live(s, stage) / s->chunks, sum = 0, transient = 0;
+    bool has_embedding = false, has_head = false;
+
+    for (int c = 0; c < s->chunks; c++) {
+        int part, first, n = chunk_layers(m, stage, c, &part, &first);
+        bool is_last = part == bb_schedule_parts(s) - 1;
+        double peak, kept = chunk_bytes(m, first, n, &peak);
+
+        has_embedding |= part == 0;
+        has_head |= is_last;
+        sum += kept;
+        kept += is_last ? bb_memory_head(m) : 0; /* the head releases its activations before the layers run their
+                                                    backward */
+        transient = fmax(transient, peak - kept);
+    }
+    sum *= live;
+    if (has_embedding)
+        sum += live * bb_memory_embedding(m);
+    if (has_head)
+        sum += (bb_schedule_row(s)->all_forwards_first ? s->micro_batches : 1) * bb_memory_head(m);
+    return sum + transient;
+}
+
+/* ---- parameters ---- */
+
+static struct bb_arch_rank_parameters layer_share(const struct bb_memory *m, int layer)
+{
+    return bb_arch_layer_share(m->arch, layer, m->grid->tp, m->grid->etp, m->grid->ep);
+}
+
+static void add_parameters(struct bb_arch_rank_parameters *sum, struct bb_arch_rank_parameters added)
+{
+    sum->dense += added.dense;
+    sum->expert += added.expert;
+    sum->replicated += added.replicated;
+}
+
+/* Returns the number of parameters on a rank of the stage before data-parallel sharding. *largest_layer: number of
+ * parameters of the largest layer of the stage. ZeRO-3 gathers the parameters of one layer at a time. */
+static struct bb_arch_rank_parameters stage_parameters(const struct bb_memory *m, int stage, double *largest_layer)
+{
+    const struct bb_schedule *s = m->schedule;
+    struct bb_arch_rank_parameters sum = {0}, share;
+    struct bb_arch_tensor tensors[BB_ARCH_TENSORS];
+
+    *largest_layer = 0;
+    for (int c = 0; c < s->chunks; c++) {
+        int part, first, n = chunk_layers(m, stage, c, &part, &first);
+
+        if (part == 0)
+            add_parameters(&sum, layer_share(m, BB_ARCH_EMBEDDING));
+        for (int layer = first; layer < first + n; layer++) {
+            share = layer_share(m, layer);
+            add_parameters(&sum, share);
+            *largest_layer = fmax(*largest_layer, (double)share.dense + (double)share.expert);
+        }
+        if (part == bb_schedule_parts(s) - 1)
+            add_parameters(&sum, layer_share(m, BB_ARCH_HEAD));
+    }
+    if (stage == s->stages - 1 && stage > 0 && m->arch->tied) { /* the last stage has a copy of the tied embedding
+                                                                   table if another stage holds the embedding */
+        bb_arch_tensors(m->arch, BB_ARCH_EMBEDDING, tensors);
+        sum.dense += bb_arch_tensor_share(&tensors[0], m->grid->tp, 1);
+    }
+    return sum;
+}
+
+struct bb_arch_rank_parameters bb_memory_parameters(const struct bb_memory *m, int stage)
+{
+    double largest_layer;
+
+    return stage_parameters(m, stage, &largest_layer);
+}
+
+/* ---- communication buffers ---- */
+
+/* Bytes of temporary buffers for full gradients or parameters, in addition to the shards. ZeRO-2: two gradient
+ * buckets, one being filled and one being reduced. ZeRO-3 and HSDP: the parameters of two layers and the gradients
+ * of one layer. */
+static double transient_bytes(const struct bb_memory *m, int stage)
+{
+    double params = (double)bb_dtypes[m->policy->params].bytes, grads = (double)bb_dtypes[m->policy->grads].bytes;
+    double largest_layer;
+    struct bb_arch_rank_parameters parameters = stage_parameters(m, stage, &largest_layer);
+
+    if (m->policy->kind == BB_SYNC_ZERO2)
+        return grads * fmin((double)parameters.dense + (double)parameters.expert,
+                            2 * bb_bucket_limit(&m->policy->rule, (size_t)grads, m->dense->n, 1));
+    if (m->policy->kind == BB_SYNC_ZERO3 || m->policy->kind == BB_SYNC_HSDP)
+        return largest_layer * (2 * params + grads);
+    return 0;
+}
+
+static double communication_bytes(const struct bb_memory *m, int stage)
+{
+    const struct bb_arch *a = m->arch;
+    double e = element_bytes(m), whole = tokens_per_rank(m) * a->hidden * e, sum = transient_bytes(m, stage);
+
+    if (m->grid->pp > 1) /* one message between pipeline stages for each of the two directions */
+        sum += 2 * whole / sequence_shards(m);
+    if (m->grid->tp > 1 && m->layers_config->sequence_parallel) /* the input of attention or MLP, gathered over tp */
+        sum += whole;
+    if (m->grid->cp > 1) /* keys and values of the previous rank (ring), or of all cp ranks (all_gather, a2a) */
+        sum += tokens_per_rank(m) * e * 2 * a->kv_heads * a->head_dim / m->grid->tp *
+               (m->layers_config->context == BB_CONTEXT_RING ? 1 : m->grid->cp);
+    return sum;
+}
+
+void bb_memory_rank_bytes(const struct bb_memory *m, int stage, double bytes[BB_USES])
+{
+    struct bb_arch_rank_parameters parameters = bb_memory_parameters(m, stage);
+    double update;
+
+    for (int use = 0; use < BB_USES; use++)
+        bytes[use] = 0;
+    bb_sync_memory(m->policy, m->dense, (double)parameters.dense, bytes);
+    update = bb_sync_update_peak_bytes(m->policy, m->dense, (double)parameters.dense);
+    if (parameters.expert > 0) {
+        bb_sync_memory(m->policy, m->expert, (double)parameters.expert, bytes);
+        update += bb_sync_update_peak_bytes(m->policy, m->expert, (double)parameters.expert);
+    }
+    bytes[BB_USE_ACTIVATIONS] = activation_bytes(m, stage);
+    bytes[BB_USE_COMMUNICATION] = communication_bytes(m, stage);
+    bb_sync_add_update_peak(update, bytes);
+}

@@ -1,0 +1,74 @@
+/*
+ * memory.h - formulas for the memory that training needs on one rank, in bytes: parameters, gradients and optimizer
+ * states after data-parallel sharding (sync/sync.h), activations at the peak of the pipeline schedule, and
+ * communication buffers. A proxy does not allocate this memory; it allocates only the buffers of its own operations.
+ *
+ * Activations of one layer and one micro-batch, per token. e: bytes per element; h: hidden size; a: attention heads; s:
+ * sequence length. The formulas are those of Korthikanti et al. 2022, table 2, applied to each tensor separately, so
+ * that they also hold for models whose widths differ from those in the paper. The sums are for e = 2 and the widths in
+ * the paper:
+ *
+ *   replicated over tp      inputs of two norms, of the QKV projection and of the MLP: e h each; dropout masks: 2 h;
+ *                           sum 10 h
+ *   sharded over tp         e (q + k + v + context) and e (input + output of the MLP activation); sum 24 h
+ *   attention scores        (2 e + 1) a s: softmax output, dropout mask, dropout output; sum 5 a s
+ *
+ * The total is 34 h + 5 a s. Sequence parallelism shards all of this memory over tp. Other effects:
+ *
+ *   recomputation           selective: the scores are not stored. full: only e h is stored for each recomputed layer.
+ *                           In the backward pass one recomputed layer at a time has all its activations in memory
+ *   gated MLP               three tensors of the MLP's inner width are stored instead of two
+ *   dropout                 masks and scores are stored only for models with dropout (GPT-2, BERT). Models without
+ *                           dropout (Llama and later) run fused attention, which stores no scores
+ *   FP8 GEMMs               GEMM inputs are stored in 8 bits (Transformer Engine). The attention context is stored
+ *                           unquantized as well
+ *   latent attention (MLA)  the latents of queries, keys and values are stored in addition
+ *   experts                 the input and the output of the experts are stored for top_k copies of each token
+ *   context parallelism     tokens are sharded over cp; the score matrix is sharded by rows only
+ *
+ * Embedding: 8 bytes per token and a dropout mask of h. Head: 2 e h, and the logits in FP32 (Megatron-LM,
+ * theoretical_memory_usage.py).
+ */
+#ifndef BB_PROXIES_WORKLOADS_TRANSFORMER_MEMORY_H
+#define BB_PROXIES_WORKLOADS_TRANSFORMER_MEMORY_H
+
+#include "proxies/workloads/sync/sync.h"
+#include "proxies/workloads/transformer/grid/grid.h"
+#include "proxies/workloads/transformer/layer/layer.h"
+#include "proxies/workloads/transformer/schedule.h"
+
+extern const char *const bb_recompute_names[BB_RECOMPUTES + 1]; /* "none", "selective", "full", NULL */
+
+/* Inputs of the memory formulas for one parallel layout. All ranks of a pipeline stage need the same amount of
+ * memory. The pointers refer to objects of the caller, which must stay valid during the calls. */
+struct bb_memory {
+    const struct bb_arch *arch;
+    const struct bb_grid *grid;
+    const struct bb_schedule *schedule;
+    const struct bb_dp_config *policy;  /* only the data types of parameters and gradients, and the optimizer, are
+                                          used */
+    const struct bb_sync_comms *dense;  /* sharding of the dense (non-expert) parameters over ranks; only the fields n
+                                          and n_replicas are used */
+    const struct bb_sync_comms *expert; /* sharding of the expert parameters over ranks; NULL: the model has no
+                                           experts */
+    const struct bb_layers_config *layers_config; /* sequence, micro-batch size, sharding, recomputation, element
+                                                     types */
+};
+
+/*
+ * bb_memory_rank_bytes - compute the memory that a rank of pipeline stage `stage` needs at its peak.
+ *   bytes  [BB_USES] out: bytes on one rank, indexed by enum bb_buffer_use (parameters, gradients, ...)
+ */
+void bb_memory_rank_bytes(const struct bb_memory *m, int stage, double bytes[BB_USES]);
+
+/* Each function returns the activation bytes that one rank stores for one micro-batch: of one layer, of the
+ * embedding, or of the output head. */
+double bb_memory_layer(const struct bb_memory *m, int layer);
+double bb_memory_embedding(const struct bb_memory *m);
+double bb_memory_head(const struct bb_memory *m);
+
+/* bb_memory_parameters - returns the number of parameters on a rank of pipeline stage `stage` before data-parallel
+ * sharding (ZeRO). */
+struct bb_arch_rank_parameters bb_memory_parameters(const struct bb_memory *m, int stage);
+
+#endif

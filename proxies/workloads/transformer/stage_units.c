@@ -1,0 +1,124 @@
+/* stage_units.c - lists the modules (layers, embedding, head) of a pipeline stage, and groups the tensors of each
+ * module into units for the data-parallel synchronization (see training.h). */
+#include "proxies/workloads/transformer/training.h"
+
+#include "bootstrap/base/alloc.h"
+
+#include <stdlib.h>
+
+bool bb_stage_holds_tied_embedding(const struct bb_training *t, int stage)
+{
+    return t->arch.tied && t->schedule.stages > 1 && (stage == 0 || stage == t->schedule.stages - 1);
+}
+
+/* ---- modules ---- */
+
+static void add_module(struct bb_modules *p, int layer, int chunk, bool recomputed)
+{
+    p->list[p->n++] = (struct bb_transformer_module){
+        .layer = layer, .chunk = chunk, .recomputed = recomputed, .unit = {BB_NONE, BB_NONE}};
+}
+
+static void list_modules(struct bb_modules *p, const struct bb_training *t, int stage)
+{
+    const struct bb_schedule *s = &t->schedule;
+    int chunks = s->chunks, parts = bb_schedule_parts(s), first;
+
+    BB_NEW(p->list, t->arch.layers + 2);
+    BB_NEW(p->first, chunks);
+    for (int c = 0; c < chunks; c++) {
+        int part = bb_schedule_part(s, stage, c), n = bb_pipe_split_layers(&t->split, part, &first);
+
+        p->first[c] = p->n;
+        if (part == 0)
+            add_module(p, BB_ARCH_EMBEDDING, c, false);
+        for (int l = first; l < first + n; l++)
+            add_module(p, l, c, bb_layers_is_recomputed(&t->layers_config, first, l));
+        if (part == parts - 1)
+            add_module(p, BB_ARCH_HEAD, c, false);
+    }
+    p->first[chunks] = p->n;
+}
+
+/* ---- tensors ---- */
+
+/* Returns the backward time of a layer for one micro-batch in microseconds. Horovod's tensor fusion depends on this
+ * time, because Horovod fuses the gradients that become ready within one cycle time. */
+static double backward_us(const struct bb_training *t, int layer)
+{
+    const struct bb_layers_config *layers_config = &t->layers_config;
+
+    if (layer < 0)
+        return 0;
+    if (layers_config->backward_us > 0 || layers_config->forward_us > 0)
+        return layers_config->backward_us > 0 ? layers_config->backward_us : 2 * layers_config->forward_us;
+    return 2 * bb_layers_flops(t->layers, layer) / layers_config->tflops / 1e6;
+}
+
+/* Adds the tensors of one kind (dense or expert) of a module as one unit of the data-parallel synchronization
+ * (struct bb_sync_unit in sync/sync.h). Adds no unit if the module has no tensors of this kind. */
+static void add_unit(struct bb_modules *p, const struct bb_training *t, struct bb_transformer_module *module,
+                     enum bb_parameter_kind kind, const struct bb_arch_tensor *tensors, int n, struct bb_tensor **at)
+{
+    bool expert = kind == BB_EXPERT;
+    struct bb_sync_unit *unit = &p->units[kind][p->n_units[kind]];
+
+    *unit = (struct bb_sync_unit){.name = module->layer == BB_ARCH_EMBEDDING ? "embedding"
+                                          : module->layer == BB_ARCH_HEAD    ? "head"
+                                                                             : "layer",
+                                  .tensors = *at,
+                                  .tied = module->layer == BB_ARCH_EMBEDDING && t->grid.pp == 1 &&
+                                          (t->arch.tied || t->arch.encoder_layers > 0),
+                                  .chunk = module->chunk,
+                                  .backward_us = backward_us(t, module->layer)};
+    for (int i = 0; i < n; i++)
+        if (tensors[i].expert == expert) {
+            size_t count = bb_arch_tensor_share(&tensors[i], expert ? t->grid.etp : t->grid.tp, t->grid.ep);
+
+            *(*at)++ = (struct bb_tensor){.name = tensors[i].name, .count = count};
+            unit->n++;
+        }
+    if (unit->n > 0)
+        module->unit[kind] = p->n_units[kind]++;
+}
+
+static void list_units(struct bb_modules *p, const struct bb_training *t)
+{
+    struct bb_arch_tensor tensors[BB_ARCH_TENSORS + 1], table[BB_ARCH_TENSORS];
+    struct bb_tensor *at;
+
+    BB_NEW(p->tensors, p->n * (BB_ARCH_TENSORS + 1));
+    BB_NEW(p->units[BB_DENSE], p->n);
+    BB_NEW(p->units[BB_EXPERT], p->n);
+    at = p->tensors;
+    for (int i = 0; i < p->n; i++) {
+        int n = bb_arch_tensors(&t->arch, p->list[i].layer, tensors);
+
+        /* If the embedding is tied and the pipeline has several stages, the head includes the last stage's copy of the
+         * embedding table, which put_embedding (arch.c) lists first. */
+        if (p->list[i].layer == BB_ARCH_HEAD && t->arch.tied && t->schedule.stages > 1) {
+            bb_arch_tensors(&t->arch, BB_ARCH_EMBEDDING, table);
+            tensors[n++] = table[0];
+        }
+        for (int s = 0; s < BB_PARAMETER_KINDS; s++)
+            add_unit(p, t, &p->list[i], (enum bb_parameter_kind)s, tensors, n, &at);
+        p->replicated += bb_layers_replicated_elements(t->layers, p->list[i].layer);
+    }
+}
+
+void bb_modules_make(struct bb_modules *p, const struct bb_training *t, int stage)
+{
+    *p = (struct bb_modules){0};
+    list_modules(p, t, stage);
+    list_units(p, t);
+}
+
+void bb_modules_release(struct bb_modules *p)
+{
+    for (int s = 0; s < BB_PARAMETER_KINDS; s++)
+        free(p->units[s]);
+    free(p->list);
+    free(p->first);
+    free(p->tensors);
+    *p = (struct bb_modules){0};
+}

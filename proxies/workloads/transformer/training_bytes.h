@@ -1,0 +1,42 @@
+/*
+ * training_bytes.h - validate the parallel layout of a transformer training and compute the GPU memory that the
+ * training needs, without generating the step programs. This is fast enough for a search over thousands of layouts.
+ */
+#ifndef BB_PROXIES_WORKLOADS_TRANSFORMER_TRAINING_BYTES_H
+#define BB_PROXIES_WORKLOADS_TRANSFORMER_TRAINING_BYTES_H
+
+#include "proxies/form/step/config.h"
+#include "proxies/workloads/transformer/arch/arch.h"
+
+/*
+ * bb_training_load_arch - load the architecture of --model and apply --layers.
+ *   Returns  0, or -BB_EUSAGE after printing one error line
+ */
+int bb_training_load_arch(const struct bb_proxy_config *config, struct bb_arch *arch) BB_MUST_CHECK;
+
+/*
+ * bb_training_bytes - compute the bytes of GPU memory that training needs on the rank that needs most. The result
+ * equals the maximum of bb_role.training_bytes over the roles (sets of ranks with the same program) of the generated
+ * step.
+ *   config     options with defaults applied (bb_proxy_configure)
+ *   arch       the model of config, loaded by bb_training_load_arch
+ *   max_bytes  out: bytes
+ *   Returns    0, or -BB_EUSAGE after printing one error line when the layout is invalid
+ */
+int bb_training_bytes(const struct bb_proxy_config *config, const struct bb_arch *arch,
+                      double *max_bytes) BB_MUST_CHECK;
+
+/*
+ * bb_training_min_recompute_layers - find the smallest --recompute-num-layers (number of layers per model chunk whose
+ * activations are recomputed with --recompute full) with which training fits in GPU memory. A model chunk is a virtual
+ * pipeline stage. The recomputation options of config are ignored.
+ *   gpu_bytes  memory of one GPU
+ *   layers     out: 1 to (layers of the largest model chunk - 1); 0: training does not fit with any of these numbers
+ *   bytes      out: bytes of the rank with the largest need when *layers layers per chunk are recomputed; if *layers is
+ *              0, when all layers are recomputed
+ *   Returns    0, or -BB_EUSAGE after printing one error line when the layout is invalid
+ */
+int bb_training_min_recompute_layers(const struct bb_proxy_config *config, const struct bb_arch *arch, double gpu_bytes,
+                                     int *layers, double *bytes) BB_MUST_CHECK;
+
+#endif

@@ -1,0 +1,639 @@
+/*
+ * transformer.c - the proxy `transformer`: one training step of any transformer model in any parallel layout. This file
+ * resolves and validates the options and builds the layout (the process groups); stage.c generates the program of each
+ * pipeline stage.
+ *
+ * All ranks of a stage share one program, which addresses peers relative to the own rank. A stage needs several
+ * programs only in two cases: dropless experts receive different numbers of tokens on different ranks, or a
+ * hierarchical reduction has a remainder that only one rank per node reduces.
+ */
+#include "bootstrap/base/alloc.h"
+#include "proxies/form/author/args.h"
+#include "proxies/form/author/proxy.h"
+#include "proxies/workloads/transformer/memory.h"
+#include "proxies/workloads/transformer/training.h"
+#include "proxies/workloads/transformer/training_bytes.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- options ---- */
+
+static const char *const contexts[] = {
+    [BB_CONTEXT_RING] = "ring", [BB_CONTEXT_ALL_GATHER] = "all_gather", [BB_CONTEXT_ALL_TO_ALL] = "a2a"};
+static const char *const dispatches[] = {
+    [BB_DISPATCH_ALL_TO_ALL] = "alltoall", [BB_DISPATCH_ALL_GATHER] = "all_gather", [BB_DISPATCH_DEDUP] = "dedup"};
+
+static int fill_defaults(struct bb_proxy_config *c)
+{
+    struct bb_transformer_options *o = &c->transformer;
+
+    if (!c->model)
+        return bb_err(BB_EUSAGE,
+                      "%s: --model is missing, expected a name of 'busbar list models' or a config.json file; try: "
+                      "--model gpt2_small",
+                      c->proxy);
+    if (o->schedule && strcmp(o->schedule, bb_schedule_names[BB_INTERLEAVED]) == 0 && o->vpp == 0)
+        o->vpp = 2;
+    if (!o->schedule)
+        o->schedule = bb_schedule_names[o->vpp > 1 ? BB_INTERLEAVED : BB_1F1B];
+    o->vpp += o->vpp == 0;
+    c->micro_batch_size += c->micro_batch_size == 0;
+    c->tflops = c->tflops > 0 ? c->tflops : BB_DEFAULT_TFLOPS;
+    return 0;
+}
+
+static int resolve_schedule(struct bb_training *t)
+{
+    const struct bb_transformer_options *o = &t->config->transformer;
+    int p = t->grid.pp, b = t->layers_config.micro_batch_size, m, rc;
+    char batch_unit[64];
+
+    snprintf(batch_unit, sizeof(batch_unit), "%d replica%s x %d of a micro-batch", t->grid.dp,
+             t->grid.dp == 1 ? "" : "s", b);
+    rc = bb_args_micro_batches(t->config, p, (long long)t->grid.dp * b, batch_unit, &m);
+    if (rc)
+        return rc;
+    t->schedule = (struct bb_schedule){
+        .kind = (enum bb_schedule_kind)bb_args_index(o->schedule, bb_schedule_names, BB_1F1B),
+        .stages = p,
+        .micro_batches = m,
+        .chunks = o->vpp,
+        .group = o->group ? o->group : p,
+    };
+    if (bb_schedule_is_bidirectional(&t->schedule) && o->vpp > 1)
+        return bb_err(BB_EUSAGE,
+                      "%s: schedule %s always has two model parts per stage, --vpp %d is not supported; leave it out",
+                      t->config->proxy, o->schedule, o->vpp);
+    if (bb_schedule_is_bidirectional(&t->schedule))
+        t->schedule.chunks = 2;
+    if (o->group && !bb_schedule_row(&t->schedule)->chunked)
+        return bb_err(BB_EUSAGE,
+                      "%s: --microbatch-group-size does not apply to schedule %s; leave it out, or try: --schedule "
+                      "interleaved",
+                      t->config->proxy, o->schedule);
+    return bb_schedule_validate(&t->schedule, t->config->proxy);
+}
+
+static int resolve_grid(struct bb_training *t)
+{
+    const struct bb_transformer_options *o = &t->config->transformer;
+    const struct bb_grid_model model = {.arch = &t->arch,
+                                        .sequence = t->layers_config.sequence,
+                                        .decoder_sequence = t->layers_config.decoder_sequence,
+                                        .chunks = o->vpp,
+                                        .sequence_parallel = o->sequence_parallel,
+                                        .cp_all_to_all = t->layers_config.context == BB_CONTEXT_ALL_TO_ALL};
+    char near[BB_GRID_SUGGESTION];
+    int rc;
+
+    t->grid = (struct bb_grid){.tp = o->tp, .cp = o->cp, .dp = o->dp, .pp = o->pp, .ep = o->ep, .etp = o->etp};
+    t->grid.first_layers = o->first_layers;
+    t->grid.last_layers = o->last_layers;
+    t->grid.experts = t->arch.experts > 0;
+    TRY(bb_grid_resolve(&t->grid, t->config->ranks, o->order, &model, t->config->proxy));
+    TRY(bb_grid_validate_model(&t->grid, &model, t->config->proxy));
+    TRY(resolve_schedule(t));
+    t->split = bb_grid_pipe_split(&t->grid, t->arch.layers, bb_schedule_parts_per_stage(&t->schedule));
+    if (t->split.stages > 1 && !bb_pipe_split_is_valid(&t->split))
+        return bb_pipe_split_validate(&t->split, bb_grid_suggest(&t->grid, &model, near), t->config->proxy);
+out:
+    return rc;
+}
+
+/* Returns the number of layers of the largest virtual pipeline stage (model chunk). */
+static int max_chunk_layers(const struct bb_training *t)
+{
+    int max = 0, first;
+
+    for (int part = 0; part < bb_schedule_parts(&t->schedule); part++) {
+        int n = bb_pipe_split_layers(&t->split, part, &first);
+
+        max = n > max ? n : max;
+    }
+    return max;
+}
+
+static int validate_recompute(const struct bb_training *t)
+{
+    int requested = t->config->transformer.recompute_layers, max = max_chunk_layers(t);
+
+    if (requested <= max)
+        return 0;
+    return bb_err(
+        BB_EUSAGE,
+        "%s: --recompute-num-layers %d is more than the %d layers of the largest (virtual) pipeline stage; try: "
+        "--recompute-num-layers %d",
+        t->config->proxy, requested, max, max);
+}
+
+static int reject_unused_options(const struct bb_training *t)
+{
+    const struct bb_transformer_options *o = &t->config->transformer;
+    const struct {
+        bool given, applies;
+        const char *option, *why;
+    } requested[] = {
+        {o->decoder_sequence, t->arch.encoder_layers > 0, "decoder-seq-length", "the model has no encoder"},
+        {o->etp, t->grid.experts, "etp", "the model has no experts"},
+        {o->dispatch, t->grid.experts, "moe-dispatch", "the model has no experts"},
+        {o->node_limit, t->layers_config.dispatch == BB_DISPATCH_DEDUP, "moe-node-limit",
+         "it requires --moe-dispatch dedup"},
+        {o->float8_dispatch, t->grid.experts && t->grid.ep > 1, "fp8-dispatch", "no token goes to another rank"},
+        {o->float8_dispatch, t->layers_config.dispatch != BB_DISPATCH_ALL_GATHER, "fp8-dispatch",
+         "it requires --moe-dispatch alltoall or dedup"},
+        {o->float8_dispatch, t->grid.etp <= 1, "fp8-dispatch", "with etp above 1 tokens are gathered in 16 bits"},
+        {o->capacity > 0, t->grid.experts, "capacity-factor", "the model has no experts"},
+        {o->imbalance > 0, t->grid.experts, "moe-imbalance", "the model has no experts"},
+        {o->imbalance > 0, o->capacity == 0, "moe-imbalance", "with --capacity-factor all experts have equal capacity"},
+        {o->seed, o->imbalance > 0, "seed", "it requires --moe-imbalance"},
+        {o->recompute_layers, t->layers_config.recompute == BB_RECOMPUTE_FULL, "recompute-num-layers",
+         "it requires --recompute full"},
+        {o->context, t->grid.cp > 1, "cp-comm", "cp is 1"},
+        {o->first_layers, t->grid.pp > 1, "decoder-first-pipeline-num-layers", "pp is 1"},
+        {o->last_layers, t->grid.pp > 1, "decoder-last-pipeline-num-layers", "pp is 1"},
+        {o->sequence_parallel, t->grid.tp > 1, "sequence-parallel", "tp is 1"},
+        {o->float8, t->layers_config.gemm, "fp8", "only --compute gemm has FP8 GEMMs"},
+        {t->config->sync.sync, false, "sync", "transformer has the option --dp-sync instead"},
+    };
+
+    for (size_t i = 0; i < sizeof(requested) / sizeof(requested[0]); i++)
+        if (requested[i].given && !requested[i].applies)
+            return bb_err(BB_EUSAGE, "%s: --%s does not apply: %s; leave it out", t->config->proxy, requested[i].option,
+                          requested[i].why);
+    if (bb_schedule_is_bidirectional(&t->schedule) && t->arch.tied)
+        return bb_err(
+            BB_EUSAGE,
+            "%s: schedule dualpipe is not supported for models with tied embeddings (tie_word_embeddings); try: "
+            "--schedule zb-h1",
+            t->config->proxy);
+    if (bb_schedule_is_bidirectional(&t->schedule) && t->policy.kind != BB_SYNC_ALL_REDUCE &&
+        t->policy.kind != BB_SYNC_ZERO1 && t->policy.kind != BB_SYNC_DISTRIBUTED)
+        return bb_err(BB_EUSAGE,
+                      "%s: schedule dualpipe reduces gradients only at the end of the step, because two stages compute "
+                      "them in different order; --dp-sync %s is not supported; try: --dp-sync zero1",
+                      t->config->proxy, bb_sync_names[t->policy.kind]);
+    if (bb_schedule_splits_backward(&t->schedule) && bb_sync_gathers_parameters(t->policy.kind))
+        return bb_err(BB_EUSAGE,
+                      "%s: schedule %s defers the gradients of the weights, but --dp-sync %s frees the weights after "
+                      "the backward; try: --dp-sync zero1, or --schedule 1f1b",
+                      t->config->proxy, bb_schedule_names[t->schedule.kind], bb_sync_names[t->policy.kind]);
+    return 0;
+}
+
+static void resolve_layers_config(struct bb_training *t)
+{
+    const struct bb_proxy_config *c = t->config;
+    const struct bb_transformer_options *o = &c->transformer;
+
+    t->layers_config = (struct bb_layers_config){
+        .arch = &t->arch,
+        .sequence = o->sequence ? o->sequence : t->arch.sequence,
+        .decoder_sequence = o->decoder_sequence ? o->decoder_sequence
+                            : o->sequence       ? o->sequence
+                                                : t->arch.sequence,
+        .micro_batch_size = c->micro_batch_size,
+        .sequence_parallel = o->sequence_parallel,
+        .recompute = (enum bb_recompute)bb_args_index(o->recompute, bb_recompute_names, BB_RECOMPUTE_NONE),
+        .recompute_layers = o->recompute_layers,
+        .context = (enum bb_context_mode)bb_args_index(o->context, contexts, BB_CONTEXT_RING),
+        .dispatch = (enum bb_dispatch_mode)bb_args_index(o->dispatch, dispatches, BB_DISPATCH_ALL_TO_ALL),
+        .node_limit = o->node_limit,
+        .float8_dispatch = o->float8_dispatch,
+        .capacity_factor = o->capacity,
+        .imbalance = o->imbalance,
+        .seed = (unsigned)(o->seed ? o->seed : 1),
+        .dtype = (enum bb_dtype_id)bb_dtype_find(c->dtype),
+        .tflops = c->tflops,
+        .forward_us = c->forward_us,
+        .backward_us = c->backward_us,
+        .gemm = strcmp(c->compute, "gemm") == 0,
+        .unfused = o->attention ? strcmp(o->attention, "unfused") == 0 : o->unfused_dropout && t->arch.dropout,
+        .fused = o->attention && strcmp(o->attention, "fused") == 0,
+        .float8 = o->float8,
+    };
+}
+
+/* Resolves and validates all options except those that bb_layers_new validates. The caller has already loaded
+ * t->arch. */
+static int resolve_shape(struct bb_training *t)
+{
+    const struct bb_proxy_config *c = t->config;
+    int rc = 0;
+
+    resolve_layers_config(t);
+    TRY(resolve_grid(t));
+    TRY(bb_sync_resolve(c, (enum bb_sync_kind)bb_args_index(c->transformer.sync, bb_sync_names, BB_SYNC_ALL_REDUCE),
+                        t->layers_config.dtype, BB_FLOAT, &t->policy));
+    TRY(reject_unused_options(t));
+    TRY(validate_recompute(t));
+    t->has_parameters[BB_DENSE] = true;
+    t->has_parameters[BB_EXPERT] = t->grid.experts;
+    t->layers_config.grad_dtype = t->policy.grads;
+    t->layers_config.tp = t->grid.tp;
+    t->layers_config.cp = t->grid.cp;
+    t->layers_config.ep = t->grid.ep;
+    t->layers_config.etp = t->grid.etp;
+    t->layers_config.accumulates = t->schedule.micro_batches > 1;
+out:
+    return rc;
+}
+
+int bb_training_load_arch(const struct bb_proxy_config *c, struct bb_arch *arch)
+{
+    int rc = bb_arch_load(c->model, arch);
+
+    return rc == 0 && c->layers ? bb_arch_with_layers(arch, c->layers) : rc;
+}
+
+/* ---- groups and communicators ---- */
+
+/* Adds a communicator for a process group of the rank grid, for example tp. *comm: index of the communicator in the
+ * layout; BB_NONE if the group has one rank. name: name of the communicator; NULL: the name of the group. */
+static void add_comm(struct bb_training *t, enum bb_grid_group group, const char *name, int *comm)
+{
+    int of = t->groups.of[group];
+
+    *comm = BB_NONE;
+    if (of != BB_NONE)
+        *comm = bb_layout_add_comm(&t->step->layout, name ? name : t->step->layout.groups[of].name, of);
+}
+
+/* Adds the communicators over which the gradient norm is summed: the tp x pp ranks of one model replica, the ranks that
+ * shard the optimizer state, and the ep ranks. */
+static void add_norms(struct bb_training *t)
+{
+    enum bb_grid_group replicas = t->grid.cp > 1 ? BB_GRID_DP_CP : BB_GRID_DP;
+
+    t->norms[1] = t->norms[2] = BB_NONE;
+    add_comm(t, BB_GRID_TP_PP, "norm", &t->norms[0]);
+    if (bb_sync_is_sharded(t->policy.kind))
+        add_comm(t, replicas, "shard norm", &t->norms[1]);
+    if (t->grid.experts)
+        add_comm(t, BB_GRID_EP, "expert norm", &t->norms[2]);
+}
+
+static unsigned wanted_groups(const struct bb_training *t)
+{
+    unsigned wanted = BB_GRID_GROUP_BIT(BB_GRID_TP) | BB_GRID_GROUP_BIT(BB_GRID_CP) | BB_GRID_GROUP_BIT(BB_GRID_DP) |
+                      BB_GRID_GROUP_BIT(BB_GRID_PP) | BB_GRID_GROUP_BIT(BB_GRID_TP_PP);
+
+    if (t->grid.cp > 1)
+        wanted |= BB_GRID_GROUP_BIT(BB_GRID_DP_CP);
+    if (t->arch.tied && t->grid.pp > 1)
+        wanted |= BB_GRID_GROUP_BIT(BB_GRID_EMBEDDING);
+    if (t->grid.experts)
+        wanted |= BB_GRID_GROUP_BIT(BB_GRID_EP) | BB_GRID_GROUP_BIT(BB_GRID_EDP) | BB_GRID_GROUP_BIT(BB_GRID_ETP) |
+                  BB_GRID_GROUP_BIT(BB_GRID_TP_EP);
+    return wanted;
+}
+
+/* Adds the two communicators of --moe-dispatch dedup, which sends a token to each node at most once: one among the
+ * ep ranks of a node, and one among the ep ranks that have the same index in their nodes. */
+static int add_node_comms(struct bb_training *t)
+{
+    int ep = t->groups.of[BB_GRID_EP], node = t->config->gpus_per_node, rc;
+    struct bb_sync_comms comms;
+
+    t->ep_local = t->ep_cross = BB_NONE;
+    if (t->layers_config.dispatch != BB_DISPATCH_DEDUP)
+        return 0;
+    if (ep == BB_NONE)
+        return bb_err(BB_EUSAGE,
+                      "%s: --moe-dispatch dedup does not apply: ep is 1, no token goes to another rank; leave it out",
+                      t->config->proxy);
+    TRY(bb_sync_hierarchy_comms(t->step, ep, node > 0 ? node : t->grid.ranks, "moe-dispatch dedup", &comms));
+    t->ep_local = comms.local;
+    t->ep_cross = comms.cross;
+    t->layers_config.nodes = comms.n_cross;
+out:
+    return rc;
+}
+
+/* A bidirectional pipeline holds each virtual stage of the model twice: stages r and p - 1 - r of p hold the same
+ * parameters. Adds the groups of ranks that replicate parameters. Each new group consists of the ranks of one group
+ * of kind `of` (dp, dp_cp or edp) on stage r, and of the ranks of the same pipelines on stage p - 1 - r. If the
+ * groups of kind `of` have one rank, each new group has two ranks, one of each stage. Returns the index of the new
+ * groups in the layout. */
+static int add_bidirectional_replicas(struct bb_training *t, enum bb_grid_group of, const char *name)
+{
+    struct bb_layout *l = &t->step->layout;
+    int group = t->groups.of[of], pp = t->groups.of[BB_GRID_PP], n = group == BB_NONE ? 1 : l->groups[group].size,
+        at = 0, joined;
+    int *members, p = t->grid.pp;
+
+    BB_NEW(members, l->ranks);
+    for (int rank = 0; rank < l->ranks; rank++) {
+        if (bb_group_index(l, pp, rank) >= p / 2 || (group != BB_NONE && bb_group_index(l, group, rank) != 0))
+            continue;
+        for (int half = 0; half < 2; half++)
+            for (int i = 0; i < n; i++) {
+                int member = group == BB_NONE ? rank : bb_group_member(l, group, bb_group_instance(l, group, rank), i);
+                int position = bb_group_index(l, pp, member), pipeline = bb_group_instance(l, pp, member);
+
+                members[at++] = bb_group_member(l, pp, pipeline, half ? p - 1 - position : position);
+            }
+    }
+    joined = bb_layout_add_irregular(l, name, members, at / (2 * n), 2 * n);
+    free(members);
+    return joined;
+}
+
+static int resolve_layout(struct bb_training *t)
+{
+    const enum bb_grid_group of[BB_PARAMETER_KINDS] = {t->grid.cp > 1 ? BB_GRID_DP_CP : BB_GRID_DP, BB_GRID_EDP};
+    static const char *const names[BB_PARAMETER_KINDS] = {"dp bidirectional", "edp bidirectional"};
+    const bool bidirectional = bb_schedule_is_bidirectional(&t->schedule);
+    struct bb_layout *l = &t->step->layout;
+    /* groups of ranks that replicate the parameters of each kind; BB_NONE: the parameters are not replicated */
+    int replicas[BB_PARAMETER_KINDS], rc;
+
+    TRY(bb_grid_layout(&t->grid, wanted_groups(t), l, &t->groups));
+    add_comm(t, BB_GRID_TP, NULL, &t->tp);
+    /* With dp = 1, gradients are reduced over the cp group. This group then has two communicators, one for attention
+     * and one for gradients, which need different names. */
+    add_comm(t, BB_GRID_CP, t->grid.dp == 1 ? "cp tokens" : NULL, &t->cp);
+    add_comm(t, BB_GRID_EMBEDDING, NULL, &t->embedding);
+    /* expert parallelism: the ep ranks, the etp ranks that share one expert, and the etp x ep ranks that together hold
+     * all experts of a layer */
+    add_comm(t, BB_GRID_EP, NULL, &t->ep);
+    TRY(add_node_comms(t));
+    add_comm(t, BB_GRID_ETP, "etp", &t->etp);
+    t->etp_ep = t->ep;
+    if (t->groups.of[BB_GRID_TP_EP] != t->groups.of[BB_GRID_EP])
+        add_comm(t, BB_GRID_TP_EP, "tp_ep", &t->etp_ep);
+    for (int d = 0; d < BB_PIPE_FLOWS; d++)
+        t->pipe[d] = BB_NONE;
+    if (t->groups.of[BB_GRID_PP] != BB_NONE)
+        bb_pipe_comms(l, t->groups.of[BB_GRID_PP], bidirectional, t->pipe);
+    for (int s = 0; s < BB_PARAMETER_KINDS; s++) {
+        replicas[s] = t->has_parameters[s] ? t->groups.of[of[s]] : BB_NONE;
+        if (bidirectional && t->has_parameters[s])
+            replicas[s] = add_bidirectional_replicas(t, of[s], names[s]);
+    }
+    for (int s = 0; s < BB_PARAMETER_KINDS; s++)
+        TRY(bb_sync_add_comms(t->step, &t->policy, replicas[s], t->config->gpus_per_node, &t->sync[s]));
+    add_norms(t);
+out:
+    return rc;
+}
+
+/* ---- roles (sets of ranks that execute the same program) ---- */
+
+/* Number of roles per pipeline stage: one per program (bb_layers_programs_per_stage). Hierarchical all-reduces
+ * double the number, because the last rank of each node also reduces the remainder (elements that are left when a
+ * bucket is divided equally among the node's ranks). */
+static int roles_per_stage(const struct bb_training *t)
+{
+    return bb_layers_programs_per_stage(t->layers) * (t->policy.options.hierarchical ? 2 : 1);
+}
+
+static bool is_last_of_node(const struct bb_training *t, int rank)
+{
+    int local = t->sync[BB_DENSE].local, group;
+
+    if (local == BB_NONE)
+        return false;
+    group = t->step->layout.comms[local].group;
+    return bb_group_index(&t->step->layout, group, rank) == t->step->layout.groups[group].size - 1;
+}
+
+static int role_of(const struct bb_training *t, int rank)
+{
+    int stage = bb_grid_coord(&t->grid, rank, BB_AXIS_PP, false),
+        programs_per_stage = bb_layers_programs_per_stage(t->layers), kind = 0;
+
+    if (programs_per_stage > 1)
+        kind = bb_grid_coord(&t->grid, rank, BB_AXIS_EP, true);
+    if (t->policy.options.hierarchical)
+        kind += programs_per_stage * is_last_of_node(t, rank);
+    return stage * roles_per_stage(t) + kind;
+}
+
+static const char *name_of(const struct bb_training *t, const struct bb_stage *s)
+{
+    const char *last = s->remainder ? ", last of its node" : "";
+    char experts[32] = "";
+
+    if (bb_layers_programs_per_stage(t->layers) > 1)
+        snprintf(experts, sizeof(experts), ", experts %d", s->ep_rank);
+    if (t->schedule.stages == 1)
+        return bb_step_text(t->step, "whole model%s%s", experts, last);
+    if (s->stage == 0)
+        return bb_step_text(t->step, "first stage%s%s", experts, last);
+    if (s->stage == t->schedule.stages - 1)
+        return bb_step_text(t->step, "last stage%s%s", experts, last);
+    return bb_step_text(t->step, "stage %d%s%s", s->stage, experts, last);
+}
+
+static void set_training_bytes(const struct bb_training *t, int stage, struct bb_role *role)
+{
+    const struct bb_memory m = {
+        .arch = &t->arch,
+        .grid = &t->grid,
+        .schedule = &t->schedule,
+        .policy = &t->policy,
+        .dense = &t->sync[BB_DENSE],
+        .expert = t->has_parameters[BB_EXPERT] ? &t->sync[BB_EXPERT] : NULL,
+        .layers_config = &t->layers_config,
+    };
+
+    bb_memory_rank_bytes(&m, stage, role->training_bytes);
+}
+
+/* Returns the number of shards of the parameters in field n of the result, as bb_sync_add_comms would compute it,
+ * but without creating communicators. replicas: number of ranks with the same parameters. ranks_per_replica: number
+ * of ranks of a stage that together hold one copy of the parameters. */
+static struct bb_sync_comms sync_groups_of(const struct bb_training *t, int replicas, int ranks_per_replica)
+{
+    int node = t->config->gpus_per_node > 0 ? t->config->gpus_per_node : t->grid.ranks;
+    int run = t->policy.options.shard_size     ? t->policy.options.shard_size
+              : t->policy.kind == BB_SYNC_HSDP ? node / ranks_per_replica
+                                               : replicas;
+
+    return (struct bb_sync_comms){.n = run > 0 && run < replicas ? run : replicas, .n_replicas = 1};
+}
+
+/* Resolves all inputs of the memory formulas (memory.h) without building the layout (the process groups of the
+ * ranks). */
+static int resolve_bytes(struct bb_training *t)
+{
+    int copies, rc;
+
+    TRY(resolve_shape(t));
+    copies = bb_schedule_is_bidirectional(&t->schedule) ? 2 : 1;
+    t->sync[BB_DENSE] = sync_groups_of(t, copies * t->grid.dp * t->grid.cp, t->grid.tp);
+    t->sync[BB_EXPERT] = sync_groups_of(t, copies * (t->grid.edp > 0 ? t->grid.edp : 1), t->grid.etp * t->grid.ep);
+out:
+    return rc;
+}
+
+static double max_rank_bytes(const struct bb_training *t)
+{
+    struct bb_role role = {0};
+    double max = 0;
+
+    for (int stage = 0; stage < t->grid.pp; stage++) {
+        double sum = 0;
+
+        set_training_bytes(t, stage, &role);
+        for (int use = 0; use < BB_USES; use++)
+            sum += role.training_bytes[use];
+        max = sum > max ? sum : max;
+    }
+    return max;
+}
+
+int bb_training_bytes(const struct bb_proxy_config *c, const struct bb_arch *arch, double *max_bytes)
+{
+    struct bb_step step = {.proxy = c->proxy};
+    struct bb_training t = {.config = c, .step = &step, .arch = *arch};
+    int rc = resolve_bytes(&t);
+
+    *max_bytes = rc ? 0 : max_rank_bytes(&t);
+    return rc;
+}
+
+int bb_training_min_recompute_layers(const struct bb_proxy_config *c, const struct bb_arch *arch, double gpu_bytes,
+                                     int *layers, double *bytes)
+{
+    struct bb_step step = {.proxy = c->proxy};
+    struct bb_training t = {.config = c, .step = &step, .arch = *arch};
+    int rc = resolve_bytes(&t), too_few = 0, all;
+
+    *layers = 0;
+    *bytes = 0;
+    if (rc)
+        return rc;
+    t.layers_config.recompute = BB_RECOMPUTE_FULL;
+    /* Binary search for the smallest number of recomputed layers per model chunk with which training fits in GPU
+     * memory. In each iteration, recomputing too_few layers is known to be insufficient and recomputing `all` layers
+     * to be sufficient; only the initial `all` (all layers of the largest chunk) is untested. If no smaller number
+     * suffices, *layers stays 0, which means all layers. */
+    for (all = max_chunk_layers(&t); all - too_few > 1;) {
+        t.layers_config.recompute_layers = too_few + (all - too_few) / 2;
+        *bytes = max_rank_bytes(&t);
+        if (*bytes <= gpu_bytes)
+            *layers = all = t.layers_config.recompute_layers;
+        else
+            too_few = t.layers_config.recompute_layers;
+    }
+    t.layers_config.recompute_layers = *layers;
+    *bytes = max_rank_bytes(&t);
+    return rc;
+}
+
+static int write_roles(struct bb_training *t)
+{
+    int programs_per_stage = bb_layers_programs_per_stage(t->layers), kinds = roles_per_stage(t), rc;
+
+    TRY(bb_step_add_roles(t->step, t->schedule.stages * kinds));
+    for (int r = 0; r < t->step->layout.ranks; r++)
+        t->step->role_of[r] = role_of(t, r);
+    for (int r = 0; r < t->step->n_roles; r++) {
+        const struct bb_stage s = {r / kinds, r % kinds % programs_per_stage, r % kinds >= programs_per_stage};
+        struct bb_role *role = &t->step->roles[r];
+
+        role->name = name_of(t, &s);
+        set_training_bytes(t, s.stage, role);
+        TRY(bb_stage_write(t, &s, role));
+    }
+out:
+    return rc;
+}
+
+/* ---- the step ---- */
+
+#define STAGES_TEXT 128
+
+/* Formats how the layers are divided among the stages, for example " in 16 stages of 4, the first of 3 and the last
+ * of 2". */
+static void describe_stages(const struct bb_training *t, char text[STAGES_TEXT])
+{
+    const struct bb_pipe_split *split = &t->split;
+    int p = split->stages, v = split->chunks, parts = p * v, first, n = 0;
+
+    text[0] = '\0';
+    if (parts == 1)
+        return;
+    if (split->first == 0 && split->last == 0) {
+        snprintf(text, STAGES_TEXT, " in %d %s of %d%s", parts, v > 1 ? "chunks" : "stages",
+                 bb_pipe_split_layers(split, parts / 2, &first),
+                 t->arch.layers % parts ? ", embedding and head counted as one layer each" : "");
+        return;
+    }
+    n = snprintf(text, STAGES_TEXT, " in %d stages", p);
+    if (p > 2)
+        n += snprintf(text + n, STAGES_TEXT - (size_t)n, " of %d", v * bb_pipe_split_layers(split, 1, &first));
+    if (v > 1)
+        n += snprintf(text + n, STAGES_TEXT - (size_t)n, " in %d chunks each", v);
+    snprintf(text + n, STAGES_TEXT - (size_t)n, ", the first of %d and the last of %d",
+             v * bb_pipe_split_layers(split, 0, &first), v * bb_pipe_split_layers(split, p - 1, &first));
+}
+
+/* If --seq-length is not given, the sequence length is the model's maximum. The description of the step points out
+ * this default if it exceeds LONG_SEQUENCE tokens, because training rarely uses longer sequences: models that
+ * support longer sequences are first trained with shorter ones. */
+enum { LONG_SEQUENCE = 32768 };
+
+static void describe_step(struct bb_training *t)
+{
+    static const enum bb_grid_axis shown[] = {BB_AXIS_TP, BB_AXIS_CP, BB_AXIS_PP, BB_AXIS_DP};
+    const struct bb_schedule *s = &t->schedule;
+    const bool is_longest = !t->config->transformer.sequence && t->layers_config.sequence > LONG_SEQUENCE;
+    int m = s->micro_batches;
+    char axes[128] = "", stages[STAGES_TEXT], decoder[48] = "";
+    bool encodes = t->arch.encoder_layers > 0;
+    size_t at = 0;
+
+    for (int a = 0; a < 4; a++) {
+        int size = bb_grid_size(&t->grid, shown[a], false);
+
+        if (size > 1)
+            at += (size_t)snprintf(axes + at, sizeof(axes) - at, "%s%s %d", at ? " x " : "",
+                                   bb_grid_axis_names[shown[a]], size);
+    }
+    if (t->grid.ep > 1)
+        snprintf(axes + at, sizeof(axes) - at, ", ep %d, etp %d, edp %d", t->grid.ep, t->grid.etp, t->grid.edp);
+    describe_stages(t, stages);
+    t->step->parameters = bb_arch_parameters(&t->arch);
+    t->step->samples = (double)m * t->layers_config.micro_batch_size * t->grid.dp;
+    t->step->tokens =
+        t->step->samples * (t->layers_config.sequence + (encodes ? t->layers_config.decoder_sequence : 0));
+    if (encodes)
+        snprintf(decoder, sizeof(decoder), " and %d of the decoder", t->layers_config.decoder_sequence);
+    t->step->summary =
+        bb_step_text(t->step, "%s, %d layers%s; %s; %s, %d micro-batch%s of %d x %d tokens%s%s; %s", t->arch.name,
+                     t->arch.layers, stages, axes[0] ? axes : "one rank", bb_schedule_names[s->kind], m,
+                     m == 1 ? "" : "es", t->layers_config.micro_batch_size, t->layers_config.sequence, decoder,
+                     is_longest ? " (the model's maximum; set --seq-length)" : "", bb_sync_names[t->policy.kind]);
+}
+
+static int build_step(const struct bb_proxy_config *c, struct bb_step *step)
+{
+    struct bb_training t = {.config = c, .step = step};
+    int rc;
+
+    TRY(bb_training_load_arch(c, &t.arch));
+    TRY(resolve_shape(&t));
+    TRY(resolve_layout(&t));
+    TRY(bb_layers_new(&t.layers, &t.layers_config, step));
+    describe_step(&t);
+    TRY(write_roles(&t));
+out:
+    bb_layers_free(t.layers);
+    return rc;
+}
+
+const struct bb_proxy bb_transformer_proxy = {
+    .name = "transformer",
+    .help = "any transformer model: tensor, sequence, context, expert, pipeline and data parallelism",
+    .model = "gpt2_small",
+    .features = BB_FEATURE_MODEL | BB_FEATURE_LAYERS | BB_FEATURE_MICRO_BATCHES | BB_FEATURE_GLOBAL_BATCH |
+                BB_FEATURE_MICRO_BATCH_SIZE | BB_FEATURE_TIMED | BB_FEATURE_LAYER_US | BB_FEATURE_TFLOPS |
+                BB_FEATURE_GEMM | BB_FEATURE_NODES | BB_FEATURE_TRANSFORMER | BB_FEATURE_SYNC,
+    .dtype = "bfloat16",
+    .compute = "timed",
+    .defaults = fill_defaults,
+    .build = build_step};

@@ -1,0 +1,86 @@
+/* transformer_options.c - the command-line options of the proxy `transformer` (see step/config.h). */
+#include "proxies/form/step/config.h"
+
+#include "proxies/workloads/sync/sync.h"
+#include "proxies/workloads/transformer/schedule.h"
+
+#define MAX_RANKS   (1 << 24)
+#define FIELD(name) offsetof(struct bb_transformer_options, name)
+
+static const char *const context_choices[] = {"ring", "all_gather", "a2a", NULL};
+static const char *const dispatch_choices[] = {"alltoall", "all_gather", "dedup", NULL};
+static const char *const attention_choices[] = {"fused", "unfused", NULL};
+static const char *const recompute_choices[] = {"none", "selective", "full", NULL};
+
+const struct bb_opt bb_transformer_options[] = {
+    OPT_INT(0, "tp", FIELD(tp), NULL, "T", 1, MAX_RANKS,
+            "tensor-parallel size; one of tp, pp and dp may be left out and follows from the number of ranks; without "
+            "dp, tp and pp default to 1"),
+    OPT_INT(0, "pp", FIELD(pp), NULL, "P", 1, MAX_RANKS, "pipeline-parallel size: number of pipeline stages"),
+    OPT_INT(0, "dp", FIELD(dp), NULL, "D", 1, MAX_RANKS, "data-parallel size: number of replicas"),
+    OPT_INT(0, "cp", FIELD(cp), NULL, "C", 1, MAX_RANKS,
+            "context-parallel size: C ranks share the tokens of each sample"),
+    OPT_INT(0, "ep", FIELD(ep), NULL, "E", 1, MAX_RANKS,
+            "expert-parallel size: E ranks share the experts of each layer (default: 1; Megatron-LM: "
+            "--expert-model-parallel-size)"),
+    OPT_INT(0, "etp", FIELD(etp), NULL, "T", 1, MAX_RANKS,
+            "tensor-parallel size of one expert (default: 1; Megatron-LM: --expert-tensor-parallel-size)"),
+    OPT_STRING(0, "order", FIELD(order), NULL, "AXES",
+               "order of the axes over the ranks, fastest-varying first (default: tp-cp-ep-dp-pp)"),
+    OPT_INT(0, "vpp", FIELD(vpp), NULL, "V", 1, 1e6,
+            "virtual pipeline stages (chunks of layers) per pipeline stage (default: 2 with --schedule interleaved, "
+            "else 1; Megatron-LM: --num-layers-per-virtual-pipeline-stage, which gives the layers of a chunk instead)"),
+    OPT_INT(0, "decoder-first-pipeline-num-layers", FIELD(first_layers), NULL, "N", 1, 1e6,
+            "layers of the first stage; the other stages share the rest equally (default: equal stages)"),
+    OPT_INT(0, "decoder-last-pipeline-num-layers", FIELD(last_layers), NULL, "N", 1, 1e6,
+            "layers of the last stage; the other stages share the rest equally (default: equal stages)"),
+    OPT_INT(0, "microbatch-group-size", FIELD(group), NULL, "G", 1, 1e6,
+            "with --schedule interleaved: micro-batches that pass one chunk before the next chunk starts (default: "
+            "number of stages; Megatron-LM: --microbatch-group-size-per-virtual-pipeline-stage)"),
+    OPT_CHOICE(0, "schedule", FIELD(schedule), NULL, "NAME", bb_schedule_names,
+               "pipeline schedule: GPipe, 1F1B (PipeDream-Flush), interleaved 1F1B, zero bubble (zb-h1, zb-h2) or "
+               "DualPipe (default: interleaved with --vpp 2 or more, else 1f1b)"),
+    OPT_INT(0, "seq-length", FIELD(sequence), NULL, "S", 1, 1e9, "tokens per sample (default: the model's maximum)"),
+    OPT_INT(0, "decoder-seq-length", FIELD(decoder_sequence), NULL, "S", 1, 1e9,
+            "encoder-decoder models: tokens per sample in the decoder (default: as in the encoder)"),
+    OPT_FLAG(0, "sequence-parallel", FIELD(sequence_parallel),
+             "Megatron sequence parallelism: shard norms and dropout along the sequence over the tensor-parallel "
+             "ranks"),
+    OPT_CHOICE(0, "cp-comm", FIELD(context), NULL, "MODE", context_choices,
+               "how context-parallel ranks exchange keys and values: ring (Megatron-LM: --cp-comm-type p2p), "
+               "all_gather, or a2a: all-to-all that exchanges tokens for heads (default: ring)"),
+    OPT_CHOICE(0, "moe-dispatch", FIELD(dispatch), NULL, "MODE", dispatch_choices,
+               "token routing to the experts: alltoall; all_gather; dedup: send each token once per node, then fan out "
+               "inside the node (default: alltoall)"),
+    OPT_INT(0, "moe-node-limit", FIELD(node_limit), NULL, "M", 1, 1e6,
+            "with --moe-dispatch dedup: number of nodes whose experts a token may use"),
+    OPT_FLAG(0, "fp8-dispatch", FIELD(float8_dispatch),
+             "send tokens, and gradients of expert outputs, to the experts in FP8 with one scale per 128 elements"),
+    OPT_DOUBLE(0, "capacity-factor", FIELD(capacity), NULL, "F", 0.001, 1e6,
+               "expert capacity: F times an equal share of the tokens; excess tokens are dropped, missing ones are "
+               "padded (default: no limit; "
+               "Megatron-LM: --moe-expert-capacity-factor)"),
+    OPT_DOUBLE(0, "moe-imbalance", FIELD(imbalance), NULL, "Z", 0.001, 10,
+               "without --capacity-factor: the k-th most popular expert gets tokens in proportion to 1/k^Z, a Zipf "
+               "distribution (default: equal shares)"),
+    OPT_INT(0, "seed", FIELD(seed), NULL, "N", 1, 2147483647,
+            "with --moe-imbalance: random seed that selects the popular experts (default: 1)"),
+    OPT_CHOICE(0, "recompute", FIELD(recompute), NULL, "MODE", recompute_choices,
+               "activation recomputation (checkpointing; Megatron-LM: --recompute-granularity): none, selective "
+               "(attention scores), full (whole layers) (default: none; with plan --cluster: the least that makes "
+               "training fit in GPU memory)"),
+    OPT_INT(0, "recompute-num-layers", FIELD(recompute_layers), NULL, "N", 1, 1e6,
+            "with --recompute full: recompute only the first N layers of each chunk, as with Megatron-LM's "
+            "--recompute-method block (default: all layers)"),
+    OPT_CHOICE(0, "attention", FIELD(attention), NULL, "MODE", attention_choices,
+               "fused: softmax and dropout stay on the chip; unfused: all attention scores go through memory (default: "
+               "fused; with plan --cluster: from the cluster's profile)"),
+    OPT_FLAG(0, "fp8", FIELD(float8), "with plan --cluster: FP8 GEMMs"),
+    OPT_CHOICE(
+        0, "dp-sync", FIELD(sync), NULL, "MODE", bb_dp_sync_names,
+        "data-parallel synchronization: all_reduce (gradients in DDP buckets), horovod (gradients with Horovod's "
+        "tensor fusion), zero1 or distributed (sharded optimizer; distributed: Megatron-LM's), zero2 (also "
+        "sharded gradients), zero3 (also sharded parameters: FSDP), hsdp (zero3 with shards within a node) "
+        "(default: all_reduce)"),
+    {0},
+};

@@ -1,0 +1,457 @@
+/*
+ * test_machine.c - durations of collectives (per NCCL algorithm and protocol), GEMMs (tiles and waves), and fused
+ * attention. Expected numbers are closed forms computed independently of the model, and published measurements.
+ */
+#include "tests/check.h"
+
+#include "proxies/simulation/machine/cluster.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static double collective_us(const struct bb_cluster *c, enum bb_coll_kind kind, double payload, int n, int nodes,
+                            const struct bb_nccl_variant **variant)
+{
+    bool sliced = bb_colls[kind].flags & BB_COLL_SLICED;
+    const struct bb_collective call = {
+        .kind = kind, .dtype = BB_INT8, .count = (size_t)(sliced ? payload / n : payload), .ranks = n, .nodes = nodes};
+
+    return (double)bb_cluster_collective_ns(c, &call, variant) / 1e3;
+}
+
+static void assert_near(double actual, double expected, double tolerance)
+{
+    if (fabs(actual / expected - 1) > tolerance)
+        fail_msg("%.6g, expected %.6g within %g", actual, expected, tolerance);
+}
+
+/* LogGP model of a ring of 1024 ranks: 2 (P - 1) (L + (S / P - 1) G) with L = 500 ns and G = 1 ns per byte. */
+static void ring_latency_matches_loggp(void **state)
+{
+    const struct bb_cluster c = {.gpus_per_node = 1,
+                                 .nics_per_node = 1,
+                                 .inter = {.gbps = 1},
+                                 .variants = {{BB_NCCL_RING, "Simple", 0, 0.5, 0.5, 1, 1, 0, 0}},
+                                 .n_variants = 1};
+    struct bb_cluster one_node = c;
+
+    (void)state;
+    one_node.gpus_per_node = 1024;
+    assert_near(collective_us(&c, BB_ALL_REDUCE, 1 << 28, 1024, 1024, NULL), 537367.578, 1e-4);
+    assert_near(collective_us(&one_node, BB_ALL_REDUCE, 1 << 28, 1024, 1, NULL), 537367.578, 1e-4);
+    /* a ring has P - 1 latencies, not log P */
+    assert_near(collective_us(&c, BB_ALL_REDUCE, 1024, 1024, 1024, NULL), 2 * 1023 * 0.501, 1e-4);
+}
+
+/* 16 ranks on two nodes of eight. The NICs of a node carry 800 bytes/us. */
+static void each_algorithm_has_its_steps_and_bytes(void **state)
+{
+    static const struct {
+        enum bb_nccl_algorithm algorithm;
+        enum bb_coll_kind kind;
+        int n, nodes;
+        /* 16 kB take 10 us once, 1 us per step inside a node, 100 us per inter-node step; links carry 1000 bytes/us */
+        double us;
+    } rows[] = {
+        {BB_NCCL_RING, BB_ALL_REDUCE, 16, 2, 10 + 28 + 200 + 1.875 * 16000 / 800},
+        {BB_NCCL_RING, BB_ALL_GATHER, 16, 2, 10 + 14 + 100 + 0.9375 * 16000 / 800},
+        {BB_NCCL_RING, BB_ALL_REDUCE, 8, 1, 10 + 14 + 1.75 * 16000 / 1000},
+        {BB_NCCL_TREE, BB_ALL_REDUCE, 16, 2, 10 + 14 + 200 + 2 * 16000.0 / 1000}, /* inter-node: 16000 / 800 */
+        {BB_NCCL_TREE, BB_ALL_REDUCE, 64, 8, 10 + 14 + 600 + 2 * 16000.0 / 800},
+        {BB_NCCL_NVLS, BB_ALL_REDUCE, 8, 1, 10 + 1 + 1.75 * 16000 / 1000},
+        {BB_NCCL_NVLS_TREE, BB_ALL_REDUCE, 32, 4, 10 + 1 + 400 + 2 * 16000.0 / 800},
+        {BB_NCCL_PAT, BB_REDUCE_SCATTER, 8, 8, 10 + 300 + 0.875 * 16000 / 100},
+        {BB_NCCL_RING, BB_BROADCAST, 8, 1, 10 + 7 + 16000.0 / 1000},
+        /* inter-node: 16000 / 800 */
+        {BB_NCCL_COLLNET_DIRECT, BB_ALL_REDUCE, 64, 8, 10 + 2 + 100 + 1.96875 * 16000 / 1000},
+        {BB_NCCL_COLLNET_CHAIN, BB_ALL_REDUCE, 64, 8, 10 + 14 + 100 + 1.96875 * 16000 / 1000},
+        /* a ring would take 1.75 x 16000 / 100 */
+        {BB_NCCL_COLLNET_DIRECT, BB_ALL_REDUCE, 8, 8, 10 + 100 + 16000.0 / 100},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ROWS(rows); i++) {
+        const struct bb_cluster c = {.gpus_per_node = 8,
+                                     .nics_per_node = 4, /* NICs of 0.2 bytes/ns, so 0.1 bytes/ns per GPU */
+                                     .inter = {.gbps = 0.2},
+                                     .variants = {{rows[i].algorithm, "", 10, 1, 100, 1, 1, 0, 0}},
+                                     .n_variants = 1};
+        const struct bb_nccl_variant *variant;
+
+        assert_near(collective_us(&c, rows[i].kind, 16000, rows[i].n, rows[i].nodes, &variant), rows[i].us, 1e-6);
+        assert_ptr_equal(variant, &c.variants[0]);
+    }
+}
+
+/* With 2 GPUs a round consists of 32 chunks. Each round takes 5 us, and two more rounds fill the pipeline. 1000
+ * bytes/us is the bus bandwidth of eight GPUs, whose links carry 9/8 of the array; the links of two GPUs carry 3/2. */
+static void nvls_synchronizes_once_per_round(void **state)
+{
+    static const struct {
+        double bytes, round;
+    } rows[] = {{1000, 1000},        {3 << 19, 1 << 19},        {(2 << 20) - 4, 1 << 19},
+                {2 << 20, 1 << 20},  {(16 << 20) - 4, 1 << 20}, {16 << 20, 2 << 20},
+                {256 << 20, 4 << 20}};
+    struct bb_cluster c = {.gpus_per_node = 8,
+                           .nics_per_node = 8,
+                           .variants = {{BB_NCCL_NVLS, "Simple", 10, 1, 0, 1, 1, 5, 0}},
+                           .n_variants = 1};
+
+    (void)state;
+    for (size_t i = 0; i < ROWS(rows); i++)
+        assert_near(collective_us(&c, BB_ALL_REDUCE, rows[i].bytes, 2, 1, NULL),
+                    10 + 1 + 5 * (ceil(rows[i].bytes / rows[i].round) + 2) +
+                        7.0 / 3 * (rows[i].bytes + 2 * rows[i].round) / 1000,
+                    1e-6);
+    /* Blackwell's channels: 96 MiB are 8 rounds of 64 KiB for each of 8 GPUs; 2 rounds fill the pipeline */
+    c.variants[0].channels = 24;
+    assert_near(collective_us(&c, BB_ALL_REDUCE, 96 << 20, 8, 1, NULL), 11 + 5 * 10 + 1.75 * (120 << 20) / 1000, 1e-6);
+    c.gpus_per_node = 72; /* at most 32 GPUs reduce one part: 96 MiB are 4 rounds of 32 KiB */
+    assert_near(collective_us(&c, BB_ALL_REDUCE, 96 << 20, 72, 1, NULL),
+                11 + 5 * 6 + 1.75 * (1 + 1 / 72.0) / 1.125 * (144 << 20) / 1000, 1e-6);
+}
+
+/* Two nodes of eight: rounds have 128 KiB from 64 MiB on and 64 KiB from 8 MiB on. With four nodes rounds have at
+ * most 64 KiB. The bottleneck is the NICs (400 bytes/us) or the links (1000 bytes/us). */
+static void nvls_trees_synchronize_once_per_round(void **state)
+{
+    static const struct {
+        double mib, round_mib;
+        int nodes;
+        double nic_gbps;
+    } rows[] = {{64, 16, 2, 100}, {63, 8, 2, 100}, {8, 8, 2, 100}, {7, 4, 2, 100},
+                {64, 8, 4, 100},  {16, 8, 4, 100}, {7, 4, 4, 100}, {64, 16, 2, 0.05}};
+
+    (void)state;
+    for (size_t i = 0; i < ROWS(rows); i++) {
+        const double bytes = rows[i].mib * (1 << 20), round = rows[i].round_mib * (1 << 20);
+        const double within = 1.75 * bytes / 1000,
+                     between = (rows[i].nodes > 2 ? 2 : 1) * bytes / (8e3 * rows[i].nic_gbps);
+        const double rounds = ceil(bytes / round), level = log2(rows[i].nodes);
+        const struct bb_cluster c = {.gpus_per_node = 8,
+                                     .nics_per_node = 8,
+                                     .inter = {.gbps = rows[i].nic_gbps},
+                                     .variants = {{BB_NCCL_NVLS_TREE, "Simple", 10, 1, 20, 1, 1, 5, 16}},
+                                     .n_variants = 1};
+
+        assert_near(collective_us(&c, BB_ALL_REDUCE, bytes, 8 * rows[i].nodes, rows[i].nodes, NULL),
+                    11 + 40 * level + fmax(within + 5 * rounds, between) +
+                        2 * fmax(5 + within * round / bytes, between * round / bytes),
+                    1e-6);
+    }
+}
+
+/* NCCL's treeCorrectionFactor (src/graph/tuning.cc): 64 bytes, 64 KiB, 512 KiB, 32 MiB, and 256 MiB or more. */
+static void trees_have_nccls_correction_factor(void **state)
+{
+    static const struct {
+        const char *protocol;
+        double bytes, tolerance;
+    } rows[] = {{"LL", 64, 1},
+                {"LL", 64 << 10, 0.6},
+                {"LL", 512 << 10, 0.4},
+                {"LL", 32 << 20, 1},
+                {"LL128", 512 << 10, 0.6},
+                {"LL128", 32 << 20, 0.9},
+                {"Simple", 64, 0.9},
+                {"Simple", 127, 0.9},
+                {"Simple", 512 << 10, 0.5},
+                {"Simple", 32 << 20, 0.7},
+                {"Simple", 256 << 20, 0.9},
+                {"Simple", 512 << 20, 1},
+                {"Simple", 32, 1},
+                {"unknown", 1 << 20, 1}};
+
+    (void)state;
+    for (size_t i = 0; i < ROWS(rows); i++) {
+        struct bb_cluster c = {.gpus_per_node = 8,
+                               .nics_per_node = 8,
+                               .variants = {{BB_NCCL_TREE, "", 10, 1, 0, 1, 1, 0, 0}},
+                               .n_variants = 1};
+
+        snprintf(c.variants[0].protocol, sizeof(c.variants[0].protocol), "%s", rows[i].protocol);
+        assert_near(collective_us(&c, BB_ALL_REDUCE, rows[i].bytes, 8, 1, NULL),
+                    24 + 2 * rows[i].bytes / 1000 / rows[i].tolerance, 1e-4);
+    }
+}
+
+/* Ten channels and 1000 bytes/us: a slice is at most 1 MiB per channel. Between nodes the latency of Simple is 1.4
+ * times as long from 64 bytes per rank and channel on. */
+static void ring_time_includes_the_last_slice(void **state)
+{
+    const double mib = 1 << 20, slices = 10 * mib / 1000;
+    const struct {
+        enum bb_coll_kind kind;
+        const char *protocol;
+        double bytes;
+        int n, nodes;
+        double us;
+    } rows[] = {{BB_ALL_GATHER, "Simple", 16e3, 2, 1, 11 + 8 + 4},
+                {BB_ALL_REDUCE, "LL", 16e3, 8, 1, 24 + 28 + 1},
+                {BB_REDUCE_SCATTER, "Simple", 1024 * mib, 8, 1, 17 + 896 * mib / 1000 + slices},
+                {BB_BROADCAST, "Simple", 16e3, 8, 1, 17 + 16},
+                {BB_ALL_REDUCE, "Simple", 4 * 10 * 64, 4, 2, 1.4 * (10 + 4 + 200) + 3.84 + 0.32},
+                {BB_ALL_REDUCE, "Simple", 4 * 10 * 63, 4, 2, 10 + 4 + 200 + 3.78 + 0.315},
+                {BB_ALL_REDUCE, "LL128", 4 * 10 * 64, 4, 2, 10 + 4 + 200 + 3.84 + 0.32},
+                {BB_ALL_GATHER, "Simple", 16e3, 4, 2, 10 + 2 + 100 + 12 + 2},
+                /* one GPU per node: no links inside a node */
+                {BB_ALL_GATHER, "Simple", 16e3, 8, 8, 10 + 700 + 14}};
+
+    (void)state;
+    for (size_t i = 0; i < ROWS(rows); i++) {
+        struct bb_cluster c = {.gpus_per_node = rows[i].nodes == 1 ? 8 : rows[i].n / rows[i].nodes,
+                               .nics_per_node = 8,
+                               .inter = {.gbps = rows[i].nodes == 8 ? 0.125 : 100},
+                               .variants = {{BB_NCCL_RING, "", 10, 1, 100, 1, 1, 0, 10}},
+                               .n_variants = 1};
+
+        snprintf(c.variants[0].protocol, sizeof(c.variants[0].protocol), "%s", rows[i].protocol);
+        assert_near(collective_us(&c, rows[i].kind, rows[i].bytes, rows[i].n, rows[i].nodes, NULL), rows[i].us, 2e-5);
+    }
+}
+
+static void alltoall_time_is_that_of_the_busiest_link(void **state)
+{
+    const struct bb_cluster c = {.gpus_per_node = 8,
+                                 .nics_per_node = 8,
+                                 .intra = {.latency_us = 3, .gbps = 10},
+                                 .inter = {.latency_us = 6, .gbps = 1},
+                                 .variants = {{0}},
+                                 .n_variants = 1};
+    const struct bb_link_load load = {.out = {600, 9000}, .in = {500, 100}};
+
+    (void)state;
+    /* 8 slices of 1000 bytes leave the node */
+    assert_near(collective_us(&c, BB_ALLTOALL, 16000, 16, 2, NULL), 6 + 8.0, 1e-6);
+    /* 7 slices of 10,000 bytes stay on the node */
+    assert_near(collective_us(&c, BB_ALLTOALL, 80000, 8, 1, NULL), 3 + 7.0, 1e-6);
+    /* the NVLink time; the NIC's 600 ns run concurrently */
+    assert_near(bb_cluster_link_load_ns(&c, &load, 8), 900, 1e-9);
+}
+
+/* Nodes of four GPUs and two NICs, and six ranks: the second node has two ranks, which share one NIC. Slices have
+ * 1000 bytes. */
+static void ranks_share_the_nics_of_their_gpus(void **state)
+{
+    const struct bb_cluster c = {.gpus_per_node = 4,
+                                 .nics_per_node = 2,
+                                 .intra = {.gbps = 1000},
+                                 .inter = {.gbps = 1},
+                                 .variants = {{BB_NCCL_RING, "Simple", 0, 0, 0, 1000, 1, 0, 0}},
+                                 .n_variants = 1,
+                                 .has_sharing = true};
+    const int on_each[] = {0, 2, 4, 6, 8}, node_of_member[] = {1, 2, 3, 5};
+    struct bb_node_placement placement = {0};
+
+    (void)state;
+    /* both ranks send 4 slices over the NIC */
+    assert_near(collective_us(&c, BB_ALLTOALL, 6000, 6, 2, NULL), 2 * 4 * 1000 / 1e3, 1e-6);
+    assert_near(collective_us(&c, BB_GATHER, 6000, 6, 2, NULL), 2 * 1000 / 1e3, 1e-6); /* the root uses its NIC alone */
+    /* the ring enters through this NIC */
+    assert_near(collective_us(&c, BB_ALL_GATHER, 6000, 6, 2, NULL), 5 * 1000 / 1e3, 1e-6);
+    assert_near(collective_us(&c, BB_ALLTOALL, 8000, 8, 2, NULL), 2 * 4 * 1000 / 1e3, 1e-6);
+    assert_near(collective_us(&c, BB_ALLTOALL, 5000, 5, 2, NULL), 4 * 1000 / 1e3, 1e-6); /* rank 4 uses its NIC alone */
+    /* the ring uses that NIC alone, too */
+    assert_near(collective_us(&c, BB_ALL_GATHER, 5000, 5, 2, NULL), 4 * 1000 / 1e3, 1e-6);
+    bb_cluster_placement_of_ranks(&c, on_each, 5, &placement);
+    assert_true(placement.min_members == 1 && placement.max_members == 2 && placement.max_members_per_nic == 1);
+    bb_cluster_placement_of_ranks(&c, node_of_member, 4, &placement);
+    assert_true(placement.min_members == 1 && placement.max_members == 3 && placement.max_members_per_nic == 2);
+    /* the node of rank 5 has one NIC, the node of ranks 1 to 3 has 1.5 NICs */
+    assert_near(placement.min_nics, 1, 1e-9);
+    assert_near(placement.max_nic_pairs, 3, 1e-9);
+}
+
+/* Four GPUs share two NICs. A GPU that sends alone has one NIC; if its neighbour on the NIC sends too, each has
+ * half. Without the contention model a GPU always has half a NIC. */
+static void link_load_depends_on_concurrent_senders(void **state)
+{
+    struct bb_cluster c = {.gpus_per_node = 4,
+                           .nics_per_node = 2,
+                           .intra = {.gbps = 10},
+                           .inter = {.gbps = 1},
+                           .variants = {{0}},
+                           .n_variants = 1,
+                           .has_sharing = true};
+    const struct bb_link_load load = {.out = {600}, .in = {500}};
+
+    (void)state;
+    assert_near(bb_cluster_link_load_ns(&c, &load, 1), 600, 1e-9);
+    assert_near(bb_cluster_link_load_ns(&c, &load, 4), 1200, 1e-9);
+    c.has_sharing = false;
+    assert_near(bb_cluster_link_load_ns(&c, &load, 1), 1200, 1e-9);
+}
+
+/* Published nccl-tests results (see tests/cli/reference_data). Large sizes are predicted within 12 %, small and
+ * mixed sizes within a factor of 2.2, because machines and NCCL versions differ. */
+static void predictions_match_published_collectives(void **state)
+{
+    static const struct {
+        const char *cluster;
+        int nics; /* 0: the value of the profile */
+        double nic_gbps;
+        enum bb_coll_kind kind;
+        double bytes;
+        int n, nodes;
+        double us, busbw, factor;
+    } rows[] = {
+        {"a100-sxm-ib", 0, 0, BB_ALL_REDUCE, 64, 8, 1, 32, 0, 2.2},
+        {"a100-sxm-ib", 0, 0, BB_ALL_REDUCE, 1 << 20, 8, 1, 76.7, 0, 2.2},
+        {"a100-sxm-ib", 0, 0, BB_ALL_REDUCE, 1 << 30, 8, 1, 8167, 0, 1.12},
+        {"a100-40gb-sxm-ib", 4, 12.5, BB_ALL_REDUCE, 1 << 30, 16, 2, 35215, 0, 2.2},
+        {"h100-sxm-ib", 0, 0, BB_ALL_REDUCE, 8, 8, 1, 13.7, 0, 1.12},
+        {"h100-sxm-ib", 0, 0, BB_ALL_REDUCE, 1 << 20, 8, 1, 27.4, 0, 1.12},
+        {"h100-sxm-ib", 0, 0, BB_ALL_REDUCE, 2 << 20, 8, 1, 42.2, 0, 1.05}, /* NVLS, one row per chunk size */
+        {"h100-sxm-ib", 0, 0, BB_ALL_REDUCE, 4 << 20, 8, 1, 54.2, 0, 1.05},
+        {"h100-sxm-ib", 0, 0, BB_ALL_REDUCE, 8 << 20, 8, 1, 83.0, 0, 1.05},
+        {"h100-sxm-ib", 0, 0, BB_ALL_REDUCE, 32 << 20, 8, 1, 199.3, 0, 1.05},
+        {"h100-sxm-ib", 0, 0, BB_ALL_REDUCE, 64 << 20, 8, 1, 324.7, 0, 1.05},
+        {"h100-sxm-ib", 0, 0, BB_ALL_REDUCE, 512 << 20, 8, 1, 2151, 0, 1.05},
+        {"h100-sxm-ib", 0, 0, BB_ALL_REDUCE, 1 << 30, 8, 1, 4029, 0, 1.05},
+        {"h100-sxm-ib", 0, 0, BB_ALL_REDUCE, 16LL << 30, 8, 1, 62648, 0, 1.05},
+        {"h100-sxm-ib", 0, 0, BB_ALL_REDUCE, 64 << 20, 2, 1, 223.4, 0, 1.2}, /* NCCL does not use NVLS for two GPUs */
+        {"h100-sxm-ib", 0, 0, BB_ALL_REDUCE, 1 << 30, 2, 1, 2996, 0, 1.05},
+        {"h800-sxm-ib", 0, 0, BB_ALL_REDUCE, 16LL << 30, 8, 1, 0, 215, 1.05},
+        {"h100-sxm-ib", 0, 0, BB_ALL_GATHER, 16e9, 8, 1, 0, 370, 1.12},
+        {"h100-sxm-ib", 0, 0, BB_ALL_REDUCE, 16e9, 32, 4, 0, 366, 1.12},
+        {"h100-sxm-ib", 0, 0, BB_ALL_GATHER, 16e9, 256, 32, 0, 200, 2.2},
+        {"h200-sxm-ib", 0, 0, BB_ALL_REDUCE, 16e9, 1984, 248, 0, 350, 1.12},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ROWS(rows); i++) {
+        struct bb_cluster c;
+        double us, ratio;
+
+        assert_int_equal(bb_cluster_load(rows[i].cluster, &c), 0);
+        c.nics_per_node = rows[i].nics ? rows[i].nics : c.nics_per_node;
+        c.inter.gbps = rows[i].nics ? rows[i].nic_gbps : c.inter.gbps;
+        us = collective_us(&c, rows[i].kind, rows[i].bytes, rows[i].n, rows[i].nodes, NULL);
+        ratio = rows[i].us > 0
+                    ? us / rows[i].us
+                    : bb_colls[rows[i].kind].bus_factor(rows[i].n) * rows[i].bytes / us / 1e3 / rows[i].busbw;
+        if (ratio > rows[i].factor || ratio < 1 / rows[i].factor)
+            fail_msg("row %zu: %.1f us, %.2f of the published time", i, us, ratio);
+    }
+}
+
+static void algorithm_and_protocol_depend_on_size(void **state)
+{
+    const struct bb_nccl_variant *small, *middle, *large, *far;
+    struct bb_cluster c;
+
+    (void)state;
+    assert_int_equal(bb_cluster_load("h100-sxm-ib", &c), 0);
+    collective_us(&c, BB_ALL_REDUCE, 8, 8, 1, &small);
+    collective_us(&c, BB_ALL_REDUCE, 4 << 20, 8, 1, &middle);
+    collective_us(&c, BB_ALL_GATHER, 1 << 30, 8, 1, &large);
+    collective_us(&c, BB_ALL_REDUCE, 8, 1024, 128, &far);
+    assert_string_equal(small->protocol, "LL");
+    assert_int_equal(middle->algorithm, BB_NCCL_NVLS);
+    assert_int_equal(large->algorithm, BB_NCCL_RING);
+    assert_string_equal(large->protocol, "Simple");
+    assert_int_equal(far->algorithm, BB_NCCL_TREE); /* a ring would have 2046 steps */
+}
+
+/* ---- GEMMs and memory-bound kernels: 100 SMs of at most 100 FLOP/ns each, 50 % of 2000 bytes/ns ---- */
+
+static const struct bb_cluster cluster = {
+    .sm_count = 100,
+    .tflops_bfloat16 = 20,
+    .tflops_float8 = 40,
+    .memory_gbps = 2000,
+    .has_achieved = true,
+    .models_training = true,
+    .achieved = {.gemm = 0.5, .gemm_float8 = 0.5, .attention_forward = 0.5, .attention_backward = 0.25, .memory = 0.5}};
+
+static struct bb_kernel_list_item gemm(int64_t m, int64_t n, int64_t k, int64_t batch)
+{
+    return (struct bb_kernel_list_item){.name = "", .gemm = {m, n, k, batch, false, false, BB_BFLOAT16}};
+}
+
+static double tile_ns(int waves, int rows, int columns, int k, double rate)
+{
+    return waves * 2.0 * rows * columns * k / (100 * rate);
+}
+
+static void gemms_run_in_waves_of_tiles(void **state)
+{
+    struct bb_kernel_list_item item = gemm(2560, 2560, 1000, 1);
+
+    (void)state;
+    /* 10 x 20 tiles: two full waves */
+    assert_near((double)bb_cluster_kernel_ns(&cluster, &item), tile_ns(2, 256, 128, 1000, 1), 1e-5);
+    /* 11 x 20 tiles of 256 x 128 would take three waves; 21 x 20 tiles of 128 x 128 take five shorter ones */
+    item.gemm.m = 2561;
+    assert_near((double)bb_cluster_kernel_ns(&cluster, &item), tile_ns(5, 128, 128, 1000, 0.92), 1e-5);
+    item = gemm(64, 64, 1000, 1); /* one tile on one SM */
+    assert_near((double)bb_cluster_kernel_ns(&cluster, &item), tile_ns(1, 64, 64, 1000, 0.6), 1e-5);
+    item = gemm(2560, 2560, 1000, 1);
+    item.float8 = true;
+    assert_near((double)bb_cluster_kernel_ns(&cluster, &item), tile_ns(2, 256, 128, 1000, 2), 1e-5);
+    item = gemm(64, 1000000, 1, 1); /* memory-bound: 2 bytes per element of both operands and the result */
+    assert_near((double)bb_cluster_kernel_ns(&cluster, &item), 2 * (64 + 1e6 + 64e6) / 1000, 1e-5);
+}
+
+static void fused_attention_is_causal_and_recomputed(void **state)
+{
+    struct bb_kernel_list_item item = gemm(12800, 12800, 64, 1);
+    struct bb_cluster proxy = cluster;
+
+    (void)state;
+    item.fusion = BB_KERNEL_IN_ATTENTION;
+    item.share = 0.5; /* causal mask; 100 blocks of 128 positions fill one wave */
+    assert_near((double)bb_cluster_kernel_ns(&cluster, &item), 0.5 * 2 * 12800.0 * 12800 * 64 / 10000, 1e-6);
+    item.gemm = (struct bb_gemm_shape){12800, 64, 12800, 1, false, false, BB_BFLOAT16};
+    item.fusion = BB_KERNEL_IN_ATTENTION_BACKWARD;
+    assert_near((double)bb_cluster_kernel_ns(&cluster, &item), 1.25 * 0.5 * 2 * 12800.0 * 12800 * 64 / 5000, 1e-6);
+    item.gemm.m = item.gemm.k = 12801; /* 101 blocks: two waves */
+    assert_near((double)bb_cluster_kernel_ns(&cluster, &item), 1.25 * 0.5 * 2 * 12801.0 * 12801 * 64 / 5000 * 200 / 101,
+                1e-6);
+    proxy.models_training = false; /* a proxy run launches this GEMM separately */
+    item.gemm = (struct bb_gemm_shape){2560, 2560, 1000, 1, false, false, BB_BFLOAT16};
+    assert_near((double)bb_cluster_kernel_ns(&proxy, &item), tile_ns(2, 256, 128, 1000, 1), 1e-5);
+}
+
+static void memory_kernels_take_the_time_of_their_bytes(void **state)
+{
+    struct bb_kernel_list_item item = {
+        .name = "",
+        .is_memory_kernel = true,
+        .memory_kernel = {.kind = BB_MEMORY_KERNEL_COPY, .dtype = BB_BFLOAT16, .rows = 1000, .cols = 1000}};
+    struct bb_cluster nominal = cluster, proxy = cluster;
+
+    (void)state;
+    assert_near((double)bb_cluster_kernel_ns(&cluster, &item), 4e6 / 1000, 1e-6);
+    item.fusion = BB_KERNEL_IN_GEMM;
+    assert_int_equal(bb_cluster_kernel_ns(&cluster, &item), 0);
+    proxy.models_training = false;
+    assert_near((double)bb_cluster_kernel_ns(&proxy, &item), 4e6 / 1000, 1e-6);
+    nominal.has_achieved = false;
+    assert_near((double)bb_cluster_kernel_ns(&nominal, &item), 4e6 / 2000, 1e-6);
+    item = gemm(2561, 2560, 1000, 1);
+    assert_near((double)bb_cluster_kernel_ns(&nominal, &item), 2 * 2561.0 * 2560 * 1000 / 20000, 1e-6);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ring_latency_matches_loggp),
+        cmocka_unit_test(each_algorithm_has_its_steps_and_bytes),
+        cmocka_unit_test(alltoall_time_is_that_of_the_busiest_link),
+        cmocka_unit_test(ranks_share_the_nics_of_their_gpus),
+        cmocka_unit_test(link_load_depends_on_concurrent_senders),
+        cmocka_unit_test(predictions_match_published_collectives),
+        cmocka_unit_test(nvls_synchronizes_once_per_round),
+        cmocka_unit_test(nvls_trees_synchronize_once_per_round),
+        cmocka_unit_test(trees_have_nccls_correction_factor),
+        cmocka_unit_test(ring_time_includes_the_last_slice),
+        cmocka_unit_test(algorithm_and_protocol_depend_on_size),
+        cmocka_unit_test(gemms_run_in_waves_of_tiles),
+        cmocka_unit_test(fused_attention_is_causal_and_recomputed),
+        cmocka_unit_test(memory_kernels_take_the_time_of_their_bytes),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,178 @@
+/* test_slow.c - parsing of --slow (slower ranks and links), and its effect on a cluster. */
+#include "tests/check.h"
+
+#include "proxies/simulation/machine/exchanges.h"
+#include "proxies/simulation/machine/fabric.h"
+
+#include <math.h>
+
+static void parses_factors_of_ranks_and_links(void **state)
+{
+    const struct bb_cluster c = {.gpus_per_node = 4, .nics_per_node = 4, .n_variants = 1};
+    struct bb_slow slow = {0};
+
+    (void)state;
+    assert_int_equal(bb_slow_parse(&slow, "--slow", "rank=5:1.1,link=node3-nic2:0.5"), 0);
+    assert_int_equal(bb_slow_parse(&slow, "--slow", "rank=0:2"), 0);
+    assert_int_equal(slow.n, 3);
+    assert_true(bb_slow_compute_factor(&slow, 5) == 1.1 && bb_slow_compute_factor(&slow, 0) == 2 &&
+                bb_slow_compute_factor(&slow, 3) == 1);
+    assert_true(bb_slow_nic_factor(&slow, &c, 3, 2) == 0.5 && bb_slow_nic_factor(&slow, &c, 3, 1) == 1);
+    assert_true(bb_slow_nic_factor(&slow, &c, 2, 2) == 1);
+    assert_int_equal(bb_slow_validate(&slow, "--slow", &c, 16, 4), 0);
+}
+
+/* NIC 1 of node 0 has half of its rate. A node has eight GPUs. With two NICs, NIC 1 serves GPUs 4 to 7. With sixteen
+ * NICs, NIC 1 is one of the two NICs of GPU 0. With eight NICs, and without a number of NICs in the profile, NIC 1
+ * serves GPU 1. */
+static void gpus_are_mapped_to_nics_in_order(void **state)
+{
+    static const struct {
+        int nics, variants;
+        double factors[8];
+    } rows[] = {{2, 1, {1, 1, 1, 1, 0.5, 0.5, 0.5, 0.5}},
+                {16, 1, {0.75, 1, 1, 1, 1, 1, 1, 1}},
+                {8, 1, {1, 0.5, 1, 1, 1, 1, 1, 1}},
+                {0, 0, {1, 0.5, 1, 1, 1, 1, 1, 1}}};
+    struct bb_slow slow = {0};
+
+    (void)state;
+    assert_int_equal(bb_slow_parse(&slow, "--slow", "link=node0-nic1:0.5"), 0);
+    for (size_t i = 0; i < ROWS(rows); i++) {
+        const struct bb_cluster c = {.gpus_per_node = 8, .nics_per_node = rows[i].nics, .n_variants = rows[i].variants};
+
+        for (int gpu = 0; gpu < 8; gpu++)
+            assert_true(bb_slow_nic_factor(&slow, &c, 0, gpu) == rows[i].factors[gpu]);
+        /* ranks beyond the GPUs of a node start again at GPU 0 */
+        assert_true(bb_slow_nic_factor(&slow, &c, 0, 8) == rows[i].factors[0]);
+    }
+}
+
+/* Nodes of four GPUs, two nodes per leaf. With rails each pair of nodes has four leaves, one per NIC. */
+static void slow_leaf_is_selected_by_index(void **state)
+{
+    struct bb_cluster c = {
+        .gpus_per_node = 4, .nics_per_node = 4, .n_variants = 1, .fabric = {.nodes = {2}, .oversubscription = {1}}};
+    struct bb_slow slow = {0};
+
+    (void)state;
+    assert_int_equal(bb_slow_parse(&slow, "--slow", "link=leaf1:0.25"), 0);
+    bb_err_mute(1);
+    assert_int_equal(bb_slow_validate(&slow, "--slow", &c, 8, 2), -BB_EUSAGE);
+    bb_err_mute(0);
+    assert_int_equal(bb_slow_validate(&slow, "--slow", &c, 12, 3), 0);
+    assert_true(bb_slow_leaf_factor(&slow, &c, 7) == 1 && bb_slow_leaf_factor(&slow, &c, 8) == 0.25);
+    c.fabric.rails = true;
+    assert_int_equal(bb_slow_validate(&slow, "--slow", &c, 8, 2), 0);
+    assert_true(bb_slow_leaf_factor(&slow, &c, 5) == 0.25 && bb_slow_leaf_factor(&slow, &c, 8) == 1);
+    assert_false(bb_fabric_has_oversubscribed_tier(&c));
+    bb_slow_enable_leaf_uplinks(&slow, &c);
+    assert_true(bb_fabric_is_oversubscribed(&c, BB_LEAF) && !bb_fabric_is_oversubscribed(&c, BB_POD));
+}
+
+/* Two GPUs share a NIC of 1 byte/ns, and a third GPU is on another node: completion times of their exchanges. */
+static void exchanges_share_each_direction_of_a_nic(void **state)
+{
+    static const struct {
+        double out[2], in[2]; /* loads of the first and the second GPU */
+        const char *slow;
+        double done_ns[3];
+    } rows[] = {{{10, 0}, {0, 6}, NULL, {10, 6, 8}},
+                {{10, 6}, {0, 0}, NULL, {16, 12, 8}}, /* each flow has half of the NIC until the shorter flow ends */
+                {{0, 0}, {10, 6}, NULL, {16, 12, 8}},
+                {{10, 6}, {0, 0}, "link=node0-nic0:0.5", {32, 24, 8}},
+                {{10, 0}, {0, 0}, "link=node1-nic0:0.5", {10, 0, 16}}};
+    const struct bb_cluster c = {.gpus_per_node = 2,
+                                 .nics_per_node = 1,
+                                 .intra = {.gbps = 1000},
+                                 .inter = {.gbps = 1},
+                                 .n_variants = 1,
+                                 .has_sharing = true};
+
+    (void)state;
+    for (size_t i = 0; i < ROWS(rows); i++) {
+        struct bb_exchange exchanges[3] = {{.rank = 0, .load = {.out = {rows[i].out[0]}, .in = {rows[i].in[0]}}},
+                                           {.rank = 1, .load = {.out = {rows[i].out[1]}, .in = {rows[i].in[1]}}},
+                                           {.rank = 2, .load = {.out = {8}}}};
+        struct bb_slow slow = {0};
+
+        if (rows[i].slow)
+            assert_int_equal(bb_slow_parse(&slow, "--slow", rows[i].slow), 0);
+        bb_exchanges_run(&c, &slow, exchanges, 3);
+        for (int x = 0; x < 3; x++)
+            assert_true(fabs(exchanges[x].done_ns - rows[i].done_ns[x]) < 1e-9);
+    }
+    assert_true(bb_exchanges_can_contend(&c, 0, 1) && !bb_exchanges_can_contend(&c, 0, 2));
+}
+
+static void job_uses_the_nics_of_its_gpus(void **state)
+{
+    static const struct {
+        int gpus_per_node, nics_per_node, gpus, nics;
+    } rows[] = {{8, 8, 2, 2}, {8, 4, 4, 2}, {8, 4, 3, 2}, {8, 4, 5, 3}, {4, 8, 2, 4}, {8, 4, 16, 8}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct bb_cluster c = {
+            .n_variants = 1, .gpus_per_node = rows[i].gpus_per_node, .nics_per_node = rows[i].nics_per_node};
+
+        bb_cluster_set_gpus_per_node(&c, rows[i].gpus);
+        assert_int_equal(c.gpus_per_node, rows[i].gpus);
+        assert_int_equal(c.nics_per_node, rows[i].nics);
+    }
+}
+
+static void rejects_invalid_values(void **state)
+{
+    static const char *const wrong[] = {"",
+                                        "rank",
+                                        "rank=5",
+                                        "rank=:2",
+                                        "rank=x:1.1",
+                                        "rank=5:0",
+                                        "rank=5:1e9",
+                                        "rank=5:-1",
+                                        "rank=5:nan",
+                                        "rank=5:1.1,",
+                                        "rank=5:1.1x",
+                                        "rank=5:1;rank=6:1",
+                                        "rank=-1:2",
+                                        "link=node3:1",
+                                        "link=nic2:0.5",
+                                        "link=node3-nic:0.5",
+                                        "link=node3-nic2:1.01",
+                                        "node=3:2",
+                                        "link=leaf:0.5",
+                                        "link=leaf3",
+                                        "link=leaf3:2",
+                                        "link=leaf3-nic1:0.5",
+                                        "link=leaf1:0.5,link=leaf1:0.6",
+                                        "rank=1:2,rank=1:3"};
+    const struct bb_cluster c = {.gpus_per_node = 8, .nics_per_node = 4, .n_variants = 1};
+    static const char *const missing[] = {"rank=16:2", "link=node2-nic0:0.5", "link=node1-nic4:0.5", "link=leaf0:0.5"};
+
+    (void)state;
+    bb_err_mute(1);
+    for (size_t i = 0; i < ROWS(wrong); i++) {
+        struct bb_slow slow = {0};
+        if (bb_slow_parse(&slow, "--slow", wrong[i]) != -BB_EUSAGE)
+            fail_msg("'%s' is accepted", wrong[i]);
+    }
+    for (size_t i = 0; i < ROWS(missing); i++) {
+        struct bb_slow slow = {0};
+        assert_int_equal(bb_slow_parse(&slow, "--slow", missing[i]), 0);
+        assert_int_equal(bb_slow_validate(&slow, "--slow", &c, 16, 2), -BB_EUSAGE);
+    }
+    bb_err_mute(0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(parses_factors_of_ranks_and_links), cmocka_unit_test(gpus_are_mapped_to_nics_in_order),
+        cmocka_unit_test(slow_leaf_is_selected_by_index),    cmocka_unit_test(exchanges_share_each_direction_of_a_nic),
+        cmocka_unit_test(job_uses_the_nics_of_its_gpus),     cmocka_unit_test(rejects_invalid_values),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-PAGE = pathlib.Path(__file__).resolve().parents[2] / "proxies" / "transformer" / "README.md"
+PAGE = pathlib.Path(__file__).resolve().parents[2] / "proxies/workloads/transformer/README.md"
 
 LLAMA_3_8B = {  # config.json of meta-llama/Meta-Llama-3-8B: all fields that busbar reads, and some that it ignores
     "architectures": ["LlamaForCausalLM"], "attention_bias": False, "bos_token_id": 128000, "hidden_act": "silu",

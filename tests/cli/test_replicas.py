@@ -95,7 +95,7 @@ def test_gemm_and_timed_compute_have_the_same_flops(busbar):
 
 
 def test_readme_table_matches_predictions(busbar):
-    readme = (pathlib.Path(__file__).resolve().parents[2] / "proxies" / "replicas" / "README.md").read_text()
+    readme = (pathlib.Path(__file__).resolve().parents[2] / "proxies/workloads/replicas/README.md").read_text()
     header, times = re.search(r"(\| `all_reduce` \| `--hier.*) \|\n\|[-|]+\n(.*) \|", readme).groups()
     for column, us in zip(re.findall("`(.*?)`", header), re.findall(r"(\d+) us", times), strict=True):
         sync = "all_reduce --hierarchical" if column.startswith("--") else column

@@ -112,7 +112,7 @@ def test_readme_table_matches_predictions(busbar, options, row):
     done = busbar.run("plan", "spatial", "--ranks", 5, "--image-size", 4096, "--cluster", "h100-sxm-ib", *options.split(), "--json", "-",
                       emulated=False)
     (halo,) = [g for g in json.loads(done.stdout)["predicted"]["groups"] if g["name"] == "halo"]
-    readme = (pathlib.Path(__file__).resolve().parents[2] / "proxies" / "spatial" / "README.md").read_text()
+    readme = (pathlib.Path(__file__).resolve().parents[2] / "proxies/workloads/spatial/README.md").read_text()
     (line,) = [text for text in readme.splitlines() if text.startswith("| " + row)]
     assert [cell.strip() for cell in line.split("|")[2:5]] == [
         f"{halo['busy_us']:.0f}", f"{halo['exposed_us']:.0f}", f"{halo['bytes'] / 2**20:.1f} MiB"]

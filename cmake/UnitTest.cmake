@@ -23,6 +23,8 @@ endif()
 # The variables that bootstrap/mpi.sh sets for Open MPI 4 and 5, as NAME=value.
 file(STRINGS ${CMAKE_CURRENT_LIST_DIR}/../bootstrap/mpi.sh _exports REGEX "^ *export ")
 string(REGEX MATCHALL "[A-Z][A-Za-z_]*=[^ ;]+" BB_MPI_ENVIRONMENT "${_exports}")
+# Without this selection of the message layer, each rank of a job first searches for absent networks for a quarter of a second.
+list(APPEND BB_MPI_ENVIRONMENT OMPI_MCA_pml=ob1)
 
 function(bb_unit_test)
   cmake_parse_arguments(T "EMULATED;MPI" "NAME;RANKS" "SOURCES;LIBS" ${ARGN})

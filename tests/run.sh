@@ -131,7 +131,7 @@ if [ "$quick" != --quick ]; then
     if command -v clang >/dev/null; then
         step "clang's warnings" sh tests/analysers/run.sh clang
     else skip_step "clang's warnings" "clang not found"; fi
-    step "every fuzz target for two seconds" sh tests/fuzz/run.sh --quick
+    step "every fuzz target for one second" sh tests/fuzz/run.sh --quick
     step "cppcheck" sh tests/analysers/run.sh cppcheck
     step "the offline tools on aarch64" sh tests/cross/aarch64.sh build/busbar
     if command -v clang-format >/dev/null; then

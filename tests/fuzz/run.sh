@@ -3,7 +3,7 @@
 # libFuzzer, AddressSanitizer and UndefinedBehaviorSanitizer.
 #
 #   sh tests/fuzz/run.sh [MINUTES [TARGET...]]     the targets in parallel, MINUTES in total (default: 1; default: all targets)
-#   sh tests/fuzz/run.sh --quick                   the seeds and two seconds of each target, as in tests/run.sh
+#   sh tests/fuzz/run.sh --quick                   the seeds and one second of each target, as in tests/run.sh
 #   sh tests/fuzz/run.sh --build                   only builds the targets
 #
 # Seeds are in corpus/TARGET and in profiles/. New inputs are stored in build-fuzz/corpus, which can be deleted. An input that
@@ -68,7 +68,7 @@ for target in $wanted; do
 done
 wanted=${*:-$wanted}
 cores=$(getconf _NPROCESSORS_ONLN)
-if [ "$minutes" = --quick ]; then seconds=2; else
+if [ "$minutes" = --quick ]; then seconds=1; else
     seconds=$((minutes * 60 * cores / $(echo "$wanted" | wc -w)))
 fi
 mkdir -p $build/corpus

@@ -2,6 +2,7 @@
  * sweep_results.c - collection of the results of a study, and selection of rows. Five parts: a result, the exit record
  * of its run, its stderr, --where, --sort.
  */
+#include "bootstrap/base/csv.h"
 #include "bootstrap/sweep/view.h"
 #include "collectives/bench_main.h"
 #include "tests/fuzz/fuzz.h"
@@ -50,7 +51,7 @@ static void gather(const struct bb_sweep_view *view)
         bb_gather(&all, &study, &runs, folder);
         HOLDS(all.count[0] + all.count[1] + all.count[2] == runs.n);
         json_decref(bb_gathered_json(&all));
-        bb_gathered_csv(&all, out);
+        bb_csv_write(all.columns, all.rows, out);
         if (bb_view_apply(view, &all) == 0)
             bb_gathered_text(&all, out);
         bb_gathered_release(&all);

@@ -29,7 +29,7 @@ bench_words|collectives/sweep/bench_options.c collectives/p2p/p2p_options.c coll
 step_words|proxies/plan_main.c proxies/simulation/machine/slow.c proxies/workloads/registry/proxy_options.c proxies/workloads/transformer/transformer_options.c proxies/workloads/sync/sync_options.c proxies/workloads/spatial/tiles_options.c|
 nccl_tests_words|collectives/nccl_tests/nccl_tests_options.c|
 nccl_tests_text|collectives/compare/nccl_tests_text.c proxies/offline/calibrate/measurements/measurement_rows.c|
-baseline|proxies/runner/scaling/baseline.c|
+baseline|proxies/runner/scaling/scaling_report.c|
 environment|bootstrap/start/launcher.c bootstrap/world/siblings.c|
 interfaces||
 star_visitor||

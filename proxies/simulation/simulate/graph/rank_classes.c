@@ -71,10 +71,13 @@ static void check_rank(const struct bb_step *step, const struct bb_task_graph *g
         if (graph->uses[c] && bb_comm_instance(l, c, rank) == BB_NONE)
             bb_fault(faults, "rank %d uses communicator '%s' but is not a member of group '%s'", rank, l->comms[c].name,
                      l->groups[l->comms[c].group].name);
-    for (const struct bb_channel *c = graph->channels; c < graph->channels + graph->n_channels; c++)
+    for (int i = 0; i < graph->n_channels; i++) {
+        const struct bb_channel *c = &graph->channels[i];
+
         if (c->peer_kind == BB_PEER_ABSOLUTE && (c->peer < 0 || c->peer >= bb_comm_size(l, c->comm)))
             bb_fault(faults, "rank %d: peer %d does not exist on communicator '%s', whose ranks are 0 to %d", rank,
                      c->peer, l->comms[c->comm].name, bb_comm_size(l, c->comm) - 1);
+    }
 }
 
 /* ---- color refinement (rank_classes.h) ---- */

@@ -85,9 +85,9 @@ FAULTS = {
 # Further exit statuses of particular launchers. Hydra returns the number of the first signal that it saw, or of the signal with which it
 # killed a stopped rank. When Hydra itself is interrupted it may return 0 although all ranks returned 1.
 # srun only prints the state of the job after one SIGINT, so the job ends with 0; slurmstepd kills the other ranks 1 s after a rank has ended
-# that had not reached MPI_Finalize.
+# that had not reached MPI_Finalize, and while MPI starts it kills them at once: srun then returns 137, after the line was printed.
 STATUSES = {"hydra": {"kill1": (9,), "kill0": (9,), "segv1": (11,), "stop1": (9,), "stop0": (9,), "int": (0,), "usr1": (0,)},
-            "Slurm": {"int": (0,), "usr1": (137,), "usr2": (137,)}}
+            "Slurm": {"int": (0,), "segv1": (137,), "leave1": (137,), "usr1": (137,), "usr2": (137,)}}
 # `--sweep-calls`: calls 1, 2, 4, 8 ... of each function in SWEPT_FUNCTIONS fail, on rank 1 and on all ranks. The failing rank reports the
 # function and the phase. No rank may be left waiting in an exchange or an operation, so no FORBIDDEN_MESSAGES may appear.
 SWEEP_FAULTS = {"fail1": (r"rank 1 ",), "fail-all": (r"",)}

@@ -111,8 +111,9 @@ static const struct bb_opts set = {
         "accept numbers after the name: busbar plan gpt2_large 64 8 --ranks 32\n"
         "With a COLLECTIVE (`busbar list collectives`, or all): predicts the table that `busbar bench` prints.",
     .choice_at = choice_at,
-    .after = "Exit status: 0 ok, 1 invalid step (unmatched operation or deadlock), 2 usage error or invalid layout,\n"
-             "5 training does not fit in GPU memory (--must-fit).",
+    .after = BB_LOCK_STEP_NOTE
+    "Exit status: 0 ok, 1 invalid step (unmatched operation or deadlock), 2 usage error or invalid layout,\n"
+    "5 training does not fit in GPU memory (--must-fit).",
     .tables = tables,
 };
 

@@ -66,11 +66,11 @@ const struct bb_opts bb_proxy_set = {
         "Runs the communication of a distributed training step as NCCL traffic on CUDA streams and reports how much\n"
         "of it overlapped with compute. NAME is a name from `busbar list proxies`; some proxies accept numbers after\n"
         "the name. Start one rank per GPU: mpirun -n 8 busbar proxy gpt2_large",
-    .after =
-        "All ranks start a step together. The step time is the time of the slowest rank, from CUDA events.\n"
-        "hidden: communication time that overlapped with compute. exposed: communication time without compute.\n"
-        "idle: neither compute nor communication. Traced steps are run separately, because tracing adds overhead.\n"
-        "Exit status: 0 ok, 1 the run failed, 2 usage, 3 wrong data, 4 timeout or lost rank.",
+    .after = "All ranks start a step together. The step time is the time of the slowest rank, from CUDA events.\n"
+             "hidden: communication time that overlapped with compute. exposed: communication time without compute.\n"
+             "idle: neither compute nor communication. Traced steps are run separately, because tracing adds "
+             "overhead.\n" BB_LOCK_STEP_NOTE
+             "Exit status: 0 ok, 1 the run failed, 2 usage, 3 wrong data, 4 timeout or lost rank.",
     .tables = tables,
 };
 

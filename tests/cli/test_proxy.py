@@ -140,13 +140,13 @@ def test_result_contains_header_breakdown_and_metrics(busbar, tmp_path):
     assert all(g["busy_us"] >= g["exposed_us"] >= 0 for g in groups.values())
     lost = run["overlap"]["lost_to_comm"]
     assert lost["total_us"] == pytest.approx(lost["exposed_us"] + lost["slowdown_us"] + lost["idle_us"], abs=0.01)
-    assert b["exposed_us"] == pytest.approx(b["exposed_transfer_us"] + b["bubble_us"] + b["exposed_waiting_us"], abs=0.01)
-    assert lost["exposed_us"] == pytest.approx(lost["transfer_us"] + lost["bubble_us"] + lost["waiting_us"], abs=0.01)
+    assert b["exposed_us"] == pytest.approx(b["exposed_transfer_us"] + b["exposed_waiting_us"], abs=0.01)
+    assert lost["exposed_us"] == pytest.approx(lost["transfer_us"] + lost["waiting_us"], abs=0.01)
     o = run["overlap"]
-    busy = o["compute_alone_us"] + b["bubble_us"]
+    busy = o["compute_alone_us"]
     assert o["overlap_efficiency"] == pytest.approx((busy + o["comm_alone_us"] - o["both_us"]) / min(busy, o["comm_alone_us"]), abs=0.01)
-    # GPipe's bubble is (stages - 1) x (forward + backward) of a micro-batch. A stage has two layers.
-    assert b["bubble_us"] == pytest.approx(2 * (run["options"]["forward_us"] + run["options"]["backward_us"]), rel=0.001)
+    # The last stage computes after each shift, the first stage before, so the first stage waits for one micro-batch of two layers.
+    assert b["exposed_waiting_us"] == pytest.approx(2 * (run["options"]["forward_us"] + run["options"]["backward_us"]), rel=0.001)
     assert {r["role"] for r in run["breakdown_by_role"]} == {r["name"] for r in run["roles"]}
     assert run["check"] == {"enabled": False, "wrong": None}
     assert run["traced_step_us"]["min"] == run["traced_step_us"]["max"] == pytest.approx(run["step_us"]["p50"], abs=1)
@@ -155,6 +155,24 @@ def test_result_contains_header_breakdown_and_metrics(busbar, tmp_path):
         for group in role["groups"]:
             assert group["transfer_us"] > 0 and group["waiting_us"] >= 0
             assert group["name"] != "dp" or group["busy_us"] == pytest.approx(group["transfer_us"] + group["waiting_us"], abs=1)
+
+
+def test_only_dependent_stages_have_a_pipeline_bubble(busbar, tmp_path):
+    """The bubble of GPipe is (stages - 1) x (forward + backward) of a micro-batch. Stages in lock step have no bubble: null."""
+    cluster = ("--cluster", NOMINAL)
+    for args, ranks, bubble in ((("bert_large", 4, 2, 2, "--forward-us", 500), 2, None), (("gpt3", 2, 1, "--forward-us", 500, "--backward-us", 1000, "--scale-counts", 1e-4), 8, 1500)):
+        run = busbar.json("proxy", *args, "--compute", "timed", *cluster, *QUICK, ranks=ranks, env={**NO_DATA, "EMU_CLUSTER": str(NOMINAL)},
+                          tmp_path=tmp_path)
+        plan = busbar.json("plan", *args, "--compute", "timed", "--ranks", ranks, *cluster, tmp_path=tmp_path)["predicted"]
+        for step in (run, plan):
+            for row in [step["breakdown"], *step["breakdown_by_role"]]:
+                assert (row["bubble_us"] is None) == (bubble is None)
+            assert bubble is None or step["breakdown"]["bubble_us"] == pytest.approx(bubble, rel=0.05)
+        assert run["overlap"]["lost_to_comm"]["bubble_us"] == run["breakdown"]["bubble_us"]
+        for text in (busbar.run("plan", *args, "--compute", "timed", "--ranks", ranks, *cluster).stdout,
+                     busbar.run("proxy", *args, "--compute", "timed", *QUICK, ranks=ranks, env=NO_DATA).stdout):
+            assert ("no pipeline bubble" in text) == (bubble is None)
+            assert text.count("pipeline bubble") == 1
 
 
 def test_breakdown_is_null_without_traced_steps(busbar, tmp_path):

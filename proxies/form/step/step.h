@@ -33,6 +33,8 @@ struct bb_step {
     struct bb_role *roles;
     int n_roles;
     int *role_of;      /* [layout.ranks] role of each rank, as an index into roles */
+    bool lock_step;    /* true: a pipeline stage sends without waiting for its input, as gpt2_large and bert_large do;
+                          waiting for another stage is then no pipeline bubble */
     double parameters; /* number of parameters of the whole model; used only in reports */
     double samples;    /* samples per training step over all ranks; 0: unknown */
     double tokens;     /* tokens per training step over all ranks; 0: samples do not consist of tokens */

@@ -254,14 +254,16 @@ static json_t *us_or_null(int64_t ns)
     return ns < 0 ? json_null() : json_real(bb_us_of(ns));
 }
 
-static json_t *breakdown_object(const struct bb_predicted_rank *r)
+/* lock_step: the step has no dependent stages, so its pipeline bubble is null */
+static json_t *breakdown_object(const struct bb_predicted_rank *r, bool lock_step)
 {
-    return json_pack("{s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o}", "rank", r->rank, "step_us",
+    return json_pack("{s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:o, s:f, s:f, s:o}", "rank", r->rank, "step_us",
                      bb_us_of(r->all.step_ns), "issue_us", bb_us_of(r->issue_ns), "compute_us",
                      bb_us_of(r->all.compute_ns), "comm_us", bb_us_of(r->all.comm_ns), "exposed_us",
                      bb_us_of(r->all.exposed_ns), "exposed_transfer_us", bb_us_of(r->exposed.transfer_ns), "bubble_us",
-                     bb_us_of(r->exposed.bubble_ns), "exposed_waiting_us", bb_us_of(r->exposed.waiting_ns), "idle_us",
-                     bb_us_of(r->all.idle_ns), "overlap_fraction", bb_json_real(r->all.overlap_fraction));
+                     us_or_null(lock_step ? -1 : r->exposed.bubble_ns), "exposed_waiting_us",
+                     bb_us_of(r->exposed.waiting_ns), "idle_us", bb_us_of(r->all.idle_ns), "overlap_fraction",
+                     bb_json_real(r->all.overlap_fraction));
 }
 
 static json_t *groups_of(const struct bb_layout *l, const struct bb_predicted_rank *r, const struct bb_cluster *c)
@@ -293,7 +295,7 @@ static json_t *list_predicted(const struct bb_plan *plan, const struct bb_predic
     for (int i = 0; i < plan->traffic.n; i++) {
         const struct bb_traffic_role *role = &plan->traffic.roles[i];
         const struct bb_predicted_rank *rank = bb_predicted_slowest(p, role->ranks, role->n_ranks);
-        json_t *o = breakdown_object(rank);
+        json_t *o = breakdown_object(rank, plan->step->lock_step);
 
         json_object_set_new(o, "role", json_string(role->name));
         json_object_set_new(o, "groups", groups_of(&plan->step->layout, rank, &p->cluster));
@@ -304,7 +306,7 @@ static json_t *list_predicted(const struct bb_plan *plan, const struct bb_predic
         p->cluster.name, "slow", bb_slow_json(&p->conditions.slow), "sharing", bb_contention_json(p), "phases",
         bb_phases_json(p), "step_us", step_us, "tokens_per_s",
         bb_json_real(plan->step->tokens > 0 ? plan->step->tokens / step_us * 1e6 : NAN), "breakdown",
-        breakdown_object(slowest), "breakdown_by_role", roles, "groups",
+        breakdown_object(slowest, plan->step->lock_step), "breakdown_by_role", roles, "groups",
         groups_of(&plan->step->layout, slowest, &p->cluster), "compute_alone_us", us_or_null(p->compute_alone_ns),
         "comm_alone_us", us_or_null(p->comm_alone_ns), "overlap_efficiency", bb_json_real(bb_predicted_efficiency(p)),
         "tflops_per_gpu", bb_json_real(flops > 0 ? flops / step_us / 1e6 / plan->step->layout.ranks : NAN),

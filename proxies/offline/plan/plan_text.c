@@ -334,14 +334,17 @@ static void print_predicted_groups(const struct bb_layout *l, const struct bb_pr
             print_predicted_group(l->groups[g].name, r, &r->groups[g], c, unit, out);
 }
 
-static void print_alone(const struct bb_prediction *p, const struct bb_predicted_rank *slowest, FILE *out)
+static void print_alone(const struct bb_prediction *p, const struct bb_predicted_rank *slowest, bool lock_step,
+                        FILE *out)
 {
     const struct bb_exposure *e = &slowest->exposed;
-    char efficiency[BB_EFFICIENCY_TEXT], texts[3][BB_TIME_TEXT];
+    char efficiency[BB_EFFICIENCY_TEXT], texts[2][BB_TIME_TEXT];
 
-    fprintf(out, "  exposed on rank %d: %s pipeline bubble, %s transfer, %s waiting for late peers\n", slowest->rank,
-            bb_format_time(bb_us_of(e->bubble_ns), texts[0]), bb_format_time(bb_us_of(e->transfer_ns), texts[1]),
-            bb_format_time(bb_us_of(e->waiting_ns), texts[2]));
+    fprintf(out, "  exposed on rank %d: ", slowest->rank);
+    if (!lock_step)
+        fprintf(out, "%s pipeline bubble, ", bb_format_time(bb_us_of(e->bubble_ns), texts[0]));
+    fprintf(out, "%s transfer, %s waiting for late peers\n", bb_format_time(bb_us_of(e->transfer_ns), texts[0]),
+            bb_format_time(bb_us_of(e->waiting_ns), texts[1]));
     fprintf(out, "  compute alone %s, communication alone %s%s\n",
             bb_format_time(bb_us_of(p->compute_alone_ns), texts[0]),
             bb_format_time(bb_us_of(p->comm_alone_ns), texts[1]),
@@ -390,7 +393,7 @@ static void print_prediction(const struct bb_plan *plan, const struct bb_predict
         fprintf(out, "  model FLOP utilization (MFU) %.1f%% of the profile's peak\n",
                 100 * bb_plan_utilisation(plan, p));
     if (p->compute_alone_ns >= 0)
-        print_alone(p, slowest, out);
+        print_alone(p, slowest, plan->step->lock_step, out);
 }
 
 void bb_plan_print(const struct bb_plan *plan, const struct bb_prediction *prediction, bool ops, FILE *out)

@@ -45,6 +45,12 @@ static double per_second(double amount, const struct bb_measured *m)
     return amount > 0 ? amount / (m->timed.step.p50 / 1e6) : NAN;
 }
 
+/* Returns the pipeline bubble of the rank, in us; NaN for a step without dependent stages. */
+static double bubble_of(const struct bb_run_report *r, const struct bb_rank_breakdown *f)
+{
+    return r->step->lock_step ? NAN : f->bubble_us;
+}
+
 static double ratio_of(double a, double b)
 {
     return b > 0 ? a / b : NAN;
@@ -321,17 +327,19 @@ static void print_groups(const struct bb_run_report *r, struct bb_time_unit unit
 
 /* Prints the cost of communication as a sum: exposed communication, slowdown of kernels and idle time, all in the
  * same unit. */
-static void print_lost(const struct bb_rank_breakdown *f, int rank, const struct cost *c, FILE *out)
+static void print_lost(const struct bb_run_report *r, int rank, const struct cost *c, FILE *out)
 {
+    const struct bb_rank_breakdown *f = &r->measured->traced[rank];
     const struct bb_time_unit unit = bb_time_unit(c->total_us);
     const int decimals = unit.decimals;
     char total[BB_TIME_TEXT];
 
     fprintf(out, "# lost to communication on rank %d: %s = ", rank, bb_format_time(c->total_us, total));
-    if (isfinite(f->bubble_us))
-        fprintf(out, "%.*f pipeline bubble + %.*f transfer + %.*f waiting for other peers", decimals,
-                f->bubble_us / unit.us, decimals, f->exposed_transfer_us / unit.us, decimals,
-                f->exposed_waiting_us / unit.us);
+    if (isfinite(bubble_of(r, f)))
+        fprintf(out, "%.*f pipeline bubble + ", decimals, f->bubble_us / unit.us);
+    if (isfinite(f->exposed_transfer_us))
+        fprintf(out, "%.*f transfer + %.*f waiting for other peers", decimals, f->exposed_transfer_us / unit.us,
+                decimals, f->exposed_waiting_us / unit.us);
     else
         fprintf(out, "%.*f exposed", decimals, c->exposed_us / unit.us);
     fprintf(out, " + %.*f slower kernels + %.*f idle\n", decimals, fmax(0, c->slowdown_us) / unit.us, decimals,
@@ -349,7 +357,7 @@ static void print_overlap(const struct bb_run_report *r, int rank, FILE *out)
             bb_format_time(m->compute_alone_us, times[0]), bb_format_time(m->comm_alone_us, times[1]),
             bb_format_time(m->timed.step.p50, times[2]), bb_overlap_efficiency_text(efficiency_of(m, rank), text));
     if (isfinite(c.total_us))
-        print_lost(&m->traced[rank], rank, &c, out);
+        print_lost(r, rank, &c, out);
     if (isfinite(c.compute_slowdown) && isfinite(c.comm_slowdown))
         fprintf(out, "# slowdown under overlap: kernels %.3fx, transfers %.3fx\n", c.compute_slowdown, c.comm_slowdown);
 }
@@ -431,9 +439,10 @@ static json_t *breakdown_json(const struct bb_run_report *r, int rank)
                      r->step->roles[r->step->role_of[rank]].name, "step_us", bb_json_real(f->step_us), "compute_us",
                      bb_json_real(f->compute_us), "comm_us", bb_json_real(f->comm_us), "exposed_us",
                      bb_json_real(f->exposed_us), "exposed_transfer_us", bb_json_real(f->exposed_transfer_us),
-                     "bubble_us", bb_json_real(f->bubble_us), "exposed_waiting_us", bb_json_real(f->exposed_waiting_us),
-                     "idle_us", bb_json_real(f->idle_us), "overlap_fraction", bb_json_real(hidden_fraction(f)),
-                     "compute_sms", has_timed_kernels(r->step) ? json_integer(r->compute_sms) : json_null());
+                     "bubble_us", bb_json_real(bubble_of(r, f)), "exposed_waiting_us",
+                     bb_json_real(f->exposed_waiting_us), "idle_us", bb_json_real(f->idle_us), "overlap_fraction",
+                     bb_json_real(hidden_fraction(f)), "compute_sms",
+                     has_timed_kernels(r->step) ? json_integer(r->compute_sms) : json_null());
 }
 
 /* Returns the groups in which the rank has traffic. */
@@ -484,7 +493,7 @@ static json_t *overlap_json(const struct bb_run_report *r, int rank)
         bb_json_real(c.compute_slowdown), "comm_slowdown", bb_json_real(c.comm_slowdown), "lost_to_comm", "total_us",
         bb_json_real(c.total_us), "exposed_us", bb_json_real(c.exposed_us), "slowdown_us", bb_json_real(c.slowdown_us),
         "idle_us", bb_json_real(c.idle_us), "transfer_us", bb_json_real(f ? f->exposed_transfer_us : NAN), "bubble_us",
-        bb_json_real(f ? f->bubble_us : NAN), "waiting_us", bb_json_real(f ? f->exposed_waiting_us : NAN));
+        bb_json_real(f ? bubble_of(r, f) : NAN), "waiting_us", bb_json_real(f ? f->exposed_waiting_us : NAN));
 }
 
 /* Returns the times of steps that were run in another way, relative to normal steps; null if there were none. */

@@ -125,6 +125,7 @@ double bb_overlap_efficiency(double compute_alone, double comm_alone, double bot
 const char *bb_overlap_efficiency_text(double efficiency, char buf[BB_EFFICIENCY_TEXT])
 {
     buf[0] = '\0';
+    efficiency = fabs(efficiency) < 0.0005 ? 0 : efficiency; /* not "-0.000" */
     if (isfinite(efficiency))
         snprintf(buf, BB_EFFICIENCY_TEXT,
                  efficiency < -1 ? ", overlap efficiency below -1" : ", overlap efficiency %.3f", efficiency);

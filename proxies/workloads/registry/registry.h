@@ -26,6 +26,12 @@ extern const struct bb_opt bb_proxy_options[];
         .needs = bit                                                                                                   \
     }
 
+/* Text for the help of commands that run or plan a step. */
+#define BB_LOCK_STEP_NOTE                                                                                              \
+    "The stages of gpt2_large and bert_large shift in lock step, as in the published programs: no stage waits for "    \
+    "its\n"                                                                                                            \
+    "input, so these steps have no pipeline bubble. The stages of gpt3 and transformer depend on each other.\n"
+
 extern const struct bb_proxy *const bb_proxies[];
 extern const int bb_n_proxies;
 

@@ -13,8 +13,9 @@
  *   gradients              one all-reduce per layer (or per tensor) over dp, after all micro-batches; only if D > 1
  *
  * A middle stage sends in shift i the message that it received in shift i-1, so the send and the receive of one group
- * call are independent. Without compute, a rank has one send buffer and one receive buffer, and one pair of buffers for
- * each gradient message.
+ * call are independent. The pipeline therefore has no bubble: a rank that waits for another stage waits for a peer
+ * (bb_step.lock_step). The proxies gpt3 and transformer have dependent pipelines. Without compute, a rank has one send
+ * buffer and one receive buffer, and one pair of buffers for each gradient message.
  *
  * --compute timed adds one kernel per stage and micro-batch to the compute stream. Its time is forward_us (backward_us)
  * times the number of layers of the stage. The kernel of micro-batch i reads the message that shift i received, and the
@@ -255,7 +256,7 @@ static int build_layout(struct pipeline *b)
     TRY(bb_layout_init(l, b->config->ranks, axes, 2));
     pp = bb_layout_add_group(l, "pp", 1u << 0);
     dp = bb_layout_add_group(l, "dp", 1u << 1);
-    b->comm_pp = bb_layout_add_stage_comm(l, "pp", pp);
+    b->comm_pp = bb_layout_add_comm(l, "pp", pp);
     b->comm_dp = b->replicas > 1 ? bb_layout_add_comm(l, "dp", dp) : BB_NONE;
 out:
     return rc;
@@ -282,13 +283,14 @@ static void write_summary(struct pipeline *b)
 {
     const struct bb_proxy_config *c = b->config;
 
+    b->step->lock_step = true;
     b->step->parameters = bb_model_parameters(b->model, c->layers);
     b->step->samples = (double)b->replicas * c->micro_batches * b->model->micro_batch;
     b->layers_text = bb_step_text(b->step, "%d layer%s", b->stage_layers, b->stage_layers == 1 ? "" : "s");
-    b->step->summary =
-        bb_step_text(b->step, "%d layers in %d stages of %d, %d micro-batch%s of %d, %d replica%s", c->layers,
-                     c->stages, b->stage_layers, c->micro_batches, c->micro_batches == 1 ? "" : "es",
-                     b->model->micro_batch, b->replicas, b->replicas == 1 ? "" : "s");
+    b->step->summary = bb_step_text(
+        b->step, "%d layers in %d stages of %d, %d micro-batch%s of %d, %d replica%s; lock step, no pipeline bubble",
+        c->layers, c->stages, b->stage_layers, c->micro_batches, c->micro_batches == 1 ? "" : "es",
+        b->model->micro_batch, b->replicas, b->replicas == 1 ? "" : "s");
 }
 
 /* Creates the kernel lists of the forward and backward pass of one layer and one micro-batch, whose FLOPs must equal
@@ -355,7 +357,9 @@ out:
 
 #define PIPELINE(word, text)                                                                                           \
     {                                                                                                                  \
-        .name = word, .help = text ": lock-step pipeline, data-parallel gradients", .model = word,                     \
+        .name = word,                                                                                                  \
+        .help = text ": lock-step pipeline (no bubble, unlike gpt3 and transformer), data-parallel gradients",         \
+        .model = word,                                                                                                 \
         .features = BB_FEATURE_LAYERS | BB_FEATURE_STAGES | BB_FEATURE_MICRO_BATCHES | BB_FEATURE_GLOBAL_BATCH |       \
                     BB_FEATURE_PER_TENSOR | BB_FEATURE_TIMED | BB_FEATURE_GEMM | BB_FEATURE_LAYER_US |                 \
                     BB_FEATURE_TFLOPS,                                                                                 \

@@ -103,127 +103,52 @@ static cublasStatus_t get(struct table table, const void *object, int id, void *
     return CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
-/* ---- matrix layouts ---- */
-
-cublasStatus_t cublasLtMatrixLayoutInit_internal(cublasLtMatrixLayout_t layout, size_t size, cudaDataType type,
-                                                 uint64_t rows, uint64_t cols, int64_t ld)
+static cublasStatus_t init(void *object, size_t size, size_t required, const void *fields, size_t bytes)
 {
-    if (!layout || size < sizeof(*layout))
+    if (!object || size < required)
         return CUBLAS_STATUS_INVALID_VALUE;
-    memset(layout, 0, sizeof(*layout));
-    *(struct lt_layout *)layout =
-        (struct lt_layout){.type = type, .order = CUBLASLT_ORDER_COL, .batch = 1, .rows = rows, .cols = cols, .ld = ld};
+    memset(object, 0, required);
+    memcpy(object, fields, bytes);
     return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *layout, cudaDataType type, uint64_t rows,
-                                          uint64_t cols, int64_t ld)
-{
-    if (!layout)
-        return CUBLAS_STATUS_INVALID_VALUE;
-    *layout = malloc(sizeof(**layout));
-    if (!*layout)
-        return CUBLAS_STATUS_ALLOC_FAILED;
-    return cublasLtMatrixLayoutInit_internal(*layout, sizeof(**layout), type, rows, cols, ld);
-}
+/* Defines the five functions of a descriptor. `parameters` are those of Create and begin with a comma; the last
+ * arguments initialize the fields that are not zero. */
+#define DESCRIPTOR(object, attribute, type_, table, parameters, ...)                                                   \
+    cublasStatus_t object##Init_internal(object##_t at, size_t size UNWRAP parameters)                                 \
+    {                                                                                                                  \
+        return init(at, size, sizeof(*at), &(struct type_){__VA_ARGS__}, sizeof(struct type_));                        \
+    }                                                                                                                  \
+    cublasStatus_t object##Create(object##_t *out UNWRAP parameters)                                                   \
+    {                                                                                                                  \
+        if (!out)                                                                                                      \
+            return CUBLAS_STATUS_INVALID_VALUE;                                                                        \
+        *out = malloc(sizeof(**out));                                                                                  \
+        if (!*out)                                                                                                     \
+            return CUBLAS_STATUS_ALLOC_FAILED;                                                                         \
+        return init(*out, sizeof(**out), sizeof(**out), &(struct type_){__VA_ARGS__}, sizeof(struct type_));           \
+    }                                                                                                                  \
+    cublasStatus_t object##Destroy(object##_t at)                                                                      \
+    {                                                                                                                  \
+        free(at);                                                                                                      \
+        return CUBLAS_STATUS_SUCCESS;                                                                                  \
+    }                                                                                                                  \
+    cublasStatus_t object##SetAttribute(object##_t at, attribute##_t id, const void *value, size_t bytes)              \
+    {                                                                                                                  \
+        return set(TABLE(table), at, (int)id, value, bytes);                                                           \
+    }                                                                                                                  \
+    cublasStatus_t object##GetAttribute(object##_t at, attribute##_t id, void *value, size_t bytes, size_t *written)   \
+    {                                                                                                                  \
+        return get(TABLE(table), at, (int)id, value, bytes, written);                                                  \
+    }
+#define UNWRAP(...) __VA_ARGS__
 
-cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout)
-{
-    free(layout);
-    return CUBLAS_STATUS_SUCCESS;
-}
+DESCRIPTOR(cublasLtMatrixLayout, cublasLtMatrixLayoutAttribute, lt_layout, layout_fields,
+           (, cudaDataType type, uint64_t rows, uint64_t cols, int64_t ld), .type = type, .order = CUBLASLT_ORDER_COL,
+           .batch = 1, .rows = rows, .cols = cols, .ld = ld)
 
-cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout, cublasLtMatrixLayoutAttribute_t id,
-                                                const void *value, size_t bytes)
-{
-    return set(TABLE(layout_fields), layout, (int)id, value, bytes);
-}
+DESCRIPTOR(cublasLtMatmulDesc, cublasLtMatmulDescAttributes, lt_desc, desc_fields,
+           (, cublasComputeType_t compute, cudaDataType_t scale), .compute = (int)compute, .scale_type = (int)scale,
+           .fill = CUBLAS_FILL_MODE_FULL, .epilogue = CUBLASLT_EPILOGUE_DEFAULT)
 
-cublasStatus_t cublasLtMatrixLayoutGetAttribute(cublasLtMatrixLayout_t layout, cublasLtMatrixLayoutAttribute_t id,
-                                                void *value, size_t bytes, size_t *written)
-{
-    return get(TABLE(layout_fields), layout, (int)id, value, bytes, written);
-}
-
-/* ---- operation descriptors ---- */
-
-cublasStatus_t cublasLtMatmulDescInit_internal(cublasLtMatmulDesc_t desc, size_t size, cublasComputeType_t compute,
-                                               cudaDataType_t scale)
-{
-    if (!desc || size < sizeof(*desc))
-        return CUBLAS_STATUS_INVALID_VALUE;
-    memset(desc, 0, sizeof(*desc));
-    *(struct lt_desc *)desc = (struct lt_desc){.compute = (int)compute,
-                                               .scale_type = (int)scale,
-                                               .fill = CUBLAS_FILL_MODE_FULL,
-                                               .epilogue = CUBLASLT_EPILOGUE_DEFAULT};
-    return CUBLAS_STATUS_SUCCESS;
-}
-
-cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *desc, cublasComputeType_t compute, cudaDataType_t scale)
-{
-    if (!desc)
-        return CUBLAS_STATUS_INVALID_VALUE;
-    *desc = malloc(sizeof(**desc));
-    if (!*desc)
-        return CUBLAS_STATUS_ALLOC_FAILED;
-    return cublasLtMatmulDescInit_internal(*desc, sizeof(**desc), compute, scale);
-}
-
-cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t desc)
-{
-    free(desc);
-    return CUBLAS_STATUS_SUCCESS;
-}
-
-cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t id,
-                                              const void *value, size_t bytes)
-{
-    return set(TABLE(desc_fields), desc, (int)id, value, bytes);
-}
-
-cublasStatus_t cublasLtMatmulDescGetAttribute(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t id, void *value,
-                                              size_t bytes, size_t *written)
-{
-    return get(TABLE(desc_fields), desc, (int)id, value, bytes, written);
-}
-
-/* ---- preferences ---- */
-
-cublasStatus_t cublasLtMatmulPreferenceInit_internal(cublasLtMatmulPreference_t preference, size_t size)
-{
-    if (!preference || size < sizeof(*preference))
-        return CUBLAS_STATUS_INVALID_VALUE;
-    memset(preference, 0, sizeof(*preference));
-    return CUBLAS_STATUS_SUCCESS;
-}
-
-cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *preference)
-{
-    if (!preference)
-        return CUBLAS_STATUS_INVALID_VALUE;
-    *preference = malloc(sizeof(**preference));
-    if (!*preference)
-        return CUBLAS_STATUS_ALLOC_FAILED;
-    return cublasLtMatmulPreferenceInit_internal(*preference, sizeof(**preference));
-}
-
-cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference)
-{
-    free(preference);
-    return CUBLAS_STATUS_SUCCESS;
-}
-
-cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t preference,
-                                                    cublasLtMatmulPreferenceAttributes_t id, const void *value,
-                                                    size_t bytes)
-{
-    return set(TABLE(preference_fields), preference, (int)id, value, bytes);
-}
-
-cublasStatus_t cublasLtMatmulPreferenceGetAttribute(cublasLtMatmulPreference_t preference,
-                                                    cublasLtMatmulPreferenceAttributes_t id, void *value, size_t bytes,
-                                                    size_t *written)
-{
-    return get(TABLE(preference_fields), preference, (int)id, value, bytes, written);
-}
+DESCRIPTOR(cublasLtMatmulPreference, cublasLtMatmulPreferenceAttributes, lt_preference, preference_fields, (), 0)

@@ -11,6 +11,16 @@ static bool is_event(cudaEvent_t event)
     return event && event->magic == EVENT_MAGIC;
 }
 
+/* Begins a call on an event whose other arguments are `valid`. */
+static cudaError_t enter(const char *function, cudaEvent_t event, bool valid)
+{
+    cudaError_t rc = emu_enter(function);
+
+    if (rc == cudaSuccess && !is_event(event))
+        return cudaErrorInvalidResourceHandle;
+    return rc || valid ? rc : cudaErrorInvalidValue;
+}
+
 static cudaError_t create(const char *function, cudaEvent_t *event, unsigned flags)
 {
     const unsigned known = cudaEventBlockingSync | cudaEventDisableTiming | cudaEventInterprocess;
@@ -45,11 +55,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event)
 {
     cudaError_t rc;
 
-    TRY(emu_enter(__func__));
-    if (!is_event(event)) {
-        rc = cudaErrorInvalidResourceHandle;
-        goto out;
-    }
+    TRY(enter(__func__, event, true));
     emu_lock();
     emu_mark_unref_locked(event->mark);
     emu_front_clear(&event->front);
@@ -89,11 +95,7 @@ static cudaError_t record(const char *function, cudaEvent_t event, cudaStream_t 
 {
     cudaError_t rc;
 
-    TRY(emu_enter(function));
-    if (!is_event(event) || (flags & ~cudaEventRecordExternal)) {
-        rc = is_event(event) ? cudaErrorInvalidValue : cudaErrorInvalidResourceHandle;
-        goto out;
-    }
+    TRY(enter(function, event, !(flags & ~cudaEventRecordExternal)));
     emu_lock();
     rc = record_locked(event, stream, flags);
     emu_unlock();
@@ -135,11 +137,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 {
     cudaError_t rc;
 
-    TRY(emu_enter(__func__));
-    if (!is_event(event) || (flags & ~cudaEventWaitExternal)) {
-        rc = is_event(event) ? cudaErrorInvalidValue : cudaErrorInvalidResourceHandle;
-        goto out;
-    }
+    TRY(enter(__func__, event, !(flags & ~cudaEventWaitExternal)));
     emu_lock();
     rc = wait_locked(stream, event, flags);
     emu_unlock();
@@ -152,11 +150,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event)
     struct emu_mark *mark;
     cudaError_t rc;
 
-    TRY(emu_enter(__func__));
-    if (!is_event(event)) {
-        rc = cudaErrorInvalidResourceHandle;
-        goto out;
-    }
+    TRY(enter(__func__, event, true));
     TRY(emu_capture_unsafe());
     emu_lock();
     if (event->captured) {
@@ -183,11 +177,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event)
 {
     cudaError_t rc;
 
-    TRY(emu_enter(__func__));
-    if (!is_event(event)) {
-        rc = cudaErrorInvalidResourceHandle;
-        goto out;
-    }
+    TRY(enter(__func__, event, true));
     TRY(emu_capture_unsafe());
     emu_lock();
     if (event->captured)

@@ -51,88 +51,46 @@ cudaError_t cudaGraphAddEmptyNode(cudaGraphNode_t *node, cudaGraph_t graph, cons
     return cudaSuccess;
 }
 
-cudaError_t cudaGraphAddHostNode(cudaGraphNode_t *node, cudaGraph_t graph, const cudaGraphNode_t *deps, size_t n,
-                                 const struct cudaHostNodeParams *params)
+static cudaError_t capture_memset(cudaStream_t s, const struct cudaMemsetParams *params)
 {
-    cudaStream_t s = NULL;
-    cudaError_t rc = open_stream(graph, deps, n, &s);
-
-    if (rc != cudaSuccess)
-        return rc;
-    rc = cudaLaunchHostFunc(s, params->fn, params->userData);
-    close_stream(s, node, cudaGraphNodeTypeHost, rc);
-    return rc;
+    if (params->elementSize != 1)
+        return emu_report(cudaErrorNotSupported);
+    if (params->width == 0 || params->height == 0)
+        return emu_report(cudaErrorInvalidValue);
+    return cudaMemset2DAsync(params->dst, params->height > 1 ? params->pitch : params->width, (int)params->value,
+                             params->width, params->height, s);
 }
 
-cudaError_t cudaGraphAddKernelNode(cudaGraphNode_t *node, cudaGraph_t graph, const cudaGraphNode_t *deps, size_t n,
-                                   const struct cudaKernelNodeParams *params)
-{
-    cudaStream_t s = NULL;
-    cudaError_t rc = open_stream(graph, deps, n, &s);
+/* Defines a function that adds a node of a type. `operation` enqueues the node's work on stream s; the last arguments
+ * are the function's own parameters. */
+#define ADD_NODE(function, type, operation, ...)                                                                       \
+    cudaError_t function(cudaGraphNode_t *node, cudaGraph_t graph, const cudaGraphNode_t *deps, size_t n, __VA_ARGS__) \
+    {                                                                                                                  \
+        cudaStream_t s = NULL;                                                                                         \
+        cudaError_t rc = open_stream(graph, deps, n, &s);                                                              \
+                                                                                                                       \
+        if (rc != cudaSuccess)                                                                                         \
+            return rc;                                                                                                 \
+        rc = operation;                                                                                                \
+        close_stream(s, node, type, rc);                                                                               \
+        return rc;                                                                                                     \
+    }
 
-    if (rc != cudaSuccess)
-        return rc;
-    rc = cudaLaunchKernel(params->func, params->gridDim, params->blockDim, params->kernelParams, params->sharedMemBytes,
-                          s);
-    close_stream(s, node, cudaGraphNodeTypeKernel, rc);
-    return rc;
-}
-
-cudaError_t cudaGraphAddMemcpyNode1D(cudaGraphNode_t *node, cudaGraph_t graph, const cudaGraphNode_t *deps, size_t n,
-                                     void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
-{
-    cudaStream_t s = NULL;
-    cudaError_t rc = open_stream(graph, deps, n, &s);
-
-    if (rc != cudaSuccess)
-        return rc;
-    rc = bytes ? cudaMemcpyAsync(to, from, bytes, kind, s) : emu_report(cudaErrorInvalidValue);
-    close_stream(s, node, cudaGraphNodeTypeMemcpy, rc);
-    return rc;
-}
-
-cudaError_t cudaGraphAddMemsetNode(cudaGraphNode_t *node, cudaGraph_t graph, const cudaGraphNode_t *deps, size_t n,
-                                   const struct cudaMemsetParams *params)
-{
-    cudaStream_t s = NULL;
-    cudaError_t rc = open_stream(graph, deps, n, &s);
-
-    if (rc != cudaSuccess)
-        return rc;
-    if (params->elementSize != 1 || params->width == 0 || params->height == 0)
-        rc = emu_report(params->elementSize == 1 ? cudaErrorInvalidValue : cudaErrorNotSupported);
-    else
-        rc = cudaMemset2DAsync(params->dst, params->height > 1 ? params->pitch : params->width, (int)params->value,
-                               params->width, params->height, s);
-    close_stream(s, node, cudaGraphNodeTypeMemset, rc);
-    return rc;
-}
-
-static cudaError_t add_event_node(cudaGraphNode_t *node, cudaGraph_t graph, const cudaGraphNode_t *deps, size_t n,
-                                  cudaEvent_t event, bool wait)
-{
-    cudaStream_t s = NULL;
-    cudaError_t rc = open_stream(graph, deps, n, &s);
-
-    if (rc != cudaSuccess)
-        return rc;
-    rc = wait ? cudaStreamWaitEvent(s, event, cudaEventWaitExternal)
-              : cudaEventRecordWithFlags(event, s, cudaEventRecordExternal);
-    close_stream(s, node, wait ? cudaGraphNodeTypeWaitEvent : cudaGraphNodeTypeEventRecord, rc);
-    return rc;
-}
-
-cudaError_t cudaGraphAddEventRecordNode(cudaGraphNode_t *node, cudaGraph_t graph, const cudaGraphNode_t *deps, size_t n,
-                                        cudaEvent_t event)
-{
-    return add_event_node(node, graph, deps, n, event, false);
-}
-
-cudaError_t cudaGraphAddEventWaitNode(cudaGraphNode_t *node, cudaGraph_t graph, const cudaGraphNode_t *deps, size_t n,
-                                      cudaEvent_t event)
-{
-    return add_event_node(node, graph, deps, n, event, true);
-}
+ADD_NODE(cudaGraphAddHostNode, cudaGraphNodeTypeHost, cudaLaunchHostFunc(s, params->fn, params->userData),
+         const struct cudaHostNodeParams *params)
+ADD_NODE(cudaGraphAddKernelNode, cudaGraphNodeTypeKernel,
+         cudaLaunchKernel(params->func, params->gridDim, params->blockDim, params->kernelParams, params->sharedMemBytes,
+                          s),
+         const struct cudaKernelNodeParams *params)
+ADD_NODE(cudaGraphAddMemcpyNode1D, cudaGraphNodeTypeMemcpy,
+         bytes ? cudaMemcpyAsync(to, from, bytes, kind, s) : emu_report(cudaErrorInvalidValue), void *to,
+         const void *from, size_t bytes, enum cudaMemcpyKind kind)
+ADD_NODE(cudaGraphAddMemsetNode, cudaGraphNodeTypeMemset, capture_memset(s, params),
+         const struct cudaMemsetParams *params)
+ADD_NODE(cudaGraphAddEventRecordNode, cudaGraphNodeTypeEventRecord,
+         cudaEventRecordWithFlags(event, s, cudaEventRecordExternal), cudaEvent_t event)
+ADD_NODE(cudaGraphAddEventWaitNode, cudaGraphNodeTypeWaitEvent, cudaStreamWaitEvent(s, event, cudaEventWaitExternal),
+         cudaEvent_t event)
 
 int emu_graph_add_edges(void *graph, const void *from, const void *to, size_t n)
 {

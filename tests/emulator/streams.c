@@ -152,46 +152,59 @@ cudaError_t cudaStreamCreate(cudaStream_t *stream)
     return create(__func__, stream, cudaStreamDefault, 0);
 }
 
-cudaError_t cudaStreamDestroy(cudaStream_t stream)
+/* Runs one function on the stream of a handle, with the lock held. cudaErrorNotReady is a result and does not become
+ * the last error. */
+static cudaError_t with_stream(const char *function, cudaStream_t handle, cudaError_t (*run_locked)(cudaStream_t))
 {
     struct CUstream_st *s;
     cudaError_t rc;
 
-    TRY(emu_enter(__func__));
+    TRY(emu_enter(function));
     emu_lock();
-    rc = emu_stream_of_locked(stream, &s);
-    if (rc == cudaSuccess && s->kind != EMU_STREAM_USER)
-        rc = cudaErrorInvalidResourceHandle;
-    if (rc == cudaSuccess) {
-        emu_forget_captures_locked(s);
-        emu_stream_close_locked(s);
-    }
+    rc = emu_stream_of_locked(handle, &s);
+    if (rc == cudaSuccess)
+        rc = run_locked(s);
     emu_unlock();
 out:
-    return emu_report(rc);
+    return rc == cudaErrorNotReady ? rc : emu_report(rc);
+}
+
+static cudaError_t destroy_locked(struct CUstream_st *s)
+{
+    if (s->kind != EMU_STREAM_USER)
+        return cudaErrorInvalidResourceHandle;
+    emu_forget_captures_locked(s);
+    emu_stream_close_locked(s);
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t stream)
+{
+    return with_stream(__func__, stream, destroy_locked);
+}
+
+static cudaError_t synchronize_locked(struct CUstream_st *s)
+{
+    cudaError_t rc = emu_capture_refuses_locked(s);
+
+    if (rc != cudaSuccess)
+        return rc;
+    emu_join_default_locked(s);
+    return emu_drain_stream_locked(s);
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
-    struct CUstream_st *s;
-    cudaError_t rc;
-
-    TRY(emu_enter(__func__));
-    emu_lock();
-    rc = emu_stream_of_locked(stream, &s);
-    if (rc == cudaSuccess)
-        rc = emu_capture_refuses_locked(s);
-    if (rc == cudaSuccess) {
-        emu_join_default_locked(s);
-        rc = emu_drain_stream_locked(s);
-    }
-    emu_unlock();
-out:
-    return emu_report(rc);
+    return with_stream(__func__, stream, synchronize_locked);
 }
 
+/* A query that finds the work done moves the host clock to its end, as a synchronising call does. */
 static cudaError_t query_locked(struct CUstream_st *s)
 {
+    cudaError_t rc = emu_capture_refuses_locked(s);
+
+    if (rc != cudaSuccess)
+        return rc;
     emu_contention_host_waits_locked(NULL, s);
     if (s->issued != s->done)
         return cudaErrorNotReady;
@@ -199,23 +212,9 @@ static cudaError_t query_locked(struct CUstream_st *s)
     return emu.devices[s->device].sticky;
 }
 
-/* cudaErrorNotReady is a result and does not become the last error. A query that finds the work done moves the host
- * clock to its end, as a synchronising call does. */
 cudaError_t cudaStreamQuery(cudaStream_t stream)
 {
-    struct CUstream_st *s;
-    cudaError_t rc;
-
-    TRY(emu_enter(__func__));
-    emu_lock();
-    rc = emu_stream_of_locked(stream, &s);
-    if (rc == cudaSuccess)
-        rc = emu_capture_refuses_locked(s);
-    if (rc == cudaSuccess)
-        rc = query_locked(s);
-    emu_unlock();
-out:
-    return rc == cudaErrorNotReady ? rc : emu_report(rc);
+    return with_stream(__func__, stream, query_locked);
 }
 
 cudaError_t emu_run_sync(cudaStream_t stream, const struct emu_op *op)
@@ -258,45 +257,22 @@ out:
     return emu_report(rc);
 }
 
-cudaError_t cudaStreamGetFlags(cudaStream_t stream, unsigned int *flags)
-{
-    struct CUstream_st s = {0};
-    cudaError_t rc = look_up(__func__, stream, flags, &s);
+/* Defines a function that stores a field of a stream. */
+#define GET_FIELD(function, type, field)                                                                               \
+    cudaError_t function(cudaStream_t stream, type *out)                                                               \
+    {                                                                                                                  \
+        struct CUstream_st s = {0};                                                                                    \
+        cudaError_t rc = look_up(__func__, stream, out, &s);                                                           \
+                                                                                                                       \
+        if (rc == cudaSuccess)                                                                                         \
+            *out = s.field;                                                                                            \
+        return rc;                                                                                                     \
+    }
 
-    if (rc == cudaSuccess)
-        *flags = s.flags;
-    return rc;
-}
-
-cudaError_t cudaStreamGetPriority(cudaStream_t stream, int *priority)
-{
-    struct CUstream_st s = {0};
-    cudaError_t rc = look_up(__func__, stream, priority, &s);
-
-    if (rc == cudaSuccess)
-        *priority = s.priority;
-    return rc;
-}
-
-cudaError_t cudaStreamGetId(cudaStream_t stream, unsigned long long *id)
-{
-    struct CUstream_st s = {0};
-    cudaError_t rc = look_up(__func__, stream, id, &s);
-
-    if (rc == cudaSuccess)
-        *id = s.id;
-    return rc;
-}
-
-cudaError_t cudaStreamGetDevice(cudaStream_t stream, int *device)
-{
-    struct CUstream_st s = {0};
-    cudaError_t rc = look_up(__func__, stream, device, &s);
-
-    if (rc == cudaSuccess)
-        *device = s.device;
-    return rc;
-}
+GET_FIELD(cudaStreamGetFlags, unsigned int, flags)
+GET_FIELD(cudaStreamGetPriority, int, priority)
+GET_FIELD(cudaStreamGetId, unsigned long long, id)
+GET_FIELD(cudaStreamGetDevice, int, device)
 
 cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest)
 {

@@ -58,146 +58,67 @@ static ncclResult_t issue(const char *function, ncclComm_t comm, struct en_task 
     return rc == ncclSuccess ? end : rc;
 }
 
-EN_API(ncclResult_t, ncclReduce,
-       (const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, ncclRedOp_t op, int root,
-        ncclComm_t comm, cudaStream_t stream))
-{
-    return issue("ncclReduce", comm,
-                 (struct en_task){.kind = EN_REDUCE,
-                                  .send = sendbuff,
-                                  .recv = recvbuff,
-                                  .count = count,
-                                  .dtype = (int)datatype,
-                                  .op = (int)op,
-                                  .root = root,
-                                  .stream = stream});
-}
+/* Defines an exported operation with the given parameters. The last arguments are the fields of its task in addition to
+ * the count, the data type and the stream, which all operations have. */
+#define OPERATION(name, operation, parameters, ...)                                                                    \
+    EN_API(ncclResult_t, name, parameters)                                                                             \
+    {                                                                                                                  \
+        return issue(#name, comm,                                                                                      \
+                     (struct en_task){                                                                                 \
+                         .kind = operation, .count = count, .dtype = (int)datatype, .stream = stream, __VA_ARGS__});   \
+    }
 
-static ncclResult_t broadcast(const char *function, const void *send, void *recv, size_t count, ncclDataType_t dtype,
-                              int root, ncclComm_t comm, cudaStream_t stream)
-{
-    return issue(function, comm,
-                 (struct en_task){.kind = EN_BROADCAST,
-                                  .send = send,
-                                  .recv = recv,
-                                  .count = count,
-                                  .dtype = (int)dtype,
-                                  .root = root,
-                                  .stream = stream});
-}
+OPERATION(ncclReduce, EN_REDUCE,
+          (const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, ncclRedOp_t op, int root,
+           ncclComm_t comm, cudaStream_t stream),
+          .send = sendbuff, .recv = recvbuff, .op = (int)op, .root = root)
 
-EN_API(ncclResult_t, ncclBcast,
-       (void *buff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream))
-{
-    return broadcast("ncclBcast", buff, buff, count, datatype, root, comm, stream);
-}
+OPERATION(ncclBcast, EN_BROADCAST,
+          (void *buff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream),
+          .send = buff, .recv = buff, .root = root)
 
-EN_API(ncclResult_t, ncclBroadcast,
-       (const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm,
-        cudaStream_t stream))
-{
-    return broadcast("ncclBroadcast", sendbuff, recvbuff, count, datatype, root, comm, stream);
-}
+OPERATION(ncclBroadcast, EN_BROADCAST,
+          (const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm,
+           cudaStream_t stream),
+          .send = sendbuff, .recv = recvbuff, .root = root)
 
-EN_API(ncclResult_t, ncclAllReduce,
-       (const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm,
-        cudaStream_t stream))
-{
-    return issue("ncclAllReduce", comm,
-                 (struct en_task){.kind = EN_ALL_REDUCE,
-                                  .send = sendbuff,
-                                  .recv = recvbuff,
-                                  .count = count,
-                                  .dtype = (int)datatype,
-                                  .op = (int)op,
-                                  .stream = stream});
-}
+OPERATION(ncclAllReduce, EN_ALL_REDUCE,
+          (const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm,
+           cudaStream_t stream),
+          .send = sendbuff, .recv = recvbuff, .op = (int)op)
 
-EN_API(ncclResult_t, ncclReduceScatter,
-       (const void *sendbuff, void *recvbuff, size_t recvcount, ncclDataType_t datatype, ncclRedOp_t op,
-        ncclComm_t comm, cudaStream_t stream))
-{
-    return issue("ncclReduceScatter", comm,
-                 (struct en_task){.kind = EN_REDUCE_SCATTER,
-                                  .send = sendbuff,
-                                  .recv = recvbuff,
-                                  .count = recvcount,
-                                  .dtype = (int)datatype,
-                                  .op = (int)op,
-                                  .stream = stream});
-}
+OPERATION(ncclReduceScatter, EN_REDUCE_SCATTER,
+          (const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm,
+           cudaStream_t stream),
+          .send = sendbuff, .recv = recvbuff, .op = (int)op)
 
-EN_API(ncclResult_t, ncclAllGather,
-       (const void *sendbuff, void *recvbuff, size_t sendcount, ncclDataType_t datatype, ncclComm_t comm,
-        cudaStream_t stream))
-{
-    return issue("ncclAllGather", comm,
-                 (struct en_task){.kind = EN_ALL_GATHER,
-                                  .send = sendbuff,
-                                  .recv = recvbuff,
-                                  .count = sendcount,
-                                  .dtype = (int)datatype,
-                                  .stream = stream});
-}
+OPERATION(ncclAllGather, EN_ALL_GATHER,
+          (const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, ncclComm_t comm,
+           cudaStream_t stream),
+          .send = sendbuff, .recv = recvbuff)
 
-EN_API(ncclResult_t, ncclAlltoAll,
-       (const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, ncclComm_t comm,
-        cudaStream_t stream))
-{
-    return issue("ncclAlltoAll", comm,
-                 (struct en_task){.kind = EN_ALLTOALL,
-                                  .send = sendbuff,
-                                  .recv = recvbuff,
-                                  .count = count,
-                                  .dtype = (int)datatype,
-                                  .stream = stream});
-}
+OPERATION(ncclAlltoAll, EN_ALLTOALL,
+          (const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, ncclComm_t comm,
+           cudaStream_t stream),
+          .send = sendbuff, .recv = recvbuff)
 
-EN_API(ncclResult_t, ncclGather,
-       (const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm,
-        cudaStream_t stream))
-{
-    return issue("ncclGather", comm,
-                 (struct en_task){.kind = EN_GATHER,
-                                  .send = sendbuff,
-                                  .recv = recvbuff,
-                                  .count = count,
-                                  .dtype = (int)datatype,
-                                  .root = root,
-                                  .stream = stream});
-}
+OPERATION(ncclGather, EN_GATHER,
+          (const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm,
+           cudaStream_t stream),
+          .send = sendbuff, .recv = recvbuff, .root = root)
 
-EN_API(ncclResult_t, ncclScatter,
-       (const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm,
-        cudaStream_t stream))
-{
-    return issue("ncclScatter", comm,
-                 (struct en_task){.kind = EN_SCATTER,
-                                  .send = sendbuff,
-                                  .recv = recvbuff,
-                                  .count = count,
-                                  .dtype = (int)datatype,
-                                  .root = root,
-                                  .stream = stream});
-}
+OPERATION(ncclScatter, EN_SCATTER,
+          (const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm,
+           cudaStream_t stream),
+          .send = sendbuff, .recv = recvbuff, .root = root)
 
-EN_API(ncclResult_t, ncclSend,
-       (const void *sendbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm, cudaStream_t stream))
-{
-    return issue(
-        "ncclSend", comm,
-        (struct en_task){
-            .kind = EN_SEND, .send = sendbuff, .count = count, .dtype = (int)datatype, .root = peer, .stream = stream});
-}
+OPERATION(ncclSend, EN_SEND,
+          (const void *sendbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm, cudaStream_t stream),
+          .send = sendbuff, .root = peer)
 
-EN_API(ncclResult_t, ncclRecv,
-       (void *recvbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm, cudaStream_t stream))
-{
-    return issue(
-        "ncclRecv", comm,
-        (struct en_task){
-            .kind = EN_RECV, .recv = recvbuff, .count = count, .dtype = (int)datatype, .root = peer, .stream = stream});
-}
+OPERATION(ncclRecv, EN_RECV,
+          (void *recvbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm, cudaStream_t stream),
+          .recv = recvbuff, .root = peer)
 
 /* A free entry of the communicator's operator table; -1: out of memory. */
 static int free_redop(ncclComm_t comm)

@@ -120,15 +120,21 @@ static int load_cluster(struct run *x)
 
 static int check_data(struct run *x)
 {
-    unsigned long long wrong = 0;
+    struct bb_data_finding found = {0};
     int rc;
 
     if (!x->options.check)
         return 0;
     bb_progress_show(&x->session.progress, "checking data");
-    TRY(bb_data_check(&x->runner, !x->serialisable, &wrong));
-    TRY(bb_world_sum(&x->session.world, &wrong));
-    x->report.wrong += wrong;
+    TRY(bb_data_check(&x->runner, !x->serialisable, &found));
+    TRY(bb_world_sum(&x->session.world, &found.expected));
+    TRY(bb_world_sum(&x->session.world, &found.compared));
+    TRY(bb_world_sum(&x->session.world, &found.wrong));
+    x->report.wrong += found.wrong;
+    x->report.checked = found.compared > 0;
+    if (found.compared != found.expected && (found.compared > 0 || !x->session.device.emulated))
+        rc = BB_WORLD_ERR(&x->session.world, BB_EFAIL, "incomplete verification: %llu of %llu elements compared",
+                          found.compared, found.expected);
 out:
     return rc;
 }
@@ -352,7 +358,7 @@ int bb_proxy_run(int argc, char **argv)
                                       .measured = &x.measured,
                                       .forecast = &x.forecast,
                                       .peak_tflops = x.options.peak_tflops,
-                                      .checked = x.options.check,
+                                      .check = x.options.check,
                                       .critical = x.options.trace ? &x.critical : NULL};
     rc = run_proxy(&x);
     end_rc = bb_runner_release(&x.runner, bb_session_ends_on_all_ranks(&x.session, rc) ? 0 : rc);

@@ -148,7 +148,7 @@ def test_result_contains_header_breakdown_and_metrics(busbar, tmp_path):
     # The last stage computes after each shift, the first stage before, so the first stage waits for one micro-batch of two layers.
     assert b["exposed_waiting_us"] == pytest.approx(2 * (run["options"]["forward_us"] + run["options"]["backward_us"]), rel=0.001)
     assert {r["role"] for r in run["breakdown_by_role"]} == {r["name"] for r in run["roles"]}
-    assert run["check"] == {"enabled": False, "wrong": None}
+    assert run["check"] == {"enabled": False, "wrong": None, "flags": ["not_checked"]}
     assert run["traced_step_us"]["min"] == run["traced_step_us"]["max"] == pytest.approx(run["step_us"]["p50"], abs=1)
     assert run["traced_issue_us"]["p50"] > 0 and run["communicators"] == "blocking"
     for role in run["breakdown_by_role"]:
@@ -223,7 +223,18 @@ BOTH = ("bert_large", 2, 2, 1, "--scale-counts", 0.05)  # on 4 ranks: two replic
 @pytest.mark.parametrize("args,ranks", [pytest.param(PIPE, 3, marks=pytest.mark.smoke), (BOTH, 4)])
 def test_correct_data_pass_the_check(busbar, tmp_path, args, ranks):
     run = busbar.json("proxy", *args, *ONE, "--dtype", "half", "--check", ranks=ranks, tmp_path=tmp_path)
-    assert run["check"] == {"enabled": True, "wrong": 0}
+    assert run["check"] == {"enabled": True, "wrong": 0, "flags": []}
+
+
+def test_data_that_did_not_move_are_not_checked(busbar, tmp_path):
+    """With EMU_DATA=off nothing is compared, so a corrupted message must not be reported as 0 wrong elements."""
+    env = {**NO_DATA, "EMU_FAULT": "corrupt:rank=1,call=2,name=ncclRecv"}
+    run = busbar.json("proxy", *PIPE, *ONE, "--check", ranks=3, env=env, tmp_path=tmp_path)
+    assert run["check"] == {"enabled": True, "wrong": None, "flags": ["not_checked"]}
+    done = busbar.run("proxy", *PIPE, *ONE, "--check", ranks=3, env=env)
+    assert done.stdout.splitlines()[-1] == "# data not checked: N/A wrong elements (not_checked: no data moved, as with EMU_DATA=off)"
+    rows = busbar.json("proxy", "all", "--quick", *FEW, "--compute", "none", "--check", env=NO_DATA, tmp_path=tmp_path)["results"]
+    assert all(row["wrong"] is None and row["flags"] == ["not_checked"] for row in rows if row["fits"])
 
 
 @pytest.mark.parametrize("args,ranks,fault,operation", [
@@ -237,7 +248,7 @@ def test_corrupt_byte_exits_with_3(busbar, tmp_path, args, ranks, fault, operati
     rank = re.search(r"rank=(\d)", fault)[1]
     assert re.search(rf"busbar: rank {rank} .*{operation} .*1 elements wrong, the first at index \d+", done.stderr)
     result = json.loads(path.read_text())
-    assert result["status"] == "wrong data" and result["check"] == {"enabled": True, "wrong": 1}
+    assert result["status"] == "wrong data" and result["check"] == {"enabled": True, "wrong": 1, "flags": []}
 
 
 @pytest.mark.smoke
@@ -586,7 +597,7 @@ def test_step_that_cannot_be_serialised_is_checked_concurrently(busbar, tmp_path
     path = tmp_path / "r.json"
     done = busbar.run(*ONE_STEP, "--json", path, ranks=8, env={"EMU_FAULT": fault} if fault else {})
     assert done.returncode == (3 if wrong else 0), done.stderr
-    assert json.loads(path.read_text())["check"] == {"enabled": True, "wrong": wrong}
+    assert json.loads(path.read_text())["check"] == {"enabled": True, "wrong": wrong, "flags": []}
     assert not wrong or re.search(r"rank [13] .*operation [0-9]+, (recv pp|all_reduce tp) .*1 elements wrong", done.stderr)
 
 

@@ -52,7 +52,7 @@ struct check {
     int *last_user;    /* concurrent check: [n_buffers] index of the lane (operations that one host call launches on one
                           stream) that used the buffer most recently; BB_NONE: none yet */
     uint64_t collectives[BB_MAX_COMMS]; /* number of collectives checked so far on each communicator */
-    unsigned long long wrong;
+    struct bb_data_finding found;
     int lines;
 };
 
@@ -111,6 +111,7 @@ static int compare_batch(struct check *c, const struct bb_batch *batch)
         TRY(bb_verdict_clear(&c->device[i], check_stream(c, op)));
         if (count)
             TRY(bb_check(bb_runner_dst(c->r, op), count, &p, &e, &c->device[i], check_stream(c, op)));
+        c->found.expected += count;
         c->collectives[op->comm] += op->kind == BB_OP_COLLECTIVE;
     }
 out:
@@ -118,7 +119,7 @@ out:
 }
 
 /* Copies the results of operations first .. first + n - 1 of the program to the host and adds the number of wrong
- * elements to c->wrong. Prints an error for each operation with wrong data (up to MAX_LINES per rank). */
+ * elements to c->found.wrong. Prints an error for each operation with wrong data (up to MAX_LINES per rank). */
 static int report_wrong(struct check *c, int first, size_t n)
 {
     char name[BB_OP_NAME];
@@ -130,9 +131,10 @@ static int report_wrong(struct check *c, int first, size_t n)
     for (int i = first; i < first + (int)n; i++) {
         const struct bb_op *op = &c->r->program->ops[i];
 
+        c->found.compared += c->host[i].checked;
         if (c->host[i].wrong == 0)
             continue;
-        c->wrong += c->host[i].wrong;
+        c->found.wrong += c->host[i].wrong;
         if (c->lines++ < MAX_LINES)
             bb_err(BB_EDATA, "operation %d, %s (%s): %llu elements wrong, the first at index %llu", i,
                    bb_op_name(c->r->layout, op, name), op->what ? op->what : "-", c->host[i].wrong, c->host[i].first);
@@ -245,6 +247,7 @@ static int check_concurrently(struct check *c)
         c->last_user[b] = BB_NONE;
     TRY(each_batch(c, load_kernels));
     memset(c->collectives, 0, sizeof(c->collectives));
+    c->found.expected = 0;
     TRY(bb_world_barrier(c->r->world, "the data check"));
     TRY(each_batch(c, start_batch));
     TRY(wait_for_all(c));
@@ -263,12 +266,12 @@ static int check_guards(struct check *c)
     TRY(bb_runner_wait(c->r, c->r->join, "the check of guard zones"));
     if (c->host->wrong)
         bb_err(BB_EDATA, "%llu bytes overwritten outside the program's buffers", c->host->wrong);
-    c->wrong += c->host->wrong;
+    c->found.wrong += c->host->wrong;
 out:
     return rc;
 }
 
-int bb_data_check(struct bb_runner *r, bool concurrent, unsigned long long *wrong)
+int bb_data_check(struct bb_runner *r, bool concurrent, struct bb_data_finding *found)
 {
     struct check c = {.r = r, .concurrent = concurrent};
     const size_t bytes = (r->program->n_ops + 1) * sizeof(*c.device); /* + 1: the guard zones of an empty program */
@@ -284,7 +287,7 @@ int bb_data_check(struct bb_runner *r, bool concurrent, unsigned long long *wron
     bb_world_reached(r->world, "the data check");
     TRY(concurrent ? check_concurrently(&c) : each_batch(&c, check_batch));
     TRY(check_guards(&c));
-    *wrong = c.wrong;
+    *found = c.found;
 out:
     for (int i = 0; i < r->n_lanes; i++)
         bb_event_destroy(c.ends[i]);

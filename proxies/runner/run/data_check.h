@@ -12,14 +12,20 @@
 
 #include "proxies/runner/run/runner.h"
 
+/* Numbers of elements of one rank. compared is 0 on emulated GPUs with EMU_DATA=off, which move no data. */
+struct bb_data_finding {
+    unsigned long long expected; /* received by the operations of the step */
+    unsigned long long compared; /* of these, compared on the GPU */
+    unsigned long long wrong;    /* wrong elements, plus overwritten bytes outside the buffers */
+};
+
 /*
  * bb_data_check - checks all communication. All ranks call this together.
  *   concurrent  false: one operation after another; true: concurrently
- *   wrong       out: number of wrong elements on this rank, plus number of overwritten bytes outside the buffers. For
- *               the first few operations with wrong data, prints the rank, the name and the index of the first wrong
- *               element.
+ *   found       out: what this rank found. For the first few operations with wrong data, prints the rank, the name and
+ *               the index of the first wrong element.
  *   Returns     0, also if data are wrong; or an error code
  */
-int bb_data_check(struct bb_runner *r, bool concurrent, unsigned long long *wrong) BB_MUST_CHECK;
+int bb_data_check(struct bb_runner *r, bool concurrent, struct bb_data_finding *found) BB_MUST_CHECK;
 
 #endif

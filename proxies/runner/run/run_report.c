@@ -397,7 +397,10 @@ void bb_run_report_line(const struct bb_run_report *r, const char *proxy, FILE *
         print_time(out, 11, values[k]);
     print_cell(out, 6, 1, 100 * hidden_fraction(f));
     fputs(hidden_fraction(f) >= 0 ? "%" : " ", out);
-    print_cell(out, 6, 0, r->checked ? (double)r->wrong : NAN);
+    if (r->check && !r->checked)
+        fprintf(out, " %6s", "N/A");
+    else
+        print_cell(out, 6, 0, r->checked ? (double)r->wrong : NAN);
     fputc('\n', out);
 }
 
@@ -425,6 +428,8 @@ void bb_run_report_text(const struct bb_run_report *r, FILE *out)
     bb_run_forecast_print(r->forecast, r->measured->timed.step.p50, out);
     if (r->checked)
         fprintf(out, "# data checked: %llu wrong elements\n", r->wrong);
+    else if (r->check)
+        fprintf(out, "# data not checked: N/A wrong elements (not_checked: no data moved, as with EMU_DATA=off)\n");
     else
         fprintf(out, "# data not checked (try: --check)\n");
 }
@@ -506,6 +511,11 @@ static json_t *variant_json(const struct bb_measured *m, const struct bb_step_st
                      bb_json_real(s->step.p50 / m->timed.step.p50));
 }
 
+static json_t *check_flags(const struct bb_run_report *r)
+{
+    return r->checked ? json_array() : json_pack("[s]", "not_checked");
+}
+
 json_t *bb_run_report_row(const struct bb_run_report *r, const char *proxy)
 {
     json_t *row = json_pack("{s:s, s:b}", "proxy", proxy, "fits", r->step != NULL);
@@ -519,6 +529,7 @@ json_t *bb_run_report_row(const struct bb_run_report *r, const char *proxy)
     json_object_set_new(row, "graph", variant_json(r->measured, &r->measured->graph));
     json_object_set_new(row, "breakdown", rank == BB_NONE ? json_null() : breakdown_json(r, rank));
     json_object_set_new(row, "wrong", r->checked ? json_integer((json_int_t)r->wrong) : json_null());
+    json_object_set_new(row, "flags", check_flags(r));
     return row;
 }
 
@@ -556,7 +567,8 @@ json_t *bb_run_report_json(const struct bb_run_report *r, json_t *groups)
     json_object_set_new(o, "critical_path", r->critical ? bb_critical_path_json(r->critical) : json_null());
     json_object_set_new(o, "forecast", bb_run_forecast_json(r->forecast, step_us));
     json_object_set_new(o, "check",
-                        json_pack("{s:b, s:o}", "enabled", r->checked, "wrong",
-                                  r->checked ? json_integer((json_int_t)r->wrong) : json_null()));
+                        json_pack("{s:b, s:o, s:o}", "enabled", r->check, "wrong",
+                                  r->checked ? json_integer((json_int_t)r->wrong) : json_null(), "flags",
+                                  check_flags(r)));
     return o;
 }

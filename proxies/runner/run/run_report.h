@@ -22,7 +22,8 @@ struct bb_run_report {
     const struct bb_run_forecast *forecast;
     int compute_sms;    /* number of SMs that timed kernels (kernels that run for a given time) occupy */
     double peak_tflops; /* peak TFLOP/s of one GPU; 0: unknown */
-    bool checked;       /* true: the data check ran, and `wrong` is valid */
+    bool check;         /* true: --check was given */
+    bool checked;       /* true: the data check compared data, and `wrong` is valid */
     int nearest_ranks;  /* for a proxy that cannot run on this number of ranks: the nearest number of ranks on which
                            it can run; 0: unknown */
     const struct bb_critical_path *critical; /* critical path of the traced step; NULL: no trace was requested */

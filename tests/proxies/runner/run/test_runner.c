@@ -212,7 +212,7 @@ static void late_peer_counts_as_waiting(void **state)
 static void send_and_recv_in_a_group(void **state)
 {
     struct bb_group_traffic work[BB_MAX_GROUPS];
-    unsigned long long wrong = 1;
+    struct bb_data_finding found = {.wrong = 1};
     struct fixture f;
 
     (void)state;
@@ -226,8 +226,9 @@ static void send_and_recv_in_a_group(void **state)
     bb_count_group_traffic(&f.layout, &f.program, work);
     assert_int_equal(work[0].calls, 2);
     assert_true(work[0].bytes == 800000 && bb_group_traffic_bus_bytes(&work[0]) == 400000);
-    assert_int_equal(bb_data_check(&f.runner, false, &wrong), 0);
-    assert_int_equal(wrong, 0);
+    assert_int_equal(bb_data_check(&f.runner, false, &found), 0);
+    assert_int_equal(found.wrong, 0);
+    assert_true(found.expected > 0 && found.compared == found.expected);
     finish(&f);
 }
 
@@ -316,7 +317,7 @@ static void add_collective(struct fixture *f, enum bb_coll_kind kind, size_t cou
 
 static void data_check_passes_for_every_collective(void **state)
 {
-    unsigned long long wrong = 1;
+    struct bb_data_finding found = {.wrong = 1};
     struct fixture f;
 
     (void)state;
@@ -327,15 +328,17 @@ static void data_check_passes_for_every_collective(void **state)
     }
     all_reduce(&f, BB_NONE);
     assert_int_equal(bb_runner_init(&f.runner, &world, &f.layout, &f.program, bb_nccl_memory(NULL)), 0);
-    assert_int_equal(bb_data_check(&f.runner, false, &wrong), 0);
-    assert_int_equal(wrong, 0);
+    assert_int_equal(bb_data_check(&f.runner, false, &found), 0);
+    assert_int_equal(found.wrong, 0);
+    assert_true(found.expected > 0 && found.compared == found.expected);
     finish(&f);
 }
 
 /* The check must be able to fail: two receives, from the other rank and from this rank, write to the same buffer. */
 static void data_check_finds_wrong_data(void **state)
 {
-    unsigned long long wrong = 0, all = 0;
+    struct bb_data_finding found = {0};
+    unsigned long long all = 0;
     struct fixture f;
 
     (void)state;
@@ -346,11 +349,11 @@ static void data_check_finds_wrong_data(void **state)
         f.program.ops[send].peer = f.program.ops[recv].peer = offset;
     }
     assert_int_equal(bb_runner_init(&f.runner, &world, &f.layout, &f.program, bb_nccl_memory(NULL)), 0);
-    assert_int_equal(bb_data_check(&f.runner, false, &wrong), 0);
-    assert_in_range(wrong, 990, 1000); /* random bits: a few elements may be equal by chance */
-    for (int i = 0; i < 3; i++) {      /* it is undefined which receive is last when the check reads the buffer */
-        assert_int_equal(bb_data_check(&f.runner, true, &wrong), 0);
-        all += wrong;
+    assert_int_equal(bb_data_check(&f.runner, false, &found), 0);
+    assert_in_range(found.wrong, 990, 1000); /* random bits: a few elements may be equal by chance */
+    for (int i = 0; i < 3; i++) {            /* it is undefined which receive is last when the check reads the buffer */
+        assert_int_equal(bb_data_check(&f.runner, true, &found), 0);
+        all += found.wrong;
     }
     assert_in_range(all, 990, 3000);
     finish(&f);
@@ -360,7 +363,7 @@ static void data_check_finds_wrong_data(void **state)
  * operations were serialised, they would deadlock. */
 static void concurrent_check_of_steps_that_cannot_be_serialised(void **state)
 {
-    unsigned long long wrong = 1;
+    struct bb_data_finding found = {.wrong = 1};
     struct fixture f;
     int comm, stream, to;
 
@@ -380,8 +383,9 @@ static void concurrent_check_of_steps_that_cannot_be_serialised(void **state)
     assert_int_equal(bb_runner_init(&f.runner, &world, &f.layout, &f.program, bb_nccl_memory(NULL)), 0);
     assert_int_equal(bb_runner_connect(&f.runner), 0);
     for (int again = 0; again < 2; again++) {
-        assert_int_equal(bb_data_check(&f.runner, true, &wrong), 0);
-        assert_int_equal(wrong, 0);
+        assert_int_equal(bb_data_check(&f.runner, true, &found), 0);
+        assert_int_equal(found.wrong, 0);
+        assert_true(found.expected > 0 && found.compared == found.expected);
     }
     finish(&f);
 }

@@ -1,4 +1,4 @@
-"""Proxies spatial and gems: executed traffic equals the plan, emulated time equals the prediction, data are correct, and invalid layouts
+"""Proxies layer_parallel, spatial and gems: executed traffic equals the plan, emulated time equals the prediction, data are correct, and invalid layouts
 are rejected with one line."""
 import collections
 import json
@@ -21,6 +21,11 @@ LAYOUTS = [
     ("spatial --image-size 64 --local-dp 2 --micro-batch-size 2 --spatial-parts 2 --compute gemm", 4),
     ("spatial --model amoebanet_d --layers 3 --filters 32 --image-size 256 --halo-d2 --spatial-gradients mean", 5),
     ("spatial --model cosmoflow --image-size 32 --halo-d2 --fused-layers 2 --spatial-parts 2 --dtype bfloat16", 3),
+    ("spatial --image-size 64 --splits 3 --micro-batches 4 --schedule 1f1b", 6),
+    ("layer_parallel --image-size 64 --stages 3 --micro-batches 4 --schedule 1f1b", 6),
+    ("layer_parallel --model amoebanet_d --layers 3 --filters 32 --image-size 256 --splits 4 --micro-batches 2 --compute gemm", 4),
+    ("layer_parallel --model cosmoflow --image-size 32 --local-dp 2 --splits 2 --micro-batch-size 2", 4),
+    ("gems --image-size 64 --replications 1 --micro-batches 2", 2),
     ("gems --image-size 64 --replications 4 --micro-batches 2", 4),
     ("gems --image-size 64 --comm-opt --splits 3 --compute gemm --layers 20", 3),
     ("gems --image-size 64 --comm-opt --odd-step --spatial-parts 2 --splits 3", 4),
@@ -80,6 +85,18 @@ def test_gems_makespan_matches_formula(busbar, tmp_path, eta, splits, units):
     assert run["step_us"]["p50"] == pytest.approx(1000 * units, abs=2)
 
 
+@pytest.mark.parametrize("schedule", ["gpipe", "1f1b"])
+@pytest.mark.parametrize("stages,micro_batches", [(4, 1), (4, 6), (2, 3)])
+def test_pipeline_makespan_matches_formula(busbar, tmp_path, schedule, stages, micro_batches):
+    """Makespan = (m + p - 1) (f + b) with p stages and m micro-batches, forward time f = 1 ms and backward time b = 2 ms of a stage."""
+    cluster = tmp_path / "free.json"
+    cluster.write_text(json.dumps(FREE))
+    done = busbar.run("plan", "layer_parallel", "--image-size", 32, "--layers", 20, "--stages", stages, "--ranks", stages, "--schedule",
+                      schedule, "--micro-batches", micro_batches, "--forward-us", 1000, "--backward-us", 2000, "--cluster", cluster,
+                      "--json", "-", emulated=False)
+    assert json.loads(done.stdout)["predicted"]["step_us"] == pytest.approx(3000 * (micro_batches + stages - 1), abs=2)
+
+
 # ---- published totals ----------------------------------------------------------------------------------------------------
 
 
@@ -124,6 +141,6 @@ def test_readme_table_matches_predictions(busbar, options, row):
 def test_proxy_all_includes_spatial_and_gems(busbar):
     done = busbar.run("proxy", "all", "--quick", "--steps", 2, "--warmup", 1, "--traced-steps", 1, ranks=4, env=NO_DATA)
     assert done.returncode == 0, done.stderr
-    for name in ("spatial", "gems"):
+    for name in ("layer_parallel", "spatial", "gems"):
         (row,) = [line for line in done.stdout.splitlines() if line.split()[:1] == [name]]
         assert "cannot run" not in row

@@ -80,7 +80,7 @@ struct bb_sync_options {
     int shard_size, servers;
 };
 
-/* Options of the proxies spatial and gems. */
+/* Options of the proxies layer_parallel, spatial and gems. */
 struct bb_tiles_options {
     int image_size, filters;
     const char *slice; /* how an image is divided into tiles: "vertical", "horizontal" (strips), "square" (grid) */

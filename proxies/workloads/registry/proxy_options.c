@@ -2,6 +2,7 @@
 #include "proxies/form/author/args.h"
 #include "proxies/form/models/profile.h"
 #include "proxies/workloads/registry/registry.h"
+#include "proxies/workloads/transformer/schedule.h"
 
 static const char *const dtype_choices[] = {"float", "half", "bfloat16", NULL};
 static const char *const compute_choices[] = {"none", "timed", "gemm", NULL};
@@ -18,6 +19,12 @@ const struct bb_opt bb_proxy_options[] = {
     OPT_INT(0, "scale", FIELD(scale), NULL, "K", 1, BB_MAX_LAYERS,
             "micro-batches per pipeline stage, instead of --micro-batches (default: the proxy's)",
             .needs = BB_FEATURE_SCALE),
+    OPT_CHOICE(
+        0, "schedule", FIELD(transformer.schedule), NULL, "NAME", bb_schedule_names,
+        "pipeline schedule: GPipe, 1F1B (PipeDream-Flush), interleaved 1F1B, zero bubble (zb-h1, zb-h2) or "
+        "DualPipe (default: interleaved with --vpp 2 or more, else 1f1b); layer_parallel, spatial: gpipe or 1f1b "
+        "(default: gpipe)",
+        .needs = BB_FEATURE_SCHEDULE),
     OPT_FLAG(0, "per-tensor", FIELD(per_tensor), "one all-reduce per tensor instead of one per layer or bucket",
              .needs = BB_FEATURE_PER_TENSOR),
     OPT_CHOICE(0, "dtype", FIELD(dtype), NULL, "TYPE", dtype_choices,
@@ -28,11 +35,11 @@ const struct bb_opt bb_proxy_options[] = {
                "memory-bound kernels (default: none for gpt2_large, bert_large, resnet50 and resnet50_ring; timed for "
                "the other proxies)",
                .needs = BB_FEATURE_STEP),
-    OPT_DOUBLE(
-        0, "forward-us", FIELD(forward_us), NULL, "US", 0.001, 1e9,
-        "timed: duration of the forward pass of one layer per micro-batch; spatial, gems: of all layers of a split "
-        "(default: computed from the FLOPs and --tflops; gpt3*: as in the published code)",
-        .needs = BB_FEATURE_LAYER_US),
+    OPT_DOUBLE(0, "forward-us", FIELD(forward_us), NULL, "US", 0.001, 1e9,
+               "timed: duration of the forward pass of one layer per micro-batch; layer_parallel, spatial, gems: of "
+               "all layers of a split "
+               "(default: computed from the FLOPs and --tflops; gpt3*: as in the published code)",
+               .needs = BB_FEATURE_LAYER_US),
     OPT_DOUBLE(
         0, "backward-us", FIELD(backward_us), NULL, "US", 0.001, 1e9,
         "timed: duration of the backward pass of one layer (or split) per micro-batch (default: twice the forward; "

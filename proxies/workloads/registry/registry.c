@@ -20,6 +20,7 @@
     X(transformer)                                                                                                     \
     X(data_parallel)                                                                                                   \
     X(scaling)                                                                                                         \
+    X(layer_parallel)                                                                                                  \
     X(spatial)                                                                                                         \
     X(gems)
 

@@ -18,7 +18,7 @@ extern const struct bb_opt bb_proxy_options[];
     {.title = "The step", .opts = bb_proxy_options, .base = (at)},                                                     \
         BB_STEP_TABLE("A transformer", at, transformer, BB_FEATURE_TRANSFORMER),                                       \
         BB_STEP_TABLE("Data parallelism", at, sync, BB_FEATURE_SYNC),                                                  \
-        BB_STEP_TABLE("Spatial parallelism and GEMS", at, tiles, BB_FEATURE_TILES),                                    \
+        BB_STEP_TABLE("Layer parallelism, spatial parallelism and GEMS", at, tiles, BB_FEATURE_TILES),                 \
         BB_STEP_TABLE("A scaling study", at, scaling, BB_FEATURE_SCALING)
 #define BB_STEP_TABLE(text, at, part, bit)                                                                             \
     {                                                                                                                  \

@@ -3,15 +3,21 @@
 
 #include "proxies/workloads/registry/registry.h"
 
+/* Returns whether the number of pipeline stages can be any divisor of the number of ranks. Proxies that divide a
+ * convolutional network into splits (layer_parallel, spatial, gems) compute a number of stages from the ranks. */
+static bool has_free_stages(const struct bb_proxy *p)
+{
+    return (p->features & BB_FEATURE_STAGES) && !(p->features & BB_FEATURE_TILES);
+}
+
 static int try_stages(const struct bb_proxy *p, int stages, struct bb_proxy_config *c, struct bb_step *step)
 {
     const struct bb_positionals positionals = {.word = {p->name}, .n = 1};
     const struct bb_proxy *same;
     int rc;
 
-    if (p->features & BB_FEATURE_STAGES)
+    if (has_free_stages(p))
         c->stages = stages;
-    /* the networks of proxies with image tiles (spatial, gems) have a fixed number of layers */
     if ((p->features & BB_FEATURE_LAYERS) && !(p->features & BB_FEATURE_TILES))
         c->layers = stages;
     if (p->features & BB_FEATURE_MODEL)
@@ -25,7 +31,7 @@ static int try_stages(const struct bb_proxy *p, int stages, struct bb_proxy_conf
 int bb_smoke_fit(const struct bb_proxy *proxy, const struct bb_proxy_config *base, struct bb_proxy_config *config,
                  struct bb_step *step)
 {
-    int most = proxy->features & BB_FEATURE_STAGES ? base->ranks : 1, rc = -BB_EUSAGE;
+    int most = has_free_stages(proxy) ? base->ranks : 1, rc = -BB_EUSAGE;
 
     bb_err_speculative(true); /* suppress the error lines of configurations that are invalid for these ranks */
     for (int stages = 1; stages <= most && rc == -BB_EUSAGE; stages++) {

@@ -165,7 +165,7 @@ static int micro_batches(struct gems_role *p, int pass, enum bb_pass_direction d
          * last micro-batch and its compute, the last in the forward pass, the first in the backward pass. */
         if (exchanges && pass == 0 && i == m - 1 && (direction == BB_FORWARD ? p->is_last : p->is_first))
             p->received = start_message(p, false, "parameters", BB_USE_PARAMETERS);
-        bb_tile_stage_compute_and_send(&p->stage, replica, direction);
+        bb_tile_stage_compute_and_send(&p->stage, replica, direction, BB_NONE);
     }
     s->micro_batch = BB_NONE;
     if (exchanges && pass == 0)
@@ -213,9 +213,12 @@ static int build_role(struct bb_tiling *t, struct bb_role *role, int mp_rank)
     return rc;
 }
 
+/* One replication is one pass of the direct replica: the baseline of GEMS, a pipeline without the inverse replica. */
 static int build_step(const struct bb_proxy_config *config, struct bb_step *step)
 {
-    return bb_tiling_step(config, true, step, build_role);
+    if (config->tiles.replications == 1)
+        return (config->tiles.spatial_parts ? bb_spatial_proxy : bb_layer_parallel_proxy).build(config, step);
+    return bb_tiling_step(config, BB_TILING_GEMS, step, build_role);
 }
 
 const struct bb_proxy bb_gems_proxy = {.name = "gems",

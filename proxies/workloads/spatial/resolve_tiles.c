@@ -1,5 +1,5 @@
-/* resolve_tiles.c - resolves the command-line options of the proxies `spatial` and `gems` into numbers that are
- * consistent with each other and with the number of ranks (tiling.h defines splits, tiles and replicas). */
+/* resolve_tiles.c - resolves the command-line options of the proxies `layer_parallel`, `spatial` and `gems` into numbers
+ * that are consistent with each other and with the number of ranks (tiling.h defines splits, tiles and replicas). */
 #include "proxies/workloads/spatial/tiling.h"
 
 #include "bootstrap/base/alloc.h"
@@ -47,18 +47,19 @@ static bool is_value(const char *given, const char *word)
 static int refuse_options(const struct bb_tiling *t)
 {
     const struct bb_tiles_options *o = &t->config.tiles;
-    const bool tiled = !t->gems || o->spatial_parts, outputs = is_value(o->halo_bwd, "dy");
+    const bool tiled = !t->layers_only && (!t->gems || o->spatial_parts), outputs = is_value(o->halo_bwd, "dy");
     const struct {
         bool given;
         const char *option;
         bool wanted;
-        const char *other; /* the option that `option` requires, which is given if `wanted`; NULL: the proxy does not
-                              support `option` */
+        const char *other; /* the option that `option` requires, which is given if `wanted`; NULL: `option` requires
+                              the two replicas of GEMS */
     } pairs[] = {
-        {!t->gems && o->replications, "replications", false, NULL},
+        {!t->gems && o->replications > 1, "replications", false, NULL},
         {!t->gems && o->comm_opt, "comm-opt", false, NULL},
         {!t->gems && o->odd_step, "odd-step", false, NULL},
         {o->odd_step, "odd-step", o->comm_opt, "comm-opt"},
+        {o->spatial_parts, "spatial-parts", !t->layers_only, "spatial-parts"},
         {o->slice, "slice", tiled, "spatial-parts"},
         {o->spatial_splits, "spatial-splits", tiled, "spatial-parts"},
         {o->halo_d2, "halo-d2", tiled, "spatial-parts"},
@@ -78,7 +79,11 @@ static int refuse_options(const struct bb_tiling *t)
         if (!pairs[i].given || pairs[i].wanted)
             continue;
         if (!pairs[i].other)
-            return bb_err(BB_EUSAGE, "%s: --%s is not supported by this proxy; leave it out", t->config.proxy,
+            return bb_err(BB_EUSAGE,
+                          "%s: --%s requires the two replicas of proxy gems (--replications 2 or more); leave it out",
+                          t->config.proxy, pairs[i].option);
+        if (t->layers_only && strcmp(pairs[i].other, "spatial-parts") == 0)
+            return bb_err(BB_EUSAGE, "%s: --%s requires tiles; leave it out, or try: proxy spatial", t->config.proxy,
                           pairs[i].option);
         return bb_err(BB_EUSAGE, "%s: --%s requires --%s; add that option, or leave this one out", t->config.proxy,
                       pairs[i].option, pairs[i].other);
@@ -94,7 +99,8 @@ static int refuse_options(const struct bb_tiling *t)
 /* ---- numbers of tiles, splits (pipeline stages), modules (blocks or cells) and passes (forward and backward in a
  * replica) ---- */
 
-#define DEFAULT_PARTS 4 /* number of tiles of each spatial split without --spatial-parts */
+#define DEFAULT_PARTS  4 /* number of tiles of each spatial split without --spatial-parts */
+#define DEFAULT_STAGES 4 /* number of splits (pipeline stages) without tiles and without --splits, if possible */
 
 static void set_parts(struct bb_tiling *t, int parts)
 {
@@ -107,12 +113,14 @@ static void set_parts(struct bb_tiling *t, int parts)
 static int resolve_parts(struct bb_tiling *t)
 {
     const struct bb_tiles_options *o = &t->config.tiles;
-    int parts[MAX_SPATIAL_SPLITS] = {DEFAULT_PARTS}, n = t->gems ? 0 : 1;
+    int parts[MAX_SPATIAL_SPLITS] = {DEFAULT_PARTS}, n = t->gems || t->layers_only ? 0 : 1;
 
     if (o->spatial_parts)
         n = read_list(t, "spatial-parts", o->spatial_parts, parts, MAX_SPATIAL_SPLITS);
     if (n < 0)
         return n;
+    if (n == 1 && parts[0] == 1) /* one tile is the whole image: a pipeline without tiles */
+        return 0;
     t->n_spatial = o->spatial_splits ? o->spatial_splits : n;
     if (!o->spatial_parts && t->n_spatial > MAX_SPATIAL_SPLITS)
         return bb_err(BB_EUSAGE, "%s: %d spatial splits, expected 1 to %d", t->config.proxy, t->n_spatial,
@@ -182,20 +190,21 @@ static int min_splits(const struct bb_tiling *t)
 }
 
 /* Returns a number of splits (pipeline stages), at most `max`, for which the number of ranks is a multiple of the
- * ranks per replica; 0 if there is none. The result is --splits if this option is set; 4 for gems without tiles if 4
- * is possible; otherwise the smallest possible number. The numbers of tiles must be set before the call. */
+ * ranks per replica; 0 if there is none. The result is --splits if this option is set; DEFAULT_STAGES without tiles if
+ * possible; otherwise the smallest possible number. The numbers of tiles must be set before the call. */
 static int fitting_splits(const struct bb_tiling *t)
 {
     int min = min_splits(t);
 
     if (t->n_splits)
         return t->config.ranks % ranks_per_replica(t, t->n_splits) == 0 ? t->n_splits : 0;
-    if (t->gems && !t->n_spatial && t->config.ranks % 4 == 0 && t->net.n_modules >= 4)
-        return 4;
+    if (!t->n_spatial && t->config.ranks % ranks_per_replica(t, DEFAULT_STAGES) == 0 &&
+        t->net.n_modules >= DEFAULT_STAGES)
+        return DEFAULT_STAGES;
     for (int n = min; n <= t->net.n_modules && ranks_per_replica(t, n) <= t->config.ranks; n++)
         if (t->config.ranks % ranks_per_replica(t, n) == 0)
             return n;
-    return 0;
+    return !t->gems && !t->n_spatial && t->config.ranks == t->local_dp ? 1 : 0;
 }
 
 /* Sets the numbers of tiles and of splits (pipeline stages) that the user has not specified, so that they fit the
@@ -243,7 +252,7 @@ static int refuse_splits(const struct bb_tiling *t)
 
     if (rc)
         return rc;
-    if (t->n_splits < 2)
+    if (t->n_splits < 2 && (t->gems || t->n_spatial))
         return bb_err(BB_EUSAGE, "%s: %d split, expected 2 or more; try: --splits %d", proxy, t->n_splits,
                       min_splits(t));
     if (t->n_spatial >= t->n_splits)
@@ -306,7 +315,7 @@ static int resolve_replications(struct bb_tiling *t)
     *eta = *eta ? *eta : t->gems ? 2 : 1;
     if (t->gems && *eta % 2)
         return bb_err(BB_EUSAGE,
-                      "%s: %d replications, expected an even number, half of them in each direction; try: "
+                      "%s: %d replications, expected an even number, half of them in each direction, or 1; try: "
                       "--replications %d",
                       t->config.proxy, *eta, *eta + 1);
     if (*eta > BB_MAX_LAYERS / m)
@@ -346,6 +355,34 @@ out:
     return rc;
 }
 
+/* Sets the pipeline schedule from --schedule. Splits have one part of the model, and GEMS defines its own order of the
+ * two replicas. */
+static int resolve_schedule(struct bb_tiling *t)
+{
+    const char *word = t->config.transformer.schedule;
+
+    t->schedule = (struct bb_schedule){.kind = (enum bb_schedule_kind)bb_args_index(word, bb_schedule_names, BB_GPIPE),
+                                       .stages = t->n_splits,
+                                       .micro_batches = t->config.micro_batches,
+                                       .chunks = 1};
+    if (t->schedule.kind == BB_GPIPE || (t->schedule.kind == BB_1F1B && !t->gems))
+        return 0;
+    return bb_err(BB_EUSAGE, "%s: schedule %s is not supported by this proxy; try: --schedule gpipe%s", t->config.proxy,
+                  word, t->gems ? "" : " or 1f1b");
+}
+
+/* --stages is another name of --splits. */
+static int resolve_stages(struct bb_tiling *t)
+{
+    int stages = t->config.stages, *splits = &t->config.tiles.splits;
+
+    if (stages && *splits && stages != *splits)
+        return bb_err(BB_EUSAGE, "%s: --stages %d and --splits %d have the same meaning; leave one out",
+                      t->config.proxy, stages, *splits);
+    *splits = *splits ? *splits : stages;
+    return 0;
+}
+
 int bb_resolve_tiles(struct bb_tiling *t)
 {
     struct bb_proxy_config *c = &t->config;
@@ -355,6 +392,7 @@ int bb_resolve_tiles(struct bb_tiling *t)
     t->local_dp = c->tiles.local_dp ? c->tiles.local_dp : 1;
     BB_NEW(t->splits, t->net.n_modules + MAX_SPATIAL_SPLITS);
     TRY(refuse_options(t));
+    TRY(resolve_stages(t));
     TRY(resolve_replications(t));
     TRY(resolve_parts(t));
     TRY(resolve_balance(t));
@@ -368,6 +406,7 @@ int bb_resolve_tiles(struct bb_tiling *t)
                       c->proxy, c->micro_batch_size, t->local_dp, bb_multiples(c->micro_batch_size, t->local_dp, near));
     TRY(refuse_ranks(t));
     TRY(resolve_micro_batches(t));
+    TRY(resolve_schedule(t));
     c->tflops = c->tflops > 0 ? c->tflops : BB_DEFAULT_TFLOPS;
     c->tiles.halo_bwd = c->tiles.halo_bwd ? c->tiles.halo_bwd : "none";
     c->tiles.fused_layers = c->tiles.fused_layers ? c->tiles.fused_layers : 1;

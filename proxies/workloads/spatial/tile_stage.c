@@ -96,15 +96,13 @@ static void make_link(struct bb_tile_stage *w, struct bb_replica *replica, bool 
 }
 
 /* Adds all sends (send: true) or all receives to and from one adjacent split (pipeline stage) to the program.
- * Several messages share one group call. Returns the index of the last operation. */
+ * Returns the index of the last operation. */
 static int move_activations(struct bb_tile_stage *w, struct bb_stage_link *h, bool send)
 {
     struct bb_script *s = &w->script;
     const char *what = s->phase == BB_PHASE_FORWARD ? "activations" : "activation gradients";
     int last = BB_NONE;
 
-    if (h->n > 1)
-        bb_script_group_start(s);
     for (int i = 0; i < h->n; i++) {
         const struct bb_stage_message *message = &h->messages[i];
         struct bb_script_lane lane = bb_tile_stage_lane(w, h->comm);
@@ -114,7 +112,31 @@ static int move_activations(struct bb_tile_stage *w, struct bb_stage_link *h, bo
                     : bb_script_recv(s, lane, what, message->peer, message->count, message->recv);
     }
     s->peer_kind = BB_PEER_OFFSET;
-    if (h->n > 1)
+    return last;
+}
+
+/* Adds the sends (sends: true) to one adjacent split, and the receives from this split that belong to micro-batch
+ * `received` (BB_NONE: no receives). Several messages share one group call. Receives that accompany sends have the
+ * opposite direction, forward or backward. Stores the last send in h->sent and returns the last receive. */
+static int exchange_activations(struct bb_tile_stage *w, struct bb_stage_link *h, bool sends, int received)
+{
+    struct bb_script *s = &w->script;
+    enum bb_phase phase = s->phase;
+    int micro_batch = s->micro_batch, last = BB_NONE, calls = h->n * (sends + (received != BB_NONE));
+
+    if (calls > 1)
+        bb_script_group_start(s);
+    if (sends)
+        h->sent[h->slot] = move_activations(w, h, true);
+    if (received != BB_NONE) {
+        s->micro_batch = received;
+        if (sends)
+            s->phase = phase == BB_PHASE_FORWARD ? BB_PHASE_BACKWARD : BB_PHASE_FORWARD;
+        last = move_activations(w, h, false);
+    }
+    s->phase = phase;
+    s->micro_batch = micro_batch;
+    if (calls > 1)
         bb_script_group_end(s);
     return last;
 }
@@ -290,16 +312,17 @@ static void backward_segment(struct bb_tile_stage *w, struct bb_replica *replica
 void bb_tile_stage_receive(struct bb_tile_stage *w, struct bb_replica *replica, enum bb_pass_direction direction)
 {
     w->script.phase = direction == BB_FORWARD ? BB_PHASE_FORWARD : BB_PHASE_BACKWARD;
-    bb_script_wait(&w->script,
-                   move_activations(w, direction == BB_FORWARD ? &replica->previous : &replica->next, false));
+    bb_script_wait(&w->script, exchange_activations(w, direction == BB_FORWARD ? &replica->previous : &replica->next,
+                                                    false, w->script.micro_batch));
 }
 
 void bb_tile_stage_compute_and_send(struct bb_tile_stage *w, struct bb_replica *replica,
-                                    enum bb_pass_direction direction)
+                                    enum bb_pass_direction direction, int paired)
 {
     struct bb_stage_link *to = direction == BB_FORWARD ? &replica->next : &replica->previous;
     const struct bb_split_layers *layers = &replica->split->layers;
 
+    w->script.phase = direction == BB_FORWARD ? BB_PHASE_FORWARD : BB_PHASE_BACKWARD;
     for (int i = 0; i < layers->n_segments; i++) {
         if (i == layers->n_segments - 1) { /* its compute overwrites the send buffers: wait for their last send */
             bb_script_wait(&w->script, to->sent[to->slot]);
@@ -311,7 +334,7 @@ void bb_tile_stage_compute_and_send(struct bb_tile_stage *w, struct bb_replica *
             backward_segment(w, replica, &layers->segments[layers->n_segments - 1 - i]);
     }
     w->script.layer = BB_NONE;
-    to->sent[to->slot] = move_activations(w, to, true);
+    bb_script_wait(&w->script, exchange_activations(w, to, true, paired));
     to->slot = double_buffers(w->tiling) ? 1 - to->slot : 0;
 }
 
@@ -359,7 +382,8 @@ void bb_tile_stage_memory(const struct bb_tile_stage *w, double bytes[BB_USES])
     bytes[BB_USE_PARAMETERS] = bytes[BB_USE_GRADIENTS] = parameters * (double)e;
     bytes[BB_USE_OPTIMIZER] = parameters * (e == 4 ? 4 : 8); /* SGD momentum in float; for 16-bit parameters also a
                                                                 float copy of the parameters */
-    bytes[BB_USE_ACTIVATIONS] = activations * w->tiling->config.micro_batches * (double)e;
+    bytes[BB_USE_ACTIVATIONS] =
+        activations * bb_schedule_live(&w->tiling->schedule, w->replicas[BB_DIRECT].at.split) * (double)e;
     bytes[BB_USE_COMMUNICATION] = (double)bb_program_bytes(w->script.program, BB_USE_COMMUNICATION);
 }
 

@@ -61,11 +61,16 @@ struct bb_tile_stage {
 void bb_tile_stage_init(struct bb_tile_stage *w, struct bb_tiling *t, struct bb_program *program, int mp_rank);
 void bb_tile_stage_release(struct bb_tile_stage *w);
 
-/* bb_tile_stage_receive and bb_tile_stage_compute_and_send add the operations of one micro-batch in one direction
- * (forward or backward). The caller first sets script.micro_batch, and then calls both functions in this order. */
+/*
+ * bb_tile_stage_receive and bb_tile_stage_compute_and_send add the operations of one micro-batch in one direction
+ * (forward or backward). The caller first sets script.micro_batch, and then calls both functions in this order.
+ *   paired   1F1B: micro-batch whose inputs of the opposite direction are received in the same NCCL group call as the
+ *            send, from the same ranks, so that adjacent splits do not wait for each other; no call of
+ *            bb_tile_stage_receive follows for these inputs. BB_NONE: only sends
+ */
 void bb_tile_stage_receive(struct bb_tile_stage *w, struct bb_replica *replica, enum bb_pass_direction direction);
 void bb_tile_stage_compute_and_send(struct bb_tile_stage *w, struct bb_replica *replica,
-                                    enum bb_pass_direction direction);
+                                    enum bb_pass_direction direction, int paired);
 
 struct bb_script_lane bb_tile_stage_lane(struct bb_tile_stage *w, int comm);
 

@@ -1,4 +1,4 @@
-/* tiles_options.c - options of the proxies spatial and gems (see step/config.h). */
+/* tiles_options.c - options of the proxies layer_parallel, spatial and gems (see step/config.h). */
 #include "proxies/form/step/config.h"
 
 static const char *const slice_choices[] = {"vertical", "horizontal", "square", NULL};
@@ -16,10 +16,12 @@ const struct bb_opt bb_tiles_options[] = {
         0, "slice", FIELD(slice), NULL, "HOW", slice_choices,
         "tile shape: vertical strips, horizontal strips or a square grid (default: square if P is a square number)"),
     OPT_STRING(0, "spatial-parts", FIELD(spatial_parts), NULL, "P[,P...]",
-               "tiles per image: one number, or a list with one number per spatially split pipeline stage (default: 4, "
-               "or 2 if the number of ranks does not allow 4; gems: no tiles)"),
-    OPT_INT(0, "splits", FIELD(splits), NULL, "S", 1, 1e6,
-            "pipeline splits of the layers (default: the smallest number that fits the ranks)"),
+               "tiles per image: one number, or a list with one number per spatially split pipeline stage; 1: no "
+               "tiles (default: 4, or 2 if the number of ranks does not allow 4; gems: no tiles)"),
+    OPT_INT(
+        0, "splits", FIELD(splits), NULL, "S", 1, 1e6,
+        "pipeline splits of the layers, as --stages (default: the smallest number that fits the ranks; without tiles 4 "
+        "if possible)"),
     OPT_INT(0, "spatial-splits", FIELD(spatial_splits), NULL, "Q", 1, 1e6,
             "number of leading splits that work on tiles (default: 1)"),
     OPT_STRING(0, "balance", FIELD(balance), NULL, "N,N,...",
@@ -39,8 +41,8 @@ const struct bb_opt bb_tiles_options[] = {
     OPT_CHOICE(0, "spatial-gradients", FIELD(spatial_gradients), NULL, "HOW", gradient_choices,
                "all-reduce of the tiles' weight gradients: sum, or mean (sum / P, as MPI4DL does) (default: sum)"),
     OPT_INT(0, "replications", FIELD(replications), NULL, "ETA", 1, 1e6,
-            "gems: passes per step, an even number, alternating between both replicas; 2: MAST, more: MASTER "
-            "(default: 2)"),
+            "gems: passes per step, an even number, alternating between both replicas; 2: MAST, more: MASTER; 1: a "
+            "pipeline of one replica (default: 2)"),
     OPT_FLAG(0, "comm-opt", FIELD(comm_opt),
              "gems: exchange parameters and gradients between the replicas during the passes, without an all-reduce "
              "(tiles of one replica still reduce their gradients)"),

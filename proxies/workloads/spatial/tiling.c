@@ -288,6 +288,7 @@ static void describe_step(struct bb_tiling *t)
     const struct bb_proxy_config *c = &t->config;
     const struct bb_layer_split *first = &t->splits[0], *last = &t->splits[t->n_spatial ? t->n_spatial - 1 : 0];
     const char *parity = c->tiles.odd_step ? "odd" : "even", *tiles = "", *local = "", *passes = "", *exchange = "";
+    const char *schedule = t->schedule.kind == BB_1F1B ? " in 1F1B order" : "";
     const char *width = bb_step_text(t->step, "%d", first->width);
 
     if (first->width != last->width)
@@ -303,19 +304,20 @@ static void describe_step(struct bb_tiling *t)
         passes = bb_step_text(t->step, ", %d replications%s", c->tiles.replications, exchange);
     t->step->parameters = t->net.parameters;
     t->step->samples = (double)t->replicas * c->tiles.replications * c->micro_batches * c->micro_batch_size;
-    t->step->summary =
-        bb_step_text(t->step, "%s at %d, %d splits%s%s%s, %d micro-batch%s of %d, %d replica%s", t->net.name,
-                     t->net.image, t->n_splits, tiles, local, passes, c->micro_batches,
-                     c->micro_batches == 1 ? "" : "es", c->micro_batch_size, t->replicas, t->replicas == 1 ? "" : "s");
+    t->step->summary = bb_step_text(t->step, "%s at %d, %d split%s%s%s%s, %d micro-batch%s of %d%s, %d replica%s",
+                                    t->net.name, t->net.image, t->n_splits, t->n_splits == 1 ? "" : "s", tiles, local,
+                                    passes, c->micro_batches, c->micro_batches == 1 ? "" : "es", c->micro_batch_size,
+                                    schedule, t->replicas, t->replicas == 1 ? "" : "s");
 }
 
-int bb_tiling_step(const struct bb_proxy_config *config, bool gems, struct bb_step *step,
+int bb_tiling_step(const struct bb_proxy_config *config, enum bb_tiling_kind kind, struct bb_step *step,
                    int (*build)(struct bb_tiling *t, struct bb_role *role, int mp_rank))
 {
     const struct bb_net_options options = {config->tiles.image_size, config->layers, config->tiles.filters};
     struct bb_tiling t = {.config = *config,
                           .step = step,
-                          .gems = gems,
+                          .gems = kind == BB_TILING_GEMS,
+                          .layers_only = kind == BB_TILING_LAYERS,
                           .comm_local_dp = BB_NONE,
                           .comm_dp = BB_NONE,
                           .comm_pair = BB_NONE,

@@ -630,9 +630,9 @@ const struct bb_proxy bb_transformer_proxy = {
     .name = "transformer",
     .help = "any transformer model: tensor, sequence, context, expert, pipeline and data parallelism",
     .model = "gpt2_small",
-    .features = BB_FEATURE_MODEL | BB_FEATURE_LAYERS | BB_FEATURE_MICRO_BATCHES | BB_FEATURE_GLOBAL_BATCH |
-                BB_FEATURE_MICRO_BATCH_SIZE | BB_FEATURE_TIMED | BB_FEATURE_LAYER_US | BB_FEATURE_TFLOPS |
-                BB_FEATURE_GEMM | BB_FEATURE_NODES | BB_FEATURE_TRANSFORMER | BB_FEATURE_SYNC,
+    .features = BB_FEATURE_MODEL | BB_FEATURE_LAYERS | BB_FEATURE_SCHEDULE | BB_FEATURE_MICRO_BATCHES |
+                BB_FEATURE_GLOBAL_BATCH | BB_FEATURE_MICRO_BATCH_SIZE | BB_FEATURE_TIMED | BB_FEATURE_LAYER_US |
+                BB_FEATURE_TFLOPS | BB_FEATURE_GEMM | BB_FEATURE_NODES | BB_FEATURE_TRANSFORMER | BB_FEATURE_SYNC,
     .dtype = "bfloat16",
     .compute = "timed",
     .defaults = fill_defaults,

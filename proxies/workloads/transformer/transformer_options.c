@@ -2,7 +2,6 @@
 #include "proxies/form/step/config.h"
 
 #include "proxies/workloads/sync/sync.h"
-#include "proxies/workloads/transformer/schedule.h"
 
 #define MAX_RANKS   (1 << 24)
 #define FIELD(name) offsetof(struct bb_transformer_options, name)
@@ -37,9 +36,6 @@ const struct bb_opt bb_transformer_options[] = {
     OPT_INT(0, "microbatch-group-size", FIELD(group), NULL, "G", 1, 1e6,
             "with --schedule interleaved: micro-batches that pass one chunk before the next chunk starts (default: "
             "number of stages; Megatron-LM: --microbatch-group-size-per-virtual-pipeline-stage)"),
-    OPT_CHOICE(0, "schedule", FIELD(schedule), NULL, "NAME", bb_schedule_names,
-               "pipeline schedule: GPipe, 1F1B (PipeDream-Flush), interleaved 1F1B, zero bubble (zb-h1, zb-h2) or "
-               "DualPipe (default: interleaved with --vpp 2 or more, else 1f1b)"),
     OPT_INT(0, "seq-length", FIELD(sequence), NULL, "S", 1, 1e9, "tokens per sample (default: the model's maximum)"),
     OPT_INT(0, "decoder-seq-length", FIELD(decoder_sequence), NULL, "S", 1, 1e9,
             "encoder-decoder models: tokens per sample in the decoder (default: as in the encoder)"),

@@ -267,7 +267,7 @@ static void rejects_invalid_options(void **state)
 {
     const struct bb_proxy_config rows[] = {
         {.ranks = 4, .tiles = {.replications = 3}},
-        {.ranks = 4, .tiles = {.replications = 1}},
+        {.ranks = 4, .tiles = {.replications = 1, .comm_opt = true}},
         {.ranks = 4, .tiles = {.splits = 3}},
         {.ranks = 1},
         {.ranks = 5, .tiles = {.spatial_parts = "4", .splits = 2}},

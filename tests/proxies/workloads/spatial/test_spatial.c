@@ -405,6 +405,190 @@ static void default_layout_follows_from_the_ranks(void **state)
     assert_int_equal(MADE_LINE(&step, "spatial", .ranks = 2), -BB_EUSAGE);
 }
 
+/* ---- layer_parallel: pipelines without tiles ---- */
+
+/* The messages of a rank in program order, as "<-1 F0 128": received from the rank before, forward of micro-batch 0, 128
+ * elements. '&' begins each message that shares an NCCL group call with the message before. */
+static void messages_of(const struct bb_step *step, int rank, char *text, size_t size)
+{
+    const struct bb_program *p = bb_step_program(step, rank);
+    int call = BB_NONE;
+
+    text[0] = 0;
+    for (size_t i = 0; i < p->n_ops; i++) {
+        const struct bb_op *op = &p->ops[i];
+
+        if (op->kind != BB_OP_SEND && op->kind != BB_OP_RECV)
+            continue;
+        snprintf(text + strlen(text), size - strlen(text), "%s%s%c%+d %c%d %zu", *text ? " " : "",
+                 op->call != BB_NONE && op->call == call ? "&" : "", op->kind == BB_OP_SEND ? '>' : '<', op->peer,
+                 op->phase == BB_PHASE_FORWARD ? 'F' : 'B', op->micro_batch, op->count);
+        call = op->call;
+    }
+}
+
+static void assert_messages(const struct bb_step *step, int rank, const char *expected)
+{
+    char text[2000];
+
+    messages_of(step, rank, text, sizeof(text));
+    assert_string_equal(text, expected);
+}
+
+/* MPI4DL's benchmark_resnet_lp.py --image-size 1024 --split-size 4 --batch-size 4 --parts 2: splits of 9, 9, 9 and 11 of
+ * 38 modules end in block 7 (64 channels of 1024^2), 16 (128 of 512^2) and 25 (256 of 256^2). train_model.run_step runs
+ * the forwards of both parts of 2 images, then the backwards in the same order. */
+static void messages_of_resnet_stages_match_mpi4dl(void **state)
+{
+    struct bb_step step;
+
+    (void)state;
+    VALID_LINE(&step, "layer_parallel", .ranks = 4, .stages = 4, .micro_batches = 2, .micro_batch_size = 2);
+    assert_messages(&step, 0, ">+1 F0 134217728 >+1 F1 134217728 <+1 B0 134217728 <+1 B1 134217728");
+    assert_messages(&step, 1,
+                    "<-1 F0 134217728 >+1 F0 67108864 <-1 F1 134217728 >+1 F1 67108864 "
+                    "<+1 B0 67108864 >-1 B0 134217728 <+1 B1 67108864 >-1 B1 134217728");
+    assert_messages(&step, 2,
+                    "<-1 F0 67108864 >+1 F0 33554432 <-1 F1 67108864 >+1 F1 33554432 "
+                    "<+1 B0 33554432 >-1 B0 67108864 <+1 B1 33554432 >-1 B1 67108864");
+    assert_messages(&step, 3, "<-1 F0 33554432 <-1 F1 33554432 >-1 B0 33554432 >-1 B1 33554432");
+    bb_step_release(&step);
+}
+
+/* benchmark_amoebanet_lp.py: cells return (output, input), so both are sent with tags 0 and 1. 24 modules in splits of 6
+ * end in the normal cells 2 (1664 channels of 128^2, as cell 1), 7 (3328 of 64^2, as cell 6) and 12 (6656 of 32^2, after
+ * a reduction cell with 4992). A split after the first stem sends one tensor, after the second stem both stems' outputs. */
+static void messages_of_amoebanet_stages_match_mpi4dl(void **state)
+{
+    struct bb_step step;
+
+    (void)state;
+    VALID_LINE(&step, "layer_parallel", .ranks = 4, .model = "amoebanet_d", TILES(.splits = 4));
+    assert_messages(&step, 0, ">+1 F0 27262976 &>+1 F0 27262976 <+1 B0 27262976 &<+1 B0 27262976");
+    assert_messages(&step, 2,
+                    "<-1 F0 13631488 &<-1 F0 13631488 >+1 F0 6815744 &>+1 F0 5111808 "
+                    "<+1 B0 6815744 &<+1 B0 5111808 >-1 B0 13631488 &>-1 B0 13631488");
+    bb_step_release(&step);
+    VALID_LINE(&step, "layer_parallel", .ranks = 3, .model = "amoebanet_d", TILES(.balance = "1,1,22"));
+    assert_messages(
+        &step, 1, "<-1 F0 27262976 >+1 F0 40894464 &>+1 F0 27262976 <+1 B0 40894464 &<+1 B0 27262976 >-1 B0 27262976");
+    bb_step_release(&step);
+}
+
+/* Megatron-LM's 1F1B with 2 stages and 3 micro-batches: between a forward and a backward, a send and the receive of the
+ * opposite direction form one group call. CosmoFlow's modules 0 to 3 end with 256 channels of 8^3. */
+static void one_forward_one_backward_groups_sends_and_receives(void **state)
+{
+    static const char *const orders[4] = {"F0 F1 F2 F3 B0 F4 B1 F5 B2 B3 B4 B5", "F0 F1 F2 B0 F3 B1 F4 B2 F5 B3 B4 B5",
+                                          "F0 F1 B0 F2 B1 F3 B2 F4 B3 F5 B4 B5", "F0 B0 F1 B1 F2 B2 F3 B3 F4 B4 F5 B5"};
+    struct bb_step step;
+
+    (void)state;
+    VALID_LINE(&step, "layer_parallel", .ranks = 2, .model = "cosmoflow", .micro_batches = 3,
+               .transformer = {.schedule = "1f1b"}, TILES(.balance = "4,4"));
+    assert_messages(&step, 0, ">+1 F0 131072 >+1 F1 131072 &<+1 B0 131072 >+1 F2 131072 &<+1 B1 131072 <+1 B2 131072");
+    assert_messages(&step, 1, "<-1 F0 131072 >-1 B0 131072 &<-1 F1 131072 >-1 B1 131072 &<-1 F2 131072 >-1 B2 131072");
+    bb_step_release(&step);
+    VALID_LINE(&step, "layer_parallel", .ranks = 4, .micro_batches = 6, .transformer = {.schedule = "1f1b"});
+    for (int r = 0; r < 4; r++) {
+        const struct bb_program *p = bb_step_program(&step, r);
+        char text[200] = "", slot[16], before[16] = "";
+
+        for (size_t i = 0; i < p->n_ops; i++) {
+            if (p->ops[i].kind != BB_OP_COMPUTE)
+                continue;
+            snprintf(slot, sizeof(slot), "%c%d", p->ops[i].phase == BB_PHASE_FORWARD ? 'F' : 'B',
+                     p->ops[i].micro_batch);
+            if (strcmp(slot, before) != 0)
+                snprintf(text + strlen(text), sizeof(text) - strlen(text), "%s%s", *text ? " " : "", slot);
+            strcpy(before, slot);
+        }
+        assert_string_equal(text, orders[r]);
+    }
+    bb_step_release(&step);
+}
+
+/* GPipe stores the activations of all micro-batches, 1F1B those of p - r. */
+static void schedule_limits_the_stored_activations(void **state)
+{
+    struct bb_step gpipe, alternating;
+
+    (void)state;
+    VALID_LINE(&gpipe, "layer_parallel", .ranks = 4, .micro_batches = 8);
+    VALID_LINE(&alternating, "layer_parallel", .ranks = 4, .micro_batches = 8, .transformer = {.schedule = "1f1b"});
+    for (int r = 0; r < 4; r++)
+        assert_true(gpipe.roles[r].training_bytes[BB_USE_ACTIVATIONS] * (4 - r) ==
+                    alternating.roles[r].training_bytes[BB_USE_ACTIVATIONS] * 8);
+    bb_step_release(&gpipe);
+    bb_step_release(&alternating);
+}
+
+/* MPI4DL's MP-Basic: ranks with the same stage sum their flat gradients in one all-reduce (SyncAllreduce). */
+static void replicas_of_a_pipeline_reduce_each_stage(void **state)
+{
+    static const size_t stages[4] = {97184, 620416, 1675520, 7388682};
+    struct bb_step step;
+
+    (void)state;
+    VALID_LINE(&step, "layer_parallel", .ranks = 8, .micro_batches = 3, .stages = 4);
+    for (int r = 0; r < 8; r++)
+        assert_sum(sum_of(&step, r, BB_OP_COLLECTIVE, "dp", BB_PHASE_GRADIENTS), 1, stages[r % 4]);
+    assert_int_equal(bb_group_member(&step.layout, step.layout.comms[step.layout.n_comms - 1].group, 1, 1), 5);
+    bb_step_release(&step);
+    VALID_LINE(&step, "layer_parallel", .ranks = 8, .stages = 1);
+    assert_sum(sum_of(&step, 7, BB_OP_COLLECTIVE, "dp", BB_PHASES), 1, 9781802);
+    assert_sum(sum_of_all(&step, BB_OP_SEND, "lp", BB_PHASES), 0, 0);
+    bb_step_release(&step);
+    VALID_LINE(&step, "layer_parallel", .ranks = 8, .stages = 4, .micro_batch_size = 4, TILES(.local_dp = 2));
+    assert_sum(sum_of(&step, 5, BB_OP_COLLECTIVE, "local_dp", BB_PHASES), 1, 1675520);
+    assert_sum(sum_of(&step, 5, BB_OP_RECV, "lp", BB_PHASE_FORWARD), 1, 67108864);
+    bb_step_release(&step);
+}
+
+/* One tile is the whole image, and one replication of GEMS is one pass of the direct replica. */
+static void one_tile_and_one_replication_are_a_pipeline(void **state)
+{
+    struct bb_step step, same[3];
+
+    (void)state;
+    VALID_LINE(&step, "layer_parallel", .ranks = 4, .micro_batches = 2);
+    VALID_LINE(&same[0], "spatial", .ranks = 4, .micro_batches = 2, TILES(.spatial_parts = "1"));
+    VALID_LINE(&same[1], "gems", .ranks = 4, .micro_batches = 2, TILES(.replications = 1));
+    VALID_LINE(&same[2], "gems", .ranks = 4, .micro_batches = 2, TILES(.replications = 1, .spatial_parts = "1"));
+    for (int s = 0; s < 3; s++) {
+        for (int r = 0; r < 4; r++) {
+            const struct bb_program *a = bb_step_program(&step, r), *b = bb_step_program(&same[s], r);
+
+            assert_int_equal(a->n_ops, b->n_ops);
+            for (size_t i = 0; i < a->n_ops; i++)
+                assert_true(a->ops[i].kind == b->ops[i].kind && a->ops[i].count == b->ops[i].count &&
+                            a->ops[i].peer == b->ops[i].peer && a->ops[i].compute_us == b->ops[i].compute_us);
+        }
+        bb_step_release(&same[s]);
+    }
+    bb_step_release(&step);
+}
+
+static void pipelines_reject_invalid_options(void **state)
+{
+    static const struct bb_proxy_config rows[] = {
+        {.ranks = 4, TILES(.spatial_parts = "4")},
+        {.ranks = 4, TILES(.halo_d2 = true)},
+        {.ranks = 4, TILES(.comm_opt = true)},
+        {.ranks = 4, .stages = 2, TILES(.splits = 4)},
+        {.ranks = 39, .stages = 39},
+        {.ranks = 6, .stages = 4},
+        {.ranks = 4, .transformer = {.schedule = "zb-h1"}},
+    };
+    struct bb_step step;
+
+    (void)state;
+    for (size_t i = 0; i < ROWS(rows); i++)
+        if (made_line_with(&step, "layer_parallel", rows[i]) != -BB_EUSAGE)
+            fail_msg("row %zu is not rejected", i);
+    assert_int_equal(MADE_LINE(&step, "gems", .ranks = 4, .transformer = {.schedule = "1f1b"}), -BB_EUSAGE);
+}
+
 /* ---- random layouts ---- */
 
 static unsigned random_below(unsigned *seed, unsigned n)
@@ -440,6 +624,7 @@ static struct bb_proxy_config random_layout(unsigned *seed)
     c.tiles.fused_layers = c.tiles.halo_d2 ? 1 + (int)random_below(seed, 2) : 0;
     c.tiles.halo_overlap = !c.tiles.halo_d2 && random_below(seed, 2);
     c.ranks = (tiles[p] + (splits - spatial[p]) * local) * (1 + (int)random_below(seed, 2));
+    c.transformer.schedule = random_below(seed, 2) ? "1f1b" : "gpipe";
     return c;
 }
 
@@ -456,6 +641,13 @@ static void random_layouts_are_valid(void **state)
         make_valid(&step, "spatial", c);
         sent = sum_of_all(&step, BB_OP_SEND, "join", BB_PHASE_FORWARD);
         received = sum_of_all(&step, BB_OP_RECV, "join", BB_PHASE_BACKWARD);
+        assert_sum(sent, received.calls, received.elements);
+        bb_step_release(&step);
+        c.ranks = c.tiles.splits * c.tiles.local_dp * (1 + i % 2);
+        c.tiles = (struct bb_tiles_options){.splits = c.tiles.splits, .local_dp = c.tiles.local_dp};
+        make_valid(&step, "layer_parallel", c);
+        sent = sum_of_all(&step, BB_OP_SEND, "lp", BB_PHASE_FORWARD);
+        received = sum_of_all(&step, BB_OP_RECV, "lp", BB_PHASE_BACKWARD);
         assert_sum(sent, received.calls, received.elements);
         bb_step_release(&step);
     }
@@ -481,6 +673,13 @@ int main(void)
         cmocka_unit_test(halo_kernels_copy_the_message_elements),
         cmocka_unit_test(rejects_invalid_options),
         cmocka_unit_test(default_layout_follows_from_the_ranks),
+        cmocka_unit_test(messages_of_resnet_stages_match_mpi4dl),
+        cmocka_unit_test(messages_of_amoebanet_stages_match_mpi4dl),
+        cmocka_unit_test(one_forward_one_backward_groups_sends_and_receives),
+        cmocka_unit_test(schedule_limits_the_stored_activations),
+        cmocka_unit_test(replicas_of_a_pipeline_reduce_each_stage),
+        cmocka_unit_test(one_tile_and_one_replication_are_a_pipeline),
+        cmocka_unit_test(pipelines_reject_invalid_options),
         cmocka_unit_test(random_layouts_are_valid),
     };
 

@@ -69,7 +69,7 @@ def test_run_matches_plan_and_predicted_time(busbar, tmp_path, line, ranks):
 def test_data_check_passes(busbar, tmp_path, line, ranks):
     run = busbar.json("proxy", *line.split(), *QUICK, "--compute", "none", "--check", "--scale-counts", 0.05, ranks=ranks,
                       tmp_path=tmp_path)
-    assert run["check"] == {"enabled": True, "wrong": 0}
+    assert run["check"] == {"enabled": True, "wrong": 0, "flags": []}
 
 
 @pytest.mark.parametrize("eta,splits,units", [(2, 4, 21), (4, 4, 39), (2, 5, 26), (6, 5, 70)])

@@ -48,7 +48,7 @@ def test_run_matches_plan_and_predicted_time_with_correct_data(busbar, tmp_path,
     run = busbar.json("proxy", *line.split(), *QUICK, "--check", ranks=ranks, env=env, tmp_path=tmp_path)
     assert_same_roles(run["roles"], expected["roles"])
     assert run["step_us"]["p50"] == pytest.approx(expected["predicted"]["step_us"], abs=1)
-    assert run["check"] == {"enabled": True, "wrong": 0}
+    assert run["check"] == {"enabled": True, "wrong": 0, "flags": []}
     for role in run["roles"]:
         for rank in role["ranks"]:
             planned, called = collections.Counter(), collections.Counter()

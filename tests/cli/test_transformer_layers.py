@@ -74,7 +74,7 @@ def test_executed_traffic_matches_the_plan(busbar, tmp_path, layout):
     plan = planned(busbar, "transformer", (), 4, *options, "--cluster", cluster)
     traffic = traffic_by_rank(plan["roles"])
     run = busbar.json("proxy", "transformer", *options, *QUICK, "--no-alone", "--check", ranks=4, env=env, tmp_path=tmp_path)
-    assert run["check"] == {"enabled": True, "wrong": 0}
+    assert run["check"] == {"enabled": True, "wrong": 0, "flags": []}
     assert run["step_us"]["p50"] == pytest.approx(plan["predicted"]["step_us"], abs=1)
     for rank in range(4):
         expected = {key: calls for key, calls in traffic[rank].items() if key[2] > 1}

@@ -13,9 +13,9 @@
 
 #define FIELD(name) offsetof(struct bb_plan_options, name)
 
-#define EXPORT_OPTION(word, what, text) OPT_STRING(0, #word, FIELD(files[BB_PLAN_EXPORT_##word]), NULL, "FILE", text),
+#define EXPORT_OPTION(word, what, text) OPT_OUTPUT(0, #word, FIELD(files[BB_PLAN_EXPORT_##word]), text),
 #define PREDICTION_OPTION(word, what, text)                                                                            \
-    OPT_STRING(0, #word, FIELD(files[BB_PLAN_EXPORT_##word]), NULL, "FILE", text,                                      \
+    OPT_OUTPUT(0, #word, FIELD(files[BB_PLAN_EXPORT_##word]), text,                                      \
                .needs = BB_PLAN_ONE_STEP | BB_PLAN_CLUSTER),
 
 static const struct bb_opt plan_options[] = {

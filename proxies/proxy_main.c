@@ -40,7 +40,7 @@ static const struct bb_opt run_options[] = {
              "overhead; the step must fit the launch queues"),
     OPT_DOUBLE(0, "peak-tflops", FIELD(peak_tflops), NULL, "RATE", 0.001, 1e6,
                "peak TFLOP/s of one GPU in the element type; adds the model FLOPs utilization (MFU) to the report"),
-    OPT_STRING(0, "trace", FIELD(trace), NULL, "FILE",
+    OPT_OUTPUT(0, "trace", FIELD(trace),
                "write the timeline of the last traced step to FILE as Perfetto trace events, for at most 64 ranks "
                "including the slowest"),
     OPT_STRING(0, "cluster", FIELD(cluster), NULL, "NAME|FILE",

@@ -45,10 +45,15 @@ static mode_t mode_of(const char *path)
 
 bool bb_outfile_is_stream(const char *path)
 {
+    static const char *const own[] = {"/dev/stdout", "/dev/stderr", "/dev/fd/", "/proc/self/fd/"};
     const mode_t mode = mode_of(path);
 
+    /* Another link, for example in the world-writable /dev/shm, may belong to somebody else. */
+    for (size_t i = 0; S_ISLNK(mode) && i < sizeof(own) / sizeof(own[0]); i++)
+        if (bb_begins_with(path, own[i]))
+            return access(path, F_OK) == 0;
     if (S_ISLNK(mode))
-        return (bb_begins_with(path, "/dev/") || bb_begins_with(path, "/proc/")) && access(path, F_OK) == 0;
+        return false;
     return mode && !S_ISREG(mode) && !S_ISDIR(mode);
 }
 
@@ -58,6 +63,29 @@ static char *parent_folder(const char *path)
     const char *slash = strrchr(path, '/');
 
     return slash ? bb_format("%.*s", (int)(slash - path) + 1, path) : bb_copy_text(".");
+}
+
+static const char *last_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash ? slash + 1 : path;
+}
+
+bool bb_outfile_replaces(const char *path, const char *other)
+{
+    char *folder = parent_folder(path), *other_folder = parent_folder(other);
+    struct stat a, b;
+    bool same = strcmp(last_name(path), last_name(other)) == 0 && stat(folder, &a) == 0 &&
+                stat(other_folder, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+
+    free(folder);
+    free(other_folder);
+    if (lstat(path, &a) != 0)
+        return same;
+    if (S_ISREG(a.st_mode) && stat(other, &b) == 0)
+        same |= a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+    return same && !bb_outfile_is_stream(path);
 }
 
 /* Writes the path of an open file under /proc to `path`. Unnamed files have such a path, too. */

@@ -8,8 +8,8 @@
  * target do not interfere: the file of the last run to finish remains. The file is synchronized to disk (fsync) before
  * the rename, and the folder after the rename.
  *
- * Devices, pipes and the links in /dev and /proc (/dev/stdout) are written directly, because a rename would replace
- * them. Any other symbolic link is itself replaced by the new file; the file to which the link points is unchanged.
+ * Devices, pipes and the links to open descriptors (/dev/stdout, /dev/fd/3) are written directly, because a rename would
+ * replace them. Any other symbolic link is itself replaced by the new file; the file to which the link points is unchanged.
  */
 #ifndef BB_BOOTSTRAP_BASE_OUTFILE_H
 #define BB_BOOTSTRAP_BASE_OUTFILE_H
@@ -65,7 +65,12 @@ int bb_outfile_check(const char *path, const char *what) BB_MUST_CHECK;
  * pid 0: that any process left, also for targets whose path is `path`, a dot and more text. */
 void bb_outfile_remove_temporaries(const char *path, pid_t pid);
 
-/* bb_outfile_is_stream - true for paths that are written directly: devices, pipes, and links in /dev and /proc. */
+/* bb_outfile_replaces - return whether writing the file `path` would replace the file `other`, which may not exist yet:
+ * both paths name the same entry of a folder, or `other` is a link to the file `path`. False for devices and pipes. */
+bool bb_outfile_replaces(const char *path, const char *other);
+
+/* bb_outfile_is_stream - true for paths that are written directly: devices, pipes, /dev/stdout, /dev/stderr, and the
+ * links to this process's descriptors in /dev/fd and /proc/self/fd. */
 bool bb_outfile_is_stream(const char *path);
 
 /* bb_outfile_error - flush `out`. Returns 0, or errno if this flush or an earlier write failed. */

@@ -2,6 +2,7 @@
 #include "bootstrap/cli/opts.h"
 
 #include "bootstrap/base/alloc.h"
+#include "bootstrap/base/outfile.h"
 #include "bootstrap/base/units.h"
 
 #include <limits.h>
@@ -14,8 +15,8 @@ enum { CHOICES_MAX = 256, NAMES_LISTED = 24 };
 const char *const bb_buffer_choices[] = {"nccl", "cuda", NULL};
 
 const struct bb_opt bb_common_options[] = {
-    OPT_STRING(0, "json", FIELD(json), NULL, "FILE", "write the results as JSON, - for stdout"),
-    OPT_STRING(0, "csv", FIELD(csv), NULL, "FILE", "write the rows of the results as CSV, - for stdout"),
+    OPT_OUTPUT(0, "json", FIELD(json), "write the results as JSON, - for stdout"),
+    OPT_OUTPUT(0, "csv", FIELD(csv), "write the rows of the results as CSV, - for stdout"),
     OPT_DOUBLE('T', "timeout", FIELD(timeout_s), "600", "SECONDS", 0.1, 1e6,
                "limit of each wait; a longer wait ends the run with exit status 4"),
     OPT_SHARE_GPU(FIELD(share_gpu)),
@@ -333,6 +334,58 @@ static int parse_arguments(const struct bb_opts *set, void *cfg, int argc, char 
     return rc ? rc : scan_arguments(set, cfg, argc, argv, positionals);
 }
 
+/* ---- files that the command would replace ---- */
+
+/* The option whose file is compared with those of all other options. */
+struct output {
+    const struct bb_opt *opt;
+    const char *path;
+    const struct bb_opt *other; /* out: the option with the same file, or NULL */
+};
+
+static void compare_file(void *arg, const struct bb_opt *opt, const void *field)
+{
+    struct output *output = arg;
+    const bool is_file = opt->arg && (strstr(opt->arg, "FILE") || strstr(opt->arg, "PATH"));
+    const char *path = is_file ? *(const char *const *)field : NULL;
+
+    if (path && path != output->path && bb_outfile_replaces(output->path, path))
+        output->other = opt;
+}
+
+struct files_check {
+    const struct bb_opts *set;
+    const void *cfg;
+    const struct bb_positionals *positionals;
+    int rc;
+};
+
+/* Refuses an output file that is also another file of the command line. */
+static void check_output(void *arg, const struct bb_opt *opt, const void *field)
+{
+    struct files_check *check = arg;
+    struct output output = {.opt = opt};
+
+    if (!opt->writes || check->rc || !(output.path = *(const char *const *)field) || strcmp(output.path, "-") == 0)
+        return;
+    bb_opts_each(check->set, check->cfg, compare_file, &output);
+    if (output.other)
+        check->rc = bb_err(BB_EUSAGE, "--%s %s: --%s names the same file; try: another file name", opt->name,
+                           output.path, output.other->name);
+    for (int i = 0; i < check->positionals->n && check->rc == 0; i++)
+        if (bb_outfile_replaces(output.path, check->positionals->word[i]))
+            check->rc = bb_err(BB_EUSAGE, "--%s %s: this input file would be replaced; try: another file name",
+                               opt->name, output.path);
+}
+
+static int check_files(const struct bb_opts *set, const void *cfg, const struct bb_positionals *positionals)
+{
+    struct files_check check = {set, cfg, positionals, 0};
+
+    bb_opts_each(set, cfg, check_output, &check);
+    return check.rc;
+}
+
 int bb_opts_parse(const struct bb_opts *set, void *cfg, int argc, char **argv, struct bb_positionals *positional,
                   FILE *out)
 {
@@ -343,7 +396,7 @@ int bb_opts_parse(const struct bb_opts *set, void *cfg, int argc, char **argv, s
     rc = parse_arguments(set, cfg, argc, argv, positional);
     if (rc == BB_OPTS_HELP)
         bb_opts_help(set, out);
-    return rc;
+    return rc ? rc : check_files(set, cfg, positional);
 }
 
 int bb_opts_read(const struct bb_opts *set, void *cfg, int argc, char **argv)

@@ -53,6 +53,7 @@ struct bb_opt {
     const char *help;                   /* one line in lower case; the default is appended when the help is printed */
     unsigned needs; /* bit mask of the features (proxies: enum bb_proxy_feature) that a command must have to accept
                        the option; 0: none */
+    bool writes;    /* STRING: the value names a file that the command writes */
 };
 
 /* bb_opt_choice - return the i-th valid value (CHOICE) or suggestion (STRING) of an option; NULL past the end. */
@@ -68,6 +69,7 @@ static inline const char *bb_opt_choice(const struct bb_opt *opt, size_t i)
  *   OPT_CHOICE(letter, name, offset, default, arg, choices, help)
  *   OPT_CHOICE_AT: the same parameters as OPT_CHOICE, but with choice_at instead of choices
  *   OPT_STRING(letter, name, offset, default, arg, help)
+ *   OPT_OUTPUT(letter, name, offset, help): the name of a file that the command writes
  * Designated initializers may follow the help: OPT_FLAG(0, "ops", FIELD(ops), "also every operation", .needs = ...).
  */
 #define OPT_FLAG(l, n, at, ...) OPT_ROW(BB_OPT_FLAG, l, n, at, .help = __VA_ARGS__)
@@ -81,6 +83,7 @@ static inline const char *bb_opt_choice(const struct bb_opt *opt, size_t i)
 #define OPT_CHOICE_AT(l, n, at, d, a, list, ...)                                                                       \
     OPT_ROW(BB_OPT_CHOICE, l, n, at, .def = d, .arg = a, .choice_at = list, .help = __VA_ARGS__)
 #define OPT_STRING(l, n, at, d, a, ...) OPT_ROW(BB_OPT_STRING, l, n, at, .def = d, .arg = a, .help = __VA_ARGS__)
+#define OPT_OUTPUT(l, n, at, ...) OPT_STRING(l, n, at, NULL, "FILE", __VA_ARGS__, .writes = true)
 #define OPT_ROW(k, l, n, at, ...)                                                                                      \
     {                                                                                                                  \
         .kind = k, .letter = l, .name = n, .offset = at, __VA_ARGS__                                                   \
@@ -136,6 +139,7 @@ struct bb_opts {
  *   positionals  out: the positional arguments; after "--" all arguments are positional
  *   out          stream for the help
  *   Returns      0; -BB_EUSAGE after printing one error line; or BB_OPTS_HELP (> 0) after printing the help
+ * A file to write must differ from every other file of the command line, because writing it would replace the other.
  * Every command has the options -h and --help and, only as the last argument, --help=man and --complete=TEXT
  * (bb_opts_generate). The function needs neither MPI nor a GPU and reads no environment variables.
  */

@@ -19,7 +19,7 @@ struct options {
 #define FIELD(name) offsetof(struct options, name)
 
 static const struct bb_opt rows[] = {
-    OPT_STRING('o', "output", FIELD(output), NULL, "FILE",
+    OPT_OUTPUT('o', "output", FIELD(output),
                "HTML page to write; an existing file is replaced atomically"),
     {0},
 };
@@ -70,11 +70,6 @@ static int check_arguments(const struct options *o, const struct bb_positionals 
         return bb_err(BB_EUSAGE, "no result file given: busbar report RESULT.json... -o FILE");
     if (!o->output)
         return bb_err(BB_EUSAGE, "no output file given: busbar report RESULT.json... -o FILE");
-    for (int i = 0; i < files->n; i++)
-        if (strcmp(files->word[i], o->output) == 0)
-            return bb_err(BB_EUSAGE,
-                          "-o %s is also an input file, which the page would replace; choose another output file",
-                          o->output);
     return bb_outfile_check(o->output, "the page");
 }
 

@@ -63,9 +63,9 @@ static const struct bb_opt how_rows[] = {
 
 static const struct bb_opt where_rows[] = {
     OPT_STRING('o', "output", FIELD(output), NULL, "DIR", "results folder (default: NAME.sweep)"),
-    OPT_STRING(0, "json", FIELD(json), NULL, "FILE",
+    OPT_OUTPUT(0, "json", FIELD(json),
                "all results as busbar.sweep/1, - for stdout (default: DIR/sweep.json)"),
-    OPT_STRING(0, "csv", FIELD(csv), NULL, "FILE", "the table as CSV, - for stdout (default: DIR/sweep.csv)"),
+    OPT_OUTPUT(0, "csv", FIELD(csv), "the table as CSV, - for stdout (default: DIR/sweep.csv)"),
     OPT_STRING(0, "sort", FIELD(view.sort), NULL, "COLUMN",
                "sort printed rows and --csv by a column (`busbar list columns`); -COLUMN: descending"),
     OPT_STRING(

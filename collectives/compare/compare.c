@@ -477,8 +477,8 @@ static const struct bb_opt rows[] = {
     OPT_FLAG(0, "strict", FIELD(strict),
              "exit with status 5 also if a run is incomplete, the files have no common row, data is wrong, or a row "
              "is inconclusive or missing in B"),
-    OPT_STRING(0, "json", FIELD(json), NULL, "FILE", "write the comparison as JSON, - for stdout"),
-    OPT_STRING(0, "csv", FIELD(csv), NULL, "FILE", "write the rows as CSV, - for stdout"),
+    OPT_OUTPUT(0, "json", FIELD(json), "write the comparison as JSON, - for stdout"),
+    OPT_OUTPUT(0, "csv", FIELD(csv), "write the rows as CSV, - for stdout"),
     OPT_FLAG(0, "quiet", FIELD(quiet), "print no table"),
     {0},
 };

@@ -33,6 +33,27 @@ def test_does_not_write_through_symbolic_links(busbar, tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["out.json", "out.json.tmp", "precious", "trace.json", "trace.json.tmp"]
 
 
+@pytest.mark.parametrize("command, message", [
+    ("bench all_reduce --json x.json --csv ./x.json", "--json x.json: --csv names the same file"),
+    ("proxy gpt2_large 4 2 2 --json new.json --trace new.json", "--trace new.json: --json names the same file"),
+    ("plan gpt2_large 4 2 2 --ranks 2 --json new.json --csv new.json", "--json new.json: --csv names the same file"),
+    ("plan transformer --ranks 2 --model ./x.json --json x.json", "--json x.json: --model names the same file"),
+    ("plan all_reduce --ranks 2 --cluster ./link --csv x.json", "--csv x.json: --cluster names the same file"),
+    ("compare x.json y.json --json ./y.json", "--json ./y.json: this input file would be replaced"),
+    ("calibrate x.json -o x.json", "--output x.json: this input file would be replaced"),
+    ("sweep x.json --json x.json", "--json x.json: this input file would be replaced"),
+    ("report x.json -o x.json", "--output x.json: this input file would be replaced"),
+])
+def test_refuses_to_write_a_file_over_another(busbar, tmp_path, command, message):
+    for name in "x.json", "y.json":
+        (tmp_path / name).write_text("{}")
+    (tmp_path / "link").symlink_to("x.json")
+    done = busbar.run(*command.split(), cwd=tmp_path)
+    assert done.returncode == 2 and message in done.stderr and "try: another file name" in done.stderr, done.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "x.json", "y.json"]
+    assert (tmp_path / "x.json").read_text() == (tmp_path / "y.json").read_text() == "{}"
+
+
 def test_dev_stdout_is_written_as_a_stream(busbar):
     done = busbar.run(*PLAN, "--json", "/dev/stdout")
     assert done.returncode == 0 and '"schema": "busbar.plan/1"' in done.stdout

@@ -23,14 +23,14 @@ struct options {
 
 #define FIELD(name) offsetof(struct options, name)
 static const struct bb_opt rows[] = {
-    OPT_STRING('o', "output", FIELD(output), NULL, "FILE", "profile to write (required; ends in .json)"),
+    OPT_OUTPUT('o', "output", FIELD(output), "profile to write (required; ends in .json)"),
     OPT_STRING(0, "from", FIELD(from), NULL, "NAME|FILE",
                "starting profile, which provides the parameters that the measurements do not determine (default: the "
                "shipped profile of these GPUs; see 'busbar list clusters')",
                .choice_at = bb_cluster_name_at),
     OPT_INT(0, "gpus-per-node", FIELD(gpus_per_node), NULL, "N", 1, 1 << 20,
             "GPUs per node (default: as in the starting profile, or the ranks per host if there were more)"),
-    OPT_STRING(0, "json", FIELD(json), NULL, "FILE", "write parameters and residuals as JSON, - for stdout"),
+    OPT_OUTPUT(0, "json", FIELD(json), "write parameters and residuals as JSON, - for stdout"),
     OPT_FLAG(0, "quiet", FIELD(quiet), "no table"),
     {0},
 };

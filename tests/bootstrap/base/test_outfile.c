@@ -223,6 +223,45 @@ static void writes_to_devices_in_place(void **state)
     assert_true(S_ISCHR(s.st_mode));
 }
 
+/* /dev/shm is a world-writable folder: a link there may belong to another user. */
+static void replaces_a_link_in_dev_shm(void **state)
+{
+    const char *link = "/dev/shm/busbar-outfile-link";
+    char text[8] = "";
+    FILE *f;
+
+    (void)state;
+    assert_int_equal(write_text(path, "mine", 0), 0);
+    (void)unlink(link);
+    assert_int_equal(symlink(path, link), 0);
+    assert_false(bb_outfile_is_stream(link));
+    assert_int_equal(write_text(link, "x", 0), 0);
+    assert_int_equal(unlink(link), 0);
+    f = fopen(path, "r");
+    assert_non_null(f);
+    assert_string_equal(fgets(text, sizeof(text), f), "mine");
+    fclose(f);
+}
+
+static void recognizes_the_same_file(void **state)
+{
+    char other[80];
+
+    (void)state;
+    unlink(path);
+    snprintf(other, sizeof(other), "%s/./file", folder);
+    assert_true(bb_outfile_replaces(path, path));
+    assert_true(bb_outfile_replaces(path, other)); /* neither exists */
+    assert_int_equal(write_text(path, "x", 0), 0);
+    assert_true(bb_outfile_replaces(path, other));
+    assert_int_equal(symlink(path, name), 0);
+    assert_true(bb_outfile_replaces(path, name));
+    assert_false(bb_outfile_replaces(name, path)); /* the link is replaced, not the file */
+    unlink(name);
+    assert_false(bb_outfile_replaces(path, name));
+    assert_false(bb_outfile_replaces("/dev/null", "/dev/null"));
+}
+
 static void rejects_invalid_paths(void **state)
 {
     static const char *const bad[] = {"/nowhere/at/all", folder, ""};
@@ -249,6 +288,8 @@ int main(void)
         cmocka_unit_test(failed_writer_keeps_the_old_file),
         cmocka_unit_test(works_without_standard_input),
         cmocka_unit_test(writes_to_devices_in_place),
+        cmocka_unit_test(replaces_a_link_in_dev_shm),
+        cmocka_unit_test(recognizes_the_same_file),
         cmocka_unit_test(rejects_invalid_paths),
     };
 

@@ -192,6 +192,20 @@ const char *bb_format_time(double us, char buf[BB_TIME_TEXT])
     return buf;
 }
 
+const char *bb_format_thousands(double number, char text[BB_THOUSANDS_TEXT])
+{
+    char plain[BB_THOUSANDS_TEXT];
+    int n = snprintf(plain, sizeof(plain), "%.0f", number), length = 0;
+
+    for (int i = 0; i < n; i++) {
+        text[length++] = plain[i];
+        if ((n - i - 1) % 3 == 0 && i < n - 1)
+            text[length++] = ',';
+    }
+    text[length] = '\0';
+    return text;
+}
+
 /* Returns the candidate for which `word` is another tool's name (table `aliases`), or NULL. */
 static const char *find_alias(const char *word, const char *const *candidates, size_t n)
 {

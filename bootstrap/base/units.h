@@ -52,6 +52,10 @@ struct bb_time_unit bb_time_unit(double largest_us);
 #define BB_TIME_TEXT 32
 const char *bb_format_time(double us, char buf[BB_TIME_TEXT]);
 
+/* bb_format_thousands - format 1234567 as "1,234,567". Returns text. */
+#define BB_THOUSANDS_TEXT 40
+const char *bb_format_thousands(double number, char text[BB_THOUSANDS_TEXT]);
+
 /* bb_begins_with - return whether `text` begins with `prefix`. */
 static inline bool bb_begins_with(const char *text, const char *prefix)
 {

@@ -3,6 +3,9 @@
 
 #include "bootstrap/results/results.h"
 
+#include <math.h>
+#include <string.h>
+
 static bool is_end(const struct bb_field *f)
 {
     return !f->key && !f->head;
@@ -45,32 +48,63 @@ static json_t *value_of(const struct bb_field *f, const void *row)
         return ((const struct bb_stats *)at)->n ? bb_json_stats(at) : json_null();
     case BB_MEMBER_JSON:
         return *(json_t *const *)at;
+    case BB_MEMBER_NS:
+        return *(const int64_t *)at >= 0 ? json_real((double)*(const int64_t *)at / 1e3) : json_null();
+    case BB_MEMBER_REAL_NS:
+        return bb_json_real(*(const double *)at / 1e3);
+    case BB_MEMBER_WHOLE:
+        return integer_json(llround(*(const double *)at));
     }
     return f->value ? f->value(row) : json_null();
 }
 
 /* ---- text lines ---- */
 
+enum { VALUE_TEXT = 64 }; /* at least the sizes of the texts of units.h */
+
 static int width_of(const struct bb_line *line, const struct bb_field *f)
 {
     return f->width < 0 ? line->widths[-1 - f->width] : f->width;
 }
 
-/* Prints the text of one column. The first column is one character narrower than its width, because the line starts
- * with '#' or a blank. */
+/* Prints the text of one column. Blanks at its end are printed with the next column, so that no row ends in blanks.
+ * By default the line starts with '#' or a blank, and the first column is one character narrower than its width. */
 static void put_column(struct bb_line *line, const struct bb_field *f, const char *text)
 {
-    fprintf(line->out, "%s%*s", line->n == 0 ? "" : "  ", width_of(line, f) - (line->n == 0), text);
-    line->n++;
+    const int width = width_of(line, f) - (line->n == 0 && !line->start);
+    const char *gap = line->n++ == 0 ? "" : line->gap ? line->gap : "  ";
+    char column[128];
+    int length;
+
+    snprintf(column, sizeof(column), "%s%*s", gap, f->form == BB_FORM_LEFT ? -width : width, text);
+    for (length = (int)strlen(column); length > 0 && column[length - 1] == ' ';)
+        length--;
+    if (length > 0)
+        fprintf(line->out, "%*s%.*s", line->blanks, "", length, column);
+    line->blanks = (length > 0 ? 0 : line->blanks) + (int)strlen(column) - length;
+}
+
+static void start_line(const struct bb_line *line, const char *start)
+{
+    if (line->n == 0)
+        fputs(line->start ? line->start : start, line->out);
 }
 
 void bb_line_heading(struct bb_line *line, const struct bb_field *fields, bool units)
 {
-    if (line->n == 0)
-        fputc('#', line->out);
+    char text[64];
+
+    start_line(line, "#");
     for (; !is_end(fields); fields++)
-        if (fields->width)
-            put_column(line, fields, units ? fields->unit : fields->head);
+        if (fields->width) {
+            snprintf(text, sizeof(text), "%s%s%s", units ? "" : fields->head, !units && !fields->unit ? " " : "",
+                     !fields->unit ? units ? "" : line->time->name
+                     : units       ? fields->unit
+                                   : "");
+            put_column(line, fields, text);
+        }
+    fprintf(line->out, "%*s", line->blanks, "");
+    line->blanks = 0;
 }
 
 /* Formats a number in at most `width` characters with at most two digits after the decimal point, or, if digits >= 0,
@@ -83,33 +117,68 @@ static void write_real(double value, int digits, int width, char *text, size_t c
     snprintf(text, capacity, "%.0e", value);
 }
 
-static void write_value(const struct bb_line *line, const struct bb_field *f, json_t *value, char *text,
-                        size_t capacity)
+static void write_number(const struct bb_line *line, const struct bb_field *f, const json_t *value, char *text,
+                         size_t capacity)
+{
+    const double number = json_number_value(value);
+
+    if (f->form == BB_FORM_TIME && line->time)
+        snprintf(text, capacity, "%.*f", line->time->decimals, number / line->time->us);
+    else if (f->form == BB_FORM_TIME)
+        bb_format_time(number, text);
+    else if (f->form == BB_FORM_BYTES)
+        bb_format_bytes((size_t)number, text);
+    else if (f->form == BB_FORM_PERCENT)
+        snprintf(text, capacity, "%.*f%%", f->digits, 100 * number);
+    else if (f->form == BB_FORM_THOUSANDS)
+        bb_format_thousands(number, text);
+    else if (json_is_integer(value))
+        snprintf(text, capacity, "%lld", json_integer_value(value));
+    else
+        write_real(number, f->digits, width_of(line, f), text, capacity);
+}
+
+/* text: used for numbers, [VALUE_TEXT]. Returns the text of the value; NULL for null. */
+static const char *text_of(const struct bb_line *line, const struct bb_field *f, const json_t *value, char *text)
 {
     const json_t *shown = json_is_object(value) ? json_object_get(value, "p50") : value;
 
     if (json_is_string(shown))
-        snprintf(text, capacity, "%s", json_string_value(shown));
-    else if (json_is_integer(shown))
-        snprintf(text, capacity, "%lld", json_integer_value(shown));
-    else if (json_is_real(shown))
-        write_real(json_real_value(shown), f->digits, width_of(line, f), text, capacity);
-    else
-        snprintf(text, capacity, "%s", f->none ? f->none : line->none ? line->none : "-");
+        return json_string_value(shown);
+    if (!json_is_number(shown))
+        return NULL;
+    write_number(line, f, shown, text, VALUE_TEXT);
+    return text;
 }
 
 void bb_line_row(struct bb_line *line, const struct bb_field *fields, const void *row)
 {
-    char text[64];
+    char buffer[VALUE_TEXT];
 
-    if (line->n == 0)
-        fputc(' ', line->out);
+    start_line(line, " ");
     for (; !is_end(fields); fields++)
         if (fields->width) {
             json_t *value = value_of(fields, row);
+            const char *text = text_of(line, fields, value, buffer);
 
-            write_value(line, fields, value, text, sizeof text);
-            put_column(line, fields, text);
+            put_column(line, fields, text ? text : fields->none ? fields->none : line->none ? line->none : "-");
+            json_decref(value);
+        }
+}
+
+void bb_table_sentence(FILE *out, const struct bb_field *fields, const void *row)
+{
+    const struct bb_line line = {.out = out};
+    char buffer[VALUE_TEXT];
+
+    for (; !is_end(fields); fields++)
+        if (fields->head && !fields->width) {
+            json_t *value = value_of(fields, row);
+            const char *text = text_of(&line, fields, value, buffer);
+
+            if (text)
+                fprintf(out, "%s%s%s%s", fields->head, text, fields->unit,
+                        fields->form == BB_FORM_PLURAL && strcmp(text, "1") != 0 ? "s" : "");
             json_decref(value);
         }
 }
@@ -117,7 +186,7 @@ void bb_line_row(struct bb_line *line, const struct bb_field *fields, const void
 void bb_line_end(struct bb_line *line)
 {
     fputc('\n', line->out);
-    line->n = 0;
+    line->n = line->blanks = 0;
 }
 
 int bb_line_width(const struct bb_line *line, const struct bb_field *fields)
@@ -157,4 +226,21 @@ void bb_table_json(json_t *object, const struct bb_field *fields, const void *ro
     for (; !is_end(fields); fields++)
         if (fields->key)
             (void)!json_object_set_new(object, fields->key, value_of(fields, row)); /* a NULL value adds no key */
+}
+
+json_t *bb_table_object(const struct bb_field *fields, const void *row)
+{
+    json_t *object = json_object();
+
+    bb_table_json(object, fields, row);
+    return object;
+}
+
+json_t *bb_table_list(const struct bb_field *fields, const void *rows, size_t n, size_t size)
+{
+    json_t *list = json_array();
+
+    for (size_t i = 0; i < n; i++)
+        json_array_append_new(list, bb_table_object(fields, (const char *)rows + i * size));
+    return list;
 }

@@ -2,27 +2,49 @@
  * contention.h. */
 #include "proxies/offline/plan/contention.h"
 
-#include "bootstrap/base/units.h"
+#include "bootstrap/results/table.h"
 #include "proxies/offline/plan/plan.h"
 
-#include <math.h>
-
 /* ---- contention and bottlenecks ---- */
+
+static json_t *uplink_json(const void *prediction, enum bb_tier tier)
+{
+    const struct bb_prediction *p = prediction;
+
+    return bb_fabric_is_oversubscribed(&p->cluster, tier) ? json_real(p->uplink_busy[tier]) : json_null();
+}
+
+static json_t *leaf_json(const void *prediction)
+{
+    return uplink_json(prediction, BB_LEAF);
+}
+
+static json_t *pod_json(const void *prediction)
+{
+    return uplink_json(prediction, BB_POD);
+}
+
+#define SHOWS(name)    BB_SHOWS(struct bb_prediction, name)
+#define SHOWS_NS(name) BB_SHOWS_NS(struct bb_prediction, name)
+static const struct bb_field contention_fields[] = {
+    {"compute_slowed_us", "  contention: compute +", "", 0, 0, SHOWS_NS(bottleneck.compute_slowed_ns)},
+    {"comm_slowed_us", ", communication +", "\n", 0, 0, SHOWS_NS(bottleneck.comm_slowed_ns)},
+    {"link_busy", "  utilization of the busiest links: within a node ", " of the step", 0, 1, SHOWS(link_busy),
+     .form = BB_FORM_PERCENT},
+    {"nic_busy", ", NIC ", "", 0, 1, SHOWS(nic_busy), .form = BB_FORM_PERCENT},
+    {"leaf_uplink_busy", ", leaf uplink ", "", 0, 1, .value = leaf_json, .form = BB_FORM_PERCENT},
+    {"pod_uplink_busy", ", pod uplink ", "", 0, 1, .value = pod_json, .form = BB_FORM_PERCENT},
+    {0},
+};
 
 void bb_contention_print(const struct bb_prediction *p, FILE *out)
 {
     const struct bb_bottleneck *b = &p->bottleneck;
-    char text[BB_TIME_TEXT], more[BB_TIME_TEXT];
+    char text[BB_TIME_TEXT];
 
     if (!p->cluster.has_sharing)
         return;
-    fprintf(out, "  contention: compute +%s, communication +%s\n", bb_format_time(bb_us_of(b->compute_slowed_ns), text),
-            bb_format_time(bb_us_of(b->comm_slowed_ns), more));
-    fprintf(out, "  utilization of the busiest links: within a node %.1f%% of the step, NIC %.1f%%", 100 * p->link_busy,
-            100 * p->nic_busy);
-    for (int tier = 0; tier < BB_TIERS; tier++)
-        if (bb_fabric_is_oversubscribed(&p->cluster, (enum bb_tier)tier))
-            fprintf(out, ", %s %.1f%%", bb_limit_names[BB_LIMIT_LEAF + tier], 100 * p->uplink_busy[tier]);
+    bb_table_sentence(out, contention_fields, p);
     fputc('\n', out);
     for (int phase = 0; phase < BB_PHASES; phase++) {
         enum bb_limit most = bb_bottleneck_of(b, (enum bb_phase)phase);
@@ -33,20 +55,9 @@ void bb_contention_print(const struct bb_prediction *p, FILE *out)
     }
 }
 
-static json_t *uplink_json(const struct bb_prediction *p, enum bb_tier tier)
-{
-    return bb_fabric_is_oversubscribed(&p->cluster, tier) ? json_real(p->uplink_busy[tier]) : json_null();
-}
-
 json_t *bb_contention_json(const struct bb_prediction *p)
 {
-    const struct bb_bottleneck *b = &p->bottleneck;
-
-    if (!p->cluster.has_sharing)
-        return json_null();
-    return json_pack("{s:f, s:f, s:f, s:f, s:o, s:o}", "compute_slowed_us", bb_us_of(b->compute_slowed_ns),
-                     "comm_slowed_us", bb_us_of(b->comm_slowed_ns), "link_busy", p->link_busy, "nic_busy", p->nic_busy,
-                     "leaf_uplink_busy", uplink_json(p, BB_LEAF), "pod_uplink_busy", uplink_json(p, BB_POD));
+    return p->cluster.has_sharing ? bb_table_object(contention_fields, p) : json_null();
 }
 
 static json_t *times_of(const int64_t *ns)
@@ -78,29 +89,35 @@ json_t *bb_phases_json(const struct bb_prediction *p)
 
 /* ---- step time with jitter ---- */
 
-static double us_at(const struct bb_jittered *j, int percent)
-{
-    return bb_us_of(bb_jittered_at(j, percent));
-}
+/* The percentiles of the step time that the text and the JSON contain. */
+static const struct {
+    const char *name;
+    int percent;
+} percentiles[] = {{"p5", 5}, {"p50", 50}, {"p95", 95}, {"max", 100}};
+enum { PERCENTILES = sizeof(percentiles) / sizeof(percentiles[0]) };
 
 void bb_jittered_print(const struct bb_jittered *j, FILE *out)
 {
-    static const int percents[] = {5, 50, 95};
     char text[BB_TIME_TEXT];
 
     fprintf(out, "  step with jitter of %g%% (%d samples, seed %d):", 100 * j->deviation, j->samples, j->seed);
-    for (size_t i = 0; i < sizeof(percents) / sizeof(percents[0]); i++)
-        fprintf(out, " p%d %s,", percents[i], bb_format_time(us_at(j, percents[i]), text));
-    fprintf(out, " max %s\n", bb_format_time(us_at(j, 100), text));
+    for (int i = 0; i < PERCENTILES; i++)
+        fprintf(out, "%s %s %s", i ? "," : "", percentiles[i].name,
+                bb_format_time(bb_us_of(bb_jittered_at(j, percentiles[i].percent)), text));
+    fputc('\n', out);
 }
 
 json_t *bb_jittered_json(const struct bb_jittered *j)
 {
+    json_t *step_us = json_object();
     double sum_ns = 0;
 
+    for (int i = 0; i < PERCENTILES; i++)
+        json_object_set_new(step_us, percentiles[i].name,
+                            json_real(bb_us_of(bb_jittered_at(j, percentiles[i].percent))));
     for (int i = 0; i < j->samples; i++)
         sum_ns += (double)j->step_ns[i];
-    return json_pack("{s:f, s:i, s:i, s:{s:f, s:f, s:f, s:f, s:f}}", "deviation", j->deviation, "seed", j->seed,
-                     "samples", j->samples, "step_us", "p5", us_at(j, 5), "p50", us_at(j, 50), "p95", us_at(j, 95),
-                     "max", us_at(j, 100), "mean", sum_ns / 1e3 / j->samples);
+    json_object_set_new(step_us, "mean", json_real(sum_ns / 1e3 / j->samples));
+    return json_pack("{s:f, s:i, s:i, s:o}", "deviation", j->deviation, "seed", j->seed, "samples", j->samples,
+                     "step_us", step_us);
 }

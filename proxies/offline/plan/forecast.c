@@ -55,17 +55,13 @@ static void print_memory(const struct bb_plan *plan, const struct bb_forecast *f
     const char *guess = memory_guess(f, guess_text);
 
     bb_format_bytes((size_t)f->gpu_bytes, have);
-    if (bb_step_training_bytes(plan->step) > 0)
-        fprintf(out, "  memory: training needs %s of %s per GPU: %s\n",
-                bb_format_bytes((size_t)bb_step_training_bytes(plan->step), need), have,
-                bb_forecast_fits(plan, f) ? "fits" : "DOES NOT FIT");
+    fprintf(out, "  memory: %s %s of %s per GPU: %s\n",
+            bb_step_training_bytes(plan->step) > 0 ? "training needs" : "buffers of the proxy need",
+            bb_format_bytes((size_t)needed_bytes(plan), need), have,
+            bb_forecast_fits(plan, f) ? "fits" : "DOES NOT FIT");
     if (guess)
         fprintf(out, "  guessed: %s; without it, training needs %s\n", guess,
                 bb_format_bytes((size_t)f->without_bytes, without));
-    if (bb_step_training_bytes(plan->step) <= 0)
-        fprintf(out, "  memory: buffers of the proxy need %s of %s per GPU: %s\n",
-                bb_format_bytes(bb_plan_memory(plan), need), have,
-                (double)bb_plan_memory(plan) <= f->gpu_bytes ? "fits" : "DOES NOT FIT");
 }
 
 json_t *bb_forecast_memory(const struct bb_plan *plan, const struct bb_forecast *f)

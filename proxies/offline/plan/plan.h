@@ -73,7 +73,4 @@ void bb_plan_print(const struct bb_plan *plan, const struct bb_prediction *predi
  */
 const char *bb_ranks_text(const int *ranks, int n, char *text, size_t size);
 
-/* bb_thousands_text - format 1234567 as "1,234,567". Returns text. */
-const char *bb_thousands_text(double number, char text[40]);
-
 #endif

@@ -4,6 +4,7 @@
 #include "proxies/offline/plan/contention.h"
 #include "proxies/offline/plan/forecast.h"
 #include "proxies/offline/plan/plan_export.h"
+#include "proxies/offline/plan/prediction_report.h"
 #include "proxies/simulation/simulate/predicted_path.h"
 
 #include <math.h>
@@ -224,7 +225,7 @@ static json_t *list_roles(const struct bb_plan *plan, bool ops)
     return list;
 }
 
-/* ---- JSON of the checks and of the prediction ---- */
+/* ---- JSON of the checks ---- */
 
 static void append_faults(json_t *list, const struct bb_faults *f)
 {
@@ -249,72 +250,6 @@ json_t *bb_plan_checks(const struct bb_plan *plan)
     return o;
 }
 
-static json_t *us_or_null(int64_t ns)
-{
-    return ns < 0 ? json_null() : json_real(bb_us_of(ns));
-}
-
-/* lock_step: the step has no dependent stages, so its pipeline bubble is null */
-static json_t *breakdown_object(const struct bb_predicted_rank *r, bool lock_step)
-{
-    return json_pack("{s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:o, s:f, s:f, s:o}", "rank", r->rank, "step_us",
-                     bb_us_of(r->all.step_ns), "issue_us", bb_us_of(r->issue_ns), "compute_us",
-                     bb_us_of(r->all.compute_ns), "comm_us", bb_us_of(r->all.comm_ns), "exposed_us",
-                     bb_us_of(r->all.exposed_ns), "exposed_transfer_us", bb_us_of(r->exposed.transfer_ns), "bubble_us",
-                     us_or_null(lock_step ? -1 : r->exposed.bubble_ns), "exposed_waiting_us",
-                     bb_us_of(r->exposed.waiting_ns), "idle_us", bb_us_of(r->all.idle_ns), "overlap_fraction",
-                     bb_json_real(r->all.overlap_fraction));
-}
-
-static json_t *groups_of(const struct bb_layout *l, const struct bb_predicted_rank *r, const struct bb_cluster *c)
-{
-    json_t *list = json_array();
-
-    for (int g = 0; g < l->n_groups; g++) {
-        const struct bb_predicted_group *p = &r->groups[g];
-        const struct bb_nccl_variant *variant = p->variant == BB_NONE ? NULL : &c->variants[p->variant];
-
-        if (p->bytes == 0)
-            continue;
-        json_array_append_new(list, json_pack("{s:s, s:f, s:f, s:I, s:o, s:s?, s:s?}", "name", l->groups[g].name,
-                                              "busy_us", bb_us_of(p->busy_ns), "exposed_us", bb_us_of(p->exposed_ns),
-                                              "bytes", (json_int_t)p->bytes, "busbw_gbps",
-                                              bb_json_real(p->bus_bytes / (double)p->busy_ns), "algorithm",
-                                              variant ? bb_nccl_algorithms[variant->algorithm] : NULL, "protocol",
-                                              variant ? variant->protocol : NULL));
-    }
-    return list;
-}
-
-static json_t *list_predicted(const struct bb_plan *plan, const struct bb_prediction *p)
-{
-    const struct bb_predicted_rank *slowest = &p->classes[p->slowest];
-    const double step_us = bb_us_of(slowest->all.step_ns), flops = bb_step_flops(plan->step);
-    json_t *roles = json_array();
-
-    for (int i = 0; i < plan->traffic.n; i++) {
-        const struct bb_traffic_role *role = &plan->traffic.roles[i];
-        const struct bb_predicted_rank *rank = bb_predicted_slowest(p, role->ranks, role->n_ranks);
-        json_t *o = breakdown_object(rank, plan->step->lock_step);
-
-        json_object_set_new(o, "role", json_string(role->name));
-        json_object_set_new(o, "groups", groups_of(&plan->step->layout, rank, &p->cluster));
-        json_array_append_new(roles, o);
-    }
-    return json_pack(
-        "{s:s, s:o, s:o, s:o, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "cluster",
-        p->cluster.name, "slow", bb_slow_json(&p->conditions.slow), "sharing", bb_contention_json(p), "phases",
-        bb_phases_json(p), "step_us", step_us, "tokens_per_s",
-        bb_json_real(plan->step->tokens > 0 ? plan->step->tokens / step_us * 1e6 : NAN), "breakdown",
-        breakdown_object(slowest, plan->step->lock_step), "breakdown_by_role", roles, "groups",
-        groups_of(&plan->step->layout, slowest, &p->cluster), "compute_alone_us", us_or_null(p->compute_alone_ns),
-        "comm_alone_us", us_or_null(p->comm_alone_ns), "overlap_efficiency", bb_json_real(bb_predicted_efficiency(p)),
-        "tflops_per_gpu", bb_json_real(flops > 0 ? flops / step_us / 1e6 / plan->step->layout.ranks : NAN),
-        "model_flop_utilisation", bb_json_real(bb_plan_utilisation(plan, p)), "memory",
-        bb_forecast_memory(plan, plan->forecast), "compute", bb_forecast_compute(plan->forecast, &p->cluster),
-        "model_error", bb_forecast_model_error(plan->forecast, &p->cluster));
-}
-
 void bb_plan_body(json_t *object, const struct bb_plan *plan, bool ops)
 {
     json_object_set_new(object, "proxy", json_string(plan->step->proxy));
@@ -330,7 +265,7 @@ void bb_plan_body(json_t *object, const struct bb_plan *plan, bool ops)
 
 static int add_prediction(json_t *root, const struct bb_plan_report *r)
 {
-    json_t *predicted = list_predicted(r->plan, r->prediction);
+    json_t *predicted = bb_prediction_json(r->plan, r->prediction);
     struct bb_critical_path path;
     int rc;
 

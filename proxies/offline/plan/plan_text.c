@@ -1,7 +1,7 @@
 /* plan_text.c - prints a plan as text: groups, roles with their traffic and memory, checks, prediction. */
 #include "bootstrap/base/units.h"
-#include "proxies/offline/plan/contention.h"
 #include "proxies/offline/plan/forecast.h"
+#include "proxies/offline/plan/prediction_report.h"
 
 #include <math.h>
 #include <string.h>
@@ -52,20 +52,6 @@ const char *bb_ranks_text(const int *ranks, int n, char *text, size_t size)
     return text;
 }
 
-const char *bb_thousands_text(double number, char text[40])
-{
-    char plain[40];
-    int n = snprintf(plain, sizeof(plain), "%.0f", number), length = 0;
-
-    for (int i = 0; i < n; i++) {
-        text[length++] = plain[i];
-        if ((n - i - 1) % 3 == 0 && i < n - 1)
-            text[length++] = ',';
-    }
-    text[length] = '\0';
-    return text;
-}
-
 /* ---- printing the groups ---- */
 
 static bool is_run(const struct bb_layout *l, int group, int instance)
@@ -113,7 +99,7 @@ static void print_row(const struct bb_layout *l, const struct bb_traffic_row *r,
     char count[40], bytes[BB_BYTES_TEXT];
 
     fprintf(out, "  %-14s %-10s %6d %14s %-8s %6zu %12s", bb_op_kind_name(r->kind, r->coll), l->groups[r->group].name,
-            r->group_size, bb_thousands_text((double)r->count, count), bb_dtypes[r->dtype].name, r->calls,
+            r->group_size, bb_format_thousands((double)r->count, count), bb_dtypes[r->dtype].name, r->calls,
             bb_format_bytes(r->bytes, bytes));
     for (int i = 0; i < r->n_peers && i < 3; i++)
         fprintf(out, "%s%+d: %zu", i ? " " : "  ", r->peers[i].offset, r->peers[i].calls);
@@ -173,7 +159,7 @@ static void print_role(const struct bb_plan *plan, const struct bb_traffic_role 
     if (role->compute_us > 0)
         fprintf(out, "  compute: %s\n", bb_format_time(role->compute_us, text));
     if (role->flops > 0)
-        fprintf(out, "  model FLOPs: %s\n", bb_thousands_text(role->flops, text));
+        fprintf(out, "  model FLOPs: %s\n", bb_format_thousands(role->flops, text));
     print_memory(role, out);
 }
 
@@ -256,7 +242,7 @@ static void print_ops(const struct bb_plan *plan, FILE *out)
     }
 }
 
-/* ---- checks and prediction ---- */
+/* ---- checks ---- */
 
 static void print_checks(const struct bb_checks *c, int ranks, FILE *out)
 {
@@ -281,121 +267,6 @@ static void print_checks(const struct bb_checks *c, int ranks, FILE *out)
     }
 }
 
-/* Returns the width of a column title without its unit; title and unit together have 10 characters. */
-static int column_width(const struct bb_time_unit *unit)
-{
-    return 10 - (int)strlen(unit->name);
-}
-
-/* Prints a time in a table column. */
-static void print_time(int64_t ns, const struct bb_time_unit *unit, FILE *out)
-{
-    fprintf(out, " %11.*f", unit->decimals, bb_us_of(ns) / unit->us);
-}
-
-static void print_predicted_rank(const char *name, const struct bb_predicted_rank *r, const struct bb_time_unit *unit,
-                                 FILE *out)
-{
-    const struct bb_overlap *o = &r->all;
-    const int64_t times[] = {o->step_ns, o->compute_ns, o->comm_ns, o->exposed_ns, o->idle_ns};
-
-    fprintf(out, "  %-18s %6d", name, r->rank);
-    for (size_t i = 0; i < sizeof(times) / sizeof(times[0]); i++)
-        print_time(times[i], unit, out);
-    if (isfinite(o->overlap_fraction))
-        fprintf(out, " %5.1f%%", 100 * o->overlap_fraction);
-    fputc('\n', out);
-}
-
-static void print_predicted_group(const char *name, const struct bb_predicted_rank *r,
-                                  const struct bb_predicted_group *g, const struct bb_cluster *c,
-                                  const struct bb_time_unit *unit, FILE *out)
-{
-    char bytes[BB_BYTES_TEXT];
-
-    fprintf(out, "  %-18s %6d", name, r->rank);
-    print_time(g->busy_ns, unit, out);
-    print_time(g->exposed_ns, unit, out);
-    fprintf(out, " %11s %11.2f", bb_format_bytes((size_t)g->bytes, bytes), g->bus_bytes / (double)g->busy_ns);
-    if (g->variant != BB_NONE)
-        fprintf(out, "  %s %s", bb_nccl_algorithms[c->variants[g->variant].algorithm],
-                c->variants[g->variant].protocol);
-    fputc('\n', out);
-}
-
-static void print_predicted_groups(const struct bb_layout *l, const struct bb_predicted_rank *r,
-                                   const struct bb_cluster *c, const struct bb_time_unit *unit, FILE *out)
-{
-    fprintf(out, "  %-18s %6s %*s %s %*s %s %11s %11s%s\n", "group", "rank", column_width(unit), "busy", unit->name,
-            column_width(unit), "exposed", unit->name, "payload", "busbw GB/s",
-            c->n_variants > 0 ? "  largest collective" : "");
-    for (int g = 0; g < l->n_groups; g++)
-        if (r->groups[g].bytes > 0)
-            print_predicted_group(l->groups[g].name, r, &r->groups[g], c, unit, out);
-}
-
-static void print_alone(const struct bb_prediction *p, const struct bb_predicted_rank *slowest, bool lock_step,
-                        FILE *out)
-{
-    const struct bb_exposure *e = &slowest->exposed;
-    char efficiency[BB_EFFICIENCY_TEXT], texts[2][BB_TIME_TEXT];
-
-    fprintf(out, "  exposed on rank %d: ", slowest->rank);
-    if (!lock_step)
-        fprintf(out, "%s pipeline bubble, ", bb_format_time(bb_us_of(e->bubble_ns), texts[0]));
-    fprintf(out, "%s transfer, %s waiting for late peers\n", bb_format_time(bb_us_of(e->transfer_ns), texts[0]),
-            bb_format_time(bb_us_of(e->waiting_ns), texts[1]));
-    fprintf(out, "  compute alone %s, communication alone %s%s\n",
-            bb_format_time(bb_us_of(p->compute_alone_ns), texts[0]),
-            bb_format_time(bb_us_of(p->comm_alone_ns), texts[1]),
-            bb_overlap_efficiency_text(bb_predicted_efficiency(p), efficiency));
-}
-
-/* Prints a warning if the host needs more than 90 % of the step time to launch all kernels and NCCL calls. */
-static void print_host(const struct bb_predicted_rank *slowest, const struct bb_cluster *c, FILE *out)
-{
-    char text[BB_TIME_TEXT];
-
-    if (c->eager && (double)slowest->issue_ns > 0.9 * (double)slowest->all.step_ns)
-        fprintf(out,
-                "  host-bound: the host needs %s to launch the kernels; try: a larger --micro-batch-size, or --graph\n",
-                bb_format_time(bb_us_of(slowest->issue_ns), text));
-}
-
-static void print_prediction(const struct bb_plan *plan, const struct bb_prediction *p, FILE *out)
-{
-    static const char *const columns[] = {"step", "compute", "comm", "exposed", "idle"};
-    const struct bb_predicted_rank *slowest = &p->classes[p->slowest];
-    const struct bb_time_unit unit = bb_time_unit(bb_us_of(slowest->all.step_ns));
-    char text[BB_TIME_TEXT];
-
-    fprintf(out, "\npredicted for %s (modelled, not measured): step %s; slowest rank of each role\n", p->cluster.name,
-            bb_format_time(bb_us_of(slowest->all.step_ns), text));
-    bb_slow_print(&p->conditions.slow, "  ", out);
-    fprintf(out, "  %-18s %6s", "role", "rank");
-    for (size_t i = 0; i < sizeof(columns) / sizeof(columns[0]); i++)
-        fprintf(out, " %*s %s", column_width(&unit), columns[i], unit.name);
-    fprintf(out, " %6s\n", "hidden");
-    for (int i = 0; i < plan->traffic.n; i++) {
-        const struct bb_traffic_role *role = &plan->traffic.roles[i];
-
-        print_predicted_rank(role->name, bb_predicted_slowest(p, role->ranks, role->n_ranks), &unit, out);
-    }
-    print_predicted_groups(&plan->step->layout, slowest, &p->cluster, &unit, out);
-    bb_contention_print(p, out);
-    print_host(slowest, &p->cluster, out);
-    if (plan->step->tokens > 0)
-        fprintf(out, "  %.1f samples, %.0f tokens per second; %.1f TFLOP/s per GPU\n",
-                plan->step->samples / bb_us_of(slowest->all.step_ns) * 1e6,
-                plan->step->tokens / bb_us_of(slowest->all.step_ns) * 1e6,
-                bb_step_flops(plan->step) / bb_us_of(slowest->all.step_ns) / 1e6 / plan->step->layout.ranks);
-    if (isfinite(bb_plan_utilisation(plan, p)))
-        fprintf(out, "  model FLOP utilization (MFU) %.1f%% of the profile's peak\n",
-                100 * bb_plan_utilisation(plan, p));
-    if (p->compute_alone_ns >= 0)
-        print_alone(p, slowest, plan->step->lock_step, out);
-}
-
 void bb_plan_print(const struct bb_plan *plan, const struct bb_prediction *prediction, bool ops, FILE *out)
 {
     const struct bb_step *s = plan->step;
@@ -403,11 +274,11 @@ void bb_plan_print(const struct bb_plan *plan, const struct bb_prediction *predi
 
     fprintf(out, "# %s on %d rank%s", s->proxy, s->layout.ranks, s->layout.ranks == 1 ? "" : "s");
     if (s->parameters > 0)
-        fprintf(out, ": %s parameters", bb_thousands_text(s->parameters, number));
+        fprintf(out, ": %s parameters", bb_format_thousands(s->parameters, number));
     if (s->samples > 0)
-        fprintf(out, ", %s sample%s per step", bb_thousands_text(s->samples, number), s->samples == 1 ? "" : "s");
+        fprintf(out, ", %s sample%s per step", bb_format_thousands(s->samples, number), s->samples == 1 ? "" : "s");
     if (s->tokens > 0)
-        fprintf(out, " (%s tokens)", bb_thousands_text(s->tokens, number));
+        fprintf(out, " (%s tokens)", bb_format_thousands(s->tokens, number));
     fprintf(out, "\n# %s\n", s->summary ? s->summary : "");
     fprintf(out, "\ngroups\n");
     for (int g = 0; g < s->layout.n_groups; g++)
@@ -418,7 +289,7 @@ void bb_plan_print(const struct bb_plan *plan, const struct bb_prediction *predi
         print_ops(plan, out);
     print_checks(&plan->checks, s->layout.ranks, out);
     if (prediction)
-        print_prediction(plan, prediction, out);
+        bb_prediction_print(plan, prediction, out);
     if (plan->forecast)
         bb_forecast_print(plan, plan->forecast, prediction ? &prediction->cluster : NULL, out);
 }

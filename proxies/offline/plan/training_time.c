@@ -32,7 +32,7 @@ void bb_training_time_print(const struct bb_training_time *t, FILE *out)
     char tokens[32], hours[32], steps[40];
 
     fprintf(out, "  %s token%s: %s step%s, %.*f days, %s GPU hours\n", count_text(t->tokens, tokens),
-            t->tokens == 1 ? "" : "s", bb_thousands_text(t->steps, steps), t->steps == 1 ? "" : "s",
+            t->tokens == 1 ? "" : "s", bb_format_thousands(t->steps, steps), t->steps == 1 ? "" : "s",
             t->days < 10 ? 2 : 1, t->days, count_text(t->gpu_hours, hours));
 }
 

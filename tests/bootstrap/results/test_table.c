@@ -105,11 +105,82 @@ static void json_keys_are_in_field_order(void **state)
                "\"extra\": [], \"later\": null}");
 }
 
+struct formed {
+    const char *role;
+    int64_t step_ns;
+    double idle_ns, bytes, hidden, parameters;
+    int ranks;
+};
+
+#define FORMED(member) BB_SHOWS(struct formed, member)
+static const struct bb_field formed_fields[] = {
+    {"role", "role", "", 6, 0, FORMED(role), .form = BB_FORM_LEFT},
+    {"step_us", "step", NULL, 8, 0, BB_SHOWS_NS(struct formed, step_ns)},
+    {"idle_us", "idle", NULL, 8, 0, BB_SHOWS_NS(struct formed, idle_ns)},
+    {"bytes", "payload", "", 8, 0, BB_SHOWS_WHOLE(struct formed, bytes), .form = BB_FORM_BYTES},
+    {"hidden", "hidden", "", 6, 1, FORMED(hidden), .none = "- ", .form = BB_FORM_PERCENT},
+    {NULL, "on ", " rank", 0, 0, FORMED(ranks), .form = BB_FORM_PLURAL},
+    {"hidden_again", ", hidden ", "", 0, 0, FORMED(hidden), .form = BB_FORM_PERCENT},
+    {"parameters", ", ", " parameters", 0, 0, BB_SHOWS_WHOLE(struct formed, parameters), .form = BB_FORM_THOUSANDS},
+    {NULL, ", step ", "\n", 0, 0, BB_SHOWS_NS(struct formed, step_ns)},
+    {0},
+};
+static const struct formed gpt = {"first", 1234500, 500, 2048, 0.725, 1234567, 2};
+static const struct formed alone = {"one", -1, NAN, 0, NAN, 1, 1};
+
+static void forms_show_times_bytes_percentages_and_counts(void **state)
+{
+    static const struct formed *const rows[] = {&gpt, &alone};
+    const struct bb_time_unit ms = {"ms", 1000, 3};
+    char *text;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+    struct bb_line line = {.out = out, .start = "# ", .gap = " ", .time = &ms};
+
+    (void)state;
+    bb_line_heading(&line, formed_fields, false);
+    bb_line_end(&line);
+    line.start = "  ";
+    for (size_t i = 0; i < 2; i++) {
+        bb_line_row(&line, formed_fields, rows[i]);
+        bb_line_end(&line);
+        bb_table_sentence(out, formed_fields, rows[i]);
+    }
+    line.time = NULL;
+    bb_line_row(&line, formed_fields, &gpt);
+    fclose(out);
+    assert_string_equal(text, "# role    step ms  idle ms  payload hidden\n"
+                              "  first     1.234    0.001    2 KiB  72.5%\n"
+                              "on 2 ranks, hidden 72%, 1,234,567 parameters, step 1234.5 us\n"
+                              "  one           -        -      0 B     -\n"
+                              "on 1 rank, 1 parameters"
+                              "  first  1234.5 us 0.500 us    2 KiB  72.5%");
+    free(text);
+}
+
+static void times_in_ns_are_us_in_the_json_and_unknown_times_null(void **state)
+{
+    const struct formed rows[] = {gpt, alone};
+    json_t *list = bb_table_list(formed_fields, rows, 2, sizeof(rows[0]));
+    char *text = json_dumps(list, 0);
+
+    (void)state;
+    assert_string_equal(text,
+                        "[{\"role\": \"first\", \"step_us\": 1234.5, \"idle_us\": 0.5, \"bytes\": 2048, \"hidden\": "
+                        "0.72499999999999998, \"hidden_again\": 0.72499999999999998, \"parameters\": 1234567}, "
+                        "{\"role\": \"one\", \"step_us\": null, \"idle_us\": null, \"bytes\": 0, \"hidden\": null, "
+                        "\"hidden_again\": null, \"parameters\": 1}]");
+    free(text);
+    json_decref(list);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(text_columns_align_with_the_heading),
         cmocka_unit_test(json_keys_are_in_field_order),
+        cmocka_unit_test(forms_show_times_bytes_percentages_and_counts),
+        cmocka_unit_test(times_in_ns_are_us_in_the_json_and_unknown_times_null),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -69,21 +69,6 @@ static const char *const identity[] = {"collective", "metric", "step",  "directi
 
 /* ---- values of results ---- */
 
-/* Returns the value at a path such as "step_us.p50" or "groups.0.bytes", borrowed; NULL if the path does not exist. */
-static const json_t *follow_path(const json_t *from, const char *path)
-{
-    char key[128];
-
-    while (from && *path) {
-        size_t length = strcspn(path, ".");
-
-        snprintf(key, sizeof(key), "%.*s", (int)length, path);
-        from = json_is_array(from) ? json_array_get(from, (size_t)atol(key)) : json_object_get(from, key);
-        path += length + (path[length] == '.');
-    }
-    return from;
-}
-
 /* Returns whether a JSON value can be shown in a table cell: text, number, Boolean and, if null_counts, also null. */
 static bool is_cell(const json_t *value, bool null_counts)
 {
@@ -94,9 +79,9 @@ static bool is_cell(const json_t *value, bool null_counts)
  * scalar in `result`, the complete document of the run; NULL if neither contains a scalar at the path. */
 static const json_t *cell_value(const json_t *result, const json_t *row, const char *path)
 {
-    const json_t *value = row ? follow_path(row, path) : NULL;
+    const json_t *value = row ? bb_sweep_follow(row, path) : NULL;
 
-    value = value ? value : follow_path(result, path);
+    value = value ? value : bb_sweep_follow(result, path);
     return is_cell(value, false) ? value : NULL;
 }
 
@@ -110,11 +95,11 @@ static bool has_value(const json_t *result, const char *path, bool user_column)
     const json_t *rows = json_object_get(result, "results"), *row;
     size_t i;
 
-    if ((!json_is_array(rows) || user_column) && is_cell(follow_path(result, path), user_column))
+    if ((!json_is_array(rows) || user_column) && is_cell(bb_sweep_follow(result, path), user_column))
         return true;
     json_array_foreach(rows, i, row)
     {
-        if (is_cell(follow_path(row, path), user_column))
+        if (is_cell(bb_sweep_follow(row, path), user_column))
             return true;
     }
     return false;
@@ -182,6 +167,19 @@ static void add_column(json_t *columns, const char *name, const char *path, json
     free(derived);
 }
 
+/* Adds a column for each metric of a program, unless a column or an axis has its name. */
+static void add_metrics(json_t *columns, const struct bb_sweep_runs *combinations, const struct bb_sweep_run *run)
+{
+    const char *name;
+    json_t *pattern;
+
+    json_object_foreach(run->metrics, name, pattern)
+    {
+        if (!json_object_get(combinations->axes, name))
+            add_column(columns, NULL, name, NULL);
+    }
+}
+
 /*
  * Returns the columns of values from the results, owned by the caller: a JSON object that maps the name of a column, in
  * the order of the table, to {"value": its JSON path, "relative_to": as in the study file}. The table also has columns
@@ -208,6 +206,8 @@ static json_t *list_columns(const struct bb_study *study, const struct bb_sweep_
         for (const char *const *path = d->paths; *path; path++)
             if (!json_object_get(combinations->axes, *path) && (!g || any_result_has(g, d->schema, *path)))
                 add_column(columns, NULL, *path, NULL);
+    for (size_t run = 0; !own && run < combinations->n; run++)
+        add_metrics(columns, combinations, &combinations->one[run]);
     return columns;
 }
 
@@ -374,6 +374,7 @@ void bb_gather(struct bb_gathered *g, const struct bb_study *study, const struct
         bb_sweep_load_state(dir, &combinations->one[i], f);
         g->count[f->state]++;
         g->emulated |= json_is_true(json_object_get(f->result, "emulated"));
+        g->some_measured |= f->result && !json_is_true(json_object_get(f->result, "emulated"));
         g->shared_gpu |= json_is_true(json_object_get(f->result, "shared_gpu"));
     }
     build_table(g);

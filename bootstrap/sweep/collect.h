@@ -28,6 +28,7 @@ struct bb_gathered {
     json_t *rows;                 /* JSON list of the table rows; each table row is a list of one value per column */
     size_t count[3]; /* [enum bb_sweep_state] number of combinations in each state (complete, failed, to do) */
     bool emulated, shared_gpu; /* true if any result is from emulated GPUs, or from ranks that share a GPU */
+    bool some_measured;        /* true if any result is not from emulated GPUs */
     size_t not_shown;          /* number of rows removed by --where and --top (view.h) */
 };
 

@@ -162,7 +162,10 @@ static void print_failed(const struct bb_gathered *g, FILE *out)
             continue;
         fprintf(out, "%s# %s: ", previous ? "" : "#\n", bb_settings_text(&g->combinations->one[i], text, sizeof(text)));
         if (f->exit_status == 0)
-            fputs("exit status 0, but the result file is missing or incomplete (written on another host?)", out);
+            fputs(g->combinations->one[i].is_program
+                      ? "exit status 0, but not all metrics were found"
+                      : "exit status 0, but the result file is missing or incomplete (written on another host?)",
+                  out);
         else
             fprintf(out, f->exit_status == 124 ? "timeout (exit status %d)" : "exit status %d", f->exit_status);
         fputs(same ? ", same error\n" : "\n", out);
@@ -183,7 +186,7 @@ static void print_head(const struct bb_gathered *g, FILE *out)
     if (g->not_shown)
         fprintf(out, "# shown: %zu of %zu rows\n", json_array_size(g->rows), json_array_size(g->rows) + g->not_shown);
     if (g->emulated)
-        bb_print_emulated_note(out, "", "");
+        bb_print_emulated_note(out, g->some_measured ? "some results: " : "", "");
     if (g->shared_gpu)
         fputs("# several ranks share one GPU: times are meaningless for a machine with one GPU per rank\n", out);
 }

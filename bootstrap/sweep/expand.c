@@ -12,6 +12,7 @@
 #include "bootstrap/cli/size_list.h"
 
 #include <ctype.h>
+#include <regex.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -172,6 +173,162 @@ static void set_id(struct bb_sweep_run *c, int repeat)
     snprintf(c->id, sizeof(c->id), "%016llx", (unsigned long long)hash_word(hash, numbers));
 }
 
+/* ---- placeholders ---- */
+
+/* Returns the length of NAME if a placeholder {NAME} begins at text[at], else 0. */
+static size_t placeholder_at(const char *text, size_t at)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789";
+    const char *name = text + at + 1;
+    size_t length;
+
+    if (text[at] != '{' || isdigit((unsigned char)*name) || (at > 0 && text[at - 1] == '$'))
+        return 0;
+    length = strspn(name, letters);
+    return name[length] == '}' ? length : 0;
+}
+
+static int reject_placeholder(const char *name, json_t *values)
+{
+    const char *names[24], *known;
+    json_t *value;
+    size_t n = 0;
+
+    json_object_foreach(values, known, value)
+    {
+        if (n < 24)
+            names[n++] = known;
+    }
+    return bb_reject_unknown("placeholder", name, names, n);
+}
+
+/* Replaces the placeholders in all words by their values, and adds their names to the object `used`. */
+static int fill_placeholders(struct bb_argv *words, json_t *values, json_t *used)
+{
+    int rc = 0;
+
+    for (size_t i = 0; i < words->n && rc == 0; i++) {
+        char *filled, number[NUMBER_TEXT], *word = words->word[i];
+        size_t bytes, length;
+        FILE *text = bb_open_text(&filled, &bytes);
+
+        for (size_t at = 0; word[at] && rc == 0; at += length ? length + 2 : 1) {
+            char *name;
+
+            length = placeholder_at(word, at);
+            if (!length) {
+                fputc(word[at], text);
+                continue;
+            }
+            name = bb_format("%.*s", (int)length, word + at + 1);
+            json_object_set_new(used, name, json_true());
+            if (json_object_get(values, name))
+                fputs(value_text(json_object_get(values, name), number), text);
+            else
+                rc = reject_placeholder(name, values);
+            free(name);
+        }
+        fclose(text);
+        free(word);
+        words->word[i] = filled;
+    }
+    return rc;
+}
+
+/* Fills the placeholders of a combination. {id} and {json} are filled later, because they depend on the other words. */
+static int fill_words(struct bb_sweep_run *c, const json_t *setting)
+{
+    json_t *own = json_object_get(setting, "values"), *used = json_object(), *value;
+    json_t *values = json_pack("{s:s, s:s}", "id", "{id}", "json", "{json}");
+    const char *name;
+    int rc;
+
+    json_object_update_missing(values, own);
+    if (json_object_get(setting, "ranks"))
+        json_object_set(values, "ranks", json_object_get(setting, "ranks"));
+    TRY(fill_placeholders(&c->words, values, used));
+    c->takes_ranks = json_object_get(used, "ranks");
+    c->writes_json = json_object_get(used, "json");
+    TRY(fill_placeholders(&c->environment, values, used));
+    TRY(fill_placeholders(&c->launch_arguments, values, used));
+    json_object_foreach(own, name, value)
+    {
+        if (rc == 0 && !json_object_get(used, name))
+            rc = bb_err(BB_EUSAGE, "values.%s is not used; try: {%s} in the command, an option or a variable", name,
+                        name);
+    }
+    if (rc == 0 && !c->writes_json && json_object_get(used, "json"))
+        rc = bb_err(BB_EUSAGE, "{json} is only for the command and its options");
+out:
+    json_decref(values);
+    json_decref(used);
+    return rc;
+}
+
+/* ---- validation of the command line ---- */
+
+/* Rejects invalid patterns: each is a regular expression with a group that contains the number. */
+static int check_metrics(const json_t *metrics)
+{
+    const char *name;
+    json_t *pattern;
+    int rc = 0;
+
+    json_object_foreach((json_t *)metrics, name, pattern)
+    {
+        const char *text = json_string_value(pattern);
+        char why[100];
+        regex_t compiled;
+        int error = rc ? 0 : regcomp(&compiled, text, REG_EXTENDED);
+
+        if (rc)
+            break;
+        if (error) {
+            regerror(error, NULL, why, sizeof(why));
+            return bb_err(BB_EUSAGE, "metrics.%s: '%s' is not a POSIX extended regular expression: %s", name, text,
+                          why);
+        }
+        if (compiled.re_nsub == 0)
+            rc = bb_err(BB_EUSAGE, "metrics.%s: '%s' has no group for the number; try: \"Images/s: ([0-9.]+)\"", name,
+                        text);
+        regfree(&compiled);
+    }
+    return rc;
+}
+
+static int check_program(struct bb_sweep_run *c, json_int_t ranks)
+{
+    c->is_program = true;
+    c->launched = ranks > 0;
+    c->ranks = ranks ? (int)ranks : 1;
+    if (!c->metrics && !c->writes_json)
+        return bb_err(BB_EUSAGE,
+                      "%s has no metrics; try: \"metrics\": {\"time_us\": \"time: ([0-9.]+)\"}, or {json} in its "
+                      "command if it writes a JSON file",
+                      c->words.word[0]);
+    return c->writes_json ? 0 : check_metrics(c->metrics);
+}
+
+/* Rejects the options that the sweep sets itself, and settings that are only for other programs. */
+static int check_own_words(const struct bb_sweep_run *c)
+{
+    static const char *const options[] = {"--json", "--csv", "--help", "-h"};
+
+    for (size_t i = 1; i < c->words.n; i++)
+        for (size_t o = 0; o < sizeof(options) / sizeof(options[0]); o++) {
+            size_t length = strlen(options[o]);
+
+            if (bb_begins_with(c->words.word[i], options[o]) && strchr("=", c->words.word[i][length]))
+                return bb_err(BB_EUSAGE,
+                              "%s is not allowed in a study, because the sweep writes the results; leave it out",
+                              options[o]);
+        }
+    if (c->metrics || c->writes_json)
+        return bb_err(BB_EUSAGE, "%s is only for programs other than busbar, not for '%s'; leave it out",
+                      c->metrics ? "metrics" : "{json}", c->words.word[0]);
+    return 0;
+}
+
 /* Looks up the command of a combination in plan->commands, sets the combination's number of ranks and lets the
  * command validate its arguments. */
 static int check_command(const struct expansion *x, struct bb_sweep_run *c, json_int_t ranks)
@@ -179,11 +336,14 @@ static int check_command(const struct expansion *x, struct bb_sweep_run *c, json
     const struct bb_study_command *command = x->plan->commands, *end = command + x->plan->n_commands;
     const char *name = c->words.n ? c->words.word[0] : NULL, *names[16];
     size_t n = 0;
+    int rc;
 
-    if (!name)
+    if (!name || !*name)
         return bb_err(BB_EUSAGE, "no command, expected for example \"command\": \"bench all_reduce\"");
     for (; command < end && strcmp(command->name, name) != 0; command++)
         names[n++] = command->name;
+    if (command == end && (c->metrics || strchr(name, '/')))
+        return check_program(c, ranks);
     if (command == end)
         return bb_reject_unknown("command", name, names, n);
     c->launched = command->launched;
@@ -192,7 +352,8 @@ static int check_command(const struct expansion *x, struct bb_sweep_run *c, json
         bb_argv_add(&c->words, "--ranks=%lld", (long long)ranks);
     if (c->launched && ranks == 0)
         return bb_err(BB_EUSAGE, "%s needs the number of ranks; try: \"ranks\": 8 in the file, or --ranks 8", name);
-    return command->check((int)c->words.n, c->words.word);
+    rc = check_own_words(c);
+    return rc ? rc : command->check((int)c->words.n, c->words.word);
 }
 
 static int fill_run(const struct expansion *x, struct bb_sweep_run *c, const json_t *setting)
@@ -215,6 +376,8 @@ static int fill_run(const struct expansion *x, struct bb_sweep_run *c, const jso
     }
     for (size_t i = 0; i < json_array_size(arguments); i++)
         bb_argv_add(&c->launch_arguments, "%s", json_string_value(json_array_get(arguments, i)));
+    c->metrics = json_incref(json_object_get(setting, "metrics"));
+    TRY(fill_words(c, setting));
     c->timeout_s = timeout ? json_number_value(timeout) : x->plan->timeout_s;
     TRY(check_command(x, c, json_integer_value(json_object_get(setting, "ranks"))));
     set_id(c, (int)json_integer_value(json_object_get(setting, "repeat")));
@@ -284,11 +447,12 @@ struct axis {
     json_t *values;   /* NULL: the setting contains no list of values */
 };
 
-/* Returns the next axis to expand: the first list of values in the command, the options, the environment, the ranks
- * and the repeat numbers of a setting. */
+/* Returns the next axis to expand: the first list of values in the command, the values of placeholders, the options,
+ * the environment, the ranks and the repeat numbers of a setting. */
 static struct axis find_axis(json_t *setting)
 {
-    json_t *const objects[] = {json_object_get(setting, "options"), json_object_get(setting, "environment")};
+    json_t *const objects[] = {json_object_get(setting, "values"), json_object_get(setting, "options"),
+                               json_object_get(setting, "environment")};
     json_t *command = json_object_get(setting, "command"), *value;
     const char *name;
     size_t word;
@@ -298,7 +462,7 @@ static struct axis find_axis(json_t *setting)
         if (json_is_array(value))
             return (struct axis){"command", command, word, value};
     }
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 3; i++)
         json_object_foreach(objects[i], name, value)
         {
             if (json_is_array(value))
@@ -530,7 +694,8 @@ static int override_ranks(json_t *base, const char *text)
  * each case and each alternative of a choice copies the setting. */
 static json_t *base_setting(json_t *study)
 {
-    static const char *const keys[] = {"command", "options", "environment", "ranks", "launch_arguments", "timeout_s"};
+    static const char *const keys[] = {"command", "values",  "options",          "environment",
+                                       "ranks",   "metrics", "launch_arguments", "timeout_s"};
     json_t *base = json_object();
 
     for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
@@ -577,6 +742,7 @@ void bb_sweep_runs_release(struct bb_sweep_runs *c)
         bb_argv_release(&c->one[i].environment);
         bb_argv_release(&c->one[i].launch_arguments);
         json_decref(c->one[i].settings);
+        json_decref(c->one[i].metrics);
     }
     free(c->one);
     json_decref(c->axes);

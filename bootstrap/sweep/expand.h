@@ -26,10 +26,14 @@ struct bb_sweep_run {
     char id[BB_SWEEP_RUN_ID];   /* hash of command line, variables, launcher arguments, ranks and repeat number; adding
                                  or removing other combinations does not change it */
     json_t *settings;           /* JSON object: axis -> value of this combination, in the order of the axes */
-    struct bb_argv words;       /* arguments after "busbar", except --json */
+    struct bb_argv words;       /* arguments after "busbar", except --json; or the command line of another program, in
+                                 which {json} is not yet replaced */
     struct bb_argv environment; /* environment variables of the run: "NAME=value" sets a variable, "NAME" unsets it */
     struct bb_argv launch_arguments; /* arguments for the launcher (mpirun, srun), from the study file */
     bool launched;                   /* true: a launcher starts the ranks (bb_study_command.launched) */
+    bool is_program;                 /* true: a program other than busbar (study.h) */
+    bool takes_ranks, writes_json;   /* programs: whether {ranks} and {json} are in the command */
+    json_t *metrics;                 /* programs: "metrics" of the study file; NULL: none */
     int ranks;        /* number of ranks that the launcher starts; 1 for a command that runs without a launcher */
     double timeout_s; /* time limit of the run in seconds; 0: no limit */
 };

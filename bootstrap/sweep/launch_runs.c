@@ -77,6 +77,20 @@ static void add_launcher(const struct bb_launch_runs *s, const struct bb_sweep_r
     }
 }
 
+/* Appends the words of the combination. {json} in the words of a program is the path of its result. */
+static void add_program_words(const struct bb_launch_runs *s, const struct bb_sweep_run *c, struct bb_argv *words)
+{
+    char *path = bb_sweep_file(s->dir, c, ".json");
+    struct bb_argv own = {0};
+
+    bb_argv_add_all(&own, &c->words);
+    if (c->writes_json)
+        bb_argv_replace(&own, "{json}", path);
+    bb_argv_add_all(words, &own);
+    bb_argv_release(&own);
+    free(path);
+}
+
 static bool has_launcher(const struct bb_launch_runs *s, const struct bb_sweep_run *c)
 {
     return c->launched && !(s->with && strcmp(s->with, "none") == 0);
@@ -87,7 +101,7 @@ int bb_launch_runs_check(const struct bb_launch_runs *s, const struct bb_sweep_r
     for (size_t i = 0; i < combinations->n; i++) {
         const struct bb_sweep_run *c = &combinations->one[i];
 
-        if (c->ranks > 1 && !has_launcher(s, c))
+        if (c->ranks > 1 && !has_launcher(s, c) && !(c->is_program && c->takes_ranks))
             return bb_err(BB_EUSAGE, "launcher none starts 1 rank, not %d; try: --launcher mpirun or --launcher srun",
                           c->ranks);
     }
@@ -100,9 +114,10 @@ struct bb_argv bb_launch_runs_argv(const struct bb_launch_runs *s, const struct 
 
     if (has_launcher(s, c))
         add_launcher(s, c, &words);
-    bb_argv_add(&words, "%s", s->program);
-    bb_argv_add_all(&words, &c->words);
-    if (saves) {
+    if (!c->is_program)
+        bb_argv_add(&words, "%s", s->program);
+    add_program_words(s, c, &words);
+    if (saves && !c->is_program) {
         bb_argv_add(&words, "--json");
         bb_argv_add(&words, "%s/%s.json", s->dir, c->id);
     }

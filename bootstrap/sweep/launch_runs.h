@@ -32,8 +32,9 @@ int bb_launch_runs_init(struct bb_launch_runs *s, const char *with, const char *
                         const char *program) BB_MUST_CHECK;
 void bb_launch_runs_release(struct bb_launch_runs *s);
 
-/* bb_launch_runs_check - check that the launcher can start all combinations: "none" starts one rank. Returns 0, or
- * -BB_EUSAGE after an error message. */
+/* bb_launch_runs_check - check that the launcher can start all combinations: "none" starts one rank, unless the command
+ * is a program that starts its ranks itself ({ranks} is among its words). Returns 0, or -BB_EUSAGE after an error
+ * message. */
 int bb_launch_runs_check(const struct bb_launch_runs *s, const struct bb_sweep_runs *combinations) BB_MUST_CHECK;
 
 /*
@@ -44,7 +45,8 @@ int bb_launch_runs_check(const struct bb_launch_runs *s, const struct bb_sweep_r
  *            -x)
  *   srun     srun -n RANKS [--nodelist HOSTS] ARGUMENTS           (srun exports the whole environment)
  *   none     no launcher
- * A command that needs no launcher (plan) is started directly.
+ * A command that needs no launcher (plan) and a program without "ranks" are started directly. A program other than
+ * busbar receives none of busbar's options.
  */
 struct bb_argv bb_launch_runs_argv(const struct bb_launch_runs *s, const struct bb_sweep_run *c, bool saves);
 
@@ -73,8 +75,9 @@ int bb_launch_runs_run(const struct bb_launch_runs *s, const struct bb_sweep_run
  * bb_slurm_write - write a study as Slurm array jobs: POSIX shell scripts with one array task per combination, selected
  * by SLURM_ARRAY_TASK_ID.
  *   wanted   [n] the combinations to run, in order
- *   out      receives the sbatch command line for each script
- *   Returns  0 or -BB_EFAIL
+ *   submit   whether to submit each script with sbatch
+ *   out      receives the sbatch command line for each script; with `submit`, the id of each array job
+ *   Returns  0; -BB_EFAIL after an error message, also if sbatch fails
  *
  * The script is dir/NAME.slurm. Several scripts (NAME-1.slurm, ...) are written in two cases ("slurm" is the key of the
  * study file):
@@ -86,7 +89,7 @@ int bb_launch_runs_run(const struct bb_launch_runs *s, const struct bb_sweep_run
  * All words and variables are quoted, so that the shell expands nothing in them. A task writes the same files as a run
  * of the sweep (state.h) and exits with the run's status.
  */
-int bb_slurm_write(const struct bb_launch_runs *s, const struct bb_sweep_run *const wanted[], size_t n,
+int bb_slurm_write(const struct bb_launch_runs *s, const struct bb_sweep_run *const wanted[], size_t n, bool submit,
                    FILE *out) BB_MUST_CHECK;
 
 #endif

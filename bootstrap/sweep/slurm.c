@@ -6,6 +6,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 
 enum { TASKS_PER_ARRAY = 1000 };
 
@@ -172,9 +173,34 @@ static void put_script(const struct bb_launch_runs *p, const struct array *a, FI
             a->n);
 }
 
+/* Submits a script with sbatch, which prints its own errors. Prints the id of the array job. */
+static int submit_array(const char *path, size_t tasks, FILE *out)
+{
+    char *command, id[64] = "";
+    size_t bytes;
+    FILE *text = bb_open_text(&command, &bytes), *sbatch;
+    int status = -1;
+
+    fputs("sbatch --parsable ", text);
+    bb_quote(path, text);
+    fclose(text);
+    sbatch = popen(command, "r");
+    free(command);
+    if (sbatch) {
+        if (fgets(id, sizeof(id), sbatch))
+            id[strcspn(id, ";\n")] = '\0'; /* sbatch prints ID, or ID;CLUSTER */
+        status = pclose(sbatch);
+    }
+    if (status != 0 || !id[0])
+        return bb_err(BB_EFAIL, "sbatch did not accept %s (exit status %d)", path,
+                      WIFEXITED(status) ? WEXITSTATUS(status) : -1);
+    fprintf(out, "array job %s: %zu task%s, %s\n", id, tasks, tasks == 1 ? "" : "s", path);
+    return 0;
+}
+
 /* Writes the script of one array job. number: suffix of the script's file name (NAME-1.slurm); 0: no suffix, for a
- * study with a single array job. */
-static int write_array(const struct bb_launch_runs *p, const struct array *a, int number, FILE *out)
+ * study with a single array job; submit: also submits the script. */
+static int write_array(const struct bb_launch_runs *p, const struct array *a, int number, bool submit, FILE *out)
 {
     char *path = number ? bb_format("%s/%s-%d.slurm", p->dir, p->study->name, number)
                         : bb_format("%s/%s.slurm", p->dir, p->study->name);
@@ -184,9 +210,13 @@ static int write_array(const struct bb_launch_runs *p, const struct array *a, in
     TRY(bb_outfile_open_private(&file, path, "the array job")); /* mode 0600: the script sets environment variables */
     put_script(p, a, file.out);
     TRY(bb_outfile_close(&file, "the array job", 0));
-    fputs("sbatch ", out);
-    bb_quote(path, out);
-    fputc('\n', out);
+    if (submit)
+        TRY(submit_array(path, a->n, out));
+    else {
+        fputs("sbatch ", out);
+        bb_quote(path, out);
+        fputc('\n', out);
+    }
 out:
     free(path);
     return rc;
@@ -210,7 +240,8 @@ static void take_array(const struct bb_sweep_run **left, size_t *n, bool by_rank
     *n = kept;
 }
 
-int bb_slurm_write(const struct bb_launch_runs *p, const struct bb_sweep_run *const wanted[], size_t n, FILE *out)
+int bb_slurm_write(const struct bb_launch_runs *p, const struct bb_sweep_run *const wanted[], size_t n, bool submit,
+                   FILE *out)
 {
     size_t left_n = n, max_tasks = slurm_count(p, "tasks_per_array", TASKS_PER_ARRAY);
     const struct bb_sweep_run **left;
@@ -222,7 +253,7 @@ int bb_slurm_write(const struct bb_launch_runs *p, const struct bb_sweep_run *co
     memcpy(left, wanted, n * sizeof(*left));
     while (rc == 0 && left_n > 0) {
         take_array(left, &left_n, any_line_has(p, "{ranks}", "{nodes}", false), max_tasks, &a);
-        rc = write_array(p, &a, number || left_n ? ++number : 0, out);
+        rc = write_array(p, &a, number || left_n ? ++number : 0, submit, out);
     }
     free(left);
     free(a.task);

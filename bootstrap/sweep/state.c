@@ -102,18 +102,24 @@ void bb_sweep_load_state(const char *dir, const struct bb_sweep_run *c, struct b
 {
     json_t *run = load_file(dir, c, ".run.json");
     const json_t *status = json_object_get(run, "exit_status"), *seconds = json_object_get(run, "seconds");
+    char *problem = NULL;
 
-    *found = (struct bb_sweep_found){.result = load_file(dir, c, ".json"), .exit_status = -1, .seconds = NAN};
+    *found = (struct bb_sweep_found){.exit_status = -1, .seconds = NAN};
     if (json_is_integer(status))
         found->exit_status = (int)json_integer_value(status);
     if (json_is_number(seconds))
         found->seconds = json_number_value(seconds);
-    if (is_complete(found->result))
+    if (!c->is_program)
+        found->result = load_file(dir, c, ".json");
+    else if (found->exit_status == 0)
+        found->result = bb_sweep_read_metrics(dir, c, &problem);
+    if (c->is_program ? found->result != NULL : is_complete(found->result))
         found->state = BB_SWEEP_COMPLETE;
     else if (found->exit_status >= 0)
         found->state = BB_SWEEP_FAILED;
     if (found->state == BB_SWEEP_FAILED)
-        found->errors = load_last_lines(dir, c);
+        found->errors = problem ? json_pack("[o]", utf8_line(problem)) : load_last_lines(dir, c);
+    free(problem);
     json_decref(run);
 }
 

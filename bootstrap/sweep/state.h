@@ -1,7 +1,7 @@
 /*
  * state.h - the files of a study. Each combination has, under its id:
  *
- *   ID.json         result that busbar wrote (--json)
+ *   ID.json         result that busbar wrote (--json), or that another program wrote to {json}
  *   ID.out, ID.err  stdout and stderr
  *   ID.run.json     how the run ended: {"schema": "busbar.sweep.run/1", "exit_status": 2, "seconds": 3.5}; written
  *                   last, by the sweep or by the task of an array job
@@ -9,6 +9,9 @@
  * A combination is complete if its result is a JSON document with a schema and the status "ok" (or without a status, as
  * from plan). The state depends on these files only, so a sweep can be interrupted at any point; a result that a run is
  * still writing has the status "running". A combination has failed if its run ended and its result is not complete.
+ *
+ * The result of a program other than busbar consists of its metrics (study.h). It is complete if the exit status is 0
+ * and every metric was found.
  */
 #ifndef BB_BOOTSTRAP_SWEEP_STATE_H
 #define BB_BOOTSTRAP_SWEEP_STATE_H
@@ -21,10 +24,12 @@ extern const char *const bb_sweep_state_names[];
 /* State of a combination, read from its files. */
 struct bb_sweep_found {
     enum bb_sweep_state state;
-    json_t *result;  /* parsed ID.json, also of a failed run; NULL: missing or not valid JSON */
+    json_t *result;  /* parsed ID.json, also of a failed run; NULL: missing or not valid JSON. Programs other than
+                        busbar: see bb_sweep_read_metrics; NULL: not complete */
     int exit_status; /* exit status of the run; -1: unknown; 124: timeout; 128 + n: killed by signal n */
     double seconds;  /* duration of the run in seconds; NaN: unknown */
-    json_t *errors;  /* the last lines of a failed run's stderr, at most 5, as a JSON list. If stderr contains error
+    json_t *errors;  /* for a program that exited with 0: which metric is missing. Else the last lines of a failed run's
+                        stderr, at most 5, as a JSON list. If stderr contains error
                         messages of busbar, only these; otherwise, lines of any origin. Bytes that are not UTF-8 become
                         '?'. NULL if the run has not failed */
 };
@@ -36,6 +41,22 @@ char *bb_sweep_file(const char *dir, const struct bb_sweep_run *c, const char *e
  * The caller releases found with bb_sweep_found_release. */
 void bb_sweep_load_state(const char *dir, const struct bb_sweep_run *c, struct bb_sweep_found *found);
 void bb_sweep_found_release(struct bb_sweep_found *found);
+
+/*
+ * bb_sweep_read_metrics - read the metrics of a program other than busbar from the files of its run (metrics.c).
+ *   problem  out: what is missing or invalid, one line, owned by the caller; NULL: nothing
+ *   Returns  the result, owned by the caller; NULL if there is a problem
+ *
+ * Patterns are matched with each line of stdout, and with stderr if no line of stdout matches. The result is
+ * {"results": [{"bytes": 1024, "time_us": 7.5}, ...]} with one element per matching line; a metric with one line, in
+ * a result of several lines, is at the top level. With {json}, the result is the program's file, to which the value at
+ * the path of each metric is added under the name of the metric.
+ */
+json_t *bb_sweep_read_metrics(const char *dir, const struct bb_sweep_run *c, char **problem) BB_MUST_CHECK;
+
+/* bb_sweep_follow - return the value at a path such as "step_us.p50" or "groups.0.bytes", borrowed; NULL if the path
+ * does not exist. A number is its own median: "time_us.p50" finds {"time_us": 7.5}. */
+json_t *bb_sweep_follow(const json_t *from, const char *path);
 
 /* bb_sweep_remove_files - remove the files of a combination before the combination runs again. Returns 0 or
  * -BB_EFAIL. */

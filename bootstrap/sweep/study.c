@@ -163,15 +163,7 @@ static int check_word(const json_t *value, const char *at)
 {
     const char *word = json_string_value(value);
 
-    if (!word)
-        return 0;
-    if (!*word)
-        return reject_value(at, value, "a word");
-    if (strcmp(word, "-h") == 0 || strcmp(word, "--help") == 0)
-        return reject_value(at, value, "a command to run");
-    if (strncmp(word, "--json", 6) == 0 && (word[6] == '\0' || word[6] == '='))
-        return bb_err(BB_EUSAGE, "%s is --json, which the sweep sets itself; leave it out", at);
-    return 0;
+    return word && !*word ? reject_value(at, value, "a word") : 0;
 }
 
 static int check_command(const json_t *value, const char *at)
@@ -260,22 +252,43 @@ static int check_option_name(const char *name, const char *object, const char *a
 {
     if (name[0] == '-' || !name[0])
         return bb_err(BB_EUSAGE, "%s: expected an option name without dashes, for example \"minbytes\" or \"b\"", at);
-    if (strcmp(name, "json") == 0 || strcmp(name, "csv") == 0 || strcmp(name, "help") == 0)
-        return bb_err(BB_EUSAGE, "%s is not allowed in a study, because the sweep writes the results; leave it out",
-                      at);
     return check_axis_name(name, object, at);
+}
+
+static int check_identifier(const char *name, const char *kind, const char *at)
+{
+    bool valid = isalpha((unsigned char)name[0]) || name[0] == '_';
+
+    for (const char *c = name; *c; c++)
+        valid = valid && (isalnum((unsigned char)*c) || *c == '_');
+    if (!valid)
+        return bb_err(BB_EUSAGE, "%s is not a valid %s name, expected letters, digits and _", at, kind);
+    return 0;
+}
+
+static int check_placeholder_name(const char *name, const char *object, const char *at)
+{
+    (void)object;
+    if (strcmp(name, "id") == 0 || strcmp(name, "ranks") == 0 || strcmp(name, "json") == 0)
+        return bb_err(BB_EUSAGE, "%s: the sweep itself sets {%s}; use another name", at, name);
+    return check_identifier(name, "placeholder", at);
+}
+
+/* A metric is a key of the result and a column of the table, where a dot would be a path. */
+static int check_metric_name(const char *name, const char *object, const char *at)
+{
+    (void)object;
+    return check_identifier(name, "metric", at);
 }
 
 static int check_variable_name(const char *name, const char *object, const char *at)
 {
-    bool valid = isalpha((unsigned char)name[0]) || name[0] == '_';
     const char *meant = bb_environment_suggest_nccl(name);
+    int rc = check_identifier(name, "variable", at);
 
     (void)object;
-    for (const char *c = name; *c; c++)
-        valid = valid && (isalnum((unsigned char)*c) || *c == '_');
-    if (!valid)
-        return bb_err(BB_EUSAGE, "%s is not a valid variable name, expected letters, digits and _", at);
+    if (rc)
+        return rc;
     if (meant)
         bb_warn("%s is not a variable of NCCL 2.32, did you mean '%s'? The variable is set as given", at, meant);
     return 0;
@@ -286,6 +299,7 @@ static int check_variable_name(const char *name, const char *object, const char 
 enum { OPTION = TEXT | NUMBER | FLAG | UNSET, VARIABLE = TEXT | NUMBER | UNSET };
 #define OPTION_TEXT   "a text, a number, true, false or null"
 #define VARIABLE_TEXT "a text, a number, or null to unset the variable"
+#define VALUE_TEXT    "a text, a number, or a list of these"
 #define RANKS         .expected = "an integer from 1 to 16777216", .max = BB_STUDY_MAX_RANKS
 
 /* Macros for frequent rules: a text of one line, a number of runs or GPUs, an object with the keys of a table, an
@@ -312,21 +326,30 @@ static const struct rule variable = {.types = VARIABLE, .expected = VARIABLE_TEX
 static const struct rule variables = {
     .types = VARIABLE | LIST, .expected = VARIABLE_TEXT, .element = &variable, .distinct = true};
 static const struct rule ranks = {.types = INTEGER, RANKS};
+static const struct rule value = {.types = TEXT | NUMBER, .expected = VALUE_TEXT};
+static const struct rule values = {
+    .types = TEXT | NUMBER | LIST, .expected = VALUE_TEXT, .element = &value, .distinct = true};
+static const struct rule metric = {.types = TEXT, .expected = "a text", .check = check_word};
 
 static const struct rule setting_keys[] = {
     {"command", .types = TEXT | LIST, .element = &words, .check = check_command,
      .expected = "a text, or a list of words such as [\"bench\", \"all_reduce\"]"},
+    {"values", NAMED_OF(&values, "an object such as {\"bytes\": [1024, 65536]}"), .check_name = check_placeholder_name,
+     .may_be_empty = true},
     {"options", NAMED_OF(&options, "an object such as {\"minbytes\": \"1K\"}"), .check_name = check_option_name,
      .may_be_empty = true},
     {"environment", NAMED_OF(&variables, "an object such as {\"NCCL_ALGO\": \"Ring\"}"),
      .check_name = check_variable_name, .may_be_empty = true},
     {"ranks", .types = INTEGER | LIST, RANKS, .element = &ranks, .distinct = true},
+    {"metrics", NAMED_OF(&metric, "an object such as {\"images_per_s\": \"Images/s: ([0-9.]+)\"}"),
+     .check_name = check_metric_name},
     {"launch_arguments", LIST_OF(&text, "a list of words")},
     {"timeout_s", .types = NUMBER, .expected = "seconds, above 0 and at most 1e7", .max = 1e7},
     {0},
 };
 static const struct rule setting = {
-    KEYS_OF(setting_keys, "an object with command, options, environment, ranks, launch_arguments or timeout_s")};
+    KEYS_OF(setting_keys,
+            "an object with command, values, options, environment, ranks, metrics, launch_arguments or timeout_s")};
 static const struct rule choice = {NAMED_OF(&setting, "an object that maps each name to a setting"),
                                    .check_name = check_axis_name};
 

@@ -5,6 +5,7 @@
  *     "name": "algorithms",                     base name of output files; default: name of the study file
  *     "about": "which algorithm is best?",      one line of description
  *     "command": ["bench", "all_reduce"],       or "bench all_reduce"; a list inside the list is an axis
+ *     "values": {"limit": ["256M", "1G"]},      {limit} in the command, options, ... is replaced
  *     "options": {"minbytes": "1K", "datatype": ["float", "half"]},
  *     "environment": {"NCCL_ALGO": ["Ring", "Tree", null]},
  *     "ranks": [4, 8],
@@ -21,16 +22,24 @@
  *                 {"name": "E_w", "value": "scaling.images_per_s_per_rank", "relative_to": {"ranks": 1}}]
  *   }
  *
- * A *setting* is any subset of command, options, environment, ranks, launch_arguments, timeout_s. The top level of the
- * file is a setting. A *choice* ("transport" in the example) gives names ("nvlink", "host") to alternative settings. A
+ * A *setting* is any subset of command, values, options, environment, ranks, metrics, launch_arguments, timeout_s. The
+ * top level of the file is a setting. A *choice* ("transport" in the example) gives names ("nvlink", "host") to alternative settings. A
  * *case* is one of the named settings in "cases". Each value of a choice and each case overrides the setting at the top
- * level (options and environment key by key, other keys as a whole). An *axis* is a list of values for an option, a
- * variable, ranks or a word of the command. With "repeats", the repeat number is one more axis. The *combinations* are
+ * level (values, options, environment and metrics key by key, other keys as a whole). An *axis* is a list of values
+ * for a placeholder, an option, a variable, ranks or a word of the command. With "repeats", the repeat number is one more axis. The *combinations* are
  * the Cartesian product of all axes, choices and cases; each combination is one run.
  *
  * The value of an option is a text, a number, true (the flag is given), or false or null (the option is not given). The
- * value of a variable is a text, a number, or null (the variable is removed from the environment). {id} in an argument
- * or a variable is replaced by the combination's id.
+ * value of a variable is a text, a number, or null (the variable is removed from the environment).
+ *
+ * A *placeholder* is {NAME} in a word of the command, an option, a variable or a launcher argument. It is replaced by
+ * the value of NAME in "values", by the combination's id ({id}), by its number of ranks ({ranks}), or by the path of
+ * its JSON result ({json}, only for programs other than busbar). ${NAME} is no placeholder.
+ *
+ * A command whose first word contains a slash, or any unknown command of a setting with "metrics", is a *program other
+ * than busbar*. Without "ranks" it is started directly. "metrics" names the numbers of its result: as POSIX extended
+ * regular expressions, whose first group is the number in a line of its output; with {json}, as JSON paths in the file
+ * that the program writes.
  */
 #ifndef BB_BOOTSTRAP_SWEEP_STUDY_H
 #define BB_BOOTSTRAP_SWEEP_STUDY_H

@@ -28,7 +28,7 @@ struct options {
     struct bb_sweep_view view;
     double timeout_s;
     int max_combinations;
-    bool list, slurm, gather, retry_failed, restart, quiet;
+    bool list, slurm, submit, gather, retry_failed, restart, quiet;
 };
 
 #define FIELD(name) offsetof(struct options, name)
@@ -37,6 +37,7 @@ static const struct bb_opt what_rows[] = {
     OPT_FLAG(0, "list", FIELD(list), "only print each combination, its state and its command line"),
     OPT_FLAG(0, "slurm", FIELD(slurm),
              "only write the remaining combinations as Slurm array jobs, and print the sbatch commands"),
+    OPT_FLAG(0, "submit", FIELD(submit), "write the array jobs, submit them with sbatch, and print their ids"),
     OPT_FLAG(0, "gather", FIELD(gather), "only gather the existing results"),
     OPT_FLAG(0, "retry-failed", FIELD(retry_failed), "run failed combinations again"),
     OPT_FLAG(0, "restart", FIELD(restart), "run all combinations again"),
@@ -88,12 +89,16 @@ static const struct bb_opts set = {
     .doc =
         "Runs a parameter study: all combinations of options, environment variables and numbers of ranks in the JSON\n"
         "file FILE, one after another, each under mpirun or srun. Then gathers all results in one table. Complete\n"
-        "combinations are not run again, so the same command continues an interrupted sweep.",
+        "combinations are not run again, so the same command continues an interrupted sweep. The command may also be "
+        "a\n"
+        "program other than busbar, whose results are read from its output or from its JSON file.",
     .after =
         "  {\"command\": \"bench all_reduce\", \"ranks\": 8, \"options\": {\"maxbytes\": \"1G\"},\n"
         "   \"environment\": {\"NCCL_ALGO\": [\"Ring\", \"Tree\"], \"NCCL_PROTO\": [\"LL\", \"LL128\", \"Simple\"]}}\n"
-        "Keys of FILE (see bootstrap/sweep/README.md): name, about, command, options, environment, ranks,\n"
-        "launch_arguments, timeout_s, choices, cases, leave_out, repeats, launch (with, hosts, program),\n"
+        "  {\"command\": \"./my_program --size={bytes}\", \"ranks\": 8, \"values\": {\"bytes\": [1024, 65536]},\n"
+        "   \"metrics\": {\"images_per_s\": \"Global Img/sec: ([0-9.]+)\"}}\n"
+        "Keys of FILE (see bootstrap/sweep/README.md): name, about, command, values, options, environment, ranks,\n"
+        "metrics, launch_arguments, timeout_s, choices, cases, leave_out, repeats, launch (with, hosts, program),\n"
         "slurm (lines, setup, at_once, tasks_per_array, gpus_per_node), columns.\n"
         "Exit status: 0 all complete, 1 some failed or did not run, 2 usage error or invalid study.",
     .tables = tables,
@@ -120,8 +125,8 @@ struct sweep {
 
 static int check_options(const struct options *o)
 {
-    if (o->list + o->slurm + o->gather > 1)
-        return bb_err(BB_EUSAGE, "--list, --slurm and --gather are mutually exclusive");
+    if (o->list + o->slurm + o->submit + o->gather > 1)
+        return bb_err(BB_EUSAGE, "--list, --slurm, --submit and --gather are mutually exclusive");
     if (o->gather && (o->retry_failed || o->restart))
         return bb_err(BB_EUSAGE, "--gather starts no runs, so --%s has no effect; leave it out",
                       o->restart ? "restart" : "retry-failed");
@@ -152,8 +157,8 @@ out:
     return rc;
 }
 
-/* Sets up the launcher. If neither an option nor the file names a launcher, --slurm uses srun, because Slurm batch jobs
- * provide srun. */
+/* Sets up the launcher. If neither an option nor the file names a launcher, --slurm and --submit use srun, because
+ * Slurm batch jobs provide srun. */
 static int prepare_launch(struct sweep *s)
 {
     const struct options *o = &s->options;
@@ -161,7 +166,7 @@ static int prepare_launch(struct sweep *s)
     int rc;
 
     s->launch = (struct bb_launch_runs){.study = &s->study, .here = s->here, .dir = s->dir};
-    if (!launcher && o->slurm && !json_object_get(json_object_get(s->study.root, "launch"), "with"))
+    if (!launcher && (o->slurm || o->submit) && !json_object_get(json_object_get(s->study.root, "launch"), "with"))
         launcher = "srun";
     rc = bb_launch_runs_init(&s->launch, launcher, o->hosts, o->launch_arguments, o->program);
     return rc ? rc : bb_launch_runs_check(&s->launch, &s->combinations);
@@ -274,7 +279,7 @@ static int run_wanted(struct sweep *s)
 static int write_slurm(struct sweep *s)
 {
     const struct bb_sweep_run **list = list_wanted(s);
-    int rc = bb_slurm_write(&s->launch, list, s->to_run, stdout);
+    int rc = bb_slurm_write(&s->launch, list, s->to_run, s->options.submit, stdout);
 
     if (rc == 0 && s->to_run == 0)
         bb_warn("all combinations have run, so no array job was written");
@@ -391,7 +396,7 @@ static int run_command(struct sweep *s)
     if (s->options.list)
         return 0;
     TRY(bb_sweep_lock_folder(s->dir, s->options.gather ? NULL : &s->lock));
-    if (s->options.slurm)
+    if (s->options.slurm || s->options.submit)
         return write_slurm(s);
     if (!s->options.gather)
         TRY(run_wanted(s));

@@ -88,7 +88,22 @@ static const struct {
     {"{\"command\": [\"toy\", [\"a\"], [\"b\"]]}", {"2 words", "choices"}},
     {"{\"command\": [\"toy\", \"--help\"], \"ranks\": 1}", {"--help"}},
     {"{\"command\": [\"toy\", \"--json=x\"], \"ranks\": 1}", {"--json", "leave it out"}},
-    {"{\"command\": \"toy\", \"options\": {\"json\": \"x\"}}", {"options.json"}},
+    {"{\"command\": \"toy\", \"ranks\": 1, \"options\": {\"json\": \"x\"}}", {"--json", "leave it out"}},
+    {"{\"command\": \"toy --csv x\", \"ranks\": 1}", {"--csv", "leave it out"}},
+    {"{\"command\": \"./x {size}\", \"values\": {\"sise\": 4}}", {"placeholder 'size'", "did you mean 'sise'"}},
+    {"{\"command\": \"./x {ranks} {json}\"}", {"placeholder 'ranks'"}},
+    {"{\"command\": \"./x {json}\", \"values\": {\"size\": 4}}", {"values.size is not used", "{size}"}},
+    {"{\"command\": \"./x\", \"values\": {\"json\": 4}}", {"values.json", "{json}", "another name"}},
+    {"{\"command\": \"./x\", \"values\": {\"a-b\": 4}}", {"values.a-b", "not a valid placeholder name"}},
+    {"{\"command\": \"./x\", \"values\": {\"a\": null}}", {"values.a is null"}},
+    {"{\"command\": \"./x\"}", {"./x has no metrics", "{json}"}},
+    {"{\"command\": \"./x\", \"metrics\": {}}", {"metrics is {}"}},
+    {"{\"command\": \"./x\", \"metrics\": {\"t\": \"time: [0-9.]+\"}}", {"metrics.t", "no group"}},
+    {"{\"command\": \"./x\", \"metrics\": {\"t\": \"time: ([0-9.]+\"}}", {"metrics.t", "regular expression"}},
+    {"{\"command\": \"./x\", \"metrics\": {\"t.p50\": \"([0-9.]+)\"}}", {"metrics.t.p50", "metric name"}},
+    {"{\"command\": \"./x\", \"environment\": {\"A\": \"{json}\"}, \"metrics\": {\"t\": \"([0-9]+)\"}}", {"{json}"}},
+    {"{\"command\": \"toy\", \"ranks\": 1, \"metrics\": {\"t\": \"([0-9]+)\"}}", {"metrics", "'toy'", "leave it out"}},
+    {"{\"command\": \"toy {json}\", \"ranks\": 1}", {"{json}", "'toy'"}},
     {"{\"command\": \"toy\", \"ranks\": 1, \"options\": {\"sise\": 4}}", {"'--sise=4'", "did you mean '--size'"}},
     {"{\"command\": \"toy\", \"ranks\": 1, \"options\": {\"size\": [4, 400]}}", {"size=400", "'400'", "from 1 to 100"}},
     {"{\"command\": \"toy\", \"ranks\": 1, \"options\": {\"dtype\": [\"float\", \"hafl\"]}}", {"dtype=hafl", "'half'"}},
@@ -250,6 +265,32 @@ static void expands_all_combinations(void **state)
     bb_study_release(&study);
 }
 
+/* Programs other than busbar: values fill placeholders within words, and braces that are not placeholders stay. */
+static void fills_placeholders_of_programs(void **state)
+{
+    struct bb_sweep_runs c;
+    struct bb_study study;
+
+    (void)state;
+    assert_int_equal(
+        expand("{\"command\": [\"./x\", \"{n}:{n}\", \"${n} {\\\"a\\\": 1} {}\", \"{json}\"], \"ranks\": [1, 2],"
+               " \"values\": {\"n\": [8, \"{n} a\"]}, \"environment\": {\"A\": \"{ranks}\"},"
+               " \"options\": {\"json\": \"{id}\"}, \"launch_arguments\": [\"-N{n}\"]}",
+               &study, &c),
+        0);
+    assert_int_equal(c.n, 4);
+    assert_true(c.one[3].is_program && c.one[3].launched && c.one[3].writes_json && !c.one[3].takes_ranks);
+    assert_string_equal(c.one[0].words.word[1], "8:8");
+    assert_string_equal(c.one[3].words.word[1], "{n} a:{n} a");
+    assert_string_equal(c.one[3].words.word[2], "${n} {\"a\": 1} {}");
+    assert_string_equal(c.one[3].words.word[3], "{json}");
+    assert_string_equal(c.one[3].words.word[4] + strlen("--json="), c.one[3].id);
+    assert_string_equal(c.one[3].environment.word[0], "A=2");
+    assert_string_equal(c.one[0].launch_arguments.word[0], "-N8");
+    bb_sweep_runs_release(&c);
+    bb_study_release(&study);
+}
+
 /* An id depends only on the contents of its run, not on the order of keys or on other runs of the study. */
 static void ids_depend_only_on_contents(void **state)
 {
@@ -351,6 +392,53 @@ static void derives_the_state_from_files(void **state)
     assert_int_equal(rmdir(dir), 0);
 }
 
+/* Results of a program with exit status 0: the rows of its metrics, or the problem. */
+static void derives_metrics_from_output(void **state)
+{
+    static const struct {
+        const char *metrics, *out, *json, *expected; /* json: the program's file; NULL: the metrics are patterns */
+    } cases[] = {
+        {"{\"a\": \"A: ([0-9.]+)\"}", "x\nA: 7.5 s\n", NULL, "{\"results\":[{\"a\":7.5}]}"},
+        {"{\"n\": \"^([0-9]+) \", \"t\": \" ([0-9.]+)$\", \"mean\": \"mean=(.*)$\"}", "1 2.5\r\n4 5\nmean=1e3", NULL,
+         "{\"mean\":1000.0,\"results\":[{\"n\":1,\"t\":2.5},{\"n\":4,\"t\":5}]}"},
+        {"{\"a\": \"A(: ([0-9]+))?\"}", "A\nA\n", NULL, "metric a: no line of the output matches 'A(: ([0-9]+))?'"},
+        {"{\"a\": \"A: (.*)\"}", "A: 1\nA: nan\n", NULL, "metric a: 'nan' is not a number (pattern 'A: (.*)')"},
+        {"{\"a\": \"^([0-9])\", \"b\": \"b([0-9])\"}", "1b1\n2b2\n3\n", NULL,
+         "metric b: 2 lines match, but 3 lines match a; expected the same number, or one"},
+        {"{\"a\": \"e([0-9])\"}", "", NULL, "{\"results\":[{\"a\":4}]}"}, /* only stderr, below, has a match */
+        {"{\"a\": \"t.0\"}", "", "{\"t\": [3]}", "{\"t\":[3],\"a\":3}"},
+        {"{\"a\": \"t\"}", "", "{\"results\": [{\"t\": 1}, {\"t\": 2}]}",
+         "{\"results\":[{\"t\":1,\"a\":1},{\"t\":2,\"a\":2}]}"},
+        {"{\"a\": \"t\"}", "", "{\"results\": [{\"t\": 1}, {}]}", "metric a: the JSON file has no number at 't'"},
+        {"{\"a\": \"t\"}", "", "[]", "the program wrote no JSON object to {json}, "},
+    };
+    char dir[] = "bb_study_XXXXXX";
+
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    for (size_t i = 0; i < ROWS(cases); i++) {
+        struct bb_sweep_run c = {.id = "0123456789abcdef",
+                                 .is_program = true,
+                                 .writes_json = cases[i].json,
+                                 .metrics = json_loads(cases[i].metrics, 0, NULL)};
+        json_t *result;
+        char *problem, *text;
+
+        put(dir, &c, ".out", cases[i].out);
+        put(dir, &c, ".err", "e4\n");
+        put(dir, &c, ".json", cases[i].json ? cases[i].json : "");
+        result = bb_sweep_read_metrics(dir, &c, &problem);
+        assert_true(!result == !!problem);
+        text = result ? json_dumps(result, JSON_COMPACT) : problem;
+        assert_memory_equal(text, cases[i].expected, strlen(cases[i].expected));
+        free(text);
+        json_decref(result);
+        json_decref(c.metrics);
+        assert_int_equal(bb_sweep_remove_files(dir, &c), 0);
+    }
+    assert_int_equal(rmdir(dir), 0);
+}
+
 /* ---- random studies ---- */
 
 static uint32_t next(uint32_t *seed)
@@ -444,11 +532,18 @@ static void shell_reads_quoted_words_unchanged(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rejects_invalid_studies),       cmocka_unit_test(rejects_a_rule_without_effect),
-        cmocka_unit_test(rejects_too_many_combinations), cmocka_unit_test(list_in_the_command_is_an_axis),
-        cmocka_unit_test(expands_all_combinations),      cmocka_unit_test(command_line_ranks_replace_those_of_the_file),
-        cmocka_unit_test(ids_depend_only_on_contents),   cmocka_unit_test(derives_the_state_from_files),
-        cmocka_unit_test(random_studies_do_not_crash),   cmocka_unit_test(shell_reads_quoted_words_unchanged),
+        cmocka_unit_test(rejects_invalid_studies),
+        cmocka_unit_test(rejects_a_rule_without_effect),
+        cmocka_unit_test(rejects_too_many_combinations),
+        cmocka_unit_test(list_in_the_command_is_an_axis),
+        cmocka_unit_test(expands_all_combinations),
+        cmocka_unit_test(command_line_ranks_replace_those_of_the_file),
+        cmocka_unit_test(ids_depend_only_on_contents),
+        cmocka_unit_test(derives_the_state_from_files),
+        cmocka_unit_test(fills_placeholders_of_programs),
+        cmocka_unit_test(derives_metrics_from_output),
+        cmocka_unit_test(random_studies_do_not_crash),
+        cmocka_unit_test(shell_reads_quoted_words_unchanged),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

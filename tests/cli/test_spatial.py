@@ -85,6 +85,21 @@ def test_gems_makespan_matches_formula(busbar, tmp_path, eta, splits, units):
     assert run["step_us"]["p50"] == pytest.approx(1000 * units, abs=2)
 
 
+@pytest.mark.parametrize("names,options,ranks,shown", [
+    ("MAST", "--replications 2", 4, "2 replications: MAST,"),
+    ("master", "--replications 4", 4, "4 replications: MASTER,"),
+    ("MASTER --replications 6", "--replications 6", 4, "6 replications: MASTER,"),
+    ("comm-opt", "--comm-opt", 4, "MAST comm-opt (even step"),
+    ("Hybrid", "--splits 2", 4, "MAST Hybrid,"),
+    ("Hybrid", "--splits 4", 12, "MAST Hybrid,"),
+    ("MASTER comm-opt Hybrid", "--replications 4 --comm-opt", 8, "MASTER Hybrid comm-opt")])
+def test_designs_of_gems_by_name(busbar, names, options, ranks, shown):
+    """A name of the GEMS paper selects the same step as its options."""
+    named, optioned = (busbar.run("plan", "gems", *args.split(), "--ranks", ranks, "--ops", emulated=False).stdout.split("\n", 1)[1]
+                       for args in (names, options))
+    assert named == optioned and shown in named
+
+
 @pytest.mark.parametrize("schedule", ["gpipe", "1f1b"])
 @pytest.mark.parametrize("stages,micro_batches", [(4, 1), (4, 6), (2, 3)])
 def test_pipeline_makespan_matches_formula(busbar, tmp_path, schedule, stages, micro_batches):

@@ -97,6 +97,7 @@ struct bb_tiles_options {
     const char *spatial_gradients; /* all-reduce of the weight gradients of the tiles: "sum", "mean" */
     int replications;
     bool comm_opt, odd_step;
+    bool hybrid; /* gems: two or more data-parallel copies of both replicas (positional argument Hybrid) */
 };
 
 /* The step programs that a scaling study (proxy `scaling`) runs. */

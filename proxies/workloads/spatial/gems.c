@@ -26,6 +26,8 @@
 #include "proxies/form/author/proxy.h"
 #include "proxies/workloads/spatial/tile_stage.h"
 
+#include <strings.h>
+
 /* State of one role (ranks with the same program) while its program is built. */
 struct gems_role {
     struct bb_tile_stage stage;
@@ -221,9 +223,48 @@ static int build_step(const struct bb_proxy_config *config, struct bb_step *step
     return bb_tiling_step(config, BB_TILING_GEMS, step, build_role);
 }
 
-const struct bb_proxy bb_gems_proxy = {.name = "gems",
-                                       .help =
-                                           "GEMS: two replicas of a network in opposite directions on the same ranks",
-                                       .features = BB_FEATURE_TILED,
-                                       .compute = "timed",
-                                       .build = build_step};
+/* ---- the names of the paper as positional arguments ---- */
+
+enum design { MAST, MASTER, COMM_OPT, HYBRID, DESIGNS };
+static const char *const designs[DESIGNS] = {"MAST", "MASTER", "comm-opt", "Hybrid"};
+
+/* Sets --replications of MAST or MASTER. */
+static int set_replications(struct bb_tiles_options *o, enum design design)
+{
+    const bool master = design == MASTER;
+
+    if (o->replications && (master ? o->replications < 4 : o->replications != 2))
+        return bb_err(BB_EUSAGE, "gems: %s has %s replications, but --replications is %d; leave one out",
+                      designs[design], master ? "4 or more" : "2", o->replications);
+    o->replications = o->replications ? o->replications : master ? 4 : 2;
+    return 0;
+}
+
+static int read_designs(struct bb_proxy_config *c, const char *const *words, int n)
+{
+    int rc = 0, design;
+
+    for (int i = 0; i < n; i++) {
+        for (design = 0; design < DESIGNS && strcasecmp(words[i], designs[design]) != 0;)
+            design++;
+        if (design == DESIGNS)
+            return bb_reject_unknown("design of gems", words[i], designs, DESIGNS);
+        c->tiles.comm_opt |= design == COMM_OPT;
+        c->tiles.hybrid |= design == HYBRID;
+        if (design == MAST || design == MASTER)
+            TRY(set_replications(&c->tiles, (enum design)design));
+    }
+out:
+    return rc;
+}
+
+const struct bb_proxy bb_gems_proxy = {
+    .name = "gems",
+    .help =
+        "GEMS: two replicas of a network in opposite directions on the same ranks. MAST: 2 passes per step; MASTER: 4 "
+        "or more; comm-opt: no all-reduce between the replicas; Hybrid: also data-parallel",
+    .features = BB_FEATURE_TILED,
+    .compute = "timed",
+    .positional = "[MAST|MASTER] [comm-opt] [Hybrid]",
+    .parse_positionals = read_designs,
+    .build = build_step};

@@ -174,6 +174,12 @@ static int count_tiles(const struct bb_tiling *t)
     return tiles;
 }
 
+/* Returns the required number of data-parallel copies: of both replicas of gems, else of the pipeline. */
+static int min_copies(const struct bb_tiling *t)
+{
+    return t->config.tiles.hybrid ? 2 : 1;
+}
+
 static long long ranks_per_replica(const struct bb_tiling *t, int splits)
 {
     return count_tiles(t) + (long long)(splits - t->n_spatial) * t->local_dp;
@@ -199,9 +205,9 @@ static int fitting_splits(const struct bb_tiling *t)
     if (t->n_splits)
         return t->config.ranks % ranks_per_replica(t, t->n_splits) == 0 ? t->n_splits : 0;
     if (!t->n_spatial && t->config.ranks % ranks_per_replica(t, DEFAULT_STAGES) == 0 &&
-        t->net.n_modules >= DEFAULT_STAGES)
+        t->config.ranks >= ranks_per_replica(t, DEFAULT_STAGES) * min_copies(t) && t->net.n_modules >= DEFAULT_STAGES)
         return DEFAULT_STAGES;
-    for (int n = min; n <= t->net.n_modules && ranks_per_replica(t, n) <= t->config.ranks; n++)
+    for (int n = min; n <= t->net.n_modules && ranks_per_replica(t, n) * min_copies(t) <= t->config.ranks; n++)
         if (t->config.ranks % ranks_per_replica(t, n) == 0)
             return n;
     return !t->gems && !t->n_spatial && t->config.ranks == t->local_dp ? 1 : 0;
@@ -335,6 +341,10 @@ static int refuse_ranks(const struct bb_tiling *t)
     if (mp > BB_MAX_LAYERS)
         return bb_err(BB_EUSAGE, "%s: a replica has %lld ranks, expected at most %d", t->config.proxy, mp,
                       BB_MAX_LAYERS);
+    if (t->config.ranks < mp * min_copies(t))
+        return bb_err(BB_EUSAGE,
+                      "%s: Hybrid needs two or more copies of both replicas, %lld ranks each; try: %lld ranks",
+                      t->config.proxy, mp, mp * min_copies(t));
     return bb_args_check_ranks(&t->config, (int)mp,
                                bb_step_text(t->step, "%s%d split%s%s", tiles, whole, whole == 1 ? "" : "s",
                                             t->local_dp > 1 ? " x local replicas" : ""));

@@ -299,9 +299,11 @@ static void describe_step(struct bb_tiling *t)
     if (t->local_dp > 1)
         local = bb_step_text(t->step, ", %d local replicas", t->local_dp);
     if (c->tiles.comm_opt)
-        exchange = bb_step_text(t->step, " (%s step, no all-reduce between replicas)", parity);
+        exchange = bb_step_text(t->step, " comm-opt (%s step, no all-reduce between replicas)", parity);
     if (t->gems)
-        passes = bb_step_text(t->step, ", %d replications%s", c->tiles.replications, exchange);
+        passes =
+            bb_step_text(t->step, ", %d replications: %s%s%s", c->tiles.replications,
+                         c->tiles.replications > 2 ? "MASTER" : "MAST", t->replicas > 1 ? " Hybrid" : "", exchange);
     t->step->parameters = t->net.parameters;
     t->step->samples = (double)t->replicas * c->tiles.replications * c->micro_batches * c->micro_batch_size;
     t->step->summary = bb_step_text(t->step, "%s at %d, %d split%s%s%s%s, %d micro-batch%s of %d%s, %d replica%s",

@@ -111,6 +111,7 @@ static const struct bb_opts set = {
         "accept numbers after the name: busbar plan gpt2_large 64 8 --ranks 32\n"
         "With a COLLECTIVE (`busbar list collectives`, or all): predicts the table that `busbar bench` prints.",
     .choice_at = choice_at,
+    .foreign = bb_foreign_options,
     .after = BB_LOCK_STEP_NOTE
     "Exit status: 0 ok, 1 invalid step (unmatched operation or deadlock), 2 usage error or invalid layout,\n"
     "5 training does not fit in GPU memory (--must-fit).",
@@ -181,6 +182,8 @@ static int find_proxy(struct bb_plan_options *o, struct bb_positionals *position
 
     while (n < sizeof(names) / sizeof(names[0]) && (names[n] = choice_at(n)))
         n++;
+    if (positionals->n > 0 && !bb_proxy_exists(positionals->word[0]))
+        TRY(bb_reject_foreign_program(positionals->word[0]));
     near = positionals->n > 0 && !bb_proxy_exists(positionals->word[0])
                ? bb_nearest_word(positionals->word[0], names, n)
                : NULL;

@@ -61,6 +61,7 @@ static const struct bb_opt_table tables[] = {
 
 const struct bb_opts bb_proxy_set = {
     .choice_at = bb_proxy_name_at,
+    .foreign = bb_foreign_options,
     .usage = "busbar proxy NAME [ARG...] [OPTION...]\n       busbar proxy all --quick [OPTION...]",
     .doc =
         "Runs the communication of a distributed training step as NCCL traffic on CUDA streams and reports how much\n"

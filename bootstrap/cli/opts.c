@@ -8,6 +8,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 enum { CHOICES_MAX = 256, NAMES_LISTED = 24 };
 
@@ -61,6 +62,18 @@ int bb_reject_unknown(const char *kind, const char *word, const char *const *nam
     if (near)
         return bb_err(BB_EUSAGE, "unknown %s '%s', did you mean '%s'? (one of: %s)", kind, word, near, list);
     return bb_err(BB_EUSAGE, "unknown %s '%s', expected one of: %s", kind, word, list);
+}
+
+int bb_reject_foreign(const struct bb_foreign_name *names, const char *typed, const char *name, size_t length)
+{
+    for (const struct bb_foreign_name *f = names; f && f->name; f++) {
+        if (strlen(f->name) != length || strncasecmp(f->name, name, length) != 0)
+            continue;
+        if (!f->ours)
+            return bb_err(BB_EUSAGE, "%s has no counterpart here: %s; leave it out", typed, f->text);
+        return bb_err(BB_EUSAGE, "%s is %s here; try: %s", typed, f->ours, f->text);
+    }
+    return 0;
 }
 
 static int set_choice(const struct bb_opt *opt, const char *text, const char **field)
@@ -207,6 +220,9 @@ static int reject_option(const struct bb_opts *set, const char *typed, const cha
     char word[64];
     size_t n = 0;
 
+    snprintf(word, sizeof(word), "%.*s", (int)strcspn(typed, "="), typed);
+    if (bb_reject_foreign(set->foreign, word, name, length))
+        return -BB_EUSAGE;
     for (const struct bb_opt_table *t = set->tables; t->opts; t++)
         for (const struct bb_opt *o = t->opts; o->name; o++) {
             BB_GROW(names, n);

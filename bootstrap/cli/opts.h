@@ -121,13 +121,21 @@ struct bb_positionals {
     int n;
 };
 
+/* The name that another tool has for an option or a program, and the name in busbar. */
+struct bb_foreign_name {
+    const char *name; /* options: without dashes; NULL ends a table */
+    const char *ours; /* "--tp"; NULL: busbar has no counterpart */
+    const char *text; /* what to type instead: "--tp 8"; without counterpart: the reason */
+};
+
 struct bb_opts {
-    const char *usage;                  /* synopsis of the command: "busbar bench COLLECTIVE... [OPTION...]" */
-    const char *doc;                    /* description, printed verbatim below the usage; NULL: none */
-    const char *after;                  /* text printed below the list of options; NULL: none */
-    const struct bb_opt_table *tables;  /* ends with a table without opts */
-    const char *(*choice_at)(size_t i); /* shell completion: returns the i-th valid positional argument, NULL past
+    const char *usage;                     /* synopsis of the command: "busbar bench COLLECTIVE... [OPTION...]" */
+    const char *doc;                       /* description, printed verbatim below the usage; NULL: none */
+    const char *after;                     /* text printed below the list of options; NULL: none */
+    const struct bb_opt_table *tables;     /* ends with a table without opts */
+    const char *(*choice_at)(size_t i);    /* shell completion: returns the i-th valid positional argument, NULL past
                                            the end; the pointer is NULL if the argument is any text or a file */
+    const struct bb_foreign_name *foreign; /* names of options in other tools, for error lines; NULL: none */
     size_t size; /* for bb_opts_read: size of the cfg struct, including the fields that only resolve() sets */
     /* for bb_opts_read: computes the fields that depend on several options; returns 0 or a negative error */
     int (*resolve)(void *cfg, const struct bb_positionals *positionals);
@@ -226,6 +234,14 @@ const char *bb_opts_find_unsupported(const struct bb_opt_table *tables, const vo
  * "collective"). The error contains the names[n] (at most 24) and the name of the closest spelling. Returns -BB_EUSAGE.
  */
 int bb_reject_unknown(const char *kind, const char *word, const char *const *names, size_t n);
+
+/*
+ * bb_reject_foreign - print an error with busbar's name if name[length] is the name of another tool, ignoring case.
+ *   names    ends with a row without a name; may be NULL
+ *   typed    the word as the user typed it, for the error
+ *   Returns  -BB_EUSAGE after printing the error; 0 if the table does not contain the name
+ */
+int bb_reject_foreign(const struct bb_foreign_name *names, const char *typed, const char *name, size_t length);
 
 /* Options of all commands that run on GPUs. */
 struct bb_common {

@@ -53,7 +53,8 @@ const struct bb_proxy *bb_proxy_find(const char *name)
             return bb_proxies[i];
         names[i] = bb_proxies[i]->name;
     }
-    bb_reject_unknown("proxy", name, names, (size_t)bb_n_proxies);
+    if (bb_reject_foreign_program(name) == 0)
+        bb_reject_unknown("proxy", name, names, (size_t)bb_n_proxies);
     return NULL;
 }
 

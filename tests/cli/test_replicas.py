@@ -23,6 +23,8 @@ RUNS = [
     (f"{SMALL} --sync ps", 4),
     (f"{SMALL} --sync ps_p2p --no-overlap", 4),
     (f"{SMALL} --sync ps_sharded --servers 2 --bucket-mb 2", 5),
+    ("data_parallel --model amoebanet_d --layers 3 --filters 32 --image-size 64 --compute gemm --bucket-mb 0.1", 4),
+    ("data_parallel --model resnet110_v2 --layers 20 --image-size 64 --sync zero3 --micro-batches 2", 3),
 ]
 
 

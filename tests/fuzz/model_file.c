@@ -18,7 +18,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     bb_model_release(&model);
     (void)!bb_residual_load(path, &residual);
     bb_residual_release(&residual);
-    (void)!bb_network_load(path, &network);
+    (void)!bb_network_load(&(struct bb_proxy_config){.model = path}, &network);
     bb_network_release(&network);
     (void)!bb_net_load(path, &as_it_says, &net);
     bb_net_release(&net);

@@ -28,7 +28,8 @@ enum bb_proxy_feature {
     BB_FEATURE_SCALING = 32768,
     BB_FEATURE_GLOBAL_BATCH = 65536,
     BB_FEATURE_SCHEDULE = 262144,
-    BB_FEATURE_STEP = 131072, /* options that every proxy supports (--dtype, --compute, --scale-counts), but not the
+    BB_FEATURE_IMAGES = 524288, /* --image-size, --filters */
+    BB_FEATURE_STEP = 131072,   /* options that every proxy supports (--dtype, --compute, --scale-counts), but not the
                                  plan of a single collective */
 };
 

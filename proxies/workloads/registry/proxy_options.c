@@ -51,6 +51,12 @@ const struct bb_opt bb_proxy_options[] = {
     OPT_STRING(0, "model", FIELD(model), NULL, "NAME|PATH",
                "the model: a name from 'busbar list models', a model file or its folder", .needs = BB_FEATURE_MODEL,
                .choice_at = bb_model_name_at),
+    OPT_INT(0, "image-size", FIELD(tiles.image_size), NULL, "N", 1, 1e9,
+            "resnet110_v2, amoebanet_d, cosmoflow: image side N, a power of two (default: the model's)",
+            .needs = BB_FEATURE_IMAGES),
+    OPT_INT(0, "filters", FIELD(tiles.filters), NULL, "F", 1, 1e5,
+            "amoebanet_d: number of filters (default: the model's); --layers sets the number of cells",
+            .needs = BB_FEATURE_IMAGES),
     OPT_INT(0, "micro-batch-size", FIELD(micro_batch_size), NULL, "B", 1, 1e6,
             "samples per micro-batch and replica (default: the model's, or 1)", .needs = BB_FEATURE_MICRO_BATCH_SIZE),
     OPT_INT(

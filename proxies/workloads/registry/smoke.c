@@ -18,7 +18,7 @@ static int try_stages(const struct bb_proxy *p, int stages, struct bb_proxy_conf
 
     if (has_free_stages(p))
         c->stages = stages;
-    if ((p->features & BB_FEATURE_LAYERS) && !(p->features & BB_FEATURE_TILES))
+    if ((p->features & BB_FEATURE_LAYERS) && !(p->features & BB_FEATURE_IMAGES))
         c->layers = stages;
     if (p->features & BB_FEATURE_MODEL)
         c->model = p->model;

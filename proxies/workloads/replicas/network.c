@@ -41,6 +41,7 @@ void bb_network_release(struct bb_network *net)
         free(net->units[u].name);
     }
     free(net->units);
+    bb_net_release(&net->net);
     *net = (struct bb_network){0};
 }
 
@@ -187,6 +188,71 @@ out:
     return rc;
 }
 
+/* ---- networks for large images (spatial/net/net.h) ---- */
+
+/* Adds a unit that ends in the convolution or dense layer `last`. `first`: the first of the pooling layers before it. The
+ * tensors have the order in which MPI4DL's modules register them. */
+static void add_net_unit(struct bb_network *net, const char *module, int first, int last)
+{
+    const struct bb_net_layer *layers = net->net.layers, *l = &layers[last];
+    int side = bb_net_layer_out_side(l);
+    char *name = bb_format("%s, %s", module, l->name);
+    struct bb_network_unit *unit = add_unit(net, name);
+
+    free(name);
+    unit->layers = &layers[first];
+    unit->n_layers = last - first + 1;
+    unit->sample_flops = bb_net_layer_flops(l, side, side);
+    net->sample_flops += unit->sample_flops;
+    net->outputs += (double)l->out * bb_net_layer_out_depth(l) * side * side;
+    for (int i = first; i <= last; i++) {
+        if (i == last)
+            add_tensor(net, unit, "weight",
+                       bb_net_layer_parameters(l) - (l->bias ? (size_t)l->out : 0) - 2 * (size_t)l->norm);
+        if (i == last && l->bias)
+            add_tensor(net, unit, "bias", (size_t)l->out);
+        if (!layers[i].norm)
+            continue;
+        add_tensor(net, unit, "norm.weight", (size_t)layers[i].norm);
+        add_tensor(net, unit, "norm.bias", (size_t)layers[i].norm);
+    }
+}
+
+static int read_net(const struct bb_proxy_config *c, struct bb_network *net)
+{
+    const struct bb_net_options options = {c->tiles.image_size, c->layers, c->tiles.filters};
+    int first = 0, rc;
+
+    TRY(bb_net_load(c->model, &options, &net->net));
+    for (int m = 0; m < net->net.n_modules; m++) {
+        const struct bb_module *module = &net->net.modules[m];
+
+        for (int i = module->first; i < module->first + module->n; i++) {
+            if (net->net.layers[i].kind == BB_NET_POOL)
+                continue;
+            add_net_unit(net, module->name, first, i);
+            first = i + 1;
+        }
+    }
+    net->batch = 1;
+    net->images = net->has_kernels = true;
+out:
+    return rc;
+}
+
+static int refuse_net_options(const struct bb_proxy_config *c)
+{
+    const char *option = c->tiles.image_size ? "image-size"
+                         : c->layers         ? "layers"
+                         : c->tiles.filters  ? "filters"
+                                             : NULL;
+
+    if (!option)
+        return 0;
+    return bb_err(BB_EUSAGE, "%s: --%s is not supported for model %s; try: --model resnet110_v2 or amoebanet_d",
+                  c->proxy, option, c->model);
+}
+
 /* ---- model files of transformers ---- */
 
 /* Returns the FLOPs of the forward pass of one sample through one layer: 2 per token for each element of the layer's
@@ -261,18 +327,24 @@ out:
     return rc;
 }
 
-int bb_network_load(const char *word, struct bb_network *net)
+int bb_network_load(const struct bb_proxy_config *c, struct bb_network *net)
 {
-    const json_t *part;
-    json_t *root;
+    json_t *root = NULL, *part;
     int rc;
 
     *net = (struct bb_network){0};
-    TRY(bb_profile_load("models", word, &root));
+    TRY(bb_profile_load("models", c->model, &root));
     part = json_object_get(root, "network");
-    rc = json_is_object(part) ? read_residual(part, word, net) : read_transformer(root, word, net);
-    json_decref(root);
+    if (!json_is_object(part) && bb_net_has_family(json_string_value(json_object_get(root, "family"))))
+        TRY(read_net(c, net));
+    else
+        TRY(refuse_net_options(c));
+    if (json_is_object(part))
+        TRY(read_residual(part, c->model, net));
+    else if (!net->images)
+        TRY(read_transformer(root, c->model, net));
 out:
+    json_decref(root);
     if (rc)
         bb_network_release(net);
     return rc;
@@ -308,6 +380,14 @@ bool bb_network_add_kernels(const struct bb_network *net, int unit, int64_t samp
     struct bb_conv conv = u->conv;
     struct bb_transformer layer = u->layer;
 
+    for (int i = 0; i < u->n_layers; i++) {
+        int side = bb_net_layer_out_side(&u->layers[i]);
+
+        if (!bb_net_layer_kernels(w, &u->layers[i], samples, side, side, dtype, backward))
+            return false;
+    }
+    if (u->n_layers)
+        return true;
     conv.n = samples;
     conv.dtype = dtype;
     layer.batch = samples;

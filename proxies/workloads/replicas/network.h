@@ -1,9 +1,11 @@
 /*
  * network.h - a model for data parallelism, read from a model file (profiles/models): a list of *units* (layers) in
- * forward order, each with its parameter tensors and its compute for one sample. There are two families of models:
+ * forward order, each with its parameter tensors and its compute for one sample. There are three families of models:
  *   residual networks   described by the object "network" of the model file. A unit is a convolution with its batch
  *                       norm, or the final dense layer. Units are in the registration order of torchvision's resnet.py:
  *                       the stem; for each block its convolutions, then its projection; the final dense layer
+ *   large-image CNNs    the networks of layer and spatial parallelism (spatial/net/net.h). A unit is a convolution or
+ *                       dense layer with its batch norm, and the pooling layers before it
  *   transformers        every model that transformer/arch/arch.h reads. A unit is the embedding, a layer or the output
  *                       layer
  * For residual networks, bb_network_load compares the totals in the model file (parameters, tensors, convolution
@@ -14,6 +16,8 @@
 
 #include "cuda/work/kernel_list.h"
 #include "proxies/form/models/transformer_model.h"
+#include "proxies/form/step/config.h"
+#include "proxies/workloads/spatial/net/net.h"
 #include "proxies/workloads/transformer/arch/arch.h"
 
 struct bb_network_unit {
@@ -26,8 +30,10 @@ struct bb_network_unit {
                               depend on the run. k == 0 (no output channels): the layer is not a convolution */
     int64_t rows, in, out; /* shape of a dense layer: input rows per sample, input width and output width. rows == 0:
                               not a dense layer */
-    struct bb_transformer layer; /* shape of a transformer layer; its fields batch and dtype are 0, because they
+    struct bb_transformer layer;       /* shape of a transformer layer; its fields batch and dtype are 0, because they
                                     depend on the run. heads == 0: not a transformer layer */
+    const struct bb_net_layer *layers; /* [n_layers] layers of a large-image CNN, owned by bb_network.net */
+    int n_layers;
     uint64_t tokens; /* embedding: number of tokens per sample; `in` is then the vocabulary size and `out` the width
                         of a table row. 0: not an embedding */
 };
@@ -39,23 +45,25 @@ struct bb_network {
     int n_tensors;
     int batch;           /* default number of samples per rank and micro-batch */
     double outputs;      /* number of output elements of all convolutions for one sample; 0 for transformers */
-    struct bb_arch arch; /* architecture of a transformer model; unused for residual networks */
-    bool images;         /* true: residual network, trained with SGD by default; false: transformer */
+    struct bb_arch arch; /* architecture of a transformer model; unused for other models */
+    struct bb_net net;   /* large-image CNN; unused for other models */
+    bool images;         /* true: convolutional network, trained with SGD by default; false: transformer */
     bool has_kernels;    /* true: bb_network_add_kernels supports every unit (layer) of this model */
 };
 
 /*
  * bb_network_load - reads a model file.
- *   word     name of a model in profiles/models, or path of a model file
+ *   config   model: name of a model in profiles/models, or path of a model file; tiles.image_size, layers and
+ *            tiles.filters replace values of a large-image CNN
  *   network  out; the caller releases it with bb_network_release, which also accepts a partly loaded network
- *   Returns  0, or -BB_EUSAGE after printing an error message: unreadable file, or a model that is neither a residual
- *            network nor a transformer
+ *   Returns  0, -BB_EFAIL, or -BB_EUSAGE after printing an error message: unreadable file, a model that belongs to no
+ *            family, or an option that the model does not support
  */
-int bb_network_load(const char *word, struct bb_network *network) BB_MUST_CHECK;
+int bb_network_load(const struct bb_proxy_config *config, struct bb_network *network) BB_MUST_CHECK;
 void bb_network_release(struct bb_network *network);
 
 /* bb_network_activations - returns the bytes of the activations that the forward pass stores for the backward pass
- * of `samples` samples. Residual networks: the outputs of convolutions and batch norms; transformers: the estimate
+ * of `samples` samples. Convolutional networks: the outputs of convolutions and batch norms; transformers: the estimate
  * of transformer/memory.h. */
 double bb_network_activations(const struct bb_network *network, int samples, enum bb_dtype_id dtype);
 

@@ -57,7 +57,7 @@ int bb_replicas_defaults(struct bb_proxy_config *c)
 static double unit_flops(const struct training *t, int unit, int direction)
 {
     const struct bb_network_unit *u = &t->network.units[unit];
-    double factor = direction == FORWARD ? 1 : unit == 0 && u->conv.k ? 1 : 2;
+    double factor = direction == FORWARD || (unit == 0 && t->network.images) ? 1 : 2;
 
     return factor * u->sample_flops * t->batch;
 }
@@ -245,7 +245,7 @@ static int resolve_training(struct training *t)
     int rc;
 
     t->dtype = (enum bb_dtype_id)bb_dtype_find(c->dtype);
-    TRY(bb_network_load(c->model, &t->network));
+    TRY(bb_network_load(c, &t->network));
     TRY(bb_sync_resolve(c, (enum bb_sync_kind)bb_args_index(c->sync.sync, bb_sync_names, BB_SYNC_ALL_REDUCE), t->dtype,
                         t->dtype, &t->policy));
     if (!c->sync.optimizer && t->network.images)
@@ -296,8 +296,9 @@ out:
 const struct bb_proxy bb_data_parallel_proxy = {
     .name = "data_parallel",
     .help = "a model replica per rank: DDP buckets, tensor fusion, ZeRO/FSDP sharding or parameter servers",
-    .features = BB_FEATURE_MODEL | BB_FEATURE_MICRO_BATCHES | BB_FEATURE_GLOBAL_BATCH | BB_FEATURE_MICRO_BATCH_SIZE |
-                BB_FEATURE_NODES | BB_FEATURE_TIMED | BB_FEATURE_GEMM | BB_FEATURE_TFLOPS | BB_FEATURE_SYNC,
+    .features = BB_FEATURE_MODEL | BB_FEATURE_LAYERS | BB_FEATURE_IMAGES | BB_FEATURE_MICRO_BATCHES |
+                BB_FEATURE_GLOBAL_BATCH | BB_FEATURE_MICRO_BATCH_SIZE | BB_FEATURE_NODES | BB_FEATURE_TIMED |
+                BB_FEATURE_GEMM | BB_FEATURE_TFLOPS | BB_FEATURE_SYNC,
     .compute = "timed",
     .defaults = bb_replicas_defaults,
     .build = bb_replicas_build};

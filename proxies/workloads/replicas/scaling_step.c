@@ -54,7 +54,7 @@ static int build_broadcast(const struct bb_proxy_config *c, struct bb_step *step
     size_t largest = 0; /* number of elements of the largest tensor */
     int rc;
 
-    TRY(bb_network_load(c->model, &b.network));
+    TRY(bb_network_load(c, &b.network));
     for (int u = 0; u < n->n; u++)
         for (int i = 0; i < n->units[u].n; i++)
             largest = n->units[u].tensors[i].count > largest ? n->units[u].tensors[i].count : largest;
@@ -110,8 +110,8 @@ out:
 const struct bb_proxy bb_scaling_proxy = {
     .name = "scaling",
     .help = "scaling study: epochs of data-parallel training, images per second, efficiency",
-    .features = BB_FEATURE_MODEL | BB_FEATURE_NODES | BB_FEATURE_TIMED | BB_FEATURE_GEMM | BB_FEATURE_TFLOPS |
-                BB_FEATURE_SYNC | BB_FEATURE_SCALING,
+    .features = BB_FEATURE_MODEL | BB_FEATURE_LAYERS | BB_FEATURE_IMAGES | BB_FEATURE_NODES | BB_FEATURE_TIMED |
+                BB_FEATURE_GEMM | BB_FEATURE_TFLOPS | BB_FEATURE_SYNC | BB_FEATURE_SCALING,
     .compute = "timed",
     .defaults = bb_scaling_defaults,
     .build = build_step};

@@ -48,46 +48,6 @@ static struct extent get_extent(const struct segment_builder *c, const struct bb
                            side / c->layers->slices.cols + 2 * margin[1]};
 }
 
-static bool add_conv_kernels(struct bb_kernel_list *w, const struct segment_builder *c, const struct bb_net_layer *l,
-                             struct extent e, bool backward)
-{
-    const int64_t stride = l->stride, depth = bb_net_layer_out_depth(l);
-    const struct bb_conv conv = {.n = c->layers->samples,
-                                 .c = l->in,
-                                 .d = (depth - 1) * stride + l->kernel[0],
-                                 .h = (e.rows - 1) * stride + l->kernel[1],
-                                 .w = (e.cols - 1) * stride + l->kernel[2],
-                                 .k = l->out,
-                                 .t = l->kernel[0],
-                                 .r = l->kernel[1],
-                                 .s = l->kernel[2],
-                                 .stride = stride,
-                                 .pad = 0,
-                                 .dtype = c->dtype};
-
-    return bb_kernel_list_conv(w, &conv, backward, !l->first);
-}
-
-/* Adds a pooling layer as a copy kernel, because both kernels read an input and write an output. The number of
- * copied elements is the mean of the layer's input and output elements. */
-static bool add_layer_kernels(struct bb_kernel_list *w, const struct segment_builder *c, const struct bb_net_layer *l,
-                              struct extent e, bool backward)
-{
-    uint64_t stride = (uint64_t)l->stride, shrink = stride * stride * (l->depth > 1 ? stride : 1);
-    uint64_t out = (uint64_t)bb_net_layer_out_depth(l) * (uint64_t)e.rows * (uint64_t)e.cols;
-    const struct bb_memory_kernel pool = {.kind = BB_MEMORY_KERNEL_COPY,
-                                          .dtype = c->dtype,
-                                          .rows = (uint64_t)c->layers->samples * (uint64_t)l->in,
-                                          .cols = (out + out * shrink + 1) / 2};
-
-    if (l->kind == BB_NET_CONV)
-        return add_conv_kernels(w, c, l, e, backward);
-    if (l->kind == BB_NET_DENSE)
-        return bb_kernel_list_dense(w, c->layers->samples, l->in, l->out, BB_ACT_NONE, c->dtype, backward);
-    bb_kernel_list_add_memory_kernel(w, "pool", &pool);
-    return true;
-}
-
 /* Appends layer l to the compute operation p of a segment (layers with one halo exchange). e: rows and columns of
  * the layer's output that this rank computes, including the margin around its tile. */
 static int add_to_op(const struct segment_builder *c, struct bb_segment_op *p, const struct bb_net_layer *l,
@@ -109,7 +69,8 @@ static int add_to_op(const struct segment_builder *c, struct bb_segment_op *p, c
 
         kernels = kernels ? kernels : bb_step_add_kernel_list(c->step);
         p->kernels[direction] = kernels;
-        if (!add_layer_kernels(kernels, c, l, e, direction == BB_BACKWARD) || kernels->overflowed)
+        if (!bb_net_layer_kernels(kernels, l, c->layers->samples, e.rows, e.cols, c->dtype, direction == BB_BACKWARD) ||
+            kernels->overflowed)
             return bb_err(BB_EFAIL, "%s: layer '%s' exceeds the supported sizes", c->net->name, l->name);
     }
     return 0;

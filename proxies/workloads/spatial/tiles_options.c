@@ -8,10 +8,6 @@ static const char *const gradient_choices[] = {"sum", "mean", NULL};
 #define FIELD(name) offsetof(struct bb_tiles_options, name)
 
 const struct bb_opt bb_tiles_options[] = {
-    OPT_INT(0, "image-size", FIELD(image_size), NULL, "N", 1, 1e9,
-            "image side N, a power of two (default: the model's)"),
-    OPT_INT(0, "filters", FIELD(filters), NULL, "F", 1, 1e5,
-            "amoebanet_d: number of filters (default: the model's); --layers sets the number of cells"),
     OPT_CHOICE(
         0, "slice", FIELD(slice), NULL, "HOW", slice_choices,
         "tile shape: vertical strips, horizontal strips or a square grid (default: square if P is a square number)"),

@@ -34,8 +34,8 @@
 /* Features (enum bb_proxy_feature) of the proxies `layer_parallel`, `spatial` and `gems`. */
 #define BB_FEATURE_TILED                                                                                               \
     (BB_FEATURE_TILES | BB_FEATURE_MODEL | BB_FEATURE_LAYERS | BB_FEATURE_STAGES | BB_FEATURE_SCHEDULE |               \
-     BB_FEATURE_MICRO_BATCHES | BB_FEATURE_MICRO_BATCH_SIZE | BB_FEATURE_GLOBAL_BATCH | BB_FEATURE_TIMED |             \
-     BB_FEATURE_GEMM | BB_FEATURE_TFLOPS | BB_FEATURE_LAYER_US)
+     BB_FEATURE_IMAGES | BB_FEATURE_MICRO_BATCHES | BB_FEATURE_MICRO_BATCH_SIZE | BB_FEATURE_GLOBAL_BATCH |            \
+     BB_FEATURE_TIMED | BB_FEATURE_GEMM | BB_FEATURE_TFLOPS | BB_FEATURE_LAYER_US)
 
 enum bb_tiling_kind { BB_TILING_LAYERS, BB_TILING_SPATIAL, BB_TILING_GEMS }; /* proxies layer_parallel, spatial, gems */
 

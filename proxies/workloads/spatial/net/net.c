@@ -48,6 +48,46 @@ double bb_net_layer_flops(const struct bb_net_layer *l, int rows, int cols)
     return 2 * kernel_elements(l) * l->in * l->out * bb_net_layer_out_depth(l) * rows * cols;
 }
 
+static bool add_conv_kernels(struct bb_kernel_list *w, const struct bb_net_layer *l, int64_t samples, int rows,
+                             int cols, enum bb_dtype_id dtype, bool backward)
+{
+    const int64_t stride = l->stride, depth = bb_net_layer_out_depth(l);
+    const struct bb_conv conv = {.n = samples,
+                                 .c = l->in,
+                                 .d = (depth - 1) * stride + l->kernel[0],
+                                 .h = (rows - 1) * stride + l->kernel[1],
+                                 .w = (cols - 1) * stride + l->kernel[2],
+                                 .k = l->out,
+                                 .t = l->kernel[0],
+                                 .r = l->kernel[1],
+                                 .s = l->kernel[2],
+                                 .stride = stride,
+                                 .pad = 0,
+                                 .dtype = dtype};
+
+    return bb_kernel_list_conv(w, &conv, backward, !l->first);
+}
+
+/* A pooling layer is a copy kernel, because both kernels read an input and write an output. The number of copied
+ * elements is the mean of the layer's input and output elements. */
+bool bb_net_layer_kernels(struct bb_kernel_list *w, const struct bb_net_layer *l, int64_t samples, int rows, int cols,
+                          enum bb_dtype_id dtype, bool backward)
+{
+    uint64_t stride = (uint64_t)l->stride, shrink = stride * stride * (l->depth > 1 ? stride : 1);
+    uint64_t out = (uint64_t)bb_net_layer_out_depth(l) * (uint64_t)rows * (uint64_t)cols;
+    const struct bb_memory_kernel pool = {.kind = BB_MEMORY_KERNEL_COPY,
+                                          .dtype = dtype,
+                                          .rows = (uint64_t)samples * (uint64_t)l->in,
+                                          .cols = (out + out * shrink + 1) / 2};
+
+    if (l->kind == BB_NET_CONV)
+        return add_conv_kernels(w, l, samples, rows, cols, dtype, backward);
+    if (l->kind == BB_NET_DENSE)
+        return bb_kernel_list_dense(w, samples, l->in, l->out, BB_ACT_NONE, dtype, backward);
+    bb_kernel_list_add_memory_kernel(w, "pool", &pool);
+    return true;
+}
+
 size_t bb_map_elements(const struct bb_map *m)
 {
     return (size_t)m->channels * (size_t)m->depth * (size_t)m->side * (size_t)m->side;
@@ -156,6 +196,14 @@ static const struct family families[] = {
     {"amoebanet", bb_net_build_amoebanet, 32},
     {"spatial_network", bb_net_build_cosmoflow, 32},
 };
+
+bool bb_net_has_family(const char *name)
+{
+    for (size_t f = 0; name && f < sizeof(families) / sizeof(families[0]); f++)
+        if (strcmp(families[f].name, name) == 0)
+            return true;
+    return false;
+}
 
 static const struct family *find_family(const char *word, const char *found)
 {

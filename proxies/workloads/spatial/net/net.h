@@ -11,6 +11,7 @@
 #define BB_PROXIES_WORKLOADS_SPATIAL_NET_NET_H
 
 #include "bootstrap/base/err.h"
+#include "cuda/work/kernel_list.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -103,6 +104,17 @@ struct bb_net_options {
  */
 int bb_net_load(const char *word, const struct bb_net_options *options, struct bb_net *net) BB_MUST_CHECK;
 void bb_net_release(struct bb_net *net);
+
+bool bb_net_has_family(const char *name); /* returns whether bb_net_load supports model files with this "family"; name
+                                             may be NULL */
+
+/*
+ * bb_net_layer_kernels - appends the kernels of one layer for rows x cols output elements per channel and depth
+ * position: GEMMs and batch norm of a convolution, GEMMs of a dense layer, a copy for a pooling layer.
+ *   Returns  false if the size of a kernel overflows
+ */
+bool bb_net_layer_kernels(struct bb_kernel_list *w, const struct bb_net_layer *l, int64_t samples, int rows, int cols,
+                          enum bb_dtype_id dtype, bool backward);
 
 size_t bb_net_layer_parameters(const struct bb_net_layer *l);
 /* bb_net_layer_flops - returns the FLOPs (multiplications plus additions) of the forward pass of one sample for rows

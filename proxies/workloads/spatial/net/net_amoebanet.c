@@ -82,12 +82,13 @@ static const struct cell_layer reduction[] = {
     {"conv 1x1", BB_NET_CONV, 1, 1, 1, 1, 1, true, {0}},
 };
 
-/* Adds a convolution with a batch norm. */
-static void add_conv(const struct cell *cell, const char *name, int in, int out, int kernel, int stride, int side)
+/* Adds a convolution with a batch norm of `norm` channels. */
+static void add_conv(const struct cell *cell, const char *name, int in, int out, int kernel, int stride, int side,
+                     int norm)
 {
     struct bb_net_layer l = bb_net_conv(name, in, out, kernel, stride, side);
 
-    l.norm = out;
+    l.norm = norm;
     bb_net_add_layer(cell->net, &l);
 }
 
@@ -109,16 +110,16 @@ static void add_layer(const struct cell *cell, const struct cell_layer *row)
 }
 
 /* Adds the layers that map both inputs of the cell to c channels and to the same side. If the previous cell was a
- * reduction cell, input 1 is reduced by two convolutions with stride 2, each of which computes half of the channels. */
+ * reduction cell, input 1 is reduced by two convolutions with stride 2, each of which computes half of the channels; both share a batch norm. */
 static void add_inputs(const struct cell *cell)
 {
     const struct bb_map *b = &cell->before;
 
-    add_conv(cell, "conv of input 0", cell->previous.channels, cell->c, 1, 1, cell->previous.side);
+    add_conv(cell, "conv of input 0", cell->previous.channels, cell->c, 1, 1, cell->previous.side, cell->c);
     for (int i = 0; i < 2 && b->side != cell->previous.side; i++)
-        add_conv(cell, "reduce input 1", b->channels, cell->c / 2, 1, 2, b->side);
+        add_conv(cell, "reduce input 1", b->channels, cell->c / 2, 1, 2, b->side, i * cell->c);
     if (b->side == cell->previous.side && b->channels != cell->c)
-        add_conv(cell, "conv of input 1", b->channels, cell->c, 1, 1, b->side);
+        add_conv(cell, "conv of input 1", b->channels, cell->c, 1, 1, b->side, cell->c);
 }
 
 /* Adds a cell to the network. Its output and its first input become the two inputs of the next cell. */
@@ -152,7 +153,7 @@ static void add_stem(struct cell *cell, int channels)
     int image = cell->net->image;
 
     bb_net_open_module(cell->net, &(struct bb_module){.tiled = true}, "stem 1");
-    add_conv(cell, "conv 3x3", channels, cell->c, 3, 2, image);
+    add_conv(cell, "conv 3x3", channels, cell->c, 3, 2, image, cell->c);
     cell->previous = cell->before = (struct bb_map){cell->c, 1, image / 2};
     bb_net_close_module(cell->net, &cell->previous, NULL);
     cell->reduces = true;

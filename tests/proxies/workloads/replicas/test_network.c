@@ -47,7 +47,7 @@ static void networks_match_published_counts(void **state)
         const struct row *r = &rows[i];
         struct bb_network net;
 
-        assert_int_equal(bb_network_load(r->model, &net), 0);
+        assert_int_equal(bb_network_load(&(struct bb_proxy_config){.model = r->model}, &net), 0);
         assert_true(net.parameters == r->parameters);
         assert_int_equal(net.n_tensors, r->tensors);
         assert_int_equal(net.n, r->layers);
@@ -74,7 +74,7 @@ static void blocks_match_published_counts(void **state)
     struct bb_network net;
 
     (void)state;
-    assert_int_equal(bb_network_load("resnet50", &net), 0);
+    assert_int_equal(bb_network_load(&(struct bb_proxy_config){.model = "resnet50"}, &net), 0);
     for (size_t i = 0; i < ROWS(blocks); i++)
         assert_true(parameters_of(&net, blocks[i].prefix) == blocks[i].parameters);
     assert_string_equal(net.units[1].tensors[0].name, "stage1.block0.conv1.weight");
@@ -89,7 +89,7 @@ static void transformers_match_the_usual_formulas(void **state)
     double s = 1024, h = 1280;
 
     (void)state;
-    assert_int_equal(bb_network_load("gpt2_large", &net), 0);
+    assert_int_equal(bb_network_load(&(struct bb_proxy_config){.model = "gpt2_large"}, &net), 0);
     assert_true(net.parameters == 774030080);
     assert_int_equal(net.n, 38);
     assert_true(net.units[1].sample_flops == 24 * s * h * h + 4 * s * s * h);
@@ -97,10 +97,10 @@ static void transformers_match_the_usual_formulas(void **state)
     assert_true(net.units[37].sample_flops == 2 * s * h * 50257);
     assert_true(!net.images && net.has_kernels);
     bb_network_release(&net);
-    assert_int_equal(bb_network_load("bert_large", &net), 0);
+    assert_int_equal(bb_network_load(&(struct bb_proxy_config){.model = "bert_large"}, &net), 0);
     assert_true(net.parameters == 335141888);
     bb_network_release(&net);
-    assert_int_equal(bb_network_load("llama2_7b", &net), 0);
+    assert_int_equal(bb_network_load(&(struct bb_proxy_config){.model = "llama2_7b"}, &net), 0);
     assert_true(net.parameters == 6738415616);
     assert_true(!net.has_kernels);
     bb_network_release(&net);
@@ -109,16 +109,17 @@ static void transformers_match_the_usual_formulas(void **state)
 /* The FLOPs of a layer equal the FLOPs of its kernel list. */
 static void kernel_lists_have_the_flops_of_the_layer(void **state)
 {
-    static const char *const models[] = {"resnet18_cifar", "resnet50", "gpt2_small", "bert_large"};
+    static const char *const models[] = {"resnet18_cifar", "resnet50",    "gpt2_small", "bert_large",
+                                         "resnet110_v2",   "amoebanet_d", "cosmoflow"};
 
     (void)state;
     for (size_t m = 0; m < ROWS(models); m++) {
         struct bb_network net;
 
-        assert_int_equal(bb_network_load(models[m], &net), 0);
+        assert_int_equal(bb_network_load(&(struct bb_proxy_config){.model = models[m]}, &net), 0);
         for (int u = 0; u < net.n; u++) {
             struct bb_kernel_list *w = calloc(2, sizeof(*w));
-            double forward = 3 * net.units[u].sample_flops, factor = u == 0 && net.units[u].conv.k ? 1 : 2;
+            double forward = 3 * net.units[u].sample_flops, factor = u == 0 && net.images ? 1 : 2;
 
             assert_true(bb_network_add_kernels(&net, u, 3, BB_BFLOAT16, false, &w[0]));
             assert_true(bb_network_add_kernels(&net, u, 3, BB_BFLOAT16, true, &w[1]));
@@ -127,6 +128,41 @@ static void kernel_lists_have_the_flops_of_the_layer(void **state)
             assert_true(w[0].n > 0 && w[1].n > 0 && !w[0].overflowed && !w[1].overflowed);
             free(w);
         }
+        bb_network_release(&net);
+    }
+}
+
+/* ---- networks for large images ---- */
+
+static void networks_for_large_images_match_published_counts(void **state)
+{
+    /* convolutions, dense layers and batch norms: ResNet-110-v2 has 108 + 1 convolutions, 3 projections, a dense layer and
+     * 109 - 1 + 1 batch norms; weights and biases of all, two tensors per norm */
+    static const struct {
+        struct bb_proxy_config config;
+        double parameters, gmac;
+        int layers, tensors;
+    } models[] = {
+        {{.model = "resnet110_v2"}, 9781802, 884.4, 113, 2 * 113 + 2 * 109},
+        {{.model = "resnet110_v2", .tiles = {.image_size = 32}}, 7162922, 0.864, 113, 2 * 113 + 2 * 109},
+        {{.model = "amoebanet_d"}, 312433690, 836.5, 280, 279 + 2 + 2 * 275},
+        {{.model = "cosmoflow"}, 8907556, 0, 8, 16},
+    };
+
+    (void)state;
+    for (size_t m = 0; m < ROWS(models); m++) {
+        struct bb_network net;
+        double sum = 0;
+
+        assert_int_equal(bb_network_load(&models[m].config, &net), 0);
+        assert_true(net.parameters == models[m].parameters && net.images && net.has_kernels);
+        assert_true(models[m].gmac == 0 || fabs(net.sample_flops / 2e9 / models[m].gmac - 1) < 1e-3);
+        assert_int_equal(net.n, models[m].layers);
+        assert_int_equal(net.n_tensors, models[m].tensors);
+        for (int u = 0; u < net.n; u++)
+            for (int t = 0; t < net.units[u].n; t++)
+                sum += (double)net.units[u].tensors[t].count;
+        assert_true(sum == net.parameters);
         bb_network_release(&net);
     }
 }
@@ -151,7 +187,7 @@ static int load_changed(const char *from, const char *to)
     file = fdopen(mkstemps(path, 5), "w");
     fputs(changed, file);
     fclose(file);
-    rc = bb_network_load(path, &net);
+    rc = bb_network_load(&(struct bb_proxy_config){.model = path}, &net);
     if (rc == 0)
         bb_network_release(&net);
     unlink(path);
@@ -221,6 +257,7 @@ int main(void)
         cmocka_unit_test(blocks_match_published_counts),
         cmocka_unit_test(transformers_match_the_usual_formulas),
         cmocka_unit_test(kernel_lists_have_the_flops_of_the_layer),
+        cmocka_unit_test(networks_for_large_images_match_published_counts),
         cmocka_unit_test(rejects_invalid_files),
         cmocka_unit_test(rejects_numbers_above_their_limits),
     };

@@ -3,9 +3,11 @@
  * The tests compare these records with the plan, independently of the program's own output.
  *
  * One line per call in $NCCL_RECORD.<world rank>: function, ranks of the communicator, rank in the communicator, peer
- * or root (-1: none), count, data type as ncclDataType_t.
+ * or root (-1: none), count, data type as ncclDataType_t. With MPI_RECORD=1 the file also contains, in the order of the
+ * calls, the MPI calls that move data or synchronize: function, and bytes that this rank contributes.
  */
 #include <dlfcn.h>
+#include <mpi.h>
 #include <nccl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -93,4 +95,38 @@ ncclResult_t ncclReduce(const void *send, void *recv, size_t count, ncclDataType
 {
     record(__func__, comm, root, count, dtype);
     return NEXT(ncclReduce)(send, recv, count, dtype, op, root, comm, stream);
+}
+
+/* ---- MPI: the only calls of the program that send anything (test_mpi.py compares them with its symbols) ---- */
+
+static void record_mpi(const char *function, int count, MPI_Datatype type)
+{
+    FILE *file = getenv("MPI_RECORD") ? record_file() : NULL;
+    int size = 0;
+
+    if (!file)
+        return;
+    if (count)
+        NEXT(MPI_Type_size)(type, &size);
+    fprintf(file, "%s %lld\n", function, (long long)count * size);
+    fflush(file);
+}
+
+int MPI_Iallgather(const void *send, int n_send, MPI_Datatype send_type, void *recv, int n_recv, MPI_Datatype type,
+                   MPI_Comm comm, MPI_Request *request)
+{
+    record_mpi(__func__, n_recv, type);
+    return NEXT(MPI_Iallgather)(send, n_send, send_type, recv, n_recv, type, comm, request);
+}
+
+int MPI_Ibcast(void *data, int count, MPI_Datatype type, int root, MPI_Comm comm, MPI_Request *request)
+{
+    record_mpi(__func__, count, type);
+    return NEXT(MPI_Ibcast)(data, count, type, root, comm, request);
+}
+
+int MPI_Ibarrier(MPI_Comm comm, MPI_Request *request)
+{
+    record_mpi(__func__, 0, MPI_DATATYPE_NULL);
+    return NEXT(MPI_Ibarrier)(comm, request);
 }

@@ -36,6 +36,9 @@ static const struct bb_opt plan_options[] = {
                "(steps only); link=node3-nic2:0.5 halves the NIC's bandwidth (factor at most 1); link=leaf3:0.5 halves "
                "the uplinks of a leaf switch in the profile's fabric",
                .needs = BB_PLAN_CLUSTER),
+    OPT_STRING(0, "delay", FIELD(delay), NULL, "LIST",
+               "with --cluster: ranks that start each step late, separated by commas: rank=1:100us (us, ms or s)",
+               .needs = BB_PLAN_STEP | BB_PLAN_CLUSTER),
     OPT_STRING(0, "jitter", FIELD(jitter), NULL, "PERCENT",
                "with --cluster: also simulate steps with random compute times: the duration of each compute operation "
                "on each rank (for collectives: of each rank's contribution) has a normal distribution with this "

@@ -45,9 +45,9 @@ struct bb_plan_options {
     bool forecast; /* not an option: true: the plan predicts real training with the compute rates of the cluster
                       profile; false: the plan predicts what `busbar proxy` would measure */
     size_t gpu_memory;
-    enum bb_rates rates;       /* not an option: source of the compute rates (forecast.h) */
-    int top, threads;          /* with --best-layout: number of layouts to print, and number of threads of the search */
-    const char *slow, *jitter; /* values of the options as given, not yet parsed */
+    enum bb_rates rates; /* not an option: source of the compute rates (forecast.h) */
+    int top, threads;    /* with --best-layout: number of layouts to print, and number of threads of the search */
+    const char *slow, *delay, *jitter; /* values of the options as given, not yet parsed */
     int seed, samples; /* seed: for --jitter and --moe-imbalance; samples: number of simulated steps with --jitter */
     struct bb_bench_options bench; /* only for the plan of a collective: options of `busbar bench`, which determine
                                       the rows of the table */
@@ -79,7 +79,7 @@ int bb_plan_collectives(struct bb_plan_options *o, const struct bb_positionals *
 /* ---- functions for all uses of plan: plan_resolve.c ---- */
 
 /*
- * bb_plan_conditions - parse --slow, --jitter and --seed.
+ * bb_plan_conditions - parse --slow, --delay, --jitter and --seed.
  *   conditions  out: slowdowns, jitter and seed of the simulation
  *   Returns     0, or -BB_EUSAGE after printing an error line
  */

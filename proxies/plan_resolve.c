@@ -143,6 +143,8 @@ int bb_plan_conditions(const struct bb_plan_options *o, struct bb_conditions *co
     *conditions = (struct bb_conditions){.seed = o->seed ? (uint64_t)o->seed : 1};
     if (o->slow)
         TRY(bb_slow_parse(&conditions->slow, "--slow", o->slow));
+    if (o->delay)
+        TRY(bb_slow_parse_delays(&conditions->slow, "--delay", o->delay));
     if (o->jitter)
         TRY(parse_jitter(o->jitter, &conditions->jitter));
 out:

@@ -46,6 +46,10 @@ static const struct bb_opt run_options[] = {
     OPT_STRING(0, "cluster", FIELD(cluster), NULL, "NAME|FILE",
                "also predict the step for this cluster, and print predicted and measured times side by side",
                .choice_at = bb_cluster_name_at),
+    OPT_STRING(0, "slow", FIELD(slow_list), NULL, "LIST",
+               "make ranks slow, separated by commas: with rank=1:1.5 the kernels of rank 1 take 1.5 times as long"),
+    OPT_STRING(0, "delay", FIELD(delay_list), NULL, "LIST",
+               "let ranks start each step late, separated by commas: rank=1:100us (us, ms or s)"),
     OPT_BUFFERS(FIELD(common.buffers)),
     OPT_FLAG('c', "check", FIELD(check),
              "first run every communication operation once with known data and verify the results"),
@@ -142,6 +146,27 @@ static int validate_timed_options(const struct bb_proxy_run_options *o)
                   o->compute_gbps > 0 ? "--compute-gbps" : "--compute-sms", o->step.compute);
 }
 
+/* Parse --slow and --delay. A run cannot make kernels shorter or links slower. */
+static int parse_slow(struct bb_proxy_run_options *o)
+{
+    int rc = 0;
+
+    if (o->slow_list)
+        TRY(bb_slow_parse(&o->slow, "--slow", o->slow_list));
+    for (int i = 0; i < o->slow.n; i++)
+        if (o->slow.items[i].kind != BB_SLOW_RANK || o->slow.items[i].factor < 1)
+            return bb_err(BB_EUSAGE,
+                          "--slow: '%s' is not possible in a run, expected rank=R:TIMES with TIMES of 1 or more; for "
+                          "links and faster kernels, try: busbar plan",
+                          o->slow_list);
+    if (o->slow_list && o->step.compute && strcmp(o->step.compute, "none") == 0)
+        return bb_err(BB_EUSAGE, "--slow makes kernels slow, but --compute is none; try: --delay, or --compute timed");
+    if (o->delay_list)
+        TRY(bb_slow_parse_delays(&o->slow, "--delay", o->delay_list));
+out:
+    return rc;
+}
+
 static int parse_all(const struct bb_proxy_run_options *o, const struct bb_positionals *positionals)
 {
     if (!o->quick)
@@ -167,13 +192,16 @@ int bb_proxy_parse(struct bb_proxy_run_options *o, const struct bb_proxy **proxy
     *proxy = NULL;
     TRY(bb_opts_parse(&bb_proxy_set, o, argc, argv, &positionals, stdout));
     TRY(validate_sms(o->compute_sms));
-    if (positionals.n > 0 && strcmp(positionals.word[0], "all") == 0)
+    if (positionals.n > 0 && strcmp(positionals.word[0], "all") == 0) {
+        TRY(parse_slow(o));
         return parse_all(o, &positionals);
+    }
     if (o->quick)
         return bb_err(BB_EUSAGE,
                       "--quick requires 'all': proxy all --quick; to shrink one proxy, try: --scale-counts 0.001");
     TRY(bb_proxy_configure(&o->step, &positionals, proxy));
     TRY(validate_timed_options(o));
+    TRY(parse_slow(o));
     if (o->step.transformer.float8)
         return bb_err(BB_EUSAGE, "%s: --fp8 only applies to forecasts (plan --cluster); a run has no FP8 GEMMs",
                       o->step.proxy);

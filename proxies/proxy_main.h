@@ -4,6 +4,7 @@
 
 #include "bootstrap/cli/opts.h"
 #include "proxies/form/author/proxy.h"
+#include "proxies/simulation/machine/slow.h"
 
 struct bb_proxy_run_options {
     struct bb_common common;
@@ -12,8 +13,9 @@ struct bb_proxy_run_options {
     const char *compute_sms; /* --compute-sms: a number of SMs, or "free" */
     double compute_gbps;
     bool check, no_alone, graph, start_barrier, quick;
-    const char *trace, *cluster;
+    const char *trace, *cluster, *slow_list, *delay_list;
     double peak_tflops;
+    struct bb_slow slow; /* not an option: the ranks of --slow and --delay */
 };
 
 extern const struct bb_opts bb_proxy_set;

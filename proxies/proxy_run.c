@@ -30,6 +30,7 @@ struct run {
     struct bb_measured measured;
     struct bb_cluster cluster;        /* cluster profile of --cluster; rank 0 only */
     struct bb_run_forecast forecast;  /* prediction and its comparison with the run; zeroed without --cluster */
+    struct bb_wait_table waiting;     /* waiting times; set on rank 0 */
     struct bb_critical_path critical; /* set on rank 0 with --trace, else zeroed */
     struct bb_run_report report;      /* input of the reports; points to the members of this struct */
     struct bb_scaling_run scaling; /* the scaling study (scaling_run.h: the step on different numbers of ranks) of the
@@ -83,6 +84,7 @@ static int prepare_study(struct run *x)
         return 0;
     x->scaling = (struct bb_scaling_run){.session = &x->session,
                                          .proxy = x->proxy,
+                                         .slow = &x->options.slow,
                                          .study.config = &x->options.step,
                                          .compute_gbps = x->options.compute_gbps};
     return bb_scaling_run_init(&x->scaling, &x->options.warmup);
@@ -183,6 +185,7 @@ static int run_steps(struct run *x)
     TRY(bb_runner_init(&x->runner, &x->session.world, &x->step.layout, bb_step_program(&x->step, x->session.world.rank),
                        x->session.memory));
     TRY(bb_runner_set_busy(&x->runner, x->report.compute_sms, x->options.compute_gbps));
+    TRY(bb_runner_set_slow(&x->runner, &x->options.slow));
     if (!x->serialisable)
         TRY(bb_runner_connect(&x->runner));
     bb_progress_clear(&x->session.progress);
@@ -194,7 +197,7 @@ static int run_steps(struct run *x)
     TRY(bb_step_measure(&x->runner, &x->measure_plan, &x->session.progress, &x->measured));
     TRY(bb_scaling_run_rounds(&x->scaling, &x->runner));
     if (x->options.cluster)
-        TRY(bb_run_forecast_make(&x->forecast, &x->runner, &x->step, &x->measured, &x->cluster));
+        TRY(bb_run_forecast_make(&x->forecast, &x->runner, &x->step, &x->measured, &x->cluster, &x->options.slow));
     if (x->options.trace)
         TRY(bb_run_trace_save(&x->runner, &x->step, &x->measured, x->session.devices, x->options.trace, &x->critical,
                               &x->unsaved));
@@ -228,6 +231,7 @@ static int report_run(struct run *x)
 
     if (x->session.world.rank != 0)
         return 0;
+    bb_run_waiting(&x->measured, &x->step, &x->waiting);
     if (x->session.out)
         bb_run_report_text(&x->report, x->session.out);
     TRY(bb_scaling_run_report(&x->scaling, &x->measured));
@@ -336,6 +340,11 @@ static int run_proxy(struct run *x)
 
     TRY(bb_step_set_environment(false)); /* before any CUDA call, and while the process has only one thread */
     TRY(bb_session_begin(&x->session, &x->options.common, BB_SESSION_NCCL));
+    bb_err_job_scope(1);
+    if (x->session.world.rank == 0)
+        rc = bb_slow_validate(&x->options.slow, "--slow", NULL, x->session.world.size, 0);
+    bb_err_job_scope(0);
+    TRY(bb_world_agree(&x->session.world, rc, "the slow ranks"));
     TRY(x->proxy ? run_named(x) : run_all(x));
     if (x->report.wrong)
         rc = BB_WORLD_ERR(&x->session.world, BB_EDATA, "wrong data: %llu elements over all ranks", x->report.wrong);
@@ -357,6 +366,7 @@ int bb_proxy_run(int argc, char **argv)
                                       .plan = &x.measure_plan,
                                       .measured = &x.measured,
                                       .forecast = &x.forecast,
+                                      .waiting = &x.waiting,
                                       .peak_tflops = x.options.peak_tflops,
                                       .check = x.options.check,
                                       .critical = x.options.trace ? &x.critical : NULL};
@@ -366,6 +376,7 @@ int bb_proxy_run(int argc, char **argv)
     bb_measured_release(&x.measured);
     bb_run_forecast_release(&x.forecast);
     bb_critical_path_release(&x.critical);
+    bb_wait_table_release(&x.waiting);
     bb_scaling_measured_release(&x.scaling.study.measured);
     json_decref(x.planned);
     bb_plan_release(&x.plan);

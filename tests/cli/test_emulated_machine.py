@@ -3,6 +3,7 @@ with this profile, to the nanosecond resolution of events. tests/proxies/simulat
 import json
 import math
 import pathlib
+import re
 
 import pytest
 
@@ -238,6 +239,51 @@ def test_plan_slow_equals_a_run_with_emu_slow(busbar, tmp_path, args, ranks, slo
         assert done.returncode == 0, done.stderr
         steps.append(json.loads(done.stdout)["predicted"]["step_us"])
     assert run["step_us"]["p50"] == pytest.approx(steps[1], rel=tolerance, abs=2e-3) and steps[1] > 1.05 * steps[0]
+
+
+@pytest.mark.parametrize("args,ranks,late,planted", [
+    (("data_parallel", "--model", "resnet50", "--compute", "timed"), 4, ("--slow", "rank=1:1.5"), {"dp": 1}),
+    (("data_parallel", "--model", "resnet50", "--compute", "timed"), 4, ("--delay", "rank=2:100us"), {"dp": 2}),
+    (("gpt2_large", 8, 4, 4, "--compute", "timed"), 8, ("--slow", "rank=1:1.5,rank=4:1.1"), {"pp": 1}),
+    (("transformer", "--model", "gpt2_small", "--layers", 4, "--pp", 2, "--tp", 2, "--micro-batches", 4, "--compute", "gemm", "--dtype",
+      "half"), 8, ("--slow", "rank=5:1.5"), {"tp": 5}),
+], ids=["slow", "delay", "chain", "gemm"])
+def test_run_and_plan_name_the_rank_that_the_others_wait_for(busbar, tmp_path, args, ranks, late, planted):
+    """In both tables the longest wait of the planted rank's group is for this rank. Every row has the same ranks, and the same waiting
+    times within 1 % (GEMMs: 3 %) of the step. A slow rank equals EMU_SLOW, with which the emulated GPU itself is slow."""
+    common = ("proxy", *args, "-n", 2, "--warmup", 1, "--no-alone")
+    run = busbar.json(*common, *late, tmp_path=tmp_path, ranks=ranks, env=ENV)
+    done = busbar.run("plan", *args, "--ranks", ranks, "--cluster", H100, *late, "--json", "-", emulated=False)
+    predicted = json.loads(done.stdout)["predicted"]
+    assert run["step_us"]["p50"] == pytest.approx(predicted["step_us"], rel=0.01)
+    assert len(run["waiting"]) == len(predicted["waiting"])
+    for got, expected in zip(run["waiting"], predicted["waiting"]):
+        assert [got[key] for key in ("role", "group", "ranks")] == [expected[key] for key in ("role", "group", "ranks")]
+        for key in ("median_us", "most_us"):
+            assert got[key] == pytest.approx(expected[key], rel=0.05, abs=0.01 * predicted["step_us"]), (key, got)
+        assert got["median_us"] <= got["most_us"] and got["waited_for_us"] <= got["most_us"] * 1.000001
+        if got["most_us"] > 0.02 * predicted["step_us"]:
+            assert got["waited_for"] == expected["waited_for"]
+    for table in (run["waiting"], predicted["waiting"]):
+        for group, rank in planted.items():
+            worst = max((row for row in table if row["group"] == group), key=lambda row: row["most_us"])
+            assert worst["waited_for"] == rank != worst["most_rank"]
+            assert worst["waited_for_us"] > 0.5 * worst["most_us"] > 0
+    if late[0] == "--slow":
+        same = busbar.json(*common, tmp_path=tmp_path, ranks=ranks, env={**ENV, "EMU_SLOW": late[1]})
+        assert run["step_us"]["p50"] == pytest.approx(same["step_us"]["p50"], rel=0.01)
+        assert [row["waited_for"] for row in same["waiting"] if row["most_us"] > 50] == \
+            [row["waited_for"] for row in run["waiting"] if row["most_us"] > 50]
+
+
+def test_delayed_rank_delays_the_step_once(busbar, tmp_path):
+    """With --delay a step, its CUDA graph and a step with a start barrier take as much longer. The text names the rank."""
+    args = ("proxy", "data_parallel", "--model", "resnet18", "--compute", "timed", "-n", 2, "--warmup", 1, "--no-alone", "--graph", "--start-barrier")
+    even, late = (busbar.json(*args, *more, tmp_path=tmp_path, ranks=2, env=ENV) for more in ((), ("--delay", "rank=0:2ms")))
+    for step in (lambda r: r["step_us"]["p50"], lambda r: r["graph"]["step_us"]["p50"], lambda r: r["start_barrier"]["step_us"]["p50"]):
+        assert step(late) - step(even) == pytest.approx(2000, abs=20)
+    text = busbar.run(*args, "--delay", "rank=0:2ms", ranks=2, env=ENV).stdout
+    assert re.search(r"^# waiting for peers .*\n  replica +dp +2 +\S+ +\S+ +1 +0 ", text, re.M), text
 
 
 def test_offline_collectives_with_slow_links_equal_a_run(busbar, tmp_path):

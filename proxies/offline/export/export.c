@@ -73,12 +73,17 @@ int bb_export_validate(const char *name, struct bb_export_selection only, const 
         return bb_err(BB_EUSAGE, "--export %s requires --cluster; try: --cluster h100-sxm-ib", name);
     /* A tool that reads the file would simulate a machine without the slowdowns that the format cannot represent. */
     for (int i = 0; i < slow->n && format && !format->predicted; i++) {
-        const bool link = slow->items[i].kind != BB_SLOW_RANK;
+        const enum bb_slow_kind kind = slow->items[i].kind;
+        const bool link = kind == BB_SLOW_NIC || kind == BB_SLOW_LEAF, delay = kind == BB_SLOW_DELAY;
 
-        if (link || !format->every_rank)
-            return bb_err(BB_EUSAGE, "--export %s: %s, so it cannot represent --slow %s; leave out one of them", name,
-                          link ? "the format has no links" : "the file has the times of rank 0 for all ranks",
-                          link ? "link=" : "rank=");
+        if (link || delay || !format->every_rank)
+            return bb_err(BB_EUSAGE, "--export %s: %s, so it cannot represent --%s; leave out one of them", name,
+                          link    ? "the format has no links"
+                          : delay ? "the format has no late ranks"
+                                  : "the file has the times of rank 0 for all ranks",
+                          link    ? "slow link="
+                          : delay ? "delay"
+                                  : "slow rank=");
     }
     return 0;
 }

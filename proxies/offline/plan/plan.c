@@ -27,7 +27,18 @@ void bb_plan_release(struct bb_plan *plan)
 {
     bb_traffic_release(&plan->traffic);
     bb_checks_release(&plan->checks);
+    bb_wait_table_release(&plan->waiting);
     *plan = (struct bb_plan){0};
+}
+
+int bb_plan_predict_waiting(struct bb_plan *plan, const struct bb_prediction *p)
+{
+    for (int i = 0; i < plan->traffic.n; i++) {
+        const struct bb_traffic_role *role = &plan->traffic.roles[i];
+
+        bb_predict_waiting(plan->step, p, role->name, role->ranks, role->n_ranks, &plan->waiting);
+    }
+    return bb_predict_waited_for(plan->step, p, &plan->waiting);
 }
 
 size_t bb_plan_memory(const struct bb_plan *plan)

@@ -182,6 +182,7 @@ void bb_prediction_print(const struct bb_plan *plan, const struct bb_prediction 
     bb_slow_print(&p->conditions.slow, "  ", out);
     print_ranks(plan, p, &line);
     print_groups(plan, p, &line);
+    bb_wait_table_print(&plan->waiting, rates.step_us, "  ", out);
     bb_contention_print(p, out);
     print_host(slowest, &p->cluster, out);
     if (plan->step->tokens > 0) {
@@ -245,6 +246,7 @@ json_t *bb_prediction_json(const struct bb_plan *plan, const struct bb_predictio
     json_object_set_new(o, "breakdown", breakdown_json(plan, slowest));
     json_object_set_new(o, "breakdown_by_role", roles_json(plan, p));
     json_object_set_new(o, "groups", groups_json(plan, p, slowest));
+    json_object_set_new(o, "waiting", bb_wait_table_json(&plan->waiting));
     bb_table_json(o, alone_fields, p);
     bb_table_json(o, flops_fields, &rates);
     bb_table_json(o, utilisation_fields, &rates);

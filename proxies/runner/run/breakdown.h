@@ -20,10 +20,12 @@
 
 struct bb_group_breakdown {
     double busy_us; /* time in which communication of the group is in progress (length of the union of its intervals) */
-    double exposed_us;  /* the time, included in busy_us, during which no compute kernel runs */
-    double transfer_us; /* sum of the transfer times (durations without waiting) of the group's operations; NaN:
+    double exposed_us;    /* the time, included in busy_us, during which no compute kernel runs */
+    double transfer_us;   /* sum of the transfer times (durations without waiting) of the group's operations; NaN:
                            unknown */
-    double waiting_us;  /* sum of the times that the group's operations wait for their slowest peer; NaN: unknown */
+    double waiting_us;    /* sum of the times that the group's operations wait for their slowest peer; NaN: unknown */
+    double waited_for_us; /* the part of waiting_us in which this rank waits for the rank waited_for */
+    int waited_for;       /* the rank for which this rank waits longest; BB_NONE: it does not wait */
 };
 
 /* Plain data without pointers, because ranks send it to each other as bytes. All times are means over the traced
@@ -45,13 +47,14 @@ struct bb_traced_step {
     struct bb_timed_op *lanes; /* [runner.n_lanes] begin and end of each lane (operations that one host call launches
                                   on one stream); begin == end: nothing was launched */
     int64_t step_ns;
+    int64_t *waited_ns;   /* [groups][ranks] time for which this rank has waited for each rank in all traced steps */
     double start_sync_us; /* bb_step_time.start_sync_us of the step */
 };
 
 /*
  * bb_rank_breakdown_add - reads the CUDA events of a traced step that has ended into t->lanes and t->step_ns, and adds
  * the step's times to the means. All ranks call this together.
- *   t     in and out: t->lanes is allocated by the caller
+ *   t     in and out: t->lanes and t->waited_ns (zeroed before the first step) are allocated by the caller
  *   what  the enum bb_issue flags with which the step ran
  */
 int bb_rank_breakdown_add(struct bb_rank_breakdown *f, const struct bb_runner *r, struct bb_traced_step *t,
@@ -59,7 +62,7 @@ int bb_rank_breakdown_add(struct bb_rank_breakdown *f, const struct bb_runner *r
 
 /*
  * bb_rank_breakdown_split (wait_time.c) - separates waiting from transfer in one traced step: sets the waiting times
- * (wait_ns) in t->lanes and adds the transfer and waiting times to the means. All ranks call this together. If sending
+ * (wait_ns) in t->lanes, and adds the transfer and waiting times to the means and the waiting times to t->waited_ns. All ranks call this together. If sending
  * the durations of all ranks to each other would need more than 64 MiB, the means of transfer, waiting and pipeline
  * bubble become NaN.
  */

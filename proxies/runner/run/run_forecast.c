@@ -13,14 +13,15 @@
 /* On rank 0: predicts the step, and computes how much of the measured and of the predicted step time belongs to each
  * category (time_shares.h: exposed, backward, ...). measured: its ranks contain f->rank, unless that is BB_NONE. */
 static int compare(struct bb_run_forecast *f, const struct bb_step *step, const struct bb_cluster *cluster,
-                   const struct bb_timeline *measured)
+                   const struct bb_slow *slow, const struct bb_timeline *measured)
 {
+    const struct bb_conditions conditions = {.slow = *slow};
     struct bb_prediction p = {0};
     struct bb_timeline predicted = {0};
     int at = 0, rc;
 
     snprintf(f->cluster, sizeof(f->cluster), "%s", cluster->name);
-    TRY(bb_predict_step(step, cluster, NULL, &p));
+    TRY(bb_predict_step(step, cluster, &conditions, &p));
     f->step_us = (double)p.classes[p.slowest].all.step_ns / 1e3;
     if (f->rank == BB_NONE)
         goto out;
@@ -39,7 +40,7 @@ out:
 }
 
 int bb_run_forecast_make(struct bb_run_forecast *f, struct bb_runner *r, const struct bb_step *step,
-                         const struct bb_measured *m, const struct bb_cluster *cluster)
+                         const struct bb_measured *m, const struct bb_cluster *cluster, const struct bb_slow *slow)
 {
     struct bb_timeline measured = {0};
     int rc = 0;
@@ -48,7 +49,7 @@ int bb_run_forecast_make(struct bb_run_forecast *f, struct bb_runner *r, const s
     if (f->rank != BB_NONE)
         TRY(bb_run_timeline_gather(r, step, m, &measured));
     if (r->world->rank == 0)
-        rc = compare(f, step, cluster, &measured);
+        rc = compare(f, step, cluster, slow, &measured);
     rc = bb_world_agree(r->world, rc, "the prediction");
 out:
     bb_timeline_release(&measured);

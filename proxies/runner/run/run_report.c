@@ -1,11 +1,13 @@
 /* run_report.c - formats the results of a run as text and as JSON (see run_report.h). */
 #include "proxies/runner/run/run_report.h"
 
+#include "bootstrap/base/alloc.h"
 #include "bootstrap/base/units.h"
 #include "bootstrap/cli/report_header.h"
 #include "bootstrap/results/table.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- values computed from the measurements ---- */
@@ -148,6 +150,43 @@ static void list_groups(const struct bb_run_report *r, int rank, struct group_ro
                                                            ? ratio_of(bb_group_traffic_bus_bytes(t) / 1e3, g->busy_us)
                                                            : NAN};
     }
+}
+
+/* Adds the row of one role and group. n: number of ranks of the role; us: scratch, [n]. */
+static void add_waiting(const struct bb_measured *m, const struct bb_step *step, int role, int group, const int *ranks,
+                        int n, double *us, struct bb_wait_table *w)
+{
+    struct bb_group_traffic traffic[BB_MAX_GROUPS];
+    struct bb_wait_row *row;
+
+    bb_count_group_traffic(&step->layout, &step->roles[role].program, traffic);
+    for (int i = 0; i < n; i++)
+        us[i] = traffic[group].calls > 0 ? m->traced[ranks[i]].groups[group].waiting_us : NAN;
+    row = bb_wait_table_add(w, &step->layout, group, step->roles[role].name, ranks, us, n);
+    if (row) {
+        row->waited_for = m->traced[row->most_rank].groups[group].waited_for;
+        row->waited_for_us = m->traced[row->most_rank].groups[group].waited_for_us;
+    }
+}
+
+void bb_run_waiting(const struct bb_measured *m, const struct bb_step *step, struct bb_wait_table *w)
+{
+    double *us;
+    int *ranks;
+
+    BB_NEW(us, m->ranks);
+    BB_NEW(ranks, m->ranks);
+    for (int role = 0; m->traced && role < step->n_roles; role++) {
+        int n = 0;
+
+        for (int r = 0; r < m->ranks; r++)
+            if (step->role_of[r] == role)
+                ranks[n++] = r;
+        for (int g = 0; g < step->layout.n_groups; g++)
+            add_waiting(m, step, role, g, ranks, n, us, w);
+    }
+    free(ranks);
+    free(us);
 }
 
 /* ---- report header ---- */
@@ -422,6 +461,7 @@ void bb_run_report_text(const struct bb_run_report *r, FILE *out)
 
         print_breakdown(r, unit, out);
         print_groups(r, unit, out);
+        bb_wait_table_print(r->waiting, r->measured->traced[rank].step_us, "#\n# ", out);
     }
     if (r->measured->alone)
         print_overlap(r, rank, out);
@@ -563,6 +603,7 @@ json_t *bb_run_report_json(const struct bb_run_report *r, json_t *groups)
     json_object_set_new(o, "groups", groups);
     json_object_set_new(o, "breakdown", rank == BB_NONE ? json_null() : breakdown_json(r, rank));
     json_object_set_new(o, "breakdown_by_role", rank == BB_NONE ? json_null() : roles_json(r));
+    json_object_set_new(o, "waiting", rank == BB_NONE ? json_null() : bb_wait_table_json(r->waiting));
     json_object_set_new(o, "overlap", overlap_json(r, rank));
     json_object_set_new(o, "critical_path", r->critical ? bb_critical_path_json(r->critical) : json_null());
     json_object_set_new(o, "forecast", bb_run_forecast_json(r->forecast, step_us));

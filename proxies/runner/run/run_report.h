@@ -9,7 +9,7 @@
 #include "proxies/form/step/step.h"
 #include "proxies/runner/run/run_forecast.h"
 #include "proxies/runner/run/step_measure.h"
-#include "proxies/simulation/timeline/critical_path.h"
+#include "proxies/simulation/timeline/waiting.h"
 
 /* Input of the reports. The caller owns all pointers. */
 struct bb_run_report {
@@ -26,9 +26,13 @@ struct bb_run_report {
     bool checked;       /* true: the data check compared data, and `wrong` is valid */
     int nearest_ranks;  /* for a proxy that cannot run on this number of ranks: the nearest number of ranks on which
                            it can run; 0: unknown */
+    const struct bb_wait_table *waiting;     /* waiting times of all roles and groups */
     const struct bb_critical_path *critical; /* critical path of the traced step; NULL: no trace was requested */
     unsigned long long wrong; /* number of wrong elements found by the data check, summed over all ranks */
 };
+
+/* bb_run_waiting - adds the rows of all roles and groups to the table of waiting times; none without traced steps. */
+void bb_run_waiting(const struct bb_measured *m, const struct bb_step *step, struct bb_wait_table *w);
 
 /*
  * bb_run_report_begin  - prints what is known before the run: command line, machine, job.

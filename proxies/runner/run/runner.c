@@ -356,7 +356,7 @@ int bb_runner_init(struct bb_runner *r, struct bb_world *w, const struct bb_layo
 {
     int rc;
 
-    *r = (struct bb_runner){.world = w, .layout = layout, .program = program, .memory = memory};
+    *r = (struct bb_runner){.world = w, .layout = layout, .program = program, .memory = memory, .slowdown = 1};
     r->native = bb_native_find();
     bb_nvtx_init(&r->nvtx);
     bb_world_reached(w, "the streams, GEMMs and buffers of a step");
@@ -426,6 +426,40 @@ int bb_runner_set_busy(struct bb_runner *r, int sms, double gbps)
     return BB_CUDA(cudaMalloc(&r->busy.scratch, SCRATCH_BYTES));
 }
 
+/* Measures the duration of kernel list `i` running alone, after one untimed run. Uses the events `begin` and `end`
+ * of the step. */
+static int time_kernel_list(struct bb_runner *r, int i, int64_t *ns)
+{
+    const cudaStream_t stream = r->streams[0];
+    double us;
+    int rc;
+
+    TRY(bb_kernel_runner_run(&r->worker, i, stream));
+    TRY(BB_CUDA(cudaEventRecord(r->begin, stream)));
+    TRY(bb_kernel_runner_run(&r->worker, i, stream));
+    TRY(BB_CUDA(cudaEventRecord(r->end, stream)));
+    TRY(bb_runner_wait_event(r, r->end, "the kernels of a slow rank"));
+    TRY(bb_event_us(r->begin, r->end, &us));
+    *ns = llround(us * 1e3);
+out:
+    return rc;
+}
+
+int bb_runner_set_slow(struct bb_runner *r, const struct bb_slow *slow)
+{
+    int rc = 0;
+
+    r->slowdown = bb_slow_compute_factor(slow, r->world->rank);
+    r->delay_ns = bb_slow_delay_ns(slow, r->world->rank);
+    if (r->slowdown <= 1)
+        return 0;
+    BB_NEW(r->list_ns, r->n_kernel_lists);
+    for (int i = 0; i < r->n_kernel_lists; i++)
+        TRY(time_kernel_list(r, i, &r->list_ns[i]));
+out:
+    return rc;
+}
+
 int bb_runner_release(struct bb_runner *r, int rc)
 {
     if (r->graph && rc == 0) /* the graph is destroyed before the communicators, because the graph uses resources of
@@ -442,6 +476,7 @@ int bb_runner_release(struct bb_runner *r, int rc)
         release_cuda(r);
     bb_nvtx_release(&r->nvtx);
     free(r->kernel_lists);
+    free(r->list_ns);
     free(r->batches);
     free(r->lanes);
     free(r->done);

@@ -20,6 +20,7 @@
 #include "cuda/compute/start_barrier.h"
 #include "cuda/device/nvtx.h"
 #include "proxies/runner/run/device_buffers.h"
+#include "proxies/simulation/machine/slow.h"
 #include "proxies/simulation/timeline/op_names.h"
 
 #include <cuda_runtime_api.h>
@@ -77,6 +78,11 @@ struct bb_runner {
     struct bb_native native;
     struct bb_busy busy; /* parameters of timed kernels (kernels that run for a given time); the runner owns the
                             scratch memory that they read and write */
+    /* injected slowness (bb_runner_set_slow). slowdown: factor on the duration of this rank's kernels; list_ns:
+     * [n_kernel_lists] duration of each kernel list, NULL unless slowdown > 1; delay_ns: time by which all streams
+     * start late in each step */
+    double slowdown;
+    int64_t *list_ns, delay_ns;
     struct bb_nvtx nvtx;
     struct bb_range *op_ranges, *section_ranges; /* NVTX ranges: [n_ops] of the operations, [n_sections] of the
                                                     sections (same training phase and micro-batch) */
@@ -103,6 +109,14 @@ int bb_runner_release(struct bb_runner *r, int rc);
  * occupies, and its memory traffic in 1e9 bytes per second. Default: one SM, no traffic. Neither value changes the
  * duration of the kernel. */
 int bb_runner_set_busy(struct bb_runner *r, int sms, double gbps) BB_MUST_CHECK;
+
+/*
+ * bb_runner_set_slow - makes this rank slow in all later steps, as listed in `slow` (--slow rank=, --delay). A timed kernel
+ * runs for the factor times its duration. After a kernel list, a timed kernel without memory traffic runs for (factor
+ * - 1) times the duration of the list alone, which this function measures. A delayed rank starts each step with a
+ * kernel that all its streams wait for. Call after bb_runner_set_busy.
+ */
+int bb_runner_set_slow(struct bb_runner *r, const struct bb_slow *slow) BB_MUST_CHECK;
 
 /* bb_runner_trace - creates the CUDA events of traced steps, before and after the operations of each host call on
  * each stream. Events that exist already are kept. */

@@ -16,6 +16,14 @@
 
 /* ---- launch of a single operation ---- */
 
+/* Occupies a stream for `ns`; 0: enqueues nothing. */
+static int occupy_stream(int sms, int64_t ns, cudaStream_t stream)
+{
+    const struct bb_busy busy = {.sms = sms, .ns = ns};
+
+    return ns > 0 ? bb_busy_run(&busy, stream) : 0;
+}
+
 static int launch_work(struct bb_runner *r, const struct bb_op *op)
 {
     int which = 0, rc = 0;
@@ -24,6 +32,9 @@ static int launch_work(struct bb_runner *r, const struct bb_op *op)
         which++;
     for (int i = 0; rc == 0 && i < op->work_times; i++)
         rc = bb_kernel_runner_run(&r->worker, which, r->streams[op->stream]);
+    if (rc == 0 && r->list_ns)
+        rc = occupy_stream(r->busy.sms, llround((r->slowdown - 1) * op->work_times * (double)r->list_ns[which]),
+                           r->streams[op->stream]);
     return rc;
 }
 
@@ -33,7 +44,7 @@ static int launch_compute(struct bb_runner *r, const struct bb_op *op)
 
     if (op->work)
         return launch_work(r, op);
-    busy.ns = llround(op->compute_us * 1e3);
+    busy.ns = llround(r->slowdown * op->compute_us * 1e3);
     return busy.ns > 0 ? bb_busy_run(&busy, r->streams[op->stream]) : 0;
 }
 
@@ -374,6 +385,19 @@ out:
     return rc;
 }
 
+/* Makes all streams of a delayed rank (--delay) start late. A CUDA graph starts late because the stream `join`, on
+ * which it is launched, does. */
+static int delay_streams(struct bb_runner *r, unsigned what)
+{
+    int rc;
+
+    TRY(occupy_stream(1, r->delay_ns, r->join));
+    if (r->delay_ns > 0 && what != BB_ISSUE_GRAPH)
+        TRY(fork_streams(r));
+out:
+    return rc;
+}
+
 /* Opens the start barrier, if the step has one, after all ranks have issued the step, and waits for the end of the
  * step. join_streams() is not called for a CUDA graph, because the graph already contains these waits. */
 static int finish_step(struct bb_runner *r, unsigned what, const char *name)
@@ -408,6 +432,7 @@ int bb_runner_step(struct bb_runner *r, const char *name, unsigned what, bool tr
     bb_range_push(&r->nvtx, &range);
     start_s = bb_now_s();
     rc = what & BB_ISSUE_START_BARRIER ? 0 : BB_CUDA(cudaEventRecord(r->first, r->join));
+    rc = rc ? rc : delay_streams(r, what);
     if (rc == 0)
         rc = what == BB_ISSUE_GRAPH ? BB_CUDA(cudaGraphLaunch(r->graph, r->join)) : issue_all(r, what, trace);
     issued_s = bb_now_s();

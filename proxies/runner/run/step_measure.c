@@ -35,6 +35,7 @@ static int run_series(struct bb_runner *r, struct bb_progress *progress, const s
 
     BB_NEW(us, n * 3);
     BB_NEW(last.lanes, r->n_lanes);
+    BB_NEW(last.waited_ns, r->layout->n_groups * r->world->size);
     if (s->traced)
         TRY(bb_runner_trace(r));
     for (size_t i = 0; i < n; i++) {
@@ -64,10 +65,12 @@ static int run_series(struct bb_runner *r, struct bb_progress *progress, const s
     }
     if (s->last) {
         *s->last = last;
+        s->last->waited_ns = NULL;
         last.lanes = NULL;
     }
 out:
     free(us);
+    free(last.waited_ns);
     free(last.lanes);
     return rc;
 }

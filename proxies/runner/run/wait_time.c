@@ -103,6 +103,7 @@ struct call_sets {
     struct part *parts;
     int *parent, n;
     int64_t *min_ns; /* [n] shortest duration in a set, stored at the index of its root; other elements are unused */
+    int *last;       /* [n] the part of a set with this duration, whose rank arrived last; stored as min_ns */
 };
 
 static int find_root(struct call_sets *m, int i)
@@ -140,9 +141,12 @@ static void join_parts(struct call_sets *m, int of_a_rank)
             unite(m, i, i - 1);
     }
     for (int i = 0; i < m->n; i++) {
-        int64_t *transfer_ns = &m->min_ns[find_root(m, i)];
+        const int root = find_root(m, i);
 
-        *transfer_ns = p[i].ns < *transfer_ns ? p[i].ns : *transfer_ns;
+        if (p[i].ns < m->min_ns[root]) {
+            m->min_ns[root] = p[i].ns;
+            m->last[root] = i;
+        }
     }
     bb_key_index_release(&ids);
     free(first);
@@ -150,27 +154,41 @@ static void join_parts(struct call_sets *m, int of_a_rank)
 
 /* ---- waiting and transfer times ---- */
 
-/* Sets the waiting times of this rank in t->lanes and adds the transfer and waiting times of each group to the means
- * in f. mine: [n] collectives and message sides of this rank, which begin at index `first` of the concatenated lists
- * of all ranks. */
-static void split_waiting(struct bb_rank_breakdown *f, const struct bb_runner *r, struct bb_traced_step *t,
-                          struct call_sets *m, const struct part *mine, int n, int first)
+/* Sets for which rank this rank has waited longest in the calls of group g of all traced steps. */
+static void find_waited_for(struct bb_group_breakdown *g, const int64_t *waited_ns, int ranks, int steps)
 {
+    int most = 0;
+
+    for (int r = 1; r < ranks; r++)
+        most = waited_ns[r] > waited_ns[most] ? r : most;
+    g->waited_for = waited_ns[most] > 0 ? most : BB_NONE;
+    g->waited_for_us = (double)waited_ns[most] / 1e3 / steps;
+}
+
+/* Sets the waiting times of this rank in t->lanes and adds the transfer and waiting times of each group to the means
+ * in f. mine: [n] collectives and message sides of this rank; of_a_rank: as in join_parts. */
+static void split_waiting(struct bb_rank_breakdown *f, const struct bb_runner *r, struct bb_traced_step *t,
+                          struct call_sets *m, const struct part *mine, int n, int of_a_rank)
+{
+    const int ranks = r->world->size, first = r->world->rank * of_a_rank;
     int64_t transfer[BB_MAX_GROUPS] = {0}, waiting[BB_MAX_GROUPS] = {0};
 
     for (int i = 0; i < n; i++) {
         int g = r->layout->comms[mine[i].id.comm].group;
-        int64_t transfer_ns = m->min_ns[find_root(m, first + i)];
+        const int root = find_root(m, first + i);
+        int64_t transfer_ns = m->min_ns[root];
 
         if (i > 0 && mine[i].lane == mine[i - 1].lane)
             continue;
         t->lanes[mine[i].lane].wait_ns = mine[i].ns - transfer_ns;
         transfer[g] += transfer_ns;
         waiting[g] += mine[i].ns - transfer_ns;
+        t->waited_ns[g * ranks + m->last[root] / of_a_rank] += mine[i].ns - transfer_ns;
     }
     for (int g = 0; g < r->layout->n_groups; g++) {
         bb_update_mean(&f->groups[g].transfer_us, f->steps, transfer[g]);
         bb_update_mean(&f->groups[g].waiting_us, f->steps, waiting[g]);
+        find_waited_for(&f->groups[g], &t->waited_ns[g * ranks], ranks, f->steps + 1);
     }
 }
 
@@ -197,6 +215,7 @@ int bb_rank_breakdown_split(struct bb_rank_breakdown *f, const struct bb_runner 
     BB_NEW(m.parts, m.n);
     BB_NEW(m.parent, m.n);
     BB_NEW(m.min_ns, m.n);
+    BB_NEW(m.last, m.n);
     s.list = bb_resize(s.list, (size_t)n + 1, sizeof(*s.list));
     for (int i = s.n; i < n; i++)
         s.list[i] = (struct part){.id.comm = BB_NONE};
@@ -204,7 +223,7 @@ int bb_rank_breakdown_split(struct bb_rank_breakdown *f, const struct bb_runner 
         TRY(bb_world_allgather(r->world, s.list, m.parts, (size_t)n * sizeof(*s.list)));
         join_parts(&m, n);
     }
-    split_waiting(f, r, t, &m, s.list, s.n, r->world->rank * n);
+    split_waiting(f, r, t, &m, s.list, s.n, n);
 out:
     free(s.list);
     free(s.counts);
@@ -212,5 +231,6 @@ out:
     free(m.parts);
     free(m.parent);
     free(m.min_ns);
+    free(m.last);
     return rc;
 }

@@ -67,6 +67,7 @@ static int time_part(const struct bb_scaling_run *run, enum bb_scaling_part part
     TRY(bb_world_agree(world, rc, "the parts of the study"));
     TRY(bb_runner_init(&r, world, &step->layout, bb_step_program(step, world->rank), run->session->memory));
     TRY(bb_runner_set_busy(&r, run->compute_sms, run->compute_gbps));
+    TRY(bb_runner_set_slow(&r, run->slow));
     TRY(bb_measure_steps(&r, name, 1, &run->session->progress, us));
     TRY(bb_measure_steps(&r, name, n, &run->session->progress, us));
 out:

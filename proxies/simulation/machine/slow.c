@@ -1,13 +1,14 @@
-/* slow.c - parses and prints the list of slow GPUs, NICs and leaf uplinks (see slow.h). */
+/* slow.c - parses and prints the list of slow GPUs, NICs and leaf uplinks, and of late ranks (see slow.h). */
 #include "proxies/simulation/machine/slow.h"
 
 #include "proxies/simulation/machine/fabric.h"
 
 #include <ctype.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const double min_factor = 1e-3, max_times = 1e3, max_part = 1;
+static const double min_factor = 1e-3, max_times = 1e3, max_part = 1, max_delay_us = 1e6;
 
 /* ---- parsing ---- */
 
@@ -63,13 +64,37 @@ static bool take_item(const char **at, struct bb_slow_item *item)
     return take_text(at, ":") && take_factor(at, item->kind == BB_SLOW_RANK ? max_times : max_part, &item->factor);
 }
 
+static bool take_delay(const char **at, struct bb_slow_item *item)
+{
+    static const struct {
+        const char *unit;
+        double us;
+    } units[] = {{"us", 1}, {"ms", 1e3}, {"s", 1e6}};
+
+    *item = (struct bb_slow_item){.kind = BB_SLOW_DELAY};
+    if (!take_text(at, "rank=") || !take_number(at, &item->number) || !take_text(at, ":") ||
+        !take_factor(at, max_delay_us, &item->factor))
+        return false;
+    for (size_t i = 0; i < sizeof(units) / sizeof(*units); i++)
+        if (take_text(at, units[i].unit)) {
+            item->factor *= units[i].us;
+            return item->factor <= max_delay_us;
+        }
+    return false;
+}
+
 static bool is_same(const struct bb_slow_item *a, const struct bb_slow_item *b)
 {
     return a->kind == b->kind && a->number == b->number && a->nic == b->nic;
 }
 
-static int reject_item(const char *what, const char *item)
+static int reject_item(const char *what, const char *item, bool delays)
 {
+    if (delays)
+        return bb_err(BB_EUSAGE,
+                      "%s: '%.*s' is not valid, expected rank=R:TIME, TIME from 0.001us to 1s (for example "
+                      "rank=1:100us)",
+                      what, (int)strcspn(item, ","), item);
     return bb_err(
         BB_EUSAGE,
         "%s: '%.*s' is not valid, expected rank=R:TIMES, TIMES from 0.001 to 1000, or link=nodeN-nicM:PART or "
@@ -77,14 +102,14 @@ static int reject_item(const char *what, const char *item)
         what, (int)strcspn(item, ","), item);
 }
 
-int bb_slow_parse(struct bb_slow *slow, const char *what, const char *text)
+static int parse_list(struct bb_slow *slow, const char *what, const char *text, bool delays)
 {
     for (const char *at = text;; at++) {
         const char *begin = at;
         struct bb_slow_item item;
 
-        if (!take_item(&at, &item) || (*at && *at != ','))
-            return reject_item(what, begin);
+        if (!(delays ? take_delay(&at, &item) : take_item(&at, &item)) || (*at && *at != ','))
+            return reject_item(what, begin, delays);
         for (int i = 0; i < slow->n; i++)
             if (is_same(&slow->items[i], &item))
                 return bb_err(BB_EUSAGE, "%s: '%.*s' is given twice", what, (int)strcspn(begin, ":"), begin);
@@ -94,6 +119,16 @@ int bb_slow_parse(struct bb_slow *slow, const char *what, const char *text)
         if (!*at)
             return 0;
     }
+}
+
+int bb_slow_parse(struct bb_slow *slow, const char *what, const char *text)
+{
+    return parse_list(slow, what, text, false);
+}
+
+int bb_slow_parse_delays(struct bb_slow *slow, const char *what, const char *text)
+{
+    return parse_list(slow, what, text, true);
 }
 
 static int check_number(const char *what, const char *name, int number, int end)
@@ -126,8 +161,10 @@ int bb_slow_validate(const struct bb_slow *slow, const char *what, const struct 
     for (int i = 0; i < slow->n; i++) {
         const struct bb_slow_item *item = &slow->items[i];
 
-        TRY(item->kind == BB_SLOW_RANK ? check_number(what, "rank", item->number, ranks)
-                                       : check_link(item, what, c, nodes));
+        if (item->kind == BB_SLOW_RANK || item->kind == BB_SLOW_DELAY)
+            TRY(check_number(item->kind == BB_SLOW_RANK ? what : "--delay", "rank", item->number, ranks));
+        else
+            TRY(check_link(item, what, c, nodes));
     }
 out:
     return rc;
@@ -135,17 +172,29 @@ out:
 
 /* ---- slowdown factors of ranks, NICs and leaf uplinks ---- */
 
-static double factor_of(const struct bb_slow *slow, struct bb_slow_item named)
+/* Returns the factor of the listed item `named`; if the item is not listed, its value in `named`. */
+static double find_factor(const struct bb_slow *slow, struct bb_slow_item named)
 {
     for (int i = 0; i < slow->n; i++)
         if (is_same(&slow->items[i], &named))
             return slow->items[i].factor;
-    return 1;
+    return named.factor;
+}
+
+static double factor_of(const struct bb_slow *slow, struct bb_slow_item named)
+{
+    named.factor = 1;
+    return find_factor(slow, named);
 }
 
 double bb_slow_compute_factor(const struct bb_slow *slow, int rank)
 {
     return factor_of(slow, (struct bb_slow_item){.kind = BB_SLOW_RANK, .number = rank});
+}
+
+int64_t bb_slow_delay_ns(const struct bb_slow *slow, int rank)
+{
+    return llround(1e3 * find_factor(slow, (struct bb_slow_item){.kind = BB_SLOW_DELAY, .number = rank}));
 }
 
 double bb_slow_nic_factor(const struct bb_slow *slow, const struct bb_cluster *c, int node, int gpu)
@@ -188,7 +237,8 @@ static void write_slow(const struct bb_slow_item *item, char text[64])
     if (item->kind == BB_SLOW_NIC)
         snprintf(text, 64, "link=node%d-nic%d:%g", item->number, item->nic, item->factor);
     else
-        snprintf(text, 64, "%s%d:%g", item->kind == BB_SLOW_RANK ? "rank=" : "link=leaf", item->number, item->factor);
+        snprintf(text, 64, "%s%d:%g%s", item->kind == BB_SLOW_LEAF ? "link=leaf" : "rank=", item->number, item->factor,
+                 item->kind == BB_SLOW_DELAY ? "us" : "");
 }
 
 void bb_slow_print(const struct bb_slow *slow, const char *prefix, FILE *out)
@@ -197,7 +247,7 @@ void bb_slow_print(const struct bb_slow *slow, const char *prefix, FILE *out)
 
     for (int i = 0; i < slow->n; i++) {
         write_slow(&slow->items[i], text);
-        fprintf(out, "%sslow: %s\n", prefix, text);
+        fprintf(out, "%s%s: %s\n", prefix, slow->items[i].kind == BB_SLOW_DELAY ? "delay" : "slow", text);
     }
 }
 

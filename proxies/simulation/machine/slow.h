@@ -1,11 +1,13 @@
 /*
  * slow.h - degraded hardware of a machine: GPUs, NICs and leaf uplinks that are slower than in the cluster profile. The
- * user lists them in a text such as "rank=5:1.1,link=node3-nic2:0.5".
+ * user lists them in a text such as "rank=5:1.1,link=node3-nic2:0.5" (--slow). A second list, such as "rank=1:100us"
+ * (--delay), contains ranks that start late.
  *
  *   rank=R:TIMES            kernels of rank R take TIMES as long (0.001 to 1000)
  *   link=nodeN-nicM:PART    NIC M of node N has the fraction PART of its rate in both directions (0.001 to 1)
  *   link=leafN:PART         the uplinks of leaf switch N of the profile's "fabric" have the fraction PART of their rate
  *                           (N: see bb_fabric_switch)
+ *   rank=R:TIME             the streams of rank R start TIME (us, ms or s) after the begin of each step
  *
  * All indices begin at 0. Consecutive ranks fill the nodes.
  */
@@ -18,9 +20,9 @@
 #include <stdio.h>
 
 struct bb_slow_item {
-    enum bb_slow_kind { BB_SLOW_RANK, BB_SLOW_NIC, BB_SLOW_LEAF } kind;
+    enum bb_slow_kind { BB_SLOW_RANK, BB_SLOW_NIC, BB_SLOW_LEAF, BB_SLOW_DELAY } kind;
     int number, nic; /* number: the rank, node or leaf; nic: index of the NIC on the node */
-    double factor;
+    double factor;   /* for BB_SLOW_DELAY: the delay in us */
 };
 #define BB_SLOW_ITEMS 64
 struct bb_slow {
@@ -29,13 +31,14 @@ struct bb_slow {
 };
 
 /*
- * bb_slow_parse - parses a text and appends its items to `slow`.
+ * bb_slow_parse, bb_slow_parse_delays - parse the text of --slow or of --delay and append its items to `slow`.
  *   what     name of the option or environment variable, for error messages
  *   Returns  0, or -BB_EUSAGE after printing an error message
  */
 int bb_slow_parse(struct bb_slow *slow, const char *what, const char *text) BB_MUST_CHECK;
-/* bb_slow_validate - rejects ranks, nodes, NICs and leaves that the job or the profile does not have. Returns 0, or
- * -BB_EUSAGE after printing an error message. */
+int bb_slow_parse_delays(struct bb_slow *slow, const char *what, const char *text) BB_MUST_CHECK;
+/* bb_slow_validate - rejects ranks, nodes, NICs and leaves that the job or the profile does not have. c: may be NULL
+ * if the list contains only ranks. Returns 0, or -BB_EUSAGE after printing an error message. */
 int bb_slow_validate(const struct bb_slow *slow, const char *what, const struct bb_cluster *c, int ranks,
                      int nodes) BB_MUST_CHECK;
 
@@ -48,6 +51,8 @@ json_t *bb_slow_json(const struct bb_slow *slow);
 
 /* returns the factor by which the durations of the rank's kernels are multiplied; 1: not slowed */
 double bb_slow_compute_factor(const struct bb_slow *slow, int rank);
+/* returns the time in ns by which the streams of the rank start late in each step */
+int64_t bb_slow_delay_ns(const struct bb_slow *slow, int rank);
 /* bb_slow_nic_factor - returns the degraded rate of a GPU's NICs as a fraction of their rate in the profile; the
  * mean over the NICs if the GPU has several. gpu: index of the GPU on its node. */
 double bb_slow_nic_factor(const struct bb_slow *slow, const struct bb_cluster *c, int node, int gpu);

@@ -8,6 +8,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/param.h>
 
 static struct bb_timed_op times_of(const struct bb_sim_task *task)
 {
@@ -62,6 +63,8 @@ static void read_class(const struct bb_sim *m, const struct bb_sim_run *run, int
         const struct bb_task *task = &graph->tasks[u];
 
         bb_intervals_add(&s, &m->step->layout, task->kind == BB_TASK_COMPUTE ? BB_NONE : task->comm, &at);
+        if (task->kind != BB_TASK_COMPUTE)
+            r->groups[m->step->layout.comms[task->comm].group].waiting_ns += at.wait_ns;
         step_ns = at.end_ns > step_ns ? at.end_ns : step_ns;
     }
     bb_overlap_of(step_ns, &s.compute, &s.comm, &r->all);
@@ -204,10 +207,10 @@ static bool has_ops(const struct bb_step *step, bool comm)
 
 /* Returns the step time of a program without its communication. Contention is then absent, and all kernels of a
  * rank are on one stream, so they run one after another. known: cache of operation times; times: factor by which the
- * rank's kernels are slowed. */
-static int64_t time_kernels(const struct bb_program *p, struct bb_op_times *known, double times)
+ * rank's kernels are slowed; delay_ns: time after which its streams start. */
+static int64_t time_kernels(const struct bb_program *p, struct bb_op_times *known, double times, int64_t delay_ns)
 {
-    int64_t host_ns = 0, end_ns = 0;
+    int64_t host_ns = delay_ns > 0 ? bb_cluster_issue_ns(known->cluster, true) : 0, end_ns = host_ns + delay_ns;
 
     for (size_t i = 0; i < p->n_ops; i++) {
         int64_t issued_ns, start_ns;
@@ -230,20 +233,24 @@ static void predict_compute_alone(const struct bb_step *step, struct bb_predicti
     struct bb_op_times known = BB_OP_TIMES(&p->cluster);
     double *times; /* [n_roles] for each role (ranks that share a program), the largest factor by which the kernels of
                       one of its ranks are slowed */
+    int64_t *delays_ns; /* [n_roles] the largest delay of one of its ranks */
 
     BB_NEW(times, step->n_roles);
+    BB_NEW(delays_ns, step->n_roles);
     for (int r = 0; r < step->layout.ranks; r++) {
         double *of_role = &times[step->role_of[r]];
 
         *of_role = fmax(*of_role, slow->n > 0 ? bb_slow_compute_factor(slow, r) : 1);
+        delays_ns[step->role_of[r]] = MAX(delays_ns[step->role_of[r]], bb_slow_delay_ns(slow, r));
     }
     p->compute_alone_ns = 0;
     for (int r = 0; r < step->n_roles; r++) {
-        const int64_t ns = time_kernels(&step->roles[r].program, &known, times[r]);
+        const int64_t ns = time_kernels(&step->roles[r].program, &known, times[r], delays_ns[r]);
 
         p->compute_alone_ns = ns > p->compute_alone_ns ? ns : p->compute_alone_ns;
     }
     bb_op_times_release(&known);
+    free(delays_ns);
     free(times);
 }
 
@@ -266,7 +273,7 @@ static int predict_comm_alone(const struct bb_step *step, struct bb_prediction *
 int bb_predict_validate_slow(const struct bb_cluster *c, int ranks, const struct bb_slow *slow)
 {
     for (int i = 0; i < slow->n; i++)
-        if (slow->items[i].kind != BB_SLOW_RANK && !c->has_sharing)
+        if ((slow->items[i].kind == BB_SLOW_NIC || slow->items[i].kind == BB_SLOW_LEAF) && !c->has_sharing)
             return bb_err(BB_EUSAGE, "--slow link requires a cluster profile with a 'sharing' section; '%s' has none",
                           c->name);
     return bb_slow_validate(slow, "--slow", c, ranks, (ranks + c->gpus_per_node - 1) / c->gpus_per_node);

@@ -26,11 +26,12 @@
 
 struct bb_predicted_group {
     int64_t busy_ns, exposed_ns;
-    double bytes;     /* payload bytes of this rank's collectives and messages in the group (layout.h), for example in
+    int64_t waiting_ns; /* waiting time of all calls (timeline/waiting.h) */
+    double bytes;       /* payload bytes of this rank's collectives and messages in the group (layout.h), for example in
                          group "tp" */
-    int variant;      /* NCCL algorithm and protocol of the group's largest collective: index in cluster.variants;
+    int variant;        /* NCCL algorithm and protocol of the group's largest collective: index in cluster.variants;
                          BB_NONE: the cost model has none */
-    double bus_bytes; /* bus bandwidth x busy_ns. For collectives: payload x bus factor of nccl-tests; for sends and
+    double bus_bytes;   /* bus bandwidth x busy_ns. For collectives: payload x bus factor of nccl-tests; for sends and
                          receives: the larger of sent and received bytes */
 };
 

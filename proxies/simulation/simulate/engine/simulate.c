@@ -256,7 +256,10 @@ void bb_execution_start(struct bb_execution *r, int at)
 static void issue_class(struct bb_execution *r, int class_id)
 {
     const struct bb_task_graph *s = bb_sim_task_graph(r->m, class_id);
-    int64_t host = 0, before = 0, first = 0;
+    const int64_t delay_ns = bb_slow_delay_ns(&r->m->conditions.slow, r->m->classes.rank[class_id]);
+    /* the host launches the kernel that delays the streams (runner.h) before the step's operations */
+    int64_t host = delay_ns > 0 ? bb_cluster_issue_ns(r->m->cluster, true) : 0, before = 0, first = 0;
+    const int64_t start_ns = host + delay_ns;
     struct bb_work_time work;
     int launch = BB_NONE;
 
@@ -277,8 +280,9 @@ static void issue_class(struct bb_execution *r, int class_id)
                 host += first = is_empty ? 0 : bb_cluster_issue_ns(r->m->cluster, false);
             }
         }
-        r->c->tasks[at].begin_ns = r->c->tasks[at].host_ns = before;
-        r->c->tasks[at].arrival_ns = before + first;
+        r->c->tasks[at].host_ns = before;
+        r->c->tasks[at].begin_ns = MAX(before, start_ns);
+        r->c->tasks[at].arrival_ns = MAX(before + first, start_ns);
     }
     r->c->issued_ns[class_id] = host;
 }

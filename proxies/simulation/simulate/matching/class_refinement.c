@@ -27,6 +27,7 @@ static void mark_slow(const struct bb_sim *m, uint64_t *mark)
 {
     for (int r = 0; r < m->step->layout.ranks; r++) {
         double words[] = {bb_slow_compute_factor(&m->conditions.slow, r),
+                          (double)bb_slow_delay_ns(&m->conditions.slow, r),
                           bb_slow_nics_gbps(&m->conditions.slow, m->cluster, r),
                           bb_slow_leaf_factor(&m->conditions.slow, m->cluster, r)};
 

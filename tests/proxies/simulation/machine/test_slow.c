@@ -22,6 +22,28 @@ static void parses_factors_of_ranks_and_links(void **state)
     assert_int_equal(bb_slow_validate(&slow, "--slow", &c, 16, 4), 0);
 }
 
+static void parses_delays_with_units(void **state)
+{
+    static const char *const wrong[] = {"rank=1:100", "rank=1:0us",  "rank=1:2s",
+                                        "1:100us",    "rank=1:5min", "link=leaf0:1us"};
+    struct bb_slow slow = {0};
+
+    (void)state;
+    assert_int_equal(bb_slow_parse_delays(&slow, "--delay", "rank=1:100us,rank=2:1.5ms,rank=3:1s"), 0);
+    assert_int_equal(bb_slow_delay_ns(&slow, 0), 0);
+    assert_int_equal(bb_slow_delay_ns(&slow, 1), 100000);
+    assert_int_equal(bb_slow_delay_ns(&slow, 2), 1500000);
+    assert_int_equal(bb_slow_delay_ns(&slow, 3), 1000000000);
+    assert_true(bb_slow_compute_factor(&slow, 1) == 1);
+    bb_err_mute(1);
+    assert_int_equal(bb_slow_validate(&slow, "--slow", NULL, 3, 0), -BB_EUSAGE);
+    assert_int_equal(bb_slow_parse(&slow, "--slow", "rank=1:100us"), -BB_EUSAGE);
+    for (size_t i = 0; i < ROWS(wrong); i++)
+        if (bb_slow_parse_delays(&slow, "--delay", wrong[i]) != -BB_EUSAGE)
+            fail_msg("'%s' is accepted", wrong[i]);
+    bb_err_mute(0);
+}
+
 /* NIC 1 of node 0 has half of its rate. A node has eight GPUs. With two NICs, NIC 1 serves GPUs 4 to 7. With sixteen
  * NICs, NIC 1 is one of the two NICs of GPU 0. With eight NICs, and without a number of NICs in the profile, NIC 1
  * serves GPU 1. */
@@ -169,9 +191,13 @@ static void rejects_invalid_values(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parses_factors_of_ranks_and_links), cmocka_unit_test(gpus_are_mapped_to_nics_in_order),
-        cmocka_unit_test(slow_leaf_is_selected_by_index),    cmocka_unit_test(exchanges_share_each_direction_of_a_nic),
-        cmocka_unit_test(job_uses_the_nics_of_its_gpus),     cmocka_unit_test(rejects_invalid_values),
+        cmocka_unit_test(parses_factors_of_ranks_and_links),
+        cmocka_unit_test(parses_delays_with_units),
+        cmocka_unit_test(gpus_are_mapped_to_nics_in_order),
+        cmocka_unit_test(slow_leaf_is_selected_by_index),
+        cmocka_unit_test(exchanges_share_each_direction_of_a_nic),
+        cmocka_unit_test(job_uses_the_nics_of_its_gpus),
+        cmocka_unit_test(rejects_invalid_values),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

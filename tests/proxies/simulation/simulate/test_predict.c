@@ -438,7 +438,9 @@ static void kernel_list_time_matches_kernel_by_kernel(void **state)
 /* compute_alone_ns equals the step time of the slowest rank when all communication is removed from the programs. */
 static void compute_alone_equals_the_step_without_communication(void **state)
 {
-    const struct bb_conditions slow = {.slow = {.n = 1, .items = {{.kind = BB_SLOW_RANK, .number = 1, .factor = 1.3}}}};
+    const struct bb_conditions slow = {.slow = {.n = 2,
+                                                .items = {{.kind = BB_SLOW_RANK, .number = 1, .factor = 1.3},
+                                                          {.kind = BB_SLOW_DELAY, .number = 1, .factor = 500}}}};
     struct bb_cluster cluster;
     struct bb_step step, compute_only;
     int64_t ns;

@@ -1,0 +1,54 @@
+/*
+ * waiting.h - what slow and late ranks cost the others: for each role and group, how long the ranks of the role wait in
+ * the calls of the group for the last rank to arrive, and for which rank. Measured and predicted steps use the same
+ * table.
+ *
+ * The waiting time of a rank in a call is the time from its arrival to the arrival of the last participant. The last
+ * participant waits 0. In a measured step, where clocks of different GPUs are not compared, this is the duration of the
+ * call minus its shortest duration on any participant (runner/run/breakdown.h).
+ */
+#ifndef BB_PROXIES_SIMULATION_TIMELINE_WAITING_H
+#define BB_PROXIES_SIMULATION_TIMELINE_WAITING_H
+
+#include "proxies/simulation/timeline/critical_path.h"
+
+struct bb_wait_row {
+    const char *role, *group;
+    int group_index;           /* index of the group in layout.groups */
+    int ranks;                 /* number of ranks of the role with traffic in the group */
+    double median_us, most_us; /* waiting time of a rank in all calls of the group in one step, over these ranks */
+    int most_rank;             /* the rank that waits longest; its waiting time is most_us */
+    int waited_for;            /* the rank for which most_rank waits longest; BB_NONE: it does not wait */
+    double waited_for_us;      /* the part of most_us in which most_rank waits for the rank waited_for */
+};
+
+struct bb_wait_table {
+    struct bb_wait_row *rows;
+    int n;
+};
+
+/*
+ * bb_wait_table_add - adds the row of one role and group.
+ *   ranks, us  [n] ranks of the role, and their waiting time in us; NaN: the rank has no traffic in the group
+ *   Returns    the new row, whose fields waited_for and waited_for_us the caller sets; NULL if the group has one rank
+ *              or no rank has traffic in the group
+ * bb_wait_table_release - accepts a zeroed table.
+ */
+struct bb_wait_row *bb_wait_table_add(struct bb_wait_table *w, const struct bb_layout *l, int group, const char *role,
+                                      const int *ranks, const double *us, int n);
+void bb_wait_table_release(struct bb_wait_table *w);
+
+/* bb_wait_table_attribute - sets waited_for and waited_for_us of all rows from a timeline in which all ranks have times
+ * (times_from: see bb_critical_path_init). */
+void bb_wait_table_attribute(struct bb_wait_table *w, const struct bb_timeline *t, const int *times_from);
+
+/*
+ * bb_wait_table_print - prints the rows in which a rank waits for at least 0.1 % of the step; no line if there are
+ * none. Of more than 8 such rows, prints the role of each group in which a rank waits longest.
+ *   prefix  begin of the two heading lines
+ * bb_wait_table_json - returns an array with all rows.
+ */
+void bb_wait_table_print(const struct bb_wait_table *w, double step_us, const char *prefix, FILE *out);
+json_t *bb_wait_table_json(const struct bb_wait_table *w);
+
+#endif

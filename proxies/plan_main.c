@@ -15,8 +15,7 @@
 
 #define EXPORT_OPTION(word, what, text) OPT_OUTPUT(0, #word, FIELD(files[BB_PLAN_EXPORT_##word]), text),
 #define PREDICTION_OPTION(word, what, text)                                                                            \
-    OPT_OUTPUT(0, #word, FIELD(files[BB_PLAN_EXPORT_##word]), text,                                      \
-               .needs = BB_PLAN_ONE_STEP | BB_PLAN_CLUSTER),
+    OPT_OUTPUT(0, #word, FIELD(files[BB_PLAN_EXPORT_##word]), text, .needs = BB_PLAN_ONE_STEP | BB_PLAN_CLUSTER),
 
 static const struct bb_opt plan_options[] = {
     OPT_INT(0, "ranks", FIELD(config.ranks), NULL, "N", 1, MAX_RANKS, "number of ranks of the job (required)"),

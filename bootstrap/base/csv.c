@@ -1,15 +1,30 @@
 /* csv.c - see csv.h. */
 #include "bootstrap/base/csv.h"
 
+#include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
+
+/* A spreadsheet computes a cell that begins with one of these characters as a formula. */
+static bool is_formula(const char *text)
+{
+    char *end;
+
+    if (!strchr("=+-@", text[0]) || !text[0] || !text[1])
+        return false;
+    (void)strtod(text, &end);
+    return *end != '\0';
+}
 
 static void write_text(const char *text, FILE *out)
 {
+    const char *prefix = is_formula(text) ? "'" : "";
+
     if (text[strcspn(text, ",\"\r\n")] == '\0') {
-        fputs(text, out);
+        fprintf(out, "%s%s", prefix, text);
         return;
     }
-    fputc('"', out);
+    fprintf(out, "\"%s", prefix);
     for (; *text; text++) {
         if (*text == '"')
             fputc('"', out);

@@ -1,6 +1,7 @@
 /* json_read.c - see json_read.h. */
 #include "bootstrap/base/json_read.h"
 
+#include "bootstrap/base/alloc.h"
 #include "bootstrap/base/units.h"
 
 #include <errno.h>
@@ -8,6 +9,7 @@
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -44,6 +46,57 @@ int bb_json_load(const char *path, size_t flags, json_t **root)
     rc = bb_json_load_from(file, path, flags, root);
     fclose(file);
     return rc;
+}
+
+/* Replaces control characters (C0, DEL, and C1 as UTF-8: 0xc2 0x80 to 0x9f) by blanks. Returns whether there were any. */
+static bool blank_text(char *text)
+{
+    bool changed = false;
+
+    for (unsigned char *c = (unsigned char *)text; *c; c++)
+        if (*c < ' ' || *c == 0x7f || (*c == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0)) {
+            if (*c == 0xc2)
+                c[1] = ' ';
+            *c = ' ';
+            changed = true;
+        }
+    return changed;
+}
+
+static void blank_member(json_t *object, const char *key, json_t *value)
+{
+    char *name = bb_copy_text(key);
+
+    bb_json_blank(value);
+    if (blank_text(name)) {
+        json_object_set(object, name, value);
+        json_object_del(object, key);
+    }
+    free(name);
+}
+
+void bb_json_blank(json_t *value)
+{
+    const char *key;
+    json_t *member;
+    void *next;
+    size_t i;
+
+    json_array_foreach(value, i, member)
+    {
+        bb_json_blank(member);
+    }
+    json_object_foreach_safe(value, next, key, member)
+    {
+        blank_member(value, key, member);
+    }
+    if (json_is_string(value)) {
+        char *text = bb_copy_text(json_string_value(value));
+
+        if (blank_text(text))
+            json_string_set(value, text);
+        free(text);
+    }
 }
 
 /* ---- functions that read a single value ---- */

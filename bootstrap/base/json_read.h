@@ -56,6 +56,10 @@ struct bb_json_field {
  *   Returns  0, -BB_EUSAGE, or -BB_EFAIL when fopen() runs out of memory
  */
 int bb_json_load(const char *path, size_t flags, json_t **root) BB_MUST_CHECK;
+/* bb_json_blank - replace control characters in all texts and keys of a value by blanks, in place. Texts of a file that
+ * somebody else wrote could otherwise color or retitle the terminal that prints them. */
+void bb_json_blank(json_t *value);
+
 /*
  * bb_json_open and bb_json_load_from together do the same as bb_json_load.
  * bb_json_open - open a file. Directories are rejected.

@@ -83,7 +83,7 @@ static inline const char *bb_opt_choice(const struct bb_opt *opt, size_t i)
 #define OPT_CHOICE_AT(l, n, at, d, a, list, ...)                                                                       \
     OPT_ROW(BB_OPT_CHOICE, l, n, at, .def = d, .arg = a, .choice_at = list, .help = __VA_ARGS__)
 #define OPT_STRING(l, n, at, d, a, ...) OPT_ROW(BB_OPT_STRING, l, n, at, .def = d, .arg = a, .help = __VA_ARGS__)
-#define OPT_OUTPUT(l, n, at, ...) OPT_STRING(l, n, at, NULL, "FILE", __VA_ARGS__, .writes = true)
+#define OPT_OUTPUT(l, n, at, ...)       OPT_STRING(l, n, at, NULL, "FILE", __VA_ARGS__, .writes = true)
 #define OPT_ROW(k, l, n, at, ...)                                                                                      \
     {                                                                                                                  \
         .kind = k, .letter = l, .name = n, .offset = at, __VA_ARGS__                                                   \

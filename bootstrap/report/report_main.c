@@ -19,8 +19,7 @@ struct options {
 #define FIELD(name) offsetof(struct options, name)
 
 static const struct bb_opt rows[] = {
-    OPT_OUTPUT('o', "output", FIELD(output),
-               "HTML page to write; an existing file is replaced atomically"),
+    OPT_OUTPUT('o', "output", FIELD(output), "HTML page to write; an existing file is replaced atomically"),
     {0},
 };
 

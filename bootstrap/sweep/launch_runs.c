@@ -130,7 +130,7 @@ struct bb_argv bb_launch_runs_argv(const struct bb_launch_runs *s, const struct 
 static int open_output(const char *dir, const struct bb_sweep_run *c, const char *ending)
 {
     char *path = bb_sweep_file(dir, c, ending);
-    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 
     if (fd < 0)
         bb_err(BB_EFAIL, "cannot write to %s: %s", path, strerror(errno));

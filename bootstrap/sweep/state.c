@@ -6,6 +6,7 @@
 #include "bootstrap/base/outfile.h"
 #include "bootstrap/base/units.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -90,7 +91,7 @@ static json_t *load_last_lines(const char *dir, const struct bb_sweep_run *c)
         fclose(file);
     }
     for (size_t i = 0; i < n; i++)
-        text[i] = text[i] ? text[i] : '?';
+        text[i] = iscntrl((unsigned char)text[i]) && !memchr("\r\n", text[i], 2) ? ' ' : text[i];
     text[n] = '\0';
     free(path);
     return last_lines(text);
@@ -152,7 +153,7 @@ int bb_sweep_record(const char *dir, const struct bb_sweep_run *c, int exit_stat
 {
     char *path = bb_sweep_file(dir, c, ".run.json");
     struct bb_outfile file;
-    int rc = bb_outfile_open(&file, path, "the record of a run");
+    int rc = bb_outfile_open_private(&file, path, "the record of a run");
 
     if (rc == 0) {
         fprintf(file.out, "{\"schema\": \"busbar.sweep.run/1\", \"exit_status\": %d, \"seconds\": %.3f}\n", exit_status,

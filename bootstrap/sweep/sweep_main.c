@@ -64,8 +64,7 @@ static const struct bb_opt how_rows[] = {
 
 static const struct bb_opt where_rows[] = {
     OPT_STRING('o', "output", FIELD(output), NULL, "DIR", "results folder (default: NAME.sweep)"),
-    OPT_OUTPUT(0, "json", FIELD(json),
-               "all results as busbar.sweep/1, - for stdout (default: DIR/sweep.json)"),
+    OPT_OUTPUT(0, "json", FIELD(json), "all results as busbar.sweep/1, - for stdout (default: DIR/sweep.json)"),
     OPT_OUTPUT(0, "csv", FIELD(csv), "the table as CSV, - for stdout (default: DIR/sweep.csv)"),
     OPT_STRING(0, "sort", FIELD(view.sort), NULL, "COLUMN",
                "sort printed rows and --csv by a column (`busbar list columns`); -COLUMN: descending"),
@@ -330,8 +329,7 @@ static bool is_stdout(const char *path)
     return path && strcmp(path, "-") == 0;
 }
 
-/* Writes the table as CSV, or all results as JSON. The JSON file has mode 0600, because it contains environment
- * variables. */
+/* Writes the table as CSV, or all results as JSON, with mode 0600: results contain environment variables. */
 static int write_results(const struct bb_gathered *g, bool csv, const char *path)
 {
     static const char what[] = "the gathered results";
@@ -340,7 +338,7 @@ static int write_results(const struct bb_gathered *g, bool csv, const char *path
     int rc = 0;
 
     if (!is_stdout(path))
-        TRY(csv ? bb_outfile_open(&file, path, what) : bb_outfile_open_private(&file, path, what));
+        TRY(bb_outfile_open_private(&file, path, what));
     if (csv) {
         bb_csv_write(g->columns, g->rows, file.out);
     } else {

@@ -244,8 +244,7 @@ struct comparison {
     const struct bb_result_file *a, *b;
     long *pair_a, *pair_b;
     size_t verdicts[BB_VERDICTS];
-    size_t inconclusive; /* inconclusive rows in which the times of A and B are nonzero (a predicted time for 0 bytes
-                            may be 0) */
+    size_t inconclusive; /* inconclusive rows with at least 1 byte (a predicted time for 0 bytes may be 0) */
     size_t only_a, only_b, pairs;
     struct bb_ratios correct; /* time of B / time of A in the rows with correct data */
     struct bb_ratios slower;  /* time of B / time of A in the rows in which B is slower */
@@ -262,7 +261,7 @@ static void count_verdict(struct comparison *t, const struct bb_timing *a, const
 
     t->pairs++;
     t->verdicts[verdict]++;
-    t->inconclusive += verdict == BB_INCONCLUSIVE && a->time_us != 0 && b->time_us != 0;
+    t->inconclusive += verdict == BB_INCONCLUSIVE && a->bytes != 0;
     if (verdict != BB_WRONG_DATA && isfinite(ratio) && ratio > 0) {
         bb_ratios_add(&t->correct, a, ratio, NAN);
         bb_shortfall_add(&t->shortfall, a, b);

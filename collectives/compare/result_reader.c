@@ -433,6 +433,7 @@ int bb_result_tree_load(const char *word, const char **path, json_t **root)
         rc = bb_err(BB_EUSAGE, "%s: a JSON file contains its operation; leave out %s=", *path, operation);
     else
         rc = bb_json_load_from(file, *path, 0, root);
+    bb_json_blank(*root);
 out:
     if (file)
         fclose(file);

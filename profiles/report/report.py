@@ -32,7 +32,8 @@ def read_all(paths):
 
 
 def write_atomically(path, text):
-    """Write to a temporary file in the same folder and rename it, so that the page is either new or unchanged."""
+    """Write to a temporary file in the same folder and rename it, so that the page is either new or unchanged. Its mode is 0600, because
+    it contains commands and devices of results whose mode is 0600."""
     if os.path.exists(path) and not os.path.isfile(path):  # a pipe or a device cannot be renamed over
         with open(path, "w", encoding="utf-8") as out:
             out.write(text)
@@ -41,9 +42,6 @@ def write_atomically(path, text):
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as out:
             out.write(text)
-            mask = os.umask(0)
-            os.umask(mask)
-            os.fchmod(out.fileno(), 0o666 & ~mask)
             out.flush()
             os.fsync(out.fileno())
         os.replace(temporary, path)

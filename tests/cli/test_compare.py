@@ -79,6 +79,7 @@ INCOMPLETE = [
     (ONE, bench(row(8, 10, None), row(16, 20, 1)), "inconclusive", 5),
     # 0 bytes: the share of one rank of 8 bytes
     (bench(row(0, 5, None), row(8, 10, 1)), bench(row(0, 0, None), row(8, 10, 1)), "not slower", 0),
+    (ONE, bench(row(8, 0, None), row(16, 20, 1)), "inconclusive", 5),  # a dead timer
     (ONE, bench(row(8, 10, 1)), "rows missing in B", 5),
     (bench(row(8, 10, 1)), SAME_AS_ONE, "not slower", 0),
 ]
@@ -92,6 +93,22 @@ def test_strict_fails_incomplete_comparisons(compare, a, b, verdict, strict):
     done = compare(a, b, "--strict", "--json", "-")
     assert done.returncode == strict and json.loads(done.stdout)["summary"]["verdict"] == verdict
     assert (f"--strict: {verdict}" in done.stderr) == (strict == 5)
+
+
+def test_prints_no_control_characters_of_files(compare):
+    """Escape sequences in a file color or retitle a terminal: ESC, BEL, DEL and C1 (as UTF-8) become blanks, also in keys."""
+    escapes = "\x1b]0;title\x07\x1b[31m\x7f\x9b1mX"
+    evil = bench({**row(8, 10, 1), "collective": escapes})
+    evil.update(status=escapes, environment={escapes: escapes}, nccl={escapes: escapes}, options={escapes: 1}, devices=[{"name": escapes}])
+    done = compare(evil, bench({**row(8, 20, 1), "collective": escapes}), "--csv", "-")
+    text = done.stdout + done.stderr
+    assert "title" in text and not [c for c in text if c != "\n" and (ord(c) < 32 or 0x7f <= ord(c) < 0xa0)], done.stdout
+
+
+def test_csv_prefixes_formulas(compare):
+    done = compare(bench({**row(8, 10, 1), "collective": "=HYPERLINK(1)"}), bench({**row(8, 10, 1), "collective": "=HYPERLINK(1)"}),
+                   "--csv", "-")
+    assert "'=HYPERLINK(1)" in done.stdout and ",=H" not in done.stdout and "\n=H" not in done.stdout
 
 
 def nccl_tests(*times):

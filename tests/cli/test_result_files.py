@@ -224,6 +224,14 @@ def test_file_modes_follow_the_umask(busbar, tmp_path, mask, mode):
     assert modes == {"plan.json": mode, "trace.json": mode, "bench.json": 0o600}
 
 
+def test_files_of_a_sweep_are_readable_only_by_their_owner(busbar, tmp_path):
+    (tmp_path / "s.json").write_text(json.dumps({"name": "s", "command": PLAN[:5], "ranks": [2]}))
+    done = busbar.run("sweep", "s.json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    modes = {p.name: stat.S_IMODE(p.stat().st_mode) for p in (tmp_path / "s.sweep").iterdir() if p.name.endswith((".out", ".err", "run.json", "csv"))}
+    assert len(modes) == 4 and set(modes.values()) == {0o600}, modes
+
+
 def test_array_job_script_is_readable_only_by_its_owner(busbar, tmp_path):
     """The script of an array job contains the environment of its runs, so only the owner may read it."""
     (tmp_path / "s.json").write_text(json.dumps({"name": "s", "command": PLAN[:5], "ranks": 2, "environment": {"HF_TOKEN": "geheim"}}))

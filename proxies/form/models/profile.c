@@ -116,6 +116,7 @@ int bb_profile_load(const char *kind, const char *name_or_path, json_t **root)
         return error.line > 0
                    ? bb_err(BB_EUSAGE, "%s: line %d: %s", name_or_path, error.line, error.text)
                    : bb_err(BB_EUSAGE, "%s; expected a name of `busbar list %s`, or a file", error.text, kind);
+    bb_json_blank(*root);
     /* A result file of busbar has a schema, too, but only a result file contains a command or its options. */
     if (!json_is_object(*root))
         rc = bb_err(BB_EUSAGE, "%s: expected a JSON object", name_or_path);

@@ -133,11 +133,28 @@ static void loads_and_rejects_files(void **state)
     assert_null(root);
 }
 
+static void blanks_control_characters(void **state)
+{
+    json_t *root;
+
+    (void)state;
+    assert_int_equal(
+        load_text("{\"a\\u001b\": [\"\\u0007x\\u007f\", {\"k\": \"\\u009b\\u00e9\"}], \"n\": 1}", 0, &root), 0);
+    bb_json_blank(root);
+    assert_int_equal(json_object_size(root), 2);
+    assert_string_equal(json_string_value(json_array_get(json_object_get(root, "a "), 0)), " x ");
+    assert_string_equal(json_string_value(json_object_get(json_array_get(json_object_get(root, "a "), 1), "k")),
+                        "  \xc3\xa9");
+    json_decref(root);
+    bb_json_blank(NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(stores_fields_at_their_offsets), cmocka_unit_test(rejects_invalid_fields),
-        cmocka_unit_test(accepts_boundary_values), cmocka_unit_test(loads_and_rejects_files)};
+        cmocka_unit_test(accepts_boundary_values), cmocka_unit_test(loads_and_rejects_files),
+        cmocka_unit_test(blanks_control_characters)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

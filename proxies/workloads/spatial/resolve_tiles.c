@@ -141,7 +141,7 @@ static int resolve_balance(struct bb_tiling *t)
 {
     const struct bb_tiles_options *o = &t->config.tiles;
     int *modules, n, total = t->net.n_modules, rc = 0;
-    long long sum = 0;
+    long long sum = 0, rest; /* rest: modules that the other splits leave to the last one */
 
     t->n_splits = o->splits;
     if (!o->balance)
@@ -152,11 +152,14 @@ static int resolve_balance(struct bb_tiling *t)
         t->splits[i].layers.n = modules[i];
         sum += modules[i];
     }
+    rest = n > 0 ? modules[n - 1] + total - sum : 0;
     if (n < 0)
         rc = n;
     else if (sum != total)
-        rc = bb_err(BB_EUSAGE, "%s: --balance %s adds up to %lld modules, but %s has %d; try: %d for the last split",
-                    t->config.proxy, o->balance, sum, t->net.name, total, (int)(modules[n - 1] + total - sum));
+        rc = bb_err(BB_EUSAGE, "%s: --balance %s adds up to %lld modules, but %s has %d; try: %s", t->config.proxy,
+                    o->balance, sum, t->net.name, total,
+                    rest > 0 ? bb_step_text(t->step, "%lld for the last split", rest)
+                             : bb_step_text(t->step, "--splits %d instead", n));
     else if (o->splits && o->splits != n)
         rc = bb_err(BB_EUSAGE, "%s: --balance %s lists %d splits, but --splits is %d; leave one out", t->config.proxy,
                     o->balance, n, o->splits);

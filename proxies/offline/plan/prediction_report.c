@@ -93,7 +93,7 @@ static const struct bb_field step_fields[] = {
 static const struct bb_field alone_fields[] = {
     {"compute_alone_us", "  compute alone ", "", 0, 0, BB_SHOWS_NS(struct bb_prediction, compute_alone_ns)},
     {"comm_alone_us", ", communication alone ", "", 0, 0, BB_SHOWS_NS(struct bb_prediction, comm_alone_ns)},
-    {"overlap_efficiency", ", overlap efficiency ", "", 0, 3, .value = efficiency_json},
+    {"overlap_efficiency", .value = efficiency_json},
     {0},
 };
 static const struct bb_field flops_fields[] = {
@@ -147,7 +147,7 @@ static void print_alone(const struct bb_prediction *p, const struct bb_predicted
                         FILE *out)
 {
     const struct bb_exposure *e = &slowest->exposed;
-    char texts[2][BB_TIME_TEXT];
+    char efficiency[BB_EFFICIENCY_TEXT], texts[2][BB_TIME_TEXT];
 
     fprintf(out, "  exposed on rank %d: ", slowest->rank);
     if (!lock_step)
@@ -155,7 +155,7 @@ static void print_alone(const struct bb_prediction *p, const struct bb_predicted
     fprintf(out, "%s transfer, %s waiting for late peers\n", bb_format_time(bb_us_of(e->transfer_ns), texts[0]),
             bb_format_time(bb_us_of(e->waiting_ns), texts[1]));
     bb_table_sentence(out, alone_fields, p);
-    fputc('\n', out);
+    fprintf(out, "%s\n", bb_overlap_efficiency_text(bb_predicted_efficiency(p), efficiency));
 }
 
 /* Prints a warning if the host needs more than 90 % of the step time to launch all kernels and NCCL calls. */

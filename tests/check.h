@@ -15,4 +15,12 @@
 /* Number of rows of a table. */
 #define ROWS(table) (sizeof(table) / sizeof((table)[0]))
 
+/* 1 in a build with AddressSanitizer, else 0. Such a build checks memory accesses, so a few inputs of an exhaustive
+ * comparison are enough in it; the release build runs all inputs. */
+#ifdef __SANITIZE_ADDRESS__
+enum { SANITIZED = 1 };
+#else
+enum { SANITIZED = 0 };
+#endif
+
 #endif

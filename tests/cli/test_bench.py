@@ -172,7 +172,7 @@ def test_launch_time_bounds_short_operations(busbar, profile, tmp_path):
 
 
 def test_one_rank_has_no_bus_bandwidth(busbar, profile, tmp_path):
-    run = busbar.json("bench", "all_reduce", "-b", "64M", "-e", "64M", "-n", "2", env=profile(), tmp_path=tmp_path)
+    run = busbar.json("bench", "all_reduce", "-b", "64M", "-e", "64M", "-n", "2", env={**profile(), "EMU_DATA": "off"}, tmp_path=tmp_path)
     row = run["results"][0]
     assert row["busbw_gbps"] is None
     assert row["time_us"]["p50"] == pytest.approx(2 * 2**26 / 1000.0 / 1e3, rel=1e-5)  # a copy: read and write
@@ -195,25 +195,6 @@ def test_sizes_are_rounded_like_nccl_tests(busbar, tmp_path, line, sizes):
 
 
 # ---- data ------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("ranks", [2, 3, 4])
-def test_every_type_and_operation_is_verified(busbar, tmp_path, ranks):
-    run = busbar.json("bench", *FIVE_COLLECTIVES, "reduce", "-d", "all", "-o", "all", "-b", "3000", "-e", "3000", "-r", "1", "-n", "2",
-                      "--repeats", "1", "-w", "1", "-c", "2", ranks=ranks, tmp_path=tmp_path)
-    seen = {(r["collective"], r["dtype"], r["op"], r["placement"]) for r in run["results"]}
-    places = ["out_of_place", "in_place"]
-    assert seen == {(k, d, o, p) for k in [*FIVE_COLLECTIVES, "reduce"] for d in TYPES for o in (OPS if COLLECTIVES[k][1] else [None])
-                    for p in places if p == "out_of_place" or COLLECTIVES[k][4]}
-    assert [r for r in run["results"] if r["wrong"] != 0] == []
-
-
-@pytest.mark.parametrize("collective", COLLECTIVES)
-def test_every_collective_is_verified_for_every_root(busbar, tmp_path, collective):
-    for root in range(3 if COLLECTIVES[collective][2] else 1):
-        run = busbar.json("bench", collective, "-b", "5K", "-e", "5K", "-r", root, "-n", "3", "--repeats", "1", ranks=3,
-                          tmp_path=tmp_path)
-        assert all(r["wrong"] == 0 for r in run["results"])
 
 
 ONE = ("-b", "1K", "-e", "1K", "-w", "0", "-n", "1", "--repeats", "1")  # operation 1 precedes the events, operation 2 is timed
@@ -277,13 +258,12 @@ def test_memory_estimate_uses_the_granularity_of_ncclmemalloc(busbar, profile, a
     assert done.returncode == 2 and re.search(r"\d+ bytes of GPU memory needed .* but \d+ available", done.stderr), done.stderr
 
 
-@pytest.mark.parametrize("env", [{"NCCL_CUMEM_ENABLE": "0"}, {"EMU_NO_CUMEM": "1"}])
 @pytest.mark.parametrize("args", ["bench all_reduce -b 8 -e 8", "bench p2p --bandwidth-sizes 1K -n 2", "bench comm --repeats 2",
                                    "bench overlap --sizes 1K --ctas 1 --gemm 64 -n 1 --repeats 3", "proxy gpt2_large 2 2 2 --no-alone"])
-def test_reports_the_cudamalloc_fallback_of_ncclmemalloc(busbar, tmp_path, args, env):
+def test_reports_the_cudamalloc_fallback_of_ncclmemalloc(busbar, tmp_path, args):
     path = tmp_path / "r.json"
-    for more, buffers, note in (({}, "nccl", None),
-                                (env, "nccl (cudaMalloc)", "# buffers: cudaMalloc, because ncclMemAlloc falls back to cudaMalloc here;")):
+    fallback = "nccl (cudaMalloc)", "# buffers: cudaMalloc, because ncclMemAlloc falls back to cudaMalloc here;"
+    for more, buffers, note in (({}, "nccl", None), ({"NCCL_CUMEM_ENABLE": "0"}, *fallback), ({"EMU_NO_CUMEM": "1"}, *fallback)):
         done = busbar.run(*args.split(), "--json", path, ranks=2, env=more)
         assert done.returncode == 0 and json.loads(path.read_text())["buffers"] == buffers, done.stderr
         assert note in done.stdout if note else "# buffers: of" not in done.stdout

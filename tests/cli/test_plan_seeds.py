@@ -133,8 +133,8 @@ def test_ranks_with_equal_programs_share_a_role(busbar):
 
 # ---- emulated runs -----------------------------------------------------------------------------------------------------
 
-RUNS = [("resnet50", 3), ("resnet50_ring", 1), ("resnet50_ring", 5), ("resnet152", 2), ("cosmoflow", 8), ("dlrm", 3),
-        ("gpt3 3 1", 12), ("gpt3_one_pipe_step 2", 8), ("gpt3_moe 2 1", 32), ("gpt3_moe_one_pipe_step 2", 32)]
+# test_proxy.py runs each mini-application with a common number of ranks.
+RUNS = [("resnet50_ring", 1), ("resnet50_ring", 5), ("dlrm", 3), ("gpt3 3 1", 12)]
 
 
 @pytest.mark.parametrize("line,ranks", RUNS)

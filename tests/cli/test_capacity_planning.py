@@ -286,11 +286,12 @@ def test_rejects_chunks_and_channels_of_other_algorithms(busbar, tmp_path, algor
     assert done.returncode == 2 and message in done.stderr and len(done.stderr.splitlines()) == 1
 
 
-def test_best_layout_equals_the_plan_with_its_options(busbar, plan):
+def test_best_layout_equals_the_plan_with_its_options(busbar, plan, tmp_path):
     """The predictions of the first layout equal the plan with the options of this layout."""
-    text = busbar.run("plan", *SEARCH, emulated=False).stdout
+    done = busbar.run("plan", *SEARCH, "--top", 3, "--json", tmp_path / "best.json", "--csv", tmp_path / "best.csv", emulated=False)
+    text = done.stdout
     args = next(line for line in text.splitlines() if line.startswith("# options of layout 1:")).split(": ")[1].split()
-    doc = plan(*SEARCH, "--top", 3)
+    doc = json.loads((tmp_path / "best.json").read_text())
     best, rows = doc["best_layout"], doc["best_layout"]["layouts"]
     assert len(rows) == 3 and [r["step_us"] for r in rows] == sorted(r["step_us"] for r in rows)
     assert doc["predicted"]["step_us"] == rows[0]["step_us"]
@@ -306,7 +307,7 @@ def test_best_layout_equals_the_plan_with_its_options(busbar, plan):
     assert sum(best["rejected"].values()) + best["predicted"] == best["evaluated"]
     assert best["rejected"]["memory"] > 0 and best["fitting"] > best["predicted"]
     assert "why layout 1 is fastest" in text and "training does not fit" in text
-    table = list(csv.DictReader(io.StringIO(busbar.run("plan", *SEARCH, "--top", 3, "--csv", "-", emulated=False).stdout)))
+    table = list(csv.DictReader(io.StringIO((tmp_path / "best.csv").read_text())))
     assert [float(r["step_us"]) for r in table] == pytest.approx([r["step_us"] for r in rows])
     assert table[0]["schedule"] == rows[0]["schedule"]
 
@@ -358,12 +359,12 @@ def test_search_keeps_the_given_options(plan):
     args = [w for k, v in given.items() for w in ("--" + k.replace("_", "-"), v)]
     rows = plan(*SEARCH, *args)["best_layout"]["layouts"]
     assert rows and all({k: r[k] for k in given} == given for r in rows)
-    assert {r["dp"] for r in plan(*SEARCH, "--dp", 2)["best_layout"]["layouts"]} == {2}
-    assert {r["schedule"] for r in plan(*SEARCH, "--vpp", 4)["best_layout"]["layouts"]} == {"interleaved"}
+    assert {r["dp"] for r in plan(*SEARCH, "--cp", 1, "--dp", 2)["best_layout"]["layouts"]} == {2}
+    assert {r["schedule"] for r in plan(*SEARCH, "--cp", 1, "--vpp", 4)["best_layout"]["layouts"]} == {"interleaved"}
 
 
 def test_threads_do_not_change_the_result(plan):
-    one, many = (plan(*SEARCH, "--threads", n)["best_layout"] for n in (1, 5))
+    one, many = (plan(*SEARCH, "--cp", 1, "--threads", n)["best_layout"] for n in (1, 5))
     assert one == many
 
 
@@ -385,7 +386,7 @@ def test_search_finds_interleaved_stages_of_unequal_layers(plan, tmp_path):
 
 def test_search_includes_expert_parallelism(plan):
     rows = plan("transformer", "--model", "mixtral_8x7b", "--ranks", 32, "--global-batch-size", 128, "--cluster", H100, "--best-layout",
-                "--seq-length", 4096, "--dp-sync", "zero1")["best_layout"]["layouts"]
+                "--seq-length", 4096, "--dp-sync", "zero1", "--cp", 1, "--tp", 1)["best_layout"]["layouts"]
     assert rows[0]["ep"] > 1 and all(8 % r["ep"] == 0 for r in rows)
 
 

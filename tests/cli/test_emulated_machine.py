@@ -169,7 +169,7 @@ P2P = ("bench", "p2p", "--latency-sizes", "8", "--bandwidth-sizes", "16M", "-n",
 
 def test_p2p_times_differ_inside_and_between_nodes(busbar, tmp_path):
     """Four ranks on two nodes with emulated-default: 4 us and 200 GB/s inside a node, 10 us and 25 GB/s between nodes."""
-    run = busbar.json(*P2P, ranks=4, env={"EMU_NODES": "2"}, tmp_path=tmp_path)
+    run = busbar.json(*P2P, ranks=4, env={"EMU_NODES": "2", "EMU_DATA": "off"}, tmp_path=tmp_path)
     assert run["nodes"] == 2 and not run["shared_gpu"]
     assert [d["host"].rpartition("-")[2] for d in run["devices"]] == ["node0", "node0", "node1", "node1"]
     assert len({d["uuid"] for d in run["devices"]}) == 4
@@ -181,13 +181,14 @@ def test_p2p_times_differ_inside_and_between_nodes(busbar, tmp_path):
 
 def test_p2p_lists_the_slow_link_first(busbar, tmp_path):
     """NIC 1 of node 1 belongs to rank 3, the second rank of the node. All its links to the other node have half of 25 GB/s."""
-    run = busbar.json(*P2P, ranks=4, env={"EMU_NODES": "2", "EMU_SLOW": "link=node1-nic1:0.5"}, tmp_path=tmp_path)
+    env = {"EMU_NODES": "2", "EMU_SLOW": "link=node1-nic1:0.5", "EMU_DATA": "off"}
+    text = busbar.run(*P2P, "--json", tmp_path / "r.json", ranks=4, env=env).stdout
+    run = json.loads((tmp_path / "r.json").read_text())
     for row in run["results"]:
         slow = 3 in (row["from"], row["to"]) and {row["from"], row["to"]} != {2, 3}
         if row["metric"] == "bandwidth" and (row["from"] < 2) != (row["to"] < 2):
             one_way = row["bytes"] / (10 + row["bytes"] / (12.5e3 if slow else 25e3)) / 1e3
             assert row["gbps"] == pytest.approx((2 if row["direction"] == "both" else 1) * one_way, rel=1e-4)
-    text = busbar.run(*P2P, ranks=4, env={"EMU_NODES": "2", "EMU_SLOW": "link=node1-nic1:0.5"}).stdout
     ranked = next(line for line in text.splitlines() if line.startswith("# slowest links, bandwidth one"))
     assert all("3" in pair.split()[0] for pair in ranked.split("): ")[1].split(", ")[:4]), ranked
 

@@ -51,13 +51,13 @@ def test_overlap_comm_and_p2p_rows_contain_the_choice(busbar, tmp_path):
     assert [rows[step]["algorithm"] for step in ("init", "first_all_reduce", "all_reduce", "sendrecv", "split")] == [
         None, "RING", "RING", None, None]
     assert [rows[step]["channels"] for step in ("init", "all_reduce", "sendrecv")] == [None, 8, 8]
-    run = busbar.json("bench", "p2p", ranks=2, tmp_path=tmp_path)
+    run = busbar.json("bench", "p2p", "--bandwidth-sizes", "64K", ranks=2, tmp_path=tmp_path)
     assert {row["channels"] for row in run["results"]} == {8} and run["mig"] is None
     for row in run["results"]:
         assert (row["gpu_from"], row["gpu_to"], row["flags"]) == (None, None, ["emulated"])
 
 
 def test_choice_is_null_without_warmup(busbar, tmp_path):
-    for args in (["p2p", "-w", "0"], ["comm", "-w", "0", "--repeats", "1"], ["overlap", "--sizes", "1K", "--gemm", "16x16x16", "-w", "0"]):
+    for args in (["p2p", "--bandwidth-sizes", "64K", "-w", "0"], ["comm", "-w", "0", "--repeats", "1"], ["overlap", "--sizes", "1K", "--gemm", "16x16x16", "-w", "0"]):
         run = busbar.json("bench", *args, ranks=2, tmp_path=tmp_path)
         assert {row["channels"] for row in run["results"]} == {None}

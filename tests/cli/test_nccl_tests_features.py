@@ -275,8 +275,7 @@ def test_exits_with_5_below_the_bandwidth_threshold(busbar, model, tmp_path):
     assert "below the required 50 GB/s" in done.stderr and json.loads(path.read_text())["status"] == "below threshold"
 
 
-# In the cost model 4K has less bandwidth than 64K, and the mean lies between both.
-@pytest.mark.parametrize("thresholds,status,message", [
+THRESHOLDS = [  # in the cost model 4K has less bandwidth than 64K, and the mean lies between both
     ("4K:{small},64K:{large},peak:{large}", 0, []),
     ("64K:{more}", 5, ["bus bandwidth at 64 KiB", "below the required"]),
     ("peak:{more}", 5, ["peak bus bandwidth", "below the required"]),
@@ -284,15 +283,18 @@ def test_exits_with_5_below_the_bandwidth_threshold(busbar, model, tmp_path):
     ("{mean},peak:{large}", 0, []),
     ("{large}", 5, ["mean bus bandwidth", "below the required"]),
     ("8K:1", 5, ["cannot check the bus bandwidth (--min-busbw, 8 KiB): no result has this size"]),
-])
-def test_thresholds_per_size_and_for_the_peak(busbar, model, tmp_path, thresholds, status, message):
+]
+
+
+def test_thresholds_per_size_and_for_the_peak(busbar, model, tmp_path):
     args = ("bench", "all_reduce", "--sizes", "4K,64K")
     seen = [r["busbw_gbps"] for r in busbar.json(*args, ranks=4, env=model, tmp_path=tmp_path)["results"]]
     small, large = min(seen), max(seen)
-    text = thresholds.format(small=0.99 * small, large=0.99 * large, more=1.01 * large, mean=0.99 * (small + large) / 2)
-    done = busbar.run(*args, "--min-busbw", text, ranks=4, env=model)
-    assert done.returncode == status and ("FAILED" in done.stdout) == (status == 5)
-    assert all(word in done.stderr for word in message) and (status == 5 or done.stderr == "")
+    for thresholds, status, message in THRESHOLDS:
+        text = thresholds.format(small=0.99 * small, large=0.99 * large, more=1.01 * large, mean=0.99 * (small + large) / 2)
+        done = busbar.run(*args, "--min-busbw", text, ranks=4, env=model)
+        assert done.returncode == status and ("FAILED" in done.stdout) == (status == 5), text
+        assert all(word in done.stderr for word in message) and (status == 5 or done.stderr == ""), text
 
 
 def test_threshold_fails_with_one_rank(busbar):

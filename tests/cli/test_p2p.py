@@ -74,7 +74,8 @@ def test_schedule_one_measures_one_pair_per_round(busbar, tmp_path):
 
 def test_reports_slow_links(busbar, tmp_path, one_far):
     args = ("bench", "p2p", "--bandwidth-sizes", "1000000")
-    result = busbar.json(*args, tmp_path=tmp_path, ranks=5, env=one_far)
+    text = busbar.run(*args, "--json", tmp_path / "r.json", ranks=5, env=one_far).stdout
+    result = json.loads((tmp_path / "r.json").read_text())
     for row in result["results"]:
         check_row(row, "inter" if 4 in (row["from"], row["to"]) else "intra")
     slow = [s for s in result["slow_links"] if (s["metric"], s["direction"]) == ("bandwidth", "one")]
@@ -83,7 +84,6 @@ def test_reports_slow_links(busbar, tmp_path, one_far):
     assert [s["from"] for s in slow if s["level"] == "rank"] == [4]
     assert all(s["value"] == pytest.approx(1000 / message_us("inter", 1e6), rel=1e-3) for s in slow)
     assert all(s["median"] == pytest.approx(1000 / message_us("intra", 1e6), rel=1e-3) for s in slow)
-    text = busbar.run(*args, ranks=5, env=one_far).stdout
     assert "slow: rank 0" in text and "slow: all links of rank 4" in text and "# 24 slow" in text
     text = busbar.run(*args, "--slow", "0.1", "--metrics", "bandwidth", ranks=5, env=one_far).stdout
     assert "# 0 slow links, ranks and nodes (--slow 0.1)" in text  # links at 0.2 x the median are above the threshold of 0.1
@@ -96,11 +96,11 @@ def test_reports_bimodal_links_and_enforces_max_slow(busbar, tmp_path):
     args = ("bench", "p2p", "--bandwidth-sizes", "1000000", "--metrics", "bandwidth", "--direction", "one")
     env = {"EMU_CLUSTER": str(path)}
     fast, slow = (1000 / message_us(kind, 1e6) for kind in ("intra", "inter"))
-    result = busbar.json(*args, tmp_path=tmp_path, ranks=4, env=env)
+    done = busbar.run(*args, "--max-slow", "7", "--json", tmp_path / "r.json", ranks=4, env=env)
+    result = json.loads((tmp_path / "r.json").read_text())
     assert result["slow_links"] == [] and result["slowest_links"] == []  # the 8 slow links define the median
     (bimodal,) = result["bimodal"]
     assert bimodal["links"] == [8, 4] and bimodal["medians"] == pytest.approx([slow, fast], rel=1e-3) and bimodal["same_node"]
-    done = busbar.run(*args, "--max-slow", "7", ranks=4, env=env)
     assert done.returncode == 5 and "8 of 12 links are slow, more than 7 (--max-slow)" in done.stderr
     assert "# bimodal links inside a node: bandwidth one" in done.stdout
     assert busbar.run(*args, "--max-slow", "8", ranks=4, env=env).returncode == 0
@@ -108,9 +108,9 @@ def test_reports_bimodal_links_and_enforces_max_slow(busbar, tmp_path):
 
 def test_lists_the_slowest_links_in_order(busbar, tmp_path, one_far):
     args = ("bench", "p2p", "--bandwidth-sizes", "1000000", "--metrics", "bandwidth", "--direction", "one")
-    result = busbar.json(*args, tmp_path=tmp_path, ranks=5, env=one_far)
+    done = busbar.run(*args, "--max-slow", "0", "--json", tmp_path / "r.json", ranks=5, env=one_far)
+    result = json.loads((tmp_path / "r.json").read_text())
     assert [(s["from"], s["to"]) for s in result["slowest_links"]] == [(0, 4), (1, 4), (2, 4), (3, 4), (4, 0)]
-    done = busbar.run(*args, "--max-slow", "0", ranks=5, env=one_far)
     assert done.returncode == 5 and "8 of 20 links are slow" in done.stderr
     assert "# slowest links, bandwidth one, 976.6 KiB (GB/s): 0>4 " in done.stdout
 

@@ -200,6 +200,14 @@ def test_sizes_are_rounded_like_nccl_tests(busbar, tmp_path, line, sizes):
 ONE = ("-b", "1K", "-e", "1K", "-w", "0", "-n", "1", "--repeats", "1")  # operation 1 precedes the events, operation 2 is timed
 
 
+@pytest.mark.parametrize("dtype", ["f8e4m3", "f8e5m2"])
+def test_wrong_f8_average_is_detected(busbar, dtype):
+    """An error of two units in the last place, which is up to half of the value, is more than NCCL's rounding."""
+    done = busbar.run("bench", "all_reduce", *ONE, "-d", dtype, "-o", "avg", "--placement", "out_of_place", ranks=3,
+                      env={"EMU_FAULT": "corrupt:rank=2,call=2"})
+    assert done.returncode == 3 and "1 wrong elements" in done.stderr, done.stderr
+
+
 @pytest.mark.parametrize("collective", FIVE_COLLECTIVES)
 def test_wrong_data_exits_with_status_3(busbar, tmp_path, collective):
     path = tmp_path / "result.json"

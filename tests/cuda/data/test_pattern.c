@@ -324,6 +324,9 @@ static void counts_units_in_the_last_place(void **state)
     assert_true(bb_differs(&p, 0x7e00, 0x3c00)); /* NaN */
     p.redop = BB_SUM;
     assert_true(bb_differs(&p, 0x3c00, 0x3c01));
+    p = bb_pattern_of(&bb_dtypes[BB_F8E4M3], BB_AVG, 4, 5);
+    assert_false(bb_differs(&p, 0x38, 0x39));
+    assert_true(bb_differs(&p, 0x38, 0x3a));
 }
 
 /* Known encodings of the formats, from their definitions. */

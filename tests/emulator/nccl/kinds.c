@@ -74,5 +74,5 @@ void en_corrupt(ncclComm_t comm, const struct en_task *task)
     size_t bytes = en_type(task->dtype)->bytes;
 
     if (task->corrupt && elements > 0 && en_receives(task, comm->rank))
-        ((unsigned char *)task->recv)[elements / 2 * bytes + bytes - 1] ^= 1;
+        ((unsigned char *)task->recv)[elements / 2 * bytes + bytes - 1] ^= bytes == 1 ? 2 : 1;
 }

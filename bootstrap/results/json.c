@@ -4,6 +4,7 @@
 #include "bootstrap/base/alloc.h"
 #include "bootstrap/base/environment.h"
 #include "bootstrap/base/outfile.h"
+#include "bootstrap/results/table.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -17,11 +18,7 @@ json_t *bb_json_real(double value)
 
 json_t *bb_json_stats(const struct bb_stats *s)
 {
-    json_t *interval = isnan(s->ci95[0]) ? json_null() : json_pack("[f, f]", s->ci95[0], s->ci95[1]);
-
-    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "min", bb_json_real(s->min), "p50", bb_json_real(s->p50),
-                     "p90", bb_json_real(s->p90), "p99", bb_json_real(s->p99), "max", bb_json_real(s->max), "mean",
-                     bb_json_real(s->mean), "ci95", interval);
+    return bb_table_object(bb_stats_fields, s);
 }
 
 json_t *bb_json_words(int n, char **words)

@@ -130,6 +130,8 @@ static void write_number(const struct bb_line *line, const struct bb_field *f, c
         bb_format_bytes((size_t)number, text);
     else if (f->form == BB_FORM_PERCENT)
         snprintf(text, capacity, "%.*f%%", f->digits, 100 * number);
+    else if (f->form == BB_FORM_GENERAL)
+        snprintf(text, capacity, "%.*g", f->digits, number);
     else if (f->form == BB_FORM_THOUSANDS)
         bb_format_thousands(number, text);
     else if (json_is_integer(value))
@@ -244,3 +246,26 @@ json_t *bb_table_list(const struct bb_field *fields, const void *rows, size_t n,
         json_array_append_new(list, bb_table_object(fields, (const char *)rows + i * size));
     return list;
 }
+
+/* ---- the fields of statistics ---- */
+
+static json_t *interval_json(const void *stats)
+{
+    const double *ci95 = ((const struct bb_stats *)stats)->ci95;
+
+    return isnan(ci95[0]) ? json_null() : json_pack("[f, f]", ci95[0], ci95[1]);
+}
+
+#define STATS(name) BB_SHOWS(struct bb_stats, name), .form = BB_FORM_TIME
+const struct bb_field bb_stats_fields[] = {
+    {"min", "min", "", 10, 0, STATS(min)},
+    {"p50", "p50", "", 10, 0, STATS(p50)},
+    {"p90", "p90", "", 10, 0, STATS(p90)},
+    {"p99", "p99", "", 10, 0, STATS(p99)},
+    {"max", "max", "", 10, 0, STATS(max)},
+    {"mean", "mean", "", 10, 0, STATS(mean)},
+    {NULL, "ci95 low", "", 10, 0, STATS(ci95[0])},
+    {NULL, "ci95 high", "", 10, 0, STATS(ci95[1])},
+    {"ci95", .value = interval_json},
+    {0},
+};

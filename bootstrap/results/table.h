@@ -47,6 +47,7 @@ enum bb_form {
     BB_FORM_BYTES,     /* bytes as "4 KiB" */
     BB_FORM_PERCENT,   /* a fraction as "72.5%" with bb_field.digits */
     BB_FORM_THOUSANDS, /* "1,234,567" */
+    BB_FORM_GENERAL,   /* a number with bb_field.digits significant digits (printf's %g) */
     BB_FORM_PLURAL     /* a count in a sentence: "1 rank", "2 ranks" with the unit " rank" */
 };
 
@@ -110,6 +111,10 @@ void bb_table_sentence(FILE *out, const struct bb_field *fields, const void *row
 void bb_table_json(json_t *object, const struct bb_field *fields, const void *row);
 json_t *bb_table_object(const struct bb_field *fields, const void *row);
 json_t *bb_table_list(const struct bb_field *fields, const void *rows, size_t n, size_t size);
+
+/* bb_stats_fields - fields of a struct bb_stats whose values are times in us: its JSON (bb_json_stats) and the columns
+ * of a table of times. */
+extern const struct bb_field bb_stats_fields[];
 
 /* A text line that is printed from several lists of fields, one after the other. A struct that is zero except for `out`
  * is an empty line. */

@@ -83,6 +83,11 @@ static json_t *efficiency_json(const void *prediction)
     return bb_json_real(bb_predicted_efficiency(prediction));
 }
 
+static json_t *efficiency_text(const void *prediction)
+{
+    return bb_overlap_efficiency_text(bb_predicted_efficiency(prediction));
+}
+
 #define RATE(name) BB_SHOWS(struct rates, name)
 static const struct bb_field step_fields[] = {
     BB_NAMED(struct rates, step_us),
@@ -94,6 +99,7 @@ static const struct bb_field alone_fields[] = {
     {"compute_alone_us", "  compute alone ", "", 0, 0, BB_SHOWS_NS(struct bb_prediction, compute_alone_ns)},
     {"comm_alone_us", ", communication alone ", "", 0, 0, BB_SHOWS_NS(struct bb_prediction, comm_alone_ns)},
     {"overlap_efficiency", .value = efficiency_json},
+    {NULL, ", overlap efficiency ", "", 0, 0, .value = efficiency_text},
     {0},
 };
 static const struct bb_field flops_fields[] = {
@@ -147,7 +153,7 @@ static void print_alone(const struct bb_prediction *p, const struct bb_predicted
                         FILE *out)
 {
     const struct bb_exposure *e = &slowest->exposed;
-    char efficiency[BB_EFFICIENCY_TEXT], texts[2][BB_TIME_TEXT];
+    char texts[2][BB_TIME_TEXT];
 
     fprintf(out, "  exposed on rank %d: ", slowest->rank);
     if (!lock_step)
@@ -155,7 +161,7 @@ static void print_alone(const struct bb_prediction *p, const struct bb_predicted
     fprintf(out, "%s transfer, %s waiting for late peers\n", bb_format_time(bb_us_of(e->transfer_ns), texts[0]),
             bb_format_time(bb_us_of(e->waiting_ns), texts[1]));
     bb_table_sentence(out, alone_fields, p);
-    fprintf(out, "%s\n", bb_overlap_efficiency_text(bb_predicted_efficiency(p), efficiency));
+    fputc('\n', out);
 }
 
 /* Prints a warning if the host needs more than 90 % of the step time to launch all kernels and NCCL calls. */

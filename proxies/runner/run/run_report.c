@@ -40,50 +40,27 @@ static bool has_timed_kernels(const struct bb_step *s)
     return false;
 }
 
-/* Returns `amount` (number of samples or tokens of a step) divided by the median step time, in 1/s; NaN if `amount`
- * is 0. */
-static double per_second(double amount, const struct bb_measured *m)
+/* Returns the breakdown of a rank. All times are NaN for BB_NONE, and the pipeline bubble for a step without dependent
+ * stages. */
+static struct bb_rank_breakdown breakdown_of(const struct bb_run_report *r, int rank)
 {
-    return amount > 0 ? amount / (m->timed.step.p50 / 1e6) : NAN;
-}
+    const struct bb_rank_breakdown none = {.step_us = NAN,
+                                           .compute_us = NAN,
+                                           .comm_us = NAN,
+                                           .exposed_us = NAN,
+                                           .idle_us = NAN,
+                                           .exposed_transfer_us = NAN,
+                                           .exposed_waiting_us = NAN};
+    struct bb_rank_breakdown f = rank == BB_NONE ? none : r->measured->traced[rank];
 
-/* Returns the pipeline bubble of the rank, in us; NaN for a step without dependent stages. */
-static double bubble_of(const struct bb_run_report *r, const struct bb_rank_breakdown *f)
-{
-    return r->step->lock_step ? NAN : f->bubble_us;
+    if (rank == BB_NONE || r->step->lock_step)
+        f.bubble_us = NAN;
+    return f;
 }
 
 static double ratio_of(double a, double b)
 {
     return b > 0 ? a / b : NAN;
-}
-
-/* The time that one rank loses to communication, in us per step: its step time minus its step time with compute
- * alone. total = exposed + slowdown + idle. NaN: unknown. */
-struct cost {
-    double total_us, exposed_us;
-    double slowdown_us; /* kernel time minus kernel time with compute alone: the effect of contention, in us */
-    double idle_us;     /* time with neither compute nor communication, minus the same time with compute alone, in us */
-    double compute_slowdown; /* kernel time with communication / kernel time with compute alone */
-    double comm_slowdown;    /* transfer time with compute / transfer time with communication alone */
-};
-
-static struct cost cost_of(const struct bb_run_report *r, int rank)
-{
-    const struct bb_measured *m = r->measured;
-    int n = r->step->layout.n_groups;
-
-    if (!m->compute_alone || rank == BB_NONE)
-        return (struct cost){NAN, NAN, NAN, NAN, NAN, NAN};
-    const struct bb_rank_breakdown *both = &m->traced[rank], *alone = &m->compute_alone[rank];
-    return (struct cost){
-        .total_us = both->step_us - alone->step_us,
-        .exposed_us = both->exposed_us,
-        .slowdown_us = both->compute_us - alone->compute_us,
-        .idle_us = both->idle_us - alone->idle_us,
-        .compute_slowdown = ratio_of(both->compute_us, alone->compute_us),
-        .comm_slowdown = ratio_of(transfer_time(both, n), transfer_time(&m->comm_alone[rank], n)),
-    };
 }
 
 /* Returns the overlap efficiency (bb_overlap_efficiency). If the rank's traced steps contain pipeline bubble, the
@@ -97,31 +74,149 @@ static double efficiency_of(const struct bb_measured *m, int rank)
     return bb_overlap_efficiency(compute_us, m->comm_alone_us, m->timed.step.p50);
 }
 
-/* Returns the model FLOP utilization at the step time step_us; NaN if the peak rate or the FLOPs are unknown. */
-static double utilisation_of(const struct bb_run_report *r, double step_us)
-{
-    double flops = bb_step_flops(r->step);
+/* Rates at the median step time; NaN: unknown. */
+struct rates {
+    double samples_per_s, tokens_per_s, model_flops, tflops_per_gpu, peak_tflops, model_flop_utilisation;
+};
 
-    return r->peak_tflops > 0 && flops > 0 ? flops / (r->peak_tflops * 1e6 * step_us * r->session->world.size) : NAN;
+static struct rates rates_of(const struct bb_run_report *r)
+{
+    const double us = r->measured->timed.step.p50, flops = bb_step_flops(r->step);
+    const double peak = r->peak_tflops > 0 ? r->peak_tflops : NAN;
+    const int gpus = r->session->world.size;
+
+    return (struct rates){.samples_per_s = r->step->samples > 0 ? r->step->samples / (us / 1e6) : NAN,
+                          .tokens_per_s = r->step->tokens > 0 ? r->step->tokens / (us / 1e6) : NAN,
+                          .model_flops = flops,
+                          .tflops_per_gpu = flops / us / 1e6 / gpus,
+                          .peak_tflops = peak,
+                          .model_flop_utilisation = flops > 0 ? flops / (peak * 1e6 * us * gpus) : NAN};
 }
+
+/* Compute and communication alone and together, and the time that one rank loses to communication, in us per step: its
+ * step time minus its step time with compute alone. total = exposed + slowdown + idle. NaN: unknown. */
+struct overlap {
+    double compute_alone_us, comm_alone_us, both_us, overlap_efficiency;
+    double compute_slowdown; /* kernel time with communication / kernel time with compute alone */
+    double comm_slowdown;    /* transfer time with compute / transfer time with communication alone */
+    double total_us, exposed_us;
+    double slowdown_us; /* kernel time minus kernel time with compute alone: the effect of contention, in us */
+    double idle_us;     /* time with neither compute nor communication, minus the same time with compute alone, in us */
+};
+
+/* rank: the slowest rank; BB_NONE without traced steps */
+static struct overlap overlap_of(const struct bb_run_report *r, int rank)
+{
+    const struct bb_measured *m = r->measured;
+    const int n = r->step->layout.n_groups;
+    const bool known = m->compute_alone && rank != BB_NONE;
+    const struct bb_rank_breakdown both = breakdown_of(r, rank);
+    const struct bb_rank_breakdown *alone = known ? &m->compute_alone[rank] : &(struct bb_rank_breakdown){0};
+
+    return (struct overlap){
+        .compute_alone_us = m->compute_alone_us,
+        .comm_alone_us = m->comm_alone_us,
+        .both_us = m->timed.step.p50,
+        .overlap_efficiency = efficiency_of(m, rank),
+        .compute_slowdown = known ? ratio_of(both.compute_us, alone->compute_us) : NAN,
+        .comm_slowdown = known ? ratio_of(transfer_time(&both, n), transfer_time(&m->comm_alone[rank], n)) : NAN,
+        .total_us = known ? both.step_us - alone->step_us : NAN,
+        .exposed_us = known ? both.exposed_us : NAN,
+        .slowdown_us = known ? both.compute_us - alone->compute_us : NAN,
+        .idle_us = known ? both.idle_us - alone->idle_us : NAN,
+    };
+}
+
+/* ---- the fields of the report: rates, breakdown of a rank, its groups, overlap ---- */
+
+#define RATE(name) BB_SHOWS(struct rates, name)
+static const struct bb_field throughput_fields[] = {
+    {"samples_per_s", "# ", " samples per second", 0, 1, RATE(samples_per_s)},
+    {"tokens_per_s", ", ", " tokens per second", 0, 0, RATE(tokens_per_s)},
+    {0},
+};
+static const struct bb_field flops_fields[] = {
+    {"model_flops", "# model FLOPs: ", " per step", 0, 4, RATE(model_flops), .form = BB_FORM_GENERAL},
+    {NULL, ", ", " TFLOP/s per GPU", 0, 2, RATE(tflops_per_gpu)},
+    BB_NAMED(struct rates, peak_tflops),
+    {"model_flop_utilisation", ", ", "", 0, 1, RATE(model_flop_utilisation), .form = BB_FORM_PERCENT},
+    {NULL, " of ", " (model FLOP utilization)", 0, 6, RATE(peak_tflops), .form = BB_FORM_GENERAL},
+    {0},
+};
+
+static json_t *hidden_json(const void *breakdown)
+{
+    return bb_json_real(hidden_fraction(breakdown));
+}
+
+#define PART(name) BB_SHOWS(struct bb_rank_breakdown, name), .form = BB_FORM_TIME
+static const struct bb_field breakdown_fields[] = {
+    {"step_us", "step", "", -1, 0, PART(step_us)},
+    {"compute_us", "compute", "", -1, 0, PART(compute_us)},
+    {"comm_us", "comm", "", -1, 0, PART(comm_us)},
+    {"exposed_us", "exposed", "", -1, 0, PART(exposed_us)},
+    {"exposed_transfer_us", PART(exposed_transfer_us)},
+    {"bubble_us", PART(bubble_us)},
+    {"exposed_waiting_us", PART(exposed_waiting_us)},
+    {"idle_us", "idle", "", -1, 0, PART(idle_us)},
+    {"overlap_fraction", "hidden", "", 7, 1, .value = hidden_json, .none = "- ", .form = BB_FORM_PERCENT},
+    {0},
+};
+
+static json_t *efficiency_text(const void *overlap)
+{
+    return bb_overlap_efficiency_text(((const struct overlap *)overlap)->overlap_efficiency);
+}
+
+#define OVERLAP(name) BB_SHOWS(struct overlap, name)
+static const struct bb_field overlap_fields[] = {
+    {"compute_alone_us", "#\n# compute alone ", "", 0, 0, OVERLAP(compute_alone_us), .form = BB_FORM_TIME},
+    {"comm_alone_us", ", communication alone ", "", 0, 0, OVERLAP(comm_alone_us), .form = BB_FORM_TIME},
+    {"both_us", ", both ", "", 0, 0, OVERLAP(both_us), .form = BB_FORM_TIME},
+    BB_NAMED(struct overlap, overlap_efficiency),
+    {NULL, ", overlap efficiency ", "", 0, 0, .value = efficiency_text},
+    {0},
+};
+static const struct bb_field slowdown_fields[] = {
+    {"compute_slowdown", "# slowdown under overlap: kernels ", "x", 0, 3, OVERLAP(compute_slowdown)},
+    {"comm_slowdown", ", transfers ", "x\n", 0, 3, OVERLAP(comm_slowdown)},
+    {0},
+};
+static const struct bb_field lost_fields[] = {
+    BB_NAMED(struct overlap, total_us),
+    BB_NAMED(struct overlap, exposed_us),
+    BB_NAMED(struct overlap, slowdown_us),
+    BB_NAMED(struct overlap, idle_us),
+    {0},
+};
+static const struct bb_field lost_cause_fields[] = {
+    {"transfer_us", PART(exposed_transfer_us)},
+    {"bubble_us", PART(bubble_us)},
+    {"waiting_us", PART(exposed_waiting_us)},
+    {0},
+};
 
 /* The communication of a rank in one group. */
 struct group_row {
     const char *name;
+    int size;
     long long calls, bytes; /* -1: the rank has no traffic in this group; the times are then NaN */
     double busy_us, exposed_us, transfer_us, waiting_us;
     double busbw_gbps; /* bus bandwidth (as in nccl-tests); NaN for a group of one rank */
 };
 
+#define GROUP(name)      BB_SHOWS(struct group_row, name)
+#define GROUP_TIME(name) GROUP(name), .form = BB_FORM_TIME
 static const struct bb_field group_fields[] = {
-    BB_NAMED(struct group_row, name),
-    BB_NAMED(struct group_row, calls),
-    BB_NAMED(struct group_row, bytes),
-    BB_NAMED(struct group_row, busy_us),
-    BB_NAMED(struct group_row, exposed_us),
-    BB_NAMED(struct group_row, transfer_us),
-    BB_NAMED(struct group_row, waiting_us),
-    BB_NAMED(struct group_row, busbw_gbps),
+    {"name", "group", "", 6, 0, GROUP(name), .form = BB_FORM_LEFT},
+    {NULL, "size", "", 5, 0, GROUP(size)},
+    {"calls", "calls", "", 6, 0, GROUP(calls)},
+    {"bytes", "payload", "", 10, 0, GROUP(bytes), .form = BB_FORM_BYTES},
+    {"busy_us", "busy", "", 12, 0, GROUP_TIME(busy_us)},
+    {"exposed_us", "exposed", "", 12, 0, GROUP_TIME(exposed_us)},
+    {"transfer_us", GROUP_TIME(transfer_us)},
+    {"waiting_us", "waiting", "for peers", 12, 0, GROUP_TIME(waiting_us)},
+    {"busbw_gbps", "busbw", "GB/s", 9, 2, GROUP(busbw_gbps)},
     {0},
 };
 
@@ -137,9 +232,10 @@ static void list_groups(const struct bb_run_report *r, int rank, struct group_ro
         const struct bb_group_traffic *t = &traffic[i];
 
         if (t->calls == 0)
-            rows[i] = (struct group_row){l->groups[i].name, -1, -1, NAN, NAN, NAN, NAN, NAN};
+            rows[i] = (struct group_row){l->groups[i].name, 0, -1, -1, NAN, NAN, NAN, NAN, NAN};
         else
             rows[i] = (struct group_row){.name = l->groups[i].name,
+                                         .size = l->groups[i].size,
                                          .calls = (long long)t->calls,
                                          .bytes = (long long)t->bytes,
                                          .busy_us = g->busy_us,
@@ -235,34 +331,13 @@ static void print_job(const struct bb_run_report *r, FILE *out)
 
 /* ---- report tables ---- */
 
-/* Prints a number in a table column, or "-" for NaN. */
-static void print_cell(FILE *out, int width, int decimals, double value)
-{
-    if (isfinite(value))
-        fprintf(out, " %*.*f", width, decimals, value);
-    else
-        fprintf(out, " %*s", width, "-");
-}
-
-/* Prints a time with its unit in a table column, or "-" for NaN. */
-static void print_time(FILE *out, int width, double us)
-{
-    char text[BB_TIME_TEXT] = "-";
-
-    fprintf(out, " %*s", width, isfinite(us) ? bb_format_time(us, text) : text);
-}
-
 /* Prints two rows: the step times and the host times to enqueue a step. name: name of the first row. */
-static void print_stats(const char *name, const struct bb_step_stats *of, const struct bb_time_unit *unit, FILE *out)
+static void print_stats(const char *name, const struct bb_step_stats *of, struct bb_line *line)
 {
     for (int row = 0; row < 2; row++) {
-        const struct bb_stats *s = row == 0 ? &of->step : &of->issue;
-        const double values[] = {s->min, s->p50, s->p90, s->p99, s->max, s->mean, s->ci95[0], s->ci95[1]};
-
-        fprintf(out, "  %-10s", row == 0 ? name : "host issue");
-        for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++)
-            print_cell(out, 10, unit->decimals, values[i] / unit->us);
-        fputc('\n', out);
+        fprintf(line->out, "  %-10s", row == 0 ? name : "host issue");
+        bb_line_row(line, bb_stats_fields, row == 0 ? &of->step : &of->issue);
+        bb_line_end(line);
     }
 }
 
@@ -270,35 +345,32 @@ static void print_times(const struct bb_run_report *r, FILE *out)
 {
     const struct bb_measured *m = r->measured;
     const struct bb_time_unit unit = bb_time_unit(m->timed.step.max);
-    const double flops = bb_step_flops(r->step), us = m->timed.step.p50;
+    const struct rates rates = rates_of(r);
+    struct bb_line line = {.out = out, .start = " ", .gap = " ", .time = &unit};
     char text[BB_TIME_TEXT];
 
-    fprintf(out, "#\n# %-10s %10s %10s %10s %10s %10s %10s %10s %10s\n", unit.name, "min", "p50", "p90", "p99", "max",
-            "mean", "ci95 low", "ci95 high");
-    print_stats("step", &m->timed, &unit, out);
+    fprintf(out, "#\n# %-10s", unit.name);
+    bb_line_heading(&line, bb_stats_fields, false);
+    bb_line_end(&line);
+    print_stats("step", &m->timed, &line);
     if (m->graph.step.n) {
-        print_stats("graph step", &m->graph, &unit, out);
+        print_stats("graph step", &m->graph, &line);
         fprintf(out, "# CUDA graph: step time %.3fx that of normal steps; captured in %s, first launch not timed\n",
                 m->graph.step.p50 / m->timed.step.p50, bb_format_time(1e3 * m->capture_ms, text));
     }
     if (m->start_barrier.step.n) {
-        print_stats("barrier step", &m->start_barrier, &unit, out);
+        print_stats("barrier step", &m->start_barrier, &line);
         fprintf(out, "# start barrier (no launch overhead): step time %.3fx that of normal steps\n",
                 m->start_barrier.step.p50 / m->timed.step.p50);
     }
-    if (r->step->samples > 0)
-        fprintf(out, "# %.1f samples per second", per_second(r->step->samples, m));
-    if (r->step->tokens > 0)
-        fprintf(out, ", %.0f tokens per second", per_second(r->step->tokens, m));
-    if (r->step->samples > 0)
+    if (r->step->samples > 0) {
+        bb_table_sentence(out, throughput_fields, &rates);
         fputc('\n', out);
-    if (flops <= 0)
-        return;
-    fprintf(out, "# model FLOPs: %.4g per step, %.2f TFLOP/s per GPU", flops,
-            flops / us / 1e6 / r->session->world.size);
-    if (r->peak_tflops > 0)
-        fprintf(out, ", %.1f%% of %g (model FLOP utilization)", 100 * utilisation_of(r, us), r->peak_tflops);
-    fputc('\n', out);
+    }
+    if (rates.model_flops > 0) {
+        bb_table_sentence(out, flops_fields, &rates);
+        fputc('\n', out);
+    }
 }
 
 /* Ends a line of a table heading. any: true if the step has timed kernels (kernels that only occupy SMs for a given
@@ -311,13 +383,16 @@ static void print_busy_sms(const struct bb_run_report *r, bool any, FILE *out)
     fputc('\n', out);
 }
 
-static void print_breakdown(const struct bb_run_report *r, struct bb_time_unit unit, FILE *out)
+static void print_breakdown(const struct bb_run_report *r, struct bb_line *line)
 {
-    fprintf(out, "#\n# where the time goes (%s): the slowest rank of each role, mean of %d traced steps", unit.name,
-            r->measured->traced_steps);
+    FILE *out = line->out;
+
+    fprintf(out, "#\n# where the time goes (%s): the slowest rank of each role, mean of %d traced steps",
+            line->time->name, r->measured->traced_steps);
     print_busy_sms(r, has_timed_kernels(r->step), out);
-    fprintf(out, "# %-16s %6s %6s %12s %12s %12s %12s %12s %7s\n", "role", "ranks", "rank", "step", "compute", "comm",
-            "exposed", "idle", "hidden");
+    fprintf(out, "# %-16s %6s %6s", "role", "ranks", "rank");
+    bb_line_heading(line, breakdown_fields, false);
+    bb_line_end(line);
     for (int i = 0; i < r->step->n_roles; i++) {
         int rank = bb_slowest_rank(r->measured, r->step, i), ranks = 0;
 
@@ -325,25 +400,22 @@ static void print_breakdown(const struct bb_run_report *r, struct bb_time_unit u
             continue;
         for (int k = 0; k < r->session->world.size; k++)
             ranks += r->step->role_of[k] == i;
-        const struct bb_rank_breakdown *f = &r->measured->traced[rank];
         fprintf(out, "  %-16s %6d %6d", r->step->roles[i].name, ranks, rank);
-        const double values[] = {f->step_us, f->compute_us, f->comm_us, f->exposed_us, f->idle_us};
-        for (size_t k = 0; k < sizeof(values) / sizeof(values[0]); k++)
-            print_cell(out, 12, unit.decimals, values[k] / unit.us);
-        print_cell(out, 6, 1, 100 * hidden_fraction(f));
-        fprintf(out, "%s\n", f->comm_us > 0 ? "%" : "");
+        bb_line_row(line, breakdown_fields, &r->measured->traced[rank]);
+        bb_line_end(line);
     }
 }
 
-static void print_groups(const struct bb_run_report *r, struct bb_time_unit unit, FILE *out)
+static void print_groups(const struct bb_run_report *r, struct bb_line *line)
 {
     struct group_row rows[BB_MAX_GROUPS];
-    char bytes[BB_BYTES_TEXT];
 
-    fprintf(out, "#\n# communication of a step, by group (%s; ranks of the table above)\n", unit.name);
-    fprintf(out, "# %-16s %-6s %5s %6s %10s %12s %12s %12s %9s\n", "role", "group", "size", "calls", "payload", "busy",
-            "exposed", "waiting", "busbw");
-    fprintf(out, "# %-16s %-6s %5s %6s %10s %12s %12s %12s %9s\n", "", "", "", "", "", "", "", "for peers", "GB/s");
+    fprintf(line->out, "#\n# communication of a step, by group (%s; ranks of the table above)\n", line->time->name);
+    for (int units = 0; units < 2; units++) {
+        fprintf(line->out, "# %-16s", units ? "" : "role");
+        bb_line_heading(line, group_fields, units);
+        bb_line_end(line);
+    }
     for (int role = 0; role < r->step->n_roles; role++) {
         int rank = bb_slowest_rank(r->measured, r->step, role);
 
@@ -353,53 +425,47 @@ static void print_groups(const struct bb_run_report *r, struct bb_time_unit unit
         for (int g = 0; g < r->step->layout.n_groups; g++) {
             if (rows[g].calls < 0)
                 continue;
-            fprintf(out, "  %-16s %-6s %5d %6lld %10s", r->step->roles[role].name, rows[g].name,
-                    r->step->layout.groups[g].size, rows[g].calls, bb_format_bytes((size_t)rows[g].bytes, bytes));
-            print_cell(out, 12, unit.decimals, rows[g].busy_us / unit.us);
-            print_cell(out, 12, unit.decimals, rows[g].exposed_us / unit.us);
-            print_cell(out, 12, unit.decimals, rows[g].waiting_us / unit.us);
-            print_cell(out, 9, 2, rows[g].busbw_gbps);
-            fputc('\n', out);
+            fprintf(line->out, "  %-16s", r->step->roles[role].name);
+            bb_line_row(line, group_fields, &rows[g]);
+            bb_line_end(line);
         }
     }
 }
 
 /* Prints the cost of communication as a sum: exposed communication, slowdown of kernels and idle time, all in the
  * same unit. */
-static void print_lost(const struct bb_run_report *r, int rank, const struct cost *c, FILE *out)
+static void print_lost(const struct bb_run_report *r, int rank, const struct overlap *c, FILE *out)
 {
-    const struct bb_rank_breakdown *f = &r->measured->traced[rank];
+    const struct bb_rank_breakdown f = breakdown_of(r, rank);
     const struct bb_time_unit unit = bb_time_unit(c->total_us);
     const int decimals = unit.decimals;
     char total[BB_TIME_TEXT];
 
     fprintf(out, "# lost to communication on rank %d: %s = ", rank, bb_format_time(c->total_us, total));
-    if (isfinite(bubble_of(r, f)))
-        fprintf(out, "%.*f pipeline bubble + ", decimals, f->bubble_us / unit.us);
-    if (isfinite(f->exposed_transfer_us))
-        fprintf(out, "%.*f transfer + %.*f waiting for other peers", decimals, f->exposed_transfer_us / unit.us,
-                decimals, f->exposed_waiting_us / unit.us);
+    if (isfinite(f.bubble_us))
+        fprintf(out, "%.*f pipeline bubble + ", decimals, f.bubble_us / unit.us);
+    if (isfinite(f.exposed_transfer_us))
+        fprintf(out, "%.*f transfer + %.*f waiting for other peers", decimals, f.exposed_transfer_us / unit.us,
+                decimals, f.exposed_waiting_us / unit.us);
     else
         fprintf(out, "%.*f exposed", decimals, c->exposed_us / unit.us);
     fprintf(out, " + %.*f slower kernels + %.*f idle\n", decimals, fmax(0, c->slowdown_us) / unit.us, decimals,
             c->idle_us / unit.us);
 }
 
-/* rank: the slowest rank; BB_NONE without traced steps */
 static void print_overlap(const struct bb_run_report *r, int rank, FILE *out)
 {
-    const struct bb_measured *m = r->measured;
-    struct cost c = cost_of(r, rank);
-    char text[BB_EFFICIENCY_TEXT], times[3][BB_TIME_TEXT];
+    const struct overlap c = overlap_of(r, rank);
 
-    fprintf(out, "#\n# compute alone %s, communication alone %s, both %s%s\n",
-            bb_format_time(m->compute_alone_us, times[0]), bb_format_time(m->comm_alone_us, times[1]),
-            bb_format_time(m->timed.step.p50, times[2]), bb_overlap_efficiency_text(efficiency_of(m, rank), text));
+    bb_table_sentence(out, overlap_fields, &c);
+    fputc('\n', out);
     if (isfinite(c.total_us))
         print_lost(r, rank, &c, out);
     if (isfinite(c.compute_slowdown) && isfinite(c.comm_slowdown))
-        fprintf(out, "# slowdown under overlap: kernels %.3fx, transfers %.3fx\n", c.compute_slowdown, c.comm_slowdown);
+        bb_table_sentence(out, slowdown_fields, &c);
 }
+
+static const int proxy_width = 11, role_width = 12; /* of the times in the tables of proxies and of roles */
 
 void bb_run_report_head(const struct bb_run_report *r, FILE *out)
 {
@@ -411,13 +477,15 @@ void bb_run_report_head(const struct bb_run_report *r, FILE *out)
             "%d steps",
             r->plan->steps);
     print_busy_sms(r, true, out);
-    fprintf(out, "#\n# %-22s %11s %11s %11s %11s %11s %7s %6s\n", "proxy", "step", "compute", "comm", "exposed", "idle",
-            "hidden", "wrong");
+    fprintf(out, "#\n# %-22s", "proxy");
+    bb_line_heading(&(struct bb_line){.out = out, .start = " ", .gap = " ", .widths = &proxy_width}, breakdown_fields,
+                    false);
+    fprintf(out, " %6s\n", "wrong");
 }
 
 void bb_run_report_line(const struct bb_run_report *r, const char *proxy, FILE *out)
 {
-    int rank;
+    struct bb_line line = {.out = out, .start = " ", .gap = " ", .widths = &proxy_width};
 
     fprintf(out, "  %-22s", proxy);
     if (!r->step) {
@@ -427,20 +495,14 @@ void bb_run_report_line(const struct bb_run_report *r, const char *proxy, FILE *
         fputc('\n', out);
         return;
     }
-    print_time(out, 11, r->measured->timed.step.p50);
-    rank = bb_slowest_rank(r->measured, r->step, BB_NONE);
-    const struct bb_rank_breakdown none = {.compute_us = NAN, .comm_us = NAN, .exposed_us = NAN, .idle_us = NAN};
-    const struct bb_rank_breakdown *f = rank == BB_NONE ? &none : &r->measured->traced[rank];
-    const double values[] = {f->compute_us, f->comm_us, f->exposed_us, f->idle_us};
-    for (size_t k = 0; k < sizeof(values) / sizeof(values[0]); k++)
-        print_time(out, 11, values[k]);
-    print_cell(out, 6, 1, 100 * hidden_fraction(f));
-    fputs(hidden_fraction(f) >= 0 ? "%" : " ", out);
-    if (r->check && !r->checked)
-        fprintf(out, " %6s", "N/A");
+    struct bb_rank_breakdown f = breakdown_of(r, bb_slowest_rank(r->measured, r->step, BB_NONE));
+    f.step_us = r->measured->timed.step.p50;
+    bb_line_row(&line, breakdown_fields, &f);
+    fprintf(out, "%*s", line.blanks, "");
+    if (r->checked)
+        fprintf(out, " %6llu\n", r->wrong);
     else
-        print_cell(out, 6, 0, r->checked ? (double)r->wrong : NAN);
-    fputc('\n', out);
+        fprintf(out, " %6s\n", r->check ? "N/A" : "-");
 }
 
 void bb_run_report_begin(const struct bb_run_report *r, FILE *out)
@@ -458,9 +520,10 @@ void bb_run_report_text(const struct bb_run_report *r, FILE *out)
     print_times(r, out);
     if (rank != BB_NONE) { /* both tables have the unit that fits the longest traced step of any rank */
         const struct bb_time_unit unit = bb_time_unit(r->measured->traced[rank].step_us);
+        struct bb_line line = {.out = out, .start = " ", .gap = " ", .widths = &role_width, .time = &unit};
 
-        print_breakdown(r, unit, out);
-        print_groups(r, unit, out);
+        print_breakdown(r, &line);
+        print_groups(r, &line);
         bb_wait_table_print(r->waiting, r->measured->traced[rank].step_us, "#\n# ", out);
     }
     if (r->measured->alone)
@@ -478,16 +541,12 @@ void bb_run_report_text(const struct bb_run_report *r, FILE *out)
 
 static json_t *breakdown_json(const struct bb_run_report *r, int rank)
 {
-    const struct bb_rank_breakdown *f = &r->measured->traced[rank];
+    const struct bb_rank_breakdown f = breakdown_of(r, rank);
+    json_t *o = json_pack("{s:i, s:s}", "rank", rank, "role", r->step->roles[r->step->role_of[rank]].name);
 
-    return json_pack("{s:i, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "rank", rank, "role",
-                     r->step->roles[r->step->role_of[rank]].name, "step_us", bb_json_real(f->step_us), "compute_us",
-                     bb_json_real(f->compute_us), "comm_us", bb_json_real(f->comm_us), "exposed_us",
-                     bb_json_real(f->exposed_us), "exposed_transfer_us", bb_json_real(f->exposed_transfer_us),
-                     "bubble_us", bb_json_real(bubble_of(r, f)), "exposed_waiting_us",
-                     bb_json_real(f->exposed_waiting_us), "idle_us", bb_json_real(f->idle_us), "overlap_fraction",
-                     bb_json_real(hidden_fraction(f)), "compute_sms",
-                     has_timed_kernels(r->step) ? json_integer(r->compute_sms) : json_null());
+    bb_table_json(o, breakdown_fields, &f);
+    json_object_set_new(o, "compute_sms", has_timed_kernels(r->step) ? json_integer(r->compute_sms) : json_null());
+    return o;
 }
 
 /* Returns the groups in which the rank has traffic. */
@@ -498,12 +557,8 @@ static json_t *groups_json(const struct bb_run_report *r, int rank)
 
     list_groups(r, rank, rows);
     for (int g = 0; g < r->step->layout.n_groups; g++)
-        if (rows[g].calls >= 0) {
-            json_t *group = json_object();
-
-            bb_table_json(group, group_fields, &rows[g]);
-            json_array_append_new(list, group);
-        }
+        if (rows[g].calls >= 0)
+            json_array_append_new(list, bb_table_object(group_fields, &rows[g]));
     return list;
 }
 
@@ -525,20 +580,18 @@ static json_t *roles_json(const struct bb_run_report *r)
 
 static json_t *overlap_json(const struct bb_run_report *r, int rank)
 {
-    const struct bb_measured *m = r->measured;
-    const struct bb_rank_breakdown *f = rank == BB_NONE ? NULL : &m->traced[rank];
-    struct cost c = cost_of(r, rank);
+    const struct bb_rank_breakdown f = breakdown_of(r, rank);
+    const struct overlap c = overlap_of(r, rank);
+    json_t *o, *lost;
 
-    if (!m->alone)
+    if (!r->measured->alone)
         return json_null();
-    return json_pack(
-        "{s:o, s:o, s:o, s:o, s:o, s:o, s:{s:o, s:o, s:o, s:o, s:o, s:o, s:o}}", "compute_alone_us",
-        bb_json_real(m->compute_alone_us), "comm_alone_us", bb_json_real(m->comm_alone_us), "both_us",
-        bb_json_real(m->timed.step.p50), "overlap_efficiency", bb_json_real(efficiency_of(m, rank)), "compute_slowdown",
-        bb_json_real(c.compute_slowdown), "comm_slowdown", bb_json_real(c.comm_slowdown), "lost_to_comm", "total_us",
-        bb_json_real(c.total_us), "exposed_us", bb_json_real(c.exposed_us), "slowdown_us", bb_json_real(c.slowdown_us),
-        "idle_us", bb_json_real(c.idle_us), "transfer_us", bb_json_real(f ? f->exposed_transfer_us : NAN), "bubble_us",
-        bb_json_real(f ? bubble_of(r, f) : NAN), "waiting_us", bb_json_real(f ? f->exposed_waiting_us : NAN));
+    o = bb_table_object(overlap_fields, &c);
+    bb_table_json(o, slowdown_fields, &c);
+    lost = bb_table_object(lost_fields, &c);
+    bb_table_json(lost, lost_cause_fields, &f);
+    json_object_set_new(o, "lost_to_comm", lost);
+    return o;
 }
 
 /* Returns the times of steps that were run in another way, relative to normal steps; null if there were none. */
@@ -577,7 +630,7 @@ json_t *bb_run_report_json(const struct bb_run_report *r, json_t *groups)
 {
     const struct bb_measured *m = r->measured;
     const int rank = bb_slowest_rank(m, r->step, BB_NONE);
-    const double step_us = m->timed.step.p50;
+    const struct rates rates = rates_of(r);
     struct group_row rows[BB_MAX_GROUPS];
     json_t *o = json_pack("{s:i, s:i, s:i}", "warmup_steps", r->plan->warmup, "steps", m->steps, "traced_steps",
                           m->traced_steps);
@@ -595,18 +648,15 @@ json_t *bb_run_report_json(const struct bb_run_report *r, json_t *groups)
     json_object_set_new(o, "traced_issue_us", m->traced ? bb_json_stats(&m->tracing.issue) : json_null());
     json_object_set_new(o, "graph", variant_json(m, &m->graph));
     json_object_set_new(o, "start_barrier", variant_json(m, &m->start_barrier));
-    json_object_set_new(o, "samples_per_s", bb_json_real(per_second(r->step->samples, m)));
-    json_object_set_new(o, "tokens_per_s", bb_json_real(per_second(r->step->tokens, m)));
-    json_object_set_new(o, "model_flops", bb_json_real(bb_step_flops(r->step)));
-    json_object_set_new(o, "peak_tflops", bb_json_real(r->peak_tflops > 0 ? r->peak_tflops : NAN));
-    json_object_set_new(o, "model_flop_utilisation", bb_json_real(utilisation_of(r, step_us)));
+    bb_table_json(o, throughput_fields, &rates);
+    bb_table_json(o, flops_fields, &rates);
     json_object_set_new(o, "groups", groups);
     json_object_set_new(o, "breakdown", rank == BB_NONE ? json_null() : breakdown_json(r, rank));
     json_object_set_new(o, "breakdown_by_role", rank == BB_NONE ? json_null() : roles_json(r));
     json_object_set_new(o, "waiting", rank == BB_NONE ? json_null() : bb_wait_table_json(r->waiting));
     json_object_set_new(o, "overlap", overlap_json(r, rank));
     json_object_set_new(o, "critical_path", r->critical ? bb_critical_path_json(r->critical) : json_null());
-    json_object_set_new(o, "forecast", bb_run_forecast_json(r->forecast, step_us));
+    json_object_set_new(o, "forecast", bb_run_forecast_json(r->forecast, m->timed.step.p50));
     json_object_set_new(o, "check",
                         json_pack("{s:b, s:o, s:o}", "enabled", r->check, "wrong",
                                   r->checked ? json_integer((json_int_t)r->wrong) : json_null(), "flags",

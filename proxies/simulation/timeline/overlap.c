@@ -122,14 +122,12 @@ double bb_overlap_efficiency(double compute_alone, double comm_alone, double bot
     return shorter > 0 ? (compute_alone + comm_alone - both) / shorter : NAN;
 }
 
-const char *bb_overlap_efficiency_text(double efficiency, char buf[BB_EFFICIENCY_TEXT])
+json_t *bb_overlap_efficiency_text(double efficiency)
 {
-    buf[0] = '\0';
-    efficiency = fabs(efficiency) < 0.0005 ? 0 : efficiency; /* not "-0.000" */
-    if (isfinite(efficiency))
-        snprintf(buf, BB_EFFICIENCY_TEXT,
-                 efficiency < -1 ? ", overlap efficiency below -1" : ", overlap efficiency %.3f", efficiency);
-    return buf;
+    if (!isfinite(efficiency))
+        return json_null();
+    return efficiency < -1 ? json_string("below -1")
+                           : json_sprintf("%.3f", fabs(efficiency) < 0.0005 ? 0 : efficiency); /* not "-0.000" */
 }
 
 void bb_intervals_add(struct bb_intervals *s, const struct bb_layout *l, int comm, const struct bb_timed_op *at)

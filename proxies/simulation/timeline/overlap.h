@@ -16,6 +16,7 @@
 #include "proxies/form/step/layout.h"
 #include "proxies/form/step/program.h"
 
+#include <jansson.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -85,10 +86,9 @@ void bb_exposure_of(struct bb_spans *compute, struct bb_spans *comm, struct bb_s
  */
 double bb_overlap_efficiency(double compute_alone, double comm_alone, double both);
 
-/* bb_overlap_efficiency_text - writes, for example, ", overlap efficiency 0.520" to buf, or "" if the efficiency is
- * unknown. Returns buf. */
-#define BB_EFFICIENCY_TEXT 64
-const char *bb_overlap_efficiency_text(double efficiency, char buf[BB_EFFICIENCY_TEXT]);
+/* bb_overlap_efficiency_text - returns the text of an efficiency, "0.520" or "below -1", for a field of a report
+ * (table.h); JSON null if the efficiency is unknown. */
+json_t *bb_overlap_efficiency_text(double efficiency);
 
 /* ---- intervals of the operations of one rank ---- */
 

@@ -244,6 +244,16 @@ def test_json_reports_sufficient_bandwidth(perf, tmp_path):
     assert done.returncode == 0 and json.loads(path.read_text())["average_bus_bandwidth"]["okay"] == "true"
 
 
+def test_json_agrees_with_the_exit_status_on_a_shared_gpu(perf, tmp_path):
+    """Ranks that share a GPU have meaningless times, so no bandwidth can be judged as sufficient."""
+    path = tmp_path / "r.json"
+    done = perf("all_reduce", *SMALL, "--share-gpu", "-J", path, ranks=2, env={"EMU_DEVICES": "1", "NCCL_TESTS_MIN_BW": "0.000001"})
+    run = json.loads(path.read_text())
+    assert done.returncode == 5 and "ranks share a GPU" in done.stderr, done.stderr
+    assert run["shared_gpu"] is True and run["average_bus_bandwidth"]["bandwidth"] > 0.000001
+    assert run["average_bus_bandwidth"]["okay"] == "false" and re.search(r"# Avg bus bandwidth +: \S+ FAILED\n", done.stdout)
+
+
 def test_compare_reads_nccl_tests_json(busbar, perf, tmp_path):
     path = tmp_path / "r.json"
     for args in (["-I", "1", "-n", "20"], ["-C", "1"]):

@@ -48,7 +48,7 @@ int bb_plan_collectives(struct bb_plan_options *o, const struct bb_positionals *
     struct bb_cluster cluster;
     struct bb_sweep sweep = {0};
     struct bb_conditions conditions;
-    struct bb_bench_plan p = {&cluster, &sweep, &conditions, o->jitter ? o->samples : 1, o->config.ranks, argc, argv};
+    struct bb_bench_plan p = {&cluster, &sweep, &conditions, 1, o->config.ranks, argc, argv};
     const char *json = o->files[BB_PLAN_EXPORT_json], *csv = o->files[BB_PLAN_EXPORT_csv];
     json_t *rows = json || csv ? json_array() : NULL;
     int rc;
@@ -56,6 +56,8 @@ int bb_plan_collectives(struct bb_plan_options *o, const struct bb_positionals *
     TRY(validate_collective(o, positionals->word[0]));
     TRY(bb_plan_validate_requirements(o, NULL));
     TRY(bb_plan_conditions(o, &conditions));
+    if (conditions.jitter > 0)
+        p.samples = o->samples;
     TRY(validate_slow(&conditions.slow, positionals->word[0]));
     TRY(bb_results_validate(json, csv));
     TRY(bb_bench_resolve_cases(&o->bench, &sweep, positionals));

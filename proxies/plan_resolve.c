@@ -129,9 +129,8 @@ static int parse_jitter(const char *text, double *part)
     char *end;
     double percent = strtod(text, &end);
 
-    if (end == text || strcmp(end, "%") != 0 || !(percent > 0 && percent <= 100))
-        return bb_err(BB_EUSAGE, "--jitter: '%s' is not a percentage above 0%% and at most 100%%; try: --jitter 3%%",
-                      text);
+    if (end == text || strcmp(end, "%") != 0 || !(percent >= 0 && percent <= 100))
+        return bb_err(BB_EUSAGE, "--jitter: '%s' is not a percentage from 0%% to 100%%; try: --jitter 3%%", text);
     *part = percent / 100;
     return 0;
 }

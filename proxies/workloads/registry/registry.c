@@ -65,11 +65,37 @@ bool bb_proxy_supports_compute(const struct bb_proxy *p, const char *compute)
     return p->features & (strcmp(compute, "gemm") == 0 ? BB_FEATURE_GEMM : BB_FEATURE_TIMED);
 }
 
+/* Resets options that say what is true for a proxy without these options: sizes of 1 along an axis of parallelism that
+ * the proxy does not have, so that one command line fits all proxies of a study. */
+static void ignore_ones(struct bb_proxy_config *c, unsigned features)
+{
+    const struct {
+        int *value;
+        unsigned contradicts; /* features of proxies with this axis, whose size is above 1 */
+    } options[] = {
+        {&c->micro_batches, 0},
+        {&c->transformer.tp, BB_FEATURE_OWN_AXES},
+        {&c->transformer.pp, BB_FEATURE_STAGES},
+        {&c->transformer.cp, 0},
+        {&c->transformer.ep, BB_FEATURE_OWN_AXES},
+        {&c->transformer.etp, BB_FEATURE_OWN_AXES},
+        {&c->transformer.vpp, 0},
+        {&c->tiles.fused_layers, 0},
+        {&c->tiles.local_dp, 0},
+    };
+
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++)
+        if (*options[i].value == 1 && !(options[i].contradicts & features))
+            *options[i].value = 0;
+}
+
 const char *bb_proxy_unsupported_option(const struct bb_proxy_config *c, unsigned features)
 {
     static const struct bb_opt_table tables[] = {BB_STEP_TABLES(0), {0}};
+    struct bb_proxy_config given = *c;
 
-    return bb_opts_find_unsupported(tables, c, features);
+    ignore_ones(&given, features);
+    return bb_opts_find_unsupported(tables, &given, features);
 }
 
 /* Reject options, and a value of --compute, that the proxy does not support: print an error line and return

@@ -389,6 +389,6 @@ const struct bb_proxy bb_cosmoflow_proxy = {
     .name = "cosmoflow",
     .help = "CosmoFlow: halo exchange of 2x2 tiles, split dense layers, gradients overlap the backward pass",
     .model = "cosmoflow",
-    .features = BB_FEATURE_TIMED | BB_FEATURE_GEMM,
+    .features = BB_FEATURE_TIMED | BB_FEATURE_GEMM | BB_FEATURE_OWN_AXES,
     .compute = "timed",
     .build = build_step};

@@ -581,7 +581,7 @@ out:
 
 enum {
     FEATURES = BB_FEATURE_LAYERS | BB_FEATURE_STAGES | BB_FEATURE_MICRO_BATCHES | BB_FEATURE_GLOBAL_BATCH |
-               BB_FEATURE_SCALE | BB_FEATURE_TIMED | BB_FEATURE_GEMM | BB_FEATURE_LAYER_US
+               BB_FEATURE_SCALE | BB_FEATURE_TIMED | BB_FEATURE_GEMM | BB_FEATURE_LAYER_US | BB_FEATURE_OWN_AXES
 };
 
 #define GPT3(word, text, ...)                                                                                          \

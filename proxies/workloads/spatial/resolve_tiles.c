@@ -59,17 +59,17 @@ static int refuse_options(const struct bb_tiling *t)
         {!t->gems && o->comm_opt, "comm-opt", false, NULL},
         {!t->gems && o->odd_step, "odd-step", false, NULL},
         {o->odd_step, "odd-step", o->comm_opt, "comm-opt"},
-        {o->spatial_parts, "spatial-parts", !t->layers_only, "spatial-parts"},
+        {o->spatial_parts && !is_value(o->spatial_parts, "1"), "spatial-parts", !t->layers_only, "spatial-parts"},
         {o->slice, "slice", tiled, "spatial-parts"},
-        {o->spatial_splits, "spatial-splits", tiled, "spatial-parts"},
+        {o->spatial_splits > 1, "spatial-splits", tiled, "spatial-parts"},
         {o->halo_d2, "halo-d2", tiled, "spatial-parts"},
         {o->halo_bwd, "halo-bwd", tiled, "spatial-parts"},
         {o->halo_overlap, "halo-overlap", tiled, "spatial-parts"},
         {o->spatial_gradients, "spatial-gradients", tiled, "spatial-parts"},
-        {o->fused_layers, "fused-layers", o->halo_d2, "halo-d2"},
+        {o->fused_layers > 1, "fused-layers", o->halo_d2, "halo-d2"},
     };
 
-    if (t->gems && o->local_dp)
+    if (t->gems && o->local_dp > 1)
         return bb_err(
             BB_EUSAGE,
             "%s: --local-dp requires proxy spatial, because GEMS runs its second replica on these ranks (MPI4DL's own "
@@ -121,7 +121,7 @@ static int resolve_parts(struct bb_tiling *t)
         return n;
     if (n == 1 && parts[0] == 1) /* one tile is the whole image: a pipeline without tiles */
         return 0;
-    t->n_spatial = o->spatial_splits ? o->spatial_splits : n;
+    t->n_spatial = n > 0 && o->spatial_splits ? o->spatial_splits : n;
     if (!o->spatial_parts && t->n_spatial > MAX_SPATIAL_SPLITS)
         return bb_err(BB_EUSAGE, "%s: %d spatial splits, expected 1 to %d", t->config.proxy, t->n_spatial,
                       MAX_SPATIAL_SPLITS);

@@ -136,7 +136,7 @@ static int reject_unused_options(const struct bb_training *t)
         const char *option, *why;
     } requested[] = {
         {o->decoder_sequence, t->arch.encoder_layers > 0, "decoder-seq-length", "the model has no encoder"},
-        {o->etp, t->grid.experts, "etp", "the model has no experts"},
+        {o->etp > 1, t->grid.experts, "etp", "the model has no experts"},
         {o->dispatch, t->grid.experts, "moe-dispatch", "the model has no experts"},
         {o->node_limit, t->layers_config.dispatch == BB_DISPATCH_DEDUP, "moe-node-limit",
          "it requires --moe-dispatch dedup"},

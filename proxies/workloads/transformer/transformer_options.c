@@ -56,7 +56,7 @@ const struct bb_opt bb_transformer_options[] = {
                "expert capacity: F times an equal share of the tokens; excess tokens are dropped, missing ones are "
                "padded (default: no limit; "
                "Megatron-LM: --moe-expert-capacity-factor)"),
-    OPT_DOUBLE(0, "moe-imbalance", FIELD(imbalance), NULL, "Z", 0.001, 10,
+    OPT_DOUBLE(0, "moe-imbalance", FIELD(imbalance), NULL, "Z", 0, 10,
                "without --capacity-factor: the k-th most popular expert gets tokens in proportion to 1/k^Z, a Zipf "
                "distribution (default: equal shares)"),
     OPT_INT(0, "seed", FIELD(seed), NULL, "N", 1, 2147483647,

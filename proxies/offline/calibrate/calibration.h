@@ -3,8 +3,8 @@
  *
  * The starting profile determines the cost model. If the profile has "nccl" and "achieved", each variant of NCCL
  * (algorithm + protocol) has its own latencies and rates, and kernels reach fractions of the data sheet's rates.
- * Otherwise collectives follow the alpha-beta model: one latency and one rate. The cost model itself (proxies/simulation/machine)
- * predicts each measurement, so `plan` uses exactly the model that was fitted.
+ * Otherwise collectives follow the alpha-beta model: one latency and one rate. The cost model itself
+ * (proxies/simulation/machine) predicts each measurement, so `plan` uses exactly the model that was fitted.
  */
 #ifndef BB_PROXIES_OFFLINE_CALIBRATE_CALIBRATION_H
 #define BB_PROXIES_OFFLINE_CALIBRATE_CALIBRATION_H

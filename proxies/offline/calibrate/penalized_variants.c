@@ -34,20 +34,20 @@ static struct penalty find_penalty(const struct bb_calibration *c, int variant)
 
     unbounded.variants[variant].gbps = unbounded.variants[variant].nic = UNBOUNDED_GBPS;
     for (const struct bb_measurement *row = e->rows; row < e->rows + e->n_rows; row++) {
-        const int taken = bb_is_nccl_choice(row) ? bb_row_variant(c->base, row) : -1;
-        double *rate = &penalty.rates[row->call.nodes > 1], taken_us, latency_us, bytes_us;
+        const int chosen = bb_is_nccl_choice(row) ? bb_row_variant(c->base, row) : -1;
+        double *rate = &penalty.rates[row->call.nodes > 1], chosen_us, latency_us, bytes_us;
 
-        if (taken < 0)
+        if (chosen < 0)
             continue;
-        taken_us = bb_row_time_by_us(&c->cluster, taken, row);
+        chosen_us = bb_row_time_by_us(&c->cluster, chosen, row);
         latency_us = bb_row_time_by_us(&unbounded, variant, row);
         bytes_us = bb_row_time_by_us(&c->cluster, variant, row) - latency_us;
-        if (!isfinite(taken_us) || !isfinite(latency_us) || latency_us + bytes_us >= CLEARLY_FASTER * taken_us)
+        if (!isfinite(chosen_us) || !isfinite(latency_us) || latency_us + bytes_us >= CLEARLY_FASTER * chosen_us)
             continue;
-        if (bytes_us < taken_us / 2)
-            penalty.base_us = fmax(penalty.base_us, taken_us - latency_us - bytes_us);
+        if (bytes_us < chosen_us / 2)
+            penalty.base_us = fmax(penalty.base_us, chosen_us - latency_us - bytes_us);
         if (bytes_us > 0)
-            *rate = fmax(*rate, (taken_us - latency_us) / bytes_us);
+            *rate = fmax(*rate, (chosen_us - latency_us) / bytes_us);
     }
     return penalty;
 }

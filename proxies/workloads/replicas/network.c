@@ -240,7 +240,7 @@ out:
     return rc;
 }
 
-static int refuse_net_options(const struct bb_proxy_config *c)
+static int validate_net_options(const struct bb_proxy_config *c)
 {
     const char *option = c->tiles.image_size ? "image-size"
                          : c->layers         ? "layers"
@@ -338,7 +338,7 @@ int bb_network_load(const struct bb_proxy_config *c, struct bb_network *net)
     if (!json_is_object(part) && bb_net_has_family(json_string_value(json_object_get(root, "family"))))
         TRY(read_net(c, net));
     else
-        TRY(refuse_net_options(c));
+        TRY(validate_net_options(c));
     if (json_is_object(part))
         TRY(read_residual(part, c->model, net));
     else if (!net->images)

@@ -231,7 +231,7 @@ out:
     return rc;
 }
 
-static int refuse_layout(const struct bb_proxy_config *c, const struct variant *v, int width)
+static int validate_layout(const struct bb_proxy_config *c, const struct variant *v, int width)
 {
     long long unit = (long long)c->stages * width;
     const char *why;
@@ -565,7 +565,7 @@ static int build_step(const struct bb_proxy_config *options, struct bb_step *ste
     int rc;
 
     TRY(read_model(b.variant->division, &m));
-    TRY(refuse_layout(c, b.variant, m.width));
+    TRY(validate_layout(c, b.variant, m.width));
     b.replicas = c->ranks / (c->stages * m.width);
     b.chains = b.replicas * (b.variant->division->separate_batches ? m.width : 1);
     TRY(resolve_batch(&b, c));

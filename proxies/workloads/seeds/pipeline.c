@@ -99,7 +99,7 @@ static int fill_defaults(struct bb_proxy_config *c)
     return 0;
 }
 
-static int refuse_layout(const struct bb_proxy_config *c)
+static int validate_layout(const struct bb_proxy_config *c)
 {
     int l = c->layers, s = c->stages;
     char near[BB_MULTIPLES_TEXT];
@@ -337,7 +337,7 @@ static int build_step(const struct bb_proxy_config *options, struct bb_step *ste
     char made_of[64];
     int rc;
 
-    TRY(refuse_layout(c));
+    TRY(validate_layout(c));
     TRY(bb_model_load(c->proxy, &model));
     b.stage_layers = c->layers / c->stages;
     b.replicas = c->ranks / c->stages;

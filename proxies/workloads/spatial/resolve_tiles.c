@@ -44,7 +44,7 @@ static bool is_value(const char *given, const char *word)
 }
 
 /* Rejects options that the proxy does not support, and options that are given without the option that they require. */
-static int refuse_options(const struct bb_tiling *t)
+static int validate_options(const struct bb_tiling *t)
 {
     const struct bb_tiles_options *o = &t->config.tiles;
     const bool tiled = !t->layers_only && (!t->gems || o->spatial_parts), outputs = is_value(o->halo_bwd, "dy");
@@ -234,7 +234,7 @@ static void resolve_defaults(struct bb_tiling *t)
 
 /* Rejects numbers of tiles and of spatial splits (pipeline stages that work on tiles) that require more splits than
  * the network has modules (blocks or cells). */
-static int refuse_tiles(const struct bb_tiling *t)
+static int validate_tiles(const struct bb_tiling *t)
 {
     int min = min_splits(t), unit = is_value(t->config.tiles.slice, "square") ? 4 : 2, parts = unit,
         spatial = t->n_spatial;
@@ -254,10 +254,10 @@ static int refuse_tiles(const struct bb_tiling *t)
                   t->config.proxy, t->net.name, t->net.n_modules, min, parts, spatial);
 }
 
-static int refuse_splits(const struct bb_tiling *t)
+static int validate_splits(const struct bb_tiling *t)
 {
     const char *proxy = t->config.proxy, *list = t->config.tiles.spatial_parts;
-    int tiles = count_tiles(t), rc = refuse_tiles(t);
+    int tiles = count_tiles(t), rc = validate_tiles(t);
 
     if (rc)
         return rc;
@@ -280,7 +280,7 @@ static int refuse_splits(const struct bb_tiling *t)
     return 0;
 }
 
-static int refuse_join(const struct bb_tiling *t, int before, int parts, int i)
+static int validate_join(const struct bb_tiling *t, int before, int parts, int i)
 {
     if (before % parts)
         return bb_err(BB_EUSAGE,
@@ -307,7 +307,7 @@ static int resolve_slices(struct bb_tiling *t)
         if (t->splits[i].width > MAX_WIDTH)
             return bb_err(BB_EUSAGE, "%s: %d tiles per image, expected at most %d; try: --spatial-parts %d",
                           t->config.proxy, t->splits[i].width, MAX_WIDTH, MAX_WIDTH);
-        TRY(refuse_join(t, t->splits[i ? i - 1 : 0].width, t->splits[i].width, i));
+        TRY(validate_join(t, t->splits[i ? i - 1 : 0].width, t->splits[i].width, i));
         TRY(bb_slices_init(&t->splits[i].layers.slices, t->config.proxy, slice, t->splits[i].width));
     }
 out:
@@ -335,7 +335,7 @@ static int resolve_replications(struct bb_tiling *t)
     return 0;
 }
 
-static int refuse_ranks(const struct bb_tiling *t)
+static int validate_ranks(const struct bb_tiling *t)
 {
     long long mp = ranks_per_replica(t, t->n_splits);
     int whole = t->n_splits - t->n_spatial;
@@ -404,20 +404,20 @@ int bb_resolve_tiles(struct bb_tiling *t)
 
     t->local_dp = c->tiles.local_dp ? c->tiles.local_dp : 1;
     BB_NEW(t->splits, t->net.n_modules + MAX_SPATIAL_SPLITS);
-    TRY(refuse_options(t));
+    TRY(validate_options(t));
     TRY(resolve_stages(t));
     TRY(resolve_replications(t));
     TRY(resolve_parts(t));
     TRY(resolve_balance(t));
     resolve_defaults(t);
     TRY(resolve_slices(t));
-    TRY(refuse_splits(t));
+    TRY(validate_splits(t));
     c->micro_batch_size = c->micro_batch_size ? c->micro_batch_size : t->local_dp;
     if (c->micro_batch_size % t->local_dp)
         return bb_err(BB_EUSAGE,
                       "%s: micro-batch size %d is not divisible by %d local replicas; try: --micro-batch-size %s",
                       c->proxy, c->micro_batch_size, t->local_dp, bb_multiples(c->micro_batch_size, t->local_dp, near));
-    TRY(refuse_ranks(t));
+    TRY(validate_ranks(t));
     TRY(resolve_micro_batches(t));
     TRY(resolve_schedule(t));
     c->tflops = c->tflops > 0 ? c->tflops : BB_DEFAULT_TFLOPS;

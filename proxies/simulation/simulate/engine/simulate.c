@@ -44,6 +44,7 @@ void bb_execution_end(struct bb_execution *r, int at)
 
 /* ---- execution of each kind of task ---- */
 
+/* Starts a kernel. The slowdown of the GPU and the random factor of --jitter multiply its time. */
 static void run_compute(struct bb_execution *r, int at, const struct bb_op *op)
 {
     const int64_t start_ns = r->c->tasks[at].arrival_ns;
@@ -52,11 +53,11 @@ static void run_compute(struct bb_execution *r, int at, const struct bb_op *op)
     if (r->m->cluster) {
         const struct bb_work_time work = bb_op_times_work(&r->op_times, op);
         int64_t ns = bb_work_end_ns(&work, start_ns, r->c->tasks[at].host_ns) - start_ns;
-        double slowdowns = r->slowdowns ? r->slowdowns[r->class_of[at]] : 1;
+        double slowdown = r->slowdowns ? r->slowdowns[r->class_of[at]] : 1;
 
         if (r->m->conditions.jitter > 0)
-            slowdowns *= bb_jitter_factor(&r->m->conditions, at);
-        ns = bb_op_slowed_ns(ns, slowdowns);
+            slowdown *= bb_jitter_factor(&r->m->conditions, at);
+        ns = bb_op_slowed_ns(ns, slowdown);
         if (r->contention) {
             bb_contention_sim_start_kernel(r->contention, at, op, ns);
             return;

@@ -191,3 +191,12 @@ def test_list_proxies_contains_every_mini_application(busbar):
     for name in ("resnet50 resnet50_ring resnet152 resnet152_scal cosmoflow dlrm gpt3 gpt3_one_pipe_step gpt3_moe "
                  "gpt3_moe_one_pipe_step gpt2_large bert_large").split():
         assert name in listed
+
+
+@pytest.mark.parametrize("line,ranks,parameters,samples", [
+    ("gpt2_large 64 8 8", 32, 1389327360, 32), ("bert_large", 8, 367480636, 128), ("dlrm", 8, 49536 + 728065, 2048),
+    ("gpt3", 1536, 173946175488, 768), ("cosmoflow", 8, 8907556, 16), ("resnet50", 4, 25559081, None)])
+def test_plan_has_the_numbers_that_the_programs_print(busbar, line, ranks, parameters, samples):
+    planned = plan(busbar, line, ranks)
+    assert planned["samples"] == samples and planned["summary"]
+    assert planned["parameters"] == parameters or line == "dlrm" and planned["parameters"] > parameters  # dlrm: also the tables' rows

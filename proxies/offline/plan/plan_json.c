@@ -254,6 +254,9 @@ void bb_plan_body(json_t *object, const struct bb_plan *plan, bool ops)
 {
     json_object_set_new(object, "proxy", json_string(plan->step->proxy));
     json_object_set_new(object, "ranks", json_integer(plan->step->layout.ranks));
+    json_object_set_new(object, "summary", json_string(plan->step->summary ? plan->step->summary : ""));
+    json_object_set_new(object, "parameters", json_real(plan->step->parameters));
+    json_object_set_new(object, "samples", bb_json_real(plan->step->samples > 0 ? plan->step->samples : NAN));
     json_object_set_new(object, "groups", list_groups(&plan->step->layout));
     json_object_set_new(object, "roles", list_roles(plan, ops));
     if (ops && plan->step->n_kernel_lists > 0)

@@ -13,6 +13,8 @@ import pytest
 
 from conftest import BUILD, ROOT
 
+pytestmark = pytest.mark.xdist_group("gpu_kit")  # one worker, so that its fixtures run once
+
 SMI = """#!/bin/sh
 case "$*" in
 -L) echo "GPU 0: Stand-in (UUID: GPU-0)" ;;

@@ -100,6 +100,7 @@ def stacked_roles(title, sources, names, roles):
     parts = ROLE_PARTS
     if not any(is_number(role.get("exposed_transfer_us")) for role in roles):
         parts = (ROLE_PARTS[0], ("exposed communication", "exposed_us", EXPOSED), ROLE_PARTS[4])
+    parts = [part for part in parts if any(is_number(role.get(part[1])) for role in roles)]  # stages in lock step: no bubble
     unit, per = unit_of_times(role.get("step_us") for role in roles)
     traces = [bars(name, [(role.get(key) or 0) / per for role in roles], names,
                    [f"{role_name}<br>{name}: {time_text(role.get(key))}<br>step {time_text(role.get('step_us'))}"

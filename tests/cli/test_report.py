@@ -193,6 +193,15 @@ def test_waterfall_leads_from_compute_alone_to_the_step():
     assert planned.traces[0]["y"] == [70, 25, 10, 8, 7, 5, 100] and planned.stamps == ["predicted for c"]
 
 
+def test_stages_in_lock_step_have_no_bubble():
+    """gpt2_large and bert_large write null: neither the waterfall nor the bars by role name a bubble."""
+    roles = [{**BREAKDOWN, "role": role, "bubble_us": None, "exposed_waiting_us": 15.} for role in ("first stage", "last stage")]
+    shown = result("proxy", proxy="p", breakdown=roles[0], breakdown_by_role=roles)
+    (waterfall,), (bars,) = steps.waterfalls([shown]), steps.by_role([shown])
+    assert "bubble" not in waterfall.traces[0]["x"] and sum(waterfall.traces[0]["y"][2:5]) == 30
+    assert [trace["name"] for trace in bars.traces] == ["compute", "exposed transfer", "waiting for peers", "idle"]
+
+
 def test_notes_name_missing_data():
     (chart,) = steps.waterfalls([result("proxy", proxy="p", breakdown=None)])
     assert "--traced-steps" in chart.notes[0] and chart.figure() is None

@@ -21,12 +21,28 @@ json_t *bb_json_stats(const struct bb_stats *s)
     return bb_table_object(bb_stats_fields, s);
 }
 
+json_t *bb_json_text(const char *text)
+{
+    json_t *value = json_string(text);
+    char *ascii;
+
+    if (value)
+        return value;
+    ascii = bb_copy_text(text);
+    for (char *c = ascii; *c; c++)
+        if ((unsigned char)*c >= 0x80)
+            *c = '?';
+    value = json_string(ascii);
+    free(ascii);
+    return value;
+}
+
 json_t *bb_json_words(int n, char **words)
 {
     json_t *list = json_array();
 
     for (int i = 0; i < n; i++)
-        json_array_append_new(list, json_string(words[i]));
+        json_array_append_new(list, bb_json_text(words[i]));
     return list;
 }
 
@@ -46,7 +62,7 @@ static json_t *option_value(enum bb_opt_kind kind, const void *field)
     case BB_OPT_CHOICE:
     case BB_OPT_STRING:
         text = *(const char *const *)field;
-        return text ? json_string(text) : json_null();
+        return text ? bb_json_text(text) : json_null();
     }
     return json_null();
 }

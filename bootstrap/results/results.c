@@ -218,6 +218,16 @@ int bb_results_set_all(struct bb_results *res, json_t *fields)
 
 int bb_results_validate(const char *json, const char *csv)
 {
+    const char *const paths[] = {json, csv};
+
+    for (int i = 0; i < 2; i++) { /* paths go to the writer process as JSON, which requires UTF-8 */
+        json_t *path = paths[i] ? json_string(paths[i]) : NULL;
+
+        if (paths[i] && !path)
+            return bb_err(BB_EUSAGE, "--%s: the file name is not valid UTF-8; try: another file name",
+                          i ? "csv" : "json");
+        json_decref(path);
+    }
     if (json && csv && strcmp(json, "-") == 0 && strcmp(csv, "-") == 0)
         return bb_err(BB_EUSAGE, "--json - and --csv - both write to stdout; try: --csv FILE");
     return 0;

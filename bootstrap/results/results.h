@@ -64,7 +64,8 @@ struct bb_results; /* opaque */
 int bb_results_open(struct bb_results **res, const struct bb_results_head *head, struct bb_world *world) BB_MUST_CHECK;
 
 /*
- * bb_results_validate - check --json and --csv before the run starts: at most one of them may be "-" (stdout).
+ * bb_results_validate - check --json and --csv before the run starts: at most one of them may be "-" (stdout), and file names
+ *     must be valid UTF-8.
  *   Returns  0, or -BB_EUSAGE after an error message
  * bb_results_on_stdout - return whether --json or --csv is "-", so that nothing else may be printed to stdout.
  */
@@ -112,8 +113,10 @@ json_t *bb_json_real(double value);
  * under a key that names the unit. */
 json_t *bb_json_stats(const struct bb_stats *stats);
 
-/* bb_json_words - return a list of the texts in words[n], such as a command line, without those that are not valid
- * UTF-8. */
+/* bb_json_text - return a text as a JSON string. JSON requires UTF-8: in other texts, bytes from 0x80 on become '?'. */
+json_t *bb_json_text(const char *text);
+
+/* bb_json_words - return a list of the texts in words[n], such as a command line (bb_json_text). */
 json_t *bb_json_words(int n, char **words);
 
 /* bb_json_options - return the effective options of a run as a JSON object, for the key "options" of the results. Its

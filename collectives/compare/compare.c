@@ -270,16 +270,6 @@ static void count_verdict(struct comparison *t, const struct bb_timing *a, const
         bb_ratios_add(&t->slower, a, ratio, t->threshold_percent);
 }
 
-/* Returns the status of an incomplete run, or NULL if the run is complete. A run that ended with "below threshold"
- * is complete, and so is a file without a status, for example from nccl-tests. */
-static const char *incomplete_status(const struct bb_result_file *t)
-{
-    const char *status = json_string_value(json_object_get(t->root, "status"));
-    bool whole = !status || strcmp(status, "ok") == 0 || strcmp(status, "below threshold") == 0;
-
-    return whole ? NULL : status;
-}
-
 /* ---- verdict of the whole comparison ---- */
 
 enum outcome { INCOMPLETE, NO_ROW, WRONG, SLOWER, INCONCLUSIVE, MISSING, NOT_SLOWER, OUTCOMES };
@@ -299,7 +289,7 @@ static const struct {
 static enum outcome outcome_of(const struct comparison *t)
 {
     const bool holds[OUTCOMES] = {
-        [INCOMPLETE] = incomplete_status(t->a) || incomplete_status(t->b),
+        [INCOMPLETE] = bb_incomplete_status(t->a->root) || bb_incomplete_status(t->b->root),
         [NO_ROW] = t->pairs == 0,
         [WRONG] = t->verdicts[BB_WRONG_DATA] > 0,
         [SLOWER] = isnan(t->threshold_percent) ? t->verdicts[BB_SLOWER] > 0 : t->slower.over > 0,
@@ -416,9 +406,7 @@ static void warn_of_gaps(const struct comparison *t)
     const struct bb_result_file *files[] = {t->a, t->b};
 
     for (int i = 0; i < 2; i++)
-        if (incomplete_status(files[i]))
-            bb_warn("%s: the run ended with status '%.40s'; rows may be missing", files[i]->path,
-                    incomplete_status(files[i]));
+        bb_warn_if_incomplete(files[i]->path, files[i]->root);
     if (t->pairs == 0)
         bb_warn("%s and %s have no common row", t->a->path, t->b->path);
 }

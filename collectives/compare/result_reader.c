@@ -418,6 +418,22 @@ static bool begins_object(FILE *file, int *lines)
     return c == '{'; /* '[' is not accepted as the beginning of JSON, because the tags of mpirun begin with '[' */
 }
 
+const char *bb_incomplete_status(const json_t *root)
+{
+    const char *status = json_string_value(json_object_get(root, "status"));
+    bool whole = !status || strcmp(status, "ok") == 0 || strcmp(status, "below threshold") == 0;
+
+    return whole ? NULL : status;
+}
+
+void bb_warn_if_incomplete(const char *path, const json_t *root)
+{
+    const char *status = bb_incomplete_status(root);
+
+    if (status)
+        bb_warn("%s: the run ended with status '%.40s'; rows may be missing", path, status);
+}
+
 int bb_result_tree_load(const char *word, const char **path, json_t **root)
 {
     const char *operation;

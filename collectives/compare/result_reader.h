@@ -45,6 +45,12 @@ struct bb_result_file {
     size_t n;
 };
 
+/* bb_incomplete_status - return the status of an incomplete run, or NULL if the run is complete. A run that ended with
+ * "below threshold" is complete, and so is a file without a status, for example from nccl-tests. root: the parsed file.
+ * bb_warn_if_incomplete - print a warning that names the status. */
+const char *bb_incomplete_status(const json_t *root);
+void bb_warn_if_incomplete(const char *path, const json_t *root);
+
 /*
  * bb_result_tree_load - load the JSON tree of a result file. The printed output of nccl-tests is converted into the
  * tree that nccl-tests writes with -J.

@@ -660,3 +660,9 @@ def test_failed_calibration_keeps_the_existing_profile(busbar, tmp_path):
     (tmp_path / "mine.json").write_text("old")
     done = busbar.run("calibrate", "no.json", "-o", "mine.json", emulated=False, cwd=tmp_path)
     assert done.returncode == 2 and (tmp_path / "mine.json").read_text() == "old"
+
+
+def test_warns_of_an_incomplete_run(calibrate, measured, tmp_path):
+    (tmp_path / "cut.json").write_text(json.dumps(json.loads(measured("compute").read_text()) | {"status": "timeout"}))
+    done, _, _ = calibrate("cut.json")
+    assert "cut.json: the run ended with status 'timeout'; rows may be missing" in done.stderr

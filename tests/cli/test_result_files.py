@@ -54,6 +54,16 @@ def test_refuses_to_write_a_file_over_another(busbar, tmp_path, command, message
     assert (tmp_path / "x.json").read_text() == (tmp_path / "y.json").read_text() == "{}"
 
 
+def test_command_keeps_words_that_are_not_utf8(busbar, tmp_path):
+    run = 'exec "$0" "$@" "$(printf \'bad\\377.json\')"'
+    done = busbar.run_program("sh", "-c", run, *busbar.command(*BENCH, "--json", "x.json", "--csv"), cwd=tmp_path)
+    assert done.returncode == 2 and "is not valid UTF-8; try: another file name" in done.stderr and list(tmp_path.iterdir()) == []
+    done = busbar.run_program("sh", "-c", run, *busbar.command("proxy", *PROXY[1:], "--json", "x.json", "--trace"), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    result = json.loads((tmp_path / "x.json").read_text())
+    assert result["command"][-2:] == ["--trace", "bad?.json"] and result["options"]["trace"] == "bad?.json"
+
+
 def test_dev_stdout_is_written_as_a_stream(busbar):
     done = busbar.run(*PLAN, "--json", "/dev/stdout")
     assert done.returncode == 0 and '"schema": "busbar.plan/1"' in done.stdout

@@ -309,6 +309,7 @@ enum { OPTION = TEXT | NUMBER | FLAG | UNSET, VARIABLE = TEXT | NUMBER | UNSET }
 #define LIST_OF(rule, accepted)  .types = LIST, .element = rule, .expected = accepted
 #define KEYS_OF(table, accepted) .types = OBJECT, .keys = table, .expected = accepted
 #define NAMED_OF(rule, accepted) .types = OBJECT, .element = rule, .expected = accepted
+#define COLUMN_NAMES             "a list of names of columns"
 #define MATCHER_OF(rule)         NAMED_OF(rule, "an object such as {\"NCCL_ALGO\": \"Tree\", \"ranks\": 2}")
 
 static const struct rule text = {.types = TEXT, .expected = "a text"};
@@ -374,6 +375,13 @@ static const struct rule column = {.types = TEXT | OBJECT,
                                    .needed = "value",
                                    .expected = "a text such as \"step_us.p50\", or an object with a \"value\""};
 
+/* A chart of `busbar report`. bb_view_check checks the names of its columns. */
+static const struct rule chart_keys[] = {
+    {"x", LINE}, {"y", LINE}, {"lines", LIST_OF(&line, COLUMN_NAMES)}, {"for_each", LIST_OF(&line, COLUMN_NAMES)}, {0},
+};
+static const struct rule chart = {KEYS_OF(chart_keys, "an object with the names of columns as \"x\" and \"y\""),
+                                  .needed = "y"};
+
 static const struct rule sbatch_line = {.types = TEXT, .expected = "a text", .check = check_sbatch_line};
 static const struct rule launch_keys[] = {
     {"with", .types = TEXT | LIST, .expected = LAUNCHERS, .check = check_launcher, .element = &text},
@@ -400,6 +408,7 @@ static const struct rule root_keys[] = {
     {"launch", KEYS_OF(launch_keys, "an object such as {\"with\": \"srun\"}")},
     {"slurm", KEYS_OF(slurm_keys, "an object such as {\"lines\": [\"--partition=gpu\"]}")},
     {"columns", LIST_OF(&column, "a list of columns")},
+    {"charts", LIST_OF(&chart, "a list of charts")},
     {0},
 };
 static const struct rule root_rule = {KEYS_OF(root_keys, NULL), .more = setting_keys};

@@ -19,7 +19,8 @@
  *     "slurm": {"lines": ["--partition=gpu", "--nodes={nodes}"], "setup": ["module load nccl"], "at_once": 4,
  *               "tasks_per_array": 1000, "gpus_per_node": 8},
  *     "columns": ["step_us.p50",
- *                 {"name": "E_w", "value": "scaling.images_per_s_per_rank", "relative_to": {"ranks": 1}}]
+ *                 {"name": "E_w", "value": "scaling.images_per_s_per_rank", "relative_to": {"ranks": 1}}],
+ *     "charts": [{"x": "ranks", "y": "E_w", "lines": ["datatype"], "for_each": ["transport"]}]
  *   }
  *
  * A *setting* is any subset of command, values, options, environment, ranks, metrics, launch_arguments, timeout_s. The

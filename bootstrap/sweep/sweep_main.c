@@ -98,7 +98,7 @@ static const struct bb_opts set = {
         "   \"metrics\": {\"images_per_s\": \"Global Img/sec: ([0-9.]+)\"}}\n"
         "Keys of FILE (see bootstrap/sweep/README.md): name, about, command, values, options, environment, ranks,\n"
         "metrics, launch_arguments, timeout_s, choices, cases, leave_out, repeats, launch (with, hosts, program),\n"
-        "slurm (lines, setup, at_once, tasks_per_array, gpus_per_node), columns.\n"
+        "slurm (lines, setup, at_once, tasks_per_array, gpus_per_node), columns, charts.\n"
         "Exit status: 0 all complete, 1 some failed or did not run, 2 usage error or invalid study.",
     .tables = tables,
 };

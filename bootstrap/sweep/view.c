@@ -128,6 +128,33 @@ static int check_column(const json_t *names, const char *option, const char *giv
     return bb_reject_unknown(kind, given, words, n);
 }
 
+/* Checks the names of columns in "charts" of the study. */
+static int check_charts(const struct bb_study *study, const json_t *names)
+{
+    const json_t *charts = json_object_get(study->root, "charts");
+    char context[1000];
+    const char *key;
+    json_t *value, *name;
+    size_t i, k;
+    int rc = 0;
+
+    snprintf(context, sizeof(context), "%s: ", study->path);
+    bb_err_context(context);
+    for (i = 0; i < json_array_size(charts); i++)
+        json_object_foreach(json_array_get(charts, i), key, value)
+        {
+            if (json_is_string(value) && rc == 0)
+                rc = check_column(names, "charts", json_string_value(value));
+            json_array_foreach(value, k, name)
+            {
+                if (rc == 0)
+                    rc = check_column(names, "charts", json_string_value(name));
+            }
+        }
+    bb_err_context(NULL);
+    return rc;
+}
+
 int bb_view_check(const struct bb_sweep_view *v, const struct bb_study *study, const struct bb_sweep_runs *combinations)
 {
     json_t *names = bb_sweep_columns(study, combinations);
@@ -139,6 +166,7 @@ int bb_view_check(const struct bb_sweep_view *v, const struct bb_study *study, c
         TRY(check_column(names, "--where", all.one[i].column));
     if (v->sort)
         TRY(check_column(names, "--sort", sorted_column(v->sort)));
+    TRY(check_charts(study, names));
 out:
     json_decref(names);
     return rc;

@@ -25,6 +25,7 @@ CHARTS = (
     ("Comparisons", ("compare",), tables.comparisons),
     ("Calibrations", ("calibration",), tables.residuals),
     ("Calibrations", ("calibration",), tables.parameters),
+    ("Studies", ("sweep",), tables.study_charts),
     ("Studies", ("sweep",), tables.sweeps),
 )
 

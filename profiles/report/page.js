@@ -1,7 +1,7 @@
 "use strict";
 /* Draws each chart when it scrolls into view, fills each table when it is opened, and handles the keyboard. */
 const charts = JSON.parse(document.getElementById("charts").textContent);
-const CONFIG = {responsive: true, displaylogo: false};
+const CONFIG = {responsive: true, displaylogo: false, toImageButtonOptions: {format: "svg"}};
 const ROWS_AT_ONCE = 200, MORE_ROWS = 1000, PRINT_WIDTH = 680, PRINT_HEIGHT = 300, TALL = 460, MIN_STROKE_PARTS = 900;
 
 /* ---- charts ---- */

@@ -1,5 +1,8 @@
 """Charts of `busbar compare`, `busbar calibrate` and `busbar sweep`."""
-from chart import COMPUTE, EXPOSED, HIDDEN, SERIES, SYMBOLS, WAITING, Chart, axis, log_axis, size_axis
+from statistics import median
+
+from chart import (COMPUTE, DASHES, EXPOSED, HIDDEN, SERIES, SYMBOLS, WAITING, Chart, axis, bars, error_bars, line, log_axis,
+                   size_axis)
 from units import bytes_text, interval_of, is_number, number_text, time_text
 
 VERDICTS = (("slower", EXPOSED, "triangle-down"), ("faster", COMPUTE, "triangle-up"), ("no difference", HIDDEN, "circle"),
@@ -99,6 +102,69 @@ def parameters(results):
             rows=[[p.get("key"), p.get("nominal"), p.get("value"), p.get("from"),
                    "only in combination" if p.get("correlated") else "individually"]
                   for p in fitted])
+
+
+def study_charts(results):
+    """The charts that the study file describes: y over x, one chart for each combination of values in `for_each`."""
+    for result in results:
+        for chart in (result.data.get("study") or {}).get("charts") or []:
+            yield from study_chart(result, chart)
+
+
+def study_chart(result, chart):
+    columns = result.data.get("columns") or []
+    names = (chart.get("x") or columns[0], chart["y"], *chart.get("lines", ()), *chart.get("for_each", ()))
+    names = [name if name in columns else name.removesuffix(".p50") for name in names]
+    if not set(names) <= set(columns):  # a default column that no result has
+        return
+    at = [columns.index(name) for name in names]
+    n_lines, charts, failed = len(chart.get("lines", ())), {}, 0
+    for row in result.data.get("rows") or []:
+        x, y, *labels = (row[i] for i in at)
+        if is_number(y) and x is not None:
+            lines = charts.setdefault(tuple(map(str, labels[n_lines:])), {})
+            lines.setdefault(label_of(chart.get("lines", ()), labels[:n_lines]), {}).setdefault(x, []).append(y)
+        else:
+            failed += 1
+    x_name, y_name = columns[at[0]], columns[at[1]]
+    for values, lines in charts.items():
+        title = ", ".join([f"{y_name} over {x_name}", *(f"{k} {v}" for k, v in zip(chart.get("for_each", ()), values))])
+        numeric = all(is_number(x) for points in lines.values() for x in points)
+        xs = sorted({x for points in lines.values() for x in points}) if numeric else []
+        yield Chart(
+            f"{title} ({result.text('name')})", [result], about=result.text("about"),
+            traces=[study_line(name, points, i, numeric) for i, (name, points) in enumerate(lines.items())],
+            notes=[f"{failed} rows of the study have no value for this chart"] if failed else [],
+            xaxis=study_axis(x_name, xs) if numeric else axis("", type="category"), yaxis=axis(y_name, rangemode="tozero"),
+            columns=(", ".join(chart.get("lines", ())) or "line", x_name, y_name),
+            rows=[[name, x, median(ys)] for name, points in lines.items() for x, ys in points.items()])
+
+
+def label_of(names, values):
+    """One name alone is clear from its values, unless they are numbers."""
+    texts = ["not set" if value is None else str(value) for value in values]
+    return ", ".join(f"{name} {text}" if is_number(value) or value is None else text
+                     for name, value, text in zip(names, values, texts))
+
+
+def study_axis(name, xs):
+    if name == "bytes" or name.endswith("_bytes"):
+        return size_axis(xs, name)
+    return axis(name, type="log", tickmode="array", tickvals=xs, ticktext=[f"{x:g}" for x in xs]) if min(xs) > 0 else axis(name)
+
+
+def study_line(name, points, i, numeric):
+    """Median over the repeats of a run; error bars from the smallest to the largest value."""
+    xs = sorted(points) if numeric else list(points)
+    ys, color = [median(points[x]) for x in xs], SERIES[i % len(SERIES)]
+    hover = [f"{name}<br>{x}<br>{number_text(y)}" for x, y in zip(xs, ys)]
+    more = {}
+    if any(len(points[x]) > 1 for x in xs):
+        more["error_y"] = error_bars(ys, [(min(points[x]), max(points[x])) for x in xs], color)
+    if not numeric:
+        return bars(name, [str(x) for x in xs], ys, hover, color, **more)
+    return line(name, xs, ys, hover, color, **more, line={"color": color, "width": 2, "dash": DASHES[i // len(SERIES) % len(DASHES)]},
+                marker={"color": color, "size": 7, "symbol": SYMBOLS[i % len(SYMBOLS)]})
 
 
 def sweeps(results):

@@ -17,8 +17,8 @@ pytestmark = pytest.mark.xdist_group("report")  # one worker, so that its fixtur
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "profiles" / "report"))
-measured, page, charts, result_files, steps, timeline, units = map(
-    importlib.import_module, ("measured", "page", "charts", "result_files", "steps", "timeline", "units"))
+measured, page, charts, result_files, steps, tables, timeline, units = map(
+    importlib.import_module, ("measured", "page", "charts", "result_files", "steps", "tables", "timeline", "units"))
 NO_DATA = {"EMU_DATA": "off"}
 STEP = ("gpt2_large", 4, 2, 2, "--compute", "timed")
 
@@ -51,7 +51,8 @@ def samples(busbar, tmp_path_factory):
     (folder / "mine.json").unlink()
     (folder / "study.json").write_text(
         '{"name": "stages", "command": "plan gpt2_large", "ranks": [4, 8, 16], "columns": ["predicted.step_us"],'
-        ' "options": {"layers": 8, "stages": [2, 4], "cluster": "h100-sxm-ib"}}')
+        ' "options": {"layers": 8, "stages": [2, 4], "cluster": "h100-sxm-ib"},'
+        ' "charts": [{"x": "ranks", "y": "predicted.step_us", "lines": ["stages"]}]}')
     run("sweep", "sweep", folder / "study.json", "-o", folder / "sweep.d", emulated=False)
     (folder / "p2p.json").write_text(json.dumps(P2P))
     return {path.stem: path for path in folder.glob("*.json") if path.stem != "study"}
@@ -239,6 +240,23 @@ def test_scaling_chart_has_ideal_line():
     measured_line, ideal = chart.traces
     assert (measured_line["x"], measured_line["y"], ideal["y"]) == ([2, 4, 8], [200, 380, 600], [200, 400, 800])
     assert [r[3:] for r in chart.rows] == [[1, 1], [1.9, .95], [3, .75]]
+
+
+def test_charts_of_a_study_by_its_columns():
+    study = {"charts": [{"x": "ranks", "y": "time_us.p50", "lines": ["algo", "n"], "for_each": ["net"]},
+                        {"x": "algo", "y": "time_us"}, {"x": "ranks", "y": "no result has it"}]}
+    rows = [[net, algo, 3, ranks, t] for net, algo, ranks, t in (
+        ("ib", "Ring", 4, 8.), ("ib", "Ring", 2, 5.), ("ib", "Ring", 2, 7.), ("ib", "Ring", 2, 6.), ("ib", None, 2, 4.),
+        ("eth", "Ring", 2, 9.), ("eth", "Tree", 2, None))]
+    charts_of = list(tables.study_charts([result("sweep", name="s", about="why?", study=study, rows=rows,
+                                                 columns=["net", "algo", "n", "ranks", "time_us"])]))
+    assert [c.title for c in charts_of] == ["time_us over ranks, net ib (s)", "time_us over ranks, net eth (s)", "time_us over algo (s)"]
+    ring, free = charts_of[0].traces  # the repeats on two ranks have the median 6; the error bar goes from 5 to 7
+    assert (ring["name"], ring["x"], ring["y"]) == ("Ring, n 3", [2, 4], [6, 8])
+    assert (ring["error_y"]["arrayminus"], ring["error_y"]["array"]) == ([1, 0], [1, 0])
+    assert (free["name"], free["y"], "error_y" in free) == ("algo not set, n 3", [4], False)
+    assert charts_of[1].notes == charts_of[0].notes == ["1 rows of the study have no value for this chart"]
+    assert charts_of[2].traces[0]["type"] == "bar" and charts_of[2].traces[0]["x"] == ["Ring"]
 
 
 def test_memory_chart_names_roles_that_do_not_fit():

@@ -355,6 +355,9 @@ def test_slurm_allocations_by_size(sweep):
     ({"command": "plan resnet50", "options": {"cluster": "h100"}}, ["h100", "h100-sxm-ib"]),
     ({"options": {"dtype": ["float", "hafl"]}}, ["dtype=hafl", "half"]),
     ({"enviroment": {}}, ["enviroment", "environment"]),
+    ({"charts": [{"x": "state", "y": "step_su"}]}, ["charts", "step_su", "step_us"]),
+    ({"charts": [{"y": "step_us", "lines": ["ranks"]}]}, ["charts", "'ranks'"]),
+    ({"charts": [{"x": "proxy"}]}, ["charts[0]", "expected an object with the names of columns"]),
     ({"ranks": 4, "launch": {"with": "none"}}, ["1 rank, not 4"]),
     ("{", ["study.json", "not JSON", "line 1"]),
 ])
@@ -485,6 +488,33 @@ def test_plans_run_without_a_launcher(sweep):
     assert done.returncode == 0 and sweep.ran() == 0, done.stderr
     assert [c["result"]["ranks"] for c in sweep.json()["combinations"]] == [8, 64, 8, 64]
     assert all(row[3] > 0 for row in sweep.json()["rows"])
+
+
+@pytest.mark.smoke
+def test_mpi4dl_study_has_four_figures_of_ten_parallelisms(sweep):
+    """The study as plans, and two of its runs on emulated GPUs."""
+    with open(os.path.join(ROOT, "profiles", "studies", "mpi4dl.json")) as f:
+        text = f.read()
+    predicted = text.replace('"proxy ', '"plan ').replace('"no-alone": true, "steps": 10', '"cluster": "h100-sxm-ib"')
+    done = sweep(predicted.replace('"samples_per_s"', '"predicted.step_us"').replace('"step_us.p50", "breakdown.compute_us", "breakdown.exposed_us"',
+                                                                                     '"predicted.step_us"'), "-o", "study.sweep")
+    assert done.returncode == 0, done.stderr
+    step = {tuple(row[:4]): row[4] for row in sweep.json()["rows"]}
+    assert len(step) == 10 * 2 * 2 * 2
+    # Compute alone: layer takes 8 stages of the whole batch, GPipe 8 + 7 of an eighth: 4.3 times faster. Communication reduces the ratio.
+    assert 3 < step["layer", 8, "amoebanet_d", 1024] / step["pipeline", 8, "amoebanet_d", 1024] < 64 / 15
+    # MASTER's second pair of passes of half the micro-batches adds another ramp; without all-reduce is at most as long as with.
+    assert step["GEMS-MASTER", 8, "resnet110_v2", 1024] > step["GEMS-MAST", 8, "resnet110_v2", 1024]
+    assert step["GEMS without all-reduce", 8, "amoebanet_d", 2048] <= step["GEMS-MAST", 8, "amoebanet_d", 2048]
+    measured = json.loads(text)
+    measured["choices"]["parallelism"] = {k: measured["choices"]["parallelism"][k] for k in ("pipeline", "GEMS-MAST")}
+    measured["options"].update({"model": "amoebanet_d", "image-size": 1024, "steps": 2})
+    measured["values"]["batch"] = 8
+    measured["charts"][0].update({"lines": ["parallelism"], "for_each": ["parallelism"]})
+    done = sweep(measured, "-o", "study.sweep", "--restart", real=True, env={"EMU_DATA": "off", "EMU_CLUSTER": os.path.join(ROOT, "profiles/clusters/h100-sxm-ib.json")})
+    assert done.returncode == 0, done.stderr
+    for name, rate, *_ in sweep.json()["rows"]:
+        assert rate == pytest.approx(8e6 / step[name, 8, "amoebanet_d", 1024], rel=0.05)
 
 
 def test_shipped_studies_are_valid(busbar, tmp_path):

@@ -12,17 +12,6 @@ enum { MAX_OUTLIERS_SHOWN = 3 }; /* maximum number of outliers that are printed 
 
 /* ---- columns of the tables of fits and parameters ---- */
 
-/* Text columns of a parameter: the numbers with five significant digits, the precision of a profile. */
-static json_t *nominal_text(const void *parameter)
-{
-    return json_sprintf("%.5g", ((const struct bb_calibration_parameter *)parameter)->nominal);
-}
-
-static json_t *value_text(const void *parameter)
-{
-    return json_sprintf("%.5g", ((const struct bb_calibration_parameter *)parameter)->value);
-}
-
 static json_t *fit_name(const void *parameter)
 {
     const struct bb_calibration_fit *fit = ((const struct bb_calibration_parameter *)parameter)->fit;
@@ -32,6 +21,7 @@ static json_t *fit_name(const void *parameter)
 
 #define PARAMETER(name) BB_SHOWS(struct bb_calibration_parameter, name)
 #define FIT(name)       BB_SHOWS(struct bb_calibration_fit, name)
+#define MEASURED(name)  BB_SHOWS(struct bb_measurement_file, name)
 static const struct bb_field fit_fields[] = {
     {"name", "fit", "", 31, 0, FIT(name)},
     {"rows", "rows", "", 8, 0, FIT(n_rows)},
@@ -44,12 +34,53 @@ static const struct bb_field fit_fields[] = {
 
 static const struct bb_field parameter_fields[] = {
     {"key", "parameter", "", 31, 0, PARAMETER(key)},
-    {"nominal", PARAMETER(nominal)},
-    {"value", PARAMETER(value)},
-    {NULL, "nominal", "", 12, 0, .value = nominal_text},
-    {NULL, "calibrated", "", 12, 0, .value = value_text},
+    {"nominal", "nominal", "", 12, 5, PARAMETER(nominal), .form = BB_FORM_GENERAL},
+    {"value", "calibrated", "", 12, 5, PARAMETER(value), .form = BB_FORM_GENERAL},
     {"from", "fitted to", "", 31, 0, .value = fit_name},
     {"correlated", NULL, NULL, 0, 0, PARAMETER(correlated)},
+    {0},
+};
+
+static const struct bb_field file_fields[] = {
+    {"file", "#   ", ": ", 0, 0, MEASURED(path)},
+    {"what", "", ", ", 0, 0, MEASURED(what)},
+    BB_NAMED(struct bb_measurement_file, started),
+    BB_NAMED(struct bb_measurement_file, nccl),
+    {"ranks", "", " rank", 0, 0, MEASURED(ranks), .form = BB_FORM_PLURAL},
+    {"nodes", " on ", " node", 0, 0, MEASURED(nodes), .form = BB_FORM_PLURAL},
+    {"rows", ", ", " rows used", 0, 0, MEASURED(n_rows)},
+    {"unused_rows", ", ", " unused\n", 0, 0, MEASURED(n_unused)},
+    {0},
+};
+
+/* A measurement with its fitted time. */
+struct residual {
+    const char *fit, *file;
+    char row[120];
+    double measured_us, fitted_us;
+    bool outlier;
+};
+
+static struct residual residual_of(const struct bb_calibration *c, const struct bb_calibration_row *row)
+{
+    struct residual r = {.fit = row->fit->name,
+                         .file = c->measurements->files[row->measurement->file].path,
+                         .measured_us = row->measurement->time_us,
+                         .fitted_us = row->fitted_us,
+                         .outlier = row->outlier};
+
+    bb_measurement_text(row->measurement, r.row, sizeof(r.row));
+    return r;
+}
+
+#define RESIDUAL(name) BB_SHOWS(struct residual, name)
+static const struct bb_field residual_fields[] = {
+    BB_NAMED(struct residual, fit),
+    {"row", "# outlier: ", " in ", 0, 0, RESIDUAL(row)},
+    {"file", "", ": ", 0, 0, RESIDUAL(file)},
+    {"measured_us", "measured ", "", 0, 0, RESIDUAL(measured_us), .form = BB_FORM_TIME},
+    {"fitted_us", ", fitted ", "\n", 0, 0, RESIDUAL(fitted_us), .form = BB_FORM_TIME},
+    BB_NAMED(struct residual, outlier),
     {0},
 };
 
@@ -91,9 +122,7 @@ static void print_head(const struct bb_calibration_report *r, FILE *out)
     fprintf(out, "# %s: %zu rows from %zu file%s\n", e->files[0].device, e->n_rows, e->n_files,
             e->n_files == 1 ? "" : "s");
     for (size_t f = 0; f < e->n_files; f++)
-        fprintf(out, "#   %s: %s, %d rank%s on %d node%s, %zu rows used, %zu unused\n", e->files[f].path,
-                e->files[f].what, e->files[f].ranks, e->files[f].ranks == 1 ? "" : "s", e->files[f].nodes,
-                e->files[f].nodes == 1 ? "" : "s", e->files[f].n_rows, e->files[f].n_unused);
+        bb_table_sentence(out, file_fields, &e->files[f]);
     fprintf(out, "# starting profile: %s%s\n", r->calibration->base->name, r->by_device ? ", selected by the GPU" : "");
     if (e->files[0].emulated)
         bb_print_emulated_note(out, "", "");
@@ -101,16 +130,13 @@ static void print_head(const struct bb_calibration_report *r, FILE *out)
 
 static void print_outliers(const struct bb_calibration *c, FILE *out)
 {
-    char text[120], measured[BB_TIME_TEXT], fitted[BB_TIME_TEXT];
     size_t all = 0;
 
     for (const struct bb_calibration_row *row = c->rows; row < c->rows + c->n_rows; row++) {
-        if (!row->outlier || all++ >= MAX_OUTLIERS_SHOWN)
-            continue;
-        bb_measurement_text(row->measurement, text, sizeof(text));
-        fprintf(out, "# outlier: %s in %s: measured %s, fitted %s\n", text,
-                c->measurements->files[row->measurement->file].path,
-                bb_format_time(row->measurement->time_us, measured), bb_format_time(row->fitted_us, fitted));
+        const struct residual shown = residual_of(c, row);
+
+        if (row->outlier && all++ < MAX_OUTLIERS_SHOWN)
+            bb_table_sentence(out, residual_fields, &shown);
     }
     if (all > MAX_OUTLIERS_SHOWN)
         fprintf(out, "# and %zu more outliers\n", all - MAX_OUTLIERS_SHOWN);
@@ -204,42 +230,14 @@ void bb_calibration_print(const struct bb_calibration_report *r, FILE *out)
 
 /* ---- JSON output ---- */
 
-/* Returns a JSON list with one object per row. rows: array of n structs of `size` bytes each, which `fields`
- * describes. */
-static json_t *table_json(const struct bb_field *fields, const void *rows, int n, size_t size)
-{
-    json_t *list = json_array();
-
-    for (int i = 0; i < n; i++) {
-        json_array_append_new(list, json_object());
-        bb_table_json(json_array_get(list, (size_t)i), fields, (const char *)rows + (size_t)i * size);
-    }
-    return list;
-}
-
-static json_t *files_json(const struct bb_measurements *e)
-{
-    json_t *list = json_array();
-
-    for (const struct bb_measurement_file *f = e->files; f < e->files + e->n_files; f++)
-        json_array_append_new(list,
-                              json_pack("{s:s, s:s, s:s, s:s, s:i, s:i, s:I, s:I}", "file", f->path, "what", f->what,
-                                        "started", f->started, "nccl", f->nccl, "ranks", f->ranks, "nodes", f->nodes,
-                                        "rows", (json_int_t)f->n_rows, "unused_rows", (json_int_t)f->n_unused));
-    return list;
-}
-
 static json_t *residuals_json(const struct bb_calibration *c)
 {
     json_t *list = json_array();
-    char text[120];
 
     for (const struct bb_calibration_row *row = c->rows; row < c->rows + c->n_rows; row++) {
-        bb_measurement_text(row->measurement, text, sizeof(text));
-        json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:f, s:f, s:b}", "fit", row->fit->name, "row", text,
-                                              "file", c->measurements->files[row->measurement->file].path,
-                                              "measured_us", row->measurement->time_us, "fitted_us", row->fitted_us,
-                                              "outlier", row->outlier));
+        const struct residual shown = residual_of(c, row);
+
+        json_array_append_new(list, bb_table_object(residual_fields, &shown));
     }
     return list;
 }
@@ -269,8 +267,10 @@ json_t *bb_calibration_json(const struct bb_calibration_report *r)
     }
     return json_pack("{s:s, s:s, s:o, s:s, s:s, s:s, s:b, s:o, s:o, s:o, s:o, s:o}", "schema", "busbar.calibration/1",
                      "busbar", BUSBAR_VERSION, "command", command, "profile", r->profile, "from", c->base->name,
-                     "device", first->device, "emulated", first->emulated, "files", files_json(c->measurements), "fits",
-                     table_json(fit_fields, c->fits, c->n_fits, sizeof(*c->fits)), "results", residuals_json(c),
-                     "parameters", table_json(parameter_fields, c->parameters, c->n_parameters, sizeof(*c->parameters)),
+                     "device", first->device, "emulated", first->emulated, "files",
+                     bb_table_list(file_fields, c->measurements->files, c->measurements->n_files, sizeof(*first)),
+                     "fits", bb_table_list(fit_fields, c->fits, (size_t)c->n_fits, sizeof(*c->fits)), "results",
+                     residuals_json(c), "parameters",
+                     bb_table_list(parameter_fields, c->parameters, (size_t)c->n_parameters, sizeof(*c->parameters)),
                      "penalized_variants", penalized_json(c));
 }

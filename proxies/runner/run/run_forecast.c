@@ -3,6 +3,7 @@
 
 #include "bootstrap/base/units.h"
 #include "bootstrap/results/results.h"
+#include "bootstrap/results/table.h"
 #include "proxies/runner/run/run_report.h"
 #include "proxies/simulation/simulate/predict.h"
 
@@ -65,45 +66,61 @@ void bb_run_forecast_release(struct bb_run_forecast *f)
 
 /* ---- output ---- */
 
+struct pair {
+    double measured_us, predicted_us;
+};
+
 /* Returns the relative error predicted / measured - 1; NaN if nothing was measured. */
-static double error_of(double measured, double predicted)
+static double error_of(const struct pair *p)
 {
-    return measured > 0 ? predicted / measured - 1 : NAN;
+    return p->measured_us > 0 ? p->predicted_us / p->measured_us - 1 : NAN;
 }
 
-static void print_line(const char *by, const char *name, double measured, double predicted,
-                       const struct bb_time_unit *unit, FILE *out)
+static json_t *error_json(const void *pair)
 {
-    double percent = 100 * error_of(measured, predicted);
-    char error[16] = "-";
+    return bb_json_real(error_of(pair));
+}
 
-    if (isfinite(percent))
-        snprintf(error, sizeof(error), "%+.1f%%", fabs(percent) < 0.05 ? 0 : percent);
-    fprintf(out, "  %-6s %-32s %14.*f %14.*f %9s\n", by, name, unit->decimals, measured / unit->us, unit->decimals,
-            predicted / unit->us, error);
+static json_t *error_text(const void *pair)
+{
+    const double percent = 100 * error_of(pair);
+
+    return isfinite(percent) ? json_sprintf("%+.1f%%", fabs(percent) < 0.05 ? 0 : percent) : json_null();
+}
+
+static const struct bb_field pair_fields[] = {
+    {"measured_us", "measured", "", 14, 0, BB_SHOWS(struct pair, measured_us), .form = BB_FORM_TIME},
+    {"predicted_us", "predicted", "", 14, 0, BB_SHOWS(struct pair, predicted_us), .form = BB_FORM_TIME},
+    {"error", .value = error_json},
+    {NULL, "error", "", 9, 0, .value = error_text},
+    {0},
+};
+
+static void print_line(const char *by, const char *name, struct pair pair, struct bb_line *line)
+{
+    fprintf(line->out, "  %-6s %-32s", by, name);
+    bb_line_row(line, pair_fields, &pair);
+    bb_line_end(line);
 }
 
 void bb_run_forecast_print(const struct bb_run_forecast *f, double step_us, FILE *out)
 {
     const struct bb_time_unit unit = bb_time_unit(fmax(step_us, f->step_us));
+    struct bb_line line = {.out = out, .start = " ", .gap = " ", .time = &unit};
 
     if (!f->known)
         return;
     fprintf(out, "#\n# prediction for %s (modelled): error = predicted / measured - 1", f->cluster);
     if (f->rank != BB_NONE)
         fprintf(out, "; parts of the step: final traced step of rank %d", f->rank);
-    fprintf(out, "\n# %-6s %-32s %14s %14s %9s\n", unit.name, "", "measured", "predicted", "error");
-    print_line("step", "median, slowest rank", step_us, f->step_us, &unit, out);
+    fprintf(out, "\n# %-6s %-32s", unit.name, "");
+    bb_line_heading(&line, pair_fields, false);
+    bb_line_end(&line);
+    print_line("step", "median, slowest rank", (struct pair){step_us, f->step_us}, &line);
     if (f->rank != BB_NONE)
-        print_line("step", "traced", f->rank_us[0], f->rank_us[1], &unit, out);
+        print_line("step", "traced", (struct pair){f->rank_us[0], f->rank_us[1]}, &line);
     for (int i = 0; i < f->n; i++)
-        print_line(f->measured[i].by, f->measured[i].name, f->measured[i].us, f->predicted[i].us, &unit, out);
-}
-
-static json_t *pair_json(double measured, double predicted)
-{
-    return json_pack("{s:o, s:o, s:o}", "measured_us", bb_json_real(measured), "predicted_us", bb_json_real(predicted),
-                     "error", bb_json_real(error_of(measured, predicted)));
+        print_line(f->measured[i].by, f->measured[i].name, (struct pair){f->measured[i].us, f->predicted[i].us}, &line);
 }
 
 json_t *bb_run_forecast_json(const struct bb_run_forecast *f, double step_us)
@@ -115,12 +132,15 @@ json_t *bb_run_forecast_json(const struct bb_run_forecast *f, double step_us)
         return json_null();
     }
     for (int i = 0; i < f->n; i++) {
-        o = pair_json(f->measured[i].us, f->predicted[i].us);
+        o = bb_table_object(pair_fields, &(struct pair){f->measured[i].us, f->predicted[i].us});
         json_object_set_new(o, "by", json_string(f->measured[i].by));
         json_object_set_new(o, "name", json_string(f->measured[i].name));
         json_array_append_new(rows, o);
     }
-    return json_pack("{s:s, s:o, s:o, s:o, s:o}", "cluster", f->cluster, "step", pair_json(step_us, f->step_us), "rank",
+    return json_pack("{s:s, s:o, s:o, s:o, s:o}", "cluster", f->cluster, "step",
+                     bb_table_object(pair_fields, &(struct pair){step_us, f->step_us}), "rank",
                      f->rank == BB_NONE ? json_null() : json_integer(f->rank), "traced_step",
-                     f->rank == BB_NONE ? json_null() : pair_json(f->rank_us[0], f->rank_us[1]), "rows", rows);
+                     f->rank == BB_NONE ? json_null()
+                                        : bb_table_object(pair_fields, &(struct pair){f->rank_us[0], f->rank_us[1]}),
+                     "rows", rows);
 }

@@ -1,7 +1,7 @@
 /* scaling_report.c - reads the baseline of a scaling study, prints the results of the study and writes them as JSON
  * (see scaling.h). */
 #include "bootstrap/base/units.h"
-#include "bootstrap/results/results.h"
+#include "bootstrap/results/table.h"
 #include "proxies/workloads/replicas/scaling.h"
 
 #include <math.h>
@@ -122,6 +122,48 @@ struct metrics {
     double step_efficiency; /* computed only from steps with the full batch, without the last step of each epoch, which
                                may have fewer samples */
     double karp_flatt;      /* NaN if the baseline run had several ranks */
+    double rank_rate;       /* images per second of one rank */
+    double ideal_speedup;
+    const char *efficiency_name;
+    struct bb_scaling_baseline baseline;
+};
+
+#define METRIC(name) BB_SHOWS(struct metrics, name)
+static const struct bb_field rate_fields[] = {
+    {"images_per_s", "", " img/sec", 0, 1, METRIC(rate)},
+    {"images_per_s_per_rank", ", ", " per rank", 0, 1, METRIC(rank_rate)},
+    {"communication_share", "; communication takes ", " of a full step", 0, 1, METRIC(comm_share),
+     .form = BB_FORM_PERCENT},
+    {0},
+};
+static const struct bb_field baseline_fields[] = {
+    {"file", METRIC(baseline.path)},
+    {"ranks", "# baseline: ", " rank", 0, 0, METRIC(baseline.ranks), .form = BB_FORM_PLURAL},
+    {"images_per_s", ", ", " img/sec", 0, 1, METRIC(baseline.rate)},
+    {"step_us", METRIC(baseline.step_us)},
+    {"speedup", "; speed-up ", "", 0, 3, METRIC(speedup)},
+    {NULL, " (ideal ", "), ", 0, 3, METRIC(ideal_speedup), .form = BB_FORM_GENERAL},
+    {NULL, "", " ", 0, 0, METRIC(efficiency_name)},
+    {"efficiency", "", "", 0, 4, METRIC(efficiency)},
+    {"step_efficiency", " (full step only: ", ")\n", 0, 4, METRIC(step_efficiency)},
+    {"ideal_images_per_s", "# ideal: ", " img/sec", 0, 1, METRIC(ideal_rate)},
+    {"karp_flatt", "; serial fraction (Karp-Flatt) ", "", 0, 4, METRIC(karp_flatt)},
+    {0},
+};
+
+static const struct bb_field size_fields[] = {
+    {"ranks", BB_SHOWS(struct bb_scaling, ranks)},
+    {"rank_batch", BB_SHOWS(struct bb_scaling, batch)},
+    {"rank_images", BB_SHOWS(struct bb_scaling, rank_images)},
+    {0},
+};
+static const struct bb_field broadcast_fields[] = {
+    {"calls", "# first broadcast of rank 0's state: ", " tensors", 0, 0,
+     BB_SHOWS(struct bb_scaling_measured, broadcasts)},
+    {"bytes", ", ", "", 0, 0, BB_SHOWS_WHOLE(struct bb_scaling_measured, broadcast_bytes), .form = BB_FORM_BYTES},
+    {"time_us", ", ", " after connection setup\n", 0, 0, BB_SHOWS(struct bb_scaling_measured, broadcast_us),
+     .form = BB_FORM_TIME},
+    {0},
 };
 
 static struct metrics metrics_of(const struct bb_scaling_study *y)
@@ -138,6 +180,10 @@ static struct metrics metrics_of(const struct bb_scaling_study *y)
         .ideal_rate = b->rate * n / b->ranks,
         .step_efficiency = y->scaling.strong ? b->ranks * b->step_us / (n * y->step_us) : b->step_us / y->step_us,
         .karp_flatt = b->ranks == 1 ? bb_karp_flatt(rate / b->rate, n) : NAN,
+        .rank_rate = rate / n,
+        .ideal_speedup = (double)n / b->ranks,
+        .efficiency_name = y->scaling.strong ? "E_s" : "E_w",
+        .baseline = *b,
     };
 }
 
@@ -153,45 +199,22 @@ static void print_method(const struct bb_scaling *s, FILE *out)
     fputs("; time: GPU time\n# of the steps on the slowest rank, without data loading\n", out);
 }
 
-static void print_baseline(const struct bb_scaling_study *y, const struct metrics *of, FILE *out)
-{
-    const struct bb_scaling_baseline *b = &y->baseline;
-
-    fprintf(out, "# baseline: %d rank%s, %.1f img/sec; speed-up %.3f (ideal %.3g), %s %.4f (full step only: %.4f)\n",
-            b->ranks, b->ranks == 1 ? "" : "s", b->rate, of->speedup, (double)y->scaling.ranks / b->ranks,
-            y->scaling.strong ? "E_s" : "E_w", of->efficiency, of->step_efficiency);
-    fprintf(out, "# ideal: %.1f img/sec", of->ideal_rate);
-    if (isfinite(of->karp_flatt))
-        fprintf(out, "; serial fraction (Karp-Flatt) %.4f", of->karp_flatt);
-    fputc('\n', out);
-}
-
 void bb_scaling_print(const struct bb_scaling_study *y, FILE *out)
 {
     const struct bb_scaling *s = &y->scaling;
     const struct bb_scaling_measured *m = &y->measured;
     const struct metrics of = metrics_of(y);
-    char bytes[BB_BYTES_TEXT], time[BB_TIME_TEXT];
 
     print_method(s, out);
     if (m->broadcasts > 0)
-        fprintf(out, "# first broadcast of rank 0's state: %d tensors, %s, %s after connection setup\n", m->broadcasts,
-                bb_format_bytes((size_t)m->broadcast_bytes, bytes), bb_format_time(m->broadcast_us, time));
-    fprintf(out, "# %s%.1f img/sec, %.1f per rank", !s->synthetic && s->rounds > 1 ? "from epoch 2 on: " : "", of.rate,
-            of.rate / s->ranks);
-    if (isfinite(of.comm_share))
-        fprintf(out, "; communication takes %.1f%% of a full step", 100 * of.comm_share);
+        bb_table_sentence(out, broadcast_fields, m);
+    fprintf(out, "# %s", !s->synthetic && s->rounds > 1 ? "from epoch 2 on: " : "");
+    bb_table_sentence(out, rate_fields, &of);
     fputc('\n', out);
-    if (y->baseline.path)
-        print_baseline(y, &of, out);
-}
-
-static json_t *baseline_json(const struct bb_scaling_baseline *b, const struct metrics *of)
-{
-    return json_pack("{s:s, s:i, s:f, s:f, s:o, s:o, s:o, s:o, s:o}", "file", b->path, "ranks", b->ranks,
-                     "images_per_s", b->rate, "step_us", b->step_us, "speedup", bb_json_real(of->speedup), "efficiency",
-                     bb_json_real(of->efficiency), "step_efficiency", bb_json_real(of->step_efficiency),
-                     "ideal_images_per_s", bb_json_real(of->ideal_rate), "karp_flatt", bb_json_real(of->karp_flatt));
+    if (!y->baseline.path)
+        return;
+    bb_table_sentence(out, baseline_fields, &of);
+    fputc('\n', out);
 }
 
 json_t *bb_scaling_json(const struct bb_scaling_study *y)
@@ -199,22 +222,18 @@ json_t *bb_scaling_json(const struct bb_scaling_study *y)
     const struct bb_scaling *s = &y->scaling;
     const struct bb_scaling_measured *m = &y->measured;
     const struct metrics of = metrics_of(y);
-    json_t *object = parameters_json(y->config, s), *rounds = json_array(), *broadcast = json_null();
+    json_t *object = parameters_json(y->config, s), *rounds = json_array();
 
     for (int i = 0; i < m->rounds; i++)
         json_array_append_new(rounds, json_pack("{s:f, s:f}", "time_s", m->seconds[i], "images_per_s",
                                                 bb_scaling_rate(s, m->seconds[i])));
-    if (m->broadcasts > 0)
-        broadcast = json_pack("{s:i, s:I, s:o}", "calls", m->broadcasts, "bytes", (json_int_t)m->broadcast_bytes,
-                              "time_us", bb_json_real(m->broadcast_us));
-    json_object_update_new(object,
-                           json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:o, s:o, s:o, s:o, s:o, s:o}", "ranks", s->ranks,
-                                     "rank_batch", s->batch, "rank_images", s->rank_images, "steps_per_epoch",
-                                     s->full_steps + (s->last_batch > 0), "last_batch",
-                                     s->last_batch ? s->last_batch : s->batch, "full_steps_run", s->run_steps,
-                                     s->synthetic ? "iterations" : "epochs", rounds, "images_per_s",
-                                     bb_json_real(of.rate), "images_per_s_per_rank", bb_json_real(of.rate / s->ranks),
-                                     "communication_share", bb_json_real(of.comm_share), "broadcast", broadcast,
-                                     "baseline", y->baseline.path ? baseline_json(&y->baseline, &of) : json_null()));
+    bb_table_json(object, size_fields, s);
+    json_object_set_new(object, "steps_per_epoch", json_integer(s->full_steps + (s->last_batch > 0)));
+    json_object_set_new(object, "last_batch", json_integer(s->last_batch ? s->last_batch : s->batch));
+    json_object_set_new(object, "full_steps_run", json_integer(s->run_steps));
+    json_object_set_new(object, s->synthetic ? "iterations" : "epochs", rounds);
+    bb_table_json(object, rate_fields, &of);
+    json_object_set_new(object, "broadcast", m->broadcasts > 0 ? bb_table_object(broadcast_fields, m) : json_null());
+    json_object_set_new(object, "baseline", y->baseline.path ? bb_table_object(baseline_fields, &of) : json_null());
     return object;
 }

@@ -4,6 +4,7 @@
 #include "bootstrap/base/alloc.h"
 #include "bootstrap/base/outfile.h"
 #include "bootstrap/base/units.h"
+#include "bootstrap/cli/size_list.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -125,6 +126,19 @@ static int set_int(const struct bb_opt *opt, const char *text, int *field)
     return 0;
 }
 
+static int set_ints(const struct bb_opt *opt, const char *text, struct bb_opt_ints *field)
+{
+    const char *rest = text;
+    char word[BB_LIST_WORD];
+    int value, rc = 0;
+
+    for (int n = 0; bb_list_next(&rest, word); n++)
+        TRY(set_int(opt, word, n ? &value : &field->first));
+    field->list = strchr(text, ',') ? text : NULL;
+out:
+    return rc;
+}
+
 static int set_size(const struct bb_opt *opt, const char *text, size_t *field)
 {
     size_t value;
@@ -164,6 +178,8 @@ static int set_value(const struct bb_opt *opt, const char *text, void *field)
         return 0;
     case BB_OPT_INT:
         return set_int(opt, text, field);
+    case BB_OPT_INTS:
+        return set_ints(opt, text, field);
     case BB_OPT_SIZE:
         return set_size(opt, text, field);
     case BB_OPT_DOUBLE:
@@ -177,9 +193,13 @@ static int set_value(const struct bb_opt *opt, const char *text, void *field)
 }
 
 static const size_t field_bytes[] = {
-    [BB_OPT_FLAG] = sizeof(bool),           [BB_OPT_INT] = sizeof(int),
-    [BB_OPT_SIZE] = sizeof(size_t),         [BB_OPT_DOUBLE] = sizeof(double),
-    [BB_OPT_CHOICE] = sizeof(const char *), [BB_OPT_STRING] = sizeof(const char *),
+    [BB_OPT_FLAG] = sizeof(bool),
+    [BB_OPT_INT] = sizeof(int),
+    [BB_OPT_SIZE] = sizeof(size_t),
+    [BB_OPT_DOUBLE] = sizeof(double),
+    [BB_OPT_CHOICE] = sizeof(const char *),
+    [BB_OPT_STRING] = sizeof(const char *),
+    [BB_OPT_INTS] = sizeof(struct bb_opt_ints),
 };
 
 static int set_defaults(const struct bb_opts *set, void *cfg)
@@ -463,7 +483,7 @@ static bool is_default(const struct bb_opt *opt, const void *field)
         (void)set_value(opt, opt->def, &default_value);
     if (text && default_value.text)
         return strcmp(text, default_value.text) == 0;
-    return memcmp(&default_value, field, field_bytes[opt->kind]) == 0;
+    return memcmp(&default_value, field, field_bytes[opt->kind == BB_OPT_INTS ? BB_OPT_INT : opt->kind]) == 0;
 }
 
 const char *bb_opts_find_unsupported(const struct bb_opt_table *tables, const void *cfg, unsigned features)

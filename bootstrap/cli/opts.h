@@ -31,11 +31,18 @@
 enum bb_opt_kind {
     BB_OPT_FLAG,   /* bool: false by default; the option takes no value */
     BB_OPT_INT,    /* int */
+    BB_OPT_INTS,   /* struct bb_opt_ints: a number, or a comma-separated list of numbers */
     BB_OPT_SIZE,   /* size_t: bytes, optionally with K, M, G or T (units.h) */
     BB_OPT_DOUBLE, /* double */
     BB_OPT_CHOICE, /* const char *: one of the valid values; points to the string in the list of valid values, so
                       that callers may compare with == */
     BB_OPT_STRING, /* const char *: any text; points into argv or to the default; NULL if neither is given */
+};
+
+/* Value of an option of kind BB_OPT_INTS. list: the text of a list of at least two numbers; NULL: a single number. */
+struct bb_opt_ints {
+    int first;
+    const char *list;
 };
 
 struct bb_opt {
@@ -46,7 +53,7 @@ struct bb_opt {
     const char *def; /* default, parsed like a value on the command line; NULL: 0, false or NULL, depending on the
                         type */
     const char *arg; /* name of the value in the help: "BYTES" */
-    double min, max; /* INT, SIZE, DOUBLE: smallest and largest valid value; both 0: no limits */
+    double min, max; /* INT, INTS, SIZE, DOUBLE: smallest and largest valid value; both 0: no limits */
     const char *const *choices;         /* CHOICE: valid values, ends with NULL; NULL: choice_at is used */
     const char *(*choice_at)(size_t i); /* CHOICE: returns the i-th valid value, NULL past the end. STRING: returns
                                            suggestions for shell completion */
@@ -65,7 +72,7 @@ static inline const char *bb_opt_choice(const struct bb_opt *opt, size_t i)
 /*
  * Macros that define one row of an option table:
  *   OPT_FLAG(letter, name, offset, help)
- *   OPT_INT, OPT_SIZE, OPT_DOUBLE(letter, name, offset, default, arg, min, max, help)
+ *   OPT_INT, OPT_INTS, OPT_SIZE, OPT_DOUBLE(letter, name, offset, default, arg, min, max, help)
  *   OPT_CHOICE(letter, name, offset, default, arg, choices, help)
  *   OPT_CHOICE_AT: the same parameters as OPT_CHOICE, but with choice_at instead of choices
  *   OPT_STRING(letter, name, offset, default, arg, help)
@@ -74,6 +81,7 @@ static inline const char *bb_opt_choice(const struct bb_opt *opt, size_t i)
  */
 #define OPT_FLAG(l, n, at, ...) OPT_ROW(BB_OPT_FLAG, l, n, at, .help = __VA_ARGS__)
 #define OPT_INT(...)            OPT_NUMBER(BB_OPT_INT, __VA_ARGS__)
+#define OPT_INTS(...)           OPT_NUMBER(BB_OPT_INTS, __VA_ARGS__)
 #define OPT_SIZE(...)           OPT_NUMBER(BB_OPT_SIZE, __VA_ARGS__)
 #define OPT_DOUBLE(...)         OPT_NUMBER(BB_OPT_DOUBLE, __VA_ARGS__)
 #define OPT_NUMBER(k, l, n, at, d, a, low, high, ...)                                                                  \

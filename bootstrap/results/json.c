@@ -53,6 +53,9 @@ static json_t *option_value(enum bb_opt_kind kind, const void *field)
     switch (kind) {
     case BB_OPT_FLAG:
         return json_boolean(*(const bool *)field);
+    case BB_OPT_INTS:
+        text = ((const struct bb_opt_ints *)field)->list;
+        return text ? json_string(text) : json_integer(((const struct bb_opt_ints *)field)->first);
     case BB_OPT_INT:
         return json_integer(*(const int *)field);
     case BB_OPT_SIZE:

@@ -25,6 +25,8 @@ RUNS = [
     (f"{SMALL} --sync ps_sharded --servers 2 --bucket-mb 2", 5),
     ("data_parallel --model amoebanet_d --layers 3 --filters 32 --image-size 64 --compute gemm --bucket-mb 0.1", 4),
     ("data_parallel --model resnet110_v2 --layers 20 --image-size 64 --sync zero3 --micro-batches 2", 3),
+    ("data_parallel --model resnet18_cifar --micro-batch-size 4,2 --sync-bn --micro-batches 2", 4),
+    ("data_parallel --model resnet18_cifar --micro-batch-size 2,4 --sync ps_p2p --compute gemm", 3),
 ]
 
 
@@ -59,7 +61,8 @@ def test_run_matches_plan_and_predicted_time_with_correct_data(busbar, tmp_path,
             for call in pathlib.Path(tmp_path / f"calls.{rank}").read_text().splitlines():
                 function, size, _own, _peer, count, _dtype = call.split()
                 called[function, int(size), int(count)] += 1
-            del called["ncclAllReduce", ranks, 1]  # the barrier at the start of each step
+            for calls in (called, planned):  # the barrier at the start of each step; batch norms of 64 channels scaled by 0.01
+                del calls["ncclAllReduce", ranks, 1]
             assert called == planned, rank
 
 
@@ -94,6 +97,17 @@ def test_gemm_and_timed_compute_have_the_same_flops(busbar):
         roles = plan(busbar, f"data_parallel --model resnet50 --compute {compute}", 2)["roles"]
         flops.append(roles[0]["flops"])
     assert flops[0] == flops[1] == 32 * 2 * (3 * 4089184256 - 64 * 147 * 112 * 112)  # no input gradient in conv 0
+
+
+def test_smaller_batches_wait_for_larger_ones(busbar):
+    """A replica with half of the samples waits in the first reduction: the exposed time is the difference in compute."""
+    planned = plan(busbar, "data_parallel --model resnet50 --micro-batch-size 32,16", 4, "--cluster", "h100-sxm-ib")
+    assert planned["options"]["micro_batch_size"] == "32,16"
+    assert plan(busbar, "data_parallel --model resnet50 --micro-batch-size 32", 2)["options"]["micro_batch_size"] == 32
+    large, small = planned["predicted"]["breakdown_by_role"]
+    assert small["compute_us"] < 0.55 * large["compute_us"]
+    assert large["step_us"] == pytest.approx(small["step_us"], rel=0.01)
+    assert small["exposed_us"] - large["exposed_us"] == pytest.approx(large["compute_us"] - small["compute_us"], rel=0.02)
 
 
 def test_readme_table_matches_predictions(busbar):

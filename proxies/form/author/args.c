@@ -3,6 +3,7 @@
 #include "proxies/form/author/args.h"
 
 #include "bootstrap/base/units.h"
+#include "bootstrap/cli/size_list.h"
 #include "proxies/form/step/config.h"
 #include "proxies/form/step/step.h"
 
@@ -61,6 +62,59 @@ int bb_args_micro_batches(const struct bb_proxy_config *c, int usual, long long 
                       c->proxy, n, samples, made_of, bb_multiples(n, samples, near));
     *m = (int)(n / samples);
     return 0;
+}
+
+/* Appends a size to the list, and to the different sizes unless an equal size is already there. */
+static void add_batch(struct bb_batches *b, int size)
+{
+    int i = 0;
+
+    while (i < b->n_sizes && b->sizes[i] != size)
+        i++;
+    b->sizes[i] = size;
+    b->n_sizes += i == b->n_sizes;
+    b->index[b->n] = i;
+    b->size[b->n++] = size;
+    b->samples += size;
+    b->max = size > b->max ? size : b->max;
+}
+
+int bb_args_batches(const struct bb_proxy_config *c, int usual, int replicas, struct bb_batches *b)
+{
+    const char *rest = c->micro_batch_sizes;
+    char word[BB_LIST_WORD];
+    int size;
+
+    *b = (struct bb_batches){0};
+    while (rest && b->n < BB_BATCHES_MAX && bb_list_next(&rest, word) &&
+           bb_parse_int(word, 1, BB_MAX_LAYERS, &size) == 0)
+        add_batch(b, size);
+    if (rest)
+        return bb_err(BB_EUSAGE, "%s: --micro-batch-size has more than %d numbers; try: a list that repeats", c->proxy,
+                      BB_BATCHES_MAX);
+    if (!b->n)
+        add_batch(b, c->micro_batch_size ? c->micro_batch_size : usual);
+    if (replicas % b->n)
+        return bb_err(BB_EUSAGE,
+                      "%s: --micro-batch-size %s has %d numbers, which do not divide the %d replica%s; try: "
+                      "--micro-batch-size %d",
+                      c->proxy, c->micro_batch_sizes, b->n, replicas, replicas == 1 ? "" : "s", b->size[0]);
+    b->samples *= replicas / b->n;
+    return 0;
+}
+
+const char *bb_batches_text(struct bb_step *step, const struct bb_batches *b)
+{
+    const char *text = bb_step_text(step, "%d", b->size[0]);
+
+    for (int i = 1; i < b->n; i++)
+        text = bb_step_text(step, "%s,%d", text, b->size[i]);
+    return text;
+}
+
+const char *bb_batches_weights(const struct bb_batches *b)
+{
+    return b->n_sizes > 1 ? ", gradients weighted by samples" : "";
 }
 
 int bb_args_check_ranks(const struct bb_proxy_config *c, int step, const char *why)

@@ -41,6 +41,29 @@ const char *bb_multiples(long long value, long long step, char text[BB_MULTIPLES
 int bb_args_micro_batches(const struct bb_proxy_config *config, int usual, long long samples, const char *made_of,
                           int *m) BB_MUST_CHECK;
 
+/* Sizes of the micro-batches of the replicas, from --micro-batch-size. */
+#define BB_BATCHES_MAX 256
+struct bb_batches {
+    int size[BB_BATCHES_MAX], n;        /* replica r has size[r % n] samples per micro-batch */
+    int sizes[BB_BATCHES_MAX], n_sizes; /* the different sizes: every size occurs once */
+    int index[BB_BATCHES_MAX];          /* [n] index of each size[] in sizes[] */
+    int max;
+    long long samples; /* samples of one micro-batch over all replicas */
+};
+
+/*
+ * bb_args_batches - read the sizes of micro-batches: a list, or one number for all replicas.
+ *   usual     size if --micro-batch-size is not given
+ *   replicas  number of replicas, a multiple of the list's length
+ *   Returns   0, or -BB_EUSAGE after printing an error line
+ * bb_batches_text - describe the sizes: "32" or "32,16". The step owns the text.
+ * bb_batches_weights - describe the weights of the replicas' gradients; an empty text if all sizes are equal.
+ */
+int bb_args_batches(const struct bb_proxy_config *config, int usual, int replicas,
+                    struct bb_batches *batches) BB_MUST_CHECK;
+const char *bb_batches_text(struct bb_step *step, const struct bb_batches *batches);
+const char *bb_batches_weights(const struct bb_batches *batches);
+
 /* bb_args_check_ranks - return 0 if config->ranks is a multiple of `step`. Otherwise print an error line with the
  * reason `why` and the nearest valid numbers of ranks, and return -BB_EUSAGE. */
 int bb_args_check_ranks(const struct bb_proxy_config *config, int step, const char *why);

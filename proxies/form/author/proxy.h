@@ -28,7 +28,7 @@ enum bb_proxy_feature {
     BB_FEATURE_SCALING = 32768,
     BB_FEATURE_GLOBAL_BATCH = 65536,
     BB_FEATURE_SCHEDULE = 262144,
-    BB_FEATURE_IMAGES = 524288, /* --image-size, --filters */
+    BB_FEATURE_IMAGES = 524288, /* --image-size, --filters, a list in --micro-batch-size */
     BB_FEATURE_STEP = 131072,   /* options that every proxy supports (--dtype, --compute, --scale-counts), but not the
                                  plan of a single collective */
     BB_FEATURE_OWN_AXES = 1 << 27, /* no options: the proxy's own layout divides layers among ranks, so that --tp 1,

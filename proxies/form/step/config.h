@@ -70,6 +70,7 @@ struct bb_sync_options {
     bool own_gather_comm;      /* zero3, hsdp: true: all-gathers of parameters have a communicator of their own; false:
                                   they share the communicator of the gradient reductions */
     bool no_overlap;           /* reductions of gradients start only after the whole backward pass */
+    bool sync_bn;              /* convolutional networks: batch norms exchange their statistics over all replicas */
     bool no_sync;              /* zero2, zero3, hsdp: only the last micro-batch reduces gradients */
     bool precision_aware; /* distributed: the precision-aware FusedAdam of Transformer Engine. With bfloat16 parameters,
                              it stores only the 16 low bits that bfloat16 lacks, instead of a float copy of each
@@ -139,9 +140,13 @@ struct bb_proxy_config {
                            the duration of the forward kernel */
     double tflops;       /* compute rate in 1e12 FLOP/s that converts FLOPs to the duration of timed kernels */
     const char *model;   /* name of a model in profiles/models, or path of a model file (JSON) */
-    int micro_batch_size; /* samples per micro-batch on each replica */
-    int global_batch;     /* samples per training step over all replicas; determines the number of micro-batches */
-    int gpus_per_node;    /* number of consecutive ranks per node; 0: the actual number of the job */
+    struct {             /* layout of struct bb_opt_ints (cli/opts.h) */
+        int micro_batch_size;          /* samples per micro-batch on each replica */
+        const char *micro_batch_sizes; /* list of such numbers, "32,16", of which replica r has number r modulo the
+                                          length of the list; NULL: all replicas have micro_batch_size */
+    };
+    int global_batch;  /* samples per training step over all replicas; determines the number of micro-batches */
+    int gpus_per_node; /* number of consecutive ranks per node; 0: the actual number of the job */
     struct bb_transformer_options transformer;
     struct bb_sync_options sync;
     struct bb_tiles_options tiles;

@@ -57,8 +57,11 @@ const struct bb_opt bb_proxy_options[] = {
     OPT_INT(0, "filters", FIELD(tiles.filters), NULL, "F", 1, 1e5,
             "amoebanet_d: number of filters (default: the model's); --layers sets the number of cells",
             .needs = BB_FEATURE_IMAGES),
-    OPT_INT(0, "micro-batch-size", FIELD(micro_batch_size), NULL, "B", 1, 1e6,
-            "samples per micro-batch and replica (default: the model's, or 1)", .needs = BB_FEATURE_MICRO_BATCH_SIZE),
+    OPT_INTS(
+        0, "micro-batch-size", FIELD(micro_batch_size), NULL, "B[,B...]", 1, 1e6,
+        "samples per micro-batch and replica (default: the model's, or 1); convolutional networks and data_parallel "
+        "also accept a list, which is repeated over the replicas: gradients are weighted by samples",
+        .needs = BB_FEATURE_MICRO_BATCH_SIZE),
     OPT_INT(
         0, "global-batch-size", FIELD(global_batch), NULL, "N", 1, 1e9,
         "samples per step over all replicas; determines the number of micro-batches, so --micro-batches is rejected",

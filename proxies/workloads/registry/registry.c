@@ -138,6 +138,17 @@ static int validate_batch(const struct bb_proxy_config *c)
                   c->proxy, c->global_batch, c->micro_batches);
 }
 
+/* Reject a list in --micro-batch-size, which requires a proxy whose replicas may have batches of different sizes. */
+static int validate_batch_list(const struct bb_proxy *p, const struct bb_proxy_config *c)
+{
+    if (!c->micro_batch_sizes || (p->features & BB_FEATURE_IMAGES))
+        return 0;
+    return bb_err(BB_EUSAGE,
+                  "%s: --micro-batch-size %s: this proxy requires one size for all replicas; try: "
+                  "--micro-batch-size %d",
+                  c->proxy, c->micro_batch_sizes, c->micro_batch_size);
+}
+
 int bb_proxy_configure(struct bb_proxy_config *config, const struct bb_positionals *positionals,
                        const struct bb_proxy **proxy)
 {
@@ -157,6 +168,7 @@ int bb_proxy_configure(struct bb_proxy_config *config, const struct bb_positiona
         TRY((*proxy)->parse_positionals(config, positionals->word + 1, positionals->n - 1));
     TRY(validate_features(*proxy, config));
     TRY(validate_batch(config));
+    TRY(validate_batch_list(*proxy, config));
     config->dtype = config->dtype ? config->dtype : (*proxy)->dtype ? (*proxy)->dtype : "float";
     config->compute = config->compute ? config->compute : (*proxy)->compute;
     TRY(validate_times(config));

@@ -69,6 +69,7 @@ static int add_conv(struct network_builder *g, const char *name, int out, int ke
     add_tensor(g->net, unit, "weight", (size_t)kernel * (size_t)kernel * (size_t)g->channels * (size_t)out);
     add_tensor(g->net, unit, "norm.weight", (size_t)out);
     add_tensor(g->net, unit, "norm.bias", (size_t)out);
+    unit->norm = out;
     g->channels = out;
     g->edge = (g->edge + 2 * ((kernel - 1) / 2) - kernel) / stride + 1;
     return 0;
@@ -213,6 +214,7 @@ static void add_net_unit(struct bb_network *net, const char *module, int first, 
             add_tensor(net, unit, "bias", (size_t)l->out);
         if (!layers[i].norm)
             continue;
+        unit->norm += layers[i].norm;
         add_tensor(net, unit, "norm.weight", (size_t)layers[i].norm);
         add_tensor(net, unit, "norm.bias", (size_t)layers[i].norm);
     }

@@ -25,6 +25,7 @@ struct bb_network_unit {
     struct bb_tensor *tensors; /* [n] parameter tensors in the model's registration order; struct bb_network owns
                                   their names */
     int n;
+    int norm;              /* channels of the unit's batch norm; 0: none */
     double sample_flops;   /* FLOPs of the forward pass of one sample; the backward pass has twice as many FLOPs */
     struct bb_conv conv;   /* shape of the layer's convolution. Its fields n (batch size) and dtype are 0, because they
                               depend on the run. k == 0 (no output channels): the layer is not a convolution */

@@ -20,6 +20,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/param.h>
 
 #define DEFAULT_MODEL "resnet50"
 
@@ -35,8 +36,11 @@ struct training {
     struct bb_sync_comms comms;
     struct bb_step *step;
     enum bb_dtype_id dtype;
-    int batch; /* number of samples that each worker (training rank) processes in one micro-batch */
+    struct bb_batches batches;
+    int batch; /* number of samples that the workers (training ranks) of the current role process in one micro-batch */
     int workers, micro_batches;
+    int norm_buffers[2]; /* indices of the buffers of synchronized batch norms (add_norm_buffers) */
+    int norm_comm;       /* index of the communicator of synchronized batch norms; BB_NONE: no exchange */
     struct bb_sync_unit *units;
     /* [unit (layer)] kernel lists of --compute gemm, owned by the step; NULL with other kinds of compute */
     const struct bb_kernel_list *(*kernels)[KERNEL_KINDS];
@@ -102,6 +106,7 @@ static int make_kernel_lists(struct training *t)
     if (!t->network.has_kernels)
         return bb_err(BB_EUSAGE, "%s: --compute gemm does not support %s; try: --compute timed, or proxy transformer",
                       t->config->proxy, t->config->model);
+    free(t->kernels);
     BB_NEW(t->kernels, t->network.n);
     for (int which = 0; which < kinds; which++)
         for (int u = 0; u < t->network.n; u++)
@@ -126,6 +131,67 @@ static void write_kernels(struct training *t, int unit, int direction)
     s->layer = BB_NONE;
 }
 
+/* ---- synchronized batch norm (PyTorch's SyncBatchNorm) ---- */
+
+/* Adds the communicator of --sync-bn. Batch norms have their own communicator, so that they do not queue after gradient
+ * reductions. */
+static int add_norm_comm(struct training *t, int group)
+{
+    int norms = 0;
+
+    for (int u = 0; u < t->network.n; u++)
+        norms += t->network.units[u].norm;
+    if (!t->config->sync.sync_bn)
+        return 0;
+    if (!norms)
+        return bb_err(BB_EUSAGE, "%s: --sync-bn requires batch norms, which %s does not have; try: --model resnet50",
+                      t->config->proxy, t->config->model);
+    if (t->comms.servers)
+        return bb_err(BB_EUSAGE, "%s: --sync-bn is not supported with dedicated parameter servers; try: --sync ps",
+                      t->config->proxy);
+    if (t->workers > 1)
+        t->norm_comm = bb_layout_add_comm(&t->step->layout, "batch norm", group);
+    return 0;
+}
+
+/* Adds the buffers for the exchanges of all batch norms: [0] the values of this replica, [1] those of all replicas. */
+static void add_norm_buffers(struct training *t)
+{
+    size_t count = 1;
+    struct bb_script *s = &t->script;
+    enum bb_dtype_id dtype = s->dtype;
+
+    for (int u = 0; u < t->network.n; u++)
+        count = MAX(count, 2 * (size_t)t->network.units[u].norm + 1);
+    s->dtype = BB_FLOAT;
+    for (int i = 0; i < 2; i++, count *= (size_t)t->workers)
+        t->norm_buffers[i] = bb_script_buffer(s, "batch norm", BB_USE_COMMUNICATION, count);
+    s->dtype = dtype;
+}
+
+/* Adds the exchange of one batch norm, and waits for it. Forward: all-gather of the mean, the inverse standard deviation
+ * (both per channel) and the number of elements. Backward: all-reduce of two sums per channel, of the output gradients
+ * and of their products with the normalized input. The values are float with any --dtype. */
+static void exchange_norm(struct training *t, int unit, int direction)
+{
+    const size_t count = 2 * (size_t)t->network.units[unit].norm + (direction == FORWARD);
+    struct bb_script *s = &t->script;
+    enum bb_dtype_id dtype = s->dtype;
+    struct bb_script_lane lane;
+    int all = t->norm_buffers[direction == FORWARD];
+
+    if (t->norm_comm == BB_NONE || !t->network.units[unit].norm)
+        return;
+    lane = bb_script_lane(s, &t->step->layout, t->norm_comm);
+    s->dtype = BB_FLOAT;
+    s->phase = direction == FORWARD ? BB_PHASE_FORWARD : BB_PHASE_BACKWARD;
+    s->layer = unit;
+    bb_script_wait(s, bb_script_collective(s, lane, "batch norm", direction == FORWARD ? BB_ALL_GATHER : BB_ALL_REDUCE,
+                                           count, t->norm_buffers[0], all));
+    s->dtype = dtype;
+    s->layer = BB_NONE;
+}
+
 /* ---- program of one role (ranks with the same program) ---- */
 
 static void write_micro_batch(struct training *t, bool last)
@@ -134,11 +200,13 @@ static void write_micro_batch(struct training *t, bool last)
         t->script.phase = BB_PHASE_FORWARD;
         bb_sync_before_forward(t->sync, u);
         write_kernels(t, u, FORWARD);
+        exchange_norm(t, u, FORWARD);
         bb_sync_after_forward(t->sync, u);
     }
     for (int u = t->network.n - 1; u >= 0; u--) {
         t->script.phase = BB_PHASE_BACKWARD;
         bb_sync_before_backward(t->sync, u);
+        exchange_norm(t, u, BACKWARD);
         write_kernels(t, u, BACKWARD);
         bb_sync_after_backward(t->sync, u, last);
     }
@@ -163,6 +231,8 @@ static int build_role(struct training *t, struct bb_role *role, const char *name
     bb_script_init(&t->script, &role->program, t->config);
     bb_sync_init(&t->sync, &spec);
     bb_sync_begin_step(t->sync);
+    if (t->norm_comm != BB_NONE)
+        add_norm_buffers(t);
     for (int i = 0; i < t->micro_batches && is_worker; i++) {
         t->script.micro_batch = t->micro_batches > 1 ? i : BB_NONE;
         write_micro_batch(t, i == t->micro_batches - 1);
@@ -178,17 +248,31 @@ static int build_role(struct training *t, struct bb_role *role, const char *name
 
 /* ---- roles and communicators of the step ---- */
 
+/* Builds the role of the workers (training ranks) with one of the sizes of micro-batches. */
+static int build_workers(struct training *t, struct bb_role *role, const char *name, int size, bool last_local)
+{
+    int rc;
+
+    t->batch = t->batches.sizes[size];
+    if (t->batches.n_sizes > 1)
+        name = bb_step_text(t->step, "%s, micro-batches of %d", name, t->batch);
+    TRY(make_kernel_lists(t));
+    TRY(build_role(t, role, name, true, BB_NONE, last_local));
+out:
+    return rc;
+}
+
 static int build_replicas(struct training *t)
 {
-    bool by_node = t->policy.options.hierarchical;
-    int ranks = t->step->layout.ranks, rc;
+    int ranks = t->step->layout.ranks, by_node = t->policy.options.hierarchical ? 2 : 1, rc;
 
-    TRY(bb_step_add_roles(t->step, by_node ? 2 : 1));
-    TRY(build_role(t, &t->step->roles[0], "replica", true, BB_NONE, false));
-    if (by_node)
-        TRY(build_role(t, &t->step->roles[1], "last replica of its node", true, BB_NONE, true));
-    for (int r = 0; r < ranks && by_node; r++)
-        t->step->role_of[r] = r % t->comms.n_local == t->comms.n_local - 1;
+    TRY(bb_step_add_roles(t->step, by_node * t->batches.n_sizes));
+    for (int i = 0; i < by_node * t->batches.n_sizes; i++)
+        TRY(build_workers(t, &t->step->roles[i], i % by_node ? "last replica of its node" : "replica", i / by_node,
+                          i % by_node));
+    for (int r = 0; r < ranks; r++)
+        t->step->role_of[r] = t->batches.index[r % t->batches.n] * by_node +
+                              (by_node > 1 && r % t->comms.n_local == t->comms.n_local - 1);
 out:
     return rc;
 }
@@ -196,16 +280,18 @@ out:
 static int build_servers(struct training *t)
 {
     int ranks = t->step->layout.ranks, servers = t->comms.servers ? t->comms.servers : 1, rc;
-    int n = ranks > servers ? servers + 1 : servers;
+    int n = servers + (ranks > servers ? t->batches.n_sizes : 0);
 
     TRY(bb_step_add_roles(t->step, n));
+    t->batch = t->batches.size[0];
+    TRY(make_kernel_lists(t));
     for (int s = 0; s < servers; s++)
         TRY(build_role(t, &t->step->roles[s], servers == 1 ? "server" : bb_step_text(t->step, "server %d", s),
                        t->policy.kind == BB_SYNC_PS, s, false));
-    if (n > servers)
-        TRY(build_role(t, &t->step->roles[servers], "worker", true, BB_NONE, false));
+    for (int i = servers; i < n; i++)
+        TRY(build_workers(t, &t->step->roles[i], "worker", i - servers, false));
     for (int r = 0; r < ranks; r++)
-        t->step->role_of[r] = r < servers ? r : servers;
+        t->step->role_of[r] = r < servers ? r : servers + t->batches.index[(r - t->comms.servers) % t->batches.n];
 out:
     return rc;
 }
@@ -230,10 +316,11 @@ static void write_summary(struct training *t)
     struct bb_step *step = t->step;
 
     step->parameters = t->network.parameters;
-    step->samples = (double)workers * m * t->batch;
-    step->summary = bb_step_text(step, "%s with %s, %d layers in %d tensors, %d worker%s of %d x %d samples", c->model,
-                                 bb_sync_names[t->policy.kind], t->network.n, t->network.n_tensors, workers,
-                                 workers == 1 ? "" : "s", m, t->batch);
+    step->samples = (double)m * (double)t->batches.samples;
+    step->summary =
+        bb_step_text(step, "%s with %s, %d layers in %d tensors, %d worker%s of %d x %s samples%s", c->model,
+                     bb_sync_names[t->policy.kind], t->network.n, t->network.n_tensors, workers,
+                     workers == 1 ? "" : "s", m, bb_batches_text(step, &t->batches), bb_batches_weights(&t->batches));
     if (t->comms.servers)
         step->summary =
             bb_step_text(step, "%s, %d server%s", step->summary, t->comms.servers, t->comms.servers == 1 ? "" : "s");
@@ -250,7 +337,6 @@ static int resolve_training(struct training *t)
                         t->dtype, &t->policy));
     if (!c->sync.optimizer && t->network.images)
         t->policy.optimizer = BB_MEMORY_KERNEL_SGD;
-    t->batch = c->micro_batch_size ? c->micro_batch_size : t->network.batch;
 out:
     return rc;
 }
@@ -262,27 +348,29 @@ static int build_layout(struct training *t)
     const struct bb_axis axis = {"dp", t->config->ranks};
     struct bb_layout *l = &t->step->layout;
     const char *made_of;
-    int rc;
+    int rc, group;
 
     TRY(bb_layout_init(l, t->config->ranks, &axis, 1));
-    TRY(bb_sync_add_comms(t->step, &t->policy, bb_layout_add_group(l, "dp", 1u << 0), t->config->gpus_per_node,
-                          &t->comms));
+    group = bb_layout_add_group(l, "dp", 1u << 0);
+    TRY(bb_sync_add_comms(t->step, &t->policy, group, t->config->gpus_per_node, &t->comms));
     t->workers = t->config->ranks - t->comms.servers;
-    made_of =
-        bb_step_text(t->step, "%d worker%s x micro-batches of %d", t->workers, t->workers == 1 ? "" : "s", t->batch);
-    TRY(bb_args_micro_batches(t->config, 1, (long long)t->workers * t->batch, made_of, &t->micro_batches));
+    TRY(add_norm_comm(t, group));
+    TRY(bb_args_batches(t->config, t->network.batch, t->workers, &t->batches));
+    made_of = bb_step_text(t->step, "%d worker%s x micro-batches of %s", t->workers, t->workers == 1 ? "" : "s",
+                           bb_batches_text(t->step, &t->batches));
+    TRY(bb_args_micro_batches(t->config, 1, t->batches.samples, made_of, &t->micro_batches));
+    t->batch = t->batches.max; /* the slowest worker determines when gradients are ready on all workers */
 out:
     return rc;
 }
 
 int bb_replicas_build(const struct bb_proxy_config *c, struct bb_step *step)
 {
-    struct training t = {.config = c, .step = step};
+    struct training t = {.config = c, .step = step, .norm_comm = BB_NONE};
     int rc;
 
     TRY(resolve_training(&t));
     TRY(build_layout(&t));
-    TRY(make_kernel_lists(&t));
     list_units(&t);
     write_summary(&t);
     TRY(bb_sync_has_servers(t.policy.kind) ? build_servers(&t) : build_replicas(&t));

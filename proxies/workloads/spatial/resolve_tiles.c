@@ -5,7 +5,6 @@
 #include "bootstrap/base/alloc.h"
 #include "bootstrap/base/units.h"
 #include "bootstrap/cli/size_list.h"
-#include "proxies/form/author/args.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -353,16 +352,25 @@ static int validate_ranks(const struct bb_tiling *t)
                                             t->local_dp > 1 ? " x local replicas" : ""));
 }
 
-/* Sets the number of micro-batches from --global-batch-size and the number of replicas, and then checks the total
- * number of micro-batches of all passes again. */
+/* Sets the sizes of micro-batches, and their number from --global-batch-size and the number of replicas. Then checks the
+ * total number of micro-batches of all passes again. */
 static int resolve_micro_batches(struct bb_tiling *t)
 {
     struct bb_proxy_config *c = &t->config;
     int replicas = c->ranks / (int)ranks_per_replica(t, t->n_splits), passes = c->tiles.replications, rc;
-    const char *made_of = bb_step_text(t->step, "%d replica%s x %d pass%s x micro-batches of %d", replicas,
-                                       replicas == 1 ? "" : "s", passes, passes == 1 ? "" : "es", c->micro_batch_size);
+    char near[BB_MULTIPLES_TEXT];
+    const char *made_of;
 
-    TRY(bb_args_micro_batches(c, 1, (long long)replicas * passes * c->micro_batch_size, made_of, &c->micro_batches));
+    TRY(bb_args_batches(c, t->local_dp, replicas, &t->batches));
+    for (int i = 0; i < t->batches.n; i++)
+        if (t->batches.size[i] % t->local_dp)
+            return bb_err(
+                BB_EUSAGE, "%s: micro-batch size %d is not divisible by %d local replicas; try: --micro-batch-size %s",
+                c->proxy, t->batches.size[i], t->local_dp, bb_multiples(t->batches.size[i], t->local_dp, near));
+    made_of =
+        bb_step_text(t->step, "%d replica%s x %d pass%s x micro-batches of %s", replicas, replicas == 1 ? "" : "s",
+                     passes, passes == 1 ? "" : "es", bb_batches_text(t->step, &t->batches));
+    TRY(bb_args_micro_batches(c, 1, passes * t->batches.samples, made_of, &c->micro_batches));
     TRY(resolve_replications(t));
 out:
     return rc;
@@ -399,7 +407,6 @@ static int resolve_stages(struct bb_tiling *t)
 int bb_resolve_tiles(struct bb_tiling *t)
 {
     struct bb_proxy_config *c = &t->config;
-    char near[BB_MULTIPLES_TEXT];
     int rc, share;
 
     t->local_dp = c->tiles.local_dp ? c->tiles.local_dp : 1;
@@ -412,11 +419,6 @@ int bb_resolve_tiles(struct bb_tiling *t)
     resolve_defaults(t);
     TRY(resolve_slices(t));
     TRY(validate_splits(t));
-    c->micro_batch_size = c->micro_batch_size ? c->micro_batch_size : t->local_dp;
-    if (c->micro_batch_size % t->local_dp)
-        return bb_err(BB_EUSAGE,
-                      "%s: micro-batch size %d is not divisible by %d local replicas; try: --micro-batch-size %s",
-                      c->proxy, c->micro_batch_size, t->local_dp, bb_multiples(c->micro_batch_size, t->local_dp, near));
     TRY(validate_ranks(t));
     TRY(resolve_micro_batches(t));
     TRY(resolve_schedule(t));

@@ -9,14 +9,21 @@
 
 /* ---- splits (pipeline stages) ---- */
 
-static int make_splits(struct bb_tiling *t)
+/* Sets ranks and layers of all splits for micro-batches of `samples` samples; replaces those of an earlier call. */
+static int make_splits(struct bb_tiling *t, int samples)
 {
+    struct bb_proxy_config config = t->config;
     int module = 0, base = 0, rc = 0;
 
+    config.forward_us *= (double)samples / t->batches.sizes[0]; /* the given times are those of the first size */
+    config.backward_us *= (double)samples / t->batches.sizes[0];
     for (int i = 0; i < t->n_splits; i++) {
         struct bb_layer_split *split = &t->splits[i];
+        const struct bb_split_layers resolved = {.n = split->layers.n, .slices = split->layers.slices};
         bool tiled = i < t->n_spatial;
 
+        bb_split_layers_release(&split->layers);
+        split->layers = resolved;
         if (!tiled) {
             split->width = t->local_dp;
             split->layers.slices = (struct bb_slices){1, 1};
@@ -24,8 +31,8 @@ static int make_splits(struct bb_tiling *t)
         split->base = base;
         split->layers.first = module;
         split->layers.tiled = tiled;
-        split->layers.samples = t->config.micro_batch_size / (tiled ? 1 : t->local_dp);
-        TRY(bb_split_layers_init(&t->config, &t->net, t->step, &split->layers));
+        split->layers.samples = samples / (tiled ? 1 : t->local_dp);
+        TRY(bb_split_layers_init(&config, &t->net, t->step, &split->layers));
         base += split->width;
         module += split->layers.n;
     }
@@ -263,18 +270,28 @@ static int find_roles(const struct bb_tiling *t, int *role_of, int *first)
     return n;
 }
 
+/* Builds the roles: for each size of micro-batches, one role for each set of model-parallel ranks with the same
+ * program. */
 static int build_roles(struct bb_tiling *t, int (*build)(struct bb_tiling *t, struct bb_role *role, int mp_rank))
 {
+    const struct bb_batches *b = &t->batches;
     int *role_of = NULL, *first = NULL, n, rc;
 
     BB_NEW(role_of, t->mp);
     BB_NEW(first, t->mp);
     n = find_roles(t, role_of, first);
-    TRY(bb_step_add_roles(t->step, n));
-    for (int i = 0; i < n; i++)
-        TRY(build(t, &t->step->roles[i], first[i]));
+    TRY(bb_step_add_roles(t->step, n * b->n_sizes));
+    for (int i = 0; i < n * b->n_sizes; i++) {
+        struct bb_role *role = &t->step->roles[i];
+
+        if (i > 0 && i % n == 0)
+            TRY(make_splits(t, b->sizes[i / n]));
+        TRY(build(t, role, first[i % n]));
+        if (b->n_sizes > 1)
+            role->name = bb_step_text(t->step, "%s, micro-batches of %d", role->name, b->sizes[i / n]);
+    }
     for (int r = 0; r < t->config.ranks; r++)
-        t->step->role_of[r] = role_of[r % t->mp];
+        t->step->role_of[r] = b->index[r / t->mp % b->n] * n + role_of[r % t->mp];
 out:
     free(role_of);
     free(first);
@@ -305,11 +322,12 @@ static void describe_step(struct bb_tiling *t)
             bb_step_text(t->step, ", %d replications: %s%s%s", c->tiles.replications,
                          c->tiles.replications > 2 ? "MASTER" : "MAST", t->replicas > 1 ? " Hybrid" : "", exchange);
     t->step->parameters = t->net.parameters;
-    t->step->samples = (double)t->replicas * c->tiles.replications * c->micro_batches * c->micro_batch_size;
-    t->step->summary = bb_step_text(t->step, "%s at %d, %d split%s%s%s%s, %d micro-batch%s of %d%s, %d replica%s",
-                                    t->net.name, t->net.image, t->n_splits, t->n_splits == 1 ? "" : "s", tiles, local,
-                                    passes, c->micro_batches, c->micro_batches == 1 ? "" : "es", c->micro_batch_size,
-                                    schedule, t->replicas, t->replicas == 1 ? "" : "s");
+    t->step->samples = (double)c->tiles.replications * c->micro_batches * (double)t->batches.samples;
+    t->step->summary =
+        bb_step_text(t->step, "%s at %d, %d split%s%s%s%s, %d micro-batch%s of %s%s, %d replica%s%s", t->net.name,
+                     t->net.image, t->n_splits, t->n_splits == 1 ? "" : "s", tiles, local, passes, c->micro_batches,
+                     c->micro_batches == 1 ? "" : "es", bb_batches_text(t->step, &t->batches), schedule, t->replicas,
+                     t->replicas == 1 ? "" : "s", bb_batches_weights(&t->batches));
 }
 
 int bb_tiling_step(const struct bb_proxy_config *config, enum bb_tiling_kind kind, struct bb_step *step,
@@ -328,7 +346,7 @@ int bb_tiling_step(const struct bb_proxy_config *config, enum bb_tiling_kind kin
 
     TRY(bb_net_load(config->model ? config->model : "resnet110_v2", &options, &t.net));
     TRY(bb_resolve_tiles(&t));
-    TRY(make_splits(&t));
+    TRY(make_splits(&t, t.batches.sizes[0]));
     describe_step(&t);
     TRY(add_groups(&t));
     TRY(build_roles(&t, build));

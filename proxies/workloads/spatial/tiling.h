@@ -27,6 +27,7 @@
 #ifndef BB_PROXIES_WORKLOADS_SPATIAL_TILING_H
 #define BB_PROXIES_WORKLOADS_SPATIAL_TILING_H
 
+#include "proxies/form/author/args.h"
 #include "proxies/form/author/proxy.h"
 #include "proxies/workloads/spatial/split_layers.h"
 #include "proxies/workloads/transformer/schedule.h"
@@ -54,6 +55,7 @@ struct bb_tiling {
     struct bb_step *step;
     bool gems, layers_only; /* layers_only: proxy layer_parallel */
     struct bb_schedule schedule;
+    struct bb_batches batches; /* sizes of the micro-batches of the replicas (GEMS: of pairs of replicas) */
     struct bb_layer_split *splits;
     int n_splits, n_spatial, local_dp;
     int tiles, mp, replicas; /* tiles: number of ranks of all spatial splits (one per tile); mp: ranks per replica;

@@ -545,6 +545,37 @@ static void replicas_of_a_pipeline_reduce_each_stage(void **state)
     bb_step_release(&step);
 }
 
+/* Replica r has micro-batches of size[r % 2]; timed stages of the first size take the given time. */
+static void replicas_have_their_own_batches(void **state)
+{
+    struct bb_step step;
+    double us[8];
+
+    (void)state;
+    VALID_LINE(&step, "layer_parallel", .ranks = 8, .stages = 2, .micro_batch_size = 4, .micro_batch_sizes = "4,1",
+               .forward_us = 100, .backward_us = 300);
+    for (int r = 0; r < 8; r++) {
+        const struct bb_program *p = bb_step_program(&step, r);
+        const size_t samples = r / 2 % 2 ? 1 : 4;
+
+        us[r] = 0;
+        for (size_t i = 0; i < p->n_ops; i++)
+            us[r] += p->ops[i].compute_us;
+        assert_true(fabs(us[r] - 100.0 * (double)samples) < 1e-6);
+        assert_sum(sum_of(&step, r, BB_OP_COLLECTIVE, "dp", BB_PHASES), 1, r % 2 ? 8944650 : 837152);
+        assert_sum(sum_of(&step, r, BB_OP_SEND, "lp", BB_PHASES), 1, samples * 33554432);
+    }
+    assert_true(step.samples == 10);
+    bb_step_release(&step);
+    VALID_LINE(&step, "gems", .ranks = 8, .micro_batch_sizes = "2,1");
+    assert_true(step.samples == 6 && step.n_roles == 8);
+    bb_step_release(&step);
+    VALID_LINE(&step, "spatial", .ranks = 15, .micro_batch_sizes = "2,1,2", TILES(.spatial_parts = "4", .splits = 2));
+    assert_sum(sum_of(&step, 0, BB_OP_SEND, "halo", BB_PHASES), 111, 2 * 1528787);
+    assert_sum(sum_of(&step, 5, BB_OP_SEND, "halo", BB_PHASES), 111, 1528787);
+    bb_step_release(&step);
+}
+
 /* One tile is the whole image, and one replication of GEMS is one pass of the direct replica. */
 static void one_tile_and_one_replication_are_a_pipeline(void **state)
 {
@@ -678,6 +709,7 @@ int main(void)
         cmocka_unit_test(one_forward_one_backward_groups_sends_and_receives),
         cmocka_unit_test(schedule_limits_the_stored_activations),
         cmocka_unit_test(replicas_of_a_pipeline_reduce_each_stage),
+        cmocka_unit_test(replicas_have_their_own_batches),
         cmocka_unit_test(one_tile_and_one_replication_are_a_pipeline),
         cmocka_unit_test(pipelines_reject_invalid_options),
         cmocka_unit_test(random_layouts_are_valid),

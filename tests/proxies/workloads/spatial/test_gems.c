@@ -275,7 +275,7 @@ static void rejects_invalid_options(void **state)
         {.ranks = 4, .tiles = {.odd_step = true}},
         {.ranks = 4, .tiles = {.local_dp = 2}},
         {.ranks = 4, .tiles = {.slice = "vertical"}},
-        {.ranks = 4, .tiles = {.spatial_splits = 1}},
+        {.ranks = 4, .tiles = {.spatial_splits = 2}},
         {.ranks = 39, .tiles = {.splits = 39}},
     };
     struct bb_step step;

@@ -1,13 +1,11 @@
 /* report.c - prints the best layouts as a table, explains why the first is the fastest, and counts the rejected
  * layouts; also writes the same results as JSON. */
 #include "bootstrap/base/units.h"
-#include "bootstrap/results/results.h"
+#include "bootstrap/results/table.h"
 #include "proxies/offline/layouts/layouts.h"
 #include "proxies/workloads/transformer/memory.h"
 
 #include <math.h>
-
-#define RECOMPUTE_TEXT 24
 
 static const char *const reason_keys[] = {
 #define KEY(reason, key, text) key,
@@ -15,20 +13,6 @@ static const char *const reason_keys[] = {
 static const char *const reason_texts[] = {
 #define TEXT(reason, key, text) text,
     BB_REJECTION_LIST(TEXT)};
-
-/* Returns the text for the recomputation of a layout: "none", "selective", "full", or "full 3" if full recomputation
- * applies to 3 layers of each model chunk. */
-static const char *recompute_text(const struct bb_layout_choice *c, char text[RECOMPUTE_TEXT])
-{
-    if (c->recompute_layers > 0)
-        snprintf(text, RECOMPUTE_TEXT, "%s %d", bb_recompute_names[c->recompute], c->recompute_layers);
-    return c->recompute_layers > 0 ? text : bb_recompute_names[c->recompute];
-}
-
-static double tokens_rate(const struct bb_layouts *found, const struct bb_layout_row *r)
-{
-    return r->tokens / (r->step_ns / 1e9) / found->gpus;
-}
 
 /* The components into which the time of a training step is divided, such as pipeline bubble. name: in the printed
  * text; key: in the JSON output. */
@@ -49,25 +33,110 @@ static double part_ns(const struct bb_layout_row *r, int part)
     return ns[part];
 }
 
+/* ---- the fields of a layout ---- */
+
+struct shown {
+    int index, recompute_layers; /* recompute_layers: -1 for all */
+    const char *schedule, *recompute, *sync;
+    char schedule_text[32], batch_text[32], recompute_text[24];
+    bool sequence_parallel;
+    double tokens_per_s, tokens_per_s_per_gpu, tflops_per_gpu, compute, exposed, bubble; /* the last three: fractions */
+    struct bb_layout_row of;
+};
+
+static struct shown show_layout(const struct bb_layouts *found, int i)
+{
+    const struct bb_layout_row *r = &found->rows[i];
+    const struct bb_layout_choice *c = &r->choice;
+    struct shown s = {.index = i + 1,
+                      .recompute_layers = c->recompute_layers > 0 ? c->recompute_layers : -1,
+                      .schedule = bb_schedule_names[c->schedule],
+                      .recompute = bb_recompute_names[c->recompute],
+                      .sync = bb_sync_names[c->sync],
+                      .sequence_parallel = c->tp > 1,
+                      .tokens_per_s = r->tokens / (r->step_ns / 1e9),
+                      .tokens_per_s_per_gpu = r->tokens / (r->step_ns / 1e9) / found->gpus,
+                      .tflops_per_gpu = r->flops / (r->step_ns * 1e3) / found->gpus,
+                      .compute = r->compute_ns / r->step_ns,
+                      .exposed = (r->transfer_ns + r->waiting_ns) / r->step_ns,
+                      .bubble = r->bubble_ns / r->step_ns,
+                      .of = *r};
+
+    snprintf(s.schedule_text, sizeof(s.schedule_text), " %s", s.schedule);
+    if (c->vpp > 1)
+        snprintf(s.schedule_text, sizeof(s.schedule_text), " %.12s %d", s.schedule, c->vpp);
+    snprintf(s.batch_text, sizeof(s.batch_text), "%2d x %d", c->batch, c->micro_batches);
+    snprintf(s.recompute_text, sizeof(s.recompute_text), "%s", s.recompute);
+    if (c->recompute_layers > 0)
+        snprintf(s.recompute_text, sizeof(s.recompute_text), "%s %d", s.recompute, c->recompute_layers);
+    return s;
+}
+
+#define SHOWS(name) BB_SHOWS(struct shown, name)
+static const struct bb_field fields[] = {
+    {NULL, "", "", 3, 0, SHOWS(index)},
+    {"tp", "tp", "", 4, 0, SHOWS(of.choice.tp)},
+    {"cp", "cp", "", 3, 0, SHOWS(of.choice.cp)},
+    {"ep", "ep", "", 3, 0, SHOWS(of.choice.ep)},
+    {"pp", "pp", "", 4, 0, SHOWS(of.choice.pp)},
+    {"dp", "dp", "", 5, 0, SHOWS(of.choice.dp)},
+    {"vpp", SHOWS(of.choice.vpp)},
+    BB_NAMED(struct shown, schedule),
+    {NULL, " schedule", "", 14, 0, SHOWS(schedule_text), .form = BB_FORM_LEFT},
+    {NULL, "batch", "", 10, 0, SHOWS(batch_text), .form = BB_FORM_LEFT},
+    {"micro_batch_size", SHOWS(of.choice.batch)},
+    {"micro_batches", SHOWS(of.choice.micro_batches)},
+    BB_NAMED(struct shown, sequence_parallel),
+    BB_NAMED(struct shown, recompute),
+    {NULL, "recompute", "", 9, 0, SHOWS(recompute_text), .form = BB_FORM_LEFT},
+    {"dp_sync", "dp-sync", "", 11, 0, SHOWS(sync), .form = BB_FORM_LEFT},
+    {"memory_bytes", "memory", "", 9, 0, BB_SHOWS_WHOLE(struct shown, of.bytes), .form = BB_FORM_BYTES},
+    {"step_us", "step", "", 10, 0, BB_SHOWS_NS(struct shown, of.step_ns)},
+    {NULL, "comp.", "", 6, 1, SHOWS(compute), .form = BB_FORM_PERCENT},
+    {NULL, "exp.", "comm.", 6, 1, SHOWS(exposed), .form = BB_FORM_PERCENT},
+    {NULL, "bubble", "", 6, 1, SHOWS(bubble), .form = BB_FORM_PERCENT},
+    BB_NAMED(struct shown, tokens_per_s),
+    {"tokens_per_s_per_gpu", "tokens/s", "/GPU", 8, 1, SHOWS(tokens_per_s_per_gpu)},
+    BB_NAMED(struct shown, tflops_per_gpu),
+    {"recompute_num_layers", SHOWS(recompute_layers)},
+    {0},
+};
+static const struct bb_field jitter_fields[] = {
+    {"p50_step_us", "p50", "", 10, 0, BB_SHOWS_NS(struct shown, of.p50_ns)},
+    {"p95_step_us", "p95", "", 10, 0, BB_SHOWS_NS(struct shown, of.p95_ns)},
+    {0},
+};
+
+#define SEARCH(name) BB_SHOWS(struct bb_layouts, name)
+static const struct bb_field search_fields[] = {
+    {"evaluated", "#\n# ", " layouts evaluated", 0, 0, SEARCH(evaluated)},
+    {"fitting", ", ", " fit into GPU memory", 0, 0, SEARCH(fitting)},
+    {"refined", "; simulated: ", " with few micro-batches", 0, 0, SEARCH(refined)},
+    {"predicted", ", ", " in full\n# rejected:\n", 0, 0, SEARCH(n)},
+    {0},
+};
+
 /* ---- text output ---- */
 
-static void print_row(const struct bb_layouts *found, const struct bb_layout_row *r, int index, FILE *out)
+static void print_table(const struct bb_layouts *found, int top, FILE *out)
 {
-    const struct bb_layout_choice *c = &r->choice;
-    char bytes[BB_BYTES_TEXT], time[BB_TIME_TEXT], p95[BB_TIME_TEXT], schedule[24], again[RECOMPUTE_TEXT];
+    const bool jitter = found->rows[0].p50_ns > 0;
+    struct bb_line line = {.out = out, .gap = " "};
 
-    if (c->vpp > 1)
-        snprintf(schedule, sizeof(schedule), "%.12s %d", bb_schedule_names[c->schedule], c->vpp);
-    else
-        snprintf(schedule, sizeof(schedule), "%s", bb_schedule_names[c->schedule]);
-    fprintf(out, "%3d %4d %3d %3d %4d %5d  %-13s %2d x %-5d %-9s %-11s %9s %10s %5.1f%% %5.1f%% %5.1f%% %8.1f", index,
-            c->tp, c->cp, c->ep, c->pp, c->dp, schedule, c->batch, c->micro_batches, recompute_text(c, again),
-            bb_sync_names[c->sync], bb_format_bytes((size_t)r->bytes, bytes), bb_format_time(r->step_ns / 1e3, time),
-            100 * r->compute_ns / r->step_ns, 100 * (r->transfer_ns + r->waiting_ns) / r->step_ns,
-            100 * r->bubble_ns / r->step_ns, tokens_rate(found, r));
-    if (r->p50_ns > 0)
-        fprintf(out, " %10s %10s", bb_format_time(r->p50_ns / 1e3, time), bb_format_time(r->p95_ns / 1e3, p95));
-    fputc('\n', out);
+    for (int units = 0; units < 2; units++) {
+        bb_line_heading(&line, fields, units);
+        if (jitter && !units)
+            bb_line_heading(&line, jitter_fields, false);
+        bb_line_end(&line);
+    }
+    for (int i = 0; i < found->n && i < top; i++) {
+        const struct shown s = show_layout(found, i);
+
+        bb_line_row(&line, fields, &s);
+        if (s.of.p50_ns > 0)
+            bb_line_row(&line, jitter_fields, &s);
+        bb_line_end(&line);
+    }
 }
 
 /* Prints by how much each component of a layout's step time differs from that of the best layout, for example
@@ -142,10 +211,7 @@ static void print_options(const struct bb_layout_choice *c, FILE *out)
 
 static void print_rejected(const struct bb_layouts *found, FILE *out)
 {
-    fprintf(out,
-            "#\n# %lld layouts evaluated, %lld fit into GPU memory; simulated: %d with few micro-batches, %d in full\n"
-            "# rejected:\n",
-            found->evaluated, found->fitting, found->refined, found->n);
+    bb_table_sentence(out, search_fields, found);
     for (int r = 0; r < BB_REJECTION_REASONS; r++)
         if (found->rejected[r] > 0)
             fprintf(out, "#   %10lld  %s\n", found->rejected[r], reason_texts[r]);
@@ -159,14 +225,7 @@ void bb_layouts_print(const struct bb_layouts *found, int top, FILE *out)
             "# %.0f samples (%.0f tokens) per step, %s per GPU; times of the slowest rank; sequence parallelism if "
             "tp > 1\n#\n",
             found->rows[0].samples, found->rows[0].tokens, bb_format_bytes((size_t)found->gpu_bytes, have));
-    fprintf(out, "#   %4s %3s %3s %4s %5s  %-13s %-10s %-9s %-11s %9s %10s %6s %6s %6s %8s", "tp", "cp", "ep", "pp",
-            "dp", "schedule", "batch", "recompute", "dp-sync", "memory", "step", "comp.", "exp.", "bubble", "tokens/s");
-    if (found->rows[0].p50_ns > 0)
-        fprintf(out, " %10s %10s", "p50", "p95");
-    fputc('\n', out);
-    fprintf(out, "#%64s %20s %10s %6s %6s %6s %8s\n", "", "", "", "", "comm.", "", "/GPU");
-    for (int i = 0; i < found->n && i < top; i++)
-        print_row(found, &found->rows[i], i + 1, out);
+    print_table(found, top, out);
     print_why(found, top, out);
     print_slow(found, top, out);
     print_options(&found->rows[0].choice, out);
@@ -175,39 +234,31 @@ void bb_layouts_print(const struct bb_layouts *found, int top, FILE *out)
 
 /* ---- JSON output ---- */
 
-static json_t *row_json(const struct bb_layouts *found, const struct bb_layout_row *r)
+static json_t *row_json(const struct bb_layouts *found, int i)
 {
-    const struct bb_layout_choice *c = &r->choice;
-    json_t *o = json_pack(
-        "{s:i, s:i, s:i, s:i, s:i, s:i, s:s, s:i, s:i, s:b, s:s, s:s, s:I, s:f, s:f, s:f, s:f}", "tp", c->tp, "cp",
-        c->cp, "ep", c->ep, "pp", c->pp, "dp", c->dp, "vpp", c->vpp, "schedule", bb_schedule_names[c->schedule],
-        "micro_batch_size", c->batch, "micro_batches", c->micro_batches, "sequence_parallel", c->tp > 1, "recompute",
-        bb_recompute_names[c->recompute], "dp_sync", bb_sync_names[c->sync], "memory_bytes",
-        (json_int_t)llround(r->bytes), "step_us", r->step_ns / 1e3, "tokens_per_s", r->tokens / (r->step_ns / 1e9),
-        "tokens_per_s_per_gpu", tokens_rate(found, r), "tflops_per_gpu", r->flops / (r->step_ns * 1e3) / found->gpus);
+    const struct shown s = show_layout(found, i);
+    json_t *o = bb_table_object(fields, &s);
 
-    json_object_set_new(o, "recompute_num_layers",
-                        c->recompute_layers > 0 ? json_integer(c->recompute_layers) : json_null());
     for (int part = 0; part < PARTS; part++)
-        json_object_set_new(o, parts[part].key, json_real(part_ns(r, part) / 1e3));
-    if (r->p50_ns > 0) {
-        json_object_set_new(o, "p50_step_us", json_real(r->p50_ns / 1e3));
-        json_object_set_new(o, "p95_step_us", json_real(r->p95_ns / 1e3));
-    }
-    if (r->baseline_ns > 0)
-        json_object_set_new(o, "baseline_step_us", json_real(r->baseline_ns / 1e3));
+        json_object_set_new(o, parts[part].key, json_real(part_ns(&s.of, part) / 1e3));
+    if (s.of.p50_ns > 0)
+        bb_table_json(o, jitter_fields, &s);
+    if (s.of.baseline_ns > 0)
+        json_object_set_new(o, "baseline_step_us", json_real(s.of.baseline_ns / 1e3));
     return o;
 }
 
 json_t *bb_layouts_json(const struct bb_layouts *found, int top)
 {
-    json_t *rows = json_array(), *rejected = json_object();
+    json_t *rows = json_array(), *rejected = json_object(), *object;
 
     for (int i = 0; i < found->n && i < top; i++)
-        json_array_append_new(rows, row_json(found, &found->rows[i]));
+        json_array_append_new(rows, row_json(found, i));
     for (int r = 0; r < BB_REJECTION_REASONS; r++)
         json_object_set_new(rejected, reason_keys[r], json_integer(found->rejected[r]));
-    return json_pack("{s:I, s:I, s:i, s:i, s:o, s:I, s:o}", "evaluated", (json_int_t)found->evaluated, "fitting",
-                     (json_int_t)found->fitting, "refined", found->refined, "predicted", found->n, "rejected", rejected,
-                     "available_bytes", (json_int_t)found->gpu_bytes, "layouts", rows);
+    object = bb_table_object(search_fields, found);
+    json_object_set_new(object, "rejected", rejected);
+    json_object_set_new(object, "available_bytes", json_integer((json_int_t)found->gpu_bytes));
+    json_object_set_new(object, "layouts", rows);
+    return object;
 }

@@ -1,7 +1,7 @@
 """Charts of training steps: what `busbar proxy` ran and what `busbar plan` predicted."""
 from chart import (BUBBLE, COMPUTE, EXPOSED, HIDDEN, IDLE, SERIES, SLOWER, WAITING, Chart, axis, bars, line, log_axis,
                      unit_of_times)
-from units import bytes_text, is_number, median_of, number_text, share_text, time_text
+from units import byte_unit, bytes_text, is_number, median_of, number_text, share_text, time_text
 
 # Why a step takes longer than its compute: (name, field of lost_to_comm, field of a breakdown, color).
 TERMS = (("slower kernels", "slowdown_us", None, SLOWER), ("exposed transfer", "transfer_us", "exposed_transfer_us", EXPOSED),
@@ -169,14 +169,6 @@ def stacked_bytes(title, sources, names, sums, about, **more):
         columns=("role", *(f"{part} (bytes)" for part in sums), "total (bytes)"),
         rows=[[n, *(values[i] for values in sums.values()), sum(values[i] for values in sums.values())]
               for i, n in enumerate(names)], **more)
-
-
-def byte_unit(values):
-    largest = max(values, default=0)
-    for exponent, unit in ((3, "GiB"), (2, "MiB"), (1, "KiB")):
-        if largest >= 1024 ** exponent:
-            return 1024 ** exponent, unit
-    return 1, "bytes"
 
 
 MEMORIES = (("training_memory_bytes", "training"), ("memory_bytes", "buffers of the proxy"))

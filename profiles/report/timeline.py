@@ -1,19 +1,21 @@
 """The timeline of a step from a trace file (--trace): the streams of ranks, with exposed communication in red."""
 import collections
 
-from chart import BUBBLE, COMPUTE, EXPOSED, HIDDEN, Chart, axis, unit_of_times
-from units import bytes_text, is_number, number_text, time_text
+from chart import BUBBLE, COMPUTE, DASHES, EXPOSED, HIDDEN, SERIES, Chart, axis, unit_of_times
+from units import byte_unit, bytes_text, is_number, number_text, time_text
 
 MAX_RANKS = 8
 MAX_SLICES = 12000
 INSIDE = ("waiting", "bubble", "transfer")  # slices nested in the slice of an operation
 STEP_THREAD = 0
+MEMORIES = ("training memory", "buffers")  # counters of the memory that a rank holds
 
 
 def timelines(results):
     for result in results:
         if result.kind == "trace":
             yield timeline(result)
+            yield from memories(result)
     traced = {result.data["otherData"].get("proxy") for result in results if result.kind == "trace"}
     for result in results:
         if result.kind in ("proxy", "plan") and result.text("proxy") not in traced:
@@ -55,6 +57,7 @@ class Track:
     def __init__(self):
         self.name, self.streams, self.step_us = "", {}, 0
         self.calls, self.inside = collections.defaultdict(list), collections.defaultdict(list)
+        self.memory = []  # counter events of the memory that the rank holds
 
 
 def tracks_of(events):
@@ -69,6 +72,8 @@ def tracks_of(events):
             track.step_us = max(track.step_us, e["ts"] + e["dur"])
         elif e.get("ph") == "X":
             (track.inside if e.get("cat") in INSIDE else track.calls)[thread].append(e)
+        elif e.get("ph") == "C" and e.get("name") in MEMORIES:
+            track.memory.append(e)
     return dict(sorted(tracks.items()))
 
 
@@ -145,6 +150,38 @@ def timeline(result):
         xaxis=axis(f"time ({unit})"), yaxis=axis("", tickmode="array", tickvals=list(range(y)), ticktext=names,
                                                  range=[y - .4, -.6]),
         columns=("rank", "stream", "operations", "busy (us)", "exposed (us)", "waiting (us)"), rows=table)
+
+
+def memories(result):
+    """Memory over time: each use on the rank with the highest peak, and the totals of the other ranks."""
+    tracks = {rank: track for rank, track in tracks_of(result.data.get("traceEvents") or []).items() if track.memory}
+    if not tracks:
+        return
+    chosen = choose(tracks)
+    peaks = {rank: max(sum(e["args"].values()) for e in tracks[rank].memory) for rank in chosen}
+    most = max(chosen, key=peaks.get)
+    (per, unit), (time_name, time_per) = byte_unit(peaks.values()), unit_of_times(t.step_us for t in tracks.values())
+
+    def steps(rank, values, name, **more):
+        events = tracks[rank].memory
+        ends = [*(e["ts"] for e in events), max(tracks[rank].step_us, events[-1]["ts"])]
+        hover = [f"{name}<br>{bytes_text(value)} from {time_text(at)}" for at, value in zip(ends, [*values, values[-1]])]
+        return {"type": "scatter", "mode": "lines", "name": name, "x": [at / time_per for at in ends], "hovertext": hover,
+                "hoverinfo": "text", "y": [value / per for value in [*values, values[-1]]], **more}
+
+    drawn = [steps(most, [e["args"][use] for e in tracks[most].memory], use, stackgroup="uses",
+                   line={"shape": "hv", "width": 1, "color": SERIES[i]})
+             for i, use in enumerate(tracks[most].memory[0]["args"]) if any(e["args"][use] for e in tracks[most].memory)]
+    drawn += [steps(rank, [sum(e["args"].values()) for e in tracks[rank].memory], f"total of rank {rank}",
+                    line={"shape": "hv", "width": 1.5, "color": BUBBLE, "dash": DASHES[i % len(DASHES)]})
+              for i, rank in enumerate(rank for rank in chosen if rank != most)]
+    uses = list(tracks[most].memory[0]["args"])
+    yield Chart(
+        f"Memory of {result.data['otherData'].get('proxy')} over the step ({result.name})", [result], traces=drawn,
+        about=f"{tracks[most].memory[0]['name'].capitalize()} of rank {most}, which has the highest peak, by use; lines: other ranks.",
+        xaxis=axis(f"time ({time_name})"), yaxis=axis(f"memory ({unit})", rangemode="tozero"),
+        columns=("rank", "peak (bytes)", *(f"{use} (bytes)" for use in uses)),
+        rows=[[rank, peaks[rank], *(max(e["args"][use] for e in tracks[rank].memory) for use in uses)] for rank in chosen])
 
 
 def draw_stream(track, thread, y, busy, per, colored):

@@ -53,3 +53,11 @@ def interval_of(value):
     """[low, high], the 95 % confidence interval of a statistics object, or None."""
     both = value.get("ci95") if isinstance(value, dict) else None
     return both if isinstance(both, list) and len(both) == 2 and all(map(is_number, both)) else None
+
+
+def byte_unit(values):
+    largest = max(values, default=0)
+    for exponent, unit in ((3, "GiB"), (2, "MiB"), (1, "KiB")):
+        if largest >= 1024 ** exponent:
+            return 1024 ** exponent, unit
+    return 1, "bytes"

@@ -427,9 +427,10 @@ def only(message, number, default=0):
 
 
 def read_perfetto(data):
-    """Returns {(process, track): [(begin ns, end ns, name)]}. Each packet sequence has its own incremental clock, interned names and
-    default track."""
+    """Returns {(process, track): [(begin ns, end ns, name)]}, and for counter tracks [(ns, bytes)]. Each packet sequence has its own
+    incremental clock, interned names and default track."""
     processes, tracks, states, open_slices, slices = {}, {}, {}, {}, collections.defaultdict(list)
+    counters = set()
     for packet in map(fields, fields(data)[1]):
         sequence = only(packet, 10)
         if 60 in packet:  # a track descriptor: a track or a process
@@ -438,6 +439,9 @@ def read_perfetto(data):
                 processes[only(track, 1)] = only(fields(only(track, 3)), 6).decode()
             else:
                 tracks[only(track, 1)] = (processes[only(track, 5)], only(track, 2).decode())
+            if 8 in track:
+                assert only(fields(only(track, 8)), 3) == 3  # the unit: bytes
+                counters.add(only(track, 1))
         if only(packet, 13) & 1:
             clocks = [fields(clock) for clock in fields(only(packet, 6))[1]]
             assert [(only(c, 1), only(c, 2), only(c, 3)) for c in clocks] == [(64, 0, 1), (6, 0, 0)]
@@ -453,6 +457,9 @@ def read_perfetto(data):
             if only(event, 9) == 1:
                 arguments = {only(a, 10).decode(): only(a, 2 if 2 in a else 3) for a in map(fields, event.get(4, []))}
                 open_slices[sequence].append((state["ns"], state["names"][only(event, 10)], arguments))
+            elif state["track"] in counters:
+                assert only(event, 9) == 4
+                slices[tracks[state["track"]]].append((state["ns"], only(event, 30)))
             else:
                 assert only(event, 9) == 2
                 begin, name, arguments = open_slices[sequence].pop()
@@ -461,9 +468,10 @@ def read_perfetto(data):
     return slices
 
 
-@pytest.mark.parametrize("slow", [(), ("--slow", "rank=2:1.5")], ids=["even", "slow"])
-def test_perfetto_equals_the_trace(busbar, tmp_path, slow):
-    done = busbar.run("plan", *PLAN, *slow, "--trace", tmp_path / "t.json", "--export", "perfetto", "--export-ranks", "0-3",
+@pytest.mark.parametrize("step", [PLAN, (*PLAN, "--slow", "rank=2:1.5"), ("gems", "--splits", 4, *PLAN[4:])],
+                         ids=["even", "slow", "memory"])
+def test_perfetto_equals_the_trace(busbar, tmp_path, step):
+    done = busbar.run("plan", *step, "--trace", tmp_path / "t.json", "--export", "perfetto", "--export-ranks", "0-3",
                       tmp_path / "t.pftrace")
     assert done.returncode == 0, done.stderr
     events = json.loads((tmp_path / "t.json").read_text())["traceEvents"]
@@ -478,6 +486,12 @@ def test_perfetto_equals_the_trace(busbar, tmp_path, slow):
             moved = sum(o["bytes"] for o in arguments.get("operations", [arguments]) if "bytes" in o)
             more = (("bytes", moved), ("wait_ns", round(arguments["wait_us"] * 1000))) if "wait_us" in arguments else ()
             expected[track].append((round(e["ts"] * 1000), round((e["ts"] + e["dur"]) * 1000), name, *sorted(more + critical)))
+    for e in events:
+        if e["ph"] == "C" and e["name"] in ("training memory", "buffers"):
+            for use, value in e["args"].items():
+                changes = expected[names["process_name", e["pid"], 0], f"{e['name']}: {use}"]
+                if not changes or changes[-1][1] != value:
+                    changes.append((round(e["ts"] * 1000), value))
     actual = read_perfetto((tmp_path / "t.pftrace").read_bytes())
     assert {t: sorted(s) for t, s in actual.items()} == {t: sorted(s) for t, s in expected.items()}
     assert sum(map(len, actual.values())) > 50 and any(("critical", 1) in s for t in actual.values() for s in t)

@@ -224,6 +224,19 @@ def test_timeline_colors_exposed_communication():
     assert chart.rows[1][4] == 25 and chart.stamps == []
 
 
+def test_memory_over_time_of_the_rank_with_the_highest_peak():
+    def events(rank, *activations):
+        args = [{"parameters": 1 << 30, "activations": a << 30} for a in activations]
+        return [{"ph": "C", "name": "training memory", "pid": rank, "tid": 0, "ts": 10 * i, "args": a} for i, a in enumerate(args)]
+    step = [{"ph": "X", "name": "step", "pid": rank, "tid": 0, "ts": 0, "dur": 40, "cat": "step"} for rank in (0, 1)]
+    (chart,) = timeline.memories(result("trace", otherData={"proxy": "p"}, traceEvents=[*step, *events(0, 0, 2, 0), *events(1, 0, 3, 1)]))
+    assert [(t["name"], t["x"], t["y"]) for t in chart.traces] == [
+        ("parameters", [0, 10, 20, 40], [1, 1, 1, 1]), ("activations", [0, 10, 20, 40], [0, 3, 1, 1]),
+        ("total of rank 0", [0, 10, 20, 40], [1, 3, 1, 1])]
+    assert [row[:2] for row in chart.rows] == [[0, 3 << 30], [1, 4 << 30]]
+    assert not list(timeline.memories(result("trace", otherData={"proxy": "p"}, traceEvents=step)))
+
+
 def test_a_large_trace_shows_the_slowest_rank_and_one_of_each_role():
     tracks = {}
     for rank in range(64):

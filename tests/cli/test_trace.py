@@ -39,6 +39,61 @@ def test_run_trace_matches_predicted_trace(busbar, tmp_path):
     assert len(ends) == 8 and set(ends.values()) == {2}
 
 
+def memory(events):
+    """{rank: [(time in us, {use: bytes})]} of the counters of the memory that a rank holds"""
+    held = collections.defaultdict(list)
+    for e in events:
+        if e["ph"] == "C" and e["name"] in ("training memory", "buffers"):
+            held[e["pid"]].append((e["ts"], e["args"]))
+    return held
+
+
+def peaks(held):
+    return {rank: {use: max(args[use] for _, args in points) for use in points[0][1]} for rank, points in held.items()}
+
+
+@pytest.mark.parametrize("args,ranks,field", [
+    (("gems", "--splits", 4, "--compute", "timed"), 4, "training_memory_bytes"),
+    (("transformer", "--model", "gpt2_small", "--pp", 2, "--vpp", 2, "--micro-batches", 4, "--recompute", "full", "--compute", "timed"), 4,
+     "training_memory_bytes"),
+    (("gpt2_large", 4, 2, 2, "--compute", "timed"), 4, "memory_bytes")], ids=["gems", "interleaved", "buffers"])
+def test_peak_of_the_memory_counters_is_the_memory_of_the_plan(busbar, tmp_path, args, ranks, field):
+    """A run has the same counters as the prediction, whose maxima are those of the plan."""
+    done = busbar.run("plan", *args, "--ranks", ranks, "--cluster", CLUSTER, "--trace", tmp_path / "plan.json", "--json", tmp_path / "p.json")
+    assert done.returncode == 0, done.stderr
+    done = busbar.run("proxy", *args, "-n", 1, "--warmup", 1, "--no-alone", "--trace", tmp_path / "run.json", ranks=ranks,
+                      env={**NO_DATA, "EMU_CLUSTER": str(CLUSTER)})
+    assert done.returncode == 0, done.stderr
+    plan, run = (memory(traced(tmp_path / name)[1]) for name in ("plan.json", "run.json"))
+    roles = json.loads((tmp_path / "p.json").read_text())["roles"]
+    uses = ("parameters", "gradients", "optimizer", "activations", "communication")
+    expected = {rank: {use: role[field][use] for use in uses} for role in roles for rank in role["ranks"]}
+    assert peaks(plan) == expected == peaks(run)
+    assert {rank: [args for _, args in points] for rank, points in plan.items()} == {rank: [args for _, args in points] for rank, points in run.items()}
+
+
+def test_gems_holds_the_activations_of_one_replica_at_a_time(busbar, tmp_path):
+    """MAST: on every rank the activations rise in the forward and fall in the backward of the first replica, are 0, and then rise and fall
+    for the second one. The second replica begins on the last rank, which ends its backward first."""
+    done = busbar.run("plan", "gems", "--splits", 4, "--ranks", 4, "--forward-us", 1000, "--backward-us", 2000, "--cluster", CLUSTER,
+                      "--trace", tmp_path / "t.json")
+    assert done.returncode == 0, done.stderr
+    _, events = traced(tmp_path / "t.json")
+    passes = {(e["pid"], e["args"]["micro_batch"], e["args"]["phase"]): e for e in events if e["ph"] == "X" and e["cat"] == "compute"}
+    begins = {}
+    for rank, points in memory(events).items():
+        values = [(at, args["activations"]) for at, args in points]
+        turn, end = (e["ts"] + e["dur"] for e in (passes[rank, number, "backward"] for number in (0, 1)))
+        for inside in ([v for at, v in values if at < turn - .01], [v for at, v in values if at > turn - .01]):
+            top = inside.index(max(inside))
+            assert len(inside) > 10 and inside[:top + 1] == sorted(inside[:top + 1]) and inside[top:] == sorted(inside[top:], reverse=True)
+        begins[rank] = min(at for at, value in values if at > turn - .01 and value > 0)
+        at_turn = [value for at, value in values if at == pytest.approx(turn, abs=.01)]
+        assert at_turn == [0] or begins[rank] == pytest.approx(turn, abs=.01)
+        assert values[-1] == (pytest.approx(end, abs=.01), 0)
+    assert sorted(begins, key=begins.get) == [3, 2, 1, 0]
+
+
 def critical(events):
     return {(e["pid"], e["tid"], e["name"], e["ts"]) for e in events if e.get("args", {}).get("critical")}
 

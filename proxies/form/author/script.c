@@ -18,6 +18,7 @@ void bb_script_init(struct bb_script *s, struct bb_program *program, const struc
                             .call = BB_NONE,
                             .micro_batch = BB_NONE,
                             .layer = BB_NONE,
+                            .compute = BB_NONE,
                             .newest = BB_NONE,
                             .real = strcmp(c->compute, "gemm") == 0};
 }
@@ -66,6 +67,32 @@ int bb_script_start(struct bb_script *s, const struct bb_op *op)
     return s->newest;
 }
 
+void bb_script_store(struct bb_script *s, double bytes)
+{
+    s->stores += bytes;
+}
+
+void bb_script_release_stored(struct bb_script *s, double bytes)
+{
+    const int op = bb_script_fork_resolve(s, s->compute);
+
+    if (op != BB_NONE)
+        bb_script_op_at(s, op)->releases += bytes;
+}
+
+/* Starts a compute operation, and waits for it if `waits`. */
+static void start_compute(struct bb_script *s, struct bb_op *op, bool waits)
+{
+    int started;
+
+    op->stores = s->stores;
+    s->stores = 0;
+    started = bb_script_start(s, op);
+    s->compute = started == BB_NONE ? s->compute : started;
+    if (waits)
+        bb_script_wait(s, started);
+}
+
 void bb_script_wait(struct bb_script *s, int op)
 {
     struct bb_script_waits *after = &s->after;
@@ -109,24 +136,24 @@ void bb_script_compute(struct bb_script *s, const char *what, double us, double 
     op.compute_us = us;
     op.flops = flops;
     if (s->timed)
-        bb_script_wait(s, bb_script_start(s, &op));
+        start_compute(s, &op, true);
 }
 
-static int start_work(struct bb_script *s, const char *what, const struct bb_kernel_list *work, int times, int src,
-                      int dst)
+static void start_work(struct bb_script *s, const char *what, const struct bb_kernel_list *work, int times, int src,
+                       int dst, bool waits)
 {
     struct bb_op op = compute_op(s, what, src, dst);
 
     op.work = work;
     op.work_times = times;
     op.flops = times * bb_kernel_list_flops(work);
-    return bb_script_start(s, &op);
+    start_compute(s, &op, waits);
 }
 
 void bb_script_work(struct bb_script *s, const char *what, const struct bb_kernel_list *work, int times, int src,
                     int dst)
 {
-    bb_script_wait(s, start_work(s, what, work, times, src, dst));
+    start_work(s, what, work, times, src, dst, true);
 }
 
 void bb_script_real_work(struct bb_script *s, const char *what, const struct bb_kernel_list *work, int times, int src,
@@ -232,7 +259,7 @@ int bb_script_exchange(struct bb_script *s, struct bb_script_lane lane, const ch
 void bb_script_accumulate(struct bb_script *s, const struct bb_kernel_list *work)
 {
     if (s->real)
-        (void)start_work(s, "accumulate gradients", work, 1, BB_NONE, BB_NONE);
+        start_work(s, "accumulate gradients", work, 1, BB_NONE, BB_NONE, false);
 }
 
 void bb_script_memory_kernel(struct bb_script *s, struct bb_step *step, const char *what,

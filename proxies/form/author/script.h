@@ -42,9 +42,11 @@ struct bb_script {
     int micro_batch, layer; /* indices of the micro-batch and of the layer, as labels of operations that are started
                                from now on; BB_NONE: no label */
     struct bb_script_waits after;
-    int newest; /* index of the most recently started operation; BB_NONE if the logical thread has called
+    double stores; /* bytes of activations that the next compute operation stores (bb_script_store) */
+    int compute;   /* index of the most recently started compute operation; BB_NONE: none */
+    int newest;    /* index of the most recently started operation; BB_NONE if the logical thread has called
                    bb_script_wait since then */
-    bool real;  /* true: --compute gemm, for which bb_script_real_work adds real kernels; false: it adds nothing */
+    bool real;     /* true: --compute gemm, for which bb_script_real_work adds real kernels; false: it adds nothing */
 };
 
 /* A lane: a communicator (index into bb_layout.comms) and the stream (index into bb_program.streams) on which its
@@ -79,6 +81,13 @@ int bb_script_buffer(struct bb_script *s, const char *name, enum bb_buffer_use u
  * floating-point operations, reads the buffer src and writes the buffer dst (BB_NONE: no buffer). With other values
  * of --compute, add nothing. */
 void bb_script_compute(struct bb_script *s, const char *what, double us, double flops, int src, int dst);
+
+/*
+ * bb_script_store - the activations that the next compute operation stores in real training take `bytes` bytes.
+ * bb_script_release_stored - `bytes` bytes of activations are released at the end of the latest compute operation.
+ */
+void bb_script_store(struct bb_script *s, double bytes);
+void bb_script_release_stored(struct bb_script *s, double bytes);
 
 /*
  * Both functions: add a compute operation that executes a list of real kernels `times` times.

@@ -50,7 +50,7 @@ int bb_script_fork_next_index(const struct bb_script *s)
     return FIRST_DEFERRED + s->fork->n;
 }
 
-const struct bb_op *bb_script_op_at(const struct bb_script *s, int op)
+struct bb_op *bb_script_op_at(const struct bb_script *s, int op)
 {
     return op >= FIRST_DEFERRED ? &s->fork->deferred[op - FIRST_DEFERRED].op : &s->program->ops[op];
 }

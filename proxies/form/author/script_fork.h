@@ -16,6 +16,6 @@ int bb_script_fork_add(struct bb_script *s, const struct bb_op *op); /* stores a
  * program; otherwise returns `op` */
 int bb_script_fork_resolve(const struct bb_script *s, int op);
 /* returns the deferred operation with number `op`, or the program's operation with index `op` */
-const struct bb_op *bb_script_op_at(const struct bb_script *s, int op);
+struct bb_op *bb_script_op_at(const struct bb_script *s, int op);
 
 #endif

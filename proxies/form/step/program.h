@@ -63,6 +63,9 @@ struct bb_op {
     const struct bb_kernel_list *work;
     double flops;   /* compute: floating-point operations of the kernels; 0 when unknown */
     int work_times; /* compute with a kernel list in `work`: number of consecutive executions of the list */
+    /* compute: bytes of activations that real training stores on this rank from the begin of the operation on, and
+     * bytes that are released at the end of the operation */
+    double stores, releases;
     enum bb_phase phase;
     int micro_batch, layer; /* index of the micro-batch and of the layer to which the operation belongs; BB_NONE
                                where not applicable */

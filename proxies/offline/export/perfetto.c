@@ -5,8 +5,9 @@
  * Each stream of a rank has a Perfetto track and a packet sequence. Data that all packets of a sequence share is
  * written once: the track, interned names, and a clock with incremental timestamps. A slice (an operation in the
  * timeline) consists of a begin event and an end event. If a communication operation waits, its slice contains an inner
- * slice "bubble" or "waiting". Field numbers are those of Perfetto's trace_packet.proto, track_event.proto,
- * track_descriptor.proto and interned_data.proto.
+ * slice "bubble" or "waiting". Five counter tracks per rank show the memory that it holds (timeline/memory_series.h).
+ * Field numbers are those of Perfetto's trace_packet.proto, track_event.proto, track_descriptor.proto,
+ * counter_descriptor.proto and interned_data.proto.
  */
 #include "bootstrap/base/alloc.h"
 #include "bootstrap/base/units.h"
@@ -14,7 +15,9 @@
 #include "proxies/offline/export/export.h"
 #include "proxies/offline/export/protobuf.h"
 #include "proxies/simulation/simulate/predicted_path.h"
+#include "proxies/simulation/timeline/memory_series.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,7 +38,16 @@ enum { CLOCKS_CLOCK = 1, CLOCK_ID = 1, CLOCK_TIME = 2, CLOCK_INCREMENTAL = 3, OW
 enum { FLAG_STATE_CLEARED = 1, FLAG_NEEDS_STATE = 2 };
 enum { ARGUMENT_TRUTH = 2, ARGUMENT_NUMBER = 3, ARGUMENT_NAME = 10 };
 enum { EVENT_ARGUMENT = 4, EVENT_TYPE = 9, EVENT_NAME_IID = 10, EVENT_TRACK = 11, SLICE_BEGIN = 1, SLICE_END = 2 };
-enum { TRACK_UUID = 1, TRACK_NAME = 2, TRACK_PROCESS = 3, TRACK_PARENT = 5, PROCESS_PID = 1, PROCESS_NAME = 6 };
+enum { EVENT_VALUE = 30, COUNTER_VALUE = 4, COUNTER_UNIT = 3, UNIT_BYTES = 3 };
+enum {
+    TRACK_UUID = 1,
+    TRACK_NAME = 2,
+    TRACK_PROCESS = 3,
+    TRACK_PARENT = 5,
+    TRACK_COUNTER = 8,
+    PROCESS_PID = 1,
+    PROCESS_NAME = 6
+};
 enum { INTERNED_NAMES = 2, NAME_IID = 1, NAME_TEXT = 2 };
 
 struct names {
@@ -62,12 +74,17 @@ static void put_packet(struct writer *w)
 
 /* ---- tracks and packet sequences ---- */
 
-static void put_track(struct writer *w, uint64_t uuid, uint64_t parent, int rank, const char *name)
+/* counts: the track contains the values of a counter in bytes; else slices */
+static void put_track(struct writer *w, uint64_t uuid, uint64_t parent, int rank, const char *name, bool counts)
 {
     bb_message_number(&w->part, TRACK_UUID, uuid);
     if (parent) {
         bb_message_number(&w->part, TRACK_PARENT, parent);
         bb_message_text(&w->part, TRACK_NAME, name);
+        if (counts) {
+            bb_message_number(&w->inner, COUNTER_UNIT, UNIT_BYTES);
+            bb_message_message(&w->part, TRACK_COUNTER, &w->inner);
+        }
     } else {
         bb_message_number(&w->inner, PROCESS_PID, (uint64_t)rank + 1); /* + 1: in Perfetto, pid 0 does not denote a
                                                                           process */
@@ -131,6 +148,14 @@ static void add_argument(struct writer *w, const char *name, int kind, uint64_t 
     bb_message_message(&w->part, EVENT_ARGUMENT, &w->inner);
 }
 
+/* Starts a packet with the time `ns`. */
+static void begin_packet(struct writer *w, int64_t ns)
+{
+    bb_message_number(&w->packet, PACKET_TIMESTAMP, (uint64_t)(ns - w->last_ns));
+    bb_message_number(&w->packet, PACKET_FLAGS, FLAG_NEEDS_STATE);
+    w->last_ns = ns;
+}
+
 /*
  * Starts an event; the caller may add arguments and must then call put_event.
  *   ns    time of the event
@@ -138,9 +163,7 @@ static void add_argument(struct writer *w, const char *name, int kind, uint64_t 
  */
 static void begin_event(struct writer *w, int64_t ns, const char *name)
 {
-    bb_message_number(&w->packet, PACKET_TIMESTAMP, (uint64_t)(ns - w->last_ns));
-    bb_message_number(&w->packet, PACKET_FLAGS, FLAG_NEEDS_STATE);
-    w->last_ns = ns;
+    begin_packet(w, ns);
     bb_message_number(&w->part, EVENT_TYPE, name ? SLICE_BEGIN : SLICE_END);
     if (name)
         bb_message_number(&w->part, EVENT_NAME_IID, intern(w, name));
@@ -183,24 +206,49 @@ static void put_call(void *arg, const struct bb_timeline_call *call)
     put_bare_event(w, at->end_ns, NULL);
 }
 
+/* Writes one counter track per use of memory, each with the times at which its value changes. track: uuid of the first
+ * one. */
+static void put_memory(struct writer *w, int i, uint64_t process, uint64_t track)
+{
+    struct bb_memory_series m;
+    char name[64];
+
+    bb_memory_series_init(&m, w->t, i);
+    for (int use = 0; use < BB_USES; use++, track++) {
+        snprintf(name, sizeof(name), "%s: %s", m.name, bb_use_names[use]);
+        put_track(w, track, process, 0, name, true);
+        begin_sequence(w, track);
+        for (int k = 0; k < m.n; k++) {
+            if (k > 0 && m.points[k].bytes[use] == m.points[k - 1].bytes[use])
+                continue;
+            begin_packet(w, m.points[k].ns);
+            bb_message_number(&w->part, EVENT_TYPE, COUNTER_VALUE);
+            bb_message_number(&w->part, EVENT_VALUE, (uint64_t)llround(m.points[k].bytes[use]));
+            put_event(w);
+        }
+    }
+    bb_memory_series_release(&m);
+}
+
 static void put_rank(struct writer *w, int i)
 {
     const struct bb_program *p = bb_step_program(w->t->step, w->t->ranks[i]);
     const uint64_t process = ((uint64_t)w->t->ranks[i] + 1) << 16;
     char name[BB_TIMELINE_NAME];
 
-    put_track(w, process, 0, w->t->ranks[i], bb_timeline_rank_name(w->t, i, name));
-    put_track(w, process + 1, process, 0, "step");
+    put_track(w, process, 0, w->t->ranks[i], bb_timeline_rank_name(w->t, i, name), false);
+    put_track(w, process + 1, process, 0, "step", false);
     begin_sequence(w, process + 1);
     put_bare_event(w, 0, w->t->source);
     put_bare_event(w, w->t->step_ns[i], NULL);
     for (w->stream = 0; w->stream < p->n_streams; w->stream++) {
         uint64_t track = process + 2 + (uint64_t)w->stream;
 
-        put_track(w, track, process, 0, p->streams[w->stream].name);
+        put_track(w, track, process, 0, p->streams[w->stream].name, false);
         begin_sequence(w, track);
         bb_timeline_each_call(w->t, i, put_call, w);
     }
+    put_memory(w, i, process, process + 2 + (uint64_t)p->n_streams);
 }
 
 static void write_timeline(const struct bb_timeline *t, const bool *micro_batches, FILE *out)

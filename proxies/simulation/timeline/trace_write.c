@@ -4,6 +4,7 @@
  */
 #include "bootstrap/base/alloc.h"
 #include "proxies/simulation/timeline/critical_path.h"
+#include "proxies/simulation/timeline/memory_series.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -336,6 +337,24 @@ static void put_counters(struct writer *w, int i)
     free(edges);
 }
 
+/* ---- counters: memory that a rank holds, by use ---- */
+
+static void put_memory(struct writer *w, int i)
+{
+    struct bb_memory_series m;
+
+    bb_memory_series_init(&m, w->t, i);
+    for (int k = 0; k < m.n; k++) {
+        begin_event(w, "C", m.name, w->t->ranks[i], 0);
+        put_us(w->out, "ts", m.points[k].ns);
+        fputs(", \"args\": {", w->out);
+        for (int use = 0; use < BB_USES; use++)
+            fprintf(w->out, "%s\"%s\": %.0f", use ? ", " : "", bb_use_names[use], m.points[k].bytes[use]);
+        fputs("}}", w->out);
+    }
+    bb_memory_series_release(&m);
+}
+
 /* ---- the whole trace file ---- */
 
 static void put_head(const struct bb_timeline *t, FILE *out)
@@ -368,7 +387,9 @@ void bb_timeline_write(const struct bb_timeline *t, FILE *out)
     }
     put_arrows(&w);
     put_critical_arrows(&w);
-    for (int i = 0; i < t->n; i++)
+    for (int i = 0; i < t->n; i++) {
         put_counters(&w, i);
+        put_memory(&w, i);
+    }
     fputs("\n]}\n", out);
 }

@@ -65,7 +65,8 @@ static int add_conv(struct network_builder *g, const char *name, int out, int ke
         return bb_err(BB_EUSAGE, "%s: convolution '%s' does not fit its input of %d x %d", g->where, name, g->edge,
                       g->edge);
     unit->sample_flops = bb_gemm_flops(&gemm);
-    g->net->outputs += (double)gemm.m * (double)gemm.n;
+    unit->outputs = (double)gemm.m * (double)gemm.n;
+    g->net->outputs += unit->outputs;
     add_tensor(g->net, unit, "weight", (size_t)kernel * (size_t)kernel * (size_t)g->channels * (size_t)out);
     add_tensor(g->net, unit, "norm.weight", (size_t)out);
     add_tensor(g->net, unit, "norm.bias", (size_t)out);
@@ -205,7 +206,8 @@ static void add_net_unit(struct bb_network *net, const char *module, int first, 
     unit->n_layers = last - first + 1;
     unit->sample_flops = bb_net_layer_flops(l, side, side);
     net->sample_flops += unit->sample_flops;
-    net->outputs += (double)l->out * bb_net_layer_out_depth(l) * side * side;
+    unit->outputs = (double)l->out * bb_net_layer_out_depth(l) * side * side;
+    net->outputs += unit->outputs;
     for (int i = first; i <= last; i++) {
         if (i == last)
             add_tensor(net, unit, "weight",
@@ -354,22 +356,28 @@ out:
 
 /* ---- memory of activations ---- */
 
-/* Returns the bytes of the activations that the forward pass stores for `samples` samples. A residual network stores
- * two tensors per convolution: its output and the output of its batch norm. The activation function is computed in
- * place. */
-double bb_network_activations(const struct bb_network *net, int samples, enum bb_dtype_id dtype)
+/* A residual network stores two tensors per convolution: its output and the output of its batch norm. The activation
+ * function is computed in place. */
+double bb_network_unit_activations(const struct bb_network *net, int unit, int samples, enum bb_dtype_id dtype)
 {
     static const struct bb_grid alone = {.tp = 1, .cp = 1, .dp = 1, .pp = 1, .ep = 1, .etp = 1, .edp = 1};
     const struct bb_layers_config layers_config = {
         .sequence = net->arch.sequence, .micro_batch_size = samples, .dtype = dtype};
     const struct bb_memory m = {.arch = &net->arch, .grid = &alone, .layers_config = &layers_config};
-    double bytes;
 
     if (net->images)
-        return 2 * net->outputs * samples * bb_dtypes[dtype].bytes;
-    bytes = bb_memory_embedding(&m) + bb_memory_head(&m);
-    for (int i = 0; i < net->arch.layers; i++)
-        bytes += bb_memory_layer(&m, i);
+        return 2 * net->units[unit].outputs * samples * bb_dtypes[dtype].bytes;
+    if (unit == 0)
+        return bb_memory_embedding(&m);
+    return unit == net->n - 1 ? bb_memory_head(&m) : bb_memory_layer(&m, unit - 1);
+}
+
+double bb_network_activations(const struct bb_network *net, int samples, enum bb_dtype_id dtype)
+{
+    double bytes = 0;
+
+    for (int unit = 0; unit < net->n; unit++)
+        bytes += bb_network_unit_activations(net, unit, samples, dtype);
     return bytes;
 }
 

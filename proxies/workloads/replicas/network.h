@@ -26,6 +26,7 @@ struct bb_network_unit {
                                   their names */
     int n;
     int norm;              /* channels of the unit's batch norm; 0: none */
+    double outputs;        /* number of output elements of the convolution for one sample; 0: not a convolution */
     double sample_flops;   /* FLOPs of the forward pass of one sample; the backward pass has twice as many FLOPs */
     struct bb_conv conv;   /* shape of the layer's convolution. Its fields n (batch size) and dtype are 0, because they
                               depend on the run. k == 0 (no output channels): the layer is not a convolution */
@@ -67,6 +68,8 @@ void bb_network_release(struct bb_network *network);
  * of `samples` samples. Convolutional networks: the outputs of convolutions and batch norms; transformers: the estimate
  * of transformer/memory.h. */
 double bb_network_activations(const struct bb_network *network, int samples, enum bb_dtype_id dtype);
+/* bb_network_unit_activations - returns the part of these bytes that one unit (layer) stores. */
+double bb_network_unit_activations(const struct bb_network *network, int unit, int samples, enum bb_dtype_id dtype);
 
 /*
  * bb_network_add_kernels - appends the GEMMs and memory-bound kernels of one unit (layer) to a kernel list.

@@ -119,13 +119,16 @@ static void write_kernels(struct training *t, int unit, int direction)
 {
     struct bb_script *s = &t->script;
     const char *what = t->units[unit].name;
+    const double stored = bb_network_unit_activations(&t->network, unit, t->batch, t->dtype);
 
     s->phase = direction == FORWARD ? BB_PHASE_FORWARD : BB_PHASE_BACKWARD;
     s->layer = unit;
+    bb_script_store(s, direction == FORWARD ? stored : 0);
     if (t->kernels)
         bb_script_work(s, what, t->kernels[unit][direction], 1, BB_NONE, BB_NONE);
     else
         bb_script_compute(s, what, unit_us(t, unit, direction), unit_flops(t, unit, direction), BB_NONE, BB_NONE);
+    bb_script_release_stored(s, direction == BACKWARD ? stored : 0);
     if (direction == BACKWARD && t->kernels && t->kernels[unit][ACCUMULATE])
         bb_script_work(s, "accumulate", t->kernels[unit][ACCUMULATE], 1, BB_NONE, BB_NONE);
     s->layer = BB_NONE;

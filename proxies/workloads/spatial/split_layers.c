@@ -270,6 +270,21 @@ static int segment_next_modules(struct segment_builder *c, int module, int *n)
 
 /* ---- totals and checks of the whole split (pipeline stage) ---- */
 
+/* Adds the activations of module `m` to the split and, in equal parts, to the segments that compute the module: those of
+ * the last module up to `m`, because a segment may contain several modules. */
+static void add_activations(struct bb_split_layers *layers, int m, double activations)
+{
+    int first = layers->n_segments, n = 0;
+
+    for (int s = 0; s < layers->n_segments && layers->segments[s].module <= m; s++) {
+        n = s > 0 && n > 0 && layers->segments[s].module == layers->segments[s - 1].module ? n + 1 : 1;
+        first = s + 1 - n;
+    }
+    for (int s = first; s < first + n; s++)
+        layers->segments[s].activations += activations / n;
+    layers->activations += activations;
+}
+
 static void add_totals(const struct segment_builder *c)
 {
     struct bb_split_layers *layers = c->layers;
@@ -280,15 +295,18 @@ static void add_totals(const struct segment_builder *c)
             layers->flops[direction] +=
                 layers->segments[s].head.flops[direction] + layers->segments[s].tail.flops[direction];
     for (int m = layers->first; m < layers->first + layers->n; m++) {
+        double activations = 0;
+
         layers->parameters += net->modules[m].parameters;
         for (int i = net->modules[m].first; i < net->modules[m].first + net->modules[m].n; i++) {
             const struct bb_net_layer *l = &net->layers[i];
             double side = bb_net_layer_out_side(l);
 
             if (l->kind != BB_NET_POOL)
-                layers->activations += side * side * bb_net_layer_out_depth(l) * l->out * layers->samples /
-                                       (layers->slices.rows * layers->slices.cols);
+                activations += side * side * bb_net_layer_out_depth(l) * l->out * layers->samples /
+                               (layers->slices.rows * layers->slices.cols);
         }
+        add_activations(layers, m, activations);
     }
 }
 

@@ -42,6 +42,8 @@ struct bb_segment {
     /* with --halo-overlap the forward computes these two operations instead of `head`: inner, the area of the tile
      * that needs no halo, and border, which waits for the halo */
     struct bb_segment_op inner, border;
+    double
+        activations; /* the segment's part of bb_split_layers.activations; the segments of a module have equal parts */
 };
 
 struct bb_split_layers {

@@ -279,6 +279,7 @@ static void forward_segment(struct bb_tile_stage *w, struct bb_replica *replica,
     int op;
 
     w->script.layer = g->module;
+    bb_script_store(&w->script, g->activations * (double)bb_dtypes[w->script.dtype].bytes);
     if (g->n_halos && w->tiling->config.tiles.halo_overlap) {
         write_pack(w, replica, &x, true);
         op = issue_halo_exchange(w, replica, &x);
@@ -307,6 +308,7 @@ static void backward_segment(struct bb_tile_stage *w, struct bb_replica *replica
     write_segment_op(w, replica, &g->head, BB_BACKWARD);
     if (g->n_halos && strcmp(how, "dx") == 0)
         exchange_halos(w, replica, &(struct halo_exchange){g, g->halos, g->n_halos, GRADIENTS});
+    bb_script_release_stored(&w->script, g->activations * (double)bb_dtypes[w->script.dtype].bytes);
 }
 
 void bb_tile_stage_receive(struct bb_tile_stage *w, struct bb_replica *replica, enum bb_pass_direction direction)

@@ -181,21 +181,29 @@ static double layer_bytes_with(const struct bb_memory *m, int layer, enum bb_rec
     return bb_memory_layer(&with, layer);
 }
 
+double bb_memory_module(const struct bb_memory *m, int layer, bool recomputed, double *backward)
+{
+    const enum bb_recompute mode = m->layers_config->recompute;
+    const enum bb_recompute other_layers = mode == BB_RECOMPUTE_FULL ? BB_RECOMPUTE_NONE : mode;
+
+    if (layer == BB_ARCH_EMBEDDING || layer == BB_ARCH_HEAD)
+        return *backward = layer == BB_ARCH_HEAD ? bb_memory_head(m) : bb_memory_embedding(m);
+    *backward = layer_bytes_with(m, layer, BB_RECOMPUTE_NONE);
+    return layer_bytes_with(m, layer, recomputed ? BB_RECOMPUTE_FULL : other_layers);
+}
+
 /* Returns the activation bytes that a model chunk (virtual pipeline stage) stores for one micro-batch. The chunk
  * consists of n layers, beginning with layer `first`. *peak: maximum during the chunk's backward, when one layer
  * holds its recomputed activations and the layers after this layer have already released theirs. */
 static double chunk_bytes(const struct bb_memory *m, int first, int n, double *peak)
 {
-    enum bb_recompute mode = m->layers_config->recompute;
-    enum bb_recompute other_layers = mode == BB_RECOMPUTE_FULL ? BB_RECOMPUTE_NONE : mode;
-    double sum = 0;
+    double sum = 0, backward, stored;
 
     *peak = 0;
     for (int layer = first; layer < first + n; layer++) {
-        bool recomputed = bb_layers_is_recomputed(m->layers_config, first, layer);
-
-        *peak = fmax(*peak, sum + layer_bytes_with(m, layer, BB_RECOMPUTE_NONE));
-        sum += layer_bytes_with(m, layer, recomputed ? BB_RECOMPUTE_FULL : other_layers);
+        stored = bb_memory_module(m, layer, bb_layers_is_recomputed(m->layers_config, first, layer), &backward);
+        *peak = fmax(*peak, sum + backward);
+        sum += stored;
     }
     return sum;
 }

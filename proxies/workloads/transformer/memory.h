@@ -67,6 +67,15 @@ double bb_memory_layer(const struct bb_memory *m, int layer);
 double bb_memory_embedding(const struct bb_memory *m);
 double bb_memory_head(const struct bb_memory *m);
 
+/*
+ * bb_memory_module - returns the activation bytes that one rank stores for one micro-batch of a module, from its forward
+ * to its backward.
+ *   layer       index of the layer, BB_ARCH_EMBEDDING or BB_ARCH_HEAD
+ *   recomputed  true: the backward pass recomputes the layer
+ *   backward    out: bytes that the module holds during its backward, including recomputed activations
+ */
+double bb_memory_module(const struct bb_memory *m, int layer, bool recomputed, double *backward);
+
 /* bb_memory_parameters - returns the number of parameters on a rank of pipeline stage `stage` before data-parallel
  * sharding (ZeRO). */
 struct bb_arch_rank_parameters bb_memory_parameters(const struct bb_memory *m, int stage);

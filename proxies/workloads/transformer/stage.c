@@ -10,6 +10,8 @@
  */
 #include "proxies/workloads/transformer/training.h"
 
+#include <math.h>
+
 /* State while the program of one stage is generated. */
 struct writer {
     const struct bb_training *t;
@@ -40,6 +42,17 @@ static void for_each_sync(struct writer *w, void (*call)(struct bb_sync *))
             call(w->sync[s]);
 }
 
+/* Returns the activation bytes that a module stores from its forward to its backward. backward: out: bytes that the
+ * module holds during its backward, which recomputes a part of them. */
+static double stored_bytes(const struct writer *w, const struct bb_transformer_module *module, double *backward)
+{
+    const struct bb_memory m = bb_training_memory(w->t);
+    const double stored = bb_memory_module(&m, module->layer, module->recomputed, backward);
+
+    *backward = fmax(*backward, stored);
+    return stored;
+}
+
 /* ---- forwards and backwards of model chunks (slots of the schedule) ---- */
 
 static struct bb_block *block_of(struct writer *w, const struct bb_slot *slot)
@@ -53,12 +66,14 @@ static void write_forward(struct writer *w, const struct bb_slot *slot, int in, 
 {
     int first = w->modules->first[slot->chunk], end = w->modules->first[slot->chunk + 1];
     struct bb_block *block = block_of(w, slot);
+    double backward;
 
     for (int i = first; i < end; i++) {
         const struct bb_transformer_module *module = &w->modules->list[i];
         int from = i == first ? in : BB_NONE, to = i == end - 1 ? out : BB_NONE;
 
         call_hooks(w, module, bb_sync_before_forward);
+        bb_script_store(&w->script, stored_bytes(w, module, &backward));
         if (module->layer == BB_ARCH_EMBEDDING)
             bb_block_embedding_forward(block, to);
         else if (module->layer == BB_ARCH_HEAD)
@@ -80,10 +95,12 @@ static void write_backward(struct writer *w, const struct bb_slot *slot, int in,
     for (int i = end - 1; i >= first; i--) {
         const struct bb_transformer_module *module = &w->modules->list[i];
         int from = i == end - 1 ? in : BB_NONE, to = i == first ? out : BB_NONE, layer = module->layer;
+        double backward, stored = stored_bytes(w, module, &backward);
 
         block->skip_recompute = !module->recomputed;
         if (data)
             call_hooks(w, module, bb_sync_before_backward);
+        bb_script_store(&w->script, data ? backward - stored : 0);
         if (data && layer == BB_ARCH_EMBEDDING)
             bb_block_embedding_backward(block, from);
         else if (data && layer == BB_ARCH_HEAD)
@@ -94,6 +111,7 @@ static void write_backward(struct writer *w, const struct bb_slot *slot, int in,
             bb_block_head_weights(block);
         else if (layer != BB_ARCH_EMBEDDING)
             bb_block_weights(block, layer);
+        bb_script_release_stored(&w->script, weights ? backward : 0);
         for (int s = BB_PARAMETER_KINDS - 1; s >= 0; s--)
             if (weights && module->unit[s] != BB_NONE)
                 bb_sync_after_backward(w->sync[s], module->unit[s],

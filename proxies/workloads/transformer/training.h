@@ -10,6 +10,7 @@
 #include "proxies/workloads/transformer/arch/arch.h"
 #include "proxies/workloads/transformer/grid/grid.h"
 #include "proxies/workloads/transformer/layer/layer.h"
+#include "proxies/workloads/transformer/memory.h"
 #include "proxies/workloads/transformer/pipe.h"
 
 /* Kinds of parameters. BB_EXPERT: the weights of MoE experts, replicated over the expert-data-parallel (edp) ranks.
@@ -37,6 +38,9 @@ struct bb_training {
      * summed. */
     int pipe[BB_PIPE_FLOWS], tp, cp, ep, etp, etp_ep, ep_local, ep_cross, embedding, norms[BB_NORMS];
 };
+
+/* bb_training_memory - returns the inputs of the memory formulas; they refer to `t`. */
+struct bb_memory bb_training_memory(const struct bb_training *t);
 
 /* ---- stage_units.c: the modules of a stage ---- */
 

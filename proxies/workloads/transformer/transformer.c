@@ -427,9 +427,9 @@ static const char *name_of(const struct bb_training *t, const struct bb_stage *s
     return bb_step_text(t->step, "stage %d%s%s", s->stage, experts, last);
 }
 
-static void set_training_bytes(const struct bb_training *t, int stage, struct bb_role *role)
+struct bb_memory bb_training_memory(const struct bb_training *t)
 {
-    const struct bb_memory m = {
+    return (struct bb_memory){
         .arch = &t->arch,
         .grid = &t->grid,
         .schedule = &t->schedule,
@@ -438,6 +438,11 @@ static void set_training_bytes(const struct bb_training *t, int stage, struct bb
         .expert = t->has_parameters[BB_EXPERT] ? &t->sync[BB_EXPERT] : NULL,
         .layers_config = &t->layers_config,
     };
+}
+
+static void set_training_bytes(const struct bb_training *t, int stage, struct bb_role *role)
+{
+    const struct bb_memory m = bb_training_memory(t);
 
     bb_memory_rank_bytes(&m, stage, role->training_bytes);
 }

@@ -1,6 +1,6 @@
 """bootstrap/results/README.md documents every field of every schema: each command runs on emulated GPUs, each key in its results has a
 row in the reference with the type of the value, and each row occurs in a result (except fields that require hardware). Each key in the
-field tables of the code has a row too, also if no command of this test writes the key."""
+field tables and json_pack calls of the code has a row too, also if no command of this test writes the key, and each row a key in the code."""
 import json
 import pathlib
 import re
@@ -152,11 +152,75 @@ def keys_of_field_tables(source):
     return keys
 
 
-def test_reference_documents_the_field_tables_of_the_code():
-    rows = re.findall(r"^\| (`[^|]*`) \|", REFERENCE.read_text(), re.M)
-    documented = {re.split(r"[.\]]", field)[-1] for row in rows for field in re.findall(r"`([^`]+)`", row)}
-    sources = [path for folder in ("bootstrap", "collectives", "proxies") for path in (REFERENCE.parents[2] / folder).rglob("*.c")]
-    keys = {(path.name, key) for path in sources for key in keys_of_field_tables(path.read_text())}
-    keys -= {("table.c", key) for key in STATS}  # described once, in the introduction
+def call_arguments(source, at):
+    """Returns the arguments of the C call whose opening parenthesis ends before position `at`."""
+    arguments, depth = [""], 1
+    for token in re.findall(r'"(?:\\.|[^"\\])*"|[(),]|[^"(),]+', source[at:]):
+        depth += {"(": 1, ")": -1}.get(token, 0)
+        if depth == 0:
+            break
+        if token == "," and depth == 1:
+            arguments.append("")
+        else:
+            arguments[-1] += token
+    return [argument.strip() for argument in arguments]
+
+
+def keys_of_calls(source):
+    """Returns the literal keys that a C source passes to json_pack and json_object_set."""
+    keys = re.findall(r'json_object_set(?:_new)?\([^;]*?,\s*"(\w+)"', source)
+    for call in re.finditer(r"\bjson_pack\(", source):
+        form, *arguments = call_arguments(source, call.end())
+        values, open_brackets, is_key = iter(arguments), [], False
+        for letter in re.findall(r"[][{}a-zA-Z:,]", "".join(re.findall(r'"([^"]*)"', form))):
+            if letter in "[{":
+                open_brackets.append(letter)
+            elif letter in "]}":
+                open_brackets.pop()
+            elif letter not in ":,":
+                keys += re.findall(r'^"(\w+)"$', next(values)) if is_key else next(values) and []
+            is_key = letter == "{" or letter == "," and open_brackets[-1] == "{"
+    return keys
+
+
+def documented_fields():
+    """Returns {key: types} of the last keys of all rows of the reference."""
+    fields = {}
+    for row, kind in re.findall(r"^\| (`[^|]*`) \| ([^|]*) \|", REFERENCE.read_text(), re.M):
+        for field in re.findall(r"`([^`]+)`", row):
+            fields.setdefault(re.split(r"[.\]]", field)[-1], set()).add(kind.removesuffix(" or null"))
+    return fields
+
+
+def sources(*suffixes):
+    return {path: path.read_text() for folder in ("bootstrap", "collectives", "cuda", "proxies")
+            for path in (REFERENCE.parents[2] / folder).rglob("*") if path.suffix in suffixes}
+
+
+# keys of other documents: columns of CSV, messages to the writer process, study files, cluster profiles
+OTHER = {"flat_table.c": {"low", "high"}, "results.c": {"csv", "foreign", "path"}, "collect.c": {"relative_to"},
+         "expand.c": {"json", "repeat"}, "calibrated_profile.c": {"description", "source"}, "measure_machine.c": {"cases"},
+         "table.c": set(STATS)}
+
+
+@pytest.mark.parametrize("keys_of", [keys_of_field_tables, keys_of_calls])
+def test_reference_documents_the_keys_of_the_code(keys_of):
+    keys = {(path.name, key) for path, source in sources(".c").items() for key in keys_of(source)}
     assert len(keys) > 100
-    assert sorted(key for key in keys if key[1] not in documented) == []
+    documented = documented_fields()
+    assert sorted((name, key) for name, key in keys if key not in documented and key not in OTHER.get(name, ())) == []
+
+
+def test_code_contains_the_documented_keys():
+    """Also of fields that no command of this test writes, such as those that require hardware."""
+    code = "".join(sources(".c", ".h", ".def").values())
+    words = set(re.findall(r'"(\w+)"', code)) | set(re.findall(r"\b(?:BB_NAMED|JSON)\((?:[^(),]*, )?(\w+)\)", code))
+    assert sorted(key for key in documented_fields() if not {key, key.removesuffix("_us")} & words) == []
+
+
+def test_units_of_keys_agree_with_the_types_of_the_reference():
+    of_units = {r"_(us|ms|s|percent|gbps|mhz|ratio|tflops)$": {"number", "number[]", "stats", "integer"}, r"bytes$": {"integer"}}
+    objects = {("memory_bytes", "object"), ("training_memory_bytes", "object"), ("step_us", "object"), ("per_process_max_times_us", "any[]")}
+    wrong = [(key, kind) for key, kinds in documented_fields().items() for kind in kinds for unit, allowed in of_units.items()
+             if re.search(unit, key) and kind not in allowed and (key, kind) not in objects]
+    assert wrong == []

@@ -180,11 +180,12 @@ static int put_rows(struct lives *v)
     int rc = 0;
 
     bb_progress_clear(&v->session.progress);
-    snprintf(what, sizeof what, "communicators of %d ranks", v->life.ranks);
+    snprintf(what, sizeof what, "communicators of %d rank%s", v->life.ranks, v->life.ranks == 1 ? "" : "s");
     for (int step = 0; step < BB_COMM_STEPS; step++) {
         make_row(v, step, &row);
         if (row.absent && v->session.out)
-            fprintf(v->session.out, "# %s, communicator of %d ranks: %s\n", row.step, row.ranks, row.absent);
+            fprintf(v->session.out, "# %s, communicator of %d rank%s: %s\n", row.step, row.ranks,
+                    row.ranks == 1 ? "" : "s", row.absent);
         else
             bb_table_row(v->session.out, fields, &row);
         seen.choice = v->life.choice[step];

@@ -228,6 +228,7 @@ out:
 
 static void print_head(const struct p2p *p)
 {
+    const int rounds = bb_pair_schedule_rounds(&p->pairing);
     FILE *out = p->session.out;
 
     bb_session_print_head(&p->session);
@@ -239,9 +240,10 @@ static void print_head(const struct p2p *p)
     if (p->pairing.one)
         fprintf(out, "# one pair at a time\n");
     else
-        fprintf(out,
-                "# %d rounds of concurrent pairs, which may share network links (--schedule one: one pair at a time)\n",
-                bb_pair_schedule_rounds(&p->pairing));
+        fprintf(
+            out,
+            "# %d round%s of concurrent pairs, which may share network links (--schedule one: one pair at a time)\n",
+            rounds, rounds == 1 ? "" : "s");
     if (p->session.device.emulated)
         bb_print_emulated_note(out, "", "");
 }

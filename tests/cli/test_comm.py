@@ -56,6 +56,11 @@ def test_ranks_and_parts_select_the_rows(busbar, tmp_path):
     assert [(r["ranks"], r["parts"]) for r in result["results"]][::len(STEPS)] == [(3, 3), (1, 1)]
 
 
+def test_a_communicator_of_one_rank_is_singular(busbar):
+    done = busbar.run("bench", "comm", "--repeats", "1", "--size", "8", "-w", "0")
+    assert done.returncode == 0 and "# shrink, communicator of 1 rank: needs at least 2 ranks" in done.stdout
+
+
 def test_text_labels_the_times_of_the_emulator(busbar):
     done = busbar.run("bench", "comm", "--repeats", "1", "--size", "8", ranks=2)
     assert done.returncode == 0 and done.stderr == ""

@@ -62,6 +62,7 @@ def test_measures_every_pair_in_rounds_of_disjoint_pairs(busbar, tmp_path, ranks
 def test_runs_without_options(busbar):
     done = busbar.run("bench", "p2p", ranks=2, env={"EMU_DATA": "off"})
     assert done.returncode == 0 and "# inside a node: min " in done.stdout, done.stderr
+    assert "# 1 round of concurrent pairs" in done.stdout
 
 
 def test_schedule_one_measures_one_pair_per_round(busbar, tmp_path):

@@ -260,8 +260,6 @@ def test_host_clock_includes_the_launch(busbar, tmp_path):
     assert all(row["wall_us"]["p50"] == with_launch and row["wall_us"]["ci95"] is None and row["samples"] == 3 for row in both)
     assert all(row["wall_us"] is None for row in gpu)
     assert all(row["time_us"]["p50"] == row["wall_us"]["p50"] == with_launch and not row["start_barrier"] for row in host)
-    done = busbar.run(*args, "--clock", "cpu")
-    assert done.returncode == 2 and "'cpu'" in done.stderr and "gpu" in done.stderr
 
 
 def test_host_clock_of_graphs_includes_the_first_launch(busbar, tmp_path):

@@ -175,33 +175,6 @@ def test_nccl_tests_text_equals_its_json_file(busbar, tmp_path):
     assert busbar.run("compare", "a.json", "a.log", emulated=False, cwd=tmp_path).returncode == 2
 
 
-@pytest.mark.parametrize("a,fragments", [
-    ("", ["a.json", "neither a JSON object"]),
-    ('{"schema": "busbar.bench/1", "results": [', ["a.json", "not JSON", "line 1"]),
-    ("[]", ["a.json", "not a result file"]),
-    ({"schema": "busbar.sweep/1"}, ["a.json", "busbar.sweep/1", "expected busbar.bench/1"]),
-    ({"schema": "busbar.plan/1"}, ["a.json", "a plan without times", "--cluster"]),
-    ({"schema": "busbar.plan/1", "proxy": "x", "predicted": {"cluster": "y", "step_us": -1}}, ["a.json", "'step_us'"]),
-    (bench(row("many", 1, 1)), ["a.json", "results[0]", "'bytes'"]),
-    (bench(row(8, 1, 0), row(8, -1, None)), ["a.json", "results[1]", "'p50'"]),
-    (bench({**row(8, 1, 1), "time_us": {"p50": 1, "ci95": [2, 1]}}), ["a.json", "'ci95'", "interval"]),
-])
-def test_rejects_invalid_files_with_one_line(compare, a, fragments):
-    done = compare(a, B)
-    assert done.returncode == 2 and done.stdout == ""
-    (line,) = done.stderr.splitlines()
-    assert all(fragment in line for fragment in fragments), line
-
-
-@pytest.mark.parametrize("args", [[], ["a.json"], ["a.json", "b.json", "c.json"], ["--treshold", "1", "a.json", "b.json"],
-                                   ["a.json", "b.json", "--threshold", "1%"], ["no.json", "no.json"]])
-def test_rejects_bad_arguments_with_one_line(busbar, tmp_path, args):
-    for name in ("a.json", "b.json", "c.json"):
-        (tmp_path / name).write_text(json.dumps(A))
-    done = busbar.run("compare", *args, emulated=False, cwd=tmp_path)
-    assert done.returncode == 2 and done.stdout == "" and len(done.stderr.splitlines()) == 1
-
-
 def test_compares_runs_on_emulated_gpus(busbar, tmp_path):
     """Emulated times are exact: a repeated run has no difference, and a slower machine is slower in every row."""
     common = ("bench", "all_reduce", "broadcast", "-b", "1K", "-e", "4K", "-f", "2", "--json")

@@ -49,8 +49,6 @@ def test_short_kernels_are_bound_by_the_host(busbar):
     text, graph_text = (busbar.run("plan", "transformer", *args.split(), *more, emulated=False).stdout for more in ((), ("--graph",)))
     assert "host-bound: the host needs " in text and "--graph" in text
     assert "; launched as CUDA graphs\n" in graph_text and "as CUDA graphs" not in text and "host-bound" not in graph_text
-    assert "--graph only applies to transformer forecasts" in rejection(busbar, "plan transformer --model gpt2_small --ranks 1 --graph")
-    assert "--graph only applies to transformer forecasts" in rejection(busbar, f"plan transformer {args} --graph --compute gemm")
 
 
 def test_model_error_is_given_only_where_it_was_validated(busbar):
@@ -167,16 +165,6 @@ def test_recomputed_layers_take_additional_time(busbar, args, recomputed):
     assert backward == {layer: pytest.approx(2 * (3000 if layer in recomputed else 2000)) for layer in range(int(args.split()[1]))}
 
 
-@pytest.mark.parametrize("args,message", [
-    ("--recompute full --recompute-num-layers 9",
-     "--recompute-num-layers 9 is more than the 8 layers of the largest (virtual) pipeline stage; try: --recompute-num-layers 8"),
-    ("--recompute selective --recompute-num-layers 2", "it requires --recompute full; leave it out"),
-    ("--dp-sync distributed --optimizer sgd --use-precision-aware-optimizer", "--use-precision-aware-optimizer does not apply to sgd"),
-    ("--dp-sync zero1 --use-precision-aware-optimizer", "--use-precision-aware-optimizer does not apply to zero1")])
-def test_rejects_invalid_recomputation_options(busbar, args, message):
-    assert message in rejection(busbar, f"plan transformer --model llama3_8b --ranks 4 --pp 4 {args}")
-
-
 @pytest.mark.parametrize("more,status", [("--gpu-memory 57G", 5), ("--gpu-memory 70G", 0), ("--gpu-memory 57G --recompute full", 0),
                                          ("--cluster h100-sxm-ib", 0), ("--cluster a100-40gb-sxm-ib", 5)])
 def test_must_fit_sets_the_exit_status(busbar, more, status):
@@ -189,30 +177,14 @@ def test_fp8_gemms(busbar):
     args = f"{LLAMA} --cluster h100-sxm-ib"
     bf16, fp8 = (plan(busbar, f"{args} {more}")["predicted"] for more in ("", "--fp8"))
     assert fp8["compute"]["fp8"] and bf16["step_us"] / 1.6 < fp8["step_us"] < bf16["step_us"] / 1.2
-    base = f"plan transformer {LLAMA} --fp8"
-    assert "tflops.float8" in rejection(busbar, f"{base} --cluster a100-sxm-ib")
-    assert "--fp8 does not apply" in rejection(busbar, f"{base} --cluster h100-sxm-ib --tflops 400")
-    assert "--compute gemm predicts the proxy's own run" in rejection(busbar, f"{base} --cluster h100-sxm-ib --compute gemm")
-    assert "--fp8 only applies to forecasts" in rejection(busbar, "proxy transformer --model gpt2_small --fp8")
-    assert "--gpu-memory" in rejection(busbar, f"plan transformer {LLAMA} --must-fit")
 
 
 @pytest.mark.parametrize("change,fragments", [
-    (lambda c: c["achieved"].pop("memory"), ["'memory'", "missing"]),
-    (lambda c: c["achieved"].pop("fuses_dropout"), ["achieved.fuses_dropout", "missing"]),
-    (lambda c: c["achieved"].update(gemn=1), ["achieved.gemn", "did you mean 'achieved.gemm'"]),
-    (lambda c: c.pop("nics_per_node"), ["nics_per_node", "missing"]),
     (lambda c: c["nccl"][0].pop("inter_us"), ["inter_us", "missing"]),
     (lambda c: c["nccl"][0].update(algorithm="rink"), ["rink", "ring"]),
-    (lambda c: c["host"].pop("expert_us"), ["host: 'expert_us'", "missing"]),
-    (lambda c: c["host"].update(ops_us=1), ["host.ops_us", "did you mean 'host.op_us'"]),
-    (lambda c: c["tflops"].pop("float8"), ["float8", "missing"]),
-    (lambda c: c.update(nccl=[]), ["nccl", "expected 1 to 24"]),
-    (lambda c: c["tflops"].update(bfloat16=0), ["tflops: 'bfloat16' is 0, expected 0.001 or more"]),
-    (lambda c: c.update(kernel_us=1e30), ["'kernel_us' is 1e+30, expected at most 1e+07"]),
     (lambda c: c["nccl"][0].update(nic=1e30), ["'nic' is 1e+30, expected at most 100"]),
 ])
-def test_rejects_incomplete_profiles(busbar, tmp_path, change, fragments):
+def test_rejects_invalid_rows_of_nccl_in_profiles(busbar, tmp_path, change, fragments):
     profile = json.loads((PROFILES / "h100-sxm-ib.json").read_text())
     change(profile)
     path = tmp_path / "gap.json"

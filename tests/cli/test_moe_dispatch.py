@@ -130,25 +130,3 @@ def test_fp8_dispatch_halves_the_rows_to_experts(busbar, model):
     for group, rows in (("ep cross", 64 * 2 // 4), ("ep local", 64 * 4 // 4)):
         sizes = {what: size for _, where, size, what, _ in dedup if what in row and where == group}
         assert sizes == {what: f"{int(rows * width / 102.4 + 0.5) / 10:g} KiB" for what, width in row.items()}
-
-
-@pytest.mark.parametrize("args, message", [
-    (("--fp8-dispatch", "--moe-dispatch", "all_gather"), "--fp8-dispatch does not apply: it requires --moe-dispatch alltoall or dedup"),
-    (NODES, "requires --moe-node-limit (nodes per token) from 1 to 4 (4 experts per token, 4 nodes), not 0; try: --moe-node-limit 4"),
-    ((*NODES, "--moe-node-limit", 5), "not 5; try: --moe-node-limit 4"),
-    (("--moe-node-limit", 2), "--moe-node-limit does not apply: it requires --moe-dispatch dedup"),
-    ((*NODES, "--moe-node-limit", 2, "--moe-imbalance", 1), "and --moe-imbalance; try: --moe-dispatch alltoall"),
-    ((*NODES, "--moe-node-limit", 1, "--seq-length", 62), "62 tokens per rank; try: --moe-dispatch alltoall"),
-    (("--gpus-per-node", 8, *NODES[2:], "--moe-node-limit", 1), "all are on one node; try: --gpus-per-node 4"),
-    (("--moe-dispatch", "dedupe"), "did you mean 'dedup'?"),
-])
-def test_rejects_invalid_dispatch_options(busbar, model, args, message):
-    done = busbar.run("plan", "transformer", *model, "--ranks", 8, "--ep", 8, *args, emulated=False)
-    assert done.returncode == 2 and message in done.stderr and len(done.stderr.strip().splitlines()) == 1, done.stderr
-
-
-def test_rejects_dispatch_options_without_expert_parallelism(busbar, model):
-    done = busbar.run("plan", "transformer", *model, "--ranks", 2, *NODES, "--moe-node-limit", 1, emulated=False)
-    assert done.returncode == 2 and "ep is 1, no token goes to another rank" in done.stderr
-    done = busbar.run("plan", "transformer", *model, "--ranks", 2, "--fp8-dispatch", emulated=False)
-    assert done.returncode == 2 and "--fp8-dispatch does not apply: no token goes to another rank" in done.stderr

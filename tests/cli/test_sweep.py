@@ -340,47 +340,26 @@ def test_slurm_allocations_by_size(sweep):
 
 # ---- rejected input -------------------------------------------------------------------------------------------------
 
-@pytest.mark.parametrize("change,messages", [
-    ({"command": "bnech all_reduce"}, ["bnech", "bench"]),
-    ({"command": "sweep x"}, ["sweep", "bench"]),
-    ({"command": "bench all_redcue"}, ["all_redcue", "all_reduce"]),
-    ({"command": "bench all_reduce", "options": {"minbyte": 8}}, ["--minbyte", "--minbytes"]),
-    ({"command": "bench all_reduce", "options": {"minbytes": ["8", "2G"], "maxbytes": "1G"}}, ["minbytes=2G", "first size"]),
-    ({"command": "bench p2p", "options": {"metric": "latensy"}}, ["study.json"]),
+@pytest.mark.parametrize("change,messages", [  # the other refusals are in golden/refusals.txt; these lines list all names
     ({"command": "proxy gpt2_lrage"}, ["gpt2_lrage", "gpt2_large"]),
-    ({"command": "proxy resnet50", "options": {"layers": 3}}, ["resnet50", "--layers"]),
-    ({"command": "plan resnet50", "ranks": None}, ["ranks"]),
     ({"command": "proxy transformer", "options": {"model": ["gpt2_small", "gpt2_smal"]}}, ["gpt2_smal", "gpt2_small"]),
     ({"command": "plan transformer", "options": {"model": ["gpt2_small", "nope"]}}, ["nope", "expected one of"]),
     ({"command": "plan resnet50", "options": {"cluster": "h100"}}, ["h100", "h100-sxm-ib"]),
-    ({"options": {"dtype": ["float", "hafl"]}}, ["dtype=hafl", "half"]),
-    ({"enviroment": {}}, ["enviroment", "environment"]),
     ({"charts": [{"x": "state", "y": "step_su"}]}, ["charts", "step_su", "step_us"]),
     ({"charts": [{"y": "step_us", "lines": ["ranks"]}]}, ["charts", "'ranks'"]),
     ({"charts": [{"x": "proxy"}]}, ["charts[0]", "expected an object with the names of columns"]),
-    ({"ranks": 4, "launch": {"with": "none"}}, ["1 rank, not 4"]),
-    ("{", ["study.json", "not JSON", "line 1"]),
 ])
 def test_rejects_invalid_studies_with_one_line(sweep, change, messages):
-    invalid = change if isinstance(change, str) else {k: v for k, v in {**study(), **change}.items() if v is not None}
-    done = sweep(invalid)
+    done = sweep({**study(), **change})
     assert done.returncode == 2 and done.stdout == "" and sweep.ran() == 0 and not sweep.dir.exists()
     (line,) = done.stderr.splitlines()
-    assert "study.json" in line or messages == ["1 rank, not 4"]
-    assert all(word in line for word in messages), line
+    assert "study.json" in line and all(word in line for word in messages), line
 
 
 @pytest.mark.parametrize("mode", ["p2p", "comm", "compute"])
 def test_bench_modes_run_without_options(sweep, mode):
     listed = sweep({"command": ["bench", mode], "ranks": [2, 4]}, "--list")
     assert listed.returncode == 0 and listed.stdout.count(f" bench {mode}\n") == 2, listed.stderr
-
-
-@pytest.mark.parametrize("args", [[], ["a", "b"], ["--lsit"], ["--list", "--gather"], ["--gather", "--restart"], ["--ranks", "2,x"],
-                                  ["--launcher", "mprun"], ["--max-combinations", "1"], ["--json", "-", "--csv", "-"], ["-o", ""]])
-def test_rejects_invalid_arguments_with_one_line(sweep, busbar, args):
-    done = sweep(study(ranks=[1, 2]), *args) if args and args != ["a", "b"] else busbar.run("sweep", *args)
-    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1 and sweep.ran() == 0
 
 
 def test_rejects_a_concurrent_sweep_in_the_same_folder(sweep):
@@ -430,8 +409,6 @@ def test_filters_and_sorts_rows(sweep, args, rows):
 
 @pytest.mark.parametrize("args,messages", [
     (("--sort", "step_su"), ["--sort", "step_su", "step_us"]), (("--where", "rnaks>1"), ["--where", "rnaks", "ranks"]),
-    (("--where", "ranks"), ["'ranks' is not a condition"]), (("--where", "ranks>many"), ["'many'", "is not a number"]),
-    (("--where", "ranks>1,"), ["is not a condition"]), (("--top", "0"), ["--top", "'0'"]),
 ])
 def test_rejects_invalid_view_before_any_run(sweep, args, messages):
     done = sweep(SIX, *args)

@@ -131,16 +131,3 @@ def test_trace_of_a_large_plan_contains_64_ranks(busbar, tmp_path):
     assert head["ranks"] == 4096 and len(head["ranks_shown"]) == 64
     assert {0, 4095} <= set(head["ranks_shown"])
     assert {e["pid"] for e in events} == set(head["ranks_shown"])
-
-
-@pytest.mark.parametrize("args,message", [
-    (("plan", "gpt2_large", 4, 2, 2, "--ranks", 4, "--trace", "x.json"), "--cluster"),
-    (("plan", "gpt2_large", 4, 2, 2, "--ranks", 4, "--cluster", CLUSTER, "--trace", "/nowhere/x.json"), "/nowhere/x.json"),
-    (("proxy", "gpt2_large", 4, 2, 2, "--trace", "x.json", "--traced-steps", 0), "--traced-steps"),
-    (("proxy", "gpt2_large", 4, 2, 2, "--trace", "/nowhere/x.json"), "/nowhere/x.json"),
-])
-def test_rejects_invalid_trace_options(busbar, tmp_path, args, message):
-    done = busbar.run(*args, ranks=2 if args[0] == "proxy" else 0, env=NO_DATA, cwd=tmp_path)
-    assert done.returncode == 2 and done.stdout == ""
-    lines = [line for line in done.stderr.splitlines() if line.startswith("busbar:")]
-    assert len(lines) == 1 and message in lines[0]

@@ -4,8 +4,6 @@ import re
 
 import pytest
 
-from conftest import ROOT
-
 NO_DATA = {"EMU_DATA": "off"}
 H100 = ("--cluster", "h100-sxm-ib")
 
@@ -14,8 +12,6 @@ def test_nccl_tests_program_names_are_commands(busbar):
     done = busbar.run("all_reduce_perf", "-b", "1M", "-e", "1M", "-n", 1, "-w", 1, "-g", 2)
     assert done.returncode == 0 and "# Collective test starting: all_reduce_perf" in done.stdout
     assert "# Out of bounds values : 0 OK" in done.stdout
-    done = busbar.run("all_reduc_perf", "-g", 2)
-    assert done.returncode == 2 and "unknown command 'all_reduc_perf'" in done.stderr
 
 
 @pytest.mark.parametrize("args", [("bench", "--help"), ("proxy", "gpt2_large", "-h"), ("--version",)])
@@ -42,21 +38,6 @@ def test_reports_a_large_default_sequence_length(busbar, tmp_path, max_positions
     (tmp_path / "config.json").write_text(json.dumps(config))
     done = busbar.run("plan", "transformer", "--model", tmp_path, "--ranks", 2, *args)
     assert done.returncode == 0 and ("(the model's maximum; set --seq-length)" in done.stdout) == reported
-
-
-def test_rejects_a_result_file_as_cluster(busbar, tmp_path):
-    (tmp_path / "a.json").write_text('{"schema": "busbar.bench/1", "command": ["bench"], "results": []}')
-    done = busbar.run("plan", "gpt2_large", "--ranks", 8, "--cluster", tmp_path / "a.json")
-    assert done.returncode == 2 and "is a result of busbar (busbar.bench/1), expected a file of clusters" in done.stderr
-
-
-@pytest.mark.parametrize("link", ["intra", "inter"])
-def test_invalid_profile_number_is_reported_with_its_object(busbar, tmp_path, link):
-    profile = json.loads((ROOT / "profiles/clusters/h100-sxm-ib.json").read_text())
-    profile[link]["gbps"] = -5
-    (tmp_path / "own.json").write_text(json.dumps(profile))
-    done = busbar.run("plan", "gpt2_large", "--ranks", 8, "--cluster", tmp_path / "own.json")
-    assert done.returncode == 2 and f"own.json: {link}: 'gbps' is -5" in done.stderr
 
 
 def test_proxy_all_suggests_supported_rank_counts(busbar):

@@ -36,6 +36,7 @@ union value {
     size_t size;
     double real;
     const char *text;
+    struct bb_opt_ints ints;
 };
 
 /* Writes the names, separated by blanks, to buf; "..." replaces the names after the first NAMES_LISTED. Returns buf. */

@@ -106,10 +106,11 @@ def test_all_gather_and_reduce_scatter_have_pat(busbar, tmp_path):
     assert {c["nccl_choice"] for c in run["algorithms"]} == {"not_best"}
 
 
-@pytest.mark.parametrize("args,env", [(["--repeats", "5"], {}), (["--share-gpu"], {"EMU_DEVICES": "1"})])
-def test_no_verdict_without_confidence_intervals_or_with_shared_gpus(busbar, tmp_path, args, env):
+# Ranks that share a GPU run with NCCL_PROTO=Simple, which leaves RING and TREE.
+@pytest.mark.parametrize("args,env,rows", [(["--repeats", "5"], {}, 12), (["--share-gpu"], {"EMU_DEVICES": "1"}, 4)])
+def test_no_verdict_without_confidence_intervals_or_with_shared_gpus(busbar, tmp_path, args, env, rows):
     run = sweep(busbar, tmp_path, "all_reduce", *args, sizes=str(SMALL), env=env)
-    assert {c["nccl_choice"] for c in run["algorithms"]} == {"unknown"} and len(run["results"]) == 12
+    assert {c["nccl_choice"] for c in run["algorithms"]} == {"unknown"} and len(run["results"]) == rows
     assert {c["lost_factor"] for c in run["algorithms"]} == {None}
 
 

@@ -11,6 +11,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 /* NCCL's numbers of ncclFunc_t, which differ from enum en_kind. */
 static const int functions[EN_KINDS] = {
@@ -46,6 +47,24 @@ const char *en_algorithm_name(int algorithm)
 const char *en_protocol_name(int protocol)
 {
     return protocols[protocol];
+}
+
+/* Returns whether NCCL_ALGO or NCCL_PROTO allows a name. The value is a list of names, or ^ and a list to exclude. */
+static bool allows(const char *variable, const char *name)
+{
+    const char *list = getenv(variable);
+    const bool excludes = list != NULL && *list == '^';
+    bool listed = false;
+
+    if (list == NULL || *list == '\0')
+        return true;
+    for (list += excludes; *list != '\0';) {
+        const size_t length = strcspn(list, ",");
+
+        listed = listed || (strlen(name) == length && strncasecmp(list, name, length) == 0);
+        list += length + (list[length] == ',');
+    }
+    return listed != excludes;
 }
 
 static bool ignores(const char *word)
@@ -118,7 +137,9 @@ static void fill(ncclComm_t comm, const struct en_task *task, float costs[EN_ALG
 
     for (int a = 0; a < EN_ALGORITHMS; a++)
         for (int p = 0; p < EN_PROTOCOLS; p++) {
-            double us = takes_us(comm, task, a, p);
+            double us = allows("NCCL_ALGO", algorithms[a]) && allows("NCCL_PROTO", protocols[p])
+                            ? takes_us(comm, task, a, p)
+                            : -1;
             costs[a][p] = (float)(us < 0 || (a == EN_RING && p == EN_SIMPLE) ? us : fmax(us, least_us));
         }
 }
@@ -158,12 +179,14 @@ double en_choose(ncclComm_t comm, struct en_task *task)
     en_choose_fastest(comm, task);
     if (!en_has_algorithm(task))
         return -1;
-    if (t == NULL || comm->size == 1)
+    if ((t == NULL && getenv("NCCL_ALGO") == NULL && getenv("NCCL_PROTO") == NULL) || comm->size == 1)
         return takes_us(comm, task, task->algorithm, task->protocol);
     fill(comm, task, costs);
-    t->choose(comm->tuner, functions[task->kind], payload_bytes(comm, task), 1, (float **)costs, EN_ALGORITHMS,
-              EN_PROTOCOLS, 0, &channels);
-    if (!cheapest(costs, task) || is_ignored(task))
-        en_choose_fastest(comm, task);
-    return costs[task->algorithm][task->protocol];
+    if (t != NULL)
+        t->choose(comm->tuner, functions[task->kind], payload_bytes(comm, task), 1, (float **)costs, EN_ALGORITHMS,
+                  EN_PROTOCOLS, 0, &channels);
+    if (cheapest(costs, task) && !is_ignored(task))
+        return costs[task->algorithm][task->protocol];
+    en_choose_fastest(comm, task);
+    return takes_us(comm, task, task->algorithm, task->protocol);
 }

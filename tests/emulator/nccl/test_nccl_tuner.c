@@ -175,6 +175,32 @@ static int ignored_choice(struct rank *r)
     return 0;
 }
 
+/* NCCL_ALGO and NCCL_PROTO, without a plugin. */
+static int restricted_by_environment(struct rank *r)
+{
+    static const struct {
+        const char *algorithm, *protocol;
+        double expected_us;
+    } rows[] = {{"Ring", "LL", 0.4 * 20 + 250 / 0.25},
+                {"tree", "LL128", 0.75 * 0.7 * 20 + 250 / (0.8 * 0.9)},
+                {"^Ring", "^LL,LL128", 0.75 * 20 + 250 / 0.8},
+                {"Ring", "", 20 + 250},
+                {"NVLS", "Simple", 20 + 250}}; /* not available: no effect */
+    char *x = device_buffer(1000000);
+    ncclComm_t comm;
+
+    setenv("NCCL_TUNER_PLUGIN", "none", 1);
+    CHECK_EQ(ncclCommInitRank(&comm, r->size, r->id, r->rank), ncclSuccess);
+    CHECK(reduces_us(r, comm, x, 4) > 0); /* lines up the clocks */
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        setenv("NCCL_ALGO", rows[i].algorithm, 1);
+        setenv("NCCL_PROTO", rows[i].protocol, 1);
+        CHECK_US(reduces_us(r, comm, x, 1000000), rows[i].expected_us);
+    }
+    CHECK_EQ(ncclCommDestroy(comm), ncclSuccess);
+    return 0;
+}
+
 static int choose_differently(struct rank *r)
 {
     char *x = device_buffer(1000);
@@ -202,6 +228,12 @@ static void ignored_choices_do_not_run(void **state)
     run_ranks(4, ignored_choice, NULL, RANKS_NO_COMM, NULL);
 }
 
+static void environment_restricts_the_choice(void **state)
+{
+    (void)state;
+    run_ranks(2, restricted_by_environment, NULL, RANKS_NO_COMM, NULL);
+}
+
 static void different_choices_are_reported(void **state)
 {
     (void)state;
@@ -219,6 +251,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cheapest_entry_runs),
         cmocka_unit_test(ignored_choices_do_not_run),
+        cmocka_unit_test(environment_restricts_the_choice),
         cmocka_unit_test(different_choices_are_reported),
     };
 

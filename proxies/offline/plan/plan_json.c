@@ -60,13 +60,10 @@ static json_t *traffic_of(const struct bb_layout *l, const struct bb_traffic_rol
     json_t *rows = json_array();
 
     for (int i = 0; i < role->n_rows; i++) {
-        const struct bb_traffic_row *r = &role->rows[i];
+        struct bb_traffic_shown shown = bb_traffic_show(l, &role->rows[i]);
 
-        json_array_append_new(rows, json_pack("{s:s, s:s, s:i, s:I, s:s, s:I, s:I, s:o}", "kind",
-                                              bb_op_kind_name(r->kind, r->coll), "group", l->groups[r->group].name,
-                                              "group_size", r->group_size, "count", (json_int_t)r->count, "dtype",
-                                              bb_dtypes[r->dtype].name, "calls", (json_int_t)r->calls, "bytes",
-                                              (json_int_t)r->bytes, "peers", peers_of(r)));
+        shown.peers = peers_of(&role->rows[i]);
+        json_array_append_new(rows, bb_table_object(bb_traffic_fields, &shown));
     }
     return rows;
 }
@@ -132,18 +129,29 @@ static json_t *peer_text(const struct bb_op *op)
 
 /* ---- JSON of the kernel lists ---- */
 
+static json_t *gemm_dtype(const void *item)
+{
+    return json_string(bb_dtypes[((const struct bb_kernel_list_item *)item)->gemm.dtype].name);
+}
+
+#define GEMM(name) BB_SHOWS(struct bb_kernel_list_item, gemm.name)
+static const struct bb_field gemm_fields[] = {
+    {"m", GEMM(m)}, {"n", GEMM(n)}, {"k", GEMM(k)}, {"batch", GEMM(batch)}, {"dtype", .value = gemm_dtype}, {0},
+};
+
 static json_t *kernel_json(const struct bb_kernel_list_item *item)
 {
-    double bytes =
-        (double)(item->is_memory_kernel ? bb_memory_kernel_bytes(&item->memory_kernel) : bb_gemm_bytes(&item->gemm));
+    const bool memory = item->is_memory_kernel;
+    json_t *o = json_pack("{s:s, s:s}", "name", item->name, "kind",
+                          memory ? bb_memory_kernel_name(item->memory_kernel.kind) : "gemm");
 
-    if (item->is_memory_kernel)
-        return json_pack("{s:s, s:s, s:i, s:I}", "name", item->name, "kind",
-                         bb_memory_kernel_name(item->memory_kernel.kind), "flops", 0, "moved_bytes", (json_int_t)bytes);
-    return json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:s, s:I, s:I}", "name", item->name, "kind", "gemm", "m",
-                     (json_int_t)item->gemm.m, "n", (json_int_t)item->gemm.n, "k", (json_int_t)item->gemm.k, "batch",
-                     (json_int_t)item->gemm.batch, "dtype", bb_dtypes[item->gemm.dtype].name, "flops",
-                     (json_int_t)llround(bb_gemm_flops(&item->gemm)), "moved_bytes", (json_int_t)bytes);
+    if (!memory)
+        bb_table_json(o, gemm_fields, item);
+    json_object_set_new(o, "flops", json_integer(memory ? 0 : llround(bb_gemm_flops(&item->gemm))));
+    json_object_set_new(
+        o, "moved_bytes",
+        json_integer((json_int_t)(memory ? bb_memory_kernel_bytes(&item->memory_kernel) : bb_gemm_bytes(&item->gemm))));
+    return o;
 }
 
 /*

@@ -94,16 +94,15 @@ static void print_group(const struct bb_layout *l, int group, FILE *out)
 
 /* ---- printing the roles ---- */
 
-static void print_row(const struct bb_layout *l, const struct bb_traffic_row *r, FILE *out)
+static void print_row(const struct bb_layout *l, const struct bb_traffic_row *r, struct bb_line *line)
 {
-    char count[40], bytes[BB_BYTES_TEXT];
+    const struct bb_traffic_shown shown = bb_traffic_show(l, r);
 
-    fprintf(out, "  %-14s %-10s %6d %14s %-8s %6zu %12s", bb_op_kind_name(r->kind, r->coll), l->groups[r->group].name,
-            r->group_size, bb_format_thousands((double)r->count, count), bb_dtypes[r->dtype].name, r->calls,
-            bb_format_bytes(r->bytes, bytes));
+    bb_line_row(line, bb_traffic_fields, &shown);
     for (int i = 0; i < r->n_peers && i < 3; i++)
-        fprintf(out, "%s%+d: %zu", i ? " " : "  ", r->peers[i].offset, r->peers[i].calls);
-    fprintf(out, "%s\n", r->n_peers > 3 ? " ..." : "");
+        fprintf(line->out, "%s%+d: %zu", i ? " " : "  ", r->peers[i].offset, r->peers[i].calls);
+    fputs(r->n_peers > 3 ? " ..." : "", line->out);
+    bb_line_end(line);
 }
 
 /*
@@ -148,14 +147,16 @@ static void print_memory(const struct bb_traffic_role *role, FILE *out)
 
 static void print_role(const struct bb_plan *plan, const struct bb_traffic_role *role, FILE *out)
 {
+    struct bb_line line = {.out = out, .start = "  ", .gap = " "};
     char text[LINE];
 
     fprintf(out, "\n%s, %d rank%s: %s\n", role->name, role->n_ranks, role->n_ranks == 1 ? "" : "s",
             bb_ranks_text(role->ranks, role->n_ranks, text, LINE - 20 - strlen(role->name)));
-    fprintf(out, "  %-14s %-10s %6s %14s %-8s %6s %12s  %s\n", "kind", "group", "ranks", "count", "type", "calls",
-            "payload", "peers");
+    bb_line_heading(&line, bb_traffic_fields, false);
+    fputs("  peers", out);
+    bb_line_end(&line);
     for (int i = 0; i < role->n_rows; i++)
-        print_row(&plan->step->layout, &role->rows[i], out);
+        print_row(&plan->step->layout, &role->rows[i], &line);
     if (role->compute_us > 0)
         fprintf(out, "  compute: %s\n", bb_format_time(role->compute_us, text));
     if (role->flops > 0)

@@ -361,3 +361,24 @@ void bb_traffic_release(struct bb_traffic *t)
     free(t->roles);
     *t = (struct bb_traffic){0};
 }
+
+#define SHOWS(name) BB_SHOWS(struct bb_traffic_shown, name)
+const struct bb_field bb_traffic_fields[] = {
+    {"kind", "kind", "", 14, 0, SHOWS(kind), .form = BB_FORM_LEFT},
+    {"group", "group", "", 10, 0, SHOWS(group), .form = BB_FORM_LEFT},
+    {"group_size", "ranks", "", 6, 0, SHOWS(of.group_size)},
+    {"count", "count", "", 14, 0, SHOWS(of.count), .form = BB_FORM_THOUSANDS},
+    {"dtype", "type", "", 8, 0, SHOWS(dtype), .form = BB_FORM_LEFT},
+    {"calls", "calls", "", 6, 0, SHOWS(of.calls)},
+    {"bytes", "payload", "", 12, 0, SHOWS(of.bytes), .form = BB_FORM_BYTES},
+    {"peers", SHOWS(peers)},
+    {0},
+};
+
+struct bb_traffic_shown bb_traffic_show(const struct bb_layout *layout, const struct bb_traffic_row *row)
+{
+    return (struct bb_traffic_shown){.kind = bb_op_kind_name(row->kind, row->coll),
+                                     .group = layout->groups[row->group].name,
+                                     .dtype = bb_dtypes[row->dtype].name,
+                                     .of = *row};
+}

@@ -9,6 +9,7 @@
 #ifndef BB_PROXIES_OFFLINE_PLAN_TRAFFIC_H
 #define BB_PROXIES_OFFLINE_PLAN_TRAFFIC_H
 
+#include "bootstrap/results/table.h"
 #include "proxies/form/step/step.h"
 
 struct bb_traffic_peer {
@@ -49,6 +50,15 @@ struct bb_traffic {
     struct bb_traffic_role *roles; /* sorted by their first ranks */
     int n;
 };
+
+/* A row of the traffic table as the reports of a plan show it. `of` is a copy of the row. */
+struct bb_traffic_shown {
+    const char *kind, *group, *dtype;
+    json_t *peers; /* for the JSON; NULL for the text, which prints of.peers */
+    struct bb_traffic_row of;
+};
+extern const struct bb_field bb_traffic_fields[]; /* rows: struct bb_traffic_shown */
+struct bb_traffic_shown bb_traffic_show(const struct bb_layout *layout, const struct bb_traffic_row *row);
 
 /*
  * bb_traffic_init - count the traffic of all ranks and form the plan's roles.

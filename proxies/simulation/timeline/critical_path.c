@@ -3,6 +3,7 @@
 
 #include "bootstrap/base/alloc.h"
 #include "bootstrap/base/key_index.h"
+#include "bootstrap/results/table.h"
 
 #include <stdlib.h>
 
@@ -407,12 +408,18 @@ bool bb_critical_path_has(const struct bb_critical_path *path, int rank, int op)
     return path && path->shown_as[rank] != BB_NONE && path->marked[path->shown_as[rank]][op];
 }
 
+#define PART_NS(part) BB_SHOWS_NS(struct bb_critical_path, ns[part])
+static const struct bb_field fields[] = {
+    {"rank", BB_SHOWS(struct bb_critical_path, rank)},
+    {"operations", BB_SHOWS(struct bb_critical_path, n)},
+    {"compute_us", PART_NS(BB_CRITICAL_COMPUTE)},
+    {"transfer_us", PART_NS(BB_CRITICAL_TRANSFER)},
+    {"waiting_us", PART_NS(BB_CRITICAL_WAITING)},
+    {"host_us", PART_NS(BB_CRITICAL_HOST)},
+    {0},
+};
+
 json_t *bb_critical_path_json(const struct bb_critical_path *path)
 {
-    const int64_t *ns = path->ns;
-
-    return json_pack("{s:i, s:I, s:f, s:f, s:f, s:f}", "rank", path->rank, "operations", (json_int_t)path->n,
-                     "compute_us", (double)ns[BB_CRITICAL_COMPUTE] / 1e3, "transfer_us",
-                     (double)ns[BB_CRITICAL_TRANSFER] / 1e3, "waiting_us", (double)ns[BB_CRITICAL_WAITING] / 1e3,
-                     "host_us", (double)ns[BB_CRITICAL_HOST] / 1e3);
+    return bb_table_object(fields, path);
 }

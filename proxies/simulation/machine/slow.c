@@ -34,12 +34,12 @@ static bool take_number(const char **at, int *number)
     return true;
 }
 
-static bool take_factor(const char **at, double max, double *factor)
+static bool take_factor(const char **at, double min, double max, double *factor)
 {
     char *end;
 
-    *factor = isdigit((unsigned char)**at) ? strtod(*at, &end) : 0;
-    if (!(*factor >= min_factor && *factor <= max))
+    *factor = isdigit((unsigned char)**at) ? strtod(*at, &end) : NAN;
+    if (!(*factor >= min && *factor <= max))
         return false;
     *at = end;
     return true;
@@ -61,7 +61,8 @@ static bool take_item(const char **at, struct bb_slow_item *item)
     *item = (struct bb_slow_item){.kind = BB_SLOW_RANK};
     if (take_text(at, "rank=") ? !take_number(at, &item->number) : !take_text(at, "link=") || !take_link(at, item))
         return false;
-    return take_text(at, ":") && take_factor(at, item->kind == BB_SLOW_RANK ? max_times : max_part, &item->factor);
+    return take_text(at, ":") &&
+           take_factor(at, min_factor, item->kind == BB_SLOW_RANK ? max_times : max_part, &item->factor);
 }
 
 static bool take_delay(const char **at, struct bb_slow_item *item)
@@ -73,7 +74,7 @@ static bool take_delay(const char **at, struct bb_slow_item *item)
 
     *item = (struct bb_slow_item){.kind = BB_SLOW_DELAY};
     if (!take_text(at, "rank=") || !take_number(at, &item->number) || !take_text(at, ":") ||
-        !take_factor(at, max_delay_us, &item->factor))
+        !take_factor(at, 0, max_delay_us, &item->factor))
         return false;
     for (size_t i = 0; i < sizeof(units) / sizeof(*units); i++)
         if (take_text(at, units[i].unit)) {
@@ -92,7 +93,7 @@ static int reject_item(const char *what, const char *item, bool delays)
 {
     if (delays)
         return bb_err(BB_EUSAGE,
-                      "%s: '%.*s' is not valid, expected rank=R:TIME, TIME from 0.001us to 1s (for example "
+                      "%s: '%.*s' is not valid, expected rank=R:TIME, TIME from 0us to 1s (for example "
                       "rank=1:100us)",
                       what, (int)strcspn(item, ","), item);
     return bb_err(

@@ -24,12 +24,11 @@ static void parses_factors_of_ranks_and_links(void **state)
 
 static void parses_delays_with_units(void **state)
 {
-    static const char *const wrong[] = {"rank=1:100", "rank=1:0us",  "rank=1:2s",
-                                        "1:100us",    "rank=1:5min", "link=leaf0:1us"};
+    static const char *const wrong[] = {"rank=1:100", "rank=1:2s", "1:100us", "rank=1:5min", "link=leaf0:1us"};
     struct bb_slow slow = {0};
 
     (void)state;
-    assert_int_equal(bb_slow_parse_delays(&slow, "--delay", "rank=1:100us,rank=2:1.5ms,rank=3:1s"), 0);
+    assert_int_equal(bb_slow_parse_delays(&slow, "--delay", "rank=0:0us,rank=1:100us,rank=2:1.5ms,rank=3:1s"), 0);
     assert_int_equal(bb_slow_delay_ns(&slow, 0), 0);
     assert_int_equal(bb_slow_delay_ns(&slow, 1), 100000);
     assert_int_equal(bb_slow_delay_ns(&slow, 2), 1500000);

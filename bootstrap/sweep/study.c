@@ -175,6 +175,8 @@ static int check_command(const json_t *value, const char *at)
     if (lists > 1)
         return bb_err(BB_EUSAGE, "%s: %zu words of the command are lists, expected at most one; try: \"choices\"", at,
                       lists);
+    if (json_is_string(value) && strpbrk(json_string_value(value), "'\"\\"))
+        return reject_value(at, value, "words without quotes, or a list of words such as [\"./x\", \"a b\"]");
     return check_line(value, at);
 }
 

@@ -31,12 +31,22 @@ void bb_plan_release(struct bb_plan *plan)
     *plan = (struct bb_plan){0};
 }
 
+static double waiting_us(const void *prediction, int rank, int group)
+{
+    const struct bb_prediction *p = prediction;
+
+    return bb_us_of(p->classes[p->class_of[rank]].groups[group].waiting_ns);
+}
+
 int bb_plan_predict_waiting(struct bb_plan *plan, const struct bb_prediction *p)
 {
     for (int i = 0; i < plan->traffic.n; i++) {
         const struct bb_traffic_role *role = &plan->traffic.roles[i];
 
-        bb_predict_waiting(plan->step, p, role->name, role->ranks, role->n_ranks, &plan->waiting);
+        bb_wait_table_add(
+            &plan->waiting,
+            &(struct bb_wait_role){&plan->step->layout, role->program, role->name, role->ranks, role->n_ranks},
+            waiting_us, p);
     }
     return bb_predict_waited_for(plan->step, p, &plan->waiting);
 }

@@ -248,41 +248,32 @@ static void list_groups(const struct bb_run_report *r, int rank, struct group_ro
     }
 }
 
-/* Adds the row of one role and group. n: number of ranks of the role; us: scratch, [n]. */
-static void add_waiting(const struct bb_measured *m, const struct bb_step *step, int role, int group, const int *ranks,
-                        int n, double *us, struct bb_wait_table *w)
+static double waiting_us(const void *measured, int rank, int group)
 {
-    struct bb_group_traffic traffic[BB_MAX_GROUPS];
-    struct bb_wait_row *row;
-
-    bb_count_group_traffic(&step->layout, &step->roles[role].program, traffic);
-    for (int i = 0; i < n; i++)
-        us[i] = traffic[group].calls > 0 ? m->traced[ranks[i]].groups[group].waiting_us : NAN;
-    row = bb_wait_table_add(w, &step->layout, group, step->roles[role].name, ranks, us, n);
-    if (row) {
-        row->waited_for = m->traced[row->most_rank].groups[group].waited_for;
-        row->waited_for_us = m->traced[row->most_rank].groups[group].waited_for_us;
-    }
+    return ((const struct bb_measured *)measured)->traced[rank].groups[group].waiting_us;
 }
 
 void bb_run_waiting(const struct bb_measured *m, const struct bb_step *step, struct bb_wait_table *w)
 {
-    double *us;
     int *ranks;
 
-    BB_NEW(us, m->ranks);
     BB_NEW(ranks, m->ranks);
-    for (int role = 0; m->traced && role < step->n_roles; role++) {
-        int n = 0;
+    for (int i = 0; m->traced && i < step->n_roles; i++) {
+        struct bb_wait_role role = {&step->layout, &step->roles[i].program, step->roles[i].name, ranks, 0};
 
         for (int r = 0; r < m->ranks; r++)
-            if (step->role_of[r] == role)
-                ranks[n++] = r;
-        for (int g = 0; g < step->layout.n_groups; g++)
-            add_waiting(m, step, role, g, ranks, n, us, w);
+            if (step->role_of[r] == i)
+                ranks[role.n++] = r;
+        if (role.n > 0)
+            bb_wait_table_add(w, &role, waiting_us, m);
+    }
+    for (int i = 0; i < w->n; i++) {
+        const struct bb_group_breakdown *g = &m->traced[w->rows[i].most_rank].groups[w->rows[i].group_index];
+
+        w->rows[i].waited_for = g->waited_for;
+        w->rows[i].waited_for_us = g->waited_for_us;
     }
     free(ranks);
-    free(us);
 }
 
 /* ---- report header ---- */

@@ -4,7 +4,6 @@
 
 #include "bootstrap/base/alloc.h"
 
-#include <math.h>
 #include <stdlib.h>
 
 /* Computes, for each rank r, shown_as[r]: the index in the timeline of the rank that represents r's class of
@@ -53,23 +52,6 @@ int bb_predict_critical_path(const struct bb_step *step, const struct bb_predict
 {
     *path = (struct bb_critical_path){0};
     return search_timeline(step, p, path, NULL);
-}
-
-void bb_predict_waiting(const struct bb_step *step, const struct bb_prediction *p, const char *role, const int *ranks,
-                        int n, struct bb_wait_table *w)
-{
-    double *us;
-
-    BB_NEW(us, n);
-    for (int g = 0; g < step->layout.n_groups; g++) {
-        for (int i = 0; i < n; i++) {
-            const struct bb_predicted_group *group = &p->classes[p->class_of[ranks[i]]].groups[g];
-
-            us[i] = group->bytes > 0 ? (double)group->waiting_ns / 1e3 : NAN;
-        }
-        (void)bb_wait_table_add(w, &step->layout, g, role, ranks, us, n);
-    }
-    free(us);
 }
 
 int bb_predict_waited_for(const struct bb_step *step, const struct bb_prediction *p, struct bb_wait_table *w)

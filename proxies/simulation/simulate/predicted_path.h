@@ -11,11 +11,8 @@
 int bb_predict_critical_path(const struct bb_step *step, const struct bb_prediction *p,
                              struct bb_critical_path *path) BB_MUST_CHECK;
 
-/* bb_predict_waiting - adds the row of each group to the waiting times, for a role with the ranks ranks[0 .. n).
- * bb_predict_waited_for - then sets for which ranks the rows wait. Returns 0, or the error of
+/* bb_predict_waited_for - sets for which ranks the rows of the waiting times wait. Returns 0, or the error of
  * bb_predicted_timeline. */
-void bb_predict_waiting(const struct bb_step *step, const struct bb_prediction *p, const char *role, const int *ranks,
-                        int n, struct bb_wait_table *w);
 int bb_predict_waited_for(const struct bb_step *step, const struct bb_prediction *p,
                           struct bb_wait_table *w) BB_MUST_CHECK;
 

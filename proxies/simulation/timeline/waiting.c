@@ -24,30 +24,35 @@ static const struct bb_field fields[] = {
     {0},
 };
 
-struct bb_wait_row *bb_wait_table_add(struct bb_wait_table *w, const struct bb_layout *l, int group, const char *role,
-                                      const int *ranks, const double *us, int n)
+void bb_wait_table_add(struct bb_wait_table *w, const struct bb_wait_role *role, bb_waiting_us *waiting_us,
+                       const void *arg)
 {
-    struct bb_wait_row row = {
-        .role = role, .group = l->groups[group].name, .group_index = group, .most_us = -1, .waited_for = BB_NONE};
+    const struct bb_layout *l = role->layout;
+    struct bb_group_traffic traffic[BB_MAX_GROUPS];
     struct bb_stats stats;
-    double *known;
+    double *us;
 
-    BB_NEW(known, n);
-    for (int i = 0; i < n; i++) {
-        if (isnan(us[i]))
+    BB_NEW(us, role->n);
+    bb_count_group_traffic(l, role->program, traffic);
+    for (int g = 0; g < l->n_groups; g++) {
+        struct bb_wait_row row = {role->name, l->groups[g].name, .group_index = g, .ranks = role->n,
+                                  .waited_for = BB_NONE};
+
+        if (traffic[g].calls == 0 || l->groups[g].size < 2)
             continue;
-        known[row.ranks++] = us[i];
-        row.most_rank = us[i] > row.most_us ? ranks[i] : row.most_rank;
-        row.most_us = fmax(row.most_us, us[i]);
+        for (int i = 0; i < role->n; i++) {
+            us[i] = waiting_us(arg, role->ranks[i], g);
+            row.most_rank = i == 0 || us[i] > row.most_us ? role->ranks[i] : row.most_rank;
+            row.most_us = fmax(us[i], row.most_us);
+        }
+        if (isnan(us[0]))
+            continue;
+        bb_stats_compute(us, (size_t)role->n, &stats);
+        row.median_us = stats.p50;
+        BB_GROW(w->rows, w->n);
+        w->rows[w->n++] = row;
     }
-    bb_stats_compute(known, (size_t)row.ranks, &stats);
-    row.median_us = stats.p50;
-    free(known);
-    if (row.ranks == 0 || l->groups[group].size < 2)
-        return NULL;
-    BB_GROW(w->rows, w->n);
-    w->rows[w->n] = row;
-    return &w->rows[w->n++];
+    free(us);
 }
 
 void bb_wait_table_release(struct bb_wait_table *w)

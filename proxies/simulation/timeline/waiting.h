@@ -27,15 +27,24 @@ struct bb_wait_table {
     int n;
 };
 
+/* A role: a set of ranks with the same program. */
+struct bb_wait_role {
+    const struct bb_layout *layout;
+    const struct bb_program *program;
+    const char *name;
+    const int *ranks;
+    int n; /* number of ranks, at least 1 */
+};
+
 /*
- * bb_wait_table_add - adds the row of one role and group.
- *   ranks, us  [n] ranks of the role, and their waiting time in us; NaN: the rank has no traffic in the group
- *   Returns    the new row, whose fields waited_for and waited_for_us the caller sets; NULL if the group has one rank
- *              or no rank has traffic in the group
+ * bb_wait_table_add - adds a row for each group of at least two ranks in which the role has traffic. waited_for and
+ * waited_for_us of the rows remain unknown.
+ *   waiting_us  returns the waiting time of a rank in all calls of a group in one step, in us; NaN: unknown, no row
  * bb_wait_table_release - accepts a zeroed table.
  */
-struct bb_wait_row *bb_wait_table_add(struct bb_wait_table *w, const struct bb_layout *l, int group, const char *role,
-                                      const int *ranks, const double *us, int n);
+typedef double bb_waiting_us(const void *arg, int rank, int group);
+void bb_wait_table_add(struct bb_wait_table *w, const struct bb_wait_role *role, bb_waiting_us *waiting_us,
+                       const void *arg);
 void bb_wait_table_release(struct bb_wait_table *w);
 
 /* bb_wait_table_attribute - sets waited_for and waited_for_us of all rows from a timeline in which all ranks have times

@@ -267,7 +267,26 @@ out:
 
 /* ---- validation of the command line ---- */
 
-/* Rejects invalid patterns: each is a regular expression with a group that contains the number. */
+/* Rejects an invalid pattern of a metric: it is a regular expression with a group that contains the number. */
+static int check_pattern(const char *name, const char *pattern)
+{
+    regex_t compiled;
+    char why[100];
+    int error = regcomp(&compiled, pattern, REG_EXTENDED), rc = 0;
+
+    if (error) {
+        regerror(error, NULL, why, sizeof(why));
+        return bb_err(BB_EUSAGE, "metrics.%s: '%s' is not a POSIX extended regular expression: %s", name, pattern, why);
+    }
+    if (strstr(pattern, "\\d"))
+        rc = bb_err(BB_EUSAGE, "metrics.%s: '%s' contains \\d, which POSIX does not have; try: [0-9]", name, pattern);
+    else if (compiled.re_nsub == 0)
+        rc = bb_err(BB_EUSAGE, "metrics.%s: '%s' has no group for the number; try: \"Images/s: ([0-9.]+)\"", name,
+                    pattern);
+    regfree(&compiled);
+    return rc;
+}
+
 static int check_metrics(const json_t *metrics)
 {
     const char *name;
@@ -276,23 +295,9 @@ static int check_metrics(const json_t *metrics)
 
     json_object_foreach((json_t *)metrics, name, pattern)
     {
-        const char *text = json_string_value(pattern);
-        char why[100];
-        regex_t compiled;
-        int error = rc ? 0 : regcomp(&compiled, text, REG_EXTENDED);
-
-        if (rc)
-            break;
-        if (error) {
-            regerror(error, NULL, why, sizeof(why));
-            return bb_err(BB_EUSAGE, "metrics.%s: '%s' is not a POSIX extended regular expression: %s", name, text,
-                          why);
-        }
-        if (compiled.re_nsub == 0)
-            rc = bb_err(BB_EUSAGE, "metrics.%s: '%s' has no group for the number; try: \"Images/s: ([0-9.]+)\"", name,
-                        text);
-        regfree(&compiled);
+        TRY(check_pattern(name, json_string_value(pattern)));
     }
+out:
     return rc;
 }
 

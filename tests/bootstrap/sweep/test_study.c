@@ -96,6 +96,7 @@ static const struct {
     {"{\"command\": \"./x\", \"values\": {\"json\": 4}}", {"values.json", "{json}", "another name"}},
     {"{\"command\": \"./x\", \"values\": {\"a-b\": 4}}", {"values.a-b", "not a valid placeholder name"}},
     {"{\"command\": \"./x\", \"values\": {\"a\": null}}", {"values.a is null"}},
+    {"{\"command\": \"./x\", \"metrics\": {\"t\": \"time: (\\\\d+)\"}}", {"metrics.t", "contains \\d", "[0-9]"}},
     {"{\"command\": \"./x 'a b'\"}", {"command is \"./x 'a b'\"", "list of words"}},
     {"{\"command\": \"./x\"}", {"./x has no metrics", "{json}"}},
     {"{\"command\": \"./x\", \"metrics\": {}}", {"metrics is {}"}},

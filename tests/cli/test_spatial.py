@@ -26,6 +26,7 @@ LAYOUTS = [
     ("layer_parallel --model amoebanet_d --layers 3 --filters 32 --image-size 256 --splits 4 --micro-batches 2 --compute gemm", 4),
     ("layer_parallel --model cosmoflow --image-size 32 --local-dp 2 --splits 2 --micro-batch-size 2", 4),
     ("layer_parallel --image-size 64 --stages 2 --micro-batch-size 3,1 --micro-batches 2 --schedule 1f1b", 4),
+    ("spatial --image-size 64 --spatial-parts 2 --sync-bn --micro-batches 2 --splits 2 --layers 20", 6),
     ("gems --image-size 64 --replications 1 --micro-batches 2", 2),
     ("gems --image-size 64 --replications 4 --micro-batches 2", 4),
     ("gems --image-size 64 --comm-opt --splits 3 --compute gemm --layers 20", 3),

@@ -262,6 +262,38 @@ void bb_script_accumulate(struct bb_script *s, const struct bb_kernel_list *work
         start_work(s, "accumulate gradients", work, 1, BB_NONE, BB_NONE, false);
 }
 
+void bb_script_norm_open(struct bb_script_norm *norm, struct bb_script *s, const struct bb_layout *layout, int comm,
+                         int ranks, int channels)
+{
+    const size_t count = 2 * (size_t)channels + 1;
+    enum bb_dtype_id dtype = s->dtype;
+
+    *norm = (struct bb_script_norm){.lane = {.comm = BB_NONE}};
+    if (comm == BB_NONE || !channels)
+        return;
+    norm->lane = bb_script_lane(s, layout, comm);
+    s->dtype = BB_FLOAT;
+    norm->own = bb_script_buffer(s, "batch norm", BB_USE_COMMUNICATION, count);
+    norm->all = bb_script_buffer(s, "batch norm", BB_USE_COMMUNICATION, count * (size_t)ranks);
+    s->dtype = dtype;
+}
+
+void bb_script_norm_exchange(const struct bb_script_norm *norm, struct bb_script *s, int channels, bool backward)
+{
+    enum bb_dtype_id dtype = s->dtype;
+    size_t count = 2 * (size_t)channels;
+
+    if (norm->lane.comm == BB_NONE || !channels)
+        return;
+    s->dtype = BB_FLOAT;
+    s->phase = backward ? BB_PHASE_BACKWARD : BB_PHASE_FORWARD;
+    bb_script_wait(
+        s, backward
+               ? bb_script_collective(s, norm->lane, "batch norm", BB_ALL_REDUCE, count, norm->own, norm->own)
+               : bb_script_collective(s, norm->lane, "batch norm", BB_ALL_GATHER, count + 1, norm->own, norm->all));
+    s->dtype = dtype;
+}
+
 void bb_script_memory_kernel(struct bb_script *s, struct bb_step *step, const char *what,
                              enum bb_memory_kernel_kind kind, size_t count, int times, int src, int dst)
 {

@@ -172,6 +172,27 @@ int bb_script_all_reduce(struct bb_script *s, struct bb_script_lane lane, const 
 int bb_script_exchange(struct bb_script *s, struct bb_script_lane lane, const char *what, const int *to,
                        const int *from, int n, size_t count);
 
+/* Synchronized batch norm (PyTorch's SyncBatchNorm) in one program: the communicator, and the buffers with the values of
+ * this rank and of all ranks, which all norm layers share. */
+struct bb_script_norm {
+    struct bb_script_lane lane; /* lane.comm is BB_NONE: no exchange */
+    int own, all;
+};
+
+/*
+ * bb_script_norm_open - add the stream and the buffers.
+ *   comm      index of the communicator of the ranks that share their statistics; BB_NONE: no exchange
+ *   ranks     number of its ranks
+ *   channels  largest number of channels of a norm layer
+ * bb_script_norm_exchange - add the exchange of a norm layer and wait for it; add nothing if channels is 0. The values
+ * are float with any element type of the script.
+ *   forward   all-gather of the mean and the inverse standard deviation of each channel, and the number of elements
+ *   backward  all-reduce of two sums per channel: the output gradients, and their products with the normalized input
+ */
+void bb_script_norm_open(struct bb_script_norm *norm, struct bb_script *s, const struct bb_layout *layout, int comm,
+                         int ranks, int channels);
+void bb_script_norm_exchange(const struct bb_script_norm *norm, struct bb_script *s, int channels, bool backward);
+
 /* bb_script_rooted_collective - start a collective with a root, for example a broadcast. root: rank of the root in
  * the communicator lane.comm. All else as in bb_script_collective. */
 int bb_script_rooted_collective(struct bb_script *s, struct bb_script_lane lane, const char *what,

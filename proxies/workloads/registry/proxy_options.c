@@ -57,6 +57,10 @@ const struct bb_opt bb_proxy_options[] = {
     OPT_INT(0, "filters", FIELD(tiles.filters), NULL, "F", 1, 1e5,
             "amoebanet_d: number of filters (default: the model's); --layers sets the number of cells",
             .needs = BB_FEATURE_IMAGES),
+    OPT_FLAG(0, "sync-bn", FIELD(sync.sync_bn),
+             "convolutional networks: synchronized batch norm over all replicas and tiles; each norm layer all-gathers "
+             "mean, variance and count in forward, and all-reduces two sums per channel in backward",
+             .needs = BB_FEATURE_IMAGES),
     OPT_INTS(
         0, "micro-batch-size", FIELD(micro_batch_size), NULL, "B[,B...]", 1, 1e6,
         "samples per micro-batch and replica (default: the model's, or 1); convolutional networks and data_parallel "

@@ -39,8 +39,8 @@ struct training {
     struct bb_batches batches;
     int batch; /* number of samples that the workers (training ranks) of the current role process in one micro-batch */
     int workers, micro_batches;
-    int norm_buffers[2]; /* indices of the buffers of synchronized batch norms (add_norm_buffers) */
-    int norm_comm;       /* index of the communicator of synchronized batch norms; BB_NONE: no exchange */
+    struct bb_script_norm norm;
+    int norm_comm, norm_channels; /* communicator of synchronized batch norms, or BB_NONE; most channels of a layer */
     struct bb_sync_unit *units;
     /* [unit (layer)] kernel lists of --compute gemm, owned by the step; NULL with other kinds of compute */
     const struct bb_kernel_list *(*kernels)[KERNEL_KINDS];
@@ -140,13 +140,11 @@ static void write_kernels(struct training *t, int unit, int direction)
  * reductions. */
 static int add_norm_comm(struct training *t, int group)
 {
-    int norms = 0;
-
     for (int u = 0; u < t->network.n; u++)
-        norms += t->network.units[u].norm;
+        t->norm_channels = MAX(t->norm_channels, t->network.units[u].norm);
     if (!t->config->sync.sync_bn)
         return 0;
-    if (!norms)
+    if (!t->norm_channels)
         return bb_err(BB_EUSAGE, "%s: --sync-bn requires batch norms, which %s does not have; try: --model resnet50",
                       t->config->proxy, t->config->model);
     if (t->comms.servers)
@@ -157,42 +155,11 @@ static int add_norm_comm(struct training *t, int group)
     return 0;
 }
 
-/* Adds the buffers for the exchanges of all batch norms: [0] the values of this replica, [1] those of all replicas. */
-static void add_norm_buffers(struct training *t)
+static void exchange_norm(struct training *t, int unit, bool backward)
 {
-    size_t count = 1;
-    struct bb_script *s = &t->script;
-    enum bb_dtype_id dtype = s->dtype;
-
-    for (int u = 0; u < t->network.n; u++)
-        count = MAX(count, 2 * (size_t)t->network.units[u].norm + 1);
-    s->dtype = BB_FLOAT;
-    for (int i = 0; i < 2; i++, count *= (size_t)t->workers)
-        t->norm_buffers[i] = bb_script_buffer(s, "batch norm", BB_USE_COMMUNICATION, count);
-    s->dtype = dtype;
-}
-
-/* Adds the exchange of one batch norm, and waits for it. Forward: all-gather of the mean, the inverse standard deviation
- * (both per channel) and the number of elements. Backward: all-reduce of two sums per channel, of the output gradients
- * and of their products with the normalized input. The values are float with any --dtype. */
-static void exchange_norm(struct training *t, int unit, int direction)
-{
-    const size_t count = 2 * (size_t)t->network.units[unit].norm + (direction == FORWARD);
-    struct bb_script *s = &t->script;
-    enum bb_dtype_id dtype = s->dtype;
-    struct bb_script_lane lane;
-    int all = t->norm_buffers[direction == FORWARD];
-
-    if (t->norm_comm == BB_NONE || !t->network.units[unit].norm)
-        return;
-    lane = bb_script_lane(s, &t->step->layout, t->norm_comm);
-    s->dtype = BB_FLOAT;
-    s->phase = direction == FORWARD ? BB_PHASE_FORWARD : BB_PHASE_BACKWARD;
-    s->layer = unit;
-    bb_script_wait(s, bb_script_collective(s, lane, "batch norm", direction == FORWARD ? BB_ALL_GATHER : BB_ALL_REDUCE,
-                                           count, t->norm_buffers[0], all));
-    s->dtype = dtype;
-    s->layer = BB_NONE;
+    t->script.layer = unit;
+    bb_script_norm_exchange(&t->norm, &t->script, t->network.units[unit].norm, backward);
+    t->script.layer = BB_NONE;
 }
 
 /* ---- program of one role (ranks with the same program) ---- */
@@ -203,13 +170,13 @@ static void write_micro_batch(struct training *t, bool last)
         t->script.phase = BB_PHASE_FORWARD;
         bb_sync_before_forward(t->sync, u);
         write_kernels(t, u, FORWARD);
-        exchange_norm(t, u, FORWARD);
+        exchange_norm(t, u, false);
         bb_sync_after_forward(t->sync, u);
     }
     for (int u = t->network.n - 1; u >= 0; u--) {
         t->script.phase = BB_PHASE_BACKWARD;
         bb_sync_before_backward(t->sync, u);
-        exchange_norm(t, u, BACKWARD);
+        exchange_norm(t, u, true);
         write_kernels(t, u, BACKWARD);
         bb_sync_after_backward(t->sync, u, last);
     }
@@ -234,8 +201,7 @@ static int build_role(struct training *t, struct bb_role *role, const char *name
     bb_script_init(&t->script, &role->program, t->config);
     bb_sync_init(&t->sync, &spec);
     bb_sync_begin_step(t->sync);
-    if (t->norm_comm != BB_NONE)
-        add_norm_buffers(t);
+    bb_script_norm_open(&t->norm, &t->script, &t->step->layout, t->norm_comm, t->workers, t->norm_channels);
     for (int i = 0; i < t->micro_batches && is_worker; i++) {
         t->script.micro_batch = t->micro_batches > 1 ? i : BB_NONE;
         write_micro_batch(t, i == t->micro_batches - 1);

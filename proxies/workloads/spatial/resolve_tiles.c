@@ -47,6 +47,7 @@ static int validate_options(const struct bb_tiling *t)
 {
     const struct bb_tiles_options *o = &t->config.tiles;
     const bool tiled = !t->layers_only && (!t->gems || o->spatial_parts), outputs = is_value(o->halo_bwd, "dy");
+    int norms = 0;
     const struct {
         bool given;
         const char *option;
@@ -87,6 +88,13 @@ static int validate_options(const struct bb_tiling *t)
         return bb_err(BB_EUSAGE, "%s: --%s requires --%s; add that option, or leave this one out", t->config.proxy,
                       pairs[i].option, pairs[i].other);
     }
+    for (int i = 0; i < t->net.n_layers; i++)
+        norms += t->net.layers[i].norm;
+    if (t->config.sync.sync_bn && (t->gems || o->halo_d2 || !norms))
+        return bb_err(BB_EUSAGE, "%s: --sync-bn is not supported with %s; leave it out", t->config.proxy,
+                      t->gems      ? "two replicas that run at different times"
+                      : o->halo_d2 ? "--halo-d2, whose tiles overlap"
+                                   : bb_step_text(t->step, "%s, which has no batch norm", t->net.name));
     if (o->halo_d2 && (outputs || o->halo_overlap))
         return bb_err(BB_EUSAGE, "%s: --halo-d2 and --%s cannot be combined: %s; leave one of them out",
                       t->config.proxy, outputs ? "halo-bwd dy" : "halo-overlap",

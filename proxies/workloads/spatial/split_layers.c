@@ -184,12 +184,13 @@ static int segment_module(struct segment_builder *c, int module)
 
         if (bb_halo_is_exchanged(l->halo, &c->layers->slices)) {
             TRY(add_halo_segment(c, module, l));
-            continue;
+        } else {
+            if (!open || c->layers->segments[c->layers->n_segments - 1].norm)
+                (void)open_segment(c, module);
+            find_thin_tiles(c, &in, none, l->stride, module);
+            TRY(add_to_op(c, &c->layers->segments[c->layers->n_segments - 1].tail, l, get_extent(c, l, none)));
         }
-        if (!open)
-            (void)open_segment(c, module);
-        find_thin_tiles(c, &in, none, l->stride, module);
-        TRY(add_to_op(c, &c->layers->segments[c->layers->n_segments - 1].tail, l, get_extent(c, l, none)));
+        c->layers->segments[c->layers->n_segments - 1].norm = c->config->sync.sync_bn ? l->norm : 0;
     }
 out:
     return rc;

@@ -44,6 +44,7 @@ struct bb_segment {
     struct bb_segment_op inner, border;
     double
         activations; /* the segment's part of bb_split_layers.activations; the segments of a module have equal parts */
+    int norm; /* with --sync-bn: channels of the batch norm that ends the segment, whose statistics are exchanged; 0: none */
 };
 
 struct bb_split_layers {

@@ -293,6 +293,7 @@ static void forward_segment(struct bb_tile_stage *w, struct bb_replica *replica,
         write_segment_op(w, replica, &g->head, BB_FORWARD);
     }
     write_segment_op(w, replica, &g->tail, BB_FORWARD);
+    bb_script_norm_exchange(&replica->norm, &w->script, g->norm, false);
 }
 
 static void backward_segment(struct bb_tile_stage *w, struct bb_replica *replica, const struct bb_segment *g)
@@ -302,6 +303,7 @@ static void backward_segment(struct bb_tile_stage *w, struct bb_replica *replica
                                                               gradient */
 
     w->script.layer = g->module;
+    bb_script_norm_exchange(&replica->norm, &w->script, g->norm, true);
     write_segment_op(w, replica, &g->tail, BB_BACKWARD);
     if (g->n_halos && !image && strcmp(how, "dy") == 0)
         exchange_halos(w, replica, &(struct halo_exchange){g, &g->outputs, 1, OUTPUTS});
@@ -394,6 +396,7 @@ void bb_tile_stage_memory(const struct bb_tile_stage *w, double bytes[BB_USES])
 static void init_replica(struct bb_tile_stage *w, struct bb_replica *replica, int mp_rank, bool inverse)
 {
     struct bb_tiling *t = w->tiling;
+    int channels = 0;
 
     replica->at = bb_tiling_position(t, mp_rank);
     replica->inverse = inverse;
@@ -403,6 +406,10 @@ static void init_replica(struct bb_tile_stage *w, struct bb_replica *replica, in
         replica->halo = bb_tile_stage_lane(w, replica->split->comm_halo);
     }
     BB_NEW(replica->pack_lists, replica->split->layers.n_segments * BB_PACK_LISTS);
+    for (int i = 0; i < replica->split->layers.n_segments; i++)
+        channels = MAX(channels, replica->split->layers.segments[i].norm);
+    bb_script_norm_open(&replica->norm, &w->script, &t->step->layout, replica->split->comm_norm, replica->split->n_norm,
+                        channels);
     make_link(w, replica, true);
     make_link(w, replica, false);
     add_halo_buffers(w, replica);

@@ -40,6 +40,7 @@ struct bb_replica {
     struct bb_stage_link previous, next;
     int halo_send[BB_SEGMENT_HALOS][BB_DIRECTIONS], halo_recv[BB_SEGMENT_HALOS][BB_DIRECTIONS];
     struct bb_script_lane halo;
+    struct bb_script_norm norm;
     /* [segments * BB_PACK_LISTS] lists of the kernels that pack or unpack halos, created at first use (NULL before)
      * and owned by the step; a segment is a group of layers with one halo exchange */
     struct bb_kernel_list **pack_lists;

@@ -202,6 +202,28 @@ static void add_pairs(struct bb_tiling *t)
     add_listed_group(t, &l, "pair", 2 * (per_replica ? 1 : t->replicas), 1, &t->comm_pair);
 }
 
+/* Adds the groups `batch norm` of --sync-bn: the ranks of a split in all replicas, which normalize parts of the same
+ * batch. Consecutive splits with the same number of ranks share a group. */
+static void add_norm_groups(struct bb_tiling *t)
+{
+    struct listing l = {0};
+
+    for (int i = 0, end; i < t->n_splits; i = end) {
+        int width = t->splits[i].width, size = width * t->replicas, comm = BB_NONE;
+
+        for (end = i; end < t->n_splits && t->splits[end].width == width; end++)
+            for (int r = 0; r < t->replicas && t->config.sync.sync_bn && size > 1; r++)
+                list_mp_ranks(t, &l, r, BB_DIRECT, t->splits[end].base, width, 1);
+        if (l.n)
+            add_listed_group(t, &l, i == 0 ? "batch norm" : bb_step_text(t->step, "batch norm of %d", size), size, 1,
+                             &comm);
+        for (int s = i; s < end; s++) {
+            t->splits[s].comm_norm = comm;
+            t->splits[s].n_norm = size;
+        }
+    }
+}
+
 static int add_groups(struct bb_tiling *t)
 {
     struct bb_layout *l = &t->step->layout;
@@ -216,6 +238,7 @@ static int add_groups(struct bb_tiling *t)
         if (i == 0 || t->splits[i].width != t->splits[i - 1].width)
             add_tile_groups(t, i);
     add_pipelines(t);
+    add_norm_groups(t);
     if (d > 1)
         add_subgroups(t, BB_DIRECT, "local_dp", local_replicas, 1, &t->comm_local_dp);
     if (t->gems)

@@ -18,6 +18,7 @@
  *   lp         one rank of each split that works on whole maps: a layer-parallel pipeline
  *   spatial    the tiles whose weight gradients are summed
  *   local_dp   the D ranks of a split
+ *   batch norm the ranks of a split in all replicas, with --sync-bn
  *   dp         the ranks with the same model-parallel rank in all replicas
  *   pair       GEMS: ranks r and mp - 1 - r (of all replicas), which have the same two splits
  *   middle     GEMS with odd mp: rank (mp - 1) / 2 of all replicas, which has the same split in both directions
@@ -47,6 +48,7 @@ struct bb_layer_split {
     struct bb_split_layers layers;
     int base, width; /* the model-parallel ranks of the split are base to base + width - 1 */
     int comm_halo, comm_spatial;
+    int comm_norm, n_norm; /* communicator of --sync-bn, or BB_NONE, and the number of its ranks */
 };
 
 struct bb_tiling {

@@ -1,5 +1,4 @@
 /* sync_options.c - the options of data-parallel synchronization (see step/config.h and sync/sync.h). */
-#include "proxies/form/author/proxy.h"
 #include "proxies/form/step/config.h"
 
 #include "proxies/workloads/sync/sync.h"
@@ -48,10 +47,6 @@ const struct bb_opt bb_sync_options[] = {
     OPT_FLAG(0, "own-gather-comm", FIELD(own_gather_comm),
              "zero3, hsdp: use a separate communicator for all-gathers, so that they need not wait for reductions"),
     OPT_FLAG(0, "no-overlap", FIELD(no_overlap), "start reducing gradients only after the whole backward"),
-    OPT_FLAG(0, "sync-bn", FIELD(sync_bn),
-             "data_parallel with a convolutional network: synchronized batch norm over all replicas; each norm layer "
-             "all-gathers mean, variance and count in forward, and all-reduces two sums per channel in backward",
-             .needs = BB_FEATURE_IMAGES),
     OPT_FLAG(0, "no-sync", FIELD(no_sync),
              "zero2, zero3, hsdp: reduce gradients only in the last micro-batch; full gradients stay in memory until "
              "then (FSDP no_sync)"),

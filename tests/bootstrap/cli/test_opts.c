@@ -69,6 +69,40 @@ static int parse(const char *line, struct cfg *cfg, struct bb_positionals *posit
     return rc;
 }
 
+/* Numbers and lists, also without a struct for the values (the options of a sweep are only checked). */
+static void reads_lists_of_numbers(void **state)
+{
+    static const struct bb_opt rows[] = {OPT_INTS(0, "sizes", 0, "3", "N[,N...]", 1, 9, "sizes"), {0}};
+    static const struct bb_opt_table list_tables[] = {{.title = "Options", .opts = rows}, {0}};
+    static const struct bb_opts lists = {.usage = "busbar test [OPTION...]", .tables = list_tables};
+    static const struct {
+        char *argument;
+        int rc, first;
+        const char *list;
+    } cases[] = {{"--sizes=7", 0, 7, NULL},
+                 {"--sizes=5,7", 0, 5, "5,7"},
+                 {"--sizes=5,", -BB_EUSAGE, 0, NULL},
+                 {"--sizes=5,10", -BB_EUSAGE, 0, NULL}};
+    struct bb_positionals positionals;
+    struct bb_opt_ints value;
+
+    (void)state;
+    for (size_t i = 0; i < ROWS(cases); i++) {
+        char *argv[] = {"busbar", cases[i].argument, NULL};
+
+        memset(&value, 0x55, sizeof(value));
+        assert_int_equal(bb_opts_parse(&lists, &value, 2, argv, &positionals, stdout), cases[i].rc);
+        assert_int_equal(bb_opts_check(&lists, 2, argv), cases[i].rc);
+        if (cases[i].rc)
+            continue;
+        assert_int_equal(value.first, cases[i].first);
+        assert_true(cases[i].list ? strcmp(value.list, cases[i].list) == 0 : value.list == NULL);
+        assert_non_null(bb_opts_find_changed(list_tables, &value));
+    }
+    assert_int_equal(bb_opts_parse(&lists, &value, 1, (char *[]){"busbar", NULL}, &positionals, stdout), 0);
+    assert_true(value.first == 3 && value.list == NULL && !bb_opts_find_changed(list_tables, &value));
+}
+
 static void stores_defaults(void **state)
 {
     struct cfg cfg;
@@ -349,6 +383,7 @@ static void escapes_text_for_groff(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(reads_lists_of_numbers),
         cmocka_unit_test(stores_defaults),
         cmocka_unit_test(accepts_every_option_syntax),
         cmocka_unit_test(rejects_invalid_options),

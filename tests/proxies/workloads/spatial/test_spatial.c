@@ -576,6 +576,46 @@ static void replicas_have_their_own_batches(void **state)
     bb_step_release(&step);
 }
 
+/* All ranks that hold a part of a batch share the statistics of a batch norm: tiles, local replicas and replicas. Of
+ * ResNet-110's 109 norms, 25 of 16 channels (one after the first convolution), 24 of 64 and 5 of 128 are in the first of two
+ * splits: 19 modules. */
+static void batch_norms_exchange_statistics(void **state)
+{
+    const size_t first = 25 * 16 + 24 * 64 + 5 * 128, norms = 25 + 24 + 5;
+    struct bb_step step;
+    const struct bb_program *p;
+    int computes = 0;
+
+    (void)state;
+    VALID_LINE(&step, "spatial", .ranks = 10, .micro_batches = 2, .sync = {.sync_bn = true},
+               TILES(.spatial_parts = "4", .splits = 2, .halo_overlap = true));
+    for (int r = 0; r < 10; r += 5) {
+        assert_sum(sum_of(&step, r, BB_OP_COLLECTIVE, "batch norm", BB_PHASE_FORWARD), 2 * norms,
+                   2 * (2 * first + norms));
+        assert_sum(sum_of(&step, r, BB_OP_COLLECTIVE, "batch norm", BB_PHASE_BACKWARD), 2 * norms, 4 * first);
+        assert_int_equal(sum_of(&step, r + 4, BB_OP_COLLECTIVE, "batch norm of 2", BB_PHASE_FORWARD).calls, 2 * 55);
+    }
+    bb_step_release(&step);
+    VALID_LINE(&step, "layer_parallel", .ranks = 4, .stages = 2, .dtype = "half", .sync = {.sync_bn = true});
+    p = bb_step_program(&step, 3);
+    for (size_t i = 0; i < p->n_ops; i++)
+        if (p->ops[i].kind == BB_OP_COLLECTIVE && p->ops[i].phase < BB_PHASE_GRADIENTS) {
+            assert_int_equal(p->ops[i].dtype, BB_FLOAT);
+            assert_int_equal(p->ops[i].coll, p->ops[i].phase == BB_PHASE_FORWARD ? BB_ALL_GATHER : BB_ALL_REDUCE);
+            /* the pool that ends in the last norm has no time, so two exchanges follow each other */
+            assert_true(p->ops[i + 1].kind == BB_OP_COLLECTIVE || p->ops[i + 1].waits > 0);
+            computes += p->ops[i + 1].kind == BB_OP_COMPUTE;
+        }
+    assert_int_equal(computes, 2 * 55 - 2);
+    bb_step_release(&step);
+    VALID_LINE(&step, "spatial", .ranks = 14, .model = "amoebanet_d", .sync = {.sync_bn = true},
+               TILES(.spatial_parts = "8,4", .splits = 4));
+    /* norms of the first stem, a reduction cell (two inputs, eight convolutions) and a normal cell: 1, 10, 13 */
+    assert_int_equal(sum_of(&step, 0, BB_OP_COLLECTIVE, "batch norm", BB_PHASE_FORWARD).calls, 1 + 2 * 10 + 3 * 13);
+    assert_int_equal(sum_of(&step, 8, BB_OP_COLLECTIVE, "batch norm of 4", BB_PHASE_FORWARD).calls, 5 * 13 + 10);
+    bb_step_release(&step);
+}
+
 /* One tile is the whole image, and one replication of GEMS is one pass of the direct replica. */
 static void one_tile_and_one_replication_are_a_pipeline(void **state)
 {
@@ -710,6 +750,7 @@ int main(void)
         cmocka_unit_test(schedule_limits_the_stored_activations),
         cmocka_unit_test(replicas_of_a_pipeline_reduce_each_stage),
         cmocka_unit_test(replicas_have_their_own_batches),
+        cmocka_unit_test(batch_norms_exchange_statistics),
         cmocka_unit_test(one_tile_and_one_replication_are_a_pipeline),
         cmocka_unit_test(pipelines_reject_invalid_options),
         cmocka_unit_test(random_layouts_are_valid),

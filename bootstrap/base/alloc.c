@@ -108,6 +108,15 @@ FILE *bb_open_text(char **text, size_t *bytes)
     return stream;
 }
 
+void bb_close_text(FILE *stream, char *const *text)
+{
+    const bool failed = ferror(stream);
+
+    if (fclose(stream) != 0 || failed ||
+        !*text) /* without memory, fclose() of glibc sets *text to NULL and returns 0 */
+        end_without_memory(1, 1);
+}
+
 char *bb_copy_text(const char *text)
 {
     char *copy = strdup(text);

@@ -54,8 +54,9 @@ char *bb_format(const char *fmt, ...) __attribute__((format(printf, 1, 2))) BB_M
 char *bb_vformat(const char *fmt, va_list args) __attribute__((format(printf, 1, 0))) BB_MUST_CHECK;
 
 /* bb_open_text - open a stream that stores its output in allocated memory (open_memstream). *text and *bytes are set by
- * fflush and fclose; the caller frees *text. */
+ * bb_close_text, which closes the stream; the caller frees *text. */
 FILE *bb_open_text(char **text, size_t *bytes) BB_MUST_CHECK;
+void bb_close_text(FILE *stream, char *const *text);
 
 /* bb_copy_text - return a copy of the text (strdup), owned by the caller. */
 char *bb_copy_text(const char *text) BB_MUST_CHECK;

@@ -141,7 +141,7 @@ static char *relative_name(const char *path, const json_t *relative_to)
     {
         fprintf(text, " %s=%s", axis, bb_setting_text(value, value_text));
     }
-    fclose(text);
+    bb_close_text(text, &name);
     return name;
 }
 

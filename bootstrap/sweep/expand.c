@@ -228,7 +228,7 @@ static int fill_placeholders(struct bb_argv *words, json_t *values, json_t *used
                 rc = reject_placeholder(name, values);
             free(name);
         }
-        fclose(text);
+        bb_close_text(text, &filled);
         free(word);
         words->word[i] = filled;
     }

@@ -183,7 +183,7 @@ static int submit_array(const char *path, size_t tasks, FILE *out)
 
     fputs("sbatch --parsable ", text);
     bb_quote(path, text);
-    fclose(text);
+    bb_close_text(text, &command);
     sbatch = popen(command, "r");
     free(command);
     if (sbatch) {

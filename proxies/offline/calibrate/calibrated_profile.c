@@ -55,7 +55,7 @@ static json_t *source_of(const struct bb_calibration_report *r)
                 *e->files[f].started ? e->files[f].started : "unknown date",
                 *e->files[f].nccl ? e->files[f].nccl : "version unknown");
     fprintf(out, "All other parameters are those of %s: %s", r->calibration->base->name, source ? source : "no source");
-    fclose(out);
+    bb_close_text(out, &text);
     value = json_string(text);
     free(text);
     return value;

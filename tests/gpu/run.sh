@@ -221,6 +221,7 @@ expect 0 20 nccl-tests-name "$bin/all_reduce_perf" -b 8 -e 64K -f 16 -n 5 -J ncc
 expect 0 40 compute-quick "$busbar" bench compute --quick --json compute-quick.json
 expect 0 40 compute-timed "$busbar" bench compute timed --max-error 2 --json compute-timed.json
 expect 0 40 proxy-one-rank "$busbar" proxy data_parallel --model resnet18_cifar --sync all_reduce --compute gemm --scale-counts 0.01 --check --start-barrier --steps 3 --json proxy-one-rank.json
+expect 0 40 proxy-slow-rank "$busbar" proxy data_parallel --model resnet18_cifar --compute gemm --scale-counts 0.01 --slow rank=0:1.5 --delay rank=0:1ms --steps 3 --json proxy-slow-rank.json
 if [ -n "${NCCL_TESTS_BUILD:-}" ] && command -v mpirun >/dev/null; then
     expect 0 100 compare-with-nccl-tests python3 "$comparison" "$NCCL_TESTS_BUILD" --build "$bin" --rounds 3 --ranks 2 --operations all_reduce,all_gather,reduce_scatter,alltoall,sendrecv
 else

@@ -47,7 +47,7 @@ def recorded(tmp_path, rank, ranks):
 @pytest.mark.parametrize("line,ranks", LAYOUTS, ids=IDS)
 def test_run_matches_plan_and_predicted_time(busbar, tmp_path, line, ranks):
     """The NCCL calls equal those of the plan, and the step time equals the predicted time."""
-    names = {"send": "ncclSend", "recv": "ncclRecv", "all_reduce": "ncclAllReduce"}
+    names = {"send": "ncclSend", "recv": "ncclRecv", "all_reduce": "ncclAllReduce", "all_gather": "ncclAllGather"}
     env = {**NO_DATA, "EMU_CLUSTER": str(ROUND), "NCCL_RECORD": str(tmp_path / "calls"),
            "LD_PRELOAD": str(busbar.build / "tests" / "nccl_recorder.so")}
     done = busbar.run("plan", *line.split(), "--ranks", ranks, "--cluster", ROUND, "--json", "-", emulated=False)

@@ -156,7 +156,7 @@ static void print_failed(const struct bb_gathered *g, FILE *out)
 
     for (size_t i = 0; i < g->combinations->n; i++) {
         const struct bb_sweep_found *f = &g->found[i];
-        const bool same = previous && json_equal(f->errors, previous);
+        const bool same = previous && json_array_size(previous) && json_equal(f->errors, previous);
 
         if (f->state != BB_SWEEP_FAILED)
             continue;

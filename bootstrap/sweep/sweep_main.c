@@ -369,6 +369,7 @@ static int gather_results(const struct sweep *s)
     if (!o->quiet && !is_stdout(o->json) && !is_stdout(o->csv)) {
         bb_print_report_header(stdout, s->argc, s->argv);
         bb_gathered_text(&g, stdout);
+        fflush(stdout); /* in a common file of stdout and stderr, the error below must be the last line */
     }
     if (g.count[BB_SWEEP_COMPLETE] < s->combinations.n)
         rc =

@@ -105,6 +105,14 @@ def test_complete_requires_exit_status_0_and_every_metric(sweep):
     assert [c["result"] for c in sweep.json()["combinations"]] == [None] * 3 + [{"results": [{"a": 1, "b": 3}]}]
 
 
+def test_silent_failures_and_the_last_line_of_a_common_file(sweep):
+    silent = script(sweep, 'exit "$1"\n')
+    done = sweep({"command": [silent, "{n}"], "values": {"n": [7, 9]}, "metrics": {"t": "t: ([0-9]+)"}})
+    assert "# n=7: exit status 7\n# n=9: exit status 9\n" in done.stdout  # without an error text there is no "same error"
+    both = subprocess.run([sweep.busbar, "sweep", "study.json"], cwd=sweep.dir.parent, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert both.stdout.splitlines()[-1] == "busbar: 2 of 2 combinations failed, 0 did not run; try: --retry-failed"
+
+
 def test_a_program_may_start_its_ranks_itself(sweep):
     start = script(sweep, 'echo "n: $1"\n')
     own = {"command": [start, "{ranks}"], "ranks": [2, 4], "metrics": {"n": "n: ([0-9]+)"}, "launch": {"with": "none"}}

@@ -351,7 +351,7 @@ static int validate_ranks(const struct bb_tiling *t)
     if (mp > BB_MAX_LAYERS)
         return bb_err(BB_EUSAGE, "%s: a replica has %lld ranks, expected at most %d", t->config.proxy, mp,
                       BB_MAX_LAYERS);
-    if (t->config.ranks < mp * min_copies(t))
+    if (t->config.tiles.hybrid && t->config.ranks < mp * min_copies(t))
         return bb_err(BB_EUSAGE,
                       "%s: Hybrid needs two or more copies of both replicas, %lld ranks each; try: %lld ranks",
                       t->config.proxy, mp, mp * min_copies(t));

@@ -126,6 +126,37 @@ def test_bubbles_match_the_formulas(busbar):
     assert (p - 1) / m / 3 < bubble(busbar, "--schedule zb-h1", m, p) < (p - 1) / m / 2
 
 
+F, B, W = 4, 8, 4  # ms per stage and micro-batch: forward, backward, and the part of backward that computes weight gradients
+
+
+@pytest.mark.parametrize("schedule,closed_ms", [
+    ("gpipe", 3 * (F + B)), ("1f1b", 3 * (F + B)), ("interleaved --vpp 2", 3 * (F + B) / 2), ("interleaved --vpp 4", 3 * (F + B) / 4),
+    ("zb-h1", 3 * (F + B - 2 * W)),
+    ("zb-h2", 3 * F),  # a stage has no bubble between its first and last slot; the gradient norm joins starts that differ by 3 F
+    ("dualpipe", F + B + B - 3 * W)])  # (p / 2 - 1)(F&B + B - 3 W)
+def test_every_stage_has_the_bubble_of_the_closed_form(busbar, tmp_path, schedule, closed_ms):
+    """Without communication cost, plan and proxy give each of 4 stages the bubble of the paper, within 0.1 % of the step. A short sequence
+    makes attention scores, which have no weight gradients, negligible."""
+    tiny = tmp_path / "config.json"
+    tiny.write_text(json.dumps({
+        "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 1024, "intermediate_size": 4096,
+        "num_attention_heads": 16, "num_hidden_layers": 16, "num_key_value_heads": 16, "vocab_size": 8,
+        "max_position_embeddings": 2048, "rms_norm_eps": 1e-5, "hidden_act": "silu", "tie_word_embeddings": False}))
+    fast = tmp_path / "fast.json"
+    fast.write_text(json.dumps(json.loads(NOMINAL.read_text()) | {tier: {"latency_us": 0.001, "gbps": 1e6} for tier in ("intra", "inter")}))
+    args = (f"--model {tiny} --pp 4 --micro-batches 12 --forward-us 1000 --backward-us 2000 --compute timed --seq-length 16 "
+            f"--schedule {schedule}").split()
+    plan = planned(busbar, "transformer", args, 4, "--cluster", fast)["predicted"]
+    run = busbar.json("proxy", "transformer", *args, "--warmup", 0, "--steps", 1, "--traced-steps", 1, ranks=4,
+                      env={**NO_DATA, "EMU_CLUSTER": str(fast)}, tmp_path=tmp_path)
+    for step in (plan, run):
+        assert len(step["breakdown_by_role"]) > 1
+        for role in step["breakdown_by_role"]:
+            assert role["bubble_us"] == pytest.approx(1e3 * closed_ms, abs=1e-3 * role["step_us"]), role["role"]
+            assert role["exposed_waiting_us"] < 1e-3 * role["step_us"]
+    assert plan["overlap_efficiency"] is None and run["overlap"]["overlap_efficiency"] is None
+
+
 def test_dualpipe_overlaps_the_expert_exchange(busbar):
     """Eight experts on eight ranks: with 1f1b the token exchange is exposed between GEMMs; with dualpipe it overlaps with the GEMMs of the
     other direction. Both have the same traffic per rank. With dualpipe a rank holds two stages and reduces gradients over the replicas of

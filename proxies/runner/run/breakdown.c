@@ -2,6 +2,7 @@
  * steps. */
 #include "proxies/runner/run/breakdown.h"
 
+#include "bootstrap/base/alloc.h"
 #include "cuda/device/stream.h"
 #include "proxies/runner/run/step_issue.h"
 
@@ -43,6 +44,22 @@ void bb_update_mean(double *mean, int n, int64_t ns)
     *mean += ((double)ns / 1e3 - *mean) / (n + 1);
 }
 
+/* Sends the end of this rank's last forward or backward kernel to all ranks, and prepares the intervals of this rank. */
+static int exchange_pipeline_ends(struct bb_intervals *s, const struct bb_runner *r, const struct bb_traced_step *t)
+{
+    int64_t own_ns = 0, *end_ns; /* [ranks] */
+    int rc;
+
+    BB_NEW(end_ns, r->world->size);
+    for (int i = 0; i < r->n_lanes; i++)
+        own_ns = bb_pipeline_end(own_ns, &r->program->ops[r->batches[r->lanes[i].batch].first], &t->lanes[i]);
+    TRY(bb_world_allgather(r->world, &own_ns, end_ns, sizeof(own_ns)));
+    bb_intervals_set_pipeline(s, r->layout, r->world->rank, end_ns, NULL);
+out:
+    free(end_ns);
+    return rc;
+}
+
 int bb_rank_breakdown_add(struct bb_rank_breakdown *f, const struct bb_runner *r, struct bb_traced_step *t,
                           unsigned what)
 {
@@ -53,6 +70,7 @@ int bb_rank_breakdown_add(struct bb_rank_breakdown *f, const struct bb_runner *r
 
     TRY(read_events(t, r, what));
     TRY(bb_rank_breakdown_split(f, r, t));
+    TRY(exchange_pipeline_ends(&s, r, t));
     for (int i = 0; i < r->n_lanes; i++)
         bb_intervals_add(&s, r->layout, r->lanes[i].comm, &t->lanes[i]);
     for (int g = 0; g < r->layout->n_groups; g++) {

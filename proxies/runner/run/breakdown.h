@@ -5,8 +5,9 @@
  *
  * Times are measured per lane: the operations that one host call (kernel launch, NCCL call or NCCL group call) launches
  * on one stream. The interval of a lane begins when its stream reaches these operations and the streams that they
- * depend on have reached the required point; it ends with the operations, so it includes waiting for peers. Clocks of
- * different GPUs are never compared: waiting and transfer are separated by durations only. The members of a collective
+ * depend on have reached the required point; it ends with the operations, so it includes waiting for peers. Waiting and
+ * transfer are separated by durations only. The one comparison between ranks, the end of another stage's pipeline work
+ * (overlap.h), uses times since the all_reduce that starts the step, which ends on all ranks within microseconds. The members of a collective
  * end together, so the member with the shortest duration was the last to enter the collective. This shortest duration
  * is the transfer time, and the excess of each other member is its waiting time. Messages are treated in the same way:
  * all NCCL calls connected by messages, directly or through other calls (for example in a shift along a pipeline or a

@@ -49,7 +49,28 @@ static void find_variants(const struct bb_sim *m, struct bb_predicted_rank *r)
     }
 }
 
-static void read_class(const struct bb_sim *m, const struct bb_sim_run *run, int class_id, struct bb_predicted_rank *r)
+/* Returns the end of the last forward or backward kernel of each class of equivalent ranks. The caller frees it. */
+static int64_t *pipeline_ends(const struct bb_sim *m, const struct bb_sim_run *run)
+{
+    int64_t *end_ns; /* [classes] */
+
+    BB_NEW(end_ns, m->classes.n);
+    for (int c = 0; c < m->classes.n; c++) {
+        const struct bb_task_graph *graph = bb_sim_task_graph(m, c);
+
+        for (int u = 0; u < graph->n_tasks; u++) {
+            const struct bb_timed_op at = times_of(&run->tasks[m->task_base[c] + u]);
+
+            if (graph->tasks[u].kind == BB_TASK_COMPUTE)
+                end_ns[c] = bb_pipeline_end(end_ns[c], &graph->program->ops[graph->tasks[u].first], &at);
+        }
+    }
+    return end_ns;
+}
+
+/* pipeline_end_ns: from pipeline_ends */
+static void read_class(const struct bb_sim *m, const struct bb_sim_run *run, int class_id,
+                       const int64_t *pipeline_end_ns, struct bb_predicted_rank *r)
 {
     const struct bb_task_graph *graph = bb_sim_task_graph(m, class_id);
     int64_t step_ns = run->issued_ns[class_id];
@@ -58,6 +79,7 @@ static void read_class(const struct bb_sim *m, const struct bb_sim_run *run, int
     struct bb_group_traffic traffic[BB_MAX_GROUPS];
 
     *r = (struct bb_predicted_rank){.rank = m->classes.rank[class_id], .issue_ns = run->issued_ns[class_id]};
+    bb_intervals_set_pipeline(&s, &m->step->layout, r->rank, pipeline_end_ns, m->classes.of);
     for (int u = 0; u < graph->n_tasks; u++) {
         const struct bb_timed_op at = times_of(&run->tasks[m->task_base[class_id] + u]);
         const struct bb_task *task = &graph->tasks[u];
@@ -132,16 +154,18 @@ static void read_ops(const struct bb_sim *m, const struct bb_sim_run *run, int c
 static void read_all(const struct bb_sim *m, const struct bb_sim_run *run, bool keeps_ops, struct bb_prediction *out)
 {
     const int ranks = m->step->layout.ranks;
+    int64_t *pipeline_end_ns = pipeline_ends(m, run);
 
     BB_NEW(out->classes, m->classes.n);
     BB_NEW(out->class_of, ranks);
     out->n_classes = m->classes.n;
     memcpy(out->class_of, m->classes.of, sizeof(int) * (size_t)ranks);
     for (int c = 0; c < m->classes.n; c++) {
-        read_class(m, run, c, &out->classes[c]);
+        read_class(m, run, c, pipeline_end_ns, &out->classes[c]);
         if (out->classes[c].all.step_ns > out->classes[out->slowest].all.step_ns)
             out->slowest = c;
     }
+    free(pipeline_end_ns);
     read_sharing(m, run, out);
     if (!keeps_ops)
         return;

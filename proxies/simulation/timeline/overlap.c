@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/param.h>
 
 void bb_spans_add(struct bb_spans *s, int64_t begin_ns, int64_t end_ns)
 {
@@ -119,7 +120,7 @@ double bb_overlap_efficiency(double compute_alone, double comm_alone, double bot
 {
     double shorter = compute_alone < comm_alone ? compute_alone : comm_alone;
 
-    return shorter > 0 ? (compute_alone + comm_alone - both) / shorter : NAN;
+    return shorter > 0 && shorter >= 0.01 * both ? (compute_alone + comm_alone - both) / shorter : NAN;
 }
 
 json_t *bb_overlap_efficiency_text(double efficiency)
@@ -128,6 +129,37 @@ json_t *bb_overlap_efficiency_text(double efficiency)
         return json_null();
     return efficiency < -1 ? json_string("below -1")
                            : json_sprintf("%.3f", fabs(efficiency) < 0.0005 ? 0 : efficiency); /* not "-0.000" */
+}
+
+int64_t bb_pipeline_end(int64_t end_ns, const struct bb_op *op, const struct bb_timed_op *at)
+{
+    return !bb_op_is_comm(op) && op->phase <= BB_PHASE_BACKWARD ? MAX(end_ns, at->end_ns) : end_ns;
+}
+
+/* Adds a rank of another stage of the replica: marks the groups whose instance contains both ranks. */
+static void add_stage(struct bb_intervals *s, const struct bb_layout *l, int rank, int other, int64_t end_ns)
+{
+    s->pipeline_end_ns = MAX(s->pipeline_end_ns, end_ns);
+    for (int g = 0; g < l->n_groups; g++) {
+        const int instance = bb_group_instance(l, g, rank);
+
+        s->spans_stages[g] |= instance != BB_NONE && instance == bb_group_instance(l, g, other);
+    }
+}
+
+void bb_intervals_set_pipeline(struct bb_intervals *s, const struct bb_layout *l, int rank, const int64_t *end_ns,
+                               const int *class_of)
+{
+    for (int c = 0; c < l->n_comms; c++) {
+        const int g = l->comms[c].group, instance = bb_group_instance(l, g, rank);
+
+        for (int i = 0; l->comms[c].between_stages && instance != BB_NONE && i < l->groups[g].size; i++) {
+            const int other = bb_group_member(l, g, instance, i);
+
+            if (other != rank)
+                add_stage(s, l, rank, other, end_ns[class_of ? class_of[other] : other]);
+        }
+    }
 }
 
 void bb_intervals_add(struct bb_intervals *s, const struct bb_layout *l, int comm, const struct bb_timed_op *at)
@@ -139,6 +171,8 @@ void bb_intervals_add(struct bb_intervals *s, const struct bb_layout *l, int com
     bb_spans_add(&s->transfers, at->begin_ns + at->wait_ns, at->end_ns);
     if (l->comms[comm].between_stages)
         bb_spans_add(&s->stages, at->begin_ns, at->end_ns);
+    else if (s->spans_stages[l->comms[comm].group])
+        bb_spans_add(&s->stages, at->begin_ns, MIN(at->begin_ns + at->wait_ns, s->pipeline_end_ns));
 }
 
 void bb_intervals_release(struct bb_intervals *s)

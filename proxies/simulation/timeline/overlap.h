@@ -61,7 +61,9 @@ void bb_overlap_of(int64_t step_ns, struct bb_spans *compute, struct bb_spans *c
  * The exposed communication (during which no compute kernel runs) by cause; the three times add up to exposed_ns. A
  * communication operation first waits for the last rank to arrive, then transfers its data.
  *   transfer  data was transferred while no compute kernel ran
- *   bubble    a message between pipeline stages was waiting while neither a compute kernel nor a transfer ran
+ *   bubble    neither a compute kernel nor a transfer ran while the rank waited for another pipeline stage: in a
+ *             message between stages, or in a collective that spans stages while another stage of the same replica
+ *             still executed forward or backward kernels
  *   waiting   all other waiting for peers
  */
 struct bb_exposure {
@@ -72,7 +74,7 @@ struct bb_exposure {
  * bb_exposure_of - divides the exposed communication (during which no compute kernel runs) by cause.
  *   comm       intervals of all communication
  *   transfers  intervals in which communication transferred data
- *   stages     intervals of messages between pipeline stages
+ *   stages     intervals of messages between pipeline stages, and of waiting that counts as bubble
  */
 void bb_exposure_of(struct bb_spans *compute, struct bb_spans *comm, struct bb_spans *transfers,
                     struct bb_spans *stages, struct bb_exposure *out);
@@ -80,7 +82,8 @@ void bb_exposure_of(struct bb_spans *compute, struct bb_spans *comm, struct bb_s
 /*
  * bb_overlap_efficiency - returns (Tc + Tm - Tb) / min(Tc, Tm), where Tc, Tm and Tb are the times of compute alone,
  * communication alone, and both together. 1: the shorter of Tc and Tm is fully hidden; 0: no overlap; below 0: both
- * together take longer than one after the other. NaN if Tc or Tm is 0 or unknown. For a pipeline, Tc is the compute
+ * together take longer than one after the other. NaN if Tc or Tm is 0, unknown or below 1 % of Tb: then overlap has
+ * nothing to hide, and the quotient is noise. For a pipeline, Tc is the compute
  * time of the slowest rank plus its bubble, because no overlap can hide the bubble. Without the bubble in Tc, a step
  * that is mostly bubble would get a meaningless value far below 0.
  */
@@ -102,8 +105,26 @@ struct bb_intervals {
     struct bb_spans compute, comm;
     struct bb_spans groups[BB_MAX_GROUPS]; /* communication of each group (for example "tp") */
     struct bb_spans transfers;             /* all communication without the waiting */
-    struct bb_spans stages;                /* messages between pipeline stages, including the waiting */
+    struct bb_spans stages; /* messages between pipeline stages, including the waiting; waiting for another stage in
+                               collectives that span stages */
+    /* set by bb_intervals_set_pipeline: the groups whose instance contains a rank of another stage of the same replica,
+     * and the time at which the last of these stages ends its forward and backward kernels */
+    bool spans_stages[BB_MAX_GROUPS];
+    int64_t pipeline_end_ns;
 };
+
+/* bb_pipeline_end - returns the later of end_ns and the end of the operation, if the operation is a forward or backward
+ * kernel; otherwise end_ns. */
+int64_t bb_pipeline_end(int64_t end_ns, const struct bb_op *op, const struct bb_timed_op *at);
+
+/*
+ * bb_intervals_set_pipeline - prepares the intervals of a rank for waiting in collectives that span pipeline stages.
+ * Called before bb_intervals_add. No effect without messages between stages.
+ *   end_ns    end of the last forward or backward kernel, per rank or per class of ranks (bb_pipeline_end)
+ *   class_of  [layout.ranks] index of each rank in end_ns; NULL: end_ns has one element per rank
+ */
+void bb_intervals_set_pipeline(struct bb_intervals *s, const struct bb_layout *l, int rank, const int64_t *end_ns,
+                               const int *class_of);
 
 /* bb_intervals_add - adds the interval of an operation. comm: its communicator (index in layout.comms); BB_NONE:
  * compute.

@@ -169,6 +169,8 @@ static void efficiency_from_three_step_times(void **state)
     assert_true(bb_overlap_efficiency(100, 40, 120) == 0.5);
     assert_true(bb_overlap_efficiency(100, 40, 160) == -0.5); /* overlap makes the step longer */
     assert_true(isnan(bb_overlap_efficiency(0, 40, 40)));
+    assert_true(bb_overlap_efficiency(100, 1, 100) == 1);
+    assert_true(isnan(bb_overlap_efficiency(144.927, 0.000323, 180.927))); /* nothing to hide: below 1 % of the step */
 }
 
 int main(void)

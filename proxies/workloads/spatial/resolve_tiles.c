@@ -42,12 +42,47 @@ static bool is_value(const char *given, const char *word)
     return given && strcmp(given, word) == 0;
 }
 
+/* Rejects `option` without the option `other` that it requires; NULL: it requires the two replicas of GEMS. */
+static int reject_option(const struct bb_tiling *t, const char *option, const char *other)
+{
+    const char *proxy = t->config.proxy;
+    const bool tiles = other && strcmp(other, "spatial-parts") == 0;
+
+    if (!other)
+        return bb_err(BB_EUSAGE,
+                      "%s: --%s requires the two replicas of proxy gems (--replications 2 or more); leave it out",
+                      proxy, option);
+    if (t->layers_only && tiles)
+        return bb_err(BB_EUSAGE, "%s: --%s requires tiles; leave it out, or try: proxy spatial", proxy, option);
+    if (t->config.tiles.spatial_parts && tiles)
+        return bb_err(BB_EUSAGE,
+                      "%s: --%s requires tiles, but --spatial-parts is 1; leave it out, or try: "
+                      "--spatial-parts 4",
+                      proxy, option);
+    return bb_err(BB_EUSAGE, "%s: --%s requires --%s; add that option, or leave this one out", proxy, option, other);
+}
+
+static int validate_sync_bn(const struct bb_tiling *t)
+{
+    const bool halo_d2 = t->config.tiles.halo_d2;
+    int norms = 0;
+
+    for (int i = 0; i < t->net.n_layers; i++)
+        norms += t->net.layers[i].norm;
+    if (!t->config.sync.sync_bn || (!t->gems && !halo_d2 && norms))
+        return 0;
+    return bb_err(BB_EUSAGE, "%s: --sync-bn is not supported with %s; leave it out", t->config.proxy,
+                  t->gems   ? "two replicas that run at different times"
+                  : halo_d2 ? "--halo-d2, whose tiles overlap"
+                            : bb_step_text(t->step, "%s, which has no batch norm", t->net.name));
+}
+
 /* Rejects options that the proxy does not support, and options that are given without the option that they require. */
 static int validate_options(const struct bb_tiling *t)
 {
     const struct bb_tiles_options *o = &t->config.tiles;
-    const bool tiled = !t->layers_only && (!t->gems || o->spatial_parts), outputs = is_value(o->halo_bwd, "dy");
-    int norms = 0;
+    const bool tiled = !t->layers_only && (o->spatial_parts ? !is_value(o->spatial_parts, "1") : !t->gems);
+    const bool outputs = is_value(o->halo_bwd, "dy");
     const struct {
         bool given;
         const char *option;
@@ -75,32 +110,15 @@ static int validate_options(const struct bb_tiling *t)
             "%s: --local-dp requires proxy spatial, because GEMS runs its second replica on these ranks (MPI4DL's own "
             "script stops with an error, too); leave it out",
             t->config.proxy);
-    for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++) {
-        if (!pairs[i].given || pairs[i].wanted)
-            continue;
-        if (!pairs[i].other)
-            return bb_err(BB_EUSAGE,
-                          "%s: --%s requires the two replicas of proxy gems (--replications 2 or more); leave it out",
-                          t->config.proxy, pairs[i].option);
-        if (t->layers_only && strcmp(pairs[i].other, "spatial-parts") == 0)
-            return bb_err(BB_EUSAGE, "%s: --%s requires tiles; leave it out, or try: proxy spatial", t->config.proxy,
-                          pairs[i].option);
-        return bb_err(BB_EUSAGE, "%s: --%s requires --%s; add that option, or leave this one out", t->config.proxy,
-                      pairs[i].option, pairs[i].other);
-    }
-    for (int i = 0; i < t->net.n_layers; i++)
-        norms += t->net.layers[i].norm;
-    if (t->config.sync.sync_bn && (t->gems || o->halo_d2 || !norms))
-        return bb_err(BB_EUSAGE, "%s: --sync-bn is not supported with %s; leave it out", t->config.proxy,
-                      t->gems      ? "two replicas that run at different times"
-                      : o->halo_d2 ? "--halo-d2, whose tiles overlap"
-                                   : bb_step_text(t->step, "%s, which has no batch norm", t->net.name));
+    for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++)
+        if (pairs[i].given && !pairs[i].wanted)
+            return reject_option(t, pairs[i].option, pairs[i].other);
     if (o->halo_d2 && (outputs || o->halo_overlap))
         return bb_err(BB_EUSAGE, "%s: --halo-d2 and --%s cannot be combined: %s; leave one of them out",
                       t->config.proxy, outputs ? "halo-bwd dy" : "halo-overlap",
                       outputs ? "a fused halo exchanges only gradients of its inputs (--halo-bwd dx)"
                               : "overlap requires a separate halo for each layer");
-    return 0;
+    return validate_sync_bn(t);
 }
 
 /* ---- numbers of tiles, splits (pipeline stages), modules (blocks or cells) and passes (forward and backward in a

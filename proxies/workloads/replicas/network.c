@@ -65,8 +65,8 @@ static int add_conv(struct network_builder *g, const char *name, int out, int ke
         return bb_err(BB_EUSAGE, "%s: convolution '%s' does not fit its input of %d x %d", g->where, name, g->edge,
                       g->edge);
     unit->sample_flops = bb_gemm_flops(&gemm);
-    unit->outputs = (double)gemm.m * (double)gemm.n;
-    g->net->outputs += unit->outputs;
+    unit->stored = 2 * (double)gemm.m * (double)gemm.n; /* outputs of the convolution and of its batch norm */
+    g->net->outputs += unit->stored / 2;
     add_tensor(g->net, unit, "weight", (size_t)kernel * (size_t)kernel * (size_t)g->channels * (size_t)out);
     add_tensor(g->net, unit, "norm.weight", (size_t)out);
     add_tensor(g->net, unit, "norm.bias", (size_t)out);
@@ -206,9 +206,8 @@ static void add_net_unit(struct bb_network *net, const char *module, int first, 
     unit->n_layers = last - first + 1;
     unit->sample_flops = bb_net_layer_flops(l, side, side);
     net->sample_flops += unit->sample_flops;
-    unit->outputs = (double)l->out * bb_net_layer_out_depth(l) * side * side;
-    net->outputs += unit->outputs;
     for (int i = first; i <= last; i++) {
+        unit->stored += bb_net_layer_activations(&layers[i]);
         if (i == last)
             add_tensor(net, unit, "weight",
                        bb_net_layer_parameters(l) - (l->bias ? (size_t)l->out : 0) - 2 * (size_t)l->norm);
@@ -356,8 +355,6 @@ out:
 
 /* ---- memory of activations ---- */
 
-/* A residual network stores two tensors per convolution: its output and the output of its batch norm. The activation
- * function is computed in place. */
 double bb_network_unit_activations(const struct bb_network *net, int unit, int samples, enum bb_dtype_id dtype)
 {
     static const struct bb_grid alone = {.tp = 1, .cp = 1, .dp = 1, .pp = 1, .ep = 1, .etp = 1, .edp = 1};
@@ -366,7 +363,7 @@ double bb_network_unit_activations(const struct bb_network *net, int unit, int s
     const struct bb_memory m = {.arch = &net->arch, .grid = &alone, .layers_config = &layers_config};
 
     if (net->images)
-        return 2 * net->units[unit].outputs * samples * bb_dtypes[dtype].bytes;
+        return net->units[unit].stored * samples * bb_dtypes[dtype].bytes;
     if (unit == 0)
         return bb_memory_embedding(&m);
     return unit == net->n - 1 ? bb_memory_head(&m) : bb_memory_layer(&m, unit - 1);

@@ -26,7 +26,8 @@ struct bb_network_unit {
                                   their names */
     int n;
     int norm;              /* channels of the unit's batch norm; 0: none */
-    double outputs;        /* number of output elements of the convolution for one sample; 0: not a convolution */
+    double stored;         /* convolutional networks: elements stored for the backward of one sample: the outputs of the
+                              convolution and of its batch norm (spatial/net/net.h) */
     double sample_flops;   /* FLOPs of the forward pass of one sample; the backward pass has twice as many FLOPs */
     struct bb_conv conv;   /* shape of the layer's convolution. Its fields n (batch size) and dtype are 0, because they
                               depend on the run. k == 0 (no output channels): the layer is not a convolution */
@@ -46,7 +47,7 @@ struct bb_network {
     double parameters, sample_flops; /* sums over all layers; sample_flops: FLOPs of the forward pass of one sample */
     int n_tensors;
     int batch;           /* default number of samples per rank and micro-batch */
-    double outputs;      /* number of output elements of all convolutions for one sample; 0 for transformers */
+    double outputs;      /* number of output elements of all convolutions for one sample; 0 for other models */
     struct bb_arch arch; /* architecture of a transformer model; unused for other models */
     struct bb_net net;   /* large-image CNN; unused for other models */
     bool images;         /* true: convolutional network, trained with SGD by default; false: transformer */

@@ -299,14 +299,9 @@ static void add_totals(const struct segment_builder *c)
         double activations = 0;
 
         layers->parameters += net->modules[m].parameters;
-        for (int i = net->modules[m].first; i < net->modules[m].first + net->modules[m].n; i++) {
-            const struct bb_net_layer *l = &net->layers[i];
-            double side = bb_net_layer_out_side(l);
-
-            if (l->kind != BB_NET_POOL)
-                activations += side * side * bb_net_layer_out_depth(l) * l->out * layers->samples /
-                               (layers->slices.rows * layers->slices.cols);
-        }
+        for (int i = net->modules[m].first; i < net->modules[m].first + net->modules[m].n; i++)
+            activations += bb_net_layer_activations(&net->layers[i]) * layers->samples /
+                           (layers->slices.rows * layers->slices.cols);
         add_activations(layers, m, activations);
     }
 }

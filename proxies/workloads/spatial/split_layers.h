@@ -55,8 +55,8 @@ struct bb_split_layers {
     struct bb_segment *segments;
     int n_segments;
     size_t parameters;
-    double activations;       /* number of output elements of the split's convolutions and dense layers on this rank for
-                           one micro-batch */
+    double activations;       /* number of elements that this rank stores for the backward of one micro-batch
+                           (bb_net_layer_activations) */
     const struct bb_map *out; /* [n_out] shapes of the tensors that the split (pipeline stage) writes, owned by the
                                  net */
     int n_out;

@@ -48,6 +48,14 @@ double bb_net_layer_flops(const struct bb_net_layer *l, int rows, int cols)
     return 2 * kernel_elements(l) * l->in * l->out * bb_net_layer_out_depth(l) * rows * cols;
 }
 
+double bb_net_layer_activations(const struct bb_net_layer *l)
+{
+    double side = bb_net_layer_out_side(l), outputs = side * side * bb_net_layer_out_depth(l);
+    double inputs = (double)l->side * l->side * l->depth;
+
+    return (l->kind == BB_NET_POOL ? 0 : outputs * l->out) + (l->norms_input ? inputs : outputs) * l->norm;
+}
+
 static bool add_conv_kernels(struct bb_kernel_list *w, const struct bb_net_layer *l, int64_t samples, int rows,
                              int cols, enum bb_dtype_id dtype, bool backward)
 {

@@ -28,10 +28,11 @@ struct bb_net_layer {
     int kernel[3]; /* depth, height and width of the kernel */
     int stride;    /* stride of the kernel; 1 for dense layers */
     int depth, side; /* depth, and height (= width), of the input; 1 for dense layers */
-    int norm;   /* number of channels (2 parameters each) of the batch norm that belongs to the layer; 0: the layer has
+    int norm; /* number of channels (2 parameters each) of the batch norm that belongs to the layer; 0: the layer has
                    no batch norm */
-    bool bias;  /* the layer has one bias per output channel */
-    bool first; /* first layer of the network, whose input needs no gradient */
+    bool norms_input;  /* the batch norm precedes the layer (pre-activation); false: it follows the layer */
+    bool bias;         /* the layer has one bias per output channel */
+    bool first;        /* first layer of the network, whose input needs no gradient */
     bool is_shortcut;  /* the layer is on the module's shortcut (for example a projection), not in the chain of layers
                           between input and output */
     int halo[2];       /* number of rows [0] and of columns [1] that the layer reads from each neighbouring tile */
@@ -121,6 +122,10 @@ size_t bb_net_layer_parameters(const struct bb_net_layer *l);
  * x cols output elements per channel and depth position; 0 for pooling layers. */
 double bb_net_layer_flops(const struct bb_net_layer *l, int rows, int cols);
 int bb_net_layer_out_side(const struct bb_net_layer *l);
+/* bb_net_layer_activations - returns the number of elements that training stores for the backward pass of one sample:
+ * the output of the convolution or dense layer, and the output of the layer's batch norm. The activation function is
+ * computed in place. */
+double bb_net_layer_activations(const struct bb_net_layer *l);
 int bb_net_layer_out_depth(const struct bb_net_layer *l);
 size_t bb_map_elements(const struct bb_map *map);
 

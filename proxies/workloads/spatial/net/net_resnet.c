@@ -21,6 +21,7 @@ static void add_conv(struct bb_net *net, struct bb_net_layer layer, int norm, bo
 {
     layer.bias = true;
     layer.norm = norm;
+    layer.norms_input = norm == layer.in; /* false: the initial convolution, whose batch norm follows it */
     layer.is_shortcut = is_shortcut;
     bb_net_add_layer(net, &layer);
 }
@@ -44,6 +45,7 @@ static void add_end(struct bb_net *net, int channels, int side, int classes)
     struct bb_net_layer pool = bb_net_pool("average pool", channels, POOLED, POOLED, side);
 
     pool.norm = channels;
+    pool.norms_input = true;
     bb_net_open_module(net, &(struct bb_module){.tiled = false}, "end");
     bb_net_add_layer(net, &pool);
     bb_net_add_dense(net, width, classes);

@@ -54,8 +54,9 @@ static void memory_of_two_splits_and_activations_of_one(void **state)
         assert_true(training_of(&step, r, BB_USE_ACTIVATIONS) == training_of(&step, 3 - r, BB_USE_ACTIVATIONS));
         assert_true(training_of(&step, r, BB_USE_ACTIVATIONS) == 2 * training_of(&once, r, BB_USE_ACTIVATIONS));
     }
-    /* split 0: conv 0, and 8 blocks of 16, 16 and 64 channels, the first with a projection, on 1024 x 1024 */
-    assert_true(training_of(&once, 0, BB_USE_ACTIVATIONS) == 4.0 * (16 + 8 * 96 + 64) * 1024 * 1024);
+    /* split 0: conv 0, and 8 blocks of 16, 16 and 64 channels, the first with a projection, on 1024 x 1024; batch norms
+     * of conv 0 (16 channels) and of the blocks' inputs: 16 + 16 in the first block, 64 + 16 + 16 in the others */
+    assert_true(training_of(&once, 0, BB_USE_ACTIVATIONS) == 4.0 * (16 + 8 * 96 + 64 + 16 + 32 + 7 * 96) * 1024 * 1024);
     bb_step_release(&step);
     bb_step_release(&once);
 }

@@ -508,6 +508,30 @@ static void one_forward_one_backward_groups_sends_and_receives(void **state)
     bb_step_release(&step);
 }
 
+/* One definition of the stored activations for all kinds of parallelism: those of a replica are those of a pipeline of
+ * one stage, and the stages, and the tiles of a stage, have parts of them. */
+static void replicas_pipelines_and_tiles_store_the_same_activations(void **state)
+{
+    static const char *const models[] = {"resnet110_v2", "amoebanet_d", "cosmoflow"};
+
+    (void)state;
+    for (int m = 0; m < 3; m++) {
+        struct bb_step steps[4];
+        double sums[4] = {0};
+
+        VALID_LINE(&steps[0], "data_parallel", .ranks = 1, .model = models[m], .micro_batch_size = 2);
+        VALID_LINE(&steps[1], "layer_parallel", .ranks = 1, .model = models[m], .micro_batch_size = 2, .stages = 1);
+        VALID_LINE(&steps[2], "layer_parallel", .ranks = 4, .model = models[m], .micro_batch_size = 2);
+        VALID_LINE(&steps[3], "spatial", .ranks = 5, .model = models[m], .micro_batch_size = 2);
+        for (int s = 0; s < 4; s++) {
+            for (int r = 0; r < steps[s].layout.ranks; r++)
+                sums[s] += steps[s].roles[steps[s].role_of[r]].training_bytes[BB_USE_ACTIVATIONS];
+            assert_true(sums[s] > 1e6 && sums[s] == sums[0]);
+            bb_step_release(&steps[s]);
+        }
+    }
+}
+
 /* GPipe stores the activations of all micro-batches, 1F1B those of p - r. */
 static void schedule_limits_the_stored_activations(void **state)
 {
@@ -748,6 +772,7 @@ int main(void)
         cmocka_unit_test(messages_of_amoebanet_stages_match_mpi4dl),
         cmocka_unit_test(one_forward_one_backward_groups_sends_and_receives),
         cmocka_unit_test(schedule_limits_the_stored_activations),
+        cmocka_unit_test(replicas_pipelines_and_tiles_store_the_same_activations),
         cmocka_unit_test(replicas_of_a_pipeline_reduce_each_stage),
         cmocka_unit_test(replicas_have_their_own_batches),
         cmocka_unit_test(batch_norms_exchange_statistics),

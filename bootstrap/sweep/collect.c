@@ -63,7 +63,8 @@ enum { N_DEFAULTS = sizeof(default_columns) / sizeof(default_columns[0]) };
 
 /* Keys that identify a measurement within results[] of a run. A column with relative_to contains ratios: the value
  * of a table row divided by the value of its reference row. The reference row is in the results of the run that
- * relative_to selects, and has the same values of all these keys. */
+ * relative_to selects, and has the same values of all these keys. The results of another program have no schema and
+ * only its metrics: of these keys, those that only one of the two rows has are then ignored. */
 static const char *const identity[] = {"collective", "metric", "step",  "direction", "from",  "to",   "parts",
                                        "bytes",      "root",   "group", "placement", "cycle", "mode", "max_ctas"};
 
@@ -255,12 +256,12 @@ int bb_list_columns(FILE *out)
 
 /* ---- cells, and ratios to a reference row ---- */
 
-static bool same_measurement(const json_t *a, const json_t *b)
+static bool same_measurement(const json_t *a, const json_t *b, bool ignore_missing)
 {
     for (size_t i = 0; i < sizeof(identity) / sizeof(identity[0]); i++) {
         const json_t *left = json_object_get(a, identity[i]), *right = json_object_get(b, identity[i]);
 
-        if ((left || right) && (!left || !right || !json_equal(left, right)))
+        if (left && right ? !json_equal(left, right) : (left || right) && !ignore_missing)
             return false;
     }
     return true;
@@ -304,14 +305,16 @@ static json_t *value_cell(const struct bb_gathered *g, size_t i, const json_t *r
     const json_t *reference = relative_to ? reference_of(g, i, relative_to) : NULL;
     const json_t *rows = json_object_get(reference, "results");
     const char *path = json_string_value(json_object_get(column, "value"));
+    const bool is_program = !json_object_get(result, "schema") || !json_object_get(reference, "schema");
+    size_t matches = 0;
     double ratio;
 
     if (!relative_to)
         return copy_cell(cell_value(result, row, path));
-    for (size_t r = 0; r < json_array_size(rows) && !other; r++)
-        if (same_measurement(row, json_array_get(rows, r)))
+    for (size_t r = 0; r < json_array_size(rows); r++)
+        if (same_measurement(row, json_array_get(rows, r), is_program) && matches++ == 0)
             other = json_array_get(rows, r);
-    if (!reference || (row && !other))
+    if (!reference || (row && !other) || (is_program && matches > 1))
         return json_null();
     ratio = number_at(result, row, path) / number_at(reference, other, path);
     return isfinite(ratio) ? json_real(ratio) : json_null();

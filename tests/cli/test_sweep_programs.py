@@ -48,6 +48,7 @@ def test_busbar_nccl_tests_and_an_mpi_program_give_one_table(sweep, busbar, osu)
     assert sweep.json()["columns"] == ["program", "bytes", "time_us", "busbw_gbps", "to busbar", "state"]
     assert [row[:2] for row in rows] == [[p, n] for p in ("busbar", "nccl-tests", "OSU") for n in (1024, 65536)]
     assert all(row[2] > 0 and row[-1] == "ok" for row in rows) and [row[3] is None for row in rows] == [False] * 4 + [True] * 2
+    assert [row[4] for row in rows] == [pytest.approx(row[2] / rows[i % 2][2]) for i, row in enumerate(rows)]  # ratio to busbar's row
     assert len(table(done)) == 6
     # the numbers are those that the program printed: the row of nccl-tests' table, for 2 ranks busbw = algbw = bytes / time
     for combination, row in list(zip(sweep.json()["combinations"], rows))[2:4]:
@@ -64,6 +65,15 @@ def test_lines_of_a_program_become_rows(sweep, osu):
     assert sweep.json()["columns"] == ["ranks", "bytes", "time_us", "sum", "state"]
     assert [(row[0], row[1], row[3]) for row in sweep.json()["rows"]] == [(n, size, 4 * n) for n in (1, 2) for size in (4, 8, 16)]
     assert "emulated" not in done.stdout
+
+
+def test_ratio_to_one_of_several_rows_is_empty(sweep):
+    lines = script(sweep, 'for n in $1; do echo "$n"; done\n')
+    done = sweep({"command": [lines, "{n}"], "values": {"n": ["2", "4", "2 4"]}, "metrics": {"t": "([0-9])"},
+                  "columns": [{"name": "to 2", "value": "t", "relative_to": {"n": "2"}},
+                              {"name": "to 2 4", "value": "t", "relative_to": {"n": "2 4"}}]})
+    assert done.returncode == 0, done.stderr
+    assert [row[1:3] for row in sweep.json()["rows"]] == [[1, None], [2, None], [1, None], [2, None]]
 
 
 def test_program_receives_exactly_its_words(sweep):

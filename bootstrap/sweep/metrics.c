@@ -113,8 +113,8 @@ static json_t *combine(json_t *metrics, char **problem)
 
     json_object_foreach(metrics, name, numbers)
     {
-        for (longest = json_array_size(numbers) > json_array_size(rows) ? name : longest;
-             json_array_size(rows) < json_array_size(numbers);)
+        longest = json_array_size(numbers) > json_array_size(rows) ? name : longest;
+        while (json_array_size(rows) < json_array_size(numbers))
             json_array_append_new(rows, json_object());
     }
     json_object_foreach(metrics, name, numbers)

@@ -280,6 +280,8 @@ static int check_placeholder_name(const char *name, const char *object, const ch
 static int check_metric_name(const char *name, const char *object, const char *at)
 {
     (void)object;
+    if (strcmp(name, "results") == 0)
+        return bb_err(BB_EUSAGE, "%s: 'results' is the list of rows of a result; use another name", at);
     return check_identifier(name, "metric", at);
 }
 

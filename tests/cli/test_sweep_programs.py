@@ -136,6 +136,7 @@ def test_a_program_may_start_its_ranks_itself(sweep):
     ({"command": "./x 4"}, "values.bytes is not used; try: {bytes} in the command"),
     ({"command": "osu_allreduce {bytes}", "metrics": None}, "unknown command 'osu_allreduce'"),
     ({"command": "./x {bytes}", "metrics": {"t": "[0-9]+"}}, "metrics.t: '[0-9]+' has no group for the number"),
+    ({"command": "./x {bytes}", "metrics": {"results": "([0-9]+)"}}, "'results' is the list of rows of a result; use another name"),
     ({"command": "bench all_reduce", "options": {"sizes": "{bytes}"}}, "metrics is only for programs other than busbar"),
 ])
 def test_rejects_invalid_programs_with_one_line(sweep, change, message):

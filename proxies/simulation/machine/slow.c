@@ -237,9 +237,10 @@ static void write_slow(const struct bb_slow_item *item, char text[64])
 {
     if (item->kind == BB_SLOW_NIC)
         snprintf(text, 64, "link=node%d-nic%d:%g", item->number, item->nic, item->factor);
+    else if (item->kind == BB_SLOW_DELAY)
+        snprintf(text, 64, "rank=%d:%.9gus", item->number, item->factor);
     else
-        snprintf(text, 64, "%s%d:%g%s", item->kind == BB_SLOW_LEAF ? "link=leaf" : "rank=", item->number, item->factor,
-                 item->kind == BB_SLOW_DELAY ? "us" : "");
+        snprintf(text, 64, "%s%d:%g", item->kind == BB_SLOW_LEAF ? "link=leaf" : "rank=", item->number, item->factor);
 }
 
 void bb_slow_print(const struct bb_slow *slow, const char *prefix, FILE *out)

@@ -26,6 +26,7 @@ static void parses_delays_with_units(void **state)
 {
     static const char *const wrong[] = {"rank=1:100", "rank=1:2s", "1:100us", "rank=1:5min", "link=leaf0:1us"};
     struct bb_slow slow = {0};
+    json_t *list;
 
     (void)state;
     assert_int_equal(bb_slow_parse_delays(&slow, "--delay", "rank=0:0us,rank=1:100us,rank=2:1.5ms,rank=3:1s"), 0);
@@ -34,6 +35,11 @@ static void parses_delays_with_units(void **state)
     assert_int_equal(bb_slow_delay_ns(&slow, 2), 1500000);
     assert_int_equal(bb_slow_delay_ns(&slow, 3), 1000000000);
     assert_true(bb_slow_compute_factor(&slow, 1) == 1);
+    assert_int_equal(bb_slow_parse_delays(&slow, "--delay", "rank=4:0.1234567s"), 0);
+    list = bb_slow_json(&slow);
+    assert_string_equal(json_string_value(json_array_get(list, 3)), "rank=3:1000000us");
+    assert_string_equal(json_string_value(json_array_get(list, 4)), "rank=4:123456.7us");
+    json_decref(list);
     bb_err_mute(1);
     assert_int_equal(bb_slow_validate(&slow, "--slow", NULL, 3, 0), -BB_EUSAGE);
     assert_int_equal(bb_slow_parse(&slow, "--slow", "rank=1:100us"), -BB_EUSAGE);

@@ -92,16 +92,16 @@ static void start_line(const struct bb_line *line, const char *start)
 
 void bb_line_heading(struct bb_line *line, const struct bb_field *fields, bool units)
 {
-    char text[64];
+    char name[64];
 
     start_line(line, "#");
     for (; !is_end(fields); fields++)
-        if (fields->width) {
-            snprintf(text, sizeof(text), "%s%s%s", units ? "" : fields->head, !units && !fields->unit ? " " : "",
-                     !fields->unit ? units ? "" : line->time->name
-                     : units       ? fields->unit
-                                   : "");
-            put_column(line, fields, text);
+        if (fields->width && units) {
+            put_column(line, fields, fields->unit ? fields->unit : "");
+        } else if (fields->width) {
+            snprintf(name, sizeof(name), "%s%s%s", fields->head, fields->unit ? "" : " ",
+                     fields->unit ? "" : line->time->name);
+            put_column(line, fields, name);
         }
     fprintf(line->out, "%*s", line->blanks, "");
     line->blanks = 0;

@@ -133,10 +133,11 @@ static void print_outliers(const struct bb_calibration *c, FILE *out)
     size_t all = 0;
 
     for (const struct bb_calibration_row *row = c->rows; row < c->rows + c->n_rows; row++) {
-        const struct residual shown = residual_of(c, row);
+        if (row->outlier && all++ < MAX_OUTLIERS_SHOWN) {
+            const struct residual shown = residual_of(c, row);
 
-        if (row->outlier && all++ < MAX_OUTLIERS_SHOWN)
             bb_table_sentence(out, residual_fields, &shown);
+        }
     }
     if (all > MAX_OUTLIERS_SHOWN)
         fprintf(out, "# and %zu more outliers\n", all - MAX_OUTLIERS_SHOWN);
@@ -174,8 +175,7 @@ static void print_small_nodes(const struct bb_calibration *c, FILE *out)
     if (max > 0 && max < c->cluster.gpus_per_node)
         fprintf(out,
                 "#\n# gpus_per_node is %d, but runs on several nodes had at most %d ranks per node; if this is the "
-                "size of a "
-                "node, try: --gpus-per-node %d\n",
+                "size of a node, try: --gpus-per-node %d\n",
                 c->cluster.gpus_per_node, max, max);
 }
 

@@ -48,7 +48,8 @@ int bb_json_load(const char *path, size_t flags, json_t **root)
     return rc;
 }
 
-/* Replaces control characters (C0, DEL, and C1 as UTF-8: 0xc2 0x80 to 0x9f) by blanks. Returns whether there were any. */
+/* Replaces control characters (C0, DEL, and C1 as UTF-8: 0xc2 0x80 to 0x9f) by blanks. Returns whether the text
+ * contained any. */
 static bool blank_text(char *text)
 {
     bool changed = false;

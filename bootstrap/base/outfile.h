@@ -8,8 +8,9 @@
  * target do not interfere: the file of the last run to finish remains. The file is synchronized to disk (fsync) before
  * the rename, and the folder after the rename.
  *
- * Devices, pipes and the links to open descriptors (/dev/stdout, /dev/fd/3) are written directly, because a rename would
- * replace them. Any other symbolic link is itself replaced by the new file; the file to which the link points is unchanged.
+ * Devices, pipes and the links to open descriptors (/dev/stdout, /dev/fd/3) are written directly, because a rename
+ * would replace them. Any other symbolic link is itself replaced by the new file; the file to which the link points is
+ * unchanged.
  */
 #ifndef BB_BOOTSTRAP_BASE_OUTFILE_H
 #define BB_BOOTSTRAP_BASE_OUTFILE_H

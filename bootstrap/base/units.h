@@ -1,6 +1,6 @@
 /*
- * units.h - parsing and formatting of numbers, prefixes of texts, and spelling suggestions. The functions print nothing:
- * the caller, for example bb_opts_parse, knows where the text comes from and prints the error.
+ * units.h - parsing and formatting of numbers, prefixes of texts, and spelling suggestions. The functions print
+ * nothing: the caller, for example bb_opts_parse, knows where the text comes from and prints the error.
  */
 #ifndef BB_BOOTSTRAP_BASE_UNITS_H
 #define BB_BOOTSTRAP_BASE_UNITS_H

@@ -64,8 +64,8 @@ struct bb_results; /* opaque */
 int bb_results_open(struct bb_results **res, const struct bb_results_head *head, struct bb_world *world) BB_MUST_CHECK;
 
 /*
- * bb_results_validate - check --json and --csv before the run starts: at most one of them may be "-" (stdout), and file names
- *     must be valid UTF-8.
+ * bb_results_validate - check --json and --csv before the run starts: at most one of them may be "-" (stdout), and file
+ *     names must be valid UTF-8.
  *   Returns  0, or -BB_EUSAGE after an error message
  * bb_results_on_stdout - return whether --json or --csv is "-", so that nothing else may be printed to stdout.
  */

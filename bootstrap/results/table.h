@@ -3,9 +3,10 @@
  * line or sentence, and the JSON object of the row.
  *
  * A field with a width is a column of the text, a field with a heading and no width is a part of a sentence, and a
- * field with a key is a value of the JSON object; most fields are in the text and in the JSON. The value of a field is a member of the row's struct (BB_SHOWS), or the result of the function `value`, which
- * is called with the row. A field without a member and without a function has the value null; such a field reserves the
- * position of its key in the JSON object, and the caller sets the value later.
+ * field with a key is a value of the JSON object; most fields are in the text and in the JSON. The value of a field is
+ * a member of the row's struct (BB_SHOWS), or the result of the function `value`, which is called with the row. A field
+ * without a member and without a function has the value null; such a field reserves the position of its key in the JSON
+ * object, and the caller sets the value later.
  */
 #ifndef BB_BOOTSTRAP_RESULTS_TABLE_H
 #define BB_BOOTSTRAP_RESULTS_TABLE_H

@@ -24,11 +24,12 @@
  *   }
  *
  * A *setting* is any subset of command, values, options, environment, ranks, metrics, launch_arguments, timeout_s. The
- * top level of the file is a setting. A *choice* ("transport" in the example) gives names ("nvlink", "host") to alternative settings. A
- * *case* is one of the named settings in "cases". Each value of a choice and each case overrides the setting at the top
- * level (values, options, environment and metrics key by key, other keys as a whole). An *axis* is a list of values
- * for a placeholder, an option, a variable, ranks or a word of the command. With "repeats", the repeat number is one more axis. The *combinations* are
- * the Cartesian product of all axes, choices and cases; each combination is one run.
+ * top level of the file is a setting. A *choice* ("transport" in the example) gives names ("nvlink", "host") to
+ * alternative settings. A *case* is one of the named settings in "cases". Each value of a choice and each case
+ * overrides the setting at the top level (values, options, environment and metrics key by key, other keys as a whole).
+ * An *axis* is a list of values for a placeholder, an option, a variable, ranks or a word of the command. With
+ * "repeats", the repeat number is one more axis. The *combinations* are the Cartesian product of all axes, choices and
+ * cases; each combination is one run.
  *
  * The value of an option is a text, a number, true (the flag is given), or false or null (the option is not given). The
  * value of a variable is a text, a number, or null (the variable is removed from the environment).

@@ -17,7 +17,8 @@ struct bb_sweep_view {
 };
 
 /* bb_view_check - validate the options before anything runs: the conditions are well-formed, and the study may have
- * the named columns. Validates the columns of "charts" in the study, too. Returns 0, or -BB_EUSAGE after an error message. */
+ * the named columns. Validates the columns of "charts" in the study, too. Returns 0, or -BB_EUSAGE after an error
+ * message. */
 int bb_view_check(const struct bb_sweep_view *v, const struct bb_study *study,
                   const struct bb_sweep_runs *combinations) BB_MUST_CHECK;
 

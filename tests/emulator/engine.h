@@ -155,7 +155,8 @@ void emu_host_reach_ns(int64_t ns); /* sets the host clock to ns after a synchro
  * call this function at least every 100 ms. */
 bool emu_stopping(void);
 
-/* emu_machine - the machine (proxies/simulation/machine/cluster.h), read once per process from the profile $EMU_CLUSTER.
+/* emu_machine - the machine (proxies/simulation/machine/cluster.h), read once per process from the profile
+ * $EMU_CLUSTER.
  * emu_slow - the slow parts of the machine ($EMU_SLOW). */
 struct bb_cluster;
 const struct bb_cluster *emu_machine(void);

@@ -50,9 +50,10 @@ static int64_t collective_ns(const struct bb_cluster *cl, const struct bb_case *
 }
 
 /*
- * Computes the time of a collective with degraded NICs or links. The simulator of training steps (proxies/simulation/simulate)
- * runs the collective as a step that contains nothing else, so a slow NIC has the same effect on both. The step has no
- * launch overhead, because bench measures operations that all ranks begin at the same time.
+ * Computes the time of a collective with degraded NICs or links. The simulator of training steps
+ * (proxies/simulation/simulate) runs the collective as a step that contains nothing else, so a slow NIC has the same
+ * effect on both. The step has no launch overhead, because bench measures operations that all ranks begin at the same
+ * time.
  */
 static int slow_collective_ns(const struct bb_cluster *cluster, const struct bb_conditions *conditions,
                               const struct bb_case *c, int64_t *ns)

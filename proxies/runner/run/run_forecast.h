@@ -23,8 +23,8 @@ struct bb_run_forecast {
 };
 
 /* bb_run_forecast_make - gathers the times of the final traced step and, on rank 0, predicts the same step. All
- * ranks call this together. cluster: read only on rank 0. slow: injected slow and late ranks. The caller releases f with bb_run_forecast_release, also
- * after an error. */
+ * ranks call this together. cluster: read only on rank 0. slow: injected slow and late ranks. The caller releases f
+ * with bb_run_forecast_release, also after an error. */
 int bb_run_forecast_make(struct bb_run_forecast *f, struct bb_runner *r, const struct bb_step *step,
                          const struct bb_measured *m, const struct bb_cluster *cluster,
                          const struct bb_slow *slow) BB_MUST_CHECK;

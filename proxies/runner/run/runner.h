@@ -111,10 +111,10 @@ int bb_runner_release(struct bb_runner *r, int rc);
 int bb_runner_set_busy(struct bb_runner *r, int sms, double gbps) BB_MUST_CHECK;
 
 /*
- * bb_runner_set_slow - makes this rank slow in all later steps, as listed in `slow` (--slow rank=, --delay). A timed kernel
- * runs for the factor times its duration. After a kernel list, a timed kernel without memory traffic runs for (factor
- * - 1) times the duration of the list alone, which this function measures. A delayed rank starts each step with a
- * kernel that all its streams wait for. Call after bb_runner_set_busy.
+ * bb_runner_set_slow - makes this rank slow in all later steps, as listed in `slow` (--slow rank=, --delay). A timed
+ * kernel runs for the factor times its duration. After a kernel list, a timed kernel without memory traffic runs for
+ * (factor - 1) times the duration of the list alone, which this function measures. A delayed rank starts each step with
+ * a kernel that all its streams wait for. Call after bb_runner_set_busy.
  */
 int bb_runner_set_slow(struct bb_runner *r, const struct bb_slow *slow) BB_MUST_CHECK;
 

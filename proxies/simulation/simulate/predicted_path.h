@@ -1,5 +1,5 @@
-/* predicted_path.h - the critical path (proxies/simulation/timeline/critical_path.h) and the waiting times of a predicted step over
- * all ranks. */
+/* predicted_path.h - the critical path (proxies/simulation/timeline/critical_path.h) and the waiting times of a
+ * predicted step over all ranks. */
 #ifndef BB_PROXIES_SIMULATION_SIMULATE_PREDICTED_PATH_H
 #define BB_PROXIES_SIMULATION_SIMULATE_PREDICTED_PATH_H
 

@@ -4,9 +4,9 @@
  *
  * For proxies with formulas for the memory of real training (bb_role.training_bytes), the series contain this memory:
  * activations change when kernels store and release them (bb_op.stores, bb_op.releases), and all other uses are
- * constant. The activations are scaled such that their maximum is the peak that the plan prints. The factor is 1, except
- * for schedules with several model chunks per stage, where the plan's formula uses the mean of the chunks. For all
- * other proxies, the series contain the bytes of the proxy's buffers, which are constant.
+ * constant. The activations are scaled such that their maximum is the peak that the plan prints. The factor is 1,
+ * except for schedules with several model chunks per stage, where the plan's formula uses the mean of the chunks. For
+ * all other proxies, the series contain the bytes of the proxy's buffers, which are constant.
  */
 #ifndef BB_PROXIES_SIMULATION_TIMELINE_MEMORY_SERIES_H
 #define BB_PROXIES_SIMULATION_TIMELINE_MEMORY_SERIES_H

@@ -1,6 +1,6 @@
 /*
- * cost.h - virtual time of NCCL operations, by the cost models of proxies/simulation/machine. If the profile has no NCCL variants,
- * a tuner plugin chooses among the factors on the alpha-beta model that README.md lists.
+ * cost.h - virtual time of NCCL operations, by the cost models of proxies/simulation/machine. If the profile has no
+ * NCCL variants, a tuner plugin chooses among the factors on the alpha-beta model that README.md lists.
  */
 #ifndef EMU_NCCL_COST_H
 #define EMU_NCCL_COST_H

@@ -1,7 +1,8 @@
 /*
- * region_sweeper.c - a program that removes the name of a communicator's shared region when no process uses the region any
- * more: all ranks have joined, or are dead. Usage: emu-region-sweeper FILE. A rank starts it as a program of its own: a fork of
- * the rank would copy the rank's page tables, and the rank would pay a page fault for each page that it writes afterwards.
+ * region_sweeper.c - a program that removes the name of a communicator's shared region when no process uses the region
+ * any more: all ranks have joined, or are dead. Usage: emu-region-sweeper FILE. A rank starts it as a program of its
+ * own: a fork of the rank would copy the rank's page tables, and the rank would pay a page fault for each page that it
+ * writes afterwards.
  */
 #include <fcntl.h>
 #include <sys/file.h>

@@ -103,9 +103,10 @@ static void unlink_own(const char *path, int fd)
         unlink(path);
 }
 
-/* Starts region_sweeper.c, which is next to this library, for the region. It runs in its own session, so that signals to the
- * job do not reach it. Each rank starts one, because the supervisor of a rank that has ended kills the rank's sweeper while other
- * ranks may still use the region. Without a sweeper the region is removed by the next job (en_sweep). */
+/* Starts region_sweeper.c, which is next to this library, for the region. It runs in its own session, so that signals
+ * to the job do not reach it. Each rank starts one, because the supervisor of a rank that has ended kills the rank's
+ * sweeper while other ranks may still use the region. Without a sweeper the region is removed by the next job
+ * (en_sweep). */
 static void start_sweeper(struct en_region *r)
 {
     static const char marker; /* any address in this library */

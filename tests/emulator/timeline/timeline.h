@@ -1,7 +1,8 @@
 /*
  * timeline.h - a discrete-event simulation of the operations on the streams of one process, or of all processes of a
  * job. It determines how much concurrent operations slow each other down: transfers share links, NICs and uplinks at
- * max-min fair rates (proxies/simulation/machine/flows.h, as in `busbar plan`), kernels lose SMs and memory bandwidth to NCCL.
+ * max-min fair rates (proxies/simulation/machine/flows.h, as in `busbar plan`), kernels lose SMs and memory bandwidth
+ * to NCCL.
  *
  *   host     a process that issues operations. Simulated time never passes a point at which a running host could still
  *            issue something

@@ -172,8 +172,8 @@ int bb_script_all_reduce(struct bb_script *s, struct bb_script_lane lane, const 
 int bb_script_exchange(struct bb_script *s, struct bb_script_lane lane, const char *what, const int *to,
                        const int *from, int n, size_t count);
 
-/* Synchronized batch norm (PyTorch's SyncBatchNorm) in one program: the communicator, and the buffers with the values of
- * this rank and of all ranks, which all norm layers share. */
+/* Synchronized batch norm (PyTorch's SyncBatchNorm) in one program: the communicator, and the buffers with the values
+ * of this rank and of all ranks, which all norm layers share. */
 struct bb_script_norm {
     struct bb_script_lane lane; /* lane.comm is BB_NONE: no exchange */
     int own, all;

@@ -192,8 +192,8 @@ out:
 
 /* ---- networks for large images (spatial/net/net.h) ---- */
 
-/* Adds a unit that ends in the convolution or dense layer `last`. `first`: the first of the pooling layers before it. The
- * tensors have the order in which MPI4DL's modules register them. */
+/* Adds a unit that ends in the convolution or dense layer `last`. `first`: the first of the pooling layers before it.
+ * The tensors have the order in which MPI4DL's modules register them. */
 static void add_net_unit(struct bb_network *net, const char *module, int first, int last)
 {
     const struct bb_net_layer *layers = net->net.layers, *l = &layers[last];

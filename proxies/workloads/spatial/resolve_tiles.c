@@ -1,5 +1,5 @@
-/* resolve_tiles.c - resolves the command-line options of the proxies `layer_parallel`, `spatial` and `gems` into numbers
- * that are consistent with each other and with the number of ranks (tiling.h defines splits, tiles and replicas). */
+/* resolve_tiles.c - resolves the command-line options of the proxies `layer_parallel`, `spatial` and `gems` into
+ * numbers that are consistent with each other and with the number of ranks (tiling.h defines splits, tiles and replicas). */
 #include "proxies/workloads/spatial/tiling.h"
 
 #include "bootstrap/base/alloc.h"
@@ -223,8 +223,8 @@ static int min_splits(const struct bb_tiling *t)
     return splits > disjoint ? splits : disjoint;
 }
 
-/* Returns a number of splits (pipeline stages), at most `max`, for which the number of ranks is a multiple of the
- * ranks per replica; 0 if there is none. The result is --splits if this option is set; DEFAULT_STAGES without tiles if
+/* Returns a number of splits (pipeline stages) for which the number of ranks is a multiple of the ranks per replica, or
+ * 0 if there is none. The result is --splits if this option is set; DEFAULT_STAGES without tiles if
  * possible; otherwise the smallest possible number. The numbers of tiles must be set before the call. */
 static int fitting_splits(const struct bb_tiling *t)
 {
@@ -378,8 +378,8 @@ static int validate_ranks(const struct bb_tiling *t)
                                             t->local_dp > 1 ? " x local replicas" : ""));
 }
 
-/* Sets the sizes of micro-batches, and their number from --global-batch-size and the number of replicas. Then checks the
- * total number of micro-batches of all passes again. */
+/* Sets the sizes of micro-batches, and their number from --global-batch-size and the number of replicas. Then checks
+ * the total number of micro-batches of all passes again. */
 static int resolve_micro_batches(struct bb_tiling *t)
 {
     struct bb_proxy_config *c = &t->config;

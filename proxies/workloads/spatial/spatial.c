@@ -5,9 +5,10 @@
  * data parallel.
  *
  * The step of one rank, in GPipe's order: for each micro-batch receive (and join tiles), forward, send; then for each
- * micro-batch receive gradients, backward, send. --schedule 1f1b selects the order of 1F1B. Then follow all-reduces of the weight gradients, first over the tiles of a
- * split or, in a split on whole maps, over its D data-parallel ranks, then over the replicas of the whole network. All
- * tiles read the same image and select their tile, so the image is not scattered.
+ * micro-batch receive gradients, backward, send. --schedule 1f1b selects the order of 1F1B. Then follow all-reduces of the
+ * weight gradients, first over the tiles of a split or, in a split on whole maps, over its D data-parallel ranks, then
+ * over the replicas of the whole network. All tiles read the same image and select their tile, so the image is not
+ * scattered.
  */
 #include "bootstrap/base/alloc.h"
 #include "proxies/form/author/proxy.h"

@@ -271,8 +271,8 @@ static int segment_next_modules(struct segment_builder *c, int module, int *n)
 
 /* ---- totals and checks of the whole split (pipeline stage) ---- */
 
-/* Adds the activations of module `m` to the split and, in equal parts, to the segments that compute the module: those of
- * the last module up to `m`, because a segment may contain several modules. */
+/* Adds the activations of module `m` to the split and, in equal parts, to the segments that compute the module: those
+ * of the last module up to `m`, because a segment may contain several modules. */
 static void add_activations(struct bb_split_layers *layers, int m, double activations)
 {
     int first = layers->n_segments, n = 0;

@@ -6,9 +6,8 @@
  * spatial: each has P model-parallel ranks, one per tile. Every other split works on whole maps (tensors that are not
  * tiled) and has D model-parallel ranks, called local replicas, which are data parallel. Model-parallel ranks are
  * numbered as in MPI4DL: those of split 0, then those of split 1, and so on. A replica has mp ranks: P for each spatial
- * split and
- * (S - Q) D for the other splits. Q is 0 for `layer_parallel`. rank = replica * mp + mp_rank. GEMS runs a second, inverse replica on the same ranks:
- * its model-parallel rank p is on rank mp - 1 - p.
+ * split and (S - Q) D for the other splits. Q is 0 for `layer_parallel`. rank = replica * mp + mp_rank. GEMS runs a
+ * second, inverse replica on the same ranks: its model-parallel rank p is on rank mp - 1 - p.
  *
  * Groups of ranks. Members are always in ascending rank order; in an inverse replica, tiles and splits are therefore
  * numbered backwards:
@@ -85,8 +84,8 @@ struct bb_tile_position bb_tiling_position(const struct bb_tiling *t, int mp_ran
  * ranks (layer_parallel, gems: no tiles), and the smallest number of splits (pipeline stages) that fits the ranks
  * (without tiles: 4 if possible).
  *   t        in: config, net, gems and layers_only; out: config with a value for every option, schedule, n_splits,
- *            n_spatial, local_dp and, of each split, the number of modules and, if it is spatial, its tiles. The caller frees t->splits, also
- *            after an error
+ *            n_spatial, local_dp and, of each split, the number of modules and, if it is spatial, its tiles.
+ *            The caller frees t->splits, also after an error
  *   Returns  0, or -BB_EUSAGE after printing an error message with the nearest valid value
  */
 int bb_resolve_tiles(struct bb_tiling *t) BB_MUST_CHECK;

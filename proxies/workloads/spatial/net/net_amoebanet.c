@@ -110,7 +110,8 @@ static void add_layer(const struct cell *cell, const struct cell_layer *row)
 }
 
 /* Adds the layers that map both inputs of the cell to c channels and to the same side. If the previous cell was a
- * reduction cell, input 1 is reduced by two convolutions with stride 2, each of which computes half of the channels; both share a batch norm. */
+ * reduction cell, input 1 is reduced by two convolutions with stride 2, each of which computes half of the channels; both share
+ * a batch norm. */
 static void add_inputs(const struct cell *cell)
 {
     const struct bb_map *b = &cell->before;

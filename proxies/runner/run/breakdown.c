@@ -77,6 +77,8 @@ int bb_rank_breakdown_add(struct bb_rank_breakdown *f, const struct bb_runner *r
         bb_overlap_of(t->step_ns, &s.compute, &s.groups[g], &o);
         bb_update_mean(&f->groups[g].busy_us, f->steps, o.comm_ns);
         bb_update_mean(&f->groups[g].exposed_us, f->steps, o.exposed_ns);
+        if (!isnan(f->groups[g].transfer_us))
+            bb_update_mean(&f->groups[g].waiting_us, f->steps, bb_spans_length(&s.waits[g]));
     }
     bb_overlap_of(t->step_ns, &s.compute, &s.comm, &o);
     bb_update_mean(&f->step_us, f->steps, o.step_ns);

@@ -21,12 +21,12 @@
 
 struct bb_group_breakdown {
     double busy_us; /* time in which communication of the group is in progress (length of the union of its intervals) */
-    double exposed_us;    /* the time, included in busy_us, during which no compute kernel runs */
-    double transfer_us;   /* sum of the transfer times (durations without waiting) of the group's operations; NaN:
+    double exposed_us;       /* the time, included in busy_us, during which no compute kernel runs */
+    double transfer_us;      /* sum of the transfer times (durations without waiting) of the group's operations; NaN:
                            unknown */
-    double waiting_us;    /* sum of the times that the group's operations wait for their slowest peer; NaN: unknown */
-    double waited_for_us; /* the part of waiting_us in which this rank waits for the rank waited_for */
-    int waited_for;       /* the rank for which this rank waits longest; BB_NONE: it does not wait */
+    double waiting_us;       /* time during which operations of the group wait for their last peer; NaN: unknown */
+    double waited_for_share; /* the share of the calls' waiting for which the rank waited_for is the cause, 0 to 1 */
+    int waited_for;          /* the rank for which this rank waits longest; BB_NONE: it does not wait */
 };
 
 /* Plain data without pointers, because ranks send it to each other as bytes. All times are means over the traced

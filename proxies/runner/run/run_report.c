@@ -271,7 +271,7 @@ void bb_run_waiting(const struct bb_measured *m, const struct bb_step *step, str
         const struct bb_group_breakdown *g = &m->traced[w->rows[i].most_rank].groups[w->rows[i].group_index];
 
         w->rows[i].waited_for = g->waited_for;
-        w->rows[i].waited_for_us = g->waited_for_us;
+        w->rows[i].waited_for_us = g->waited_for_share * g->waiting_us;
     }
     free(ranks);
 }

@@ -155,14 +155,17 @@ static void join_parts(struct call_sets *m, int of_a_rank)
 /* ---- waiting and transfer times ---- */
 
 /* Sets for which rank this rank has waited longest in the calls of group g of all traced steps. */
-static void find_waited_for(struct bb_group_breakdown *g, const int64_t *waited_ns, int ranks, int steps)
+static void find_waited_for(struct bb_group_breakdown *g, const int64_t *waited_ns, int ranks)
 {
+    int64_t total_ns = 0;
     int most = 0;
 
-    for (int r = 1; r < ranks; r++)
+    for (int r = 0; r < ranks; r++) {
         most = waited_ns[r] > waited_ns[most] ? r : most;
-    g->waited_for = waited_ns[most] > 0 ? most : BB_NONE;
-    g->waited_for_us = (double)waited_ns[most] / 1e3 / steps;
+        total_ns += waited_ns[r];
+    }
+    g->waited_for = total_ns > 0 ? most : BB_NONE;
+    g->waited_for_share = total_ns > 0 ? (double)waited_ns[most] / (double)total_ns : 0;
 }
 
 /* Sets the waiting times of this rank in t->lanes and adds the transfer and waiting times of each group to the means
@@ -171,7 +174,7 @@ static void split_waiting(struct bb_rank_breakdown *f, const struct bb_runner *r
                           struct call_sets *m, const struct part *mine, int n, int of_a_rank)
 {
     const int ranks = r->world->size, first = r->world->rank * of_a_rank;
-    int64_t transfer[BB_MAX_GROUPS] = {0}, waiting[BB_MAX_GROUPS] = {0};
+    int64_t transfer[BB_MAX_GROUPS] = {0};
 
     for (int i = 0; i < n; i++) {
         int g = r->layout->comms[mine[i].id.comm].group;
@@ -182,13 +185,11 @@ static void split_waiting(struct bb_rank_breakdown *f, const struct bb_runner *r
             continue;
         t->lanes[mine[i].lane].wait_ns = mine[i].ns - transfer_ns;
         transfer[g] += transfer_ns;
-        waiting[g] += mine[i].ns - transfer_ns;
         t->waited_ns[g * ranks + m->last[root] / of_a_rank] += mine[i].ns - transfer_ns;
     }
     for (int g = 0; g < r->layout->n_groups; g++) {
         bb_update_mean(&f->groups[g].transfer_us, f->steps, transfer[g]);
-        bb_update_mean(&f->groups[g].waiting_us, f->steps, waiting[g]);
-        find_waited_for(&f->groups[g], &t->waited_ns[g * ranks], ranks, f->steps + 1);
+        find_waited_for(&f->groups[g], &t->waited_ns[g * ranks], ranks);
     }
 }
 

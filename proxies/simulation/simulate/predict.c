@@ -85,8 +85,6 @@ static void read_class(const struct bb_sim *m, const struct bb_sim_run *run, int
         const struct bb_task *task = &graph->tasks[u];
 
         bb_intervals_add(&s, &m->step->layout, task->kind == BB_TASK_COMPUTE ? BB_NONE : task->comm, &at);
-        if (task->kind != BB_TASK_COMPUTE)
-            r->groups[m->step->layout.comms[task->comm].group].waiting_ns += at.wait_ns;
         step_ns = at.end_ns > step_ns ? at.end_ns : step_ns;
     }
     bb_overlap_of(step_ns, &s.compute, &s.comm, &r->all);
@@ -97,6 +95,7 @@ static void read_class(const struct bb_sim *m, const struct bb_sim_run *run, int
         r->groups[g].bus_bytes = bb_group_traffic_bus_bytes(&traffic[g]);
         r->groups[g].busy_ns = group.comm_ns;
         r->groups[g].exposed_ns = group.exposed_ns;
+        r->groups[g].waiting_ns = bb_spans_length(&s.waits[g]);
     }
     bb_exposure_of(&s.compute, &s.comm, &s.transfers, &s.stages, &r->exposed);
     find_variants(m, r);

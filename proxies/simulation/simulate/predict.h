@@ -26,7 +26,7 @@
 
 struct bb_predicted_group {
     int64_t busy_ns, exposed_ns;
-    int64_t waiting_ns; /* waiting time of all calls (timeline/waiting.h) */
+    int64_t waiting_ns; /* time during which a call waits (timeline/waiting.h) */
     double bytes;       /* payload bytes of this rank's collectives and messages in the group (layout.h), for example in
                          group "tp" */
     int variant;        /* NCCL algorithm and protocol of the group's largest collective: index in cluster.variants;

@@ -366,7 +366,7 @@ static void attribute_row(struct walk *w, struct bb_wait_row *row, int64_t *for_
     const struct bb_layout *l = &w->t->step->layout;
     const struct bb_program *p = program_of(w, row->most_rank);
     const struct bb_timed_op *times = times_of(w, row->most_rank);
-    int64_t most_ns = 0;
+    int64_t most_ns = 0, total_ns = 0;
 
     w->rank = row->most_rank;
     for (w->op = 0; w->op < (int)p->n_ops; w->op++) {
@@ -382,9 +382,10 @@ static void attribute_row(struct walk *w, struct bb_wait_row *row, int64_t *for_
             most_ns = for_ns[r];
             row->waited_for = r;
         }
+        total_ns += for_ns[r];
         for_ns[r] = 0;
     }
-    row->waited_for_us = (double)most_ns / 1e3;
+    row->waited_for_us = total_ns > 0 ? row->most_us * (double)most_ns / (double)total_ns : 0;
 }
 
 void bb_wait_table_attribute(struct bb_wait_table *table, const struct bb_timeline *t, const int *times_from)

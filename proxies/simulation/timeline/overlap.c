@@ -168,6 +168,7 @@ void bb_intervals_add(struct bb_intervals *s, const struct bb_layout *l, int com
     if (comm == BB_NONE)
         return;
     bb_spans_add(&s->groups[l->comms[comm].group], at->begin_ns, at->end_ns);
+    bb_spans_add(&s->waits[l->comms[comm].group], at->begin_ns, at->begin_ns + at->wait_ns);
     bb_spans_add(&s->transfers, at->begin_ns + at->wait_ns, at->end_ns);
     if (l->comms[comm].between_stages)
         bb_spans_add(&s->stages, at->begin_ns, at->end_ns);
@@ -181,6 +182,8 @@ void bb_intervals_release(struct bb_intervals *s)
     bb_spans_release(&s->comm);
     bb_spans_release(&s->transfers);
     bb_spans_release(&s->stages);
-    for (int g = 0; g < BB_MAX_GROUPS; g++)
+    for (int g = 0; g < BB_MAX_GROUPS; g++) {
         bb_spans_release(&s->groups[g]);
+        bb_spans_release(&s->waits[g]);
+    }
 }

@@ -104,6 +104,7 @@ struct bb_timed_op {
 struct bb_intervals {
     struct bb_spans compute, comm;
     struct bb_spans groups[BB_MAX_GROUPS]; /* communication of each group (for example "tp") */
+    struct bb_spans waits[BB_MAX_GROUPS];  /* waiting in the calls of each group */
     struct bb_spans transfers;             /* all communication without the waiting */
     struct bb_spans stages; /* messages between pipeline stages, including the waiting; waiting for another stage in
                                collectives that span stages */

@@ -4,7 +4,8 @@
  * table.
  *
  * The waiting time of a rank in a call is the time from its arrival to the arrival of the last participant. The last
- * participant waits 0. In a measured step, where clocks of different GPUs are not compared, this is the duration of the
+ * participant waits 0. The waiting time in a group is the time during which at least one of its calls waits: calls on
+ * several streams may wait at the same time. In a measured step, where clocks of different GPUs are not compared, this is the duration of the
  * call minus its shortest duration on any participant (runner/run/breakdown.h).
  */
 #ifndef BB_PROXIES_SIMULATION_TIMELINE_WAITING_H
@@ -16,10 +17,10 @@ struct bb_wait_row {
     const char *role, *group;
     int group_index;           /* index of the group in layout.groups */
     int ranks;                 /* number of ranks of the role with traffic in the group */
-    double median_us, most_us; /* waiting time of a rank in all calls of the group in one step, over these ranks */
+    double median_us, most_us; /* waiting time of a rank in the group in one step, over these ranks */
     int most_rank;             /* the rank that waits longest; its waiting time is most_us */
     int waited_for;            /* the rank for which most_rank waits longest; BB_NONE: it does not wait */
-    double waited_for_us;      /* the part of most_us in which most_rank waits for the rank waited_for */
+    double waited_for_us;      /* most_us times the share of the rank waited_for in the waiting of all calls */
 };
 
 struct bb_wait_table {
@@ -39,7 +40,7 @@ struct bb_wait_role {
 /*
  * bb_wait_table_add - adds a row for each group of at least two ranks in which the role has traffic. waited_for and
  * waited_for_us of the rows remain unknown.
- *   waiting_us  returns the waiting time of a rank in all calls of a group in one step, in us; NaN: unknown, no row
+ *   waiting_us  returns the waiting time of a rank in a group in one step, in us; NaN: unknown, no row
  * bb_wait_table_release - accepts a zeroed table.
  */
 typedef double bb_waiting_us(const void *arg, int rank, int group);

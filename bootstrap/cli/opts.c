@@ -6,6 +6,7 @@
 #include "bootstrap/base/units.h"
 #include "bootstrap/cli/size_list.h"
 
+#include <ctype.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -66,13 +67,26 @@ int bb_reject_unknown(const char *kind, const char *word, const char *const *nam
     return bb_err(BB_EUSAGE, "unknown %s '%s', expected one of: %s", kind, word, list);
 }
 
-int bb_reject_foreign(const struct bb_foreign_name *names, const char *typed, const char *name, size_t length)
+/* Returns whether `f` only renames an option with a number, so that the number of the user belongs to busbar's name. */
+static bool keeps_number(const struct bb_foreign_name *f, const char *value)
+{
+    const size_t length = strlen(f->ours);
+
+    return value && bb_begins_with(f->text, f->ours) && f->text[length] == ' ' &&
+           strspn(f->text + length + 1, "0123456789.") == strlen(f->text + length + 1) &&
+           isdigit((unsigned char)*value);
+}
+
+int bb_reject_foreign(const struct bb_foreign_name *names, const char *typed, const char *name, size_t length,
+                      const char *value)
 {
     for (const struct bb_foreign_name *f = names; f && f->name; f++) {
         if (strlen(f->name) != length || strncasecmp(f->name, name, length) != 0)
             continue;
         if (!f->ours)
             return bb_err(BB_EUSAGE, "%s has no counterpart here: %s; leave it out", typed, f->text);
+        if (keeps_number(f, value))
+            return bb_err(BB_EUSAGE, "%s is %s here; try: %s %s", typed, f->ours, f->ours, value);
         return bb_err(BB_EUSAGE, "%s is %s here; try: %s", typed, f->ours, f->text);
     }
     return 0;
@@ -235,14 +249,16 @@ const struct bb_opt *bb_opts_find(const struct bb_opts *set, int letter, const c
     return (letter ? help_row.letter == letter : is_name(&help_row, name, length)) ? &help_row : NULL;
 }
 
-static int reject_option(const struct bb_opts *set, const char *typed, const char *name, size_t length)
+/* value: the word after the option or its sign '='; NULL: none. */
+static int reject_option(const struct bb_opts *set, const char *typed, const char *name, size_t length,
+                         const char *value)
 {
     const char **names = NULL, *near;
     char word[64];
     size_t n = 0;
 
     snprintf(word, sizeof(word), "%.*s", (int)strcspn(typed, "="), typed);
-    if (bb_reject_foreign(set->foreign, word, name, length))
+    if (bb_reject_foreign(set->foreign, word, name, length, value))
         return -BB_EUSAGE;
     for (const struct bb_opt_table *t = set->tables; t->opts; t++)
         for (const struct bb_opt *o = t->opts; o->name; o++) {
@@ -297,7 +313,7 @@ static int read_long(struct parser *r, const char *word)
     const struct bb_opt *opt = bb_opts_find(r->set, 0, name, length, &at);
 
     if (!opt)
-        return reject_option(r->set, word, name, length);
+        return reject_option(r->set, word, name, length, equals ? equals + 1 : r->next < r->end ? *r->next : NULL);
     if (opt == &help_row && !equals)
         return BB_OPTS_HELP;
     if (opt->kind != BB_OPT_FLAG)
@@ -317,7 +333,7 @@ static int read_short(struct parser *r, const char *word)
         const struct bb_opt *opt = bb_opts_find(r->set, *letter, NULL, 0, &at);
 
         if (!opt)
-            return reject_option(r->set, word, word + 1, strlen(word + 1));
+            return reject_option(r->set, word, word + 1, strlen(word + 1), NULL);
         if (opt == &help_row)
             return BB_OPTS_HELP;
         if (opt->kind != BB_OPT_FLAG)

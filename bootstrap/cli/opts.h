@@ -247,9 +247,11 @@ int bb_reject_unknown(const char *kind, const char *word, const char *const *nam
  * bb_reject_foreign - print an error with busbar's name if name[length] is the name of another tool, ignoring case.
  *   names    ends with a row without a name; may be NULL
  *   typed    the word as the user typed it, for the error
+ *   value    the value of the option as the user typed it; NULL: none
  *   Returns  -BB_EUSAGE after printing the error; 0 if the table does not contain the name
  */
-int bb_reject_foreign(const struct bb_foreign_name *names, const char *typed, const char *name, size_t length);
+int bb_reject_foreign(const struct bb_foreign_name *names, const char *typed, const char *name, size_t length,
+                      const char *value);
 
 /* Options of all commands that run on GPUs. */
 struct bb_common {

@@ -25,11 +25,19 @@ def test_foreign_options_are_answered(busbar):
     for name, ours, text in OPTIONS:
         if name == "ranks":  # an option of plan, unknown to proxy
             continue
-        line = refusal(busbar, "spatial", f"--{name}", "1")
+        line = refusal(busbar, "spatial", f"--{name}")
         assert line == (f"--{name} is {ours} here; try: {text}" if ours else f"--{name} has no counterpart here: {text}; leave it out")
         if ours:  # the suggested options exist: an unsupported option or an invalid layout is another error
             done = busbar.run("plan", "transformer", *text.split(), "--ranks", 4, emulated=False)
             assert not re.search("unknown|not valid|requires a value", done.stderr), (name, done.stderr)
+
+
+def test_the_suggestion_has_the_number_of_the_user(busbar):
+    assert refusal(busbar, "spatial", "--split-size", "3").endswith("is --splits here; try: --splits 3")
+    assert refusal(busbar, "spatial", "--num-spatial-parts=8,4").endswith("try: --spatial-parts 8,4")
+    assert refusal(busbar, "gems", "--times", "3").endswith("try: --replications 4")  # 3 passes there are 6 here: an example
+    assert refusal(busbar, "gems", "--enable-master-comm-opt", "3").endswith("try: --comm-opt")
+    assert refusal(busbar, "spatial", "--slice-method", "1").endswith("try: --slice vertical")
 
 
 def test_foreign_programs_are_answered(busbar):

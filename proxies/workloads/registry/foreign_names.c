@@ -12,7 +12,7 @@ const struct bb_foreign_name bb_foreign_options[] = {
     /* MPI4DL and GEMS */
     {"num-spatial-parts", "--spatial-parts", "--spatial-parts 4"},
     {"slice-method", "--slice", "--slice vertical"},
-    {"split-size", "--splits, and --stages of layer_parallel", "--splits 5"},
+    {"split-size", "--splits", "--splits 5"},
     {"spatial-size", "--spatial-splits", "--spatial-splits 1"},
     {"parts", "--micro-batches", "--micro-batches 4"},
     {"batch-size", "--micro-batch-size times --micro-batches", "--micro-batch-size 8 --micro-batches 4"},
@@ -133,7 +133,7 @@ out:
 int bb_reject_foreign_program(const char *word)
 {
     const char *slash = strrchr(word, '/'), *base = slash ? slash + 1 : word;
-    int rc = bb_reject_foreign(bb_foreign_programs, word, base, strcspn(base, "."));
+    int rc = bb_reject_foreign(bb_foreign_programs, word, base, strcspn(base, "."), NULL);
 
     return rc ? rc : reject_model(word);
 }

@@ -30,6 +30,7 @@ static const struct {
     {"PMI_", "PMI_ID", NULL, "PMI_LOCAL_SIZE", false},
     {"ALPS_", "ALPS_APP_PE", NULL, NULL, false},
     {"MP_", "MP_CHILD", NULL, NULL, false}, /* IBM's POE */
+    {"FLUX_", "FLUX_TASK_RANK", "FLUX_JOB_SIZE", NULL, true},
     {"SLURM_", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", NULL, true},
 };
 enum { N_LAUNCHERS = sizeof(launchers) / sizeof(*launchers) };
@@ -154,10 +155,21 @@ static bool has_rank(const struct number *size)
     return false;
 }
 
+/* Returns whether `entry` ("NAME=VALUE") is the variable `name`; false if name is NULL. */
+static bool is_variable(const char *entry, const char *name)
+{
+    return name && strncmp(entry, name, strlen(name)) == 0 && entry[strlen(name)] == '=';
+}
+
 const char *bb_launcher_claim(void)
 {
     struct number size;
 
+    for (int i = 0; i < N_LAUNCHERS; i++)
+        for (char **variable = environ; variable && *variable; variable++)
+            if ((is_variable(*variable, launchers[i].size) || is_variable(*variable, launchers[i].local_size)) &&
+                atoi(strchr(*variable, '=') + 1) > 1)
+                return *variable;
     for (char **variable = environ; variable && *variable; variable++)
         if (read_number(*variable, size_ends, N_SIZE_ENDS, &size) && size.value > 1 && has_rank(&size))
             return *variable;

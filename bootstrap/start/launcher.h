@@ -21,8 +21,8 @@ int bb_launcher_local_size(void);
 bool bb_launched_alone(void);
 
 /*
- * bb_launcher_claim - returns a variable, for example "X_SIZE=8", in which a launcher (known or unknown) stores a
- * number of ranks greater than 1. The matching rank variable (X_RANK) must also be set. Returns NULL if there is none.
+ * bb_launcher_claim - returns a variable, for example "X_SIZE=8", in which a launcher stores a number of ranks greater
+ * than 1. For an unknown launcher the matching rank variable (X_RANK) must also be set. Returns NULL if there is none.
  */
 const char *bb_launcher_claim(void);
 

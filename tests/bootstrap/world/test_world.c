@@ -119,7 +119,7 @@ static void saves_results_after_sigterm(void **state)
 /* One process that the launcher of another MPI started as one of several ranks. */
 static void rejects_the_launcher_of_another_mpi(void **state)
 {
-    static const char *const variables[] = {"PMI_SIZE", "SLURM_STEP_NUM_TASKS", "MPI_LOCALNRANKS"};
+    static const char *const variables[] = {"PMI_SIZE", "SLURM_STEP_NUM_TASKS", "MPI_LOCALNRANKS", "FLUX_JOB_SIZE"};
 
     (void)state;
     for (size_t i = 0; i < ROWS(variables); i++) {

@@ -17,6 +17,7 @@ CHARTS = (
     ("Steps", ("trace", "proxy", "plan"), timeline.timelines),
     ("Steps", ("proxy", "plan"), steps.by_role),
     ("Steps", ("proxy", "plan"), steps.by_group),
+    ("Steps", ("proxy", "plan"), steps.waiting),
     ("Steps", ("proxies",), steps.all_proxies),
     ("Traffic and memory", ("proxy", "plan"), steps.traffic),
     ("Traffic and memory", ("proxy", "plan"), steps.memory),

@@ -140,6 +140,29 @@ def by_group(results):
                   for g in groups])
 
 
+def waiting(results):
+    """How long the ranks of each role and group wait for the last rank to arrive, and for which rank."""
+    for result in with_breakdown(results):
+        rows = [row for row in result.data.get("waiting") or (result.data.get("predicted") or {}).get("waiting") or []
+                if is_number(row.get("waited_for")) and is_number(row.get("most_us")) and
+                row["most_us"] >= 1e-3 * (breakdown_of(result).get("step_us") or 0)]
+        if not rows:
+            continue
+        rows.sort(key=lambda row: -row["most_us"])
+        unit, per = unit_of_times(row["most_us"] for row in rows)
+        names = [f"{row.get('role')}, {row.get('group')}" for row in rows]
+        texts = [f"rank {row.get('most_rank')} waits {time_text(row['most_us'])} in {row.get('group')}, mostly for rank {row['waited_for']} "
+                 f"({time_text(row.get('waited_for_us'))})" for row in rows]
+        yield Chart(
+            f"{title_of(result)}: waiting for late ranks", [result],
+            traces=[bars("longest wait", [row["most_us"] / per for row in rows], names, texts, WAITING, orientation="h")],
+            about=f"Longest wait: {texts[0]}. A rank waits in a call until the last participant arrives; compute may hide the wait.",
+            height=190 + 30 * len(rows), xaxis=axis(f"time ({unit})"), yaxis=axis("", autorange="reversed"),
+            columns=("role", "group", "ranks", "median (us)", "longest (us)", "by rank", "mostly for rank", "namely (us)"),
+            rows=[[row.get(key) for key in ("role", "group", "ranks", "median_us", "most_us", "most_rank", "waited_for", "waited_for_us")]
+                  for row in rows])
+
+
 # ---- traffic and memory ----------------------------------------------------------------------------------------------
 
 

@@ -203,6 +203,19 @@ def test_stages_in_lock_step_have_no_bubble():
     assert [trace["name"] for trace in bars.traces] == ["compute", "exposed transfer", "waiting for peers", "idle"]
 
 
+def test_waiting_names_the_late_rank():
+    def row(role, most_us, waited_for):
+        return {"role": role, "group": "dp", "ranks": 3, "median_us": most_us / 2, "most_us": most_us, "most_rank": 0,
+                "waited_for": waited_for, "waited_for_us": most_us}
+    table = [row("first", 4., 2), row("second", 40., 2), row("hardly", 0.01, 1), row("late", 0., None)]
+    for shown in result("proxy", proxy="p", breakdown=BREAKDOWN, waiting=table), \
+            result("plan", proxy="p", predicted={"cluster": "c", "breakdown": BREAKDOWN, "waiting": table}):
+        (chart,) = steps.waiting([shown])
+        assert [line[0] for line in chart.rows] == ["second", "first"] and chart.traces[0]["x"] == [40, 4]
+        assert chart.about.startswith("Longest wait: rank 0 waits 40 us in dp, mostly for rank 2 (40 us).")
+    assert list(steps.waiting([result("proxy", proxy="p", breakdown=BREAKDOWN, waiting=[])])) == []
+
+
 def test_notes_name_missing_data():
     (chart,) = steps.waterfalls([result("proxy", proxy="p", breakdown=None)])
     assert "--traced-steps" in chart.notes[0] and chart.figure() is None

@@ -24,7 +24,7 @@
 #define RANK_PROGRAM "busbar-rank"
 
 /* STRAY_ROUNDS: number of iterations of 1 ms in bb_children_kill_strays; SIGKILL is sent after STRAY_GRACE of them. */
-enum { NUMBER_TEXT = 12, POLL_MS = 5, STRAY_GRACE = 20, STRAY_ROUNDS = 100 };
+enum { NUMBER_TEXT = 12, POLL_MS = 5, STRAY_GRACE = 20, STRAY_ROUNDS = 1000 };
 
 /* ---- the program ---- */
 

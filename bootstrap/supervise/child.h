@@ -84,7 +84,7 @@ void bb_writer_rescue(pid_t writer, bool ended, const char *path, int rc, const 
 
 /* bb_children_kill_strays - kill all children of the supervisor that do not end on their own within 20 ms. The
  * supervisor is a subreaper, so processes that a rank leaves become its children. Returns when no child is left, or
- * after 0.1 s, because a process in an uninterruptible system call does not end. */
+ * after 1 s, because a process in an uninterruptible system call does not end. */
 void bb_children_kill_strays(void);
 
 void bb_child_release(struct bb_child *child);

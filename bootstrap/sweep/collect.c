@@ -56,8 +56,10 @@ static const struct default_columns {
      (const char *const[]){"proxy", "step_us.p50", "breakdown.compute_us", "breakdown.comm_us", "breakdown.exposed_us",
                            NULL}},
     {"plan", "busbar.plan/1",
-     (const char *const[]){"proxy", "predicted.step_us", "predicted.breakdown.compute_us",
-                           "predicted.breakdown.comm_us", "predicted.breakdown.exposed_us", NULL}},
+     (const char *const[]){"proxy", "predicted.step_us", "predicted.tokens_per_s", "predicted.tflops_per_gpu",
+                           "predicted.model_flop_utilisation", "predicted.breakdown.compute_us",
+                           "predicted.breakdown.comm_us", "predicted.breakdown.exposed_us",
+                           "predicted.memory.needed_bytes", "predicted.memory.fits", NULL}},
 };
 enum { N_DEFAULTS = sizeof(default_columns) / sizeof(default_columns[0]) };
 
@@ -146,14 +148,40 @@ static char *relative_name(const char *path, const json_t *relative_to)
     return name;
 }
 
+/* Returns a list of the scalars in the object that should contain the last key of `path`, for example "; 'predicted'
+ * contains step_us tokens_per_s", owned by the caller; "" if the result has no such object. */
+static char *list_siblings(const json_t *result, const char *path)
+{
+    const char *dot = strrchr(path, '.'), *key;
+    char *parent = bb_format("%.*s", (int)(dot ? dot - path : 0), path), *list;
+    json_t *object = dot ? bb_sweep_follow(result, parent) : NULL, *value;
+    size_t bytes;
+    FILE *text = bb_open_text(&list, &bytes);
+
+    if (json_is_object(object))
+        fprintf(text, "; '%s' contains", parent);
+    json_object_foreach(object, key, value)
+    {
+        if (is_cell(value, true))
+            fprintf(text, " %s", key);
+    }
+    bb_close_text(text, &list);
+    free(parent);
+    return list;
+}
+
 /* Warns if no result has a scalar at a column's path, which is probably misspelled. Prints no warning while results
  * are missing. */
 static void warn_if_empty(const struct bb_gathered *g, const char *path)
 {
+    char *siblings;
+
     for (size_t i = 0; i < g->combinations->n; i++)
         if (!g->found[i].result || has_value(g->found[i].result, path, true))
             return;
-    bb_warn("%s: no result has '%s', so that column is empty", g->study->path, path);
+    siblings = list_siblings(g->found[0].result, path);
+    bb_warn("%s: no result has '%s', so that column is empty%s", g->study->path, path, siblings);
+    free(siblings);
 }
 
 /* Adds a column to the object of list_columns(), unless a column with the same name exists. name: NULL: derived from
@@ -198,6 +226,8 @@ static json_t *list_columns(const struct bb_study *study, const struct bb_sweep_
     {
         const char *path = json_string_value(json_is_string(column) ? column : json_object_get(column, "value"));
 
+        if (json_is_string(column) && json_object_get(combinations->axes, path))
+            continue; /* the table has a column for the axis */
         if (g)
             warn_if_empty(g, path);
         add_column(columns, json_string_value(json_object_get(column, "name")), path,

@@ -120,16 +120,21 @@ static void add_option(struct bb_argv *words, const char *name, const json_t *va
         bb_argv_add(words, "--%s=%s", name, known);
 }
 
+/* Appends the blank-separated words of a text, or the words of a list. */
+static void add_split_or_words(struct bb_argv *words, const json_t *value)
+{
+    if (json_is_string(value))
+        bb_argv_add_split(words, json_string_value(value));
+    for (size_t i = 0; i < json_array_size(value); i++)
+        bb_argv_add(words, "%s", json_string_value(json_array_get(value, i)));
+}
+
 static void add_words(const json_t *setting, struct bb_argv *words)
 {
-    const json_t *command = json_object_get(setting, "command");
     const char *name;
     json_t *value;
 
-    if (json_is_string(command))
-        bb_argv_add_split(words, json_string_value(command));
-    for (size_t i = 0; i < json_array_size(command); i++)
-        bb_argv_add(words, "%s", json_string_value(json_array_get(command, i)));
+    add_split_or_words(words, json_object_get(setting, "command"));
     json_object_foreach(json_object_get(setting, "options"), name, value)
     {
         add_option(words, name, value);
@@ -363,7 +368,6 @@ static int check_command(const struct expansion *x, struct bb_sweep_run *c, json
 
 static int fill_run(const struct expansion *x, struct bb_sweep_run *c, const json_t *setting)
 {
-    const json_t *arguments = json_object_get(setting, "launch_arguments");
     const json_t *timeout = json_object_get(setting, "timeout_s");
     char text[NUMBER_TEXT];
     const char *name, *known;
@@ -379,8 +383,7 @@ static int fill_run(const struct expansion *x, struct bb_sweep_run *c, const jso
         else
             bb_argv_add(&c->environment, "%s", name);
     }
-    for (size_t i = 0; i < json_array_size(arguments); i++)
-        bb_argv_add(&c->launch_arguments, "%s", json_string_value(json_array_get(arguments, i)));
+    add_split_or_words(&c->launch_arguments, json_object_get(setting, "launch_arguments"));
     c->metrics = json_incref(json_object_get(setting, "metrics"));
     TRY(fill_words(c, setting));
     c->timeout_s = timeout ? json_number_value(timeout) : x->plan->timeout_s;

@@ -82,9 +82,11 @@ int bb_launch_runs_run(const struct bb_launch_runs *s, const struct bb_sweep_run
  * The script is dir/NAME.slurm. Several scripts (NAME-1.slurm, ...) are written in two cases ("slurm" is the key of the
  * study file):
  *   - There are more combinations than slurm.tasks_per_array (default 1000, because many sites have MaxArraySize 1001).
- *   - slurm.lines contains {ranks} or {nodes}. Combinations of different size then get separate allocations; {nodes} is
- *     ranks / slurm.gpus_per_node, rounded up. Without {ranks} and {nodes}, the array requests --ntasks of its largest
- *     combination.
+ *   - slurm.gpus_per_node is given, or slurm.lines contains {ranks} or {nodes}. Combinations of different size then get
+ *     separate allocations; {nodes} is ranks / slurm.gpus_per_node, rounded up. Otherwise the array requests --ntasks of
+ *     its largest combination.
+ * With slurm.gpus_per_node, the script requests --nodes, --ntasks-per-node and --gpus-per-node, unless slurm.lines
+ * contains {nodes}; --gpus-per-node also not if slurm.lines requests GPUs.
  *
  * All words and variables are quoted, so that the shell expands nothing in them. A task writes the same files as a run
  * of the sweep (state.h) and exits with the run's status.

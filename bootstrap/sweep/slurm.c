@@ -83,6 +83,22 @@ static void put_log_name(const char *dir, FILE *out)
     fputs("/slurm-%A_%a.out\"\n", out);
 }
 
+/* Returns whether the sbatch options for nodes and GPUs follow from gpus_per_node: the file has no option with {nodes}. */
+static bool has_nodes_of_gpus(const struct bb_launch_runs *p)
+{
+    return slurm_key(p, "gpus_per_node") && !any_line_has(p, "{nodes}", "{nodes}", false);
+}
+
+/* Prints the options for nodes of `gpus` GPUs with one rank per GPU. Options of the file follow them and override them. */
+static void put_nodes(const struct bb_launch_runs *p, size_t ranks, size_t gpus, FILE *out)
+{
+    size_t nodes = (ranks + gpus - 1) / gpus, used = ranks < gpus ? ranks : gpus;
+
+    fprintf(out, "#SBATCH --nodes=%zu\n#SBATCH --ntasks-per-node=%zu\n", nodes, used);
+    if (!any_line_has(p, "--gpus", "--gres", true) && !any_line_has(p, "-G", "-G", true))
+        fprintf(out, "#SBATCH --gpus-per-node=%zu\n", used);
+}
+
 static void put_head(const struct bb_launch_runs *p, const struct array *a, FILE *out)
 {
     size_t at_once = slurm_count(p, "at_once", 0), gpus = slurm_count(p, "gpus_per_node", 1);
@@ -95,6 +111,8 @@ static void put_head(const struct bb_launch_runs *p, const struct array *a, FILE
     put_log_name(p->dir, out);
     if (!any_line_has(p, "--ntasks", "-n", true))
         fprintf(out, "#SBATCH --ntasks=%d\n", max_ranks(a));
+    if (has_nodes_of_gpus(p))
+        put_nodes(p, (size_t)max_ranks(a), gpus, out);
     for (size_t i = 0; i < json_array_size(lines); i++)
         put_line(json_string_value(json_array_get(lines, i)), max_ranks(a), gpus, out);
 }
@@ -246,13 +264,14 @@ int bb_slurm_write(const struct bb_launch_runs *p, const struct bb_sweep_run *co
     size_t left_n = n, max_tasks = slurm_count(p, "tasks_per_array", TASKS_PER_ARRAY);
     const struct bb_sweep_run **left;
     struct array a = {0};
+    const bool by_ranks = has_nodes_of_gpus(p) || any_line_has(p, "{ranks}", "{nodes}", false);
     int rc = 0, number = 0;
 
     BB_NEW(left, n);
     BB_NEW(a.task, n);
     memcpy(left, wanted, n * sizeof(*left));
     while (rc == 0 && left_n > 0) {
-        take_array(left, &left_n, any_line_has(p, "{ranks}", "{nodes}", false), max_tasks, &a);
+        take_array(left, &left_n, by_ranks, max_tasks, &a);
         rc = write_array(p, &a, number || left_n ? ++number : 0, submit, out);
     }
     free(left);

@@ -166,6 +166,14 @@ static int check_word(const json_t *value, const char *at)
     return word && !*word ? reject_value(at, value, "a word") : 0;
 }
 
+/* A text is split at blanks, without the quoting of a shell. */
+static int check_unquoted(const json_t *value, const char *at)
+{
+    if (json_is_string(value) && strpbrk(json_string_value(value), "'\"\\"))
+        return reject_value(at, value, "words without quotes, or a list of words such as [\"./x\", \"a b\"]");
+    return check_line(value, at);
+}
+
 static int check_command(const json_t *value, const char *at)
 {
     size_t lists = 0;
@@ -175,9 +183,7 @@ static int check_command(const json_t *value, const char *at)
     if (lists > 1)
         return bb_err(BB_EUSAGE, "%s: %zu words of the command are lists, expected at most one; try: \"choices\"", at,
                       lists);
-    if (json_is_string(value) && strpbrk(json_string_value(value), "'\"\\"))
-        return reject_value(at, value, "words without quotes, or a list of words such as [\"./x\", \"a b\"]");
-    return check_line(value, at);
+    return check_unquoted(value, at);
 }
 
 static int reject_list(const json_t *value, const char *at)
@@ -348,7 +354,8 @@ static const struct rule setting_keys[] = {
     {"ranks", .types = INTEGER | LIST, RANKS, .element = &ranks, .distinct = true},
     {"metrics", NAMED_OF(&metric, "an object such as {\"images_per_s\": \"Images/s: ([0-9.]+)\"}"),
      .check_name = check_metric_name},
-    {"launch_arguments", LIST_OF(&text, "a list of words")},
+    {"launch_arguments", .types = TEXT | LIST, .element = &text, .check = check_unquoted,
+     .expected = "a text such as \"--bind-to none\", or a list of words"},
     {"timeout_s", .types = NUMBER, .expected = "seconds, above 0 and at most 1e7", .max = 1e7},
     {0},
 };

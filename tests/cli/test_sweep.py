@@ -223,6 +223,15 @@ def test_warns_about_an_unknown_column(sweep):
     assert done.returncode == 0 and "no result has 'step_us.p5'" in done.stderr and len(done.stderr.splitlines()) == 1
 
 
+def test_warning_about_an_empty_column_lists_the_values_of_the_result(sweep):
+    assert "no result has 'step_us.median', so that column is empty; 'step_us' contains p50" in sweep(study(columns=["step_us.median"])).stderr
+
+
+def test_axis_among_the_columns_is_shown_once(sweep):
+    assert sweep(study(ranks=[1, 2], columns=["ranks", "step_us.p50"])).returncode == 0
+    assert sweep.json()["columns"] == ["ranks", "step_us", "state"]
+
+
 def test_warns_about_a_column_that_is_not_a_scalar(sweep):
     assert "no result has 'environment'" in sweep(study(columns=["environment", "step_us.p50"])).stderr
 
@@ -336,6 +345,22 @@ def test_slurm_allocations_by_size(sweep):
     options, statuses = submit(sweep(sizes, "--slurm"), sweep)
     assert [(o["--array"], o["--nodes"], o["--ntasks"]) for o in options] == [("1-2", "1", "8"), ("1-2", "2", "16"), ("1-2", "3", "20")]
     assert statuses == [0] * 6 and sweep(sizes, "--gather").returncode == 0
+
+
+def test_slurm_gpus_per_node_requests_nodes_tasks_and_gpus(sweep):
+    def requests(gpus_per_node, *lines):
+        slurm = {"gpus_per_node": gpus_per_node, **({"lines": list(lines)} if lines else {})}
+        options, statuses = submit(sweep(study(ranks=[4, 20], slurm=slurm), "--slurm", "--restart"), sweep)
+        assert statuses == [0, 0]
+        return [[o.get(key) for key in ("--nodes", "--ntasks", "--ntasks-per-node", "--gpus-per-node")] for o in options]
+    assert requests(8) == [["1", "4", "4", "4"], ["3", "20", "8", "8"]]
+    assert requests(8, "--gres=gpu:h100:8")[1] == ["3", "20", "8", None]  # the file requests GPUs in its own way
+    assert requests(4, "--nodes={nodes}") == [["1", "4", None, None], ["5", "20", None, None]]
+
+
+def test_launch_arguments_as_text(sweep):
+    assert sweep(study(launch_arguments="--bind-to none", launch={"with": [str(sweep.bin / "mpirun"), "-n", "{ranks}"]})).returncode == 0
+    assert sweep.results()[0]["words"][:4] == ["-n", "2", "--bind-to", "none"]
 
 
 # ---- rejected input -------------------------------------------------------------------------------------------------

@@ -60,10 +60,12 @@ SlurmdPidFile=$dir/slurmd.pid
 SlurmctldLogFile=$dir/slurmctld.log
 SlurmdLogFile=$dir/slurmd.log
 ReturnToService=2
+GresTypes=gpu
 KillWait=5
-NodeName=$host NodeAddr=127.0.0.1 CPUs=$cores Sockets=1 CoresPerSocket=$cores ThreadsPerCore=1 State=UNKNOWN
+NodeName=$host NodeAddr=127.0.0.1 CPUs=$cores Sockets=1 CoresPerSocket=$cores ThreadsPerCore=1 Gres=gpu:2 State=UNKNOWN
 PartitionName=all Nodes=$host Default=YES MaxTime=INFINITE State=UP OverSubscribe=FORCE:16
 CONF
+    printf "Name=gpu File=/dev/%s\n" null zero >"$dir/gres.conf" # any devices will do
 }
 
 start_slurm() {

@@ -114,7 +114,8 @@ void bb_sweep_load_state(const char *dir, const struct bb_sweep_run *c, struct b
         found->result = load_file(dir, c, ".json");
     else if (found->exit_status == 0)
         found->result = bb_sweep_read_metrics(dir, c, &problem);
-    if (c->is_program ? found->result != NULL : is_complete(found->result))
+    /* Exit status -1: the sweep was killed before it recorded the end of the run. */
+    if (found->exit_status <= 0 && (c->is_program ? found->result != NULL : is_complete(found->result)))
         found->state = BB_SWEEP_COMPLETE;
     else if (found->exit_status >= 0)
         found->state = BB_SWEEP_FAILED;

@@ -7,8 +7,9 @@
  *                   last, by the sweep or by the task of an array job
  *
  * A combination is complete if its result is a JSON document with a schema and the status "ok" (or without a status, as
- * from plan). The state depends on these files only, so a sweep can be interrupted at any point; a result that a run is
- * still writing has the status "running". A combination has failed if its run ended and its result is not complete.
+ * from plan), and its exit status is 0 or not recorded. The state depends on these files only, so a sweep can be
+ * interrupted at any point; a result that a run is still writing has the status "running". A combination has failed if
+ * its run ended and its result is not complete.
  *
  * The result of a program other than busbar consists of its metrics (study.h). It is complete if the exit status is 0
  * and every metric was found.

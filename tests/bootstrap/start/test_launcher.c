@@ -1,5 +1,7 @@
-/* test_launcher.c - what bb_launcher_* derives about the job from the environment variables of a launcher. */
+/* test_launcher.c - what bb_launcher_* derives about the job from the environment variables of a launcher; the folder
+ * of the program. */
 #include "bootstrap/start/launcher.h"
+#include "bootstrap/start/program_folder.h"
 #include "tests/check.h"
 
 #include <fcntl.h>
@@ -182,11 +184,25 @@ static void writes_past_a_launcher_that_stopped_reading(void **state)
     bb_launcher_take_stderr(-1);
 }
 
+static void program_folder_is_terminated(void **state)
+{
+    char folder[PATH_MAX], path[PATH_MAX + sizeof("/test_launcher")], *file = realpath("/proc/self/exe", NULL);
+
+    (void)state;
+    memset(folder, '/', sizeof(folder)); /* a '/' after the text would be taken for its last one */
+    folder[PATH_MAX - 1] = '\0';
+    assert_int_equal(bb_program_folder(folder), 0);
+    snprintf(path, sizeof(path), "%s/test_launcher", folder);
+    assert_string_equal(path, file);
+    free(file);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(detects_single_process_and_local_size),
                                        cmocka_unit_test(finds_size_variable_of_unknown_launcher),
-                                       cmocka_unit_test(writes_past_a_launcher_that_stopped_reading)};
+                                       cmocka_unit_test(writes_past_a_launcher_that_stopped_reading),
+                                       cmocka_unit_test(program_folder_is_terminated)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -72,6 +72,14 @@ def test_partial_epoch_is_extrapolated_to_a_full_epoch(busbar, tmp_path, one):
     assert "3 of 10 full steps run" in done.stdout
 
 
+def test_times_of_more_steps_than_one_exchange(busbar, tmp_path):
+    """The ranks exchange their step times every 1024 steps: an epoch of 1025 equal steps is 1025 times one step."""
+    small = ("--images", 2050, "--batch", 2, "--epochs", 1, *SMALL[4:])
+    _, data = run(busbar, tmp_path / "long.json", *small, ranks=1)
+    assert data["scaling"]["full_steps_run"] == 1025
+    assert data["scaling"]["epochs"][0]["time_s"] == pytest.approx(1025 * data["step_us"]["p50"] / 1e6)
+
+
 @pytest.mark.smoke
 def test_synthetic_format_matches_synthetic_benchmark(busbar, tmp_path):
     done, data = run(busbar, tmp_path / "s.json", "--format", "synthetic", *SMALL[2:], ranks=2)

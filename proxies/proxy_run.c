@@ -141,20 +141,6 @@ out:
     return rc;
 }
 
-static bool has_both(const struct bb_step *s)
-{
-    bool compute = false, comm = false;
-
-    for (int i = 0; i < s->n_roles; i++)
-        for (size_t k = 0; k < s->roles[i].program.n_ops; k++) {
-            const struct bb_op *op = &s->roles[i].program.ops[k];
-
-            comm |= bb_op_is_comm(op);
-            compute |= !bb_op_is_comm(op) && bb_op_launches(op);
-        }
-    return compute && comm;
-}
-
 /* Returns the total number of steps that a run executes: warm-up, timed, traced and optional steps (graph, start
  * barrier, compute or communication alone). */
 static double steps_of(const struct bb_measure_plan *p)
@@ -175,7 +161,7 @@ static int run_steps(struct run *x)
                                                .traced_steps = x->options.traced_steps,
                                                .graph = x->options.graph,
                                                .start_barrier = x->options.start_barrier && !x->session.shared_gpu,
-                                               .alone = !x->options.no_alone && has_both(&x->step)};
+                                               .alone = !x->options.no_alone && bb_step_has_both(&x->step)};
     if (x->options.start_barrier && x->session.shared_gpu && x->session.world.rank == 0)
         bb_warn("--start-barrier: not available when ranks share a GPU; steps with a start barrier are not timed");
     x->report.compute_sms = bb_compute_sms(x->options.compute_sms, x->session.device.sm_count);

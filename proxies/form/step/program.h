@@ -173,6 +173,13 @@ static inline bool bb_op_is_comm(const struct bb_op *op)
     return op->kind != BB_OP_COMPUTE;
 }
 
+/* bb_op_launches - returns whether the host launches a kernel or calls NCCL for the operation. It does not for a
+ * compute operation of 0 us without kernels. */
+static inline bool bb_op_launches(const struct bb_op *op)
+{
+    return bb_op_is_comm(op) || op->compute_us > 0 || op->work;
+}
+
 /*
  * bb_program_filter - copy either the compute operations or the communication operations of a program. A run times the
  * two copies separately to measure how much compute and communication slow each other down when they overlap.

@@ -30,6 +30,20 @@ double bb_step_training_bytes(const struct bb_step *step)
     return most;
 }
 
+bool bb_step_has_both(const struct bb_step *step)
+{
+    bool compute = false, comm = false;
+
+    for (int r = 0; r < step->n_roles; r++)
+        for (size_t i = 0; i < step->roles[r].program.n_ops; i++) {
+            const struct bb_op *op = &step->roles[r].program.ops[i];
+
+            comm |= bb_op_is_comm(op);
+            compute |= !bb_op_is_comm(op) && bb_op_launches(op);
+        }
+    return compute && comm;
+}
+
 double bb_step_flops(const struct bb_step *step)
 {
     double *of_role, sum = 0;

@@ -61,6 +61,9 @@ int bb_op_peer_rank(const struct bb_layout *l, const struct bb_op *op, int rank)
  * when the proxy has no formula for them. */
 double bb_step_training_bytes(const struct bb_step *step);
 
+/* bb_step_has_both - return whether the step launches both communication and compute (bb_op_launches). */
+bool bb_step_has_both(const struct bb_step *step);
+
 double bb_step_flops(const struct bb_step *step); /* returns the FLOPs of one step, summed over all ranks */
 
 /* bb_step_release - free a step. Accepts a zeroed or partially built step. */

@@ -219,15 +219,6 @@ int bb_predicted_timeline(const struct bb_step *step, const struct bb_prediction
 
 /* ---- step time with only compute or only communication ---- */
 
-static bool has_ops(const struct bb_step *step, bool comm)
-{
-    for (int r = 0; r < step->n_roles; r++)
-        for (size_t i = 0; i < step->roles[r].program.n_ops; i++)
-            if (bb_op_is_comm(&step->roles[r].program.ops[i]) == comm)
-                return true;
-    return false;
-}
-
 /* Returns the step time of a program without its communication. Contention is then absent, and all kernels of a
  * rank are on one stream, so they run one after another. known: cache of operation times; times: factor by which the
  * rank's kernels are slowed; delay_ns: time after which its streams start. */
@@ -351,7 +342,7 @@ int bb_predict_under(const struct bb_step *step, const struct bb_cluster *cluste
     int rc;
 
     TRY(predict_once(step, cluster, conditions, true, out));
-    if (has_ops(step, true) && has_ops(step, false)) {
+    if (bb_step_has_both(step)) {
         predict_compute_alone(step, out);
         TRY(predict_comm_alone(step, out));
     }

@@ -37,11 +37,4 @@ double bb_group_traffic_bus_bytes(const struct bb_group_traffic *t);
 void bb_count_group_traffic(const struct bb_layout *l, const struct bb_program *p,
                             struct bb_group_traffic traffic[BB_MAX_GROUPS]);
 
-/* bb_op_launches - returns whether the host launches a kernel or calls NCCL for the operation. It does not for a
- * compute operation of 0 us without kernels. */
-static inline bool bb_op_launches(const struct bb_op *op)
-{
-    return bb_op_is_comm(op) || op->compute_us > 0 || op->work;
-}
-
 #endif

@@ -188,6 +188,23 @@ static void rejects_operations_for_a_full_program(void **state)
     assert_true(bb_program_add(&program, &op, NULL, 0) >= 0);
 }
 
+/* A step launches both if its roles together do; a role that is not of the step does not count. */
+static void step_launches_both_kinds_of_its_roles(void **state)
+{
+    struct bb_op compute = made_op(BB_OP_COMPUTE, BB_NONE), send = made_op(BB_OP_SEND, 0);
+    struct bb_role roles[] = {{.program = {.ops = &compute, .n_ops = 1}}, {.program = {.ops = &send, .n_ops = 1}}};
+    struct bb_step step = {.roles = roles, .n_roles = 2};
+
+    (void)state;
+    assert_false(bb_step_has_both(&step)); /* compute of 0 us without kernels launches nothing */
+    compute.compute_us = 1;
+    assert_true(bb_step_has_both(&step));
+    step.n_roles = 1;
+    assert_false(bb_step_has_both(&step));
+    step.roles = &roles[1];
+    assert_false(bb_step_has_both(&step));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -199,6 +216,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(filter_keeps_waits_through_the_stream, start, end),
         cmocka_unit_test_setup_teardown(filter_keeps_the_order, start, end),
         cmocka_unit_test_setup_teardown(rejects_operations_for_a_full_program, start, end),
+        cmocka_unit_test(step_launches_both_kinds_of_its_roles),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

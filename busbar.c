@@ -3,10 +3,12 @@
  * status.
  */
 #include "bootstrap/base/alloc.h"
+#include "bootstrap/base/environment.h"
 #include "bootstrap/base/err.h"
 #include "bootstrap/base/outfile.h"
 #include "bootstrap/cli/opts.h"
 #include "bootstrap/report/report_main.h"
+#include "bootstrap/results/results.h"
 #include "bootstrap/start/launcher.h"
 #include "bootstrap/sweep/collect.h"
 #include "bootstrap/sweep/sweep_main.h"
@@ -47,18 +49,17 @@ static const struct command commands[] = {
     {"calibrate", "RESULT.json... -o FILE", "fit a cluster profile to measurements, for use by plan", calibrate_main},
     {"sweep", "FILE [OPTION...]", "run a command with many combinations of options, write one table", sweep_main},
     {"report", "RESULT.json... -o FILE", "write a page of charts from the JSON of these commands", bb_report_main},
-    {"list", "[WHAT]", "list collectives, dtypes, ops, proxies, models, clusters or columns", list_main},
-    {"help", "[COMMAND [WORD]]", "print the options of a command, like --help", help_main},
+    {"list", "[WHAT] [OPTION...]", "list collectives, dtypes, ops, proxies, models, clusters or columns", list_main},
+    {"help", "[COMMAND [WORD]]", "print the options of a command, like --help; environment: the environment variables",
+     help_main},
 };
 
 enum { N_COMMANDS = sizeof(commands) / sizeof(commands[0]) };
 
-struct listing {
+static const struct listing {
     const char *name;
-    int (*print)(FILE *out);
-};
-
-static const struct listing listings[] = {
+    json_t *(*rows)(void); /* returns a new list of objects, NULL after printing an error */
+} listings[] = {
     {"collectives", bb_list_collectives}, {"dtypes", bb_list_dtypes}, {"ops", bb_list_ops},
     {"proxies", bb_list_proxies},         {"models", bb_list_models}, {"clusters", bb_list_clusters},
     {"columns", bb_list_columns},
@@ -90,41 +91,178 @@ static void complete_commands(const char *text)
         bb_opts_print_candidate(commands[i].name, text, commands[i].help, stdout);
 }
 
-static int list_main(int argc, char **argv)
-{
-    const char *prefix = bb_opts_completion_prefix(argc, argv), *names[N_LISTINGS];
-    bool found = false;
-    int rc = 0;
+/* ---- busbar list ---- */
 
-    if (argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
-        printf("Usage: busbar list [WHAT]\n\nWHAT is collectives, dtypes, ops, proxies, models, clusters or columns "
-               "(default: all).\n");
-        return 0;
-    }
-    if (argc > 2 && !prefix)
-        return bb_err(BB_EUSAGE, "busbar list does not take '%s'; expected: busbar list [WHAT]", argv[2]);
-    for (int i = 0; i < N_LISTINGS && rc == 0; i++) {
-        names[i] = listings[i].name;
-        if (prefix) {
-            bb_opts_print_candidate(names[i], prefix, "", stdout);
-        } else if (argc == 1 || strcmp(argv[1], names[i]) == 0) {
-            found = true;
-            puts(names[i]);
-            rc = listings[i].print(stdout);
-        }
-    }
-    return found || prefix ? rc : bb_reject_unknown("list", argv[1], names, N_LISTINGS);
+struct list_options {
+    const char *json;
+    bool quiet;
+};
+
+static const struct bb_opt list_rows[] = {
+    OPT_OUTPUT(0, "json", offsetof(struct list_options, json), "write the rows as JSON, - for stdout"),
+    OPT_FLAG(0, "quiet", offsetof(struct list_options, quiet), "print no table"),
+    {0},
+};
+
+static const struct bb_opt_table list_tables[] = {{.title = "Options", .opts = list_rows}, {0}};
+
+static const char *listing_at(size_t i)
+{
+    return i < N_LISTINGS ? listings[i].name : NULL;
 }
 
+static const struct bb_opts list_set = {
+    .usage = "busbar list [WHAT] [OPTION...]",
+    .doc =
+        "Lists collectives, dtypes, ops, proxies, models, clusters or columns (default: all). columns: the default\n"
+        "columns of sweep; other columns are axes of the study, state, and the JSON path of any value in the result\n"
+        "(bootstrap/results/README.md); a trailing .p50 may be omitted.",
+    .exits = {BB_EXITS_OFFLINE},
+    .examples = "  busbar list models\n",
+    .choice_at = listing_at,
+    .tables = list_tables,
+};
+
+/* Prints the values up to the description in columns, and the other values in parentheses. */
+static void print_list_row(json_t *row)
+{
+    enum { TEXT_WIDTH = 23, NUMBER_WIDTH = 28 };
+    int column = 2, at = 0;
+    bool is_described = false;
+    const char *key;
+    json_t *value;
+
+    json_object_foreach(row, key, value)
+    {
+        if (is_described && json_is_string(value)) {
+            printf(" (%s: %s)", key, json_string_value(value));
+        } else if (json_is_string(value)) {
+            at += printf("%*s%s", column - at, "", json_string_value(value));
+            column += TEXT_WIDTH;
+        } else if (json_is_integer(value)) {
+            at += printf("%*s%14lld %s", column - at, "", json_integer_value(value), key);
+            column += NUMBER_WIDTH;
+        }
+        is_described = is_described || strcmp(key, "description") == 0;
+    }
+    putchar('\n');
+}
+
+/* Adds the list `what` (NULL: all lists) to the document. */
+static int add_lists(json_t *document, const char *what)
+{
+    const char *names[N_LISTINGS];
+    bool is_known = !what;
+
+    for (int i = 0; i < N_LISTINGS; i++) {
+        names[i] = listings[i].name;
+        if (what && strcmp(what, names[i]) != 0)
+            continue;
+        is_known = true;
+        if (json_object_set_new(document, names[i], listings[i].rows()) != 0)
+            return -BB_EFAIL;
+    }
+    return is_known ? 0 : bb_reject_unknown("list", what, names, N_LISTINGS);
+}
+
+static void print_lists(const json_t *document)
+{
+    json_t *rows, *row;
+    size_t r;
+
+    for (int i = 0; i < N_LISTINGS; i++) {
+        if (!(rows = json_object_get(document, listings[i].name)))
+            continue;
+        puts(listings[i].name);
+        json_array_foreach(rows, r, row)
+        {
+            print_list_row(row);
+        }
+    }
+}
+
+static int list_main(int argc, char **argv)
+{
+    struct bb_positionals what;
+    struct list_options o;
+    json_t *document = NULL;
+    int rc;
+
+    TRY(bb_opts_parse(&list_set, &o, argc, argv, &what, stdout));
+    if (what.n > 1)
+        return bb_err(BB_EUSAGE, "busbar list does not take '%s'; expected: busbar list [WHAT]", what.word[1]);
+    TRY(bb_outfile_check(o.json, "the lists"));
+    document = json_pack("{s:s, s:s}", "schema", "busbar.list/1", "busbar", BUSBAR_VERSION);
+    TRY(add_lists(document, what.n ? what.word[0] : NULL));
+    if (!o.quiet && !bb_results_on_stdout(o.json, NULL))
+        print_lists(document);
+    if (o.json)
+        TRY(bb_json_save(o.json, "the lists", json_incref(document), 0));
+out:
+    json_decref(document);
+    return rc;
+}
+
+/* ---- help ---- */
+
 static const char about[] = "Measures and predicts the communication of deep-learning training on GPU clusters.";
+
+static const char *const exits[BB_EXITS] = {BB_EXITS_RANKS, [5] = "a result misses a limit that an option sets"};
+
+static const char other_variables[] = "Rank and size of the job come from the variables of the launcher: OMPI_*, "
+                                      "PMIX_*, PMI_*, MPI_LOCAL*, MV2_*, ALPS_*,\n"
+                                      "MP_*, FLUX_* or SLURM_*. NCCL, CUDA and MPI read variables of their own. "
+                                      "Results contain all variables that begin\n"
+                                      "with NCCL_, CUDA_, BUSBAR_ or EMU_ (bootstrap/results/README.md). PATH is "
+                                      "searched for mpirun, srun and python3.\n";
+
+/* Files of an installation, relative to its prefix. */
+static const char *const files[][2] = {
+    {"lib/busbar/busbar-rank", "the program of a rank, which bench and proxy start"},
+    {"share/busbar/profiles/",
+     "models, clusters, studies, JSON Schemas of the results, scripts for Nsight Systems, report"},
+    {"share/busbar/mpi.sh", "settings of Open MPI to start ranks as root, and more ranks than cores"},
+    {"share/doc/busbar/", "documentation; bootstrap/results/README.md describes each field of the results"},
+};
+
+static void print_variables(void (*print)(const char *, const char *, FILE *), FILE *out)
+{
+    const char *name, *text;
+
+    for (size_t i = 0; (name = bb_environment_read_at(i, &text)); i++)
+        print(name, text, out);
+}
 
 static void print_man(FILE *out)
 {
     bb_opts_print_man_header("busbar COMMAND [...]", about, out);
     fprintf(out, ".SH COMMANDS\n");
     for (int i = 0; i < N_COMMANDS; i++)
-        fprintf(out, ".TP\n.B %s\n%s.\n", commands[i].name, commands[i].help);
-    fprintf(out, ".PP\nEach command has its own page, such as busbar\\-bench(1).\n");
+        bb_opts_print_man_term(commands[i].name, commands[i].help, out);
+    bb_opts_print_man_exits(exits, out);
+    fprintf(out, ".SH ENVIRONMENT\n");
+    print_variables(bb_opts_print_man_term, out);
+    fprintf(out, ".PP\n");
+    bb_opts_print_man_text(other_variables, out);
+    fprintf(out, ".SH FILES\n");
+    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
+        bb_opts_print_man_term(files[i][0], files[i][1], out);
+    fprintf(out, ".SH EXAMPLES\n");
+    bb_opts_print_man_text("  busbar list models\n"
+                           "  busbar plan all_reduce --ranks 64 --cluster h100-sxm-ib\n"
+                           "  mpirun -n 8 busbar bench all_reduce\n",
+                           out);
+    fprintf(out, ".SH SEE ALSO\n");
+    for (int i = 0; i + 1 < N_COMMANDS; i++) /* help, the last command, has no page */
+        fprintf(out, ".BR busbar\\-%s (1),\n", commands[i].name);
+    fprintf(out, ".BR mpirun (1)\n");
+}
+
+static void print_environment(FILE *out)
+{
+    fprintf(out, "Environment variables of busbar, its scripts and the emulated GPUs:\n\n");
+    print_variables(bb_opts_print_term, out);
+    fprintf(out, "\n%s", other_variables);
 }
 
 static void print_help(FILE *out)
@@ -198,9 +336,12 @@ static int help_main(int argc, char **argv)
     }
     if (argc > 3)
         return bb_err(BB_EUSAGE, "unexpected argument '%s', expected: busbar help [COMMAND [SUBCOMMAND]]", argv[3]);
-    if (argc > 1 && strcmp(argv[1], "help") != 0 && argv[1][0] != '-')
+    if (argc == 2 && strcmp(argv[1], "environment") == 0)
+        print_environment(stdout);
+    else if (argc > 1 && strcmp(argv[1], "help") != 0 && argv[1][0] != '-')
         return run_command(argc > 2 ? 3 : 2, command_argv);
-    print_help(stdout);
+    else
+        print_help(stdout);
     return 0;
 }
 

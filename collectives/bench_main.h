@@ -6,8 +6,8 @@
 
 #include "bootstrap/base/err.h"
 
+#include <jansson.h>
 #include <stdbool.h>
-#include <stdio.h>
 
 /*
  * bb_bench_main - run `busbar bench`; argv[0] is "bench". Every rank calls this function, which finalizes MPI.
@@ -22,10 +22,10 @@ bool bb_bench_is_subcommand(const char *word);
  * -BB_EUSAGE after printing one error line. */
 int bb_bench_check(int argc, char **argv) BB_MUST_CHECK;
 
-/* bb_list_collectives, bb_list_dtypes, bb_list_ops - print all collectives, data types or reduction operations, one
- * per line with name and description. Return 0; the caller checks `out` for write errors. */
-int bb_list_collectives(FILE *out);
-int bb_list_dtypes(FILE *out);
-int bb_list_ops(FILE *out);
+/* bb_list_collectives, bb_list_dtypes, bb_list_ops - return the rows of `busbar list`: a new list of JSON objects with
+ * the fields of a collective, a data type or a reduction operation. */
+json_t *bb_list_collectives(void);
+json_t *bb_list_dtypes(void);
+json_t *bb_list_ops(void);
 
 #endif

@@ -1,24 +1,32 @@
-/* list_collectives.c - prints the tables of `busbar list`. The caller checks the stream for write errors. */
+/* list_collectives.c - the rows of `busbar list collectives`, `busbar list dtypes` and `busbar list ops`. */
+#include "bootstrap/results/table.h"
 #include "collectives/bench_main.h"
 #include "collectives/ops/coll.h"
 
-int bb_list_collectives(FILE *out)
+json_t *bb_list_collectives(void)
 {
-    for (int i = 0; i < BB_COLL_KIND_COUNT; i++)
-        fprintf(out, "%-15s %s (busbw = algbw * %s)\n", bb_colls[i].name, bb_colls[i].help, bb_colls[i].factor_text);
-    return 0;
+    static const struct bb_field fields[] = {
+        BB_NAMED(struct bb_coll, name),
+        {.key = "description", BB_SHOWS(struct bb_coll, help)},
+        {.key = "busbw_factor", BB_SHOWS(struct bb_coll, factor_text)},
+        {0},
+    };
+
+    return bb_table_list(fields, bb_colls, BB_COLL_KIND_COUNT, sizeof(*bb_colls));
 }
 
-int bb_list_dtypes(FILE *out)
+json_t *bb_list_dtypes(void)
 {
-    for (int i = 0; i < BB_DTYPE_COUNT; i++)
-        fprintf(out, "%-15s %s\n", bb_dtypes[i].name, bb_dtypes[i].help);
-    return 0;
+    static const struct bb_field fields[] = {
+        BB_NAMED(struct bb_dtype, name), {.key = "description", BB_SHOWS(struct bb_dtype, help)}, {0}};
+
+    return bb_table_list(fields, bb_dtypes, BB_DTYPE_COUNT, sizeof(*bb_dtypes));
 }
 
-int bb_list_ops(FILE *out)
+json_t *bb_list_ops(void)
 {
-    for (int i = 0; i < BB_REDOP_COUNT; i++)
-        fprintf(out, "%-15s %s\n", bb_redops[i].name, bb_redops[i].help);
-    return 0;
+    static const struct bb_field fields[] = {
+        BB_NAMED(struct bb_redop, name), {.key = "description", BB_SHOWS(struct bb_redop, help)}, {0}};
+
+    return bb_table_list(fields, bb_redops, BB_REDOP_COUNT, sizeof(*bb_redops));
 }

@@ -114,9 +114,16 @@ static const struct bb_opts set = {
         "With a COLLECTIVE (`busbar list collectives`, or all): predicts the table that `busbar bench` prints.",
     .choice_at = choice_at,
     .foreign = bb_foreign_options,
-    .after = BB_LOCK_STEP_NOTE
-    "Exit status: 0 ok, 1 invalid step (unmatched operation or deadlock), 2 usage error or invalid layout,\n"
-    "5 training does not fit in GPU memory (--must-fit).",
+    .after = BB_LOCK_STEP_NOTE,
+    .exits = {[0] = "ok",
+              [1] = "invalid step (unmatched operation or deadlock), or an output cannot be written",
+              [2] = "usage error, invalid input or invalid layout",
+              [5] = "training does not fit in GPU memory (--must-fit)"},
+    .examples = "Step time of LLaMA-3 70B on 512 H100:\n"
+                "  busbar plan transformer --model llama3_70b --ranks 512 --tp 8 --pp 4 --micro-batches 16 "
+                "--cluster h100-sxm-ib\n"
+                "Bus bandwidth of an all-reduce on 64 nodes:\n"
+                "  busbar plan all_reduce --ranks 512 --cluster h100-sxm-ib -b 1M -e 8G\n",
     .tables = tables,
 };
 

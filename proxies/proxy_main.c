@@ -74,8 +74,13 @@ const struct bb_opts bb_proxy_set = {
     .after = "All ranks start a step together. The step time is the time of the slowest rank, from CUDA events.\n"
              "hidden: communication time that overlapped with compute. exposed: communication time without compute.\n"
              "idle: neither compute nor communication. Traced steps are run separately, because tracing adds "
-             "overhead.\n" BB_LOCK_STEP_NOTE
-             "Exit status: 0 ok, 1 the run failed, 2 usage, 3 wrong data, 4 timeout or lost rank.",
+             "overhead.\n" BB_LOCK_STEP_NOTE,
+    .exits = {BB_EXITS_RANKS},
+    .examples =
+        "A step of GPT-3 1.3B on 8 GPUs:\n"
+        "  mpirun -n 8 busbar proxy transformer --model gpt3_1_3b --tp 2 --pp 2 --micro-batches 4\n"
+        "The same step with a timeline for ui.perfetto.dev:\n"
+        "  mpirun -n 8 busbar proxy transformer --model gpt3_1_3b --tp 2 --pp 2 --micro-batches 4 --trace t.json\n",
     .tables = tables,
 };
 

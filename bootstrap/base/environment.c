@@ -9,9 +9,11 @@ static const struct variable {
     const char *name;
     bool masked; /* result files contain "set" in place of the value. An example is NCCL_COMM_ID: users who know this
                     address could join the communicator. */
+    const char *text; /* effect of a variable that busbar reads; else NULL */
 } known[] = {
-#define RECORDED(variable) {.name = #variable},
-#define MASKED(variable)   {.name = #variable, .masked = true},
+#define RECORDED(variable)          {.name = #variable},
+#define READ(variable, description) {.name = #variable, .text = (description)},
+#define MASKED(variable)            {.name = #variable, .masked = true},
 #include "bootstrap/base/environment.def"
 };
 
@@ -41,6 +43,16 @@ const char *bb_environment_value(const char *name, const char *value)
     const struct variable *variable = find_known(name);
 
     return variable && !variable->masked ? value : "set";
+}
+
+const char *bb_environment_read_at(size_t i, const char **text)
+{
+    for (size_t v = 0; v < N_KNOWN; v++)
+        if (known[v].text && i-- == 0) {
+            *text = known[v].text;
+            return known[v].name;
+        }
+    return NULL;
 }
 
 const char *bb_environment_suggest_nccl(const char *name)

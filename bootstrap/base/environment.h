@@ -8,6 +8,7 @@
 #define BB_BOOTSTRAP_BASE_ENVIRONMENT_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 /* bb_environment_is_recorded - return true if the name is in environment.def or begins with NCCL_, CUDA_, BUSBAR_ or
  * EMU_. */
@@ -16,6 +17,10 @@ bool bb_environment_is_recorded(const char *name);
 /* bb_environment_value - return the text to record: `value` if environment.def permits the value of this variable,
  * else "set". */
 const char *bb_environment_value(const char *name, const char *value);
+
+/* bb_environment_read_at - return the name of the i-th variable that busbar, its scripts or the emulated GPUs read; NULL
+ * past the end. text: out, its effect. */
+const char *bb_environment_read_at(size_t i, const char **text);
 
 /*
  * bb_environment_suggest_nccl - detect a misspelled NCCL variable, which NCCL would silently ignore.

@@ -311,6 +311,8 @@ int bb_outfile_check(const char *path, const char *what)
     struct stat s;
     int rc, error = 0;
 
+    if (!path || strcmp(path, "-") == 0)
+        return 0;
     if (bb_outfile_is_stream(path) && access(path, W_OK) == 0)
         return 0; /* the check does not open a device or pipe, because closing a pipe would end the input of the
                      process that reads it */

@@ -57,8 +57,8 @@ bool bb_outfile_is_current(const struct bb_outfile *f);
 int bb_outfile_close(struct bb_outfile *f, const char *what, int rc);
 
 /*
- * bb_outfile_check - check before a long run whether `path` can be written. An existing file stays unchanged. Returns
- * 0, or -BB_EUSAGE (-BB_EFAIL: out of memory) after printing one error line.
+ * bb_outfile_check - check before a long run whether `path` can be written. An existing file stays unchanged. NULL (no
+ * file) and "-" (stdout) need no check. Returns 0, or -BB_EUSAGE (-BB_EFAIL: out of memory) after printing one error line.
  */
 int bb_outfile_check(const char *path, const char *what) BB_MUST_CHECK;
 

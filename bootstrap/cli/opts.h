@@ -136,10 +136,21 @@ struct bb_foreign_name {
     const char *text; /* what to type instead: "--tp 8"; without counterpart: the reason */
 };
 
+/* Exit statuses (enum bb_error) of commands that start ranks, and of the offline tools, for bb_opts.exits. */
+#define BB_EXITS_RANKS                                                                                                 \
+    [0] = "ok", [1] = "the run failed or was interrupted", [2] = "usage error or invalid input", [3] = "wrong data",   \
+    [4] = "timeout or lost rank"
+#define BB_EXITS_OFFLINE                                                                                               \
+    [0] = "ok", [1] = "an output cannot be written completely", [2] = "usage error or invalid input"
+enum { BB_EXITS = 6 };
+
 struct bb_opts {
     const char *usage;                     /* synopsis of the command: "busbar bench COLLECTIVE... [OPTION...]" */
     const char *doc;                       /* description, printed verbatim below the usage; NULL: none */
     const char *after;                     /* text printed below the list of options; NULL: none */
+    const char *exits[BB_EXITS];           /* meaning of each exit status; NULL: the command does not end with it */
+    const char *examples;                  /* section EXAMPLES of the manual page: lines that begin with a blank are
+                                              commands; NULL: none */
     const struct bb_opt_table *tables;     /* ends with a table without opts */
     const char *(*choice_at)(size_t i);    /* shell completion: returns the i-th valid positional argument, NULL past
                                            the end; the pointer is NULL if the argument is any text or a file */
@@ -181,6 +192,10 @@ int bb_opts_check(const struct bb_opts *set, int argc, char **argv) BB_MUST_CHEC
  */
 const struct bb_opt *bb_opts_find(const struct bb_opts *set, int letter, const char *name, size_t length, size_t *at);
 
+/* bb_opts_print_term - print an item of a list in the help: a term, and its description in the column of the
+ * descriptions of options. */
+void bb_opts_print_term(const char *term, const char *text, FILE *out);
+
 /* bb_opts_help - print the help with lines of at most 100 columns, independently of the terminal's width. */
 void bb_opts_help(const struct bb_opts *set, FILE *out);
 
@@ -206,9 +221,17 @@ void bb_opts_print_candidate(const char *word, const char *text, const char *hel
  *            busbar-bench-p2p for "busbar bench p2p [OPTION...]"
  *   doc      description (bb_opts.doc); its first sentence also appears in the section NAME
  * bb_opts_print_man_text - print paragraphs; lines that begin with a blank are printed verbatim.
+ * bb_opts_print_man_term - print an item of a list: a term in bold, and its description.
+ * bb_opts_print_man_exits - print the section EXIT STATUS. exits: as bb_opts.exits
  */
 void bb_opts_print_man_header(const char *usage, const char *doc, FILE *out);
 void bb_opts_print_man_text(const char *text, FILE *out);
+void bb_opts_print_man_term(const char *term, const char *text, FILE *out);
+void bb_opts_print_man_exits(const char *const exits[BB_EXITS], FILE *out);
+
+/* bb_opts_format_term - write "-b, --minbytes=BYTES" to term. no_letter: text before an option without letter. */
+enum { BB_OPTS_TERM = 128 };
+void bb_opts_format_term(const struct bb_opt *opt, const char *no_letter, char term[BB_OPTS_TERM]);
 
 /* bb_opts_describe - write "first size: a b c (default 32M)" to text[size]: help, choices and default of an option,
  * truncated to fit. */

@@ -124,6 +124,25 @@ void bb_opts_print_man_text(const char *text, FILE *out)
         fputs(".fi\n", out);
 }
 
+void bb_opts_print_man_term(const char *term, const char *text, FILE *out)
+{
+    fputs(".TP\n.B ", out);
+    print_roff(term, strlen(term), out);
+    fputc('\n', out);
+    print_roff(text, strlen(text), out);
+    fputc('\n', out);
+}
+
+void bb_opts_print_man_exits(const char *const exits[BB_EXITS], FILE *out)
+{
+    char number[2] = "0";
+
+    fputs(".SH EXIT STATUS\n", out);
+    for (; number[0] < '0' + BB_EXITS; number[0]++)
+        if (exits[number[0] - '0'])
+            bb_opts_print_man_term(number, exits[number[0] - '0'], out);
+}
+
 /* Returns the length of the command's name, which consists of the words of the usage before the first placeholder
  * such as NAME. */
 static size_t command_length(const char *usage)
@@ -163,19 +182,11 @@ void bb_opts_print_man_header(const char *usage, const char *doc, FILE *out)
 
 static void print_man_option(const struct bb_opt *opt, FILE *out)
 {
-    char text[2048];
+    char text[2048], term[BB_OPTS_TERM];
 
-    fputs(".TP\n.B ", out);
-    if (opt->letter)
-        fprintf(out, "\\-%c, ", opt->letter);
-    fputs("\\-\\-", out);
-    print_roff(opt->name, strlen(opt->name), out);
-    if (opt->kind != BB_OPT_FLAG)
-        fprintf(out, "=%s", opt->arg ? opt->arg : "VALUE");
-    fputc('\n', out);
+    bb_opts_format_term(opt, "", term);
     bb_opts_describe(opt, text, sizeof(text));
-    print_roff(text, strlen(text), out);
-    fputc('\n', out);
+    bb_opts_print_man_term(term, text, out);
 }
 
 static void print_man(const struct bb_opts *set, FILE *out)
@@ -192,7 +203,14 @@ static void print_man(const struct bb_opts *set, FILE *out)
         fputs(".SH NOTES\n", out);
         bb_opts_print_man_text(set->after, out);
     }
-    fputs(".SH SEE ALSO\n.BR busbar (1)\n", out);
+    if (set->exits[0])
+        bb_opts_print_man_exits(set->exits, out);
+    fputs(".SH ENVIRONMENT\nSee\n.BR busbar (1).\n.SH FILES\nSee\n.BR busbar (1).\n", out);
+    if (set->examples) {
+        fputs(".SH EXAMPLES\n", out);
+        bb_opts_print_man_text(set->examples, out);
+    }
+    fputs(".SH SEE ALSO\n.BR busbar (1),\n.BR mpirun (1)\n", out);
 }
 
 bool bb_opts_generate(const struct bb_opts *set, int argc, char **argv, FILE *out)

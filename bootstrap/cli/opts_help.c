@@ -5,17 +5,19 @@
 
 enum { TEXT_COLUMN = 30, WIDTH = 100 };
 
-/* Prints text, starting at column `at`. Lines are broken between words before column WIDTH; continuation lines start
- * at TEXT_COLUMN. */
-static void print_wrapped(const char *text, int at, FILE *out)
+/* Prints text, starting at `column`. Lines are broken between words before column WIDTH; continuation lines start at
+ * the same column. */
+static void print_wrapped(const char *text, int column, FILE *out)
 {
+    int at = column;
+
     while (*text) {
         int length = (int)strcspn(text, " ");
 
-        if (at > TEXT_COLUMN && at + 1 + length > WIDTH) {
-            fprintf(out, "\n%*s", TEXT_COLUMN, "");
-            at = TEXT_COLUMN;
-        } else if (at > TEXT_COLUMN) {
+        if (at > column && at + 1 + length > WIDTH) {
+            fprintf(out, "\n%*s", column, "");
+            at = column;
+        } else if (at > column) {
             fputc(' ', out);
             at++;
         }
@@ -31,6 +33,16 @@ static size_t append_text(char *text, size_t used, size_t size, const char *piec
     int n = snprintf(text + used, size - used, "%s%s", piece, value);
 
     return used + (size_t)n < size ? used + (size_t)n : size - 1;
+}
+
+void bb_opts_format_term(const struct bb_opt *opt, const char *no_letter, char term[BB_OPTS_TERM])
+{
+    const char *arg = opt->kind == BB_OPT_FLAG ? NULL : opt->arg ? opt->arg : "VALUE";
+    char letter[8];
+
+    snprintf(letter, sizeof(letter), "-%c, ", opt->letter);
+    snprintf(term, BB_OPTS_TERM, "%s--%s%s%s", opt->letter ? letter : no_letter, opt->name, arg ? "=" : "",
+             arg ? arg : "");
 }
 
 void bb_opts_describe(const struct bb_opt *opt, char *text, size_t size)
@@ -49,21 +61,37 @@ void bb_opts_describe(const struct bb_opt *opt, char *text, size_t size)
     }
 }
 
-static void print_option(const struct bb_opt *opt, FILE *out)
+void bb_opts_print_term(const char *term, const char *text, FILE *out)
 {
-    char text[2048], letter[8] = "    ";
-    const char *arg = opt->kind == BB_OPT_FLAG ? NULL : opt->arg ? opt->arg : "VALUE";
-    int at;
+    const int at = fprintf(out, "  %s", term);
 
-    if (opt->letter)
-        snprintf(letter, sizeof(letter), "-%c, ", opt->letter);
-    at = fprintf(out, "  %s--%s%s%s", letter, opt->name, arg ? "=" : "", arg ? arg : "");
-    bb_opts_describe(opt, text, sizeof(text));
     if (at + 2 > TEXT_COLUMN)
         fprintf(out, "\n%*s", TEXT_COLUMN, "");
     else
         fprintf(out, "%*s", TEXT_COLUMN - at, "");
     print_wrapped(text, TEXT_COLUMN, out);
+}
+
+static void print_option(const struct bb_opt *opt, FILE *out)
+{
+    char term[BB_OPTS_TERM], text[2048];
+
+    bb_opts_format_term(opt, "    ", term);
+    bb_opts_describe(opt, text, sizeof(text));
+    bb_opts_print_term(term, text, out);
+}
+
+static void print_exits(const char *const exits[BB_EXITS], FILE *out)
+{
+    char text[1024] = "Exit status:", start[16];
+    size_t used = strlen(text);
+
+    for (int i = 0; i < BB_EXITS; i++) {
+        snprintf(start, sizeof(start), "%s %d ", i ? "," : "", i);
+        if (exits[i])
+            used = append_text(text, used, sizeof(text), start, exits[i]);
+    }
+    print_wrapped(text, 0, out);
 }
 
 void bb_opts_help(const struct bb_opts *set, FILE *out)
@@ -82,4 +110,8 @@ void bb_opts_help(const struct bb_opts *set, FILE *out)
     print_option(&help, out);
     if (set->after)
         fprintf(out, "\n%s\n", set->after);
+    if (set->exits[0]) {
+        fputs(set->after ? "" : "\n", out);
+        print_exits(set->exits, out);
+    }
 }

@@ -32,6 +32,8 @@ static const struct bb_opts set = {
         "(--trace), in any combination: bandwidth and time over size, links, steps with hidden and exposed\n"
         "communication, timelines, memory, scaling, comparisons, studies. The page loads nothing from a network.\n"
         "Requires Python 3 with the package plotly, which sh bootstrap/setup.sh installs.",
+    .exits = {BB_EXITS_OFFLINE},
+    .examples = "  busbar report fabric.json step.json -o report.html\n",
     .tables = tables,
 };
 

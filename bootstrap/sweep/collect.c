@@ -272,16 +272,14 @@ json_t *bb_sweep_columns(const struct bb_study *study, const struct bb_sweep_run
     return names;
 }
 
-int bb_list_columns(FILE *out)
+json_t *bb_list_columns(void)
 {
+    json_t *rows = json_array();
+
     for (const struct default_columns *d = default_columns; d < default_columns + N_DEFAULTS; d++)
         for (const char *const *path = d->paths; *path; path++)
-            fprintf(out, "  %-10s %s\n", d->command, *path);
-    fprintf(out,
-            "  %-10s axes of the study, state, and the JSON path of any value in the result\n"
-            "  %-10s (bootstrap/results/README.md); a trailing .p50 may be omitted\n",
-            "sweep", "");
-    return 0;
+            json_array_append_new(rows, json_pack("{s:s, s:s}", "command", d->command, "column", *path));
+    return rows;
 }
 
 /* ---- cells, and ratios to a reference row ---- */

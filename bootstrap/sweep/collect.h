@@ -41,10 +41,10 @@ void bb_gathered_release(struct bb_gathered *g);
 /*
  * bb_sweep_columns - return the names of all columns that the table of a study may have: a new list owned by the
  * caller.
- * bb_list_columns - print the default columns of each command, for `busbar list`. Returns 0.
+ * bb_list_columns - return the rows of `busbar list columns`: a new list with the default columns of each command.
  */
 json_t *bb_sweep_columns(const struct bb_study *study, const struct bb_sweep_runs *combinations);
-int bb_list_columns(FILE *out);
+json_t *bb_list_columns(void);
 
 /* The table as text and as JSON (collect_table.c); for CSV, bb_csv_write prints g->columns and g->rows. The text
  * contains header lines that start with '#', an aligned table, and the failed combinations with the last lines of their

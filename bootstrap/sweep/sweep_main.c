@@ -97,8 +97,13 @@ static const struct bb_opts set = {
         "   \"metrics\": {\"images_per_s\": \"Global Img/sec: ([0-9.]+)\"}}\n"
         "Keys of FILE (see bootstrap/sweep/README.md): name, about, command, values, options, environment, ranks,\n"
         "metrics, launch_arguments, timeout_s, choices, cases, leave_out, repeats, launch (with, hosts, program),\n"
-        "slurm (lines, setup, at_once, tasks_per_array, gpus_per_node), columns, charts.\n"
-        "Exit status: 0 all complete, 1 some failed or did not run, 2 usage error or invalid study.",
+        "slurm (lines, setup, at_once, tasks_per_array, gpus_per_node), columns, charts.",
+    .exits = {[0] = "all combinations are complete",
+              [1] = "a combination failed or did not run",
+              [2] = "usage error or invalid study"},
+    .examples = "Run a study, then print its five best rows:\n"
+                "  busbar sweep profiles/studies/ctas.json\n"
+                "  busbar sweep profiles/studies/ctas.json --gather --sort=-busbw_gbps --top 5\n",
     .tables = tables,
 };
 
@@ -328,16 +333,17 @@ static bool is_stdout(const char *path)
     return path && strcmp(path, "-") == 0;
 }
 
+static const char gathered[] = "the gathered results";
+
 /* Writes the table as CSV, or all results as JSON, with mode 0600: results contain environment variables. */
 static int write_results(const struct bb_gathered *g, bool csv, const char *path)
 {
-    static const char what[] = "the gathered results";
     struct bb_outfile file = {.out = stdout};
     json_t *root = csv ? NULL : bb_gathered_json(g);
     int rc = 0;
 
     if (!is_stdout(path))
-        TRY(bb_outfile_open_private(&file, path, what));
+        TRY(bb_outfile_open_private(&file, path, gathered));
     if (csv) {
         bb_csv_write(g->columns, g->rows, file.out);
     } else {
@@ -345,7 +351,7 @@ static int write_results(const struct bb_gathered *g, bool csv, const char *path
         fputc('\n', file.out);
     }
     if (!is_stdout(path))
-        rc = bb_outfile_close(&file, what, 0);
+        rc = bb_outfile_close(&file, gathered, 0);
 out:
     json_decref(root);
     return rc;
@@ -387,6 +393,8 @@ static int run_command(struct sweep *s)
 {
     int rc;
 
+    TRY(bb_outfile_check(s->options.json, gathered));
+    TRY(bb_outfile_check(s->options.csv, gathered));
     TRY(set_folder(s));
     TRY(prepare_launch(s));
     for (size_t i = 0; s->options.list && i < s->combinations.n; i++)

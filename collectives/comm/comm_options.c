@@ -58,6 +58,8 @@ const struct bb_opts bb_bench_comm_set = {
     .usage = "busbar bench comm [OPTION...]",
     .doc = "The cost of communicators, step by step: init, first operations, registration, split, shrink, destroy.\n"
            "A time is the slowest rank's host time, from a common start until the call has finished its work.",
+    .exits = {BB_EXITS_RANKS},
+    .examples = "  mpirun -n 8 busbar bench comm\n",
     .tables = tables,
     .size = sizeof(struct bb_bench_comm_options),
     .resolve = resolve_options};

@@ -477,6 +477,9 @@ static const struct bb_opts set = {
     .doc = "Is B faster or slower than A? Compares two result files row by row by the confidence intervals of the\n"
            "medians. Reads JSON of busbar bench, busbar proxy, busbar plan --cluster (predictions) and nccl-tests,\n"
            "and nccl-tests' printed output.",
+    .exits = {BB_EXITS_OFFLINE, [5] = "B is slower than --threshold allows, or --strict is not met"},
+    .examples = "Fail if a row is slower by more than 5 % after an upgrade:\n"
+                "  busbar compare before.json after.json --threshold 5\n",
     .tables = tables,
 };
 

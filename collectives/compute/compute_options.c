@@ -69,6 +69,8 @@ const struct bb_opts bb_bench_compute_set = {
     .doc = "Kernel performance, compared with the measured limits of the GPU, in three sections (default: all):\n"
            "gemm (GEMMs of real layers, TFLOP/s), memory_kernels (memory-bound kernels of a layer, GB/s) and timed\n"
            "(accuracy of the kernel that runs for a given time in place of compute).",
+    .exits = {BB_EXITS_RANKS, [5] = "a timed kernel deviates by more than --max-error"},
+    .examples = "  mpirun -n 8 busbar bench compute gemm -d bfloat16\n",
     .tables = tables,
     .size = sizeof(struct bb_bench_compute_options),
     .resolve = resolve_options};

@@ -63,6 +63,9 @@ const struct bb_opts bb_bench_overlap_set = {
     .usage = "busbar bench overlap [OPTION...]",
     .doc = "Contention between a GEMM and a collective: each runs alone, then both run concurrently on separate\n"
            "streams from a common start, for several message sizes and limits on NCCL's CTAs.",
+    .exits = {BB_EXITS_RANKS},
+    .examples = "An all-reduce concurrent with GEMMs, for three limits of NCCL's CTAs:\n"
+                "  mpirun -n 8 busbar bench overlap --sizes 64M --ctas default,4,16\n",
     .tables = tables,
     .size = sizeof(struct bb_bench_overlap_options),
     .resolve = resolve_options};

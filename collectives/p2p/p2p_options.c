@@ -53,6 +53,9 @@ const struct bb_opts bb_bench_p2p_set = {
     .doc = "Latency and bandwidth between every two ranks, in one and in both directions, as matrices. Reports pairs,\n"
            "ranks and nodes whose links are slow compared with the median of the class (links inside a node, links\n"
            "between nodes). Also reports bimodal classes and ranks the slowest links.",
+    .exits = {BB_EXITS_RANKS, [5] = "more slow links than --max-slow"},
+    .examples = "Exit with status 5 if a link of the job is slow:\n"
+                "  mpirun -n 16 busbar bench p2p --max-slow 0\n",
     .tables = tables,
     .size = sizeof(struct bb_bench_p2p_options),
     .resolve = resolve_options};

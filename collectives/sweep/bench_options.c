@@ -116,8 +116,12 @@ const struct bb_opts bb_bench_set = {
              "A sample is the time of the slowest rank; a row shows the median of its samples. algbw = size / time.\n"
              "busbw = algbw times a factor per collective (`busbar list collectives`): the rate in one direction\n"
              "of one GPU's link for a flat, bandwidth-bound algorithm. 1 GB/s = 1e9 bytes/s. Sizes of collectives\n"
-             "with one slice per rank are rounded down to a multiple of 16 bytes per slice.\n"
-             "Exit status: 0 ok, 1 the run failed, 2 usage, 3 wrong data, 4 timeout or lost rank, 5 below --min-busbw.",
+             "with one slice per rank are rounded down to a multiple of 16 bytes per slice.",
+    .exits = {BB_EXITS_RANKS, [5] = "below --min-busbw"},
+    .examples = "Bandwidth of an all-reduce from 8 bytes to 1 GiB on 8 GPUs:\n"
+                "  mpirun -n 8 busbar bench all_reduce -b 8 -e 1G --json fabric.json\n"
+                "Exit with status 5 if the bus bandwidth of 1 GiB is below 300 GB/s:\n"
+                "  mpirun -n 8 busbar bench all_reduce --sizes 1G --min-busbw 1G:300\n",
     .tables = tables,
 };
 

@@ -1,4 +1,5 @@
 """The top-level command line: help, version, lists, unknown arguments, and the MPI functions that the binary may import."""
+import json
 import re
 import subprocess
 
@@ -18,7 +19,7 @@ def test_help_requires_no_libraries(busbar, golden):
 def test_man_page_lists_the_commands_of_the_help(busbar):
     page, text = (busbar.run(word, emulated=False).stdout for word in ("--help=man", "--help"))
     commands = re.findall(r"(?m)^  busbar (\w+)", text)
-    assert "bench" in commands and re.findall(r"(?m)^\.TP\n\.B (\w+)$", page) == commands
+    assert "bench" in commands and re.findall(r"(?m)^\.TP\n\.B (\w+)$", page.split(".SH EXIT")[0]) == commands
 
 
 def test_missing_command_prints_help_as_an_error(busbar):
@@ -57,6 +58,39 @@ def test_list_contains_every_topic(busbar, topic):
     one, complete = busbar.run("list", topic, emulated=False), busbar.run("list", emulated=False)
     assert one.returncode == 0 and len(one.stdout.splitlines()) > 2
     assert one.stdout in complete.stdout
+
+
+def test_list_writes_the_same_rows_as_json(busbar):
+    text, lists = busbar.run("list", emulated=False).stdout, json.loads(busbar.run("list", "--json", "-", emulated=False).stdout)
+    assert lists.pop("schema") == "busbar.list/1" and lists.pop("busbar") in busbar.run("--version", emulated=False).stdout
+    printed = re.findall(r"^  \S.*", text, re.M)
+    assert re.findall(r"^\w+", text, re.M) == list(lists) and len(printed) == sum(map(len, lists.values())) > 100
+    for line, row in zip(printed, [row for rows in lists.values() for row in rows]):
+        assert all(str(value) in line for value in row.values() if value is not None), line
+    one = json.loads(busbar.run("list", "models", "--quiet", "--json", "-", emulated=False).stdout)
+    assert one["models"] == lists["models"] and "proxies" not in one
+    assert busbar.run("list", "--quiet", emulated=False).stdout == ""
+
+
+INVALID_FILES = [
+    "compare missing.json missing.json", "calibrate missing.json -o x.json", "sweep missing.json", "report missing.json -o x.html",
+    "plan transformer --model ./missing.json --ranks 2", "plan all_reduce --ranks 2 --cluster ./missing.json",
+    "plan gpt2_large --ranks 4 --json no/x", "plan gpt2_large --ranks 4 --csv no/x",
+    "plan gpt2_large --ranks 4 --cluster h100-sxm-ib --trace no/x", "plan all_reduce --ranks 4 --cluster h100-sxm-ib --csv no/x",
+    "list --json no/x", "compare a.json a.json --json no/x", "compare a.json a.json --csv no/x", "calibrate a.json -o no/x.json",
+    "calibrate a.json -o x.json --json no/x", "sweep s.json --json no/x", "sweep s.json --csv no/x", "report a.json -o no/x",
+    "bench all_reduce --json no/x", "bench all_reduce --csv no/x", "proxy resnet50 --trace no/x"]
+
+
+def test_unusable_files_end_every_command_with_status_2(busbar, tmp_path):
+    """Before anything runs: an input that does not exist, and an output that cannot be created."""
+    (tmp_path / "s.json").write_text('{"command": "plan gpt2_large", "ranks": [2, 4]}')
+    done = busbar.run("plan", "all_reduce", "-e", "1K", "--ranks", 2, "--cluster", "h100-sxm-ib", "--json", "a.json", cwd=tmp_path, emulated=False)
+    assert done.returncode == 0
+    for args in INVALID_FILES:
+        done = busbar.run(*args.split(), cwd=tmp_path, emulated=args.startswith(("bench", "proxy")))
+        assert (done.returncode, len(lines_of(done)), done.stdout) == (2, 1, ""), args + done.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.json", "s.json"]
 
 
 @pytest.mark.parametrize("args",

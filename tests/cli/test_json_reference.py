@@ -48,6 +48,7 @@ RUNS = {
     "`busbar.calibration/1`": [
         ("calibrate {a} -o mine.json", 0, {}), ("calibrate {c} -o mine.json --from h100-sxm-ib", 0, {})],
     "`busbar.sweep/1`": [("sweep {study}", 0, {})],
+    "`busbar.list/1`": [("list", 0, {})],
     "nccl-tests' form": [("-b 1K -e 4K -f 4 -n 2 -I 1 -g 2", 0, {}), ("-b 1K -e 4K -i 1K -n 2 -C 1 -g 2", 0, {})],
 }
 
@@ -177,7 +178,7 @@ def keys_of_calls(source):
                 open_brackets.append(letter)
             elif letter in "]}":
                 open_brackets.pop()
-            elif letter not in ":,":
+            elif letter not in ":,n":
                 keys += re.findall(r'^"(\w+)"$', next(values)) if is_key else next(values) and []
             is_key = letter == "{" or letter == "," and open_brackets[-1] == "{"
     return keys
@@ -193,8 +194,8 @@ def documented_fields():
 
 
 def sources(*suffixes):
-    return {path: path.read_text() for folder in ("bootstrap", "collectives", "cuda", "proxies")
-            for path in (REFERENCE.parents[2] / folder).rglob("*") if path.suffix in suffixes}
+    return {path: path.read_text() for folder in ("bootstrap/**", "collectives/**", "cuda/**", "proxies/**", ".")
+            for path in REFERENCE.parents[2].glob(f"{folder}/*") if path.suffix in suffixes}
 
 
 # keys of other documents: columns of CSV, messages to the writer process, study files, cluster profiles

@@ -1,4 +1,5 @@
 """Installation and packages. Manual pages and shell completion contain the same options as the option tables."""
+import json
 import os
 import re
 import shutil
@@ -15,7 +16,11 @@ SCRIPTS = ROOT / "cmake" / "packaging"
 PAGES = {"busbar": (), "busbar-bench": ("bench",), "busbar-bench-p2p": ("bench", "p2p"), "busbar-bench-comm": ("bench", "comm"),
          "busbar-bench-overlap": ("bench", "overlap"), "busbar-bench-compute": ("bench", "compute"), "busbar-proxy": ("proxy",),
          "busbar-plan": ("plan",), "busbar-compare": ("compare",), "busbar-sweep": ("sweep",),
-         "busbar-calibrate": ("calibrate",)}
+         "busbar-calibrate": ("calibrate",), "busbar-report": ("report",), "busbar-list": ("list",)}
+# The exit statuses of each command (README.md, Exit status).
+EXITS = {"busbar": "012345", "busbar-bench": "012345", "busbar-bench-p2p": "012345", "busbar-bench-comm": "01234",
+         "busbar-bench-overlap": "01234", "busbar-bench-compute": "012345", "busbar-proxy": "01234", "busbar-plan": "0125",
+         "busbar-compare": "0125", "busbar-sweep": "012", "busbar-calibrate": "012", "busbar-report": "012", "busbar-list": "012"}
 
 
 def run(*args, **kwargs):
@@ -39,7 +44,7 @@ def installed(busbar, tmp_path_factory):
 
 def test_every_command_and_mode_has_a_manual_page(installed):
     pages = {p.stem for p in (installed / "share/man/man1").iterdir()}
-    assert pages >= set(PAGES)
+    assert pages == set(PAGES)
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -56,6 +61,45 @@ def test_manual_page_is_valid_roff(installed, page):
     done = run("groff", "-ww", "-man", "-Tascii", "-P-bcu", installed / "share/man/man1" / f"{page}.1")
     assert (done.returncode, done.stderr) == (0, "")
     assert "NAME" in done.stdout and "SYNOPSIS" in done.stdout
+
+
+def section_of(page, title):
+    return re.search(rf"^\.SH {title}\n(.*?)(?=^\.SH|\Z)", page, re.M | re.S).group(1).replace("\\-", "-")
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_manual_page_has_the_usual_sections(busbar, installed, name):
+    page = (installed / "share/man/man1" / f"{name}.1").read_text()
+    assert re.findall(r"^\.SH (.*)", page, re.M)[-5:] == ["EXIT STATUS", "ENVIRONMENT", "FILES", "EXAMPLES", "SEE ALSO"]
+    statuses = section_of(page, "EXIT STATUS")
+    assert re.findall(r"^\.B (\d)$", statuses, re.M) == list(EXITS[name])
+    if name != "busbar":
+        options = run(busbar.build / "busbar", *PAGES[name], "--help").stdout
+        printed = " ".join(options.partition("\nExit status: ")[2].split())
+        assert printed == ", ".join(f"{number} {text}" for number, text in re.findall(r"^\.B (\d)\n(.*)", statuses, re.M))
+        assert ("5" in EXITS[name]) == bool(re.search(r"exit\s+(?:with\s+status\s+)?5|must-fit", options.partition("\nExit status")[0]))
+    for reference in re.findall(r"\.BR (busbar\S*) \(1\)", section_of(page, "SEE ALSO")):
+        assert reference in PAGES
+    for path in re.findall(r"^\.B (\S+)", section_of(page, "FILES"), re.M):
+        assert (installed / path).exists(), path
+
+
+def test_examples_of_manual_pages_are_valid(busbar, installed, tmp_path):
+    """plan and list run; a study with all commands of bench and proxy is accepted."""
+    pages = {name: section_of((installed / "share/man/man1" / f"{name}.1").read_text(), "EXAMPLES") for name in PAGES}
+    commands = [line.split("busbar ", 1)[1].split() for text in pages.values() for line in text.splitlines() if line.startswith("  ")]
+    assert {"bench", "proxy", "plan", "compare", "calibrate", "sweep", "report", "list"} == {args[0] for args in commands}
+    cases = [{"name": str(i), "command": [w for w in args if not w.endswith("fabric.json") and w != "--json"]}
+             for i, args in enumerate(commands) if args[0] in ("bench", "proxy")]
+    (tmp_path / "cases.json").write_text(json.dumps({"command": "bench all_reduce", "ranks": 8, "cases": cases}))
+    listed = run(busbar.build / "busbar", "sweep", "cases.json", "--list", cwd=tmp_path)
+    assert listed.returncode == 0, listed.stderr
+    for args in commands:
+        if args[0] in ("plan", "list") and "./mine.json" not in args:
+            done = run(busbar.build / "busbar", *args, cwd=tmp_path)
+            assert done.returncode == 0, done.stderr
+        options = run(busbar.build / "busbar", args[0], "--help").stdout
+        assert args[0] == "bench" or all(word.split("=")[0] in options for word in args if word.startswith("--")), args
 
 
 # ---- completion: (the command line so far, candidates that are offered, words that are not offered) ----

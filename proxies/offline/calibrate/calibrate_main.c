@@ -66,11 +66,14 @@ static const struct bb_opts set = {
         "without the name of its operation: all_reduce=FILE). Fits latencies and rates to the measurements, and\n"
         "reports the errors of the fits. Parameters that the measurements do not determine keep the values of the\n"
         "starting profile and are listed.",
-    .after =
-        "--measure keeps its results in the folder FILE.sweep and its study in FILE.study.json; the same command\n"
-        "continues an interrupted measurement.\n"
-        "Exit status: 0 ok, 1 a bench failed or the profile cannot be written, 2 usage error, or files of different\n"
-        "machines.",
+    .after = "--measure keeps its results in the folder FILE.sweep and its study in FILE.study.json; the same command\n"
+             "continues an interrupted measurement.",
+    .exits = {[0] = "ok",
+              [1] = "a bench failed, or the profile cannot be written completely",
+              [2] = "usage error, invalid input, or files of different machines"},
+    .examples = "Measure this cluster, then predict another number of ranks:\n"
+                "  busbar calibrate --measure --ranks 16 -o mine.json\n"
+                "  busbar plan all_reduce --ranks 64 --cluster ./mine.json\n",
     .tables = tables,
 };
 
@@ -151,6 +154,7 @@ out:
 static int check_options(const struct options *o, const struct bb_positionals *positionals)
 {
     const char *end = o->output ? strrchr(o->output, '.') : NULL;
+    int rc;
 
     if (positionals->n == 0 && !o->measure)
         return bb_err(BB_EUSAGE,
@@ -165,7 +169,10 @@ static int check_options(const struct options *o, const struct bb_positionals *p
         return bb_err(BB_EUSAGE,
                       "--output: '%s' does not end in .json, so --cluster would take it for a name; try: %s.json",
                       o->output, o->output);
-    return bb_outfile_check(o->output, "the profile");
+    TRY(bb_outfile_check(o->output, "the profile"));
+    TRY(bb_outfile_check(o->json, "the calibration"));
+out:
+    return rc;
 }
 
 int bb_calibrate_main(int argc, char **argv, int (*sweep)(int argc, char **argv))

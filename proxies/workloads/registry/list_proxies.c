@@ -1,19 +1,20 @@
-/* list_proxies.c - `busbar list proxies`, `busbar list models` and `busbar list clusters`: names and descriptions. */
+/* list_proxies.c - the rows of `busbar list proxies`, `busbar list models` and `busbar list clusters`. */
 #include "proxies/form/models/profile.h"
 #include "proxies/workloads/registry/registry.h"
 
 #define MAX_NAMES 128
 
-int bb_list_proxies(FILE *out)
+json_t *bb_list_proxies(void)
 {
+    json_t *rows = json_array();
+
     for (int i = 0; i < bb_n_proxies; i++) {
         const struct bb_proxy *p = bb_proxies[i];
 
-        fprintf(out, "  %-22s %s\n", p->name, p->help);
-        if (p->positional)
-            fprintf(out, "  %-22s %s %s\n", "", p->name, p->positional);
+        json_array_append_new(
+            rows, json_pack("{s:s, s:s, s:s?}", "name", p->name, "description", p->help, "arguments", p->positional));
     }
-    return 0;
+    return rows;
 }
 
 /*
@@ -33,49 +34,56 @@ static double parameters_of(const json_t *root)
     return json_number_value(json_object_get(given, key));
 }
 
-static void print_model(const json_t *root, const char *name, const char *description, FILE *out)
+static void append_model(json_t *rows, const json_t *root, const char *name, const char *description)
 {
     /* the object "transformer" describes the model for the proxy `transformer`, if that model differs from the
      * published mini-application of the same name */
     const json_t *second = json_object_get(root, "transformer");
+    json_t *row = json_pack("{s:s, s:I, s:s, s:n}", "name", name, "parameters", (json_int_t)parameters_of(root),
+                            "description", description, "proxy");
 
-    fprintf(out, "  %-12s %14.0f parameters; %s\n", name, parameters_of(root), description);
-    if (second)
-        fprintf(out, "  %-12s %14.0f parameters; for transformer: %s\n", name, parameters_of(second),
-                json_string_value(json_object_get(second, "description")));
+    json_array_append_new(rows, row);
+    if (!second)
+        return;
+    row = json_copy(row);
+    json_object_set_new(row, "parameters", json_integer((json_int_t)parameters_of(second)));
+    json_object_set(row, "description", json_object_get(second, "description"));
+    json_object_set_new(row, "proxy", json_string("transformer"));
+    json_array_append_new(rows, row);
 }
 
-static void print_cluster(const json_t *root, const char *name, const char *description, FILE *out)
+static void append_cluster(json_t *rows, const json_t *root, const char *name, const char *description)
 {
     (void)root;
-    fprintf(out, "  %-18s %s\n", name, description);
+    json_array_append_new(rows, json_pack("{s:s, s:s}", "name", name, "description", description));
 }
 
-static int list_profiles(const char *kind, void (*print)(const json_t *, const char *, const char *, FILE *), FILE *out)
+static json_t *list_profiles(const char *kind, void (*append)(json_t *, const json_t *, const char *, const char *))
 {
     const char *names[MAX_NAMES], *description;
     size_t n = bb_profile_names(kind, names, MAX_NAMES);
-    json_t *root;
+    json_t *rows = json_array(), *root = NULL;
     int rc = 0;
 
-    for (size_t i = 0; i < n && rc == 0; i++) {
-        rc = bb_profile_load(kind, names[i], &root);
-        if (rc)
-            return rc;
-        rc = bb_json_text_at(root, "description", names[i], &description);
-        if (rc == 0)
-            print(root, names[i], description, out);
+    for (size_t i = 0; i < n; i++, root = NULL) {
+        TRY(bb_profile_load(kind, names[i], &root));
+        TRY(bb_json_text_at(root, "description", names[i], &description));
+        append(rows, root, names[i], description);
         json_decref(root);
     }
-    return rc;
+    return rows;
+out:
+    json_decref(root);
+    json_decref(rows);
+    return NULL;
 }
 
-int bb_list_models(FILE *out)
+json_t *bb_list_models(void)
 {
-    return list_profiles("models", print_model, out);
+    return list_profiles("models", append_model);
 }
 
-int bb_list_clusters(FILE *out)
+json_t *bb_list_clusters(void)
 {
-    return list_profiles("clusters", print_cluster, out);
+    return list_profiles("clusters", append_cluster);
 }

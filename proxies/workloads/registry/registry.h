@@ -5,6 +5,8 @@
 
 #include "proxies/form/author/proxy.h"
 
+#include <jansson.h>
+
 /* The options that are not specific to one proxy or family of proxies. The offset of each option is an offset in
  * struct bb_proxy_config. */
 extern const struct bb_opt bb_proxy_options[];
@@ -30,7 +32,7 @@ extern const struct bb_opt bb_proxy_options[];
 #define BB_LOCK_STEP_NOTE                                                                                              \
     "The stages of gpt2_large and bert_large shift in lock step, as in the published programs: no stage waits for "    \
     "its\n"                                                                                                            \
-    "input, so these steps have no pipeline bubble. The stages of gpt3 and transformer depend on each other.\n"
+    "input, so these steps have no pipeline bubble. The stages of gpt3 and transformer depend on each other."
 
 extern const struct bb_proxy *const bb_proxies[];
 extern const int bb_n_proxies;
@@ -76,10 +78,10 @@ bool bb_proxy_supports_compute(const struct bb_proxy *proxy, const char *compute
 int bb_step_build(struct bb_step *step, const struct bb_proxy *proxy,
                   const struct bb_proxy_config *config) BB_MUST_CHECK;
 
-/* Print the output of `busbar list proxies`, `busbar list models` or `busbar list clusters`: one or two lines per
- * proxy, model or cluster. Return 0 or a negative error. */
-int bb_list_proxies(FILE *out);
-int bb_list_models(FILE *out);
-int bb_list_clusters(FILE *out);
+/* Return the rows of `busbar list`: a new list of JSON objects with the fields of a proxy, a model or a cluster; NULL
+ * after printing an error line. */
+json_t *bb_list_proxies(void);
+json_t *bb_list_models(void);
+json_t *bb_list_clusters(void);
 
 #endif

@@ -57,7 +57,7 @@ has_jansson() { has_header jansson.h; }
 has_cmocka() { has_header cmocka.h; }
 has_python() { command -v python3 >/dev/null; }
 has_pip() { has_python && [ -n "$(find_pip)" ]; }
-has_pytest() { python3 -c 'import pytest, xdist' 2>/dev/null; }
+has_pytest() { python3 -c 'import pytest, xdist, jsonschema' 2>/dev/null; }
 # Checks the Python that busbar report uses: the one in the build folder, else the system's.
 has_plotly() {
     interpreter=$python/bin/python3

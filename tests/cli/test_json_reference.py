@@ -1,15 +1,15 @@
 """bootstrap/results/README.md documents every field of every schema: each command runs on emulated GPUs, each key in its results has a
 row in the reference with the type of the value, and each row occurs in a result (except fields that require hardware). Each key in the
-field tables and json_pack calls of the code has a row too, also if no command of this test writes the key, and each row a key in the code."""
+field tables and json_pack calls of the code has a row too, also if no command of this test writes the key, and each row a key in the code.
+The JSON Schemas in profiles/schemas/ are generated from the same rows; --rewrite-golden writes them."""
 import json
-import pathlib
 import re
 
+import jsonschema
 import pytest
+from result_schemas import REFERENCE, STATS, documents, file_of, rows_of, section_schema, sections as sections_of_reference, text_of
 
-REFERENCE = pathlib.Path(__file__).resolve().parents[2] / "bootstrap" / "results" / "README.md"
-TYPES = {"text": str, "boolean": bool, "integer": int, "number": (int, float)}
-STATS = ["min", "p50", "p90", "p99", "max", "mean", "ci95"]
+SCHEMAS = REFERENCE.parents[2] / "profiles" / "schemas"
 # require NVML, an invalid program, a shared GPU, a signal
 HARDWARE = re.compile(r"results\[\]\.gpu\.|checks\.faults$|shared_gpu$|^ended_by$|^phase$|^reason$")
 EMPTY = {"`busbar.compare/1`": "devices[].", "`busbar.proxy/1`": "roles[].program"}  # compare has no ranks; only plans have --ops
@@ -53,44 +53,33 @@ RUNS = {
 }
 
 
-def rows_of(section):
-    """Returns {field: type} of a section of the reference, including the sections to which it refers."""
-    text = REFERENCE.read_text()
-    part = re.search(rf"^## {re.escape(section)}\n(.*?)(?=^## |\Z)", text, re.M | re.S).group(1)
-    rows = rows_of("The head") if "All of [the head]" in part else {}
-    for field in re.findall(r"`(\w+)`", "".join(re.findall(r"and of `busbar.plan/1`:(.*?);", part))):
-        rows |= {k: v for k, v in rows_of("`busbar.plan/1`").items() if re.split(r"[.\[]", k)[0] == field}
-    for fields, kind in re.findall(r"^\| (`[^|]*`) \| ([^|]*) \|", part, re.M):
-        rows |= {field: kind for field in re.findall(r"`([^`]+)`", fields)}
-    return rows
+def closed(schema):
+    """The schema, but unknown fields are errors. (The schema files accept fields that later versions of busbar add.)"""
+    if isinstance(schema, list):
+        return [closed(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    extra = {"additionalProperties": False} if "properties" in schema and "type" in schema else {}
+    return {**{key: closed(value) for key, value in schema.items()}, **extra}
 
 
-def find_faults(value, kind, path, rows, seen):
-    """Returns the errors of a value at `path` according to the rows of the reference."""
-    kind, nullable = kind.removesuffix(" or null"), kind.endswith(" or null")
-    seen.add(path)
-    if value is None:
-        return [] if nullable else [f"{path} is null"]
-    if kind == "object":
-        return fields_faults(value, path + ".", rows, seen)
-    if kind == "object[]":
-        return [fault for item in value for fault in fields_faults(item, path + "[].", rows, seen)]
-    if kind == "stats":
-        return [] if list(value) == STATS else [f"{path} is not a distribution"]
-    if kind in ("map", "any", "any[]"):
-        return [] if isinstance(value, {"map": dict, "any": object, "any[]": list}[kind]) else [f"{path} is no {kind}"]
-    values = value if kind.endswith("[]") else [value]
-    expected = TYPES[kind.removesuffix("[]")]
-    valid = all(isinstance(v, expected) and isinstance(v, bool) == (expected is bool) for v in values)
-    return [] if valid else [f"{path} is {value!r}, no {kind}"]
+def validator(section):
+    """Returns the closed validator of a section."""
+    return jsonschema.Draft202012Validator({**closed(section_schema(section)), "$defs": {"stats": STATS}})
 
 
-def fields_faults(value, prefix, rows, seen):
-    faults = []
-    for key, inner in value.items():
-        path = prefix + key
-        faults += find_faults(inner, rows[path], path, rows, seen) if path in rows else [f"{path} has no row"]
-    return faults
+def faults_of(section, value):
+    return [f"{error.json_path}: {error.message[:200]}" for error in validator(section).iter_errors(value)]
+
+
+def paths_of(value, rows, prefix=""):
+    """Yields the paths of all fields that the rows describe."""
+    for item in value if isinstance(value, list) else [value]:
+        for key, inner in item.items() if isinstance(item, dict) else ():
+            path = prefix + key
+            yield path
+            if path in rows and rows[path].kind in ("object", "object[]"):
+                yield from paths_of(inner, rows, path + rows[path].kind.removeprefix("object") + ".")
 
 
 @pytest.fixture
@@ -138,11 +127,43 @@ def test_reference_documents_all_result_fields(busbar, inputs, tmp_path, section
         else:
             done = busbar.run(*args, "--json", path, ranks=ranks, env=environment, cwd=tmp_path, emulated=args[0] in ("bench", "proxy"))
         assert path.exists(), done.stdout + done.stderr
-        faults += fields_faults(json.loads(path.read_text()), "", rows, seen)
+        result = json.loads(path.read_text())
+        faults += faults_of(section, result)
+        seen |= set(paths_of(result, rows))
+        published = jsonschema.Draft202012Validator(json.loads((SCHEMAS / file_of(section)).read_text()))
+        published.validate({**result, "field_of_a_later_version": 1})
         path.replace(tmp_path / "before.json")
     assert sorted(set(faults)) == []
     missing = sorted(field for field in rows if field not in seen and not HARDWARE.search(field))
     assert [field for field in missing if not field.startswith(EMPTY.get(section, "-"))] == []
+
+
+def test_schema_files_are_up_to_date(golden):
+    files = documents()
+    assert {path.name for path in SCHEMAS.iterdir()} <= set(files)
+    for name, schema in files.items():
+        jsonschema.Draft202012Validator.check_schema(schema)
+        golden(f"../../../profiles/schemas/{name}", text_of(schema) + "\n")
+
+
+def test_schemas_describe_every_name_in_the_code():
+    names = set(re.findall(r'"(busbar\.\w+/\d+)"', "".join(sources(".c").values()))) - {"busbar.model/1", "busbar.trace/1"}
+    assert {name.replace("/", "-") + ".json" for name in names} | {"nccl-tests-3.json"} == set(documents())
+
+
+def test_schemas_reject_other_documents(busbar, tmp_path):
+    """A missing field, an unknown field, another type or a null is an error; a run that ended early may lack its results."""
+    args = ["bench", "all_reduce", "-b", 8, "-e", 8, "-n", 1, "--repeats", 1]
+    section, run = "`busbar.bench/1`: collectives", busbar.json(*args, tmp_path=tmp_path)
+    row = run["results"][0]
+    assert faults_of(section, run) == []
+    for changed, at in [({"results": [{**row, "bytes": "8"}]}, "$.results[0].bytes"), ({"results": [{**row, "size": 8}]}, "$.results[0]"),
+                        ({"results": [{**row, "time_us": {"p50": 1.0}}]}, "$.results[0].time_us"), ({"ranks": None}, "$.ranks"),
+                        ({"schema": "busbar.bench/2"}, "$.schema")]:
+        assert {fault.split(":")[0] for fault in faults_of(section, {**run, **changed})} == {at}
+    assert faults_of(section, {key: value for key, value in run.items() if key != "status"}) != []
+    without = {key: value for key, value in run.items() if key != "results"}
+    assert faults_of(section, without) != [] and faults_of(section, {**without, "status": "timeout"}) == []
 
 
 def keys_of_field_tables(source):
@@ -187,9 +208,8 @@ def keys_of_calls(source):
 def documented_fields():
     """Returns {key: types} of the last keys of all rows of the reference."""
     fields = {}
-    for row, kind in re.findall(r"^\| (`[^|]*`) \| ([^|]*) \|", REFERENCE.read_text(), re.M):
-        for field in re.findall(r"`([^`]+)`", row):
-            fields.setdefault(re.split(r"[.\]]", field)[-1], set()).add(kind.removesuffix(" or null"))
+    for field, row in [item for title in ["The head", *sections_of_reference()] for item in rows_of(title).items()]:
+        fields.setdefault(re.split(r"[.\]]", field)[-1], set()).add(row.kind)
     return fields
 
 
@@ -201,7 +221,7 @@ def sources(*suffixes):
 # keys of other documents: columns of CSV, messages to the writer process, study files, cluster profiles
 OTHER = {"flat_table.c": {"low", "high"}, "results.c": {"csv", "foreign", "path"}, "collect.c": {"relative_to"},
          "expand.c": {"json", "repeat"}, "calibrated_profile.c": {"description", "source"}, "measure_machine.c": {"cases"},
-         "table.c": set(STATS)}
+         "table.c": set(STATS["required"])}
 
 
 @pytest.mark.parametrize("keys_of", [keys_of_field_tables, keys_of_calls])

@@ -143,7 +143,7 @@ static int parse_export_file(struct bb_plan_options *o, struct bb_positionals *p
                       *last ? "; for a file of this name, write ./" : "", last);
     o->export_file = last;
     positionals->n--;
-    return 0;
+    return bb_opts_check_file(&step_option_set, o, "export", last);
 }
 
 /*

@@ -389,9 +389,18 @@ static int parse_arguments(const struct bb_opts *set, void *cfg, int argc, char 
 
 /* ---- files that the command would replace ---- */
 
-/* The option whose file is compared with those of all other options. */
+bool bb_opts_replaces(const char *path, const char *word)
+{
+    const char *equals = strchr(word, '=');
+    char *config = bb_format("%s/config.json", word);
+    const bool replaces = bb_outfile_replaces(path, word) || bb_outfile_replaces(path, config);
+
+    free(config);
+    return replaces || (equals && bb_opts_replaces(path, equals + 1));
+}
+
+/* The file that is compared with those of all options. */
 struct output {
-    const struct bb_opt *opt;
     const char *path;
     const struct bb_opt *other; /* out: the option with the same file, or NULL */
 };
@@ -402,8 +411,18 @@ static void compare_file(void *arg, const struct bb_opt *opt, const void *field)
     const bool is_file = opt->arg && (strstr(opt->arg, "FILE") || strstr(opt->arg, "PATH"));
     const char *path = is_file ? *(const char *const *)field : NULL;
 
-    if (path && path != output->path && bb_outfile_replaces(output->path, path))
+    if (path && path != output->path && bb_opts_replaces(output->path, path))
         output->other = opt;
+}
+
+int bb_opts_check_file(const struct bb_opts *set, const void *cfg, const char *option, const char *path)
+{
+    struct output output = {.path = path};
+
+    bb_opts_each(set, cfg, compare_file, &output);
+    return output.other ? bb_err(BB_EUSAGE, "--%s %s: --%s names the same file; try: another file name", option, path,
+                                 output.other->name)
+                        : 0;
 }
 
 struct files_check {
@@ -417,18 +436,15 @@ struct files_check {
 static void check_output(void *arg, const struct bb_opt *opt, const void *field)
 {
     struct files_check *check = arg;
-    struct output output = {.opt = opt};
+    const char *path = opt->writes ? *(const char *const *)field : NULL;
 
-    if (!opt->writes || check->rc || !(output.path = *(const char *const *)field) || strcmp(output.path, "-") == 0)
+    if (check->rc || !path || strcmp(path, "-") == 0)
         return;
-    bb_opts_each(check->set, check->cfg, compare_file, &output);
-    if (output.other)
-        check->rc = bb_err(BB_EUSAGE, "--%s %s: --%s names the same file; try: another file name", opt->name,
-                           output.path, output.other->name);
+    check->rc = bb_opts_check_file(check->set, check->cfg, opt->name, path);
     for (int i = 0; i < check->positionals->n && check->rc == 0; i++)
-        if (bb_outfile_replaces(output.path, check->positionals->word[i]))
+        if (bb_opts_replaces(path, check->positionals->word[i]))
             check->rc = bb_err(BB_EUSAGE, "--%s %s: this input file would be replaced; try: another file name",
-                               opt->name, output.path);
+                               opt->name, path);
 }
 
 static int check_files(const struct bb_opts *set, const void *cfg, const struct bb_positionals *positionals)

@@ -174,6 +174,17 @@ struct bb_opts {
 int bb_opts_parse(const struct bb_opts *set, void *cfg, int argc, char **argv, struct bb_positionals *positionals,
                   FILE *out) BB_MUST_CHECK;
 
+/* bb_opts_replaces - return whether writing the file `path` would replace a file that the argument `word` names: FILE,
+ * NAME=FILE, or the config.json in the folder of a model. */
+bool bb_opts_replaces(const char *path, const char *word);
+
+/*
+ * bb_opts_check_file - check that a file to write, which no OPT_OUTPUT names, is no other file of the options.
+ *   option   the option that writes the file, for the error line
+ *   Returns  0, or -BB_EUSAGE after printing one error line
+ */
+int bb_opts_check_file(const struct bb_opts *set, const void *cfg, const char *option, const char *path) BB_MUST_CHECK;
+
 /*
  * bb_opts_read - call bb_opts_parse, with the help on stdout, and then set->resolve(). If cfg is NULL, the options are
  * only validated. Returns the result of bb_opts_parse or resolve().

@@ -116,6 +116,7 @@ struct sweep {
     struct bb_progress progress;
     char here[PATH_MAX]; /* the current folder, in which the runs start */
     char *dir;           /* absolute path of the results folder */
+    char *json, *csv;    /* paths of all results and of the table; "-": stdout */
     int lock;            /* descriptor of the lock file of the results folder; 0: not locked */
     int argc;            /* argc, argv: the command line as typed */
     char **argv;
@@ -190,7 +191,43 @@ static int set_folder(struct sweep *s)
         if (iscntrl((unsigned char)*c))
             return bb_err(BB_EUSAGE, "--output: the folder name contains a control character");
     s->dir = *given == '/' ? bb_copy_text(given) : bb_format("%s/%s", s->here, given);
+    s->json = s->options.json ? bb_copy_text(s->options.json) : bb_format("%s/sweep.json", s->dir);
+    s->csv = s->options.csv ? bb_copy_text(s->options.csv) : bb_format("%s/sweep.csv", s->dir);
     return 0;
+}
+
+static bool is_stdout(const char *path)
+{
+    return strcmp(path, "-") == 0;
+}
+
+/* Rejects a file to write that is the study, or that the command of a run names: its input or its result. */
+static int check_output(const struct sweep *s, const char *option, const char *path)
+{
+    bool replaces = bb_opts_replaces(path, s->study.path);
+
+    for (size_t i = 0; i < s->combinations.n && !replaces && !is_stdout(path); i++) {
+        struct bb_argv words = bb_launch_runs_argv(&s->launch, &s->combinations.one[i], true);
+
+        for (size_t w = 0; w < words.n; w++)
+            replaces |= bb_opts_replaces(path, words.word[w]);
+        bb_argv_release(&words);
+    }
+    return replaces ? bb_err(BB_EUSAGE, "--%s %s: this file of the study would be replaced; try: another file name",
+                             option, path)
+                    : 0;
+}
+
+static int check_outputs(const struct sweep *s)
+{
+    int rc;
+
+    if (bb_opts_replaces(s->json, s->csv))
+        return bb_err(BB_EUSAGE, "--json %s: the table (--csv) has the same name; try: another file name", s->json);
+    TRY(check_output(s, "json", s->json));
+    TRY(check_output(s, "csv", s->csv));
+out:
+    return rc;
 }
 
 /* ---- running the combinations ---- */
@@ -328,11 +365,6 @@ static void print_combination(const struct sweep *s, size_t i)
     bb_argv_release(&words);
 }
 
-static bool is_stdout(const char *path)
-{
-    return path && strcmp(path, "-") == 0;
-}
-
 static const char gathered[] = "the gathered results";
 
 /* Writes the table as CSV, or all results as JSON, with mode 0600: results contain environment variables. */
@@ -360,18 +392,17 @@ out:
 static int gather_results(const struct sweep *s)
 {
     const struct options *o = &s->options;
-    char *json = bb_format("%s/sweep.json", s->dir), *csv = bb_format("%s/sweep.csv", s->dir);
     struct bb_gathered g;
     int rc;
 
     bb_gather(&g, &s->study, &s->combinations, s->dir);
-    TRY(write_results(&g, false, o->json ? o->json : json));
+    TRY(write_results(&g, false, s->json));
     if (!o->csv)
-        TRY(write_results(&g, true, csv));
+        TRY(write_results(&g, true, s->csv));
     TRY(bb_view_apply(&o->view, &g));
     if (o->csv)
-        TRY(write_results(&g, true, o->csv));
-    if (!o->quiet && !is_stdout(o->json) && !is_stdout(o->csv)) {
+        TRY(write_results(&g, true, s->csv));
+    if (!o->quiet && !is_stdout(s->json) && !is_stdout(s->csv)) {
         bb_print_report_header(stdout, s->argc, s->argv);
         bb_gathered_text(&g, stdout);
         fflush(stdout); /* in a common file of stdout and stderr, the error below must be the last line */
@@ -382,8 +413,6 @@ static int gather_results(const struct sweep *s)
                    s->combinations.n, g.count[BB_SWEEP_TO_DO], g.count[BB_SWEEP_FAILED] ? "; try: --retry-failed" : "");
 out:
     bb_gathered_release(&g);
-    free(json);
-    free(csv);
     return rc;
 }
 
@@ -401,6 +430,7 @@ static int run_command(struct sweep *s)
         print_combination(s, i);
     if (s->options.list)
         return 0;
+    TRY(check_outputs(s));
     TRY(bb_sweep_lock_folder(s->dir, s->options.gather ? NULL : &s->lock));
     if (s->options.slurm || s->options.submit)
         return write_slurm(s);
@@ -423,5 +453,7 @@ int bb_sweep_main(int argc, char **argv, const struct bb_study_command *commands
     bb_sweep_runs_release(&s.combinations);
     bb_study_release(&s.study);
     free(s.dir);
+    free(s.json);
+    free(s.csv);
     return rc;
 }

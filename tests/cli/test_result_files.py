@@ -43,15 +43,25 @@ def test_does_not_write_through_symbolic_links(busbar, tmp_path):
     ("calibrate x.json -o x.json", "--output x.json: this input file would be replaced"),
     ("sweep x.json --json x.json", "--json x.json: this input file would be replaced"),
     ("report x.json -o x.json", "--output x.json: this input file would be replaced"),
+    ("calibrate all_reduce=x.json -o ./x.json", "--output ./x.json: this input file would be replaced"),
+    ("plan transformer --ranks 2 --model model --csv model/config.json", "--csv model/config.json: --model names the same file"),
+    ("plan gpt2_large 4 2 2 --ranks 2 --cluster ./x.json --export goal x.json", "--export x.json: --cluster names the same file"),
+    ("plan gpt2_large 4 2 2 --ranks 2 --json new --export goal new", "--json new: this input file would be replaced"),
+    ("sweep study.json --csv x.json", "--csv x.json: this file of the study would be replaced"),
+    ("sweep study.json -o . --csv ./sweep.json", "/sweep.json: the table (--csv) has the same name"),
+    ("sweep sweep.json -o .", "/sweep.json: this file of the study would be replaced"),
 ])
 def test_refuses_to_write_a_file_over_another(busbar, tmp_path, command, message):
-    for name in "x.json", "y.json":
-        (tmp_path / name).write_text("{}")
+    study = json.dumps({"command": "plan all_reduce --ranks 2", "options": {"cluster": "./x.json"}})
+    texts = {"x.json": "{}", "y.json": "{}", "model/config.json": "{}", "study.json": study, "sweep.json": study}
+    (tmp_path / "model").mkdir()
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
     (tmp_path / "link").symlink_to("x.json")
     done = busbar.run(*command.split(), cwd=tmp_path)
     assert done.returncode == 2 and message in done.stderr and "try: another file name" in done.stderr, done.stderr
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "x.json", "y.json"]
-    assert (tmp_path / "x.json").read_text() == (tmp_path / "y.json").read_text() == "{}"
+    assert {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()} == {"link", *texts}
+    assert all((tmp_path / name).read_text() == text for name, text in texts.items())
 
 
 def test_command_keeps_words_that_are_not_utf8(busbar, tmp_path):

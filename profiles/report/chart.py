@@ -11,6 +11,7 @@ SERIES = ("#3d7fc1", "#d9822b", "#2f9e62", "#a56bc4", "#c2508f", "#1f9aa8", "#8c
 BANDS = ("#3d7fc1", "#d9822b", "#2f9e62", "#a56bc4", "#1f9aa8", "#8c6d3f")
 DASHES = ("solid", "dot", "dashdot", "longdash")
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x")
+RATIOS = ((0, "#8c1d18"), (0.5, "#c9d3dd"), (1, "#1b5fa8"))  # low, as expected, high
 MAX_TICKS = 14
 
 
@@ -23,11 +24,9 @@ class Chart:
 
     @property
     def stamps(self):
-        """The stamps of the source files; prefixed with the file name if the files have different stamps."""
-        by_file = [result.stamps for result in self.sources]
-        if all(stamps == by_file[0] for stamps in by_file[1:]):
-            return by_file[0] if by_file else []
-        return [f"{result.name}: {stamp}" for result, stamps in zip(self.sources, by_file) for stamp in stamps]
+        """The stamps of the source files; one that only some of the files have is prefixed with their names."""
+        common = [stamp for stamp in (self.sources[0].stamps if self.sources else ()) if all(stamp in r.stamps for r in self.sources)]
+        return common + [f"{r.name}: {stamp}" for r in self.sources for stamp in r.stamps if stamp not in common]
 
     def figure(self):
         """The arguments of Plotly.newPlot, or None for a chart that is only a table."""
@@ -49,13 +48,20 @@ class Chart:
 
     def stamp_marks(self):
         """The stamps as plotly annotations, so that a saved image contains them."""
+        problems = tuple(problem for result in self.sources for problem in result.problems)
         return [{"text": stamp, "name": "stamp", "xref": "paper", "yref": "paper", "x": 1, "y": 1, "xanchor": "right",
                  "yanchor": "bottom", "yshift": 4 + self.stamps_from() + 19 * i, "showarrow": False,
-                 "font": {"size": 12, "color": EXPOSED}} for i, stamp in enumerate(reversed(self.stamps))]
+                 "font": {"size": 12, "color": EXPOSED if stamp.endswith(problems) else HIDDEN}}
+                for i, stamp in enumerate(reversed(self.stamps))]
 
 
 def axis(title, **more):
     return {"title": {"text": title}, "automargin": True, "zeroline": False, **more}
+
+
+def name_axis(**more):
+    """An axis of names, which plotly would otherwise take for numbers or dates if they look like these."""
+    return axis("", type="category", **more)
 
 
 def log_axis(title, values):

@@ -13,8 +13,9 @@ CHARTS = (
     ("Communicators", ("comm",), measured.communicators),
     ("Overlap", ("overlap",), measured.contention),
     ("Compute", ("compute",), measured.computing),
+    ("Steps", ("plan",), steps.layouts),
     ("Steps", ("proxy", "plan"), steps.waterfalls),
-    ("Steps", ("trace", "proxy", "plan"), timeline.timelines),
+    ("Steps", ("trace",), timeline.timelines),
     ("Steps", ("proxy", "plan"), steps.by_role),
     ("Steps", ("proxy", "plan"), steps.by_group),
     ("Steps", ("proxy", "plan"), steps.waiting),
@@ -35,13 +36,17 @@ CHARTS = (
 CONTENT_ERRORS = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
 
 
+def does_not_match(result, error):
+    return Unreadable(f"{result.path} does not match its schema: {type(error).__name__}, {error}")
+
+
 def raise_unreadable(make, results, error):
     """Find the file that caused the error by drawing each alone, and raise Unreadable with its path."""
     for result in results:
         try:
             list(make([result]))
         except CONTENT_ERRORS as own:
-            raise Unreadable(f"{result.path} does not match its schema: {type(own).__name__}, {own}") from own
+            raise does_not_match(result, own) from own
     raise Unreadable(f"{results[0].path} cannot be drawn together with the other files: {error}") from error
 
 

@@ -1,8 +1,9 @@
 """Charts of what `busbar bench` measured."""
 import math
+from statistics import median
 
-from chart import (BANDS, COMPUTE, DASHES, EXPOSED, HIDDEN, SERIES, SYMBOLS, Chart, axis, bars, error_bars, line,
-                     log_axis, size_axis, unit_of_times)
+from chart import (BANDS, COMPUTE, DASHES, EXPOSED, HIDDEN, RATIOS, SERIES, SYMBOLS, Chart, axis, bars, error_bars,
+                   line, log_axis, name_axis, size_axis, unit_of_times)
 from result_files import is_plan
 from units import bytes_text, interval_of, is_number, median_of, number_text, time_text
 
@@ -47,10 +48,10 @@ def bandwidth_of(row):
 
 def bandwidth_interval(row):
     """The 95 % interval of the bandwidth, converted from that of the time: the longest time gives the lowest bandwidth."""
-    times, (value, _), median = interval_of(row.get("time_us")), bandwidth_of(row), median_of(row.get("time_us"))
-    if not times or not median or not is_number(value) or min(times) <= 0:
+    times, (value, _), us = interval_of(row.get("time_us")), bandwidth_of(row), median_of(row.get("time_us"))
+    if not times or not us or not is_number(value) or min(times) <= 0:
         return None
-    return [value * median / times[1], value * median / times[0]]
+    return [value * us / times[1], value * us / times[0]]
 
 
 def interval_text(row):
@@ -115,6 +116,16 @@ def line_names(lines):
             for key in lines}
 
 
+def without_twins(lines):
+    """(lines without those in place whose times are within 1 % of those out of place; the keys of the lines that were left out)."""
+    def times(key):
+        return {row["bytes"]: median_of(row.get("time_us")) or 0 for row in lines[key][1]}
+    twins = [key for key in lines if key[1] == "in place" and (other := (key[0], "out of place", key[2])) in lines
+             and times(key).keys() == times(other).keys()
+             and all(abs(us - times(other)[size]) <= 0.01 * us for size, us in times(key).items())]
+    return {key: found for key, found in lines.items() if key not in twins}, twins
+
+
 COLLECTIVE_COLUMNS = ("line", "bytes", "time (us)", "95 % CI low (us)", "95 % CI high (us)", "algorithm bandwidth (GB/s)",
                       "bus bandwidth (GB/s)", "algorithm", "protocol", "channels", "NCCL's estimate (us)", "wrong elements")
 
@@ -132,19 +143,20 @@ def over_size(results):
 
 
 def size_charts(what, mode, lines):
+    table_rows = [collective_values(line_names(lines)[key], row) for key, (_, rows) in lines.items() for row in rows]
+    lines, twins = without_twins(lines)
     names, sources = line_names(lines), list({id(r): r for r, _ in lines.values()}.values())
+    same = " In place: the same within 1 %." if twins else ""
     all_rows = [row for _, rows in lines.values() for row in rows]
     band_line = line_with_bands(lines)
     shapes, bands = band_marks(lines[band_line][1])
     bands_text = f"Colored bands: algorithm and protocol that NCCL chose ({names[band_line]}). " if shapes else ""
     shared = {"sources": sources, "shapes": shapes, "annotations": bands, "xaxis": size_axis(r["bytes"] for r in all_rows)}
-    table = {"columns": COLLECTIVE_COLUMNS,
-             "rows": [collective_values(names[key], row) for key, (_, rows) in lines.items() for row in rows]}
+    table = {"columns": COLLECTIVE_COLUMNS, "rows": table_rows}
     metrics = {bandwidth_of(row)[1] for row in all_rows}
-    notes = missing_notes(all_rows, shapes, any(is_plan(result.data) for result in sources))
     yield Chart(
-        f"{what}: {' and '.join(sorted(metrics))} over size ({mode})", notes=notes,
-        about=f"Median of the samples with its 95 % confidence interval. {bands_text}Dashed: predicted.", traces=[
+        f"{what}: {' and '.join(sorted(metrics))} over size ({mode})",
+        about=f"Median of the samples with its 95 % confidence interval. {bands_text}Dashed: predicted.{same}", traces=[
             bandwidth_line(names[key], rows, line_style(i, result))
             for i, (key, (result, rows)) in enumerate(lines.items())],
         yaxis=axis("GB/s", rangemode="tozero"), **shared, **table)
@@ -152,21 +164,10 @@ def size_charts(what, mode, lines):
     unit, per = unit_of_times(times)
     yield Chart(
         f"{what}: time over size ({mode})", about="Median time of an operation with its 95 % confidence interval. "
-        f"{bands_text}Dashed: predicted, or NCCL's own estimate.", notes=notes, traces=[
+        f"{bands_text}Dashed: predicted, or NCCL's own estimate.{same}", traces=[
             trace for i, (key, (result, rows)) in enumerate(lines.items())
             for trace in time_lines(names[key], rows, line_style(i, result), per)],
         yaxis=log_axis(f"time ({unit})", (t / per for t in times if t)), **shared, **table)
-
-
-def missing_notes(rows, shapes, predicted):
-    notes = []
-    if not any(interval_of(row.get("time_us")) for row in rows):
-        notes.append("No confidence intervals: they require at least 6 samples (busbar: --repeats, nccl-tests: -I 1).")
-    if not shapes:
-        notes.append("No bands: NCCL did not report the algorithm and protocol that it chose.")
-    if not predicted and not any(is_number(row.get("model_us")) for row in rows):
-        notes.append("No predicted line: add the file of `busbar plan COLLECTIVE --cluster NAME --json FILE`.")
-    return notes
 
 
 def line_style(i, result=None):
@@ -192,7 +193,7 @@ def time_lines(name, rows, style, per):
     estimates = [row.get("model_us") for row in rows]
     if any(map(is_number, estimates)):
         title = f"{name}: NCCL's estimate"
-        yield {"type": "scatter", "mode": "lines", "name": title, "x": x,
+        yield {"type": "scatter", "mode": "lines", "name": title, "showlegend": False, "x": x,
                "y": [e / per if is_number(e) else None for e in estimates],
                "line": {"color": color, "width": 1.5, "dash": "dash"},
                "hovertext": [f"{title}<br>{bytes_text(b)}<br>{time_text(e)}" for b, e in zip(x, estimates)],
@@ -226,7 +227,7 @@ def algorithm_chart(result, what, rows):
         traces.append(line(name, [row["bytes"] for row in line_rows],
                            [median_of(row.get("time_us")) / per if median_of(row.get("time_us")) else None for row in line_rows],
                            [row_text(name, row) for row in line_rows], None, **style))
-    verdicts = [v for v in result.data.get("algorithms") or [] if v.get("placement") != "in_place"]
+    verdicts = algorithm_verdicts(result)
     return Chart(
         f"{what}: NCCL's choice and the alternatives ({result.name})", [result],
         about="Median time. Thick line: NCCL's own choice.", traces=traces,
@@ -235,8 +236,11 @@ def algorithm_chart(result, what, rows):
                  "choice / fastest", "verdict"),
         rows=[[v.get("bytes"), choice_of(v.get("chosen") or {}), (v.get("chosen") or {}).get("time_us"),
                choice_of(v.get("best") or {}), (v.get("best") or {}).get("time_us"), v.get("lost_factor"),
-               str(v.get("nccl_choice")).replace("_", " ")] for v in verdicts],
-        notes=[] if verdicts else ["No verdicts: the run ended before it wrote them."])
+               str(v.get("nccl_choice")).replace("_", " ")] for v in verdicts])
+
+
+def algorithm_verdicts(result):
+    return [v for v in result.data.get("algorithms") or [] if v.get("placement") != "in_place"]
 
 
 # ---- p2p: heat maps --------------------------------------------------------------------------------------------------
@@ -268,62 +272,94 @@ def links_of_matrix(links_list, matrix):
     return [link for link in links_list or [] if all(link.get(key) == matrix.get(key) for key in keys)]
 
 
+def ratios_of(result, values):
+    """The matrix divided by the median of the link class of each element: links within a node, and between nodes."""
+    same_node = {(row.get("from"), row.get("to")): bool(row.get("same_node")) for row in result.rows}
+    classes = {}
+    for i, line_values in enumerate(values):
+        for j, value in enumerate(line_values):
+            if is_number(value):
+                classes.setdefault(same_node.get((i, j)), []).append(value)
+    medians = {key: median(found) for key, found in classes.items()}
+    return [[value / medians[same_node.get((i, j))] if is_number(value) and medians[same_node.get((i, j))] else None
+             for j, value in enumerate(line_values)] for i, line_values in enumerate(values)]
+
+
 def heat_map(result, matrix):
     values, unit = matrix["values"], matrix.get("unit") or ""
-    ranks = list(range(len(values)))
+    ranks, hosts = list(range(len(values))), hosts_of(result)
     slow = links_of_matrix(result.data.get("slow_links"), matrix)
     pairs = {(link["from"], link["to"]) for link in slow if link.get("level") == "pair"}
-    hover = [[link_text(i, j, values[i][j], unit, (i, j) in pairs) for j in ranks] for i in ranks]
-    latency = matrix.get("metric") == "latency"
-    trace = {"type": "heatmap", "x": ranks, "y": ranks, "z": values, "hovertext": hover, "hoverinfo": "text",
-             "colorscale": "Cividis", "reversescale": latency, "xgap": 1, "ygap": 1,
-             "colorbar": {"title": {"text": unit}, "outlinewidth": 0}}
+    ratios, latency = ratios_of(result, values), matrix.get("metric") == "latency"
+    hover = [[link_text(i, j, values[i][j], unit, ratios[i][j], (i, j) in pairs, hosts) for j in ranks] for i in ranks]
+    trace = {"type": "heatmap", "x": ranks, "y": ranks, "z": ratios, "hovertext": hover, "hoverinfo": "text",
+             "colorscale": RATIOS, "reversescale": latency, "zmin": 0, "zmax": 2, "xgap": 1, "ygap": 1,
+             "colorbar": {"title": {"text": "value / median", "side": "top"}, "outlinewidth": 0, "thickness": 12, "orientation": "h", "y": 0, "yref": "container",
+                          "yanchor": "bottom"}}
     if len(values) <= 16:
-        trace |= {"texttemplate": "%{z:.3~g}", "textfont": {"size": 11}}
-    marks = slow_marks(slow, len(values))
+        trace |= {"text": [[f"{v:.3g}" if is_number(v) else "" for v in line_values] for line_values in values],
+                  "texttemplate": "%{text}", "textfont": {"size": 11}}
+    marks, framed = slow_marks(slow, hosts, len(values))
     direction = "both directions at once" if matrix.get("direction") == "both" else "one direction"
     link_rows = [link_row(link, True) for link in slow]
     link_rows += [link_row(link, False) for link in links_of_matrix(result.data.get("slowest_links"), matrix)
               if (link.get("from"), link.get("to")) not in pairs]
     return Chart(
         f"Links: {matrix.get('metric')} of {bytes_text(matrix.get('bytes'))}, {direction} ({result.name})", [result],
-        about="Rows send to columns. "
-        + (f"Red frames: {len(slow)} slow links." if slow else "No link is slow by the criterion of --slow."),
-        traces=[trace], shapes=marks, height=max(380, min(820, 150 + 34 * len(values))), showlegend=False,
-        xaxis=axis("to rank", dtick=tick_step(ranks), constrain="domain"),
-        yaxis=axis("from rank", dtick=tick_step(ranks), autorange="reversed", scaleanchor="x", constrain="domain"),
+        about=f"Rows send to columns. Color: ratio to the median of the links within a node, or between nodes. Numbers: {unit}. "
+        + (f"Red frames: {', '.join(framed)}." if framed else "No link is slow by the criterion of --slow."),
+        traces=[trace], shapes=marks, height=max(420, min(860, 230 + 34 * len(values))), showlegend=False,
+        xaxis=axis("to rank", constrain="domain", **rank_ticks(hosts, len(values))),
+        yaxis=axis("from rank", autorange="reversed", scaleanchor="x", constrain="domain", **rank_ticks(hosts, len(values))),
         columns=("position", "level", "from", "to", "same node", f"value ({unit})", f"median of the link class ({unit})",
                  "value / median", "slow"),
         rows=[[i + 1, *row] for i, row in enumerate(link_rows)], notes=bimodal_notes(result, matrix))
 
 
-def tick_step(ranks):
-    return max(1, len(ranks) // 16)
+def hosts_of(result):
+    """{rank: host}"""
+    return {d.get("rank"): d["host"] for d in result.data.get("devices") or [] if isinstance(d, dict) and d.get("host")}
 
 
-def link_text(i, j, value, unit, slow):
+def rank_ticks(hosts, n):
+    """At most 16 ticks; the first rank of each host has the name of the host."""
+    first = [rank for rank in range(n) if hosts.get(rank) and hosts.get(rank) != hosts.get(rank - 1)]
+    shown = list(range(n)) if n <= 16 else first or list(range(n))
+    shown = shown[::-(-len(shown) // 16)]
+    return {"tickmode": "array", "tickvals": shown, "ticktext": [f"{hosts[r]} {r}" if r in first else str(r) for r in shown]}
+
+
+def link_text(i, j, value, unit, ratio, slow, hosts):
     if i == j:
         return f"rank {i}: itself"
-    return f"rank {i} to rank {j}<br>{number_text(value, unit)}{'<br>slow' if slow else ''}"
+    ends = [f"rank {rank}{f' ({hosts[rank]})' if rank in hosts else ''}" for rank in (i, j)]
+    return (f"{' to '.join(ends)}<br>{number_text(value, unit)}<br>{number_text(ratio)} of the median of its class"
+            f"{'<br>slow' if slow else ''}")
 
 
 def link_row(link, slow):
-    value, median = link.get("value"), link.get("median")
-    ratio = value / median if is_number(value) and is_number(median) and median else None
-    return [link.get("level"), link.get("from"), link.get("to"), link.get("same_node"), value, median, ratio, slow]
+    value, usual = link.get("value"), link.get("median")
+    ratio = value / usual if is_number(value) and is_number(usual) and usual else None
+    return [link.get("level"), link.get("from"), link.get("to"), link.get("same_node"), value, usual, ratio, slow]
 
 
-def slow_marks(slow, n):
-    """Frames around slow cells; around a whole row or column if all links from or to a rank are slow."""
-    shapes = []
+def slow_marks(slow, hosts, n):
+    """(frames, their descriptions): the row and the column of each slow rank and node, and slow pairs outside of these."""
+    bands, pairs, texts = [], [], []
     for link in slow:
-        i, j = link.get("from"), link.get("to")
-        y = (i - .5, i + .5) if is_number(i) else (-.5, n - .5)
-        x = (j - .5, j + .5) if is_number(j) else (-.5, n - .5)
-        if is_number(i) or is_number(j):
-            shapes.append({"type": "rect", "x0": x[0], "x1": x[1], "y0": y[0], "y1": y[1],
-                           "line": {"color": EXPOSED, "width": 3}})
-    return shapes
+        if link.get("level") == "pair":
+            pairs.append((link["from"], link["to"]))
+            continue
+        is_node = link.get("level") == "node"
+        mine = [r for r, host in hosts.items() if host == link.get("host")] if is_node else [link.get("from")]
+        if mine and all(map(is_number, mine)):
+            bands.append((min(mine), max(mine)))
+            texts.append(f"all links of node {link.get('node')} ({link.get('host')})" if is_node else f"all links of rank {mine[0]}")
+    alone = [pair for pair in pairs if not any(low <= end <= high for low, high in bands for end in pair)]
+    texts += [f"{len(alone)} pair{'s' if len(alone) > 1 else ''}"] if alone else []
+    boxes = [box for low, high in bands for box in ((0, n - 1, low, high), (low, high, 0, n - 1))]
+    return [{"type": "rect", "x0": x0 - .5, "x1": x1 + .5, "y0": y0 - .5, "y1": y1 + .5, "line": {"color": EXPOSED, "width": 3}}
+            for x0, x1, y0, y1 in boxes + [(j, j, i, i) for i, j in alone]], texts
 
 
 def bimodal_notes(result, matrix):
@@ -355,7 +391,7 @@ def communicators(results):
         yield Chart(
             f"Life cycle of a communicator ({result.name})", [result], traces=traces,
             about="Median over the repeated lifetimes, on the slowest rank.",
-            barmode="group", xaxis=axis(""), yaxis=log_axis(f"time ({unit})", (t / per for t in times)),
+            barmode="group", xaxis=name_axis(), yaxis=log_axis(f"time ({unit})", (t / per for t in times)),
             columns=("step", "ranks", "time (us)", "fastest rank (us)", "slowest rank", "blocking"),
             rows=[[row.get("step"), row.get("ranks"), median_of(row["time_us"]), row.get("fastest_rank_us"),
                    row.get("slowest_rank"), row.get("blocking")] for row in rows], notes=sorted(set(absent)))
@@ -384,7 +420,7 @@ def contention(results):
         yield Chart(
             f"Compute during communication ({result.name})", [result], traces=traces, barmode="group",
             about="Medians of the samples. With perfect overlap, both together take as long as the longer of the two.",
-            xaxis=axis(""), yaxis=axis(f"time ({unit})"),
+            xaxis=name_axis(), yaxis=axis(f"time ({unit})"),
             columns=("bytes", "CTAs", "compute alone (us)", "communication alone (us)", "both (us)", "compute slowdown",
                      "communication slowdown", "overlap efficiency", "lost to communication (us)"),
             rows=[[row.get("bytes"), limits_text(row), *(median_of(row.get(key)) for _, key, _ in OVERLAP_TIMES),
@@ -424,7 +460,7 @@ def computing(results):
                 trace = bars(title, [row.get(metric) for row in rows], names, hover, COMPUTE, orientation="h")
                 yield Chart(
                     f"{title} ({result.name})", [result], traces=[trace], height=120 + 24 * len(rows), showlegend=False,
-                    xaxis=axis(unit), yaxis=axis("", autorange="reversed"),
+                    xaxis=axis(unit), yaxis=name_axis(autorange="reversed"),
                     columns=("case", f"{metric} ({unit})", "median (us)", "slowest (us)", other.replace("_", " ")),
                     rows=[[name, row.get(metric), row.get("median_us"), row.get("max_us"), row.get(other)]
                           for name, row in zip(names, rows)])

@@ -7,20 +7,35 @@ const ROWS_AT_ONCE = 200, MORE_ROWS = 1000, PRINT_WIDTH = 680, PRINT_HEIGHT = 30
 /* ---- charts ---- */
 
 /* Converts each stroke [begin, end, y, text] of a trace to three points and a gap; the middle point makes the hover text
-   reachable. Strokes shorter than `visible` are drawn with that length, until the reader zooms in. */
-function expandStrokes(trace, visible) {
+   reachable. Strokes shorter than `visible` are drawn with that length until the reader zooms in, but at most to the
+   next stroke of the row, so that many short strokes keep their share of the color. next(y, begin): begin of that stroke. */
+function expandStrokes(trace, visible, next) {
   Object.assign(trace, {x: [], y: [], hovertext: []});
   trace.strokes.forEach(([begin, end, y, text]) => {
-    const shown = Math.max(end, begin + visible);
+    const shown = Math.max(end, Math.min(begin + visible, next(y, begin)));
     trace.x.push(begin, (begin + shown) / 2, shown, null);
     trace.y.push(y, y, y, null);
     trace.hovertext.push(text, text, text, "");
   });
 }
 
+/* Returns next(y, begin) over the strokes of traces with the same line width: nested strokes are thinner. */
+function nextStroke(traces) {
+  const rows = new Map();
+  traces.flatMap(trace => trace.strokes).sort((a, b) => b[0] - a[0]).forEach(([begin, , y]) => {
+    if (!rows.has(y)) rows.set(y, {at: new Map(), last: Infinity});
+    const row = rows.get(y);
+    if (!row.at.has(begin)) row.at.set(begin, row.last);
+    row.last = begin;
+  });
+  return (y, begin) => rows.get(y).at.get(begin);
+}
+
 function expandAllStrokes(traces, span) {
-  const longest = traces.flatMap(trace => trace.strokes || []).reduce((most, stroke) => Math.max(most, stroke[1]), 0);
-  traces.filter(trace => trace.strokes).forEach(trace => expandStrokes(trace, (span || longest) / MIN_STROKE_PARTS));
+  const drawn = traces.filter(trace => trace.strokes);
+  const longest = drawn.flatMap(trace => trace.strokes).reduce((most, stroke) => Math.max(most, stroke[1]), 0);
+  drawn.forEach(trace => expandStrokes(trace, (span || longest) / MIN_STROKE_PARTS,
+    nextStroke(drawn.filter(other => other.line.width === trace.line.width))));
 }
 
 function expandVisibleStrokes(plot) {
@@ -34,6 +49,8 @@ function draw(plot) {
   if (plot.dataset.drawn) return;
   plot.dataset.drawn = "yes";
   expandAllStrokes(chart.figure.data);
+  chart.figure.data.filter(trace => trace.type === "heatmap" && plot.clientWidth < 100 + 30 * trace.x.length)
+    .forEach(trace => delete trace.texttemplate); // the numbers do not fit into the cells
   if (chart.chooser) choose(plot, chart);
   Plotly.newPlot(plot, chart.figure.data, chart.figure.layout, CONFIG);
   if (chart.figure.data.some(trace => trace.strokes))

@@ -6,6 +6,8 @@ import importlib.util
 import json
 import pathlib
 
+import findings
+
 HERE = pathlib.Path(__file__).resolve().parent
 POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
 PLOTLY_SCRIPT = "package_data/plotly.min.js"
@@ -44,13 +46,13 @@ def text(value):
     return html.escape(str(value), quote=True)
 
 
-def stamp_marks(stamps):
-    return "".join(f'<span class="stamp">{text(stamp)}</span>' for stamp in stamps)
+def stamp_marks(stamps, problems=()):
+    return "".join(f'<span class="stamp{" problem" if stamp in problems else ""}">{text(stamp)}</span>' for stamp in stamps)
 
 
 def command_of(result):
     args = result.data.get("command")
-    return " ".join(map(str, args)) if isinstance(args, list) else ""
+    return " ".join(map(str, args)) if isinstance(args, list) else result.text("summary")
 
 
 def count_text(n, noun):
@@ -67,15 +69,28 @@ def machine_of(result):
     return ", ".join(part for part in parts if part)
 
 
-def results_table(results, kinds):
+def files_table(results):
     rows = "".join(
-        f"<tr><th scope='row'>{text(r.name)}</th><td>{text(kinds[r.kind])}</td><td><code>{text(command_of(r))}</code></td>"
-        f"<td>{text(machine_of(r))}</td><td>{text(r.text('started'))}</td><td>{text(r.text('status') or '-')}</td>"
-        f"<td>{stamp_marks(r.stamps)}</td></tr>" for r in results)
-    heads = "".join(f"<th scope='col'>{h}</th>" for h in ("file", "type", "command", "machine", "started", "status", "note"))
-    return (f'<section id="results" aria-labelledby="results-title"><h2 id="results-title">Results</h2>'
-            f'<div class="scroll" role="region" aria-labelledby="results-title" tabindex="0">'
+        f"<tr><th scope='row'>{text(r.name)}</th><td>{text(r.type)}</td><td><code>{text(command_of(r))}</code></td>"
+        f"<td>{text(machine_of(r))}</td><td>{text(r.text('started'))}</td><td>{text(r.text('status') or '-')}</td></tr>"
+        for r in results)
+    heads = "".join(f"<th scope='col'>{h}</th>" for h in ("file", "type", "command", "machine", "started", "status"))
+    return (f'<section id="files" aria-labelledby="files-title"><h2 id="files-title">Files</h2>'
+            f'<div class="card scroll" role="region" aria-labelledby="files-title" tabindex="0">'
             f'<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div></section>')
+
+
+def findings_html(results):
+    """The findings of each result, before any chart. Stamps that all files have are printed once."""
+    common = [stamp for stamp in results[0].stamps if all(stamp in r.stamps for r in results) and not stamp.startswith("status")]
+    parts = []
+    for r in results:
+        sentences = "".join(f"<li>{text(sentence)}</li>" for sentence in findings.of(r))
+        stamps = stamp_marks((stamp for stamp in r.stamps if stamp not in common and not stamp.startswith("status")), r.problems)
+        head = f"<h3>{text(r.name)} <small>{text(r.type)}</small></h3>{stamps}"
+        parts.append(f"{head}<ul>{sentences}</ul>" if sentences or stamps else "")
+    return (f'<section id="findings" aria-labelledby="findings-title"><h2 id="findings-title">Findings</h2>'
+            f'<div class="card">{stamp_marks(common)}{"".join(parts)}</div></section>')
 
 
 def figure_element(i, chart):
@@ -94,7 +109,7 @@ def figure_element(i, chart):
         parts.append(f'<details class="values" data-chart="{i}"{opened}><summary>Values of {text(chart.title)} '
                      f'({len(chart.rows)} rows)</summary></details>')
     return (f'<figure id="{name}" aria-labelledby="{name}-title"><figcaption><h3 id="{name}-title">{text(chart.title)}</h3>'
-            f'{stamp_marks(chart.stamps)}</figcaption>{"".join(parts)}</figure>')
+            f'{"" if chart.traces or chart.chooser else stamp_marks(chart.stamps)}</figcaption>{"".join(parts)}</figure>')
 
 
 def sections_html(sections):
@@ -115,14 +130,15 @@ def charts_json(sections):
         for _, charts in sections for p in charts]))
 
 
-def make_page(results, sections, kinds, title):
-    links = "".join(f'<a href="#{h.lower().replace(" ", "-")}">{text(h)}</a>' for h in ["Results", *(h for h, _ in sections)])
+def make_page(results, sections, title):
+    headings = ["Findings", *(heading for heading, _ in sections), "Files"]
+    links = "".join(f'<a href="#{h.lower().replace(" ", "-")}">{text(h)}</a>' for h in headings)
     return f"""<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{POLICY}">
 <meta name="viewport" content="width=device-width, initial-scale=1"><meta name="color-scheme" content="light dark">
 <link rel="icon" href="data:,"><title>{text(title)}</title><style>{(HERE / "page.css").read_text(encoding="utf-8")}</style></head>
 <body><header><h1>{text(title)}</h1><nav aria-label="Sections">{links}</nav></header>
-<main>{results_table(results, kinds)}{sections_html(sections)}</main>
+<main>{findings_html(results)}{sections_html(sections)}{files_table(results)}</main>
 <noscript><p class="note">The charts require JavaScript.</p></noscript>
 <p id="announcement" class="announcement" role="status" aria-live="polite"></p>
 <script type="application/json" id="charts">{charts_json(sections)}</script>

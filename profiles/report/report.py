@@ -59,7 +59,7 @@ def main(argv):
         results = read_all(options.results)
         sections = charts.make_all(results)
         title = "busbar: " + (results[0].name if len(results) == 1 else f"{len(results)} results")
-        write_atomically(options.output, page.make_page(results, sections, result_files.KINDS, title))
+        write_atomically(options.output, page.make_page(results, sections, title))
     except result_files.Unreadable as error:
         return print_error(error, INVALID_INPUT)
     except page.Missing as error:

@@ -5,10 +5,12 @@ every chart of the file: the values are not measurements of hardware, or the run
 """
 import difflib
 import json
+import math
 import pathlib
 import re
 
-# Kind -> type in the table of results.
+
+# Kind -> type in the table of files.
 KINDS = {
     "collectives": "bench", "p2p": "bench p2p", "comm": "bench comm", "overlap": "bench overlap",
     "compute": "bench compute", "proxy": "proxy", "proxies": "proxy all", "plan": "plan", "compare": "compare",
@@ -39,6 +41,20 @@ class Result:
         return value if isinstance(value, str) else ""
 
     @property
+    def type(self):
+        """The command that wrote the file, for example "plan COLLECTIVE"."""
+        data = self.data
+        if self.kind == "collectives" and is_plan(data):
+            return "plan COLLECTIVE"
+        return f"{KINDS[self.kind]} --best-layout" if "best_layout" in data else KINDS[self.kind]
+
+    @property
+    def problems(self):
+        """Reasons not to use the values: ranks that share a GPU, and a run that did not complete."""
+        shared = ["ranks share a GPU: times are not meaningful"] if self.data.get("shared_gpu") else []
+        return shared + ([f"status of the run: {self.text('status')}"] if self.text("status") not in ("", "ok") else [])
+
+    @property
     def stamps(self):
         """Warnings; empty for a complete measurement with one GPU per rank."""
         data, stamps = self.data, []
@@ -54,11 +70,7 @@ class Result:
             stamps.append(source)
         elif self.kind == "sweep" and any(is_plan(c.get("result")) for c in data.get("combinations") or []):
             stamps.append("predicted")
-        if data.get("shared_gpu"):
-            stamps.append("ranks share a GPU: times are not meaningful")
-        if self.text("status") not in ("", "ok"):
-            stamps.append(f"status of the run: {self.text('status')}")
-        return stamps
+        return stamps + self.problems
 
 
 def is_plan(data):
@@ -70,7 +82,7 @@ def read(path):
     try:
         if pathlib.Path(path).stat().st_size > LARGEST_BYTES:
             raise Unreadable("is larger than 1 GiB")
-        data = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
+        data = json.loads(pathlib.Path(path).read_text(encoding="utf-8"), parse_constant=reject_constant)
     except OSError as error:
         raise Unreadable(f"cannot be read: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
@@ -87,8 +99,18 @@ def read(path):
         raise Unreadable(f"does not match its schema: {type(error).__name__}, {error}") from error
 
 
+def reject_constant(text):
+    """NaN and Infinity, which json.loads accepts."""
+    raise ValueError(f"{text} is not a number")
+
+
 def check_header(result):
-    """Check the types of the fields that the table of results prints; raises TypeError."""
+    """Check the signs of sizes and times, and the types of the fields that the table of files prints; raises TypeError."""
+    for i, row in enumerate(result.rows):
+        for key in ("bytes", "time_us", "measured_us"):
+            value = row.get(key).get("p50") if isinstance(row.get(key), dict) else row.get(key)
+            if isinstance(value, (int, float)) and not 0 <= value < math.inf:
+                raise TypeError(f"results[{i}].{key} is {value}")
     devices, nccl, data = result.data.get("devices") or [], result.data.get("nccl") or {}, result.data
     wrong = [key for key, value, kind in (("devices", devices, list), ("nccl", nccl, dict)) if not isinstance(value, kind)]
     wrong += [key for key in ("ranks", "nodes") if data.get(key) is not None and not isinstance(data[key], int)]

@@ -1,6 +1,6 @@
 """Charts of training steps: what `busbar proxy` ran and what `busbar plan` predicted."""
 from chart import (BUBBLE, COMPUTE, EXPOSED, HIDDEN, IDLE, SERIES, SLOWER, WAITING, Chart, axis, bars, line, log_axis,
-                     unit_of_times)
+                   name_axis, unit_of_times)
 from units import byte_unit, bytes_text, is_number, median_of, number_text, share_text, time_text
 
 # Why a step takes longer than its compute: (name, field of lost_to_comm, field of a breakdown, color).
@@ -22,10 +22,11 @@ def with_breakdown(results):
     return [result for result in results if breakdown_of(result)]
 
 
-def charts_without_data(results, drawn, title, note):
-    """For each result that is not in `drawn`, a chart with only a note that names the missing data."""
-    missing = [result for result in results if result not in drawn]
-    return [Chart(f"{title_of(result)}: {title}", [result], notes=[note]) for result in missing]
+def role_of(result):
+    """The role of the slowest rank; "" if unknown."""
+    b = breakdown_of(result)
+    roles = [role.get("name") for role in result.data.get("roles") or [] if b.get("rank") in (role.get("ranks") or [])]
+    return b.get("role") or (roles[0] if roles else "")
 
 
 # ---- waterfall -------------------------------------------------------------------------------------------------------
@@ -49,11 +50,8 @@ def terms_of(result):
 
 def waterfalls(results):
     """One waterfall chart per result: from the compute time to the step time."""
-    known = with_breakdown(results)
-    for result in known:
+    for result in with_breakdown(results):
         yield waterfall(result)
-    yield from charts_without_data(results, known, "no waterfall", "The file has no breakdown: `busbar proxy` writes one "
-                                   "with --traced-steps 1 or more, `busbar plan` with --cluster.")
 
 
 def waterfall(result):
@@ -64,7 +62,8 @@ def waterfall(result):
     if hidden > 0:
         blocks.append(("hidden communication", max(0, compute - hidden), min(hidden, compute), HIDDEN))
     for name, us, color in terms:
-        blocks.append((name, at, us, color))
+        if us:
+            blocks.append((name, at, us, color))
         at += us
     blocks.append(("step", 0, step, COMPUTE))
     hover = [f"{name}<br>{time_text(us)}<br>{share_text(us / step if step else None)} of the step" for name, _, us, _ in blocks]
@@ -72,13 +71,11 @@ def waterfall(result):
              "y": [b[2] / per for b in blocks], "hovertext": hover, "hoverinfo": "text",
              "marker": {"color": [b[3] for b in blocks], "pattern": {"shape": ["/" if b[3] == HIDDEN else "" for b in blocks]}},
              "text": [time_text(b[2]) for b in blocks], "textposition": "outside", "cliponaxis": False}
-    b = breakdown_of(result)
-    notes = [] if alone else ["Compute includes any slowdown from overlap: this file has no stand-alone measurement (--no-alone, "
-                              "or a plan)."]
+    rank, role = breakdown_of(result).get("rank"), role_of(result)
     return Chart(
-        f"{title_of(result)}: from compute to the step", [result], traces=[trace], showlegend=False, notes=notes,
-        about=f"Slowest rank: {b.get('rank')} ({b.get('role') or 'its role'}). Hatched: communication hidden by compute, no "
-        "cost. Bars to its right add to the step.", xaxis=axis(""), yaxis=axis(f"time ({unit})"),
+        f"{title_of(result)}: from compute to the step", [result], traces=[trace], showlegend=False,
+        about=f"Slowest rank: {rank}{f' ({role})' if role else ''}. Hatched: communication hidden by compute, no cost. Bars to "
+        f"its right add to the step.{'' if alone else ' Compute includes its slowdown by concurrent communication.'}", xaxis=name_axis(), yaxis=axis(f"time ({unit})"),
         columns=("part", "time (us)", "fraction of the step"),
         rows=[[name, us, us / step if step else None] for name, _, us, _ in blocks])
 
@@ -93,10 +90,38 @@ def by_role(results):
         roles = result.data.get("breakdown_by_role") or (result.data.get("predicted") or {}).get("breakdown_by_role") or []
         if len(roles) > 1:
             names = [role.get("role") or f"rank {role.get('rank')}" for role in roles]
-            yield stacked_roles(f"{title_of(result)}: the step by role", [result], names, roles)
+            yield stacked_roles(f"{title_of(result)}: the step by role", [result], names, roles, "The slowest rank of each role. "
+                                "Hidden: the fraction of the communication time that overlaps compute.")
 
 
-def stacked_roles(title, sources, names, roles):
+def layout_name(layout):
+    """For example "tp 2, cp 4, pp 4, dp 16, interleaved 5": what differs from 1 and from the default."""
+    sizes = [f"{key} {layout[key]}" for key in ("tp", "cp", "ep", "pp", "dp") if is_number(layout.get(key)) and layout[key] > 1]
+    chunks = f" {layout['vpp']}" if (layout.get("vpp") or 1) > 1 else ""
+    sizes += [f"{layout['schedule']}{chunks}"] if layout.get("schedule") and (layout.get("pp") or 1) > 1 else []
+    sizes += [f"micro-batch {layout['micro_batch_size']}"] if (layout.get("micro_batch_size") or 1) > 1 else []
+    sizes += [f"recompute {layout['recompute']}"] if layout.get("recompute") not in (None, "none") else []
+    sizes += [f"{layout['dp_sync']}"] if layout.get("dp_sync") not in (None, "all_reduce") else []
+    return ", ".join(sizes) or "one rank"
+
+
+def tick_name(i, layout):
+    """The name of a layout with its position, on two lines if it is long."""
+    name = f"{i + 1}. {layout_name(layout)}"
+    middle = name.find(", ", 22)
+    return name if middle < 0 else f"{name[:middle + 1]}<br>{name[middle + 2:]}"
+
+
+def layouts(results):
+    """The ten fastest layouts of --best-layout, as stacked bars of the parts of the step."""
+    for result in results:
+        best = ((result.data.get("best_layout") or {}).get("layouts") or [])[:10]
+        if best:
+            yield stacked_roles(f"{title_of(result)}: the fastest layouts", [result], [tick_name(i, one) for i, one in enumerate(best)], best,
+                                "Step time of the slowest rank by cause, fastest layout first.", "layout")
+
+
+def stacked_roles(title, sources, names, roles, about, first="role"):
     parts = ROLE_PARTS
     if not any(is_number(role.get("exposed_transfer_us")) for role in roles):
         parts = (ROLE_PARTS[0], ("exposed communication", "exposed_us", EXPOSED), ROLE_PARTS[4])
@@ -105,13 +130,12 @@ def stacked_roles(title, sources, names, roles):
     traces = [bars(name, [(role.get(key) or 0) / per for role in roles], names,
                    [f"{role_name}<br>{name}: {time_text(role.get(key))}<br>step {time_text(role.get('step_us'))}"
                     for role_name, role in zip(names, roles)], color, orientation="h") for name, key, color in parts]
-    return Chart(
-        title, sources, traces=traces, barmode="stack", height=190 + 30 * len(roles),
-        about="The slowest rank of each role. Hidden: the fraction of the communication time that overlaps compute.",
-        xaxis=axis(f"time ({unit})"), yaxis=axis("", autorange="reversed"),
-        columns=("role", "rank", *(f"{name} (us)" for name, _, _ in parts), "step (us)", "hidden"),
-        rows=[[role_name, role.get("rank"), *(role.get(key) for _, key, _ in parts), role.get("step_us"),
-               role.get("overlap_fraction")] for role_name, role in zip(names, roles)])
+    columns = [(first, names), *((column, [role.get(key) for role in roles]) for column, key in (
+        ("rank", "rank"), *((f"{name} (us)", key) for name, key, _ in parts), ("step (us)", "step_us"), ("hidden", "overlap_fraction"),
+        ("memory (bytes)", "memory_bytes")))]
+    columns = [column for column in columns if any(value is not None for value in column[1])]
+    return Chart(title, sources, about, traces=traces, barmode="stack", height=190 + 30 * len(roles), xaxis=axis(f"time ({unit})"),
+                 yaxis=name_axis(autorange="reversed"), columns=[name for name, _ in columns], rows=list(zip(*(v for _, v in columns))))
 
 
 def by_group(results):
@@ -134,7 +158,7 @@ def by_group(results):
             about="On the slowest rank. Groups can overlap each other, so the sum of their exposed times can exceed that of the "
             "step.",
             height=190 + 30 * len(groups), xaxis=axis(f"time ({unit})"),
-            yaxis=axis("", autorange="reversed"),
+            yaxis=name_axis(autorange="reversed"),
             columns=("group", "bytes", "busy (us)", "exposed (us)", "waiting (us)", "transfer (us)", "bus bandwidth (GB/s)"),
             rows=[[g.get(key) for key in ("name", "bytes", "busy_us", "exposed_us", "waiting_us", "transfer_us", "busbw_gbps")]
                   for g in groups])
@@ -157,7 +181,7 @@ def waiting(results):
             f"{title_of(result)}: waiting for late ranks", [result],
             traces=[bars("longest wait", [row["most_us"] / per for row in rows], names, texts, WAITING, orientation="h")],
             about=f"Longest wait: {texts[0]}. A rank waits in a call until the last participant arrives; compute may hide the wait.",
-            height=190 + 30 * len(rows), xaxis=axis(f"time ({unit})"), yaxis=axis("", autorange="reversed"),
+            height=190 + 30 * len(rows), xaxis=axis(f"time ({unit})"), yaxis=name_axis(autorange="reversed"),
             columns=("role", "group", "ranks", "median (us)", "longest (us)", "by rank", "mostly for rank", "namely (us)"),
             rows=[[row.get(key) for key in ("role", "group", "ranks", "median_us", "most_us", "most_rank", "waited_for", "waited_for_us")]
                   for row in rows])
@@ -188,7 +212,7 @@ def stacked_bytes(title, sources, names, sums, about, **more):
                    SERIES[i % len(SERIES)], orientation="h") for i, (part, values) in enumerate(sums.items())]
     return Chart(
         title, sources, about=about, traces=traces, barmode="stack", height=200 + 30 * len(names),
-        xaxis=axis(unit), yaxis=axis("", autorange="reversed"),
+        xaxis=axis(unit), yaxis=name_axis(autorange="reversed"),
         columns=("role", *(f"{part} (bytes)" for part in sums), "total (bytes)"),
         rows=[[n, *(values[i] for values in sums.values()), sum(values[i] for values in sums.values())]
               for i, n in enumerate(names)], **more)
@@ -197,12 +221,15 @@ def stacked_bytes(title, sources, names, sums, about, **more):
 MEMORIES = (("training_memory_bytes", "training"), ("memory_bytes", "buffers of the proxy"))
 
 
+def memory_of(result):
+    return (result.data.get("predicted") or {}).get("memory") or result.data.get("memory") or {}
+
+
 def memory(results):
     """Memory of each role as stacked bars, with the capacity of the GPU if it is known."""
     for result in results:
         roles = [role for role in result.data.get("roles") or []]
-        known = (result.data.get("predicted") or {}).get("memory") or result.data.get("memory") or {}
-        available = known.get("available_bytes")
+        available = memory_of(result).get("available_bytes")
         for key, purpose in MEMORIES:
             mine = [role for role in roles if isinstance(role.get(key), dict) and role[key].get("total")]
             if mine:
@@ -247,7 +274,8 @@ def all_proxies(results):
         rows = [row for row in result.rows if row.get("breakdown")]
         if rows:
             yield stacked_roles(f"All proxies: breakdown of the step ({result.name})", [result],
-                                [row.get("proxy") for row in rows], [row["breakdown"] for row in rows])
+                                [row.get("proxy") for row in rows], [row["breakdown"] for row in rows],
+                                "Hidden: the fraction of the communication time that overlaps compute.")
 
 
 # ---- scaling ---------------------------------------------------------------------------------------------------------

@@ -1,11 +1,12 @@
 """Charts of `busbar compare`, `busbar calibrate` and `busbar sweep`."""
 from statistics import median
 
-from chart import (COMPUTE, DASHES, EXPOSED, HIDDEN, SERIES, SYMBOLS, WAITING, Chart, axis, bars, error_bars, line, log_axis,
-                   size_axis)
+from chart import (COMPUTE, DASHES, EXPOSED, HIDDEN, SERIES, SYMBOLS, WAITING, Chart, axis, bars, error_bars, line,
+                   log_axis, name_axis, size_axis)
 from units import bytes_text, interval_of, is_number, number_text, time_text
 
-VERDICTS = (("slower", EXPOSED, "triangle-down"), ("faster", COMPUTE, "triangle-up"), ("no difference", HIDDEN, "circle"),
+OVER = "above the threshold"
+VERDICTS = ((OVER, EXPOSED, "triangle-down"), ("slower", EXPOSED, "triangle-down"), ("faster", COMPUTE, "triangle-up"), ("no difference", HIDDEN, "circle"),
             ("inconclusive", HIDDEN, "circle-open"), ("wrong data", WAITING, "x"))
 
 
@@ -17,21 +18,26 @@ def comparisons(results):
         shapes = [level(1, HIDDEN)]
         if is_number(data.get("threshold_percent")):
             shapes.append(level(1 + data["threshold_percent"] / 100, EXPOSED))
-        summary = data.get("summary") or {}
         notes = [f"The inputs also differ in {p.get('what')}: {or_not_set(p.get('a'))} and {or_not_set(p.get('b'))}"
                  for p in data.get("provenance") or []]
         notes += [f"Only in {side.upper()}: {len(data[f'only_{side}'])} rows" for side in "ab" if data.get(f"only_{side}")]
         yield Chart(
             f"B against A ({result.name})", [result], notes=notes, shapes=shapes,
-            about=f"A: {data.get('a')}, B: {data.get('b')}. Ratio of the median times; below 1, B is faster. Verdict: "
-            f"{summary.get('verdict')}; geometric mean {number_text(summary.get('geometric_mean_ratio'))}.",
-            traces=[points for points in (verdict_points(sized or rows, v, bool(sized)) for v in VERDICTS) if points["x"]],
-            xaxis=size_axis(row["bytes"] for row in sized) if sized else axis(""), yaxis=axis("time of B / time of A"),
+            about=f"A: {data.get('a')}, B: {data.get('b')}. Ratio of the median times; below 1, B is faster."
+            f"{over_text(result)}",
+            traces=[points for points in (verdict_points(sized or rows, v, bool(sized), data.get("threshold_percent")) for v in VERDICTS) if points["x"]],
+            xaxis=size_axis(row["bytes"] for row in sized) if sized else name_axis(), yaxis=axis("time of B / time of A"),
             columns=("operation", "bytes", "type", "reduction", "placement", "mode", "A (us)", "B (us)", "B / A", "verdict",
                      "judged by"),
             rows=[[*(row.get(key) for key in ("collective", "bytes", "dtype", "op", "placement", "mode")),
                    (row.get("a") or {}).get("p50_us"), (row.get("b") or {}).get("p50_us"),
                    *(row.get(key) for key in ("ratio", "verdict", "judged_by"))] for row in result.rows])
+
+
+def over_text(result):
+    percent = result.data.get("threshold_percent")
+    over = sum(is_over(row, percent) for row in result.rows)
+    return f" {over} of {len(result.rows)} rows are above the threshold of {number_text(percent)} % (dashed)." if is_number(percent) else ""
 
 
 def or_not_set(value):
@@ -43,10 +49,25 @@ def level(y, color):
             "line": {"color": color, "width": 1.5, "dash": "dash"}}
 
 
-def verdict_points(rows, verdict, sized):
+def is_over(row, percent):
+    return is_number(row.get("ratio")) and is_number(percent) and row["ratio"] > 1 + percent / 100
+
+
+def row_name(row):
+    """For example "all_reduce 64 MiB in place", "step"."""
+    parts = (row.get("collective"), bytes_text(row["bytes"]) if is_number(row.get("bytes")) else None,
+             "in place" if row.get("placement") == "in_place" else None)
+    return " ".join(part for part in parts if part) or "step"
+
+
+def verdict_points(rows, verdict, sized, percent):
+    """The rows with this verdict. Rows above the threshold, at most ten of them, have their names next to them."""
     name, color, symbol = verdict
-    mine = [row for row in rows if row.get("verdict") == name]
-    return {"type": "scatter", "mode": "markers", "name": name, "y": [row["ratio"] for row in mine],
+    mine = [row for row in rows if (OVER if is_over(row, percent) else row.get("verdict")) == name]
+    worst = {(row.get("bytes"), round(row["ratio"], 3)): row for row in sorted(mine, key=lambda row: row["ratio"])[-10:]}
+    named = list(map(id, worst.values())) if name == OVER else []  # one of several rows at the same point
+    return {"type": "scatter", "mode": "markers+text", "name": name, "y": [row["ratio"] for row in mine],
+            "text": [row_name(row) if id(row) in named else "" for row in mine], "textposition": "top center", "cliponaxis": False,
             "x": [row["bytes"] if sized else row.get("collective") or "step" for row in mine],
             "hovertext": [ratio_text(row) for row in mine], "hoverinfo": "text",
             "marker": {"color": color, "symbol": symbol, "size": 10}}
@@ -113,7 +134,7 @@ def study_charts(results):
 
 def study_chart(result, chart):
     columns = result.data.get("columns") or []
-    names = (chart.get("x") or columns[0], chart["y"], *chart.get("lines", ()), *chart.get("for_each", ()))
+    names = (chart.get("x") or first_varying(result, columns), chart["y"], *chart.get("lines", ()), *chart.get("for_each", ()))
     names = [name if name in columns else name.removesuffix(".p50") for name in names]
     if not set(names) <= set(columns):  # a default column that no result has
         return
@@ -135,9 +156,15 @@ def study_chart(result, chart):
             f"{title} ({result.text('name')})", [result], about=result.text("about"),
             traces=[study_line(name, points, i, numeric) for i, (name, points) in enumerate(lines.items())],
             notes=[f"{failed} rows of the study have no value for this chart"] if failed else [],
-            xaxis=study_axis(x_name, xs) if numeric else axis("", type="category"), yaxis=axis(y_name, rangemode="tozero"),
+            xaxis=study_axis(x_name, xs) if numeric else name_axis(), yaxis=axis(y_name, rangemode="tozero"),
             columns=(", ".join(chart.get("lines", ())) or "line", x_name, y_name),
             rows=[[name, x, median(ys)] for name, points in lines.items() for x, ys in points.items()])
+
+
+def first_varying(result, names):
+    """The first of these columns with more than one value, else the first; None if there is none."""
+    columns, rows = result.data.get("columns") or [], result.data.get("rows") or []
+    return next((name for name in names if len({str(row[columns.index(name)]) for row in rows}) > 1), next(iter(names), None))
 
 
 def label_of(names, values):
@@ -180,11 +207,10 @@ def sweeps(results):
         numbers = [name for i, name in enumerate(columns) if any(is_number(row[i]) for row in rows if i < len(row))]
         axes = [name for name in result.data.get("axes") or {} if name in columns]
         if numbers:
-            chart.chooser = {"x": next((a for a in axes if a in numbers), numbers[0]),
-                               "y": next((n for n in numbers if n not in axes), numbers[-1]),
-                               "color": next((a for a in axes if a not in numbers), ""), "numbers": numbers}
-        else:
-            chart.notes.append("No column contains numbers, so there is no scatter plot.")
+            x = first_varying(result, [a for a in axes if a in numbers] or numbers)
+            color = first_varying(result, [a for a in axes if a != x])
+            chart.chooser = {"x": x, "y": first_varying(result, [n for n in numbers if n not in axes]) or numbers[-1],
+                             "color": color or "", "numbers": numbers}
         yield chart
 
 

@@ -5,24 +5,17 @@ from chart import BUBBLE, COMPUTE, DASHES, EXPOSED, HIDDEN, SERIES, Chart, axis,
 from units import byte_unit, bytes_text, is_number, number_text, time_text
 
 MAX_RANKS = 8
-MAX_SLICES = 12000
+MAX_SLICES = 30000
 INSIDE = ("waiting", "bubble", "transfer")  # slices nested in the slice of an operation
 STEP_THREAD = 0
+NESTED_WIDTH = 5  # pixels
 MEMORIES = ("training memory", "buffers")  # counters of the memory that a rank holds
 
 
 def timelines(results):
     for result in results:
-        if result.kind == "trace":
-            yield timeline(result)
-            yield from memories(result)
-    traced = {result.data["otherData"].get("proxy") for result in results if result.kind == "trace"}
-    for result in results:
-        if result.kind in ("proxy", "plan") and result.text("proxy") not in traced:
-            yield Chart(f"{result.text('proxy')} ({result.name}): no timeline", [result],
-                          notes=["A result file has no times of single operations: repeat the run with --trace step.json"
-                                 + (" and --cluster" if result.kind == "plan" else "")
-                                 + ", and pass step.json to busbar report."])
+        yield timeline(result)
+        yield from memories(result)
 
 
 def union(intervals):
@@ -77,12 +70,18 @@ def tracks_of(events):
     return dict(sorted(tracks.items()))
 
 
+def role_in(track):
+    """For example "last stage" from "rank 3 (node0 gpu 3, last stage)"."""
+    return track.name.rsplit(",", 1)[-1].rsplit("(", 1)[-1].strip(" )")
+
+
 def choose(tracks):
-    """The ranks to draw: all up to MAX_RANKS, else the slowest rank and the first of each role, up to MAX_SLICES."""
-    by_role = {}
+    """The ranks to draw: all up to MAX_RANKS, else the slowest rank and the first of each other role, up to MAX_SLICES."""
+    slowest = max(tracks, key=lambda rank: tracks[rank].step_us)
+    by_role = {role_in(tracks[slowest]): slowest}
     for rank, track in tracks.items():
-        by_role.setdefault(track.name.rsplit(",", 1)[-1].rsplit("(", 1)[-1], rank)
-    wanted = [max(tracks, key=lambda rank: tracks[rank].step_us), *by_role.values()]
+        by_role.setdefault(role_in(track), rank)
+    wanted = list(by_role.values())
     wanted += tracks if len(tracks) <= MAX_RANKS else ()
     chosen, slices = [], 0
     for rank in dict.fromkeys(wanted):
@@ -115,7 +114,7 @@ class Lines:
     def __init__(self, name, color, width=13):
         self.strokes = []
         self.trace = {"type": "scatter", "mode": "lines", "name": name, "strokes": self.strokes, "hoverinfo": "text",
-                      "line": {"color": color, "width": width}, "connectgaps": False}
+                      "line": {"color": color, "width": width, "simplify": False}, "connectgaps": False}
 
     def add(self, begin, end, y, hover):
         self.strokes.append([round(begin, 6), round(end, 6), y, hover])
@@ -129,7 +128,7 @@ def timeline(result):
     chosen = choose(tracks)
     unit, per = unit_of_times(track.step_us for track in tracks.values())
     colored = {"compute": Lines("compute", COMPUTE), "hidden": Lines("hidden communication", HIDDEN),
-               "exposed": Lines("exposed communication", EXPOSED), "bubble": Lines("nested: bubble or waiting", BUBBLE, 5)}
+               "exposed": Lines("exposed communication", EXPOSED), "bubble": Lines("nested: bubble or waiting", BUBBLE, NESTED_WIDTH)}
     names, table, y = [], [], 0
     for rank in chosen:
         track = tracks[rank]
@@ -140,11 +139,12 @@ def timeline(result):
                 exposed = draw_stream(track, thread, y, busy, per, colored)
                 table.append(stream_row(rank, track, thread, stream, exposed))
                 y += 1
-    omitted = [f"Shown: {len(chosen)} of {head.get('ranks')} ranks, the slowest and one of each role. Open the file in "
-               "ui.perfetto.dev to see all."] if len(chosen) < (head.get("ranks") or 0) else []
+    slowest = max(tracks, key=lambda rank: tracks[rank].step_us)
+    shown = ", ".join(f"{rank} ({role_in(tracks[rank])}{', the slowest' if rank == slowest else ''})" for rank in chosen)
+    ranks = f"Ranks shown of {head.get('ranks')}: {shown}. " if len(chosen) < (head.get("ranks") or 0) else ""
     return Chart(
-        f"Timeline of {head.get('proxy')} ({result.name})", [result], height=170 + 24 * y, notes=omitted,
-        about=f"{head.get('summary') or ''}. Streams of a step. Red: communication while no compute kernel of the rank ran. "
+        f"Timeline of {head.get('proxy')} ({result.name})", [result], height=170 + 24 * y,
+        about=f"{head.get('summary') or ''}. Streams of a step. Red: communication while no compute kernel of the rank ran. {ranks}"
         "Drag to zoom, double-click to reset.",
         traces=[lines.trace for lines in colored.values() if lines.strokes],
         xaxis=axis(f"time ({unit})"), yaxis=axis("", tickmode="array", tickvals=list(range(y)), ticktext=names,

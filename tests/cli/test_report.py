@@ -17,8 +17,8 @@ pytestmark = pytest.mark.xdist_group("report")  # one worker, so that its fixtur
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "profiles" / "report"))
-measured, page, charts, result_files, steps, tables, timeline, units = map(
-    importlib.import_module, ("measured", "page", "charts", "result_files", "steps", "tables", "timeline", "units"))
+measured, page, charts, findings, result_files, steps, tables, timeline, units = map(
+    importlib.import_module, ("measured", "page", "charts", "findings", "result_files", "steps", "tables", "timeline", "units"))
 NO_DATA = {"EMU_DATA": "off"}
 STEP = ("gpt2_large", 4, 2, 2, "--compute", "timed")
 
@@ -87,8 +87,8 @@ def page_of(busbar, output, *files):
 def test_one_page_of_every_kind(busbar, samples, tmp_path, plotly):
     text = page_of(busbar, tmp_path / "r.html", *samples.values())
     headings = re.findall(r"<h2[^>]*>([^<]*)</h2>", text)
-    assert headings == ["Results", "Collectives", "Links", "Steps", "Traffic and memory", "Scaling", "Comparisons", "Calibrations",
-                        "Studies"]
+    assert headings == ["Findings", "Collectives", "Links", "Steps", "Traffic and memory", "Scaling", "Comparisons", "Calibrations",
+                        "Studies", "Files"]
     assert "default-src 'none'" in text and not re.search(r"<(?:script|link|img)[^>]+(?:src|href)=\"(?!data:)", text)
     assert list(tmp_path.iterdir()) == [tmp_path / "r.html"]
 
@@ -103,6 +103,9 @@ def test_one_page_of_every_kind(busbar, samples, tmp_path, plotly):
     ("other.json", '{"a": 1}', "it has no key 'schema'"),
     ("new.json", '{"schema": "busbar.bench/2"}', "has the unknown schema 'busbar.bench/2'; did you mean 'busbar.bench/1'?"),
     ("half.json", '{"schema": "busbar.bench/1"}', "'results' is not a list"),
+    ("nan.json", '{"schema": "busbar.bench/1", "results": [{"busbw_gbps": NaN}]}', "is not valid JSON: NaN is not a number"),
+    ("minus.json", '{"schema": "busbar.bench/1", "results": [{"time_us": {"p50": -1}}]}', "results[0].time_us is -1"),
+    ("huge.json", '{"schema": "busbar.bench/1", "results": [{"bytes": 8, "time_us": 1e999}]}', "results[0].time_us is inf"),
 ])
 def test_reject_invalid_files_and_keep_the_old_page(busbar, tmp_path, plotly, name, content, message):
     page, file = tmp_path / "page.html", tmp_path / name
@@ -165,6 +168,7 @@ def test_a_plan_of_a_collective_is_the_predicted_line():
     rows = [row(1024, 10, model_us=None), row(4096, 20, model_us=None)]
     predicted = {**result("a", results=rows).data, "schema": "busbar.plan/1", "predicted": {"cluster": "c"}}
     assert result_files.kind_of(predicted) == "collectives"
+    assert result_files.Result("/x/plan.json", "collectives", predicted).type == "plan COLLECTIVE"
     both = [result("collectives", results=rows), result_files.Result("/x/plan.json", "collectives", predicted)]
     bandwidth, time = list(measured.over_size(both))
     assert [t["line"]["dash"] for t in bandwidth.traces] == [t["line"]["dash"] for t in time.traces] == ["solid", "dash"]
@@ -176,7 +180,34 @@ def test_links_are_marked_and_ranked():
     (frame,) = chart.layout["shapes"]  # row 1, column 0
     assert (frame["x0"], frame["x1"], frame["y0"], frame["y1"]) == (-.5, .5, .5, 1.5)
     assert [r[:4] + r[7:] for r in chart.rows] == [[1, "pair", 1, 0, .125, True], [2, "pair", 2, 1, .975, False]]
-    assert chart.traces[0]["hovertext"][1][0] == "rank 1 to rank 0<br>50 GB/s<br>slow"
+    assert chart.traces[0]["hovertext"][1][0] == "rank 1 to rank 0<br>50 GB/s<br>0.125 of the median of its class<br>slow"
+    assert "Red frames: 1 pair." in chart.about
+
+
+def test_links_are_scaled_by_the_median_of_their_class():
+    """Two nodes with two ranks: 400 GB/s within a node, 50 GB/s between nodes, but 25 GB/s from and to rank 3."""
+    hosts = ["a", "a", "b", "b"]
+    values = [[None if i == j else 400. if hosts[i] == hosts[j] else 25. if 3 in (i, j) else 50. for j in range(4)] for i in range(4)]
+    rows = [{"metric": "bandwidth", "from": i, "to": j, "same_node": hosts[i] == hosts[j]} for i in range(4) for j in range(4) if i != j]
+    slow = [{**link(3, None, 25.), "level": "rank"}, {**link(None, None, 37.5), "level": "node", "node": 1, "host": "b"},
+            link(0, 3, 25.), link(0, 1, 1.)]
+    (chart,) = measured.links([result("p2p", results=rows, slow_links=slow, matrices=[{**P2P["matrices"][0], "values": values}],
+                                      devices=[{"rank": rank, "host": host} for rank, host in enumerate(hosts)])])
+    assert chart.traces[0]["z"][0][1] == 1 and chart.traces[0]["z"][0][2:] == [50 / 37.5, 25 / 37.5]
+    assert chart.layout["xaxis"]["ticktext"] == ["a 0", "1", "b 2", "3"]
+    assert "Red frames: all links of rank 3, all links of node 1 (b), 1 pair." in chart.about
+    frames = [(s["x0"] + .5, s["x1"] - .5, s["y0"] + .5, s["y1"] - .5) for s in chart.layout["shapes"]]
+    assert frames == [(0, 3, 3, 3), (3, 3, 0, 3), (0, 3, 2, 3), (2, 3, 0, 3), (1, 1, 0, 0)]
+
+
+def test_in_place_times_that_equal_those_out_of_place_are_one_line():
+    rows = [row(1024, 10), row(1024, 10.05, placement="in_place"), row(4096, 20), row(4096, 20, placement="in_place")]
+    bandwidth, _ = list(measured.over_size([result("collectives", results=rows)]))
+    assert [t["name"] for t in bandwidth.traces] == ["out of place"] and "In place: the same within 1 %." in bandwidth.about
+    assert len(bandwidth.rows) == 4
+    rows[3]["time_us"] = {"p50": 21, "ci95": None}
+    bandwidth, _ = list(measured.over_size([result("collectives", results=rows)]))
+    assert [t["name"] for t in bandwidth.traces] == ["out of place", "in place"]
 
 
 BREAKDOWN = {"rank": 3, "role": "last", "step_us": 100., "compute_us": 70., "comm_us": 50., "exposed_us": 25.,
@@ -216,13 +247,69 @@ def test_waiting_names_the_late_rank():
     assert list(steps.waiting([result("proxy", proxy="p", breakdown=BREAKDOWN, waiting=[])])) == []
 
 
-def test_notes_name_missing_data():
-    (chart,) = steps.waterfalls([result("proxy", proxy="p", breakdown=None)])
-    assert "--traced-steps" in chart.notes[0] and chart.figure() is None
-    assert any("--trace step.json" in note for p in timeline.timelines([result("proxy", proxy="p")]) for note in p.notes)
+def test_no_chart_for_missing_data():
+    assert list(steps.waterfalls([result("proxy", proxy="p", breakdown=None)])) == []
     bare = row(8, 1, algorithm=None, protocol=None, model_us=None, time_us={"p50": 1, "ci95": None})
-    notes = " ".join(list(measured.over_size([result("collectives", results=[bare])]))[0].notes)
-    assert "No confidence intervals" in notes and "No bands" in notes and "No predicted line" in notes
+    assert [chart.notes for chart in measured.over_size([result("collectives", results=[bare])])] == [[], []]
+
+
+LAYOUTS = [{"tp": 2, "cp": 4, "ep": 1, "pp": 4, "dp": 16, "vpp": 5, "schedule": "interleaved", "micro_batch_size": 1, "recompute": "none",
+            "dp_sync": "zero1", "memory_bytes": 7 << 30, "tflops_per_gpu": 400., "step_us": 100., "compute_us": 80., "exposed_transfer_us": 5.,
+            "bubble_us": 12., "exposed_waiting_us": 3., "idle_us": 0.}, {"tp": 1, "step_us": 110., "compute_us": 110.}]
+
+
+def test_best_layouts_are_bars_by_cause():
+    (chart,) = steps.layouts([result("plan", proxy="p", best_layout={"layouts": LAYOUTS})])
+    assert [trace["y"] for trace in chart.traces][0] == ["1. tp 2, cp 4, pp 4, dp 16,<br>interleaved 5, zero1", "2. one rank"]
+    assert {trace["name"]: trace["x"] for trace in chart.traces}["bubble"] == [12, 0]
+    assert chart.columns[0] == "layout" and "rank" not in chart.columns
+
+
+def said(kind, **data):
+    return " ".join(findings.of(result(kind, **data)))
+
+
+def test_findings_of_a_plan():
+    roles = [{"name": "first stage", "ranks": [0, 1]}, {"name": "last stage", "ranks": [2, 3]}]
+    predicted = {"cluster": "c", "step_us": 100., "breakdown": {**BREAKDOWN, "role": None}, "model_flop_utilisation": .46,
+                 "memory": {"of": "training", "fits": False, "needed_bytes": 90 << 30, "available_bytes": 80 << 30},
+                 "groups": [{"name": "tp", "exposed_us": 20.}, {"name": "dp", "exposed_us": 5.}]}
+    first, *others = findings.of(result("plan", proxy="p", ranks=4, roles=roles, predicted=predicted))
+    assert first == "DOES NOT FIT: the training needs 90 GiB of 80 GiB per GPU."
+    assert others == ["A step would take 100 us on 4 ranks: 46 % model FLOP utilisation.",
+                      "25 % of the step is exposed communication, mostly exposed transfer (10 us); most of it in group tp (20 us). "
+                      "The slowest rank is 3, last stage."]
+    text = said("plan", proxy="p", best_layout={"layouts": LAYOUTS, "available_bytes": 8 << 30})
+    assert "The fastest layout is tp 2, cp 4, pp 4, dp 16, interleaved 5, zero1: 100 us per step" in text
+    assert "takes 10 % longer" in text and "largest loss of the fastest layout is bubble: 12 us" in text
+
+
+def test_findings_name_what_is_slow():
+    rows = [row(1 << 20, 100., group=group, busbw_gbps=rate) for group, rate in enumerate((48., 24., 48.))]
+    text = said("collectives", results=rows, status="below threshold", reason="24 GB/s is below 45 GB/s",
+                groups=[{"group": 1, "ranks": [2, 3], "hosts": ["n2", "n3"]}])
+    assert text.startswith("FAILED: 24 GB/s is below 45 GB/s. Group 1 (n2, n3; ranks 2, 3) is slow: 24 GB/s at 1 MiB, 50 % of the 48 GB/s")
+    slow = [{**link(3, None, 25.), "level": "rank"}, link(0, 3, 25.), link(0, 1, 1.)]
+    text = said("p2p", results=[{}], slow_links=slow)
+    assert "All links of rank 3 (a) are slow: bandwidth 25 GB/s" in text and "1 single links are slow: 0 to 1." in text
+    assert "Rank 1 (b) is the slowest in 3 of 3 rows." in said("compute", ranks=2, devices=[{"rank": 1, "host": "b"}],
+                                                               results=[{"slowest_rank": 1}] * 3)
+
+
+def test_comparison_shows_the_rows_above_the_threshold():
+    rows = [{"collective": "all_reduce", "bytes": size, "ratio": ratio, "verdict": "inconclusive"} for size, ratio in ((1024, 1.2), (2048, 1.))]
+    data = {"results": rows, "threshold_percent": 5., "summary": {"verdict": "slower"}}
+    assert "B is more than 5 % slower in 1 of 2 rows: all_reduce 1 KiB (1.2 times the time of A)." in said("compare", **data)
+    (chart,) = tables.comparisons([result("compare", **data)])
+    assert [(t["name"], t["x"], t.get("text")) for t in chart.traces] == [
+        ("above the threshold", [1024], ["all_reduce 1 KiB"]), ("inconclusive", [2048], [""])]
+
+
+def test_a_study_is_drawn_over_its_first_axis_that_varies():
+    (chart,) = tables.sweeps([result("sweep", columns=["batch", "ranks", "step_us"], axes={"batch": [8], "ranks": [1, 2]},
+                                     rows=[[8, 1, 5.], [8, 2, 4.]])])
+    assert (chart.chooser["x"], chart.chooser["y"]) == ("ranks", "step_us")
+    assert findings.of(chart.sources[0]) == ["step_us: from 4 us (ranks 2) to 5 us (ranks 1)."]
 
 
 def test_timeline_colors_exposed_communication():
@@ -255,7 +342,7 @@ def test_a_large_trace_shows_the_slowest_rank_and_one_of_each_role():
     for rank in range(64):
         tracks[rank] = timeline.Track()
         tracks[rank].name, tracks[rank].step_us = f"rank {rank} (node0 gpu 0, stage {rank // 32})", 100 + (rank == 41)
-    assert timeline.choose(tracks) == [0, 32, 41]
+    assert timeline.choose(tracks) == [0, 41]  # of stage 1 the slowest
 
 
 def test_scaling_chart_has_ideal_line():
@@ -347,7 +434,7 @@ def test_no_file_ends_in_a_traceback(samples, tmp_path, monkeypatch):
             (tmp_path / "m.json").write_text(json.dumps(mutant))
             try:
                 results = [result_files.read(tmp_path / "m.json")]
-                page.make_page(results, charts.make_all(results), result_files.KINDS, "t")
+                page.make_page(results, charts.make_all(results), "t")
             except result_files.Unreadable as error:
                 rejected += 1
                 assert "\n" not in str(error)
@@ -401,7 +488,7 @@ def test_all_charts_draw_without_errors_or_requests(opened, browser, samples, sc
 def test_accessible_names(opened, browser):
     opened("collectives")
     assert "all_reduce float sum: bus bandwidth over size (stream)" in browser.names("figure")
-    assert sum("Arrow keys" in name for name in browser.names("group")) == 2
+    assert sum("arrow keys" in name for name in browser.names("group")) == 2
     for role in ("figure", "region", "button", "link", "navigation"):
         assert all(browser.names(role)), role
 
@@ -412,7 +499,7 @@ def test_arrow_keys_select_values(opened, browser):
     browser.press("ArrowRight")
     assert browser.script("document.getElementById('announcement').textContent").endswith("rank 0: itself")
     browser.press("ArrowRight")
-    assert browser.script("document.getElementById('announcement').textContent").endswith("rank 0 to rank 1, 400 GB/s")
+    assert browser.script("document.getElementById('announcement').textContent").endswith("rank 0 to rank 1, 400 GB/s, 1 of the median of its class")
     browser.press("ArrowLeft"), browser.press("ArrowLeft")
     assert browser.script("document.getElementById('announcement').textContent").endswith("rank 2: itself")
     assert browser.errors == []
@@ -453,6 +540,19 @@ def test_a_study_of_ten_thousand_rows_opens_in_two_seconds(busbar, browser, tmp_
         assert 0.05 < min(ran) < 2 and own.errors == []
 
 
+def test_narrow_page_cuts_nothing_off(opened, browser, samples):
+    opened(*samples)
+    browser.call("Emulation.setDeviceMetricsOverride", width=420, height=900, deviceScaleFactor=1, mobile=True)
+    try:
+        browser.draw_all()
+        browser.script("document.querySelectorAll('details').forEach(d => d.open = true)")
+        assert browser.script("document.documentElement.scrollWidth") <= 420
+        assert browser.script("[...document.querySelectorAll('figure, .card')].every(f => f.getBoundingClientRect().right <= 420 && "
+                              "[...f.querySelectorAll('.main-svg, .scroll, p, li')].every(e => e.getBoundingClientRect().right <= 420))")
+    finally:
+        browser.call("Emulation.clearDeviceMetricsOverride")
+
+
 def test_print_contains_every_chart(opened, browser, tmp_path):
     opened("proxy", "trace", "plan")
     browser.pdf(tmp_path / "r.pdf")
@@ -468,7 +568,7 @@ def test_print_contains_every_chart(opened, browser, tmp_path):
 
 def test_texts_of_a_file_are_escaped(busbar, browser, tmp_path, plotly):
     evil = "</script><img src=x onerror=document.title='bad'><b>"
-    rows = [row(1024, 1.0, collective=evil, algorithm=evil), row(2048, float("nan"), collective=evil)]
+    rows = [row(1024, 1.0, collective=evil, algorithm=evil), row(2048, 2.0, collective=evil)]
     (tmp_path / "e.json").write_text(json.dumps({"schema": "busbar.bench/1", "command": ["bench", evil], "started": evil,
                                                  "status": evil, "results": rows}))
     page_of(busbar, tmp_path / "r.html", tmp_path / "e.json")

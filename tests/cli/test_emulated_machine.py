@@ -179,6 +179,22 @@ def test_p2p_times_differ_inside_and_between_nodes(busbar, tmp_path):
         assert row["time_us"]["p50"] == pytest.approx(expected, abs=2e-3), row
 
 
+@pytest.mark.parametrize("ranks, per_process", [(2, 4), (4, 2), (0, 8)])
+def test_forked_ranks_are_on_the_same_nodes_as_launched_ranks(busbar, ranks, per_process):
+    """-g N forks N ranks per process of the launcher: 8 ranks on two nodes, as with mpirun -n 8."""
+    def table(ranks, per_process):
+        program = [busbar.build / "emulated" / "all_reduce_perf", "-g", per_process, "-b", "64M", "-e", "64M", "-c", "0", "-n", "2"]
+        launcher = [busbar.mpirun, "-n", ranks] if ranks else []
+        done = busbar.run_program(*launcher, *program, env={"EMU_NODES": "2", "EMU_CLUSTER": H100, "EMU_DATA": "off"})
+        assert done.returncode == 0, done.stderr
+        rows = [line.split() for line in done.stdout.splitlines()]
+        return [row[8] for row in rows if row[1:2] == ["Rank"]], [row[5:8] for row in rows if row[:1] == ["67108864"]]
+
+    hosts, times = table(ranks, per_process)
+    assert [host.rpartition("-")[2] for host in hosts] == ["node0"] * 4 + ["node1"] * 4
+    assert times and (hosts, times) == table(8, 1)
+
+
 def test_p2p_lists_the_slow_link_first(busbar, tmp_path):
     """NIC 1 of node 1 belongs to rank 3, the second rank of the node. All its links to the other node have half of 25 GB/s."""
     env = {"EMU_NODES": "2", "EMU_SLOW": "link=node1-nic1:0.5", "EMU_DATA": "off"}

@@ -40,7 +40,8 @@ static void print_results(const struct plan_results *f, bool ops, int argc, char
         bb_best_order_print(&f->best, stdout);
 }
 
-static int write_files(const struct plan_results *f, const struct bb_plan_options *o)
+/* verdict: result of the plan, 0 or a negative error code, which the JSON contains. */
+static int write_files(const struct plan_results *f, const struct bb_plan_options *o, int verdict)
 {
     struct bb_plan_report report = {.plan = &f->plan,
                                     .prediction = f->predicted ? &f->prediction : NULL,
@@ -48,7 +49,8 @@ static int write_files(const struct plan_results *f, const struct bb_plan_option
                                     .best_order = f->best.n > 0 ? bb_best_order_json(&f->best) : NULL,
                                     .jittered = f->jittered.samples > 0 ? &f->jittered : NULL,
                                     .training = f->training.tokens > 0 ? &f->training : NULL,
-                                    .ops = o->ops};
+                                    .ops = o->ops,
+                                    .rc = verdict};
     int rc = bb_plan_exports_write(o->files, &report);
 
     json_decref(report.options);
@@ -247,7 +249,7 @@ int bb_plan_step(const struct bb_plan_options *o, const struct bb_proxy *proxy, 
     struct bb_proxy_config config = o->config;
     struct bb_cluster cluster;
     struct plan_results f = {0};
-    int rc;
+    int rc, written;
 
     TRY(bb_plan_resolve_cluster(o, &cluster, &config, &f.forecast));
     TRY(build_step(o, proxy, &cluster, &config, &f));
@@ -269,9 +271,10 @@ int bb_plan_step(const struct bb_plan_options *o, const struct bb_proxy *proxy, 
                            argv));
     if (!bb_results_on_stdout(o->files[BB_PLAN_EXPORT_json], o->files[BB_PLAN_EXPORT_csv]))
         print_results(&f, o->ops, argc, argv);
-    TRY(write_files(&f, o));
-    TRY(bb_checks_report(&f.plan.checks));
-    rc = check_memory(o, &f);
+    rc = bb_checks_report(&f.plan.checks);
+    rc = rc ? rc : check_memory(o, &f);
+    written = write_files(&f, o, rc);
+    rc = rc ? rc : written;
 out:
     bb_best_order_release(&f.best);
     bb_prediction_release(&f.prediction);

@@ -11,12 +11,11 @@
 #include <unistd.h>
 
 /* Process-wide state. identity: name of this rank, with which each message of bb_err() begins (bb_err_identify).
- * context: text inserted before the text of every message (bb_err_context). mute, job_scope and speculation: see
- * bb_err_mute, bb_err_job_scope and bb_err_speculative in err.h. */
+ * context: text inserted before the text of every message (bb_err_context). mute, job_scope, speculation and record: see
+ * bb_err_mute, bb_err_job_scope, bb_err_speculative and bb_err_record_in in err.h. */
 static char identity[128], context[1024];
 static int mute, job_scope;
-static char *kept; /* [kept_bytes] see bb_err_keep_muted */
-static size_t kept_bytes;
+static struct bb_err_record own_record, *record = &own_record;
 static atomic_int speculation;
 
 enum { NOT_SPECULATIVE, SPECULATIVE, SPECULATION_FAILED };
@@ -42,10 +41,14 @@ void bb_err_mute(int on)
     mute = on;
 }
 
-void bb_err_keep_muted(char *text, size_t bytes)
+void bb_err_record_in(struct bb_err_record *to)
 {
-    kept = text;
-    kept_bytes = bytes;
+    record = to ? to : &own_record;
+}
+
+const struct bb_err_record *bb_err_record(void)
+{
+    return record;
 }
 
 int bb_err_is_mute(void)
@@ -66,6 +69,15 @@ static int must_print(int code)
     return code != 0 && code != BB_EUSAGE && atomic_exchange(&speculation, SPECULATION_FAILED) == SPECULATIVE;
 }
 
+/* Keeps an error as the one that explains why this process fails (struct bb_err_record). */
+static void keep_error(int code, const char *text)
+{
+    if (record->code && (record->code != BB_EBELOW || code == BB_EBELOW))
+        return;
+    *record = (struct bb_err_record){.code = code, .muted = mute};
+    snprintf(record->text, sizeof(record->text), "%.*s", (int)sizeof(record->text) - 1, text);
+}
+
 /* Writes one line to stderr. timeout_ms: longest wait for stderr, or NO_TIMEOUT; code: error code, 0 for a warning;
  * who: prefix that names the printing rank, "" for a message about the whole job; kind: "" for an error, "warning: "
  * for a warning. */
@@ -77,16 +89,18 @@ __attribute__((format(printf, 5, 0))) static void write_line(int timeout_ms, int
     int capacity = (int)sizeof(line) - used - 1;
     int text = vsnprintf(line + used, (size_t)capacity, fmt, args);
     struct pollfd p = {.fd = STDERR_FILENO, .events = POLLOUT};
+    const int prints = must_print(code);
 
-    if (mute && code != 0 && kept && !kept[0])
-        snprintf(kept, kept_bytes, "%s", line + strlen("busbar: "));
-    if (!must_print(code))
-        return;
     used += text < capacity ? text : capacity - 1;
     for (int i = 0; i < used; i++) /* replaces control characters, which may come from file names and arguments, by
                                       blanks; otherwise they could break or color the line */
         if (iscntrl((unsigned char)line[i]))
             line[i] = ' ';
+    line[used] = '\0';
+    if (code != 0 && (mute || prints))
+        keep_error(code, line + strlen("busbar: "));
+    if (!prints)
+        return;
     line[used++] = '\n';
     if (timeout_ms != NO_TIMEOUT && poll(&p, 1, timeout_ms) == 0)
         return;

@@ -91,13 +91,24 @@ void bb_err_context(const char *text);
 /*
  * bb_err_mute - suppress all errors and warnings of this process from now on (1), or print them again (0). While the
  * command line is parsed, all ranks except rank 0 are muted; otherwise, every rank would print the same error.
- * bb_err_keep_muted - store the first error that is suppressed in text[bytes], without "busbar: ", so that it is not
- * lost if rank 0 has no error. The text must outlive the process's errors. NULL: do not store it.
  * bb_err_is_mute - returns 1 while this process is muted, else 0.
  */
 void bb_err_mute(int on);
-void bb_err_keep_muted(char *text, size_t bytes);
 int bb_err_is_mute(void);
+
+/* The error that explains why this process fails: its first error, except that a result below a threshold (BB_EBELOW)
+ * gives way to a later error of another kind, because it has the lowest precedence in the exit status. */
+enum { BB_ERROR_TEXT = 512 };
+struct bb_err_record {
+    int code;                 /* enum bb_error; 0: no error */
+    int muted;                /* 1: the error was not printed (bb_err_mute) */
+    char text[BB_ERROR_TEXT]; /* the line without "busbar: " */
+};
+
+/* bb_err_record_in - keep the record in *record, which must outlive the process's errors; NULL: in this process.
+ * bb_err_record - return the record. */
+void bb_err_record_in(struct bb_err_record *record);
+const struct bb_err_record *bb_err_record(void);
 
 /*
  * bb_err_speculative - start (1) or end (0) speculative evaluation, in which many threads may try invalid

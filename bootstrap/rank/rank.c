@@ -72,7 +72,7 @@ void bb_supervised_begin(void)
     close_on_exec(d.results);
     page = map_page(d.page);
     bb_err_mute(bb_launcher_rank() > 0); /* until bb_world_init, only rank 0 prints errors */
-    bb_err_keep_muted(page ? page->muted : NULL, sizeof(page->muted));
+    bb_err_record_in(page ? &page->error : NULL);
     (void)bb_rank_send(d.socket, BB_RANK_ALIVE, 0, BUSBAR_VERSION, sizeof(BUSBAR_VERSION));
 }
 

@@ -8,6 +8,8 @@
 
 #include "bootstrap/base/err.h"
 
+#include "bootstrap/base/err.h"
+
 #include <limits.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -29,8 +31,7 @@ struct bb_rank_page {
     atomic_bool mpi_used; /* the rank has called MPI_Init_thread; written by the rank */
     atomic_uint version;  /* sequence lock of `seen`: odd while the rank writes `seen` */
     struct bb_seen seen;  /* progress of the rank; written by the rank */
-    char muted[512];      /* first error that the rank did not print, because before bb_world_init only rank 0 prints
-                             errors; "": none */
+    struct bb_err_record error; /* error of the rank; not printed (muted) before bb_world_init on ranks other than 0 */
 };
 
 /* Memory that the ranks of one supervisor share, for exchanges between them (bootstrap/world/exchange.c). The memory

@@ -179,6 +179,31 @@ static int check_stdout(const struct bb_results *res, int rc)
     return bb_err(BB_EFAIL, "cannot write to stdout: %s", strerror(error));
 }
 
+/* Returns the keys that explain a failure of this process; an empty object for rc 0. The caller owns it. */
+static json_t *own_end(int rc)
+{
+    return bb_results_end_json(&(struct bb_results_end){.reason = rc < 0 ? bb_err_record()->text : NULL});
+}
+
+void bb_results_set_end(json_t *root, int rc)
+{
+    json_t *end = own_end(rc);
+
+    (void)!json_object_update(root, end);
+    (void)!json_object_set_new(root, "status", json_string(bb_results_status(rc)));
+    json_decref(end);
+}
+
+/* Writes the results in this process. */
+static int finish_here(struct bb_results *res, int rc)
+{
+    json_t *end = own_end(rc);
+    const int failed = bb_results_writer_finish(&res->writer, rc, end);
+
+    json_decref(end);
+    return failed;
+}
+
 int bb_results_close(struct bb_results *res, int rc)
 {
     int failed = 0;
@@ -187,7 +212,7 @@ int bb_results_close(struct bb_results *res, int rc)
         return rc < 0 ? rc : 0;
     rc = check_stdout(res, rc);
     if (!res->world)
-        failed = bb_results_writer_finish(&res->writer, rc, NULL);
+        failed = finish_here(res, rc);
     else if (rc >= 0) /* after a failure, the writer process saves the results when the supervisor ends the job */
         failed = execute(res, BB_RESULTS_CLOSE, json_null());
     free_results(res);

@@ -101,10 +101,14 @@ int bb_results_set_all(struct bb_results *res, json_t *fields) BB_MUST_CHECK;
  *   timeout          BB_ETIMEOUT: a wait timed out, or a rank was lost
  *   below threshold  BB_EBELOW
  *   running          the run has not ended, or was killed before another status could be written
- * If the run ended early, the key "reason" contains the error line, and "phase" the last step of rank 0 and what rank 0
- * waited for.
+ * With every status except ok and running, the key "reason" contains the error line that explains it. If the run ended
+ * early, "phase" contains the last step of rank 0 and what rank 0 waited for.
  */
 int bb_results_close(struct bb_results *res, int rc);
+
+/* bb_results_set_end - set the keys "status" and "reason" of a document that does not use struct bb_results (plan),
+ * as bb_results_close does. rc: 0 or a negative error code whose error this process has printed. */
+void bb_results_set_end(json_t *root, int rc);
 
 /* bb_json_real - return a JSON number, or null for NaN and infinity. */
 json_t *bb_json_real(double value);

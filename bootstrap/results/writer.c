@@ -138,7 +138,7 @@ int bb_results_writer_execute(struct bb_results_writer *w, enum bb_results_reque
 
 /* ---- end ---- */
 
-static const char *status_of(int rc)
+const char *bb_results_status(int rc)
 {
     static const char *const status[] = {
         [0] = "ok", [BB_EDATA] = "wrong data", [BB_ETIMEOUT] = "timeout", [BB_EBELOW] = "below threshold"};
@@ -149,7 +149,7 @@ static const char *status_of(int rc)
 
 static const char *final_status(int rc, const json_t *end)
 {
-    return json_object_get(end, "ended_by") ? "interrupted" : status_of(rc);
+    return json_object_get(end, "ended_by") ? "interrupted" : bb_results_status(rc);
 }
 
 json_t *bb_results_end_json(const struct bb_results_end *end)
@@ -159,7 +159,7 @@ json_t *bb_results_end_json(const struct bb_results_end *end)
 
     for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++)
         if (texts[i][1] && *texts[i][1])
-            (void)!json_object_set_new(fields, texts[i][0], json_string(texts[i][1]));
+            (void)!json_object_set_new(fields, texts[i][0], bb_json_text(texts[i][1]));
     return fields;
 }
 

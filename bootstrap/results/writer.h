@@ -29,8 +29,10 @@ struct bb_results_end {
     const char *reason;   /* the error line */
 };
 
-/* bb_results_end_json - return an object with the known members of `end`, owned by the caller. Text that is not valid
- * UTF-8 is omitted. */
+/* bb_results_status - return the key "status" of a run that ended with rc: 0 or a negative error code. */
+const char *bb_results_status(int rc);
+
+/* bb_results_end_json - return an object with the known members of `end`, owned by the caller (bb_json_text). */
 json_t *bb_results_end_json(const struct bb_results_end *end) BB_MUST_CHECK;
 
 /* A writer. Before OPEN, `out` is set by the caller and all other members are zero. The writer is open if document.root

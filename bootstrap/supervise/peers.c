@@ -195,6 +195,8 @@ static void send_to_server(struct bb_supervisor *s, const struct bb_trouble *tro
     msg.signal = (int16_t)trouble->signal;
     if (child)
         bb_rank_page_read(child->page, &msg.seen);
+    if (kind == BB_STAR_FAIL)
+        memcpy(msg.error, s->printed, sizeof(msg.error));
     (void)bb_star_send(current_server(s), &msg, SEND_S);
 }
 
@@ -273,6 +275,8 @@ static void serve_message(struct bb_supervisor *s, const struct bb_star_link *li
         return;
     if (s->role != BB_ROLE_SERVER)
         take_over(s, BB_CAUSE_NONE); /* a supervisor reports to the backup server if the server does not answer */
+    if (!s->printed[0])
+        memcpy(s->printed, msg->error, sizeof(s->printed) - 1);
     take_report(s, rank, (enum bb_cause)msg->cause, msg->signal, msg->code);
 }
 

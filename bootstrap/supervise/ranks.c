@@ -113,13 +113,14 @@ void bb_ranks_answer(struct bb_supervisor *s)
 }
 
 /* Reports a rank that ends after an error. If the rank did not print the error, because before bb_world_init only rank
- * 0 prints errors (page->muted), the error becomes the text of this supervisor's error line. */
+ * 0 prints errors, the error becomes the text of this supervisor's error line. */
 static void report_failure(struct bb_supervisor *s, struct bb_child *child, int code)
 {
-    const bool muted = child->page->muted[0] && s->role == BB_ROLE_ALONE;
+    const bool muted = child->page->error.muted && s->role == BB_ROLE_ALONE;
 
+    memcpy(s->printed, child->page->error.text, sizeof(s->printed) - 1);
     if (muted)
-        snprintf(child->loader, sizeof(child->loader), "%.*s", (int)sizeof(child->page->muted) - 1, child->page->muted);
+        snprintf(child->loader, sizeof(child->loader), "%s", s->printed);
     bb_peers_report(s, child->rank, muted ? BB_CAUSE_SIGNAL : BB_CAUSE_PRINTED, 0, code);
 }
 

@@ -63,7 +63,7 @@ static double delay_of(struct bb_supervisor *s, enum bb_cause cause)
         return cause == BB_CAUSE_HANG || s->n_children == 1 ? 0 : GATHER_LOST_S;
     if (s->role == BB_ROLE_MEMBER)
         return cause == BB_CAUSE_HANG ? 2 + s->job.size / 512.0 : SERVER_S;
-    if (s->children[0].page->muted[0] || !s->children[0].alive)
+    if (s->children[0].page->error.muted || !s->children[0].alive)
         return CLAIM_EARLY_S;
     return cause == BB_CAUSE_HANG && s->job.rank > 0 ? CLAIM_HANG_S : CLAIM_S;
 }
@@ -116,7 +116,10 @@ static struct bb_results_end describe_end(const struct bb_supervisor *s, char ph
     phase[0] = '\0';
     if (s->trouble.cause != BB_CAUSE_NONE)
         bb_verdict_phase(s, phase);
-    return (struct bb_results_end){.reason = s->line,
+    return (struct bb_results_end){.reason = s->line[0]      ? s->line
+                                             : s->printed[0] ? s->printed
+                                             : s->code       ? s->children[0].page->error.text
+                                                             : NULL,
                                    .phase = phase,
                                    .ended_by =
                                        s->trouble.cause == BB_CAUSE_SIGNAL ? bb_signal_name(s->trouble.signal) : NULL};

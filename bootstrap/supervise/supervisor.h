@@ -97,7 +97,8 @@ struct bb_supervisor {
     int code;            /* exit code of the job */
     bool joining;        /* a rank of this supervisor has requested the connection to the servers (BB_RANK_JOIN) */
     bool launched;       /* false: this is certainly the only process of the job */
-    char line[BB_VERDICT_LINE]; /* error line of this supervisor; "": it prints none */
+    char line[BB_VERDICT_LINE];  /* error line of this supervisor; "": it prints none */
+    char printed[BB_ERROR_TEXT]; /* error line that the first rank that failed has printed; "": none */
 };
 
 /* bb_supervisor_raise - handle an event: enter the next state of the table's row (state_machine.h) and perform the

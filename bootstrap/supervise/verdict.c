@@ -248,7 +248,7 @@ void bb_verdict_print(const struct bb_supervisor *s)
     const struct bb_child *child = bb_ranks_find(s, s->trouble.rank);
 
     bb_launcher_take_stderr(s->signal_sender ? s->signal_sender : s->launcher);
-    if (child && child->loader[0] && !child->page->muted[0])
+    if (child && child->loader[0] && !child->page->error.muted)
         (void)bb_rank_program_missing(s->program.command, child->loader);
     else if (s->line[0])
         bb_err_job_nonblocking((enum bb_error)s->code, "%s", s->line);

@@ -167,9 +167,12 @@ def test_recomputed_layers_take_additional_time(busbar, args, recomputed):
 
 @pytest.mark.parametrize("more,status", [("--gpu-memory 57G", 5), ("--gpu-memory 70G", 0), ("--gpu-memory 57G --recompute full", 0),
                                          ("--cluster h100-sxm-ib", 0), ("--cluster a100-40gb-sxm-ib", 5)])
-def test_must_fit_sets_the_exit_status(busbar, more, status):
-    done = busbar.run("plan", "transformer", *LLAMA.split(), *more.split(), "--must-fit", emulated=False)
-    assert done.returncode == status
+def test_must_fit_sets_the_exit_status(busbar, more, status, tmp_path):
+    path = tmp_path / "plan.json"
+    done = busbar.run("plan", "transformer", *LLAMA.split(), *more.split(), "--must-fit", "--json", path, emulated=False)
+    plan = json.loads(path.read_text())
+    assert done.returncode == status and plan["status"] == ("below threshold" if status else "ok")
+    assert plan.get("reason", "") in done.stderr and ("reason" in plan) == bool(status)
     assert ("DOES NOT FIT" in done.stdout) == bool(status) and ("--must-fit: training needs 60.2 GiB" in done.stderr) == bool(status)
 
 

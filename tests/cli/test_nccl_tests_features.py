@@ -282,7 +282,17 @@ def test_exits_with_5_below_the_bandwidth_threshold(busbar, model, tmp_path):
         done = busbar.run("bench", "all_reduce", *KB4, "--min-busbw", threshold, "--json", path, ranks=4, env=model)
         assert done.returncode == status
         assert ("FAILED" in done.stdout) == (status == 5)
-    assert "below the required 50 GB/s" in done.stderr and json.loads(path.read_text())["status"] == "below threshold"
+    run = json.loads(path.read_text())
+    assert run["status"] == "below threshold" and "below the required 50 GB/s" in run["reason"] and run["reason"] in done.stderr
+
+
+def test_reason_of_a_failed_run_is_the_error_of_the_rank_that_failed(busbar, tmp_path):
+    """The NCCL call of rank 2 fails: the process of rank 0, which writes the results, has printed nothing."""
+    path = tmp_path / "r.json"
+    done = busbar.run("bench", "all_reduce", *KB4, "--json", path, ranks=4, env={"EMU_FAULT": "fail:rank=2,call=9,name=ncclAllReduce"})
+    run = json.loads(path.read_text())
+    assert done.returncode == 1 and run["status"] == "failed"
+    assert run["reason"].startswith("rank 2 (") and "injected fault" in run["reason"] and run["reason"] in done.stderr
 
 
 THRESHOLDS = [  # in the cost model 4K has less bandwidth than 64K, and the mean lies between both

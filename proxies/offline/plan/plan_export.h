@@ -18,6 +18,7 @@ struct bb_plan_report {
     const struct bb_training_time *training; /* result of --tokens; NULL: the option was not given */
     const struct bb_jittered *jittered;      /* result of --jitter; NULL: the option was not given */
     bool ops; /* --ops: include the operations of each role (ranks with the same program) */
+    int rc;   /* result of the plan for the JSON's `status`: 0 or a negative error code */
 };
 
 /*

@@ -306,6 +306,7 @@ static int make_plan(const struct bb_plan_report *r, json_t **root)
         json_object_set_new(*root, "memory", bb_forecast_memory(r->plan, r->plan->forecast));
     if (r->best_order)
         json_object_set(*root, "best_order", r->best_order);
+    bb_results_set_end(*root, r->rc);
     return rc;
 }
 

@@ -87,6 +87,34 @@ static void speculative_mode_prints_only_the_first_failure(void **state)
                                        "busbar: another trial\n");
 }
 
+/* The record keeps the first error, also one that is not printed; a result below a threshold gives way to other errors. */
+static void record_keeps_the_error_that_explains_the_failure(void **state)
+{
+    struct bb_err_record record = {0};
+    struct capture captured;
+
+    (void)state;
+    bb_err_record_in(&record);
+    capture_begin(&captured);
+    bb_warn("slow");
+    assert_int_equal(record.code, 0);
+    (void)bb_err_job(BB_EBELOW, "group 1 is below");
+    (void)bb_err_job(BB_EBELOW, "group 2 is below");
+    assert_string_equal(record.text, "group 1 is below");
+    (void)bb_err_job(BB_EDATA, "wrong\tdata");
+    (void)bb_err_job(BB_EFAIL, "teardown");
+    assert_string_equal(record.text, "wrong data");
+    assert_true(record.code == BB_EDATA && !record.muted);
+    record = (struct bb_err_record){0};
+    bb_err_mute(1);
+    (void)bb_err(BB_EUSAGE, "unknown word");
+    bb_err_mute(0);
+    assert_true(record.muted && bb_err_record() == &record);
+    assert_string_equal(record.text, "unknown word");
+    bb_err_record_in(NULL);
+    capture_end(&captured);
+}
+
 /* bb_err_job_nonblocking prints its line when the pipe has space, and returns at once when the pipe is full. */
 static void nonblocking_error_does_not_wait_for_a_reader(void **state)
 {
@@ -132,6 +160,7 @@ int main(void)
         cmocka_unit_test(replaces_control_characters),
         cmocka_unit_test(speculative_mode_prints_only_the_first_failure),
         cmocka_unit_test(maps_errors_to_exit_codes),
+        cmocka_unit_test(record_keeps_the_error_that_explains_the_failure),
         cmocka_unit_test(nonblocking_error_does_not_wait_for_a_reader),
     };
 

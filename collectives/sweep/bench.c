@@ -10,6 +10,8 @@
 #include "collectives/sweep/algorithms.h"
 #include "collectives/sweep/bench_options.h"
 #include "collectives/sweep/bench_report.h"
+#include "collectives/sweep/busbw_reference.h"
+#include "collectives/sweep/groups.h"
 #include "cuda/device/check.h"
 #include "cuda/device/stream.h"
 
@@ -35,9 +37,10 @@ struct bench {
     struct bb_bench_context ctx;
     double *delays_us; /* [ranks] artificial delay of each rank in microseconds (--delay); NULL: none */
     struct bb_report report;
-    bool below;  /* at least one bus bandwidth is below its --min-busbw threshold */
-    bool judged; /* at least one table was compared with the --min-busbw thresholds */
-    bool wrong;  /* at least one result has wrong data; the sweep continues and the run ends with -BB_EDATA */
+    struct bb_busbw_reference reference; /* thresholds of --min-busbw FILE:PERCENT%; on rank 0 */
+    bool below;                          /* at least one bus bandwidth is below its --min-busbw threshold */
+    bool judged;                         /* at least one table was compared with the --min-busbw thresholds */
+    bool wrong; /* at least one result has wrong data; the sweep continues and the run ends with -BB_EDATA */
 };
 
 /* ---- ranks and devices ---- */
@@ -402,6 +405,48 @@ static int open_results(struct bench *b, int argc, char **argv)
     }
     TRY(bb_session_open_results(&b->session, &head, &bb_bench_set, &b->options));
     TRY(bb_results_set(b->session.json, "registration", json_string(bb_registration_names[b->registration.kind])));
+    if (b->ctx.groups)
+        TRY(bb_results_set(b->session.json, "groups", bb_groups_json(&b->session.world, b->groups)));
+out:
+    return rc;
+}
+
+/* Reads the thresholds of --min-busbw FILE:PERCENT%, for all cases that the run measures. */
+static int read_reference(struct bench *b)
+{
+    const struct bb_busbw_thresholds *t = &b->options.busbw_thresholds;
+    int rc;
+
+    if (b->smallest != b->largest)
+        return bb_err_job(BB_EUSAGE, "--min-busbw FILE:PERCENT%% requires groups of equal size; try: another --split");
+    TRY(bb_busbw_reference_load(&b->reference, t, b->options.min_busbw, b->largest));
+    for (int m = 0; m < b->ctx.n_modes; m++) {
+        bb_measure_mode(&b->ctx, b->ctx.modes[m]);
+        for (int i = 0; i < b->sweep.n_colls; i++)
+            if (bb_coll_possible((enum bb_coll_kind)b->sweep.colls[i], b->largest))
+                TRY(bb_busbw_reference_add(&b->reference, &b->sweep, b->sweep.colls[i], bb_bench_context_mode(&b->ctx),
+                                           b->largest));
+    }
+out:
+    return rc;
+}
+
+/* Prepares the thresholds of --min-busbw, which rank 0 judges. */
+static int make_thresholds(struct bench *b)
+{
+    const struct bb_busbw_thresholds *t = &b->options.busbw_thresholds;
+    const bool reads = t->path_length > 0;
+    int rc;
+
+    bb_err_job_scope(1);
+    rc = reads && b->session.world.rank == 0 ? read_reference(b) : 0;
+    bb_err_job_scope(0);
+    if (reads)
+        TRY(bb_world_agree(&b->session.world, rc, "reading --min-busbw"));
+    b->report.thresholds = reads ? b->reference.item : t->item;
+    b->report.n_thresholds = reads ? b->reference.n : t->n;
+    b->report.below = json_array();
+    BB_NEW(b->report.tallies, b->session.world.size * (b->report.n_thresholds + 1));
 out:
     return rc;
 }
@@ -642,7 +687,7 @@ static int check_tuner_attached(struct bench *b)
  * compared with a threshold. */
 static int check_nothing_measured(const struct bench *b)
 {
-    if (b->judged || b->options.busbw_thresholds.n == 0)
+    if (b->judged || (b->options.busbw_thresholds.n == 0 && b->options.busbw_thresholds.path_length == 0))
         return 0;
     return BB_WORLD_ERR(&b->session.world, BB_EBELOW,
                         "%s: cannot check the bus bandwidth (--min-busbw): the collective was skipped",
@@ -662,6 +707,7 @@ static int run_bench(struct bench *b, int argc, char **argv)
     TRY(check_memory(b));
     TRY(make_context(b));
     TRY(record_free_memory(b, BB_MEMORY_BUFFERS));
+    TRY(make_thresholds(b));
     TRY(open_report(b, argc, argv));
     TRY(run_sweep(b));
     TRY(bb_report_close(&b->report));
@@ -705,6 +751,9 @@ int bb_bench_execute(const struct bb_bench_options *o, const struct bb_sweep *sw
     if (bb_session_ends_on_all_ranks(&b.session, rc))
         end_rc = release_shared(&b);
     rc = bb_session_release(&b.session, rc, end_rc);
+    bb_busbw_reference_release(&b.reference);
+    json_decref(b.report.below);
+    free(b.report.tallies);
     free(b.groups);
     free(b.delays_us);
     bb_algorithms_release(&b.algorithms);

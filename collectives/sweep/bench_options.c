@@ -90,8 +90,10 @@ const struct bb_opt bb_bench_option_rows[] = {
     OPT_INT('M', "memory", FIELD(memory), "0", "0|1", 0, 1, "1: report GPU memory usage"),
     OPT_STRING(
         0, "min-busbw", FIELD(min_busbw), NULL, "LIST",
-        "exit 5 if the bus bandwidth of a collective is below the given GB/s, or cannot be determined: 300 (mean), "
-        "1G:300 (one size), peak:300 (fastest row); several: 300,1G:350"),
+        "exit 5 if the bus bandwidth of a collective, with --split of a group, is below the given GB/s, or cannot be "
+        "determined: 300 (mean), 1G:300 (one size), peak:300 (fastest row); several: 300,1G:350; plan.json:90%: 90 % "
+        "of "
+        "each result in a file of busbar plan COLLECTIVE or of bench"),
     {0},
 };
 

@@ -5,14 +5,18 @@
  */
 #include "collectives/sweep/bench_report.h"
 
+#include "bootstrap/base/alloc.h"
 #include "bootstrap/base/units.h"
 #include "bootstrap/cli/report_header.h"
 #include "collectives/measure/timing.h"
 #include "collectives/session/result_row.h"
 #include "collectives/sweep/algorithm_ranking.h"
+#include "collectives/sweep/busbw_reference.h"
 #include "collectives/sweep/case_fields.h"
+#include "collectives/sweep/groups.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -288,7 +292,6 @@ static void print_settings(const struct bb_report *r)
         fprintf(out, "# unalign: buffers are offset by %d elements\n", o->unalign);
     if (o->null_stream)
         fprintf(out, "# stream: null stream\n");
-    bb_session_print_buffers(r->session, out);
     if (o->registration)
         fprintf(out, "# registration of buffers: %s\n", bb_registration_names[r->registration->kind]);
     if (o->min_ctas > 0 || o->max_ctas > 0 || o->cta_policy >= 0)
@@ -296,18 +299,18 @@ static void print_settings(const struct bb_report *r)
                 o->max_ctas, o->cta_policy);
 }
 
-static void print_devices(const struct bb_report *r)
-{
-    fprintf(r->out, "#\n# Using devices\n");
-    for (int i = 0; i < r->ctx->world->size; i++) {
-        const struct bb_device_info *d = &r->session->devices[i];
-        char group[24] = "";
+enum { GROUPS_SHOWN = 8 };
 
-        if (r->ctx->groups)
-            snprintf(group, sizeof group, " Group %2d", r->groups[i]);
-        fprintf(r->out, "#  Rank %2d%s on %10s  %s  %s  %s\n", i, group, r->ctx->world->hosts[i], d->pci, d->name,
-                d->uuid);
-    }
+static void print_groups(const struct bb_report *r)
+{
+    char text[BB_GROUP_TEXT];
+    int n = 0;
+
+    for (int rank = 0; r->ctx->groups && rank < r->ctx->world->size; rank++)
+        if (bb_group_leader(r->groups, r->groups[rank]) == rank && n++ < GROUPS_SHOWN)
+            fprintf(r->out, "# %s\n", bb_group_text(r->ctx->world, r->groups, r->groups[rank], text));
+    if (n > GROUPS_SHOWN)
+        fprintf(r->out, "# .. %d groups, listed in the results (--json, groups)\n", n);
 }
 
 static void print_time(const struct bb_report *r, const struct bb_mode *mode)
@@ -358,8 +361,6 @@ static void print_method(const struct bb_report *r)
         fprintf(out, "# not verified (-c 0)\n");
     if (r->ctx->device->emulated)
         bb_print_emulated_note(out, "", "");
-    if (r->session->shared_gpu)
-        fprintf(out, "# several ranks share a GPU: times and bandwidths are meaningless\n");
     if (o->sampling.sweep_algorithms)
         fprintf(out, "# gain: time of NCCL's choice / time of the forced algorithm, per placement; *: significant\n");
     if (r->ctx->world->size == 1)
@@ -368,15 +369,9 @@ static void print_method(const struct bb_report *r)
 
 static void print_head(const struct bb_report *r)
 {
-    const struct bb_session *s = r->session;
-    char header[BB_NCCL_VERSION_TEXT], runtime[BB_NCCL_VERSION_TEXT];
-
-    bb_print_report_header(r->out, s->argc, s->argv);
-    fprintf(r->out, "# NCCL header %s library %s  CUDA runtime %d.%d driver %d.%d\n",
-            bb_nccl_version_text(s->nccl_header, header), bb_nccl_version_text(s->nccl_runtime, runtime),
-            s->cuda_runtime / 1000, s->cuda_runtime % 1000 / 10, s->cuda_driver / 1000, s->cuda_driver % 1000 / 10);
+    bb_session_print_head(r->session);
+    print_groups(r);
     print_settings(r);
-    print_devices(r);
     print_method(r);
 }
 
@@ -404,6 +399,7 @@ void bb_report_begin(struct bb_report *r, int coll)
     if (r->style->program && r->cycle > 0)
         return;
     r->counts = (struct bb_table_counts){.straggler = -1};
+    memset(r->tallies, 0, (size_t)r->ctx->world->size * (size_t)(r->n_thresholds + 1) * sizeof *r->tallies);
     if (!r->out)
         return;
     if (!r->style->program)
@@ -417,58 +413,180 @@ void bb_report_begin(struct bb_report *r, int coll)
 
 /* ---- bus bandwidth thresholds ---- */
 
-/* Returns the bus bandwidth to compare with threshold i; NaN if ranks share a GPU, because times are then
- * meaningless. */
-static double measured_busbw(const struct bb_report *r, int i)
+/* Returns the rank at whose index the results of a group are counted. In nccl-tests' format all groups count together. */
+static int tally_rank(const struct bb_report *r, int group)
 {
-    return r->session->shared_gpu
-               ? NAN
-               : bb_busbw_threshold_measured(&r->options->busbw_thresholds.item[i], &r->counts.of_threshold[i]);
+    return r->style->program ? 0 : bb_group_leader(r->groups, group);
 }
 
-static bool is_below(const struct bb_report *r, int i)
+static bool is_tally_rank(const struct bb_report *r, int rank)
 {
-    return !(measured_busbw(r, i) >= r->options->busbw_thresholds.item[i].gbps);
+    return tally_rank(r, r->groups[rank]) == rank;
+}
+
+static struct bb_busbw_tally *tally_of(const struct bb_report *r, int rank, int threshold)
+{
+    return &r->tallies[(size_t)rank * (size_t)(r->n_thresholds + 1) + (size_t)threshold];
 }
 
 /* Returns whether a threshold applies to a case. Sizes are rounded down to whole slices, so a requested and a
  * measured size may differ. The function therefore compares their element counts, except for alltoallv with a matrix
  * file, where it compares the sizes. */
-static bool threshold_applies(const struct bb_busbw_threshold *f, const struct bb_case *c)
+static bool threshold_applies(const struct bb_report *r, const struct bb_busbw_threshold *f, const struct bb_case *c)
 {
     bool from_file = bb_colls[c->kind].flags & BB_COLL_VARIABLE_COUNTS && c->alltoallv_counts->bytes;
 
+    if (f->from)
+        return bb_busbw_reference_matches(f->from, c, bb_bench_context_mode(r->ctx));
     if (f->scope != BB_BUSBW_SIZE)
         return true;
     return from_file ? bb_case_bytes(c) == f->bytes
                      : c->count == bb_coll_count(c->kind, f->bytes, c->ranks, bb_dtypes[c->dtype].bytes);
 }
 
-/* Prints an error for each bus bandwidth below its threshold. Returns true if there is one. */
-static bool check_thresholds(const struct bb_report *r, int coll)
+/* Verdict on a criterion: a typed threshold in all groups, or all thresholds from a file in all groups. */
+struct verdict {
+    int first, end; /* thresholds of the criterion */
+    int judged, failed;
+    int threshold, rank; /* the worst result: its threshold, and the first rank of its group */
+    double busbw_gbps;   /* the worst result; NaN: cannot be determined */
+};
+
+/* Returns the bus bandwidth of a group to compare with a threshold; NaN if ranks share a GPU, because times are then
+ * meaningless. */
+static double measured_busbw(const struct bb_report *r, int rank, int threshold)
 {
+    return r->session->shared_gpu
+               ? NAN
+               : bb_busbw_threshold_measured(&r->thresholds[threshold], tally_of(r, rank, threshold));
+}
+
+static bool is_below(const struct bb_report *r, int rank, int threshold)
+{
+    return !(measured_busbw(r, rank, threshold) >= r->thresholds[threshold].gbps);
+}
+
+/* Judges the criterion that begins with a threshold. Thresholds from a file for another collective are left out. */
+static struct verdict judge(const struct bb_report *r, int first)
+{
+    struct verdict v = {first, r->thresholds[first].from ? r->n_thresholds : first + 1, 0, 0, first, 0, NAN};
+    double worst = INFINITY;
+
+    for (int i = v.first; i < v.end; i++)
+        for (int rank = 0; rank < r->ctx->world->size; rank++) {
+            const double busbw_gbps = measured_busbw(r, rank, i), ratio = busbw_gbps / r->thresholds[i].gbps;
+
+            if (!is_tally_rank(r, rank) || (r->thresholds[i].from && tally_of(r, rank, i)->n == 0))
+                continue;
+            v.judged++;
+            v.failed += is_below(r, rank, i);
+            if (worst <= (isfinite(ratio) ? ratio : -1))
+                continue;
+            worst = isfinite(ratio) ? ratio : -1;
+            v.threshold = i;
+            v.rank = rank;
+            v.busbw_gbps = busbw_gbps;
+        }
+    v.failed += v.judged == 0;
+    return v;
+}
+
+/* Writes where the worst result of a verdict was measured: " in group 1 (ranks 2-3 on node2, node3)"; "" without
+ * --split. */
+static const char *where(const struct bb_report *r, const struct verdict *v, char text[BB_GROUP_TEXT + 8])
+{
+    char group[BB_GROUP_TEXT];
+
+    text[0] = '\0';
+    if (r->ctx->groups && !r->style->program)
+        snprintf(text, BB_GROUP_TEXT + 8, " in %s", bb_group_text(r->ctx->world, r->groups, r->groups[v->rank], group));
+    return text;
+}
+
+/* Writes how many results or groups miss a criterion; "" if there is only one. */
+static const char *how_many(const struct bb_report *r, const struct verdict *v, char text[64])
+{
+    text[0] = '\0';
+    if (v->judged > 1)
+        snprintf(text, 64, "; below in %d of %d %s", v->failed, v->judged,
+                 r->thresholds[v->first].from ? "results" : "groups");
+    return text;
+}
+
+/* Appends the failures of a criterion to r->below. */
+static void list_failures(const struct bb_report *r, int coll, const struct verdict *v)
+{
+    static const char *const scopes[] = {[BB_BUSBW_MEAN] = "mean", [BB_BUSBW_PEAK] = "peak", [BB_BUSBW_SIZE] = "size"};
+
+    for (int i = v->first; i < v->end; i++)
+        for (int rank = 0; rank < r->ctx->world->size; rank++) {
+            const struct bb_busbw_threshold *t = &r->thresholds[i];
+
+            if (!is_tally_rank(r, rank) || (t->from && tally_of(r, rank, i)->n == 0) || !is_below(r, rank, i))
+                continue;
+            json_array_append_new(
+                r->below,
+                json_pack("{s:s, s:s, s:s, s:o, s:s?, s:s?, s:s?, s:f, s:o, s:o}", "collective", bb_colls[coll].name,
+                          "mode", bb_bench_context_mode(r->ctx), "scope", scopes[t->scope], "bytes",
+                          t->scope == BB_BUSBW_SIZE ? json_integer((json_int_t)t->bytes) : json_null(), "dtype",
+                          t->from ? t->from->dtype : NULL, "op", t->from ? t->from->op : NULL, "placement",
+                          t->from ? t->from->placement : NULL, "required_gbps", t->gbps, "measured_gbps",
+                          bb_json_real(measured_busbw(r, rank, i)), "group",
+                          r->ctx->groups ? json_integer(r->groups[rank]) : json_null()));
+        }
+}
+
+/* Writes what the mean consists of, because small sizes lower it; "" for other criteria. */
+static const char *mean_of(const struct bb_report *r, const struct verdict *v, char text[160])
+{
+    const struct bb_table_counts *t = &r->counts;
+    char first[BB_BYTES_TEXT], last[BB_BYTES_TEXT];
+
+    text[0] = '\0';
+    if (r->thresholds[v->threshold].scope == BB_BUSBW_MEAN && t->max_bytes > t->min_bytes)
+        snprintf(text, 160, " (mean of sizes %s to %s, fastest result %.4g GB/s)", bb_format_bytes(t->min_bytes, first),
+                 bb_format_bytes(t->max_bytes, last), tally_of(r, v->rank, v->threshold)->max);
+    return text;
+}
+
+static void print_shortfall(const struct bb_report *r, int coll, const struct verdict *v)
+{
+    const struct bb_busbw_threshold *t = &r->thresholds[v->threshold];
     const char *mode = r->ctx->n_modes > 1 ? bb_bench_context_mode(r->ctx) : NULL;
-    char what[64], size[BB_BYTES_TEXT], name[32];
-    bool below = false;
+    char what[64], size[BB_BYTES_TEXT], name[64], place[BB_GROUP_TEXT + 8], count[64], mean[160];
+    const char *of = bb_busbw_threshold_text(t, size);
 
     snprintf(what, sizeof what, "%s%s%s%s", bb_colls[coll].name, mode ? " (" : "", mode ? mode : "", mode ? ")" : "");
-    for (int i = 0; i < r->options->busbw_thresholds.n; i++) {
-        const struct bb_busbw_threshold *threshold = &r->options->busbw_thresholds.item[i];
-        const char *of = bb_busbw_threshold_text(threshold, size);
-        const double found = measured_busbw(r, i);
+    if (t->from)
+        snprintf(name, sizeof name, "bus bandwidth at %s (%s)", of, t->from->placement);
+    else
+        snprintf(name, sizeof name, t->scope == BB_BUSBW_SIZE ? "bus bandwidth at %s" : "%s bus bandwidth", of);
+    if (isfinite(v->busbw_gbps))
+        (void)bb_err_job(BB_EBELOW, "%s: %s%s is %g GB/s, below the required %g GB/s%s%s%s%s%s", what, name,
+                         where(r, v, place), v->busbw_gbps, t->gbps, t->from ? " (" : "",
+                         t->from ? r->options->min_busbw : "", t->from ? ")" : "", mean_of(r, v, mean),
+                         how_many(r, v, count));
+    else
+        (void)bb_err_job(BB_EBELOW, "%s: cannot check the bus bandwidth (--min-busbw, %s): %s", what, of,
+                         r->session->shared_gpu   ? "ranks share a GPU"
+                         : r->counts.busbw.n == 0 ? "no result has a bus bandwidth"
+                                                  : "no result has this size");
+}
 
-        if (!is_below(r, i))
+/* Prints an error for each criterion that is not met. Returns true if there is one. */
+static bool check_thresholds(const struct bb_report *r, int coll)
+{
+    bool below = false;
+
+    for (int i = 0; i < r->n_thresholds;) {
+        const struct verdict v = judge(r, i);
+
+        i = v.end;
+        if (v.failed == 0)
             continue;
         below = true;
-        snprintf(name, sizeof name, threshold->scope == BB_BUSBW_SIZE ? "bus bandwidth at %s" : "%s bus bandwidth", of);
-        if (isfinite(found))
-            (void)bb_err_job(BB_EBELOW, "%s: %s is %g GB/s, below the required %g GB/s", what, name, found,
-                             threshold->gbps);
-        else
-            (void)bb_err_job(BB_EBELOW, "%s: cannot check the bus bandwidth (--min-busbw, %s): %s", what, of,
-                             r->session->shared_gpu   ? "ranks share a GPU"
-                             : r->counts.busbw.n == 0 ? "no result has a bus bandwidth"
-                                                      : "no result has this size");
+        list_failures(r, coll, &v);
+        print_shortfall(r, coll, &v);
     }
     return below;
 }
@@ -477,20 +595,51 @@ const char *bb_report_mean_verdict(const struct bb_report *r)
 {
     const char *verdict = NULL;
 
-    for (int i = 0; i < r->options->busbw_thresholds.n; i++)
-        if (r->options->busbw_thresholds.item[i].scope == BB_BUSBW_MEAN)
-            verdict = is_below(r, i) || (verdict && strcmp(verdict, "FAILED") == 0) ? "FAILED" : "OK";
+    for (int i = 0; i < r->n_thresholds; i++)
+        if (r->thresholds[i].scope == BB_BUSBW_MEAN)
+            verdict = judge(r, i).failed || (verdict && strcmp(verdict, "FAILED") == 0) ? "FAILED" : "OK";
     return verdict;
 }
 
+/* A group is reported as slow if its mean bus bandwidth is below this fraction of the median of the groups. */
+static const double SLOW_GROUP = 0.95;
+
+/* With --split, prints the slowest group if it is slow. */
+static void print_slowest_group(const struct bb_report *r)
+{
+    const int ranks = r->ctx->world->size;
+    struct verdict slowest = {.busbw_gbps = INFINITY};
+    struct bb_stats stats;
+    char place[BB_GROUP_TEXT + 8];
+    double *means;
+    size_t n = 0;
+
+    if (!r->ctx->groups || r->style->program)
+        return;
+    BB_NEW(means, ranks);
+    for (int rank = 0; rank < ranks; rank++) {
+        const double mean = is_tally_rank(r, rank) ? bb_busbw_tally_mean(tally_of(r, rank, r->n_thresholds)) : NAN;
+
+        if (!isfinite(mean))
+            continue;
+        means[n++] = mean;
+        if (mean < slowest.busbw_gbps)
+            slowest = (struct verdict){.rank = rank, .busbw_gbps = mean};
+    }
+    bb_stats_compute(means, n, &stats);
+    if (slowest.busbw_gbps < SLOW_GROUP * stats.p50)
+        fprintf(r->out, "# Slowest group        : %g GB/s%s; median of %zu groups %g GB/s\n", slowest.busbw_gbps,
+                where(r, &slowest, place), n, stats.p50);
+    free(means);
+}
+
 /* Prints the mean bus bandwidth and its verdict in nccl-tests' line "# Avg bus bandwidth", then one line for each
- * threshold for the peak or for one size. */
+ * other criterion. */
 static void print_busbw(const struct bb_report *r)
 {
-    const struct bb_busbw_thresholds *thresholds = &r->options->busbw_thresholds;
     const double mean = bb_busbw_tally_mean(&r->counts.busbw); /* NaN: no result has a bus bandwidth */
     const char *verdict = bb_report_mean_verdict(r);
-    char size[BB_BYTES_TEXT], found[32];
+    char size[BB_BYTES_TEXT], found[32], place[BB_GROUP_TEXT + 8], count[64];
 
     snprintf(found, sizeof found, "%g", mean);
     if (!isfinite(mean) && r->style->program)
@@ -498,13 +647,18 @@ static void print_busbw(const struct bb_report *r)
     else
         fprintf(r->out, "# Avg bus bandwidth    : %s%s%s\n", isfinite(mean) ? found : "N/A", verdict ? " " : "",
                 verdict ? verdict : "");
-    for (int i = 0; i < thresholds->n; i++) {
-        if (thresholds->item[i].scope == BB_BUSBW_MEAN)
+    print_slowest_group(r);
+    for (int i = 0; i < r->n_thresholds;) {
+        const struct verdict v = judge(r, i);
+        const struct bb_busbw_threshold *t = &r->thresholds[v.threshold];
+
+        i = v.end;
+        if (t->scope == BB_BUSBW_MEAN)
             continue;
-        snprintf(found, sizeof found, "%g", measured_busbw(r, i));
-        fprintf(r->out, "# Bus bandwidth, %-6s: %s GB/s, required %g: %s\n",
-                bb_busbw_threshold_text(&thresholds->item[i], size), isfinite(measured_busbw(r, i)) ? found : "N/A",
-                thresholds->item[i].gbps, is_below(r, i) ? "FAILED" : "OK");
+        snprintf(found, sizeof found, "%g", v.busbw_gbps);
+        fprintf(r->out, "# Bus bandwidth, %-6s: %s GB/s, required %g: %s%s%s\n", bb_busbw_threshold_text(t, size),
+                isfinite(v.busbw_gbps) ? found : "N/A", t->gbps, v.failed ? "FAILED" : "OK",
+                v.failed ? where(r, &v, place) : "", v.failed ? how_many(r, &v, count) : "");
     }
 }
 
@@ -541,15 +695,20 @@ int bb_report_close(const struct bb_report *r)
 {
     struct bb_results *results = r->session->json;
     json_t *object;
+    int rc = 0;
 
     if (r->style->json_end)
         return results ? r->style->json_end(r) : 0;
+    if (results && r->n_thresholds > 0)
+        TRY(bb_results_set(results, "below", json_incref(r->below)));
     if (!results || !r->options->memory)
         return 0;
     object = json_object();
     for (int i = 0; i < MEMORY_PARTS; i++)
         json_object_set_new(object, memory_parts[i].key, json_integer((json_int_t)bytes_taken(r, i)));
-    return bb_results_set(results, "memory_bytes", object);
+    rc = bb_results_set(results, "memory_bytes", object);
+out:
+    return rc;
 }
 
 static void print_skew(const struct bb_report *r)
@@ -577,7 +736,7 @@ static void print_footer(const struct bb_report *r, int coll)
     if (shows_skew(r))
         print_skew(r);
     for (int i = 0; i < BB_WARN_COUNT; i++)
-        if (t->warned[i] > 0 && !r->style->program)
+        if (t->warned[i] > 0 && !r->style->program && (i != BB_WARN_NOT_CHECKED || r->options->checks > 0))
             fprintf(r->out, "# warning %s, %llu of %llu results: %s; %s\n", bb_warnings[i].word, t->warned[i],
                     t->results, bb_warnings[i].text, bb_warnings[i].advice);
     fprintf(r->out, "#\n# Collective test concluded: %s\n",
@@ -591,14 +750,11 @@ static void print_footer(const struct bb_report *r, int coll)
 
 bool bb_report_end(struct bb_report *r, int coll)
 {
-    bool below;
-
     if (r->style->program && r->cycle + 1 != r->options->cycles)
         return false;
-    below = check_thresholds(r, coll);
     if (r->out)
         print_footer(r, coll);
-    return below;
+    return check_thresholds(r, coll);
 }
 
 void bb_report_skip(struct bb_report *r, int coll)
@@ -630,10 +786,11 @@ static int save_result(const struct bb_report *r, const struct bb_row *row, int 
 
 /* Adds a result to the table's counts. Results with a forced algorithm do not count in the bus bandwidths (mean and
  * thresholds), because NCCL would not choose this algorithm. */
-static void count_result(struct bb_report *r, const struct bb_row *row, const struct bb_metrics *f)
+static void count_result(struct bb_report *r, const struct bb_row *row, int placement)
 {
-    const struct bb_busbw_thresholds *thresholds = &r->options->busbw_thresholds;
+    const struct bb_metrics *f = &row->metrics[placement];
     struct bb_table_counts *t = &r->counts;
+    struct bb_case c = row->c;
 
     t->wrong += f->wrong;
     t->unchecked += !f->checked;
@@ -648,9 +805,12 @@ static void count_result(struct bb_report *r, const struct bb_row *row, const st
     if (row->chosen)
         return;
     bb_busbw_tally_add(&t->busbw, f->busbw_gbps);
-    for (int i = 0; i < thresholds->n; i++)
-        if (threshold_applies(&thresholds->item[i], &row->c))
-            bb_busbw_tally_add(&t->of_threshold[i], f->busbw_gbps);
+    t->min_bytes = t->min_bytes && t->min_bytes < f->bytes ? t->min_bytes : f->bytes;
+    t->max_bytes = t->max_bytes > f->bytes ? t->max_bytes : f->bytes;
+    c.in_place = placement == BB_IN_PLACE;
+    for (int i = 0; i <= r->n_thresholds; i++)
+        if (i == r->n_thresholds || threshold_applies(r, &r->thresholds[i], &c))
+            bb_busbw_tally_add(tally_of(r, tally_rank(r, row->group), i), f->busbw_gbps);
 }
 
 static int put_result(struct bb_report *r, const struct bb_row *row, int placement)
@@ -658,7 +818,7 @@ static int put_result(struct bb_report *r, const struct bb_row *row, int placeme
     const struct bb_metrics *f = &row->metrics[placement];
     char bytes[BB_BYTES_TEXT], what[80];
 
-    count_result(r, row, f);
+    count_result(r, row, placement);
     snprintf(what, sizeof what, "%s %s", bb_colls[row->c.kind].name, bb_format_bytes(f->bytes, bytes));
     if (r->out || r->session->json)
         bb_result_warn_gpu_flags(r->session, f->seen.gpu_flags, what);

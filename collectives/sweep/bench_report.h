@@ -60,9 +60,8 @@ enum bb_memory_point {
 struct bb_table_counts {
     unsigned long long wrong, unchecked; /* wrong: elements with wrong data; unchecked: results without verification */
     unsigned long long results, warned[BB_WARN_COUNT]; /* warned: results with each warning (enum bb_warning) */
+    size_t min_bytes, max_bytes;                       /* sizes of these results */
     struct bb_busbw_tally busbw;                       /* of all results that NCCL chose the algorithm for */
-    struct bb_busbw_tally of_threshold[BB_BUSBW_THRESHOLDS_MAX]; /* of the results that each threshold of --min-busbw
-                                                                    applies to */
     double worst_spread_us; /* sync mode: largest median arrival spread (time from first to last arrival) */
     int straggler;          /* rank that arrived last (struct bb_skew) in the first result that names one; -1: none */
     unsigned long long stragglers; /* results in which rank `straggler` is the straggler */
@@ -80,6 +79,12 @@ struct bb_report {
     size_t free_bytes[BB_MEMORY_POINTS]; /* free device memory on rank 0; only with -M */
     int cycle;                           /* current repetition of the sweep (-N), from 0 */
     struct bb_table_counts counts;
+    const struct bb_busbw_threshold *thresholds; /* [n_thresholds] of --min-busbw */
+    int n_thresholds;
+    /* [ranks][n_thresholds + 1] counts of the current table for each group, at the index of its first rank: the results
+     * that each threshold applies to; [n_thresholds]: all results */
+    struct bb_busbw_tally *tallies;
+    json_t *below; /* list of the bus bandwidths below their thresholds, for the results; owned by bench.c */
 };
 
 enum { BB_STAMP_TEXT = 32 };

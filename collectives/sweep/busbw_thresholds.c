@@ -15,7 +15,8 @@ static int reject_threshold(const char *word, const char *scope_text)
     const char *suggestion = scope_text ? bb_nearest_word(scope_text, scope_words, SCOPE_WORDS) : NULL;
 
     return bb_err(BB_EUSAGE,
-                  "--min-busbw: '%s' is not valid, expected GB/s from 0 to 1e9, try: 300, 1G:300 or peak:300%s%s%s",
+                  "--min-busbw: '%s' is not valid, expected GB/s from 0 to 1e9, try: 300, 1G:300, peak:300 or "
+                  "plan.json:90%%%s%s%s",
                   word, suggestion ? ", did you mean '" : "", suggestion ? suggestion : "", suggestion ? "'" : "");
 }
 
@@ -51,12 +52,29 @@ static int add_threshold(struct bb_busbw_thresholds *f, const char *word)
     return 0;
 }
 
+/* Parses FILE:PERCENT%. */
+static int parse_reference(struct bb_busbw_thresholds *f, const char *text)
+{
+    const char *colon = strrchr(text, ':');
+    char percent[16] = "";
+
+    if (colon)
+        snprintf(percent, sizeof percent, "%.*s", (int)strlen(colon + 1) - 1, colon + 1);
+    if (!colon || colon == text || bb_parse_double(percent, &f->fraction) || f->fraction <= 0 || f->fraction > 1000)
+        return reject_threshold(text, NULL);
+    f->path_length = (int)(colon - text);
+    f->fraction /= 100;
+    return 0;
+}
+
 int bb_busbw_thresholds_parse(struct bb_busbw_thresholds *f, const char *text)
 {
     char word[BB_LIST_WORD];
     int rc = 0;
 
     *f = (struct bb_busbw_thresholds){0};
+    if (text && *text && text[strlen(text) - 1] == '%')
+        return parse_reference(f, text);
     while (rc == 0 && bb_list_next(&text, word))
         rc = add_threshold(f, word);
     return rc;

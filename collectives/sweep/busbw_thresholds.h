@@ -2,7 +2,8 @@
  * busbw_thresholds.h - the thresholds of `--min-busbw`. "300" or "mean:300" applies to the mean over all results of a
  * table, "peak:300" to the fastest result, "1G:300" to the results of one size. Commas separate several thresholds. If
  * a size has several results (in place and out of place, several types), the threshold applies to the
- * slowest one. Pure functions without I/O.
+ * slowest one. "FILE:90%" takes one threshold per result from a result file (busbw_reference.h). With --split each
+ * threshold applies to each group. Pure functions without I/O.
  */
 #ifndef BB_COLLECTIVES_SWEEP_BUSBW_THRESHOLDS_H
 #define BB_COLLECTIVES_SWEEP_BUSBW_THRESHOLDS_H
@@ -18,12 +19,17 @@ struct bb_busbw_threshold {
     enum bb_busbw_scope scope;
     size_t bytes; /* message size to which the threshold applies; only with BB_BUSBW_SIZE */
     double gbps;  /* GB/s (1e9 bytes per second), above 0 */
+    const struct bb_timing
+        *from; /* row of the result file that the threshold is derived from (result_reader.h), for the
+                                     results of this case only; NULL: the threshold was typed */
 };
 
 enum { BB_BUSBW_THRESHOLDS_MAX = 32 };
 struct bb_busbw_thresholds {
     struct bb_busbw_threshold item[BB_BUSBW_THRESHOLDS_MAX];
     int n;
+    int path_length; /* FILE:PERCENT%: number of characters of FILE at the start of the text; 0: typed thresholds */
+    double fraction; /* PERCENT / 100 */
 };
 
 /* bb_busbw_thresholds_parse - parse the value of the option. NULL yields an empty list; thresholds of 0 are dropped.

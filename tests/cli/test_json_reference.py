@@ -10,15 +10,15 @@ import pytest
 from result_schemas import REFERENCE, STATS, documents, file_of, rows_of, section_schema, sections as sections_of_reference, text_of
 
 SCHEMAS = REFERENCE.parents[2] / "profiles" / "schemas"
-# require NVML, an invalid program, a shared GPU, a signal
-HARDWARE = re.compile(r"results\[\]\.gpu\.|checks\.faults$|shared_gpu$|^ended_by$|^phase$|^reason$")
+# require NVML, an invalid program, a shared GPU, a signal, a failed threshold
+HARDWARE = re.compile(r"results\[\]\.gpu\.|checks\.faults$|shared_gpu$|^ended_by$|^phase$|^reason$|^below\[\]\.")
 EMPTY = {"`busbar.compare/1`": "devices[].", "`busbar.proxy/1`": "roles[].program"}  # compare has no ranks; only plans have --ops
 H100 = REFERENCE.parents[2] / "profiles" / "clusters" / "h100-sxm-ib.json"
 
 # Section of the reference -> [(arguments, ranks, environment)]
 RUNS = {
     "`busbar.bench/1`: collectives": [
-        ("bench all_reduce broadcast -b 8K -e 8K --mode all -n 2 --repeats 2 -w 1 --split MOD:2 -N 2 -S 1 -M 1 --delay 1:100", 4, {}),
+        ("bench all_reduce broadcast -b 8K -e 8K --mode all -n 2 --repeats 2 -w 1 --split MOD:2 -N 2 -S 1 -M 1 --delay 1:100 --min-busbw 1e-9", 4, {}),
         ("bench all_reduce --sizes 8K --sweep-algorithms", 2, {}), ("bench all_reduce --sizes 8K -n 4 --repeats 2 -I 1", 2, {})],
     "`busbar.bench/1`: p2p": [
         ("bench p2p --bandwidth-sizes 1M -n 2 --repeats 2", 5, {"EMU_CLUSTER": "four_per_node.json"})],

@@ -317,6 +317,62 @@ def test_thresholds_per_size_and_for_the_peak(busbar, model, tmp_path):
         assert all(word in done.stderr for word in message) and (status == 5 or done.stderr == ""), text
 
 
+SPLIT = {"EMU_NODES": "8", "EMU_CLUSTER": "h100-sxm-ib", "EMU_DATA": "off", "EMU_SLOW": "link=node3-nic0:0.5"}
+
+
+def test_verdict_names_the_group_of_the_slow_nic(busbar, tmp_path):
+    """Pairs of nodes: the NIC of node 3 is at half rate, so group 1 (nodes 2 and 3) has half of about 48 GB/s."""
+    path = tmp_path / "r.json"
+    done = busbar.run("bench", "all_reduce", "--sizes", "256M", "--split", "DIV:2", "-c", 0, "-n", 2, "--min-busbw", "256M:45", "--json", path,
+                      ranks=8, env=SPLIT)
+    run = json.loads(path.read_text())
+    hosts = [device["host"] for device in run["devices"]]
+    assert run["groups"] == [{"group": g, "ranks": [2 * g, 2 * g + 1], "hosts": hosts[2 * g:2 * g + 2]} for g in range(4)]
+    (below,) = run["below"]
+    assert (below["bytes"], below["required_gbps"], below["group"], below["scope"]) == (2 ** 28, 45, 1, "size")
+    assert below["measured_gbps"] == pytest.approx(24.14, rel=1e-3)
+    assert f"in group 1 (ranks 2-3 on {hosts[2]}, {hosts[3]}) is 24.1389 GB/s, below the required 45 GB/s; below in 1 of 4 groups" in run["reason"]
+    assert done.returncode == 5 and f"busbar: {run['reason']}\n" in done.stderr and hosts[0] not in done.stderr
+    assert f"# Slowest group        : 24.1389 GB/s in group 1 (ranks 2-3 on {hosts[2]}, {hosts[3]})" in done.stdout
+    assert f"# group 3 (ranks 6-7 on {hosts[6]}, {hosts[7]})" in done.stdout and "not_checked" not in done.stdout
+
+
+def test_a_mean_is_judged_in_each_group(busbar):
+    """The mean of all groups, 42 GB/s, would hide the slow group."""
+    done = busbar.run("bench", "all_reduce", "--sizes", "64M,256M", "--split", "MOD:4", "-c", 0, "-n", 2, "--min-busbw", "30", ranks=8, env=SPLIT)
+    assert done.returncode == 5 and "mean bus bandwidth in group 3 (ranks 3,7 on " in done.stderr
+    assert "(mean of sizes 64 MiB to 256 MiB, fastest result 24.14 GB/s); below in 1 of 4 groups" in done.stderr
+
+
+def test_thresholds_from_a_prediction(busbar, tmp_path):
+    plan, path = tmp_path / "plan.json", tmp_path / "r.json"
+    args = ("all_reduce", "--sizes", "1M,256M")
+    assert busbar.run("plan", *args, "--ranks", 2, "--gpus-per-node", 1, "--cluster", "h100-sxm-ib", "--json", plan, emulated=False).returncode == 0
+    bench = ("bench", *args, "--split", "DIV:2", "-c", 0, "-n", 2, "--json", path, "--min-busbw")
+    required = {row["bytes"]: 0.9 * row["busbw_gbps"] for row in json.loads(plan.read_text())["results"]}
+    good = busbar.run(*bench, f"{plan}:90%", ranks=8, env={**SPLIT, "EMU_SLOW": ""})
+    assert good.returncode == 0 and good.stderr == "" and json.loads(path.read_text())["below"] == []
+    slow = busbar.run(*bench, f"{plan}:90%", ranks=8, env=SPLIT)
+    run = json.loads(path.read_text())
+    assert slow.returncode == 5 and {(b["group"], b["bytes"], b["placement"]) for b in run["below"]} == {
+        (1, bytes_, placement) for bytes_ in required for placement in ("out_of_place", "in_place")}
+    assert all(b["required_gbps"] == pytest.approx(required[b["bytes"]], rel=1e-4) for b in run["below"])
+    assert f"({plan}:90%); below in 4 of 16 results" in slow.stderr
+    measured = tmp_path / "measured.json"  # a measured result is a reference, too
+    assert busbar.run("bench", *args, "-c", 0, "-n", 2, "--json", measured, ranks=2, env={**SPLIT, "EMU_NODES": "2", "EMU_SLOW": ""}).returncode == 0
+    assert busbar.run(*bench, f"{measured}:99%", ranks=8, env={**SPLIT, "EMU_SLOW": ""}).returncode == 0
+
+
+def test_rejects_a_reference_that_does_not_fit(busbar, tmp_path):
+    plan = tmp_path / "plan.json"
+    assert busbar.run("plan", "all_reduce", "--sizes", "1M", "--ranks", 2, "--cluster", "h100-sxm-ib", "--json", plan, emulated=False).returncode == 0
+    for args, message in [(("all_reduce", "--sizes", "2M"), "has no result of all_reduce 2 MiB, float, sum, out_of_place, mode stream"),
+                          (("all_gather", "--sizes", "1M"), "has no result of all_gather 1 MiB"),
+                          (("all_reduce", "--sizes", "1M", "--split", "MOD:2"), "is for 2 ranks, expected 1 (the ranks of each communicator)")]:
+        done = busbar.run("bench", *args, "--min-busbw", f"{plan}:90%", ranks=2)
+        assert done.returncode == 2 and done.stderr.startswith(f"busbar: --min-busbw: {plan} {message}")
+
+
 def test_threshold_fails_with_one_rank(busbar):
     done = busbar.run("bench", "all_reduce", *KB4, "--min-busbw", "1")
     assert done.returncode == 5 and "# Avg bus bandwidth    : N/A FAILED" in done.stdout

@@ -18,14 +18,17 @@ static void parses_thresholds(void **state)
     assert_true(f.item[3].scope == BB_BUSBW_MEAN && f.item[3].gbps == 7);
     assert_string_equal(bb_busbw_threshold_text(&f.item[1], text), "1 GiB");
     assert_string_equal(bb_busbw_threshold_text(&f.item[2], text), "peak");
+    assert_int_equal(bb_busbw_thresholds_parse(&f, "a:b,c.json:92.5%"), 0);
+    assert_true(f.n == 0 && f.path_length == 10 && f.fraction == 0.925);
     assert_int_equal(bb_busbw_thresholds_parse(&f, NULL), 0);
     assert_int_equal(f.n, 0);
 }
 
 static void rejects_invalid_thresholds(void **state)
 {
-    static const char *const bad[] = {"",       "x",   "-1",      "300,",   "1G:", "1G:x", ":300",
-                                      "1X:300", "2e9", "pek:300", "1G:1:2", "nan", "inf",  "1G:-2"};
+    static const char *const bad[] = {"",       "x",    "-1",      "300,",   "1G:", "1G:x", ":300",
+                                      "1X:300", "2e9",  "pek:300", "1G:1:2", "nan", "inf",  "1G:-2",
+                                      "90%",    ":90%", "f:0%",    "f:x%",   "f:%"};
     struct bb_busbw_thresholds f;
     char many[256] = "";
 
@@ -43,8 +46,8 @@ static void rejects_invalid_thresholds(void **state)
 
 static void slowest_case_of_a_size_counts(void **state)
 {
-    const struct bb_busbw_threshold mean = {BB_BUSBW_MEAN, 0, 1}, peak = {BB_BUSBW_PEAK, 0, 1},
-                                    size = {BB_BUSBW_SIZE, 8, 1};
+    const struct bb_busbw_threshold mean = {BB_BUSBW_MEAN, 0, 1, NULL}, peak = {BB_BUSBW_PEAK, 0, 1, NULL},
+                                    size = {BB_BUSBW_SIZE, 8, 1, NULL};
     struct bb_busbw_tally t = {0};
 
     (void)state;

@@ -1,0 +1,110 @@
+/* busbw_reference.c - see busbw_reference.h. */
+#include "collectives/sweep/busbw_reference.h"
+
+#include "bootstrap/base/alloc.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char *placement_of(const struct bb_case *c)
+{
+    return c->in_place ? "in_place" : "out_of_place";
+}
+
+/* Returns whether a text of a row, NULL if it does not apply, is `text`. */
+static bool is_text(const char *of_row, const char *text)
+{
+    return !of_row || strcmp(of_row, text) == 0;
+}
+
+bool bb_busbw_reference_matches(const struct bb_timing *row, const struct bb_case *c, const char *mode)
+{
+    return is_text(row->what, bb_colls[c->kind].name) && row->bytes == (long long)bb_case_bytes(c) &&
+           is_text(row->dtype, bb_dtypes[c->dtype].name) && is_text(row->op, bb_redops[c->redop].name) &&
+           row->root == c->root && is_text(row->placement, placement_of(c)) && is_text(row->mode, mode);
+}
+
+static long long ranks_of(const struct bb_result_file *file)
+{
+    return bb_result_file_is_nccl_tests(file) ? bb_result_file_nccl_tests_ranks(file->root)
+                                              : json_integer_value(json_object_get(file->root, "ranks"));
+}
+
+int bb_busbw_reference_load(struct bb_busbw_reference *r, const struct bb_busbw_thresholds *thresholds,
+                            const char *text, int ranks)
+{
+    int rc;
+
+    r->path = bb_format("%.*s", thresholds->path_length, text);
+    r->fraction = thresholds->fraction;
+    TRY(bb_result_file_load(&r->file, r->path));
+    if (ranks_of(&r->file) != ranks)
+        return bb_err_job(BB_EUSAGE, "--min-busbw: %s is for %lld ranks, expected %d (the ranks of each communicator)",
+                          r->path, ranks_of(&r->file), ranks);
+    for (size_t i = 0; i < r->file.n; i++)
+        if (r->file.rows[i].group >= 0)
+            return bb_err_job(BB_EUSAGE, "--min-busbw: %s was measured with --split; try: a run without --split",
+                              r->path);
+out:
+    return rc;
+}
+
+/* State of bb_busbw_reference_add. */
+struct addition {
+    struct bb_busbw_reference *reference;
+    const struct bb_sweep *sweep;
+    const char *mode;
+};
+
+static int add_placement(struct addition *a, const struct bb_case *c)
+{
+    struct bb_busbw_reference *r = a->reference;
+    const struct bb_timing *row = r->file.rows, *end = row + r->file.n;
+    struct bb_busbw_threshold threshold = {.scope = BB_BUSBW_SIZE, .bytes = bb_case_bytes(c)};
+    char size[BB_BYTES_TEXT];
+    double algbw_gbps;
+
+    if (!a->sweep->overlapping && !bb_case_possible(c))
+        return 0;
+    while (row < end && !bb_busbw_reference_matches(row, c, a->mode))
+        row++;
+    if (row == end)
+        return bb_err_job(BB_EUSAGE, "--min-busbw: %s has no result of %s %s, %s, %s, %s, mode %s", r->path,
+                          bb_colls[c->kind].name, bb_format_bytes(threshold.bytes, size), bb_dtypes[c->dtype].name,
+                          c->redop == BB_COPY ? "no reduction" : bb_redops[c->redop].name, placement_of(c), a->mode);
+    bb_case_bandwidths(c, row->time_us, &algbw_gbps, &threshold.gbps);
+    threshold.gbps *= r->fraction;
+    threshold.from = row;
+    BB_GROW(r->item, r->n);
+    r->item[r->n++] = threshold;
+    return 0;
+}
+
+static int add_case(void *arg, const struct bb_case *out_of_place)
+{
+    struct addition *a = arg;
+    struct bb_case in_place = *out_of_place;
+    int rc = 0;
+
+    in_place.in_place = true;
+    if (a->sweep->out_of_place)
+        TRY(add_placement(a, out_of_place));
+    if (a->sweep->in_place)
+        TRY(add_placement(a, &in_place));
+out:
+    return rc;
+}
+
+int bb_busbw_reference_add(struct bb_busbw_reference *r, const struct bb_sweep *sweep, int coll, const char *mode,
+                           int ranks)
+{
+    return bb_sweep_each(sweep, coll, ranks, add_case, &(struct addition){r, sweep, mode});
+}
+
+void bb_busbw_reference_release(struct bb_busbw_reference *r)
+{
+    bb_result_file_release(&r->file);
+    free(r->path);
+    free(r->item);
+    *r = (struct bb_busbw_reference){0};
+}

@@ -1,0 +1,23 @@
+/*
+ * groups.h - the groups of ranks of --split as text and JSON, so that a verdict names the ranks and hosts of a group.
+ * A group is identified by its number (bb_split_group). groups: [w->size] number of each rank's group.
+ */
+#ifndef BB_COLLECTIVES_SWEEP_GROUPS_H
+#define BB_COLLECTIVES_SWEEP_GROUPS_H
+
+#include "bootstrap/world/world.h"
+
+#include <jansson.h>
+
+/* bb_group_leader - return the first rank of a group. */
+int bb_group_leader(const int *groups, int group);
+
+/* bb_group_text - write the members of a group to text: "group 1 (ranks 2-3 on node2, node3)". Returns text. Long lists
+ * of ranks and hosts are abbreviated. */
+enum { BB_GROUP_TEXT = 512 };
+const char *bb_group_text(const struct bb_world *w, const int *groups, int group, char text[BB_GROUP_TEXT]);
+
+/* bb_groups_json - return the list of groups: [{group, ranks[], hosts[]}], owned by the caller. */
+json_t *bb_groups_json(const struct bb_world *w, const int *groups);
+
+#endif

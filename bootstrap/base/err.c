@@ -3,7 +3,8 @@
  */
 #include "bootstrap/base/err.h"
 
-#include <ctype.h>
+#include "bootstrap/base/units.h"
+
 #include <poll.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -92,11 +93,7 @@ __attribute__((format(printf, 5, 0))) static void write_line(int timeout_ms, int
     const int prints = must_print(code);
 
     used += text < capacity ? text : capacity - 1;
-    for (int i = 0; i < used; i++) /* replaces control characters, which may come from file names and arguments, by
-                                      blanks; otherwise they could break or color the line */
-        if (iscntrl((unsigned char)line[i]))
-            line[i] = ' ';
-    line[used] = '\0';
+    bb_blank_controls(line); /* of file names and arguments, which could break or color the line */
     if (code != 0 && (mute || prints))
         keep_error(code, line + strlen("busbar: "));
     if (!prints)

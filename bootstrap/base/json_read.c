@@ -48,28 +48,12 @@ int bb_json_load(const char *path, size_t flags, json_t **root)
     return rc;
 }
 
-/* Replaces control characters (C0, DEL, and C1 as UTF-8: 0xc2 0x80 to 0x9f) by blanks. Returns whether the text
- * contained any. */
-static bool blank_text(char *text)
-{
-    bool changed = false;
-
-    for (unsigned char *c = (unsigned char *)text; *c; c++)
-        if (*c < ' ' || *c == 0x7f || (*c == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0)) {
-            if (*c == 0xc2)
-                c[1] = ' ';
-            *c = ' ';
-            changed = true;
-        }
-    return changed;
-}
-
 static void blank_member(json_t *object, const char *key, json_t *value)
 {
     char *name = bb_copy_text(key);
 
     bb_json_blank(value);
-    if (blank_text(name)) {
+    if (bb_blank_controls(name)) {
         json_object_set(object, name, value);
         json_object_del(object, key);
     }
@@ -94,7 +78,7 @@ void bb_json_blank(json_t *value)
     if (json_is_string(value)) {
         char *text = bb_copy_text(json_string_value(value));
 
-        if (blank_text(text))
+        if (bb_blank_controls(text))
             json_string_set(value, text);
         free(text);
     }

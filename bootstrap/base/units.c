@@ -234,3 +234,27 @@ const char *bb_nearest_word(const char *word, const char *const *candidates, siz
     }
     return nearest;
 }
+
+/* Returns the bytes of the control character at c, 0 if another character is there. */
+static int control_bytes(const unsigned char *c)
+{
+    if ((*c && *c < ' ') || *c == 0x7f)
+        return 1;
+    return *c == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0 ? 2 : 0;
+}
+
+bool bb_has_controls(const char *text)
+{
+    while (*text && !control_bytes((const unsigned char *)text))
+        text++;
+    return *text;
+}
+
+bool bb_blank_controls(char *text)
+{
+    const bool any = bb_has_controls(text);
+
+    for (; *text; text++)
+        memset(text, ' ', (size_t)control_bytes((const unsigned char *)text));
+    return any;
+}

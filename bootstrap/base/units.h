@@ -56,6 +56,11 @@ const char *bb_format_time(double us, char buf[BB_TIME_TEXT]);
 #define BB_THOUSANDS_TEXT 40
 const char *bb_format_thousands(double number, char text[BB_THOUSANDS_TEXT]);
 
+/* bb_has_controls - return whether a text contains control characters: C0, DEL, or C1 in UTF-8 (0xc2 0x80 to 0x9f). A
+ * terminal would obey them. bb_blank_controls - replace them by blanks. Returns whether there were any. */
+bool bb_has_controls(const char *text);
+bool bb_blank_controls(char *text);
+
 /* bb_begins_with - return whether `text` begins with `prefix`. */
 static inline bool bb_begins_with(const char *text, const char *prefix)
 {

@@ -383,6 +383,9 @@ static int parse_arguments(const struct bb_opts *set, void *cfg, int argc, char 
     int rc = cfg ? set_defaults(set, cfg) : 0;
 
     positionals->n = 0;
+    for (int i = 1; i < argc && rc == 0; i++) /* reports begin with the command line and name the files */
+        if (bb_has_controls(argv[i]))
+            rc = bb_err(BB_EUSAGE, "'%s' contains a control character; try: another name", argv[i]);
     rc = rc ? rc : scan_arguments(set, cfg, argc, argv, NULL);
     return rc ? rc : scan_arguments(set, cfg, argc, argv, positionals);
 }

@@ -55,8 +55,7 @@ const char *bb_setting_text(const json_t *value, char text[BB_SETTING_TEXT])
     const char *known = json_is_true(value) ? "yes" : value_text(value, number);
 
     snprintf(text, BB_SETTING_TEXT, "%.250s", known ? known : "-");
-    for (char *c = text; *c; c++)
-        *c = iscntrl((unsigned char)*c) ? ' ' : *c; /* keeps the text on one line */
+    bb_blank_controls(text); /* keeps the text on one line */
     return text;
 }
 

@@ -3,10 +3,10 @@
 #include "bootstrap/sweep/state.h"
 
 #include "bootstrap/base/alloc.h"
+#include "bootstrap/base/json_read.h"
 #include "bootstrap/base/outfile.h"
 #include "bootstrap/base/units.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -31,6 +31,7 @@ static json_t *load_file(const char *dir, const struct bb_sweep_run *c, const ch
     char *path = bb_sweep_file(dir, c, ending);
     json_t *root = json_load_file(path, 0, NULL);
 
+    bb_json_blank(root);
     free(path);
     return root;
 }
@@ -48,8 +49,10 @@ static bool is_complete(const json_t *result)
 /* Returns the line as a JSON string. JSON requires UTF-8, so other bytes are replaced by '?'. */
 static json_t *utf8_line(char *line)
 {
-    json_t *text = json_string(line);
+    json_t *text;
 
+    bb_blank_controls(line);
+    text = json_string(line);
     for (char *c = line; !text && *c; c++)
         if ((unsigned char)*c >= 0x80)
             *c = '?';
@@ -91,7 +94,7 @@ static json_t *load_last_lines(const char *dir, const struct bb_sweep_run *c)
         fclose(file);
     }
     for (size_t i = 0; i < n; i++)
-        text[i] = iscntrl((unsigned char)text[i]) && !memchr("\r\n", text[i], 2) ? ' ' : text[i];
+        text[i] = text[i] ? text[i] : ' ';
     text[n] = '\0';
     free(path);
     return last_lines(text);

@@ -16,7 +16,6 @@
 #include "bootstrap/sweep/state.h"
 #include "bootstrap/sweep/view.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -187,9 +186,6 @@ static int set_folder(struct sweep *s)
     given = given ? given : name;
     if (!*given || !getcwd(s->here, sizeof(s->here)))
         return bb_err(BB_EUSAGE, "--output: cannot use '%s' as folder: %s", given, strerror(*given ? errno : ENOENT));
-    for (const char *c = given; *c; c++)
-        if (iscntrl((unsigned char)*c))
-            return bb_err(BB_EUSAGE, "--output: the folder name contains a control character");
     s->dir = *given == '/' ? bb_copy_text(given) : bb_format("%s/%s", s->here, given);
     s->json = s->options.json ? bb_copy_text(s->options.json) : bb_format("%s/sweep.json", s->dir);
     s->csv = s->options.csv ? bb_copy_text(s->options.csv) : bb_format("%s/sweep.csv", s->dir);

@@ -16,7 +16,8 @@ INVALID_INPUT, FAILURE = 2, 1
 
 
 def print_error(text, status):
-    print(f"busbar: report: {text}", file=sys.stderr)
+    # Control characters of files must not reach the terminal.
+    print("busbar: report:", "".join(c if c.isprintable() else " " for c in str(text)), file=sys.stderr)
     return status
 
 

@@ -102,6 +102,7 @@ def test_one_page_of_every_kind(busbar, samples, tmp_path, plotly):
     ("list.json", "[1]", "expected an object"),
     ("other.json", '{"a": 1}', "it has no key 'schema'"),
     ("new.json", '{"schema": "busbar.bench/2"}', "has the unknown schema 'busbar.bench/2'; did you mean 'busbar.bench/1'?"),
+    ("escape.json", '{"schema": "\\u001b[31m\\u009b"}', "has the unknown schema ' [31m '"),
     ("half.json", '{"schema": "busbar.bench/1"}', "'results' is not a list"),
     ("nan.json", '{"schema": "busbar.bench/1", "results": [{"busbw_gbps": NaN}]}', "is not valid JSON: NaN is not a number"),
     ("minus.json", '{"schema": "busbar.bench/1", "results": [{"time_us": {"p50": -1}}]}', "results[0].time_us is -1"),

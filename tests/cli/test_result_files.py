@@ -64,6 +64,16 @@ def test_refuses_to_write_a_file_over_another(busbar, tmp_path, command, message
     assert all((tmp_path / name).read_text() == text for name, text in texts.items())
 
 
+@pytest.mark.parametrize("command", ["compare {} x.json", "calibrate {} -o p.json", "plan all_reduce --ranks 2 --cluster ./{}",
+                                     "bench all_reduce --json {}", "report {} -o x.html", "sweep {}", "sweep x.json -o {}"])
+def test_rejects_control_characters_in_arguments(busbar, tmp_path, command):
+    """A report begins with its command line and names its files, so these must not steer the terminal."""
+    for name in "a\x1b[31m", "a\x9bm":
+        done = busbar.run(*command.format(name).split(), cwd=tmp_path)
+        assert done.returncode == 2 and done.stdout == "" and list(tmp_path.iterdir()) == []
+        assert "contains a control character; try: another name" in done.stderr and name not in done.stderr
+
+
 def test_command_keeps_words_that_are_not_utf8(busbar, tmp_path):
     run = 'exec "$0" "$@" "$(printf \'bad\\377.json\')"'
     done = busbar.run_program("sh", "-c", run, *busbar.command(*BENCH, "--json", "x.json", "--csv"), cwd=tmp_path)

@@ -115,6 +115,12 @@ def test_complete_requires_exit_status_0_and_every_metric(sweep):
     assert [c["result"] for c in sweep.json()["combinations"]] == [None] * 3 + [{"results": [{"a": 1, "b": 3}]}]
 
 
+def test_prints_no_control_characters_of_a_program(sweep):
+    escapes = script(sweep, "printf 'a: \\033[31m7\\302\\233m\\n'\n")
+    done = sweep({"command": [escapes], "metrics": {"a": "a: (.*)"}})
+    assert "metric a: ' [31m7  m' is not a number" in done.stdout and "metric a: ' [31m7  m' is not a number" in done.stderr
+
+
 def test_silent_failures_and_the_last_line_of_a_common_file(sweep):
     silent = script(sweep, 'exit "$1"\n')
     done = sweep({"command": [silent, "{n}"], "values": {"n": [7, 9]}, "metrics": {"t": "t: ([0-9]+)"}})

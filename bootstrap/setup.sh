@@ -5,8 +5,8 @@
 #                                                              mpich (in addition to Open MPI, for the MPICH tests)
 #
 # By default, setup.sh builds the program for all supported GPUs, and the emulated GPUs. --tests also builds the unit tests.
-# --demo builds only what demo.sh runs: the program with device code for this machine's GPUs, or the program and the emulated
-# GPUs if there is no GPU. Installed dependencies are not changed; packages.sh describes how missing ones are installed.
+# --demo builds less, but the build can be installed: device code only for this machine's GPUs, and the emulated GPUs only if
+# there is no GPU. Installed dependencies are not changed; packages.sh describes how missing ones are installed.
 set -eu
 cd "$(dirname "$0")/.."
 . bootstrap/packages.sh
@@ -41,8 +41,9 @@ configure() {
     tests) wanted="3 -DBUSBAR_TESTS=ON" ;;
     program) wanted="2 -DBUSBAR_TESTS=OFF" ;;
     demo)
-        list=$(choose_architectures)
-        wanted="1 -DBUSBAR_TESTS=OFF ${list:+-DCMAKE_CUDA_ARCHITECTURES=$list}"
+        list=$(choose_architectures) emulated=ON
+        [ "$(count_gpus)" = 0 ] || emulated=OFF
+        wanted="1 -DBUSBAR_TESTS=OFF -DBUSBAR_EMULATED=$emulated ${list:+-DCMAKE_CUDA_ARCHITECTURES=$list}"
         ;;
     esac
     if [ -f "$2/build.ninja" ] && [ -f "$2/setup.flags" ]; then
@@ -57,16 +58,10 @@ configure() {
     printf '%s\n%s\n' "$wanted" "$CMAKE_FLAGS" >"$2/setup.flags"
 }
 
-# build FOLDER - builds the goal's targets in the folder; on failure, prints the output of the failed steps and exits.
+# build FOLDER - builds the folder; on failure, prints the output of the failed steps and exits.
 build() {
-    targets=all
-    if [ $goal = demo ]; then
-        targets="busbar busbar_rank"
-        [ "$(count_gpus)" != 0 ] || targets="$targets emulator"
-    fi
     begin_step "building $1/"
-    # shellcheck disable=SC2086
-    { NINJA_STATUS='[%f/%t] ' cmake --build "$1" --target $targets 2>&1 && echo 0 >"$1/build.status" || echo 1 >"$1/build.status"; } |
+    { NINJA_STATUS='[%f/%t] ' cmake --build "$1" 2>&1 && echo 0 >"$1/build.status" || echo 1 >"$1/build.status"; } |
         count_progress >"$1/build.log"
     if [ "$(cat "$1/build.status")" = 0 ]; then end_step ''; else
         end_step ', FAILED'
@@ -76,7 +71,7 @@ build() {
 }
 
 get_packages $goal
-[ $goal = demo ] || get_report
+get_report
 case "$presets " in *" mpich "*) get_mpich ;; esac
 for preset in ${presets:-release}; do
     case $preset in release) folder=build ;; *) folder=build-$preset ;; esac

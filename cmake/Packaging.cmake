@@ -9,7 +9,7 @@ if(NOT CMAKE_CROSSCOMPILING)
   add_custom_command(OUTPUT ${_man}/busbar.1 DEPENDS busbar ${_packaging}/manual.cmake VERBATIM
                      COMMAND ${CMAKE_COMMAND} -DBUSBAR=$<TARGET_FILE:busbar> -DFOLDER=${_man} -P ${_packaging}/manual.cmake)
   add_custom_target(manual ALL DEPENDS ${_man}/busbar.1)
-  install(DIRECTORY ${_man} DESTINATION ${CMAKE_INSTALL_MANDIR} OPTIONAL)
+  install(DIRECTORY ${_man} DESTINATION ${CMAKE_INSTALL_MANDIR})
 endif()
 install(FILES ${_packaging}/busbar.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME busbar)
 install(FILES ${_packaging}/busbar.zsh DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions RENAME _busbar)
@@ -26,10 +26,10 @@ endforeach()
 install(FILES bootstrap/mpi.sh DESTINATION ${CMAKE_INSTALL_DATADIR}/busbar)
 install(DIRECTORY profiles/ DESTINATION ${CMAKE_INSTALL_DATADIR}/busbar/profiles PATTERN "*.c" EXCLUDE)
 
-# The emulated GPUs, if they were built.
+# The emulated GPUs, unless BUSBAR_EMULATED is off.
 if(TARGET emulator)
-  install(TARGETS emu_cudart emu_cublaslt emu_nccl LIBRARY DESTINATION lib/busbar/emulator OPTIONAL)
-  install(TARGETS busbar_twins emu_hosts LIBRARY DESTINATION lib/busbar/emulator OPTIONAL)
+  install(TARGETS emu_cudart emu_cublaslt emu_nccl LIBRARY DESTINATION lib/busbar/emulator)
+  install(TARGETS busbar_twins emu_hosts LIBRARY DESTINATION lib/busbar/emulator)
   emu_wrapper(${CMAKE_BINARY_DIR}/installed/busbar-emulated "the busbar in the folder of this file" ../lib/busbar/emulator "\"$here/busbar\" ")
   install(PROGRAMS ${CMAKE_BINARY_DIR}/installed/busbar-emulated DESTINATION bin)
 endif()

@@ -149,11 +149,15 @@ def test_zsh_loads_its_completion_script(busbar):
 
 
 def test_files_named_in_the_readme_are_installed(installed):
-    expected = {str(p.relative_to(installed)) for p in installed.rglob("*") if p.is_file()}
-    assert expected >= {"share/doc/busbar/README.md", "share/doc/busbar/LICENSE", "share/doc/busbar/CHANGES.md", "share/busbar/mpi.sh",
+    emulator = {"busbar-twins.so", "emu-hosts.so", "libcudart.so", "libcublasLt.so", "libnccl.so"}
+    assert emulator <= {re.sub(r"\.so\..*", ".so", p.name) for p in (installed / "lib/busbar/emulator").iterdir()}
+    assert files_of(installed) >= {"share/doc/busbar/README.md", "share/doc/busbar/LICENSE", "share/doc/busbar/CHANGES.md", "share/busbar/mpi.sh",
                         "share/doc/busbar/bootstrap/results/README.md", "share/busbar/profiles/studies/scaling.json",
                         "share/busbar/profiles/nsys/slurm.sh", "share/busbar/profiles/clusters/h100-sxm-ib.json", "bin/busbar",
-                        "lib/busbar/busbar-rank"}
+                        "share/busbar/profiles/schemas/busbar.bench-1.json", "share/busbar/profiles/report/report.py",
+                        "bin/busbar-emulated", "bin/all_reduce_perf", "share/man/man1/busbar.1",
+                        "share/bash-completion/completions/busbar", "share/zsh/site-functions/_busbar",
+                        "share/fish/vendor_completions.d/busbar.fish", "lib/busbar/busbar-rank"}
     links = re.findall(r"\]\(([^)#:]+)\)", (installed / "share/doc/busbar/README.md").read_text())
     for link in links:
         if link.endswith("README.md"):
@@ -175,7 +179,18 @@ def test_installed_emulated_gpus_run(busbar, installed):
     assert "Emulated GPU" in done.stdout and "# Out of bounds values : 0 OK" in done.stdout
 
 
-def test_packaged_program_runs(busbar, tmp_path):
+def files_of(root):
+    return {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file() or path.is_symlink()}
+
+
+def test_installation_fails_if_a_part_is_missing(busbar):
+    """No part is optional: `cmake --install` prints which file was not built, instead of omitting it."""
+    scripts = [path for path in busbar.build.rglob("cmake_install.cmake")]
+    assert busbar.build / "cmake_install.cmake" in scripts
+    assert [str(path) for path in scripts if re.search(r"\bOPTIONAL\b", path.read_text())] == []
+
+
+def test_packages_contain_the_installed_files(busbar, installed, tmp_path):
     assert run("cpack", "--config", busbar.build / "CPackConfig.cmake", "-B", tmp_path).returncode == 0
     roots = []
     for package in tmp_path.glob("*.tar.gz"):
@@ -191,6 +206,7 @@ def test_packaged_program_runs(busbar, tmp_path):
         done = run(root / "bin" / "busbar", "plan", "gpt2_large", "--ranks", "4", cwd=tmp_path)
         assert done.returncode == 0 and "busbar plan gpt2_large" in done.stdout, done.stderr
         assert os.access(root / "lib/busbar/busbar-rank", os.X_OK)
+        assert files_of(root) == files_of(installed)
 
 
 def test_containerfile_names_existing_scripts():

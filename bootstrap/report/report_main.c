@@ -14,12 +14,14 @@
 
 struct options {
     const char *output;
+    bool quiet; /* accepted by all commands; report prints only errors */
 };
 
 #define FIELD(name) offsetof(struct options, name)
 
 static const struct bb_opt rows[] = {
     OPT_OUTPUT('o', "output", FIELD(output), "HTML page to write; an existing file is replaced atomically"),
+    OPT_FLAG(0, "quiet", FIELD(quiet), "no effect: report prints only errors"),
     {0},
 };
 

@@ -72,6 +72,12 @@ def test_list_writes_the_same_rows_as_json(busbar):
     assert busbar.run("list", "--quiet", emulated=False).stdout == ""
 
 
+@pytest.mark.parametrize("args", ["bench", "bench p2p", "bench comm", "bench overlap", "bench compute", "proxy", "compare", "calibrate",
+                                  "sweep", "report", "list"])
+def test_every_command_has_the_option_quiet(busbar, args):
+    assert "--quiet" in busbar.run(*args.split(), "--help", emulated=False).stdout
+
+
 INVALID_FILES = [
     "compare missing.json missing.json", "calibrate missing.json -o x.json", "sweep missing.json", "report missing.json -o x.html",
     "plan transformer --model ./missing.json --ranks 2", "plan all_reduce --ranks 2 --cluster ./missing.json",

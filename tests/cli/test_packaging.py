@@ -11,6 +11,7 @@ import types
 import pytest
 
 from conftest import ROOT
+from test_rank_program import empty_paths, is_elf
 
 SCRIPTS = ROOT / "cmake" / "packaging"
 PAGES = {"busbar": (), "busbar-bench": ("bench",), "busbar-bench-p2p": ("bench", "p2p"), "busbar-bench-comm": ("bench", "comm"),
@@ -181,6 +182,13 @@ def test_installed_emulated_gpus_run(busbar, installed):
 
 def files_of(root):
     return {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file() or path.is_symlink()}
+
+
+def test_installed_programs_search_no_libraries_in_the_current_folder(installed):
+    """cmake --install may rewrite the search path of a file and leave an empty entry."""
+    files = [path for path in installed.rglob("*") if path.is_file() and not path.is_symlink() and is_elf(path)]
+    assert {"busbar", "busbar-rank", "busbar-twins.so", "emu-hosts.so"} <= {path.name for path in files}
+    assert [str(path) for path in files if empty_paths(path)] == []
 
 
 def test_installation_fails_if_a_part_is_missing(busbar):

@@ -333,6 +333,7 @@ def test_offline_collectives_with_slow_links_equal_a_run(busbar, tmp_path):
     ("EMU_SLOW", "rank=2:1.1", "there is no rank 2, expected 0 to 1"),
     ("EMU_SLOW", "link=node1-nic0:0.5", "there is no node 1, expected 0 to 0"),
     ("EMU_NODES", "two", "EMU_NODES=two: expected 0 to 1024"),
+    ("EMU_FAULTS", "die", "unknown variable EMU_FAULTS=die; busbar help environment lists"),
 ])
 def test_rejects_invalid_emulator_variables(busbar, variable, value, message):
     done = busbar.run("bench", "p2p", ranks=2, env={variable: value})

@@ -109,6 +109,28 @@ static void be_a_copy(void)
     emu.is_copy = true;
 }
 
+/* Ends the program if the environment has a variable EMU_... that does not exist, for example EMU_FAULTS, which would
+ * be ignored otherwise. */
+static void reject_unknown_variables(void)
+{
+    static const char *const known[] = {
+#define RECORDED(variable)
+#define MASKED(variable)
+#define READ(variable, text) #variable "=",
+#include "bootstrap/base/environment.def"
+    };
+    const size_t n = sizeof known / sizeof *known;
+
+    for (char **variable = environ; *variable; variable++) {
+        size_t i = 0;
+
+        while (i < n && strncmp(*variable, known[i], strlen(known[i])) != 0)
+            i++;
+        if (i == n && strncmp(*variable, "EMU_", 4) == 0)
+            emu_die("unknown variable %s; busbar help environment lists the variables EMU_*", *variable);
+    }
+}
+
 static void print_banner(void)
 {
     if (emu_world_rank() == 0 && !env_is("EMU_QUIET", "1"))
@@ -122,6 +144,7 @@ static void start(void)
 {
     int devices, first;
 
+    reject_unknown_variables();
     emu.real_time = env_switch("EMU_TIME", "real", "virtual");
     emu.moves_data = !env_switch("EMU_DATA", "off", "on");
     emu.passes_unknown = env_switch("EMU_UNKNOWN_KERNELS", "pass", "fail");

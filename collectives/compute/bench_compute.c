@@ -3,6 +3,7 @@
  * run for a requested time), and reports the times as text and JSON. The benchmark runs on one rank without mpirun.
  * With more ranks, all ranks measure at the same time and the slowest rank's times are reported.
  */
+#include "bootstrap/base/alloc.h"
 #include "bootstrap/cli/report_header.h"
 #include "bootstrap/results/table.h"
 #include "collectives/compute/compute_measure.h"
@@ -23,10 +24,20 @@ struct compute {
     double copy_gbps; /* measured copy bandwidth of the device, 1e9 bytes/s (read + written). The percentage columns
                          print bandwidths relative to copy_gbps and FLOP rates relative to best_tflops */
     double best_tflops[BB_COMPUTE_TYPES];
-    double worst_error;  /* timed kernels of at least 100 us: largest deviation of the measured from the requested
+    double worst_error;     /* timed kernels of at least 100 us: largest deviation of the measured from the requested
                            duration, in percent */
-    double excess_error; /* largest deviation in percent, after subtracting the tolerance TIMED_SLACK_US (in us) from
+    double excess_error;    /* largest deviation in percent, after subtracting the tolerance TIMED_SLACK_US (in us) from
                             each deviation; compared with --max-error */
+    struct slow_rank *slow; /* [ranks] results in which each rank was slow */
+    int results;            /* number of results */
+};
+
+/* A rank is slow in a result if it takes more than this multiple of the median of the other ranks. */
+static const double SLOW = 1.1;
+
+struct slow_rank {
+    int results;  /* number of results in which the rank was slow */
+    double worst; /* largest slowdown in these results */
 };
 
 static bool type_is_wanted(const struct compute *b, int type)
@@ -40,7 +51,7 @@ static bool type_is_wanted(const struct compute *b, int type)
 /* JSON fields that the results of GEMMs, memory-bound kernels and timed kernels have in common. */
 struct section_row {
     const char *section;
-    int iterations;
+    int iterations, slow_rank; /* slow_rank: the slowest rank if it is slow; -1: no rank is slow */
     struct bb_computed computed;
 };
 
@@ -49,17 +60,60 @@ static const struct bb_field section_fields[] = {
     {"iterations", BB_SHOWS(struct section_row, iterations)},
     {"time_us", BB_SHOWS(struct section_row, computed.time_us)},
     {"slowest_rank", BB_SHOWS(struct section_row, computed.rank)},
+    {"slowdown", BB_SHOWS(struct section_row, computed.slowdown)},
     {0},
 };
+
+/* Last column of the tables, with several ranks. */
+static const struct bb_field slow_fields[] = {
+    {NULL, "slow", "(rank)", 6, 0, BB_SHOWS(struct section_row, slow_rank), .none = "-"},
+    {0},
+};
+
+static void print_heading(const struct compute *b, const struct bb_field *fields)
+{
+    struct bb_line line = {.out = b->session.out};
+
+    for (int units = 0; b->session.out && units < 2; units++) {
+        bb_line_heading(&line, fields, units);
+        if (b->session.world.size > 1)
+            bb_line_heading(&line, slow_fields, units);
+        bb_line_end(&line);
+    }
+}
+
+static void print_row(const struct compute *b, const struct bb_field *fields, const void *row,
+                      const struct section_row *shared)
+{
+    struct bb_line line = {.out = b->session.out};
+
+    if (!b->session.out)
+        return;
+    bb_line_row(&line, fields, row);
+    if (b->session.world.size > 1)
+        bb_line_row(&line, slow_fields, shared);
+    bb_line_end(&line);
+}
+
+static void count_slow(struct compute *b, const struct section_row *row)
+{
+    b->results++;
+    if (row->slow_rank < 0)
+        return;
+    b->slow[row->slow_rank].results++;
+    b->slow[row->slow_rank].worst = fmax(b->slow[row->slow_rank].worst, row->computed.slowdown);
+}
 
 static int put_row(struct compute *b, enum bb_compute_section section, const struct bb_field *fields, const void *row,
                    const struct bb_computed *c)
 {
-    const struct section_row shared = {bb_compute_section_names[section], b->options.iterations, *c};
+    const struct section_row shared = {bb_compute_section_names[section], b->options.iterations,
+                                       c->slowdown > SLOW && !b->session.shared_gpu ? c->rank : -1, *c};
     json_t *result;
 
     bb_progress_clear(&b->session.progress);
-    bb_table_row(b->session.out, fields, row);
+    print_row(b, fields, row, &shared);
+    count_slow(b, &shared);
     if (b->session.world.rank != 0)
         return 0;
     result = json_object();
@@ -283,6 +337,31 @@ static int save_limits(struct compute *b)
     return bb_results_set(b->session.json, "limits", limits);
 }
 
+/* Names the ranks that are slow in at least half of the results, at the end of the table and on stderr. */
+static int report_slow(struct compute *b)
+{
+    const struct bb_session *s = &b->session;
+    json_t *list = json_array();
+
+    for (int r = 0; r < s->world.size; r++) {
+        const struct slow_rank *slow = &b->slow[r];
+
+        if (2 * slow->results < b->results || slow->results == 0)
+            continue;
+        json_array_append_new(list, json_pack("{s:i, s:s, s:i, s:f, s:i, s:i}", "rank", r, "host", s->world.hosts[r],
+                                              "gpu", s->devices[r].ordinal, "worst_slowdown", slow->worst, "results",
+                                              slow->results, "of", b->results));
+        if (s->out)
+            fprintf(s->out,
+                    "# slow: rank %d (%s, GPU %d): up to %.2f x the time of the other ranks, in %d of %d results\n", r,
+                    s->world.hosts[r], s->devices[r].ordinal, slow->worst, slow->results, b->results);
+        if (s->world.rank == 0)
+            bb_warn("rank %d (%s, GPU %d) is slow: up to %.2f x the time of the other ranks", r, s->world.hosts[r],
+                    s->devices[r].ordinal, slow->worst);
+    }
+    return bb_results_set(b->session.json, "slow_gpus", list);
+}
+
 static int check_max_error(const struct compute *b)
 {
     const double allowed = b->options.max_error;
@@ -327,7 +406,7 @@ static int run_sections(struct compute *b)
             continue;
         if (b->session.out)
             fprintf(b->session.out, "#\n# %s\n#\n", sections[s].title);
-        bb_table_heading(b->session.out, sections[s].fields);
+        print_heading(b, sections[s].fields);
         for (int t = 0; t < (sections[s].has_types ? BB_COMPUTE_TYPES : 1); t++)
             if (!sections[s].has_types || type_is_wanted(b, t))
                 TRY(sections[s].run(b, t));
@@ -335,6 +414,7 @@ static int run_sections(struct compute *b)
     bb_progress_clear(&b->session.progress);
     print_limits(b);
     TRY(save_limits(b));
+    TRY(report_slow(b));
     TRY(check_max_error(b));
 out:
     return rc;
@@ -397,6 +477,7 @@ static int run_compute(struct compute *b, int argc, char **argv)
     TRY(bb_compute_context_init(&b->ctx, &s->world, &s->device, arena_bytes(b), o->iterations, o->repeats, o->warmup));
     b->ctx.candidates = o->candidates;
     TRY(bb_session_open_results(s, &head, NULL, NULL));
+    BB_NEW(b->slow, s->world.size);
     if (!o->quick)
         bb_session_warn_slow_gemms(s, "--quick, or EMU_DATA=off");
     print_head(b);
@@ -415,5 +496,6 @@ int bb_bench_compute_run(int argc, char **argv)
     rc = run_compute(&b, argc, argv);
     if (bb_session_ends_on_all_ranks(&b.session, rc))
         bb_compute_context_release(&b.ctx);
+    free(b.slow);
     return bb_session_release(&b.session, rc, 0);
 }

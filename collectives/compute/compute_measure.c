@@ -123,6 +123,23 @@ out:
     return rc;
 }
 
+/* Returns the median of a rank / the median of the medians of the other ranks. */
+static double slowdown_of(const struct bb_compute_context *ctx, int rank)
+{
+    const double own = ctx->rank_stats[rank].p50;
+    struct bb_stats others;
+    double *medians;
+    size_t n = 0;
+
+    BB_NEW(medians, ctx->world->size);
+    for (int r = 0; r < ctx->world->size; r++)
+        if (r != rank)
+            medians[n++] = ctx->rank_stats[r].p50;
+    bb_stats_compute(medians, n, &others);
+    free(medians);
+    return n > 0 && others.p50 > 0 ? own / others.p50 : 1;
+}
+
 /* Sets *c to the statistics of the rank with the longest median time. The result is equal on all ranks. */
 static int select_slowest_rank(struct bb_compute_context *ctx, struct bb_computed *c)
 {
@@ -136,6 +153,7 @@ static int select_slowest_rank(struct bb_compute_context *ctx, struct bb_compute
         if (ctx->rank_stats[r].p50 > ctx->rank_stats[c->rank].p50)
             c->rank = r;
     c->time_us = ctx->rank_stats[c->rank];
+    c->slowdown = slowdown_of(ctx, c->rank);
 out:
     return rc;
 }

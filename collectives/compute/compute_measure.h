@@ -48,6 +48,7 @@ size_t bb_memory_kernel_case_bytes(const struct bb_memory_kernel *p);
 struct bb_computed {
     struct bb_stats time_us; /* time per operation; operations run back to back on one stream */
     int rank;                /* the rank with the longest median; time_us contains the times of this rank */
+    double slowdown;         /* its median / the median of the other ranks' medians; 1 with one rank */
 };
 
 /*

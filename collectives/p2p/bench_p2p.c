@@ -3,7 +3,7 @@
  * time), and reports matrices and slow links.
  *
  * Top-level fields of the results: schedule, rounds,
- * matrices[{metric, direction, bytes, unit, values[from][to]}], slow_links[{level, from, to, node, host, same_node,
+ * causes[{level, rank, node, host, slow, links, ..}], matrices[{metric, direction, bytes, unit, values[from][to]}], slow_links[{level, from, to, node, host, same_node,
  * metric, .., value, median}], slowest_links[{from, to, ..}], bimodal[{metric, .., same_node, links[2], medians[2]}].
  */
 #include "bootstrap/base/alloc.h"
@@ -28,6 +28,12 @@ struct matrix {
 };
 enum { MATRICES = 2 * 2 * BB_SIZES_MAX };
 
+/* A cause of slow links in a matrix. */
+struct cause {
+    struct bb_link_cause found;
+    const struct matrix *matrix;
+};
+
 /* State of one run of `busbar bench p2p`. An all-zero struct may be passed to the release function. */
 struct p2p {
     struct bb_bench_p2p_options options;
@@ -41,6 +47,8 @@ struct p2p {
     double *samples; /* [repeats] times of the current pair in us per message */
     json_t *report;  /* top-level fields of the results, on rank 0 */
     int n_slow;
+    struct cause *causes; /* [n_causes] causes of slow links, in the order of the matrices; on rank 0 */
+    int n_causes;
     bool wrong, too_many; /* wrong: a link transferred wrong data; too_many: a matrix has more slow links than
                              --max-slow; too_many is set on rank 0 only */
 };
@@ -384,6 +392,94 @@ static void report_slow(void *arg, const struct bb_slow_link *l)
     append(p, "slow_links", slow_json(p, p->shown, l));
 }
 
+/* ---- reporting causes of slow links ---- */
+
+enum { CAUSE_TEXT = 2 * BB_HOST_TEXT + 256 };
+
+/* Writes a cause to text: "rank 5 (node2): 12 of its 12 links between nodes are slow: 12.45 GB/s, others 24.82". */
+static const char *cause_text(const struct p2p *p, const struct cause *c, char text[CAUSE_TEXT])
+{
+    const struct bb_slow_link *what = &c->found.what;
+    const struct bb_world *w = &p->session.world;
+    const char *unit = bb_p2p_metrics[c->matrix->run.kind].unit;
+    char who[2 * BB_HOST_TEXT + 64];
+
+    if (what->level == BB_LINK_PAIR)
+        snprintf(who, sizeof who, "rank %d (%s) %s rank %d (%s): the link %s is", what->from, w->hosts[what->from],
+                 bb_p2p_metrics[c->matrix->run.kind].is_directed ? "to" : "and", what->to, w->hosts[what->to],
+                 class_text(what->same_node));
+    else
+        snprintf(who, sizeof who, "%s %d (%s): %d of its %d links %s are", bb_link_level_names[what->level], what->from,
+                 what->level == BB_LINK_RANK ? w->hosts[what->from] : host_of_node(w, what->from), c->found.slow,
+                 c->found.links, class_text(what->same_node));
+    snprintf(text, CAUSE_TEXT, "%s slow: %.2f %s, other links %.2f", who, what->value, unit, what->median);
+    return text;
+}
+
+static void add_cause(void *arg, const struct bb_link_cause *found)
+{
+    struct p2p *p = arg;
+    json_t *cause = slow_json(p, p->shown, &found->what);
+
+    BB_GROW(p->causes, p->n_causes);
+    p->causes[p->n_causes++] = (struct cause){*found, p->shown};
+    json_object_set_new(cause, "slow", json_integer(found->slow));
+    json_object_set_new(cause, "links", json_integer(found->links));
+    append(p, "causes", cause);
+}
+
+static void find_causes(struct p2p *p)
+{
+    for (int i = 0; i < p->n_matrices; i++) {
+        const struct bb_link_outliers links = links_of(p, &p->matrices[i]);
+
+        p->shown = &p->matrices[i];
+        bb_link_outliers_causes(&links, add_cause, p);
+    }
+}
+
+/* Returns whether an earlier matrix has the same cause. */
+static bool is_known_cause(const struct p2p *p, int i)
+{
+    for (int k = 0; k < i; k++)
+        if (p->causes[k].found.what.level == p->causes[i].found.what.level &&
+            p->causes[k].found.what.from == p->causes[i].found.what.from &&
+            p->causes[k].found.what.to == p->causes[i].found.what.to)
+            return true;
+    return false;
+}
+
+enum { CAUSES_SHOWN = 8 };
+
+/* Prints the different causes, each with the first matrix that shows it. */
+static void print_causes(const struct p2p *p)
+{
+    char text[CAUSE_TEXT], label[LABEL_TEXT];
+    int n = 0;
+
+    for (int i = 0; p->session.out && i < p->n_causes; i++)
+        if (!is_known_cause(p, i) && n++ < CAUSES_SHOWN)
+            fprintf(p->session.out, "# cause: %s (%s)\n", cause_text(p, &p->causes[i], text),
+                    label_of(p->causes[i].matrix, label));
+    if (n > CAUSES_SHOWN)
+        fprintf(p->session.out, "# .. %d causes, listed in the results (--json, causes)\n", n);
+}
+
+/* Writes the first cause of a matrix and the number of its other causes to text; "no single cause" if it has none. */
+static const char *causes_of(const struct p2p *p, const struct matrix *m, char text[CAUSE_TEXT])
+{
+    int n = 0;
+
+    for (int i = p->n_causes - 1; i >= 0; i--)
+        if (p->causes[i].matrix == m) {
+            cause_text(p, &p->causes[i], text);
+            n++;
+        }
+    if (n > 1)
+        snprintf(text + strlen(text), CAUSE_TEXT - strlen(text), ", and %d more cause%s", n - 1, n == 2 ? "" : "s");
+    return n > 0 ? text : "no single cause";
+}
+
 /* ---- reporting bimodal link classes (intra-node, inter-node) and the slowest links, checking --max-slow ---- */
 
 static void report_modes(struct p2p *p, const struct matrix *m, bool same_node)
@@ -433,7 +529,7 @@ static void judge_links(struct p2p *p, const struct matrix *m)
 {
     const struct bb_link_outliers links = links_of(p, m);
     const int most = p->options.max_slow;
-    char label[LABEL_TEXT];
+    char label[LABEL_TEXT], text[CAUSE_TEXT];
     int slow, all;
 
     if (most < 0)
@@ -443,8 +539,8 @@ static void judge_links(struct p2p *p, const struct matrix *m)
         (void)bb_err_job(BB_EBELOW, "%s: --max-slow cannot be checked: %s", label_of(m, label),
                          all == 0 ? "no link was measured" : "ranks share a GPU");
     else if (slow > most)
-        (void)bb_err_job(BB_EBELOW, "%s: %d of %d links are slow, more than %d (--max-slow)", label_of(m, label), slow,
-                         all, most);
+        (void)bb_err_job(BB_EBELOW, "%s; %s: %d of %d links are slow, more than %d (--max-slow)", causes_of(p, m, text),
+                         label_of(m, label), slow, all, most);
     else
         return;
     p->too_many = true;
@@ -466,8 +562,10 @@ static void report_slow_links(struct p2p *p)
         report_modes(p, &p->matrices[i], true);
         report_modes(p, &p->matrices[i], false);
         report_slowest(p, &p->matrices[i]);
-        judge_links(p, &p->matrices[i]);
     }
+    print_causes(p);
+    for (int i = 0; i < p->n_matrices; i++)
+        judge_links(p, &p->matrices[i]);
 }
 
 /* Reports the matrices and the slow links. Runs on rank 0 after the last round. */
@@ -478,8 +576,11 @@ static int report_links(struct p2p *p)
     int rc = 0;
 
     bb_progress_clear(&p->session.progress);
-    p->report = json_pack("{s:s, s:i, s:[], s:[], s:[], s:[]}", "schedule", p->options.schedule, "rounds",
-                          bb_pair_schedule_rounds(&p->pairing), "matrices", "slow_links", "slowest_links", "bimodal");
+    p->report =
+        json_pack("{s:s, s:i, s:[], s:[], s:[], s:[], s:[]}", "schedule", p->options.schedule, "rounds",
+                  bb_pair_schedule_rounds(&p->pairing), "causes", "matrices", "slow_links", "slowest_links", "bimodal");
+    find_causes(p);
+    print_causes(p);
     for (int i = 0; i < p->n_matrices; i++) {
         append(p, "matrices", matrix_json(p, &p->matrices[i]));
         if (p->session.out) {
@@ -564,6 +665,7 @@ int bb_bench_p2p_run(int argc, char **argv)
     for (int i = 0; i < p->n_matrices; i++)
         free(p->matrices[i].value);
     free(p->samples);
+    free(p->causes);
     json_decref(p->report);
     free(p);
     return rc;

@@ -181,21 +181,140 @@ int bb_link_outliers_worst(const struct bb_link_outliers *l, struct bb_slow_link
     return n;
 }
 
+/* Sets slow[c->n] for the links of a class that are slow or belong to the slower group of a bimodal class. Returns their
+ * number. */
+static int mark_slow(const struct bb_link_outliers *l, const struct class *c, bool *slow)
+{
+    struct bb_link_modes modes;
+    int n = 0;
+
+    bb_link_outliers_modes(l, c->n > 0 && c->links[0].same_node, &modes);
+    for (size_t i = 0; i < c->n; i++) {
+        const double value = c->links[i].value;
+        const bool slower_mode =
+            modes.links[0] > 0 && (l->higher_is_better ? value <= modes.border : value >= modes.border);
+
+        slow[i] = slower_mode || is_slow(l, &c->links[i]);
+        n += slow[i];
+    }
+    return n;
+}
+
 void bb_link_outliers_count(const struct bb_link_outliers *l, int *slow, int *all)
 {
     *slow = *all = 0;
     for (int same = 1; same >= 0; same--) {
         struct class c = class_of(l, same);
-        struct bb_link_modes modes;
+        bool *marks;
 
-        bb_link_outliers_modes(l, same, &modes);
-        for (size_t i = 0; i < c.n; i++) {
-            double value = c.links[i].value;
-            bool slower_mode =
-                modes.links[0] > 0 && (l->higher_is_better ? value <= modes.border : value >= modes.border);
-            *slow += slower_mode || is_slow(l, &c.links[i]);
-        }
+        BB_NEW(marks, c.n);
+        *slow += mark_slow(l, &c, marks);
         *all += (int)c.n;
+        free(marks);
+        release_class(&c);
+    }
+}
+
+/* ---- causes of slow links ---- */
+
+/* Returns the median of the links with mark[i] == value. Overwrites c->values. */
+static double median_of(const struct class *c, const bool *mark, bool value)
+{
+    struct bb_stats stats;
+    size_t n = 0;
+
+    for (size_t i = 0; i < c->n; i++)
+        if (mark[i] == value)
+            c->values[n++] = c->links[i].value;
+    bb_stats_compute(c->values, n, &stats);
+    return stats.p50;
+}
+
+/* Returns rank or node number `which` as a cause. open: [c->n] slow links that no other cause explains. *gain: out,
+ * number of these links that it explains; 0 if it is no cause. */
+static struct bb_link_cause cause_of(const struct bb_link_outliers *l, const struct class *c, const bool *slow,
+                                     const bool *open, enum bb_link_level level, int which, int *gain)
+{
+    struct bb_link_cause cause = {.what = {level, which, -1, c->links[0].same_node, NAN, NAN}};
+
+    *gain = 0;
+    for (size_t i = 0; i < c->n; i++) {
+        if (!belongs_to(l, &c->links[i], level, which))
+            continue;
+        cause.links++;
+        cause.slow += slow[i];
+        *gain += open[i];
+    }
+    if (cause.slow < (l->symmetric ? 2 : 4) || 5 * cause.slow < 4 * cause.links)
+        *gain = 0;
+    return cause;
+}
+
+/* Returns the node or rank that explains the most open links, or the first open pair. *found: whether there is one. */
+static struct bb_link_cause next_cause(const struct bb_link_outliers *l, const struct class *c, const bool *slow,
+                                       const bool *open, bool *found)
+{
+    struct bb_link_cause best = {.what.level = BB_LINK_PAIR};
+    int most = 0, gain;
+
+    for (int level = BB_LINK_RANK; level < BB_LINK_LEVELS; level++)
+        for (int which = 0; which < l->ranks; which++) {
+            const struct bb_link_cause cause = cause_of(l, c, slow, open, (enum bb_link_level)level, which, &gain);
+
+            best = gain > most ? cause : best;
+            most = gain > most ? gain : most;
+        }
+    *found = most > 0;
+    for (size_t i = 0; i < c->n && !*found; i++) {
+        *found = open[i];
+        best = (struct bb_link_cause){.what = c->links[i], .slow = 1, .links = 1};
+    }
+    return best;
+}
+
+static bool explains(const struct bb_link_outliers *l, const struct bb_link_cause *cause,
+                     const struct bb_slow_link *link)
+{
+    return cause->what.level == BB_LINK_PAIR ? link->from == cause->what.from && link->to == cause->what.to
+                                             : belongs_to(l, link, cause->what.level, cause->what.from);
+}
+
+/* Calls fn for each cause of the slow links of a class. */
+static void explain_class(const struct bb_link_outliers *l, const struct class *c, bb_cause_fn *fn, void *arg)
+{
+    bool *slow, *open, *own, found = false;
+
+    BB_NEW(slow, c->n);
+    BB_NEW(open, c->n);
+    BB_NEW(own, c->n);
+    (void)mark_slow(l, c, slow);
+    for (size_t i = 0; i < c->n; i++)
+        open[i] = slow[i];
+    do {
+        struct bb_link_cause cause = next_cause(l, c, slow, open, &found);
+
+        for (size_t i = 0; i < c->n && found; i++) {
+            own[i] = slow[i] && explains(l, &cause, &c->links[i]);
+            open[i] = open[i] && !own[i];
+        }
+        if (found) {
+            cause.what.median = median_of(c, slow, false);
+            cause.what.value = median_of(c, own, true);
+            fn(arg, &cause);
+        }
+    } while (found);
+    free(slow);
+    free(open);
+    free(own);
+}
+
+void bb_link_outliers_causes(const struct bb_link_outliers *l, bb_cause_fn *fn, void *arg)
+{
+    for (int same = 1; same >= 0; same--) {
+        struct class c = class_of(l, same);
+
+        if (c.n > 0)
+            explain_class(l, &c, fn, arg);
         release_class(&c);
     }
 }

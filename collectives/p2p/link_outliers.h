@@ -76,4 +76,19 @@ int bb_link_outliers_worst(const struct bb_link_outliers *l, struct bb_slow_link
  */
 void bb_link_outliers_count(const struct bb_link_outliers *l, int *slow, int *all);
 
+/* A cause of slow links: a node or a rank most of whose links of a class are slow, or a single pair of ranks. */
+struct bb_link_cause {
+    struct bb_slow_link what; /* value: median of its slow links; median: of the links of the class that are not slow */
+    int slow, links;          /* its slow links; all its links of the class */
+};
+
+/*
+ * bb_link_outliers_causes - explain the slow links (those that bb_link_outliers_count counts) by as few nodes, ranks and
+ * pairs as possible: the node or rank with the most unexplained slow links comes first (greedy set cover). A node or rank
+ * is a cause if at least 80 % of its links of the class are slow, and it has at least two.
+ *   fn(arg, cause)  called for each cause, intra-node links first
+ */
+typedef void bb_cause_fn(void *arg, const struct bb_link_cause *cause);
+void bb_link_outliers_causes(const struct bb_link_outliers *l, bb_cause_fn *fn, void *arg);
+
 #endif

@@ -1,4 +1,7 @@
 """busbar bench compute: times follow the cost model of the emulated GPUs, bad arguments are rejected, failures are reported."""
+import json
+import re
+
 import pytest
 
 TFLOPS = {"float": 100, "half": 400, "bfloat16": 400}  # of the built-in profile
@@ -63,6 +66,19 @@ def test_several_ranks_measure_at_the_same_time(busbar, tmp_path):
     result = busbar.json("bench", "compute", "--quick", "-d", "float", tmp_path=tmp_path, ranks=2)
     assert result["ranks"] == 2 and len(result["devices"]) == 2
     assert {row["slowest_rank"] for row in result["results"]} <= {0, 1}
+
+
+@pytest.mark.parametrize("slow, expected", [("rank=1:1.5", [(1, 1)]), ("", [])])
+def test_names_the_slow_gpu(busbar, tmp_path, slow, expected):
+    path = tmp_path / "r.json"
+    done = busbar.run("bench", "compute", "--quick", "-d", "float", "-n", 2, "--repeats", 2, "--json", path, ranks=3,
+                      env={"EMU_DATA": "off", "EMU_SLOW": slow})
+    run = json.loads(path.read_text())
+    assert done.returncode == 0 and [(s["rank"], s["gpu"]) for s in run["slow_gpus"]] == expected
+    named = [line for line in done.stdout.splitlines() + done.stderr.splitlines() if "slow: rank 1 (" in line or "rank 1 (" in line]
+    assert len(named) == 2 * len(expected) and (not expected or done.stdout.splitlines()[-1] == named[0])
+    assert {line.split()[-1] for line in done.stdout.splitlines() if re.search(r" float +32 ", line)} == {"1" if slow else "-"}
+    assert all(row["slowdown"] == pytest.approx(1.5 if slow else 1, rel=0.06) for row in run["results"])  # 0.1 us of a launch are not slower
 
 
 def test_help_needs_no_gpu(busbar):

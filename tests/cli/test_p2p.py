@@ -107,6 +107,28 @@ def test_reports_bimodal_links_and_enforces_max_slow(busbar, tmp_path):
     assert busbar.run(*args, "--max-slow", "8", ranks=4, env=env).returncode == 0
 
 
+@pytest.mark.parametrize("nodes, slow, causes", [
+    (4, "link=node2-nic0:0.5", [("rank", 4, 2)]),
+    (4, "link=node2-nic0:0.5,link=node2-nic1:0.5", [("node", None, 2)]),
+    (8, "link=node2-nic0:0.5,link=node5-nic0:0.6", [("rank", 2, 2), ("rank", 5, 5)]),
+    (4, "", [])])
+def test_names_the_cause_of_slow_links_first_and_last(busbar, tmp_path, nodes, slow, causes):
+    """NIC 0 of node 2 belongs to the first rank of the node."""
+    path = tmp_path / "r.json"
+    done = busbar.run("bench", "p2p", "--metrics", "bandwidth", "--direction", "one", "-n", 2, "--repeats", 2, "--max-slow", 0,
+                      "--json", path, ranks=8, env={"EMU_NODES": str(nodes), "EMU_CLUSTER": "h100-sxm-ib", "EMU_DATA": "off", "EMU_SLOW": slow})
+    run = json.loads(path.read_text())
+    assert [(c["level"], c["from"], c["node"]) for c in run["causes"]] == causes and all(c["slow"] == c["links"] for c in run["causes"])
+    lines = [line for line in done.stdout.splitlines() if line.startswith("# cause: ")]
+    assert len(lines) == 2 * len(causes) and done.returncode == (5 if causes else 0)
+    if causes:
+        first = run["causes"][0]
+        name = f"{first['level']} {first['node'] if first['level'] == 'node' else first['from']} ({first['host']}): "
+        assert lines[0].startswith(f"# cause: {name}") and done.stdout.splitlines()[-1] == lines[-1] == lines[len(causes) - 1]
+        assert done.stdout.index(lines[0]) < done.stdout.index("# bandwidth, one direction")
+        assert f"busbar: {name}" in done.stderr and run["reason"].startswith(name)
+
+
 def test_lists_the_slowest_links_in_order(busbar, tmp_path, one_far):
     args = ("bench", "p2p", "--bandwidth-sizes", "1000000", "--metrics", "bandwidth", "--direction", "one")
     done = busbar.run(*args, "--max-slow", "0", "--json", tmp_path / "r.json", ranks=5, env=one_far)

@@ -14,6 +14,7 @@
 #include "bootstrap/sweep/sweep_main.h"
 #include "collectives/bench_main.h"
 #include "collectives/compare/compare.h"
+#include "collectives/compare/result_reader.h"
 #include "collectives/nccl_tests/nccl_tests_options.h"
 #include "proxies/offline/calibrate/calibrate_main.h"
 #include "proxies/plan_main.h"
@@ -38,6 +39,7 @@ static int list_main(int argc, char **argv);
 static int help_main(int argc, char **argv);
 static int sweep_main(int argc, char **argv);
 static int calibrate_main(int argc, char **argv);
+static int report_main(int argc, char **argv);
 
 static const struct command commands[] = {
     {"bench", "COLLECTIVE... [OPTION...]", "time collectives: latency, algorithm and bus bandwidth", bb_bench_main},
@@ -48,7 +50,7 @@ static const struct command commands[] = {
     {"compare", "A.json B.json [OPTION...]", "compare two result files row by row: faster or slower?", bb_compare_main},
     {"calibrate", "RESULT.json... -o FILE", "fit a cluster profile to measurements, for use by plan", calibrate_main},
     {"sweep", "FILE [OPTION...]", "run a command with many combinations of options, write one table", sweep_main},
-    {"report", "RESULT.json... -o FILE", "write a page of charts from the JSON of these commands", bb_report_main},
+    {"report", "RESULT... -o FILE", "write a page of charts from the results of these commands", report_main},
     {"list", "[WHAT] [OPTION...]", "list collectives, dtypes, ops, proxies, models, clusters or columns", list_main},
     {"help", "[COMMAND [WORD]]", "print the options of a command, like --help; environment: the environment variables",
      help_main},
@@ -78,6 +80,11 @@ static int sweep_main(int argc, char **argv)
     };
 
     return bb_sweep_main(argc, argv, runs, sizeof(runs) / sizeof(runs[0]));
+}
+
+static int report_main(int argc, char **argv)
+{
+    return bb_report_main(argc, argv, bb_result_tree_load);
 }
 
 static int calibrate_main(int argc, char **argv)

@@ -4,12 +4,14 @@
  */
 #include "bootstrap/report/report_main.h"
 
+#include "bootstrap/base/alloc.h"
 #include "bootstrap/base/outfile.h"
 #include "bootstrap/cli/opts.h"
 #include "bootstrap/start/program_folder.h"
 
 #include <errno.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 struct options {
@@ -28,12 +30,12 @@ static const struct bb_opt rows[] = {
 static const struct bb_opt_table tables[] = {{.title = "Options", .opts = rows}, {0}};
 
 static const struct bb_opts set = {
-    .usage = "busbar report RESULT.json... -o FILE",
-    .doc =
-        "One page of charts from JSON results of bench, proxy, plan, compare, sweep and nccl-tests, and from traces\n"
-        "(--trace), in any combination: bandwidth and time over size, links, steps with hidden and exposed\n"
-        "communication, timelines, memory, scaling, comparisons, studies. The page loads nothing from a network.\n"
-        "Requires Python 3 with the package plotly, which sh bootstrap/setup.sh installs.",
+    .usage = "busbar report RESULT... -o FILE",
+    .doc = "One page of charts from JSON results of bench, proxy, plan, compare, sweep and nccl-tests, from printed\n"
+           "output of nccl-tests (FILE or OPERATION=FILE) and from traces (--trace), in any combination: bandwidth and "
+           "time over size, links, steps with hidden and exposed\n"
+           "communication, timelines, memory, scaling, comparisons, studies. The page loads nothing from a network.\n"
+           "Requires Python 3 with the package plotly, which sh bootstrap/setup.sh installs.",
     .exits = {BB_EXITS_OFFLINE},
     .examples = "  busbar report fabric.json step.json -o report.html\n",
     .tables = tables,
@@ -54,6 +56,35 @@ static int find_script(const char *folder, char path[PATH_MAX])
                   folder, scripts[0], folder, scripts[1]);
 }
 
+/* Returns whether a file is left to the script, which also reports files that cannot be read: JSON begins with '{'. */
+static bool is_json(const char *word)
+{
+    FILE *file = fopen(word, "r");
+    char first = '\0';
+    bool printed = file ? fscanf(file, " %c", &first) == 1 && first != '{' : strchr(word, '=') != NULL;
+
+    if (file)
+        fclose(file);
+    return !printed;
+}
+
+/* Replaces the word of a printed output by "PATH=/dev/fd/N", an unnamed file with its JSON, which the script inherits. */
+static int convert_printed(const char **word, bb_load_printed_fn *load)
+{
+    const char *path;
+    json_t *root;
+    int fd, rc;
+
+    TRY(load(*word, &path, &root));
+    fd = memfd_create("printed output", 0);
+    if (fd < 0 || json_dumpfd(root, fd, 0) != 0)
+        rc = bb_err(BB_EFAIL, "%s: cannot store its JSON: %s", path, strerror(errno));
+    json_decref(root);
+    *word = bb_format("%s=/dev/fd/%d", path, fd);
+out:
+    return rc;
+}
+
 /* Executes the script; returns only on failure. Python finds the other modules in the script's folder. -B: Python
  * writes no __pycache__ there. */
 static int run_script(const char *python, char *script, const char *output, const struct bb_positionals *files)
@@ -70,13 +101,13 @@ static int run_script(const char *python, char *script, const char *output, cons
 static int check_arguments(const struct options *o, const struct bb_positionals *files)
 {
     if (files->n == 0)
-        return bb_err(BB_EUSAGE, "no result file given: busbar report RESULT.json... -o FILE");
+        return bb_err(BB_EUSAGE, "no result file given: busbar report RESULT... -o FILE");
     if (!o->output)
-        return bb_err(BB_EUSAGE, "no output file given: busbar report RESULT.json... -o FILE");
+        return bb_err(BB_EUSAGE, "no output file given: busbar report RESULT... -o FILE");
     return bb_outfile_check(o->output, "the page");
 }
 
-int bb_report_main(int argc, char **argv)
+int bb_report_main(int argc, char **argv, bb_load_printed_fn *load)
 {
     char folder[PATH_MAX], script[PATH_MAX], python[PATH_MAX];
     struct options options;
@@ -85,6 +116,9 @@ int bb_report_main(int argc, char **argv)
 
     TRY(bb_opts_parse(&set, &options, argc, argv, &files, stdout));
     TRY(check_arguments(&options, &files));
+    for (int i = 0; i < files.n; i++)
+        if (!is_json(files.word[i]))
+            TRY(convert_printed(&files.word[i], load));
     TRY(bb_program_folder(folder));
     TRY(find_script(folder, script));
     /* the Python of the virtual environment that setup.sh creates in the build folder, else the system's python3 */

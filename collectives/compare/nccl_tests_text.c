@@ -263,6 +263,14 @@ static int set_number(const struct log *l, json_t *object, const char *key, int 
     return json_object_set_new(object, key, isfinite(number) ? json_real(number) : json_null());
 }
 
+/* Returns the column of a place that corresponds to column `first` of the first place; -1: none. */
+static int column_of_place(const struct columns *c, int place, int first)
+{
+    int at = first < 0 ? -1 : first + c->place[place].time - c->place[0].time;
+
+    return at < c->n ? at : -1;
+}
+
 static int add_place(const struct log *l, json_t *row, int place)
 {
     const struct columns *c = &l->columns;
@@ -271,6 +279,8 @@ static int add_place(const struct log *l, json_t *row, int place)
 
     json_object_set_new(row, place ? "in_place" : "out_of_place", times);
     TRY(set_number(l, times, c->place[place].by_cpu ? "cpu_time" : "time", c->place[place].time));
+    TRY(set_number(l, times, "alg_bw", column_of_place(c, place, c->at[ALGBW])));
+    TRY(set_number(l, times, "bus_bw", column_of_place(c, place, c->at[BUSBW])));
     TRY(set_number(l, times, "nwrong", c->place[place].wrong));
 out:
     return rc;

@@ -35,7 +35,7 @@ class Chart:
         layout = {
             "height": self.height, "margin": {"l": 76, "r": 24, "t": 46 + self.stamps_from() + 18 * len(self.stamps), "b": 60},
             "paper_bgcolor": "rgba(0,0,0,0)", "plot_bgcolor": "rgba(0,0,0,0)", "hovermode": "closest",
-            "font": {"family": "system-ui, sans-serif", "size": 13}, "showlegend": len(self.traces) > 1,
+            "font": {"family": "system-ui, sans-serif", "size": 13}, "showlegend": sum(trace.get("showlegend", True) for trace in self.traces) > 1,
             "modebar": {"bgcolor": "rgba(0,0,0,0)"},
             "legend": {"orientation": "h", "x": 0, "yref": "container", "y": 0, "yanchor": "bottom", "traceorder": "normal"},
             **self.layout}

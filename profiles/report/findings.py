@@ -126,11 +126,11 @@ def communicators(result):
 
 
 def overlap(result):
-    rows = [row for row in result.rows if is_number(row.get("overlap_efficiency"))]
-    for size in sorted({row.get("bytes") for row in rows}):
-        row = max((r for r in rows if r.get("bytes") == size), key=lambda r: r["overlap_efficiency"])
-        yield (f"{row.get('collective')} of {bytes_text(size)}: the best overlap efficiency is {number_text(row['overlap_efficiency'])}, "
-               f"with CTAs {limits_text(row)}; GEMMs then take {times_text(row.get('compute_slowdown') or 1)} as long as alone.")
+    for best in result.data.get("best") or []:
+        row = next((r for r in result.rows if all(r.get(key) == best.get(key) for key in ("bytes", "min_ctas", "max_ctas"))), {})
+        tied = f" (a tie with {names(best['tied'])})" if best.get("tied") else ""
+        yield (f"{row.get('collective')} of {bytes_text(best.get('bytes'))} and GEMMs together are fastest with CTAs {limits_text(best)}{tied}: "
+               f"overlap efficiency {number_text(row.get('overlap_efficiency'))}, GEMMs {times_text(row.get('compute_slowdown') or 1)} as long as alone.")
 
 
 def compute(result):

@@ -425,13 +425,7 @@ def contention(results):
                      "communication slowdown", "overlap efficiency", "lost to communication (us)"),
             rows=[[row.get("bytes"), limits_text(row), *(median_of(row.get(key)) for _, key, _ in OVERLAP_TIMES),
                    row.get("compute_slowdown"), row.get("comm_slowdown"), row.get("overlap_efficiency"),
-                   row.get("lost_to_comm_us")] for row in rows], notes=best_notes(result))
-
-
-def best_notes(result):
-    return [f"Best for {bytes_text(best.get('bytes'))}: CTAs {limits_text(best)}"
-            + (f", a tie with {', '.join(best['tied'])}." if best.get("tied") else ".")
-            for best in result.data.get("best") or []]
+                   row.get("lost_to_comm_us")] for row in rows])
 
 
 def kernel_text(row):
@@ -443,8 +437,8 @@ def kernel_text(row):
 COMPUTE_SECTIONS = (
     ("gemm", "GEMMs", kernel_text, "tflops", "TFLOP/s", "percent_of_best"),
     ("memory_kernels", "Memory-bound kernels", kernel_text, "gbps", "GB/s", "percent_of_copy"),
-    ("timed", "Timed kernels: error, measured with the GPU clock", lambda row: f"{number_text(row.get('requested_us'))} us, "
-     f"{row.get('sms')} SMs, {number_text(row.get('requested_gbps'))} GB/s", "error_percent", "%", "stream_error_percent"),
+    ("timed", "Timed kernels: error, measured with the GPU clock", lambda row: f"{number_text(row.get('requested_us'))} us, {row.get('sms')} SMs"
+     + (f", {number_text(row['requested_gbps'])} GB/s" if row.get("requested_gbps") else ""), "error_percent", "%", "stream_error_percent"),
 )
 
 

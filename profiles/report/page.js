@@ -49,6 +49,8 @@ function draw(plot) {
   if (plot.dataset.drawn) return;
   plot.dataset.drawn = "yes";
   expandAllStrokes(chart.figure.data);
+  if (plot.clientWidth < 500 && (chart.figure.layout.yaxis || {}).type === "category")
+    chart.figure.layout.yaxis.ticklabelposition = "inside"; // long names would take the width of the plot
   chart.figure.data.filter(trace => trace.type === "heatmap" && plot.clientWidth < 100 + 30 * trace.x.length)
     .forEach(trace => delete trace.texttemplate); // the numbers do not fit into the cells
   if (chart.chooser) choose(plot, chart);

@@ -22,12 +22,7 @@ def print_error(text, status):
 
 
 def read_all(paths):
-    results = []
-    for path in dict.fromkeys(paths):
-        try:
-            results.append(result_files.read(path))
-        except result_files.Unreadable as error:
-            raise result_files.Unreadable(f"{path} {error}") from error
+    results = [result_files.read(path) for path in dict.fromkeys(paths)]
     result_files.make_names_unique(results)
     return results
 

@@ -78,7 +78,15 @@ def is_plan(data):
 
 
 def read(path):
-    """Read a file as a Result; raises Unreadable."""
+    """Read a file as a Result; raises Unreadable. PATH=/dev/fd/N: busbar converted the file at PATH to JSON."""
+    path, converted = re.fullmatch(r"(?s)(.*?)(?:=(/dev/fd/\d+))?", str(path)).groups()
+    try:
+        return parse(path, converted or path)
+    except Unreadable as error:
+        raise Unreadable(f"{path} {error}") from error
+
+
+def parse(name, path):
     try:
         if pathlib.Path(path).stat().st_size > LARGEST_BYTES:
             raise Unreadable("is larger than 1 GiB")
@@ -92,7 +100,7 @@ def read(path):
     try:
         if kind == "collectives" and "schema" not in data:
             data = from_nccl_tests(data)
-        result = Result(path, kind, data)
+        result = Result(name, kind, data)
         check_header(result)
         return result
     except (LookupError, TypeError, AttributeError) as error:

@@ -134,7 +134,8 @@ def study_charts(results):
 
 def study_chart(result, chart):
     columns = result.data.get("columns") or []
-    names = (chart.get("x") or first_varying(result, columns), chart["y"], *chart.get("lines", ()), *chart.get("for_each", ()))
+    used = {chart["y"], *chart.get("lines", ()), *chart.get("for_each", ())}
+    names = (chart.get("x") or first_varying(result, [c for c in columns if c not in used]), chart["y"], *chart.get("lines", ()), *chart.get("for_each", ()))
     names = [name if name in columns else name.removesuffix(".p50") for name in names]
     if not set(names) <= set(columns):  # a default column that no result has
         return

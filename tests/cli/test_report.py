@@ -95,11 +95,11 @@ def test_one_page_of_every_kind(busbar, samples, tmp_path, plotly):
 
 @pytest.mark.parametrize("name,content,message", [
     ("gone.json", None, "cannot be read: No such file"),
-    ("text.json", "hello", "is not valid JSON: Expecting value: line 1"),
+    ("text.json", "hello", "not a result file: neither a JSON object nor nccl-tests output"),
     ("cut.json", '{"schema": "busbar.bench/1", "results": [', "is not valid JSON"),
     ("latin.json", b'{"schema": "\xe9"}', "is not valid JSON: not UTF-8"),
-    ("deep.json", "[" * 100000, "is not valid JSON"),
-    ("list.json", "[1]", "expected an object"),
+    ("deep.json", '{"a": ' + "[" * 100000, "is not valid JSON"),
+    ("list.json", "[1]", "not a result file: neither a JSON object nor nccl-tests output"),
     ("other.json", '{"a": 1}', "it has no key 'schema'"),
     ("new.json", '{"schema": "busbar.bench/2"}', "has the unknown schema 'busbar.bench/2'; did you mean 'busbar.bench/1'?"),
     ("escape.json", '{"schema": "\\u001b[31m\\u009b"}', "has the unknown schema ' [31m '"),
@@ -400,6 +400,15 @@ def test_json_of_nccl_tests(busbar, tmp_path):
     wanted = [r["out_of_place"]["time"] for r in json.loads((tmp_path / "n.json").read_text())["results"]]
     assert time.traces[0]["y"] == wanted and bandwidth.stamps == ["emulated GPUs: modelled times"]
     assert bandwidth.title.startswith("all_reduce")
+
+
+def test_printed_output_of_nccl_tests(busbar, tmp_path, plotly):
+    done = busbar.run_program(busbar.build / "emulated" / "all_reduce_perf", "-b", "1K", "-e", "4K", "-f", 4, "-g", 2, "-n", 2)
+    (tmp_path / "n.log").write_text(done.stdout)
+    text = page_of(busbar, tmp_path / "r.html", tmp_path / "n.log")
+    assert "<h3>n.log <small>bench</small></h3>" in text and "all_reduce float sum: time over size (stream)" in text
+    out_of_place = done.stdout.splitlines()[[line.split()[:1] for line in done.stdout.splitlines()].index(["4096"])].split()[5]
+    assert f'["out of place",4096,{float(out_of_place)},' in text
 
 
 def test_units_of_numbers():

@@ -235,10 +235,10 @@ const char *bb_nearest_word(const char *word, const char *const *candidates, siz
     return nearest;
 }
 
-/* Returns the bytes of the control character at c, 0 if another character is there. */
+/* Returns the bytes of the control character at c, 0 for another character. */
 static int control_bytes(const unsigned char *c)
 {
-    if ((*c && *c < ' ') || *c == 0x7f)
+    if (*c < ' ' || *c == 0x7f)
         return 1;
     return *c == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0 ? 2 : 0;
 }

@@ -139,12 +139,14 @@ static void blanks_control_characters(void **state)
 
     (void)state;
     assert_int_equal(
-        load_text("{\"a\\u001b\": [\"\\u0007x\\u007f\", {\"k\": \"\\u009b\\u00e9\"}], \"n\": 1}", 0, &root), 0);
+        load_text("{\"a\\u001b\": [\"\\u0007x\\u007f\", {\"k\": \"\\u0080\\u009f\\u00a0\\u00e9\"}], \"n\": 1}", 0,
+                  &root),
+        0);
     bb_json_blank(root);
     assert_int_equal(json_object_size(root), 2);
     assert_string_equal(json_string_value(json_array_get(json_object_get(root, "a "), 0)), " x ");
     assert_string_equal(json_string_value(json_object_get(json_array_get(json_object_get(root, "a "), 1), "k")),
-                        "  \xc3\xa9");
+                        "    \xc2\xa0\xc3\xa9");
     json_decref(root);
     bb_json_blank(NULL);
 }

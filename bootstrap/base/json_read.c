@@ -12,15 +12,16 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #define KEY_TEXT  96
 #define MAX_NAMES 64
 
-int bb_json_load_from(FILE *file, const char *path, size_t flags, json_t **root)
+int bb_json_load_from(FILE *file, const char *path, json_t **root)
 {
     json_error_t error;
 
-    *root = json_loadf(file, flags, &error);
+    *root = json_loadf(file, JSON_REJECT_DUPLICATES, &error);
     return *root ? 0 : bb_err(BB_EUSAGE, "%s: not JSON: line %d: %s", path, error.line, error.text);
 }
 
@@ -31,11 +32,11 @@ int bb_json_open(const char *path, FILE **file)
     *file = NULL;
     if (stat(path, &found) == 0 && S_ISDIR(found.st_mode))
         return bb_err(BB_EUSAGE, "%s: is a folder, expected a file", path);
-    *file = fopen(path, "r");
+    *file = strcmp(path, "-") == 0 ? fdopen(dup(STDIN_FILENO), "r") : fopen(path, "r");
     return *file ? 0 : bb_err(errno == ENOMEM ? BB_EFAIL : BB_EUSAGE, "%s: %s", path, strerror(errno));
 }
 
-int bb_json_load(const char *path, size_t flags, json_t **root)
+int bb_json_load(const char *path, json_t **root)
 {
     FILE *file;
     int rc = bb_json_open(path, &file);
@@ -43,7 +44,7 @@ int bb_json_load(const char *path, size_t flags, json_t **root)
     *root = NULL;
     if (rc)
         return rc;
-    rc = bb_json_load_from(file, path, flags, root);
+    rc = bb_json_load_from(file, path, root);
     fclose(file);
     return rc;
 }
@@ -254,13 +255,26 @@ int bb_json_read(const json_t *object, const char *where, const struct bb_json_f
 
 /* ---- rejection of unknown keys ---- */
 
+/* Returns the length of the beginning of `key` that has as many components (separated by dots) as `path`. */
+static size_t length_at_depth(const char *key, const char *path)
+{
+    size_t n = strcspn(key, ".");
+
+    for (; (path = strchr(path, '.')) && key[n]; path++)
+        n += 1 + strcspn(key + n + 1, ".");
+    return n;
+}
+
 static int reject_key(const char *where, const char *path, const struct bb_json_field *fields)
 {
+    char names[MAX_NAMES][KEY_TEXT];
     const char *candidates[MAX_NAMES], *near;
     size_t n = 0;
 
-    for (; fields->key && n < MAX_NAMES; fields++)
-        candidates[n++] = fields->key;
+    for (; fields->key && n < MAX_NAMES; fields++, n++) {
+        snprintf(names[n], KEY_TEXT, "%.*s", (int)length_at_depth(fields->key, path), fields->key);
+        candidates[n] = names[n];
+    }
     near = bb_nearest_word(path, candidates, n);
     return near ? bb_err(BB_EUSAGE, "%s: unknown key '%s', did you mean '%s'?", where, path, near)
                 : bb_err(BB_EUSAGE, "%s: unknown key '%s'", where, path);

@@ -50,12 +50,12 @@ struct bb_json_field {
     }
 
 /*
- * bb_json_load - parse a file.
- *   flags    decoding flags of jansson
+ * bb_json_load - parse a file. An object that contains a key twice is an error.
+ *   path     "-": stdin
  *   root     out: a new reference; NULL after an error
  *   Returns  0, -BB_EUSAGE, or -BB_EFAIL when fopen() runs out of memory
  */
-int bb_json_load(const char *path, size_t flags, json_t **root) BB_MUST_CHECK;
+int bb_json_load(const char *path, json_t **root) BB_MUST_CHECK;
 /* bb_json_blank - replace control characters in all texts and keys of a value by blanks, in place. Texts of a file that
  * somebody else wrote could otherwise color or retitle the terminal that prints them. */
 void bb_json_blank(json_t *value);
@@ -68,7 +68,7 @@ void bb_json_blank(json_t *value);
  *   path     path of the file, for messages
  */
 int bb_json_open(const char *path, FILE **file) BB_MUST_CHECK;
-int bb_json_load_from(FILE *file, const char *path, size_t flags, json_t **root) BB_MUST_CHECK;
+int bb_json_load_from(FILE *file, const char *path, json_t **root) BB_MUST_CHECK;
 
 /*
  * bb_json_read - read all values that `fields` describes from `object`.

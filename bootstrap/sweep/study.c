@@ -447,7 +447,7 @@ int bb_study_load(struct bb_study *study, const char *path)
     int rc;
 
     *study = (struct bb_study){.path = path};
-    TRY(bb_json_load(path, JSON_REJECT_DUPLICATES, &study->root));
+    TRY(bb_json_load(path, &study->root));
     snprintf(context, sizeof(context), "%s: ", path);
     bb_err_context(context);
     if (json_is_object(study->root))

@@ -7,6 +7,7 @@
 #include "bootstrap/cli/report_header.h"
 #include "bootstrap/results/table.h"
 #include "collectives/compare/shortfall.h"
+#include "collectives/compare/what_if.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -185,37 +186,6 @@ static bool without_intervals(const struct bb_result_file *t)
     return false;
 }
 
-static void print_head(FILE *out, const struct bb_result_file *a, const struct bb_result_file *b,
-                       const json_t *differences)
-{
-    const json_t *d;
-    size_t i;
-
-    fprintf(out, "# A %s\n# B %s\n", a->path, b->path);
-    if (json_array_size(differences) == 0)
-        fprintf(out, "# recorded versions, options and environment are equal\n");
-    json_array_foreach(differences, i, d)
-    {
-        const char *of_a = json_string_value(json_object_get(d, "a")),
-                   *of_b = json_string_value(json_object_get(d, "b"));
-
-        fprintf(out, "# differs: %s: A %s, B %s\n", json_string_value(json_object_get(d, "what")),
-                of_a ? of_a : "not set", of_b ? of_b : "not set");
-    }
-    print_doubts(out, "A: ", a);
-    print_doubts(out, "B: ", b);
-    fprintf(out, "# times are medians; faster and slower mean non-overlapping 95 %% confidence intervals\n");
-    if (!bb_result_file_predicted(a) != !bb_result_file_predicted(b))
-        fprintf(out, "# predictions have no interval, so the verdict compares B/A with --threshold (default %g %%)\n",
-                BB_SHORTFALL_PERCENT);
-    else if (without_intervals(a) || without_intervals(b))
-        fprintf(out,
-                "# rows with one sample have no interval, so the verdict compares B/A with --threshold and may be due "
-                "to chance\n");
-    fprintf(out, "#\n");
-    bb_table_heading(out, fields);
-}
-
 /* ---- JSON of a table row ---- */
 
 static json_t *row_json(const struct row *row)
@@ -253,6 +223,37 @@ struct comparison {
                               option BB_SHORTFALL_PERCENT if exactly one file is a prediction */
     struct bb_shortfall shortfall;
 };
+
+static void print_head(const struct comparison *t, FILE *out, const json_t *differences)
+{
+    const struct bb_result_file *a = t->a, *b = t->b;
+    const json_t *d;
+    size_t i;
+
+    fprintf(out, "# A %s\n# B %s\n", a->path, b->path);
+    if (json_array_size(differences) == 0)
+        fprintf(out, "# recorded versions, options and environment are equal\n");
+    json_array_foreach(differences, i, d)
+    {
+        const char *of_a = json_string_value(json_object_get(d, "a")),
+                   *of_b = json_string_value(json_object_get(d, "b"));
+
+        fprintf(out, "# differs: %s: A %s, B %s\n", json_string_value(json_object_get(d, "what")),
+                of_a ? of_a : "not set", of_b ? of_b : "not set");
+    }
+    print_doubts(out, "A: ", a);
+    print_doubts(out, "B: ", b);
+    fprintf(out, "# times are medians; faster and slower mean non-overlapping 95 %% confidence intervals\n");
+    if (bb_result_file_predicted(a) || bb_result_file_predicted(b))
+        fprintf(out, "# predictions have no interval, so the verdict compares B/A with --threshold (default %g %%)\n",
+                t->shortfall.known ? BB_SHORTFALL_PERCENT : 0);
+    else if (without_intervals(a) || without_intervals(b))
+        fprintf(out,
+                "# rows with one sample have no interval, so the verdict compares B/A with --threshold and may be due "
+                "to chance\n");
+    fprintf(out, "#\n");
+    bb_table_heading(out, fields);
+}
 
 static void count_verdict(struct comparison *t, const struct bb_timing *a, const struct bb_timing *b,
                           enum bb_verdict verdict)
@@ -411,26 +412,69 @@ static void warn_of_gaps(const struct comparison *t)
         bb_warn("%s and %s have no common row", t->a->path, t->b->path);
 }
 
+static void init_comparison(struct comparison *t, const struct bb_result_file *a, const struct bb_result_file *b,
+                            double threshold_percent)
+{
+    *t = (struct comparison){.a = a, .b = b, .threshold_percent = threshold_percent};
+    BB_NEW(t->pair_a, a->n);
+    BB_NEW(t->pair_b, b->n);
+    bb_match_rows(a, b, t->pair_a, t->pair_b);
+    for (size_t i = 0; i < a->n; i++)
+        t->only_a += t->pair_a[i] < 0;
+    for (size_t i = 0; i < b->n; i++)
+        t->only_b += t->pair_b[i] < 0;
+    bb_shortfall_init(&t->shortfall, a, b, threshold_percent);
+    t->judged_percent = t->shortfall.known ? t->shortfall.percent : threshold_percent;
+    if (isnan(t->judged_percent) && bb_result_file_predicted(a))
+        t->judged_percent = 0;
+}
+
+static void release_comparison(struct comparison *t)
+{
+    bb_shortfall_release(&t->shortfall);
+    free(t->pair_a);
+    free(t->pair_b);
+}
+
+struct bb_compared bb_compare_count(const struct bb_result_file *a, const struct bb_result_file *b,
+                                    double threshold_percent)
+{
+    struct bb_compared found;
+    struct comparison t;
+    enum outcome outcome;
+
+    init_comparison(&t, a, b, threshold_percent);
+    (void)!put_common(&t, NULL, NULL);
+    outcome = outcome_of(&t);
+    found = (struct bb_compared){.rows = (long)t.pairs,
+                                 .faster = (long)t.verdicts[BB_FASTER],
+                                 .slower = (long)t.verdicts[BB_SLOWER],
+                                 .ratio = bb_ratios_mean(&t.correct),
+                                 .worst_ratio = t.correct.worst ? t.correct.worst_ratio : NAN,
+                                 .verdict = outcomes[outcome].name,
+                                 .fails_strict = outcomes[outcome].fails_strict,
+                                 .over = t.slower.over};
+    for (int v = 0; v < BB_VERDICTS && t.pairs == 1 && outcome >= SLOWER && outcome != MISSING; v++)
+        if (t.verdicts[v] > 0)
+            found.verdict = bb_verdict_names[v];
+    release_comparison(&t);
+    return found;
+}
+
 int bb_compare(const struct bb_result_file *a, const struct bb_result_file *b,
                const struct bb_regression_threshold *threshold, FILE *out, struct bb_results *results)
 {
-    struct comparison t = {.a = a, .b = b, .threshold_percent = threshold->threshold_percent};
+    struct comparison t;
     json_t *left = bb_provenance_of(a), *right = bb_provenance_of(b);
     json_t *differences = bb_provenance_differences(left, right), *only_a, *only_b;
     int rc;
 
-    BB_NEW(t.pair_a, a->n);
-    BB_NEW(t.pair_b, b->n);
-    bb_match_rows(a, b, t.pair_a, t.pair_b);
-    bb_shortfall_init(&t.shortfall, a, b, threshold->threshold_percent);
-    t.judged_percent = t.shortfall.known ? t.shortfall.percent : threshold->threshold_percent;
+    init_comparison(&t, a, b, threshold->threshold_percent);
     if (out)
-        print_head(out, a, b, differences);
+        print_head(&t, out, differences);
     TRY(put_common(&t, out, results));
     only_a = put_unmatched(a, t.pair_a, true, out);
     only_b = put_unmatched(b, t.pair_b, false, out);
-    t.only_a = json_array_size(only_a);
-    t.only_b = json_array_size(only_b);
     if (out)
         print_summary(&t, out);
     TRY(bb_results_set_all(results, json_pack("{s:o, s:o, s:o, s:O}", "only_a", only_a, "only_b", only_b, "summary",
@@ -438,12 +482,10 @@ int bb_compare(const struct bb_result_file *a, const struct bb_result_file *b,
     warn_of_gaps(&t);
     TRY(check_criteria(&t, threshold->strict));
 out:
-    bb_shortfall_release(&t.shortfall);
+    release_comparison(&t);
     json_decref(left);
     json_decref(right);
     json_decref(differences);
-    free(t.pair_a);
-    free(t.pair_b);
     return rc;
 }
 
@@ -473,46 +515,82 @@ static const struct bb_opt rows[] = {
 static const struct bb_opt_table tables[] = {{.title = "Options", .opts = rows}, {0}};
 
 static const struct bb_opts set = {
-    .usage = "busbar compare A.json B.json [OPTION...]",
-    .doc = "Is B faster or slower than A? Compares two result files row by row by the confidence intervals of the\n"
-           "medians. Reads JSON of busbar bench, busbar proxy, busbar plan --cluster (predictions) and nccl-tests,\n"
-           "and nccl-tests' printed output.",
-    .exits = {BB_EXITS_OFFLINE, [5] = "B is slower than --threshold allows, or --strict is not met"},
+    .usage = "busbar compare FILE FILE... [OPTION...]",
+    .doc =
+        "Is B faster or slower than A? Compares two result files row by row by the confidence intervals of the\n"
+        "medians. Several files, or two steps (busbar plan PROXY, busbar proxy): a table with one line per file: the\n"
+        "options that differ, step time, ratio to the first file, throughput, memory and exposed time by cause.\n"
+        "Reads JSON of busbar bench, busbar proxy, busbar plan --cluster (predictions) and nccl-tests, and\n"
+        "nccl-tests' printed output. FILE - is stdin.",
+    .exits = {BB_EXITS_OFFLINE, [5] = "a file is slower than --threshold allows, or --strict is not met"},
     .examples = "Fail if a row is slower by more than 5 % after an upgrade:\n"
-                "  busbar compare before.json after.json --threshold 5\n",
+                "  busbar compare before.json after.json --threshold 5\n"
+                "Table of the predictions for several layouts:\n"
+                "  busbar compare tp2.json tp4.json tp8.json\n",
     .tables = tables,
 };
 
-static bool either_is(const struct bb_result_file side[2], const char *key)
+static bool any_is(const struct bb_result_file *files, int n, const char *key)
 {
-    return json_is_true(json_object_get(side[0].root, key)) || json_is_true(json_object_get(side[1].root, key));
+    for (int i = 0; i < n; i++)
+        if (json_is_true(json_object_get(files[i].root, key)))
+            return true;
+    return false;
 }
 
-static int compare_files(const struct options *o, const char *const paths[2], int argc, char **argv)
+/* Returns whether the files are compared row by row: two files that are not both steps of the same kind (predicted or
+ * measured). */
+static bool by_rows(const struct bb_result_file *files, int n)
 {
-    struct bb_results_head head = {
-        .schema = "busbar.compare/1", .path = o->json, .csv = o->csv, .out = stdout, .argc = argc, .argv = argv};
-    struct bb_result_file side[2] = {{0}, {0}};
-    struct bb_results *results = NULL;
-    bool silent = o->quiet || bb_results_on_stdout(o->json, o->csv);
+    return n == 2 && (!bb_result_file_is_step(&files[0]) || !bb_result_file_is_step(&files[1]) ||
+                      !bb_result_file_predicted(&files[0]) != !bb_result_file_predicted(&files[1]));
+}
+
+static int compare_files(const struct options *o, struct bb_result_file *files, int n, int argc, char **argv)
+{
+    struct bb_results_head head = {.schema = "busbar.compare/1",
+                                   .path = o->json,
+                                   .csv = o->csv,
+                                   .out = stdout,
+                                   .argc = argc,
+                                   .argv = argv,
+                                   .emulated = any_is(files, n, "emulated"),
+                                   .shared_gpu = any_is(files, n, "shared_gpu")};
     struct bb_regression_threshold threshold = {o->threshold_percent < 0 ? NAN : o->threshold_percent, o->strict};
+    FILE *out = o->quiet || bb_results_on_stdout(o->json, o->csv) ? NULL : stdout;
+    struct bb_results *results = NULL;
     int rc;
 
-    TRY(bb_results_validate(o->json, o->csv));
-    TRY(bb_result_file_load(&side[0], paths[0]));
-    TRY(bb_result_file_load(&side[1], paths[1]));
-    head.emulated = either_is(side, "emulated");
-    head.shared_gpu = either_is(side, "shared_gpu");
     TRY(bb_results_open(&results, &head, NULL));
-    TRY(bb_results_set_all(results, json_pack("{s:s, s:s, s:o}", "a", paths[0], "b", paths[1], "threshold_percent",
+    if (by_rows(files, n))
+        TRY(bb_results_set_all(results, json_pack("{s:s, s:s}", "a", files[0].path, "b", files[1].path)));
+    TRY(bb_results_set_all(results, json_pack("{s:n, s:n, s:o}", "ranks", "nodes", "threshold_percent",
                                               bb_json_real(threshold.threshold_percent))));
-    if (!silent)
-        bb_print_report_header(stdout, argc, argv);
-    TRY(bb_compare(&side[0], &side[1], &threshold, silent ? NULL : stdout, results));
+    if (out)
+        bb_print_report_header(out, argc, argv);
+    TRY(by_rows(files, n) ? bb_compare(&files[0], &files[1], &threshold, out, results)
+                          : bb_what_if(files, n, &threshold, out, results));
 out:
-    rc = bb_results_close(results, rc);
-    bb_result_file_release(&side[0]);
-    bb_result_file_release(&side[1]);
+    return bb_results_close(results, rc);
+}
+
+/* Loads the files and compares them. */
+static int load_and_compare(const struct options *o, const struct bb_positionals *positionals, int argc, char **argv)
+{
+    struct bb_result_file files[BB_POSITIONALS_MAX] = {{0}};
+    int rc, from_stdin = 0;
+
+    TRY(bb_results_validate(o->json, o->csv));
+    for (int i = 0; i < positionals->n; i++)
+        from_stdin += strcmp(positionals->word[i], "-") == 0;
+    if (from_stdin > 1)
+        return bb_err(BB_EUSAGE, "'-' (stdin) is given %d times, expected at most once", from_stdin);
+    for (int i = 0; i < positionals->n; i++)
+        TRY(bb_result_file_load(&files[i], positionals->word[i]));
+    rc = compare_files(o, files, positionals->n, argc, argv);
+out:
+    for (int i = 0; i < positionals->n; i++)
+        bb_result_file_release(&files[i]);
     return rc;
 }
 
@@ -524,8 +602,8 @@ int bb_compare_main(int argc, char **argv)
 
     if (rc != 0)
         return rc;
-    if (positionals.n != 2)
-        return bb_err(BB_EUSAGE, "%d file%s given, expected two; try: busbar compare A.json B.json", positionals.n,
-                      positionals.n == 1 ? "" : "s");
-    return compare_files(&options, positionals.word, argc, argv);
+    if (positionals.n < 2)
+        return bb_err(BB_EUSAGE, "%d file%s given, expected two or more; try: busbar compare A.json B.json",
+                      positionals.n, positionals.n == 1 ? "" : "s");
+    return load_and_compare(&options, &positionals, argc, argv);
 }

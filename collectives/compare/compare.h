@@ -1,13 +1,14 @@
 /*
- * compare.h - `busbar compare A.json B.json`: compares two result files row by row. A row is one timed case, for
- * example one collective with one message size. Needs neither MPI nor a GPU.
+ * compare.h - `busbar compare`: compares two result files row by row, or several files (what_if.h). A row is one timed
+ * case, for example one collective with one message size. Needs neither MPI nor a GPU.
  *
  * Two rows match when collective, bytes, dtype, op, root, placement (in place or out of place), mode (timing mode, such
  * as stream or graph), group (index of the --split group) and cycle (repetition of the sweep, -N) are equal. If several
  * rows of a file are equal in all of these fields, the k-th of them in A matches the k-th in B. B's row is faster or
  * slower when the 95 % confidence intervals of the two medians do not overlap. If the row of A or B has no interval
  * (only one sample, as in nccl-tests' files), the ratio of the times is compared with the threshold and the verdict is
- * marked "by ratio"; without a threshold the row is inconclusive.
+ * marked "by ratio"; without a threshold the row is inconclusive. Predictions are exact: of two predictions, the
+ * ratio is compared with the threshold, 0 without a threshold.
  *
  * The verdict of the whole comparison is the first verdict of this list that applies: incomplete run, no common row,
  * wrong data, slower, inconclusive, rows missing in B, not slower.
@@ -62,6 +63,17 @@ struct bb_regression_threshold {
  */
 int bb_compare(const struct bb_result_file *a, const struct bb_result_file *b,
                const struct bb_regression_threshold *threshold, FILE *out, struct bb_results *results) BB_MUST_CHECK;
+
+/* Result of the comparison of two files. */
+struct bb_compared {
+    long rows, faster, slower; /* number of common rows; of rows in which B is faster, and slower */
+    double ratio, worst_ratio; /* geometric mean, and largest of B / A; NaN: no common row with a time */
+    const char *verdict;       /* verdict of the only row, or of the whole comparison */
+    bool fails_strict;         /* --strict rejects the verdict */
+    size_t over;               /* number of rows slower by more than the threshold */
+};
+struct bb_compared bb_compare_count(const struct bb_result_file *a, const struct bb_result_file *b,
+                                    double threshold_percent);
 
 /* bb_compare_main - the command `busbar compare`. */
 int bb_compare_main(int argc, char **argv);

@@ -88,6 +88,11 @@ static void add_all(json_t *list, const char *mark, const json_t *object, const 
     }
 }
 
+/* Options that only affect what a command prints and writes, or that another condition contains. */
+static const char *const no_setting[] = {
+    "json", "csv", "quiet",   "timeout", "trace", "export", "export_ranks", "export_micro_batches",
+    "ops",  "top", "threads", "cluster", "ranks", NULL};
+
 /* Values of a busbar result file to compare. what: name in the printed list of differences; outer: key at the top level
  * of the file; inner: key in the object that `outer` refers to, or NULL if the value of `outer` is a scalar. */
 static const struct {
@@ -116,7 +121,6 @@ static void add_compute(json_t *list, const json_t *root)
 
 static void add_busbar(const json_t *root, json_t *list)
 {
-    static const char *const no_setting[] = {"json", "csv", "quiet", "timeout", NULL};
     char text[VALUE], tool[VALUE + 8];
     const char *version = scalar_text(json_object_get(root, "busbar"), text);
 
@@ -201,6 +205,17 @@ static void add_nccl_tests(const json_t *root, json_t *list)
 
 /* ---- the list of conditions of a file, and the differences between two lists ---- */
 
+/* Adds the options of a plan; of --best-layout, those of the fastest layout. */
+static void add_plan_options(json_t *list, const json_t *root)
+{
+    json_t *options = json_copy(json_object_get(root, "options"));
+
+    (void)!json_object_update_existing(
+        options, json_array_get(json_object_get(json_object_get(root, "best_layout"), "layouts"), 0));
+    add_all(list, "--", options, no_setting);
+    json_decref(options);
+}
+
 json_t *bb_provenance_of(const struct bb_result_file *t)
 {
     json_t *list = json_object();
@@ -214,6 +229,7 @@ json_t *bb_provenance_of(const struct bb_result_file *t)
         add_compute(list, t->root);
         add_fact(list, "ranks", scalar_text(json_object_get(t->root, "ranks"), text));
         add_fact(list, "nodes", scalar_text(json_object_get(t->root, "nodes"), text));
+        add_plan_options(list, t->root);
     } else {
         add_busbar(t->root, list);
     }
@@ -232,8 +248,6 @@ static bool differs_if_missing(const char *what, const json_t *other)
     const char *name;
     json_t *value;
 
-    if (json_object_get(other, PREDICTED)) /* predictions contain neither variables nor options */
-        return false;
     if (*what == '$')
         return true;
     json_object_foreach((json_t *)other, name, value) if (*what == '-' && *name == '-') return true;
@@ -243,16 +257,21 @@ static bool differs_if_missing(const char *what, const json_t *other)
 json_t *bb_provenance_differences(const json_t *a, const json_t *b)
 {
     json_t *list = json_array(), *value;
+    /* A plan and a run have different options, and a plan has no variables. */
+    const bool comparable = !json_object_get(a, PREDICTED) == !json_object_get(b, PREDICTED);
     const char *what;
 
     json_object_foreach((json_t *)a, what, value)
     {
         const char *left = json_string_value(value), *right = json_string_value(json_object_get(b, what));
 
+        if (!comparable && strchr("$-", *what))
+            continue;
         if (right ? strcmp(left, right) != 0 : differs_if_missing(what, b))
             add_difference(list, what, left, right);
     }
-    json_object_foreach((json_t *)b, what, value) if (!json_object_get(a, what) && differs_if_missing(what, a))
+    json_object_foreach((json_t *)b, what,
+                        value) if (comparable && !json_object_get(a, what) && differs_if_missing(what, a))
         add_difference(list, what, NULL, json_string_value(value));
     return list;
 }

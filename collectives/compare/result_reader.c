@@ -19,6 +19,7 @@
 struct place {
     const char *path, *list;
     size_t index;
+    bool texts; /* file of nccl-tests: strings may contain numbers, and -1 means none */
 };
 
 static int reject_field(const struct place *at, const char *field, const char *expected)
@@ -33,10 +34,10 @@ static bool is_none(const json_t *value)
     return !value || json_is_null(value);
 }
 
-/* Reads a number, or a string that contains a number, as in nccl-tests' files. */
-static bool number_of(const json_t *value, double *number)
+/* Reads a number, or a string that contains a number, as in nccl-tests' files; NaN if the value is missing. */
+static bool number_of(const json_t *value, double *number, const struct place *at)
 {
-    const char *text = json_string_value(value);
+    const char *text = at->texts ? json_string_value(value) : NULL;
     char *end;
 
     if (is_none(value))
@@ -52,9 +53,10 @@ static bool number_of(const json_t *value, double *number)
     return true;
 }
 
-static bool integer_of(const json_t *value, long long *integer)
+/* Reads an integer of 0 or more; *integer is unchanged if the value is missing. */
+static bool integer_of(const json_t *value, long long *integer, const struct place *at)
 {
-    const char *text = json_string_value(value);
+    const char *text = at->texts ? json_string_value(value) : NULL;
     char *end;
 
     if (is_none(value))
@@ -66,12 +68,12 @@ static bool integer_of(const json_t *value, long long *integer)
         return false;
     else if (*integer = strtoll(text, &end, 10), *end || errno)
         return false;
-    return true;
+    return *integer >= (at->texts ? -1 : 0);
 }
 
 static int take_time(const json_t *value, const char *name, double *time_us, const struct place *at)
 {
-    if (!number_of(value, time_us) || *time_us < 0)
+    if (!number_of(value, time_us, at) || *time_us < 0)
         return reject_field(at, name, "a time in us");
     return 0;
 }
@@ -79,7 +81,7 @@ static int take_time(const json_t *value, const char *name, double *time_us, con
 static int take_integer(const json_t *row, const char *name, long long *integer, const struct place *at)
 {
     *integer = -1;
-    return integer_of(json_object_get(row, name), integer) ? 0 : reject_field(at, name, "a whole number");
+    return integer_of(json_object_get(row, name), integer, at) ? 0 : reject_field(at, name, "a whole number >= 0");
 }
 
 static int take_text(const json_t *row, const char *name, bool needed, const char **text, const struct place *at)
@@ -181,7 +183,7 @@ static int read_bench(struct bb_result_file *t)
         return bb_err(BB_EUSAGE, "%s: no list 'results' in the file", t->path);
     BB_NEW(t->rows, json_array_size(results));
     for (size_t i = 0; i < json_array_size(results); i++) {
-        const struct place at = {t->path, "results", i};
+        const struct place at = {t->path, "results", i, false};
 
         TRY(bench_row(json_array_get(results, i), &t->rows[i], &at));
         t->n++;
@@ -202,7 +204,7 @@ static int add_step(struct bb_result_file *t, const struct place *at)
 
 static int read_proxy(struct bb_result_file *t)
 {
-    const struct place at = {t->path, "step_us", 0};
+    const struct place at = {t->path, "step_us", 0, false};
     int rc;
 
     TRY(add_step(t, &at));
@@ -224,7 +226,7 @@ const char *bb_result_file_predicted(const struct bb_result_file *t)
 static int read_plan(struct bb_result_file *t)
 {
     const json_t *predicted = json_object_get(t->root, "predicted");
-    const struct place at = {t->path, "predicted", 0};
+    const struct place at = {t->path, "predicted", 0, false};
     int rc;
 
     if (!bb_result_file_predicted(t))
@@ -256,9 +258,10 @@ static const char *nccl_tests_mode(const json_t *config)
 {
     const json_t *blocking = json_object_get(config, "blocking_collectives");
     const char *text = json_string_value(blocking);
+    const struct place at = {.texts = true};
     long long graph = 0;
 
-    if (integer_of(json_object_get(config, "graph"), &graph) && graph > 0)
+    if (integer_of(json_object_get(config, "graph"), &graph, &at) && graph > 0)
         return "graph";
     return json_is_true(blocking) || (text && strcmp(text, "true") == 0) ? "sync" : "stream";
 }
@@ -298,7 +301,7 @@ static int read_nccl_tests_times(const json_t *row, bool in_place, struct bb_tim
 
     if (!json_is_object(times))
         return reject_field(at, name, "an object");
-    if (!number_of(json_object_get(times, "nwrong"), &wrong) || wrong < 0 || wrong > 1e18)
+    if (!number_of(json_object_get(times, "nwrong"), &wrong, at) || wrong < 0 || wrong > 1e18)
         return reject_field(at, "nwrong", "a count or null");
     t->wrong = isnan(wrong) ? -1 : (long long)wrong;
     t->placement = name;
@@ -342,7 +345,7 @@ static int read_nccl_tests(struct bb_result_file *t)
     name_program(t);
     BB_NEW(t->rows, 2 * n);
     for (size_t i = 0; i < n && rc == 0; i++) {
-        const struct place at = {t->path, "results", i};
+        const struct place at = {t->path, "results", i, true};
 
         rc = read_nccl_tests_row(t, json_array_get(results, i), &at);
     }
@@ -350,6 +353,11 @@ static int read_nccl_tests(struct bb_result_file *t)
 }
 
 /* ---- detection of the format ---- */
+
+bool bb_result_file_is_step(const struct bb_result_file *t)
+{
+    return t->n == 1 && t->rows->mode && strcmp(t->rows->mode, "step") == 0;
+}
 
 int bb_result_file_is_nccl_tests(const struct bb_result_file *t)
 {
@@ -448,7 +456,7 @@ int bb_result_tree_load(const char *word, const char **path, json_t **root)
     else if (operation)
         rc = bb_err(BB_EUSAGE, "%s: a JSON file contains its operation; leave out %s=", *path, operation);
     else
-        rc = bb_json_load_from(file, *path, 0, root);
+        rc = bb_json_load_from(file, *path, root);
     bb_json_blank(*root);
 out:
     if (file)

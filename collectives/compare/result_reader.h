@@ -20,6 +20,7 @@
 #include "bootstrap/base/err.h"
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 /* One row of a result file. Strings are borrowed from the file's JSON tree. A string that does not apply to the row
@@ -79,6 +80,9 @@ void bb_result_file_release(struct bb_result_file *t);
 /* bb_result_file_predicted - return the name of the cluster that a prediction is for; NULL: the file has measured
  * times. */
 const char *bb_result_file_predicted(const struct bb_result_file *t);
+
+/* bb_result_file_is_step - whether the file has one row, the step of a proxy. */
+bool bb_result_file_is_step(const struct bb_result_file *t);
 
 /* bb_result_file_is_nccl_tests - whether the file is the JSON or the printed output of nccl-tests. */
 int bb_result_file_is_nccl_tests(const struct bb_result_file *t);

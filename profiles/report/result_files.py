@@ -77,6 +77,15 @@ def is_plan(data):
     return isinstance(data, dict) and data.get("schema") == "busbar.plan/1"
 
 
+def unique(pairs):
+    """Returns the dict of an object's keys and values; raises ValueError for a key that is given twice."""
+    data = dict(pairs)
+    if len(data) != len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"key {next(name for name in names if names.count(name) > 1)!r} is given twice")
+    return data
+
+
 def read(path):
     """Read a file as a Result; raises Unreadable. PATH=/dev/fd/N: busbar converted the file at PATH to JSON."""
     path, converted = re.fullmatch(r"(?s)(.*?)(?:=(/dev/fd/\d+))?", str(path)).groups()
@@ -90,7 +99,8 @@ def parse(name, path):
     try:
         if pathlib.Path(path).stat().st_size > LARGEST_BYTES:
             raise Unreadable("is larger than 1 GiB")
-        data = json.loads(pathlib.Path(path).read_text(encoding="utf-8"), parse_constant=reject_constant)
+        text = pathlib.Path(path).read_text(encoding="utf-8")
+        data = json.loads(text, object_pairs_hook=unique, parse_constant=reject_constant)
     except OSError as error:
         raise Unreadable(f"cannot be read: {error.strerror}") from error
     except (ValueError, RecursionError) as error:

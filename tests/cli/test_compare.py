@@ -1,5 +1,8 @@
 """busbar compare: comparison of two result files."""
+import csv
+import io
 import json
+import subprocess
 
 import pytest
 
@@ -200,3 +203,107 @@ def test_compares_variants_without_channels(compare):
     predicted = {"schema": "busbar.plan/1", "ranks": 4, "predicted": {"cluster": "x"},
              "results": [row(b, 9, None, algorithm="TREE", protocol="LL", channels=None) for b in (8, 16)]}
     assert verdicts(compare(measured, predicted)) == ["faster by ratio: TREE/LL, was RING/SIMPLE", "faster by ratio"]
+
+
+# ---- several files -------------------------------------------------------------------------------------------------------------
+
+
+def step_plan(step_us, cluster="h100", fits=True, **options):
+    return {"schema": "busbar.plan/1", "proxy": "transformer", "ranks": 8, "nodes": 1, "options": {"cluster": cluster, "fp8": False, **options},
+            "predicted": {"cluster": cluster, "step_us": step_us, "tokens_per_s": 1e9 / step_us, "model_flop_utilisation": 0.5,
+                          "memory": {"needed_bytes": 2 << 30, "fits": fits},
+                          "breakdown": {"compute_us": step_us / 2, "exposed_transfer_us": step_us / 4, "bubble_us": step_us / 8,
+                                        "exposed_waiting_us": step_us / 8, "idle_us": 0.0}}}
+
+
+PLANS = {"a": step_plan(1000.0, tp=1, pp=None), "b": step_plan(1288.0, tp=2, pp=None), "c": step_plan(800.0, "h800", tp=4, pp=2, fits=False)}
+
+
+@pytest.fixture
+def compare_plans(busbar, tmp_path):
+    def run(names, *args):
+        for name, plan in PLANS.items():
+            (tmp_path / f"{name}.json").write_text(json.dumps(plan))
+        return busbar.run("compare", *[f"{name}.json" for name in names], *args, emulated=False, cwd=tmp_path)
+
+    return run
+
+
+def test_plans_are_a_table_of_what_ifs(compare_plans, golden):
+    done = compare_plans("abc")
+    assert done.returncode == 0 and done.stderr == "" and len(done.stdout.splitlines()) <= 25
+    golden("compare-plans.txt", done.stdout)
+    data = json.loads(compare_plans("abc", "--json", "-").stdout)
+    assert [row["ratio"] for row in data["results"]] == pytest.approx([1, 1.288, 0.8])
+    assert [row["verdict"] for row in data["results"]] == [None, "slower", "faster"]
+    assert [row["differs"] for row in data["results"]] == [
+        {"predicted for": "h100", "tp": "1", "pp": None}, {"predicted for": "h100", "tp": "2", "pp": None},
+        {"predicted for": "h800", "tp": "4", "pp": "2"}]
+    assert [row["exposed_transfer_us"] for row in data["results"]] == [250, 322, 200]
+    assert [row["options"]["tp"] for row in data["results"]] == [1, 2, 4]
+
+
+def test_csv_of_plans_has_their_options(compare_plans):
+    rows = list(csv.DictReader(io.StringIO(compare_plans("abc", "--csv", "-").stdout)))
+    assert [(r["file"], r["ranks"], r["options.tp"], r["options.cluster"], r["step_us"]) for r in rows] == [
+        ("a.json", "8", "1", "h100", "1000"), ("b.json", "8", "2", "h100", "1288"), ("c.json", "8", "4", "h800", "800")]
+
+
+@pytest.mark.parametrize("files,threshold,status,verdict", [
+    ("ab", (), 0, "slower"), ("ab", ("--strict",), 0, "slower"), ("aa", ("--strict", "--threshold", "0"), 0, "no difference"),
+    ("ab", ("--threshold", "28"), 5, "slower"), ("ab", ("--threshold", "29"), 0, "no difference"), ("ba", ("--threshold", "0"), 0, "faster"),
+    ("cab", ("--threshold", "30"), 5, "no difference")])
+def test_predictions_are_judged_by_ratio(compare_plans, files, threshold, status, verdict):
+    """Times: a 1000 us, b 1288 us, c 800 us; a/c = 1.25, b/c = 1.61."""
+    done = compare_plans(files, *threshold, "--json", "-")
+    assert done.returncode == status
+    assert json.loads(done.stdout)["results"][1]["verdict"] == verdict
+    assert ("slower than in" in done.stderr) == (status == 5)
+
+
+def test_plans_of_collectives_are_exact(compare):
+    def predicted(time):
+        rows = [row(8, 10, None), row(16, time, None)]
+        return {"schema": "busbar.plan/1", "ranks": 4, "predicted": {"cluster": "x"}, "results": rows}
+
+    assert verdicts(compare(predicted(10), predicted(10.5), "--strict")) == ["no difference by ratio", "slower by ratio"]
+    assert verdicts(compare(predicted(10), predicted(10.5), "--threshold", 6)) == ["no difference by ratio"] * 2
+
+
+def test_runs_of_a_proxy_are_judged_by_their_intervals(busbar, tmp_path):
+    for name, low, high in (("a", 90, 110), ("b", 105, 115), ("c", 111, 130)):
+        (tmp_path / f"{name}.json").write_text(json.dumps({
+            "schema": "busbar.proxy/1", "proxy": "gpt3", "status": "ok", "ranks": 4, "step_us": {"p50": (low + high) / 2, "ci95": [low, high]},
+            "environment": {"NCCL_ALGO": "Ring"} if name == "c" else {}, "options": {"dtype": "float"}}))
+    done = busbar.run("compare", "a.json", "b.json", "c.json", "--json", "-", emulated=False, cwd=tmp_path)
+    results = json.loads(done.stdout)["results"]
+    assert [r["verdict"] for r in results] == [None, "no difference", "slower"]
+    assert [r["differs"] for r in results] == [{"$NCCL_ALGO": None}, {"$NCCL_ALGO": None}, {"$NCCL_ALGO": "Ring"}]
+
+
+def test_several_bench_files_are_judged_by_their_rows(busbar, tmp_path):
+    for name, times in (("a", (10, 10)), ("b", (20, 10)), ("c", (5, 10))):
+        (tmp_path / f"{name}.json").write_text(json.dumps(bench(*[row(8 << i, time, 1) for i, time in enumerate(times)])))
+    done = busbar.run("compare", "a.json", "b.json", "c.json", "--json", "-", "--threshold", 50, emulated=False, cwd=tmp_path)
+    assert done.returncode == 5 and "b.json: 1 row slower than in a.json by more than 50 %, worst: +100.0 %" in done.stderr
+    results = json.loads(done.stdout)["results"]
+    assert [(r["rows"], r["faster"], r["slower"], r["verdict"]) for r in results] == [
+        (2, 0, 0, None), (2, 0, 1, "slower"), (2, 1, 0, "not slower")]
+    assert [r["ratio"] for r in results] == pytest.approx([1, 2 ** 0.5, 0.5 ** 0.5])
+
+
+def test_reads_one_file_from_stdin(busbar, tmp_path):
+    (tmp_path / "a.json").write_text(json.dumps(PLANS["a"]))
+    command = [str(word) for word in busbar.command("compare", "a.json", "-", "--json", "-", emulated=False)]
+    done = subprocess.run(command, input=json.dumps(PLANS["b"]), cwd=tmp_path, env=busbar.environment({}), capture_output=True, text=True,
+                          timeout=60)
+    assert done.returncode == 0 and json.loads(done.stdout)["results"][1]["ratio"] == pytest.approx(1.288)
+
+
+def test_many_files_fit_in_25_lines(busbar, tmp_path):
+    names = [f"p{i}.json" for i in range(30)]
+    for i, name in enumerate(names):
+        (tmp_path / name).write_text(json.dumps(step_plan(1000.0 + i, fits=i != 3, **{f"option_{k}": i for k in range(9)})))
+    done = busbar.run("compare", *names, emulated=False, cwd=tmp_path)
+    assert done.returncode == 0 and len(done.stdout.splitlines()) <= 25
+    assert "# 16 more files: --json, --csv" in done.stdout and "DOES NOT FIT in GPU memory: p3.json" in done.stdout

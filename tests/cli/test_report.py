@@ -100,6 +100,7 @@ def test_one_page_of_every_kind(busbar, samples, tmp_path, plotly):
     ("latin.json", b'{"schema": "\xe9"}', "is not valid JSON: not UTF-8"),
     ("deep.json", '{"a": ' + "[" * 100000, "is not valid JSON"),
     ("list.json", "[1]", "not a result file: neither a JSON object nor nccl-tests output"),
+    ("twice.json", '{"schema": "busbar.bench/1", "ranks": 1, "ranks": 2}', "key 'ranks' is given twice"),
     ("other.json", '{"a": 1}', "it has no key 'schema'"),
     ("new.json", '{"schema": "busbar.bench/2"}', "has the unknown schema 'busbar.bench/2'; did you mean 'busbar.bench/1'?"),
     ("escape.json", '{"schema": "\\u001b[31m\\u009b"}', "has the unknown schema ' [31m '"),

@@ -101,7 +101,7 @@ static int list_files(const char *folder, struct bb_argv *files)
     size_t i;
     int rc;
 
-    TRY(bb_json_load(list, 0, &root));
+    TRY(bb_json_load(list, &root));
     json_array_foreach(json_object_get(root, "combinations"), i, one)
     {
         const char *id;

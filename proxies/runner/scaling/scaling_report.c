@@ -92,7 +92,7 @@ int bb_scaling_baseline_load(const struct bb_proxy_config *c, const struct bb_sc
     *b = (struct bb_scaling_baseline){.path = c->scaling.baseline};
     if (!b->path)
         return 0;
-    root = json_load_file(b->path, 0, &error);
+    root = json_load_file(b->path, JSON_REJECT_DUPLICATES, &error);
     own = parameters_json(c, s);
     scaling = json_object_get(root, "scaling");
     TRY(root ? 0 : bb_err(BB_EUSAGE, "scaling: --baseline %s: %s", b->path, error.text));

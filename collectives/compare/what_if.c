@@ -1,0 +1,377 @@
+/* what_if.c - the table of several result files: see what_if.h. */
+#include "collectives/compare/what_if.h"
+
+#include "bootstrap/base/alloc.h"
+#include "bootstrap/cli/report_header.h"
+#include "bootstrap/results/table.h"
+#include "bootstrap/sweep/state.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FILES_SHOWN = 14, CONDITIONS_WIDTH = 60 };
+
+/* One line of the table: a file, and its comparison with the first file. */
+struct line {
+    const char *file, *what, *cluster;
+    long long ranks, nodes;
+    struct bb_compared compared;
+    double step_us, tokens_per_s, samples_per_s, tflops_per_gpu, utilisation, memory_bytes, gpu_hours;
+    double compute_us, transfer_us, bubble_us, waiting_us, idle_us;
+    const json_t *fits; /* whether training fits in GPU memory; NULL: unknown; borrowed */
+    json_t *options, *differs;
+};
+
+#define SHOWS(name)       BB_SHOWS(struct line, name)
+#define SHOWS_WHOLE(name) BB_SHOWS_WHOLE(struct line, name)
+#define TIME              .form = BB_FORM_TIME
+static json_t *fits_json(const void *row)
+{
+    const struct line *line = row;
+
+    return line->fits ? json_incref((json_t *)line->fits) : json_null();
+}
+
+static const struct bb_field identity_fields[] = {{"file", SHOWS(file)},       {"proxy", SHOWS(what)},
+                                                  {"cluster", SHOWS(cluster)}, {"ranks", SHOWS(ranks)},
+                                                  {"nodes", SHOWS(nodes)},     {0}};
+static const struct bb_field step_fields[] = {
+    {"step_us", "step", NULL, 9, 0, SHOWS(step_us), TIME},
+    {"ratio", "ratio", "", 6, 3, SHOWS(compared.ratio)},
+    {"tokens_per_s", "tokens/s", "", 9, 0, SHOWS(tokens_per_s)},
+    {"samples_per_s", SHOWS(samples_per_s)},
+    {"tflops_per_gpu", SHOWS(tflops_per_gpu)},
+    {"model_flop_utilisation", "MFU", "", 6, 1, SHOWS(utilisation), .form = BB_FORM_PERCENT},
+    {"memory_bytes", "memory", "(GPU)", 8, 0, SHOWS_WHOLE(memory_bytes), .form = BB_FORM_BYTES},
+    {"fits", .value = fits_json},
+    {"compute_us", SHOWS(compute_us)},
+    {"exposed_transfer_us", "transfer", "", 8, 0, SHOWS(transfer_us), TIME},
+    {"bubble_us", "bubble", "", 8, 0, SHOWS(bubble_us), TIME},
+    {"exposed_waiting_us", "waiting", "", 8, 0, SHOWS(waiting_us), TIME},
+    {"idle_us", "idle", "", 8, 0, SHOWS(idle_us), TIME},
+    {"verdict", "verdict", "", 13, 0, SHOWS(compared.verdict), .form = BB_FORM_LEFT},
+    {"gpu_hours", SHOWS(gpu_hours)},
+    {0},
+};
+static const struct bb_field row_fields[] = {
+    {"rows", "rows", "", 5, 0, SHOWS(compared.rows)},
+    {"ratio", "ratio", "(mean)", 7, 3, SHOWS(compared.ratio)},
+    {"worst_ratio", "ratio", "(worst)", 7, 3, SHOWS(compared.worst_ratio)},
+    {"faster", "faster", "", 6, 0, SHOWS(compared.faster)},
+    {"slower", "slower", "", 6, 0, SHOWS(compared.slower)},
+    {"verdict", "verdict", "", 13, 0, SHOWS(compared.verdict), .form = BB_FORM_LEFT},
+    {0},
+};
+static const struct bb_field condition_fields[] = {{"options", SHOWS(options)}, {"differs", SHOWS(differs)}, {0}};
+
+/* Where the values of a step are in its result file: in a plan, in the result of --best-layout, and in a run. */
+static const struct {
+    size_t offset;
+    const char *paths[3];
+} values[] = {
+#define VALUE(member, ...)                                                                                             \
+    {                                                                                                                  \
+        offsetof(struct line, member),                                                                                 \
+        {                                                                                                              \
+            __VA_ARGS__                                                                                                \
+        }                                                                                                              \
+    }
+    VALUE(tokens_per_s, "predicted.tokens_per_s", "tokens_per_s"),
+    VALUE(samples_per_s, "samples_per_s", "predicted.samples_per_s"),
+    VALUE(tflops_per_gpu, "predicted.tflops_per_gpu", "best_layout.layouts.0.tflops_per_gpu"),
+    VALUE(utilisation, "predicted.model_flop_utilisation", "model_flop_utilisation"),
+    VALUE(memory_bytes, "predicted.memory.needed_bytes", "best_layout.layouts.0.memory_bytes"),
+    VALUE(gpu_hours, "predicted.training.gpu_hours"),
+    VALUE(compute_us, "predicted.breakdown.compute_us", "best_layout.layouts.0.compute_us", "breakdown.compute_us"),
+    VALUE(transfer_us, "predicted.breakdown.exposed_transfer_us", "best_layout.layouts.0.exposed_transfer_us",
+          "breakdown.exposed_transfer_us"),
+    VALUE(bubble_us, "predicted.breakdown.bubble_us", "best_layout.layouts.0.bubble_us", "breakdown.bubble_us"),
+    VALUE(waiting_us, "predicted.breakdown.exposed_waiting_us", "best_layout.layouts.0.exposed_waiting_us",
+          "breakdown.exposed_waiting_us"),
+    VALUE(idle_us, "predicted.breakdown.idle_us", "best_layout.layouts.0.idle_us", "breakdown.idle_us"),
+};
+
+static double value_at(const json_t *root, const char *const paths[3])
+{
+    for (int i = 0; i < 3 && paths[i]; i++) {
+        const json_t *value = bb_sweep_follow(root, paths[i]);
+
+        if (json_is_number(value))
+            return json_number_value(value);
+    }
+    return NAN;
+}
+
+static long long count_at(const json_t *root, const char *key)
+{
+    const json_t *value = json_object_get(root, key);
+
+    return json_is_integer(value) ? json_integer_value(value) : -1;
+}
+
+static struct line make_line(const struct bb_result_file *file, const struct bb_compared *compared)
+{
+    struct line line = {.file = file->path,
+                        .what = json_string_value(json_object_get(file->root, "proxy")),
+                        .cluster = bb_result_file_predicted(file),
+                        .ranks = count_at(file->root, "ranks"),
+                        .nodes = count_at(file->root, "nodes"),
+                        .compared = *compared,
+                        .step_us = bb_result_file_is_step(file) ? file->rows->time_us : NAN,
+                        .fits = bb_sweep_follow(file->root, "predicted.memory.fits"),
+                        .options = json_incref(json_object_get(file->root, "options")),
+                        .differs = json_object()};
+
+    for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++)
+        *(double *)((char *)&line + values[i].offset) = value_at(file->root, values[i].paths);
+    return line;
+}
+
+/* ---- the table ---- */
+
+/* The files with their lines and conditions. */
+struct table {
+    const struct bb_result_file *files;
+    int n;
+    struct line *lines; /* [n] */
+    json_t *differs;    /* list of the names of the conditions that differ */
+    bool steps;         /* each file has one row, a step */
+};
+
+/* Stores the conditions that differ from those of the first file, by name. */
+static void find_differences(struct table *t)
+{
+    json_t *first = bb_provenance_of(&t->files[0]), *names = json_object(), *difference, *value;
+    const char *name;
+    size_t k;
+
+    t->differs = json_array();
+    for (int i = 1; i < t->n; i++) {
+        json_t *own = bb_provenance_of(&t->files[i]), *list = bb_provenance_differences(first, own);
+
+        json_array_foreach(list, k, difference)
+        {
+            json_object_set(names, json_string_value(json_object_get(difference, "what")), json_null());
+        }
+        json_decref(own);
+        json_decref(list);
+    }
+    json_object_foreach(names, name, value)
+    {
+        json_array_append_new(t->differs, json_string(name));
+    }
+    for (int i = 0; i < t->n; i++) {
+        json_t *own = bb_provenance_of(&t->files[i]);
+
+        json_object_foreach(names, name, value)
+        {
+            json_t *text = json_object_get(own, name);
+
+            json_object_set(t->lines[i].differs, name + strspn(name, "-"), text ? text : json_null());
+        }
+        json_decref(own);
+    }
+    json_decref(first);
+    json_decref(names);
+}
+
+/* A column of the text table whose width depends on its contents. */
+struct column {
+    const char *name;
+    struct bb_field fields[2];
+};
+
+static const char *condition_of(const struct line *line, const char *name)
+{
+    return json_string_value(json_object_get(line->differs, name + strspn(name, "-")));
+}
+
+static struct column make_column(const struct table *t, const char *name)
+{
+    size_t width = strlen(name);
+
+    for (int i = 0; i < t->n; i++) {
+        const char *text = condition_of(&t->lines[i], name);
+
+        width = text && strlen(text) > width ? strlen(text) : width;
+    }
+    return (struct column){.name = name,
+                           .fields = {{.head = name, .unit = "", .width = (int)width, .member = BB_MEMBER_TEXT}}};
+}
+
+/* Makes columns for the conditions that differ, as many as fit; prints the names of the others. Returns the number. */
+static int make_columns(const struct table *t, FILE *out, struct column *columns)
+{
+    size_t width = 0, i;
+    const json_t *name;
+    bool others = false;
+    int n = 0;
+
+    json_array_foreach(t->differs, i, name)
+    {
+        columns[n] = make_column(t, json_string_value(name));
+        if (width + (size_t)columns[n].fields->width <= CONDITIONS_WIDTH) {
+            width += (size_t)columns[n++].fields->width + 2;
+        } else {
+            fprintf(out, "%s %s", others ? "," : "# also different (--json, --csv):", columns[n].name);
+            others = true;
+        }
+    }
+    fputs(others ? "\n" : "", out);
+    if (json_array_size(t->differs) == 0)
+        fputs("# recorded versions, options and environment are equal\n", out);
+    return n;
+}
+
+/* Copies the fields of the text table: without the columns in which no file has a value. */
+static void select_fields(const struct table *t, const struct bb_field *from, struct bb_field *to)
+{
+    for (; from->key; from++) {
+        bool has_value = false;
+
+        for (int i = 0; i < t->n && from->width; i++) {
+            json_t *object = json_object();
+            const struct bb_field one[] = {*from, {0}};
+
+            bb_table_json(object, one, &t->lines[i]);
+            has_value |= !json_is_null(json_object_get(object, from->key));
+            json_decref(object);
+        }
+        if (has_value)
+            *to++ = *from;
+    }
+    *to = (struct bb_field){0};
+}
+
+static void print_table(const struct table *t, FILE *out)
+{
+    struct bb_field file[] = {{.head = "file", .unit = "", .width = 4, SHOWS(file), .form = BB_FORM_LEFT}, {0}};
+    struct bb_field fields[sizeof(step_fields) / sizeof(step_fields[0])];
+    struct bb_time_unit unit;
+    struct bb_line line = {.out = out, .time = &unit};
+    struct column *columns;
+    double longest = 0;
+    int n;
+
+    BB_NEW(columns, json_array_size(t->differs) + 1);
+    n = make_columns(t, out, columns);
+    for (int i = 0; i < t->n; i++) {
+        longest = fmax(longest, isnan(t->lines[i].step_us) ? 0 : t->lines[i].step_us);
+        file->width = (int)strlen(t->lines[i].file) > file->width ? (int)strlen(t->lines[i].file) : file->width;
+    }
+    file->width++;
+    unit = bb_time_unit(longest);
+    select_fields(t, t->steps ? step_fields : row_fields, fields);
+    fputs("#\n", out);
+    for (int units = 0; units < 2; units++) {
+        bb_line_heading(&line, file, units);
+        for (int c = 0; c < n; c++)
+            bb_line_heading(&line, columns[c].fields, units);
+        bb_line_heading(&line, fields, units);
+        bb_line_end(&line);
+    }
+    for (int i = 0; i < t->n && i < FILES_SHOWN; i++) {
+        bb_line_row(&line, file, &t->lines[i]);
+        for (int c = 0; c < n; c++) {
+            const char *text = condition_of(&t->lines[i], columns[c].name);
+
+            bb_line_row(&line, columns[c].fields, &text);
+        }
+        bb_line_row(&line, fields, &t->lines[i]);
+        bb_line_end(&line);
+    }
+    free(columns);
+}
+
+static void print_misfits(const struct table *t, FILE *out)
+{
+    bool any = false;
+
+    for (int i = 0; i < t->n; i++)
+        if (json_is_false(t->lines[i].fits)) {
+            fprintf(out, "%s%s", any ? ", " : "# training DOES NOT FIT in GPU memory: ", t->files[i].path);
+            any = true;
+        }
+    fputs(any ? "\n" : "", out);
+}
+
+static void print_notes(const struct table *t, FILE *out)
+{
+    bool predicted = false, measured = false;
+    int best = 0;
+
+    for (int i = 0; i < t->n; i++) {
+        *(bb_result_file_predicted(&t->files[i]) ? &predicted : &measured) = true;
+        if (t->lines[i].compared.ratio < t->lines[best].compared.ratio)
+            best = i;
+    }
+    fputs("#\n", out);
+    if (t->n > FILES_SHOWN)
+        fprintf(out, "# %d more file%s: --json, --csv\n", t->n - FILES_SHOWN, t->n - FILES_SHOWN == 1 ? "" : "s");
+    fprintf(out, "# ratio: time / time of %s%s\n", t->files[0].path,
+            t->steps ? "; exposed time of the slowest rank by cause: transfer, bubble, waiting" : "");
+    if (best > 0)
+        fprintf(out, "# fastest: %s, %.3f x the time of %s\n", t->files[best].path, t->lines[best].compared.ratio,
+                t->files[0].path);
+    print_misfits(t, out);
+    if (predicted)
+        fprintf(out, "# %spredicted (modelled, not measured)\n", measured ? "some times are " : "times are ");
+}
+
+/* ---- the comparison ---- */
+
+static json_t *line_json(const struct line *line, bool steps)
+{
+    json_t *object = json_object();
+
+    bb_table_json(object, identity_fields, line);
+    bb_table_json(object, steps ? step_fields : row_fields, line);
+    bb_table_json(object, condition_fields, line);
+    return object;
+}
+
+static int check_criteria(const struct table *t, const struct bb_regression_threshold *threshold)
+{
+    for (int i = 1; i < t->n; i++) {
+        const struct bb_compared *c = &t->lines[i].compared;
+
+        if (c->over > 0)
+            return bb_err(BB_EBELOW, "%s: %zu row%s slower than in %s by more than %g %%, worst: %+.1f %%",
+                          t->files[i].path, c->over, c->over == 1 ? "" : "s", t->files[0].path,
+                          threshold->threshold_percent, 100 * (c->worst_ratio - 1));
+    }
+    for (int i = 1; i < t->n && threshold->strict; i++)
+        if (t->lines[i].compared.fails_strict)
+            return bb_err(BB_EBELOW, "--strict: %s: %s", t->files[i].path, t->lines[i].compared.verdict);
+    return 0;
+}
+
+int bb_what_if(const struct bb_result_file *files, int n, const struct bb_regression_threshold *threshold, FILE *out,
+               struct bb_results *results)
+{
+    struct table t = {.files = files, .n = n, .steps = true};
+    int rc = 0;
+
+    BB_NEW(t.lines, n);
+    for (int i = 0; i < n; i++) {
+        struct bb_compared compared = bb_compare_count(&files[0], &files[i], threshold->threshold_percent);
+
+        compared.verdict = i > 0 ? compared.verdict : NULL;
+        t.lines[i] = make_line(&files[i], &compared);
+        t.steps = t.steps && bb_result_file_is_step(&files[i]);
+    }
+    find_differences(&t);
+    if (out) {
+        print_table(&t, out);
+        print_notes(&t, out);
+    }
+    for (int i = 0; i < n; i++) {
+        bb_warn_if_incomplete(files[i].path, files[i].root);
+        rc = rc ? rc : bb_results_row(results, line_json(&t.lines[i], t.steps));
+    }
+    rc = rc ? rc : check_criteria(&t, threshold);
+    json_decref(t.differs);
+    free(t.lines);
+    return rc;
+}

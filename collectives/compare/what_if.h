@@ -1,0 +1,20 @@
+/*
+ * what_if.h - compares several result files with the first one: a table with one line per file, which shows the options
+ * and other conditions that differ, and what follows from them. For steps (plans and runs of proxies) these are the step
+ * time, throughput, memory and exposed time by cause; for other files the ratios over their common rows.
+ */
+#ifndef BB_COLLECTIVES_COMPARE_WHAT_IF_H
+#define BB_COLLECTIVES_COMPARE_WHAT_IF_H
+
+#include "collectives/compare/compare.h"
+
+/*
+ * bb_what_if - compare files[1] to files[n - 1] with files[0].
+ *   out      prints the table to this stream, at most 20 files; NULL: print nothing
+ *   results  receives one row per file; NULL: none
+ *   Returns  as bb_compare; -BB_EBELOW if one of the comparisons returns it
+ */
+int bb_what_if(const struct bb_result_file *files, int n, const struct bb_regression_threshold *threshold, FILE *out,
+               struct bb_results *results) BB_MUST_CHECK;
+
+#endif

@@ -50,7 +50,7 @@ int bb_plan_collectives(struct bb_plan_options *o, const struct bb_positionals *
     struct bb_conditions conditions;
     struct bb_bench_plan p = {&cluster, &sweep, &conditions, 1, o->config.ranks, argc, argv};
     const char *json = o->files[BB_PLAN_EXPORT_json], *csv = o->files[BB_PLAN_EXPORT_csv];
-    json_t *rows = json || csv ? json_array() : NULL;
+    json_t *rows = json || csv ? json_array() : NULL, *root = NULL;
     int rc;
 
     TRY(validate_collective(o, positionals->word[0]));
@@ -64,17 +64,18 @@ int bb_plan_collectives(struct bb_plan_options *o, const struct bb_positionals *
     TRY(bb_bench_plan_validate(&p));
     if (check_only)
         goto out;
-    TRY(bb_plan_load_cluster(o->cluster, o->config.gpus_per_node, &cluster));
+    TRY(bb_plan_load_cluster(o, o->config.gpus_per_node, &cluster));
     TRY(bb_predict_validate_slow(&cluster, o->config.ranks, &conditions.slow));
     TRY(bb_plan_exports_check_writable(o->files));
     TRY(bb_bench_plan_run(&p, bb_results_on_stdout(json, csv) ? NULL : stdout, rows));
+    if (rows)
+        root = bb_bench_plan_json(&p, bb_json_options(o->option_set, o), rows);
     if (csv)
-        TRY(bb_plan_write_rows(csv, rows));
+        TRY(bb_plan_write_rows(csv, rows, root));
     if (json)
-        TRY(bb_json_save(json, "the plan's JSON",
-                         bb_bench_plan_json(&p, bb_json_options(o->option_set, o), json_incref(rows)), 0));
+        TRY(bb_json_save(json, "the plan's JSON", json_incref(root), 0));
 out:
-    json_decref(rows);
+    json_decref(root ? root : rows);
     bb_bench_release_sweep(&sweep);
     return rc;
 }

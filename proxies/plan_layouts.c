@@ -9,14 +9,15 @@
 #include <string.h>
 
 static json_t *layouts_json(const struct bb_plan_options *o, const struct bb_layout_search *search,
-                            const struct bb_conditions *conditions, const struct bb_layouts *found)
+                            const struct bb_conditions *conditions, const struct bb_layouts *found, json_t *command)
 {
     json_t *root = json_pack(
-        "{s:s, s:s, s:s, s:o, s:i, s:{s:s, s:o, s:f, s:f}, s:o}", "schema", "busbar.plan/1", "busbar", BUSBAR_VERSION,
-        "proxy", o->config.proxy, "options", bb_json_options(o->option_set, o), "ranks", o->config.ranks, "predicted",
-        "cluster", search->cluster->name, "slow", bb_slow_json(&search->conditions->slow), "step_us",
-        found->rows[0].step_ns / 1e3, "tokens_per_s", found->rows[0].tokens / (found->rows[0].step_ns / 1e9),
-        "best_layout", bb_layouts_json(found, o->top));
+        "{s:s, s:s, s:o, s:s, s:o, s:i, s:i, s:{s:s, s:o, s:f, s:f}, s:o}", "schema", "busbar.plan/1", "busbar",
+        BUSBAR_VERSION, "command", command, "proxy", o->config.proxy, "options", bb_json_options(o->option_set, o),
+        "ranks", o->config.ranks, "nodes", bb_cluster_nodes(search->cluster, o->config.ranks), "predicted", "cluster",
+        search->cluster->name, "slow", bb_slow_json(&search->conditions->slow), "step_us", found->rows[0].step_ns / 1e3,
+        "tokens_per_s", found->rows[0].tokens / (found->rows[0].step_ns / 1e9), "best_layout",
+        bb_layouts_json(found, o->top));
 
     if (conditions->jitter > 0)
         json_object_set_new(json_object_get(root, "predicted"), "jitter",
@@ -67,9 +68,9 @@ int bb_plan_layouts(const struct bb_plan_options *o, const struct bb_proxy_confi
     }
     if (!json && !csv)
         goto out;
-    root = layouts_json(o, &search, &conditions, &found);
+    root = layouts_json(o, &search, &conditions, &found, bb_json_words(argc, argv));
     if (csv)
-        TRY(bb_plan_write_rows(csv, json_object_get(json_object_get(root, "best_layout"), "layouts")));
+        TRY(bb_plan_write_rows(csv, json_object_get(json_object_get(root, "best_layout"), "layouts"), root));
     if (json)
         TRY(bb_json_save(json, "the plan's JSON", json_incref(root), 0));
 out:

@@ -39,6 +39,7 @@ struct bb_plan_options {
                                          collective); the JSON output lists their options */
     struct bb_proxy_config config;
     const char *cluster, *tokens, *files[BB_N_PLAN_EXPORTS];
+    struct bb_opt_texts changes;      /* --set */
     const char *export, *export_file; /* format and file name of --export */
     struct bb_export_selection export_only;
     bool ops, best_order, best_layout, must_fit, graph;
@@ -97,15 +98,16 @@ int bb_plan_validate_requirements(const struct bb_plan_options *o, const struct 
  * bb_plan_write_rows - write a CSV file.
  *   path  '-': stdout
  *   rows  JSON array with one object per row
+ *   root  the JSON document that contains the rows
  */
-int bb_plan_write_rows(const char *path, const json_t *rows) BB_MUST_CHECK;
+int bb_plan_write_rows(const char *path, const json_t *rows, const json_t *root) BB_MUST_CHECK;
 
 /*
- * bb_plan_load_cluster - load a cluster profile, and warn about values that seem to have the wrong unit.
- *   word           name or path of the profile
+ * bb_plan_load_cluster - load the cluster profile of --cluster with the changes of --set, and warn about values that
+ * seem to have the wrong unit.
  *   gpus_per_node  use only this number of GPUs of each node; 0: all
  */
-int bb_plan_load_cluster(const char *word, int gpus_per_node, struct bb_cluster *cluster) BB_MUST_CHECK;
+int bb_plan_load_cluster(const struct bb_plan_options *o, int gpus_per_node, struct bb_cluster *cluster) BB_MUST_CHECK;
 
 /*
  * bb_plan_resolve_cluster - load the cluster of --cluster, and set everything in the config and the forecast that

@@ -37,11 +37,11 @@ static void resolve_forecast(const struct bb_plan_options *o, const struct bb_cl
         t->attention = "fused";
 }
 
-int bb_plan_load_cluster(const char *word, int gpus_per_node, struct bb_cluster *cluster)
+int bb_plan_load_cluster(const struct bb_plan_options *o, int gpus_per_node, struct bb_cluster *cluster)
 {
     int rc;
 
-    TRY(bb_cluster_load(word, cluster));
+    TRY(bb_cluster_load_changed(o->cluster, &o->changes, cluster));
     bb_cluster_warn_units(cluster);
     if (gpus_per_node > 0)
         bb_cluster_set_gpus_per_node(cluster, gpus_per_node);
@@ -56,7 +56,7 @@ int bb_plan_resolve_cluster(const struct bb_plan_options *o, struct bb_cluster *
 
     *cluster = (struct bb_cluster){0};
     if (o->cluster)
-        TRY(bb_plan_load_cluster(o->cluster, config->gpus_per_node, cluster));
+        TRY(bb_plan_load_cluster(o, config->gpus_per_node, cluster));
     if (o->cluster)
         config->gpus_per_node = cluster->gpus_per_node;
     if (o->cluster && config->transformer.float8 && cluster->tflops_float8 <= 0)
@@ -152,17 +152,17 @@ out:
 
 /* ---- CSV ---- */
 
-int bb_plan_write_rows(const char *path, const json_t *rows)
+int bb_plan_write_rows(const char *path, const json_t *rows, const json_t *root)
 {
     struct bb_outfile file;
     int rc;
 
     if (strcmp(path, "-") == 0) {
-        bb_flat_table_write(rows, NULL, stdout);
+        bb_flat_table_write(rows, root, stdout);
         return 0;
     }
     TRY(bb_outfile_open(&file, path, "the table"));
-    bb_flat_table_write(rows, NULL, file.out);
+    bb_flat_table_write(rows, root, file.out);
     rc = bb_outfile_close(&file, "the table", 0);
 out:
     return rc;

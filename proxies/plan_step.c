@@ -41,10 +41,12 @@ static void print_results(const struct plan_results *f, bool ops, int argc, char
 }
 
 /* verdict: result of the plan, 0 or a negative error code, which the JSON contains. */
-static int write_files(const struct plan_results *f, const struct bb_plan_options *o, int verdict)
+static int write_files(const struct plan_results *f, const struct bb_plan_options *o, int verdict, int argc,
+                       char **argv)
 {
     struct bb_plan_report report = {.plan = &f->plan,
                                     .prediction = f->predicted ? &f->prediction : NULL,
+                                    .command = bb_json_words(argc, argv),
                                     .options = bb_json_options(o->option_set, o),
                                     .best_order = f->best.n > 0 ? bb_best_order_json(&f->best) : NULL,
                                     .jittered = f->jittered.samples > 0 ? &f->jittered : NULL,
@@ -53,6 +55,7 @@ static int write_files(const struct plan_results *f, const struct bb_plan_option
                                     .rc = verdict};
     int rc = bb_plan_exports_write(o->files, &report);
 
+    json_decref(report.command);
     json_decref(report.options);
     json_decref(report.best_order);
     return rc;
@@ -273,7 +276,7 @@ int bb_plan_step(const struct bb_plan_options *o, const struct bb_proxy *proxy, 
         print_results(&f, o->ops, argc, argv);
     rc = bb_checks_report(&f.plan.checks);
     rc = rc ? rc : check_memory(o, &f);
-    written = write_files(&f, o, rc);
+    written = write_files(&f, o, rc, argc, argv);
     rc = rc ? rc : written;
 out:
     bb_best_order_release(&f.best);

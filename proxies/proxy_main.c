@@ -46,6 +46,7 @@ static const struct bb_opt run_options[] = {
     OPT_STRING(0, "cluster", FIELD(cluster), NULL, "NAME|FILE",
                "also predict the step for this cluster, and print predicted and measured times side by side",
                .choice_at = bb_cluster_name_at),
+    OPT_TEXTS(0, "set", FIELD(changes), "KEY=VALUE", BB_SET_HELP),
     OPT_STRING(0, "slow", FIELD(slow_list), NULL, "LIST",
                "make ranks slow, separated by commas: with rank=1:1.5 the kernels of rank 1 take 1.5 times as long"),
     OPT_STRING(0, "delay", FIELD(delay_list), NULL, "LIST",
@@ -197,6 +198,8 @@ int bb_proxy_parse(struct bb_proxy_run_options *o, const struct bb_proxy **proxy
     *proxy = NULL;
     TRY(bb_opts_parse(&bb_proxy_set, o, argc, argv, &positionals, stdout));
     TRY(validate_sms(o->compute_sms));
+    if (o->changes.n > 0 && !o->cluster)
+        return bb_err(BB_EUSAGE, "--set requires --cluster; try: --cluster h100-sxm-ib");
     if (positionals.n > 0 && strcmp(positionals.word[0], "all") == 0) {
         TRY(parse_slow(o));
         return parse_all(o, &positionals);
@@ -235,7 +238,7 @@ int bb_proxy_main(int argc, char **argv)
     int rc = check_arguments(argc, argv, &o);
 
     if (rc == 0 && o.cluster)
-        rc = bb_cluster_load(o.cluster, &cluster);
+        rc = bb_cluster_load_changed(o.cluster, &o.changes, &cluster);
     return rc ? rc : bb_supervise("proxy", "bb_proxy_run", o.common.timeout_s, 1, argc, argv);
 }
 

@@ -14,6 +14,7 @@ struct bb_proxy_run_options {
     double compute_gbps;
     bool check, no_alone, graph, start_barrier, quick;
     const char *trace, *cluster, *slow_list, *delay_list;
+    struct bb_opt_texts changes; /* --set */
     double peak_tflops;
     struct bb_slow slow; /* not an option: the ranks of --slow and --delay */
 };

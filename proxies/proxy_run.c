@@ -111,7 +111,7 @@ static int load_cluster(struct run *x)
 {
     const struct bb_world *w = &x->session.world;
     const bool predicts = x->options.cluster && w->rank == 0;
-    int rc = predicts ? bb_cluster_load(x->options.cluster, &x->cluster) : 0;
+    int rc = predicts ? bb_cluster_load_changed(x->options.cluster, &x->options.changes, &x->cluster) : 0;
 
     if (rc == 0 && predicts && w->nodes > 1 && w->size % w->local_size == 0)
         bb_cluster_set_gpus_per_node(&x->cluster, w->local_size);

@@ -38,6 +38,7 @@ union value {
     double real;
     const char *text;
     struct bb_opt_ints ints;
+    struct bb_opt_texts texts;
 };
 
 /* Writes the names, separated by blanks, to buf; "..." replaces the names after the first NAMES_LISTED. Returns buf. */
@@ -184,6 +185,14 @@ static int set_string(const struct bb_opt *opt, const char *text, const char **f
     return 0;
 }
 
+static int add_text(const struct bb_opt *opt, const char *text, struct bb_opt_texts *field)
+{
+    if (field->n == BB_OPT_TEXTS_MAX)
+        return bb_err(BB_EUSAGE, "--%s %s: the option is given more than %d times", opt->name, text, BB_OPT_TEXTS_MAX);
+    field->text[field->n++] = text;
+    return 0;
+}
+
 /* Stores a value in the option's field. text: NULL for a flag, which is then set to true. */
 static int set_value(const struct bb_opt *opt, const char *text, void *field)
 {
@@ -203,6 +212,8 @@ static int set_value(const struct bb_opt *opt, const char *text, void *field)
         return set_choice(opt, text, field);
     case BB_OPT_STRING:
         return set_string(opt, text, field);
+    case BB_OPT_TEXTS:
+        return add_text(opt, text, field);
     }
     return bb_err(BB_EFAIL, "--%s: option of unknown kind %d", opt->name, (int)opt->kind);
 }
@@ -215,6 +226,7 @@ static const size_t field_bytes[] = {
     [BB_OPT_CHOICE] = sizeof(const char *),
     [BB_OPT_STRING] = sizeof(const char *),
     [BB_OPT_INTS] = sizeof(struct bb_opt_ints),
+    [BB_OPT_TEXTS] = sizeof(struct bb_opt_texts),
 };
 
 static int set_defaults(const struct bb_opts *set, void *cfg)
@@ -289,7 +301,7 @@ struct parser {
 
 static int set_option(const struct parser *r, const struct bb_opt *opt, size_t at, const char *value)
 {
-    union value unused;
+    union value unused = {.texts = {0}};
 
     return r->positionals ? set_value(opt, value, r->cfg ? (char *)r->cfg + at : (void *)&unused) : 0;
 }

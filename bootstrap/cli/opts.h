@@ -37,12 +37,20 @@ enum bb_opt_kind {
     BB_OPT_CHOICE, /* const char *: one of the valid values; points to the string in the list of valid values, so
                       that callers may compare with == */
     BB_OPT_STRING, /* const char *: any text; points into argv or to the default; NULL if neither is given */
+    BB_OPT_TEXTS,  /* struct bb_opt_texts: any text; the option may be repeated */
 };
 
 /* Value of an option of kind BB_OPT_INTS. list: the text of a list of at least two numbers; NULL: a single number. */
 struct bb_opt_ints {
     int first;
     const char *list;
+};
+
+/* Values of an option of kind BB_OPT_TEXTS, in the order of the command line. text[] points into argv. */
+#define BB_OPT_TEXTS_MAX 32
+struct bb_opt_texts {
+    int n;
+    const char *text[BB_OPT_TEXTS_MAX];
 };
 
 struct bb_opt {
@@ -76,6 +84,7 @@ static inline const char *bb_opt_choice(const struct bb_opt *opt, size_t i)
  *   OPT_CHOICE(letter, name, offset, default, arg, choices, help)
  *   OPT_CHOICE_AT: the same parameters as OPT_CHOICE, but with choice_at instead of choices
  *   OPT_STRING(letter, name, offset, default, arg, help)
+ *   OPT_TEXTS(letter, name, offset, arg, help)
  *   OPT_OUTPUT(letter, name, offset, help): the name of a file that the command writes
  * Designated initializers may follow the help: OPT_FLAG(0, "ops", FIELD(ops), "also every operation", .needs = ...).
  */
@@ -91,6 +100,7 @@ static inline const char *bb_opt_choice(const struct bb_opt *opt, size_t i)
 #define OPT_CHOICE_AT(l, n, at, d, a, list, ...)                                                                       \
     OPT_ROW(BB_OPT_CHOICE, l, n, at, .def = d, .arg = a, .choice_at = list, .help = __VA_ARGS__)
 #define OPT_STRING(l, n, at, d, a, ...) OPT_ROW(BB_OPT_STRING, l, n, at, .def = d, .arg = a, .help = __VA_ARGS__)
+#define OPT_TEXTS(l, n, at, a, ...)     OPT_ROW(BB_OPT_TEXTS, l, n, at, .arg = a, .help = __VA_ARGS__)
 #define OPT_OUTPUT(l, n, at, ...)       OPT_STRING(l, n, at, NULL, "FILE", __VA_ARGS__, .writes = true)
 #define OPT_ROW(k, l, n, at, ...)                                                                                      \
     {                                                                                                                  \

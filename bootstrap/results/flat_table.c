@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const omitted_keys[] = {"options", "environment"};
+static const char *const omitted_keys[] = {"environment"};
 
 static void put_field(json_t *flat, const char *path, json_t *value);
 
@@ -129,10 +129,47 @@ static json_t *cells_of(const json_t *flat, const json_t *names)
     return cells;
 }
 
-void bb_flat_table_write(const json_t *rows, json_t *extra, FILE *out)
+/* Columns that identify the run of a document, and their paths in the document. */
+static const struct {
+    const char *name, *outer, *inner;
+} identity[] = {{"command", "command", NULL},
+                {"started", "started", NULL},
+                {"host", "devices", "host"},
+                {"ranks", "ranks", NULL},
+                {"nodes", "nodes", NULL},
+                {"busbar", "busbar", NULL},
+                {"nccl.runtime", "nccl", "runtime"},
+                {"cuda.runtime", "cuda", "runtime"},
+                {"emulated", "emulated", NULL},
+                {"shared_gpu", "shared_gpu", NULL}};
+
+json_t *bb_flat_table_identity(const json_t *document)
+{
+    json_t *values = json_object();
+
+    for (size_t i = 0; i < sizeof(identity) / sizeof(identity[0]); i++) {
+        const json_t *value = json_object_get(document, identity[i].outer);
+        json_t *joined = NULL;
+
+        if (strcmp(identity[i].outer, "devices") == 0) /* the host of rank 0 */
+            value = json_array_get(value, 0);
+        if (identity[i].inner)
+            value = json_object_get(value, identity[i].inner);
+        else if (json_is_array(value))
+            value = joined = join_texts(value);
+        json_object_set(values, identity[i].name, value ? (json_t *)value : json_null());
+        json_decref(joined);
+    }
+    return values;
+}
+
+void bb_flat_table_write(const json_t *rows, const json_t *document, FILE *out)
 {
     json_t *table = json_array(), *columns = json_object(), *names, *row;
+    json_t *extra = document ? bb_flat_table_identity(document) : NULL;
     size_t i;
+
+    (void)!json_object_set(extra, "options", json_object_get(document, "options"));
 
     json_array_foreach(rows, i, row)
     {
@@ -151,5 +188,6 @@ void bb_flat_table_write(const json_t *rows, json_t *extra, FILE *out)
     bb_csv_write(names, table, out);
     json_decref(names);
     json_decref(columns);
+    json_decref(extra);
     json_decref(table);
 }

@@ -46,6 +46,15 @@ json_t *bb_json_words(int n, char **words)
     return list;
 }
 
+static json_t *texts_json(const struct bb_opt_texts *texts)
+{
+    json_t *list = json_array();
+
+    for (int i = 0; i < texts->n; i++)
+        json_array_append_new(list, bb_json_text(texts->text[i]));
+    return list;
+}
+
 static json_t *option_value(enum bb_opt_kind kind, const void *field)
 {
     const char *text;
@@ -62,6 +71,8 @@ static json_t *option_value(enum bb_opt_kind kind, const void *field)
         return json_integer((json_int_t) * (const size_t *)field);
     case BB_OPT_DOUBLE:
         return bb_json_real(*(const double *)field);
+    case BB_OPT_TEXTS:
+        return texts_json(field);
     case BB_OPT_CHOICE:
     case BB_OPT_STRING:
         text = *(const char *const *)field;

@@ -23,18 +23,14 @@ static void put_json(struct bb_results_writer *w, FILE *out)
     bb_document_print(&w->document, out);
 }
 
-/* Writes the CSV. A schema without rows yields one CSV row, which contains the scalar fields of the document. Every row
- * ends with "emulated" and "shared_gpu", which show whether the row's times come from real GPUs with one rank each. */
+/* Writes the CSV. A schema without rows yields one CSV row, which contains the scalar fields of the document. */
 static void put_csv(struct bb_results_writer *w, FILE *out)
 {
-    json_t *root = w->document.root, *extra, *rows;
+    json_t *root = w->document.root;
+    json_t *rows = json_object_get(root, "results") ? json_incref(w->rows) : json_pack("[O]", root);
 
-    extra = json_pack("{s:O*, s:O*}", "emulated", json_object_get(root, "emulated"), "shared_gpu",
-                      json_object_get(root, "shared_gpu"));
-    rows = json_object_get(root, "results") ? json_incref(w->rows) : json_pack("[O]", root);
-    bb_flat_table_write(rows, extra, out);
+    bb_flat_table_write(rows, root, out);
     json_decref(rows);
-    json_decref(extra);
 }
 
 /* Writes a target with the function `put`. what: name of the target in messages. Returns 0, or a negative error after

@@ -3,6 +3,7 @@
 #include "bootstrap/sweep/collect.h"
 
 #include "bootstrap/base/alloc.h"
+#include "bootstrap/results/flat_table.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -89,6 +90,14 @@ static const json_t *cell_value(const json_t *result, const json_t *row, const c
 }
 
 /* ---- choice of the columns ---- */
+
+static bool has_name(const json_t *names, const char *name)
+{
+    for (size_t i = 0; i < json_array_size(names); i++)
+        if (strcmp(json_string_value(json_array_get(names, i)), name) == 0)
+            return true;
+    return false;
+}
 
 /* Returns whether a result has a scalar at the path in an element of results[] or, if there is no results[], at its top
  * level. user_column: the path is from "columns" in the study file. Such a path may also be at the top level of a
@@ -411,6 +420,42 @@ void bb_gather(struct bb_gathered *g, const struct bb_study *study, const struct
     build_table(g);
 }
 
+/* Appends the values of `identity` that are no column of the table to row. */
+static void append_identity(struct bb_gathered *g, json_t *identity, json_t *row)
+{
+    const char *name;
+    json_t *value;
+
+    json_object_foreach(identity, name, value)
+    {
+        if (!has_name(g->columns, name))
+            json_array_append(row, value);
+    }
+}
+
+void bb_gathered_identify(struct bb_gathered *g)
+{
+    json_t *none = bb_flat_table_identity(NULL), *value;
+    const char *name;
+    size_t next = 0;
+
+    g->identity = json_array();
+    json_object_foreach(none, name, value)
+    {
+        if (!has_name(g->columns, name))
+            json_array_append_new(g->identity, json_string(name));
+    }
+    json_decref(none);
+    for (size_t i = 0; i < g->combinations->n; i++) {
+        const size_t n = json_array_size(json_object_get(g->found[i].result, "results"));
+        json_t *identity = bb_flat_table_identity(g->found[i].result);
+
+        for (size_t end = next + (n > 0 ? n : 1); next < end; next++)
+            append_identity(g, identity, json_array_get(g->rows, next));
+        json_decref(identity);
+    }
+}
+
 void bb_gathered_release(struct bb_gathered *g)
 {
     for (size_t i = 0; i < g->combinations->n; i++)
@@ -418,4 +463,5 @@ void bb_gathered_release(struct bb_gathered *g)
     free(g->found);
     json_decref(g->columns);
     json_decref(g->rows);
+    json_decref(g->identity);
 }

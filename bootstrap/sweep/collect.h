@@ -26,6 +26,7 @@ struct bb_gathered {
     struct bb_sweep_found *found; /* [combinations->n] state and result of each combination; owned */
     json_t *columns;              /* JSON list of the column names */
     json_t *rows;                 /* JSON list of the table rows; each table row is a list of one value per column */
+    json_t *identity;             /* NULL, or names of the additional values at the end of each table row */
     size_t count[3]; /* [enum bb_sweep_state] number of combinations in each state (complete, failed, to do) */
     bool emulated, shared_gpu; /* true if any result is from emulated GPUs, or from ranks that share a GPU */
     bool some_measured;        /* true if any result is not from emulated GPUs */
@@ -46,10 +47,15 @@ void bb_gathered_release(struct bb_gathered *g);
 json_t *bb_sweep_columns(const struct bb_study *study, const struct bb_sweep_runs *combinations);
 json_t *bb_list_columns(void);
 
-/* The table as text and as JSON (collect_table.c); for CSV, bb_csv_write prints g->columns and g->rows. The text
+/* bb_gathered_identify - append to each table row the values that identify its run (bb_flat_table_identity), for the
+ * CSV. Must be called before rows are filtered or sorted. */
+void bb_gathered_identify(struct bb_gathered *g);
+
+/* The table as text and as JSON (collect_table.c), and as CSV with the values of bb_gathered_identify. The text
  * contains header lines that start with '#', an aligned table, and the failed combinations with the last lines of their
  * stderr. The caller owns the JSON. */
 void bb_gathered_text(const struct bb_gathered *g, FILE *out);
 json_t *bb_gathered_json(const struct bb_gathered *g);
+void bb_gathered_csv(const struct bb_gathered *g, FILE *out);
 
 #endif

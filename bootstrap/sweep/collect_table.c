@@ -1,5 +1,6 @@
 /* collect_table.c - prints the table of a study as text, CSV and JSON. */
 #include "bootstrap/base/alloc.h"
+#include "bootstrap/base/csv.h"
 #include "bootstrap/base/environment.h"
 #include "bootstrap/cli/report_header.h"
 #include "bootstrap/sweep/collect.h"
@@ -208,7 +209,16 @@ void bb_gathered_text(const struct bb_gathered *g, FILE *out)
     free(shape);
 }
 
-/* ---- JSON output ---- */
+/* ---- CSV and JSON output ---- */
+
+void bb_gathered_csv(const struct bb_gathered *g, FILE *out)
+{
+    json_t *names = json_copy(g->columns);
+
+    json_array_extend(names, g->identity);
+    bb_csv_write(names, g->rows, out);
+    json_decref(names);
+}
 
 static json_t *words_json(const struct bb_argv *a)
 {

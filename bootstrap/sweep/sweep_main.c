@@ -5,7 +5,6 @@
 #include "bootstrap/sweep/sweep_main.h"
 
 #include "bootstrap/base/alloc.h"
-#include "bootstrap/base/csv.h"
 #include "bootstrap/base/outfile.h"
 #include "bootstrap/cli/opts.h"
 #include "bootstrap/cli/progress.h"
@@ -373,7 +372,7 @@ static int write_results(const struct bb_gathered *g, bool csv, const char *path
     if (!is_stdout(path))
         TRY(bb_outfile_open_private(&file, path, gathered));
     if (csv) {
-        bb_csv_write(g->columns, g->rows, file.out);
+        bb_gathered_csv(g, file.out);
     } else {
         json_dumpf(root, file.out, JSON_INDENT(1) | JSON_REAL_PRECISION(12));
         fputc('\n', file.out);
@@ -393,6 +392,7 @@ static int gather_results(const struct sweep *s)
 
     bb_gather(&g, &s->study, &s->combinations, s->dir);
     TRY(write_results(&g, false, s->json));
+    bb_gathered_identify(&g);
     if (!o->csv)
         TRY(write_results(&g, true, s->csv));
     TRY(bb_view_apply(&o->view, &g));

@@ -32,7 +32,7 @@ def rejection(busbar, *args):
 
 
 def without_options(doc):
-    return {k: v for k, v in doc.items() if k != "options"}
+    return {k: v for k, v in doc.items() if k not in ("command", "options")}
 
 
 # ---- batch size and training time ----------------------------------------------------------------------------------------------
@@ -182,6 +182,36 @@ def test_slow_link_delays_a_collective_as_it_delays_a_step(plan):
     assert step["predicted"]["step_us"] == pytest.approx(launch + alone, abs=0.02)
     assert alone > 1.2 * sum(n * r["time_us"]["p50"] for (_, n), r in zip(calls, plan("all_reduce", "--sizes", ",".join(
         str(size) for size, _ in calls), "--placement", "in_place", *where[:-2])["results"]))
+
+
+def changed(tmp_path, **changes):
+    """Writes a copy of the H100 profile with other values."""
+    profile = json.loads((ROOT / "profiles" / "clusters" / "h100-sxm-ib.json").read_text())
+    path = tmp_path / "changed.json"
+    path.write_text(json.dumps({**profile, **{k: {**profile[k], **v} if isinstance(v, dict) else v for k, v in changes.items()}}))
+    return path
+
+
+@pytest.mark.parametrize("args", [("all_reduce", "--ranks", 32), ("gpt2_large", 4, 2, 2, "--ranks", 16, "--compute", "timed")])
+def test_set_equals_an_edited_profile(plan, tmp_path, args):
+    edited = changed(tmp_path, inter={"gbps": 60}, nics_per_node=4)
+    of_file = plan(*args, "--cluster", edited)
+    of_set = plan(*args, "--cluster", H100, "--set", "inter.gbps=60", "--set", "nics_per_node=4")
+    key = "results" if "results" in of_file else "predicted"
+    without_name = [{k: v for k, v in doc[key].items() if k != "cluster"} if key == "predicted" else doc[key] for doc in (of_file, of_set)]
+    assert without_name[0] == without_name[1] != plan(*args, "--cluster", H100)[key]
+    assert of_set["options"]["set"] == ["inter.gbps=60", "nics_per_node=4"]
+    assert of_set["predicted"]["cluster"] == "h100-sxm-ib with inter.gbps=60, nics_per_node=4"
+
+
+def test_slow_node_equals_its_slow_gpus_and_nics(plan):
+    args = ("gpt2_large", 12, 4, 3, "--ranks", 16, "--compute", "timed", "--cluster", H100, "--slow")
+    parts = [f"rank={r}:2" for r in range(8, 16)] + [f"link=node1-nic{n}:0.5" for n in range(8)]
+    node, all_parts = plan(*args, "node1:0.5"), plan(*args, ",".join(parts))
+    assert node["predicted"]["slow"] == ["node1:0.5"]
+    assert node["predicted"]["step_us"] == all_parts["predicted"]["step_us"]
+    collective = ("all_reduce", "--ranks", 16, "-b", "64M", "-e", "64M", "--cluster", H100, "--slow")
+    assert plan(*collective, "node1:0.5")["results"] == plan(*collective, ",".join(parts[8:]))["results"]
 
 
 @pytest.mark.parametrize("ranks", [2, 64])

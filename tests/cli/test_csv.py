@@ -29,11 +29,20 @@ def flat(value, path=""):
         low, high = value or (None, None)
         return {f"{path}.low": low, f"{path}.high": high}
     if isinstance(value, dict):
-        fields = {k: v for k, v in value.items() if path or k not in ("options", "environment")}
+        fields = {k: v for k, v in value.items() if path or k != "environment"}
         return {k: v for inner in fields for k, v in flat(fields[inner], f"{path}.{inner}".lstrip(".")).items()}
     if isinstance(value, list):
         return {path: " ".join(value)} if all(isinstance(v, str) for v in value) else {}
     return {path: value}
+
+
+def identity(doc):
+    """The columns that identify the run of a document and its options."""
+    first = (doc.get("devices") or [{}])[0]
+    return {"command": " ".join(doc["command"]), "started": doc.get("started"), "host": first.get("host"), "ranks": doc["ranks"],
+            "nodes": doc.get("nodes"), "busbar": doc["busbar"], "nccl.runtime": doc.get("nccl", {}).get("runtime"),
+            "cuda.runtime": doc.get("cuda", {}).get("runtime"), "emulated": doc.get("emulated"), "shared_gpu": doc.get("shared_gpu"),
+            **flat(doc.get("options", {}), "options")}
 
 
 def same(text, value):
@@ -58,7 +67,8 @@ def test_csv_has_the_rows_of_the_json_results(busbar, tmp_path, kind):
     done = busbar.run(*args, "--json", "r.json", "--csv", "r.csv", ranks=ranks, env=NO_DATA, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     result, rows = json.loads((tmp_path / "r.json").read_text()), read(tmp_path / "r.csv")
-    assert_rows(rows, [{**flat(row), "emulated": True, "shared_gpu": False} for row in result["results"]])
+    assert_rows(rows, [{**identity(result), **flat(row)} for row in result["results"]])
+    assert rows[0]["host"] and rows[0]["cuda.runtime"] and rows[0]["started"].endswith("Z")
     assert any(row[column] for row in rows)
 
 
@@ -67,13 +77,15 @@ def test_csv_of_a_run_without_rows_has_one_row(busbar, tmp_path):
                       env=NO_DATA, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     result, rows = json.loads((tmp_path / "r.json").read_text()), read(tmp_path / "r.csv")
-    expected = flat({k: v for k, v in result.items()})
+    expected = {**identity(result), **flat(result)}
     assert_rows(rows, [expected])
     assert rows[0]["command"].startswith("proxy gpt2_large 4 2 2") and float(rows[0]["breakdown.exposed_us"]) > 0
     done = busbar.run("plan", "gpt2_large", 4, 2, 2, "--ranks", 4, "--cluster", "h100-sxm-ib", "--json", "p.json", "--csv", "p.csv",
                       emulated=False, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert_rows(read(tmp_path / "p.csv"), [flat(json.loads((tmp_path / "p.json").read_text()))])
+    plan = json.loads((tmp_path / "p.json").read_text())
+    assert_rows(read(tmp_path / "p.csv"), [{**identity(plan), **flat(plan)}])
+    assert plan["nodes"] == 1 and plan["command"][:2] == ["plan", "gpt2_large"]
 
 
 def test_csv_of_a_collective_plan(busbar, tmp_path):
@@ -81,7 +93,9 @@ def test_csv_of_a_collective_plan(busbar, tmp_path):
                       "--csv", "p.csv", emulated=False, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     rows = read(tmp_path / "p.csv")
-    assert_rows(rows, [flat(row) for row in json.loads((tmp_path / "p.json").read_text())["results"]])
+    plan = json.loads((tmp_path / "p.json").read_text())
+    assert_rows(rows, [{**identity(plan), **flat(row)} for row in plan["results"]])
+    assert {(row["ranks"], row["nodes"], row["options.cluster"]) for row in rows} == {("16", "2", "h100-sxm-ib")}
     assert len(rows) == 6 and {row["flags"] for row in rows} == {"predicted"}
 
 
@@ -92,13 +106,28 @@ def test_csv_of_compare_and_sweep(busbar, tmp_path):
     done = busbar.run("compare", "a.json", "b.json", "--json", "c.json", "--csv", "c.csv", emulated=False, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     rows = read(tmp_path / "c.csv")
-    assert_rows(rows, [{**flat(r), "emulated": True, "shared_gpu": False}
-                       for r in json.loads((tmp_path / "c.json").read_text())["results"]])
+    compared = json.loads((tmp_path / "c.json").read_text())
+    assert_rows(rows, [{**identity(compared), **flat(r)} for r in compared["results"]])
     assert {row["verdict"] for row in rows} == {"no difference"}
-    (tmp_path / "s.json").write_text('{"command": "plan gpt2_large", "ranks": [4, 8], "options": {"layers": 8, "stages": 4}}')
+    (tmp_path / "s.json").write_text('{"command": "plan gpt2_large", "ranks": [4, 8], "options": {"layers": 8, "stages": 4, "cluster": "h100-sxm-ib"}}')
     done = busbar.run("sweep", "s.json", "-o", "s.d", "--csv", "s.csv", emulated=False, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert [row["ranks"] for row in read(tmp_path / "s.csv")] == ["4", "8"]
+    rows = read(tmp_path / "s.csv")
+    assert [(row["ranks"], row["nodes"], row["busbar"] != "") for row in rows] == [("4", "1", True), ("8", "1", True)]
+    assert all(row["command"].startswith("plan gpt2_large --") for row in rows)
+
+
+def test_csv_columns_do_not_depend_on_the_options(busbar, tmp_path):
+    """The CSV rows of many plans can be concatenated, and each row shows its options."""
+    rows = []
+    for tp, cluster in ((1, "h100-sxm-ib"), (2, "h100-sxm-ib"), (2, "a100-sxm-ib")):
+        done = busbar.run("plan", "transformer", "--model", "gpt2_small", "--ranks", 8, "--tp", tp, "--cluster", cluster, "--csv", "p.csv",
+                          emulated=False, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        rows += read(tmp_path / "p.csv")
+    assert list(rows[0]) == list(rows[1]) == list(rows[2])
+    assert [(r["options.model"], r["options.tp"], r["options.cluster"]) for r in rows] == [
+        ("gpt2_small", "1", "h100-sxm-ib"), ("gpt2_small", "2", "h100-sxm-ib"), ("gpt2_small", "2", "a100-sxm-ib")]
 
 
 def test_csv_without_json_and_on_stdout(busbar, tmp_path):

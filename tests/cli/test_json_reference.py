@@ -12,7 +12,8 @@ from result_schemas import REFERENCE, STATS, documents, file_of, rows_of, sectio
 SCHEMAS = REFERENCE.parents[2] / "profiles" / "schemas"
 # require NVML, an invalid program, a shared GPU, a signal, a failed threshold
 HARDWARE = re.compile(r"results\[\]\.gpu\.|checks\.faults$|shared_gpu$|^ended_by$|^phase$|^reason$|^below\[\]\.")
-EMPTY = {"`busbar.compare/1`": "devices[].", "`busbar.proxy/1`": "roles[].program"}  # compare has no ranks; only plans have --ops
+# compare has no ranks; only plans have --ops
+EMPTY = {"`busbar.compare/1`": "devices[].", "`busbar.compare/1`: several files": "devices[].", "`busbar.proxy/1`": "roles[].program"}
 H100 = REFERENCE.parents[2] / "profiles" / "clusters" / "h100-sxm-ib.json"
 
 # Section of the reference -> [(arguments, ranks, environment)]
@@ -45,6 +46,7 @@ RUNS = {
         ("proxy scaling --model resnet18_cifar --batch 128 --format synthetic --no-alone", 2, {"EMU_DATA": "off"})],
     "`busbar.proxies/1`": [("proxy all --quick", 2, {"EMU_DATA": "off"})],
     "`busbar.compare/1`": [("compare {a} {b} --threshold 50", 0, {}), ("compare {a} {p}", 0, {}), ("compare {s} {q}", 0, {})],
+    "`busbar.compare/1`: several files": [("compare {a} {b} {p}", 0, {}), ("compare {q} {q}", 0, {})],
     "`busbar.calibration/1`": [
         ("calibrate {a} -o mine.json", 0, {}), ("calibrate {c} -o mine.json --from h100-sxm-ib", 0, {})],
     "`busbar.sweep/1`": [("sweep {study}", 0, {})],

@@ -85,5 +85,8 @@ double emu_leaf_factor(int machine_rank)
 
 int64_t emu_slowed_ns(int device, int64_t ns)
 {
-    return llround((double)ns * bb_slow_compute_factor(&emu.slow, emu_world_size() > 1 ? emu_world_rank() : device));
+    const int size = emu_world_size(), rank = size > 1 ? emu_world_rank() : device;
+    const struct emu_location location = emu_location_of(rank, size > 1 ? size : EMU_MAX_DEVICES);
+
+    return llround((double)ns * bb_slow_compute_factor(&emu.slow, rank, location.node));
 }

@@ -145,14 +145,9 @@ static int write_collective(struct table *t, int coll)
     return rc;
 }
 
-static int count_nodes(const struct bb_bench_plan *p)
-{
-    return (p->ranks - 1) / p->cluster->gpus_per_node + 1;
-}
-
 static void print_head(const struct bb_bench_plan *p, FILE *out)
 {
-    int nodes = count_nodes(p);
+    int nodes = bb_cluster_nodes(p->cluster, p->ranks);
 
     bb_print_report_header(out, p->argc, p->argv);
     fprintf(out, "# predicted for %s (modelled, not measured): %d rank%s on %d node%s\n", p->cluster->name, p->ranks,
@@ -222,5 +217,5 @@ json_t *bb_bench_plan_json(const struct bb_bench_plan *p, json_t *options, json_
 {
     return json_pack("{s:s, s:s, s:o, s:o, s:i, s:i, s:o, s:o}", "schema", "busbar.plan/1", "busbar", BUSBAR_VERSION,
                      "command", bb_json_words(p->argc, p->argv), "options", options, "ranks", p->ranks, "nodes",
-                     count_nodes(p), "predicted", predicted_json(p), "results", rows);
+                     bb_cluster_nodes(p->cluster, p->ranks), "predicted", predicted_json(p), "results", rows);
 }

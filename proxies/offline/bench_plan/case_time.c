@@ -36,7 +36,7 @@ static int64_t collective_ns(const struct bb_cluster *cl, const struct bb_case *
                                        .count = c->count,
                                        .in_place = c->in_place,
                                        .ranks = c->ranks,
-                                       .nodes = (c->ranks + cl->gpus_per_node - 1) / cl->gpus_per_node,
+                                       .nodes = bb_cluster_nodes(cl, c->ranks),
                                        .members_on_root_node =
                                            c->root < 0 ? 0 : cl->gpus_per_node + (int)fmin(after_root_node, 0)};
     const struct bb_nccl_variant *variant = NULL;

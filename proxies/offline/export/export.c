@@ -74,16 +74,17 @@ int bb_export_validate(const char *name, struct bb_export_selection only, const 
     /* A tool that reads the file would simulate a machine without the slowdowns that the format cannot represent. */
     for (int i = 0; i < slow->n && format && !format->predicted; i++) {
         const enum bb_slow_kind kind = slow->items[i].kind;
-        const bool link = kind == BB_SLOW_NIC || kind == BB_SLOW_LEAF, delay = kind == BB_SLOW_DELAY;
+        const bool delay = kind == BB_SLOW_DELAY, link = kind != BB_SLOW_RANK && !delay;
 
         if (link || delay || !format->every_rank)
             return bb_err(BB_EUSAGE, "--export %s: %s, so it cannot represent --%s; leave out one of them", name,
                           link    ? "the format has no links"
                           : delay ? "the format has no late ranks"
                                   : "the file has the times of rank 0 for all ranks",
-                          link    ? "slow link="
-                          : delay ? "delay"
-                                  : "slow rank=");
+                          kind == BB_SLOW_NODE ? "slow node"
+                          : link               ? "slow link="
+                          : delay              ? "delay"
+                                               : "slow rank=");
     }
     return 0;
 }
@@ -213,7 +214,8 @@ int64_t bb_export_compute_ns(const struct bb_export *e, int rank, const struct b
     const struct bb_prediction *p = e->prediction;
     const int64_t ns = bb_op_kernels_ns(p ? &p->cluster : NULL, op);
 
-    return bb_op_slowed_ns(ns, p ? bb_slow_compute_factor(&p->conditions.slow, rank) : 1);
+    return bb_op_slowed_ns(ns,
+                           p ? bb_slow_compute_factor(&p->conditions.slow, rank, rank / p->cluster.gpus_per_node) : 1);
 }
 
 int64_t bb_export_host_ns(const struct bb_export *e, const struct bb_op *op)

@@ -13,6 +13,7 @@ struct bb_plan_report {
     const struct bb_plan *plan;
     const struct bb_prediction *prediction;  /* predicted step; NULL: without --cluster, or if the step fails its
                                                 checks */
+    json_t *command;                         /* the command line as typed */
     json_t *options;                         /* options given on the command line */
     json_t *best_order;                      /* result of --best-order; NULL: the option was not given */
     const struct bb_training_time *training; /* result of --tokens; NULL: the option was not given */

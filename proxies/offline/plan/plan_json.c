@@ -297,12 +297,14 @@ static int make_plan(const struct bb_plan_report *r, json_t **root)
 {
     int rc = 0;
 
-    *root = json_pack("{s:s, s:s, s:s, s:O}", "schema", "busbar.plan/1", "busbar", BUSBAR_VERSION, "proxy",
-                      r->plan->step->proxy, "options", r->options);
+    *root = json_pack("{s:s, s:s, s:O, s:s, s:O}", "schema", "busbar.plan/1", "busbar", BUSBAR_VERSION, "command",
+                      r->command, "proxy", r->plan->step->proxy, "options", r->options);
     bb_plan_body(*root, r->plan, r->ops);
-    if (r->prediction)
+    if (r->prediction) {
+        json_object_set_new(*root, "nodes",
+                            json_integer(bb_cluster_nodes(&r->prediction->cluster, r->plan->step->layout.ranks)));
         rc = add_prediction(*root, r);
-    else if (r->plan->forecast->gpu_bytes > 0)
+    } else if (r->plan->forecast->gpu_bytes > 0)
         json_object_set_new(*root, "memory", bb_forecast_memory(r->plan, r->plan->forecast));
     if (r->best_order)
         json_object_set(*root, "best_order", r->best_order);
@@ -317,7 +319,7 @@ int bb_plan_write_csv(const struct bb_plan_report *report, FILE *out)
 
     rows = json_pack("[o]", root);
     if (rc == 0)
-        bb_flat_table_write(rows, NULL, out);
+        bb_flat_table_write(rows, root, out);
     json_decref(rows);
     return rc;
 }

@@ -12,7 +12,7 @@
 /* Comparison of a run with its prediction. A zeroed struct means that no comparison was requested. */
 struct bb_run_forecast {
     bool known;
-    char cluster[64];
+    char cluster[192];
     double step_us;    /* predicted step time of the slowest rank, in us */
     int rank;          /* rank whose measured and predicted times are compared in detail: the slowest rank of the traced
                           steps; BB_NONE: no traced steps */

@@ -449,7 +449,7 @@ int bb_runner_set_slow(struct bb_runner *r, const struct bb_slow *slow)
 {
     int rc = 0;
 
-    r->slowdown = bb_slow_compute_factor(slow, r->world->rank);
+    r->slowdown = bb_slow_compute_factor(slow, r->world->rank, r->world->node);
     r->delay_ns = bb_slow_delay_ns(slow, r->world->rank);
     if (r->slowdown <= 1)
         return 0;

@@ -2,12 +2,13 @@
  * and NICs (see cluster.h). */
 #include "proxies/simulation/machine/cluster.h"
 
-#include "bootstrap/cli/opts.h"
+#include "bootstrap/base/alloc.h"
 #include "proxies/form/models/profile.h"
 #include "proxies/simulation/machine/fabric.h"
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/param.h>
 
@@ -201,27 +202,130 @@ out:
     return rc;
 }
 
-int bb_cluster_load(const char *name_or_path, struct bb_cluster *cluster)
+static int read_profile(const json_t *root, const char *name_or_path, struct bb_cluster *cluster)
 {
     const char *name;
-    bool emulated;
-    json_t *root;
     int rc;
 
     *cluster = (struct bb_cluster){.gpus_per_node = 1};
-    rc = bb_profile_load("clusters", name_or_path, &root);
-    if (rc)
-        return rc;
     TRY(bb_json_reject_unknown(root, name_or_path, fields, ""));
     TRY(bb_json_text_at(root, "name", name_or_path, &name));
-    emulated = json_is_true(json_object_get(root, "emulated"));
-    snprintf(cluster->name, sizeof(cluster->name), "%.50s%s", name, emulated ? " (emulated)" : "");
+    snprintf(cluster->name, sizeof(cluster->name), "%.50s%s", name,
+             json_is_true(json_object_get(root, "emulated")) ? " (emulated)" : "");
     TRY(bb_json_read(root, name_or_path, fields, cluster));
     TRY(read_achieved(root, name_or_path, cluster));
     TRY(read_nccl(root, name_or_path, cluster));
     TRY(read_section(root, name_or_path, "host", host_fields, cluster, &cluster->has_host));
     TRY(read_sharing(root, name_or_path, cluster));
     TRY(bb_fabric_read(root, name_or_path, cluster));
+out:
+    return rc;
+}
+
+int bb_cluster_load(const char *name_or_path, struct bb_cluster *cluster)
+{
+    return bb_cluster_load_changed(name_or_path, NULL, cluster);
+}
+
+/* ---- changes of a profile: --set ---- */
+
+/* Returns the element of the list "nccl" that the path "ALGORITHM.PROTOCOL.KEY" begins with, and sets *path to KEY; NULL
+ * if there is none. */
+static json_t *find_variant(json_t *list, const char **path)
+{
+    json_t *variant;
+    size_t i;
+
+    json_array_foreach(list, i, variant)
+    {
+        const char *texts[] = {json_string_value(json_object_get(variant, "algorithm")),
+                               json_string_value(json_object_get(variant, "protocol"))};
+        const char *at = *path;
+
+        for (int t = 0; t < 2 && at; t++) {
+            const size_t n = texts[t] ? strlen(texts[t]) : 0;
+
+            at = n > 0 && strncmp(at, texts[t], n) == 0 && at[n] == '.' ? at + n + 1 : NULL;
+        }
+        if (at) {
+            *path = at;
+            return variant;
+        }
+    }
+    return NULL;
+}
+
+/* Returns the object that contains the last key of the path; creates a missing section. NULL if the path leads through
+ * another value. *path: in: the path; out: its last key. */
+static json_t *find_parent(json_t *root, const char **path)
+{
+    json_t *parent = root;
+
+    for (const char *dot; parent && (dot = strchr(*path, '.'));) {
+        char *name = bb_format("%.*s", (int)(dot - *path), *path);
+        json_t *inner = json_object_get(parent, name);
+
+        if (!inner)
+            json_object_set_new(parent, name, inner = json_object());
+        free(name);
+        *path = dot + 1;
+        parent = json_is_array(inner) ? find_variant(inner, path) : json_is_object(inner) ? inner : NULL;
+    }
+    return parent;
+}
+
+static int change_profile(json_t *root, const char *change)
+{
+    const char *equals = strchr(change, '='), *key;
+    json_t *parent, *value;
+    char *path;
+    int rc = 0;
+
+    if (!equals || equals == change || !equals[1])
+        return bb_err(BB_EUSAGE, "--set: '%s' is not valid, expected KEY=VALUE; try: --set inter.gbps=97", change);
+    path = bb_format("%.*s", (int)(equals - change), change);
+    key = path;
+    value = json_loads(equals + 1, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, NULL);
+    value = value ? value : json_string(equals + 1);
+    parent = find_parent(root, &key);
+    if (parent)
+        json_object_set(parent, key, value);
+    else
+        rc = bb_err(BB_EUSAGE, "--set: the profile has no key '%s'", path);
+    json_decref(value);
+    free(path);
+    return rc;
+}
+
+static int change_cluster(json_t *root, const char *name_or_path, const struct bb_opt_texts *changes,
+                          struct bb_cluster *cluster)
+{
+    char *where = bb_format("--set: %s", name_or_path);
+    size_t used;
+    int rc = 0;
+
+    for (int i = 0; i < changes->n; i++)
+        TRY(change_profile(root, changes->text[i]));
+    TRY(read_profile(root, where, cluster));
+    for (int i = 0; i < changes->n; i++) {
+        used = strlen(cluster->name);
+        snprintf(cluster->name + used, sizeof(cluster->name) - used, "%s%s", i ? ", " : " with ", changes->text[i]);
+    }
+out:
+    free(where);
+    return rc;
+}
+
+int bb_cluster_load_changed(const char *name_or_path, const struct bb_opt_texts *changes, struct bb_cluster *cluster)
+{
+    json_t *root;
+    int rc = bb_profile_load("clusters", name_or_path, &root);
+
+    if (rc)
+        return rc;
+    TRY(read_profile(root, name_or_path, cluster));
+    if (changes && changes->n > 0)
+        TRY(change_cluster(root, name_or_path, changes, cluster));
 out:
     json_decref(root);
     return rc;
@@ -305,6 +409,11 @@ int64_t bb_cluster_self_message_ns(const struct bb_cluster *c, double bytes)
 }
 
 /* ---- GPUs and NICs of a node ---- */
+
+int bb_cluster_nodes(const struct bb_cluster *c, int ranks)
+{
+    return (ranks - 1) / c->gpus_per_node + 1;
+}
 
 int bb_cluster_nics(const struct bb_cluster *c)
 {

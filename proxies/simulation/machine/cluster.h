@@ -8,6 +8,7 @@
 #define BB_PROXIES_SIMULATION_MACHINE_CLUSTER_H
 
 #include "bootstrap/base/err.h"
+#include "bootstrap/cli/opts.h"
 #include "collectives/ops/coll.h"
 #include "cuda/work/kernel_list.h"
 
@@ -84,7 +85,7 @@ struct bb_fabric {
 };
 
 struct bb_cluster {
-    char name[64];
+    char name[192]; /* with the changes of --set, truncated: "h100-sxm-ib with inter.gbps=97" */
     int gpus_per_node, sm_count, clock_khz;
     /* section "nccl": algorithms with protocols; n_variants is 0 without this section, and the alpha-beta model then
      * applies */
@@ -119,6 +120,17 @@ struct bb_cluster {
  *   Returns       0, or -BB_EUSAGE after printing an error message
  */
 int bb_cluster_load(const char *name_or_path, struct bb_cluster *cluster) BB_MUST_CHECK;
+/*
+ * bb_cluster_load_changed - as bb_cluster_load, with changed values. The changes are appended to cluster->name.
+ *   changes  values of the option --set: KEY=VALUE. KEY is the path of a key in the profile, such as inter.gbps; for an
+ *            element of the list "nccl" nccl.ALGORITHM.PROTOCOL.KEY, such as nccl.ring.LL.base_us. VALUE is JSON, or a
+ *            text. The changed profile is validated like a file.
+ */
+int bb_cluster_load_changed(const char *name_or_path, const struct bb_opt_texts *changes,
+                            struct bb_cluster *cluster) BB_MUST_CHECK;
+#define BB_SET_HELP                                                                                                    \
+    "with --cluster: change a value of the profile, may be repeated: --set inter.gbps=97 --set nics_per_node=4; the "  \
+    "key is its path in the profile's JSON, for a variant of NCCL nccl.ring.LL.base_us"
 /* bb_cluster_set_gpus_per_node - restricts the job to the first `gpus` GPUs of each node and the NICs of these GPUs.
  * If `gpus` is larger than the profile's number, each node is enlarged, with the same number of NICs per GPU. */
 void bb_cluster_set_gpus_per_node(struct bb_cluster *c, int gpus);
@@ -238,6 +250,7 @@ int64_t bb_cluster_self_message_ns(const struct bb_cluster *c, double bytes); /*
 
 /* ---- GPUs and NICs of a node ---- */
 
+int bb_cluster_nodes(const struct bb_cluster *c, int ranks); /* number of nodes of a job with this number of ranks */
 int bb_cluster_nics(const struct bb_cluster *c); /* number of NICs per node; one per GPU if the profile has no "nccl" */
 bool bb_cluster_gpus_share_nics(const struct bb_cluster *c); /* true: a node has fewer NICs than GPUs */
 /* bb_cluster_gpu_nics - returns which NICs a GPU uses: those with indices *first to *end - 1 on its node. With one

@@ -1,4 +1,4 @@
-/* slow.c - parses and prints the list of slow GPUs, NICs and leaf uplinks, and of late ranks (see slow.h). */
+/* slow.c - parses and prints the list of slow GPUs, nodes, NICs and leaf uplinks, and of late ranks (see slow.h). */
 #include "proxies/simulation/machine/slow.h"
 
 #include "proxies/simulation/machine/fabric.h"
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const double min_factor = 1e-3, max_times = 1e3, max_part = 1, max_delay_us = 1e6;
+static const double min_factor = 1e-3, max_delay_us = 1e6;
 
 /* ---- parsing ---- */
 
@@ -45,24 +45,44 @@ static bool take_factor(const char **at, double min, double max, double *factor)
     return true;
 }
 
-static bool take_link(const char **at, struct bb_slow_item *item)
+/* Forms of an item of --slow. In `location`, '#' stands for a number. max_factor: the largest factor; the smallest is
+ * min_factor. */
+static const struct form {
+    const char *location;
+    enum bb_slow_kind kind;
+    double max_factor;
+} forms[] = {{"rank=#", BB_SLOW_RANK, 1e3},
+             {"node#", BB_SLOW_NODE, 1},
+             {"link=node#-nic#", BB_SLOW_NIC, 1},
+             {"link=leaf#", BB_SLOW_LEAF, 1}};
+enum { FORMS = sizeof(forms) / sizeof(forms[0]) };
+
+static bool take_location(const char **at, const char *location, struct bb_slow_item *item)
 {
-    if (take_text(at, "leaf")) {
-        item->kind = BB_SLOW_LEAF;
-        return take_number(at, &item->number);
-    }
-    item->kind = BB_SLOW_NIC;
-    return take_text(at, "node") && take_number(at, &item->number) && take_text(at, "-nic") &&
-           take_number(at, &item->nic);
+    int *number = &item->number;
+
+    for (; *location; location++)
+        if (*location == '#') {
+            if (!take_number(at, number))
+                return false;
+            number = &item->nic;
+        } else if (*(*at)++ != *location) {
+            return false;
+        }
+    return true;
 }
 
 static bool take_item(const char **at, struct bb_slow_item *item)
 {
-    *item = (struct bb_slow_item){.kind = BB_SLOW_RANK};
-    if (take_text(at, "rank=") ? !take_number(at, &item->number) : !take_text(at, "link=") || !take_link(at, item))
-        return false;
-    return take_text(at, ":") &&
-           take_factor(at, min_factor, item->kind == BB_SLOW_RANK ? max_times : max_part, &item->factor);
+    const char *begin = *at;
+
+    for (int i = 0; i < FORMS; i++) {
+        *item = (struct bb_slow_item){.kind = forms[i].kind};
+        *at = begin;
+        if (take_location(at, forms[i].location, item))
+            return take_text(at, ":") && take_factor(at, min_factor, forms[i].max_factor, &item->factor);
+    }
+    return false;
 }
 
 static bool take_delay(const char **at, struct bb_slow_item *item)
@@ -98,8 +118,8 @@ static int reject_item(const char *what, const char *item, bool delays)
                       what, (int)strcspn(item, ","), item);
     return bb_err(
         BB_EUSAGE,
-        "%s: '%.*s' is not valid, expected rank=R:TIMES, TIMES from 0.001 to 1000, or link=nodeN-nicM:PART or "
-        "link=leafN:PART, PART from 0.001 to 1 (for example rank=5:1.1 or link=node3-nic2:0.5)",
+        "%s: '%.*s' is not valid, expected rank=R:TIMES, nodeN:PART, link=nodeN-nicM:PART or link=leafN:PART; "
+        "TIMES from 0.001 to 1000, PART from 0.001 to 1 (for example rank=5:1.1 or link=node3-nic2:0.5)",
         what, (int)strcspn(item, ","), item);
 }
 
@@ -137,7 +157,7 @@ static int check_number(const char *what, const char *name, int number, int end)
     return number < end ? 0 : bb_err(BB_EUSAGE, "%s: there is no %s %d, expected 0 to %d", what, name, number, end - 1);
 }
 
-static int check_link(const struct bb_slow_item *item, const char *what, const struct bb_cluster *c, int nodes)
+static int check_hardware(const struct bb_slow_item *item, const char *what, const struct bb_cluster *c, int nodes)
 {
     int rc;
 
@@ -150,7 +170,8 @@ static int check_link(const struct bb_slow_item *item, const char *what, const s
         return check_number(what, "leaf", item->number, bb_fabric_leaves(c, nodes));
     }
     TRY(check_number(what, "node", item->number, nodes));
-    TRY(check_number(what, "NIC", item->nic, bb_cluster_nics(c)));
+    if (item->kind == BB_SLOW_NIC)
+        TRY(check_number(what, "NIC", item->nic, bb_cluster_nics(c)));
 out:
     return rc;
 }
@@ -165,7 +186,7 @@ int bb_slow_validate(const struct bb_slow *slow, const char *what, const struct 
         if (item->kind == BB_SLOW_RANK || item->kind == BB_SLOW_DELAY)
             TRY(check_number(item->kind == BB_SLOW_RANK ? what : "--delay", "rank", item->number, ranks));
         else
-            TRY(check_link(item, what, c, nodes));
+            TRY(check_hardware(item, what, c, nodes));
     }
 out:
     return rc;
@@ -188,9 +209,14 @@ static double factor_of(const struct bb_slow *slow, struct bb_slow_item named)
     return find_factor(slow, named);
 }
 
-double bb_slow_compute_factor(const struct bb_slow *slow, int rank)
+static double node_factor(const struct bb_slow *slow, int node)
 {
-    return factor_of(slow, (struct bb_slow_item){.kind = BB_SLOW_RANK, .number = rank});
+    return factor_of(slow, (struct bb_slow_item){.kind = BB_SLOW_NODE, .number = node});
+}
+
+double bb_slow_compute_factor(const struct bb_slow *slow, int rank, int node)
+{
+    return factor_of(slow, (struct bb_slow_item){.kind = BB_SLOW_RANK, .number = rank}) / node_factor(slow, node);
 }
 
 int64_t bb_slow_delay_ns(const struct bb_slow *slow, int rank)
@@ -206,7 +232,7 @@ double bb_slow_nic_factor(const struct bb_slow *slow, const struct bb_cluster *c
     bb_cluster_gpu_nics(c, gpu, &first, &end);
     for (int nic = first; slow->n > 0 && nic < end; nic++)
         sum += factor_of(slow, (struct bb_slow_item){.kind = BB_SLOW_NIC, .number = node, .nic = nic});
-    return slow->n > 0 ? sum / (end - first) : 1;
+    return slow->n > 0 ? node_factor(slow, node) * sum / (end - first) : 1;
 }
 
 double bb_slow_nics_gbps(const struct bb_slow *slow, const struct bb_cluster *c, int rank)
@@ -235,12 +261,18 @@ void bb_slow_enable_leaf_uplinks(const struct bb_slow *slow, struct bb_cluster *
 
 static void write_slow(const struct bb_slow_item *item, char text[64])
 {
-    if (item->kind == BB_SLOW_NIC)
-        snprintf(text, 64, "link=node%d-nic%d:%g", item->number, item->nic, item->factor);
-    else if (item->kind == BB_SLOW_DELAY)
+    const int numbers[] = {item->number, item->nic};
+    int used = 0, next = 0;
+
+    if (item->kind == BB_SLOW_DELAY) {
         snprintf(text, 64, "rank=%d:%.9gus", item->number, item->factor);
-    else
-        snprintf(text, 64, "%s%d:%g", item->kind == BB_SLOW_LEAF ? "link=leaf" : "rank=", item->number, item->factor);
+        return;
+    }
+    for (int i = 0; i < FORMS; i++)
+        for (const char *c = forms[i].kind == item->kind ? forms[i].location : ""; *c; c++)
+            used += *c == '#' ? snprintf(text + used, 64 - (size_t)used, "%d", numbers[next++])
+                              : snprintf(text + used, 64 - (size_t)used, "%c", *c);
+    snprintf(text + used, 64 - (size_t)used, ":%g", item->factor);
 }
 
 void bb_slow_print(const struct bb_slow *slow, const char *prefix, FILE *out)

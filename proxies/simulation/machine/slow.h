@@ -1,15 +1,17 @@
 /*
- * slow.h - degraded hardware of a machine: GPUs, NICs and leaf uplinks that are slower than in the cluster profile. The
- * user lists them in a text such as "rank=5:1.1,link=node3-nic2:0.5" (--slow). A second list, such as "rank=1:100us"
+ * slow.h - degraded hardware of a machine: GPUs, nodes, NICs and leaf uplinks that are slower than in the cluster
+ * profile. The user lists them in a text such as "rank=5:1.1,link=node3-nic2:0.5" (--slow). A second list, such as "rank=1:100us"
  * (--delay), contains ranks that start late.
  *
  *   rank=R:TIMES            kernels of rank R take TIMES as long (0.001 to 1000)
+ *   nodeN:PART              every GPU and NIC of node N has the fraction PART of its speed: kernels take 1/PART as long,
+ *                           and NICs have the fraction PART of their rate in both directions (0.001 to 1)
  *   link=nodeN-nicM:PART    NIC M of node N has the fraction PART of its rate in both directions (0.001 to 1)
  *   link=leafN:PART         the uplinks of leaf switch N of the profile's "fabric" have the fraction PART of their rate
  *                           (N: see bb_fabric_switch)
  *   rank=R:TIME             the streams of rank R start TIME (us, ms or s) after the begin of each step
  *
- * All indices begin at 0. Consecutive ranks fill the nodes.
+ * All indices begin at 0. Consecutive ranks fill the nodes. Factors of the same GPU or NIC are multiplied.
  */
 #ifndef BB_PROXIES_SIMULATION_MACHINE_SLOW_H
 #define BB_PROXIES_SIMULATION_MACHINE_SLOW_H
@@ -20,7 +22,7 @@
 #include <stdio.h>
 
 struct bb_slow_item {
-    enum bb_slow_kind { BB_SLOW_RANK, BB_SLOW_NIC, BB_SLOW_LEAF, BB_SLOW_DELAY } kind;
+    enum bb_slow_kind { BB_SLOW_RANK, BB_SLOW_NODE, BB_SLOW_NIC, BB_SLOW_LEAF, BB_SLOW_DELAY } kind;
     int number, nic; /* number: the rank, node or leaf; nic: index of the NIC on the node */
     double factor;   /* for BB_SLOW_DELAY: the delay in us */
 };
@@ -49,8 +51,8 @@ int bb_slow_validate(const struct bb_slow *slow, const char *what, const struct 
 void bb_slow_print(const struct bb_slow *slow, const char *prefix, FILE *out);
 json_t *bb_slow_json(const struct bb_slow *slow);
 
-/* returns the factor by which the durations of the rank's kernels are multiplied; 1: not slowed */
-double bb_slow_compute_factor(const struct bb_slow *slow, int rank);
+/* returns the factor by which the durations of the rank's kernels are multiplied; 1: not slowed. node: of the rank */
+double bb_slow_compute_factor(const struct bb_slow *slow, int rank, int node);
 /* returns the time in ns by which the streams of the rank start late in each step */
 int64_t bb_slow_delay_ns(const struct bb_slow *slow, int rank);
 /* bb_slow_nic_factor - returns the degraded rate of a GPU's NICs as a fraction of their rate in the profile; the

@@ -254,7 +254,7 @@ static void predict_compute_alone(const struct bb_step *step, struct bb_predicti
     for (int r = 0; r < step->layout.ranks; r++) {
         double *of_role = &times[step->role_of[r]];
 
-        *of_role = fmax(*of_role, slow->n > 0 ? bb_slow_compute_factor(slow, r) : 1);
+        *of_role = fmax(*of_role, slow->n > 0 ? bb_slow_compute_factor(slow, r, r / p->cluster.gpus_per_node) : 1);
         delays_ns[step->role_of[r]] = MAX(delays_ns[step->role_of[r]], bb_slow_delay_ns(slow, r));
     }
     p->compute_alone_ns = 0;
@@ -287,10 +287,10 @@ static int predict_comm_alone(const struct bb_step *step, struct bb_prediction *
 int bb_predict_validate_slow(const struct bb_cluster *c, int ranks, const struct bb_slow *slow)
 {
     for (int i = 0; i < slow->n; i++)
-        if ((slow->items[i].kind == BB_SLOW_NIC || slow->items[i].kind == BB_SLOW_LEAF) && !c->has_sharing)
-            return bb_err(BB_EUSAGE, "--slow link requires a cluster profile with a 'sharing' section; '%s' has none",
-                          c->name);
-    return bb_slow_validate(slow, "--slow", c, ranks, (ranks + c->gpus_per_node - 1) / c->gpus_per_node);
+        if (slow->items[i].kind != BB_SLOW_RANK && slow->items[i].kind != BB_SLOW_DELAY && !c->has_sharing)
+            return bb_err(BB_EUSAGE, "--slow %s requires a cluster profile with a 'sharing' section; '%s' has none",
+                          slow->items[i].kind == BB_SLOW_NODE ? "node" : "link", c->name);
+    return bb_slow_validate(slow, "--slow", c, ranks, bb_cluster_nodes(c, ranks));
 }
 
 static int predict_once(const struct bb_step *step, const struct bb_cluster *cluster,

@@ -8,10 +8,10 @@
 
 #include <cmocka.h>
 
-/* Compares the CSV of `rows` (JSON texts, ended by NULL), each with the fields of `extra`, with `csv`. */
-static void expect(const char *csv, const char *extra, const char *const *rows)
+/* Compares the CSV of `rows` (JSON texts, ended by NULL) of `document`, NULL for none, with `csv`. */
+static void expect(const char *csv, const char *document, const char *const *rows)
 {
-    json_t *more = extra ? json_loads(extra, 0, NULL) : NULL, *list = json_array();
+    json_t *root = document ? json_loads(document, 0, NULL) : NULL, *list = json_array();
     char *text;
     size_t size;
     FILE *out = open_memstream(&text, &size);
@@ -22,11 +22,11 @@ static void expect(const char *csv, const char *extra, const char *const *rows)
         assert_non_null(row);
         json_array_append_new(list, row);
     }
-    bb_flat_table_write(list, more, out);
+    bb_flat_table_write(list, root, out);
     fclose(out);
     assert_string_equal(text, csv);
     free(text);
-    json_decref(more);
+    json_decref(root);
     json_decref(list);
 }
 
@@ -68,17 +68,30 @@ static void lists_of_strings_are_joined(void **state)
            ROWS("{\"flags\": [\"emulated\", \"noisy\"], \"none\": [], \"times\": [1, 2], \"rows\": [{}], \"x\": 1}"));
 }
 
-static void omits_options_and_environment(void **state)
+static void omits_the_environment(void **state)
 {
     (void)state;
-    expect("a.options,x\n2,1\n", NULL,
-           ROWS("{\"options\": {\"n\": 1}, \"environment\": {\"A\": \"b\"}, \"a\": {\"options\": 2}, \"x\": 1}"));
+    expect("options.n,a.environment,x\n1,2,1\n", NULL,
+           ROWS("{\"options\": {\"n\": 1}, \"environment\": {\"A\": \"b\"}, \"a\": {\"environment\": 2}, \"x\": 1}"));
 }
 
-static void extra_fields_do_not_replace_row_fields(void **state)
+/* The columns do not depend on which values the document has; a field of the row takes precedence. */
+static void rows_identify_their_run(void **state)
 {
+#define IDENTITY "command,started,host,ranks,nodes,busbar,nccl.runtime,cuda.runtime,emulated,shared_gpu"
+
     (void)state;
-    expect("x,y\n1,5\n3,4\n", "{\"x\": 9, \"y\": 5}", ROWS("{\"x\": 1}", "{\"x\": 3, \"y\": 4}"));
+    expect(
+        "x," IDENTITY
+        ",options.tp,options.set\n1,bench all_reduce,2026-01-31T12:00:00Z,a,8,2,0.1.0,2.28.9,13.0,false,,4,a=1 b=2\n",
+        "{\"busbar\": \"0.1.0\", \"ranks\": 8, \"nodes\": 2, \"nccl\": {\"header\": \"2.27.1\", \"runtime\": "
+        "\"2.28.9\"}, \"cuda\": {\"runtime\": \"13.0\"}, \"command\": [\"bench\", \"all_reduce\"], \"started\": "
+        "\"2026-01-31T12:00:00Z\", \"devices\": [{\"host\": \"a\"}, {\"host\": \"b\"}], \"emulated\": false, "
+        "\"options\": {\"tp\": 4, \"set\": [\"a=1\", \"b=2\"]}}",
+        ROWS("{\"x\": 1}"));
+    expect("ranks,command,started,host,nodes,busbar,nccl.runtime,cuda.runtime,emulated,shared_gpu\n2,,,,,,,,,\n4,,,,,,,"
+           ",,\n",
+           "{\"ranks\": 8}", ROWS("{\"ranks\": 2}", "{\"ranks\": 4}"));
 }
 
 static void quotes_cells_when_necessary(void **state)
@@ -103,8 +116,8 @@ int main(void)
         cmocka_unit_test(null_object_adds_no_column),
         cmocka_unit_test(intervals_become_two_columns),
         cmocka_unit_test(lists_of_strings_are_joined),
-        cmocka_unit_test(omits_options_and_environment),
-        cmocka_unit_test(extra_fields_do_not_replace_row_fields),
+        cmocka_unit_test(omits_the_environment),
+        cmocka_unit_test(rows_identify_their_run),
         cmocka_unit_test(quotes_cells_when_necessary),
         cmocka_unit_test(numbers_keep_twelve_digits),
     };

@@ -325,7 +325,8 @@ static void init_execution(struct bb_execution *r, const struct bb_sim *m, struc
     if (m->conditions.slow.n > 0) {
         BB_NEW(r->slowdowns, m->classes.n);
         for (int c = 0; c < m->classes.n; c++)
-            r->slowdowns[c] = bb_slow_compute_factor(&m->conditions.slow, m->classes.rank[c]);
+            r->slowdowns[c] = bb_slow_compute_factor(&m->conditions.slow, m->classes.rank[c],
+                                                     m->classes.rank[c] / m->cluster->gpus_per_node);
     }
     if (m->cluster && m->cluster->has_sharing)
         r->contention = bb_contention_sim_new(r);

@@ -26,7 +26,7 @@ static uint64_t mix_words(uint64_t mark, const void *words, size_t bytes)
 static void mark_slow(const struct bb_sim *m, uint64_t *mark)
 {
     for (int r = 0; r < m->step->layout.ranks; r++) {
-        double words[] = {bb_slow_compute_factor(&m->conditions.slow, r),
+        double words[] = {bb_slow_compute_factor(&m->conditions.slow, r, r / m->cluster->gpus_per_node),
                           (double)bb_slow_delay_ns(&m->conditions.slow, r),
                           bb_slow_nics_gbps(&m->conditions.slow, m->cluster, r),
                           bb_slow_leaf_factor(&m->conditions.slow, m->cluster, r)};

@@ -15,11 +15,40 @@ static void parses_factors_of_ranks_and_links(void **state)
     assert_int_equal(bb_slow_parse(&slow, "--slow", "rank=5:1.1,link=node3-nic2:0.5"), 0);
     assert_int_equal(bb_slow_parse(&slow, "--slow", "rank=0:2"), 0);
     assert_int_equal(slow.n, 3);
-    assert_true(bb_slow_compute_factor(&slow, 5) == 1.1 && bb_slow_compute_factor(&slow, 0) == 2 &&
-                bb_slow_compute_factor(&slow, 3) == 1);
+    assert_true(bb_slow_compute_factor(&slow, 5, 1) == 1.1 && bb_slow_compute_factor(&slow, 0, 0) == 2 &&
+                bb_slow_compute_factor(&slow, 3, 0) == 1);
     assert_true(bb_slow_nic_factor(&slow, &c, 3, 2) == 0.5 && bb_slow_nic_factor(&slow, &c, 3, 1) == 1);
     assert_true(bb_slow_nic_factor(&slow, &c, 2, 2) == 1);
     assert_int_equal(bb_slow_validate(&slow, "--slow", &c, 16, 4), 0);
+}
+
+/* Nodes of four GPUs. Factors of the same GPU or NIC are multiplied. */
+static void slow_node_slows_its_gpus_and_nics(void **state)
+{
+    const struct bb_cluster c = {
+        .gpus_per_node = 4, .nics_per_node = 4, .n_variants = 1, .inter = {.gbps = 50}, .has_sharing = true};
+    struct bb_slow slow = {0};
+    json_t *list;
+
+    (void)state;
+    assert_int_equal(bb_slow_parse(&slow, "--slow", "node1:0.5,rank=5:3,link=node1-nic2:0.5"), 0);
+    for (int rank = 0; rank < 12; rank++) {
+        const bool slowed = rank / 4 == 1;
+
+        assert_true(bb_slow_compute_factor(&slow, rank, rank / 4) == (rank == 5 ? 6 : slowed ? 2 : 1));
+        assert_true(bb_slow_nics_gbps(&slow, &c, rank) == (rank == 6 ? 12.5 : slowed ? 25 : 50));
+    }
+    list = bb_slow_json(&slow);
+    assert_string_equal(json_string_value(json_array_get(list, 0)), "node1:0.5");
+    assert_string_equal(json_string_value(json_array_get(list, 1)), "rank=5:3");
+    assert_string_equal(json_string_value(json_array_get(list, 2)), "link=node1-nic2:0.5");
+    json_decref(list);
+    assert_int_equal(bb_slow_validate(&slow, "--slow", &c, 8, 2), 0);
+    bb_err_mute(1);
+    assert_int_equal(bb_slow_validate(&slow, "--slow", &c, 4, 1), -BB_EUSAGE);
+    assert_int_equal(bb_slow_parse(&slow, "--slow", "node0:2"), -BB_EUSAGE);
+    assert_int_equal(bb_slow_parse(&slow, "--slow", "node1:0.25"), -BB_EUSAGE); /* given twice */
+    bb_err_mute(0);
 }
 
 static void parses_delays_with_units(void **state)
@@ -34,7 +63,7 @@ static void parses_delays_with_units(void **state)
     assert_int_equal(bb_slow_delay_ns(&slow, 1), 100000);
     assert_int_equal(bb_slow_delay_ns(&slow, 2), 1500000);
     assert_int_equal(bb_slow_delay_ns(&slow, 3), 1000000000);
-    assert_true(bb_slow_compute_factor(&slow, 1) == 1);
+    assert_true(bb_slow_compute_factor(&slow, 1, 0) == 1);
     assert_int_equal(bb_slow_parse_delays(&slow, "--delay", "rank=4:0.1234567s"), 0);
     list = bb_slow_json(&slow);
     assert_string_equal(json_string_value(json_array_get(list, 3)), "rank=3:1000000us");
@@ -196,13 +225,10 @@ static void rejects_invalid_values(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parses_factors_of_ranks_and_links),
-        cmocka_unit_test(parses_delays_with_units),
-        cmocka_unit_test(gpus_are_mapped_to_nics_in_order),
-        cmocka_unit_test(slow_leaf_is_selected_by_index),
-        cmocka_unit_test(exchanges_share_each_direction_of_a_nic),
-        cmocka_unit_test(job_uses_the_nics_of_its_gpus),
-        cmocka_unit_test(rejects_invalid_values),
+        cmocka_unit_test(parses_factors_of_ranks_and_links), cmocka_unit_test(slow_node_slows_its_gpus_and_nics),
+        cmocka_unit_test(parses_delays_with_units),          cmocka_unit_test(gpus_are_mapped_to_nics_in_order),
+        cmocka_unit_test(slow_leaf_is_selected_by_index),    cmocka_unit_test(exchanges_share_each_direction_of_a_nic),
+        cmocka_unit_test(job_uses_the_nics_of_its_gpus),     cmocka_unit_test(rejects_invalid_values),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

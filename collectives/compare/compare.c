@@ -388,12 +388,14 @@ static int check_criteria(const struct comparison *t, bool strict)
 {
     const struct bb_ratios *slower = &t->slower;
     const enum outcome outcome = outcome_of(t);
-    char bytes[BB_BYTES_TEXT];
+    char bytes[BB_BYTES_TEXT], group[32] = "";
 
+    if (slower->over > 0 && slower->worst->group >= 0)
+        snprintf(group, sizeof group, " group %lld", slower->worst->group);
     if (slower->over > 0)
-        return bb_err(BB_EBELOW, "%zu row%s slower by more than %g %%, worst: %s %s: %+.1f %%", slower->over,
+        return bb_err(BB_EBELOW, "%zu row%s slower by more than %g %%, worst: %s %s%s: %+.1f %%", slower->over,
                       slower->over == 1 ? "" : "s", t->threshold_percent, slower->worst->what,
-                      slower->worst->bytes < 0 ? "step" : bb_format_bytes((size_t)slower->worst->bytes, bytes),
+                      slower->worst->bytes < 0 ? "step" : bb_format_bytes((size_t)slower->worst->bytes, bytes), group,
                       100 * (slower->worst_ratio - 1));
     if (strict && outcomes[outcome].fails_strict)
         return bb_err(BB_EBELOW, "--strict: %s (%zu common rows, %zu inconclusive, %zu with wrong data, %zu only in A)",

@@ -107,7 +107,7 @@ struct bb_bench_context {
 
 /* The first wrong element that the verification of a measurement found, for the error message. */
 struct bb_wrong_element {
-    int rank;
+    int rank;                  /* rank in the job */
     uint64_t index, got, want; /* got, want: bit patterns of the received and of the expected element */
     bool outside;              /* true: the receive buffer is correct, but bytes outside of it were overwritten */
 };

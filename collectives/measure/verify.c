@@ -119,7 +119,7 @@ static int check_rank(struct bb_bench_context *ctx, const struct bb_case *c, str
     TRY(BB_CUDA(cudaMemcpy(v, ctx->verdicts, sizeof v, cudaMemcpyDeviceToHost)));
     mine->wrong = v[0].wrong + v[1].wrong;
     mine->checked = v[0].checked + v[1].checked;
-    mine->first = (struct bb_wrong_element){.rank = ctx->comm->rank, .outside = v[0].wrong == 0};
+    mine->first = (struct bb_wrong_element){.rank = ctx->world->rank, .outside = v[0].wrong == 0};
     if (v[0].wrong > 0)
         TRY(fetch_first(&slot, &mine->first));
 out:

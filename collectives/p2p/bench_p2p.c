@@ -173,8 +173,9 @@ static int put_link(struct p2p *p, struct matrix *m, const struct bb_p2p_run *ru
         return 0;
     if (found.wrong > 0) {
         bb_progress_clear(&p->session.progress);
-        (void)bb_err_job(BB_EDATA, "wrong data: %llu elements of %s from rank %d to rank %d (%s, %s)", found.wrong,
-                         bb_format_bytes(run->bytes, size), from, to, bb_p2p_metrics[run->kind].metric,
+        (void)bb_err_job(BB_EDATA, "wrong data: %llu elements of %s from rank %d (%s) to rank %d (%s): %s, %s",
+                         found.wrong, bb_format_bytes(run->bytes, size), from, p->session.world.hosts[from], to,
+                         p->session.world.hosts[to], bb_p2p_metrics[run->kind].metric,
                          bb_p2p_metrics[run->kind].direction);
     }
     bb_p2p_pair_samples(&p->ctx, low, high, p->samples);

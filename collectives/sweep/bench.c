@@ -478,23 +478,24 @@ static void report_wrong_data(const struct bench *b, const struct bb_case *c, co
 {
     const struct bb_choice *choice = &f->seen.choice;
     const struct bb_wrong_element *w = &f->first;
+    const char *host = b->session.world.hosts[w->rank];
     int digits = 2 * bb_dtypes[c->dtype].bytes;
     char what[128], how[48] = ""; /* how: with --sweep-algorithms, NCCL's algorithm and protocol */
 
-    if (b->comm.rank != 0)
+    if (b->session.world.rank != 0 || f->wrong == 0)
         return;
     if (b->options.sampling.sweep_algorithms && choice->kind == BB_CHOICE_COLLECTIVE)
         snprintf(how, sizeof how, " by %s %s", choice->algorithm, choice->protocol);
     snprintf(what, sizeof what, "%s of %zu bytes %s%s", bb_colls[c->kind].name, f->bytes,
              c->in_place ? "in place" : "out of place", how);
     if (w->outside)
-        bb_err_job(BB_EDATA, "wrong data: %s: %llu bytes overwritten outside the receive buffer of rank %d", what,
-                   f->wrong, w->rank);
+        bb_err_job(BB_EDATA, "wrong data: %s: %llu bytes overwritten outside the receive buffer of rank %d (%s)", what,
+                   f->wrong, w->rank, host);
     else
         bb_err_job(
             BB_EDATA,
-            "wrong data: %s: %llu wrong elements, first on rank %d element %llu: got 0x%0*llx, expected 0x%0*llx", what,
-            f->wrong, w->rank, (unsigned long long)w->index, digits, (unsigned long long)w->got, digits,
+            "wrong data: %s: %llu wrong elements, first on rank %d (%s) element %llu: got 0x%0*llx, expected 0x%0*llx",
+            what, f->wrong, w->rank, host, (unsigned long long)w->index, digits, (unsigned long long)w->got, digits,
             (unsigned long long)w->want);
 }
 
@@ -510,7 +511,8 @@ static int measure_placement(struct bench *b, struct bb_row *row, int placement)
     rc = bb_measure(&b->ctx, &c, &row->metrics[placement]);
     if (rc == 0 && row->metrics[placement].wrong > 0) {
         bb_progress_clear(&b->session.progress);
-        report_wrong_data(b, &c, &row->metrics[placement]);
+        if (!b->sweep.is_split) /* else report_groups reports it */
+            report_wrong_data(b, &c, &row->metrics[placement]);
         b->wrong = true;
     }
     return rc;
@@ -527,8 +529,15 @@ static int report_groups(struct bench *b, const struct bb_row *row)
     for (int r = 0; r < b->session.world.size; r++) {
         all[r].c.alltoallv_counts = &b->sweep.alltoallv_counts;
         b->wrong = b->wrong || all[r].metrics[BB_OUT_OF_PLACE].wrong > 0 || all[r].metrics[BB_IN_PLACE].wrong > 0;
-        if (all[r].first)
-            TRY(bb_report_row(&b->report, &all[r]));
+        if (!all[r].first)
+            continue;
+        for (int placement = 0; placement < BB_PLACEMENTS; placement++) {
+            struct bb_case c = all[r].c;
+
+            c.in_place = placement == BB_IN_PLACE;
+            report_wrong_data(b, &c, &all[r].metrics[placement]);
+        }
+        TRY(bb_report_row(&b->report, &all[r]));
     }
 out:
     free(all);

@@ -214,13 +214,23 @@ def test_wrong_data_exits_with_status_3(busbar, tmp_path, collective):
     done = busbar.run("bench", collective, *ONE, "--placement", "out_of_place", "--json", path, ranks=4,
                       env={"EMU_FAULT": "corrupt:rank=2,call=2" + (f",name={call}" if call else "")})
     assert done.returncode == 3
-    match = re.search(r"busbar: .*wrong data: %s of 1024 bytes out of place: 1 wrong elements, first on rank 2 element (\d+): "
+    match = re.search(r"busbar: .*wrong data: %s of 1024 bytes out of place: 1 wrong elements, first on rank 2 \(\S+\) element (\d+): "
                      r"got 0x([0-9a-f]{8}), expected 0x([0-9a-f]{8})" % collective, done.stderr)
     # One bit of the middle element of the output is flipped. The output of reduce_scatter is a quarter of the buffer.
     assert int(match[1]) == (32 if collective == "reduce_scatter" else 128) and int(match[2], 16) ^ int(match[3], 16) == 1 << 24
     assert rows_of(done.stdout)[0][8] == "1" and "# Out of bounds values : 1 FAILED" in done.stdout
     result = json.loads(path.read_text())
     assert result["status"] == "wrong data" and result["results"][0]["wrong"] == 1
+
+
+def test_wrong_data_in_a_group_names_the_rank_of_the_job(busbar, tmp_path):
+    """Rank 3 is the second rank of group 1. The process of rank 0 has no error of its own."""
+    path = tmp_path / "result.json"
+    done = busbar.run("bench", "all_reduce", *ONE, "--placement", "out_of_place", "--split", "DIV:2", "--json", path, ranks=4,
+                      env={"EMU_FAULT": "corrupt:rank=3,call=2", "EMU_NODES": "4"})
+    run = json.loads(path.read_text())
+    host = run["devices"][3]["host"]
+    assert done.returncode == 3 and f"first on rank 3 ({host}) element 128" in run["reason"] and run["reason"] in done.stderr
 
 
 def test_verifies_the_last_timed_operation(busbar):

@@ -68,7 +68,7 @@ def test_corrupt_byte_is_detected_in_every_collective(busbar, collective, place)
     done = busbar.run("bench", collective, "-b", "1K", "-e", "1K", "-w", "0", "-n", "1", "--repeats", "1", "--placement", place,
                       ranks=4, env={"EMU_FAULT": f"corrupt:rank={rank},{where}"})
     assert done.returncode == 3, done.stdout + done.stderr
-    assert f"wrong data: {collective} of " in done.stderr and f"first on rank {rank} element " in done.stderr
+    assert f"wrong data: {collective} of " in done.stderr and f"first on rank {rank} (" in done.stderr
 
 
 CORRUPT = ("bench", "all_reduce", "-b", "1K", "-e", "1K", "-w", "0", "-n", "1", "--repeats", "1", "--placement", "in_place")

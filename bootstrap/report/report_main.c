@@ -56,7 +56,7 @@ static int find_script(const char *folder, char path[PATH_MAX])
                   folder, scripts[0], folder, scripts[1]);
 }
 
-/* Returns whether a file is left to the script, which also reports files that cannot be read: JSON begins with '{'. */
+/* Returns whether a file is left to the script, which also reports unreadable files: JSON begins with '{'. */
 static bool is_json(const char *word)
 {
     FILE *file = fopen(word, "r");

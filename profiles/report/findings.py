@@ -46,8 +46,8 @@ def collectives(result):
     for name, rows in by_name.items():
         best, small = max(rows, key=lambda row: bandwidth_of(row)[0]), min(rows, key=lambda row: row.get("bytes") or 0)
         value, what = bandwidth_of(best)
-        yield (f"{name} reaches {number_text(value, 'GB/s')} of {what} at {bytes_text(best.get('bytes'))}; {bytes_text(small.get('bytes'))} "
-               f"takes {time_text(median_of(small.get('time_us')))}.")
+        latency = f"; {bytes_text(small.get('bytes'))} takes {time_text(median_of(small.get('time_us')))}" if small is not best else ""
+        yield f"{name} reaches {number_text(value, 'GB/s')} of {what} at {bytes_text(best.get('bytes'))}{latency}."
     not_best = [v for v in algorithm_verdicts(result) if v.get("nccl_choice") == "not_best" and is_number(v.get("lost_factor"))]
     if algorithm_verdicts(result):
         yield f"NCCL's choice is not the fastest at {len(not_best)} of {len(algorithm_verdicts(result))} sizes."
@@ -96,25 +96,20 @@ def host_of(result, rank):
 
 
 def links(result):
-    """The slow nodes and ranks, then the slow pairs."""
-    slow = result.data.get("slow_links") or []
+    """What explains the slow links, each node, rank and pair once."""
     seen = set()
-    for link in sorted(slow, key=lambda link: ("node", "rank").index(link["level"]) if link["level"] in ("node", "rank") else 2):
-        rank = link.get("from") if is_number(link.get("from")) else link.get("to")
-        what = f"node {link.get('node')} ({link.get('host')})" if link["level"] == "node" else f"rank {rank} ({link.get('host')})"
-        if link["level"] in ("node", "rank") and what not in seen:
+    for cause in result.data.get("causes") or []:
+        what = {"node": f"node {cause.get('node')}", "rank": f"rank {cause.get('from')}"}.get(
+            cause.get("level"), f"{cause.get('from')} to {cause.get('to')}")
+        if what not in seen:
             seen.add(what)
-            unit = "us" if link.get("metric") == "latency" else "GB/s"
-            yield (f"All links of {what} are slow: {link.get('metric')} {number_text(link.get('value'), unit)} at "
-                   f"{bytes_text(link.get('bytes'))}, median of {'intra' if link.get('same_node') else 'inter'}-node links "
-                   f"{number_text(link.get('median'), unit)}.")
-    slow_ranks = {rank for link in slow if link["level"] == "rank" for rank in (link.get("from"), link.get("to"))}
-    pairs = {(link.get("from"), link.get("to")) for link in slow if link["level"] == "pair"}
-    pairs = {pair for pair in pairs if not slow_ranks & set(pair)}
-    if pairs:
-        yield f"{len(pairs)} single links are slow: {names(f'{i} to {j}' for i, j in sorted(pairs, key=str))}."
-    if not slow and result.rows:
-        yield "No link is slow by the criterion of --slow."
+            unit = "us" if cause.get("metric") == "latency" else "GB/s"
+            yield (f"Slow: {what} ({cause.get('host')}), {cause.get('slow')} of {cause.get('links')} {'intra' if cause.get('same_node') else 'inter'}"
+                   f"-node links, {cause.get('metric')} {number_text(cause.get('value'), unit)} instead of "
+                   f"{number_text(cause.get('median'), unit)} at {bytes_text(cause.get('bytes'))}.")
+    slow = sum(link.get("level") == "pair" for link in result.data.get("slow_links") or [])
+    if result.rows and not seen:
+        yield f"{slow} links are slow by the criterion of --slow."
 
 
 def communicators(result):
@@ -134,10 +129,9 @@ def overlap(result):
 
 
 def compute(result):
-    slowest = collections.Counter(row.get("slowest_rank") for row in result.rows if is_number(row.get("slowest_rank")))
-    for rank, n in slowest.most_common(1):
-        if (result.data.get("ranks") or 1) > 1 and n > 0.9 * slowest.total():
-            yield f"Rank {rank}{host_of(result, rank)} is the slowest in {n} of {slowest.total()} rows."
+    for gpu in result.data.get("slow_gpus") or []:
+        yield (f"Slow: GPU {gpu.get('gpu')} of {gpu.get('host')} (rank {gpu.get('rank')}), in {gpu.get('results')} of {gpu.get('of')} results, "
+               f"up to {times_text(gpu.get('worst_slowdown') or 1)} the median of the other ranks.")
     limits = result.data.get("limits") or {}
     rates = [f"{dtype} {number_text(rate)}" for dtype, rate in (limits.get("tflops") or {}).items()]
     if rates:

@@ -294,12 +294,13 @@ def heat_map(result, matrix):
     hover = [[link_text(i, j, values[i][j], unit, ratios[i][j], (i, j) in pairs, hosts) for j in ranks] for i in ranks]
     trace = {"type": "heatmap", "x": ranks, "y": ranks, "z": ratios, "hovertext": hover, "hoverinfo": "text",
              "colorscale": RATIOS, "reversescale": latency, "zmin": 0, "zmax": 2, "xgap": 1, "ygap": 1,
-             "colorbar": {"title": {"text": "value / median", "side": "top"}, "outlinewidth": 0, "thickness": 12, "orientation": "h", "y": 0, "yref": "container",
+             "colorbar": {"outlinewidth": 0, "thickness": 12, "orientation": "h", "y": 0, "yref": "container",
                           "yanchor": "bottom"}}
     if len(values) <= 16:
         trace |= {"text": [[f"{v:.3g}" if is_number(v) else "" for v in line_values] for line_values in values],
                   "texttemplate": "%{text}", "textfont": {"size": 11}}
-    marks, framed = slow_marks(slow, hosts, len(values))
+    causes = links_of_matrix(result.data.get("causes"), matrix) or slow
+    marks, framed = slow_marks(causes, pairs, hosts, len(values))
     direction = "both directions at once" if matrix.get("direction") == "both" else "one direction"
     link_rows = [link_row(link, True) for link in slow]
     link_rows += [link_row(link, False) for link in links_of_matrix(result.data.get("slowest_links"), matrix)
@@ -343,23 +344,20 @@ def link_row(link, slow):
     return [link.get("level"), link.get("from"), link.get("to"), link.get("same_node"), value, usual, ratio, slow]
 
 
-def slow_marks(slow, hosts, n):
+def slow_marks(causes, pairs, hosts, n):
     """(frames, their descriptions): the row and the column of each slow rank and node, and slow pairs outside of these."""
-    bands, pairs, texts = [], [], []
-    for link in slow:
-        if link.get("level") == "pair":
-            pairs.append((link["from"], link["to"]))
-            continue
-        is_node = link.get("level") == "node"
-        mine = [r for r, host in hosts.items() if host == link.get("host")] if is_node else [link.get("from")]
-        if mine and all(map(is_number, mine)):
+    bands, texts = [], []
+    for cause in causes:
+        is_node = cause.get("level") == "node"
+        mine = [r for r, host in hosts.items() if host == cause.get("host")] if is_node else [cause.get("from")]
+        if cause.get("level") != "pair" and mine and all(map(is_number, mine)):
             bands.append((min(mine), max(mine)))
-            texts.append(f"all links of node {link.get('node')} ({link.get('host')})" if is_node else f"all links of rank {mine[0]}")
+            texts.append(f"links of node {cause.get('node')} ({cause.get('host')})" if is_node else f"links of rank {mine[0]}")
     alone = [pair for pair in pairs if not any(low <= end <= high for low, high in bands for end in pair)]
     texts += [f"{len(alone)} pair{'s' if len(alone) > 1 else ''}"] if alone else []
     boxes = [box for low, high in bands for box in ((0, n - 1, low, high), (low, high, 0, n - 1))]
     return [{"type": "rect", "x0": x0 - .5, "x1": x1 + .5, "y0": y0 - .5, "y1": y1 + .5, "line": {"color": EXPOSED, "width": 3}}
-            for x0, x1, y0, y1 in boxes + [(j, j, i, i) for i, j in alone]], texts
+            for x0, x1, y0, y1 in boxes + [(j, j, i, i) for i, j in sorted(alone)]], texts
 
 
 def bimodal_notes(result, matrix):

@@ -197,7 +197,7 @@ def test_links_are_scaled_by_the_median_of_their_class():
                                       devices=[{"rank": rank, "host": host} for rank, host in enumerate(hosts)])])
     assert chart.traces[0]["z"][0][1] == 1 and chart.traces[0]["z"][0][2:] == [50 / 37.5, 25 / 37.5]
     assert chart.layout["xaxis"]["ticktext"] == ["a 0", "1", "b 2", "3"]
-    assert "Red frames: all links of rank 3, all links of node 1 (b), 1 pair." in chart.about
+    assert "Red frames: links of rank 3, links of node 1 (b), 1 pair." in chart.about
     frames = [(s["x0"] + .5, s["x1"] - .5, s["y0"] + .5, s["y1"] - .5) for s in chart.layout["shapes"]]
     assert frames == [(0, 3, 3, 3), (3, 3, 0, 3), (0, 3, 2, 3), (2, 3, 0, 3), (1, 1, 0, 0)]
 
@@ -291,11 +291,12 @@ def test_findings_name_what_is_slow():
     text = said("collectives", results=rows, status="below threshold", reason="24 GB/s is below 45 GB/s",
                 groups=[{"group": 1, "ranks": [2, 3], "hosts": ["n2", "n3"]}])
     assert text.startswith("FAILED: 24 GB/s is below 45 GB/s. Group 1 (n2, n3; ranks 2, 3) is slow: 24 GB/s at 1 MiB, 50 % of the 48 GB/s")
-    slow = [{**link(3, None, 25.), "level": "rank"}, link(0, 3, 25.), link(0, 1, 1.)]
-    text = said("p2p", results=[{}], slow_links=slow)
-    assert "All links of rank 3 (a) are slow: bandwidth 25 GB/s" in text and "1 single links are slow: 0 to 1." in text
-    assert "Rank 1 (b) is the slowest in 3 of 3 rows." in said("compute", ranks=2, devices=[{"rank": 1, "host": "b"}],
-                                                               results=[{"slowest_rank": 1}] * 3)
+    causes = [{**link(3, None, 25.), "level": "rank", "slow": 6, "links": 6}, {**link(0, 1, 1.), "slow": 1, "links": 1}]
+    text = said("p2p", results=[{}], causes=causes * 2)
+    assert text == ("Slow: rank 3 (a), 6 of 6 intra-node links, bandwidth 25 GB/s instead of 400 GB/s at 1 MiB. "
+                    "Slow: 0 to 1 (a), 1 of 1 intra-node links, bandwidth 1 GB/s instead of 400 GB/s at 1 MiB.")
+    gpu = {"rank": 1, "gpu": 1, "host": "b", "worst_slowdown": 1.5, "results": 3, "of": 4}
+    assert "Slow: GPU 1 of b (rank 1), in 3 of 4 results, up to 1.5 times the median" in said("compute", slow_gpus=[gpu])
 
 
 def test_comparison_shows_the_rows_above_the_threshold():

@@ -24,6 +24,7 @@ CHARTS = (
     ("Traffic and memory", ("proxy", "plan"), steps.memory),
     ("Traffic and memory", ("plan",), steps.orders),
     ("Scaling", ("proxy", "plan", "sweep"), steps.scaling),
+    ("Comparisons", ("compare",), steps.compared),
     ("Comparisons", ("compare",), tables.comparisons),
     ("Calibrations", ("calibration",), tables.residuals),
     ("Calibrations", ("calibration",), tables.parameters),

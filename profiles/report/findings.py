@@ -5,7 +5,7 @@ from statistics import median_high
 
 from charts import CONTENT_ERRORS, does_not_match
 from measured import algorithm_verdicts, bandwidth_of, choice_of, limits_text
-from steps import TERMS, breakdown_of, layout_name, memory_of, rate_of, role_of, terms_of
+from steps import TERMS, breakdown_of, compared_steps, layout_name, memory_of, rate_of, role_of, terms_of
 from tables import is_over, row_name
 from units import bytes_text, is_number, median_of, number_text, share_text, time_text
 
@@ -233,6 +233,13 @@ def proxies(result):
 
 
 def comparison(result):
+    several = compared_steps(result)
+    for row in several:
+        unfit = " DOES NOT FIT in memory." if row.get("fits") is False else ""
+        first = several[0]["step_us"] or 1
+        yield f"{row['file']}: {time_text(row['step_us'])} per step, {times_text(row['step_us'] / first)} the time of the fastest.{unfit}"
+    if any(row.get("file") for row in result.rows):
+        return
     data, summary = result.data, result.data.get("summary") or {}
     over = sorted((row for row in result.rows if is_over(row, data.get("threshold_percent"))), key=lambda row: -row["ratio"])
     if over:

@@ -121,6 +121,20 @@ def layouts(results):
                                 "Step time of the slowest rank by cause, fastest layout first.", "layout")
 
 
+def compared_steps(result):
+    """The rows of a comparison of several steps, fastest first; [] for a comparison row by row."""
+    return sorted((row for row in result.rows if row.get("file") and is_number(row.get("step_us"))), key=lambda row: row["step_us"])
+
+
+def compared(results):
+    """The steps that `compare A B C...` tabulates, as stacked bars."""
+    for result in results:
+        rows = compared_steps(result)
+        if rows:
+            yield stacked_roles(f"Steps by file ({result.name})", [result], [row["file"] for row in rows], rows,
+                                "Step time of the slowest rank by cause, fastest first.", "file")
+
+
 def stacked_roles(title, sources, names, roles, about, first="role"):
     parts = ROLE_PARTS
     if not any(is_number(role.get("exposed_transfer_us")) for role in roles):

@@ -13,6 +13,8 @@ VERDICTS = ((OVER, EXPOSED, "triangle-down"), ("slower", EXPOSED, "triangle-down
 def comparisons(results):
     """Ratio of each row as a function of its message size, colored by verdict."""
     for result in results:
+        if any(row.get("file") for row in result.rows):  # several steps: steps.compared
+            continue
         data, rows = result.data, [row for row in result.rows if is_number(row.get("ratio"))]
         sized = [row for row in rows if is_number(row.get("bytes"))]
         shapes = [level(1, HIDDEN)]

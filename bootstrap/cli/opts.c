@@ -389,14 +389,28 @@ static int scan_arguments(const struct bb_opts *set, void *cfg, int argc, char *
     return rc;
 }
 
+/* Returns whether an argument contains control characters other than line breaks: reports begin with the command line
+ * and print the names of files. */
+static bool steers_terminal(const char *word)
+{
+    char *text = bb_copy_text(word), *line_break;
+    bool steers;
+
+    while ((line_break = strchr(text, '\n')) != NULL)
+        *line_break = ' ';
+    steers = bb_has_controls(text);
+    free(text);
+    return steers;
+}
+
 static int parse_arguments(const struct bb_opts *set, void *cfg, int argc, char **argv,
                            struct bb_positionals *positionals)
 {
     int rc = cfg ? set_defaults(set, cfg) : 0;
 
     positionals->n = 0;
-    for (int i = 1; i < argc && rc == 0; i++) /* reports begin with the command line and name the files */
-        if (bb_has_controls(argv[i]))
+    for (int i = 1; i < argc && rc == 0; i++)
+        if (steers_terminal(argv[i]))
             rc = bb_err(BB_EUSAGE, "'%s' contains a control character; try: another name", argv[i]);
     rc = rc ? rc : scan_arguments(set, cfg, argc, argv, NULL);
     return rc ? rc : scan_arguments(set, cfg, argc, argv, positionals);

@@ -2,7 +2,6 @@
 #include "bootstrap/sweep/state.h"
 
 #include "bootstrap/base/alloc.h"
-#include "bootstrap/base/json_read.h"
 #include "bootstrap/base/units.h"
 
 #include <errno.h>
@@ -197,7 +196,6 @@ static json_t *read_json(const char *dir, const struct bb_sweep_run *c, char **p
     json_t *result = json_load_file(file, 0, NULL), *path;
     const char *name;
 
-    bb_json_blank(result);
     if (!json_is_object(result))
         *problem = bb_format("the program wrote no JSON object to {json}, %s", file);
     json_object_foreach(c->metrics, name, path)

@@ -3,7 +3,6 @@
 #include "bootstrap/sweep/state.h"
 
 #include "bootstrap/base/alloc.h"
-#include "bootstrap/base/json_read.h"
 #include "bootstrap/base/outfile.h"
 #include "bootstrap/base/units.h"
 
@@ -31,7 +30,6 @@ static json_t *load_file(const char *dir, const struct bb_sweep_run *c, const ch
     char *path = bb_sweep_file(dir, c, ending);
     json_t *root = json_load_file(path, 0, NULL);
 
-    bb_json_blank(root);
     free(path);
     return root;
 }

@@ -418,8 +418,6 @@ static int run_command(struct sweep *s)
 {
     int rc;
 
-    TRY(bb_outfile_check(s->options.json, gathered));
-    TRY(bb_outfile_check(s->options.csv, gathered));
     TRY(set_folder(s));
     TRY(prepare_launch(s));
     for (size_t i = 0; s->options.list && i < s->combinations.n; i++)
@@ -428,6 +426,8 @@ static int run_command(struct sweep *s)
         return 0;
     TRY(check_outputs(s));
     TRY(bb_sweep_lock_folder(s->dir, s->options.gather ? NULL : &s->lock));
+    TRY(bb_outfile_check(s->json, gathered)); /* once their usual folder exists */
+    TRY(bb_outfile_check(s->csv, gathered));
     if (s->options.slurm || s->options.submit)
         return write_slurm(s);
     if (!s->options.gather)

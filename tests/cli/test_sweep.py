@@ -131,6 +131,12 @@ def test_table_csv_and_json_match_the_single_results(sweep):
     assert json.loads(gathered.stdout) == data and sweep.ran() == 3
 
 
+def test_writes_results_into_the_new_folder_of_the_study(sweep):
+    done = sweep(study(), "--json", sweep.dir / "all.json", "--csv", sweep.dir / "all.csv")
+    assert done.returncode == 0, done.stderr
+    assert json.loads((sweep.dir / "all.json").read_text())["schema"] == "busbar.sweep/1" and (sweep.dir / "all.csv").exists()
+
+
 @pytest.mark.smoke
 def test_failed_combination_is_recorded_and_the_sweep_continues(sweep):
     failing = study(environment={"ACT": ["fail", "ok", "half"]})

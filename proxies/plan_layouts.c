@@ -39,7 +39,8 @@ int bb_plan_layouts(const struct bb_plan_options *o, const struct bb_proxy_confi
                                       .conditions = &without_jitter,
                                       .samples = o->samples,
                                       .top = o->top,
-                                      .threads = o->threads};
+                                      .threads = o->threads,
+                                      .quiet = o->quiet};
     struct bb_layouts found = {0};
     struct bb_forecast forecast = {0};
     const char *json = o->files[BB_PLAN_EXPORT_json], *csv = o->files[BB_PLAN_EXPORT_csv];
@@ -55,7 +56,7 @@ int bb_plan_layouts(const struct bb_plan_options *o, const struct bb_proxy_confi
     TRY(bb_layouts_search(&search, &found));
     if (conditions.jitter > 0)
         TRY(bb_layouts_sample(&search, &conditions, &found));
-    if (!bb_results_on_stdout(json, csv)) {
+    if (!o->quiet && !bb_results_on_stdout(json, csv)) {
         bb_print_report_header(stdout, argc, argv);
         printf("# the best layouts of %d ranks, predicted for %s (modelled, not measured)\n", config.ranks,
                cluster.name);
@@ -64,7 +65,7 @@ int bb_plan_layouts(const struct bb_plan_options *o, const struct bb_proxy_confi
             printf("# sorted by p50, the median of %d steps with %g%% jitter (seed %llu); other columns are without "
                    "jitter\n",
                    o->samples, 100 * conditions.jitter, (unsigned long long)conditions.seed);
-        bb_layouts_print(&found, o->top, stdout);
+        bb_layouts_print(&found, o->top, o->full, stdout);
     }
     if (!json && !csv)
         goto out;

@@ -9,7 +9,8 @@
 #include <limits.h>
 #include <string.h>
 
-#define MAX_RANKS (1 << 24)
+#define MAX_RANKS      (1 << 24)
+#define MIN_GPU_MEMORY (1 << 20)
 
 #define FIELD(name) offsetof(struct bb_plan_options, name)
 
@@ -23,7 +24,13 @@ static const struct bb_opt plan_options[] = {
                "predict the step's time on this cluster ('busbar list clusters')", .choice_at = bb_cluster_name_at),
     OPT_TEXTS(0, "set", FIELD(changes), "KEY=VALUE", BB_SET_HELP, .needs = BB_PLAN_CLUSTER),
     OPT_SIZE(0, "gpu-memory", FIELD(gpu_memory), NULL, "BYTES", 1, 1e15,
-             "size of the GPU memory that the step must fit (default: from --cluster)", .needs = BB_PLAN_STEP),
+             "size of the GPU memory that the step must fit, e.g. 80G or 80GB (default: from --cluster)",
+             .needs = BB_PLAN_STEP),
+    OPT_FLAG(
+        0, "full", FIELD(full),
+        "print everything: also traffic, memory and times of each role and group, checks (default: the answer in at "
+        "most 25 lines)"),
+    OPT_QUIET(FIELD(quiet)),
     OPT_FLAG(0, "must-fit", FIELD(must_fit), "exit 5 if training does not fit in GPU memory",
              .needs = BB_PLAN_ONE_STEP | BB_PLAN_MEMORY),
     OPT_FLAG('G', "graph", FIELD(graph), "model CUDA-graph launch: no host overhead (transformer, --cluster)",
@@ -234,6 +241,9 @@ static int parse_plan(struct bb_plan_options *o, struct bb_proxy_config *given_c
     if (o->config.ranks == 0)
         return bb_err(BB_EUSAGE, "%s: plan requires --ranks N, the number of ranks of the job", (*proxy)->name);
     TRY(bb_plan_validate_requirements(o, *proxy));
+    if (o->gpu_memory > 0 && o->gpu_memory < MIN_GPU_MEMORY)
+        return bb_err(BB_EUSAGE, "--gpu-memory %zu: a GPU has more than %zu bytes; try: --gpu-memory %zuG",
+                      o->gpu_memory, o->gpu_memory, o->gpu_memory);
     if (o->best_layout && !o->config.global_batch)
         return bb_err(BB_EUSAGE,
                       "--best-layout requires --global-batch-size N, the samples per step of every layout; try: "

@@ -42,7 +42,7 @@ struct bb_plan_options {
     struct bb_opt_texts changes;      /* --set */
     const char *export, *export_file; /* format and file name of --export */
     struct bb_export_selection export_only;
-    bool ops, best_order, best_layout, must_fit, graph;
+    bool ops, best_order, best_layout, must_fit, graph, full, quiet;
     bool forecast; /* not an option: true: the plan predicts real training with the compute rates of the cluster
                       profile; false: the plan predicts what `busbar proxy` would measure */
     size_t gpu_memory;

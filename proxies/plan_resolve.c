@@ -37,12 +37,27 @@ static void resolve_forecast(const struct bb_plan_options *o, const struct bb_cl
         t->attention = "fused";
 }
 
+/* Warn that predictions ignore NCCL's variables: the cost model always takes NCCL's fastest variant of the profile. */
+static void warn_nccl_variables(const struct bb_cluster *cluster)
+{
+    static const char *const names[] = {"NCCL_ALGO", "NCCL_PROTO"};
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        const char *value = getenv(names[i]);
+
+        if (value && *value && cluster->n_variants > 0)
+            bb_warn("%s=%s does not change a prediction, which assumes NCCL's fastest algorithm and protocol", names[i],
+                    value);
+    }
+}
+
 int bb_plan_load_cluster(const struct bb_plan_options *o, int gpus_per_node, struct bb_cluster *cluster)
 {
     int rc;
 
     TRY(bb_cluster_load_changed(o->cluster, &o->changes, cluster));
     bb_cluster_warn_units(cluster);
+    warn_nccl_variables(cluster);
     if (gpus_per_node > 0)
         bb_cluster_set_gpus_per_node(cluster, gpus_per_node);
 out:

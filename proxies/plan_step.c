@@ -28,22 +28,31 @@ struct plan_results {
     bool predicted;
 };
 
-static void print_results(const struct plan_results *f, bool ops, int argc, char **argv)
+#define LARGE_EXPORT 1e6 /* number of operations; an export of so many is a file of tens of megabytes */
+
+/* Write the file of --export. Before a large file is written, print the number of its operations. */
+static int write_export(const struct plan_results *f, const struct bb_plan_options *o, int argc, char **argv)
 {
-    bb_print_report_header(stdout, argc, argv);
-    bb_plan_print(&f->plan, f->predicted ? &f->prediction : NULL, ops, stdout);
-    if (f->jittered.samples > 0)
-        bb_jittered_print(&f->jittered, stdout);
-    if (f->training.tokens > 0)
-        bb_training_time_print(&f->training, stdout);
-    if (f->best.n > 0)
-        bb_best_order_print(&f->best, stdout);
+    double ops = 0;
+
+    if (!o->export || !f->plan.checks.matched || !f->plan.checks.deadlock_free)
+        return 0;
+    for (int rank = 0; rank < f->step.layout.ranks; rank++)
+        ops += (double)bb_step_program(&f->step, rank)->n_ops;
+    if (ops >= LARGE_EXPORT && !o->export_only.ranks)
+        bb_warn("--export: the step has %.0f operations on %d ranks, so the export may be large", ops,
+                f->step.layout.ranks);
+    return bb_export_step(o->export, o->export_file, &f->step, f->predicted ? &f->prediction : NULL, o->export_only,
+                          argc, argv);
 }
 
-/* verdict: result of the plan, 0 or a negative error code, which the JSON contains. */
-static int write_files(const struct plan_results *f, const struct bb_plan_options *o, int verdict, int argc,
-                       char **argv)
+/* Write the files and, unless --quiet is given or a file goes to stdout, print the plan. verdict: result of the plan, 0
+ * or a negative error code, which the JSON contains. */
+static int write_results(const struct plan_results *f, const struct bb_plan_options *o, int verdict, int argc,
+                         char **argv)
 {
+    const char *const *files = o->files;
+    const bool prints = !o->quiet && !bb_results_on_stdout(files[BB_PLAN_EXPORT_json], files[BB_PLAN_EXPORT_csv]);
     struct bb_plan_report report = {.plan = &f->plan,
                                     .prediction = f->predicted ? &f->prediction : NULL,
                                     .command = bb_json_words(argc, argv),
@@ -51,10 +60,23 @@ static int write_files(const struct plan_results *f, const struct bb_plan_option
                                     .best_order = f->best.n > 0 ? bb_best_order_json(&f->best) : NULL,
                                     .jittered = f->jittered.samples > 0 ? &f->jittered : NULL,
                                     .training = f->training.tokens > 0 ? &f->training : NULL,
+                                    .text = prints ? stdout : NULL,
                                     .ops = o->ops,
                                     .rc = verdict};
-    int rc = bb_plan_exports_write(o->files, &report);
+    int rc;
 
+    TRY(write_export(f, o, argc, argv));
+    if (prints) {
+        bb_print_report_header(stdout, argc, argv);
+        bb_plan_print(&report, o->full, stdout);
+        if (f->best.n > 0)
+            bb_best_order_print(&f->best, stdout);
+        fflush(stdout); /* the number of operations, before a large trace is written */
+    }
+    if (o->export)
+        bb_plan_report_file(report.text, o->export, o->export_file);
+    TRY(bb_plan_exports_write(files, &report));
+out:
     json_decref(report.command);
     json_decref(report.options);
     json_decref(report.best_order);
@@ -195,15 +217,17 @@ out:
     return rc;
 }
 
+/* Report on stderr that training does not fit in GPU memory: with --must-fit an error, else a warning. */
 static int check_memory(const struct bb_plan_options *o, const struct plan_results *f)
 {
-    char need[BB_BYTES_TEXT], have[BB_BYTES_TEXT];
+    char misfit[BB_MISFIT_TEXT];
 
-    if (!o->must_fit || bb_forecast_fits(&f->plan, &f->forecast))
+    if (!bb_forecast_misfit_text(&f->plan, &f->forecast, f->predicted, misfit))
         return 0;
-    return bb_err(BB_EBELOW, "--must-fit: training needs %s per GPU, but a GPU has %s",
-                  bb_format_bytes((size_t)bb_step_training_bytes(&f->step), need),
-                  bb_format_bytes((size_t)f->forecast.gpu_bytes, have));
+    if (o->must_fit)
+        return bb_err(BB_EBELOW, "--must-fit: training %s", misfit);
+    bb_warn("training does not fit in GPU memory: %s", misfit);
+    return 0;
 }
 
 /* Predict the duration of training on --tokens tokens (text) from the predicted step time. */
@@ -269,14 +293,9 @@ int bb_plan_step(const struct bb_plan_options *o, const struct bb_proxy *proxy, 
         TRY(compute_training_time(&f, o->tokens));
     if (o->best_order)
         TRY(bb_best_order(proxy, &config, config.gpus_per_node, &f.best));
-    if (o->export && f.plan.checks.matched && f.plan.checks.deadlock_free)
-        TRY(bb_export_step(o->export, o->export_file, &f.step, f.predicted ? &f.prediction : NULL, o->export_only, argc,
-                           argv));
-    if (!bb_results_on_stdout(o->files[BB_PLAN_EXPORT_json], o->files[BB_PLAN_EXPORT_csv]))
-        print_results(&f, o->ops, argc, argv);
     rc = bb_checks_report(&f.plan.checks);
     rc = rc ? rc : check_memory(o, &f);
-    written = write_files(&f, o, rc, argc, argv);
+    written = write_results(&f, o, rc, argc, argv);
     rc = rc ? rc : written;
 out:
     bb_best_order_release(&f.best);

@@ -40,9 +40,12 @@ int bb_parse_bytes(const char *text, size_t *bytes)
     bool point;
     size_t used = decimal_length(text, &point);
     int shift = text[used] ? unit_shift(text[used]) : 0;
+    const char *rest = text + used + (shift > 0);
     long double number, value;
 
-    if (!used || shift < 0 || (shift > 0 && text[used + 1]) || (point && shift == 0))
+    if (shift > 0 && (strcasecmp(rest, "b") == 0 || strcasecmp(rest, "ib") == 0))
+        rest = "";
+    if (!used || shift < 0 || *rest || (point && shift == 0))
         return -BB_EUSAGE;
     number = strtold(text, NULL); /* at least 64 bits of mantissa: integers below 2^63 are exact */
     value = ldexpl(number, shift);
@@ -203,6 +206,35 @@ const char *bb_format_thousands(double number, char text[BB_THOUSANDS_TEXT])
             text[length++] = ',';
     }
     text[length] = '\0';
+    return text;
+}
+
+struct bb_time_unit bb_rounded_time_unit(double largest_us)
+{
+    return largest_us < 999.5     ? (struct bb_time_unit){"us", 1, -1}
+           : largest_us < 999.5e3 ? (struct bb_time_unit){"ms", 1e3, -1}
+                                  : (struct bb_time_unit){"s", 1e6, -1};
+}
+
+const char *bb_format_rounded(double number, char text[BB_ROUNDED_TEXT])
+{
+    const int magnitude = number != 0 ? (int)floor(log10(fabs(number))) : 0;
+    const double scale = pow(10, MAX(magnitude - 2, 0));
+
+    if (magnitude >= 2)
+        return bb_format_thousands(round(number / scale) * scale, text);
+    snprintf(text, BB_ROUNDED_TEXT, "%.*f", MIN(2 - magnitude, 3), number);
+    if (strtod(text, NULL) == 0)
+        snprintf(text, BB_ROUNDED_TEXT, "0");
+    return text;
+}
+
+const char *bb_format_rounded_time(double us, char text[BB_ROUNDED_TEXT])
+{
+    const struct bb_time_unit unit = bb_rounded_time_unit(fabs(us));
+
+    bb_format_rounded(us / unit.us, text);
+    snprintf(text + strlen(text), BB_ROUNDED_TEXT - strlen(text), " %s", unit.name);
     return text;
 }
 

@@ -12,8 +12,8 @@
 #include <string.h>
 
 /*
- * bb_parse_bytes - a size: "8", "128M", "1.5g". A decimal number >= 0, optionally followed by K, M, G or T in upper or
- * lower case (powers of 1024).
+ * bb_parse_bytes - a size: "8", "128M", "1.5g", "80GB", "80GiB". A decimal number >= 0, optionally followed by K, M, G or
+ * T (powers of 1024), and then by B or iB, in upper or lower case.
  *   bytes    out: set only on success; a fraction of a byte is truncated ("1.3K" is 1331)
  *   Returns  0, or -BB_EUSAGE for no digits, a sign, a fraction without a unit, text after the unit, a positive size
  *            below 1 byte, or 2^63 bytes and more
@@ -46,11 +46,22 @@ const char *bb_format_bytes(size_t bytes, char buf[BB_BYTES_TEXT]);
 struct bb_time_unit {
     const char *name;
     double us;    /* length of the unit in microseconds, for example 1000 for "ms" */
-    int decimals; /* number of digits after the decimal point */
+    int decimals; /* number of digits after the decimal point; -1: three significant digits (bb_format_rounded) */
 };
 struct bb_time_unit bb_time_unit(double largest_us);
 #define BB_TIME_TEXT 32
 const char *bb_format_time(double us, char buf[BB_TIME_TEXT]);
+
+/*
+ * Predictions have an error of a few percent, so reports print three significant digits and at most three decimals.
+ * bb_rounded_time_unit - like bb_time_unit, for predicted times: us below 1 ms, ms below 1 s, and otherwise s.
+ * bb_format_rounded - "0", "0.024", "17.2", "519", "488,000". Returns text.
+ * bb_format_rounded_time - "17.2 s". Returns text.
+ */
+#define BB_ROUNDED_TEXT 40
+struct bb_time_unit bb_rounded_time_unit(double largest_us);
+const char *bb_format_rounded(double number, char text[BB_ROUNDED_TEXT]);
+const char *bb_format_rounded_time(double us, char text[BB_ROUNDED_TEXT]);
 
 /* bb_format_thousands - format 1234567 as "1,234,567". Returns text. */
 #define BB_THOUSANDS_TEXT 40

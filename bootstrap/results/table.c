@@ -122,7 +122,9 @@ static void write_number(const struct bb_line *line, const struct bb_field *f, c
 {
     const double number = json_number_value(value);
 
-    if (f->form == BB_FORM_TIME && line->time)
+    if (f->form == BB_FORM_ROUNDED || (f->form == BB_FORM_TIME && line->time && line->time->decimals < 0))
+        bb_format_rounded(f->form == BB_FORM_TIME ? number / line->time->us : number, text);
+    else if (f->form == BB_FORM_TIME && line->time)
         snprintf(text, capacity, "%.*f", line->time->decimals, number / line->time->us);
     else if (f->form == BB_FORM_TIME)
         bb_format_time(number, text);
@@ -168,21 +170,27 @@ void bb_line_row(struct bb_line *line, const struct bb_field *fields, const void
         }
 }
 
-void bb_table_sentence(FILE *out, const struct bb_field *fields, const void *row)
+void bb_line_sentence(const struct bb_line *line, const struct bb_field *fields, const void *row)
 {
-    const struct bb_line line = {.out = out};
     char buffer[VALUE_TEXT];
 
     for (; !is_end(fields); fields++)
         if (fields->head && !fields->width) {
             json_t *value = value_of(fields, row);
-            const char *text = text_of(&line, fields, value, buffer);
+            const char *text = text_of(line, fields, value, buffer);
+            const bool has_unit = fields->form == BB_FORM_TIME && line->time;
 
             if (text)
-                fprintf(out, "%s%s%s%s", fields->head, text, fields->unit,
+                fprintf(line->out, "%s%s%s%s%s%s", fields->head, text, has_unit ? " " : "",
+                        has_unit ? line->time->name : "", fields->unit,
                         fields->form == BB_FORM_PLURAL && strcmp(text, "1") != 0 ? "s" : "");
             json_decref(value);
         }
+}
+
+void bb_table_sentence(FILE *out, const struct bb_field *fields, const void *row)
+{
+    bb_line_sentence(&(struct bb_line){.out = out}, fields, row);
 }
 
 void bb_line_end(struct bb_line *line)

@@ -44,7 +44,9 @@ enum bb_field_member {
 enum bb_form {
     BB_FORM_PLAIN,     /* a number with bb_field.digits, or a text */
     BB_FORM_LEFT,      /* as BB_FORM_PLAIN, in a column that is aligned left */
-    BB_FORM_TIME,      /* microseconds as a number in the unit bb_line.time; without it as "12.346 ms" */
+    BB_FORM_TIME,      /* microseconds as a number in the unit bb_line.time, in a sentence followed by the unit's
+                          name; without bb_line.time as "12.346 ms" */
+    BB_FORM_ROUNDED,   /* a number with three significant digits (bb_format_rounded) */
     BB_FORM_BYTES,     /* bytes as "4 KiB" */
     BB_FORM_PERCENT,   /* a fraction as "72.5%" with bb_field.digits */
     BB_FORM_THOUSANDS, /* "1,234,567" */
@@ -103,8 +105,11 @@ void bb_table_heading(FILE *out, const struct bb_field *fields);
 void bb_table_row(FILE *out, const struct bb_field *fields, const void *row);
 
 /* bb_table_sentence - print the parts of a sentence: head, value and unit of each field that has a head and no width. A
- * part whose value is null is omitted. */
+ * part whose value is null is omitted.
+ * bb_line_sentence - the same for a line (struct bb_line below), whose unit bb_line.time all times have. */
 void bb_table_sentence(FILE *out, const struct bb_field *fields, const void *row);
+struct bb_line;
+void bb_line_sentence(const struct bb_line *line, const struct bb_field *fields, const void *row);
 
 /* bb_table_json - add the fields of a row to a JSON object.
  * bb_table_object - return a new JSON object with the fields of a row.

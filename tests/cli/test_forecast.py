@@ -1,6 +1,7 @@
 """plan transformer --cluster as a forecast of training: sources of the rates, guessed options, memory, FP8 and attention. Expected
 values are published results, or relations between two plans."""
 import json
+import re
 
 import pytest
 from conftest import ROOT
@@ -47,8 +48,8 @@ def test_short_kernels_are_bound_by_the_host(busbar):
     assert issued[0] > 3 * issued[1] > issued[2] == 0  # 9 us per launch instead of 2.5 us; training accumulates some gradients inside GEMMs
     assert eager["step_us"] > 2 * graph["step_us"] and eager["step_us"] < 1.2 * issued[0]
     text, graph_text = (busbar.run("plan", "transformer", *args.split(), *more, emulated=False).stdout for more in ((), ("--graph",)))
-    assert "host-bound: the host needs " in text and "--graph" in text
-    assert "; launched as CUDA graphs\n" in graph_text and "as CUDA graphs" not in text and "host-bound" not in graph_text
+    assert re.search("host-bound +the host needs ", text) and "--graph" in text
+    assert "; CUDA graphs\n" in graph_text and "CUDA graphs" not in text and "host-bound" not in graph_text
 
 
 def test_model_error_is_given_only_where_it_was_validated(busbar):
@@ -58,7 +59,7 @@ def test_model_error_is_given_only_where_it_was_validated(busbar):
     bands = [plan(busbar, f"{args} {more}")["predicted"]["model_error"] for more in ("", "--graph", "--ep 8")]
     assert bands[0] is None and bands[1] == bands[2] == {"mean": 0.06, "max": 0.15}
     text = busbar.run("plan", "transformer", *args.split(), emulated=False).stdout
-    assert "took up to 2.1 times as long" in text and "CUDA graphs (--graph): max 9%" in text and "mean 6%" not in text
+    assert "up to 2.1 times as long; --graph: max error 9%" in text and "mean 6%" not in text
 
 
 def test_each_expert_has_separate_launches(busbar, tmp_path):
@@ -86,7 +87,7 @@ def test_groups_name_their_nccl_variant(busbar):
     assert {g["algorithm"] for g in pairs if g["name"] in ("tp", "dp")} == {"ring"}
     simple = plan(busbar, args.replace("h100-sxm-ib", "emulated-default"))["predicted"]["groups"]
     assert {group["algorithm"] for group in simple} == {None}
-    text = busbar.run("plan", "transformer", *args.split(), emulated=False).stdout
+    text = busbar.run("plan", "transformer", *args.split(), "--full", emulated=False).stdout
     assert "largest collective" in text and "  ring Simple\n" in text
 
 
@@ -130,7 +131,7 @@ def test_guesses_the_minimum_recomputation_that_fits(busbar):
     assert same["memory"] == guessed["memory"] and guessed["memory"]["fits"] and not fewer["memory"]["fits"]
     assert none["memory"]["available_bytes"] == 50 * 2**30 and none["memory"]["of"] == "training"
     text = busbar.run("plan", "transformer", *args.split(), emulated=False).stdout
-    assert f"guessed: {guess}; without it, training needs 60.2 GiB" in text and "of 50 GiB per GPU: fits" in text
+    assert f"guessed       {guess}; without it, training needs 60.2 GiB" in text and "of 50 GiB per GPU: fits" in text
     hopeless = plan(busbar, f"{args.replace('50G', '20G')}")["predicted"]
     assert hopeless["compute"]["guessed"] == [] and not hopeless["memory"]["fits"]
     without_cluster = plan(busbar, f"{LLAMA} --gpu-memory 50G")["memory"]  # the memory of the same step; absent without --gpu-memory
@@ -217,3 +218,97 @@ def test_every_shipped_profile_predicts_and_has_sources(busbar, name):
     assert predicted["step_us"] > 0 and predicted["cluster"] == name
     source = json.loads((PROFILES / f"{name}.json").read_text())["source"]
     assert "assumed" in source or "no machine" in source
+
+
+@pytest.mark.parametrize("sequence", [8192, 131072])
+def test_utilisation_by_both_conventions(busbar, sequence):
+    """Llama 3 70B by hand, per sample: 6 FLOPs for each parameter of a matrix and token; scores and context of attention 12 L h s^2,
+    of which a causal mask hides half. The embedding is no GEMM."""
+    p = plan(busbar, f"--model llama3_70b --ranks 512 --tp 8 --pp 4 --cp 4 --sequence-parallel --seq-length {sequence} --micro-batches 16 "
+                     "--dp-sync distributed --cluster h100-sxm-ib")["predicted"]
+    matrices = 80 * (8192 * (8192 + 2 * 1024) + 8192 * 8192 + 3 * 8192 * 28672) + 128256 * 8192
+    attention = 12 * 80 * 8192 * sequence**2
+    peak = 512 * 989e12 * p["step_us"] / 1e6
+    full, causal = ((6 * matrices * sequence + part * attention) * 64 / peak for part in (1, 0.5))
+    assert p["model_flop_utilisation"] == pytest.approx(full, rel=1e-3)
+    assert p["model_flop_utilisation_causal"] == pytest.approx(causal, rel=1e-3)
+    if sequence == 131072:  # the ratio of the figures for which the trial asked: 39.7 % of 61.7 %
+        assert causal / full == pytest.approx(39.7 / 61.7, rel=2e-3)
+
+
+def test_one_utilisation_without_causal_attention(busbar):
+    for args in ("transformer --model bert_large --ranks 8", "bert_large --ranks 8 --compute gemm --dtype bfloat16",
+                 "resnet50 --ranks 8 --compute gemm --dtype bfloat16"):
+        done = busbar.run("plan", *args.split(), "--cluster", "h100-sxm-ib", "--json", "-", emulated=False)
+        p = json.loads(done.stdout)["predicted"]
+        assert p["model_flop_utilisation"] > 0 and p["model_flop_utilisation_causal"] is None, args
+        text = busbar.run("plan", *args.split(), "--cluster", "h100-sxm-ib", emulated=False).stdout
+        assert re.search(r"MFU +[0-9.]+%$", text, re.M) and "causal" not in text
+
+
+def test_what_does_not_fit_says_so_first(busbar):
+    """The trial's plan of 70B without a layout on 512 GPUs."""
+    args = ("transformer", "--model", "llama3_70b", "--ranks", 512, "--cluster", "h100-sxm-ib")
+    done = busbar.run("plan", *args, emulated=False)
+    body = [line for line in done.stdout.splitlines() if not line.startswith("#") and line]
+    hint = "needs 1.3 TiB of 79.1 GiB per GPU; try: --best-layout --global-batch-size 512"
+    assert body[0].split(maxsplit=3) == ["DOES", "NOT", "FIT", hint] and "IF IT FITTED" in body[1]
+    assert "DOES NOT FIT" in done.stdout.splitlines()[-1] and len(done.stdout.splitlines()) <= 25
+    assert done.returncode == 0 and f"warning: training does not fit in GPU memory: {hint}" in done.stderr
+    for more, status in ((), 0), (("--must-fit",), 5):
+        done = busbar.run("plan", *args, *more, "--json", "-", emulated=False)
+        result = json.loads(done.stdout)
+        assert (done.returncode, result["status"]) == (status, "below threshold" if status else "does not fit")
+        assert result["reason"] == f"--must-fit: training {hint}" if status else hint
+    assert plan(busbar, LLAMA)["status"] == "ok" and "reason" not in plan(busbar, LLAMA)
+
+
+@pytest.mark.parametrize("args", [
+    "transformer --model llama3_70b --ranks 512 --tp 8 --pp 4 --micro-batches 16 --cluster h100-sxm-ib --tokens 15T --slow rank=5:1.1",
+    "gpt2_large --ranks 8", "gpt3_moe --ranks 1536 --cluster h100-sxm-ib", "data_parallel --model resnet50 --sync zero3 --ranks 64",
+    "spatial --ranks 6 --image-size 2048 --splits 3 --cluster h100-sxm-ib", "gems --ranks 4 --splits 4 --cluster h100-sxm-ib",
+    "layer_parallel --ranks 4 --cluster h100-sxm-ib", "cosmoflow --ranks 8 --cluster h100-sxm-ib", "dlrm --ranks 8"])
+def test_the_default_report_has_at_most_25_lines(busbar, args):
+    short, full = (busbar.run("plan", *args.split(), *more, emulated=False).stdout for more in ((), ("--full",)))
+    assert 8 <= len(short.splitlines()) <= 25, short
+    assert set(short.splitlines()[1:12]) <= set(full.splitlines()) or "group " in short
+    assert "deadlock-free with serialised streams" in full and "deadlock-free" not in short
+    assert busbar.run("plan", *args.split(), "--quiet", emulated=False).stdout == ""
+
+
+def test_files_are_named_with_their_size(busbar, tmp_path):
+    args = ("gpt2_large", 12, 4, 3, "--ranks", 8, "--cluster", "h100-sxm-ib", "--trace", "t.json", "--export", "goal", "x.goal")
+    text = busbar.run("plan", *args, emulated=False, cwd=tmp_path).stdout
+    assert "96 operations on 8 ranks" in text  # 12 on each rank
+    sizes = {name: (tmp_path / name).stat().st_size for name in ("t.json", "x.goal")}
+    for name, what in (("t.json", "the trace"), ("x.goal", "goal")):
+        assert f"# wrote {name}: {what}, {sizes[name] / 1024:.1f} KiB\n" in text
+
+
+def test_jitter_names_a_number_of_ranks_that_works(busbar):
+    """70B with 16 micro-batches on 4096 ranks: every replica of 32 ranks has equally many operations."""
+    args = "transformer --model llama3_70b --tp 8 --pp 4 --micro-batches 16 --cluster h100-sxm-ib --jitter 5% --samples 1 --ranks"
+    done = busbar.run("plan", *args.split(), 4096, emulated=False)
+    tried = int(re.search(r"try: --ranks (\d+) or", done.stderr).group(1))
+    ops = json.loads(busbar.run("plan", *args.replace("--jitter 5% --samples 1 ", "").split(), tried, "--ops", "--json", "-",
+                                emulated=False).stdout)
+    assert done.returncode == 2 and tried % 32 == 0
+    assert 9e6 < sum(len(role["ranks"]) * len(role["program"]) for role in ops["roles"]) <= 10e6
+
+
+def test_weight_gradients_are_printed_with_zero_bubble_schedules(busbar):
+    """GPT-2 small: a layer has 24 h^2 + 4 s h forward FLOPs per token, of which 4 s h are scores without weights."""
+    share = 24 * 768 / (2 * (24 * 768 + 4 * 1024))
+    for schedule, shown in ("zb-h1", True), ("zb-h2", True), ("1f1b", False):
+        text = busbar.run("plan", "transformer", "--model", "gpt2_small", "--ranks", 4, "--pp", 4, "--micro-batches", 8, "--schedule",
+                          schedule, emulated=False).stdout
+        assert (f"{schedule} (weight gradients W: {100 * share:.1f}% of backward)" in text) == shown
+
+
+def test_nccl_variables_and_sizes(busbar):
+    done = busbar.run("plan", "all_reduce", "--ranks", 8, "--cluster", "h100-sxm-ib", env={"NCCL_ALGO": "Ring"}, emulated=False)
+    assert done.returncode == 0 and "warning: NCCL_ALGO=Ring does not change a prediction" in done.stderr
+    done = busbar.run("plan", "transformer", *LLAMA.split(), "--gpu-memory", 80, emulated=False)
+    assert done.returncode == 2 and done.stderr.endswith("try: --gpu-memory 80G\n")
+    memory = [plan(busbar, f"{LLAMA} --gpu-memory {size}")["memory"]["available_bytes"] for size in ("80G", "80GB", "80GiB")]
+    assert memory == 3 * [80 * 2**30]

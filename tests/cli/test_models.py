@@ -170,7 +170,7 @@ def test_encoder_and_decoder_have_separate_sequence_lengths(busbar, plan, tmp_pa
     enc, dec, sums = 512, 128, {}
     encoder = 2 * enc * (4 * h * h + 2 * h * 3072) + 4 * enc * enc * h
     decoder = 2 * dec * (4 * h * h + 2 * h * h + 2 * h * 3072) + 2 * enc * 2 * h * h + 4 * dec * dec * h + 4 * dec * enc * h
-    text = busbar.run("plan", "transformer", *args, emulated=False).stdout
+    text = busbar.run("plan", "transformer", *args, "--full", emulated=False).stdout
     assert "222,903,552 parameters, 2 samples per step (1,280 tokens)" in text
     flops = int(re.search(r"model FLOPs: ([0-9,]+)", text).group(1).replace(",", ""))  # of one of the two tensor-parallel ranks
     assert flops == 3 * (12 * (encoder + decoder) + 2 * dec * h * 32128) / 2
@@ -272,7 +272,7 @@ def test_reports_training_memory_and_buffer_memory(busbar, plan):
     assert memory["optimizer"] == 12 * parameters // 8
     assert memory["total"] == sum(value for key, value in memory.items() if key != "total")
     assert roles[0]["memory_bytes"]["total"] != memory["total"]
-    text = busbar.run("plan", "transformer", "--model", "llama2_7b", "--ranks", 8, emulated=False).stdout
+    text = busbar.run("plan", "transformer", "--model", "llama2_7b", "--ranks", 8, "--full", emulated=False).stdout
     assert "  buffers: " in text and "  training needs: " in text
     assert max(map(len, text.splitlines())) <= 100
 

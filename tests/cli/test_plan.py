@@ -142,8 +142,9 @@ def test_text_fits_100_columns(busbar, args):
 
 
 def test_text_and_help_match_golden_files(busbar, golden):
-    golden("plan_gpt2_large.txt", busbar.run("plan", "gpt2_large", "--ranks", 8, "--compute", "timed", "--cluster",
-                                             "emulated-default", emulated=False).stdout)
+    for name, more in ("plan_gpt2_large.txt", ()), ("plan_gpt2_large_full.txt", ("--full",)):
+        golden(name, busbar.run("plan", "gpt2_large", "--ranks", 8, "--compute", "timed", "--cluster", "emulated-default", *more,
+                                emulated=False).stdout)
     golden("plan_help.txt", busbar.run("plan", "--help", emulated=False).stdout)
 
 

@@ -195,7 +195,7 @@ def test_emulated_gpus_have_no_overlap_slowdown(busbar, tmp_path, name, args, ra
 
 
 def test_only_rank_0_prints_text(busbar):
-    done = busbar.run("proxy", "gpt2_large", 4, 2, 2, *QUICK, ranks=4, env=NO_DATA)
+    done = busbar.run("proxy", "gpt2_large", 4, 2, 2, *QUICK, "--full", ranks=4, env=NO_DATA)
     assert done.returncode == 0 and done.stderr == ""
     assert done.stdout.count("# busbar ") == 1
     assert "# emulated GPUs: " in done.stdout
@@ -205,11 +205,13 @@ def test_only_rank_0_prints_text(busbar):
 
 def test_help_and_report_match_golden_files(busbar, golden):
     golden("proxy-help.txt", busbar.run("proxy", "--help").stdout)
-    done = busbar.run("proxy", "gpt2_large", 4, 2, 2, "--compute", "timed", *QUICK, ranks=4,
-                      env={**NO_DATA, "EMU_CLUSTER": str(ROUND)})
-    text = re.sub(r"busbar [0-9.]+ ", "busbar VERSION ", done.stdout)
-    text = re.sub(r"CUDA [0-9.]+, NCCL [0-9.]+", "CUDA x, NCCL y", text)
-    golden("proxy-report.txt", re.sub(r"(?m)^  host issue .*$", "  host issue ...", text))
+    for name, more, lines in ("proxy-report.txt", ("--full",), 40), ("proxy-report-short.txt", (), 25):
+        done = busbar.run("proxy", "gpt2_large", 4, 2, 2, "--compute", "timed", *QUICK, *more, ranks=4,
+                          env={**NO_DATA, "EMU_CLUSTER": str(ROUND)})
+        text = re.sub(r"busbar [0-9.]+ ", "busbar VERSION ", done.stdout)
+        text = re.sub(r"CUDA [0-9.]+, NCCL [0-9.]+", "CUDA x, NCCL y", text)
+        golden(name, re.sub(r"(?m)^  host issue .*$", "  host issue ...", text))
+        assert len(text.splitlines()) <= lines
 
 
 def test_json_on_stdout_and_quiet(busbar):
@@ -509,7 +511,7 @@ def test_plan_lists_gemms_and_memory_bound_kernels(busbar, name, args, ranks):
 
 
 def test_plan_prints_bytes_of_memory_bound_kernels(busbar):
-    done = busbar.run("plan", "cosmoflow", "--ranks", 4, "--compute", "gemm", "--ops", "--cluster", "h100-sxm-ib",
+    done = busbar.run("plan", "cosmoflow", "--ranks", 4, "--compute", "gemm", "--ops", "--full", "--cluster", "h100-sxm-ib",
                       emulated=False)
     assert done.returncode == 0
     assert re.search(r"compute +29 GFLOP 3.2 GiB +forward, conv 0\n", done.stdout)

@@ -86,9 +86,12 @@ static void shrink_program(struct bb_program *p, const struct bb_layout *l, doub
 
 void bb_step_scale_counts(struct bb_step *step, double factor)
 {
+    const double flops = bb_step_flops(step);
+
     for (int w = 0; w < step->n_kernel_lists; w++)
         bb_kernel_list_scale(step->kernel_lists[w], factor);
     for (int r = 0; r < step->n_roles; r++)
         shrink_program(&step->roles[r].program, &step->layout, factor);
+    step->masked_flops *= flops > 0 ? bb_step_flops(step) / flops : 0;
     step->summary = bb_step_text(step, "%s; counts scaled by %g", step->summary, factor);
 }

@@ -3,6 +3,7 @@
 
 #include "bootstrap/base/alloc.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -56,6 +57,13 @@ double bb_step_flops(const struct bb_step *step)
         sum += of_role[step->role_of[rank]];
     free(of_role);
     return sum;
+}
+
+double bb_step_causal_share(const struct bb_step *step)
+{
+    const double flops = bb_step_flops(step);
+
+    return step->masked_flops > 0 && flops > step->masked_flops ? 1 - step->masked_flops / flops : NAN;
 }
 
 int bb_step_add_roles(struct bb_step *step, int n)

@@ -32,12 +32,13 @@ struct bb_step {
     struct bb_layout layout;
     struct bb_role *roles;
     int n_roles;
-    int *role_of;      /* [layout.ranks] role of each rank, as an index into roles */
-    bool lock_step;    /* true: a pipeline stage sends without waiting for its input, as gpt2_large and bert_large do;
+    int *role_of;        /* [layout.ranks] role of each rank, as an index into roles */
+    bool lock_step;      /* true: a pipeline stage sends without waiting for its input, as gpt2_large and bert_large do;
                           waiting for another stage is then no pipeline bubble */
-    double parameters; /* number of parameters of the whole model; used only in reports */
-    double samples;    /* samples per training step over all ranks; 0: unknown */
-    double tokens;     /* tokens per training step over all ranks; 0: samples do not consist of tokens */
+    double parameters;   /* number of parameters of the whole model; used only in reports */
+    double samples;      /* samples per training step over all ranks; 0: unknown */
+    double tokens;       /* tokens per training step over all ranks; 0: samples do not consist of tokens */
+    double masked_flops; /* part of bb_step_flops that a causal mask of attention hides; 0: no causal attention */
     struct bb_strings {
         char **text;
         int n;
@@ -64,7 +65,14 @@ double bb_step_training_bytes(const struct bb_step *step);
 /* bb_step_has_both - return whether the step launches both communication and compute (bb_op_launches). */
 bool bb_step_has_both(const struct bb_step *step);
 
-double bb_step_flops(const struct bb_step *step); /* returns the FLOPs of one step, summed over all ranks */
+/*
+ * bb_step_flops - return the FLOPs of one step, summed over all ranks. Attention counts in full, as in Megatron-LM, even
+ *     if a causal mask hides half of its scores.
+ * bb_step_causal_share - return the part of these FLOPs that remains when only the scores that a causal mask leaves are
+ *     counted, 0 to 1; NaN for a step without causal attention or without FLOPs.
+ */
+double bb_step_flops(const struct bb_step *step);
+double bb_step_causal_share(const struct bb_step *step);
 
 /* bb_step_release - free a step. Accepts a zeroed or partially built step. */
 void bb_step_release(struct bb_step *step);

@@ -64,6 +64,7 @@ struct bb_layout_row {
      * slowest rank; together with the idle time of this rank they add up to the step time. */
     double operations; /* number of operations (kernels, NCCL calls, ...) in one training step, summed over all ranks */
     double compute_ns, transfer_ns, bubble_ns, waiting_ns, flops, tokens, samples;
+    double utilisation, causal_share; /* bb_predicted_utilisation, bb_step_causal_share */
 };
 
 struct bb_layout_search {
@@ -107,7 +108,9 @@ void bb_layouts_release(struct bb_layouts *found);
  * points to the same strings as config. */
 struct bb_proxy_config bb_layouts_config(const struct bb_proxy_config *config, const struct bb_layout_choice *choice);
 
-void bb_layouts_print(const struct bb_layouts *found, int top, FILE *out);
+/* bb_layouts_print - prints the best layout, its options and the table of layouts; full: also how the next layouts differ,
+ * and why layouts were rejected. */
+void bb_layouts_print(const struct bb_layouts *found, int top, bool full, FILE *out);
 json_t *bb_layouts_json(const struct bb_layouts *found, int top);
 
 #endif

@@ -41,6 +41,7 @@ struct shown {
     char schedule_text[32], batch_text[32], recompute_text[24];
     bool sequence_parallel;
     double tokens_per_s, tokens_per_s_per_gpu, tflops_per_gpu, compute, exposed, bubble; /* the last three: fractions */
+    double model_flop_utilisation, model_flop_utilisation_causal;
     struct bb_layout_row of;
 };
 
@@ -60,6 +61,8 @@ static struct shown show_layout(const struct bb_layouts *found, int i)
                       .compute = r->compute_ns / r->step_ns,
                       .exposed = (r->transfer_ns + r->waiting_ns) / r->step_ns,
                       .bubble = r->bubble_ns / r->step_ns,
+                      .model_flop_utilisation = r->utilisation,
+                      .model_flop_utilisation_causal = r->utilisation * r->causal_share,
                       .of = *r};
 
     snprintf(s.schedule_text, sizeof(s.schedule_text), " %s", s.schedule);
@@ -91,19 +94,31 @@ static const struct bb_field fields[] = {
     {NULL, "recompute", "", 9, 0, SHOWS(recompute_text), .form = BB_FORM_LEFT},
     {"dp_sync", "dp-sync", "", 11, 0, SHOWS(sync), .form = BB_FORM_LEFT},
     {"memory_bytes", "memory", "", 9, 0, BB_SHOWS_WHOLE(struct shown, of.bytes), .form = BB_FORM_BYTES},
-    {"step_us", "step", "", 10, 0, BB_SHOWS_NS(struct shown, of.step_ns)},
+    {"step_us", "step", NULL, 10, 0, BB_SHOWS_NS(struct shown, of.step_ns)},
     {NULL, "comp.", "", 6, 1, SHOWS(compute), .form = BB_FORM_PERCENT},
     {NULL, "exp.", "comm.", 6, 1, SHOWS(exposed), .form = BB_FORM_PERCENT},
     {NULL, "bubble", "", 6, 1, SHOWS(bubble), .form = BB_FORM_PERCENT},
     BB_NAMED(struct shown, tokens_per_s),
     {"tokens_per_s_per_gpu", "tokens/s", "/GPU", 8, 1, SHOWS(tokens_per_s_per_gpu)},
     BB_NAMED(struct shown, tflops_per_gpu),
+    BB_NAMED(struct shown, model_flop_utilisation),
+    BB_NAMED(struct shown, model_flop_utilisation_causal),
     {"recompute_num_layers", SHOWS(recompute_layers)},
     {0},
 };
+static const struct bb_field best_fields[] = {
+    {NULL, "# layout 1: step ", "", 0, 0, BB_SHOWS_NS(struct shown, of.step_ns)},
+    {NULL, ", ", " tokens per second", 0, 0, SHOWS(tokens_per_s), .form = BB_FORM_ROUNDED},
+    {NULL, ", memory ", "", 0, 0, BB_SHOWS_WHOLE(struct shown, of.bytes), .form = BB_FORM_BYTES},
+    {NULL, "\n#   ", " TFLOP/s per GPU", 0, 0, SHOWS(tflops_per_gpu), .form = BB_FORM_ROUNDED},
+    {NULL, "; MFU ", "", 0, 1, SHOWS(model_flop_utilisation), .form = BB_FORM_PERCENT},
+    {NULL, " with attention in full (as Megatron-LM), ", " with causal attention", 0, 1,
+     SHOWS(model_flop_utilisation_causal), .form = BB_FORM_PERCENT},
+    {0},
+};
 static const struct bb_field jitter_fields[] = {
-    {"p50_step_us", "p50", "", 10, 0, BB_SHOWS_NS(struct shown, of.p50_ns)},
-    {"p95_step_us", "p95", "", 10, 0, BB_SHOWS_NS(struct shown, of.p95_ns)},
+    {"p50_step_us", "p50", NULL, 10, 0, BB_SHOWS_NS(struct shown, of.p50_ns)},
+    {"p95_step_us", "p95", NULL, 10, 0, BB_SHOWS_NS(struct shown, of.p95_ns)},
     {0},
 };
 
@@ -112,7 +127,7 @@ static const struct bb_field search_fields[] = {
     {"evaluated", "#\n# ", " layouts evaluated", 0, 0, SEARCH(evaluated)},
     {"fitting", ", ", " fit into GPU memory", 0, 0, SEARCH(fitting)},
     {"refined", "; simulated: ", " with few micro-batches", 0, 0, SEARCH(refined)},
-    {"predicted", ", ", " in full\n# rejected:\n", 0, 0, SEARCH(n)},
+    {"predicted", ", ", " in full\n", 0, 0, SEARCH(n)},
     {0},
 };
 
@@ -121,7 +136,8 @@ static const struct bb_field search_fields[] = {
 static void print_table(const struct bb_layouts *found, int top, FILE *out)
 {
     const bool jitter = found->rows[0].p50_ns > 0;
-    struct bb_line line = {.out = out, .gap = " "};
+    const struct bb_time_unit unit = bb_rounded_time_unit(found->rows[0].step_ns / 1e3);
+    struct bb_line line = {.out = out, .gap = " ", .time = &unit};
 
     for (int units = 0; units < 2; units++) {
         bb_line_heading(&line, fields, units);
@@ -145,11 +161,11 @@ static void print_table(const struct bb_layouts *found, int top, FILE *out)
 static void print_difference(const struct bb_layout_row *best, const struct bb_layout_row *other, int index, FILE *out)
 {
     bool printed[PARTS] = {false};
-    char time[BB_TIME_TEXT];
+    char time[BB_ROUNDED_TEXT];
     int shown = 0;
 
     fprintf(out, "#   layout %d takes %s %s (%+.1f%%)%s:", index,
-            bb_format_time(fabs(other->step_ns - best->step_ns) / 1e3, time),
+            bb_format_rounded_time(fabs(other->step_ns - best->step_ns) / 1e3, time),
             other->step_ns < best->step_ns ? "less" : "more", 100 * (other->step_ns / best->step_ns - 1),
             other->p50_ns > 0 ? " without jitter" : "");
     for (int k = 0; k < PARTS; k++) {
@@ -163,41 +179,15 @@ static void print_difference(const struct bb_layout_row *best, const struct bb_l
         if (fabs(part_ns(other, max) - part_ns(best, max)) >= 0.05e6)
             fprintf(out, "%s %s %s%s", shown++ ? "," : "", parts[max].name,
                     part_ns(other, max) > part_ns(best, max) ? "+" : "",
-                    bb_format_time((part_ns(other, max) - part_ns(best, max)) / 1e3, time));
+                    bb_format_rounded_time((part_ns(other, max) - part_ns(best, max)) / 1e3, time));
     }
     fputs(shown ? "\n" : " all parts are equal\n", out);
-}
-
-static void print_why(const struct bb_layouts *found, int top, FILE *out)
-{
-    const struct bb_layout_row *best = found->rows;
-    char time[BB_TIME_TEXT];
-
-    fprintf(out, "#\n# why layout 1 is fastest: its step takes %s:", bb_format_time(best->step_ns / 1e3, time));
-    for (int part = 0; part < PARTS; part++)
-        fprintf(out, "%s %s %.1f%%", part ? "," : "", parts[part].name, 100 * part_ns(best, part) / best->step_ns);
-    fputc('\n', out);
-    for (int i = 1; i < found->n && i < top && i < 4; i++)
-        print_difference(best, &found->rows[i], i + 1, out);
-}
-
-static void print_slow(const struct bb_layouts *found, int top, FILE *out)
-{
-    char time[BB_TIME_TEXT];
-
-    for (int i = 0; i < found->n && i < top && i < 4 && found->rows[i].baseline_ns > 0; i++) {
-        const double more_ns = found->rows[i].step_ns - found->rows[i].baseline_ns;
-
-        fprintf(out, "%s layout %d %s (%+.1f%%)", i ? "," : "#\n# time added by --slow:", i + 1,
-                bb_format_time(more_ns / 1e3, time), 100 * more_ns / found->rows[i].baseline_ns);
-    }
-    fputs(found->rows[0].baseline_ns > 0 ? "\n" : "", out);
 }
 
 /* Prints the command-line options that select this layout. */
 static void print_options(const struct bb_layout_choice *c, FILE *out)
 {
-    fprintf(out, "#\n# options of layout 1: --tp %d --cp %d --pp %d --dp %d", c->tp, c->cp, c->pp, c->dp);
+    fprintf(out, "#   options: --tp %d --cp %d --pp %d --dp %d", c->tp, c->cp, c->pp, c->dp);
     if (c->ep > 1)
         fprintf(out, " --ep %d", c->ep);
     fprintf(out, " --schedule %s", bb_schedule_names[c->schedule]);
@@ -209,27 +199,61 @@ static void print_options(const struct bb_layout_choice *c, FILE *out)
     fprintf(out, " --dp-sync %s%s\n", bb_sync_names[c->sync], c->tp > 1 ? " --sequence-parallel" : "");
 }
 
+/* Prints the step, the options and the parts of the step of the best layout. */
+static void print_best(const struct bb_layouts *found, FILE *out)
+{
+    const struct bb_layout_row *best = found->rows;
+    const struct shown shown = show_layout(found, 0);
+    const struct bb_time_unit unit = bb_rounded_time_unit(best->step_ns / 1e3);
+
+    bb_line_sentence(&(struct bb_line){.out = out, .time = &unit}, best_fields, &shown);
+    fprintf(out, "\n#   why:");
+    for (int part = 0; part < PARTS; part++)
+        fprintf(out, "%s %s %.1f%%", part ? "," : "", parts[part].name, 100 * part_ns(best, part) / best->step_ns);
+    fputc('\n', out);
+    print_options(&best->choice, out);
+}
+
+static void print_slow(const struct bb_layouts *found, int top, FILE *out)
+{
+    char time[BB_ROUNDED_TEXT];
+
+    for (int i = 0; i < found->n && i < top && i < 4 && found->rows[i].baseline_ns > 0; i++) {
+        const double more_ns = found->rows[i].step_ns - found->rows[i].baseline_ns;
+
+        fprintf(out, "%s layout %d %s (%+.1f%%)", i ? "," : "#   time added by --slow:", i + 1,
+                bb_format_rounded_time(more_ns / 1e3, time), 100 * more_ns / found->rows[i].baseline_ns);
+    }
+    fputs(found->rows[0].baseline_ns > 0 ? "\n" : "", out);
+}
+
 static void print_rejected(const struct bb_layouts *found, FILE *out)
 {
-    bb_table_sentence(out, search_fields, found);
+    fprintf(out, "# sequence parallelism if tp > 1\n# rejected:\n");
     for (int r = 0; r < BB_REJECTION_REASONS; r++)
         if (found->rejected[r] > 0)
             fprintf(out, "#   %10lld  %s\n", found->rejected[r], reason_texts[r]);
 }
 
-void bb_layouts_print(const struct bb_layouts *found, int top, FILE *out)
+void bb_layouts_print(const struct bb_layouts *found, int top, bool full, FILE *out)
 {
-    char have[BB_BYTES_TEXT];
+    char have[BB_BYTES_TEXT], samples[BB_THOUSANDS_TEXT], tokens[BB_THOUSANDS_TEXT];
 
-    fprintf(out,
-            "# %.0f samples (%.0f tokens) per step, %s per GPU; times of the slowest rank; sequence parallelism if "
-            "tp > 1\n#\n",
-            found->rows[0].samples, found->rows[0].tokens, bb_format_bytes((size_t)found->gpu_bytes, have));
-    print_table(found, top, out);
-    print_why(found, top, out);
+    fprintf(out, "# %s samples (%s tokens) per step, %s per GPU; times of the slowest rank\n",
+            bb_format_thousands(found->rows[0].samples, samples), bb_format_thousands(found->rows[0].tokens, tokens),
+            bb_format_bytes((size_t)found->gpu_bytes, have));
+    print_best(found, out);
     print_slow(found, top, out);
-    print_options(&found->rows[0].choice, out);
-    print_rejected(found, out);
+    fprintf(out, "#\n");
+    print_table(found, top, out);
+    for (int i = 1; full && i < found->n && i < top && i < 4; i++)
+        print_difference(&found->rows[0], &found->rows[i], i + 1, out);
+    bb_table_sentence(out, search_fields, found);
+    if (full)
+        print_rejected(found, out);
+    else
+        fprintf(out, "# sequence parallelism if tp > 1; --full prints also differences between layouts and reasons of "
+                     "rejection\n");
 }
 
 /* ---- JSON output ---- */

@@ -51,7 +51,7 @@ int bb_layouts_sample(const struct bb_layout_search *search, const struct bb_con
         all += found->rows[i].operations;
         max = found->rows[i].operations > max ? found->rows[i].operations : max;
     }
-    TRY(bb_predict_validate_jitter(search->config->ranks, max, search->samples));
+    TRY(bb_predict_validate_jitter(search->config->ranks, search->config->ranks, max, search->samples));
     bb_progress_expect(&progress, all);
     for (int i = 0; i < n; i++) {
         TRY(sample_row(search, conditions, &found->rows[i]));

@@ -502,6 +502,8 @@ static void predict_row(void *arg, int i)
         row->bubble_ns = (double)slowest->exposed.bubble_ns;
         row->waiting_ns = (double)slowest->exposed.waiting_ns;
         row->flops = bb_step_flops(&step);
+        row->utilisation = bb_predicted_utilisation(&step, &p);
+        row->causal_share = bb_step_causal_share(&step);
         for (int r = 0; r < step.layout.ranks; r++)
             row->operations += (double)bb_step_program(&step, r)->n_ops;
         row->bytes = bb_step_training_bytes(&step);

@@ -40,18 +40,19 @@ static const struct bb_field contention_fields[] = {
 void bb_contention_print(const struct bb_prediction *p, FILE *out)
 {
     const struct bb_bottleneck *b = &p->bottleneck;
-    char text[BB_TIME_TEXT];
+    const struct bb_time_unit unit = bb_rounded_time_unit(bb_us_of(p->classes[p->slowest].all.step_ns));
+    char text[BB_ROUNDED_TEXT];
 
     if (!p->cluster.has_sharing)
         return;
-    bb_table_sentence(out, contention_fields, p);
+    bb_line_sentence(&(struct bb_line){.out = out, .time = &unit}, contention_fields, p);
     fputc('\n', out);
     for (int phase = 0; phase < BB_PHASES; phase++) {
         enum bb_limit most = bb_bottleneck_of(b, (enum bb_phase)phase);
 
         if (most != BB_LIMIT_NONE)
-            fprintf(out, "  %s: %s-bound, %s\n", bb_phase_names[phase], bb_limit_names[most],
-                    bb_format_time(bb_us_of(b->ns[phase][most]), text));
+            fprintf(out, "  %s: %s-bound, %s %s\n", bb_phase_names[phase], bb_limit_names[most],
+                    bb_format_rounded(bb_us_of(b->ns[phase][most]) / unit.us, text), unit.name);
     }
 }
 
@@ -96,15 +97,14 @@ static const struct {
 } percentiles[] = {{"p5", 5}, {"p50", 50}, {"p95", 95}, {"max", 100}};
 enum { PERCENTILES = sizeof(percentiles) / sizeof(percentiles[0]) };
 
-void bb_jittered_print(const struct bb_jittered *j, FILE *out)
+void bb_jittered_text(const struct bb_jittered *j, char *text, size_t size)
 {
-    char text[BB_TIME_TEXT];
+    char time[BB_ROUNDED_TEXT];
+    int n = snprintf(text, size, "step with %g%% (%d samples, seed %d):", 100 * j->deviation, j->samples, j->seed);
 
-    fprintf(out, "  step with jitter of %g%% (%d samples, seed %d):", 100 * j->deviation, j->samples, j->seed);
     for (int i = 0; i < PERCENTILES; i++)
-        fprintf(out, "%s %s %s", i ? "," : "", percentiles[i].name,
-                bb_format_time(bb_us_of(bb_jittered_at(j, percentiles[i].percent)), text));
-    fputc('\n', out);
+        n += snprintf(text + n, size - (size_t)n, "%s %s %s", i ? "," : "", percentiles[i].name,
+                      bb_format_rounded_time(bb_us_of(bb_jittered_at(j, percentiles[i].percent)), time));
 }
 
 json_t *bb_jittered_json(const struct bb_jittered *j)

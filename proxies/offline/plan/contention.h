@@ -24,8 +24,8 @@ void bb_contention_print(const struct bb_prediction *p, FILE *out);
 json_t *bb_contention_json(const struct bb_prediction *p);
 json_t *bb_phases_json(const struct bb_prediction *p);
 
-/* bb_jittered_print - print percentiles of the step times predicted with random variation of kernel times. */
-void bb_jittered_print(const struct bb_jittered *j, FILE *out);
+/* bb_jittered_text - write percentiles of the step times predicted with random variation of kernel times. */
+void bb_jittered_text(const struct bb_jittered *j, char *text, size_t size);
 json_t *bb_jittered_json(const struct bb_jittered *j); /* returns the object `predicted.jitter` of the plan's JSON */
 
 #endif

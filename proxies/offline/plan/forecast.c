@@ -49,19 +49,45 @@ static const char *memory_guess(const struct bb_forecast *f, char text[GUESS_TEX
     return text;
 }
 
-static void print_memory(const struct bb_plan *plan, const struct bb_forecast *f, FILE *out)
+void bb_forecast_memory_text(const struct bb_plan *plan, const struct bb_forecast *f, char *text, size_t size)
 {
-    char need[BB_BYTES_TEXT], have[BB_BYTES_TEXT], without[BB_BYTES_TEXT], guess_text[GUESS_TEXT];
+    char need[BB_BYTES_TEXT], have[BB_BYTES_TEXT];
+    const double bytes = needed_bytes(plan);
+    int n = snprintf(text, size, "%s %s",
+                     bb_step_training_bytes(plan->step) > 0 ? "training needs" : "buffers of the proxy need",
+                     bb_format_bytes((size_t)bytes, need));
+
+    if (f->gpu_bytes > 0)
+        snprintf(text + n, size - (size_t)n, " of %s per GPU: %s", bb_format_bytes((size_t)f->gpu_bytes, have),
+                 bb_forecast_fits(plan, f) ? "fits" : "DOES NOT FIT");
+}
+
+void bb_forecast_guess_text(const struct bb_forecast *f, char *text, size_t size)
+{
+    char without[BB_BYTES_TEXT], guess_text[GUESS_TEXT];
     const char *guess = memory_guess(f, guess_text);
 
-    bb_format_bytes((size_t)f->gpu_bytes, have);
-    fprintf(out, "  memory: %s %s of %s per GPU: %s\n",
-            bb_step_training_bytes(plan->step) > 0 ? "training needs" : "buffers of the proxy need",
-            bb_format_bytes((size_t)needed_bytes(plan), need), have,
-            bb_forecast_fits(plan, f) ? "fits" : "DOES NOT FIT");
     if (guess)
-        fprintf(out, "  guessed: %s; without it, training needs %s\n", guess,
-                bb_format_bytes((size_t)f->without_bytes, without));
+        snprintf(text, size, "%s; without it, training needs %s", guess,
+                 bb_format_bytes((size_t)f->without_bytes, without));
+}
+
+bool bb_forecast_misfit_text(const struct bb_plan *plan, const struct bb_forecast *f, bool predicted,
+                             char text[BB_MISFIT_TEXT])
+{
+    char need[BB_BYTES_TEXT], have[BB_BYTES_TEXT];
+    const bool searches = predicted && strcmp(plan->step->proxy, "transformer") == 0;
+    int n;
+
+    text[0] = '\0';
+    if (!f || bb_forecast_fits(plan, f))
+        return false;
+    n = snprintf(text, BB_MISFIT_TEXT, "needs %s of %s per GPU", bb_format_bytes((size_t)needed_bytes(plan), need),
+                 bb_format_bytes((size_t)f->gpu_bytes, have));
+    if (searches)
+        snprintf(text + n, BB_MISFIT_TEXT - (size_t)n, "; try: --best-layout --global-batch-size %.0f",
+                 plan->step->samples);
+    return true;
 }
 
 json_t *bb_forecast_memory(const struct bb_plan *plan, const struct bb_forecast *f)
@@ -77,36 +103,31 @@ json_t *bb_forecast_memory(const struct bb_plan *plan, const struct bb_forecast 
 static const char *const rates_names[BB_RATES] = {
     [BB_RATES_MACHINE] = "machine", [BB_RATES_GIVEN] = "given", [BB_RATES_PROXY] = "proxy"};
 
-static void print_machine(const struct bb_forecast *f, const struct bb_cluster *c, FILE *out)
+static void machine_text(const struct bb_forecast *f, const struct bb_cluster *c, char *text, size_t size)
 {
     double peak = f->float8 ? c->tflops_float8 : bb_cluster_tflops(c, BB_BFLOAT16);
     double part = f->float8 ? c->achieved.gemm_float8 : c->achieved.gemm;
 
     if (!c->has_achieved)
-        fprintf(out, "  compute rates: nominal peaks of the profile, so compute times are lower bounds\n");
+        snprintf(text, size, "nominal peaks of %s, so compute times are lower bounds", c->name);
     else
-        fprintf(out,
-                "  compute rates of the cluster: large %s GEMMs %.0f of %.0f TFLOP/s, smaller ones less;\n"
-                "    memory-bound kernels %.0f of %.0f GB/s",
-                f->float8 ? "8-bit" : "16-bit", peak * part, peak, c->memory_gbps * c->achieved.memory, c->memory_gbps);
-    if (c->has_achieved && f->attention)
-        fprintf(out, "; attention %s%s", f->attention, f->attention_guessed ? " (guessed; set --attention)" : "");
-    if (c->has_achieved && !c->models_training)
-        fprintf(out, "; kernels of the proxy");
-    if (c->has_achieved)
-        fprintf(out, "%s\n", f->host && strcmp(f->host, "graph") == 0 ? "; launched as CUDA graphs" : "");
+        snprintf(text, size, "%s: %s GEMMs %.0f of %.0f TFLOP/s, memory %.0f of %.0f GB/s%s%s%s%s%s", c->name,
+                 f->float8 ? "8-bit" : "16-bit", peak * part, peak, c->memory_gbps * c->achieved.memory, c->memory_gbps,
+                 f->attention ? "; attention " : "", f->attention ? f->attention : "",
+                 f->attention_guessed ? " (guessed)" : "", c->models_training ? "" : "; kernels of the proxy",
+                 f->host && strcmp(f->host, "graph") == 0 ? "; CUDA graphs" : "");
 }
 
-static void print_rates(const struct bb_forecast *f, const struct bb_cluster *c, FILE *out)
+void bb_forecast_rates_text(const struct bb_forecast *f, const struct bb_cluster *c, char *text, size_t size)
 {
+    const char *source = f->rates == BB_RATES_GIVEN ? "as given on the command line" : "as the proxy defines";
+
     if (f->rates == BB_RATES_MACHINE)
-        print_machine(f, c, out);
+        machine_text(f, c, text, size);
     else if (f->tflops > 0)
-        fprintf(out, "  compute rate: %.1f TFLOP/s for all shapes, %s\n", f->tflops,
-                f->rates == BB_RATES_GIVEN ? "as given on the command line" : "as the proxy defines");
+        snprintf(text, size, "%.1f TFLOP/s for all shapes, %s", f->tflops, source);
     else
-        fprintf(out, "  compute time: %s\n",
-                f->rates == BB_RATES_GIVEN ? "as given on the command line" : "as the proxy defines, for any cluster");
+        snprintf(text, size, "compute time %s%s", source, f->rates == BB_RATES_GIVEN ? "" : ", for any cluster");
 }
 
 json_t *bb_forecast_compute(const struct bb_forecast *f, const struct bb_cluster *c)
@@ -142,21 +163,15 @@ json_t *bb_forecast_model_error(const struct bb_forecast *f, const struct bb_clu
                                  : json_null();
 }
 
-void bb_forecast_print(const struct bb_plan *plan, const struct bb_forecast *f, const struct bb_cluster *cluster,
-                       FILE *out)
+void bb_forecast_accuracy_text(const struct bb_forecast *f, const struct bb_cluster *c, char *text, size_t size)
 {
-    if (cluster)
-        print_rates(f, cluster, out);
-    if (cluster && has_model_error(f, cluster))
-        fprintf(out, "  model error on published steps (A100, H100, Blackwell): mean %.0f%%, max %.0f%%\n",
-                100 * MODEL_ERROR_MEAN, 100 * MODEL_ERROR_MAX);
-    else if (cluster && f->many_experts)
-        fprintf(out,
-                "  published steps with many small experts per GPU took up to %.1f times as long as predicted;\n"
-                "    model error with CUDA graphs (--graph): max %.0f%%\n",
-                EXPERTS_EAGER_FACTOR, 100 * EXPERTS_GRAPH_ERROR);
-    else if (cluster)
-        fprintf(out, "  not validated against published steps\n");
-    if (f->gpu_bytes > 0)
-        print_memory(plan, f, out);
+    if (has_model_error(f, c))
+        snprintf(text, size, "model error on published steps (A100, H100, Blackwell): mean %.0f%%, max %.0f%%",
+                 100 * MODEL_ERROR_MEAN, 100 * MODEL_ERROR_MAX);
+    else if (f->many_experts)
+        snprintf(text, size,
+                 "published steps with many small experts: up to %.1f times as long; --graph: max error %.0f%%",
+                 EXPERTS_EAGER_FACTOR, 100 * EXPERTS_GRAPH_ERROR);
+    else
+        snprintf(text, size, "not validated against published steps");
 }

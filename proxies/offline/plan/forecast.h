@@ -44,12 +44,21 @@ struct bb_forecast {
 bool bb_forecast_fits(const struct bb_plan *plan, const struct bb_forecast *f);
 
 /*
- * bb_forecast_print - print whether training fits in GPU memory and, with a cluster, the compute rates and the error of
- * the cost model.
- *   cluster  cluster of the prediction; NULL: there is no prediction
+ * Texts of the report.
+ * bb_forecast_memory_text - the memory that training (or the proxy) needs.
+ * bb_forecast_guess_text - the assumed memory savings; unchanged if there are none.
+ * bb_forecast_misfit_text - why training does not fit in GPU memory, and what to try. predicted: there is a prediction.
+ *     Returns whether training does not fit; otherwise text is empty. f: NULL: the size of the GPU memory is unknown
+ * bb_forecast_rates_text - the source of the compute rates.
+ * bb_forecast_accuracy_text - the error of predictions of this kind.
  */
-void bb_forecast_print(const struct bb_plan *plan, const struct bb_forecast *f, const struct bb_cluster *cluster,
-                       FILE *out);
+#define BB_MISFIT_TEXT 160
+void bb_forecast_memory_text(const struct bb_plan *plan, const struct bb_forecast *f, char *text, size_t size);
+void bb_forecast_guess_text(const struct bb_forecast *f, char *text, size_t size);
+bool bb_forecast_misfit_text(const struct bb_plan *plan, const struct bb_forecast *f, bool predicted,
+                             char text[BB_MISFIT_TEXT]);
+void bb_forecast_rates_text(const struct bb_forecast *f, const struct bb_cluster *cluster, char *text, size_t size);
+void bb_forecast_accuracy_text(const struct bb_forecast *f, const struct bb_cluster *cluster, char *text, size_t size);
 
 /* Return the objects `memory` (bb_forecast_memory), `predicted.compute` (bb_forecast_compute) and
  * `predicted.model_error` (bb_forecast_model_error) of the plan's JSON. */

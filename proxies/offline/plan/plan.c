@@ -1,7 +1,6 @@
 /* plan.c - builds a plan and computes its totals; see plan.h. */
 #include "proxies/offline/plan/plan.h"
 
-#include <math.h>
 #include <sys/param.h>
 
 int bb_plan_count(struct bb_plan *plan, const struct bb_step *step, bool split_programs)
@@ -58,22 +57,4 @@ size_t bb_plan_memory(const struct bb_plan *plan)
     for (int i = 0; i < plan->traffic.n; i++)
         most = MAX(most, bb_traffic_memory(&plan->traffic.roles[i]));
     return most;
-}
-
-double bb_plan_utilisation(const struct bb_plan *plan, const struct bb_prediction *p)
-{
-    const double ns = (double)p->classes[p->slowest].all.step_ns;
-
-    /* The data type of the first operation with a kernel list (GEMMs and memory-bound kernels) determines the peak
-     * rate. Kernels that only have a duration have no data type, so the MFU of a step without kernel lists is
-     * unknown. */
-    for (int r = 0; r < plan->traffic.n && ns > 0; r++) {
-        const struct bb_program *program = plan->traffic.roles[r].program;
-
-        for (size_t i = 0; i < program->n_ops; i++)
-            if (program->ops[i].work)
-                return bb_step_flops(plan->step) /
-                       (bb_cluster_tflops(&p->cluster, program->ops[i].dtype) * 1e3 * ns * plan->step->layout.ranks);
-    }
-    return NAN;
 }

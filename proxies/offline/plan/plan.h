@@ -51,10 +51,6 @@ static inline double bb_us_of(int64_t ns) /* converts nanoseconds to microsecond
     return (double)ns / 1e3;
 }
 
-/* bb_plan_utilisation - return the model FLOPs utilization (MFU): FLOPs of the step / (peak FLOP/s of all GPUs x
- * predicted time); NaN for a step without kernel lists (GEMMs and memory-bound kernels). */
-double bb_plan_utilisation(const struct bb_plan *plan, const struct bb_prediction *p);
-
 /* bb_plan_memory - return the bytes of the proxy's buffers on the rank with the largest total. */
 size_t bb_plan_memory(const struct bb_plan *plan);
 
@@ -63,13 +59,6 @@ size_t bb_plan_memory(const struct bb_plan *plan);
  *   ops      true: include the operations of each role (ranks with the same program)
  */
 void bb_plan_body(json_t *object, const struct bb_plan *plan, bool ops);
-
-/*
- * bb_plan_print - print the plan as text with lines of at most 100 columns.
- *   prediction  NULL: the plan has no prediction
- *   ops         true: print the operations of each role (ranks with the same program)
- */
-void bb_plan_print(const struct bb_plan *plan, const struct bb_prediction *prediction, bool ops, FILE *out);
 
 /*
  * bb_ranks_text - format the n ascending ranks in ranks[] as "0-3", "0, 4, 8" or "1-2, 5-6, ..., 97-98". Returns text.

@@ -2,8 +2,10 @@
 #include "proxies/offline/plan/plan_export.h"
 
 #include "bootstrap/base/outfile.h"
+#include "bootstrap/base/units.h"
 
 #include <string.h>
+#include <sys/stat.h>
 
 struct export
 {
@@ -33,6 +35,17 @@ int bb_plan_exports_check_writable(const char *const *files)
     return rc;
 }
 
+void bb_plan_report_file(FILE *out, const char *what, const char *path)
+{
+    char bytes[BB_BYTES_TEXT];
+    struct stat file;
+
+    if (out && stat(path, &file) == 0 && S_ISREG(file.st_mode))
+        fprintf(out, "# wrote %s: %s, %s\n", path, what, bb_format_bytes((size_t)file.st_size, bytes));
+    else if (out && strcmp(what, "chakra") == 0)
+        fprintf(out, "# wrote %s.RANK.et: %s, one file per rank\n", path, what);
+}
+
 static int write_export(const struct export *e, const char *path, const struct bb_plan_report *report)
 {
     struct bb_outfile file;
@@ -40,8 +53,11 @@ static int write_export(const struct export *e, const char *path, const struct b
 
     if (is_stdout(e, path))
         return e->write(report, stdout);
-    rc = bb_outfile_open(&file, path, e->what);
-    return rc ? rc : bb_outfile_close(&file, e->what, e->write(report, file.out));
+    TRY(bb_outfile_open(&file, path, e->what));
+    TRY(bb_outfile_close(&file, e->what, e->write(report, file.out)));
+    bb_plan_report_file(report->text, e->what, path);
+out:
+    return rc;
 }
 
 int bb_plan_exports_write(const char *const *files, const struct bb_plan_report *report)

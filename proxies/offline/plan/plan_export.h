@@ -18,9 +18,16 @@ struct bb_plan_report {
     json_t *best_order;                      /* result of --best-order; NULL: the option was not given */
     const struct bb_training_time *training; /* result of --tokens; NULL: the option was not given */
     const struct bb_jittered *jittered;      /* result of --jitter; NULL: the option was not given */
+    FILE *text;                              /* stream of the text report; NULL: none */
     bool ops; /* --ops: include the operations of each role (ranks with the same program) */
     int rc;   /* result of the plan for the JSON's `status`: 0 or a negative error code */
 };
+
+/*
+ * bb_plan_print - print the plan as text: the answer and, with `full`, the tables of roles and groups, the traffic and
+ * memory of each role, and the checks.
+ */
+void bb_plan_print(const struct bb_plan_report *report, bool full, FILE *out);
 
 /*
  * X(option, description of the file for messages, help of the option). The formats in the first list contain the
@@ -48,9 +55,12 @@ BB_PLAN_EXPORTS(BB_PLAN_EXPORT_WRITER)
  *
  *   bb_plan_exports_check_writable  returns -BB_EUSAGE after printing an error line if a file cannot be written, else
  *                                   0; called before the plan is computed
- *   bb_plan_exports_write           writes all requested files; returns 0 or a negative error
+ *   bb_plan_exports_write           writes all requested files, and prints their names and sizes; returns 0 or a
+ *                                   negative error
+ *   bb_plan_report_file             prints name, content and size of a written file. out: NULL: prints nothing
  */
 int bb_plan_exports_check_writable(const char *const *files) BB_MUST_CHECK;
+void bb_plan_report_file(FILE *out, const char *what, const char *path);
 int bb_plan_exports_write(const char *const *files, const struct bb_plan_report *report) BB_MUST_CHECK;
 
 #endif

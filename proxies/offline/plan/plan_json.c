@@ -292,6 +292,19 @@ out:
     return rc;
 }
 
+/* Sets status and reason. A plan without --must-fit succeeds even if training does not fit in GPU memory; its status is
+ * then "does not fit". */
+static void set_status(json_t *root, const struct bb_plan_report *r)
+{
+    char misfit[BB_MISFIT_TEXT];
+
+    bb_results_set_end(root, r->rc);
+    if (r->rc != 0 || !bb_forecast_misfit_text(r->plan, r->plan->forecast, r->prediction != NULL, misfit))
+        return;
+    json_object_set_new(root, "status", json_string("does not fit"));
+    json_object_set_new(root, "reason", json_string(misfit));
+}
+
 /* Stores the JSON document in *root, which the caller releases, also after an error. */
 static int make_plan(const struct bb_plan_report *r, json_t **root)
 {
@@ -308,7 +321,7 @@ static int make_plan(const struct bb_plan_report *r, json_t **root)
         json_object_set_new(*root, "memory", bb_forecast_memory(r->plan, r->plan->forecast));
     if (r->best_order)
         json_object_set(*root, "best_order", r->best_order);
-    bb_results_set_end(*root, r->rc);
+    set_status(*root, r);
     return rc;
 }
 

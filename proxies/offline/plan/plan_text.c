@@ -1,6 +1,7 @@
 /* plan_text.c - prints a plan as text: groups, roles with their traffic and memory, checks, prediction. */
 #include "bootstrap/base/units.h"
 #include "proxies/offline/plan/forecast.h"
+#include "proxies/offline/plan/plan_answer.h"
 #include "proxies/offline/plan/prediction_report.h"
 
 #include <math.h>
@@ -268,10 +269,71 @@ static void print_checks(const struct bb_checks *c, int ranks, FILE *out)
     }
 }
 
-void bb_plan_print(const struct bb_plan *plan, const struct bb_prediction *prediction, bool ops, FILE *out)
+/* ---- traffic by group ---- */
+
+struct group_row {
+    const char *name;
+    int size, instances;
+    size_t calls, bytes;
+};
+
+#define GROUP(name) BB_SHOWS(struct group_row, name)
+static const struct bb_field group_fields[] = {
+    {NULL, "group", "", 14, 0, GROUP(name), .form = BB_FORM_LEFT},
+    {NULL, "ranks", "", 6, 0, GROUP(size)},
+    {NULL, "groups", "", 7, 0, GROUP(instances)},
+    {NULL, "calls", "", 7, 0, GROUP(calls)},
+    {NULL, "payload", "", 11, 0, GROUP(bytes), .form = BB_FORM_BYTES},
+    {0},
+};
+
+/* Returns the traffic in a group of the role with most of it. */
+static struct group_row most_traffic(const struct bb_plan *plan, int group)
 {
-    const struct bb_step *s = plan->step;
-    char number[40];
+    const struct bb_group *g = &plan->step->layout.groups[group];
+    struct group_row most = {g->name, g->size, g->instances, 0, 0};
+
+    for (int r = 0; r < plan->traffic.n; r++) {
+        size_t calls = 0, bytes = 0;
+
+        for (int i = 0; i < plan->traffic.roles[r].n_rows; i++) {
+            const struct bb_traffic_row *row = &plan->traffic.roles[r].rows[i];
+
+            calls += row->group == group ? row->calls : 0;
+            bytes += row->group == group ? row->bytes : 0;
+        }
+        if (bytes > most.bytes) {
+            most.calls = calls;
+            most.bytes = bytes;
+        }
+    }
+    return most;
+}
+
+/* Prints the calls and the payload in each group, of the rank with the largest payload. */
+static void print_traffic(const struct bb_plan *plan, FILE *out)
+{
+    struct bb_line line = {.out = out, .start = "  ", .gap = " "};
+
+    bb_line_heading(&line, group_fields, false);
+    fputs("  per step, of the rank that sends most", out);
+    bb_line_end(&line);
+    for (int g = 0; g < plan->step->layout.n_groups; g++) {
+        const struct group_row row = most_traffic(plan, g);
+
+        if (row.calls == 0)
+            continue;
+        bb_line_row(&line, group_fields, &row);
+        bb_line_end(&line);
+    }
+}
+
+/* ---- the report ---- */
+
+static void print_head(const struct bb_plan_report *r, FILE *out)
+{
+    const struct bb_step *s = r->plan->step;
+    char number[BB_THOUSANDS_TEXT];
 
     fprintf(out, "# %s on %d rank%s", s->proxy, s->layout.ranks, s->layout.ranks == 1 ? "" : "s");
     if (s->parameters > 0)
@@ -281,16 +343,45 @@ void bb_plan_print(const struct bb_plan *plan, const struct bb_prediction *predi
     if (s->tokens > 0)
         fprintf(out, " (%s tokens)", bb_format_thousands(s->tokens, number));
     fprintf(out, "\n# %s\n", s->summary ? s->summary : "");
+    if (r->prediction)
+        fprintf(out, "# predicted for %s (modelled, not measured)\n", r->prediction->cluster.name);
+    if (r->prediction)
+        bb_slow_print(&r->prediction->conditions.slow, "# ", out);
+    fputc('\n', out);
+}
+
+/* Prints groups, roles and checks in full. */
+static void print_details(const struct bb_plan *plan, FILE *out)
+{
     fprintf(out, "\ngroups\n");
-    for (int g = 0; g < s->layout.n_groups; g++)
-        print_group(&s->layout, g, out);
+    for (int g = 0; g < plan->step->layout.n_groups; g++)
+        print_group(&plan->step->layout, g, out);
     for (int r = 0; r < plan->traffic.n; r++)
         print_role(plan, &plan->traffic.roles[r], out);
-    if (ops)
-        print_ops(plan, out);
-    print_checks(&plan->checks, s->layout.ranks, out);
-    if (prediction)
-        bb_prediction_print(plan, prediction, out);
-    if (plan->forecast)
-        bb_forecast_print(plan, plan->forecast, prediction ? &prediction->cluster : NULL, out);
+}
+
+void bb_plan_print(const struct bb_plan_report *r, bool full, FILE *out)
+{
+    const struct bb_checks *c = &r->plan->checks;
+    char misfit[BB_MISFIT_TEXT];
+
+    print_head(r, out);
+    bb_plan_answer_print(r, out);
+    if (!r->prediction && !full)
+        print_traffic(r->plan, out);
+    if (full && r->prediction)
+        bb_prediction_print(r->plan, r->prediction, out);
+    else if (r->prediction && r->prediction->conditions.slow.n > 0)
+        bb_waiting_print(r->plan, r->prediction, out);
+    if (full)
+        print_details(r->plan, out);
+    if (r->ops)
+        print_ops(r->plan, out);
+    if (full || !c->matched || !c->deadlock_free || !c->safe_serialised)
+        print_checks(c, r->plan->step->layout.ranks, out);
+    if (!full)
+        fprintf(out, "# %s--full prints also %straffic and memory of each role\n",
+                bb_forecast_misfit_text(r->plan, r->plan->forecast, false, misfit) ? "DOES NOT FIT in GPU memory; "
+                                                                                   : "",
+                r->prediction ? "times, " : "");
 }

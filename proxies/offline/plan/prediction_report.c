@@ -61,21 +61,18 @@ static struct group_row group_of(const struct bb_plan *plan, const struct bb_pre
                               .of = *of};
 }
 
-/* Rates of the step; NaN: unknown. */
-struct rates {
-    double step_us, samples_per_s, tokens_per_s, tflops_per_gpu, model_flop_utilisation;
-};
-
-static struct rates rates_of(const struct bb_plan *plan, const struct bb_prediction *p)
+struct bb_plan_rates bb_plan_rates(const struct bb_plan *plan, const struct bb_prediction *p)
 {
     const double us = bb_us_of(p->classes[p->slowest].all.step_ns), flops = bb_step_flops(plan->step);
-    const bool tokens = plan->step->tokens > 0;
+    const double utilisation = bb_predicted_utilisation(plan->step, p);
+    const double tokens = plan->step->tokens, samples = plan->step->samples;
 
-    return (struct rates){.step_us = us,
-                          .samples_per_s = tokens ? plan->step->samples / us * 1e6 : NAN,
-                          .tokens_per_s = tokens ? plan->step->tokens / us * 1e6 : NAN,
-                          .tflops_per_gpu = flops > 0 ? flops / us / 1e6 / plan->step->layout.ranks : NAN,
-                          .model_flop_utilisation = bb_plan_utilisation(plan, p)};
+    return (struct bb_plan_rates){.step_us = us,
+                                  .samples_per_s = samples > 0 ? samples / us * 1e6 : NAN,
+                                  .tokens_per_s = tokens > 0 ? tokens / us * 1e6 : NAN,
+                                  .tflops_per_gpu = flops > 0 ? flops / us / 1e6 / plan->step->layout.ranks : NAN,
+                                  .model_flop_utilisation = utilisation,
+                                  .model_flop_utilisation_causal = utilisation * bb_step_causal_share(plan->step)};
 }
 
 static json_t *efficiency_json(const void *prediction)
@@ -88,11 +85,10 @@ static json_t *efficiency_text(const void *prediction)
     return bb_overlap_efficiency_text(bb_predicted_efficiency(prediction));
 }
 
-#define RATE(name) BB_SHOWS(struct rates, name)
+#define RATE(name) BB_SHOWS(struct bb_plan_rates, name)
 static const struct bb_field step_fields[] = {
-    BB_NAMED(struct rates, step_us),
-    {NULL, "  ", " samples", 0, 1, RATE(samples_per_s)},
-    {"tokens_per_s", ", ", " tokens per second", 0, 0, RATE(tokens_per_s)},
+    BB_NAMED(struct bb_plan_rates, step_us),
+    {"tokens_per_s", RATE(tokens_per_s)},
     {0},
 };
 static const struct bb_field alone_fields[] = {
@@ -103,12 +99,9 @@ static const struct bb_field alone_fields[] = {
     {0},
 };
 static const struct bb_field flops_fields[] = {
-    {"tflops_per_gpu", "; ", " TFLOP/s per GPU", 0, 1, RATE(tflops_per_gpu)},
-    {0},
-};
-static const struct bb_field utilisation_fields[] = {
-    {"model_flop_utilisation", "  model FLOP utilization (MFU) ", " of the profile's peak\n", 0, 1,
-     RATE(model_flop_utilisation), .form = BB_FORM_PERCENT},
+    {"tflops_per_gpu", RATE(tflops_per_gpu)},
+    BB_NAMED(struct bb_plan_rates, model_flop_utilisation),
+    BB_NAMED(struct bb_plan_rates, model_flop_utilisation_causal),
     {0},
 };
 
@@ -149,56 +142,28 @@ static void print_groups(const struct bb_plan *plan, const struct bb_prediction 
     }
 }
 
-static void print_alone(const struct bb_prediction *p, const struct bb_predicted_rank *slowest, bool lock_step,
-                        FILE *out)
+void bb_waiting_print(const struct bb_plan *plan, const struct bb_prediction *p, FILE *out)
 {
-    const struct bb_exposure *e = &slowest->exposed;
-    char texts[2][BB_TIME_TEXT];
+    const double step_us = bb_us_of(p->classes[p->slowest].all.step_ns);
+    const struct bb_time_unit unit = bb_rounded_time_unit(step_us);
 
-    fprintf(out, "  exposed on rank %d: ", slowest->rank);
-    if (!lock_step)
-        fprintf(out, "%s pipeline bubble, ", bb_format_time(bb_us_of(e->bubble_ns), texts[0]));
-    fprintf(out, "%s transfer, %s waiting for late peers\n", bb_format_time(bb_us_of(e->transfer_ns), texts[0]),
-            bb_format_time(bb_us_of(e->waiting_ns), texts[1]));
-    bb_table_sentence(out, alone_fields, p);
-    fputc('\n', out);
-}
-
-/* Prints a warning if the host needs more than 90 % of the step time to launch all kernels and NCCL calls. */
-static void print_host(const struct bb_predicted_rank *slowest, const struct bb_cluster *c, FILE *out)
-{
-    char text[BB_TIME_TEXT];
-
-    if (c->eager && (double)slowest->issue_ns > 0.9 * (double)slowest->all.step_ns)
-        fprintf(out,
-                "  host-bound: the host needs %s to launch the kernels; try: a larger --micro-batch-size, or --graph\n",
-                bb_format_time(bb_us_of(slowest->issue_ns), text));
+    bb_wait_table_print(&plan->waiting, step_us, &unit, "  ", out);
 }
 
 void bb_prediction_print(const struct bb_plan *plan, const struct bb_prediction *p, FILE *out)
 {
-    const struct bb_predicted_rank *slowest = &p->classes[p->slowest];
-    const struct rates rates = rates_of(plan, p);
-    const struct bb_time_unit unit = bb_time_unit(rates.step_us);
+    const struct bb_time_unit unit = bb_rounded_time_unit(bb_us_of(p->classes[p->slowest].all.step_ns));
     struct bb_line line = {.out = out, .gap = " ", .time = &unit};
-    char text[BB_TIME_TEXT];
 
-    fprintf(out, "\npredicted for %s (modelled, not measured): step %s; slowest rank of each role\n", p->cluster.name,
-            bb_format_time(rates.step_us, text));
-    bb_slow_print(&p->conditions.slow, "  ", out);
+    fprintf(out, "\npredicted for %s: slowest rank of each role\n", p->cluster.name);
     print_ranks(plan, p, &line);
     print_groups(plan, p, &line);
-    bb_wait_table_print(&plan->waiting, rates.step_us, "  ", out);
+    bb_waiting_print(plan, p, out);
     bb_contention_print(p, out);
-    print_host(slowest, &p->cluster, out);
-    if (plan->step->tokens > 0) {
-        bb_table_sentence(out, step_fields, &rates);
-        bb_table_sentence(out, flops_fields, &rates);
+    if (p->compute_alone_ns >= 0) {
+        bb_line_sentence(&line, alone_fields, p);
         fputc('\n', out);
     }
-    bb_table_sentence(out, utilisation_fields, &rates);
-    if (p->compute_alone_ns >= 0)
-        print_alone(p, slowest, plan->step->lock_step, out);
 }
 
 /* ---- JSON ---- */
@@ -244,7 +209,7 @@ static json_t *roles_json(const struct bb_plan *plan, const struct bb_prediction
 json_t *bb_prediction_json(const struct bb_plan *plan, const struct bb_prediction *p)
 {
     const struct bb_predicted_rank *slowest = &p->classes[p->slowest];
-    const struct rates rates = rates_of(plan, p);
+    const struct bb_plan_rates rates = bb_plan_rates(plan, p);
     json_t *o = json_pack("{s:s, s:o, s:o, s:o}", "cluster", p->cluster.name, "slow", bb_slow_json(&p->conditions.slow),
                           "sharing", bb_contention_json(p), "phases", bb_phases_json(p));
 
@@ -255,7 +220,6 @@ json_t *bb_prediction_json(const struct bb_plan *plan, const struct bb_predictio
     json_object_set_new(o, "waiting", bb_wait_table_json(&plan->waiting));
     bb_table_json(o, alone_fields, p);
     bb_table_json(o, flops_fields, &rates);
-    bb_table_json(o, utilisation_fields, &rates);
     json_object_set_new(o, "memory", bb_forecast_memory(plan, plan->forecast));
     json_object_set_new(o, "compute", bb_forecast_compute(plan->forecast, &p->cluster));
     json_object_set_new(o, "model_error", bb_forecast_model_error(plan->forecast, &p->cluster));

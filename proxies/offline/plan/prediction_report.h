@@ -4,7 +4,16 @@
 
 #include "proxies/offline/plan/plan.h"
 
-/* bb_prediction_print - print the prediction. bb_prediction_json - return the object `predicted` of the plan's JSON. */
+/* Rates of the step; NaN: unknown. Utilization: MFU with attention in full, and with causal attention, NaN without causal
+ * attention. */
+struct bb_plan_rates {
+    double step_us, samples_per_s, tokens_per_s, tflops_per_gpu, model_flop_utilisation, model_flop_utilisation_causal;
+};
+struct bb_plan_rates bb_plan_rates(const struct bb_plan *plan, const struct bb_prediction *p);
+
+/* bb_prediction_print - print the tables of the prediction: roles, groups, waiting times, bottlenecks.
+ * bb_waiting_print - print only the waiting times. bb_prediction_json - return the object `predicted` of the plan's JSON. */
+void bb_waiting_print(const struct bb_plan *plan, const struct bb_prediction *p, FILE *out);
 void bb_prediction_print(const struct bb_plan *plan, const struct bb_prediction *p, FILE *out);
 json_t *bb_prediction_json(const struct bb_plan *plan, const struct bb_prediction *p);
 

@@ -14,7 +14,7 @@ struct bb_training_time bb_training_time(const struct bb_step *step, double ns, 
 }
 
 /* Formats 15e12 as "15T" and 2.5e9 as "2.5B". */
-static const char *count_text(double count, char text[32])
+static const char *count_text(double count, int digits, char text[32])
 {
     static const char *const units[] = {"", "K", "M", "B", "T"};
     int unit = 0;
@@ -23,17 +23,17 @@ static const char *count_text(double count, char text[32])
         count /= 1000;
         unit++;
     }
-    snprintf(text, 32, "%.4g%s", count, units[unit]);
+    snprintf(text, 32, "%.*g%s", digits, count, units[unit]);
     return text;
 }
 
-void bb_training_time_print(const struct bb_training_time *t, FILE *out)
+void bb_training_time_text(const struct bb_training_time *t, char *text, size_t size)
 {
-    char tokens[32], hours[32], steps[40];
+    char tokens[32], hours[32], steps[BB_THOUSANDS_TEXT], days[BB_ROUNDED_TEXT];
 
-    fprintf(out, "  %s token%s: %s step%s, %.*f days, %s GPU hours\n", count_text(t->tokens, tokens),
-            t->tokens == 1 ? "" : "s", bb_format_thousands(t->steps, steps), t->steps == 1 ? "" : "s",
-            t->days < 10 ? 2 : 1, t->days, count_text(t->gpu_hours, hours));
+    snprintf(text, size, "%s token%s: %s step%s, %s days, %s GPU hours", count_text(t->tokens, 4, tokens),
+             t->tokens == 1 ? "" : "s", bb_format_thousands(t->steps, steps), t->steps == 1 ? "" : "s",
+             bb_format_rounded(t->days, days), count_text(t->gpu_hours, 3, hours));
 }
 
 json_t *bb_training_time_json(const struct bb_training_time *t)

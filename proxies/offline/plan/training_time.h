@@ -18,7 +18,8 @@ struct bb_training_time {
  */
 struct bb_training_time bb_training_time(const struct bb_step *step, double ns, double tokens);
 
-void bb_training_time_print(const struct bb_training_time *t, FILE *out);
+/* bb_training_time_text - write "15T tokens: 1,788,140 steps, 356 days, 4.38M GPU hours". */
+void bb_training_time_text(const struct bb_training_time *t, char *text, size_t size);
 json_t *bb_training_time_json(const struct bb_training_time *t);
 
 /* bb_tokens_parse - parse a number of tokens such as "15T". Returns 0, or -BB_EUSAGE after printing an error line. */

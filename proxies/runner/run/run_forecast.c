@@ -103,7 +103,7 @@ static void print_line(const char *by, const char *name, struct pair pair, struc
     bb_line_end(line);
 }
 
-void bb_run_forecast_print(const struct bb_run_forecast *f, double step_us, FILE *out)
+void bb_run_forecast_print(const struct bb_run_forecast *f, double step_us, bool full, FILE *out)
 {
     const struct bb_time_unit unit = bb_time_unit(fmax(step_us, f->step_us));
     struct bb_line line = {.out = out, .start = " ", .gap = " ", .time = &unit};
@@ -119,7 +119,7 @@ void bb_run_forecast_print(const struct bb_run_forecast *f, double step_us, FILE
     print_line("step", "median, slowest rank", (struct pair){step_us, f->step_us}, &line);
     if (f->rank != BB_NONE)
         print_line("step", "traced", (struct pair){f->rank_us[0], f->rank_us[1]}, &line);
-    for (int i = 0; i < f->n; i++)
+    for (int i = 0; full && i < f->n; i++)
         print_line(f->measured[i].by, f->measured[i].name, (struct pair){f->measured[i].us, f->predicted[i].us}, &line);
 }
 

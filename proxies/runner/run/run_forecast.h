@@ -31,11 +31,11 @@ int bb_run_forecast_make(struct bb_run_forecast *f, struct bb_runner *r, const s
 void bb_run_forecast_release(struct bb_run_forecast *f);
 
 /*
- * f: the comparison; step_us: measured step time in us.
+ * f: the comparison; step_us: measured step time in us; full: also the phases, groups and kinds of operation.
  * bb_run_forecast_print  - prints the comparison as a table.
  * bb_run_forecast_json   - returns the object `forecast` of the results file; JSON null if no comparison was requested.
  */
-void bb_run_forecast_print(const struct bb_run_forecast *f, double step_us, FILE *out);
+void bb_run_forecast_print(const struct bb_run_forecast *f, double step_us, bool full, FILE *out);
 json_t *bb_run_forecast_json(const struct bb_run_forecast *f, double step_us);
 
 #endif

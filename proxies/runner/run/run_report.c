@@ -76,7 +76,8 @@ static double efficiency_of(const struct bb_measured *m, int rank)
 
 /* Rates at the median step time; NaN: unknown. */
 struct rates {
-    double samples_per_s, tokens_per_s, model_flops, tflops_per_gpu, peak_tflops, model_flop_utilisation;
+    double samples_per_s, tokens_per_s, model_flops, tflops_per_gpu, peak_tflops, model_flop_utilisation,
+        model_flop_utilisation_causal;
 };
 
 static struct rates rates_of(const struct bb_run_report *r)
@@ -84,13 +85,15 @@ static struct rates rates_of(const struct bb_run_report *r)
     const double us = r->measured->timed.step.p50, flops = bb_step_flops(r->step);
     const double peak = r->peak_tflops > 0 ? r->peak_tflops : NAN;
     const int gpus = r->session->world.size;
+    const double utilisation = flops > 0 ? flops / (peak * 1e6 * us * gpus) : NAN;
 
     return (struct rates){.samples_per_s = r->step->samples > 0 ? r->step->samples / (us / 1e6) : NAN,
                           .tokens_per_s = r->step->tokens > 0 ? r->step->tokens / (us / 1e6) : NAN,
                           .model_flops = flops,
                           .tflops_per_gpu = flops / us / 1e6 / gpus,
                           .peak_tflops = peak,
-                          .model_flop_utilisation = flops > 0 ? flops / (peak * 1e6 * us * gpus) : NAN};
+                          .model_flop_utilisation = utilisation,
+                          .model_flop_utilisation_causal = utilisation * bb_step_causal_share(r->step)};
 }
 
 /* Compute and communication alone and together, and the time that one rank loses to communication, in us per step: its
@@ -139,8 +142,10 @@ static const struct bb_field flops_fields[] = {
     {"model_flops", "# model FLOPs: ", " per step", 0, 4, RATE(model_flops), .form = BB_FORM_GENERAL},
     {NULL, ", ", " TFLOP/s per GPU", 0, 2, RATE(tflops_per_gpu)},
     BB_NAMED(struct rates, peak_tflops),
-    {"model_flop_utilisation", ", ", "", 0, 1, RATE(model_flop_utilisation), .form = BB_FORM_PERCENT},
-    {NULL, " of ", " (model FLOP utilization)", 0, 6, RATE(peak_tflops), .form = BB_FORM_GENERAL},
+    {NULL, " of ", "", 0, 6, RATE(peak_tflops), .form = BB_FORM_GENERAL},
+    {"model_flop_utilisation", ": MFU ", "", 0, 1, RATE(model_flop_utilisation), .form = BB_FORM_PERCENT},
+    {"model_flop_utilisation_causal", " with attention in full (as Megatron-LM), ", " with causal attention", 0, 1,
+     RATE(model_flop_utilisation_causal), .form = BB_FORM_PERCENT},
     {0},
 };
 
@@ -374,12 +379,13 @@ static void print_busy_sms(const struct bb_run_report *r, bool any, FILE *out)
     fputc('\n', out);
 }
 
-static void print_breakdown(const struct bb_run_report *r, struct bb_line *line)
+/* Prints the slowest rank of each role; without --full, only the slowest rank of all. */
+static void print_breakdown(const struct bb_run_report *r, int slowest, struct bb_line *line)
 {
     FILE *out = line->out;
 
-    fprintf(out, "#\n# where the time goes (%s): the slowest rank of each role, mean of %d traced steps",
-            line->time->name, r->measured->traced_steps);
+    fprintf(out, "#\n# where the time goes (%s): the slowest rank%s, mean of %d traced steps", line->time->name,
+            r->full ? " of each role" : "", r->measured->traced_steps);
     print_busy_sms(r, has_timed_kernels(r->step), out);
     fprintf(out, "# %-16s %6s %6s", "role", "ranks", "rank");
     bb_line_heading(line, breakdown_fields, false);
@@ -387,7 +393,7 @@ static void print_breakdown(const struct bb_run_report *r, struct bb_line *line)
     for (int i = 0; i < r->step->n_roles; i++) {
         int rank = bb_slowest_rank(r->measured, r->step, i), ranks = 0;
 
-        if (rank == BB_NONE)
+        if (rank == BB_NONE || (!r->full && rank != slowest))
             continue;
         for (int k = 0; k < r->session->world.size; k++)
             ranks += r->step->role_of[k] == i;
@@ -513,13 +519,17 @@ void bb_run_report_text(const struct bb_run_report *r, FILE *out)
         const struct bb_time_unit unit = bb_time_unit(r->measured->traced[rank].step_us);
         struct bb_line line = {.out = out, .start = " ", .gap = " ", .widths = &role_width, .time = &unit};
 
-        print_breakdown(r, &line);
-        print_groups(r, &line);
-        bb_wait_table_print(r->waiting, r->measured->traced[rank].step_us, "#\n# ", out);
+        print_breakdown(r, rank, &line);
+        if (r->full)
+            print_groups(r, &line);
+        if (r->waits)
+            bb_wait_table_print(r->waiting, r->measured->traced[rank].step_us, &unit, "#\n# ", out);
     }
     if (r->measured->alone)
         print_overlap(r, rank, out);
-    bb_run_forecast_print(r->forecast, r->measured->timed.step.p50, out);
+    bb_run_forecast_print(r->forecast, r->measured->timed.step.p50, r->full, out);
+    if (!r->full)
+        fprintf(out, "# --full prints also every role, the communication of each group, and who waits for whom\n");
     if (r->checked)
         fprintf(out, "# data checked: %llu wrong elements\n", r->wrong);
     else if (r->check)

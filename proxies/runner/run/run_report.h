@@ -23,6 +23,8 @@ struct bb_run_report {
     int compute_sms;    /* number of SMs that timed kernels (kernels that run for a given time) occupy */
     double peak_tflops; /* peak TFLOP/s of one GPU; 0: unknown */
     bool check;         /* true: --check was given */
+    bool full;          /* true: --full was given: print all tables */
+    bool waits;         /* true: print the table of waiting times */
     bool checked;       /* true: the data check compared data, and `wrong` is valid */
     int nearest_ranks;  /* for a proxy that cannot run on this number of ranks: the nearest number of ranks on which
                            it can run; 0: unknown */

@@ -5,6 +5,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Maximum number of operations, summed over all ranks. MAX_EXECUTED_OPS: in all simulated executions of the step
  * together (limits the run time to one or two minutes); MAX_OPS: in one execution (limits the memory). */
@@ -20,19 +21,32 @@ static double count_ops(const struct bb_step *step)
     return ops;
 }
 
-int bb_predict_validate_jitter(int ranks, double ops, int samples)
+int bb_predict_validate_jitter(int ranks, int replicas, double ops, int samples)
 {
+    const int fewer = (int)(replicas * MAX_OPS / ops); /* every replica has equally many operations */
+    char ranks_text[32] = "";
+
+    if (ops > MAX_OPS && fewer > 0)
+        snprintf(ranks_text, sizeof(ranks_text), "--ranks %d or ", ranks / replicas * fewer);
     if (ops > MAX_OPS)
-        return bb_err(
-            BB_EUSAGE,
-            "--jitter: %d ranks have %.0f operations in total, at most %.0f are supported; try: fewer --ranks or "
-            "--micro-batches",
-            ranks, ops, MAX_OPS);
+        return bb_err(BB_EUSAGE,
+                      "--jitter: %d ranks have %.0f operations in total, at most %.0f are supported; try: %sfewer "
+                      "--micro-batches",
+                      ranks, ops, MAX_OPS, ranks_text);
     if (ops * samples > MAX_EXECUTED_OPS)
         return bb_err(BB_EUSAGE,
                       "--samples %d: %d samples of %.0f operations each exceed the limit of %.0f; try: --samples %d",
                       samples, samples, ops, MAX_EXECUTED_OPS, (int)(MAX_EXECUTED_OPS / ops));
     return 0;
+}
+
+/* Returns the size of the data-parallel group: the number of replicas; 1 without such a group. */
+static int count_replicas(const struct bb_layout *l)
+{
+    for (int g = 0; g < l->n_groups; g++)
+        if (strcmp(l->groups[g].name, "dp") == 0 && l->ranks % l->groups[g].size == 0)
+            return l->groups[g].size;
+    return 1;
 }
 
 static int by_length(const void *a, const void *b)
@@ -50,7 +64,7 @@ int bb_predict_jitter(const struct bb_step *step, const struct bb_cluster *clust
     int rc;
 
     *out = (struct bb_jittered){.deviation = conditions->jitter, .seed = (int)conditions->seed, .samples = samples};
-    TRY(bb_predict_validate_jitter(step->layout.ranks, count_ops(step), samples));
+    TRY(bb_predict_validate_jitter(step->layout.ranks, count_replicas(&step->layout), count_ops(step), samples));
     BB_NEW(out->step_ns, samples);
     TRY(bb_sim_init(&m, step, cluster, conditions, &faults));
     bb_simulate_samples(&m, samples, out->step_ns);

@@ -377,6 +377,23 @@ double bb_predicted_efficiency(const struct bb_prediction *p)
     return bb_overlap_efficiency((double)compute_ns, (double)p->comm_alone_ns, (double)r->all.step_ns);
 }
 
+/* The data type of the first operation with a kernel list determines the peak rate. Kernels that only have a duration
+ * have no data type, so the utilization of a step without kernel lists is unknown. */
+double bb_predicted_utilisation(const struct bb_step *step, const struct bb_prediction *p)
+{
+    const double ns = (double)p->classes[p->slowest].all.step_ns;
+
+    for (int r = 0; r < step->n_roles && ns > 0; r++) {
+        const struct bb_program *program = &step->roles[r].program;
+
+        for (size_t i = 0; i < program->n_ops; i++)
+            if (program->ops[i].work)
+                return bb_step_flops(step) /
+                       (bb_cluster_tflops(&p->cluster, program->ops[i].dtype) * 1e3 * ns * step->layout.ranks);
+    }
+    return NAN;
+}
+
 const struct bb_predicted_rank *bb_predicted_slowest(const struct bb_prediction *p, const int *ranks, int n)
 {
     const struct bb_predicted_rank *slowest = &p->classes[p->class_of[ranks[0]]];

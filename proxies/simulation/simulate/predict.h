@@ -109,8 +109,9 @@ struct bb_jittered {
     int64_t *step_ns;  /* [samples] in ascending order */
 };
 /* bb_predict_validate_jitter - checks that simulating `ops` operations (summed over all ranks) `samples` times does
- * not exceed the limits on run time and memory. Returns 0, or -BB_EUSAGE after printing an error. */
-int bb_predict_validate_jitter(int ranks, double ops, int samples) BB_MUST_CHECK;
+ * not exceed the limits on run time and memory. replicas: number of data-parallel replicas, for the suggested number of
+ * ranks. Returns 0, or -BB_EUSAGE after printing an error. */
+int bb_predict_validate_jitter(int ranks, int replicas, double ops, int samples) BB_MUST_CHECK;
 /* bb_predict_jitter - predicts the step time `samples` times with different random kernel times, simulating every
  * rank separately. Requires that an earlier prediction of the step has succeeded, so that the step is free of
  * deadlock. Returns 0, or -BB_EUSAGE if bb_predict_validate_jitter rejects the number of operations. */
@@ -123,6 +124,13 @@ int64_t bb_jittered_at(const struct bb_jittered *j, int percent);
 /* bb_predicted_efficiency - returns the overlap efficiency (bb_overlap_efficiency, overlap.h) of the slowest rank.
  * Returns NaN if p->compute_alone_ns is -1, for example for a step with only compute or only communication. */
 double bb_predicted_efficiency(const struct bb_prediction *p);
+
+/*
+ * bb_predicted_utilisation - returns the model FLOPs utilization (MFU) of a predicted step: FLOPs of the step / (peak
+ * FLOP/s of all GPUs x step time); NaN for a step without kernel lists (GEMMs and memory-bound kernels). Attention counts
+ * in full (bb_step_flops).
+ */
+double bb_predicted_utilisation(const struct bb_step *step, const struct bb_prediction *p);
 
 /* bb_predicted_slowest - returns the prediction of the class of equivalent ranks that contains the slowest of
  * ranks[0 .. n). */

@@ -74,10 +74,10 @@ static bool is_longest_of_group(const struct bb_wait_table *w, const struct bb_w
     return true;
 }
 
-void bb_wait_table_print(const struct bb_wait_table *w, double step_us, const char *prefix, FILE *out)
+void bb_wait_table_print(const struct bb_wait_table *w, double step_us, const struct bb_time_unit *unit,
+                         const char *prefix, FILE *out)
 {
-    const struct bb_time_unit unit = bb_time_unit(step_us);
-    struct bb_line line = {.out = out, .start = prefix, .gap = " ", .time = &unit};
+    struct bb_line line = {.out = out, .start = prefix, .gap = " ", .time = unit};
     int n = 0;
 
     for (int i = 0; i < w->n; i++)

@@ -11,6 +11,7 @@
 #ifndef BB_PROXIES_SIMULATION_TIMELINE_WAITING_H
 #define BB_PROXIES_SIMULATION_TIMELINE_WAITING_H
 
+#include "bootstrap/base/units.h"
 #include "proxies/simulation/timeline/critical_path.h"
 
 struct bb_wait_row {
@@ -55,10 +56,12 @@ void bb_wait_table_attribute(struct bb_wait_table *w, const struct bb_timeline *
 /*
  * bb_wait_table_print - prints the rows in which a rank waits for at least 0.1 % of the step; no line if there are
  * none. Of more than 8 such rows, prints the role of each group in which a rank waits longest.
+ *   unit    unit of all times
  *   prefix  begin of the two heading lines
  * bb_wait_table_json - returns an array with all rows.
  */
-void bb_wait_table_print(const struct bb_wait_table *w, double step_us, const char *prefix, FILE *out);
+void bb_wait_table_print(const struct bb_wait_table *w, double step_us, const struct bb_time_unit *unit,
+                         const char *prefix, FILE *out);
 json_t *bb_wait_table_json(const struct bb_wait_table *w);
 
 #endif

@@ -286,6 +286,9 @@ static void write_summary(struct training *t)
 
     step->parameters = t->network.parameters;
     step->samples = (double)m * (double)t->batches.samples;
+    for (int layer = 0; layer < t->network.arch.layers; layer++)
+        step->masked_flops +=
+            3 * step->samples * bb_arch_masked_flops(&t->network.arch, layer, t->network.arch.sequence);
     step->summary =
         bb_step_text(step, "%s with %s, %d layers in %d tensors, %d worker%s of %d x %s samples%s", c->model,
                      bb_sync_names[t->policy.kind], t->network.n, t->network.n_tensors, workers,

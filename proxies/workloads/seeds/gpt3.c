@@ -574,6 +574,8 @@ static int build_step(const struct bb_proxy_config *options, struct bb_step *ste
     if (strcmp(c->compute, "gemm") == 0)
         TRY(list_kernels(&b));
     TRY(build_roles(&b));
+    /* a layer has 24 s h^2 + 4 s^2 h FLOPs per sample, and the mask hides 2 s^2 h of them */
+    step->masked_flops = bb_step_flops(step) * m.sequence / (12.0 * m.hidden + 2.0 * m.sequence);
 out:
     bb_model_file_close(&m.file);
     return rc;

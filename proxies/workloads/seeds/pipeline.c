@@ -350,12 +350,18 @@ static int build_step(const struct bb_proxy_config *options, struct bb_step *ste
     write_summary(&b);
     TRY(build_layout(&b));
     TRY(build_roles(&b));
+    if (*(const bool *)c->variant)
+        step->masked_flops = bb_step_flops(step) * 2.0 * model.micro_batch * model.sequence * model.sequence *
+                             model.hidden / model.forward_flops;
 out:
     bb_model_release(&model);
     return rc;
 }
 
-#define PIPELINE(word, text)                                                                                           \
+/* Whether the model's attention has a causal mask. */
+static const bool causal = true, bidirectional = false;
+
+#define PIPELINE(word, text, mask)                                                                                     \
     {                                                                                                                  \
         .name = word,                                                                                                  \
         .help = text ": lock-step pipeline (no bubble, unlike gpt3 and transformer), data-parallel gradients",         \
@@ -364,8 +370,8 @@ out:
                     BB_FEATURE_PER_TENSOR | BB_FEATURE_TIMED | BB_FEATURE_GEMM | BB_FEATURE_LAYER_US |                 \
                     BB_FEATURE_TFLOPS,                                                                                 \
         .compute = "none", .positional = "[LAYERS STAGES [MICRO_BATCHES]]", .parse_positionals = read_numbers,         \
-        .defaults = fill_defaults, .build = build_step                                                                 \
+        .defaults = fill_defaults, .build = build_step, .variant = &(mask)                                             \
     }
 
-const struct bb_proxy bb_gpt2_large_proxy = PIPELINE("gpt2_large", "GPT-2-like transformer");
-const struct bb_proxy bb_bert_large_proxy = PIPELINE("bert_large", "BERT-large");
+const struct bb_proxy bb_gpt2_large_proxy = PIPELINE("gpt2_large", "GPT-2-like transformer", causal);
+const struct bb_proxy bb_bert_large_proxy = PIPELINE("bert_large", "BERT-large", bidirectional);

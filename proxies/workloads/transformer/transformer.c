@@ -582,13 +582,41 @@ static void describe_stages(const struct bb_training *t, char text[STAGES_TEXT])
  * support longer sequences are first trained with shorter ones. */
 enum { LONG_SEQUENCE = 32768 };
 
+/* Returns the FLOPs per sample, forward and backward, of the attention scores that a causal mask hides. */
+static double masked_flops(const struct bb_training *t)
+{
+    const struct bb_layers_config *c = &t->layers_config;
+    double flops = 0;
+
+    for (int layer = 0; layer < t->arch.layers; layer++)
+        flops += 3 * bb_arch_masked_flops(&t->arch, layer,
+                                          bb_arch_is_decoder(&t->arch, layer) ? c->decoder_sequence : c->sequence);
+    return flops;
+}
+
+/* Returns the part of a layer's backward FLOPs that are gradients of weights, 0 to 1. Attention scores have no weights, and
+ * every other GEMM has as many FLOPs for its weights as in the forward pass. */
+static double weight_gradient_share(const struct bb_training *t)
+{
+    const struct bb_layers_config *c = &t->layers_config;
+    double all = 0, core = 0;
+
+    for (int layer = 0; layer < t->arch.layers; layer++) {
+        all += 2 * bb_layers_flops(t->layers, layer);
+        core += bb_arch_core_flops(&t->arch, layer,
+                                   bb_arch_is_decoder(&t->arch, layer) ? c->decoder_sequence : c->sequence) *
+                c->micro_batch_size / (c->tp * c->cp);
+    }
+    return (all / 2 - core) / all;
+}
+
 static void describe_step(struct bb_training *t)
 {
     static const enum bb_grid_axis shown[] = {BB_AXIS_TP, BB_AXIS_CP, BB_AXIS_PP, BB_AXIS_DP};
     const struct bb_schedule *s = &t->schedule;
     const bool is_longest = !t->config->transformer.sequence && t->layers_config.sequence > LONG_SEQUENCE;
     int m = s->micro_batches;
-    char axes[128] = "", stages[STAGES_TEXT], decoder[48] = "";
+    char axes[128] = "", stages[STAGES_TEXT], decoder[48] = "", weights[64] = "";
     bool encodes = t->arch.encoder_layers > 0;
     size_t at = 0;
 
@@ -606,11 +634,14 @@ static void describe_step(struct bb_training *t)
     t->step->samples = (double)m * t->layers_config.micro_batch_size * t->grid.dp;
     t->step->tokens =
         t->step->samples * (t->layers_config.sequence + (encodes ? t->layers_config.decoder_sequence : 0));
+    t->step->masked_flops = t->step->samples * masked_flops(t);
     if (encodes)
         snprintf(decoder, sizeof(decoder), " and %d of the decoder", t->layers_config.decoder_sequence);
+    if (s->kind == BB_ZB_H1 || s->kind == BB_ZB_H2 || s->kind == BB_DUALPIPE)
+        snprintf(weights, sizeof(weights), " (weight gradients W: %.1f%% of backward)", 100 * weight_gradient_share(t));
     t->step->summary =
-        bb_step_text(t->step, "%s, %d layers%s; %s; %s, %d micro-batch%s of %d x %d tokens%s%s; %s", t->arch.name,
-                     t->arch.layers, stages, axes[0] ? axes : "one rank", bb_schedule_names[s->kind], m,
+        bb_step_text(t->step, "%s, %d layers%s; %s; %s%s, %d micro-batch%s of %d x %d tokens%s%s; %s", t->arch.name,
+                     t->arch.layers, stages, axes[0] ? axes : "one rank", bb_schedule_names[s->kind], weights, m,
                      m == 1 ? "" : "es", t->layers_config.micro_batch_size, t->layers_config.sequence, decoder,
                      is_longest ? " (the model's maximum; set --seq-length)" : "", bb_sync_names[t->policy.kind]);
 }

@@ -18,6 +18,8 @@ static void parses_sizes(void **state)
         {"4k", 4096},
         {"128M", 134217728},
         {"1.5G", 1610612736},
+        {"80GB", 85899345920},
+        {"80gib", 85899345920},
         {"2T", 2199023255552},
         {".5K", 512},
         {"1.K", 1024},
@@ -40,37 +42,22 @@ static void parses_sizes(void **state)
 static void rejects_invalid_sizes(void **state)
 {
     static const char *const bad[] = {
-        "",
-        " ",
-        "-1",
-        "+1",
-        "-0",
-        "K",
-        ".",
-        ".K",
-        "1 K",
-        " 1",
-        "1 ",
-        "1KB",
-        "1KiB",
-        "1Q",
-        "1e3",
-        "0x10",
-        "1,5K",
-        "8.5",
-        "8.0",
-        "nan",
-        "inf",
-        "1..5K",
-        "1.5.5K",
-        "1KK",
-        "0.0001K",
-        "\xff",
-        "9223372036854775808",
-        "8388608T",
-        "99999999999999999999999999999999",
-        "1E",
-        "1\n",
+        "",         " ",
+        "-1",       "+1",
+        "-0",       "K",
+        ".",        ".K",
+        "1 K",      " 1",
+        "1 ",       "1Kb/s",
+        "1B",       "1KiBs",
+        "1Q",       "1e3",
+        "0x10",     "1,5K",
+        "8.5",      "8.0",
+        "nan",      "inf",
+        "1..5K",    "1.5.5K",
+        "1KK",      "0.0001K",
+        "\xff",     "9223372036854775808",
+        "8388608T", "99999999999999999999999999999999",
+        "1E",       "1\n",
     };
 
     (void)state;
@@ -159,7 +146,7 @@ static void random_text_does_not_crash_the_size_parser(void **state)
         if (bb_parse_bytes(text, &bytes) == 0) {
             size_t digits = strspn(text, "0123456789.");
 
-            assert_true(digits > 0 && strlen(text) - digits <= 1);
+            assert_true(digits > 0 && strlen(text) - digits <= 3);
             assert_true(bytes < (size_t)INT64_MAX);
         }
     }

@@ -306,15 +306,30 @@ static double scan_flops(const struct bb_arch_scan *s, int sequence)
     return chunks * (s->groups * 2 * c * c * n + s->heads * (2 * c * c * p + 2 * state));
 }
 
+/* Forward FLOPs of attention for one pair of a query and a key: scores and context of all heads. */
+static double pair_flops(const struct bb_arch *a)
+{
+    return 2.0 * a->heads * (a->kv_lora ? a->nope_dim + a->rope_dim + a->v_dim : 2 * a->head_dim);
+}
+
 double bb_arch_core_flops(const struct bb_arch *a, int layer, int sequence)
 {
-    double s = sequence, key = a->kv_lora ? a->nope_dim + a->rope_dim : a->head_dim;
+    double s = sequence;
 
     if (bb_arch_is_scan(a, layer))
         return scan_flops(&a->scan, sequence);
-    return 2 * s * (bb_arch_attended_keys(a, layer, sequence) + (bb_arch_is_decoder(a, layer) ? s : 0)) * a->heads *
-               (key + (a->kv_lora ? a->v_dim : a->head_dim)) +
+    return s * (bb_arch_attended_keys(a, layer, sequence) + (bb_arch_is_decoder(a, layer) ? s : 0)) * pair_flops(a) +
            2 * s * s * a->index_heads * a->index_dim;
+}
+
+/* With a sliding window, only the first `keys` queries have masked keys, half of them on average. */
+double bb_arch_masked_flops(const struct bb_arch *a, int layer, int sequence)
+{
+    double s = sequence, keys = bb_arch_attended_keys(a, layer, sequence);
+
+    if (a->post_norm || bb_arch_is_scan(a, layer) || (a->encoder_layers > 0 && !bb_arch_is_decoder(a, layer)))
+        return 0;
+    return keys * keys / 2 * pair_flops(a) + s * s * a->index_heads * a->index_dim;
 }
 
 /* ---- sums over tensors ---- */

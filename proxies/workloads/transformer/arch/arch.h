@@ -146,6 +146,10 @@ bool bb_arch_has_mlp(const struct bb_arch *arch);
  * Scans count only their GEMMs, without the inverses of small triangular matrices (Gated DeltaNet). */
 double bb_arch_core_flops(const struct bb_arch *arch, int layer, int sequence);
 
+/* bb_arch_masked_flops - returns the part of bb_arch_core_flops that a causal mask hides: half of the scores and context
+ * of self attention. 0 for scans, BERT and the layers of an encoder. */
+double bb_arch_masked_flops(const struct bb_arch *arch, int layer, int sequence);
+
 /* bb_arch_with_layers - change the number of layers (--layers). Returns 0, or -BB_EUSAGE after printing one error
  * line. */
 int bb_arch_with_layers(struct bb_arch *arch, int layers) BB_MUST_CHECK;

@@ -1,7 +1,7 @@
 /* test_plan_text.c - the text of a plan, line by line, for hand-made steps. */
 #include "tests/proxies/made.h"
 
-#include "proxies/offline/plan/plan.h"
+#include "proxies/offline/plan/plan_export.h"
 
 #include <stdlib.h>
 
@@ -13,7 +13,7 @@ static char *print_plan(const struct bb_step *step, bool ops)
     FILE *out = open_memstream(&text, &size);
 
     assert_int_equal(bb_plan_count(&plan, step, false), 0);
-    bb_plan_print(&plan, NULL, ops, out);
+    bb_plan_print(&(struct bb_plan_report){.plan = &plan, .ops = ops}, true, out);
     assert_int_equal(fclose(out), 0);
     bb_plan_release(&plan);
     return text;
@@ -87,9 +87,9 @@ static void prints_roles_with_and_without_compute(void **state)
     step.tokens = 2048;
     step.summary = "a summary";
     text = print_plan(&step, false);
-    assert_contains(text,
-                    "# made on 6 ranks: 1,234,567 parameters, 1 sample per step (2,048 tokens)\n# a summary\n\ngroups\n"
-                    "  all             6 ranks, 1 instance: [0-5]\n\n");
+    assert_contains(text, "# made on 6 ranks: 1,234,567 parameters, 1 sample per step (2,048 tokens)\n# a summary\n\n"
+                          "  checks        9 operations on 6 ranks: OPERATIONS DO NOT MATCH, DEADLOCK\n\ngroups\n"
+                          "  all             6 ranks, 1 instance: [0-5]\n\n");
     assert_contains(text, "rank, 1 rank: 0\n"
                           "  kind           group       ranks          count type      calls      payload  peers\n"
                           "  compute: 0.250 us\n  model FLOPs: 1,234,567\n  buffers: 0 B\n\n");

@@ -1,0 +1,204 @@
+/* plan_answer.c - prints the answer of a plan: one labelled line per question, the most important first. */
+#include "proxies/offline/plan/plan_answer.h"
+
+#include "bootstrap/base/alloc.h"
+#include "proxies/offline/plan/contention.h"
+#include "proxies/offline/plan/forecast.h"
+#include "proxies/offline/plan/prediction_report.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#define TEXT 200
+
+/* The values of the answer. Without a prediction, all its times are negative and its rates NaN, so that their lines are
+ * omitted. */
+struct answer {
+    char misfit[BB_MISFIT_TEXT], memory[TEXT], guessed[TEXT], bottleneck[TEXT], training[TEXT], jitter[TEXT],
+        checks[TEXT];
+    char rates[TEXT], accuracy[TEXT], host[TEXT];
+    const char *condition, *role, *group;
+    int rank;
+    int64_t step_ns, compute_ns, exposed_ns, idle_ns, transfer_ns, bubble_ns, waiting_ns, group_ns;
+    double hidden;
+    struct bb_plan_rates of;
+};
+
+#define SHOWS(name) BB_SHOWS(struct answer, name)
+#define NS(name)    BB_SHOWS_NS(struct answer, name)
+static const struct bb_field step_line[] = {
+    {NULL, "", "", 0, 0, NS(step_ns)},
+    {NULL, " ", "", 0, 0, SHOWS(condition)},
+    {NULL, " = compute ", "", 0, 0, NS(compute_ns)},
+    {NULL, " + exposed ", "", 0, 0, NS(exposed_ns)},
+    {NULL, " + idle ", "", 0, 0, NS(idle_ns)},
+    {NULL, "; slowest rank ", "", 0, 0, SHOWS(rank)},
+    {NULL, " (", ")", 0, 0, SHOWS(role)},
+    {0},
+};
+static const struct bb_field throughput_line[] = {
+    {NULL, "", " samples per second", 0, 0, SHOWS(of.samples_per_s), .form = BB_FORM_ROUNDED},
+    {NULL, ", ", " tokens per second", 0, 0, SHOWS(of.tokens_per_s), .form = BB_FORM_ROUNDED},
+    {NULL, ", ", " TFLOP/s per GPU", 0, 0, SHOWS(of.tflops_per_gpu), .form = BB_FORM_ROUNDED},
+    {0},
+};
+static const struct bb_field utilisation_line[] = {
+    {NULL, "", "", 0, 1, SHOWS(of.model_flop_utilisation), .form = BB_FORM_PERCENT},
+    {NULL, " with attention in full (as Megatron-LM), ", " with causal attention", 0, 1,
+     SHOWS(of.model_flop_utilisation_causal), .form = BB_FORM_PERCENT},
+    {0},
+};
+static const struct bb_field exposed_line[] = {
+    {NULL, "", " transfer", 0, 0, NS(transfer_ns)},
+    {NULL, " + ", " pipeline bubble", 0, 0, NS(bubble_ns)},
+    {NULL, " + ", " waiting for late peers", 0, 0, NS(waiting_ns)},
+    {0},
+};
+static const struct bb_field hidden_line[] = {
+    {NULL, "", " of communication", 0, 1, SHOWS(hidden), .form = BB_FORM_PERCENT},
+    {NULL, "; most exposed in group ", "", 0, 0, SHOWS(group)},
+    {NULL, ": ", "", 0, 0, NS(group_ns)},
+    {0},
+};
+
+#define LINE(name) NULL, offsetof(struct answer, name)
+/* The lines: fields, or one text. A line whose values are all null is omitted. */
+static const struct {
+    const char *label;
+    const struct bb_field *fields;
+    size_t text;
+} lines[] = {
+    {"DOES NOT FIT", LINE(misfit)}, {"step", step_line, 0},       {"throughput", throughput_line, 0},
+    {"MFU", utilisation_line, 0},   {"memory", LINE(memory)},     {"guessed", LINE(guessed)},
+    {"exposed", exposed_line, 0},   {"hidden", hidden_line, 0},   {"bottleneck", LINE(bottleneck)},
+    {"host-bound", LINE(host)},     {"jitter", LINE(jitter)},     {"training", LINE(training)},
+    {"rates", LINE(rates)},         {"accuracy", LINE(accuracy)}, {"checks", LINE(checks)},
+};
+
+/* ---- values ---- */
+
+static void write_checks(const struct bb_plan *plan, char text[TEXT])
+{
+    const struct bb_checks *c = &plan->checks;
+    const int ranks = plan->step->layout.ranks;
+    char number[BB_THOUSANDS_TEXT];
+    double ops = 0;
+
+    for (int r = 0; r < plan->traffic.n; r++)
+        ops += (double)plan->traffic.roles[r].program->n_ops * plan->traffic.roles[r].n_ranks;
+    snprintf(text, TEXT, "%s operations on %d rank%s: %s, %s%s", bb_format_thousands(ops, number), ranks,
+             ranks == 1 ? "" : "s", c->matched ? "all operations match" : "OPERATIONS DO NOT MATCH",
+             c->deadlock_free ? "no deadlock" : "DEADLOCK",
+             c->deadlock_free && !c->safe_serialised ? " (but a deadlock with serialised streams)" : "");
+}
+
+/* Lists what limits each training phase for most of its time: "forward compute-bound, backward compute-bound". */
+static void write_bottleneck(const struct bb_prediction *p, char text[TEXT])
+{
+    size_t length = 0;
+
+    for (int phase = 0; p->cluster.has_sharing && phase < BB_PHASES; phase++) {
+        enum bb_limit most = bb_bottleneck_of(&p->bottleneck, (enum bb_phase)phase);
+
+        if (most != BB_LIMIT_NONE && length < TEXT)
+            length += (size_t)snprintf(text + length, TEXT - length, "%s%s: %s", length ? ", " : "",
+                                       bb_phase_names[phase], bb_limit_names[most]);
+    }
+}
+
+/* The host needs more than 90 % of the step time to launch all kernels and NCCL calls. */
+static void write_host(const struct bb_prediction *p, char text[TEXT])
+{
+    const struct bb_predicted_rank *slowest = &p->classes[p->slowest];
+    char time[BB_ROUNDED_TEXT];
+
+    if (p->cluster.eager && (double)slowest->issue_ns > 0.9 * (double)slowest->all.step_ns)
+        snprintf(text, TEXT, "the host needs %s to launch the kernels; try: a larger --micro-batch-size, or --graph",
+                 bb_format_rounded_time(bb_us_of(slowest->issue_ns), time));
+}
+
+static const char *role_of(const struct bb_plan *plan, int rank)
+{
+    return plan->step->roles[plan->step->role_of[rank]].name;
+}
+
+static void add_prediction(struct answer *a, const struct bb_plan *plan, const struct bb_prediction *p)
+{
+    const struct bb_predicted_rank *slowest = &p->classes[p->slowest];
+    const struct bb_layout *l = &plan->step->layout;
+
+    a->of = bb_plan_rates(plan, p);
+    a->rank = slowest->rank;
+    a->role = plan->traffic.n > 1 ? role_of(plan, slowest->rank) : NULL;
+    a->step_ns = slowest->all.step_ns;
+    a->compute_ns = slowest->all.compute_ns;
+    a->exposed_ns = slowest->all.exposed_ns;
+    a->idle_ns = slowest->all.idle_ns > 0 ? slowest->all.idle_ns : -1;
+    a->hidden = slowest->all.overlap_fraction;
+    for (int g = 0; g < l->n_groups; g++)
+        if (slowest->groups[g].exposed_ns > a->group_ns) {
+            a->group_ns = slowest->groups[g].exposed_ns;
+            a->group = l->groups[g].name;
+        }
+    if (a->exposed_ns > 0) {
+        a->transfer_ns = slowest->exposed.transfer_ns;
+        a->bubble_ns = plan->step->lock_step ? -1 : slowest->exposed.bubble_ns;
+        a->waiting_ns = slowest->exposed.waiting_ns;
+    }
+    write_bottleneck(p, a->bottleneck);
+    write_host(p, a->host);
+    bb_forecast_rates_text(plan->forecast, &p->cluster, a->rates, TEXT);
+    bb_forecast_accuracy_text(plan->forecast, &p->cluster, a->accuracy, TEXT);
+}
+
+static struct answer answer_of(const struct bb_plan_report *r)
+{
+    struct answer a = {.rank = BB_NONE,
+                       .step_ns = -1,
+                       .compute_ns = -1,
+                       .exposed_ns = -1,
+                       .idle_ns = -1,
+                       .transfer_ns = -1,
+                       .bubble_ns = -1,
+                       .waiting_ns = -1,
+                       .group_ns = -1,
+                       .hidden = NAN,
+                       .of = {NAN, NAN, NAN, NAN, NAN, NAN}};
+
+    bb_forecast_misfit_text(r->plan, r->plan->forecast, r->prediction != NULL, a.misfit);
+    a.condition = a.misfit[0] ? "IF IT FITTED" : NULL;
+    if (!a.condition && r->plan->forecast)
+        bb_forecast_memory_text(r->plan, r->plan->forecast, a.memory, TEXT);
+    if (r->plan->forecast)
+        bb_forecast_guess_text(r->plan->forecast, a.guessed, TEXT);
+    write_checks(r->plan, a.checks);
+    if (r->prediction)
+        add_prediction(&a, r->plan, r->prediction);
+    if (r->jittered)
+        bb_jittered_text(r->jittered, a.jitter, TEXT);
+    if (r->training)
+        bb_training_time_text(r->training, a.training, TEXT);
+    return a;
+}
+
+void bb_plan_answer_print(const struct bb_plan_report *r, FILE *out)
+{
+    const struct answer a = answer_of(r);
+    const struct bb_time_unit unit = bb_rounded_time_unit(a.of.step_us);
+
+    for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
+        struct bb_line line = {.time = &unit};
+        size_t bytes;
+        char *text;
+
+        line.out = bb_open_text(&text, &bytes);
+        if (lines[i].fields)
+            bb_line_sentence(&line, lines[i].fields, &a);
+        else
+            fputs((const char *)&a + lines[i].text, line.out);
+        bb_close_text(line.out, &text);
+        if (*text)
+            fprintf(out, "  %-12s  %s\n", lines[i].label, text);
+        free(text);
+    }
+}

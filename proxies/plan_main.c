@@ -21,7 +21,8 @@
 static const struct bb_opt plan_options[] = {
     OPT_INT(0, "ranks", FIELD(config.ranks), NULL, "N", 1, MAX_RANKS, "number of ranks of the job (required)"),
     OPT_STRING(0, "cluster", FIELD(cluster), NULL, "NAME|FILE",
-               "predict the step's time on this cluster ('busbar list clusters')", .choice_at = bb_cluster_name_at),
+               "predict the step's time and FLOP utilization (MFU) on this cluster ('busbar list clusters')",
+               .choice_at = bb_cluster_name_at),
     OPT_TEXTS(0, "set", FIELD(changes), "KEY=VALUE", BB_SET_HELP, .needs = BB_PLAN_CLUSTER),
     OPT_SIZE(0, "gpu-memory", FIELD(gpu_memory), NULL, "BYTES", 1, 1e15,
              "size of the GPU memory that the step must fit, e.g. 80G or 80GB (default: from --cluster)",
@@ -39,7 +40,8 @@ static const struct bb_opt plan_options[] = {
                "with --cluster: predict steps, days and GPU hours of training on COUNT tokens (15T, 300B)",
                .needs = BB_PLAN_ONE_STEP | BB_PLAN_CLUSTER),
     OPT_STRING(0, "slow", FIELD(slow), NULL, "LIST",
-               "with --cluster: inject slowdowns, separated by commas: rank=5:1.1 makes rank 5's kernels 1.1x slower "
+               "with --cluster: inject slowdowns (stragglers), separated by commas: rank=5:1.1 makes rank 5's kernels "
+               "1.1x slower "
                "(steps only); node3:0.5 halves the speed of the node: kernels of all its GPUs take twice as long, and "
                "all its NICs have half of their bandwidth (factor at most 1); link=node3-nic2:0.5 halves the bandwidth "
                "of one NIC; link=leaf3:0.5 halves the uplinks of a leaf switch in the profile's fabric",

@@ -1,9 +1,12 @@
 /* environment.c - see environment.h. */
 #include "bootstrap/base/environment.h"
 
+#include "bootstrap/base/err.h"
 #include "bootstrap/base/units.h"
 
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static const struct variable {
     const char *name;
@@ -55,15 +58,32 @@ const char *bb_environment_read_at(size_t i, const char **text)
     return NULL;
 }
 
-const char *bb_environment_suggest_nccl(const char *name)
+const char *bb_environment_suggest(const char *name)
 {
-    const char *candidates[N_KNOWN];
+    static const char *const checked[] = {"NCCL_", "EMU_", "BUSBAR_"};
+    const char *candidates[N_KNOWN], *family = NULL;
     size_t n = 0;
 
-    if (!bb_begins_with(name, "NCCL_") || find_known(name))
+    for (size_t i = 0; i < sizeof(checked) / sizeof(checked[0]); i++)
+        family = bb_begins_with(name, checked[i]) ? checked[i] : family;
+    if (!family || find_known(name))
         return NULL;
     for (size_t i = 0; i < N_KNOWN; i++)
-        if (bb_begins_with(known[i].name, "NCCL_"))
+        if (bb_begins_with(known[i].name, family))
             candidates[n++] = known[i].name;
     return bb_nearest_word(name, candidates, n);
+}
+
+void bb_environment_warn(void)
+{
+    char name[64];
+
+    for (char **variable = environ; variable && *variable; variable++) {
+        const char *meant;
+
+        snprintf(name, sizeof(name), "%.*s", (int)strcspn(*variable, "="), *variable);
+        meant = bb_environment_suggest(name);
+        if (meant)
+            bb_warn("the environment variable %s is unknown and may have no effect, did you mean '%s'?", name, meant);
+    }
 }

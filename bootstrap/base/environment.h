@@ -23,11 +23,13 @@ const char *bb_environment_value(const char *name, const char *value);
 const char *bb_environment_read_at(size_t i, const char **text);
 
 /*
- * bb_environment_suggest_nccl - detect a misspelled NCCL variable, which NCCL would silently ignore.
- *   Returns  the known NCCL variable with the most similar name, if `name` begins with NCCL_ and is not in
+ * bb_environment_suggest - detect a misspelled variable of NCCL, busbar or the emulated GPUs, which would be ignored.
+ *   Returns  the known variable with the most similar name, if `name` begins with NCCL_, BUSBAR_ or EMU_ and is not in
  *            environment.def; NULL if it is, or if no name is similar. A newer NCCL may have the variable, so callers
  *            only print a warning.
+ * bb_environment_warn - print a warning for each misspelled variable of this process.
  */
-const char *bb_environment_suggest_nccl(const char *name);
+const char *bb_environment_suggest(const char *name);
+void bb_environment_warn(void);
 
 #endif

@@ -3,6 +3,7 @@
 
 #include "bootstrap/base/alloc.h"
 #include "bootstrap/base/clock.h"
+#include "bootstrap/base/environment.h"
 #include "bootstrap/results/serve.h"
 #include "bootstrap/start/launcher.h"
 #include "bootstrap/start/signals.h"
@@ -518,5 +519,6 @@ int bb_supervise(const char *command, const char *entry, double timeout_s, int r
     struct bb_rank_program program = {.command = command, .entry = entry, .argc = argc, .argv = argv};
     const int rc = bb_rank_program_find(command, program.path);
 
+    bb_environment_warn();
     return rc ? rc : bb_supervise_program(&program, timeout_s, ranks);
 }

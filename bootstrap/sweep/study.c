@@ -289,14 +289,14 @@ static int check_metric_name(const char *name, const char *object, const char *a
 
 static int check_variable_name(const char *name, const char *object, const char *at)
 {
-    const char *meant = bb_environment_suggest_nccl(name);
+    const char *meant = bb_environment_suggest(name);
     int rc = check_identifier(name, "variable", at);
 
     (void)object;
     if (rc)
         return rc;
     if (meant)
-        bb_warn("%s is not a variable of NCCL 2.32, did you mean '%s'? The variable is set as given", at, meant);
+        bb_warn("%s is unknown, did you mean '%s'? The variable is set as given", at, meant);
     return 0;
 }
 

@@ -25,7 +25,8 @@ def test_every_variable_that_the_code_reads_is_in_the_table():
     product = {name for text in sources("bootstrap", "collectives", "cuda", "proxies").values() for name in variables_read(text)}
     emulator = set(re.findall(r'"(EMU_\w+)"', "".join(sources("tests/emulator").values())))
     assert {"BUSBAR_RANK", "BUSBAR_PROGRESS", "NCCL_TESTS_MIN_BW", "NCCL_TUNER_PLUGIN"} <= product and len(emulator) > 20
-    assert sorted(name for name in product | emulator if name not in READ and not name.startswith(OF_LAUNCHERS)) == []
+    known = {*READ, "COLUMNS"}  # the width of the help changes no result
+    assert sorted(name for name in product | emulator if name not in known and not name.startswith(OF_LAUNCHERS)) == []
 
 
 def test_every_row_is_a_variable_of_the_code_or_of_a_script():

@@ -24,7 +24,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             (void)bb_settings_text(&runs.one[i], text, sizeof text);
             bb_quote_all(&runs.one[i].words, shell);
             for (size_t j = 0; j < runs.one[i].environment.n; j++)
-                (void)bb_environment_suggest_nccl(runs.one[i].environment.word[j]);
+                (void)bb_environment_suggest(runs.one[i].environment.word[j]);
         }
     bb_sweep_runs_release(&runs);
     bb_study_release(&study);

@@ -43,14 +43,23 @@ static void suggests_the_variable_of_the_closest_spelling(void **state)
     static const struct {
         const char *name, *meant;
     } rows[] = {
-        {"NCCL_AGLO", "NCCL_ALGO"}, {"nccl_algo", NULL},        {"NCCL_GIN_ENABEL", "NCCL_GIN_ENABLE"},
-        {"NCCL_ALGO", NULL},        {"NCCL_GIN_ENABLE", NULL},  {"NCCL_TESTS_DEVICE", NULL},
-        {"NCCL_COMM_ID", NULL},     {"CUDA_VISIBLE_DEV", NULL}, {"NCCL_SOMETHING_ELSE", NULL},
+        {"NCCL_AGLO", "NCCL_ALGO"},
+        {"nccl_algo", NULL},
+        {"NCCL_GIN_ENABEL", "NCCL_GIN_ENABLE"},
+        {"NCCL_ALGO", NULL},
+        {"NCCL_GIN_ENABLE", NULL},
+        {"NCCL_TESTS_DEVICE", NULL},
+        {"NCCL_COMM_ID", NULL},
+        {"CUDA_VISIBLE_DEV", NULL},
+        {"NCCL_SOMETHING_ELSE", NULL},
+        {"EMU_FAULTS", "EMU_FAULT"},
+        {"BUSBAR_PROGRES", "BUSBAR_PROGRESS"},
+        {"BUSBAR_PROGRESS", NULL},
     };
 
     (void)state;
     for (size_t i = 0; i < ROWS(rows); i++) {
-        const char *meant = bb_environment_suggest_nccl(rows[i].name);
+        const char *meant = bb_environment_suggest(rows[i].name);
 
         assert_string_equal(meant ? meant : "none", rows[i].meant ? rows[i].meant : "none");
     }

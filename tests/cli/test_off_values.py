@@ -60,3 +60,14 @@ def test_plan_accepts_values_without_effect(busbar, args):
     off = r" --(?:etp|ep|moe-imbalance|fused-layers|local-dp|spatial-splits|jitter|seed|samples|delay) \S+"
     given, without = (accept(busbar, "plan", *text.split(), "--ranks", 4, *CLUSTER) for text in (args, re.sub(off, "", args)))
     assert [line for line in given.splitlines()[2:] if "  delay: " not in line] == without.splitlines()[2:]
+
+
+@pytest.mark.parametrize("args,equivalent", [
+    ("--cp 1 --cp-comm a2a", ""), ("--tp 1 --sequence-parallel", ""), ("--vpp 1 --pp 2 --schedule interleaved", "--pp 2"),
+    ("--pp 1 --vpp 2", ""), ("--pp 1 --schedule interleaved --microbatch-group-size 1", ""), ("--pp 1 --decoder-first-pipeline-num-layers 3", ""),
+    ("--model mixtral_8x7b --ep 1 --moe-dispatch dedup --moe-node-limit 2 --fp8-dispatch", "--model mixtral_8x7b")])
+def test_options_for_several_ranks_have_no_effect_with_one(busbar, args, equivalent):
+    """A loop over the sizes of an axis may begin with 1. Without the size, the option is an error."""
+    model = () if "--model" in args else ("--model", "gpt2_small")
+    given, plain = (accept(busbar, "plan", "transformer", *model, *text.split(), "--ranks", 4, *CLUSTER) for text in (args, equivalent))
+    assert given.splitlines()[2:] == plain.splitlines()[2:]

@@ -25,10 +25,34 @@ static const char *const contexts[] = {
 static const char *const dispatches[] = {
     [BB_DISPATCH_ALL_TO_ALL] = "alltoall", [BB_DISPATCH_ALL_GATHER] = "all_gather", [BB_DISPATCH_DEDUP] = "dedup"};
 
+/* Resets options that have no effect with the given size 1 of an axis, so that loops over sizes may begin with 1. */
+static void ignore_ones(struct bb_transformer_options *o)
+{
+    if (o->tp == 1)
+        o->sequence_parallel = false;
+    if (o->cp == 1)
+        o->context = NULL;
+    if (o->ep == 1) {
+        o->dispatch = NULL;
+        o->node_limit = 0;
+        o->float8_dispatch = false;
+    }
+    if (o->pp == 1)
+        o->first_layers = o->last_layers = 0;
+    if (o->pp == 1 || o->vpp == 1) {
+        const bool interleaved = !o->schedule || strcmp(o->schedule, bb_schedule_names[BB_INTERLEAVED]) == 0;
+
+        o->schedule = interleaved ? NULL : o->schedule; /* with one stage or one chunk, this is 1f1b */
+        o->vpp = interleaved ? 1 : o->vpp;
+        o->group = interleaved ? 0 : o->group;
+    }
+}
+
 static int fill_defaults(struct bb_proxy_config *c)
 {
     struct bb_transformer_options *o = &c->transformer;
 
+    ignore_ones(o);
     if (!c->model)
         return bb_err(BB_EUSAGE,
                       "%s: --model is missing, expected a name of 'busbar list models' or a config.json file; try: "
@@ -291,9 +315,24 @@ static unsigned wanted_groups(const struct bb_training *t)
 
 /* Adds the two communicators of --moe-dispatch dedup, which sends a token to each node at most once: one among the
  * ep ranks of a node, and one among the ep ranks that have the same index in their nodes. */
+/* What to type where the ranks of ep are not on several nodes: the size of ep that covers two nodes, if the model and
+ * the number of ranks allow it, or another dispatch. */
+static const char *instead_of_dedup(struct bb_training *t, int node)
+{
+    const struct bb_grid *g = &t->grid;
+    const int ep = 2 * (node / g->etp);
+    const char *plain = t->config->transformer.node_limit ? "--moe-dispatch alltoall without --moe-node-limit"
+                                                          : "--moe-dispatch alltoall";
+
+    if (ep < 4 || node % g->etp || t->arch.experts % ep || g->ranks / g->pp % ((long long)g->etp * ep))
+        return plain;
+    return bb_step_text(t->step, "--ep %d, or %s", ep, plain);
+}
+
 static int add_node_comms(struct bb_training *t)
 {
     int ep = t->groups.of[BB_GRID_EP], node = t->config->gpus_per_node, rc;
+    struct bb_hierarchy_option dedup = {.name = "moe-dispatch dedup"};
     struct bb_sync_comms comms;
 
     t->ep_local = t->ep_cross = BB_NONE;
@@ -303,7 +342,9 @@ static int add_node_comms(struct bb_training *t)
         return bb_err(BB_EUSAGE,
                       "%s: --moe-dispatch dedup does not apply: ep is 1, no token goes to another rank; leave it out",
                       t->config->proxy);
-    TRY(bb_sync_hierarchy_comms(t->step, ep, node > 0 ? node : t->grid.ranks, "moe-dispatch dedup", &comms));
+    node = node > 0 ? node : t->grid.ranks;
+    dedup.instead = instead_of_dedup(t, node);
+    TRY(bb_sync_hierarchy_comms(t->step, ep, node, &dedup, &comms));
     t->ep_local = comms.local;
     t->ep_cross = comms.cross;
     t->layers_config.nodes = comms.n_cross;

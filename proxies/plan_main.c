@@ -32,8 +32,7 @@ static const struct bb_opt plan_options[] = {
         "print everything: also traffic, memory and times of each role and group, checks (default: the answer in at "
         "most 25 lines)"),
     OPT_QUIET(FIELD(quiet)),
-    OPT_FLAG(0, "must-fit", FIELD(must_fit), "exit 5 if training does not fit in GPU memory",
-             .needs = BB_PLAN_ONE_STEP | BB_PLAN_MEMORY),
+    BB_PLAN_EXIT_OPTIONS,
     OPT_FLAG('G', "graph", FIELD(graph), "model CUDA-graph launch: no host overhead (transformer, --cluster)",
              .needs = BB_PLAN_STEP | BB_PLAN_FORECAST),
     OPT_STRING(0, "tokens", FIELD(tokens), NULL, "COUNT",
@@ -129,7 +128,7 @@ static const struct bb_opts set = {
     .exits = {[0] = "ok",
               [1] = "invalid step (unmatched operation or deadlock), or an output cannot be written",
               [2] = "usage error, invalid input or invalid layout",
-              [5] = "training does not fit in GPU memory (--must-fit)"},
+              [5] = "an exit condition is not met (options with \"exit 5\")"},
     .examples = "Step time of LLaMA-3 70B on 512 H100:\n"
                 "  busbar plan transformer --model llama3_70b --ranks 512 --tp 8 --pp 4 --micro-batches 16 "
                 "--cluster h100-sxm-ib\n"

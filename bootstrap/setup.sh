@@ -6,7 +6,8 @@
 #
 # By default, setup.sh builds the program for all supported GPUs, and the emulated GPUs. --tests also builds the unit tests.
 # --demo builds less, but the build can be installed: device code only for this machine's GPUs, and the emulated GPUs only if
-# there is no GPU. Installed dependencies are not changed; packages.sh describes how missing ones are installed.
+# there is no GPU. CUDAARCHS (CMake's variable) selects the architectures of the device code. Installed dependencies are not
+# changed; packages.sh describes how missing ones are installed.
 set -eu
 cd "$(dirname "$0")/.."
 . bootstrap/packages.sh
@@ -34,23 +35,31 @@ choose_architectures() {
     echo "$list"
 }
 
-# configure PRESET FOLDER - runs CMake, unless the folder is already configured with the same dependencies for this goal or
-# for a goal that includes this goal ("tests" includes "program", which includes "demo").
+# configure PRESET FOLDER - runs CMake, unless the folder is already configured with the same dependencies for this goal or, with
+# device code for all architectures, for a goal that includes this goal ("tests" includes "program", which includes "demo").
 configure() {
+    list=${CUDAARCHS:-}
     case $goal in
     tests) wanted="3 -DBUSBAR_TESTS=ON" ;;
     program) wanted="2 -DBUSBAR_TESTS=OFF" ;;
     demo)
-        list=$(choose_architectures) emulated=ON
+        list=${list:-$(choose_architectures)} emulated=ON
         [ "$(count_gpus)" = 0 ] || emulated=OFF
-        wanted="1 -DBUSBAR_TESTS=OFF -DBUSBAR_EMULATED=$emulated ${list:+-DCMAKE_CUDA_ARCHITECTURES=$list}"
+        wanted="1 -DBUSBAR_TESTS=OFF -DBUSBAR_EMULATED=$emulated"
         ;;
     esac
+    all=$wanted
+    [ -z "$list" ] || wanted="$wanted -DCMAKE_CUDA_ARCHITECTURES=$list"
     if [ -f "$2/build.ninja" ] && [ -f "$2/setup.flags" ]; then
         # Older versions of setup.sh wrote a single line without newline, which never matches.
         had=$(sed -n 1p "$2/setup.flags")
-        found=$(sed 1d "$2/setup.flags")
-        if [ "$found" = "$CMAKE_FLAGS" ] && { [ "$had" = "$wanted" ] || [ "${had%% *}" -gt "${wanted%% *}" ] 2>/dev/null; }; then return; fi
+        if [ "$(sed 1d "$2/setup.flags")" = "$CMAKE_FLAGS" ]; then
+            case $had in
+            "$wanted" | "$all") return ;;
+            *ARCHITECTURES*) ;;
+            *) if [ "${had%% *}" -gt "${wanted%% *}" ] 2>/dev/null; then return; fi ;;
+            esac
+        fi
     fi
     rm -f "$2/CMakeCache.txt" "$2/setup.flags"
     # shellcheck disable=SC2086

@@ -111,7 +111,9 @@ build_ahead() {
     ahead=$!
 }
 
-sh bootstrap/setup.sh --tests release || exit 1
+# No test below runs device code, so it is compiled only for the oldest architecture and for one with all number formats.
+# tests/gpu/pack.sh builds it for all architectures.
+CUDAARCHS='75-real;90-virtual' sh bootstrap/setup.sh --tests release || exit 1
 use_build_folder # with the tools that setup has just installed
 step "build with MPICH, for tests/cli/test_mpi.py" sh bootstrap/setup.sh mpich
 step "the oldest and the newest NCCL, for tests/cli/test_real_nccl.py" sh tests/cli/real_nccl.sh build/real_nccl

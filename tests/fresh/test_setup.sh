@@ -258,6 +258,21 @@ test_setup_continues_without_plotly() {
     grep -q '^setup: plotly is missing; only busbar report needs it' "$box/err" || fail_case "expected a line about the report"
 }
 
+# A build for selected architectures (CUDAARCHS) is no substitute for a build for all; a build for all is used for any selection.
+test_selected_architectures_are_built_again_for_all() {
+    be_root; have_everything
+    stub cmake 'mkdir -p build; : >build/build.ninja; echo cmake version 3.25.1'
+    for archs in 75-real '' 75-real; do
+        status=0
+        (cd "$box/project" && env -i PATH="$box/bin:/usr/bin:/bin" SETUP_SYSTEM="$box/root" CUDAARCHS=$archs sh bootstrap/setup.sh --tests) \
+            >"$box/out" 2>"$box/err" || status=$?
+        expect_status 0
+    done
+    grep -o ' -DBUSBAR_TESTS.*' "$box/calls" >"$box/out"
+    [ "$(cat "$box/out")" = " -DBUSBAR_TESTS=ON -DCMAKE_CUDA_ARCHITECTURES=75-real
+ -DBUSBAR_TESTS=ON" ] || fail_case "expected two configurations: for the selected and for all architectures"
+}
+
 test_versions_are_compared_as_numbers() {
     be_root; status=0
     : >"$box/out"; : >"$box/err"

@@ -1,7 +1,6 @@
 /* writer.c - writes the JSON and CSV results of a run and the final status. */
 #include "bootstrap/results/writer.h"
 
-#include "bootstrap/base/alloc.h"
 #include "bootstrap/results/results.h"
 
 #include <stdlib.h>

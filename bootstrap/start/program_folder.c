@@ -1,7 +1,6 @@
 /* program_folder.c - folder of the running executable. */
 #include "bootstrap/start/program_folder.h"
 
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 

@@ -9,7 +9,6 @@
 #include "collectives/compute/compute_measure.h"
 #include "collectives/compute/compute_options.h"
 #include "collectives/session/session.h"
-#include "cuda/data/buffers.h"
 
 #include <math.h>
 #include <stdlib.h>

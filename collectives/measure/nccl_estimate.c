@@ -1,7 +1,6 @@
 /* nccl_estimate.c - NCCL's own estimate of the time of an operation (bench_context.h). */
 #include "collectives/measure/bench_context.h"
 
-#include "bootstrap/world/nccl_newer.h"
 
 #include <math.h>
 

@@ -9,7 +9,6 @@
 #include "collectives/overlap/overlap_measure.h"
 
 #include "bootstrap/base/alloc.h"
-#include "bootstrap/base/units.h"
 #include "cuda/compute/busy.h"
 #include "cuda/device/check.h"
 #include "cuda/device/stream.h"

@@ -1,7 +1,6 @@
 /* session.c - see session.h. */
 #include "collectives/session/session.h"
 
-#include "bootstrap/base/alloc.h"
 #include "bootstrap/cli/report_header.h"
 #include "bootstrap/start/launcher.h"
 #include "bootstrap/world/siblings.h"

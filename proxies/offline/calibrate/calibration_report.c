@@ -1,7 +1,6 @@
 /* calibration_report.c - writes the text and the JSON of a calibration (see calibration_report.h). */
 #include "proxies/offline/calibrate/calibration_report.h"
 
-#include "bootstrap/base/units.h"
 #include "bootstrap/cli/report_header.h"
 #include "bootstrap/results/results.h"
 #include "bootstrap/results/table.h"

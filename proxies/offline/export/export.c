@@ -3,7 +3,6 @@
 
 #include "bootstrap/base/alloc.h"
 #include "bootstrap/base/outfile.h"
-#include "bootstrap/cli/opts.h"
 #include "proxies/simulation/simulate/engine/op_time.h"
 
 #include <limits.h>

@@ -1,6 +1,5 @@
 /* scaling_report.c - reads the baseline of a scaling study, prints the results of the study and writes them as JSON
  * (see scaling.h). */
-#include "bootstrap/base/units.h"
 #include "bootstrap/results/table.h"
 #include "proxies/workloads/replicas/scaling.h"
 

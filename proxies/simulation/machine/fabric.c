@@ -109,13 +109,6 @@ double bb_fabric_uplink_gbps(const struct bb_cluster *c, enum bb_tier tier)
     return nics * c->inter.gbps / c->fabric.oversubscription[tier];
 }
 
-int bb_fabric_max_ranks(const struct bb_cluster *c, enum bb_tier tier, int ranks)
-{
-    const int64_t all = (int64_t)c->fabric.nodes[tier] * c->gpus_per_node;
-
-    return (int)(all > 0 && all < ranks ? all : ranks) / count_switches(c, tier);
-}
-
 /* ---- uplink bytes of messages ---- */
 
 bool bb_fabric_takes_uplinks(const struct bb_cluster *c, enum bb_tier tier, int from, int to)

@@ -35,9 +35,6 @@ int bb_fabric_rails(const struct bb_cluster *c);
 int bb_fabric_switch(const struct bb_cluster *c, enum bb_tier tier, int rank);
 double bb_fabric_uplink_gbps(const struct bb_cluster *c, enum bb_tier tier);
 int bb_fabric_leaves(const struct bb_cluster *c, int nodes);
-/* bb_fabric_max_ranks - returns the maximum number of ranks attached to one leaf (pod), in a job of `ranks` ranks. The
- * first leaf (pod) has this number. */
-int bb_fabric_max_ranks(const struct bb_cluster *c, enum bb_tier tier, int ranks);
 
 /*
  * bb_fabric_takes_uplinks - returns whether a message between two ranks uses uplinks of this tier: up from the sender's

@@ -4,7 +4,6 @@
 
 #include "proxies/form/author/args.h"
 #include "proxies/form/step/config.h"
-#include "proxies/form/step/step.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,6 +1,5 @@
 /* grid_resolve.c - derives the axis sizes of a grid that are not given, and validates sizes and order string (see
  * grid.h). */
-#include "bootstrap/cli/opts.h"
 #include "proxies/form/step/program.h"
 #include "proxies/workloads/transformer/grid/grid.h"
 

@@ -6,6 +6,7 @@
 #include "bootstrap/base/environment.h"
 #include "bootstrap/base/err.h"
 #include "bootstrap/base/outfile.h"
+#include "bootstrap/base/units.h"
 #include "bootstrap/cli/opts.h"
 #include "bootstrap/report/report_main.h"
 #include "bootstrap/results/results.h"
@@ -16,6 +17,7 @@
 #include "collectives/compare/compare.h"
 #include "collectives/compare/result_reader.h"
 #include "collectives/nccl_tests/nccl_tests_options.h"
+#include "proxies/form/models/profile.h"
 #include "proxies/offline/calibrate/calibrate_main.h"
 #include "proxies/plan_main.h"
 #include "proxies/proxy_main.h"
@@ -31,7 +33,7 @@
 /* A subcommand. run() receives the subcommand's name as argv[0]. run() returns 0, a negative error code (-BB_E...),
  * or a positive code such as BB_OPTS_HELP, which is success. */
 struct command {
-    const char *name, *usage, *help;
+    const char *name, *help;
     int (*run)(int argc, char **argv);
 };
 
@@ -42,18 +44,29 @@ static int calibrate_main(int argc, char **argv);
 static int report_main(int argc, char **argv);
 
 static const struct command commands[] = {
-    {"bench", "COLLECTIVE... [OPTION...]", "time collectives: latency, algorithm and bus bandwidth", bb_bench_main},
-    {"proxy", "NAME [OPTION...]", "run a training step's communication and measure its overlap with compute",
-     bb_proxy_main},
-    {"plan", "NAME --ranks N [OPTION...]",
-     "predict a training step or a collective offline: traffic, memory, time; no GPU, no MPI", bb_plan_main},
-    {"compare", "A.json B.json [OPTION...]", "compare two result files row by row: faster or slower?", bb_compare_main},
-    {"calibrate", "RESULT.json... -o FILE", "fit a cluster profile to measurements, for use by plan", calibrate_main},
-    {"sweep", "FILE [OPTION...]", "run a command with many combinations of options, write one table", sweep_main},
-    {"report", "RESULT... -o FILE", "write a page of charts from the results of these commands", report_main},
-    {"list", "[WHAT] [OPTION...]", "list collectives, dtypes, ops, proxies, models, clusters or columns", list_main},
-    {"help", "[COMMAND [WORD]]", "print the options of a command, like --help; environment: the environment variables",
-     help_main},
+    {"bench", "time collectives: latency, algorithm and bus bandwidth", bb_bench_main},
+    {"proxy", "run a training step's communication and measure its overlap with compute", bb_proxy_main},
+    {"plan", "predict a training step or a collective offline: traffic, memory, time; no GPU, no MPI", bb_plan_main},
+    {"compare", "compare two result files row by row: faster or slower?", bb_compare_main},
+    {"calibrate", "fit a cluster profile to measurements, for use by plan", calibrate_main},
+    {"sweep", "run a command with many combinations of options, write one table", sweep_main},
+    {"report", "write a page of charts from the results of these commands", report_main},
+    {"list", "list collectives, dtypes, ops, proxies, models, clusters or columns", list_main},
+    {"help", "print the options of a command, like --help; environment: the environment variables", help_main},
+};
+
+/* Questions that users come with, and the command that answers each. */
+static const char *const questions[][2] = {
+    {"Is my bandwidth normal? Measure, predict, compare:",
+     "mpirun -n 8 busbar bench all_reduce -b 8 -e 1G --json is.json"},
+    {NULL, "busbar plan all_reduce --ranks 8 --cluster h100-sxm-ib -b 8 -e 1G --json should.json"},
+    {NULL, "busbar compare should.json is.json"},
+    {"Which node, NIC or GPU is slow?", "mpirun -n 16 busbar bench p2p --max-slow 0"},
+    {NULL, "mpirun -n 16 busbar bench compute"},
+    {"What will 512 GPUs do?", "busbar plan transformer --model llama3_8b --ranks 512 --cluster h100-sxm-ib"},
+    {"Which layout is fastest and fits?", "busbar plan transformer --model llama3_70b --ranks 64 --best-layout "
+                                          "--global-batch-size 64 --cluster h100-sxm-ib"},
+    {"How much communication hides behind compute?", "mpirun -n 8 busbar proxy transformer --model gpt2_small"},
 };
 
 enum { N_COMMANDS = sizeof(commands) / sizeof(commands[0]) };
@@ -276,26 +289,138 @@ static void print_help(FILE *out)
 {
     fprintf(out, "Usage: busbar COMMAND [...]\n\n%s\n\n", about);
     for (int i = 0; i < N_COMMANDS; i++)
-        fprintf(out, "  busbar %-9s %-27s %s\n", commands[i].name, commands[i].usage, commands[i].help);
+        bb_opts_print_term(commands[i].name, commands[i].help, out);
+    for (size_t i = 0; i < sizeof(questions) / sizeof(questions[0]); i++)
+        fprintf(out, "%s%s%s  %s\n", questions[i][0] ? "\n" : "", questions[i][0] ? questions[i][0] : "",
+                questions[i][0] ? "\n" : "", questions[i][1]);
     fprintf(out, "\nbusbar COMMAND --help prints the options of a command, busbar --version the version.\n"
                  "Start bench and proxy under mpirun or srun, one rank per GPU.\n");
 }
 
-/* Commands that have subcommands. is_known() returns whether `word` is a subcommand of the command. With this table,
- * the error message for "busbar p2p" suggests "busbar bench p2p". */
-static const struct {
-    const char *command;
+static const struct command *find_command(const char *word)
+{
+    for (int i = 0; i < N_COMMANDS; i++)
+        if (strcmp(word, commands[i].name) == 0)
+            return &commands[i];
+    return NULL;
+}
+
+/* ---- names at the wrong place: `busbar plan llama3_70b`, `busbar p2p` ---- */
+
+static bool is_command(const char *word)
+{
+    return find_command(word) != NULL;
+}
+
+static bool is_collective(const char *word)
+{
+    return bb_coll_find(word) >= 0;
+}
+
+static bool is_model(const char *word)
+{
+    return bb_model_proxy(word) != NULL;
+}
+
+static bool is_cluster(const char *word)
+{
+    const char *name;
+
+    for (size_t i = 0; (name = bb_cluster_name_at(i)); i++)
+        if (strcmp(name, word) == 0)
+            return true;
+    return false;
+}
+
+static bool is_list(const char *word)
+{
+    for (int i = 0; i < N_LISTINGS; i++)
+        if (strcmp(word, listings[i].name) == 0)
+            return true;
+    return false;
+}
+
+static bool is_json_file(const char *word)
+{
+    const size_t length = strlen(word);
+
+    return length > 5 && strcmp(word + length - 5, ".json") == 0 && access(word, R_OK) == 0;
+}
+
+/* Names that only the commands in `accepted` take as first argument; for other commands the error shows what to type. */
+static const struct name_kind {
+    const char *what, *accepted;
     bool (*is_known)(const char *word);
-} subcommands[] = {{"bench", bb_bench_is_subcommand}, {"proxy", bb_proxy_exists}};
+    const char *instead, *after; /* arguments before and after the name */
+} name_kinds[] = {
+    {"a command", "help", is_command, "", ""},
+    {"a collective", "bench plan", is_collective, "bench ", ""},
+    {"a benchmark", "bench", bb_bench_is_subcommand, "bench ", ""},
+    {"a proxy", "proxy plan", bb_proxy_exists, "proxy ", ""},
+    {"a model", "", is_model, "plan ", ""},
+    {"a cluster", "", is_cluster, "plan all_reduce --cluster ", ""},
+    {"a list", "list", is_list, "list ", ""},
+    {"a file", "", is_json_file, "report ", " -o page.html"},
+};
+
+/* Returns the index of the first positional argument, as far as known without the options of the command: a word after
+ * an option may be its value. 0: none. */
+static int find_first_name(int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++)
+        if (argv[i][0] != '-' && (i == 1 || argv[i - 1][0] != '-' || strchr(argv[i - 1], '=')))
+            return i;
+    return 0;
+}
+
+/* Prints the error for argv[at], a name of this kind. The arguments after the name remain. command: NULL without a
+ * known command. */
+static int reject_misplaced(const struct name_kind *kind, const char *command, int argc, char **argv, int at)
+{
+    const bool steps = command && (strcmp(command, "proxy") == 0 || strcmp(command, "plan") == 0);
+    const char *model = is_model(argv[at]) ? argv[at] : kind->is_known == is_json_file && steps ? argv[at] : NULL;
+    char text[1024] = "";
+    bool ranks = false;
+    int n;
+
+    if (model)
+        n = snprintf(text, sizeof(text), "%s %s --model %s", steps ? command : "plan",
+                     is_model(model) ? bb_model_proxy(model) : "transformer", model);
+    else
+        n = snprintf(text, sizeof(text), "%s%s%s", kind->instead, argv[at], kind->after);
+    for (int i = 1; i < argc && n >= 0 && n < (int)sizeof(text); i++) {
+        ranks = ranks || bb_begins_with(argv[i], "--ranks");
+        if (i != at)
+            n += snprintf(text + n, sizeof(text) - (size_t)n, " %s", argv[i]);
+    }
+    return bb_err(BB_EUSAGE, "%s is %s; try: busbar %s%s", argv[at], kind->what, text,
+                  bb_begins_with(text, "plan ") && !ranks ? " --ranks 8" : "");
+}
+
+/* Prints an error if the first name after the command belongs to another command. argv[0]: command, or the name itself
+ * if there is no such command. Returns -BB_EUSAGE after the error, else 0. */
+static int check_first_name(int argc, char **argv)
+{
+    static const char take_files[] = "compare calibrate sweep report";
+    const char *command = is_command(argv[0]) ? argv[0] : NULL;
+    const int at = command ? find_first_name(argc, argv) : 0;
+
+    if (command && (at == 0 || strstr(take_files, command) || bb_opts_completion_prefix(argc, argv)))
+        return 0;
+    for (size_t i = 0; i < sizeof(name_kinds) / sizeof(name_kinds[0]); i++) {
+        const struct name_kind *kind = &name_kinds[i];
+
+        if (!kind->is_known(argv[at]))
+            continue;
+        return command && strstr(kind->accepted, command) ? 0 : reject_misplaced(kind, command, argc, argv, at);
+    }
+    return 0;
+}
 
 static int reject_command(const char *word)
 {
     const char *names[N_COMMANDS];
 
-    for (size_t i = 0; i < sizeof(subcommands) / sizeof(subcommands[0]); i++)
-        if (subcommands[i].is_known(word))
-            return bb_err(BB_EUSAGE, "unknown command '%s', did you mean 'busbar %s %s'?", word, subcommands[i].command,
-                          word);
     for (int i = 0; i < N_COMMANDS; i++)
         names[i] = commands[i].name;
     return bb_reject_unknown("command", word, names, N_COMMANDS);
@@ -314,12 +439,15 @@ static int print_version(void)
 
 static int run_command(int argc, char **argv)
 {
-    for (int i = 0; i < N_COMMANDS; i++)
-        if (strcmp(argv[0], commands[i].name) == 0)
-            return argc == 2 && is_version_option(argv[1]) ? print_version() : commands[i].run(argc, argv);
+    const struct command *command = find_command(argv[0]);
+
     if (bb_nccl_tests_kind(argv[0]) >= 0)
         return bb_nccl_tests_main(argc, argv);
-    return reject_command(argv[0]);
+    if (check_first_name(argc, argv) != 0)
+        return -BB_EUSAGE;
+    if (!command)
+        return reject_command(argv[0]);
+    return argc == 2 && is_version_option(argv[1]) ? print_version() : command->run(argc, argv);
 }
 
 /* Returns true if the command line requests help or the version and this process is not rank 0. Under mpirun, only

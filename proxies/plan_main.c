@@ -14,15 +14,18 @@
 
 #define FIELD(name) offsetof(struct bb_plan_options, name)
 
-#define EXPORT_OPTION(word, what, text) OPT_OUTPUT(0, #word, FIELD(files[BB_PLAN_EXPORT_##word]), text),
+#define EXPORT_OPTION(word, what, text)                                                                                \
+    OPT_OUTPUT(0, #word, FIELD(files[BB_PLAN_EXPORT_##word]), text,                                                    \
+               .everyday = BB_PLAN_EXPORT_##word == BB_PLAN_EXPORT_json),
 #define PREDICTION_OPTION(word, what, text)                                                                            \
     OPT_OUTPUT(0, #word, FIELD(files[BB_PLAN_EXPORT_##word]), text, .needs = BB_PLAN_ONE_STEP | BB_PLAN_CLUSTER),
 
 static const struct bb_opt plan_options[] = {
-    OPT_INT(0, "ranks", FIELD(config.ranks), NULL, "N", 1, MAX_RANKS, "number of ranks of the job (required)"),
+    OPT_INT(0, "ranks", FIELD(config.ranks), NULL, "N", 1, MAX_RANKS, "number of ranks of the job (required)",
+            .everyday = true),
     OPT_STRING(0, "cluster", FIELD(cluster), NULL, "NAME|FILE",
                "predict the step's time and FLOP utilization (MFU) on this cluster ('busbar list clusters')",
-               .choice_at = bb_cluster_name_at),
+               .choice_at = bb_cluster_name_at, .everyday = true),
     OPT_TEXTS(0, "set", FIELD(changes), "KEY=VALUE", BB_SET_HELP, .needs = BB_PLAN_CLUSTER),
     OPT_SIZE(0, "gpu-memory", FIELD(gpu_memory), NULL, "BYTES", 1, 1e15,
              "size of the GPU memory that the step must fit, e.g. 80G or 80GB (default: from --cluster)",
@@ -68,7 +71,7 @@ static const struct bb_opt plan_options[] = {
              "transformer, with --cluster and --global-batch-size: instead of one plan, search for the fastest layouts "
              "that fit in GPU memory; given values of tp, cp, ep, pp, vpp, schedule, micro-batch size, recompute and "
              "dp-sync are kept, the others are searched",
-             .needs = BB_PLAN_STEP | BB_FEATURE_TRANSFORMER | BB_PLAN_CLUSTER),
+             .needs = BB_PLAN_STEP | BB_FEATURE_TRANSFORMER | BB_PLAN_CLUSTER, .everyday = true),
     OPT_INT(0, "top", FIELD(top), "10", "N", 1, 1000, "with --best-layout: number of layouts to show",
             .needs = BB_PLAN_STEP | BB_PLAN_LAYOUTS),
     OPT_INT(0, "threads", FIELD(threads), NULL, "N", 1, 256,
@@ -94,11 +97,11 @@ static const struct bb_opt plan_options[] = {
     }
 #define COLLECTIVE_TABLE                                                                                               \
     {                                                                                                                  \
-        .title = "Collectives", .opts = bb_bench_case_rows, .base = FIELD(bench)                                       \
+        .title = "Collectives", .opts = bb_bench_case_rows, .base = FIELD(bench), .needs = BB_PLAN_COLLECTIVE          \
     }
 
 const struct bb_opt_table bb_plan_tables[] = {PLAN_TABLE, {0}};
-static const struct bb_opt_table tables[] = {PLAN_TABLE, COLLECTIVE_TABLE, BB_STEP_TABLES(FIELD(config)), {0}};
+static const struct bb_opt_table tables[] = {PLAN_TABLE, BB_STEP_TABLES(FIELD(config)), COLLECTIVE_TABLE, {0}};
 static const struct bb_opt_table step_tables[] = {PLAN_TABLE, BB_STEP_TABLES(FIELD(config)), {0}};
 static const struct bb_opt_table collective_tables[] = {PLAN_TABLE, COLLECTIVE_TABLE, {0}};
 
@@ -113,6 +116,23 @@ static const char *choice_at(size_t i)
     return i < n ? bb_proxy_name_at(i) : i - n < BB_COLL_KIND_COUNT ? bb_colls[i - n].name : NULL;
 }
 
+/* The conditions of options (enum bb_plan_feature) hold in the help of every subject. */
+static bool find_subject(const char *word, struct bb_opt_subject *subject)
+{
+    const int kind = bb_coll_find(word);
+
+    if (bb_proxy_find_subject(word, subject)) {
+        subject->features |= subject->features & BB_FEATURE_TRANSFORMER
+                                 ? BB_PLAN_CONDITIONS
+                                 : BB_PLAN_CONDITIONS & ~(BB_PLAN_FORECAST | BB_PLAN_LAYOUTS);
+        return true;
+    }
+    if (kind >= 0)
+        *subject = (struct bb_opt_subject){word, bb_colls[kind].help, "--cluster NAME|FILE",
+                                           BB_PLAN_CONDITIONS | BB_PLAN_COLLECTIVE};
+    return kind >= 0;
+}
+
 static const struct bb_opts set = {
     .usage = "busbar plan NAME [ARG...] --ranks N [OPTION...]\n       busbar plan COLLECTIVE... --ranks N --cluster "
              "NAME|FILE [OPTION...]",
@@ -122,18 +142,21 @@ static const struct bb_opts set = {
         "its time with the cost model of a cluster profile. NAME is a name from `busbar list proxies`; some proxies\n"
         "accept numbers after the name: busbar plan gpt2_large 64 8 --ranks 32\n"
         "With a COLLECTIVE (`busbar list collectives`, or all): predicts the table that `busbar bench` prints.",
+    .examples =
+        "  busbar plan all_reduce --ranks 512 --cluster h100-sxm-ib -b 1M -e 8G\n"
+        "  busbar plan transformer --model llama3_8b --ranks 64 --tp 4 --cluster h100-sxm-ib\n"
+        "  busbar plan transformer --model llama3_70b --ranks 64 --tp 8 --pp 4 --tokens 15T --cluster b200-sxm-ib\n"
+        "  busbar plan transformer --model llama3_8b --ranks 16 --best-layout --global-batch-size 64 --cluster "
+        "h100-sxm-ib\n"
+        "  busbar plan gpt2_large 64 8 --ranks 32\n",
     .choice_at = choice_at,
+    .find_subject = find_subject,
     .foreign = bb_foreign_options,
     .after = BB_LOCK_STEP_NOTE,
     .exits = {[0] = "ok",
               [1] = "invalid step (unmatched operation or deadlock), or an output cannot be written",
               [2] = "usage error, invalid input or invalid layout",
               [5] = "an exit condition is not met (options with \"exit 5\")"},
-    .examples = "Step time of LLaMA-3 70B on 512 H100:\n"
-                "  busbar plan transformer --model llama3_70b --ranks 512 --tp 8 --pp 4 --micro-batches 16 "
-                "--cluster h100-sxm-ib\n"
-                "Bus bandwidth of an all-reduce on 64 nodes:\n"
-                "  busbar plan all_reduce --ranks 512 --cluster h100-sxm-ib -b 1M -e 8G\n",
     .tables = tables,
 };
 
@@ -169,7 +192,7 @@ static int configure(struct bb_plan_options *o, const struct bb_positionals *pos
     int rc;
 
     if (o->seed != 0 && !o->jitter && o->config.transformer.imbalance <= 0)
-        return bb_err(BB_EUSAGE, "--seed requires --jitter or --moe-imbalance; try: --jitter 3%%");
+        return bb_err(BB_EUSAGE, "--seed requires --jitter or --moe-imbalance (for example --jitter 3%%)");
     /* --seed is an option of `busbar plan` (for --jitter) and of the proxy transformer (for --moe-imbalance). The
      * parser stores the seed only in the options of plan. The seed is copied to the proxy's options unless only
      * --jitter uses it. */
@@ -195,7 +218,7 @@ out:
 static int find_proxy(struct bb_plan_options *o, struct bb_positionals *positionals, const struct bb_proxy **proxy)
 {
     const char *names[BB_COLL_KIND_COUNT + 64], *near, *changed;
-    const struct bb_opt_table *collective = &tables[1];
+    const struct bb_opt_table *collective = &collective_tables[1];
     size_t n = 0;
     int rc;
 

@@ -19,14 +19,16 @@
  * features_of() in plan_resolve.c determines which of them a command line meets.
  */
 enum bb_plan_feature {
-    BB_PLAN_CLUSTER = 1 << 20,      /* --cluster is given */
-    BB_PLAN_JITTER = 1 << 21,       /* --jitter is given */
-    BB_PLAN_LAYOUTS = 1 << 22,      /* --best-layout is given */
-    BB_PLAN_SINGLE = 1 << 23,       /* --best-layout is not given */
-    BB_PLAN_FORECAST = 1 << 24,     /* the plan predicts real training */
-    BB_PLAN_MEMORY = 1 << 25,       /* the size of the GPU memory is known */
-    BB_PLAN_NODES = 1 << 26,        /* the number of GPUs per node is known */
-    BB_PLAN_STEP = BB_FEATURE_STEP, /* the plan is for a training step, not for a collective */
+    BB_PLAN_CLUSTER = 1 << 20,                  /* --cluster is given */
+    BB_PLAN_JITTER = 1 << 21,                   /* --jitter is given */
+    BB_PLAN_LAYOUTS = 1 << 22,                  /* --best-layout is given */
+    BB_PLAN_SINGLE = 1 << 23,                   /* --best-layout is not given */
+    BB_PLAN_FORECAST = 1 << 24,                 /* the plan predicts real training */
+    BB_PLAN_MEMORY = 1 << 25,                   /* the size of the GPU memory is known */
+    BB_PLAN_NODES = 1 << 26,                    /* the number of GPUs per node is known */
+    BB_PLAN_CONDITIONS = (1 << 27) - (1 << 20), /* all of the above */
+    BB_PLAN_COLLECTIVE = 1 << 28,               /* the plan is for a collective */
+    BB_PLAN_STEP = BB_FEATURE_STEP,             /* the plan is for a training step, not for a collective */
     BB_PLAN_ONE_STEP = BB_PLAN_STEP | BB_PLAN_SINGLE
 };
 

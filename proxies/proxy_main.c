@@ -18,7 +18,7 @@
 
 static const struct bb_opt run_options[] = {
     OPT_INT('w', "warmup", FIELD(warmup), "3", "N", 0, 1e6, "untimed steps before the timed steps"),
-    OPT_INT('n', "steps", FIELD(steps), "20", "N", 1, 1e6, "timed steps"),
+    OPT_INT('n', "steps", FIELD(steps), "20", "N", 1, 1e6, "timed steps", .everyday = true),
     OPT_INT(0, "traced-steps", FIELD(traced_steps), "3", "N", 0, 1e4,
             "additional steps with CUDA events around every operation, from which the overlap metrics are computed"),
     OPT_STRING(0, "compute-sms", FIELD(compute_sms), "1", "N|free",
@@ -57,7 +57,7 @@ static const struct bb_opt run_options[] = {
         "the answer in at most 25 lines)"),
     OPT_BUFFERS(FIELD(common.buffers)),
     OPT_FLAG('c', "check", FIELD(check),
-             "first run every communication operation once with known data and verify the results"),
+             "first run every communication operation once with known data and verify the results", .everyday = true),
     {0},
 };
 
@@ -70,6 +70,12 @@ static const struct bb_opt_table tables[] = {
 
 const struct bb_opts bb_proxy_set = {
     .choice_at = bb_proxy_name_at,
+    .find_subject = bb_proxy_find_subject,
+    .examples = "  mpirun -n 8 busbar proxy transformer --model gpt2_small --tp 2\n"
+                "  mpirun -n 8 busbar proxy transformer --model llama3_8b --layers 8 --dp-sync zero3\n"
+                "  mpirun -n 8 busbar proxy data_parallel --model resnet50 --check\n"
+                "  mpirun -n 8 busbar proxy gpt2_large 48 4 --trace step.trace.json\n"
+                "  mpirun -n 8 busbar proxy all --quick\n",
     .foreign = bb_foreign_options,
     .usage = "busbar proxy NAME [ARG...] [OPTION...]\n       busbar proxy all --quick [OPTION...]",
     .doc =
@@ -81,11 +87,6 @@ const struct bb_opts bb_proxy_set = {
              "idle: neither compute nor communication. Traced steps are run separately, because tracing adds "
              "overhead.\n" BB_LOCK_STEP_NOTE,
     .exits = {BB_EXITS_RANKS},
-    .examples =
-        "A step of GPT-3 1.3B on 8 GPUs:\n"
-        "  mpirun -n 8 busbar proxy transformer --model gpt3_1_3b --tp 2 --pp 2 --micro-batches 4\n"
-        "The same step with a timeline for ui.perfetto.dev:\n"
-        "  mpirun -n 8 busbar proxy transformer --model gpt3_1_3b --tp 2 --pp 2 --micro-batches 4 --trace t.json\n",
     .tables = tables,
 };
 

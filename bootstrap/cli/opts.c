@@ -18,8 +18,8 @@ enum { CHOICES_MAX = 256, NAMES_LISTED = 24 };
 const char *const bb_buffer_choices[] = {"nccl", "cuda", NULL};
 
 const struct bb_opt bb_common_options[] = {
-    OPT_OUTPUT(0, "json", FIELD(json), "write the results as JSON, - for stdout"),
-    OPT_OUTPUT(0, "csv", FIELD(csv), "write the rows of the results as CSV, - for stdout"),
+    OPT_OUTPUT(0, "json", FIELD(json), "write the results as JSON, - for stdout", .everyday = true),
+    OPT_OUTPUT(0, "csv", FIELD(csv), "write the rows of the results as CSV, - for stdout", .everyday = true),
     OPT_DOUBLE('T', "timeout", FIELD(timeout_s), "600", "SECONDS", 0.1, 1e6,
                "limit of each wait; a longer wait ends the run with exit status 4"),
     OPT_SHARE_GPU(FIELD(share_gpu)),
@@ -68,29 +68,29 @@ int bb_reject_unknown(const char *kind, const char *word, const char *const *nam
     return bb_err(BB_EUSAGE, "unknown %s '%s', expected one of: %s", kind, word, list);
 }
 
-/* Returns whether `f` only renames an option with a number, so that the number of the user belongs to busbar's name. */
-static bool keeps_number(const struct bb_foreign_name *f, const char *value)
+static bool is_same_name(const char *name, const char *word, size_t length)
 {
-    const size_t length = strlen(f->ours);
-
-    return value && bb_begins_with(f->text, f->ours) && f->text[length] == ' ' &&
-           strspn(f->text + length + 1, "0123456789.") == strlen(f->text + length + 1) &&
-           isdigit((unsigned char)*value);
+    for (size_t i = 0; i < length; i++)
+        if (name[i] != tolower((unsigned char)word[i]) && !(name[i] == '-' && word[i] == '_'))
+            return false;
+    return !name[length];
 }
 
-int bb_reject_foreign(const struct bb_foreign_name *names, const char *typed, const char *name, size_t length,
-                      const char *value)
+const struct bb_foreign_name *bb_foreign_find(const struct bb_foreign_name *names, const char *name, size_t length)
 {
-    for (const struct bb_foreign_name *f = names; f && f->name; f++) {
-        if (strlen(f->name) != length || strncasecmp(f->name, name, length) != 0)
-            continue;
-        if (!f->ours)
-            return bb_err(BB_EUSAGE, "%s has no counterpart here: %s; leave it out", typed, f->text);
-        if (keeps_number(f, value))
-            return bb_err(BB_EUSAGE, "%s is %s here; try: %s %s", typed, f->ours, f->ours, value);
-        return bb_err(BB_EUSAGE, "%s is %s here; try: %s", typed, f->ours, f->text);
-    }
-    return 0;
+    for (const struct bb_foreign_name *f = names; f && f->name; f++)
+        if (is_same_name(f->name, name, length))
+            return f;
+    return NULL;
+}
+
+int bb_reject_foreign(const struct bb_foreign_name *row, const char *typed)
+{
+    if (!row->ours)
+        return bb_err(BB_EUSAGE, "%s has no counterpart here: %s; leave it out", typed, row->text);
+    if (row->ours[0] == '-' && strcmp(row->ours, row->text) != 0)
+        return bb_err(BB_EUSAGE, "%s is %s here (for example %s)", typed, row->ours, row->text);
+    return bb_err(BB_EUSAGE, "%s is %s here; try: %s", typed, row->ours, row->text);
 }
 
 static int set_choice(const struct bb_opt *opt, const char *text, const char **field)
@@ -261,16 +261,85 @@ const struct bb_opt *bb_opts_find(const struct bb_opts *set, int letter, const c
     return (letter ? help_row.letter == letter : is_name(&help_row, name, length)) ? &help_row : NULL;
 }
 
-/* value: the word after the option or its sign '='; NULL: none. */
+/* ---- options that the command does not have ---- */
+
+enum { FOREIGN_VALUE = 64 };
+
+/* Converts the value of another tool's option by bb_foreign_name.values. Returns the value itself without a rule. */
+static const char *convert_value(const char *rule, const char *value, char text[FOREIGN_VALUE])
+{
+    const size_t length = strlen(value);
+    int number;
+
+    if (rule && rule[0] == '*' && bb_parse_int(value, 1, 1 << 20, &number) == 0) {
+        snprintf(text, FOREIGN_VALUE, "%lld", (long long)number * atoi(rule + 1));
+        return text;
+    }
+    for (const char *at = rule; at && length && (at = strcasestr(at, value)); at += length)
+        if ((at == rule || at[-1] == ' ') && at[length] == '=') {
+            snprintf(text, FOREIGN_VALUE, "%.*s", (int)strcspn(at + length + 1, " "), at + length + 1);
+            return text;
+        }
+    return value;
+}
+
+/* opt: NULL for the argument of another program, which is a number. */
+static bool is_valid(const struct bb_opt *opt, const char *text)
+{
+    double number;
+
+    for (size_t i = 0; opt && opt->kind == BB_OPT_CHOICE && bb_opt_choice(opt, i); i++)
+        if (strcmp(bb_opt_choice(opt, i), text) == 0)
+            return true;
+    if (opt && (opt->kind == BB_OPT_INTS || opt->kind == BB_OPT_STRING))
+        return *text && text[strspn(text, "0123456789,")] == '\0';
+    return (!opt || opt->kind == BB_OPT_INT || opt->kind == BB_OPT_DOUBLE) && bb_parse_double(text, &number) == 0 &&
+           (!opt || in_range(opt, number));
+}
+
+/*
+ * Prints an error with busbar's option if `name` belongs to another tool, with the user's value if busbar's option
+ * accepts the value. Sections of configuration files, such as "parallelism." of "parallelism.tensor_parallel_degree",
+ * may precede the name. Returns -BB_EUSAGE after the error, else 0.
+ *   typed  the option as the user typed it, without a value
+ *   value  NULL: none
+ */
+static int reject_foreign_option(const struct bb_opts *set, const char *typed, const char *name, size_t length,
+                                 const char *value)
+{
+    const char *key = memrchr(name, '.', length);
+    const struct bb_foreign_name *row = bb_foreign_find(set->foreign, name, length), *other;
+    const struct bb_opt *opt = NULL;
+    const char *example, *converted;
+    char text[FOREIGN_VALUE];
+    size_t at;
+
+    if (!row && key)
+        row = bb_foreign_find(set->foreign, key + 1, length - (size_t)(key + 1 - name));
+    if (!row || !row->ours || !value)
+        return row ? bb_reject_foreign(row, typed) : 0;
+    converted = convert_value(row->values, value, text);
+    if (row->ours[0] == '-' && !(opt = bb_opts_find(set, 0, row->ours + 2, strlen(row->ours + 2), &at)) &&
+        (other = bb_foreign_find(set->foreign, row->ours + 2, strlen(row->ours + 2))))
+        row = other; /* --ranks of plan is mpirun -n of proxy */
+    example = row->text + strlen(row->ours);
+    if (!bb_begins_with(row->text, row->ours) || *example != ' ' || !is_valid(opt, converted))
+        return bb_reject_foreign(row, typed);
+    return bb_err(BB_EUSAGE, "%s is %s here; try: %s %s%s", typed, row->ours, row->ours, converted,
+                  example + 1 + strcspn(example + 1, " "));
+}
+
+/* value: the argument after the option or after its '='; NULL: none */
 static int reject_option(const struct bb_opts *set, const char *typed, const char *name, size_t length,
                          const char *value)
 {
-    const char **names = NULL, *near;
+    const char **names = NULL, *near, *key = memrchr(name, '.', length);
     char word[64];
     size_t n = 0;
 
     snprintf(word, sizeof(word), "%.*s", (int)strcspn(typed, "="), typed);
-    if (bb_reject_foreign(set->foreign, word, name, length, value))
+    key = key ? key + 1 : name;
+    if (reject_foreign_option(set, word, name, length, value))
         return -BB_EUSAGE;
     for (const struct bb_opt_table *t = set->tables; t->opts; t++)
         for (const struct bb_opt *o = t->opts; o->name; o++) {
@@ -279,7 +348,7 @@ static int reject_option(const struct bb_opts *set, const char *typed, const cha
         }
     BB_GROW(names, n);
     names[n++] = help_row.name;
-    snprintf(word, sizeof(word), "%.*s", (int)length, name);
+    snprintf(word, sizeof(word), "%.*s", (int)(length - (size_t)(key - name)), key);
     near = bb_nearest_word(word, names, n);
     free(names);
     if (near)
@@ -355,8 +424,15 @@ static int read_short(struct parser *r, const char *word)
     return rc;
 }
 
-static int add_positional(struct bb_positionals *positionals, const char *word)
+/* Rejects "model.tensor_model_parallel_size=8", which is an option in the command lines of NeMo. */
+static int add_positional(const struct bb_opts *set, struct bb_positionals *positionals, const char *word)
 {
+    const size_t length = strcspn(word, "=");
+    char name[64];
+
+    snprintf(name, sizeof(name), "%.*s", (int)length, word);
+    if (word[length] && reject_foreign_option(set, name, word, length, word + length + 1) != 0)
+        return -BB_EUSAGE;
     if (!positionals)
         return 0;
     if (positionals->n == BB_POSITIONALS_MAX)
@@ -378,7 +454,7 @@ static int scan_arguments(const struct bb_opts *set, void *cfg, int argc, char *
         const char *word = *r.next++;
 
         if (!options || word[0] != '-' || !word[1])
-            rc = add_positional(positionals, word);
+            rc = add_positional(set, positionals, word);
         else if (word[1] != '-')
             rc = read_short(&r, word);
         else if (word[2])
@@ -484,6 +560,17 @@ static int check_files(const struct bb_opts *set, const void *cfg, const struct 
     return check.rc;
 }
 
+/* Prints the help about the first argument that names a subject, or about the command. */
+static void print_help(const struct bb_opts *set, int argc, char **argv, FILE *out)
+{
+    struct bb_opt_subject subject;
+    bool found = false;
+
+    for (int i = 1; i < argc && set->find_subject && !found; i++)
+        found = set->find_subject(argv[i], &subject);
+    bb_opts_help(set, found ? &subject : NULL, out);
+}
+
 int bb_opts_parse(const struct bb_opts *set, void *cfg, int argc, char **argv, struct bb_positionals *positional,
                   FILE *out)
 {
@@ -493,7 +580,7 @@ int bb_opts_parse(const struct bb_opts *set, void *cfg, int argc, char **argv, s
         return rc;
     rc = parse_arguments(set, cfg, argc, argv, positional);
     if (rc == BB_OPTS_HELP)
-        bb_opts_help(set, out);
+        print_help(set, argc, argv, out);
     return rc ? rc : check_files(set, cfg, positional);
 }
 

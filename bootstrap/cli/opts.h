@@ -69,6 +69,7 @@ struct bb_opt {
     unsigned needs; /* bit mask of the features (proxies: enum bb_proxy_feature) that a command must have to accept
                        the option; 0: none */
     bool writes;    /* STRING: the value names a file that the command writes */
+    bool everyday;  /* one of the options that the help prints first */
 };
 
 /* bb_opt_choice - return the i-th valid value (CHOICE) or suggestion (STRING) of an option; NULL past the end. */
@@ -141,9 +142,17 @@ struct bb_positionals {
 
 /* The name that another tool has for an option or a program, and the name in busbar. */
 struct bb_foreign_name {
-    const char *name; /* options: without dashes; NULL ends a table */
-    const char *ours; /* "--tp"; NULL: busbar has no counterpart */
-    const char *text; /* what to type instead: "--tp 8"; without counterpart: the reason */
+    const char *name;   /* options: without dashes; NULL ends a table */
+    const char *ours;   /* "--tp"; NULL: busbar has no counterpart */
+    const char *text;   /* what to type instead: "--tp 8", where 8 is an example; without counterpart: the reason */
+    const char *values; /* options: conversion of the user's value: "1=zero1 2=zero2" or "*8"; NULL: as it is */
+};
+
+/* The first argument of a command that determines which options apply, such as the name of a proxy. */
+struct bb_opt_subject {
+    const char *name, *help; /* help: description */
+    const char *args;        /* arguments after the name, for the usage; NULL: none */
+    unsigned features;       /* the help leaves out options that need (bb_opt.needs) other features */
 };
 
 /* Exit statuses (enum bb_error) of commands that start ranks, and of the offline tools, for bb_opts.exits. */
@@ -155,15 +164,17 @@ struct bb_foreign_name {
 enum { BB_EXITS = 6 };
 
 struct bb_opts {
-    const char *usage;                     /* synopsis of the command: "busbar bench COLLECTIVE... [OPTION...]" */
-    const char *doc;                       /* description, printed verbatim below the usage; NULL: none */
-    const char *after;                     /* text printed below the list of options; NULL: none */
-    const char *exits[BB_EXITS];           /* meaning of each exit status; NULL: the command does not end with it */
-    const char *examples;                  /* section EXAMPLES of the manual page: lines that begin with a blank are
+    const char *usage;                  /* synopsis of the command: "busbar bench COLLECTIVE... [OPTION...]" */
+    const char *doc;                    /* description, printed below the usage; NULL: none */
+    const char *after;                  /* text printed below the list of options; NULL: none */
+    const char *exits[BB_EXITS];        /* meaning of each exit status; NULL: the command does not end with it */
+    const char *examples;               /* section EXAMPLES of the manual page: lines that begin with a blank are
                                               commands; NULL: none */
-    const struct bb_opt_table *tables;     /* ends with a table without opts */
-    const char *(*choice_at)(size_t i);    /* shell completion: returns the i-th valid positional argument, NULL past
+    const struct bb_opt_table *tables;  /* ends with a table without opts */
+    const char *(*choice_at)(size_t i); /* shell completion: returns the i-th valid positional argument, NULL past
                                            the end; the pointer is NULL if the argument is any text or a file */
+    /* help about one subject: fills `subject` if `word` is the name of one, else returns false; NULL: no subjects */
+    bool (*find_subject)(const char *word, struct bb_opt_subject *subject);
     const struct bb_foreign_name *foreign; /* names of options in other tools, for error lines; NULL: none */
     size_t size; /* for bb_opts_read: size of the cfg struct, including the fields that only resolve() sets */
     /* for bb_opts_read: computes the fields that depend on several options; returns 0 or a negative error */
@@ -178,7 +189,8 @@ struct bb_opts {
  *   Returns      0; -BB_EUSAGE after printing one error line; or BB_OPTS_HELP (> 0) after printing the help
  * A file to write must differ from every other file of the command line, because writing it would replace the other.
  * Every command has the options -h and --help and, only as the last argument, --help=man and --complete=TEXT
- * (bb_opts_generate). The function needs neither MPI nor a GPU and reads no environment variables.
+ * (bb_opts_generate). The function needs neither MPI nor a GPU; of the environment, only
+ * the help reads COLUMNS.
  */
 #define BB_OPTS_HELP 1
 int bb_opts_parse(const struct bb_opts *set, void *cfg, int argc, char **argv, struct bb_positionals *positionals,
@@ -217,8 +229,12 @@ const struct bb_opt *bb_opts_find(const struct bb_opts *set, int letter, const c
  * descriptions of options. */
 void bb_opts_print_term(const char *term, const char *text, FILE *out);
 
-/* bb_opts_help - print the help with lines of at most 100 columns, independently of the terminal's width. */
-void bb_opts_help(const struct bb_opts *set, FILE *out);
+/* bb_opts_width - columns of a help text: COLUMNS, or the width of the terminal, from 60 to 100; else 80. */
+int bb_opts_width(FILE *out);
+
+/* bb_opts_help - print the help: usage, description, examples, everyday options (at most 12), other options by table.
+ * subject: print only what applies to the subject; NULL: everything. */
+void bb_opts_help(const struct bb_opts *set, const struct bb_opt_subject *subject, FILE *out);
 
 /*
  * bb_opts_generate - print the manual page or completion candidates, if the last argument requests them:
@@ -288,14 +304,12 @@ const char *bb_opts_find_unsupported(const struct bb_opt_table *tables, const vo
 int bb_reject_unknown(const char *kind, const char *word, const char *const *names, size_t n);
 
 /*
- * bb_reject_foreign - print an error with busbar's name if name[length] is the name of another tool, ignoring case.
- *   names    ends with a row without a name; may be NULL
- *   typed    the word as the user typed it, for the error
- *   value    the value of the option as the user typed it; NULL: none
- *   Returns  -BB_EUSAGE after printing the error; 0 if the table does not contain the name
+ * bb_foreign_find - return the row of name[length], ignoring case and reading '_' as '-'; NULL if no row has the name.
+ *   names  ends with a row without a name; may be NULL
+ * bb_reject_foreign - print an error with the name in busbar of a word that the user typed. Returns -BB_EUSAGE.
  */
-int bb_reject_foreign(const struct bb_foreign_name *names, const char *typed, const char *name, size_t length,
-                      const char *value);
+const struct bb_foreign_name *bb_foreign_find(const struct bb_foreign_name *names, const char *name, size_t length);
+int bb_reject_foreign(const struct bb_foreign_name *row, const char *typed);
 
 /* Options of all commands that run on GPUs. */
 struct bb_common {

@@ -1,31 +1,76 @@
 /* opts_help.c - prints the help from option tables. */
 #include "bootstrap/cli/opts.h"
 
+#include "bootstrap/base/units.h"
+
+#include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
-enum { TEXT_COLUMN = 30, WIDTH = 100 };
+enum { WIDTH_MIN = 60, WIDTH_MAX = 100, WIDTH_PIPE = 80, EVERYDAY_MAX = 12 };
 
-/* Prints text, starting at `column`. Lines are broken between words before column WIDTH; continuation lines start at
- * the same column. */
-static void print_wrapped(const char *text, int column, FILE *out)
+struct page {
+    FILE *out;
+    int width, column; /* column: where descriptions of options begin */
+    const struct bb_opts *set;
+    const struct bb_opt_subject *subject; /* options that the subject does not support are left out; NULL: all */
+};
+
+int bb_opts_width(FILE *out)
 {
-    int at = column;
+    const char *columns = getenv("COLUMNS");
+    struct winsize size;
+    int width;
 
-    while (*text) {
-        int length = (int)strcspn(text, " ");
+    if (columns && bb_parse_int(columns, 1, 100000, &width) == 0)
+        ;
+    else if (isatty(fileno(out)) && ioctl(fileno(out), TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
+        width = size.ws_col;
+    else
+        width = WIDTH_PIPE;
+    return width < WIDTH_MIN ? WIDTH_MIN : width > WIDTH_MAX ? WIDTH_MAX : width;
+}
 
-        if (at > column && at + 1 + length > WIDTH) {
-            fprintf(out, "\n%*s", column, "");
-            at = column;
-        } else if (at > column) {
-            fputc(' ', out);
+/* Prints text[length], starting at column `at`. Lines are broken between words before column `width`; continuation
+ * lines start at column `indent`. */
+static void print_wrapped(const struct page *page, const char *text, size_t length, int at, int indent)
+{
+    const char *end = text + length;
+
+    while (text < end) {
+        int n = (int)strcspn(text, " \n");
+
+        n = n > end - text ? (int)(end - text) : n;
+        if (at > indent && at + 1 + n > page->width) {
+            fprintf(page->out, "\n%*s", indent, "");
+            at = indent;
+        } else if (at > indent) {
+            fputc(' ', page->out);
             at++;
         }
-        fwrite(text, 1, (size_t)length, out);
-        at += length;
-        text += length + (text[length] == ' ');
+        fwrite(text, 1, (size_t)n, page->out);
+        at += n;
+        text += n + 1;
     }
-    fputc('\n', out);
+    fputc('\n', page->out);
+}
+
+/* Prints paragraphs. A paragraph ends with a line that ends in '.' or ':'; lines that begin with a blank are printed
+ * verbatim. */
+static void print_text(const struct page *page, const char *text)
+{
+    while (*text) {
+        size_t length = strcspn(text, "\n");
+
+        while (text[0] != ' ' && length > 0 && !strchr(".:", text[length - 1]) && text[length] && text[length + 1])
+            length += 1 + strcspn(text + length + 1, "\n");
+        if (text[0] == ' ')
+            fprintf(page->out, "%.*s\n", (int)length, text);
+        else
+            print_wrapped(page, text, length, 0, 0);
+        text += length + (text[length] == '\n');
+    }
 }
 
 static size_t append_text(char *text, size_t used, size_t size, const char *piece, const char *value)
@@ -33,16 +78,6 @@ static size_t append_text(char *text, size_t used, size_t size, const char *piec
     int n = snprintf(text + used, size - used, "%s%s", piece, value);
 
     return used + (size_t)n < size ? used + (size_t)n : size - 1;
-}
-
-void bb_opts_format_term(const struct bb_opt *opt, const char *no_letter, char term[BB_OPTS_TERM])
-{
-    const char *arg = opt->kind == BB_OPT_FLAG ? NULL : opt->arg ? opt->arg : "VALUE";
-    char letter[8];
-
-    snprintf(letter, sizeof(letter), "-%c, ", opt->letter);
-    snprintf(term, BB_OPTS_TERM, "%s--%s%s%s", opt->letter ? letter : no_letter, opt->name, arg ? "=" : "",
-             arg ? arg : "");
 }
 
 void bb_opts_describe(const struct bb_opt *opt, char *text, size_t size)
@@ -61,57 +96,156 @@ void bb_opts_describe(const struct bb_opt *opt, char *text, size_t size)
     }
 }
 
-void bb_opts_print_term(const char *term, const char *text, FILE *out)
+void bb_opts_format_term(const struct bb_opt *opt, const char *no_letter, char term[BB_OPTS_TERM])
 {
-    const int at = fprintf(out, "  %s", term);
+    const char *arg = opt->kind == BB_OPT_FLAG ? NULL : opt->arg ? opt->arg : "VALUE";
+    char letter[8];
 
-    if (at + 2 > TEXT_COLUMN)
-        fprintf(out, "\n%*s", TEXT_COLUMN, "");
-    else
-        fprintf(out, "%*s", TEXT_COLUMN - at, "");
-    print_wrapped(text, TEXT_COLUMN, out);
+    snprintf(letter, sizeof(letter), "-%c, ", opt->letter);
+    snprintf(term, BB_OPTS_TERM, "%s--%s%s%s", opt->letter ? letter : no_letter, opt->name, arg ? "=" : "",
+             arg ? arg : "");
 }
 
-static void print_option(const struct bb_opt *opt, FILE *out)
+static int description_column(int width)
+{
+    return width < WIDTH_PIPE ? 22 : 30;
+}
+
+static void print_term(const struct page *page, const char *term, const char *text)
+{
+    const int at = fprintf(page->out, "  %s", term);
+
+    if (at + 2 > page->column)
+        fprintf(page->out, "\n%*s", page->column, "");
+    else
+        fprintf(page->out, "%*s", page->column - at, "");
+    print_wrapped(page, text, strlen(text), page->column, page->column);
+}
+
+void bb_opts_print_term(const char *term, const char *text, FILE *out)
+{
+    const int width = bb_opts_width(out);
+
+    print_term(&(struct page){.out = out, .width = width, .column = description_column(width)}, term, text);
+}
+
+static void print_option(const struct page *page, const struct bb_opt *opt)
 {
     char term[BB_OPTS_TERM], text[2048];
 
     bb_opts_format_term(opt, "    ", term);
     bb_opts_describe(opt, text, sizeof(text));
-    bb_opts_print_term(term, text, out);
+    print_term(page, term, text);
 }
 
-static void print_exits(const char *const exits[BB_EXITS], FILE *out)
+static void print_exits(const struct page *page)
 {
     char text[1024] = "Exit status:", start[16];
     size_t used = strlen(text);
 
     for (int i = 0; i < BB_EXITS; i++) {
         snprintf(start, sizeof(start), "%s %d ", i ? "," : "", i);
-        if (exits[i])
-            used = append_text(text, used, sizeof(text), start, exits[i]);
+        if (page->set->exits[i])
+            used = append_text(text, used, sizeof(text), start, page->set->exits[i]);
     }
-    print_wrapped(text, 0, out);
+    print_wrapped(page, text, strlen(text), 0, 0);
 }
 
-void bb_opts_help(const struct bb_opts *set, FILE *out)
+static bool is_shown(const struct page *page, const struct bb_opt_table *t, const struct bb_opt *o)
+{
+    return !bb_opts_is_shadowed(page->set, o) &&
+           (!page->subject || !((o->needs | t->needs) & ~page->subject->features));
+}
+
+/* Prints the options of a table under its title: those of everyday use, at most `left`, or the others. Returns `left`
+ * minus the number of everyday options of the table. */
+static int print_table(const struct page *page, const struct bb_opt_table *t, bool everyday, int left)
+{
+    bool titled = everyday;
+
+    for (const struct bb_opt *o = t->opts; o->name; o++) {
+        const bool shown = is_shown(page, t, o), first = shown && o->everyday && left > 0;
+
+        left -= first;
+        if (!shown || first != everyday)
+            continue;
+        if (!titled)
+            fprintf(page->out, "\n%s:\n", t->title ? t->title : "Options");
+        titled = true;
+        print_option(page, o);
+    }
+    return left;
+}
+
+static bool has_everyday(const struct page *page)
+{
+    for (const struct bb_opt_table *t = page->set->tables; t->opts; t++)
+        for (const struct bb_opt *o = t->opts; o->name; o++)
+            if (o->everyday && is_shown(page, t, o))
+                return true;
+    return false;
+}
+
+static void print_tables(const struct page *page, bool everyday)
+{
+    int left = EVERYDAY_MAX;
+
+    for (const struct bb_opt_table *t = page->set->tables; t->opts; t++)
+        left = print_table(page, t, everyday, left);
+}
+
+/* Prints the lines of the examples that contain `word`; NULL: all lines. */
+static void print_examples(const struct page *page, const char *word)
+{
+    const char *text = page->set->examples;
+    bool titled = false;
+
+    while (text && *text) {
+        const size_t length = strcspn(text, "\n") + 1;
+        const char *found = word ? strstr(text, word) : text;
+
+        if (found && found < text + length)
+            fprintf(page->out, "%s%.*s", titled ? "" : "\nExamples:\n", (int)length, text);
+        titled = titled || (found && found < text + length);
+        text += length;
+    }
+}
+
+/* Prints usage, description and examples: those of the command or of the subject. */
+static void print_head(const struct page *page)
+{
+    static const char placeholder[] = "NAME [ARG...]";
+    const struct bb_opt_subject *subject = page->subject;
+    const char *usage = page->set->usage, *name = subject ? strstr(usage, placeholder) : NULL;
+    const char *doc = name ? subject->help : page->set->doc ? page->set->doc : "";
+
+    if (name)
+        fprintf(page->out, "Usage: %.*s%s%s%s%.*s\n", (int)(name - usage), usage, subject->name,
+                subject->args ? " " : "", subject->args ? subject->args : "",
+                (int)strcspn(name + strlen(placeholder), "\n"), name + strlen(placeholder));
+    else
+        fprintf(page->out, "Usage: %s\n", usage);
+    fputs(*doc ? "\n" : "", page->out);
+    print_text(page, doc);
+    print_examples(page, name ? subject->name : NULL);
+}
+
+void bb_opts_help(const struct bb_opts *set, const struct bb_opt_subject *subject, FILE *out)
 {
     static const struct bb_opt help = OPT_FLAG('h', "help", 0, "print this help");
+    const int width = bb_opts_width(out);
+    const struct page page = {out, width, description_column(width), set, subject};
 
-    fprintf(out, "Usage: %s\n", set->usage);
-    if (set->doc)
-        fprintf(out, "\n%s\n", set->doc);
-    for (const struct bb_opt_table *t = set->tables; t->opts; t++) {
-        fprintf(out, "\n%s:\n", t->title ? t->title : "Options");
-        for (const struct bb_opt *o = t->opts; o->name; o++)
-            if (!bb_opts_is_shadowed(set, o))
-                print_option(o, out);
+    print_head(&page);
+    if (has_everyday(&page)) {
+        fputs("\nEveryday options:\n", out);
+        print_tables(&page, true);
     }
-    print_option(&help, out);
-    if (set->after)
-        fprintf(out, "\n%s\n", set->after);
-    if (set->exits[0]) {
-        fputs(set->after ? "" : "\n", out);
-        print_exits(set->exits, out);
-    }
+    print_tables(&page, false);
+    print_option(&page, &help);
+    if (set->after || set->exits[0])
+        fputc('\n', out);
+    print_text(&page, set->after ? set->after : "");
+    if (set->exits[0])
+        print_exits(&page);
 }

@@ -26,17 +26,19 @@ static const char *const placements[] = {"both", "out_of_place", "in_place", NUL
 
 #define FIELD(name) offsetof(struct bb_bench_options, name)
 const struct bb_opt bb_bench_case_rows[] = {
-    OPT_SIZE('b', "minbytes", FIELD(min_bytes), "8", "BYTES", 0, BB_SIZE_LARGEST, "first size (K M G are 1024-based)"),
-    OPT_SIZE('e', "maxbytes", FIELD(max_bytes), "32M", "BYTES", 0, BB_SIZE_LARGEST, "last size"),
+    OPT_SIZE('b', "minbytes", FIELD(min_bytes), "8", "BYTES", 0, BB_SIZE_LARGEST, "first size (K M G are 1024-based)",
+             .everyday = true),
+    OPT_SIZE('e', "maxbytes", FIELD(max_bytes), "32M", "BYTES", 0, BB_SIZE_LARGEST, "last size", .everyday = true),
     OPT_DOUBLE('f', "stepfactor", FIELD(factor), NULL, "FACTOR", 0, 1e6,
-               "factor between sizes if above 1 (2 if neither -f nor -i is given)"),
+               "factor between sizes if above 1 (2 if neither -f nor -i is given)", .everyday = true),
     OPT_SIZE('i', "stepbytes", FIELD(step_bytes), NULL, "BYTES", 0, BB_SIZE_LARGEST,
              "increment between sizes, unless -f is above 1"),
-    OPT_CHOICE_AT('d', "datatype", FIELD(dtype), "float", "TYPE", dtype_or_all, "element type"),
-    OPT_CHOICE_AT('o', "op", FIELD(redop), "sum", "OP", redop_or_all, "reduction operation"),
+    OPT_CHOICE_AT('d', "datatype", FIELD(dtype), "float", "TYPE", dtype_or_all, "element type", .everyday = true),
+    OPT_CHOICE_AT('o', "op", FIELD(redop), "sum", "OP", redop_or_all, "reduction operation", .everyday = true),
     OPT_STRING('r', "root", FIELD(roots), "0", "RANK",
                "root rank of rooted collectives; all or -1: every rank in turn"),
-    OPT_STRING(0, "sizes", FIELD(sizes), NULL, "LIST", "explicit sizes such as 8,1K,3M, instead of -b -e -f -i"),
+    OPT_STRING(0, "sizes", FIELD(sizes), NULL, "LIST", "explicit sizes such as 8,1K,3M, instead of -b -e -f -i",
+               .everyday = true),
     OPT_CHOICE(0, "placement", FIELD(placement), "both", "WHERE", placements,
                "measure out of place, in place, or both"),
     OPT_STRING(0, "matrix", FIELD(matrix), NULL, "FILE",
@@ -53,7 +55,8 @@ const struct bb_opt bb_bench_option_rows[] = {
     OPT_REPEATS(FIELD(repeats)),
     OPT_WARMUP(FIELD(warmup)),
     OPT_INT('c', "check", FIELD(checks), "1", "N", 0, 1e4,
-            "verification passes per result; the first pass verifies the last timed operation; 0: no verification"),
+            "verification passes per result; the first pass verifies the last timed operation; 0: no verification",
+            .everyday = true),
     OPT_INT('m', "agg_iters", FIELD(aggregate), "1", "N", 1, 1024,
             "operations per iteration, in one NCCL group; times are per operation"),
     OPT_INT('z', "blocking", FIELD(blocking), "0", "MODE", 0, BB_BLOCK_COUNT - 1,
@@ -92,8 +95,8 @@ const struct bb_opt bb_bench_option_rows[] = {
         0, "min-busbw", FIELD(min_busbw), NULL, "LIST",
         "exit 5 if the bus bandwidth of a collective, with --split of a group, is below the given GB/s, or cannot be "
         "determined: 300 (mean), 1G:300 (one size), peak:300 (fastest row); several: 300,1G:350; plan.json:90%: 90 % "
-        "of "
-        "each result in a file of busbar plan COLLECTIVE or of bench"),
+        "of each result in a file of busbar plan COLLECTIVE or of bench",
+        .everyday = true),
     {0},
 };
 
@@ -109,10 +112,15 @@ const struct bb_opts bb_bench_set = {
     .choice_at = coll_or_all,
     .usage = "busbar bench COLLECTIVE... [OPTION...]",
     .doc = "Times NCCL operations: one row per size. COLLECTIVE is a name of `busbar list collectives`, or all.\n"
-           "Start it with one rank per GPU: mpirun -n 8 busbar bench all_reduce -b 8 -e 1G\n"
+           "Start it with one rank per GPU.\n"
            "Other subcommands, each with its own options (--help): `busbar bench p2p` measures pairs of ranks,\n"
            "`comm` the cost of communicators, `overlap` GEMMs concurrent with collectives, `compute` GEMMs\n"
            "and memory-bound kernels.",
+    .examples = "  mpirun -n 8 busbar bench all_reduce -b 8 -e 1G\n"
+                "  mpirun -n 8 busbar bench all_reduce --sizes 1G --min-busbw 1G:300\n"
+                "  mpirun -n 8 busbar bench all_gather reduce_scatter --sizes 64M --json fabric.json\n"
+                "  mpirun -n 8 busbar bench p2p\n"
+                "  mpirun -n 8 busbar bench compute --quick\n",
     .after = "Modes: stream times N back-to-back operations on one stream between CUDA events and divides by N;\n"
              "sync times one operation at a time after a barrier; graph is like stream, launched as a CUDA graph.\n"
              "A sample is the time of the slowest rank; a row shows the median of its samples. algbw = size / time.\n"
@@ -120,10 +128,6 @@ const struct bb_opts bb_bench_set = {
              "of one GPU's link for a flat, bandwidth-bound algorithm. 1 GB/s = 1e9 bytes/s. Sizes of collectives\n"
              "with one slice per rank are rounded down to a multiple of 16 bytes per slice.",
     .exits = {BB_EXITS_RANKS, [5] = "below --min-busbw"},
-    .examples = "Bandwidth of an all-reduce from 8 bytes to 1 GiB on 8 GPUs:\n"
-                "  mpirun -n 8 busbar bench all_reduce -b 8 -e 1G --json fabric.json\n"
-                "Exit with status 5 if the bus bandwidth of 1 GiB is below 300 GB/s:\n"
-                "  mpirun -n 8 busbar bench all_reduce --sizes 1G --min-busbw 1G:300\n",
     .tables = tables,
 };
 

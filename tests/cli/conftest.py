@@ -39,7 +39,7 @@ class Busbar:
         self.build, self.mpirun = build, mpirun_of(build) or "mpirun"
 
     def environment(self, env=None):
-        merged = {k: v for k, v in os.environ.items() if not k.startswith(("EMU_", "NCCL_", "BUSBAR_"))}
+        merged = {k: v for k, v in os.environ.items() if not k.startswith(("EMU_", "NCCL_", "BUSBAR_", "COLUMNS"))}
         return {**merged, **MPI_ENVIRONMENT, "EMU_QUIET": "1", "BUSBAR_PROGRESS": "0", **(env or {})}
 
     def command(self, *args, ranks=0, emulated=True, mpirun=()):

@@ -18,7 +18,7 @@ def test_help_requires_no_libraries(busbar, golden):
 
 def test_man_page_lists_the_commands_of_the_help(busbar):
     page, text = (busbar.run(word, emulated=False).stdout for word in ("--help=man", "--help"))
-    commands = re.findall(r"(?m)^  busbar (\w+)", text)
+    commands = re.findall(r"(?m)^  (\w+)  ", text)
     assert "bench" in commands and re.findall(r"(?m)^\.TP\n\.B (\w+)$", page.split(".SH EXIT")[0]) == commands
 
 
@@ -129,3 +129,42 @@ def test_first_gpu_out_of_range_is_reported_once(busbar):
     assert done.returncode == 2
     (line,) = lines_of(done)
     assert "need GPUs 6 to 9" in line and "GPUs 0 to 7" in line
+
+
+def help_options(busbar, *args):
+    return re.findall(r"(?m)^  (?:-\w, |    )--([\w-]+)", busbar.run(*args, "--help", emulated=False).stdout)
+
+
+def test_help_about_one_subject_has_its_options_only(busbar):
+    """An option is listed if and only if the proxy or the collective accepts it."""
+    every = help_options(busbar, "plan")
+    for subject, absent, present in (("gpt2_large", "tp model minbytes best-layout graph servers halo-d2", "stages layers per-tensor"),
+                                     ("transformer", "minbytes halo-d2 stages scale", "tp best-layout graph dp-sync"),
+                                     ("all_reduce", "tp layers dtype tokens ops", "minbytes jitter slow ranks")):
+        shown = help_options(busbar, "plan", subject)
+        assert set(shown) < set(every) and len(shown) == len(set(shown)) and not set(absent.split()) & set(shown), subject
+        assert set(present.split()) <= set(shown)
+        for option in sorted(set(every) - set(shown))[::5]:
+            line = busbar.run("plan", subject, "--ranks", 4, f"--{option}", 2, emulated=False)
+            assert line.returncode == 2 and re.search("applies only to|does not support|requires --best-layout|requires a value|requires tiles|no counterpart|expected", line.stderr), (
+                subject, option, line.stderr)
+    assert busbar.run("help", "plan", "transformer", emulated=False).stdout == busbar.run("plan", "transformer", "--help", emulated=False).stdout
+
+
+@pytest.mark.parametrize("command", ["plan", "proxy", "bench"])
+def test_help_begins_with_examples_and_everyday_options(busbar, command):
+    text = busbar.run(command, "--help", emulated=False).stdout
+    examples = re.search(r"\nExamples:\n((?:  .*\n)+)\nEveryday options:\n((?: .*\n)+)\n", text)
+    assert len(examples[1].splitlines()) == 5 and 10 <= len(re.findall(r"(?m)^  (?:-\w, |    )--", examples[2])) <= 12
+    lines = [line for line in text.splitlines() if not line.startswith("  ") and not line.startswith("Usage:")]
+    assert max(map(len, lines)) <= 80
+
+
+def test_the_commands_of_the_front_page_are_valid(busbar, tmp_path):
+    """Offline commands run. The arguments of the others are validated before a GPU is looked for, which is missing here."""
+    text = busbar.run("--help", emulated=False).stdout
+    lines = re.findall(r"(?m)^  (?:mpirun -n \d+ )?busbar (.+)$", text)
+    assert len(lines) == 8
+    for line in lines:
+        done = busbar.run(*line.split(), emulated=False, cwd=tmp_path, timeout=3)
+        assert line.startswith("compare ") or done.returncode in (0, 124) or "no usable GPU" in done.stderr, (line, done.stderr)  # 124: computing

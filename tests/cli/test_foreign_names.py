@@ -5,7 +5,8 @@ import pytest
 from conftest import ROOT
 
 SOURCE = (ROOT / "proxies/workloads/registry/foreign_names.c").read_text()
-OPTIONS, PROGRAMS = (re.findall(r'{"([^"]+)", (?:NULL|"([^"]+)"), "([^"]+)"}', part) for part in SOURCE.split("bb_foreign_programs[] =", 1))
+ROWS = [re.findall(r'{"([^"]+)", (?:NULL|"([^"]+)"),\s+"([^"]+)",\s+(?:NULL|"([^"]+)")}', part) for part in SOURCE.split("bb_foreign_programs[] =", 1)]
+OPTIONS, PROGRAMS = ROWS[0], [row[:3] for row in ROWS[1]]
 RANKS = {"gpt2_large": 4, "gpt3": 16, "gpt3_moe": 64, "bert_large": 4}
 
 
@@ -17,27 +18,52 @@ def refusal(busbar, *args):
 
 def test_the_tables_contain_the_names_of_mpi4dl():
     assert {"num-spatial-parts", "slice-method", "split-size", "spatial-size", "parts", "times", "enable-master-comm-opt"} <= {
-        name for name, _, _ in OPTIONS}
+        row[0] for row in OPTIONS}
     assert {"gpt-2", "gpt-3", "benchmark_amoebanet_sp", "benchmark_resnet_gems_master"} <= {name for name, _, _ in PROGRAMS}
 
 
 def test_foreign_options_are_answered(busbar):
-    for name, ours, text in OPTIONS:
+    for name, ours, text, _ in OPTIONS:
         if name == "ranks":  # an option of plan, unknown to proxy
             continue
         line = refusal(busbar, "spatial", f"--{name}")
-        assert line == (f"--{name} is {ours} here; try: {text}" if ours else f"--{name} has no counterpart here: {text}; leave it out")
-        if ours:  # the suggested options exist: an unsupported option or an invalid layout is another error
-            done = busbar.run("plan", "transformer", *text.split(), "--ranks", 4, emulated=False)
-            assert not re.search("unknown|not valid|requires a value", done.stderr), (name, done.stderr)
+        assert line == (f"--{name} has no counterpart here: {text}; leave it out" if not ours else f"--{name} is {ours} here; try: {text}"
+                        if ours == text else f"--{name} is {ours} here (for example {text})")
+        if ours:
+            assert_options_exist(busbar, text)
+
+
+def assert_options_exist(busbar, text):
+    """An option that the proxy does not support, or an invalid layout, is another error."""
+    done = busbar.run("plan", "transformer", *text.split(" (")[0].split(), "--ranks", 4, emulated=False)
+    assert not re.search("unknown|not valid|requires a value", done.stderr), (text, done.stderr)
+
+
+def test_values_are_converted(busbar):
+    """Each value of a conversion table leads to a value of busbar's option."""
+    for name, ours, _, values in OPTIONS:
+        for value, converted in re.findall(r"(\S+)=(\S+)", values):
+            assert refusal(busbar, "transformer", f"--{name}", value.upper()) == f"--{name} is {ours} here; try: {ours} {converted}"
+            assert_options_exist(busbar, f"{ours} {converted}")
+
+
+@pytest.mark.parametrize("typed,answer", [
+    ("--tensor-model-parallel-size 8", "--tp 8"), ("--pipeline-model-parallel-size=4", "--pp 4"), ("--zero 3", "--dp-sync zero3"),
+    ("--recompute-granularity selective", "--recompute selective"), ("--nodes 8", "--ranks 64 (8 GPUs per node)"), ("--gpus 64", "--ranks 64"),
+    ("--tensor_model_parallel_size 8", "--tp 8"), ("--parallelism.tensor_parallel_degree 8", "--tp 8"), ("--fp8-format hybrid", "--fp8"),
+    ("--use-distributed-optimizer", "--dp-sync distributed"), ("--checkpoint-activations", "--recompute full"), ("--dp-size 4", "--dp 4"),
+    ("--num-virtual-stages-per-pipeline-rank 3", "--vpp 3"), ("--activation_checkpoint.mode full", "--recompute full"),
+    ("--moe-expert-capacity-factor 1.5", "--capacity-factor 1.5"), ("model.context_parallel_size=2", "--cp 2"), ("--fsdp", "--dp-sync zero3")])
+def test_names_of_training_frameworks_keep_their_values(busbar, typed, answer):
+    assert refusal(busbar, "transformer", *typed.split()).endswith(f"; try: {answer}")
 
 
 def test_the_suggestion_has_the_number_of_the_user(busbar):
     assert refusal(busbar, "spatial", "--split-size", "3").endswith("is --splits here; try: --splits 3")
     assert refusal(busbar, "spatial", "--num-spatial-parts=8,4").endswith("try: --spatial-parts 8,4")
-    assert refusal(busbar, "gems", "--times", "3").endswith("try: --replications 4")  # 3 passes there are 6 here: an example
+    assert refusal(busbar, "gems", "--times", "3").endswith("try: --replications 6")  # 3 passes there are 6 here
     assert refusal(busbar, "gems", "--enable-master-comm-opt", "3").endswith("try: --comm-opt")
-    assert refusal(busbar, "spatial", "--slice-method", "1").endswith("try: --slice vertical")
+    assert refusal(busbar, "spatial", "--slice-method", "1").endswith("(for example --slice vertical)")
 
 
 def test_foreign_programs_are_answered(busbar):
@@ -49,11 +75,32 @@ def test_foreign_programs_are_answered(busbar):
 
 
 def test_number_of_ranks_of_a_run_comes_from_mpirun(busbar):
-    done = busbar.run("proxy", "gpt3", "--ranks=8")
-    assert done.returncode == 2 and done.stderr == "busbar: --ranks is mpirun -n here; try: mpirun -n 8 busbar proxy ...\n"
+    for option in ("--ranks=16", "--world-size=16", "--nodes=2"):
+        done = busbar.run("proxy", "gpt3", option)
+        assert done.returncode == 2 and done.stderr == f"busbar: {option.split('=')[0]} is mpirun -n here; try: mpirun -n 16 busbar proxy ...\n"
 
 
 @pytest.mark.parametrize("model,proxy", [("llama3_70b", "transformer"), ("resnet18", "data_parallel"), ("amoebanet_d", "spatial"),
                                          ("resnet110_v2", "spatial")])
 def test_model_in_place_of_a_proxy(busbar, model, proxy):
-    assert refusal(busbar, model) == f"{model} is a model, not a proxy; try: {proxy} --model {model}"
+    assert refusal(busbar, model) == f"{model} is a model; try: busbar plan {proxy} --model {model} --ranks 4"
+
+
+@pytest.mark.parametrize("typed,answer", [
+    ("plan --ranks 64 llama3_70b", "busbar plan transformer --model llama3_70b --ranks 64"), ("proxy llama3_8b", "busbar proxy transformer --model llama3_8b"),
+    ("llama3_8b", "busbar plan transformer --model llama3_8b --ranks 8"), ("bench gpt3", "busbar proxy gpt3"), ("plan p2p", "busbar bench p2p"),
+    ("h100-sxm-ib", "busbar plan all_reduce --cluster h100-sxm-ib --ranks 8"), ("proxy all_reduce -e 1G", "busbar bench all_reduce -e 1G"),
+    ("bench plan", "busbar plan"), ("list gpt3", "busbar proxy gpt3"), ("models", "busbar list models"), ("plan clusters", "busbar list clusters"),
+    ("result.json", "busbar report result.json -o page.html"), ("plan config.json --ranks 2", "busbar plan transformer --model config.json --ranks 2")])
+def test_names_at_the_wrong_place_lead_to_their_command(busbar, tmp_path, typed, answer):
+    for name in ("result.json", "config.json"):
+        (tmp_path / name).write_text("{}")
+    done = busbar.run(*typed.split(), emulated=False, cwd=tmp_path)
+    assert done.returncode == 2 and re.fullmatch(r"busbar: \S+ is a \w+; try: (.*)\n", done.stderr)[1] == answer
+    if "json" not in typed and answer.startswith("busbar plan") and "--ranks" in answer:
+        assert busbar.run(*answer.split()[1:], emulated=False).returncode == 0
+
+
+def test_files_may_have_the_names_of_commands(busbar, tmp_path):
+    (tmp_path / "plan").write_text("{}")
+    assert "plan is a command" not in busbar.run("compare", "plan", "plan", emulated=False, cwd=tmp_path).stderr

@@ -50,7 +50,7 @@ const struct bb_opt bb_proxy_options[] = {
                .needs = BB_FEATURE_TFLOPS),
     OPT_STRING(0, "model", FIELD(model), NULL, "NAME|PATH",
                "the model: a name from 'busbar list models', a model file or its folder", .needs = BB_FEATURE_MODEL,
-               .choice_at = bb_model_name_at),
+               .choice_at = bb_model_name_at, .everyday = true),
     OPT_INT(0, "image-size", FIELD(tiles.image_size), NULL, "N", 1, 1e9,
             "resnet110_v2, amoebanet_d, cosmoflow: image side N, a power of two (default: the model's)",
             .needs = BB_FEATURE_IMAGES),
@@ -69,7 +69,7 @@ const struct bb_opt bb_proxy_options[] = {
     OPT_INT(
         0, "global-batch-size", FIELD(global_batch), NULL, "N", 1, 1e9,
         "samples per step over all replicas; determines the number of micro-batches, so --micro-batches is rejected",
-        .needs = BB_FEATURE_GLOBAL_BATCH),
+        .needs = BB_FEATURE_GLOBAL_BATCH, .everyday = true),
     OPT_INT(0, "gpus-per-node", FIELD(gpus_per_node), NULL, "N", 1, 1e6,
             "ranks per node (default: for proxy, as the job was started; for plan, as in --cluster)",
             .needs = BB_FEATURE_NODES),

@@ -44,6 +44,19 @@ const char *bb_proxy_name_at(size_t i)
     return i < (size_t)bb_n_proxies ? bb_proxies[i]->name : NULL;
 }
 
+bool bb_proxy_find_subject(const char *word, struct bb_opt_subject *subject)
+{
+    for (int i = 0; i < bb_n_proxies; i++) {
+        const struct bb_proxy *p = bb_proxies[i];
+
+        if (strcmp(p->name, word) != 0)
+            continue;
+        *subject = (struct bb_opt_subject){p->name, p->help, p->positional, p->features | BB_FEATURE_STEP};
+        return true;
+    }
+    return false;
+}
+
 const struct bb_proxy *bb_proxy_find(const char *name)
 {
     const char *names[sizeof(bb_proxies) / sizeof(bb_proxies[0])];

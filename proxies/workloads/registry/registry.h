@@ -40,14 +40,21 @@ extern const int bb_n_proxies;
 /* Names of options and programs of other tools (foreign_names.c). */
 extern const struct bb_foreign_name bb_foreign_options[], bb_foreign_programs[];
 
-/* bb_reject_foreign_program - print an error with the proxy's name if `word` is the name of a model or, without folder
- * and extension, of another tool's program. Returns -BB_EUSAGE after printing the error, else 0. */
+/* bb_reject_foreign_program - print an error with the proxy's name if `word`, without folder and extension, is the name
+ * of another tool's program. Returns -BB_EUSAGE after printing the error, else 0. */
 int bb_reject_foreign_program(const char *word);
+
+/* bb_model_proxy - return the name of the proxy that accepts a shipped model with --model; NULL: `word` is not a model,
+ * or a proxy has the model's name. */
+const char *bb_model_proxy(const char *word);
 
 bool bb_proxy_exists(const char *name); /* returns whether a proxy has this name; prints no error line */
 const char *bb_proxy_name_at(size_t i); /* returns the name of the i-th proxy; NULL after the last proxy */
 const struct bb_proxy *bb_proxy_find(const char *name); /* returns NULL after printing an error line, with the
                                                            nearest name, if no proxy has this name */
+
+/* bb_proxy_find_subject - bb_opts.find_subject of commands whose first argument is the name of a proxy. */
+bool bb_proxy_find_subject(const char *word, struct bb_opt_subject *subject);
 
 /*
  * bb_proxy_configure - select the proxy of a command line and complete its config.

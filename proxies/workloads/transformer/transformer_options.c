@@ -14,14 +14,17 @@ static const char *const recompute_choices[] = {"none", "selective", "full", NUL
 const struct bb_opt bb_transformer_options[] = {
     OPT_INT(0, "tp", FIELD(tp), NULL, "T", 1, MAX_RANKS,
             "tensor-parallel size; one of tp, pp and dp may be left out and follows from the number of ranks; without "
-            "dp, tp and pp default to 1"),
-    OPT_INT(0, "pp", FIELD(pp), NULL, "P", 1, MAX_RANKS, "pipeline-parallel size: number of pipeline stages"),
+            "dp, tp and pp default to 1",
+            .everyday = true),
+    OPT_INT(0, "pp", FIELD(pp), NULL, "P", 1, MAX_RANKS, "pipeline-parallel size: number of pipeline stages",
+            .everyday = true),
     OPT_INT(0, "dp", FIELD(dp), NULL, "D", 1, MAX_RANKS, "data-parallel size: number of replicas"),
     OPT_INT(0, "cp", FIELD(cp), NULL, "C", 1, MAX_RANKS,
-            "context-parallel size: C ranks share the tokens of each sample"),
+            "context-parallel size: C ranks share the tokens of each sample", .everyday = true),
     OPT_INT(0, "ep", FIELD(ep), NULL, "E", 1, MAX_RANKS,
             "expert-parallel size: E ranks share the experts of each layer (default: 1; Megatron-LM: "
-            "--expert-model-parallel-size)"),
+            "--expert-model-parallel-size)",
+            .everyday = true),
     OPT_INT(0, "etp", FIELD(etp), NULL, "T", 1, MAX_RANKS,
             "tensor-parallel size of one expert (default: 1; Megatron-LM: --expert-tensor-parallel-size)"),
     OPT_STRING(0, "order", FIELD(order), NULL, "AXES",
@@ -36,7 +39,8 @@ const struct bb_opt bb_transformer_options[] = {
     OPT_INT(0, "microbatch-group-size", FIELD(group), NULL, "G", 1, 1e6,
             "with --schedule interleaved: micro-batches that pass one chunk before the next chunk starts (default: "
             "number of stages; Megatron-LM: --microbatch-group-size-per-virtual-pipeline-stage)"),
-    OPT_INT(0, "seq-length", FIELD(sequence), NULL, "S", 1, 1e9, "tokens per sample (default: the model's maximum)"),
+    OPT_INT(0, "seq-length", FIELD(sequence), NULL, "S", 1, 1e9, "tokens per sample (default: the model's maximum)",
+            .everyday = true),
     OPT_INT(0, "decoder-seq-length", FIELD(decoder_sequence), NULL, "S", 1, 1e9,
             "encoder-decoder models: tokens per sample in the decoder (default: as in the encoder)"),
     OPT_FLAG(0, "sequence-parallel", FIELD(sequence_parallel),
@@ -77,6 +81,7 @@ const struct bb_opt bb_transformer_options[] = {
         "data-parallel synchronization: all_reduce (gradients in DDP buckets), horovod (gradients with Horovod's "
         "tensor fusion), zero1 or distributed (sharded optimizer; distributed: Megatron-LM's), zero2 (also "
         "sharded gradients), zero3 (also sharded parameters: FSDP), hsdp (zero3 with shards within a node) "
-        "(default: all_reduce)"),
+        "(default: all_reduce)",
+        .everyday = true),
     {0},
 };

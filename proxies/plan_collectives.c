@@ -20,13 +20,14 @@ static int validate_collective(const struct bb_plan_options *o, const char *name
     option = option ? option : bb_opts_find_unsupported(bb_plan_tables, o, COLLECTIVE_FEATURES);
     if (option)
         return bb_err(BB_EUSAGE, "%s: --%s applies only to training steps%s", name, option,
-                      strcmp(option, "dtype") == 0 ? "; try: --datatype" : "");
+                      strcmp(option, "dtype") == 0 ? "; collectives have --datatype" : "");
     if (o->seed != 0 && !o->jitter)
-        return bb_err(BB_EUSAGE, "%s: --seed requires --jitter; try: --jitter 3%%", name);
+        return bb_err(BB_EUSAGE, "%s: --seed requires --jitter (for example --jitter 3%%)", name);
     if (o->config.ranks == 0)
         return bb_err(BB_EUSAGE, "%s: plan requires --ranks N, the number of ranks of the job", name);
     if (!o->cluster)
-        return bb_err(BB_EUSAGE, "%s: plan of a collective requires --cluster; try: --cluster h100-sxm-ib", name);
+        return bb_err(BB_EUSAGE, "%s: plan of a collective requires --cluster (for example --cluster h100-sxm-ib)",
+                      name);
     return 0;
 }
 

@@ -113,13 +113,13 @@ int bb_plan_validate_requirements(const struct bb_plan_options *o, const struct 
         const char *requirement;
     } rows[] = {
         {BB_PLAN_LAYOUTS, "requires --best-layout"},
-        {BB_PLAN_CLUSTER, "requires --cluster; try: --cluster h100-sxm-ib"},
-        {BB_PLAN_JITTER, "requires --jitter; try: --jitter 3%"},
+        {BB_PLAN_CLUSTER, "requires --cluster (for example --cluster h100-sxm-ib)"},
+        {BB_PLAN_JITTER, "requires --jitter (for example --jitter 3%)"},
         {BB_PLAN_SINGLE, "applies to one plan, but --best-layout compares many; leave one out"},
         {BB_PLAN_FORECAST, "only applies to transformer forecasts: it requires --cluster, and no --compute, "
                            "--tflops, --forward-us or --backward-us"},
-        {BB_PLAN_MEMORY, "requires --cluster NAME or --gpu-memory BYTES; try: --gpu-memory 80G"},
-        {BB_PLAN_NODES, "requires --gpus-per-node N or --cluster NAME; try: --gpus-per-node 8"},
+        {BB_PLAN_MEMORY, "requires --cluster NAME or --gpu-memory BYTES (for example --gpu-memory 80G)"},
+        {BB_PLAN_NODES, "requires --gpus-per-node N or --cluster NAME (for example --gpus-per-node 8)"},
     };
     const unsigned features = features_of(o, proxy);
     /* each search treats all features but one as present, so it finds only options that lack this one */

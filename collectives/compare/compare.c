@@ -605,7 +605,7 @@ int bb_compare_main(int argc, char **argv)
     if (rc != 0)
         return rc;
     if (positionals.n < 2)
-        return bb_err(BB_EUSAGE, "%d file%s given, expected two or more; try: busbar compare A.json B.json",
-                      positionals.n, positionals.n == 1 ? "" : "s");
+        return bb_err(BB_EUSAGE, "%d file%s given, expected two or more: busbar compare A.json B.json", positionals.n,
+                      positionals.n == 1 ? "" : "s");
     return load_and_compare(&options, &positionals, argc, argv);
 }

@@ -230,7 +230,7 @@ static int read_plan(struct bb_result_file *t)
     int rc;
 
     if (!bb_result_file_predicted(t))
-        return bb_err(BB_EUSAGE, "%s: a plan without times; try: busbar plan with --cluster", t->path);
+        return bb_err(BB_EUSAGE, "%s: a plan without times; busbar plan --cluster predicts times", t->path);
     if (json_object_get(t->root, "results"))
         return read_bench(t);
     TRY(add_step(t, &at));

@@ -123,7 +123,7 @@ int bb_args_check_ranks(const struct bb_proxy_config *c, int step, const char *w
 
     if (c->ranks % step == 0)
         return 0;
-    return bb_err(BB_EUSAGE, "%s: %d %s not a multiple of %d (%s); try: %s ranks", c->proxy, c->ranks,
+    return bb_err(BB_EUSAGE, "%s: %d %s not a multiple of %d (%s); possible: %s ranks", c->proxy, c->ranks,
                   c->ranks == 1 ? "rank is" : "ranks are", step, why, bb_multiples(c->ranks, step, near));
 }
 

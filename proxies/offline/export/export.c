@@ -69,7 +69,7 @@ int bb_export_validate(const char *name, struct bb_export_selection only, const 
     if ((only.ranks || only.micro_batches) && !(format && format->predicted))
         return bb_err(BB_EUSAGE, "--export-%s requires --export perfetto", only.ranks ? "ranks" : "micro-batches");
     if (format && format->predicted && !cluster)
-        return bb_err(BB_EUSAGE, "--export %s requires --cluster; try: --cluster h100-sxm-ib", name);
+        return bb_err(BB_EUSAGE, "--export %s requires --cluster (for example --cluster h100-sxm-ib)", name);
     /* A tool that reads the file would simulate a machine without the slowdowns that the format cannot represent. */
     for (int i = 0; i < slow->n && format && !format->predicted; i++) {
         const enum bb_slow_kind kind = slow->items[i].kind;

@@ -48,6 +48,6 @@ int bb_tokens_parse(const char *text, double *tokens)
         return 0;
     return bb_err(BB_EUSAGE,
                   "--tokens: '%s' is not valid, expected a number above 0 and up to 1e18, optionally with K, M, B or T "
-                  "(powers of 1000); try: 15T",
+                  "(powers of 1000), in one word (for example 15T)",
                   text);
 }

@@ -252,7 +252,7 @@ static int validate_net_options(const struct bb_proxy_config *c)
 
     if (!option)
         return 0;
-    return bb_err(BB_EUSAGE, "%s: --%s is not supported for model %s; try: --model resnet110_v2 or amoebanet_d",
+    return bb_err(BB_EUSAGE, "%s: --%s is not supported for model %s, expected --model resnet110_v2 or amoebanet_d",
                   c->proxy, option, c->model);
 }
 

@@ -104,8 +104,9 @@ static int make_kernel_lists(struct training *t)
     if (strcmp(t->config->compute, "gemm") != 0)
         return 0;
     if (!t->network.has_kernels)
-        return bb_err(BB_EUSAGE, "%s: --compute gemm does not support %s; try: --compute timed, or proxy transformer",
-                      t->config->proxy, t->config->model);
+        return bb_err(BB_EUSAGE,
+                      "%s: --compute gemm does not support %s; try: --compute timed, or transformer --model %s",
+                      t->config->proxy, t->config->model, t->config->model);
     free(t->kernels);
     BB_NEW(t->kernels, t->network.n);
     for (int which = 0; which < kinds; which++)

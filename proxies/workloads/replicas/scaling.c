@@ -70,7 +70,7 @@ int bb_scaling_resolve(const struct bb_proxy_config *c, struct bb_scaling *s)
     TRY(check_options(c, s->synthetic));
     if (s->strong && s->given_batch % s->ranks)
         return bb_err(BB_EUSAGE,
-                      "%s: global batch %d (--mode strong) is not divisible by %d ranks; try: --batch %s, or %s",
+                      "%s: global batch %d (--mode strong) is not divisible by %d ranks; try: --batch %s; possible: %s",
                       c->proxy, s->given_batch, s->ranks, bb_multiples(s->given_batch, s->ranks, batches),
                       dividing_ranks(s->given_batch, s->ranks, ranks));
     s->batch = s->strong ? s->given_batch / s->ranks : s->given_batch;

@@ -72,7 +72,7 @@ static int choose_batch(struct training *t)
             nearest = ranks;
     }
     if (t->network->strong && !t->batch)
-        return bb_err(BB_EUSAGE, "%s: no compute times for a global batch of %d on %d rank%s; try: %d ranks",
+        return bb_err(BB_EUSAGE, "%s: no compute times for a global batch of %d on %d rank%s; possible: %d ranks",
                       t->config->proxy, m->global_batch, p, p == 1 ? "" : "s", nearest);
     t->samples = t->batch ? t->batch->samples : real ? m->batch : 0;
     if (real && (t->samples < 1 || m->n_layers == 0))

@@ -283,7 +283,7 @@ static int build_step(const struct bb_proxy_config *c, struct bb_step *step)
 
     TRY(read_model(&m));
     if ((size_t)c->ranks > m.exchange)
-        return bb_err(BB_EUSAGE, "%s: %d ranks are more than the %zu elements of an all-to-all; try: %zu ranks",
+        return bb_err(BB_EUSAGE, "%s: %d ranks are more than the %zu elements of an all-to-all; possible: %zu ranks",
                       c->proxy, c->ranks, m.exchange, m.exchange);
     step->parameters = parameters_of(&m, c->ranks);
     step->samples = m.batch;

@@ -237,14 +237,12 @@ static int validate_layout(const struct bb_proxy_config *c, const struct variant
     const char *why;
 
     if (c->stages < 2)
-        return bb_err(BB_EUSAGE, "%s: %d stage, expected 2 or more; try: 2 stages", c->proxy, c->stages);
+        return bb_err(BB_EUSAGE, "%s: %d stage, expected 2 or more", c->proxy, c->stages);
     if (v->one_step && c->stages % 2)
-        return bb_err(BB_EUSAGE,
-                      "%s: %d stages, expected an even number, because stages run in pairs; "
-                      "try: %d or %d stages",
-                      c->proxy, c->stages, c->stages - 1, c->stages + 1);
+        return bb_err(BB_EUSAGE, "%s: %d stages, expected an even number, because stages run in pairs", c->proxy,
+                      c->stages);
     if (unit > c->ranks)
-        return bb_err(BB_EUSAGE, "%s: %d rank%s, too few for %d stages with %d %s each; try: %lld ranks", c->proxy,
+        return bb_err(BB_EUSAGE, "%s: %d rank%s, too few for %d stages with %d %s each; possible: %lld ranks", c->proxy,
                       c->ranks, c->ranks == 1 ? "" : "s", c->stages, width, v->division->members, unit);
     why = v->division == &tensor ? "stages x tensor-parallel ranks" : "stages x experts";
     return bb_args_check_ranks(c, (int)unit, why);

@@ -105,10 +105,9 @@ static int validate_layout(const struct bb_proxy_config *c)
     char near[BB_MULTIPLES_TEXT];
 
     if (s < 2)
-        return bb_err(BB_EUSAGE, "%s: %d stage, expected 2 or more; try: --stages 2", c->proxy, s);
+        return bb_err(BB_EUSAGE, "%s: %d stage, expected 2 or more; try: 2 stages", c->proxy, s);
     if (l < s)
-        return bb_err(BB_EUSAGE, "%s: %d layers are too few for %d stages; try: %d layers or %d stages", c->proxy, l, s,
-                      s, l < 2 ? 2 : l);
+        return bb_err(BB_EUSAGE, "%s: %d layers are too few for %d stages; try: %d layers", c->proxy, l, s, s);
     if (l % s)
         return bb_err(BB_EUSAGE, "%s: %d layers are not divisible by %d stages; try: %s layers", c->proxy, l, s,
                       bb_multiples(l, s, near));

@@ -53,12 +53,9 @@ static int reject_option(const struct bb_tiling *t, const char *option, const ch
                       "%s: --%s requires the two replicas of proxy gems (--replications 2 or more); leave it out",
                       proxy, option);
     if (t->layers_only && tiles)
-        return bb_err(BB_EUSAGE, "%s: --%s requires tiles; leave it out, or try: proxy spatial", proxy, option);
+        return bb_err(BB_EUSAGE, "%s: --%s requires tiles; leave it out, or try: spatial", proxy, option);
     if (t->config.tiles.spatial_parts && tiles)
-        return bb_err(BB_EUSAGE,
-                      "%s: --%s requires tiles, but --spatial-parts is 1; leave it out, or try: "
-                      "--spatial-parts 4",
-                      proxy, option);
+        return bb_err(BB_EUSAGE, "%s: --%s requires tiles, but --spatial-parts is 1; leave it out", proxy, option);
     return bb_err(BB_EUSAGE, "%s: --%s requires --%s; add that option, or leave this one out", proxy, option, other);
 }
 
@@ -166,11 +163,13 @@ static int resolve_balance(struct bb_tiling *t)
 {
     const struct bb_tiles_options *o = &t->config.tiles;
     int *modules, n, total = t->net.n_modules, rc = 0;
+    const char *last;        /* the comma before the last number */
     long long sum = 0, rest; /* rest: modules that the other splits leave to the last one */
 
     t->n_splits = o->splits;
     if (!o->balance)
         return 0;
+    last = strrchr(o->balance, ',');
     BB_NEW(modules, total);
     n = read_list(t, "balance", o->balance, modules, total);
     for (int i = 0; i < n; i++) {
@@ -183,8 +182,9 @@ static int resolve_balance(struct bb_tiling *t)
     else if (sum != total)
         rc = bb_err(BB_EUSAGE, "%s: --balance %s adds up to %lld modules, but %s has %d; try: %s", t->config.proxy,
                     o->balance, sum, t->net.name, total,
-                    rest > 0 ? bb_step_text(t->step, "%lld for the last split", rest)
-                             : bb_step_text(t->step, "--splits %d instead", n));
+                    rest > 0 ? bb_step_text(t->step, "--balance %.*s%lld", (int)(last ? last + 1 - o->balance : 0),
+                                            o->balance, rest)
+                             : bb_step_text(t->step, "--splits %d without --balance", n));
     else if (o->splits && o->splits != n)
         rc = bb_err(BB_EUSAGE, "%s: --balance %s lists %d splits, but --splits is %d; leave one out", t->config.proxy,
                     o->balance, n, o->splits);
@@ -267,7 +267,7 @@ static int validate_tiles(const struct bb_tiling *t)
     if (min <= t->net.n_modules)
         return 0;
     if (!t->gems)
-        return bb_err(BB_EUSAGE, "%s: %s has %d modules, too few for %d spatial splits; try: --spatial-splits %d",
+        return bb_err(BB_EUSAGE, "%s: %s has %d modules, too few for %d spatial splits, expected at most %d",
                       t->config.proxy, t->net.name, t->net.n_modules, t->n_spatial, t->net.n_modules - 1);
     while (spatial > 1 && spatial + unit * spatial > t->net.n_modules)
         spatial--;
@@ -275,32 +275,31 @@ static int validate_tiles(const struct bb_tiling *t)
         parts *= unit;
     return bb_err(BB_EUSAGE,
                   "%s: %s has %d modules, too few for the %d splits with which the tiles of both replicas are on "
-                  "separate ranks; try: --spatial-parts %d with --spatial-splits %d",
-                  t->config.proxy, t->net.name, t->net.n_modules, min, parts, spatial);
+                  "separate ranks; possible: --spatial-parts %d --spatial-splits %d with %d ranks",
+                  t->config.proxy, t->net.name, t->net.n_modules, min, parts, spatial, 2 * parts * spatial);
 }
 
 static int validate_splits(const struct bb_tiling *t)
 {
-    const char *proxy = t->config.proxy, *list = t->config.tiles.spatial_parts;
+    const char *proxy = t->config.proxy;
     int tiles = count_tiles(t), rc = validate_tiles(t);
 
     if (rc)
         return rc;
     if (t->n_splits < 2 && (t->gems || t->n_spatial))
-        return bb_err(BB_EUSAGE, "%s: %d split, expected 2 or more; try: --splits %d", proxy, t->n_splits,
-                      min_splits(t));
+        return bb_err(BB_EUSAGE, "%s: %d split, expected %d or more", proxy, t->n_splits, min_splits(t));
     if (t->n_spatial >= t->n_splits)
         return bb_err(
-            BB_EUSAGE, "%s: %d spatial splits of %d splits in total leave none to join the tiles; try: --splits %d%s",
-            proxy, t->n_spatial, t->n_splits, min_splits(t),
-            list && strchr(list, ',') ? "" : bb_step_text(t->step, " or --spatial-splits %d", t->n_splits - 1));
+            BB_EUSAGE,
+            "%s: %d spatial splits of %d splits in total leave none to join the tiles, expected %d splits or more",
+            proxy, t->n_spatial, t->n_splits, min_splits(t));
     if (t->n_splits > t->net.n_modules)
-        return bb_err(BB_EUSAGE, "%s: %s has %d modules, too few for %d splits; try: --splits %d", proxy, t->net.name,
-                      t->net.n_modules, t->n_splits, t->net.n_modules);
+        return bb_err(BB_EUSAGE, "%s: %s has %d modules, too few for %d splits, expected at most %d", proxy,
+                      t->net.name, t->net.n_modules, t->n_splits, t->net.n_modules);
     if (t->gems && ranks_per_replica(t, t->n_splits) < 2LL * tiles)
         return bb_err(BB_EUSAGE,
                       "%s: with %d splits, %d tiles per replica and %lld ranks in total, the tiles of both replicas "
-                      "cannot have separate ranks; try: --splits %d",
+                      "cannot have separate ranks, expected %d splits or more",
                       proxy, t->n_splits, tiles, ranks_per_replica(t, t->n_splits), min_splits(t));
     return 0;
 }
@@ -371,7 +370,7 @@ static int validate_ranks(const struct bb_tiling *t)
                       BB_MAX_LAYERS);
     if (t->config.tiles.hybrid && t->config.ranks < mp * min_copies(t))
         return bb_err(BB_EUSAGE,
-                      "%s: Hybrid needs two or more copies of both replicas, %lld ranks each; try: %lld ranks",
+                      "%s: Hybrid needs two or more copies of both replicas, %lld ranks each; possible: %lld ranks",
                       t->config.proxy, mp, mp * min_copies(t));
     return bb_args_check_ranks(&t->config, (int)mp,
                                bb_step_text(t->step, "%s%d split%s%s", tiles, whole, whole == 1 ? "" : "s",

@@ -8,18 +8,18 @@ static int report_invalid_parts(const char *proxy, int parts, int base, int belo
 {
     if (parts == 1)
         return bb_err(BB_EUSAGE,
-                      "%s: one part is the whole image, which has no halos; expected a power of two, at least 2; try: "
-                      "--spatial-parts 2",
+                      "%s: one part is the whole image, which has no halos; expected a power of two, at least "
+                      "2",
                       proxy);
     if (base == 4)
         return bb_err(BB_EUSAGE,
-                      "%s: %d tiles do not form a square grid with a power of two per side; try: "
-                      "--spatial-parts %d or %d",
+                      "%s: %d tiles do not form a square grid with a power of two per side, "
+                      "such as %d or %d",
                       proxy, parts, below, below * base);
     return bb_err(
         BB_EUSAGE,
-        "%s: %d parts do not divide an image whose side is a power of two; expected a power of two, at least 2; "
-        "try: --spatial-parts %d or %d",
+        "%s: %d parts do not divide an image whose side is a power of two; expected a power of two, at least 2, "
+        "such as %d or %d",
         proxy, parts, below, below * base);
 }
 

@@ -37,9 +37,11 @@ int bb_server_comms(struct bb_step *step, const struct bb_dp_config *p, int grou
     if (p->kind != BB_SYNC_PS)
         comms->servers = p->kind == BB_SYNC_PS_P2P ? 1 : p->options.servers ? p->options.servers : 2;
     if (comms->servers >= ranks)
-        return bb_err(BB_EUSAGE, "%s: no worker is left: %d rank%s, parameter servers: %d; try: %d ranks%s",
-                      step->proxy, ranks, ranks == 1 ? "" : "s", comms->servers, comms->servers + 1,
-                      p->kind == BB_SYNC_PS_SHARDED && ranks > 1 ? ", or fewer --servers" : "");
+        return bb_err(BB_EUSAGE, "%s: no worker is left: %d rank%s, parameter servers: %d; %s", step->proxy, ranks,
+                      ranks == 1 ? "" : "s", comms->servers,
+                      p->kind == BB_SYNC_PS_SHARDED && ranks > 1
+                          ? bb_step_text(step, "try: --servers %d", MIN(ranks - 1, 2))
+                          : bb_step_text(step, "possible: %d ranks", comms->servers + 1));
     if (ranks > 1)
         comms->lanes = MIN(MAX(comms->servers, 1), BB_SERVER_LANES);
     for (int i = 0; i < comms->lanes; i++) {

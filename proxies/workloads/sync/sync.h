@@ -166,12 +166,15 @@ int bb_sync_add_comms(struct bb_step *step, const struct bb_dp_config *policy, i
  * bb_sync_hierarchy_comms - divide a group by node, for a hierarchical reduction. Adds the groups "<group> local" (the
  * ranks of a node) and "<group> cross" (the ranks with the same index in all nodes), and sets comms->local, cross,
  * n_local and n_cross.
- *   option   name of the option that requests the hierarchical reduction, for the error line
+ *   option   the option that requests the hierarchical reduction, for the error line
  *   Returns  0, or -BB_EUSAGE after printing an error line if the group is on one node only, or does not have the same
  *            number of ranks, at least 2, on every node
  */
-int bb_sync_hierarchy_comms(struct bb_step *step, int group, int gpus_per_node, const char *option,
-                            struct bb_sync_comms *comms) BB_MUST_CHECK;
+struct bb_hierarchy_option {
+    const char *name, *instead; /* without dashes; what to type where it is not possible */
+};
+int bb_sync_hierarchy_comms(struct bb_step *step, int group, int gpus_per_node,
+                            const struct bb_hierarchy_option *option, struct bb_sync_comms *comms) BB_MUST_CHECK;
 
 struct bb_sync_unit {
     const char *name;                /* name of the unit (layer) in labels of operations; must outlive the program */

@@ -4,6 +4,8 @@
 
 #include "bootstrap/base/alloc.h"
 
+#include <string.h>
+
 #include <stdlib.h>
 
 static const struct bb_sync_comms no_comms = {.gradients = BB_NONE,
@@ -100,7 +102,10 @@ static int shard_error(struct bb_step *step, int group, int gpus_per_node, int r
                                  : "are all on one node, where hsdp equals zero3";
 
     return bb_err(BB_EUSAGE, "%s: with %d GPUs per node the %d ranks of %s %s; try: %s", step->proxy, gpus_per_node,
-                  g->size, g->name, why, near ? bb_step_text(step, "--shard-size %d", near) : "zero3");
+                  g->size, g->name, why,
+                  near                                      ? bb_step_text(step, "--shard-size %d", near)
+                  : strcmp(step->proxy, "transformer") == 0 ? "--dp-sync zero3"
+                                                            : "--sync zero3");
 }
 
 /* Return the number of consecutive ranks in a shard group, or -BB_EUSAGE after printing an error line. Default: all
@@ -152,21 +157,11 @@ static int add_shards(struct bb_step *step, const struct bb_dp_config *p, int gr
     return 0;
 }
 
-/* Return the number of GPUs per node, nearest to gpus_per_node, with which a hierarchical reduction over the group
- * is possible; 0 if there is no such number. */
-static int nearest_node(const struct bb_layout *l, int group, int gpus_per_node)
-{
-    for (int far = 1; far <= l->ranks; far++)
-        for (int near = gpus_per_node - far; near <= gpus_per_node + far; near += 2 * far)
-            if (has_hierarchy(l, group, near))
-                return near;
-    return 0;
-}
-
-static int hierarchy_error(struct bb_step *step, int group, int gpus_per_node, const char *option, int run)
+/* run: number of the group's ranks on each node; 0: the number differs between nodes */
+static int hierarchy_error(struct bb_step *step, int group, int gpus_per_node, const struct bb_hierarchy_option *o,
+                           int run)
 {
     const struct bb_group *g = &step->layout.groups[group];
-    int near = nearest_node(&step->layout, group, gpus_per_node);
     const char *how = run == 0   ? "they are distributed unevenly"
                       : run == 1 ? "each is on a node of its own"
                                  : "all are on one node";
@@ -174,12 +169,11 @@ static int hierarchy_error(struct bb_step *step, int group, int gpus_per_node, c
     return bb_err(BB_EUSAGE,
                   "%s: --%s needs several nodes, each with the same number (at least 2) of the %d ranks of %s; with %d "
                   "GPUs per node %s; try: %s",
-                  step->proxy, option, g->size, g->name, gpus_per_node, how,
-                  near ? bb_step_text(step, "--gpus-per-node %d", near) : "without this option");
+                  step->proxy, o->name, g->size, g->name, gpus_per_node, how, o->instead);
 }
 
-int bb_sync_hierarchy_comms(struct bb_step *step, int group, int gpus_per_node, const char *option,
-                            struct bb_sync_comms *comms)
+int bb_sync_hierarchy_comms(struct bb_step *step, int group, int gpus_per_node,
+                            const struct bb_hierarchy_option *option, struct bb_sync_comms *comms)
 {
     int run = ranks_per_node(&step->layout, group, gpus_per_node), local, cross;
 
@@ -208,7 +202,8 @@ int bb_sync_add_comms(struct bb_step *step, const struct bb_dp_config *p, int gr
     if (group == BB_NONE || step->layout.groups[group].size < 2)
         return 0;
     if (p->options.hierarchical)
-        return bb_sync_hierarchy_comms(step, group, node, "hierarchical", comms);
+        return bb_sync_hierarchy_comms(step, group, node,
+                                       &(struct bb_hierarchy_option){"hierarchical", "without --hierarchical"}, comms);
     if (bb_sync_is_sharded(p->kind))
         return add_shards(step, p, group, node, comms);
     comms->n = step->layout.groups[group].size;

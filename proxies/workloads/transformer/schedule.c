@@ -97,12 +97,12 @@ int bb_schedule_validate(const struct bb_schedule *s, const char *prefix)
     if (!bb_schedule_row(s)->chunked)
         return bb_err(BB_EUSAGE,
                       "%s: schedule %s supports one chunk of layers per stage, not %d; try: --schedule interleaved, or "
-                      "leave --vpp out",
+                      "without --vpp",
                       prefix, bb_schedule_names[s->kind], s->chunks);
     if (p < 2 || s->chunks < 2)
         return bb_err(BB_EUSAGE,
                       "%s: schedule interleaved requires at least 2 stages and 2 chunks per stage, not %d and %d; try: "
-                      "--schedule 1f1b, or --pp %d --vpp %d",
+                      "--schedule 1f1b --vpp 1, or --pp %d --vpp %d",
                       prefix, p, s->chunks, p < 2 ? 2 : p, s->chunks < 2 ? 2 : s->chunks);
     if (m < p)
         return bb_err(BB_EUSAGE,

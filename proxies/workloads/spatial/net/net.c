@@ -219,7 +219,7 @@ static const struct family *find_family(const char *word, const char *found)
         if (strcmp(families[f].name, found) == 0)
             return &families[f];
     bb_err(BB_EUSAGE,
-           "%s: family '%s' does not support tiles and splits; try: --model resnet110_v2, amoebanet_d or cosmoflow",
+           "%s: family '%s' does not support tiles and splits, expected --model resnet110_v2, amoebanet_d or cosmoflow",
            word, found);
     return NULL;
 }

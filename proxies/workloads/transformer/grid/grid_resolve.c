@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_RANKS (1 << 24)
-
 /* ---- parsing of order strings ("tp-cp-ep-dp-pp") ---- */
 
 const char *const bb_grid_axis_names[BB_GRID_AXES] = {"tp", "cp", "ep", "dp", "pp"};
@@ -105,17 +103,14 @@ static int derive_axis(struct bb_grid *g, int axis, const struct bb_grid_model *
 {
     int ranks = g->ranks;
     long long others = multiply_axes(g);
-    char axes[96], suggestion[BB_GRID_SUGGESTION], more[32] = "";
+    char axes[96], suggestion[BB_GRID_SUGGESTION];
 
     if (others <= ranks && ranks % others == 0) {
         g->dense[axis] = (int)(ranks / others);
         return 0;
     }
-    if (others <= MAX_RANKS)
-        snprintf(more, sizeof(more), ", or %lld ranks", others > ranks ? others : ranks / others * others);
-    return bb_err(BB_EUSAGE, "%s: %d rank%s not divisible by %s = %lld; try: %s%s", who, ranks,
-                  ranks == 1 ? " is" : "s are", axes_text(g, axes), others, bb_grid_suggest(g, model, suggestion),
-                  more);
+    return bb_err(BB_EUSAGE, "%s: %d rank%s not divisible by %s = %lld; try: %s", who, ranks,
+                  ranks == 1 ? " is" : "s are", axes_text(g, axes), others, bb_grid_suggest(g, model, suggestion));
 }
 
 static int resolve_dense(struct bb_grid *g, const struct bb_grid_model *model, const char *who)

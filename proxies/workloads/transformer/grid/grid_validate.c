@@ -244,13 +244,20 @@ static const char *min_layers_text(const struct bb_grid *g, const struct bb_grid
 
 static int validate_layers(const struct bb_grid *g, const struct bb_grid_model *m, const char *who)
 {
+    const struct bb_pipe_split split = bb_grid_pipe_split(g, m->arch->layers, m->chunks);
     char suggestion[BB_GRID_SUGGESTION], chunks[32] = "";
+    int fewer_chunks = 0;
 
     if (m->arch->layers >= (long long)g->pp * m->chunks)
         return 0;
-    if (m->chunks > 1)
+    if (m->chunks > 1) {
         snprintf(chunks, sizeof(chunks), " x %d model chunks", m->chunks);
-    bb_grid_suggest(g, m, suggestion);
+        fewer_chunks = bb_pipe_split_chunks(&split);
+    }
+    if (fewer_chunks > 0)
+        snprintf(suggestion, sizeof(suggestion), "--vpp %d", fewer_chunks);
+    else
+        bb_grid_suggest(g, m, suggestion);
     return bb_err(BB_EUSAGE, "%s: %d layers are too few for pp %d%s; try: %s", who, m->arch->layers, g->pp, chunks,
                   suggestion[0] ? suggestion : min_layers_text(g, m, suggestion));
 }

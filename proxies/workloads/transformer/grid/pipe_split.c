@@ -109,9 +109,7 @@ static bool nearest_ends(const struct bb_pipe_split *s, struct bb_pipe_split *su
     return found;
 }
 
-/* Returns the number of model chunks per stage, at least 2, that makes the division valid and is closest to the
- * requested number; 0 if no number is valid. */
-static int nearest_chunks(const struct bb_pipe_split *s)
+int bb_pipe_split_chunks(const struct bb_pipe_split *s)
 {
     int requested = s->chunks, max = s->layers / s->stages;
 
@@ -175,7 +173,7 @@ static const char *suggestion_text(const struct bb_pipe_split *s, char text[TEXT
             snprintf(text + used, TEXT - used, ", or %s", ends_text(&suggestion, ends));
         return text;
     }
-    other.chunks = nearest_chunks(s);
+    other.chunks = bb_pipe_split_chunks(s);
     if (other.chunks == 0)
         other.chunks = 1;
     if (!nearest_ends(&other, &suggestion))
@@ -217,7 +215,7 @@ static int report_ends(const struct bb_pipe_split *s, const char *who)
 
 int bb_pipe_split_validate(const struct bb_pipe_split *s, const char *layout, const char *who)
 {
-    int parts = s->stages * s->chunks, chunks = s->chunks > 1 ? nearest_chunks(s) : 0;
+    int parts = s->stages * s->chunks, chunks = s->chunks > 1 ? bb_pipe_split_chunks(s) : 0;
     char by[32] = "", vpp[32] = "", ends[TEXT] = "";
     struct bb_pipe_split suggestion;
 

@@ -154,7 +154,7 @@ static int validate_dedup(const struct bb_layers *l, const char *proxy)
         return bb_err(
             BB_EUSAGE,
             "%s: --moe-dispatch dedup requires equal row counts for %d nodes and %d ranks, impossible with %lld tokens "
-            "per rank%s; try: --moe-dispatch alltoall",
+            "per rank%s; try: --moe-dispatch alltoall without --moe-node-limit",
             proxy, c->nodes, c->ep, (long long)l->sizes.local_tokens, c->imbalance > 0 ? " and --moe-imbalance" : "");
     return 0;
 }

@@ -1,0 +1,88 @@
+"""Error lines end with a suggestion. "try:" is followed by what to type, which must work. "(for example ...)"
+shows the form of what is missing. "possible:" is followed by numbers of ranks: a change of the machine is not what to try."""
+import re
+import shlex
+
+import pytest
+from conftest import ROOT
+from test_refusals import SECTIONS, write_input
+
+# Suggestions in words, which no program can apply.
+WORDS = re.compile(r"another file name|fewer |a smaller |a larger |remove one|\"choices\"|leave_out|FILE")
+# Positional arguments that have no option, or whose option would be a second value: "try: 4 layers".
+POSITIONS = {"layers": 2, "stages": 3, "gpt3 stages": 2}
+
+
+def commands():
+    """(title, lines that write input files, command, suggestion) of every refused offline command with a suggestion."""
+    for title, section in SECTIONS:
+        inputs = []
+        for line in re.findall(r"^[$>2] .+$", section, re.M):
+            if line.startswith("> "):
+                inputs.append(line[2:])
+            elif line.startswith("$ "):
+                command = line[2:]
+            elif re.match(r"busbar (?:plan|list|compare) ", command):
+                for text in re.findall(r"(?:try|possible): ([^;]+)", line):
+                    foreign = re.search(r"busbar: (--\S+) is --\S+ here", line)
+                    yield title, list(inputs), re.sub(rf" {foreign[1]}=?\S*", "", command) if foreign else command, text
+
+
+def alternatives(text):
+    """["--pp 2", "--vpp 3"] of "--pp 2, or --vpp 3"; "--batch 64 or 66" and "4 or 8 ranks" are two alternatives, too."""
+    for part in re.split(r",? or (?=--|busbar|transformer)|, or ", text):
+        if found := re.fullmatch(r"(\d+)( \w+)? or (\d+)( \w+)", part):
+            yield from (f"{found[1]}{found[2] or found[4]}", found[3] + found[4])
+        else:
+            option, _, last = part.rpartition(" or ")
+            yield from [option, " ".join([*option.split()[:-1], last])] if option else [part]
+
+
+def apply(command, suggestion):
+    """The arguments of a command after the suggestion: a whole command, "4 ranks", positional arguments or options."""
+    words, suggested = shlex.split(command)[1:], suggestion.replace("'", "").split()
+    if suggested[0] == "busbar":
+        return suggested[1:]
+    if found := re.fullmatch(r"(\d+) (ranks|layers|stages)", suggestion):
+        if found[2] != "ranks":
+            return [*words[:(at := POSITIONS.get(f"{words[1][:4]} {found[2]}", POSITIONS[found[2]]))], found[1], *words[at + 1:]]
+        suggested = ["--ranks", found[1]]
+    if "with" in suggested:  # OPTIONS with N ranks
+        suggested[suggested.index("with"):] = ["--ranks", suggested[-2]]
+    while "without" in suggested:
+        at = suggested.index("without")
+        name = words.index(suggested[at + 1])
+        words[name:name + (1 if words[name + 1:name + 2] == [] or words[name + 1].startswith("-") else 2)] = []
+        suggested[at:at + 2] = []
+    end = next((i for i, word in enumerate(suggested) if word.startswith("-")), len(suggested))
+    if end:  # numbers replace the numbers of the command; a name replaces the name of the proxy
+        first = 2 if suggested[0][0].isdigit() else 1
+        last = next((i for i, word in enumerate(words) if i >= first and word.startswith("-")), len(words))
+        words[first:last] = suggested[:end]
+    for name, value in re.findall(r"(--\S+)((?: (?!--)\S+)?)", " ".join(suggested[end:])):
+        while name in words:
+            words[words.index(name):words.index(name) + (2 if value else 1)] = []
+        words += [name, *value.split()]
+    return words
+
+
+ROWS = [(title, inputs, command, text) for title, inputs, command, suggestion in commands() for text in alternatives(suggestion)
+        if not WORDS.search(text)]
+
+
+def test_the_catalogue_has_suggestions():
+    assert len(ROWS) > 100
+
+
+@pytest.mark.parametrize("title,inputs,command,text", ROWS, ids=[f"{i}-{row[3][:40]}" for i, row in enumerate(ROWS)])
+def test_the_suggestion_works(busbar, tmp_path, title, inputs, command, text):
+    for line in inputs:
+        write_input(tmp_path, line)
+    words = [str(ROOT / word) if (ROOT / word).is_file() else word for word in apply(command, text)]
+    done = busbar.run(*words, emulated=False, cwd=tmp_path, timeout=1)
+    assert done.returncode in (0, 5, 124), (text, words, done.stderr)  # 124: accepted, and computing
+
+
+def test_nothing_to_try_changes_the_machine():
+    changes = [row for row in ROWS if re.search(r"--gpus-per-node|--cluster", row[3])]
+    assert not changes

@@ -111,7 +111,7 @@ static void try_all_of_sync(const struct bb_proxy_config *given, const struct bb
                     for (int b = 1; b <= 8; b *= 2) {
                         struct bb_proxy_config as = *given, config;
 
-                        if ((s == 1) != (vpp > 1) || (s == 2 && pp == 1))
+                        if ((s == 1) != (vpp > 1) || (s > 0 && pp == 1))
                             continue;
                         if (skip_one_replica && tp * pp == RANKS)
                             continue;

@@ -3,6 +3,7 @@
 
 #include "bootstrap/base/units.h"
 #include "bootstrap/cli/size_list.h"
+#include "collectives/ops/foreign_options.h"
 
 #include <string.h>
 
@@ -58,6 +59,7 @@ const struct bb_opts bb_bench_comm_set = {
     .usage = "busbar bench comm [OPTION...]",
     .doc = "The cost of communicators, step by step: init, first operations, registration, split, shrink, destroy.\n"
            "A time is the slowest rank's host time, from a common start until the call has finished its work.",
+    .foreign = bb_bench_foreign_options,
     .exits = {BB_EXITS_RANKS},
     .examples = "  mpirun -n 8 busbar bench comm\n",
     .tables = tables,

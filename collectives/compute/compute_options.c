@@ -1,6 +1,7 @@
 /* compute_options.c - see compute_options.h. */
 #include "collectives/compute/compute_options.h"
 
+#include "collectives/ops/foreign_options.h"
 #include "cuda/work/layer_shape.h"
 
 #include <string.h>
@@ -69,6 +70,7 @@ const struct bb_opts bb_bench_compute_set = {
     .doc = "Kernel performance, compared with the measured limits of the GPU, in three sections (default: all):\n"
            "gemm (GEMMs of real layers, TFLOP/s), memory_kernels (memory-bound kernels of a layer, GB/s) and timed\n"
            "(accuracy of the kernel that runs for a given time in place of compute).",
+    .foreign = bb_bench_foreign_options,
     .exits = {BB_EXITS_RANKS, [5] = "a timed kernel deviates by more than --max-error"},
     .examples = "  mpirun -n 8 busbar bench compute gemm -d bfloat16\n",
     .tables = tables,

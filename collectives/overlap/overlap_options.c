@@ -1,6 +1,8 @@
 /* overlap_options.c - see overlap_options.h. */
 #include "collectives/overlap/overlap_options.h"
 
+#include "collectives/ops/foreign_options.h"
+
 static const char *const type_choices[] = {"bfloat16", "half", "float", NULL};
 
 /* Returns the name of the i-th collective that is one NCCL call with equal counts on all ranks; NULL if there are at
@@ -63,6 +65,7 @@ const struct bb_opts bb_bench_overlap_set = {
     .usage = "busbar bench overlap [OPTION...]",
     .doc = "Contention between a GEMM and a collective: each runs alone, then both run concurrently on separate\n"
            "streams from a common start, for several message sizes and limits on NCCL's CTAs.",
+    .foreign = bb_bench_foreign_options,
     .exits = {BB_EXITS_RANKS},
     .examples = "An all-reduce concurrent with GEMMs, for three limits of NCCL's CTAs:\n"
                 "  mpirun -n 8 busbar bench overlap --sizes 64M --ctas default,4,16\n",

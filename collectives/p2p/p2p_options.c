@@ -1,6 +1,8 @@
 /* p2p_options.c - see p2p_options.h. */
 #include "collectives/p2p/p2p_options.h"
 
+#include "collectives/ops/foreign_options.h"
+
 static const char *const metric_names[] = {"all", "latency", "bandwidth", NULL};
 static const char *const direction_choices[] = {"all", "one", "both", NULL};
 static const char *const schedule_choices[] = {"rounds", "one", NULL};
@@ -53,6 +55,7 @@ const struct bb_opts bb_bench_p2p_set = {
     .doc = "Latency and bandwidth between every two ranks, in one and in both directions, as matrices. Reports pairs,\n"
            "ranks and nodes whose links are slow compared with the median of the class (links inside a node, links\n"
            "between nodes). Also reports bimodal classes and ranks the slowest links.",
+    .foreign = bb_bench_foreign_options,
     .exits = {BB_EXITS_RANKS, [5] = "more slow links than --max-slow"},
     .examples = "Exit with status 5 if a link of the job is slow:\n"
                 "  mpirun -n 16 busbar bench p2p --max-slow 0\n",

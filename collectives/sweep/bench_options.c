@@ -4,6 +4,7 @@
 
 #include "bootstrap/base/units.h"
 #include "bootstrap/cli/size_list.h"
+#include "collectives/ops/foreign_options.h"
 
 #include <string.h>
 
@@ -127,6 +128,7 @@ const struct bb_opts bb_bench_set = {
              "busbw = algbw times a factor per collective (`busbar list collectives`): the rate in one direction\n"
              "of one GPU's link for a flat, bandwidth-bound algorithm. 1 GB/s = 1e9 bytes/s. Sizes of collectives\n"
              "with one slice per rank are rounded down to a multiple of 16 bytes per slice.",
+    .foreign = bb_bench_foreign_options,
     .exits = {BB_EXITS_RANKS, [5] = "below --min-busbw"},
     .tables = tables,
 };

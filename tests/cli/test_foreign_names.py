@@ -24,7 +24,7 @@ def test_the_tables_contain_the_names_of_mpi4dl():
 
 def test_foreign_options_are_answered(busbar):
     for name, ours, text, _ in OPTIONS:
-        if name == "ranks":  # an option of plan, unknown to proxy
+        if name in ("ranks", "tokens", "best-layout"):  # options of plan, unknown to proxy
             continue
         line = refusal(busbar, "spatial", f"--{name}")
         assert line == (f"--{name} has no counterpart here: {text}; leave it out" if not ours else f"--{name} is {ours} here; try: {text}"
@@ -72,6 +72,17 @@ def test_foreign_programs_are_answered(busbar):
         ranks = RANKS.get(text.split()[0], 8)
         done = busbar.run("plan", *text.split(), "--ranks", ranks, emulated=False)
         assert done.returncode == 0, (text, done.stderr)
+
+
+@pytest.mark.parametrize("command,typed,answer", [
+    ("proxy gpt3", "--best-layout", "busbar plan has --best-layout"), ("proxy gpt3", "--tokens=15T", "busbar plan has --tokens"),
+    ("bench all_reduce", "-g 8", "mpirun -n 8"), ("bench all_reduce", "--ngpus 8", "mpirun -n 8"), ("bench p2p", "--ranks=8", "mpirun -n 8"),
+    ("bench compute", "--cluster h100-sxm-ib", "busbar plan all_reduce --ranks 64 --cluster h100-sxm-ib"),
+    ("bench all_reduce", "--tp 8", "--tp is an option of busbar proxy and plan"),
+    ("bench all_reduce", "--model gpt3", "--model is an option of busbar proxy and plan")])
+def test_options_of_other_commands_lead_to_them(busbar, command, typed, answer):
+    done = busbar.run(*command.split(), *typed.split())
+    assert done.returncode == 2 and answer in done.stderr and done.stderr.count("\n") == 1
 
 
 def test_number_of_ranks_of_a_run_comes_from_mpirun(busbar):

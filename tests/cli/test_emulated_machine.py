@@ -327,7 +327,7 @@ def test_offline_collectives_with_slow_links_equal_a_run(busbar, tmp_path):
 
 @pytest.mark.parametrize("variable,value,message", [
     ("EMU_SLOW", "rank=5",
-     "'rank=5' is not valid, expected rank=R:TIMES, TIMES from 0.001 to 1000, or link=nodeN-nicM:PART or link=leafN:PART"),
+     "'rank=5' is not valid, expected rank=R:TIMES, nodeN:PART, link=nodeN-nicM:PART or link=leafN:PART; TIMES from 0.001 to 1000"),
     ("EMU_SLOW", "link=leaf0:0.5", "link=leaf0 requires a profile with 'fabric', and 'emulated-default' has none"),
     ("EMU_SLOW", "link=node0-nic0:2", "'link=node0-nic0:2' is not valid, expected rank=R:TIMES"),
     ("EMU_SLOW", "rank=2:1.1", "there is no rank 2, expected 0 to 1"),

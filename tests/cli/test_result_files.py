@@ -323,8 +323,9 @@ def test_closed_standard_streams_are_opened_as_dev_null(busbar, tmp_path):
     python.chmod(0o755)
     (tmp_path / "report").mkdir()
     (tmp_path / "report/report.py").touch()
+    (tmp_path / "result.json").write_text("{}")
     program = shutil.copy(busbar.build / "busbar", tmp_path)
-    args = ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", program, "report", program, "-o", tmp_path / "page.html"]
+    args = ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", program, "report", tmp_path / "result.json", "-o", tmp_path / "page.html"]
     done = subprocess.run(args, timeout=20, check=False)
     assert done.returncode == 0 and (python.parent / "seen").read_text().split() == ["/dev/null"] * 3
 

@@ -4,6 +4,7 @@
  */
 #include "collectives/bench_main.h"
 
+#include "bootstrap/base/alloc.h"
 #include "bootstrap/supervise/supervise.h"
 #include "collectives/comm/comm_options.h"
 #include "collectives/compute/compute_options.h"
@@ -11,6 +12,7 @@
 #include "collectives/p2p/p2p_options.h"
 #include "collectives/sweep/bench_options.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* Subcommands of `busbar bench` that are not collectives, such as `busbar bench compute`. To add a subcommand, add
@@ -45,14 +47,31 @@ bool bb_bench_is_subcommand(const char *word)
     return find_subcommand(word) || bb_coll_find(word) >= 0;
 }
 
-static int check_arguments(int argc, char **argv, double *timeout_s)
+/* Parses the arguments of a collective. common: out, the common options, whose texts point into argv. */
+static int check_arguments(int argc, char **argv, struct bb_common *common)
 {
     struct bb_bench_options options = {0}; /* zero-initialized, because some fields are not set by any option */
     struct bb_sweep sweep = {0};
     int rc = bb_bench_parse(&options, &sweep, argc, argv, stdout);
 
-    *timeout_s = options.common.timeout_s;
+    *common = options.common;
     bb_bench_release_sweep(&sweep);
+    return rc;
+}
+
+/* Parses the arguments of a subcommand. common: as for check_arguments. */
+static int check_subcommand(const struct bb_opts *set, int argc, char **argv, struct bb_common *common)
+{
+    char *cfg;
+    int rc;
+
+    BB_NEW(cfg, set->size);
+    rc = bb_opts_read(set, cfg, argc, argv);
+    for (const struct bb_opt_table *t = set->tables; t->opts; t++)
+        if (t->opts == bb_common_options)
+            memcpy(common, cfg + t->base, sizeof(*common));
+    free(cfg);
+    common->timeout_s = LOADING_S;
     return rc;
 }
 
@@ -67,25 +86,30 @@ static void complete_subcommands(const char *text)
 int bb_bench_main(int argc, char **argv)
 {
     const struct subcommand *subcommand = argc > 1 ? find_subcommand(argv[1]) : NULL;
-    double timeout_s = LOADING_S;
+    struct bb_results_head results = {.schema = "busbar.bench/1"};
+    struct bb_common common;
     int rc;
 
     if (argc == 2)
         complete_subcommands(bb_opts_completion_prefix(argc, argv));
-    rc = subcommand ? bb_opts_read(subcommand->options, NULL, argc - 1, argv + 1)
-                    : check_arguments(argc, argv, &timeout_s);
-
-    return rc ? rc : bb_supervise("bench", subcommand ? subcommand->run : "bb_bench_run", timeout_s, 1, argc, argv);
+    rc = subcommand ? check_subcommand(subcommand->options, argc - 1, argv + 1, &common)
+                    : check_arguments(argc, argv, &common);
+    if (rc)
+        return rc;
+    results.path = common.json;
+    results.csv = common.csv;
+    return bb_supervise("bench", subcommand ? subcommand->run : "bb_bench_run", common.timeout_s, 1, &results, argc,
+                        argv);
 }
 
 int bb_bench_check(int argc, char **argv)
 {
-    double timeout_s;
+    struct bb_common common;
     const struct subcommand *subcommand = argc > 1 ? find_subcommand(argv[1]) : NULL;
 
     if (subcommand)
         return bb_opts_check(subcommand->options, argc - 1, argv + 1);
     if (bb_opts_check(&bb_bench_set, argc, argv) != 0)
         return -BB_EUSAGE;
-    return check_arguments(argc, argv, &timeout_s);
+    return check_arguments(argc, argv, &common);
 }

@@ -239,12 +239,19 @@ static int check_arguments(int argc, char **argv, struct bb_proxy_run_options *o
 int bb_proxy_main(int argc, char **argv)
 {
     struct bb_proxy_run_options o;
+    struct bb_results_head results = {.schema = "busbar.proxy/1", .no_rows = true};
     struct bb_cluster cluster;
     int rc = check_arguments(argc, argv, &o);
 
     if (rc == 0 && o.cluster)
         rc = bb_cluster_load_changed(o.cluster, &o.changes, &cluster);
-    return rc ? rc : bb_supervise("proxy", "bb_proxy_run", o.common.timeout_s, 1, argc, argv);
+    if (rc)
+        return rc;
+    if (o.quick)
+        results = (struct bb_results_head){.schema = "busbar.proxies/1"};
+    results.path = o.common.json;
+    results.csv = o.common.csv;
+    return bb_supervise("proxy", "bb_proxy_run", o.common.timeout_s, 1, &results, argc, argv);
 }
 
 int bb_proxy_check(int argc, char **argv)

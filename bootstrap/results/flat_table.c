@@ -180,6 +180,7 @@ void bb_flat_table_write(const json_t *rows, const json_t *document, FILE *out)
         (void)!json_object_update_missing(columns, flat);
         json_array_append_new(table, flat);
     }
+    put_object(columns, "", extra); /* a table without rows has the columns that identify the run */
     names = column_names(columns);
     json_array_foreach(table, i, row)
     {

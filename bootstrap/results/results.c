@@ -132,6 +132,13 @@ static char *unused_path(const char *path)
     return unused;
 }
 
+/* Returns the value of the request that opens the results. root: consumed. */
+static json_t *opening_of(const struct bb_results_head *head, const char *path, json_t *root)
+{
+    return json_pack("{s:s?, s:s?, s:b, s:o}", "path", path, "csv", head->csv, "foreign", head->root != NULL, "root",
+                     root);
+}
+
 static int open_results(struct bb_results **out, const struct bb_results_head *head, struct bb_world *world)
 {
     struct bb_results *res;
@@ -147,9 +154,7 @@ static int open_results(struct bb_results **out, const struct bb_results_head *h
         res->world = world;
         res->link.fd = world->supervised.results_fd;
     }
-    rc = execute(res, BB_RESULTS_OPEN,
-                 json_pack("{s:s?, s:s?, s:b, s:o}", "path", res->path, "csv", head->csv, "foreign", head->root != NULL,
-                           "root", root));
+    rc = execute(res, BB_RESULTS_OPEN, opening_of(head, res->path, root));
     if (rc)
         free_results(res);
     else
@@ -168,6 +173,43 @@ int bb_results_open(struct bb_results **out, const struct bb_results_head *head,
     return rc;
 }
 
+/* Returns the keys that explain a failure of this process; an empty object for rc 0. The caller owns it. */
+static json_t *own_end(int rc)
+{
+    return bb_results_end_json(&(struct bb_results_end){.reason = rc < 0 ? bb_err_record()->text : NULL});
+}
+
+json_t *bb_results_opening(const struct bb_results_head *head, int ranks, int nodes)
+{
+    static const char unknown[] = "unknown";
+    const struct bb_world world = {.size = ranks, .nodes = nodes};
+    struct bb_results_head h = *head;
+    char host[256] = "";
+    json_t *opening;
+
+    if (!h.path && !h.csv)
+        return NULL;
+    (void)gethostname(host, sizeof(host) - 1);
+    h.emulated = getenv("EMU_TWINS") != NULL; /* set by busbar-emulated */
+    h.devices = json_pack("[{s:i, s:o, s:s, s:s, s:s}]", "rank", 0, "host", bb_json_text(host), "name", unknown, "uuid",
+                          unknown, "pci", unknown);
+    opening = opening_of(&h, h.path, new_root(&h, &world));
+    json_decref(h.devices);
+    return opening;
+}
+
+void bb_results_write_failure(json_t *opening, int rc)
+{
+    struct bb_results_writer w = {.out = stdout};
+    json_t *end = own_end(rc);
+
+    if (bb_results_writer_open_failed(&w, opening, rc) == 0 && w.document.root)
+        (void)bb_results_writer_finish(&w, rc, end);
+    bb_results_writer_release(&w);
+    json_decref(opening);
+    json_decref(end);
+}
+
 /* Returns rc, or -BB_EFAIL after an error message if the text output of a successful run could not be written to
  * stdout. */
 static int check_stdout(const struct bb_results *res, int rc)
@@ -177,12 +219,6 @@ static int check_stdout(const struct bb_results *res, int rc)
     if (rc < 0 || res->on_stdout || (error = bb_outfile_error(stdout)) == 0)
         return rc;
     return bb_err(BB_EFAIL, "cannot write to stdout: %s", strerror(error));
-}
-
-/* Returns the keys that explain a failure of this process; an empty object for rc 0. The caller owns it. */
-static json_t *own_end(int rc)
-{
-    return bb_results_end_json(&(struct bb_results_end){.reason = rc < 0 ? bb_err_record()->text : NULL});
 }
 
 void bb_results_set_end(json_t *root, int rc)

@@ -64,6 +64,16 @@ struct bb_results; /* opaque */
 int bb_results_open(struct bb_results **res, const struct bb_results_head *head, struct bb_world *world) BB_MUST_CHECK;
 
 /*
+ * bb_results_opening - return the request that opens the results of a supervised run which fails before its rank 0 opens
+ * them (bb_results_serve). GPUs and versions of libraries are not known then.
+ *   ranks, nodes  of the job, as far as known
+ *   Owner         the caller; NULL if neither JSON nor CSV is requested
+ * bb_results_write_failure - write the results of a run that failed with rc before it was supervised. opening: consumed.
+ */
+json_t *bb_results_opening(const struct bb_results_head *head, int ranks, int nodes) BB_MUST_CHECK;
+void bb_results_write_failure(json_t *opening, int rc);
+
+/*
  * bb_results_validate - check --json and --csv before the run starts: at most one of them may be "-" (stdout), and file
  *     names must be valid UTF-8.
  *   Returns  0, or -BB_EUSAGE after an error message

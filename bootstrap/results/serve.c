@@ -67,7 +67,7 @@ static bool serve_until_finish(struct server *s, struct bb_rank_header *header, 
     return n > 0;
 }
 
-int bb_results_serve(int rank_fd, int control_fd)
+int bb_results_serve(int rank_fd, int control_fd, json_t *opening)
 {
     struct server s = {.rank = {.fd = rank_fd}, .control = {.fd = control_fd}, .writer = {.out = stdout}};
     struct bb_rank_header header;
@@ -82,6 +82,8 @@ int bb_results_serve(int rank_fd, int control_fd)
     } else {
         end = json_pack("{s:s}", "ended_by", "the loss of its supervisor");
     }
+    if (!s.writer.document.root)
+        (void)!bb_results_writer_open_failed(&s.writer, opening, code);
     if (s.writer.document.root)
         rc = bb_results_writer_finish(&s.writer, code, end);
     rc = rc == code ? 0 : rc;

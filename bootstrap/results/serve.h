@@ -19,10 +19,12 @@
  * the supervisor has ended without FINISH, the final status is "interrupted".
  *   rank_fd     socket to the rank; the rank may close it at any time
  *   control_fd  socket to the supervisor
+ *   opening     value of OPEN (bb_results_opening) for a run that fails before its rank sends OPEN; NULL: none. Not used
+ *               after a usage error, which leaves an older file unchanged
  *   Returns     0, or a negative error after an error message if the final results could not be written
  * The caller owns both descriptors and sets the handling of signals.
  */
-int bb_results_serve(int rank_fd, int control_fd) BB_MUST_CHECK;
+int bb_results_serve(int rank_fd, int control_fd, json_t *opening) BB_MUST_CHECK;
 
 /*
  * Functions for the supervisor. Neither of them blocks: FINISH is the only message that the supervisor sends, so it

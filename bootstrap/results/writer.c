@@ -131,6 +131,11 @@ int bb_results_writer_execute(struct bb_results_writer *w, enum bb_results_reque
     return bb_err(BB_EFAIL, "results: invalid request");
 }
 
+int bb_results_writer_open_failed(struct bb_results_writer *w, json_t *opening, int rc)
+{
+    return opening && rc < 0 && rc != -BB_EUSAGE ? bb_results_writer_execute(w, BB_RESULTS_OPEN, opening) : 0;
+}
+
 /* ---- end ---- */
 
 const char *bb_results_status(int rc)

@@ -55,6 +55,10 @@ struct bb_results_writer {
 int bb_results_writer_execute(struct bb_results_writer *w, enum bb_results_request request,
                               json_t *value) BB_MUST_CHECK;
 
+/* bb_results_writer_open_failed - execute OPEN for a run that failed with rc before it opened its results. opening: value
+ * of OPEN, borrowed; NULL: none. Does nothing if rc is 0 or -BB_EUSAGE. Returns as bb_results_writer_execute. */
+int bb_results_writer_open_failed(struct bb_results_writer *w, json_t *opening, int rc) BB_MUST_CHECK;
+
 /*
  * bb_results_writer_finish - set the final status and write all targets for the last time.
  *   rc       status of the run: 0 or a negative error code

@@ -13,6 +13,7 @@
 #ifndef BB_BOOTSTRAP_SUPERVISE_SUPERVISE_H
 #define BB_BOOTSTRAP_SUPERVISE_SUPERVISE_H
 
+#include "bootstrap/results/results.h"
 #include "bootstrap/supervise/child.h"
 
 /*
@@ -21,13 +22,15 @@
  *   entry      entry point in busbar-rank
  *   timeout_s  time limit in seconds for loading the libraries; the rank sets the limit of the run
  *   ranks      number of ranks of this supervisor: 1, or more with the options -g and -t of nccl-tests' programs
+ *   results    schema, paths and no_rows of the results, which are written if the run fails before rank 0 opens them,
+ *              except after a usage error; NULL: none
  *   argc, argv arguments of the entry point; argv[0] is the command
  *   Returns    0, or the negative error code with which the job ended; one process of the job has printed the error
  * With the option --no-supervisor in argv, the process becomes the rank itself (exec), for debuggers; only the launcher
  * then reports how it ends.
  */
-int bb_supervise(const char *command, const char *entry, double timeout_s, int ranks, int argc,
-                 char **argv) BB_MUST_CHECK;
+int bb_supervise(const char *command, const char *entry, double timeout_s, int ranks,
+                 const struct bb_results_head *results, int argc, char **argv) BB_MUST_CHECK;
 
 /* bb_supervise_program - like bb_supervise, for any program that calls bb_supervised_begin and bb_supervised_end
  * (rank.h) instead of busbar-rank. */

@@ -114,24 +114,43 @@ bool bb_supervisor_poll_writer(struct bb_supervisor *s)
 /* Returns how the job ends, for the results. phase: out, buffer to which the returned struct points. */
 static struct bb_results_end describe_end(const struct bb_supervisor *s, char phase[BB_VERDICT_LINE])
 {
+    const char *own = s->children[0].page->error.text;
+
     phase[0] = '\0';
     if (s->trouble.cause != BB_CAUSE_NONE)
         bb_verdict_phase(s, phase);
+    if (!own[0])
+        own = "another rank failed and printed the reason to stderr";
     return (struct bb_results_end){.reason = s->line[0]      ? s->line
                                              : s->printed[0] ? s->printed
-                                             : s->code       ? s->children[0].page->error.text
+                                             : s->code       ? own
                                                              : NULL,
                                    .phase = phase,
                                    .ended_by =
                                        s->trouble.cause == BB_CAUSE_SIGNAL ? bb_signal_name(s->trouble.signal) : NULL};
 }
 
-/* Sends FINISH to the process that writes the results: the exit code and the cause of an early end. */
+/* Starts the process that writes the results. Returns whether the process has started. */
+static bool start_writer(struct bb_supervisor *s)
+{
+    int *rank_fd = &s->children[0].results_fd;
+
+    s->writer.pid = bb_writer_start(*rank_fd, s->program.opening, &s->mask, &s->writer.control.fd);
+    if (*rank_fd >= 0)
+        close(*rank_fd);
+    *rank_fd = -1;
+    return s->writer.pid >= 0;
+}
+
+/* Sends FINISH to the process that writes the results: the exit code and the cause of an early end. The process starts
+ * now if the run failed before rank 0 opened the results. */
 static void record_end(struct bb_supervisor *s)
 {
     char phase[BB_VERDICT_LINE];
     const struct bb_results_end end = describe_end(s, phase);
 
+    if (s->program.opening && s->job.rank == 0 && s->code && s->writer.pid == 0)
+        (void)start_writer(s);
     if (!bb_supervisor_poll_writer(s)) /* a failure to send is ignored: bb_supervisor_poll_writer detects its cause */
         (void)!bb_results_finish_send(s->writer.control.fd, -s->code, &end);
 }
@@ -340,14 +359,11 @@ static void check_writer(struct bb_supervisor *s)
     char first;
     const ssize_t got = child->results_fd < 0 ? -1 : recv(child->results_fd, &first, 1, MSG_PEEK | MSG_DONTWAIT);
 
-    if (got > 0) {
-        s->writer.pid = bb_writer_start(child->results_fd, &s->mask, &s->writer.control.fd);
-        if (s->writer.pid < 0) {
-            bb_err(BB_EFAIL, "cannot start the process that writes the results: %s", strerror(errno));
-            bb_peers_report(s, s->job.rank, BB_CAUSE_PRINTED, 0, BB_EFAIL);
-        }
+    if (got > 0 && !start_writer(s)) {
+        bb_err(BB_EFAIL, "cannot start the process that writes the results: %s", strerror(errno));
+        bb_peers_report(s, s->job.rank, BB_CAUSE_PRINTED, 0, BB_EFAIL);
     }
-    if (got >= 0) {
+    if (got == 0) {
         close(child->results_fd);
         child->results_fd = -1;
     }
@@ -514,11 +530,33 @@ out:
     return rc;
 }
 
-int bb_supervise(const char *command, const char *entry, double timeout_s, int ranks, int argc, char **argv)
+/* Returns the request that opens the results of a run that fails early; NULL: none, as on other ranks than 0. */
+static json_t *early_results(const struct bb_results_head *results, int argc, char **argv)
 {
-    struct bb_rank_program program = {.command = command, .entry = entry, .argc = argc, .argv = argv};
-    const int rc = bb_rank_program_find(command, program.path);
+    const char *claim = bb_launcher_claim();
+    const int ranks = claim ? atoi(strchr(claim, '=') + 1) : 1, local = bb_launcher_local_size();
+    struct bb_results_head head;
+
+    if (!results || bb_launcher_rank() > 0)
+        return NULL;
+    head = *results;
+    head.argc = argc;
+    head.argv = argv;
+    return bb_results_opening(&head, ranks, local > 0 && local < ranks ? (ranks + local - 1) / local : 1);
+}
+
+int bb_supervise(const char *command, const char *entry, double timeout_s, int ranks,
+                 const struct bb_results_head *results, int argc, char **argv)
+{
+    struct bb_rank_program program = {
+        .command = command, .entry = entry, .argc = argc, .argv = argv, .opening = early_results(results, argc, argv)};
+    int rc = bb_rank_program_find(command, program.path);
 
     bb_environment_warn();
-    return rc ? rc : bb_supervise_program(&program, timeout_s, ranks);
+    if (rc)
+        bb_results_write_failure(json_incref(program.opening), rc);
+    else
+        rc = bb_supervise_program(&program, timeout_s, ranks);
+    json_decref(program.opening);
+    return rc;
 }

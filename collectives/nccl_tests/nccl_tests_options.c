@@ -286,7 +286,7 @@ int bb_nccl_tests_main(int argc, char **argv)
 
     TRY(bb_nccl_tests_parse(&o, argc, argv));
     TRY(bb_bench_resolve(&o.bench, &sweep, &collective));
-    rc = bb_supervise(argv[0], "bb_nccl_tests_run", o.bench.common.timeout_s, o.threads * o.gpus, argc, argv);
+    rc = bb_supervise(argv[0], "bb_nccl_tests_run", o.bench.common.timeout_s, o.threads * o.gpus, NULL, argc, argv);
 out:
     bb_bench_release_sweep(&sweep);
     return rc;

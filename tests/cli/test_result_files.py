@@ -124,6 +124,31 @@ def test_status_matches_the_exit_status(busbar, tmp_path, args, fault, code):
     assert json.loads(path.read_text())["status"] == STATUS[code]
 
 
+@pytest.mark.parametrize("args,env,status,reason", [
+    (BENCH, {"EMU_FAULT": "die:rank=1,call=5"}, "timeout", r"rank 1 \(.* is lost"),
+    (["bench", "p2p"], {"EMU_FAULT": "die:rank=0,call=5"}, "timeout", r"rank 0 \(.* is lost"),
+    (PROXY, {"EMU_FAULT": "fail:rank=1,name=cudaSetDevice"}, "failed", r"another rank failed|rank 1 \(.*cudaSetDevice"),
+    (BENCH, {"CUDA_VISIBLE_DEVICES": "0"}, "failed", r"another rank failed|rank 1 \(.* but only 1 GPU"),
+], ids=["lost", "first", "fails", "gpus"])
+def test_run_that_fails_in_setup_replaces_older_results(busbar, tmp_path, args, env, status, reason):
+    for name in "x.json", "x.csv":
+        (tmp_path / name).write_text('{"status": "ok"}')
+    done = busbar.run(*args, "--json", "x.json", "--csv", "x.csv", "-T", 10, ranks=2, env=env, cwd=tmp_path)
+    assert done.returncode not in (0, 2), done.stderr
+    results = json.loads((tmp_path / "x.json").read_text())
+    assert results["status"] == status and re.match(reason, results["reason"]), results["reason"]
+    assert results["command"][:2] == args[:2] and results["devices"][0]["host"] and results["emulated"] and results["ranks"] == 2
+    assert results["started"] > "2020" and not results.get("results")
+    assert {"command", "started", "host"} <= set((tmp_path / "x.csv").read_text().splitlines()[0].split(","))
+
+
+def test_usage_error_leaves_older_results(busbar, tmp_path):
+    (tmp_path / "x.json").write_text("old")
+    for args in (["bench", "broadcast", "-r", "7"], ["proxy", "gpt2_large", "4", "3", "2"]):
+        assert busbar.run(*args, "--json", "x.json", ranks=2, cwd=tmp_path).returncode == 2
+        assert (tmp_path / "x.json").read_text() == "old"
+
+
 def test_killed_rank_0_leaves_every_printed_row(busbar, tmp_path):
     """Rank 0 dies in an operation of the third size or later. The file contains every row that was printed before."""
     path = tmp_path / "x.json"

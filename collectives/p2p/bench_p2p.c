@@ -46,11 +46,11 @@ struct p2p {
     int n_matrices, round;
     double *samples; /* [repeats] times of the current pair in us per message */
     json_t *report;  /* top-level fields of the results, on rank 0 */
-    int n_slow;
+    int n_slow[BB_LINK_LEVELS];
     struct cause *causes; /* [n_causes] causes of slow links, in the order of the matrices; on rank 0 */
     int n_causes;
     bool wrong, too_many; /* wrong: a link transferred wrong data; too_many: a matrix has more slow links than
-                             --max-slow; too_many is set on rank 0 only */
+                             --max-slow, or a link below --min-gbps; too_many is set on rank 0 only */
 };
 
 /* ---- choosing the metrics and message sizes to measure ---- */
@@ -287,7 +287,8 @@ static struct bb_link_outliers links_of(const struct p2p *p, const struct matrix
                                      .node_of = p->session.world.node_of,
                                      .symmetric = !f->is_directed,
                                      .higher_is_better = f->is_bandwidth,
-                                     .factor = p->options.slow};
+                                     .factor = p->options.slow,
+                                     .least = f->is_bandwidth ? p->options.min_gbps : 0};
 }
 
 enum { LABEL_TEXT = BB_BYTES_TEXT + 32 };
@@ -350,14 +351,15 @@ static json_t *slow_json(const struct p2p *p, const struct matrix *m, const stru
 {
     const struct bb_p2p_metric *f = &bb_p2p_metrics[m->run.kind];
     const struct bb_world *w = &p->session.world;
-    bool is_node = l->level == BB_LINK_NODE;
-    int node = is_node ? l->from : w->node_of[l->from];
+    bool is_class = l->level == BB_LINK_CLASS, is_node = l->level == BB_LINK_NODE;
+    int node = is_class || is_node ? l->from : w->node_of[l->from];
 
-    return json_pack("{s:s, s:o, s:o, s:i, s:s, s:b, s:s, s:s, s:I, s:o, s:o}", "level", bb_link_level_names[l->level],
-                     "from", is_node ? json_null() : json_integer(l->from), "to",
-                     l->to < 0 ? json_null() : json_integer(l->to), "node", node, "host", host_of_node(w, node),
-                     "same_node", l->same_node, "metric", f->metric, "direction", f->direction, "bytes",
-                     (json_int_t)m->run.bytes, "value", bb_json_real(l->value), "median", bb_json_real(l->median));
+    return json_pack("{s:s, s:o, s:o, s:o, s:s?, s:b, s:s, s:s, s:I, s:o, s:o}", "level", bb_link_level_names[l->level],
+                     "from", is_class || is_node ? json_null() : json_integer(l->from), "to",
+                     l->to < 0 ? json_null() : json_integer(l->to), "node", is_class ? json_null() : json_integer(node),
+                     "host", is_class ? NULL : host_of_node(w, node), "same_node", l->same_node, "metric", f->metric,
+                     "direction", f->direction, "bytes", (json_int_t)m->run.bytes, "value", bb_json_real(l->value),
+                     "median", bb_json_real(l->median));
 }
 
 static void print_slow(const struct p2p *p, const struct matrix *m, const struct bb_slow_link *l)
@@ -387,7 +389,7 @@ static void report_slow(void *arg, const struct bb_slow_link *l)
 {
     struct p2p *p = arg;
 
-    p->n_slow++;
+    p->n_slow[l->level]++;
     if (p->session.out)
         print_slow(p, p->shown, l);
     append(p, "slow_links", slow_json(p, p->shown, l));
@@ -405,6 +407,11 @@ static const char *cause_text(const struct p2p *p, const struct cause *c, char t
     const char *unit = bb_p2p_metrics[c->matrix->run.kind].unit;
     char who[2 * BB_HOST_TEXT + 64];
 
+    if (what->level == BB_LINK_CLASS) {
+        snprintf(text, CAUSE_TEXT, "all %d links %s are slow: %.2f %s", c->found.links, class_text(what->same_node),
+                 what->value, unit);
+        return text;
+    }
     if (what->level == BB_LINK_PAIR)
         snprintf(who, sizeof who, "rank %d (%s) %s rank %d (%s): the link %s is", what->from, w->hosts[what->from],
                  bb_p2p_metrics[c->matrix->run.kind].is_directed ? "to" : "and", what->to, w->hosts[what->to],
@@ -481,7 +488,7 @@ static const char *causes_of(const struct p2p *p, const struct matrix *m, char t
     return n > 0 ? text : "no single cause";
 }
 
-/* ---- reporting bimodal link classes (intra-node, inter-node) and the slowest links, checking --max-slow ---- */
+/* ---- reporting bimodal link classes (intra-node, inter-node) and the slowest links, checking --max-slow and --min-gbps ---- */
 
 static void report_modes(struct p2p *p, const struct matrix *m, bool same_node)
 {
@@ -495,7 +502,7 @@ static void report_modes(struct p2p *p, const struct matrix *m, bool same_node)
         return;
     if (p->session.out)
         fprintf(p->session.out,
-                "# bimodal links %s: %s: %d links at %.2f, %d at %.2f %s; the median may hide slow links\n",
+                "# bimodal links %s: %s: %d links at %.2f, %d at %.2f %s; links are compared with the faster ones\n",
                 class_text(same_node), label_of(m, label), k.links[0], k.median[0], k.links[1], k.median[1], f->unit);
     append(p, "bimodal",
            json_pack("{s:s, s:s, s:I, s:b, s:[i,i], s:[f,f]}", "metric", f->metric, "direction", f->direction, "bytes",
@@ -525,26 +532,41 @@ static void report_slowest(struct p2p *p, const struct matrix *m)
         fputc('\n', p->session.out);
 }
 
-/* Checks --max-slow for one matrix. The check also fails if no link was measured or if ranks share a GPU. */
-static void judge_links(struct p2p *p, const struct matrix *m)
+/* Prints an error and remembers it if the slow links of a matrix exceed a limit, or if none was measured or ranks share
+ * a GPU. option: that sets the limit. */
+static void judge_limit(struct p2p *p, const struct matrix *m, const struct bb_link_outliers *links, int most,
+                        const char *option, const char *verdict)
 {
-    const struct bb_link_outliers links = links_of(p, m);
-    const int most = p->options.max_slow;
     char label[LABEL_TEXT], text[CAUSE_TEXT];
     int slow, all;
 
-    if (most < 0)
-        return;
-    bb_link_outliers_count(&links, &slow, &all);
+    bb_link_outliers_count(links, &slow, &all);
     if (p->session.shared_gpu || all == 0)
-        (void)bb_err_job(BB_EBELOW, "%s: --max-slow cannot be checked: %s", label_of(m, label),
+        (void)bb_err_job(BB_EBELOW, "%s: %s cannot be checked: %s", label_of(m, label), option,
                          all == 0 ? "no link was measured" : "ranks share a GPU");
     else if (slow > most)
-        (void)bb_err_job(BB_EBELOW, "%s; %s: %d of %d links are slow, more than %d (--max-slow)", causes_of(p, m, text),
-                         label_of(m, label), slow, all, most);
+        (void)bb_err_job(BB_EBELOW, "%s; %s: %d of %d links are %s", causes_of(p, m, text), label_of(m, label), slow,
+                         all, verdict);
     else
         return;
     p->too_many = true;
+}
+
+/* Checks --max-slow and --min-gbps for one matrix. */
+static void judge_links(struct p2p *p, const struct matrix *m)
+{
+    struct bb_link_outliers links = links_of(p, m);
+    char verdict[64];
+
+    if (p->options.max_slow >= 0) {
+        snprintf(verdict, sizeof verdict, "slow; --max-slow allows %d", p->options.max_slow);
+        judge_limit(p, m, &links, p->options.max_slow, "--max-slow", verdict);
+    }
+    if (links.least > 0) {
+        snprintf(verdict, sizeof verdict, "below %g GB/s (--min-gbps)", links.least);
+        links.factor = 0; /* only the absolute limit */
+        judge_limit(p, m, &links, 0, "--min-gbps", verdict);
+    }
 }
 
 static void report_slow_links(struct p2p *p)
@@ -558,7 +580,8 @@ static void report_slow_links(struct p2p *p)
         bb_link_outliers_slow(&links, report_slow, p);
     }
     if (p->session.out)
-        fprintf(p->session.out, "# %d slow links, ranks and nodes (--slow %g)\n", p->n_slow, p->options.slow);
+        fprintf(p->session.out, "# %d slow links, %d slow ranks, %d slow nodes (--slow %g)\n", p->n_slow[BB_LINK_PAIR],
+                p->n_slow[BB_LINK_RANK], p->n_slow[BB_LINK_NODE], p->options.slow);
     for (int i = 0; i < p->n_matrices; i++) {
         report_modes(p, &p->matrices[i], true);
         report_modes(p, &p->matrices[i], false);

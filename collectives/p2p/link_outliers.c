@@ -7,21 +7,59 @@
 #include <stdlib.h>
 
 const char *const bb_link_level_names[BB_LINK_LEVELS] = {
-    [BB_LINK_PAIR] = "pair", [BB_LINK_RANK] = "rank", [BB_LINK_NODE] = "node"};
+    [BB_LINK_PAIR] = "pair", [BB_LINK_RANK] = "rank", [BB_LINK_NODE] = "node", [BB_LINK_CLASS] = "class"};
 
 /* A class of links: all intra-node links or all inter-node links, in the order of the matrix. */
 struct class
 {
-    struct bb_slow_link *links; /* [n] value: of the link; median: of the class */
-    double *values;             /* [n] values of the links */
-    size_t n;
+    struct bb_slow_link *links; /* [n] value: of the link; median: of the class, or of its faster group */
+    double *values;             /* [n] values of the links, in ascending order */
+    size_t n, fast;             /* fast: number of links in the faster group of a bimodal class; otherwise 0 */
     struct bb_stats sum;
 };
+
+/* Returns the speed of a link relative to a faster link (1 or less). */
+static double relative(const struct bb_link_outliers *l, double slower, double faster)
+{
+    return l->higher_is_better ? slower / faster : faster / slower;
+}
+
+/* Returns the i-th fastest value of a class. */
+static double fastest(const struct bb_link_outliers *l, const struct class *c, size_t i)
+{
+    return c->values[l->higher_is_better ? c->n - 1 - i : i];
+}
+
+/* Returns the number of links in the faster group of a bimodal class (link_outliers.h); 0 if it is not bimodal. */
+static size_t count_fast(const struct bb_link_outliers *l, const struct class *c)
+{
+    const size_t least_slow = (c->n + 3) / 4;
+
+    for (size_t i = 1; i + least_slow <= c->n; i++) {
+        const double gap = relative(l, fastest(l, c, i), fastest(l, c, i - 1));
+
+        if (gap < l->factor && gap < relative(l, fastest(l, c, i - 1), fastest(l, c, 0)))
+            return i;
+    }
+    return 0;
+}
+
+/* Computes statistics of the faster links (number: c->fast) or of the other links of a class. */
+static void group_stats(const struct bb_link_outliers *l, const struct class *c, bool faster, struct bb_stats *stats)
+{
+    const size_t slow = c->n - c->fast;
+
+    if (faster)
+        bb_stats_compute(c->values + (l->higher_is_better ? slow : 0), c->fast, stats);
+    else
+        bb_stats_compute(c->values + (l->higher_is_better ? 0 : c->fast), slow, stats);
+}
 
 static struct class class_of(const struct bb_link_outliers *l, bool same_node)
 {
     const size_t ranks = (size_t)l->ranks;
     struct class c = {.n = 0};
+    struct bb_stats typical;
 
     BB_NEW(c.links, ranks * ranks);
     BB_NEW(c.values, ranks * ranks);
@@ -33,9 +71,12 @@ static struct class class_of(const struct bb_link_outliers *l, bool same_node)
             c.values[c.n] = value;
             c.links[c.n++] = (struct bb_slow_link){BB_LINK_PAIR, from, to, same_node, value, NAN};
         }
+    bb_sort_doubles(c.values, c.n);
     bb_stats_compute(c.values, c.n, &c.sum);
+    c.fast = count_fast(l, &c);
+    group_stats(l, &c, c.fast > 0, &typical);
     for (size_t i = 0; i < c.n; i++)
-        c.links[i].median = c.sum.p50;
+        c.links[i].median = typical.p50;
     return c;
 }
 
@@ -56,12 +97,12 @@ void bb_link_outliers_summary(const struct bb_link_outliers *l, bool same_node, 
 /* Returns the speed of a link relative to the median of its class: 1 at the median, below 1 for a slower link. */
 static double rate(const struct bb_link_outliers *l, const struct bb_slow_link *link)
 {
-    return l->higher_is_better ? link->value / link->median : link->median / link->value;
+    return relative(l, link->value, link->median);
 }
 
 static bool is_slow(const struct bb_link_outliers *l, const struct bb_slow_link *link)
 {
-    return l->higher_is_better ? link->value < l->factor * link->median : link->value > link->median / l->factor;
+    return rate(l, link) < l->factor || link->value < l->least;
 }
 
 /* ---- slow pairs, ranks and nodes ---- */
@@ -73,28 +114,35 @@ static bool belongs_to(const struct bb_link_outliers *l, const struct bb_slow_li
                                  : l->node_of[link->from] == which || l->node_of[link->to] == which;
 }
 
-/* Returns rank or node number `which` as a slow link whose value is the median over its links of the class. Requires at
- * least two links (four values if each direction has its own value), because a single slow link is already reported as
- * a pair; with fewer links the value is NaN, which is not slow. */
+/* Returns rank or node number `which` as a slow link if it has at least two links of the class (four values if each
+ * direction has its own value), because a single slow link is already reported as a pair, and all of them are slow. The
+ * value is their median; otherwise it is NaN. */
 static struct bb_slow_link group_of(const struct bb_link_outliers *l, const struct class *c, enum bb_link_level level,
                                     int which)
 {
+    struct bb_slow_link group = c->links[0];
     struct bb_stats stats;
+    bool all_slow = true;
     size_t n = 0;
 
     for (size_t i = 0; i < c->n; i++)
-        if (belongs_to(l, &c->links[i], level, which))
+        if (belongs_to(l, &c->links[i], level, which)) {
+            all_slow = all_slow && is_slow(l, &c->links[i]);
             c->values[n++] = c->links[i].value;
+        }
     bb_stats_compute(c->values, n, &stats);
-    return (struct bb_slow_link){
-        level, which, -1, c->links[0].same_node, n >= (l->symmetric ? 2 : 4) ? stats.p50 : NAN, c->sum.p50};
+    group.level = level;
+    group.from = which;
+    group.to = -1;
+    group.value = all_slow && n >= (l->symmetric ? 2 : 4) ? stats.p50 : NAN;
+    return group;
 }
 
 void bb_link_outliers_slow(const struct bb_link_outliers *l, bb_slow_fn *fn, void *arg)
 {
     struct class classes[2] = {class_of(l, true), class_of(l, false)};
 
-    for (int level = 0; level < BB_LINK_LEVELS; level++)
+    for (int level = 0; level <= BB_LINK_NODE; level++)
         for (struct class *c = classes; c < classes + 2; c++) {
             size_t groups = c->n == 0 ? 0 : level == BB_LINK_PAIR ? c->n : (size_t)l->ranks;
             for (size_t i = 0; i < groups; i++) {
@@ -110,41 +158,18 @@ void bb_link_outliers_slow(const struct bb_link_outliers *l, bb_slow_fn *fn, voi
 
 /* ---- detecting bimodal classes ---- */
 
-/* Divides the ascending values of all intra-node or all inter-node links at the widest gap. Returns the number of
- * values below the gap, or 0 if the links are not bimodal (link_outliers.h). factor: as in struct bb_link_outliers. */
-static size_t split_at(const double *values, size_t n, double factor)
-{
-    size_t least = (n + 3) / 4, at = 0;
-    double widest = factor;
-
-    for (size_t i = least > 0 ? least : 1; i + least <= n && i < n; i++)
-        if (values[i - 1] < widest * values[i]) {
-            widest = values[i - 1] / values[i];
-            at = i;
-        }
-    return at;
-}
-
 void bb_link_outliers_modes(const struct bb_link_outliers *l, bool same_node, struct bb_link_modes *modes)
 {
     struct class c = class_of(l, same_node);
-    size_t low;
-    int slow = l->higher_is_better ? 0 : 1; /* index in half[] of the slower links */
-    struct bb_stats half[2];
+    struct bb_stats half;
 
-    *modes = (struct bb_link_modes){{0}, {NAN, NAN}, NAN};
-    bb_sort_doubles(c.values, c.n);
-    low = split_at(c.values, c.n, l->factor);
-    bb_stats_compute(c.values, low, &half[0]);
-    bb_stats_compute(c.values + low, c.n - low, &half[1]);
-    release_class(&c);
-    if (low == 0)
-        return;
-    for (int i = 0; i < 2; i++) {
-        modes->links[i] = (int)half[i ^ slow].n;
-        modes->median[i] = half[i ^ slow].p50;
+    *modes = (struct bb_link_modes){{0}, {NAN, NAN}};
+    for (int i = 0; i < 2 && c.fast > 0; i++) {
+        group_stats(l, &c, i == 1, &half);
+        modes->links[i] = (int)half.n;
+        modes->median[i] = half.p50;
     }
-    modes->border = l->higher_is_better ? half[0].max : half[1].min;
+    release_class(&c);
 }
 
 /* ---- ranking the slowest links ---- */
@@ -181,36 +206,15 @@ int bb_link_outliers_worst(const struct bb_link_outliers *l, struct bb_slow_link
     return n;
 }
 
-/* Sets slow[c->n] for the links of a class that are slow or belong to the slower group of a bimodal class. Returns their
- * number. */
-static int mark_slow(const struct bb_link_outliers *l, const struct class *c, bool *slow)
-{
-    struct bb_link_modes modes;
-    int n = 0;
-
-    bb_link_outliers_modes(l, c->n > 0 && c->links[0].same_node, &modes);
-    for (size_t i = 0; i < c->n; i++) {
-        const double value = c->links[i].value;
-        const bool slower_mode =
-            modes.links[0] > 0 && (l->higher_is_better ? value <= modes.border : value >= modes.border);
-
-        slow[i] = slower_mode || is_slow(l, &c->links[i]);
-        n += slow[i];
-    }
-    return n;
-}
-
 void bb_link_outliers_count(const struct bb_link_outliers *l, int *slow, int *all)
 {
     *slow = *all = 0;
     for (int same = 1; same >= 0; same--) {
         struct class c = class_of(l, same);
-        bool *marks;
 
-        BB_NEW(marks, c.n);
-        *slow += mark_slow(l, &c, marks);
+        for (size_t i = 0; i < c.n; i++)
+            *slow += is_slow(l, &c.links[i]);
         *all += (int)c.n;
-        free(marks);
         release_class(&c);
     }
 }
@@ -247,17 +251,29 @@ static struct bb_link_cause cause_of(const struct bb_link_outliers *l, const str
     }
     if (cause.slow < (l->symmetric ? 2 : 4) || 5 * cause.slow < 4 * cause.links)
         *gain = 0;
+    for (int r = 0, of_rank = 1; level == BB_LINK_NODE && *gain > 0 && r < l->ranks; r++)
+        if (l->node_of[r] == which) {
+            (void)cause_of(l, c, slow, slow, BB_LINK_RANK, r, &of_rank);
+            *gain = of_rank > 0 ? *gain : 0;
+        }
     return cause;
 }
 
-/* Returns the node or rank that explains the most open links, or the first open pair. *found: whether there is one. */
+/* Returns the whole class if all of its links are slow, the node or rank that explains the most open links, or the first
+ * open pair. *found: whether there is one. */
 static struct bb_link_cause next_cause(const struct bb_link_outliers *l, const struct class *c, const bool *slow,
                                        const bool *open, bool *found)
 {
-    struct bb_link_cause best = {.what.level = BB_LINK_PAIR};
+    struct bb_link_cause best = {.what = {BB_LINK_CLASS, -1, -1, c->links[0].same_node, NAN, NAN}};
     int most = 0, gain;
 
-    for (int level = BB_LINK_RANK; level < BB_LINK_LEVELS; level++)
+    for (size_t i = 0; i < c->n; i++)
+        best.slow += open[i];
+    best.links = (int)c->n;
+    *found = best.slow == best.links && best.links > 1;
+    if (*found)
+        return best;
+    for (int level = BB_LINK_RANK; level <= BB_LINK_NODE; level++)
         for (int which = 0; which < l->ranks; which++) {
             const struct bb_link_cause cause = cause_of(l, c, slow, open, (enum bb_link_level)level, which, &gain);
 
@@ -275,8 +291,9 @@ static struct bb_link_cause next_cause(const struct bb_link_outliers *l, const s
 static bool explains(const struct bb_link_outliers *l, const struct bb_link_cause *cause,
                      const struct bb_slow_link *link)
 {
-    return cause->what.level == BB_LINK_PAIR ? link->from == cause->what.from && link->to == cause->what.to
-                                             : belongs_to(l, link, cause->what.level, cause->what.from);
+    return cause->what.level == BB_LINK_CLASS  ? true
+           : cause->what.level == BB_LINK_PAIR ? link->from == cause->what.from && link->to == cause->what.to
+                                               : belongs_to(l, link, cause->what.level, cause->what.from);
 }
 
 /* Calls fn for each cause of the slow links of a class. */
@@ -287,9 +304,8 @@ static void explain_class(const struct bb_link_outliers *l, const struct class *
     BB_NEW(slow, c->n);
     BB_NEW(open, c->n);
     BB_NEW(own, c->n);
-    (void)mark_slow(l, c, slow);
     for (size_t i = 0; i < c->n; i++)
-        open[i] = slow[i];
+        open[i] = slow[i] = is_slow(l, &c->links[i]);
     do {
         struct bb_link_cause cause = next_cause(l, c, slow, open, &found);
 

@@ -2,14 +2,14 @@
  * link_outliers.h - finds the slow links in a matrix of link measurements. A link is an ordered or unordered pair of
  * ranks. Pure functions.
  *
- * There are two classes of links: intra-node and inter-node. Each link is compared with the median of its class. A rank
- * (or a node) is slow if the median over its own links of a class is slow. With few links, a slow link shifts the class
- * median itself; then only pairs are reported, never a rank or a node.
+ * There are two classes of links: intra-node and inter-node. Each link is compared with the median of its class, or, if
+ * the class is bimodal, with the median of its faster group. A rank (or a node) is slow if all of its links of a class
+ * are slow.
  *
  * A class is bimodal if its sorted values have a gap wider than the factor (with 0.8: two adjacent values more than
- * 1.25 times apart) with at least a quarter of the links on each side. The widest gap divides the class into a slower
- * and a faster group. The median of a bimodal class represents only one group, so up to half of the links may be bad
- * although no link is below factor x median.
+ * 1.25 times apart), the gap is wider than the distance between the fastest and the slowest value above it, and at
+ * least a quarter of the links is below it. The faster group may be a single link: if most nodes are slow, few links
+ * connect two healthy ones. If all links of a class are equally slow, only an absolute limit detects that.
  */
 #ifndef BB_COLLECTIVES_P2P_LINK_OUTLIERS_H
 #define BB_COLLECTIVES_P2P_LINK_OUTLIERS_H
@@ -27,17 +27,19 @@ struct bb_link_outliers {
     bool symmetric;        /* true: value[a][b] == value[b][a], so each link is reported once, with from < to */
     bool higher_is_better; /* true: a higher value is better (bandwidth); false: a lower value is better (latency) */
     double factor; /* 0 to 1. A link is slow below factor x median (bandwidth), or above median / factor (latency) */
+    double least;  /* a link with a lower value is slow, too; 0: no such limit */
 };
 
-enum bb_link_level { BB_LINK_PAIR, BB_LINK_RANK, BB_LINK_NODE, BB_LINK_LEVELS };
-extern const char *const bb_link_level_names[BB_LINK_LEVELS]; /* "pair", "rank", "node" */
+enum bb_link_level { BB_LINK_PAIR, BB_LINK_RANK, BB_LINK_NODE, BB_LINK_CLASS, BB_LINK_LEVELS };
+extern const char *const bb_link_level_names[BB_LINK_LEVELS]; /* "pair", "rank", "node", "class" */
 
 struct bb_slow_link {
     enum bb_link_level level;
-    int from, to;   /* pair: the two ranks; otherwise from is the rank or node index and to is -1 */
+    int from, to;   /* pair: the two ranks; otherwise from is the rank or node index (class: -1) and to is -1 */
     bool same_node; /* true: the link is inside a node; false: between nodes */
     /* latency in us or bandwidth in 1e9 bytes/s. value: of the link, or the median over the links of the rank or
-     * node; median: over all links inside nodes if same_node, otherwise over all links between nodes */
+     * node; median: over all links inside nodes if same_node, otherwise over all links between nodes; only over the faster
+     * group if these are bimodal */
     double value, median;
 };
 
@@ -54,7 +56,6 @@ void bb_link_outliers_summary(const struct bb_link_outliers *l, bool same_node, 
 struct bb_link_modes {
     int links[2]; /* number of links: [0] slower links, [1] faster links */
     double median[2];
-    double border; /* value of the slower link that is closest to the faster links: the limit between the two groups */
 };
 
 /* bb_link_outliers_modes - determine whether the intra-node links (same_node true) or the inter-node links (false) are
@@ -71,12 +72,13 @@ int bb_link_outliers_worst(const struct bb_link_outliers *l, struct bb_slow_link
 
 /*
  * bb_link_outliers_count - count the slow links.
- *   slow     out: number of links that are slow or, if their class is bimodal, belong to its slower group
+ *   slow     out: number of slow links
  *   all      out: number of measured links
  */
 void bb_link_outliers_count(const struct bb_link_outliers *l, int *slow, int *all);
 
-/* A cause of slow links: a node or a rank most of whose links of a class are slow, or a single pair of ranks. */
+/* A cause of slow links: a node or a rank most of whose links of a class are slow, a single pair of ranks, or, if all
+ * links of a class are slow, the class. */
 struct bb_link_cause {
     struct bb_slow_link what; /* value: median of its slow links; median: of the links of the class that are not slow */
     int slow, links;          /* its slow links; all its links of the class */
@@ -85,7 +87,8 @@ struct bb_link_cause {
 /*
  * bb_link_outliers_causes - explain the slow links (those that bb_link_outliers_count counts) by as few nodes, ranks and
  * pairs as possible: the node or rank with the most unexplained slow links comes first (greedy set cover). A node or rank
- * is a cause if at least 80 % of its links of the class are slow, and it has at least two.
+ * is a cause if at least 80 % of its links of the class are slow, and it has at least two; a node only if this holds for
+ * each of its ranks.
  *   fn(arg, cause)  called for each cause, intra-node links first
  */
 typedef void bb_cause_fn(void *arg, const struct bb_link_cause *cause);

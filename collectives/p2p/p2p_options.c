@@ -23,12 +23,15 @@ static const struct bb_opt option_rows[] = {
             "untimed operations before the first sample; NCCL sets up the connection in the first operation"),
     OPT_INT('c', "check", FIELD(check), "1", "0|1", 0, 1, "verify the last timed message of each link"),
     OPT_BUFFERS(FIELD(common.buffers)),
-    OPT_DOUBLE(0, "slow", FIELD(slow), "0.8", "FACTOR", 0.01, 1,
-               "a link is slow if its bandwidth is below FACTOR x the median of its class, or its latency above the "
-               "median / FACTOR"),
+    OPT_DOUBLE(
+        0, "slow", FIELD(slow), "0.8", "FACTOR", 0.01, 1,
+        "a link is slow if its bandwidth is below FACTOR x the median of its class (bimodal class: of the faster "
+        "group), or its latency above the median / FACTOR"),
     OPT_INT(0, "max-slow", FIELD(max_slow), "-1", "N", -1, 1e9,
-            "exit with status 5 if a matrix has more than N slow links, including the slower group of links of a "
-            "bimodal class; -1: never"),
+            "exit with status 5 if a matrix has more than N slow links; -1: never"),
+    OPT_DOUBLE(0, "min-gbps", FIELD(min_gbps), "0", "GBPS", 0, 1e9,
+               "exit with status 5 if the bandwidth of a link (both: the sum of its directions) is below GBPS; such a "
+               "link is slow, too; 0: no limit"),
     {0},
 };
 static const struct bb_opt_table tables[] = {
@@ -56,9 +59,11 @@ const struct bb_opts bb_bench_p2p_set = {
            "ranks and nodes whose links are slow compared with the median of the class (links inside a node, links\n"
            "between nodes). Also reports bimodal classes and ranks the slowest links.",
     .foreign = bb_bench_foreign_options,
-    .exits = {BB_EXITS_RANKS, [5] = "more slow links than --max-slow"},
+    .exits = {BB_EXITS_RANKS, [5] = "more slow links than --max-slow, or a link below --min-gbps"},
     .examples = "Exit with status 5 if a link of the job is slow:\n"
-                "  mpirun -n 16 busbar bench p2p --max-slow 0\n",
+                "  mpirun -n 16 busbar bench p2p --max-slow 0\n"
+                "Also if all links are slow:\n"
+                "  mpirun -n 16 busbar bench p2p --metrics bandwidth --max-slow 0 --min-gbps 45\n",
     .tables = tables,
     .size = sizeof(struct bb_bench_p2p_options),
     .resolve = resolve_options};

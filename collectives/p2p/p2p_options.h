@@ -11,6 +11,7 @@ struct bb_bench_p2p_options {
     int iterations, repeats, warmup, check;
     int max_slow; /* exit with status 5 if a matrix has more slow links than this; -1: no limit */
     double slow;
+    double min_gbps;              /* exit with status 5 if the bandwidth of a link is lower, 1e9 bytes/s; 0: no limit */
     struct bb_sizes small, large; /* message sizes for latency (small) and bandwidth (large), parsed from small_list
                                      and large_list */
 };

@@ -99,12 +99,13 @@ def links(result):
     """What explains the slow links, each node, rank and pair once."""
     seen = set()
     for cause in result.data.get("causes") or []:
-        what = {"node": f"node {cause.get('node')}", "rank": f"rank {cause.get('from')}"}.get(
-            cause.get("level"), f"{cause.get('from')} to {cause.get('to')}")
+        host = f" ({cause.get('host')})"
+        what = {"node": f"node {cause.get('node')}{host}", "rank": f"rank {cause.get('from')}{host}", "class": "all ranks"}.get(
+            cause.get("level"), f"{cause.get('from')} to {cause.get('to')}{host}")
         if what not in seen:
             seen.add(what)
             unit = "us" if cause.get("metric") == "latency" else "GB/s"
-            yield (f"Slow: {what} ({cause.get('host')}), {cause.get('slow')} of {cause.get('links')} {'intra' if cause.get('same_node') else 'inter'}"
+            yield (f"Slow: {what}, {cause.get('slow')} of {cause.get('links')} {'intra' if cause.get('same_node') else 'inter'}"
                    f"-node links, {cause.get('metric')} {number_text(cause.get('value'), unit)} instead of "
                    f"{number_text(cause.get('median'), unit)} at {bytes_text(cause.get('bytes'))}.")
     slow = sum(link.get("level") == "pair" for link in result.data.get("slow_links") or [])

@@ -86,9 +86,9 @@ def test_reports_slow_links(busbar, tmp_path, one_far):
     assert [s["from"] for s in slow if s["level"] == "rank"] == [4]
     assert all(s["value"] == pytest.approx(1000 / message_us("inter", 1e6), rel=1e-3) for s in slow)
     assert all(s["median"] == pytest.approx(1000 / message_us("intra", 1e6), rel=1e-3) for s in slow)
-    assert "slow: rank 0" in text and "slow: all links of rank 4" in text and "# 24 slow" in text
+    assert "slow: rank 0" in text and "slow: all links of rank 4" in text and "# 20 slow links, 4 slow ranks, 0 slow nodes (--slow 0.8)" in text
     text = busbar.run(*args, "--slow", "0.1", "--metrics", "bandwidth", ranks=5, env=one_far).stdout
-    assert "# 0 slow links, ranks and nodes (--slow 0.1)" in text  # links at 0.2 x the median are above the threshold of 0.1
+    assert "# 0 slow links, 0 slow ranks, 0 slow nodes (--slow 0.1)" in text  # links at 0.2 x the median are above the threshold of 0.1
 
 
 def test_reports_bimodal_links_and_enforces_max_slow(busbar, tmp_path):
@@ -100,10 +100,10 @@ def test_reports_bimodal_links_and_enforces_max_slow(busbar, tmp_path):
     fast, slow = (1000 / message_us(kind, 1e6) for kind in ("intra", "inter"))
     done = busbar.run(*args, "--max-slow", "7", "--json", tmp_path / "r.json", ranks=4, env=env)
     result = json.loads((tmp_path / "r.json").read_text())
-    assert result["slow_links"] == [] and result["slowest_links"] == []  # the 8 slow links define the median
+    assert [(s["from"], s["to"]) for s in result["slow_links"]] == [(a, b) for a in range(4) for b in range(4) if a // 2 != b // 2]
     (bimodal,) = result["bimodal"]
     assert bimodal["links"] == [8, 4] and bimodal["medians"] == pytest.approx([slow, fast], rel=1e-3) and bimodal["same_node"]
-    assert done.returncode == 5 and "8 of 12 links are slow, more than 7 (--max-slow)" in done.stderr
+    assert done.returncode == 5 and "8 of 12 links are slow; --max-slow allows 7" in done.stderr
     assert "# bimodal links inside a node: bandwidth one" in done.stdout
     assert busbar.run(*args, "--max-slow", "8", ranks=4, env=env).returncode == 0
 
@@ -112,6 +112,8 @@ def test_reports_bimodal_links_and_enforces_max_slow(busbar, tmp_path):
     (4, "link=node2-nic0:0.5", [("rank", 4, 2)]),
     (4, "link=node2-nic0:0.5,link=node2-nic1:0.5", [("node", None, 2)]),
     (8, "link=node2-nic0:0.5,link=node5-nic0:0.6", [("rank", 2, 2), ("rank", 5, 5)]),
+    (8, "node1:0.6,node2:0.6,node5:0.6,node6:0.6", [("rank", r, r) for r in (1, 2, 5, 6)]),  # half of the nodes
+    (4, "link=node1-nic0:0.6,link=node3-nic1:0.4", [("rank", 2, 1), ("rank", 7, 3)]),  # node 1 has a fast NIC, too
     (4, "", [])])
 def test_names_the_cause_of_slow_links_first_and_last(busbar, tmp_path, nodes, slow, causes):
     """NIC 0 of node 2 belongs to the first rank of the node."""
@@ -128,6 +130,19 @@ def test_names_the_cause_of_slow_links_first_and_last(busbar, tmp_path, nodes, s
         assert lines[0].startswith(f"# cause: {name}") and done.stdout.splitlines()[-1] == lines[-1] == lines[len(causes) - 1]
         assert done.stdout.index(lines[0]) < done.stdout.index("# bandwidth, one direction")
         assert f"busbar: {name}" in done.stderr and run["reason"].startswith(name)
+
+
+def test_min_gbps_fails_if_all_links_are_equally_slow(busbar, tmp_path):
+    path = tmp_path / "r.json"
+    args = ("bench", "p2p", "--metrics", "bandwidth", "--direction", "one", "-n", 2, "--repeats", 2, "--json", path)
+    env = {"EMU_NODES": "2", "EMU_CLUSTER": "h100-sxm-ib", "EMU_DATA": "off"}
+    done = busbar.run(*args, "--min-gbps", 45, ranks=4, env=env)
+    assert done.returncode == 0 and json.loads(path.read_text())["options"]["min_gbps"] == 45
+    done = busbar.run(*args, "--min-gbps", 45, ranks=4, env={**env, "EMU_SLOW": "node1:0.6"})
+    assert done.returncode == 5 and "all 8 links between nodes are slow: 28.7" in done.stderr
+    assert "8 of 12 links are below 45 GB/s (--min-gbps)" in done.stderr
+    (cause,) = json.loads(path.read_text())["causes"]
+    assert (cause["level"], cause["from"], cause["node"], cause["host"], cause["slow"]) == ("class", None, None, None, 8)
 
 
 def test_lists_the_slowest_links_in_order(busbar, tmp_path, one_far):

@@ -131,7 +131,7 @@ static void equal_links_are_not_slow(void **state)
     double value[RANKS * RANKS];
     int node_of[RANKS];
     struct seen seen = {.n = 0};
-    const struct bb_link_outliers l = {RANKS, value, node_of, false, true, 0.8};
+    const struct bb_link_outliers l = {RANKS, value, node_of, false, true, 0.8, 0};
 
     (void)state;
     fill_bandwidths(value, node_of);
@@ -148,7 +148,7 @@ static void finds_one_slow_direction(void **state)
     double value[RANKS * RANKS];
     int node_of[RANKS];
     struct seen seen = {.n = 0};
-    const struct bb_link_outliers l = {RANKS, value, node_of, false, true, 0.8};
+    const struct bb_link_outliers l = {RANKS, value, node_of, false, true, 0.8, 0};
 
     (void)state;
     fill_bandwidths(value, node_of);
@@ -159,15 +159,14 @@ static void finds_one_slow_direction(void **state)
 }
 
 /*
- * Rank 3's inter-node links have half the rate: 12 directed pairs and the rank are slow. Its node is slow, too: the
- * median of fast and slow links is 15 < 16.
+ * Rank 3's inter-node links have half the rate: 12 directed pairs and the rank are slow. Its node is not: rank 2 is fast.
  */
-static void finds_a_slow_rank_and_its_node(void **state)
+static void finds_a_slow_rank(void **state)
 {
     double value[RANKS * RANKS];
     int node_of[RANKS];
     struct seen seen = {.n = 0};
-    const struct bb_link_outliers l = {RANKS, value, node_of, false, true, 0.8};
+    const struct bb_link_outliers l = {RANKS, value, node_of, false, true, 0.8, 0};
 
     (void)state;
     fill_bandwidths(value, node_of);
@@ -175,10 +174,9 @@ static void finds_a_slow_rank_and_its_node(void **state)
         if (r / 2 != 1)
             value[3 * RANKS + r] = value[r * RANKS + 3] = 10;
     bb_link_outliers_slow(&l, keep_link, &seen);
-    assert_int_equal(seen.n, 14);
+    assert_int_equal(seen.n, 13);
     assert_link(&seen.link[0], BB_LINK_PAIR, 0, 3, false, 10, 20);
     assert_link(&seen.link[12], BB_LINK_RANK, 3, -1, false, 10, 20);
-    assert_link(&seen.link[13], BB_LINK_NODE, 1, -1, false, 15, 20);
 }
 
 /* Latency: a higher value is slower, and each pair is reported once. */
@@ -187,7 +185,7 @@ static void finds_slow_latency(void **state)
     double value[RANKS * RANKS];
     int node_of[RANKS];
     struct seen seen = {.n = 0};
-    const struct bb_link_outliers l = {RANKS, value, node_of, true, false, 0.5};
+    const struct bb_link_outliers l = {RANKS, value, node_of, true, false, 0.5, 0};
 
     (void)state;
     fill_bandwidths(value, node_of);
@@ -202,7 +200,7 @@ static void summarizes_each_link_class(void **state)
 {
     double value[RANKS * RANKS];
     int node_of[RANKS];
-    const struct bb_link_outliers l = {RANKS, value, node_of, true, true, 0.8};
+    const struct bb_link_outliers l = {RANKS, value, node_of, true, true, 0.8, 0};
     struct bb_stats sum;
 
     (void)state;
@@ -226,7 +224,7 @@ static void detects_two_modes(void **state)
 {
     double value[RANKS * RANKS];
     int node_of[RANKS], slow, all;
-    const struct bb_link_outliers l = {RANKS, value, node_of, false, true, 0.8};
+    const struct bb_link_outliers l = {RANKS, value, node_of, false, true, 0.8, 0};
     struct bb_link_modes modes;
 
     (void)state;
@@ -238,11 +236,14 @@ static void detects_two_modes(void **state)
     bb_link_outliers_modes(&l, true, &modes);
     assert_int_equal(modes.links[0], 6);
     assert_int_equal(modes.links[1], 2);
-    assert_true(modes.median[0] == 11 && modes.median[1] == 100 && modes.border == 11);
+    assert_true(modes.median[0] == 11 && modes.median[1] == 100);
     bb_link_outliers_count(&l, &slow, &all);
     assert_int_equal(slow, 6);
     assert_int_equal(all, RANKS * (RANKS - 1));
-    value[6 * RANKS + 7] = 11; /* a single fast link is an outlier, not a mode */
+    value[6 * RANKS + 7] = 11; /* a single fast link, so the others are slow */
+    bb_link_outliers_modes(&l, true, &modes);
+    assert_int_equal(modes.links[0], 7);
+    value[7 * RANKS + 6] = 11; /* equally slow: cannot be decided */
     bb_link_outliers_modes(&l, true, &modes);
     assert_int_equal(modes.links[0], 0);
     bb_link_outliers_modes(&l, false, &modes);
@@ -253,7 +254,7 @@ static void modes_require_a_gap_beyond_the_factor(void **state)
 {
     double value[RANKS * RANKS];
     int node_of[RANKS];
-    struct bb_link_outliers l = {RANKS, value, node_of, true, false, 0.5};
+    struct bb_link_outliers l = {RANKS, value, node_of, true, false, 0.5, 0};
     struct bb_link_modes modes;
 
     (void)state;
@@ -265,14 +266,105 @@ static void modes_require_a_gap_beyond_the_factor(void **state)
     bb_link_outliers_modes(&l, true, &modes); /* latency: the slower mode has the higher values */
     assert_int_equal(modes.links[0], 2);
     assert_int_equal(modes.links[1], 2);
-    assert_true(modes.median[0] == 201 && modes.median[1] == 100 && modes.border == 201);
+    assert_true(modes.median[0] == 201 && modes.median[1] == 100);
+}
+
+/* ---- planted faults, with noise ---- */
+
+enum { MODELS = 20 };
+
+/* Fills the links of 8 ranks, `per_node` on each node, with bandwidth 47.4, or 0.6 of it between nodes at a rank
+ * in `slow` (a bit mask), times a uniform random factor of 1 - noise to 1. */
+static void plant(double *value, int *node_of, int per_node, unsigned slow, double noise, unsigned *seed)
+{
+    for (int a = 0; a < RANKS; a++) {
+        node_of[a] = a / per_node;
+        for (int b = 0; b < RANKS; b++) {
+            *seed = *seed * 1664525u + 1013904223u;
+            value[a * RANKS + b] =
+                a == b ? NAN : 47.4 * (a / per_node != b / per_node && (slow >> a | slow >> b) & 1 ? 0.6 : 1);
+            value[a * RANKS + b] *= 1 - noise * (double)(*seed >> 8) / (1 << 24);
+        }
+    }
+}
+
+static void keep_cause(void *arg, const struct bb_link_cause *cause)
+{
+    keep_link(arg, &cause->what);
+}
+
+/* One row: ranks with slow links; expected number of slow links and causes. */
+static const struct planted {
+    int per_node;
+    unsigned slow;
+    double noise;
+    int links, causes;
+    enum bb_link_level level;
+} planted[] = {
+    {1, 0x00, 0.01, 0, 0, 0},
+    {1, 0x00, 0.05, 0, 0, 0},
+    {1, 0xff, 0.01, 0, 0, 0}, /* all equally slow */
+    {1, 0x7f, 0.01, 0, 0, 0}, /* every link has a slow end */
+    {1, 0x02, 0.01, 14, 1, BB_LINK_RANK},
+    {1, 0x66, 0.01, 44, 4, BB_LINK_RANK}, /* half of the nodes */
+    {1, 0x6e, 0.05, 50, 5, BB_LINK_RANK},
+    {1, 0x7e, 0.05, 54, 6, BB_LINK_RANK}, /* only ranks 0 and 7 are healthy */
+    {2, 0x3c, 0.01, 40, 2, BB_LINK_NODE}, /* two of four nodes */
+    {2, 0x84, 0.01, 22, 2, BB_LINK_RANK}, /* one NIC on each of two nodes */
+};
+
+static void finds_planted_faults(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < ROWS(planted) * MODELS; i++) {
+        const struct planted *p = &planted[i / MODELS];
+        double value[RANKS * RANKS];
+        int node_of[RANKS], slow, all;
+        struct seen seen = {.n = 0};
+        struct bb_link_outliers l = {RANKS, value, node_of, false, true, 0.8, 0};
+        unsigned seed = (unsigned)i;
+
+        plant(value, node_of, p->per_node, p->slow, p->noise, &seed);
+        bb_link_outliers_count(&l, &slow, &all);
+        assert_int_equal(all, RANKS * (RANKS - 1));
+        assert_int_equal(slow, p->links);
+        bb_link_outliers_causes(&l, keep_cause, &seen);
+        assert_int_equal(seen.n, p->causes);
+        for (int k = 0; k < seen.n; k++) {
+            const int which = seen.link[k].from * (p->level == BB_LINK_NODE ? p->per_node : 1);
+
+            assert_int_equal(seen.link[k].level, p->level);
+            assert_true(p->slow >> which & 1);
+        }
+    }
+}
+
+/* All links are equally slow: only the absolute limit detects that, and no rank or node is the cause. */
+static void an_absolute_limit_finds_equally_slow_links(void **state)
+{
+    double value[RANKS * RANKS];
+    int node_of[RANKS], slow, all;
+    struct seen seen = {.n = 0};
+    struct bb_link_outliers l = {RANKS, value, node_of, false, true, 0.8, 45};
+    unsigned seed = 1;
+
+    (void)state;
+    plant(value, node_of, 1, 0, 0.01, &seed);
+    bb_link_outliers_count(&l, &slow, &all);
+    assert_int_equal(slow, 0);
+    plant(value, node_of, 1, 0xff, 0.01, &seed);
+    bb_link_outliers_count(&l, &slow, &all);
+    assert_int_equal(slow, all);
+    bb_link_outliers_causes(&l, keep_cause, &seen);
+    assert_int_equal(seen.n, 1);
+    assert_int_equal(seen.link[0].level, BB_LINK_CLASS);
 }
 
 static void sorts_links_from_the_worst(void **state)
 {
     double value[RANKS * RANKS];
     int node_of[RANKS], n;
-    const struct bb_link_outliers l = {RANKS, value, node_of, false, true, 0.8};
+    const struct bb_link_outliers l = {RANKS, value, node_of, false, true, 0.8, 0};
     struct bb_slow_link worst[3];
 
     (void)state;
@@ -299,11 +391,13 @@ int main(void)
         cmocka_unit_test(rejects_too_many_sizes),
         cmocka_unit_test(equal_links_are_not_slow),
         cmocka_unit_test(finds_one_slow_direction),
-        cmocka_unit_test(finds_a_slow_rank_and_its_node),
+        cmocka_unit_test(finds_a_slow_rank),
         cmocka_unit_test(finds_slow_latency),
         cmocka_unit_test(summarizes_each_link_class),
         cmocka_unit_test(detects_two_modes),
         cmocka_unit_test(modes_require_a_gap_beyond_the_factor),
+        cmocka_unit_test(finds_planted_faults),
+        cmocka_unit_test(an_absolute_limit_finds_equally_slow_links),
         cmocka_unit_test(sorts_links_from_the_worst),
     };
 

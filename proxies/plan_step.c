@@ -202,6 +202,7 @@ static int build_step(const struct bb_plan_options *o, const struct bb_proxy *pr
 
     TRY(bb_step_build(&f->step, proxy, config));
     f->forecast.without_bytes = bb_step_training_bytes(&f->step);
+    f->forecast.micro_batches = o->config.micro_batches;
     if (may_guess && f->forecast.without_bytes > f->forecast.gpu_bytes)
         TRY(guess_memory(config, &f->forecast));
     if (f->forecast.recompute || f->forecast.precision_aware) {

@@ -312,3 +312,13 @@ def test_nccl_variables_and_sizes(busbar):
     assert done.returncode == 2 and done.stderr.endswith("try: --gpu-memory 80G\n")
     memory = [plan(busbar, f"{LLAMA} --gpu-memory {size}")["memory"]["available_bytes"] for size in ("80G", "80GB", "80GiB")]
     assert memory == 3 * [80 * 2**30]
+
+
+@pytest.mark.parametrize("args,advice", [
+    (("--model", "llama3_8b", "--ranks", "16", "--micro-batches", "8"), "try: --best-layout --global-batch-size 128 instead of --micro-batches 8"),
+    (("--model", "llama3_8b", "--ranks", "16", "--global-batch-size", "64"), "try: --best-layout --global-batch-size 64\n"),
+    # 70.55e9 parameters x 14 bytes of 79.1 GiB (80 GiB without the CUDA context) are 11.6 GPUs
+    (("--model", "llama3_70b", "--ranks", "4"), "parameters, gradients and optimizer need 12 or more GPUs in any layout")])
+def test_advice_for_training_that_does_not_fit(busbar, args, advice):
+    done = busbar.run("plan", "transformer", *args, "--cluster", "h100-sxm-ib", emulated=False)
+    assert done.returncode == 0 and advice in done.stderr

@@ -72,6 +72,23 @@ void bb_forecast_guess_text(const struct bb_forecast *f, char *text, size_t size
                  bb_format_bytes((size_t)f->without_bytes, without));
 }
 
+/* Minimum bytes per parameter in mixed precision: 16-bit parameter and gradient, precision-aware optimizer. */
+#define MODEL_STATE_BYTES 14
+
+/* Writes how training could fit: with the best layout, or only with more GPUs. */
+static void advise_layout(const struct bb_plan *plan, const struct bb_forecast *f, char *text, size_t size)
+{
+    const double min_gpus = ceil(plan->step->parameters * MODEL_STATE_BYTES / f->gpu_bytes);
+    char replaced[40] = "";
+
+    if (f->micro_batches)
+        snprintf(replaced, sizeof(replaced), " instead of --micro-batches %d", f->micro_batches);
+    if (min_gpus > plan->step->layout.ranks)
+        snprintf(text, size, "; parameters, gradients and optimizer need %.0f or more GPUs in any layout", min_gpus);
+    else
+        snprintf(text, size, "; try: --best-layout --global-batch-size %.0f%s", plan->step->samples, replaced);
+}
+
 bool bb_forecast_misfit_text(const struct bb_plan *plan, const struct bb_forecast *f, bool predicted,
                              char text[BB_MISFIT_TEXT])
 {
@@ -85,8 +102,7 @@ bool bb_forecast_misfit_text(const struct bb_plan *plan, const struct bb_forecas
     n = snprintf(text, BB_MISFIT_TEXT, "needs %s of %s per GPU", bb_format_bytes((size_t)needed_bytes(plan), need),
                  bb_format_bytes((size_t)f->gpu_bytes, have));
     if (searches)
-        snprintf(text + n, BB_MISFIT_TEXT - (size_t)n, "; try: --best-layout --global-batch-size %.0f",
-                 plan->step->samples);
+        advise_layout(plan, f, text + n, BB_MISFIT_TEXT - (size_t)n);
     return true;
 }
 

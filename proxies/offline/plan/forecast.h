@@ -35,6 +35,7 @@ struct bb_forecast {
     double without_bytes;  /* bytes of GPU memory that training needs without the assumed `recompute` and
                               `precision_aware` */
     double gpu_bytes;      /* memory of one GPU in bytes; 0: unknown */
+    int micro_batches;     /* number of micro-batches on the command line (--micro-batches); 0: not given */
 };
 
 /*
@@ -52,7 +53,7 @@ bool bb_forecast_fits(const struct bb_plan *plan, const struct bb_forecast *f);
  * bb_forecast_rates_text - the source of the compute rates.
  * bb_forecast_accuracy_text - the error of predictions of this kind.
  */
-#define BB_MISFIT_TEXT 160
+#define BB_MISFIT_TEXT 200
 void bb_forecast_memory_text(const struct bb_plan *plan, const struct bb_forecast *f, char *text, size_t size);
 void bb_forecast_guess_text(const struct bb_forecast *f, char *text, size_t size);
 bool bb_forecast_misfit_text(const struct bb_plan *plan, const struct bb_forecast *f, bool predicted,

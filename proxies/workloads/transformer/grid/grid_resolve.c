@@ -109,8 +109,12 @@ static int derive_axis(struct bb_grid *g, int axis, const struct bb_grid_model *
         g->dense[axis] = (int)(ranks / others);
         return 0;
     }
-    return bb_err(BB_EUSAGE, "%s: %d rank%s not divisible by %s = %lld; try: %s", who, ranks,
-                  ranks == 1 ? " is" : "s are", axes_text(g, axes), others, bb_grid_suggest(g, model, suggestion));
+    bb_grid_suggest(g, model, suggestion);
+    if (ranks < others)
+        return bb_err(BB_EUSAGE, "%s: %s needs %lld ranks, got %d; possible: %lld ranks; try: %s", who,
+                      axes_text(g, axes), others, ranks, others, suggestion);
+    return bb_err(BB_EUSAGE, "%s: %d ranks are not divisible by %s = %lld; try: %s", who, ranks, axes_text(g, axes),
+                  others, suggestion);
 }
 
 static int resolve_dense(struct bb_grid *g, const struct bb_grid_model *model, const char *who)

@@ -419,7 +419,7 @@ static int read_reference(struct bench *b)
 
     if (b->smallest != b->largest)
         return bb_err_job(BB_EUSAGE, "--min-busbw FILE:PERCENT%% requires groups of equal size; try: another --split");
-    TRY(bb_busbw_reference_load(&b->reference, t, b->options.min_busbw, b->largest));
+    TRY(bb_busbw_reference_load(&b->reference, t, b->options.min_busbw, &b->session.world, b->groups));
     for (int m = 0; m < b->ctx.n_modes; m++) {
         bb_measure_mode(&b->ctx, b->ctx.modes[m]);
         for (int i = 0; i < b->sweep.n_colls; i++)

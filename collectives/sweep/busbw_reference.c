@@ -3,6 +3,7 @@
 
 #include "bootstrap/base/alloc.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,17 +31,37 @@ static long long ranks_of(const struct bb_result_file *file)
                                               : json_integer_value(json_object_get(file->root, "ranks"));
 }
 
+/* Checks that a group has as many ranks and nodes as the file. nccl-tests' files do not contain the number of nodes. */
+static int check_group(const struct bb_busbw_reference *r, const struct bb_world *w, const int *groups, int group)
+{
+    const json_t *nodes = json_object_get(r->file.root, "nodes");
+    const int n_nodes = bb_group_node_count(w, groups, group);
+    char name[BB_GROUP_TEXT], of_nodes[40] = "";
+    int n_ranks = 0;
+
+    for (int rank = 0; rank < w->size; rank++)
+        n_ranks += groups[rank] == group;
+    if (ranks_of(&r->file) == n_ranks && (!json_is_integer(nodes) || json_integer_value(nodes) == n_nodes))
+        return 0;
+    if (json_is_integer(nodes))
+        snprintf(of_nodes, sizeof of_nodes, " on %lld node%s", (long long)json_integer_value(nodes),
+                 json_integer_value(nodes) == 1 ? "" : "s");
+    return bb_err_job(BB_EUSAGE, "--min-busbw: %s is for %lld rank%s%s, but %s has %d rank%s on %d node%s", r->path,
+                      ranks_of(&r->file), ranks_of(&r->file) == 1 ? "" : "s", of_nodes,
+                      n_ranks == w->size ? "this run" : bb_group_text(w, groups, group, name), n_ranks,
+                      n_ranks == 1 ? "" : "s", n_nodes, n_nodes == 1 ? "" : "s");
+}
+
 int bb_busbw_reference_load(struct bb_busbw_reference *r, const struct bb_busbw_thresholds *thresholds,
-                            const char *text, int ranks)
+                            const char *text, const struct bb_world *w, const int *groups)
 {
     int rc;
 
     r->path = bb_format("%.*s", thresholds->path_length, text);
     r->fraction = thresholds->fraction;
     TRY(bb_result_file_load(&r->file, r->path));
-    if (ranks_of(&r->file) != ranks)
-        return bb_err_job(BB_EUSAGE, "--min-busbw: %s is for %lld ranks, expected %d (the ranks of each communicator)",
-                          r->path, ranks_of(&r->file), ranks);
+    for (int rank = 0; rank < w->size; rank++)
+        TRY(check_group(r, w, groups, groups[rank]));
     for (size_t i = 0; i < r->file.n; i++)
         if (r->file.rows[i].group >= 0)
             return bb_err_job(BB_EUSAGE, "--min-busbw: %s was measured with --split; try: a run without --split",

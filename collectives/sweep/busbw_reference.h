@@ -8,6 +8,7 @@
 #include "collectives/compare/result_reader.h"
 #include "collectives/sweep/busbw_thresholds.h"
 #include "collectives/sweep/cases.h"
+#include "collectives/sweep/groups.h"
 
 /* An all-zero struct is empty. */
 struct bb_busbw_reference {
@@ -21,13 +22,13 @@ struct bb_busbw_reference {
 /*
  * bb_busbw_reference_load - read the file that `thresholds` names.
  *   text     value of --min-busbw
- *   ranks    number of ranks of the run, or of each group of --split
- *   Returns  0, or -BB_EUSAGE after printing one error line: the file cannot be read, has another number of ranks, or was
- *            measured with --split
+ *   groups   [w->size] group of each rank (--split)
+ *   Returns  0, or -BB_EUSAGE after printing one error line: the file cannot be read, has another number of ranks or nodes
+ *            than one of the groups, or was measured with --split
  *   Owner    the caller calls bb_busbw_reference_release, also after an error
  */
 int bb_busbw_reference_load(struct bb_busbw_reference *r, const struct bb_busbw_thresholds *thresholds,
-                            const char *text, int ranks) BB_MUST_CHECK;
+                            const char *text, const struct bb_world *w, const int *groups) BB_MUST_CHECK;
 
 /* bb_busbw_reference_add - add the thresholds of all cases of a collective in a timing mode. Returns 0, or -BB_EUSAGE after
  * printing one error line if the file has no result for a case. */

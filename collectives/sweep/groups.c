@@ -44,7 +44,7 @@ static void print_ranks(FILE *out, const struct bb_world *w, const int *groups, 
         fprintf(out, ",..,%d", last);
 }
 
-/* Calls fn for each host of the group once, in the order of the ranks. Returns the number of hosts. */
+/* Calls fn, if any, for each host of the group once, in the order of the ranks. Returns the number of hosts. */
 static int each_host(const struct bb_world *w, const int *groups, int group, void (*fn)(void *, int, const char *),
                      void *arg)
 {
@@ -55,10 +55,16 @@ static int each_host(const struct bb_world *w, const int *groups, int group, voi
 
         while (w->node_of[same] != w->node_of[r])
             same = next_member(w, groups, group, same);
-        if (same == r)
-            fn(arg, n++, w->hosts[r]);
+        if (same == r && fn)
+            fn(arg, n, w->hosts[r]);
+        n += same == r;
     }
     return n;
+}
+
+int bb_group_node_count(const struct bb_world *w, const int *groups, int group)
+{
+    return each_host(w, groups, group, NULL, NULL);
 }
 
 static void print_host(void *out, int i, const char *host)

@@ -12,6 +12,9 @@
 /* bb_group_leader - return the first rank of a group. */
 int bb_group_leader(const int *groups, int group);
 
+/* bb_group_node_count - return the number of nodes that the ranks of a group are on. */
+int bb_group_node_count(const struct bb_world *w, const int *groups, int group);
+
 /* bb_group_text - write the members of a group to text: "group 1 (ranks 2-3 on node2, node3)". Returns text. Long lists
  * of ranks and hosts are abbreviated. */
 enum { BB_GROUP_TEXT = 512 };

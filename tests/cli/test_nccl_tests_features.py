@@ -368,9 +368,30 @@ def test_rejects_a_reference_that_does_not_fit(busbar, tmp_path):
     assert busbar.run("plan", "all_reduce", "--sizes", "1M", "--ranks", 2, "--cluster", "h100-sxm-ib", "--json", plan, emulated=False).returncode == 0
     for args, message in [(("all_reduce", "--sizes", "2M"), "has no result of all_reduce 2 MiB, float, sum, out_of_place, mode stream"),
                           (("all_gather", "--sizes", "1M"), "has no result of all_gather 1 MiB"),
-                          (("all_reduce", "--sizes", "1M", "--split", "MOD:2"), "is for 2 ranks, expected 1 (the ranks of each communicator)")]:
+                          (("all_reduce", "--sizes", "1M", "--split", "MOD:2"), "is for 2 ranks on 1 node, but group 0 (rank 0 on")]:
         done = busbar.run("bench", *args, "--min-busbw", f"{plan}:90%", ranks=2)
         assert done.returncode == 2 and done.stderr.startswith(f"busbar: --min-busbw: {plan} {message}")
+
+
+@pytest.mark.parametrize("per_node, nodes, split, refusal", [
+    (4, 2, [], "is for 4 ranks on 1 node, but this run has 4 ranks on 2 nodes"),
+    (2, 1, [], "is for 4 ranks on 2 nodes, but this run has 4 ranks on 1 node"),
+    (2, 4, [], "is for 4 ranks on 2 nodes, but this run has 4 ranks on 4 nodes"),
+    (2, 2, ["--split", "DIV:2"], None),
+    (2, 2, ["--split", "MOD:2"], "is for 2 ranks on 1 node, but group 0 (ranks 0,2 on"),
+    (2, 2, [], None)])
+def test_rejects_a_reference_for_another_number_of_nodes(busbar, tmp_path, per_node, nodes, split, refusal):
+    """A reference for fewer nodes requires NVLink's bandwidth of a network; one for more nodes would accept a slow node."""
+    plan = tmp_path / "plan.json"
+    args = ("all_reduce", "--sizes", "1M")
+    assert busbar.run("plan", *args, "--ranks", 2 if split else 4, "--gpus-per-node", per_node, "--cluster", "h100-sxm-ib", "--json", plan,
+                      emulated=False).returncode == 0
+    done = busbar.run("bench", *args, *split, "-c", 0, "-n", 2, "--min-busbw", f"{plan}:1%", ranks=4,
+                      env={"EMU_NODES": str(nodes), "EMU_CLUSTER": "h100-sxm-ib", "EMU_DATA": "off"})
+    if refusal:
+        assert done.returncode == 2 and refusal in done.stderr and done.stderr.count("busbar: ") == 1 and "Avg bus" not in done.stdout
+    else:
+        assert done.returncode == 0, done.stderr
 
 
 def test_threshold_fails_with_one_rank(busbar):

@@ -336,3 +336,14 @@ def test_best_order_table_marks_one_order(busbar):
     assert "inter-node bytes per step, 8 nodes of 8 GPUs" in table
     assert len(re.findall(r"^  \* [a-z-]+ ", table, re.M)) == 1
     assert max(map(len, table.splitlines())) <= 100
+
+
+@pytest.mark.parametrize("key,warning", [
+    ("hiden_size", "no 'hidden_size', but 'hiden_size': the default of its model_type is used, 4096"),
+    ("hidden_size", None)])
+def test_warns_of_a_misspelled_dimension(busbar, tmp_path, key, warning):
+    """Transformers' LlamaConfig has 4096, the width of LLaMA 7B, where config.json has no hidden_size."""
+    config = {"model_type": "llama", key: 2048, "num_hidden_layers": 22, "num_attention_heads": 32, "vocab_size": 32000}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    done = busbar.run("plan", "transformer", "--model", str(tmp_path), "--ranks", 8, emulated=False)
+    assert done.returncode == 0 and done.stderr == (f"busbar: warning: {tmp_path} has {warning}\n" if warning else "")

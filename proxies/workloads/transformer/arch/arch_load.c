@@ -147,6 +147,32 @@ static int reject_value(const json_t *value, const char *where, const char *key,
     return rc;
 }
 
+/* Warns if the configuration lacks a main dimension of the model, but has a similar key, likely a misspelling. A main
+ * dimension that is missing altogether is normal: published files leave out what equals the default. */
+static void warn_about_default(const json_t *config, const struct bb_arch_number *f, const char *where)
+{
+    static const size_t dimensions[] = {offsetof(struct bb_arch, layers), offsetof(struct bb_arch, hidden),
+                                        offsetof(struct bb_arch, heads), offsetof(struct bb_arch, vocab)};
+    const char *names[128], *key, *near;
+    json_t *value;
+    size_t n = 0;
+    bool is_main = false;
+
+    for (size_t i = 0; i < sizeof(dimensions) / sizeof(dimensions[0]); i++)
+        is_main |= f->offset == dimensions[i];
+    if (!is_main)
+        return;
+    json_object_foreach((json_t *)config, key, value)
+    {
+        if (n < sizeof(names) / sizeof(names[0]))
+            names[n++] = key;
+    }
+    near = bb_nearest_word(f->keys[0], names, n);
+    if (near)
+        bb_warn("%s has no '%s', but '%s': the default of its model_type is used, %d", where, f->keys[0], near,
+                f->value);
+}
+
 static int read_number(const json_t *config, const struct bb_arch_number *f, const char *where, struct bb_arch *arch)
 {
     const char *key = f->keys[0]; /* the first of the alternative names with a value, else the first name */
@@ -163,8 +189,11 @@ static int read_number(const json_t *config, const struct bb_arch_number *f, con
     is_null = !value && json_object_get(config, f->keys[0]) && f->min == 0;
     number = json_number_value(value);
     *field = is_null ? 0 : f->value; /* an explicit null is 0 where 0 is a valid value ("q_lora_rank": null) */
-    if (!value)
+    if (!value) {
+        if (!is_null)
+            warn_about_default(config, f, where);
         return 0;
+    }
     if (!json_is_number(value) || number < f->min || number > f->max || number != (double)(int64_t)number) {
         snprintf(expected, sizeof(expected), "a whole number from %d to %d", f->min, f->max);
         return reject_value(value, where, key, expected);

@@ -179,16 +179,23 @@ static char *list_siblings(const json_t *result, const char *path)
     return list;
 }
 
-/* Warns if no result has a scalar at a column's path, which is probably misspelled. Prints no warning while results
- * are missing. */
+/* Warns if no result has a scalar at a column's path, which is probably misspelled. Prints no warning while combinations
+ * have not run, or if none is complete. */
 static void warn_if_empty(const struct bb_gathered *g, const char *path)
 {
+    json_t *complete = NULL;
     char *siblings;
 
-    for (size_t i = 0; i < g->combinations->n; i++)
-        if (!g->found[i].result || has_value(g->found[i].result, path, true))
+    for (size_t i = 0; i < g->combinations->n; i++) {
+        const struct bb_sweep_found *f = &g->found[i];
+
+        if (f->state == BB_SWEEP_TO_DO || (f->result && has_value(f->result, path, true)))
             return;
-    siblings = list_siblings(g->found[0].result, path);
+        complete = f->state == BB_SWEEP_COMPLETE ? f->result : complete;
+    }
+    if (!complete)
+        return;
+    siblings = list_siblings(complete, path);
     bb_warn("%s: no result has '%s', so that column is empty%s", g->study->path, path, siblings);
     free(siblings);
 }
@@ -363,7 +370,7 @@ static json_t *state_cell(const struct bb_sweep_found *f)
 {
     if (f->state == BB_SWEEP_FAILED)
         return f->exit_status == 124 ? json_string("timeout") : json_sprintf("failed (%d)", f->exit_status);
-    return json_string(f->state == BB_SWEEP_COMPLETE ? "ok" : "to do");
+    return json_string(f->state == BB_SWEEP_COMPLETE ? "ok" : bb_sweep_state_names[f->state]);
 }
 
 /* Adds a table row for combination `i`. row: element of results[] in its result; NULL: there is no such element. */

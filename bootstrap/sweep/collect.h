@@ -11,9 +11,9 @@
  * identifying keys (the table `identity` in collect.c).
  *
  * busbar.sweep/1: schema, busbar, name, about, study (the file as read), axes{axis: [values]}, combinations[{id,
- * settings{}, command[], environment{}, launch_arguments[], ranks, state ("complete"|"failed"|"to do"), exit_status,
+ * settings{}, command[], environment{}, launch_arguments[], ranks, state ("complete"|"failed"|"below threshold"|"to do"), exit_status,
  * seconds, stderr[] (last lines of a failed run), result (complete JSON of the run, or null)}], columns[], rows[[]]
- * (table cells, null if empty), counts{complete, failed, to_do}, emulated, shared_gpu.
+ * (table cells, null if empty), counts{complete, failed, to_do, below_threshold}, emulated, shared_gpu.
  */
 #ifndef BB_BOOTSTRAP_SWEEP_COLLECT_H
 #define BB_BOOTSTRAP_SWEEP_COLLECT_H
@@ -23,14 +23,14 @@
 struct bb_gathered {
     const struct bb_study *study;
     const struct bb_sweep_runs *combinations;
-    struct bb_sweep_found *found; /* [combinations->n] state and result of each combination; owned */
-    json_t *columns;              /* JSON list of the column names */
-    json_t *rows;                 /* JSON list of the table rows; each table row is a list of one value per column */
-    json_t *identity;             /* NULL, or names of the additional values at the end of each table row */
-    size_t count[3]; /* [enum bb_sweep_state] number of combinations in each state (complete, failed, to do) */
-    bool emulated, shared_gpu; /* true if any result is from emulated GPUs, or from ranks that share a GPU */
-    bool some_measured;        /* true if any result is not from emulated GPUs */
-    size_t not_shown;          /* number of rows removed by --where and --top (view.h) */
+    struct bb_sweep_found *found;  /* [combinations->n] state and result of each combination; owned */
+    json_t *columns;               /* JSON list of the column names */
+    json_t *rows;                  /* JSON list of the table rows; each table row is a list of one value per column */
+    json_t *identity;              /* NULL, or names of the additional values at the end of each table row */
+    size_t count[BB_SWEEP_STATES]; /* number of combinations in each state */
+    bool emulated, shared_gpu;     /* true if any result is from emulated GPUs, or from ranks that share a GPU */
+    bool some_measured;            /* true if any result is not from emulated GPUs */
+    size_t not_shown;              /* number of rows removed by --where and --top (view.h) */
 };
 
 /* bb_gather - read all results in the folder `dir` and build the table. Runs without a result are allowed. The caller

@@ -16,49 +16,14 @@ static const json_t *cell_at(const struct bb_gathered *g, size_t row, size_t col
     return json_array_get(json_array_get(g->rows, row), column);
 }
 
-/* ---- units of the text table ---- */
-
-/*
- * Units of the text table. The unit of a column is the first element of this list whose `suffix` is in the column's
- * name and whose `from` is at most the largest value of the column. The values of the column are then divided by `per`.
- * The values of a column without a unit are printed as in the JSON. Times are thus printed in us below 10 ms, in ms
- * below 10 s, and otherwise in s.
- */
-static const struct unit {
-    const char *suffix, *name;
-    double from, per;
-} units[] = {
-    {"_us", "s", 1e7, 1e6},
-    {"_us", "ms", 1e4, 1e3},
-    {"_bytes", "GiB", 1073741824.0, 1073741824.0},
-    {"_bytes", "MiB", 1048576.0, 1048576.0},
-};
-
-/* Returns whether a column's name has the suffix at its end or before a dot: "step_us" and "breakdown.step_us.max"
- * have "_us". Returns false for names with blanks, such as "step_us.p50 over ranks=1", because those columns contain
- * ratios. */
-static bool has_suffix(const char *name, const char *suffix)
+/* Formats a cell: a real number with 6 significant digits, or more for its integer part; a text unchanged, null as
+ * "-". The unit is that of the column's name, as in the JSON. */
+static const char *cell_text(const json_t *value, char text[BB_SETTING_TEXT])
 {
-    const char *at = strstr(name, suffix);
+    const double size = fabs(json_real_value(value));
 
-    return at && !strchr(name, ' ') && (at[strlen(suffix)] == '\0' || at[strlen(suffix)] == '.');
-}
-
-/* Returns the unit of a column with this name and largest value; NULL: the values are printed as in the JSON. */
-static const struct unit *find_unit(const char *name, double largest)
-{
-    for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++)
-        if (has_suffix(name, units[i].suffix) && largest >= units[i].from)
-            return &units[i];
-    return NULL;
-}
-
-/* Formats a cell: a number in its unit, a real number with 6 significant digits, a text unchanged, null as "-". unit:
- * NULL: none. */
-static const char *cell_text(const struct unit *unit, const json_t *value, char text[BB_SETTING_TEXT])
-{
-    if (json_is_real(value) || (unit && json_is_number(value)))
-        snprintf(text, BB_SETTING_TEXT, "%.6g", json_number_value(value) / (unit ? unit->per : 1));
+    if (json_is_real(value))
+        snprintf(text, BB_SETTING_TEXT, size >= 1e6 && size < 1e15 ? "%.0f" : "%.6g", json_real_value(value));
     else
         bb_setting_text(value, text);
     return text;
@@ -68,8 +33,7 @@ static const char *cell_text(const struct unit *unit, const json_t *value, char 
 
 /* How a column of the text table is printed. */
 struct shape {
-    char *title; /* "step_us" or "step_us (ms)"; --sort and the study file use the name without the unit; owned */
-    const struct unit *unit; /* NULL: none */
+    const char *title;
     bool is_constant; /* the column is not in the table: its text, the same in all rows, is printed above the table */
     bool is_numeric;  /* numbers are aligned to the right, texts to the left */
     int width;        /* number of characters; negative: aligned to the left */
@@ -87,25 +51,22 @@ static bool may_be_constant(const struct bb_gathered *g, size_t column)
 /* Determines how a column is printed. Its first value that is not null decides whether it contains numbers. */
 static struct shape shape_column(const struct bb_gathered *g, size_t column)
 {
-    const char *name = json_string_value(json_array_get(g->columns, column));
     const size_t n_rows = json_array_size(g->rows);
-    struct shape s = {.is_constant = may_be_constant(g, column), .is_numeric = true};
+    struct shape s = {.title = json_string_value(json_array_get(g->columns, column)),
+                      .is_constant = may_be_constant(g, column),
+                      .is_numeric = true};
     char text[BB_SETTING_TEXT];
-    double largest = 0;
     size_t width;
 
     for (size_t r = n_rows; r-- > 0;) {
         const json_t *cell = cell_at(g, r, column);
 
-        largest = fmax(largest, json_number_value(cell));
         s.is_constant = s.is_constant && json_equal(cell, cell_at(g, 0, column));
         s.is_numeric = json_is_null(cell) ? s.is_numeric : json_is_number(cell);
     }
-    s.unit = find_unit(name, largest);
-    s.title = s.unit ? bb_format("%s (%s)", name, s.unit->name) : bb_copy_text(name);
     width = strlen(s.title);
     for (size_t r = 0; r < n_rows; r++) {
-        size_t length = strlen(cell_text(s.unit, cell_at(g, r, column), text));
+        size_t length = strlen(cell_text(cell_at(g, r, column), text));
 
         width = length > width ? length : width;
     }
@@ -124,7 +85,7 @@ static void print_constant_columns(const struct bb_gathered *g, const struct sha
         if (!shape[c].is_constant)
             continue;
         fprintf(out, "%s%s %s", first ? "# in every row: " : ", ", json_string_value(json_array_get(g->columns, c)),
-                cell_text(NULL, cell_at(g, 0, c), text));
+                cell_text(cell_at(g, 0, c), text));
         first = false;
     }
     fputs(first ? "" : "\n", out);
@@ -144,7 +105,7 @@ static void print_table(const struct bb_gathered *g, const struct shape *shape, 
         fputc(' ', out);
         for (size_t c = 0; c < n; c++)
             if (!shape[c].is_constant)
-                fprintf(out, "  %*s", shape[c].width, cell_text(shape[c].unit, cell_at(g, r, c), text));
+                fprintf(out, "  %*s", shape[c].width, cell_text(cell_at(g, r, c), text));
         fputc('\n', out);
     }
 }
@@ -159,7 +120,7 @@ static void print_failed(const struct bb_gathered *g, FILE *out)
         const struct bb_sweep_found *f = &g->found[i];
         const bool same = previous && json_array_size(previous) && json_equal(f->errors, previous);
 
-        if (f->state != BB_SWEEP_FAILED)
+        if (f->state != BB_SWEEP_FAILED && f->state != BB_SWEEP_BELOW)
             continue;
         fprintf(out, "%s# %s: ", previous ? "" : "#\n", bb_settings_text(&g->combinations->one[i], text, sizeof(text)));
         if (f->exit_status == 0)
@@ -182,8 +143,11 @@ static void print_head(const struct bb_gathered *g, FILE *out)
     size_t n = g->combinations->n;
 
     fprintf(out, "# %s%s%s\n", g->study->name, about ? ": " : "", about ? about : "");
-    fprintf(out, "# %zu combination%s: %zu complete, %zu failed, %zu to do\n", n, n == 1 ? "" : "s",
+    fprintf(out, "# %zu combination%s: %zu complete, %zu failed, %zu to do", n, n == 1 ? "" : "s",
             g->count[BB_SWEEP_COMPLETE], g->count[BB_SWEEP_FAILED], g->count[BB_SWEEP_TO_DO]);
+    if (g->count[BB_SWEEP_BELOW])
+        fprintf(out, ", %zu below threshold", g->count[BB_SWEEP_BELOW]);
+    fputc('\n', out);
     if (g->not_shown)
         fprintf(out, "# shown: %zu of %zu rows\n", json_array_size(g->rows), json_array_size(g->rows) + g->not_shown);
     if (g->emulated)
@@ -204,8 +168,6 @@ void bb_gathered_text(const struct bb_gathered *g, FILE *out)
     print_constant_columns(g, shape, out);
     print_table(g, shape, out);
     print_failed(g, out);
-    for (size_t c = 0; c < n; c++)
-        free(shape[c].title);
     free(shape);
 }
 
@@ -309,11 +271,11 @@ json_t *bb_gathered_json(const struct bb_gathered *g)
 
     for (size_t i = 0; i < g->combinations->n; i++)
         json_array_append_new(list, combination_json(g, i));
-    return json_pack("{s:s, s:s, s:s, s:O, s:o, s:O, s:o, s:O, s:O, s:{s:I, s:I, s:I}, s:b, s:b}", "schema",
-                     "busbar.sweep/1", "busbar", BUSBAR_VERSION, "name", g->study->name, "about",
-                     about ? about : json_null(), "study", mask_environments(json_deep_copy(g->study->root)), "axes",
-                     g->combinations->axes, "combinations", list, "columns", g->columns, "rows", g->rows, "counts",
-                     "complete", (json_int_t)g->count[BB_SWEEP_COMPLETE], "failed",
-                     (json_int_t)g->count[BB_SWEEP_FAILED], "to_do", (json_int_t)g->count[BB_SWEEP_TO_DO], "emulated",
-                     g->emulated, "shared_gpu", g->shared_gpu);
+    return json_pack(
+        "{s:s, s:s, s:s, s:O, s:o, s:O, s:o, s:O, s:O, s:{s:I, s:I, s:I, s:I}, s:b, s:b}", "schema", "busbar.sweep/1",
+        "busbar", BUSBAR_VERSION, "name", g->study->name, "about", about ? about : json_null(), "study",
+        mask_environments(json_deep_copy(g->study->root)), "axes", g->combinations->axes, "combinations", list,
+        "columns", g->columns, "rows", g->rows, "counts", "complete", (json_int_t)g->count[BB_SWEEP_COMPLETE], "failed",
+        (json_int_t)g->count[BB_SWEEP_FAILED], "to_do", (json_int_t)g->count[BB_SWEEP_TO_DO], "below_threshold",
+        (json_int_t)g->count[BB_SWEEP_BELOW], "emulated", g->emulated, "shared_gpu", g->shared_gpu);
 }

@@ -353,6 +353,12 @@ static int check_command(const struct expansion *x, struct bb_sweep_run *c, json
         names[n++] = command->name;
     if (command == end && (c->metrics || strchr(name, '/')))
         return check_program(c, ranks);
+    if (command == end && !bb_nearest_word(name, names, n))
+        return bb_err(
+            BB_EUSAGE,
+            "unknown command '%s', expected bench, proxy or plan; to run another program, add \"metrics\", or "
+            "write its path with a slash",
+            name);
     if (command == end)
         return bb_reject_unknown("command", name, names, n);
     c->launched = command->launched;

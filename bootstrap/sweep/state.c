@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-const char *const bb_sweep_state_names[] = {"to do", "complete", "failed"};
+const char *const bb_sweep_state_names[] = {"to do", "complete", "failed", "below threshold"};
 
 enum { LAST_LINES = 5, LAST_BYTES = 16384 };
 
@@ -39,7 +39,8 @@ static bool is_complete(const json_t *result)
     const json_t *status = json_object_get(result, "status");
     const char *text = json_string_value(status);
 
-    return json_string_value(json_object_get(result, "schema")) && (!status || (text && strcmp(text, "ok") == 0));
+    return json_string_value(json_object_get(result, "schema")) &&
+           (!status || (text && (strcmp(text, "ok") == 0 || strcmp(text, "does not fit") == 0)));
 }
 
 /* ---- last lines of stderr ---- */
@@ -119,8 +120,8 @@ void bb_sweep_load_state(const char *dir, const struct bb_sweep_run *c, struct b
     if (found->exit_status <= 0 && (c->is_program ? found->result != NULL : is_complete(found->result)))
         found->state = BB_SWEEP_COMPLETE;
     else if (found->exit_status >= 0)
-        found->state = BB_SWEEP_FAILED;
-    if (found->state == BB_SWEEP_FAILED)
+        found->state = found->exit_status == BB_EBELOW && !c->is_program ? BB_SWEEP_BELOW : BB_SWEEP_FAILED;
+    if (found->state == BB_SWEEP_FAILED || found->state == BB_SWEEP_BELOW)
         found->errors = problem ? json_pack("[o]", utf8_line(problem)) : load_last_lines(dir, c);
     free(problem);
     json_decref(run);

@@ -6,10 +6,11 @@
  *   ID.run.json     how the run ended: {"schema": "busbar.sweep.run/1", "exit_status": 2, "seconds": 3.5}; written
  *                   last, by the sweep or by the task of an array job
  *
- * A combination is complete if its result is a JSON document with a schema and the status "ok" (or without a status, as
- * from plan), and its exit status is 0 or not recorded. The state depends on these files only, so a sweep can be
+ * A combination is complete if its result is a JSON document with a schema and the status "ok" (or without a status, or
+ * "does not fit", as from plan), and its exit status is 0 or not recorded. The state depends on these files only, so a sweep can be
  * interrupted at any point; a result that a run is still writing has the status "running". A combination has failed if
- * its run ended and its result is not complete.
+ * its run ended and its result is not complete; it is below its threshold if a run of busbar ended with the exit status
+ * 5 (BB_EBELOW), for example because of --min-busbw.
  *
  * The result of a program other than busbar consists of its metrics (study.h). It is complete if the exit status is 0
  * and every metric was found.
@@ -19,7 +20,7 @@
 
 #include "bootstrap/sweep/expand.h"
 
-enum bb_sweep_state { BB_SWEEP_TO_DO, BB_SWEEP_COMPLETE, BB_SWEEP_FAILED };
+enum bb_sweep_state { BB_SWEEP_TO_DO, BB_SWEEP_COMPLETE, BB_SWEEP_FAILED, BB_SWEEP_BELOW, BB_SWEEP_STATES };
 extern const char *const bb_sweep_state_names[];
 
 /* State of a combination, read from its files. */
@@ -32,7 +33,7 @@ struct bb_sweep_found {
     json_t *errors;  /* for a program that exited with 0: which metric is missing. Else the last lines of a failed run's
                         stderr, at most 5, as a JSON list. If stderr contains error
                         messages of busbar, only these; otherwise, lines of any origin. Bytes that are not UTF-8 become
-                        '?'. NULL if the run has not failed */
+                        '?'. NULL if the run is not failed or below its threshold */
 };
 
 /* bb_sweep_file - return the path dir/ID + ending (for example ".json"), owned by the caller. */

@@ -37,7 +37,7 @@ static const struct bb_opt what_rows[] = {
              "only write the remaining combinations as Slurm array jobs, and print the sbatch commands"),
     OPT_FLAG(0, "submit", FIELD(submit), "write the array jobs, submit them with sbatch, and print their ids"),
     OPT_FLAG(0, "gather", FIELD(gather), "only gather the existing results"),
-    OPT_FLAG(0, "retry-failed", FIELD(retry_failed), "run failed combinations again"),
+    OPT_FLAG(0, "retry-failed", FIELD(retry_failed), "run combinations again that failed or are below their threshold"),
     OPT_FLAG(0, "restart", FIELD(restart), "run all combinations again"),
     OPT_INT(0, "max-combinations", FIELD(max_combinations), "1000", "N", 1, 100000,
             "reject a study with more than N combinations"),
@@ -98,7 +98,8 @@ static const struct bb_opts set = {
         "slurm (lines, setup, at_once, tasks_per_array, gpus_per_node), columns, charts.",
     .exits = {[0] = "all combinations are complete",
               [1] = "a combination failed or did not run",
-              [2] = "usage error or invalid study"},
+              [2] = "usage error or invalid study",
+              [5] = "no combination failed, but one is below its threshold (exit status 5 of its run)"},
     .examples = "Run a study, then print its five best rows:\n"
                 "  busbar sweep profiles/studies/ctas.json\n"
                 "  busbar sweep profiles/studies/ctas.json --gather --sort=-busbw_gbps --top 5\n",
@@ -196,16 +197,34 @@ static bool is_stdout(const char *path)
     return strcmp(path, "-") == 0;
 }
 
-/* Rejects a file to write that is the study, or that the command of a run names: its input or its result. */
+/* Returns whether writing the file `path` would replace a file of a combination (state.h). */
+static bool replaces_record(const struct sweep *s, const struct bb_sweep_run *c, const char *path)
+{
+    static const char *const endings[] = {".run.json", ".json", ".out", ".err"};
+    bool replaces = false;
+
+    for (size_t e = 0; e < sizeof(endings) / sizeof(*endings); e++) {
+        char *file = bb_sweep_file(s->dir, c, endings[e]);
+
+        replaces |= bb_outfile_replaces(path, file);
+        free(file);
+    }
+    return replaces;
+}
+
+/* Rejects a file to write that is the study or its lock, or that the command of a run names: its input or its result. */
 static int check_output(const struct sweep *s, const char *option, const char *path)
 {
-    bool replaces = bb_opts_replaces(path, s->study.path);
+    char *lock = bb_format("%s/lock", s->dir);
+    bool replaces = bb_opts_replaces(path, s->study.path) || bb_outfile_replaces(path, lock);
 
+    free(lock);
     for (size_t i = 0; i < s->combinations.n && !replaces && !is_stdout(path); i++) {
         struct bb_argv words = bb_launch_runs_argv(&s->launch, &s->combinations.one[i], true);
 
         for (size_t w = 0; w < words.n; w++)
             replaces |= bb_opts_replaces(path, words.word[w]);
+        replaces |= replaces_record(s, &s->combinations.one[i], path);
         bb_argv_release(&words);
     }
     return replaces ? bb_err(BB_EUSAGE, "--%s %s: this file of the study would be replaced; try: another file name",
@@ -240,7 +259,7 @@ static const struct bb_sweep_run **list_wanted(struct sweep *s)
 
         bb_sweep_load_state(s->dir, &s->combinations.one[i], &found);
         if (s->options.restart || found.state == BB_SWEEP_TO_DO ||
-            (found.state == BB_SWEEP_FAILED && s->options.retry_failed))
+            (found.state != BB_SWEEP_COMPLETE && s->options.retry_failed))
             list[s->to_run++] = &s->combinations.one[i];
         bb_sweep_found_release(&found);
     }
@@ -266,11 +285,13 @@ static void report_failure(struct sweep *s, const struct bb_started *ended)
     if (found.state != BB_SWEEP_COMPLETE) {
         const char *last = json_string_value(json_array_get(found.errors, json_array_size(found.errors) - 1));
 
-        s->failed++;
+        s->failed += found.state == BB_SWEEP_FAILED;
         bb_progress_clear(&s->progress);
         bb_warn("%s: %s %d%s%s", bb_settings_text(s->running, text, sizeof(text)),
-                ended->exit_status == 124 ? "timeout, exit status" : "failed with exit status", ended->exit_status,
-                last ? ": " : "", last ? last : "");
+                found.state == BB_SWEEP_BELOW ? "below threshold, exit status"
+                : ended->exit_status == 124   ? "timeout, exit status"
+                                              : "failed with exit status",
+                ended->exit_status, last ? ": " : "", last ? last : "");
     }
     bb_sweep_found_release(&found);
 }
@@ -384,6 +405,31 @@ out:
     return rc;
 }
 
+/* Returns whether a further run may succeed: not after a usage error, such as an invalid layout. */
+static bool may_retry(const struct bb_gathered *g)
+{
+    for (size_t i = 0; i < g->combinations->n; i++)
+        if (g->found[i].state == BB_SWEEP_FAILED && g->found[i].exit_status != BB_EUSAGE)
+            return true;
+    return false;
+}
+
+/* Returns 0 if all combinations are complete; else a negative error code, after the error line. */
+static int judge(const struct bb_gathered *g)
+{
+    const size_t n = g->combinations->n, below = g->count[BB_SWEEP_BELOW];
+    char text[64] = "";
+
+    if (g->count[BB_SWEEP_COMPLETE] == n)
+        return 0;
+    if (g->count[BB_SWEEP_COMPLETE] + below == n)
+        return bb_err(BB_EBELOW, "%zu of %zu combinations are below their threshold", below, n);
+    if (below)
+        snprintf(text, sizeof(text), ", %zu below threshold", below);
+    return bb_err(BB_EFAIL, "%zu of %zu combinations failed, %zu did not run%s%s", g->count[BB_SWEEP_FAILED], n,
+                  g->count[BB_SWEEP_TO_DO], text, may_retry(g) ? "; try: --retry-failed" : "");
+}
+
 static int gather_results(const struct sweep *s)
 {
     const struct options *o = &s->options;
@@ -403,10 +449,7 @@ static int gather_results(const struct sweep *s)
         bb_gathered_text(&g, stdout);
         fflush(stdout); /* in a common file of stdout and stderr, the error below must be the last line */
     }
-    if (g.count[BB_SWEEP_COMPLETE] < s->combinations.n)
-        rc =
-            bb_err(BB_EFAIL, "%zu of %zu combinations failed, %zu did not run%s", g.count[BB_SWEEP_FAILED],
-                   s->combinations.n, g.count[BB_SWEEP_TO_DO], g.count[BB_SWEEP_FAILED] ? "; try: --retry-failed" : "");
+    rc = judge(&g);
 out:
     bb_gathered_release(&g);
     return rc;

@@ -100,7 +100,7 @@ def test_runs_every_combination_once_in_order(sweep):
     assert done.returncode == 0, done.stderr
     assert sweep.ran() == 8 and done.stderr == ""
     data = sweep.json()
-    assert data["schema"] == "busbar.sweep/1" and data["counts"] == {"complete": 8, "failed": 0, "to_do": 0}
+    assert data["schema"] == "busbar.sweep/1" and data["counts"] == {"complete": 8, "failed": 0, "to_do": 0, "below_threshold": 0}
     assert data["axes"] == {"dtype": ["float", "half"], "GONE": [None, "here"], "ranks": [2, 4]}
     assert [c["settings"] for c in data["combinations"]] == [
         {"dtype": d, "GONE": g, "ranks": n} for d in ("float", "half") for g in (None, "here") for n in (2, 4)]
@@ -461,15 +461,40 @@ def test_rejects_sorting_by_a_column_without_results(sweep):
     assert done.returncode == 2 and "no result has 'busbw_gbps'" in done.stderr
 
 
-@pytest.mark.parametrize("p50,title,cell", [(9999, "step_us", "9999"), (10000, "step_us (ms)", "10"), (2.5e6, "step_us (ms)", "2500"),
-                                            (266035e3, "step_us (s)", "266.035")])
-def test_table_scales_times_to_readable_units(sweep, p50, title, cell):
+@pytest.mark.parametrize("p50,cell", [(9999, "9999"), (9985.8123, "9985.81"), (2.5e6, "2500000"), (266035123.4, "266035123")])
+def test_table_has_the_unit_of_the_column_name(sweep, p50, cell):
     for name in ("mpirun", "srun"):
         (sweep.bin / name).write_text((sweep.bin / name).read_text().replace("100.0 / ranks", str(float(p50))))
     done = sweep(study(columns=["step_us.p50"]))
     head = [line for line in done.stdout.splitlines() if line.startswith("#  ")][-1]
-    assert re.split(r"  +", head.lstrip("# "))[0] == title and table(done)[0][0] == cell
-    assert sweep.json()["rows"][0][0] == p50  # files keep the unit of the column name
+    assert re.split(r"  +", head.lstrip("# "))[0] == "step_us" and table(done)[0][0] == cell
+    assert sweep.json()["rows"][0][0] == p50
+
+
+def test_below_threshold_has_its_own_state_and_exit_status(sweep):
+    runs = {"command": "bench all_reduce", "options": {"sizes": "64K", "repeats": 2, "min-busbw": [0.001, 1e6]}, "ranks": 2, "columns": ["no_such"]}
+    done = sweep(runs, real=True)
+    assert done.returncode == 5 and done.stderr.splitlines()[-1] == "busbar: 1 of 2 combinations are below their threshold"
+    assert "# 2 combinations: 1 complete, 0 failed, 0 to do, 1 below threshold" in done.stdout and table(done)[-1][-1] == "below threshold"
+    assert sweep.json()["counts"] == {"complete": 1, "failed": 0, "to_do": 0, "below_threshold": 1}
+    assert "no result has 'no_such', so that column is empty" in done.stderr
+
+
+def test_usage_errors_are_not_retried(sweep):
+    """One of two combinations has an invalid layout: the warning about the empty column is printed, the advice to retry is not."""
+    done = sweep({"command": "plan gpt2_large 4 {stages} 2", "values": {"stages": [2, 3]}, "ranks": 2, "columns": ["no_such"]}, real=True)
+    assert done.returncode == 1 and "no result has 'no_such', so that column is empty" in done.stderr
+    assert done.stderr.splitlines()[-1] == "busbar: 1 of 2 combinations failed, 0 did not run"
+
+
+def test_refuses_to_replace_the_records_of_its_runs(sweep):
+    assert sweep(study()).returncode == 0
+    ids = [c["id"] for c in sweep.json()["combinations"]]
+    for name in "lock", *(ids[-1] + ending for ending in (".json", ".run.json", ".out", ".err")):
+        before = (sweep.dir / name).read_bytes()
+        done = sweep(study(), "--csv", sweep.dir / name)
+        assert done.returncode == 2 and f"{name}: this file of the study would be replaced" in done.stderr
+        assert (sweep.dir / name).read_bytes() == before
 
 
 # ---- emulated GPUs --------------------------------------------------------------------------------------------------

@@ -218,6 +218,8 @@ static int report_run(struct run *x)
     if (x->session.world.rank != 0)
         return 0;
     bb_run_waiting(&x->measured, &x->step, &x->waiting);
+    if (x->waiting.late_rank != BB_NONE)
+        x->waiting.late_node = x->session.world.node_of[x->waiting.late_rank];
     if (x->session.out)
         bb_run_report_text(&x->report, x->session.out);
     TRY(bb_scaling_run_report(&x->scaling, &x->measured));

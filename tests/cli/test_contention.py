@@ -69,6 +69,17 @@ def test_slow_rank_costs_at_most_its_slower_kernels(predicted):
     assert predicted(ZERO3 + " --slow rank=5:1")["step_us"] == pytest.approx(undisturbed["step_us"], rel=1e-6)
 
 
+@pytest.mark.parametrize("node", range(8))
+def test_plan_names_the_slow_node_at_the_end_of_the_chain_of_waiting_ranks(busbar, node):
+    """Pipeline stages and replicas wait for each other. All wait for the first rank of the node that is made slow."""
+    args = ("plan", "transformer", "--model", "llama3_8b", "--ranks", 64, "--tp", 8, "--pp", 4, "--sequence-parallel", "--dp-sync",
+            "distributed", "--global-batch-size", 64, "--seq-length", 8192, "--cluster", "h100-sxm-ib", "--slow", f"node{node}:0.5")
+    predicted = json.loads(busbar.run(*args, "--json", "-", emulated=False).stdout)["predicted"]
+    assert (predicted["late_rank"], predicted["late_node"]) == (8 * node, node)
+    if node == 7:
+        assert "\n  all wait for rank 56 (node 7)\n  waiting for peers" in busbar.run(*args, emulated=False).stdout
+
+
 def test_slow_link_slows_only_its_users(predicted):
     one, half = (predicted(f"resnet50 --ranks 64 --slow link=node3-nic2:{part}") for part in (1, 0.25))
     assert 1.2 * one["step_us"] < half["step_us"] < 4.1 * one["step_us"]

@@ -281,6 +281,7 @@ def test_run_and_plan_name_the_rank_that_the_others_wait_for(busbar, tmp_path, a
         assert got["median_us"] <= got["most_us"] <= run["step_us"]["max"] and got["waited_for_us"] <= got["most_us"] * 1.000001
         if got["most_us"] > 0.02 * predicted["step_us"]:
             assert got["waited_for"] == expected["waited_for"]
+    assert run["late_rank"] == predicted["late_rank"] == list(planted.values())[0]
     for table in (run["waiting"], predicted["waiting"]):
         for group, rank in planted.items():
             worst = max((row for row in table if row["group"] == group), key=lambda row: row["most_us"])
@@ -289,6 +290,7 @@ def test_run_and_plan_name_the_rank_that_the_others_wait_for(busbar, tmp_path, a
     if late[0] == "--slow":
         same = busbar.json(*common, tmp_path=tmp_path, ranks=ranks, env={**ENV, "EMU_SLOW": late[1]})
         assert run["step_us"]["p50"] == pytest.approx(same["step_us"]["p50"], rel=0.01)
+        assert same["late_rank"] == run["late_rank"]
         assert [row["waited_for"] for row in same["waiting"] if row["most_us"] > 50] == \
             [row["waited_for"] for row in run["waiting"] if row["most_us"] > 50]
 

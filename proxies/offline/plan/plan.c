@@ -39,6 +39,8 @@ static double waiting_us(const void *prediction, int rank, int group)
 
 int bb_plan_predict_waiting(struct bb_plan *plan, const struct bb_prediction *p)
 {
+    int rc;
+
     for (int i = 0; i < plan->traffic.n; i++) {
         const struct bb_traffic_role *role = &plan->traffic.roles[i];
 
@@ -47,7 +49,10 @@ int bb_plan_predict_waiting(struct bb_plan *plan, const struct bb_prediction *p)
             &(struct bb_wait_role){&plan->step->layout, role->program, role->name, role->ranks, role->n_ranks},
             waiting_us, p);
     }
-    return bb_predict_waited_for(plan->step, p, &plan->waiting);
+    TRY(bb_predict_waited_for(plan->step, p, &plan->waiting));
+    plan->waiting.late_node = plan->waiting.late_rank / p->cluster.gpus_per_node;
+out:
+    return rc;
 }
 
 size_t bb_plan_memory(const struct bb_plan *plan)

@@ -217,7 +217,7 @@ json_t *bb_prediction_json(const struct bb_plan *plan, const struct bb_predictio
     json_object_set_new(o, "breakdown", breakdown_json(plan, slowest));
     json_object_set_new(o, "breakdown_by_role", roles_json(plan, p));
     json_object_set_new(o, "groups", groups_json(plan, p, slowest));
-    json_object_set_new(o, "waiting", bb_wait_table_json(&plan->waiting));
+    bb_wait_table_json(&plan->waiting, o);
     bb_table_json(o, alone_fields, p);
     bb_table_json(o, flops_fields, &rates);
     json_object_set_new(o, "memory", bb_forecast_memory(plan, plan->forecast));

@@ -258,6 +258,29 @@ static double waiting_us(const void *measured, int rank, int group)
     return ((const struct bb_measured *)measured)->traced[rank].groups[group].waiting_us;
 }
 
+struct traced_ranks {
+    const struct bb_measured *m;
+    int groups;
+};
+
+static int waited_for(void *traced, int rank, double *total_us)
+{
+    const struct traced_ranks *t = traced;
+    double most_us = 0;
+    int most = BB_NONE;
+
+    *total_us = 0;
+    for (int i = 0; i < t->groups; i++) {
+        const struct bb_group_breakdown *g = &t->m->traced[rank].groups[i];
+        const double us = g->waited_for == BB_NONE || isnan(g->waiting_us) ? 0 : g->waited_for_share * g->waiting_us;
+
+        *total_us += isnan(g->waiting_us) ? 0 : g->waiting_us;
+        most = us > most_us ? g->waited_for : most;
+        most_us = fmax(us, most_us);
+    }
+    return most;
+}
+
 void bb_run_waiting(const struct bb_measured *m, const struct bb_step *step, struct bb_wait_table *w)
 {
     int *ranks;
@@ -278,6 +301,7 @@ void bb_run_waiting(const struct bb_measured *m, const struct bb_step *step, str
         w->rows[i].waited_for = g->waited_for;
         w->rows[i].waited_for_us = g->waited_for_share * g->waiting_us;
     }
+    bb_wait_table_find_late(w, m->ranks, waited_for, &(struct traced_ranks){m, step->layout.n_groups});
     free(ranks);
 }
 
@@ -654,7 +678,9 @@ json_t *bb_run_report_json(const struct bb_run_report *r, json_t *groups)
     json_object_set_new(o, "groups", groups);
     json_object_set_new(o, "breakdown", rank == BB_NONE ? json_null() : breakdown_json(r, rank));
     json_object_set_new(o, "breakdown_by_role", rank == BB_NONE ? json_null() : roles_json(r));
-    json_object_set_new(o, "waiting", rank == BB_NONE ? json_null() : bb_wait_table_json(r->waiting));
+    bb_wait_table_json(r->waiting, o);
+    if (rank == BB_NONE)
+        json_object_set_new(o, "waiting", json_null());
     json_object_set_new(o, "overlap", overlap_json(r, rank));
     json_object_set_new(o, "critical_path", r->critical ? bb_critical_path_json(r->critical) : json_null());
     json_object_set_new(o, "forecast", bb_run_forecast_json(r->forecast, m->timed.step.p50));

@@ -17,10 +17,10 @@ static const struct bb_field fields[] = {
     {"group", "group", "", 6, 0, ROW(group), .form = BB_FORM_LEFT},
     {"ranks", "ranks", "", 6, 0, ROW(ranks)},
     {"median_us", "median", NULL, 12, 0, ROW_US(median_us)},
-    {"most_us", "most", NULL, 12, 0, ROW_US(most_us)},
-    {"most_rank", "by rank", "", 8, 0, ROW(most_rank)},
-    {"waited_for", "mostly for", "", 11, 0, ROW(waited_for)},
-    {"waited_for_us", "namely", NULL, 12, 0, ROW_US(waited_for_us)},
+    {"most_us", "longest wait", NULL, 15, 0, ROW_US(most_us)},
+    {"most_rank", "rank that waits", "", 16, 0, ROW(most_rank)},
+    {"waited_for", "for rank", "", 9, 0, ROW(waited_for)},
+    {"waited_for_us", "of it", NULL, 11, 0, ROW_US(waited_for_us)},
     {0},
 };
 
@@ -61,6 +61,34 @@ void bb_wait_table_release(struct bb_wait_table *w)
     *w = (struct bb_wait_table){0};
 }
 
+void bb_wait_table_find_late(struct bb_wait_table *w, int ranks, bb_waited_for *waited_for, void *arg)
+{
+    double total_us, least_us = INFINITY, first_us = NAN, longest_us = 0;
+    int rank = BB_NONE;
+    bool *visited;
+
+    w->late_rank = BB_NONE;
+    for (int i = 0; i < w->n; i++) {
+        rank = w->rows[i].waited_for_us > longest_us ? w->rows[i].most_rank : rank;
+        longest_us = fmax(longest_us, w->rows[i].waited_for_us);
+    }
+    BB_NEW(visited, ranks);
+    while (rank != BB_NONE && !visited[rank]) {
+        const int next = waited_for(arg, rank, &total_us);
+
+        visited[rank] = true;
+        first_us = isnan(first_us) ? total_us : first_us;
+        if (total_us < least_us) {
+            w->late_rank = rank;
+            least_us = total_us;
+        }
+        rank = next;
+    }
+    if (!(least_us <= first_us / 2))
+        w->late_rank = BB_NONE;
+    free(visited);
+}
+
 static bool is_long(const struct bb_wait_row *row, double step_us)
 {
     return row->most_us >= 1e-3 * step_us && row->waited_for != BB_NONE;
@@ -84,6 +112,8 @@ void bb_wait_table_print(const struct bb_wait_table *w, double step_us, const st
         n += is_long(&w->rows[i], step_us);
     if (n == 0)
         return;
+    if (w->late_rank != BB_NONE)
+        fprintf(out, "%sall wait for rank %d (node %d)\n", prefix, w->late_rank, w->late_node);
     bb_line_heading(&line, fields, false);
     fputs(n > MAX_ROWS ? "  (worst role of each group)" : "", out);
     bb_line_end(&line);
@@ -96,7 +126,11 @@ void bb_wait_table_print(const struct bb_wait_table *w, double step_us, const st
     }
 }
 
-json_t *bb_wait_table_json(const struct bb_wait_table *w)
+void bb_wait_table_json(const struct bb_wait_table *w, json_t *object)
 {
-    return bb_table_list(fields, w->rows, (size_t)w->n, sizeof(*w->rows));
+    const bool known = w->n > 0 && w->late_rank != BB_NONE;
+
+    json_object_set_new(object, "waiting", bb_table_list(fields, w->rows, (size_t)w->n, sizeof(*w->rows)));
+    json_object_set_new(object, "late_rank", known ? json_integer(w->late_rank) : json_null());
+    json_object_set_new(object, "late_node", known ? json_integer(w->late_node) : json_null());
 }

@@ -27,6 +27,8 @@ struct bb_wait_row {
 struct bb_wait_table {
     struct bb_wait_row *rows;
     int n;
+    int late_rank; /* the rank at the end of the chain of waiting ranks (bb_wait_table_find_late); BB_NONE: none */
+    int late_node; /* node of late_rank */
 };
 
 /* A role: a set of ranks with the same program. */
@@ -49,19 +51,30 @@ void bb_wait_table_add(struct bb_wait_table *w, const struct bb_wait_role *role,
                        const void *arg);
 void bb_wait_table_release(struct bb_wait_table *w);
 
-/* bb_wait_table_attribute - sets waited_for and waited_for_us of all rows from a timeline in which all ranks have times
- * (times_from: see bb_critical_path_init). */
+/*
+ * bb_wait_table_find_late - sets late_rank from rows with waited_for. Follows who waits for whom, from the rank that
+ * waits longest, until a rank waits for no other or a rank repeats. late_rank is the rank of this chain that waits
+ * least in total; BB_NONE if it waits more than half as long as the first rank.
+ *   ranks       number of ranks
+ *   waited_for  returns the rank for which a rank waits longest (BB_NONE: it does not wait), and sets its total waiting
+ *               time
+ */
+typedef int bb_waited_for(void *arg, int rank, double *total_us);
+void bb_wait_table_find_late(struct bb_wait_table *w, int ranks, bb_waited_for *waited_for, void *arg);
+
+/* bb_wait_table_attribute - sets waited_for and waited_for_us of all rows, and late_rank, from a timeline in which all
+ * ranks have times (times_from: see bb_critical_path_init). */
 void bb_wait_table_attribute(struct bb_wait_table *w, const struct bb_timeline *t, const int *times_from);
 
 /*
- * bb_wait_table_print - prints the rows in which a rank waits for at least 0.1 % of the step; no line if there are
- * none. Of more than 8 such rows, prints the role of each group in which a rank waits longest.
+ * bb_wait_table_print - prints late_rank and the rows in which a rank waits for at least 0.1 % of the step; no line if
+ * there are no such rows. Of more than 8 such rows, prints the role of each group in which a rank waits longest.
  *   unit    unit of all times
  *   prefix  begin of the two heading lines
- * bb_wait_table_json - returns an array with all rows.
+ * bb_wait_table_json - adds waiting (an array with all rows), late_rank and late_node to the object.
  */
 void bb_wait_table_print(const struct bb_wait_table *w, double step_us, const struct bb_time_unit *unit,
                          const char *prefix, FILE *out);
-json_t *bb_wait_table_json(const struct bb_wait_table *w);
+void bb_wait_table_json(const struct bb_wait_table *w, json_t *object);
 
 #endif

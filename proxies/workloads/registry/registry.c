@@ -168,7 +168,8 @@ int bb_proxy_configure(struct bb_proxy_config *config, const struct bb_positiona
     int rc;
 
     if (positionals->n < 1)
-        return bb_err(BB_EUSAGE, "no proxy given; 'busbar list proxies' lists the proxies");
+        return bb_err(BB_EUSAGE, "no proxy given%s; 'busbar list proxies' lists the proxies",
+                      config->model ? " (--model of a language model: transformer)" : "");
     *proxy = bb_proxy_find(positionals->word[0]);
     if (!*proxy)
         return -BB_EUSAGE;

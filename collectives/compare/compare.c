@@ -6,6 +6,7 @@
 #include "bootstrap/cli/opts.h"
 #include "bootstrap/cli/report_header.h"
 #include "bootstrap/results/table.h"
+#include "bootstrap/sweep/state.h"
 #include "collectives/compare/shortfall.h"
 #include "collectives/compare/what_if.h"
 
@@ -273,7 +274,7 @@ static void count_verdict(struct comparison *t, const struct bb_timing *a, const
 
 /* ---- verdict of the whole comparison ---- */
 
-enum outcome { INCOMPLETE, NO_ROW, WRONG, SLOWER, INCONCLUSIVE, MISSING, NOT_SLOWER, OUTCOMES };
+enum outcome { INCOMPLETE, OTHER_MODEL, MISFIT, NO_ROW, WRONG, SLOWER, INCONCLUSIVE, MISSING, NOT_SLOWER, OUTCOMES };
 
 /* Criteria of --strict. fails_strict: with --strict, this outcome causes exit status 5. For the outcome SLOWER, only
  * --threshold determines the exit status. */
@@ -281,7 +282,8 @@ static const struct {
     const char *name;
     bool fails_strict;
 } outcomes[OUTCOMES] = {
-    [INCOMPLETE] = {"run incomplete", true}, [NO_ROW] = {"no common row", true},
+    [INCOMPLETE] = {"run incomplete", true}, [OTHER_MODEL] = {"different model", true},
+    [MISFIT] = {"does not fit", true},       [NO_ROW] = {"no common row", true},
     [WRONG] = {"wrong data", true},          [SLOWER] = {"slower", false},
     [INCONCLUSIVE] = {"inconclusive", true}, [MISSING] = {"rows missing in B", true},
     [NOT_SLOWER] = {"not slower", false},
@@ -291,6 +293,8 @@ static enum outcome outcome_of(const struct comparison *t)
 {
     const bool holds[OUTCOMES] = {
         [INCOMPLETE] = bb_incomplete_status(t->a->root) || bb_incomplete_status(t->b->root),
+        [OTHER_MODEL] = !bb_result_file_same_model(t->a, t->b),
+        [MISFIT] = json_is_false(bb_sweep_follow(t->b->root, "predicted.memory.fits")),
         [NO_ROW] = t->pairs == 0,
         [WRONG] = t->verdicts[BB_WRONG_DATA] > 0,
         [SLOWER] = isnan(t->threshold_percent) ? t->verdicts[BB_SLOWER] > 0 : t->slower.over > 0,
@@ -456,6 +460,10 @@ struct bb_compared bb_compare_count(const struct bb_result_file *a, const struct
                                  .verdict = outcomes[outcome].name,
                                  .fails_strict = outcomes[outcome].fails_strict,
                                  .over = t.slower.over};
+    if (outcome == OTHER_MODEL) {
+        found.ratio = found.worst_ratio = NAN;
+        found.over = 0;
+    }
     for (int v = 0; v < BB_VERDICTS && t.pairs == 1 && outcome >= SLOWER && outcome != MISSING; v++)
         if (t.verdicts[v] > 0)
             found.verdict = bb_verdict_names[v];
@@ -506,8 +514,9 @@ static const struct bb_opt rows[] = {
         "exit with status 5 if a row of B is slower by more than PERCENT and its interval, if any, does not overlap "
         "that of A; -1: never"),
     OPT_FLAG(0, "strict", FIELD(strict),
-             "exit with status 5 also if a run is incomplete, the files have no common row, data is wrong, or a row "
-             "is inconclusive or missing in B"),
+             "exit with status 5 also if a run is incomplete, the models differ, a plan does not fit in GPU memory, "
+             "the files "
+             "have no common row, data is wrong, or a row is inconclusive or missing in B"),
     OPT_OUTPUT(0, "json", FIELD(json), "write the comparison as JSON, - for stdout"),
     OPT_OUTPUT(0, "csv", FIELD(csv), "write the rows as CSV, - for stdout"),
     OPT_FLAG(0, "quiet", FIELD(quiet), "print no table"),

@@ -10,8 +10,8 @@
  * marked "by ratio"; without a threshold the row is inconclusive. Predictions are exact: of two predictions, the
  * ratio is compared with the threshold, 0 without a threshold.
  *
- * The verdict of the whole comparison is the first verdict of this list that applies: incomplete run, no common row,
- * wrong data, slower, inconclusive, rows missing in B, not slower.
+ * The verdict of the whole comparison is the first verdict of this list that applies: incomplete run, different
+ * model, B does not fit in GPU memory, no common row, wrong data, slower, inconclusive, rows missing in B, not slower.
  */
 #ifndef BB_COLLECTIVES_COMPARE_COMPARE_H
 #define BB_COLLECTIVES_COMPARE_COMPARE_H
@@ -58,8 +58,7 @@ struct bb_regression_threshold {
  *   out      prints table and summary to this stream; NULL: print nothing
  *   results  receives the fields of busbar.compare/1; NULL: none
  *   Returns  0; -BB_EFAIL after a write error; -BB_EBELOW if a row is slower by more than the
- *            threshold, or, with threshold->strict, if the verdict is incomplete run, no common row, wrong data,
- *            inconclusive or rows missing in B
+ *            threshold, or, with threshold->strict, for all other verdicts except slower and not slower
  */
 int bb_compare(const struct bb_result_file *a, const struct bb_result_file *b,
                const struct bb_regression_threshold *threshold, FILE *out, struct bb_results *results) BB_MUST_CHECK;

@@ -429,9 +429,12 @@ static bool begins_object(FILE *file, int *lines)
 const char *bb_incomplete_status(const json_t *root)
 {
     const char *status = json_string_value(json_object_get(root, "status"));
-    bool whole = !status || strcmp(status, "ok") == 0 || strcmp(status, "below threshold") == 0;
+    static const char *const whole[] = {"ok", "below threshold", "does not fit"};
 
-    return whole ? NULL : status;
+    for (size_t i = 0; status && i < sizeof(whole) / sizeof(whole[0]); i++)
+        if (strcmp(status, whole[i]) == 0)
+            return NULL;
+    return status;
 }
 
 void bb_warn_if_incomplete(const char *path, const json_t *root)
@@ -440,6 +443,18 @@ void bb_warn_if_incomplete(const char *path, const json_t *root)
 
     if (status)
         bb_warn("%s: the run ended with status '%.40s'; rows may be missing", path, status);
+}
+
+bool bb_result_file_same_model(const struct bb_result_file *a, const struct bb_result_file *b)
+{
+    const json_t *n_a = json_object_get(a->root, "parameters"), *n_b = json_object_get(b->root, "parameters");
+    const double x = json_number_value(n_a), y = json_number_value(n_b);
+    const char *name_a = json_string_value(json_object_get(json_object_get(a->root, "options"), "model"));
+    const char *name_b = json_string_value(json_object_get(json_object_get(b->root, "options"), "model"));
+
+    if (x > 0 && y > 0)
+        return fabs(x - y) <= 0.01 * x;
+    return !name_a || !name_b || strcmp(name_a, name_b) == 0;
 }
 
 int bb_result_tree_load(const char *word, const char **path, json_t **root)

@@ -47,7 +47,8 @@ struct bb_result_file {
 };
 
 /* bb_incomplete_status - return the status of an incomplete run, or NULL if the run is complete. A run that ended with
- * "below threshold" is complete, and so is a file without a status, for example from nccl-tests. root: the parsed file.
+ * "below threshold" is complete, and so are a plan that "does not fit" and a file without a status, for example from
+ * nccl-tests. root: the parsed file.
  * bb_warn_if_incomplete - print a warning that names the status. */
 const char *bb_incomplete_status(const json_t *root);
 void bb_warn_if_incomplete(const char *path, const json_t *root);
@@ -83,6 +84,10 @@ const char *bb_result_file_predicted(const struct bb_result_file *t);
 
 /* bb_result_file_is_step - whether the file has one row, the step of a proxy. */
 bool bb_result_file_is_step(const struct bb_result_file *t);
+
+/* bb_result_file_same_model - whether two files are not of different models: their parameters differ by at most 1 %, or,
+ * if a file has no number of parameters, the names of their models are equal. */
+bool bb_result_file_same_model(const struct bb_result_file *a, const struct bb_result_file *b);
 
 /* bb_result_file_is_nccl_tests - whether the file is the JSON or the printed output of nccl-tests. */
 int bb_result_file_is_nccl_tests(const struct bb_result_file *t);

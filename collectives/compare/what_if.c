@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FILES_SHOWN = 14, CONDITIONS_WIDTH = 60 };
+enum { FILES_SHOWN = 14, DIFFERS_WIDTH = 70, MEASURE = 40 };
 
 /* One line of the table: a file, and its comparison with the first file. */
 struct line {
@@ -110,14 +110,13 @@ static long long count_at(const json_t *root, const char *key)
     return json_is_integer(value) ? json_integer_value(value) : -1;
 }
 
-static struct line make_line(const struct bb_result_file *file, const struct bb_compared *compared)
+static struct line make_line(const struct bb_result_file *file)
 {
     struct line line = {.file = file->path,
                         .what = json_string_value(json_object_get(file->root, "proxy")),
                         .cluster = bb_result_file_predicted(file),
                         .ranks = count_at(file->root, "ranks"),
                         .nodes = count_at(file->root, "nodes"),
-                        .compared = *compared,
                         .step_us = bb_result_file_is_step(file) ? file->rows->time_us : NAN,
                         .fits = bb_sweep_follow(file->root, "predicted.memory.fits"),
                         .options = json_incref(json_object_get(file->root, "options")),
@@ -125,10 +124,12 @@ static struct line make_line(const struct bb_result_file *file, const struct bb_
 
     for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++)
         *(double *)((char *)&line + values[i].offset) = value_at(file->root, values[i].paths);
+    if (isnan(line.samples_per_s))
+        line.samples_per_s = value_at(file->root, (const char *const[3]){"samples"}) / (line.step_us / 1e6);
     return line;
 }
 
-/* ---- the table ---- */
+/* ---- the work of a step ---- */
 
 /* The files with their lines and conditions. */
 struct table {
@@ -137,7 +138,52 @@ struct table {
     struct line *lines; /* [n] */
     json_t *differs;    /* list of the names of the conditions that differ */
     bool steps;         /* each file has one row, a step */
+    const char *work;   /* "token" or "sample" if the work per step differs; else NULL */
+    bool per_gpu;       /* the number of ranks differs */
 };
+
+/* Returns the tokens or samples per step; NaN: unknown. */
+static double work_of(const struct line *line, bool tokens)
+{
+    return line->step_us * (tokens ? line->tokens_per_s : line->samples_per_s);
+}
+
+/* Compares a file with the first one. The times of steps are compared per unit of work and multiplied by the number of
+ * ranks, so that the ratio is that of the step times if work and ranks are equal. Sets what differs in t. */
+static struct bb_compared compare_line(struct table *t, int i, double threshold_percent)
+{
+    const struct line *a = &t->lines[0], *b = &t->lines[i];
+    const bool tokens = !isnan(work_of(a, true)) && !isnan(work_of(b, true));
+    struct bb_result_file file = t->files[i];
+    struct bb_timing row;
+    double factor = work_of(a, tokens) / work_of(b, tokens);
+
+    if (!t->steps || !bb_result_file_same_model(&t->files[0], &file))
+        return bb_compare_count(&t->files[0], &file, threshold_percent);
+    if (isnan(factor) || fabs(factor - 1) < 1e-3)
+        factor = 1;
+    if (factor != 1)
+        t->work = tokens ? "token" : "sample";
+    if (a->ranks > 0 && b->ranks > 0 && a->ranks != b->ranks) {
+        t->per_gpu = true;
+        factor *= (double)b->ranks / (double)a->ranks;
+    }
+    row = *file.rows;
+    row.time_us *= factor;
+    row.low_us *= factor;
+    row.high_us *= factor;
+    file.rows = &row;
+    return bb_compare_count(&t->files[0], &file, threshold_percent);
+}
+
+/* Writes what the ratio compares: "time", "time per token", "GPU time per step". */
+static const char *measure_of(const struct table *t, char text[MEASURE])
+{
+    snprintf(text, MEASURE, "%stime%s%s", t->per_gpu ? "GPU " : "", t->work ? " per " : "", t->work ? t->work : "");
+    return text;
+}
+
+/* ---- the table ---- */
 
 /* Stores the conditions that differ from those of the first file, by name. */
 static void find_differences(struct table *t)
@@ -176,52 +222,36 @@ static void find_differences(struct table *t)
     json_decref(names);
 }
 
-/* A column of the text table whose width depends on its contents. */
-struct column {
-    const char *name;
-    struct bb_field fields[2];
-};
-
-static const char *condition_of(const struct line *line, const char *name)
+/* Returns what differs between the files, with the values of one of them: "--schedule interleaved, --vpp 5". For all files
+ * except the first: only what differs from the first file. What does not fit in DIFFERS_WIDTH is counted: "3 more". */
+static char *differences_of(const struct table *t, int file)
 {
-    return json_string_value(json_object_get(line->differs, name + strspn(name, "-")));
-}
-
-static struct column make_column(const struct table *t, const char *name)
-{
-    size_t width = strlen(name);
-
-    for (int i = 0; i < t->n; i++) {
-        const char *text = condition_of(&t->lines[i], name);
-
-        width = text && strlen(text) > width ? strlen(text) : width;
-    }
-    return (struct column){.name = name,
-                           .fields = {{.head = name, .unit = "", .width = (int)width, .member = BB_MEMBER_TEXT}}};
-}
-
-/* Makes columns for the conditions that differ, as many as fit; prints the names of the others. Returns the number. */
-static int make_columns(const struct table *t, FILE *out, struct column *columns)
-{
-    size_t width = 0, i;
+    char *text = bb_format("%s", "");
     const json_t *name;
-    bool others = false;
-    int n = 0;
+    int more = 0;
+    size_t i;
 
     json_array_foreach(t->differs, i, name)
     {
-        columns[n] = make_column(t, json_string_value(name));
-        if (width + (size_t)columns[n].fields->width <= CONDITIONS_WIDTH) {
-            width += (size_t)columns[n++].fields->width + 2;
-        } else {
-            fprintf(out, "%s %s", others ? "," : "# also different (--json, --csv):", columns[n].name);
-            others = true;
-        }
+        const char *what = json_string_value(name), *key = what + strspn(what, "-");
+        const char *value = json_string_value(json_object_get(t->lines[file].differs, key));
+        const char *first = json_string_value(json_object_get(t->lines[0].differs, key));
+        char *longer;
+
+        if (file > 0 ? value == first || (value && first && strcmp(value, first) == 0) : !value)
+            continue;
+        longer = bb_format("%s%s%s%s %s", text, *text ? ", " : "", value ? "" : "no ", what, value ? value : "");
+        more += strlen(longer) > DIFFERS_WIDTH;
+        free(more ? longer : text);
+        text = more ? text : longer;
     }
-    fputs(others ? "\n" : "", out);
-    if (json_array_size(t->differs) == 0)
-        fputs("# recorded versions, options and environment are equal\n", out);
-    return n;
+    if (more) {
+        char *longer = bb_format("%s%s%d more", text, *text ? ", " : "", more);
+
+        free(text);
+        text = longer;
+    }
+    return text;
 }
 
 /* Copies the fields of the text table: without the columns in which no file has a value. */
@@ -247,15 +277,15 @@ static void select_fields(const struct table *t, const struct bb_field *from, st
 static void print_table(const struct table *t, FILE *out)
 {
     struct bb_field file[] = {{.head = "file", .unit = "", .width = 4, SHOWS(file), .form = BB_FORM_LEFT}, {0}};
+    static const struct bb_field differs[] = {
+        {.head = "differs", .unit = "", .width = 7, .member = BB_MEMBER_TEXT, .form = BB_FORM_LEFT}, {0}};
     struct bb_field fields[sizeof(step_fields) / sizeof(step_fields[0])];
     struct bb_time_unit unit;
     struct bb_line line = {.out = out, .time = &unit};
-    struct column *columns;
     double longest = 0;
-    int n;
 
-    BB_NEW(columns, json_array_size(t->differs) + 1);
-    n = make_columns(t, out, columns);
+    if (json_array_size(t->differs) == 0)
+        fputs("# recorded versions, options and environment are equal\n", out);
     for (int i = 0; i < t->n; i++) {
         longest = fmax(longest, isnan(t->lines[i].step_us) ? 0 : t->lines[i].step_us);
         file->width = (int)strlen(t->lines[i].file) > file->width ? (int)strlen(t->lines[i].file) : file->width;
@@ -266,22 +296,19 @@ static void print_table(const struct table *t, FILE *out)
     fputs("#\n", out);
     for (int units = 0; units < 2; units++) {
         bb_line_heading(&line, file, units);
-        for (int c = 0; c < n; c++)
-            bb_line_heading(&line, columns[c].fields, units);
         bb_line_heading(&line, fields, units);
+        bb_line_heading(&line, differs, units);
         bb_line_end(&line);
     }
     for (int i = 0; i < t->n && i < FILES_SHOWN; i++) {
-        bb_line_row(&line, file, &t->lines[i]);
-        for (int c = 0; c < n; c++) {
-            const char *text = condition_of(&t->lines[i], columns[c].name);
+        char *text = differences_of(t, i);
 
-            bb_line_row(&line, columns[c].fields, &text);
-        }
+        bb_line_row(&line, file, &t->lines[i]);
         bb_line_row(&line, fields, &t->lines[i]);
+        bb_line_row(&line, differs, &text);
         bb_line_end(&line);
+        free(text);
     }
-    free(columns);
 }
 
 static void print_misfits(const struct table *t, FILE *out)
@@ -299,21 +326,23 @@ static void print_misfits(const struct table *t, FILE *out)
 static void print_notes(const struct table *t, FILE *out)
 {
     bool predicted = false, measured = false;
+    char text[MEASURE];
+    const char *measure = measure_of(t, text);
     int best = 0;
 
     for (int i = 0; i < t->n; i++) {
         *(bb_result_file_predicted(&t->files[i]) ? &predicted : &measured) = true;
-        if (t->lines[i].compared.ratio < t->lines[best].compared.ratio)
+        if (!json_is_false(t->lines[i].fits) && t->lines[i].compared.ratio < t->lines[best].compared.ratio)
             best = i;
     }
     fputs("#\n", out);
     if (t->n > FILES_SHOWN)
         fprintf(out, "# %d more file%s: --json, --csv\n", t->n - FILES_SHOWN, t->n - FILES_SHOWN == 1 ? "" : "s");
-    fprintf(out, "# ratio: time / time of %s%s\n", t->files[0].path,
-            t->steps ? "; exposed time of the slowest rank by cause: transfer, bubble, waiting" : "");
+    fprintf(out, "# ratio%s: %s / %s of %s%s\n", t->work || t->per_gpu ? " and verdict" : "", measure, measure,
+            t->files[0].path, t->steps ? "; exposed time of the slowest rank by cause: transfer, bubble, waiting" : "");
     if (best > 0)
-        fprintf(out, "# fastest: %s, %.3f x the time of %s\n", t->files[best].path, t->lines[best].compared.ratio,
-                t->files[0].path);
+        fprintf(out, "# fastest: %s, %.3f x the %s of %s\n", t->files[best].path, t->lines[best].compared.ratio,
+                measure, t->files[0].path);
     print_misfits(t, out);
     if (predicted)
         fprintf(out, "# %spredicted (modelled, not measured)\n", measured ? "some times are " : "times are ");
@@ -333,13 +362,15 @@ static json_t *line_json(const struct line *line, bool steps)
 
 static int check_criteria(const struct table *t, const struct bb_regression_threshold *threshold)
 {
+    char measure[MEASURE];
+
     for (int i = 1; i < t->n; i++) {
         const struct bb_compared *c = &t->lines[i].compared;
 
         if (c->over > 0)
-            return bb_err(BB_EBELOW, "%s: %zu row%s slower than in %s by more than %g %%, worst: %+.1f %%",
+            return bb_err(BB_EBELOW, "%s: %zu row%s slower than in %s by more than %g %%, worst: %+.1f %% %s",
                           t->files[i].path, c->over, c->over == 1 ? "" : "s", t->files[0].path,
-                          threshold->threshold_percent, 100 * (c->worst_ratio - 1));
+                          threshold->threshold_percent, 100 * (c->worst_ratio - 1), measure_of(t, measure));
     }
     for (int i = 1; i < t->n && threshold->strict; i++)
         if (t->lines[i].compared.fails_strict)
@@ -355,11 +386,13 @@ int bb_what_if(const struct bb_result_file *files, int n, const struct bb_regres
 
     BB_NEW(t.lines, n);
     for (int i = 0; i < n; i++) {
-        struct bb_compared compared = bb_compare_count(&files[0], &files[i], threshold->threshold_percent);
-
-        compared.verdict = i > 0 ? compared.verdict : NULL;
-        t.lines[i] = make_line(&files[i], &compared);
+        t.lines[i] = make_line(&files[i]);
         t.steps = t.steps && bb_result_file_is_step(&files[i]);
+    }
+    for (int i = 0; i < n; i++) {
+        t.lines[i].compared = compare_line(&t, i, threshold->threshold_percent);
+        if (i == 0)
+            t.lines[i].compared.verdict = NULL;
     }
     find_differences(&t);
     if (out) {

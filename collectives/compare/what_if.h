@@ -1,7 +1,8 @@
 /*
- * what_if.h - compares several result files with the first one: a table with one line per file, which shows the options
- * and other conditions that differ, and what follows from them. For steps (plans and runs of proxies) these are the step
- * time, throughput, memory and exposed time by cause; for other files the ratios over their common rows.
+ * what_if.h - compares several result files with the first one: a table with one line per file, which shows what
+ * differs (options and other conditions), and what follows from it. For steps (plans and runs of proxies) these are the
+ * step time, throughput, memory and exposed time by cause; for other files the ratios over their common rows. Steps with
+ * different work are compared by the time per token or sample, steps with different numbers of ranks by GPU time.
  */
 #ifndef BB_COLLECTIVES_COMPARE_WHAT_IF_H
 #define BB_COLLECTIVES_COMPARE_WHAT_IF_H

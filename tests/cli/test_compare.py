@@ -235,7 +235,7 @@ def test_plans_are_a_table_of_what_ifs(compare_plans, golden):
     golden("compare-plans.txt", done.stdout)
     data = json.loads(compare_plans("abc", "--json", "-").stdout)
     assert [row["ratio"] for row in data["results"]] == pytest.approx([1, 1.288, 0.8])
-    assert [row["verdict"] for row in data["results"]] == [None, "slower", "faster"]
+    assert [row["verdict"] for row in data["results"]] == [None, "slower", "does not fit"]
     assert [row["differs"] for row in data["results"]] == [
         {"predicted for": "h100", "tp": "1", "pp": None}, {"predicted for": "h100", "tp": "2", "pp": None},
         {"predicted for": "h800", "tp": "4", "pp": "2"}]
@@ -307,3 +307,52 @@ def test_many_files_fit_in_25_lines(busbar, tmp_path):
     done = busbar.run("compare", *names, emulated=False, cwd=tmp_path)
     assert done.returncode == 0 and len(done.stdout.splitlines()) <= 25
     assert "# 16 more files: --json, --csv" in done.stdout and "DOES NOT FIT in GPU memory: p3.json" in done.stdout
+
+
+SMALL = ("transformer", "--model", "llama3_8b", "--ranks", "8", "--tp", "2", "--global-batch-size", "8")
+MADE = {
+    "base": SMALL, "batch": (*SMALL, "--global-batch-size", "16"), "ranks": (*SMALL, "--ranks", "16"),
+    "model": (*SMALL, "--model", "qwen2_7b"), "slow": (*SMALL, "--slow", "node0:0.5"), "b200": (*SMALL, "--cluster", "b200-sxm-ib"),
+    "fp8": (*SMALL, "--fp8"), "misfit": (*SMALL, "--tp", "1"), "images": ("resnet152", "--ranks", "8"),
+    "images_twice": ("resnet152", "--ranks", "16")}
+
+
+@pytest.fixture
+def compare_made(busbar, tmp_path):
+    def run(names, *args):
+        for name in names:
+            done = busbar.run("plan", "--cluster", "h100-sxm-ib", *MADE[name], "--quiet", "--json", f"{name}.json", emulated=False, cwd=tmp_path)
+            assert done.returncode == 0, done.stderr
+        files = {name: json.loads((tmp_path / f"{name}.json").read_text()) for name in names}
+        return files, busbar.run("compare", *[f"{name}.json" for name in names], *args, emulated=False, cwd=tmp_path)
+
+    return run
+
+
+@pytest.mark.parametrize("names, measure", [
+    (("base", "batch"), "time per token"), (("batch", "base"), "time per token"), (("base", "fp8"), "time"),
+    (("base", "ranks"), "GPU time"), (("images", "images_twice"), "GPU time per sample")])
+def test_steps_of_different_work_are_judged_by_throughput(compare_made, names, measure):
+    files, done = compare_made(names, "--threshold", "1")
+    rate = [(file["predicted"]["tokens_per_s"] or file["samples"] / file["predicted"]["step_us"]) / file["ranks"] for file in files.values()]
+    assert f"{measure} / {measure} of {names[0]}.json" in done.stdout
+    line = next(line for line in done.stdout.splitlines() if line.startswith(f" {names[1]}.json")).split()
+    assert float(line[2]) == pytest.approx(rate[0] / rate[1], abs=6e-4)
+    assert done.returncode == (5 if rate[0] > 1.01 * rate[1] else 0) and (measure in done.stderr) == (done.returncode == 5)
+    assert (f"# fastest: {names[1]}.json" in done.stdout) == (rate[1] > rate[0])
+
+
+@pytest.mark.parametrize("name, verdict", [("model", "different model"), ("misfit", "does not fit")])
+def test_no_verdict_for_different_models_and_misfits(compare_made, name, verdict):
+    done = compare_made(("base", name))[1]
+    assert done.returncode == 0 and done.stderr == "" and verdict in done.stdout and "fastest" not in done.stdout
+    done = compare_made(("base", name), "--strict", "--threshold", "1000")[1]
+    assert done.returncode == 5 and done.stderr == f"busbar: --strict: {name}.json: {verdict}\n"
+
+
+def test_each_line_names_what_differs_from_the_first_file(compare_made):
+    done = compare_made(("base", "slow", "b200", "fp8", "batch"))[1]
+    lines = {line.split()[0]: line for line in done.stdout.splitlines() if line.startswith(" ")}
+    for name, text in (("slow", "--slow node0:0.5"), ("b200", "predicted for b200-sxm-ib"), ("fp8", "--fp8 yes"),
+                       ("batch", "--global-batch-size 16")):
+        assert lines[f"{name}.json"].endswith(f"er         {text}"), lines

@@ -80,3 +80,14 @@ void bb_stats_compute(const double *samples, size_t n, struct bb_stats *stats)
     }
     free(sorted);
 }
+
+double bb_stats_typical(const double *sorted, size_t n, double factor)
+{
+    struct bb_stats stats;
+    size_t below = n > 0;
+
+    while (below < n && sorted[below] <= factor * sorted[below - 1])
+        below++;
+    bb_stats_compute(sorted, below, &stats);
+    return stats.p50;
+}

@@ -26,6 +26,10 @@ void bb_stats_compute(const double *samples, size_t n, struct bb_stats *stats);
 /* bb_sort_doubles - sort values[n] in ascending order. */
 void bb_sort_doubles(double *values, size_t n);
 
+/* bb_stats_typical - return the median of the values below the first gap of the ascending values sorted[n]: a value more
+ * than `factor` times the value before it. Without a gap, the median of all values. Detects slow ranks even if most are. */
+double bb_stats_typical(const double *sorted, size_t n, double factor);
+
 /* bb_nearest_rank - return the ceil(percent/100 * n)-th smallest of the ascending values sorted[n]; n is at least 1. */
 double bb_nearest_rank(const double *sorted, size_t n, size_t percent);
 

@@ -23,20 +23,12 @@ struct compute {
     double copy_gbps; /* measured copy bandwidth of the device, 1e9 bytes/s (read + written). The percentage columns
                          print bandwidths relative to copy_gbps and FLOP rates relative to best_tflops */
     double best_tflops[BB_COMPUTE_TYPES];
-    double worst_error;     /* timed kernels of at least 100 us: largest deviation of the measured from the requested
+    double worst_error;  /* timed kernels of at least 100 us: largest deviation of the measured from the requested
                            duration, in percent */
-    double excess_error;    /* largest deviation in percent, after subtracting the tolerance TIMED_SLACK_US (in us) from
+    double excess_error; /* largest deviation in percent, after subtracting the tolerance TIMED_SLACK_US (in us) from
                             each deviation; compared with --max-error */
-    struct slow_rank *slow; /* [ranks] results in which each rank was slow */
-    int results;            /* number of results */
-};
-
-/* A rank is slow in a result if it takes more than this multiple of the median of the other ranks. */
-static const double SLOW = 1.1;
-
-struct slow_rank {
-    int results;  /* number of results in which the rank was slow */
-    double worst; /* largest slowdown in these results */
+    double excess_us, excess_target_us; /* measured and requested time with this deviation */
+    int excess_rank, results;           /* rank with this deviation; number of results */
 };
 
 static bool type_is_wanted(const struct compute *b, int type)
@@ -50,7 +42,8 @@ static bool type_is_wanted(const struct compute *b, int type)
 /* JSON fields that the results of GEMMs, memory-bound kernels and timed kernels have in common. */
 struct section_row {
     const char *section;
-    int iterations, slow_rank; /* slow_rank: the slowest rank if it is slow; -1: no rank is slow */
+    int iterations;
+    const char *slow_ranks; /* NULL: none */
     struct bb_computed computed;
 };
 
@@ -65,7 +58,7 @@ static const struct bb_field section_fields[] = {
 
 /* Last column of the tables, with several ranks. */
 static const struct bb_field slow_fields[] = {
-    {NULL, "slow", "(rank)", 6, 0, BB_SHOWS(struct section_row, slow_rank), .none = "-"},
+    {NULL, "slow", "(ranks)", 9, 0, BB_SHOWS(struct section_row, slow_ranks), .none = "-"},
     {0},
 };
 
@@ -94,25 +87,16 @@ static void print_row(const struct compute *b, const struct bb_field *fields, co
     bb_line_end(&line);
 }
 
-static void count_slow(struct compute *b, const struct section_row *row)
-{
-    b->results++;
-    if (row->slow_rank < 0)
-        return;
-    b->slow[row->slow_rank].results++;
-    b->slow[row->slow_rank].worst = fmax(b->slow[row->slow_rank].worst, row->computed.slowdown);
-}
-
 static int put_row(struct compute *b, enum bb_compute_section section, const struct bb_field *fields, const void *row,
                    const struct bb_computed *c)
 {
     const struct section_row shared = {bb_compute_section_names[section], b->options.iterations,
-                                       c->slowdown > SLOW && !b->session.shared_gpu ? c->rank : -1, *c};
+                                       c->slow_ranks[0] ? c->slow_ranks : NULL, *c};
     json_t *result;
 
     bb_progress_clear(&b->session.progress);
     print_row(b, fields, row, &shared);
-    count_slow(b, &shared);
+    b->results++;
     if (b->session.world.rank != 0)
         return 0;
     result = json_object();
@@ -268,6 +252,18 @@ static double error_percent_of(double got, double asked)
     return 100 * (got - asked) / asked;
 }
 
+static void keep_excess(struct compute *b, double requested_us, const struct bb_computed *clock)
+{
+    const double us = clock->time_us.p50, excess = 100 * (fabs(us - requested_us) - TIMED_SLACK_US) / requested_us;
+
+    if (excess <= b->excess_error)
+        return;
+    b->excess_error = excess;
+    b->excess_us = us;
+    b->excess_target_us = requested_us;
+    b->excess_rank = clock->rank;
+}
+
 static int put_timed(struct compute *b, const struct bb_busy *busy, double requested_us, const struct bb_timed *t)
 {
     const double clock_us = t->clock.time_us.p50, stream_us = t->stream.time_us.p50;
@@ -282,7 +278,7 @@ static int put_timed(struct compute *b, const struct bb_busy *busy, double reque
 
     if (requested_us >= 100) {
         b->worst_error = fmax(b->worst_error, fabs(row.error_percent));
-        b->excess_error = fmax(b->excess_error, 100 * (fabs(clock_us - requested_us) - TIMED_SLACK_US) / requested_us);
+        keep_excess(b, requested_us, &t->clock);
     }
     return put_row(b, BB_COMPUTE_TIMED, timed_fields, &row, &t->stream);
 }
@@ -336,42 +332,88 @@ static int save_limits(struct compute *b)
     return bb_results_set(b->session.json, "limits", limits);
 }
 
-/* Names the ranks that are slow in at least half of the results, at the end of the table and on stderr. */
+enum { RANK_TEXT = BB_HOST_TEXT + 64 };
+
+/* Writes "rank 6 (node1, GPU 2)" to text. */
+static const char *rank_text(const struct compute *b, int rank, char text[RANK_TEXT])
+{
+    const struct bb_session *s = &b->session;
+
+    snprintf(text, RANK_TEXT, "rank %d (%s, GPU %d)", rank, s->world.hosts[rank], s->devices[rank].ordinal);
+    return text;
+}
+
+/* Marks the ranks that were slow in at least half of the results of a section. results: of this section. */
+static void judge_section(struct compute *b, int results)
+{
+    for (int r = 0; r < b->session.world.size; r++) {
+        struct bb_slow_rank *slow = &b->ctx.slow[r];
+        const int here = slow->results - slow->before;
+
+        slow->is_slow = slow->is_slow || (here > 0 && 2 * here >= results);
+        slow->before = slow->results;
+    }
+}
+
+/* Names the slow ranks at the end of the table and on stderr. */
 static int report_slow(struct compute *b)
 {
     const struct bb_session *s = &b->session;
     json_t *list = json_array();
+    char text[RANK_TEXT];
 
     for (int r = 0; r < s->world.size; r++) {
-        const struct slow_rank *slow = &b->slow[r];
+        const struct bb_slow_rank *slow = &b->ctx.slow[r];
 
-        if (2 * slow->results < b->results || slow->results == 0)
+        if (!slow->is_slow)
             continue;
         json_array_append_new(list, json_pack("{s:i, s:s, s:i, s:f, s:i, s:i}", "rank", r, "host", s->world.hosts[r],
                                               "gpu", s->devices[r].ordinal, "worst_slowdown", slow->worst, "results",
                                               slow->results, "of", b->results));
+        rank_text(b, r, text);
         if (s->out)
-            fprintf(s->out,
-                    "# slow: rank %d (%s, GPU %d): up to %.2f x the time of the other ranks, in %d of %d results\n", r,
-                    s->world.hosts[r], s->devices[r].ordinal, slow->worst, slow->results, b->results);
+            fprintf(s->out, "# slow: %s: up to %.2f x the time of the median rank, in %d of %d results\n", text,
+                    slow->worst, slow->results, b->results);
         if (s->world.rank == 0)
-            bb_warn("rank %d (%s, GPU %d) is slow: up to %.2f x the time of the other ranks", r, s->world.hosts[r],
-                    s->devices[r].ordinal, slow->worst);
+            bb_warn("%s is slow: up to %.2f x the time of the median rank", text, slow->worst);
     }
     return bb_results_set(b->session.json, "slow_gpus", list);
 }
 
+/* Checks --max-slow. The check also fails if ranks share a GPU. The result is equal on all ranks. */
+static int check_max_slow(const struct compute *b)
+{
+    int slow = 0, worst = 0;
+    char text[RANK_TEXT];
+
+    if (b->options.max_slow < 0)
+        return 0;
+    if (b->session.shared_gpu)
+        return BB_WORLD_ERR(&b->session.world, BB_EBELOW, "--max-slow cannot be checked: ranks share a GPU");
+    for (int r = 0; r < b->session.world.size; r++) {
+        const struct bb_slow_rank *rank = &b->ctx.slow[r];
+
+        slow += rank->is_slow;
+        worst = rank->is_slow && (slow == 1 || rank->worst > b->ctx.slow[worst].worst) ? r : worst;
+    }
+    if (slow <= b->options.max_slow)
+        return 0;
+    return BB_WORLD_ERR(&b->session.world, BB_EBELOW, "%d of %d ranks are slow, first %s; --max-slow allows %d", slow,
+                        b->session.world.size, rank_text(b, worst, text), b->options.max_slow);
+}
+
 static int check_max_error(const struct compute *b)
 {
-    const double allowed = b->options.max_error;
+    const double allowed = b->options.max_error, target = b->excess_target_us;
+    const double most = target * allowed / 100 + TIMED_SLACK_US;
+    char text[RANK_TEXT];
 
     if (allowed <= 0 || !b->options.wanted[BB_COMPUTE_TIMED] || b->excess_error <= allowed)
         return 0;
-    return BB_WORLD_ERR(
-        &b->session.world, BB_EBELOW,
-        "timed kernels of 100 us or more: duration differs from the requested time by %.2f %% plus %g us; "
-        "--max-error allows %g %% plus that constant",
-        b->excess_error, TIMED_SLACK_US, allowed);
+    return BB_WORLD_ERR(&b->session.world, BB_EBELOW,
+                        "timed kernel: %s: %.6g us instead of %.6g us (allowed: %.6g us; --max-error %g)",
+                        rank_text(b, b->excess_rank, text), b->excess_us, target,
+                        b->excess_us > target ? target + most : target - most, allowed);
 }
 
 /* The tables of the output, in order. run: measures and prints the rows of one element type (index in
@@ -400,7 +442,10 @@ static int run_sections(struct compute *b)
     int rc;
 
     TRY(measure_copy_limit(b));
+    b->ctx.find_slow = !b->session.shared_gpu;
     for (int s = 0; s < BB_COMPUTE_SECTIONS; s++) {
+        const int before = b->results;
+
         if (!b->options.wanted[s])
             continue;
         if (b->session.out)
@@ -409,11 +454,13 @@ static int run_sections(struct compute *b)
         for (int t = 0; t < (sections[s].has_types ? BB_COMPUTE_TYPES : 1); t++)
             if (!sections[s].has_types || type_is_wanted(b, t))
                 TRY(sections[s].run(b, t));
+        judge_section(b, b->results - before);
     }
     bb_progress_clear(&b->session.progress);
     print_limits(b);
     TRY(save_limits(b));
     TRY(report_slow(b));
+    TRY(check_max_slow(b));
     TRY(check_max_error(b));
 out:
     return rc;
@@ -476,7 +523,6 @@ static int run_compute(struct compute *b, int argc, char **argv)
     TRY(bb_compute_context_init(&b->ctx, &s->world, &s->device, arena_bytes(b), o->iterations, o->repeats, o->warmup));
     b->ctx.candidates = o->candidates;
     TRY(bb_session_open_results(s, &head, NULL, NULL));
-    BB_NEW(b->slow, s->world.size);
     if (!o->quick)
         bb_session_warn_slow_gemms(s, "--quick, or EMU_DATA=off");
     print_head(b);
@@ -495,6 +541,5 @@ int bb_bench_compute_run(int argc, char **argv)
     rc = run_compute(&b, argc, argv);
     if (bb_session_ends_on_all_ranks(&b.session, rc))
         bb_compute_context_release(&b.ctx);
-    free(b.slow);
     return bb_session_release(&b.session, rc, 0);
 }

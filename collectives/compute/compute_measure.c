@@ -7,7 +7,10 @@
 #include "cuda/device/check.h"
 #include "cuda/device/stream.h"
 
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static const size_t ALIGN = 256;
 
@@ -27,6 +30,8 @@ int bb_compute_context_init(struct bb_compute_context *ctx, struct bb_world *wor
                                        .candidates = 1};
     BB_NEW(ctx->samples, repeats);
     BB_NEW(ctx->rank_stats, world->size);
+    BB_NEW(ctx->sorted, world->size);
+    BB_NEW(ctx->slow, world->size);
     TRY(BB_CUDA(cudaStreamCreateWithFlags(&ctx->stream, cudaStreamNonBlocking)));
     TRY(BB_CUDA(cudaEventCreate(&ctx->start)));
     TRY(BB_CUDA(cudaEventCreate(&ctx->stop)));
@@ -47,6 +52,8 @@ void bb_compute_context_release(struct bb_compute_context *ctx)
     bb_event_destroy(ctx->stop);
     bb_event_destroy(ctx->start);
     bb_stream_destroy(ctx->stream);
+    free(ctx->slow);
+    free(ctx->sorted);
     free(ctx->rank_stats);
     free(ctx->samples);
     *ctx = (struct bb_compute_context){0};
@@ -123,21 +130,35 @@ out:
     return rc;
 }
 
-/* Returns the median of a rank / the median of the medians of the other ranks. */
-static double slowdown_of(const struct bb_compute_context *ctx, int rank)
+/* Appends a rank to a list of slow ranks; a list that is full ends with "..". */
+static void append_rank(struct bb_computed *c, int rank)
 {
-    const double own = ctx->rank_stats[rank].p50;
-    struct bb_stats others;
-    double *medians;
-    size_t n = 0;
+    size_t used = strlen(c->slow_ranks);
 
-    BB_NEW(medians, ctx->world->size);
-    for (int r = 0; r < ctx->world->size; r++)
-        if (r != rank)
-            medians[n++] = ctx->rank_stats[r].p50;
-    bb_stats_compute(medians, n, &others);
-    free(medians);
-    return n > 0 && others.p50 > 0 ? own / others.p50 : 1;
+    if (used + 14 < sizeof c->slow_ranks)
+        snprintf(c->slow_ranks + used, sizeof c->slow_ranks - used, "%s%d", used > 0 ? "," : "", rank);
+    else if (c->slow_ranks[used - 1] != '.')
+        strcpy(c->slow_ranks + used, "..");
+}
+
+/* Computes the slowdown of the slowest rank c->rank, and lists and counts the slow ranks. */
+static void find_slow_ranks(struct bb_compute_context *ctx, struct bb_computed *c)
+{
+    const size_t size = (size_t)ctx->world->size;
+    double typical;
+
+    for (size_t r = 0; r < size; r++)
+        ctx->sorted[r] = ctx->rank_stats[r].p50;
+    bb_sort_doubles(ctx->sorted, size);
+    typical = bb_stats_typical(ctx->sorted, size, BB_SLOW_RANK);
+    c->slowdown = typical > 0 ? c->time_us.p50 / typical : 1;
+    c->slow_ranks[0] = '\0';
+    for (int r = 0; r < ctx->world->size && ctx->find_slow; r++)
+        if (ctx->rank_stats[r].p50 > BB_SLOW_RANK * typical) {
+            append_rank(c, r);
+            ctx->slow[r].results++;
+            ctx->slow[r].worst = fmax(ctx->slow[r].worst, ctx->rank_stats[r].p50 / typical);
+        }
 }
 
 /* Sets *c to the statistics of the rank with the longest median time. The result is equal on all ranks. */
@@ -153,7 +174,6 @@ static int select_slowest_rank(struct bb_compute_context *ctx, struct bb_compute
         if (ctx->rank_stats[r].p50 > ctx->rank_stats[c->rank].p50)
             c->rank = r;
     c->time_us = ctx->rank_stats[c->rank];
-    c->slowdown = slowdown_of(ctx, c->rank);
 out:
     return rc;
 }
@@ -166,6 +186,7 @@ static int measure_kernel(struct bb_compute_context *ctx, launcher *launch, void
     for (int i = 0; i < ctx->repeats; i++)
         TRY(take_sample(ctx, launch, arg, &ctx->samples[i]));
     TRY(select_slowest_rank(ctx, c));
+    find_slow_ranks(ctx, c);
 out:
     return rc;
 }

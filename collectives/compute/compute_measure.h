@@ -14,6 +14,17 @@
 
 #include <cuda_runtime_api.h>
 
+/* A rank is slow in a result if it takes more than this multiple of the time of the median rank, or, if the times have a
+ * gap wider than this, of the median of the ranks below the gap. */
+#define BB_SLOW_RANK 1.1
+
+struct bb_slow_rank {
+    int results;  /* number of results in which the rank was slow */
+    double worst; /* largest slowdown in these results */
+    int before;   /* value of results before the present section */
+    bool is_slow; /* slow in at least half of the results of a section */
+};
+
 /* The measurement state of one rank. */
 struct bb_compute_context {
     struct bb_world *world;
@@ -27,6 +38,9 @@ struct bb_compute_context {
     int iterations, repeats, warmup, candidates;
     double *samples;             /* [repeats] times of one operation, in us */
     struct bb_stats *rank_stats; /* [size] statistics of the times of each rank */
+    double *sorted;              /* [size] scratch: their medians in ascending order */
+    bool find_slow;              /* whether measurements count slow ranks */
+    struct bb_slow_rank *slow;   /* [size] how often each rank was slow; equal on all ranks */
 };
 
 /*
@@ -48,7 +62,8 @@ size_t bb_memory_kernel_case_bytes(const struct bb_memory_kernel *p);
 struct bb_computed {
     struct bb_stats time_us; /* time per operation; operations run back to back on one stream */
     int rank;                /* the rank with the longest median; time_us contains the times of this rank */
-    double slowdown;         /* its median / the median of the other ranks' medians; 1 with one rank */
+    double slowdown;         /* its median / the median of the ranks (BB_SLOW_RANK); 1 with one rank */
+    char slow_ranks[24];     /* slow ranks: "2,6"; a longer list ends with ".."; "": none */
 };
 
 /*

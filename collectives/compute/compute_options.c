@@ -31,6 +31,10 @@ static const struct bb_opt option_rows[] = {
     OPT_DOUBLE(
         0, "max-error", FIELD(max_error), NULL, "PERCENT", 0, 1e6,
         "exit with status 5 if a timed kernel of 100 us or more deviates by more than PERCENT plus 5 us; 0: no check"),
+    OPT_INT(0, "max-slow", FIELD(max_slow), "-1", "N", -1, 1e9,
+            "exit with status 5 if more than N ranks are slow: above 1.1 x the time of the median rank (if the times "
+            "have a "
+            "gap: of the ranks below it) in at least half of a section; -1: never"),
     OPT_FLAG(0, "quick", FIELD(quick), "few cases of at most 64 KiB, as a smoke test"),
     {0},
 };
@@ -71,7 +75,8 @@ const struct bb_opts bb_bench_compute_set = {
            "gemm (GEMMs of real layers, TFLOP/s), memory_kernels (memory-bound kernels of a layer, GB/s) and timed\n"
            "(accuracy of the kernel that runs for a given time in place of compute).",
     .foreign = bb_bench_foreign_options,
-    .exits = {BB_EXITS_RANKS, [5] = "a timed kernel deviates by more than --max-error"},
+    .exits =
+        {BB_EXITS_RANKS, [5] = "more slow ranks than --max-slow, or a timed kernel deviates by more than --max-error"},
     .examples = "  mpirun -n 8 busbar bench compute gemm -d bfloat16\n",
     .tables = tables,
     .size = sizeof(struct bb_bench_compute_options),

@@ -132,7 +132,7 @@ def overlap(result):
 def compute(result):
     for gpu in result.data.get("slow_gpus") or []:
         yield (f"Slow: GPU {gpu.get('gpu')} of {gpu.get('host')} (rank {gpu.get('rank')}), in {gpu.get('results')} of {gpu.get('of')} results, "
-               f"up to {times_text(gpu.get('worst_slowdown') or 1)} the median of the other ranks.")
+               f"up to {times_text(gpu.get('worst_slowdown') or 1)} the time of the median rank.")
     limits = result.data.get("limits") or {}
     rates = [f"{dtype} {number_text(rate)}" for dtype, rate in (limits.get("tflops") or {}).items()]
     if rates:

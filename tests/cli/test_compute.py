@@ -82,6 +82,25 @@ def test_names_the_slow_gpu(busbar, tmp_path, slow, expected):
     assert all((1.399 <= row["slowdown"] <= 1.501) if slow else row["slowdown"] == 1 for row in run["results"])
 
 
+@pytest.mark.parametrize("slow, factors", [
+    ("rank=3:1.5,rank=1:1.3", {1: 1.3, 3: 1.5}), ("rank=1:1.3,rank=2:1.3,rank=3:1.3", {1: 1.3, 2: 1.3, 3: 1.3})])
+def test_names_all_slow_gpus_and_enforces_limits(busbar, tmp_path, slow, factors):
+    path = tmp_path / "r.json"
+    args = ("bench", "compute", "timed", "--quick", "-n", 10, "--repeats", 2, "--json", path)
+    env = {"EMU_DATA": "off", "EMU_SLOW": slow}
+    done = busbar.run(*args, "--max-slow", 0, ranks=4, env=env)
+    run = json.loads(path.read_text())
+    assert done.returncode == 5 and {s["rank"]: round(s["worst_slowdown"], 1) for s in run["slow_gpus"]} == factors
+    lines = done.stdout.splitlines()[-len(factors):]
+    assert [re.match(r"# slow: rank (\d+) \(.*GPU \d\): up to", line)[1] for line in lines] == [str(rank) for rank in factors]
+    assert f"{len(factors)} of 4 ranks are slow, first rank " in done.stderr and "--max-slow allows 0" in done.stderr
+    assert ",".join(map(str, factors)) in {line.split()[-1] for line in done.stdout.splitlines()}
+    assert busbar.run(*args, "--max-slow", len(factors), ranks=4, env=env).returncode == 0
+    done = busbar.run(*args, "--max-error", 10, ranks=4, env=env)
+    worst = max(factors, key=factors.get)
+    assert done.returncode == 5 and re.search(rf"timed kernel: rank {worst} \(.*, GPU {worst}\): [\d.]+ us instead of", done.stderr)
+
+
 def test_help_needs_no_gpu(busbar):
     done = busbar.run("bench", "compute", "--help", emulated=False)
     assert done.returncode == 0 and "--max-error" in done.stdout

@@ -112,6 +112,26 @@ static void interval_ranks_match_normal_approximation(void **state)
     }
 }
 
+/* Times of 8 ranks with noise of up to 1 %; the last `slow` ranks take 1.2 times as long. */
+static void the_typical_time_is_that_of_the_faster_ranks(void **state)
+{
+    (void)state;
+    for (unsigned seed = 1; seed <= 20; seed++)
+        for (int slow = 0; slow <= 8; slow++) {
+            double times[8], typical;
+            unsigned x = seed;
+
+            for (int r = 0; r < 8; r++) {
+                x = x * 1664525u + 1013904223u;
+                times[r] = (r >= 8 - slow ? 120 : 100) * (1 + 0.01 * (double)(x >> 8) / (1 << 24));
+            }
+            bb_sort_doubles(times, 8);
+            typical = bb_stats_typical(times, 8, 1.1);
+            for (int r = 0; r < 8; r++) /* ranks that are all slow cannot be told from fast ones */
+                assert_int_equal(times[r] > 1.1 * typical, slow < 8 && r >= 8 - slow);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -122,6 +142,7 @@ int main(void)
         cmocka_unit_test(interval_ranks_match_published_tables),
         cmocka_unit_test(interval_ranks_match_binomial_sums),
         cmocka_unit_test(interval_ranks_match_normal_approximation),
+        cmocka_unit_test(the_typical_time_is_that_of_the_faster_ranks),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -390,7 +390,7 @@ static int reject_misplaced(const struct name_kind *kind, const char *command, i
         n = snprintf(text, sizeof(text), "%s%s%s", kind->instead, argv[at], kind->after);
     for (int i = 1; i < argc && n >= 0 && n < (int)sizeof(text); i++) {
         ranks = ranks || bb_begins_with(argv[i], "--ranks");
-        if (i != at)
+        if (i != at && !(steps && kind->is_known == bb_bench_is_subcommand)) /* bench has other options */
             n += snprintf(text + n, sizeof(text) - (size_t)n, " %s", argv[i]);
     }
     return bb_err(BB_EUSAGE, "%s is %s; try: busbar %s%s", argv[at], kind->what, text,

@@ -70,7 +70,7 @@ def test_text_labels_the_times_of_the_emulator(busbar):
     assert "# window_register, communicator of 2 ranks: the GPUs" in done.stdout
     header = [line for line in done.stdout.splitlines() if line.startswith("# ")]
     assert "# ranks                    step       median          min          max      fastest  slowest" in header
-    assert "#                                       (ms)         (ms)         (ms)         rank     rank" in header
+    assert "#                                       (ms)         (ms)         (ms)         (ms)   (rank)" in header
     for line in done.stdout.splitlines():
         if not line.startswith("#"):
             assert re.fullmatch(r"      2  [ a-z_]{22}(  [ \d]{7}\.\d{3}){4}  [ \d]{7}", line), line

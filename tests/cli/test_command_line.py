@@ -168,3 +168,8 @@ def test_the_commands_of_the_front_page_are_valid(busbar, tmp_path):
     for line in lines:
         done = busbar.run(*line.split(), emulated=False, cwd=tmp_path, timeout=3)
         assert line.startswith("compare ") or done.returncode in (0, 124) or "no usable GPU" in done.stderr, (line, done.stderr)  # 124: computing
+
+
+def test_plan_of_a_benchmark_suggests_a_command_without_the_options_of_plan(busbar):
+    done = busbar.run("plan", "p2p", "--cluster", "h100-sxm-ib", "--ranks", 4, emulated=False)
+    assert (done.returncode, done.stderr) == (2, "busbar: p2p is a benchmark; try: busbar bench p2p\n")

@@ -23,6 +23,7 @@
 #include "proxies/proxy_main.h"
 #include "proxies/workloads/registry/registry.h"
 
+#include <ctype.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -332,6 +333,39 @@ static bool is_cluster(const char *word)
     return false;
 }
 
+/* Returns whether two names differ only in case and separators: "LLaMA3-70B" is llama3_70b, "allreduce" all_reduce. */
+static bool is_variant(const char *name, const char *word)
+{
+    static const char separators[] = "_-.";
+
+    for (;; name++, word++) {
+        name += strspn(name, separators);
+        word += strspn(word, separators);
+        if (tolower((unsigned char)*name) != tolower((unsigned char)*word))
+            return false;
+        if (!*name)
+            return true;
+    }
+}
+
+static const char *coll_name_at(size_t i)
+{
+    return i < BB_COLL_KIND_COUNT ? bb_colls[i].name : NULL;
+}
+
+/* Returns the name of a proxy, collective or model of which `word` is another spelling; the word itself if there is none. */
+static const char *known_spelling(const char *word)
+{
+    static const char *(*const lists[])(size_t i) = {bb_proxy_name_at, coll_name_at, bb_model_name_at};
+    const char *name;
+
+    for (size_t l = 0; l < sizeof(lists) / sizeof(lists[0]); l++)
+        for (size_t i = 0; (name = lists[l](i)); i++)
+            if (is_variant(name, word))
+                return name;
+    return word;
+}
+
 static bool is_list(const char *word)
 {
     for (int i = 0; i < N_LISTINGS; i++)
@@ -373,12 +407,13 @@ static int find_first_name(int argc, char **argv)
     return 0;
 }
 
-/* Prints the error for argv[at], a name of this kind. The arguments after the name remain. command: NULL without a
- * known command. */
-static int reject_misplaced(const struct name_kind *kind, const char *command, int argc, char **argv, int at)
+/* Prints the error for argv[at], a spelling of `name`, which is of this kind. The arguments after the name remain.
+ * command: NULL without a known command. */
+static int reject_misplaced(const struct name_kind *kind, const char *command, int argc, char **argv, int at,
+                            const char *name)
 {
     const bool steps = command && (strcmp(command, "proxy") == 0 || strcmp(command, "plan") == 0);
-    const char *model = is_model(argv[at]) ? argv[at] : kind->is_known == is_json_file && steps ? argv[at] : NULL;
+    const char *model = is_model(name) || (kind->is_known == is_json_file && steps) ? name : NULL;
     char text[1024] = "";
     bool ranks = false;
     int n;
@@ -387,7 +422,7 @@ static int reject_misplaced(const struct name_kind *kind, const char *command, i
         n = snprintf(text, sizeof(text), "%s %s --model %s", steps ? command : "plan",
                      is_model(model) ? bb_model_proxy(model) : "transformer", model);
     else
-        n = snprintf(text, sizeof(text), "%s%s%s", kind->instead, argv[at], kind->after);
+        n = snprintf(text, sizeof(text), "%s%s%s", kind->instead, name, kind->after);
     for (int i = 1; i < argc && n >= 0 && n < (int)sizeof(text); i++) {
         ranks = ranks || bb_begins_with(argv[i], "--ranks");
         if (i != at && !(steps && kind->is_known == bb_bench_is_subcommand)) /* bench has other options */
@@ -404,15 +439,17 @@ static int check_first_name(int argc, char **argv)
     static const char take_files[] = "compare calibrate sweep report";
     const char *command = is_command(argv[0]) ? argv[0] : NULL;
     const int at = command ? find_first_name(argc, argv) : 0;
+    const char *name;
 
     if (command && (at == 0 || strstr(take_files, command) || bb_opts_completion_prefix(argc, argv)))
         return 0;
+    name = known_spelling(argv[at]);
     for (size_t i = 0; i < sizeof(name_kinds) / sizeof(name_kinds[0]); i++) {
         const struct name_kind *kind = &name_kinds[i];
 
-        if (!kind->is_known(argv[at]))
+        if (!kind->is_known(name))
             continue;
-        return command && strstr(kind->accepted, command) ? 0 : reject_misplaced(kind, command, argc, argv, at);
+        return command && strstr(kind->accepted, command) ? 0 : reject_misplaced(kind, command, argc, argv, at, name);
     }
     return 0;
 }

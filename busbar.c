@@ -474,6 +474,15 @@ static int print_version(void)
     return 0;
 }
 
+/* Returns whether the command line requests help or a completion. */
+static bool asks_help(int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++)
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
+            return true;
+    return argc > 1 && (bb_opts_completion_prefix(argc, argv) || strcmp(argv[argc - 1], "--help=man") == 0);
+}
+
 static int run_command(int argc, char **argv)
 {
     const struct command *command = find_command(argv[0]);
@@ -484,6 +493,8 @@ static int run_command(int argc, char **argv)
         return -BB_EUSAGE;
     if (!command)
         return reject_command(argv[0]);
+    if (strstr("plan sweep compare", argv[0]) && !asks_help(argc, argv)) /* bench and proxy: bb_supervise */
+        bb_environment_warn();
     return argc == 2 && is_version_option(argv[1]) ? print_version() : command->run(argc, argv);
 }
 
@@ -491,10 +502,7 @@ static int run_command(int argc, char **argv)
  * rank 0 prints the help and the version. */
 static bool is_printed_by_first_rank(int argc, char **argv)
 {
-    for (int i = 1; i < argc && bb_launcher_rank() > 0; i++)
-        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
-            return true;
-    return bb_launcher_rank() > 0 && argc == 2 && is_version_option(argv[1]);
+    return bb_launcher_rank() > 0 && (asks_help(argc, argv) || (argc == 2 && is_version_option(argv[1])));
 }
 
 /* Runs `busbar help`. `busbar help bench p2p` is the same as `busbar bench p2p --help`. */

@@ -163,6 +163,15 @@ static const struct bb_opts set = {
 static const struct bb_opts step_option_set = {.tables = step_tables};
 static const struct bb_opts collective_option_set = {.tables = collective_tables};
 
+/* Returns whether --export chakra FILE may write the file `path`: FILE.RANK.et. */
+static bool is_trace_of(const struct bb_plan_options *o, const char *path)
+{
+    const size_t length = strlen(o->export_file), all = strlen(path);
+
+    return strcmp(o->export, "chakra") == 0 && all > length + strlen(".et") &&
+           strncmp(path, o->export_file, length) == 0 && path[length] == '.' && strcmp(path + all - 3, ".et") == 0;
+}
+
 /* Parse "--export goal step.goal": the option's value is the format; the last positional argument is the file name. */
 static int parse_export_file(struct bb_plan_options *o, struct bb_positionals *positionals)
 {
@@ -176,6 +185,10 @@ static int parse_export_file(struct bb_plan_options *o, struct bb_positionals *p
                       *last ? "; for a file of this name, write ./" : "", last);
     o->export_file = last;
     positionals->n--;
+    for (int i = 0; i < BB_N_PLAN_EXPORTS; i++)
+        if (o->files[i] && is_trace_of(o, o->files[i]))
+            return bb_err(BB_EUSAGE, "--export %s writes %s.RANK.et, such as %s; try: another file name", o->export,
+                          last, o->files[i]);
     return bb_opts_check_file(&step_option_set, o, "export", last);
 }
 

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -150,11 +151,18 @@ static void drop_temporary(const struct bb_outfile *f)
 }
 
 /* Opens a device or a pipe. O_NONBLOCK makes open() of a FIFO without a reader fail with ENXIO instead of waiting for a
- * reader; the descriptor itself is blocking. Returns the descriptor, or -1 with errno set. */
+ * reader; the descriptor itself is blocking. A reader that starts at the same time may open the FIFO up to 1 s later.
+ * Returns the descriptor, or -1 with errno set. */
 static int open_stream(const char *path)
 {
-    const int fd = open(path, O_WRONLY | O_APPEND | O_NOCTTY | O_CLOEXEC | O_NONBLOCK);
+    enum { TRIES = 100, PAUSE_MS = 10 };
+    const int flags = O_WRONLY | O_APPEND | O_NOCTTY | O_CLOEXEC | O_NONBLOCK;
+    int fd = open(path, flags);
 
+    for (int i = 0; fd < 0 && errno == ENXIO && i < TRIES; i++) {
+        (void)poll(NULL, 0, PAUSE_MS);
+        fd = open(path, flags);
+    }
     if (fd >= 0)
         (void)fcntl(fd, F_SETFL, O_APPEND);
     return fd;

@@ -541,6 +541,9 @@ struct files_check {
 static void check_output(void *arg, const struct bb_opt *opt, const void *field)
 {
     struct files_check *check = arg;
+    size_t at;
+    const bool exports = bb_opts_find(check->set, 0, "export", strlen("export"), &at) &&
+                         *(const char *const *)((const char *)check->cfg + at);
     const char *path = opt->writes ? *(const char *const *)field : NULL;
 
     if (check->rc || !path || strcmp(path, "-") == 0)
@@ -548,8 +551,9 @@ static void check_output(void *arg, const struct bb_opt *opt, const void *field)
     check->rc = bb_opts_check_file(check->set, check->cfg, opt->name, path);
     for (int i = 0; i < check->positionals->n && check->rc == 0; i++)
         if (bb_opts_replaces(path, check->positionals->word[i]))
-            check->rc = bb_err(BB_EUSAGE, "--%s %s: this input file would be replaced; try: another file name",
-                               opt->name, path);
+            check->rc =
+                bb_err(BB_EUSAGE, "--%s %s: %s; try: another file name", opt->name, path,
+                       exports ? "the file of --export has the same name" : "this input file would be replaced");
 }
 
 static int check_files(const struct bb_opts *set, const void *cfg, const struct bb_positionals *positionals)

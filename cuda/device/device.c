@@ -136,33 +136,34 @@ static int count_gpus(const struct bb_world *w, const struct bb_visible *all)
     return n;
 }
 
-/* Reports that a rank could not be assigned a GPU. Returns -BB_EFAIL on all ranks; only the rank without a GPU
+/* Reports that a rank could not be assigned a GPU. Returns the error code on all ranks; only the rank without a GPU
  * prints the error. */
 static int report_unassigned(const struct bb_world *w, const struct bb_visible *all, int first,
                              const struct bb_assigned *assigned)
 {
     const int unassigned = assigned->unassigned, owner = assigned->owner, seen = all[unassigned].n;
+    const enum bb_error code = seen > 0 && first > 0 ? BB_EUSAGE : BB_EFAIL; /* first: an option */
     char uuid[48];
     const char *why;
     int count;
 
     if (w->rank != unassigned)
-        return -BB_EFAIL;
+        return -(int)code;
     why = no_gpu_reason(&count);
     if (seen == 0)
-        return bb_err(BB_EFAIL, "no usable GPU on this host: %s; try: busbar-emulated, which runs on emulated GPUs",
+        return bb_err(code, "no usable GPU on this host: %s; try: busbar-emulated, which runs on emulated GPUs",
                       why ? why : "CUDA found none at first, but finds one now");
     if (first > 0)
-        return bb_err(BB_EFAIL, "%d ranks on this host need GPUs %d to %d, but the host has only GPUs 0 to %d",
+        return bb_err(code, "%d ranks on this host need GPUs %d to %d, but the host has only GPUs 0 to %d",
                       w->local_size, first, first + w->local_size - 1, seen - 1);
     format_uuid(all[unassigned].uuid[0], uuid);
     count = count_gpus(w, all);
     if (count < w->local_size)
-        return bb_err(BB_EFAIL,
+        return bb_err(code,
                       "%d ranks on this host but only %d GPU%s: ranks %d and %d would share %s; start at most %d per "
                       "host, or let ranks share a GPU with --share-gpu (for tests: timings are meaningless)",
                       w->local_size, count, count == 1 ? "" : "s", owner, unassigned, uuid, count);
-    return bb_err(BB_EFAIL,
+    return bb_err(code,
                   "ranks %d (%s) and %d would share %s: make a separate GPU visible to each (CUDA_VISIBLE_DEVICES), or "
                   "let them share it with --share-gpu (for tests: timings are meaningless)",
                   owner, w->hosts[owner], unassigned, uuid);

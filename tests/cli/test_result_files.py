@@ -46,7 +46,8 @@ def test_does_not_write_through_symbolic_links(busbar, tmp_path):
     ("calibrate all_reduce=x.json -o ./x.json", "--output ./x.json: this input file would be replaced"),
     ("plan transformer --ranks 2 --model model --csv model/config.json", "--csv model/config.json: --model names the same file"),
     ("plan gpt2_large 4 2 2 --ranks 2 --cluster ./x.json --export goal x.json", "--export x.json: --cluster names the same file"),
-    ("plan gpt2_large 4 2 2 --ranks 2 --json new --export goal new", "--json new: this input file would be replaced"),
+    ("plan gpt2_large 4 2 2 --ranks 2 --json new --export goal new", "--json new: the file of --export has the same name"),
+    ("plan gpt2_large 4 2 2 --ranks 2 --json new.0.et --export chakra new", "--export chakra writes new.RANK.et, such as new.0.et"),
     ("sweep study.json --csv x.json", "--csv x.json: this file of the study would be replaced"),
     ("sweep study.json -o . --csv ./sweep.json", "/sweep.json: the table (--csv) has the same name"),
     ("sweep sweep.json -o .", "/sweep.json: this file of the study would be replaced"),
@@ -369,8 +370,36 @@ def test_closed_stdout_ends_the_run(busbar):
 
 def test_pipe_without_a_reader_is_reported(busbar, tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    done = busbar.run("bench", "all_reduce", "-b", "8", "-e", "8", "-n", "2", "-w", "1", "-T", "1", "--json", tmp_path / "pipe", timeout=20)
+    done = busbar.run("bench", "all_reduce", "-b", "8", "-e", "8", "-n", "2", "-w", "1", "-T", "5", "--json", tmp_path / "pipe", timeout=20)
     assert done.returncode == 2 and f"no process reads FIFO {tmp_path / 'pipe'}" in done.stderr
+
+
+def test_reader_of_a_pipe_may_start_at_the_same_time(busbar, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    done = busbar.run_program("sh", "-c", '(sleep 0.4; cat pipe >copy) & "$@" --json pipe && wait', "sh", *busbar.command(*PLAN), cwd=tmp_path)
+    assert done.returncode == 0 and json.loads((tmp_path / "copy").read_text())["schema"] == "busbar.plan/1", done.stderr
+
+
+@pytest.mark.parametrize("command,message", [
+    ("plan transformer --ranks 8 --model -", "--model - is not stdin; try: --model /dev/stdin"),
+    ("plan all_reduce --ranks 8 --cluster -", "--cluster - is not stdin; try: --cluster /dev/stdin"),
+    ("report x.json -o -", "--output - is not stdout; try: --output /dev/stdout"),
+    ("report - -o x.html", "- is not stdin; try: /dev/stdin"),
+])
+def test_a_dash_is_no_file_name(busbar, tmp_path, command, message):
+    done = busbar.run(*command.split(), cwd=tmp_path)
+    assert done.returncode == 2 and busbar_lines(done.stderr) == ["busbar: " + message] and list(tmp_path.iterdir()) == []
+
+
+def test_offline_commands_warn_of_misspelled_variables_once(busbar, tmp_path):
+    env = {"BUSBAR_PROGRES": "1"}
+    assert busbar.run(*PLAN, env=env).stderr.count("BUSBAR_PROGRES is unknown") == 1
+    assert "unknown" not in busbar.run("plan", "--help", env=env).stderr
+
+
+def test_emulated_busbar_starts_through_a_link(busbar, tmp_path):
+    (tmp_path / "bb").symlink_to(busbar.build / "busbar-emulated")
+    assert busbar.run_program(tmp_path / "bb", "--version").stdout.startswith("busbar ")
 
 
 def test_one_process_runs_with_16_file_descriptors(busbar):

@@ -62,6 +62,8 @@ static int reject_name(const char *kind, const char *name_or_path)
     size_t n = bb_profile_names(kind, names, MAX_NAMES);
 
     snprintf(singular, sizeof(singular), "%.*s", (int)strlen(kind) - 1, kind);
+    if (strcmp(name_or_path, "-") == 0)
+        return bb_err(BB_EUSAGE, "--%s - is not stdin; try: --%s /dev/stdin", singular, singular);
     return bb_reject_unknown(singular, name_or_path, names, n);
 }
 

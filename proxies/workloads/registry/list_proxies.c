@@ -39,8 +39,8 @@ static void append_model(json_t *rows, const json_t *root, const char *name, con
     /* the object "transformer" describes the model for the proxy `transformer`, if that model differs from the
      * published mini-application of the same name */
     const json_t *second = json_object_get(root, "transformer");
-    json_t *row = json_pack("{s:s, s:I, s:s, s:n}", "name", name, "parameters", (json_int_t)parameters_of(root),
-                            "description", description, "proxy");
+    json_t *row = json_pack("{s:s, s:I, s:s, s:s?}", "name", name, "parameters", (json_int_t)parameters_of(root),
+                            "description", description, "proxy", second ? name : NULL);
 
     json_array_append_new(rows, row);
     if (!second)

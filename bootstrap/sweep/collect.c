@@ -366,8 +366,26 @@ static json_t *value_cell(const struct bb_gathered *g, size_t i, const json_t *r
 
 /* ---- rows of the table ---- */
 
+static const char misfit[] = "does not fit"; /* status in the result of plan, state in the table */
+
+static bool result_misfits(const struct bb_sweep_found *f)
+{
+    const char *status = json_string_value(json_object_get(f->result, "status"));
+
+    return f->state == BB_SWEEP_COMPLETE && status && strcmp(status, misfit) == 0;
+}
+
+bool bb_is_misfit(const struct bb_gathered *g, const json_t *row)
+{
+    const char *state = json_string_value(json_array_get(row, json_array_size(g->columns) - 1));
+
+    return state && strcmp(state, misfit) == 0;
+}
+
 static json_t *state_cell(const struct bb_sweep_found *f)
 {
+    if (result_misfits(f))
+        return json_string(misfit);
     if (f->state == BB_SWEEP_FAILED)
         return f->exit_status == 124 ? json_string("timeout") : json_sprintf("failed (%d)", f->exit_status);
     return json_string(f->state == BB_SWEEP_COMPLETE ? "ok" : bb_sweep_state_names[f->state]);
@@ -391,15 +409,15 @@ static void add_row(struct bb_gathered *g, json_t *columns, size_t i, const json
     json_array_append_new(g->rows, cells);
 }
 
-static void build_table(struct bb_gathered *g)
+/* Adds the rows of the combinations that fit, or of those that do not. */
+static void add_rows(struct bb_gathered *g, json_t *columns, bool misfits)
 {
-    json_t *columns = list_columns(g->study, g->combinations, g);
-
-    g->columns = name_columns(g->combinations, columns);
     for (size_t i = 0; i < g->combinations->n; i++) {
         const json_t *rows = json_object_get(g->found[i].result, "results"), *row;
         size_t r;
 
+        if (result_misfits(&g->found[i]) != misfits)
+            continue;
         if (json_array_size(rows) == 0)
             add_row(g, columns, i, NULL);
         json_array_foreach(rows, r, row)
@@ -407,6 +425,15 @@ static void build_table(struct bb_gathered *g)
             add_row(g, columns, i, row);
         }
     }
+}
+
+static void build_table(struct bb_gathered *g)
+{
+    json_t *columns = list_columns(g->study, g->combinations, g);
+
+    g->columns = name_columns(g->combinations, columns);
+    add_rows(g, columns, false);
+    add_rows(g, columns, true);
     json_decref(columns);
 }
 

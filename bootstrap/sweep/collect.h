@@ -58,4 +58,7 @@ void bb_gathered_text(const struct bb_gathered *g, FILE *out);
 json_t *bb_gathered_json(const struct bb_gathered *g);
 void bb_gathered_csv(const struct bb_gathered *g, FILE *out);
 
+/* bb_is_misfit - return whether a row of the table is a plan that does not fit. Such rows are last. */
+bool bb_is_misfit(const struct bb_gathered *g, const json_t *row);
+
 #endif

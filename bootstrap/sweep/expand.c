@@ -52,7 +52,7 @@ static const char *value_text(const json_t *value, char text[NUMBER_TEXT])
 const char *bb_setting_text(const json_t *value, char text[BB_SETTING_TEXT])
 {
     char number[NUMBER_TEXT];
-    const char *known = json_is_true(value) ? "yes" : value_text(value, number);
+    const char *known = json_is_boolean(value) ? (json_is_true(value) ? "yes" : "no") : value_text(value, number);
 
     snprintf(text, BB_SETTING_TEXT, "%.250s", known ? known : "-");
     bb_blank_controls(text); /* keeps the text on one line */

@@ -94,6 +94,8 @@ static bool holds_for(const struct condition *c, const json_t *cell)
         return value < c->number ? c->holds->below : value > c->number ? c->holds->above : c->holds->equal;
     if (c->holds->below != c->holds->above)
         return false;
+    if (json_is_boolean(cell) && strcmp(c->value, json_is_true(cell) ? "true" : "false") == 0)
+        return c->holds->equal;
     return strcmp(bb_setting_text(cell, text), c->value) == 0 ? c->holds->equal : c->holds->below;
 }
 
@@ -205,6 +207,7 @@ static int keep_rows(struct bb_gathered *g, const struct condition *c)
 struct key {
     json_t *row;
     const json_t *cell; /* value of the row in that column */
+    bool misfit;        /* the row is a plan that does not fit */
     bool descending;
     size_t index; /* position of the row before sorting; makes the sort stable */
 };
@@ -220,6 +223,8 @@ static int compare_keys(const void *left, const void *right)
     const struct key *a = left, *b = right;
     int kind = kind_of(a->cell), order = 0;
 
+    if (a->misfit != b->misfit)
+        return a->misfit - b->misfit;
     if (kind != kind_of(b->cell))
         return kind - kind_of(b->cell);
     if (kind == 0)
@@ -245,7 +250,7 @@ static int sort_rows(struct bb_gathered *g, const char *sort)
     BB_NEW(keys, json_array_size(g->rows));
     json_array_foreach(g->rows, i, row)
     {
-        keys[i] = (struct key){row, json_array_get(row, column), *sort == '-', i};
+        keys[i] = (struct key){row, json_array_get(row, column), bb_is_misfit(g, row), *sort == '-', i};
     }
     qsort(keys, json_array_size(g->rows), sizeof *keys, compare_keys);
     for (i = 0; i < json_array_size(g->rows); i++)

@@ -524,6 +524,23 @@ def test_plans_run_without_a_launcher(sweep):
     assert all(row[3] > 0 for row in sweep.json()["rows"])
 
 
+def test_plans_that_do_not_fit_are_complete_and_last(sweep):
+    """llama3_8b with Adam needs about 16 bytes x 8.03e9 / tp per GPU: 64 GB with tp 2 do not fit in 40 GB, 32 GB with tp 4 may."""
+    plans = {"command": ["plan", "transformer"], "ranks": 8, "options": {"model": "llama3_8b", "tp": [1, 2, 4, 8],
+                                                                         "cluster": "a100-40gb-sxm-ib"}}
+    done = sweep(plans)
+    assert done.returncode == 0 and "4 complete, 0 failed" in done.stdout, done.stderr
+    ends = [line.split(None, 1)[0] + line[-18:] for line in done.stdout.splitlines() if not line.startswith("#")]
+    assert [end.split()[0][0] for end in ends] == ["4", "8", "1", "2"]
+    assert all("does not fit" in end for end in ends[2:]) and not any("does not fit" in end for end in ends[:2])
+    for args, tp in (("--sort", "predicted.step_us"), [8, 4, 2, 1]), (("--sort", "-predicted.tokens_per_s"), [8, 4, 1, 2]), \
+            (("--where", "predicted.memory.fits=true"), [4, 8]), (("--where", "predicted.memory.fits=yes"), [4, 8]), \
+            (("--where", "predicted.memory.fits!=true"), [1, 2]), (("--where", "predicted.memory.fits=no"), [1, 2]):
+        lines = sweep(plans, "--gather", *args, "--csv", "-").stdout.splitlines()[1:]
+        assert [int(line.split(",")[0]) for line in lines] == tp, args
+    assert re.search(r" no +does not fit$", done.stdout, re.M)
+
+
 @pytest.mark.smoke
 def test_mpi4dl_study_has_four_figures_of_ten_parallelisms(sweep):
     """The study as plans, and two of its runs on emulated GPUs."""

@@ -258,7 +258,7 @@ static void expands_all_combinations(void **state)
     assert_string_equal(one->environment.word[1], "B=x y");
     assert_string_equal(one->launch_arguments.word[0], "--bind-to");
     assert_true(one->timeout_s == 7 && one->launched);
-    one = find(&c, "transport=far factor=2 flag=- B=- ranks=16");
+    one = find(&c, "transport=far factor=2 flag=no B=- ranks=16");
     assert_int_equal(one->words.n, 4);
     assert_string_equal(one->environment.word[0], "A=2");
     assert_string_equal(one->environment.word[1], "B");

@@ -10,12 +10,14 @@
 
 static const struct variable {
     const char *name;
-    bool masked; /* result files contain "set" in place of the value. An example is NCCL_COMM_ID: users who know this
+    bool masked;   /* result files contain "set" in place of the value. An example is NCCL_COMM_ID: users who know this
                     address could join the communicator. */
+    bool internal; /* not recorded */
     const char *text; /* effect of a variable that busbar reads; else NULL */
 } known[] = {
 #define RECORDED(variable)          {.name = #variable},
 #define READ(variable, description) {.name = #variable, .text = (description)},
+#define INTERNAL(variable)          {.name = #variable, .internal = true},
 #define MASKED(variable)            {.name = #variable, .masked = true},
 #include "bootstrap/base/environment.def"
 };
@@ -35,10 +37,12 @@ static const struct variable *find_known(const char *name)
 
 bool bb_environment_is_recorded(const char *name)
 {
+    const struct variable *variable = find_known(name);
+
     for (size_t i = 0; i < sizeof(families) / sizeof(families[0]); i++)
-        if (bb_begins_with(name, families[i]))
+        if (!variable && bb_begins_with(name, families[i]))
             return true;
-    return find_known(name) != NULL;
+    return variable && !variable->internal;
 }
 
 const char *bb_environment_value(const char *name, const char *value)

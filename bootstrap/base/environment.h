@@ -11,7 +11,7 @@
 #include <stddef.h>
 
 /* bb_environment_is_recorded - return true if the name is in environment.def or begins with NCCL_, CUDA_, BUSBAR_ or
- * EMU_. */
+ * EMU_; false for the variables that busbar sets for busbar-rank. */
 bool bb_environment_is_recorded(const char *name);
 
 /* bb_environment_value - return the text to record: `value` if environment.def permits the value of this variable,

@@ -79,7 +79,7 @@ void bb_match_rows(const struct bb_result_file *a, const struct bb_result_file *
 
 /* ---- comparison table: rows and header lines ---- */
 
-enum { CHOICE = 24, VERDICT = 64 };
+enum { CHOICE = 24, VERDICT = 64, CAUSES_SHOWN = 4, LINKS_SHOWN = 6 };
 
 /* One row of the printed table: a matched pair of result rows, or a result row that only file A or only file B
  * contains. In the second case the time of the file without the row is NaN and the JSON object has only the fields
@@ -217,13 +217,46 @@ struct comparison {
     size_t verdicts[BB_VERDICTS];
     size_t inconclusive; /* inconclusive rows with at least 1 byte (a predicted time for 0 bytes may be 0) */
     size_t only_a, only_b, pairs;
-    struct bb_ratios correct; /* time of B / time of A in the rows with correct data */
-    struct bb_ratios slower;  /* time of B / time of A in the rows in which B is slower */
+    size_t links_shown, hidden; /* number of matched rows in the text table and not in it */
+    struct bb_ratios correct;   /* time of B / time of A in the rows with correct data */
+    struct bb_ratios slower;    /* time of B / time of A in the rows in which B is slower */
     double threshold_percent;
     double judged_percent; /* threshold in percent for rows without a confidence interval: --threshold; without that
                               option BB_SHORTFALL_PERCENT if exactly one file is a prediction */
     struct bb_shortfall shortfall;
 };
+
+/* Prints the causes of slow links that the results of bench p2p contain. */
+static void print_causes(const struct bb_result_file *t, FILE *out)
+{
+    const json_t *causes = json_object_get(t->root, "causes"), *c;
+    size_t i;
+
+    json_array_foreach(causes, i, c)
+    {
+        const char *level = json_string_value(json_object_get(c, "level"));
+        const char *host = json_string_value(json_object_get(c, "host"));
+        const char *metric = json_string_value(json_object_get(c, "metric"));
+        const json_t *to = json_object_get(c, "to");
+        char peer[40] = "";
+
+        if (i == CAUSES_SHOWN)
+            break;
+        if (json_is_integer(to))
+            snprintf(peer, sizeof peer, " to %lld", (long long)json_integer_value(to));
+        fprintf(out, "# B: cause: %s %lld%s%s%s%s: %s %.2f, other links %.2f\n", level ? level : "?",
+                (long long)json_integer_value(json_object_get(c, "from")), peer, host ? " (" : "", host ? host : "",
+                host ? ")" : "", metric ? metric : "", json_number_value(json_object_get(c, "value")),
+                json_number_value(json_object_get(c, "median")));
+    }
+    if (json_array_size(causes) > CAUSES_SHOWN)
+        fprintf(out, "# B: %zu causes, listed in the file\n", json_array_size(causes));
+}
+
+static const char *value_text(const char *value)
+{
+    return !value ? "not set" : *value ? value : "empty";
+}
 
 static void print_head(const struct comparison *t, FILE *out, const json_t *differences)
 {
@@ -239,8 +272,8 @@ static void print_head(const struct comparison *t, FILE *out, const json_t *diff
         const char *of_a = json_string_value(json_object_get(d, "a")),
                    *of_b = json_string_value(json_object_get(d, "b"));
 
-        fprintf(out, "# differs: %s: A %s, B %s\n", json_string_value(json_object_get(d, "what")),
-                of_a ? of_a : "not set", of_b ? of_b : "not set");
+        fprintf(out, "# differs: %s: A %s, B %s\n", json_string_value(json_object_get(d, "what")), value_text(of_a),
+                value_text(of_b));
     }
     print_doubts(out, "A: ", a);
     print_doubts(out, "B: ", b);
@@ -252,6 +285,7 @@ static void print_head(const struct comparison *t, FILE *out, const json_t *diff
         fprintf(out,
                 "# rows with one sample have no interval, so the verdict compares B/A with --threshold and may be due "
                 "to chance\n");
+    print_causes(b, out);
     fprintf(out, "#\n");
     bb_table_heading(out, fields);
 }
@@ -309,6 +343,16 @@ static enum outcome outcome_of(const struct comparison *t)
     return (enum outcome)outcome;
 }
 
+/* Returns whether the text table has a row: every row but those of bench p2p, of which it has the first that differ. */
+static bool is_shown(struct comparison *t, enum bb_verdict verdict)
+{
+    const bool shown = !json_object_get(t->b->root, "causes") || (verdict != BB_SAME && t->links_shown < LINKS_SHOWN);
+
+    t->links_shown += shown;
+    t->hidden += !shown;
+    return shown;
+}
+
 static int put_common(struct comparison *t, FILE *out, struct bb_results *results)
 {
     char text[VERDICT];
@@ -323,7 +367,7 @@ static int put_common(struct comparison *t, FILE *out, struct bb_results *result
             continue;
         count_verdict(t, a, b, verdict);
         row = make_row(a, a->time_us, b->time_us, verdict_text(a, b, verdict, text));
-        bb_table_row(out, fields, &row);
+        bb_table_row(is_shown(t, verdict) ? out : NULL, fields, &row);
         if (!results)
             continue;
         row.a = side_json(a);
@@ -364,6 +408,8 @@ static void print_summary(const struct comparison *t, FILE *out)
     if (v[BB_WRONG_DATA])
         fprintf(out, ", %zu with wrong data", v[BB_WRONG_DATA]);
     fprintf(out, "; only in A %zu, only in B %zu\n", t->only_a, t->only_b);
+    if (t->hidden)
+        fprintf(out, "# %zu more rows: --json, --csv\n", t->hidden);
     if (t->correct.n)
         fprintf(out, "# B/A: %.3f, geometric mean of %zu row%s\n", bb_ratios_mean(&t->correct), t->correct.n,
                 t->correct.n == 1 ? "" : "s");

@@ -413,7 +413,9 @@ static int resolve_program(struct log *l, const char *operation)
 static int check_whole(const struct log *l)
 {
     if (l->columns.n == 0)
-        return bb_err(BB_EUSAGE, "%s: not a result file: neither a JSON object nor nccl-tests output with a table",
+        return bb_err(BB_EUSAGE,
+                      "%s: not a result file: neither a JSON object nor nccl-tests output with a table; busbar's own "
+                      "results are read from --json, not from --csv",
                       l->path);
     if (json_array_size(l->results) == 0)
         return bb_err(BB_EUSAGE, "%s: nccl-tests' table has no rows; expected the whole output of a run", l->path);

@@ -55,9 +55,9 @@ static void add_devices(json_t *list, const json_t *devices, const char *field)
 /* Environment variables that are not compared, because they differ between ranks or only affect what a run prints. A
  * trailing * matches any suffix. The variables of launchers (OMPI_*, PMI*, SLURM_*) also contain the size of the
  * job, but the conditions "ranks", "nodes" and "devices" report that size already. */
-static const char *const noise[] = {
-    "BUSBAR_PROGRESS", "EMU_KERNELS", "EMU_NCCL_IGNORE", "EMU_QUIET", "EMU_TWINS", "EMU_UNKNOWN_KERNELS",
-    "OMPI_*",          "PMI*",        "SLURM_*",         NULL};
+static const char *const noise[] = {"BUSBAR_PROGRESS", "BUSBAR_RANK", "BUSBAR_SIBLINGS", "EMU_KERNELS",
+                                    "EMU_NCCL_IGNORE", "EMU_QUIET",   "EMU_TWINS",       "EMU_UNKNOWN_KERNELS",
+                                    "OMPI_*",          "PMI*",        "SLURM_*",         NULL};
 
 static bool is_listed(const char *name, const char *const *list)
 {
@@ -69,6 +69,9 @@ static bool is_listed(const char *name, const char *const *list)
     }
     return false;
 }
+
+/* Options of which the recorded value 0 stands for the default of the model. */
+static const char *const zero_is_default[] = {"layers", NULL};
 
 /* Adds all scalar members of `object` to the list of conditions. mark: prefix of each name, "$" for environment
  * variables and "--" for options; except: names to leave out. */
@@ -84,14 +87,17 @@ static void add_all(json_t *list, const char *mark, const json_t *object, const 
         for (char *c = what; *mark == '-' && *c; c++)
             *c = *c == '_' ? '-' : *c;
         if (!is_listed(name, except))
-            add_fact(list, what, scalar_text(value, text));
+            add_fact(list, what,
+                     json_is_integer(value) && json_integer_value(value) == 0 && is_listed(name, zero_is_default)
+                         ? "default"
+                         : scalar_text(value, text));
     }
 }
 
 /* Options that only affect what a command prints and writes, or that another condition contains. */
 static const char *const no_setting[] = {
-    "json", "csv",         "quiet",   "timeout", "trace", "export", "export_ranks", "export_micro_batches", "ops",
-    "top",  "best_layout", "threads", "cluster", "ranks", NULL};
+    "json", "csv", "quiet",       "full",    "timeout", "trace", "export", "export_ranks", "export_micro_batches",
+    "ops",  "top", "best_layout", "threads", "cluster", "ranks", NULL};
 
 /* Values of a busbar result file to compare. what: name in the printed list of differences; outer: key at the top level
  * of the file; inner: key in the object that `outer` refers to, or NULL if the value of `outer` is a scalar. */

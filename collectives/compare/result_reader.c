@@ -130,6 +130,20 @@ static const char *word_in(const json_t *row, const char *name)
     return word ? word : "?";
 }
 
+/* Returns the name of a row of bench compute: "gemm 4096x4096x4096/1" (m, n, k, batch), "memory copy", "timed 8 SMs 50 us". */
+static json_t *name_kernel(const json_t *row)
+{
+    const char *section = word_in(row, "section");
+
+    if (json_object_get(row, "m"))
+        return json_sprintf("%s %lldx%lldx%lld/%lld", section, number_in(row, "m"), number_in(row, "n"),
+                            number_in(row, "k"), number_in(row, "batch"));
+    if (json_object_get(row, "name"))
+        return json_sprintf("%s %s", section, word_in(row, "name"));
+    return json_sprintf("%s %lld SMs %g us", section, number_in(row, "sms"),
+                        json_number_value(json_object_get(row, "requested_us")));
+}
+
 /* Sets the name of a row, such as "all_reduce". Rows of p2p, comm and overlap, and rows with a forced algorithm, get
  * a name composed of their distinguishing fields. The JSON tree of the file owns the name. */
 static int name_row(json_t *row, struct bb_timing *t, const struct place *at)
@@ -143,6 +157,8 @@ static int name_row(json_t *row, struct bb_timing *t, const struct place *at)
         name = json_sprintf("%s %lld/%lld", word_in(row, "step"), number_in(row, "ranks"), number_in(row, "parts"));
     else if (json_object_get(row, "both_us"))
         name = json_sprintf("%s+gemm %lld", word_in(row, "collective"), number_in(row, "max_ctas"));
+    else if (json_object_get(row, "section"))
+        name = name_kernel(row);
     else if (json_is_true(json_object_get(row, "forced")))
         name =
             json_sprintf("%s %s/%s", word_in(row, "collective"), word_in(row, "algorithm"), word_in(row, "protocol"));

@@ -45,7 +45,7 @@ static const struct bb_field step_fields[] = {
     {"model_flop_utilisation", "MFU", "", 6, 1, SHOWS(utilisation), .form = BB_FORM_PERCENT},
     {"memory_bytes", "memory", "(GPU)", 8, 0, SHOWS_WHOLE(memory_bytes), .form = BB_FORM_BYTES},
     {"fits", .value = fits_json},
-    {"compute_us", SHOWS(compute_us)},
+    {"compute_us", "compute", "", 8, 0, SHOWS(compute_us), TIME},
     {"exposed_transfer_us", "transfer", "", 8, 0, SHOWS(transfer_us), TIME},
     {"bubble_us", "bubble", "", 8, 0, SHOWS(bubble_us), TIME},
     {"exposed_waiting_us", "waiting", "", 8, 0, SHOWS(waiting_us), TIME},

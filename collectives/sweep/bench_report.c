@@ -562,10 +562,11 @@ static void print_shortfall(const struct bb_report *r, int coll, const struct ve
     else
         snprintf(name, sizeof name, t->scope == BB_BUSBW_SIZE ? "bus bandwidth at %s" : "%s bus bandwidth", of);
     if (isfinite(v->busbw_gbps))
-        (void)bb_err_job(BB_EBELOW, "%s: %s%s is %g GB/s, below the required %g GB/s%s%s%s%s%s", what, name,
+        (void)bb_err_job(BB_EBELOW, "%s: %s%s is %g GB/s, below the required %g GB/s%s%s%s%s%s%s", what, name,
                          where(r, v, place), v->busbw_gbps, t->gbps, t->from ? " (" : "",
                          t->from ? r->options->min_busbw : "", t->from ? ")" : "", mean_of(r, v, mean),
-                         how_many(r, v, count));
+                         how_many(r, v, count),
+                         r->ctx->world->nodes > 1 ? "; to find slow links: busbar bench p2p --max-slow 0" : "");
     else
         (void)bb_err_job(BB_EBELOW, "%s: cannot check the bus bandwidth (--min-busbw, %s): %s", what, of,
                          r->session->shared_gpu   ? "ranks share a GPU"
@@ -628,14 +629,16 @@ static void print_slowest_group(const struct bb_report *r)
     }
     bb_stats_compute(means, n, &stats);
     if (slowest.busbw_gbps < SLOW_GROUP * stats.p50)
-        fprintf(r->out, "# Slowest group        : %g GB/s%s; median of %zu groups %g GB/s\n", slowest.busbw_gbps,
-                where(r, &slowest, place), n, stats.p50);
+        fprintf(r->out,
+                n == 2 ? "# Slowest group        : %g GB/s%s; the other group %g GB/s\n"
+                       : "# Slowest group        : %g GB/s%s; median of the groups %g GB/s\n",
+                slowest.busbw_gbps, where(r, &slowest, place), n == 2 ? 2 * stats.p50 - slowest.busbw_gbps : stats.p50);
     free(means);
 }
 
 /* Prints the mean bus bandwidth and its verdict in nccl-tests' line "# Avg bus bandwidth", then one line for each
  * other criterion. */
-static void print_busbw(const struct bb_report *r)
+static void print_busbw(const struct bb_report *r, int coll)
 {
     const double mean = bb_busbw_tally_mean(&r->counts.busbw); /* NaN: no result has a bus bandwidth */
     const char *verdict = bb_report_mean_verdict(r);
@@ -656,9 +659,10 @@ static void print_busbw(const struct bb_report *r)
         if (t->scope == BB_BUSBW_MEAN)
             continue;
         snprintf(found, sizeof found, "%g", v.busbw_gbps);
-        fprintf(r->out, "# Bus bandwidth, %-6s: %s GB/s, required %g: %s%s%s\n", bb_busbw_threshold_text(t, size),
-                isfinite(v.busbw_gbps) ? found : "N/A", t->gbps, v.failed ? "FAILED" : "OK",
-                v.failed ? where(r, &v, place) : "", v.failed ? how_many(r, &v, count) : "");
+        fprintf(r->out, "# Bus bandwidth, %s %s: %s GB/s, required %g: %s%s%s\n", bb_colls[coll].name,
+                bb_busbw_threshold_text(t, size), isfinite(v.busbw_gbps) ? found : "N/A", t->gbps,
+                v.failed ? "FAILED" : "OK", v.failed ? where(r, &v, place) : "",
+                v.failed ? how_many(r, &v, count) : "");
     }
 }
 
@@ -732,7 +736,7 @@ static void print_footer(const struct bb_report *r, int coll)
         fprintf(r->out, "# Out of bounds values : N/A (%llu of the results above were not verified)\n", t->unchecked);
     else
         fprintf(r->out, "# Out of bounds values : %llu %s\n", t->wrong, t->wrong ? "FAILED" : "OK");
-    print_busbw(r);
+    print_busbw(r, coll);
     if (shows_skew(r))
         print_skew(r);
     for (int i = 0; i < BB_WARN_COUNT; i++)

@@ -145,9 +145,36 @@ def test_ranks_of_nccl_tests_files_are_their_devices(compare):
 
 
 def test_differences_exclude_per_rank_environment(compare):
-    noise = {"OMPI_COMM_WORLD_LOCAL_SIZE": "2", "PMI_SIZE": "4", "SLURM_STEP_ID": "7", "EMU_TWINS": "/x", "EMU_QUIET": "1"}
+    noise = {"OMPI_COMM_WORLD_LOCAL_SIZE": "2", "PMI_SIZE": "4", "SLURM_STEP_ID": "7", "EMU_TWINS": "/x", "EMU_QUIET": "1",
+             "BUSBAR_RANK": "4242 3 4 -1 9", "BUSBAR_SIBLINGS": "0 4 7"}
     done = compare(ONE, bench(*SAME_AS_ONE["results"], environment={**noise, "EMU_CLUSTER": "c.json", "NCCL_ALGO": "Ring"}))
     assert [line.split()[2] for line in done.stdout.splitlines() if "differs" in line] == ["$EMU_CLUSTER:", "$NCCL_ALGO:"]
+
+
+def test_differences_tell_empty_from_unset(compare):
+    done = compare(bench(*SAME_AS_ONE["results"], environment={"EMU_SLOW": ""}), SAME_AS_ONE)
+    assert "# differs: $EMU_SLOW: A empty, B not set\n" in done.stdout
+
+
+def test_compares_runs_of_bench_compute(compare):
+    """The GEMMs of one name and type differ by their shape only."""
+    def kernel(n, us, **kw):
+        return {"section": "gemm", "name": "square", "dtype": "half", "m": n, "n": n, "k": n, "batch": 1,
+                "time_us": {"p50": us, "ci95": [us - 1, us + 1]}, **kw}
+    timed = {"section": "timed", "sms": 8, "requested_us": 50.0, "time_us": {"p50": 50, "ci95": [49, 51]}}
+    done = compare(bench(kernel(512, 10), kernel(1024, 20), timed), bench(kernel(1024, 30), kernel(512, 10), timed), "--json", "-")
+    assert [(r["collective"], r["verdict"]) for r in json.loads(done.stdout)["results"]] == [
+        ("gemm 512x512x512/1", "no difference"), ("gemm 1024x1024x1024/1", "slower"), ("timed 8 SMs 50 us", "no difference")]
+
+
+def test_links_are_summarized_with_their_causes(compare):
+    def links(us, **kw):
+        return bench(*[{"metric": "bandwidth", "from": a, "to": b, "direction": "one", "bytes": 1024, "time_us": {"p50": us, "ci95": [us, us]}}
+                       for a in range(8) for b in range(8) if a != b], **kw)
+    cause = {"level": "rank", "from": 2, "to": None, "host": "node1", "metric": "bandwidth", "value": 17.7, "median": 27.87}
+    done = compare(links(10, causes=[]), links(20, causes=[cause]))
+    assert "# B: cause: rank 2 (node1): bandwidth 17.70, other links 27.87\n" in done.stdout
+    assert len(verdicts(done)) == 6 and "# 50 more rows: --json, --csv\n" in done.stdout and len(done.stdout.splitlines()) <= 25
 
 
 def test_json_contains_the_comparison(compare):
@@ -241,6 +268,13 @@ def test_plans_are_a_table_of_what_ifs(compare_plans, golden):
         {"predicted for": "h800", "tp": "4", "pp": "2"}]
     assert [row["exposed_transfer_us"] for row in data["results"]] == [250, 322, 200]
     assert [row["options"]["tp"] for row in data["results"]] == [1, 2, 4]
+
+
+def test_plans_differ_by_options_that_change_the_prediction(compare_plans):
+    """Options of the output are no conditions; layers 0 is the recorded value of a plan without --layers."""
+    PLANS["d"], PLANS["e"] = step_plan(1000.0, layers=0, full=False), step_plan(1000.0, layers=12, full=True)
+    (a, b) = json.loads(compare_plans("de", "--json", "-").stdout)["results"]
+    assert a["differs"] == {"layers": "default"} and b["differs"] == {"layers": "12"}
 
 
 def test_csv_of_plans_has_their_options(compare_plans):

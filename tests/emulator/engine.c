@@ -18,14 +18,14 @@ static pthread_once_t started = PTHREAD_ONCE_INIT;
 
 void emu_die(const char *format, ...)
 {
+    char what[512];
     va_list args;
 
     va_start(args, format);
-    fputs("emulated GPUs: ", stderr);
-    vfprintf(stderr, format, args);
-    fputc('\n', stderr);
+    vsnprintf(what, sizeof what, format, args);
     va_end(args);
-    _Exit(2); /* not _exit(), which the program may have replaced */
+    fprintf(stderr, "emulated GPUs: %s\n", what); /* in one write: several ranks may print at once */
+    _Exit(2);                                     /* not _exit(), which the program may have replaced */
 }
 
 void emu_give_up(const char *what)
@@ -115,6 +115,7 @@ static void reject_unknown_variables(void)
 {
     static const char *const known[] = {
 #define RECORDED(variable)
+#define INTERNAL(variable)
 #define MASKED(variable)
 #define READ(variable, text) #variable "=",
 #include "bootstrap/base/environment.def"

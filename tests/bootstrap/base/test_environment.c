@@ -20,6 +20,8 @@ static void records_known_variables_and_hides_secrets(void **state)
         {"NCCL_FOO_TOKEN", 1, 0},
         {"CUDA_X_KEY", 1, 0},
         {"BUSBAR_PASSWORD", 1, 0},
+        {"BUSBAR_RANK", 0, 1},
+        {"BUSBAR_SIBLINGS", 0, 1},
         {"NCCL_ALGO_TOKEN", 1, 0},
         {"NCCL_", 1, 0},
         {"HF_TOKEN", 0, 0},

@@ -19,6 +19,9 @@ static const int functions[EN_KINDS] = {
 
 static const char *const algorithms[EN_ALGORITHMS] = {"TREE",      "RING", "COLLNET_DIRECT", "COLLNET_CHAIN", "NVLS",
                                                       "NVLS_TREE", "PAT"};
+/* The spelling in NCCL_ALGO (tuning.cc of NCCL, ncclAlgoStr). */
+static const char *const settings[EN_ALGORITHMS] = {"Tree",     "Ring", "CollNetDirect", "CollNetChain", "NVLS",
+                                                    "NVLSTree", "PAT"};
 static const char *const protocols[EN_PROTOCOLS] = {"LL", "LL128", "SIMPLE"};
 
 /* Without NCCL variants every other choice is estimated at least this factor slower than RING SIMPLE, even if it is
@@ -137,7 +140,7 @@ static void fill(ncclComm_t comm, const struct en_task *task, float costs[EN_ALG
 
     for (int a = 0; a < EN_ALGORITHMS; a++)
         for (int p = 0; p < EN_PROTOCOLS; p++) {
-            double us = allows("NCCL_ALGO", algorithms[a]) && allows("NCCL_PROTO", protocols[p])
+            double us = allows("NCCL_ALGO", settings[a]) && allows("NCCL_PROTO", protocols[p])
                             ? takes_us(comm, task, a, p)
                             : -1;
             costs[a][p] = (float)(us < 0 || (a == EN_RING && p == EN_SIMPLE) ? us : fmax(us, least_us));

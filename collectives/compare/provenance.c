@@ -2,6 +2,7 @@
  * the differences between two such lists. */
 #include "collectives/compare/result_reader.h"
 
+#include <math.h>
 #include <stdbool.h>
 #include <string.h>
 
@@ -211,6 +212,19 @@ static void add_nccl_tests(const json_t *root, json_t *list)
 
 /* ---- the list of conditions of a file, and the differences between two lists ---- */
 
+/* Replaces seq_length 0, the length of the model, by that length: the tokens of a sample. */
+static void set_length(json_t *options, const json_t *root)
+{
+    const json_t *predicted = json_object_get(root, "predicted");
+    const double samples = json_number_value(json_object_get(root, "samples"));
+    const double tokens = json_number_value(json_object_get(predicted, "tokens_per_s")) *
+                          json_number_value(json_object_get(predicted, "step_us")) / 1e6;
+    const json_t *length = json_object_get(options, "seq_length");
+
+    if (json_is_integer(length) && json_integer_value(length) == 0 && tokens > 0 && samples > 0)
+        json_object_set_new(options, "seq_length", json_integer(llround(tokens / samples)));
+}
+
 /* Adds the options of a plan; of --best-layout, those of the fastest layout. */
 static void add_plan_options(json_t *list, const json_t *root)
 {
@@ -218,6 +232,7 @@ static void add_plan_options(json_t *list, const json_t *root)
 
     (void)!json_object_update_existing(
         options, json_array_get(json_object_get(json_object_get(root, "best_layout"), "layouts"), 0));
+    set_length(options, root);
     add_all(list, "--", options, no_setting);
     json_decref(options);
 }

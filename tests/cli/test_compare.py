@@ -347,7 +347,7 @@ SMALL = ("transformer", "--model", "llama3_8b", "--ranks", "8", "--tp", "2", "--
 MADE = {
     "base": SMALL, "batch": (*SMALL, "--global-batch-size", "16"), "ranks": (*SMALL, "--ranks", "16"),
     "model": (*SMALL, "--model", "qwen2_7b"), "slow": (*SMALL, "--slow", "node0:0.5"), "b200": (*SMALL, "--cluster", "b200-sxm-ib"),
-    "fp8": (*SMALL, "--fp8"), "misfit": (*SMALL, "--tp", "1"), "images": ("resnet152", "--ranks", "8"),
+    "fp8": (*SMALL, "--fp8"), "length": (*SMALL, "--seq-length", "8192"), "half": (*SMALL, "--seq-length", "4096"), "misfit": (*SMALL, "--tp", "1"), "images": ("resnet152", "--ranks", "8"),
     "images_twice": ("resnet152", "--ranks", "16")}
 
 
@@ -390,3 +390,9 @@ def test_each_line_names_what_differs_from_the_first_file(compare_made):
     for name, text in (("slow", "--slow node0:0.5"), ("b200", "predicted for b200-sxm-ib"), ("fp8", "--fp8 yes"),
                        ("batch", "--global-batch-size 16")):
         assert lines[f"{name}.json"].endswith(f"er         {text}"), lines
+
+
+def test_a_default_length_is_shown_as_the_length_of_the_model(compare_made):
+    """llama3_8b has 8192 positions."""
+    done = compare_made(("base", "length", "half"), "--json", "-")[1]
+    assert [row["differs"] for row in json.loads(done.stdout)["results"]] == [{"seq-length": n} for n in ("8192", "8192", "4096")]

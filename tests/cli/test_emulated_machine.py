@@ -347,3 +347,13 @@ def test_offline_collectives_with_slow_links_equal_a_run(busbar, tmp_path):
 def test_rejects_invalid_emulator_variables(busbar, variable, value, message):
     done = busbar.run("bench", "p2p", ranks=2, env={variable: value})
     assert done.returncode == 1 and message in done.stderr  # the emulator calls exit(2), which busbar reports
+
+
+def test_proxy_names_the_rank_that_computes_longest(busbar):
+    """The middle stages of gpt2_small compute least, and the last stage has the vocabulary head; the step may end on any rank."""
+    args = ("proxy", "transformer", "--model", "gpt2_small", "--micro-batches", "8", "-n", "2", "-w", "1", "--compute", "timed")
+    done = busbar.run(*args, "--pp", "4", ranks=4, env={"EMU_DATA": "off"})
+    line = next(x for x in done.stdout.splitlines() if x.startswith("# most compute: "))
+    assert line.startswith("# most compute: rank 3 (last stage, ")
+    assert 2.2 < float(line.split(" x ")[0].split()[-1]) < (38.6 + 3 * 7.08) / (3 * 7.08)
+    assert "most compute" not in busbar.run(*args, ranks=2, env={"EMU_DATA": "off"}).stdout

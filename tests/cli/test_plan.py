@@ -425,3 +425,19 @@ def test_emulated_run_takes_the_predicted_time(busbar, plan, tmp_path, args):
     assert measured["step_us"]["p50"] == pytest.approx(predicted["step_us"], abs=0.01)
     for key in ("compute_us", "comm_us", "exposed_us", "idle_us"):
         assert measured["breakdown"][key] == pytest.approx(predicted["breakdown"][key], abs=0.05)
+
+
+@pytest.mark.parametrize("factor, longest", [(1, 3), (2.2, 3), (5, 1)])
+def test_answer_names_the_rank_that_computes_longest(busbar, factor, longest):
+    """The last of four stages of gpt2_small has 3 layers of 7.08 M parameters and the vocabulary head of 38.6 M: 2.8 times the parameters of
+    the other stages. Attention, which is not counted in them, makes the ratio somewhat smaller."""
+    args = ("plan", "transformer", "--model", "gpt2_small", "--ranks", "4", "--cluster", "emulated-default", "--compute", "timed")
+    text = busbar.run(*args, "--pp", "4", "--micro-batches", "8", "--slow", f"rank=1:{factor}", emulated=False).stdout
+    lines = {line[2:14].strip(): line[16:] for line in text.splitlines()}
+    if f"slowest rank {longest} " in lines["step"]:
+        assert "most compute" not in lines
+    else:
+        assert lines["most compute"].startswith(f"rank {longest} (last stage) computes ")
+        ratio = float(lines["most compute"].split(" x ")[0].split()[-1])
+        assert 2.2 < ratio < (38.6 + 3 * 7.08) / (3 * 7.08)
+    assert "most compute" not in busbar.run(*args, emulated=False).stdout

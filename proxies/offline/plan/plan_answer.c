@@ -16,7 +16,7 @@
 struct answer {
     char misfit[BB_MISFIT_TEXT], memory[TEXT], guessed[TEXT], bottleneck[TEXT], training[TEXT], jitter[TEXT],
         checks[TEXT];
-    char rates[TEXT], accuracy[TEXT], host[TEXT];
+    char rates[TEXT], accuracy[TEXT], host[TEXT], longest[TEXT];
     const char *condition, *role, *group;
     int rank;
     int64_t step_ns, compute_ns, exposed_ns, idle_ns, transfer_ns, bubble_ns, waiting_ns, group_ns;
@@ -68,11 +68,12 @@ static const struct {
     const struct bb_field *fields;
     size_t text;
 } lines[] = {
-    {"DOES NOT FIT", LINE(misfit)}, {"step", step_line, 0},       {"throughput", throughput_line, 0},
-    {"MFU", utilisation_line, 0},   {"memory", LINE(memory)},     {"guessed", LINE(guessed)},
-    {"exposed", exposed_line, 0},   {"hidden", hidden_line, 0},   {"bottleneck", LINE(bottleneck)},
-    {"host-bound", LINE(host)},     {"jitter", LINE(jitter)},     {"training", LINE(training)},
-    {"rates", LINE(rates)},         {"accuracy", LINE(accuracy)}, {"checks", LINE(checks)},
+    {"DOES NOT FIT", LINE(misfit)},     {"step", step_line, 0},       {"most compute", LINE(longest)},
+    {"throughput", throughput_line, 0}, {"MFU", utilisation_line, 0}, {"memory", LINE(memory)},
+    {"guessed", LINE(guessed)},         {"exposed", exposed_line, 0}, {"hidden", hidden_line, 0},
+    {"bottleneck", LINE(bottleneck)},   {"host-bound", LINE(host)},   {"jitter", LINE(jitter)},
+    {"training", LINE(training)},       {"rates", LINE(rates)},       {"accuracy", LINE(accuracy)},
+    {"checks", LINE(checks)},
 };
 
 /* ---- values ---- */
@@ -122,6 +123,22 @@ static const char *role_of(const struct bb_plan *plan, int rank)
     return plan->step->roles[plan->step->role_of[rank]].name;
 }
 
+/* Names the rank that computes longest if its kernels take over 10 % longer than those of the rank of the step line: the
+ * other ranks wait for it, although they may end later. */
+static void write_longest(const struct bb_plan *plan, const struct bb_prediction *p, char text[TEXT])
+{
+    const struct bb_predicted_rank *shown = &p->classes[p->slowest], *longest = shown;
+    char time[BB_ROUNDED_TEXT];
+
+    for (int c = 0; c < p->n_classes; c++)
+        if (p->classes[c].all.compute_ns > longest->all.compute_ns)
+            longest = &p->classes[c];
+    if ((double)longest->all.compute_ns > 1.1 * (double)shown->all.compute_ns && shown->all.compute_ns > 0)
+        snprintf(text, TEXT, "rank %d (%s) computes %s, %.2f x the time of rank %d", longest->rank,
+                 role_of(plan, longest->rank), bb_format_rounded_time(bb_us_of(longest->all.compute_ns), time),
+                 (double)longest->all.compute_ns / (double)shown->all.compute_ns, shown->rank);
+}
+
 static void add_prediction(struct answer *a, const struct bb_plan *plan, const struct bb_prediction *p)
 {
     const struct bb_predicted_rank *slowest = &p->classes[p->slowest];
@@ -145,6 +162,7 @@ static void add_prediction(struct answer *a, const struct bb_plan *plan, const s
         a->bubble_ns = plan->step->lock_step ? -1 : slowest->exposed.bubble_ns;
         a->waiting_ns = slowest->exposed.waiting_ns;
     }
+    write_longest(plan, p, a->longest);
     write_bottleneck(p, a->bottleneck);
     write_host(p, a->host);
     bb_forecast_rates_text(plan->forecast, &p->cluster, a->rates, TEXT);

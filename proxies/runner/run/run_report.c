@@ -403,6 +403,24 @@ static void print_busy_sms(const struct bb_run_report *r, bool any, FILE *out)
     fputc('\n', out);
 }
 
+/* Names the rank that computes longest if its kernels take over 10 % longer than those of the slowest rank of the step:
+ * the other ranks wait for it, although they may end later. */
+static void print_longest(const struct bb_run_report *r, int slowest, FILE *out)
+{
+    const struct bb_rank_breakdown *traced = r->measured->traced;
+    char time[BB_ROUNDED_TEXT];
+    int longest = slowest;
+
+    for (int i = 0; i < r->session->world.size; i++)
+        if (traced[i].compute_us > traced[longest].compute_us)
+            longest = i;
+    if (traced[longest].compute_us > 1.1 * traced[slowest].compute_us && traced[slowest].compute_us > 0)
+        fprintf(out, "# most compute: rank %d (%s, %s) computes %s, %.2f x the time of rank %d\n", longest,
+                r->step->roles[r->step->role_of[longest]].name, r->session->world.hosts[longest],
+                bb_format_rounded_time(traced[longest].compute_us, time),
+                traced[longest].compute_us / traced[slowest].compute_us, slowest);
+}
+
 /* Prints the slowest rank of each role; without --full, only the slowest rank of all. */
 static void print_breakdown(const struct bb_run_report *r, int slowest, struct bb_line *line)
 {
@@ -425,6 +443,7 @@ static void print_breakdown(const struct bb_run_report *r, int slowest, struct b
         bb_line_row(line, breakdown_fields, &r->measured->traced[rank]);
         bb_line_end(line);
     }
+    print_longest(r, slowest, out);
 }
 
 static void print_groups(const struct bb_run_report *r, struct bb_line *line)

@@ -154,6 +154,11 @@ def step(result):
         verb = "would take" if memory_of(result).get("fits") is False else "takes"
         yield f"A step {verb} {time_text(us)} on {data.get('ranks')} ranks{rates_text(data, predicted)}."
     yield from exposed(result)
+    if predicted.get("slow"):
+        yield f"Predicted with slow or late parts (--slow, --delay): {', '.join(predicted['slow'])}."
+    late = data if is_number(data.get("late_rank")) else predicted
+    if is_number(late.get("late_rank")):
+        yield f"All wait for rank {late['late_rank']} (node {late.get('late_node')}){host_of(result, late['late_rank'])}."
     for row in waiting_rows(data, predicted)[:1]:
         if is_number(us) and row["most_us"] > 0.02 * us:
             yield (f"Rank {row.get('most_rank')} waits {time_text(row['most_us'])} in {row.get('group')}, mostly for rank "

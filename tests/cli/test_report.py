@@ -283,6 +283,8 @@ def test_findings_of_a_plan():
                       "The slowest rank is 3, last stage."]
     text = said("plan", proxy="p", best_layout={"layouts": LAYOUTS, "available_bytes": 8 << 30})
     assert "The fastest layout is tp 2, cp 4, pp 4, dp 16, interleaved 5, zero1: 100 us per step" in text
+    assert "(--slow, --delay): node7:0.5. All wait for rank 56 (node 7)." in said(
+        "plan", proxy="p", predicted={**predicted, "slow": ["node7:0.5"], "late_rank": 56, "late_node": 7})
     assert "takes 10 % longer" in text and "largest loss of the fastest layout is bubble: 12 us" in text
 
 

@@ -103,16 +103,17 @@ static const char *attention_in(const struct bb_kernel_list *work)
 }
 
 /*
- * Return whether a GPU has eight or more experts, or experts with biases (recognized by their memory-bound kernel
+ * Return whether a layer has 32 or more experts, or a GPU has eight or more, or experts with biases (recognized by their memory-bound kernel
  * "clamp"). Published steps of such models took longer than the forecast predicts.
  */
-static bool has_many_experts(const struct bb_step *step)
+static bool has_many_experts(const struct bb_step *step, int ep)
 {
     for (int w = 0; w < step->n_kernel_lists; w++)
         for (int i = 0; i < step->kernel_lists[w]->n; i++) {
             const struct bb_kernel_list_item *item = &step->kernel_lists[w]->items[i];
 
-            if (item->experts >= 8 || (item->is_memory_kernel && strcmp(item->name, "clamp") == 0))
+            if (item->experts >= 8 || item->experts * ep >= 32 ||
+                (item->is_memory_kernel && strcmp(item->name, "clamp") == 0))
                 return true;
         }
     return false;
@@ -167,6 +168,7 @@ static int guess_recompute(struct bb_proxy_config *config, const struct bb_arch 
         o->recompute_layers = is_dropless(config, arch) ? 0 : o->recompute_layers;
     }
     o->recompute = bytes <= f->gpu_bytes ? o->recompute : NULL;
+    f->none_fits = !o->recompute;
     f->recompute = o->recompute;
     f->recompute_layers = o->recompute_layers;
 out:
@@ -211,7 +213,7 @@ static int build_step(const struct bb_plan_options *o, const struct bb_proxy *pr
     }
     for (int w = 0; o->forecast && w < f->step.n_kernel_lists && !f->forecast.attention; w++)
         f->forecast.attention = attention_in(f->step.kernel_lists[w]);
-    f->forecast.many_experts = cluster->eager && has_many_experts(&f->step);
+    f->forecast.many_experts = has_many_experts(&f->step, config->transformer.ep);
     f->forecast.attention_guessed =
         f->forecast.attention && strcmp(f->forecast.attention, "unfused") == 0 && !o->config.transformer.attention;
 out:

@@ -586,9 +586,33 @@ static int validate_given(const struct bb_layout_search *s)
     return 0;
 }
 
+/* Appends an option to a list of options that save memory. */
+static void add_saving(char *text, size_t size, const char *option)
+{
+    const size_t length = strlen(text);
+
+    snprintf(text + length, size - length, "%s%s", length ? " " : "", option);
+}
+
+/* Writes what would reduce the memory of every layout: the options that are not given. */
+static const char *savings_text(const struct bb_proxy_config *given, char *text, size_t size)
+{
+    const char *sync = given->transformer.sync;
+    const bool may_distribute = !sync || strcmp(sync, bb_sync_names[BB_SYNC_DISTRIBUTED]) == 0;
+    const bool adam = !given->sync.optimizer || strcmp(given->sync.optimizer, "adam") == 0;
+
+    text[0] = '\0';
+    if (!given->sync.grad_dtype)
+        add_saving(text, size, "--grad-dtype bfloat16");
+    if (!given->sync.precision_aware && may_distribute && adam)
+        add_saving(text, size, "--use-precision-aware-optimizer --dp-sync distributed");
+    add_saving(text, size, text[0] ? "or more ranks" : "more ranks");
+    return text;
+}
+
 static int report_none(const struct work *w, const struct bb_layout_row *smallest)
 {
-    char need[BB_BYTES_TEXT], have[BB_BYTES_TEXT];
+    char need[BB_BYTES_TEXT], have[BB_BYTES_TEXT], savings[120];
     const struct bb_layout_search *s = w->search;
 
     if (!smallest && s->config->global_batch % s->config->ranks != 0)
@@ -602,11 +626,11 @@ static int report_none(const struct work *w, const struct bb_layout_row *smalles
                       s->proxy->name, s->config->ranks, s->config->global_batch);
     return bb_err(BB_EUSAGE,
                   "%s: no layout for %d ranks fits into GPU memory: training needs at least %s (tp %d, cp %d, ep %d, "
-                  "pp %d, micro-batch size %d, recompute %s, dp-sync %s), a GPU has %s",
+                  "pp %d, micro-batch size %d, recompute %s, dp-sync %s), a GPU has %s; possible: %s",
                   s->proxy->name, s->config->ranks, bb_format_bytes((size_t)smallest->bytes, need), smallest->choice.tp,
                   smallest->choice.cp, smallest->choice.ep, smallest->choice.pp, smallest->choice.batch,
                   bb_recompute_names[smallest->choice.recompute], bb_sync_names[smallest->choice.sync],
-                  bb_format_bytes((size_t)s->gpu_bytes, have));
+                  bb_format_bytes((size_t)s->gpu_bytes, have), savings_text(s->given, savings, sizeof(savings)));
 }
 
 static int find_rows(struct work *w)

@@ -116,11 +116,14 @@ static void list_batches(struct listing *l, struct bb_layout_choice c)
 
 static void list_syncs(struct listing *l, struct bb_layout_choice c)
 {
+    /* with dp x cp = 1 there is no gradient synchronization, so all values of dp-sync are equivalent and only one is
+     * listed: one that allows the precision-aware optimizer if that is given */
+    const enum bb_sync_kind alone = l->search->given->sync.precision_aware ? BB_SYNC_DISTRIBUTED : BB_SYNC_ALL_REDUCE;
+
     for (int s = 0; s < l->syncs.n; s++) {
         c.sync = (enum bb_sync_kind)l->syncs.value[s];
-        if (c.dp * c.cp == 1 && c.sync != BB_SYNC_ALL_REDUCE && l->syncs.n > 1)
-            continue; /* with dp x cp = 1 there is no gradient synchronization, so all values of dp-sync are
-                         equivalent and only one is listed */
+        if (c.dp * c.cp == 1 && c.sync != alone && l->syncs.n > 1)
+            continue;
         list_batches(l, c);
     }
 }

@@ -68,7 +68,7 @@ void bb_forecast_guess_text(const struct bb_forecast *f, char *text, size_t size
     const char *guess = memory_guess(f, guess_text);
 
     if (guess)
-        snprintf(text, size, "%s; without it, training needs %s", guess,
+        snprintf(text, size, "by busbar: %s; without it, training needs %s", guess,
                  bb_format_bytes((size_t)f->without_bytes, without));
 }
 
@@ -99,8 +99,9 @@ bool bb_forecast_misfit_text(const struct bb_plan *plan, const struct bb_forecas
     text[0] = '\0';
     if (!f || bb_forecast_fits(plan, f))
         return false;
-    n = snprintf(text, BB_MISFIT_TEXT, "needs %s of %s per GPU", bb_format_bytes((size_t)needed_bytes(plan), need),
-                 bb_format_bytes((size_t)f->gpu_bytes, have));
+    n = snprintf(text, BB_MISFIT_TEXT, "needs %s of %s per GPU%s", bb_format_bytes((size_t)needed_bytes(plan), need),
+                 bb_format_bytes((size_t)f->gpu_bytes, have),
+                 f->none_fits ? " without recomputation; no automatic setting fits" : "");
     if (searches)
         advise_layout(plan, f, text + n, BB_MISFIT_TEXT - (size_t)n);
     return true;
@@ -186,7 +187,8 @@ void bb_forecast_accuracy_text(const struct bb_forecast *f, const struct bb_clus
                  100 * MODEL_ERROR_MEAN, 100 * MODEL_ERROR_MAX);
     else if (f->many_experts)
         snprintf(text, size,
-                 "published steps with many small experts: up to %.1f times as long; --graph: max error %.0f%%",
+                 "real steps with many small experts took up to %.1f times the predicted time, with --graph %.0f%% "
+                 "more or less",
                  EXPERTS_EAGER_FACTOR, 100 * EXPERTS_GRAPH_ERROR);
     else
         snprintf(text, size, "not validated against published steps");

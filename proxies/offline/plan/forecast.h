@@ -24,7 +24,7 @@ struct bb_forecast {
     bool float8;
     const char *host;      /* how the host launches kernels: "eager" (one by one) or "graph" (CUDA graphs); NULL: the
                               prediction contains no host time of a training framework */
-    bool many_experts;     /* true: launches are eager, and a GPU has eight or more experts, or experts with biases;
+    bool many_experts;     /* true: a layer has 32 or more experts, or a GPU has eight or more, or experts with biases;
                               published steps of such models took longer than predicted */
     const char *recompute; /* activation recomputation (value of --recompute) that the prediction assumes because
                               training would otherwise not fit in GPU memory; NULL: none */
@@ -34,6 +34,7 @@ struct bb_forecast {
                               optimizer state, because training would otherwise not fit in GPU memory */
     double without_bytes;  /* bytes of GPU memory that training needs without the assumed `recompute` and
                               `precision_aware` */
+    bool none_fits;        /* true: training does not fit with any assumed memory saving */
     double gpu_bytes;      /* memory of one GPU in bytes; 0: unknown */
     int micro_batches;     /* number of micro-batches on the command line (--micro-batches); 0: not given */
 };
@@ -53,7 +54,7 @@ bool bb_forecast_fits(const struct bb_plan *plan, const struct bb_forecast *f);
  * bb_forecast_rates_text - the source of the compute rates.
  * bb_forecast_accuracy_text - the error of predictions of this kind.
  */
-#define BB_MISFIT_TEXT 200
+#define BB_MISFIT_TEXT 240
 void bb_forecast_memory_text(const struct bb_plan *plan, const struct bb_forecast *f, char *text, size_t size);
 void bb_forecast_guess_text(const struct bb_forecast *f, char *text, size_t size);
 bool bb_forecast_misfit_text(const struct bb_plan *plan, const struct bb_forecast *f, bool predicted,

@@ -20,7 +20,7 @@ struct answer {
     const char *condition, *role, *group;
     int rank;
     int64_t step_ns, compute_ns, exposed_ns, idle_ns, transfer_ns, bubble_ns, waiting_ns, group_ns;
-    double hidden;
+    double hidden, peak_16bit; /* peak_16bit: TFLOP/s, only with 8-bit GEMMs, because MFU counts of the 16-bit peak */
     struct bb_plan_rates of;
 };
 
@@ -46,6 +46,7 @@ static const struct bb_field utilisation_line[] = {
     {NULL, "", "", 0, 1, SHOWS(of.model_flop_utilisation), .form = BB_FORM_PERCENT},
     {NULL, " with attention in full (as Megatron-LM), ", " with causal attention", 0, 1,
      SHOWS(of.model_flop_utilisation_causal), .form = BB_FORM_PERCENT},
+    {NULL, "; of ", " TFLOP/s (16-bit peak)", 0, 0, SHOWS(peak_16bit)},
     {0},
 };
 static const struct bb_field exposed_line[] = {
@@ -70,7 +71,7 @@ static const struct {
 } lines[] = {
     {"DOES NOT FIT", LINE(misfit)},     {"step", step_line, 0},       {"most compute", LINE(longest)},
     {"throughput", throughput_line, 0}, {"MFU", utilisation_line, 0}, {"memory", LINE(memory)},
-    {"guessed", LINE(guessed)},         {"exposed", exposed_line, 0}, {"hidden", hidden_line, 0},
+    {"added", LINE(guessed)},           {"exposed", exposed_line, 0}, {"hidden", hidden_line, 0},
     {"bottleneck", LINE(bottleneck)},   {"host-bound", LINE(host)},   {"jitter", LINE(jitter)},
     {"training", LINE(training)},       {"rates", LINE(rates)},       {"accuracy", LINE(accuracy)},
     {"checks", LINE(checks)},
@@ -90,7 +91,8 @@ static void write_checks(const struct bb_plan *plan, char text[TEXT])
     snprintf(text, TEXT, "%s operations on %d rank%s: %s, %s%s", bb_format_thousands(ops, number), ranks,
              ranks == 1 ? "" : "s", c->matched ? "all operations match" : "OPERATIONS DO NOT MATCH",
              c->deadlock_free ? "no deadlock" : "DEADLOCK",
-             c->deadlock_free && !c->safe_serialised ? " (but a deadlock with serialised streams)" : "");
+             c->deadlock_free && !c->safe_serialised ? "; would deadlock if CUDA ran the streams one after another"
+                                                     : "");
 }
 
 /* Lists what limits each training phase for most of its time: "forward compute-bound, backward compute-bound". */
@@ -145,6 +147,10 @@ static void add_prediction(struct answer *a, const struct bb_plan *plan, const s
     const struct bb_layout *l = &plan->step->layout;
 
     a->of = bb_plan_rates(plan, p);
+    if (!isnan(a->of.model_flop_utilisation))
+        a->of.tflops_per_gpu = NAN; /* counts masked attention: the MFU line has both figures */
+    if (plan->forecast && plan->forecast->float8)
+        a->peak_16bit = bb_cluster_tflops(&p->cluster, BB_BFLOAT16);
     a->rank = slowest->rank;
     a->role = plan->traffic.n > 1 ? role_of(plan, slowest->rank) : NULL;
     a->step_ns = slowest->all.step_ns;
@@ -181,6 +187,7 @@ static struct answer answer_of(const struct bb_plan_report *r)
                        .waiting_ns = -1,
                        .group_ns = -1,
                        .hidden = NAN,
+                       .peak_16bit = NAN,
                        .of = {NAN, NAN, NAN, NAN, NAN, NAN}};
 
     bb_forecast_misfit_text(r->plan, r->plan->forecast, r->prediction != NULL, a.misfit);

@@ -377,7 +377,7 @@ void bb_plan_print(const struct bb_plan_report *r, bool full, FILE *out)
         print_details(r->plan, out);
     if (r->ops)
         print_ops(r->plan, out);
-    if (full || !c->matched || !c->deadlock_free || !c->safe_serialised)
+    if (full || !c->matched || !c->deadlock_free)
         print_checks(c, r->plan->step->layout.ranks, out);
     if (!full)
         fprintf(out, "# %s--full prints also %straffic and memory of each role\n",

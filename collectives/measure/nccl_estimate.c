@@ -1,7 +1,6 @@
 /* nccl_estimate.c - NCCL's own estimate of the time of an operation (bench_context.h). */
 #include "collectives/measure/bench_context.h"
 
-
 #include <math.h>
 
 static bool has_estimate(const struct bb_bench_context *ctx, const struct bb_case *c)

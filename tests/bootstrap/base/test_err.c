@@ -54,7 +54,10 @@ static void replaces_control_characters(void **state)
 
     (void)state;
     capture_begin(&captured);
-    assert_int_equal(bb_err(BB_EUSAGE, "unknown model '%s'", "a\nb\033[31mc\td\xc2\x9b" "1m\xc3\xa9"), -2);
+    assert_int_equal(bb_err(BB_EUSAGE, "unknown model '%s'",
+                            "a\nb\033[31mc\td\xc2\x9b"
+                            "1m\xc3\xa9"),
+                     -2);
     capture_end(&captured);
     assert_string_equal(captured.text, "busbar: unknown model 'a b [31mc d  1m\xc3\xa9'\n");
 }

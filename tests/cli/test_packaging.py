@@ -21,7 +21,7 @@ PAGES = {"busbar": (), "busbar-bench": ("bench",), "busbar-bench-p2p": ("bench",
 # The exit statuses of each command (README.md, Exit status).
 EXITS = {"busbar": "012345", "busbar-bench": "012345", "busbar-bench-p2p": "012345", "busbar-bench-comm": "01234",
          "busbar-bench-overlap": "01234", "busbar-bench-compute": "012345", "busbar-proxy": "01234", "busbar-plan": "0125",
-         "busbar-compare": "0125", "busbar-sweep": "012", "busbar-calibrate": "012", "busbar-report": "012", "busbar-list": "012"}
+         "busbar-compare": "0125", "busbar-sweep": "0125", "busbar-calibrate": "012", "busbar-report": "012", "busbar-list": "012"}
 
 
 def run(*args, **kwargs):
@@ -78,7 +78,8 @@ def test_manual_page_has_the_usual_sections(busbar, installed, name):
         options = run(busbar.build / "busbar", *PAGES[name], "--help").stdout
         printed = " ".join(options.partition("\nExit status: ")[2].split())
         assert printed == ", ".join(f"{number} {text}" for number, text in re.findall(r"^\.B (\d)\n(.*)", statuses, re.M))
-        assert ("5" in EXITS[name]) == bool(re.search(r"exit\s+(?:with\s+status\s+)?5|must-fit", options.partition("\nExit status")[0]))
+        if name != "busbar-sweep":  # status 5 is that of its runs, not of an option
+            assert ("5" in EXITS[name]) == bool(re.search(r"exit\s+(?:with\s+status\s+)?5|must-fit", options.partition("\nExit status")[0]))
     for reference in re.findall(r"\.BR (busbar\S*) \(1\)", section_of(page, "SEE ALSO")):
         assert reference in PAGES
     for path in re.findall(r"^\.B (\S+)", section_of(page, "FILES"), re.M):

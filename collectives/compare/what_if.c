@@ -123,7 +123,7 @@ static struct line make_line(const struct bb_result_file *file)
                         .differs = json_object()};
 
     for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++)
-        *(double *)((char *)&line + values[i].offset) = value_at(file->root, values[i].paths);
+        *(double *)(void *)((char *)&line + values[i].offset) = value_at(file->root, values[i].paths);
     if (isnan(line.samples_per_s))
         line.samples_per_s = value_at(file->root, (const char *const[3]){"samples"}) / (line.step_us / 1e6);
     return line;
@@ -274,9 +274,11 @@ static void select_fields(const struct table *t, const struct bb_field *from, st
     *to = (struct bb_field){0};
 }
 
+static const struct bb_field file_field = {.head = "file", .unit = "", .width = 4, SHOWS(file), .form = BB_FORM_LEFT};
+
 static void print_table(const struct table *t, FILE *out)
 {
-    struct bb_field file[] = {{.head = "file", .unit = "", .width = 4, SHOWS(file), .form = BB_FORM_LEFT}, {0}};
+    struct bb_field file[] = {file_field, {0}};
     static const struct bb_field differs[] = {
         {.head = "differs", .unit = "", .width = 7, .member = BB_MEMBER_TEXT, .form = BB_FORM_LEFT}, {0}};
     struct bb_field fields[sizeof(step_fields) / sizeof(step_fields[0])];

@@ -626,7 +626,7 @@ static int report_none(const struct work *w, const struct bb_layout_row *smalles
                       s->proxy->name, s->config->ranks, s->config->global_batch);
     return bb_err(BB_EUSAGE,
                   "%s: no layout for %d ranks fits into GPU memory: training needs at least %s (tp %d, cp %d, ep %d, "
-                  "pp %d, micro-batch size %d, recompute %s, dp-sync %s), a GPU has %s; possible: %s",
+                  "pp %d, micro-batch size %d, recompute %s, dp-sync %s), a GPU has %s; to save memory: %s",
                   s->proxy->name, s->config->ranks, bb_format_bytes((size_t)smallest->bytes, need), smallest->choice.tp,
                   smallest->choice.cp, smallest->choice.ep, smallest->choice.pp, smallest->choice.batch,
                   bb_recompute_names[smallest->choice.recompute], bb_sync_names[smallest->choice.sync],

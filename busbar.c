@@ -67,7 +67,7 @@ static const char *const questions[][2] = {
     {"What will 512 GPUs do?", "busbar plan transformer --model llama3_8b --ranks 512 --cluster h100-sxm-ib"},
     {"Which layout is fastest and fits?", "busbar plan transformer --model llama3_70b --ranks 64 --best-layout "
                                           "--global-batch-size 64 --cluster h100-sxm-ib"},
-    {"How much communication hides behind compute?", "mpirun -n 8 busbar proxy transformer --model gpt2_small"},
+    {"How much communication is hidden by compute?", "mpirun -n 8 busbar proxy transformer --model gpt2_small"},
 };
 
 enum { N_COMMANDS = sizeof(commands) / sizeof(commands[0]) };

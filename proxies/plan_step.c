@@ -28,7 +28,7 @@ struct plan_results {
     bool predicted;
 };
 
-#define LARGE_EXPORT 1e6 /* number of operations; an export of so many is a file of tens of megabytes */
+#define LARGE_EXPORT 1e6 /* number of operations; a larger export is a file of tens of megabytes */
 
 /* Write the file of --export. Before a large file is written, print the number of its operations. */
 static int write_export(const struct plan_results *f, const struct bb_plan_options *o, int argc, char **argv)

@@ -127,7 +127,7 @@ static void the_typical_time_is_that_of_the_faster_ranks(void **state)
             }
             bb_sort_doubles(times, 8);
             typical = bb_stats_typical(times, 8, 1.1);
-            for (int r = 0; r < 8; r++) /* ranks that are all slow cannot be told from fast ones */
+            for (int r = 0; r < 8; r++) /* if all ranks are slow, none can be recognised */
                 assert_int_equal(times[r] > 1.1 * typical, slow < 8 && r >= 8 - slow);
         }
 }

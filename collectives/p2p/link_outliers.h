@@ -6,9 +6,9 @@
  * the class is bimodal, with the median of its faster group. A rank (or a node) is slow if all of its links of a class
  * are slow.
  *
- * A class is bimodal if its sorted values have a gap wider than the factor (with 0.8: two adjacent values more than
- * 1.25 times apart), the gap is wider than the distance between the fastest and the slowest value above it, and at
- * least a quarter of the links is below it. The faster group may be a single link: if most nodes are slow, few links
+ * A class is bimodal if its sorted values have a gap with three properties: the ratio of the values around the gap
+ * exceeds 1 / factor (1.25 with factor 0.8), the gap is wider than the spread of the values above the gap, and at least
+ * a quarter of the links is below the gap. The faster group may be a single link: if most nodes are slow, few links
  * connect two healthy ones. If all links of a class are equally slow, only an absolute limit detects that.
  */
 #ifndef BB_COLLECTIVES_P2P_LINK_OUTLIERS_H

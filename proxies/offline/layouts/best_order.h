@@ -7,7 +7,7 @@
 #define BB_PROXIES_OFFLINE_LAYOUTS_BEST_ORDER_H
 
 #include "proxies/form/author/proxy.h"
-#include "proxies/offline/plan/internode.h"
+#include "proxies/offline/layouts/internode.h"
 #include "proxies/workloads/transformer/grid/grid.h"
 
 #include <jansson.h>

@@ -2,7 +2,7 @@
 #include "tests/proxies/workloads/transformer/lines.h"
 
 #include "proxies/offline/layouts/best_order.h"
-#include "proxies/offline/plan/internode.h"
+#include "proxies/offline/layouts/internode.h"
 #include "proxies/simulation/simulate/graph/rank_classes.h"
 
 #include <math.h>

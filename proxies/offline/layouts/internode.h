@@ -10,8 +10,8 @@
  *   broadcast, reduce                 S on each of k - 1 links
  *   alltoall                          S/n for each ordered pair of ranks on different nodes; S is what one rank sends
  */
-#ifndef BB_PROXIES_OFFLINE_PLAN_INTERNODE_H
-#define BB_PROXIES_OFFLINE_PLAN_INTERNODE_H
+#ifndef BB_PROXIES_OFFLINE_LAYOUTS_INTERNODE_H
+#define BB_PROXIES_OFFLINE_LAYOUTS_INTERNODE_H
 
 #include "proxies/form/step/step.h"
 

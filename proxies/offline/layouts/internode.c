@@ -4,7 +4,7 @@
  * once for each communicator of the group (for example each tensor-parallel group), using the sums of the
  * communicator's first rank.
  */
-#include "proxies/offline/plan/internode.h"
+#include "proxies/offline/layouts/internode.h"
 
 #include "bootstrap/base/alloc.h"
 #include "proxies/offline/plan/traffic.h"

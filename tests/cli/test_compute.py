@@ -13,13 +13,21 @@ def rows_of(result, section):
     return [row for row in result["results"] if row["section"] == section]
 
 
-@pytest.mark.smoke
 def test_all_sections_run_on_one_rank_without_mpirun(busbar, golden):
     done = busbar.run("bench", "compute", "--quick")
     assert done.returncode == 0, done.stderr
     golden("bench-compute.txt", done.stdout[done.stdout.index("# gemm:"):])
     assert "none is a measurement of hardware" in done.stdout
     assert done.stderr == ""
+
+
+@pytest.mark.smoke
+def test_all_sections_run_with_few_operations(busbar):
+    """The sanitizers run this one: with all operations of --quick they take a minute of CPU time."""
+    few = ["-d", "half", "-n", "1", "-w", "0", "--repeats", "2", "--candidates", "2", "--size", "4K"]
+    done = busbar.run("bench", "compute", "--quick", *few)
+    assert done.returncode == 0, done.stderr
+    assert all(f"# {section}: " in done.stdout for section in ["gemm", "memory_kernels", "timed"]), done.stdout
 
 
 def test_gemm_time_follows_flops(busbar, tmp_path):

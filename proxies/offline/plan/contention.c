@@ -29,6 +29,7 @@ static json_t *pod_json(const void *prediction)
 static const struct bb_field contention_fields[] = {
     {"compute_slowed_us", "  contention: compute +", "", 0, 0, SHOWS_NS(bottleneck.compute_slowed_ns)},
     {"comm_slowed_us", ", communication +", "\n", 0, 0, SHOWS_NS(bottleneck.comm_slowed_ns)},
+    {"launch_wait_us", SHOWS_NS(bottleneck.launch_ns)},
     {"link_busy", "  utilization of the busiest links: within a node ", " of the step", 0, 1, SHOWS(link_busy),
      .form = BB_FORM_PERCENT},
     {"nic_busy", ", NIC ", "", 0, 1, SHOWS(nic_busy), .form = BB_FORM_PERCENT},

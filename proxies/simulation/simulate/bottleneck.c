@@ -2,8 +2,13 @@
 #include "proxies/simulation/simulate/bottleneck.h"
 
 #include "bootstrap/base/alloc.h"
+#include "proxies/simulation/simulate/engine/op_time.h"
 
 #include <stdlib.h>
+
+/* A compute operation whose kernels wait for their launches for more than this part of its time is launch-bound: the
+ * host determines when it ends, even if the kernels run for most of the time. */
+#define LAUNCH_SHARE 0.1
 
 #define TEXT(name, text, key) text,
 #define KEY(name, text, key)  key,
@@ -57,17 +62,22 @@ static int64_t uncovered(const struct cover *c, int64_t begin_ns, int64_t end_ns
     return end_ns - begin_ns - (covered_before(c, end_ns) - covered_before(c, begin_ns));
 }
 
-static void add_task(const struct bb_task_graph *graph, const struct bb_task *u, const struct bb_sim_task *t,
-                     const struct cover *kernels, struct bb_bottleneck *out)
+static void add_compute(const struct bb_sim *m, int rank, const struct bb_op *op, const struct bb_sim_task *t,
+                        struct bb_bottleneck *out)
 {
-    const int first = u->kind == BB_TASK_EXCHANGE ? graph->exchanged[u->first] : u->first;
-    int64_t *ns = out->ns[graph->program->ops[first].phase], met_ns;
+    const double slowdown = bb_slow_compute_factor(&m->conditions.slow, rank, rank / m->cluster->gpus_per_node);
+    const int64_t alone_ns = t->alone_end_ns - t->begin_ns,
+                  launch_ns = alone_ns - bb_op_slowed_ns(bb_op_kernels_ns(m->cluster, op), slowdown);
 
-    if (u->kind == BB_TASK_COMPUTE) {
-        ns[t->limit] += t->end_ns - t->arrival_ns;
-        out->compute_slowed_ns += t->end_ns - t->alone_end_ns;
-        return;
-    }
+    out->ns[op->phase][launch_ns > LAUNCH_SHARE * alone_ns ? BB_LIMIT_LAUNCH : t->limit] += t->end_ns - t->begin_ns;
+    out->compute_slowed_ns += t->end_ns - t->alone_end_ns;
+    out->launch_ns += launch_ns;
+}
+
+static void add_comm(const struct bb_sim_task *t, const struct cover *kernels, int64_t *ns, struct bb_bottleneck *out)
+{
+    int64_t met_ns;
+
     met_ns = t->met_ns > t->begin_ns ? t->met_ns : t->begin_ns;
     met_ns = met_ns < t->end_ns ? met_ns : t->end_ns;
     ns[BB_LIMIT_WAITING] += uncovered(kernels, t->begin_ns, met_ns);
@@ -79,6 +89,7 @@ void bb_bottleneck_find(const struct bb_sim *m, const struct bb_sim_run *run, in
 {
     const struct bb_task_graph *graph = bb_sim_task_graph(m, class_id);
     const struct bb_sim_task *tasks = &run->tasks[m->task_base[class_id]];
+    const int rank = m->classes.rank[class_id];
     struct cover kernels = {0};
 
     *out = (struct bb_bottleneck){.link_busy_ns = (int64_t)run->busy[class_id].link_ns,
@@ -86,8 +97,16 @@ void bb_bottleneck_find(const struct bb_sim *m, const struct bb_sim_run *run, in
     for (int u = 0; u < graph->n_tasks; u++)
         if (graph->tasks[u].kind == BB_TASK_COMPUTE)
             add_kernel(&kernels, tasks[u].arrival_ns, tasks[u].end_ns);
-    for (int u = 0; u < graph->n_tasks; u++)
-        add_task(graph, &graph->tasks[u], &tasks[u], &kernels, out);
+    for (int u = 0; u < graph->n_tasks; u++) {
+        const struct bb_task *task = &graph->tasks[u];
+        const int first = task->kind == BB_TASK_EXCHANGE ? graph->exchanged[task->first] : task->first;
+        const struct bb_op *op = &graph->program->ops[first];
+
+        if (task->kind == BB_TASK_COMPUTE)
+            add_compute(m, rank, op, &tasks[u], out);
+        else
+            add_comm(&tasks[u], &kernels, out->ns[op->phase], out);
+    }
     free(kernels.at);
 }
 

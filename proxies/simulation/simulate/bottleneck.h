@@ -7,7 +7,8 @@
 
 /*
  * Time per training phase (enum bb_phase: forward, backward, ...) and per limiting resource, summed over the operations
- * of one rank. A compute operation counts with its full duration. A communication operation counts only with the time
+ * of one rank. A compute operation counts with its full duration; it is launch-bound if its kernels wait for their
+ * launches for more than 10 % of this time. A communication operation counts only with the time
  * during which no compute kernel runs on the rank; this time consists of waiting for the last rank to arrive and of the
  * data transfer.
  */
@@ -15,6 +16,7 @@ struct bb_bottleneck {
     int64_t ns[BB_PHASES][BB_LIMITS];
     int64_t compute_slowed_ns, comm_slowed_ns; /* additional time caused by contention: of all compute operations,
                                                   and of all communication operations */
+    int64_t launch_ns;                 /* time for which compute operations wait for the launches of their kernels */
     int64_t link_busy_ns, nic_busy_ns; /* time for which traffic keeps the rank's intra-node links and its NIC busy,
                                           in the direction (send or receive) with the longer time */
 };

@@ -114,7 +114,7 @@ static void end_kernel(struct bb_contention_sim *s, int slot)
     s->kernels--;
     k->epoch++;
     FREE_SLOT(s->running, s->free_running, slot);
-    task_at(s, at)->limit = bb_contention_sim_kernel_limit(s, k);
+    task_at(s, at)->limit = bb_contention_sim_kernel_limit(s, k->op);
     end_now(s, at);
 }
 

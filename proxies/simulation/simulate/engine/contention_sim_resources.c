@@ -267,17 +267,16 @@ static struct bb_kernel_sums sum_kernels(struct bb_contention_sim *s, const stru
     return sums;
 }
 
-enum bb_limit bb_contention_sim_kernel_limit(struct bb_contention_sim *s, const struct bb_running_kernel *running)
+enum bb_limit bb_contention_sim_kernel_limit(struct bb_contention_sim *s, const struct bb_op *op)
 {
-    double times = running->op->work_times;
     struct bb_kernel_sums sums;
 
-    if (!running->op->work)
+    if (!op->work)
         return BB_LIMIT_ARITHMETIC;
-    sums = sum_kernels(s, running->op->work, 0);
-    if (2 * times * sums.memory_ns > running->alone_ns)
+    sums = sum_kernels(s, op->work, 0);
+    if (2 * sums.memory_ns > sums.total_ns)
         return BB_LIMIT_MEMORY;
-    return 2 * times * sums.arithmetic_ns > running->alone_ns ? BB_LIMIT_ARITHMETIC : BB_LIMIT_LAUNCH;
+    return 2 * sums.arithmetic_ns > sums.total_ns ? BB_LIMIT_ARITHMETIC : BB_LIMIT_LAUNCH;
 }
 
 /*

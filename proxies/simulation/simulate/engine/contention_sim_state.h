@@ -125,7 +125,7 @@ enum bb_limit bb_contention_sim_slowest_resource(double link_ns, double nic_ns, 
 enum bb_limit bb_contention_sim_flow_limit(const struct bb_contention_sim *s, int flow, enum bb_limit alone);
 /* kernel_rate - returns the current rate of a compute kernel as a fraction of its rate without contention. */
 double bb_contention_sim_kernel_rate(struct bb_contention_sim *s, const struct bb_running_kernel *running);
-enum bb_limit bb_contention_sim_kernel_limit(struct bb_contention_sim *s, const struct bb_running_kernel *running);
+enum bb_limit bb_contention_sim_kernel_limit(struct bb_contention_sim *s, const struct bb_op *op);
 /* memory_class - returns the class of equivalent ranks whose GPU memory the resource is; BB_NONE for any other
  * resource. */
 int bb_contention_sim_memory_class(const struct bb_contention_sim *s, int resource);

@@ -1,5 +1,6 @@
 /* scaling_report.c - reads the baseline of a scaling study, prints the results of the study and writes them as JSON
  * (see scaling.h). */
+#include "bootstrap/results/results.h"
 #include "bootstrap/results/table.h"
 #include "proxies/workloads/replicas/scaling.h"
 
@@ -7,23 +8,36 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define RATE_TEXT 32
+
+/* Writes a rate in images per second; "n/a" for steps that take no time (one rank with --compute none). */
+static const char *rate_text(double rate, int digits, char text[RATE_TEXT])
+{
+    snprintf(text, RATE_TEXT, "%.*f", digits, rate);
+    return isfinite(rate) ? text : "n/a";
+}
+
 void bb_scaling_print_round(const struct bb_scaling *s, int round, double seconds, FILE *out)
 {
+    char text[RATE_TEXT];
+
     if (s->synthetic)
-        fprintf(out, "Iter #%d: %.1f img/sec per GPU\n", round, s->rank_images / seconds);
+        fprintf(out, "Iter #%d: %s img/sec per GPU\n", round, rate_text(s->rank_images / seconds, 1, text));
     else
-        fprintf(out, "Epoch %d/%d | Time: %.2fs | Global Img/sec: %.2f\n", round + 1, s->rounds, seconds,
-                bb_scaling_rate(s, seconds));
+        fprintf(out, "Epoch %d/%d | Time: %.2fs | Global Img/sec: %s\n", round + 1, s->rounds, seconds,
+                rate_text(bb_scaling_rate(s, seconds), 2, text));
     fflush(out);
 }
 
 void bb_scaling_print_total(const struct bb_scaling *s, const struct bb_scaling_measured *m, FILE *out)
 {
+    char text[2][RATE_TEXT];
     double mean, spread;
 
     bb_scaling_iteration_stats(s, m, &mean, &spread);
-    fprintf(out, "Img/sec per GPU: %.1f +-%.1f\n", mean, spread);
-    fprintf(out, "Total img/sec on %d GPU(s): %.1f +-%.1f\n", s->ranks, s->ranks * mean, s->ranks * spread);
+    fprintf(out, "Img/sec per GPU: %s +-%s\n", rate_text(mean, 1, text[0]), rate_text(spread, 1, text[1]));
+    fprintf(out, "Total img/sec on %d GPU(s): %s +-%s\n", s->ranks, rate_text(s->ranks * mean, 1, text[0]),
+            rate_text(s->ranks * spread, 1, text[1]));
 }
 
 /* Returns as JSON the parameters that must be equal in a run and its baseline. */
@@ -120,7 +134,8 @@ struct metrics {
     double speedup, efficiency, ideal_rate;
     double step_efficiency; /* computed only from steps with the full batch, without the last step of each epoch, which
                                may have fewer samples */
-    double karp_flatt;      /* NaN if the baseline run had several ranks */
+    double karp_flatt;      /* NaN if the baseline run had several ranks, and with weak scaling, where the formula,
+                               which assumes a fixed problem size, is meaningless */
     double rank_rate;       /* images per second of one rank */
     double ideal_speedup;
     const char *efficiency_name;
@@ -178,7 +193,7 @@ static struct metrics metrics_of(const struct bb_scaling_study *y)
         .efficiency = bb_scaling_efficiency(rate, n, b->rate, b->ranks),
         .ideal_rate = b->rate * n / b->ranks,
         .step_efficiency = y->scaling.strong ? b->ranks * b->step_us / (n * y->step_us) : b->step_us / y->step_us,
-        .karp_flatt = b->ranks == 1 ? bb_karp_flatt(rate / b->rate, n) : NAN,
+        .karp_flatt = y->scaling.strong && b->ranks == 1 ? bb_karp_flatt(rate / b->rate, n) : NAN,
         .rank_rate = rate / n,
         .ideal_speedup = (double)n / b->ranks,
         .efficiency_name = y->scaling.strong ? "E_s" : "E_w",
@@ -207,7 +222,8 @@ void bb_scaling_print(const struct bb_scaling_study *y, FILE *out)
     print_method(s, out);
     if (m->broadcasts > 0)
         bb_table_sentence(out, broadcast_fields, m);
-    fprintf(out, "# %s", !s->synthetic && s->rounds > 1 ? "from epoch 2 on: " : "");
+    fprintf(out, "# %s%s", !s->synthetic && s->rounds > 1 ? "from epoch 2 on: " : "",
+            isfinite(of.rate) ? "" : "n/a img/sec (the steps take no time)");
     bb_table_sentence(out, rate_fields, &of);
     fputc('\n', out);
     if (!y->baseline.path)
@@ -224,8 +240,8 @@ json_t *bb_scaling_json(const struct bb_scaling_study *y)
     json_t *object = parameters_json(y->config, s), *rounds = json_array();
 
     for (int i = 0; i < m->rounds; i++)
-        json_array_append_new(rounds, json_pack("{s:f, s:f}", "time_s", m->seconds[i], "images_per_s",
-                                                bb_scaling_rate(s, m->seconds[i])));
+        json_array_append_new(rounds, json_pack("{s:f, s:o}", "time_s", m->seconds[i], "images_per_s",
+                                                bb_json_real(bb_scaling_rate(s, m->seconds[i]))));
     bb_table_json(object, size_fields, s);
     json_object_set_new(object, "steps_per_epoch", json_integer(s->full_steps + (s->last_batch > 0)));
     json_object_set_new(object, "last_batch", json_integer(s->last_batch ? s->last_batch : s->batch));

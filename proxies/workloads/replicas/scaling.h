@@ -11,8 +11,8 @@
  *
  * With throughput X on N ranks, and X0 on N0 ranks in the baseline, the report contains the speed-up S = X/X0, the
  * ideal throughput X0 N/N0, and the efficiency (X/N) / (X0/N0). The efficiency is named E_w for weak and E_s for strong
- * scaling. With the time t of an epoch, E_s equals N0 t(N0) / (N t(N)). For N0 = 1 the report also contains the serial
- * fraction of Karp and Flatt, (1/S - 1/N) / (1 - 1/N).
+ * scaling. With the time t of an epoch, E_s equals N0 t(N0) / (N t(N)). For strong scaling with N0 = 1 the report also
+ * contains the serial fraction of Karp and Flatt, (1/S - 1/N) / (1 - 1/N).
  *
  * The synthetic format is Horovod's pytorch_synthetic_benchmark.py: 10 warm-up batches, then 10 iterations of 10
  * batches. The output is the mean of the images per second of one GPU and 1.96 population standard deviations. A

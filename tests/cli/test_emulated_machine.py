@@ -308,8 +308,9 @@ def test_delayed_rank_delays_the_step_once(busbar, tmp_path):
     even, late = (busbar.json(*args, *more, tmp_path=tmp_path, ranks=2, env=ENV) for more in ((), ("--delay", "rank=0:2ms")))
     for step in (lambda r: r["step_us"]["p50"], lambda r: r["graph"]["step_us"]["p50"], lambda r: r["start_barrier"]["step_us"]["p50"]):
         assert step(late) - step(even) == pytest.approx(2000, abs=20)
-    text = busbar.run(*args, "--delay", "rank=0:2ms", ranks=2, env=ENV).stdout
+    text = busbar.run(*args, "--full", "--delay", "rank=0:2ms", ranks=2, env=ENV).stdout
     assert re.search(r"^# waiting for peers .*\n  replica +dp +2 +\S+ +\S+ +1 +0 ", text, re.M), text
+    assert re.fullmatch(r"# late: rank 0 \(\S+, GPU 0\), replica: the other ranks of the role wait for it", text.splitlines()[-1])
 
 
 def test_offline_collectives_with_slow_links_equal_a_run(busbar, tmp_path):
@@ -349,11 +350,29 @@ def test_rejects_invalid_emulator_variables(busbar, variable, value, message):
     assert done.returncode == 1 and message in done.stderr  # the emulator calls exit(2), which busbar reports
 
 
-def test_proxy_names_the_rank_that_computes_longest(busbar):
+@pytest.mark.parametrize("args", [("--dp", "4"), ("--pp", "2", "--full")], ids=["dp", "pp"])
+def test_proxy_names_the_slow_gpu_among_ranks_of_a_role(busbar, tmp_path, args):
+    """The last line and the JSON name the rank, host and GPU with 1.5 times the kernel time of its role; a healthy job names no rank,
+    although the stages of a pipeline compute for different times."""
+    command = ("proxy", "transformer", "--model", "gpt2_small", "--layers", 4, "--micro-batches", 4, *args, "-n", 2, "-w", 1,
+               "--scale-counts", 0.01, "--no-alone", "--json", tmp_path / "r.json")
+    env = {"EMU_DATA": "off", "EMU_NODES": "2"}
+    done = busbar.run(*command, ranks=4, env={**env, "EMU_SLOW": "rank=3:1.5"})
+    (slow,) = json.loads((tmp_path / "r.json").read_text())["slow_gpus"]
+    assert (slow["rank"], slow["gpu"]) == (3, 1) and slow["host"].endswith("node1") and slow["slowdown"] == pytest.approx(1.5, rel=0.01)
+    last = done.stdout.splitlines()[-1]
+    assert last.startswith(f"# slow: rank 3 ({slow['host']}, GPU 1), {slow['role']}: kernels take ") and ", 1.50 x " in last
+    done = busbar.run(*command, ranks=4, env=env)
+    result = json.loads((tmp_path / "r.json").read_text())
+    assert result["slow_gpus"] == [] and result["late_rank"] is None
+    assert not re.search(r"# (slow|late):|all wait for", done.stdout) and done.stdout.splitlines()[-1].startswith("# data not checked")
+
+
+def test_proxy_names_the_role_that_computes_longest(busbar):
     """The middle stages of gpt2_small compute least, and the last stage has the vocabulary head; the step may end on any rank."""
     args = ("proxy", "transformer", "--model", "gpt2_small", "--micro-batches", "8", "-n", "2", "-w", "1", "--compute", "timed")
     done = busbar.run(*args, "--pp", "4", ranks=4, env={"EMU_DATA": "off"})
     line = next(x for x in done.stdout.splitlines() if x.startswith("# most compute: "))
-    assert line.startswith("# most compute: rank 3 (last stage, ")
+    assert line.startswith("# most compute: last stage computes ")
     assert 2.2 < float(line.split(" x ")[0].split()[-1]) < (38.6 + 3 * 7.08) / (3 * 7.08)
     assert "most compute" not in busbar.run(*args, ranks=2, env={"EMU_DATA": "off"}).stdout

@@ -253,58 +253,6 @@ static void list_groups(const struct bb_run_report *r, int rank, struct group_ro
     }
 }
 
-static double waiting_us(const void *measured, int rank, int group)
-{
-    return ((const struct bb_measured *)measured)->traced[rank].groups[group].waiting_us;
-}
-
-struct traced_ranks {
-    const struct bb_measured *m;
-    int groups;
-};
-
-static int waited_for(void *traced, int rank, double *total_us)
-{
-    const struct traced_ranks *t = traced;
-    double most_us = 0;
-    int most = BB_NONE;
-
-    *total_us = 0;
-    for (int i = 0; i < t->groups; i++) {
-        const struct bb_group_breakdown *g = &t->m->traced[rank].groups[i];
-        const double us = g->waited_for == BB_NONE || isnan(g->waiting_us) ? 0 : g->waited_for_share * g->waiting_us;
-
-        *total_us += isnan(g->waiting_us) ? 0 : g->waiting_us;
-        most = us > most_us ? g->waited_for : most;
-        most_us = fmax(us, most_us);
-    }
-    return most;
-}
-
-void bb_run_waiting(const struct bb_measured *m, const struct bb_step *step, struct bb_wait_table *w)
-{
-    int *ranks;
-
-    BB_NEW(ranks, m->ranks);
-    for (int i = 0; m->traced && i < step->n_roles; i++) {
-        struct bb_wait_role role = {&step->layout, &step->roles[i].program, step->roles[i].name, ranks, 0};
-
-        for (int r = 0; r < m->ranks; r++)
-            if (step->role_of[r] == i)
-                ranks[role.n++] = r;
-        if (role.n > 0)
-            bb_wait_table_add(w, &role, waiting_us, m);
-    }
-    for (int i = 0; i < w->n; i++) {
-        const struct bb_group_breakdown *g = &m->traced[w->rows[i].most_rank].groups[w->rows[i].group_index];
-
-        w->rows[i].waited_for = g->waited_for;
-        w->rows[i].waited_for_us = g->waited_for_share * g->waiting_us;
-    }
-    bb_wait_table_find_late(w, m->ranks, waited_for, &(struct traced_ranks){m, step->layout.n_groups});
-    free(ranks);
-}
-
 /* ---- report header ---- */
 
 static void print_machine(const struct bb_run_report *r, FILE *out)
@@ -403,24 +351,6 @@ static void print_busy_sms(const struct bb_run_report *r, bool any, FILE *out)
     fputc('\n', out);
 }
 
-/* Names the rank that computes longest if its kernels take over 10 % longer than those of the slowest rank of the step:
- * the other ranks wait for it, although they may end later. */
-static void print_longest(const struct bb_run_report *r, int slowest, FILE *out)
-{
-    const struct bb_rank_breakdown *traced = r->measured->traced;
-    char time[BB_ROUNDED_TEXT];
-    int longest = slowest;
-
-    for (int i = 0; i < r->session->world.size; i++)
-        if (traced[i].compute_us > traced[longest].compute_us)
-            longest = i;
-    if (traced[longest].compute_us > 1.1 * traced[slowest].compute_us && traced[slowest].compute_us > 0)
-        fprintf(out, "# most compute: rank %d (%s, %s) computes %s, %.2f x the time of rank %d\n", longest,
-                r->step->roles[r->step->role_of[longest]].name, r->session->world.hosts[longest],
-                bb_format_rounded_time(traced[longest].compute_us, time),
-                traced[longest].compute_us / traced[slowest].compute_us, slowest);
-}
-
 /* Prints the slowest rank of each role; without --full, only the slowest rank of all. */
 static void print_breakdown(const struct bb_run_report *r, int slowest, struct bb_line *line)
 {
@@ -443,7 +373,7 @@ static void print_breakdown(const struct bb_run_report *r, int slowest, struct b
         bb_line_row(line, breakdown_fields, &r->measured->traced[rank]);
         bb_line_end(line);
     }
-    print_longest(r, slowest, out);
+    bb_run_longest_print(r, slowest, out);
 }
 
 static void print_groups(const struct bb_run_report *r, struct bb_line *line)
@@ -563,22 +493,26 @@ void bb_run_report_text(const struct bb_run_report *r, FILE *out)
         struct bb_line line = {.out = out, .start = " ", .gap = " ", .widths = &role_width, .time = &unit};
 
         print_breakdown(r, rank, &line);
-        if (r->full)
+        if (r->full) {
             print_groups(r, &line);
-        if (r->waits)
             bb_wait_table_print(r->waiting, r->measured->traced[rank].step_us, &unit, "#\n# ", out);
+        }
     }
     if (r->measured->alone)
         print_overlap(r, rank, out);
     bb_run_forecast_print(r->forecast, r->measured->timed.step.p50, r->full, out);
     if (!r->full)
         fprintf(out, "# --full prints also every role, the communication of each group, and who waits for whom\n");
+    if (r->wrong > 0)
+        bb_run_culprit_print(r, out);
     if (r->checked)
-        fprintf(out, "# data checked: %llu wrong elements\n", r->wrong);
+        fprintf(out, "# data checked: %llu wrong element%s\n", r->wrong, r->wrong == 1 ? "" : "s");
     else if (r->check)
         fprintf(out, "# data not checked: N/A wrong elements (not_checked: no data moved, as with EMU_DATA=off)\n");
     else
         fprintf(out, "# data not checked (try: --check)\n");
+    if (r->wrong == 0)
+        bb_run_culprit_print(r, out);
 }
 
 /* ---- JSON: the fields of the results (format busbar.proxy/1) that a run adds to those of the plan ---- */
@@ -697,6 +631,7 @@ json_t *bb_run_report_json(const struct bb_run_report *r, json_t *groups)
     json_object_set_new(o, "groups", groups);
     json_object_set_new(o, "breakdown", rank == BB_NONE ? json_null() : breakdown_json(r, rank));
     json_object_set_new(o, "breakdown_by_role", rank == BB_NONE ? json_null() : roles_json(r));
+    json_object_set_new(o, "slow_gpus", rank == BB_NONE ? json_null() : bb_run_slow_json(r));
     bb_wait_table_json(r->waiting, o);
     if (rank == BB_NONE)
         json_object_set_new(o, "waiting", json_null());

@@ -24,7 +24,6 @@ struct bb_run_report {
     double peak_tflops; /* peak TFLOP/s of one GPU; 0: unknown */
     bool check;         /* true: --check was given */
     bool full;          /* true: --full was given: print all tables */
-    bool waits;         /* true: print the table of waiting times */
     bool checked;       /* true: the data check compared data, and `wrong` is valid */
     int nearest_ranks;  /* for a proxy that cannot run on this number of ranks: the nearest number of ranks on which
                            it can run; 0: unknown */
@@ -33,8 +32,18 @@ struct bb_run_report {
     unsigned long long wrong; /* number of wrong elements found by the data check, summed over all ranks */
 };
 
-/* bb_run_waiting - adds the rows of all roles and groups to the table of waiting times; none without traced steps. */
+/*
+ * Ranks that delay the others (slow_ranks.c).
+ * bb_run_waiting       - adds the rows of all roles and groups to the table of waiting times; none without traced steps.
+ *                        Its late_rank is BB_NONE unless the other ranks of its role wait longer.
+ * bb_run_slow_json     - returns a list of the ranks whose kernels take longer than those of other ranks of their role.
+ * bb_run_culprit_print - prints these ranks, or else the late rank; no line if there are none.
+ * bb_run_longest_print - prints the role that computes longest, if longer than the slowest rank of the step.
+ */
 void bb_run_waiting(const struct bb_measured *m, const struct bb_step *step, struct bb_wait_table *w);
+json_t *bb_run_slow_json(const struct bb_run_report *r);
+void bb_run_culprit_print(const struct bb_run_report *r, FILE *out);
+void bb_run_longest_print(const struct bb_run_report *r, int slowest, FILE *out);
 
 /*
  * bb_run_report_begin  - prints what is known before the run: command line, machine, job.

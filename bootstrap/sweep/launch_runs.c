@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -126,7 +127,8 @@ struct bb_argv bb_launch_runs_argv(const struct bb_launch_runs *s, const struct 
 
 /* ---- execution of a run ---- */
 
-/* Opens the file ID + `ending` of a combination for stdout or stderr of the run; reports an error. */
+/* Opens the file ID + `ending` of a combination for stdout or stderr of the run; reports an error. The run inherits the
+ * lock of the file (bb_sweep_await_previous). */
 static int open_output(const char *dir, const struct bb_sweep_run *c, const char *ending)
 {
     char *path = bb_sweep_file(dir, c, ending);
@@ -134,6 +136,8 @@ static int open_output(const char *dir, const struct bb_sweep_run *c, const char
 
     if (fd < 0)
         bb_err(BB_EFAIL, "cannot write to %s: %s", path, strerror(errno));
+    else
+        (void)flock(fd, LOCK_EX | LOCK_NB);
     free(path);
     return fd;
 }

@@ -3,6 +3,7 @@
 #include "bootstrap/sweep/state.h"
 
 #include "bootstrap/base/alloc.h"
+#include "bootstrap/base/clock.h"
 #include "bootstrap/base/outfile.h"
 #include "bootstrap/base/units.h"
 
@@ -13,11 +14,17 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 const char *const bb_sweep_state_names[] = {"to do", "complete", "failed", "below threshold"};
 
-enum { LAST_LINES = 5, LAST_BYTES = 16384 };
+static const char *const endings[] = {".run.json", ".json", ".out", ".err"};
+enum { N_ENDINGS = sizeof(endings) / sizeof(endings[0]), LAST_LINES = 5, LAST_BYTES = 16384 };
+
+/* Limits of the wait for the processes of a sweep that was killed: one that has not executed its command yet, and a run,
+ * which gets SIGTERM. */
+static const double FORKED_S = 1, PREVIOUS_RUN_S = 30;
 
 char *bb_sweep_file(const char *dir, const struct bb_sweep_run *c, const char *ending)
 {
@@ -135,15 +142,54 @@ void bb_sweep_found_release(struct bb_sweep_found *found)
 
 /* ---- writing and removing files ---- */
 
+bool bb_sweep_replaces(const char *dir, const struct bb_sweep_run *c, const char *path)
+{
+    bool replaces = false;
+
+    for (size_t i = 0; i < N_ENDINGS && !replaces; i++) {
+        char *file = bb_sweep_file(dir, c, endings[i]);
+
+        replaces = bb_outfile_replaces(path, file);
+        free(file);
+    }
+    return replaces;
+}
+
+/* Locks an open file; waits up to limit_s seconds. Returns false if another process still holds the lock. */
+static bool lock_file(int fd, double limit_s)
+{
+    const struct timespec tenth = {.tv_nsec = 100000000};
+    const double end_s = bb_now_s() + limit_s;
+
+    while (flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+        if (bb_now_s() > end_s)
+            return false;
+        nanosleep(&tenth, NULL);
+    }
+    return true;
+}
+
+int bb_sweep_await_previous(const char *dir, const struct bb_sweep_run *c)
+{
+    char *path = bb_sweep_file(dir, c, ".out");
+    int fd = open(path, O_RDWR | O_CLOEXEC), rc = 0;
+
+    if (fd >= 0 && !lock_file(fd, PREVIOUS_RUN_S))
+        rc = bb_err(BB_EFAIL, "%s: a process of the previous run still writes to this file; end the process", path);
+    if (fd >= 0)
+        close(fd);
+    free(path);
+    return rc;
+}
+
 int bb_sweep_remove_files(const char *dir, const struct bb_sweep_run *c)
 {
-    static const char *const endings[] = {".run.json", ".json", ".out", ".err"};
     char *path = bb_sweep_file(dir, c, "");
     int rc = 0;
 
     bb_outfile_remove_temporaries(path, 0);
     free(path);
-    for (size_t i = 0; i < sizeof(endings) / sizeof(endings[0]) && rc == 0; i++) {
+    for (size_t i = 0; i < N_ENDINGS && rc == 0; i++) {
         path = bb_sweep_file(dir, c, endings[i]);
         if (unlink(path) != 0 && errno != ENOENT)
             rc = bb_err(BB_EFAIL, "cannot remove %s: %s", path, strerror(errno));
@@ -180,7 +226,7 @@ int bb_sweep_lock_folder(const char *dir, int *lock)
     *lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (*lock < 0)
         rc = bb_err(BB_EUSAGE, "cannot write to %s: %s", path, strerror(errno));
-    else if (flock(*lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+    else if (!lock_file(*lock, FORKED_S))
         rc = bb_err(BB_EUSAGE,
                     "another sweep is running in %s; wait until it ends, or try: --output with another folder", dir);
     free(path);

@@ -60,6 +60,14 @@ json_t *bb_sweep_read_metrics(const char *dir, const struct bb_sweep_run *c, cha
  * does not exist. A number is its own median: "time_us.p50" finds {"time_us": 7.5}. */
 json_t *bb_sweep_follow(const json_t *from, const char *path);
 
+/* bb_sweep_replaces - return whether writing the file `path` would replace a file of a combination. */
+bool bb_sweep_replaces(const char *dir, const struct bb_sweep_run *c, const char *path);
+
+/* bb_sweep_await_previous - wait until the previous run of a combination has ended, which may take seconds after its
+ * sweep was killed and would then replace the result of a new run. A run holds a lock (flock) of its ID.out. Returns 0,
+ * or -BB_EFAIL after 30 seconds. */
+int bb_sweep_await_previous(const char *dir, const struct bb_sweep_run *c) BB_MUST_CHECK;
+
 /* bb_sweep_remove_files - remove the files of a combination before the combination runs again. Returns 0 or
  * -BB_EFAIL. */
 int bb_sweep_remove_files(const char *dir, const struct bb_sweep_run *c) BB_MUST_CHECK;

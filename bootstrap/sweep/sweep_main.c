@@ -197,21 +197,6 @@ static bool is_stdout(const char *path)
     return strcmp(path, "-") == 0;
 }
 
-/* Returns whether writing the file `path` would replace a file of a combination (state.h). */
-static bool replaces_record(const struct sweep *s, const struct bb_sweep_run *c, const char *path)
-{
-    static const char *const endings[] = {".run.json", ".json", ".out", ".err"};
-    bool replaces = false;
-
-    for (size_t e = 0; e < sizeof(endings) / sizeof(*endings); e++) {
-        char *file = bb_sweep_file(s->dir, c, endings[e]);
-
-        replaces |= bb_outfile_replaces(path, file);
-        free(file);
-    }
-    return replaces;
-}
-
 /* Rejects a file to write that is the study or its lock, or that the command of a run names: its input or its result. */
 static int check_output(const struct sweep *s, const char *option, const char *path)
 {
@@ -224,7 +209,7 @@ static int check_output(const struct sweep *s, const char *option, const char *p
 
         for (size_t w = 0; w < words.n; w++)
             replaces |= bb_opts_replaces(path, words.word[w]);
-        replaces |= replaces_record(s, &s->combinations.one[i], path);
+        replaces |= bb_sweep_replaces(s->dir, &s->combinations.one[i], path);
         bb_argv_release(&words);
     }
     return replaces ? bb_err(BB_EUSAGE, "--%s %s: this file of the study would be replaced; try: another file name",
@@ -302,8 +287,9 @@ static int run_one(struct sweep *s, const struct bb_sweep_run *c)
     int rc;
 
     s->running = c;
-    TRY(bb_sweep_remove_files(s->dir, c));
     show_progress(s, 0);
+    TRY(bb_sweep_await_previous(s->dir, c));
+    TRY(bb_sweep_remove_files(s->dir, c));
     TRY(bb_launch_runs_run(&s->launch, c, show_progress, s, &ended));
     if (ended.stopped_by) {
         bb_progress_clear(&s->progress);

@@ -36,6 +36,12 @@ if act == "killed" and not os.path.exists(once):
         f.write('{{"schema": "busbar.proxy/1", "status": "running"}}')
     os.kill(os.getppid(), signal.SIGKILL)
     time.sleep(60)
+if act == "slow end" and not os.path.exists(once):  # replaces the result after the sweep was killed, as a run may that gets SIGTERM
+    open(once, "w").close()
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    os.kill(os.getppid(), signal.SIGKILL)
+    time.sleep(2)
+    result["status"] = "interrupted"
 if act == "signal" and not os.path.exists(once):
     open(once, "w").close()
     os.kill(os.getppid(), signal.SIGTERM)
@@ -165,6 +171,15 @@ def test_resumes_after_sigkill(sweep):
     done = sweep(stopped)
     assert done.returncode == 0, done.stderr
     assert sweep.ran() == 8 and sweep.json()["counts"]["complete"] == 7
+
+
+def test_resume_after_sigkill_awaits_the_end_of_the_previous_run(sweep):
+    slow = study(environment={"ACT": "slow end"})
+    assert sweep(slow).returncode in (-9, 137)
+    done = sweep(slow)
+    assert done.returncode == 0 and sweep.ran() == 2, done.stdout + done.stderr
+    (result,) = sweep.dir.glob("*[0-9a-f].json")
+    assert json.loads(result.read_text())["status"] == "ok"
 
 
 def test_resumes_after_sigterm(sweep):

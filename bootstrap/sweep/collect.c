@@ -366,29 +366,20 @@ static json_t *value_cell(const struct bb_gathered *g, size_t i, const json_t *r
 
 /* ---- rows of the table ---- */
 
-static const char misfit[] = "does not fit"; /* status in the result of plan, state in the table */
-
-static bool result_misfits(const struct bb_sweep_found *f)
-{
-    const char *status = json_string_value(json_object_get(f->result, "status"));
-
-    return f->state == BB_SWEEP_COMPLETE && status && strcmp(status, misfit) == 0;
-}
-
 bool bb_is_misfit(const struct bb_gathered *g, const json_t *row)
 {
     const char *state = json_string_value(json_array_get(row, json_array_size(g->columns) - 1));
 
-    return state && strcmp(state, misfit) == 0;
+    return state && strcmp(state, bb_sweep_misfit) == 0;
 }
 
 static json_t *state_cell(const struct bb_sweep_found *f)
 {
-    if (result_misfits(f))
-        return json_string(misfit);
     if (f->state == BB_SWEEP_FAILED)
         return f->exit_status == 124 ? json_string("timeout") : json_sprintf("failed (%d)", f->exit_status);
-    return json_string(f->state == BB_SWEEP_COMPLETE ? "ok" : bb_sweep_state_names[f->state]);
+    if (f->state == BB_SWEEP_COMPLETE)
+        return json_string(f->misfit ? bb_sweep_misfit : "ok");
+    return json_string(bb_sweep_state_names[f->state]);
 }
 
 /* Adds a table row for combination `i`. row: element of results[] in its result; NULL: there is no such element. */
@@ -409,22 +400,16 @@ static void add_row(struct bb_gathered *g, json_t *columns, size_t i, const json
     json_array_append_new(g->rows, cells);
 }
 
-/* Adds the rows of the combinations that fit, or of those that do not. */
-static void add_rows(struct bb_gathered *g, json_t *columns, bool misfits)
+/* Sets the order of the combinations in the table: plans that do not fit are last. */
+static void set_order(struct bb_gathered *g)
 {
-    for (size_t i = 0; i < g->combinations->n; i++) {
-        const json_t *rows = json_object_get(g->found[i].result, "results"), *row;
-        size_t r;
+    size_t n = 0;
 
-        if (result_misfits(&g->found[i]) != misfits)
-            continue;
-        if (json_array_size(rows) == 0)
-            add_row(g, columns, i, NULL);
-        json_array_foreach(rows, r, row)
-        {
-            add_row(g, columns, i, row);
-        }
-    }
+    BB_NEW(g->order, g->combinations->n);
+    for (int misfit = 0; misfit <= 1; misfit++)
+        for (size_t i = 0; i < g->combinations->n; i++)
+            if (g->found[i].misfit == misfit)
+                g->order[n++] = i;
 }
 
 static void build_table(struct bb_gathered *g)
@@ -432,8 +417,18 @@ static void build_table(struct bb_gathered *g)
     json_t *columns = list_columns(g->study, g->combinations, g);
 
     g->columns = name_columns(g->combinations, columns);
-    add_rows(g, columns, false);
-    add_rows(g, columns, true);
+    for (size_t k = 0; k < g->combinations->n; k++) {
+        const size_t i = g->order[k];
+        const json_t *rows = json_object_get(g->found[i].result, "results"), *row;
+        size_t r;
+
+        if (json_array_size(rows) == 0)
+            add_row(g, columns, i, NULL);
+        json_array_foreach(rows, r, row)
+        {
+            add_row(g, columns, i, row);
+        }
+    }
     json_decref(columns);
 }
 
@@ -451,6 +446,7 @@ void bb_gather(struct bb_gathered *g, const struct bb_study *study, const struct
         g->some_measured |= f->result && !json_is_true(json_object_get(f->result, "emulated"));
         g->shared_gpu |= json_is_true(json_object_get(f->result, "shared_gpu"));
     }
+    set_order(g);
     build_table(g);
 }
 
@@ -480,9 +476,10 @@ void bb_gathered_identify(struct bb_gathered *g)
             json_array_append_new(g->identity, json_string(name));
     }
     json_decref(none);
-    for (size_t i = 0; i < g->combinations->n; i++) {
-        const size_t n = json_array_size(json_object_get(g->found[i].result, "results"));
-        json_t *identity = bb_flat_table_identity(g->found[i].result);
+    for (size_t k = 0; k < g->combinations->n; k++) {
+        const json_t *result = g->found[g->order[k]].result;
+        const size_t n = json_array_size(json_object_get(result, "results"));
+        json_t *identity = bb_flat_table_identity(result);
 
         for (size_t end = next + (n > 0 ? n : 1); next < end; next++)
             append_identity(g, identity, json_array_get(g->rows, next));
@@ -495,6 +492,7 @@ void bb_gathered_release(struct bb_gathered *g)
     for (size_t i = 0; i < g->combinations->n; i++)
         bb_sweep_found_release(&g->found[i]);
     free(g->found);
+    free(g->order);
     json_decref(g->columns);
     json_decref(g->rows);
     json_decref(g->identity);

@@ -24,6 +24,7 @@ struct bb_gathered {
     const struct bb_study *study;
     const struct bb_sweep_runs *combinations;
     struct bb_sweep_found *found;  /* [combinations->n] state and result of each combination; owned */
+    size_t *order;                 /* [combinations->n] indices of the combinations in the order of the rows; owned */
     json_t *columns;               /* JSON list of the column names */
     json_t *rows;                  /* JSON list of the table rows; each table row is a list of one value per column */
     json_t *identity;              /* NULL, or names of the additional values at the end of each table row */

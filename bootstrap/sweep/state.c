@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 const char *const bb_sweep_state_names[] = {"to do", "complete", "failed", "below threshold"};
+const char bb_sweep_misfit[] = "does not fit";
 
 static const char *const endings[] = {".run.json", ".json", ".out", ".err"};
 enum { N_ENDINGS = sizeof(endings) / sizeof(endings[0]), LAST_LINES = 5, LAST_BYTES = 16384 };
@@ -41,13 +42,17 @@ static json_t *load_file(const char *dir, const struct bb_sweep_run *c, const ch
     return root;
 }
 
+static bool has_status(const json_t *result, const char *text)
+{
+    const char *status = json_string_value(json_object_get(result, "status"));
+
+    return status && strcmp(status, text) == 0;
+}
+
 static bool is_complete(const json_t *result)
 {
-    const json_t *status = json_object_get(result, "status");
-    const char *text = json_string_value(status);
-
     return json_string_value(json_object_get(result, "schema")) &&
-           (!status || (text && (strcmp(text, "ok") == 0 || strcmp(text, "does not fit") == 0)));
+           (!json_object_get(result, "status") || has_status(result, "ok") || has_status(result, bb_sweep_misfit));
 }
 
 /* ---- last lines of stderr ---- */
@@ -128,6 +133,7 @@ void bb_sweep_load_state(const char *dir, const struct bb_sweep_run *c, struct b
         found->state = BB_SWEEP_COMPLETE;
     else if (found->exit_status >= 0)
         found->state = found->exit_status == BB_EBELOW && !c->is_program ? BB_SWEEP_BELOW : BB_SWEEP_FAILED;
+    found->misfit = found->state == BB_SWEEP_COMPLETE && has_status(found->result, bb_sweep_misfit);
     if (found->state == BB_SWEEP_FAILED || found->state == BB_SWEEP_BELOW)
         found->errors = problem ? json_pack("[o]", utf8_line(problem)) : load_last_lines(dir, c);
     free(problem);

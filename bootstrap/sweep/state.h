@@ -22,10 +22,12 @@
 
 enum bb_sweep_state { BB_SWEEP_TO_DO, BB_SWEEP_COMPLETE, BB_SWEEP_FAILED, BB_SWEEP_BELOW, BB_SWEEP_STATES };
 extern const char *const bb_sweep_state_names[];
+extern const char bb_sweep_misfit[]; /* status in the result of a plan, and state in the table */
 
 /* State of a combination, read from its files. */
 struct bb_sweep_found {
     enum bb_sweep_state state;
+    bool misfit;     /* the combination is complete, and its plan does not fit in GPU memory */
     json_t *result;  /* parsed ID.json, also of a failed run; NULL: missing or not valid JSON. Programs other than
                         busbar: see bb_sweep_read_metrics; NULL: not complete */
     int exit_status; /* exit status of the run; -1: unknown; 124: timeout; 128 + n: killed by signal n */

@@ -42,6 +42,24 @@ def assert_same_roles(run, expected):
         assert role == other
 
 
+def test_zero2_has_the_buckets_of_deepspeed(busbar):
+    """reduce_bucket_size is 5e8 elements; training holds one bucket that is filled and one that is reduced, here of float gradients. Other
+    tensors than the embedding and the head (525 million elements each) share buckets."""
+    line = "transformer --model llama3_8b --dp-sync zero2 --cluster h100-sxm-ib"
+    usual, ddp, same = (plan(busbar, f"{line} {more}", 8) for more in ("", "--bucket-rule ddp", "--bucket-rule deepspeed"))
+    calls, ddp_calls = (sum(row["calls"] for row in p["roles"][0]["traffic"] if row["kind"] == "reduce_scatter") for p in (usual, ddp))
+    assert 8.03e9 / 5e8 <= calls < 20 < 150 < ddp_calls
+    needed, ddp_needed = (p["predicted"]["memory"]["needed_bytes"] for p in (usual, ddp))
+    assert needed - ddp_needed == pytest.approx(2 * 4 * 5e8 - 2 * 25 * 2**20)
+    assert usual["roles"] == same["roles"] and usual["predicted"] == same["predicted"]
+
+
+def test_training_memory_of_zero2_includes_its_bucket(busbar):
+    """ResNet-50 has 25,557,032 parameters of 4 bytes, which are one bucket of DeepSpeed; with DDP's rule more buckets share smaller buffers."""
+    memory = [plan(busbar, f"data_parallel --model resnet50 --sync {sync}", 8)["roles"][0]["training_memory_bytes"] for sync in ("zero2", "zero1")]
+    assert memory[0]["total"] - memory[1]["total"] == pytest.approx(4 * 25557032 / 8, rel=1e-3)  # a shard of the gradients in addition to all gradients
+
+
 @pytest.mark.parametrize("line,ranks", RUNS)
 def test_run_matches_plan_and_predicted_time_with_correct_data(busbar, tmp_path, line, ranks):
     """The counts are scaled by 0.01. The data check runs one more step."""

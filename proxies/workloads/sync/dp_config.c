@@ -96,10 +96,11 @@ static int resolve_rule(const struct bb_proxy_config *c, enum bb_sync_kind kind,
 {
     const struct bb_sync_options *o = &c->sync;
     double first = o->first_bucket_mb > 0 ? o->first_bucket_mb : o->bucket_mb > 0 ? o->bucket_mb : default_first_mib;
-    int default_rule = kind == BB_SYNC_HOROVOD ? BB_BUCKETS_FUSION
-                       : o->bucket_rule || kind != BB_SYNC_DISTRIBUTED || o->bucket_mb > 0 || o->first_bucket_mb > 0
-                           ? BB_BUCKETS_DDP
-                           : BB_BUCKETS_MEGATRON;
+    int default_rule = kind == BB_SYNC_HOROVOD                      ? BB_BUCKETS_FUSION
+                       : o->bucket_mb > 0 || o->first_bucket_mb > 0 ? BB_BUCKETS_DDP
+                       : kind == BB_SYNC_DISTRIBUTED                ? BB_BUCKETS_MEGATRON
+                       : kind == BB_SYNC_ZERO2                      ? BB_BUCKETS_DEEPSPEED
+                                                                    : BB_BUCKETS_DDP;
     int which = bb_args_index(o->bucket_rule, bb_bucket_rule_names, default_rule);
 
     *rule = (struct bb_bucket_rule){

@@ -202,6 +202,7 @@ void bb_sync_role_memory(const struct bb_sync *s, double bytes[BB_USES])
     bytes[BB_USE_PARAMETERS] += all ? of_all[BB_USE_PARAMETERS] : of_served[BB_USE_PARAMETERS];
     bytes[BB_USE_GRADIENTS] += all ? of_all[BB_USE_GRADIENTS] : 0;
     bytes[BB_USE_OPTIMIZER] += of_served[BB_USE_OPTIMIZER];
+    bytes[BB_USE_COMMUNICATION] += (double)s->n_shared * (double)s->largest * bb_dtypes[s->policy.grads].bytes;
     if (!all)
         bytes[BB_USE_COMMUNICATION] +=
             (double)RECEIVE_SETS * count_workers(s) * (double)s->largest * bb_dtypes[s->policy.grads].bytes;

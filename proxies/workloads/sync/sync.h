@@ -267,8 +267,8 @@ void bb_sync_memory(const struct bb_dp_config *policy, const struct bb_sync_comm
  * bb_sync_role_memory - add the training memory of the role whose program is built to bytes[BB_USES], to which the
  * caller has already added the activations.
  *   Parameter servers: a worker has all parameters and gradients; a server has the parameters and the optimizer state
- *   of its buckets, and its receive buffers. With ps, rank 0 is both. Other kinds: bb_sync_memory, and the peak during
- *   the optimizer step.
+ *   of its buckets, and its receive buffers. With ps, rank 0 is both. Other kinds: bb_sync_memory, the buffers for full
+ *   gradients that buckets share, and the peak during the optimizer step.
  */
 void bb_sync_role_memory(const struct bb_sync *s, double bytes[BB_USES]);
 

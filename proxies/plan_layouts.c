@@ -23,6 +23,7 @@ static json_t *layouts_json(const struct bb_plan_options *o, const struct bb_lay
         json_object_set_new(json_object_get(root, "predicted"), "jitter",
                             json_pack("{s:f, s:I, s:i}", "deviation", conditions->jitter, "seed",
                                       (json_int_t)conditions->seed, "samples", o->samples));
+    bb_results_set_end(root, 0, NULL);
     return root;
 }
 

@@ -173,10 +173,12 @@ int bb_results_open(struct bb_results **out, const struct bb_results_head *head,
     return rc;
 }
 
-/* Returns the keys that explain a failure of this process; an empty object for rc 0. The caller owns it. */
-static json_t *own_end(int rc)
+/* Returns the keys that explain a failure; an empty object for rc 0. reason: NULL: the error of this process. The caller
+ * owns the object. */
+static json_t *end_of(int rc, const char *reason)
 {
-    return bb_results_end_json(&(struct bb_results_end){.reason = rc < 0 ? bb_err_record()->text : NULL});
+    reason = reason ? reason : bb_err_record()->text;
+    return bb_results_end_json(&(struct bb_results_end){.reason = rc < 0 ? reason : NULL});
 }
 
 json_t *bb_results_opening(const struct bb_results_head *head, int ranks, int nodes)
@@ -201,7 +203,7 @@ json_t *bb_results_opening(const struct bb_results_head *head, int ranks, int no
 void bb_results_write_failure(json_t *opening, int rc)
 {
     struct bb_results_writer w = {.out = stdout};
-    json_t *end = own_end(rc);
+    json_t *end = end_of(rc, NULL);
 
     if (bb_results_writer_open_failed(&w, opening, rc) == 0 && w.document.root)
         (void)bb_results_writer_finish(&w, rc, end);
@@ -221,9 +223,9 @@ static int check_stdout(const struct bb_results *res, int rc)
     return bb_err(BB_EFAIL, "cannot write to stdout: %s", strerror(error));
 }
 
-void bb_results_set_end(json_t *root, int rc)
+void bb_results_set_end(json_t *root, int rc, const char *reason)
 {
-    json_t *end = own_end(rc);
+    json_t *end = end_of(rc, reason);
 
     (void)!json_object_update(root, end);
     (void)!json_object_set_new(root, "status", json_string(bb_results_status(rc)));
@@ -233,7 +235,7 @@ void bb_results_set_end(json_t *root, int rc)
 /* Writes the results in this process. */
 static int finish_here(struct bb_results *res, int rc)
 {
-    json_t *end = own_end(rc);
+    json_t *end = end_of(rc, NULL);
     const int failed = bb_results_writer_finish(&res->writer, rc, end);
 
     json_decref(end);

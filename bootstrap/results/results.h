@@ -116,9 +116,10 @@ int bb_results_set_all(struct bb_results *res, json_t *fields) BB_MUST_CHECK;
  */
 int bb_results_close(struct bb_results *res, int rc);
 
-/* bb_results_set_end - set the keys "status" and "reason" of a document that does not use struct bb_results (plan),
- * as bb_results_close does. rc: 0 or a negative error code whose error this process has printed. */
-void bb_results_set_end(json_t *root, int rc);
+/* bb_results_set_end - set the keys "status" and "reason" of a document that does not use struct bb_results (plan,
+ * calibrate, sweep), as bb_results_close does. rc: 0 or a negative error code; reason: its error line, NULL: the error
+ * that this process has printed. */
+void bb_results_set_end(json_t *root, int rc, const char *reason);
 
 /* bb_json_real - return a JSON number, or null for NaN and infinity. */
 json_t *bb_json_real(double value);

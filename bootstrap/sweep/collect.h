@@ -13,7 +13,8 @@
  * busbar.sweep/1: schema, busbar, name, about, study (the file as read), axes{axis: [values]}, combinations[{id,
  * settings{}, command[], environment{}, launch_arguments[], ranks, state ("complete"|"failed"|"below threshold"|"to do"), exit_status,
  * seconds, stderr[] (last lines of a failed run), result (complete JSON of the run, or null)}], columns[], rows[[]]
- * (table cells, null if empty), counts{complete, failed, to_do, below_threshold}, emulated, shared_gpu.
+ * (table cells, null if empty), counts{complete, failed, to_do, below_threshold}, emulated, shared_gpu, status, reason
+ * (bb_results_set_end).
  */
 #ifndef BB_BOOTSTRAP_SWEEP_COLLECT_H
 #define BB_BOOTSTRAP_SWEEP_COLLECT_H

@@ -9,6 +9,7 @@
 #include "bootstrap/cli/opts.h"
 #include "bootstrap/cli/progress.h"
 #include "bootstrap/cli/report_header.h"
+#include "bootstrap/results/results.h"
 #include "bootstrap/start/mpirun.h"
 #include "bootstrap/sweep/collect.h"
 #include "bootstrap/sweep/launch_runs.h"
@@ -133,9 +134,7 @@ static int check_options(const struct options *o)
     if (o->gather && (o->retry_failed || o->restart))
         return bb_err(BB_EUSAGE, "--gather starts no runs, so --%s has no effect; leave it out",
                       o->restart ? "restart" : "retry-failed");
-    if (o->json && o->csv && strcmp(o->json, "-") == 0 && strcmp(o->csv, "-") == 0)
-        return bb_err(BB_EUSAGE, "--json - and --csv - both write to stdout; try: --csv FILE");
-    return 0;
+    return bb_results_validate(o->json, o->csv);
 }
 
 static int parse_words(struct sweep *s, int argc, char **argv, const struct bb_study_command *commands, size_t n)
@@ -368,17 +367,17 @@ static void print_combination(const struct sweep *s, size_t i)
 }
 
 static const char gathered[] = "the gathered results";
+enum { REASON_TEXT = 160 };
 
-/* Writes the table as CSV, or all results as JSON, with mode 0600: results contain environment variables. */
-static int write_results(const struct bb_gathered *g, bool csv, const char *path)
+/* Writes all results as JSON, or the table as CSV (root: NULL), with mode 0600: results contain environment variables. */
+static int write_results(const struct bb_gathered *g, const json_t *root, const char *path)
 {
     struct bb_outfile file = {.out = stdout};
-    json_t *root = csv ? NULL : bb_gathered_json(g);
     int rc = 0;
 
     if (!is_stdout(path))
         TRY(bb_outfile_open_private(&file, path, gathered));
-    if (csv) {
+    if (!root) {
         bb_gathered_csv(g, file.out);
     } else {
         json_dumpf(root, file.out, JSON_INDENT(1) | JSON_REAL_PRECISION(12));
@@ -387,7 +386,6 @@ static int write_results(const struct bb_gathered *g, bool csv, const char *path
     if (!is_stdout(path))
         rc = bb_outfile_close(&file, gathered, 0);
 out:
-    json_decref(root);
     return rc;
 }
 
@@ -400,48 +398,56 @@ static bool may_retry(const struct bb_gathered *g)
     return false;
 }
 
-/* Returns 0 if all combinations are complete; else a negative error code, after the error line. */
-static int judge(const struct bb_gathered *g)
+/* Returns 0 if all combinations are complete; else the error code of the sweep. text: out, its error line. */
+static enum bb_error judge(const struct bb_gathered *g, char text[REASON_TEXT])
 {
     const size_t n = g->combinations->n, below = g->count[BB_SWEEP_BELOW];
-    char text[64] = "";
+    char also[64] = "";
 
     if (g->count[BB_SWEEP_COMPLETE] == n)
         return 0;
-    if (g->count[BB_SWEEP_COMPLETE] + below == n)
-        return bb_err(BB_EBELOW, "%zu of %zu combinations are below their threshold", below, n);
+    if (g->count[BB_SWEEP_COMPLETE] + below == n) {
+        snprintf(text, REASON_TEXT, "%zu of %zu combinations are below their threshold", below, n);
+        return BB_EBELOW;
+    }
     if (below)
-        snprintf(text, sizeof(text), ", %zu below threshold", below);
-    return bb_err(BB_EFAIL, "%zu of %zu combinations failed, %zu did not run%s%s", g->count[BB_SWEEP_FAILED], n,
-                  g->count[BB_SWEEP_TO_DO], text, may_retry(g) ? "; try: --retry-failed" : "");
+        snprintf(also, sizeof(also), ", %zu below threshold", below);
+    snprintf(text, REASON_TEXT, "%zu of %zu combinations failed, %zu did not run%s%s", g->count[BB_SWEEP_FAILED], n,
+             g->count[BB_SWEEP_TO_DO], also, may_retry(g) ? "; try: --retry-failed" : "");
+    return BB_EFAIL;
 }
 
 static int gather_results(const struct sweep *s)
 {
     const struct options *o = &s->options;
+    char reason[REASON_TEXT];
+    enum bb_error code;
     struct bb_gathered g;
+    json_t *root;
     int rc;
 
     bb_gather(&g, &s->study, &s->combinations, s->dir);
-    TRY(write_results(&g, false, s->json));
+    root = bb_gathered_json(&g);
+    code = judge(&g, reason);
+    bb_results_set_end(root, -(int)code, reason);
+    TRY(write_results(&g, root, s->json));
     bb_gathered_identify(&g);
     if (!o->csv)
-        TRY(write_results(&g, true, s->csv));
+        TRY(write_results(&g, NULL, s->csv));
     TRY(bb_view_apply(&o->view, &g));
     if (o->csv)
-        TRY(write_results(&g, true, s->csv));
+        TRY(write_results(&g, NULL, s->csv));
     if (!o->quiet && !is_stdout(s->json) && !is_stdout(s->csv)) {
         bb_print_report_header(stdout, s->argc, s->argv);
         bb_gathered_text(&g, stdout);
         fflush(stdout); /* in a common file of stdout and stderr, the error below must be the last line */
     }
-    rc = judge(&g);
+    rc = code ? bb_err(code, "%s", reason) : 0;
 out:
+    json_decref(root);
     bb_gathered_release(&g);
     return rc;
 }
-
-/* ---- the command ---- */
 
 static int run_command(struct sweep *s)
 {

@@ -74,7 +74,7 @@ def section_schema(section):
     schema = {"type": "object", **object_schema(rows)}
     if "schema" in rows:
         schema["properties"]["schema"] = {"const": section.split("`")[1]}
-    if "status" in rows:
+    if "started" in rows:
         of_run = [name for name in schema["required"] if name not in head]
         schema["required"] = [name for name in schema["required"] if name in head]
         schema |= {"if": {"properties": {"status": {"const": "ok"}}}, "then": {"required": of_run}}

@@ -107,6 +107,7 @@ def test_runs_every_combination_once_in_order(sweep):
     assert done.returncode == 0, done.stderr
     assert sweep.ran() == 8 and done.stderr == ""
     data = sweep.json()
+    assert data["status"] == "ok" and "reason" not in data
     assert data["schema"] == "busbar.sweep/1" and data["counts"] == {"complete": 8, "failed": 0, "to_do": 0, "below_threshold": 0}
     assert data["axes"] == {"dtype": ["float", "half"], "GONE": [None, "here"], "ranks": [2, 4]}
     assert [c["settings"] for c in data["combinations"]] == [
@@ -151,6 +152,7 @@ def test_failed_combination_is_recorded_and_the_sweep_continues(sweep):
     assert done.returncode == 1 and sweep.ran() == 3
     assert "ACT=fail: failed with exit status 3: busbar: it went wrong" in done.stderr
     assert "2 of 3 combinations failed" in done.stderr.splitlines()[-1]
+    assert sweep.json()["status"] == "failed" and done.stderr.splitlines()[-1] == "busbar: " + sweep.json()["reason"]
     failed, good, half = sweep.json()["combinations"]
     assert (failed["state"], failed["exit_status"], failed["result"]) == ("failed", 3, None)
     assert failed["stderr"] == ["busbar: it went wrong"]
@@ -492,7 +494,9 @@ def test_below_threshold_has_its_own_state_and_exit_status(sweep):
     done = sweep(runs, real=True)
     assert done.returncode == 5 and done.stderr.splitlines()[-1] == "busbar: 1 of 2 combinations are below their threshold"
     assert "# 2 combinations: 1 complete, 0 failed, 0 to do, 1 below threshold" in done.stdout and table(done)[-1][-1] == "below threshold"
-    assert sweep.json()["counts"] == {"complete": 1, "failed": 0, "to_do": 0, "below_threshold": 1}
+    data = sweep.json()
+    assert data["counts"] == {"complete": 1, "failed": 0, "to_do": 0, "below_threshold": 1}
+    assert (data["status"], data["reason"]) == ("below threshold", "1 of 2 combinations are below their threshold")
     assert "no result has 'no_such', so that column is empty" in done.stderr
 
 

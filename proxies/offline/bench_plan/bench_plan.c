@@ -215,7 +215,11 @@ static json_t *predicted_json(const struct bb_bench_plan *p)
 
 json_t *bb_bench_plan_json(const struct bb_bench_plan *p, json_t *options, json_t *rows)
 {
-    return json_pack("{s:s, s:s, s:o, s:o, s:i, s:i, s:o, s:o}", "schema", "busbar.plan/1", "busbar", BUSBAR_VERSION,
-                     "command", bb_json_words(p->argc, p->argv), "options", options, "ranks", p->ranks, "nodes",
-                     bb_cluster_nodes(p->cluster, p->ranks), "predicted", predicted_json(p), "results", rows);
+    json_t *root =
+        json_pack("{s:s, s:s, s:o, s:o, s:i, s:i, s:o, s:o}", "schema", "busbar.plan/1", "busbar", BUSBAR_VERSION,
+                  "command", bb_json_words(p->argc, p->argv), "options", options, "ranks", p->ranks, "nodes",
+                  bb_cluster_nodes(p->cluster, p->ranks), "predicted", predicted_json(p), "results", rows);
+
+    bb_results_set_end(root, 0, NULL);
+    return root;
 }

@@ -257,14 +257,14 @@ json_t *bb_calibration_json(const struct bb_calibration_report *r)
 {
     const struct bb_calibration *c = r->calibration;
     const struct bb_measurement_file *first = &c->measurements->files[0];
-    json_t *command = bb_json_words(r->argc, r->argv);
+    json_t *command = bb_json_words(r->argc, r->argv), *root;
 
     /* The command line contains all paths, so if it is valid UTF-8, all texts of the document are. */
     if (json_array_size(command) != (size_t)r->argc) {
         json_decref(command);
         return NULL;
     }
-    return json_pack("{s:s, s:s, s:o, s:s, s:s, s:s, s:b, s:o, s:o, s:o, s:o, s:o}", "schema", "busbar.calibration/1",
+    root = json_pack("{s:s, s:s, s:o, s:s, s:s, s:s, s:b, s:o, s:o, s:o, s:o, s:o}", "schema", "busbar.calibration/1",
                      "busbar", BUSBAR_VERSION, "command", command, "profile", r->profile, "from", c->base->name,
                      "device", first->device, "emulated", first->emulated, "files",
                      bb_table_list(file_fields, c->measurements->files, c->measurements->n_files, sizeof(*first)),
@@ -272,4 +272,6 @@ json_t *bb_calibration_json(const struct bb_calibration_report *r)
                      residuals_json(c), "parameters",
                      bb_table_list(parameter_fields, c->parameters, (size_t)c->n_parameters, sizeof(*c->parameters)),
                      "penalized_variants", penalized_json(c));
+    bb_results_set_end(root, 0, NULL);
+    return root;
 }

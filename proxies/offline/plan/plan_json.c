@@ -298,7 +298,7 @@ static void set_status(json_t *root, const struct bb_plan_report *r)
 {
     char misfit[BB_MISFIT_TEXT];
 
-    bb_results_set_end(root, r->rc);
+    bb_results_set_end(root, r->rc, NULL);
     if (r->rc != 0 || !bb_forecast_misfit_text(r->plan, r->plan->forecast, r->prediction != NULL, misfit))
         return;
     json_object_set_new(root, "status", json_string("does not fit"));

@@ -234,20 +234,11 @@ static void print_causes(const struct bb_result_file *t, FILE *out)
 
     json_array_foreach(causes, i, c)
     {
-        const char *level = json_string_value(json_object_get(c, "level"));
-        const char *host = json_string_value(json_object_get(c, "host"));
-        const char *metric = json_string_value(json_object_get(c, "metric"));
-        const json_t *to = json_object_get(c, "to");
-        char peer[40] = "";
+        char text[BB_SLOW_TEXT];
 
         if (i == CAUSES_SHOWN)
             break;
-        if (json_is_integer(to))
-            snprintf(peer, sizeof peer, " to %lld", (long long)json_integer_value(to));
-        fprintf(out, "# B: cause: %s %lld%s%s%s%s: %s %.2f, other links %.2f\n", level ? level : "?",
-                (long long)json_integer_value(json_object_get(c, "from")), peer, host ? " (" : "", host ? host : "",
-                host ? ")" : "", metric ? metric : "", json_number_value(json_object_get(c, "value")),
-                json_number_value(json_object_get(c, "median")));
+        fprintf(out, "# B: cause: %s\n", bb_result_slow_text(c, text));
     }
     if (json_array_size(causes) > CAUSES_SHOWN)
         fprintf(out, "# B: %zu causes, listed in the file\n", json_array_size(causes));

@@ -461,6 +461,30 @@ void bb_warn_if_incomplete(const char *path, const json_t *root)
         bb_warn("%s: the run ended with status '%.40s'; rows may be missing", path, status);
 }
 
+const char *bb_result_slow_text(const json_t *slow, char text[BB_SLOW_TEXT])
+{
+    const json_t *level = json_object_get(slow, "level"), *from = json_object_get(slow, level ? "from" : "rank");
+    const json_t *to = json_object_get(slow, "to");
+    const char *host = json_string_value(json_object_get(slow, "host"));
+    const char *metric = json_string_value(json_object_get(slow, "metric"));
+    int n = snprintf(text, BB_SLOW_TEXT, "%.16s", json_is_string(level) ? json_string_value(level) : "rank");
+
+    if (json_is_integer(from))
+        n += snprintf(text + n, BB_SLOW_TEXT - (size_t)n, " %lld", (long long)json_integer_value(from));
+    if (json_is_integer(to))
+        n += snprintf(text + n, BB_SLOW_TEXT - (size_t)n, " to %lld", (long long)json_integer_value(to));
+    if (host)
+        n += snprintf(text + n, BB_SLOW_TEXT - (size_t)n, " (%.64s)", host);
+    if (level)
+        snprintf(text + n, BB_SLOW_TEXT - (size_t)n, ": %.16s %.2f, other links %.2f", metric ? metric : "?",
+                 json_number_value(json_object_get(slow, "value")), json_number_value(json_object_get(slow, "median")));
+    else
+        snprintf(text + n, BB_SLOW_TEXT - (size_t)n, ": GPU %lld, kernels take up to %.2f x the time of other ranks",
+                 (long long)json_integer_value(json_object_get(slow, "gpu")),
+                 json_number_value(json_object_get(slow, "worst_slowdown")));
+    return text;
+}
+
 bool bb_result_file_same_model(const struct bb_result_file *a, const struct bb_result_file *b)
 {
     const json_t *n_a = json_object_get(a->root, "parameters"), *n_b = json_object_get(b->root, "parameters");

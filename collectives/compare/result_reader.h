@@ -53,6 +53,11 @@ struct bb_result_file {
 const char *bb_incomplete_status(const json_t *root);
 void bb_warn_if_incomplete(const char *path, const json_t *root);
 
+/* bb_result_slow_text - describe an element of `causes` (bench p2p) or `slow_gpus` (bench compute) of a result file: "rank
+ * 4 (node1): bandwidth 12.45, other links 24.82". Returns text. */
+enum { BB_SLOW_TEXT = 256 };
+const char *bb_result_slow_text(const json_t *slow, char text[BB_SLOW_TEXT]);
+
 /*
  * bb_result_tree_load - load the JSON tree of a result file. The printed output of nccl-tests is converted into the
  * tree that nccl-tests writes with -J.

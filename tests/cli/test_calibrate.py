@@ -155,6 +155,36 @@ def test_outliers_are_ignored_and_listed(measured, calibrate, tmp_path):
     assert "# outlier: " in done.stdout and "spoiled.json" in done.stdout
 
 
+def test_last_line_and_warnings_name_what_was_slow(busbar, calibrate, tmp_path):
+    """A NIC at half its rate is in the results of bench p2p and not in those of the collectives, and a slow GPU is in those of bench
+    compute: the profile has the rate of healthy links, and a warning and the last line name rank and host. Healthy results: neither."""
+    healthy, slow = {"EMU_NODES": "2", "EMU_DATA": "off"}, {"link": "link=node1-nic1:0.5", "gpu": "rank=2:1.5"}
+    runs = {"collectives": (["all_reduce", "-b", "8", "-e", "64M", "-f", "8", "-c", "0"], {}),
+            "p2p": (["p2p", "--bandwidth-sizes", "256K,32M", "-c", "0"], {}),
+            "slow_p2p": (["p2p", "--bandwidth-sizes", "256K,32M", "-c", "0"], {"EMU_SLOW": slow["link"]}),
+            "slow_compute": (["compute", "--quick"], {"EMU_SLOW": slow["gpu"]})}
+    for name, (args, more) in runs.items():
+        done = busbar.run("bench", *args, "--quiet", "--json", tmp_path / f"{name}.json", ranks=4, env={**healthy, **more})
+        assert done.returncode == 0, done.stderr
+    done, profile, summary = calibrate("collectives.json", "p2p.json", "--gpus-per-node", 2)
+    last = done.stdout.splitlines()[-1]
+    assert done.stderr == "" and re.fullmatch(r"# accuracy: .* of the fitted times; .* % of times that no fit used", last)
+    assert summary["accuracy"]["doubtful_fit"] is None and summary["accuracy"]["other_rows"] > 0
+    assert "--gpus-per-node" not in [fit["name"] for fit in summary["fits"]]
+    rate = profile["inter"]["gbps"]
+    done, profile, summary = calibrate("collectives.json", "slow_p2p.json", "--gpus-per-node", 2)
+    assert profile["inter"]["gbps"] == pytest.approx(rate, rel=0.01)
+    warnings, last = done.stderr.splitlines(), done.stdout.splitlines()[-1]
+    assert warnings[0].startswith("busbar: warning: slow_p2p.json: slow when measured: rank 3 (vm-node1): bandwidth ")
+    assert re.match(r"busbar: warning: messages between nodes: \d+ % of the times differ by more than 20 % from the fit, most of all "
+                    r"message of 32 MiB between nodes in slow_p2p.json: measured 2\d+\.\d us, fitted 1\d+\.\d us$", warnings[1])
+    assert "; DOES NOT HOLD for messages between nodes; slow when measured: rank 3 (vm-node1): " in last
+    assert summary["accuracy"]["other_worst_percent"] == pytest.approx(50, abs=2) and summary["files"][1]["slow"] in last
+    done, _, summary = calibrate("slow_compute.json")
+    assert "slow_compute.json: slow when measured: rank 2 (vm-node1): GPU 0, kernels take up to 1.50 x" in done.stderr
+    assert summary["files"][0]["slow"] in done.stdout.splitlines()[-1]
+
+
 # ---- NCCL variants ----
 
 

@@ -139,6 +139,7 @@ static int calibrate_files(const struct options *o, const struct bb_measurements
     bb_calibrate(calibration, &base, e);
     report.calibration = calibration;
     report.base_root = root;
+    bb_calibration_warn(calibration);
     TRY(bb_json_save(o->output, "the profile", bb_calibration_profile(&report), DIGITS));
     if (!o->quiet && !(o->json && strcmp(o->json, "-") == 0))
         bb_calibration_print(&report, stdout);

@@ -1,10 +1,13 @@
 /* calibration_report.c - writes the text and the JSON of a calibration (see calibration_report.h). */
 #include "proxies/offline/calibrate/calibration_report.h"
 
+#include "bootstrap/base/alloc.h"
 #include "bootstrap/cli/report_header.h"
 #include "bootstrap/results/results.h"
 #include "bootstrap/results/table.h"
 
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { MAX_OUTLIERS_SHOWN = 3 }; /* maximum number of outliers that are printed individually; the others are counted */
@@ -16,6 +19,12 @@ static json_t *fit_name(const void *parameter)
     const struct bb_calibration_fit *fit = ((const struct bb_calibration_parameter *)parameter)->fit;
 
     return fit && *fit->name ? json_string(fit->name) : json_null();
+}
+
+/* Returns the index of the first fit. The number of GPUs per node, which is not fitted, is the first element of c->fits. */
+static int first_fit(const struct bb_calibration *c)
+{
+    return c->n_fits > 0 && c->fits[0].n_rows == 0;
 }
 
 #define PARAMETER(name) BB_SHOWS(struct bb_calibration_parameter, name)
@@ -49,6 +58,7 @@ static const struct bb_field file_fields[] = {
     {"nodes", " on ", " node", 0, 0, MEASURED(nodes), .form = BB_FORM_PLURAL},
     {"rows", ", ", " rows used", 0, 0, MEASURED(n_rows)},
     {"unused_rows", ", ", " unused\n", 0, 0, MEASURED(n_unused)},
+    BB_NAMED(struct bb_measurement_file, slow),
     {0},
 };
 
@@ -82,6 +92,106 @@ static const struct bb_field residual_fields[] = {
     BB_NAMED(struct residual, outlier),
     {0},
 };
+
+/* ---- how well the profile describes the measurements ---- */
+
+/* A fit does not hold if more than this part of its times differ from the measured times by more than FAR_PERCENT. Fits to
+ * published logs of healthy machines have a median error of 3 %. */
+#define MAX_FAR     0.1
+#define FAR_PERCENT 20
+
+struct accuracy {
+    struct bb_stats fitted, other; /* errors in percent, without outliers: times that a fit used; all other times */
+    const char *doubtful; /* the fit with the largest part of FAR times, of those that do not hold; NULL: none */
+    double share;         /* part of its times that are far, 0 to 1 */
+    const struct bb_calibration_row *worst; /* the row of this fit with the largest error */
+};
+
+static double error_of(const struct bb_calibration_row *row)
+{
+    return 100 * fabs(row->fitted_us / row->measurement->time_us - 1);
+}
+
+/* Computes the errors of the measurements that a fit used, or of those that no fit used. */
+static void summarize(const struct bb_calibration *c, bool fitted, struct bb_stats *stats)
+{
+    const struct bb_measurement *first = c->measurements->rows;
+    double *errors;
+    size_t n = 0;
+    bool *used;
+
+    BB_NEW(errors, c->n_rows);
+    BB_NEW(used, c->measurements->n_rows);
+    for (const struct bb_calibration_row *row = c->rows; row < c->rows + c->n_rows; row++)
+        used[row->measurement - first] |= row->fit->fitted;
+    for (const struct bb_calibration_row *row = c->rows; row < c->rows + c->n_rows; row++)
+        if (!row->outlier && row->fit->fitted == fitted && used[row->measurement - first] == fitted)
+            errors[n++] = error_of(row);
+    bb_stats_compute(errors, n, stats);
+    free(errors);
+    free(used);
+}
+
+static struct accuracy accuracy_of(const struct bb_calibration *c)
+{
+    struct accuracy a = {.share = MAX_FAR};
+    const struct bb_calibration_row *row = c->rows;
+
+    summarize(c, true, &a.fitted);
+    summarize(c, false, &a.other);
+    while (row < c->rows + c->n_rows) {
+        const struct bb_calibration_row *worst = row, *begin = row;
+        size_t far = 0;
+
+        for (; row < c->rows + c->n_rows && row->fit == begin->fit; row++) {
+            far += error_of(row) > FAR_PERCENT;
+            worst = error_of(row) > error_of(worst) ? row : worst;
+        }
+        if ((double)far > a.share * (double)(row - begin))
+            a = (struct accuracy){a.fitted, a.other, begin->fit->name, (double)far / (double)(row - begin), worst};
+    }
+    return a;
+}
+
+#define ACCURACY(name) BB_SHOWS(struct accuracy, name)
+static const struct bb_field accuracy_fields[] = {
+    {"fitted_rows", NULL, NULL, 0, 0, ACCURACY(fitted.n)},
+    {"fitted_median_percent", "# accuracy: median error ", " %", 0, 2, ACCURACY(fitted.p50)},
+    {"fitted_worst_percent", ", worst ", " % of the fitted times", 0, 2, ACCURACY(fitted.max)},
+    {"other_rows", NULL, NULL, 0, 0, ACCURACY(other.n)},
+    {"other_median_percent", "; median ", " %", 0, 2, ACCURACY(other.p50)},
+    {"other_worst_percent", ", worst ", " % of times that no fit used", 0, 2, ACCURACY(other.max)},
+    {"doubtful_fit", "; DOES NOT HOLD for ", "", 0, 0, ACCURACY(doubtful)},
+    {0},
+};
+
+/* Prints the accuracy, and the measurement and the slow part for which the profile does not hold. */
+static void print_accuracy(const struct bb_calibration *c, FILE *out)
+{
+    const struct accuracy a = accuracy_of(c);
+    const struct bb_measurements *e = c->measurements;
+
+    bb_table_sentence(out, accuracy_fields, &a);
+    for (size_t f = 0; f < e->n_files; f++)
+        if (e->files[f].slow[0])
+            fprintf(out, "; slow when measured: %s in %s", e->files[f].slow, e->files[f].path);
+    fputc('\n', out);
+}
+
+void bb_calibration_warn(const struct bb_calibration *c)
+{
+    const struct accuracy a = accuracy_of(c);
+    struct residual worst;
+    char measured[BB_TIME_TEXT], fitted[BB_TIME_TEXT];
+
+    if (!a.doubtful)
+        return;
+    worst = residual_of(c, a.worst);
+    bb_warn(
+        "%s: %.0f %% of the times differ by more than %d %% from the fit, most of all %s in %s: measured %s, fitted %s",
+        a.doubtful, 100 * a.share, FAR_PERCENT, worst.row, worst.file, bb_format_time(worst.measured_us, measured),
+        bb_format_time(worst.fitted_us, fitted));
+}
 
 /* ---- text output ---- */
 
@@ -213,7 +323,7 @@ void bb_calibration_print(const struct bb_calibration_report *r, FILE *out)
     print_head(r, out);
     fputs("#\n", out);
     bb_table_heading(out, fit_fields);
-    for (int i = 0; i < c->n_fits; i++)
+    for (int i = first_fit(c); i < c->n_fits; i++)
         bb_table_row(out, fit_fields, &c->fits[i]);
     print_outliers(c, out);
     fputs("#\n", out);
@@ -225,6 +335,7 @@ void bb_calibration_print(const struct bb_calibration_report *r, FILE *out)
     print_small_nodes(c, out);
     print_nominal(c, out);
     fprintf(out, "# profile: %s\n", r->profile);
+    print_accuracy(c, out);
 }
 
 /* ---- JSON output ---- */
@@ -257,6 +368,7 @@ json_t *bb_calibration_json(const struct bb_calibration_report *r)
 {
     const struct bb_calibration *c = r->calibration;
     const struct bb_measurement_file *first = &c->measurements->files[0];
+    const struct accuracy accuracy = accuracy_of(c);
     json_t *command = bb_json_words(r->argc, r->argv), *root;
 
     /* The command line contains all paths, so if it is valid UTF-8, all texts of the document are. */
@@ -264,14 +376,15 @@ json_t *bb_calibration_json(const struct bb_calibration_report *r)
         json_decref(command);
         return NULL;
     }
-    root = json_pack("{s:s, s:s, s:o, s:s, s:s, s:s, s:b, s:o, s:o, s:o, s:o, s:o}", "schema", "busbar.calibration/1",
-                     "busbar", BUSBAR_VERSION, "command", command, "profile", r->profile, "from", c->base->name,
-                     "device", first->device, "emulated", first->emulated, "files",
-                     bb_table_list(file_fields, c->measurements->files, c->measurements->n_files, sizeof(*first)),
-                     "fits", bb_table_list(fit_fields, c->fits, (size_t)c->n_fits, sizeof(*c->fits)), "results",
-                     residuals_json(c), "parameters",
-                     bb_table_list(parameter_fields, c->parameters, (size_t)c->n_parameters, sizeof(*c->parameters)),
-                     "penalized_variants", penalized_json(c));
+    root = json_pack(
+        "{s:s, s:s, s:o, s:s, s:s, s:s, s:b, s:o, s:o, s:o, s:o, s:o, s:o}", "schema", "busbar.calibration/1", "busbar",
+        BUSBAR_VERSION, "command", command, "profile", r->profile, "from", c->base->name, "device", first->device,
+        "emulated", first->emulated, "files",
+        bb_table_list(file_fields, c->measurements->files, c->measurements->n_files, sizeof(*first)), "fits",
+        bb_table_list(fit_fields, c->fits + first_fit(c), (size_t)(c->n_fits - first_fit(c)), sizeof(*c->fits)),
+        "results", residuals_json(c), "parameters",
+        bb_table_list(parameter_fields, c->parameters, (size_t)c->n_parameters, sizeof(*c->parameters)),
+        "penalized_variants", penalized_json(c), "accuracy", bb_table_object(accuracy_fields, &accuracy));
     bb_results_set_end(root, 0, NULL);
     return root;
 }

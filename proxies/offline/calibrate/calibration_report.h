@@ -16,6 +16,8 @@ struct bb_calibration_report {
     char **argv;
 };
 
+/* bb_calibration_warn - warns of a fit that does not hold, with the measurement that differs most. */
+void bb_calibration_warn(const struct bb_calibration *c);
 void bb_calibration_print(const struct bb_calibration_report *r, FILE *out);
 json_t *bb_calibration_json(const struct bb_calibration_report *r); /* NULL if a text is not valid UTF-8 */
 

@@ -34,7 +34,7 @@ void bb_set_node_size(struct bb_calibration *c)
 {
     const struct bb_measurements *e = c->measurements;
     const int nics = c->cluster.nics_per_node, nominal = c->cluster.gpus_per_node;
-    struct bb_calibration_fit fit = {.name = "ranks per host", .n_rows = 1};
+    struct bb_calibration_fit fit = {.name = "ranks per host"};
     int gpus = 0;
 
     for (size_t f = 0; f < e->n_files; f++)

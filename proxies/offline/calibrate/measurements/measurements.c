@@ -76,6 +76,19 @@ static void name_command(struct bb_measurement_file *f, const json_t *command)
     }
 }
 
+/* Warns of the slow links and GPUs that the benchmark itself found, because the fit describes them as normal. */
+static void name_slow_parts(struct bb_measurement_file *f, const json_t *root)
+{
+    const json_t *causes = json_object_get(root, "causes"), *gpus = json_object_get(root, "slow_gpus");
+    const json_t *first = json_array_get(json_array_size(causes) > 0 ? causes : gpus, 0);
+
+    if (!json_is_object(first))
+        return;
+    bb_result_slow_text(first, f->slow);
+    bb_warn("%s: slow when measured: %s; repair it and measure again, or the profile describes a slow cluster", f->path,
+            f->slow);
+}
+
 static int read_busbar_head(struct bb_measurement_file *f, const json_t *root)
 {
     const json_t *environment = json_object_get(root, "environment");
@@ -85,6 +98,7 @@ static int read_busbar_head(struct bb_measurement_file *f, const json_t *root)
     f->emulated = json_is_true(json_object_get(root, "emulated"));
     (void)count_hosts(json_object_get(root, "devices"), "host", &f->max_ranks_per_host);
     name_command(f, json_object_get(root, "command"));
+    name_slow_parts(f, root);
     copy_text(f->started, sizeof(f->started), json_object_get(root, "started"));
     copy_text(f->nccl, sizeof(f->nccl), json_object_get(json_object_get(root, "nccl"), "runtime"));
     if (f->emulated)

@@ -5,6 +5,7 @@
 #ifndef BB_PROXIES_OFFLINE_CALIBRATE_MEASUREMENTS_MEASUREMENTS_H
 #define BB_PROXIES_OFFLINE_CALIBRATE_MEASUREMENTS_MEASUREMENTS_H
 
+#include "collectives/compare/result_reader.h"
 #include "proxies/simulation/machine/cluster.h"
 
 #include <jansson.h>
@@ -49,6 +50,7 @@ struct bb_measurement_file {
     const char *path; /* owned by the caller */
     char what[48];    /* source of the file, for example "bench p2p" or "nccl-tests" */
     char started[40], nccl[24], device[96], emulated_cluster[256];
+    char slow[BB_SLOW_TEXT]; /* the first slow part that the benchmark found: a rank, node or link; "": none */
     int ranks, nodes, max_ranks_per_host, sm_count; /* sm_count 0: unknown */
     bool emulated, is_nccl_tests;
     size_t n_rows, n_unused; /* number of measurements read; number of rows that calibration does not use */

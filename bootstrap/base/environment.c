@@ -5,6 +5,7 @@
 #include "bootstrap/base/units.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -50,6 +51,11 @@ const char *bb_environment_value(const char *name, const char *value)
     const struct variable *variable = find_known(name);
 
     return variable && !variable->masked ? value : "set";
+}
+
+bool bb_environment_is_emulated(void)
+{
+    return getenv("EMU_TWINS") != NULL; /* set by busbar-emulated */
 }
 
 const char *bb_environment_read_at(size_t i, const char **text)

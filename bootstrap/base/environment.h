@@ -18,6 +18,9 @@ bool bb_environment_is_recorded(const char *name);
  * else "set". */
 const char *bb_environment_value(const char *name, const char *value);
 
+/* bb_environment_is_emulated - return whether busbar-emulated started this program. */
+bool bb_environment_is_emulated(void);
+
 /* bb_environment_read_at - return the name of the i-th variable that busbar, its scripts or the emulated GPUs read; NULL
  * past the end. text: out, its effect. */
 const char *bb_environment_read_at(size_t i, const char **text);

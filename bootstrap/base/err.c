@@ -3,6 +3,7 @@
  */
 #include "bootstrap/base/err.h"
 
+#include "bootstrap/base/environment.h"
 #include "bootstrap/base/units.h"
 
 #include <poll.h>
@@ -79,6 +80,32 @@ static void keep_error(int code, const char *text)
     snprintf(record->text, sizeof(record->text), "%.*s", (int)sizeof(record->text) - 1, text);
 }
 
+/* Returns whether `text`, which follows "busbar", begins with the name of a command. */
+static int is_command(const char *text)
+{
+    static const char commands[] = " bench proxy plan compare calibrate sweep report list help ";
+    char word[16];
+
+    if (*text++ != ' ')
+        return 0;
+    snprintf(word, sizeof(word), " %.*s ", (int)strspn(text, "abcdefghijklmnopqrstuvwxyz"), text);
+    return strstr(commands, word) != NULL;
+}
+
+/* Replaces "busbar" by "busbar-emulated" in the commands that line[size] contains, so that a suggested command begins
+ * with the program that the user started. */
+static void name_program(char *line, size_t size)
+{
+    static const char name[] = "busbar", suffix[] = "-emulated";
+    const size_t length = strlen(name), more = strlen(suffix);
+
+    for (char *at = line; (at = strstr(at, name)); at += length)
+        if (is_command(at + length) && strlen(line) + more < size) {
+            memmove(at + length + more, at + length, strlen(at + length) + 1);
+            memcpy(at + length, suffix, more);
+        }
+}
+
 /* Writes one line to stderr. timeout_ms: longest wait for stderr, or NO_TIMEOUT; code: error code, 0 for a warning;
  * who: prefix that names the printing rank, "" for a message about the whole job; kind: "" for an error, "warning: "
  * for a warning. */
@@ -88,16 +115,18 @@ __attribute__((format(printf, 5, 0))) static void write_line(int timeout_ms, int
     char line[2048];
     int used = snprintf(line, sizeof(line), "busbar: %s%s%s", who, kind, context);
     int capacity = (int)sizeof(line) - used - 1;
-    int text = vsnprintf(line + used, (size_t)capacity, fmt, args);
     struct pollfd p = {.fd = STDERR_FILENO, .events = POLLOUT};
     const int prints = must_print(code);
 
-    used += text < capacity ? text : capacity - 1;
+    vsnprintf(line + used, (size_t)capacity, fmt, args);
     bb_blank_controls(line); /* of file names and arguments, which could break or color the line */
+    if (bb_environment_is_emulated())
+        name_program(line + used, (size_t)capacity);
     if (code != 0 && (mute || prints))
         keep_error(code, line + strlen("busbar: "));
     if (!prints)
         return;
+    used = (int)strlen(line);
     line[used++] = '\n';
     if (timeout_ms != NO_TIMEOUT && poll(&p, 1, timeout_ms) == 0)
         return;

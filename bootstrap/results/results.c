@@ -4,6 +4,7 @@
  * answer.
  */
 #include "bootstrap/results/results.h"
+#include "bootstrap/base/environment.h"
 
 #include "bootstrap/base/alloc.h"
 #include "bootstrap/results/serve.h"
@@ -192,7 +193,7 @@ json_t *bb_results_opening(const struct bb_results_head *head, int ranks, int no
     if (!h.path && !h.csv)
         return NULL;
     (void)gethostname(host, sizeof(host) - 1);
-    h.emulated = getenv("EMU_TWINS") != NULL; /* set by busbar-emulated */
+    h.emulated = bb_environment_is_emulated();
     h.devices = json_pack("[{s:i, s:o, s:s, s:s, s:s}]", "rank", 0, "host", bb_json_text(host), "name", unknown, "uuid",
                           unknown, "pci", unknown);
     opening = opening_of(&h, h.path, new_root(&h, &world));

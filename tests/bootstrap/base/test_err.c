@@ -118,6 +118,22 @@ static void record_keeps_the_error_that_explains_the_failure(void **state)
     capture_end(&captured);
 }
 
+/* Under busbar-emulated, commands in a message begin with its name. */
+static void suggests_commands_of_the_started_program(void **state)
+{
+    struct capture captured;
+
+    (void)state;
+    setenv("EMU_TWINS", "x.so", 1);
+    capture_begin(&captured);
+    (void)bb_err(BB_EUSAGE, "try: busbar plan, or `busbar list models`; busbar itself, busbar planning and busbar");
+    unsetenv("EMU_TWINS");
+    (void)bb_err(BB_EUSAGE, "try: busbar plan");
+    capture_end(&captured);
+    assert_string_equal(captured.text, "busbar: try: busbar-emulated plan, or `busbar-emulated list models`; busbar "
+                                       "itself, busbar planning and busbar\nbusbar: try: busbar plan\n");
+}
+
 /* bb_err_job_nonblocking prints its line when the pipe has space, and returns at once when the pipe is full. */
 static void nonblocking_error_does_not_wait_for_a_reader(void **state)
 {
@@ -164,6 +180,7 @@ int main(void)
         cmocka_unit_test(speculative_mode_prints_only_the_first_failure),
         cmocka_unit_test(maps_errors_to_exit_codes),
         cmocka_unit_test(record_keeps_the_error_that_explains_the_failure),
+        cmocka_unit_test(suggests_commands_of_the_started_program),
         cmocka_unit_test(nonblocking_error_does_not_wait_for_a_reader),
     };
 

@@ -23,10 +23,10 @@
 #include "proxies/proxy_main.h"
 #include "proxies/workloads/registry/registry.h"
 
-#include <ctype.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -53,7 +53,8 @@ static const struct command commands[] = {
     {"sweep", "run a command with many combinations of options, write one table", sweep_main},
     {"report", "write a page of charts from the results of these commands", report_main},
     {"list", "list collectives, dtypes, ops, proxies, models, clusters or columns", list_main},
-    {"help", "print the options of a command, like --help; environment: the environment variables", help_main},
+    {"help", "print the options of a command, like --help, or one option; environment: the environment variables",
+     help_main},
 };
 
 /* Questions that users come with, and the command that answers each. */
@@ -73,12 +74,16 @@ static const char *const questions[][2] = {
 enum { N_COMMANDS = sizeof(commands) / sizeof(commands[0]) };
 
 static const struct listing {
-    const char *name;
-    json_t *(*rows)(void); /* returns a new list of objects, NULL after printing an error */
+    const char *name, *note; /* note: text after the name in the heading */
+    json_t *(*rows)(void);   /* returns a new list of objects, NULL after printing an error */
 } listings[] = {
-    {"collectives", bb_list_collectives}, {"dtypes", bb_list_dtypes}, {"ops", bb_list_ops},
-    {"proxies", bb_list_proxies},         {"models", bb_list_models}, {"clusters", bb_list_clusters},
-    {"columns", bb_list_columns},
+    {"collectives", "", bb_list_collectives},
+    {"dtypes", "", bb_list_dtypes},
+    {"ops", "", bb_list_ops},
+    {"proxies", "", bb_list_proxies},
+    {"models", " (name, proxy): busbar plan PROXY --model NAME, or busbar plan NAME if both are equal", bb_list_models},
+    {"clusters", "", bb_list_clusters},
+    {"columns", "", bb_list_columns},
 };
 
 enum { N_LISTINGS = sizeof(listings) / sizeof(listings[0]) };
@@ -194,7 +199,7 @@ static void print_lists(const json_t *document)
     for (int i = 0; i < N_LISTINGS; i++) {
         if (!(rows = json_object_get(document, listings[i].name)))
             continue;
-        puts(listings[i].name);
+        printf("%s%s\n", listings[i].name, listings[i].note);
         json_array_foreach(rows, r, row)
         {
             print_list_row(row);
@@ -308,70 +313,14 @@ static const struct command *find_command(const char *word)
 
 /* ---- names at the wrong place: `busbar plan llama3_70b`, `busbar p2p` ---- */
 
-static bool is_command(const char *word)
+static const char *command_at(size_t i)
 {
-    return find_command(word) != NULL;
-}
-
-static bool is_collective(const char *word)
-{
-    return bb_coll_find(word) >= 0;
-}
-
-static bool is_model(const char *word)
-{
-    return bb_model_proxy(word) != NULL;
-}
-
-static bool is_cluster(const char *word)
-{
-    const char *name;
-
-    for (size_t i = 0; (name = bb_cluster_name_at(i)); i++)
-        if (strcmp(name, word) == 0)
-            return true;
-    return false;
-}
-
-/* Returns whether two names differ only in case and separators: "LLaMA3-70B" is llama3_70b, "allreduce" all_reduce. */
-static bool is_variant(const char *name, const char *word)
-{
-    static const char separators[] = "_-.";
-
-    for (;; name++, word++) {
-        name += strspn(name, separators);
-        word += strspn(word, separators);
-        if (tolower((unsigned char)*name) != tolower((unsigned char)*word))
-            return false;
-        if (!*name)
-            return true;
-    }
+    return i < N_COMMANDS ? commands[i].name : NULL;
 }
 
 static const char *coll_name_at(size_t i)
 {
     return i < BB_COLL_KIND_COUNT ? bb_colls[i].name : NULL;
-}
-
-/* Returns the name of a proxy, collective or model of which `word` is another spelling; the word itself if there is none. */
-static const char *known_spelling(const char *word)
-{
-    static const char *(*const lists[])(size_t i) = {bb_proxy_name_at, coll_name_at, bb_model_name_at};
-    const char *name;
-
-    for (size_t l = 0; l < sizeof(lists) / sizeof(lists[0]); l++)
-        for (size_t i = 0; (name = lists[l](i)); i++)
-            if (is_variant(name, word))
-                return name;
-    return word;
-}
-
-static bool is_list(const char *word)
-{
-    for (int i = 0; i < N_LISTINGS; i++)
-        if (strcmp(word, listings[i].name) == 0)
-            return true;
-    return false;
 }
 
 static bool is_json_file(const char *word)
@@ -381,21 +330,32 @@ static bool is_json_file(const char *word)
     return length > 5 && strcmp(word + length - 5, ".json") == 0 && access(word, R_OK) == 0;
 }
 
-/* Names that only the commands in `accepted` take as first argument; for other commands the error shows what to type. */
+/* Names that only the commands in `accepted` take as first argument; for other commands the error shows what to type.
+ * A proxy precedes the model of the same name. */
 static const struct name_kind {
     const char *what, *accepted;
-    bool (*is_known)(const char *word);
-    const char *instead, *after; /* arguments before and after the name */
+    const char *(*name_at)(size_t i); /* NULL: the name of a readable JSON file */
+    const char *instead, *after;      /* arguments before and after the name */
 } name_kinds[] = {
-    {"a command", "help", is_command, "", ""},
-    {"a collective", "bench plan", is_collective, "bench ", ""},
-    {"a benchmark", "bench", bb_bench_is_subcommand, "bench ", ""},
-    {"a proxy", "proxy plan", bb_proxy_exists, "proxy ", ""},
-    {"a model", "", is_model, "plan ", ""},
-    {"a cluster", "", is_cluster, "plan all_reduce --cluster ", ""},
-    {"a list", "list", is_list, "list ", ""},
-    {"a file", "", is_json_file, "report ", " -o page.html"},
+    {"a command", "help", command_at, "", ""},
+    {"a collective", "bench plan", coll_name_at, "bench ", ""},
+    {"a benchmark", "bench", bb_bench_subcommand_at, "bench ", ""},
+    {"a proxy", "proxy plan", bb_proxy_name_at, "proxy ", ""},
+    {"a model", "", bb_model_name_at, "plan ", ""},
+    {"a cluster", "", bb_cluster_name_at, "plan all_reduce --cluster ", ""},
+    {"a list", "list", listing_at, "list ", ""},
+    {"a file", "", NULL, "report ", " -o page.html"},
 };
+
+/* Returns the name of this kind of which `word` is a spelling (bb_is_same_name); NULL if there is none. */
+static const char *find_name(const struct name_kind *kind, const char *word)
+{
+    const char *name = !kind->name_at && is_json_file(word) ? word : NULL;
+
+    for (size_t i = 0; kind->name_at && (name = kind->name_at(i)) && !bb_is_same_name(name, word, strlen(word)); i++)
+        ;
+    return name;
+}
 
 /* Returns the index of the first positional argument, as far as known without the options of the command: a word after
  * an option may be its value. 0: none. */
@@ -413,19 +373,19 @@ static int reject_misplaced(const struct name_kind *kind, const char *command, i
                             const char *name)
 {
     const bool steps = command && (strcmp(command, "proxy") == 0 || strcmp(command, "plan") == 0);
-    const char *model = is_model(name) || (kind->is_known == is_json_file && steps) ? name : NULL;
+    const bool is_model = kind->name_at == bb_model_name_at;
     char text[1024] = "";
-    bool ranks = false;
+    bool ranks = false; /* whether the suggested command needs no --ranks */
     int n;
 
-    if (model)
+    if (is_model || (!kind->name_at && steps))
         n = snprintf(text, sizeof(text), "%s %s --model %s", steps ? command : "plan",
-                     is_model(model) ? bb_model_proxy(model) : "transformer", model);
+                     is_model ? bb_model_proxy(name) : "transformer", name);
     else
         n = snprintf(text, sizeof(text), "%s%s%s", kind->instead, name, kind->after);
     for (int i = 1; i < argc && n >= 0 && n < (int)sizeof(text); i++) {
-        ranks = ranks || bb_begins_with(argv[i], "--ranks");
-        if (i != at && !(steps && kind->is_known == bb_bench_is_subcommand)) /* bench has other options */
+        ranks = ranks || bb_begins_with(argv[i], "--ranks") || strcmp(argv[i], "--help") == 0;
+        if (i != at && !(steps && kind->name_at == bb_bench_subcommand_at)) /* bench has other options */
             n += snprintf(text + n, sizeof(text) - (size_t)n, " %s", argv[i]);
     }
     return bb_err(BB_EUSAGE, "%s is %s; try: busbar %s%s", argv[at], kind->what, text,
@@ -437,20 +397,16 @@ static int reject_misplaced(const struct name_kind *kind, const char *command, i
 static int check_first_name(int argc, char **argv)
 {
     static const char take_files[] = "compare calibrate sweep report";
-    const char *command = is_command(argv[0]) ? argv[0] : NULL;
+    const char *command = find_command(argv[0]) ? argv[0] : NULL, *name;
     const int at = command ? find_first_name(argc, argv) : 0;
-    const char *name;
 
     if (command && (at == 0 || strstr(take_files, command) || bb_opts_completion_prefix(argc, argv)))
         return 0;
-    name = known_spelling(argv[at]);
-    for (size_t i = 0; i < sizeof(name_kinds) / sizeof(name_kinds[0]); i++) {
-        const struct name_kind *kind = &name_kinds[i];
-
-        if (!kind->is_known(name))
-            continue;
-        return command && strstr(kind->accepted, command) ? 0 : reject_misplaced(kind, command, argc, argv, at, name);
-    }
+    for (size_t i = 0; i < sizeof(name_kinds) / sizeof(name_kinds[0]); i++)
+        if ((name = find_name(&name_kinds[i], argv[at])))
+            return command && strstr(name_kinds[i].accepted, command)
+                       ? 0
+                       : reject_misplaced(&name_kinds[i], command, argc, argv, at, name);
     return 0;
 }
 
@@ -461,6 +417,24 @@ static int reject_command(const char *word)
     for (int i = 0; i < N_COMMANDS; i++)
         names[i] = commands[i].name;
     return bb_reject_unknown("command", word, names, N_COMMANDS);
+}
+
+/* Prints the option of this name of every command and benchmark. Returns whether there is one. */
+static bool print_option(const char *name)
+{
+    char *option = bb_format("--help=%s", name);
+    const char *benchmark;
+    const int muted = bb_err_is_mute();
+    bool found = false;
+
+    bb_err_mute(1); /* the commands without this option */
+    for (const struct command *c = commands; c->run != help_main; c++)
+        found |= c->run(2, (char *[]){(char *)c->name, option}) == BB_OPTS_HELP;
+    for (size_t i = 0; (benchmark = bb_bench_subcommand_at(i)); i++)
+        found |= bb_bench_main(3, (char *[]){"bench", (char *)benchmark, option}) == BB_OPTS_HELP;
+    bb_err_mute(muted);
+    free(option);
+    return found;
 }
 
 static bool is_version_option(const char *word)
@@ -492,7 +466,7 @@ static int run_command(int argc, char **argv)
     if (check_first_name(argc, argv) != 0)
         return -BB_EUSAGE;
     if (!command)
-        return reject_command(argv[0]);
+        return asks_help(argc, argv) && print_option(argv[0]) ? 0 : reject_command(argv[0]);
     if (strstr("plan sweep compare", argv[0]) && !asks_help(argc, argv)) /* bench and proxy: bb_supervise */
         bb_environment_warn();
     return argc == 2 && is_version_option(argv[1]) ? print_version() : command->run(argc, argv);
@@ -505,20 +479,23 @@ static bool is_printed_by_first_rank(int argc, char **argv)
     return bb_launcher_rank() > 0 && (asks_help(argc, argv) || (argc == 2 && is_version_option(argv[1])));
 }
 
-/* Runs `busbar help`. `busbar help bench p2p` is the same as `busbar bench p2p --help`. */
+/* Runs `busbar help`. `busbar help bench p2p` is the same as `busbar bench p2p --help`; `busbar help tp` prints the option
+ * --tp. */
 static int help_main(int argc, char **argv)
 {
-    char flag[] = "--help", *command_argv[3] = {argc > 1 ? argv[1] : NULL, argc > 2 ? argv[2] : flag, flag};
+    char flag[] = "--help", *topic = argc > 1 ? argv[1] + strspn(argv[1], "-") : flag;
+    char *command_argv[3] = {topic, argc > 2 ? argv[2] : flag, flag};
 
     if (argc == 2 && bb_opts_completion_prefix(argc, argv)) {
         complete_commands(bb_opts_completion_prefix(argc, argv));
         return 0;
     }
     if (argc > 3)
-        return bb_err(BB_EUSAGE, "unexpected argument '%s', expected: busbar help [COMMAND [SUBCOMMAND]]", argv[3]);
-    if (argc == 2 && strcmp(argv[1], "environment") == 0)
+        return bb_err(BB_EUSAGE, "unexpected argument '%s', expected: busbar help [COMMAND [SUBCOMMAND] | OPTION]",
+                      argv[3]);
+    if (argc == 2 && strcmp(topic, "environment") == 0)
         print_environment(stdout);
-    else if (argc > 1 && strcmp(argv[1], "help") != 0 && argv[1][0] != '-')
+    else if (argc > 1 && !bb_begins_with("help", topic))
         return run_command(argc > 2 ? 3 : 2, command_argv);
     else
         print_help(stdout);

@@ -42,9 +42,9 @@ static const struct subcommand *find_subcommand(const char *name)
     return NULL;
 }
 
-bool bb_bench_is_subcommand(const char *word)
+const char *bb_bench_subcommand_at(size_t i)
 {
-    return find_subcommand(word) || bb_coll_find(word) >= 0;
+    return i < sizeof subcommands / sizeof *subcommands ? subcommands[i].name : NULL;
 }
 
 /* Parses the arguments of a collective. common: out, the common options, whose texts point into argv. */
@@ -79,8 +79,10 @@ static int check_subcommand(const struct bb_opts *set, int argc, char **argv, st
  * option parser then prints the collectives that begin with `text`. */
 static void complete_subcommands(const char *text)
 {
-    for (size_t i = 0; text && text[0] != '-' && i < sizeof subcommands / sizeof *subcommands; i++)
-        bb_opts_print_candidate(subcommands[i].name, text, "", stdout);
+    const char *name;
+
+    for (size_t i = 0; text && text[0] != '-' && (name = bb_bench_subcommand_at(i)); i++)
+        bb_opts_print_candidate(name, text, "", stdout);
 }
 
 int bb_bench_main(int argc, char **argv)

@@ -7,7 +7,7 @@
 #include "bootstrap/base/err.h"
 
 #include <jansson.h>
-#include <stdbool.h>
+#include <stddef.h>
 
 /*
  * bb_bench_main - run `busbar bench`; argv[0] is "bench". Every rank calls this function, which finalizes MPI.
@@ -15,8 +15,9 @@
  */
 int bb_bench_main(int argc, char **argv);
 
-/* bb_bench_is_subcommand - return whether `word` is a subcommand of bench or the name of a collective. */
-bool bb_bench_is_subcommand(const char *word);
+/* bb_bench_subcommand_at - return the name of the i-th subcommand of bench that is no collective, such as p2p; NULL past
+ * the end. */
+const char *bb_bench_subcommand_at(size_t i);
 
 /* bb_bench_check - validate the arguments as bb_bench_main does. Requires neither MPI nor a GPU. Returns 0, or
  * -BB_EUSAGE after printing one error line. */

@@ -13,11 +13,11 @@
 #define COLLECTIVE_FEATURES (BB_FEATURE_NODES | BB_PLAN_CLUSTER | BB_PLAN_JITTER | BB_PLAN_SINGLE)
 
 /* Reject options that apply only to training steps, and report missing options that a collective requires. */
-static int validate_collective(const struct bb_plan_options *o, const char *name)
+static int validate_collective(const struct bb_plan_options *o, const struct bb_positionals *line)
 {
-    const char *option = bb_proxy_unsupported_option(&o->config, BB_FEATURE_NODES);
+    const char *option = bb_proxy_unsupported_option(&o->config, line, BB_FEATURE_NODES), *name = line->word[0];
 
-    option = option ? option : bb_opts_find_unsupported(bb_plan_tables, o, COLLECTIVE_FEATURES);
+    option = option ? option : bb_opts_find_unsupported(bb_plan_tables, o, line, COLLECTIVE_FEATURES);
     if (option)
         return bb_err(BB_EUSAGE, "%s: --%s applies only to training steps%s", name, option,
                       strcmp(option, "dtype") == 0 ? "; collectives have --datatype" : "");
@@ -54,8 +54,8 @@ int bb_plan_collectives(struct bb_plan_options *o, const struct bb_positionals *
     json_t *rows = json || csv ? json_array() : NULL, *root = NULL;
     int rc;
 
-    TRY(validate_collective(o, positionals->word[0]));
-    TRY(bb_plan_validate_requirements(o, NULL));
+    TRY(validate_collective(o, positionals));
+    TRY(bb_plan_validate_requirements(o, positionals, NULL));
     TRY(bb_plan_conditions(o, &conditions));
     if (conditions.jitter > 0)
         p.samples = o->samples;

@@ -246,7 +246,7 @@ static int find_proxy(struct bb_plan_options *o, struct bb_positionals *position
         return bb_err(BB_EUSAGE, "unknown proxy or collective '%s', did you mean '%s'?", positionals->word[0], near);
     TRY(parse_export_file(o, positionals));
     TRY(configure(o, positionals, proxy));
-    changed = bb_opts_find_changed(collective, o);
+    changed = bb_opts_find_changed(collective, o, positionals);
     if (changed)
         return bb_err(BB_EUSAGE, "%s: --%s applies only to collectives", (*proxy)->name, changed);
 out:
@@ -277,7 +277,7 @@ static int parse_plan(struct bb_plan_options *o, struct bb_proxy_config *given_c
     TRY(find_proxy(o, positionals, proxy));
     if (o->config.ranks == 0)
         return bb_err(BB_EUSAGE, "%s: plan requires --ranks N, the number of ranks of the job", (*proxy)->name);
-    TRY(bb_plan_validate_requirements(o, *proxy));
+    TRY(bb_plan_validate_requirements(o, positionals, *proxy));
     if (o->gpu_memory > 0 && o->gpu_memory < MIN_GPU_MEMORY)
         return bb_err(BB_EUSAGE, "--gpu-memory %zu: a GPU has more than %zu bytes; try: --gpu-memory %zuG",
                       o->gpu_memory, o->gpu_memory, o->gpu_memory);

@@ -96,10 +96,12 @@ int bb_plan_conditions(const struct bb_plan_options *o, struct bb_conditions *co
 /*
  * bb_plan_validate_requirements - reject an option of plan (bb_plan_tables) whose conditions (enum bb_plan_feature) are
  * not met, for example --top without --best-layout.
+ *   line     the parsed command line
  *   proxy    NULL: the plan of a collective
  *   Returns  0, or -BB_EUSAGE after printing an error line
  */
-int bb_plan_validate_requirements(const struct bb_plan_options *o, const struct bb_proxy *proxy) BB_MUST_CHECK;
+int bb_plan_validate_requirements(const struct bb_plan_options *o, const struct bb_positionals *line,
+                                  const struct bb_proxy *proxy) BB_MUST_CHECK;
 
 /*
  * bb_plan_write_rows - write a CSV file.

@@ -106,7 +106,8 @@ static unsigned features_of(const struct bb_plan_options *o, const struct bb_pro
     return features;
 }
 
-int bb_plan_validate_requirements(const struct bb_plan_options *o, const struct bb_proxy *proxy)
+int bb_plan_validate_requirements(const struct bb_plan_options *o, const struct bb_positionals *line,
+                                  const struct bb_proxy *proxy)
 {
     static const struct {
         unsigned feature;
@@ -123,12 +124,13 @@ int bb_plan_validate_requirements(const struct bb_plan_options *o, const struct 
     };
     const unsigned features = features_of(o, proxy);
     /* each search treats all features but one as present, so it finds only options that lack this one */
-    const char *option = bb_opts_find_unsupported(bb_plan_tables, o, features | ~(unsigned)BB_FEATURE_TRANSFORMER);
+    const char *option =
+        bb_opts_find_unsupported(bb_plan_tables, o, line, features | ~(unsigned)BB_FEATURE_TRANSFORMER);
 
     if (option && proxy)
         return bb_err(BB_EUSAGE, "%s: --%s applies only to transformer", proxy->name, option);
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        option = bb_opts_find_unsupported(bb_plan_tables, o, features | ~rows[i].feature);
+        option = bb_opts_find_unsupported(bb_plan_tables, o, line, features | ~rows[i].feature);
         if (option)
             return bb_err(BB_EUSAGE, "--%s %s", option, rows[i].requirement);
     }

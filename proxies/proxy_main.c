@@ -192,7 +192,7 @@ static int parse_all(const struct bb_proxy_run_options *o, const struct bb_posit
                       "one proxy instead of 'all'");
     if (o->trace)
         return bb_err(BB_EUSAGE, "--trace requires a single proxy; name one instead of 'all'");
-    return bb_smoke_validate(&o->step);
+    return bb_smoke_validate(&o->step, positionals);
 }
 
 int bb_proxy_parse(struct bb_proxy_run_options *o, const struct bb_proxy **proxy, int argc, char **argv)

@@ -238,6 +238,22 @@ const char *bb_format_rounded_time(double us, char text[BB_ROUNDED_TEXT])
     return text;
 }
 
+bool bb_is_same_name(const char *name, const char *word, size_t length)
+{
+    static const char separators[] = "_-.";
+    const char *end = word + length;
+
+    for (;; name++, word++) {
+        name += strspn(name, separators);
+        while (word < end && strchr(separators, *word))
+            word++;
+        if (word == end || !*name)
+            return word == end && !*name;
+        if (tolower((unsigned char)*name) != tolower((unsigned char)*word))
+            return false;
+    }
+}
+
 /* Returns the candidate for which `word` is another tool's name (table `aliases`), or NULL. */
 static const char *find_alias(const char *word, const char *const *candidates, size_t n)
 {
@@ -275,16 +291,16 @@ static int control_bytes(const unsigned char *c)
     return *c == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0 ? 2 : 0;
 }
 
-bool bb_has_controls(const char *text)
+bool bb_has_controls(const char *text, const char *allowed)
 {
-    while (*text && !control_bytes((const unsigned char *)text))
+    while (*text && (!control_bytes((const unsigned char *)text) || strchr(allowed, *text)))
         text++;
     return *text;
 }
 
 bool bb_blank_controls(char *text)
 {
-    const bool any = bb_has_controls(text);
+    const bool any = bb_has_controls(text, "");
 
     for (; *text; text++)
         memset(text, ' ', (size_t)control_bytes((const unsigned char *)text));

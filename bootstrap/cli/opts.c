@@ -6,7 +6,6 @@
 #include "bootstrap/base/units.h"
 #include "bootstrap/cli/size_list.h"
 
-#include <ctype.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -68,19 +67,18 @@ int bb_reject_unknown(const char *kind, const char *word, const char *const *nam
     return bb_err(BB_EUSAGE, "unknown %s '%s', expected one of: %s", kind, word, list);
 }
 
-static bool is_same_name(const char *name, const char *word, size_t length)
-{
-    for (size_t i = 0; i < length; i++)
-        if (name[i] != tolower((unsigned char)word[i]) && !(name[i] == '-' && word[i] == '_'))
-            return false;
-    return !name[length];
-}
-
 const struct bb_foreign_name *bb_foreign_find(const struct bb_foreign_name *names, const char *name, size_t length)
 {
+    char word[64];
+    size_t n;
+
+    snprintf(word, sizeof(word), "%.*s", (int)length, name);
     for (const struct bb_foreign_name *f = names; f && f->name; f++)
-        if (is_same_name(f->name, name, length))
-            return f;
+        for (const char *at = f->name; *at; at += n + (at[n] == ' ')) {
+            n = strcspn(at, " ");
+            if (bb_is_same_name(word, at, n))
+                return f;
+        }
     return NULL;
 }
 
@@ -368,10 +366,21 @@ struct parser {
     struct bb_positionals *positionals;
 };
 
+static bool is_given(const struct bb_positionals *line, const struct bb_opt *opt)
+{
+    for (int i = 0; i < line->n_given; i++)
+        if (line->given[i] == opt)
+            return true;
+    return false;
+}
+
 static int set_option(const struct parser *r, const struct bb_opt *opt, size_t at, const char *value)
 {
     union value unused = {.texts = {0}};
+    struct bb_positionals *line = r->positionals;
 
+    if (line && line->n_given < BB_GIVEN_MAX && !is_given(line, opt))
+        line->given[line->n_given++] = opt;
     return r->positionals ? set_value(opt, value, r->cfg ? (char *)r->cfg + at : (void *)&unused) : 0;
 }
 
@@ -465,28 +474,14 @@ static int scan_arguments(const struct bb_opts *set, void *cfg, int argc, char *
     return rc;
 }
 
-/* Returns whether an argument contains control characters other than line breaks: reports begin with the command line
- * and print the names of files. */
-static bool steers_terminal(const char *word)
-{
-    char *text = bb_copy_text(word), *line_break;
-    bool steers;
-
-    while ((line_break = strchr(text, '\n')) != NULL)
-        *line_break = ' ';
-    steers = bb_has_controls(text);
-    free(text);
-    return steers;
-}
-
 static int parse_arguments(const struct bb_opts *set, void *cfg, int argc, char **argv,
                            struct bb_positionals *positionals)
 {
     int rc = cfg ? set_defaults(set, cfg) : 0;
 
-    positionals->n = 0;
-    for (int i = 1; i < argc && rc == 0; i++)
-        if (steers_terminal(argv[i]))
+    positionals->n = positionals->n_given = 0;
+    for (int i = 1; i < argc && rc == 0; i++) /* reports print the command line and names of files */
+        if (bb_has_controls(argv[i], "\n"))
             rc = bb_err(BB_EUSAGE, "'%s' contains a control character; try: another name", argv[i]);
     rc = rc ? rc : scan_arguments(set, cfg, argc, argv, NULL);
     return rc ? rc : scan_arguments(set, cfg, argc, argv, positionals);
@@ -541,9 +536,6 @@ struct files_check {
 static void check_output(void *arg, const struct bb_opt *opt, const void *field)
 {
     struct files_check *check = arg;
-    size_t at;
-    const bool exports = bb_opts_find(check->set, 0, "export", strlen("export"), &at) &&
-                         *(const char *const *)((const char *)check->cfg + at);
     const char *path = opt->writes ? *(const char *const *)field : NULL;
 
     if (check->rc || !path || strcmp(path, "-") == 0)
@@ -551,9 +543,8 @@ static void check_output(void *arg, const struct bb_opt *opt, const void *field)
     check->rc = bb_opts_check_file(check->set, check->cfg, opt->name, path);
     for (int i = 0; i < check->positionals->n && check->rc == 0; i++)
         if (bb_opts_replaces(path, check->positionals->word[i]))
-            check->rc =
-                bb_err(BB_EUSAGE, "--%s %s: %s; try: another file name", opt->name, path,
-                       exports ? "the file of --export has the same name" : "this input file would be replaced");
+            check->rc = bb_err(BB_EUSAGE, "--%s %s: argument %s names the same file; try: another file name", opt->name,
+                               path, check->positionals->word[i]);
 }
 
 static int check_files(const struct bb_opts *set, const void *cfg, const struct bb_positionals *positionals)
@@ -639,19 +630,23 @@ static bool is_default(const struct bb_opt *opt, const void *field)
     return memcmp(&default_value, field, field_bytes[opt->kind == BB_OPT_INTS ? BB_OPT_INT : opt->kind]) == 0;
 }
 
-const char *bb_opts_find_unsupported(const struct bb_opt_table *tables, const void *cfg, unsigned features)
+const char *bb_opts_find_unsupported(const struct bb_opt_table *tables, const void *cfg,
+                                     const struct bb_positionals *line, unsigned features)
 {
     for (const struct bb_opt_table *t = tables; t->opts; t++)
         for (const struct bb_opt *o = t->opts; o->name; o++)
-            if ((o->needs | t->needs) & ~features && !is_default(o, (const char *)cfg + t->base + o->offset))
+            if ((o->needs | t->needs) & ~features &&
+                (!is_default(o, (const char *)cfg + t->base + o->offset) || (o->def && is_given(line, o))))
                 return o->name;
     return NULL;
 }
 
-const char *bb_opts_find_changed(const struct bb_opt_table *t, const void *cfg)
+const char *bb_opts_find_changed(const struct bb_opt_table *table, const void *cfg, const struct bb_positionals *line)
 {
-    for (const struct bb_opt *o = t->opts; o->name; o++)
-        if (!is_default(o, (const char *)cfg + t->base + o->offset))
-            return o->name;
-    return NULL;
+    const struct bb_opt_table tables[] = {
+        {.opts = table->opts, .base = table->base, .needs = 1}, /* a feature that no command has */
+        {0},
+    };
+
+    return bb_opts_find_unsupported(tables, cfg, line, 0);
 }

@@ -133,16 +133,20 @@ struct bb_opt_table {
                        addition to the `needs` of each option */
 };
 
-/* The positional arguments in order: all arguments except options and their values. word[] points into argv. */
+/* The positional arguments in order: all arguments except options and their values. word[] points into argv. Also the
+ * options of the command line, each once. */
 #define BB_POSITIONALS_MAX 64
+#define BB_GIVEN_MAX       256
 struct bb_positionals {
     const char *word[BB_POSITIONALS_MAX];
     int n;
+    const struct bb_opt *given[BB_GIVEN_MAX];
+    int n_given;
 };
 
-/* The name that another tool has for an option or a program, and the name in busbar. */
+/* The names that other tools have for an option or a program, and the name in busbar. */
 struct bb_foreign_name {
-    const char *name;   /* options: without dashes; NULL ends a table */
+    const char *name;   /* separated by blanks; options: without dashes; NULL ends a table */
     const char *ours;   /* "--tp"; NULL: busbar has no counterpart */
     const char *text;   /* what to type instead: "--tp 8", where 8 is an example; without counterpart: the reason */
     const char *values; /* options: conversion of the user's value: "1=zero1 2=zero2" or "*8"; NULL: as it is */
@@ -188,8 +192,8 @@ struct bb_opts {
  *   out          stream for the help
  *   Returns      0; -BB_EUSAGE after printing one error line; or BB_OPTS_HELP (> 0) after printing the help
  * A file to write must differ from every other file of the command line, because writing it would replace the other.
- * Every command has the options -h and --help and, only as the last argument, --help=man and --complete=TEXT
- * (bb_opts_generate). The function needs neither MPI nor a GPU; of the environment, only
+ * Every command has the options -h and --help and, only as the last argument, --help=man, --help=NAME and
+ * --complete=TEXT (bb_opts_generate). The function needs neither MPI nor a GPU; of the environment, only
  * the help reads COLUMNS.
  */
 #define BB_OPTS_HELP 1
@@ -237,12 +241,13 @@ int bb_opts_width(FILE *out);
 void bb_opts_help(const struct bb_opts *set, const struct bb_opt_subject *subject, FILE *out);
 
 /*
- * bb_opts_generate - print the manual page or completion candidates, if the last argument requests them:
+ * bb_opts_generate - print the manual page, an option or completion candidates, if the last argument requests them:
  *   --help=man       the manual page
+ *   --help=NAME      the option NAME (long form without dashes, or letter), below the name of the command
  *   --complete=TEXT  for shell completion: the possible completions of TEXT, "candidate<tab>description" per line. If
  *                    the argument before --complete is an option that requires a value, TEXT is the start of that
  *                    value. All other arguments are ignored.
- * Returns whether the last argument was such a request.
+ * Returns whether the last argument was such a request, and not for an unknown option.
  */
 bool bb_opts_generate(const struct bb_opts *set, int argc, char **argv, FILE *out);
 
@@ -284,18 +289,18 @@ void bb_opts_each(const struct bb_opts *set, const void *cfg, bb_opt_visit *visi
 bool bb_opts_is_shadowed(const struct bb_opts *set, const struct bb_opt *opt);
 
 /*
- * bb_opts_find_changed - return the name of the first option of a table whose field in cfg differs from the option's
- * default; NULL: none. Callers use this to reject options that have no effect.
- */
-const char *bb_opts_find_changed(const struct bb_opt_table *table, const void *cfg);
-
-/*
- * bb_opts_find_unsupported - return the name of the first option that needs a feature that is not in `features`, and
- * whose field in cfg differs from the option's default; NULL: none.
+ * bb_opts_find_changed - return the name of the first option of a table that is given; NULL: none. Callers use this to
+ * reject options that have no effect. An option without default counts as given only with another value than 0 or
+ * false, so that a study can switch it off; an option counts as given, too, if its field in cfg differs from its default.
+ *   line      the parsed command line
+ *
+ * bb_opts_find_unsupported - the same for options that need a feature that is not in `features`.
  *   tables    ends with a table without opts
  *   features  bit mask of the features that the command has; the bits are those of bb_opt.needs
  */
-const char *bb_opts_find_unsupported(const struct bb_opt_table *tables, const void *cfg, unsigned features);
+const char *bb_opts_find_changed(const struct bb_opt_table *table, const void *cfg, const struct bb_positionals *line);
+const char *bb_opts_find_unsupported(const struct bb_opt_table *tables, const void *cfg,
+                                     const struct bb_positionals *line, unsigned features);
 
 /*
  * bb_reject_unknown - print an error for a positional argument `word` that is not a known `kind` (for example
@@ -304,7 +309,7 @@ const char *bb_opts_find_unsupported(const struct bb_opt_table *tables, const vo
 int bb_reject_unknown(const char *kind, const char *word, const char *const *names, size_t n);
 
 /*
- * bb_foreign_find - return the row of name[length], ignoring case and reading '_' as '-'; NULL if no row has the name.
+ * bb_foreign_find - return the row of name[length] (bb_is_same_name); NULL if no row has the name.
  *   names  ends with a row without a name; may be NULL
  * bb_reject_foreign - print an error with the name in busbar of a word that the user typed. Returns -BB_EUSAGE.
  */

@@ -213,15 +213,33 @@ static void print_man(const struct bb_opts *set, FILE *out)
     fputs(".SH SEE ALSO\n.BR busbar (1),\n.BR mpirun (1)\n", out);
 }
 
+/* Prints the command's name and one of its options. Returns whether the command has the option. */
+static bool print_option(const struct bb_opts *set, const char *name, FILE *out)
+{
+    char text[2048], term[BB_OPTS_TERM];
+    const size_t length = strlen(name);
+    size_t at;
+    const struct bb_opt *opt = bb_opts_find(set, length == 1 ? name[0] : 0, name, length, &at);
+
+    if (!opt)
+        return false;
+    bb_opts_format_term(opt, "", term);
+    bb_opts_describe(opt, text, sizeof(text));
+    fprintf(out, "%.*s:\n", (int)command_length(set->usage), set->usage);
+    bb_opts_print_term(term, text, out);
+    return true;
+}
+
 bool bb_opts_generate(const struct bb_opts *set, int argc, char **argv, FILE *out)
 {
-    const char *text = bb_opts_completion_prefix(argc, argv);
+    static const char help[] = "--help=";
+    const char *text = bb_opts_completion_prefix(argc, argv), *last = argc > 1 ? argv[argc - 1] : "";
 
     if (text)
         complete_word(set, argc > 2 ? argv[argc - 2] : "", text, out);
-    else if (argc > 1 && strcmp(argv[argc - 1], "--help=man") == 0)
+    else if (strcmp(last, "--help=man") == 0)
         print_man(set, out);
     else
-        return false;
+        return bb_begins_with(last, help) && print_option(set, last + strlen(help), out);
     return true;
 }

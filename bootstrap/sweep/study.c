@@ -153,7 +153,7 @@ static int check_line(const json_t *value, const char *at)
 {
     const char *text = json_string_value(value);
 
-    return text && bb_has_controls(text) ? reject_value(at, value, "one line without control characters") : 0;
+    return text && bb_has_controls(text, "") ? reject_value(at, value, "one line without control characters") : 0;
 }
 
 static int check_word(const json_t *value, const char *at)
@@ -247,7 +247,7 @@ static int check_cases(const json_t *cases, const char *at)
 static int check_axis_name(const char *name, const char *object, const char *at)
 {
     (void)at;
-    if (bb_has_controls(name))
+    if (bb_has_controls(name, ""))
         return bb_err(BB_EUSAGE, "a name in %s has a control character", object);
     return *name ? 0 : bb_err(BB_EUSAGE, "a name in %s is empty", object);
 }

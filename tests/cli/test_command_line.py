@@ -4,6 +4,7 @@ import re
 import subprocess
 
 import pytest
+from conftest import ROOT
 
 
 def lines_of(done):
@@ -14,6 +15,15 @@ def test_help_requires_no_libraries(busbar, golden):
     done = busbar.run("--help", emulated=False)
     assert done.returncode == 0 and done.stderr == ""
     golden("help.txt", done.stdout)
+
+
+def test_suggested_commands_begin_with_the_started_program(busbar):
+    """For each command of the help: "busbar help COMMAND X Y" is refused with the name of the program."""
+    source = (ROOT / "bootstrap/base/err.c").read_text()
+    known = re.search(r'commands\[\] = "([^"]+)"', source)[1].split()
+    assert known == re.findall(r"(?m)^  (\w+)  ", busbar.run("--help", emulated=False).stdout)
+    for emulated, program in ((True, "busbar-emulated"), (False, "busbar")):
+        assert f"try: {program} bench p2p\n" in busbar.run("plan", "p2p", emulated=emulated).stderr
 
 
 def test_man_page_lists_the_commands_of_the_help(busbar):
@@ -53,6 +63,22 @@ def test_help_command_equals_the_help_option(busbar, args, equivalent):
     assert done.returncode == other.returncode == 0 and done.stdout == other.stdout and "Usage:" in done.stdout
 
 
+def test_help_finds_an_option(busbar):
+    """An option is a topic of the help, with all commands and benchmarks that have the option."""
+    def topic(name):
+        done = busbar.run("help", name, emulated=False)
+        return done.returncode, re.findall(r"(?m)^(busbar .+):$", done.stdout), re.findall(r"(?m)^  (-[^=\s]+(?: \S+?)?)[=\s]", done.stdout)
+    assert topic("tp") == topic("--tp") == (0, ["busbar proxy", "busbar plan"], ["--tp"] * 2)
+    assert topic("metrics") == (0, ["busbar bench p2p"], ["--metrics"])
+    assert topic("b") == topic("-b") == topic("minbytes") == (0, ["busbar bench", "busbar plan"], ["-b, --minbytes"] * 2)
+    assert topic("json")[1] == [f"busbar {name}" for name in (
+        "bench", "proxy", "plan", "compare", "calibrate", "sweep", "list", "bench compute", "bench p2p", "bench comm", "bench overlap")]
+    assert topic("tpx") == (2, [], [])
+    one = busbar.run("plan", "--help=tp", emulated=False)
+    assert one.returncode == 0 and one.stdout.startswith("busbar plan:\n  --tp=") and "tensor-parallel size" in one.stdout
+    assert busbar.run("plan", "--help=tpx", emulated=False).returncode == 2
+
+
 @pytest.mark.parametrize("topic", ["collectives", "dtypes", "ops", "proxies", "models", "clusters", "columns"])
 def test_list_contains_every_topic(busbar, topic):
     one, complete = busbar.run("list", topic, emulated=False), busbar.run("list", emulated=False)
@@ -67,6 +93,12 @@ def test_list_writes_the_same_rows_as_json(busbar):
     assert re.findall(r"^\w+", text, re.M) == list(lists) and len(printed) == sum(map(len, lists.values())) > 100
     for line, row in zip(printed, [row for rows in lists.values() for row in rows]):
         assert all(str(value) in line for value in row.values() if value is not None), line
+    pairs = [(row["name"], row["proxy"]) for row in lists["models"]]
+    assert len(set(pairs)) == len(pairs) > len({name for name, _ in pairs})
+    assert {proxy for name, proxy in pairs if proxy == name} <= {row["name"] for row in lists["proxies"]}
+    for name, proxy in pairs[::4]:  # the command of the heading
+        if proxy != name:
+            assert busbar.run("plan", proxy, "--model", name, "--ranks", 8, emulated=False).returncode == 0, (name, proxy)
     one = json.loads(busbar.run("list", "models", "--quiet", "--json", "-", emulated=False).stdout)
     assert one["models"] == lists["models"] and "proxies" not in one
     assert busbar.run("list", "--quiet", emulated=False).stdout == ""

@@ -6,8 +6,12 @@ from conftest import ROOT
 
 SOURCE = (ROOT / "proxies/workloads/registry/foreign_names.c").read_text()
 ROWS = [re.findall(r'{"([^"]+)", (?:NULL|"([^"]+)"),\s+"([^"]+)",\s+(?:NULL|"([^"]+)")}', part) for part in SOURCE.split("bb_foreign_programs[] =", 1)]
-OPTIONS, PROGRAMS = ROWS[0], [row[:3] for row in ROWS[1]]
+OPTIONS, PROGRAMS = ROWS[0], [row[:3] for row in ROWS[1]]  # the first column has one or more names
 RANKS = {"gpt2_large": 4, "gpt3": 16, "gpt3_moe": 64, "bert_large": 4}
+
+
+def names_of(rows):
+    return [name for row in rows for name in row[0].split()]
 
 
 def refusal(busbar, *args):
@@ -17,18 +21,25 @@ def refusal(busbar, *args):
 
 
 def test_the_tables_contain_the_names_of_mpi4dl():
-    assert {"num-spatial-parts", "slice-method", "split-size", "spatial-size", "parts", "times", "enable-master-comm-opt"} <= {
-        row[0] for row in OPTIONS}
-    assert {"gpt-2", "gpt-3", "benchmark_amoebanet_sp", "benchmark_resnet_gems_master"} <= {name for name, _, _ in PROGRAMS}
+    assert {"num-spatial-parts", "slice-method", "split-size", "spatial-size", "parts", "times", "enable-master-comm-opt"} <= set(
+        names_of(OPTIONS))
+    assert {"gpt-2", "gpt-3", "benchmark_amoebanet_sp", "benchmark_resnet_gems_master"} <= set(names_of(PROGRAMS))
+
+
+@pytest.mark.parametrize("rows", [OPTIONS, PROGRAMS], ids=["options", "programs"])
+def test_every_name_has_one_row(rows):
+    names = [re.sub("[_.-]", "", name) for name in names_of(rows)]
+    assert len(names) > 40 and len(set(names)) == len(names)
 
 
 def test_foreign_options_are_answered(busbar):
-    for name, ours, text, _ in OPTIONS:
-        if name in ("ranks", "tokens", "best-layout"):  # options of plan, unknown to proxy
+    for names, ours, text, _ in OPTIONS:
+        if names in ("ranks", "tokens", "best-layout"):  # options of plan, unknown to proxy
             continue
-        line = refusal(busbar, "spatial", f"--{name}")
-        assert line == (f"--{name} has no counterpart here: {text}; leave it out" if not ours else f"--{name} is {ours} here; try: {text}"
-                        if ours == text else f"--{name} is {ours} here (for example {text})")
+        for name in names.split():
+            line = refusal(busbar, "spatial", f"--{name}")
+            assert line == (f"--{name} has no counterpart here: {text}; leave it out" if not ours else f"--{name} is {ours} here; try: {text}"
+                            if ours == text else f"--{name} is {ours} here (for example {text})")
         if ours:
             assert_options_exist(busbar, text)
 
@@ -41,7 +52,8 @@ def assert_options_exist(busbar, text):
 
 def test_values_are_converted(busbar):
     """Each value of a conversion table leads to a value of busbar's option."""
-    for name, ours, _, values in OPTIONS:
+    for names, ours, _, values in OPTIONS:
+        name = names.split()[0]
         for value, converted in re.findall(r"(\S+)=(\S+)", values):
             assert refusal(busbar, "transformer", f"--{name}", value.upper()) == f"--{name} is {ours} here; try: {ours} {converted}"
             assert_options_exist(busbar, f"{ours} {converted}")
@@ -67,19 +79,20 @@ def test_the_suggestion_has_the_number_of_the_user(busbar):
 
 
 def test_foreign_programs_are_answered(busbar):
-    for name, ours, text in PROGRAMS:
-        assert refusal(busbar, f"./{name}.py") == f"./{name}.py is {ours} here; try: {text}"
+    for names, ours, text in PROGRAMS:
+        for name in names.split():
+            assert refusal(busbar, f"./{name}.py") == f"./{name}.py is {ours} here; try: {text}"
         ranks = RANKS.get(text.split()[0], 8)
         done = busbar.run("plan", *text.split(), "--ranks", ranks, emulated=False)
         assert done.returncode == 0, (text, done.stderr)
 
 
 @pytest.mark.parametrize("command,typed,answer", [
-    ("proxy gpt3", "--best-layout", "busbar plan has --best-layout"), ("proxy gpt3", "--tokens=15T", "busbar plan has --tokens"),
+    ("proxy gpt3", "--best-layout", "busbar-emulated plan has --best-layout"), ("proxy gpt3", "--tokens=15T", "busbar-emulated plan has --tokens"),
     ("bench all_reduce", "-g 8", "mpirun -n 8"), ("bench all_reduce", "--ngpus 8", "mpirun -n 8"), ("bench p2p", "--ranks=8", "mpirun -n 8"),
-    ("bench compute", "--cluster h100-sxm-ib", "busbar plan all_reduce --ranks 64 --cluster h100-sxm-ib"),
-    ("bench all_reduce", "--tp 8", "--tp is an option of busbar proxy and plan"),
-    ("bench all_reduce", "--model gpt3", "--model is an option of busbar proxy and plan")])
+    ("bench compute", "--cluster h100-sxm-ib", "busbar-emulated plan all_reduce --ranks 64 --cluster h100-sxm-ib"),
+    ("bench all_reduce", "--tp 8", "busbar-emulated proxy and busbar-emulated plan have this option"),
+    ("bench all_reduce", "--model gpt3", "plan have this option")])
 def test_options_of_other_commands_lead_to_them(busbar, command, typed, answer):
     done = busbar.run(*command.split(), *typed.split())
     assert done.returncode == 2 and answer in done.stderr and done.stderr.count("\n") == 1
@@ -88,7 +101,7 @@ def test_options_of_other_commands_lead_to_them(busbar, command, typed, answer):
 def test_number_of_ranks_of_a_run_comes_from_mpirun(busbar):
     for option in ("--ranks=16", "--world-size=16", "--nodes=2"):
         done = busbar.run("proxy", "gpt3", option)
-        assert done.returncode == 2 and done.stderr == f"busbar: {option.split('=')[0]} is mpirun -n here; try: mpirun -n 16 busbar proxy ...\n"
+        assert done.returncode == 2 and done.stderr == f"busbar: {option.split('=')[0]} is mpirun -n here; try: mpirun -n 16 busbar-emulated proxy ...\n"
 
 
 @pytest.mark.parametrize("model,proxy", [("llama3_70b", "transformer"), ("resnet18", "data_parallel"), ("amoebanet_d", "spatial"),

@@ -155,6 +155,7 @@ out:
 static int check_options(const struct options *o, const struct bb_positionals *positionals)
 {
     const char *end = o->output ? strrchr(o->output, '.') : NULL;
+    const char *unused = o->measure ? NULL : bb_opts_find_changed(&tables[1], o, positionals);
     int rc;
 
     if (positionals->n == 0 && !o->measure)
@@ -162,8 +163,8 @@ static int check_options(const struct options *o, const struct bb_positionals *p
                       "no files of measurements given; try: busbar calibrate RESULT.json... -o FILE, or --measure");
     if (o->measure && o->run.ranks == 0)
         return bb_err(BB_EUSAGE, "--measure requires --ranks N, one per GPU; try: --ranks 8");
-    if (!o->measure && bb_opts_find_changed(&tables[1], o))
-        return bb_err(BB_EUSAGE, "--%s requires --measure", bb_opts_find_changed(&tables[1], o));
+    if (unused)
+        return bb_err(BB_EUSAGE, "--%s requires --measure", unused);
     if (!o->output)
         return bb_err(BB_EUSAGE, "calibrate requires -o FILE, the profile to write; try: -o mine.json");
     if (!end || strcmp(end, ".json") != 0)

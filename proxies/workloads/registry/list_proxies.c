@@ -2,6 +2,8 @@
 #include "proxies/form/models/profile.h"
 #include "proxies/workloads/registry/registry.h"
 
+#include <string.h>
+
 #define MAX_NAMES 128
 
 json_t *bb_list_proxies(void)
@@ -34,13 +36,41 @@ static double parameters_of(const json_t *root)
     return json_number_value(json_object_get(given, key));
 }
 
+/* Returns the proxy that accepts a model with --model, or the proxy of the model's own name. */
+static const char *proxy_of(const json_t *model, const char *name)
+{
+    static const struct {
+        const char *family, *proxy;
+    } rows[] = {{"transformer", "transformer"},
+                {"residual_network", "data_parallel"},
+                {"amoebanet", "spatial"},
+                {"preactivated_resnet", "spatial"}};
+    const char *family = json_string_value(json_object_get(model, "family"));
+
+    for (size_t i = 0; family && i < sizeof(rows) / sizeof(rows[0]); i++)
+        if (strcmp(family, rows[i].family) == 0)
+            return rows[i].proxy;
+    return name;
+}
+
+const char *bb_model_proxy(const char *model)
+{
+    const char *proxy = NULL;
+    json_t *root;
+
+    if (bb_profile_load("models", model, &root) == 0)
+        proxy = proxy_of(root, model);
+    json_decref(root);
+    return proxy;
+}
+
 static void append_model(json_t *rows, const json_t *root, const char *name, const char *description)
 {
     /* the object "transformer" describes the model for the proxy `transformer`, if that model differs from the
      * published mini-application of the same name */
     const json_t *second = json_object_get(root, "transformer");
-    json_t *row = json_pack("{s:s, s:I, s:s, s:s?}", "name", name, "parameters", (json_int_t)parameters_of(root),
-                            "description", description, "proxy", second ? name : NULL);
+    json_t *row = json_pack("{s:s, s:s, s:I, s:s}", "name", name, "proxy", proxy_of(root, name), "parameters",
+                            (json_int_t)parameters_of(root), "description", description);
 
     json_array_append_new(rows, row);
     if (!second)

@@ -102,20 +102,22 @@ static void ignore_ones(struct bb_proxy_config *c, unsigned features)
             *options[i].value = 0;
 }
 
-const char *bb_proxy_unsupported_option(const struct bb_proxy_config *c, unsigned features)
+const char *bb_proxy_unsupported_option(const struct bb_proxy_config *c, const struct bb_positionals *line,
+                                        unsigned features)
 {
     static const struct bb_opt_table tables[] = {BB_STEP_TABLES(0), {0}};
     struct bb_proxy_config given = *c;
 
     ignore_ones(&given, features);
-    return bb_opts_find_unsupported(tables, &given, features);
+    return bb_opts_find_unsupported(tables, &given, line, features);
 }
 
 /* Reject options, and a value of --compute, that the proxy does not support: print an error line and return
  * -BB_EUSAGE. */
-static int validate_features(const struct bb_proxy *p, const struct bb_proxy_config *c)
+static int validate_features(const struct bb_proxy *p, const struct bb_proxy_config *c,
+                             const struct bb_positionals *line)
 {
-    const char *unsupported = bb_proxy_unsupported_option(c, p->features | BB_FEATURE_STEP);
+    const char *unsupported = bb_proxy_unsupported_option(c, line, p->features | BB_FEATURE_STEP);
 
     if (!bb_proxy_supports_compute(p, c->compute))
         return bb_err(BB_EUSAGE, "%s: this proxy does not support --compute %s", p->name, c->compute);
@@ -180,7 +182,7 @@ int bb_proxy_configure(struct bb_proxy_config *config, const struct bb_positiona
                       positionals->word[1]);
     if (positionals->n > 1)
         TRY((*proxy)->parse_positionals(config, positionals->word + 1, positionals->n - 1));
-    TRY(validate_features(*proxy, config));
+    TRY(validate_features(*proxy, config, positionals));
     TRY(validate_batch(config));
     TRY(validate_batch_list(*proxy, config));
     config->dtype = config->dtype ? config->dtype : (*proxy)->dtype ? (*proxy)->dtype : "float";

@@ -44,9 +44,9 @@ extern const struct bb_foreign_name bb_foreign_options[], bb_foreign_programs[];
  * of another tool's program. Returns -BB_EUSAGE after printing the error, else 0. */
 int bb_reject_foreign_program(const char *word);
 
-/* bb_model_proxy - return the name of the proxy that accepts a shipped model with --model; NULL: `word` is not a model,
- * or a proxy has the model's name. */
-const char *bb_model_proxy(const char *word);
+/* bb_model_proxy - return the name of the proxy that accepts a shipped model with --model, or that has the model's name;
+ * NULL after printing an error if there is no such model. */
+const char *bb_model_proxy(const char *model);
 
 bool bb_proxy_exists(const char *name); /* returns whether a proxy has this name; prints no error line */
 const char *bb_proxy_name_at(size_t i); /* returns the name of the i-th proxy; NULL after the last proxy */
@@ -68,10 +68,11 @@ int bb_proxy_configure(struct bb_proxy_config *config, const struct bb_positiona
                        const struct bb_proxy **proxy) BB_MUST_CHECK;
 
 /*
- * bb_proxy_unsupported_option - return the name of the first option in `config` that is given on the command line and
+ * bb_proxy_unsupported_option - return the name of the first option in `config` or on the command line `line` that
  * requires a feature that is not in `features` (bits of enum bb_proxy_feature); NULL if there is no such option.
  */
-const char *bb_proxy_unsupported_option(const struct bb_proxy_config *config, unsigned features);
+const char *bb_proxy_unsupported_option(const struct bb_proxy_config *config, const struct bb_positionals *line,
+                                        unsigned features);
 
 /* bb_proxy_supports_compute - return whether the proxy supports this value of --compute; true for NULL (option not
  * given). */

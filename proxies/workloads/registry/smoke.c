@@ -69,9 +69,9 @@ int bb_smoke_nearest_ranks(const struct bb_proxy *proxy, const struct bb_proxy_c
     return 0;
 }
 
-int bb_smoke_validate(const struct bb_proxy_config *c)
+int bb_smoke_validate(const struct bb_proxy_config *c, const struct bb_positionals *line)
 {
-    const char *unsupported = bb_proxy_unsupported_option(c, BB_FEATURE_STEP);
+    const char *unsupported = bb_proxy_unsupported_option(c, line, BB_FEATURE_STEP);
 
     if (unsupported)
         return bb_err(BB_EUSAGE,

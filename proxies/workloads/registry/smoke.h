@@ -29,6 +29,6 @@ int bb_smoke_nearest_ranks(const struct bb_proxy *proxy, const struct bb_proxy_c
 
 /* bb_smoke_validate - reject options that not every proxy supports. Returns 0, or -BB_EUSAGE after printing an error
  * line. */
-int bb_smoke_validate(const struct bb_proxy_config *config) BB_MUST_CHECK;
+int bb_smoke_validate(const struct bb_proxy_config *config, const struct bb_positionals *line) BB_MUST_CHECK;
 
 #endif

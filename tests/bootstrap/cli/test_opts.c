@@ -97,10 +97,10 @@ static void reads_lists_of_numbers(void **state)
             continue;
         assert_int_equal(value.first, cases[i].first);
         assert_true(cases[i].list ? strcmp(value.list, cases[i].list) == 0 : value.list == NULL);
-        assert_non_null(bb_opts_find_changed(list_tables, &value));
+        assert_non_null(bb_opts_find_changed(list_tables, &value, &positionals));
     }
     assert_int_equal(bb_opts_parse(&lists, &value, 1, (char *[]){"busbar", NULL}, &positionals, stdout), 0);
-    assert_true(value.first == 3 && value.list == NULL && !bb_opts_find_changed(list_tables, &value));
+    assert_true(value.first == 3 && value.list == NULL && !bb_opts_find_changed(list_tables, &value, &positionals));
 }
 
 static void stores_defaults(void **state)
@@ -351,7 +351,7 @@ static void finds_the_first_changed_option(void **state)
     static const struct {
         const char *line, *changed;
     } rows[] = {{"", NULL},
-                {"-b|32M|-o|sum|-d|float", NULL},
+                {"-b|32M|-o|sum|-d|float", "min-bytes"}, /* given, though with the default */
                 {"-b|33M", "min-bytes"},
                 {"-f|3|-n|21", "iters"},
                 {"-G", "graph"},
@@ -367,15 +367,15 @@ static void finds_the_first_changed_option(void **state)
         const char *changed;
 
         assert_int_equal(parse(rows[i].line, &cfg, &positionals), 0);
-        changed = bb_opts_find_changed(&tables[0], &cfg);
+        changed = bb_opts_find_changed(&tables[0], &cfg, &positionals);
         if (rows[i].changed)
             assert_string_equal(changed, rows[i].changed);
         else
             assert_null(changed);
     }
-    assert_string_equal(bb_opts_find_changed(&tables[1], &cfg) ? "common" : "none", "none");
+    assert_string_equal(bb_opts_find_changed(&tables[1], &cfg, &positionals) ? "common" : "none", "none");
     assert_int_equal(parse("--timeout|7", &cfg, &positionals), 0);
-    assert_string_equal(bb_opts_find_changed(&tables[1], &cfg), "timeout");
+    assert_string_equal(bb_opts_find_changed(&tables[1], &cfg, &positionals), "timeout");
 }
 
 /* Paragraphs are filled; lines that begin with a space are kept as they are; characters special to groff are

@@ -284,8 +284,8 @@ static int parse_plan(struct bb_plan_options *o, struct bb_proxy_config *given_c
     if (o->best_layout && !o->config.global_batch)
         return bb_err(BB_EUSAGE,
                       "--best-layout requires --global-batch-size N, the samples per step of every layout; try: "
-                      "--global-batch-size %d",
-                      o->config.ranks);
+                      "--global-batch-size %d%s",
+                      o->config.ranks, o->config.micro_batches ? " instead of --micro-batches" : "");
     TRY(bb_plan_validate_step(o));
 out:
     return rc;

@@ -399,6 +399,16 @@ def test_threads_do_not_change_the_result(plan):
     assert one == many
 
 
+@pytest.mark.parametrize("given,accepted", [("--vpp 3", ""), ("--vpp 2 --pp 1", "--pp 1"), ("--micro-batch-size 128", ""),
+                                            ("--global-batch-size 10 --pp 8 --vpp 2", "--global-batch-size 16 --pp 8 --vpp 2"),
+                                            ("--global-batch-size 10 --vpp 3", "--global-batch-size 10")])
+def test_the_advice_of_a_search_without_valid_layout_is_accepted(busbar, plan, given, accepted):
+    line = rejection(busbar, "plan", *SEARCH, *given.split())
+    (advice,) = re.findall(r"(?:try:|leave out) (--.*)$", line, re.M)
+    assert advice in (given, accepted) or advice in f"{given} {accepted}"
+    assert plan(*SEARCH, *accepted.split(), "--top", 1)["best_layout"]["layouts"]
+
+
 def test_search_finds_interleaved_stages_of_unequal_layers(plan, tmp_path):
     """Dense layers are followed by the same number of MoE layers, which take longer. Interleaving distributes them evenly, so every
     stage computes less than a stage of consecutive layers."""

@@ -43,3 +43,10 @@ def test_proxy_prints_its_header_before_its_steps(busbar):
     assert "step " in rest and "# busbar" not in rest  # the header is printed once
     steps = [LINE.fullmatch(line)[1] for line in stderr.splitlines()]
     assert any(re.match(r"step \d+ of 200, about \d+ s left", step) for step in steps), stderr
+
+
+def test_a_search_prints_the_share_of_each_stage_that_is_done(busbar):
+    done = busbar.run("plan", "transformer", "--model", "llama2_7b", "--ranks", 16, "--global-batch-size", 64, "--cluster", "h100-sxm-ib",
+                      "--best-layout", "--cp", 1, emulated=False, env={"BUSBAR_PROGRESS": "0.02"})
+    rows = [(int(stage), int(percent)) for stage, percent in re.findall(r"# at \d+ s: stage (\d) of 4, .*: (\d+)% done", done.stderr)]
+    assert len(rows) > 5 and rows == sorted(rows) and rows[-1][0] == 4 and all(percent <= 100 for _, percent in rows)

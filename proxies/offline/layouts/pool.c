@@ -34,7 +34,8 @@ static void *work(void *arg)
     return NULL;
 }
 
-void bb_pool_run(int threads, int n, void (*do_one)(void *arg, int i), void *arg, struct bb_progress *progress)
+void bb_pool_run(int threads, int n, void (*do_one)(void *arg, int i), void *arg, const char *what,
+                 struct bb_progress *progress)
 {
     struct pool p = {.n = n, .do_one = do_one, .arg = arg};
     pthread_t thread[MAX_THREADS];
@@ -47,9 +48,10 @@ void bb_pool_run(int threads, int n, void (*do_one)(void *arg, int i), void *arg
         int done = atomic_load(&p.done);
 
         bb_progress_advance(progress, done - printed);
-        bb_progress_show(progress, "%d of %d layouts", done, n);
+        bb_progress_show(progress, "%s: %.0f%% done", what, 100 * progress->done / progress->total);
         printed = done;
     }
     while (started > 0)
         pthread_join(thread[--started], NULL);
+    bb_progress_advance(progress, n - printed);
 }

@@ -62,6 +62,7 @@ struct work {
     const struct bb_layout_search *search;
     struct bb_layouts *found;
     struct bb_progress *progress;
+    const char *stage; /* current stage of the search, for the progress line */
     const struct bb_arch *arch;
     const struct bb_layout_space *space;
     struct bb_layout_row *rows;
@@ -112,12 +113,18 @@ struct bb_proxy_config bb_layouts_config(const struct bb_proxy_config *config, c
     return as;
 }
 
+static void begin_stage(struct work *w, const char *stage, int layouts)
+{
+    w->stage = stage;
+    bb_progress_expect(w->progress, layouts);
+}
+
 /* Calls do_one(w, i) for 0 <= i < n on the thread pool. Suppresses the error messages for invalid layouts, because
  * the search skips these layouts. */
 static void run_speculatively(struct work *w, int n, void (*do_one)(void *, int))
 {
     bb_err_speculative(true);
-    bb_pool_run(w->search->threads, n, do_one, w, w->progress);
+    bb_pool_run(w->search->threads, n, do_one, w, w->stage, w->progress);
     bb_err_speculative(false);
 }
 
@@ -445,7 +452,7 @@ static int estimate_bases(struct work *w, int wanted)
     BB_NEW(ns, w->n);
     work_list = w->work_list;
     n_classes = list_compute_classes(w);
-    bb_progress_expect(w->progress, n_classes + w->n_bases);
+    begin_stage(w, "stage 2 of 4, estimates", n_classes + w->n_bases);
     run_speculatively(w, n_classes, bound_bases);
     for (int i = 0; i < n_classes; i++)
         TRY(w->bases[work_list[i]].rc);
@@ -544,7 +551,7 @@ static int refine_rows(struct work *w, int wanted)
     double *ns;
 
     BB_NEW(ns, w->n);
-    bb_progress_expect(w->progress, w->n);
+    begin_stage(w, "stage 3 of 4, steps of few micro-batches", w->n);
     for (w->first = 0; w->first < w->n; w->first += ROW_BATCH) {
         const int round = w->n - w->first < ROW_BATCH ? w->n - w->first : ROW_BATCH;
 
@@ -610,20 +617,64 @@ static const char *savings_text(const struct bb_proxy_config *given, char *text,
     return text;
 }
 
+/* Returns whether layouts are valid with other given options or another global batch size. */
+static bool has_layouts(const struct work *w, const struct bb_proxy_config *given, int global_batch)
+{
+    struct bb_proxy_config config = *w->search->config;
+    struct bb_layout_search other = *w->search;
+    struct bb_layout_space space;
+    bool found;
+
+    config.global_batch = global_batch;
+    other.given = given;
+    other.config = &config;
+    bb_layout_space_init(&space, &other, w->arch);
+    found = space.n > 0;
+    bb_layout_space_release(&space);
+    return found;
+}
+
+#define GIVEN(name, field)                                                                                             \
+    {                                                                                                                  \
+        name, offsetof(struct bb_proxy_config, field)                                                                  \
+    }
+/* Reports that no layout is valid, and suggests a global batch size, or an option to leave out, with which some are. */
+static int report_invalid(const struct work *w)
+{
+    static const struct {
+        const char *name;
+        size_t offset;
+    } options[] = {GIVEN("vpp", transformer.vpp),
+                   GIVEN("ep", transformer.ep),
+                   GIVEN("cp", transformer.cp),
+                   GIVEN("pp", transformer.pp),
+                   GIVEN("tp", transformer.tp),
+                   GIVEN("dp", transformer.dp),
+                   GIVEN("micro-batch-size", micro_batch_size)};
+    const struct bb_layout_search *s = w->search;
+    char suggestion[80] = "to see the reason, plan a single layout without --best-layout";
+
+    for (size_t i = sizeof(options) / sizeof(options[0]); i-- > 0;) {
+        struct bb_proxy_config given = *s->given;
+        int *option = (int *)((char *)&given + options[i].offset), value = *option;
+
+        *option = 0;
+        if (value && has_layouts(w, &given, s->config->global_batch))
+            snprintf(suggestion, sizeof(suggestion), "leave out --%s %d", options[i].name, value);
+    }
+    if (has_layouts(w, s->given, s->config->ranks))
+        snprintf(suggestion, sizeof(suggestion), "try: --global-batch-size %d", s->config->ranks);
+    return bb_err(BB_EUSAGE, "%s: no valid layout for %d ranks with global batch size %d and the given options; %s",
+                  s->proxy->name, s->config->ranks, s->config->global_batch, suggestion);
+}
+
 static int report_none(const struct work *w, const struct bb_layout_row *smallest)
 {
     char need[BB_BYTES_TEXT], have[BB_BYTES_TEXT], savings[120];
     const struct bb_layout_search *s = w->search;
 
-    if (!smallest && s->config->global_batch % s->config->ranks != 0)
-        return bb_err(BB_EUSAGE,
-                      "%s: no valid layout for %d ranks with global batch size %d; try: --global-batch-size %d",
-                      s->proxy->name, s->config->ranks, s->config->global_batch, s->config->ranks);
     if (!smallest)
-        return bb_err(BB_EUSAGE,
-                      "%s: no valid layout for %d ranks with global batch size %d and the given options; to see the "
-                      "reason, plan a single layout without --best-layout",
-                      s->proxy->name, s->config->ranks, s->config->global_batch);
+        return report_invalid(w);
     return bb_err(BB_EUSAGE,
                   "%s: no layout for %d ranks fits into GPU memory: training needs at least %s (tp %d, cp %d, ep %d, "
                   "pp %d, micro-batch size %d, recompute %s, dp-sync %s), a GPU has %s; to save memory: %s",
@@ -640,7 +691,7 @@ static int find_rows(struct work *w)
     const struct bb_layout_row *smallest;
     int rc;
 
-    bb_progress_expect(w->progress, w->space->n);
+    begin_stage(w, "stage 1 of 4, memory of all layouts", w->space->n);
     run_speculatively(w, w->space->n, try_memory);
     TRY(keep_fitting(w, &smallest));
     w->found->fitting = w->n;
@@ -653,7 +704,7 @@ static int find_rows(struct work *w)
     w->found->refined = w->n;
     TRY(refine_rows(w, in_full));
     keep_fastest(w, in_full);
-    bb_progress_expect(w->progress, w->n);
+    begin_stage(w, "stage 4 of 4, full steps", w->n);
     run_speculatively(w, w->n, predict_row);
     TRY(drop_rows(w, BB_REJECTED_SIZE));
     keep_fastest(w, w->n);

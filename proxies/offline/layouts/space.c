@@ -65,7 +65,7 @@ static struct pipeline_schedules list_schedules(const struct bb_transformer_opti
         w.list[w.n++] = (struct pipeline_schedule){BB_1F1B, 1};
     for (int v = 2; v <= MAX_CHUNKS && pp > 1 && o->vpp == 0; v++)
         w.list[w.n++] = (struct pipeline_schedule){BB_INTERLEAVED, v};
-    if (o->vpp > 1)
+    if (o->vpp > 1 && pp > 1)
         w.list[w.n++] = (struct pipeline_schedule){BB_INTERLEAVED, o->vpp};
     if (!o->schedule && o->vpp <= 1 && pp > 1)
         w.list[w.n++] = (struct pipeline_schedule){BB_ZB_H1, 1};

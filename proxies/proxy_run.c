@@ -120,6 +120,27 @@ static int load_cluster(struct run *x)
 
 /* ---- measurement of the step ---- */
 
+/* Adds the findings of all ranks, and names the first rank with wrong data. */
+static int sum_findings(struct run *x, struct bb_data_finding *found)
+{
+    const struct bb_session *s = &x->session;
+    struct bb_data_finding *all;
+    int rc;
+
+    all = bb_world_gather(&x->session.world, found, sizeof(*found), &rc);
+    *found = (struct bb_data_finding){0};
+    for (int r = 0; all && r < s->world.size; r++) {
+        found->expected += all[r].expected;
+        found->compared += all[r].compared;
+        found->wrong += all[r].wrong;
+        if (all[r].wrong > 0 && !x->report.first_wrong[0])
+            snprintf(x->report.first_wrong, sizeof(x->report.first_wrong), "rank %d (%s, GPU %d): %s", r,
+                     s->world.hosts[r], s->devices[r].ordinal, all[r].first[0] ? all[r].first : "outside the buffers");
+    }
+    free(all);
+    return rc;
+}
+
 static int check_data(struct run *x)
 {
     struct bb_data_finding found = {0};
@@ -129,9 +150,7 @@ static int check_data(struct run *x)
         return 0;
     bb_progress_show(&x->session.progress, "checking data");
     TRY(bb_data_check(&x->runner, !x->serialisable, &found));
-    TRY(bb_world_sum(&x->session.world, &found.expected));
-    TRY(bb_world_sum(&x->session.world, &found.compared));
-    TRY(bb_world_sum(&x->session.world, &found.wrong));
+    TRY(sum_findings(x, &found));
     x->report.wrong += found.wrong;
     x->report.checked = found.compared > 0;
     if (found.compared != found.expected && (found.compared > 0 || !x->session.device.emulated))
@@ -335,7 +354,8 @@ static int run_proxy(struct run *x)
     TRY(bb_world_agree(&x->session.world, rc, "the slow ranks"));
     TRY(x->proxy ? run_named(x) : run_all(x));
     if (x->report.wrong)
-        rc = BB_WORLD_ERR(&x->session.world, BB_EDATA, "wrong data: %llu elements over all ranks", x->report.wrong);
+        rc = BB_WORLD_ERR(&x->session.world, BB_EDATA, "wrong data: %llu wrong element%s, first on %s", x->report.wrong,
+                          x->report.wrong == 1 ? "" : "s", x->report.first_wrong);
 out:
     return rc;
 }

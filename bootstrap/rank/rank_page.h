@@ -17,7 +17,7 @@
 #include <stdint.h>
 
 /* Progress of a rank, which messages print as "last seen". */
-#define BB_SEEN_TEXT 96
+#define BB_SEEN_TEXT 128
 struct bb_seen {
     uint32_t step;           /* number of steps recorded so far (bb_world_reached) */
     char text[BB_SEEN_TEXT]; /* text of the last recorded step */

@@ -129,20 +129,25 @@ static int mark_missing(const struct bb_supervisor *s, const struct bb_peer *far
     return n;
 }
 
-/* Divides the ranks into those in the same wait as `far`, the hanging rank that is ahead of all others, and those in
- * another wait. Adds the smaller of these two sets to the line, because it more likely contains the cause. */
+/* Adds how many of the ranks are in the same wait as `far`, the hanging rank that is ahead of all others. Names the ranks of
+ * the smaller set, those in this wait or those in other calls, because it more likely contains the cause. */
 static void add_apart(FILE *line, const struct bb_supervisor *s, const struct bb_peer *far)
 {
     bool marked[s->job.size];
+    const int size = s->job.size;
     int n = 0;
 
-    for (int r = 0; r < s->job.size; r++)
+    for (int r = 0; r < size; r++)
         n += marked[r] = strcmp(hung_at(&s->star.peers[r].seen), hung_at(&far->seen)) != 0;
-    if (n == 0)
+    if (n == 0) {
+        if (size > 1)
+            fprintf(line, "; all %d ranks wait for it", size);
         return;
-    for (int r = 0; 2 * n > s->job.size && r < s->job.size; r++)
+    }
+    for (int r = 0; 2 * n > size && r < size; r++)
         marked[r] = !marked[r];
-    fprintf(line, 2 * n > s->job.size ? ", but only these wait for it: " : ", but these wait for something else: ");
+    fprintf(line, "; %s%d of %d ranks wait for it%s: ", 2 * n > size ? "only " : "", size - n, size,
+            2 * n > size ? "" : "; other calls");
     add_ranks(line, s, marked);
 }
 
@@ -160,8 +165,6 @@ static void compose_server_hang(FILE *line, struct bb_supervisor *s)
         add_ranks(line, s, marked);
         return;
     }
-    if (s->job.size > 1)
-        fprintf(line, "; all %d ranks arrived", s->job.size);
     add_apart(line, s, far);
 }
 

@@ -21,7 +21,7 @@ def test_hang_with_too_few_queues_names_the_variable(busbar):
     done = busbar.run(*ONE_PIPE, "-T", 12, ranks=8,
                       env={"EMU_HARDWARE_QUEUES": "1", "CUDA_DEVICE_MAX_CONNECTIONS": "1"})
     assert done.returncode == 4
-    assert "(requires concurrent streams: CUDA_DEVICE_MAX_CONNECTIONS=1) did not end within 12 s" in done.stderr
+    assert "(requires concurrent streams: CUDA_DEVICE_MAX_CONNECTIONS=1, NCCL_RUNTIME_CONNECT=0) did not end within 12 s" in done.stderr
 
 
 def test_steps_without_concurrent_streams_do_not_set_nccl_variables(busbar, tmp_path):

@@ -252,9 +252,11 @@ def test_corrupt_byte_exits_with_3(busbar, tmp_path, args, ranks, fault, operati
     done = busbar.run("proxy", *args, *ONE, "--check", "--json", path, ranks=ranks, env={"EMU_FAULT": fault})
     assert done.returncode == 3
     rank = re.search(r"rank=(\d)", fault)[1]
-    assert re.search(rf"busbar: rank {rank} .*{operation} .*1 elements wrong, the first at index \d+", done.stderr)
+    assert re.search(rf"busbar: rank {rank} .*{operation} .*1 wrong element, the first at index \d+", done.stderr)
     result = json.loads(path.read_text())
     assert result["status"] == "wrong data" and result["check"] == {"enabled": True, "wrong": 1, "flags": []}
+    first = re.match(rf"wrong data: (1 wrong element, first on rank {rank} \(\S+, GPU {rank}\): {operation} .*)", result["reason"])[1]
+    assert done.stdout.splitlines()[-1] == f"# WRONG DATA: {first}"
 
 
 @pytest.mark.smoke
@@ -272,7 +274,7 @@ def test_timeout_names_the_stalled_rank(busbar):
     env = {**NO_DATA, "EMU_FAULT": "stall:rank=1,call=9,name=ncclAllReduce"}
     done = busbar.run("proxy", "gpt2_large", 4, 2, 2, *QUICK, "--timeout", 2, ranks=4, env=env, timeout=60)
     assert done.returncode == 4
-    assert re.search(r"timeout.*: rank 1 [^;]*waiting for an operation \(communicator dp, 2 ranks\)", done.stderr)
+    assert re.search(r"timeout.*: rank 1 [^;]*, waiting for all_reduce dp [\d.]+ MiB", done.stderr), done.stderr
 
 
 @pytest.mark.parametrize("function,call", [("ncclAllReduce", 2), ("cudaMalloc", 1), ("cudaStreamWaitEvent", 2),
@@ -590,7 +592,7 @@ def test_wrong_data_of_one_proxy_exits_with_3(busbar):
     env = {"EMU_FAULT": "corrupt:rank=1,call=1,name=ncclRecv"}
     done = busbar.run("proxy", "all", "--quick", *FEW, "--check", "--compute", "none", "--scale-counts", 1e-5, ranks=2,
                       env=env)
-    assert done.returncode == 3 and "1 elements wrong" in done.stderr
+    assert done.returncode == 3 and "1 wrong element," in done.stderr
     assert sum(line.endswith(" 1") for line in done.stdout.splitlines() if line.startswith("  ")) == 1
 
 
@@ -604,7 +606,7 @@ def test_step_that_cannot_be_serialised_is_checked_concurrently(busbar, tmp_path
     done = busbar.run(*ONE_STEP, "--json", path, ranks=8, env={"EMU_FAULT": fault} if fault else {})
     assert done.returncode == (3 if wrong else 0), done.stderr
     assert json.loads(path.read_text())["check"] == {"enabled": True, "wrong": wrong, "flags": []}
-    assert not wrong or re.search(r"rank [13] .*operation [0-9]+, (recv pp|all_reduce tp) .*1 elements wrong", done.stderr)
+    assert not wrong or re.search(r"rank [13] .*operation [0-9]+, (recv pp|all_reduce tp) .*1 wrong element,", done.stderr)
 
 
 def test_stalled_rank_in_concurrent_check_exits_with_4(busbar):

@@ -135,9 +135,12 @@ static int report_wrong(struct check *c, int first, size_t n)
         if (c->host[i].wrong == 0)
             continue;
         c->found.wrong += c->host[i].wrong;
+        bb_op_name(c->r->layout, op, name);
+        if (!c->found.first[0])
+            snprintf(c->found.first, sizeof(c->found.first), "%s", name);
         if (c->lines++ < MAX_LINES)
-            bb_err(BB_EDATA, "operation %d, %s (%s): %llu elements wrong, the first at index %llu", i,
-                   bb_op_name(c->r->layout, op, name), op->what ? op->what : "-", c->host[i].wrong, c->host[i].first);
+            bb_err(BB_EDATA, "operation %d, %s (%s): %llu wrong element%s, the first at index %llu", i, name,
+                   op->what ? op->what : "-", c->host[i].wrong, c->host[i].wrong == 1 ? "" : "s", c->host[i].first);
     }
 out:
     return rc;

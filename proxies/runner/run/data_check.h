@@ -17,6 +17,7 @@ struct bb_data_finding {
     unsigned long long expected; /* received by the operations of the step */
     unsigned long long compared; /* of these, compared on the GPU */
     unsigned long long wrong;    /* wrong elements, plus overwritten bytes outside the buffers */
+    char first[BB_OP_NAME];      /* name of the first operation with wrong elements; "": none */
 };
 
 /*

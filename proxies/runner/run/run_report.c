@@ -505,8 +505,11 @@ void bb_run_report_text(const struct bb_run_report *r, FILE *out)
         fprintf(out, "# --full prints also every role, the communication of each group, and who waits for whom\n");
     if (r->wrong > 0)
         bb_run_culprit_print(r, out);
-    if (r->checked)
-        fprintf(out, "# data checked: %llu wrong element%s\n", r->wrong, r->wrong == 1 ? "" : "s");
+    if (r->wrong > 0)
+        fprintf(out, "# WRONG DATA: %llu wrong element%s, first on %s\n", r->wrong, r->wrong == 1 ? "" : "s",
+                r->first_wrong);
+    else if (r->checked)
+        fprintf(out, "# data checked: 0 wrong elements\n");
     else if (r->check)
         fprintf(out, "# data not checked: N/A wrong elements (not_checked: no data moved, as with EMU_DATA=off)\n");
     else

@@ -291,7 +291,6 @@ static int make_comms(struct bb_runner *r)
         const int size = l->groups[spec->group].size, instance = bb_group_instance(l, spec->group, w->rank);
         const int own = instance == BB_NONE ? 0 : size; /* number of members of this rank's communicator */
 
-        snprintf(r->guards[c], sizeof(r->guards[c]), "an operation (communicator %s, %d ranks)", spec->name, size);
         for (int i = 0; i < own; i++)
             members[i] = bb_group_member(l, spec->group, instance, i);
         if (used & 1u << c)
@@ -327,6 +326,12 @@ static void name_all(struct bb_runner *r)
     const struct bb_layout *l = r->layout;
     char text[BB_OP_NAME];
 
+    for (int c = 0; c < r->n_batches; c++) {
+        struct bb_batch *batch = &r->batches[c];
+
+        snprintf(batch->what, sizeof(batch->what), "%s",
+                 bb_call_name(l, &r->program->ops[batch->first], batch->n, text));
+    }
     if (!bb_nvtx_enabled(&r->nvtx))
         return;
     bb_nvtx_name_thread(&r->nvtx, "busbar issue");
@@ -339,7 +344,7 @@ static void name_all(struct bb_runner *r)
         if (c == 0 || batch->section != r->batches[c - 1].section)
             name_section(r, batch->section, op);
         if (batch->n > 1)
-            bb_range_init(&r->nvtx, &batch->range, comm_category(r, op), 0, "%s", bb_call_name(l, op, batch->n, text));
+            bb_range_init(&r->nvtx, &batch->range, comm_category(r, op), 0, "%s", batch->what);
     }
     for (size_t i = 0; i < r->program->n_ops; i++) {
         const struct bb_op *op = &r->program->ops[i];

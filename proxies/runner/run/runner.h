@@ -30,6 +30,7 @@ struct bb_batch {
     int lane, lanes;       /* its lanes (the operations on each stream): runner.lanes[lane .. lane + lanes) */
     int section;           /* index of the section of the program: consecutive launches of the same training phase and
                               micro-batch */
+    char what[64];         /* name of the operation or group call, for the message if the call hangs */
     struct bb_range range; /* NVTX range of the group call, if n > 1 */
 };
 
@@ -46,11 +47,9 @@ struct bb_runner {
     const struct bb_program *program;
     struct bb_comm comms[BB_MAX_COMMS]; /* [layout.n_comms] not initialized if this rank is not a member or if no
                                            rank uses the communicator */
-    char guards[BB_MAX_COMMS][96]; /* [layout.n_comms] text that names the communicator, for the error message if one
-                                      of its NCCL calls exceeds the timeout */
-    char requirements[80];         /* text: environment variables that the step requires; appended to the step's name in
+    char requirements[112];   /* text: environment variables that the step requires; appended to the step's name in
                                       timeout messages */
-    struct bb_comm all_ranks;      /* communicator of all ranks for the all_reduce that synchronizes them before a step;
+    struct bb_comm all_ranks; /* communicator of all ranks for the all_reduce that synchronizes them before a step;
                                       not initialized if there is only one rank */
     const struct bb_allocator *memory; /* allocator of the device buffers */
     struct bb_device_buffers areas;

@@ -125,7 +125,7 @@ static int launch_batch(struct bb_runner *r, const struct bb_batch *batch)
     const struct bb_op *op = &r->program->ops[batch->first];
 
     if (bb_op_is_comm(op))
-        bb_world_guard(r->world, r->guards[op->comm]);
+        bb_world_guard(r->world, batch->what);
     return op->call == BB_NONE ? launch_op(r, batch->first) : launch_group(r, batch);
 }
 
@@ -173,20 +173,15 @@ out:
     return rc;
 }
 
-/* Appends the environment variables that a step with concurrent streams requires, with their current values, to the
- * texts of timeout messages, because a step can hang if the user has set different values. */
-static void append_requirements(struct bb_runner *r)
+/* Adds the environment variables that a step with concurrent streams requires, with their current values, to the texts of
+ * timeout messages, because a step can hang if the user has set different values. */
+static void add_requirements(struct bb_runner *r)
 {
     const char *queues = getenv("CUDA_DEVICE_MAX_CONNECTIONS"), *at_first_use = getenv("NCCL_RUNTIME_CONNECT");
 
     snprintf(r->requirements, sizeof(r->requirements),
-             " (requires concurrent streams: CUDA_DEVICE_MAX_CONNECTIONS=%.4s)", queues ? queues : "8");
-    for (int c = 0; c < r->layout->n_comms; c++) {
-        size_t n = strlen(r->guards[c]);
-
-        snprintf(r->guards[c] + n, sizeof(r->guards[c]) - n, ", NCCL_RUNTIME_CONNECT=%.4s",
-                 at_first_use ? at_first_use : "1");
-    }
+             " (requires concurrent streams: CUDA_DEVICE_MAX_CONNECTIONS=%.4s, NCCL_RUNTIME_CONNECT=%.4s)",
+             queues ? queues : "8", at_first_use ? at_first_use : "1");
 }
 
 int bb_runner_connect(struct bb_runner *r)
@@ -196,12 +191,12 @@ int bb_runner_connect(struct bb_runner *r)
     int rc = 0;
 
     BB_NEW(peers, r->world->size);
-    append_requirements(r);
+    add_requirements(r);
     for (int c = 0; c < r->layout->n_comms; c++) {
         if (!r->comms[c].nccl)
             continue;
         mark_peers(r, c, peers);
-        TRY(BB_GUARDED(r->world, r->guards[c], connect_peers(r, &r->comms[c], peers)));
+        TRY(BB_GUARDED(r->world, what, connect_peers(r, &r->comms[c], peers)));
         TRY(bb_comm_poll(&r->comms[c], what));
         TRY(bb_runner_wait(r, r->join, what));
     }

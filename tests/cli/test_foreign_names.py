@@ -111,6 +111,7 @@ def test_model_in_place_of_a_proxy(busbar, model, proxy):
 
 
 @pytest.mark.parametrize("typed,answer", [
+    ("plan H100-SXM-IB", "busbar plan all_reduce --cluster h100-sxm-ib --ranks 8"), ("Plan gpt2_large --ranks 4", "busbar plan gpt2_large --ranks 4"),
     ("plan --ranks 64 llama3_70b", "busbar plan transformer --model llama3_70b --ranks 64"), ("proxy llama3_8b", "busbar proxy transformer --model llama3_8b"),
     ("llama3_8b", "busbar plan transformer --model llama3_8b --ranks 8"), ("bench gpt3", "busbar proxy gpt3"), ("plan p2p", "busbar bench p2p"),
     ("h100-sxm-ib", "busbar plan all_reduce --cluster h100-sxm-ib --ranks 8"), ("proxy all_reduce -e 1G", "busbar bench all_reduce -e 1G"),

@@ -43,7 +43,7 @@ const char *bb_multiples(long long value, long long step, char text[BB_MULTIPLES
 
 int bb_args_micro_batches(const struct bb_proxy_config *c, int usual, long long samples, const char *made_of, int *m)
 {
-    long long n = c->global_batch, most = samples * BB_MAX_LAYERS;
+    long long n = c->global_batch;
     char near[BB_MULTIPLES_TEXT];
 
     *m = c->micro_batches ? c->micro_batches : usual;
@@ -52,11 +52,11 @@ int bb_args_micro_batches(const struct bb_proxy_config *c, int usual, long long 
     if (samples < 1)
         return bb_err(BB_EUSAGE, "%s: --global-batch-size %lld is not supported: no rank processes samples (%s)",
                       c->proxy, n, made_of);
-    if (n > most)
+    if (n > samples * BB_MAX_LAYERS)
         return bb_err(BB_EUSAGE,
-                      "%s: --global-batch-size %lld needs more than %d micro-batches of %lld samples (%s); try: "
-                      "--global-batch-size %lld",
-                      c->proxy, n, BB_MAX_LAYERS, samples, made_of, most);
+                      "%s: --global-batch-size %lld needs more than %d micro-batches of %lld samples (%s); try: a "
+                      "smaller --global-batch-size",
+                      c->proxy, n, BB_MAX_LAYERS, samples, made_of);
     if (n % samples)
         return bb_err(BB_EUSAGE, "%s: --global-batch-size %lld is not a multiple of %lld samples (%s); try: %s",
                       c->proxy, n, samples, made_of, bb_multiples(n, samples, near));

@@ -354,8 +354,8 @@ static int resolve_replications(struct bb_tiling *t)
     if (*eta > BB_MAX_LAYERS / m)
         return bb_err(BB_EUSAGE,
                       "%s: %d replications with %d micro-batches each, expected at most %d micro-batches in total; "
-                      "try: --micro-batches %d",
-                      t->config.proxy, *eta, m, BB_MAX_LAYERS, BB_MAX_LAYERS / *eta);
+                      "try: fewer --micro-batches",
+                      t->config.proxy, *eta, m, BB_MAX_LAYERS);
     return 0;
 }
 

@@ -43,7 +43,7 @@ def alternatives(text):
 
 def apply(command, suggestion):
     """The arguments of a command after the suggestion: a whole command, "4 ranks", positional arguments or options."""
-    words, suggested = shlex.split(command)[1:], suggestion.replace("'", "").split()
+    words, suggested = shlex.split(command)[1:], suggestion.replace("'", "").replace("instead of", "without").split()
     if suggested[0] == "busbar":
         return suggested[1:]
     if found := re.fullmatch(r"(\d+) (ranks|layers|stages)", suggestion):

@@ -161,6 +161,23 @@ def test_result_contains_header_breakdown_and_metrics(busbar, tmp_path):
             assert group["name"] != "dp" or group["busy_us"] == pytest.approx(group["transfer_us"] + group["waiting_us"], abs=1)
 
 
+def test_short_reports_contain_all_terms_of_their_lost_time(busbar):
+    """The formulas of the README, from the printed numbers."""
+    args = ("gpt3", 2, 1, "--forward-us", 500, "--backward-us", 1000, "--scale-counts", 1e-4)
+    text = busbar.run("proxy", *args, "--compute", "timed", *QUICK, ranks=8, env={**NO_DATA, "EMU_CLUSTER": str(NOMINAL)}).stdout
+    comm, both, efficiency = map(float, re.search(r"communication alone (.*) us, both (.*) us, overlap efficiency (.*)", text).groups())
+    step, alone, lost, causes = re.search(r"on rank 0: (.*) us - (.*) us compute alone = (.*) us = (.*)", text).groups()
+    bubble, *others = (float(cause.split()[0]) for cause in causes.split(" + "))
+    assert float(lost) == pytest.approx(float(step) - float(alone), abs=0.2) == pytest.approx(bubble + sum(others), abs=0.3)
+    assert efficiency == pytest.approx((float(alone) + bubble + comm - both) / min(float(alone) + bubble, comm), abs=0.002)
+    text = busbar.run("plan", *args, "--ranks", 8, "--compute", "timed", "--cluster", NOMINAL, emulated=False).stdout
+    step, compute, exposed = map(float, re.search(r"step +(.*) ms = compute (.*) ms \+ exposed (.*) ms;", text).groups())
+    hidden, comm = map(float, re.search(r"hidden +(.*)% of (.*) ms communication", text).groups())
+    parts = re.search(r"exposed  +(.*) ms transfer \+ (.*) ms pipeline bubble \+ (.*) ms waiting", text).groups()
+    assert step == pytest.approx(compute + exposed, rel=0.01) and exposed == pytest.approx(sum(map(float, parts)), rel=0.01)
+    assert hidden == pytest.approx(100 * (1 - exposed / comm), abs=1)
+
+
 def test_only_dependent_stages_have_a_pipeline_bubble(busbar, tmp_path):
     """The bubble of GPipe is (stages - 1) x (forward + backward) of a micro-batch. Stages in lock step have no bubble: null."""
     cluster = ("--cluster", NOMINAL)

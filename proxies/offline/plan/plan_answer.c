@@ -19,7 +19,7 @@ struct answer {
     char rates[TEXT], accuracy[TEXT], host[TEXT], longest[TEXT];
     const char *condition, *role, *group;
     int rank;
-    int64_t step_ns, compute_ns, exposed_ns, idle_ns, transfer_ns, bubble_ns, waiting_ns, group_ns;
+    int64_t step_ns, compute_ns, comm_ns, exposed_ns, idle_ns, transfer_ns, bubble_ns, waiting_ns, group_ns;
     double hidden, peak_16bit; /* peak_16bit: TFLOP/s, only with 8-bit GEMMs, because MFU counts of the 16-bit peak */
     struct bb_plan_rates of;
 };
@@ -56,7 +56,8 @@ static const struct bb_field exposed_line[] = {
     {0},
 };
 static const struct bb_field hidden_line[] = {
-    {NULL, "", " of communication", 0, 1, SHOWS(hidden), .form = BB_FORM_PERCENT},
+    {NULL, "", " of ", 0, 1, SHOWS(hidden), .form = BB_FORM_PERCENT},
+    {NULL, "", " communication", 0, 0, NS(comm_ns)},
     {NULL, "; most exposed in group ", "", 0, 0, SHOWS(group)},
     {NULL, ": ", "", 0, 0, NS(group_ns)},
     {0},
@@ -158,6 +159,7 @@ static void add_prediction(struct answer *a, const struct bb_plan *plan, const s
     a->step_ns = slowest->all.step_ns;
     a->compute_ns = slowest->all.compute_ns;
     a->exposed_ns = slowest->all.exposed_ns;
+    a->comm_ns = slowest->all.comm_ns > 0 ? slowest->all.comm_ns : -1;
     a->idle_ns = slowest->all.idle_ns > 0 ? slowest->all.idle_ns : -1;
     a->hidden = slowest->all.overlap_fraction;
     for (int g = 0; g < l->n_groups; g++)
@@ -182,6 +184,7 @@ static struct answer answer_of(const struct bb_plan_report *r)
     struct answer a = {.rank = BB_NONE,
                        .step_ns = -1,
                        .compute_ns = -1,
+                       .comm_ns = -1,
                        .exposed_ns = -1,
                        .idle_ns = -1,
                        .transfer_ns = -1,

@@ -100,8 +100,9 @@ static struct rates rates_of(const struct bb_run_report *r)
  * step time minus its step time with compute alone. total = exposed + slowdown + idle. NaN: unknown. */
 struct overlap {
     double compute_alone_us, comm_alone_us, both_us, overlap_efficiency;
-    double compute_slowdown; /* kernel time with communication / kernel time with compute alone */
-    double comm_slowdown;    /* transfer time with compute / transfer time with communication alone */
+    double compute_slowdown;      /* kernel time with communication / kernel time with compute alone */
+    double comm_slowdown;         /* transfer time with compute / transfer time with communication alone */
+    double rank_compute_alone_us; /* step time of the rank with compute alone */
     double total_us, exposed_us;
     double slowdown_us; /* kernel time minus kernel time with compute alone: the effect of contention, in us */
     double idle_us;     /* time with neither compute nor communication, minus the same time with compute alone, in us */
@@ -123,6 +124,7 @@ static struct overlap overlap_of(const struct bb_run_report *r, int rank)
         .overlap_efficiency = efficiency_of(m, rank),
         .compute_slowdown = known ? ratio_of(both.compute_us, alone->compute_us) : NAN,
         .comm_slowdown = known ? ratio_of(transfer_time(&both, n), transfer_time(&m->comm_alone[rank], n)) : NAN,
+        .rank_compute_alone_us = known ? alone->step_us : NAN,
         .total_us = known ? both.step_us - alone->step_us : NAN,
         .exposed_us = known ? both.exposed_us : NAN,
         .slowdown_us = known ? both.compute_us - alone->compute_us : NAN,
@@ -188,6 +190,7 @@ static const struct bb_field slowdown_fields[] = {
     {0},
 };
 static const struct bb_field lost_fields[] = {
+    {"compute_alone_us", OVERLAP(rank_compute_alone_us)},
     BB_NAMED(struct overlap, total_us),
     BB_NAMED(struct overlap, exposed_us),
     BB_NAMED(struct overlap, slowdown_us),
@@ -402,16 +405,18 @@ static void print_groups(const struct bb_run_report *r, struct bb_line *line)
     }
 }
 
-/* Prints the cost of communication as a sum: exposed communication, slowdown of kernels and idle time, all in the
+/* Prints the cost of communication as the step time minus that with compute alone, and as a sum: exposed communication, slowdown of kernels and idle time, all in the
  * same unit. */
 static void print_lost(const struct bb_run_report *r, int rank, const struct overlap *c, FILE *out)
 {
     const struct bb_rank_breakdown f = breakdown_of(r, rank);
     const struct bb_time_unit unit = bb_time_unit(c->total_us);
     const int decimals = unit.decimals;
-    char total[BB_TIME_TEXT];
+    char step[BB_TIME_TEXT], alone[BB_TIME_TEXT], total[BB_TIME_TEXT];
 
-    fprintf(out, "# lost to communication on rank %d: %s = ", rank, bb_format_time(c->total_us, total));
+    fprintf(out, "# lost to communication on rank %d: %s - %s compute alone = %s = ", rank,
+            bb_format_time(f.step_us, step), bb_format_time(c->rank_compute_alone_us, alone),
+            bb_format_time(c->total_us, total));
     if (isfinite(f.bubble_us))
         fprintf(out, "%.*f pipeline bubble + ", decimals, f.bubble_us / unit.us);
     if (isfinite(f.exposed_transfer_us))

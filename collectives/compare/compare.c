@@ -344,6 +344,12 @@ static bool is_shown(struct comparison *t, enum bb_verdict verdict)
     return shown;
 }
 
+/* Returns whether neither row has a time, such as steps of bench comm that this NCCL lacks: nothing to compare. */
+static bool are_untimed(const struct bb_timing *a, const struct bb_timing *b)
+{
+    return isnan(a->time_us) && isnan(b->time_us) && a->wrong <= 0 && b->wrong <= 0;
+}
+
 static int put_common(struct comparison *t, FILE *out, struct bb_results *results)
 {
     char text[VERDICT];
@@ -354,7 +360,7 @@ static int put_common(struct comparison *t, FILE *out, struct bb_results *result
         const struct bb_timing *a = &t->a->rows[i], *b = t->pair_a[i] < 0 ? NULL : &t->b->rows[t->pair_a[i]];
         enum bb_verdict verdict = b ? bb_verdict_of(a, b, t->judged_percent) : BB_INCONCLUSIVE;
 
-        if (!b)
+        if (!b || are_untimed(a, b))
             continue;
         count_verdict(t, a, b, verdict);
         row = make_row(a, a->time_us, b->time_us, verdict_text(a, b, verdict, text));

@@ -4,7 +4,7 @@
  *
  * Top-level fields of the results: schedule, rounds,
  * causes[{level, rank, node, host, slow, links, ..}], matrices[{metric, direction, bytes, unit, values[from][to]}], slow_links[{level, from, to, node, host, same_node,
- * metric, .., value, median}], slowest_links[{from, to, ..}], bimodal[{metric, .., same_node, links[2], medians[2]}].
+ * metric, .., value, median}], slowest_links[{from, to, ..}], bimodal[{metric, .., same_node, links[2], medians[2], compared_with}].
  */
 #include "bootstrap/base/alloc.h"
 #include "bootstrap/base/units.h"
@@ -502,12 +502,13 @@ static void report_modes(struct p2p *p, const struct matrix *m, bool same_node)
         return;
     if (p->session.out)
         fprintf(p->session.out,
-                "# bimodal links %s: %s: %d links at %.2f, %d at %.2f %s; links are compared with the faster ones\n",
-                class_text(same_node), label_of(m, label), k.links[0], k.median[0], k.links[1], k.median[1], f->unit);
+                "# bimodal links %s: %s: %d links at %.2f, %d at %.2f %s; links are compared with the %s ones\n",
+                class_text(same_node), label_of(m, label), k.links[0], k.median[0], k.links[1], k.median[1], f->unit,
+                k.ordinary ? "faster" : "slower");
     append(p, "bimodal",
-           json_pack("{s:s, s:s, s:I, s:b, s:[i,i], s:[f,f]}", "metric", f->metric, "direction", f->direction, "bytes",
-                     (json_int_t)m->run.bytes, "same_node", same_node, "links", k.links[0], k.links[1], "medians",
-                     k.median[0], k.median[1]));
+           json_pack("{s:s, s:s, s:I, s:b, s:[i,i], s:[f,f], s:s}", "metric", f->metric, "direction", f->direction,
+                     "bytes", (json_int_t)m->run.bytes, "same_node", same_node, "links", k.links[0], k.links[1],
+                     "medians", k.median[0], k.median[1], "compared_with", k.ordinary ? "faster" : "slower"));
 }
 
 enum { SLOWEST = 5 };

@@ -12,9 +12,10 @@ const char *const bb_link_level_names[BB_LINK_LEVELS] = {
 /* A class of links: all intra-node links or all inter-node links, in the order of the matrix. */
 struct class
 {
-    struct bb_slow_link *links; /* [n] value: of the link; median: of the class, or of its faster group */
+    struct bb_slow_link *links; /* [n] value: of the link; median: of the class, or of its ordinary group */
     double *values;             /* [n] values of the links, in ascending order */
     size_t n, fast;             /* fast: number of links in the faster group of a bimodal class; otherwise 0 */
+    size_t minority;            /* number of links of a faster minority, which precede the ordinary ones */
     struct bb_stats sum;
 };
 
@@ -30,29 +31,48 @@ static double fastest(const struct bb_link_outliers *l, const struct class *c, s
     return c->values[l->higher_is_better ? c->n - 1 - i : i];
 }
 
-/* Returns the number of links in the faster group of a bimodal class (link_outliers.h); 0 if it is not bimodal. */
-static size_t count_fast(const struct bb_link_outliers *l, const struct class *c)
+/* Returns whether links at least as fast as `limit` are ordinary: at least half of the links between ranks that have such
+ * a link. Slow ranks have none; a minority of faster links (NVLink bridges between PCIe GPUs) belongs to healthy ranks. */
+static bool are_ordinary(const struct bb_link_outliers *l, const struct class *c, double limit)
+{
+    size_t fast = 0, all = 0;
+    bool *has_fast;
+
+    BB_NEW(has_fast, (size_t)l->ranks);
+    for (size_t i = 0; i < c->n; i++)
+        if (relative(l, c->links[i].value, limit) >= 1)
+            has_fast[c->links[i].from] = has_fast[c->links[i].to] = true;
+    for (size_t i = 0; i < c->n; i++)
+        if (has_fast[c->links[i].from] && has_fast[c->links[i].to]) {
+            all++;
+            fast += relative(l, c->links[i].value, limit) >= 1;
+        }
+    free(has_fast);
+    return 2 * fast >= all;
+}
+
+/* Finds the groups of a bimodal class (link_outliers.h): sets c->fast and c->minority. */
+static void find_groups(const struct bb_link_outliers *l, struct class *c)
 {
     const size_t least_slow = (c->n + 3) / 4;
 
     for (size_t i = 1; i + least_slow <= c->n; i++) {
         const double gap = relative(l, fastest(l, c, i), fastest(l, c, i - 1));
 
-        if (gap < l->factor && gap < relative(l, fastest(l, c, i - 1), fastest(l, c, 0)))
-            return i;
+        if (gap >= l->factor || gap >= relative(l, fastest(l, c, i - 1), fastest(l, c, c->minority)))
+            continue;
+        c->fast = i;
+        if (are_ordinary(l, c, fastest(l, c, i - 1)))
+            return;
+        c->minority = i;
     }
-    return 0;
 }
 
-/* Computes statistics of the faster links (number: c->fast) or of the other links of a class. */
-static void group_stats(const struct bb_link_outliers *l, const struct class *c, bool faster, struct bb_stats *stats)
+/* Computes statistics of the links [first, last) of a class, from the fastest. */
+static void group_stats(const struct bb_link_outliers *l, const struct class *c, size_t first, size_t last,
+                        struct bb_stats *stats)
 {
-    const size_t slow = c->n - c->fast;
-
-    if (faster)
-        bb_stats_compute(c->values + (l->higher_is_better ? slow : 0), c->fast, stats);
-    else
-        bb_stats_compute(c->values + (l->higher_is_better ? 0 : c->fast), slow, stats);
+    bb_stats_compute(c->values + (l->higher_is_better ? c->n - last : first), last - first, stats);
 }
 
 static struct class class_of(const struct bb_link_outliers *l, bool same_node)
@@ -73,8 +93,8 @@ static struct class class_of(const struct bb_link_outliers *l, bool same_node)
         }
     bb_sort_doubles(c.values, c.n);
     bb_stats_compute(c.values, c.n, &c.sum);
-    c.fast = count_fast(l, &c);
-    group_stats(l, &c, c.fast > 0, &typical);
+    find_groups(l, &c);
+    group_stats(l, &c, c.minority, c.fast > c.minority ? c.fast : c.n, &typical);
     for (size_t i = 0; i < c.n; i++)
         c.links[i].median = typical.p50;
     return c;
@@ -163,9 +183,9 @@ void bb_link_outliers_modes(const struct bb_link_outliers *l, bool same_node, st
     struct class c = class_of(l, same_node);
     struct bb_stats half;
 
-    *modes = (struct bb_link_modes){{0}, {NAN, NAN}};
+    *modes = (struct bb_link_modes){{0}, {NAN, NAN}, c.fast > c.minority};
     for (int i = 0; i < 2 && c.fast > 0; i++) {
-        group_stats(l, &c, i == 1, &half);
+        group_stats(l, &c, i == 1 ? 0 : c.fast, i == 1 ? c.fast : c.n, &half);
         modes->links[i] = (int)half.n;
         modes->median[i] = half.p50;
     }
@@ -243,7 +263,8 @@ static struct bb_link_cause cause_of(const struct bb_link_outliers *l, const str
 
     *gain = 0;
     for (size_t i = 0; i < c->n; i++) {
-        if (!belongs_to(l, &c->links[i], level, which))
+        if (!belongs_to(l, &c->links[i], level, which) ||
+            (c->minority > 0 && rate(l, &c->links[i]) * l->factor > 1)) /* of the faster minority */
             continue;
         cause.links++;
         cause.slow += slow[i];

@@ -3,13 +3,16 @@
  * ranks. Pure functions.
  *
  * There are two classes of links: intra-node and inter-node. Each link is compared with the median of its class, or, if
- * the class is bimodal, with the median of its faster group. A rank (or a node) is slow if all of its links of a class
+ * the class is bimodal, with the median of its faster group, unless that is a faster minority. A rank (or a node) is slow if all of its links of a class
  * are slow.
  *
  * A class is bimodal if its sorted values have a gap with three properties: the ratio of the values around the gap
  * exceeds 1 / factor (1.25 with factor 0.8), the gap is wider than the spread of the values above the gap, and at least
  * a quarter of the links is below the gap. The faster group may be a single link: if most nodes are slow, few links
  * connect two healthy ones. If all links of a class are equally slow, only an absolute limit detects that.
+ *
+ * Links above the gap that are less than half of the links between the ranks that have such links are a faster minority
+ * (NVLink bridges between pairs of PCIe GPUs) and no reference: the other links are searched for a gap without them.
  */
 #ifndef BB_COLLECTIVES_P2P_LINK_OUTLIERS_H
 #define BB_COLLECTIVES_P2P_LINK_OUTLIERS_H
@@ -56,6 +59,7 @@ void bb_link_outliers_summary(const struct bb_link_outliers *l, bool same_node, 
 struct bb_link_modes {
     int links[2]; /* number of links: [0] slower links, [1] faster links */
     double median[2];
+    bool ordinary; /* true: links are compared with the faster group; false: that group is a faster minority */
 };
 
 /* bb_link_outliers_modes - determine whether the intra-node links (same_node true) or the inter-node links (false) are
@@ -81,7 +85,7 @@ void bb_link_outliers_count(const struct bb_link_outliers *l, int *slow, int *al
  * links of a class are slow, the class. */
 struct bb_link_cause {
     struct bb_slow_link what; /* value: median of its slow links; median: of the links of the class that are not slow */
-    int slow, links;          /* its slow links; all its links of the class */
+    int slow, links;          /* its slow links; all its links of the class, without a faster minority */
 };
 
 /*

@@ -91,21 +91,22 @@ def test_reports_slow_links(busbar, tmp_path, one_far):
     assert "# 0 slow links, 0 slow ranks, 0 slow nodes (--slow 0.1)" in text  # links at 0.2 x the median are above the threshold of 0.1
 
 
-def test_reports_bimodal_links_and_enforces_max_slow(busbar, tmp_path):
-    """The cluster model has nodes of 2 GPUs, but busbar sees one host. 8 of 12 links are slow and so define the median of their class."""
+@pytest.mark.parametrize("fault, causes", [("", []), ("node1:0.5", [2, 3])])
+def test_a_faster_minority_makes_no_other_link_slow(busbar, tmp_path, fault, causes):
+    """The cluster model has nodes of 2 GPUs, but busbar sees one host: pairs with NVLink among GPUs with PCIe."""
     path = tmp_path / "cluster.json"
     path.write_text(json.dumps({**PROFILE, "gpus_per_node": 2}))
-    args = ("bench", "p2p", "--bandwidth-sizes", "1000000", "--metrics", "bandwidth", "--direction", "one")
-    env = {"EMU_CLUSTER": str(path)}
-    fast, slow = (1000 / message_us(kind, 1e6) for kind in ("intra", "inter"))
-    done = busbar.run(*args, "--max-slow", "7", "--json", tmp_path / "r.json", ranks=4, env=env)
+    done = busbar.run("bench", "p2p", "--bandwidth-sizes", "1000000", "--metrics", "bandwidth", "--direction", "one", "--max-slow", 0,
+                      "-n", 2, "--repeats", 2, "--json", tmp_path / "r.json", ranks=8, env={"EMU_CLUSTER": str(path), "EMU_SLOW": fault})
     result = json.loads((tmp_path / "r.json").read_text())
-    assert [(s["from"], s["to"]) for s in result["slow_links"]] == [(a, b) for a in range(4) for b in range(4) if a // 2 != b // 2]
+    assert [(c["level"], c["from"], c["slow"], c["links"]) for c in result["causes"]] == [("rank", r, 12, 12) for r in causes]
+    assert {s["from"] for s in result["slow_links"] if s["level"] == "rank"} <= set(causes)
     (bimodal,) = result["bimodal"]
-    assert bimodal["links"] == [8, 4] and bimodal["medians"] == pytest.approx([slow, fast], rel=1e-3) and bimodal["same_node"]
-    assert done.returncode == 5 and "8 of 12 links are slow; --max-slow allows 7" in done.stderr
-    assert "# bimodal links inside a node: bandwidth one" in done.stdout
-    assert busbar.run(*args, "--max-slow", "8", ranks=4, env=env).returncode == 0
+    if not causes:
+        fast, slow = (1000 / message_us(kind, 1e6) for kind in ("intra", "inter"))
+        assert bimodal["links"] == [48, 8] and bimodal["medians"] == pytest.approx([slow, fast], rel=1e-3) and bimodal["same_node"]
+        assert bimodal["compared_with"] == "slower" and "links are compared with the slower ones" in done.stdout
+    assert done.returncode == (5 if causes else 0) and ("24 of 56 links are slow; --max-slow allows 0" in done.stderr) == bool(causes)
 
 
 @pytest.mark.parametrize("nodes, slow, causes", [

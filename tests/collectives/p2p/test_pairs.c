@@ -339,6 +339,39 @@ static void finds_planted_faults(void **state)
     }
 }
 
+/* One host: NVLink connects ranks 0-1, 2-3, .. and PCIe the others. Only ranks with slow PCIe links are slow. */
+static void a_faster_minority_is_no_reference(void **state)
+{
+    static const unsigned masks[] = {0x00, 0x20, 0x0c, 0x24};
+
+    (void)state;
+    for (size_t i = 0; i < ROWS(masks) * MODELS; i++) {
+        const unsigned slow = masks[i / MODELS];
+        double value[RANKS * RANKS];
+        int node_of[RANKS], links, all, ranks = 0;
+        struct seen seen = {.n = 0};
+        struct bb_link_outliers l = {RANKS, value, node_of, false, true, 0.8, 0};
+        struct bb_link_modes modes;
+        unsigned seed = (unsigned)i;
+
+        plant(value, node_of, 1, slow, 0.02, &seed);
+        for (int r = 0; r < RANKS; r++) {
+            value[r * RANKS + (r ^ 1)] *= 5;
+            node_of[r] = 0;
+            ranks += slow >> r & 1;
+        }
+        bb_link_outliers_modes(&l, true, &modes);
+        assert_true(!modes.ordinary || ranks == 2);
+        bb_link_outliers_count(&l, &links, &all);
+        assert_int_equal(all, RANKS * (RANKS - 1));
+        bb_link_outliers_causes(&l, keep_cause, &seen);
+        assert_int_equal(seen.n, ranks);
+        for (int k = 0; k < seen.n; k++)
+            assert_true(seen.link[k].level == BB_LINK_RANK && slow >> seen.link[k].from & 1);
+        assert_int_equal(links, ranks == 0 ? 0 : ranks == 1 ? 12 : slow == 0x0c ? 24 : 22);
+    }
+}
+
 /* All links are equally slow: only the absolute limit detects that, and no rank or node is the cause. */
 static void an_absolute_limit_finds_equally_slow_links(void **state)
 {
@@ -397,6 +430,7 @@ int main(void)
         cmocka_unit_test(detects_two_modes),
         cmocka_unit_test(modes_require_a_gap_beyond_the_factor),
         cmocka_unit_test(finds_planted_faults),
+        cmocka_unit_test(a_faster_minority_is_no_reference),
         cmocka_unit_test(an_absolute_limit_finds_equally_slow_links),
         cmocka_unit_test(sorts_links_from_the_worst),
     };

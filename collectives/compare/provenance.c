@@ -71,8 +71,27 @@ static bool is_listed(const char *name, const char *const *list)
     return false;
 }
 
-/* Options of which the recorded value 0 stands for the default of the model. */
-static const char *const zero_is_default[] = {"layers", NULL};
+/* Options of which the recorded value 0 stands for a default that depends on the model, the cluster or other options. */
+static const char *const zero_is_default[] = {"batch",
+                                              "cp",
+                                              "decoder_seq_length",
+                                              "dp",
+                                              "ep",
+                                              "etp",
+                                              "filters",
+                                              "gemms",
+                                              "global_batch_size",
+                                              "gpu_memory",
+                                              "gpus_per_node",
+                                              "image_size",
+                                              "layers",
+                                              "micro_batches",
+                                              "pp",
+                                              "seq_length",
+                                              "splits",
+                                              "stages",
+                                              "tp",
+                                              NULL};
 
 /* Adds all scalar members of `object` to the list of conditions. mark: prefix of each name, "$" for environment
  * variables and "--" for options; except: names to leave out. */

@@ -144,6 +144,20 @@ static json_t *name_kernel(const json_t *row)
                         json_number_value(json_object_get(row, "requested_us")));
 }
 
+/* Returns the name of a row of bench overlap: "all_reduce+gemm default", with the counts of both in each sample, which bench
+ * chooses unless they are given: "10 all_reduce+2 gemm 8". The number is the limit on CTAs. */
+static json_t *name_overlap(const json_t *row)
+{
+    const json_t *most = json_object_get(row, "max_ctas");
+    char ctas[24] = "default", counts[2][24] = {"", ""};
+
+    if (json_is_integer(most))
+        snprintf(ctas, sizeof(ctas), "%lld", number_in(row, "max_ctas"));
+    for (int i = 0; i < 2 && json_object_get(row, "gemms"); i++)
+        snprintf(counts[i], sizeof(counts[i]), "%lld ", number_in(row, i == 0 ? "collectives" : "gemms"));
+    return json_sprintf("%s%s+%sgemm %s", counts[0], word_in(row, "collective"), counts[1], ctas);
+}
+
 /* Sets the name of a row, such as "all_reduce". Rows of p2p, comm and overlap, and rows with a forced algorithm, get
  * a name composed of their distinguishing fields. The JSON tree of the file owns the name. */
 static int name_row(json_t *row, struct bb_timing *t, const struct place *at)
@@ -156,7 +170,7 @@ static int name_row(json_t *row, struct bb_timing *t, const struct place *at)
     else if (json_object_get(row, "step"))
         name = json_sprintf("%s %lld/%lld", word_in(row, "step"), number_in(row, "ranks"), number_in(row, "parts"));
     else if (json_object_get(row, "both_us"))
-        name = json_sprintf("%s+gemm %lld", word_in(row, "collective"), number_in(row, "max_ctas"));
+        name = name_overlap(row);
     else if (json_object_get(row, "section"))
         name = name_kernel(row);
     else if (json_is_true(json_object_get(row, "forced")))

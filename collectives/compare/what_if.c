@@ -42,7 +42,7 @@ static const struct bb_field step_fields[] = {
     {"tokens_per_s", "tokens/s", "", 9, 0, SHOWS(tokens_per_s)},
     {"samples_per_s", SHOWS(samples_per_s)},
     {"tflops_per_gpu", SHOWS(tflops_per_gpu)},
-    {"model_flop_utilisation", "MFU", "", 6, 1, SHOWS(utilisation), .form = BB_FORM_PERCENT},
+    {"model_flop_utilisation", "MFU", "(full)", 6, 1, SHOWS(utilisation), .form = BB_FORM_PERCENT},
     {"memory_bytes", "memory", "(GPU)", 8, 0, SHOWS_WHOLE(memory_bytes), .form = BB_FORM_BYTES},
     {"fits", .value = fits_json},
     {"compute_us", "compute", "", 8, 0, SHOWS(compute_us), TIME},

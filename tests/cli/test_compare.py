@@ -271,10 +271,10 @@ def test_plans_are_a_table_of_what_ifs(compare_plans, golden):
 
 
 def test_plans_differ_by_options_that_change_the_prediction(compare_plans):
-    """Options of the output are no conditions; layers 0 is the recorded value of a plan without --layers."""
-    PLANS["d"], PLANS["e"] = step_plan(1000.0, layers=0, full=False), step_plan(1000.0, layers=12, full=True)
+    """Options of the output are no conditions; 0 is the recorded value of a plan without --layers and --dp."""
+    PLANS["d"], PLANS["e"] = step_plan(1000.0, layers=0, dp=0, full=False), step_plan(1000.0, layers=12, dp=8, full=True)
     (a, b) = json.loads(compare_plans("de", "--json", "-").stdout)["results"]
-    assert a["differs"] == {"layers": "default"} and b["differs"] == {"layers": "12"}
+    assert a["differs"] == {"layers": "default", "dp": "default"} and b["differs"] == {"layers": "12", "dp": "8"}
 
 
 def test_csv_of_plans_has_their_options(compare_plans):
@@ -396,3 +396,19 @@ def test_a_default_length_is_shown_as_the_length_of_the_model(compare_made):
     """llama3_8b has 8192 positions."""
     done = compare_made(("base", "length", "half"), "--json", "-")[1]
     assert [row["differs"] for row in json.loads(done.stdout)["results"]] == [{"seq-length": n} for n in ("8192", "8192", "4096")]
+
+
+def test_steps_that_nccl_lacks_are_no_rows_of_comm(compare):
+    steps = [{"step": step, "ranks": 2, "parts": 2, "bytes": 64, "time_us": us and {"p50": us, "ci95": [us, us]}}
+             for step, us in (("init", 9), ("window_register", None))]
+    done = compare(bench(*steps), bench(*steps), "--strict")
+    assert done.returncode == 0 and verdicts(done) == ["1.000 no difference"] and "0 inconclusive; only in A 0" in done.stdout
+
+
+def test_different_work_of_overlap_is_not_compared(compare):
+    """bench overlap chooses the numbers of GEMMs and collectives; a sample with more of them takes longer."""
+    def sample(gemms, us):
+        return {"collective": "all_reduce", "bytes": 64, "dtype": "float", "op": "sum", "root": None, "max_ctas": None, "gemms": gemms,
+                "collectives": 10, "both_us": {"p50": us, "ci95": [us, us]}}
+    done = compare(bench(sample(1, 5), sample(2, 10)), bench(sample(2, 11)))
+    assert "only in A 1, only in B 0" in done.stdout and "# 0 faster, 1 slower" in done.stdout and "10 all_reduce+2 gemm default" in done.stdout

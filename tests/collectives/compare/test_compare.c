@@ -65,16 +65,18 @@ static void names_rows_of_other_benchmarks(void **state)
         "8, "
         "\"from\": 0, \"to\": 11, \"time_us\": {\"p50\": 4, \"ci95\": [4, 5]}}, {\"step\": \"split\", \"ranks\": 4, "
         "\"parts\": 2, \"time_us\": null}, {\"collective\": \"all_reduce\", \"bytes\": 64, \"max_ctas\": 8, "
-        "\"both_us\": {\"p50\": 9, \"ci95\": null}}]}";
+        "\"both_us\": {\"p50\": 9, \"ci95\": null}}, {\"collective\": \"all_reduce\", \"bytes\": 64, \"gemms\": 2, "
+        "\"collectives\": 10, \"max_ctas\": null, \"both_us\": null}]}";
     struct bb_result_file t = read_text(text);
 
     (void)state;
-    assert_int_equal(t.n, 3);
+    assert_int_equal(t.n, 4);
     assert_string_equal(t.rows[0].what, "latency 0>11 one");
     assert_true(t.rows[0].time_us == 4 && t.rows[0].high_us == 5);
     assert_string_equal(t.rows[1].what, "split 4/2");
     assert_true(isnan(t.rows[1].time_us) && isnan(t.rows[1].low_us));
     assert_string_equal(t.rows[2].what, "all_reduce+gemm 8");
+    assert_string_equal(t.rows[3].what, "10 all_reduce+2 gemm default");
     assert_true(t.rows[2].time_us == 9);
     bb_result_file_release(&t);
 }

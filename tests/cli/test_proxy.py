@@ -231,6 +231,15 @@ def test_help_and_report_match_golden_files(busbar, golden):
         assert len(text.splitlines()) <= lines
 
 
+def test_report_with_every_option_has_25_lines(busbar):
+    """Without --full, and with a slow GPU, which the last line names."""
+    done = busbar.run("proxy", "transformer", "--model", "gpt2_small", "--layers", 2, "--dp", 4, "--scale-counts", 0.01, *QUICK, "--graph",
+                      "--start-barrier", "--check", "--cluster", "h100-sxm-ib", "--peak-tflops", 989, ranks=4,
+                      env={**NO_DATA, "EMU_SLOW": "rank=2:1.5"})
+    lines = done.stdout.splitlines()
+    assert done.returncode == 0 and len(lines) <= 25 and lines[-1].startswith("# slow: rank 2 ("), done.stdout
+
+
 def test_json_on_stdout_and_quiet(busbar):
     done = busbar.run("proxy", "gpt2_large", 4, 2, 2, *QUICK, "--json", "-", ranks=2, env=NO_DATA)
     assert done.returncode == 0 and json.loads(done.stdout)["status"] == "ok"

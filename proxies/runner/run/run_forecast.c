@@ -110,14 +110,14 @@ void bb_run_forecast_print(const struct bb_run_forecast *f, double step_us, bool
 
     if (!f->known)
         return;
-    fprintf(out, "#\n# prediction for %s (modelled): error = predicted / measured - 1", f->cluster);
-    if (f->rank != BB_NONE)
+    fprintf(out, "%s# prediction for %s (modelled): error = predicted / measured - 1", full ? "#\n" : "", f->cluster);
+    if (full && f->rank != BB_NONE)
         fprintf(out, "; parts of the step: final traced step of rank %d", f->rank);
     fprintf(out, "\n# %-6s %-32s", unit.name, "");
     bb_line_heading(&line, pair_fields, false);
     bb_line_end(&line);
     print_line("step", "median, slowest rank", (struct pair){step_us, f->step_us}, &line);
-    if (f->rank != BB_NONE)
+    if (full && f->rank != BB_NONE)
         print_line("step", "traced", (struct pair){f->rank_us[0], f->rank_us[1]}, &line);
     for (int i = 0; full && i < f->n; i++)
         print_line(f->measured[i].by, f->measured[i].name, (struct pair){f->measured[i].us, f->predicted[i].us}, &line);

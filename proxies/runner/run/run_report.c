@@ -177,7 +177,7 @@ static json_t *efficiency_text(const void *overlap)
 
 #define OVERLAP(name) BB_SHOWS(struct overlap, name)
 static const struct bb_field overlap_fields[] = {
-    {"compute_alone_us", "#\n# compute alone ", "", 0, 0, OVERLAP(compute_alone_us), .form = BB_FORM_TIME},
+    {"compute_alone_us", "# compute alone ", "", 0, 0, OVERLAP(compute_alone_us), .form = BB_FORM_TIME},
     {"comm_alone_us", ", communication alone ", "", 0, 0, OVERLAP(comm_alone_us), .form = BB_FORM_TIME},
     {"both_us", ", both ", "", 0, 0, OVERLAP(both_us), .form = BB_FORM_TIME},
     BB_NAMED(struct overlap, overlap_efficiency),
@@ -294,6 +294,8 @@ static void print_job(const struct bb_run_report *r, FILE *out)
 
     fprintf(out, "# %s: %.0f parameters; %s\n", r->step->proxy, r->step->parameters,
             r->step->summary ? r->step->summary : "");
+    if (!r->full)
+        return;
     fprintf(out, "# buffers of a rank: up to %s; checked before the run: all operations match, no deadlock\n",
             bb_format_bytes(max_memory(r->step), bytes));
     fprintf(out, "# time: GPU events from a common start, slowest rank; %d warm-up, %d timed, %d traced steps\n",
@@ -302,10 +304,10 @@ static void print_job(const struct bb_run_report *r, FILE *out)
 
 /* ---- report tables ---- */
 
-/* Prints two rows: the step times and the host times to enqueue a step. name: name of the first row. */
-static void print_stats(const char *name, const struct bb_step_stats *of, struct bb_line *line)
+/* Prints the step times, and if `rows` is 2, the host times to enqueue a step. name: name of the first row. */
+static void print_stats(const char *name, const struct bb_step_stats *of, int rows, struct bb_line *line)
 {
-    for (int row = 0; row < 2; row++) {
+    for (int row = 0; row < rows; row++) {
         fprintf(line->out, "  %-10s", row == 0 ? name : "host issue");
         bb_line_row(line, bb_stats_fields, row == 0 ? &of->step : &of->issue);
         bb_line_end(line);
@@ -323,14 +325,14 @@ static void print_times(const struct bb_run_report *r, FILE *out)
     fprintf(out, "#\n# %-10s", unit.name);
     bb_line_heading(&line, bb_stats_fields, false);
     bb_line_end(&line);
-    print_stats("step", &m->timed, &line);
+    print_stats("step", &m->timed, 2, &line);
     if (m->graph.step.n) {
-        print_stats("graph step", &m->graph, &line);
+        print_stats("graph step", &m->graph, r->full ? 2 : 1, &line);
         fprintf(out, "# CUDA graph: step time %.3fx that of normal steps; captured in %s, first launch not timed\n",
                 m->graph.step.p50 / m->timed.step.p50, bb_format_time(1e3 * m->capture_ms, text));
     }
     if (m->start_barrier.step.n) {
-        print_stats("barrier step", &m->start_barrier, &line);
+        print_stats("barrier step", &m->start_barrier, r->full ? 2 : 1, &line);
         fprintf(out, "# start barrier (no launch overhead): step time %.3fx that of normal steps\n",
                 m->start_barrier.step.p50 / m->timed.step.p50);
     }
@@ -359,8 +361,8 @@ static void print_breakdown(const struct bb_run_report *r, int slowest, struct b
 {
     FILE *out = line->out;
 
-    fprintf(out, "#\n# where the time goes (%s): the slowest rank%s, mean of %d traced steps", line->time->name,
-            r->full ? " of each role" : "", r->measured->traced_steps);
+    fprintf(out, "%s# where the time goes (%s): the slowest rank%s, mean of %d traced steps", r->full ? "#\n" : "",
+            line->time->name, r->full ? " of each role" : "", r->measured->traced_steps);
     print_busy_sms(r, has_timed_kernels(r->step), out);
     fprintf(out, "# %-16s %6s %6s", "role", "ranks", "rank");
     bb_line_heading(line, breakdown_fields, false);
@@ -432,11 +434,12 @@ static void print_overlap(const struct bb_run_report *r, int rank, FILE *out)
 {
     const struct overlap c = overlap_of(r, rank);
 
+    fputs(r->full ? "#\n" : "", out);
     bb_table_sentence(out, overlap_fields, &c);
     fputc('\n', out);
     if (isfinite(c.total_us))
         print_lost(r, rank, &c, out);
-    if (isfinite(c.compute_slowdown) && isfinite(c.comm_slowdown))
+    if (r->full && isfinite(c.compute_slowdown) && isfinite(c.comm_slowdown))
         bb_table_sentence(out, slowdown_fields, &c);
 }
 

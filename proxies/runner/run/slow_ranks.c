@@ -13,7 +13,7 @@
  * its role waits for more than the fraction LATE of the step, and more than twice as long as the rank itself. */
 static const double SLOW = 1.1, LATE = 0.01;
 
-enum { MAX_NAMED = 3 }; /* maximum number of slow ranks that the text names */
+enum { MAX_NAMED = 2 }; /* maximum number of slow ranks that the text names */
 
 /* ---- waiting times ---- */
 
@@ -186,8 +186,8 @@ void bb_run_culprit_print(const struct bb_run_report *r, FILE *out)
     struct slow_gpu *list = list_slow(r, &n);
 
     if (n > MAX_NAMED)
-        fprintf(out, "# slow: %zu of %d ranks, the slowest of them:\n", n, r->session->world.size);
-    for (size_t i = n > MAX_NAMED ? n - 1 : 0; i < n; i++)
+        fprintf(out, "# slow: %zu of %d ranks, the slowest last:\n", n, r->session->world.size);
+    for (size_t i = n > MAX_NAMED ? n - MAX_NAMED : 0; i < n; i++)
         bb_table_sentence(out, slow_fields, &list[i]);
     if (n == 0 && late != BB_NONE)
         fprintf(out, "# late: rank %d (%s, GPU %d), %s: the other ranks of the role wait for it\n", late,

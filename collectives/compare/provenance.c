@@ -72,26 +72,9 @@ static bool is_listed(const char *name, const char *const *list)
 }
 
 /* Options of which the recorded value 0 stands for a default that depends on the model, the cluster or other options. */
-static const char *const zero_is_default[] = {"batch",
-                                              "cp",
-                                              "decoder_seq_length",
-                                              "dp",
-                                              "ep",
-                                              "etp",
-                                              "filters",
-                                              "gemms",
-                                              "global_batch_size",
-                                              "gpu_memory",
-                                              "gpus_per_node",
-                                              "image_size",
-                                              "layers",
-                                              "micro_batches",
-                                              "pp",
-                                              "seq_length",
-                                              "splits",
-                                              "stages",
-                                              "tp",
-                                              NULL};
+static const char *const zero_is_default[] = {
+    "batch",         "cp", "dp",         "ep",     "etp", "gemms", "global_batch_size", "gpus_per_node", "layers",
+    "micro_batches", "pp", "seq_length", "stages", "tp",  NULL};
 
 /* Adds all scalar members of `object` to the list of conditions. mark: prefix of each name, "$" for environment
  * variables and "--" for options; except: names to leave out. */

@@ -177,18 +177,16 @@ static void print_list_row(json_t *row)
 /* Adds the list `what` (NULL: all lists) to the document. */
 static int add_lists(json_t *document, const char *what)
 {
-    const char *names[N_LISTINGS];
     bool is_known = !what;
 
     for (int i = 0; i < N_LISTINGS; i++) {
-        names[i] = listings[i].name;
-        if (what && strcmp(what, names[i]) != 0)
+        if (what && strcmp(what, listings[i].name) != 0)
             continue;
         is_known = true;
-        if (json_object_set_new(document, names[i], listings[i].rows()) != 0)
+        if (json_object_set_new(document, listings[i].name, listings[i].rows()) != 0)
             return -BB_EFAIL;
     }
-    return is_known ? 0 : bb_reject_unknown("list", what, names, N_LISTINGS);
+    return is_known ? 0 : bb_reject_unknown_at("list", what, listing_at);
 }
 
 static void print_lists(const json_t *document)
@@ -410,15 +408,6 @@ static int check_first_name(int argc, char **argv)
     return 0;
 }
 
-static int reject_command(const char *word)
-{
-    const char *names[N_COMMANDS];
-
-    for (int i = 0; i < N_COMMANDS; i++)
-        names[i] = commands[i].name;
-    return bb_reject_unknown("command", word, names, N_COMMANDS);
-}
-
 /* Prints the option of this name of every command and benchmark. Returns whether there is one. */
 static bool print_option(const char *name)
 {
@@ -466,7 +455,8 @@ static int run_command(int argc, char **argv)
     if (check_first_name(argc, argv) != 0)
         return -BB_EUSAGE;
     if (!command)
-        return asks_help(argc, argv) && print_option(argv[0]) ? 0 : reject_command(argv[0]);
+        return asks_help(argc, argv) && print_option(argv[0]) ? 0
+                                                              : bb_reject_unknown_at("command", argv[0], command_at);
     if (strstr("plan sweep compare", argv[0]) && !asks_help(argc, argv)) /* bench and proxy: bb_supervise */
         bb_environment_warn();
     return argc == 2 && is_version_option(argv[1]) ? print_version() : command->run(argc, argv);

@@ -67,6 +67,16 @@ int bb_reject_unknown(const char *kind, const char *word, const char *const *nam
     return bb_err(BB_EUSAGE, "unknown %s '%s', expected one of: %s", kind, word, list);
 }
 
+int bb_reject_unknown_at(const char *kind, const char *word, const char *(*name_at)(size_t i))
+{
+    const char *names[CHOICES_MAX];
+    size_t n = 0;
+
+    while (n < CHOICES_MAX && (names[n] = name_at(n)))
+        n++;
+    return bb_reject_unknown(kind, word, names, n);
+}
+
 const struct bb_foreign_name *bb_foreign_find(const struct bb_foreign_name *names, const char *name, size_t length)
 {
     char word[64];

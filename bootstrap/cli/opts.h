@@ -271,13 +271,14 @@ void bb_opts_print_man_text(const char *text, FILE *out);
 void bb_opts_print_man_term(const char *term, const char *text, FILE *out);
 void bb_opts_print_man_exits(const char *const exits[BB_EXITS], FILE *out);
 
-/* bb_opts_format_term - write "-b, --minbytes=BYTES" to term. no_letter: text before an option without letter. */
-enum { BB_OPTS_TERM = 128 };
-void bb_opts_format_term(const struct bb_opt *opt, const char *no_letter, char term[BB_OPTS_TERM]);
-
-/* bb_opts_describe - write "first size: a b c (default 32M)" to text[size]: help, choices and default of an option,
- * truncated to fit. */
-void bb_opts_describe(const struct bb_opt *opt, char *text, size_t size);
+/*
+ * bb_opts_print_option - call print() with the names of an option, "-b, --minbytes=BYTES", and with its help, choices and
+ * default, "first size: a b c (default 32M)".
+ *   no_letter  text before the name of an option without letter
+ *   print      bb_opts_print_term or bb_opts_print_man_term
+ */
+void bb_opts_print_option(const struct bb_opt *opt, const char *no_letter,
+                          void (*print)(const char *term, const char *text, FILE *out), FILE *out);
 
 /* bb_opts_each - call visit() for each option with the address of its field, in the order of the tables. Hidden
  * options (bb_opts_is_shadowed) are omitted. */
@@ -305,8 +306,10 @@ const char *bb_opts_find_unsupported(const struct bb_opt_table *tables, const vo
 /*
  * bb_reject_unknown - print an error for a positional argument `word` that is not a known `kind` (for example
  * "collective"). The error contains the names[n] (at most 24) and the name of the closest spelling. Returns -BB_EUSAGE.
+ * bb_reject_unknown_at - the same with the names that name_at(0), name_at(1), ... return before NULL (at most 256).
  */
 int bb_reject_unknown(const char *kind, const char *word, const char *const *names, size_t n);
+int bb_reject_unknown_at(const char *kind, const char *word, const char *(*name_at)(size_t i));
 
 /*
  * bb_foreign_find - return the row of name[length] (bb_is_same_name); NULL if no row has the name.

@@ -180,15 +180,6 @@ void bb_opts_print_man_header(const char *usage, const char *doc, FILE *out)
     bb_opts_print_man_text(doc, out);
 }
 
-static void print_man_option(const struct bb_opt *opt, FILE *out)
-{
-    char text[2048], term[BB_OPTS_TERM];
-
-    bb_opts_format_term(opt, "", term);
-    bb_opts_describe(opt, text, sizeof(text));
-    bb_opts_print_man_term(term, text, out);
-}
-
 static void print_man(const struct bb_opts *set, FILE *out)
 {
     bb_opts_print_man_header(set->usage, set->doc ? set->doc : "", out);
@@ -197,7 +188,7 @@ static void print_man(const struct bb_opts *set, FILE *out)
         fprintf(out, ".SS %s\n", t->title ? t->title : "Options");
         for (const struct bb_opt *o = t->opts; o->name; o++)
             if (!bb_opts_is_shadowed(set, o))
-                print_man_option(o, out);
+                bb_opts_print_option(o, "", bb_opts_print_man_term, out);
     }
     if (set->after) {
         fputs(".SH NOTES\n", out);
@@ -216,17 +207,14 @@ static void print_man(const struct bb_opts *set, FILE *out)
 /* Prints the command's name and one of its options. Returns whether the command has the option. */
 static bool print_option(const struct bb_opts *set, const char *name, FILE *out)
 {
-    char text[2048], term[BB_OPTS_TERM];
     const size_t length = strlen(name);
     size_t at;
     const struct bb_opt *opt = bb_opts_find(set, length == 1 ? name[0] : 0, name, length, &at);
 
     if (!opt)
         return false;
-    bb_opts_format_term(opt, "", term);
-    bb_opts_describe(opt, text, sizeof(text));
     fprintf(out, "%.*s:\n", (int)command_length(set->usage), set->usage);
-    bb_opts_print_term(term, text, out);
+    bb_opts_print_option(opt, "", bb_opts_print_term, out);
     return true;
 }
 

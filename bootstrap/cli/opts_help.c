@@ -12,7 +12,7 @@ enum { WIDTH_MIN = 60, WIDTH_MAX = 100, WIDTH_PIPE = 80, EVERYDAY_MAX = 12 };
 
 struct page {
     FILE *out;
-    int width, column; /* column: where descriptions of options begin */
+    int width;
     const struct bb_opts *set;
     const struct bb_opt_subject *subject; /* options that the subject does not support are left out; NULL: all */
 };
@@ -80,7 +80,7 @@ static size_t append_text(char *text, size_t used, size_t size, const char *piec
     return used + (size_t)n < size ? used + (size_t)n : size - 1;
 }
 
-void bb_opts_describe(const struct bb_opt *opt, char *text, size_t size)
+static void describe(const struct bb_opt *opt, char *text, size_t size)
 {
     size_t used = append_text(text, 0, size, opt->help ? opt->help : "", "");
     const char *word;
@@ -96,46 +96,34 @@ void bb_opts_describe(const struct bb_opt *opt, char *text, size_t size)
     }
 }
 
-void bb_opts_format_term(const struct bb_opt *opt, const char *no_letter, char term[BB_OPTS_TERM])
+void bb_opts_print_option(const struct bb_opt *opt, const char *no_letter,
+                          void (*print)(const char *term, const char *text, FILE *out), FILE *out)
 {
     const char *arg = opt->kind == BB_OPT_FLAG ? NULL : opt->arg ? opt->arg : "VALUE";
-    char letter[8];
+    char letter[8], term[128], text[2048];
 
     snprintf(letter, sizeof(letter), "-%c, ", opt->letter);
-    snprintf(term, BB_OPTS_TERM, "%s--%s%s%s", opt->letter ? letter : no_letter, opt->name, arg ? "=" : "",
+    snprintf(term, sizeof(term), "%s--%s%s%s", opt->letter ? letter : no_letter, opt->name, arg ? "=" : "",
              arg ? arg : "");
-}
-
-static int description_column(int width)
-{
-    return width < WIDTH_PIPE ? 22 : 30;
-}
-
-static void print_term(const struct page *page, const char *term, const char *text)
-{
-    const int at = fprintf(page->out, "  %s", term);
-
-    if (at + 2 > page->column)
-        fprintf(page->out, "\n%*s", page->column, "");
-    else
-        fprintf(page->out, "%*s", page->column - at, "");
-    print_wrapped(page, text, strlen(text), page->column, page->column);
+    describe(opt, text, sizeof(text));
+    print(term, text, out);
 }
 
 void bb_opts_print_term(const char *term, const char *text, FILE *out)
 {
-    const int width = bb_opts_width(out);
+    const struct page page = {.out = out, .width = bb_opts_width(out)};
+    const int column = page.width < WIDTH_PIPE ? 22 : 30, at = fprintf(out, "  %s", term);
 
-    print_term(&(struct page){.out = out, .width = width, .column = description_column(width)}, term, text);
+    if (at + 2 > column)
+        fprintf(out, "\n%*s", column, "");
+    else
+        fprintf(out, "%*s", column - at, "");
+    print_wrapped(&page, text, strlen(text), column, column);
 }
 
 static void print_option(const struct page *page, const struct bb_opt *opt)
 {
-    char term[BB_OPTS_TERM], text[2048];
-
-    bb_opts_format_term(opt, "    ", term);
-    bb_opts_describe(opt, text, sizeof(text));
-    print_term(page, term, text);
+    bb_opts_print_option(opt, "    ", bb_opts_print_term, page->out);
 }
 
 static void print_exits(const struct page *page)
@@ -157,41 +145,31 @@ static bool is_shown(const struct page *page, const struct bb_opt_table *t, cons
            (!page->subject || !((o->needs | t->needs) & ~page->subject->features));
 }
 
-/* Prints the options of a table under its title: those of everyday use, at most `left`, or the others. Returns `left`
- * minus the number of everyday options of the table. */
-static int print_table(const struct page *page, const struct bb_opt_table *t, bool everyday, int left)
+/* Prints the options of a table under a title (titled: whether it is printed): those of everyday use, at most `left`, or
+ * the others. Returns `left` minus the number of everyday options of the table. */
+static int print_table(const struct page *page, const struct bb_opt_table *t, bool everyday, int left, bool *titled)
 {
-    bool titled = everyday;
-
     for (const struct bb_opt *o = t->opts; o->name; o++) {
         const bool shown = is_shown(page, t, o), first = shown && o->everyday && left > 0;
 
         left -= first;
         if (!shown || first != everyday)
             continue;
-        if (!titled)
-            fprintf(page->out, "\n%s:\n", t->title ? t->title : "Options");
-        titled = true;
+        if (!*titled)
+            fprintf(page->out, "\n%s:\n", everyday ? "Everyday options" : t->title ? t->title : "Options");
+        *titled = true;
         print_option(page, o);
     }
     return left;
 }
 
-static bool has_everyday(const struct page *page)
-{
-    for (const struct bb_opt_table *t = page->set->tables; t->opts; t++)
-        for (const struct bb_opt *o = t->opts; o->name; o++)
-            if (o->everyday && is_shown(page, t, o))
-                return true;
-    return false;
-}
-
 static void print_tables(const struct page *page, bool everyday)
 {
     int left = EVERYDAY_MAX;
+    bool titled = false;
 
-    for (const struct bb_opt_table *t = page->set->tables; t->opts; t++)
-        left = print_table(page, t, everyday, left);
+    for (const struct bb_opt_table *t = page->set->tables; t->opts; t++, titled = titled && everyday)
+        left = print_table(page, t, everyday, left, &titled);
 }
 
 /* Prints the lines of the examples that contain `word`; NULL: all lines. */
@@ -233,14 +211,10 @@ static void print_head(const struct page *page)
 void bb_opts_help(const struct bb_opts *set, const struct bb_opt_subject *subject, FILE *out)
 {
     static const struct bb_opt help = OPT_FLAG('h', "help", 0, "print this help");
-    const int width = bb_opts_width(out);
-    const struct page page = {out, width, description_column(width), set, subject};
+    const struct page page = {out, bb_opts_width(out), set, subject};
 
     print_head(&page);
-    if (has_everyday(&page)) {
-        fputs("\nEveryday options:\n", out);
-        print_tables(&page, true);
-    }
+    print_tables(&page, true);
     print_tables(&page, false);
     print_option(&page, &help);
     if (set->after || set->exits[0])

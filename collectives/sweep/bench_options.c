@@ -148,7 +148,6 @@ static int select_rows(int *list, int named, int count)
 
 static int add_collective(struct bb_sweep *s, const char *word)
 {
-    const char *words[BB_COLL_KIND_COUNT + 1];
     const int kind = bb_coll_find(word);
 
     if (strcmp(word, "all") == 0)
@@ -156,10 +155,8 @@ static int add_collective(struct bb_sweep *s, const char *word)
     for (int i = 0; i < s->n_colls; i++)
         if (s->colls[i] == kind)
             return bb_err(BB_EUSAGE, "collective %s is given twice", word);
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        words[i] = coll_or_all(i);
     if (kind < 0)
-        return bb_reject_unknown("collective", word, words, sizeof words / sizeof *words);
+        return bb_reject_unknown_at("collective", word, coll_or_all);
     s->colls[s->n_colls++] = kind;
     return 0;
 }

@@ -31,12 +31,17 @@ PROXIES(DECLARE)
 const struct bb_proxy *const bb_proxies[] = {PROXIES(ROW)};
 const int bb_n_proxies = sizeof(bb_proxies) / sizeof(bb_proxies[0]);
 
-bool bb_proxy_exists(const char *name)
+static const struct bb_proxy *find_proxy(const char *name)
 {
     for (int i = 0; i < bb_n_proxies; i++)
         if (strcmp(bb_proxies[i]->name, name) == 0)
-            return true;
-    return false;
+            return bb_proxies[i];
+    return NULL;
+}
+
+bool bb_proxy_exists(const char *name)
+{
+    return find_proxy(name) != NULL;
 }
 
 const char *bb_proxy_name_at(size_t i)
@@ -46,29 +51,20 @@ const char *bb_proxy_name_at(size_t i)
 
 bool bb_proxy_find_subject(const char *word, struct bb_opt_subject *subject)
 {
-    for (int i = 0; i < bb_n_proxies; i++) {
-        const struct bb_proxy *p = bb_proxies[i];
+    const struct bb_proxy *p = find_proxy(word);
 
-        if (strcmp(p->name, word) != 0)
-            continue;
+    if (p)
         *subject = (struct bb_opt_subject){p->name, p->help, p->positional, p->features | BB_FEATURE_STEP};
-        return true;
-    }
-    return false;
+    return p != NULL;
 }
 
 const struct bb_proxy *bb_proxy_find(const char *name)
 {
-    const char *names[sizeof(bb_proxies) / sizeof(bb_proxies[0])];
+    const struct bb_proxy *p = find_proxy(name);
 
-    for (int i = 0; i < bb_n_proxies; i++) {
-        if (strcmp(bb_proxies[i]->name, name) == 0)
-            return bb_proxies[i];
-        names[i] = bb_proxies[i]->name;
-    }
-    if (bb_reject_foreign_program(name) == 0)
-        bb_reject_unknown("proxy", name, names, (size_t)bb_n_proxies);
-    return NULL;
+    if (!p && bb_reject_foreign_program(name) == 0)
+        bb_reject_unknown_at("proxy", name, bb_proxy_name_at);
+    return p;
 }
 
 bool bb_proxy_supports_compute(const struct bb_proxy *p, const char *compute)

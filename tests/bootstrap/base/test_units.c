@@ -237,9 +237,24 @@ static void formats_times(void **state)
     assert_true(bb_time_unit(1e7).us == 1e6);
 }
 
+static void names_differ_only_in_case_and_separators(void **state)
+{
+    static const struct {
+        const char *name, *word;
+        bool same;
+    } rows[] = {{"llama3_70b", "LLaMA3-70B", true}, {"all_reduce", "allreduce", true}, {"a-b", "a.b_", true},
+                {"all_reduce", "all_reduc", false}, {"gpt3", "gpt3x", false},          {"gpt3", "-", false}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        assert_int_equal(bb_is_same_name(rows[i].name, rows[i].word, strlen(rows[i].word)), rows[i].same);
+    assert_true(bb_is_same_name("tp", "tp=8", 2));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(names_differ_only_in_case_and_separators),
         cmocka_unit_test(parses_sizes),
         cmocka_unit_test(rejects_invalid_sizes),
         cmocka_unit_test(parses_integers),

@@ -313,8 +313,6 @@ static unsigned wanted_groups(const struct bb_training *t)
     return wanted;
 }
 
-/* Adds the two communicators of --moe-dispatch dedup, which sends a token to each node at most once: one among the
- * ep ranks of a node, and one among the ep ranks that have the same index in their nodes. */
 /* What to type where the ranks of ep are not on several nodes: the size of ep that covers two nodes, if the model and
  * the number of ranks allow it, or another dispatch. */
 static const char *instead_of_dedup(struct bb_training *t, int node)
@@ -329,6 +327,8 @@ static const char *instead_of_dedup(struct bb_training *t, int node)
     return bb_step_text(t->step, "--ep %d, or %s", ep, plain);
 }
 
+/* Adds the two communicators of --moe-dispatch dedup, which sends a token to each node at most once: one among the
+ * ep ranks of a node, and one among the ep ranks that have the same index in their nodes. */
 static int add_node_comms(struct bb_training *t)
 {
     int ep = t->groups.of[BB_GRID_EP], node = t->config->gpus_per_node, rc;
@@ -623,15 +623,20 @@ static void describe_stages(const struct bb_training *t, char text[STAGES_TEXT])
  * support longer sequences are first trained with shorter ones. */
 enum { LONG_SEQUENCE = 32768 };
 
+static int sequence_of(const struct bb_training *t, int layer)
+{
+    const struct bb_layers_config *c = &t->layers_config;
+
+    return bb_arch_is_decoder(&t->arch, layer) ? c->decoder_sequence : c->sequence;
+}
+
 /* Returns the FLOPs per sample, forward and backward, of the attention scores that a causal mask hides. */
 static double masked_flops(const struct bb_training *t)
 {
-    const struct bb_layers_config *c = &t->layers_config;
     double flops = 0;
 
     for (int layer = 0; layer < t->arch.layers; layer++)
-        flops += 3 * bb_arch_masked_flops(&t->arch, layer,
-                                          bb_arch_is_decoder(&t->arch, layer) ? c->decoder_sequence : c->sequence);
+        flops += 3 * bb_arch_masked_flops(&t->arch, layer, sequence_of(t, layer));
     return flops;
 }
 
@@ -640,15 +645,13 @@ static double masked_flops(const struct bb_training *t)
 static double weight_gradient_share(const struct bb_training *t)
 {
     const struct bb_layers_config *c = &t->layers_config;
-    double all = 0, core = 0;
+    double forward = 0, core = 0;
 
     for (int layer = 0; layer < t->arch.layers; layer++) {
-        all += 2 * bb_layers_flops(t->layers, layer);
-        core += bb_arch_core_flops(&t->arch, layer,
-                                   bb_arch_is_decoder(&t->arch, layer) ? c->decoder_sequence : c->sequence) *
-                c->micro_batch_size / (c->tp * c->cp);
+        forward += bb_layers_flops(t->layers, layer);
+        core += bb_arch_core_flops(&t->arch, layer, sequence_of(t, layer)) * c->micro_batch_size / (c->tp * c->cp);
     }
-    return (all / 2 - core) / all;
+    return (forward - core) / (2 * forward);
 }
 
 static void describe_step(struct bb_training *t)

@@ -118,7 +118,8 @@ static void report_failure(struct bb_supervisor *s, struct bb_child *child, int 
 {
     const bool muted = child->page->error.muted && s->role == BB_ROLE_ALONE;
 
-    memcpy(s->printed, child->page->error.text, sizeof(s->printed) - 1);
+    if (!s->printed[0])
+        memcpy(s->printed, child->page->error.text, sizeof(s->printed) - 1);
     if (muted)
         snprintf(child->loader, sizeof(child->loader), "%s", s->printed);
     bb_peers_report(s, child->rank, muted ? BB_CAUSE_SIGNAL : BB_CAUSE_PRINTED, 0, code);

@@ -33,6 +33,7 @@ static const double GATHER_HANG_S = 0.3, GATHER_MORE_S = 0.7, GATHER_LOST_S = 0.
 static const double CLAIM_S = 0.1, CLAIM_EARLY_S = 0.5, CLAIM_HANG_S = 1.5;
 static const double DEFER_S = 2;         /* longest wait for the line that another supervisor has claimed to print */
 static const double SERVER_S = 0.5;      /* longest wait of a member for the server's or the backup server's decision */
+static const double REASON_S = 0.2;      /* longest wait for the error line of another rank, for the results */
 static const double RECORD_S = 0.1;      /* longest wait for the final results before the error line is printed */
 static const double SLOW_RECORD_S = 0.3; /* further wait after the error line, unless the launcher is Open MPI 5's */
 static const double ALONE_RECORD_S = 2;  /* the same without a launcher, which would kill this process */
@@ -111,20 +112,36 @@ bool bb_supervisor_poll_writer(struct bb_supervisor *s)
     return w->finished;
 }
 
+/* Returns the error line that explains the end of the job; "": none is known. */
+static const char *known_reason(const struct bb_supervisor *s)
+{
+    if (s->line[0] || s->printed[0])
+        return s->line[0] ? s->line : s->printed;
+    return s->code ? s->children[0].page->error.text : "";
+}
+
+/* Server: waits for the error line of the rank that failed, if it is on another supervisor: rank 0 may end before. */
+static void await_reason(struct bb_supervisor *s)
+{
+    const double end_s = bb_now_s() + REASON_S;
+
+    while (s->role == BB_ROLE_SERVER && s->code && !known_reason(s)[0] && bb_now_s() < end_s) {
+        (void)poll(NULL, 0, (int)(1e3 * SOON_S));
+        bb_peers_read(s, bb_now_s());
+    }
+}
+
 /* Returns how the job ends, for the results. phase: out, buffer to which the returned struct points. */
 static struct bb_results_end describe_end(const struct bb_supervisor *s, char phase[BB_VERDICT_LINE])
 {
-    const char *own = s->children[0].page->error.text;
+    const char *reason = known_reason(s);
 
     phase[0] = '\0';
     if (s->trouble.cause != BB_CAUSE_NONE)
         bb_verdict_phase(s, phase);
-    if (!own[0])
-        own = "another rank failed and printed the reason to stderr";
-    return (struct bb_results_end){.reason = s->line[0]      ? s->line
-                                             : s->printed[0] ? s->printed
-                                             : s->code       ? own
-                                                             : NULL,
+    if (s->code && !reason[0])
+        reason = "another rank failed and printed the reason to stderr";
+    return (struct bb_results_end){.reason = reason,
                                    .phase = phase,
                                    .ended_by =
                                        s->trouble.cause == BB_CAUSE_SIGNAL ? bb_signal_name(s->trouble.signal) : NULL};
@@ -192,6 +209,7 @@ static void start_ending(struct bb_supervisor *s, bool line)
     if (line)
         bb_verdict_compose(s);
     bb_ranks_end(s);
+    await_reason(s);
     record_end(s);
     bb_peers_end(s);
     await_record(s, RECORD_S);

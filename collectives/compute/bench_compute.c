@@ -372,10 +372,10 @@ static int report_slow(struct compute *b)
                                               slow->results, "of", b->results));
         rank_text(b, r, text);
         if (s->out)
-            fprintf(s->out, "# slow: %s: up to %.2f x the time of the median rank, in %d of %d results\n", text,
+            fprintf(s->out, "# slow: %s: up to %.2f x the time of other ranks, in %d of %d results\n", text,
                     slow->worst, slow->results, b->results);
         if (s->world.rank == 0)
-            bb_warn("%s is slow: up to %.2f x the time of the median rank", text, slow->worst);
+            bb_warn("%s is slow: up to %.2f x the time of other ranks", text, slow->worst);
     }
     return bb_results_set(b->session.json, "slow_gpus", list);
 }

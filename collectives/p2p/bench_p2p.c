@@ -362,21 +362,30 @@ static json_t *slow_json(const struct p2p *p, const struct matrix *m, const stru
                      "median", bb_json_real(l->median));
 }
 
-static void print_slow(const struct p2p *p, const struct matrix *m, const struct bb_slow_link *l)
+enum { PART_TEXT = 2 * BB_HOST_TEXT + 64 };
+
+/* Writes a pair, rank or node to text: "rank 0 (node0) to rank 5 (node2)", "rank 5 (node2)". */
+static const char *part_text(const struct p2p *p, const struct matrix *m, const struct bb_slow_link *l,
+                             char text[PART_TEXT])
 {
-    const struct bb_p2p_metric *f = &bb_p2p_metrics[m->run.kind];
     const struct bb_world *w = &p->session.world;
-    char who[2 * BB_HOST_TEXT + 64], label[LABEL_TEXT];
 
     if (l->level == BB_LINK_PAIR)
-        snprintf(who, sizeof who, "rank %d (%s) %s rank %d (%s)", l->from, w->hosts[l->from],
-                 f->is_directed ? "to" : "and", l->to, w->hosts[l->to]);
-    else if (l->level == BB_LINK_RANK)
-        snprintf(who, sizeof who, "all links of rank %d (%s)", l->from, w->hosts[l->from]);
+        snprintf(text, PART_TEXT, "rank %d (%s) %s rank %d (%s)", l->from, w->hosts[l->from],
+                 bb_p2p_metrics[m->run.kind].is_directed ? "to" : "and", l->to, w->hosts[l->to]);
     else
-        snprintf(who, sizeof who, "all links of node %d (%s)", l->from, host_of_node(w, l->from));
-    fprintf(p->session.out, "# slow: %s: %s: %.2f %s, median %s %.2f\n", who, label_of(m, label), l->value, f->unit,
-            class_text(l->same_node), l->median);
+        snprintf(text, PART_TEXT, "%s %d (%s)", bb_link_level_names[l->level], l->from,
+                 l->level == BB_LINK_RANK ? w->hosts[l->from] : host_of_node(w, l->from));
+    return text;
+}
+
+static void print_slow(const struct p2p *p, const struct matrix *m, const struct bb_slow_link *l)
+{
+    char who[PART_TEXT], label[LABEL_TEXT];
+
+    fprintf(p->session.out, "# slow: %s%s: %s: %.2f %s, median %s %.2f\n",
+            l->level == BB_LINK_PAIR ? "" : "all links of ", part_text(p, m, l, who), label_of(m, label), l->value,
+            bb_p2p_metrics[m->run.kind].unit, class_text(l->same_node), l->median);
 }
 
 /* Appends a value to an array of p->report. */
@@ -403,24 +412,19 @@ enum { CAUSE_TEXT = 2 * BB_HOST_TEXT + 256 };
 static const char *cause_text(const struct p2p *p, const struct cause *c, char text[CAUSE_TEXT])
 {
     const struct bb_slow_link *what = &c->found.what;
-    const struct bb_world *w = &p->session.world;
     const char *unit = bb_p2p_metrics[c->matrix->run.kind].unit;
-    char who[2 * BB_HOST_TEXT + 64];
+    char who[PART_TEXT];
 
-    if (what->level == BB_LINK_CLASS) {
+    if (what->level == BB_LINK_CLASS)
         snprintf(text, CAUSE_TEXT, "all %d links %s are slow: %.2f %s", c->found.links, class_text(what->same_node),
                  what->value, unit);
-        return text;
-    }
-    if (what->level == BB_LINK_PAIR)
-        snprintf(who, sizeof who, "rank %d (%s) %s rank %d (%s): the link %s is", what->from, w->hosts[what->from],
-                 bb_p2p_metrics[c->matrix->run.kind].is_directed ? "to" : "and", what->to, w->hosts[what->to],
-                 class_text(what->same_node));
+    else if (what->level == BB_LINK_PAIR)
+        snprintf(text, CAUSE_TEXT, "%s: the link %s is slow: %.2f %s, other links %.2f",
+                 part_text(p, c->matrix, what, who), class_text(what->same_node), what->value, unit, what->median);
     else
-        snprintf(who, sizeof who, "%s %d (%s): %d of its %d links %s are", bb_link_level_names[what->level], what->from,
-                 what->level == BB_LINK_RANK ? w->hosts[what->from] : host_of_node(w, what->from), c->found.slow,
-                 c->found.links, class_text(what->same_node));
-    snprintf(text, CAUSE_TEXT, "%s slow: %.2f %s, other links %.2f", who, what->value, unit, what->median);
+        snprintf(text, CAUSE_TEXT, "%s: %d of its %d links %s are slow: %.2f %s, other links %.2f",
+                 part_text(p, c->matrix, what, who), c->found.slow, c->found.links, class_text(what->same_node),
+                 what->value, unit, what->median);
     return text;
 }
 

@@ -33,12 +33,11 @@ struct plan_results {
 /* Write the file of --export. Before a large file is written, print the number of its operations. */
 static int write_export(const struct plan_results *f, const struct bb_plan_options *o, int argc, char **argv)
 {
-    double ops = 0;
+    double ops;
 
     if (!o->export || !f->plan.checks.matched || !f->plan.checks.deadlock_free)
         return 0;
-    for (int rank = 0; rank < f->step.layout.ranks; rank++)
-        ops += (double)bb_step_program(&f->step, rank)->n_ops;
+    ops = bb_step_operations(&f->step);
     if (ops >= LARGE_EXPORT && !o->export_only.ranks)
         bb_warn("--export: the step has %.0f operations on %d ranks, so the export may be large", ops,
                 f->step.layout.ranks);
@@ -103,8 +102,8 @@ static const char *attention_in(const struct bb_kernel_list *work)
 }
 
 /*
- * Return whether a layer has 32 or more experts, or a GPU has eight or more, or experts with biases (recognized by their memory-bound kernel
- * "clamp"). Published steps of such models took longer than the forecast predicts.
+ * Return whether a layer has 32 or more experts, or a GPU has eight or more, or experts with biases (recognized by
+ * their memory-bound kernel "clamp"). Published steps of such models took longer than the forecast predicts.
  */
 static bool has_many_experts(const struct bb_step *step, int ep)
 {

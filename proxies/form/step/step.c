@@ -45,6 +45,15 @@ bool bb_step_has_both(const struct bb_step *step)
     return compute && comm;
 }
 
+double bb_step_operations(const struct bb_step *step)
+{
+    double ops = 0;
+
+    for (int rank = 0; rank < step->layout.ranks; rank++)
+        ops += (double)bb_step_program(step, rank)->n_ops;
+    return ops;
+}
+
 double bb_step_flops(const struct bb_step *step)
 {
     double *of_role, sum = 0;

@@ -65,6 +65,9 @@ double bb_step_training_bytes(const struct bb_step *step);
 /* bb_step_has_both - return whether the step launches both communication and compute (bb_op_launches). */
 bool bb_step_has_both(const struct bb_step *step);
 
+/* bb_step_operations - return the number of operations of one step, summed over all ranks. */
+double bb_step_operations(const struct bb_step *step);
+
 /*
  * bb_step_flops - return the FLOPs of one step, summed over all ranks. Attention counts in full, as in Megatron-LM, even
  *     if a causal mask hides half of its scores.

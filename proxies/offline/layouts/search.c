@@ -511,8 +511,7 @@ static void predict_row(void *arg, int i)
         row->flops = bb_step_flops(&step);
         row->utilisation = bb_predicted_utilisation(&step, &p);
         row->causal_share = bb_step_causal_share(&step);
-        for (int r = 0; r < step.layout.ranks; r++)
-            row->operations += (double)bb_step_program(&step, r)->n_ops;
+        row->operations = bb_step_operations(&step);
         row->bytes = bb_step_training_bytes(&step);
         row->tokens = step.tokens;
         row->samples = step.samples;

@@ -85,15 +85,12 @@ static void write_checks(const struct bb_plan *plan, char text[TEXT])
     const struct bb_checks *c = &plan->checks;
     const int ranks = plan->step->layout.ranks;
     char number[BB_THOUSANDS_TEXT];
-    double ops = 0;
 
-    for (int r = 0; r < plan->traffic.n; r++)
-        ops += (double)plan->traffic.roles[r].program->n_ops * plan->traffic.roles[r].n_ranks;
-    snprintf(text, TEXT, "%s operations on %d rank%s: %s, %s%s", bb_format_thousands(ops, number), ranks,
-             ranks == 1 ? "" : "s", c->matched ? "all operations match" : "OPERATIONS DO NOT MATCH",
-             c->deadlock_free ? "no deadlock" : "DEADLOCK",
-             c->deadlock_free && !c->safe_serialised ? "; would deadlock if CUDA ran the streams one after another"
-                                                     : "");
+    snprintf(
+        text, TEXT, "%s operations on %d rank%s: %s, %s%s", bb_format_thousands(bb_step_operations(plan->step), number),
+        ranks, ranks == 1 ? "" : "s", c->matched ? "all operations match" : "OPERATIONS DO NOT MATCH",
+        c->deadlock_free ? "no deadlock" : "DEADLOCK",
+        c->deadlock_free && !c->safe_serialised ? "; would deadlock if CUDA ran the streams one after another" : "");
 }
 
 /* Lists what limits each training phase for most of its time: "forward compute-bound, backward compute-bound". */

@@ -12,15 +12,6 @@
 #define MAX_EXECUTED_OPS 300e6
 #define MAX_OPS          10e6
 
-static double count_ops(const struct bb_step *step)
-{
-    double ops = 0;
-
-    for (int r = 0; r < step->layout.ranks; r++)
-        ops += (double)bb_step_program(step, r)->n_ops;
-    return ops;
-}
-
 int bb_predict_validate_jitter(int ranks, int replicas, double ops, int samples)
 {
     const int fewer = (int)(replicas * MAX_OPS / ops); /* every replica has equally many operations */
@@ -64,7 +55,8 @@ int bb_predict_jitter(const struct bb_step *step, const struct bb_cluster *clust
     int rc;
 
     *out = (struct bb_jittered){.deviation = conditions->jitter, .seed = (int)conditions->seed, .samples = samples};
-    TRY(bb_predict_validate_jitter(step->layout.ranks, count_replicas(&step->layout), count_ops(step), samples));
+    TRY(bb_predict_validate_jitter(step->layout.ranks, count_replicas(&step->layout), bb_step_operations(step),
+                                   samples));
     BB_NEW(out->step_ns, samples);
     TRY(bb_sim_init(&m, step, cluster, conditions, &faults));
     bb_simulate_samples(&m, samples, out->step_ns);

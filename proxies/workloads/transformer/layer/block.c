@@ -112,12 +112,24 @@ static const struct bb_layer_sizes *moved_sizes(const struct bb_block *b)
     return b->reads_encoder ? &b->layers->sizes : current_sizes(b);
 }
 
+/* A function of its own, because the large list `made` would otherwise be zeroed at each call of get_kernel_list. */
+static const struct bb_kernel_list *add_kernel_list(struct bb_layers *l, const struct bb_layer_sizes *sizes,
+                                                    const struct bb_kernel_groups *c)
+{
+    struct bb_kernel_list made = {0}, *work;
+
+    bb_kernel_groups_append(sizes, c, &made);
+    work = bb_step_copy_kernel_list(l->step, &made);
+    BB_GROW(l->kernel_lists, l->n_kernel_lists);
+    l->kernel_lists[l->n_kernel_lists++] = (struct bb_cached_kernel_list){*c, sizes, work};
+    return work;
+}
+
 /* Returns the kernel list for the kernel groups c and the current layer's sizes; builds the list if it does not
  * exist yet. Operations with equal kernel groups and sizes share one list. */
 static const struct bb_kernel_list *get_kernel_list(struct bb_block *b, const struct bb_kernel_groups *c)
 {
     const struct bb_layer_sizes *sizes = current_sizes(b);
-    struct bb_kernel_list made = {0}, *work;
     struct bb_layers *l = b->layers;
 
     /* Lists of expert kernels (c->rows > 0) differ between ep ranks, so the wanted list was usually added recently:
@@ -130,11 +142,7 @@ static const struct bb_kernel_list *get_kernel_list(struct bb_block *b, const st
             memcmp(cached->groups.list, c->list, sizeof(c->list[0]) * (size_t)c->n) == 0)
             return cached->work;
     }
-    bb_kernel_groups_append(sizes, c, &made);
-    work = bb_step_copy_kernel_list(l->step, &made);
-    BB_GROW(l->kernel_lists, l->n_kernel_lists);
-    l->kernel_lists[l->n_kernel_lists++] = (struct bb_cached_kernel_list){*c, sizes, work};
-    return work;
+    return add_kernel_list(l, sizes, c);
 }
 
 /* Returns the duration of a compute operation in microseconds: its FLOPs divided by the rate config->tflops or, if

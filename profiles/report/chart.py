@@ -25,15 +25,20 @@ class Chart:
     @property
     def stamps(self):
         """The stamps of the source files; one that only some of the files have is prefixed with their names."""
-        common = [stamp for stamp in (self.sources[0].stamps if self.sources else ()) if all(stamp in r.stamps for r in self.sources)]
-        return common + [f"{r.name}: {stamp}" for r in self.sources for stamp in r.stamps if stamp not in common]
+        files = {}
+        for result in self.sources:
+            for stamp in result.stamps:
+                files.setdefault(stamp, []).append(result.name)
+        n = len(self.sources)
+        return [stamp if len(names) == n else f"{', '.join(names) if len(names) < 3 else f'{len(names)} of {n} files'}: {stamp}"
+                for stamp, names in sorted(files.items(), key=lambda item: -len(item[1]))]
 
     def figure(self):
         """The arguments of Plotly.newPlot, or None for a chart that is only a table."""
         if not self.traces and not self.chooser:
             return None
         layout = {
-            "height": self.height, "margin": {"l": 76, "r": 24, "t": 46 + self.stamps_from() + 18 * len(self.stamps), "b": 60},
+            "height": self.height + 18 * len(self.stamps[1:]), "margin": {"l": 76, "r": 24, "t": 46 + self.stamps_from() + 18 * len(self.stamps), "b": 60},
             "paper_bgcolor": "rgba(0,0,0,0)", "plot_bgcolor": "rgba(0,0,0,0)", "hovermode": "closest",
             "font": {"family": "system-ui, sans-serif", "size": 13}, "showlegend": sum(trace.get("showlegend", True) for trace in self.traces) > 1,
             "modebar": {"bgcolor": "rgba(0,0,0,0)"},

@@ -1,24 +1,23 @@
-"""The findings of a result in sentences: problems first, then the main values and their causes."""
+"""The findings of a result in sentences: its failure first, then what is slow, then the main values and their causes."""
 import collections
 import math
+import string
 from statistics import median_high
 
 from charts import CONTENT_ERRORS, does_not_match
 from measured import algorithm_verdicts, bandwidth_of, choice_of, limits_text
 from steps import TERMS, breakdown_of, compared_steps, layout_name, memory_of, rate_of, role_of, terms_of
+from result_files import is_plan
 from tables import is_over, row_name
 from units import bytes_text, is_number, median_of, number_text, share_text, time_text
 
+# The first word of a result that is not "ok", by its status.
+FAILURES = {"does not fit": "DOES NOT FIT", "wrong data": "WRONG DATA", "running": "INCOMPLETE"}
+UNFINISHED = "the run has not ended, or all its processes were killed"
 
-def of(result):
-    """The sentences of a result, most important first; raises Unreadable."""
-    make = FINDINGS.get(result.kind, lambda result: ())
-    try:
-        sentences = list(make(result))
-    except CONTENT_ERRORS as error:
-        raise does_not_match(result, error) from error
-    status = result.text("status")
-    return sentences if status in ("", "ok") else [f"FAILED: {result.text('reason') or status}.", *sentences]
+
+def percent_text(value):
+    return "less than 0.01 %" if is_number(value) and value < 0.01 else number_text(value, "%")
 
 
 def names(items, most=4):
@@ -26,59 +25,83 @@ def names(items, most=4):
     return ", ".join(items[:most]) + (f" and {len(items) - most} more" if len(items) > most else "")
 
 
-def times_text(ratio):
-    return f"{ratio:.3g} times"
+FORMS = {"": str, "time": time_text, "bytes": bytes_text, "share": share_text, "percent": percent_text, "names": names, "number": number_text,
+         "host": lambda host: f" ({host})" if host else "",
+         "times": lambda ratio: f"{ratio:.3g} times" if is_number(ratio) else "- times"}
+
+
+class Sentences(string.Formatter):
+    """Templates with fields of a JSON object: "{key:form}" with a form of FORMS or a unit ("GB/s")."""
+
+    def get_value(self, key, args, kwargs):
+        return kwargs.get(key)
+
+    def format_field(self, value, form):
+        return FORMS[form](value) if form in FORMS else number_text(value, form)
+
+
+def say(template, *objects, **more):
+    """The template with the fields of the objects."""
+    return Sentences().vformat(template, (), {key: value for one in (*objects, more) for key, value in one.items()})
+
+
+def of(result):
+    """The sentences of a result, most important first; raises Unreadable. Of a failed result only what is wrong or slow with it."""
+    problems, values = FINDINGS.get(result.kind, (none, none))
+    usable = not result.failure or memory_of(result).get("fits") is False
+    try:
+        return [*failure(result), *problems(result), *(values(result) if usable else ())]
+    except CONTENT_ERRORS as error:
+        raise does_not_match(result, error) from error
+
+
+def total(results):
+    """One sentence about several results: how many, and which of them failed."""
+    failed = [f"{result.name} ({result.failure})" for result in results if result.failure]
+    if len(results) > 1:
+        yield f"{len(failed)} of {len(results)} results failed: {names(failed, 12)}." if failed else f"None of {len(results)} results failed."
+
+
+def none(result):
+    return ()
+
+
+def failure(result):
+    if result.failure:
+        reason = result.text("reason") or (UNFINISHED if result.failure == "running" else wrong_rows(result) or result.failure)
+        yield f"{FAILURES.get(result.failure, 'FAILED')}: {reason}."
+
+
+def wrong_rows(result):
+    wrong = [row for row in result.rows if row.get("wrong")]
+    return say("{n} of {of} rows have wrong data, the first at {bytes:bytes}", wrong[0], n=len(wrong), of=len(result.rows)) if wrong else ""
+
+
+def host_of(result, rank):
+    return next((d.get("host") for d in result.data.get("devices") or [] if isinstance(d, dict) and d.get("rank") == rank), None)
 
 
 # ---- bench -----------------------------------------------------------------------------------------------------------
 
 
-def collectives(result):
-    wrong = [row for row in result.rows if row.get("wrong")]
-    if wrong:
-        yield f"WRONG DATA in {len(wrong)} of {len(result.rows)} rows, the first at {bytes_text(wrong[0].get('bytes'))}."
-    yield from slow_groups(result)
-    yield from late_ranks(result)
-    by_name = collections.defaultdict(list)
-    for row in result.rows:
-        if not row.get("forced") and is_number(bandwidth_of(row)[0]):
-            by_name[row.get("collective")].append(row)
-    for name, rows in by_name.items():
-        best, small = max(rows, key=lambda row: bandwidth_of(row)[0]), min(rows, key=lambda row: row.get("bytes") or 0)
-        value, what = bandwidth_of(best)
-        latency = f"; {bytes_text(small.get('bytes'))} takes {time_text(median_of(small.get('time_us')))}" if small is not best else ""
-        yield f"{name} reaches {number_text(value, 'GB/s')} of {what} at {bytes_text(best.get('bytes'))}{latency}."
-    not_best = [v for v in algorithm_verdicts(result) if v.get("nccl_choice") == "not_best" and is_number(v.get("lost_factor"))]
-    if algorithm_verdicts(result):
-        yield f"NCCL's choice is not the fastest at {len(not_best)} of {len(algorithm_verdicts(result))} sizes."
-    if not_best:
-        worst = max(not_best, key=lambda v: v["lost_factor"])
-        yield (f"Largest loss: at {bytes_text(worst.get('bytes'))}, {choice_of(worst.get('chosen') or {})} takes "
-               f"{times_text(worst['lost_factor'])} as long as {choice_of(worst.get('best') or {})}.")
-
-
 def slow_groups(result):
     """With --split: groups whose bus bandwidth at the largest size is below 90 % of the median group."""
     rows = [row for row in result.rows if is_number(row.get("group")) and is_number(bandwidth_of(row)[0])]
-    size = max((row["bytes"] for row in rows), default=0)
-    groups = {}
+    size, groups = max((row["bytes"] for row in rows), default=0), {}
     for row in rows:
         if row["bytes"] == size:
             groups[row["group"]] = min(bandwidth_of(row)[0], groups.get(row["group"], math.inf))
     if len(groups) > 1:
         usual = median_high(groups.values())
         for group in sorted((g for g in groups if groups[g] < 0.9 * usual), key=groups.get):
-            yield (f"Group {group}{members(result, group)} is slow: {number_text(groups[group], 'GB/s')} at {bytes_text(size)}, "
-                   f"{share_text(groups[group] / usual)} of the {number_text(usual, 'GB/s')} of the median group.")
+            yield say("Group {group}{members} is slow: {rate:GB/s} at {size:bytes}, {share:share} of the {usual:GB/s} of the median group.",
+                      group=group, members=members(result, group), rate=groups[group], size=size, share=groups[group] / usual, usual=usual)
 
 
 def members(result, group):
     """The hosts and ranks of a group, if the file names them."""
-    for known in result.data.get("groups") or []:
-        if isinstance(known, dict) and known.get("group") == group:
-            hosts = known.get("hosts") or []
-            return f" ({names(hosts)}; ranks {names(known.get('ranks') or [])})"
-    return ""
+    known = [one for one in result.data.get("groups") or [] if isinstance(one, dict) and one.get("group") == group]
+    return say(" ({hosts:names}; ranks {ranks:names})", {"hosts": [], "ranks": []}, known[0]) if known else ""
 
 
 def late_ranks(result):
@@ -87,189 +110,230 @@ def late_ranks(result):
     late = collections.Counter(skew.get("straggler") for skew in skews if is_number(skew.get("straggler")))
     for rank, n in late.most_common(1):
         if n > len(skews) / 2:
-            yield f"Rank {rank}{host_of(result, rank)} arrives last in {n} of {len(skews)} rows."
+            yield say("Rank {rank}{host:host} arrives last in {n} of {of} rows.", rank=rank, host=host_of(result, rank), n=n, of=len(skews))
 
 
-def host_of(result, rank):
-    hosts = [d.get("host") for d in result.data.get("devices") or [] if isinstance(d, dict) and d.get("rank") == rank]
-    return f" ({hosts[0]})" if hosts and hosts[0] else ""
+def slow_collectives(result):
+    yield from slow_groups(result)
+    yield from late_ranks(result)
 
 
-def links(result):
+def collectives(result):
+    by_name = collections.defaultdict(list)
+    for row in result.rows:
+        if not row.get("forced") and is_number(bandwidth_of(row)[0]):
+            by_name[row.get("collective")].append(row)
+    reaches = "is predicted to reach" if is_plan(result.data) else "reaches"
+    for name, rows in by_name.items():
+        best, small = max(rows, key=lambda row: bandwidth_of(row)[0]), min(rows, key=lambda row: row.get("bytes") or 0)
+        latency = say("; {bytes:bytes} takes {us:time}", small, us=median_of(small.get("time_us"))) if small is not best else ""
+        yield say("{name} {reaches} {value:GB/s} of {what} at {bytes:bytes}{group}{latency}.", best, name=name, reaches=reaches, latency=latency,
+                  group=f" in group {best['group']}" if is_number(best.get("group")) else "", **dict(zip(("value", "what"), bandwidth_of(best))))
+    yield from algorithms(result)
+
+
+def algorithms(result):
+    """With --sweep-algorithms: how often NCCL's choice is not the fastest, and the largest loss."""
+    verdicts = algorithm_verdicts(result)
+    not_best = [v for v in verdicts if v.get("nccl_choice") == "not_best" and is_number(v.get("lost_factor"))]
+    if verdicts:
+        yield f"NCCL's choice is not the fastest at {len(not_best)} of {len(verdicts)} sizes."
+    for worst in sorted(not_best, key=lambda v: -v["lost_factor"])[:1]:
+        yield say("Largest loss: at {bytes:bytes}, {chosen} takes {lost_factor:times} as long as {best}.", worst,
+                  chosen=choice_of(worst.get("chosen") or {}), best=choice_of(worst.get("best") or {}))
+
+
+# Level of a cause of slow links -> its name.
+LEVELS = {"node": "node {node}{host:host}", "rank": "rank {from}{host:host}", "class": "all ranks", "pair": "rank {from}{host:host} to rank {to}"}
+
+
+def slow_links(result):
     """What explains the slow links, each node, rank and pair once."""
-    seen = set()
+    causes = {}
     for cause in result.data.get("causes") or []:
-        host = f" ({cause.get('host')})"
-        what = {"node": f"node {cause.get('node')}{host}", "rank": f"rank {cause.get('from')}{host}", "class": "all ranks"}.get(
-            cause.get("level"), f"{cause.get('from')} to {cause.get('to')}{host}")
-        if what not in seen:
-            seen.add(what)
-            unit = "us" if cause.get("metric") == "latency" else "GB/s"
-            yield (f"Slow: {what}, {cause.get('slow')} of {cause.get('links')} {'intra' if cause.get('same_node') else 'inter'}"
-                   f"-node links, {cause.get('metric')} {number_text(cause.get('value'), unit)} instead of "
-                   f"{number_text(cause.get('median'), unit)} at {bytes_text(cause.get('bytes'))}.")
+        causes.setdefault(say(LEVELS.get(cause.get("level"), LEVELS["pair"]), cause), cause)
+    for what, cause in causes.items():
+        unit = "us" if cause.get("metric") == "latency" else "GB/s"
+        yield say(f"Slow: {{what}}, {{slow}} of {{links}} links {{where}}, {{metric}} {{value:{unit}}} instead of {{median:{unit}}} at {{bytes:bytes}}.",
+                  cause, what=what, where="within the node" if cause.get("same_node") else "between nodes")
     slow = sum(link.get("level") == "pair" for link in result.data.get("slow_links") or [])
-    if result.rows and not seen:
-        yield f"{slow} links are slow by the criterion of --slow."
+    if result.rows and not causes and (slow or not result.failure):
+        yield f"{slow or 'No'} link{'s are' if slow > 1 else ' is'} slow by the criterion of --slow."
 
 
 def communicators(result):
     ranks = max((row.get("ranks") or 0 for row in result.rows), default=0)
     rows = [row for row in result.rows if row.get("ranks") == ranks and is_number(median_of(row.get("time_us")))]
     for row in sorted(rows, key=lambda row: -median_of(row["time_us"]))[:1]:
-        yield (f"The longest step of a communicator's life on {ranks} ranks is {row.get('step')}: "
-               f"{time_text(median_of(row['time_us']))}, on rank {row.get('slowest_rank')}{host_of(result, row.get('slowest_rank'))}.")
+        yield say("The longest step of a communicator's life on {ranks} ranks is {step}: {us:time}, on rank {slowest_rank}{host:host}.", row,
+                  us=median_of(row["time_us"]), host=host_of(result, row.get("slowest_rank")))
 
 
 def overlap(result):
     for best in result.data.get("best") or []:
         row = next((r for r in result.rows if all(r.get(key) == best.get(key) for key in ("bytes", "min_ctas", "max_ctas"))), {})
-        tied = f" (a tie with {names(best['tied'])})" if best.get("tied") else ""
-        yield (f"{row.get('collective')} of {bytes_text(best.get('bytes'))} and GEMMs together are fastest with CTAs {limits_text(best)}{tied}: "
-               f"overlap efficiency {number_text(row.get('overlap_efficiency'))}, GEMMs {times_text(row.get('compute_slowdown') or 1)} as long as alone.")
+        others = [tied for tied in best.get("tied") or [] if tied != limits_text(best)]
+        yield say("{collective} of {bytes:bytes} concurrent with GEMMs is fastest with CTAs {ctas}{tied}: overlap efficiency "
+                  "{overlap_efficiency:number}, GEMMs take {compute_slowdown:times} as long as alone.", row, best, ctas=limits_text(best),
+                  tied=f" (no slower: {names(others)})" if others else "")
+
+
+def slow_gpus(result):
+    for gpu in result.data.get("slow_gpus") or []:
+        yield say("Slow: GPU {gpu} of {host} (rank {rank}), in {results} of {of} results, up to {worst_slowdown:times} the time of the median rank.",
+                  gpu)
 
 
 def compute(result):
-    for gpu in result.data.get("slow_gpus") or []:
-        yield (f"Slow: GPU {gpu.get('gpu')} of {gpu.get('host')} (rank {gpu.get('rank')}), in {gpu.get('results')} of {gpu.get('of')} results, "
-               f"up to {times_text(gpu.get('worst_slowdown') or 1)} the time of the median rank.")
     limits = result.data.get("limits") or {}
-    rates = [f"{dtype} {number_text(rate)}" for dtype, rate in (limits.get("tflops") or {}).items()]
+    rates = [f"{dtype} {number_text(rate)}" for dtype, rate in (limits.get("tflops") or {}).items() if is_number(rate)]
     if rates:
-        yield f"Best rate of GEMMs in TFLOP/s: {names(rates, 6)}. Copies reach {number_text(limits.get('copy_gbps'), 'GB/s')}."
+        yield f"Best rate of GEMMs in TFLOP/s: {names(rates, 6)}."
+    if is_number(limits.get("copy_gbps")):
+        yield say("Copies reach {copy_gbps:GB/s}.", limits)
 
 
 # ---- steps -----------------------------------------------------------------------------------------------------------
 
 
+def invalid_step(result):
+    for fault in ((result.data.get("checks") or {}).get("faults") or [])[:3]:
+        yield f"The step is invalid: {fault}."
+
+
 def step(result):
+    """Step time, exposed communication, late ranks, training time and best order."""
     data, predicted = result.data, result.data.get("predicted") or {}
-    layouts = (data.get("best_layout") or {}).get("layouts")
-    if layouts is not None:
-        yield from best_layout(layouts, data["best_layout"])
+    if "best_layout" in data:
+        yield from best_layout(data["best_layout"])
         return
-    yield from memory_and_checks(result)
     us = median_of(data.get("step_us")) or predicted.get("step_us")
     if is_number(us):
-        verb = "would take" if memory_of(result).get("fits") is False else "takes"
-        yield f"A step {verb} {time_text(us)} on {data.get('ranks')} ranks{rates_text(data, predicted)}."
+        takes, fits = ("would take", ", if training fitted") if memory_of(result).get("fits") is False else ("takes", "")
+        yield f"A step {takes} {time_text(us)} on {data.get('ranks')} ranks{fits}{rates_text(data, predicted)}."
     yield from exposed(result)
-    if predicted.get("slow"):
-        yield f"Predicted with slow or late parts (--slow, --delay): {', '.join(predicted['slow'])}."
-    late = data if is_number(data.get("late_rank")) else predicted
-    if is_number(late.get("late_rank")):
-        yield f"All wait for rank {late['late_rank']} (node {late.get('late_node')}){host_of(result, late['late_rank'])}."
-    for row in waiting_rows(data, predicted)[:1]:
-        if is_number(us) and row["most_us"] > 0.02 * us:
-            yield (f"Rank {row.get('most_rank')} waits {time_text(row['most_us'])} in {row.get('group')}, mostly for rank "
-                   f"{row['waited_for']}{host_of(result, row['waited_for'])}.")
-    training = predicted.get("training") or {}
-    if training:
-        yield (f"{number_text(training.get('tokens'))} tokens take {number_text(training.get('days'))} days, "
-               f"{number_text(training.get('gpu_hours'))} GPU hours.")
-    orders = (data.get("best_order") or {}).get("orders") or []
-    for order in orders[:1]:
-        yield f"The order {order.get('order')} sends the fewest bytes between nodes: {bytes_text(order.get('inter_node_bytes'))} per step."
+    yield from late_parts(result, us)
+    if predicted.get("training"):
+        yield say("{tokens:number} tokens take {days:number} days, {gpu_hours:number} GPU hours.", predicted["training"])
+    for order in ((data.get("best_order") or {}).get("orders") or [])[:1]:
+        yield say("The order {order} sends the fewest bytes between nodes: {inter_node_bytes:bytes} per step.", order)
 
 
-def rates_text(data, predicted):
-    """Rate and utilisation, as far as the file has them."""
-    what, rate = rate_of(data) or ("steps", None)
+def rates_text(*objects):
+    """Rate and utilisation, from the first of the objects that has them."""
+    known = {key: value for one in reversed(objects) for key, value in one.items() if is_number(value)}
+    what, rate = rate_of(objects[0]) or ("steps", None)
     parts = [number_text(rate, f"{what}/s")] if what != "steps" else []
-    for key, form in (("tflops_per_gpu", lambda v: number_text(v, "TFLOP/s per GPU")),
-                      ("model_flop_utilisation", lambda v: f"{share_text(v)} model FLOP utilisation")):
-        value = data.get(key) if is_number(data.get(key)) else predicted.get(key)
-        parts += [form(value)] if is_number(value) else []
+    parts += [say("{tflops_per_gpu:TFLOP/s per GPU}", known)] if "tflops_per_gpu" in known else []
+    if "model_flop_utilisation" in known:
+        causal = " with attention in full (as Megatron-LM), {model_flop_utilisation_causal:share} with causal attention"
+        parts.append(say("MFU {model_flop_utilisation:share}" + (causal if "model_flop_utilisation_causal" in known else ""), known))
     return f": {', '.join(parts)}" if parts else ""
-
-
-def memory_and_checks(result):
-    memory, checks = memory_of(result), result.data.get("checks") or {}
-    if memory.get("fits") is False:
-        yield (f"DOES NOT FIT: the {memory.get('of')} needs {bytes_text(memory.get('needed_bytes'))} of "
-               f"{bytes_text(memory.get('available_bytes'))} per GPU.")
-    for fault in (checks.get("faults") or [])[:3]:
-        yield f"The step is invalid: {fault}."
 
 
 def exposed(result):
     b = breakdown_of(result)
     if not b or not is_number(b.get("exposed_us")) or not b.get("step_us"):
         return
-    causes = [(name, us) for name, us, _ in terms_of(result)[1] if name != "slower kernels" and name != "idle" and us > 0]
-    cause = max(causes, key=lambda c: c[1], default=None)
-    groups = [g for g in (result.data.get("predicted") or {}).get("groups") or result.data.get("groups") or []
-              if is_number(g.get("exposed_us"))]
-    group = max(groups, key=lambda g: g["exposed_us"], default=None)
     text = f"{share_text(b['exposed_us'] / b['step_us'])} of the step is exposed communication"
+    cause = largest((name, us) for name, us, _ in terms_of(result)[1] if name not in ("slower kernels", "idle"))
+    groups = (result.data.get("predicted") or {}).get("groups") or result.data.get("groups") or []
+    group = largest((group.get("name"), group.get("exposed_us")) for group in groups)
     text += f", mostly {cause[0]} ({time_text(cause[1])})" if cause and cause[0] != "exposed communication" else ""
-    text += f"; most of it in group {group.get('name')} ({time_text(group['exposed_us'])})" if group and group["exposed_us"] > 0 else ""
+    text += f"; most of it in group {group[0]} ({time_text(group[1])})" if group else ""
     role = role_of(result)
-    yield f"{text}. The slowest rank is {b.get('rank')}{host_of(result, b.get('rank'))}{f', {role}' if role else ''}."
+    yield say(f"{text}. The slowest rank is {{rank}}{{host:host}}{{of_role}}.", b, host=host_of(result, b.get("rank")),
+              of_role=f", {role}" if role else "")
 
 
-def waiting_rows(data, predicted):
-    """What ranks wait for, longest first, except for the pipeline, whose waiting is the bubble."""
-    rows = [row for row in data.get("waiting") or predicted.get("waiting") or []
-            if is_number(row.get("waited_for")) and is_number(row.get("most_us")) and row.get("group") != "pp"]
-    return sorted(rows, key=lambda row: -row["most_us"])
+def largest(pairs):
+    """The (name, value) with the largest positive value; None if there is none."""
+    return max((pair for pair in pairs if is_number(pair[1]) and pair[1] > 0), key=lambda pair: pair[1], default=None)
 
 
-def best_layout(layouts, search):
+def late_parts(result, step_us):
+    data, predicted = result.data, result.data.get("predicted") or {}
+    if predicted.get("slow"):
+        yield f"Predicted with slow or late parts (--slow, --delay): {', '.join(predicted['slow'])}."
+    late = data if is_number(data.get("late_rank")) else predicted
+    if is_number(late.get("late_rank")):
+        yield say("All other ranks wait for rank {late_rank} (node {late_node}){host:host}.", late, host=host_of(result, late["late_rank"]))
+    # Waiting in the pipeline is the bubble.
+    waits = [row for row in data.get("waiting") or predicted.get("waiting") or []
+             if is_number(row.get("waited_for")) and is_number(row.get("most_us")) and row.get("group") != "pp"]
+    row = max(waits, key=lambda row: row["most_us"], default=None)
+    if row and is_number(step_us) and row["most_us"] > 0.02 * step_us:
+        yield say("Rank {most_rank} waits {most_us:time} in {group}, mostly for rank {waited_for}{host:host}.", row,
+                  host=host_of(result, row["waited_for"]))
+
+
+def best_layout(search):
+    layouts = search.get("layouts") or []
     if not layouts:
-        yield f"No layout fits: {number_text(search.get('evaluated'))} were evaluated."
+        yield say("No layout fits: {evaluated:number} were evaluated.", search)
         return
     best = layouts[0]
-    parts = [(name, best.get(key)) for name, _, key, _ in TERMS if key and is_number(best.get(key)) and best[key] > 0]
-    yield (f"The fastest layout is {layout_name(best)}: {time_text(best.get('step_us'))} per step, {number_text(best.get('tflops_per_gpu'))} "
-           f"TFLOP/s per GPU, {bytes_text(best.get('memory_bytes'))} of {bytes_text(search.get('available_bytes'))}.")
+    yield say("The fastest layout is {name}: {step_us:time} per step, {memory_bytes:bytes} of {available_bytes:bytes}{rates}.", search, best,
+              name=layout_name(best), rates=rates_text(best))
     for other in layouts[1:2]:
         yield f"The second, {layout_name(other)}, takes {share_text(other['step_us'] / best['step_us'] - 1)} longer."
-    if parts:
-        name, us = max(parts, key=lambda part: part[1])
-        yield f"The largest loss of the fastest layout is {name}: {time_text(us)}."
+    loss = largest((name, best.get(key)) for name, _, key, _ in TERMS if key)
+    if loss:
+        yield f"The largest loss of the fastest layout is {loss[0]}: {time_text(loss[1])}."
 
 
 def proxies(result):
     failing = [row.get("proxy") for row in result.rows if row.get("fits") is False]
-    yield f"{len(result.rows) - len(failing)} of {len(result.rows)} proxies ran" + (f"; not for this number of ranks: {names(failing, 12)}." if failing else ".")
+    not_run = f"; not for this number of ranks: {names(failing, 12)}" if failing else ""
+    yield f"{len(result.rows) - len(failing)} of {len(result.rows)} proxies ran{not_run}."
 
 
 # ---- comparisons, calibrations, studies ------------------------------------------------------------------------------
 
 
 def comparison(result):
-    several = compared_steps(result)
-    for row in several:
-        unfit = " DOES NOT FIT in memory." if row.get("fits") is False else ""
-        first = several[0]["step_us"] or 1
-        yield f"{row['file']}: {time_text(row['step_us'])} per step, {times_text(row['step_us'] / first)} the time of the fastest.{unfit}"
     if any(row.get("file") for row in result.rows):
+        yield from several_files(result)
         return
     data, summary = result.data, result.data.get("summary") or {}
     over = sorted((row for row in result.rows if is_over(row, data.get("threshold_percent"))), key=lambda row: -row["ratio"])
     if over:
-        worst = names(f"{row_name(row)} ({times_text(row['ratio'])} the time of A)" for row in over)
-        yield f"B is more than {number_text(data['threshold_percent'])} % slower in {len(over)} of {len(result.rows)} rows: {worst}."
-    elif is_number(data.get("threshold_percent")):
-        yield f"No row of B is more than {number_text(data['threshold_percent'])} % slower than in A."
-    known = [row for row in result.rows if is_number(row.get("ratio"))]
-    if known and not over:
-        worst = max(known, key=lambda row: row["ratio"])
-        yield f"Largest ratio: {row_name(worst)}, B takes {times_text(worst['ratio'])} the time of A."
-    yield f"Verdict: {summary.get('verdict')}; geometric mean of the ratios {number_text(summary.get('geometric_mean_ratio'))}."
+        yield "B is slower in: " + names(f"{row_name(row)} ({FORMS['times'](row['ratio'])} the time of A)" for row in over) + "."
+    elif is_number(data.get("threshold_percent")) and not result.failure:
+        yield say("No row of B is more than {threshold_percent:percent} slower than in A.", data)
+    for row in sorted((row for row in result.rows if is_number(row.get("ratio")) and not over), key=lambda row: -row["ratio"])[:1]:
+        yield say("Largest ratio: {name}, B takes {ratio:times} the time of A.", row, name=row_name(row))
+    yield say("Verdict: {verdict}; on average B takes {geometric_mean_ratio:times} the time of A (geometric mean).", summary)
+
+
+def several_files(result):
+    """Each file of `compare A B C...` against the first file."""
+    first = result.rows[0]
+    for row in compared_steps(result) or result.rows:
+        text = say("{file}: {step_us:time} per step" if "step_us" in row else "{file}", row)
+        text += f"{';' if 'step_us' in row else ':'} {against(row, first)}" if row is not first else ""
+        yield f"{text}.{' DOES NOT FIT in memory.' if row.get('fits') is False else ''}"
+
+
+def against(row, first):
+    """The row of a file compared with the first: steps of different work by the GPU time for equal work."""
+    if not is_number(row.get("ratio")):
+        return f"{row.get('verdict') or 'not compared'}"
+    if "step_us" not in row:
+        return say("{verdict}, {ratio:times} the time of {first} over {rows} rows (geometric mean)", row, first=first.get("file"))
+    same_work = math.isclose(row["ratio"], row["step_us"] / first["step_us"], rel_tol=1e-3)
+    return say("{ratio:times} the {what} of {first}", row, first=first.get("file"), what="step time" if same_work else "GPU time for equal work")
 
 
 def calibration(result):
     for fit in result.data.get("fits") or []:
-        yield (f"{fit.get('name')}: median error {number_text(fit.get('median_error_percent'), '%')}, largest "
-               f"{number_text(fit.get('worst_error_percent'), '%')} over {fit.get('rows')} rows, {fit.get('outliers')} outliers.")
+        yield say("{name}: median error {median_error_percent:percent}, largest {worst_error_percent:percent} over {rows} rows, "
+                  "{outliers} outliers.", fit)
 
 
 def study(result):
-    columns, rows, counts = result.data.get("columns") or [], result.data.get("rows") or [], result.data.get("counts") or {}
-    if counts.get("failed"):
-        yield f"{counts['failed']} combinations failed."
+    yield from failed_combinations(result)
+    columns, rows = result.data.get("columns") or [], result.data.get("rows") or []
     axes = [name for name in result.data.get("axes") or {} if name in columns]
     varying = [a for a in axes if len({str(row[columns.index(a)]) for row in rows}) > 1]
     for name in [c for c in columns if c not in axes][:2]:
@@ -281,5 +345,18 @@ def study(result):
             yield f"{name}: from {ends[0]} to {ends[1]}."
 
 
-FINDINGS = {"collectives": collectives, "p2p": links, "comm": communicators, "overlap": overlap, "compute": compute, "proxy": step,
-            "plan": step, "proxies": proxies, "compare": comparison, "calibration": calibration, "sweep": study}
+def failed_combinations(result):
+    """The combinations that failed, by the first line of their error."""
+    errors = collections.defaultdict(list)
+    for one in result.data.get("combinations") or []:
+        if one.get("state") in ("failed", "below threshold"):
+            settings = ", ".join(f"{key} {value}" for key, value in (one.get("settings") or {}).items())
+            errors[next(iter(one.get("stderr") or ()), one["state"]).removeprefix("busbar: ")].append(settings)
+    for error, settings in list(errors.items())[:4]:
+        yield f"Failed: {names(settings)}: {error}."
+
+
+# Kind of a result -> (what is wrong or slow, the main values); only a result that did not fail has the second.
+FINDINGS = {"collectives": (slow_collectives, collectives), "p2p": (slow_links, none), "comm": (none, communicators), "overlap": (none, overlap),
+            "compute": (slow_gpus, compute), "proxy": (invalid_step, step), "plan": (invalid_step, step), "proxies": (none, proxies),
+            "compare": (comparison, none), "calibration": (none, calibration), "sweep": (study, none)}

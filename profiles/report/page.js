@@ -53,6 +53,8 @@ function draw(plot) {
     chart.figure.layout.yaxis.ticklabelposition = "inside"; // long names would take the width of the plot
   chart.figure.data.filter(trace => trace.type === "heatmap" && plot.clientWidth < 100 + 30 * trace.x.length)
     .forEach(trace => delete trace.texttemplate); // the numbers do not fit into the cells
+  if (plot.clientWidth < 500 && chart.figure.layout.showlegend) // one entry per line, above the height of the plot
+    chart.figure.layout.height += 20 * chart.figure.data.filter(trace => trace.showlegend !== false).slice(3).length;
   if (chart.chooser) choose(plot, chart);
   Plotly.newPlot(plot, chart.figure.data, chart.figure.layout, CONFIG);
   if (chart.figure.data.some(trace => trace.strokes))

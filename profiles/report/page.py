@@ -81,16 +81,18 @@ def files_table(results):
 
 
 def findings_html(results):
-    """The findings of each result, before any chart. Stamps that all files have are printed once."""
-    common = [stamp for stamp in results[0].stamps if all(stamp in r.stamps for r in results) and not stamp.startswith("status")]
-    parts = []
-    for r in results:
+    """The findings of each result, failed results first. Stamps that all files have are printed once; findings name the status."""
+    def stamps_of(result):
+        return [stamp for stamp in result.stamps if not stamp.startswith("status")]
+    common = [stamp for stamp in stamps_of(results[0]) if all(stamp in r.stamps for r in results)]
+    parts = [stamp_marks(common), *(f"<p><strong>{text(sentence)}</strong></p>" for sentence in findings.total(results))]
+    for r in sorted(results, key=lambda r: not r.failure):
         sentences = "".join(f"<li>{text(sentence)}</li>" for sentence in findings.of(r))
-        stamps = stamp_marks((stamp for stamp in r.stamps if stamp not in common and not stamp.startswith("status")), r.problems)
-        head = f"<h3>{text(r.name)} <small>{text(r.type)}</small></h3>{stamps}"
-        parts.append(f"{head}<ul>{sentences}</ul>" if sentences or stamps else "")
+        stamps = stamp_marks((stamp for stamp in stamps_of(r) if stamp not in common), r.problems)
+        if sentences or stamps:
+            parts.append(f"<h3>{text(r.name)} <small>{text(r.type)}</small></h3>{stamps}<ul>{sentences}</ul>")
     return (f'<section id="findings" aria-labelledby="findings-title"><h2 id="findings-title">Findings</h2>'
-            f'<div class="card">{stamp_marks(common)}{"".join(parts)}</div></section>')
+            f'<div class="card">{"".join(parts)}</div></section>')
 
 
 def figure_element(i, chart):

@@ -49,10 +49,16 @@ class Result:
         return f"{KINDS[self.kind]} --best-layout" if "best_layout" in data else KINDS[self.kind]
 
     @property
+    def failure(self):
+        """The status of a result that is not "ok"; else "". Files of nccl-tests have no status, but rows with wrong data."""
+        status = self.text("status") or ("wrong data" if any(row.get("wrong") for row in self.rows) else "ok")
+        return "" if status == "ok" else status
+
+    @property
     def problems(self):
-        """Reasons not to use the values: ranks that share a GPU, and a run that did not complete."""
+        """Reasons not to use the values: ranks that share a GPU, and a run that failed."""
         shared = ["ranks share a GPU: times are not meaningful"] if self.data.get("shared_gpu") else []
-        return shared + ([f"status of the run: {self.text('status')}"] if self.text("status") not in ("", "ok") else [])
+        return shared + ([f"status of the run: {self.failure}"] if self.failure else [])
 
     @property
     def stamps(self):

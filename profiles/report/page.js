@@ -2,7 +2,7 @@
 /* Draws each chart when it scrolls into view, fills each table when it is opened, and handles the keyboard. */
 const charts = JSON.parse(document.getElementById("charts").textContent);
 const CONFIG = {responsive: true, displaylogo: false, toImageButtonOptions: {format: "svg"}};
-const ROWS_AT_ONCE = 200, MORE_ROWS = 1000, PRINT_WIDTH = 680, PRINT_HEIGHT = 300, TALL = 460, MIN_STROKE_PARTS = 900;
+const ROWS_AT_ONCE = 200, MORE_ROWS = 1000, PRINT_WIDTH = 680, PRINT_HEIGHT = 300, TALL = 460, MIN_STROKE_PARTS = 900, NARROW = 500;
 
 /* ---- charts ---- */
 
@@ -44,17 +44,33 @@ function expandVisibleStrokes(plot) {
   Plotly.restyle(plot, {x: traces.map(trace => trace.x)});
 }
 
+/* Breaks a name into lines of at most n characters, at spaces. */
+function wrap(name, n) {
+  return name.replaceAll("<br>", " ").split(" ").reduce((lines, word) => {
+    const last = lines.length - 1;
+    return last >= 0 && (lines[last] + " " + word).length <= n ? [...lines.slice(0, last), lines[last] + " " + word] : [...lines, word];
+  }, []);
+}
+
+/* A narrow plot: names of bars on several short lines, and one line for each entry of the legend. */
+function makeNarrow({data, layout}) {
+  const yaxis = layout.yaxis || {}, names = yaxis.type === "category" ? [...new Set(data.flatMap(trace => trace.y))].map(String) : [];
+  const lines = names.map(name => wrap(name, 15));
+  Object.assign(layout.margin, {l: 20, r: 14});
+  if (names.length)
+    Object.assign(yaxis, {tickmode: "array", tickvals: names, ticktext: lines.map(parts => parts.join("<br>")), tickfont: {size: 11}});
+  const entries = layout.showlegend ? data.filter(trace => trace.showlegend !== false).length : 0;
+  layout.height += 20 * Math.max(0, entries - 2) + 14 * names.length * Math.max(0, ...lines.map(parts => parts.length - 1));
+}
+
 function draw(plot) {
   const chart = charts[plot.dataset.chart];
   if (plot.dataset.drawn) return;
   plot.dataset.drawn = "yes";
   expandAllStrokes(chart.figure.data);
-  if (plot.clientWidth < 500 && (chart.figure.layout.yaxis || {}).type === "category")
-    chart.figure.layout.yaxis.ticklabelposition = "inside"; // long names would take the width of the plot
-  chart.figure.data.filter(trace => trace.type === "heatmap" && plot.clientWidth < 100 + 30 * trace.x.length)
+  if (plot.clientWidth < NARROW) makeNarrow(chart.figure);
+  chart.figure.data.filter(trace => trace.type === "heatmap" && plot.clientWidth < 190 + 30 * trace.x.length)
     .forEach(trace => delete trace.texttemplate); // the numbers do not fit into the cells
-  if (plot.clientWidth < 500 && chart.figure.layout.showlegend) // one entry per line, above the height of the plot
-    chart.figure.layout.height += 20 * chart.figure.data.filter(trace => trace.showlegend !== false).slice(3).length;
   if (chart.chooser) choose(plot, chart);
   Plotly.newPlot(plot, chart.figure.data, chart.figure.layout, CONFIG);
   if (chart.figure.data.some(trace => trace.strokes))
@@ -240,7 +256,7 @@ const COLORS = ["#3d7fc1", "#d9822b", "#2f9e62", "#a56bc4", "#c2508f", "#1f9aa8"
 
 function scatter(chart, rows) {
   const at = name => chart.columns.indexOf(name), {x, y, color} = chart.chooser, groups = new Map();
-  rows.forEach(row => {
+  rows.filter(row => show(row[at(x)]) !== "-" && show(row[at(y)]) !== "-").forEach(row => {
     const key = color ? show(row[at(color)]) : "";
     if (!groups.has(key)) groups.set(key, []);
     groups.get(key).push(row);

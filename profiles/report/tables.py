@@ -1,5 +1,5 @@
 """Charts of `busbar compare`, `busbar calibrate` and `busbar sweep`."""
-from statistics import median
+from statistics import median, median_low
 
 from chart import (COMPUTE, DASHES, EXPOSED, HIDDEN, SERIES, SYMBOLS, WAITING, Chart, axis, bars, error_bars, line,
                    log_axis, name_axis, size_axis)
@@ -66,10 +66,12 @@ def verdict_points(rows, verdict, sized, percent):
     """The rows with this verdict. Rows above the threshold, at most ten of them, have their names next to them."""
     name, color, symbol = verdict
     mine = [row for row in rows if (OVER if is_over(row, percent) else row.get("verdict")) == name]
-    worst = {(row.get("bytes"), round(row["ratio"], 3)): row for row in sorted(mine, key=lambda row: row["ratio"])[-10:]}
-    named = list(map(id, worst.values())) if name == OVER else []  # one of several rows at the same point
+    worst = sorted(mine, key=lambda row: row["ratio"])[-10:] if name == OVER else []
+    named = {(row.get("bytes"), round(row["ratio"], 3)): id(row) for row in reversed(worst)}  # the first of several rows at one point
+    middle = median_low(sorted(row["bytes"] for row in rows)) if sized else None  # names point to the middle of the plot
     return {"type": "scatter", "mode": "markers+text", "name": name, "y": [row["ratio"] for row in mine],
-            "text": [row_name(row) if id(row) in named else "" for row in mine], "textposition": "top center", "cliponaxis": False,
+            "text": [row_name(row) if id(row) in named.values() else "" for row in mine], "cliponaxis": False,
+            "textposition": [f"top {'center' if not sized else 'left' if row['bytes'] > middle else 'right'}" for row in mine],
             "x": [row["bytes"] if sized else row.get("collective") or "step" for row in mine],
             "hovertext": [ratio_text(row) for row in mine], "hoverinfo": "text",
             "marker": {"color": color, "symbol": symbol, "size": 10}}

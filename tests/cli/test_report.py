@@ -623,18 +623,25 @@ def test_print_contains_every_chart(opened, browser, tmp_path):
     assert drawn and (tmp_path / "r.pdf").read_bytes().count(b"/Type /Page\n") >= 3 and browser.errors == []
 
 
-def test_many_files_in_one_chart_draw_on_a_narrow_page(browser, tmp_path, plotly):
-    """Nine lines, one legend entry per line of text, and a stamp of each file: the plot keeps its height."""
+def test_charts_are_complete_on_a_narrow_page(browser, tmp_path, plotly):
+    """Nine lines with a stamp of each file, and ten layouts with long names: plots keep their height, and all names are left of their bars."""
     many = [result("collectives", results=[row(8, 1), row(16, 1.5)], status=f"status {i}") for i in range(9)]
     for i, one in enumerate(many):
         one.name = f"measured-on-monday-{i}.json"
+    many.append(result("plan", proxy="p", best_layout={"layouts": [{**LAYOUTS[0], "dp": 16 + i} for i in range(10)]}))
     (tmp_path / "r.html").write_text(page.make_page(many, charts.make_all(many), "t"))
     browser.call("Emulation.setDeviceMetricsOverride", width=420, height=900, deviceScaleFactor=1, mobile=True)
     try:
         browser.open(tmp_path / "r.html")
         browser.draw_all()
-        assert browser.errors == [] and min(browser.script(
-            "plots().map(plot => plot.querySelector('.nsewdrag').getBoundingClientRect().height)")) > 100
+        plots = browser.script("""plots().map(plot => {
+            const area = plot.querySelector(".nsewdrag").getBoundingClientRect(), box = plot.getBoundingClientRect();
+            const names = [...plot.querySelectorAll(".ytick text")].filter(name => getComputedStyle(name).display !== "none");
+            const inside = name => name.left >= box.left && name.right <= area.left;
+            return [area.height, area.width, names.length, names.every(name => inside(name.getBoundingClientRect()))];
+        })""")
+        assert browser.errors == [] and len(plots) == 3 and plots[2][2] == 10
+        assert all(height > 150 and width > 200 and inside for height, width, _, inside in plots), plots
     finally:
         browser.call("Emulation.clearDeviceMetricsOverride")
 

@@ -2,11 +2,9 @@
  * needed, predict, print and write files. */
 #include "proxies/plan_options.h"
 
-#include "bootstrap/base/units.h"
 #include "bootstrap/cli/report_header.h"
 #include "bootstrap/results/results.h"
 #include "proxies/offline/layouts/best_order.h"
-#include "proxies/offline/plan/contention.h"
 #include "proxies/offline/plan/plan_export.h"
 #include "proxies/simulation/simulate/graph/rank_classes.h"
 #include "proxies/workloads/registry/registry.h"

@@ -19,7 +19,6 @@
 #include "bootstrap/base/err.h"
 #include "bootstrap/rank/rank.h"
 
-#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 

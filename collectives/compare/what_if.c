@@ -2,7 +2,6 @@
 #include "collectives/compare/what_if.h"
 
 #include "bootstrap/base/alloc.h"
-#include "bootstrap/cli/report_header.h"
 #include "bootstrap/results/table.h"
 #include "bootstrap/sweep/state.h"
 

@@ -10,7 +10,6 @@
 
 #include <cuda_runtime_api.h>
 #include <stddef.h>
-#include <stdint.h>
 
 #ifdef __cplusplus
 extern "C" {

@@ -33,7 +33,6 @@
 
 #include "cuda/work/dtype.h"
 
-#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 

@@ -29,26 +29,30 @@ class Chart:
         for result in self.sources:
             for stamp in result.stamps:
                 files.setdefault(stamp, []).append(result.name)
-        n = len(self.sources)
-        return [stamp if len(names) == n else f"{', '.join(names) if len(names) < 3 else f'{len(names)} of {n} files'}: {stamp}"
-                for stamp, names in sorted(files.items(), key=lambda item: -len(item[1]))]
+        n, texts = len(self.sources), []
+        for stamp, names in sorted(files.items(), key=lambda item: -len(item[1])):
+            which = f"{', '.join(names)}: " if len(names) < 3 else f"{len(names)} of {n} files: "
+            texts.append(stamp if len(names) == n else which + stamp)
+        return texts
 
     def figure(self):
         """The arguments of Plotly.newPlot, or None for a chart that is only a table."""
         if not self.traces and not self.chooser:
             return None
+        top = 46 + self.stamps_from() + 18 * len(self.stamps)
         layout = {
-            "height": self.height + 18 * len(self.stamps[1:]), "margin": {"l": 76, "r": 24, "t": 46 + self.stamps_from() + 18 * len(self.stamps), "b": 60},
+            "height": self.height + 18 * len(self.stamps[1:]), "margin": {"l": 76, "r": 24, "t": top, "b": 60},
             "paper_bgcolor": "rgba(0,0,0,0)", "plot_bgcolor": "rgba(0,0,0,0)", "hovermode": "closest",
-            "font": {"family": "system-ui, sans-serif", "size": 13}, "showlegend": sum(trace.get("showlegend", True) for trace in self.traces) > 1,
-            "modebar": {"bgcolor": "rgba(0,0,0,0)"},
-            "legend": {"orientation": "h", "x": 0, "yref": "container", "y": 0, "yanchor": "bottom", "traceorder": "normal"},
+            "font": {"family": "system-ui, sans-serif", "size": 13}, "modebar": {"bgcolor": "rgba(0,0,0,0)"},
+            "showlegend": sum(trace.get("showlegend", True) for trace in self.traces) > 1,
+            "legend": {"orientation": "h", "x": 0, "yref": "container", "y": 0, "yanchor": "bottom",
+                       "traceorder": "normal"},
             **self.layout}
         layout["annotations"] = [*layout.get("annotations", []), *self.stamp_marks()]
         return {"data": self.traces, "layout": layout}
 
     def stamps_from(self):
-        """Offset of the stamps in pixels, which leaves space for annotations above the plot (names of bands and lines)."""
+        """Offset of the stamps in pixels: space for annotations above the plot (names of bands and lines)."""
         return 18 if self.layout.get("annotations") else 0
 
     def stamp_marks(self):
@@ -88,13 +92,38 @@ def size_axis(sizes, title="bytes"):
     return axis(title, type="log", tickmode="array", tickvals=shown, ticktext=[bytes_text(size) for size in shown])
 
 
-def unit_of_times(values_us):
-    return time_unit(max((v for v in values_us if is_number(v)), default=0))
+def time_axis(values_us):
+    """(title of an axis of times, microseconds per unit)."""
+    unit, per = time_unit(max((v for v in values_us if is_number(v)), default=0))
+    return f"time ({unit})", per
+
+
+def table(rows, columns):
+    """The table of a chart. columns: {title: key of a row, or function of a row}."""
+    return {"columns": list(columns), "rows": [[get(row) if callable(get) else row.get(get) for get in columns.values()]
+                                               for row in rows]}
+
+
+def stacked(title, sources, names, parts, unit, **more):
+    """A chart of stacked horizontal bars. parts: [(name, values, hover texts, color)]; unit: (axis title, divisor)."""
+    axis_title, per = unit
+    traces = [bars(part, [(value or 0) / per for value in values], names, hover, color, orientation="h")
+              for part, values, hover, color in parts]
+    layout = {"barmode": "stack", "height": 190 + 30 * len(names), "xaxis": axis(axis_title),
+              "yaxis": name_axis(autorange="reversed")}
+    return Chart(title, sources, traces=traces, **{**layout, **more})
 
 
 def line(name, x, y, hover, color, **more):
     return {"type": "scatter", "mode": "lines+markers", "name": name, "x": x, "y": y, "hovertext": hover,
             "hoverinfo": "text", "line": {"color": color, "width": 2}, "marker": {"color": color, "size": 7}, **more}
+
+
+def line_style(i, predicted=False):
+    """The line and the markers of the series i of a chart."""
+    color, dash = SERIES[i % len(SERIES)], "dash" if predicted else DASHES[i // len(SERIES) % len(DASHES)]
+    return {"line": {"color": color, "width": 2, "dash": dash},
+            "marker": {"color": color, "size": 7, "symbol": SYMBOLS[i % len(SYMBOLS)]}}
 
 
 def bars(name, x, y, hover, color, **more):

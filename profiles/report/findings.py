@@ -1,13 +1,13 @@
-"""The findings of a result in sentences: its failure first, then what is slow, then the main values and their causes."""
+"""The findings of a result in sentences: its failure, then what is slow, then the main values and their causes."""
 import collections
 import math
 import string
 from statistics import median_high
 
 from charts import CONTENT_ERRORS, does_not_match
-from measured import algorithm_verdicts, bandwidth_of, choice_of, limits_text
-from steps import TERMS, breakdown_of, compared_steps, layout_name, memory_of, rate_of, role_of, terms_of
+from measured import algorithm_verdicts, bandwidth_of, choice_of, limits_text, row_time
 from result_files import is_plan
+from steps import TERMS, breakdown_of, compared_steps, layout_name, memory_of, rate_of, role_of, terms_of, waits_of
 from tables import is_over, row_name
 from units import bytes_text, is_number, median_of, number_text, share_text, time_text
 
@@ -20,14 +20,17 @@ def percent_text(value):
     return "less than 0.01 %" if is_number(value) and value < 0.01 else number_text(value, "%")
 
 
+def times_text(ratio):
+    return f"{ratio:.3g} times" if is_number(ratio) else "- times"
+
+
 def names(items, most=4):
     items = [str(item) for item in items]
     return ", ".join(items[:most]) + (f" and {len(items) - most} more" if len(items) > most else "")
 
 
-FORMS = {"": str, "time": time_text, "bytes": bytes_text, "share": share_text, "percent": percent_text, "names": names, "number": number_text,
-         "host": lambda host: f" ({host})" if host else "",
-         "times": lambda ratio: f"{ratio:.3g} times" if is_number(ratio) else "- times"}
+FORMS = {"": str, "time": time_text, "bytes": bytes_text, "share": share_text, "percent": percent_text, "names": names,
+         "number": number_text, "times": times_text, "host": lambda host: f" ({host})" if host else ""}
 
 
 class Sentences(string.Formatter):
@@ -45,8 +48,17 @@ def say(template, *objects, **more):
     return Sentences().vformat(template, (), {key: value for one in (*objects, more) for key, value in one.items()})
 
 
+def each(key, template):
+    """The function that returns a sentence for each object of a list of the file."""
+    return lambda result: [say(template, one) for one in result.data.get(key) or []]
+
+
+def none(result):
+    return ()
+
+
 def of(result):
-    """The sentences of a result, most important first; raises Unreadable. Of a failed result only what is wrong or slow with it."""
+    """The sentences of a result; of a failed result only what is wrong or slow. Raises Unreadable."""
     problems, values = FINDINGS.get(result.kind, (none, none))
     usable = not result.failure or memory_of(result).get("fits") is False
     try:
@@ -59,26 +71,25 @@ def total(results):
     """One sentence about several results: how many, and which of them failed."""
     failed = [f"{result.name} ({result.failure})" for result in results if result.failure]
     if len(results) > 1:
-        yield f"{len(failed)} of {len(results)} results failed: {names(failed, 12)}." if failed else f"None of {len(results)} results failed."
-
-
-def none(result):
-    return ()
+        yield f"{len(failed) or 'None'} of {len(results)} results failed{f': {names(failed, 12)}' if failed else ''}."
 
 
 def failure(result):
     if result.failure:
-        reason = result.text("reason") or (UNFINISHED if result.failure == "running" else wrong_rows(result) or result.failure)
+        default = UNFINISHED if result.failure == "running" else wrong_rows(result) or result.failure
+        reason = (result.text("reason") or default).removeprefix(f"{result.failure}: ")
         yield f"{FAILURES.get(result.failure, 'FAILED')}: {reason}."
 
 
 def wrong_rows(result):
     wrong = [row for row in result.rows if row.get("wrong")]
-    return say("{n} of {of} rows have wrong data, the first at {bytes:bytes}", wrong[0], n=len(wrong), of=len(result.rows)) if wrong else ""
+    text = "{n} of {of} rows have wrong data, the first at {bytes:bytes}"
+    return say(text, wrong[0], n=len(wrong), of=len(result.rows)) if wrong else ""
 
 
 def host_of(result, rank):
-    return next((d.get("host") for d in result.data.get("devices") or [] if isinstance(d, dict) and d.get("rank") == rank), None)
+    devices = [d for d in result.data.get("devices") or [] if isinstance(d, dict) and d.get("rank") == rank]
+    return devices[0].get("host") if devices else None
 
 
 # ---- bench -----------------------------------------------------------------------------------------------------------
@@ -91,16 +102,17 @@ def slow_groups(result):
     for row in rows:
         if row["bytes"] == size:
             groups[row["group"]] = min(bandwidth_of(row)[0], groups.get(row["group"], math.inf))
-    if len(groups) > 1:
-        usual = median_high(groups.values())
-        for group in sorted((g for g in groups if groups[g] < 0.9 * usual), key=groups.get):
-            yield say("Group {group}{members} is slow: {rate:GB/s} at {size:bytes}, {share:share} of the {usual:GB/s} of the median group.",
-                      group=group, members=members(result, group), rate=groups[group], size=size, share=groups[group] / usual, usual=usual)
+    usual = median_high(groups.values()) if groups else 0
+    for group, rate in sorted(groups.items(), key=lambda item: item[1]):
+        if rate < 0.9 * usual:
+            yield say("Group {group}{members} is slow: {rate:GB/s} at {size:bytes}, {share:share} of the {usual:GB/s} "
+                      "of the median group.", group=group, members=members(result, group), rate=rate, size=size,
+                      share=rate / usual, usual=usual)
 
 
 def members(result, group):
     """The hosts and ranks of a group, if the file names them."""
-    known = [one for one in result.data.get("groups") or [] if isinstance(one, dict) and one.get("group") == group]
+    known = [g for g in result.data.get("groups") or [] if isinstance(g, dict) and g.get("group") == group]
     return say(" ({hosts:names}; ranks {ranks:names})", {"hosts": [], "ranks": []}, known[0]) if known else ""
 
 
@@ -110,7 +122,8 @@ def late_ranks(result):
     late = collections.Counter(skew.get("straggler") for skew in skews if is_number(skew.get("straggler")))
     for rank, n in late.most_common(1):
         if n > len(skews) / 2:
-            yield say("Rank {rank}{host:host} arrives last in {n} of {of} rows.", rank=rank, host=host_of(result, rank), n=n, of=len(skews))
+            yield say("Rank {rank}{host:host} arrives last in {n} of {of} rows.", rank=rank, n=n, of=len(skews),
+                      host=host_of(result, rank))
 
 
 def slow_collectives(result):
@@ -123,12 +136,13 @@ def collectives(result):
     for row in result.rows:
         if not row.get("forced") and is_number(bandwidth_of(row)[0]):
             by_name[row.get("collective")].append(row)
-    reaches = "is predicted to reach" if is_plan(result.data) else "reaches"
     for name, rows in by_name.items():
         best, small = max(rows, key=lambda row: bandwidth_of(row)[0]), min(rows, key=lambda row: row.get("bytes") or 0)
-        latency = say("; {bytes:bytes} takes {us:time}", small, us=median_of(small.get("time_us"))) if small is not best else ""
-        yield say("{name} {reaches} {value:GB/s} of {what} at {bytes:bytes}{group}{latency}.", best, name=name, reaches=reaches, latency=latency,
-                  group=f" in group {best['group']}" if is_number(best.get("group")) else "", **dict(zip(("value", "what"), bandwidth_of(best))))
+        value, what = bandwidth_of(best)
+        latency = say("; {bytes:bytes} takes {us:time}", small, us=row_time(small)) if small is not best else ""
+        yield say("{name} {reaches} {value:GB/s} of {what} at {bytes:bytes}{in_group}{latency}.", best, name=name,
+                  reaches="is predicted to reach" if is_plan(result.data) else "reaches", value=value, what=what,
+                  in_group=f" in group {best['group']}" if is_number(best.get("group")) else "", latency=latency)
     yield from algorithms(result)
 
 
@@ -144,7 +158,10 @@ def algorithms(result):
 
 
 # Level of a cause of slow links -> its name.
-LEVELS = {"node": "node {node}{host:host}", "rank": "rank {from}{host:host}", "class": "all ranks", "pair": "rank {from}{host:host} to rank {to}"}
+LEVELS = {"node": "node {node}{host:host}", "rank": "rank {from}{host:host}", "class": "all ranks",
+          "pair": "rank {from}{host:host} to rank {to}"}
+SLOW_LINKS = ("Slow: {what}, {slow} of {links} links {where}, {metric} {value:GB/s} instead of {median:GB/s} at "
+              "{bytes:bytes}.")
 
 
 def slow_links(result):
@@ -153,9 +170,8 @@ def slow_links(result):
     for cause in result.data.get("causes") or []:
         causes.setdefault(say(LEVELS.get(cause.get("level"), LEVELS["pair"]), cause), cause)
     for what, cause in causes.items():
-        unit = "us" if cause.get("metric") == "latency" else "GB/s"
-        yield say(f"Slow: {{what}}, {{slow}} of {{links}} links {{where}}, {{metric}} {{value:{unit}}} instead of {{median:{unit}}} at {{bytes:bytes}}.",
-                  cause, what=what, where="within the node" if cause.get("same_node") else "between nodes")
+        template = SLOW_LINKS.replace("GB/s", "us") if cause.get("metric") == "latency" else SLOW_LINKS
+        yield say(template, cause, what=what, where="within the node" if cause.get("same_node") else "between nodes")
     slow = sum(link.get("level") == "pair" for link in result.data.get("slow_links") or [])
     if result.rows and not causes and (slow or not result.failure):
         yield f"{slow or 'No'} link{'s are' if slow > 1 else ' is'} slow by the criterion of --slow."
@@ -163,25 +179,24 @@ def slow_links(result):
 
 def communicators(result):
     ranks = max((row.get("ranks") or 0 for row in result.rows), default=0)
-    rows = [row for row in result.rows if row.get("ranks") == ranks and is_number(median_of(row.get("time_us")))]
-    for row in sorted(rows, key=lambda row: -median_of(row["time_us"]))[:1]:
-        yield say("The longest step of a communicator's life on {ranks} ranks is {step}: {us:time}, on rank {slowest_rank}{host:host}.", row,
-                  us=median_of(row["time_us"]), host=host_of(result, row.get("slowest_rank")))
+    rows = [row for row in result.rows if row.get("ranks") == ranks and is_number(row_time(row))]
+    for row in sorted(rows, key=lambda row: -row_time(row))[:1]:
+        yield say("The longest step of a communicator's life on {ranks} ranks is {step}: {us:time}, on rank "
+                  "{slowest_rank}{host:host}.", row, us=row_time(row), host=host_of(result, row.get("slowest_rank")))
 
 
 def overlap(result):
     for best in result.data.get("best") or []:
-        row = next((r for r in result.rows if all(r.get(key) == best.get(key) for key in ("bytes", "min_ctas", "max_ctas"))), {})
+        keys = ("bytes", "min_ctas", "max_ctas")
+        row = next((r for r in result.rows if all(r.get(key) == best.get(key) for key in keys)), {})
         others = [tied for tied in best.get("tied") or [] if tied != limits_text(best)]
-        yield say("{collective} of {bytes:bytes} concurrent with GEMMs is fastest with CTAs {ctas}{tied}: overlap efficiency "
-                  "{overlap_efficiency:number}, GEMMs take {compute_slowdown:times} as long as alone.", row, best, ctas=limits_text(best),
-                  tied=f" (no slower: {names(others)})" if others else "")
+        yield say("{collective} of {bytes:bytes} concurrent with GEMMs is fastest with CTAs {ctas}{no_slower}: overlap "
+                  "efficiency {overlap_efficiency:number}, GEMMs take {compute_slowdown:times} as long as alone.", row,
+                  best, ctas=limits_text(best), no_slower=f" (no slower: {names(others)})" if others else "")
 
 
-def slow_gpus(result):
-    for gpu in result.data.get("slow_gpus") or []:
-        yield say("Slow: GPU {gpu} of {host} (rank {rank}), in {results} of {of} results, up to {worst_slowdown:times} the time of the median rank.",
-                  gpu)
+SLOW_GPU = ("Slow: GPU {gpu} of {host} (rank {rank}), in {results} of {of} results, up to {worst_slowdown:times} the "
+            "time of the median rank.")
 
 
 def compute(result):
@@ -203,19 +218,21 @@ def invalid_step(result):
 
 def step(result):
     """Step time, exposed communication, late ranks, training time and best order."""
-    data, predicted = result.data, result.data.get("predicted") or {}
-    if "best_layout" in data:
-        yield from best_layout(data["best_layout"])
+    if "best_layout" in result.data:
+        yield from best_layout(result.data["best_layout"])
         return
-    us = median_of(data.get("step_us")) or predicted.get("step_us")
+    predicted, us = result.data.get("predicted") or {}, median_of(result.of_step("step_us"))
     if is_number(us):
-        takes, fits = ("would take", ", if training fitted") if memory_of(result).get("fits") is False else ("takes", "")
-        yield f"A step {takes} {time_text(us)} on {data.get('ranks')} ranks{fits}{rates_text(data, predicted)}."
+        fits = memory_of(result).get("fits") is not False
+        yield say("A step {takes} {us:time} on {ranks} ranks{condition}{rates}.", result.data, us=us,
+                  takes="takes" if fits else "would take", condition="" if fits else ", if training fitted",
+                  rates=rates_text(result.data, predicted))
     yield from exposed(result)
     yield from late_parts(result, us)
-    if predicted.get("training"):
-        yield say("{tokens:number} tokens take {days:number} days, {gpu_hours:number} GPU hours.", predicted["training"])
-    for order in ((data.get("best_order") or {}).get("orders") or [])[:1]:
+    training = predicted.get("training")
+    if training:
+        yield say("{tokens:number} tokens take {days:number} days, {gpu_hours:number} GPU hours.", training)
+    for order in ((result.data.get("best_order") or {}).get("orders") or [])[:1]:
         yield say("The order {order} sends the fewest bytes between nodes: {inter_node_bytes:bytes} per step.", order)
 
 
@@ -225,9 +242,11 @@ def rates_text(*objects):
     what, rate = rate_of(objects[0]) or ("steps", None)
     parts = [number_text(rate, f"{what}/s")] if what != "steps" else []
     parts += [say("{tflops_per_gpu:TFLOP/s per GPU}", known)] if "tflops_per_gpu" in known else []
-    if "model_flop_utilisation" in known:
-        causal = " with attention in full (as Megatron-LM), {model_flop_utilisation_causal:share} with causal attention"
-        parts.append(say("MFU {model_flop_utilisation:share}" + (causal if "model_flop_utilisation_causal" in known else ""), known))
+    if "model_flop_utilisation_causal" in known:
+        parts.append(say("MFU {model_flop_utilisation:share} with attention in full (as Megatron-LM), "
+                         "{model_flop_utilisation_causal:share} with causal attention", known))
+    elif "model_flop_utilisation" in known:
+        parts.append(say("MFU {model_flop_utilisation:share}", known))
     return f": {', '.join(parts)}" if parts else ""
 
 
@@ -237,13 +256,11 @@ def exposed(result):
         return
     text = f"{share_text(b['exposed_us'] / b['step_us'])} of the step is exposed communication"
     cause = largest((name, us) for name, us, _ in terms_of(result)[1] if name not in ("slower kernels", "idle"))
-    groups = (result.data.get("predicted") or {}).get("groups") or result.data.get("groups") or []
-    group = largest((group.get("name"), group.get("exposed_us")) for group in groups)
+    group = largest((group.get("name"), group.get("exposed_us")) for group in result.of_step("groups") or [])
     text += f", mostly {cause[0]} ({time_text(cause[1])})" if cause and cause[0] != "exposed communication" else ""
     text += f"; most of it in group {group[0]} ({time_text(group[1])})" if group else ""
-    role = role_of(result)
-    yield say(f"{text}. The slowest rank is {{rank}}{{host:host}}{{of_role}}.", b, host=host_of(result, b.get("rank")),
-              of_role=f", {role}" if role else "")
+    role, host = role_of(result), host_of(result, b.get("rank"))
+    yield f"{text}. The slowest rank is {b.get('rank')}{FORMS['host'](host)}{f', {role}' if role else ''}."
 
 
 def largest(pairs):
@@ -252,17 +269,15 @@ def largest(pairs):
 
 
 def late_parts(result, step_us):
-    data, predicted = result.data, result.data.get("predicted") or {}
-    if predicted.get("slow"):
-        yield f"Predicted with slow or late parts (--slow, --delay): {', '.join(predicted['slow'])}."
-    late = data if is_number(data.get("late_rank")) else predicted
-    if is_number(late.get("late_rank")):
-        yield say("All other ranks wait for rank {late_rank} (node {late_node}){host:host}.", late, host=host_of(result, late["late_rank"]))
+    slow, late = (result.data.get("predicted") or {}).get("slow"), result.of_step("late_rank")
+    if slow:
+        yield f"Predicted with slow or late parts (--slow, --delay): {', '.join(slow)}."
+    if is_number(late):
+        yield say("The rank that waits longest waits for rank {late} on node {node}{host:host}, directly or through "
+                  "others.", late=late, node=result.of_step("late_node"), host=host_of(result, late))
     # Waiting in the pipeline is the bubble.
-    waits = [row for row in data.get("waiting") or predicted.get("waiting") or []
-             if is_number(row.get("waited_for")) and is_number(row.get("most_us")) and row.get("group") != "pp"]
-    row = max(waits, key=lambda row: row["most_us"], default=None)
-    if row and is_number(step_us) and row["most_us"] > 0.02 * step_us:
+    waits = [row for row in waits_of(result, 0.02 * step_us) if row.get("group") != "pp"] if is_number(step_us) else []
+    for row in waits[:1]:
         yield say("Rank {most_rank} waits {most_us:time} in {group}, mostly for rank {waited_for}{host:host}.", row,
                   host=host_of(result, row["waited_for"]))
 
@@ -273,8 +288,8 @@ def best_layout(search):
         yield say("No layout fits: {evaluated:number} were evaluated.", search)
         return
     best = layouts[0]
-    yield say("The fastest layout is {name}: {step_us:time} per step, {memory_bytes:bytes} of {available_bytes:bytes}{rates}.", search, best,
-              name=layout_name(best), rates=rates_text(best))
+    yield say("The fastest layout is {name}: {step_us:time} per step, {memory_bytes:bytes} of {available_bytes:bytes}"
+              "{rates}.", search, best, name=layout_name(best), rates=rates_text(best))
     for other in layouts[1:2]:
         yield f"The second, {layout_name(other)}, takes {share_text(other['step_us'] / best['step_us'] - 1)} longer."
     loss = largest((name, best.get(key)) for name, _, key, _ in TERMS if key)
@@ -295,40 +310,43 @@ def comparison(result):
     if any(row.get("file") for row in result.rows):
         yield from several_files(result)
         return
-    data, summary = result.data, result.data.get("summary") or {}
-    over = sorted((row for row in result.rows if is_over(row, data.get("threshold_percent"))), key=lambda row: -row["ratio"])
+    percent, summary = result.data.get("threshold_percent"), result.data.get("summary") or {}
+    rows = sorted((row for row in result.rows if is_number(row.get("ratio"))), key=lambda row: -row["ratio"])
+    over = [f"{row_name(row)} ({times_text(row['ratio'])} the time of A)" for row in rows if is_over(row, percent)]
     if over:
-        yield "B is slower in: " + names(f"{row_name(row)} ({FORMS['times'](row['ratio'])} the time of A)" for row in over) + "."
-    elif is_number(data.get("threshold_percent")) and not result.failure:
-        yield say("No row of B is more than {threshold_percent:percent} slower than in A.", data)
-    for row in sorted((row for row in result.rows if is_number(row.get("ratio")) and not over), key=lambda row: -row["ratio"])[:1]:
+        yield f"B is slower in: {names(over)}."
+    elif is_number(percent) and not result.failure:
+        yield f"No row of B is more than {percent_text(percent)} slower than in A."
+    for row in rows[:0 if over else 1]:
         yield say("Largest ratio: {name}, B takes {ratio:times} the time of A.", row, name=row_name(row))
-    yield say("Verdict: {verdict}; on average B takes {geometric_mean_ratio:times} the time of A (geometric mean).", summary)
+    yield say("Verdict: {verdict}; on average B takes {geometric_mean_ratio:times} the time of A (geometric mean).",
+              summary)
 
 
 def several_files(result):
     """Each file of `compare A B C...` against the first file."""
     first = result.rows[0]
     for row in compared_steps(result) or result.rows:
-        text = say("{file}: {step_us:time} per step" if "step_us" in row else "{file}", row)
-        text += f"{';' if 'step_us' in row else ':'} {against(row, first)}" if row is not first else ""
-        yield f"{text}.{' DOES NOT FIT in memory.' if row.get('fits') is False else ''}"
+        parts = [say("{step_us:time} per step", row)] if "step_us" in row else []
+        parts += ["the others are compared with this file"] if row is first else [against(row, first)]
+        unfit = " DOES NOT FIT in memory." if row.get("fits") is False else ""
+        yield f"{row.get('file')}: {'; '.join(parts)}.{unfit}"
 
 
 def against(row, first):
     """The row of a file compared with the first: steps of different work by the GPU time for equal work."""
     if not is_number(row.get("ratio")):
-        return f"{row.get('verdict') or 'not compared'}"
+        return row.get("verdict") or "not compared"
     if "step_us" not in row:
-        return say("{verdict}, {ratio:times} the time of {first} over {rows} rows (geometric mean)", row, first=first.get("file"))
-    same_work = math.isclose(row["ratio"], row["step_us"] / first["step_us"], rel_tol=1e-3)
-    return say("{ratio:times} the {what} of {first}", row, first=first.get("file"), what="step time" if same_work else "GPU time for equal work")
+        return say("{faster} rows faster and {slower} slower of {rows}, on average {ratio:times} the time of {first} "
+                   "(geometric mean)", row, first=first.get("file"))
+    if math.isclose(row["ratio"], row["step_us"] / first["step_us"], rel_tol=1e-3):
+        return say("{ratio:times} the step time of {first}", row, first=first.get("file"))
+    return say("{ratio:times} the GPU time of {first} for equal work", row, first=first.get("file"))
 
 
-def calibration(result):
-    for fit in result.data.get("fits") or []:
-        yield say("{name}: median error {median_error_percent:percent}, largest {worst_error_percent:percent} over {rows} rows, "
-                  "{outliers} outliers.", fit)
+FIT = ("{name}: median error {median_error_percent:percent}, largest {worst_error_percent:percent} over {rows} rows, "
+       "{outliers} outliers.")
 
 
 def study(result):
@@ -337,12 +355,11 @@ def study(result):
     axes = [name for name in result.data.get("axes") or {} if name in columns]
     varying = [a for a in axes if len({str(row[columns.index(a)]) for row in rows}) > 1]
     for name in [c for c in columns if c not in axes][:2]:
-        at = columns.index(name)
+        at, form = columns.index(name), time_text if name.endswith("_us") else number_text
         known = sorted((row for row in rows if is_number(row[at])), key=lambda row: row[at])
         if known and known[0][at] < known[-1][at]:
-            form = time_text if name.endswith("_us") else number_text
-            ends = [f"{form(row[at])} ({', '.join(f'{a} {row[columns.index(a)]}' for a in varying)})" for row in (known[0], known[-1])]
-            yield f"{name}: from {ends[0]} to {ends[1]}."
+            settings = [", ".join(f"{a} {row[columns.index(a)]}" for a in varying) for row in (known[0], known[-1])]
+            yield f"{name}: from {form(known[0][at])} ({settings[0]}) to {form(known[-1][at])} ({settings[1]})."
 
 
 def failed_combinations(result):
@@ -350,13 +367,22 @@ def failed_combinations(result):
     errors = collections.defaultdict(list)
     for one in result.data.get("combinations") or []:
         if one.get("state") in ("failed", "below threshold"):
-            settings = ", ".join(f"{key} {value}" for key, value in (one.get("settings") or {}).items())
-            errors[next(iter(one.get("stderr") or ()), one["state"]).removeprefix("busbar: ")].append(settings)
+            error = next(iter(one.get("stderr") or ()), one["state"]).removeprefix("busbar: ")
+            errors[error].append(", ".join(f"{key} {value}" for key, value in (one.get("settings") or {}).items()))
     for error, settings in list(errors.items())[:4]:
         yield f"Failed: {names(settings)}: {error}."
 
 
 # Kind of a result -> (what is wrong or slow, the main values); only a result that did not fail has the second.
-FINDINGS = {"collectives": (slow_collectives, collectives), "p2p": (slow_links, none), "comm": (none, communicators), "overlap": (none, overlap),
-            "compute": (slow_gpus, compute), "proxy": (invalid_step, step), "plan": (invalid_step, step), "proxies": (none, proxies),
-            "compare": (comparison, none), "calibration": (none, calibration), "sweep": (study, none)}
+FINDINGS = {
+    "collectives": (slow_collectives, collectives),
+    "p2p": (slow_links, none),
+    "comm": (none, communicators),
+    "overlap": (none, overlap),
+    "compute": (each("slow_gpus", SLOW_GPU), compute),
+    "proxy": (invalid_step, step),
+    "plan": (invalid_step, step),
+    "proxies": (none, proxies),
+    "compare": (comparison, none),
+    "calibration": (none, each("fits", FIT)),
+    "sweep": (study, none)}

@@ -2,8 +2,8 @@
 import math
 from statistics import median
 
-from chart import (BANDS, COMPUTE, DASHES, EXPOSED, HIDDEN, RATIOS, SERIES, SYMBOLS, Chart, axis, bars, error_bars,
-                   line, log_axis, name_axis, size_axis, unit_of_times)
+from chart import (BANDS, COMPUTE, EXPOSED, HIDDEN, RATIOS, SERIES, Chart, axis, bars, error_bars, line, line_style,
+                   log_axis, name_axis, size_axis, stacked, table, time_axis)
 from result_files import is_plan
 from units import bytes_text, interval_of, is_number, median_of, number_text, time_text
 
@@ -36,6 +36,10 @@ def curves(results, wanted):
     return charts
 
 
+def row_time(row):
+    return median_of(row.get("time_us"))
+
+
 def chosen_by_nccl(row):
     return not row.get("forced")
 
@@ -47,8 +51,8 @@ def bandwidth_of(row):
 
 
 def bandwidth_interval(row):
-    """The 95 % interval of the bandwidth, converted from that of the time: the longest time gives the lowest bandwidth."""
-    times, (value, _), us = interval_of(row.get("time_us")), bandwidth_of(row), median_of(row.get("time_us"))
+    """The 95 % interval of the bandwidth, from that of the time: the longest time gives the lowest bandwidth."""
+    times, (value, _), us = interval_of(row.get("time_us")), bandwidth_of(row), row_time(row)
     if not times or not us or not is_number(value) or min(times) <= 0:
         return None
     return [value * us / times[1], value * us / times[0]]
@@ -117,23 +121,24 @@ def line_names(lines):
 
 
 def without_twins(lines):
-    """(lines without those in place whose times are within 1 % of those out of place; the keys of the lines that were left out)."""
+    """(lines without those in place whose times are within 1 % of those out of place; the keys of the others)."""
     def times(key):
-        return {row["bytes"]: median_of(row.get("time_us")) or 0 for row in lines[key][1]}
+        return {row["bytes"]: row_time(row) or 0 for row in lines[key][1]}
     twins = [key for key in lines if key[1] == "in place" and (other := (key[0], "out of place", key[2])) in lines
              and times(key).keys() == times(other).keys()
              and all(abs(us - times(other)[size]) <= 0.01 * us for size, us in times(key).items())]
     return {key: found for key, found in lines.items() if key not in twins}, twins
 
 
-COLLECTIVE_COLUMNS = ("line", "bytes", "time (us)", "95 % CI low (us)", "95 % CI high (us)", "algorithm bandwidth (GB/s)",
-                      "bus bandwidth (GB/s)", "algorithm", "protocol", "channels", "NCCL's estimate (us)", "wrong elements")
+def interval_end(end):
+    return lambda row: (interval_of(row.get("time_us")) or (None, None))[end]
 
 
-def collective_values(name, row):
-    interval = interval_of(row.get("time_us")) or (None, None)
-    return [name, row["bytes"], median_of(row.get("time_us")), *interval, row.get("algbw_gbps"), row.get("busbw_gbps"),
-            row.get("algorithm"), row.get("protocol"), row.get("channels"), row.get("model_us"), row.get("wrong")]
+COLLECTIVE_COLUMNS = {
+    "line": "line", "bytes": "bytes", "time (us)": row_time, "95 % CI low (us)": interval_end(0),
+    "95 % CI high (us)": interval_end(1), "algorithm bandwidth (GB/s)": "algbw_gbps",
+    "bus bandwidth (GB/s)": "busbw_gbps", "algorithm": "algorithm", "protocol": "protocol", "channels": "channels",
+    "NCCL's estimate (us)": "model_us", "wrong elements": "wrong"}
 
 
 def over_size(results):
@@ -143,7 +148,8 @@ def over_size(results):
 
 
 def size_charts(what, mode, lines):
-    table_rows = [collective_values(line_names(lines)[key], row) for key, (_, rows) in lines.items() for row in rows]
+    names = line_names(lines)
+    named_rows = [{**row, "line": names[key]} for key, (_, rows) in lines.items() for row in rows]
     lines, twins = without_twins(lines)
     names, sources = line_names(lines), list({id(r): r for r, _ in lines.values()}.values())
     same = " In place: the same within 1 %." if twins else ""
@@ -151,29 +157,23 @@ def size_charts(what, mode, lines):
     band_line = line_with_bands(lines)
     shapes, bands = band_marks(lines[band_line][1])
     bands_text = f"Colored bands: algorithm and protocol that NCCL chose ({names[band_line]}). " if shapes else ""
-    shared = {"sources": sources, "shapes": shapes, "annotations": bands, "xaxis": size_axis(r["bytes"] for r in all_rows)}
-    table = {"columns": COLLECTIVE_COLUMNS, "rows": table_rows}
+    shared = {"sources": sources, "shapes": shapes, "annotations": bands, **table(named_rows, COLLECTIVE_COLUMNS),
+              "xaxis": size_axis(r["bytes"] for r in all_rows)}
     metrics = {bandwidth_of(row)[1] for row in all_rows}
     yield Chart(
         f"{what}: {' and '.join(sorted(metrics))} over size ({mode})",
         about=f"Median of the samples with its 95 % confidence interval. {bands_text}Dashed: predicted.{same}", traces=[
-            bandwidth_line(names[key], rows, line_style(i, result))
+            bandwidth_line(names[key], rows, line_style(i, is_plan(result.data)))
             for i, (key, (result, rows)) in enumerate(lines.items())],
-        yaxis=axis("GB/s", rangemode="tozero"), **shared, **table)
-    times = [median_of(row.get("time_us")) for row in all_rows]
-    unit, per = unit_of_times(times)
+        yaxis=axis("GB/s", rangemode="tozero"), **shared)
+    times = [row_time(row) for row in all_rows]
+    title, per = time_axis(times)
     yield Chart(
         f"{what}: time over size ({mode})", about="Median time of an operation with its 95 % confidence interval. "
         f"{bands_text}Dashed: predicted, or NCCL's own estimate.{same}", traces=[
             trace for i, (key, (result, rows)) in enumerate(lines.items())
-            for trace in time_lines(names[key], rows, line_style(i, result), per)],
-        yaxis=log_axis(f"time ({unit})", (t / per for t in times if t)), **shared, **table)
-
-
-def line_style(i, result=None):
-    dash = "dash" if result and is_plan(result.data) else DASHES[i // len(SERIES) % len(DASHES)]
-    return {"line": {"color": SERIES[i % len(SERIES)], "width": 2, "dash": dash},
-            "marker": {"color": SERIES[i % len(SERIES)], "size": 7, "symbol": SYMBOLS[i % len(SYMBOLS)]}}
+            for trace in time_lines(names[key], rows, line_style(i, is_plan(result.data)), per)],
+        yaxis=log_axis(title, (t / per for t in times if t)), **shared)
 
 
 def bandwidth_line(name, rows, style):
@@ -183,7 +183,7 @@ def bandwidth_line(name, rows, style):
 
 
 def time_lines(name, rows, style, per):
-    values = [median_of(row.get("time_us")) for row in rows]
+    values = [row_time(row) for row in rows]
     x, color = [row["bytes"] for row in rows], style["line"]["color"]
     scaled = [v / per if is_number(v) else None for v in values]
     intervals = [[t / per for t in interval] if interval else None
@@ -217,26 +217,29 @@ def algorithm_chart(result, what, rows):
     for row in rows:
         name = choice_of(row) if row.get("forced") else "NCCL's choice"
         lines.setdefault(name or "?", []).append(row)
-    times = [median_of(row.get("time_us")) for row in rows]
-    unit, per = unit_of_times(times)
+    times = [row_time(row) for row in rows]
+    title, per = time_axis(times)
     traces = []
     for i, (name, line_rows) in enumerate(lines.items()):
         style = line_style(i)
         if name == "NCCL's choice":
             style = {"line": {"color": EXPOSED, "width": 4}, "marker": {"color": EXPOSED, "size": 10, "symbol": "star"}}
         traces.append(line(name, [row["bytes"] for row in line_rows],
-                           [median_of(row.get("time_us")) / per if median_of(row.get("time_us")) else None for row in line_rows],
+                           [row_time(row) / per if row_time(row) else None for row in line_rows],
                            [row_text(name, row) for row in line_rows], None, **style))
-    verdicts = algorithm_verdicts(result)
     return Chart(
         f"{what}: NCCL's choice and the alternatives ({result.name})", [result],
         about="Median time. Thick line: NCCL's own choice.", traces=traces,
-        xaxis=size_axis(row["bytes"] for row in rows), yaxis=log_axis(f"time ({unit})", (t / per for t in times if t)),
-        columns=("bytes", "NCCL's choice", "time of NCCL's choice (us)", "fastest", "time of the fastest (us)",
-                 "choice / fastest", "verdict"),
-        rows=[[v.get("bytes"), choice_of(v.get("chosen") or {}), (v.get("chosen") or {}).get("time_us"),
-               choice_of(v.get("best") or {}), (v.get("best") or {}).get("time_us"), v.get("lost_factor"),
-               str(v.get("nccl_choice")).replace("_", " ")] for v in verdicts])
+        xaxis=size_axis(row["bytes"] for row in rows), yaxis=log_axis(title, (t / per for t in times if t)),
+        **table(algorithm_verdicts(result), VERDICT_COLUMNS))
+
+
+VERDICT_COLUMNS = {
+    "bytes": "bytes", "NCCL's choice": lambda v: choice_of(v.get("chosen") or {}),
+    "time of NCCL's choice (us)": lambda v: (v.get("chosen") or {}).get("time_us"),
+    "fastest": lambda v: choice_of(v.get("best") or {}),
+    "time of the fastest (us)": lambda v: (v.get("best") or {}).get("time_us"), "choice / fastest": "lost_factor",
+    "verdict": lambda v: str(v.get("nccl_choice")).replace("_", " ")}
 
 
 def algorithm_verdicts(result):
@@ -292,6 +295,7 @@ def heat_map(result, matrix):
     pairs = {(link["from"], link["to"]) for link in slow if link.get("level") == "pair"}
     ratios, latency = ratios_of(result, values), matrix.get("metric") == "latency"
     hover = [[link_text(i, j, values[i][j], unit, ratios[i][j], (i, j) in pairs, hosts) for j in ranks] for i in ranks]
+    ends = {"constrain": "domain", **rank_ticks(hosts, len(values))}
     trace = {"type": "heatmap", "x": ranks, "y": ranks, "z": ratios, "hovertext": hover, "hoverinfo": "text",
              "colorscale": RATIOS, "reversescale": latency, "zmin": 0, "zmax": 2, "xgap": 1, "ygap": 1,
              "colorbar": {"outlinewidth": 0, "thickness": 12, "orientation": "h", "y": 0, "yref": "container",
@@ -301,19 +305,19 @@ def heat_map(result, matrix):
                   "texttemplate": "%{text}", "textfont": {"size": 11}}
     causes = links_of_matrix(result.data.get("causes"), matrix) or slow
     marks, framed = slow_marks(causes, pairs, hosts, len(values))
+    names_text = ", ".join(framed)
     direction = "both directions at once" if matrix.get("direction") == "both" else "one direction"
     link_rows = [link_row(link, True) for link in slow]
     link_rows += [link_row(link, False) for link in links_of_matrix(result.data.get("slowest_links"), matrix)
               if (link.get("from"), link.get("to")) not in pairs]
     return Chart(
         f"Links: {matrix.get('metric')} of {bytes_text(matrix.get('bytes'))}, {direction} ({result.name})", [result],
-        about=f"Rows send to columns. Color: ratio to the median of the links within a node, or between nodes. Numbers: {unit}. "
-        + (f"Red frames: {', '.join(framed)}." if framed else "No link is slow by the criterion of --slow."),
+        about=f"Rows send to columns. Color: ratio to the median of the links within a node, or between nodes. "
+        f"Numbers: {unit}. {f'Red frames: {names_text}.' if framed else 'No link is slow by the criterion of --slow.'}",
         traces=[trace], shapes=marks, height=max(420, min(860, 230 + 34 * len(values))), showlegend=False,
-        xaxis=axis("to rank", constrain="domain", **rank_ticks(hosts, len(values))),
-        yaxis=axis("from rank", autorange="reversed", scaleanchor="x", constrain="domain", **rank_ticks(hosts, len(values))),
-        columns=("position", "level", "from", "to", "same node", f"value ({unit})", f"median of the link class ({unit})",
-                 "value / median", "slow"),
+        xaxis=axis("to rank", **ends), yaxis=axis("from rank", autorange="reversed", scaleanchor="x", **ends),
+        columns=("position", "level", "from", "to", "same node", f"value ({unit})",
+                 f"median of the link class ({unit})", "value / median", "slow"),
         rows=[[i + 1, *row] for i, row in enumerate(link_rows)], notes=bimodal_notes(result, matrix))
 
 
@@ -327,7 +331,8 @@ def rank_ticks(hosts, n):
     first = [rank for rank in range(n) if hosts.get(rank) and hosts.get(rank) != hosts.get(rank - 1)]
     shown = list(range(n)) if n <= 16 else first or list(range(n))
     shown = shown[::-(-len(shown) // 16)]
-    return {"tickmode": "array", "tickvals": shown, "ticktext": [f"{hosts[r]} {r}" if r in first else str(r) for r in shown]}
+    names = [f"{hosts[r]} {r}" if r in first else str(r) for r in shown]
+    return {"tickmode": "array", "tickvals": shown, "ticktext": names}
 
 
 def link_text(i, j, value, unit, ratio, slow, hosts):
@@ -345,18 +350,20 @@ def link_row(link, slow):
 
 
 def slow_marks(causes, pairs, hosts, n):
-    """(frames, their descriptions): the row and the column of each slow rank and node, and slow pairs outside of these."""
+    """(frames, their descriptions): the row and the column of each slow rank and node, and slow pairs outside them."""
     bands, texts = [], []
     for cause in causes:
         is_node = cause.get("level") == "node"
         mine = [r for r, host in hosts.items() if host == cause.get("host")] if is_node else [cause.get("from")]
         if cause.get("level") != "pair" and mine and all(map(is_number, mine)):
             bands.append((min(mine), max(mine)))
-            texts.append(f"links of node {cause.get('node')} ({cause.get('host')})" if is_node else f"links of rank {mine[0]}")
+            name = f"node {cause.get('node')} ({cause.get('host')})" if is_node else f"rank {mine[0]}"
+            texts.append(f"links of {name}")
     alone = [pair for pair in pairs if not any(low <= end <= high for low, high in bands for end in pair)]
     texts += [f"{len(alone)} pair{'s' if len(alone) > 1 else ''}"] if alone else []
     boxes = [box for low, high in bands for box in ((0, n - 1, low, high), (low, high, 0, n - 1))]
-    return [{"type": "rect", "x0": x0 - .5, "x1": x1 + .5, "y0": y0 - .5, "y1": y1 + .5, "line": {"color": EXPOSED, "width": 3}}
+    frame = {"type": "rect", "line": {"color": EXPOSED, "width": 3}}
+    return [{**frame, "x0": x0 - .5, "x1": x1 + .5, "y0": y0 - .5, "y1": y1 + .5}
             for x0, x1, y0, y1 in boxes + [(j, j, i, i) for i, j in sorted(alone)]], texts
 
 
@@ -370,29 +377,31 @@ def bimodal_notes(result, matrix):
 # ---- comm, overlap, compute ------------------------------------------------------------------------------------------
 
 
+STEP_COLUMNS = {"step": "step", "ranks": "ranks", "time (us)": row_time, "fastest rank (us)": "fastest_rank_us",
+                "slowest rank": "slowest_rank", "blocking": "blocking"}
+
+
 def communicators(results):
     """Time of each phase of a communicator's life, by number of ranks."""
     for result in results:
-        rows = [row for row in result.rows if median_of(row.get("time_us")) is not None]
+        rows = [row for row in result.rows if row_time(row) is not None]
         absent = [f"{row.get('step')}: {row['absent']}" for row in result.rows if row.get("absent")]
-        times = [median_of(row["time_us"]) for row in rows]
-        unit, per = unit_of_times(times)
+        times = [row_time(row) for row in rows]
+        title, per = time_axis(times)
         traces = []
         for i, ranks in enumerate(sorted({row.get("ranks") for row in rows if is_number(row.get("ranks"))})):
             mine = [row for row in rows if row.get("ranks") == ranks]
-            values = [median_of(row["time_us"]) / per for row in mine]
-            spans = [[t / per for t in span] if span else None for span in (interval_of(row["time_us"]) for row in mine)]
-            hover = [f"{row['step']}, {ranks} ranks<br>{time_text(median_of(row['time_us']))}<br>95 % interval "
+            values = [row_time(row) / per for row in mine]
+            spans = [[t / per for t in interval_of(row["time_us"]) or ()] for row in mine]
+            hover = [f"{row['step']}, {ranks} ranks<br>{time_text(row_time(row))}<br>95 % interval "
                      f"{interval_text(row)}<br>slowest rank {row.get('slowest_rank')}" for row in mine]
             traces.append(bars(f"{ranks} ranks", [row["step"] for row in mine], values, hover, SERIES[i % len(SERIES)],
                                error_y=error_bars(values, spans, HIDDEN)))
         yield Chart(
             f"Life cycle of a communicator ({result.name})", [result], traces=traces,
             about="Median over the repeated lifetimes, on the slowest rank.",
-            barmode="group", xaxis=name_axis(), yaxis=log_axis(f"time ({unit})", (t / per for t in times)),
-            columns=("step", "ranks", "time (us)", "fastest rank (us)", "slowest rank", "blocking"),
-            rows=[[row.get("step"), row.get("ranks"), median_of(row["time_us"]), row.get("fastest_rank_us"),
-                   row.get("slowest_rank"), row.get("blocking")] for row in rows], notes=sorted(set(absent)))
+            barmode="group", xaxis=name_axis(), yaxis=log_axis(title, (t / per for t in times)),
+            **table(rows, STEP_COLUMNS), notes=sorted(set(absent)))
 
 
 def limits_text(row):
@@ -402,28 +411,31 @@ def limits_text(row):
     return str(high) if low in (None, high) else f"{low}:{high or ''}"
 
 
-OVERLAP_TIMES = (("compute alone", "compute_alone_us", COMPUTE), ("communication alone", "comm_alone_us", HIDDEN),
-                 ("both", "both_us", EXPOSED))
+def median_at(key):
+    return lambda row: median_of(row.get(key))
+
+
+OVERLAP_TIMES = (("compute alone", median_at("compute_alone_us"), COMPUTE),
+                 ("communication alone", median_at("comm_alone_us"), HIDDEN), ("both", median_at("both_us"), EXPOSED))
+OVERLAP_COLUMNS = {
+    "bytes": "bytes", "CTAs": limits_text, **{f"{name} (us)": time for name, time, _ in OVERLAP_TIMES},
+    "compute slowdown": "compute_slowdown", "communication slowdown": "comm_slowdown",
+    "overlap efficiency": "overlap_efficiency", "lost to communication (us)": "lost_to_comm_us"}
 
 
 def contention(results):
     """Compute and communication alone and concurrently (bench overlap)."""
     for result in results:
         rows = [row for row in result.rows if isinstance(row.get("both_us"), dict)]
-        unit, per = unit_of_times(median_of(row["both_us"]) for row in rows)
+        title, per = time_axis(median_of(row["both_us"]) for row in rows)
         labels = [f"{bytes_text(row.get('bytes'))}, CTAs {limits_text(row)}" for row in rows]
-        traces = [bars(name, labels, [(median_of(row.get(key)) or 0) / per for row in rows],
-                       [f"{label}<br>{name}: {time_text(median_of(row.get(key)))}" for label, row in zip(labels, rows)], color)
-                  for name, key, color in OVERLAP_TIMES]
+        traces = [bars(name, labels, [(time(row) or 0) / per for row in rows],
+                       [f"{label}<br>{name}: {time_text(time(row))}" for label, row in zip(labels, rows)], color)
+                  for name, time, color in OVERLAP_TIMES]
         yield Chart(
             f"Compute during communication ({result.name})", [result], traces=traces, barmode="group",
             about="Medians of the samples. With perfect overlap, both together take as long as the longer of the two.",
-            xaxis=name_axis(), yaxis=axis(f"time ({unit})"),
-            columns=("bytes", "CTAs", "compute alone (us)", "communication alone (us)", "both (us)", "compute slowdown",
-                     "communication slowdown", "overlap efficiency", "lost to communication (us)"),
-            rows=[[row.get("bytes"), limits_text(row), *(median_of(row.get(key)) for _, key, _ in OVERLAP_TIMES),
-                   row.get("compute_slowdown"), row.get("comm_slowdown"), row.get("overlap_efficiency"),
-                   row.get("lost_to_comm_us")] for row in rows])
+            xaxis=name_axis(), yaxis=axis(title), **table(rows, OVERLAP_COLUMNS))
 
 
 def kernel_text(row):
@@ -431,12 +443,17 @@ def kernel_text(row):
     return " ".join(str(part) for part in (row.get("name"), row.get("dtype"), shape) if part)
 
 
+def timed_text(row):
+    rate = f", {number_text(row['requested_gbps'])} GB/s" if row.get("requested_gbps") else ""
+    return f"{number_text(row.get('requested_us'))} us, {row.get('sms')} SMs{rate}"
+
+
 # (section of the rows, chart title, function that labels a row, metric, unit, field with the comparison to a reference)
 COMPUTE_SECTIONS = (
     ("gemm", "GEMMs", kernel_text, "tflops", "TFLOP/s", "percent_of_best"),
     ("memory_kernels", "Memory-bound kernels", kernel_text, "gbps", "GB/s", "percent_of_copy"),
-    ("timed", "Timed kernels: error, measured with the GPU clock", lambda row: f"{number_text(row.get('requested_us'))} us, {row.get('sms')} SMs"
-     + (f", {number_text(row['requested_gbps'])} GB/s" if row.get("requested_gbps") else ""), "error_percent", "%", "stream_error_percent"),
+    ("timed", "Timed kernels: error, measured with the GPU clock", timed_text, "error_percent", "%",
+     "stream_error_percent"),
 )
 
 
@@ -449,10 +466,9 @@ def computing(results):
                 names = [name_of(row) for row in rows]
                 hover = [f"{name}<br>{number_text(row.get(metric), unit)}<br>{time_text(row.get('median_us'))}"
                          for name, row in zip(names, rows)]
-                trace = bars(title, [row.get(metric) for row in rows], names, hover, COMPUTE, orientation="h")
-                yield Chart(
-                    f"{title} ({result.name})", [result], traces=[trace], height=120 + 24 * len(rows), showlegend=False,
-                    xaxis=axis(unit), yaxis=name_axis(autorange="reversed"),
-                    columns=("case", f"{metric} ({unit})", "median (us)", "slowest (us)", other.replace("_", " ")),
-                    rows=[[name, row.get(metric), row.get("median_us"), row.get("max_us"), row.get(other)]
-                          for name, row in zip(names, rows)])
+                yield stacked(
+                    f"{title} ({result.name})", [result], names,
+                    [(title, [row.get(metric) for row in rows], hover, COMPUTE)], (unit, 1),
+                    height=120 + 24 * len(rows), **table(rows, {
+                        "case": name_of, f"{metric} ({unit})": metric, "median (us)": "median_us",
+                        "slowest (us)": "max_us", other.replace("_", " "): other}))

@@ -141,8 +141,10 @@ def line(name, device, row):
 
 
 def show(rows, against):
-    print("# from the kernels in the Nsight Systems report; ncclDevKernel and ncclKernel are communication, all others compute")
-    print(f"# {'report':<24} {'device':>6}" + "".join(f" {key[:-3] + ' us':>11}" for key in METRICS) + f" {'hidden':>7}")
+    print("# from the kernels in the Nsight Systems report; ncclDevKernel and ncclKernel are communication, "
+          "all others compute")
+    columns = "".join(f" {key[:-3] + ' us':>11}" for key in METRICS)
+    print(f"# {'report':<24} {'device':>6}{columns} {'hidden':>7}")
     for row in rows:
         print(line(row["report"], row["device"], row))
         if not row["by_ranges"]:

@@ -2,13 +2,14 @@
 /* Draws each chart when it scrolls into view, fills each table when it is opened, and handles the keyboard. */
 const charts = JSON.parse(document.getElementById("charts").textContent);
 const CONFIG = {responsive: true, displaylogo: false, toImageButtonOptions: {format: "svg"}};
-const ROWS_AT_ONCE = 200, MORE_ROWS = 1000, PRINT_WIDTH = 680, PRINT_HEIGHT = 300, TALL = 460, MIN_STROKE_PARTS = 900, NARROW = 500;
+const ROWS_AT_ONCE = 200, MORE_ROWS = 1000, MIN_STROKE_PARTS = 900;
+const NARROW = 500, PRINT_WIDTH = 680, PRINT_HEIGHT = 300, TALL = 460;
 
 /* ---- charts ---- */
 
-/* Converts each stroke [begin, end, y, text] of a trace to three points and a gap; the middle point makes the hover text
-   reachable. Strokes shorter than `visible` are drawn with that length until the reader zooms in, but at most to the
-   next stroke of the row, so that many short strokes keep their share of the color. next(y, begin): begin of that stroke. */
+/* Converts each stroke [begin, end, y, text] of a trace to three points and a gap; the middle point makes the hover
+   text reachable. Strokes shorter than `visible` are drawn with that length until the reader zooms in, but at most to
+   the next stroke of the row, so that many short strokes keep their share of the color. next(y, begin): its begin. */
 function expandStrokes(trace, visible, next) {
   Object.assign(trace, {x: [], y: [], hovertext: []});
   trace.strokes.forEach(([begin, end, y, text]) => {
@@ -46,21 +47,25 @@ function expandVisibleStrokes(plot) {
 
 /* Breaks a name into lines of at most n characters, at spaces. */
 function wrap(name, n) {
-  return name.replaceAll("<br>", " ").split(" ").reduce((lines, word) => {
-    const last = lines.length - 1;
-    return last >= 0 && (lines[last] + " " + word).length <= n ? [...lines.slice(0, last), lines[last] + " " + word] : [...lines, word];
-  }, []);
+  const lines = [];
+  name.replaceAll("<br>", " ").split(" ").forEach(word => {
+    const longer = lines.length ? lines[lines.length - 1] + " " + word : word;
+    if (lines.length && longer.length <= n) lines[lines.length - 1] = longer;
+    else lines.push(word);
+  });
+  return lines;
 }
 
 /* A narrow plot: names of bars on several short lines, and one line for each entry of the legend. */
 function makeNarrow({data, layout}) {
-  const yaxis = layout.yaxis || {}, names = yaxis.type === "category" ? [...new Set(data.flatMap(trace => trace.y))].map(String) : [];
-  const lines = names.map(name => wrap(name, 15));
+  const yaxis = layout.yaxis || {}, entries = data.filter(trace => trace.showlegend !== false).length;
+  if (layout.showlegend) layout.height += 20 * Math.max(0, entries - 2);
   Object.assign(layout.margin, {l: 20, r: 14});
-  if (names.length)
-    Object.assign(yaxis, {tickmode: "array", tickvals: names, ticktext: lines.map(parts => parts.join("<br>")), tickfont: {size: 11}});
-  const entries = layout.showlegend ? data.filter(trace => trace.showlegend !== false).length : 0;
-  layout.height += 20 * Math.max(0, entries - 2) + 14 * names.length * Math.max(0, ...lines.map(parts => parts.length - 1));
+  if (yaxis.type !== "category") return;
+  const names = [...new Set(data.flatMap(trace => trace.y))].map(String), lines = names.map(name => wrap(name, 15));
+  const ticktext = lines.map(parts => parts.join("<br>"));
+  Object.assign(yaxis, {tickmode: "array", tickvals: names, ticktext, tickfont: {size: 11}});
+  layout.height += 14 * names.length * (Math.max(1, ...lines.map(parts => parts.length)) - 1);
 }
 
 function draw(plot) {
@@ -74,7 +79,9 @@ function draw(plot) {
   if (chart.chooser) choose(plot, chart);
   Plotly.newPlot(plot, chart.figure.data, chart.figure.layout, CONFIG);
   if (chart.figure.data.some(trace => trace.strokes))
-    plot.on("plotly_relayout", change => Object.keys(change).some(key => key.startsWith("xaxis")) && expandVisibleStrokes(plot));
+    plot.on("plotly_relayout", change => {
+      if (Object.keys(change).some(key => key.startsWith("xaxis"))) expandVisibleStrokes(plot);
+    });
 }
 
 const seen = new IntersectionObserver(entries => entries.forEach(entry => {
@@ -106,7 +113,8 @@ function flat(list) { return list.flatMap(one => Array.isArray(one) ? one : [one
 function points(plot, curve) {
   const trace = plot.data[curve], hover = trace.hovertext || [];
   if (trace.type === "heatmap")
-    return hover.flatMap((row, i) => row.map((text, j) => [{curveNumber: curve, xval: trace.x[j], yval: trace.y[i]}, text]));
+    return hover.flatMap((row, i) => row.map((text, j) =>
+      [{curveNumber: curve, xval: trace.x[j], yval: trace.y[i]}, text]));
   const all = hover.map((text, i) => [{curveNumber: curve, pointNumber: i}, text]);
   return all.filter(([point, text], i) => text && text !== hover[i - 1]);
 }
@@ -124,7 +132,8 @@ function moveSelection(plot, event) {
   at.curve = (at.curve + curveStep + n) % n;
   const known = points(plot, at.curve);
   if (!known.length) { plot.at = at; return; }
-  at.point = curveStep ? Math.max(0, Math.min(at.point, known.length - 1)) : (at.point + step + known.length) % known.length;
+  if (curveStep) at.point = Math.max(0, Math.min(at.point, known.length - 1));
+  else at.point = (at.point + step + known.length) % known.length;
   plot.at = at;
   const [point, text] = known[at.point];
   Plotly.Fx.hover(plot, [point]);
@@ -144,7 +153,8 @@ function show(value) {
 function compare(a, b) {
   const none = value => value === null || value === undefined;
   if (none(a) || none(b)) return none(a) - none(b);
-  return typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b), "en", {numeric: true});
+  if (typeof a === "number" && typeof b === "number") return a - b;
+  return String(a).localeCompare(String(b), "en", {numeric: true});
 }
 
 function make(name, text, attributes) {
@@ -156,7 +166,8 @@ function make(name, text, attributes) {
 
 /* A filter is a list of conditions separated by commas: a text that some cell of the row contains, or column>=4. */
 const CONDITION = /^(.+?)(<=|>=|!=|<|>|=)(.+)$/;
-const OPERATORS = {"<": c => c < 0, "<=": c => c <= 0, ">": c => c > 0, ">=": c => c >= 0, "=": c => c === 0, "!=": c => c !== 0};
+const OPERATORS = {"<": c => c < 0, "<=": c => c <= 0, ">": c => c > 0, ">=": c => c >= 0,
+  "=": c => c === 0, "!=": c => c !== 0};
 
 function matches(condition, row, columns) {
   const parts = condition.match(CONDITION), column = parts ? columns.indexOf(parts[1]) : -1;
@@ -206,7 +217,8 @@ function fill(details) {
   const chart = charts[details.dataset.chart], state = {filter: "", column: -1, direction: 1, shown: ROWS_AT_ONCE};
   const label = make("label", "Filter "), count = make("span", "", {role: "status"});
   const input = make("input", undefined, {type: "search", placeholder: "text, or column>=4, separated by commas"});
-  const box = make("div", undefined, {class: "scroll", role: "region", tabindex: "0", "aria-label": "Values of " + chart.title});
+  const region = {class: "scroll", role: "region", tabindex: "0", "aria-label": "Values of " + chart.title};
+  const box = make("div", undefined, region);
   const table = make("table"), head = make("thead"), body = make("tbody");
   const more = make("button", "", {class: "more", type: "button"});
   function render() {
@@ -228,13 +240,13 @@ function fill(details) {
 
 function choose(plot, chart) {
   const bar = document.querySelector(`.chooser[data-chart="${plot.dataset.chart}"]`), chosen = chart.chooser;
-  const selects = [["x", chosen.numbers], ["y", chosen.numbers], ["color", ["", ...chart.columns]]].map(([key, names]) => {
+  const choices = [["x", chosen.numbers], ["y", chosen.numbers], ["color", ["", ...chart.columns]]];
+  choices.forEach(([key, names]) => {
     const label = make("label", key === "color" ? "Color by " : key + " axis "), list = make("select");
     list.append(...names.map(name => make("option", name, {value: name})));
     list.value = chosen[key];
     list.addEventListener("change", () => { chosen[key] = list.value; chart.redraw(); });
     label.append(list); bar.append(label);
-    return list;
   });
   let rows = chart.rows;
   chart.redraw = wanted => {

@@ -47,7 +47,8 @@ def text(value):
 
 
 def stamp_marks(stamps, problems=()):
-    return "".join(f'<span class="stamp{" problem" if stamp in problems else ""}">{text(stamp)}</span>' for stamp in stamps)
+    return "".join(f'<span class="stamp{" problem" if stamp in problems else ""}">{text(stamp)}</span>'
+                   for stamp in stamps)
 
 
 def command_of(result):
@@ -65,8 +66,8 @@ def machine_of(result):
     names = sorted({str(d.get("name")) for d in data.get("devices") or [] if isinstance(d, dict)})
     if result.kind == "compare":  # compare starts no ranks
         return ""
-    parts = [count_text(data.get("ranks"), "rank"), count_text(data.get("nodes"), "node"), *names, f"NCCL {nccl}" if nccl else ""]
-    return ", ".join(part for part in parts if part)
+    parts = [count_text(data.get("ranks"), "rank"), count_text(data.get("nodes"), "node"), *names]
+    return ", ".join([part for part in parts if part] + ([f"NCCL {nccl}"] if nccl else []))
 
 
 def files_table(results):
@@ -81,11 +82,12 @@ def files_table(results):
 
 
 def findings_html(results):
-    """The findings of each result, failed results first. Stamps that all files have are printed once; findings name the status."""
-    def stamps_of(result):
+    """The findings of each result, failed results first. Stamps that all files have are printed once."""
+    def stamps_of(result):  # the findings contain the status
         return [stamp for stamp in result.stamps if not stamp.startswith("status")]
     common = [stamp for stamp in stamps_of(results[0]) if all(stamp in r.stamps for r in results)]
-    parts = [stamp_marks(common), *(f"<p><strong>{text(sentence)}</strong></p>" for sentence in findings.total(results))]
+    parts = [stamp_marks(common)]
+    parts += [f"<p><strong>{text(sentence)}</strong></p>" for sentence in findings.total(results)]
     for r in sorted(results, key=lambda r: not r.failure):
         sentences = "".join(f"<li>{text(sentence)}</li>" for sentence in findings.of(r))
         stamps = stamp_marks((stamp for stamp in stamps_of(r) if stamp not in common), r.problems)
@@ -110,15 +112,17 @@ def figure_element(i, chart):
         opened = " open" if chart.chooser or not chart.traces else ""
         parts.append(f'<details class="values" data-chart="{i}"{opened}><summary>Values of {text(chart.title)} '
                      f'({len(chart.rows)} rows)</summary></details>')
-    return (f'<figure id="{name}" aria-labelledby="{name}-title"><figcaption><h3 id="{name}-title">{text(chart.title)}</h3>'
-            f'{"" if chart.traces or chart.chooser else stamp_marks(chart.stamps)}</figcaption>{"".join(parts)}</figure>')
+    stamps = "" if chart.traces or chart.chooser else stamp_marks(chart.stamps)
+    caption = f'<figcaption><h3 id="{name}-title">{text(chart.title)}</h3>{stamps}</figcaption>'
+    return f'<figure id="{name}" aria-labelledby="{name}-title">{caption}{"".join(parts)}</figure>'
 
 
 def sections_html(sections):
     parts, i = [], 0
     for heading, charts in sections:
         anchor = heading.lower().replace(" ", "-")
-        parts.append(f'<section id="{anchor}" aria-labelledby="{anchor}-title"><h2 id="{anchor}-title">{text(heading)}</h2>')
+        parts.append(f'<section id="{anchor}" aria-labelledby="{anchor}-title">'
+                     f'<h2 id="{anchor}-title">{text(heading)}</h2>')
         for chart in charts:
             parts.append(figure_element(i, chart))
             i += 1
@@ -138,7 +142,8 @@ def make_page(results, sections, title):
     return f"""<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{POLICY}">
 <meta name="viewport" content="width=device-width, initial-scale=1"><meta name="color-scheme" content="light dark">
-<link rel="icon" href="data:,"><title>{text(title)}</title><style>{(HERE / "page.css").read_text(encoding="utf-8")}</style></head>
+<link rel="icon" href="data:,"><title>{text(title)}</title>
+<style>{(HERE / "page.css").read_text(encoding="utf-8")}</style></head>
 <body><header><h1>{text(title)}</h1><nav aria-label="Sections">{links}</nav></header>
 <main>{findings_html(results)}{sections_html(sections)}{files_table(results)}</main>
 <noscript><p class="note">The charts require JavaScript.</p></noscript>

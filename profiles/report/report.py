@@ -28,8 +28,9 @@ def read_all(paths):
 
 
 def write_atomically(path, text):
-    """Write to a temporary file in the same folder and rename it, so that the page is either new or unchanged. Its mode is 0600, because
-    it contains commands and devices of results whose mode is 0600."""
+    """Write to a temporary file in the same folder and rename it, so that the page is either new or unchanged.
+
+    The mode of the page is 0600, because it contains commands and devices of results whose mode is 0600."""
     if os.path.exists(path) and not os.path.isfile(path):  # a pipe or a device cannot be renamed over
         with open(path, "w", encoding="utf-8") as out:
             out.write(text)

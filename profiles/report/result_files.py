@@ -40,6 +40,11 @@ class Result:
         value = self.data.get(key)
         return value if isinstance(value, str) else ""
 
+    def of_step(self, key):
+        """A field of a step: predicted by a plan, or measured."""
+        value = (self.data.get("predicted") or {}).get(key)
+        return self.data.get(key) if value is None else value
+
     @property
     def type(self):
         """The command that wrote the file, for example "plan COLLECTIVE"."""
@@ -50,7 +55,7 @@ class Result:
 
     @property
     def failure(self):
-        """The status of a result that is not "ok"; else "". Files of nccl-tests have no status, but rows with wrong data."""
+        """The status if it is not "ok"; else "". Files of nccl-tests have no status, but rows with wrong data."""
         status = self.text("status") or ("wrong data" if any(row.get("wrong") for row in self.rows) else "ok")
         return "" if status == "ok" else status
 
@@ -128,17 +133,18 @@ def reject_constant(text):
     raise ValueError(f"{text} is not a number")
 
 
+FIELD_TYPES = {"devices": list, "nccl": dict, "ranks": int, "nodes": int, "results": list, "roles": list,
+               "groups": list, "combinations": list}
+
+
 def check_header(result):
-    """Check the signs of sizes and times, and the types of the fields that the table of files prints; raises TypeError."""
+    """Check the signs of sizes and times, and the types of fields that the page prints; raises TypeError."""
     for i, row in enumerate(result.rows):
         for key in ("bytes", "time_us", "measured_us"):
             value = row.get(key).get("p50") if isinstance(row.get(key), dict) else row.get(key)
             if isinstance(value, (int, float)) and not 0 <= value < math.inf:
                 raise TypeError(f"results[{i}].{key} is {value}")
-    devices, nccl, data = result.data.get("devices") or [], result.data.get("nccl") or {}, result.data
-    wrong = [key for key, value, kind in (("devices", devices, list), ("nccl", nccl, dict)) if not isinstance(value, kind)]
-    wrong += [key for key in ("ranks", "nodes") if data.get(key) is not None and not isinstance(data[key], int)]
-    wrong += [key for key in ("results", "roles", "groups", "combinations") if not isinstance(data.get(key) or [], list)]
+    wrong = [key for key, kind in FIELD_TYPES.items() if not isinstance(result.data.get(key) or kind(), kind)]
     if wrong:
         raise TypeError(f"'{wrong[0]}'")
     assert isinstance(result.stamps, list)

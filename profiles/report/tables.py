@@ -1,13 +1,18 @@
 """Charts of `busbar compare`, `busbar calibrate` and `busbar sweep`."""
 from statistics import median, median_low
 
-from chart import (COMPUTE, DASHES, EXPOSED, HIDDEN, SERIES, SYMBOLS, WAITING, Chart, axis, bars, error_bars, line,
-                   log_axis, name_axis, size_axis)
+from chart import (COMPUTE, EXPOSED, HIDDEN, SERIES, SYMBOLS, WAITING, Chart, axis, bars, error_bars, line, line_style,
+                   log_axis, name_axis, size_axis, table)
 from units import bytes_text, interval_of, is_number, number_text, time_text
 
 OVER = "above the threshold"
-VERDICTS = ((OVER, EXPOSED, "triangle-down"), ("slower", EXPOSED, "triangle-down"), ("faster", COMPUTE, "triangle-up"), ("no difference", HIDDEN, "circle"),
-            ("inconclusive", HIDDEN, "circle-open"), ("wrong data", WAITING, "x"))
+VERDICTS = ((OVER, EXPOSED, "triangle-down"), ("slower", EXPOSED, "triangle-down"), ("faster", COMPUTE, "triangle-up"),
+            ("no difference", HIDDEN, "circle"), ("inconclusive", HIDDEN, "circle-open"), ("wrong data", WAITING, "x"))
+COMPARISON_COLUMNS = {
+    "operation": "collective", "bytes": "bytes", "type": "dtype", "reduction": "op", "placement": "placement",
+    "mode": "mode", "A (us)": lambda row: (row.get("a") or {}).get("p50_us"),
+    "B (us)": lambda row: (row.get("b") or {}).get("p50_us"), "B / A": "ratio", "verdict": "verdict",
+    "judged by": "judged_by"}
 
 
 def comparisons(results):
@@ -22,24 +27,24 @@ def comparisons(results):
             shapes.append(level(1 + data["threshold_percent"] / 100, EXPOSED))
         notes = [f"The inputs also differ in {p.get('what')}: {or_not_set(p.get('a'))} and {or_not_set(p.get('b'))}"
                  for p in data.get("provenance") or []]
-        notes += [f"Only in {side.upper()}: {len(data[f'only_{side}'])} rows" for side in "ab" if data.get(f"only_{side}")]
+        notes += [f"Only in {side.upper()}: {len(data[f'only_{side}'])} rows"
+                  for side in "ab" if data.get(f"only_{side}")]
+        points = [verdict_points(sized or rows, v, bool(sized), data.get("threshold_percent")) for v in VERDICTS]
         yield Chart(
             f"B against A ({result.name})", [result], notes=notes, shapes=shapes,
             about=f"A: {data.get('a')}, B: {data.get('b')}. Ratio of the median times; below 1, B is faster."
             f"{over_text(result)}",
-            traces=[points for points in (verdict_points(sized or rows, v, bool(sized), data.get("threshold_percent")) for v in VERDICTS) if points["x"]],
-            xaxis=size_axis(row["bytes"] for row in sized) if sized else name_axis(), yaxis=axis("time of B / time of A"),
-            columns=("operation", "bytes", "type", "reduction", "placement", "mode", "A (us)", "B (us)", "B / A", "verdict",
-                     "judged by"),
-            rows=[[*(row.get(key) for key in ("collective", "bytes", "dtype", "op", "placement", "mode")),
-                   (row.get("a") or {}).get("p50_us"), (row.get("b") or {}).get("p50_us"),
-                   *(row.get(key) for key in ("ratio", "verdict", "judged_by"))] for row in result.rows])
+            traces=[one for one in points if one["x"]],
+            xaxis=size_axis(row["bytes"] for row in sized) if sized else name_axis(),
+            yaxis=axis("time of B / time of A"), **table(result.rows, COMPARISON_COLUMNS))
 
 
 def over_text(result):
     percent = result.data.get("threshold_percent")
+    if not is_number(percent):
+        return ""
     over = sum(is_over(row, percent) for row in result.rows)
-    return f" {over} of {len(result.rows)} rows are above the threshold of {number_text(percent)} % (dashed)." if is_number(percent) else ""
+    return f" {over} of {len(result.rows)} rows are above the threshold of {number_text(percent)} % (dashed)."
 
 
 def or_not_set(value):
@@ -63,15 +68,16 @@ def row_name(row):
 
 
 def verdict_points(rows, verdict, sized, percent):
-    """The rows with this verdict. Rows above the threshold, at most ten of them, have their names next to them."""
+    """The rows with this verdict. The ten rows that are the farthest above the threshold have names, which point to the
+    middle of the plot; several rows at the same point have the name of the first."""
     name, color, symbol = verdict
     mine = [row for row in rows if (OVER if is_over(row, percent) else row.get("verdict")) == name]
     worst = sorted(mine, key=lambda row: row["ratio"])[-10:] if name == OVER else []
-    named = {(row.get("bytes"), round(row["ratio"], 3)): id(row) for row in reversed(worst)}  # the first of several rows at one point
-    middle = median_low(sorted(row["bytes"] for row in rows)) if sized else None  # names point to the middle of the plot
+    named = {(row.get("bytes"), round(row["ratio"], 3)): id(row) for row in reversed(worst)}
+    middle = median_low(row["bytes"] for row in rows) if sized and rows else None
     return {"type": "scatter", "mode": "markers+text", "name": name, "y": [row["ratio"] for row in mine],
             "text": [row_name(row) if id(row) in named.values() else "" for row in mine], "cliponaxis": False,
-            "textposition": [f"top {'center' if not sized else 'left' if row['bytes'] > middle else 'right'}" for row in mine],
+            "textposition": ["top left" if middle and row["bytes"] > middle else "top right" for row in mine],
             "x": [row["bytes"] if sized else row.get("collective") or "step" for row in mine],
             "hovertext": [ratio_text(row) for row in mine], "hoverinfo": "text",
             "marker": {"color": color, "symbol": symbol, "size": 10}}
@@ -79,9 +85,15 @@ def verdict_points(rows, verdict, sized, percent):
 
 def ratio_text(row):
     a, b = row.get("a") or {}, row.get("b") or {}
-    return (f"{row.get('collective') or 'step'} {row.get('dtype') or ''} {str(row.get('placement') or '').replace('_', ' ')}<br>"
+    placement = str(row.get("placement") or "").replace("_", " ")
+    return (f"{row.get('collective') or 'step'} {row.get('dtype') or ''} {placement}<br>"
             f"{bytes_text(row.get('bytes'))}<br>A {time_text(a.get('p50_us'))}, B {time_text(b.get('p50_us'))}<br>"
             f"B / A {number_text(row.get('ratio'))}: {row.get('verdict')}")
+
+
+RESIDUAL_COLUMNS = {"fit": "fit", "row": "row", "file": "file", "measured (us)": "measured_us",
+                    "fitted (us)": "fitted_us", "fitted / measured": lambda row: row["fitted_us"] / row["measured_us"],
+                    "used in the fit": lambda row: "no" if row.get("outlier") else "yes"}
 
 
 def residuals(results):
@@ -91,13 +103,10 @@ def residuals(results):
         yield Chart(
             f"Residuals of the fits ({result.name})", [result], shapes=[level(1, HIDDEN)],
             about=f"Fitted over measured time of each row. Open symbols: outliers, not used in the fit. "
-            f"Profile {result.text('profile')}, "
-            f"based on {result.text('from')}.",
+            f"Profile {result.text('profile')}, based on {result.text('from')}.",
             traces=[trace for i, name in enumerate(names) for trace in fit_points(result.rows, name, i)],
-            xaxis=log_axis("measured time (us)", [row["measured_us"] for row in result.rows]), yaxis=axis("fitted / measured"),
-            columns=("fit", "row", "file", "measured (us)", "fitted (us)", "fitted / measured", "used in the fit"),
-            rows=[[row.get("fit"), row.get("row"), row.get("file"), row["measured_us"], row["fitted_us"],
-                   row["fitted_us"] / row["measured_us"], "no" if row.get("outlier") else "yes"] for row in result.rows])
+            xaxis=log_axis("measured time (us)", [row["measured_us"] for row in result.rows]),
+            yaxis=axis("fitted / measured"), **table(result.rows, RESIDUAL_COLUMNS))
 
 
 def fit_points(rows, name, i):
@@ -106,27 +115,27 @@ def fit_points(rows, name, i):
         symbol = SYMBOLS[i % len(SYMBOLS)] + ("-open" if outlier else "")
         if mine:
             yield {"type": "scatter", "mode": "markers", "name": f"{name}, outlier" if outlier else name,
-                   "x": [row["measured_us"] for row in mine], "y": [row["fitted_us"] / row["measured_us"] for row in mine],
+                   "x": [row["measured_us"] for row in mine],
+                   "y": [row["fitted_us"] / row["measured_us"] for row in mine],
                    "hovertext": [f"{row.get('row')}<br>{row.get('file')}<br>measured {time_text(row['measured_us'])}, "
                                  f"fitted {time_text(row['fitted_us'])}" for row in mine],
                    "hoverinfo": "text", "marker": {"color": SERIES[i % len(SERIES)], "symbol": symbol, "size": 8}}
 
 
+PARAMETER_COLUMNS = {"parameter": "key", "nominal": "nominal", "calibrated": "value", "fitted to": "from",
+                     "identified": lambda p: "only in combination" if p.get("correlated") else "individually"}
+
+
 def parameters(results):
     """The fitted parameters of the profile, with the fit that determined each."""
     for result in results:
-        fitted = [p for p in result.data.get("parameters") or [] if p.get("from")]
-        penalized_variants = result.data.get("penalized_variants") or []
+        known = result.data.get("parameters") or []
+        fitted, penalized = [p for p in known if p.get("from")], result.data.get("penalized_variants") or []
+        notes = [f"Penalized, because NCCL never chose these variants: {', '.join(map(str, penalized))}"]
         yield Chart(
-            f"Fitted parameters ({result.name})", [result],
-            notes=[f"Penalized, because NCCL never chose these variants: {', '.join(map(str, penalized_variants))}"]
-            if penalized_variants else [],
-            about=f"{len(fitted)} of {len(result.data.get('parameters') or [])} parameters were fitted; the others keep the "
-            f"values of {result.text('from')}.",
-            columns=("parameter", "nominal", "calibrated", "fitted to", "identified"),
-            rows=[[p.get("key"), p.get("nominal"), p.get("value"), p.get("from"),
-                   "only in combination" if p.get("correlated") else "individually"]
-                  for p in fitted])
+            f"Fitted parameters ({result.name})", [result], notes=notes if penalized else [],
+            about=f"{len(fitted)} of {len(known)} parameters were fitted; the others keep the values of "
+            f"{result.text('from')}.", **table(fitted, PARAMETER_COLUMNS))
 
 
 def study_charts(results):
@@ -138,23 +147,24 @@ def study_charts(results):
 
 def study_chart(result, chart):
     columns = result.data.get("columns") or []
-    used = {chart["y"], *chart.get("lines", ()), *chart.get("for_each", ())}
-    names = (chart.get("x") or first_varying(result, [c for c in columns if c not in used]), chart["y"], *chart.get("lines", ()), *chart.get("for_each", ()))
+    y, lines_by, for_each = chart["y"], chart.get("lines", ()), chart.get("for_each", ())
+    used = [y, *lines_by, *for_each]
+    names = [chart.get("x") or first_varying(result, [c for c in columns if c not in used]), *used]
     names = [name if name in columns else name.removesuffix(".p50") for name in names]
     if not set(names) <= set(columns):  # a default column that no result has
         return
     at = [columns.index(name) for name in names]
-    n_lines, charts, failed = len(chart.get("lines", ())), {}, 0
+    n_lines, charts, failed = len(lines_by), {}, 0
     for row in result.data.get("rows") or []:
         x, y, *labels = (row[i] for i in at)
         if is_number(y) and x is not None:
             lines = charts.setdefault(tuple(map(str, labels[n_lines:])), {})
-            lines.setdefault(label_of(chart.get("lines", ()), labels[:n_lines]), {}).setdefault(x, []).append(y)
+            lines.setdefault(label_of(lines_by, labels[:n_lines]), {}).setdefault(x, []).append(y)
         else:
             failed += 1
     x_name, y_name = columns[at[0]], columns[at[1]]
     for values, lines in charts.items():
-        title = ", ".join([f"{y_name} over {x_name}", *(f"{k} {v}" for k, v in zip(chart.get("for_each", ()), values))])
+        title = ", ".join([f"{y_name} over {x_name}", *(f"{k} {v}" for k, v in zip(for_each, values))])
         numeric = all(is_number(x) for points in lines.values() for x in points)
         xs = sorted({x for points in lines.values() for x in points}) if numeric else []
         yield Chart(
@@ -162,14 +172,15 @@ def study_chart(result, chart):
             traces=[study_line(name, points, i, numeric) for i, (name, points) in enumerate(lines.items())],
             notes=[f"{failed} rows of the study have no value for this chart"] if failed else [],
             xaxis=study_axis(x_name, xs) if numeric else name_axis(), yaxis=axis(y_name, rangemode="tozero"),
-            columns=(", ".join(chart.get("lines", ())) or "line", x_name, y_name),
+            columns=(", ".join(lines_by) or "line", x_name, y_name),
             rows=[[name, x, median(ys)] for name, points in lines.items() for x, ys in points.items()])
 
 
 def first_varying(result, names):
     """The first of these columns with more than one value, else the first; None if there is none."""
     columns, rows = result.data.get("columns") or [], result.data.get("rows") or []
-    return next((name for name in names if len({str(row[columns.index(name)]) for row in rows}) > 1), next(iter(names), None))
+    varying = [name for name in names if len({str(row[columns.index(name)]) for row in rows}) > 1]
+    return next(iter([*varying, *names]), None)
 
 
 def label_of(names, values):
@@ -182,7 +193,9 @@ def label_of(names, values):
 def study_axis(name, xs):
     if name == "bytes" or name.endswith("_bytes"):
         return size_axis(xs, name)
-    return axis(name, type="log", tickmode="array", tickvals=xs, ticktext=[f"{x:g}" for x in xs]) if min(xs) > 0 else axis(name)
+    if min(xs) <= 0:
+        return axis(name)
+    return axis(name, type="log", tickmode="array", tickvals=xs, ticktext=[f"{x:g}" for x in xs])
 
 
 def study_line(name, points, i, numeric):
@@ -195,8 +208,7 @@ def study_line(name, points, i, numeric):
         more["error_y"] = error_bars(ys, [(min(points[x]), max(points[x])) for x in xs], color)
     if not numeric:
         return bars(name, [str(x) for x in xs], ys, hover, color, **more)
-    return line(name, xs, ys, hover, color, **more, line={"color": color, "width": 2, "dash": DASHES[i // len(SERIES) % len(DASHES)]},
-                marker={"color": color, "size": 7, "symbol": SYMBOLS[i % len(SYMBOLS)]})
+    return line(name, xs, ys, hover, color, **more, **line_style(i))
 
 
 def sweeps(results):
@@ -207,8 +219,8 @@ def sweeps(results):
         rows = [[cell(value) for value in row] for row in rows if isinstance(row, list)]
         chart = Chart(
             f"Study {result.text('name')} ({result.name})", [result], columns=columns, rows=rows,
-            about=f"{result.text('about')}. {counts.get('complete', '-')} complete, {counts.get('failed', '-')} failed, "
-            f"{counts.get('to_do', '-')} to do.".removeprefix(". "))
+            about=f"{result.text('about')}. {counts.get('complete', '-')} complete, {counts.get('failed', '-')} "
+            f"failed, {counts.get('to_do', '-')} to do.".removeprefix(". "))
         numbers = [name for i, name in enumerate(columns) if any(is_number(row[i]) for row in rows if i < len(row))]
         axes = [name for name in result.data.get("axes") or {} if name in columns]
         if numbers:
@@ -220,6 +232,6 @@ def sweeps(results):
 
 
 def cell(value):
-    if isinstance(value, (dict, list)):
-        return ", ".join(f"{k} {v}" for k, v in value.items()) if isinstance(value, dict) else ", ".join(map(str, value))
-    return value
+    if isinstance(value, dict):
+        value = [f"{key} {one}" for key, one in value.items()]
+    return ", ".join(map(str, value)) if isinstance(value, list) else value

@@ -1,7 +1,7 @@
 """The timeline of a step from a trace file (--trace): the streams of ranks, with exposed communication in red."""
 import collections
 
-from chart import BUBBLE, COMPUTE, DASHES, EXPOSED, HIDDEN, SERIES, Chart, axis, unit_of_times
+from chart import BUBBLE, COMPUTE, DASHES, EXPOSED, HIDDEN, SERIES, Chart, axis, time_axis
 from units import byte_unit, bytes_text, is_number, number_text, time_text
 
 MAX_RANKS = 8
@@ -76,7 +76,7 @@ def role_in(track):
 
 
 def choose(tracks):
-    """The ranks to draw: all up to MAX_RANKS, else the slowest rank and the first of each other role, up to MAX_SLICES."""
+    """The ranks to draw: all up to MAX_RANKS, else the slowest and the first of each other role, up to MAX_SLICES."""
     slowest = max(tracks, key=lambda rank: tracks[rank].step_us)
     by_role = {role_in(tracks[slowest]): slowest}
     for rank, track in tracks.items():
@@ -126,9 +126,10 @@ def timeline(result):
     if not tracks:
         return Chart(f"Timeline of {head.get('proxy')} ({result.name})", [result], notes=["The trace has no events."])
     chosen = choose(tracks)
-    unit, per = unit_of_times(track.step_us for track in tracks.values())
+    title, per = time_axis(track.step_us for track in tracks.values())
     colored = {"compute": Lines("compute", COMPUTE), "hidden": Lines("hidden communication", HIDDEN),
-               "exposed": Lines("exposed communication", EXPOSED), "bubble": Lines("nested: bubble or waiting", BUBBLE, NESTED_WIDTH)}
+               "exposed": Lines("exposed communication", EXPOSED),
+               "bubble": Lines("nested: bubble or waiting", BUBBLE, NESTED_WIDTH)}
     names, table, y = [], [], 0
     for rank in chosen:
         track = tracks[rank]
@@ -140,14 +141,15 @@ def timeline(result):
                 table.append(stream_row(rank, track, thread, stream, exposed))
                 y += 1
     slowest = max(tracks, key=lambda rank: tracks[rank].step_us)
-    shown = ", ".join(f"{rank} ({role_in(tracks[rank])}{', the slowest' if rank == slowest else ''})" for rank in chosen)
+    shown = ", ".join(f"{rank} ({role_in(tracks[rank])}{', the slowest' if rank == slowest else ''})"
+                      for rank in chosen)
     ranks = f"Ranks shown of {head.get('ranks')}: {shown}. " if len(chosen) < (head.get("ranks") or 0) else ""
     return Chart(
         f"Timeline of {head.get('proxy')} ({result.name})", [result], height=170 + 24 * y,
-        about=f"{head.get('summary') or ''}. Streams of a step. Red: communication while no compute kernel of the rank ran. {ranks}"
-        "Drag to zoom, double-click to reset.",
+        about=f"{head.get('summary') or ''}. Streams of a step. Red: communication while no compute kernel of the rank "
+        f"ran. {ranks}Drag to zoom, double-click to reset.",
         traces=[lines.trace for lines in colored.values() if lines.strokes],
-        xaxis=axis(f"time ({unit})"), yaxis=axis("", tickmode="array", tickvals=list(range(y)), ticktext=names,
+        xaxis=axis(title), yaxis=axis("", tickmode="array", tickvals=list(range(y)), ticktext=names,
                                                  range=[y - .4, -.6]),
         columns=("rank", "stream", "operations", "busy (us)", "exposed (us)", "waiting (us)"), rows=table)
 
@@ -160,28 +162,28 @@ def memories(result):
     chosen = choose(tracks)
     peaks = {rank: max(sum(e["args"].values()) for e in tracks[rank].memory) for rank in chosen}
     most = max(chosen, key=peaks.get)
-    (per, unit), (time_name, time_per) = byte_unit(peaks.values()), unit_of_times(t.step_us for t in tracks.values())
+    (per, unit), (title, time_per) = byte_unit(peaks.values()), time_axis(t.step_us for t in tracks.values())
 
     def steps(rank, values, name, **more):
         events = tracks[rank].memory
-        ends = [*(e["ts"] for e in events), max(tracks[rank].step_us, events[-1]["ts"])]
-        hover = [f"{name}<br>{bytes_text(value)} from {time_text(at)}" for at, value in zip(ends, [*values, values[-1]])]
-        return {"type": "scatter", "mode": "lines", "name": name, "x": [at / time_per for at in ends], "hovertext": hover,
-                "hoverinfo": "text", "y": [value / per for value in [*values, values[-1]]], **more}
+        ends, values = [*(e["ts"] for e in events), max(tracks[rank].step_us, events[-1]["ts"])], [*values, values[-1]]
+        hover = [f"{name}<br>{bytes_text(value)} from {time_text(at)}" for at, value in zip(ends, values)]
+        return {"type": "scatter", "mode": "lines", "name": name, "x": [at / time_per for at in ends],
+                "y": [value / per for value in values], "hovertext": hover, "hoverinfo": "text", **more}
 
-    drawn = [steps(most, [e["args"][use] for e in tracks[most].memory], use, stackgroup="uses",
-                   line={"shape": "hv", "width": 1, "color": SERIES[i]})
-             for i, use in enumerate(tracks[most].memory[0]["args"]) if any(e["args"][use] for e in tracks[most].memory)]
+    uses = {use: [e["args"][use] for e in tracks[most].memory] for use in tracks[most].memory[0]["args"]}
+    drawn = [steps(most, values, use, stackgroup="uses", line={"shape": "hv", "width": 1, "color": SERIES[i]})
+             for i, (use, values) in enumerate(uses.items()) if any(values)]
     drawn += [steps(rank, [sum(e["args"].values()) for e in tracks[rank].memory], f"total of rank {rank}",
                     line={"shape": "hv", "width": 1.5, "color": BUBBLE, "dash": DASHES[i % len(DASHES)]})
               for i, rank in enumerate(rank for rank in chosen if rank != most)]
-    uses = list(tracks[most].memory[0]["args"])
     yield Chart(
         f"Memory of {result.data['otherData'].get('proxy')} over the step ({result.name})", [result], traces=drawn,
-        about=f"{tracks[most].memory[0]['name'].capitalize()} of rank {most}, which has the highest peak, by use; lines: other ranks.",
-        xaxis=axis(f"time ({time_name})"), yaxis=axis(f"memory ({unit})", rangemode="tozero"),
+        about=f"{tracks[most].memory[0]['name'].capitalize()} of rank {most}, which has the highest peak, by use; "
+        "lines: other ranks.", xaxis=axis(title), yaxis=axis(f"memory ({unit})", rangemode="tozero"),
         columns=("rank", "peak (bytes)", *(f"{use} (bytes)" for use in uses)),
-        rows=[[rank, peaks[rank], *(max(e["args"][use] for e in tracks[rank].memory) for use in uses)] for rank in chosen])
+        rows=[[rank, peaks[rank], *(max(e["args"][use] for e in tracks[rank].memory) for use in uses)]
+              for rank in chosen])
 
 
 def draw_stream(track, thread, y, busy, per, colored):

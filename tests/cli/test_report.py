@@ -286,14 +286,14 @@ def test_findings_of_a_plan():
                       "The slowest rank is 3, last stage."]
     text = said("plan", proxy="p", best_layout={"layouts": LAYOUTS, "available_bytes": 8 << 30})
     assert "The fastest layout is tp 2, cp 4, pp 4, dp 16, interleaved 5, zero1: 100 us per step" in text
-    assert "(--slow, --delay): node7:0.5. All other ranks wait for rank 56 (node 7)." in said(
+    assert "(--slow, --delay): node7:0.5. The rank that waits longest waits for rank 56 on node 7, directly" in said(
         "plan", proxy="p", predicted={**predicted, "slow": ["node7:0.5"], "late_rank": 56, "late_node": 7})
     assert "takes 10 % longer" in text and "largest loss of the fastest layout is bubble: 12 us" in text
 
 
 @pytest.mark.parametrize("data,first", [
     ({"status": "below threshold", "reason": "mean is 24 GB/s, below 45 GB/s"}, "FAILED: mean is 24 GB/s, below 45 GB/s."),
-    ({"status": "wrong data", "reason": "rank 1 has wrong data"}, "WRONG DATA: rank 1 has wrong data."),
+    ({"status": "wrong data", "reason": "wrong data: rank 1, element 128"}, "WRONG DATA: rank 1, element 128."),
     ({"status": "timeout", "reason": "rank 1 is lost"}, "FAILED: rank 1 is lost."),
     ({"status": "running"}, "INCOMPLETE: the run has not ended, or all its processes were killed."),
     ({}, "WRONG DATA: 1 of 2 rows have wrong data, the first at 2 MiB."),  # nccl-tests writes no status
@@ -340,8 +340,11 @@ def test_comparison_of_several_steps_is_bars_by_cause():
             {"file": "d.json", "step_us": 30., "compute_us": 30., "ratio": None, "verdict": "different model"}]
     many = result("compare", results=rows)
     assert findings.of(many) == ["b.json: 10 us per step; 0.5 times the step time of a.json.",
-                                 "c.json: 15 us per step; 1.5 times the GPU time for equal work of a.json.",
-                                 "a.json: 20 us per step. DOES NOT FIT in memory.", "d.json: 30 us per step; different model."]
+                                 "c.json: 15 us per step; 1.5 times the GPU time of a.json for equal work.",
+                                 "a.json: 20 us per step; the others are compared with this file. DOES NOT FIT in memory.", "d.json: 30 us per step; different model."]
+    rows = [{"file": "a.json", "ratio": 1.}, {"file": "b.json", "ratio": .9, "rows": 8, "faster": 5, "slower": 1}]
+    assert findings.of(result("compare", results=rows))[1] == (
+        "b.json: 5 rows faster and 1 slower of 8, on average 0.9 times the time of a.json (geometric mean).")
     ((_, (chart,)),) = charts.make_all([many])
     assert chart.traces[0]["y"] == ["b.json", "c.json", "a.json", "d.json"] and chart.traces[0]["x"] == [10, 15, 20, 30]
 

@@ -306,11 +306,20 @@ def proxies(result):
 # ---- comparisons, calibrations, studies ------------------------------------------------------------------------------
 
 
+# Verdicts about files whose times cannot be compared.
+NOT_COMPARABLE = ("run incomplete", "different model", "does not fit", "no common row", "wrong data")
+
+
 def comparison(result):
     if any(row.get("file") for row in result.rows):
         yield from several_files(result)
         return
     percent, summary = result.data.get("threshold_percent"), result.data.get("summary") or {}
+    if summary.get("verdict") in NOT_COMPARABLE:
+        yield say("Verdict: {verdict}.", summary)
+        return
+    yield say("Verdict: {verdict}; on average B takes {geometric_mean_ratio:times} the time of A (geometric mean).",
+              summary)
     rows = sorted((row for row in result.rows if is_number(row.get("ratio"))), key=lambda row: -row["ratio"])
     over = [f"{row_name(row)} ({times_text(row['ratio'])} the time of A)" for row in rows if is_over(row, percent)]
     if over:
@@ -319,8 +328,6 @@ def comparison(result):
         yield f"No row of B is more than {percent_text(percent)} slower than in A."
     for row in rows[:0 if over else 1]:
         yield say("Largest ratio: {name}, B takes {ratio:times} the time of A.", row, name=row_name(row))
-    yield say("Verdict: {verdict}; on average B takes {geometric_mean_ratio:times} the time of A (geometric mean).",
-              summary)
 
 
 def several_files(result):

@@ -1,6 +1,7 @@
 """The page: one HTML file that contains its style sheet, scripts and charts.
 
 The page makes no network request: its Content-Security-Policy forbids them all."""
+import functools
 import html
 import importlib.util
 import json
@@ -25,6 +26,12 @@ def find_plotly():
         if script.is_file():
             return script.read_text(encoding="utf-8")
     raise Missing("needs the Python package plotly")
+
+
+@functools.cache
+def source(name):
+    """The text of a file of this folder."""
+    return (HERE / name).read_text(encoding="utf-8")
 
 
 def as_json(value):
@@ -143,12 +150,12 @@ def make_page(results, sections, title):
 <html lang="en"><head><meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{POLICY}">
 <meta name="viewport" content="width=device-width, initial-scale=1"><meta name="color-scheme" content="light dark">
 <link rel="icon" href="data:,"><title>{text(title)}</title>
-<style>{(HERE / "page.css").read_text(encoding="utf-8")}</style></head>
+<style>{source("page.css")}</style></head>
 <body><header><h1>{text(title)}</h1><nav aria-label="Sections">{links}</nav></header>
 <main>{findings_html(results)}{sections_html(sections)}{files_table(results)}</main>
 <noscript><p class="note">The charts require JavaScript.</p></noscript>
 <p id="announcement" class="announcement" role="status" aria-live="polite"></p>
 <script type="application/json" id="charts">{charts_json(sections)}</script>
 <script>{find_plotly()}</script>
-<script>{(HERE / "page.js").read_text(encoding="utf-8")}</script></body></html>
+<script>{source("page.js")}</script></body></html>
 """

@@ -363,6 +363,9 @@ def test_thresholds_from_a_prediction(busbar, tmp_path):
     measured = tmp_path / "measured.json"  # a measured result is a reference, too
     assert busbar.run("bench", *args, "-c", 0, "-n", 2, "--json", measured, ranks=2, env={**SPLIT, "EMU_NODES": "2", "EMU_SLOW": ""}).returncode == 0
     assert busbar.run(*bench, f"{measured}:99%", ranks=8, env={**SPLIT, "EMU_SLOW": ""}).returncode == 0
+    bench = tuple(arg if arg != path else tmp_path / "second.json" for arg in bench)
+    refused = busbar.run(*bench, f"{path}:90%", ranks=8)
+    assert refused.returncode == 2 and refused.stderr.startswith(f"busbar: --min-busbw: {path} was measured with --split; try: a run without --split\n")
 
 
 def test_rejects_a_reference_that_does_not_fit(busbar, tmp_path):

@@ -335,7 +335,7 @@ def test_verdict_names_the_group_of_the_slow_nic(busbar, tmp_path):
     assert f"in group 1 (ranks 2-3 on {hosts[2]}, {hosts[3]}) is 24.1389 GB/s, below the required 45 GB/s; below in 1 of 4 groups" in run["reason"]
     assert done.returncode == 5 and f"busbar: {run['reason']}\n" in done.stderr and hosts[0] not in done.stderr
     assert f"# Slowest group        : 24.1389 GB/s in group 1 (ranks 2-3 on {hosts[2]}, {hosts[3]})" in done.stdout
-    assert "; to find slow links: busbar bench p2p --max-slow 0" in done.stderr and "# Bus bandwidth, all_reduce 256 MiB: 24.1389 GB/s" in done.stdout
+    assert "; to find slow links: busbar-emulated bench p2p --max-slow 0" in done.stderr and "# Bus bandwidth, all_reduce 256 MiB: 24.1389 GB/s" in done.stdout
     assert f"# group 3 (ranks 6-7 on {hosts[6]}, {hosts[7]})" in done.stdout and "not_checked" not in done.stdout
 
 

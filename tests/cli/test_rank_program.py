@@ -160,7 +160,7 @@ def test_rejects_a_rank_program_of_another_version(copy, ranks):
 def test_rank_program_started_by_a_user_names_busbar(busbar, args):
     done = subprocess.run([str(busbar.build / RANK_PROGRAM), *args], env=busbar.environment(emulated(busbar)), capture_output=True,
                           text=True, stdin=subprocess.DEVNULL, timeout=60)
-    assert "busbar-rank is started by busbar; try: busbar bench --help" in error_line(done, 2)
+    assert "busbar-rank is started by busbar; try: busbar-emulated bench --help" in error_line(done, 2)
 
 
 @pytest.mark.parametrize("args", [

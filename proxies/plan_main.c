@@ -2,6 +2,8 @@
  * collective. */
 #include "proxies/plan_main.h"
 
+#include "bootstrap/base/alloc.h"
+#include "bootstrap/base/outfile.h"
 #include "proxies/form/models/profile.h"
 #include "proxies/plan_options.h"
 #include "proxies/workloads/registry/registry.h"
@@ -163,13 +165,20 @@ static const struct bb_opts set = {
 static const struct bb_opts step_option_set = {.tables = step_tables};
 static const struct bb_opts collective_option_set = {.tables = collective_tables};
 
-/* Returns whether --export chakra FILE may write the file `path`: FILE.RANK.et. */
+/* Returns whether --export chakra FILE may write the file `path`: FILE.RANK.et or FILE.groups.json. */
 static bool is_trace_of(const struct bb_plan_options *o, const char *path)
 {
-    const size_t length = strlen(o->export_file), all = strlen(path);
+    const char *name = basename(path), *dot = strrchr(name, '.');
+    const size_t length = strlen(basename(o->export_file));
+    char *trace;
+    bool same;
 
-    return strcmp(o->export, "chakra") == 0 && all > length + strlen(".et") &&
-           strncmp(path, o->export_file, length) == 0 && path[length] == '.' && strcmp(path + all - 3, ".et") == 0;
+    if (strcmp(o->export, "chakra") != 0 || strlen(name) <= length || !dot || dot <= name + length)
+        return false;
+    trace = bb_format("%s%s", o->export_file, name + length);
+    same = (strcmp(dot, ".et") == 0 || strcmp(name + length, ".groups.json") == 0) && bb_outfile_replaces(path, trace);
+    free(trace);
+    return same;
 }
 
 /* Parse "--export goal step.goal": the option's value is the format; the last positional argument is the file name. */
@@ -187,8 +196,7 @@ static int parse_export_file(struct bb_plan_options *o, struct bb_positionals *p
     positionals->n--;
     for (int i = 0; i < BB_N_PLAN_EXPORTS; i++)
         if (o->files[i] && is_trace_of(o, o->files[i]))
-            return bb_err(BB_EUSAGE, "--export %s writes %s.RANK.et, such as %s; try: another file name", o->export,
-                          last, o->files[i]);
+            return bb_err(BB_EUSAGE, "--export %s writes %s; try: another file name", o->export, o->files[i]);
     return bb_opts_check_file(&step_option_set, o, "export", last);
 }
 

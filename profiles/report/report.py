@@ -32,7 +32,9 @@ def write_atomically(path, text):
 
     The mode of the page is 0600, because it contains commands and devices of results whose mode is 0600."""
     if os.path.exists(path) and not os.path.isfile(path):  # a pipe or a device cannot be renamed over
-        with open(path, "w", encoding="utf-8") as out:
+        handle = os.open(path, os.O_WRONLY | os.O_NONBLOCK)  # O_NONBLOCK: a FIFO without a reader is an error
+        os.set_blocking(handle, True)
+        with os.fdopen(handle, "w", encoding="utf-8") as out:
             out.write(text)
         return
     handle, temporary = tempfile.mkstemp(prefix=".", suffix=".html", dir=os.path.dirname(path) or ".")

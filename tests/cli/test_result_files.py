@@ -47,9 +47,12 @@ def test_does_not_write_through_symbolic_links(busbar, tmp_path):
     ("plan transformer --ranks 2 --model model --csv model/config.json", "--csv model/config.json: --model names the same file"),
     ("plan gpt2_large 4 2 2 --ranks 2 --cluster ./x.json --export goal x.json", "--export x.json: --cluster names the same file"),
     ("plan gpt2_large 4 2 2 --ranks 2 --json new --export goal new", "--json new: argument new names the same file"),
-    ("plan gpt2_large 4 2 2 --ranks 2 --json new.0.et --export chakra new", "--export chakra writes new.RANK.et, such as new.0.et"),
+    ("plan gpt2_large 4 2 2 --ranks 2 --json new.0.et --export chakra new", "--export chakra writes new.0.et"),
+    ("plan gpt2_large 4 2 2 --ranks 2 --csv ./new.1.et --export chakra new", "--export chakra writes ./new.1.et"),
+    ("plan gpt2_large 4 2 2 --ranks 2 --json new.groups.json --export chakra ./new", "--export chakra writes new.groups.json"),
     ("sweep study.json --csv x.json", "--csv x.json: this file of the study would be replaced"),
     ("sweep study.json -o . --csv ./sweep.json", "/sweep.json: the table (--csv) has the same name"),
+    ("sweep study.json -o new --csv new/sweep.json", "/new/sweep.json: the table (--csv) has the same name"),
     ("sweep sweep.json -o .", "/sweep.json: this file of the study would be replaced"),
 ])
 def test_refuses_to_write_a_file_over_another(busbar, tmp_path, command, message):
@@ -61,7 +64,7 @@ def test_refuses_to_write_a_file_over_another(busbar, tmp_path, command, message
     (tmp_path / "link").symlink_to("x.json")
     done = busbar.run(*command.split(), cwd=tmp_path)
     assert done.returncode == 2 and message in done.stderr and "try: another file name" in done.stderr, done.stderr
-    assert {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()} == {"link", *texts}
+    assert {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")} == {"link", "model", *texts}
     assert all((tmp_path / name).read_text() == text for name, text in texts.items())
 
 
@@ -370,6 +373,9 @@ def test_closed_stdout_ends_the_run(busbar):
 
 def test_pipe_without_a_reader_is_reported(busbar, tmp_path):
     os.mkfifo(tmp_path / "pipe")
+    busbar.run(*PLAN, "--json", tmp_path / "plan.json")
+    done = busbar.run("report", tmp_path / "plan.json", "-o", tmp_path / "pipe", timeout=20)
+    assert done.returncode == 1 and f"{tmp_path / 'pipe'}: No such device or address" in done.stderr
     done = busbar.run("bench", "all_reduce", "-b", "8", "-e", "8", "-n", "2", "-w", "1", "-T", "5", "--json", tmp_path / "pipe", timeout=20)
     assert done.returncode == 2 and f"no process reads FIFO {tmp_path / 'pipe'}" in done.stderr
 

@@ -41,10 +41,12 @@ struct one {
 };
 enum { PREMULSUM = ncclNumOps, OPS, CANARY = 0xa5 };
 
+enum { PERIOD = 3 };
+
 /* Small integers, so that every sum and product is exact in float. */
 static double value(int rank, size_t i)
 {
-    return (double)((i + (size_t)rank) % 3 + 1);
+    return (double)((i + (size_t)rank) % PERIOD + 1);
 }
 
 static double factor(int rank)
@@ -148,6 +150,17 @@ static bool receives(const struct rank *r, const struct one *c)
     return (c->kind != REDUCE && c->kind != GATHER) || r->rank == c->root;
 }
 
+/* Fills the input of a rank: the values of one period, again and again. */
+static void fill(const struct rank *r, const struct one *c, char *host)
+{
+    const size_t period = PERIOD * golden_bytes(c->dtype), total = send_elements(r, c) * golden_bytes(c->dtype);
+
+    for (size_t i = 0; i < PERIOD && i < send_elements(r, c); i++)
+        golden_store(host, i, c->dtype, value(r->rank, i));
+    for (size_t done = period; done < total; done *= 2)
+        memcpy(host + done, host, done < total - done ? done : total - done);
+}
+
 /* Places the buffers (in or out of place), and fills them with canary and input. */
 static int prepare(struct rank *r, struct one *c, char *a, char *b, char *host, size_t capacity)
 {
@@ -165,8 +178,7 @@ static int prepare(struct rank *r, struct one *c, char *a, char *b, char *host, 
         c->send = c->recv;
     CHECK_EQ(cudaMemset(a, CANARY, capacity), cudaSuccess);
     CHECK_EQ(cudaMemset(b, CANARY, capacity), cudaSuccess);
-    for (size_t i = 0; i < send_elements(r, c); i++)
-        golden_store(host, i, c->dtype, value(r->rank, i));
+    fill(r, c, host);
     CHECK_EQ(cudaMemcpy(c->send, host, send_elements(r, c) * bytes, cudaMemcpyHostToDevice), cudaSuccess);
     CHECK_EQ(cudaDeviceSynchronize(), cudaSuccess);
     return 0;
@@ -179,17 +191,39 @@ static int say(const struct rank *r, const struct one *c, size_t i, double got, 
     return 1;
 }
 
-static int verify(struct rank *r, const struct one *c, char *host)
+/* Compares the n elements from `first` with the definition. */
+static int verify_each(struct rank *r, const struct one *c, const char *host, size_t first, size_t n)
 {
-    size_t bytes = golden_bytes(c->dtype), n = recv_elements(r, c);
+    size_t bytes = golden_bytes(c->dtype);
     char want[8];
 
-    CHECK_EQ(cudaMemcpy(host, c->recv, n * bytes + 1, cudaMemcpyDeviceToHost), cudaSuccess);
-    for (size_t i = 0; receives(r, c) && i < n; i++) {
+    for (size_t i = first; i < first + n; i++) {
         golden_store(want, 0, c->dtype, expected(r, c, i));
         if (memcmp(want, host + i * bytes, bytes) != 0)
             return say(r, c, i, golden_load(host, i, c->dtype), golden_load(want, 0, c->dtype));
     }
+    return 0;
+}
+
+/* Compares the c->count elements from `first`, which are periodic: the first period with the definition, each other
+ * element with the one a period earlier. */
+static int verify_block(struct rank *r, const struct one *c, const char *host, size_t first)
+{
+    size_t bytes = golden_bytes(c->dtype), n = c->count < PERIOD ? c->count : PERIOD;
+    const char *block = host + first * bytes;
+
+    if (memcmp(block, block + n * bytes, (c->count - n) * bytes) != 0)
+        n = c->count;
+    return verify_each(r, c, host, first, n);
+}
+
+static int verify(struct rank *r, const struct one *c, char *host)
+{
+    size_t bytes = golden_bytes(c->dtype), n = recv_elements(r, c);
+
+    CHECK_EQ(cudaMemcpy(host, c->recv, n * bytes + 1, cudaMemcpyDeviceToHost), cudaSuccess);
+    for (size_t first = 0; receives(r, c) && first < n; first += c->count)
+        CHECK_EQ(verify_block(r, c, host, first), 0);
     if (!receives(r, c) && !c->in_place) /* ranks that receive nothing write nothing */
         CHECK_EQ((unsigned char)host[0], CANARY);
     if (!c->in_place)
@@ -250,21 +284,26 @@ static int everything(struct rank *r)
     return 0;
 }
 
-/* Many steps through the staging buffers, and a remainder. */
+/* Three steps or more through the staging buffers of at most 512 KiB, so that each buffer is used again, and a
+ * remainder. Another type for each collective and placement: steps depend on the type only by its size. */
 static int large(struct rank *r)
 {
-    const size_t count = 300007, capacity = count * 8 * (size_t)r->size + 64;
-    static const int dtypes[] = {ncclFloat32, ncclInt8, ncclFloat64};
+    static const struct {
+        int dtype;
+        size_t count;
+    } sizes[] = {{ncclFloat64, 200003}, {ncclFloat32, 400003}, {ncclInt8, 1600003}};
+    const size_t capacity = 1600024 * (size_t)r->size + 64; /* 1600024: 200003 x 8 */
     char *a = device_buffer(capacity), *b = device_buffer(capacity), *host = calloc(1, capacity);
 
     for (int k = 0; k < KINDS; k++)
-        for (int t = 0; t < 3; t++)
-            for (int in_place = 0; in_place <= (shapes[k].in_place != NEVER); in_place++) {
-                struct one c = {.kind = (enum kind)k, .dtype = dtypes[t], .count = count, .in_place = in_place};
-                c.root = shapes[k].rooted ? r->size - 1 : 0;
-                c.op = shapes[k].reduces ? ncclSum : 0;
-                CHECK_EQ(run_one(r, &c, a, b, host, capacity), 0);
-            }
+        for (int in_place = 0; in_place <= (shapes[k].in_place != NEVER); in_place++) {
+            const int t = (k + in_place) % 3;
+            struct one c = {
+                .kind = (enum kind)k, .dtype = sizes[t].dtype, .count = sizes[t].count, .in_place = in_place};
+            c.root = shapes[k].rooted ? r->size - 1 : 0;
+            c.op = shapes[k].reduces ? ncclSum : 0;
+            CHECK_EQ(run_one(r, &c, a, b, host, capacity), 0);
+        }
     free(host);
     return 0;
 }

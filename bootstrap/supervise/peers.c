@@ -197,6 +197,8 @@ static void send_to_server(struct bb_supervisor *s, const struct bb_trouble *tro
         bb_rank_page_read(child->page, &msg.seen);
     if (kind == BB_STAR_FAIL)
         memcpy(msg.error, s->printed, sizeof(msg.error));
+    else if (child && child->code) /* all ranks end after this error, but another rank may write the results */
+        memcpy(msg.error, child->page->error.text, sizeof(msg.error) - 1);
     (void)bb_star_send(current_server(s), &msg, SEND_S);
 }
 
@@ -263,6 +265,8 @@ static void serve_message(struct bb_supervisor *s, const struct bb_star_link *li
 
     if (rank < link->rank || rank >= link->rank + link->count)
         return;
+    if (!s->printed[0] && (msg->kind == BB_STAR_FAIL || msg->kind == BB_STAR_BYE))
+        memcpy(s->printed, msg->error, sizeof(s->printed) - 1);
     if (msg->kind == BB_STAR_BYE) {
         take_bye(s, rank);
         return;
@@ -275,8 +279,6 @@ static void serve_message(struct bb_supervisor *s, const struct bb_star_link *li
         return;
     if (s->role != BB_ROLE_SERVER)
         take_over(s, BB_CAUSE_NONE); /* a supervisor reports to the backup server if the server does not answer */
-    if (!s->printed[0])
-        memcpy(s->printed, msg->error, sizeof(s->printed) - 1);
     take_report(s, rank, (enum bb_cause)msg->cause, msg->signal, msg->code);
 }
 

@@ -49,7 +49,7 @@ struct bb_star_msg {
     int16_t signal; /* signal or other cause (signals.h) that ended the rank; 0: none */
     uint64_t nonce; /* CHALLENGE, and HELLO of the connecting side: nonce of the sender */
     struct bb_seen seen;       /* HELLO, STATE, FAIL, BYE: progress of the rank */
-    char error[BB_ERROR_TEXT]; /* FAIL: error line that the rank has printed */
+    char error[BB_ERROR_TEXT]; /* FAIL, BYE: error line that the rank has printed; "": none */
     uint64_t tag;              /* SipHash tag of all other fields; 0 in CHALLENGE */
 };
 

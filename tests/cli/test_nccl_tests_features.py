@@ -286,7 +286,8 @@ def test_exits_with_5_below_the_bandwidth_threshold(busbar, model, tmp_path):
     assert run["status"] == "below threshold" and "below the required 50 GB/s" in run["reason"] and run["reason"] in done.stderr
 
 
-@pytest.mark.parametrize("ranks,call,text", [(4, "call=9,name=ncclAllReduce", "injected fault"), (2, "call=80", "cudaMalloc")])
+@pytest.mark.parametrize("ranks,call,text", [(4, "call=9,name=ncclAllReduce", "injected fault"), (2, "call=80", "cudaMalloc"),
+                                             (2, "call=2", "cudaGetDeviceProperties")])
 def test_reason_of_a_failed_run_is_the_error_of_the_rank_that_failed(busbar, tmp_path, ranks, call, text):
     """A call of one rank fails: the process of rank 0, which writes the results, has printed nothing, and may end first."""
     path = tmp_path / "r.json"

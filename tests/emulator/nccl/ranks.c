@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-enum { RANKS_MAX = 16, LIMIT_S = 120 };
+enum { RANKS_MAX = 16, LIMIT_S = 50 };
 
 struct job {
     int size, flags;

@@ -110,8 +110,9 @@ static int take_stats(const json_t *stats, const char *name, struct bb_timing *t
         return reject_field(at, "ci95", "null or two numbers");
     TRY(take_time(json_array_get(ci, 0), "ci95", &t->low_us, at));
     TRY(take_time(json_array_get(ci, 1), "ci95", &t->high_us, at));
-    if (isnan(t->low_us) != isnan(t->high_us) || t->low_us > t->high_us)
-        return reject_field(at, "ci95", "an interval");
+    if (isnan(t->low_us) != isnan(t->high_us) ||
+        (!isnan(t->low_us) && !(t->low_us <= t->time_us && t->time_us <= t->high_us)))
+        return reject_field(at, "ci95", "an interval that contains p50");
 out:
     return rc;
 }

@@ -80,6 +80,16 @@ def test_plan_names_the_slow_node_at_the_end_of_the_chain_of_waiting_ranks(busba
         assert "\n  all wait for rank 56 (node 7)\n  waiting for peers" in busbar.run(*args, emulated=False).stdout
 
 
+@pytest.mark.parametrize("args,late", [
+    ("gpt3 4 --delay rank=3:50ms", 3), ("gpt3 4 --delay rank=6:50ms", None), ("gpt3 2 --delay rank=3:5ms", None),
+    ("layer_parallel --slow rank=3:2", 3), ("layer_parallel --slow rank=6:2", None), ("resnet50_ring --slow rank=3:2", None),
+    ("transformer --model gpt3_1_3b --pp 4 --vpp 2 --micro-batches 8 --delay rank=3:5ms", None),
+])
+def test_plan_names_no_rank_as_late_that_is_neither_slow_nor_delayed(predicted, args, late):
+    """The last stage has more work, so that all wait for it with and without the slow rank of another stage."""
+    assert predicted(f"{args} --ranks 16")["late_rank"] == late
+
+
 def test_slow_link_slows_only_its_users(predicted):
     one, half = (predicted(f"resnet50 --ranks 64 --slow link=node3-nic2:{part}") for part in (1, 0.25))
     assert 1.2 * one["step_us"] < half["step_us"] < 4.1 * one["step_us"]

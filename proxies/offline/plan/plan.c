@@ -50,8 +50,8 @@ int bb_plan_predict_waiting(struct bb_plan *plan, const struct bb_prediction *p)
             waiting_us, p);
     }
     TRY(bb_predict_waited_for(plan->step, p, &plan->waiting));
-    if (p->conditions.slow.n == 0)
-        plan->waiting.late_rank = BB_NONE; /* ranks wait only because of the pipeline and the sizes of its stages */
+    if (plan->waiting.late_rank != BB_NONE && !bb_slow_lists(&p->conditions.slow, &p->cluster, plan->waiting.late_rank))
+        plan->waiting.late_rank = BB_NONE; /* waited for because of the pipeline and the sizes of its stages */
     plan->waiting.late_node = plan->waiting.late_rank / p->cluster.gpus_per_node;
 out:
     return rc;

@@ -251,6 +251,14 @@ double bb_slow_leaf_factor(const struct bb_slow *slow, const struct bb_cluster *
     return factor_of(slow, (struct bb_slow_item){.kind = BB_SLOW_LEAF, .number = bb_fabric_switch(c, BB_LEAF, rank)});
 }
 
+bool bb_slow_lists(const struct bb_slow *slow, const struct bb_cluster *c, int rank)
+{
+    const int node = rank / c->gpus_per_node;
+
+    return bb_slow_compute_factor(slow, rank, node) > 1 || bb_slow_delay_ns(slow, rank) > 0 ||
+           bb_slow_nic_factor(slow, c, node, rank % c->gpus_per_node) < 1 || bb_slow_leaf_factor(slow, c, rank) < 1;
+}
+
 void bb_slow_enable_leaf_uplinks(const struct bb_slow *slow, struct bb_cluster *c)
 {
     for (int i = 0; i < slow->n; i++)

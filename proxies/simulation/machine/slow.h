@@ -64,6 +64,8 @@ double bb_slow_nics_gbps(const struct bb_slow *slow, const struct bb_cluster *c,
 /* bb_slow_leaf_factor - returns the degraded rate of the uplinks of a rank's leaf switch as a fraction of their rate
  * in the profile. */
 double bb_slow_leaf_factor(const struct bb_slow *slow, const struct bb_cluster *c, int rank);
+/* bb_slow_lists - returns whether an item slows or delays the rank, its node or links that it uses. */
+bool bb_slow_lists(const struct bb_slow *slow, const struct bb_cluster *c, int rank);
 /* bb_slow_enable_leaf_uplinks - sets fabric.slow_leaf if some leaf is degraded. The cost model then includes leaf
  * uplinks even if they are not oversubscribed. */
 void bb_slow_enable_leaf_uplinks(const struct bb_slow *slow, struct bb_cluster *c);

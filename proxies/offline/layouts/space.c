@@ -58,7 +58,8 @@ static struct pipeline_schedules list_schedules(const struct bb_transformer_opti
     struct pipeline_schedules w = {.n = 0};
 
     if (o->schedule && given != BB_INTERLEAVED) {
-        w.list[w.n++] = (struct pipeline_schedule){(enum bb_schedule_kind)given, 1};
+        if (o->vpp <= 1)
+            w.list[w.n++] = (struct pipeline_schedule){(enum bb_schedule_kind)given, 1};
         return w;
     }
     if (!o->schedule && o->vpp <= 1)

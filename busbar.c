@@ -454,9 +454,12 @@ static int run_command(int argc, char **argv)
         return bb_nccl_tests_main(argc, argv);
     if (check_first_name(argc, argv) != 0)
         return -BB_EUSAGE;
+    if (!command && asks_help(argc, argv) && print_option(argv[0]))
+        return 0;
+    if (!command && bb_reject_foreign_program(argv[0], "busbar proxy ") == 0)
+        return bb_reject_unknown_at("command", argv[0], command_at);
     if (!command)
-        return asks_help(argc, argv) && print_option(argv[0]) ? 0
-                                                              : bb_reject_unknown_at("command", argv[0], command_at);
+        return -BB_EUSAGE;
     if (strstr("plan sweep compare", argv[0]) && !asks_help(argc, argv)) /* bench and proxy: bb_supervise */
         bb_environment_warn();
     return argc == 2 && is_version_option(argv[1]) ? print_version() : command->run(argc, argv);

@@ -92,7 +92,8 @@ const struct bb_foreign_name *bb_foreign_find(const struct bb_foreign_name *name
     return NULL;
 }
 
-int bb_reject_foreign(const struct bb_foreign_name *row, const char *typed)
+/* Prints an error with the name in busbar of a word that the user typed. Returns -BB_EUSAGE. */
+static int reject_foreign(const struct bb_foreign_name *row, const char *typed)
 {
     if (!row->ours)
         return bb_err(BB_EUSAGE, "%s has no counterpart here: %s; leave it out", typed, row->text);
@@ -325,14 +326,14 @@ static int reject_foreign_option(const struct bb_opts *set, const char *typed, c
     if (!row && key)
         row = bb_foreign_find(set->foreign, key + 1, length - (size_t)(key + 1 - name));
     if (!row || !row->ours || !value)
-        return row ? bb_reject_foreign(row, typed) : 0;
+        return row ? reject_foreign(row, typed) : 0;
     converted = convert_value(row->values, value, text);
     if (row->ours[0] == '-' && !(opt = bb_opts_find(set, 0, row->ours + 2, strlen(row->ours + 2), &at)) &&
         (other = bb_foreign_find(set->foreign, row->ours + 2, strlen(row->ours + 2))))
         row = other; /* --ranks of plan is mpirun -n of proxy */
     example = row->text + strlen(row->ours);
     if (!bb_begins_with(row->text, row->ours) || *example != ' ' || !is_valid(opt, converted))
-        return bb_reject_foreign(row, typed);
+        return reject_foreign(row, typed);
     return bb_err(BB_EUSAGE, "%s is %s here; try: %s %s%s", typed, row->ours, row->ours, converted,
                   example + 1 + strcspn(example + 1, " "));
 }
@@ -628,7 +629,7 @@ void bb_opts_each(const struct bb_opts *set, const void *cfg, bb_opt_visit *visi
                 visit(arg, o, (const char *)cfg + t->base + o->offset);
 }
 
-static bool is_default(const struct bb_opt *opt, const void *field)
+bool bb_opts_is_default(const struct bb_opt *opt, const void *field)
 {
     union value default_value = {0};
     const char *text = opt->kind == BB_OPT_CHOICE || opt->kind == BB_OPT_STRING ? *(const char *const *)field : NULL;
@@ -646,7 +647,7 @@ const char *bb_opts_find_unsupported(const struct bb_opt_table *tables, const vo
     for (const struct bb_opt_table *t = tables; t->opts; t++)
         for (const struct bb_opt *o = t->opts; o->name; o++)
             if ((o->needs | t->needs) & ~features &&
-                (!is_default(o, (const char *)cfg + t->base + o->offset) || (o->def && is_given(line, o))))
+                (!bb_opts_is_default(o, (const char *)cfg + t->base + o->offset) || (o->def && is_given(line, o))))
                 return o->name;
     return NULL;
 }

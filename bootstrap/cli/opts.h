@@ -285,6 +285,9 @@ void bb_opts_print_option(const struct bb_opt *opt, const char *no_letter,
 typedef void bb_opt_visit(void *arg, const struct bb_opt *opt, const void *field);
 void bb_opts_each(const struct bb_opts *set, const void *cfg, bb_opt_visit *visit, void *arg);
 
+/* bb_opts_is_default - true if the field of an option has the option's default; 0, false or NULL without one. */
+bool bb_opts_is_default(const struct bb_opt *opt, const void *field);
+
 /* bb_opts_is_shadowed - true if an option is hidden, because an earlier table of the command has an option with the
  * same name. */
 bool bb_opts_is_shadowed(const struct bb_opts *set, const struct bb_opt *opt);
@@ -314,10 +317,8 @@ int bb_reject_unknown_at(const char *kind, const char *word, const char *(*name_
 /*
  * bb_foreign_find - return the row of name[length] (bb_is_same_name); NULL if no row has the name.
  *   names  ends with a row without a name; may be NULL
- * bb_reject_foreign - print an error with the name in busbar of a word that the user typed. Returns -BB_EUSAGE.
  */
 const struct bb_foreign_name *bb_foreign_find(const struct bb_foreign_name *names, const char *name, size_t length);
-int bb_reject_foreign(const struct bb_foreign_name *row, const char *typed);
 
 /* Options of all commands that run on GPUs. */
 struct bb_common {

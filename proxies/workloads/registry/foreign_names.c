@@ -111,7 +111,7 @@ const struct bb_foreign_name bb_foreign_programs[] = {
     {"amoebanet_run benchmark_amoebanet_sp", "spatial", "spatial --model amoebanet_d", NULL},
     {"resnet110", "a model of spatial and gems", "spatial --model resnet110_v2", NULL},
     {"resnet_run benchmark_resnet_sp preactivated_resnet", "spatial", "spatial --model resnet110_v2", NULL},
-    {"amoebanet_lp benchmark_amoebanet_lp", "layer_parallel", "layer_parallel --model amoebanet_d", NULL},
+    {"layered amoebanet_lp benchmark_amoebanet_lp", "layer_parallel", "layer_parallel --model amoebanet_d", NULL},
     {"resnet_lp benchmark_resnet_lp", "layer_parallel", "layer_parallel --model resnet110_v2", NULL},
     {"benchmark_sp_halo_exchange", "spatial", "spatial --compute none", NULL},
     {"master_amoebanet_run benchmark_amoebanet_gems_master", "gems", "gems MASTER --model amoebanet_d", NULL},
@@ -131,15 +131,15 @@ const struct bb_foreign_name bb_foreign_programs[] = {
     {"gpt", "transformer", "transformer --model gpt2_xl", NULL},
     {"moe mixtral", "transformer", "transformer --model mixtral_8x7b --ep 8", NULL},
     {"ddp horovod resnet residual_network replicas sync", "data_parallel", "data_parallel --model resnet50", NULL},
-    {"seeds", "gpt2_large, bert_large, resnet50, dlrm or gpt3", "gpt2_large 48 4", NULL},
+    {"seeds pipeline", "gpt2_large, bert_large, resnet50, dlrm or gpt3", "gpt2_large 48 4", NULL},
     {"pytorch_synthetic_benchmark", "scaling", "scaling --format synthetic", NULL},
     {NULL, NULL, NULL, NULL},
 };
 
-int bb_reject_foreign_program(const char *word)
+int bb_reject_foreign_program(const char *word, const char *command)
 {
     const char *slash = strrchr(word, '/'), *base = slash ? slash + 1 : word;
     const struct bb_foreign_name *row = bb_foreign_find(bb_foreign_programs, base, strcspn(base, "."));
 
-    return row ? bb_reject_foreign(row, word) : 0;
+    return row ? bb_err(BB_EUSAGE, "%s is %s here; try: %s%s", word, row->ours, command, row->text) : 0;
 }

@@ -62,7 +62,7 @@ const struct bb_proxy *bb_proxy_find(const char *name)
 {
     const struct bb_proxy *p = find_proxy(name);
 
-    if (!p && bb_reject_foreign_program(name) == 0)
+    if (!p && bb_reject_foreign_program(name, "") == 0)
         bb_reject_unknown_at("proxy", name, bb_proxy_name_at);
     return p;
 }

@@ -41,8 +41,9 @@ extern const int bb_n_proxies;
 extern const struct bb_foreign_name bb_foreign_options[], bb_foreign_programs[];
 
 /* bb_reject_foreign_program - print an error with the proxy's name if `word`, without folder and extension, is the name
- * of another tool's program. Returns -BB_EUSAGE after printing the error, else 0. */
-int bb_reject_foreign_program(const char *word);
+ * of another tool's program. command: what to type before the proxy's name. Returns -BB_EUSAGE after printing the error,
+ * else 0. */
+int bb_reject_foreign_program(const char *word, const char *command);
 
 /* bb_model_proxy - return the name of the proxy that accepts a shipped model with --model, or that has the model's name;
  * NULL after printing an error if there is no such model. */

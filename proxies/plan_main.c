@@ -246,7 +246,7 @@ static int find_proxy(struct bb_plan_options *o, struct bb_positionals *position
     while (n < sizeof(names) / sizeof(names[0]) && (names[n] = choice_at(n)))
         n++;
     if (positionals->n > 0 && !bb_proxy_exists(positionals->word[0]))
-        TRY(bb_reject_foreign_program(positionals->word[0]));
+        TRY(bb_reject_foreign_program(positionals->word[0], ""));
     near = positionals->n > 0 && !bb_proxy_exists(positionals->word[0])
                ? bb_nearest_word(positionals->word[0], names, n)
                : NULL;

@@ -188,6 +188,15 @@ out:
     return rc;
 }
 
+static void add_excluded(void *forecast, const struct bb_opt *opt, const void *field)
+{
+    struct bb_forecast *f = forecast;
+    const size_t length = strlen(f->excluded);
+
+    if ((opt->needs & BB_PLAN_SINGLE || strcmp(opt->name, "micro-batches") == 0) && !bb_opts_is_default(opt, field))
+        snprintf(f->excluded + length, sizeof(f->excluded) - length, " without --%s", opt->name);
+}
+
 /*
  * Build the step. If the plan is a forecast, training exceeds the GPU memory, and neither --recompute nor --must-fit is
  * given, assume the smallest memory savings with which training fits, and build the step again with them.
@@ -201,7 +210,7 @@ static int build_step(const struct bb_plan_options *o, const struct bb_proxy *pr
 
     TRY(bb_step_build(&f->step, proxy, config));
     f->forecast.without_bytes = bb_step_training_bytes(&f->step);
-    f->forecast.micro_batches = o->config.micro_batches;
+    bb_opts_each(o->option_set, o, add_excluded, &f->forecast);
     if (may_guess && f->forecast.without_bytes > f->forecast.gpu_bytes)
         TRY(guess_memory(config, &f->forecast));
     if (f->forecast.recompute || f->forecast.precision_aware) {

@@ -2,9 +2,11 @@
 values are published results, or relations between two plans."""
 import json
 import re
+import shlex
 
 import pytest
 from conftest import ROOT
+from test_suggestions import apply
 
 PROFILES = ROOT / "profiles" / "clusters"
 LLAMA = "--model llama3_8b --ranks 8 --cp 2 --seq-length 8192 --micro-batches 4 --dp-sync distributed --grad-dtype bfloat16"
@@ -305,7 +307,8 @@ def test_what_does_not_fit_says_so_first(busbar):
         result = json.loads(done.stdout)
         assert (done.returncode, result["status"]) == (status, "below threshold" if status else "does not fit")
         tried = "" if status else " without recomputation; no automatic setting fits"  # --must-fit assumes no recomputation
-        assert result["reason"] == ("--must-fit: training " if status else "") + hint.replace(" without recomputation; no automatic setting fits", tried)
+        assert result["reason"] == ("--must-fit: training " if status else "") + hint.replace(" without recomputation; no automatic setting fits", tried) + \
+            ("".join(f" without {word}" for word in more))
     assert plan(busbar, LLAMA)["status"] == "ok" and "reason" not in plan(busbar, LLAMA)
 
 
@@ -361,10 +364,16 @@ def test_nccl_variables_and_sizes(busbar):
 
 
 @pytest.mark.parametrize("args,advice", [
-    (("--model", "llama3_8b", "--ranks", "16", "--micro-batches", "8"), "try: --best-layout --global-batch-size 128 instead of --micro-batches 8"),
+    (("--model", "llama3_8b", "--ranks", "16", "--micro-batches", "8"), "try: --best-layout --global-batch-size 128 without --micro-batches\n"),
     (("--model", "llama3_8b", "--ranks", "16", "--global-batch-size", "64"), "try: --best-layout --global-batch-size 64\n"),
     # 70.55e9 parameters x 14 bytes of 79.1 GiB (80 GiB without the CUDA context) are 11.6 GPUs
-    (("--model", "llama3_70b", "--ranks", "4"), "parameters, gradients and optimizer need 12 or more GPUs in any layout")])
-def test_advice_for_training_that_does_not_fit(busbar, args, advice):
-    done = busbar.run("plan", "transformer", *args, "--cluster", "h100-sxm-ib", emulated=False)
-    assert done.returncode == 0 and advice in done.stderr
+    (("--model", "llama3_70b", "--ranks", "4"), "parameters, gradients and optimizer need 12 or more GPUs in any layout"),
+    (("--model", "llama3_8b", "--ranks", "8", "--tokens", "15T", "--ops", "--must-fit", "--trace", "t.json"),
+     "try: --best-layout --global-batch-size 8 without --must-fit without --tokens without --trace without --ops\n")])
+def test_advice_for_training_that_does_not_fit(busbar, tmp_path, args, advice):
+    """What is to try works when typed."""
+    command = ("plan", "transformer", *args, "--cluster", "h100-sxm-ib")
+    done = busbar.run(*command, emulated=False, cwd=tmp_path)
+    assert done.returncode == (5 if "--must-fit" in args else 0) and advice in done.stderr
+    for suggestion in re.findall(r"try: (.*)", done.stderr):
+        assert busbar.run(*apply(shlex.join(["busbar", *command]), suggestion), emulated=False).returncode == 0

@@ -79,14 +79,11 @@ void bb_forecast_guess_text(const struct bb_forecast *f, char *text, size_t size
 static void advise_layout(const struct bb_plan *plan, const struct bb_forecast *f, char *text, size_t size)
 {
     const double min_gpus = ceil(plan->step->parameters * MODEL_STATE_BYTES / f->gpu_bytes);
-    char replaced[40] = "";
 
-    if (f->micro_batches)
-        snprintf(replaced, sizeof(replaced), " instead of --micro-batches %d", f->micro_batches);
     if (min_gpus > plan->step->layout.ranks)
         snprintf(text, size, "; parameters, gradients and optimizer need %.0f or more GPUs in any layout", min_gpus);
     else
-        snprintf(text, size, "; try: --best-layout --global-batch-size %.0f%s", plan->step->samples, replaced);
+        snprintf(text, size, "; try: --best-layout --global-batch-size %.0f%s", plan->step->samples, f->excluded);
 }
 
 bool bb_forecast_misfit_text(const struct bb_plan *plan, const struct bb_forecast *f, bool predicted,

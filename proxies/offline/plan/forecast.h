@@ -36,7 +36,7 @@ struct bb_forecast {
                               `precision_aware` */
     bool none_fits;        /* true: training does not fit with any assumed memory saving */
     double gpu_bytes;      /* memory of one GPU in bytes; 0: unknown */
-    int micro_batches;     /* number of micro-batches on the command line (--micro-batches); 0: not given */
+    char excluded[200];    /* the given options that --best-layout excludes: " without --tokens without --ops" */
 };
 
 /*
@@ -54,7 +54,7 @@ bool bb_forecast_fits(const struct bb_plan *plan, const struct bb_forecast *f);
  * bb_forecast_rates_text - the source of the compute rates.
  * bb_forecast_accuracy_text - the error of predictions of this kind.
  */
-#define BB_MISFIT_TEXT 240
+#define BB_MISFIT_TEXT 400
 void bb_forecast_memory_text(const struct bb_plan *plan, const struct bb_forecast *f, char *text, size_t size);
 void bb_forecast_guess_text(const struct bb_forecast *f, char *text, size_t size);
 bool bb_forecast_misfit_text(const struct bb_plan *plan, const struct bb_forecast *f, bool predicted,

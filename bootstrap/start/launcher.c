@@ -2,6 +2,8 @@
  * launchers by the usual names of such variables. */
 #include "bootstrap/start/launcher.h"
 
+#include "bootstrap/base/units.h"
+
 #include <ctype.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -132,9 +134,9 @@ static bool read_number(const char *variable, const char *const *ends, size_t n,
 static bool is_known(const char *variable)
 {
     for (int i = 0; i < N_LAUNCHERS; i++)
-        if (strncmp(variable, launchers[i].prefix, strlen(launchers[i].prefix)) == 0)
+        if (bb_begins_with(variable, launchers[i].prefix))
             return true;
-    return strncmp(variable, "BUSBAR_", strlen("BUSBAR_")) == 0 || strncmp(variable, "EMU_", strlen("EMU_")) == 0;
+    return bb_begins_with(variable, "BUSBAR_") || bb_begins_with(variable, "EMU_");
 }
 
 /* Returns whether the environment has the rank variable that belongs to `size`: with the same prefix and a value below
@@ -158,7 +160,7 @@ static bool has_rank(const struct number *size)
 /* Returns whether `entry` ("NAME=VALUE") is the variable `name`; false if name is NULL. */
 static bool is_variable(const char *entry, const char *name)
 {
-    return name && strncmp(entry, name, strlen(name)) == 0 && entry[strlen(name)] == '=';
+    return name && bb_begins_with(entry, name) && entry[strlen(name)] == '=';
 }
 
 const char *bb_launcher_claim(void)

@@ -3,6 +3,7 @@
 #include "bootstrap/base/csv.h"
 #include "bootstrap/base/environment.h"
 #include "bootstrap/cli/report_header.h"
+#include "bootstrap/results/results.h"
 #include "bootstrap/sweep/collect.h"
 
 #include <math.h>
@@ -182,15 +183,6 @@ void bb_gathered_csv(const struct bb_gathered *g, FILE *out)
     json_decref(names);
 }
 
-static json_t *words_json(const struct bb_argv *a)
-{
-    json_t *list = json_array();
-
-    for (size_t i = 0; i < a->n; i++)
-        json_array_append_new(list, json_string(a->word[i]));
-    return list;
-}
-
 static json_t *environment_json(const struct bb_argv *a)
 {
     json_t *object = json_object();
@@ -258,9 +250,10 @@ static json_t *combination_json(const struct bb_gathered *g, size_t i)
 
     return json_pack(
         "{s:s, s:O, s:o, s:o, s:o, s:i, s:s, s:o, s:o, s:o, s:o}", "id", c->id, "settings", c->settings, "command",
-        words_json(&c->words), "environment", environment_json(&c->environment), "launch_arguments",
-        words_json(&c->launch_arguments), "ranks", c->ranks, "state", bb_sweep_state_names[f->state], "exit_status",
-        exit_status, "seconds", f->seconds >= 0 ? json_real(f->seconds) : json_null(), "stderr",
+        bb_json_words((int)c->words.n, c->words.word), "environment", environment_json(&c->environment),
+        "launch_arguments", bb_json_words((int)c->launch_arguments.n, c->launch_arguments.word), "ranks", c->ranks,
+        "state", bb_sweep_state_names[f->state], "exit_status", exit_status, "seconds",
+        f->seconds >= 0 ? json_real(f->seconds) : json_null(), "stderr",
         f->errors ? json_incref(f->errors) : json_array(), "result", f->result ? json_incref(f->result) : json_null());
 }
 

@@ -6,6 +6,7 @@
 #include "bootstrap/base/clock.h"
 #include "bootstrap/base/outfile.h"
 #include "bootstrap/base/units.h"
+#include "bootstrap/results/results.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -57,17 +58,11 @@ static bool is_complete(const json_t *result)
 
 /* ---- last lines of stderr ---- */
 
-/* Returns the line as a JSON string. JSON requires UTF-8, so other bytes are replaced by '?'. */
-static json_t *utf8_line(char *line)
+/* Returns the line as a JSON string, without control characters. */
+static json_t *line_json(char *line)
 {
-    json_t *text;
-
     bb_blank_controls(line);
-    text = json_string(line);
-    for (char *c = line; !text && *c; c++)
-        if ((unsigned char)*c >= 0x80)
-            *c = '?';
-    return text ? text : json_string(line);
+    return bb_json_text(line);
 }
 
 /* Returns the last lines of a text as a JSON list. If the text contains error messages of busbar, only these are
@@ -85,7 +80,7 @@ static json_t *last_lines(char *text)
             json_array_clear(lines);
         only_own |= is_own;
         if (is_own == only_own && line[strspn(line, "- \t=*")] != '\0')
-            json_array_append_new(lines, utf8_line(line));
+            json_array_append_new(lines, line_json(line));
         if (json_array_size(lines) > LAST_LINES)
             json_array_remove(lines, 0);
     }
@@ -135,7 +130,7 @@ void bb_sweep_load_state(const char *dir, const struct bb_sweep_run *c, struct b
         found->state = found->exit_status == BB_EBELOW && !c->is_program ? BB_SWEEP_BELOW : BB_SWEEP_FAILED;
     found->misfit = found->state == BB_SWEEP_COMPLETE && has_status(found->result, bb_sweep_misfit);
     if (found->state == BB_SWEEP_FAILED || found->state == BB_SWEEP_BELOW)
-        found->errors = problem ? json_pack("[o]", utf8_line(problem)) : load_last_lines(dir, c);
+        found->errors = problem ? json_pack("[o]", line_json(problem)) : load_last_lines(dir, c);
     free(problem);
     json_decref(run);
 }

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const double min_factor = 1e-3, max_delay_us = 1e6;
+static const double min_factor = 1e-3;
 
 /* ---- parsing ---- */
 
@@ -45,16 +45,17 @@ static bool take_factor(const char **at, double min, double max, double *factor)
     return true;
 }
 
-/* Forms of an item of --slow. In `location`, '#' stands for a number. max_factor: the largest factor; the smallest is
- * min_factor. */
+/* Forms of an item of --slow, and last of --delay. In `location`, '#' stands for a number. max: the largest factor (the
+ * smallest is min_factor), or the longest delay in us. */
 static const struct form {
     const char *location;
     enum bb_slow_kind kind;
-    double max_factor;
-} forms[] = {{"rank=#", BB_SLOW_RANK, 1e3},
-             {"node#", BB_SLOW_NODE, 1},
-             {"link=node#-nic#", BB_SLOW_NIC, 1},
-             {"link=leaf#", BB_SLOW_LEAF, 1}};
+    double max;
+} forms[] = {{"rank=#:", BB_SLOW_RANK, 1e3},
+             {"node#:", BB_SLOW_NODE, 1},
+             {"link=node#-nic#:", BB_SLOW_NIC, 1},
+             {"link=leaf#:", BB_SLOW_LEAF, 1},
+             {"rank=#:", BB_SLOW_DELAY, 1e6}};
 enum { FORMS = sizeof(forms) / sizeof(forms[0]) };
 
 static bool take_location(const char **at, const char *location, struct bb_slow_item *item)
@@ -72,35 +73,33 @@ static bool take_location(const char **at, const char *location, struct bb_slow_
     return true;
 }
 
-static bool take_item(const char **at, struct bb_slow_item *item)
-{
-    const char *begin = *at;
-
-    for (int i = 0; i < FORMS; i++) {
-        *item = (struct bb_slow_item){.kind = forms[i].kind};
-        *at = begin;
-        if (take_location(at, forms[i].location, item))
-            return take_text(at, ":") && take_factor(at, min_factor, forms[i].max_factor, &item->factor);
-    }
-    return false;
-}
-
-static bool take_delay(const char **at, struct bb_slow_item *item)
+/* Converts a time to us by its unit. */
+static bool take_unit(const char **at, double max_us, double *time)
 {
     static const struct {
         const char *unit;
         double us;
     } units[] = {{"us", 1}, {"ms", 1e3}, {"s", 1e6}};
 
-    *item = (struct bb_slow_item){.kind = BB_SLOW_DELAY};
-    if (!take_text(at, "rank=") || !take_number(at, &item->number) || !take_text(at, ":") ||
-        !take_factor(at, 0, max_delay_us, &item->factor))
-        return false;
     for (size_t i = 0; i < sizeof(units) / sizeof(*units); i++)
         if (take_text(at, units[i].unit)) {
-            item->factor *= units[i].us;
-            return item->factor <= max_delay_us;
+            *time *= units[i].us;
+            return *time <= max_us;
         }
+    return false;
+}
+
+static bool take_item(const char **at, bool delay, struct bb_slow_item *item)
+{
+    const char *begin = *at;
+
+    for (int i = 0; i < FORMS; i++) {
+        *item = (struct bb_slow_item){.kind = forms[i].kind};
+        *at = begin;
+        if ((item->kind == BB_SLOW_DELAY) == delay && take_location(at, forms[i].location, item))
+            return take_factor(at, delay ? 0 : min_factor, forms[i].max, &item->factor) &&
+                   (!delay || take_unit(at, forms[i].max, &item->factor));
+    }
     return false;
 }
 
@@ -129,7 +128,7 @@ static int parse_list(struct bb_slow *slow, const char *what, const char *text, 
         const char *begin = at;
         struct bb_slow_item item;
 
-        if (!(delays ? take_delay(&at, &item) : take_item(&at, &item)) || (*at && *at != ','))
+        if (!take_item(&at, delays, &item) || (*at && *at != ','))
             return reject_item(what, begin, delays);
         for (int i = 0; i < slow->n; i++)
             if (is_same(&slow->items[i], &item))
@@ -272,15 +271,11 @@ static void write_slow(const struct bb_slow_item *item, char text[64])
     const int numbers[] = {item->number, item->nic};
     int used = 0, next = 0;
 
-    if (item->kind == BB_SLOW_DELAY) {
-        snprintf(text, 64, "rank=%d:%.9gus", item->number, item->factor);
-        return;
-    }
     for (int i = 0; i < FORMS; i++)
         for (const char *c = forms[i].kind == item->kind ? forms[i].location : ""; *c; c++)
             used += *c == '#' ? snprintf(text + used, 64 - (size_t)used, "%d", numbers[next++])
                               : snprintf(text + used, 64 - (size_t)used, "%c", *c);
-    snprintf(text + used, 64 - (size_t)used, ":%g", item->factor);
+    snprintf(text + used, 64 - (size_t)used, item->kind == BB_SLOW_DELAY ? "%.9gus" : "%g", item->factor);
 }
 
 void bb_slow_print(const struct bb_slow *slow, const char *prefix, FILE *out)

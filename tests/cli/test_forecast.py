@@ -310,6 +310,8 @@ def test_what_does_not_fit_says_so_first(busbar):
         assert result["reason"] == ("--must-fit: training " if status else "") + hint.replace(" without recomputation; no automatic setting fits", tried) + \
             ("".join(f" without {word}" for word in more))
     assert plan(busbar, LLAMA)["status"] == "ok" and "reason" not in plan(busbar, LLAMA)
+    text = busbar.run("plan", *args[:-2], "--gpu-memory", "80G", emulated=False).stdout
+    assert "DOES NOT FIT  needs 1.3 TiB of 80 GiB" in text and "IF IT FITTED" not in text  # without --cluster no step is predicted
 
 
 @pytest.mark.parametrize("args", [

@@ -11,28 +11,28 @@
 
 #define TEXT 200
 
-/* The values of the answer. Without a prediction, all its times are negative and its rates NaN, so that their lines are
- * omitted. */
+/* The values of the answer. `slowest` and the values after it are of the prediction, and zero without one. */
 struct answer {
     char misfit[BB_MISFIT_TEXT], memory[TEXT], guessed[TEXT], bottleneck[TEXT], training[TEXT], jitter[TEXT],
         checks[TEXT];
     char rates[TEXT], accuracy[TEXT], host[TEXT], longest[TEXT];
-    const char *condition, *role, *group;
-    int rank;
-    int64_t step_ns, compute_ns, comm_ns, exposed_ns, idle_ns, transfer_ns, bubble_ns, waiting_ns, group_ns;
-    double hidden, peak_16bit; /* peak_16bit: TFLOP/s, only with 8-bit GEMMs, because MFU counts of the 16-bit peak */
+    const char *condition;
+    struct bb_predicted_rank slowest; /* times that are not printed are negative */
+    const char *role, *group;
+    int64_t group_ns;
+    double peak_16bit; /* TFLOP/s, only with 8-bit GEMMs, because MFU counts of the 16-bit peak; else NaN */
     struct bb_plan_rates of;
 };
 
 #define SHOWS(name) BB_SHOWS(struct answer, name)
 #define NS(name)    BB_SHOWS_NS(struct answer, name)
 static const struct bb_field step_line[] = {
-    {NULL, "", "", 0, 0, NS(step_ns)},
+    {NULL, "", "", 0, 0, NS(slowest.all.step_ns)},
     {NULL, " ", "", 0, 0, SHOWS(condition)},
-    {NULL, " = compute ", "", 0, 0, NS(compute_ns)},
-    {NULL, " + exposed ", "", 0, 0, NS(exposed_ns)},
-    {NULL, " + idle ", "", 0, 0, NS(idle_ns)},
-    {NULL, "; slowest rank ", "", 0, 0, SHOWS(rank)},
+    {NULL, " = compute ", "", 0, 0, NS(slowest.all.compute_ns)},
+    {NULL, " + exposed ", "", 0, 0, NS(slowest.all.exposed_ns)},
+    {NULL, " + idle ", "", 0, 0, NS(slowest.all.idle_ns)},
+    {NULL, "; slowest rank ", "", 0, 0, SHOWS(slowest.rank)},
     {NULL, " (", ")", 0, 0, SHOWS(role)},
     {0},
 };
@@ -50,14 +50,14 @@ static const struct bb_field utilisation_line[] = {
     {0},
 };
 static const struct bb_field exposed_line[] = {
-    {NULL, "", " transfer", 0, 0, NS(transfer_ns)},
-    {NULL, " + ", " pipeline bubble", 0, 0, NS(bubble_ns)},
-    {NULL, " + ", " waiting for late peers", 0, 0, NS(waiting_ns)},
+    {NULL, "", " transfer", 0, 0, NS(slowest.exposed.transfer_ns)},
+    {NULL, " + ", " pipeline bubble", 0, 0, NS(slowest.exposed.bubble_ns)},
+    {NULL, " + ", " waiting for late peers", 0, 0, NS(slowest.exposed.waiting_ns)},
     {0},
 };
 static const struct bb_field hidden_line[] = {
-    {NULL, "", " of ", 0, 1, SHOWS(hidden), .form = BB_FORM_PERCENT},
-    {NULL, "", " communication", 0, 0, NS(comm_ns)},
+    {NULL, "", " of ", 0, 1, SHOWS(slowest.all.overlap_fraction), .form = BB_FORM_PERCENT},
+    {NULL, "", " communication", 0, 0, NS(slowest.all.comm_ns)},
     {NULL, "; most exposed in group ", "", 0, 0, SHOWS(group)},
     {NULL, ": ", "", 0, 0, NS(group_ns)},
     {0},
@@ -143,32 +143,29 @@ static void write_longest(const struct bb_plan *plan, const struct bb_prediction
 
 static void add_prediction(struct answer *a, const struct bb_plan *plan, const struct bb_prediction *p)
 {
-    const struct bb_predicted_rank *slowest = &p->classes[p->slowest];
+    struct bb_predicted_rank *slowest = &a->slowest;
     const struct bb_layout *l = &plan->step->layout;
 
     a->of = bb_plan_rates(plan, p);
     if (!isnan(a->of.model_flop_utilisation))
         a->of.tflops_per_gpu = NAN; /* counts masked attention: the MFU line has both figures */
-    if (plan->forecast && plan->forecast->float8)
-        a->peak_16bit = bb_cluster_tflops(&p->cluster, BB_BFLOAT16);
-    a->rank = slowest->rank;
+    a->peak_16bit = plan->forecast && plan->forecast->float8 ? bb_cluster_tflops(&p->cluster, BB_BFLOAT16) : NAN;
+    *slowest = p->classes[p->slowest];
     a->role = plan->traffic.n > 1 ? role_of(plan, slowest->rank) : NULL;
-    a->step_ns = slowest->all.step_ns;
-    a->compute_ns = slowest->all.compute_ns;
-    a->exposed_ns = slowest->all.exposed_ns;
-    a->comm_ns = slowest->all.comm_ns > 0 ? slowest->all.comm_ns : -1;
-    a->idle_ns = slowest->all.idle_ns > 0 ? slowest->all.idle_ns : -1;
-    a->hidden = slowest->all.overlap_fraction;
+    a->group_ns = -1;
     for (int g = 0; g < l->n_groups; g++)
         if (slowest->groups[g].exposed_ns > a->group_ns) {
             a->group_ns = slowest->groups[g].exposed_ns;
             a->group = l->groups[g].name;
         }
-    if (a->exposed_ns > 0) {
-        a->transfer_ns = slowest->exposed.transfer_ns;
-        a->bubble_ns = plan->step->lock_step ? -1 : slowest->exposed.bubble_ns;
-        a->waiting_ns = slowest->exposed.waiting_ns;
-    }
+    if (slowest->all.comm_ns == 0)
+        slowest->all.comm_ns = -1;
+    if (slowest->all.idle_ns == 0)
+        slowest->all.idle_ns = -1;
+    if (slowest->all.exposed_ns == 0)
+        slowest->exposed = (struct bb_exposure){-1, -1, -1};
+    if (plan->step->lock_step)
+        slowest->exposed.bubble_ns = -1;
     write_longest(plan, p, a->longest);
     write_bottleneck(p, a->bottleneck);
     write_host(p, a->host);
@@ -178,19 +175,7 @@ static void add_prediction(struct answer *a, const struct bb_plan *plan, const s
 
 static struct answer answer_of(const struct bb_plan_report *r)
 {
-    struct answer a = {.rank = BB_NONE,
-                       .step_ns = -1,
-                       .compute_ns = -1,
-                       .comm_ns = -1,
-                       .exposed_ns = -1,
-                       .idle_ns = -1,
-                       .transfer_ns = -1,
-                       .bubble_ns = -1,
-                       .waiting_ns = -1,
-                       .group_ns = -1,
-                       .hidden = NAN,
-                       .peak_16bit = NAN,
-                       .of = {NAN, NAN, NAN, NAN, NAN, NAN}};
+    struct answer a = {0};
 
     bb_forecast_misfit_text(r->plan, r->plan->forecast, r->prediction != NULL, a.misfit);
     a.condition = a.misfit[0] ? "IF IT FITTED" : NULL;
@@ -219,9 +204,9 @@ void bb_plan_answer_print(const struct bb_plan_report *r, FILE *out)
         char *text;
 
         line.out = bb_open_text(&text, &bytes);
-        if (lines[i].fields)
+        if (lines[i].fields && r->prediction)
             bb_line_sentence(&line, lines[i].fields, &a);
-        else
+        else if (!lines[i].fields)
             fputs((const char *)&a + lines[i].text, line.out);
         bb_close_text(line.out, &text);
         if (*text)

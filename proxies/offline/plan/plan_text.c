@@ -363,7 +363,7 @@ static void print_details(const struct bb_plan *plan, FILE *out)
 void bb_plan_print(const struct bb_plan_report *r, bool full, FILE *out)
 {
     const struct bb_checks *c = &r->plan->checks;
-    char misfit[BB_MISFIT_TEXT];
+    const struct bb_forecast *forecast = r->plan->forecast;
 
     print_head(r, out);
     bb_plan_answer_print(r, out);
@@ -381,7 +381,6 @@ void bb_plan_print(const struct bb_plan_report *r, bool full, FILE *out)
         print_checks(c, r->plan->step->layout.ranks, out);
     if (!full)
         fprintf(out, "# %s--full prints also %straffic and memory of each role\n",
-                bb_forecast_misfit_text(r->plan, r->plan->forecast, false, misfit) ? "DOES NOT FIT in GPU memory; "
-                                                                                   : "",
+                forecast && !bb_forecast_fits(r->plan, forecast) ? "DOES NOT FIT in GPU memory; " : "",
                 r->prediction ? "times, " : "");
 }

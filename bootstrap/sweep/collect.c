@@ -61,6 +61,7 @@ static const struct default_columns {
                            "predicted.model_flop_utilisation", "predicted.breakdown.compute_us",
                            "predicted.breakdown.comm_us", "predicted.breakdown.exposed_us",
                            "predicted.memory.needed_bytes", "predicted.memory.fits", NULL}},
+    {"plan COLLECTIVE", "busbar.plan/1", bench_paths},
 };
 enum { N_DEFAULTS = sizeof(default_columns) / sizeof(default_columns[0]) };
 
@@ -450,24 +451,11 @@ void bb_gather(struct bb_gathered *g, const struct bb_study *study, const struct
     build_table(g);
 }
 
-/* Appends the values of `identity` that are no column of the table to row. */
-static void append_identity(struct bb_gathered *g, json_t *identity, json_t *row)
-{
-    const char *name;
-    json_t *value;
-
-    json_object_foreach(identity, name, value)
-    {
-        if (!has_name(g->columns, name))
-            json_array_append(row, value);
-    }
-}
-
 void bb_gathered_identify(struct bb_gathered *g)
 {
     json_t *none = bb_flat_table_identity(NULL), *value;
     const char *name;
-    size_t next = 0;
+    size_t next = 0, i;
 
     g->identity = json_array();
     json_object_foreach(none, name, value)
@@ -482,7 +470,10 @@ void bb_gathered_identify(struct bb_gathered *g)
         json_t *identity = bb_flat_table_identity(result);
 
         for (size_t end = next + (n > 0 ? n : 1); next < end; next++)
-            append_identity(g, identity, json_array_get(g->rows, next));
+            json_array_foreach(g->identity, i, value)
+            {
+                json_array_append(json_array_get(g->rows, next), json_object_get(identity, json_string_value(value)));
+            }
         json_decref(identity);
     }
 }

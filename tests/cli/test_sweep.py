@@ -257,6 +257,13 @@ def test_axis_among_the_columns_is_shown_once(sweep):
     assert sweep.json()["columns"] == ["ranks", "step_us", "state"]
 
 
+def test_plan_of_collectives_has_the_columns_of_bench(sweep):
+    assert sweep({"command": "plan all_reduce --cluster h100-sxm-ib -b 8 -e 8", "options": {"ranks": [2, 16]}}).returncode == 0
+    columns, rows = sweep.json()["columns"], sweep.json()["rows"]
+    assert {"collective", "bytes", "placement", "time_us", "busbw_gbps"} <= set(columns) and len(rows) == 4
+    assert all(isinstance(row[columns.index("time_us")], float) for row in rows)
+
+
 def test_warns_about_a_column_that_is_not_a_scalar(sweep):
     assert "no result has 'environment'" in sweep(study(columns=["environment", "step_us.p50"])).stderr
 

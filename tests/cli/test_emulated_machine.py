@@ -302,6 +302,14 @@ def test_run_and_plan_name_the_rank_that_the_others_wait_for(busbar, tmp_path, a
             [row["waited_for"] for row in run["waiting"] if row["most_us"] > 50]
 
 
+def test_proxy_counts_gpus_that_it_cannot_judge(busbar, tmp_path):
+    """With one rank per stage of a pipeline, no rank has another rank with the same program to compare with."""
+    args = ("proxy", "transformer", "--model", "gpt2_small", "--layers", 4, "--micro-batches", 4, "--pp", 4, "-n", 2, "-w", 1,
+            "--scale-counts", 0.01, "--no-alone")
+    done = busbar.run(*args, "--full", ranks=4, env={"EMU_DATA": "off", "EMU_SLOW": "rank=0:1.5"})
+    assert "\n# GPUs not judged: 4 of 4 ranks, because no other rank has their role\n" in done.stdout
+
+
 def test_delayed_rank_delays_the_step_once(busbar, tmp_path):
     """With --delay a step, its CUDA graph and a step with a start barrier take as much longer. The text names the rank."""
     args = ("proxy", "data_parallel", "--model", "resnet18", "--compute", "timed", "-n", 2, "--warmup", 1, "--no-alone", "--graph", "--start-barrier")

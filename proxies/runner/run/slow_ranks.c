@@ -110,8 +110,8 @@ static const struct bb_field slow_fields[] = {
 };
 
 /* Returns the slow ranks of all roles, the slowest rank last, and their number; released by the caller. Ranks that
- * share a GPU are not judged. */
-static struct slow_gpu *list_slow(const struct bb_run_report *r, size_t *n)
+ * share a GPU are not judged. single: out, number of ranks that are not judged because no other rank has their role */
+static struct slow_gpu *list_slow(const struct bb_run_report *r, size_t *n, int *single)
 {
     const struct bb_session *s = r->session;
     const struct bb_rank_breakdown *traced = r->measured->traced;
@@ -119,6 +119,7 @@ static struct slow_gpu *list_slow(const struct bb_run_report *r, size_t *n)
     double *us;
 
     *n = 0;
+    *single = 0;
     BB_NEW(us, s->world.size);
     for (int role = 0; traced && !s->shared_gpu && role < r->step->n_roles; role++) {
         size_t members = 0;
@@ -127,6 +128,7 @@ static struct slow_gpu *list_slow(const struct bb_run_report *r, size_t *n)
         for (int i = 0; i < s->world.size; i++)
             if (r->step->role_of[i] == role)
                 us[members++] = traced[i].compute_us;
+        *single += members == 1 && s->world.size > 1;
         bb_sort_doubles(us, members);
         typical_us = bb_stats_typical(us, members, SLOW);
         for (int i = 0; i < s->world.size; i++) {
@@ -153,8 +155,9 @@ static struct slow_gpu *list_slow(const struct bb_run_report *r, size_t *n)
 
 json_t *bb_run_slow_json(const struct bb_run_report *r)
 {
+    int single;
     size_t n;
-    struct slow_gpu *list = list_slow(r, &n);
+    struct slow_gpu *list = list_slow(r, &n, &single);
     json_t *json = bb_table_list(slow_fields, list, n, sizeof(*list));
 
     free(list);
@@ -182,9 +185,13 @@ void bb_run_longest_print(const struct bb_run_report *r, int slowest, FILE *out)
 void bb_run_culprit_print(const struct bb_run_report *r, FILE *out)
 {
     const int late = r->waiting->n > 0 ? r->waiting->late_rank : BB_NONE;
+    int single;
     size_t n;
-    struct slow_gpu *list = list_slow(r, &n);
+    struct slow_gpu *list = list_slow(r, &n, &single);
 
+    if (r->full && single > 0)
+        fprintf(out, "# GPUs not judged: %d of %d ranks, because no other rank has their role\n", single,
+                r->session->world.size);
     if (n > MAX_NAMED)
         fprintf(out, "# slow: %zu of %d ranks, the slowest last:\n", n, r->session->world.size);
     for (size_t i = n > MAX_NAMED ? n - MAX_NAMED : 0; i < n; i++)

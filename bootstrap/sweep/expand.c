@@ -192,18 +192,19 @@ static size_t placeholder_at(const char *text, size_t at)
     return name[length] == '}' ? length : 0;
 }
 
-static int reject_placeholder(const char *name, json_t *values)
+/* Rejects a name that is no key of the object. kind: of the keys, for the message. */
+static int reject_key(const char *kind, const char *name, json_t *object)
 {
-    const char *names[24], *known;
+    const char *names[64], *known;
     json_t *value;
     size_t n = 0;
 
-    json_object_foreach(values, known, value)
+    json_object_foreach(object, known, value)
     {
-        if (n < 24)
+        if (n < 64)
             names[n++] = known;
     }
-    return bb_reject_unknown("placeholder", name, names, n);
+    return bb_reject_unknown(kind, name, names, n);
 }
 
 /* Replaces the placeholders in all words by their values, and adds their names to the object `used`. */
@@ -229,7 +230,7 @@ static int fill_placeholders(struct bb_argv *words, json_t *values, json_t *used
             if (json_object_get(values, name))
                 fputs(value_text(json_object_get(values, name), number), text);
             else
-                rc = reject_placeholder(name, values);
+                rc = reject_key("placeholder", name, values);
             free(name);
         }
         bb_close_text(text, &filled);
@@ -599,21 +600,13 @@ static json_t *list_choices(const json_t *study)
 
 static int reject_axis(const struct expansion *x, const char *what, const char *axis)
 {
-    const char *names[64], *name;
     char kind[300];
-    json_t *values;
-    size_t n = 0;
 
-    json_object_foreach(x->out->axes, name, values)
-    {
-        if (n < 64)
-            names[n++] = name;
-    }
-    if (n == 0)
+    if (json_object_size(x->out->axes) == 0)
         return bb_err(BB_EUSAGE, "%s: %s: '%s' is not an axis, because the study has no axes", x->study->path, what,
                       axis);
     snprintf(kind, sizeof(kind), "axis in %s of %.200s:", what, x->study->path);
-    return bb_reject_unknown(kind, axis, names, n);
+    return reject_key(kind, axis, x->out->axes);
 }
 
 /* Checks an object in leave_out or relative_to, which maps axes to one value or a list of values: the study must have

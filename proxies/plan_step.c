@@ -263,7 +263,6 @@ static int predict(const struct bb_plan_options *o, const struct bb_cluster *clu
 
     TRY(bb_plan_conditions(o, &conditions));
     TRY(bb_predict_under(&f->step, cluster, &conditions, &f->prediction));
-    TRY(bb_plan_predict_waiting(&f->plan, &f->prediction));
     if (conditions.jitter > 0)
         TRY(bb_predict_jitter(&f->step, cluster, &conditions, o->samples, &f->jittered));
 out:

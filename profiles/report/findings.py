@@ -7,7 +7,7 @@ from statistics import median_high
 from charts import CONTENT_ERRORS, does_not_match
 from measured import algorithm_verdicts, bandwidth_of, choice_of, limits_text, row_time
 from result_files import is_plan
-from steps import TERMS, breakdown_of, compared_steps, layout_name, memory_of, rate_of, role_of, terms_of, waits_of
+from steps import TERMS, breakdown_of, compared_steps, layout_name, memory_of, rate_of, role_of, terms_of, wait_text, waits_of
 from tables import is_over, row_name
 from units import bytes_text, is_number, median_of, number_text, share_text, time_text
 
@@ -269,17 +269,17 @@ def largest(pairs):
 
 
 def late_parts(result, step_us):
-    slow, late = (result.data.get("predicted") or {}).get("slow"), result.of_step("late_rank")
-    if slow:
-        yield f"Predicted with slow or late parts (--slow, --delay): {', '.join(slow)}."
+    predicted, late = result.data.get("predicted") or {}, result.of_step("late_rank")
+    if predicted.get("slow"):
+        yield say("Predicted with slow or late parts (--slow, --delay): {slow:names}. They cost {slow_cost_us:time} of "
+                  "the step.", predicted)
     if is_number(late):
         yield say("The rank that waits longest waits for rank {late} on node {node}{host:host}, directly or through "
                   "others.", late=late, node=result.of_step("late_node"), host=host_of(result, late))
     # Waiting in the pipeline is the bubble.
     waits = [row for row in waits_of(result, 0.02 * step_us) if row.get("group") != "pp"] if is_number(step_us) else []
     for row in waits[:1]:
-        yield say("Rank {most_rank} waits {most_us:time} in {group}, mostly for rank {waited_for}{host:host}.", row,
-                  host=host_of(result, row["waited_for"]))
+        yield say("{waits}{host:host}.", waits=wait_text(row), host=host_of(result, row.get("waited_for")))
 
 
 def best_layout(search):

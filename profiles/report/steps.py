@@ -201,24 +201,29 @@ WAITING_COLUMNS = {"role": "role", "group": "group", "ranks": "ranks", "median (
 
 def waits_of(result, min_us):
     """What the ranks of a role wait for in a group, longest wait first; without waits shorter than min_us."""
-    rows = [row for row in result.of_step("waiting") or [] if is_number(row.get("waited_for")) and
-            is_number(row.get("most_us")) and row["most_us"] >= min_us]
+    rows = [row for row in result.of_step("waiting") or [] if is_number(row.get("most_us")) and
+            row["most_us"] >= max(min_us, 1e-9)]
     return sorted(rows, key=lambda row: -row["most_us"])
 
 
+def wait_text(row):
+    """A plan does not name the rank that arrives last."""
+    last = f", mostly for rank {row['waited_for']}" if is_number(row.get("waited_for")) else ""
+    return f"Rank {row.get('most_rank')} waits {time_text(row['most_us'])} in {row.get('group')}{last}"
+
+
 def waiting(results):
-    """How long the ranks of each role and group wait for the last rank to arrive, and for which rank."""
+    """How long the ranks of each role and group wait for the last rank to arrive; in a run also for which rank."""
     for result in with_breakdown(results):
         rows = waits_of(result, 1e-3 * (breakdown_of(result).get("step_us") or 0))
         if rows:
-            texts = [f"rank {row.get('most_rank')} waits {time_text(row['most_us'])} in {row.get('group')}, mostly for "
-                     f"rank {row['waited_for']} ({time_text(row.get('waited_for_us'))})" for row in rows]
+            texts = [wait_text(row) for row in rows]
             yield stacked(
                 f"{title_of(result)}: waiting for late ranks", [result],
                 [f"{row.get('role')}, {row.get('group')}" for row in rows],
                 [("longest wait", [row["most_us"] for row in rows], texts, WAITING)],
-                time_axis(row["most_us"] for row in rows), **table(rows, WAITING_COLUMNS), about=f"Longest wait: "
-                f"{texts[0]}. A rank waits in a call until the last participant arrives; compute may hide the wait.")
+                time_axis(row["most_us"] for row in rows), **table(rows, WAITING_COLUMNS), about=f"{texts[0]}. "
+                f"A rank waits in a call until the last participant arrives; compute may hide the wait.")
 
 
 # ---- traffic and memory ----------------------------------------------------------------------------------------------

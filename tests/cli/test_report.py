@@ -245,8 +245,11 @@ def test_waiting_names_the_late_rank():
             result("plan", proxy="p", predicted={"cluster": "c", "breakdown": BREAKDOWN, "waiting": table}):
         (chart,) = steps.waiting([shown])
         assert [line[0] for line in chart.rows] == ["second", "first"] and chart.traces[0]["x"] == [40, 4]
-        assert chart.about.startswith("Longest wait: rank 0 waits 40 us in dp, mostly for rank 2 (40 us).")
+        assert chart.about.startswith("Rank 0 waits 40 us in dp, mostly for rank 2.")
     assert list(steps.waiting([result("proxy", proxy="p", breakdown=BREAKDOWN, waiting=[])])) == []
+    predicted = [{key: value for key, value in line.items() if "waited_for" not in key} for line in table]
+    (chart,) = steps.waiting([result("plan", proxy="p", predicted={"cluster": "c", "breakdown": BREAKDOWN, "waiting": predicted})])
+    assert chart.about.startswith("Rank 0 waits 40 us in dp. A rank waits")
 
 
 def test_no_chart_for_missing_data():
@@ -286,8 +289,8 @@ def test_findings_of_a_plan():
                       "The slowest rank is 3, last stage."]
     text = said("plan", proxy="p", best_layout={"layouts": LAYOUTS, "available_bytes": 8 << 30})
     assert "The fastest layout is tp 2, cp 4, pp 4, dp 16, interleaved 5, zero1: 100 us per step" in text
-    assert "(--slow, --delay): node7:0.5. The rank that waits longest waits for rank 56 on node 7, directly" in said(
-        "plan", proxy="p", predicted={**predicted, "slow": ["node7:0.5"], "late_rank": 56, "late_node": 7})
+    assert "(--slow, --delay): node7:0.5. They cost 20 us of the step." in said(
+        "plan", proxy="p", predicted={**predicted, "slow": ["node7:0.5"], "slow_cost_us": 20.})
     assert "takes 10 % longer" in text and "largest loss of the fastest layout is bubble: 12 us" in text
 
 

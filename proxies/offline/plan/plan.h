@@ -20,7 +20,6 @@ struct bb_plan {
                                            printed */
     struct bb_traffic traffic;
     struct bb_checks checks;
-    struct bb_wait_table waiting; /* waiting times of the prediction (bb_plan_predict_waiting); empty without one */
 };
 
 /*
@@ -39,9 +38,6 @@ int bb_plan_init(struct bb_plan *plan, const struct bb_step *step) BB_MUST_CHECK
  */
 int bb_plan_count(struct bb_plan *plan, const struct bb_step *step, bool split_programs) BB_MUST_CHECK;
 void bb_plan_release(struct bb_plan *plan);
-
-/* bb_plan_predict_waiting - sets plan->waiting from the prediction. Returns 0 or a negative error. */
-int bb_plan_predict_waiting(struct bb_plan *plan, const struct bb_prediction *p) BB_MUST_CHECK;
 
 /* bb_plan_checks - return the object `checks` of the plan's JSON. */
 json_t *bb_plan_checks(const struct bb_plan *plan);

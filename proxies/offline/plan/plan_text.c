@@ -330,6 +330,21 @@ static void print_traffic(const struct bb_plan *plan, FILE *out)
 
 /* ---- the report ---- */
 
+/* Names the parts that --slow and --delay make slow or late, and what they cost together. */
+static void print_injected(const struct bb_prediction *p, FILE *out)
+{
+    const double cost_us = bb_us_of(p->slow_cost_ns), step_us = bb_us_of(p->classes[p->slowest].all.step_ns);
+    const char *costs = p->conditions.slow.n > 1 ? "together cost" : "costs";
+    char names[BB_SLOW_NAMES_TEXT], time[BB_ROUNDED_TEXT];
+
+    bb_slow_names(&p->conditions.slow, names);
+    if (cost_us > 0)
+        fprintf(out, "# injected: %s %s %s of the step, +%.1f%%\n", names, costs, bb_format_rounded_time(cost_us, time),
+                100 * cost_us / (step_us - cost_us));
+    else
+        fprintf(out, "# injected: %s %s nothing: the step is not longer\n", names, costs);
+}
+
 static void print_head(const struct bb_plan_report *r, FILE *out)
 {
     const struct bb_step *s = r->plan->step;
@@ -345,8 +360,8 @@ static void print_head(const struct bb_plan_report *r, FILE *out)
     fprintf(out, "\n# %s\n", s->summary ? s->summary : "");
     if (r->prediction)
         fprintf(out, "# predicted for %s (modelled, not measured)\n", r->prediction->cluster.name);
-    if (r->prediction)
-        bb_slow_print(&r->prediction->conditions.slow, "# ", out);
+    if (r->prediction && r->prediction->conditions.slow.n > 0)
+        print_injected(r->prediction, out);
     fputc('\n', out);
 }
 
@@ -371,8 +386,6 @@ void bb_plan_print(const struct bb_plan_report *r, bool full, FILE *out)
         print_traffic(r->plan, out);
     if (full && r->prediction)
         bb_prediction_print(r->plan, r->prediction, out);
-    else if (r->prediction && r->prediction->conditions.slow.n > 0)
-        bb_waiting_print(r->plan, r->prediction, out);
     if (full)
         print_details(r->plan, out);
     if (r->ops)

@@ -5,6 +5,7 @@
 #include "bootstrap/results/table.h"
 #include "proxies/offline/plan/contention.h"
 #include "proxies/offline/plan/forecast.h"
+#include "proxies/simulation/timeline/waiting.h"
 
 #include <math.h>
 
@@ -105,6 +106,28 @@ static const struct bb_field flops_fields[] = {
     {0},
 };
 
+static double waiting_us(const void *prediction, int rank, int group)
+{
+    const struct bb_prediction *p = prediction;
+
+    return bb_us_of(p->classes[p->class_of[rank]].groups[group].waiting_ns);
+}
+
+/* Returns the waiting times of all roles; released by the caller. */
+static struct bb_wait_table find_waiting(const struct bb_plan *plan, const struct bb_prediction *p)
+{
+    struct bb_wait_table w = {0};
+
+    for (int i = 0; i < plan->traffic.n; i++) {
+        const struct bb_traffic_role *role = &plan->traffic.roles[i];
+
+        bb_wait_table_add(
+            &w, &(struct bb_wait_role){&plan->step->layout, role->program, role->name, role->ranks, role->n_ranks},
+            waiting_us, p);
+    }
+    return w;
+}
+
 /* ---- text ---- */
 
 static void print_ranks(const struct bb_plan *plan, const struct bb_prediction *p, struct bb_line *line)
@@ -142,23 +165,18 @@ static void print_groups(const struct bb_plan *plan, const struct bb_prediction 
     }
 }
 
-void bb_waiting_print(const struct bb_plan *plan, const struct bb_prediction *p, FILE *out)
+void bb_prediction_print(const struct bb_plan *plan, const struct bb_prediction *p, FILE *out)
 {
     const double step_us = bb_us_of(p->classes[p->slowest].all.step_ns);
     const struct bb_time_unit unit = bb_rounded_time_unit(step_us);
-
-    bb_wait_table_print(&plan->waiting, step_us, &unit, "  ", out);
-}
-
-void bb_prediction_print(const struct bb_plan *plan, const struct bb_prediction *p, FILE *out)
-{
-    const struct bb_time_unit unit = bb_rounded_time_unit(bb_us_of(p->classes[p->slowest].all.step_ns));
+    struct bb_wait_table waiting = find_waiting(plan, p);
     struct bb_line line = {.out = out, .gap = " ", .time = &unit};
 
     fprintf(out, "\npredicted for %s: slowest rank of each role\n", p->cluster.name);
     print_ranks(plan, p, &line);
     print_groups(plan, p, &line);
-    bb_waiting_print(plan, p, out);
+    bb_wait_table_print(&waiting, step_us, &unit, "  ", out);
+    bb_wait_table_release(&waiting);
     bb_contention_print(p, out);
     if (p->compute_alone_ns >= 0) {
         bb_line_sentence(&line, alone_fields, p);
@@ -210,6 +228,7 @@ json_t *bb_prediction_json(const struct bb_plan *plan, const struct bb_predictio
 {
     const struct bb_predicted_rank *slowest = &p->classes[p->slowest];
     const struct bb_plan_rates rates = bb_plan_rates(plan, p);
+    struct bb_wait_table waiting = find_waiting(plan, p);
     json_t *o = json_pack("{s:s, s:o, s:o, s:o}", "cluster", p->cluster.name, "slow", bb_slow_json(&p->conditions.slow),
                           "sharing", bb_contention_json(p), "phases", bb_phases_json(p));
 
@@ -217,7 +236,10 @@ json_t *bb_prediction_json(const struct bb_plan *plan, const struct bb_predictio
     json_object_set_new(o, "breakdown", breakdown_json(plan, slowest));
     json_object_set_new(o, "breakdown_by_role", roles_json(plan, p));
     json_object_set_new(o, "groups", groups_json(plan, p, slowest));
-    bb_wait_table_json(&plan->waiting, o);
+    json_object_set_new(o, "slow_cost_us",
+                        p->conditions.slow.n > 0 ? json_real(bb_us_of(p->slow_cost_ns)) : json_null());
+    bb_wait_table_json(&waiting, o);
+    bb_wait_table_release(&waiting);
     bb_table_json(o, alone_fields, p);
     bb_table_json(o, flops_fields, &rates);
     json_object_set_new(o, "memory", bb_forecast_memory(plan, plan->forecast));

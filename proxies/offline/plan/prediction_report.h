@@ -12,8 +12,7 @@ struct bb_plan_rates {
 struct bb_plan_rates bb_plan_rates(const struct bb_plan *plan, const struct bb_prediction *p);
 
 /* bb_prediction_print - print the tables of the prediction: roles, groups, waiting times, bottlenecks.
- * bb_waiting_print - print only the waiting times. bb_prediction_json - return the object `predicted` of the plan's JSON. */
-void bb_waiting_print(const struct bb_plan *plan, const struct bb_prediction *p, FILE *out);
+ * bb_prediction_json - return the object `predicted` of the plan's JSON. */
 void bb_prediction_print(const struct bb_plan *plan, const struct bb_prediction *p, FILE *out);
 json_t *bb_prediction_json(const struct bb_plan *plan, const struct bb_prediction *p);
 

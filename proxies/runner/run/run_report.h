@@ -9,6 +9,7 @@
 #include "proxies/form/step/step.h"
 #include "proxies/runner/run/run_forecast.h"
 #include "proxies/runner/run/step_measure.h"
+#include "proxies/simulation/timeline/critical_path.h"
 #include "proxies/simulation/timeline/waiting.h"
 
 /* Input of the reports. The caller owns all pointers. */

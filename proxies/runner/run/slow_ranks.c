@@ -27,9 +27,9 @@ struct traced_ranks {
     int groups;
 };
 
-static int waited_for(void *traced, int rank, double *total_us)
+/* Returns the rank for which a rank waits longest; BB_NONE: it does not wait. total_us: out, its waiting time. */
+static int waited_for(const struct traced_ranks *t, int rank, double *total_us)
 {
-    const struct traced_ranks *t = traced;
     double most_us = 0;
     int most = BB_NONE;
 
@@ -47,7 +47,7 @@ static int waited_for(void *traced, int rank, double *total_us)
 
 /* Returns whether a rank waits less than half as long as the median rank of its role. A role all of whose ranks wait
  * less than other roles has more work, and none of its ranks is late. */
-static bool waits_less_than_role(struct traced_ranks *t, const struct bb_step *step, int rank)
+static bool waits_less_than_role(const struct traced_ranks *t, const struct bb_step *step, int rank)
 {
     struct bb_stats stats;
     double own_us, *us;
@@ -63,11 +63,41 @@ static bool waits_less_than_role(struct traced_ranks *t, const struct bb_step *s
     return own_us < stats.p50 / 2 && stats.p50 > LATE * t->m->traced[rank].step_us;
 }
 
+/* Returns the rank for which the others wait. Follows who waits for whom, from the rank that waits longest, until a rank
+ * waits for no other or a rank repeats; the rank of this chain that waits least in total is late. BB_NONE: it waits more
+ * than half as long as the first rank. */
+static int find_late(const struct bb_wait_table *w, const struct traced_ranks *traced)
+{
+    double total_us, least_us = INFINITY, first_us = NAN, longest_us = 0;
+    int rank = BB_NONE, late = BB_NONE;
+    bool *visited;
+
+    for (int i = 0; i < w->n; i++) {
+        rank = w->rows[i].waited_for_us > longest_us ? w->rows[i].most_rank : rank;
+        longest_us = fmax(longest_us, w->rows[i].waited_for_us);
+    }
+    BB_NEW(visited, traced->m->ranks);
+    while (rank != BB_NONE && !visited[rank]) {
+        const int next = waited_for(traced, rank, &total_us);
+
+        visited[rank] = true;
+        first_us = isnan(first_us) ? total_us : first_us;
+        if (total_us < least_us) {
+            late = rank;
+            least_us = total_us;
+        }
+        rank = next;
+    }
+    free(visited);
+    return least_us <= first_us / 2 ? late : BB_NONE;
+}
+
 void bb_run_waiting(const struct bb_measured *m, const struct bb_step *step, struct bb_wait_table *w)
 {
     struct traced_ranks traced = {m, step->layout.n_groups};
     int *ranks;
 
+    *w = (struct bb_wait_table){.measured = true};
     BB_NEW(ranks, m->ranks);
     for (int i = 0; m->traced && i < step->n_roles; i++) {
         struct bb_wait_role role = {&step->layout, &step->roles[i].program, step->roles[i].name, ranks, 0};
@@ -84,7 +114,7 @@ void bb_run_waiting(const struct bb_measured *m, const struct bb_step *step, str
         w->rows[i].waited_for = g->waited_for;
         w->rows[i].waited_for_us = g->waited_for_share * g->waiting_us;
     }
-    bb_wait_table_find_late(w, m->ranks, waited_for, &traced);
+    w->late_rank = find_late(w, &traced);
     if (w->late_rank != BB_NONE && !waits_less_than_role(&traced, step, w->late_rank))
         w->late_rank = BB_NONE;
     free(ranks);

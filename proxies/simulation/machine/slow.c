@@ -9,6 +9,7 @@
 #include <string.h>
 
 static const double min_factor = 1e-3;
+enum { MAX_NAMES = 4 }; /* in a sentence; BB_SLOW_NAMES_TEXT is large enough */
 
 /* ---- parsing ---- */
 
@@ -45,17 +46,17 @@ static bool take_factor(const char **at, double min, double max, double *factor)
     return true;
 }
 
-/* Forms of an item of --slow, and last of --delay. In `location`, '#' stands for a number. max: the largest factor (the
- * smallest is min_factor), or the longest delay in us. */
+/* Forms of an item of --slow, and last of --delay. In `location` and in `name`, its name in a sentence, '#' stands for a
+ * number. max: the largest factor (the smallest is min_factor), or the longest delay in us. */
 static const struct form {
-    const char *location;
+    const char *location, *name;
     enum bb_slow_kind kind;
     double max;
-} forms[] = {{"rank=#:", BB_SLOW_RANK, 1e3},
-             {"node#:", BB_SLOW_NODE, 1},
-             {"link=node#-nic#:", BB_SLOW_NIC, 1},
-             {"link=leaf#:", BB_SLOW_LEAF, 1},
-             {"rank=#:", BB_SLOW_DELAY, 1e6}};
+} forms[] = {{"rank=#:", "rank #", BB_SLOW_RANK, 1e3},
+             {"node#:", "node #", BB_SLOW_NODE, 1},
+             {"link=node#-nic#:", "node #'s NIC #", BB_SLOW_NIC, 1},
+             {"link=leaf#:", "leaf #'s uplinks", BB_SLOW_LEAF, 1},
+             {"rank=#:", "rank #", BB_SLOW_DELAY, 1e6}};
 enum { FORMS = sizeof(forms) / sizeof(forms[0]) };
 
 static bool take_location(const char **at, const char *location, struct bb_slow_item *item)
@@ -250,14 +251,6 @@ double bb_slow_leaf_factor(const struct bb_slow *slow, const struct bb_cluster *
     return factor_of(slow, (struct bb_slow_item){.kind = BB_SLOW_LEAF, .number = bb_fabric_switch(c, BB_LEAF, rank)});
 }
 
-bool bb_slow_lists(const struct bb_slow *slow, const struct bb_cluster *c, int rank)
-{
-    const int node = rank / c->gpus_per_node;
-
-    return bb_slow_compute_factor(slow, rank, node) > 1 || bb_slow_delay_ns(slow, rank) > 0 ||
-           bb_slow_nic_factor(slow, c, node, rank % c->gpus_per_node) < 1 || bb_slow_leaf_factor(slow, c, rank) < 1;
-}
-
 void bb_slow_enable_leaf_uplinks(const struct bb_slow *slow, struct bb_cluster *c)
 {
     for (int i = 0; i < slow->n; i++)
@@ -266,16 +259,34 @@ void bb_slow_enable_leaf_uplinks(const struct bb_slow *slow, struct bb_cluster *
 
 /* ---- text and JSON output ---- */
 
-static void write_slow(const struct bb_slow_item *item, char text[64])
+/* Writes an item: as in --slow or --delay, or, named: its name in a sentence, such as "rank 5 (x1.1)". */
+static void write_slow(const struct bb_slow_item *item, bool named, char text[64])
 {
     const int numbers[] = {item->number, item->nic};
     int used = 0, next = 0;
 
     for (int i = 0; i < FORMS; i++)
-        for (const char *c = forms[i].kind == item->kind ? forms[i].location : ""; *c; c++)
+        for (const char *c = forms[i].kind != item->kind ? "" : named ? forms[i].name : forms[i].location; *c; c++)
             used += *c == '#' ? snprintf(text + used, 64 - (size_t)used, "%d", numbers[next++])
                               : snprintf(text + used, 64 - (size_t)used, "%c", *c);
-    snprintf(text + used, 64 - (size_t)used, item->kind == BB_SLOW_DELAY ? "%.9gus" : "%g", item->factor);
+    if (item->kind == BB_SLOW_DELAY)
+        snprintf(text + used, 64 - (size_t)used, named ? " (%.9g us late)" : "%.9gus", item->factor);
+    else
+        snprintf(text + used, 64 - (size_t)used, named ? " (x%g)" : "%g", item->factor);
+}
+
+void bb_slow_names(const struct bb_slow *slow, char text[BB_SLOW_NAMES_TEXT])
+{
+    const int shown = slow->n > MAX_NAMES ? MAX_NAMES - 1 : slow->n;
+    char name[64];
+    int used = 0;
+
+    for (int i = 0; i < shown; i++) {
+        write_slow(&slow->items[i], true, name);
+        used += sprintf(text + used, "%s%s", i == 0 ? "" : i == slow->n - 1 ? " and " : ", ", name);
+    }
+    if (shown < slow->n)
+        sprintf(text + used, " and %d more", slow->n - shown);
 }
 
 void bb_slow_print(const struct bb_slow *slow, const char *prefix, FILE *out)
@@ -283,7 +294,7 @@ void bb_slow_print(const struct bb_slow *slow, const char *prefix, FILE *out)
     char text[64];
 
     for (int i = 0; i < slow->n; i++) {
-        write_slow(&slow->items[i], text);
+        write_slow(&slow->items[i], false, text);
         fprintf(out, "%s%s: %s\n", prefix, slow->items[i].kind == BB_SLOW_DELAY ? "delay" : "slow", text);
     }
 }
@@ -294,7 +305,7 @@ json_t *bb_slow_json(const struct bb_slow *slow)
     char text[64];
 
     for (int i = 0; i < slow->n; i++) {
-        write_slow(&slow->items[i], text);
+        write_slow(&slow->items[i], false, text);
         json_array_append_new(list, json_string(text));
     }
     return list;

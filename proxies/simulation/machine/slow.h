@@ -47,9 +47,13 @@ int bb_slow_validate(const struct bb_slow *slow, const char *what, const struct 
 /*
  * bb_slow_print - prints one line per item; each line begins with `prefix`.
  * bb_slow_json - returns a JSON list with one text per item, which the caller releases.
+ * bb_slow_names - writes the items as a part of a sentence: "node 3's NIC 2 (x0.5) and rank 1 (100 us late)". Names at
+ *                 most 4 items.
  */
 void bb_slow_print(const struct bb_slow *slow, const char *prefix, FILE *out);
 json_t *bb_slow_json(const struct bb_slow *slow);
+#define BB_SLOW_NAMES_TEXT 300
+void bb_slow_names(const struct bb_slow *slow, char text[BB_SLOW_NAMES_TEXT]);
 
 /* returns the factor by which the durations of the rank's kernels are multiplied; 1: not slowed. node: of the rank */
 double bb_slow_compute_factor(const struct bb_slow *slow, int rank, int node);
@@ -64,8 +68,6 @@ double bb_slow_nics_gbps(const struct bb_slow *slow, const struct bb_cluster *c,
 /* bb_slow_leaf_factor - returns the degraded rate of the uplinks of a rank's leaf switch as a fraction of their rate
  * in the profile. */
 double bb_slow_leaf_factor(const struct bb_slow *slow, const struct bb_cluster *c, int rank);
-/* bb_slow_lists - returns whether an item slows or delays the rank, its node or links that it uses. */
-bool bb_slow_lists(const struct bb_slow *slow, const struct bb_cluster *c, int rank);
 /* bb_slow_enable_leaf_uplinks - sets fabric.slow_leaf if some leaf is degraded. The cost model then includes leaf
  * uplinks even if they are not oversubscribed. */
 void bb_slow_enable_leaf_uplinks(const struct bb_slow *slow, struct bb_cluster *c);

@@ -339,9 +339,14 @@ out:
 int bb_predict_under(const struct bb_step *step, const struct bb_cluster *cluster,
                      const struct bb_conditions *conditions, struct bb_prediction *out)
 {
+    int64_t baseline_ns;
     int rc;
 
     TRY(predict_once(step, cluster, conditions, true, out));
+    if (out->conditions.slow.n > 0) {
+        TRY(bb_predict_step_ns(step, cluster, NULL, &baseline_ns));
+        out->slow_cost_ns = out->classes[out->slowest].all.step_ns - baseline_ns;
+    }
     if (bb_step_has_both(step)) {
         predict_compute_alone(step, out);
         TRY(predict_comm_alone(step, out));

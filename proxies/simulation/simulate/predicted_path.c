@@ -1,5 +1,4 @@
-/* predicted_path.c - computes the critical path and the waiting times of a prediction (see predicted_path.h). The
- * operation times of one rank per class of equivalent ranks are used for all ranks of the class. */
+/* predicted_path.c - computes the critical path of a prediction (see predicted_path.h). The operation times of one rank per class of equivalent ranks are used for all ranks of the class. */
 #include "proxies/simulation/simulate/predicted_path.h"
 
 #include "bootstrap/base/alloc.h"
@@ -20,16 +19,14 @@ static void index_classes(const struct bb_timeline *t, const struct bb_predictio
     free(index);
 }
 
-/* Computes the timeline of one rank per class, and from it the critical path, or for which ranks the rows of `w` wait.
- * path, w: either may be NULL. */
-static int search_timeline(const struct bb_step *step, const struct bb_prediction *p, struct bb_critical_path *path,
-                           struct bb_wait_table *w)
+int bb_predict_critical_path(const struct bb_step *step, const struct bb_prediction *p, struct bb_critical_path *path)
 {
     const int ranks = step->layout.ranks;
     struct bb_timeline t = {0};
     bool *shown = NULL;
     int *shown_as = NULL, rc;
 
+    *path = (struct bb_critical_path){0};
     BB_NEW(shown, ranks);
     BB_NEW(shown_as, ranks);
     for (int c = 0; c < p->n_classes; c++)
@@ -37,24 +34,10 @@ static int search_timeline(const struct bb_step *step, const struct bb_predictio
     bb_timeline_init_ranks(&t, step, shown);
     TRY(bb_predicted_timeline(step, p, &t));
     index_classes(&t, p, ranks, shown_as);
-    if (path)
-        bb_critical_path_init(path, &t, shown_as);
-    if (w)
-        bb_wait_table_attribute(w, &t, shown_as);
+    bb_critical_path_init(path, &t, shown_as);
 out:
     bb_timeline_release(&t);
     free(shown_as);
     free(shown);
     return rc;
-}
-
-int bb_predict_critical_path(const struct bb_step *step, const struct bb_prediction *p, struct bb_critical_path *path)
-{
-    *path = (struct bb_critical_path){0};
-    return search_timeline(step, p, path, NULL);
-}
-
-int bb_predict_waited_for(const struct bb_step *step, const struct bb_prediction *p, struct bb_wait_table *w)
-{
-    return search_timeline(step, p, NULL, w);
 }

@@ -1,19 +1,14 @@
-/* predicted_path.h - the critical path (proxies/simulation/timeline/critical_path.h) and the waiting times of a
- * predicted step over all ranks. */
+/* predicted_path.h - the critical path (proxies/simulation/timeline/critical_path.h) of a predicted step over all
+ * ranks. */
 #ifndef BB_PROXIES_SIMULATION_SIMULATE_PREDICTED_PATH_H
 #define BB_PROXIES_SIMULATION_SIMULATE_PREDICTED_PATH_H
 
 #include "proxies/simulation/simulate/predict.h"
-#include "proxies/simulation/timeline/waiting.h"
+#include "proxies/simulation/timeline/critical_path.h"
 
 /* bb_predict_critical_path - computes the critical path of `step` from its prediction p. Returns 0, or the
  * error of bb_predicted_timeline. The caller releases path with bb_critical_path_release. */
 int bb_predict_critical_path(const struct bb_step *step, const struct bb_prediction *p,
                              struct bb_critical_path *path) BB_MUST_CHECK;
-
-/* bb_predict_waited_for - sets for which ranks the rows of the waiting times wait. Returns 0, or the error of
- * bb_predicted_timeline. */
-int bb_predict_waited_for(const struct bb_step *step, const struct bb_prediction *p,
-                          struct bb_wait_table *w) BB_MUST_CHECK;
 
 #endif

@@ -1,5 +1,5 @@
 /* critical_path.c - computes the critical path by a backward search in a timeline (see critical_path.h). */
-#include "proxies/simulation/timeline/waiting.h"
+#include "proxies/simulation/timeline/critical_path.h"
 
 #include "bootstrap/base/alloc.h"
 #include "bootstrap/base/key_index.h"
@@ -330,105 +330,6 @@ void bb_critical_path_release(struct bb_critical_path *path)
     free(path->shown_as);
     free(path->ops);
     *path = (struct bb_critical_path){0};
-}
-
-/* ---- waiting times (waiting.h) ---- */
-
-/* Returns whether an earlier operation of the same call runs on the same stream, so that both have the same times. */
-static bool repeats_call(const struct bb_program *p, int op)
-{
-    for (int i = op - 1; p->ops[op].call != BB_NONE && i >= 0 && p->ops[i].call == p->ops[op].call; i--)
-        if (p->ops[i].stream == p->ops[op].stream)
-            return true;
-    return false;
-}
-
-/* Returns the last rank to arrive at the current operation or, if this rank waits in the same call for another peer,
- * in a chain of messages, the last rank of the chain. */
-static int find_late_rank(struct walk *w)
-{
-    const int rank = w->rank, op = w->op;
-    struct last_arrival last = find_last_arrival(w);
-
-    for (int i = 0; i < w->t->step->layout.ranks && last.rank != w->rank; i++) {
-        w->rank = last.rank;
-        w->op = last.op;
-        last = find_last_arrival(w);
-    }
-    w->rank = rank;
-    w->op = op;
-    return last.rank;
-}
-
-/* A walk, and the time for which the current rank waits for each rank. */
-struct waits {
-    struct walk *w;
-    int64_t *for_ns; /* [ranks] zero between two ranks */
-};
-
-/* Returns the rank for which `rank` waits longest in the calls of a group, or of all groups (BB_NONE); BB_NONE: it does
- * not wait. most_ns, total_ns: out, its waiting time for this rank and for all. */
-static int find_waited_for(struct waits *s, int rank, int group, int64_t *most_ns, int64_t *total_ns)
-{
-    struct walk *w = s->w;
-    const struct bb_layout *l = &w->t->step->layout;
-    const struct bb_program *p = program_of(w, rank);
-    const struct bb_timed_op *times = times_of(w, rank);
-    int most = BB_NONE;
-
-    *most_ns = *total_ns = 0;
-    w->rank = rank;
-    for (w->op = 0; w->op < (int)p->n_ops; w->op++) {
-        const struct bb_op *op = &p->ops[w->op];
-
-        if (op->comm == BB_NONE || (group != BB_NONE && l->comms[op->comm].group != group) ||
-            times[w->op].wait_ns <= 0 || repeats_call(p, w->op))
-            continue;
-        s->for_ns[find_late_rank(w)] += times[w->op].wait_ns;
-    }
-    for (int r = 0; r < l->ranks; r++) {
-        if (s->for_ns[r] > *most_ns) {
-            *most_ns = s->for_ns[r];
-            most = r;
-        }
-        *total_ns += s->for_ns[r];
-        s->for_ns[r] = 0;
-    }
-    return most;
-}
-
-static void attribute_row(struct waits *s, struct bb_wait_row *row)
-{
-    int64_t most_ns, total_ns;
-
-    row->waited_for = find_waited_for(s, row->most_rank, row->group_index, &most_ns, &total_ns);
-    row->waited_for_us = total_ns > 0 ? row->most_us * (double)most_ns / (double)total_ns : 0;
-}
-
-static int waited_for(void *waits, int rank, double *total_us)
-{
-    int64_t most_ns, total_ns;
-    const int most = find_waited_for(waits, rank, BB_NONE, &most_ns, &total_ns);
-
-    *total_us = (double)total_ns / 1e3;
-    return most;
-}
-
-void bb_wait_table_attribute(struct bb_wait_table *table, const struct bb_timeline *t, const int *times_from)
-{
-    struct bb_critical_path unused = {0};
-    struct walk w = {.t = t, .path = &unused};
-    struct waits s = {.w = &w};
-
-    BB_NEW(s.for_ns, t->step->layout.ranks);
-    prepare(&w, times_from);
-    for (int i = 0; i < table->n; i++)
-        attribute_row(&s, &table->rows[i]);
-    bb_wait_table_find_late(table, t->step->layout.ranks, waited_for, &s);
-    release_partners(w.messages, t->step->layout.ranks);
-    release_partners(w.collectives, t->step->n_roles);
-    bb_critical_path_release(&unused);
-    free(s.for_ns);
 }
 
 bool bb_critical_path_has(const struct bb_critical_path *path, int rank, int op)

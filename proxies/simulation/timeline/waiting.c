@@ -12,17 +12,26 @@ enum { MAX_ROWS = 8 }; /* printed rows; of more rows, only the worst role of eac
 
 #define ROW(name)    BB_SHOWS(struct bb_wait_row, name)
 #define ROW_US(name) BB_SHOWS(struct bb_wait_row, name), .form = BB_FORM_TIME
-static const struct bb_field fields[] = {
-    {"role", "waiting for peers", "", 18, 0, ROW(role), .form = BB_FORM_LEFT},
-    {"group", "group", "", 6, 0, ROW(group), .form = BB_FORM_LEFT},
-    {"ranks", "ranks", "", 6, 0, ROW(ranks)},
-    {"median_us", "median", NULL, 12, 0, ROW_US(median_us)},
-    {"most_us", "longest wait", NULL, 15, 0, ROW_US(most_us)},
-    {"most_rank", "rank that waits", "", 16, 0, ROW(most_rank)},
+#define WAITING                                                                                                        \
+    {"role", "waiting for peers", "", 18, 0, ROW(role), .form = BB_FORM_LEFT},                                         \
+        {"group", "group", "", 6, 0, ROW(group), .form = BB_FORM_LEFT}, {"ranks", "ranks", "", 6, 0, ROW(ranks)},      \
+        {"median_us", "median", NULL, 12, 0, ROW_US(median_us)},                                                       \
+        {"most_us", "longest wait", NULL, 15, 0, ROW_US(most_us)},                                                     \
+    {                                                                                                                  \
+        "most_rank", "rank that waits", "", 16, 0, ROW(most_rank)                                                      \
+    }
+static const struct bb_field predicted_fields[] = {WAITING, {0}};
+static const struct bb_field measured_fields[] = {
+    WAITING,
     {"waited_for", "for rank", "", 9, 0, ROW(waited_for)},
     {"waited_for_us", "of it", NULL, 11, 0, ROW_US(waited_for_us)},
     {0},
 };
+
+static const struct bb_field *fields_of(const struct bb_wait_table *w)
+{
+    return w->measured ? measured_fields : predicted_fields;
+}
 
 void bb_wait_table_add(struct bb_wait_table *w, const struct bb_wait_role *role, bb_waiting_us *waiting_us,
                        const void *arg)
@@ -61,37 +70,9 @@ void bb_wait_table_release(struct bb_wait_table *w)
     *w = (struct bb_wait_table){0};
 }
 
-void bb_wait_table_find_late(struct bb_wait_table *w, int ranks, bb_waited_for *waited_for, void *arg)
-{
-    double total_us, least_us = INFINITY, first_us = NAN, longest_us = 0;
-    int rank = BB_NONE;
-    bool *visited;
-
-    w->late_rank = BB_NONE;
-    for (int i = 0; i < w->n; i++) {
-        rank = w->rows[i].waited_for_us > longest_us ? w->rows[i].most_rank : rank;
-        longest_us = fmax(longest_us, w->rows[i].waited_for_us);
-    }
-    BB_NEW(visited, ranks);
-    while (rank != BB_NONE && !visited[rank]) {
-        const int next = waited_for(arg, rank, &total_us);
-
-        visited[rank] = true;
-        first_us = isnan(first_us) ? total_us : first_us;
-        if (total_us < least_us) {
-            w->late_rank = rank;
-            least_us = total_us;
-        }
-        rank = next;
-    }
-    if (!(least_us <= first_us / 2))
-        w->late_rank = BB_NONE;
-    free(visited);
-}
-
 static bool is_long(const struct bb_wait_row *row, double step_us)
 {
-    return row->most_us >= 1e-3 * step_us && row->waited_for != BB_NONE;
+    return row->most_us > 0 && row->most_us >= 1e-3 * step_us;
 }
 
 static bool is_longest_of_group(const struct bb_wait_table *w, const struct bb_wait_row *row)
@@ -105,6 +86,7 @@ static bool is_longest_of_group(const struct bb_wait_table *w, const struct bb_w
 void bb_wait_table_print(const struct bb_wait_table *w, double step_us, const struct bb_time_unit *unit,
                          const char *prefix, FILE *out)
 {
+    const struct bb_field *fields = fields_of(w);
     struct bb_line line = {.out = out, .start = prefix, .gap = " ", .time = unit};
     int n = 0;
 
@@ -112,7 +94,7 @@ void bb_wait_table_print(const struct bb_wait_table *w, double step_us, const st
         n += is_long(&w->rows[i], step_us);
     if (n == 0)
         return;
-    if (w->late_rank != BB_NONE)
+    if (w->measured && w->late_rank != BB_NONE)
         fprintf(out, "%sall wait for rank %d (node %d)\n", prefix, w->late_rank, w->late_node);
     bb_line_heading(&line, fields, false);
     fputs(n > MAX_ROWS ? "  (worst role of each group)" : "", out);
@@ -130,7 +112,9 @@ void bb_wait_table_json(const struct bb_wait_table *w, json_t *object)
 {
     const bool known = w->n > 0 && w->late_rank != BB_NONE;
 
-    json_object_set_new(object, "waiting", bb_table_list(fields, w->rows, (size_t)w->n, sizeof(*w->rows)));
+    json_object_set_new(object, "waiting", bb_table_list(fields_of(w), w->rows, (size_t)w->n, sizeof(*w->rows)));
+    if (!w->measured)
+        return;
     json_object_set_new(object, "late_rank", known ? json_integer(w->late_rank) : json_null());
     json_object_set_new(object, "late_node", known ? json_integer(w->late_node) : json_null());
 }

@@ -1,7 +1,7 @@
 /*
- * waiting.h - what slow and late ranks cost the others: for each role and group, how long the ranks of the role wait in
- * the calls of the group for the last rank to arrive, and for which rank. Measured and predicted steps use the same
- * table.
+ * waiting.h - for each role and group, how long the ranks of the role wait in the calls of the group for the last rank
+ * to arrive. In a measured step also for which rank. In a predicted step the slow parts are known, and their cost is
+ * predicted (bb_prediction.slow_cost_ns).
  *
  * The waiting time of a rank in a call is the time from its arrival to the arrival of the last participant. The last
  * participant waits 0. The waiting time in a group is the time during which at least one of its calls waits: calls on
@@ -12,7 +12,10 @@
 #define BB_PROXIES_SIMULATION_TIMELINE_WAITING_H
 
 #include "bootstrap/base/units.h"
-#include "proxies/simulation/timeline/critical_path.h"
+#include "proxies/simulation/timeline/op_names.h"
+
+#include <jansson.h>
+#include <stdio.h>
 
 struct bb_wait_row {
     const char *role, *group;
@@ -20,14 +23,15 @@ struct bb_wait_row {
     int ranks;                 /* number of ranks of the role with traffic in the group */
     double median_us, most_us; /* waiting time of a rank in the group in one step, over these ranks */
     int most_rank;             /* the rank that waits longest; its waiting time is most_us */
-    int waited_for;            /* the rank for which most_rank waits longest; BB_NONE: it does not wait */
-    double waited_for_us;      /* most_us times the share of the rank waited_for in the waiting of all calls */
+    int waited_for;            /* measured: the rank for which most_rank waits longest; BB_NONE: it does not wait */
+    double waited_for_us; /* measured: most_us times the share of the rank waited_for in the waiting of all calls */
 };
 
 struct bb_wait_table {
     struct bb_wait_row *rows;
     int n;
-    int late_rank; /* the rank at the end of the chain of waiting ranks (bb_wait_table_find_late); BB_NONE: none */
+    bool measured; /* true: the following members, and waited_for and waited_for_us of the rows, are set */
+    int late_rank; /* the rank for which the others wait (bb_run_waiting); BB_NONE: none */
     int late_node; /* node of late_rank */
 };
 
@@ -52,26 +56,11 @@ void bb_wait_table_add(struct bb_wait_table *w, const struct bb_wait_role *role,
 void bb_wait_table_release(struct bb_wait_table *w);
 
 /*
- * bb_wait_table_find_late - sets late_rank from rows with waited_for. Follows who waits for whom, from the rank that
- * waits longest, until a rank waits for no other or a rank repeats. late_rank is the rank of this chain that waits
- * least in total; BB_NONE if it waits more than half as long as the first rank.
- *   ranks       number of ranks
- *   waited_for  returns the rank for which a rank waits longest (BB_NONE: it does not wait), and sets its total waiting
- *               time
- */
-typedef int bb_waited_for(void *arg, int rank, double *total_us);
-void bb_wait_table_find_late(struct bb_wait_table *w, int ranks, bb_waited_for *waited_for, void *arg);
-
-/* bb_wait_table_attribute - sets waited_for and waited_for_us of all rows, and late_rank, from a timeline in which all
- * ranks have times (times_from: see bb_critical_path_init). */
-void bb_wait_table_attribute(struct bb_wait_table *w, const struct bb_timeline *t, const int *times_from);
-
-/*
  * bb_wait_table_print - prints late_rank and the rows in which a rank waits for at least 0.1 % of the step; no line if
  * there are no such rows. Of more than 8 such rows, prints the role of each group in which a rank waits longest.
  *   unit    unit of all times
  *   prefix  begin of the two heading lines
- * bb_wait_table_json - adds waiting (an array with all rows), late_rank and late_node to the object.
+ * bb_wait_table_json - adds waiting (an array with all rows) and, if measured, late_rank and late_node to the object.
  */
 void bb_wait_table_print(const struct bb_wait_table *w, double step_us, const struct bb_time_unit *unit,
                          const char *prefix, FILE *out);

@@ -681,7 +681,7 @@ static void describe_step(struct bb_training *t)
     t->step->masked_flops = t->step->samples * masked_flops(t);
     if (encodes)
         snprintf(decoder, sizeof(decoder), " and %d of the decoder", t->layers_config.decoder_sequence);
-    if (s->kind == BB_ZB_H1 || s->kind == BB_ZB_H2 || s->kind == BB_DUALPIPE)
+    if (bb_schedule_splits_backward(s))
         snprintf(weights, sizeof(weights), " (weight gradients W: %.1f%% of backward)", 100 * weight_gradient_share(t));
     t->step->summary =
         bb_step_text(t->step, "%s, %d layers%s; %s; %s%s, %d micro-batch%s of %d x %d tokens%s%s; %s", t->arch.name,

@@ -32,6 +32,16 @@ def pytest_addoption(parser):
     parser.addoption("--rewrite-golden", action="store_true", help="rewrite the files of tests/cli/golden")
 
 
+# The tests that take longest start first, so that all workers end at about the same time.
+LONGEST = ("test_predictions_match", "test_thresholds_", "test_verifies_all_collectives", "test_executed_traffic_matches",
+           "test_moe_proxies_run_on_32_ranks", "test_proxy_all", "test_several_ranks_measure", "test_all_sections_run",
+           "test_removed_folder", "test_plans_a_ring", "test_failed_allocation", "test_failing_call", "test_commands_")
+
+
+def pytest_collection_modifyitems(items):
+    items.sort(key=lambda item: not any(name in item.nodeid for name in LONGEST))
+
+
 class Busbar:
     """Starts busbar. `ranks=0`: without mpirun. `env`: added to the environment. Does not raise on a nonzero exit status."""
 

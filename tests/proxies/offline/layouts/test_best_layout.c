@@ -209,7 +209,7 @@ static void best_layouts_match_exhaustive_search(void **state)
 
     (void)state;
     assert_int_equal(bb_cluster_load("h100-sxm-ib", &cluster), 0);
-    for (size_t i = SANITIZED; i < ROWS(rows); i++) { /* the first row has the largest exhaustive search */
+    for (size_t i = FEW_INPUTS; i < ROWS(rows); i++) { /* the first row has the largest exhaustive search */
         struct bb_proxy_config given;
 
         default_config(&given);
@@ -243,7 +243,7 @@ static void thread_count_does_not_change_the_result(void **state)
     given.transformer.sync = NULL;
     search(&given, &cluster, 16e9, 3, 1, &one);
     assert_true(one.fitting > 200);
-    for (int threads = 2; threads <= (SANITIZED ? 2 : 5); threads += 3) {
+    for (int threads = 2; threads <= (FEW_INPUTS ? 2 : 5); threads += 3) {
         search(&given, &cluster, 16e9, 3, threads, &more);
         assert_int_equal(more.n, one.n);
         assert_memory_equal(more.rejected, one.rejected, sizeof(one.rejected));

@@ -15,7 +15,7 @@
 #include <math.h>
 
 enum {
-    SPACES = SANITIZED ? 6 : 36,
+    SPACES = FEW_INPUTS ? 4 : 36,
     MIN_LAYOUTS = 7, /* fewer layouts are simulated before the search knows a time with which it could prune */
     /* This number of layouts is simulated whatever their estimates. Estimates may order more layouts wrongly, so only the
      * fastest layout of larger spaces is compared. */

@@ -99,6 +99,8 @@ static void times_equal_those_of_the_messages(void **state)
             struct bb_step step, messages;
             struct bb_cluster cluster;
 
+            if (FEW_INPUTS && i % ROWS(machines) != k)
+                continue;
             assert_int_equal(bb_cluster_load(machines[k].name, &cluster), 0);
             cluster.has_sharing = machines[k].has_sharing;
             cluster.sharing.message_sms = 30; /* few SMs left, so that each message affects concurrent kernels */

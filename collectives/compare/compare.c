@@ -265,17 +265,19 @@ static void print_head(const struct comparison *t, FILE *out, const json_t *diff
 
         fprintf(out, "# differs: %s: A %s, B %s\n", json_string_value(json_object_get(d, "what")), value_text(of_a),
                 value_text(of_b));
+        if (strcmp(json_string_value(json_object_get(d, "what")), "compute") == 0)
+            fputs("# for the same kernels, plan with --compute gemm\n", out);
     }
     print_doubts(out, "A: ", a);
     print_doubts(out, "B: ", b);
     fprintf(out, "# times are medians; faster and slower mean non-overlapping 95 %% confidence intervals\n");
     if (bb_result_file_predicted(a) || bb_result_file_predicted(b))
         fprintf(out, "# predictions have no interval, so the verdict compares B/A with --threshold (default %g %%)\n",
-                t->shortfall.known ? BB_SHORTFALL_PERCENT : 0);
+                t->shortfall.known ? BB_SHORTFALL_PERCENT : BB_EQUAL_PERCENT);
     else if (without_intervals(a) || without_intervals(b))
-        fprintf(out,
-                "# rows with one sample have no interval, so the verdict compares B/A with --threshold and may be due "
-                "to chance\n");
+        fprintf(out, "# rows with fewer than 6 samples have no interval, so the verdict compares B/A with --threshold "
+                     "and may be due "
+                     "to chance\n");
     print_causes(b, out);
     fprintf(out, "#\n");
     bb_table_heading(out, fields);
@@ -475,7 +477,7 @@ static void init_comparison(struct comparison *t, const struct bb_result_file *a
     bb_shortfall_init(&t->shortfall, a, b, threshold_percent);
     t->judged_percent = t->shortfall.known ? t->shortfall.percent : threshold_percent;
     if (isnan(t->judged_percent) && bb_result_file_predicted(a))
-        t->judged_percent = 0;
+        t->judged_percent = BB_EQUAL_PERCENT;
 }
 
 static void release_comparison(struct comparison *t)

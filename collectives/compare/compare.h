@@ -7,8 +7,8 @@
  * rows of a file are equal in all of these fields, the k-th of them in A matches the k-th in B. B's row is faster or
  * slower when the 95 % confidence intervals of the two medians do not overlap. If the row of A or B has no interval
  * (only one sample, as in nccl-tests' files), the ratio of the times is compared with the threshold and the verdict is
- * marked "by ratio"; without a threshold the row is inconclusive. Predictions are exact: of two predictions, the
- * ratio is compared with the threshold, 0 without a threshold.
+ * marked "by ratio"; without a threshold the row is inconclusive. Predictions have no random error: of two predictions,
+ * the ratio is compared with the threshold, BB_EQUAL_PERCENT without a threshold.
  *
  * The verdict of the whole comparison is the first verdict of this list that applies: incomplete run, different
  * model, B does not fit in GPU memory, no common row, wrong data, slower, inconclusive, rows missing in B, not slower.
@@ -32,6 +32,8 @@ enum bb_verdict {
     BB_WRONG_DATA,   /* the received data of A or B were wrong, so the times are meaningless */
     BB_VERDICTS
 };
+
+#define BB_EQUAL_PERCENT 0.5 /* two predictions whose times differ by less have no difference */
 
 extern const char *const bb_verdict_names[BB_VERDICTS];
 

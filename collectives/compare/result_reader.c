@@ -385,6 +385,28 @@ static int read_nccl_tests(struct bb_result_file *t)
 
 /* ---- detection of the format ---- */
 
+const json_t *bb_result_breakdown(const json_t *step, const char **role)
+{
+    const json_t *slowest = json_object_get(step, "breakdown"), *roles = json_object_get(step, "breakdown_by_role"),
+                 *one;
+    const char *wanted = *role;
+    size_t i;
+
+    *role = NULL;
+    json_array_foreach(roles, i, one)
+    {
+        const char *name = json_string_value(json_object_get(one, "role"));
+
+        if (wanted && name && strcmp(name, wanted) == 0) {
+            *role = name;
+            return one;
+        }
+        if (json_equal(json_object_get(one, "rank"), json_object_get(slowest, "rank")))
+            *role = name;
+    }
+    return slowest;
+}
+
 bool bb_result_file_is_step(const struct bb_result_file *t)
 {
     return t->n == 1 && t->rows->mode && strcmp(t->rows->mode, "step") == 0;

@@ -51,24 +51,27 @@ static const json_t *find_group(const json_t *groups, const char *name)
 /*
  * Returns a JSON list with the measured and predicted times of a training step: compute, communication, exposed
  * (communication that no compute hides), idle, and, for each process group, the time in which it communicates.
- * measured: a busbar.proxy/1 file; predicted: the field "predicted" of a busbar.plan/1 file, which has the same keys.
+ * All are of the role of the slowest measured rank. measured: a busbar.proxy/1 file; predicted: the field "predicted" of a
+ * busbar.plan/1 file, which has the same keys.
  */
 static json_t *list_parts(const json_t *measured, const json_t *predicted)
 {
     static const char *const keys[][2] = {
         {"compute_us", "compute"}, {"comm_us", "communication"}, {"exposed_us", "exposed"}, {"idle_us", "idle"}};
-    const json_t *groups = json_object_get(measured, "groups");
+    const char *role = NULL;
+    const json_t *ours = bb_result_breakdown(measured, &role), *theirs = bb_result_breakdown(predicted, &role);
+    const json_t *groups = json_object_get(measured, "groups"), *of_role = json_object_get(theirs, "groups");
     json_t *parts = json_array();
 
     for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
-        add_part(parts, "part", keys[i][1], json_object_get(json_object_get(measured, "breakdown"), keys[i][0]),
-                 json_object_get(json_object_get(predicted, "breakdown"), keys[i][0]));
+        add_part(parts, "part", keys[i][1], json_object_get(ours, keys[i][0]), json_object_get(theirs, keys[i][0]));
     for (size_t i = 0; i < json_array_size(groups); i++) {
         const json_t *group = json_array_get(groups, i);
         const char *name = json_string_value(json_object_get(group, "name"));
 
-        add_part(parts, "group", name ? name : "?", json_object_get(group, "busy_us"),
-                 json_object_get(find_group(json_object_get(predicted, "groups"), name), "busy_us"));
+        add_part(
+            parts, "group", name ? name : "?", json_object_get(group, "busy_us"),
+            json_object_get(find_group(of_role ? of_role : json_object_get(predicted, "groups"), name), "busy_us"));
     }
     return parts;
 }

@@ -13,8 +13,8 @@ enum { FILES_SHOWN = 14, DIFFERS_WIDTH = 70, MEASURE = 40 };
 
 /* One line of the table: a file, and its comparison with the first file. */
 struct line {
-    const char *file, *what, *cluster;
-    long long ranks, nodes;
+    const char *file, *what, *cluster, *role;
+    long long ranks, nodes, rank; /* rank, role: whose times compute_us to idle_us are */
     struct bb_compared compared;
     double step_us, tokens_per_s, samples_per_s, tflops_per_gpu, utilisation, memory_bytes, gpu_hours;
     double compute_us, transfer_us, bubble_us, waiting_us, idle_us;
@@ -44,12 +44,14 @@ static const struct bb_field step_fields[] = {
     {"model_flop_utilisation", "MFU", "(full)", 6, 1, SHOWS(utilisation), .form = BB_FORM_PERCENT},
     {"memory_bytes", "memory", "(GPU)", 8, 0, SHOWS_WHOLE(memory_bytes), .form = BB_FORM_BYTES},
     {"fits", .value = fits_json},
+    {"rank", "rank", "", 5, 0, SHOWS(rank)},
+    {"role", SHOWS(role)},
     {"compute_us", "compute", "", 8, 0, SHOWS(compute_us), TIME},
     {"exposed_transfer_us", "transfer", "", 8, 0, SHOWS(transfer_us), TIME},
     {"bubble_us", "bubble", "", 8, 0, SHOWS(bubble_us), TIME},
     {"exposed_waiting_us", "waiting", "", 8, 0, SHOWS(waiting_us), TIME},
     {"idle_us", "idle", "", 8, 0, SHOWS(idle_us), TIME},
-    {"verdict", "verdict", "", 13, 0, SHOWS(compared.verdict), .form = BB_FORM_LEFT},
+    {"verdict", "verdict", "", 14, 0, SHOWS(compared.verdict), .form = BB_FORM_LEFT},
     {"gpu_hours", SHOWS(gpu_hours)},
     {0},
 };
@@ -82,14 +84,16 @@ static const struct {
     VALUE(utilisation, "predicted.model_flop_utilisation", "model_flop_utilisation"),
     VALUE(memory_bytes, "predicted.memory.needed_bytes", "best_layout.layouts.0.memory_bytes"),
     VALUE(gpu_hours, "predicted.training.gpu_hours"),
-    VALUE(compute_us, "predicted.breakdown.compute_us", "best_layout.layouts.0.compute_us", "breakdown.compute_us"),
-    VALUE(transfer_us, "predicted.breakdown.exposed_transfer_us", "best_layout.layouts.0.exposed_transfer_us",
-          "breakdown.exposed_transfer_us"),
-    VALUE(bubble_us, "predicted.breakdown.bubble_us", "best_layout.layouts.0.bubble_us", "breakdown.bubble_us"),
-    VALUE(waiting_us, "predicted.breakdown.exposed_waiting_us", "best_layout.layouts.0.exposed_waiting_us",
-          "breakdown.exposed_waiting_us"),
-    VALUE(idle_us, "predicted.breakdown.idle_us", "best_layout.layouts.0.idle_us", "breakdown.idle_us"),
 };
+
+static const struct {
+    size_t offset;
+    const char *key;
+} parts[] = {{offsetof(struct line, compute_us), "compute_us"},
+             {offsetof(struct line, transfer_us), "exposed_transfer_us"},
+             {offsetof(struct line, bubble_us), "bubble_us"},
+             {offsetof(struct line, waiting_us), "exposed_waiting_us"},
+             {offsetof(struct line, idle_us), "idle_us"}};
 
 static double value_at(const json_t *root, const char *const paths[3])
 {
@@ -109,7 +113,21 @@ static long long count_at(const json_t *root, const char *key)
     return json_is_integer(value) ? json_integer_value(value) : -1;
 }
 
-static struct line make_line(const struct bb_result_file *file)
+/* Reads the parts of the step of the slowest rank of a role; role NULL or not in the file: of all ranks. */
+static void read_parts(struct line *line, const json_t *root, const char *role)
+{
+    const json_t *predicted = json_object_get(root, "predicted");
+    const json_t *breakdown = bb_result_breakdown(predicted ? predicted : root, &role);
+
+    if (!breakdown)
+        breakdown = bb_sweep_follow(root, "best_layout.layouts.0");
+    line->role = role;
+    line->rank = count_at(breakdown, "rank");
+    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
+        *(double *)(void *)((char *)line + parts[i].offset) = value_at(breakdown, (const char *const[3]){parts[i].key});
+}
+
+static struct line make_line(const struct bb_result_file *file, const char *role)
 {
     struct line line = {.file = file->path,
                         .what = json_string_value(json_object_get(file->root, "proxy")),
@@ -123,6 +141,7 @@ static struct line make_line(const struct bb_result_file *file)
 
     for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++)
         *(double *)(void *)((char *)&line + values[i].offset) = value_at(file->root, values[i].paths);
+    read_parts(&line, file->root, role);
     if (isnan(line.samples_per_s))
         line.samples_per_s = value_at(file->root, (const char *const[3]){"samples"}) / (line.step_us / 1e6);
     return line;
@@ -147,6 +166,10 @@ static double work_of(const struct line *line, bool tokens)
     return line->step_us * (tokens ? line->tokens_per_s : line->samples_per_s);
 }
 
+/* Verdicts on GPU seconds, of a step on another number of GPUs. */
+static const char *const efficiencies[BB_VERDICTS] = {
+    [BB_FASTER] = "more efficient", [BB_SLOWER] = "less efficient", [BB_SAME] = "as efficient"};
+
 /* Compares a file with the first one. The times of steps are compared per unit of work and multiplied by the number of
  * ranks, so that the ratio is that of the step times if work and ranks are equal. Sets what differs in t. */
 static struct bb_compared compare_line(struct table *t, int i, double threshold_percent)
@@ -154,6 +177,7 @@ static struct bb_compared compare_line(struct table *t, int i, double threshold_
     const struct line *a = &t->lines[0], *b = &t->lines[i];
     const bool tokens = !isnan(work_of(a, true)) && !isnan(work_of(b, true));
     struct bb_result_file file = t->files[i];
+    struct bb_compared compared;
     struct bb_timing row;
     double factor = work_of(a, tokens) / work_of(b, tokens);
 
@@ -172,13 +196,19 @@ static struct bb_compared compare_line(struct table *t, int i, double threshold_
     row.low_us *= factor;
     row.high_us *= factor;
     file.rows = &row;
-    return bb_compare_count(&t->files[0], &file, threshold_percent);
+    compared = bb_compare_count(&t->files[0], &file, threshold_percent);
+    for (int v = 0; v < BB_VERDICTS && a->ranks != b->ranks; v++)
+        if (compared.verdict == bb_verdict_names[v] && efficiencies[v])
+            compared.verdict = efficiencies[v];
+    return compared;
 }
 
-/* Writes what the ratio compares: "time", "time per token", "GPU time per step". */
+/* Writes what the ratio compares: "time", "time per token", "GPU seconds per step". */
 static const char *measure_of(const struct table *t, char text[MEASURE])
 {
-    snprintf(text, MEASURE, "%stime%s%s", t->per_gpu ? "GPU " : "", t->work ? " per " : "", t->work ? t->work : "");
+    const char *work = t->work ? t->work : t->per_gpu ? "step" : NULL;
+
+    snprintf(text, MEASURE, "%s%s%s", t->per_gpu ? "GPU seconds" : "time", work ? " per " : "", work ? work : "");
     return text;
 }
 
@@ -279,7 +309,8 @@ static void print_table(const struct table *t, FILE *out)
 {
     struct bb_field file[] = {file_field, {0}};
     static const struct bb_field differs[] = {
-        {.head = "differs", .unit = "", .width = 7, .member = BB_MEMBER_TEXT, .form = BB_FORM_LEFT}, {0}};
+        {.head = "differs from the first file", .unit = "", .width = 7, .member = BB_MEMBER_TEXT, .form = BB_FORM_LEFT},
+        {0}};
     struct bb_field fields[sizeof(step_fields) / sizeof(step_fields[0])];
     struct bb_time_unit unit;
     struct bb_line line = {.out = out, .time = &unit};
@@ -326,24 +357,33 @@ static void print_misfits(const struct table *t, FILE *out)
 
 static void print_notes(const struct table *t, FILE *out)
 {
-    bool predicted = false, measured = false;
+    bool predicted = false, measured = false, inconclusive = false;
     char text[MEASURE];
-    const char *measure = measure_of(t, text);
+    const char *measure = measure_of(t, text), *role = t->lines[0].role;
     int best = 0;
 
     for (int i = 0; i < t->n; i++) {
         *(bb_result_file_predicted(&t->files[i]) ? &predicted : &measured) = true;
-        if (!json_is_false(t->lines[i].fits) && t->lines[i].compared.ratio < t->lines[best].compared.ratio)
+        inconclusive |= i > 0 && strcmp(t->lines[i].compared.verdict, bb_verdict_names[BB_INCONCLUSIVE]) == 0;
+        if (!json_is_false(t->lines[i].fits) && t->lines[i].compared.faster > 0 &&
+            t->lines[i].compared.ratio < t->lines[best].compared.ratio)
             best = i;
     }
     fputs("#\n", out);
     if (t->n > FILES_SHOWN)
         fprintf(out, "# %d more file%s: --json, --csv\n", t->n - FILES_SHOWN, t->n - FILES_SHOWN == 1 ? "" : "s");
-    fprintf(out, "# ratio%s: %s / %s of %s%s\n", t->work || t->per_gpu ? " and verdict" : "", measure, measure,
-            t->files[0].path, t->steps ? "; exposed time of the slowest rank by cause: transfer, bubble, waiting" : "");
+    fprintf(out, "# ratio%s: %s / %s of %s", t->work || t->per_gpu ? " and verdict" : "", measure, measure,
+            t->files[0].path);
+    if (t->steps)
+        fprintf(out, "; compute to idle: of the slowest rank%s%s", role ? " of role " : "", role ? role : "");
+    fputc('\n', out);
     if (best > 0)
-        fprintf(out, "# fastest: %s, %.3f x the %s of %s\n", t->files[best].path, t->lines[best].compared.ratio,
-                measure, t->files[0].path);
+        fprintf(out, "# %s: %s, %.3f x the %s of %s\n", t->per_gpu ? "most efficient" : "fastest", t->files[best].path,
+                t->lines[best].compared.ratio, measure, t->files[0].path);
+    if (inconclusive)
+        fputs("# inconclusive: fewer than 6 steps or samples have no confidence interval; try: --threshold PERCENT, or "
+              "more of them (-n 20)\n",
+              out);
     print_misfits(t, out);
     if (predicted)
         fprintf(out, "# %spredicted (modelled, not measured)\n", measured ? "some times are " : "times are ");
@@ -387,7 +427,7 @@ int bb_what_if(const struct bb_result_file *files, int n, const struct bb_regres
 
     BB_NEW(t.lines, n);
     for (int i = 0; i < n; i++) {
-        t.lines[i] = make_line(&files[i]);
+        t.lines[i] = make_line(&files[i], i > 0 ? t.lines[0].role : NULL);
         t.steps = t.steps && bb_result_file_is_step(&files[i]);
     }
     for (int i = 0; i < n; i++) {

@@ -341,7 +341,7 @@ def several_files(result):
 
 
 def against(row, first):
-    """The row of a file compared with the first: steps of different work by the GPU time for equal work."""
+    """The row of a file compared with the first: steps of different work by the GPU seconds for equal work."""
     if not is_number(row.get("ratio")):
         return row.get("verdict") or "not compared"
     if "step_us" not in row:
@@ -349,7 +349,7 @@ def against(row, first):
                    "(geometric mean)", row, first=first.get("file"))
     if math.isclose(row["ratio"], row["step_us"] / first["step_us"], rel_tol=1e-3):
         return say("{ratio:times} the step time of {first}", row, first=first.get("file"))
-    return say("{ratio:times} the GPU time of {first} for equal work", row, first=first.get("file"))
+    return say("{ratio:times} the GPU seconds of {first} for equal work", row, first=first.get("file"))
 
 
 FIT = ("{name}: median error {median_error_percent:percent}, largest {worst_error_percent:percent} over {rows} rows, "

@@ -2,6 +2,7 @@
 import csv
 import io
 import json
+import re
 import subprocess
 
 import pytest
@@ -130,7 +131,7 @@ def test_rows_with_one_sample_are_judged_by_ratio(compare, args, status, rows):
     """A file of nccl-tests whose first row is 54 % slower."""
     done = compare(nccl_tests(10, 20, 30), nccl_tests(15.4, 20.5, 20), *args)
     assert done.returncode == status and verdicts(done) == rows
-    assert "rows with one sample have no interval" in done.stdout
+    assert "rows with fewer than 6 samples have no interval" in done.stdout
     # (1.54 * 1.025 * 2/3) ** (1/3) = 1.01712
     assert "# B/A: 1.017, geometric mean of 3 rows\n" in done.stdout
 
@@ -326,6 +327,57 @@ def test_several_bench_files_are_judged_by_their_rows(busbar, tmp_path):
     assert [r["ratio"] for r in results] == pytest.approx([1, 2 ** 0.5, 0.5 ** 0.5])
 
 
+ROLES = {"first stage": (0, 40., 60.), "last stage": (4, 70., 30.)}
+
+
+def of_role(role, rank, compute_us, waiting_us):
+    return {"rank": rank, "role": role, "compute_us": compute_us, "exposed_transfer_us": 0., "bubble_us": 0., "exposed_waiting_us": waiting_us,
+            "idle_us": 0., "groups": [{"name": "dp", "busy_us": waiting_us}]}
+
+
+def step_of(slowest, roles, step_us=100., measured=False):
+    """A plan or a run whose slowest rank has the role `slowest`."""
+    listed = [of_role(role, *values) for role, values in roles.items()]
+    (one,) = (role for role in listed if role["role"] == slowest)
+    step = {"breakdown": one, "breakdown_by_role": listed, "groups": one["groups"]}
+    head = {"proxy": "gpt3", "status": "ok", "ranks": 8, "options": {}}
+    if measured:
+        return {"schema": "busbar.proxy/1", **head, **step, "step_us": {"p50": step_us, "ci95": None}}
+    return {"schema": "busbar.plan/1", **head, "predicted": {"cluster": "h100", "step_us": step_us, **step}}
+
+
+def test_parts_of_a_step_are_of_the_same_role(busbar, tmp_path):
+    """The slowest rank is of the last stage in A and of the first stage in B. Compute of the last stage is equal in both."""
+    for name, data in (("a", step_of("last stage", ROLES)), ("b", step_of("first stage", {**ROLES, "first stage": (1, 80., 20.)}, 120.)),
+                       ("c", step_of("whole model", {"whole model": (2, 90., 10.)}))):
+        (tmp_path / f"{name}.json").write_text(json.dumps(data))
+    done = busbar.run("compare", "a.json", "b.json", "c.json", "--json", "-", emulated=False, cwd=tmp_path)
+    assert [(row["rank"], row["role"], row["compute_us"]) for row in json.loads(done.stdout)["results"]] == [
+        (4, "last stage", 70), (4, "last stage", 70), (2, "whole model", 90)]
+    text = busbar.run("compare", "a.json", "b.json", emulated=False, cwd=tmp_path).stdout
+    assert "compute to idle: of the slowest rank of role last stage" in text and "differs from the first file" in text
+    (tmp_path / "run.json").write_text(json.dumps(step_of("first stage", {**ROLES, "first stage": (1, 80., 20.)}, 120., measured=True)))
+    done = busbar.run("compare", "a.json", "run.json", "--json", "-", emulated=False, cwd=tmp_path)
+    parts = {part["name"]: (part["measured_us"], part["predicted_us"]) for part in json.loads(done.stdout)["summary"]["against_prediction"]["parts"]}
+    assert parts["compute"] == (80, 40) and parts["dp"] == (20, 60)
+
+
+@pytest.mark.parametrize("step_us, verdict", [(100.4, "no difference"), (99.6, "no difference"), (100.6, "slower"), (99.4, "faster")])
+def test_plans_within_half_a_percent_have_no_difference(busbar, tmp_path, step_us, verdict):
+    for name, us in (("a", 100.), ("b", step_us)):
+        (tmp_path / f"{name}.json").write_text(json.dumps(step_of("last stage", ROLES, us)))
+    done = busbar.run("compare", "a.json", "b.json", emulated=False, cwd=tmp_path)
+    assert f"  {verdict}  " in done.stdout and ("fastest" in done.stdout) == (verdict == "faster")
+
+
+def test_an_inconclusive_step_has_its_reason(busbar, tmp_path):
+    for name, us in (("a", 100.), ("b", 118.)):
+        (tmp_path / f"{name}.json").write_text(json.dumps(step_of("last stage", ROLES, us, measured=True)))
+    done = busbar.run("compare", "a.json", "b.json", emulated=False, cwd=tmp_path)
+    assert "\n# inconclusive: fewer than 6 steps or samples have no confidence interval; try: --threshold PERCENT" in done.stdout
+    assert "inconclusive" not in busbar.run("compare", "a.json", "b.json", "--threshold", 5, emulated=False, cwd=tmp_path).stdout
+
+
 def test_reads_one_file_from_stdin(busbar, tmp_path):
     (tmp_path / "a.json").write_text(json.dumps(PLANS["a"]))
     command = [str(word) for word in busbar.command("compare", "a.json", "-", "--json", "-", emulated=False)]
@@ -365,7 +417,7 @@ def compare_made(busbar, tmp_path):
 
 @pytest.mark.parametrize("names, measure", [
     (("base", "batch"), "time per token"), (("batch", "base"), "time per token"), (("base", "fp8"), "time"),
-    (("base", "ranks"), "GPU time"), (("images", "images_twice"), "GPU time per sample")])
+    (("base", "ranks"), "GPU seconds per step"), (("images", "images_twice"), "GPU seconds per sample")])
 def test_steps_of_different_work_are_judged_by_throughput(compare_made, names, measure):
     files, done = compare_made(names, "--threshold", "1")
     rate = [(file["predicted"]["tokens_per_s"] or file["samples"] / file["predicted"]["step_us"]) / file["ranks"] for file in files.values()]
@@ -373,7 +425,9 @@ def test_steps_of_different_work_are_judged_by_throughput(compare_made, names, m
     line = next(line for line in done.stdout.splitlines() if line.startswith(f" {names[1]}.json")).split()
     assert float(line[2]) == pytest.approx(rate[0] / rate[1], abs=6e-4)
     assert done.returncode == (5 if rate[0] > 1.01 * rate[1] else 0) and (measure in done.stderr) == (done.returncode == 5)
-    assert (f"# fastest: {names[1]}.json" in done.stdout) == (rate[1] > rate[0])
+    gpus = len({file["ranks"] for file in files.values()}) > 1
+    assert (f"# {'most efficient' if gpus else 'fastest'}: {names[1]}.json" in done.stdout) == (rate[1] > rate[0])
+    assert not gpus or not re.search("faster|slower", done.stdout)
 
 
 @pytest.mark.parametrize("name, verdict", [("model", "different model"), ("misfit", "does not fit")])
@@ -389,7 +443,7 @@ def test_each_line_names_what_differs_from_the_first_file(compare_made):
     lines = {line.split()[0]: line for line in done.stdout.splitlines() if line.startswith(" ")}
     for name, text in (("slow", "--slow node0:0.5"), ("b200", "predicted for b200-sxm-ib"), ("fp8", "--fp8 yes"),
                        ("batch", "--global-batch-size 16")):
-        assert lines[f"{name}.json"].endswith(f"er         {text}"), lines
+        assert lines[f"{name}.json"].endswith(f"er          {text}"), lines
 
 
 def test_a_default_length_is_shown_as_the_length_of_the_model(compare_made):

@@ -345,7 +345,7 @@ def test_comparison_of_several_steps_is_bars_by_cause():
             {"file": "d.json", "step_us": 30., "compute_us": 30., "ratio": None, "verdict": "different model"}]
     many = result("compare", results=rows)
     assert findings.of(many) == ["b.json: 10 us per step; 0.5 times the step time of a.json.",
-                                 "c.json: 15 us per step; 1.5 times the GPU time of a.json for equal work.",
+                                 "c.json: 15 us per step; 1.5 times the GPU seconds of a.json for equal work.",
                                  "a.json: 20 us per step; the others are compared with this file. DOES NOT FIT in memory.",
                                  "d.json: 30 us per step; different model."]
     rows = [{"file": "a.json", "ratio": 1.}, {"file": "b.json", "ratio": .9, "rows": 8, "faster": 5, "slower": 1}]

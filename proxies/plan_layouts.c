@@ -2,9 +2,11 @@
  * parallelism, ...) with which a training step is fastest and fits in GPU memory; prints them as text and JSON. */
 #include "proxies/plan_options.h"
 
+#include "bootstrap/base/alloc.h"
 #include "bootstrap/cli/report_header.h"
 #include "bootstrap/results/results.h"
 #include "proxies/offline/layouts/layouts.h"
+#include "proxies/workloads/registry/registry.h"
 
 #include <string.h>
 
@@ -27,6 +29,38 @@ static json_t *layouts_json(const struct bb_plan_options *o, const struct bb_lay
     return root;
 }
 
+static void write_option(void *out, const struct bb_opt *opt, const void *field)
+{
+    if (bb_opts_is_default(opt, field))
+        return;
+    fprintf(out, " --%s", opt->name);
+    if (opt->kind == BB_OPT_STRING || opt->kind == BB_OPT_CHOICE)
+        fprintf(out, " %s", *(const char *const *)field);
+    else if (opt->kind == BB_OPT_DOUBLE)
+        fprintf(out, " %g", *(const double *)field);
+    else if (opt->kind != BB_OPT_FLAG)
+        fprintf(out, " %d", *(const int *)field);
+}
+
+/* Returns the options of the step in a layout, each after a blank: those that select the layout, and those given. The
+ * caller frees the text. */
+static char *options_text(const struct bb_plan_options *o, const struct bb_proxy_config *given_config,
+                          const struct bb_layout_choice *choice)
+{
+    static const struct bb_opt_table tables[] = {BB_STEP_TABLES(0), {0}};
+    struct bb_proxy_config config = bb_layouts_config(given_config, choice);
+    char *text;
+    size_t size;
+    FILE *out = bb_open_text(&text, &size);
+
+    config.micro_batches = 0;
+    config.global_batch = given_config->global_batch;
+    config.transformer.seed = o->config.transformer.seed;
+    bb_opts_each(&(struct bb_opts){.tables = tables}, &config, write_option, out);
+    bb_close_text(out, &text);
+    return text;
+}
+
 int bb_plan_layouts(const struct bb_plan_options *o, const struct bb_proxy_config *given_config,
                     const struct bb_proxy *proxy, int argc, char **argv)
 {
@@ -46,6 +80,7 @@ int bb_plan_layouts(const struct bb_plan_options *o, const struct bb_proxy_confi
     struct bb_forecast forecast = {0};
     const char *json = o->files[BB_PLAN_EXPORT_json], *csv = o->files[BB_PLAN_EXPORT_csv];
     json_t *root = NULL;
+    char *options = NULL;
     int rc;
 
     TRY(bb_plan_resolve_cluster(o, &cluster, &config, &forecast));
@@ -66,7 +101,8 @@ int bb_plan_layouts(const struct bb_plan_options *o, const struct bb_proxy_confi
             printf("# sorted by p50, the median of %d steps with %g%% jitter (seed %llu); other columns are without "
                    "jitter\n",
                    o->samples, 100 * conditions.jitter, (unsigned long long)conditions.seed);
-        bb_layouts_print(&found, o->top, o->full, stdout);
+        options = options_text(o, given_config, &found.rows[0].choice);
+        bb_layouts_print(&found, options, o->top, o->full, stdout);
     }
     if (!json && !csv)
         goto out;
@@ -76,6 +112,7 @@ int bb_plan_layouts(const struct bb_plan_options *o, const struct bb_proxy_confi
     if (json)
         TRY(bb_json_save(json, "the plan's JSON", json_incref(root), 0));
 out:
+    free(options);
     json_decref(root);
     bb_layouts_release(&found);
     return rc;

@@ -202,7 +202,7 @@ const char *bb_format_thousands(double number, char text[BB_THOUSANDS_TEXT])
 
     for (int i = 0; i < n; i++) {
         text[length++] = plain[i];
-        if ((n - i - 1) % 3 == 0 && i < n - 1)
+        if ((n - i - 1) % 3 == 0 && i < n - 1 && plain[i] != '-')
             text[length++] = ',';
     }
     text[length] = '\0';

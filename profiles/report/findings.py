@@ -285,7 +285,7 @@ def late_parts(result, step_us):
 def best_layout(search):
     layouts = search.get("layouts") or []
     if not layouts:
-        yield say("No layout fits: {evaluated:number} were evaluated.", search)
+        yield say("No layout fits: {evaluated:number} were considered.", search)
         return
     best = layouts[0]
     yield say("The fastest layout is {name}: {step_us:time} per step, {memory_bytes:bytes} of {available_bytes:bytes}"

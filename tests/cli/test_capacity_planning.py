@@ -319,14 +319,17 @@ def test_rejects_chunks_and_channels_of_other_algorithms(busbar, tmp_path, algor
 
 def test_best_layout_equals_the_plan_with_its_options(busbar, plan, tmp_path):
     """The predictions of the first layout equal the plan with the options of this layout."""
-    done = busbar.run("plan", *SEARCH, "--full", "--top", 3, "--json", tmp_path / "best.json", "--csv", tmp_path / "best.csv", emulated=False)
+    saving = ("--grad-dtype", "bfloat16", "--overlap-param-gather", "--use-precision-aware-optimizer")
+    done = busbar.run("plan", *SEARCH, *saving, "--full", "--top", 3, "--json", tmp_path / "best.json", "--csv", tmp_path / "best.csv",
+                      emulated=False)
     text = done.stdout
     args = next(line for line in text.splitlines() if line.startswith("#   options:")).split(": ")[1].split()
     doc = json.loads((tmp_path / "best.json").read_text())
     best, rows = doc["best_layout"], doc["best_layout"]["layouts"]
     assert len(rows) == 3 and [r["step_us"] for r in rows] == sorted(r["step_us"] for r in rows)
     assert doc["predicted"]["step_us"] == rows[0]["step_us"]
-    alone = plan(*SEARCH[:-1], *args)
+    assert " ".join(saving[:2]) in text and "such as --grad-dtype, are not searched" in text
+    alone = plan("transformer", "--ranks", 16, "--cluster", H100, *args)
     assert alone["predicted"]["step_us"] == pytest.approx(rows[0]["step_us"], abs=1e-3)
     assert alone["predicted"]["tokens_per_s"] == pytest.approx(16 * rows[0]["tokens_per_s_per_gpu"], rel=1e-9)
     required = max(role["training_memory_bytes"]["total"] for role in alone["roles"])

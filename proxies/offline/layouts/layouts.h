@@ -33,7 +33,7 @@
     X(SHAPE, "shape", "the parallel sizes do not divide the model or the number of ranks")                             \
     X(BATCH, "batch", "the global batch is not divisible by dp x micro-batch size, or too small for the schedule")     \
     X(MEMORY, "memory", "training does not fit into the memory of a GPU")                                              \
-    X(RECOMPUTE, "recompute", "more recomputation than needed")                                                        \
+    X(RECOMPUTE, "recompute", "recompute more than another layout that fits")                                          \
     X(SIZE, "size", "too many operations to simulate")                                                                 \
     X(SLOWER, "slower", "estimated to be slower than the layouts above")
 #define BB_REJECTION_NAME(reason, key, text) BB_REJECTED_##reason,
@@ -108,9 +108,9 @@ void bb_layouts_release(struct bb_layouts *found);
  * points to the same strings as config. */
 struct bb_proxy_config bb_layouts_config(const struct bb_proxy_config *config, const struct bb_layout_choice *choice);
 
-/* bb_layouts_print - prints the best layout, its options and the table of layouts; full: also how the next layouts differ,
- * and why layouts were rejected. */
-void bb_layouts_print(const struct bb_layouts *found, int top, bool full, FILE *out);
+/* bb_layouts_print - prints the best layout, its options and the table of layouts. options: of the best layout, each after
+ * a blank; full: also how the next layouts differ, and why layouts were rejected. */
+void bb_layouts_print(const struct bb_layouts *found, const char *options, int top, bool full, FILE *out);
 json_t *bb_layouts_json(const struct bb_layouts *found, int top);
 
 #endif

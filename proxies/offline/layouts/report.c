@@ -124,7 +124,7 @@ static const struct bb_field jitter_fields[] = {
 
 #define SEARCH(name) BB_SHOWS(struct bb_layouts, name)
 static const struct bb_field search_fields[] = {
-    {"evaluated", "#\n# ", " layouts evaluated", 0, 0, SEARCH(evaluated)},
+    {"evaluated", "#\n# ", " layouts considered", 0, 0, SEARCH(evaluated)},
     {"fitting", ", ", " fit into GPU memory", 0, 0, SEARCH(fitting)},
     {"refined", "; simulated: ", " with few micro-batches", 0, 0, SEARCH(refined)},
     {"predicted", ", ", " in full\n", 0, 0, SEARCH(n)},
@@ -184,23 +184,8 @@ static void print_difference(const struct bb_layout_row *best, const struct bb_l
     fputs(shown ? "\n" : " all parts are equal\n", out);
 }
 
-/* Prints the command-line options that select this layout. */
-static void print_options(const struct bb_layout_choice *c, FILE *out)
-{
-    fprintf(out, "#   options: --tp %d --cp %d --pp %d --dp %d", c->tp, c->cp, c->pp, c->dp);
-    if (c->ep > 1)
-        fprintf(out, " --ep %d", c->ep);
-    fprintf(out, " --schedule %s", bb_schedule_names[c->schedule]);
-    if (c->vpp > 1)
-        fprintf(out, " --vpp %d", c->vpp);
-    fprintf(out, " --micro-batch-size %d --recompute %s", c->batch, bb_recompute_names[c->recompute]);
-    if (c->recompute_layers > 0)
-        fprintf(out, " --recompute-num-layers %d", c->recompute_layers);
-    fprintf(out, " --dp-sync %s%s\n", bb_sync_names[c->sync], c->tp > 1 ? " --sequence-parallel" : "");
-}
-
 /* Prints the step, the options and the parts of the step of the best layout. */
-static void print_best(const struct bb_layouts *found, FILE *out)
+static void print_best(const struct bb_layouts *found, const char *options, FILE *out)
 {
     const struct bb_layout_row *best = found->rows;
     const struct shown shown = show_layout(found, 0);
@@ -210,8 +195,7 @@ static void print_best(const struct bb_layouts *found, FILE *out)
     fprintf(out, "\n#   why:");
     for (int part = 0; part < PARTS; part++)
         fprintf(out, "%s %s %.1f%%", part ? "," : "", parts[part].name, 100 * part_ns(best, part) / best->step_ns);
-    fputc('\n', out);
-    print_options(&best->choice, out);
+    fprintf(out, "\n#   options:%s\n", options);
 }
 
 static void print_slow(const struct bb_layouts *found, int top, FILE *out)
@@ -229,20 +213,22 @@ static void print_slow(const struct bb_layouts *found, int top, FILE *out)
 
 static void print_rejected(const struct bb_layouts *found, FILE *out)
 {
-    fprintf(out, "# sequence parallelism if tp > 1\n# rejected:\n");
+    fprintf(out, "# sequence parallelism if tp > 1; options that do not select the parallel layout, such as "
+                 "--grad-dtype, are not "
+                 "searched\n# rejected:\n");
     for (int r = 0; r < BB_REJECTION_REASONS; r++)
         if (found->rejected[r] > 0)
             fprintf(out, "#   %10lld  %s\n", found->rejected[r], reason_texts[r]);
 }
 
-void bb_layouts_print(const struct bb_layouts *found, int top, bool full, FILE *out)
+void bb_layouts_print(const struct bb_layouts *found, const char *options, int top, bool full, FILE *out)
 {
     char have[BB_BYTES_TEXT], samples[BB_THOUSANDS_TEXT], tokens[BB_THOUSANDS_TEXT];
 
     fprintf(out, "# %s samples (%s tokens) per step, %s per GPU; times of the slowest rank\n",
             bb_format_thousands(found->rows[0].samples, samples), bb_format_thousands(found->rows[0].tokens, tokens),
             bb_format_bytes((size_t)found->gpu_bytes, have));
-    print_best(found, out);
+    print_best(found, options, out);
     print_slow(found, top, out);
     fprintf(out, "#\n");
     print_table(found, top, out);

@@ -251,6 +251,19 @@ static void names_differ_only_in_case_and_separators(void **state)
     assert_true(bb_is_same_name("tp", "tp=8", 2));
 }
 
+static void formats_thousands(void **state)
+{
+    static const struct {
+        double number;
+        const char *text;
+    } rows[] = {{0, "0"}, {999, "999"}, {1000, "1,000"}, {-127, "-127"}, {-1234567, "-1,234,567"}};
+    char text[BB_THOUSANDS_TEXT];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        assert_string_equal(bb_format_thousands(rows[i].number, text), rows[i].text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -263,6 +276,7 @@ int main(void)
         cmocka_unit_test(random_text_does_not_crash_the_size_parser),
         cmocka_unit_test(formats_times),
         cmocka_unit_test(formats_sizes),
+        cmocka_unit_test(formats_thousands),
         cmocka_unit_test(suggests_the_nearest_word),
     };
 

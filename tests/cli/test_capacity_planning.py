@@ -554,3 +554,61 @@ def test_compare_accepts_a_step_plan_and_a_run(busbar, machine, tmp_path):
     (tmp_path / "short.json").write_text(json.dumps(short))
     done = busbar.run("compare", "run.json", "short.json", emulated=False, cwd=tmp_path)
     assert re.search(r"part  idle .*predicted +0\.500 us: 0\.000 x\n", done.stdout), done.stdout
+
+
+MIXTRAL = ("transformer", "--model", "mixtral_8x7b", "--ranks", 32, "--ep", 8, "--seq-length", 2048, "--micro-batches", 2, "--cluster", H100)
+
+
+def test_memory_of_imbalanced_experts_follows_their_tokens(plan):
+    """Activations grow linearly with the tokens of a rank, and so do its FLOPs; all ranks together have the tokens of the balanced
+    router."""
+    even, uneven = plan(*MIXTRAL), plan(*MIXTRAL, "--moe-imbalance", 1)
+    activations = [role["training_memory_bytes"]["activations"] for role in uneven["roles"]]
+    flops = [role["flops"] for role in uneven["roles"]]
+    assert len(activations) == 8 and max(activations) > 1.2 * min(activations)
+    assert statistics.correlation(activations, flops) > 0.9999
+    assert statistics.mean(activations) == pytest.approx(even["roles"][0]["training_memory_bytes"]["activations"], rel=0.001)
+    needed = [max(role["training_memory_bytes"]["total"] for role in doc["roles"]) for doc in (even, uneven)]
+    assert [doc["predicted"]["memory"]["needed_bytes"] for doc in (even, uneven)] == needed
+
+
+def test_slower_links_scale_the_variants_of_nccl(plan):
+    """Half the rate of all links within the node: an all_gather of 1 GiB takes twice as long; a changed variant keeps its value."""
+    args = ("all_gather", "--ranks", 8, "--sizes", "1G", "--cluster", H100, "--placement", "in_place")
+    full, half, kept = (plan(*args, *more)["results"][0] for more in (
+        (), ("--set", "intra.gbps=165"), ("--set", "intra.gbps=165", "--set", "nccl.ring.Simple.gbps=360")))
+    assert half["time_us"]["p50"] == pytest.approx(2 * full["time_us"]["p50"], rel=0.01)
+    assert kept["time_us"]["p50"] == pytest.approx(370 / 360 * full["time_us"]["p50"], rel=0.01)
+
+
+WHAT_SHOWS_A_KEY = [
+    ("all_reduce", "alltoall", "--ranks", 8, "--sizes", "1K,64M"), ("all_reduce", "alltoall", "--ranks", 16, "--sizes", "1K,64M"),
+    ("transformer", "--model", "gpt3_350m", "--ranks", 16, "--tp", 2, "--pp", 2, "--micro-batches", 2, "--dtype", "bfloat16"),
+    ("transformer", "--model", "gpt3_350m", "--ranks", 2, "--micro-batches", 2, "--dtype", "half"),
+    ("transformer", "--model", "gpt3_350m", "--ranks", 2, "--micro-batches", 2, "--dtype", "float"),
+    ("transformer", "--model", "gpt3_350m", "--ranks", 2, "--micro-batches", 2, "--fp8"),
+    ("transformer", "--model", "mixtral_8x7b", "--ranks", 4, "--ep", 4, "--micro-batches", 2, "--seq-length", 4096)]
+WITHOUT_EFFECT = {"tflops.float64", "clock_khz"}  # no proxy computes in double; only emulated GPUs report their clock
+
+
+def numeric_keys():
+    """Paths of the numbers of the profile, except those of NCCL's variants."""
+    profile = json.loads((ROOT / "profiles" / "clusters" / f"{H100}.json").read_text())
+    for key, value in profile.items():
+        for path, number in [(f"{key}.{inner}", v) for inner, v in value.items()] if isinstance(value, dict) else [(key, value)]:
+            if isinstance(number, (int, float)) and not isinstance(number, bool):
+                yield path, number
+
+
+def test_each_key_of_the_profile_changes_a_prediction(plan):
+    def predict(args, *more):
+        doc = plan(*args, "--cluster", H100, *more)
+        return doc.get("results") or {k: v for k, v in doc["predicted"].items() if k != "cluster"}
+
+    before = [predict(args) for args in WHAT_SHOWS_A_KEY]
+    silent = set()
+    for key, number in numeric_keys():
+        change = f"{key}={number * (20 if key == 'sharing.message_sms' else 2)}"
+        if all(predict(args, "--set", change) == was for args, was in zip(WHAT_SHOWS_A_KEY, before)):
+            silent.add(key)
+    assert silent == WITHOUT_EFFECT

@@ -297,9 +297,33 @@ static int change_profile(json_t *root, const char *change)
     return rc;
 }
 
+/* The model computes collectives from the values of NCCL's variants, not from those of the links. So a changed link
+ * changes the variants by the same factor, except values that were changed themselves. (inter.gbps needs no row: variants
+ * have a fraction of it.) */
+static void scale_variants(const struct bb_cluster *before, struct bb_cluster *after)
+{
+    static const struct {
+        size_t of_link, of_variant;
+    } rows[] = {{AT(intra.gbps), offsetof(struct bb_nccl_variant, gbps)},
+                {AT(intra.latency_us), offsetof(struct bb_nccl_variant, intra_us)},
+                {AT(inter.latency_us), offsetof(struct bb_nccl_variant, inter_us)}};
+
+    for (size_t r = 0; r < sizeof(rows) / sizeof(rows[0]); r++)
+        for (int i = 0; i < MIN(before->n_variants, after->n_variants); i++) {
+            const double was = *(const double *)((const char *)before + rows[r].of_link);
+            const double is = *(const double *)((const char *)after + rows[r].of_link);
+            const double of_before = *(const double *)((const char *)&before->variants[i] + rows[r].of_variant);
+            double *of_after = (double *)((char *)&after->variants[i] + rows[r].of_variant);
+
+            if (was > 0 && *of_after == of_before)
+                *of_after *= is / was;
+        }
+}
+
 static int change_cluster(json_t *root, const char *name_or_path, const struct bb_opt_texts *changes,
                           struct bb_cluster *cluster)
 {
+    const struct bb_cluster before = *cluster;
     char *where = bb_format("--set: %s", name_or_path);
     size_t used;
     int rc = 0;
@@ -307,6 +331,7 @@ static int change_cluster(json_t *root, const char *name_or_path, const struct b
     for (int i = 0; i < changes->n; i++)
         TRY(change_profile(root, changes->text[i]));
     TRY(read_profile(root, where, cluster));
+    scale_variants(&before, cluster);
     for (int i = 0; i < changes->n; i++) {
         used = strlen(cluster->name);
         snprintf(cluster->name + used, sizeof(cluster->name) - used, "%s%s", i ? ", " : " with ", changes->text[i]);

@@ -124,13 +124,14 @@ int bb_cluster_load(const char *name_or_path, struct bb_cluster *cluster) BB_MUS
  * bb_cluster_load_changed - as bb_cluster_load, with changed values. The changes are appended to cluster->name.
  *   changes  values of the option --set: KEY=VALUE. KEY is the path of a key in the profile, such as inter.gbps; for an
  *            element of the list "nccl" nccl.ALGORITHM.PROTOCOL.KEY, such as nccl.ring.LL.base_us. VALUE is JSON, or a
- *            text. The changed profile is validated like a file.
+ *            text. Rate and latency of a link also scale gbps, intra_us and inter_us of NCCL's variants. The changed profile is validated like a file.
  */
 int bb_cluster_load_changed(const char *name_or_path, const struct bb_opt_texts *changes,
                             struct bb_cluster *cluster) BB_MUST_CHECK;
 #define BB_SET_HELP                                                                                                    \
     "with --cluster: change a value of the profile, may be repeated: --set inter.gbps=97 --set nics_per_node=4; the "  \
-    "key is its path in the profile's JSON, for a variant of NCCL nccl.ring.LL.base_us"
+    "key is its path in the profile's JSON, for a variant of NCCL nccl.ring.LL.base_us; intra.gbps, intra.latency_us " \
+    "and inter.latency_us also scale NCCL's variants"
 /* bb_cluster_set_gpus_per_node - restricts the job to the first `gpus` GPUs of each node and the NICs of these GPUs.
  * If `gpus` is larger than the profile's number, each node is enlarged, with the same number of NICs per GPU. */
 void bb_cluster_set_gpus_per_node(struct bb_cluster *c, int gpus);

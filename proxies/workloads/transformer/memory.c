@@ -47,6 +47,17 @@ struct token_bytes {
     double whole, split;
 };
 
+/* Attention scores of all heads: softmax output; with dropout also the mask and the output of the dropout. */
+static double score_bytes(const struct bb_memory *m, int layer)
+{
+    const struct bb_layers_config *c = m->layers_config;
+    const double e = element_bytes(m), each = m->arch->dropout && !c->fused ? 2 * e + 1 : c->unfused ? e : 0;
+
+    return c->recompute == BB_RECOMPUTE_NONE
+               ? each * m->arch->heads * bb_arch_attended_keys(m->arch, layer, c->sequence)
+               : 0;
+}
+
 static struct token_bytes attention_bytes(const struct bb_memory *m, int layer)
 {
     const struct bb_arch *a = m->arch;
@@ -68,9 +79,7 @@ static struct token_bytes attention_bytes(const struct bb_memory *m, int layer)
         bytes.split += m->layers_config->float8 ? (double)a->head_dim * a->heads : 0;
         bytes.split += a->out_gate ? e * 2.0 * a->head_dim * a->heads : 0;
     }
-    if (a->dropout && !m->layers_config->fused && m->layers_config->recompute == BB_RECOMPUTE_NONE)
-        bytes.split += (2 * e + 1) * a->heads * bb_arch_attended_keys(a, layer, m->layers_config->sequence);
-    return bytes;
+    return (struct token_bytes){bytes.whole, bytes.split + score_bytes(m, layer)};
 }
 
 /* Stored bytes per token of a scan layer (state-space or linear attention): the input of the layer, the
@@ -96,11 +105,13 @@ static double inner_bytes(const struct bb_memory *m, double ffn)
 /* Stored bytes per token of a layer with experts. Each token goes to top_k experts. With expert tensor parallelism
  * (etp > 1) and sequence parallelism, each rank of an etp group processes the gathered tokens of all ranks of the
  * group. */
-static struct token_bytes expert_bytes(const struct bb_memory *m)
+static struct token_bytes expert_bytes(const struct bb_memory *m, int layer)
 {
     const struct bb_arch *a = m->arch;
-    double e = element_bytes(m),
-           copies = a->top_k * (m->layers_config->capacity_factor > 0 ? m->layers_config->capacity_factor : 1);
+    const double load = m->layers_config->capacity_factor > 0 ? m->layers_config->capacity_factor
+                        : m->layers                           ? bb_layers_expert_load(m->layers, layer, m->ep_rank)
+                                                              : 1;
+    double e = element_bytes(m), copies = a->top_k * load;
     double gathered = m->layers_config->sequence_parallel ? m->grid->etp : 1;
     struct token_bytes bytes = {.whole = 2 * e * a->hidden + 4.0 * a->experts}; /* router probabilities: FP32 */
 
@@ -136,7 +147,7 @@ double bb_memory_layer(const struct bb_memory *m, int layer)
     if (m->layers_config->recompute == BB_RECOMPUTE_FULL)
         return tokens * e * a->hidden / sequence_shards(m) + cross_bytes(m, layer);
     if (bb_arch_has_experts(a, layer)) {
-        second = expert_bytes(m);
+        second = expert_bytes(m, layer);
     } else if (bb_arch_has_mlp(a)) {
         second.whole = (e + gemm_input_bytes(m)) * a->hidden + (a->dropout ? a->hidden : 0);
         second.split = inner_bytes(m, a->ffn);

@@ -18,12 +18,14 @@
  *   recomputation           selective: the scores are not stored. full: only e h is stored for each recomputed layer.
  *                           In the backward pass one recomputed layer at a time has all its activations in memory
  *   gated MLP               three tensors of the MLP's inner width are stored instead of two
- *   dropout                 masks and scores are stored only for models with dropout (GPT-2, BERT). Models without
- *                           dropout (Llama and later) run fused attention, which stores no scores
+ *   dropout                 masks and dropout outputs are stored only for models with dropout (GPT-2, BERT)
+ *   attention               models without dropout (Llama and later) run fused attention, which stores no scores. If unfused
+ *                           attention is requested, they store the softmax output, e a s
  *   FP8 GEMMs               GEMM inputs are stored in 8 bits (Transformer Engine). The attention context is stored
  *                           unquantized as well
  *   latent attention (MLA)  the latents of queries, keys and values are stored in addition
- *   experts                 the input and the output of the experts are stored for top_k copies of each token
+ *   experts                 the input and the output of the experts are stored for top_k copies of each token; with an
+ *                           imbalance, for the copies that the experts of the rank receive
  *   context parallelism     tokens are sharded over cp; the score matrix is sharded by rows only
  *
  * Embedding: 8 bytes per token and a dropout mask of h. Head: 2 e h, and the logits in FP32 (Megatron-LM,
@@ -39,8 +41,8 @@
 
 extern const char *const bb_recompute_names[BB_RECOMPUTES + 1]; /* "none", "selective", "full", NULL */
 
-/* Inputs of the memory formulas for one parallel layout. All ranks of a pipeline stage need the same amount of
- * memory. The pointers refer to objects of the caller, which must stay valid during the calls. */
+/* Inputs of the memory formulas for one parallel layout. All ranks of a pipeline stage with the same index in their ep group
+ * need the same amount of memory. The pointers refer to objects of the caller, which must stay valid during the calls. */
 struct bb_memory {
     const struct bb_arch *arch;
     const struct bb_grid *grid;
@@ -53,6 +55,10 @@ struct bb_memory {
                                            experts */
     const struct bb_layers_config *layers_config; /* sequence, micro-batch size, sharding, recomputation, element
                                                      types */
+    const struct bb_layers
+        *layers; /* for the rows that the experts of the rank `ep_rank` receive; NULL: all ranks receive
+                                       equally many */
+    int ep_rank;
 };
 
 /*

@@ -46,7 +46,7 @@ static void for_each_sync(struct writer *w, void (*call)(struct bb_sync *))
  * module holds during its backward, which recomputes a part of them. */
 static double stored_bytes(const struct writer *w, const struct bb_transformer_module *module, double *backward)
 {
-    const struct bb_memory m = bb_training_memory(w->t);
+    const struct bb_memory m = bb_training_memory(w->t, w->blocks[0].ep_rank);
     const double stored = bb_memory_module(&m, module->layer, module->recomputed, backward);
 
     *backward = fmax(*backward, stored);

@@ -39,8 +39,9 @@ struct bb_training {
     int pipe[BB_PIPE_FLOWS], tp, cp, ep, etp, etp_ep, ep_local, ep_cross, embedding, norms[BB_NORMS];
 };
 
-/* bb_training_memory - returns the inputs of the memory formulas; they refer to `t`. */
-struct bb_memory bb_training_memory(const struct bb_training *t);
+/* bb_training_memory - returns the inputs of the memory formulas for the ranks with this index in their ep group; they
+ * refer to `t`. */
+struct bb_memory bb_training_memory(const struct bb_training *t, int ep_rank);
 
 /* ---- stage_units.c: the modules of a stage ---- */
 

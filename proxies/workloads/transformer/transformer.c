@@ -468,7 +468,7 @@ static const char *name_of(const struct bb_training *t, const struct bb_stage *s
     return bb_step_text(t->step, "stage %d%s%s", s->stage, experts, last);
 }
 
-struct bb_memory bb_training_memory(const struct bb_training *t)
+struct bb_memory bb_training_memory(const struct bb_training *t, int ep_rank)
 {
     return (struct bb_memory){
         .arch = &t->arch,
@@ -478,12 +478,14 @@ struct bb_memory bb_training_memory(const struct bb_training *t)
         .dense = &t->sync[BB_DENSE],
         .expert = t->has_parameters[BB_EXPERT] ? &t->sync[BB_EXPERT] : NULL,
         .layers_config = &t->layers_config,
+        .layers = t->layers,
+        .ep_rank = ep_rank,
     };
 }
 
-static void set_training_bytes(const struct bb_training *t, int stage, struct bb_role *role)
+static void set_training_bytes(const struct bb_training *t, int stage, int ep_rank, struct bb_role *role)
 {
-    const struct bb_memory m = bb_training_memory(t);
+    const struct bb_memory m = bb_training_memory(t, ep_rank);
 
     bb_memory_rank_bytes(&m, stage, role->training_bytes);
 }
@@ -502,7 +504,7 @@ static struct bb_sync_comms sync_groups_of(const struct bb_training *t, int repl
 }
 
 /* Resolves all inputs of the memory formulas (memory.h) without building the layout (the process groups of the
- * ranks). */
+ * ranks). The caller releases the result with release_bytes, also after an error. */
 static int resolve_bytes(struct bb_training *t)
 {
     int copies, rc;
@@ -511,19 +513,28 @@ static int resolve_bytes(struct bb_training *t)
     copies = bb_schedule_is_bidirectional(&t->schedule) ? 2 : 1;
     t->sync[BB_DENSE] = sync_groups_of(t, copies * t->grid.dp * t->grid.cp, t->grid.tp);
     t->sync[BB_EXPERT] = sync_groups_of(t, copies * (t->grid.edp > 0 ? t->grid.edp : 1), t->grid.etp * t->grid.ep);
+    if (t->layers_config.imbalance > 0)
+        TRY(bb_layers_new(&t->layers, &t->layers_config, t->step));
 out:
     return rc;
 }
 
+static void release_bytes(struct bb_training *t)
+{
+    bb_layers_free(t->layers);
+    bb_step_release(t->step);
+}
+
 static double max_rank_bytes(const struct bb_training *t)
 {
+    const int programs = t->layers ? bb_layers_programs_per_stage(t->layers) : 1;
     struct bb_role role = {0};
     double max = 0;
 
-    for (int stage = 0; stage < t->grid.pp; stage++) {
+    for (int i = 0; i < t->grid.pp * programs; i++) {
         double sum = 0;
 
-        set_training_bytes(t, stage, &role);
+        set_training_bytes(t, i / programs, i % programs, &role);
         for (int use = 0; use < BB_USES; use++)
             sum += role.training_bytes[use];
         max = sum > max ? sum : max;
@@ -538,6 +549,7 @@ int bb_training_bytes(const struct bb_proxy_config *c, const struct bb_arch *arc
     int rc = resolve_bytes(&t);
 
     *max_bytes = rc ? 0 : max_rank_bytes(&t);
+    release_bytes(&t);
     return rc;
 }
 
@@ -546,12 +558,11 @@ int bb_training_min_recompute_layers(const struct bb_proxy_config *c, const stru
 {
     struct bb_step step = {.proxy = c->proxy};
     struct bb_training t = {.config = c, .step = &step, .arch = *arch};
-    int rc = resolve_bytes(&t), too_few = 0, all;
+    int rc, too_few = 0, all;
 
     *layers = 0;
     *bytes = 0;
-    if (rc)
-        return rc;
+    TRY(resolve_bytes(&t));
     t.layers_config.recompute = BB_RECOMPUTE_FULL;
     /* Binary search for the smallest number of recomputed layers per model chunk with which training fits in GPU
      * memory. In each iteration, recomputing too_few layers is known to be insufficient and recomputing `all` layers
@@ -567,6 +578,8 @@ int bb_training_min_recompute_layers(const struct bb_proxy_config *c, const stru
     }
     t.layers_config.recompute_layers = *layers;
     *bytes = max_rank_bytes(&t);
+out:
+    release_bytes(&t);
     return rc;
 }
 
@@ -582,7 +595,7 @@ static int write_roles(struct bb_training *t)
         struct bb_role *role = &t->step->roles[r];
 
         role->name = name_of(t, &s);
-        set_training_bytes(t, s.stage, role);
+        set_training_bytes(t, s.stage, s.ep_rank, role);
         TRY(bb_stage_write(t, &s, role));
     }
 out:

@@ -115,6 +115,10 @@ void bb_layers_free(struct bb_layers *layers); /* NULL is allowed */
  * the experts of different ep ranks receive different numbers of rows (token copies), else 1. */
 int bb_layers_programs_per_stage(const struct bb_layers *layers);
 
+/* bb_layers_expert_load - returns the number of rows (token copies) that the experts of one ep rank receive in a layer,
+ * divided by the number if all ranks received equally many. */
+double bb_layers_expert_load(const struct bb_layers *layers, int layer, int ep_rank);
+
 /* bb_layers_boundary_elements - returns the number of activation elements that one rank of a pipeline stage sends to
  * the next stage: tokens per rank x hidden size, divided by tp with sequence parallelism. */
 size_t bb_layers_boundary_elements(const struct bb_layers *layers);

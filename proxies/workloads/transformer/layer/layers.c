@@ -246,6 +246,13 @@ void bb_layers_free(struct bb_layers *layers)
 /* If the experts of different ep ranks receive different numbers of rows (token copies), each ep rank needs its own
  * program. With all_gather dispatch all ranks exchange equal messages, but their experts compute for different
  * times, so each ep rank needs its own program, too. */
+double bb_layers_expert_load(const struct bb_layers *l, int layer, int ep_rank)
+{
+    const struct bb_routing *r = &l->routing;
+
+    return r->rows ? (double)bb_routing_received(r, layer, ep_rank) / ((double)r->config.tokens * r->config.top_k) : 1;
+}
+
 int bb_layers_programs_per_stage(const struct bb_layers *l)
 {
     return l->routing.rows ? l->config.ep : 1;

@@ -260,6 +260,21 @@ static void activations_with_recomputation(void **state)
     assert_true(fabs(activations(&h, 3) - 25 * 4 * layer_input - all + layer_input) < 1e-9);
 }
 
+/* Llama 3 70B in one stage, tp 8: unfused attention adds the softmax output, 2 a s^2 b / t. */
+static void scores_without_dropout(void **state)
+{
+    struct memory_case h;
+    double fused;
+
+    (void)state;
+    make(&h, "llama3_70b", (struct bb_grid){.tp = 8, .ranks = 8}, 1);
+    fused = bb_memory_layer(&h.memory, 0);
+    h.layers_config.unfused = true;
+    assert_true(bb_memory_layer(&h.memory, 0) - fused == 2.0 * 64 * 8192 * 8192 / 8);
+    h.layers_config.recompute = BB_RECOMPUTE_SELECTIVE;
+    assert_true(bb_memory_layer(&h.memory, 0) == fused);
+}
+
 /* On the last stage, the head's logits are released before a layer is recomputed. In an encoder-decoder, both stacks
  * recompute their own first layers. */
 static void recomputes_the_first_layers_of_each_stack(void **state)
@@ -468,6 +483,7 @@ int main(void)
         cmocka_unit_test(activations_of_a_mixtral_layer),
         cmocka_unit_test(live_micro_batches_follow_the_schedule),
         cmocka_unit_test(activations_with_recomputation),
+        cmocka_unit_test(scores_without_dropout),
         cmocka_unit_test(recomputes_the_first_layers_of_each_stack),
         cmocka_unit_test(activations_of_the_head),
         cmocka_unit_test(model_states_of_each_zero_stage),

@@ -149,6 +149,12 @@ int(bb_err)(enum bb_error code, const char *fmt, ...)
     return -(int)code;
 }
 
+int bb_err_call(const char *call, const char *error, const char *detail, const char *file, int line)
+{
+    return bb_err(BB_EFAIL, "%.*s: %s%s%s (%s:%d)", (int)strcspn(call, "("), call, error, detail && *detail ? ": " : "",
+                  detail ? detail : "", file, line);
+}
+
 int bb_err_job(enum bb_error code, const char *fmt, ...)
 {
     va_list args;

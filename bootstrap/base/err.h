@@ -49,6 +49,15 @@ int bb_err(enum bb_error code, const char *fmt, ...) __attribute__((format(print
 #endif
 
 /*
+ * bb_err_call - print one error line about a failed call of a library: "cudaMalloc: out of memory: .. (FILE:LINE)".
+ *   call     source text of the call; only the function's name is printed
+ *   error    the library's description of the error
+ *   detail   more about the error, NULL or "": none
+ *   Returns  -BB_EFAIL
+ */
+int bb_err_call(const char *call, const char *error, const char *detail, const char *file, int line);
+
+/*
  * bb_err_job - like bb_err(), but the line does not begin with the name of the printing rank. Use this function for
  * messages about the whole job: errors that all ranks detect and only rank 0 prints (BB_WORLD_ERR in world.h), and
  * errors that one rank reports about other ranks.

@@ -19,13 +19,9 @@
 
 int bb_nccl_at(ncclResult_t result, const char *call, const char *file, int line)
 {
-    const char *more;
-
     if (result == ncclSuccess || result == ncclInProgress)
         return 0;
-    more = ncclGetLastError(NULL);
-    return bb_err(BB_EFAIL, "%s: %s%s%s (%s:%d)", call, ncclGetErrorString(result), more && *more ? ": " : "",
-                  more ? more : "", file, line);
+    return bb_err_call(call, ncclGetErrorString(result), ncclGetLastError(NULL), file, line);
 }
 
 int bb_nccl_version(int *header, int *runtime)

@@ -88,7 +88,7 @@ int bb_comm_finalize(struct bb_comm *c) BB_MUST_CHECK;
  * nothing, cannot fail. */
 void bb_comm_abort(struct bb_comm *c);
 
-/* BB_NCCL(call) - evaluate an NCCL call. Returns 0, or -BB_EFAIL after printing the call and NCCL's error text.
+/* BB_NCCL(call) - evaluate an NCCL call. Returns 0, or -BB_EFAIL after printing the function's name and NCCL's error text.
  * ncclInProgress counts as success: call bb_comm_poll afterwards. */
 #define BB_NCCL(call) bb_nccl_at((call), #call, __FILE__, __LINE__)
 int bb_nccl_at(ncclResult_t result, const char *call, const char *file, int line) BB_MUST_CHECK;

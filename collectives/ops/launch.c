@@ -237,21 +237,24 @@ static int launch_sendrecv(const struct bb_call *c)
 static int launch_alltoall(const struct bb_call *c)
 {
     if (c->native->alltoall)
-        return BB_NCCL(c->native->alltoall(c->send, c->recv, c->count, type_of(c), c->comm->nccl, c->stream));
+        return bb_nccl_at(c->native->alltoall(c->send, c->recv, c->count, type_of(c), c->comm->nccl, c->stream),
+                          "ncclAlltoAll", __FILE__, __LINE__);
     return launch_group(c, exchange_all);
 }
 
 static int launch_gather(const struct bb_call *c)
 {
     if (c->native->gather)
-        return BB_NCCL(c->native->gather(c->send, c->recv, c->count, type_of(c), c->root, c->comm->nccl, c->stream));
+        return bb_nccl_at(c->native->gather(c->send, c->recv, c->count, type_of(c), c->root, c->comm->nccl, c->stream),
+                          "ncclGather", __FILE__, __LINE__);
     return launch_group(c, exchange_to_root);
 }
 
 static int launch_scatter(const struct bb_call *c)
 {
     if (c->native->scatter)
-        return BB_NCCL(c->native->scatter(c->send, c->recv, c->count, type_of(c), c->root, c->comm->nccl, c->stream));
+        return bb_nccl_at(c->native->scatter(c->send, c->recv, c->count, type_of(c), c->root, c->comm->nccl, c->stream),
+                          "ncclScatter", __FILE__, __LINE__);
     return launch_group(c, exchange_from_root);
 }
 

@@ -113,8 +113,9 @@ static int move_message(const struct side *s, bool sends, void *to)
 {
     struct bb_p2p_context *ctx = s->ctx;
 
-    return BB_NCCL(sends ? ncclSend(ctx->send.area, s->run->bytes, ncclInt8, s->partner, ctx->comm->nccl, ctx->stream)
-                         : ncclRecv(to, s->run->bytes, ncclInt8, s->partner, ctx->comm->nccl, ctx->stream));
+    if (sends)
+        return BB_NCCL(ncclSend(ctx->send.area, s->run->bytes, ncclInt8, s->partner, ctx->comm->nccl, ctx->stream));
+    return BB_NCCL(ncclRecv(to, s->run->bytes, ncclInt8, s->partner, ctx->comm->nccl, ctx->stream));
 }
 
 /* Enqueues one operation: messages in both directions at once, a message, or a message and its answer (ping-pong). */

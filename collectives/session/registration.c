@@ -37,9 +37,10 @@ static int register_memory(struct bb_registration *r, size_t bytes, enum bb_regi
     }
     if (symmetric)
         TRY(BB_GUARDED(comm->world, "registration of a symmetric window",
-                       BB_NCCL(window(comm->nccl, r->memory, bytes, &r->handle, BB_NCCL_WIN_COLL_SYMMETRIC))));
+                       bb_nccl_at(window(comm->nccl, r->memory, bytes, &r->handle, BB_NCCL_WIN_COLL_SYMMETRIC),
+                                  "ncclCommWindowRegister", __FILE__, __LINE__)));
     else
-        TRY(BB_NCCL(local(comm->nccl, r->memory, bytes, &r->handle)));
+        TRY(bb_nccl_at(local(comm->nccl, r->memory, bytes, &r->handle), "ncclCommRegister", __FILE__, __LINE__));
     TRY(bb_comm_poll(comm, "registration"));
     if (!symmetric || r->handle)
         r->kind = asked;

@@ -13,8 +13,7 @@ static int lt_at(cublasStatus_t status, const char *call, const char *file, int 
 {
     if (status == CUBLAS_STATUS_SUCCESS)
         return 0;
-    return bb_err(BB_EFAIL, "%s:%d: %s: %s (%s)", file, line, call, cublasLtGetStatusString(status),
-                  cublasLtGetStatusName(status));
+    return bb_err_call(call, cublasLtGetStatusString(status), cublasLtGetStatusName(status), file, line);
 }
 #define LT(call) lt_at((call), #call, __FILE__, __LINE__)
 
@@ -168,7 +167,7 @@ static cublasStatus_t enqueue_matmul(const struct bb_gemm *g, const cublasLtMatm
 
 int bb_gemm_run(const struct bb_gemm *g, const void *a, const void *b, void *c, cudaStream_t stream)
 {
-    return LT(enqueue_matmul(g, &g->algo, a, b, c, stream));
+    return lt_at(enqueue_matmul(g, &g->algo, a, b, c, stream), "cublasLtMatmul", __FILE__, __LINE__);
 }
 
 /* ---- tuning: timing candidate algorithms ---- */
@@ -196,7 +195,7 @@ static int time_algo(const struct trial *t, const cublasLtMatmulAlgo_t *algo, fl
     TRY(lt_at(status, "cublasLtMatmul", __FILE__, __LINE__));
     TRY(BB_CUDA(cudaEventRecord(t->start, t->stream)));
     for (int i = 0; i < t->repeats; i++)
-        TRY(LT(enqueue_matmul(t->g, algo, t->a, t->b, t->c, t->stream)));
+        TRY(lt_at(enqueue_matmul(t->g, algo, t->a, t->b, t->c, t->stream), "cublasLtMatmul", __FILE__, __LINE__));
     TRY(BB_CUDA(cudaEventRecord(t->stop, t->stream)));
     TRY(BB_CUDA(cudaEventSynchronize(t->stop)));
     TRY(bb_event_us(t->start, t->stop, &us));

@@ -1,6 +1,6 @@
 /*
- * check.h - converts a CUDA error to -BB_EFAIL after printing an error with the source location, the call and CUDA's
- * message.
+ * check.h - converts a CUDA error to -BB_EFAIL after printing the function's name, CUDA's message and the source
+ * location.
  *     TRY(BB_CUDA(cudaMalloc(&p, bytes)));
  */
 #ifndef BB_CUDA_DEVICE_CHECK_H
@@ -14,7 +14,7 @@ BB_MUST_CHECK static inline int bb_cuda_at(cudaError_t e, const char *call, cons
 {
     if (e == cudaSuccess)
         return 0;
-    return bb_err(BB_EFAIL, "%s:%d: %s: %s (%s)", file, line, call, cudaGetErrorString(e), cudaGetErrorName(e));
+    return bb_err_call(call, cudaGetErrorString(e), cudaGetErrorName(e), file, line);
 }
 #define BB_CUDA(call) bb_cuda_at((call), #call, __FILE__, __LINE__)
 

@@ -516,7 +516,7 @@ const char *bb_result_slow_text(const json_t *slow, char text[BB_SLOW_TEXT])
         snprintf(text + n, BB_SLOW_TEXT - (size_t)n, ": %.16s %.2f, other links %.2f", metric ? metric : "?",
                  json_number_value(json_object_get(slow, "value")), json_number_value(json_object_get(slow, "median")));
     else
-        snprintf(text + n, BB_SLOW_TEXT - (size_t)n, ": GPU %lld, kernels take up to %.2f x the time of other ranks",
+        snprintf(text + n, BB_SLOW_TEXT - (size_t)n, ": GPU %lld, kernels take up to %.2f x the typical time",
                  (long long)json_integer_value(json_object_get(slow, "gpu")),
                  json_number_value(json_object_get(slow, "worst_slowdown")));
     return text;

@@ -355,10 +355,28 @@ static void judge_section(struct compute *b, int results)
     }
 }
 
+/* Returns the host that all slow ranks are on; NULL: fewer than two are slow, they are on several nodes, or the job has
+ * one node. */
+static const char *slow_host(const struct compute *b)
+{
+    const struct bb_world *w = &b->session.world;
+    int first = w->size, slow = 0;
+
+    for (int r = w->size - 1; r >= 0; r--) {
+        if (!b->ctx.slow[r].is_slow)
+            continue;
+        if (slow++ > 0 && w->node_of[r] != w->node_of[first])
+            return NULL;
+        first = r;
+    }
+    return slow > 1 && w->nodes > 1 ? w->hosts[first] : NULL;
+}
+
 /* Names the slow ranks at the end of the table and on stderr. */
 static int report_slow(struct compute *b)
 {
     const struct bb_session *s = &b->session;
+    const char *host = slow_host(b);
     json_t *list = json_array();
     char text[RANK_TEXT];
 
@@ -372,17 +390,20 @@ static int report_slow(struct compute *b)
                                               slow->results, "of", b->results));
         rank_text(b, r, text);
         if (s->out)
-            fprintf(s->out, "# slow: %s: up to %.2f x the time of other ranks, in %d of %d results\n", text,
-                    slow->worst, slow->results, b->results);
+            fprintf(s->out, "# slow: %s: up to %.2f x the typical time, in %d of %d results\n", text, slow->worst,
+                    slow->results, b->results);
         if (s->world.rank == 0)
-            bb_warn("%s is slow: up to %.2f x the time of other ranks", text, slow->worst);
+            bb_warn("%s is slow: up to %.2f x the typical time", text, slow->worst);
     }
+    if (host && s->out)
+        fprintf(s->out, "# slow: all slow ranks are on %s\n", host);
     return bb_results_set(b->session.json, "slow_gpus", list);
 }
 
 /* Checks --max-slow. The check also fails if ranks share a GPU. The result is equal on all ranks. */
 static int check_max_slow(const struct compute *b)
 {
+    const char *host = slow_host(b);
     int slow = 0, worst = 0;
     char text[RANK_TEXT];
 
@@ -398,8 +419,9 @@ static int check_max_slow(const struct compute *b)
     }
     if (slow <= b->options.max_slow)
         return 0;
-    return BB_WORLD_ERR(&b->session.world, BB_EBELOW, "%d of %d ranks are slow, first %s; --max-slow allows %d", slow,
-                        b->session.world.size, rank_text(b, worst, text), b->options.max_slow);
+    return BB_WORLD_ERR(&b->session.world, BB_EBELOW, "%d of %d ranks are slow%s%s, first %s; --max-slow allows %d",
+                        slow, b->session.world.size, host ? ", all on " : "", host ? host : "",
+                        rank_text(b, worst, text), b->options.max_slow);
 }
 
 static int check_max_error(const struct compute *b)

@@ -14,8 +14,8 @@
 
 #include <cuda_runtime_api.h>
 
-/* A rank is slow in a result if it takes more than this multiple of the time of the median rank, or, if the times have a
- * gap wider than this, of the median of the ranks below the gap. */
+/* A rank is slow in a result if it takes more than this multiple of the typical time: the median of the ranks; if the
+ * times have a gap wider than this, the median of the ranks below the gap. */
 #define BB_SLOW_RANK 1.1
 
 struct bb_slow_rank {
@@ -62,7 +62,7 @@ size_t bb_memory_kernel_case_bytes(const struct bb_memory_kernel *p);
 struct bb_computed {
     struct bb_stats time_us; /* time per operation; operations run back to back on one stream */
     int rank;                /* the rank with the longest median; time_us contains the times of this rank */
-    double slowdown;         /* its median / the median of the ranks (BB_SLOW_RANK); 1 with one rank */
+    double slowdown;         /* its median / the typical time (BB_SLOW_RANK); 1 with one rank */
     char slow_ranks[24];     /* slow ranks: "2,6"; a longer list ends with ".."; "": none */
 };
 

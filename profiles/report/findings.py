@@ -196,7 +196,7 @@ def overlap(result):
 
 
 SLOW_GPU = ("Slow: GPU {gpu} of {host} (rank {rank}), in {results} of {of} results, up to {worst_slowdown:times} the "
-            "time of the median rank.")
+            "typical time.")
 
 
 def compute(result):

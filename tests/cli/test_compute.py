@@ -84,10 +84,19 @@ def test_names_the_slow_gpu(busbar, tmp_path, slow, expected):
     run = json.loads(path.read_text())
     assert done.returncode == 0 and [(s["rank"], s["gpu"]) for s in run["slow_gpus"]] == expected
     named = [line for line in done.stdout.splitlines() + done.stderr.splitlines() if "slow: rank 1 (" in line or "rank 1 (" in line]
-    assert len(named) == 2 * len(expected) and (not expected or done.stdout.splitlines()[-1] == named[0])
+    assert "all on" not in done.stderr and len(named) == 2 * len(expected) and (not expected or done.stdout.splitlines()[-1] == named[0])
     assert {line.split()[-1] for line in done.stdout.splitlines() if re.search(r" float +32 ", line)} == {"1" if slow else "-"}
     # the shortest kernels take 2 us, and each sample has 1 us in addition: (2 x 3 + 1) / (2 x 2 + 1) = 1.4
     assert all((1.399 <= row["slowdown"] <= 1.501) if slow else row["slowdown"] == 1 for row in run["results"])
+
+
+def test_names_the_node_of_all_slow_gpus(busbar):
+    """Two nodes: ranks 2 and 3 are on node 1. Slow ranks on both nodes have no node in common."""
+    args = ("bench", "compute", "timed", "--quick", "-n", 10, "--repeats", 2, "--max-slow", 0)
+    for slow, same in (("rank=2:1.3,rank=3:1.5", True), ("rank=1:1.3,rank=3:1.5", False)):
+        done = busbar.run(*args, ranks=4, env={"EMU_DATA": "off", "EMU_NODES": "2", "EMU_SLOW": slow})
+        assert bool(re.search(r"2 of 4 ranks are slow, all on \S*node1, first rank 3 ", done.stderr)) == same
+        assert bool(re.match(r"# slow: all slow ranks are on \S*node1$", done.stdout.splitlines()[-1])) == same
 
 
 @pytest.mark.parametrize("slow, factors", [

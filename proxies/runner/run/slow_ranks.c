@@ -135,7 +135,7 @@ static const struct bb_field slow_fields[] = {
     {"gpu", ", GPU ", ")", 0, 0, SLOW_GPU(gpu)},
     {"role", ", ", "", 0, 0, SLOW_GPU(role)},
     {"compute_us", ": kernels take ", "", 0, 0, SLOW_GPU(compute_us), .form = BB_FORM_TIME},
-    {"slowdown", ", ", " x the time of the role's other ranks\n", 0, 2, SLOW_GPU(slowdown)},
+    {"slowdown", ", ", " x the typical time of the role\n", 0, 2, SLOW_GPU(slowdown)},
     {0},
 };
 

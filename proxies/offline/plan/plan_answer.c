@@ -107,17 +107,17 @@ static void write_bottleneck(const struct bb_prediction *p, char text[TEXT])
     }
 }
 
-/* The kernels of the slowest rank wait for their launches for more than 5 % of the step. */
+/* The kernels of the rank that computes longest wait for their launches for more than 5 % of the step. */
 static void write_host(const struct bb_prediction *p, char text[TEXT])
 {
-    const double waits = (double)p->bottleneck.launch_ns / (double)p->classes[p->slowest].all.step_ns;
+    const double waits = (double)p->launch_wait_ns / (double)p->classes[p->slowest].all.step_ns;
     char time[BB_ROUNDED_TEXT];
 
     if (p->cluster.eager && waits > 0.05)
         snprintf(text, TEXT,
                  "kernels wait %s (%.1f%% of the step) for the host to launch them; try: a larger --micro-batch-size, "
                  "or --graph",
-                 bb_format_rounded_time(bb_us_of(p->bottleneck.launch_ns), time), 100 * waits);
+                 bb_format_rounded_time(bb_us_of(p->launch_wait_ns), time), 100 * waits);
 }
 
 static const char *role_of(const struct bb_plan *plan, int rank)

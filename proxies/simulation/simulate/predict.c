@@ -126,6 +126,8 @@ out:
 static void read_sharing(const struct bb_sim *m, const struct bb_sim_run *run, struct bb_prediction *out)
 {
     const double step_ns = (double)out->classes[out->slowest].all.step_ns;
+    struct bb_bottleneck of_longest;
+    int longest = out->slowest;
 
     if (!run->busy || step_ns <= 0)
         return;
@@ -136,6 +138,11 @@ static void read_sharing(const struct bb_sim *m, const struct bb_sim_run *run, s
             out->uplink_busy[tier] = fmax(out->uplink_busy[tier], run->busy[c].uplink_ns[tier] / step_ns);
     }
     bb_bottleneck_find(m, run, out->slowest, &out->bottleneck);
+    for (int c = 0; c < m->classes.n; c++)
+        if (out->classes[c].all.compute_ns > out->classes[longest].all.compute_ns)
+            longest = c;
+    bb_bottleneck_find(m, run, longest, &of_longest);
+    out->launch_wait_ns = of_longest.launch_ns;
 }
 
 /* ---- begin and end of each operation ---- */

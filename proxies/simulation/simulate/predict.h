@@ -57,6 +57,8 @@ struct bb_prediction {
                     equally slow */
     struct bb_bottleneck bottleneck; /* breakdown of the slowest rank's step by bottleneck; zeroed if the cluster
                                         profile has no 'sharing' section */
+    int64_t launch_wait_ns; /* time for which kernels wait for their launches on the rank that computes longest, which
+                               limits the step; 0 without 'sharing' */
     double link_busy, nic_busy;   /* utilization of the NVLink and of the NIC that are busy longest among all ranks, as
                                      a fraction of the step time (0 to 1) */
     double uplink_busy[BB_TIERS]; /* utilization of the busiest leaf uplinks and of the busiest pod uplinks, as a

@@ -30,6 +30,7 @@ static void resolve_forecast(const struct bb_plan_options *o, const struct bb_cl
     f->tflops = o->rates != BB_RATES_MACHINE && config->forward_us <= 0 ? config->tflops : 0;
     f->gpu_bytes = o->gpu_memory > 0 ? (double)o->gpu_memory : o->cluster ? cluster->memory_bytes : 0;
     f->float8 = t->float8;
+    f->dtype = (enum bb_dtype_id)bb_dtype_find(config->dtype);
     if (!o->forecast || !cluster->has_achieved)
         return;
     t->unfused_dropout = !cluster->achieved.fuses_dropout;

@@ -275,11 +275,17 @@ def test_utilisation_by_both_conventions(busbar, sequence):
         assert causal / full == pytest.approx(39.7 / 61.7, rel=2e-3)
 
 
-def test_fp8_names_the_peak_of_its_utilisation(busbar):
+def test_prints_the_peak_of_the_utilisation_unless_it_is_of_16_bits(busbar):
+    profile = json.loads((ROOT / "profiles/clusters/h100-sxm-ib.json").read_text())
     args = ("plan", "transformer", "--model", "llama3_8b", "--ranks", 8, "--tp", 2, "--cluster", "h100-sxm-ib")
-    fp8, other = (busbar.run(*args, *more, emulated=False).stdout for more in (("--fp8",), ()))
+    fp8, single, other = (busbar.run(*args, *more, emulated=False).stdout for more in (("--fp8",), ("--dtype", "float"), ()))
     assert re.search(r"MFU .*; of 989 TFLOP/s \(16-bit peak\)$", fp8, re.M) and "16-bit peak" not in other
     assert re.search(r"throughput .* tokens per second$", other, re.M)
+    peak = profile["tflops"]["float32"]
+    assert re.search(rf"MFU .*; of {peak:.0f} TFLOP/s \(float\)$", single, re.M) and "not validated" in single
+    assert f"32-bit GEMMs {peak * profile['achieved']['gemm']:.0f} of {peak:.0f} TFLOP/s" in single
+    compute = json.loads(busbar.run(*args, "--dtype", "float", "--json", "-", emulated=False).stdout)["predicted"]["compute"]
+    assert compute["tflops"] == peak
 
 
 def test_best_layout_keeps_the_given_optimizer_with_one_replica(busbar):

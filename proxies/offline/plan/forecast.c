@@ -119,15 +119,15 @@ static const char *const rates_names[BB_RATES] = {
 
 static void machine_text(const struct bb_forecast *f, const struct bb_cluster *c, char *text, size_t size)
 {
-    double peak = f->float8 ? c->tflops_float8 : bb_cluster_tflops(c, BB_BFLOAT16);
+    double peak = f->float8 ? c->tflops_float8 : bb_cluster_tflops(c, f->dtype);
     double part = f->float8 ? c->achieved.gemm_float8 : c->achieved.gemm;
 
     if (!c->has_achieved)
         snprintf(text, size, "nominal peaks of %s, so compute times are lower bounds", c->name);
     else
-        snprintf(text, size, "%s: %s GEMMs %.0f of %.0f TFLOP/s, memory %.0f of %.0f GB/s%s%s%s%s%s", c->name,
-                 f->float8 ? "8-bit" : "16-bit", peak * part, peak, c->memory_gbps * c->achieved.memory, c->memory_gbps,
-                 f->attention ? "; attention " : "", f->attention ? f->attention : "",
+        snprintf(text, size, "%s: %d-bit GEMMs %.0f of %.0f TFLOP/s, memory %.0f of %.0f GB/s%s%s%s%s%s", c->name,
+                 f->float8 ? 8 : 8 * bb_dtypes[f->dtype].bytes, peak * part, peak, c->memory_gbps * c->achieved.memory,
+                 c->memory_gbps, f->attention ? "; attention " : "", f->attention ? f->attention : "",
                  f->attention_guessed ? " (guessed)" : "", c->models_training ? "" : "; kernels of the proxy",
                  f->host && strcmp(f->host, "graph") == 0 ? "; CUDA graphs" : "");
 }
@@ -157,7 +157,7 @@ json_t *bb_forecast_compute(const struct bb_forecast *f, const struct bb_cluster
         json_array_append_new(guessed, json_string(guess));
     return json_pack("{s:s, s:o, s:o, s:b, s:s?, s:b, s:s?, s:o}", "rates", rates_names[f->rates], "tflops",
                      bb_json_real(f->tflops > 0 && !machine ? f->tflops
-                                  : machine                 ? bb_cluster_tflops(c, BB_BFLOAT16)
+                                  : machine                 ? bb_cluster_tflops(c, f->dtype)
                                                             : NAN),
                      "efficiency", bb_json_real(machine && c->has_achieved ? c->achieved.gemm : NAN), "nominal",
                      !c->has_achieved, "attention", f->attention, "fp8", f->float8, "host", f->host, "guessed",
@@ -168,7 +168,7 @@ json_t *bb_forecast_compute(const struct bb_forecast *f, const struct bb_cluster
 
 static bool has_model_error(const struct bb_forecast *f, const struct bb_cluster *c)
 {
-    return f->rates == BB_RATES_MACHINE && c->has_achieved && f->attention && !f->many_experts;
+    return f->rates == BB_RATES_MACHINE && c->has_achieved && f->attention && !f->many_experts && f->dtype != BB_FLOAT;
 }
 
 json_t *bb_forecast_model_error(const struct bb_forecast *f, const struct bb_cluster *c)

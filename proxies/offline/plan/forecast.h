@@ -21,22 +21,23 @@ struct bb_forecast {
                       or the step has no compute */
     const char *attention; /* attention implementation: "fused" or "unfused"; NULL: no layer has attention */
     bool attention_guessed;
-    bool float8;
-    const char *host;      /* how the host launches kernels: "eager" (one by one) or "graph" (CUDA graphs); NULL: the
+    bool float8;            /* true: the GEMMs of the layers are in FP8 */
+    enum bb_dtype_id dtype; /* of the step; its peak rate is that of the MFU, and of GEMMs that are not in FP8 */
+    const char *host;       /* how the host launches kernels: "eager" (one by one) or "graph" (CUDA graphs); NULL: the
                               prediction contains no host time of a training framework */
-    bool many_experts;     /* true: a layer has 32 or more experts, or a GPU has eight or more, or experts with biases;
+    bool many_experts;      /* true: a layer has 32 or more experts, or a GPU has eight or more, or experts with biases;
                               published steps of such models took longer than predicted */
-    const char *recompute; /* activation recomputation (value of --recompute) that the prediction assumes because
+    const char *recompute;  /* activation recomputation (value of --recompute) that the prediction assumes because
                               training would otherwise not fit in GPU memory; NULL: none */
-    int recompute_layers;  /* if `recompute` is set: number of layers per model chunk whose activations are
+    int recompute_layers;   /* if `recompute` is set: number of layers per model chunk whose activations are
                               recomputed; 0: all layers */
-    bool precision_aware;  /* true: the prediction assumes --use-precision-aware-optimizer, which stores less
+    bool precision_aware;   /* true: the prediction assumes --use-precision-aware-optimizer, which stores less
                               optimizer state, because training would otherwise not fit in GPU memory */
-    double without_bytes;  /* bytes of GPU memory that training needs without the assumed `recompute` and
+    double without_bytes;   /* bytes of GPU memory that training needs without the assumed `recompute` and
                               `precision_aware` */
-    bool none_fits;        /* true: training does not fit with any assumed memory saving */
-    double gpu_bytes;      /* memory of one GPU in bytes; 0: unknown */
-    char excluded[200];    /* the given options that --best-layout excludes: " without --tokens without --ops" */
+    bool none_fits;         /* true: training does not fit with any assumed memory saving */
+    double gpu_bytes;       /* memory of one GPU in bytes; 0: unknown */
+    char excluded[200];     /* the given options that --best-layout excludes: " without --tokens without --ops" */
 };
 
 /*

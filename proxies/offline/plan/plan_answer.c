@@ -20,7 +20,8 @@ struct answer {
     struct bb_predicted_rank slowest; /* times that are not printed are negative */
     const char *role, *group;
     int64_t group_ns;
-    double peak_16bit; /* TFLOP/s, only with 8-bit GEMMs, because MFU counts of the 16-bit peak; else NaN */
+    double peak; /* TFLOP/s of the MFU; NaN: not printed */
+    const char *peak_type;
     struct bb_plan_rates of;
 };
 
@@ -46,7 +47,8 @@ static const struct bb_field utilisation_line[] = {
     {NULL, "", "", 0, 1, SHOWS(of.model_flop_utilisation), .form = BB_FORM_PERCENT},
     {NULL, " with attention in full (as Megatron-LM), ", " with causal attention", 0, 1,
      SHOWS(of.model_flop_utilisation_causal), .form = BB_FORM_PERCENT},
-    {NULL, "; of ", " TFLOP/s (16-bit peak)", 0, 0, SHOWS(peak_16bit)},
+    {NULL, "; of ", " TFLOP/s", 0, 0, SHOWS(peak)},
+    {NULL, " (", ")", 0, 0, SHOWS(peak_type)},
     {0},
 };
 static const struct bb_field exposed_line[] = {
@@ -142,6 +144,16 @@ static void write_longest(const struct bb_plan *plan, const struct bb_prediction
                  (double)longest->all.compute_ns / (double)shown->all.compute_ns, shown->rank);
 }
 
+/* Names the peak rate of the MFU unless it is that of the line `rates`, or if GEMMs are in float. */
+static void add_peak(struct answer *a, const struct bb_forecast *f, const struct bb_cluster *c)
+{
+    a->peak = NAN;
+    if (!f || isnan(a->of.model_flop_utilisation) || (!f->float8 && f->dtype != BB_FLOAT))
+        return;
+    a->peak = bb_cluster_tflops(c, f->dtype);
+    a->peak_type = f->dtype == BB_FLOAT ? "float" : "16-bit peak";
+}
+
 static void add_prediction(struct answer *a, const struct bb_plan *plan, const struct bb_prediction *p)
 {
     struct bb_predicted_rank *slowest = &a->slowest;
@@ -150,7 +162,7 @@ static void add_prediction(struct answer *a, const struct bb_plan *plan, const s
     a->of = bb_plan_rates(plan, p);
     if (!isnan(a->of.model_flop_utilisation))
         a->of.tflops_per_gpu = NAN; /* counts masked attention: the MFU line has both figures */
-    a->peak_16bit = plan->forecast && plan->forecast->float8 ? bb_cluster_tflops(&p->cluster, BB_BFLOAT16) : NAN;
+    add_peak(a, plan->forecast, &p->cluster);
     *slowest = p->classes[p->slowest];
     a->role = plan->traffic.n > 1 ? role_of(plan, slowest->rank) : NULL;
     a->group_ns = -1;

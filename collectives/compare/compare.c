@@ -433,19 +433,30 @@ static json_t *summary_json(const struct comparison *t)
                      "verdict", outcomes[outcome_of(t)].name);
 }
 
+/* Writes the worst row and its ratio to text: "all_reduce 64 MiB group 1: +60.6 %". */
+static void worst_text(const struct bb_ratios *ratios, char text[BB_WORST_TEXT])
+{
+    const struct bb_timing *worst = ratios->worst;
+    char bytes[BB_BYTES_TEXT], group[32] = "";
+
+    if (worst->group >= 0)
+        snprintf(group, sizeof group, " group %lld", worst->group);
+    snprintf(text, BB_WORST_TEXT, "%s %s%s: %+.1f %%", worst->what,
+             worst->bytes < 0 ? "step" : bb_format_bytes((size_t)worst->bytes, bytes), group,
+             100 * (ratios->worst_ratio - 1));
+}
+
 static int check_criteria(const struct comparison *t, bool strict)
 {
     const struct bb_ratios *slower = &t->slower;
     const enum outcome outcome = outcome_of(t);
-    char bytes[BB_BYTES_TEXT], group[32] = "";
+    char worst[BB_WORST_TEXT];
 
-    if (slower->over > 0 && slower->worst->group >= 0)
-        snprintf(group, sizeof group, " group %lld", slower->worst->group);
-    if (slower->over > 0)
-        return bb_err(BB_EBELOW, "%zu row%s slower by more than %g %%, worst: %s %s%s: %+.1f %%", slower->over,
-                      slower->over == 1 ? "" : "s", t->threshold_percent, slower->worst->what,
-                      slower->worst->bytes < 0 ? "step" : bb_format_bytes((size_t)slower->worst->bytes, bytes), group,
-                      100 * (slower->worst_ratio - 1));
+    if (slower->over > 0) {
+        worst_text(slower, worst);
+        return bb_err(BB_EBELOW, "%zu row%s slower by more than %g %%, worst: %s", slower->over,
+                      slower->over == 1 ? "" : "s", t->threshold_percent, worst);
+    }
     if (strict && outcomes[outcome].fails_strict)
         return bb_err(BB_EBELOW, "--strict: %s (%zu common rows, %zu inconclusive, %zu with wrong data, %zu only in A)",
                       outcomes[outcome].name, t->pairs, t->inconclusive, t->verdicts[BB_WRONG_DATA], t->only_a);
@@ -503,8 +514,11 @@ struct bb_compared bb_compare_count(const struct bb_result_file *a, const struct
                                  .ratio = bb_ratios_mean(&t.correct),
                                  .worst_ratio = t.correct.worst ? t.correct.worst_ratio : NAN,
                                  .verdict = outcomes[outcome].name,
+                                 .order = (int)outcome,
                                  .fails_strict = outcomes[outcome].fails_strict,
                                  .over = t.slower.over};
+    if (t.correct.worst)
+        worst_text(t.slower.worst ? &t.slower : &t.correct, found.worst);
     if (outcome == OTHER_MODEL) {
         found.ratio = found.worst_ratio = NAN;
         found.over = 0;
@@ -554,10 +568,10 @@ struct options {
 
 #define FIELD(name) offsetof(struct options, name)
 static const struct bb_opt rows[] = {
-    OPT_DOUBLE(
-        0, "threshold", FIELD(threshold_percent), "-1", "PERCENT", -1, 1e6,
-        "exit with status 5 if a row of B is slower by more than PERCENT and its interval, if any, does not overlap "
-        "that of A; -1: never"),
+    OPT_DOUBLE(0, "threshold", FIELD(threshold_percent), "-1", "PERCENT", -1, 1e6,
+               "exit with status 5 if a row of B (of any further file) is slower by more than PERCENT and its "
+               "interval, if any, does not overlap "
+               "that of A; -1: never"),
     OPT_FLAG(0, "strict", FIELD(strict),
              "exit with status 5 also if a run is incomplete, the models differ, a plan does not fit in GPU memory, "
              "the files "

@@ -65,11 +65,15 @@ struct bb_regression_threshold {
 int bb_compare(const struct bb_result_file *a, const struct bb_result_file *b,
                const struct bb_regression_threshold *threshold, FILE *out, struct bb_results *results) BB_MUST_CHECK;
 
+enum { BB_WORST_TEXT = 128 };
+
 /* Result of the comparison of two files. */
 struct bb_compared {
     long rows, faster, slower; /* number of common rows; of rows in which B is faster, and slower */
     double ratio, worst_ratio; /* geometric mean, and largest of B / A; NaN: no common row with a time */
     const char *verdict;       /* verdict of the only row, or of the whole comparison */
+    int order;                 /* order of the verdicts of whole comparisons: 0 is the worst */
+    char worst[BB_WORST_TEXT]; /* the slowest row and its ratio: "all_reduce 64 MiB: +60.6 %"; "": no row with a time */
     bool fails_strict;         /* --strict rejects the verdict */
     size_t over;               /* number of rows slower by more than the threshold */
 };

@@ -355,6 +355,21 @@ static void print_misfits(const struct table *t, FILE *out)
     fputs(any ? "\n" : "", out);
 }
 
+/* Prints the worst verdict, and the file and its row with the largest ratio among those with this verdict. */
+static void print_verdict(const struct table *t, FILE *out)
+{
+    int worst = 1;
+
+    for (int i = 2; i < t->n; i++) {
+        const struct bb_compared *c = &t->lines[i].compared, *so_far = &t->lines[worst].compared;
+
+        if (c->order < so_far->order || (c->order == so_far->order && c->worst_ratio > so_far->worst_ratio))
+            worst = i;
+    }
+    fprintf(out, "# verdict: %s (%s; slowest %s)\n", t->lines[worst].compared.verdict, t->files[worst].path,
+            *t->lines[worst].compared.worst ? t->lines[worst].compared.worst : "-");
+}
+
 static void print_notes(const struct table *t, FILE *out)
 {
     bool predicted = false, measured = false, inconclusive = false;
@@ -387,6 +402,8 @@ static void print_notes(const struct table *t, FILE *out)
     print_misfits(t, out);
     if (predicted)
         fprintf(out, "# %spredicted (modelled, not measured)\n", measured ? "some times are " : "times are ");
+    if (!t->steps || measured)
+        print_verdict(t, out);
 }
 
 /* ---- the comparison ---- */
@@ -409,9 +426,9 @@ static int check_criteria(const struct table *t, const struct bb_regression_thre
         const struct bb_compared *c = &t->lines[i].compared;
 
         if (c->over > 0)
-            return bb_err(BB_EBELOW, "%s: %zu row%s slower than in %s by more than %g %%, worst: %+.1f %% %s",
+            return bb_err(BB_EBELOW, "%s: %zu row%s slower than in %s by more than %g %%, worst: %s %s",
                           t->files[i].path, c->over, c->over == 1 ? "" : "s", t->files[0].path,
-                          threshold->threshold_percent, 100 * (c->worst_ratio - 1), measure_of(t, measure));
+                          threshold->threshold_percent, c->worst, measure_of(t, measure));
     }
     for (int i = 1; i < t->n && threshold->strict; i++)
         if (t->lines[i].compared.fails_strict)

@@ -320,11 +320,24 @@ def test_several_bench_files_are_judged_by_their_rows(busbar, tmp_path):
     for name, times in (("a", (10, 10)), ("b", (20, 10)), ("c", (5, 10))):
         (tmp_path / f"{name}.json").write_text(json.dumps(bench(*[row(8 << i, time, 1) for i, time in enumerate(times)])))
     done = busbar.run("compare", "a.json", "b.json", "c.json", "--json", "-", "--threshold", 50, emulated=False, cwd=tmp_path)
-    assert done.returncode == 5 and "b.json: 1 row slower than in a.json by more than 50 %, worst: +100.0 %" in done.stderr
+    assert done.returncode == 5 and "b.json: 1 row slower than in a.json by more than 50 %, worst: all_reduce 8 B: +100.0 % time" in done.stderr
     results = json.loads(done.stdout)["results"]
     assert [(r["rows"], r["faster"], r["slower"], r["verdict"]) for r in results] == [
         (2, 0, 0, None), (2, 0, 1, "slower"), (2, 1, 0, "not slower")]
     assert [r["ratio"] for r in results] == pytest.approx([1, 2 ** 0.5, 0.5 ** 0.5])
+    for threshold, status, verdict in ((-1, 0, "slower"), (50, 5, "slower"), (150, 0, "not slower")):
+        done = busbar.run("compare", "a.json", "c.json", "b.json", "--threshold", threshold, emulated=False, cwd=tmp_path)
+        assert done.returncode == status
+        assert done.stdout.endswith(f"# verdict: {verdict} (b.json; slowest all_reduce 8 B: +100.0 %)\n")
+
+
+@pytest.mark.parametrize("args, verdict, status", [((), "inconclusive", 0), (("--threshold", "5"), "slower", 5)])
+def test_several_nccl_tests_files_have_a_verdict(busbar, tmp_path, args, verdict, status):
+    for name, time in (("mon", 10), ("tue", 10), ("wed", 16.06)):
+        (tmp_path / f"{name}.json").write_text(json.dumps(nccl_tests(10, time)))
+    done = busbar.run("compare", "mon.json", "tue.json", "wed.json", *args, emulated=False, cwd=tmp_path)
+    assert done.returncode == status and ("try: --threshold PERCENT" in done.stdout) == (status == 0)
+    assert done.stdout.endswith(f"# verdict: {verdict} (wed.json; slowest all_reduce 16 B: +60.6 %)\n")
 
 
 ROLES = {"first stage": (0, 40., 60.), "last stage": (4, 70., 30.)}

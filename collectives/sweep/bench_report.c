@@ -413,15 +413,10 @@ void bb_report_begin(struct bb_report *r, int coll)
 
 /* ---- bus bandwidth thresholds ---- */
 
-/* Returns the rank at whose index the results of a group are counted. In nccl-tests' format all groups count together. */
-static int tally_rank(const struct bb_report *r, int group)
-{
-    return r->style->program ? 0 : bb_group_leader(r->groups, group);
-}
-
+/* Returns whether the results of a group are counted at the index of the rank. */
 static bool is_tally_rank(const struct bb_report *r, int rank)
 {
-    return tally_rank(r, r->groups[rank]) == rank;
+    return bb_group_leader(r->groups, r->groups[rank]) == rank;
 }
 
 static struct bb_busbw_tally *tally_of(const struct bb_report *r, int rank, int threshold)
@@ -498,7 +493,7 @@ static const char *where(const struct bb_report *r, const struct verdict *v, cha
     char group[BB_GROUP_TEXT];
 
     text[0] = '\0';
-    if (r->ctx->groups && !r->style->program)
+    if (r->ctx->groups)
         snprintf(text, BB_GROUP_TEXT + 8, " in %s", bb_group_text(r->ctx->world, r->groups, r->groups[v->rank], group));
     return text;
 }
@@ -549,11 +544,25 @@ static const char *mean_of(const struct bb_report *r, const struct verdict *v, c
     return text;
 }
 
+/* Writes how to find slow links between nodes; "" on one node. Between two nodes all links may be equally slow, which
+ * only a limit for the links detects. Only for sendrecv, the limit for the links is that for the bus bandwidth. */
+static const char *link_test(const struct bb_report *r, int coll, double limit_gbps, char text[112])
+{
+    char gbps[32] = "GBPS";
+
+    if (coll == BB_SENDRECV)
+        snprintf(gbps, sizeof gbps, "%.4g", limit_gbps);
+    snprintf(text, 112, "; to find slow links: busbar bench p2p --max-slow 0%s%s",
+             coll == BB_SENDRECV || r->ctx->world->nodes == 2 ? " --min-gbps " : "",
+             coll == BB_SENDRECV || r->ctx->world->nodes == 2 ? gbps : "");
+    return r->ctx->world->nodes > 1 ? text : "";
+}
+
 static void print_shortfall(const struct bb_report *r, int coll, const struct verdict *v)
 {
     const struct bb_busbw_threshold *t = &r->thresholds[v->threshold];
     const char *mode = r->ctx->n_modes > 1 ? bb_bench_context_mode(r->ctx) : NULL;
-    char what[64], size[BB_BYTES_TEXT], name[64], place[BB_GROUP_TEXT + 8], count[64], mean[160];
+    char what[64], size[BB_BYTES_TEXT], name[64], place[BB_GROUP_TEXT + 8], count[64], mean[160], links[112];
     const char *of = bb_busbw_threshold_text(t, size);
 
     snprintf(what, sizeof what, "%s%s%s%s", bb_colls[coll].name, mode ? " (" : "", mode ? mode : "", mode ? ")" : "");
@@ -565,8 +574,7 @@ static void print_shortfall(const struct bb_report *r, int coll, const struct ve
         (void)bb_err_job(BB_EBELOW, "%s: %s%s is %g GB/s, below the required %g GB/s%s%s%s%s%s%s", what, name,
                          where(r, v, place), v->busbw_gbps, t->gbps, t->from ? " (" : "",
                          t->from ? r->options->min_busbw : "", t->from ? ")" : "", mean_of(r, v, mean),
-                         how_many(r, v, count),
-                         r->ctx->world->nodes > 1 ? "; to find slow links: busbar bench p2p --max-slow 0" : "");
+                         how_many(r, v, count), link_test(r, coll, t->gbps, links));
     else
         (void)bb_err_job(BB_EBELOW, "%s: cannot check the bus bandwidth (--min-busbw, %s): %s", what, of,
                          r->session->shared_gpu   ? "ranks share a GPU"
@@ -814,7 +822,7 @@ static void count_result(struct bb_report *r, const struct bb_row *row, int plac
     c.in_place = placement == BB_IN_PLACE;
     for (int i = 0; i <= r->n_thresholds; i++)
         if (i == r->n_thresholds || threshold_applies(r, &r->thresholds[i], &c))
-            bb_busbw_tally_add(tally_of(r, tally_rank(r, row->group), i), f->busbw_gbps);
+            bb_busbw_tally_add(tally_of(r, bb_group_leader(r->groups, row->group), i), f->busbw_gbps);
 }
 
 static int put_result(struct bb_report *r, const struct bb_row *row, int placement)

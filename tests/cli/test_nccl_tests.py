@@ -344,6 +344,16 @@ def test_split_from_environment(perf, env, groups):
     assert len(ROW.findall(done.stdout)) == 3  # only the rows of the first group are printed
 
 
+def test_min_bandwidth_is_judged_in_each_group(perf):
+    """The mean of both groups, about 42 GB/s, would hide the slow NIC of group 1. nccl-tests accepts 90 % of 44 GB/s: 39.6."""
+    env = {"EMU_NODES": "2", "EMU_CLUSTER": "h100-sxm-ib", "EMU_DATA": "off", "EMU_SLOW": "link=node1-nic1:0.7", "NCCL_TESTS_SPLIT_MASK": "0x1",
+           "NCCL_TESTS_MIN_BW": "44"}
+    done = perf("sendrecv", "-g", "4", "-b", "64M", "-e", "64M", "-n", "2", env=env)
+    assert done.returncode == 5 and re.search("# Avg bus bandwidth    : 4[01].* FAILED", done.stdout)
+    assert re.search(r"mean bus bandwidth in group 1 \(ranks 1,3 on .*, .*\) is 33\..* below the required 39.6 GB/s; below in 1 of 2 groups; "
+                     r"to find slow links: busbar-emulated bench p2p --max-slow 0 --min-gbps 39.6\n", done.stderr)
+
+
 def test_alltoallv_matrix_from_environment(perf, tmp_path):
     matrix = tmp_path / "m"
     matrix.write_text("0 64\n32 0\n")

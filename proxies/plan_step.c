@@ -193,27 +193,35 @@ static void add_excluded(void *forecast, const struct bb_opt *opt, const void *f
     struct bb_forecast *f = forecast;
     const size_t length = strlen(f->excluded);
 
-    if ((opt->needs & BB_PLAN_SINGLE || strcmp(opt->name, "micro-batches") == 0) && !bb_opts_is_default(opt, field))
+    if ((opt->needs & BB_PLAN_SINGLE || strcmp(opt->name, "micro-batches") == 0 ||
+         strncmp(opt->name, "recompute", strlen("recompute")) == 0) &&
+        !bb_opts_is_default(opt, field))
         snprintf(f->excluded + length, sizeof(f->excluded) - length, " without --%s", opt->name);
 }
 
 /*
- * Build the step. If the plan is a forecast, training exceeds the GPU memory, and neither --recompute nor --must-fit is
- * given, assume the smallest memory savings with which training fits, and build the step again with them.
+ * Build the step. If the plan is a forecast, and training exceeds the GPU memory, find the smallest memory savings with
+ * which training fits. Unless --recompute or --must-fit is given, assume them and build the step again.
  */
 static int build_step(const struct bb_plan_options *o, const struct bb_proxy *proxy, const struct bb_cluster *cluster,
                       struct bb_proxy_config *config, struct plan_results *f)
 {
-    bool may_guess = cluster->has_achieved && o->forecast && !o->must_fit && !config->transformer.recompute &&
-                     proxy->features & BB_FEATURE_TRANSFORMER;
+    const bool may_guess = cluster->has_achieved && o->forecast && proxy->features & BB_FEATURE_TRANSFORMER;
+    const bool assumes = !o->must_fit && !config->transformer.recompute;
+    struct bb_proxy_config guessed = *config;
     int rc;
 
     TRY(bb_step_build(&f->step, proxy, config));
     f->forecast.without_bytes = bb_step_training_bytes(&f->step);
     bb_opts_each(o->option_set, o, add_excluded, &f->forecast);
+    guessed.transformer.recompute = NULL;
+    guessed.transformer.recompute_layers = 0;
     if (may_guess && f->forecast.without_bytes > f->forecast.gpu_bytes)
-        TRY(guess_memory(config, &f->forecast));
-    if (f->forecast.recompute || f->forecast.precision_aware) {
+        TRY(guess_memory(&guessed, &f->forecast));
+    f->forecast.is_assumed = assumes && (f->forecast.recompute || f->forecast.precision_aware);
+    f->forecast.none_fits &= assumes;
+    if (f->forecast.is_assumed) {
+        *config = guessed;
         bb_step_release(&f->step);
         TRY(bb_step_build(&f->step, proxy, config));
     }

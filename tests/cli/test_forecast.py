@@ -382,6 +382,9 @@ def test_nccl_variables_and_sizes(busbar):
 @pytest.mark.parametrize("args,advice", [
     (("--model", "llama3_8b", "--ranks", "16", "--micro-batches", "8"), "try: --best-layout --global-batch-size 128 without --micro-batches\n"),
     (("--model", "llama3_8b", "--ranks", "16", "--global-batch-size", "64"), "try: --best-layout --global-batch-size 64\n"),
+    (("--model", "llama3_8b", "--ranks", "16", "--tp", "4", "--seq-length", "32768", "--recompute", "none"), "try: --recompute full --recompute-num-layers 11\n"),
+    (("--model", "llama3_8b", "--ranks", "16", "--tp", "4", "--seq-length", "32768", "--must-fit"), "try: --recompute full --recompute-num-layers 11\n"),
+    (("--model", "llama3_8b", "--ranks", "16", "--recompute", "full"), "try: --best-layout --global-batch-size 16 without --recompute\n"),
     # 70.55e9 parameters x 14 bytes of 79.1 GiB (80 GiB without the CUDA context) are 11.6 GPUs
     (("--model", "llama3_70b", "--ranks", "4"), "parameters, gradients and optimizer need 12 or more GPUs in any layout"),
     (("--model", "llama3_8b", "--ranks", "8", "--tokens", "15T", "--ops", "--must-fit", "--trace", "t.json"),

@@ -1,4 +1,4 @@
-"""Error lines end with a suggestion. "try:" is followed by what to type, which must work. "(for example ...)"
+"""Error lines end with a suggestion. "try:" is followed by what to type, which must work, as must the command without what "leave out" names. "(for example ...)"
 shows the form of what is missing. "possible:" is followed by numbers of ranks: a change of the machine is not what to try."""
 import re
 import shlex
@@ -29,6 +29,8 @@ def commands():
                 for text in re.findall(r"(?:try|possible): ([^;]+)", line):
                     foreign = re.search(r"busbar: (--\S+) is --\S+ here", line)
                     yield title, list(inputs), re.sub(rf" {foreign[1]}=?\S*", "", command) if foreign else command, text
+                for option in re.findall(r"; leave out (--\S+) \S+$", line):
+                    yield title, list(inputs), command, f"without {option}"
 
 
 def alternatives(text):

@@ -592,95 +592,135 @@ static int validate_given(const struct bb_layout_search *s)
     return 0;
 }
 
-/* Appends an option to a list of options that save memory. */
-static void add_saving(char *text, size_t size, const char *option)
+/* Returns whether layouts are valid with other options; in_memory: whether one of them fits into GPU memory, too.
+ * given, config: as in struct bb_layout_search */
+static bool has_layouts(const struct work *w, const struct bb_proxy_config *given, const struct bb_proxy_config *config,
+                        bool in_memory)
 {
-    const size_t length = strlen(text);
-
-    snprintf(text + length, size - length, "%s%s", length ? " " : "", option);
-}
-
-/* Writes what would reduce the memory of every layout: the options that are not given. */
-static const char *savings_text(const struct bb_proxy_config *given, char *text, size_t size)
-{
-    const char *sync = given->transformer.sync;
-    const bool may_distribute = !sync || strcmp(sync, bb_sync_names[BB_SYNC_DISTRIBUTED]) == 0;
-    const bool adam = !given->sync.optimizer || strcmp(given->sync.optimizer, "adam") == 0;
-
-    text[0] = '\0';
-    if (!given->sync.grad_dtype)
-        add_saving(text, size, "--grad-dtype bfloat16");
-    if (!given->sync.precision_aware && may_distribute && adam)
-        add_saving(text, size, "--use-precision-aware-optimizer --dp-sync distributed");
-    add_saving(text, size, text[0] ? "or more ranks" : "more ranks");
-    return text;
-}
-
-/* Returns whether layouts are valid with other given options or another global batch size. */
-static bool has_layouts(const struct work *w, const struct bb_proxy_config *given, int global_batch)
-{
-    struct bb_proxy_config config = *w->search->config;
-    struct bb_layout_search other = *w->search;
+    struct bb_layout_search search = *w->search;
     struct bb_layout_space space;
+    struct work other = {.search = &search, .space = &space, .arch = w->arch, .progress = w->progress};
     bool found;
 
-    config.global_batch = global_batch;
-    other.given = given;
-    other.config = &config;
-    bb_layout_space_init(&space, &other, w->arch);
-    found = space.n > 0;
+    search.given = given;
+    search.config = config;
+    bb_layout_space_init(&space, &search, w->arch);
+    found = space.n > 0 && !in_memory;
+    BB_NEW(other.rows, space.n);
+    BB_NEW(other.rc, space.n);
+    BB_NEW(other.recompute_index, space.n);
+    begin_stage(&other, "memory with other options", in_memory ? space.n : 0);
+    run_speculatively(&other, in_memory ? space.n : 0, try_memory);
+    for (int i = 0; i < space.n && in_memory && !found; i++)
+        found = other.rc[i] == 0 && other.recompute_index[i] < space.n_recomputes;
+    free(other.rows);
+    free(other.rc);
+    free(other.recompute_index);
     bb_layout_space_release(&space);
     return found;
 }
 
-#define GIVEN(name, field)                                                                                             \
+#define SUGGESTION 100
+#define GIVEN(name, field, is_text)                                                                                    \
     {                                                                                                                  \
-        name, offsetof(struct bb_proxy_config, field)                                                                  \
+        name, offsetof(struct bb_proxy_config, field), is_text                                                         \
     }
-/* Reports that no layout is valid, and suggests a global batch size, or an option to leave out, with which some are. */
-static int report_invalid(const struct work *w)
+/* Writes the given option to leave out so that layouts are valid or, with in_memory, fit. Returns whether there is one. */
+static bool suggest_leaving_out(const struct work *w, bool in_memory, char text[SUGGESTION])
 {
     static const struct {
         const char *name;
         size_t offset;
-    } options[] = {GIVEN("vpp", transformer.vpp),
-                   GIVEN("ep", transformer.ep),
-                   GIVEN("cp", transformer.cp),
-                   GIVEN("pp", transformer.pp),
-                   GIVEN("tp", transformer.tp),
-                   GIVEN("dp", transformer.dp),
-                   GIVEN("micro-batch-size", micro_batch_size)};
-    const struct bb_layout_search *s = w->search;
-    char suggestion[80] = "to see the reason, plan a single layout without --best-layout";
+        bool is_text;
+    } options[] = {GIVEN("recompute-num-layers", transformer.recompute_layers, false),
+                   GIVEN("recompute", transformer.recompute, true),
+                   GIVEN("vpp", transformer.vpp, false),
+                   GIVEN("schedule", transformer.schedule, true),
+                   GIVEN("dp-sync", transformer.sync, true),
+                   GIVEN("ep", transformer.ep, false),
+                   GIVEN("cp", transformer.cp, false),
+                   GIVEN("pp", transformer.pp, false),
+                   GIVEN("tp", transformer.tp, false),
+                   GIVEN("dp", transformer.dp, false),
+                   GIVEN("micro-batch-size", micro_batch_size, false)};
 
-    for (size_t i = sizeof(options) / sizeof(options[0]); i-- > 0;) {
-        struct bb_proxy_config given = *s->given;
-        int *option = (int *)((char *)&given + options[i].offset), value = *option;
+    for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++) {
+        struct bb_proxy_config given = *w->search->given;
+        void *field = (char *)&given + options[i].offset;
+        const char *word = options[i].is_text ? *(const char **)field : NULL;
+        const int value = options[i].is_text ? 0 : *(int *)field;
 
-        *option = 0;
-        if (value && has_layouts(w, &given, s->config->global_batch))
-            snprintf(suggestion, sizeof(suggestion), "leave out --%s %d", options[i].name, value);
+        if (!word && !value)
+            continue;
+        if (word)
+            snprintf(text, SUGGESTION, "leave out --%s %s", options[i].name, word);
+        else
+            snprintf(text, SUGGESTION, "leave out --%s %d", options[i].name, value);
+        memset(field, 0, options[i].is_text ? sizeof(word) : sizeof(value));
+        if (has_layouts(w, &given, w->search->config, in_memory))
+            return true;
     }
-    if (has_layouts(w, s->given, s->config->ranks))
-        snprintf(suggestion, sizeof(suggestion), "try: --global-batch-size %d", s->config->ranks);
+    return false;
+}
+
+/* Writes options with which a layout fits. Returns whether there are such options. */
+static bool suggest_saving(const struct work *w, char text[SUGGESTION])
+{
+    const struct bb_proxy_config *given = w->search->given;
+    const char *sync = given->transformer.sync, *optimizer = given->sync.optimizer;
+    const bool may_shrink = !given->sync.grad_dtype;
+    const bool may_aware = !given->sync.precision_aware && (!optimizer || strcmp(optimizer, "adam") == 0) &&
+                           (!sync || strcmp(sync, bb_sync_names[BB_SYNC_DISTRIBUTED]) == 0);
+
+    for (int saving = 1; saving <= 3; saving++) {
+        const bool shrinks = saving & 1, aware = saving & 2;
+        struct bb_proxy_config other = *given, config = *w->search->config;
+
+        if ((shrinks && !may_shrink) || (aware && !may_aware))
+            continue;
+        other.transformer.sync = aware ? bb_sync_names[BB_SYNC_DISTRIBUTED] : sync;
+        config.sync.precision_aware |= aware;
+        config.sync.grad_dtype = shrinks ? "bfloat16" : config.sync.grad_dtype;
+        snprintf(text, SUGGESTION, "try:%s%s", shrinks ? " --grad-dtype bfloat16" : "",
+                 aware ? " --use-precision-aware-optimizer --dp-sync distributed" : "");
+        if (has_layouts(w, &other, &config, true))
+            return true;
+    }
+    return false;
+}
+
+/* Reports that no layout is valid, and suggests a global batch size, or an option to leave out, with which some are. */
+static int report_invalid(const struct work *w)
+{
+    const struct bb_layout_search *s = w->search;
+    struct bb_proxy_config config = *s->config;
+    char suggestion[SUGGESTION];
+
+    config.global_batch = config.ranks;
+    if (has_layouts(w, s->given, &config, false))
+        snprintf(suggestion, sizeof(suggestion), "try: --global-batch-size %d", config.ranks);
+    else if (!suggest_leaving_out(w, false, suggestion))
+        snprintf(suggestion, sizeof(suggestion), "to see the reason, plan a single layout without --best-layout");
     return bb_err(BB_EUSAGE, "%s: no valid layout for %d ranks with global batch size %d and the given options; %s",
                   s->proxy->name, s->config->ranks, s->config->global_batch, suggestion);
 }
 
 static int report_none(const struct work *w, const struct bb_layout_row *smallest)
 {
-    char need[BB_BYTES_TEXT], have[BB_BYTES_TEXT], savings[120];
+    char need[BB_BYTES_TEXT], have[BB_BYTES_TEXT], suggestion[SUGGESTION];
     const struct bb_layout_search *s = w->search;
 
     if (!smallest)
         return report_invalid(w);
+    if (!suggest_leaving_out(w, true, suggestion) && !suggest_saving(w, suggestion))
+        snprintf(suggestion, sizeof(suggestion), "no option saves enough memory, so more ranks are needed");
     return bb_err(BB_EUSAGE,
                   "%s: no layout for %d ranks fits into GPU memory: training needs at least %s (tp %d, cp %d, ep %d, "
-                  "pp %d, micro-batch size %d, recompute %s, dp-sync %s), a GPU has %s; to save memory: %s",
+                  "pp %d, micro-batch size %d, recompute %s, dp-sync %s), a GPU has %s; %s",
                   s->proxy->name, s->config->ranks, bb_format_bytes((size_t)smallest->bytes, need), smallest->choice.tp,
                   smallest->choice.cp, smallest->choice.ep, smallest->choice.pp, smallest->choice.batch,
                   bb_recompute_names[smallest->choice.recompute], bb_sync_names[smallest->choice.sync],
-                  bb_format_bytes((size_t)s->gpu_bytes, have), savings_text(s->given, savings, sizeof(savings)));
+                  bb_format_bytes((size_t)s->gpu_bytes, have), suggestion);
 }
 
 static int find_rows(struct work *w)

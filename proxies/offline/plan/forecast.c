@@ -34,8 +34,8 @@ bool bb_forecast_fits(const struct bb_plan *plan, const struct bb_forecast *f)
 
 #define GUESS_TEXT 64
 
-/* Return the memory savings (recomputation, precision-aware optimizer) that the prediction assumes, as command line
- * options; NULL if it assumes none. */
+/* Return the memory savings (recomputation, precision-aware optimizer) with which training fits, as command line
+ * options; NULL if there are none. */
 static const char *memory_guess(const struct bb_forecast *f, char text[GUESS_TEXT])
 {
     if (f->precision_aware)
@@ -67,7 +67,7 @@ void bb_forecast_guess_text(const struct bb_forecast *f, char *text, size_t size
     char without[BB_BYTES_TEXT], guess_text[GUESS_TEXT];
     const char *guess = memory_guess(f, guess_text);
 
-    if (guess)
+    if (guess && f->is_assumed)
         snprintf(text, size, "by busbar: %s; without it, training needs %s", guess,
                  bb_format_bytes((size_t)f->without_bytes, without));
 }
@@ -75,12 +75,16 @@ void bb_forecast_guess_text(const struct bb_forecast *f, char *text, size_t size
 /* Minimum bytes per parameter in mixed precision: 16-bit parameter and gradient, precision-aware optimizer. */
 #define MODEL_STATE_BYTES 14
 
-/* Writes how training could fit: with the best layout, or only with more GPUs. */
+/* Writes how training could fit: with memory savings, with the best layout, or only with more GPUs. */
 static void advise_layout(const struct bb_plan *plan, const struct bb_forecast *f, char *text, size_t size)
 {
     const double min_gpus = ceil(plan->step->parameters * MODEL_STATE_BYTES / f->gpu_bytes);
+    char guess_text[GUESS_TEXT];
+    const char *guess = memory_guess(f, guess_text);
 
-    if (min_gpus > plan->step->layout.ranks)
+    if (guess)
+        snprintf(text, size, "; try: %s", guess);
+    else if (min_gpus > plan->step->layout.ranks)
         snprintf(text, size, "; parameters, gradients and optimizer need %.0f or more GPUs in any layout", min_gpus);
     else
         snprintf(text, size, "; try: --best-layout --global-batch-size %.0f%s", plan->step->samples, f->excluded);
@@ -153,7 +157,7 @@ json_t *bb_forecast_compute(const struct bb_forecast *f, const struct bb_cluster
 
     if (f->attention_guessed)
         json_array_append_new(guessed, json_sprintf("--attention %s", f->attention));
-    if (guess)
+    if (guess && f->is_assumed)
         json_array_append_new(guessed, json_string(guess));
     return json_pack("{s:s, s:o, s:o, s:b, s:s?, s:b, s:s?, s:o}", "rates", rates_names[f->rates], "tflops",
                      bb_json_real(f->tflops > 0 && !machine ? f->tflops

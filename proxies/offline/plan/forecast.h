@@ -27,17 +27,19 @@ struct bb_forecast {
                               prediction contains no host time of a training framework */
     bool many_experts;      /* true: a layer has 32 or more experts, or a GPU has eight or more, or experts with biases;
                               published steps of such models took longer than predicted */
-    const char *recompute;  /* activation recomputation (value of --recompute) that the prediction assumes because
-                              training would otherwise not fit in GPU memory; NULL: none */
-    int recompute_layers;   /* if `recompute` is set: number of layers per model chunk whose activations are
+    bool
+        is_assumed; /* whether the prediction assumes `recompute` and `precision_aware`; otherwise they are what to try */
+    const char *
+        recompute; /* activation recomputation (value of --recompute) with which training fits in GPU memory, if it does not fit without; NULL: none */
+    int recompute_layers; /* if `recompute` is set: number of layers per model chunk whose activations are
                               recomputed; 0: all layers */
-    bool precision_aware;   /* true: the prediction assumes --use-precision-aware-optimizer, which stores less
-                              optimizer state, because training would otherwise not fit in GPU memory */
-    double without_bytes;   /* bytes of GPU memory that training needs without the assumed `recompute` and
+    bool
+        precision_aware; /* true: training fits with --use-precision-aware-optimizer, which stores less optimizer state, and not without */
+    double without_bytes; /* bytes of GPU memory that training needs without the assumed `recompute` and
                               `precision_aware` */
-    bool none_fits;         /* true: training does not fit with any assumed memory saving */
-    double gpu_bytes;       /* memory of one GPU in bytes; 0: unknown */
-    char excluded[200];     /* the given options that --best-layout excludes: " without --tokens without --ops" */
+    bool none_fits;       /* true: training does not fit with any assumed memory saving */
+    double gpu_bytes;     /* memory of one GPU in bytes; 0: unknown */
+    char excluded[200];   /* the given options that --best-layout excludes: " without --tokens without --ops" */
 };
 
 /*

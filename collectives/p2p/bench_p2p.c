@@ -3,7 +3,7 @@
  * time), and reports matrices and slow links.
  *
  * Top-level fields of the results: schedule, rounds,
- * causes[{level, rank, node, host, slow, links, ..}], matrices[{metric, direction, bytes, unit, values[from][to]}], slow_links[{level, from, to, node, host, same_node,
+ * causes[{level, rank, node, host, slow, links, explained, ..}], matrices[{metric, direction, bytes, unit, values[from][to]}], slow_links[{level, from, to, node, host, same_node,
  * metric, .., value, median}], slowest_links[{from, to, ..}], bimodal[{metric, .., same_node, links[2], medians[2], compared_with}].
  */
 #include "bootstrap/base/alloc.h"
@@ -105,6 +105,7 @@ struct link {
     const char *metric, *direction;
     size_t bytes;
     int from, to, round, iterations;
+    const char *from_host, *to_host;
     bool same_node;
     struct bb_stats time_us; /* time per message */
     double latency_us, gbps; /* one of latency_us and gbps, the metric of the row; the other one is NaN. With
@@ -115,10 +116,10 @@ struct link {
 };
 
 #define JSON(name) BB_NAMED(struct link, name)
-static const struct bb_field link_fields[] = {JSON(metric),   JSON(direction),  JSON(bytes),  JSON(from),
-                                              JSON(to),       JSON(same_node),  JSON(round),  JSON(iterations),
-                                              JSON(time_us),  JSON(latency_us), JSON(gbps),   JSON(wrong),
-                                              JSON(channels), JSON(gpu_from),   JSON(gpu_to), {0}};
+static const struct bb_field link_fields[] = {
+    JSON(metric),  JSON(direction), JSON(bytes),    JSON(from),       JSON(to),      JSON(from_host),
+    JSON(to_host), JSON(same_node), JSON(round),    JSON(iterations), JSON(time_us), JSON(latency_us),
+    JSON(gbps),    JSON(wrong),     JSON(channels), JSON(gpu_from),   JSON(gpu_to),  {0}};
 
 static int save_link(struct p2p *p, const struct bb_p2p_run *run, int from, int to, const struct bb_stats *time_us,
                      const struct bb_p2p_finding *found)
@@ -131,6 +132,8 @@ static int save_link(struct p2p *p, const struct bb_p2p_run *run, int from, int 
                               .bytes = run->bytes,
                               .from = from,
                               .to = to,
+                              .from_host = p->session.world.hosts[from],
+                              .to_host = p->session.world.hosts[to],
                               .round = p->round,
                               .iterations = p->options.iterations,
                               .same_node = node_of[from] == node_of[to],
@@ -288,7 +291,7 @@ static struct bb_link_outliers links_of(const struct p2p *p, const struct matrix
                                      .symmetric = !f->is_directed,
                                      .higher_is_better = f->is_bandwidth,
                                      .factor = p->options.slow,
-                                     .least = f->is_bandwidth ? p->options.min_gbps : 0};
+                                     .least = f->is_bandwidth ? f->bytes_factor * p->options.min_gbps : 0};
 }
 
 enum { LABEL_TEXT = BB_BYTES_TEXT + 32 };
@@ -383,7 +386,7 @@ static void print_slow(const struct p2p *p, const struct matrix *m, const struct
 {
     char who[PART_TEXT], label[LABEL_TEXT];
 
-    fprintf(p->session.out, "# slow: %s%s: %s: %.2f %s, median %s %.2f\n",
+    fprintf(p->session.out, "# slow: %s%s: %s: %.2f %s, ordinary links %s %.2f\n",
             l->level == BB_LINK_PAIR ? "" : "all links of ", part_text(p, m, l, who), label_of(m, label), l->value,
             bb_p2p_metrics[m->run.kind].unit, class_text(l->same_node), l->median);
 }
@@ -394,12 +397,14 @@ static void append(struct p2p *p, const char *key, json_t *value)
     json_array_append_new(json_object_get(p->report, key), value);
 }
 
+enum { PAIRS_SHOWN = 8 };
+
 static void report_slow(void *arg, const struct bb_slow_link *l)
 {
     struct p2p *p = arg;
 
     p->n_slow[l->level]++;
-    if (p->session.out)
+    if (p->session.out && (l->level != BB_LINK_PAIR || p->n_slow[BB_LINK_PAIR] <= PAIRS_SHOWN))
         print_slow(p, p->shown, l);
     append(p, "slow_links", slow_json(p, p->shown, l));
 }
@@ -408,13 +413,16 @@ static void report_slow(void *arg, const struct bb_slow_link *l)
 
 enum { CAUSE_TEXT = 2 * BB_HOST_TEXT + 256 };
 
-/* Writes a cause to text: "rank 5 (node2): 12 of its 12 links between nodes are slow: 12.45 GB/s, others 24.82". */
+/* Writes a cause to text: "rank 5 (node2): 12 of its 12 links between nodes are slow, 8 without an earlier cause: 12.45
+ * GB/s, other links 24.82". */
 static const char *cause_text(const struct p2p *p, const struct cause *c, char text[CAUSE_TEXT])
 {
     const struct bb_slow_link *what = &c->found.what;
     const char *unit = bb_p2p_metrics[c->matrix->run.kind].unit;
-    char who[PART_TEXT];
+    char who[PART_TEXT], without[48] = "";
 
+    if (c->found.explained < c->found.slow)
+        snprintf(without, sizeof without, ", %d without an earlier cause", c->found.explained);
     if (what->level == BB_LINK_CLASS)
         snprintf(text, CAUSE_TEXT, "all %d links %s are slow: %.2f %s", c->found.links, class_text(what->same_node),
                  what->value, unit);
@@ -422,9 +430,9 @@ static const char *cause_text(const struct p2p *p, const struct cause *c, char t
         snprintf(text, CAUSE_TEXT, "%s: the link %s is slow: %.2f %s, other links %.2f",
                  part_text(p, c->matrix, what, who), class_text(what->same_node), what->value, unit, what->median);
     else
-        snprintf(text, CAUSE_TEXT, "%s: %d of its %d links %s are slow: %.2f %s, other links %.2f",
+        snprintf(text, CAUSE_TEXT, "%s: %d of its %d links %s are slow%s: %.2f %s, other links %.2f",
                  part_text(p, c->matrix, what, who), c->found.slow, c->found.links, class_text(what->same_node),
-                 what->value, unit, what->median);
+                 without, what->value, unit, what->median);
     return text;
 }
 
@@ -437,6 +445,7 @@ static void add_cause(void *arg, const struct bb_link_cause *found)
     p->causes[p->n_causes++] = (struct cause){*found, p->shown};
     json_object_set_new(cause, "slow", json_integer(found->slow));
     json_object_set_new(cause, "links", json_integer(found->links));
+    json_object_set_new(cause, "explained", json_integer(found->explained));
     append(p, "causes", cause);
 }
 
@@ -494,25 +503,33 @@ static const char *causes_of(const struct p2p *p, const struct matrix *m, char t
 
 /* ---- reporting bimodal link classes (intra-node, inter-node) and the slowest links, checking --max-slow and --min-gbps ---- */
 
+/* Writes the number of links of a group and their values to text: "24 links at 19.22 to 33.41". */
+static const char *group_text(const struct bb_stats *group, char text[64])
+{
+    snprintf(text, 64, group->max > 1.01 * group->min ? "%zu links at %.2f to %.2f" : "%zu links at %.2f", group->n,
+             group->min, group->max);
+    return text;
+}
+
 static void report_modes(struct p2p *p, const struct matrix *m, bool same_node)
 {
     const struct bb_p2p_metric *f = &bb_p2p_metrics[m->run.kind];
     const struct bb_link_outliers links = links_of(p, m);
     struct bb_link_modes k;
-    char label[LABEL_TEXT];
+    char label[LABEL_TEXT], slower[64], faster[64];
 
     bb_link_outliers_modes(&links, same_node, &k);
-    if (k.links[0] == 0)
+    if (k.group[0].n == 0)
         return;
     if (p->session.out)
-        fprintf(p->session.out,
-                "# bimodal links %s: %s: %d links at %.2f, %d at %.2f %s; links are compared with the %s ones\n",
-                class_text(same_node), label_of(m, label), k.links[0], k.median[0], k.links[1], k.median[1], f->unit,
-                k.ordinary ? "faster" : "slower");
+        fprintf(p->session.out, "# bimodal links %s: %s: %s, %s %s; links are compared with the %s ones\n",
+                class_text(same_node), label_of(m, label), group_text(&k.group[0], slower),
+                group_text(&k.group[1], faster), f->unit, k.ordinary ? "faster" : "slower");
     append(p, "bimodal",
            json_pack("{s:s, s:s, s:I, s:b, s:[i,i], s:[f,f], s:s}", "metric", f->metric, "direction", f->direction,
-                     "bytes", (json_int_t)m->run.bytes, "same_node", same_node, "links", k.links[0], k.links[1],
-                     "medians", k.median[0], k.median[1], "compared_with", k.ordinary ? "faster" : "slower"));
+                     "bytes", (json_int_t)m->run.bytes, "same_node", same_node, "links", (int)k.group[0].n,
+                     (int)k.group[1].n, "medians", k.group[0].p50, k.group[1].p50, "compared_with",
+                     k.ordinary ? "faster" : "slower"));
 }
 
 enum { SLOWEST = 5 };
@@ -542,16 +559,19 @@ static void report_slowest(struct p2p *p, const struct matrix *m)
 static void judge_limit(struct p2p *p, const struct matrix *m, const struct bb_link_outliers *links, int most,
                         const char *option, const char *verdict)
 {
-    char label[LABEL_TEXT], text[CAUSE_TEXT];
-    int slow, all;
+    char label[LABEL_TEXT], text[CAUSE_TEXT], count[96] = "";
+    int slow[2], all[2];
 
-    bb_link_outliers_count(links, &slow, &all);
-    if (p->session.shared_gpu || all == 0)
+    bb_link_outliers_count(links, slow, all);
+    for (int same = 1; same >= 0; same--)
+        if (slow[same] > 0)
+            snprintf(count + strlen(count), sizeof count - strlen(count), "%s%d of %d links %s", *count ? " and " : "",
+                     slow[same], all[same], class_text(same));
+    if (p->session.shared_gpu || all[0] + all[1] == 0)
         (void)bb_err_job(BB_EBELOW, "%s: %s cannot be checked: %s", label_of(m, label), option,
-                         all == 0 ? "no link was measured" : "ranks share a GPU");
-    else if (slow > most)
-        (void)bb_err_job(BB_EBELOW, "%s; %s: %d of %d links are %s", causes_of(p, m, text), label_of(m, label), slow,
-                         all, verdict);
+                         all[0] + all[1] == 0 ? "no link was measured" : "ranks share a GPU");
+    else if (slow[0] + slow[1] > most)
+        (void)bb_err_job(BB_EBELOW, "%s; %s: %s are %s", causes_of(p, m, text), label_of(m, label), count, verdict);
     else
         return;
     p->too_many = true;
@@ -568,10 +588,20 @@ static void judge_links(struct p2p *p, const struct matrix *m)
         judge_limit(p, m, &links, p->options.max_slow, "--max-slow", verdict);
     }
     if (links.least > 0) {
-        snprintf(verdict, sizeof verdict, "below %g GB/s (--min-gbps)", links.least);
+        snprintf(verdict, sizeof verdict, "below %g GB/s (%s)", links.least,
+                 links.least > p->options.min_gbps ? "both directions: 2 x --min-gbps" : "--min-gbps");
         links.factor = 0; /* only the absolute limit */
         judge_limit(p, m, &links, 0, "--min-gbps", verdict);
     }
+}
+
+static bool has_slow_between_nodes(const struct p2p *p)
+{
+    bool found = false;
+
+    for (int i = 0; i < p->n_causes; i++)
+        found |= !p->causes[i].found.what.same_node;
+    return found;
 }
 
 static void report_slow_links(struct p2p *p)
@@ -585,13 +615,18 @@ static void report_slow_links(struct p2p *p)
         bb_link_outliers_slow(&links, report_slow, p);
     }
     if (p->session.out)
-        fprintf(p->session.out, "# %d slow links, %d slow ranks, %d slow nodes (--slow %g)\n", p->n_slow[BB_LINK_PAIR],
-                p->n_slow[BB_LINK_RANK], p->n_slow[BB_LINK_NODE], p->options.slow);
+        fprintf(p->session.out, "# %d slow links; %d ranks and %d nodes have slow links only (--slow %g)\n",
+                p->n_slow[BB_LINK_PAIR], p->n_slow[BB_LINK_RANK], p->n_slow[BB_LINK_NODE], p->options.slow);
     for (int i = 0; i < p->n_matrices; i++) {
         report_modes(p, &p->matrices[i], true);
         report_modes(p, &p->matrices[i], false);
         report_slowest(p, &p->matrices[i]);
     }
+    if (p->session.out && p->session.world.nodes == 2 && p->options.min_gbps == 0 && !has_slow_between_nodes(p))
+        fputs("# 2 nodes: if one is slow, all links between them are, and none is slower than the others; try: "
+              "--min-gbps "
+              "GBPS, or a third node\n",
+              p->session.out);
     print_causes(p);
     for (int i = 0; i < p->n_matrices; i++)
         judge_links(p, &p->matrices[i]);

@@ -181,14 +181,10 @@ void bb_link_outliers_slow(const struct bb_link_outliers *l, bb_slow_fn *fn, voi
 void bb_link_outliers_modes(const struct bb_link_outliers *l, bool same_node, struct bb_link_modes *modes)
 {
     struct class c = class_of(l, same_node);
-    struct bb_stats half;
 
-    *modes = (struct bb_link_modes){{0}, {NAN, NAN}, c.fast > c.minority};
-    for (int i = 0; i < 2 && c.fast > 0; i++) {
-        group_stats(l, &c, i == 1 ? 0 : c.fast, i == 1 ? c.fast : c.n, &half);
-        modes->links[i] = (int)half.n;
-        modes->median[i] = half.p50;
-    }
+    *modes = (struct bb_link_modes){.ordinary = c.fast > c.minority};
+    for (int i = 0; i < 2 && c.fast > 0; i++)
+        group_stats(l, &c, i == 1 ? 0 : c.fast, i == 1 ? c.fast : c.n, &modes->group[i]);
     release_class(&c);
 }
 
@@ -226,15 +222,15 @@ int bb_link_outliers_worst(const struct bb_link_outliers *l, struct bb_slow_link
     return n;
 }
 
-void bb_link_outliers_count(const struct bb_link_outliers *l, int *slow, int *all)
+void bb_link_outliers_count(const struct bb_link_outliers *l, int slow[2], int all[2])
 {
-    *slow = *all = 0;
-    for (int same = 1; same >= 0; same--) {
+    for (int same = 0; same < 2; same++) {
         struct class c = class_of(l, same);
 
+        slow[same] = 0;
         for (size_t i = 0; i < c.n; i++)
-            *slow += is_slow(l, &c.links[i]);
-        *all += (int)c.n;
+            slow[same] += is_slow(l, &c.links[i]);
+        all[same] = (int)c.n;
         release_class(&c);
     }
 }
@@ -331,8 +327,9 @@ static void explain_class(const struct bb_link_outliers *l, const struct class *
         struct bb_link_cause cause = next_cause(l, c, slow, open, &found);
 
         for (size_t i = 0; i < c->n && found; i++) {
-            own[i] = slow[i] && explains(l, &cause, &c->links[i]);
+            own[i] = open[i] && explains(l, &cause, &c->links[i]);
             open[i] = open[i] && !own[i];
+            cause.explained += own[i];
         }
         if (found) {
             cause.what.median = median_of(c, slow, false);

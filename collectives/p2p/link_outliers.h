@@ -55,10 +55,9 @@ void bb_link_outliers_slow(const struct bb_link_outliers *l, bb_slow_fn *fn, voi
  * nodes. */
 void bb_link_outliers_summary(const struct bb_link_outliers *l, bool same_node, struct bb_stats *stats);
 
-/* The slower and the faster links if the intra-node (or inter-node) links are bimodal; otherwise links[0] is 0. */
+/* The slower and the faster links if the intra-node (or inter-node) links are bimodal; otherwise group[0].n is 0. */
 struct bb_link_modes {
-    int links[2]; /* number of links: [0] slower links, [1] faster links */
-    double median[2];
+    struct bb_stats group[2]; /* [0] slower links, [1] faster links */
     bool ordinary; /* true: links are compared with the faster group; false: that group is a faster minority */
 };
 
@@ -76,16 +75,18 @@ int bb_link_outliers_worst(const struct bb_link_outliers *l, struct bb_slow_link
 
 /*
  * bb_link_outliers_count - count the slow links.
- *   slow     out: number of slow links
- *   all      out: number of measured links
+ *   slow     out: number of slow links: [0] between nodes, [1] inside nodes
+ *   all      out: number of measured links, likewise
  */
-void bb_link_outliers_count(const struct bb_link_outliers *l, int *slow, int *all);
+void bb_link_outliers_count(const struct bb_link_outliers *l, int slow[2], int all[2]);
 
 /* A cause of slow links: a node or a rank most of whose links of a class are slow, a single pair of ranks, or, if all
  * links of a class are slow, the class. */
 struct bb_link_cause {
-    struct bb_slow_link what; /* value: median of its slow links; median: of the links of the class that are not slow */
+    struct bb_slow_link what; /* value: median of its slow links that no earlier cause explains; median: of the links of
+                                 the class that are not slow */
     int slow, links;          /* its slow links; all its links of the class, without a faster minority */
+    int explained;            /* its slow links that no earlier cause explains */
 };
 
 /*

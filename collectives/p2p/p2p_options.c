@@ -30,8 +30,8 @@ static const struct bb_opt option_rows[] = {
     OPT_INT(0, "max-slow", FIELD(max_slow), "-1", "N", -1, 1e9,
             "exit with status 5 if a matrix has more than N slow links; -1: never"),
     OPT_DOUBLE(0, "min-gbps", FIELD(min_gbps), "0", "GBPS", 0, 1e9,
-               "exit with status 5 if the bandwidth of a link (both: the sum of its directions) is below GBPS; such a "
-               "link is slow, too; 0: no limit"),
+               "exit with status 5 if the bandwidth of a link is below GBPS (both: the sum of its directions below 2 x "
+               "GBPS); such a link is slow, too; 0: no limit"),
     {0},
 };
 static const struct bb_opt_table tables[] = {

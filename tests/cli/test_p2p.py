@@ -86,9 +86,9 @@ def test_reports_slow_links(busbar, tmp_path, one_far):
     assert [s["from"] for s in slow if s["level"] == "rank"] == [4]
     assert all(s["value"] == pytest.approx(1000 / message_us("inter", 1e6), rel=1e-3) for s in slow)
     assert all(s["median"] == pytest.approx(1000 / message_us("intra", 1e6), rel=1e-3) for s in slow)
-    assert "slow: rank 0" in text and "slow: all links of rank 4" in text and "# 20 slow links, 4 slow ranks, 0 slow nodes (--slow 0.8)" in text
+    assert "slow: rank 0" in text and "slow: all links of rank 4" in text and "# 20 slow links; 4 ranks and 0 nodes have slow links only (--slow 0.8)" in text
     text = busbar.run(*args, "--slow", "0.1", "--metrics", "bandwidth", ranks=5, env=one_far).stdout
-    assert "# 0 slow links, 0 slow ranks, 0 slow nodes (--slow 0.1)" in text  # links at 0.2 x the median are above the threshold of 0.1
+    assert "# 0 slow links; 0 ranks and 0 nodes have slow links only (--slow 0.1)" in text  # links at 0.2 x the median are above the threshold of 0.1
 
 
 @pytest.mark.parametrize("fault, causes", [("", []), ("node1:0.5", [2, 3])])
@@ -106,7 +106,7 @@ def test_a_faster_minority_makes_no_other_link_slow(busbar, tmp_path, fault, cau
         fast, slow = (1000 / message_us(kind, 1e6) for kind in ("intra", "inter"))
         assert bimodal["links"] == [48, 8] and bimodal["medians"] == pytest.approx([slow, fast], rel=1e-3) and bimodal["same_node"]
         assert bimodal["compared_with"] == "slower" and "links are compared with the slower ones" in done.stdout
-    assert done.returncode == (5 if causes else 0) and ("24 of 56 links are slow; --max-slow allows 0" in done.stderr) == bool(causes)
+    assert done.returncode == (5 if causes else 0) and ("24 of 56 links inside a node are slow; --max-slow allows 0" in done.stderr) == bool(causes)
 
 
 @pytest.mark.parametrize("nodes, slow, causes", [
@@ -141,9 +141,45 @@ def test_min_gbps_fails_if_all_links_are_equally_slow(busbar, tmp_path):
     assert done.returncode == 0 and json.loads(path.read_text())["options"]["min_gbps"] == 45
     done = busbar.run(*args, "--min-gbps", 45, ranks=4, env={**env, "EMU_SLOW": "node1:0.6"})
     assert done.returncode == 5 and "all 8 links between nodes are slow: 28.7" in done.stderr
-    assert "8 of 12 links are below 45 GB/s (--min-gbps)" in done.stderr
+    assert "8 of 8 links between nodes are below 45 GB/s (--min-gbps)" in done.stderr
     (cause,) = json.loads(path.read_text())["causes"]
     assert (cause["level"], cause["from"], cause["node"], cause["host"], cause["slow"]) == ("class", None, None, None, 8)
+
+
+def test_min_gbps_applies_to_each_direction(busbar):
+    """At half rate the sum of both directions is about 48 GB/s."""
+    env = {"EMU_NODES": "2", "EMU_CLUSTER": "h100-sxm-ib", "EMU_DATA": "off"}
+    args = ("bench", "p2p", "--metrics", "bandwidth", "--direction", "both", "-n", 2, "--repeats", 2, "--min-gbps", 45)
+    assert busbar.run(*args, ranks=2, env=env).returncode == 0
+    done = busbar.run(*args, ranks=2, env={**env, "EMU_SLOW": "node1:0.5"})
+    assert done.returncode == 5 and "1 of 1 links between nodes are below 90 GB/s (both directions: 2 x --min-gbps)" in done.stderr
+
+
+@pytest.mark.parametrize("nodes, args, hint", [(2, (), True), (2, ("--min-gbps", 20), False), (4, (), False)])
+def test_two_nodes_need_an_absolute_limit(busbar, nodes, args, hint):
+    done = busbar.run("bench", "p2p", "--metrics", "bandwidth", "--direction", "one", "-n", 2, "--repeats", 2, "--max-slow", 0, *args, ranks=4,
+                      env={"EMU_NODES": str(nodes), "EMU_CLUSTER": "h100-sxm-ib", "EMU_DATA": "off", "EMU_SLOW": "node1:0.5" if hint else ""})
+    last = done.stdout.splitlines()[-1]
+    assert done.returncode == 0 and last.startswith("# 2 nodes: if one is slow, ") == ("--min-gbps" in last) == hint
+
+
+def test_two_faults_count_each_link_once(busbar, tmp_path):
+    """Ranks 6 and 7 are on node 3: 2 x 6 links, each way. Rank 2 has 4 further links, each way; 16 links are healthy."""
+    path = tmp_path / "r.json"
+    done = busbar.run("bench", "p2p", "--metrics", "bandwidth", "--direction", "one", "-n", 2, "--repeats", 2, "--max-slow", 0, "--json", path, "--csv",
+                      tmp_path / "r.csv", ranks=8, env={"EMU_NODES": "4", "EMU_CLUSTER": "h100-sxm-ib", "EMU_DATA": "off",
+                                                        "EMU_SLOW": "link=node1-nic0:0.7,node3:0.4"})
+    run = json.loads(path.read_text())
+    assert [(c["level"], c["node"], c["slow"], c["links"], c["explained"]) for c in run["causes"]] == [
+        ("node", 3, 24, 24, 24), ("rank", 1, 12, 12, 8)]
+    values = sorted(r["gbps"] for r in run["results"])[::-1][8:]  # without the intra-node links
+    assert [c["value"] for c in run["causes"]] == pytest.approx([values[-1], values[16]]) and values[16] > 1.5 * values[-1]
+    assert "32 of 48 links between nodes are slow" in done.stderr and " 12 of its 12 links between nodes are slow, 8 without an earlier cause: " in done.stdout
+    assert f": 32 links at {values[-1]:.2f} to {values[16]:.2f}, 16 links at {values[0]:.2f} GB/s; links are compared" in done.stdout
+    assert len(re.findall("# slow: rank ", done.stdout)) == 8
+    hosts = [device["host"] for device in run["devices"]]
+    assert all((r["from_host"], r["to_host"]) == (hosts[r["from"]], hosts[r["to"]]) for r in run["results"]) and len(set(hosts)) == 4
+    assert ",from_host,to_host," in (tmp_path / "r.csv").read_text()
 
 
 def test_lists_the_slowest_links_in_order(busbar, tmp_path, one_far):
@@ -151,7 +187,7 @@ def test_lists_the_slowest_links_in_order(busbar, tmp_path, one_far):
     done = busbar.run(*args, "--max-slow", "0", "--json", tmp_path / "r.json", ranks=5, env=one_far)
     result = json.loads((tmp_path / "r.json").read_text())
     assert [(s["from"], s["to"]) for s in result["slowest_links"]] == [(0, 4), (1, 4), (2, 4), (3, 4), (4, 0)]
-    assert done.returncode == 5 and "8 of 20 links are slow" in done.stderr
+    assert done.returncode == 5 and "8 of 20 links inside a node are slow" in done.stderr
     assert "# slowest links, bandwidth one, 976.6 KiB (GB/s): 0>4 " in done.stdout
 
 

@@ -14,10 +14,10 @@ enum { FILES_SHOWN = 14, DIFFERS_WIDTH = 70, MEASURE = 40 };
 /* One line of the table: a file, and its comparison with the first file. */
 struct line {
     const char *file, *what, *cluster, *role;
-    long long ranks, nodes, rank; /* rank, role: whose times compute_us to idle_us are */
+    long long ranks, nodes, rank; /* rank, role: whose times parts_us has */
     struct bb_compared compared;
     double step_us, tokens_per_s, samples_per_s, tflops_per_gpu, utilisation, memory_bytes, gpu_hours;
-    double compute_us, transfer_us, bubble_us, waiting_us, idle_us;
+    double parts_us[5]; /* compute, exposed transfer, bubble, exposed waiting, idle (part_keys) */
     const json_t *fits; /* whether training fits in GPU memory; NULL: unknown; borrowed */
     json_t *options, *differs;
 };
@@ -46,11 +46,11 @@ static const struct bb_field step_fields[] = {
     {"fits", .value = fits_json},
     {"rank", "rank", "", 5, 0, SHOWS(rank)},
     {"role", SHOWS(role)},
-    {"compute_us", "compute", "", 8, 0, SHOWS(compute_us), TIME},
-    {"exposed_transfer_us", "transfer", "", 8, 0, SHOWS(transfer_us), TIME},
-    {"bubble_us", "bubble", "", 8, 0, SHOWS(bubble_us), TIME},
-    {"exposed_waiting_us", "waiting", "", 8, 0, SHOWS(waiting_us), TIME},
-    {"idle_us", "idle", "", 8, 0, SHOWS(idle_us), TIME},
+    {"compute_us", "compute", "", 8, 0, SHOWS(parts_us[0]), TIME},
+    {"exposed_transfer_us", "transfer", "", 8, 0, SHOWS(parts_us[1]), TIME},
+    {"bubble_us", "bubble", "", 8, 0, SHOWS(parts_us[2]), TIME},
+    {"exposed_waiting_us", "waiting", "", 8, 0, SHOWS(parts_us[3]), TIME},
+    {"idle_us", "idle", "", 8, 0, SHOWS(parts_us[4]), TIME},
     {"verdict", "verdict", "", 14, 0, SHOWS(compared.verdict), .form = BB_FORM_LEFT},
     {"gpu_hours", SHOWS(gpu_hours)},
     {0},
@@ -71,29 +71,17 @@ static const struct {
     size_t offset;
     const char *paths[3];
 } values[] = {
-#define VALUE(member, ...)                                                                                             \
-    {                                                                                                                  \
-        offsetof(struct line, member),                                                                                 \
-        {                                                                                                              \
-            __VA_ARGS__                                                                                                \
-        }                                                                                                              \
-    }
-    VALUE(tokens_per_s, "predicted.tokens_per_s", "tokens_per_s"),
-    VALUE(samples_per_s, "samples_per_s", "predicted.samples_per_s"),
-    VALUE(tflops_per_gpu, "predicted.tflops_per_gpu", "best_layout.layouts.0.tflops_per_gpu"),
-    VALUE(utilisation, "predicted.model_flop_utilisation", "model_flop_utilisation"),
-    VALUE(memory_bytes, "predicted.memory.needed_bytes", "best_layout.layouts.0.memory_bytes"),
-    VALUE(gpu_hours, "predicted.training.gpu_hours"),
+    {offsetof(struct line, tokens_per_s), {"predicted.tokens_per_s", "tokens_per_s"}},
+    {offsetof(struct line, samples_per_s), {"samples_per_s", "predicted.samples_per_s"}},
+    {offsetof(struct line, tflops_per_gpu), {"predicted.tflops_per_gpu", "best_layout.layouts.0.tflops_per_gpu"}},
+    {offsetof(struct line, utilisation), {"predicted.model_flop_utilisation", "model_flop_utilisation"}},
+    {offsetof(struct line, memory_bytes), {"predicted.memory.needed_bytes", "best_layout.layouts.0.memory_bytes"}},
+    {offsetof(struct line, gpu_hours), {"predicted.training.gpu_hours"}},
 };
 
-static const struct {
-    size_t offset;
-    const char *key;
-} parts[] = {{offsetof(struct line, compute_us), "compute_us"},
-             {offsetof(struct line, transfer_us), "exposed_transfer_us"},
-             {offsetof(struct line, bubble_us), "bubble_us"},
-             {offsetof(struct line, waiting_us), "exposed_waiting_us"},
-             {offsetof(struct line, idle_us), "idle_us"}};
+static const char *const part_keys[] = {"compute_us", "exposed_transfer_us", "bubble_us", "exposed_waiting_us",
+                                        "idle_us"};
+enum { PARTS = sizeof(part_keys) / sizeof(part_keys[0]) };
 
 static double value_at(const json_t *root, const char *const paths[3])
 {
@@ -123,8 +111,8 @@ static void read_parts(struct line *line, const json_t *root, const char *role)
         breakdown = bb_sweep_follow(root, "best_layout.layouts.0");
     line->role = role;
     line->rank = count_at(breakdown, "rank");
-    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
-        *(double *)(void *)((char *)line + parts[i].offset) = value_at(breakdown, (const char *const[3]){parts[i].key});
+    for (int i = 0; i < PARTS; i++)
+        line->parts_us[i] = value_at(breakdown, (const char *const[3]){part_keys[i]});
 }
 
 static struct line make_line(const struct bb_result_file *file, const char *role)

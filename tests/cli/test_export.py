@@ -478,7 +478,7 @@ def test_perfetto_equals_the_trace(busbar, tmp_path, step):
     names = {(e["name"], e["pid"], e["tid"]): e["args"]["name"] for e in events if e["ph"] == "M" and e["name"].endswith("_name")}
     expected = collections.defaultdict(list)
     for e in events:
-        if e["ph"] == "X" and e["cat"] != "transfer":
+        if e["ph"] == "X" and e["cat"] not in ("transfer", "exposed"):
             track = names["process_name", e["pid"], 0], names["thread_name", e["pid"], e["tid"]]
             name = "step, predicted for h100-sxm-ib" if e["cat"] == "step" else e["name"]
             arguments = e.get("args", {})

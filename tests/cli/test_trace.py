@@ -39,6 +39,24 @@ def test_run_trace_matches_predicted_trace(busbar, tmp_path):
     assert len(ends) == 8 and set(ends.values()) == {2}
 
 
+@pytest.mark.parametrize("args,ranks", [
+    (("gpt3_350m", "--pp", 4, "--micro-batches", 8), 4),
+    (("gpt3_350m", "--pp", 2, "--tp", 2, "--sequence-parallel", "--micro-batches", 4, "--slow", "rank=1:1.5"), 8)], ids=["stages", "slow"])
+def test_exposed_time_of_the_trace_is_that_of_the_report(busbar, tmp_path, args, ranks):
+    """The slices by cause do not overlap, and each cause adds up to that of the report, also of the last stage, which waits for the first
+    one in an all_reduce of the embedding."""
+    done = busbar.run("plan", "transformer", "--model", *args, "--ranks", ranks, "--cluster", "h100-sxm-ib", "--trace", tmp_path / "trace.json",
+                      "--json", "-", emulated=False)
+    assert done.returncode == 0, done.stderr
+    events = traced(tmp_path / "trace.json")[1]
+    for role in json.loads(done.stdout)["predicted"]["breakdown_by_role"]:
+        inside = sorted((e["ts"], e["dur"], e["name"]) for e in events if e["ph"] == "X" and (e["pid"], e["tid"]) == (role["rank"], 0) and
+                        e["name"] != "step")
+        assert all(a[0] + a[1] <= b[0] + 1e-6 for a, b in zip(inside, inside[1:]))
+        for name, key in (("exposed transfer", "exposed_transfer_us"), ("bubble", "bubble_us"), ("waiting", "exposed_waiting_us")):
+            assert sum(dur for _, dur, cause in inside if cause == name) == pytest.approx(role[key], abs=1e-3), (name, role["role"])
+
+
 def memory(events):
     """{rank: [(time in us, {use: bytes})]} of the counters of the memory that a rank holds"""
     held = collections.defaultdict(list)

@@ -5,7 +5,7 @@
  * Each stream of a rank has a Perfetto track and a packet sequence. Data that all packets of a sequence share is
  * written once: the track, interned names, and a clock with incremental timestamps. A slice (an operation in the
  * timeline) consists of a begin event and an end event. If a communication operation waits, its slice contains an inner
- * slice "bubble" or "waiting". Five counter tracks per rank show the memory that it holds (timeline/memory_series.h).
+ * slice "wait". Five counter tracks per rank show the memory that it holds (timeline/memory_series.h).
  * Field numbers are those of Perfetto's trace_packet.proto, track_event.proto, track_descriptor.proto,
  * counter_descriptor.proto and interned_data.proto.
  */
@@ -200,7 +200,7 @@ static void put_call(void *arg, const struct bb_timeline_call *call)
         add_argument(w, "critical", ARGUMENT_TRUTH, true);
     put_event(w);
     if (at->wait_ns > 0) {
-        put_bare_event(w, at->begin_ns, call->wait);
+        put_bare_event(w, at->begin_ns, "wait");
         put_bare_event(w, at->begin_ns + at->wait_ns, NULL);
     }
     put_bare_event(w, at->end_ns, NULL);
@@ -329,8 +329,8 @@ int bb_export_perfetto(const struct bb_export *e, FILE *out)
     TRY(select_ranges(e->only.micro_batches, "export-micro-batches", "micro-batches", n_micro_batches, micro_batches));
     bb_timeline_init_ranks(&t, e->step, ranks);
     t.source = source;
-    TRY(bb_predicted_timeline(e->step, p, &t));
-    TRY(bb_predict_critical_path(e->step, p, &critical));
+    bb_predicted_timeline(e->step, p, &t);
+    bb_predict_critical_path(e->step, p, &critical);
     t.critical = &critical;
     write_timeline(&t, e->only.micro_batches ? micro_batches : NULL, out);
 out:

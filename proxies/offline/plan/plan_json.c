@@ -274,22 +274,19 @@ void bb_plan_body(json_t *object, const struct bb_plan *plan, bool ops)
 
 /* ---- the whole JSON document ---- */
 
-static int add_prediction(json_t *root, const struct bb_plan_report *r)
+static void add_prediction(json_t *root, const struct bb_plan_report *r)
 {
     json_t *predicted = bb_prediction_json(r->plan, r->prediction);
     struct bb_critical_path path;
-    int rc;
 
     json_object_set_new(root, "predicted", predicted);
-    TRY(bb_predict_critical_path(r->plan->step, r->prediction, &path));
+    bb_predict_critical_path(r->plan->step, r->prediction, &path);
     json_object_set_new(predicted, "critical_path", bb_critical_path_json(&path));
     if (r->training)
         json_object_set_new(predicted, "training", bb_training_time_json(r->training));
     if (r->jittered)
         json_object_set_new(predicted, "jitter", bb_jittered_json(r->jittered));
-out:
     bb_critical_path_release(&path);
-    return rc;
 }
 
 /* Sets status and reason. A plan without --must-fit succeeds even if training does not fit in GPU memory; its status is
@@ -305,46 +302,40 @@ static void set_status(json_t *root, const struct bb_plan_report *r)
     json_object_set_new(root, "reason", json_string(misfit));
 }
 
-/* Stores the JSON document in *root, which the caller releases, also after an error. */
-static int make_plan(const struct bb_plan_report *r, json_t **root)
+/* Returns the JSON document, which the caller releases. */
+static json_t *make_plan(const struct bb_plan_report *r)
 {
-    int rc = 0;
-
-    *root = json_pack("{s:s, s:s, s:O, s:s, s:O}", "schema", "busbar.plan/1", "busbar", BUSBAR_VERSION, "command",
-                      r->command, "proxy", r->plan->step->proxy, "options", r->options);
-    bb_plan_body(*root, r->plan, r->ops);
+    json_t *root = json_pack("{s:s, s:s, s:O, s:s, s:O}", "schema", "busbar.plan/1", "busbar", BUSBAR_VERSION,
+                             "command", r->command, "proxy", r->plan->step->proxy, "options", r->options);
+    bb_plan_body(root, r->plan, r->ops);
     if (r->prediction) {
-        json_object_set_new(*root, "nodes",
+        json_object_set_new(root, "nodes",
                             json_integer(bb_cluster_nodes(&r->prediction->cluster, r->plan->step->layout.ranks)));
-        rc = add_prediction(*root, r);
+        add_prediction(root, r);
     } else if (r->plan->forecast->gpu_bytes > 0)
-        json_object_set_new(*root, "memory", bb_forecast_memory(r->plan, r->plan->forecast));
+        json_object_set_new(root, "memory", bb_forecast_memory(r->plan, r->plan->forecast));
     if (r->best_order)
-        json_object_set(*root, "best_order", r->best_order);
-    set_status(*root, r);
-    return rc;
+        json_object_set(root, "best_order", r->best_order);
+    set_status(root, r);
+    return root;
 }
 
 int bb_plan_write_csv(const struct bb_plan_report *report, FILE *out)
 {
-    json_t *root, *rows;
-    int rc = make_plan(report, &root);
+    json_t *root = make_plan(report), *rows = json_pack("[o]", root);
 
-    rows = json_pack("[o]", root);
-    if (rc == 0)
-        bb_flat_table_write(rows, root, out);
+    bb_flat_table_write(rows, root, out);
     json_decref(rows);
-    return rc;
+    return 0;
 }
 
 /* Ignores write errors: the caller reports them when it closes the file or stdout. */
 int bb_plan_write_json(const struct bb_plan_report *report, FILE *out)
 {
-    json_t *root;
-    int rc = make_plan(report, &root);
+    json_t *root = make_plan(report);
 
-    if (rc == 0 && json_dumpf(root, out, JSON_INDENT(1)) == 0)
+    if (json_dumpf(root, out, JSON_INDENT(1)) == 0)
         fputc('\n', out);
     json_decref(root);
-    return rc;
+    return 0;
 }

@@ -86,7 +86,7 @@ int bb_rank_breakdown_add(struct bb_rank_breakdown *f, const struct bb_runner *r
     bb_update_mean(&f->comm_us, f->steps, o.comm_ns);
     bb_update_mean(&f->exposed_us, f->steps, o.exposed_ns);
     bb_update_mean(&f->idle_us, f->steps, o.idle_ns);
-    bb_exposure_of(&s.compute, &s.comm, &s.transfers, &s.stages, &e);
+    e = bb_exposure_of(&s);
     bb_update_mean(&f->exposed_transfer_us, f->steps, e.transfer_ns);
     bb_update_mean(&f->bubble_us, f->steps, e.bubble_ns);
     bb_update_mean(&f->exposed_waiting_us, f->steps, e.waiting_ns);

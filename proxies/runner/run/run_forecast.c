@@ -22,12 +22,12 @@ static int compare(struct bb_run_forecast *f, const struct bb_step *step, const 
     int at = 0, rc;
 
     snprintf(f->cluster, sizeof(f->cluster), "%s", cluster->name);
-    TRY(bb_predict_step(step, cluster, &conditions, &p));
+    TRY(bb_predict_under(step, cluster, &conditions, &p));
     f->step_us = (double)p.classes[p.slowest].all.step_ns / 1e3;
     if (f->rank == BB_NONE)
         goto out;
     bb_timeline_init(&predicted, step, &f->rank, 1);
-    TRY(bb_predicted_timeline(step, &p, &predicted));
+    bb_predicted_timeline(step, &p, &predicted);
     while (measured->ranks[at] != f->rank)
         at++;
     f->rank_us[0] = (double)measured->step_ns[at] / 1e3;

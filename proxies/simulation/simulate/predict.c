@@ -97,7 +97,7 @@ static void read_class(const struct bb_sim *m, const struct bb_sim_run *run, int
         r->groups[g].exposed_ns = group.exposed_ns;
         r->groups[g].waiting_ns = bb_spans_length(&s.waits[g]);
     }
-    bb_exposure_of(&s.compute, &s.comm, &s.transfers, &s.stages, &r->exposed);
+    r->exposed = bb_exposure_of(&s);
     find_variants(m, r);
     bb_intervals_release(&s);
 }
@@ -182,46 +182,14 @@ static void read_all(const struct bb_sim *m, const struct bb_sim_run *run, bool 
     }
 }
 
-/* Sets t->step_ns[i], the step time of the i-th rank of the timeline. The step of a rank ends when all its
- * operations have ended and the host has issued the whole program. */
-static void end_rank(struct bb_timeline *t, int i, int64_t issued_ns)
+void bb_predicted_timeline(const struct bb_step *step, const struct bb_prediction *p, struct bb_timeline *t)
 {
-    const size_t n_ops = bb_step_program(t->step, t->ranks[i])->n_ops;
-
-    t->step_ns[i] = issued_ns;
-    for (size_t op = 0; op < n_ops; op++)
-        t->step_ns[i] = t->ops[i][op].end_ns > t->step_ns[i] ? t->ops[i][op].end_ns : t->step_ns[i];
-}
-
-int bb_predict_timeline(const struct bb_step *step, const struct bb_cluster *cluster,
-                        const struct bb_conditions *conditions, struct bb_timeline *t)
-{
-    struct bb_sim_run run = {0};
-    struct bb_sim m;
-    int rc;
-
-    TRY(simulate_step(&m, &run, step, cluster, conditions));
-    for (int i = 0; i < t->n; i++) {
-        read_ops(&m, &run, m.classes.of[t->ranks[i]], t->ops[i]);
-        end_rank(t, i, run.issued_ns[m.classes.of[t->ranks[i]]]);
-    }
-out:
-    bb_sim_run_release(&run);
-    bb_sim_release(&m);
-    return rc;
-}
-
-int bb_predicted_timeline(const struct bb_step *step, const struct bb_prediction *p, struct bb_timeline *t)
-{
-    if (!p->ops)
-        return bb_predict_timeline(step, &p->cluster, &p->conditions, t);
     for (int i = 0; i < t->n; i++) {
         const int class_id = p->class_of[t->ranks[i]];
 
         memcpy(t->ops[i], p->ops[class_id], bb_step_program(step, t->ranks[i])->n_ops * sizeof(*t->ops[i]));
-        end_rank(t, i, p->classes[class_id].issue_ns);
+        t->step_ns[i] = p->classes[class_id].all.step_ns;
     }
-    return 0;
 }
 
 /* ---- step time with only compute or only communication ---- */

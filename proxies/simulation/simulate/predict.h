@@ -95,14 +95,9 @@ int bb_predict_under(const struct bb_step *step, const struct bb_cluster *cluste
                      const struct bb_conditions *conditions, struct bb_prediction *out) BB_MUST_CHECK;
 void bb_prediction_release(struct bb_prediction *p);
 
-/* bb_predict_timeline - predicts the step and stores the operation times of the ranks that the initialized timeline
- * t selects. conditions: perturbations; NULL: none. Returns 0, -BB_EFAIL or -BB_EUSAGE (see bb_predict). */
-int bb_predict_timeline(const struct bb_step *step, const struct bb_cluster *cluster,
-                        const struct bb_conditions *conditions, struct bb_timeline *t) BB_MUST_CHECK;
-/* bb_predicted_timeline - stores the operation times of a predicted step in the timeline t. Copies the times from p; if
- * p does not contain them, predicts the step again (bb_predict_timeline), which can fail. */
-int bb_predicted_timeline(const struct bb_step *step, const struct bb_prediction *p,
-                          struct bb_timeline *t) BB_MUST_CHECK;
+/* bb_predicted_timeline - stores the operation times of a predicted step (bb_predict_under) for the ranks that the
+ * initialized timeline t selects. */
+void bb_predicted_timeline(const struct bb_step *step, const struct bb_prediction *p, struct bb_timeline *t);
 
 /* Predicted step times with jitter (random variation of kernel times). */
 struct bb_jittered {

@@ -5,39 +5,25 @@
 
 #include <stdlib.h>
 
-/* Computes, for each rank r, shown_as[r]: the index in the timeline of the rank that represents r's class of
- * equivalent ranks (rank_classes.h). shown_as: out, [ranks]. */
-static void index_classes(const struct bb_timeline *t, const struct bb_prediction *p, int ranks, int *shown_as)
-{
-    int *index;
-
-    BB_NEW(index, p->n_classes);
-    for (int i = 0; i < t->n; i++)
-        index[p->class_of[t->ranks[i]]] = i;
-    for (int r = 0; r < ranks; r++)
-        shown_as[r] = index[p->class_of[r]];
-    free(index);
-}
-
-int bb_predict_critical_path(const struct bb_step *step, const struct bb_prediction *p, struct bb_critical_path *path)
+void bb_predict_critical_path(const struct bb_step *step, const struct bb_prediction *p, struct bb_critical_path *path)
 {
     const int ranks = step->layout.ranks;
-    struct bb_timeline t = {0};
-    bool *shown = NULL;
-    int *shown_as = NULL, rc;
+    struct bb_timeline t;
+    bool *shown;
+    int *shown_as; /* [ranks] index in the timeline of the rank that represents the rank's class of equivalent ranks */
 
-    *path = (struct bb_critical_path){0};
     BB_NEW(shown, ranks);
     BB_NEW(shown_as, ranks);
     for (int c = 0; c < p->n_classes; c++)
         shown[p->classes[c].rank] = true;
     bb_timeline_init_ranks(&t, step, shown);
-    TRY(bb_predicted_timeline(step, p, &t));
-    index_classes(&t, p, ranks, shown_as);
+    bb_predicted_timeline(step, p, &t);
+    for (int i = 0; i < t.n; i++)
+        shown_as[t.ranks[i]] = i;
+    for (int r = 0; r < ranks; r++)
+        shown_as[r] = shown_as[p->classes[p->class_of[r]].rank];
     bb_critical_path_init(path, &t, shown_as);
-out:
     bb_timeline_release(&t);
     free(shown_as);
     free(shown);
-    return rc;
 }

@@ -6,9 +6,8 @@
 #include "proxies/simulation/simulate/predict.h"
 #include "proxies/simulation/timeline/critical_path.h"
 
-/* bb_predict_critical_path - computes the critical path of `step` from its prediction p. Returns 0, or the
- * error of bb_predicted_timeline. The caller releases path with bb_critical_path_release. */
-int bb_predict_critical_path(const struct bb_step *step, const struct bb_prediction *p,
-                             struct bb_critical_path *path) BB_MUST_CHECK;
+/* bb_predict_critical_path - computes the critical path of `step` from its prediction p (bb_predict_under). The caller
+ * releases path with bb_critical_path_release. */
+void bb_predict_critical_path(const struct bb_step *step, const struct bb_prediction *p, struct bb_critical_path *path);
 
 #endif

@@ -60,35 +60,37 @@ int64_t bb_spans_length(struct bb_spans *s)
     return length;
 }
 
-int64_t bb_spans_common(struct bb_spans *a, struct bb_spans *b)
+/* Adds the intervals of a that are outside b. */
+static void add_difference(struct bb_spans *s, struct bb_spans *a, struct bb_spans *b)
 {
-    int64_t length = 0, begin, end;
-    size_t i = 0, j = 0;
+    size_t k = 0;
 
     bb_spans_join(a);
     bb_spans_join(b);
-    while (i < a->n && j < b->n) {
-        begin = a->at[i].begin_ns > b->at[j].begin_ns ? a->at[i].begin_ns : b->at[j].begin_ns;
-        end = a->at[i].end_ns < b->at[j].end_ns ? a->at[i].end_ns : b->at[j].end_ns;
-        if (end > begin)
-            length += end - begin;
-        if (a->at[i].end_ns < b->at[j].end_ns)
-            i++;
-        else
-            j++;
+    for (size_t i = 0; i < a->n; i++) {
+        int64_t from_ns = a->at[i].begin_ns;
+        const int64_t end_ns = a->at[i].end_ns;
+
+        for (; k < b->n && b->at[k].end_ns <= end_ns; k++) {
+            bb_spans_add(s, from_ns, b->at[k].begin_ns);
+            from_ns = MAX(from_ns, b->at[k].end_ns);
+        }
+        bb_spans_add(s, from_ns, k < b->n ? MIN(end_ns, b->at[k].begin_ns) : end_ns);
     }
-    return length;
 }
 
 void bb_overlap_of(int64_t step_ns, struct bb_spans *compute, struct bb_spans *comm, struct bb_overlap *out)
 {
-    int64_t both = bb_spans_common(compute, comm);
+    struct bb_spans exposed = {0};
+
+    add_difference(&exposed, comm, compute);
 
     *out = (struct bb_overlap){
         .step_ns = step_ns, .compute_ns = bb_spans_length(compute), .comm_ns = bb_spans_length(comm)};
-    out->exposed_ns = out->comm_ns - both;
+    out->exposed_ns = bb_spans_length(&exposed);
+    bb_spans_release(&exposed);
     out->idle_ns = step_ns - (out->compute_ns + out->exposed_ns);
-    out->overlap_fraction = out->comm_ns > 0 ? (double)both / (double)out->comm_ns : NAN;
+    out->overlap_fraction = out->comm_ns > 0 ? 1 - (double)out->exposed_ns / (double)out->comm_ns : NAN;
 }
 
 void bb_spans_add_all(struct bb_spans *s, const struct bb_spans *more)
@@ -97,23 +99,31 @@ void bb_spans_add_all(struct bb_spans *s, const struct bb_spans *more)
         bb_spans_add(s, more->at[i].begin_ns, more->at[i].end_ns);
 }
 
-/* Computes the union of the `compute` intervals and adds `transfers`, `stages` and `comm` to it, in this order. The
- * increases of its total length are transfer_ns, bubble_ns and waiting_ns. */
-void bb_exposure_of(struct bb_spans *compute, struct bb_spans *comm, struct bb_spans *transfers,
-                    struct bb_spans *stages, struct bb_exposure *out)
+void bb_exposure_spans(struct bb_intervals *s, struct bb_spans parts[BB_EXPOSURES])
 {
-    const struct bb_spans *sets[] = {transfers, stages, comm};
-    int64_t *parts[] = {&out->transfer_ns, &out->bubble_ns, &out->waiting_ns}, before;
+    struct bb_spans *const sets[BB_EXPOSURES] = {&s->transfers, &s->stages, &s->comm};
     struct bb_spans all = {0};
 
-    bb_spans_add_all(&all, compute);
-    before = bb_spans_length(&all);
-    for (int i = 0; i < 3; i++) {
+    bb_spans_add_all(&all, &s->compute);
+    for (int i = 0; i < BB_EXPOSURES; i++) {
+        parts[i] = (struct bb_spans){0};
+        add_difference(&parts[i], sets[i], &all);
         bb_spans_add_all(&all, sets[i]);
-        *parts[i] = bb_spans_length(&all) - before;
-        before += *parts[i];
     }
     bb_spans_release(&all);
+}
+
+struct bb_exposure bb_exposure_of(struct bb_intervals *s)
+{
+    struct bb_spans parts[BB_EXPOSURES];
+    int64_t ns[BB_EXPOSURES];
+
+    bb_exposure_spans(s, parts);
+    for (int i = 0; i < BB_EXPOSURES; i++) {
+        ns[i] = bb_spans_length(&parts[i]);
+        bb_spans_release(&parts[i]);
+    }
+    return (struct bb_exposure){ns[BB_EXPOSED_TRANSFER], ns[BB_EXPOSED_BUBBLE], ns[BB_EXPOSED_WAITING]};
 }
 
 double bb_overlap_efficiency(double compute_alone, double comm_alone, double both)

@@ -71,15 +71,6 @@ struct bb_exposure {
 };
 
 /*
- * bb_exposure_of - divides the exposed communication (during which no compute kernel runs) by cause.
- *   comm       intervals of all communication
- *   transfers  intervals in which communication transferred data
- *   stages     intervals of messages between pipeline stages, and of waiting that counts as bubble
- */
-void bb_exposure_of(struct bb_spans *compute, struct bb_spans *comm, struct bb_spans *transfers,
-                    struct bb_spans *stages, struct bb_exposure *out);
-
-/*
  * bb_overlap_efficiency - returns (Tc + Tm - Tb) / min(Tc, Tm), where Tc, Tm and Tb are the times of compute alone,
  * communication alone, and both together. 1: the shorter of Tc and Tm is fully hidden; 0: no overlap; below 0: both
  * together take longer than one after the other. NaN if Tc or Tm is 0, unknown or below 1 % of Tb: then overlap has
@@ -132,5 +123,13 @@ void bb_intervals_set_pipeline(struct bb_intervals *s, const struct bb_layout *l
  * bb_intervals_release - frees all intervals; also accepts a zeroed struct. */
 void bb_intervals_add(struct bb_intervals *s, const struct bb_layout *l, int comm, const struct bb_timed_op *at);
 void bb_intervals_release(struct bb_intervals *s);
+
+/*
+ * bb_exposure_of - divides the exposed communication of a rank by cause.
+ * bb_exposure_spans - the same as disjoint intervals. parts: out; the caller releases them
+ */
+enum bb_exposed { BB_EXPOSED_TRANSFER, BB_EXPOSED_BUBBLE, BB_EXPOSED_WAITING, BB_EXPOSURES };
+struct bb_exposure bb_exposure_of(struct bb_intervals *s);
+void bb_exposure_spans(struct bb_intervals *s, struct bb_spans parts[BB_EXPOSURES]);
 
 #endif

@@ -102,7 +102,6 @@ static void describe_call(const struct bb_timeline *t, struct bb_timeline_call *
 
     call->op = op;
     call->at = t->ops[call->shown][call->first];
-    call->wait = op->comm != BB_NONE && l->comms[op->comm].between_stages ? "bubble" : "waiting";
     for (int k = call->first; k < call->end; k++) {
         const struct bb_timed_op *at = &t->ops[call->shown][k];
 

@@ -6,9 +6,9 @@
  * the operations of a group call on this stream; the slice has the name of the call's NVTX range. The arguments of a
  * slice are kind, group, type, count, bytes, peer (a world rank), phase and micro-batch. A slice begins when its stream
  * arrives at the operation and ends with the operation, so it includes waiting for peers. If the operation waited, the
- * slice contains two slices, "waiting" ("bubble" for messages between pipeline stages) and "transfer", and the
- * arguments include wait_us and the bus bandwidth of the transfer. The thread "step" of each rank has one slice for the
- * whole step. If both ranks of a message are shown, an arrow goes from the send to the receive. If the critical path is
+ * slice contains two slices, "wait" and "transfer", and the arguments include wait_us and the bus bandwidth of the
+ * transfer. The thread "step" of each rank has one slice for the whole step, which contains slices of the exposed
+ * communication by cause: "exposed transfer", "bubble" and "waiting". Their times are those of struct bb_exposure. If both ranks of a message are shown, an arrow goes from the send to the receive. If the critical path is
  * known, its slices have the argument "critical", and arrows named "critical path" connect them. A counter per rank and
  * group shows the payload bytes of the operations in progress. A counter per rank shows the memory that it holds, by
  * use (memory_series.h).
@@ -73,7 +73,6 @@ struct bb_timeline_call {
     uint64_t bytes;         /* payload bytes of all operations; 0 for compute */
     double bus_bytes; /* payload x bus factor of nccl-tests; for sends and receives: the larger of sent and received
                          bytes; 0 for compute */
-    const char *wait; /* name of the waiting time: "bubble" for messages between pipeline stages, else "waiting" */
     bool critical;    /* an operation of the call is on the critical path */
     char name[BB_OP_NAME];
 };

@@ -135,7 +135,7 @@ static void begin_slice(struct writer *w, const char *name, int rank, int thread
 }
 
 /* Writes one slice for a call, whose operations begin and end together. If the call waited for peers, writes two slices
- * inside this slice: the waiting time and "transfer". */
+ * inside this slice: "wait" and "transfer". */
 static void put_call(void *arg, const struct bb_timeline_call *call)
 {
     struct writer *w = arg;
@@ -164,10 +164,58 @@ static void put_call(void *arg, const struct bb_timeline_call *call)
     fputs(call->critical ? ", \"critical\": true}}" : "}}", w->out);
     if (at->wait_ns <= 0)
         return;
-    begin_slice(w, call->wait, rank, thread, at->begin_ns, moves_ns, call->wait);
+    begin_slice(w, "wait", rank, thread, at->begin_ns, moves_ns, "wait");
     fputc('}', w->out);
     begin_slice(w, "transfer", rank, thread, moves_ns, at->end_ns, "transfer");
     fputc('}', w->out);
+}
+
+/* ---- exposed communication by cause ---- */
+
+/* Returns the end of the forward and backward kernels of each rank: [ranks], released by the caller. A rank that is not
+ * shown has the time of a shown rank of its role. */
+static int64_t *pipeline_ends(const struct bb_timeline *t)
+{
+    int64_t *end_ns, *of_role;
+
+    BB_NEW(end_ns, t->step->layout.ranks);
+    BB_NEW(of_role, t->step->n_roles);
+    for (int i = 0; i < t->n; i++) {
+        const struct bb_program *p = bb_step_program(t->step, t->ranks[i]);
+        int64_t *own = &end_ns[t->ranks[i]];
+
+        for (size_t k = 0; k < p->n_ops; k++)
+            *own = bb_pipeline_end(*own, &p->ops[k], &t->ops[i][k]);
+        of_role[t->step->role_of[t->ranks[i]]] = *own;
+    }
+    for (int r = 0; r < t->step->layout.ranks; r++)
+        end_ns[r] = end_ns[r] > 0 ? end_ns[r] : of_role[t->step->role_of[r]];
+    free(of_role);
+    return end_ns;
+}
+
+/* Writes slices inside the slice of the step of the i-th rank. */
+static void put_exposed(struct writer *w, int i, const int64_t *pipeline_end_ns)
+{
+    static const char *const names[BB_EXPOSURES] = {"exposed transfer", "bubble", "waiting"};
+    const int rank = w->t->ranks[i];
+    const struct bb_program *p = bb_step_program(w->t->step, rank);
+    struct bb_spans parts[BB_EXPOSURES];
+    struct bb_intervals s = {0};
+
+    bb_intervals_set_pipeline(&s, &w->t->step->layout, rank, pipeline_end_ns, NULL);
+    for (size_t k = 0; k < p->n_ops; k++)
+        if (bb_op_launches(&p->ops[k]))
+            bb_intervals_add(&s, &w->t->step->layout, p->ops[k].comm, &w->t->ops[i][k]);
+    bb_exposure_spans(&s, parts);
+    for (int k = 0; k < BB_EXPOSURES; k++) {
+        for (const struct bb_span *at = parts[k].at; at < parts[k].at + parts[k].n; at++) {
+            begin_slice(w, names[k], rank, STEP_THREAD, at->begin_ns, at->end_ns, "exposed");
+            fputc('}', w->out);
+        }
+        bb_spans_release(&parts[k]);
+    }
+    bb_intervals_release(&s);
 }
 
 /* ---- arrows: the k-th send from rank A to rank B matches the k-th receive of rank B from rank A ---- */
@@ -377,14 +425,17 @@ static void put_head(const struct bb_timeline *t, FILE *out)
 void bb_timeline_write(const struct bb_timeline *t, FILE *out)
 {
     struct writer w = {.t = t, .out = out};
+    int64_t *pipeline_end_ns = pipeline_ends(t);
 
     put_head(t, out);
     for (int i = 0; i < t->n; i++) {
         name_rank(&w, i);
         begin_slice(&w, "step", t->ranks[i], STEP_THREAD, 0, t->step_ns[i], "step");
         fputc('}', out);
+        put_exposed(&w, i, pipeline_end_ns);
         bb_timeline_each_call(t, i, put_call, &w);
     }
+    free(pipeline_end_ns);
     put_arrows(&w);
     put_critical_arrows(&w);
     for (int i = 0; i < t->n; i++) {

@@ -8,8 +8,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { MAX_ROWS = 8 }; /* printed rows; of more rows, only the worst role of each group is printed */
-
 #define ROW(name)    BB_SHOWS(struct bb_wait_row, name)
 #define ROW_US(name) BB_SHOWS(struct bb_wait_row, name), .form = BB_FORM_TIME
 #define WAITING                                                                                                        \
@@ -75,14 +73,6 @@ static bool is_long(const struct bb_wait_row *row, double step_us)
     return row->most_us > 0 && row->most_us >= 1e-3 * step_us;
 }
 
-static bool is_longest_of_group(const struct bb_wait_table *w, const struct bb_wait_row *row)
-{
-    for (int i = 0; i < w->n; i++)
-        if (w->rows[i].group_index == row->group_index && w->rows[i].most_us > row->most_us)
-            return false;
-    return true;
-}
-
 void bb_wait_table_print(const struct bb_wait_table *w, double step_us, const struct bb_time_unit *unit,
                          const char *prefix, FILE *out)
 {
@@ -97,11 +87,10 @@ void bb_wait_table_print(const struct bb_wait_table *w, double step_us, const st
     if (w->measured && w->late_rank != BB_NONE)
         fprintf(out, "%sall wait for rank %d (node %d)\n", prefix, w->late_rank, w->late_node);
     bb_line_heading(&line, fields, false);
-    fputs(n > MAX_ROWS ? "  (worst role of each group)" : "", out);
     bb_line_end(&line);
     line.start = "  ";
     for (int i = 0; i < w->n; i++) {
-        if (!is_long(&w->rows[i], step_us) || (n > MAX_ROWS && !is_longest_of_group(w, &w->rows[i])))
+        if (!is_long(&w->rows[i], step_us))
             continue;
         bb_line_row(&line, fields, &w->rows[i]);
         bb_line_end(&line);

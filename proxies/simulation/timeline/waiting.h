@@ -57,7 +57,7 @@ void bb_wait_table_release(struct bb_wait_table *w);
 
 /*
  * bb_wait_table_print - prints late_rank and the rows in which a rank waits for at least 0.1 % of the step; no line if
- * there are no such rows. Of more than 8 such rows, prints the role of each group in which a rank waits longest.
+ * there are no such rows.
  *   unit    unit of all times
  *   prefix  begin of the two heading lines
  * bb_wait_table_json - adds waiting (an array with all rows) and, if measured, late_rank and late_node to the object.

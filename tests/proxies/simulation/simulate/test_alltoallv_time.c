@@ -71,8 +71,8 @@ static void assert_same_path(const struct bb_step *step, const struct bb_predict
 {
     struct bb_critical_path x, y;
 
-    assert_int_equal(bb_predict_critical_path(step, a, &x), 0);
-    assert_int_equal(bb_predict_critical_path(messages, b, &y), 0);
+    bb_predict_critical_path(step, a, &x);
+    bb_predict_critical_path(messages, b, &y);
     assert_int_equal(x.rank, y.rank);
     assert_int_equal(x.n, y.n);
     assert_memory_equal(x.ns, y.ns, sizeof(x.ns));

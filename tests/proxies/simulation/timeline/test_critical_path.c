@@ -246,8 +246,8 @@ static void operations_off_the_path_do_not_change_the_step(void **state)
         int64_t sum = 0;
 
         assert_int_equal(MADE_LINE(&step, steps[i].line, .ranks = steps[i].ranks, .compute = "timed"), 0);
-        assert_int_equal(bb_predict_step(&step, &cluster, NULL, &p), 0);
-        assert_int_equal(bb_predict_critical_path(&step, &p, &path), 0);
+        assert_int_equal(bb_predict(&step, &cluster, &p), 0);
+        bb_predict_critical_path(&step, &p, &path);
         for (int k = 0; k < BB_CRITICAL_PARTS; k++)
             sum += path.ns[k];
         assert_int_equal(sum, p.classes[p.slowest].all.step_ns);

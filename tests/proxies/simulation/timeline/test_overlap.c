@@ -135,29 +135,26 @@ static void exposed_time_by_cause_matches_counting(void **state)
     (void)state;
     for (int round = 0; round < 2000; round++) {
         bool c[LENGTH] = {0}, m[LENGTH] = {0}, x[LENGTH] = {0}, p[LENGTH] = {0};
-        struct bb_spans compute = {0}, comm = {0}, transfers = {0}, stages = {0};
+        struct bb_intervals s = {0};
         struct bb_exposure e;
         int transfer = 0, bubble = 0, waiting = 0;
 
-        add_random_spans(c, &compute, &seed);
-        add_random_spans(m, &comm, &seed);
-        add_random_spans(x, &transfers, &seed);
-        add_random_spans(p, &stages, &seed);
-        bb_spans_add_all(&comm, &transfers);
-        bb_spans_add_all(&comm, &stages);
+        add_random_spans(c, &s.compute, &seed);
+        add_random_spans(m, &s.comm, &seed);
+        add_random_spans(x, &s.transfers, &seed);
+        add_random_spans(p, &s.stages, &seed);
+        bb_spans_add_all(&s.comm, &s.transfers);
+        bb_spans_add_all(&s.comm, &s.stages);
         for (int t = 0; t < LENGTH; t++) {
             transfer += !c[t] && x[t];
             bubble += !c[t] && !x[t] && p[t];
             waiting += !c[t] && !x[t] && !p[t] && m[t];
         }
-        bb_exposure_of(&compute, &comm, &transfers, &stages, &e);
+        e = bb_exposure_of(&s);
         assert_int_equal(e.transfer_ns, transfer);
         assert_int_equal(e.bubble_ns, bubble);
         assert_int_equal(e.waiting_ns, waiting);
-        bb_spans_release(&compute);
-        bb_spans_release(&comm);
-        bb_spans_release(&transfers);
-        bb_spans_release(&stages);
+        bb_intervals_release(&s);
     }
 }
 

@@ -88,7 +88,7 @@ static bool is_slice_part(const json_t *event)
 {
     const char *cat = text_of(event, "cat");
 
-    return strcmp(cat, "waiting") == 0 || strcmp(cat, "bubble") == 0 || strcmp(cat, "transfer") == 0;
+    return strcmp(cat, "wait") == 0 || strcmp(cat, "transfer") == 0;
 }
 
 /* The slices of a thread are in order and do not overlap; those of the streams are within the step. The parts of a
@@ -107,6 +107,8 @@ static void assert_threads(const json_t *root)
         double ts = number_of(event, "ts"), dur = number_of(event, "dur");
 
         assert_true(pid < 8 && tid < 8 && dur >= 0);
+        if (tid == 0 && strcmp(text_of(event, "name"), "step") != 0)
+            continue; /* the exposed communication inside the step: test_trace.py */
         if (is_slice_part(event)) {
             assert_true(ts >= from[pid][tid] - 1e-6 && ts + dur <= end[pid][tid] + 1e-6);
             from[pid][tid] = ts + dur;
@@ -263,10 +265,11 @@ static void counters_of_times_chosen_by_hand(void **state)
     bb_step_release(&step);
 }
 
-/* The receive of rank 1 lasts 1002 ns; it waits for 602 ns and transfers 400 bytes in the other 400 ns. */
+/* The receive of rank 1 lasts 1002 ns; it waits for 602 ns and transfers 400 bytes in the other 400 ns. Compute
+ * hides the wait until 2200 ns. The rest is a pipeline bubble only between stages. */
 static void waiting_is_a_separate_slice(void **state)
 {
-    static const char *const line[] = {"waiting", "bubble"};
+    static const char *const cause[] = {"waiting", "bubble"};
     struct bb_timeline t;
     struct bb_step step;
     json_t *root;
@@ -276,12 +279,16 @@ static void waiting_is_a_separate_slice(void **state)
         make_pair(&step, &t);
         step.layout.comms[0].between_stages = stages;
         t.ops[1][1].wait_ns = 602;
+        t.ops[1][0].end_ns = 2200;
         root = write_and_parse(&t);
         assert_slice(nth(root, "X", 1, 2, 0), "recv c0 400 B", 2, 1.002);
-        assert_slice(nth(root, "X", 1, 2, 1), line[stages], 2, 0.602);
+        assert_slice(nth(root, "X", 1, 2, 1), "wait", 2, 0.602);
         assert_slice(nth(root, "X", 1, 2, 2), "transfer", 2.602, 0.4);
         assert_slice(nth(root, "X", 1, 2, 3), "send c0 800 B", 3.002, 5.998);
         assert_arg(json_object_get(nth(root, "X", 1, 2, 0), "args"), "wait_us", NULL, 0.602);
+        assert_slice(nth(root, "X", 1, 0, 2), cause[stages], 2.2, 0.402);
+        assert_slice(nth(root, "X", 1, 0, 1), "exposed transfer", 2.602, 6.398);
+        assert_null(nth(root, "X", 1, 0, 3));
         assert_arg(json_object_get(nth(root, "X", 1, 2, 0), "args"), "busbw_gbps", NULL, 1);
         assert_arg(json_object_get(nth(root, "X", 1, 2, 3), "args"), "wait_us", NULL, 0);
         json_decref(root);
@@ -349,7 +356,7 @@ static void trace_of_a_prediction(void **state)
     struct bb_proxy_config config = {.ranks = 4, .layers = 4, .stages = 2, .micro_batches = 3, .compute = "timed"};
     struct bb_prediction p;
     struct bb_cluster cluster;
-    struct bb_timeline t, copied;
+    struct bb_timeline t;
     struct bb_step step;
     json_t *root;
 
@@ -358,19 +365,13 @@ static void trace_of_a_prediction(void **state)
     assert_int_equal(bb_cluster_load("h100-sxm-ib", &cluster), 0);
     assert_int_equal(bb_predict(&step, &cluster, &p), 0);
     bb_timeline_init(&t, &step, &p.classes[p.slowest].rank, 1);
-    assert_int_equal(bb_predict_timeline(&step, &cluster, NULL, &t), 0);
+    bb_predicted_timeline(&step, &p, &t);
     assert_same_times(&t, &p);
     root = write_and_parse(&t);
     assert_threads(root);
     assert_counters(root);
     assert_int_equal(assert_arrows(root), 2 * 2 * 3); /* replicas x directions x micro-batches */
     json_decref(root);
-    bb_timeline_init(&copied, &step, NULL, 0);
-    assert_int_equal(bb_predicted_timeline(&step, &p, &copied), 0);
-    assert_memory_equal(copied.step_ns, t.step_ns, (size_t)t.n * sizeof(*t.step_ns));
-    for (int i = 0; i < t.n; i++)
-        assert_memory_equal(copied.ops[i], t.ops[i], bb_step_program(&step, t.ranks[i])->n_ops * sizeof(*t.ops[i]));
-    bb_timeline_release(&copied);
     bb_timeline_release(&t);
     bb_prediction_release(&p);
     bb_step_release(&step);

@@ -29,7 +29,7 @@ static const struct bb_field rank_fields[] = {
 };
 
 struct group_row {
-    const char *name, *algorithm, *protocol;
+    const char *name, *collective, *algorithm, *protocol;
     int rank;
     double busbw_gbps;
     struct bb_predicted_group of;
@@ -43,6 +43,7 @@ static const struct bb_field group_fields[] = {
     {"exposed_us", "exposed", NULL, 11, 0, BB_SHOWS_NS(struct group_row, of.exposed_ns)},
     {"bytes", "payload", "", 11, 0, BB_SHOWS_WHOLE(struct group_row, of.bytes), .form = BB_FORM_BYTES},
     {"busbw_gbps", "busbw GB/s", "", 11, 2, GROUP(busbw_gbps)},
+    {"collective", GROUP(collective)},
     {"algorithm", GROUP(algorithm)},
     {"protocol", GROUP(protocol)},
     {0},
@@ -55,6 +56,7 @@ static struct group_row group_of(const struct bb_plan *plan, const struct bb_pre
     const struct bb_nccl_variant *v = of->variant == BB_NONE ? NULL : &p->cluster.variants[of->variant];
 
     return (struct group_row){.name = plan->step->layout.groups[g].name,
+                              .collective = of->coll == BB_NONE ? NULL : bb_colls[of->coll].name,
                               .algorithm = v ? bb_nccl_algorithms[v->algorithm] : NULL,
                               .protocol = v ? v->protocol : NULL,
                               .rank = r->rank,
@@ -151,7 +153,7 @@ static void print_groups(const struct bb_plan *plan, const struct bb_prediction 
 
     line->start = "  ";
     bb_line_heading(line, group_fields, false);
-    fputs(p->cluster.n_variants > 0 ? "  largest collective" : "", line->out);
+    fputs(p->cluster.n_variants > 0 ? "  most time in" : "", line->out);
     bb_line_end(line);
     for (int g = 0; g < plan->step->layout.n_groups; g++) {
         const struct group_row row = group_of(plan, p, slowest, g);
@@ -160,7 +162,7 @@ static void print_groups(const struct bb_plan *plan, const struct bb_prediction 
             continue;
         bb_line_row(line, group_fields, &row);
         if (row.algorithm)
-            fprintf(line->out, "  %s %s", row.algorithm, row.protocol);
+            fprintf(line->out, "  %s: %s %s", row.collective, row.algorithm, row.protocol);
         bb_line_end(line);
     }
 }

@@ -17,21 +17,49 @@ static struct bb_timed_op times_of(const struct bb_sim_task *task)
     return (struct bb_timed_op){task->begin_ns, task->end_ns, wait_ns > 0 ? wait_ns : 0};
 }
 
-/* Determines which NCCL algorithm and protocol the cost model selects for the largest collective of each group (for
- * example of the tensor-parallel groups). */
-static void find_variants(const struct bb_sim *m, struct bb_predicted_rank *r)
+/* The collectives of one kind in a group: their time without waiting, and the largest of them. */
+struct kind_time {
+    int64_t ns;
+    const struct bb_op *largest;
+};
+
+/* Finds in each group (for example the tensor-parallel groups) the largest collective of the kind with the most time.
+ * tasks: results of the class of the rank. */
+static void find_largest(const struct bb_layout *l, const struct bb_task_graph *graph, const struct bb_sim_task *tasks,
+                         const struct bb_op *largest[BB_MAX_GROUPS])
+{
+    struct kind_time kinds[BB_MAX_GROUPS][BB_COLL_KIND_COUNT] = {0};
+    int64_t most_ns[BB_MAX_GROUPS] = {0};
+
+    for (size_t i = 0; i < graph->program->n_ops; i++) {
+        const struct bb_op *op = &graph->program->ops[i];
+        const int g = op->kind == BB_OP_COLLECTIVE ? l->comms[op->comm].group : BB_NONE;
+        const struct bb_timed_op at = times_of(&tasks[graph->task_of[i]]);
+        struct kind_time *kind = g != BB_NONE ? &kinds[g][op->coll] : NULL;
+
+        if (!kind)
+            continue;
+        kind->ns += at.end_ns - at.begin_ns - at.wait_ns;
+        if (!kind->largest || bb_op_payload_bytes(op, 2) > bb_op_payload_bytes(kind->largest, 2))
+            kind->largest = op;
+    }
+    for (int g = 0; g < l->n_groups; g++)
+        for (int k = 0; k < BB_COLL_KIND_COUNT; k++)
+            if (kinds[g][k].largest && (!largest[g] || kinds[g][k].ns > most_ns[g])) {
+                largest[g] = kinds[g][k].largest;
+                most_ns[g] = kinds[g][k].ns;
+            }
+}
+
+/* Determines which NCCL algorithm and protocol the cost model selects for the collectives with the most time of each
+ * group. */
+static void find_variants(const struct bb_sim *m, const struct bb_task_graph *graph, const struct bb_sim_task *tasks,
+                          struct bb_predicted_rank *r)
 {
     const struct bb_layout *l = &m->step->layout;
-    const struct bb_program *p = bb_step_program(m->step, r->rank);
     const struct bb_op *largest[BB_MAX_GROUPS] = {NULL};
 
-    for (size_t i = 0; i < p->n_ops; i++) {
-        const struct bb_op *op = &p->ops[i];
-        int g = op->kind == BB_OP_COLLECTIVE ? l->comms[op->comm].group : BB_NONE;
-
-        if (g != BB_NONE && (!largest[g] || bb_op_payload_bytes(op, 2) > bb_op_payload_bytes(largest[g], 2)))
-            largest[g] = op;
-    }
+    find_largest(l, graph, tasks, largest);
     for (int g = 0; g < l->n_groups; g++) {
         const int instance = bb_group_instance(l, g, r->rank);
         const struct bb_nccl_variant *variant = NULL;
@@ -45,6 +73,7 @@ static void find_variants(const struct bb_sim *m, struct bb_predicted_rank *r)
             call = bb_op_collective(largest[g], l->groups[g].size, nodes, &placement);
             bb_cluster_collective_ns(m->cluster, &call, &variant);
         }
+        r->groups[g].coll = largest[g] ? (int)largest[g]->coll : BB_NONE;
         r->groups[g].variant = variant ? (int)(variant - m->cluster->variants) : BB_NONE;
     }
 }
@@ -98,7 +127,7 @@ static void read_class(const struct bb_sim *m, const struct bb_sim_run *run, int
         r->groups[g].waiting_ns = bb_spans_length(&s.waits[g]);
     }
     r->exposed = bb_exposure_of(&s);
-    find_variants(m, r);
+    find_variants(m, graph, &run->tasks[m->task_base[class_id]], r);
     bb_intervals_release(&s);
 }
 

@@ -29,8 +29,9 @@ struct bb_predicted_group {
     int64_t waiting_ns; /* time during which a call waits (timeline/waiting.h) */
     double bytes;       /* payload bytes of this rank's collectives and messages in the group (layout.h), for example in
                          group "tp" */
-    int variant;        /* NCCL algorithm and protocol of the group's largest collective: index in cluster.variants;
-                         BB_NONE: the cost model has none */
+    int coll;           /* the kind of collective with the most time in the group; BB_NONE: there is none */
+    int variant;        /* NCCL algorithm and protocol of the largest one: index in cluster.variants; BB_NONE: the cost
+                         model has none */
     double bus_bytes;   /* bus bandwidth x busy_ns. For collectives: payload x bus factor of nccl-tests; for sends and
                          receives: the larger of sent and received bytes */
 };

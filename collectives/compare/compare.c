@@ -644,6 +644,17 @@ out:
     return bb_results_close(results, rc);
 }
 
+/* Of a prediction and a measurement, the prediction becomes A, so that "faster" and "slower" are said of the measurement. */
+static void put_prediction_first(struct bb_result_file *files)
+{
+    const struct bb_result_file measured = files[0];
+
+    if (!bb_result_file_predicted(&files[0]) && bb_result_file_predicted(&files[1])) {
+        files[0] = files[1];
+        files[1] = measured;
+    }
+}
+
 /* Loads the files and compares them. */
 static int load_and_compare(const struct options *o, const struct bb_positionals *positionals, int argc, char **argv)
 {
@@ -657,6 +668,8 @@ static int load_and_compare(const struct options *o, const struct bb_positionals
         return bb_err(BB_EUSAGE, "'-' (stdin) is given %d times, expected at most once", from_stdin);
     for (int i = 0; i < positionals->n; i++)
         TRY(bb_result_file_load(&files[i], positionals->word[i]));
+    if (positionals->n == 2)
+        put_prediction_first(files);
     rc = compare_files(o, files, positionals->n, argc, argv);
 out:
     for (int i = 0; i < positionals->n; i++)

@@ -225,12 +225,16 @@ def test_compares_runs_on_emulated_gpus(busbar, tmp_path):
 
 
 def test_compares_variants_without_channels(compare):
-    """A prediction contains algorithm and protocol; a measurement also contains channels."""
+    """A prediction contains algorithm and protocol; a measurement also contains channels. The verdict is that of the measurement in
+    both orders."""
     measured = bench(row(8, 10, 1, algorithm="RING", protocol="SIMPLE", channels=8),
                      row(16, 10, 1, algorithm="TREE", protocol="LL", channels=2))
     predicted = {"schema": "busbar.plan/1", "ranks": 4, "predicted": {"cluster": "x"},
              "results": [row(b, 9, None, algorithm="TREE", protocol="LL", channels=None) for b in (8, 16)]}
-    assert verdicts(compare(measured, predicted)) == ["faster by ratio: TREE/LL, was RING/SIMPLE", "faster by ratio"]
+    for files in ((measured, predicted), (predicted, measured)):
+        done = compare(*files)
+        assert verdicts(done) == ["slower by ratio: RING/SIMPLE, was TREE/LL", "slower by ratio"]
+        assert done.stdout.splitlines()[-1] == "# verdict: slower"
 
 
 # ---- several files -------------------------------------------------------------------------------------------------------------

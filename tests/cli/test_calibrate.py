@@ -353,6 +353,20 @@ def test_host_names_give_a_minimum_of_gpus_per_node(cluster_files, calibrate, tm
     assert "gpus_per_node is 8" in done.stdout and "--gpus-per-node 4" in done.stdout
 
 
+def test_a_common_factor_of_all_variants_is_that_of_the_nics(cluster_files, calibrate, tmp_path):
+    """The hidden profile has inter.gbps 39.5 of 48.5, and 0.93 of each nic: without messages only the product is measured."""
+    hidden, files = cluster_files
+    done, profile, _ = calibrate(files["one"], files["four"], "--from", "h100-sxm-ib", "--gpus-per-node", 4)
+    assert done.returncode == 0 and profile["inter"]["gbps"] == pytest.approx(39.5 * 0.93, rel=0.01) and "NOT FITTED" not in done.stdout
+    nominal = json.loads((ROOT / "profiles/clusters/h100-sxm-ib.json").read_text())
+    assert [w["nic"] for w in profile["nccl"]] == pytest.approx([w["nic"] for w in nominal["nccl"]], rel=0.02)
+    ring = json.loads(files["four"].read_text())
+    ring["results"] = [row for row in ring["results"] if (row["algorithm"], row["protocol"]) == ("RING", "SIMPLE")]
+    (tmp_path / "ring.json").write_text(json.dumps(ring))
+    done, profile, _ = calibrate(tmp_path / "ring.json", "--from", "h100-sxm-ib", "--gpus-per-node", 4)
+    assert profile["inter"]["gbps"] == 48.5 and "; inter.gbps is NOT FITTED: sendrecv, alltoall " in done.stdout.splitlines()[-1]
+
+
 def test_rows_of_one_node_leave_inter_node_parameters_unchanged(cluster_files, calibrate):
     hidden, files = cluster_files
     nominal = json.loads((ROOT / "profiles/clusters/h100-sxm-ib.json").read_text())

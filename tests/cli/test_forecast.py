@@ -400,3 +400,17 @@ def test_advice_for_training_that_does_not_fit(busbar, tmp_path, args, advice):
     assert done.returncode == (5 if "--must-fit" in args else 0) and advice in done.stderr
     for suggestion in re.findall(r"try: (.*)", done.stderr):
         assert busbar.run(*apply(shlex.join(["busbar", *command]), suggestion), emulated=False).returncode == 0
+
+
+@pytest.mark.parametrize("line,note", [
+    ("data_parallel --model resnet50 --cluster h100-sxm-ib", "compute at a fixed 119.8 TFLOP/s (--tflops), NOT at the rate of h100-sxm-ib"),
+    ("dlrm --cluster h100-sxm-ib", "compute times of the proxy, NOT of h100-sxm-ib"), ("data_parallel --model resnet50 --tflops 90 --cluster h100-sxm-ib", ""),
+    ("gpt2_large --cluster h100-sxm-ib", "without compute; try: transformer --model gpt2_large"),
+    ("resnet50 --cluster h100-sxm-ib", "without compute; try: data_parallel --model resnet50"),
+    ("resnet50 --cluster h100-sxm-ib --compute gemm", ""), ("transformer --model gpt2_small --cluster h100-sxm-ib", "")])
+def test_compute_that_is_not_of_the_cluster_is_named_in_the_step(busbar, line, note):
+    step = next(x for x in busbar.run("plan", *line.split(), "--ranks", 8, emulated=False).stdout.splitlines() if x.startswith("  step  "))
+    assert step.partition("slowest rank 0")[2].removeprefix(" (first stage)") == (note and f"; {note}")
+    if "try: " in note:
+        done = busbar.run("plan", *note.split("try: ")[1].split(), "--ranks", 8, "--cluster", "h100-sxm-ib", emulated=False)
+        assert done.returncode == 0 and "without compute" not in done.stdout

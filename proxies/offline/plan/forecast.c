@@ -138,14 +138,38 @@ static void machine_text(const struct bb_forecast *f, const struct bb_cluster *c
 
 void bb_forecast_rates_text(const struct bb_forecast *f, const struct bb_cluster *c, char *text, size_t size)
 {
-    const char *source = f->rates == BB_RATES_GIVEN ? "as given on the command line" : "as the proxy defines";
-
     if (f->rates == BB_RATES_MACHINE)
         machine_text(f, c, text, size);
-    else if (f->tflops > 0)
-        snprintf(text, size, "%.1f TFLOP/s for all shapes, %s", f->tflops, source);
+    else if (f->rates == BB_RATES_GIVEN && f->tflops > 0)
+        snprintf(text, size, "%.1f TFLOP/s for all shapes, as given on the command line", f->tflops);
+    else if (f->rates == BB_RATES_GIVEN)
+        snprintf(text, size, "compute time as given on the command line");
+}
+
+/* Proxies without compute, and the proxy that computes the step of the same model. */
+static const struct {
+    const char *proxy, *instead;
+} without_compute[] = {
+    {"resnet50", "data_parallel --model resnet50"},
+    {"resnet50_ring", "data_parallel --model resnet50"},
+    {"gpt2_large", "transformer --model gpt2_large"},
+    {"bert_large", "transformer --model bert_large"},
+};
+
+void bb_forecast_limit_text(const struct bb_forecast *f, const struct bb_plan *plan, const struct bb_cluster *c,
+                            bool computes, char *text, size_t size)
+{
+    const char *proxy = plan->step->proxy;
+
+    if (f->rates != BB_RATES_PROXY)
+        return;
+    if (computes && f->tflops > 0)
+        snprintf(text, size, "compute at a fixed %.1f TFLOP/s (--tflops), NOT at the rate of %s", f->tflops, c->name);
     else
-        snprintf(text, size, "compute time %s%s", source, f->rates == BB_RATES_GIVEN ? "" : ", for any cluster");
+        snprintf(text, size, computes ? "compute times of the proxy, NOT of %s" : "without compute", c->name);
+    for (size_t i = 0; !computes && i < sizeof(without_compute) / sizeof(without_compute[0]); i++)
+        if (strcmp(proxy, without_compute[i].proxy) == 0)
+            snprintf(text, size, "without compute; try: %s", without_compute[i].instead);
 }
 
 json_t *bb_forecast_compute(const struct bb_forecast *f, const struct bb_cluster *c)

@@ -15,7 +15,7 @@
 struct answer {
     char misfit[BB_MISFIT_TEXT], memory[TEXT], guessed[TEXT], bottleneck[TEXT], training[TEXT], jitter[TEXT],
         checks[TEXT];
-    char rates[TEXT], accuracy[TEXT], host[TEXT], longest[TEXT];
+    char rates[TEXT], accuracy[TEXT], host[TEXT], longest[TEXT], limit[TEXT];
     const char *condition;
     struct bb_predicted_rank slowest; /* times that are not printed are negative */
     const char *role, *group;
@@ -35,6 +35,7 @@ static const struct bb_field step_line[] = {
     {NULL, " + idle ", "", 0, 0, NS(slowest.all.idle_ns)},
     {NULL, "; slowest rank ", "", 0, 0, SHOWS(slowest.rank)},
     {NULL, " (", ")", 0, 0, SHOWS(role)},
+    {NULL, "; ", "", 0, 0, SHOWS(limit)},
     {0},
 };
 static const struct bb_field throughput_line[] = {
@@ -183,6 +184,7 @@ static void add_prediction(struct answer *a, const struct bb_plan *plan, const s
     write_bottleneck(p, a->bottleneck);
     write_host(p, a->host);
     bb_forecast_rates_text(plan->forecast, &p->cluster, a->rates, TEXT);
+    bb_forecast_limit_text(plan->forecast, plan, &p->cluster, slowest->all.compute_ns > 0, a->limit, TEXT);
     bb_forecast_accuracy_text(plan->forecast, &p->cluster, a->accuracy, TEXT);
 }
 

@@ -149,6 +149,15 @@ def test_sequence_parallelism_is_faster(busbar, tmp_path):
     assert plain == pytest.approx(19.6, rel=0.10) and divided == pytest.approx(19.0, rel=0.10) and divided < plain
 
 
+@pytest.mark.parametrize("part,verdict", [(0.94, "fits"), (0.96, "fits barely: CUDA context and fragmentation are not counted"),
+                                          (1.01, "DOES NOT FIT")])
+def test_memory_that_barely_fits(busbar, part, verdict):
+    args = "--model llama3_8b --ranks 8 --dp-sync zero3 --recompute none --cluster h100-sxm-ib"
+    needed = plan(busbar, args)["predicted"]["memory"]["needed_bytes"]
+    text = busbar.run("plan", "transformer", *args.split(), "--gpu-memory", f"{needed / part:.0f}", emulated=False).stdout
+    assert f"per GPU: {verdict}\n" in text or verdict in text.splitlines()[5]
+
+
 def test_unfused_attention_costs_time_and_memory(busbar):
     args = "--model gpt3_1_3b --ranks 8 --cluster a100-sxm-ib"
     default, fused, unfused = (plan(busbar, f"{args} {more}") for more in ("", "--attention fused", "--attention unfused"))

@@ -278,8 +278,13 @@ enum { FOREIGN_VALUE = 64 };
 static const char *convert_value(const char *rule, const char *value, char text[FOREIGN_VALUE])
 {
     const size_t length = strlen(value);
+    double divided;
     int number;
 
+    if (rule && rule[0] == '/' && bb_parse_double(value, &divided) == 0) {
+        snprintf(text, FOREIGN_VALUE, "%.4g", divided / atoi(rule + 1));
+        return text;
+    }
     if (rule && rule[0] == '*' && bb_parse_int(value, 1, 1 << 20, &number) == 0) {
         snprintf(text, FOREIGN_VALUE, "%lld", (long long)number * atoi(rule + 1));
         return text;

@@ -112,6 +112,8 @@ def test_jitter_is_repeatable_and_lengthens_the_step(busbar, predicted):
     assert first["jitter"] == again["jitter"] and first["jitter"] != other["jitter"]
     steps = first["jitter"]["step_us"]
     assert first["step_us"] < steps["p5"] <= steps["p50"] <= steps["p95"] <= steps["max"] < 1.09 * first["step_us"]
+    text = busbar.run("plan", *args.split(), "--seed", 7, "--cluster", "h100-sxm-ib").stdout
+    assert all(f", {name} {100 * (steps[name] / steps['p50'] - 1):+.2f}%" in text for name in ("p5", "p95", "max"))
     assert first["jitter"]["deviation"] == pytest.approx(0.03) and first["jitter"]["samples"] == 10
 
 

@@ -62,7 +62,8 @@ def test_values_are_converted(busbar):
 @pytest.mark.parametrize("typed,answer", [
     ("--tensor-model-parallel-size 8", "--tp 8"), ("--pipeline-model-parallel-size=4", "--pp 4"), ("--zero 3", "--dp-sync zero3"),
     ("--recompute-granularity selective", "--recompute selective"), ("--nodes 8", "--ranks 64 (8 GPUs per node)"), ("--gpus 64", "--ranks 64"),
-    ("--tensor_model_parallel_size 8", "--tp 8"), ("--parallelism.tensor_parallel_degree 8", "--tp 8"), ("--fp8-format hybrid", "--fp8"),
+    ("--ddp-bucket-size 40000000", "--bucket-mb 152.6 (MiB, with 4 bytes per parameter)"),
+    ("--hybrid-shard", "--dp-sync hsdp"), ("--tensor_model_parallel_size 8", "--tp 8"), ("--parallelism.tensor_parallel_degree 8", "--tp 8"), ("--fp8-format hybrid", "--fp8"),
     ("--use-distributed-optimizer", "--dp-sync distributed"), ("--checkpoint-activations", "--recompute full"), ("--dp-size 4", "--dp 4"),
     ("--num-virtual-stages-per-pipeline-rank 3", "--vpp 3"), ("--activation_checkpoint.mode full", "--recompute full"),
     ("--moe-expert-capacity-factor 1.5", "--capacity-factor 1.5"), ("model.context_parallel_size=2", "--cp 2"), ("--fsdp", "--dp-sync zero3")])

@@ -100,12 +100,15 @@ enum { PERCENTILES = sizeof(percentiles) / sizeof(percentiles[0]) };
 
 void bb_jittered_text(const struct bb_jittered *j, char *text, size_t size)
 {
+    const int64_t p50_ns = bb_jittered_at(j, 50);
     char time[BB_ROUNDED_TEXT];
     int n = snprintf(text, size, "step with %g%% (%d samples, seed %d):", 100 * j->deviation, j->samples, j->seed);
 
+    n += snprintf(text + n, size - (size_t)n, " p50 %s", bb_format_rounded_time(bb_us_of(p50_ns), time));
     for (int i = 0; i < PERCENTILES; i++)
-        n += snprintf(text + n, size - (size_t)n, "%s %s %s", i ? "," : "", percentiles[i].name,
-                      bb_format_rounded_time(bb_us_of(bb_jittered_at(j, percentiles[i].percent)), time));
+        if (percentiles[i].percent != 50)
+            n += snprintf(text + n, size - (size_t)n, ", %s %+.2f%%", percentiles[i].name,
+                          100 * ((double)bb_jittered_at(j, percentiles[i].percent) / (double)p50_ns - 1));
 }
 
 json_t *bb_jittered_json(const struct bb_jittered *j)

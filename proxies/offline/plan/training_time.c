@@ -31,9 +31,9 @@ void bb_training_time_text(const struct bb_training_time *t, char *text, size_t 
 {
     char tokens[32], hours[32], steps[BB_THOUSANDS_TEXT], days[BB_ROUNDED_TEXT];
 
-    snprintf(text, size, "%s token%s: %s step%s, %s days, %s GPU hours", count_text(t->tokens, 4, tokens),
-             t->tokens == 1 ? "" : "s", bb_format_thousands(t->steps, steps), t->steps == 1 ? "" : "s",
-             bb_format_rounded(t->days, days), count_text(t->gpu_hours, 3, hours));
+    snprintf(text, size, "%s token%s: %s step%s, %s days, %s GPU hours without failures, restarts and evaluation",
+             count_text(t->tokens, 4, tokens), t->tokens == 1 ? "" : "s", bb_format_thousands(t->steps, steps),
+             t->steps == 1 ? "" : "s", bb_format_rounded(t->days, days), count_text(t->gpu_hours, 3, hours));
 }
 
 json_t *bb_training_time_json(const struct bb_training_time *t)

@@ -176,9 +176,11 @@ def test_installed_report_finds_its_script(busbar, installed, tmp_path):
 
 
 def test_installed_emulated_gpus_run(busbar, installed):
-    done = run(installed / "bin" / "busbar-emulated", "bench", "all_reduce", "-b", "8", "-e", "8", env=busbar.environment())
-    assert done.returncode == 0, done.stderr
-    assert "Emulated GPU" in done.stdout and "# Out of bounds values : 0 OK" in done.stdout
+    programs = ((installed / "bin" / "busbar-emulated", "bench", "all_reduce"), (installed / "lib/busbar/emulated/all_reduce_perf", "-g", "2"))
+    for program in programs:
+        done = run(*program, "-b", "8", "-e", "8", env=busbar.environment())
+        assert done.returncode == 0, done.stderr
+        assert "Emulated GPU" in done.stdout and "# Out of bounds values : 0 OK" in done.stdout
 
 
 def files_of(root):

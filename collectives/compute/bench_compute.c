@@ -397,6 +397,11 @@ static int report_slow(struct compute *b)
     }
     if (host && s->out)
         fprintf(s->out, "# slow: all slow ranks are on %s\n", host);
+    if (s->out && s->world.size > 1 && json_array_size(list) == 0)
+        fputs("# no slow rank; a slowdown common to all ranks is not visible: try busbar compare with an earlier run, "
+              "or, "
+              "for timed kernels, --max-error 10\n",
+              s->out);
     return bb_results_set(b->session.json, "slow_gpus", list);
 }
 
@@ -419,7 +424,7 @@ static int check_max_slow(const struct compute *b)
     }
     if (slow <= b->options.max_slow)
         return 0;
-    return BB_WORLD_ERR(&b->session.world, BB_EBELOW, "%d of %d ranks are slow%s%s, first %s; --max-slow allows %d",
+    return BB_WORLD_ERR(&b->session.world, BB_EBELOW, "%d of %d ranks are slow%s%s, slowest: %s; --max-slow allows %d",
                         slow, b->session.world.size, host ? ", all on " : "", host ? host : "",
                         rank_text(b, worst, text), b->options.max_slow);
 }

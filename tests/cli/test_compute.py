@@ -90,12 +90,19 @@ def test_names_the_slow_gpu(busbar, tmp_path, slow, expected):
     assert all((1.399 <= row["slowdown"] <= 1.501) if slow else row["slowdown"] == 1 for row in run["results"])
 
 
+def test_a_common_slowdown_is_named_as_not_visible(busbar):
+    args = ("bench", "compute", "timed", "--quick", "-n", 10, "--repeats", 2)
+    for slow, common in (("rank=0:1.4,rank=1:1.4", True), ("rank=1:1.4", False)):
+        last = busbar.run(*args, ranks=2, env={"EMU_DATA": "off", "EMU_SLOW": slow}).stdout.splitlines()[-1]
+        assert last.startswith("# no slow rank; a slowdown common to all ranks is not visible: try ") == common
+
+
 def test_names_the_node_of_all_slow_gpus(busbar):
     """Two nodes: ranks 2 and 3 are on node 1. Slow ranks on both nodes have no node in common."""
     args = ("bench", "compute", "timed", "--quick", "-n", 10, "--repeats", 2, "--max-slow", 0)
     for slow, same in (("rank=2:1.3,rank=3:1.5", True), ("rank=1:1.3,rank=3:1.5", False)):
         done = busbar.run(*args, ranks=4, env={"EMU_DATA": "off", "EMU_NODES": "2", "EMU_SLOW": slow})
-        assert bool(re.search(r"2 of 4 ranks are slow, all on \S*node1, first rank 3 ", done.stderr)) == same
+        assert bool(re.search(r"2 of 4 ranks are slow, all on \S*node1, slowest: rank 3 ", done.stderr)) == same
         assert bool(re.match(r"# slow: all slow ranks are on \S*node1$", done.stdout.splitlines()[-1])) == same
 
 
@@ -110,7 +117,7 @@ def test_names_all_slow_gpus_and_enforces_limits(busbar, tmp_path, slow, factors
     assert done.returncode == 5 and {s["rank"]: round(s["worst_slowdown"], 1) for s in run["slow_gpus"]} == factors
     lines = done.stdout.splitlines()[-len(factors):]
     assert [re.match(r"# slow: rank (\d+) \(.*GPU \d\): up to", line)[1] for line in lines] == [str(rank) for rank in factors]
-    assert f"{len(factors)} of 4 ranks are slow, first rank " in done.stderr and "--max-slow allows 0" in done.stderr
+    assert f"{len(factors)} of 4 ranks are slow, slowest: rank " in done.stderr and "--max-slow allows 0" in done.stderr
     assert ",".join(map(str, factors)) in {line.split()[-1] for line in done.stdout.splitlines()}
     assert busbar.run(*args, "--max-slow", len(factors), ranks=4, env=env).returncode == 0
     done = busbar.run(*args, "--max-error", 10, ranks=4, env=env)

@@ -498,13 +498,16 @@ static const char *where(const struct bb_report *r, const struct verdict *v, cha
     return text;
 }
 
-/* Writes how many results or groups miss a criterion; "" if there is only one. */
+/* Writes how many results or groups miss a criterion, or of how many the worst is printed; "" if there is only one. */
 static const char *how_many(const struct bb_report *r, const struct verdict *v, char text[64])
 {
+    const char *what = r->thresholds[v->first].from ? "results" : "groups";
+
     text[0] = '\0';
-    if (v->judged > 1)
-        snprintf(text, 64, "; below in %d of %d %s", v->failed, v->judged,
-                 r->thresholds[v->first].from ? "results" : "groups");
+    if (v->judged > 1 && v->failed)
+        snprintf(text, 64, "; below in %d of %d %s", v->failed, v->judged, what);
+    else if (v->judged > 1)
+        snprintf(text, 64, "; lowest against its limit of %d %s", v->judged, what);
     return text;
 }
 
@@ -669,8 +672,7 @@ static void print_busbw(const struct bb_report *r, int coll)
         snprintf(found, sizeof found, "%g", v.busbw_gbps);
         fprintf(r->out, "# Bus bandwidth, %s %s: %s GB/s, required %g: %s%s%s\n", bb_colls[coll].name,
                 bb_busbw_threshold_text(t, size), isfinite(v.busbw_gbps) ? found : "N/A", t->gbps,
-                v.failed ? "FAILED" : "OK", v.failed ? where(r, &v, place) : "",
-                v.failed ? how_many(r, &v, count) : "");
+                v.failed ? "FAILED" : "OK", v.failed ? where(r, &v, place) : "", how_many(r, &v, count));
     }
 }
 

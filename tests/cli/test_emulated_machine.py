@@ -378,6 +378,6 @@ def test_proxy_names_the_role_that_computes_longest(busbar):
     args = ("proxy", "transformer", "--model", "gpt2_small", "--micro-batches", "8", "-n", "2", "-w", "1", "--compute", "timed")
     done = busbar.run(*args, "--pp", "4", ranks=4, env={"EMU_DATA": "off"})
     line = next(x for x in done.stdout.splitlines() if x.startswith("# most compute: "))
-    assert line.startswith("# most compute: last stage computes ")
+    assert line.startswith("# most compute: rank 3 (last stage) computes ")
     assert 2.2 < float(line.split(" x ")[0].split()[-1]) < (38.6 + 3 * 7.08) / (3 * 7.08)
     assert "most compute" not in busbar.run(*args, ranks=2, env={"EMU_DATA": "off"}).stdout

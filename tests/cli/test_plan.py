@@ -427,6 +427,13 @@ def test_emulated_run_takes_the_predicted_time(busbar, plan, tmp_path, args):
         assert measured["breakdown"][key] == pytest.approx(predicted["breakdown"][key], abs=0.05)
 
 
+def test_phases_without_work_have_no_bottleneck(busbar):
+    """One replica reduces no gradients."""
+    args = ("plan", "transformer", "--model", "gpt2_small", "--tp", 2, "--cluster", "h100-sxm-ib", "--global-batch-size", 64)
+    one, two = (busbar.run(*args, "--ranks", ranks, emulated=False).stdout for ranks in (2, 4))
+    assert "  bottleneck    forward: " in one and "gradients:" not in one and "gradients:" in two
+
+
 @pytest.mark.parametrize("factor, longest", [(1, 3), (2.2, 3), (5, 1)])
 def test_answer_names_the_rank_that_computes_longest(busbar, factor, longest):
     """The last of four stages of gpt2_small has 3 layers of 7.08 M parameters and the vocabulary head of 38.6 M: 2.8 times the parameters of
@@ -434,7 +441,7 @@ def test_answer_names_the_rank_that_computes_longest(busbar, factor, longest):
     args = ("plan", "transformer", "--model", "gpt2_small", "--ranks", "4", "--cluster", "emulated-default", "--compute", "timed")
     text = busbar.run(*args, "--pp", "4", "--micro-batches", "8", "--slow", f"rank=1:{factor}", emulated=False).stdout
     lines = {line[2:14].strip(): line[16:] for line in text.splitlines()}
-    if f"slowest rank {longest} " in lines["step"]:
+    if f"; rank {longest} " in lines["step"]:
         assert "most compute" not in lines
     else:
         assert lines["most compute"].startswith(f"rank {longest} (last stage) computes ")

@@ -33,8 +33,8 @@ static const struct bb_field step_line[] = {
     {NULL, " = compute ", "", 0, 0, NS(slowest.all.compute_ns)},
     {NULL, " + exposed ", "", 0, 0, NS(slowest.all.exposed_ns)},
     {NULL, " + idle ", "", 0, 0, NS(slowest.all.idle_ns)},
-    {NULL, "; slowest rank ", "", 0, 0, SHOWS(slowest.rank)},
-    {NULL, " (", ")", 0, 0, SHOWS(role)},
+    {NULL, "; rank ", "", 0, 0, SHOWS(slowest.rank)},
+    {NULL, " (", ") ends last", 0, 0, SHOWS(role)},
     {NULL, "; ", "", 0, 0, SHOWS(limit)},
     {0},
 };
@@ -96,7 +96,7 @@ static void write_checks(const struct bb_plan *plan, char text[TEXT])
         c->deadlock_free && !c->safe_serialised ? "; would deadlock if CUDA ran the streams one after another" : "");
 }
 
-/* Lists what limits each training phase for most of its time: "forward compute-bound, backward compute-bound". */
+/* Lists what limits each training phase of more than 0.1 % of the step for most of its time: "forward: compute, ...". */
 static void write_bottleneck(const struct bb_prediction *p, char text[TEXT])
 {
     size_t length = 0;
@@ -104,7 +104,7 @@ static void write_bottleneck(const struct bb_prediction *p, char text[TEXT])
     for (int phase = 0; p->cluster.has_sharing && phase < BB_PHASES; phase++) {
         enum bb_limit most = bb_bottleneck_of(&p->bottleneck, (enum bb_phase)phase);
 
-        if (most != BB_LIMIT_NONE && length < TEXT)
+        if (p->bottleneck.ns[phase][most] > p->classes[p->slowest].all.step_ns / 1000 && length < TEXT)
             length += (size_t)snprintf(text + length, TEXT - length, "%s%s: %s", length ? ", " : "",
                                        bb_phase_names[phase], bb_limit_names[most]);
     }

@@ -177,7 +177,7 @@ static json_t *efficiency_text(const void *overlap)
 
 #define OVERLAP(name) BB_SHOWS(struct overlap, name)
 static const struct bb_field overlap_fields[] = {
-    {"compute_alone_us", "# compute alone ", "", 0, 0, OVERLAP(compute_alone_us), .form = BB_FORM_TIME},
+    {"compute_alone_us", "# slowest rank: compute alone ", "", 0, 0, OVERLAP(compute_alone_us), .form = BB_FORM_TIME},
     {"comm_alone_us", ", communication alone ", "", 0, 0, OVERLAP(comm_alone_us), .form = BB_FORM_TIME},
     {"both_us", ", both ", "", 0, 0, OVERLAP(both_us), .form = BB_FORM_TIME},
     BB_NAMED(struct overlap, overlap_efficiency),

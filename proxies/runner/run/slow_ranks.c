@@ -206,7 +206,7 @@ void bb_run_longest_print(const struct bb_run_report *r, int slowest, FILE *out)
         if (traced[i].compute_us > traced[longest].compute_us)
             longest = i;
     if (traced[longest].compute_us > SLOW * traced[slowest].compute_us && traced[slowest].compute_us > 0)
-        fprintf(out, "# most compute: %s computes %s, %.2f x the time of rank %d\n",
+        fprintf(out, "# most compute: rank %d (%s) computes %s, %.2f x the time of rank %d\n", longest,
                 r->step->roles[r->step->role_of[longest]].name,
                 bb_format_rounded_time(traced[longest].compute_us, time),
                 traced[longest].compute_us / traced[slowest].compute_us, slowest);

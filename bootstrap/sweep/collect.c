@@ -3,6 +3,7 @@
 #include "bootstrap/sweep/collect.h"
 
 #include "bootstrap/base/alloc.h"
+#include "bootstrap/base/units.h"
 #include "bootstrap/results/flat_table.h"
 
 #include <math.h>
@@ -180,12 +181,35 @@ static char *list_siblings(const json_t *result, const char *path)
     return list;
 }
 
+/* Returns the path of the first scalar whose key is `key` or, with `is_similar`, is spelled like it, owned by the caller;
+ * NULL: none. prefix: path of the object, with a dot at its end */
+static char *find_key(const json_t *object, const char *prefix, const char *key, bool is_similar)
+{
+    char *found = NULL;
+    const char *name;
+    json_t *value;
+
+    json_object_foreach((json_t *)object, name, value)
+    {
+        const bool matches = is_similar ? bb_nearest_word(key, &name, 1) != NULL : strcmp(key, name) == 0;
+        char *inner = found ? NULL : bb_format("%s%s.", prefix, name);
+
+        if (inner && json_is_object(value))
+            found = find_key(value, inner, key, is_similar);
+        else if (inner && matches && is_cell(value, true))
+            found = bb_format("%s%s", prefix, name);
+        free(inner);
+    }
+    return found;
+}
+
 /* Warns if no result has a scalar at a column's path, which is probably misspelled. Prints no warning while combinations
  * have not run, or if none is complete. */
 static void warn_if_empty(const struct bb_gathered *g, const char *path)
 {
     json_t *complete = NULL;
-    char *siblings;
+    const char *dot = strrchr(path, '.'), *key = dot ? dot + 1 : path;
+    char *siblings, *near;
 
     for (size_t i = 0; i < g->combinations->n; i++) {
         const struct bb_sweep_found *f = &g->found[i];
@@ -197,8 +221,12 @@ static void warn_if_empty(const struct bb_gathered *g, const char *path)
     if (!complete)
         return;
     siblings = list_siblings(complete, path);
-    bb_warn("%s: no result has '%s', so that column is empty%s", g->study->path, path, siblings);
+    near = find_key(complete, "", key, false);
+    near = near ? near : find_key(complete, "", key, true);
+    bb_warn("%s: no result has '%s', so that column is empty%s%s%s", g->study->path, path, siblings,
+            near ? "; try: " : "", near ? near : "");
     free(siblings);
+    free(near);
 }
 
 /* Adds a column to the object of list_columns(), unless a column with the same name exists. name: NULL: derived from

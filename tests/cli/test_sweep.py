@@ -253,6 +253,13 @@ def test_warning_about_an_empty_column_lists_the_values_of_the_result(sweep):
     assert "no result has 'step_us.median', so that column is empty; 'step_us' contains p50" in sweep(study(columns=["step_us.median"])).stderr
 
 
+def test_warning_about_an_empty_column_suggests_the_nearest(sweep):
+    """The trial's column, which is in another object, and a misspelled one."""
+    runs = {"command": "plan gpt2_large --cluster h100-sxm-ib", "options": {"ranks": 8}}
+    for column, near in (("exposed_transfer_us", "predicted.breakdown.exposed_transfer_us"), ("predicted.step_uss", "predicted.step_us")):
+        assert sweep({**runs, "columns": [column]}, real=True).stderr.endswith(f"; try: {near}\n")
+
+
 def test_axis_among_the_columns_is_shown_once(sweep):
     assert sweep(study(ranks=[1, 2], columns=["ranks", "step_us.p50"])).returncode == 0
     assert sweep.json()["columns"] == ["ranks", "step_us", "state"]

@@ -644,7 +644,7 @@ out:
     return bb_results_close(results, rc);
 }
 
-/* Of a prediction and a measurement, the prediction becomes A, so that "faster" and "slower" are said of the measurement. */
+/* Of a prediction and a measurement, the prediction becomes A, so that "faster" and "slower" describe the measurement. */
 static void put_prediction_first(struct bb_result_file *files)
 {
     const struct bb_result_file measured = files[0];

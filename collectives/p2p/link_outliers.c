@@ -266,7 +266,7 @@ static struct bb_link_cause cause_of(const struct bb_link_outliers *l, const str
         cause.slow += slow[i];
         *gain += open[i];
     }
-    if (cause.slow < (l->symmetric ? 2 : 4) || 5 * cause.slow < 4 * cause.links)
+    if (cause.slow < (l->symmetric ? 2 : 4) || 2 * cause.slow < cause.links)
         *gain = 0;
     for (int r = 0, of_rank = 1; level == BB_LINK_NODE && *gain > 0 && r < l->ranks; r++)
         if (l->node_of[r] == which) {

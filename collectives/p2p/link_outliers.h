@@ -92,7 +92,7 @@ struct bb_link_cause {
 /*
  * bb_link_outliers_causes - explain the slow links (those that bb_link_outliers_count counts) by as few nodes, ranks and
  * pairs as possible: the node or rank with the most unexplained slow links comes first (greedy set cover). A node or rank
- * is a cause if at least 80 % of its links of the class are slow, and it has at least two; a node only if this holds for
+ * is a cause if at least half of its links of the class are slow, and it has at least two; a node only if this holds for
  * each of its ranks.
  *   fn(arg, cause)  called for each cause, intra-node links first
  */

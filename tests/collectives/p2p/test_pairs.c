@@ -348,6 +348,26 @@ static void finds_planted_faults(void **state)
     }
 }
 
+/* Ranks 2 and 3 are on a leaf switch with slow uplinks. Their link and those of their pairs that measured alone are fast. */
+static void a_slow_leaf_switch_is_explained_by_its_ranks(void **state)
+{
+    static const int fast[][2] = {{2, 3}, {0, 2}, {2, 7}, {1, 3}, {3, 6}};
+    double value[RANKS * RANKS];
+    int node_of[RANKS];
+    struct seen seen = {.n = 0};
+    const struct bb_link_outliers l = {RANKS, value, node_of, false, true, 0.8, 0};
+    unsigned seed = 1;
+
+    (void)state;
+    plant(value, node_of, 1, 0x0c, 0.01, &seed);
+    for (size_t i = 0; i < ROWS(fast); i++)
+        value[fast[i][0] * RANKS + fast[i][1]] = value[fast[i][1] * RANKS + fast[i][0]] = 47;
+    bb_link_outliers_causes(&l, keep_cause, &seen);
+    assert_int_equal(seen.n, 2);
+    assert_true(seen.link[0].level == BB_LINK_RANK && seen.link[0].from == 2);
+    assert_true(seen.link[1].level == BB_LINK_RANK && seen.link[1].from == 3);
+}
+
 /* One host: NVLink connects ranks 0-1, 2-3, .. and PCIe the others. Only ranks with slow PCIe links are slow. */
 static void a_faster_minority_is_no_reference(void **state)
 {
@@ -440,6 +460,7 @@ int main(void)
         cmocka_unit_test(modes_require_a_gap_beyond_the_factor),
         cmocka_unit_test(finds_planted_faults),
         cmocka_unit_test(a_faster_minority_is_no_reference),
+        cmocka_unit_test(a_slow_leaf_switch_is_explained_by_its_ranks),
         cmocka_unit_test(an_absolute_limit_finds_equally_slow_links),
         cmocka_unit_test(sorts_links_from_the_worst),
     };

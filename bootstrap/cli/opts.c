@@ -439,7 +439,7 @@ static int read_short(struct parser *r, const char *word)
         const struct bb_opt *opt = bb_opts_find(r->set, *letter, NULL, 0, &at);
 
         if (!opt)
-            return reject_option(r->set, word, word + 1, strlen(word + 1), NULL);
+            return reject_option(r->set, word, word + 1, strlen(word + 1), r->next < r->end ? *r->next : NULL);
         if (opt == &help_row)
             return BB_OPTS_HELP;
         if (opt->kind != BB_OPT_FLAG)

@@ -61,14 +61,36 @@ def test_values_are_converted(busbar):
 
 @pytest.mark.parametrize("typed,answer", [
     ("--tensor-model-parallel-size 8", "--tp 8"), ("--pipeline-model-parallel-size=4", "--pp 4"), ("--zero 3", "--dp-sync zero3"),
-    ("--recompute-granularity selective", "--recompute selective"), ("--nodes 8", "--ranks 64 (8 GPUs per node)"), ("--gpus 64", "--ranks 64"),
+    ("--recompute-granularity selective", "--recompute selective"), ("--nodes 8", "--ranks 64 (8 GPUs per node), if --ranks is not given"), ("--gpus 64", "--ranks 64"),
     ("--ddp-bucket-size 40000000", "--bucket-mb 152.6 (MiB, with 4 bytes per parameter)"),
     ("--hybrid-shard", "--dp-sync hsdp"), ("--tensor_model_parallel_size 8", "--tp 8"), ("--parallelism.tensor_parallel_degree 8", "--tp 8"), ("--fp8-format hybrid", "--fp8"),
     ("--use-distributed-optimizer", "--dp-sync distributed"), ("--checkpoint-activations", "--recompute full"), ("--dp-size 4", "--dp 4"),
     ("--num-virtual-stages-per-pipeline-rank 3", "--vpp 3"), ("--activation_checkpoint.mode full", "--recompute full"),
-    ("--moe-expert-capacity-factor 1.5", "--capacity-factor 1.5"), ("model.context_parallel_size=2", "--cp 2"), ("--fsdp", "--dp-sync zero3")])
+    ("--moe-expert-capacity-factor 1.5", "--capacity-factor 1.5"), ("model.context_parallel_size=2", "--cp 2"),
+    ("--micro-batch 2", "--micro-batch-size 2"), ("--strategy ddp", "--dp-sync all_reduce"), ("--sharding-strategy FULL_SHARD", "--dp-sync zero3"),
+    ("--deepspeed-stage 2", "--dp-sync zero2"), ("--amp", "--dtype bfloat16"), ("--list-models", "busbar list models")])
 def test_names_of_training_frameworks_keep_their_values(busbar, typed, answer):
     assert refusal(busbar, "transformer", *typed.split()).endswith(f"; try: {answer}")
+
+
+@pytest.mark.parametrize("typed,answer", [
+    ("--steps 1000", "and --tokens (of all steps) of plan here (for example --tokens 15T)"), ("--memory 40G", "is --gpu-memory here"),
+    ("--batch-size 64", "is --micro-batch-size (per GPU, as in PyTorch) or --global-batch-size here"), ("--epochs 2", "; plan has --tokens"),
+    ("--fsdp", "is --dp-sync zero3 (data_parallel: --sync zero3) here"), ("--ddp", "DDP is the default"), ("--dp-sync ddp", "did you mean 'all_reduce'?"),
+    ("--model gpt2", "did you mean 'gpt2_small'?"), ("--cluster a100", "did you mean 'a100-sxm-ib'?")])
+def test_names_of_another_meaning_have_no_number_of_the_user(busbar, typed, answer):
+    assert answer in refusal(busbar, "transformer", *(() if "--model" in typed else ("--model", "gpt2_small")), *typed.split())
+
+
+def test_data_parallel_names_its_own_option(busbar):
+    assert refusal(busbar, "data_parallel", "--dp-sync", "zero3").endswith("--dp-sync; its option is --sync")
+
+
+@pytest.mark.parametrize("typed,answer", [("-o mean", "avg"), ("--dtype half", "--datatype"), ("-J x", "--json"), ("--output x", "--json"),
+                                          ("--format json", "--json"), ("-g 4", "mpirun -n 4"), ("--gpus 4", "mpirun -n 4")])
+def test_options_of_bench_are_answered(busbar, typed, answer):
+    done = busbar.run("bench", "all_reduce", *typed.split())
+    assert done.returncode == 2 and re.search(rf"did you mean '{answer}'|try: {answer} busbar", done.stderr)
 
 
 def test_the_suggestion_has_the_number_of_the_user(busbar):

@@ -118,7 +118,11 @@ static int validate_features(const struct bb_proxy *p, const struct bb_proxy_con
     if (!bb_proxy_supports_compute(p, c->compute))
         return bb_err(BB_EUSAGE, "%s: this proxy does not support --compute %s", p->name, c->compute);
     if (unsupported)
-        return bb_err(BB_EUSAGE, "%s: this proxy does not support --%s", p->name, unsupported);
+        return bb_err(BB_EUSAGE, "%s: this proxy does not support --%s%s", p->name, unsupported,
+                      strcmp(unsupported, "dp-sync") == 0 && p->features & BB_FEATURE_SYNC ? "; its option is --sync"
+                      : strcmp(unsupported, "epochs") == 0 && p->features & BB_FEATURE_TRANSFORMER
+                          ? "; plan has --tokens"
+                          : "");
     return 0;
 }
 

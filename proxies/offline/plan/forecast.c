@@ -170,12 +170,12 @@ void bb_forecast_limit_text(const struct bb_forecast *f, const struct bb_plan *p
     if (f->rates != BB_RATES_PROXY)
         return;
     if (computes && f->tflops > 0)
-        snprintf(text, size, "compute at a fixed %.1f TFLOP/s (--tflops), NOT at the rate of %s", f->tflops, c->name);
+        snprintf(text, size, "at a fixed %.1f TFLOP/s (--tflops), NOT at the rate of %s", f->tflops, c->name);
     else
-        snprintf(text, size, computes ? "compute times of the proxy, NOT of %s" : "without compute", c->name);
+        snprintf(text, size, computes ? "times of the proxy, NOT of %s" : "none in this proxy", c->name);
     for (size_t i = 0; !computes && i < sizeof(without_compute) / sizeof(without_compute[0]); i++)
         if (strcmp(proxy, without_compute[i].proxy) == 0)
-            snprintf(text, size, "without compute; try: %s", without_compute[i].instead);
+            snprintf(text, size, "none in this proxy; try: %s", without_compute[i].instead);
 }
 
 json_t *bb_forecast_compute(const struct bb_forecast *f, const struct bb_cluster *c)

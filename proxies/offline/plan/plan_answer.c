@@ -35,7 +35,6 @@ static const struct bb_field step_line[] = {
     {NULL, " + idle ", "", 0, 0, NS(slowest.all.idle_ns)},
     {NULL, "; rank ", "", 0, 0, SHOWS(slowest.rank)},
     {NULL, " (", ") ends last", 0, 0, SHOWS(role)},
-    {NULL, "; ", "", 0, 0, SHOWS(limit)},
     {0},
 };
 static const struct bb_field throughput_line[] = {
@@ -73,11 +72,22 @@ static const struct {
     const struct bb_field *fields;
     size_t text;
 } lines[] = {
-    {"DOES NOT FIT", LINE(misfit)},     {"step", step_line, 0},       {"most compute", LINE(longest)},
-    {"throughput", throughput_line, 0}, {"MFU", utilisation_line, 0}, {"memory", LINE(memory)},
-    {"added", LINE(guessed)},           {"exposed", exposed_line, 0}, {"hidden", hidden_line, 0},
-    {"bottleneck", LINE(bottleneck)},   {"host-bound", LINE(host)},   {"jitter", LINE(jitter)},
-    {"training", LINE(training)},       {"rates", LINE(rates)},       {"accuracy", LINE(accuracy)},
+    {"DOES NOT FIT", LINE(misfit)},
+    {"step", step_line, 0},
+    {"compute", LINE(limit)},
+    {"most compute", LINE(longest)},
+    {"throughput", throughput_line, 0},
+    {"MFU", utilisation_line, 0},
+    {"memory", LINE(memory)},
+    {"added", LINE(guessed)},
+    {"exposed", exposed_line, 0},
+    {"hidden", hidden_line, 0},
+    {"bottleneck", LINE(bottleneck)},
+    {"host-bound", LINE(host)},
+    {"jitter", LINE(jitter)},
+    {"training", LINE(training)},
+    {"rates", LINE(rates)},
+    {"accuracy", LINE(accuracy)},
     {"checks", LINE(checks)},
 };
 

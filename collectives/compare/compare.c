@@ -270,12 +270,14 @@ static void print_head(const struct comparison *t, FILE *out, const json_t *diff
     }
     print_doubts(out, "A: ", a);
     print_doubts(out, "B: ", b);
-    fprintf(out, "# times are medians; faster and slower mean non-overlapping 95 %% confidence intervals\n");
+    if (!bb_result_file_is_nccl_tests(a) || !bb_result_file_is_nccl_tests(b))
+        fprintf(out, "# times are medians; faster and slower mean non-overlapping 95 %% confidence intervals\n");
     if (bb_result_file_predicted(a) || bb_result_file_predicted(b))
         fprintf(out, "# predictions have no interval, so the verdict compares B/A with --threshold (default %g %%)\n",
                 t->shortfall.known ? BB_SHORTFALL_PERCENT : BB_EQUAL_PERCENT);
     else if (without_intervals(a) || without_intervals(b))
-        fprintf(out, "# rows with fewer than 6 samples have no interval, so the verdict compares B/A with --threshold "
+        fprintf(out, "# rows with fewer than 6 samples (nccl-tests: one mean) have no interval, so the verdict "
+                     "compares B/A with --threshold "
                      "and may be due "
                      "to chance\n");
     print_causes(b, out);

@@ -234,9 +234,9 @@ static const struct bb_field timed_fields[] = {
     {"sms", "SMs", "", 5, 0, TIMED(sms)},
     {"requested_us", "target", "(us)", 9, 1, TIMED(requested_us)},
     {"clock_us", "GPU clock", "(us)", 10, 2, TIMED(clock_us)},
-    {"error_percent", "error", "(%)", 7, 2, TIMED(error_percent)},
+    {"error_percent", "clock error", "(%)", 12, 2, TIMED(error_percent)},
     {"median_us", "in stream", "(us)", 10, 2, TIMED(stream_us)},
-    {"stream_error_percent", "error", "(%)", 7, 2, TIMED(stream_error_percent)},
+    {"stream_error_percent", "stream error", "(%)", 13, 2, TIMED(stream_error_percent)},
     {"requested_gbps", "target", "(GB/s)", 8, 1, TIMED(requested_gbps)},
     {"gbps", "moved", "(GB/s)", 8, 1, TIMED(gbps)},
     {0},
@@ -309,7 +309,8 @@ static void print_limits(const struct compute *b)
 {
     if (!b->session.out)
         return;
-    fprintf(b->session.out, "#\n# limits measured here: copy %.1f GB/s", b->copy_gbps);
+    fprintf(b->session.out, "#\n# limits measured here%s: copy %.1f GB/s",
+            b->options.quick ? " (--quick: too small to reach those of the GPU)" : "", b->copy_gbps);
     for (int t = 0; t < BB_COMPUTE_TYPES; t++)
         if (b->best_tflops[t] > 0)
             fprintf(b->session.out, ", %s %.1f TFLOP/s", bb_dtypes[bb_compute_types[t]].name, b->best_tflops[t]);

@@ -494,9 +494,9 @@ static void report_wrong_data(const struct bench *b, const struct bb_case *c, co
     else
         bb_err_job(
             BB_EDATA,
-            "wrong data: %s: %llu wrong elements, first on rank %d (%s) element %llu: got 0x%0*llx, expected 0x%0*llx",
-            what, f->wrong, w->rank, host, (unsigned long long)w->index, digits, (unsigned long long)w->got, digits,
-            (unsigned long long)w->want);
+            "wrong data: %s: %llu wrong element%s, first on rank %d (%s) element %llu: got 0x%0*llx, expected 0x%0*llx",
+            what, f->wrong, f->wrong == 1 ? "" : "s", w->rank, host, (unsigned long long)w->index, digits,
+            (unsigned long long)w->got, digits, (unsigned long long)w->want);
 }
 
 static int measure_placement(struct bench *b, struct bb_row *row, int placement)

@@ -62,8 +62,10 @@ int bb_busbw_reference_load(struct bb_busbw_reference *r, const struct bb_busbw_
     TRY(bb_result_file_load(&r->file, r->path));
     for (size_t i = 0; i < r->file.n; i++)
         if (r->file.rows[i].group >= 0)
-            return bb_err_job(BB_EUSAGE, "--min-busbw: %s was measured with --split; try: a run without --split",
-                              r->path);
+            return bb_err_job(
+                BB_EUSAGE,
+                "--min-busbw: %s was measured with --split; try: a run with the ranks of one group, without --split",
+                r->path);
     for (int rank = 0; rank < w->size; rank++)
         TRY(check_group(r, w, groups, groups[rank]));
 out:

@@ -69,8 +69,8 @@ def test_text_labels_the_times_of_the_emulator(busbar):
     assert rows == [step for step in STEPS if step not in NO_WINDOWS]
     assert "# window_register, communicator of 2 ranks: the GPUs" in done.stdout
     header = [line for line in done.stdout.splitlines() if line.startswith("# ")]
-    assert "# ranks                    step       median          min          max      fastest  slowest" in header
-    assert "#                                       (ms)         (ms)         (ms)         (ms)   (rank)" in header
+    assert "# ranks                    step       median          min          max   fastest rank  slowest rank" in header
+    assert "#                                       (ms)         (ms)         (ms)           (ms)         (no.)" in header
     for line in done.stdout.splitlines():
         if not line.startswith("#"):
             assert re.fullmatch(r"      2  [ a-z_]{22}(  [ \d]{7}\.\d{3}){4}  [ \d]{7}", line), line

@@ -57,7 +57,7 @@ def test_wrong_data_exits_with_3_and_names_the_rank(job, tmp_path):
     once = ("-b", "1K", "-e", "1K", "-w", "0", "-n", "1", "--repeats", "1", "--placement", "out_of_place")
     done = job.run("bench", "all_reduce", *once, "--json", path, ranks=4, env={"EMU_FAULT": "corrupt:rank=2,call=2"})
     assert done.returncode == 3
-    assert [line for line in busbar_lines(done) if "1 wrong elements, first on rank 2" in line], done.stderr
+    assert [line for line in busbar_lines(done) if "1 wrong element, first on rank 2" in line], done.stderr
     result = json.loads(path.read_text())
     assert result["status"] == "wrong data" and result["results"][0]["wrong"] == 1
 

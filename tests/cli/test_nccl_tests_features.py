@@ -370,7 +370,7 @@ def test_thresholds_from_a_prediction(busbar, tmp_path):
     assert busbar.run(*bench, f"{measured}:99%", ranks=8, env={**SPLIT, "EMU_SLOW": ""}).returncode == 0
     bench = tuple(arg if arg != path else tmp_path / "second.json" for arg in bench)
     refused = busbar.run(*bench, f"{path}:90%", ranks=8)
-    assert refused.returncode == 2 and refused.stderr.startswith(f"busbar: --min-busbw: {path} was measured with --split; try: a run without --split\n")
+    assert refused.returncode == 2 and refused.stderr.startswith(f"busbar: --min-busbw: {path} was measured with --split; try: a run with the ranks of one group, without --split\n")
 
 
 def test_rejects_a_reference_that_does_not_fit(busbar, tmp_path):

@@ -297,27 +297,25 @@ static int change_profile(json_t *root, const char *change)
     return rc;
 }
 
+/* Scales a value of a variant like the value of its link, unless --set changed it itself. */
+static void scale_value(double *value, double before, double link_before, double link)
+{
+    if (link_before > 0 && *value == before)
+        *value *= link / link_before;
+}
+
 /* The model computes collectives from the values of NCCL's variants, not from those of the links. So a changed link
- * changes the variants by the same factor, except values that were changed themselves. (inter.gbps needs no row: variants
- * have a fraction of it.) */
+ * changes the variants by the same factor. (Variants have a fraction of inter.gbps.) */
 static void scale_variants(const struct bb_cluster *before, struct bb_cluster *after)
 {
-    static const struct {
-        size_t of_link, of_variant;
-    } rows[] = {{AT(intra.gbps), offsetof(struct bb_nccl_variant, gbps)},
-                {AT(intra.latency_us), offsetof(struct bb_nccl_variant, intra_us)},
-                {AT(inter.latency_us), offsetof(struct bb_nccl_variant, inter_us)}};
+    for (int i = 0; i < MIN(before->n_variants, after->n_variants); i++) {
+        const struct bb_nccl_variant *was = &before->variants[i];
+        struct bb_nccl_variant *variant = &after->variants[i];
 
-    for (size_t r = 0; r < sizeof(rows) / sizeof(rows[0]); r++)
-        for (int i = 0; i < MIN(before->n_variants, after->n_variants); i++) {
-            const double was = *(const double *)((const char *)before + rows[r].of_link);
-            const double is = *(const double *)((const char *)after + rows[r].of_link);
-            const double of_before = *(const double *)((const char *)&before->variants[i] + rows[r].of_variant);
-            double *of_after = (double *)((char *)&after->variants[i] + rows[r].of_variant);
-
-            if (was > 0 && *of_after == of_before)
-                *of_after *= is / was;
-        }
+        scale_value(&variant->gbps, was->gbps, before->intra.gbps, after->intra.gbps);
+        scale_value(&variant->intra_us, was->intra_us, before->intra.latency_us, after->intra.latency_us);
+        scale_value(&variant->inter_us, was->inter_us, before->inter.latency_us, after->inter.latency_us);
+    }
 }
 
 static int change_cluster(json_t *root, const char *name_or_path, const struct bb_opt_texts *changes,

@@ -209,7 +209,7 @@ static bool is_fitted_nic(const struct bb_calibration *c, const struct bb_calibr
 
 /* Without messages between nodes, only the product of inter.gbps and the fraction "nic" of a variant is measured. If the
  * fractions of two or more variants changed by a common factor, inter.gbps gets this factor, because the NIC is slower
- * or faster: it holds for sends and receives, and for variants that were not measured. */
+ * or faster: it holds for sends and receives, and for variants that were not measured. Otherwise sets c->nominal_inter. */
 static void move_common_factor(struct bb_calibration *c)
 {
     struct bb_calibration_parameter *end = c->parameters + c->n_parameters,
@@ -225,7 +225,10 @@ static void move_common_factor(struct bb_calibration *c)
             fit = p->fit;
             n++;
         }
-    if (inter->fit || n < 2 || max > COMMON_FACTOR * min || fabs(log(min * max)) < 2 * log(COMMON_FACTOR))
+    if (inter->fit || n == 0 || fmax(max, 1 / min) < COMMON_FACTOR)
+        return;
+    c->nominal_inter = n < 2 || max > COMMON_FACTOR * min;
+    if (c->nominal_inter)
         return;
     factor = sqrt(min * max);
     for (struct bb_calibration_parameter *p = c->parameters; p < end; p++)

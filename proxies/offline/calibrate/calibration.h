@@ -76,6 +76,7 @@ struct bb_calibration {
     char variant_names[BB_NCCL_VARIANTS][40];  /* [index of the NCCL variant] algorithm and protocol: "ring LL" */
     bool penalized_variants[BB_NCCL_VARIANTS]; /* [index of the NCCL variant] true: the variant was made slower in
                                                   the profile; see penalized_variants.h */
+    bool nominal_inter; /* true: the NICs are not as in the starting profile, but inter.gbps could not be fitted */
 };
 
 /*

@@ -165,21 +165,6 @@ static const struct bb_field accuracy_fields[] = {
     {0},
 };
 
-/* Returns whether collectives between nodes were fitted, but not the rate of messages between nodes. */
-static bool has_nominal_nics(const struct bb_calibration *c)
-{
-    bool fitted = false;
-
-    for (int f = 0; f < c->n_parameters; f++) {
-        const char *key = c->parameters[f].key;
-
-        if (strcmp(key, "inter.gbps") == 0 && c->parameters[f].fit)
-            return false;
-        fitted |= c->parameters[f].fit && strcmp(key + strlen(key) - strlen(".nic"), ".nic") == 0;
-    }
-    return fitted;
-}
-
 /* Prints the accuracy, and the measurement and the slow part for which the profile does not hold. */
 static void print_accuracy(const struct bb_calibration *c, FILE *out)
 {
@@ -187,7 +172,7 @@ static void print_accuracy(const struct bb_calibration *c, FILE *out)
     const struct bb_measurements *e = c->measurements;
 
     bb_table_sentence(out, accuracy_fields, &a);
-    if (has_nominal_nics(c))
+    if (c->nominal_inter)
         fputs(
             "; inter.gbps is NOT FITTED: sendrecv, alltoall and variants that were not measured keep the nominal rate "
             "between nodes; try: also bench p2p or sendrecv",

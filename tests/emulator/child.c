@@ -37,7 +37,7 @@ static _Noreturn void live(int (*scenario)(void), const char *const *settings, i
     setenv("EMU_QUIET", "1", 1);
     for (; settings && *settings; settings++)
         putenv((char *)(uintptr_t)*settings);
-    alarm(20);
+    alarm(45); /* below the limit of ctest; a loaded machine runs sanitized kernels slowly */
     exit(scenario());
 }
 

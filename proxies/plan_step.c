@@ -212,6 +212,7 @@ static int build_step(const struct bb_plan_options *o, const struct bb_proxy *pr
     int rc;
 
     TRY(bb_step_build(&f->step, proxy, config));
+    bb_err_mute(BB_MUTE_WARNINGS); /* those of the model file are printed once */
     f->forecast.without_bytes = bb_step_training_bytes(&f->step);
     bb_opts_each(o->option_set, o, add_excluded, &f->forecast);
     guessed.transformer.recompute = NULL;
@@ -231,6 +232,7 @@ static int build_step(const struct bb_plan_options *o, const struct bb_proxy *pr
     f->forecast.attention_guessed =
         f->forecast.attention && strcmp(f->forecast.attention, "unfused") == 0 && !o->config.transformer.attention;
 out:
+    bb_err_mute(0);
     return rc;
 }
 

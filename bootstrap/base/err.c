@@ -67,7 +67,7 @@ void bb_err_speculative(int on)
 static int must_print(int code)
 {
     if (mute || speculation == NOT_SPECULATIVE)
-        return !mute;
+        return !mute || (mute == BB_MUTE_WARNINGS && code != 0);
     return code != 0 && code != BB_EUSAGE && atomic_exchange(&speculation, SPECULATION_FAILED) == SPECULATIVE;
 }
 

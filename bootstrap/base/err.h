@@ -98,10 +98,12 @@ void bb_err_identify(int rank, const char *host, int gpu);
 void bb_err_context(const char *text);
 
 /*
- * bb_err_mute - suppress all errors and warnings of this process from now on (1), or print them again (0). While the
- * command line is parsed, all ranks except rank 0 are muted; otherwise, every rank would print the same error.
+ * bb_err_mute - suppress all errors and warnings of this process from now on (1), only the warnings (BB_MUTE_WARNINGS),
+ * or print them again (0). While the command line is parsed, all ranks except rank 0 are muted; otherwise, every rank
+ * would print the same error.
  * bb_err_is_mute - returns 1 while this process is muted, else 0.
  */
+enum { BB_MUTE_WARNINGS = 2 };
 void bb_err_mute(int on);
 int bb_err_is_mute(void);
 

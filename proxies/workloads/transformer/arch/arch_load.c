@@ -117,6 +117,8 @@ static int find_type(const json_t *config, const char *where, const struct bb_ar
             classed = known;
     }
     *type = named ? named : classed;
+    if (classed && !named && model_type)
+        bb_warn("%s: unknown model_type '%.64s', so architectures '%.64s' is used", where, model_type, class_name);
     if (!*type)
         return reject_type(config, where, model_type, class_name);
     if (named && classed && strcmp(named->architecture, classed->architecture) != 0)
@@ -147,30 +149,62 @@ static int reject_value(const json_t *value, const char *where, const char *key,
     return rc;
 }
 
-/* Warns if the configuration lacks a main dimension of the model, but has a similar key, likely a misspelling. A main
- * dimension that is missing altogether is normal: published files leave out what equals the default. */
-static void warn_about_default(const json_t *config, const struct bb_arch_number *f, const char *where)
+static bool has_number(const json_t *config, const struct bb_arch_number *f)
 {
-    static const size_t dimensions[] = {offsetof(struct bb_arch, layers), offsetof(struct bb_arch, hidden),
-                                        offsetof(struct bb_arch, heads), offsetof(struct bb_arch, vocab)};
-    const char *names[128], *key, *near;
-    json_t *value;
-    size_t n = 0;
+    for (int i = 0; i < BB_ARCH_MAX_KEYS; i++)
+        if (value_of(config, f->keys[i]))
+            return true;
+    return false;
+}
+
+static bool is_main_dimension(const struct bb_arch_number *f)
+{
+    static const size_t offsets[] = {offsetof(struct bb_arch, layers), offsetof(struct bb_arch, hidden),
+                                     offsetof(struct bb_arch, heads), offsetof(struct bb_arch, vocab),
+                                     offsetof(struct bb_arch, ffn)};
     bool is_main = false;
 
-    for (size_t i = 0; i < sizeof(dimensions) / sizeof(dimensions[0]); i++)
-        is_main |= f->offset == dimensions[i];
-    if (!is_main)
-        return;
-    json_object_foreach((json_t *)config, key, value)
+    for (size_t i = 0; i < sizeof(offsets) / sizeof(offsets[0]); i++)
+        is_main |= f->offset == offsets[i];
+    return is_main;
+}
+
+/* Returns the key of the file that is most similar to `key`, likely a misspelling of it; NULL: none. */
+static const char *find_similar(const json_t *config, const char *key)
+{
+    const char *names[128], *name;
+    json_t *value;
+    size_t n = 0;
+
+    json_object_foreach((json_t *)config, name, value)
     {
         if (n < sizeof(names) / sizeof(names[0]))
-            names[n++] = key;
+            names[n++] = name;
     }
-    near = bb_nearest_word(f->keys[0], names, n);
-    if (near)
-        bb_warn("%s has no '%s', but '%s': the default of its model_type is used, %d", where, f->keys[0], near,
-                f->value);
+    return bb_nearest_word(key, names, n);
+}
+
+/* Warns of the main dimensions that the file lacks. is_part: config is the "text_config" of a multimodal model, from
+ * which Hugging Face leaves out defaults, so that only a similar key is suspicious. */
+static void warn_about_defaults(const json_t *config, const char *where, const struct bb_arch_type *type, bool is_part)
+{
+    char text[512];
+    size_t n = 0;
+
+    for (const struct bb_arch_number *f = type->numbers; f->keys[0]; f++) {
+        const char *similar;
+
+        if (!is_main_dimension(f) || f->value == 0 || has_number(config, f))
+            continue;
+        similar = find_similar(config, f->keys[0]);
+        if (similar)
+            n += (size_t)snprintf(text + n, sizeof(text) - n, ", %s %d (but the file has '%.40s')", f->keys[0],
+                                  f->value, similar);
+        else if (!is_part)
+            n += (size_t)snprintf(text + n, sizeof(text) - n, ", %s %d", f->keys[0], f->value);
+    }
+    if (n > 0)
+        bb_warn("%s: not in the file, so the defaults of model_type %s are used: %s", where, type->name, text + 2);
 }
 
 static int read_number(const json_t *config, const struct bb_arch_number *f, const char *where, struct bb_arch *arch)
@@ -189,11 +223,8 @@ static int read_number(const json_t *config, const struct bb_arch_number *f, con
     is_null = !value && json_object_get(config, f->keys[0]) && f->min == 0;
     number = json_number_value(value);
     *field = is_null ? 0 : f->value; /* an explicit null is 0 where 0 is a valid value ("q_lora_rank": null) */
-    if (!value) {
-        if (!is_null)
-            warn_about_default(config, f, where);
+    if (!value)
         return 0;
-    }
     if (!json_is_number(value) || number < f->min || number > f->max || number != (double)(int64_t)number) {
         snprintf(expected, sizeof(expected), "a whole number from %d to %d", f->min, f->max);
         return reject_value(value, where, key, expected);
@@ -493,6 +524,7 @@ static int read_config(const json_t *config, const char *where, struct bb_arch *
     *arch = type->base;
     snprintf(arch->type, sizeof(arch->type), "%s", type->name);
     TRY(read_fields(text, where, type, arch));
+    warn_about_defaults(text, where, type, text == part);
     tie.value = arch->tied;
     if (!value_of(text, tie.key))
         TRY(read_flag(config, &tie, where, arch));

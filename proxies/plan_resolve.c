@@ -52,6 +52,19 @@ static void warn_nccl_variables(const struct bb_cluster *cluster)
     }
 }
 
+/* Warn if the ranks fill more than one node of the profile, but fit in one NVLink domain: 72 GPUs of "gb200-nvl72". */
+static void warn_nvlink_domain(const struct bb_cluster *cluster, int ranks)
+{
+    const char *domain = strstr(cluster->name, "-nvl");
+    const int gpus = domain ? atoi(domain + strlen("-nvl")) : 0;
+
+    if (ranks > cluster->gpus_per_node && ranks <= gpus)
+        bb_warn(
+            "%d ranks are planned as 2 nodes, since %s has %d GPUs per node; all %d GPUs of its NVLink domain: try: "
+            "--gpus-per-node %d",
+            ranks, cluster->name, cluster->gpus_per_node, gpus, gpus);
+}
+
 int bb_plan_load_cluster(const struct bb_plan_options *o, int gpus_per_node, struct bb_cluster *cluster)
 {
     int rc;
@@ -61,6 +74,7 @@ int bb_plan_load_cluster(const struct bb_plan_options *o, int gpus_per_node, str
     warn_nccl_variables(cluster);
     if (gpus_per_node > 0)
         bb_cluster_set_gpus_per_node(cluster, gpus_per_node);
+    warn_nvlink_domain(cluster, o->config.ranks);
 out:
     return rc;
 }

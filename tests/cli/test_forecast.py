@@ -424,3 +424,12 @@ def test_compute_that_is_not_of_the_cluster_is_named_after_the_step(busbar, line
     if "try: " in note:
         done = busbar.run("plan", *note.split("try: ")[1].split(), "--ranks", 8, "--cluster", "h100-sxm-ib", emulated=False)
         assert done.returncode == 0 and "none in this proxy" not in done.stdout
+
+
+@pytest.mark.parametrize("ranks,more,warned", [(64, (), False), (72, (), True), (72, ("--gpus-per-node", 72), False), (128, (), False)])
+def test_ranks_of_one_nvlink_domain_on_two_nodes(busbar, ranks, more, warned):
+    """A GB200 NVL72 rack has 72 GPUs in one NVLink domain; the profile has 64 per node."""
+    done = busbar.run("plan", "all_reduce", "--ranks", ranks, "--cluster", "gb200-nvl72", "--sizes", "1G", *more, emulated=False)
+    assert done.returncode == 0 and done.stderr == warned * (
+        "busbar: warning: 72 ranks are planned as 2 nodes, since gb200-nvl72 has 64 GPUs per node; all 72 GPUs of its NVLink domain: try: "
+        "--gpus-per-node 72\n")

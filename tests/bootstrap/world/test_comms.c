@@ -92,7 +92,7 @@ static void reports_a_failed_init(void **state)
 
     (void)state;
     start_with_fault(&job, "fail:rank=2,call=1,name=ncclCommInitRankConfig", "init", 30);
-    expect_text(&job, "ncclCommInitRankConfig(");
+    expect_text(&job, "ncclCommInitRankConfig: ");
     expect_text(&job, "rank 2 (");
     expect_status(&job, 1, -1);
     clear(&job);

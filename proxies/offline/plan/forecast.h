@@ -25,6 +25,7 @@ struct bb_forecast {
     enum bb_dtype_id dtype; /* of the step; its peak rate is that of the MFU, and of GEMMs that are not in FP8 */
     const char *host;       /* how the host launches kernels: "eager" (one by one) or "graph" (CUDA graphs); NULL: the
                               prediction contains no host time of a training framework */
+    bool sharded;           /* true: each rank stores a part of the parameters (--dp-sync zero3 or hsdp) */
     bool many_experts;      /* true: a layer has 32 or more experts, or a GPU has eight or more, or experts with biases;
                               published steps of such models took longer than predicted */
     bool

@@ -62,7 +62,7 @@ def run(busbar, args, folder, number=0, process=None):
 def result(factor):
     row = {"collective": "all_reduce", "start_barrier": True, "iterations": 20, "host_us": 3.0, "bytes": 8, "count": 2, "dtype": "float",
            "op": "sum", "root": None, "placement": "in_place", "mode": "stream"}
-    time = {"min": 9.0, "p50": 10.0 * factor, "p90": 11.0, "p99": 11.0, "max": 12.0, "mean": 10.0, "ci95": [9.9, 10.1]}
+    time = {"min": 9.0, "p50": 10.0 * factor, "p90": 11.0, "p99": 11.0, "max": 12.0, "mean": 10.0, "ci95": [9.9 * factor, 10.1 * factor]}
     return {"schema": "busbar.bench/1", "ranks": 2, "nodes": 1, "devices": [{"name": "NVIDIA H100 80GB HBM3"}] * 2,
             "environment": {"NCCL_ALGO": "Ring"}, "results": [{**row, "time_us": time}], "status": "ok"}
 

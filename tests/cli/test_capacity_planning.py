@@ -257,13 +257,13 @@ def test_compare_finds_rows_slower_than_predicted(busbar, machine, tmp_path):
     assert done.returncode == 0, done.stderr
     bytes_ = 16 << 20
     small, large = ((8 + 4 / 3 * n / 80e3) / (8 + 4 / 3 * n / 100e3) for n in (1024, bytes_))
-    assert "# B: predicted for three (modelled, not measured)" in done.stdout
+    assert "# A: predicted for three (modelled, not measured)" in done.stdout
     assert f"1 of 2 rows slower than predicted by more than 10 %, worst: all_reduce 16 MiB: {large:.3f} x" in done.stdout
     assert "differs: --" not in done.stdout and "differs: $" not in done.stdout
     against = json.loads((tmp_path / "c.json").read_text())["summary"]["against_prediction"]
     assert against["worst_ratio"] == pytest.approx(large, rel=1e-4)
     assert against["geometric_mean_ratio"] == pytest.approx(math.sqrt(small * large), rel=1e-4)
-    assert (against["rows"], against["slower_rows"], against["measured"], against["threshold_percent"]) == (2, 1, "a", 10)
+    assert (against["rows"], against["slower_rows"], against["measured"], against["threshold_percent"]) == (2, 1, "b", 10)
     swapped = busbar.run("compare", "b.json", "a.json", "--threshold", 30, emulated=False, cwd=tmp_path)
     assert swapped.returncode == 0 and "no row is slower than predicted by more than 30 %" in swapped.stdout
     assert busbar.run("compare", "b.json", "a.json", "--threshold", 20, emulated=False, cwd=tmp_path).returncode == 5
@@ -471,7 +471,7 @@ def test_forecast_of_a_proxy_uses_the_kernels_that_it_launches(busbar, plan, tmp
     assert offline["predicted"]["step_us"] == pytest.approx(forecast["step"]["predicted_us"], rel=1e-9)
     training = plan(*args[:-2], "--ranks", 4, "--cluster", H100)
     for doc, message in ((offline, "recorded versions, options and environment are equal"),
-                         (training, "differs: compute: A as the proxy runs, B as in training\n# for the same kernels, plan with --compute gemm\n")):
+                         (training, "differs: compute: A as in training, B as the proxy runs\n# for the same kernels, plan with --compute gemm\n")):
         (tmp_path / "paper.json").write_text(json.dumps(doc))
         done = busbar.run("compare", "run.json", "paper.json", emulated=False, cwd=tmp_path)
         assert done.returncode == 0 and message in done.stdout
@@ -551,7 +551,8 @@ def test_compare_accepts_a_step_plan_and_a_run(busbar, machine, tmp_path):
     assert float(measured) / float(predicted) == pytest.approx(parts["group", "pp"], rel=1e-2) and ratio == f"{parts['group', 'pp']:.3f} x"
     assert printed["part", "idle"][1:] == ["0.0", "-"]
     short = json.loads((tmp_path / "profile.json").read_text())
-    short["predicted"]["breakdown"]["idle_us"] = 0.5
+    for part in short["predicted"]["breakdown"], *short["predicted"].get("breakdown_by_role", []):
+        part["idle_us"] = 0.5
     (tmp_path / "short.json").write_text(json.dumps(short))
     done = busbar.run("compare", "run.json", "short.json", emulated=False, cwd=tmp_path)
     assert re.search(r"part  idle .*predicted +0\.500 us: 0\.000 x\n", done.stdout), done.stdout

@@ -68,7 +68,7 @@ int bb_plan_collectives(struct bb_plan_options *o, const struct bb_positionals *
     TRY(bb_plan_load_cluster(o, o->config.gpus_per_node, &cluster));
     TRY(bb_predict_validate_slow(&cluster, o->config.ranks, &conditions.slow));
     TRY(bb_plan_exports_check_writable(o->files));
-    TRY(bb_bench_plan_run(&p, bb_results_on_stdout(json, csv) ? NULL : stdout, rows));
+    TRY(bb_bench_plan_run(&p, o->quiet || bb_results_on_stdout(json, csv) ? NULL : stdout, rows));
     if (rows)
         root = bb_bench_plan_json(&p, bb_json_options(o->option_set, o), rows);
     if (csv)

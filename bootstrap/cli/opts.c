@@ -184,12 +184,16 @@ static int set_double(const struct bb_opt *opt, const char *text, double *field)
     return 0;
 }
 
-/* Rejects an empty file name, which is usually an unset shell variable: --json=$FILE. */
+/* Rejects an empty file name, which is usually an unset shell variable: --json=$FILE, and an option as the name of a
+ * file to write: --json --quiet. */
 static int set_string(const struct bb_opt *opt, const char *text, const char **field)
 {
     if (!*text && opt->arg && (strcmp(opt->arg, "FILE") == 0 || strcmp(opt->arg, "DIR") == 0))
         return bb_err(BB_EUSAGE, "--%s: empty value, expected %s", opt->name,
                       strcmp(opt->arg, "FILE") == 0 ? "a file" : "a folder");
+    if (opt->writes && strncmp(text, "--", 2) == 0)
+        return bb_err(BB_EUSAGE, "--%s: expected a file, got the option '%s'; try: --%s=./%s if it is a file",
+                      opt->name, text, opt->name, text);
     *field = text;
     return 0;
 }

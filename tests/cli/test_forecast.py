@@ -356,7 +356,15 @@ def test_the_default_report_has_at_most_25_lines(busbar, args):
     assert 8 <= len(short.splitlines()) <= 25, short
     assert set(short.splitlines()[1:12]) <= set(full.splitlines()) or "group " in short
     assert "deadlock-free with serialised streams" in full and "deadlock-free" not in short
+    assert ("--cluster NAME predicts times" in short) == ("--cluster" not in args)
     assert busbar.run("plan", *args.split(), "--quiet", emulated=False).stdout == ""
+
+
+def test_quiet_writes_the_table_of_a_collective_only_to_files(busbar, tmp_path):
+    args = ("plan", "all_reduce", "--ranks", 8, "--cluster", "h100-sxm-ib", "--sizes", "1M", "--quiet")
+    assert busbar.run(*args, emulated=False).stdout == ""
+    assert busbar.run(*args, "--csv", "rows.csv", emulated=False, cwd=tmp_path).stdout == ""
+    assert len((tmp_path / "rows.csv").read_text().splitlines()) > 1
 
 
 def test_files_are_named_with_their_size(busbar, tmp_path):

@@ -393,7 +393,7 @@ void bb_plan_print(const struct bb_plan_report *r, bool full, FILE *out)
     if (full || !c->matched || !c->deadlock_free)
         print_checks(c, r->plan->step->layout.ranks, out);
     if (!full)
-        fprintf(out, "# %s--full prints also %straffic and memory of each role\n",
+        fprintf(out, "# %s%s--full prints also %straffic and memory of each role\n",
                 forecast && !bb_forecast_fits(r->plan, forecast) ? "DOES NOT FIT in GPU memory; " : "",
-                r->prediction ? "times, " : "");
+                r->prediction ? "" : "--cluster NAME predicts times; ", r->prediction ? "times, " : "");
 }

@@ -531,7 +531,7 @@ int main(int argc, char **argv)
         print_man(stdout);
     } else if (argc == 2 && bb_opts_completion_prefix(argc, argv)) {
         complete_commands(bb_opts_completion_prefix(argc, argv));
-    } else if (is_version_option(argv[1])) {
+    } else if (is_version_option(argv[1]) || strcmp(argv[1], "version") == 0) {
         rc = print_version();
     } else {
         rc = run_command(argc - 1, argv + 1);

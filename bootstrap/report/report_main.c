@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 struct options {
@@ -100,6 +101,8 @@ static int run_script(const char *python, char *script, const char *output, cons
 
 static int check_arguments(const struct options *o, const struct bb_positionals *files)
 {
+    struct stat file;
+
     if (files->n == 0)
         return bb_err(BB_EUSAGE, "no result file given: busbar report RESULT... -o FILE");
     if (!o->output)
@@ -109,6 +112,9 @@ static int check_arguments(const struct options *o, const struct bb_positionals 
     for (int i = 0; i < files->n; i++)
         if (strcmp(files->word[i], "-") == 0)
             return bb_err(BB_EUSAGE, "- is not stdin; try: /dev/stdin");
+        else if (stat(files->word[i], &file) == 0 && S_ISDIR(file.st_mode))
+            return bb_err(BB_EUSAGE, "%s is a folder; the results of a sweep: %s/sweep.json", files->word[i],
+                          files->word[i]);
     return bb_outfile_check(o->output, "the page");
 }
 

@@ -103,8 +103,8 @@ static const struct bb_opts set = {
               [2] = "usage error or invalid study",
               [5] = "no combination failed, but one is below its threshold (exit status 5 of its run)"},
     .examples = "Run a study, then print its five best rows:\n"
-                "  busbar sweep profiles/studies/ctas.json\n"
-                "  busbar sweep profiles/studies/ctas.json --gather --sort=-busbw_gbps --top 5\n",
+                "  busbar sweep study.json\n"
+                "  busbar sweep study.json --gather --sort=-busbw_gbps --top 5\n",
     .tables = tables,
 };
 

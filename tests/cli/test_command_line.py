@@ -41,7 +41,7 @@ def test_version(busbar):
     assert re.fullmatch(r"busbar \d+\.\d+\.\d+\n", busbar.run("--version", emulated=False).stdout)
 
 
-@pytest.mark.parametrize("args", [["-V"], ["bench", "--version"], ["plan", "-V"], ["sweep", "--version"]])
+@pytest.mark.parametrize("args", [["-V"], ["version"], ["bench", "--version"], ["plan", "-V"], ["sweep", "--version"]])
 def test_version_with_every_command(busbar, args):
     done = busbar.run(*args, emulated=False)
     assert done.returncode == 0 and done.stdout == busbar.run("--version", emulated=False).stdout
@@ -108,6 +108,10 @@ def test_list_writes_the_same_rows_as_json(busbar):
                                   "sweep", "report", "list"])
 def test_every_command_has_the_option_quiet(busbar, args):
     assert "--quiet" in busbar.run(*args.split(), "--help", emulated=False).stdout
+
+
+def test_help_of_sweep_names_no_file_that_is_not_installed(busbar):
+    assert "profiles/" not in busbar.run("sweep", "--help", emulated=False).stdout
 
 
 INVALID_FILES = [

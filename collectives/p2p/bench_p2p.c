@@ -25,6 +25,9 @@ struct matrix {
     struct bb_p2p_run run;
     double *value; /* [size][size] value for messages from the rank of the matrix row to the rank of the matrix
                       column, on rank 0; NaN: not measured. NULL on other ranks */
+    int beside,
+        alone; /* number of links that are slow beside the other pairs of their round; of these, number of links that
+                          were measured again alone. On rank 0 */
 };
 enum { MATRICES = 2 * 2 * BB_SIZES_MAX };
 
@@ -236,6 +239,98 @@ out:
     return rc;
 }
 
+/* ---- measuring slow links again, alone ---- */
+
+static struct bb_link_outliers links_of(const struct p2p *p, const struct matrix *m)
+{
+    const struct bb_p2p_metric *f = &bb_p2p_metrics[m->run.kind];
+
+    return (struct bb_link_outliers){.ranks = p->session.world.size,
+                                     .value = m->value,
+                                     .node_of = p->session.world.node_of,
+                                     .symmetric = !f->is_directed,
+                                     .higher_is_better = f->is_bandwidth,
+                                     .factor = p->options.slow,
+                                     .least = f->is_bandwidth ? f->bytes_factor * p->options.min_gbps : 0};
+}
+
+/* Pairs of ranks, on rank 0: from, to, from, to, .. */
+struct pairs {
+    int *rank, n;
+};
+
+static void add_pair(void *arg, const struct bb_slow_link *l)
+{
+    struct pairs *pairs = arg;
+
+    if (l->level != BB_LINK_PAIR)
+        return;
+    for (int end = 0; end < 2; end++) {
+        BB_GROW(pairs->rank, pairs->n);
+        pairs->rank[pairs->n++] = end == 0 ? l->from : l->to;
+    }
+}
+
+/* Measures one pair while all others are idle. The better of its two values counts. */
+static int measure_alone(struct p2p *p, struct matrix *m, int from, int to)
+{
+    const int rank = p->session.world.rank, low = from < to ? from : to, high = from < to ? to : from;
+    struct bb_p2p_run run = m->run;
+    struct bb_stats time_us;
+    double value;
+    int rc;
+
+    run.reversed = from > to;
+    TRY(bb_p2p_measure(&p->ctx, &run, rank == from ? to : rank == to ? from : -1));
+    p->wrong = p->wrong || found_by(p, &run, from, to).wrong > 0;
+    if (rank != 0)
+        return 0;
+    bb_p2p_pair_samples(&p->ctx, low, high, p->samples);
+    bb_stats_compute(p->samples, (size_t)p->options.repeats, &time_us);
+    value = link_value(&run, &time_us);
+    if (bb_p2p_metrics[run.kind].is_bandwidth ? value > *matrix_cell(p, m, from, to)
+                                              : value < *matrix_cell(p, m, from, to))
+        *matrix_cell(p, m, from, to) = value;
+    if (!bb_p2p_metrics[run.kind].is_directed)
+        *matrix_cell(p, m, to, from) = *matrix_cell(p, m, from, to);
+out:
+    return rc;
+}
+
+/* Most slow links that are measured again, per rank: all links of a few ranks, but not half of the links of a large job. */
+enum { ALONE_PER_RANK = 32 };
+
+/*
+ * The pairs of a round may share a NIC or a switch, and then each of them is slow through no fault of its own. So a link is
+ * called slow only if it is slow alone, too. The rows keep the time in the round; the matrices, slow links and causes are
+ * those of the better time.
+ */
+static int confirm_slow_links(struct p2p *p, struct matrix *m)
+{
+    struct pairs pairs = {0};
+    int rc;
+
+    if (p->session.world.rank == 0) {
+        const struct bb_link_outliers links = links_of(p, m);
+
+        bb_link_outliers_slow(&links, add_pair, &pairs);
+        m->beside = pairs.n / 2;
+        if (m->beside > ALONE_PER_RANK * p->session.world.size)
+            pairs.n = 0;
+        m->alone = pairs.n / 2;
+    }
+    TRY(bb_world_bcast(&p->session.world, &pairs.n, sizeof pairs.n, 0));
+    if (p->session.world.rank != 0)
+        BB_NEW(pairs.rank, pairs.n + 1);
+    TRY(bb_world_bcast(&p->session.world, pairs.rank, (size_t)pairs.n * sizeof *pairs.rank, 0));
+    bb_world_reached(&p->session.world, "bench p2p: slow links alone");
+    for (int i = 0; i < pairs.n; i += 2)
+        TRY(measure_alone(p, m, pairs.rank[i], pairs.rank[i + 1]));
+out:
+    free(pairs.rank);
+    return rc;
+}
+
 /* ---- printing the matrices ---- */
 
 static void print_head(const struct p2p *p)
@@ -279,19 +374,6 @@ static void print_matrix(const struct p2p *p, const struct matrix *m)
                 fprintf(out, " %8.2f", *matrix_cell(p, m, from, to));
     }
     fputc('\n', out);
-}
-
-static struct bb_link_outliers links_of(const struct p2p *p, const struct matrix *m)
-{
-    const struct bb_p2p_metric *f = &bb_p2p_metrics[m->run.kind];
-
-    return (struct bb_link_outliers){.ranks = p->session.world.size,
-                                     .value = m->value,
-                                     .node_of = p->session.world.node_of,
-                                     .symmetric = !f->is_directed,
-                                     .higher_is_better = f->is_bandwidth,
-                                     .factor = p->options.slow,
-                                     .least = f->is_bandwidth ? f->bytes_factor * p->options.min_gbps : 0};
 }
 
 enum { LABEL_TEXT = BB_BYTES_TEXT + 32 };
@@ -595,6 +677,27 @@ static void judge_links(struct p2p *p, const struct matrix *m)
     }
 }
 
+/* Prints how many links are slow only beside other pairs, or that too many were slow to measure them alone. */
+static void print_confirmed(const struct p2p *p, const struct matrix *m)
+{
+    const struct bb_link_outliers links = links_of(p, m);
+    char label[LABEL_TEXT];
+    int slow[2], all[2];
+
+    if (!p->session.out || m->beside == 0)
+        return;
+    bb_link_outliers_count(&links, slow, all);
+    if (m->alone == 0)
+        fprintf(
+            p->session.out,
+            "# %s: %d links are slow beside other pairs; they are too many to measure each alone (--schedule one)\n",
+            label_of(m, label), m->beside);
+    else if (slow[0] + slow[1] < m->beside)
+        fprintf(p->session.out,
+                "# %s: %d of %d slow links are not slow alone: other pairs of their round share their NIC or network\n",
+                label_of(m, label), m->beside - slow[0] - slow[1], m->beside);
+}
+
 static bool has_slow_between_nodes(const struct p2p *p)
 {
     bool found = false;
@@ -618,6 +721,7 @@ static void report_slow_links(struct p2p *p)
         fprintf(p->session.out, "# %d slow links; %d ranks and %d nodes have slow links only (--slow %g)\n",
                 p->n_slow[BB_LINK_PAIR], p->n_slow[BB_LINK_RANK], p->n_slow[BB_LINK_NODE], p->options.slow);
     for (int i = 0; i < p->n_matrices; i++) {
+        print_confirmed(p, &p->matrices[i]);
         report_modes(p, &p->matrices[i], true);
         report_modes(p, &p->matrices[i], false);
         report_slowest(p, &p->matrices[i]);
@@ -702,6 +806,8 @@ static int run_p2p(struct p2p *p, int argc, char **argv)
     TRY(bb_session_open_results(&p->session, &head, &bb_bench_p2p_set, &p->options));
     print_head(p);
     TRY(measure_rounds(p));
+    for (int i = 0; i < p->n_matrices && !p->pairing.one; i++)
+        TRY(confirm_slow_links(p, &p->matrices[i]));
     if (p->session.world.rank == 0)
         TRY(report_links(p));
     TRY(bb_world_bcast(&p->session.world, &p->too_many, sizeof p->too_many, 0));

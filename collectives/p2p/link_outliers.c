@@ -277,12 +277,14 @@ static struct bb_link_cause cause_of(const struct bb_link_outliers *l, const str
 }
 
 /* Returns the whole class if all of its links are slow, the node or rank that explains the most open links, or the first
- * open pair. *found: whether there is one. */
+ * open pair. Open links count less if other links of the node or rank are not slow: two slow ranks explain their links
+ * better than the other node, half of whose links lead to them. *found: whether there is one. */
 static struct bb_link_cause next_cause(const struct bb_link_outliers *l, const struct class *c, const bool *slow,
                                        const bool *open, bool *found)
 {
     struct bb_link_cause best = {.what = {BB_LINK_CLASS, -1, -1, c->links[0].same_node, NAN, NAN}};
-    int most = 0, gain;
+    double most = 0, score;
+    int gain;
 
     for (size_t i = 0; i < c->n; i++)
         best.slow += open[i];
@@ -294,8 +296,9 @@ static struct bb_link_cause next_cause(const struct bb_link_outliers *l, const s
         for (int which = 0; which < l->ranks; which++) {
             const struct bb_link_cause cause = cause_of(l, c, slow, open, (enum bb_link_level)level, which, &gain);
 
-            best = gain > most ? cause : best;
-            most = gain > most ? gain : most;
+            score = gain > 0 ? gain * pow((double)cause.slow / cause.links, 2) : 0;
+            best = score > most ? cause : best;
+            most = score > most ? score : most;
         }
     *found = most > 0;
     for (size_t i = 0; i < c->n && !*found; i++) {

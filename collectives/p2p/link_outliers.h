@@ -91,7 +91,8 @@ struct bb_link_cause {
 
 /*
  * bb_link_outliers_causes - explain the slow links (those that bb_link_outliers_count counts) by as few nodes, ranks and
- * pairs as possible: the node or rank with the most unexplained slow links comes first (greedy set cover). A node or rank
+ * pairs as possible: the node or rank with the most unexplained slow links, times the square of the part of its links that
+ * is slow, comes first (greedy set cover). A node or rank
  * is a cause if at least half of its links of the class are slow, and it has at least two; a node only if this holds for
  * each of its ranks.
  *   fn(arg, cause)  called for each cause, intra-node links first

@@ -155,6 +155,21 @@ def test_min_gbps_applies_to_each_direction(busbar):
     assert done.returncode == 5 and "1 of 1 links between nodes are below 90 GB/s (both directions: 2 x --min-gbps)" in done.stderr
 
 
+@pytest.mark.parametrize("fault, causes", [("", []), ("link=node1-nic0:0.5", [4, 5])])
+def test_pairs_that_share_a_nic_are_measured_again_alone(busbar, tmp_path, fault, causes):
+    """Two GPUs share each NIC, so in some rounds links between the nodes have half of their rate. NIC 0 belongs to the first two GPUs of
+    its node. The rows keep the rate of the round."""
+    done = busbar.run("bench", "p2p", "--metrics", "bandwidth", "--direction", "one", "--max-slow", 0, "--json", tmp_path / "r.json", ranks=8,
+                      env={"EMU_CLUSTER": "l40s-pcie-ib", "EMU_NODES": "2", "EMU_DATA": "off", "EMU_SLOW": fault})
+    assert done.returncode == (5 if causes else 0), done.stderr
+    result = json.loads((tmp_path / "r.json").read_text())
+    assert [(c["level"], c["from"]) for c in result["causes"]] == [("rank", r) for r in causes]
+    assert re.search(r"\d of \d+ slow links are not slow alone", done.stdout)
+    values, far = result["matrices"][0]["values"], [(a, b) for a in range(4) for b in range(4, 8)]
+    assert [pair for pair in far if values[pair[0]][pair[1]] < 20] == [pair for pair in far if pair[1] in causes]
+    assert min(row["gbps"] for row in result["results"] if (row["from"], row["to"]) in far and row["to"] not in causes) < 13
+
+
 @pytest.mark.parametrize("nodes, args, hint", [(2, (), True), (2, ("--min-gbps", 20), False), (4, (), False)])
 def test_two_nodes_need_an_absolute_limit(busbar, nodes, args, hint):
     done = busbar.run("bench", "p2p", "--metrics", "bandwidth", "--direction", "one", "-n", 2, "--repeats", 2, "--max-slow", 0, *args, ranks=4,

@@ -529,6 +529,22 @@ def test_nccl_tests_text_gives_ranks_nodes_and_the_initial_profile(calibrate, tm
         assert [(f["ranks"], f["nodes"], f["rows"]) for f in summary["files"]] == [(8 * len(hosts), len(hosts), 6)]
         assert summary["from"] == "h100-sxm-ib" and "emulated" not in profile and summary["emulated"] is False
 
+def test_one_disturbed_size_does_not_spoil_the_profile(busbar, calibrate, tmp_path):
+    """Logs with the times of the shipped profile, but three times the time of one size: the profile stays, and the warning names the size."""
+    def plan(ranks, sizes, cluster):
+        rows = busbar.json("plan", "all_reduce", "--ranks", ranks, "--sizes", sizes, "--placement", "in_place", "--cluster", cluster,
+                           tmp_path=tmp_path, emulated=False)["results"]
+        return [(row["bytes"], row["time_us"]["p50"]) for row in rows]
+
+    sizes = ",".join(str(8 << 2 * i) for i in range(13))
+    for hosts in ("a", "ab", "abcd"):
+        rows = [(size, us * (3 if (hosts, size) == ("ab", 8 << 20) else 1)) for size, us in plan(8 * len(hosts), sizes, "h100-sxm-ib")]
+        (tmp_path / f"{hosts}.log").write_text(h100_log(hosts, rows=rows))
+    done, _, _ = calibrate(*(tmp_path / f"{hosts}.log" for hosts in ("a", "ab", "abcd")))
+    assert "most of all all_reduce 8 MiB on 16 ranks in " in done.stderr
+    for size, us in plan(32, "8K,1M,64M", tmp_path / "mine.json"):
+        assert us == pytest.approx(dict(plan(32, size, "h100-sxm-ib"))[size], rel=0.05), size
+
 
 @pytest.mark.parametrize("change,message", [
     (lambda t: t.replace("# Collective test starting: all_reduce_perf\n", ""), "all_reduce=h.log"),

@@ -155,6 +155,18 @@ static void store_results(struct bb_calibration *c, const struct model *m, const
     c->n_fits++;
 }
 
+/* Keeps the values of the starting profile if their median error is smaller: a few measurements, one of them disturbed,
+ * can lead a fit anywhere. start_error: this median, as a fraction. */
+static void keep_better_start(const struct model *m, struct bb_fit *fit, double start_error)
+{
+    if (fit->median_error <= start_error)
+        return;
+    for (int p = 0; p < fit->n_parameters; p++)
+        bb_parameter_try(m->cluster, m->parameters[p], m->parameters[p]->value);
+    fit->n_parameters = 0;
+    bb_fit_run(fit);
+}
+
 /* Runs a fit, and appends its results to c->fits and c->rows. Without measurements nothing is appended. variant: index
  * of the NCCL variant, for a fit of one variant; otherwise -1. */
 static void run_fit(struct bb_calibration *c, const struct planned_fit *planned, int variant)
@@ -176,8 +188,13 @@ static void run_fit(struct bb_calibration *c, const struct planned_fit *planned,
             c->parameters[p].is_fittable && !c->parameters[p].fit)
             add_parameter(&m, &fit, &c->parameters[p]);
     if (fit.n_rows > 0) {
+        struct bb_fit start = fit;
+
+        start.n_parameters = 0; /* only computes the errors */
         snprintf(name, sizeof(c->fits->name), "%s", variant < 0 ? planned->name : c->variant_names[variant]);
+        bb_fit_run(&start);
         bb_fit_run(&fit);
+        keep_better_start(&m, &fit, start.median_error);
         store_results(c, &m, &fit);
     }
     free(m.rows);

@@ -112,24 +112,30 @@ static double error_of(const struct bb_calibration_row *row)
     return 100 * fabs(row->fitted_us / row->measurement->time_us - 1);
 }
 
-/* Computes the errors of the measurements that a fit used, or of those that no fit used. */
+/* Computes the errors of the measurements that a fit used, or of those that no fit used. A measurement of several fits
+ * counts in the last one, in which the model selects the variant, as in a prediction. */
 static void summarize(const struct bb_calibration *c, bool fitted, struct bb_stats *stats)
 {
     const struct bb_measurement *first = c->measurements->rows;
+    const struct bb_calibration_row **last;
     double *errors;
     size_t n = 0;
     bool *used;
 
     BB_NEW(errors, c->n_rows);
     BB_NEW(used, c->measurements->n_rows);
-    for (const struct bb_calibration_row *row = c->rows; row < c->rows + c->n_rows; row++)
+    BB_NEW(last, c->measurements->n_rows);
+    for (const struct bb_calibration_row *row = c->rows; row < c->rows + c->n_rows; row++) {
         used[row->measurement - first] |= row->fit->fitted;
+        last[row->measurement - first] = row;
+    }
     for (const struct bb_calibration_row *row = c->rows; row < c->rows + c->n_rows; row++)
-        if (!row->outlier && row->fit->fitted == fitted && used[row->measurement - first] == fitted)
+        if (!row->outlier && row == last[row->measurement - first] && used[row->measurement - first] == fitted)
             errors[n++] = error_of(row);
     bb_stats_compute(errors, n, stats);
     free(errors);
     free(used);
+    free(last);
 }
 
 static struct accuracy accuracy_of(const struct bb_calibration *c)

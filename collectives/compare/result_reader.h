@@ -87,11 +87,12 @@ void bb_result_file_release(struct bb_result_file *t);
  * times. */
 const char *bb_result_file_predicted(const struct bb_result_file *t);
 
-/* bb_result_file_is_step - whether the file has one row, the step of a proxy. */
 /* bb_result_breakdown - returns the breakdown of the slowest rank of a role of a step; NULL: the file has none.
  *   step  the result of a run, or the field "predicted" of a plan
  *   role  in/out: name of the role; NULL, or not a role of the step: of the slowest rank of all, and set to its role */
 const json_t *bb_result_breakdown(const json_t *step, const char **role);
+
+/* bb_result_file_is_step - whether the file has one row, the step of a proxy. */
 bool bb_result_file_is_step(const struct bb_result_file *t);
 
 /* bb_result_file_same_model - whether two files are not of different models: their parameters differ by at most 1 %, or,

@@ -621,42 +621,31 @@ static bool has_layouts(const struct work *w, const struct bb_proxy_config *give
 }
 
 #define SUGGESTION 100
-#define GIVEN(name, field, is_text)                                                                                    \
-    {                                                                                                                  \
-        name, offsetof(struct bb_proxy_config, field), is_text                                                         \
-    }
 /* Writes the given option to leave out so that layouts are valid or, with in_memory, fit. Returns whether there is one. */
 static bool suggest_leaving_out(const struct work *w, bool in_memory, char text[SUGGESTION])
 {
-    static const struct {
-        const char *name;
-        size_t offset;
-        bool is_text;
-    } options[] = {GIVEN("recompute-num-layers", transformer.recompute_layers, false),
-                   GIVEN("recompute", transformer.recompute, true),
-                   GIVEN("vpp", transformer.vpp, false),
-                   GIVEN("schedule", transformer.schedule, true),
-                   GIVEN("dp-sync", transformer.sync, true),
-                   GIVEN("ep", transformer.ep, false),
-                   GIVEN("cp", transformer.cp, false),
-                   GIVEN("pp", transformer.pp, false),
-                   GIVEN("tp", transformer.tp, false),
-                   GIVEN("dp", transformer.dp, false),
-                   GIVEN("micro-batch-size", micro_batch_size, false)};
+    static const struct bb_opt_table tables[] = {BB_STEP_TABLES(0), {0}};
+    static const char *const names[] = {
+        "recompute-num-layers", "recompute", "vpp", "schedule", "dp-sync", "ep", "cp", "pp", "tp", "dp",
+        "micro-batch-size"};
 
-    for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++) {
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         struct bb_proxy_config given = *w->search->given;
-        void *field = (char *)&given + options[i].offset;
-        const char *word = options[i].is_text ? *(const char **)field : NULL;
-        const int value = options[i].is_text ? 0 : *(int *)field;
+        size_t at;
+        const struct bb_opt *opt =
+            bb_opts_find(&(struct bb_opts){.tables = tables}, 0, names[i], strlen(names[i]), &at);
+        const bool is_text = opt->kind == BB_OPT_CHOICE;
+        void *field = (char *)&given + at;
+        const char *word = is_text ? *(const char **)field : NULL;
+        const int value = is_text ? 0 : *(int *)field;
 
         if (!word && !value)
             continue;
         if (word)
-            snprintf(text, SUGGESTION, "leave out --%s %s", options[i].name, word);
+            snprintf(text, SUGGESTION, "leave out --%s %s", names[i], word);
         else
-            snprintf(text, SUGGESTION, "leave out --%s %d", options[i].name, value);
-        memset(field, 0, options[i].is_text ? sizeof(word) : sizeof(value));
+            snprintf(text, SUGGESTION, "leave out --%s %d", names[i], value);
+        memset(field, 0, is_text ? sizeof(word) : sizeof(value));
         if (has_layouts(w, &given, w->search->config, in_memory))
             return true;
     }

@@ -51,7 +51,7 @@ static void find_largest(const struct bb_layout *l, const struct bb_task_graph *
             }
 }
 
-/* Determines which NCCL algorithm and protocol the cost model selects for the collectives with the most time of each
+/* Determines which NCCL algorithm and protocol the cost model selects for the collective of find_largest() in each
  * group. */
 static void find_variants(const struct bb_sim *m, const struct bb_task_graph *graph, const struct bb_sim_task *tasks,
                           struct bb_predicted_rank *r)

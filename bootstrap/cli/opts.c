@@ -192,7 +192,7 @@ static int set_string(const struct bb_opt *opt, const char *text, const char **f
         return bb_err(BB_EUSAGE, "--%s: empty value, expected %s", opt->name,
                       strcmp(opt->arg, "FILE") == 0 ? "a file" : "a folder");
     if (opt->writes && strncmp(text, "--", 2) == 0)
-        return bb_err(BB_EUSAGE, "--%s: expected a file, got the option '%s'; try: --%s=./%s if it is a file",
+        return bb_err(BB_EUSAGE, "--%s: expected a file, got the option '%s'; a file of this name is --%s=./%s",
                       opt->name, text, opt->name, text);
     *field = text;
     return 0;

@@ -180,7 +180,7 @@ static int check_sizes(const struct bb_bench_options *o)
     char low[BB_BYTES_TEXT], high[BB_BYTES_TEXT];
 
     if (o->min_bytes > o->max_bytes)
-        return bb_err(BB_EUSAGE, "first size %zu (-b, %s) is above the last size %zu (-e, %s), try: -e %zu",
+        return bb_err(BB_EUSAGE, "first size %zu (-b, %s) is above the last size %zu (-e, %s); try: -e %zu",
                       o->min_bytes, bb_format_bytes(o->min_bytes, low), o->max_bytes,
                       bb_format_bytes(o->max_bytes, high), o->min_bytes);
     if (o->factor != 0 && o->factor <= 1 && o->step_bytes == 0 && o->min_bytes != o->max_bytes)

@@ -64,7 +64,7 @@ def apply(command, suggestion):
         first = 2 if suggested[0][0].isdigit() else 1
         last = next((i for i, word in enumerate(words) if i >= first and word.startswith("-")), len(words))
         words[first:last] = suggested[:end]
-    for name, value in re.findall(r"(--\S+)((?: (?!--)\S+)?)", " ".join(suggested[end:])):
+    for name, value in re.findall(r"(--?[a-z]\S*)((?: (?!--)\S+)?)", " ".join(suggested[end:])):
         while name in words:
             words[words.index(name):words.index(name) + (2 if value else 1)] = []
         words += [name, *value.split()]

@@ -25,8 +25,8 @@ struct matrix {
     struct bb_p2p_run run;
     double *value; /* [size][size] value for messages from the rank of the matrix row to the rank of the matrix
                       column, on rank 0; NaN: not measured. NULL on other ranks */
-    int beside,
-        alone; /* number of links that are slow beside the other pairs of their round; of these, number of links that
+    int suspected,
+        alone; /* number of links that are slow while the other pairs of their round run; of these, number of links that
                           were measured again alone. On rank 0 */
 };
 enum { MATRICES = 2 * 2 * BB_SIZES_MAX };
@@ -314,8 +314,8 @@ static int confirm_slow_links(struct p2p *p, struct matrix *m)
         const struct bb_link_outliers links = links_of(p, m);
 
         bb_link_outliers_slow(&links, add_pair, &pairs);
-        m->beside = pairs.n / 2;
-        if (m->beside > ALONE_PER_RANK * p->session.world.size)
+        m->suspected = pairs.n / 2;
+        if (m->suspected > ALONE_PER_RANK * p->session.world.size)
             pairs.n = 0;
         m->alone = pairs.n / 2;
     }
@@ -677,25 +677,25 @@ static void judge_links(struct p2p *p, const struct matrix *m)
     }
 }
 
-/* Prints how many links are slow only beside other pairs, or that too many were slow to measure them alone. */
+/* Prints how many links are slow only while other pairs run, or that too many were slow to measure them alone. */
 static void print_confirmed(const struct p2p *p, const struct matrix *m)
 {
     const struct bb_link_outliers links = links_of(p, m);
     char label[LABEL_TEXT];
     int slow[2], all[2];
 
-    if (!p->session.out || m->beside == 0)
+    if (!p->session.out || m->suspected == 0)
         return;
     bb_link_outliers_count(&links, slow, all);
     if (m->alone == 0)
         fprintf(
             p->session.out,
-            "# %s: %d links are slow beside other pairs; they are too many to measure each alone (--schedule one)\n",
-            label_of(m, label), m->beside);
-    else if (slow[0] + slow[1] < m->beside)
+            "# %s: %d links are slow while other pairs run; they are too many to measure each alone (--schedule one)\n",
+            label_of(m, label), m->suspected);
+    else if (slow[0] + slow[1] < m->suspected)
         fprintf(p->session.out,
                 "# %s: %d of %d slow links are not slow alone: other pairs of their round share their NIC or network\n",
-                label_of(m, label), m->beside - slow[0] - slow[1], m->beside);
+                label_of(m, label), m->suspected - slow[0] - slow[1], m->suspected);
 }
 
 static bool has_slow_between_nodes(const struct p2p *p)

@@ -155,7 +155,7 @@ static void store_results(struct bb_calibration *c, const struct model *m, const
     c->n_fits++;
 }
 
-/* Keeps the values of the starting profile if their median error is smaller: a few measurements, one of them disturbed,
+/* Keeps the values of the starting profile if their median error is smaller: a few measurements, one of them wrong,
  * can lead a fit anywhere. start_error: this median, as a fraction. */
 static void keep_better_start(const struct model *m, struct bb_fit *fit, double start_error)
 {

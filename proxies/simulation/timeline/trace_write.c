@@ -209,7 +209,9 @@ static void put_exposed(struct writer *w, int i, const int64_t *pipeline_end_ns)
             bb_intervals_add(&s, &w->t->step->layout, p->ops[k].comm, &w->t->ops[i][k]);
     bb_exposure_spans(&s, parts);
     for (int k = 0; k < BB_EXPOSURES; k++) {
-        for (const struct bb_span *at = parts[k].at; at < parts[k].at + parts[k].n; at++) {
+        for (size_t n = 0; n < parts[k].n; n++) {
+            const struct bb_span *at = &parts[k].at[n];
+
             begin_slice(w, names[k], rank, STEP_THREAD, at->begin_ns, at->end_ns, "exposed");
             fputc('}', w->out);
         }

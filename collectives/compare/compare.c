@@ -257,7 +257,7 @@ static void print_head(const struct comparison *t, FILE *out, const json_t *diff
 
     fprintf(out, "# A %s\n# B %s\n", a->path, b->path);
     if (json_array_size(differences) == 0)
-        fprintf(out, "# no difference in the versions, options and environment that both files record\n");
+        fprintf(out, "# versions, options and environment: equal where both files record them\n");
     json_array_foreach(differences, i, d)
     {
         const char *of_a = json_string_value(json_object_get(d, "a")),

@@ -305,7 +305,7 @@ static void print_table(const struct table *t, FILE *out)
     double longest = 0;
 
     if (json_array_size(t->differs) == 0)
-        fputs("# no difference in the versions, options and environment that all files record\n", out);
+        fputs("# versions, options and environment: equal where all files record them\n", out);
     for (int i = 0; i < t->n; i++) {
         longest = fmax(longest, isnan(t->lines[i].step_us) ? 0 : t->lines[i].step_us);
         file->width = (int)strlen(t->lines[i].file) > file->width ? (int)strlen(t->lines[i].file) : file->width;

@@ -470,7 +470,7 @@ def test_forecast_of_a_proxy_uses_the_kernels_that_it_launches(busbar, plan, tmp
     offline = plan(*args, "--ranks", 4, "--cluster", H100)
     assert offline["predicted"]["step_us"] == pytest.approx(forecast["step"]["predicted_us"], rel=1e-9)
     training = plan(*args[:-2], "--ranks", 4, "--cluster", H100)
-    for doc, message in ((offline, "no difference in the versions, options and environment that both files record"),
+    for doc, message in ((offline, "versions, options and environment: equal where both files record them"),
                          (training, "differs: compute: A as in training, B as the proxy runs\n# for the same kernels, plan with --compute gemm\n")):
         (tmp_path / "paper.json").write_text(json.dumps(doc))
         done = busbar.run("compare", "run.json", "paper.json", emulated=False, cwd=tmp_path)

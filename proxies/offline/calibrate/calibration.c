@@ -155,11 +155,13 @@ static void store_results(struct bb_calibration *c, const struct model *m, const
     c->n_fits++;
 }
 
-/* Keeps the values of the starting profile if their median error is smaller: a few measurements, one of them wrong,
+#define MUCH_WORSE 0.01 /* rounding makes a fit a little worse than exact start values */
+
+/* Keeps the values of the starting profile if their median error is much smaller: a few measurements, one of them wrong,
  * can lead a fit anywhere. start_error: this median, as a fraction. */
 static void keep_better_start(const struct model *m, struct bb_fit *fit, double start_error)
 {
-    if (fit->median_error <= start_error)
+    if (fit->median_error <= start_error + MUCH_WORSE)
         return;
     for (int p = 0; p < fit->n_parameters; p++)
         bb_parameter_try(m->cluster, m->parameters[p], m->parameters[p]->value);

@@ -320,7 +320,7 @@ static int confirm_slow_links(struct p2p *p, struct matrix *m)
         m->alone = pairs.n / 2;
     }
     TRY(bb_world_bcast(&p->session.world, &pairs.n, sizeof pairs.n, 0));
-    if (p->session.world.rank != 0)
+    if (!pairs.rank) /* on other ranks, and if no link is slow */
         BB_NEW(pairs.rank, pairs.n + 1);
     TRY(bb_world_bcast(&p->session.world, pairs.rank, (size_t)pairs.n * sizeof *pairs.rank, 0));
     bb_world_reached(&p->session.world, "bench p2p: slow links alone");

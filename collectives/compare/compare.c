@@ -277,9 +277,7 @@ static void print_head(const struct comparison *t, FILE *out, const json_t *diff
                 t->shortfall.known ? BB_SHORTFALL_PERCENT : BB_EQUAL_PERCENT);
     else if (without_intervals(a) || without_intervals(b))
         fprintf(out, "# rows with fewer than 6 samples (nccl-tests: one mean) have no interval, so the verdict "
-                     "compares B/A with --threshold "
-                     "and may be due "
-                     "to chance\n");
+                     "compares B/A with --threshold and may be due to chance\n");
     print_causes(b, out);
     fprintf(out, "#\n");
     bb_table_heading(out, fields);
@@ -572,8 +570,7 @@ struct options {
 static const struct bb_opt rows[] = {
     OPT_DOUBLE(0, "threshold", FIELD(threshold_percent), "-1", "PERCENT", -1, 1e6,
                "exit with status 5 if a row of B (of any further file) is slower by more than PERCENT and its "
-               "interval, if any, does not overlap "
-               "that of A; -1: never"),
+               "interval, if any, does not overlap that of A; -1: never"),
     OPT_FLAG(0, "strict", FIELD(strict),
              "exit with status 5 also if a run is incomplete, the models differ, a plan does not fit in GPU memory, "
              "the files "

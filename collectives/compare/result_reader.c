@@ -383,7 +383,7 @@ static int read_nccl_tests(struct bb_result_file *t)
     return rc;
 }
 
-/* ---- detection of the format ---- */
+/* ---- steps of training ---- */
 
 const json_t *bb_result_breakdown(const json_t *step, const char **role)
 {
@@ -406,6 +406,8 @@ const json_t *bb_result_breakdown(const json_t *step, const char **role)
     }
     return slowest;
 }
+
+/* ---- detection of the format ---- */
 
 bool bb_result_file_is_step(const struct bb_result_file *t)
 {

@@ -166,29 +166,49 @@ static struct bb_p2p_finding found_by(const struct p2p *p, const struct bb_p2p_r
     return found;
 }
 
-/* Adds the measurement of the pair (low, high), low < high, to the matrix and, as a result row, to the results. */
-static int put_link(struct p2p *p, struct matrix *m, const struct bb_p2p_run *run, int low, int high)
+/* Remembers and reports wrong data of the link from `from` to `to`. Returns the verification result. */
+static struct bb_p2p_finding judge_data(struct p2p *p, const struct bb_p2p_run *run, int from, int to)
 {
-    const int from = run->reversed ? high : low, to = run->reversed ? low : high;
     const struct bb_p2p_finding found = found_by(p, run, from, to);
-    struct bb_stats time_us;
     char size[BB_BYTES_TEXT];
 
     p->wrong = p->wrong || found.wrong > 0;
-    if (p->session.world.rank != 0)
-        return 0;
-    if (found.wrong > 0) {
+    if (found.wrong > 0 && p->session.world.rank == 0) {
         bb_progress_clear(&p->session.progress);
         (void)bb_err_job(BB_EDATA, "wrong data: %llu elements of %s from rank %d (%s) to rank %d (%s): %s, %s",
                          found.wrong, bb_format_bytes(run->bytes, size), from, p->session.world.hosts[from], to,
                          p->session.world.hosts[to], bb_p2p_metrics[run->kind].metric,
                          bb_p2p_metrics[run->kind].direction);
     }
-    bb_p2p_pair_samples(&p->ctx, low, high, p->samples);
+    return found;
+}
+
+/* Stores the value of the pair that was measured last in the matrix, unless the matrix has a better one. Only on rank 0. */
+static struct bb_stats store_value(struct p2p *p, struct matrix *m, const struct bb_p2p_run *run, int from, int to)
+{
+    double *const cell = matrix_cell(p, m, from, to);
+    struct bb_stats time_us;
+    double value;
+
+    bb_p2p_pair_samples(&p->ctx, from < to ? from : to, from < to ? to : from, p->samples);
     bb_stats_compute(p->samples, (size_t)p->options.repeats, &time_us);
-    *matrix_cell(p, m, from, to) = link_value(run, &time_us);
+    value = link_value(run, &time_us);
+    *cell = bb_p2p_metrics[run->kind].is_bandwidth ? fmax(*cell, value) : fmin(*cell, value);
     if (!bb_p2p_metrics[run->kind].is_directed)
-        *matrix_cell(p, m, to, from) = link_value(run, &time_us);
+        *matrix_cell(p, m, to, from) = *cell;
+    return time_us;
+}
+
+/* Adds the measurement of the pair (low, high), low < high, to the matrix and, as a result row, to the results. */
+static int put_link(struct p2p *p, struct matrix *m, const struct bb_p2p_run *run, int low, int high)
+{
+    const int from = run->reversed ? high : low, to = run->reversed ? low : high;
+    const struct bb_p2p_finding found = judge_data(p, run, from, to);
+    struct bb_stats time_us;
+
+    if (p->session.world.rank != 0)
+        return 0;
+    time_us = store_value(p, m, run, from, to);
     return save_link(p, run, from, to, &time_us, &found);
 }
 
@@ -274,25 +294,15 @@ static void add_pair(void *arg, const struct bb_slow_link *l)
 /* Measures one pair while all others are idle. The better of its two values counts. */
 static int measure_alone(struct p2p *p, struct matrix *m, int from, int to)
 {
-    const int rank = p->session.world.rank, low = from < to ? from : to, high = from < to ? to : from;
+    const int rank = p->session.world.rank;
     struct bb_p2p_run run = m->run;
-    struct bb_stats time_us;
-    double value;
     int rc;
 
     run.reversed = from > to;
     TRY(bb_p2p_measure(&p->ctx, &run, rank == from ? to : rank == to ? from : -1));
-    p->wrong = p->wrong || found_by(p, &run, from, to).wrong > 0;
-    if (rank != 0)
-        return 0;
-    bb_p2p_pair_samples(&p->ctx, low, high, p->samples);
-    bb_stats_compute(p->samples, (size_t)p->options.repeats, &time_us);
-    value = link_value(&run, &time_us);
-    if (bb_p2p_metrics[run.kind].is_bandwidth ? value > *matrix_cell(p, m, from, to)
-                                              : value < *matrix_cell(p, m, from, to))
-        *matrix_cell(p, m, from, to) = value;
-    if (!bb_p2p_metrics[run.kind].is_directed)
-        *matrix_cell(p, m, to, from) = *matrix_cell(p, m, from, to);
+    (void)judge_data(p, &run, from, to);
+    if (rank == 0)
+        (void)store_value(p, m, &run, from, to);
 out:
     return rc;
 }
@@ -302,7 +312,7 @@ enum { ALONE_PER_RANK = 32 };
 
 /*
  * The pairs of a round may share a NIC or a switch, and then each of them is slow through no fault of its own. So a link is
- * called slow only if it is slow alone, too. The rows keep the time in the round; the matrices, slow links and causes are
+ * called slow only if it is slow alone, too, unless too many are slow to measure them alone. The rows keep the time in the round; the matrices, slow links and causes are
  * those of the better time.
  */
 static int confirm_slow_links(struct p2p *p, struct matrix *m)

@@ -62,7 +62,7 @@ int bb_rank_breakdown_add(struct bb_rank_breakdown *f, const struct bb_runner *r
                           unsigned what) BB_MUST_CHECK;
 
 /*
- * bb_rank_breakdown_split (wait_time.c) - separates waiting from transfer in one traced step: sets the waiting times
+ * bb_rank_breakdown_split - separates waiting from transfer in one traced step: sets the waiting times
  * (wait_ns) in t->lanes, and adds the transfer and waiting times to the means and the waiting times to t->waited_ns.
  * All ranks call this together. If sending the durations of all ranks to each other would need more than 64 MiB, the
  * means of transfer, waiting and pipeline bubble become NaN.

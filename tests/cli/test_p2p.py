@@ -232,6 +232,14 @@ def test_corrupt_byte_of_the_last_timed_message_is_detected(busbar, tmp_path, ca
     assert bool(re.search(r"from rank 0 \(\S+\) to rank 1 \(", done.stderr)) == wrong
 
 
+def test_wrong_data_of_a_link_that_is_measured_again_is_reported(busbar):
+    """Rank 0 receives two messages in each of three rounds. Its links with rank 1 are slow: message 8 is the last one of rank 1 alone."""
+    done = busbar.run("bench", "p2p", "--metrics", "bandwidth", "--direction", "one", "--bandwidth-sizes", "1M", "-w", 0, "-n", 1,
+                      "--repeats", 1, ranks=4, env={"EMU_NODES": "4", "EMU_CLUSTER": "h100-sxm-ib", "EMU_SLOW": "link=node1-nic0:0.3",
+                                                    "EMU_FAULT": "corrupt:rank=0,call=8,name=ncclRecv"})
+    assert done.returncode == 3 and re.search(r"wrong data: 1 elements of 1 MiB from rank 1 \(\S+\) to rank 0 ", done.stderr), done.stderr
+
+
 def test_wrong_is_null_without_verification(busbar, tmp_path):
     for args, env in ((("-c", "0"), {}), ((), {"EMU_DATA": "off"})):
         result = busbar.json("bench", "p2p", "--bandwidth-sizes", "64K", *args, tmp_path=tmp_path, ranks=2, env=env)

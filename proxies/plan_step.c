@@ -228,6 +228,7 @@ static int build_step(const struct bb_plan_options *o, const struct bb_proxy *pr
     }
     for (int w = 0; o->forecast && w < f->step.n_kernel_lists && !f->forecast.attention; w++)
         f->forecast.attention = attention_in(f->step.kernel_lists[w]);
+    f->forecast.with_compute = proxy->with_compute;
     f->forecast.sharded = config->transformer.sync && (strcmp(config->transformer.sync, "zero3") == 0 ||
                                                        strcmp(config->transformer.sync, "hsdp") == 0);
     f->forecast.many_experts = has_many_experts(&f->step, config->transformer.ep);

@@ -47,7 +47,8 @@ struct bb_proxy {
     int (*defaults)(struct bb_proxy_config *); /* sets defaults for options that are not given; may be NULL */
     /* builds the step; returns 0 or a negative error, -BB_EUSAGE after printing an error line for an invalid layout */
     int (*build)(const struct bb_proxy_config *, struct bb_step *);
-    const char *model; /* default model, a file in profiles/models; NULL: no model, or --model is required */
+    const char *with_compute; /* proxy and options that compute the step of the same model; NULL: none */
+    const char *model;        /* default model, a file in profiles/models; NULL: no model, or --model is required */
     const void
         *variant; /* copied to config->variant: distinguishes proxies that share one build function; may be NULL */
 };

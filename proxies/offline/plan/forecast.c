@@ -165,30 +165,18 @@ void bb_forecast_rates_text(const struct bb_forecast *f, const struct bb_cluster
         snprintf(text, size, "compute time as given on the command line");
 }
 
-/* Proxies without compute, and the proxy that computes the step of the same model. */
-static const struct {
-    const char *proxy, *instead;
-} without_compute[] = {
-    {"resnet50", "data_parallel --model resnet50"},
-    {"resnet50_ring", "data_parallel --model resnet50"},
-    {"gpt2_large", "transformer --model gpt2_large"},
-    {"bert_large", "transformer --model bert_large"},
-};
-
-void bb_forecast_limit_text(const struct bb_forecast *f, const struct bb_plan *plan, const struct bb_cluster *c,
-                            bool computes, char *text, size_t size)
+void bb_forecast_limit_text(const struct bb_forecast *f, const struct bb_cluster *c, bool computes, char *text,
+                            size_t size)
 {
-    const char *proxy = plan->step->proxy;
-
     if (f->rates != BB_RATES_PROXY)
         return;
     if (computes && f->tflops > 0)
         snprintf(text, size, "at a fixed %.1f TFLOP/s (--tflops), NOT at the rate of %s", f->tflops, c->name);
+    else if (computes)
+        snprintf(text, size, "times of the proxy, NOT of %s", c->name);
     else
-        snprintf(text, size, computes ? "times of the proxy, NOT of %s" : "none in this proxy", c->name);
-    for (size_t i = 0; !computes && i < sizeof(without_compute) / sizeof(without_compute[0]); i++)
-        if (strcmp(proxy, without_compute[i].proxy) == 0)
-            snprintf(text, size, "none in this proxy; try: %s", without_compute[i].instead);
+        snprintf(text, size, "none in this proxy%s%s", f->with_compute ? "; try: " : "",
+                 f->with_compute ? f->with_compute : "");
 }
 
 json_t *bb_forecast_compute(const struct bb_forecast *f, const struct bb_cluster *c)

@@ -21,12 +21,13 @@ struct bb_forecast {
                       or the step has no compute */
     const char *attention; /* attention implementation: "fused" or "unfused"; NULL: no layer has attention */
     bool attention_guessed;
-    bool float8;            /* true: the GEMMs of the layers are in FP8 */
-    enum bb_dtype_id dtype; /* of the step; its peak rate is that of the MFU, and of GEMMs that are not in FP8 */
-    const char *host;       /* how the host launches kernels: "eager" (one by one) or "graph" (CUDA graphs); NULL: the
+    const char *with_compute; /* bb_proxy.with_compute */
+    bool float8;              /* true: the GEMMs of the layers are in FP8 */
+    enum bb_dtype_id dtype;   /* of the step; its peak rate is that of the MFU, and of GEMMs that are not in FP8 */
+    const char *host;         /* how the host launches kernels: "eager" (one by one) or "graph" (CUDA graphs); NULL: the
                               prediction contains no host time of a training framework */
-    bool sharded;           /* true: each rank stores a part of the parameters (--dp-sync zero3 or hsdp) */
-    bool many_experts;      /* true: a layer has 32 or more experts, or a GPU has eight or more, or experts with biases;
+    bool sharded;             /* true: each rank stores a part of the parameters (--dp-sync zero3 or hsdp) */
+    bool many_experts; /* true: a layer has 32 or more experts, or a GPU has eight or more, or experts with biases;
                               published steps of such models took longer than predicted */
     bool
         is_assumed; /* whether the prediction assumes `recompute` and `precision_aware`; otherwise they are what to try */
@@ -66,8 +67,8 @@ void bb_forecast_guess_text(const struct bb_forecast *f, char *text, size_t size
 bool bb_forecast_misfit_text(const struct bb_plan *plan, const struct bb_forecast *f, bool predicted,
                              char text[BB_MISFIT_TEXT]);
 void bb_forecast_rates_text(const struct bb_forecast *f, const struct bb_cluster *cluster, char *text, size_t size);
-void bb_forecast_limit_text(const struct bb_forecast *f, const struct bb_plan *plan, const struct bb_cluster *cluster,
-                            bool computes, char *text, size_t size);
+void bb_forecast_limit_text(const struct bb_forecast *f, const struct bb_cluster *cluster, bool computes, char *text,
+                            size_t size);
 void bb_forecast_accuracy_text(const struct bb_forecast *f, const struct bb_cluster *cluster, char *text, size_t size);
 
 /* Return the objects `memory` (bb_forecast_memory), `predicted.compute` (bb_forecast_compute) and

@@ -198,7 +198,8 @@ out:
 #define RESNET(word, file, text, times, how, ...)                                                                      \
     {                                                                                                                  \
         .name = word, .help = text, .model = file, .features = BB_FEATURE_PER_TENSOR | (times) | BB_FEATURE_GEMM,      \
-        .compute = how, .build = build_step, .variant = &(const struct network)                                        \
+        .compute = how, .with_compute = "data_parallel --model " file, .build = build_step,                            \
+        .variant = &(const struct network)                                                                             \
         {                                                                                                              \
             .model = file, __VA_ARGS__                                                                                 \
         }                                                                                                              \

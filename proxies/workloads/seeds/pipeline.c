@@ -368,8 +368,9 @@ static const bool causal = true, bidirectional = false;
         .features = BB_FEATURE_LAYERS | BB_FEATURE_STAGES | BB_FEATURE_MICRO_BATCHES | BB_FEATURE_GLOBAL_BATCH |       \
                     BB_FEATURE_PER_TENSOR | BB_FEATURE_TIMED | BB_FEATURE_GEMM | BB_FEATURE_LAYER_US |                 \
                     BB_FEATURE_TFLOPS,                                                                                 \
-        .compute = "none", .positional = "[LAYERS STAGES [MICRO_BATCHES]]", .parse_positionals = read_numbers,         \
-        .defaults = fill_defaults, .build = build_step, .variant = &(mask)                                             \
+        .compute = "none", .with_compute = "transformer --model " word,                                                \
+        .positional = "[LAYERS STAGES [MICRO_BATCHES]]", .parse_positionals = read_numbers, .defaults = fill_defaults, \
+        .build = build_step, .variant = &(mask)                                                                        \
     }
 
 const struct bb_proxy bb_gpt2_large_proxy = PIPELINE("gpt2_large", "GPT-2-like transformer", causal);

@@ -2,9 +2,10 @@
  * bench_p2p.c - runs `busbar bench p2p`: measures all pairs of ranks in rounds (sets of pairs measured at the same
  * time), and reports matrices and slow links.
  *
- * Top-level fields of the results: schedule, rounds,
- * causes[{level, rank, node, host, slow, links, explained, ..}], matrices[{metric, direction, bytes, unit, values[from][to]}], slow_links[{level, from, to, node, host, same_node,
- * metric, .., value, median}], slowest_links[{from, to, ..}], bimodal[{metric, .., same_node, links[2], medians[2], compared_with}].
+ * Top-level fields of the results: schedule, rounds, causes[{level, rank, node, host, slow, links, explained, ..}],
+ * matrices[{metric, direction, bytes, unit, values[from][to]}], slow_links[{level, from, to, node, host, same_node,
+ * metric, .., value, median}], slowest_links[{from, to, ..}], bimodal[{metric, .., same_node, links[2], medians[2],
+ * compared_with}].
  */
 #include "bootstrap/base/alloc.h"
 #include "bootstrap/base/units.h"
@@ -311,9 +312,9 @@ out:
 enum { ALONE_PER_RANK = 32 };
 
 /*
- * The pairs of a round may share a NIC or a switch, and then each of them is slow through no fault of its own. So a link is
- * called slow only if it is slow alone, too, unless too many are slow to measure them alone. The rows keep the time in the round; the matrices, slow links and causes are
- * those of the better time.
+ * The pairs of a round may share a NIC or a switch, and then each of them is slow through no fault of its own. So a
+ * link is called slow only if it is slow alone, too, unless too many are slow to measure them alone. The rows keep the
+ * time in the round; the matrices, slow links and causes are those of the better time.
  */
 static int confirm_slow_links(struct p2p *p, struct matrix *m)
 {

@@ -3,8 +3,8 @@
  * ranks. Pure functions.
  *
  * There are two classes of links: intra-node and inter-node. Each link is compared with the median of its class, or, if
- * the class is bimodal, with the median of its faster group, unless that is a faster minority. A rank (or a node) is slow if all of its links of a class
- * are slow.
+ * the class is bimodal, with the median of its faster group, unless that is a faster minority. A rank (or a node) is
+ * slow if all of its links of a class are slow.
  *
  * A class is bimodal if its sorted values have a gap with three properties: the ratio of the values around the gap
  * exceeds 1 / factor (1.25 with factor 0.8), the gap is wider than the spread of the values above the gap, and at least

@@ -142,13 +142,10 @@ static const char *role_of(const struct bb_plan *plan, int rank)
  * other ranks wait for it, although they may end later. With slow parts, names it always: it may hide what they cost. */
 static void write_longest(const struct bb_plan *plan, const struct bb_prediction *p, char text[TEXT])
 {
-    const struct bb_predicted_rank *shown = &p->classes[p->slowest], *longest = shown;
+    const struct bb_predicted_rank *shown = &p->classes[p->slowest], *longest = &p->classes[p->longest];
     const double times = p->conditions.slow.n > 0 ? 1 : 1.1;
     char time[BB_ROUNDED_TEXT];
 
-    for (int c = 0; c < p->n_classes; c++)
-        if (p->classes[c].all.compute_ns > longest->all.compute_ns)
-            longest = &p->classes[c];
     if ((double)longest->all.compute_ns > times * (double)shown->all.compute_ns && shown->all.compute_ns > 0)
         snprintf(text, TEXT, "rank %d (%s) computes %s, %.2f x the time of rank %d", longest->rank,
                  role_of(plan, longest->rank), bb_format_rounded_time(bb_us_of(longest->all.compute_ns), time),

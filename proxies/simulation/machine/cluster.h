@@ -124,7 +124,8 @@ int bb_cluster_load(const char *name_or_path, struct bb_cluster *cluster) BB_MUS
  * bb_cluster_load_changed - as bb_cluster_load, with changed values. The changes are appended to cluster->name.
  *   changes  values of the option --set: KEY=VALUE. KEY is the path of a key in the profile, such as inter.gbps; for an
  *            element of the list "nccl" nccl.ALGORITHM.PROTOCOL.KEY, such as nccl.ring.LL.base_us. VALUE is JSON, or a
- *            text. Rate and latency of a link also scale gbps, intra_us and inter_us of NCCL's variants. The changed profile is validated like a file.
+ *            text. Rate and latency of a link also scale gbps, intra_us and inter_us of NCCL's variants. The changed
+ *            profile is validated like a file.
  */
 int bb_cluster_load_changed(const char *name_or_path, const struct bb_opt_texts *changes,
                             struct bb_cluster *cluster) BB_MUST_CHECK;

@@ -1,7 +1,7 @@
 /*
  * slow.h - degraded hardware of a machine: GPUs, nodes, NICs and leaf uplinks that are slower than in the cluster
- * profile. The user lists them in a text such as "rank=5:1.1,link=node3-nic2:0.5" (--slow). A second list, such as "rank=1:100us"
- * (--delay), contains ranks that start late.
+ * profile. The user lists them in a text such as "rank=5:1.1,link=node3-nic2:0.5" (--slow). A second list, such as
+ * "rank=1:100us" (--delay), contains ranks that start late.
  *
  *   rank=R:TIMES            kernels of rank R take TIMES as long (0.001 to 1000)
  *   nodeN:PART              every GPU and NIC of node N has the fraction PART of its speed: kernels take 1/PART as long,

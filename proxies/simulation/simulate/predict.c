@@ -156,7 +156,6 @@ static void read_sharing(const struct bb_sim *m, const struct bb_sim_run *run, s
 {
     const double step_ns = (double)out->classes[out->slowest].all.step_ns;
     struct bb_bottleneck of_longest;
-    int longest = out->slowest;
 
     if (!run->busy || step_ns <= 0)
         return;
@@ -167,10 +166,7 @@ static void read_sharing(const struct bb_sim *m, const struct bb_sim_run *run, s
             out->uplink_busy[tier] = fmax(out->uplink_busy[tier], run->busy[c].uplink_ns[tier] / step_ns);
     }
     bb_bottleneck_find(m, run, out->slowest, &out->bottleneck);
-    for (int c = 0; c < m->classes.n; c++)
-        if (out->classes[c].all.compute_ns > out->classes[longest].all.compute_ns)
-            longest = c;
-    bb_bottleneck_find(m, run, longest, &of_longest);
+    bb_bottleneck_find(m, run, out->longest, &of_longest);
     out->launch_wait_ns = of_longest.launch_ns;
 }
 
@@ -201,6 +197,10 @@ static void read_all(const struct bb_sim *m, const struct bb_sim_run *run, bool 
             out->slowest = c;
     }
     free(pipeline_end_ns);
+    out->longest = out->slowest;
+    for (int c = 0; c < m->classes.n; c++)
+        if (out->classes[c].all.compute_ns > out->classes[out->longest].all.compute_ns)
+            out->longest = c;
     read_sharing(m, run, out);
     if (!keeps_ops)
         return;

@@ -56,6 +56,7 @@ struct bb_prediction {
                                  operation; NULL: not requested */
     int slowest; /* index in `classes` of the class with the longest step time; the lowest index if several are
                     equally slow */
+    int longest; /* index in `classes` of the class that computes longest: `slowest` if it is one of several */
     struct bb_bottleneck bottleneck; /* breakdown of the slowest rank's step by bottleneck; zeroed if the cluster
                                         profile has no 'sharing' section */
     int64_t launch_wait_ns; /* time for which kernels wait for their launches on the rank that computes longest, which

@@ -1,4 +1,5 @@
-/* predicted_path.c - computes the critical path of a prediction (see predicted_path.h). The operation times of one rank per class of equivalent ranks are used for all ranks of the class. */
+/* predicted_path.c - computes the critical path of a prediction (see predicted_path.h). The operation times of one rank
+ * per class of equivalent ranks are used for all ranks of the class. */
 #include "proxies/simulation/simulate/predicted_path.h"
 
 #include "bootstrap/base/alloc.h"

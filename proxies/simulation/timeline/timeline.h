@@ -8,10 +8,11 @@
  * arrives at the operation and ends with the operation, so it includes waiting for peers. If the operation waited, the
  * slice contains two slices, "wait" and "transfer", and the arguments include wait_us and the bus bandwidth of the
  * transfer. The thread "step" of each rank has one slice for the whole step, which contains slices of the exposed
- * communication by cause: "exposed transfer", "bubble" and "waiting". Their times are those of struct bb_exposure. If both ranks of a message are shown, an arrow goes from the send to the receive. If the critical path is
- * known, its slices have the argument "critical", and arrows named "critical path" connect them. A counter per rank and
- * group shows the payload bytes of the operations in progress. A counter per rank shows the memory that it holds, by
- * use (memory_series.h).
+ * communication by cause: "exposed transfer", "bubble" and "waiting". Their times are those of struct bb_exposure. If
+ * both ranks of a message are shown, an arrow goes from the send to the receive. If the critical path is known, its
+ * slices have the argument "critical", and arrows named "critical path" connect them. A counter per rank and group
+ * shows the payload bytes of the operations in progress. A counter per rank shows the memory that it holds, by use
+ * (memory_series.h).
  *
  * Timestamps are microseconds with three decimals from the common start of the step. otherData.clock contains an upper
  * bound of the difference between the start times of two ranks.

@@ -5,8 +5,8 @@
  *
  * The waiting time of a rank in a call is the time from its arrival to the arrival of the last participant. The last
  * participant waits 0. The waiting time in a group is the time during which at least one of its calls waits: calls on
- * several streams may wait at the same time. In a measured step, where clocks of different GPUs are not compared, this is the duration of the
- * call minus its shortest duration on any participant (runner/run/breakdown.h).
+ * several streams may wait at the same time. In a measured step, where clocks of different GPUs are not compared, this
+ * is the duration of the call minus its shortest duration on any participant (runner/run/breakdown.h).
  */
 #ifndef BB_PROXIES_SIMULATION_TIMELINE_WAITING_H
 #define BB_PROXIES_SIMULATION_TIMELINE_WAITING_H

@@ -302,8 +302,7 @@ static int run_all(struct run *x)
 
     x->options.no_alone = true;
     x->options.step.ranks = x->session.world.size;
-    TRY(bb_step_set_environment(true)); /* true, although only deadlock-prone steps require it: NCCL reads its
-                                           environment once, and some of the proxies require NCCL_RUNTIME_CONNECT=0 */
+    bb_step_connect_at_init(); /* although only deadlock-prone steps require it: NCCL reads its environment once */
     TRY(bb_session_setup_gpus(&x->session, 0));
     TRY(open_results(x, "busbar.proxies/1", true, NULL));
     x->measure_plan.steps = x->options.steps;
@@ -329,7 +328,8 @@ static int run_named(struct run *x)
         rc = bb_outfile_check(x->options.trace, "the trace"); /* now, so that an error is reported before the run */
     TRY(bb_world_agree(&x->session.world, rc, "the file of the trace"));
     TRY(load_cluster(x));
-    TRY(bb_step_set_environment(!x->serialisable));
+    if (!x->serialisable)
+        bb_step_connect_at_init();
     TRY(bb_session_setup_gpus(&x->session, 0));
     TRY(bb_scaling_check_gpus(&x->scaling));
     TRY(open_results(x, "busbar.proxy/1", false, &bb_proxy_set));
@@ -345,7 +345,7 @@ static int run_proxy(struct run *x)
 {
     int rc;
 
-    TRY(bb_step_set_environment(false)); /* before any CUDA call, and while the process has only one thread */
+    TRY(bb_step_set_environment()); /* before any CUDA call, and while the process has only one thread */
     TRY(bb_session_begin(&x->session, &x->options.common, BB_SESSION_NCCL));
     bb_err_job_scope(1);
     if (x->session.world.rank == 0)

@@ -1,6 +1,7 @@
 """Behaviour of real GPUs and NCCL that can block the host, enabled in the emulator: busbar avoids the hang, or its message names the
 cause."""
 import json
+import re
 
 import pytest
 
@@ -15,6 +16,19 @@ def test_enough_queues_for_steps_that_require_concurrent_streams(busbar, tmp_pat
                       env={"EMU_HARDWARE_QUEUES": "1", "EMU_RUNTIME_CONNECT": "1"})
     assert run["environment"]["CUDA_DEVICE_MAX_CONNECTIONS"] == "32"
     assert run["environment"]["NCCL_RUNTIME_CONNECT"] == "0"
+
+
+@pytest.mark.parametrize("command,ranks", [(ONE_PIPE, 8), (("proxy", "all", "--quick", "-n", 1), 2)])
+def test_steps_set_no_variable_while_other_threads_run(busbar, tmp_path, command, ranks):
+    """Whether a step requires NCCL_RUNTIME_CONNECT=0 is known only after MPI has started its threads."""
+    path = tmp_path / "r.json"
+    program = " ".join(map(str, [busbar.build / "busbar-emulated", *command, "--json", path]))
+    watch = f"LD_PRELOAD={busbar.build}/tests/setenv_watch.so EMU_DATA=off"
+    done = busbar.run_program(busbar.mpirun, "-n", ranks, "sh", "-c", f"{watch} exec {program}")
+    assert done.returncode == 0, done.stderr
+    written = re.findall(r"^written: (\w?CCL_\w+)=\S* with (\d+) other threads", done.stderr, re.M)
+    assert written == [("_CCL_RUNTIME_CONNECT", "0")] * ranks
+    assert json.loads(path.read_text())["environment"]["NCCL_RUNTIME_CONNECT"] == "0"
 
 
 def test_hang_with_too_few_queues_names_the_variable(busbar):

@@ -14,15 +14,24 @@ static int set_default(const char *name, const char *value)
 
 enum { MAX_QUEUES = 32 };
 
-int bb_step_set_environment(bool concurrent_streams)
+/* Entry of the environment, which contains a pointer to this array. bb_step_connect_at_init changes the first character
+ * to N. */
+static char connect_at_init[] = "_CCL_RUNTIME_CONNECT=0";
+
+int bb_step_set_environment(void)
 {
     int rc;
 
     TRY(set_default("CUDA_DEVICE_MAX_CONNECTIONS", "32"));
-    if (concurrent_streams)
-        TRY(set_default("NCCL_RUNTIME_CONNECT", "0"));
+    if (!getenv("NCCL_RUNTIME_CONNECT") && putenv(connect_at_init))
+        rc = bb_err(BB_EFAIL, "putenv: %s", strerror(errno));
 out:
     return rc;
+}
+
+void bb_step_connect_at_init(void)
+{
+    __atomic_store_n(connect_at_init, 'N', __ATOMIC_RELEASE);
 }
 
 int bb_hardware_queues(void)

@@ -5,20 +5,23 @@
 
 #include "bootstrap/base/err.h"
 
-#include <stdbool.h>
+/*
+ * bb_step_set_environment - sets CUDA_DEVICE_MAX_CONNECTIONS=32 unless the user has set the variable, and reserves an
+ * entry of the environment for bb_step_connect_at_init. Call while the process has one thread: setenv() concurrent with
+ * getenv() is undefined, and MPI and CUDA start threads.
+ *   CUDA_DEVICE_MAX_CONNECTIONS=32: each stream gets a separate hardware queue. With the default of 8, streams share
+ *   queues, and an operation waits for earlier operations of other streams in its queue.
+ */
+int bb_step_set_environment(void) BB_MUST_CHECK;
 
 /*
- * bb_step_set_environment - sets the following variables unless the user has set them. Call before the first CUDA call.
- *   concurrent_streams  true: the step would deadlock if the operations of a rank ran one after another
- *
- *   CUDA_DEVICE_MAX_CONNECTIONS=32   Each stream gets a separate hardware queue. With the default of 8, streams share
- *                                    queues, and an operation waits for earlier operations of other streams in its
- *                                    queue.
- *   NCCL_RUNTIME_CONNECT=0           Set only with concurrent_streams: collectives connect when their communicator is
- *                                    created. By default, the first call blocks the host until all peers make the same
- *                                    call, while a peer may be blocked in another call.
+ * bb_step_connect_at_init - sets NCCL_RUNTIME_CONNECT=0 unless the user has set the variable. Required by steps that
+ * would deadlock if the operations of a rank ran one after another. Collectives then connect when their communicator is
+ * created. By default, the first call blocks the host until all peers make the same call, while a peer may be blocked in
+ * another call. Call before the first NCCL communicator; other threads may read the environment meanwhile, because the
+ * call changes one byte of the reserved entry.
  */
-int bb_step_set_environment(bool concurrent_streams) BB_MUST_CHECK;
+void bb_step_connect_at_init(void);
 
 /* bb_hardware_queues - returns the number of hardware queues of the device, the value of
  * CUDA_DEVICE_MAX_CONNECTIONS. */

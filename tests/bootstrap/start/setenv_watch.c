@@ -1,6 +1,7 @@
 /*
  * setenv_watch.c - preloaded into busbar (LD_PRELOAD): prints on stderr with how many other threads running each NCCL_
- * variable is set. setenv() while another thread reads the environment is undefined behaviour.
+ * variable is set by setenv(), and each string passed to putenv(). Both are undefined while another thread reads the
+ * environment.
  */
 #include <dirent.h>
 #include <dlfcn.h>
@@ -27,4 +28,13 @@ int setenv(const char *name, const char *value, int overwrite)
     if (strncmp(name, "NCCL_", 5) == 0)
         fprintf(stderr, "written: %s=%s with %d other threads\n", name, value, count_threads() - 1);
     return real(name, value, overwrite);
+}
+
+int putenv(char *string)
+{
+    int (*real)(char *);
+
+    *(void **)&real = dlsym(RTLD_NEXT, "putenv");
+    fprintf(stderr, "written: %s with %d other threads\n", string, count_threads() - 1);
+    return real(string);
 }

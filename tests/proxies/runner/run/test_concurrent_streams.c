@@ -1,6 +1,6 @@
 /*
  * test_concurrent_streams.c - programs whose streams must run concurrently, on two emulated GPUs with eight hardware
- * queues and with first collectives that block the host. Without bb_step_set_environment both programs deadlock.
+ * queues and with first collectives that block the host. Without step_environment.h both programs deadlock.
  */
 #include "collectives/session/nccl_memory.h"
 #include "cuda/device/device.h"
@@ -102,10 +102,11 @@ int main(void)
         cmocka_unit_test(twelve_streams_on_eight_hardware_queues),
     };
     struct bb_device_info device;
-    int rc = bb_world_init(&world, 8);
+    int rc = bb_step_set_environment();
 
     if (rc == 0)
-        rc = bb_step_set_environment(true);
+        rc = bb_world_init(&world, 8);
+    bb_step_connect_at_init();
     if (rc == 0)
         rc = bb_device_choose(&world, 0, true, &device);
     if (rc == 0)

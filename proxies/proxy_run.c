@@ -3,6 +3,7 @@
  * reports and releases all resources.
  */
 #include "bootstrap/base/outfile.h"
+#include "collectives/measure/start_barrier_capacity.h"
 #include "collectives/session/session.h"
 #include "proxies/form/step/step_start_barrier.h"
 #include "proxies/offline/plan/plan.h"
@@ -96,7 +97,7 @@ static int check_step(struct run *x)
     int rc = x->session.world.rank == 0 ? bb_plan_init(&x->plan, &x->step) : 0;
 
     rc = rc == 0 && x->options.start_barrier && x->session.world.rank == 0
-             ? bb_step_start_barrier_check(&x->step, bb_hardware_queues())
+             ? bb_step_start_barrier_check(&x->step, bb_hardware_queues(), bb_fifo_capacity())
              : rc;
     TRY(bb_world_agree(&x->session.world, rc, "the checks of the step"));
     x->serialisable = x->plan.checks.safe_serialised;

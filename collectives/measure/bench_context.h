@@ -91,6 +91,7 @@ struct bb_bench_context {
                               more samples; 0: no more samples after the first batch */
     struct bb_start_barrier start_barrier;
     int64_t start_barrier_limit_ns;
+    size_t fifo_bytes;          /* bb_fifo_capacity(), minimum of all ranks */
     bool uses_start_barrier;    /* stream mode: a start barrier holds the operations until all ranks have enqueued them;
                                 equal on all ranks */
     bool start_barrier_expired; /* the start barrier (see uses_start_barrier) once reached its time limit on this

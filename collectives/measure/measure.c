@@ -10,6 +10,7 @@
 #include "bootstrap/base/alloc.h"
 #include "bootstrap/base/clock.h"
 #include "bootstrap/base/units.h"
+#include "collectives/measure/start_barrier_capacity.h"
 #include "collectives/measure/timing.h"
 
 #include <math.h>
@@ -59,13 +60,20 @@ void bb_measure_mode(struct bb_bench_context *ctx, const struct bb_mode *mode)
 int bb_measure_init(struct bb_bench_context *ctx)
 {
     size_t batch = max_batch(ctx), ranks = (size_t)ctx->world->size, samples = ctx->max_iterations + batch;
+    double fifo = -(double)bb_fifo_capacity();
+    int rc;
 
     BB_NEW(ctx->batch, batch);
     BB_NEW(ctx->all_batches, batch * ranks);
     BB_NEW(ctx->times_last, ranks);
     for (int s = 0; s < BB_SERIES_COUNT; s++)
         BB_NEW(ctx->series[s], samples);
-    return ctx->uses_start_barrier ? bb_start_barrier_init(&ctx->start_barrier, ctx->start_barrier_limit_ns) : 0;
+    TRY(bb_world_max(ctx->world, &fifo, 1));
+    ctx->fifo_bytes = (size_t)-fifo;
+    if (ctx->uses_start_barrier)
+        rc = bb_start_barrier_init(&ctx->start_barrier, ctx->start_barrier_limit_ns);
+out:
+    return rc;
 }
 
 void bb_measure_release(struct bb_bench_context *ctx)

@@ -3,6 +3,8 @@
 
 #include "collectives/ops/queue_capacity.h"
 
+#include <stdlib.h>
+
 /* entries of the stream's launch queue per operation: BB_NCCL_ENTRIES for the NCCL call, and one for the CUDA event
  * that option -I records after the operation */
 enum { OPERATION_ENTRIES = BB_NCCL_ENTRIES + 1 };
@@ -25,10 +27,21 @@ static size_t work_bytes(enum bb_coll_kind kind, int ranks, size_t aggregate)
     return aggregate * (messages ? (size_t)ranks * BB_FIFO_PEER_BYTES : BB_FIFO_COLLECTIVE_BYTES);
 }
 
-size_t bb_start_barrier_capacity(enum bb_coll_kind kind, int ranks, size_t aggregate)
+size_t bb_fifo_capacity(void)
+{
+    const char *text = getenv("NCCL_WORK_FIFO_BYTES");
+    char *end = NULL;
+    long long bytes = text ? strtoll(text, &end, 0) : BB_FIFO_BYTES;
+
+    if (end == text || bytes < 0 || (bytes & (bytes - 1)) != 0) /* NCCL ignores such a value */
+        bytes = BB_FIFO_BYTES;
+    return (size_t)(bytes < 1 << 30 ? bytes : 1 << 30) / 8 * 7;
+}
+
+size_t bb_start_barrier_capacity(enum bb_coll_kind kind, int ranks, size_t aggregate, size_t fifo_bytes)
 {
     size_t queue = BB_QUEUE_ENTRIES / (OPERATION_ENTRIES * launches_of(kind, ranks, aggregate));
-    size_t fifo = BB_FIFO_BYTES / work_bytes(kind, ranks, aggregate);
+    size_t fifo = fifo_bytes / work_bytes(kind, ranks, aggregate);
 
     return queue < fifo ? queue : fifo;
 }

@@ -8,8 +8,12 @@
 
 #include "collectives/ops/coll.h"
 
+/* bb_fifo_capacity - return the bytes that the work FIFO of an NCCL communicator holds for certain: 7/8 of its size
+ * (NCCL_WORK_FIFO_BYTES), because kernels free the FIFO in units of one eighth (enqueue.cc). */
+size_t bb_fifo_capacity(void);
+
 /* bb_start_barrier_capacity - return the maximum number of iterations, of `aggregate` operations each, on a
- * communicator with `ranks` ranks. May be 0. */
-size_t bb_start_barrier_capacity(enum bb_coll_kind kind, int ranks, size_t aggregate);
+ * communicator with `ranks` ranks, whose work FIFO holds fifo_bytes. May be 0. */
+size_t bb_start_barrier_capacity(enum bb_coll_kind kind, int ranks, size_t aggregate, size_t fifo_bytes);
 
 #endif

@@ -14,11 +14,10 @@
 enum { BB_QUEUE_ENTRIES = 512, BB_NCCL_ENTRIES = 3 };
 
 /*
- * The work FIFO of an NCCL communicator has 1 MiB (init.cc: NCCL_WORK_FIFO_BYTES). A kernel frees the bytes that it
- * used in the FIFO when it ends, in units of one eighth of the FIFO (enqueue.cc), so only 7/8 are certain to be free. A
- * work element has 48 bytes per peer (device.h: ncclDevWorkP2p) or 128 bytes per collective (ncclDevWorkColl). The
- * capacity ignores that NCCL passes small work elements in the kernel arguments instead of the FIFO.
+ * Size of the work FIFO of an NCCL communicator, unless NCCL_WORK_FIFO_BYTES is set (init.cc). A work element has 48
+ * bytes per peer (device.h: ncclDevWorkP2p) or 128 bytes per collective (ncclDevWorkColl). The capacity ignores that
+ * NCCL passes small work elements in the kernel arguments instead of the FIFO.
  */
-enum { BB_FIFO_BYTES = 7 << 17, BB_FIFO_PEER_BYTES = 48, BB_FIFO_COLLECTIVE_BYTES = 128 };
+enum { BB_FIFO_BYTES = 1 << 20, BB_FIFO_PEER_BYTES = 48, BB_FIFO_COLLECTIVE_BYTES = 128 };
 
 #endif

@@ -58,9 +58,10 @@ def test_start_barrier_opens_before_the_launch_queue_blocks_the_host(busbar, tmp
     assert row["start_barrier"] and "start_barrier_expired" not in row["flags"]
 
 
-def test_start_barrier_opens_before_the_work_fifo_blocks_the_host(busbar, tmp_path):
-    """An iteration has 512 x 4 messages in each direction: 98304 bytes of work. A FIFO of 1 MiB holds 10 iterations."""
-    row = row_of(busbar, tmp_path, "alltoall", "--sizes", 1024, "-n", 12, "-m", 512, "-w", 1, EMU_WORK_FIFO=str(1 << 20))
+@pytest.mark.parametrize("variable", [{}, {"NCCL_WORK_FIFO_BYTES": str(1 << 19)}])
+def test_start_barrier_opens_before_the_work_fifo_blocks_the_host(busbar, tmp_path, variable):
+    """An iteration has 512 x 4 messages in each direction: 98304 bytes of work. A FIFO of 1 MiB holds 10 iterations, of 512 KiB 5."""
+    row = row_of(busbar, tmp_path, "alltoall", "--sizes", 1024, "-n", 12, "-m", 512, "-w", 1, EMU_WORK_FIFO=str(1 << 20), **variable)
     assert row["start_barrier"] and "start_barrier_expired" not in row["flags"]
 
 

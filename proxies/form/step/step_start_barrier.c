@@ -66,7 +66,7 @@ long bb_step_fifo_bytes(const struct bb_program *p, const struct bb_layout *l)
     return most;
 }
 
-int bb_step_start_barrier_check(const struct bb_step *step, int queues)
+int bb_step_start_barrier_check(const struct bb_step *step, int queues, size_t fifo_bytes)
 {
     static const char instead[] = "try: a smaller step, or --graph, which excludes launch overhead as well";
 
@@ -78,10 +78,10 @@ int bb_step_start_barrier_check(const struct bb_step *step, int queues)
             return bb_err(BB_EUSAGE,
                           "--start-barrier: the step needs %ld launch queue entries, at most %d are available; %s",
                           entries, BB_QUEUE_ENTRIES, instead);
-        if (bytes > BB_FIFO_BYTES)
+        if ((size_t)bytes > fifo_bytes)
             return bb_err(BB_EUSAGE,
-                          "--start-barrier: the step needs %ld bytes of NCCL's work FIFO, at most %d are available; %s",
-                          bytes, BB_FIFO_BYTES, instead);
+                          "--start-barrier: the step needs %ld bytes of NCCL's work FIFO, at most %zu fit; %s",
+                          bytes, fifo_bytes, instead);
     }
     return 0;
 }

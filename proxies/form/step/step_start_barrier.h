@@ -21,7 +21,7 @@ long bb_step_fifo_bytes(const struct bb_program *p, const struct bb_layout *l);
 
 /* bb_step_start_barrier_check - return 0, or -BB_EUSAGE after printing an error line if the program of any rank
  * would fill a launch queue or NCCL's work FIFO while the start barrier blocks the GPU. queues: number of hardware
- * queues. */
-int bb_step_start_barrier_check(const struct bb_step *step, int queues) BB_MUST_CHECK;
+ * queues. fifo_bytes: bb_fifo_capacity(). */
+int bb_step_start_barrier_check(const struct bb_step *step, int queues, size_t fifo_bytes) BB_MUST_CHECK;
 
 #endif

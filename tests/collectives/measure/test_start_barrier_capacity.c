@@ -25,13 +25,32 @@ static void capacity_follows_the_queue_sizes(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
-        assert_int_equal(bb_start_barrier_capacity(cases[i].kind, cases[i].ranks, cases[i].aggregate),
+        assert_int_equal(bb_start_barrier_capacity(cases[i].kind, cases[i].ranks, cases[i].aggregate, 917504),
                          cases[i].capacity);
+}
+
+/* NCCL ignores sizes that are no power of two and limits the size to 1 GiB (init.cc). 7/8 of the FIFO are usable. */
+static void the_variable_sets_the_size_of_the_fifo(void **state)
+{
+    static const struct {
+        const char *text;
+        size_t capacity;
+    } values[] = {{NULL, 917504}, {"", 917504},     {"many", 917504},   {"-8", 917504},           {"1000000", 917504},
+                  {"0", 0},       {"65536", 57344}, {"0x10000", 57344}, {"2147483648", 939524096}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(values) / sizeof(*values); i++) {
+        unsetenv("NCCL_WORK_FIFO_BYTES");
+        if (values[i].text)
+            setenv("NCCL_WORK_FIFO_BYTES", values[i].text, 1);
+        assert_int_equal(bb_fifo_capacity(), values[i].capacity);
+    }
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(capacity_follows_the_queue_sizes)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(capacity_follows_the_queue_sizes),
+                                       cmocka_unit_test(the_variable_sets_the_size_of_the_fifo)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,10 +18,12 @@ static const uint32_t all_connected = ~0u;
 
 void en_hazards_join(ncclComm_t comm)
 {
-    const char *at_first_use = getenv("NCCL_RUNTIME_CONNECT");
+    const char *at_first_use = getenv("NCCL_RUNTIME_CONNECT"), *fifo = getenv("NCCL_WORK_FIFO_BYTES");
 
     emu_skip_streams(comm->device, STREAMS_OF_A_COMM);
     comm->fifo_bytes = (size_t)emu_env_number("EMU_WORK_FIFO", 1 << 30);
+    if (comm->fifo_bytes && fifo)
+        comm->fifo_bytes = strtoul(fifo, NULL, 0);
     comm->ahead = emu_env_number("EMU_SEND_AHEAD", EN_MAX_AHEAD);
     comm->connected = all_connected;
     if (emu_env_number("EMU_RUNTIME_CONNECT", 1) && !(at_first_use && atoi(at_first_use) == 0))

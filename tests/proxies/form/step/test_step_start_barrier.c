@@ -87,9 +87,9 @@ static void rejects_a_step_that_exceeds_the_queue(void **state)
     made_init(&step, 1, 0);
     for (int i = 0; i < 255; i++)
         add_kernel(&step, BB_NONE);
-    assert_int_equal(bb_step_start_barrier_check(&step, 32), 0);
+    assert_int_equal(bb_step_start_barrier_check(&step, 32, 917504), 0);
     add_kernel(&step, BB_NONE);
-    assert_int_equal(bb_step_start_barrier_check(&step, 32), -BB_EUSAGE);
+    assert_int_equal(bb_step_start_barrier_check(&step, 32, 917504), -BB_EUSAGE);
     bb_step_release(&step);
 }
 
@@ -102,9 +102,9 @@ static void rejects_a_step_that_exceeds_the_fifo(void **state)
     made_init(&step, 1000, 1);
     for (int i = 0; i < 19; i++)
         add_op(&step, BB_OP_COLLECTIVE, BB_ALLTOALL, 0, BB_NONE);
-    assert_int_equal(bb_step_start_barrier_check(&step, 32), 0); /* 912000 bytes */
+    assert_int_equal(bb_step_start_barrier_check(&step, 32, 917504), 0); /* 912000 bytes */
     add_op(&step, BB_OP_COLLECTIVE, BB_ALLTOALL, 0, BB_NONE);
-    assert_int_equal(bb_step_start_barrier_check(&step, 32), -BB_EUSAGE);
+    assert_int_equal(bb_step_start_barrier_check(&step, 32, 917504), -BB_EUSAGE);
     bb_step_release(&step);
 }
 

@@ -382,25 +382,38 @@ out:
     return rc;
 }
 
+/* Runs one part of the measurement in its range for profilers. */
+static int run_part(struct bb_bench_context *ctx, enum bb_part part, const struct bb_case *c, struct bb_metrics *f,
+                    int (*run)(struct bb_bench_context *ctx, const struct bb_case *c, struct bb_metrics *f))
+{
+    int rc;
+
+    TRY(bb_part_begin(&ctx->nvtx, part));
+    TRY(run(ctx, c, f));
+    TRY(bb_part_end(&ctx->nvtx, part));
+out:
+    return rc;
+}
+
 static int measure_row(struct bb_bench_context *ctx, const struct bb_case *c, struct bb_metrics *f)
 {
     int rc;
 
     bb_telemetry_begin_warmup(ctx->observer);
-    TRY(warm_up(ctx, c, f));
+    TRY(run_part(ctx, BB_PART_WARM_UP, c, f, warm_up));
     bb_telemetry_begin_timing(ctx->observer, &f->seen);
     if (ctx->connected && !ctx->host_clock)
         TRY(bb_connect_sync(ctx, c)); /* only after NCCL's choice has been recorded, because this all_reduce must not
                                          be recorded as the choice */
     TRY(bb_nccl_estimate(ctx, c, &f->model_us));
-    TRY(take_samples(ctx, c, f));
+    TRY(run_part(ctx, BB_PART_SAMPLES, c, f, take_samples));
     TRY(bb_telemetry_end_timing(ctx->observer, ctx->world, &f->seen));
     if (ctx->iteration_events)
         TRY(bb_iteration_events_metrics(ctx->iteration_events, c->in_place, ctx->world, ctx->groups, &f->iterations));
     TRY(summarize(ctx, c, f));
     f->bytes = bb_case_bytes(c);
     bb_case_bandwidths(c, f->time_us.p50, &f->algbw_gbps, &f->busbw_gbps);
-    TRY(verify_passes(ctx, c, f));
+    TRY(run_part(ctx, BB_PART_CHECK, c, f, verify_passes));
     TRY(take_host_clock_sample(ctx, c, f));
     if (!f->checked)
         f->warnings |= 1u << BB_WARN_NOT_CHECKED;
@@ -413,15 +426,13 @@ int bb_measure(struct bb_bench_context *ctx, const struct bb_case *c, struct bb_
     const char *op = c->redop == BB_COPY ? "" : bb_redops[c->redop].name, *space = c->redop == BB_COPY ? "" : " ";
     const char *where = c->in_place ? "in_place" : "out_of_place";
     char size[BB_BYTES_TEXT], text[96];
-    struct bb_range range;
     int rc;
 
     *f = (struct bb_metrics){0};
     snprintf(text, sizeof text, "%s %s %s%s%s %s", bb_colls[c->kind].name, bb_format_bytes(bb_case_bytes(c), size),
              bb_dtypes[c->dtype].name, space, op, where);
     bb_world_reached(ctx->world, "bench %s", text);
-    bb_range_init(&ctx->nvtx, &range, BB_NVTX_WORLD, bb_case_bytes(c), "%s", text);
-    bb_range_push(&ctx->nvtx, &range);
+    bb_range_push_once(&ctx->nvtx, BB_NVTX_WORLD, bb_case_bytes(c), "%s", text);
     rc = measure_row(ctx, c, f);
     bb_range_pop(&ctx->nvtx);
     return rc;

@@ -233,20 +233,27 @@ static int measure_row(struct bb_overlap_context *ctx, const struct bb_overlap_w
                        struct bb_overlap_result *result)
 {
     const struct bb_telemetry *observer = ctx->coll.observer;
+    const struct bb_nvtx *nvtx = &ctx->coll.nvtx;
     struct bb_metrics found = {0};
     int rc;
 
     TRY(prepare_slots(ctx, work));
     bb_telemetry_begin_warmup(observer);
+    TRY(bb_part_begin(nvtx, BB_PART_WARM_UP));
     TRY(bb_issue(&ctx->coll, &work->c, 0, (size_t)ctx->options->warmup, false));
     TRY(launch_gemms(ctx, ctx->options->warmup));
     TRY(wait_all(ctx));
+    TRY(bb_part_end(nvtx, BB_PART_WARM_UP));
     bb_telemetry_begin_timing(observer, &result->seen);
+    TRY(bb_part_begin(nvtx, BB_PART_SAMPLES));
     for (int i = 0; i < ctx->options->repeats; i++)
         TRY(measure_repeat(ctx, work, i));
+    TRY(bb_part_end(nvtx, BB_PART_SAMPLES));
     TRY(bb_telemetry_end_timing(observer, ctx->coll.world, &result->seen));
     TRY(combine_ranks(ctx, result));
+    TRY(bb_part_begin(nvtx, BB_PART_CHECK));
     TRY(bb_verify(&ctx->coll, &work->c, &found));
+    TRY(bb_part_end(nvtx, BB_PART_CHECK));
     result->checked = found.checked;
     result->wrong = found.wrong;
 out:
@@ -256,13 +263,11 @@ out:
 int bb_overlap_measure(struct bb_overlap_context *ctx, const struct bb_overlap_work *work,
                        struct bb_overlap_result *result)
 {
-    struct bb_range range;
     int rc;
 
     *result = (struct bb_overlap_result){0};
-    bb_range_init(&ctx->coll.nvtx, &range, 0, bb_case_bytes(&work->c), "overlap %s %zu bytes, %d GEMMs, %d collectives",
-                  bb_colls[work->c.kind].name, bb_case_bytes(&work->c), work->gemms, work->collectives);
-    bb_range_push(&ctx->coll.nvtx, &range);
+    bb_range_push_once(&ctx->coll.nvtx, 0, bb_case_bytes(&work->c), "overlap %s %zu bytes, %d GEMMs, %d collectives",
+                       bb_colls[work->c.kind].name, bb_case_bytes(&work->c), work->gemms, work->collectives);
     rc = measure_row(ctx, work, result);
     bb_range_pop(&ctx->coll.nvtx);
     return rc;

@@ -233,13 +233,20 @@ static int measure_pair(const struct side *s, struct bb_p2p_finding *finding)
     if (o->check)
         TRY(prepare_data(s));
     bb_telemetry_begin_warmup(&ctx->session->observer);
+    TRY(bb_part_begin(&ctx->nvtx, BB_PART_WARM_UP));
     TRY(issue_messages(s, o->warmup, false));
+    TRY(bb_part_end(&ctx->nvtx, BB_PART_WARM_UP));
     bb_telemetry_begin_timing(&ctx->session->observer, &finding->seen);
+    TRY(bb_part_begin(&ctx->nvtx, BB_PART_SAMPLES));
     for (int i = 0; i < o->repeats; i++)
         TRY(take_sample(s, i == o->repeats - 1, &ctx->samples[i]));
+    TRY(bb_part_end(&ctx->nvtx, BB_PART_SAMPLES));
     bb_telemetry_end_timing_local(&ctx->session->observer, &finding->seen);
-    if (o->check && receives)
+    if (o->check && receives) {
+        TRY(bb_part_begin(&ctx->nvtx, BB_PART_CHECK));
         TRY(verify_message(s, finding));
+        TRY(bb_part_end(&ctx->nvtx, BB_PART_CHECK));
+    }
 out:
     return rc;
 }
@@ -248,12 +255,10 @@ static int measure_side(const struct side *s, struct bb_p2p_finding *finding)
 {
     char size[BB_BYTES_TEXT];
     const struct bb_p2p_metric *f = &bb_p2p_metrics[s->run->kind];
-    struct bb_range range;
     int rc;
 
-    bb_range_init(&s->ctx->nvtx, &range, 0, s->run->bytes, "p2p %s %s %s with %d", f->metric, f->direction,
-                  bb_format_bytes(s->run->bytes, size), s->partner);
-    bb_range_push(&s->ctx->nvtx, &range);
+    bb_range_push_once(&s->ctx->nvtx, 0, s->run->bytes, "p2p %s %s %s with %d", f->metric, f->direction,
+                       bb_format_bytes(s->run->bytes, size), s->partner);
     rc = measure_pair(s, finding);
     bb_range_pop(&s->ctx->nvtx);
     return rc;

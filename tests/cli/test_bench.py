@@ -123,9 +123,32 @@ def test_nvtx_ranges_name_every_row(busbar, tmp_path):
     assert len(records) == 2
     for record in records:
         assert [line.split("\t")[1:] for line in record if line.startswith("push")] == [
-            ["0", "busbar", "world", "1048576", name + where]
-            for name in ("all_reduce 1 MiB float max ", "all_gather 1 MiB float ") for where in ("out_of_place", "in_place")]
+            line for name in ("all_reduce 1 MiB float max ", "all_gather 1 MiB float ") for where in ("out_of_place", "in_place")
+            for line in [["0", "busbar", "world", "1048576", name + where]] +
+                        [["1", "busbar", "-", "0", part] for part in ("warm-up", "samples", "check")]]
+        assert [line for line in record if line.startswith("string")] == ["string\twarm-up", "string\tsamples", "string\tcheck"]
         assert "stream\tbench" in record
+
+
+@pytest.mark.parametrize("command, captures", [
+    (("all_reduce", "-b", "1M", "-e", "2M", "-f", "2"), 4), (("overlap", "--sizes", "1M", "--ctas", "default", "--gemm", "64"), 2),
+    (("p2p", "--latency-sizes", "8", "--bandwidth-sizes", "1K"), None)])
+def test_profiler_captures_the_samples(busbar, tmp_path, command, captures):
+    """nsys --capture-range=cudaProfilerApi records the samples of each row, and neither warm-up nor verification."""
+    record = tmp_path / "nvtx"
+    recorder = str(busbar.build / "tests" / "nvtx_recorder.so")
+    env = {"NVTX_INJECTION64_PATH": recorder, "LD_PRELOAD": recorder, "EMU_DATA": "off", "NVTX_RECORD": str(record)}
+    done = busbar.run("bench", *command, ranks=2, env=env)
+    assert done.returncode == 0, done.stderr
+    files = list(tmp_path.glob("nvtx.*"))
+    assert len(files) == 2
+    for path in files:
+        lines = [line.split("\t") for line in path.read_text().splitlines()]
+        calls = [i for i, line in enumerate(lines) if line[0] == "profiler"]
+        assert len(calls) == 2 * captures if captures else calls
+        for start, stop in zip(calls[::2], calls[1::2], strict=True):
+            assert lines[start][1] == "start" and lines[start - 1][0::5] == ["push", "samples"]
+            assert lines[stop][1] == "stop" and lines[stop + 1] == ["pop", "1", "busbar"]
 
 
 def test_json_on_stdout_is_not_mixed_with_text(busbar):

@@ -380,6 +380,7 @@ def test_nvtx_ranges_of_steps_phases_and_operations(busbar, tmp_path):
             seen[frozenset(ops.items())] += 1
         assert "compute" in names["stream"] and "pp" in names["stream"] and "dp" in names["stream"]
         assert "step end" in names["event"] and names["thread"]
+        assert "gradients" in names["string"] and not any("step" in text for text in names["string"])  # texts that occur once
     # Each micro-batch sends 808,960 floats in each direction. The gradients are those of the two layers of each stage of gpt2_large.
     inner, first, last = 19677440, 85317120, 84008960
     pairs = {("send pp 3.1 MiB", "pp", 3235840): 2, ("recv pp 3.1 MiB", "pp", 3235840): 2}

@@ -413,18 +413,16 @@ out:
 
 int bb_runner_step(struct bb_runner *r, const char *name, unsigned what, bool trace, struct bb_step_time *t)
 {
-    struct bb_range range;
     double start_s, issued_s;
     double step_us, reaction_us, start_sync_us = 0;
     int rc;
 
-    bb_range_init(&r->nvtx, &range, 0, 0, "%s", name);
     /* The step time includes the time until the host observes the common start (the all_reduce that synchronizes all
      * ranks), so the host polls without sleeping to keep this time short. */
     bb_world_prompt(r->world, true);
     TRY(what & BB_ISSUE_START_BARRIER ? begin_with_start_barrier(r) : begin_on_all_ranks(r, trace));
     bb_world_reached(r->world, "%s", name);
-    bb_range_push(&r->nvtx, &range);
+    bb_range_push_once(&r->nvtx, 0, 0, "%s", name);
     start_s = bb_now_s();
     rc = what & BB_ISSUE_START_BARRIER ? 0 : BB_CUDA(cudaEventRecord(r->first, r->join));
     rc = rc ? rc : delay_streams(r, what);

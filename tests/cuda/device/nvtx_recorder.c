@@ -5,9 +5,13 @@
  *     push   depth domain category bytes name      depth 0: outermost of this thread; category "-": none
  *     pop    depth domain                          depth of the range that ends
  *     stream|event|thread  name
+ *     string text                                  a registration of a string
+ *     profiler start|stop                          cudaProfilerStart and cudaProfilerStop, if the object is also in
+ *                                                  LD_PRELOAD
  *
  * Every process writes the file $NVTX_RECORD.<pid>. Without that variable nothing is recorded.
  */
+#include <dlfcn.h>
 #include <nvtx3/nvToolsExt.h>
 #include <nvtx3/nvToolsExtCudaRt.h>
 #include <pthread.h>
@@ -64,6 +68,7 @@ static nvtxStringHandle_t on_string(nvtxDomainHandle_t d, const char *text)
         return NULL;
     s->text = strdup(text);
     pthread_mutex_lock(&lock);
+    fprintf(record, "string\t%s\n", text);
     s->next = strings;
     strings = s;
     pthread_mutex_unlock(&lock);
@@ -154,6 +159,26 @@ static int open_record(void)
     snprintf(path, sizeof(path), "%s.%d", prefix, (int)getpid());
     record = fopen(path, "w");
     return record != NULL;
+}
+
+static cudaError_t profiler_call(const char *name, const char *what)
+{
+    cudaError_t (*real)(void);
+
+    *(void **)&real = dlsym(RTLD_NEXT, name);
+    if (record)
+        write_name("profiler", what);
+    return real();
+}
+
+__attribute__((visibility("default"))) cudaError_t cudaProfilerStart(void)
+{
+    return profiler_call(__func__, "start");
+}
+
+__attribute__((visibility("default"))) cudaError_t cudaProfilerStop(void)
+{
+    return profiler_call(__func__, "stop");
 }
 
 /* The entry point that NVTX calls. Returns 1 if the tool is loaded, 0 to disable NVTX. */

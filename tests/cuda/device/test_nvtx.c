@@ -39,14 +39,22 @@ static void records_ranges(void **state)
         bb_range_pop(&n);
         bb_range_pop(&n);
     }
+    bb_range_push_once(&n, 3, 8, "row %d", 1);
+    assert_int_equal(bb_part_begin(&n, BB_PART_CHECK), 0);
+    assert_int_equal(bb_part_end(&n, BB_PART_CHECK), 0);
+    bb_range_pop(&n);
     bb_nvtx_name_thread(&n, "issue");
     bb_nvtx_release(&n);
     read_record(text, sizeof(text));
+    const char *strings = "string\twarm-up\nstring\tsamples\nstring\tcheck\n"
+                          "string\tstep 7\nstring\tall_reduce dp 75.1 MiB\n";
+    const char *row = "push\t0\tbusbar\tdp\t8\trow 1\npush\t1\tbusbar\t-\t0\tcheck\n"
+                      "pop\t1\tbusbar\npop\t0\tbusbar\n";
     const char *once = "push\t0\tbusbar\t-\t0\tstep 7\n"
                        "push\t1\tbusbar\tdp\t78709760\tall_reduce dp 75.1 MiB\n"
                        "pop\t1\tbusbar\npop\t0\tbusbar\n";
     char expected[1024];
-    snprintf(expected, sizeof(expected), "%s%sthread\tissue\n", once, once);
+    snprintf(expected, sizeof(expected), "%s%s%s%sthread\tissue\n", strings, once, once, row);
     assert_string_equal(text, expected);
 }
 
@@ -60,6 +68,7 @@ static void zero_domain_has_no_effect(void **state)
     bb_range_init(&n, &r, 1, 8, "not recorded");
     assert_null(r.name);
     bb_range_push(&n, &r);
+    bb_range_push_once(&n, 1, 8, "not recorded");
     bb_range_pop(&n);
     bb_nvtx_release(&n);
 }

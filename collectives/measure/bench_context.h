@@ -85,6 +85,7 @@ struct bb_bench_context {
 
     const double *delays_us; /* [size] time in us by which each rank enters the operation late on purpose (--delay,
                                 sync mode), borrowed; NULL: none */
+    bool estimates;          /* add NCCL's own estimate to the metrics */
     bool auto_warmup;
     struct bb_stopping policy; /* stopping rule of the current timing mode */
     size_t max_iterations;     /* maximum number of timed iterations of a measurement if the stopping rule may request
@@ -148,7 +149,7 @@ struct bb_metrics {
     struct bb_wrong_element first; /* valid if wrong > 0 */
     double host_us;                /* median host time to enqueue one operation */
     double first_us; /* time of the first operation by the host clock, from call to completion; NaN with -w 0 */
-    struct bb_stats event_us; /* GPU time between CUDA events, even if time_us is measured by the host clock */
+    struct bb_stats event_us; /* GPU time between CUDA events; no samples with host_clock except in sync mode */
     struct bb_stats wall_us;  /* time by the host clock, from the call to the end of the wait; with both_clocks: a
                                 single sample */
     struct bb_skew skew;
@@ -205,7 +206,7 @@ int bb_verify(struct bb_bench_context *ctx, const struct bb_case *c, struct bb_m
 /*
  * bb_nccl_estimate - estimate the time of one operation without running it. Collective over all ranks, because NCCL may
  * establish connections. Must not be called during a measurement.
- *   model_us  out: estimate in microseconds; NaN if NCCL has none: for sends and receives, a single rank, a
+ *   model_us  out: estimate in microseconds; unchanged if NCCL has none: for sends and receives, a single rank, a
  *             non-blocking communicator, and NCCL before 2.22
  */
 int bb_nccl_estimate(struct bb_bench_context *ctx, const struct bb_case *c, double *model_us) BB_MUST_CHECK;

@@ -240,6 +240,23 @@ out:
     return rc;
 }
 
+/* Takes one batch of samples. As in nccl-tests, samples timed by the host clock follow a complete operation, so that
+ * their first operation does not pay for connections, cold code or the idle GPU. */
+static int time_batch(struct bb_bench_context *ctx, const struct bb_case *c)
+{
+    int rc = 0;
+
+    bb_world_prompt(ctx->world, ctx->mode->single || ctx->host_clock);
+    if (ctx->host_clock) {
+        TRY(bb_issue(ctx, c, 0, 1, false));
+        TRY(bb_bench_context_wait(ctx, "the untimed operation before the first sample"));
+    }
+    TRY(ctx->mode->time(ctx, c, ctx->batch));
+out:
+    bb_world_prompt(ctx->world, false);
+    return rc;
+}
+
 /* Takes the samples before the next evaluation of the stopping rule (one batch). The first of them becomes sample n
  * of the measurement. Verification reads the data of the last operation of the measurement. The measurement may end
  * after any batch, so test data are written before each batch. */
@@ -251,10 +268,7 @@ static int take_batch(struct bb_bench_context *ctx, const struct bb_case *c, siz
         TRY(bb_verify_prepare(ctx, c));
         TRY(bb_bench_context_wait(ctx, "writing the test data"));
     }
-    bb_world_prompt(ctx->world, ctx->mode->single || ctx->host_clock);
-    rc = ctx->mode->time(ctx, c, ctx->batch);
-    bb_world_prompt(ctx->world, false);
-    TRY(rc);
+    TRY(time_batch(ctx, c));
     TRY(combine_ranks(ctx, bb_mode_batch(ctx, ctx->mode), n));
 out:
     return rc;
@@ -327,7 +341,8 @@ static int summarize(struct bb_bench_context *ctx, const struct bb_case *c, stru
     f->warnings = bb_warnings_of(&f->time_us, ctx->series[BB_SERIES_TIME], f->stop);
     bb_stats_compute(ctx->series[BB_SERIES_HOST], n, &host);
     f->host_us = host.p50;
-    bb_stats_compute(ctx->series[BB_SERIES_GPU], n, &f->event_us);
+    if (ctx->mode->single || !ctx->host_clock)
+        bb_stats_compute(ctx->series[BB_SERIES_GPU], n, &f->event_us);
     if (ctx->mode->single || ctx->host_clock)
         bb_stats_compute(ctx->series[BB_SERIES_WALL], n, &f->wall_us);
     if (ctx->mode->single && c->ranks > 1)
@@ -372,10 +387,7 @@ static int take_host_clock_sample(struct bb_bench_context *ctx, const struct bb_
     host.repeats = 1;
     host.checks = 0;
     host.iteration_events = NULL;
-    bb_world_prompt(ctx->world, true);
-    rc = ctx->mode->time(&host, c, ctx->batch);
-    bb_world_prompt(ctx->world, false);
-    TRY(rc);
+    TRY(time_batch(&host, c));
     TRY(combine_ranks(ctx, 1, 0));
     bb_stats_compute(ctx->series[BB_SERIES_WALL], 1, &f->wall_us);
 out:
@@ -405,7 +417,9 @@ static int measure_row(struct bb_bench_context *ctx, const struct bb_case *c, st
     if (ctx->connected && !ctx->host_clock)
         TRY(bb_connect_sync(ctx, c)); /* only after NCCL's choice has been recorded, because this all_reduce must not
                                          be recorded as the choice */
-    TRY(bb_nccl_estimate(ctx, c, &f->model_us));
+    f->model_us = NAN;
+    if (ctx->estimates)
+        TRY(bb_nccl_estimate(ctx, c, &f->model_us));
     TRY(run_part(ctx, BB_PART_SAMPLES, c, f, take_samples));
     TRY(bb_telemetry_end_timing(ctx->observer, ctx->world, &f->seen));
     if (ctx->iteration_events)

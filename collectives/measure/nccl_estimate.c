@@ -1,8 +1,6 @@
 /* nccl_estimate.c - NCCL's own estimate of the time of an operation (bench_context.h). */
 #include "collectives/measure/bench_context.h"
 
-#include <math.h>
-
 static bool has_estimate(const struct bb_bench_context *ctx, const struct bb_case *c)
 {
     return bb_colls[c->kind].flags & BB_COLL_ESTIMATED && c->count > 0 && ctx->comm->size > 1 && ctx->comm->blocking;
@@ -34,7 +32,6 @@ int bb_nccl_estimate(struct bb_bench_context *ctx, const struct bb_case *c, doub
 {
     ncclGroupSimulateEnd_fn *end = NULL;
 
-    *model_us = NAN;
     *(void **)&end = bb_nccl_symbol("ncclGroupSimulateEnd");
     if (!end || !has_estimate(ctx, c))
         return 0;
@@ -43,8 +40,7 @@ int bb_nccl_estimate(struct bb_bench_context *ctx, const struct bb_case *c, doub
 #else
 int bb_nccl_estimate(struct bb_bench_context *ctx, const struct bb_case *c, double *model_us)
 {
-    (void)ctx, (void)c, (void)has_estimate;
-    *model_us = NAN;
+    (void)ctx, (void)c, (void)model_us, (void)has_estimate;
     return 0;
 }
 #endif

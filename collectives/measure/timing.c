@@ -14,8 +14,8 @@
  * - after the barrier has timed out once.
  *
  * With --clock host a sample is defined as in nccl-tests: the time from before the first call to after the final wait,
- * without start barrier and without a preceding operation, but with the first launch of a graph. --clock both adds one
- * such sample at the end of a measurement.
+ * without start barrier and CUDA events, but with the first launch of a graph. One untimed operation, which the host
+ * waits for, precedes the samples. --clock both adds one such sample at the end of a measurement.
  */
 #include "collectives/measure/timing.h"
 
@@ -57,9 +57,16 @@ static double now_us(void)
     return 1e6 * bb_now_s();
 }
 
+/* With the host clock, events would lengthen the time, so they are recorded only for the results that are computed
+ * from them, and on emulated GPUs with virtual time, where they replace the host clock. */
+static bool records_events(const struct bb_bench_context *ctx)
+{
+    return !ctx->host_clock || ctx->mode->single || ctx->iteration_events || ctx->device->virtual_time;
+}
+
 static int begin_span(struct bb_bench_context *ctx, struct span *span)
 {
-    int rc = BB_CUDA(cudaEventRecord(ctx->start, ctx->stream));
+    int rc = records_events(ctx) ? BB_CUDA(cudaEventRecord(ctx->start, ctx->stream)) : 0;
 
     span->wall_us -= now_us();
     return rc;
@@ -80,17 +87,18 @@ static int enqueue_timed(struct bb_bench_context *ctx, const struct bb_case *c, 
 
 static int mark_end(struct bb_bench_context *ctx)
 {
-    return BB_CUDA(cudaEventRecord(ctx->stop, ctx->stream));
+    return records_events(ctx) ? BB_CUDA(cudaEventRecord(ctx->stop, ctx->stream)) : 0;
 }
 
 static int end_span(struct bb_bench_context *ctx, struct span *span)
 {
-    double us;
+    double us = 0;
     int rc;
 
     TRY(bb_bench_context_wait(ctx, "timed operations"));
     span->wall_us += now_us();
-    TRY(bb_event_us(ctx->start, ctx->stop, &us));
+    if (records_events(ctx))
+        TRY(bb_event_us(ctx->start, ctx->stop, &us));
     span->gpu_us += us;
 out:
     return rc;
@@ -100,10 +108,10 @@ static struct bb_sample sample_of(const struct bb_bench_context *ctx, const stru
 {
     double operations = iterations * (double)bb_bench_context_aggregate(ctx);
 
-    /* The clock of emulated GPUs is virtual and cannot be combined with the host clock. The stream is idle when the
+    /* The virtual time of emulated GPUs cannot be combined with the host clock. The stream is idle when the
      * start event is recorded, so the time between the events equals the time from the first call to the end of the
      * wait. */
-    double wall_us = ctx->device->emulated ? span->gpu_us : span->wall_us;
+    double wall_us = ctx->device->virtual_time ? span->gpu_us : span->wall_us;
 
     return (struct bb_sample){{[BB_SAMPLE_GPU] = span->gpu_us / operations,
                                [BB_SAMPLE_HOST] = span->host_us / operations,

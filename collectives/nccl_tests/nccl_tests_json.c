@@ -116,10 +116,9 @@ static json_t *result_json(const struct bb_report *r, const struct bb_row *row, 
 
     if (!row->measured[placement])
         return json_null();
-    /* gpu_time is an addition of busbar: the time between CUDA events, which excludes launch and synchronization */
-    return json_pack("{s:o, s:o, s:o, s:o, s:o}", r->ctx->host_time ? "cpu_time" : "time", number_json(f->time_us.p50),
+    return json_pack("{s:o, s:o, s:o, s:o}", r->ctx->host_time ? "cpu_time" : "time", number_json(f->time_us.p50),
                      "alg_bw", number_json(f->algbw_gbps), "bus_bw", number_json(f->busbw_gbps), "nwrong",
-                     f->checked ? json_real((double)f->wrong) : json_null(), "gpu_time", number_json(f->event_us.p50));
+                     f->checked ? json_real((double)f->wrong) : json_null());
 }
 
 static json_t *times_json(const double *us, int n)

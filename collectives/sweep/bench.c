@@ -368,6 +368,7 @@ static int make_context(struct bench *b)
                                      .host_time = o->host_time,
                                      .host_clock = strcmp(o->sampling.clock, "host") == 0,
                                      .both_clocks = strcmp(o->sampling.clock, "both") == 0,
+                                     .estimates = !b->report.style->program || o->sampling.show_choice,
                                      .rank_aggregation = (enum bb_rank_aggregation)o->rank_aggregation,
                                      .groups = b->sweep.is_split ? b->groups : NULL,
                                      .mulsums = &b->mulsums};

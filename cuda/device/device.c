@@ -32,6 +32,7 @@ static void format_uuid(const unsigned char b[16], char text[48])
 
 int bb_device_use(int ordinal, struct bb_device_info *info)
 {
+    const char *emu_time = getenv("EMU_TIME");
     unsigned char uuid[BB_UUID_BYTES];
     struct cudaDeviceProp prop;
     int rc;
@@ -50,6 +51,7 @@ int bb_device_use(int ordinal, struct bb_device_info *info)
     read_uuid(ordinal, &prop, uuid);
     format_uuid(uuid, info->uuid);
     info->emulated = strncmp(info->name, "Emulated GPU", strlen("Emulated GPU")) == 0;
+    info->virtual_time = info->emulated && !(emu_time && strcmp(emu_time, "real") == 0);
     if (cudaDeviceGetAttribute(&info->clock_khz, cudaDevAttrClockRate, ordinal) != cudaSuccess) {
         info->clock_khz = 0;
         (void)cudaGetLastError();

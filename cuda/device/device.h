@@ -20,7 +20,8 @@ struct bb_device_info {
     int clock_khz;          /* maximum SM clock; 0 if unknown */
     int l2_bytes;
     size_t memory_bytes;
-    bool emulated; /* true: emulated by busbar-emulated; false: hardware */
+    bool emulated;     /* true: emulated by busbar-emulated; false: hardware */
+    bool virtual_time; /* emulated, and the host clock does not measure the time of operations (EMU_TIME=virtual) */
 };
 
 /* bb_device_use - make the device with number `ordinal` current and fill *info. */

@@ -75,8 +75,8 @@ CORRUPT = ("bench", "all_reduce", "-b", "1K", "-e", "1K", "-w", "0", "-n", "1", 
 
 
 def test_corrupt_byte_is_detected_in_every_type(busbar, tmp_path):
-    """Three operations per row: one before the events, the timed one, which is verified, and one with the host clock."""
-    faults = ";".join(f"corrupt:rank=1,call={3 * row + 2}" for row in range(len(TYPES)))
+    """Four operations per row: one before the events, the timed one, which is verified, and two for the sample of the host clock."""
+    faults = ";".join(f"corrupt:rank=1,call={4 * row + 2}" for row in range(len(TYPES)))
     done = busbar.run(*CORRUPT, "-d", "all", "-o", "mulsum", "--json", tmp_path / "r.json", ranks=2, env={"EMU_FAULT": faults})
     assert done.returncode == 3, done.stdout + done.stderr
     rows = json.loads((tmp_path / "r.json").read_text())["results"]

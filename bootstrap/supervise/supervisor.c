@@ -400,7 +400,8 @@ static void check_suspension(struct bb_supervisor *s, double now_s)
     const double pause_s = now_s - s->round_s;
 
     for (int i = 0; pause_s > SUSPENDED_S && i < s->n_children; i++)
-        s->children[i].due_s += pause_s;
+        if (s->children[i].due_s > 0) /* else the time limit has not started */
+            s->children[i].due_s += pause_s;
     if (pause_s > SUSPENDED_S && s->due_s > 0)
         s->due_s += pause_s;
     s->round_s = now_s;

@@ -13,15 +13,41 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 /* ---- NCCL errors and versions ---- */
 
+enum { NCCL_ERROR_TEXT = 1024 };
+
+/* Returns NCCL's last error, and after ncclSystemError also whether /dev/shm is full: proxy.cc reserves 34.2 MB there
+ * for each rank and communicator that uses a network, and a container has 64 MiB by default. */
+static const char *last_error(ncclResult_t result, char buf[NCCL_ERROR_TEXT])
+{
+    enum { POOL_MIB = 35 };
+    const char *detail = ncclGetLastError(NULL);
+    struct statvfs shm;
+    unsigned long long free_mib;
+
+    if (result != ncclSystemError || statvfs("/dev/shm", &shm) != 0)
+        return detail;
+    free_mib = (unsigned long long)shm.f_bavail * shm.f_frsize >> 20;
+    if (free_mib >= POOL_MIB)
+        return detail;
+    snprintf(buf, NCCL_ERROR_TEXT,
+             "%s; /dev/shm has %llu MiB free, NCCL takes %d MiB for each rank and communicator; try: docker run "
+             "--shm-size=8g, or mount -o remount,size=8g /dev/shm",
+             detail, free_mib, POOL_MIB);
+    return buf;
+}
+
 int bb_nccl_at(ncclResult_t result, const char *call, const char *file, int line)
 {
+    char buf[NCCL_ERROR_TEXT];
+
     if (result == ncclSuccess || result == ncclInProgress)
         return 0;
-    return bb_err_call(call, ncclGetErrorString(result), ncclGetLastError(NULL), file, line);
+    return bb_err_call(call, ncclGetErrorString(result), last_error(result, buf), file, line);
 }
 
 int bb_nccl_version(int *header, int *runtime)
@@ -132,13 +158,14 @@ static int is_settled(void *comm)
 {
     const struct bb_comm *c = comm;
     ncclResult_t state = ncclSuccess;
+    char buf[NCCL_ERROR_TEXT];
     int rc;
 
     if (!c->nccl)
         return 1;
     TRY(BB_NCCL(ncclCommGetAsyncError(c->nccl, &state)));
     if (state != ncclSuccess && state != ncclInProgress)
-        return bb_err(BB_EFAIL, "communicator %s: %s: %s", c->name, ncclGetErrorString(state), ncclGetLastError(NULL));
+        return bb_err(BB_EFAIL, "communicator %s: %s: %s", c->name, ncclGetErrorString(state), last_error(state, buf));
     return state == ncclSuccess;
 out:
     return rc;

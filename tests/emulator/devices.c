@@ -503,7 +503,12 @@ cudaError_t cudaRuntimeGetVersion(int *version)
 
 cudaError_t cudaDriverGetVersion(int *version)
 {
-    return cudaRuntimeGetVersion(version);
+    const int driver = emu_env_number("EMU_DRIVER", 1000000);
+    cudaError_t rc = cudaRuntimeGetVersion(version);
+
+    if (rc == cudaSuccess && driver > 0)
+        *version = driver;
+    return rc;
 }
 
 cudaError_t cudaProfilerStart(void)

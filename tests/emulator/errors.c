@@ -202,6 +202,8 @@ static cudaError_t sticky(void)
 cudaError_t emu_enter_any(const char *function)
 {
     emu_init();
+    if (emu.start_result != cudaSuccess)
+        return emu.start_result;
     if (emu.n_devices == 0)
         return cudaErrorNoDevice;
     return emu_fault(function) ? cudaErrorUnknown : cudaSuccess;

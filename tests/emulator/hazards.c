@@ -27,8 +27,21 @@ static int requested_connections(void)
     return n <= 0 ? 8 : n > EMU_MAX_QUEUES ? EMU_MAX_QUEUES : n;
 }
 
+/* The clients of an MPS server share its connections; the first clients take theirs first. */
+static cudaError_t start_result(void)
+{
+    const int driver = emu_env_number("EMU_DRIVER", 1000000), connections = emu_env_number("EMU_MPS_CONNECTIONS", 1000);
+
+    if (driver > 0 && driver / 1000 < CUDART_VERSION / 1000)
+        return cudaErrorInsufficientDriver;
+    if (connections > 0 && (emu_world_rank() + 1) * requested_connections() > connections)
+        return cudaErrorMpsMaxConnectionsReached;
+    return cudaSuccess;
+}
+
 void emu_hazards_load(void)
 {
+    emu.start_result = start_result();
     emu.n_queues = emu_env_number("EMU_HARDWARE_QUEUES", 1) ? requested_connections() : 0;
     emu.launch_queue = emu_env_number("EMU_LAUNCH_QUEUE", 1000000);
     emu.poll_ns = emu_ns_of_us(emu_env_number("EMU_POLL_US", 1000000));

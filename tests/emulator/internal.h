@@ -124,6 +124,8 @@ struct emu_state {
     int busy, n_devices;
     int n_queues, launch_queue; /* n_queues: hardware queues per device, 0: not modelled; launch_queue: entries of a
                                    launch queue, 0: unlimited */
+    cudaError_t
+        start_result; /* of every call: cudaSuccess, or the error of a driver or MPS server that cannot be used */
     int64_t host_ns, poll_ns;
     unsigned long long next_id;
     struct CUstream_st *streams; /* linked list of all streams */

@@ -2,6 +2,7 @@
  * comm.c - the lifetime of a communicator in this process, and the order of its operations. See comm.h.
  */
 #include "choice.h"
+#include "hazards.h"
 #include "profiler.h"
 
 #include "../engine.h"
@@ -72,6 +73,7 @@ void en_comm_unref(ncclComm_t comm)
     if (atomic_fetch_sub(&comm->refs, 1) != 1)
         return;
     emu_order_release(&comm->order);
+    en_hazards_leave(comm);
     en_region_close(&comm->region);
     pthread_cond_destroy(&comm->changed);
     pthread_mutex_destroy(&comm->lock);

@@ -61,6 +61,8 @@ struct ncclComm {
     bool connecting;    /* arrived at the barrier of a first collective, in connect_generation */
     uint32_t connect_generation;
     int ahead;                /* EMU_SEND_AHEAD */
+    int shm;                  /* file in /dev/shm with EMU_SHM, or -1 */
+    void *buffers[2];         /* device memory with EMU_NCCL_MIB: since creation, since the first operation */
     size_t fifo_bytes;        /* size of the work FIFO; 0: unlimited */
     uint64_t splits, shrinks; /* numbers of splits and shrinks, from which all ranks derive the same id of a child */
     struct en_redop *redops;

@@ -5,7 +5,11 @@
 
 #include "../engine.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 enum {
     STREAMS_OF_A_COMM = 2, /* deviceStream and hostStream, init.cc */
@@ -16,7 +20,43 @@ enum {
 
 static const uint32_t all_connected = ~0u;
 
-void en_hazards_join(ncclComm_t comm)
+/* proxy.cc, proxyProgressInit: the pool of proxy operations, for transports over a network. */
+static ncclResult_t take_shm(ncclComm_t comm)
+{
+    const char *no_shm = getenv("NCCL_SHM_DISABLE");
+    const int bytes = emu_env_number("EMU_SHM", 1 << 30);
+
+    comm->shm = -1;
+    if (bytes == 0 || comm->size == 1 || (comm->n_nodes == 1 && !(no_shm && atoi(no_shm) == 1)))
+        return ncclSuccess;
+    comm->shm = open("/dev/shm", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    if (comm->shm >= 0 && fallocate(comm->shm, 0, 0, bytes) == 0)
+        return ncclSuccess;
+    return en_fail(comm, ncclSystemError, "Error while creating shared memory segment (size %d), error: %s", bytes,
+                   strerror(errno));
+}
+
+/* The first operation connects channels, whose buffers NCCL allocates then (NCCL_RUNTIME_CONNECT=1). */
+static ncclResult_t take_buffers(ncclComm_t comm, int use)
+{
+    const int mib = emu_env_number("EMU_NCCL_MIB", 1 << 20);
+
+    if (mib == 0 || comm->size == 1 || comm->buffers[use] ||
+        emu_alloc_physical(&comm->buffers[use], (size_t)mib << 20) == cudaSuccess)
+        return ncclSuccess;
+    return en_fail(comm, ncclUnhandledCudaError, "Failed to CUDA calloc %d MiB", mib);
+}
+
+void en_hazards_leave(ncclComm_t comm)
+{
+    if (comm->shm > 0)
+        close(comm->shm);
+    for (int use = 0; use < 2; use++)
+        if (comm->buffers[use])
+            cudaFree(comm->buffers[use]);
+}
+
+ncclResult_t en_hazards_join(ncclComm_t comm)
 {
     const char *at_first_use = getenv("NCCL_RUNTIME_CONNECT"), *fifo = getenv("NCCL_WORK_FIFO_BYTES");
 
@@ -28,6 +68,8 @@ void en_hazards_join(ncclComm_t comm)
     comm->connected = all_connected;
     if (emu_env_number("EMU_RUNTIME_CONNECT", 1) && !(at_first_use && atoi(at_first_use) == 0))
         comm->connected = 0;
+    ncclResult_t rc = take_shm(comm);
+    return rc == ncclSuccess ? take_buffers(comm, 0) : rc;
 }
 
 /* ---- first collectives ---- */
@@ -54,7 +96,8 @@ ncclResult_t en_connect_wait(ncclComm_t comm)
     if (comm->connecting)
         end = en_barrier_wait(&comm->watch, &comm->region.head->connect, comm->connect_generation);
     comm->connecting = false;
-    return end == EN_GO ? ncclSuccess : en_fail(comm, ncclInternalError, "the connection of a collective was aborted");
+    return end == EN_GO ? take_buffers(comm, 1)
+                        : en_fail(comm, ncclInternalError, "the connection of a collective was aborted");
 }
 
 /* ---- work FIFO ---- */

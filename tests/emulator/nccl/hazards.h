@@ -1,12 +1,14 @@
-/* hazards.h - conditions in which the real NCCL blocks the host inside a call. An environment variable switches each
- * on (../README.md). */
+/* hazards.h - conditions in which the real NCCL blocks the host inside a call, or fails because memory is exhausted. An
+ * environment variable switches each on (../README.md). */
 #ifndef EMU_NCCL_HAZARDS_H
 #define EMU_NCCL_HAZARDS_H
 
 #include "comm.h"
 
-/* Reads the settings of a new communicator, and takes the hardware queues of its internal streams. */
-void en_hazards_join(ncclComm_t comm);
+/* en_hazards_join - read the settings of a new communicator; take the hardware queues of its internal streams, its shared
+ * memory and its buffers. en_hazards_leave - release the memory. */
+ncclResult_t en_hazards_join(ncclComm_t comm);
+void en_hazards_leave(ncclComm_t comm);
 
 /* The first collective of an algorithm connects the ranks. Two functions, so that one thread can connect several
  * ranks: post arrives at the barrier, wait waits until all ranks have arrived. */

@@ -241,7 +241,5 @@ ncclResult_t en_join_wait(ncclComm_t comm)
         en_tuner_join(comm);
     if (rc == ncclSuccess)
         en_profiler_join(comm);
-    if (rc == ncclSuccess)
-        en_hazards_join(comm);
-    return rc;
+    return rc == ncclSuccess ? en_hazards_join(comm) : rc;
 }

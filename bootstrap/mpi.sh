@@ -23,6 +23,7 @@ use_build_folder() {
     export PATH
 }
 use_build_folder
+case :$PATH: in *:/usr/local/nvidia/bin:*) ;; *) PATH=$PATH:/usr/local/nvidia/bin ;; esac # nvidia-smi and MPS in containers
 
 if [ "$(id -u)" = 0 ]; then
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
@@ -39,6 +40,12 @@ count_gpus() {
     if command -v nvidia-smi >/dev/null && nvidia-smi -L >/dev/null 2>&1; then
         nvidia-smi -L | grep -c '^GPU' || true
     else
-        ls -d /proc/driver/nvidia/gpus/* 2>/dev/null | wc -l
+        # A container has device files only for its own GPUs; a machine without nvidia-smi may have no device files yet.
+        for list in "/dev/nvidia[0-9]*" "/proc/driver/nvidia/gpus/*"; do
+            # shellcheck disable=SC2086
+            n=$(ls -d $list 2>/dev/null | wc -l)
+            [ "$n" = 0 ] || break
+        done
+        echo "$n"
     fi
 }

@@ -42,12 +42,12 @@ def kit(tmp_path_factory):
     return folder / "gpu-kit"
 
 
-def start(kit, out, pattern, smi=True, **env):
-    """Starts run.sh. PATH contains only the folders of a minimal machine and the fake tools."""
+def start(kit, out, pattern, smi=True, prefix=(), **env):
+    """Starts run.sh, after a command prefix. PATH contains only the folders of a minimal machine and the fake tools."""
     env = {"PATH": (f"{kit.parent}/tools:" if smi else "") + "/usr/bin:/bin", "HOME": str(out.parent), "TMPDIR": str(out.parent),
            "LD_LIBRARY_PATH": str(BUILD / "emulator"), "EMU_TWINS": str(BUILD / "emulator/busbar-twins.so"), "EMU_QUIET": "1",
            "EMU_DEVICES": "1", **env}
-    return subprocess.Popen([kit / "run.sh", out, pattern], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return subprocess.Popen([*prefix, kit / "run.sh", out, pattern], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
 def bare_path(folder):
@@ -55,7 +55,7 @@ def bare_path(folder):
     folder_of_tools = folder / "bare"
     folder_of_tools.mkdir()
     for name in ("sh awk cat cd cp cut date dirname echo grep gzip head id kill ldd ls mkdir mktemp mv nproc printf rm sed seq sleep "
-                 "sort tail tar timeout tr uname wc xargs env bash basename expr python3").split():
+                 "sort tail tar timeout tr uname wc xargs env bash basename expr python3 df find mount").split():
         found = shutil.which(name, path="/usr/bin:/bin")
         if found:
             (folder_of_tools / name).symlink_to(found)
@@ -161,7 +161,106 @@ def test_results_are_kept_when_the_script_is_terminated(kit, tmp_path):
 
 
 def test_reports_that_no_gpu_was_found(kit, tmp_path):
-    status, output, results = run(kit, tmp_path / "out", ".", smi=False)
+    status, output, results = run(kit, tmp_path / "out", ".", smi=False, EMU_DEVICES="0")
     if os.path.exists("/proc/driver/nvidia/gpus") or os.path.exists("/usr/bin/nvidia-smi"):
         pytest.skip("this machine has a GPU")
     assert status == 77 and "SKIPPED: no GPU found" in output and results is None
+
+
+def test_gpus_are_found_without_nvidia_smi(kit, tmp_path):
+    status, output, results = run(kit, tmp_path / "out", "^nccl-tests-name", smi=False)
+    assert status == 0, output
+    assert results["machine"]["gpus"] == 1 and results["passed"] == 1
+
+
+def test_gpus_that_cuda_does_not_find_are_an_error(kit, tmp_path):
+    status, output, _ = run(kit, tmp_path / "out", ".", EMU_DEVICES="0")
+    assert status == 1 and "this machine has 1 GPU(s), but CUDA finds none: is libcuda.so.1 in the library path" in output
+
+
+def test_old_driver_is_one_line(kit, tmp_path):
+    status, output, _ = run(kit, tmp_path / "out", ".", EMU_DRIVER="9020")
+    assert status == 1
+    assert re.fullmatch(r"gpu tests: the driver supports CUDA 9\.2, and this build requires CUDA 1\d; install a newer driver, or build with "
+                        r"the CUDA 9 toolkit\n", output), output
+
+
+def confined(script, *without):
+    """Returns a command prefix: a root shell in namespaces of its own runs the script, and then the command without capabilities."""
+    drop = ["setpriv"] + [f"--{kind}={','.join('-' + name for name in without)}" for kind in ("inh-caps", "bounding-set")]
+    prefix = ["unshare", "-m", "-n", "sh", "-c", script + ' && exec "$@"', "sh", *(drop if without else [])]
+    if not shutil.which("setpriv") or subprocess.run([*prefix, "true"], capture_output=True, check=False).returncode != 0:
+        pytest.skip("requires root with namespaces")
+    return prefix
+
+
+POOL = {"EMU_SHM": "34209792"}  # bytes of NCCL's pool of proxy operations, 2048 x 72 entries of 232 bytes
+SMALL_SHM = "mount -t tmpfs -o size=64m tmpfs /dev/shm"
+
+
+def test_small_shm_is_enlarged_and_loopback_brought_up(kit, tmp_path):
+    """A container's default of 64 MiB holds no second pool."""
+    prefix = confined(SMALL_SHM)
+    status, output, results = run(kit, tmp_path / "out", "^smoke|^shared-2$|^killed", prefix=prefix, **POOL)
+    assert status == 0 and results["passed"] == 3, output
+    assert results["machine"]["shm"].startswith("8192 MiB") and results["machine"]["loopback"] == "was down, is up"
+
+
+def test_small_shm_that_cannot_be_enlarged_skips_shared_ranks(kit, tmp_path):
+    prefix = confined(SMALL_SHM, "sys_admin")
+    status, output, results = run(kit, tmp_path / "out", "^smoke|^shared-2$|^nccl-tests-name|^stalled", prefix=prefix, **POOL)
+    assert status == 0 and results["machine"]["shm"].startswith("64 MiB"), output
+    assert (results["passed"], results["skipped"]) == (1, 3)
+    assert re.search(r"shared-2: SKIPPED: NCCL needs 140 MiB of /dev/shm, 6\d MiB are free; try: docker run --shm-size=8g", output)
+
+
+def test_ranks_that_do_not_start_end_a_fault_step_at_once(kit, tmp_path):
+    began = time.monotonic()
+    status, output, results = run(kit, tmp_path / "out", "^killed", prefix=confined("true", "net_admin"))
+    assert status == 1 and results["machine"]["loopback"] == "down"
+    assert "rank 1 did not start" in output and "Illegal" not in output and time.monotonic() - began < 30
+
+
+def test_failed_smoke_test_is_repeated_with_debug_output_and_skips_shared_ranks(kit, tmp_path):
+    status, output, results = run(kit, tmp_path / "out", "^smoke|^shared-2$|^proxy-gemm|^killed",
+                                  EMU_FAULT="fail:rank=1,call=1,name=ncclCommInitRankConfig")
+    assert status == 1, output
+    assert [step["verdict"] for step in results["steps"]] == ["failed", "recorded", "skipped", "skipped", "skipped"]
+    assert "shared-2: SKIPPED: ranks cannot share a GPU here: see smoke.txt and smoke-debug.txt" in output
+
+
+def test_step_that_exceeds_its_limit_is_too_slow_not_failed(kit, tmp_path):
+    tool = kit.parent / "tools/compute-sanitizer"
+    tool.write_text("#!/bin/sh\nexec sleep 60\n")
+    tool.chmod(0o755)
+    try:
+        status, output, results = run(kit, tmp_path / "out", "^memcheck-kernels", GPU_SECONDS="9")
+    finally:
+        tool.unlink()
+    assert status == 0 and "memcheck-kernels: too slow, more than" in output
+    assert results["too_slow"] == 1 and results["failed"] == 0 and results["steps"][0]["verdict"] == "too_slow"
+
+
+def test_libraries_of_a_virtual_environment_are_found(kit, tmp_path):
+    """The build's own libraries are hidden. Without NCCL only the steps that require the CUDA runtime alone run."""
+    nvidia = tmp_path / "venv/lib/python3.12/site-packages/nvidia"
+    for name, target in (("cuda_runtime", "libcudart"), ("nccl", "libnccl"), ("cu13", "libcublasLt")):
+        (nvidia / name / "lib").mkdir(parents=True)
+        for library in (BUILD / "emulator").glob(target + ".so.*"):
+            shutil.copy(library, nvidia / name / "lib")
+    listed = subprocess.run(["ldd", BUILD / "busbar-rank"], capture_output=True, text=True, check=True).stdout
+    folders = {os.path.dirname(path) for path in re.findall(r"=> (\S+(?:nccl|cublasLt)\S+)", listed)}
+    if any(re.match("/(usr/)?lib", folder) for folder in folders):
+        pytest.skip("the build uses libraries of the system")
+    env = {"prefix": confined(" && ".join(f"mount -t tmpfs tmpfs {folder}" for folder in folders)),
+           "LD_LIBRARY_PATH": str(nvidia / "cuda_runtime/lib")}
+    status, output, results = run(kit, tmp_path / "out", "^nccl-tests-name", VIRTUAL_ENV=str(tmp_path / "venv"), **env)
+    assert status == 0 and results["passed"] == 1, output
+    (kit.parent / "tools/find").write_text("#!/bin/sh\n")
+    (kit.parent / "tools/find").chmod(0o755)
+    try:
+        status, output, results = run(kit, tmp_path / "bare", "^nccl-tests-name|^test-gpu-start_barrier", **env)
+    finally:
+        (kit.parent / "tools/find").unlink()
+    assert status == 1 and results["passed"] == 1
+    assert re.search(r"libraries not found .*: libcublasLt\.so\.13 libnccl\.so\.2 ; try: pip install nvidia-cublas nvidia-nccl-cu13", output)

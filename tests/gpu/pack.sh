@@ -28,7 +28,7 @@ kit=$work/gpu-kit
 mkdir -p "$kit/bin" "$kit/lib"
 
 # --- programs ---
-cp "$build/busbar" "$build/busbar-rank" "$build/tests/gpu/gpu_probe" "$build/tests/emulator/emu_conformance" "$build"/tests/cuda/test_gpu_* "$kit/bin/" || exit 1
+cp "$build/busbar" "$build/busbar-rank" "$build/tests/gpu/gpu_probe" "$build/tests/gpu/gpu_machine" "$build/tests/emulator/emu_conformance" "$build"/tests/cuda/test_gpu_* "$kit/bin/" || exit 1
 for link in "$build"/*_perf; do ln -s busbar "$kit/bin/${link##*/}"; done
 cp tests/gpu/run.sh tests/gpu/compare_with_nccl_tests.py bootstrap/mpi.sh tests/emulator/conformance.txt "$kit/" || exit 1
 

@@ -9,7 +9,9 @@
 #   GPU_SECONDS       time limit of the whole run in seconds; default 470
 #   NCCL_TESTS_BUILD  build folder of nccl-tests to compare with; a kit may contain a build
 #
-# Prints one line per step. Exit status 0: no step failed, 1: a step failed, 77: no GPU.
+# Prints one line per step. A step that exceeds its time limit is "too slow", which is no failure: without MPS, ranks that share a
+# GPU alternate in slices of milliseconds. Exit status 0: no step failed, 1: a step failed or the machine cannot run the tests, 77: no
+# GPU.
 set -u
 started=$(date +%s)
 [ -z "${NCCL_TESTS_BUILD:-}" ] || NCCL_TESTS_BUILD=$(cd "$NCCL_TESTS_BUILD" && pwd) || exit 1
@@ -37,8 +39,7 @@ else
 fi
 export LD_LIBRARY_PATH="${LD_LIBRARY_PATH:-}"
 export OMPI_MCA_ess_singleton_isolated=1 # a rank without mpirun starts no Open MPI daemon
-gpus=$(count_gpus)
-[ "$gpus" -ge 1 ] || { echo "gpu tests: SKIPPED: no GPU found"; exit 77; }
+export NCCL_DEBUG="${NCCL_DEBUG:-WARN}" # NCCL's warnings become part of a step's output
 [ -x "$bin/busbar" ] || { echo "gpu tests: $bin/busbar does not exist; run: sh bootstrap/setup.sh --tests" >&2; exit 1; }
 
 # program NAME - prints the path of a program; in a kit all programs are in one folder.
@@ -49,32 +50,69 @@ program() {
     echo "$bin/$1"
 }
 
-list_absent_libraries() { ldd "$bin/busbar" "$bin/busbar-rank" "$(program test_gpu_kernels)" 2>/dev/null | awk '/not found/ { print $1 }' | sort -u; }
+# list_absent_libraries PROGRAM... - prints the names of the libraries that the loader does not find.
+list_absent_libraries() { ldd "$@" 2>/dev/null | awk '/not found/ { print $1 }' | sort -u; }
 
-# Extends LD_LIBRARY_PATH for CUDA and NCCL libraries that the loader does not find: CUDA toolkits, Python wheels, the kit.
+# folder_of LIBRARY - prints a folder with the library: of CUDA toolkits, Python wheels, also in virtual environments, and the kit, or
+# else the first one in the file system.
+folder_of() {
+    for dir in /usr/local/cuda/lib64 /usr/local/cuda-*/lib64 /usr/lib/*-linux-gnu $(for s in $site; do echo "$s"/*/lib; done) \
+        "${VIRTUAL_ENV:-/opt/venv}"/lib/python3*/*-packages/nvidia/*/lib /opt/*/lib/python3*/*-packages/nvidia/*/lib \
+        /usr/lib/python3*/*-packages/nvidia/*/lib /usr/local/lib/python3*/*-packages/nvidia/*/lib "$here/lib"; do
+        if [ -e "$dir/$1" ]; then echo "$dir"; return; fi
+    done
+    timeout 20 find / -xdev -name "$1" ! -path '*/stubs/*' 2>/dev/null | sed 's|/[^/]*$||' | head -n 1
+}
+
+# Extends LD_LIBRARY_PATH for CUDA and NCCL libraries that the loader does not find.
 find_libraries() {
     site=$(python3 -c 'import nvidia; print(*nvidia.__path__)' 2>/dev/null || true)
-    for library in $(list_absent_libraries); do
-        for dir in /usr/local/cuda/lib64 /usr/local/cuda-*/lib64 /usr/lib/*-linux-gnu $(for s in $site; do echo "$s"/*/lib; done) \
-            /usr/lib/python3*/*-packages/nvidia/*/lib /usr/local/lib/python3*/*-packages/nvidia/*/lib "$here/lib"; do
-            if [ -e "$dir/$library" ]; then LD_LIBRARY_PATH=$LD_LIBRARY_PATH:$dir; break; fi
-        done
+    for library in $(list_absent_libraries "$bin/busbar" "$bin/busbar-rank" "$(program test_gpu_kernels)"); do
+        dir=$(folder_of "$library")
+        [ -z "$dir" ] || LD_LIBRARY_PATH=$LD_LIBRARY_PATH:$dir
     done
     LD_LIBRARY_PATH=${LD_LIBRARY_PATH#:}
 }
 find_libraries
-missing=$(list_absent_libraries)
-[ -z "$missing" ] || { echo "gpu tests: libraries not found (the number is the CUDA version of the build):" $missing >&2; exit 1; }
+missing=$(list_absent_libraries "$bin/busbar" "$bin/busbar-rank" | tr '\n' ' ')
+
+# --- the machine: what can be repaired (/dev/shm, loopback), and what the results depend on ---
+
+stop() { echo "gpu tests: $*" >&2; exit 1; }
+
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+"$(program gpu_machine)" >"$work/runtime" 2>"$work/reason"
+case $? in
+0) ;;
+77)
+    [ "$(count_gpus)" = 0 ] || stop "this machine has $(count_gpus) GPU(s), but CUDA finds none: is libcuda.so.1 in the library path, and is CUDA_VISIBLE_DEVICES='${CUDA_VISIBLE_DEVICES:-}' right?"
+    echo "gpu tests: SKIPPED: no GPU found"
+    exit 77
+    ;;
+*) stop "$(cat "$work/reason")" ;;
+esac
+
+# runtime KEY - prints a value of gpu_machine.
+runtime() { sed -n "s/^$1	//p" "$work/runtime"; }
+
+# shm_mib COLUMN - prints the size (2) or the free space (4) of /dev/shm in MiB.
+shm_mib() { df -Pk /dev/shm 2>/dev/null | awk -v c="$1" 'NR == 2 { n = int($c / 1024) } END { print n + 0 }'; }
+
+gpus=$(runtime gpus)
+if [ "$(shm_mib 2)" -lt 2048 ]; then
+    mount -o remount,size=8g /dev/shm 2>/dev/null || { mkdir -p /dev/shm && mount -t tmpfs -o size=8g tmpfs /dev/shm; } 2>/dev/null
+fi
+# MiB of /dev/shm for each rank and communicator: before 2.30.3, NCCL connects ranks on the same GPU only through sockets.
+shm_each=$(runtime nccl | awk -F. '{ print ($1 * 10000 + $2 * 100 + $3 < 23003 ? 35 : 0) }')
 
 # --- steps ---
 
-work=$(mktemp -d) || exit 1
-trap 'stop_mps; rm -rf "$work"' EXIT
 child=
 trap '[ -z "$child" ] || kill "$child" 2>/dev/null; exit 1' INT TERM HUP
 mkdir "$work/output"
 : >"$work/steps"
-passed=0 failed=0 skipped=0
+passed=0 failed=0 too_slow=0 skipped=0
 
 seconds_left() { echo $((started + seconds - $(date +%s))); }
 
@@ -91,8 +129,8 @@ as_json() {
 save() {
     cat "$work"/output/*.txt 2>/dev/null | awk '$1 == "metric" { print $2 "_" $4 "\t" $3 }' >"$work/metrics"
     {
-        printf '{"machine": {%s},\n "metrics": {%s},\n "passed": %d, "failed": %d, "skipped": %d, "seconds": %d,\n "steps": [' \
-            "$(as_json "$work/machine")" "$(as_json "$work/metrics")" $passed $failed $skipped $(($(date +%s) - started))
+        printf '{"machine": {%s},\n "metrics": {%s},\n "passed": %d, "failed": %d, "too_slow": %d, "skipped": %d, "seconds": %d,\n "steps": [' \
+            "$(as_json "$work/machine")" "$(as_json "$work/metrics")" $passed $failed $too_slow $skipped $(($(date +%s) - started))
         awk -F'\t' "$quote"'{ printf "%s\n  {\"step\": %s, \"verdict\": %s, \"exit_status\": %s, \"expected\": %s, \"seconds\": %s}", (NR > 1 ? "," : ""),
             quote($1), quote($2), number($3), ($4 == "" ? "null" : quote($4)), number($5) }' "$work/steps"
         printf ']}\n'
@@ -102,8 +140,8 @@ save() {
 }
 
 write_page() {
-    echo '<!doctype html><meta charset="utf-8"><title>busbar on a GPU</title><style>body{font:15px sans-serif;max-width:60em;margin:2em auto}td,th{text-align:left;padding:.15em 1em .15em 0}.failed{background:#fbb}.skipped{color:#777}</style>'
-    echo "<h1>busbar on a GPU</h1><p>$passed passed, $failed failed, $skipped skipped, $(($(date +%s) - started)) s</p>"
+    echo '<!doctype html><meta charset="utf-8"><title>busbar on a GPU</title><style>body{font:15px sans-serif;max-width:60em;margin:2em auto}td,th{text-align:left;padding:.15em 1em .15em 0}.failed{background:#fbb}.too_slow{background:#ffb}.skipped{color:#777}</style>'
+    echo "<h1>busbar on a GPU</h1><p>$passed passed, $failed failed, $too_slow too slow, $skipped skipped, $(($(date +%s) - started)) s</p>"
     escape='function e(s) { gsub(/&/, "\\&amp;", s); gsub(/</, "\\&lt;", s); return s }'
     for table in machine metrics; do
         echo "<h2>$table</h2><table>"
@@ -118,7 +156,7 @@ write_page() {
 # record NAME VERDICT EXIT EXPECTED SECONDS - adds a step to the results.
 record() {
     printf '%s\t%s\t%s\t%s\t%s\n' "$@" >>"$work/steps"
-    case $2 in passed) passed=$((passed + 1)) ;; failed) failed=$((failed + 1)) ;; skipped) skipped=$((skipped + 1)) ;; esac
+    case $2 in passed) passed=$((passed + 1)) ;; failed) failed=$((failed + 1)) ;; too_slow) too_slow=$((too_slow + 1)) ;; skipped) skipped=$((skipped + 1)) ;; esac
     save
 }
 
@@ -130,13 +168,30 @@ skip() {
     record "$1" skipped "" "" 0
 }
 
-# expect STATUS LIMIT NAME COMMAND... - runs a step with a time limit in seconds; it passes if it exits with STATUS.
+# reason_to_skip COMMAND... - prints why a step cannot run, or nothing.
+communicators=1 # at most, of a rank
+shared_ranks=yes
+reason_to_skip() {
+    [ "$1" = mpirun ] || return 0
+    command -v mpirun >/dev/null || { echo "mpirun not found"; return 0; }
+    case " $* " in *" --share-gpu "*) ;; *) return 0 ;; esac
+    shm_needed=$(($3 * communicators * shm_each)) # of mpirun -n N
+    if [ $shared_ranks = no ]; then
+        echo "ranks cannot share a GPU here: see smoke.txt and smoke-debug.txt"
+    elif [ "$(shm_mib 4)" -lt $shm_needed ]; then
+        echo "NCCL needs $shm_needed MiB of /dev/shm, $(shm_mib 4) MiB are free; try: docker run --shm-size=8g, or mount -o remount,size=8g /dev/shm"
+    fi
+}
+
+# expect STATUS LIMIT NAME COMMAND... - runs a step with a time limit in seconds; it passes if it exits with STATUS. A step that exceeds
+# the limit is too slow; but if STATUS is not 0, busbar should have ended the run, so the step failed.
 # STATUS "any": the step is recorded without a verdict.
 expect() {
     want=$1 limit=$2 name=$3
     shift 3
     is_selected "$name" || return 0
-    case $1 in mpirun) command -v mpirun >/dev/null || { skip "$name" "mpirun not found"; return 0; } ;; esac
+    reason=$(reason_to_skip "$@")
+    [ -z "$reason" ] || { skip "$name" "$reason"; return 0; }
     [ "$limit" -le "$(seconds_left)" ] || limit=$(seconds_left)
     [ "$limit" -ge 5 ] || { skip "$name" "no time left"; return 0; }
     began=$(date +%s)
@@ -146,12 +201,18 @@ expect() {
     status=$?
     child=
     took=$(($(date +%s) - began)) verdict=passed
-    if [ "$want" = any ]; then verdict=recorded; elif [ $status != "$want" ]; then verdict=failed; fi
+    case $want-$status-$((took >= limit)) in
+    any-*) verdict=recorded ;;
+    "$want-$want-"*) ;;
+    0-124-1 | 0-137-1) verdict=too_slow ;;
+    *) verdict=failed ;;
+    esac
     case $verdict in
     failed)
         echo "$name: FAILED (exit $status, expected $want), $took s"
         tail -n 12 "$work/output/$name.txt" | sed 's/^/    /'
         ;;
+    too_slow) echo "$name: too slow, more than $limit s" ;;
     *) echo "$name: $verdict, $took s" ;;
     esac
     record "$name" $verdict $status "$want" $took
@@ -160,8 +221,8 @@ expect() {
 # --- MPS runs several processes on one GPU concurrently; without MPS they alternate in slices of milliseconds ---
 
 mps=no
+trap 'stop_mps; rm -rf "$work"' EXIT
 start_mps() {
-    PATH=$PATH:/usr/local/nvidia/bin # location in containers
     command -v nvidia-cuda-mps-control >/dev/null || return 0
     export CUDA_MPS_PIPE_DIRECTORY="$work/mps" CUDA_MPS_LOG_DIRECTORY="$work/mps-log"
     mkdir -p "$CUDA_MPS_PIPE_DIRECTORY" "$CUDA_MPS_LOG_DIRECTORY"
@@ -183,7 +244,10 @@ stop_mps() {
 
 describe_machine() {
     printf 'gpu\t%s\n' "$(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>/dev/null | head -n 1)"
-    printf 'gpus\t%s\n' "$gpus"
+    cat "$work/runtime"
+    printf 'shm\t%s MiB, %s MiB free\n' "$(shm_mib 2)" "$(shm_mib 4)"
+    # shellcheck disable=SC3045
+    printf 'locked memory\t%s KiB\n' "$(ulimit -l)"
     printf 'busbar\t%s\n' "$("$bin/busbar" --version 2>&1 | head -n 1)"
     printf 'libraries\t%s\n' "$(ldd "$bin/busbar-rank" | awk '/cudart|nccl|cublasLt|libmpi/ { printf "%s%s", d, $3; d = " " }')"
     printf 'mpirun\t%s\n' "$(mpirun --version 2>/dev/null | head -n 1)"
@@ -202,6 +266,13 @@ expect any 20 nvidia-smi nvidia-smi -q
 expect any 20 conformance sh -c "'$(program emu_conformance)' | diff '$conformance' - && echo 'same as the emulated GPUs'"
 for test in kernels start_barrier layer busy gemm work; do expect 0 40 test-gpu-$test "$(program test_gpu_$test)"; done
 expect 0 30 probe "$(program gpu_probe)"
+[ -z "$missing" ] || stop "libraries not found (the number is the CUDA version of the build): $missing; try: pip install nvidia-cublas nvidia-nccl-cu$(runtime runtime | cut -d. -f1)"
+share="--share-gpu"
+expect 0 40 smoke mpirun -n 2 "$busbar" bench all_reduce -b 8 -e 8 -n 1 --repeats 1 $share
+if grep -qE "^smoke	(failed|too_slow)" "$work/steps"; then
+    expect any 30 smoke-debug env NCCL_DEBUG=INFO mpirun -n 2 "$busbar" bench all_reduce -b 8 -e 8 -n 1 --repeats 1 $share
+    shared_ranks=no
+fi
 if command -v compute-sanitizer >/dev/null; then
     for test in kernels layer; do
         expect 0 60 memcheck-$test compute-sanitizer --error-exitcode 9 --leak-check full "$(program test_gpu_$test)"
@@ -233,7 +304,7 @@ fi
 start_mps
 describe_machine >"$work/machine"
 echo "MPS: $mps"
-share="--share-gpu"
+communicators=2
 few="-n 2 --repeats 2 -w 1"
 # shellcheck disable=SC2086
 {
@@ -249,7 +320,9 @@ few="-n 2 --repeats 2 -w 1"
 
 # --- 5. proxies ---
 
+communicators=6
 step="--steps 2 --warmup 1 $share"
+[ $mps = yes ] || step="--steps 1 --traced-steps 1 --warmup 1 $share" # each step takes many time slices
 gpt="--model gpt2_small --layers 4 --seq-length 128"
 # shellcheck disable=SC2086
 {
@@ -281,8 +354,9 @@ script_with_signal() {
 rm -f "$work"/pid.*
 mpirun -n 2 sh -c 'echo \$\$ >"$work/pid.\${OMPI_COMM_WORLD_RANK:-\$PMI_RANK}"; exec "\$@"' sh "$busbar" bench all_reduce -b 8 -e 64K -n 500 --repeats 5000 -T 10 $share >"$work/signal.txt" 2>&1 &
 job=\$!
-for i in \$(seq 200); do grep -q 'busbw' "$work/signal.txt" && break; sleep 0.1; done
+for i in \$(seq 200); do { grep -q 'busbw' "$work/signal.txt" || ! kill -0 \$job 2>/dev/null; } && break; sleep 0.1; done
 sleep 2
+if [ ! -s "$work/pid.1" ]; then cat "$work/signal.txt"; echo "rank 1 did not start"; kill \$job; exit 1; fi
 kill -$1 "\$(cat "$work/pid.1")"
 wait \$job
 status=\$?
@@ -294,13 +368,11 @@ exit \$status
 SCRIPT
     echo "$work/signal.sh"
 }
-if command -v mpirun >/dev/null; then
-    expect 4 60 stalled-rank sh "$(script_with_signal STOP)"
-    expect 4 60 killed-rank sh "$(script_with_signal KILL)"
-else
-    skip stalled-rank "mpirun not found"
-    skip killed-rank "mpirun not found"
-fi
+communicators=2
+for fault in stalled-rank:STOP killed-rank:KILL; do
+    reason=$(reason_to_skip mpirun -n 2 $share)
+    if [ -z "$reason" ]; then expect 4 60 "${fault%:*}" sh "$(script_with_signal "${fault#*:}")"; else skip "${fault%:*}" "$reason"; fi
+done
 expect 2 30 too-few-gpus mpirun -n $((gpus + 1)) "$busbar" bench all_reduce -b 8 -e 8
 
 # --- 7. races in kernels (slow) ---
@@ -315,5 +387,5 @@ if command -v compute-sanitizer >/dev/null; then
 fi
 
 echo
-echo "$passed passed, $failed failed, $skipped skipped in $(($(date +%s) - started)) s: $out/results.html"
+echo "$passed passed, $failed failed, $too_slow too slow, $skipped skipped in $(($(date +%s) - started)) s: $out/results.html"
 [ $failed = 0 ]

@@ -19,7 +19,7 @@ static const char *type_or_all(size_t i)
 #define FIELD(name) offsetof(struct bb_bench_compute_options, name)
 static const struct bb_opt option_rows[] = {
     OPT_CHOICE_AT('d', "datatype", FIELD(dtype), "all", "TYPE", type_or_all,
-                  "element type of GEMMs and memory-bound kernels"),
+                  "element type of GEMMs and memory-bound kernels; GEMMs of type float do not use TF32"),
     OPT_SIZE(0, "size", FIELD(bytes), "256M", "BYTES", 1024, 1ull << 40,
              "approximate bytes moved by a memory-bound kernel; use several times the L2 size to measure memory, not "
              "the cache"),

@@ -95,6 +95,7 @@ int bb_overlap_context_init(struct bb_overlap_context *ctx, struct bb_session *s
     TRY(bb_stream_wait(&s->world, ctx->coll.stream, "initialization of the buffers", NULL, NULL));
     TRY(fill_matrices(ctx, options->gemm_shape.dtype));
     TRY(bb_gemm_lib_init(&ctx->lib, BB_GEMM_WORKSPACE));
+    ctx->lib.sms = options->gemm_sms;
     TRY(bb_gemm_init(&ctx->gemm, &ctx->lib, &options->gemm_shape));
 out:
     return rc;

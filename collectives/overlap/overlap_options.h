@@ -12,7 +12,7 @@
 struct bb_bench_overlap_options {
     struct bb_common common;
     const char *collective, *dtype, *size_list, *cta_list, *mnk;
-    int collectives, gemms, repeats, warmup;
+    int collectives, gemms, gemm_sms, repeats, warmup;
     enum bb_coll_kind kind; /* parsed from the string `collective`; the fields after `kind` are parsed from the
                                strings dtype, size_list, cta_list and mnk */
     struct bb_sizes sizes;

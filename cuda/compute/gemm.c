@@ -89,6 +89,8 @@ static int make_plan(struct bb_gemm *g, cudaDataType_t type)
     TRY(LT(cublasLtMatmulDescCreate(&g->desc, CUBLAS_COMPUTE_32F, CUDA_R_32F)));
     TRY(LT(cublasLtMatmulDescSetAttribute(g->desc, CUBLASLT_MATMUL_DESC_TRANSA, &trans_a, sizeof trans_a)));
     TRY(LT(cublasLtMatmulDescSetAttribute(g->desc, CUBLASLT_MATMUL_DESC_TRANSB, &trans_b, sizeof trans_b)));
+    TRY(LT(cublasLtMatmulDescSetAttribute(g->desc, CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, &g->lib->sms,
+                                          sizeof g->lib->sms)));
     TRY(LT(cublasLtMatmulPreferenceCreate(&g->preference)));
     TRY(LT(cublasLtMatmulPreferenceSetAttribute(g->preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes,
                                                 sizeof bytes)));

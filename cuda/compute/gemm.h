@@ -1,6 +1,7 @@
 /*
  * gemm.h - matrix products C = op(A) op(B) through cuBLASLt, planned once and run many times. Matrices are row-major,
- * as in layer_shape.h. The element type is float, half or bfloat16; the accumulator is float.
+ * as in layer_shape.h. The element type is float, half or bfloat16; the accumulator is float. GEMMs of type float do not
+ * use TF32 (CUBLAS_COMPUTE_32F).
  *
  *   struct bb_gemm_lib lib; struct bb_gemm g;
  *   TRY(bb_gemm_lib_init(&lib, BB_GEMM_WORKSPACE));
@@ -22,6 +23,8 @@ struct bb_gemm_lib {
     cublasLtHandle_t handle;
     void *workspace;
     size_t workspace_bytes;
+    int32_t sms; /* SMs that algorithms of the GEMMs are chosen for, so that the others are left to NCCL; 0: all. May be
+                    set before bb_gemm_init */
 };
 
 /* bb_gemm_lib_init - create a handle on the current device. bb_gemm_lib_release accepts a partly initialized lib;

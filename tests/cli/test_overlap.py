@@ -91,6 +91,16 @@ def test_corrupt_byte_of_the_last_collective_is_detected(busbar, tmp_path, call,
     assert ("wrong data: 1 elements of all_reduce" in done.stderr) == wrong
 
 
+def test_gemm_leaves_sms_to_nccl(busbar, tmp_path):
+    """A GEMM planned for 25 of the 100 emulated SMs takes four times as long."""
+    times = []
+    for sms in (0, 25):
+        run = busbar.json("bench", "overlap", "--sizes", "1M", "--gemm", "1024", "--gemms", 1, "--ctas", "default", "--gemm-sms", sms,
+                          tmp_path=tmp_path, ranks=2, env=NO_DATA)
+        times.append(run["results"][0]["compute_alone_us"]["p50"])
+    assert run["options"]["gemm_sms"] == 25 and times[1] == pytest.approx(4 * times[0], rel=1e-2)
+
+
 def test_tie_between_cta_limits_is_reported(busbar, tmp_path):
     """Without contention all limits take the same time. The report names a tie and the limit with the fewest CTAs."""
     done = busbar.run("bench", "overlap", "--sizes", "1M", "--ctas", "default,2", "--json", tmp_path / "r.json", ranks=2, env=NO_DATA)

@@ -2,7 +2,7 @@
  * cublaslt.c - the stand-in for cuBLASLt: handles, descriptors, heuristics and GEMM, computed on the CPU for float,
  * half, bfloat16 and double.
  *
- * A GEMM takes max(kernel_us, 2*m*n*k*batch / tflops of A's type). Sums are in float, or in double for double.
+ * A GEMM takes max(kernel_us, 2*m*n*k*batch / tflops of A's type), on fewer SMs (SM_COUNT_TARGET) longer. Sums are in float, or in double for double.
  * Epilogues, scale pointers and layouts other than column and row order return CUBLAS_STATUS_NOT_SUPPORTED.
  */
 #include "cublaslt.h"
@@ -142,7 +142,7 @@ struct matmul {
     void *d;
     double alpha, beta;
     const void *alpha_at, *beta_at; /* device pointers; NULL when the host passed the values */
-    int device;
+    int device, sms;                /* sms: CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET; 0: all */
     struct bb_kernel_list_item item;
     struct emu_demand demand;
 };
@@ -154,7 +154,10 @@ static enum bb_dtype_id dtype_of(cudaDataType type)
 
 static int64_t matmul_ns(const struct matmul *mm)
 {
-    return emu_slowed_ns(mm->device, bb_cluster_kernel_ns(emu_machine(), &mm->item));
+    const int64_t ns = bb_cluster_kernel_ns(emu_machine(), &mm->item);
+    const int all = emu_machine()->sm_count;
+
+    return emu_slowed_ns(mm->device, mm->sms > 0 && mm->sms < all ? ns * all / mm->sms : ns);
 }
 
 static void describe(struct matmul *mm, cudaStream_t stream)
@@ -227,6 +230,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     status = lt_problem_check(&mm.problem, desc, a_layout, b_layout, c_layout, d_layout);
     if (status != CUBLAS_STATUS_SUCCESS)
         return status;
+    mm.sms = ((const struct lt_desc *)desc)->sms;
     if (mm.problem.device_scalars) {
         mm.alpha_at = alpha;
         mm.beta_at = beta;

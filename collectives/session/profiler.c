@@ -11,6 +11,7 @@
 
 #include "collectives/session/profiler_plugin.h"
 
+#include <dlfcn.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -170,13 +171,19 @@ extern const struct bb_profiler_v5 ncclProfiler_v6 __attribute__((alias("ncclPro
 
 /* ---- functions that busbar calls ---- */
 
-bool bb_profiler_enable(void)
+const char *bb_profiler_enable(void)
 {
     const char *given = getenv("NCCL_PROFILER_PLUGIN");
+    void *other = given ? NULL : dlopen("libnccl-profiler.so", RTLD_LAZY);
 
-    if (given && strcmp(given, "STATIC_PLUGIN") != 0)
-        return false;
-    return setenv("NCCL_PROFILER_PLUGIN", "STATIC_PLUGIN", 1) == 0;
+    if ((given && strcmp(given, "STATIC_PLUGIN") != 0) || setenv("NCCL_PROFILER_PLUGIN", "STATIC_PLUGIN", 1) != 0)
+        return "algorithm and protocol are not reported: NCCL_PROFILER_PLUGIN names another plugin";
+    if (!other)
+        return NULL;
+    dlclose(other);
+    return "libnccl-profiler.so is not used: busbar is NCCL's profiler plugin, to report algorithm and protocol; to "
+           "use "
+           "the library instead: NCCL_PROFILER_PLUGIN=libnccl-profiler.so";
 }
 
 int bb_profiler_attached(void)

@@ -36,10 +36,12 @@ struct bb_choice {
 };
 
 /*
- * bb_profiler_enable - set NCCL_PROFILER_PLUGIN=STATIC_PLUGIN. Returns false if the variable already names another
- * plugin or cannot be set; every choice is then BB_CHOICE_NONE. Call while the process has one thread.
+ * bb_profiler_enable - set NCCL_PROFILER_PLUGIN=STATIC_PLUGIN, unless the variable names another plugin. Call before the
+ * first NCCL call and while the process has one thread.
+ *   Returns  NULL, or a warning: the profiler cannot be used, or it displaces libnccl-profiler.so, which NCCL would load
+ *            if the variable were not set
  */
-bool bb_profiler_enable(void);
+const char *bb_profiler_enable(void);
 
 /* bb_profiler_attached - return the number of communicators that report events to the plugin. */
 int bb_profiler_attached(void);

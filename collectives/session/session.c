@@ -55,7 +55,7 @@ int bb_session_begin(struct bb_session *s, const struct bb_common *common, enum 
 
     s->common = common;
     s->use = use;
-    s->profiler_refused = use == BB_SESSION_OBSERVED && !bb_profiler_enable();
+    s->profiler_warning = use == BB_SESSION_OBSERVED ? bb_profiler_enable() : NULL;
     TRY(bb_results_validate(common->json, common->csv));
     TRY(set_share_env_early(s));
     TRY(bb_world_init(&s->world, common->timeout_s));
@@ -125,8 +125,8 @@ int bb_session_setup_gpus(struct bb_session *s, int first)
     int rc = 0;
 
     s->memory = bb_nccl_memory(s->common->buffers);
-    if (s->profiler_refused && s->world.rank == 0)
-        bb_warn("algorithm and protocol are not reported: NCCL_PROFILER_PLUGIN names another plugin");
+    if (s->profiler_warning && s->world.rank == 0)
+        bb_warn("%s", s->profiler_warning);
     if (s->use >= BB_SESSION_NCCL)
         TRY(bb_nccl_version(&s->nccl_header, &s->nccl_runtime));
     bb_world_reached(&s->world, "assigning GPUs to ranks");

@@ -37,8 +37,7 @@ enum bb_session_use { BB_SESSION_GPUS, BB_SESSION_NCCL, BB_SESSION_OBSERVED };
 struct bb_session {
     const struct bb_common *common;
     enum bb_session_use use;
-    bool profiler_refused; /* NCCL_PROFILER_PLUGIN names another plugin, so NCCL's choice of algorithm and protocol
-                              is unknown */
+    const char *profiler_warning; /* of bb_profiler_enable; NULL: none */
     struct bb_world world;
     struct bb_device_info device, *devices; /* device: this rank's GPU; devices: [size] GPUs of all ranks */
     int nccl_header, nccl_runtime, cuda_runtime, cuda_driver;

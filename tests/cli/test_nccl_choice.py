@@ -1,4 +1,6 @@
 """Columns with NCCL's choice of algorithm, protocol and channels. GPU state comes from NVML, so it is null on emulated GPUs."""
+import shutil
+
 import pytest
 
 
@@ -39,6 +41,14 @@ def test_keeps_the_users_profiler_plugin(busbar, tmp_path):
     assert done.returncode == 0 and done.stderr.count("NCCL_PROFILER_PLUGIN") == 1
     (row, _) = rows(busbar, tmp_path, "all_reduce", env={"NCCL_PROFILER_PLUGIN": "inspector"})
     assert row["algorithm"] is None and row["channels"] is None
+
+
+def test_warns_that_a_profiler_plugin_of_the_library_path_is_not_used(busbar, tmp_path):
+    """NCCL loads libnccl-profiler.so from the library path unless NCCL_PROFILER_PLUGIN is set."""
+    shutil.copy(busbar.build / "tests" / "setenv_watch.so", tmp_path / "libnccl-profiler.so")
+    found, named = ({"LD_LIBRARY_PATH": str(tmp_path), **more} for more in ({}, {"NCCL_PROFILER_PLUGIN": "STATIC_PLUGIN"}))
+    assert busbar.run("bench", "all_reduce", "-e", 8, ranks=2, env=found).stderr.count("libnccl-profiler.so is not used") == 1
+    assert "libnccl-profiler.so" not in busbar.run("bench", "all_reduce", "-e", 8, ranks=2, env=named).stderr
 
 
 def test_overlap_comm_and_p2p_rows_contain_the_choice(busbar, tmp_path):

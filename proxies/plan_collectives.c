@@ -3,6 +3,7 @@
 #include "proxies/plan_options.h"
 
 #include "bootstrap/results/results.h"
+#include "proxies/form/models/profile.h"
 #include "proxies/offline/bench_plan/bench_plan.h"
 #include "proxies/workloads/registry/registry.h"
 
@@ -69,8 +70,10 @@ int bb_plan_collectives(struct bb_plan_options *o, const struct bb_positionals *
     TRY(bb_predict_validate_slow(&cluster, o->config.ranks, &conditions.slow));
     TRY(bb_plan_exports_check_writable(o->files));
     TRY(bb_bench_plan_run(&p, o->quiet || bb_results_on_stdout(json, csv) ? NULL : stdout, rows));
-    if (rows)
+    if (rows) {
         root = bb_bench_plan_json(&p, bb_json_options(o->option_set, o), rows);
+        json_object_set_new(root, "profiles", bb_profile_checksums(o->cluster, NULL));
+    }
     if (csv)
         TRY(bb_plan_write_rows(csv, rows, root));
     if (json)

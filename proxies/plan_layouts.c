@@ -5,6 +5,7 @@
 #include "bootstrap/base/alloc.h"
 #include "bootstrap/cli/report_header.h"
 #include "bootstrap/results/results.h"
+#include "proxies/form/models/profile.h"
 #include "proxies/offline/layouts/layouts.h"
 #include "proxies/workloads/registry/registry.h"
 
@@ -25,6 +26,7 @@ static json_t *layouts_json(const struct bb_plan_options *o, const struct bb_lay
         json_object_set_new(json_object_get(root, "predicted"), "jitter",
                             json_pack("{s:f, s:I, s:i}", "deviation", conditions->jitter, "seed",
                                       (json_int_t)conditions->seed, "samples", o->samples));
+    json_object_set_new(root, "profiles", bb_profile_checksums(o->cluster, o->config.model));
     bb_results_set_end(root, 0, NULL);
     return root;
 }

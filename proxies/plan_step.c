@@ -4,6 +4,7 @@
 
 #include "bootstrap/cli/report_header.h"
 #include "bootstrap/results/results.h"
+#include "proxies/form/models/profile.h"
 #include "proxies/offline/layouts/best_order.h"
 #include "proxies/offline/plan/plan_export.h"
 #include "proxies/simulation/simulate/graph/rank_classes.h"
@@ -54,6 +55,7 @@ static int write_results(const struct plan_results *f, const struct bb_plan_opti
                                     .prediction = f->predicted ? &f->prediction : NULL,
                                     .command = bb_json_words(argc, argv),
                                     .options = bb_json_options(o->option_set, o),
+                                    .profiles = bb_profile_checksums(o->cluster, o->config.model),
                                     .best_order = f->best.n > 0 ? bb_best_order_json(&f->best) : NULL,
                                     .jittered = f->jittered.samples > 0 ? &f->jittered : NULL,
                                     .training = f->training.tokens > 0 ? &f->training : NULL,
@@ -76,6 +78,7 @@ static int write_results(const struct plan_results *f, const struct bb_plan_opti
 out:
     json_decref(report.command);
     json_decref(report.options);
+    json_decref(report.profiles);
     json_decref(report.best_order);
     return rc;
 }

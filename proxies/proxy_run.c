@@ -5,6 +5,7 @@
 #include "bootstrap/base/outfile.h"
 #include "collectives/measure/start_barrier_capacity.h"
 #include "collectives/session/session.h"
+#include "proxies/form/models/profile.h"
 #include "proxies/form/step/step_start_barrier.h"
 #include "proxies/offline/plan/plan.h"
 #include "proxies/proxy_main.h"
@@ -227,6 +228,7 @@ static int write_plan(struct run *x)
     if (x->session.world.rank != 0)
         return 0;
     x->planned = json_object();
+    json_object_set_new(x->planned, "profiles", bb_profile_checksums(x->options.cluster, x->options.step.model));
     bb_plan_body(x->planned, &x->plan, false);
     return bb_results_set_all(x->session.json, json_copy(x->planned));
 }

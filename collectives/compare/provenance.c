@@ -128,6 +128,21 @@ static void add_compute(json_t *list, const json_t *root)
         add_fact(list, "compute", "as the proxy runs");
 }
 
+/* Adds "contents of FILE", the checksum, for the cluster profile and the model, so that two files with the same name and
+ * different contents differ. */
+static void add_profiles(json_t *list, const json_t *root)
+{
+    static const char *const kinds[] = {"cluster", "model"};
+    char what[NAME];
+
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+        const char *name = json_string_value(json_object_get(json_object_get(root, "options"), kinds[i]));
+
+        snprintf(what, sizeof(what), "contents of %s", name ? name : kinds[i]);
+        add_fact(list, what, json_string_value(json_object_get(json_object_get(root, "profiles"), kinds[i])));
+    }
+}
+
 static void add_busbar(const json_t *root, json_t *list)
 {
     char text[VALUE], tool[VALUE + 8];
@@ -142,6 +157,7 @@ static void add_busbar(const json_t *root, json_t *list)
                  scalar_text(fields[i].inner ? json_object_get(value, fields[i].inner) : value, text));
     }
     add_compute(list, root);
+    add_profiles(list, root);
     add_devices(list, json_object_get(root, "devices"), "name");
     add_all(list, "$", json_object_get(root, "environment"), noise);
     add_all(list, "--", json_object_get(root, "options"), no_setting);
@@ -250,6 +266,7 @@ json_t *bb_provenance_of(const struct bb_result_file *t)
         /* A plan does not contain the versions, devices and environment of a machine. */
         add_fact(list, PREDICTED, bb_result_file_predicted(t));
         add_compute(list, t->root);
+        add_profiles(list, t->root);
         add_fact(list, "ranks", scalar_text(json_object_get(t->root, "ranks"), text));
         add_fact(list, "nodes", scalar_text(json_object_get(t->root, "nodes"), text));
         add_plan_options(list, t->root);

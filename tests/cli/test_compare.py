@@ -4,8 +4,11 @@ import io
 import json
 import re
 import subprocess
+from pathlib import Path
 
 import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def row(bytes_, median, half_width, **kw):
@@ -280,6 +283,25 @@ def test_plans_differ_by_options_that_change_the_prediction(compare_plans):
     PLANS["d"], PLANS["e"] = step_plan(1000.0, layers=0, dp=0, full=False), step_plan(1000.0, layers=12, dp=8, full=True)
     (a, b) = json.loads(compare_plans("de", "--json", "-").stdout)["results"]
     assert a["differs"] == {"layers": "default", "dp": "default"} and b["differs"] == {"layers": "12", "dp": "8"}
+
+
+def test_an_edited_profile_is_a_difference(busbar, tmp_path):
+    """The checksum depends on the values, not on the layout of the file."""
+    profile = json.loads((ROOT / "profiles/clusters/h100-sxm-ib.json").read_text())
+    model = json.loads((ROOT / "profiles/models/gpt2_small.json").read_text())
+
+    def plan(name, indent, **changes):
+        (tmp_path / "c.json").write_text(json.dumps({**profile, **changes}, indent=indent))
+        (tmp_path / "m.json").write_text(json.dumps(model, indent=indent))
+        assert busbar.run("plan", "transformer", "--model", "m.json", "--ranks", "8", "--cluster", "./c.json", "--quiet", "--json", name,
+                          emulated=False, cwd=tmp_path).returncode == 0
+        return json.loads((tmp_path / name).read_text())["profiles"]
+
+    a, b, c = plan("a.json", 1), plan("b.json", 4), plan("c1.json", 4, sm_count=profile["sm_count"] - 1)
+    assert a == b and a["cluster"] != c["cluster"] and a["model"] == c["model"]
+    done = busbar.run("compare", "a.json", "b.json", "c1.json", emulated=False, cwd=tmp_path).stdout.splitlines()
+    assert [f"contents of ./c.json {a['cluster']}" in line for line in done if ".json   " in line] == [True, False, False], done
+    assert f"contents of ./c.json {c['cluster']}" in next(line for line in done if line.startswith(" c1.json")), done
 
 
 def test_csv_of_plans_has_their_options(compare_plans):

@@ -2,10 +2,12 @@
 #include "proxies/form/models/profile.h"
 
 #include "bootstrap/cli/opts.h"
+#include "bootstrap/rank/siphash.h"
 
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -132,4 +134,28 @@ int bb_profile_load(const char *kind, const char *name_or_path, json_t **root)
     }
 out:
     return rc;
+}
+
+static json_t *checksum_of(const char *kind, const char *name_or_path)
+{
+    struct stat about;
+    json_t *root, *checksum;
+    char *text;
+
+    if (!name_or_path || (!find_text(kind, name_or_path) && stat(name_or_path, &about) == 0 &&
+                          !S_ISREG(about.st_mode) && !S_ISDIR(about.st_mode)))
+        return json_null();
+    if (bb_profile_load(kind, name_or_path, &root) != 0)
+        return json_null();
+    text = json_dumps(root, JSON_COMPACT | JSON_SORT_KEYS);
+    checksum = json_sprintf("%012llx",
+                            (unsigned long long)bb_siphash(&(struct bb_siphash_key){{0}}, text, strlen(text)) >> 16);
+    free(text);
+    json_decref(root);
+    return checksum;
+}
+
+json_t *bb_profile_checksums(const char *cluster, const char *model)
+{
+    return json_pack("{s:o, s:o}", "cluster", checksum_of("clusters", cluster), "model", checksum_of("models", model));
 }

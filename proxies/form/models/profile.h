@@ -35,4 +35,9 @@ int bb_profile_validate_name(const char *kind, const char *name_or_path) BB_MUST
  */
 int bb_profile_load(const char *kind, const char *name_or_path, json_t **root) BB_MUST_CHECK;
 
+/* bb_profile_checksums - return {"cluster": .., "model": ..} with the checksum of each given profile: the first 12 hex
+ * digits of the SipHash of its JSON without blanks and with sorted keys. Null: not given (NULL), or not a regular file,
+ * because a pipe cannot be read twice. */
+json_t *bb_profile_checksums(const char *cluster, const char *model);
+
 #endif

@@ -15,6 +15,7 @@ struct bb_plan_report {
                                                 checks */
     json_t *command;                         /* the command line as typed */
     json_t *options;                         /* options given on the command line */
+    json_t *profiles;                        /* bb_profile_checksums */
     json_t *best_order;                      /* result of --best-order; NULL: the option was not given */
     const struct bb_training_time *training; /* result of --tokens; NULL: the option was not given */
     const struct bb_jittered *jittered;      /* result of --jitter; NULL: the option was not given */

@@ -305,8 +305,9 @@ static void set_status(json_t *root, const struct bb_plan_report *r)
 /* Returns the JSON document, which the caller releases. */
 static json_t *make_plan(const struct bb_plan_report *r)
 {
-    json_t *root = json_pack("{s:s, s:s, s:O, s:s, s:O}", "schema", "busbar.plan/1", "busbar", BUSBAR_VERSION,
-                             "command", r->command, "proxy", r->plan->step->proxy, "options", r->options);
+    json_t *root =
+        json_pack("{s:s, s:s, s:O, s:s, s:O, s:O}", "schema", "busbar.plan/1", "busbar", BUSBAR_VERSION, "command",
+                  r->command, "proxy", r->plan->step->proxy, "options", r->options, "profiles", r->profiles);
     bb_plan_body(root, r->plan, r->ops);
     if (r->prediction) {
         json_object_set_new(root, "nodes",

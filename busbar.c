@@ -88,17 +88,20 @@ static const struct listing {
 
 enum { N_LISTINGS = sizeof(listings) / sizeof(listings[0]) };
 
+/* The commands whose arguments can be validated without running them. */
+static const struct bb_study_command runs[] = {
+    {.name = "bench", .launched = true, .check = bb_bench_check},
+    {.name = "proxy", .launched = true, .check = bb_proxy_check},
+    {.name = "plan", .check = bb_plan_check},
+};
+
+enum { N_RUNS = sizeof(runs) / sizeof(runs[0]) };
+
 /* Runs `busbar sweep`. The commands that a study may run are passed as an argument, because bootstrap/ does not
  * depend on collectives/ and proxies/. */
 static int sweep_main(int argc, char **argv)
 {
-    static const struct bb_study_command runs[] = {
-        {.name = "bench", .launched = true, .check = bb_bench_check},
-        {.name = "proxy", .launched = true, .check = bb_proxy_check},
-        {.name = "plan", .check = bb_plan_check},
-    };
-
-    return bb_sweep_main(argc, argv, runs, sizeof(runs) / sizeof(runs[0]));
+    return bb_sweep_main(argc, argv, runs, N_RUNS);
 }
 
 static int report_main(int argc, char **argv)
@@ -365,8 +368,33 @@ static int find_first_name(int argc, char **argv)
     return 0;
 }
 
-/* Prints the error for argv[at], a spelling of `name`, which is of this kind. The arguments after the name remain.
- * command: NULL without a known command. */
+/* Returns whether the command line requests help or a completion. */
+static bool asks_help(int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++)
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
+            return true;
+    return argc > 1 && (bb_opts_completion_prefix(argc, argv) || strcmp(argv[argc - 1], "--help=man") == 0);
+}
+
+/* Validates the arguments of a command line without quotes. Returns 0, or a negative error after printing an error line. */
+static int check_command(const char *line)
+{
+    enum { WORDS_MAX = 128 };
+    char *copy = bb_format("%s", line), *words[WORDS_MAX], *rest;
+    int n = 0, rc = 0;
+
+    for (char *word = strtok_r(copy, " ", &rest); word && n < WORDS_MAX; word = strtok_r(NULL, " ", &rest))
+        words[n++] = word;
+    for (int i = 0; i < N_RUNS; i++)
+        if (strcmp(words[0], runs[i].name) == 0)
+            rc = runs[i].check(n, words);
+    free(copy);
+    return rc;
+}
+
+/* Prints the error for argv[at], a spelling of `name`, which is of this kind. The other arguments remain; an error in
+ * them is printed instead, so that the suggested command works. command: NULL without a known command. */
 static int reject_misplaced(const struct name_kind *kind, const char *command, int argc, char **argv, int at,
                             const char *name)
 {
@@ -374,7 +402,7 @@ static int reject_misplaced(const struct name_kind *kind, const char *command, i
     const bool is_model = kind->name_at == bb_model_name_at;
     char text[1024] = "";
     bool ranks = false; /* whether the suggested command needs no --ranks */
-    int n;
+    int n, rc;
 
     if (is_model || (!kind->name_at && steps))
         n = snprintf(text, sizeof(text), "%s %s --model %s", steps ? command : "plan",
@@ -386,19 +414,24 @@ static int reject_misplaced(const struct name_kind *kind, const char *command, i
         if (i != at && !(steps && kind->name_at == bb_bench_subcommand_at)) /* bench has other options */
             n += snprintf(text + n, sizeof(text) - (size_t)n, " %s", argv[i]);
     }
-    return bb_err(BB_EUSAGE, "%s is %s; try: busbar %s%s", argv[at], kind->what, text,
-                  bb_begins_with(text, "plan ") && !ranks ? " --ranks 8" : "");
+    if (bb_begins_with(text, "plan ") && !ranks && n >= 0 && n < (int)sizeof(text))
+        snprintf(text + n, sizeof(text) - (size_t)n, " --ranks 8");
+    if (!asks_help(argc, argv) && kind->name_at != command_at)
+        TRY(check_command(text));
+    rc = bb_err(BB_EUSAGE, "%s is %s; try: busbar %s", argv[at], kind->what, text);
+out:
+    return rc;
 }
 
 /* Prints an error if the first name after the command belongs to another command. argv[0]: command, or the name itself
  * if there is no such command. Returns -BB_EUSAGE after the error, else 0. */
 static int check_first_name(int argc, char **argv)
 {
-    static const char take_files[] = "compare calibrate sweep report";
+    static const char take_any_word[] = "compare calibrate sweep report help";
     const char *command = find_command(argv[0]) ? argv[0] : NULL, *name;
     const int at = command ? find_first_name(argc, argv) : 0;
 
-    if (command && (at == 0 || strstr(take_files, command) || bb_opts_completion_prefix(argc, argv)))
+    if (command && (at == 0 || strstr(take_any_word, command) || bb_opts_completion_prefix(argc, argv)))
         return 0;
     for (size_t i = 0; i < sizeof(name_kinds) / sizeof(name_kinds[0]); i++)
         if ((name = find_name(&name_kinds[i], argv[at])))
@@ -408,18 +441,20 @@ static int check_first_name(int argc, char **argv)
     return 0;
 }
 
-/* Prints the option of this name of every command and benchmark. Returns whether there is one. */
-static bool print_option(const char *name)
+/* Prints the option of this name of the command, or of every command and benchmark (command: NULL). Returns whether there
+ * is one. */
+static bool print_option(const char *command, const char *name)
 {
-    char *option = bb_format("--help=%s", name);
+    char *option = bb_format("--help=%s", name + strspn(name, "-"));
     const char *benchmark;
     const int muted = bb_err_is_mute();
     bool found = false;
 
     bb_err_mute(1); /* the commands without this option */
     for (const struct command *c = commands; c->run != help_main; c++)
-        found |= c->run(2, (char *[]){(char *)c->name, option}) == BB_OPTS_HELP;
-    for (size_t i = 0; (benchmark = bb_bench_subcommand_at(i)); i++)
+        if (!command || strcmp(command, c->name) == 0)
+            found |= c->run(2, (char *[]){(char *)c->name, option}) == BB_OPTS_HELP;
+    for (size_t i = 0; !command && (benchmark = bb_bench_subcommand_at(i)); i++)
         found |= bb_bench_main(3, (char *[]){"bench", (char *)benchmark, option}) == BB_OPTS_HELP;
     bb_err_mute(muted);
     free(option);
@@ -437,15 +472,6 @@ static int print_version(void)
     return 0;
 }
 
-/* Returns whether the command line requests help or a completion. */
-static bool asks_help(int argc, char **argv)
-{
-    for (int i = 1; i < argc; i++)
-        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
-            return true;
-    return argc > 1 && (bb_opts_completion_prefix(argc, argv) || strcmp(argv[argc - 1], "--help=man") == 0);
-}
-
 static int run_command(int argc, char **argv)
 {
     const struct command *command = find_command(argv[0]);
@@ -454,7 +480,7 @@ static int run_command(int argc, char **argv)
         return bb_nccl_tests_main(argc, argv);
     if (check_first_name(argc, argv) != 0)
         return -BB_EUSAGE;
-    if (!command && asks_help(argc, argv) && print_option(argv[0]))
+    if (!command && asks_help(argc, argv) && print_option(NULL, argv[0]))
         return 0;
     if (!command && bb_reject_foreign_program(argv[0], "busbar proxy ") == 0)
         return bb_reject_unknown_at("command", argv[0], command_at);
@@ -472,8 +498,70 @@ static bool is_printed_by_first_rank(int argc, char **argv)
     return bb_launcher_rank() > 0 && (asks_help(argc, argv) || (argc == 2 && is_version_option(argv[1])));
 }
 
-/* Runs `busbar help`. `busbar help bench p2p` is the same as `busbar bench p2p --help`; `busbar help tp` prints the option
- * --tp. */
+/* Terms of the reports, in the form of bb_foreign_options. README.md explains them in full. */
+static const struct bb_foreign_name terms[] = {
+    {"algbw", NULL, "algorithm bandwidth: size / time", NULL},
+    {"busbw bus-bandwidth", NULL, "bus bandwidth: algbw x the collective's factor (busbar list collectives)", NULL},
+    {"bubble pipeline-bubble", NULL,
+     "exposed time in which a rank waits for another pipeline stage that still executes forward or backward kernels",
+     NULL},
+    {"exposed", NULL,
+     "communication time during which no compute kernel executes = transfer + pipeline bubble + waiting", NULL},
+    {"hidden", NULL, "fraction of the communication time during which a compute kernel executes", NULL},
+    {"idle", NULL, "time in which neither compute nor communication executes", NULL},
+    {"lost-to-communication", NULL, "step time - step time without communication of the same rank", NULL},
+    {"mfu", NULL,
+     "model FLOP utilization: FLOPs of the model per step / (step time x peak rate of the GPUs); from plan with "
+     "--cluster and proxy with --peak-tflops",
+     NULL},
+    {"overlap-efficiency", NULL, "time saved by overlap / the most that overlap could save (1: all of it)", NULL},
+    {"payload", NULL, "bytes of the messages of a group, as passed to NCCL", NULL},
+    {"slowdown-under-overlap", NULL, "duration of kernels and transfers in the step / their duration alone", NULL},
+    {"transfer", NULL, "exposed time in which data moves", NULL},
+    {"waiting waiting-for-peers", NULL, "time in a call before its last participant arrives", NULL},
+    {NULL, NULL, NULL, NULL},
+};
+
+/* Prints the rows of `busbar list` with this name. Returns whether there is one. */
+static bool print_listed(const char *name)
+{
+    bool found = false;
+    json_t *rows, *row;
+    size_t r;
+
+    for (int i = 0; i < N_LISTINGS; i++) {
+        rows = listings[i].rows == bb_list_columns ? NULL : listings[i].rows();
+        json_array_foreach(rows, r, row)
+        {
+            const char *other = json_string_value(json_object_get(row, "name"));
+
+            if (!other || !bb_is_same_name(other, name, strlen(name)))
+                continue;
+            printf("%s:\n", listings[i].name);
+            print_list_row(row);
+            found = true;
+        }
+        json_decref(rows);
+    }
+    return found;
+}
+
+/* Prints what is known about a word that is no command: a name of `busbar list`, or a term. Returns whether there is
+ * something. */
+static bool print_topic(const char *topic)
+{
+    const struct bb_foreign_name *row = bb_foreign_find(terms, topic, strlen(topic));
+    const bool is_listed = print_listed(topic);
+
+    if (is_listed)
+        puts("Options: busbar help plan, or busbar help bench (collectives), busbar help proxy (proxies)");
+    if (row)
+        bb_opts_print_term(topic, row->text, stdout);
+    return is_listed || row;
+}
+
+/* Runs `busbar help`. `busbar help bench p2p` is the same as `busbar bench p2p --help`; `busbar help tp` and
+ * `busbar help plan tp` print the option --tp. */
 static int help_main(int argc, char **argv)
 {
     char flag[] = "--help", *topic = argc > 1 ? argv[1] + strspn(argv[1], "-") : flag;
@@ -488,6 +576,8 @@ static int help_main(int argc, char **argv)
                       argv[3]);
     if (argc == 2 && strcmp(topic, "environment") == 0)
         print_environment(stdout);
+    else if ((argc == 2 && !find_command(topic) && print_topic(topic)) || (argc == 3 && print_option(topic, argv[2])))
+        return 0;
     else if (argc > 1 && !bb_begins_with("help", topic))
         return run_command(argc > 2 ? 3 : 2, command_argv);
     else

@@ -386,6 +386,17 @@ struct parser {
     struct bb_positionals *positionals;
 };
 
+/* Prints an error if bb_opts.foreign has the row "NAME=VALUE". Returns -BB_EUSAGE after the error, else 0. */
+static int reject_foreign_value(const struct bb_opts *set, const struct bb_opt *opt, const char *value)
+{
+    char *typed = bb_format("--%s=%s", opt->name, value);
+    const struct bb_foreign_name *row = bb_foreign_find(set->foreign, typed + 2, strlen(typed + 2));
+    const int rc = row ? reject_foreign(row, typed) : 0;
+
+    free(typed);
+    return rc;
+}
+
 static bool is_given(const struct bb_positionals *line, const struct bb_opt *opt)
 {
     for (int i = 0; i < line->n_given; i++)
@@ -398,10 +409,15 @@ static int set_option(const struct parser *r, const struct bb_opt *opt, size_t a
 {
     union value unused = {.texts = {0}};
     struct bb_positionals *line = r->positionals;
+    int rc;
 
+    if (value && opt->kind == BB_OPT_CHOICE)
+        TRY(reject_foreign_value(r->set, opt, value));
     if (line && line->n_given < BB_GIVEN_MAX && !is_given(line, opt))
         line->given[line->n_given++] = opt;
-    return r->positionals ? set_value(opt, value, r->cfg ? (char *)r->cfg + at : (void *)&unused) : 0;
+    rc = r->positionals ? set_value(opt, value, r->cfg ? (char *)r->cfg + at : (void *)&unused) : 0;
+out:
+    return rc;
 }
 
 /* Sets an option to attached_value ("--name=value") or, if attached_value is NULL, to the next argument. typed: the

@@ -146,7 +146,7 @@ struct bb_positionals {
 
 /* The names that other tools have for an option or a program, and the name in busbar. */
 struct bb_foreign_name {
-    const char *name;   /* separated by blanks; options: without dashes; NULL ends a table */
+    const char *name;   /* separated by blanks; options: without dashes, or "NAME=VALUE"; NULL ends a table */
     const char *ours;   /* "--tp"; NULL: busbar has no counterpart */
     const char *text;   /* what to type instead: "--tp 8", where 8 is an example; without counterpart: the reason */
     const char *values; /* options: conversion of the user's value: "1=zero1 2=zero2", "*8" or "/8"; NULL: as it is */

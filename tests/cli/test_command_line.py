@@ -74,9 +74,27 @@ def test_help_finds_an_option(busbar):
     assert topic("json")[1] == [f"busbar {name}" for name in (
         "bench", "proxy", "plan", "compare", "calibrate", "sweep", "list", "bench compute", "bench p2p", "bench comm", "bench overlap")]
     assert topic("tpx") == (2, [], [])
+    assert topic("tp")[1] and busbar.run("help", "plan", "--jitter", emulated=False).stdout == busbar.run("plan", "--help=jitter", emulated=False).stdout
     one = busbar.run("plan", "--help=tp", emulated=False)
     assert one.returncode == 0 and one.stdout.startswith("busbar plan:\n  --tp=") and "tensor-parallel size" in one.stdout
     assert busbar.run("plan", "--help=tpx", emulated=False).returncode == 2
+
+
+@pytest.mark.parametrize("topic,printed", [
+    ("MFU", r"  MFU +model FLOP utilization: "), ("all-reduce", r"collectives:\n  all_reduce .*\nOptions: busbar help plan, "), ("llama3_8b", r"models:\n  llama3_8b "),
+    ("transformer", r"proxies:\n  transformer "), ("bfloat16", r"dtypes:\n  bfloat16 "), ("h100_sxm_ib", r"clusters:\n  h100-sxm-ib "),
+    ("bubble", "  bubble +exposed time in which "), ("busbw", "  busbw +bus bandwidth: "), ("overlap_efficiency", "  overlap_efficiency +time saved ")])
+def test_help_explains_names_and_terms(busbar, topic, printed):
+    done = busbar.run("help", topic, emulated=False)
+    assert done.returncode == 0 and re.match(printed, done.stdout) and not done.stderr
+
+
+def test_terms_of_the_reports_are_topics_of_the_help(busbar):
+    """The terms of README.md's table, by their first word or in full."""
+    table = (ROOT / "README.md").read_text().split("| term | meaning |\n|---|---|\n")[1].split("\n\n")[0]
+    words = re.findall(r"(?m)^\| ([\w ]+) \|", table)
+    explained = [w for w in words if busbar.run("help", w.replace(" ", "-"), emulated=False).returncode == 0]
+    assert len(words) > 6 and explained == [w for w in words if w not in ("compute", "comm")]  # names of benchmarks
 
 
 @pytest.mark.parametrize("topic", ["collectives", "dtypes", "ops", "proxies", "models", "clusters", "columns"])

@@ -34,7 +34,7 @@ def test_every_name_has_one_row(rows):
 
 def test_foreign_options_are_answered(busbar):
     for names, ours, text, _ in OPTIONS:
-        if names in ("ranks", "tokens", "best-layout"):  # options of plan, unknown to proxy
+        if names in ("ranks", "tokens", "best-layout", "dp-sync", "epochs", "format=json"):  # options of busbar that some commands or proxies lack
             continue
         for name in names.split():
             line = refusal(busbar, "spatial", f"--{name}")
@@ -61,7 +61,7 @@ def test_values_are_converted(busbar):
 
 @pytest.mark.parametrize("typed,answer", [
     ("--tensor-model-parallel-size 8", "--tp 8"), ("--pipeline-model-parallel-size=4", "--pp 4"), ("--zero 3", "--dp-sync zero3"),
-    ("--recompute-granularity selective", "--recompute selective"), ("--nodes 8", "--ranks 64 (8 GPUs per node), if --ranks is not given"), ("--gpus 64", "--ranks 64"),
+    ("--recompute-granularity selective", "--recompute selective"), ("--nodes 8", "--ranks 64 (8 GPUs per node); with --ranks, leave it out"), ("--gpus 64", "--ranks 64"),
     ("--ddp-bucket-size 40000000", "--bucket-mb 152.6 (MiB, with 4 bytes per parameter)"),
     ("--hybrid-shard", "--dp-sync hsdp"), ("--tensor_model_parallel_size 8", "--tp 8"), ("--parallelism.tensor_parallel_degree 8", "--tp 8"), ("--fp8-format hybrid", "--fp8"),
     ("--use-distributed-optimizer", "--dp-sync distributed"), ("--checkpoint-activations", "--recompute full"), ("--dp-size 4", "--dp 4"),
@@ -75,7 +75,8 @@ def test_names_of_training_frameworks_keep_their_values(busbar, typed, answer):
 
 @pytest.mark.parametrize("typed,answer", [
     ("--steps 1000", "and --tokens (of all steps) of plan here (for example --tokens 15T)"), ("--memory 40G", "is --gpu-memory here"),
-    ("--batch-size 64", "is --micro-batch-size (per GPU, as in PyTorch) or --global-batch-size here"), ("--epochs 2", "; plan has --tokens"),
+    ("--batch-size 64", "is --micro-batch-size (per GPU, as in PyTorch) or --global-batch-size here"), ("--epochs 2", "; scaling has it, plan transformer has --tokens"),
+    ("--format json", "--format=json is --json FILE (-: stdout) here (for example --json -)"),
     ("--fsdp", "is --dp-sync zero3 (data_parallel: --sync zero3) here"), ("--ddp", "DDP is the default"), ("--dp-sync ddp", "did you mean 'all_reduce'?"),
     ("--model gpt2", "did you mean 'gpt2_small'?"), ("--cluster a100", "did you mean 'a100-sxm-ib'?")])
 def test_names_of_another_meaning_have_no_number_of_the_user(busbar, typed, answer):
@@ -83,7 +84,7 @@ def test_names_of_another_meaning_have_no_number_of_the_user(busbar, typed, answ
 
 
 def test_data_parallel_names_its_own_option(busbar):
-    assert refusal(busbar, "data_parallel", "--dp-sync", "zero3").endswith("--dp-sync; its option is --sync")
+    assert refusal(busbar, "data_parallel", "--dp-sync", "zero3").endswith("--dp-sync; data_parallel has --sync")
 
 
 @pytest.mark.parametrize("typed,answer", [("-o mean", "avg"), ("--dtype half", "--datatype"), ("-J x", "--json"), ("--output x", "--json"),
@@ -147,6 +148,36 @@ def test_names_at_the_wrong_place_lead_to_their_command(busbar, tmp_path, typed,
     assert done.returncode == 2 and re.fullmatch(r"busbar: \S+ is a \w+; try: (.*)\n", done.stderr)[1] == answer
     if "json" not in typed and answer.startswith("busbar plan") and "--ranks" in answer:
         assert busbar.run(*answer.split()[1:], emulated=False).returncode == 0
+
+
+@pytest.mark.parametrize("typed", [
+    "plan llama3-8b --gpus 8 --cluster h100", "plan llama3_8b --nodes 2", "plan llama3-8b --ranks 8 --zero 3 --cluster a100",
+    "plan transformer --model llama3_8b --fsdp --ranks 8", "plan gpt3_1_3b --tensor-model-parallel-size 4 --gpus 8", "plan mixtral --gpus 8",
+    "plan megatron --gpus=4", "plan transformr --model llama3_8b --ranks 8", "plan transformer --model llama3-8 --ranks 8 --deepspeed-stage 2",
+    "plan resnet18 --world-size 4", "plan data_parallel --ranks 8 --global-batch-size 64", "llama3_8b --num_gpus 8", "plan allreduce --gpus 8 --cluster h100",
+    "plan transformer --model llama3_8b --ranks 8 --format json", "plan --ranks 8 llama3_8b --gbs 64"])
+def test_what_is_printed_can_be_typed_until_the_command_runs(busbar, typed):
+    """At most four lines lead to a command that runs. A whole command runs as it is printed."""
+    words = typed.split()
+    for _ in range(5):
+        done = busbar.run(*words, emulated=False)
+        if done.returncode == 0:
+            return
+        assert done.returncode == 2 and done.stderr.count("\n") == 1
+        if command := re.search(r"try: busbar (.+)", done.stderr):
+            assert busbar.run(*command[1].split(), emulated=False).returncode == 0, done.stderr
+            return
+        if near := re.search(r"'(\S+)', did you mean '(\S+)'", done.stderr):
+            words = [near[2] if word == near[1] else word for word in words]
+        elif option := re.search(r"(--\S+?)(=\S*)? is --.* here(?:; try: | \(for example )([^;()]+)", done.stderr):
+            at = next(i for i, word in enumerate(words) if word.split("=")[0] == option[1])
+            has_value = "=" not in words[at] and not words[at + 1].startswith("--")
+            words[at:at + 1 + has_value] = option[3].split()
+        elif program := re.search(r"^busbar: (\S+) is .* here; try: ([a-z].+)", done.stderr):
+            words[words.index(program[1]):words.index(program[1]) + 1] = program[2].split()
+        else:
+            words += re.search(r"; try: .*(--micro-batch-size \d+)", done.stderr)[1].split()
+    raise AssertionError(done.stderr)
 
 
 def test_files_may_have_the_names_of_commands(busbar, tmp_path):

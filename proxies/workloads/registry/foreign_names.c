@@ -113,12 +113,15 @@ const struct bb_foreign_name bb_foreign_options[] = {
     {"fp16-allreduce", "--grad-dtype half", "--grad-dtype half", NULL},
     {"world-size gpus ngpus num-gpus np", "--ranks", "--ranks 64", NULL},
     {"n", "--ranks (of mpirun; a plan has no iterations)", "--ranks 64", NULL},
-    {"nodes nnodes num-nodes", "--ranks", "--ranks 64 (8 GPUs per node), if --ranks is not given", "*8"},
+    {"nodes nnodes num-nodes", "--ranks", "--ranks 64 (8 GPUs per node); with --ranks, leave it out", "*8"},
     {"nproc-per-node", "--gpus-per-node", "--gpus-per-node 8", NULL},
     {"gpus-per-rank", NULL, "a rank is one GPU", NULL},
     {"ranks", "mpirun -n", "mpirun -n 8 busbar proxy ...", NULL}, /* --ranks of plan, given to proxy */
     {"tokens", NULL, "busbar plan has --tokens, for the time of a training run", NULL},
     {"best-layout", NULL, "busbar plan has --best-layout, which needs no GPU", NULL},
+    {"dp-sync", NULL, "data_parallel has --sync", NULL}, /* this and the next: options that some proxies do not have */
+    {"epochs", NULL, "scaling has it, plan transformer has --tokens", NULL},
+    {"format=json", "--json FILE (-: stdout)", "--json -", NULL}, /* a value of --format */
     {NULL, NULL, NULL, NULL},
 };
 
@@ -147,10 +150,10 @@ const struct bb_foreign_name bb_foreign_programs[] = {
     {"hybrid gems-hybrid", "gems Hybrid", "gems Hybrid", NULL},
     {"fsdp zero deepspeed torchtitan", "transformer --dp-sync zero3", "transformer --model llama3_8b --dp-sync zero3",
      NULL},
-    {"megatron megatron-lm nemo nanotron", "transformer", "transformer --model llama3_8b --tp 8", NULL},
+    {"megatron megatron-lm nemo nanotron", "transformer", "transformer --model llama3_8b", NULL},
     {"llama llama3", "transformer", "transformer --model llama3_8b", NULL},
     {"gpt", "transformer", "transformer --model gpt2_xl", NULL},
-    {"moe mixtral", "transformer", "transformer --model mixtral_8x7b --ep 8", NULL},
+    {"moe mixtral", "transformer", "transformer --model mixtral_8x7b", NULL},
     {"ddp horovod resnet residual_network replicas sync", "data_parallel", "data_parallel --model resnet50", NULL},
     {"seeds pipeline", "gpt2_large, bert_large, resnet50, dlrm or gpt3", "gpt2_large 48 4", NULL},
     {"pytorch_synthetic_benchmark", "scaling", "scaling --format synthetic", NULL},

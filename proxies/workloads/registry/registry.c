@@ -114,15 +114,14 @@ static int validate_features(const struct bb_proxy *p, const struct bb_proxy_con
                              const struct bb_positionals *line)
 {
     const char *unsupported = bb_proxy_unsupported_option(c, line, p->features | BB_FEATURE_STEP);
+    const struct bb_foreign_name *similar =
+        unsupported ? bb_foreign_find(bb_foreign_options, unsupported, strlen(unsupported)) : NULL;
 
     if (!bb_proxy_supports_compute(p, c->compute))
         return bb_err(BB_EUSAGE, "%s: this proxy does not support --compute %s", p->name, c->compute);
     if (unsupported)
-        return bb_err(BB_EUSAGE, "%s: this proxy does not support --%s%s", p->name, unsupported,
-                      strcmp(unsupported, "dp-sync") == 0 && p->features & BB_FEATURE_SYNC ? "; its option is --sync"
-                      : strcmp(unsupported, "epochs") == 0 && p->features & BB_FEATURE_TRANSFORMER
-                          ? "; plan has --tokens"
-                          : "");
+        return bb_err(BB_EUSAGE, "%s: this proxy does not support --%s%s%s", p->name, unsupported, similar ? "; " : "",
+                      similar ? similar->text : "");
     return 0;
 }
 

@@ -331,6 +331,12 @@ static int build_layout(struct training *t)
     TRY(bb_args_batches(t->config, t->network.batch, t->workers, &t->batches));
     made_of = bb_step_text(t->step, "%d worker%s x micro-batches of %s", t->workers, t->workers == 1 ? "" : "s",
                            bb_batches_text(t->step, &t->batches));
+    if (t->config->global_batch && t->config->global_batch < t->batches.samples &&
+        t->config->global_batch % t->workers == 0)
+        return bb_err(BB_EUSAGE,
+                      "%s: --global-batch-size %d is less than %lld samples (%s); try: --micro-batch-size %d",
+                      t->config->proxy, t->config->global_batch, (long long)t->batches.samples, made_of,
+                      t->config->global_batch / t->workers);
     TRY(bb_args_micro_batches(t->config, 1, t->batches.samples, made_of, &t->micro_batches));
     t->batch = t->batches.max; /* the slowest worker determines when gradients are ready on all workers */
 out:

@@ -6,6 +6,7 @@
 
 #include "bootstrap/base/clock.h"
 #include "bootstrap/world/nccl_newer.h"
+#include "collectives/session/registration.h"
 #include "cuda/device/check.h"
 #include "cuda/device/stream.h"
 
@@ -127,7 +128,7 @@ static int open_window(struct bb_comm_life *life, struct bb_comm *comm)
     *(void **)&call = life->call;
     TRY(WATCHED(life, call(comm->nccl, life->memory, 2 * life->bytes, &life->window, BB_NCCL_WIN_COLL_SYMMETRIC)));
     TRY(bb_comm_poll(comm, "registration of a window"));
-    rc = life->window ? 0 : BB_COMM_NO_WINDOW;
+    rc = bb_window_is_symmetric(life->world, life->ranks, life->window) ? 0 : BB_COMM_NO_WINDOW;
 out:
     return rc;
 }
@@ -154,7 +155,10 @@ static int deregister_memory(struct bb_comm_life *life, struct bb_comm *comm)
 
 static int close_window(struct bb_comm_life *life, struct bb_comm *comm)
 {
-    return release_handle(life, comm, &life->window, BB_COMM_NO_WINDOW);
+    bool symmetric = bb_window_is_symmetric(life->world, life->ranks, life->window);
+    int rc = release_handle(life, comm, &life->window, BB_COMM_NO_WINDOW);
+
+    return rc == 0 && !symmetric ? BB_COMM_NO_WINDOW : rc;
 }
 
 /* ---- split and shrink ---- */

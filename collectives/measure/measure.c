@@ -339,6 +339,8 @@ static int summarize(struct bb_bench_context *ctx, const struct bb_case *c, stru
     int rc;
 
     f->warnings = bb_warnings_of(&f->time_us, ctx->series[BB_SERIES_TIME], f->stop);
+    if (ctx->symmetric && f->seen.choice.kind == BB_CHOICE_COLLECTIVE)
+        f->warnings |= 1u << BB_WARN_NOT_SYMMETRIC;
     bb_stats_compute(ctx->series[BB_SERIES_HOST], n, &host);
     f->host_us = host.p50;
     if (ctx->mode->single || !ctx->host_clock)

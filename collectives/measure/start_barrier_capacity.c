@@ -38,9 +38,17 @@ size_t bb_fifo_capacity(void)
     return (size_t)(bytes < 1 << 30 ? bytes : 1 << 30) / 8 * 7;
 }
 
-size_t bb_start_barrier_capacity(enum bb_coll_kind kind, int ranks, size_t aggregate, size_t fifo_bytes)
+/* Entries of a collective by copy engines: without multicast two synchronizations of n - 1 copies, a write and a batch
+ * of waits each, and n copies (NCCL 2.30, ce_coll.cc), together 3n + 2, and the event of -I. */
+static size_t entries_of(int ranks, bool copy_engines)
 {
-    size_t queue = BB_QUEUE_ENTRIES / (OPERATION_ENTRIES * launches_of(kind, ranks, aggregate));
+    return copy_engines ? 4 * (size_t)ranks + 8 : OPERATION_ENTRIES;
+}
+
+size_t bb_start_barrier_capacity(enum bb_coll_kind kind, int ranks, size_t aggregate, size_t fifo_bytes,
+                                 bool copy_engines)
+{
+    size_t queue = BB_QUEUE_ENTRIES / (entries_of(ranks, copy_engines) * launches_of(kind, ranks, aggregate));
     size_t fifo = fifo_bytes / work_bytes(kind, ranks, aggregate);
 
     return queue < fifo ? queue : fifo;

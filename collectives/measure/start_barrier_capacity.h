@@ -13,7 +13,9 @@
 size_t bb_fifo_capacity(void);
 
 /* bb_start_barrier_capacity - return the maximum number of iterations, of `aggregate` operations each, on a
- * communicator with `ranks` ranks, whose work FIFO holds fifo_bytes. May be 0. */
-size_t bb_start_barrier_capacity(enum bb_coll_kind kind, int ranks, size_t aggregate, size_t fifo_bytes);
+ * communicator with `ranks` ranks, whose work FIFO holds fifo_bytes. copy_engines: NCCL may
+ * run the collective by copy engines, which takes more entries of the launch queue. May be 0. */
+size_t bb_start_barrier_capacity(enum bb_coll_kind kind, int ranks, size_t aggregate, size_t fifo_bytes,
+                                 bool copy_engines);
 
 #endif

@@ -108,6 +108,9 @@ const struct bb_warning_row bb_warnings[BB_WARN_COUNT] = {
     [BB_WARN_START_BARRIER_EXPIRED] = {"start_barrier_expired",
                                        "the start barrier timed out before all operations were enqueued",
                                        "--start-barrier 0, a smaller -n, or a larger --start-barrier-limit"},
+    [BB_WARN_NOT_SYMMETRIC] = {"not_symmetric",
+                               "NCCL ran an ordinary kernel although the buffers are symmetric windows",
+                               "-R 1, to measure such kernels; NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=TUNING"},
 };
 
 unsigned bb_warnings_of(const struct bb_stats *s, const double *samples, enum bb_stop stop)

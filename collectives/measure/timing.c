@@ -131,8 +131,8 @@ static void enable_iteration_events(struct bb_bench_context *ctx, bool on)
  * The number is equal on all ranks. */
 static size_t held_iterations(const struct bb_bench_context *ctx, const struct bb_case *c)
 {
-    size_t capacity =
-        bb_start_barrier_capacity(c->kind, ctx->world->size, bb_bench_context_aggregate(ctx), ctx->fifo_bytes);
+    size_t capacity = bb_start_barrier_capacity(c->kind, ctx->world->size, bb_bench_context_aggregate(ctx),
+                                                ctx->fifo_bytes, ctx->copy_engines);
     size_t n = (size_t)ctx->iterations;
 
     if (!ctx->uses_start_barrier || !ctx->connected || ctx->blocking != BB_BLOCK_NONE || capacity < 2)

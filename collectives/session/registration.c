@@ -7,13 +7,63 @@
 
 #include "bootstrap/world/nccl_newer.h"
 
+#include <stdlib.h>
+
 const char *const bb_registration_names[BB_REGISTER_COUNT] = {
     [BB_REGISTER_NONE] = "none", [BB_REGISTER_LOCAL] = "local", [BB_REGISTER_SYMMETRIC] = "symmetric"};
 
-static void warn_unsupported(const struct bb_comm *comm, const char *what, const char *why)
+static bool is_disabled(const char *variable)
+{
+    const char *value = getenv(variable);
+
+    return value && atoi(value) == 0;
+}
+
+static bool reaches_all_gpus(void)
+{
+    int own = 0, n = 0, can = cudaGetDevice(&own) == cudaSuccess && cudaGetDeviceCount(&n) == cudaSuccess;
+
+    for (int d = 0; d < n && can; d++)
+        if (d != own && cudaDeviceCanAccessPeer(&can, own, d) != cudaSuccess)
+            can = 0;
+    return can;
+}
+
+bool bb_window_is_symmetric(const struct bb_world *w, int ranks, const void *window)
+{
+    int version = 0;
+
+    if (!window || (ncclGetVersion(&version) == ncclSuccess && version >= 22900))
+        return window;
+    for (int r = 0; r < ranks; r++)
+        if (w->node_of[r] != w->node)
+            return false;
+    return !is_disabled("NCCL_WIN_ENABLE") && !is_disabled("NCCL_CUMEM_ENABLE") && reaches_all_gpus();
+}
+
+static void warn_unsupported(const struct bb_comm *comm, const char *what, const char *why,
+                             enum bb_registration_kind kind)
 {
     if (comm->world->rank == 0)
-        bb_warn("%s: %s; measured without registration", what, why);
+        bb_warn("%s: %s; measured with%s registration", what, why, kind == BB_REGISTER_LOCAL ? " local" : "out");
+}
+
+/* Sets r->kind, which is equal on all ranks, from NCCL's handle and prints a warning if it is not the requested kind. */
+static int check_handle(struct bb_registration *r, const char *what, enum bb_registration_kind asked,
+                        struct bb_comm *comm)
+{
+    const struct bb_world *w = comm->world;
+    unsigned lacks = (r->handle ? 0 : 1) | (bb_window_is_symmetric(w, w->size, r->handle) ? 0 : 2);
+    int rc;
+
+    TRY(bb_world_any(comm->world, &lacks));
+    r->kind = lacks & 1 ? BB_REGISTER_NONE : lacks & 2 ? BB_REGISTER_LOCAL : asked;
+    if (asked == BB_REGISTER_LOCAL && r->kind == BB_REGISTER_NONE)
+        warn_unsupported(comm, what, "NCCL does not register buffers (NCCL_LOCAL_REGISTER)", r->kind);
+    if (asked == BB_REGISTER_SYMMETRIC && r->kind != asked)
+        warn_unsupported(comm, what, "not supported by these GPUs or this NCCL", r->kind);
+out:
+    return rc;
 }
 
 /* Registers r->memory. If NCCL or the GPUs do not support it, prints a warning and leaves r->kind at
@@ -32,7 +82,8 @@ static int register_memory(struct bb_registration *r, size_t bytes, enum bb_regi
     if (symmetric ? !window : !local) {
         warn_unsupported(comm, what,
                          symmetric ? "this NCCL lacks ncclCommWindowRegister (2.27)"
-                                   : "this NCCL lacks ncclCommRegister (2.19)");
+                                   : "this NCCL lacks ncclCommRegister (2.19)",
+                         BB_REGISTER_NONE);
         return 0;
     }
     if (symmetric)
@@ -42,10 +93,8 @@ static int register_memory(struct bb_registration *r, size_t bytes, enum bb_regi
     else
         TRY(bb_nccl_at(local(comm->nccl, r->memory, bytes, &r->handle), "ncclCommRegister", __FILE__, __LINE__));
     TRY(bb_comm_poll(comm, "registration"));
-    if (!symmetric || r->handle)
-        r->kind = asked;
-    else
-        warn_unsupported(comm, what, "not supported by these GPUs or this NCCL");
+    r->window = symmetric;
+    TRY(check_handle(r, what, asked, comm));
 out:
     return rc;
 }
@@ -68,8 +117,7 @@ void bb_registration_release(struct bb_registration *r, struct bb_guarded *arena
 {
     ncclCommDeregister_fn *call;
 
-    *(void **)&call =
-        bb_nccl_symbol(r->kind == BB_REGISTER_SYMMETRIC ? "ncclCommWindowDeregister" : "ncclCommDeregister");
+    *(void **)&call = bb_nccl_symbol(r->window ? "ncclCommWindowDeregister" : "ncclCommDeregister");
     if (r->handle && call && comm->nccl)
         (void)call(comm->nccl, r->handle);
     if (r->memory) {

@@ -16,10 +16,20 @@ struct bb_registration {
     enum bb_registration_kind kind; /* kind of the existing registration; BB_REGISTER_NONE if NCCL does not support
                                        the requested kind */
     void *memory;                   /* arena from ncclMemAlloc; NULL: not allocated */
+    bool window;                    /* the handle is a window, also if it is not symmetric */
     void *handle;                   /* NCCL's handle of the registration or the window; NULL: none */
 };
 
 extern const char *const bb_registration_names[BB_REGISTER_COUNT]; /* "none", "local", "symmetric" */
+
+/*
+ * bb_window_is_symmetric - whether NCCL's operations can use a window as symmetric memory. NCCL 2.29 and newer return no
+ * window otherwise. Older versions return a window or a local registration also if the ranks cannot access each other's
+ * memory, so the function requires that the first `ranks` ranks of the run are on one node and that this rank's GPU can
+ * access all GPUs that the process sees.
+ *   window   handle from ncclCommWindowRegister
+ */
+bool bb_window_is_symmetric(const struct bb_world *w, int ranks, const void *window);
 
 /*
  * bb_registration_init    - allocate the arena on the current device and register it. Collective over the communicator.

@@ -340,6 +340,8 @@ static int make_arena(struct bench *b)
         TRY(bb_guarded_init(arena, arena_bytes(b), b->session.memory, b->ctx.stream));
     else
         TRY(bb_registration_init(&b->registration, arena, arena_bytes(b), asked, &b->comm));
+    b->ctx.symmetric = b->registration.kind == BB_REGISTER_SYMMETRIC;
+    b->ctx.copy_engines = b->ctx.symmetric && b->options.cta_policy == 2;
     TRY(bb_fill(arena->area, arena->bytes / 8, &noise, b->session.world.rank, 0, b->ctx.stream));
     TRY(bb_bench_context_wait(&b->ctx, "initializing the buffers"));
 out:

@@ -61,6 +61,15 @@ def test_a_communicator_of_one_rank_is_singular(busbar):
     assert done.returncode == 0 and "# shrink, communicator of 1 rank: needs at least 2 ranks" in done.stdout
 
 
+def test_windows_across_nodes_have_no_time(busbar, tmp_path):
+    """NCCL 2.28 returns a handle on 2 nodes, too, but its operations cannot use the window."""
+    for nodes in 1, 2:
+        run = busbar.json("bench", "comm", "--repeats", "1", "--size", "8", ranks=2, tmp_path=tmp_path,
+                          env={"EMU_NCCL_WINDOW": "28", "EMU_NODES": str(nodes)})
+        steps = {row["step"]: row["time_us"] for row in run["results"]}
+        assert [steps.get(step) is None for step in sorted(NO_WINDOWS)] == [nodes == 2] * 2
+
+
 def test_text_labels_the_times_of_the_emulator(busbar):
     done = busbar.run("bench", "comm", "--repeats", "1", "--size", "8", ranks=2)
     assert done.returncode == 0 and done.stderr == ""

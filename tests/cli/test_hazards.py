@@ -59,6 +59,12 @@ def test_start_barrier_opens_before_the_launch_queue_blocks_the_host(busbar, tmp
     assert row["start_barrier"] and "start_barrier_expired" not in row["flags"]
 
 
+def test_start_barrier_opens_before_copy_engine_collectives_block_the_host(busbar, tmp_path):
+    """60 operations by copy engines with 3 x 4 + 2 queue entries each, in a queue of 512 entries."""
+    row = row_of(busbar, tmp_path, "all_gather", "--sizes", 1024, "-n", 60, "-R", 2, "-x", 2, EMU_LAUNCH_QUEUE="512", EMU_NCCL_WINDOW="28")
+    assert row["start_barrier"] and "start_barrier_expired" not in row["flags"]
+
+
 @pytest.mark.parametrize("variable", [{}, {"NCCL_WORK_FIFO_BYTES": str(1 << 19)}])
 def test_start_barrier_opens_before_the_work_fifo_blocks_the_host(busbar, tmp_path, variable):
     """An iteration has 512 x 4 messages in each direction: 98304 bytes of work. A FIFO of 1 MiB holds 10 iterations, of 512 KiB 5."""

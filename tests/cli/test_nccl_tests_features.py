@@ -184,6 +184,22 @@ def test_symmetric_registration_falls_back_with_a_warning(busbar):
     assert "# registration of buffers: local" in busbar.run("bench", "all_reduce", *KB4, "-R", "1", ranks=2).stdout
 
 
+@pytest.mark.parametrize("asked,env,kind", [
+    (2, {"EMU_NCCL_WINDOW": "28"}, "symmetric"), (2, {"EMU_NCCL_WINDOW": "30"}, "symmetric"),
+    (2, {"EMU_NCCL_WINDOW": "28", "EMU_NODES": "2"}, "local"), (2, {"EMU_NCCL_WINDOW": "30", "EMU_NODES": "2"}, "none"),
+    (2, {"EMU_NCCL_WINDOW": "28", "NCCL_WIN_ENABLE": "0"}, "local"), (2, {"EMU_NCCL_WINDOW": "28", "NCCL_CUMEM_ENABLE": "0"}, "local"),
+    (1, {"NCCL_LOCAL_REGISTER": "0"}, "none")])
+def test_registration_is_what_nccl_can_use(busbar, tmp_path, asked, env, kind):
+    """NCCL before 2.29 returns a window or a local handle also where symmetric kernels cannot run: across nodes, or if disabled."""
+    path = tmp_path / "r.json"
+    done = busbar.run("bench", "all_reduce", *KB4, "-R", asked, "--json", path, ranks=2, env=env)
+    run = json.loads(path.read_text())
+    assert done.returncode == 0 and f"# registration of buffers: {kind}" in done.stdout and run["registration"] == kind, done.stderr
+    measured = {"symmetric": None, "local": "measured with local registration", "none": "measured without registration"}[kind]
+    assert (measured in done.stderr) if measured else done.stderr == ""
+    assert ("not_symmetric" in run["results"][0]["flags"]) is (kind == "symmetric")  # the emulated NCCL runs ordinary kernels
+
+
 @pytest.mark.parametrize("collective", COLLECTIVES)
 def test_graph_mode_times_warm_launches_and_verifies_data(busbar, model, tmp_path, collective):
     run = busbar.json("bench", collective, *KB4, "-G", "3", "--repeats", "2", "-c", "2", ranks=4, env=model, tmp_path=tmp_path)

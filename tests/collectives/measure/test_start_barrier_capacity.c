@@ -25,8 +25,9 @@ static void capacity_follows_the_queue_sizes(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
-        assert_int_equal(bb_start_barrier_capacity(cases[i].kind, cases[i].ranks, cases[i].aggregate, 917504),
+        assert_int_equal(bb_start_barrier_capacity(cases[i].kind, cases[i].ranks, cases[i].aggregate, 917504, false),
                          cases[i].capacity);
+    assert_int_equal(bb_start_barrier_capacity(BB_ALL_GATHER, 8, 1, 917504, true), 12); /* 512 / 40 */
 }
 
 /* NCCL ignores sizes that are no power of two and limits the size to 1 GiB (init.cc). 7/8 of the FIFO are usable. */

@@ -3,6 +3,7 @@
  * API, which emulated GPUs do not support.
  */
 #include "api.h"
+#include "hazards.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +12,7 @@ EN_API(ncclResult_t, ncclGetVersion, (int *version))
 {
     if (version == NULL)
         return en_fail(NULL, ncclInvalidArgument, "GetVersion : version argument is NULL");
-    *version = NCCL_VERSION_CODE;
+    *version = en_window_minor() ? 20009 + 100 * en_window_minor() : NCCL_VERSION_CODE;
     return ncclSuccess;
 }
 
@@ -157,7 +158,7 @@ EN_API(ncclResult_t, ncclMemFree, (void *ptr))
     return ncclSuccess;
 }
 
-/* Registration has no effect: the handle is the buffer. */
+/* Registration has no effect: the handle is the buffer, or NULL with NCCL_LOCAL_REGISTER=0. */
 EN_API(ncclResult_t, ncclCommRegister, (const ncclComm_t comm, void *buff, size_t size, void **handle))
 {
     ncclResult_t rc = en_enter("ncclCommRegister");
@@ -168,7 +169,7 @@ EN_API(ncclResult_t, ncclCommRegister, (const ncclComm_t comm, void *buff, size_
         rc = en_fail(NULL, ncclInvalidArgument, "CommRegister : buff %p, size %zu, handle %p", buff, size,
                      (void *)handle);
     if (rc == ncclSuccess)
-        *handle = buff;
+        *handle = en_is_off("NCCL_LOCAL_REGISTER") ? NULL : buff;
     return rc;
 }
 
@@ -184,7 +185,8 @@ EN_API(ncclResult_t, ncclCommDeregister, (const ncclComm_t comm, void *handle))
 }
 
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
-/* ncclSuccess with a NULL window: symmetric memory is not supported, as NCCL reports it. */
+/* ncclSuccess with a NULL window: symmetric memory is not supported, as NCCL 2.29 reports it. With EMU_NCCL_WINDOW it
+ * is supported within a node; before 2.29 the local handle takes the place of the window otherwise. */
 EN_API(ncclResult_t, ncclCommWindowRegister,
        (ncclComm_t comm, void *buff, size_t size, ncclWindow_t *win, int winFlags))
 {
@@ -196,7 +198,7 @@ EN_API(ncclResult_t, ncclCommWindowRegister,
     if (rc == ncclSuccess && (win == NULL || (buff == NULL && size > 0)))
         rc = en_fail(NULL, ncclInvalidArgument, "CommWindowRegister : buff %p, win %p", buff, (void *)win);
     if (rc == ncclSuccess)
-        *win = NULL;
+        *win = en_window_of(comm, buff);
     return rc;
 }
 
@@ -206,7 +208,7 @@ EN_API(ncclResult_t, ncclCommWindowDeregister, (ncclComm_t comm, ncclWindow_t wi
 
     if (rc == ncclSuccess)
         rc = en_comm_check(comm, "CommWindowDeregister");
-    if (rc == ncclSuccess && win != NULL)
+    if (rc == ncclSuccess && win != NULL && !en_window_minor())
         rc = en_fail(NULL, ncclInvalidArgument, "CommWindowDeregister : not a window of this communicator");
     return rc;
 }

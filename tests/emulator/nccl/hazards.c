@@ -72,6 +72,40 @@ ncclResult_t en_hazards_join(ncclComm_t comm)
     return rc == ncclSuccess ? take_buffers(comm, 0) : rc;
 }
 
+/* ---- symmetric windows ---- */
+
+int en_window_minor(void)
+{
+    return emu_env_number("EMU_NCCL_WINDOW", 99);
+}
+
+bool en_is_off(const char *variable)
+{
+    const char *value = getenv(variable);
+
+    return value && atoi(value) == 0;
+}
+
+void *en_window_of(ncclComm_t comm, void *buffer)
+{
+    int minor = en_window_minor();
+
+    comm->windows = minor > 0 && comm->n_nodes == 1 && !en_is_off("NCCL_WIN_ENABLE") && !en_is_off("NCCL_CUMEM_ENABLE");
+    return comm->windows || (minor > 0 && minor < 29) ? buffer : NULL;
+}
+
+/* Copy engines run the collectives without reduction if the CTA policy is 2. An operation has two synchronizations of
+ * n - 1 copies, a write and a batch of waits, and n copies (ce_coll.cc, without multicast). */
+int en_queue_entries(const struct en_plan *plan)
+{
+    ncclComm_t comm = plan->comm;
+    bool by_copies = comm->windows && comm->config.CTAPolicy == 2 && plan->collectives > 0;
+
+    if (by_copies && !en_kind(plan->tasks[0].kind)->reduces)
+        return 3 * comm->size + 1;
+    return 2;
+}
+
 /* ---- first collectives ---- */
 
 /* All ranks of a communicator make the same calls, so all new algorithms of one group share one barrier. */

@@ -25,4 +25,13 @@ void en_fifo_free(struct en_plan *plan);
  * on the thread of the running operation. */
 int64_t en_begin_ns(ncclComm_t comm, const struct en_task *task, int64_t own_ns, int64_t latest_ns);
 
+/* EMU_NCCL_WINDOW: minor version of the NCCL 2.x whose windows are emulated; 0: no windows. en_window_of returns the
+ * handle of a new window. */
+int en_window_minor(void);
+void *en_window_of(ncclComm_t comm, void *buffer);
+bool en_is_off(const char *variable); /* the variable is set to 0 */
+
+/* Entries of the launch queue that a plan occupies in addition to its own. */
+int en_queue_entries(const struct en_plan *plan);
+
 #endif

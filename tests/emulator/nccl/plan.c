@@ -178,8 +178,12 @@ static cudaError_t enqueue_on_device(struct en_plan *plan, const struct emu_op *
 
 ncclResult_t en_plan_enqueue(struct en_plan *plan, int64_t host_ns)
 {
-    struct emu_op op = {
-        .name = "nccl", .run = run_plan, .release = release_plan, .arg = plan, .host_ns = host_ns, .entries = 2};
+    struct emu_op op = {.name = "nccl",
+                        .run = run_plan,
+                        .release = release_plan,
+                        .arg = plan,
+                        .host_ns = host_ns,
+                        .entries = en_queue_entries(plan)};
     cudaError_t cuda = cudaSuccess;
     bool captured = false;
     ncclResult_t rc = find_capture(plan, &captured);

@@ -2,6 +2,7 @@
 #include "collectives/compare/compare.h"
 
 #include "bootstrap/base/alloc.h"
+#include "bootstrap/base/stats.h"
 #include "bootstrap/base/units.h"
 #include "bootstrap/cli/opts.h"
 #include "bootstrap/cli/report_header.h"
@@ -38,6 +39,25 @@ enum bb_verdict bb_verdict_of(const struct bb_timing *a, const struct bb_timing 
     if (!isfinite(ratio) || ratio <= 0 || isnan(most))
         return BB_INCONCLUSIVE;
     return ratio > most ? BB_SLOWER : ratio < 1 / most ? BB_FASTER : BB_SAME;
+}
+
+/* Returns the p-value of equal medians, by McKean and Schrader: compare.h. Both rows have an interval. */
+static double p_value(const struct bb_timing *a, const struct bb_timing *b)
+{
+    const double z95 = 1.959964, difference = fabs(b->time_us - a->time_us);
+    const double error = hypot(a->high_us - a->low_us, b->high_us - b->low_us) / (2 * z95);
+
+    return difference > 0 ? erfc(difference / error / sqrt(2)) : 1;
+}
+
+double bb_holm_limit(double *p, size_t n, double level)
+{
+    size_t i = 0;
+
+    bb_sort_doubles(p, n);
+    while (i < n && p[i] <= level / (double)(n - i))
+        i++;
+    return i > 0 ? p[i - 1] : -1;
 }
 
 /* ---- matching rows ---- */
@@ -220,6 +240,7 @@ struct comparison {
     size_t links_shown, hidden; /* number of matched rows in the text table and not in it */
     struct bb_ratios correct;   /* time of B / time of A in the rows with correct data */
     struct bb_ratios slower;    /* time of B / time of A in the rows in which B is slower */
+    double holm_limit;          /* rows with a larger p-value have no difference */
     double threshold_percent;
     double judged_percent; /* threshold in percent for rows without a confidence interval: --threshold; without that
                               option BB_SHORTFALL_PERCENT if exactly one file is a prediction */
@@ -271,7 +292,11 @@ static void print_head(const struct comparison *t, FILE *out, const json_t *diff
     print_doubts(out, "A: ", a);
     print_doubts(out, "B: ", b);
     if (!bb_result_file_is_nccl_tests(a) || !bb_result_file_is_nccl_tests(b))
-        fprintf(out, "# times are medians; faster and slower mean non-overlapping 95 %% confidence intervals\n");
+        fprintf(
+            out,
+            "# times are medians; faster, slower: the 95 %% intervals do not overlap, and the difference passes Holm's "
+            "test over all rows (level %g %%)\n",
+            100 * BB_FALSE_VERDICTS);
     if (bb_result_file_predicted(a) || bb_result_file_predicted(b))
         fprintf(out, "# predictions have no interval, so the verdict compares B/A with --threshold (default %g %%)\n",
                 t->shortfall.known ? BB_SHORTFALL_PERCENT : BB_EQUAL_PERCENT);
@@ -301,7 +326,19 @@ static void count_verdict(struct comparison *t, const struct bb_timing *a, const
 
 /* ---- verdict of the whole comparison ---- */
 
-enum outcome { INCOMPLETE, OTHER_MODEL, MISFIT, NO_ROW, WRONG, SLOWER, INCONCLUSIVE, MISSING, NOT_SLOWER, OUTCOMES };
+enum outcome {
+    INCOMPLETE,
+    OTHER_MODEL,
+    MISFIT,
+    NO_ROW,
+    WRONG,
+    MIXED,
+    SLOWER,
+    INCONCLUSIVE,
+    MISSING,
+    NOT_SLOWER,
+    OUTCOMES
+};
 
 /* Criteria of --strict. fails_strict: with --strict, this outcome causes exit status 5. For the outcome SLOWER, only
  * --threshold determines the exit status. */
@@ -309,22 +346,29 @@ static const struct {
     const char *name;
     bool fails_strict;
 } outcomes[OUTCOMES] = {
-    [INCOMPLETE] = {"run incomplete", true}, [OTHER_MODEL] = {"different model", true},
-    [MISFIT] = {"does not fit", true},       [NO_ROW] = {"no common row", true},
-    [WRONG] = {"wrong data", true},          [SLOWER] = {"slower", false},
-    [INCONCLUSIVE] = {"inconclusive", true}, [MISSING] = {"rows missing in B", true},
+    [INCOMPLETE] = {"run incomplete", true},
+    [OTHER_MODEL] = {"different model", true},
+    [MISFIT] = {"does not fit", true},
+    [NO_ROW] = {"no common row", true},
+    [WRONG] = {"wrong data", true},
+    [MIXED] = {"mixed", false},
+    [SLOWER] = {"slower", false},
+    [INCONCLUSIVE] = {"inconclusive", true},
+    [MISSING] = {"rows missing in B", true},
     [NOT_SLOWER] = {"not slower", false},
 };
 
 static enum outcome outcome_of(const struct comparison *t)
 {
+    const bool slower = isnan(t->threshold_percent) ? t->verdicts[BB_SLOWER] > 0 : t->slower.over > 0;
     const bool holds[OUTCOMES] = {
         [INCOMPLETE] = bb_incomplete_status(t->a->root) || bb_incomplete_status(t->b->root),
         [OTHER_MODEL] = !bb_result_file_same_model(t->a, t->b),
         [MISFIT] = json_is_false(bb_sweep_follow(t->b->root, "predicted.memory.fits")),
         [NO_ROW] = t->pairs == 0,
         [WRONG] = t->verdicts[BB_WRONG_DATA] > 0,
-        [SLOWER] = isnan(t->threshold_percent) ? t->verdicts[BB_SLOWER] > 0 : t->slower.over > 0,
+        [MIXED] = slower && t->verdicts[BB_FASTER] > 0,
+        [SLOWER] = slower,
         [INCONCLUSIVE] = t->inconclusive > 0,
         [MISSING] = t->only_a > 0,
         [NOT_SLOWER] = true,
@@ -364,6 +408,8 @@ static int put_common(struct comparison *t, FILE *out, struct bb_results *result
 
         if (!b || are_untimed(a, b))
             continue;
+        if ((verdict == BB_FASTER || verdict == BB_SLOWER) && has_intervals(a, b) && p_value(a, b) > t->holm_limit)
+            verdict = BB_SAME;
         count_verdict(t, a, b, verdict);
         row = make_row(a, a->time_us, b->time_us, verdict_text(a, b, verdict, text));
         bb_table_row(is_shown(t, verdict) ? out : NULL, fields, &row);
@@ -398,6 +444,40 @@ static json_t *put_unmatched(const struct bb_result_file *t, const long *pair, b
     return list;
 }
 
+/* Writes the worst row and its ratio to text: "all_reduce 64 MiB group 1: +60.6 %". */
+static void worst_text(const struct bb_ratios *ratios, char text[BB_WORST_TEXT])
+{
+    const struct bb_timing *worst = ratios->worst;
+    char bytes[BB_BYTES_TEXT], group[32] = "";
+
+    if (worst->group >= 0)
+        snprintf(group, sizeof group, " group %lld", worst->group);
+    snprintf(text, BB_WORST_TEXT, "%s %s%s: %+.1f %%", worst->what,
+             worst->bytes < 0 ? "step" : bb_format_bytes((size_t)worst->bytes, bytes), group,
+             100 * (ratios->worst_ratio - 1));
+}
+
+/* Prints the last line, which states how many rows the verdict is about: "mixed (4 faster, 3 slower of 20 rows)". */
+static void print_verdict(const struct comparison *t, FILE *out)
+{
+    const enum outcome outcome = outcome_of(t);
+    char worst[BB_WORST_TEXT];
+
+    fprintf(out, "# verdict: %s", outcomes[outcome].name);
+    if (!isnan(t->threshold_percent) && (outcome == SLOWER || outcome == NOT_SLOWER))
+        fprintf(out, " by more than %g %%", t->threshold_percent);
+    if (t->pairs > 0 && outcome >= WRONG) {
+        fprintf(out, " (%zu faster, %zu slower of %zu row%s", t->verdicts[BB_FASTER], t->verdicts[BB_SLOWER], t->pairs,
+                t->pairs == 1 ? "" : "s");
+        if (t->slower.worst) {
+            worst_text(&t->slower, worst);
+            fprintf(out, "; slowest %s", worst);
+        }
+        fputc(')', out);
+    }
+    fputc('\n', out);
+}
+
 static void print_summary(const struct comparison *t, FILE *out)
 {
     const size_t *v = t->verdicts;
@@ -416,7 +496,7 @@ static void print_summary(const struct comparison *t, FILE *out)
     if (t->inconclusive)
         fprintf(out, "# inconclusive rows have no interval; an interval requires a measurement with at least 6 samples "
                      "(--repeats; nccl-tests: -I 1); try: --threshold, to judge by the ratio\n");
-    fprintf(out, "# verdict: %s\n", outcomes[outcome_of(t)].name);
+    print_verdict(t, out);
 }
 
 static json_t *summary_json(const struct comparison *t)
@@ -431,19 +511,6 @@ static json_t *summary_json(const struct comparison *t)
                      bb_json_real(t->slower.worst ? t->slower.worst_ratio : NAN), "geometric_mean_ratio",
                      bb_json_real(bb_ratios_mean(&t->correct)), "against_prediction", bb_shortfall_json(&t->shortfall),
                      "verdict", outcomes[outcome_of(t)].name);
-}
-
-/* Writes the worst row and its ratio to text: "all_reduce 64 MiB group 1: +60.6 %". */
-static void worst_text(const struct bb_ratios *ratios, char text[BB_WORST_TEXT])
-{
-    const struct bb_timing *worst = ratios->worst;
-    char bytes[BB_BYTES_TEXT], group[32] = "";
-
-    if (worst->group >= 0)
-        snprintf(group, sizeof group, " group %lld", worst->group);
-    snprintf(text, BB_WORST_TEXT, "%s %s%s: %+.1f %%", worst->what,
-             worst->bytes < 0 ? "step" : bb_format_bytes((size_t)worst->bytes, bytes), group,
-             100 * (ratios->worst_ratio - 1));
 }
 
 static int check_criteria(const struct comparison *t, bool strict)
@@ -474,6 +541,23 @@ static void warn_of_gaps(const struct comparison *t)
         bb_warn("%s and %s have no common row", t->a->path, t->b->path);
 }
 
+/* Sets holm_limit: compare.h. */
+static void correct_for_rows(struct comparison *t)
+{
+    double *p;
+    size_t n = 0;
+
+    BB_NEW(p, t->a->n);
+    for (size_t i = 0; i < t->a->n; i++) {
+        const struct bb_timing *a = &t->a->rows[i], *b = t->pair_a[i] < 0 ? NULL : &t->b->rows[t->pair_a[i]];
+
+        if (b && has_intervals(a, b))
+            p[n++] = p_value(a, b);
+    }
+    t->holm_limit = bb_holm_limit(p, n, BB_FALSE_VERDICTS);
+    free(p);
+}
+
 static void init_comparison(struct comparison *t, const struct bb_result_file *a, const struct bb_result_file *b,
                             double threshold_percent)
 {
@@ -489,6 +573,7 @@ static void init_comparison(struct comparison *t, const struct bb_result_file *a
     t->judged_percent = t->shortfall.known ? t->shortfall.percent : threshold_percent;
     if (isnan(t->judged_percent) && bb_result_file_predicted(a))
         t->judged_percent = BB_EQUAL_PERCENT;
+    correct_for_rows(t);
 }
 
 static void release_comparison(struct comparison *t)

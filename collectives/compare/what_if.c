@@ -346,16 +346,21 @@ static void print_misfits(const struct table *t, FILE *out)
 /* Prints the worst verdict, and the file and its row with the largest ratio among those with this verdict. */
 static void print_verdict(const struct table *t, FILE *out)
 {
+    const struct bb_compared *c;
     int worst = 1;
 
     for (int i = 2; i < t->n; i++) {
-        const struct bb_compared *c = &t->lines[i].compared, *so_far = &t->lines[worst].compared;
+        const struct bb_compared *so_far = &t->lines[worst].compared;
 
+        c = &t->lines[i].compared;
         if (c->order < so_far->order || (c->order == so_far->order && c->worst_ratio > so_far->worst_ratio))
             worst = i;
     }
-    fprintf(out, "# verdict: %s (%s; slowest %s)\n", t->lines[worst].compared.verdict, t->files[worst].path,
-            *t->lines[worst].compared.worst ? t->lines[worst].compared.worst : "-");
+    c = &t->lines[worst].compared;
+    fprintf(out, "# %sverdict: %s (%s", t->n > 2 ? "worst " : "", c->verdict, t->files[worst].path);
+    if (c->rows > 1)
+        fprintf(out, ": %ld faster, %ld slower of %ld rows", c->faster, c->slower, c->rows);
+    fprintf(out, "; slowest %s)\n", *c->worst ? c->worst : "-");
 }
 
 static void print_notes(const struct table *t, FILE *out)

@@ -49,6 +49,38 @@ def test_verdict_of_each_row(compare, golden):
     golden("compare-table.txt", done.stdout)
 
 
+def sampled(random, medians):
+    """Rows of 20 samples with 2 % of noise: median, and the 6th and 15th sample as interval (binomial, 95.9 %)."""
+    rows = []
+    for i, us in enumerate(medians):
+        x = sorted(random.gauss(us, 0.02 * us) for _ in range(20))
+        rows.append(row(8 << i % 27, (x[9] + x[10]) / 2, 0, cycle=i // 27))
+        rows[-1]["time_us"]["ci95"] = [x[5], x[14]]
+    return bench(*rows)
+
+
+def test_equal_systems_rarely_differ_and_a_regression_is_found(compare):
+    """Without Holm's test, 22 % of such comparisons have a row that differs."""
+    import random
+    seeds = [random.Random(seed) for seed in range(20)]
+    same = [compare(sampled(r, [100] * 100), sampled(r, [100] * 100)).stdout.splitlines()[-1] for r in seeds]
+    assert same.count("# verdict: not slower (0 faster, 0 slower of 100 rows)") >= 19, same
+    for r in seeds:
+        last = compare(sampled(r, [100] * 20), sampled(r, [105] + [100] * 19)).stdout.splitlines()[-1]
+        assert re.match(r"# verdict: slower \(0 faster, 1 slower of 20 rows; slowest all_reduce 8 B: \+[3-7]\.\d %\)", last), last
+
+
+def test_last_line_of_a_mixed_result(busbar, compare, tmp_path):
+    a, b = bench(*(row(8 << i, 100, 1) for i in range(20))), bench(*(row(8 << i, 90 if i < 4 else 110 + i if i < 7 else 100, 1) for i in range(20)))
+    last = "mixed (4 faster, 3 slower of 20 rows; slowest all_reduce 512 B: +16.0 %)"
+    assert compare(a, b).stdout.splitlines()[-1] == f"# verdict: {last}"
+    assert compare(a, b, "--threshold", "20").stdout.splitlines()[-1] == (
+        f"# verdict: not slower by more than 20 % ({last.partition('(')[2]}")
+    assert json.loads(compare(a, b, "--json", "-").stdout)["summary"]["verdict"] == "mixed"
+    done = busbar.run("compare", "a.json", "a.json", "b.json", emulated=False, cwd=tmp_path)
+    assert done.stdout.splitlines()[-1] == f"# worst verdict: mixed (b.json: {last.partition('(')[2]}"
+
+
 def test_verdict_shows_a_changed_nccl_variant(compare):
     ring, tree = ({"algorithm": a, "protocol": p, "channels": n} for a, p, n in (("RING", "SIMPLE", 8), ("TREE", "LL", 2)))
     done = compare(bench(row(8, 10, 1, **ring), row(16, 10, 1, **ring), row(32, 10, 1)),
@@ -95,7 +127,7 @@ INCOMPLETE = [
 @pytest.mark.parametrize("a,b,verdict,strict", INCOMPLETE)
 def test_strict_fails_incomplete_comparisons(compare, a, b, verdict, strict):
     done = compare(a, b)
-    assert done.returncode == 0 and done.stdout.splitlines()[-1] == f"# verdict: {verdict}"
+    assert done.returncode == 0 and done.stdout.splitlines()[-1].partition(" (")[0] == f"# verdict: {verdict}"
     assert bool(done.stderr) == (verdict in ("run incomplete", "no common row"))
     done = compare(a, b, "--strict", "--json", "-")
     assert done.returncode == strict and json.loads(done.stdout)["summary"]["verdict"] == verdict
@@ -237,7 +269,7 @@ def test_compares_variants_without_channels(compare):
     for files in ((measured, predicted), (predicted, measured)):
         done = compare(*files)
         assert verdicts(done) == ["slower by ratio: RING/SIMPLE, was TREE/LL", "slower by ratio"]
-        assert done.stdout.splitlines()[-1] == "# verdict: slower"
+        assert done.stdout.splitlines()[-1].startswith("# verdict: slower (")
 
 
 # ---- several files -------------------------------------------------------------------------------------------------------------
@@ -354,7 +386,7 @@ def test_several_bench_files_are_judged_by_their_rows(busbar, tmp_path):
     for threshold, status, verdict in ((-1, 0, "slower"), (50, 5, "slower"), (150, 0, "not slower")):
         done = busbar.run("compare", "a.json", "c.json", "b.json", "--threshold", threshold, emulated=False, cwd=tmp_path)
         assert done.returncode == status
-        assert done.stdout.endswith(f"# verdict: {verdict} (b.json; slowest all_reduce 8 B: +100.0 %)\n")
+        assert re.search(rf"# worst verdict: {verdict} \(b.json: 0 faster, \d slower of 2 rows; slowest all_reduce 8 B: \+100.0 %\)\n$", done.stdout)
 
 
 @pytest.mark.parametrize("args, verdict, status", [((), "inconclusive", 0), (("--threshold", "5"), "slower", 5)])
@@ -363,7 +395,7 @@ def test_several_nccl_tests_files_have_a_verdict(busbar, tmp_path, args, verdict
         (tmp_path / f"{name}.json").write_text(json.dumps(nccl_tests(10, time)))
     done = busbar.run("compare", "mon.json", "tue.json", "wed.json", *args, emulated=False, cwd=tmp_path)
     assert done.returncode == status and ("try: --threshold PERCENT" in done.stdout) == (status == 0)
-    assert done.stdout.endswith(f"# verdict: {verdict} (wed.json; slowest all_reduce 16 B: +60.6 %)\n")
+    assert re.search(rf"# worst verdict: {verdict} \(wed.json: 0 faster, \d slower of 2 rows; slowest all_reduce 16 B: \+60.6 %\)\n$", done.stdout)
 
 
 ROLES = {"first stage": (0, 40., 60.), "last stage": (4, 70., 30.)}

@@ -40,6 +40,18 @@ static struct bb_result_file read_text(const char *text)
     return t;
 }
 
+/* With four p-values at level 0.05: 0.005 <= 0.05/4 and 0.01 <= 0.05/3 pass, 0.03 > 0.05/2 ends the test, so that 0.04, which
+ * is below 0.05/1, does not pass either. */
+static void holm_stops_at_the_first_large_p_value(void **state)
+{
+    double p[] = {0.01, 0.04, 0.03, 0.005}, none[] = {0.04, 0.03};
+
+    (void)state;
+    assert_true(bb_holm_limit(p, 4, 0.05) == 0.01);
+    assert_true(bb_holm_limit(none, 2, 0.05) == -1);
+    assert_true(bb_holm_limit(none, 0, 0.05) == -1);
+}
+
 static void reads_bench_rows(void **state)
 {
     struct bb_result_file t = read_text(bench_text);
@@ -411,6 +423,7 @@ static void checks_required_and_optional_fields(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(holm_stops_at_the_first_large_p_value),
         cmocka_unit_test(reads_bench_rows),
         cmocka_unit_test(reads_a_proxy_as_one_row),
         cmocka_unit_test(names_rows_of_other_benchmarks),

@@ -3,6 +3,7 @@
  * reports and releases all resources.
  */
 #include "bootstrap/base/outfile.h"
+#include "bootstrap/start/launcher.h"
 #include "collectives/measure/start_barrier_capacity.h"
 #include "collectives/session/session.h"
 #include "proxies/form/models/profile.h"
@@ -348,7 +349,8 @@ static int run_proxy(struct run *x)
 {
     int rc;
 
-    TRY(bb_step_set_environment()); /* before any CUDA call, and while the process has only one thread */
+    /* before any CUDA call, and while the process has only one thread */
+    TRY(bb_step_set_environment(x->options.common.share_gpu ? bb_launcher_local_size() : 1));
     TRY(bb_session_begin(&x->session, &x->options.common, BB_SESSION_NCCL));
     bb_err_job_scope(1);
     if (x->session.world.rank == 0)

@@ -32,6 +32,16 @@ def test_steps_set_no_variable_while_other_threads_run(busbar, tmp_path, command
     assert json.loads(path.read_text())["environment"]["NCCL_RUNTIME_CONNECT"] == "0"
 
 
+def test_ranks_that_share_a_gpu_divide_the_connections_of_mps(busbar, tmp_path):
+    """Four ranks with 32 connections each need 128. Eight ranks keep four queues each, which suffice for this step."""
+    run = busbar.json("proxy", "resnet50", "--scale-counts", "0.001", "-n", 1, "--traced-steps", 0, "--no-alone", "--share-gpu", ranks=4,
+                      tmp_path=tmp_path, env={"EMU_DEVICES": "1", "EMU_MPS_CONNECTIONS": "64"})
+    assert run["environment"]["CUDA_DEVICE_MAX_CONNECTIONS"] == "8"
+    run = busbar.json(*ONE_PIPE, "-T", 30, "--share-gpu", ranks=8, tmp_path=tmp_path,
+                      env={"EMU_DEVICES": "1", "EMU_MPS_CONNECTIONS": "32", "EMU_HARDWARE_QUEUES": "1"})
+    assert run["environment"]["CUDA_DEVICE_MAX_CONNECTIONS"] == "4"
+
+
 def test_hang_with_too_few_queues_names_the_variable(busbar):
     done = busbar.run(*ONE_PIPE, "-T", 12, ranks=8,
                       env={"EMU_HARDWARE_QUEUES": "1", "CUDA_DEVICE_MAX_CONNECTIONS": "1"})

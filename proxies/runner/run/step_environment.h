@@ -11,8 +11,10 @@
  * getenv() is undefined, and MPI and CUDA start threads.
  *   CUDA_DEVICE_MAX_CONNECTIONS=32: each stream gets a separate hardware queue. With the default of 8, streams share
  *   queues, and an operation waits for earlier operations of other streams in its queue.
+ *   sharing  number of ranks that share a GPU. They divide the 32 queues, down to 4 each: the clients of an MPS server
+ *            share its connections, and a client without connections fails with cudaErrorMpsMaxConnectionsReached
  */
-int bb_step_set_environment(void) BB_MUST_CHECK;
+int bb_step_set_environment(int sharing) BB_MUST_CHECK;
 
 /*
  * bb_step_connect_at_init - sets NCCL_RUNTIME_CONNECT=0 unless the user has set the variable. Required by steps that

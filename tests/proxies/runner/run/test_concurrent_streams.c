@@ -102,7 +102,7 @@ int main(void)
         cmocka_unit_test(twelve_streams_on_eight_hardware_queues),
     };
     struct bb_device_info device;
-    int rc = bb_step_set_environment();
+    int rc = bb_step_set_environment(1);
 
     if (rc == 0)
         rc = bb_world_init(&world, 8);

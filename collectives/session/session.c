@@ -108,7 +108,7 @@ static int detect_memory_fallback(struct bb_session *s)
     if (s->use < BB_SESSION_NCCL)
         return 0;
     bb_world_guard(&s->world, "testing ncclMemAlloc");
-    rc = bb_device_free_bytes(&available);
+    rc = bb_device_free_bytes(&available, false);
     if (rc == 0 && s->memory->device_bytes(1) <= available)
         rc = bb_nccl_memory_falls_back(s->memory, &s->falls_back);
     bb_world_unguard(&s->world);
@@ -146,7 +146,7 @@ int bb_session_free_bytes(struct bb_session *s, size_t *bytes)
 {
     int rc;
 
-    TRY(bb_device_free_bytes(bytes));
+    TRY(bb_device_free_bytes(bytes, s->use >= BB_SESSION_NCCL && s->world.size > 1));
     TRY(bb_world_min(&s->world, bytes));
 out:
     return rc;

@@ -83,9 +83,8 @@ int bb_session_open_results(struct bb_session *s, const struct bb_results_head *
                             const void *cfg) BB_MUST_CHECK;
 
 /*
- * bb_session_free_bytes   - determine the free memory in bytes of the GPU with the least free memory. Collective over
- *                         all
- *                           ranks.
+ * bb_session_free_bytes   - determine the free memory in bytes of the GPU with the least free memory, without the reserve
+ *                           for NCCL (bb_nccl_reserve_bytes) if several ranks use NCCL. Collective over all ranks.
  * bb_session_check_memory - return -BB_EUSAGE if any GPU has less free memory than `bytes`. Rank 0 prints the error,
  *                           followed by the advice in the parameter what_would_help. Collective over all ranks.
  */

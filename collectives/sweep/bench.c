@@ -226,12 +226,11 @@ static size_t arena_device_bytes(const struct bench *b)
  * in the memory of the smallest GPU, minus a reserve. */
 static size_t nccl_tests_max_bytes(const struct bench *b)
 {
-    const size_t gib = (size_t)1 << 30;
     size_t memory = SIZE_MAX, reserve;
 
     for (int r = 0; r < b->session.world.size; r++)
         memory = b->session.devices[r].memory_bytes < memory ? b->session.devices[r].memory_bytes : memory;
-    reserve = gib + (memory / 16 < 4 * gib ? memory / 16 : 4 * gib);
+    reserve = ((size_t)1 << 30) + bb_nccl_reserve_bytes(memory);
     return memory > reserve ? (memory - reserve) / (b->options.checks > 0 ? 3 : 2) : SIZE_MAX;
 }
 
@@ -605,7 +604,7 @@ static bool is_possible_in_all_groups(const struct bench *b, int coll)
 /* With -M, records the free GPU memory at a point of the run. */
 static int record_free_memory(struct bench *b, enum bb_memory_point point)
 {
-    return b->options.memory ? bb_device_free_bytes(&b->report.free_bytes[point]) : 0;
+    return b->options.memory ? bb_device_free_bytes(&b->report.free_bytes[point], false) : 0;
 }
 
 /* Measures and reports all cases of one collective in one timing mode, which form one table. */

@@ -222,11 +222,23 @@ bool bb_device_shared(const struct bb_device_info *infos, const int *node_of, in
     return false;
 }
 
-int bb_device_free_bytes(size_t *bytes)
+size_t bb_nccl_reserve_bytes(size_t memory)
 {
-    size_t total;
+    const size_t most = (size_t)4 << 30;
 
-    return BB_CUDA(cudaMemGetInfo(bytes, &total));
+    return memory / 16 < most ? memory / 16 : most;
+}
+
+int bb_device_free_bytes(size_t *bytes, bool uses_nccl)
+{
+    size_t total, reserve;
+    int rc;
+
+    TRY(BB_CUDA(cudaMemGetInfo(bytes, &total)));
+    reserve = uses_nccl ? bb_nccl_reserve_bytes(total) : 0;
+    *bytes -= *bytes < reserve ? *bytes : reserve;
+out:
+    return rc;
 }
 
 int bb_cuda_versions(int *runtime, int *driver)

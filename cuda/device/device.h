@@ -51,8 +51,15 @@ BB_MUST_CHECK int bb_device_choose(struct bb_world *w, int first, bool share_gpu
  */
 bool bb_device_shared(const struct bb_device_info *infos, const int *node_of, int n);
 
-/* bb_device_free_bytes - get the free memory of the current device. */
-BB_MUST_CHECK int bb_device_free_bytes(size_t *bytes);
+/*
+ * bb_nccl_reserve_bytes - return the memory that buffers leave to NCCL, of a device with `memory` bytes: 1/16, at most
+ *                         4 GiB, as in nccl-tests. NCCL allocates the buffers of channels at the first operation that
+ *                         uses them (NCCL_RUNTIME_CONNECT=1).
+ * bb_device_free_bytes  - get the free memory of the current device.
+ *   uses_nccl  true: without the reserve
+ */
+size_t bb_nccl_reserve_bytes(size_t memory);
+BB_MUST_CHECK int bb_device_free_bytes(size_t *bytes, bool uses_nccl);
 
 /* bb_cuda_versions - get the version of the CUDA runtime library in use and the latest version that the driver
  * supports, in CUDA's encoding (13000 is 13.0). */

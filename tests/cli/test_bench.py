@@ -290,6 +290,16 @@ def test_insufficient_memory_is_reported_in_bytes(busbar, profile):
     assert 4 * 2**28 < need == 4 * 2**28 + 2**21 and have <= 10**9  # guard bytes, rounded up to the granularity of ncclMemAlloc
 
 
+@pytest.mark.parametrize("last, status", [("210M", 0), ("228M", 2)])
+def test_buffers_leave_memory_to_nccl(busbar, profile, last, status):
+    """NCCL takes 30 MiB when the communicator is created, and again at the first operation. Of 1 GB, 968 MB are left for the buffers,
+    which are four times as large as the last size: 881 or 956 MB. The second would fit, but not beside NCCL's next 31 MB."""
+    done = busbar.run("bench", "all_reduce", "-b", last, "-e", last, "-n", 1, "--repeats", 1, ranks=2,
+                      env={**profile(), "EMU_NCCL_MIB": "30", "EMU_DATA": "off"})
+    assert done.returncode == status, done.stderr
+    assert status == 0 or "bytes of GPU memory needed" in done.stderr
+
+
 @pytest.mark.parametrize("args", ["bench all_reduce -b 8 -e 1M", "bench p2p --bandwidth-sizes 1M", "bench comm --size 1M",
                                    "bench overlap --sizes 1M --gemm 64", "proxy gpt2_large 2 2 2 --scale-counts 0.1"])
 def test_memory_estimate_uses_the_granularity_of_ncclmemalloc(busbar, profile, args):

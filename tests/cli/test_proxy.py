@@ -550,6 +550,20 @@ def test_plan_prints_bytes_of_memory_bound_kernels(busbar):
     assert "buffers of the proxy need 4 GiB of 79.1 GiB per GPU: fits" in done.stdout
 
 
+@pytest.mark.parametrize("for_nccl, status", [(16, 2), (4 * 2 * 16, 0)])
+def test_buffers_of_a_step_leave_memory_to_nccl(busbar, tmp_path, for_nccl, status):
+    """Each communicator takes 16 MiB when it is created, before the memory is checked, and again at its first operation."""
+    cluster = json.loads(ROUND.read_text())
+    total = planned(busbar, "gpt2_large", (4, 2, 2), 4)["roles"][0]["memory_bytes"]["total"]
+    cluster["memory_bytes"] = total * 16 / 15 + (for_nccl << 20)
+    path = tmp_path / "small.json"
+    path.write_text(json.dumps(cluster))
+    done = busbar.run("proxy", "gpt2_large", 4, 2, 2, "-n", 1, "--traced-steps", 0, "--no-alone", ranks=4,
+                      env={**NO_DATA, "EMU_CLUSTER": str(path), "EMU_NCCL_MIB": "16"})
+    assert done.returncode == status, done.stderr
+    assert status == 0 or "bytes of GPU memory needed" in done.stderr
+
+
 def test_rejects_kernels_above_gpu_memory_with_an_alternative(busbar, tmp_path):
     plan = planned(busbar, "cosmoflow", (), 4, "--compute", "gemm")
     work, total = (plan["roles"][0]["memory_bytes"][key] for key in ("work", "total"))

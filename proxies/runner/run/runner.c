@@ -221,14 +221,14 @@ static int report_memory(const struct bb_runner *r, const struct fit *f)
     return bb_memory_refuse(f->need, f->available, help);
 }
 
-/* Compares, on all ranks and before any allocation, the bytes that the program needs with the free GPU memory. The
+/* Compares, on all ranks and before the buffers are allocated, the bytes that the program needs with the free GPU memory. The
  * lowest rank with too little memory prints an error, and all ranks return this error. */
 static int check_memory(struct bb_runner *r, size_t need)
 {
     struct fit mine = {.need = need}, *all = NULL;
     int rc;
 
-    TRY(bb_device_free_bytes(&mine.available));
+    TRY(bb_device_free_bytes(&mine.available, r->world->size > 1));
     all = bb_world_gather(r->world, &mine, sizeof(mine), &rc);
     TRY(rc);
     for (int i = 0; i < r->world->size; i++) {
@@ -369,9 +369,9 @@ int bb_runner_init(struct bb_runner *r, struct bb_world *w, const struct bb_layo
     split_into_batches(r);
     TRY(make_streams(r));
     list_kernel_lists(r);
+    TRY(make_comms(r)); /* before the buffers, which use the memory that the communicators leave */
     TRY(make_memory(r));
     TRY(make_done_events(r));
-    TRY(make_comms(r));
     name_all(r);
 out:
     return rc;

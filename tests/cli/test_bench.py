@@ -293,7 +293,7 @@ def test_insufficient_memory_is_reported_in_bytes(busbar, profile):
 @pytest.mark.parametrize("last, status", [("210M", 0), ("228M", 2)])
 def test_buffers_leave_memory_to_nccl(busbar, profile, last, status):
     """NCCL takes 30 MiB when the communicator is created, and again at the first operation. Of 1 GB, 968 MB are left for the buffers,
-    which are four times as large as the last size: 881 or 956 MB. The second would fit, but not beside NCCL's next 31 MB."""
+    which are four times as large as the last size: 881 or 956 MB. The second would fit, but not in addition to NCCL's next 31 MB."""
     done = busbar.run("bench", "all_reduce", "-b", last, "-e", last, "-n", 1, "--repeats", 1, ranks=2,
                       env={**profile(), "EMU_NCCL_MIB": "30", "EMU_DATA": "off"})
     assert done.returncode == status, done.stderr

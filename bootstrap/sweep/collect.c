@@ -241,6 +241,22 @@ static void add_column(json_t *columns, const char *name, const char *path, json
     free(derived);
 }
 
+/* Returns whether a result has rows in place and out of place, which the table must distinguish. */
+static bool has_both_placements(const struct bb_gathered *g)
+{
+    for (size_t i = 0; g && i < g->combinations->n; i++) {
+        const json_t *rows = json_object_get(g->found[i].result, "results"), *row;
+        size_t r;
+
+        json_array_foreach(rows, r, row)
+        {
+            if (!json_equal(json_object_get(row, "placement"), json_object_get(json_array_get(rows, 0), "placement")))
+                return true;
+        }
+    }
+    return false;
+}
+
 /* Adds a column for each metric of a program, unless a column or an axis has its name. */
 static void add_metrics(json_t *columns, const struct bb_sweep_runs *combinations, const struct bb_sweep_run *run)
 {
@@ -267,6 +283,8 @@ static json_t *list_columns(const struct bb_study *study, const struct bb_sweep_
     json_t *columns = json_object();
     size_t i;
 
+    if (own && has_both_placements(g))
+        add_column(columns, NULL, "placement", NULL);
     json_array_foreach(own, i, column)
     {
         const char *path = json_string_value(json_is_string(column) ? column : json_object_get(column, "value"));

@@ -1,14 +1,19 @@
 /* study.c - reads study files and validates them key by key against tables of rules. */
 #include "bootstrap/sweep/study.h"
 
+#include "bootstrap/base/alloc.h"
 #include "bootstrap/base/environment.h"
 #include "bootstrap/base/json_read.h"
 #include "bootstrap/base/units.h"
+#include "bootstrap/cli/opts.h"
+#include "bootstrap/start/program_folder.h"
 
 #include <ctype.h>
+#include <glob.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 const char *const bb_study_launchers[] = {"mpirun", "srun", "none", NULL};
 
@@ -441,12 +446,49 @@ static int name_study(struct bb_study *s)
     return rc;
 }
 
+/* Finds the installed study of this name, if no file has the name: study->path becomes its file. */
+static int find_installed(struct bb_study *study, const char *name)
+{
+    /* relative to the folder of the busbar executable: in a build folder, and in an installation */
+    static const char *const folders[] = {"/studies", "/../share/busbar/profiles/studies"};
+    char folder[PATH_MAX], *pattern;
+    const char *names[24];
+    glob_t found = {0};
+    size_t n = 0;
+    int rc;
+
+    TRY(bb_program_folder(folder));
+    for (size_t i = 0; i < sizeof(folders) / sizeof(folders[0]); i++) {
+        pattern = bb_format("%s%s/*.json", folder, folders[i]);
+        (void)!glob(pattern, i > 0 ? GLOB_APPEND : 0, NULL, &found);
+        free(pattern);
+    }
+    for (; n < found.gl_pathc && n < sizeof(names) / sizeof(names[0]); n++) {
+        char *stem = strrchr(found.gl_pathv[n], '/') + 1, *dot = strrchr(stem, '.');
+
+        names[n] = stem;
+        if (strlen(name) == (size_t)(dot - stem) && strncmp(name, stem, strlen(name)) == 0)
+            study->path = study->installed = bb_copy_text(found.gl_pathv[n]);
+        else
+            *dot = '\0';
+    }
+    if (!study->installed)
+        rc = bb_reject_unknown("study", name, names, n);
+    globfree(&found);
+out:
+    return rc;
+}
+
 int bb_study_load(struct bb_study *study, const char *path)
 {
     char context[1000];
     int rc;
 
     *study = (struct bb_study){.path = path};
+    if (strcmp(path, "-") != 0 && !strpbrk(path, "/.") && access(path, F_OK) != 0) {
+        TRY(find_installed(study, path));
+        path = study->path;
+    }
     TRY(bb_json_load(path, &study->root));
     snprintf(context, sizeof(context), "%s: ", path);
     bb_err_context(context);
@@ -463,5 +505,6 @@ out:
 void bb_study_release(struct bb_study *study)
 {
     json_decref(study->root);
+    free(study->installed);
     *study = (struct bb_study){0};
 }

@@ -57,13 +57,15 @@ extern const char *const bb_study_launchers[];
 #define BB_STUDY_MAX_RANKS (1 << 24)
 
 struct bb_study {
-    const char *path;              /* path as given by the user; borrowed */
+    const char *path; /* path as given by the user, borrowed; or that of the installed study of this name */
+    char *installed;  /* path of the installed study; NULL: a file of the user */
     char name[BB_STUDY_NAME_TEXT]; /* letters, digits, '.', '_', '-' */
     json_t *root; /* parsed and validated file: all keys are known and all values have the right type */
 };
 
 /*
  * bb_study_load - read and validate a study file.
+ *   path     file; "-": stdin; or the name of an installed study (profiles/studies), if no file has this name
  *   Returns  0, or -BB_EUSAGE after printing one error line with the position in the file, the value found, and the
  *            accepted values or the known key of the closest spelling
  *   Owner    the caller releases study with bb_study_release, also after an error; path must outlive study

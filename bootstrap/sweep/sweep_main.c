@@ -84,12 +84,13 @@ static const struct bb_opt_table tables[] = {
 };
 
 static const struct bb_opts set = {
-    .usage = "busbar sweep FILE [OPTION...]",
+    .usage = "busbar sweep FILE|NAME [OPTION...]",
     .doc =
         "Runs a parameter study: all combinations of options, environment variables and numbers of ranks in the JSON\n"
-        "file FILE, one after another, each under mpirun or srun. Then gathers all results in one table. Complete\n"
-        "combinations are not run again, so the same command continues an interrupted sweep. The command may also be\n"
-        "a program other than busbar, whose results are read from its output or from its JSON file.",
+        "file FILE, or in the installed study NAME (an unknown NAME lists them), one after another, each under mpirun\n"
+        "or srun. Then gathers all results in one table. Complete combinations are not run again, so the same command\n"
+        "continues an interrupted sweep. The command may also be a program other than busbar, whose results are read\n"
+        "from its output or from its JSON file.",
     .after =
         "  {\"command\": \"bench all_reduce\", \"ranks\": 8, \"options\": {\"maxbytes\": \"1G\"},\n"
         "   \"environment\": {\"NCCL_ALGO\": [\"Ring\", \"Tree\"], \"NCCL_PROTO\": [\"LL\", \"LL128\", \"Simple\"]}}\n"

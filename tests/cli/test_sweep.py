@@ -617,3 +617,20 @@ def test_shipped_studies_are_valid(busbar, tmp_path):
     for name in studies:
         done = busbar.run("sweep", os.path.join(folder, name), "--list", emulated=False, cwd=tmp_path)
         assert done.returncode == 0 and len(done.stdout.splitlines()) >= 4, done.stderr
+
+
+def test_installed_studies_are_found_by_name(busbar, tmp_path):
+    done = busbar.run("sweep", "nccl-choices", "--list", emulated=False, cwd=tmp_path)
+    assert done.returncode == 0 and done.stdout.count("bench all_reduce") > 10 and "NCCL_ALGO=Ring" in done.stdout, done.stderr
+    done = busbar.run("sweep", "nccl-choise", emulated=False, cwd=tmp_path)
+    assert done.returncode == 2 and done.stderr == ("busbar: unknown study 'nccl-choise', did you mean 'nccl-choices'? (one of: ctas "
+                                                    "gpt2-layouts mpi4dl nccl-choices scaling)\n"), done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_rows_in_place_and_out_of_place_are_labelled(busbar, tmp_path):
+    (tmp_path / "s.json").write_text(json.dumps({"command": "bench all_gather", "ranks": 2, "options": {"sizes": "1K"}, "columns": ["bytes", "busbw_gbps"],
+                                                 "launch": {"program": str(busbar.build / "busbar-emulated")}}))
+    done = busbar.run("sweep", "s.json", emulated=False, cwd=tmp_path)
+    rows = [line.split() for line in done.stdout.splitlines() if "1024" in line]
+    assert done.returncode == 0 and [row[0] for row in rows] == ["out_of_place", "in_place"], done.stdout + done.stderr

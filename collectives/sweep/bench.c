@@ -626,17 +626,19 @@ out:
     return rc;
 }
 
-static int measure_collective(struct bench *b, int coll)
+/* Measures all collectives in one timing mode, then in the next: from the first graph of a communicator on, NCCL orders
+ * its other operations by additional events (NCCL_GRAPH_MIXING_SUPPORT), so the graph mode comes last. */
+static int measure_collectives(struct bench *b)
 {
     int rc = 0;
 
-    if (!is_possible_in_all_groups(b, coll)) {
-        bb_report_skip(&b->report, coll);
-        return 0;
-    }
-    for (int i = 0; i < b->ctx.n_modes && rc == 0; i++) {
-        bb_measure_mode(&b->ctx, b->ctx.modes[i]);
-        rc = measure_table(b, coll);
+    for (int m = 0; m < b->ctx.n_modes; m++) {
+        bb_measure_mode(&b->ctx, b->ctx.modes[m]);
+        for (int i = 0; i < b->sweep.n_colls && rc == 0; i++)
+            if (is_possible_in_all_groups(b, b->sweep.colls[i]))
+                rc = measure_table(b, b->sweep.colls[i]);
+            else if (m == 0)
+                bb_report_skip(&b->report, b->sweep.colls[i]);
     }
     return rc;
 }
@@ -673,8 +675,7 @@ static int run_sweep(struct bench *b)
                                            .shared_gpu = b->session.shared_gpu};
     for (int cycle = 0; rc == 0 && (b->options.cycles == 0 || cycle < b->options.cycles); cycle++) {
         b->report.cycle = b->algorithms.cycle = cycle;
-        for (int i = 0; i < b->sweep.n_colls && rc == 0; i++)
-            rc = measure_collective(b, b->sweep.colls[i]);
+        rc = measure_collectives(b);
     }
     bb_progress_clear(&b->session.progress);
     return rc;

@@ -90,6 +90,14 @@ def test_rows_have_all_metrics(measure):
     assert measure("-w", "0")[0]["first_us"] is None
 
 
+def test_graphs_do_not_slow_down_the_rows_of_other_modes(busbar, tmp_path):
+    """After a capture, NCCL's other operations take longer. The rows of the last collective are measured before the first capture."""
+    rows = busbar.json("bench", "all_reduce", "reduce", "--sizes", 8, "-n", 2, "--mode", "all", ranks=2, tmp_path=tmp_path,
+                       env={"EMU_MIXING_US": "50"})["results"]
+    assert [row["mode"] for row in rows] == ["stream"] * 4 + ["sync"] * 4 + ["graph"] * 4
+    assert max(row["time_us"]["p50"] for row in rows) < 15
+
+
 def test_each_mode_has_its_own_table(busbar):
     done = busbar.run("bench", "all_reduce", "-b", "1K", "-e", "4K", "--mode", "all", ranks=2)
     assert done.returncode == 0, done.stderr

@@ -420,6 +420,16 @@ def test_graph_step_takes_the_time_of_the_step(busbar, tmp_path, name, args, ran
     assert run["graph"]["capture_ms"] > 0 and run["graph"]["issue_us"]["p50"] > 0
 
 
+def test_capture_does_not_slow_down_the_other_steps(busbar, tmp_path):
+    """After a capture, each of NCCL's other operations takes longer, so no other step is measured after it."""
+    seen = [busbar.json("proxy", "gpt2_large", 4, 2, 2, *QUICK, "--graph", ranks=4, env={**NO_DATA, **env}, tmp_path=tmp_path)
+            for env in ({}, {"EMU_MIXING_US": "500"})]
+    for run in seen:
+        assert run["graph"]["capture_ms"] > 0
+    times = [[role["comm_us"] for role in run["breakdown_by_role"]] for run in seen]
+    assert times[0] == pytest.approx(times[1], abs=1)
+
+
 def test_graph_is_captured_once_and_reported_with_the_step(busbar, tmp_path):
     env = {**NO_DATA, "NCCL_RECORD": str(tmp_path / "calls"),
            "LD_PRELOAD": str(busbar.build / "tests" / "nccl_recorder.so")}

@@ -172,14 +172,14 @@ int bb_step_measure(struct bb_runner *r, const struct bb_measure_plan *plan, str
     TRY(run_series(r, progress, &timed));
     TRY(BB_CUDA(cudaProfilerStop()));
     m->steps = plan->steps;
-    if (plan->graph)
-        TRY(time_graph(r, plan, progress, m));
     if (plan->start_barrier)
         TRY(time_start_barrier_steps(r, plan->steps, progress, m));
     if (plan->traced_steps)
         TRY(run_series(r, progress, &traced));
     if (plan->alone)
         TRY(measure_alone(r, plan, progress, m));
+    if (plan->graph) /* last, because a capture slows down the later operations of NCCL (NCCL_GRAPH_MIXING_SUPPORT) */
+        TRY(time_graph(r, plan, progress, m));
 out:
     bb_progress_clear(progress);
     return rc;

@@ -63,6 +63,7 @@ struct ncclComm {
     int ahead;                /* EMU_SEND_AHEAD */
     int shm;                  /* file in /dev/shm with EMU_SHM, or -1 */
     void *buffers[2];         /* device memory with EMU_NCCL_MIB: since creation, since the first operation */
+    bool mixes;               /* EMU_MIXING_US: operations were captured */
     bool windows;             /* symmetric windows exist */
     size_t fifo_bytes;        /* size of the work FIFO; 0: unlimited */
     uint64_t splits, shrinks; /* numbers of splits and shrinks, from which all ranks derive the same id of a child */

@@ -103,7 +103,19 @@ int en_queue_entries(const struct en_plan *plan)
 
     if (by_copies && !en_kind(plan->tasks[0].kind)->reduces)
         return 3 * comm->size + 1;
-    return 2;
+    return comm->mixes ? 4 : 2;
+}
+
+/* ---- graphs ---- */
+
+void en_mixing_capture(ncclComm_t comm)
+{
+    comm->mixes = emu_env_number("EMU_MIXING_US", 1000000) > 0 && !en_is_off("NCCL_GRAPH_MIXING_SUPPORT");
+}
+
+int64_t en_mixing_ns(const struct en_plan *plan)
+{
+    return plan->mixes ? 1000 * (int64_t)emu_env_number("EMU_MIXING_US", 1000000) : 0;
 }
 
 /* ---- first collectives ---- */

@@ -31,6 +31,11 @@ int en_window_minor(void);
 void *en_window_of(ncclComm_t comm, void *buffer);
 bool en_is_off(const char *variable); /* the variable is set to 0 */
 
+/* After the first capture of a communicator's operations, NCCL adds a wait for an event and a record to each operation
+ * that is not captured (strongstream.cc), which takes EMU_MIXING_US. */
+void en_mixing_capture(ncclComm_t comm);
+int64_t en_mixing_ns(const struct en_plan *plan);
+
 /* Entries of the launch queue that a plan occupies in addition to its own. */
 int en_queue_entries(const struct en_plan *plan);
 

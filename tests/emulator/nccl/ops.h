@@ -72,6 +72,7 @@ struct en_plan {
     ncclComm_t comm;       /* holds a reference */
     struct en_task *tasks; /* collectives first, then sends and receives, each in issue order */
     int collectives, count;
+    bool mixes;            /* takes EMU_MIXING_US longer */
     cudaStream_t *streams; /* without duplicates */
     int n_streams;
     size_t fifo_bytes; /* reserved in the work FIFO */

@@ -88,6 +88,7 @@ static int64_t run_plan(void *arg, int64_t ready_ns)
         end = EN_BROKEN;
     now = comm->last_end_ns > now ? comm->last_end_ns : now;
     comm->extra_ns = plan->demand.extra_ns;
+    now += en_mixing_ns(plan);
     if (end == EN_GO)
         end = run_tasks(plan, &now);
     if (end == EN_BROKEN)
@@ -190,6 +191,9 @@ ncclResult_t en_plan_enqueue(struct en_plan *plan, int64_t host_ns)
 
     op.demand = en_find_demand(plan) ? &plan->demand : NULL;
     if (rc == ncclSuccess) {
+        plan->mixes = !captured && plan->comm->mixes;
+        if (captured)
+            en_mixing_capture(plan->comm);
         if (captured)
             cuda = chain_captured(plan);
         else

@@ -275,7 +275,7 @@ static void print_settings(const struct bb_report *r)
     FILE *out = r->out;
 
     if (o->sizes)
-        fprintf(out, "# sizes %s", o->sizes);
+        fprintf(out, "# sizes %s (one row for sizes that are rounded down to the same count)", o->sizes);
     else if (o->factor <= 1 && o->step_bytes > 0)
         fprintf(out, "# minBytes %zu maxBytes %zu step: %zu(bytes)", o->min_bytes, o->max_bytes, o->step_bytes);
     else

@@ -40,6 +40,18 @@ static size_t *list_sizes(const struct bb_sweep *s, size_t *n)
     return list;
 }
 
+/* Returns whether a size before sizes[i] has the same count. Explicit sizes, such as 0,1,3 bytes, may be rounded down to one
+ * count, which is measured once. A size that is listed twice is measured twice. */
+static bool is_rounded_again(const struct bb_sweep *s, const struct bb_case *c, const size_t *sizes, size_t i)
+{
+    const size_t element = bb_dtypes[c->dtype].bytes, count = bb_coll_count(c->kind, sizes[i], c->ranks, element);
+
+    for (size_t k = 0; k < i && s->sizes.n > 0; k++)
+        if (sizes[k] != sizes[i] && bb_coll_count(c->kind, sizes[k], c->ranks, element) == count)
+            return true;
+    return false;
+}
+
 static int each_size(const struct bb_sweep *s, struct bb_case *c, bb_sweep_fn *fn, void *arg)
 {
     const bool from_file = bb_colls[c->kind].flags & BB_COLL_VARIABLE_COUNTS && c->alltoallv_counts->bytes;
@@ -49,6 +61,8 @@ static int each_size(const struct bb_sweep *s, struct bb_case *c, bb_sweep_fn *f
     if (s->shuffled)
         bb_shuffle(sizes, n, s->seed);
     for (size_t i = 0; i < n && rc == 0; i++) {
+        if (!from_file && is_rounded_again(s, c, sizes, i))
+            continue;
         c->count = from_file ? 0 : bb_coll_count(c->kind, sizes[i], c->ranks, bb_dtypes[c->dtype].bytes);
         rc = fn(arg, c);
     }

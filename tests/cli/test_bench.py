@@ -392,3 +392,9 @@ def test_list_prints_all_names(busbar, topic, names):
     assert done.returncode == 0
     lines = [line.split()[0] for line in done.stdout.splitlines()]
     assert sorted(line for line in lines if line in names) == sorted(names)
+
+
+def test_sizes_of_the_same_count_have_one_row(busbar):
+    """Floats of 4 bytes, slices of 16 bytes for each of 2 ranks: 0, 1 and 3 are 0; 32 and 40 are 32."""
+    done = busbar.run("bench", "all_gather", "--sizes", "0,1,3,32,40,64", "--json", "-", ranks=2)
+    assert [row["bytes"] for row in json.loads(done.stdout)["results"] if row["placement"] == "out_of_place"] == [0, 32, 64], done.stderr

@@ -354,3 +354,10 @@ def test_warns_once_of_missing_dimensions_and_unknown_types(busbar, tmp_path, co
     assert done.returncode == 0
     assert [line for line in done.stderr.splitlines() if "does not fit" not in line] == (
         [f"busbar: warning: {tmp_path}: {warning}"] if warning else [])
+
+
+def test_rejects_another_schema_of_models(busbar, tmp_path):
+    model = json.loads((pathlib.Path(__file__).resolve().parents[2] / "profiles/models/gpt2_small.json").read_text())
+    (tmp_path / "m.json").write_text(json.dumps({**model, "schema": "busbar.model/2"}))
+    done = busbar.run("plan", "transformer", "--model", "m.json", "--ranks", 8, emulated=False, cwd=tmp_path)
+    assert done.returncode == 2 and done.stderr == "busbar: m.json: schema is not supported, expected busbar.model/1\n", done.stderr

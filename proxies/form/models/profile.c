@@ -12,7 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define MAX_NAMES 128
+#define MAX_NAMES    128
+#define MODEL_SCHEMA "busbar.model/1"
 
 size_t bb_profile_names(const char *kind, const char **names, size_t capacity)
 {
@@ -98,6 +99,13 @@ int bb_profile_validate_name(const char *kind, const char *name_or_path)
                : reject_name(kind, name_or_path);
 }
 
+static bool has_other_schema(const json_t *root)
+{
+    const json_t *schema = json_object_get(root, "schema");
+
+    return schema && (!json_is_string(schema) || strcmp(json_string_value(schema), MODEL_SCHEMA) != 0);
+}
+
 int bb_profile_load(const char *kind, const char *name_or_path, json_t **root)
 {
     const char *text = NULL;
@@ -128,6 +136,8 @@ int bb_profile_load(const char *kind, const char *name_or_path, json_t **root)
              (json_object_get(*root, "command") || json_object_get(*root, "options")))
         rc = bb_err(BB_EUSAGE, "%s: is a result of busbar (%s), expected a file of %s", name_or_path,
                     json_string_value(json_object_get(*root, "schema")), kind);
+    else if (strcmp(kind, "models") == 0 && has_other_schema(*root))
+        rc = bb_err(BB_EUSAGE, "%s: schema is not supported, expected " MODEL_SCHEMA, name_or_path);
     if (rc) {
         json_decref(*root);
         *root = NULL;

@@ -446,3 +446,10 @@ def test_ranks_of_one_nvlink_domain_on_two_nodes(busbar, ranks, more, warned):
     assert done.returncode == 0 and done.stderr == warned * (
         "busbar: warning: 72 ranks are planned as 2 nodes, since gb200-nvl72 has 64 GPUs per node; all 72 GPUs of its NVLink domain: try: "
         "--gpus-per-node 72\n")
+
+
+def test_accuracy_does_not_depend_on_the_name_of_the_profile(busbar, tmp_path):
+    (tmp_path / "mine.json").write_text((ROOT / "profiles/clusters/b200-sxm-ib.json").read_text())
+    for name, kind in (("mine.json", "Blackwell"), ("h200-sxm-ib", "A100 and Hopper")):
+        done = busbar.run("plan", "transformer", "--model", "llama3_8b", "--ranks", 8, "--cluster", name, emulated=False, cwd=tmp_path)
+        assert f"error on published steps (not fully sharded, {kind}, n=" in done.stdout, done.stderr

@@ -111,3 +111,54 @@ def test_report_follows_the_conventions(report, name):
         assert_table_uses_the_unit_of_its_largest_time(name, text)
     if name == "proxy":
         assert "where the time goes (ms)" in text and "by group (ms;" in text
+
+
+UNITS = {"s": 1e6, "ms": 1e3, "us": 1.0, "GiB": 2.0**30, "MiB": 2.0**20, "KiB": 2.0**10, "B": 1.0}
+
+
+def sums_of(text):
+    """[(left side, right side, rounding error)] of each line "a = b + c - d" in the same or in printed units."""
+    found = []
+    for line in re.sub(r"B,\n\s+", "B, ", text).splitlines():
+        if not re.search(r"(step  |lost to communication on rank \d+:|buffers:|training needs: ).* = ", line):
+            continue
+        line = re.sub(r"\(.*?\)|; rank.*|^.*on rank \d+:| IF IT FITTED", "", line)
+        unit, sides = 1.0, []
+        for side in line.split(" = "):
+            total = error = 0.0
+            for sign, number, name in re.findall(r"([-+,] )?[A-Za-z: ]*?([\d,]*\d(?:\.\d+)?)(?: (s|ms|us|[GMK]iB|B)\b)?", side):
+                unit = UNITS.get(name, unit)
+                total += (-1 if sign == "- " else 1) * float(number.replace(",", "")) * unit
+                error += 0.5001 * 10.0 ** -len(number.partition(".")[2]) * unit
+            sides.append((total, error))
+        found += [(*a, *b) for a, b in zip(sides, sides[1:])]
+    return found
+
+
+LAYOUTS = ["--model llama3_70b --ranks 64 --tp 8 --pp 4", "--model llama3_8b --ranks 8", "--model llama3_8b --ranks 64 --tp 4 --dp-sync zero3",
+           "--model mixtral_8x7b --ranks 64 --ep 8 --tp 2 --sequence-parallel", "--model gpt3_1_3b --ranks 8 --pp 4 --micro-batches 8", "--model gpt2_small --ranks 2",
+           "--model llama3_8b --ranks 16 --cp 4 --cp-comm ring", "--model gpt3_13b --ranks 32 --tp 4 --pp 4 --vpp 2 --micro-batches 8 --schedule interleaved"]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_sums_of_a_plan_add_up_as_printed(busbar, layout):
+    done = busbar.run("plan", "transformer", *layout.split(), "--cluster", "h100-sxm-ib", "--full", emulated=False)
+    sums = sums_of(done.stdout)
+    assert done.returncode == 0 and len(sums) > 2, done.stderr
+    for a, error_a, b, error_b in sums:
+        assert abs(a - b) <= error_a + error_b, (a, b, done.stdout)
+    exposed = re.search(r"(?m)^  exposed +(.+)$", done.stdout)
+    step = re.search(r"(?m)^  step .* \+ exposed ([\d.]+) (\w+)", done.stdout)
+    if exposed:
+        parts = re.findall(r"([\d.,]+) (s|ms|us) ", re.sub(r"\(.*?\)", "", exposed[1]))
+        error = 0.5001 * sum(10.0 ** -len(x.partition(".")[2]) * UNITS[u] for x, u in [*parts, step.groups()])
+        assert abs(sum(float(x.replace(",", "")) * UNITS[u] for x, u in parts) - float(step[1]) * UNITS[step[2]]) <= error, done.stdout
+
+
+@pytest.mark.parametrize("layout", ["--pp 4 --micro-batches 4", "--tp 2 --pp 2", "--tp 4"])
+def test_sums_of_a_proxy_add_up_as_printed(busbar, layout):
+    done = busbar.run("proxy", "transformer", "--model", "gpt2_small", "--layers", 4, *layout.split(), "-n", 2, "-w", 1, ranks=4, env={"EMU_DATA": "off"})
+    sums = sums_of(done.stdout)
+    assert done.returncode == 0 and len(sums) == 2, done.stdout
+    for a, error_a, b, error_b in sums:
+        assert abs(a - b) <= error_a + error_b, (a, b, done.stdout)

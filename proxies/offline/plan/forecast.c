@@ -25,6 +25,8 @@ static const struct kind kinds[] = {
     {"zero3 or hsdp, Blackwell", .sharded = true, .blackwell = true, .steps = 1, .mean = 0.02, .max = 0.02,
      .sign = 0.02},
 };
+/* Dense 16-bit peak that only Blackwell GPUs exceed: H200 has 989 TFLOP/s, B200 2,250. */
+#define BLACKWELL_TFLOPS 1500
 /* Errors for models with many small experts per GPU, whose published step times differ from the prediction by more
  * than others. EXPERTS_EAGER_FACTOR: maximum of published step time / predicted step time with eager
  * launches. EXPERTS_GRAPH_ERROR: maximum relative error of the prediction with CUDA graphs. */
@@ -204,7 +206,7 @@ json_t *bb_forecast_compute(const struct bb_forecast *f, const struct bb_cluster
 /* Returns the kind of the step; NULL if no published step is of this kind. */
 static const struct kind *kind_of(const struct bb_forecast *f, const struct bb_cluster *c)
 {
-    const bool blackwell = strstr(c->name, "b200") || strstr(c->name, "b300");
+    const bool blackwell = c->tflops_bfloat16 > BLACKWELL_TFLOPS;
 
     if (f->rates != BB_RATES_MACHINE || !c->has_achieved || !f->attention || f->many_experts || f->dtype == BB_FLOAT)
         return NULL;

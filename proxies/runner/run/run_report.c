@@ -407,6 +407,14 @@ static void print_groups(const struct bb_run_report *r, struct bb_line *line)
     }
 }
 
+/* Prints a term of a sum, " + VALUE NAME"; for a negative value " - VALUE OPPOSITE". */
+static void print_term(double value, int decimals, const char *name, const char *opposite, FILE *out)
+{
+    const bool is_negative = value <= -0.5 * pow(10, -decimals);
+
+    fprintf(out, " %c %.*f %s", is_negative ? '-' : '+', decimals, fabs(value), is_negative ? opposite : name);
+}
+
 /* Prints the cost of communication as the step time minus that with compute alone, and as a sum: exposed communication, slowdown of kernels and idle time, all in the
  * same unit. */
 static void print_lost(const struct bb_run_report *r, int rank, const struct overlap *c, FILE *out)
@@ -426,8 +434,9 @@ static void print_lost(const struct bb_run_report *r, int rank, const struct ove
                 decimals, f.exposed_waiting_us / unit.us);
     else
         fprintf(out, "%.*f exposed", decimals, c->exposed_us / unit.us);
-    fprintf(out, " + %.*f slower kernels + %.*f idle\n", decimals, fmax(0, c->slowdown_us) / unit.us, decimals,
-            c->idle_us / unit.us);
+    print_term(c->slowdown_us / unit.us, decimals, "slower kernels", "faster kernels", out);
+    print_term(c->idle_us / unit.us, decimals, "idle", "idle", out);
+    fputc('\n', out);
 }
 
 static void print_overlap(const struct bb_run_report *r, int rank, FILE *out)

@@ -219,9 +219,12 @@ void bb_run_culprit_print(const struct bb_run_report *r, FILE *out)
     size_t n;
     struct slow_gpu *list = list_slow(r, &n, &single);
 
-    if (r->full && single > 0)
-        fprintf(out, "# GPUs not judged: %d of %d ranks, because no other rank has their role\n", single,
-                r->session->world.size);
+    if (single > 0 && (r->full || (n == 0 && late == BB_NONE)))
+        fprintf(
+            out,
+            "# GPUs not judged as slow or not: %d of %d ranks, because no other rank has their role; to judge them: "
+            "more ranks (replicas)\n",
+            single, r->session->world.size);
     if (n > MAX_NAMED)
         fprintf(out, "# slow: %zu of %d ranks, the slowest last:\n", n, r->session->world.size);
     for (size_t i = n > MAX_NAMED ? n - MAX_NAMED : 0; i < n; i++)

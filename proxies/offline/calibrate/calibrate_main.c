@@ -68,7 +68,7 @@ static const struct bb_opts set = {
         "starting profile and are listed.",
     .after = "--measure keeps its results in the folder FILE.sweep and its study in FILE.study.json; the same command\n"
              "continues an interrupted measurement.",
-    .exits = {[0] = "ok",
+    .exits = {[0] = "the profile is written, also if the last line reports that it DOES NOT HOLD for some measurements",
               [1] = "a bench failed, or the profile cannot be written completely",
               [2] = "usage error, invalid input, or files of different machines"},
     .examples = "Measure this cluster, then predict another number of ranks:\n"

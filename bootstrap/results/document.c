@@ -105,6 +105,18 @@ static int make_file(struct bb_document *d, const char *path)
     return 0;
 }
 
+/* Replaces the earlier file by the document, if that has not been done yet. Returns 0 or errno. */
+static int replace_earlier(struct bb_document *d)
+{
+    const int error = d->replaces ? make_file(d, d->replaces) : 0;
+
+    if (!error) {
+        free(d->replaces);
+        d->replaces = NULL;
+    }
+    return error;
+}
+
 /* Overwrites the old tail with the text from offset `from`. If the new text is shorter than the old tail, blanks fill
  * the rest of the file, so that the document stays valid without truncation. Returns 0 or errno. */
 static int overwrite_tail(struct bb_document *d, size_t from)
@@ -187,13 +199,21 @@ static bool is_intact(const struct bb_document *d)
  * path names another file, a new file replaces the old one. Returns 0 or errno. */
 static int sync_file(struct bb_document *d)
 {
-    int error = save_changes(d);
+    int error = replace_earlier(d);
 
+    if (error)
+        return error;
+    error = save_changes(d);
     if (error || !bb_outfile_is_current(&d->file))
         error = make_file(d, d->file.path);
     else if (!is_intact(d))
         error = heal_file(d, "changed");
     return error ? error : bb_outfile_sync(fileno(d->file.out));
+}
+
+static const char *path_of(const struct bb_document *d)
+{
+    return d->replaces ? d->replaces : d->file.path;
 }
 
 /* Writes a change to the file. A row is written at once, unless the last write failed. Any other change, and a row
@@ -204,14 +224,15 @@ static void save(struct bb_document *d, bool row)
     const double start_s = bb_now_s();
     int error;
 
-    if (!d->file.out || ((!row || d->failing) && start_s < d->saved_s + SHARE * d->cost_s))
+    if ((d->replaces && !row) || (!d->replaces && !d->file.out) ||
+        ((!row || d->failing) && start_s < d->saved_s + SHARE * d->cost_s))
         return;
-    error = save_changes(d);
+    error = d->replaces ? replace_earlier(d) : save_changes(d);
     d->saved_s = bb_now_s();
     d->cost_s = d->saved_s - start_s;
     d->failing = error != 0;
     if (error && !d->warned)
-        bb_warn("results: %s: %s; retrying", d->file.path, strerror(error));
+        bb_warn("results: %s: %s; retrying", path_of(d), strerror(error));
     d->warned |= d->failing;
 }
 
@@ -219,7 +240,7 @@ static void save(struct bb_document *d, bool row)
 static int report_once(struct bb_document *d, int error)
 {
     if (error && !d->reported)
-        bb_err(BB_EFAIL, "cannot write the results: %s: %s", d->file.path, strerror(error));
+        bb_err(BB_EFAIL, "cannot write the results: %s: %s", path_of(d), strerror(error));
     d->reported |= error != 0;
     return error ? -BB_EFAIL : 0;
 }
@@ -228,10 +249,15 @@ static int report_once(struct bb_document *d, int error)
 
 int bb_document_open(struct bb_document *d, json_t *root, const char *path)
 {
+    struct stat earlier;
     int error;
 
     *d = (struct bb_document){.root = root};
     render_fields(d);
+    if (path && stat(path, &earlier) == 0 && S_ISREG(earlier.st_mode) && earlier.st_size > 0) {
+        d->replaces = bb_copy_text(path);
+        return bb_outfile_check(path, "the results");
+    }
     error = path ? make_file(d, path) : 0;
     return error ? bb_err(BB_EUSAGE, "cannot write the results: %s: %s", path, strerror(error)) : 0;
 }
@@ -287,7 +313,7 @@ void bb_document_set_status(struct bb_document *d, const char *status)
 
 int bb_document_sync(struct bb_document *d)
 {
-    return d->file.out ? report_once(d, sync_file(d)) : 0;
+    return d->file.out || d->replaces ? report_once(d, sync_file(d)) : 0;
 }
 
 int bb_document_finish(struct bb_document *d)
@@ -296,6 +322,11 @@ int bb_document_finish(struct bb_document *d)
     const bool ok = status && strcmp(status, "ok") == 0;
     int error, damaged = 0;
 
+    if (d->replaces && status && strcmp(status, "interrupted") == 0)
+        bb_warn("the run was interrupted before its first result: %s still has the results of an earlier run",
+                d->replaces);
+    else if ((error = replace_earlier(d)) != 0)
+        return report_once(d, error);
     if (!d->file.out)
         return 0;
     if (ok)
@@ -325,6 +356,7 @@ void bb_document_release(struct bb_document *d)
 {
     if (d->file.out)
         (void)bb_outfile_close(&d->file, "results", -BB_EFAIL);
+    free(d->replaces);
     free(d->text);
     json_decref(d->root);
     *d = (struct bb_document){0};

@@ -29,10 +29,12 @@ struct bb_document {
     char *text;      /* JSON text of the document */
     size_t capacity; /* capacity of `text` in bytes */
     size_t rows_at, rows_end, bytes; /* offsets in `text` of the first row, after the last row, and after the tail */
-    struct bb_outfile file;          /* the JSON file; out NULL: the document has no file */
-    size_t saved;       /* the file contains `text` up to this offset: the head and the saved rows; 0: the head in the
+    struct bb_outfile file;          /* the JSON file; out NULL: the document has no file, or none yet */
+    char
+        *replaces; /* path of an earlier file, which the first row or the end replaces; NULL: none, or it is replaced */
+    size_t saved;  /* the file contains `text` up to this offset: the head and the saved rows; 0: the head in the
                            file is outdated */
-    size_t end;         /* length of the file; blanks follow the JSON text if the tail has become shorter */
+    size_t end;    /* length of the file; blanks follow the JSON text if the tail has become shorter */
     double saved_s;     /* time at which the last write ended (bb_now_s) */
     double cost_s;      /* duration of the last write in seconds */
     bool failing;       /* the last write failed */
@@ -46,7 +48,8 @@ struct bb_document {
  *   d        out; must be released with bb_document_release, also after a failure
  *   root     JSON object with the fields of head and tail; consumed. Rows can be added if it has the empty list
  *            "results". The field "status" is always written last.
- *   path     file to write; NULL: the document has no file
+ *   path     file to write; NULL: the document has no file. An existing file that is not empty remains until the first row
+ *            or the end; if the run is interrupted without a row, it is not replaced
  *   Returns  0; -BB_EUSAGE after an error message if the file cannot be written
  */
 int bb_document_open(struct bb_document *d, json_t *root, const char *path) BB_MUST_CHECK;

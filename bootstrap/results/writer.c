@@ -176,9 +176,10 @@ static void set_end(struct bb_results_writer *w, int rc, json_t *end)
 void bb_results_rescue(const char *path, pid_t writer, int rc, const struct bb_results_end *why)
 {
     json_t *root = json_load_file(path, 0, NULL), *end = bb_results_end_json(why);
+    const char *status = json_string_value(json_object_get(root, "status"));
 
     bb_outfile_remove_temporaries(path, writer);
-    if (json_object_del(root, "status") == 0) {
+    if (status && strcmp(status, "running") == 0) { /* otherwise the file is that of an earlier run */
         (void)!json_object_update(root, end);
         (void)!json_object_set_new(root, "status", json_string(final_status(rc, end)));
         (void)!bb_json_save(path, "the results", json_incref(root), 12);
@@ -187,15 +188,22 @@ void bb_results_rescue(const char *path, pid_t writer, int rc, const struct bb_r
     json_decref(end);
 }
 
+/* Returns whether the CSV of an earlier run remains, because this run was interrupted before its first row. */
+static bool keeps_csv(const struct bb_results_writer *w, const json_t *end)
+{
+    return json_object_get(end, "ended_by") && json_array_size(w->rows) == 0 && !is_stdout(w->csv) &&
+           access(w->csv, F_OK) == 0;
+}
+
 int bb_results_writer_finish(struct bb_results_writer *w, int rc, json_t *end)
 {
     int failed;
 
     set_end(w, rc, end);
-    failed = w->csv ? write_output(w, w->csv, csv_name, put_csv) : 0;
+    failed = w->csv && !keeps_csv(w, end) ? write_output(w, w->csv, csv_name, put_csv) : 0;
     if (failed && rc >= 0)
         set_end(w, rc = failed, end);
-    if (w->path && !w->document.file.out)
+    if (w->path && !w->document.file.out && !w->document.replaces)
         failed = write_output(w, w->path, json_name, put_json);
     else
         failed = bb_document_finish(&w->document);

@@ -306,6 +306,36 @@ static void failed_flush_sets_the_status_failed(void **state)
 }
 
 /* A document without a file; a schema without rows rejects rows. */
+/* The file of an earlier run has two rows. */
+static void an_earlier_file_remains_until_the_first_row(void **state)
+{
+    struct bb_document d;
+
+    (void)state;
+    open_with_rows(&d, 2);
+    bb_document_set_status(&d, "ok");
+    assert_int_equal(bb_document_finish(&d), 0);
+    bb_document_release(&d);
+    open_with_rows(&d, 0);
+    check_file(path, 2, "ok");
+    add_row(&d, 0);
+    check_file(path, 1, "running");
+    bb_document_set_status(&d, "interrupted");
+    assert_int_equal(bb_document_finish(&d), 0);
+    bb_document_release(&d);
+    check_file(path, 1, "interrupted");
+    open_with_rows(&d, 0);
+    bb_document_set_status(&d, "interrupted");
+    assert_int_equal(bb_document_finish(&d), 0);
+    bb_document_release(&d);
+    check_file(path, 1, "interrupted");
+    open_with_rows(&d, 0);
+    bb_document_set_status(&d, "failed");
+    assert_int_equal(bb_document_finish(&d), 0);
+    bb_document_release(&d);
+    check_file(path, 0, "failed");
+}
+
 static void document_without_file_is_printed(void **state)
 {
     struct bb_document d;
@@ -347,6 +377,7 @@ int main(void)
         cmocka_unit_test(full_disk_keeps_the_saved_rows),
         cmocka_unit_test(status_ok_is_written_after_the_last_flush),
         cmocka_unit_test(failed_flush_sets_the_status_failed),
+        cmocka_unit_test(an_earlier_file_remains_until_the_first_row),
         cmocka_unit_test(document_without_file_is_printed),
     };
 

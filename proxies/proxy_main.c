@@ -51,10 +51,6 @@ static const struct bb_opt run_options[] = {
                "make ranks slow, separated by commas: with rank=1:1.5 the kernels of rank 1 take 1.5 times as long"),
     OPT_STRING(0, "delay", FIELD(delay_list), NULL, "LIST",
                "let ranks start each step late, separated by commas: rank=1:100us (us, ms or s)"),
-    OPT_FLAG(
-        0, "full", FIELD(full),
-        "print everything: also every role, the communication of each group, waiting times, predicted parts (default: "
-        "the answer in at most 25 lines)"),
     OPT_BUFFERS(FIELD(common.buffers)),
     OPT_FLAG('c', "check", FIELD(check),
              "first run every communication operation once with known data and verify the results", .everyday = true),

@@ -12,7 +12,7 @@ struct bb_proxy_run_options {
     int warmup, steps, traced_steps;
     const char *compute_sms; /* --compute-sms: a number of SMs, or "free" */
     double compute_gbps;
-    bool check, no_alone, graph, start_barrier, quick, full;
+    bool check, no_alone, graph, start_barrier, quick;
     const char *trace, *cluster, *slow_list, *delay_list;
     struct bb_opt_texts changes; /* --set */
     double peak_tflops;

@@ -382,7 +382,7 @@ int bb_proxy_run(int argc, char **argv)
                                       .waiting = &x.waiting,
                                       .peak_tflops = x.options.peak_tflops,
                                       .check = x.options.check,
-                                      .full = x.options.full,
+                                      .full = x.options.common.full,
                                       .critical = x.options.trace ? &x.critical : NULL};
     rc = run_proxy(&x);
     end_rc = bb_runner_release(&x.runner, bb_session_ends_on_all_ranks(&x.session, rc) ? 0 : rc);

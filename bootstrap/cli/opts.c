@@ -23,6 +23,7 @@ const struct bb_opt bb_common_options[] = {
                "limit of each wait; a longer wait ends the run with exit status 4"),
     OPT_SHARE_GPU(FIELD(share_gpu)),
     OPT_FLAG(0, "no-supervisor", FIELD(no_supervisor), "run the rank in this process, for debuggers (gdb --args)"),
+    OPT_FLAG(0, "full", FIELD(full), "print everything (default: the answer in at most 25 lines)"),
     OPT_QUIET(FIELD(quiet)),
     {0},
 };

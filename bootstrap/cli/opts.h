@@ -329,6 +329,7 @@ struct bb_common {
     bool no_supervisor;  /* the command becomes the rank, without a supervisor */
     const char *buffers; /* OPT_BUFFERS: "nccl" or "cuda"; NULL if the command does not have this option */
     bool quiet;          /* print no table on stdout and no progress */
+    bool full;           /* print everything, not only the answer in at most 25 lines */
 };
 extern const struct bb_opt bb_common_options[];
 extern const char *const bb_buffer_choices[]; /* choices of OPT_BUFFERS */

@@ -29,10 +29,11 @@ struct lives {
 static int choose_counts(struct lives *v)
 {
     const int size = v->session.world.size;
+    const bool doubling = strcmp(v->options.ranks, "doubling") == 0;
 
-    for (int n = 2; v->options.n_counts == 0 && n < size; n *= 2)
+    for (int n = 2; doubling && n < size; n *= 2)
         v->options.counts[v->options.n_counts++] = n;
-    if (strcmp(v->options.ranks, "doubling") == 0)
+    if (doubling)
         v->options.counts[v->options.n_counts++] = size;
     for (int i = 0; i < v->options.n_counts; i++)
         if (v->options.counts[i] > size)
@@ -81,6 +82,12 @@ static const struct bb_field fields[] = {
     {0},
 };
 
+/* Returns whether the text has the rows of all communicators; otherwise, of the largest only. */
+static bool shows_all(const struct lives *v)
+{
+    return v->session.detail || v->options.n_counts == 1 || strcmp(v->options.ranks, "doubling") != 0;
+}
+
 static const char *clock_of(const struct lives *v)
 {
     return v->session.device.emulated ? "host of the emulator" : "host";
@@ -96,11 +103,12 @@ static void print_head(const struct lives *v)
         return;
     fprintf(out,
             "# host time from a common start until the call has finished its work; slowest rank in each of %d life "
-            "cycles\n",
-            v->options.repeats);
-    fprintf(out, "# %s communicators, operations of %s, split into %d communicators\n",
-            v->options.nonblocking ? "non-blocking (polled)" : "blocking", bb_format_bytes(v->options.bytes, size),
-            v->options.parts);
+            "cycles%s\n",
+            v->options.repeats, shows_all(v) ? "" : "; smaller communicators: --full");
+    if (v->session.detail)
+        fprintf(out, "# %s communicators, operations of %s, split into %d communicators\n",
+                v->options.nonblocking ? "non-blocking (polled)" : "blocking", bb_format_bytes(v->options.bytes, size),
+                v->options.parts);
     if (v->session.device.emulated)
         fprintf(out, "# emulated GPUs: times of the emulator on this machine's CPU, no measurement of NCCL\n");
     bb_table_heading(out, fields);
@@ -174,6 +182,7 @@ static void make_row(struct lives *v, int step, struct row *row)
  * member of every communicator. */
 static int put_rows(struct lives *v)
 {
+    FILE *out = shows_all(v) || v->life.ranks == v->session.world.size ? v->session.out : NULL;
     struct bb_telemetry_row seen = v->seen;
     char what[64];
     struct row row;
@@ -183,11 +192,11 @@ static int put_rows(struct lives *v)
     snprintf(what, sizeof what, "communicators of %d rank%s", v->life.ranks, v->life.ranks == 1 ? "" : "s");
     for (int step = 0; step < BB_COMM_STEPS; step++) {
         make_row(v, step, &row);
-        if (row.absent && v->session.out)
-            fprintf(v->session.out, "# %s, communicator of %d rank%s: %s\n", row.step, row.ranks,
-                    row.ranks == 1 ? "" : "s", row.absent);
-        else
-            bb_table_row(v->session.out, fields, &row);
+        if (!row.absent)
+            bb_table_row(out, fields, &row);
+        else if (v->session.detail)
+            fprintf(out, "# %s, communicator of %d rank%s: %s\n", row.step, row.ranks, row.ranks == 1 ? "" : "s",
+                    row.absent);
         seen.choice = v->life.choice[step];
         TRY(bb_result_put(&v->session, fields, &row, &seen, seen.gpu_flags, what));
     }

@@ -15,6 +15,15 @@
 #include <string.h>
 #include <sys/param.h>
 
+/* The kernels of one section and element type: a row of the table that is printed without --full. */
+struct summary {
+    const char *section, *dtype;
+    const char *unit; /* of the rates */
+    int kernels;
+    double fastest, slowest, percent; /* rates; percent: slowest / fastest */
+    char slowest_name[BB_COMPUTE_NAME + 24];
+};
+
 /* State of one run of `busbar bench compute`. An all-zero struct may be passed to the release function. */
 struct compute {
     struct bb_bench_compute_options options;
@@ -64,9 +73,9 @@ static const struct bb_field slow_fields[] = {
 
 static void print_heading(const struct compute *b, const struct bb_field *fields)
 {
-    struct bb_line line = {.out = b->session.out};
+    struct bb_line line = {.out = b->session.detail};
 
-    for (int units = 0; b->session.out && units < 2; units++) {
+    for (int units = 0; b->session.detail && units < 2; units++) {
         bb_line_heading(&line, fields, units);
         if (b->session.world.size > 1)
             bb_line_heading(&line, slow_fields, units);
@@ -77,14 +86,45 @@ static void print_heading(const struct compute *b, const struct bb_field *fields
 static void print_row(const struct compute *b, const struct bb_field *fields, const void *row,
                       const struct section_row *shared)
 {
-    struct bb_line line = {.out = b->session.out};
+    struct bb_line line = {.out = b->session.detail};
 
-    if (!b->session.out)
+    if (!b->session.detail)
         return;
     bb_line_row(&line, fields, row);
     if (b->session.world.size > 1)
         bb_line_row(&line, slow_fields, shared);
     bb_line_end(&line);
+}
+
+static const struct bb_field summary_fields[] = {
+    {NULL, "section", "", 15, 0, BB_SHOWS(struct summary, section), .form = BB_FORM_LEFT},
+    {NULL, "type", "", 8, 0, BB_SHOWS(struct summary, dtype)},
+    {NULL, "kernels", "", 7, 0, BB_SHOWS(struct summary, kernels)},
+    {NULL, "fastest", "", 9, 2, BB_SHOWS(struct summary, fastest)},
+    {NULL, "slowest", "", 9, 2, BB_SHOWS(struct summary, slowest)},
+    {NULL, "", "", 7, 0, BB_SHOWS(struct summary, unit), .form = BB_FORM_LEFT},
+    {NULL, "slowest", "(% of fastest)", 14, 1, BB_SHOWS(struct summary, percent)},
+    {NULL, "slowest kernel", "", 20, 0, BB_SHOWS(struct summary, slowest_name), .form = BB_FORM_LEFT},
+    {0},
+};
+
+/* Adds a kernel to the summary. */
+static void summarize(struct summary *s, const char *name, double rate)
+{
+    s->fastest = fmax(s->fastest, rate);
+    if (s->kernels == 0 || rate < s->slowest) {
+        s->slowest = rate;
+        snprintf(s->slowest_name, sizeof s->slowest_name, "%.*s", (int)sizeof s->slowest_name - 1, name);
+    }
+    s->kernels++;
+    s->percent = 100 * s->slowest / s->fastest;
+}
+
+static void print_summary(struct compute *b, const struct summary *s)
+{
+    bb_progress_clear(&b->session.progress);
+    if (!b->session.detail)
+        bb_table_row(b->session.out, summary_fields, s);
 }
 
 static int put_row(struct compute *b, enum bb_compute_section section, const struct bb_field *fields, const void *row,
@@ -145,6 +185,8 @@ static int run_gemms(struct compute *b, int type)
     const char *dtype = bb_dtypes[bb_compute_types[type]].name;
     int n = bb_compute_gemms(bb_compute_types[type], b->options.quick, cases), rc = 0;
     double tflops[BB_COMPUTE_GEMMS];
+    char name[BB_COMPUTE_NAME + 24];
+    struct summary summary = {.section = bb_compute_section_names[BB_COMPUTE_GEMM], .dtype = dtype, .unit = "TFLOP/s"};
 
     for (int i = 0; i < n; i++) {
         bb_progress_show(&b->session.progress, "%s %s", cases[i].name, dtype);
@@ -156,7 +198,10 @@ static int run_gemms(struct compute *b, int type)
     for (int i = 0; i < n; i++) {
         const struct gemm_row row = {cases[i], computed[i], dtype, tflops[i], 100 * tflops[i] / b->best_tflops[type]};
         TRY(put_row(b, BB_COMPUTE_GEMM, gemm_fields, &row, &computed[i]));
+        snprintf(name, sizeof name, "%.*s, m %lld", BB_COMPUTE_NAME, cases[i].name, (long long)cases[i].shape.m);
+        summarize(&summary, name, tflops[i]);
     }
+    print_summary(b, &summary);
 out:
     return rc;
 }
@@ -185,6 +230,8 @@ static const struct bb_field memory_kernel_fields[] = {
 static int run_memory_kernels(struct compute *b, int type)
 {
     const enum bb_dtype_id dtype = bb_compute_types[type];
+    struct summary summary = {
+        .section = bb_compute_section_names[BB_COMPUTE_MEMORY_KERNELS], .dtype = bb_dtypes[dtype].name, .unit = "GB/s"};
     struct bb_memory_kernel_case c;
     int rc = 0;
 
@@ -198,7 +245,9 @@ static int run_memory_kernels(struct compute *b, int type)
         row.gbps = giga_per_s((double)row.bytes, &row.computed);
         row.percent_of_copy = 100 * row.gbps / b->copy_gbps;
         TRY(put_row(b, BB_COMPUTE_MEMORY_KERNELS, memory_kernel_fields, &row, &row.computed));
+        summarize(&summary, row.name, row.gbps);
     }
+    print_summary(b, &summary);
 out:
     return rc;
 }
@@ -309,7 +358,9 @@ static void print_limits(const struct compute *b)
 {
     if (!b->session.out)
         return;
-    fprintf(b->session.out, "#\n# limits measured here%s: copy %.1f GB/s",
+    if (b->session.detail)
+        fprintf(b->session.detail, "#\n");
+    fprintf(b->session.out, "# limits measured here%s: copy %.1f GB/s",
             b->options.quick ? " (--quick: too small to reach those of the GPU)" : "", b->copy_gbps);
     for (int t = 0; t < BB_COMPUTE_TYPES; t++)
         if (b->best_tflops[t] > 0)
@@ -373,11 +424,14 @@ static const char *slow_host(const struct compute *b)
     return slow > 1 && w->nodes > 1 ? w->hosts[first] : NULL;
 }
 
+enum { SLOW_SHOWN = 8 };
+
 /* Names the slow ranks at the end of the table and on stderr. */
 static int report_slow(struct compute *b)
 {
     const struct bb_session *s = &b->session;
     const char *host = slow_host(b);
+    int n = 0;
     json_t *list = json_array();
     char text[RANK_TEXT];
 
@@ -390,19 +444,24 @@ static int report_slow(struct compute *b)
                                               "gpu", s->devices[r].ordinal, "worst_slowdown", slow->worst, "results",
                                               slow->results, "of", b->results));
         rank_text(b, r, text);
-        if (s->out)
+        if (s->detail || (s->out && n++ < SLOW_SHOWN))
             fprintf(s->out, "# slow: %s: up to %.2f x the typical time, in %d of %d results\n", text, slow->worst,
                     slow->results, b->results);
         if (s->world.rank == 0)
             bb_warn("%s is slow: up to %.2f x the typical time", text, slow->worst);
     }
+    if (n > SLOW_SHOWN && s->out)
+        fprintf(s->out, "# slow: %d ranks, listed in the results (--json, slow_gpus)\n", n);
     if (host && s->out)
         fprintf(s->out, "# slow: all slow ranks are on %s\n", host);
     if (s->out && s->world.size > 1 && json_array_size(list) == 0)
-        fputs("# no slow rank; a slowdown common to all ranks is not visible: try busbar compare with an earlier run, "
-              "or, "
-              "for timed kernels, --max-error 10\n",
-              s->out);
+        fprintf(s->out, "# %s\n",
+                bb_compute_hides_slow_gpus(&b->options)
+                    ? "no slow rank found, but GEMMs and memory-bound kernels of --quick take as long as their launch, "
+                      "which hides slow GPUs"
+                    : "no slow rank; a slowdown common to all ranks is not visible: try busbar compare with an earlier "
+                      "run, "
+                      "or, for timed kernels, --max-error 10");
     return bb_results_set(b->session.json, "slow_gpus", list);
 }
 
@@ -469,6 +528,8 @@ static int run_sections(struct compute *b)
 {
     int rc;
 
+    if (!b->session.detail && (b->options.wanted[BB_COMPUTE_GEMM] || b->options.wanted[BB_COMPUTE_MEMORY_KERNELS]))
+        bb_table_heading(b->session.out, summary_fields);
     TRY(measure_copy_limit(b));
     b->ctx.find_slow = !b->session.shared_gpu;
     for (int s = 0; s < BB_COMPUTE_SECTIONS; s++) {
@@ -476,8 +537,8 @@ static int run_sections(struct compute *b)
 
         if (!b->options.wanted[s])
             continue;
-        if (b->session.out)
-            fprintf(b->session.out, "#\n# %s\n#\n", sections[s].title);
+        if (b->session.detail)
+            fprintf(b->session.detail, "#\n# %s\n#\n", sections[s].title);
         print_heading(b, sections[s].fields);
         for (int t = 0; t < (sections[s].has_types ? BB_COMPUTE_TYPES : 1); t++)
             if (!sections[s].has_types || type_is_wanted(b, t))

@@ -34,7 +34,7 @@ static const struct bb_opt option_rows[] = {
     OPT_INT(0, "max-slow", FIELD(max_slow), "-1", "N", -1, 1e9,
             "exit with status 5 if more than N ranks are slow: above 1.1 x the typical time (the median of the "
             "ranks; if the times have a gap: of the ranks below it) in at least half of a section; -1: never"),
-    OPT_FLAG(0, "quick", FIELD(quick), "few cases of at most 64 KiB, as a smoke test"),
+    OPT_FLAG(0, "quick", FIELD(quick), "few cases of at most 64 KiB, as a smoke test; they do not show slow GPUs"),
     {0},
 };
 static const struct bb_opt_table tables[] = {
@@ -59,13 +59,26 @@ static int parse_sections(const struct bb_positionals *positionals, bool wanted[
     return 0;
 }
 
+bool bb_compute_hides_slow_gpus(const struct bb_bench_compute_options *o)
+{
+    return o->quick && (o->wanted[BB_COMPUTE_GEMM] || o->wanted[BB_COMPUTE_MEMORY_KERNELS]);
+}
+
 static int resolve_options(void *options, const struct bb_positionals *positionals)
 {
     struct bb_bench_compute_options *o = options;
+    int rc;
 
     if (o->quick && o->bytes > QUICK_BYTES)
         o->bytes = QUICK_BYTES;
-    return parse_sections(positionals, o->wanted);
+    TRY(parse_sections(positionals, o->wanted));
+    if (o->max_slow >= 0 && bb_compute_hides_slow_gpus(o))
+        return bb_err(BB_EUSAGE,
+                      "--max-slow cannot judge the GEMMs and memory-bound kernels of --quick, which take as long "
+                      "as their launch; leave out --quick, or try: compute timed --quick --max-slow %d",
+                      o->max_slow);
+out:
+    return rc;
 }
 
 const struct bb_opts bb_bench_compute_set = {

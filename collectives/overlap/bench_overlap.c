@@ -190,23 +190,23 @@ static struct row make_row(const struct overlap *v, const struct bb_overlap_work
     return row;
 }
 
+/* row: out, on rank 0 */
 static int put_row(struct overlap *v, const struct bb_overlap_work *work, const struct bb_cta_limit *limit,
-                   const struct bb_overlap_result *r)
+                   const struct bb_overlap_result *r, struct row *row)
 {
-    struct row row;
     char what[80];
 
     v->wrong = v->wrong || r->wrong > 0;
     bb_progress_clear(&v->session.progress);
     if (v->session.world.rank != 0)
         return 0;
-    row = make_row(v, work, limit, r);
+    *row = make_row(v, work, limit, r);
     if (r->wrong > 0)
         (void)bb_err_job(BB_EDATA, "wrong data: %llu elements of %s of %zu bytes, concurrent with GEMMs (CTAs: %s)",
-                         r->wrong, row.collective, row.bytes, row.ctas);
-    bb_table_row(v->session.out, fields, &row);
-    snprintf(what, sizeof what, "%s of %zu bytes, concurrent with GEMMs", row.collective, row.bytes);
-    return bb_result_put(&v->session, fields, &row, &r->seen, r->seen.gpu_flags, what);
+                         r->wrong, row->collective, row->bytes, row->ctas);
+    bb_table_row(v->session.detail, fields, row);
+    snprintf(what, sizeof what, "%s of %zu bytes, concurrent with GEMMs", row->collective, row->bytes);
+    return bb_result_put(&v->session, fields, row, &r->seen, r->seen.gpu_flags, what);
 }
 
 /* ---- measuring one message size ---- */
@@ -267,7 +267,9 @@ static void print_best(FILE *out, size_t bytes, const struct bb_cta_limit *limit
     fprintf(out, " are indistinguishable; fewest CTAs: %s (%s)\n", ctas, time);
 }
 
-static int report_best(struct overlap *v, const struct bb_overlap_work *work, const struct bb_stats *both_us)
+/* rows: [n_limits] of the message size. Without --full, the table has only the first limit and the best one. */
+static int report_best(struct overlap *v, const struct bb_overlap_work *work, const struct bb_stats *both_us,
+                       const struct row *rows)
 {
     bool tied[BB_CTA_LIMITS];
     int ties, best = bb_overlap_best(v->options.limits, both_us, v->options.n_limits, tied, &ties);
@@ -278,6 +280,11 @@ static int report_best(struct overlap *v, const struct bb_overlap_work *work, co
     if (v->session.world.rank != 0)
         return 0;
     list = ties_json(v, tied, ties);
+    if (!v->session.detail) {
+        bb_table_row(v->session.out, fields, &rows[0]);
+        if (best > 0)
+            bb_table_row(v->session.out, fields, &rows[best]);
+    }
     if (v->session.out)
         print_best(v->session.out, bytes, limit, both_us[best].p50, list);
     json_array_append_new(v->best, json_pack("{s:I, s:o, s:o, s:f, s:o}", "bytes", (json_int_t)bytes, "min_ctas",
@@ -292,6 +299,7 @@ static int measure_size(struct overlap *v, size_t bytes)
     struct bb_overlap_work work = {.comm = &v->comms[0], .c = case_of(v, bytes)};
     struct bb_overlap_result r;
     struct bb_stats both_us[BB_CTA_LIMITS];
+    struct row rows[BB_CTA_LIMITS];
     char ctas[BB_CTA_TEXT];
     int rc;
 
@@ -304,10 +312,10 @@ static int measure_size(struct overlap *v, size_t bytes)
         work.comm = &v->comms[i];
         TRY(bb_overlap_measure(&v->ctx, &work, &r));
         both_us[i] = r.us[BB_BOTH];
-        TRY(put_row(v, &work, &v->options.limits[i], &r));
+        TRY(put_row(v, &work, &v->options.limits[i], &r, &rows[i]));
         bb_progress_advance(&v->session.progress, 1);
     }
-    TRY(report_best(v, &work, both_us));
+    TRY(report_best(v, &work, both_us, rows));
 out:
     return rc;
 }

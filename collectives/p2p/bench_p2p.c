@@ -275,23 +275,6 @@ static struct bb_link_outliers links_of(const struct p2p *p, const struct matrix
                                      .least = f->is_bandwidth ? f->bytes_factor * p->options.min_gbps : 0};
 }
 
-/* Pairs of ranks, on rank 0: from, to, from, to, .. */
-struct pairs {
-    int *rank, n;
-};
-
-static void add_pair(void *arg, const struct bb_slow_link *l)
-{
-    struct pairs *pairs = arg;
-
-    if (l->level != BB_LINK_PAIR)
-        return;
-    for (int end = 0; end < 2; end++) {
-        BB_GROW(pairs->rank, pairs->n);
-        pairs->rank[pairs->n++] = end == 0 ? l->from : l->to;
-    }
-}
-
 /* Measures one pair while all others are idle. The better of its two values counts. */
 static int measure_alone(struct p2p *p, struct matrix *m, int from, int to)
 {
@@ -308,37 +291,38 @@ out:
     return rc;
 }
 
-/* Most slow links that are measured again, per rank: all links of a few ranks, but not half of the links of a large job. */
+/* Slow links of each rank that are measured again, the slowest first: all of a few slow ranks, but not half of the
+ * links of a large job. */
 enum { ALONE_PER_RANK = 32 };
 
 /*
  * The pairs of a round may share a NIC or a switch, and then each of them is slow through no fault of its own. So a
- * link is called slow only if it is slow alone, too, unless too many are slow to measure them alone. The rows keep the
- * time in the round; the matrices, slow links and causes are those of the better time.
+ * link is called slow only if it is slow alone, too. Links that are too many to measure them alone are not judged:
+ * their value becomes NaN. The rows keep the time in the round; the matrices, slow links and causes are those of the
+ * better time.
  */
 static int confirm_slow_links(struct p2p *p, struct matrix *m)
 {
-    struct pairs pairs = {0};
+    const struct bb_link_outliers links = links_of(p, m);
+    struct bb_slow_link *pairs = NULL;
     int rc;
 
-    if (p->session.world.rank == 0) {
-        const struct bb_link_outliers links = links_of(p, m);
-
-        bb_link_outliers_slow(&links, add_pair, &pairs);
-        m->suspected = pairs.n / 2;
-        if (m->suspected > ALONE_PER_RANK * p->session.world.size)
-            pairs.n = 0;
-        m->alone = pairs.n / 2;
-    }
-    TRY(bb_world_bcast(&p->session.world, &pairs.n, sizeof pairs.n, 0));
-    if (!pairs.rank) /* on other ranks, and if no link is slow */
-        BB_NEW(pairs.rank, pairs.n + 1);
-    TRY(bb_world_bcast(&p->session.world, pairs.rank, (size_t)pairs.n * sizeof *pairs.rank, 0));
+    if (p->session.world.rank == 0)
+        m->suspected = bb_link_outliers_suspects(&links, ALONE_PER_RANK, &pairs, &m->alone);
+    TRY(bb_world_bcast(&p->session.world, &m->alone, sizeof m->alone, 0));
+    if (!pairs)
+        BB_NEW(pairs, m->alone + 1);
+    TRY(bb_world_bcast(&p->session.world, pairs, (size_t)m->alone * sizeof *pairs, 0));
     bb_world_reached(&p->session.world, "bench p2p: slow links alone");
-    for (int i = 0; i < pairs.n; i += 2)
-        TRY(measure_alone(p, m, pairs.rank[i], pairs.rank[i + 1]));
+    for (int i = 0; i < m->alone; i++)
+        TRY(measure_alone(p, m, pairs[i].from, pairs[i].to));
+    for (int i = m->alone; i < m->suspected; i++) {
+        *matrix_cell(p, m, pairs[i].from, pairs[i].to) = NAN;
+        if (links.symmetric)
+            *matrix_cell(p, m, pairs[i].to, pairs[i].from) = NAN;
+    }
 out:
-    free(pairs.rank);
+    free(pairs);
     return rc;
 }
 
@@ -404,17 +388,23 @@ static const char *class_text(bool same_node)
     return same_node ? "inside a node" : "between nodes";
 }
 
+/* Prints a line for each class of links; without --full, which prints the matrix above it, with the name of the matrix. */
 static void print_summary(const struct p2p *p, const struct matrix *m)
 {
     const struct bb_p2p_metric *f = &bb_p2p_metrics[m->run.kind];
     const struct bb_link_outliers links = links_of(p, m);
+    char label[LABEL_TEXT];
+
+    if (p->session.detail)
+        print_matrix(p, m);
 
     for (int same = 1; same >= 0; same--) {
         struct bb_stats sum;
         bb_link_outliers_summary(&links, same, &sum);
         if (sum.n > 0)
-            fprintf(p->session.out, "# %s: min %.2f  median %.2f  max %.2f %s\n", class_text(same), sum.min, sum.p50,
-                    sum.max, f->unit);
+            fprintf(p->session.out, "# %s%s%s: min %.2f  median %.2f  max %.2f %s\n",
+                    p->session.detail ? "" : label_of(m, label), p->session.detail ? "" : ", ", class_text(same),
+                    sum.min, sum.p50, sum.max, f->unit);
     }
 }
 
@@ -497,7 +487,7 @@ static void report_slow(void *arg, const struct bb_slow_link *l)
     struct p2p *p = arg;
 
     p->n_slow[l->level]++;
-    if (p->session.out && (l->level != BB_LINK_PAIR || p->n_slow[BB_LINK_PAIR] <= PAIRS_SHOWN))
+    if (p->session.detail && (l->level != BB_LINK_PAIR || p->n_slow[BB_LINK_PAIR] <= PAIRS_SHOWN))
         print_slow(p, p->shown, l);
     append(p, "slow_links", slow_json(p, p->shown, l));
 }
@@ -563,20 +553,23 @@ static bool is_known_cause(const struct p2p *p, int i)
     return false;
 }
 
-enum { CAUSES_SHOWN = 8 };
+enum { CAUSES_SHOWN = 8, CAUSES_BRIEF = 4 };
 
-/* Prints the different causes, each with the first matrix that shows it. */
+/* Prints the first different causes, each with the first matrix that shows it, below their number if there are more. */
 static void print_causes(const struct p2p *p)
 {
+    const int most = p->session.detail ? CAUSES_SHOWN : CAUSES_BRIEF;
     char text[CAUSE_TEXT], label[LABEL_TEXT];
     int n = 0;
 
-    for (int i = 0; p->session.out && i < p->n_causes; i++)
-        if (!is_known_cause(p, i) && n++ < CAUSES_SHOWN)
+    for (int i = 0; i < p->n_causes; i++)
+        n += !is_known_cause(p, i);
+    if (p->session.out && n > most)
+        fprintf(p->session.out, "# %d causes, listed in the results (--json, causes); the first %d:\n", n, most);
+    for (int i = 0, shown = 0; p->session.out && i < p->n_causes && shown < most; i++)
+        if (!is_known_cause(p, i) && ++shown)
             fprintf(p->session.out, "# cause: %s (%s)\n", cause_text(p, &p->causes[i], text),
                     label_of(p->causes[i].matrix, label));
-    if (n > CAUSES_SHOWN)
-        fprintf(p->session.out, "# .. %d causes, listed in the results (--json, causes)\n", n);
 }
 
 /* Writes the first cause of a matrix and the number of its other causes to text; "no single cause" if it has none. */
@@ -614,8 +607,8 @@ static void report_modes(struct p2p *p, const struct matrix *m, bool same_node)
     bb_link_outliers_modes(&links, same_node, &k);
     if (k.group[0].n == 0)
         return;
-    if (p->session.out)
-        fprintf(p->session.out, "# bimodal links %s: %s: %s, %s %s; links are compared with the %s ones\n",
+    if (p->session.detail)
+        fprintf(p->session.detail, "# bimodal links %s: %s: %s, %s %s; links are compared with the %s ones\n",
                 class_text(same_node), label_of(m, label), group_text(&k.group[0], slower),
                 group_text(&k.group[1], faster), f->unit, k.ordinary ? "faster" : "slower");
     append(p, "bimodal",
@@ -635,16 +628,16 @@ static void report_slowest(struct p2p *p, const struct matrix *m)
     char label[LABEL_TEXT];
     int n = bb_link_outliers_worst(&links, worst, SLOWEST);
 
-    if (p->session.out && n > 0)
-        fprintf(p->session.out, "# slowest links, %s (%s):", label_of(m, label), f->unit);
+    if (p->session.detail && n > 0)
+        fprintf(p->session.detail, "# slowest links, %s (%s):", label_of(m, label), f->unit);
     for (int i = 0; i < n; i++) {
         append(p, "slowest_links", slow_json(p, m, &worst[i]));
-        if (p->session.out)
-            fprintf(p->session.out, "%s %d%s%d %.2f (%.2f x median)", i ? "," : "", worst[i].from,
+        if (p->session.detail)
+            fprintf(p->session.detail, "%s %d%s%d %.2f (%.2f x median)", i ? "," : "", worst[i].from,
                     f->is_directed ? ">" : "-", worst[i].to, worst[i].value, worst[i].value / worst[i].median);
     }
-    if (p->session.out && n > 0)
-        fputc('\n', p->session.out);
+    if (p->session.detail && n > 0)
+        fputc('\n', p->session.detail);
 }
 
 /* Prints an error and remembers it if the slow links of a matrix exceed a limit, or if none was measured or ranks share
@@ -688,25 +681,26 @@ static void judge_links(struct p2p *p, const struct matrix *m)
     }
 }
 
-/* Prints how many links are slow only while other pairs run, or that too many were slow to measure them alone. */
+/* Prints how many links are slow only while other pairs run, and how many are not judged. */
 static void print_confirmed(const struct p2p *p, const struct matrix *m)
 {
     const struct bb_link_outliers links = links_of(p, m);
     char label[LABEL_TEXT];
     int slow[2], all[2];
 
-    if (!p->session.out || m->suspected == 0)
+    if (!p->session.out)
         return;
     bb_link_outliers_count(&links, slow, all);
-    if (m->alone == 0)
-        fprintf(
-            p->session.out,
-            "# %s: %d links are slow while other pairs run; they are too many to measure each alone (--schedule one)\n",
-            label_of(m, label), m->suspected);
-    else if (slow[0] + slow[1] < m->suspected)
+    if (slow[0] + slow[1] < m->alone)
         fprintf(p->session.out,
                 "# %s: %d of %d slow links are not slow alone: other pairs of their round share their NIC or network\n",
-                label_of(m, label), m->suspected - slow[0] - slow[1], m->suspected);
+                label_of(m, label), m->alone - slow[0] - slow[1], m->alone);
+    if (m->alone < m->suspected)
+        fprintf(
+            p->session.out,
+            "# %s: %d links were slow while other pairs ran and are not judged: only the %d slowest of each rank were "
+            "measured alone (--schedule one judges all)\n",
+            label_of(m, label), m->suspected - m->alone, (int)ALONE_PER_RANK);
 }
 
 static bool has_slow_between_nodes(const struct p2p *p)
@@ -718,31 +712,37 @@ static bool has_slow_between_nodes(const struct p2p *p)
     return found;
 }
 
+/* Prints the verdict as the last lines: the causes, or that there is none. */
+static void print_verdict(const struct p2p *p)
+{
+    if (!p->session.out)
+        return;
+    fprintf(p->session.out, "# %d slow links; %d ranks and %d nodes have slow links only (--slow %g)\n",
+            p->n_slow[BB_LINK_PAIR], p->n_slow[BB_LINK_RANK], p->n_slow[BB_LINK_NODE], p->options.slow);
+    if (p->session.world.nodes == 2 && p->options.min_gbps == 0 && !has_slow_between_nodes(p))
+        fputs("# 2 nodes: if one is slow, all links between them are, and none is slower than the others; try: "
+              "--min-gbps GBPS, or a third node\n",
+              p->session.out);
+    print_causes(p);
+}
+
 static void report_slow_links(struct p2p *p)
 {
-    if (p->session.out)
-        fprintf(p->session.out, "#\n");
+    if (p->session.detail)
+        fprintf(p->session.detail, "#\n");
     for (int i = 0; i < p->n_matrices; i++) {
         const struct bb_link_outliers links = links_of(p, &p->matrices[i]);
 
         p->shown = &p->matrices[i];
         bb_link_outliers_slow(&links, report_slow, p);
     }
-    if (p->session.out)
-        fprintf(p->session.out, "# %d slow links; %d ranks and %d nodes have slow links only (--slow %g)\n",
-                p->n_slow[BB_LINK_PAIR], p->n_slow[BB_LINK_RANK], p->n_slow[BB_LINK_NODE], p->options.slow);
     for (int i = 0; i < p->n_matrices; i++) {
         print_confirmed(p, &p->matrices[i]);
         report_modes(p, &p->matrices[i], true);
         report_modes(p, &p->matrices[i], false);
         report_slowest(p, &p->matrices[i]);
     }
-    if (p->session.out && p->session.world.nodes == 2 && p->options.min_gbps == 0 && !has_slow_between_nodes(p))
-        fputs("# 2 nodes: if one is slow, all links between them are, and none is slower than the others; try: "
-              "--min-gbps "
-              "GBPS, or a third node\n",
-              p->session.out);
-    print_causes(p);
+    print_verdict(p);
     for (int i = 0; i < p->n_matrices; i++)
         judge_links(p, &p->matrices[i]);
 }
@@ -759,13 +759,12 @@ static int report_links(struct p2p *p)
         json_pack("{s:s, s:i, s:[], s:[], s:[], s:[], s:[]}", "schedule", p->options.schedule, "rounds",
                   bb_pair_schedule_rounds(&p->pairing), "causes", "matrices", "slow_links", "slowest_links", "bimodal");
     find_causes(p);
-    print_causes(p);
+    if (p->session.detail)
+        print_causes(p);
     for (int i = 0; i < p->n_matrices; i++) {
         append(p, "matrices", matrix_json(p, &p->matrices[i]));
-        if (p->session.out) {
-            print_matrix(p, &p->matrices[i]);
+        if (p->session.out)
             print_summary(p, &p->matrices[i]);
-        }
     }
     report_slow_links(p);
     json_object_foreach(p->report, key, value) TRY(bb_results_set(p->session.json, key, json_incref(value)));

@@ -176,6 +176,63 @@ void bb_link_outliers_slow(const struct bb_link_outliers *l, bb_slow_fn *fn, voi
     release_class(&classes[1]);
 }
 
+/* ---- slow pairs to measure again ---- */
+
+struct suspect {
+    struct bb_slow_link link;
+    double rate;
+};
+struct suspects {
+    const struct bb_link_outliers *of;
+    struct suspect *list;
+    int n;
+};
+
+static void add_suspect(void *arg, const struct bb_slow_link *link)
+{
+    struct suspects *s = arg;
+
+    if (link->level != BB_LINK_PAIR)
+        return;
+    BB_GROW(s->list, s->n);
+    s->list[s->n++] = (struct suspect){*link, rate(s->of, link)};
+}
+
+static int compare_rates(const void *a, const void *b)
+{
+    const double x = ((const struct suspect *)a)->rate, y = ((const struct suspect *)b)->rate;
+
+    return (x > y) - (x < y);
+}
+
+int bb_link_outliers_suspects(const struct bb_link_outliers *l, int per_rank, struct bb_slow_link **suspects,
+                              int *chosen)
+{
+    struct suspects s = {.of = l};
+    int *taken, rest = 0;
+
+    *chosen = 0;
+    bb_link_outliers_slow(l, add_suspect, &s);
+    BB_NEW(*suspects, s.n + 1);
+    BB_NEW(taken, l->ranks);
+    if (s.n > 0)
+        qsort(s.list, (size_t)s.n, sizeof *s.list, compare_rates);
+    for (int i = 0; i < s.n; i++) {
+        const struct bb_slow_link *link = &s.list[i].link;
+
+        if (taken[link->from] < per_rank || taken[link->to] < per_rank) {
+            (*suspects)[(*chosen)++] = *link;
+            taken[link->from]++;
+            taken[link->to]++;
+        } else {
+            (*suspects)[s.n - ++rest] = *link;
+        }
+    }
+    free(taken);
+    free(s.list);
+    return s.n;
+}
+
 /* ---- detecting bimodal classes ---- */
 
 void bb_link_outliers_modes(const struct bb_link_outliers *l, bool same_node, struct bb_link_modes *modes)

@@ -51,6 +51,15 @@ struct bb_slow_link {
 typedef void bb_slow_fn(void *arg, const struct bb_slow_link *link);
 void bb_link_outliers_slow(const struct bb_link_outliers *l, bb_slow_fn *fn, void *arg);
 
+/*
+ * bb_link_outliers_suspects - list the slow pairs, slowest relative to their class first, and choose which of them to
+ * measure again: the `per_rank` slowest of each rank, and thus at most per_rank x ranks.
+ *   suspects  out: [Returns] the pairs, the chosen ones first; the caller frees the list
+ *   chosen    out: number of chosen pairs
+ */
+int bb_link_outliers_suspects(const struct bb_link_outliers *l, int per_rank, struct bb_slow_link **suspects,
+                              int *chosen) BB_MUST_CHECK;
+
 /* bb_link_outliers_summary - compute statistics over all links inside nodes (same_node true) or all links between
  * nodes. */
 void bb_link_outliers_summary(const struct bb_link_outliers *l, bool same_node, struct bb_stats *stats);

@@ -60,6 +60,7 @@ int bb_session_begin(struct bb_session *s, const struct bb_common *common, enum 
     TRY(set_share_env_early(s));
     TRY(bb_world_init(&s->world, common->timeout_s));
     s->out = s->world.rank == 0 && !common->quiet && !to_stdout ? stdout : NULL;
+    s->detail = common->full ? s->out : NULL;
     bb_progress_init(&s->progress, s->world.rank, common->quiet);
 out:
     return rc;
@@ -230,9 +231,10 @@ void bb_session_print_head(const struct bb_session *s)
     bb_print_report_header(s->out, s->argc, s->argv);
     fprintf(s->out, "# %d rank%s on %d node%s: %s\n", s->world.size, s->world.size == 1 ? "" : "s", s->world.nodes,
             s->world.nodes == 1 ? "" : "s", s->device.name);
-    fprintf(s->out, "# NCCL %s (built with %s), CUDA runtime %d.%d, driver %d.%d\n",
-            bb_nccl_version_text(s->nccl_runtime, runtime), bb_nccl_version_text(s->nccl_header, header),
-            s->cuda_runtime / 1000, s->cuda_runtime % 1000 / 10, s->cuda_driver / 1000, s->cuda_driver % 1000 / 10);
+    if (s->detail)
+        fprintf(s->detail, "# NCCL %s (built with %s), CUDA runtime %d.%d, driver %d.%d\n",
+                bb_nccl_version_text(s->nccl_runtime, runtime), bb_nccl_version_text(s->nccl_header, header),
+                s->cuda_runtime / 1000, s->cuda_runtime % 1000 / 10, s->cuda_driver / 1000, s->cuda_driver % 1000 / 10);
     if (s->use >= BB_SESSION_NCCL)
         bb_session_print_buffers(s, s->out);
     if (s->shared_gpu)

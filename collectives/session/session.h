@@ -53,7 +53,8 @@ struct bb_session {
     char **argv;
     struct bb_results *json;
     struct bb_progress progress;
-    FILE *out; /* text output of rank 0; NULL on other ranks, with --quiet, and if the results go to stdout */
+    FILE *out;    /* text output of rank 0; NULL on other ranks, with --quiet, and if the results go to stdout */
+    FILE *detail; /* the same stream for text that only --full prints; NULL without --full */
 };
 
 /*

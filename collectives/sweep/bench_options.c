@@ -31,7 +31,8 @@ const struct bb_opt bb_bench_case_rows[] = {
              .everyday = true),
     OPT_SIZE('e', "maxbytes", FIELD(max_bytes), "32M", "BYTES", 0, BB_SIZE_LARGEST, "last size", .everyday = true),
     OPT_DOUBLE('f', "stepfactor", FIELD(factor), NULL, "FACTOR", 0, 1e6,
-               "factor between sizes if above 1 (2 if neither -f nor -i is given)", .everyday = true),
+               "factor between sizes if above 1 (if neither -f nor -i is given: 4 from 8 to 32M, otherwise 2)",
+               .everyday = true),
     OPT_SIZE('i', "stepbytes", FIELD(step_bytes), NULL, "BYTES", 0, BB_SIZE_LARGEST,
              "increment between sizes, unless -f is above 1"),
     OPT_CHOICE_AT('d', "datatype", FIELD(dtype), "float", "TYPE", dtype_or_all, "element type", .everyday = true),
@@ -262,6 +263,13 @@ void bb_bench_release_sweep(struct bb_sweep *sweep)
     bb_alltoallv_counts_release(&sweep->alltoallv_counts);
 }
 
+double bb_bench_factor(const struct bb_bench_options *o)
+{
+    if (o->factor > 1 || o->step_bytes > 0)
+        return o->factor > 1 ? o->factor : 0;
+    return o->min_bytes == 8 && o->max_bytes == 32 << 20 ? 4 : 2; /* the default sizes fit in a report of 25 lines */
+}
+
 int bb_bench_resolve_cases(struct bb_bench_options *o, struct bb_sweep *sweep, const struct bb_positionals *positionals)
 {
     int rc;
@@ -283,7 +291,7 @@ int bb_bench_resolve_cases(struct bb_bench_options *o, struct bb_sweep *sweep, c
     sweep->min_bytes = o->min_bytes;
     sweep->max_bytes = o->max_bytes;
     sweep->step_bytes = o->step_bytes;
-    sweep->factor = o->factor > 1 ? o->factor : o->step_bytes == 0 ? 2 : 0;
+    sweep->factor = bb_bench_factor(o);
     sweep->out_of_place = strcmp(o->placement, "in_place") != 0;
     sweep->in_place = strcmp(o->placement, "out_of_place") != 0;
     TRY(read_alltoallv_counts(o, sweep));

@@ -54,6 +54,8 @@ int bb_bench_resolve(struct bb_bench_options *o, struct bb_sweep *sweep,
  * and result are those of bb_bench_resolve. */
 int bb_bench_resolve_cases(struct bb_bench_options *o, struct bb_sweep *sweep,
                            const struct bb_positionals *collectives) BB_MUST_CHECK;
+/* bb_bench_factor - return the factor between sizes; 0: the sizes have an increment. */
+double bb_bench_factor(const struct bb_bench_options *o);
 void bb_bench_release_sweep(struct bb_sweep *sweep);
 
 /*

@@ -279,8 +279,7 @@ static void print_settings(const struct bb_report *r)
     else if (o->factor <= 1 && o->step_bytes > 0)
         fprintf(out, "# minBytes %zu maxBytes %zu step: %zu(bytes)", o->min_bytes, o->max_bytes, o->step_bytes);
     else
-        fprintf(out, "# minBytes %zu maxBytes %zu step: %g(factor)", o->min_bytes, o->max_bytes,
-                o->factor > 1 ? o->factor : 2);
+        fprintf(out, "# minBytes %zu maxBytes %zu step: %g(factor)", o->min_bytes, o->max_bytes, bb_bench_factor(o));
     fprintf(out, " warmup iters: %d iters: %d repeats: %d validate: %d\n", o->warmup, o->iterations, o->repeats,
             o->checks);
     if (o->aggregate > 1)
@@ -327,12 +326,15 @@ static void print_time(const struct bb_report *r, const struct bb_mode *mode)
     else
         snprintf(samples, sizeof samples, "median of %zu samples", bb_mode_batch(r->ctx, mode));
     if (mode->single)
-        fprintf(r->out, "# time: %s (%s mode)\n", help, name);
+        fprintf(r->out, "# time: %s (%s mode)", help, name);
     else
-        fprintf(r->out, "# time: %d %s, divided by %d (%s mode)\n", r->ctx->iterations, help, r->ctx->iterations, name);
-    fprintf(r->out, "#       sample: %s; row: %s; %s communicator; 1 GB/s = 1e9 bytes/s\n",
-            bb_rank_aggregation_names[r->ctx->rank_aggregation], samples, comm);
-    if (mode == &bb_mode_stream && r->ctx->uses_start_barrier)
+        fprintf(r->out, "# time: %d %s, divided by %d (%s mode)", r->ctx->iterations, help, r->ctx->iterations, name);
+    fprintf(r->out, "%s: %s; row: %s%s%s%s\n", r->full ? "\n#       sample" : "; sample",
+            bb_rank_aggregation_names[r->ctx->rank_aggregation], samples, r->full ? "; " : "", r->full ? comm : "",
+            r->full ? " communicator; 1 GB/s = 1e9 bytes/s" : "");
+    if (r->one_line)
+        return;
+    if (r->full && mode == &bb_mode_stream && r->ctx->uses_start_barrier)
         fprintf(r->out, "#       operations are held until all ranks have enqueued them (--start-barrier)\n");
     if (shows_wall(r, mode))
         fprintf(r->out, "#       wall: one sample by the host clock, including launches and the final wait, as in "
@@ -348,16 +350,17 @@ static void print_method(const struct bb_report *r)
     const char *checked = r->ctx->modes[r->ctx->n_modes - 1]->own_check ? "a last launch of the graph" : NULL;
     FILE *out = r->out;
 
-    fprintf(out, "#\n");
+    if (r->full)
+        fprintf(out, "#\n");
     for (int i = 0; i < r->ctx->n_modes; i++)
         print_time(r, r->ctx->modes[i]);
     if (o->sampling.delay)
         fprintf(out, "# delays of ranks in sync mode (--delay RANK:US,...): %s\n", o->sampling.delay);
-    if (o->checks > 0)
+    if (o->checks > 0 && r->full)
         fprintf(out, "# #wrong: elements and guard bytes that differ after %s%s%s\n",
                 checked && r->ctx->n_modes == 1 ? "" : "the last timed operation",
                 checked && r->ctx->n_modes > 1 ? ", or " : "", checked ? checked : "");
-    else
+    else if (o->checks == 0)
         fprintf(out, "# not verified (-c 0)\n");
     if (r->ctx->device->emulated)
         bb_print_emulated_note(out, "", "");
@@ -370,8 +373,10 @@ static void print_method(const struct bb_report *r)
 static void print_head(const struct bb_report *r)
 {
     bb_session_print_head(r->session);
-    print_groups(r);
-    print_settings(r);
+    if (r->full) {
+        print_groups(r);
+        print_settings(r);
+    }
     print_method(r);
 }
 
@@ -381,6 +386,8 @@ const struct bb_report_style bb_report_bench = {.widths = bb_case_widths, .head 
 
 static void print_title(const struct bb_report *r, int coll)
 {
+    if (r->full)
+        fprintf(r->out, "#\n");
     bb_print_case_title(r->out, coll, r->ctx->n_modes > 1 ? r->ctx->mode->name : NULL);
     if (bb_colls[coll].flags & BB_COLL_ROUNDS && r->options->aggregate > 1)
         fprintf(r->out, "# -m: the operations of an iteration are not one NCCL group, because the rounds of this "
@@ -388,6 +395,39 @@ static void print_title(const struct bb_report *r, int coll)
                         "other\n");
     if (r->options->cycles != 1)
         fprintf(r->out, "# cycle %d\n", r->cycle + 1);
+}
+
+/* A table as one line. */
+struct table_line {
+    const char *collective, *mode;
+    struct bb_table_counts counts;
+    double mean_gbps;
+    long long wrong; /* -1: a result was not verified */
+};
+
+#define LINE(member) BB_SHOWS(struct table_line, member)
+static const struct bb_field summary_fields[] = {
+    {NULL, "collective", "", 16, 0, LINE(collective), .form = BB_FORM_LEFT},
+    {NULL, "mode", "", 6, 0, LINE(mode)},
+    {NULL, "first size", "", 10, 0, LINE(counts.min_bytes), .form = BB_FORM_BYTES},
+    {NULL, "time", "(us)", 11, FITTING, LINE(counts.first_us)},
+    {NULL, "last size", "", 10, 0, LINE(counts.max_bytes), .form = BB_FORM_BYTES},
+    {NULL, "time", "(us)", 11, FITTING, LINE(counts.last_us)},
+    {NULL, "busbw", "(GB/s)", 8, FITTING, LINE(counts.last_gbps)},
+    {NULL, "mean busbw", "(GB/s)", 10, FITTING, LINE(mean_gbps)},
+    {NULL, "#wrong", "", 6, 0, LINE(wrong), .none = "N/A"},
+    {0},
+};
+
+static void print_table_line(const struct bb_report *r, int coll)
+{
+    const struct table_line line = {.collective = bb_colls[coll].name,
+                                    .mode = bb_bench_context_mode(r->ctx),
+                                    .counts = r->counts,
+                                    .mean_gbps = bb_busbw_tally_mean(&r->counts.busbw),
+                                    .wrong = r->counts.unchecked > 0 ? -1 : (long long)r->counts.wrong};
+
+    bb_table_row(r->out, summary_fields, &line);
 }
 
 /* In nccl-tests' format, all cycles (repetitions of the sweep, -N) form one table: the first cycle begins the table,
@@ -400,11 +440,19 @@ void bb_report_begin(struct bb_report *r, int coll)
         return;
     r->counts = (struct bb_table_counts){.straggler = -1};
     memset(r->tallies, 0, (size_t)r->ctx->world->size * (size_t)(r->n_thresholds + 1) * sizeof *r->tallies);
+    r->counts.first_us = r->counts.last_us = r->counts.last_gbps = NAN;
     if (!r->out)
         return;
+    if (r->one_line) {
+        if (!r->headed)
+            bb_table_heading(r->out, summary_fields);
+        r->headed = true;
+        return;
+    }
     if (!r->style->program)
         print_title(r, coll);
-    fprintf(r->out, "#\n");
+    if (r->full)
+        fprintf(r->out, "#\n");
     bb_print_placements(r->out, r->style->widths,
                         r->ctx->iteration_events ? bb_line_width(&widths, iteration_fields) : 0);
     print_line(r, NULL, false);
@@ -705,12 +753,84 @@ static void print_memory(const struct bb_report *r)
     fputc('\n', r->out);
 }
 
+static void print_skew(const struct bb_report *r)
+{
+    const struct bb_table_counts *t = &r->counts;
+    char spread[BB_TIME_TEXT];
+
+    bb_format_time(t->worst_spread_us, spread);
+    if (t->straggler >= 0)
+        fprintf(r->out, "# Straggler: rank %d arrived last in %llu of %llu results, by up to %s\n", t->straggler,
+                t->stragglers, t->results, spread);
+    else
+        fprintf(r->out, "# Straggler: none, ranks arrived within %s of each other\n", spread);
+}
+
+static void print_warnings(const struct bb_report *r, const unsigned long long warned[BB_WARN_COUNT],
+                           unsigned long long results)
+{
+    for (int i = 0; i < BB_WARN_COUNT; i++)
+        if (warned[i] > 0 && !r->style->program && (i != BB_WARN_NOT_CHECKED || (r->full && r->options->checks > 0)))
+            fprintf(r->out, "# warning %s, %llu of %llu results: %s; %s\n", bb_warnings[i].word, warned[i], results,
+                    bb_warnings[i].text, bb_warnings[i].advice);
+}
+
+static void print_footer(const struct bb_report *r, int coll)
+{
+    const struct bb_table_counts *t = &r->counts;
+
+    if (r->one_line)
+        print_table_line(r, coll);
+    if (t->unchecked > 0 && r->full && !r->style->program)
+        fprintf(r->out, "# Out of bounds values : N/A (%llu of the results above were not verified)\n", t->unchecked);
+    else if (r->full)
+        fprintf(r->out, "# Out of bounds values : %llu %s\n", t->wrong, t->wrong ? "FAILED" : "OK");
+    if (!r->one_line)
+        print_busbw(r, coll);
+    if (shows_skew(r) && !r->one_line)
+        print_skew(r);
+    if (!r->full)
+        return;
+    print_warnings(r, t->warned, t->results);
+    fprintf(r->out, "#\n# Collective test concluded: %s\n",
+            r->style->program ? r->style->program : bb_colls[coll].name);
+    if (r->options->memory)
+        print_memory(r);
+    if (r->style->program)
+        fprintf(r->out, "#\n");
+}
+
+/* Prints the last line of a report without --full: wrong data or a missed limit first. */
+static void print_verdict(const struct bb_report *r)
+{
+    const struct bb_run_counts *t = &r->all;
+
+    print_warnings(r, t->warned, t->results);
+    if (r->options->memory)
+        print_memory(r);
+    if (t->wrong > 0)
+        fprintf(r->out, "# WRONG DATA: %llu elements; ", t->wrong);
+    else if (t->unchecked > 0)
+        fprintf(r->out, "# data not verified%s in %llu of %llu results; ",
+                r->options->checks > 0 ? " (as with EMU_DATA=off)" : "", t->unchecked, t->results);
+    else
+        fprintf(r->out, "# data verified; ");
+    if (r->n_thresholds > 0)
+        fprintf(r->out, "--min-busbw: %s; ", t->below ? "FAILED" : "OK");
+    fprintf(r->out, "shortest time %.2f us (%s)", t->shortest_us, t->shortest);
+    if (t->highest_gbps > 0)
+        fprintf(r->out, ", highest bus bandwidth %.2f GB/s (%s)", t->highest_gbps, t->highest);
+    fputc('\n', r->out);
+}
+
 int bb_report_close(const struct bb_report *r)
 {
     struct bb_results *results = r->session->json;
     json_t *object;
     int rc = 0;
 
+    if (r->out && !r->full && r->all.results > 0)
+        print_verdict(r);
     if (r->style->json_end)
         return results ? r->style->json_end(r) : 0;
     if (results && r->n_thresholds > 0)
@@ -725,50 +845,19 @@ out:
     return rc;
 }
 
-static void print_skew(const struct bb_report *r)
-{
-    const struct bb_table_counts *t = &r->counts;
-    char spread[BB_TIME_TEXT];
-
-    bb_format_time(t->worst_spread_us, spread);
-    if (t->straggler >= 0)
-        fprintf(r->out, "# Straggler: rank %d arrived last in %llu of %llu results, by up to %s\n", t->straggler,
-                t->stragglers, t->results, spread);
-    else
-        fprintf(r->out, "# Straggler: none, ranks arrived within %s of each other\n", spread);
-}
-
-static void print_footer(const struct bb_report *r, int coll)
-{
-    const struct bb_table_counts *t = &r->counts;
-
-    if (t->unchecked > 0 && !r->style->program)
-        fprintf(r->out, "# Out of bounds values : N/A (%llu of the results above were not verified)\n", t->unchecked);
-    else
-        fprintf(r->out, "# Out of bounds values : %llu %s\n", t->wrong, t->wrong ? "FAILED" : "OK");
-    print_busbw(r, coll);
-    if (shows_skew(r))
-        print_skew(r);
-    for (int i = 0; i < BB_WARN_COUNT; i++)
-        if (t->warned[i] > 0 && !r->style->program && (i != BB_WARN_NOT_CHECKED || r->options->checks > 0))
-            fprintf(r->out, "# warning %s, %llu of %llu results: %s; %s\n", bb_warnings[i].word, t->warned[i],
-                    t->results, bb_warnings[i].text, bb_warnings[i].advice);
-    fprintf(r->out, "#\n# Collective test concluded: %s\n",
-            r->style->program ? r->style->program : bb_colls[coll].name);
-    if (r->options->memory)
-        print_memory(r);
-    if (r->style->program)
-        fprintf(r->out, "#\n");
-    fflush(r->out);
-}
-
 bool bb_report_end(struct bb_report *r, int coll)
 {
+    bool below;
+
     if (r->style->program && r->cycle + 1 != r->options->cycles)
         return false;
-    if (r->out)
+    if (r->out) {
         print_footer(r, coll);
-    return check_thresholds(r, coll);
+        fflush(r->out);
+    }
+    below = check_thresholds(r, coll);
+    r->all.below |= below;
+    return below;
 }
 
 void bb_report_skip(struct bb_report *r, int coll)
@@ -776,7 +865,8 @@ void bb_report_skip(struct bb_report *r, int coll)
     if (r->out && r->style->program)
         bb_report_begin(r, coll);
     if (r->out)
-        fprintf(r->out, "#\n# %s: the number of ranks per group is not a power of 2, skipping\n", bb_colls[coll].name);
+        fprintf(r->out, "%s# %s: the number of ranks per group is not a power of 2, skipping\n", r->full ? "#\n" : "",
+                bb_colls[coll].name);
     if (r->style->program)
         (void)bb_report_end(r, coll);
 }
@@ -798,19 +888,54 @@ static int save_result(const struct bb_report *r, const struct bb_row *row, int 
     return bb_result_save(r->session, result, &s.f.seen, flags, s.f.seen.gpu_flags);
 }
 
+/* Keeps the results of the smallest and the largest size, and the best ones of the run. */
+static void count_extremes(struct bb_report *r, const struct bb_case *c, const struct bb_metrics *f)
+{
+    struct bb_table_counts *t = &r->counts;
+    struct bb_run_counts *all = &r->all;
+    char bytes[BB_BYTES_TEXT];
+
+    if (f->bytes == 0) /* rounded down: nothing is sent */
+        return;
+    if (isnan(t->first_us) || f->bytes < t->min_bytes) {
+        t->min_bytes = f->bytes;
+        t->first_us = f->time_us.p50;
+    }
+    if (isnan(t->last_us) || f->bytes > t->max_bytes) {
+        t->max_bytes = f->bytes;
+        t->last_us = f->time_us.p50;
+        t->last_gbps = f->busbw_gbps;
+    }
+    if (all->shortest_us == 0 || f->time_us.p50 < all->shortest_us) {
+        all->shortest_us = f->time_us.p50;
+        snprintf(all->shortest, sizeof all->shortest, "%s, %s", bb_colls[c->kind].name,
+                 bb_format_bytes(f->bytes, bytes));
+    }
+    if (f->busbw_gbps > all->highest_gbps) {
+        all->highest_gbps = f->busbw_gbps;
+        snprintf(all->highest, sizeof all->highest, "%s, %s", bb_colls[c->kind].name, bb_format_bytes(f->bytes, bytes));
+    }
+}
+
 /* Adds a result to the table's counts. Results with a forced algorithm do not count in the bus bandwidths (mean and
  * thresholds), because NCCL would not choose this algorithm. */
 static void count_result(struct bb_report *r, const struct bb_row *row, int placement)
 {
     const struct bb_metrics *f = &row->metrics[placement];
     struct bb_table_counts *t = &r->counts;
+    struct bb_run_counts *all = &r->all;
     struct bb_case c = row->c;
 
     t->wrong += f->wrong;
     t->unchecked += !f->checked;
     t->results++;
-    for (int i = 0; i < BB_WARN_COUNT; i++)
+    all->wrong += f->wrong;
+    all->unchecked += !f->checked;
+    all->results++;
+    for (int i = 0; i < BB_WARN_COUNT; i++) {
         t->warned[i] += f->warnings >> i & 1;
+        all->warned[i] += f->warnings >> i & 1;
+    }
     if (f->skew.known) {
         t->worst_spread_us = fmax(t->worst_spread_us, f->skew.spread_us.p50);
         t->straggler = t->straggler < 0 ? f->skew.straggler : t->straggler;
@@ -819,8 +944,7 @@ static void count_result(struct bb_report *r, const struct bb_row *row, int plac
     if (row->chosen)
         return;
     bb_busbw_tally_add(&t->busbw, f->busbw_gbps);
-    t->min_bytes = t->min_bytes && t->min_bytes < f->bytes ? t->min_bytes : f->bytes;
-    t->max_bytes = t->max_bytes > f->bytes ? t->max_bytes : f->bytes;
+    count_extremes(r, &c, f);
     c.in_place = placement == BB_IN_PLACE;
     for (int i = 0; i <= r->n_thresholds; i++)
         if (i == r->n_thresholds || threshold_applies(r, &r->thresholds[i], &c))
@@ -847,7 +971,7 @@ int bb_report_row(struct bb_report *r, const struct bb_row *row)
 
     if (r->out && shown && r->style->before_row)
         r->style->before_row(r, row);
-    if (r->out && shown)
+    if (r->out && shown && !r->one_line)
         print_line(r, row, false);
     if (r->out && !results && ferror(r->out)) /* stdout is closed (`| head`), so the run has no output */
         return bb_err(BB_EFAIL, "cannot write to stdout, and there is no results file (--json)");

@@ -62,13 +62,27 @@ struct bb_table_counts {
     unsigned long long results, warned[BB_WARN_COUNT]; /* warned: results with each warning (enum bb_warning) */
     size_t min_bytes, max_bytes;                       /* sizes of these results */
     struct bb_busbw_tally busbw;                       /* of all results that NCCL chose the algorithm for */
+    double first_us, last_us,
+        last_gbps;          /* time of the smallest and of the largest size, and its bus bandwidth; NaN: none */
     double worst_spread_us; /* sync mode: largest median arrival spread (time from first to last arrival) */
     int straggler;          /* rank that arrived last (struct bb_skew) in the first result that names one; -1: none */
     unsigned long long stragglers; /* results in which rank `straggler` is the straggler */
 };
 
+/* Counts of all tables of a run. */
+struct bb_run_counts {
+    unsigned long long wrong, unchecked, results, warned[BB_WARN_COUNT]; /* as in bb_table_counts */
+    double shortest_us, highest_gbps; /* of all results that NCCL chose the algorithm for; 0: none */
+    char shortest[64], highest[64];   /* their collectives and sizes */
+    bool below;                       /* whether a table is below --min-busbw */
+};
+
 struct bb_report {
-    FILE *out;                  /* stream for the table; NULL: no table */
+    FILE *out;     /* stream for the table; NULL: no table */
+    bool full;     /* print everything: --full or nccl-tests' format */
+    bool one_line; /* a table takes one line, because there are several */
+    bool headed;   /* one_line: the heading of these lines is printed */
+    struct bb_run_counts all;
     struct bb_session *session; /* ranks, GPUs and results file */
     const struct bb_bench_context *ctx;
     const struct bb_report_style *style;
@@ -114,7 +128,7 @@ bool bb_report_end(struct bb_report *r, int coll);
  * NULL: it has none. */
 const char *bb_report_mean_verdict(const struct bb_report *r);
 
-/* bb_report_close - write the last fields of the results: memory_bytes if requested (-M), or, in nccl-tests' format,
+/* bb_report_close - print the verdict as the last line, unless everything is printed, and write the last fields of the results: memory_bytes if requested (-M), or, in nccl-tests' format,
  * what style->json_end writes. */
 BB_MUST_CHECK int bb_report_close(const struct bb_report *r);
 

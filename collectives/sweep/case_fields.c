@@ -53,7 +53,7 @@ const struct bb_field bb_metric_fields[] = {
 
 void bb_print_case_title(FILE *out, int coll, const char *mode)
 {
-    fprintf(out, "#\n# %s%s%s%s: %s; busbw = algbw * %s\n", bb_colls[coll].name, mode ? " (" : "", mode ? mode : "",
+    fprintf(out, "# %s%s%s%s: %s; busbw = algbw * %s\n", bb_colls[coll].name, mode ? " (" : "", mode ? mode : "",
             mode ? ")" : "", bb_colls[coll].help, bb_colls[coll].factor_text);
     if (bb_colls[coll].inplace == BB_INPLACE_NONE)
         fprintf(out, "# in place: N/A, because received data would overwrite data that are still to be sent\n");

@@ -62,7 +62,7 @@ def rows_of(text):
 
 @pytest.mark.smoke
 def test_table_has_the_format_of_nccl_tests(busbar, profile):
-    done = busbar.run("bench", "all_reduce", "-b", "1K", "-e", "4K", "-f", "2", ranks=4, env=profile())
+    done = busbar.run("bench", "all_reduce", "--full", "-b", "1K", "-e", "4K", "-f", "2", ranks=4, env=profile())
     assert done.returncode == 0, done.stderr
     heading = next(line for line in done.stdout.splitlines() if re.match(r"#\s+size", line))
     assert heading.lstrip("#").split() == ["size", "count", "type", "redop", "root",
@@ -105,7 +105,7 @@ def test_json_follows_the_schema(busbar, profile, tmp_path):
 
 
 def test_table_equals_the_golden_file(busbar, profile, golden):
-    done = busbar.run("bench", "all_reduce", "sendrecv", "-b", "4K", "-e", "1M", "-f", "16", ranks=4, env=profile())
+    done = busbar.run("bench", "all_reduce", "sendrecv", "--full", "-b", "4K", "-e", "1M", "-f", "16", ranks=4, env=profile())
     table = [line for line in done.stdout.splitlines() if not re.match(r"# busbar |#  Rank ", line)]
     golden("bench-table.txt", "\n".join(table) + "\n")
 
@@ -234,7 +234,7 @@ def test_wrong_f8_average_is_detected(busbar, dtype):
 def test_wrong_data_exits_with_status_3(busbar, tmp_path, collective):
     path = tmp_path / "result.json"
     call = {"broadcast": "ncclBroadcast", "sendrecv": "ncclRecv"}.get(collective)  # the barrier between calls is not counted
-    done = busbar.run("bench", collective, *ONE, "--placement", "out_of_place", "--json", path, ranks=4,
+    done = busbar.run("bench", collective, "--full", *ONE, "--placement", "out_of_place", "--json", path, ranks=4,
                       env={"EMU_FAULT": "corrupt:rank=2,call=2" + (f",name={call}" if call else "")})
     assert done.returncode == 3
     match = re.search(r"busbar: .*wrong data: %s of 1024 bytes out of place: 1 wrong element, first on rank 2 \(\S+\) element (\d+): "

@@ -57,7 +57,7 @@ def test_ranks_and_parts_select_the_rows(busbar, tmp_path):
 
 
 def test_a_communicator_of_one_rank_is_singular(busbar):
-    done = busbar.run("bench", "comm", "--repeats", "1", "--size", "8", "-w", "0")
+    done = busbar.run("bench", "comm", "--full", "--repeats", "1", "--size", "8", "-w", "0")
     assert done.returncode == 0 and "# shrink, communicator of 1 rank: needs at least 2 ranks" in done.stdout
 
 
@@ -71,7 +71,7 @@ def test_windows_across_nodes_have_no_time(busbar, tmp_path):
 
 
 def test_text_labels_the_times_of_the_emulator(busbar):
-    done = busbar.run("bench", "comm", "--repeats", "1", "--size", "8", ranks=2)
+    done = busbar.run("bench", "comm", "--full", "--repeats", "1", "--size", "8", ranks=2)
     assert done.returncode == 0 and done.stderr == ""
     assert "times of the emulator" in done.stdout and "no measurement of NCCL" in done.stdout
     rows = [line.split()[1] for line in done.stdout.splitlines() if not line.startswith("#")]

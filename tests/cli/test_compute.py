@@ -14,7 +14,7 @@ def rows_of(result, section):
 
 
 def test_all_sections_run_on_one_rank_without_mpirun(busbar, golden):
-    done = busbar.run("bench", "compute", "--quick")
+    done = busbar.run("bench", "compute", "--quick", "--full")
     assert done.returncode == 0, done.stderr
     golden("bench-compute.txt", done.stdout[done.stdout.index("# gemm:"):])
     assert "none is a measurement of hardware" in done.stdout
@@ -25,7 +25,7 @@ def test_all_sections_run_on_one_rank_without_mpirun(busbar, golden):
 def test_all_sections_run_with_few_operations(busbar):
     """The sanitizers run this one: with all operations of --quick they take a minute of CPU time."""
     few = ["-d", "half", "-n", "1", "-w", "0", "--repeats", "2", "--candidates", "2", "--size", "4K"]
-    done = busbar.run("bench", "compute", "--quick", *few)
+    done = busbar.run("bench", "compute", "--quick", "--full", *few)
     assert done.returncode == 0, done.stderr
     assert all(f"# {section}: " in done.stdout for section in ["gemm", "memory_kernels", "timed"]), done.stdout
 
@@ -79,7 +79,7 @@ def test_several_ranks_measure_at_the_same_time(busbar, tmp_path):
 @pytest.mark.parametrize("slow, expected", [("rank=1:1.5", [(1, 1)]), ("", [])])
 def test_names_the_slow_gpu(busbar, tmp_path, slow, expected):
     path = tmp_path / "r.json"
-    done = busbar.run("bench", "compute", "--quick", "-d", "float", "-n", 2, "--repeats", 2, "--json", path, ranks=3,
+    done = busbar.run("bench", "compute", "--quick", "--full", "-d", "float", "-n", 2, "--repeats", 2, "--json", path, ranks=3,
                       env={"EMU_DATA": "off", "EMU_SLOW": slow})
     run = json.loads(path.read_text())
     assert done.returncode == 0 and [(s["rank"], s["gpu"]) for s in run["slow_gpus"]] == expected
@@ -110,7 +110,7 @@ def test_names_the_node_of_all_slow_gpus(busbar):
     ("rank=3:1.5,rank=1:1.3", {1: 1.3, 3: 1.5}), ("rank=1:1.3,rank=2:1.3,rank=3:1.3", {1: 1.3, 2: 1.3, 3: 1.3})])
 def test_names_all_slow_gpus_and_enforces_limits(busbar, tmp_path, slow, factors):
     path = tmp_path / "r.json"
-    args = ("bench", "compute", "timed", "--quick", "-n", 10, "--repeats", 2, "--json", path)
+    args = ("bench", "compute", "timed", "--quick", "--full", "-n", 10, "--repeats", 2, "--json", path)
     env = {"EMU_DATA": "off", "EMU_SLOW": slow}
     done = busbar.run(*args, "--max-slow", 0, ranks=4, env=env)
     run = json.loads(path.read_text())

@@ -205,7 +205,7 @@ def test_forked_ranks_are_on_the_same_nodes_as_launched_ranks(busbar, ranks, per
 def test_p2p_lists_the_slow_link_first(busbar, tmp_path):
     """NIC 1 of node 1 belongs to rank 3, the second rank of the node. All its links to the other node have half of 25 GB/s."""
     env = {"EMU_NODES": "2", "EMU_SLOW": "link=node1-nic1:0.5", "EMU_DATA": "off"}
-    text = busbar.run(*P2P, "--json", tmp_path / "r.json", ranks=4, env=env).stdout
+    text = busbar.run(*P2P, "--full", "--json", tmp_path / "r.json", ranks=4, env=env).stdout
     run = json.loads((tmp_path / "r.json").read_text())
     for row in run["results"]:
         slow = 3 in (row["from"], row["to"]) and {row["from"], row["to"]} != {2, 3}

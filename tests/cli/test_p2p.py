@@ -61,7 +61,7 @@ def test_measures_every_pair_in_rounds_of_disjoint_pairs(busbar, tmp_path, ranks
 
 
 def test_runs_without_options(busbar):
-    done = busbar.run("bench", "p2p", ranks=2, env={"EMU_DATA": "off"})
+    done = busbar.run("bench", "p2p", "--full", ranks=2, env={"EMU_DATA": "off"})
     assert done.returncode == 0 and "# inside a node: min " in done.stdout, done.stderr
     assert "# 1 round of concurrent pairs" in done.stdout
 
@@ -75,7 +75,7 @@ def test_schedule_one_measures_one_pair_per_round(busbar, tmp_path):
 
 
 def test_reports_slow_links(busbar, tmp_path, one_far):
-    args = ("bench", "p2p", "--bandwidth-sizes", "1000000")
+    args = ("bench", "p2p", "--full", "--bandwidth-sizes", "1000000")
     text = busbar.run(*args, "--json", tmp_path / "r.json", ranks=5, env=one_far).stdout
     result = json.loads((tmp_path / "r.json").read_text())
     for row in result["results"]:
@@ -96,7 +96,7 @@ def test_a_faster_minority_makes_no_other_link_slow(busbar, tmp_path, fault, cau
     """The cluster model has nodes of 2 GPUs, but busbar sees one host: pairs with NVLink among GPUs with PCIe."""
     path = tmp_path / "cluster.json"
     path.write_text(json.dumps({**PROFILE, "gpus_per_node": 2}))
-    done = busbar.run("bench", "p2p", "--bandwidth-sizes", "1000000", "--metrics", "bandwidth", "--direction", "one", "--max-slow", 0,
+    done = busbar.run("bench", "p2p", "--full", "--bandwidth-sizes", "1000000", "--metrics", "bandwidth", "--direction", "one", "--max-slow", 0,
                       "-n", 2, "--repeats", 2, "--json", tmp_path / "r.json", ranks=8, env={"EMU_CLUSTER": str(path), "EMU_SLOW": fault})
     result = json.loads((tmp_path / "r.json").read_text())
     assert [(c["level"], c["from"], c["slow"], c["links"]) for c in result["causes"]] == [("rank", r, 12, 12) for r in causes]
@@ -119,7 +119,7 @@ def test_a_faster_minority_makes_no_other_link_slow(busbar, tmp_path, fault, cau
 def test_names_the_cause_of_slow_links_first_and_last(busbar, tmp_path, nodes, slow, causes):
     """NIC 0 of node 2 belongs to the first rank of the node."""
     path = tmp_path / "r.json"
-    done = busbar.run("bench", "p2p", "--metrics", "bandwidth", "--direction", "one", "-n", 2, "--repeats", 2, "--max-slow", 0,
+    done = busbar.run("bench", "p2p", "--full", "--metrics", "bandwidth", "--direction", "one", "-n", 2, "--repeats", 2, "--max-slow", 0,
                       "--json", path, ranks=8, env={"EMU_NODES": str(nodes), "EMU_CLUSTER": "h100-sxm-ib", "EMU_DATA": "off", "EMU_SLOW": slow})
     run = json.loads(path.read_text())
     assert [(c["level"], c["from"], c["node"]) for c in run["causes"]] == causes and all(c["slow"] == c["links"] for c in run["causes"])
@@ -181,7 +181,7 @@ def test_two_nodes_need_an_absolute_limit(busbar, nodes, args, hint):
 def test_two_faults_count_each_link_once(busbar, tmp_path):
     """Ranks 6 and 7 are on node 3: 2 x 6 links, each way. Rank 2 has 4 further links, each way; 16 links are healthy."""
     path = tmp_path / "r.json"
-    done = busbar.run("bench", "p2p", "--metrics", "bandwidth", "--direction", "one", "-n", 2, "--repeats", 2, "--max-slow", 0, "--json", path, "--csv",
+    done = busbar.run("bench", "p2p", "--full", "--metrics", "bandwidth", "--direction", "one", "-n", 2, "--repeats", 2, "--max-slow", 0, "--json", path, "--csv",
                       tmp_path / "r.csv", ranks=8, env={"EMU_NODES": "4", "EMU_CLUSTER": "h100-sxm-ib", "EMU_DATA": "off",
                                                         "EMU_SLOW": "link=node1-nic0:0.7,node3:0.4"})
     run = json.loads(path.read_text())
@@ -198,7 +198,7 @@ def test_two_faults_count_each_link_once(busbar, tmp_path):
 
 
 def test_lists_the_slowest_links_in_order(busbar, tmp_path, one_far):
-    args = ("bench", "p2p", "--bandwidth-sizes", "1000000", "--metrics", "bandwidth", "--direction", "one")
+    args = ("bench", "p2p", "--full", "--bandwidth-sizes", "1000000", "--metrics", "bandwidth", "--direction", "one")
     done = busbar.run(*args, "--max-slow", "0", "--json", tmp_path / "r.json", ranks=5, env=one_far)
     result = json.loads((tmp_path / "r.json").read_text())
     assert [(s["from"], s["to"]) for s in result["slowest_links"]] == [(0, 4), (1, 4), (2, 4), (3, 4), (4, 0)]
@@ -207,7 +207,7 @@ def test_lists_the_slowest_links_in_order(busbar, tmp_path, one_far):
 
 
 def test_table_is_a_matrix(busbar):
-    done = busbar.run("bench", "p2p", "--bandwidth-sizes", "2000000", "--metrics", "bandwidth", "--direction",
+    done = busbar.run("bench", "p2p", "--full", "--bandwidth-sizes", "2000000", "--metrics", "bandwidth", "--direction",
                       "both", ranks=3)
     assert done.returncode == 0 and done.stderr == ""
     rows = [line.split() for line in done.stdout.splitlines() if not line.startswith("#")]

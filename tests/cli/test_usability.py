@@ -49,4 +49,4 @@ def test_proxy_all_suggests_supported_rank_counts(busbar):
 
 def test_emulated_gpus_without_data_are_flagged_as_not_checked(busbar):
     done = busbar.run("bench", "all_reduce", "--sizes", "1K", "-n", 1, "--repeats", 1, ranks=2, env=NO_DATA)
-    assert "not_checked" in done.stdout and "EMU_DATA=off disables verification" in done.stdout
+    assert done.stdout.splitlines()[-1].startswith("# data not verified (as with EMU_DATA=off) in 2 of 2 results; ")

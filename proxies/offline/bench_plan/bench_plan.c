@@ -117,6 +117,7 @@ static void print_heading(const struct bb_bench_plan *p, FILE *out, int coll)
 {
     struct bb_line line = {.out = out, .widths = bb_case_widths};
 
+    fputs("#\n", out);
     bb_print_case_title(out, coll, NULL);
     fprintf(out, "#\n");
     bb_print_placements(out, bb_case_widths, 0);

@@ -589,7 +589,7 @@ static void options_become_json(void **state)
     (void)state;
     assert_string_equal(
         text,
-        "{\"json\":null,\"csv\":null,\"timeout\":2.5,\"share_gpu\":true,\"no_supervisor\":false,\"quiet\":false}");
+        "{\"json\":null,\"csv\":null,\"timeout\":2.5,\"share_gpu\":true,\"no_supervisor\":false,\"full\":false,\"quiet\":false}");
     free(text);
     json_decref(json);
 }

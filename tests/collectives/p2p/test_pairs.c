@@ -6,6 +6,7 @@
 #include "tests/check.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 enum { MAX_RANKS = 33 };
 
@@ -444,6 +445,34 @@ static void sorts_links_from_the_worst(void **state)
     assert_link(&worst[2], BB_LINK_PAIR, 4, 5, true, 90, 100);
 }
 
+/* Each rank of a fully connected job has 7 slow links to others. Two are chosen for each rank, the slowest first. */
+static void chooses_the_slowest_suspects_of_each_rank(void **state)
+{
+    double value[RANKS * RANKS];
+    int node_of[RANKS] = {0}, n, chosen, taken[RANKS] = {0};
+    const struct bb_link_outliers l = {RANKS, value, node_of, true, true, 0.8, 1000};
+    struct bb_slow_link *suspects;
+
+    (void)state;
+    for (int i = 0; i < RANKS * RANKS; i++)
+        value[i] = 100 - i % 13;
+    n = bb_link_outliers_suspects(&l, 2, &suspects, &chosen);
+    assert_int_equal(n, RANKS * (RANKS - 1) / 2);
+    assert_in_range(chosen, RANKS, 2 * RANKS);
+    for (int i = 0; i < chosen; i++) {
+        assert_true(i == 0 || suspects[i - 1].value <= suspects[i].value);
+        assert_true(taken[suspects[i].from] < 2 || taken[suspects[i].to] < 2);
+        taken[suspects[i].from]++;
+        taken[suspects[i].to]++;
+    }
+    for (int r = 0; r < RANKS; r++)
+        assert_true(taken[r] >= 2);
+    free(suspects);
+    n = bb_link_outliers_suspects(&l, RANKS, &suspects, &chosen);
+    assert_int_equal(chosen, n);
+    free(suspects);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -463,6 +492,7 @@ int main(void)
         cmocka_unit_test(a_slow_leaf_switch_is_explained_by_its_ranks),
         cmocka_unit_test(an_absolute_limit_finds_equally_slow_links),
         cmocka_unit_test(sorts_links_from_the_worst),
+        cmocka_unit_test(chooses_the_slowest_suspects_of_each_rank),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

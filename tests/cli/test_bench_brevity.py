@@ -1,0 +1,64 @@
+"""The default output of each mode of `busbar bench` has at most 25 lines and ends with the verdict; --full and JSON have everything."""
+import json
+
+import pytest
+
+FEW = ("-n", 2, "--repeats", 2, "-w", 1)
+MODES = {"all_reduce": (("all_reduce", *FEW), "# data not verified (as with EMU_DATA=off) in 24 of 24 results; shortest time "),
+         "alltoall": (("alltoall", *FEW), "# data not verified (as with EMU_DATA=off) in "),
+         "all": (("all", *FEW), "# data not verified (as with EMU_DATA=off) in "),
+         "p2p": (("p2p", *FEW), "# 0 slow links; 0 ranks and 0 nodes have slow links only (--slow 0.8)"),
+         "comm": (("comm", "--repeats", 1, "--size", "8"), "      8                 destroy "),
+         "overlap": (("overlap", "--repeats", 2), "# tie for 64 MiB: CTAs "),
+         "compute": (("compute", *FEW), "# no slow rank; ")}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_default_output_has_at_most_25_lines(busbar, tmp_path, mode):
+    args, last = MODES[mode]
+    run = lambda *more: busbar.run("bench", *args, *more, ranks=8, env={"EMU_DATA": "off"})
+    done = run("--json", tmp_path / "r.json")
+    lines = done.stdout.splitlines()
+    assert done.returncode == 0 and 8 <= len(lines) <= 25 and lines[-1].startswith(last), done.stdout + done.stderr
+    if mode != "compute":
+        assert len(run("--full").stdout.splitlines()) > 25
+    rows = json.loads((tmp_path / "r.json").read_text())["results"]
+    assert len(rows) >= {"all_reduce": 24, "all": 200, "p2p": 28 * 5, "comm": 3 * 20, "overlap": 3 * 7, "compute": 100}.get(mode, 12)
+
+
+def test_default_sizes_have_factor_4_and_others_factor_2(busbar, tmp_path):
+    sizes = lambda *args: [r["bytes"] for r in busbar.json("bench", "all_reduce", "--placement", "in_place", *FEW, *args, tmp_path=tmp_path,
+                                                           ranks=2, env={"EMU_DATA": "off"})["results"]]
+    assert sizes() == [8 * 4 ** i for i in range(12)]
+    assert sizes("-e", "64") == [8, 16, 32, 64] and sizes("-f", 32)[:2] == [8, 256]
+
+
+def test_several_collectives_take_one_line_each(busbar):
+    """The line has the results of the smallest and of the largest size; --full has the row of each size."""
+    args = ("bench", "all_gather", "reduce_scatter", "--sizes", "1K,64K,1M", *FEW)
+    short, full = (busbar.run(*args, *more, ranks=2).stdout for more in ((), ("--full",)))
+    rows = [line.split() for line in short.splitlines() if not line.startswith("#")]
+    assert [row[0] for row in rows] == ["all_gather", "reduce_scatter"] and all(row[-1] == "0" for row in rows)
+    long = [line.split() for line in full.splitlines() if not line.startswith("#")]
+    assert len(long) == 6 and [row[4] for row in rows] == [long[0][5], long[3][5]] and [row[7:9] for row in rows] == [
+        [long[i][5], long[i][7]] for i in (2, 5)]
+    assert short.splitlines()[-1].startswith("# data verified; shortest time ") and "(all_gather, 1 MiB)" in short
+
+
+def test_last_line_names_wrong_data_and_missed_limits(busbar):
+    fault = {"EMU_FAULT": "corrupt:rank=1,call=4,name=ncclAllReduce"}
+    done = busbar.run("bench", "all_reduce", "--sizes", "1K", "--placement", "in_place", "-n", 2, "--repeats", 1, "-w", 1, "--clock", "gpu", ranks=2,
+                      env={"EMU_FAULT": "corrupt:rank=1,call=4,name=ncclAllReduce"})
+    assert done.returncode in (0, 3)
+    assert done.stdout.splitlines()[-1].startswith("# WRONG DATA: " if done.returncode == 3 else "# data verified; ")
+    done = busbar.run("bench", "all_reduce", "--sizes", "1K", *FEW, "--min-busbw", 1000, ranks=2)
+    assert done.returncode == 5 and done.stdout.splitlines()[-1].startswith("# data verified; --min-busbw: FAILED; ")
+
+
+def test_compute_quick_does_not_judge_short_kernels(busbar):
+    """Rank 1 is slower by a half, but no kernel of --quick is longer than its launch."""
+    args, slow = ("bench", "compute", "gemm", "--quick", "-d", "half", *FEW), {"EMU_SLOW": "rank=1:1.5", "EMU_DATA": "off"}
+    done = busbar.run(*args, ranks=2, env={**slow, "EMU_SLOW": ""})
+    assert done.returncode == 0 and "which hides slow GPUs" in done.stdout.splitlines()[-1]
+    done = busbar.run(*args, "--max-slow", 0, ranks=2, env=slow)
+    assert done.returncode == 2 and "--max-slow cannot judge the GEMMs and memory-bound kernels of --quick" in done.stderr

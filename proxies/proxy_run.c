@@ -306,7 +306,8 @@ static int run_all(struct run *x)
 
     x->options.no_alone = true;
     x->options.step.ranks = x->session.world.size;
-    bb_step_connect_at_init(); /* although only deadlock-prone steps require it: NCCL reads its environment once */
+    bb_step_enable(
+        BB_STEP_CONNECT_AT_INIT); /* although only deadlock-prone steps require it: NCCL reads its environment once */
     TRY(bb_session_setup_gpus(&x->session, 0));
     TRY(open_results(x, "busbar.proxies/1", true, NULL));
     x->measure_plan.steps = x->options.steps;
@@ -321,6 +322,14 @@ out:
 
 /* ---- start and end of `busbar proxy` ---- */
 
+static bool orders_launches(const struct run *x)
+{
+    enum { NCCL_SINCE = 22600, CUDA_SINCE = 12030 };
+
+    return x->serialisable && x->step.layout.n_comms > 1 && x->session.nccl_runtime >= NCCL_SINCE &&
+           x->session.cuda_driver >= CUDA_SINCE && x->session.cuda_runtime >= CUDA_SINCE;
+}
+
 static int run_named(struct run *x)
 {
     int rc;
@@ -333,8 +342,10 @@ static int run_named(struct run *x)
     TRY(bb_world_agree(&x->session.world, rc, "the file of the trace"));
     TRY(load_cluster(x));
     if (!x->serialisable)
-        bb_step_connect_at_init();
+        bb_step_enable(BB_STEP_CONNECT_AT_INIT);
     TRY(bb_session_setup_gpus(&x->session, 0));
+    if (orders_launches(x))
+        bb_step_enable(BB_STEP_ORDER_LAUNCHES);
     TRY(bb_scaling_check_gpus(&x->scaling));
     TRY(open_results(x, "busbar.proxy/1", false, &bb_proxy_set));
     TRY(write_plan(x));

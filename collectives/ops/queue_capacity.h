@@ -9,9 +9,10 @@
 /*
  * Capacity of a stream's launch queue. CUDA documents none. About 1000 entries are commonly observed; busbar uses half
  * of that number. A kernel, an event record and an event wait take one entry each. An NCCL operation takes three (NCCL
- * 2.30, enqueue.cc: ncclLaunchPrepare and ncclLaunchFinish).
+ * 2.30, enqueue.cc: ncclLaunchPrepare and ncclLaunchFinish), and two more with NCCL_LAUNCH_ORDER_IMPLICIT=1, which runs of
+ * steps with several communicators set.
  */
-enum { BB_QUEUE_ENTRIES = 512, BB_NCCL_ENTRIES = 3 };
+enum { BB_QUEUE_ENTRIES = 512, BB_NCCL_ENTRIES = 3, BB_LAUNCH_ORDER_ENTRIES = 2 };
 
 /*
  * Size of the work FIFO of an NCCL communicator, unless NCCL_WORK_FIFO_BYTES is set (init.cc). A work element has 48

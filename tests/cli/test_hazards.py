@@ -28,8 +28,17 @@ def test_steps_set_no_variable_while_other_threads_run(busbar, tmp_path, command
     done = busbar.run_program(busbar.mpirun, "-n", ranks, "sh", "-c", f"{watch} exec {program}")
     assert done.returncode == 0, done.stderr
     written = re.findall(r"^written: (\w?CCL_\w+)=\S* with (\d+) other threads", done.stderr, re.M)
-    assert written == [("_CCL_RUNTIME_CONNECT", "0")] * ranks
+    assert sorted(written) == [("_CCL_LAUNCH_ORDER_IMPLICIT", "0")] * ranks + [("_CCL_RUNTIME_CONNECT", "0")] * ranks
     assert json.loads(path.read_text())["environment"]["NCCL_RUNTIME_CONNECT"] == "0"
+
+
+@pytest.mark.parametrize("command,ranks,expected", [(("proxy", "gpt2_large", 2, 2, 2), 4, "1"), (("proxy", "resnet50"), 2, None),
+                                                    (ONE_PIPE, 8, None)])
+def test_launches_of_several_communicators_are_ordered(busbar, tmp_path, command, ranks, expected):
+    """A step with one communicator needs no order, and the order would deadlock a step that requires concurrent streams."""
+    run = busbar.json(*command, "--scale-counts", "0.0001", "-n", 1, "--traced-steps", 0, "--no-alone", ranks=ranks, tmp_path=tmp_path,
+                      env={"EMU_DATA": "off"})
+    assert run["environment"].get("NCCL_LAUNCH_ORDER_IMPLICIT") == expected
 
 
 def test_ranks_that_share_a_gpu_divide_the_connections_of_mps(busbar, tmp_path):

@@ -40,7 +40,7 @@ long bb_step_queue_entries(const struct bb_program *p, const struct bb_layout *l
                 else if (op->kind == BB_OP_COMPUTE)
                     entries += op->compute_us > 0;
                 else if (opens_launch(p, i))
-                    entries += BB_NCCL_ENTRIES;
+                    entries += BB_NCCL_ENTRIES + (l->n_comms > 1 ? BB_LAUNCH_ORDER_ENTRIES : 0);
             }
         most = entries > most ? entries : most;
     }
@@ -80,8 +80,8 @@ int bb_step_start_barrier_check(const struct bb_step *step, int queues, size_t f
                           entries, BB_QUEUE_ENTRIES, instead);
         if ((size_t)bytes > fifo_bytes)
             return bb_err(BB_EUSAGE,
-                          "--start-barrier: the step needs %ld bytes of NCCL's work FIFO, at most %zu fit; %s",
-                          bytes, fifo_bytes, instead);
+                          "--start-barrier: the step needs %ld bytes of NCCL's work FIFO, at most %zu fit; %s", bytes,
+                          fifo_bytes, instead);
     }
     return 0;
 }

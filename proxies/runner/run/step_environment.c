@@ -15,9 +15,15 @@ static int set_default(const char *name, const char *value)
 
 enum { MIN_QUEUES = 4, MAX_QUEUES = 32 };
 
-/* Entry of the environment, which contains a pointer to this array. bb_step_connect_at_init changes the first character
- * to N. */
-static char connect_at_init[] = "_CCL_RUNTIME_CONNECT=0";
+/* entry: becomes a part of the environment, which contains a pointer to it. bb_step_enable changes its first character to
+ * N. */
+static struct {
+    const char *name;
+    char entry[40];
+} reserved[] = {
+    [BB_STEP_CONNECT_AT_INIT] = {"NCCL_RUNTIME_CONNECT", "_CCL_RUNTIME_CONNECT=0"},
+    [BB_STEP_ORDER_LAUNCHES] = {"NCCL_LAUNCH_ORDER_IMPLICIT", "_CCL_LAUNCH_ORDER_IMPLICIT=1"},
+};
 
 int bb_step_set_environment(int sharing)
 {
@@ -27,15 +33,16 @@ int bb_step_set_environment(int sharing)
 
     snprintf(text, sizeof(text), "%d", queues > MIN_QUEUES ? queues : MIN_QUEUES);
     TRY(set_default("CUDA_DEVICE_MAX_CONNECTIONS", text));
-    if (!getenv("NCCL_RUNTIME_CONNECT") && putenv(connect_at_init))
-        rc = bb_err(BB_EFAIL, "putenv: %s", strerror(errno));
+    for (size_t i = 0; i < sizeof(reserved) / sizeof(*reserved); i++)
+        if (!getenv(reserved[i].name) && putenv(reserved[i].entry))
+            rc = bb_err(BB_EFAIL, "putenv: %s", strerror(errno));
 out:
     return rc;
 }
 
-void bb_step_connect_at_init(void)
+void bb_step_enable(enum bb_step_variable variable)
 {
-    __atomic_store_n(connect_at_init, 'N', __ATOMIC_RELEASE);
+    __atomic_store_n(reserved[variable].entry, 'N', __ATOMIC_RELEASE);
 }
 
 int bb_hardware_queues(void)

@@ -106,7 +106,7 @@ int main(void)
 
     if (rc == 0)
         rc = bb_world_init(&world, 8);
-    bb_step_connect_at_init();
+    bb_step_enable(BB_STEP_CONNECT_AT_INIT);
     if (rc == 0)
         rc = bb_device_choose(&world, 0, true, &device);
     if (rc == 0)

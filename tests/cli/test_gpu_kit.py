@@ -91,10 +91,10 @@ def test_steps_pass_and_their_output_is_kept(kit, tmp_path):
 
 
 def test_failing_step_is_reported_with_its_exit_status(kit, tmp_path):
-    """A row has one warm-up operation, 2 x (1 + 2) operations, and 2 timed by the host clock: operation 16 is the last timed operation
+    """A row has one warm-up operation, 2 x (1 + 2) operations, and 3 for the host clock: operation 17 is the last timed operation
     of the second row."""
     status, output, results = run(kit, tmp_path / "out", "^test-gpu-start_barrier|^shared-2$",
-                                  EMU_FAULT="corrupt:rank=1,call=16,name=ncclAllReduce")
+                                  EMU_FAULT="corrupt:rank=1,call=17,name=ncclAllReduce")
     assert status == 1
     assert re.search(r"shared-2: FAILED \(exit 3, expected 0\)", output)
     assert results["failed"] == 1 and results["passed"] == 1

@@ -6,6 +6,7 @@
  *   gpu_clock_tick       resolution of the GPU clock that the timed kernel reads
  *   event_step           smallest non-zero difference of two events
  *   start_barrier_latency  minimum time from opening the start barrier until the host sees the held work complete
+ *   launch_host          minimum host time of the launch of one small kernel; shorter kernels are limited by the host
  *   launch_and_wait      minimum time to launch one small kernel and wait for it
  *   first_launch_concurrent  host time of the first launch of a kernel while another kernel spins for 300 ms: near 300
  *                            ms if
@@ -13,6 +14,8 @@
  *   first_launch_loaded  the same for another kernel, after busbar has loaded all its kernels: near 0 if loading them
  *                        helps
  *   granularity          allocation granularity of ncclMemAlloc
+ *   multicast_granularity  recommended granularity of multicast (NVLS) memory, to which NCCL before 2.26 rounds the sizes of
+ *                        ncclMemAlloc; 0: the driver or the GPU has no multicast
  *   driver_uuid          1: the driver reports the UUID of the GPU or MIG instance
  *   same_uuid            1: the CUDA runtime reports the same UUID
  *
@@ -25,7 +28,9 @@
 #include "cuda/device/driver.h"
 #include "cuda/load/kernels_load.h"
 
+#include <cuda.h>
 #include <cuda_runtime_api.h>
+#include <dlfcn.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -172,7 +177,7 @@ static int wait_for(cudaEvent_t event)
 
 static int probe_latencies(struct probe *p)
 {
-    double barrier_us = INFINITY, launch_us = INFINITY;
+    double barrier_us = INFINITY, launch_us = INFINITY, host_us = INFINITY;
     int rc = 0;
 
     for (int i = 0; i < ROUNDS; i++) {
@@ -186,11 +191,13 @@ static int probe_latencies(struct probe *p)
         barrier_us = fmin(barrier_us, now_us() - start);
         start = now_us();
         TRY(bb_busy_run(&(struct bb_busy){0}, p->stream));
+        host_us = fmin(host_us, now_us() - start);
         TRY(CUDA(cudaEventRecord(p->end, p->stream)));
         TRY(wait_for(p->end));
         launch_us = fmin(launch_us, now_us() - start);
     }
     print_metric("start_barrier_latency", barrier_us, "us");
+    print_metric("launch_host", host_us, "us");
     print_metric("launch_and_wait", launch_us, "us");
 out:
     return rc;
@@ -226,6 +233,19 @@ out:
 
 /* ---- driver ---- */
 
+static double multicast_granularity(void)
+{
+    const CUmulticastObjectProp asked = {
+        .numDevices = 1, .size = 1, .handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR};
+    CUresult (*get)(size_t *, const CUmulticastObjectProp *, CUmulticastGranularity_flags) = NULL;
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW);
+    size_t bytes = 0;
+
+    if (driver)
+        *(void **)&get = dlsym(driver, "cuMulticastGetGranularity");
+    return get && get(&bytes, &asked, CU_MULTICAST_GRANULARITY_RECOMMENDED) == CUDA_SUCCESS ? (double)bytes : 0;
+}
+
 static int probe_driver(void)
 {
     struct cudaDeviceProp prop;
@@ -236,6 +256,7 @@ static int probe_driver(void)
     if (rc != 0)
         return rc;
     print_metric("granularity", (double)bb_driver_granularity() / (1 << 20), "MiB");
+    print_metric("multicast_granularity", multicast_granularity() / (1 << 20), "MiB");
     print_metric("driver_uuid", known, "(1: known to the driver)");
     print_metric("same_uuid", known && memcmp(uuid, prop.uuid.bytes, sizeof(uuid)) == 0, "(1: same as the runtime's)");
     return 0;

@@ -22,6 +22,9 @@ const struct bb_opt bb_common_options[] = {
     OPT_DOUBLE('T', "timeout", FIELD(timeout_s), "600", "SECONDS", 0.1, 1e6,
                "limit of each wait; a longer wait ends the run with exit status 4"),
     OPT_SHARE_GPU(FIELD(share_gpu)),
+    OPT_FLAG(
+        0, "ras", FIELD(ras),
+        "enable NCCL's RAS service (NCCL_RAS_ENABLE=1); after a timeout its status of the job is printed and recorded"),
     OPT_FLAG(0, "no-supervisor", FIELD(no_supervisor), "run the rank in this process, for debuggers (gdb --args)"),
     OPT_FLAG(0, "full", FIELD(full), "print everything (default: the answer in at most 25 lines)"),
     OPT_QUIET(FIELD(quiet)),

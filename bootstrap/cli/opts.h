@@ -326,6 +326,7 @@ struct bb_common {
     const char *csv;     /* file for the results as CSV; "-": stdout; NULL: none */
     double timeout_s;    /* time limit of each wait for the GPU or for other ranks, in seconds */
     bool share_gpu;      /* allow several ranks on one GPU */
+    bool ras;            /* enable NCCL's RAS */
     bool no_supervisor;  /* the command becomes the rank, without a supervisor */
     const char *buffers; /* OPT_BUFFERS: "nccl" or "cuda"; NULL if the command does not have this option */
     bool quiet;          /* print no table on stdout and no progress */

@@ -154,7 +154,8 @@ static const char *final_status(int rc, const json_t *end)
 
 json_t *bb_results_end_json(const struct bb_results_end *end)
 {
-    const char *const texts[][2] = {{"ended_by", end->ended_by}, {"phase", end->phase}, {"reason", end->reason}};
+    const char *const texts[][2] = {
+        {"ended_by", end->ended_by}, {"phase", end->phase}, {"reason", end->reason}, {"nccl_ras", end->nccl_ras}};
     json_t *fields = json_object();
 
     for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++)

@@ -27,6 +27,7 @@ struct bb_results_end {
     const char *ended_by; /* signal or other cause that interrupted the run */
     const char *phase;    /* what rank 0 did last, and what it waited for */
     const char *reason;   /* the error line */
+    const char *nccl_ras; /* answer of NCCL's RAS after a hang */
 };
 
 /* bb_results_status - return the key "status" of a run that ended with rc: 0 or a negative error code. */

@@ -143,6 +143,7 @@ static struct bb_results_end describe_end(const struct bb_supervisor *s, char ph
         reason = "another rank failed and printed the reason to stderr";
     return (struct bb_results_end){.reason = reason,
                                    .phase = phase,
+                                   .nccl_ras = s->ras,
                                    .ended_by =
                                        s->trouble.cause == BB_CAUSE_SIGNAL ? bb_signal_name(s->trouble.signal) : NULL};
 }

@@ -9,6 +9,8 @@
 
 /* Capacity for an error line in bytes. */
 #define BB_VERDICT_LINE 1800
+/* Capacity for the answer of NCCL's RAS in bytes. */
+#define BB_RAS_TEXT 4096
 
 /* The ranks of the job. Until the first rank of this supervisor has sent them, `rank` is the rank that the launcher set
  * and `size` is 1. */
@@ -98,6 +100,7 @@ struct bb_supervisor {
     bool joining;        /* a rank of this supervisor has requested the connection to the servers (BB_RANK_JOIN) */
     bool launched;       /* false: this is certainly the only process of the job */
     char line[BB_VERDICT_LINE];  /* error line of this supervisor; "": it prints none */
+    char ras[BB_RAS_TEXT];       /* answer of NCCL's RAS after a hang; "": none */
     char printed[BB_ERROR_TEXT]; /* error line that the first rank that failed has printed; "": none */
 };
 

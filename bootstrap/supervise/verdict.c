@@ -2,6 +2,7 @@
 #include "bootstrap/start/launcher.h"
 #include "bootstrap/start/signals.h"
 #include "bootstrap/supervise/local_job.h"
+#include "bootstrap/supervise/ras.h"
 #include "bootstrap/supervise/supervisor.h"
 
 #include <stdio.h>
@@ -244,6 +245,19 @@ void bb_verdict_compose(struct bb_supervisor *s)
         composers[s->trouble.cause](line, s);
     fclose(line);
     s->line[BB_VERDICT_LINE - 1] = '\0';
+    if (s->trouble.cause == BB_CAUSE_HANG)
+        bb_ras_ask(s->ras, BB_RAS_TEXT);
+}
+
+static void print_ras(const struct bb_supervisor *s)
+{
+    const char *line = s->ras;
+
+    for (size_t n; *line; line += n + (line[n] == '\n')) {
+        n = strcspn(line, "\n");
+        if (n > 0)
+            bb_err_job_nonblocking(BB_ETIMEOUT, "NCCL RAS: %.*s", (int)n, line);
+    }
 }
 
 void bb_verdict_print(const struct bb_supervisor *s)
@@ -255,6 +269,7 @@ void bb_verdict_print(const struct bb_supervisor *s)
         (void)bb_rank_program_missing(s->program.command, child->loader);
     else if (s->line[0])
         bb_err_job_nonblocking((enum bb_error)s->code, "%s", s->line);
+    print_ras(s);
 }
 
 void bb_verdict_phase(const struct bb_supervisor *s, char phase[BB_VERDICT_LINE])

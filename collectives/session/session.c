@@ -57,6 +57,8 @@ int bb_session_begin(struct bb_session *s, const struct bb_common *common, enum 
     s->use = use;
     s->profiler_warning = use == BB_SESSION_OBSERVED ? bb_profiler_enable() : NULL;
     TRY(bb_results_validate(common->json, common->csv));
+    if (common->ras)
+        (void)setenv("NCCL_RAS_ENABLE", "1", 1);
     TRY(set_share_env_early(s));
     TRY(bb_world_init(&s->world, common->timeout_s));
     s->out = s->world.rank == 0 && !common->quiet && !to_stdout ? stdout : NULL;

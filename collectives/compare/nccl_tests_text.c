@@ -128,6 +128,13 @@ static int read_settings(struct log *l)
                                                               : "iterations",
                         l->word[i + 1]);
     set_integer(l->config, "graph", word_after(l, "graph:"));
+    set_integer(l->config, "gpus_per_thread", word_after(l, "nGpus"));
+    return 0;
+}
+
+static int read_processes(struct log *l)
+{
+    json_object_set_new(l->root, "process_per_gpu", json_true());
     return 0;
 }
 
@@ -331,6 +338,7 @@ static const struct {
 } lines[] = {
     {{"#", "Collective", "test"}, read_program},
     {{"#", "nThread"}, read_settings},
+    {{"#", "-g"}, read_processes},
     {{"#", "Blocking", "Enabled:"}, read_blocking},
     {{"#", "Rank"}, read_device},
     {{"#", "nccl-tests", "version"}, read_library},

@@ -211,6 +211,16 @@ int bb_result_file_nccl_tests_ranks(const json_t *root)
     return ranks < 1 << 24 ? (int)ranks : 0;
 }
 
+/* The number of GPUs on which one thread enqueues the operations, one after the other. */
+static long long gpus_per_thread(const json_t *root)
+{
+    const json_t *config = json_object_get(root, "config");
+
+    if (json_is_true(json_object_get(root, "process_per_gpu")))
+        return 1;
+    return at_least_1(config, json_object_get(config, "gpus_per_thread") ? "gpus_per_thread" : "ngpus");
+}
+
 static void add_nccl_tests(const json_t *root, json_t *list)
 {
     const json_t *devices = bb_result_file_nccl_tests_devices(root);
@@ -224,6 +234,8 @@ static void add_nccl_tests(const json_t *root, json_t *list)
     add_fact(list, "NCCL library", version > 0 ? text : NULL);
     snprintf(text, sizeof(text), "%d", bb_result_file_nccl_tests_ranks(root));
     add_fact(list, "ranks", json_array_size(devices) > 0 ? text : NULL);
+    snprintf(text, sizeof(text), "%lld", gpus_per_thread(root));
+    add_fact(list, "GPUs per thread", text);
     add_devices(list, devices, "device_info");
     add_nccl_tests_environment(list, json_object_get(root, "env"));
 }

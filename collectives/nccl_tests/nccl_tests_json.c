@@ -83,14 +83,16 @@ static json_t *config_json(const struct bb_report *r)
     return config;
 }
 
-/* Adds the keys "emulated" and "shared_gpu" if they apply. nccl-tests lacks these keys, but readers must know
- * whether the times are meaningful. */
+/* Adds the keys "emulated", "shared_gpu" and "process_per_gpu" if they apply. nccl-tests lacks these keys, but readers
+ * must know whether the times are meaningful and comparable. */
 static json_t *add_flags(const struct bb_report *r, json_t *root)
 {
     if (r->ctx->device->emulated)
         json_object_set_new(root, "emulated", json_true());
     if (r->session->shared_gpu)
         json_object_set_new(root, "shared_gpu", json_true());
+    if (r->style->gpus > 1)
+        json_object_set_new(root, "process_per_gpu", json_true());
     return root;
 }
 

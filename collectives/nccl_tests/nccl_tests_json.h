@@ -1,7 +1,7 @@
 /*
  * nccl_tests_json.h - writes the results in nccl-tests' own JSON format (version 3): one result per row with both
  * placements, booleans and the root as strings, and the values of the footer at the end. Differences from nccl-tests:
- * - The keys "emulated" and "shared_gpu" exist and are true if they apply.
+ * - The keys "emulated", "shared_gpu" and "process_per_gpu" exist and are true if they apply.
  * - Only environment variables on busbar's allow list are written.
  * - Every rank has an entry in "devices".
  * - Completed rows are in the file even if the run is killed.

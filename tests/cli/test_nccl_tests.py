@@ -224,8 +224,8 @@ def test_json_output_follows_nccl_tests_schema(perf, tmp_path):
     done = perf("reduce", "-g", "2", *SMALL, "-J", path)
     run = json.loads(path.read_text())
     assert f"# Writing JSON output to {path}" in done.stdout
-    assert list(run) == ["version", "start_time", "args", "env", "nccl_version", "config", "results", "emulated", "out_of_bounds",
-                         "average_bus_bandwidth", "errors", "end_time"]
+    assert list(run) == ["version", "start_time", "args", "env", "nccl_version", "config", "results", "emulated", "process_per_gpu",
+                         "out_of_bounds", "average_bus_bandwidth", "errors", "end_time"]
     assert run["version"] == 3 and run["nccl_version"] > 21900 and run["args"][0].endswith("reduce_perf")
     assert {k: run["config"][k] for k in ("minimum_bytes", "maximum_bytes", "step_factor", "iterations", "blocking_collectives")} == {
         "minimum_bytes": 1024, "maximum_bytes": 4096, "step_factor": 2, "iterations": 3, "blocking_collectives": "false"}
@@ -291,6 +291,26 @@ def test_compare_reads_nccl_tests_json(busbar, perf, tmp_path):
     assert done.stdout.count(" stream ") == 2 and "only in A 0, only in B 0" in done.stdout, done.stdout
 
 
+def test_compare_knows_how_many_gpus_a_thread_drives(busbar, perf, tmp_path):
+    """nccl-tests enqueues the operations of -g GPUs from one thread. The files of busbar state that each GPU has a process."""
+    ours, theirs = tmp_path / "ours.json", tmp_path / "theirs.json"
+    done = perf("all_reduce", "-g", "4", *SMALL, "-J", ours)
+    assert "# -g 4: a process for each GPU; nccl-tests enqueues on 4 GPUs from one thread" in done.stdout
+    assert "# -g" not in perf("all_reduce", "-t", "2", *SMALL).stdout
+    (tmp_path / "ours.txt").write_text(done.stdout)
+    content = json.loads(ours.read_text())
+    assert content.pop("process_per_gpu") is True
+    theirs.write_text(json.dumps(content))
+    (tmp_path / "theirs.txt").write_text(re.sub(r"(?m)^# -g.*\n", "", done.stdout))
+
+    def differences(*files):
+        compared = busbar.run("compare", *(tmp_path / file for file in files), "--json", "-", emulated=False)
+        return [(d["what"], d["a"], d["b"]) for d in json.loads(compared.stdout)["provenance"] if d["what"] == "GPUs per thread"]
+
+    assert differences("ours.json", "theirs.json") == differences("ours.txt", "theirs.txt") == [("GPUs per thread", "1", "4")]
+    assert differences("ours.json", "ours.txt") == []
+
+
 def test_killed_run_leaves_valid_json(perf, tmp_path):
     path = tmp_path / "r.json"
     perf("all_reduce", "-g", "2", *SMALL, "-J", path, env={"EMU_FAULT": "die:rank=1,call=12,name=ncclAllReduce"})
@@ -339,7 +359,7 @@ def test_json_has_the_same_keys_as_nccl_tests(busbar, perf, tmp_path, args):
                    env=busbar.environment({"EMU_UNKNOWN_KERNELS": "pass"}), check=False)
     assert perf("all_reduce", *args, our_file).returncode == 0
     expected, got = json.loads(their_file.read_text()), json.loads(our_file.read_text())
-    assert got.pop("emulated") is True
+    assert got.pop("emulated") is True and got.pop("process_per_gpu") is True
     assert shape(got) == shape(expected)
 
 

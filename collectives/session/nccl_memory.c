@@ -18,10 +18,17 @@ static void free_nccl(void *memory)
 }
 
 /* Returns the device memory of an allocation: ncclMemAlloc rounds up to the allocation granularity and adds nothing
- * (NCCL allocator.cc). If ncclMemAlloc falls back to cudaMalloc, the allocation is slightly smaller. */
+ * (NCCL allocator.cc). Before NCCL 2.26 it rounds up to the granularity of multicast objects, too (init.cc). If
+ * ncclMemAlloc falls back to cudaMalloc, the allocation is slightly smaller. */
 static size_t device_bytes_nccl(size_t bytes)
 {
-    return bb_round_up(bytes, bb_driver_granularity());
+    const size_t granularity = bb_driver_granularity();
+    size_t multicast = 0;
+    int version = 0;
+
+    if (ncclGetVersion(&version) == ncclSuccess && version < 22600)
+        multicast = bb_driver_multicast_granularity();
+    return bb_round_up(bytes, multicast > granularity ? multicast : granularity);
 }
 
 static const struct bb_allocator nccl_allocator = {"nccl", alloc_nccl, free_nccl, device_bytes_nccl};

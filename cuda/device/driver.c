@@ -64,6 +64,23 @@ size_t bb_driver_granularity(void)
     return bytes;
 }
 
+size_t bb_driver_multicast_granularity(void)
+{
+    CUresult (*get_attribute)(int *, CUdevice_attribute, CUdevice);
+    CUresult (*get_granularity)(size_t *, const CUmulticastObjectProp *, CUmulticastGranularity_flags);
+    int devices = 0, multicast = 0;
+    size_t bytes = 0;
+
+    *(void **)&get_attribute = find_function("cuDeviceGetAttribute");
+    *(void **)&get_granularity = find_function("cuMulticastGetGranularity");
+    if (!get_attribute || !get_granularity || cudaGetDeviceCount(&devices) != cudaSuccess ||
+        get_attribute(&multicast, CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED, 0) || !multicast)
+        return 0;
+    const CUmulticastObjectProp asked = {
+        .numDevices = (unsigned)devices, .size = 1, .handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR};
+    return get_granularity(&bytes, &asked, CU_MULTICAST_GRANULARITY_RECOMMENDED) ? 0 : bytes;
+}
+
 bool bb_driver_is_mapped(void *memory)
 {
     CUresult (*retain)(CUmemGenericAllocationHandle *, void *), (*release)(CUmemGenericAllocationHandle);

@@ -19,6 +19,10 @@ bool bb_driver_uuid(int ordinal, unsigned char uuid[16]);
  * that NCCL requests. Queries only GPU 0 and assumes that all GPUs of the machine are equal. Default: 2 MiB. */
 size_t bb_driver_granularity(void);
 
+/* bb_driver_multicast_granularity - get the granularity of multicast objects on GPU 0, to which NCCL before 2.26 rounds
+ * ncclMemAlloc on GPUs with multicast (NVSwitch). 0: no multicast. */
+size_t bb_driver_multicast_granularity(void);
+
 /* bb_driver_is_mapped - returns whether `memory` was allocated with cuMemCreate rather than with cudaMalloc.
  * ncclMemAlloc uses cuMemCreate for memory that NCCL can register. Default: false. */
 bool bb_driver_is_mapped(void *memory);

@@ -308,6 +308,14 @@ def test_memory_estimate_uses_the_granularity_of_ncclmemalloc(busbar, profile, a
     assert done.returncode == 2 and re.search(r"\d+ bytes of GPU memory needed .* but \d+ available", done.stderr), done.stderr
 
 
+@pytest.mark.parametrize("nccl,status", [("25", 2), ("28", 0)])
+def test_old_nccl_rounds_memory_to_the_multicast_granularity(busbar, profile, nccl, status):
+    """NCCL before 2.26 rounds ncclMemAlloc up to the granularity of multicast objects. The GPU has 1 GB."""
+    done = busbar.run("bench", "all_reduce", "-b", "8", "-e", "1M", "-n", 1, ranks=2,
+                      env={**profile(), "EMU_MULTICAST_MIB": "1024", "EMU_NCCL_WINDOW": nccl})
+    assert done.returncode == status and ("bytes of GPU memory needed" in done.stderr) == (status == 2), done.stderr
+
+
 @pytest.mark.parametrize("args", ["bench all_reduce -b 8 -e 8", "bench p2p --bandwidth-sizes 1K -n 2", "bench comm --repeats 2",
                                    "bench overlap --sizes 1K --ctas 1 --gemm 64 -n 1 --repeats 3", "proxy gpt2_large 2 2 2 --no-alone"])
 def test_reports_the_cudamalloc_fallback_of_ncclmemalloc(busbar, tmp_path, args):

@@ -40,6 +40,25 @@ static CUresult get_granularity(size_t *bytes, const CUmemAllocationProp *asked,
     return CUDA_SUCCESS;
 }
 
+/* With EMU_MULTICAST_MIB, all devices support multicast. */
+static CUresult get_attribute(int *value, CUdevice_attribute attribute, CUdevice device)
+{
+    if (!value || device < 0 || device >= emu.n_devices || attribute != CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED)
+        return CUDA_ERROR_INVALID_VALUE;
+    *value = emu_env_number("EMU_MULTICAST_MIB", 1 << 20) > 0;
+    return CUDA_SUCCESS;
+}
+
+static CUresult get_multicast_granularity(size_t *bytes, const CUmulticastObjectProp *asked,
+                                          CUmulticastGranularity_flags flags)
+{
+    (void)flags;
+    if (!bytes || !asked || asked->numDevices == 0 || asked->size == 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    *bytes = (size_t)emu_env_number("EMU_MULTICAST_MIB", 1 << 20) << 20;
+    return CUDA_SUCCESS;
+}
+
 static CUresult retain_handle(CUmemGenericAllocationHandle *handle, void *memory)
 {
     if (!handle || !emu_is_physical(memory))
@@ -63,6 +82,8 @@ static const struct {
 } functions[] = {
     FUNCTION("cuDeviceGet", get_device),
     FUNCTION("cuDeviceGetUuid", get_uuid),
+    FUNCTION("cuDeviceGetAttribute", get_attribute),
+    FUNCTION("cuMulticastGetGranularity", get_multicast_granularity),
     FUNCTION("cuMemGetAllocationGranularity", get_granularity),
     FUNCTION("cuMemRetainAllocationHandle", retain_handle),
     FUNCTION("cuMemRelease", release_handle),

@@ -100,8 +100,8 @@ int bb_bench_main(int argc, char **argv)
         return rc;
     results.path = common.json;
     results.csv = common.csv;
-    return bb_supervise("bench", subcommand ? subcommand->run : "bb_bench_run", common.timeout_s, 1, &results, argc,
-                        argv);
+    return bb_supervise("bench", subcommand ? subcommand->run : "bb_bench_run", common.timeout_s, common.gpus, &results,
+                        argc, argv);
 }
 
 int bb_bench_check(int argc, char **argv)

@@ -247,7 +247,7 @@ int bb_proxy_main(int argc, char **argv)
         results = (struct bb_results_head){.schema = "busbar.proxies/1"};
     results.path = o.common.json;
     results.csv = o.common.csv;
-    return bb_supervise("proxy", "bb_proxy_run", o.common.timeout_s, 1, &results, argc, argv);
+    return bb_supervise("proxy", "bb_proxy_run", o.common.timeout_s, o.common.gpus, &results, argc, argv);
 }
 
 int bb_proxy_check(int argc, char **argv)

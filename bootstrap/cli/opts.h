@@ -325,6 +325,7 @@ struct bb_common {
     const char *json;    /* file for the results as JSON; "-": stdout; NULL: none */
     const char *csv;     /* file for the results as CSV; "-": stdout; NULL: none */
     double timeout_s;    /* time limit of each wait for the GPU or for other ranks, in seconds */
+    int gpus;            /* number of ranks, one per GPU, that each launched process starts */
     bool share_gpu;      /* allow several ranks on one GPU */
     bool ras;            /* enable NCCL's RAS */
     bool no_supervisor;  /* the command becomes the rank, without a supervisor */
@@ -333,6 +334,7 @@ struct bb_common {
     bool full;           /* print everything, not only the answer in at most 25 lines */
 };
 extern const struct bb_opt bb_common_options[];
+enum { BB_GPUS_MAX = 1024 };                  /* limit of -g, far above the number of GPUs of a host */
 extern const char *const bb_buffer_choices[]; /* choices of OPT_BUFFERS */
 
 #endif

@@ -17,9 +17,6 @@
 #include <signal.h>
 #include <sys/types.h>
 
-/* Maximum number of ranks per supervisor, far above the number of GPUs of a host. */
-enum { BB_CHILDREN_MAX = 1024 };
-
 struct bb_child {
     pid_t pid; /* 0: the process has ended */
     int rank; /* rank in the job; until a rank has sent BB_RANK_WORLD, the rank according to the launcher's variables */

@@ -21,7 +21,7 @@
  *   command    name of the command in messages
  *   entry      entry point in busbar-rank
  *   timeout_s  time limit in seconds for loading the libraries; the rank sets the limit of the run
- *   ranks      number of ranks of this supervisor: 1, or more with the options -g and -t of nccl-tests' programs
+ *   ranks      number of ranks of this supervisor: 1, or more with the options -g and -t
  *   results    schema, paths and no_rows of the results, which are written if the run fails before rank 0 opens them,
  *              except after a usage error; NULL: none
  *   argc, argv arguments of the entry point; argv[0] is the command

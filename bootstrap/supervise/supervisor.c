@@ -117,7 +117,10 @@ static const char *known_reason(const struct bb_supervisor *s)
 {
     if (s->line[0] || s->printed[0])
         return s->line[0] ? s->line : s->printed;
-    return s->code ? s->children[0].page->error.text : "";
+    for (int i = 0; s->code && i < s->n_children; i++)
+        if (s->children[i].page->error.text[0])
+            return s->children[i].page->error.text;
+    return "";
 }
 
 /* Server: waits for the error line of the rank that failed, if it is on another supervisor: rank 0 may end before. */
@@ -537,9 +540,13 @@ int bb_supervise_program(const struct bb_rank_program *program, double timeout_s
     struct bb_supervisor s = {.timeout_s = timeout_s, .program = *program};
     int rc;
 
-    for (int i = 1; i < program->argc && ranks == 1; i++)
+    for (int i = 1; i < program->argc; i++)
         if (strcmp(program->argv[i], "--no-supervisor") == 0)
-            return become_rank(program);
+            return ranks == 1 ? become_rank(program)
+                              : bb_err(BB_EUSAGE,
+                                       "--no-supervisor runs one rank per process, -g %d starts %d; try: "
+                                       "mpirun -n %d, without -g",
+                                       ranks, ranks, ranks);
     TRY(start(&s, ranks));
     bb_err_mute(0);
     run_loop(&s);
@@ -550,11 +557,13 @@ out:
     return rc;
 }
 
-/* Returns the request that opens the results of a run that fails early; NULL: none, as on other ranks than 0. */
-static json_t *early_results(const struct bb_results_head *results, int argc, char **argv)
+/* Returns the request that opens the results of a run that fails early; NULL: none, as on other ranks than 0.
+ * children: ranks per supervisor */
+static json_t *early_results(const struct bb_results_head *results, int children, int argc, char **argv)
 {
     const char *claim = bb_launcher_claim();
-    const int ranks = claim ? atoi(strchr(claim, '=') + 1) : 1, local = bb_launcher_local_size();
+    const int ranks = children * (claim ? atoi(strchr(claim, '=') + 1) : 1),
+              local = children * bb_launcher_local_size();
     struct bb_results_head head;
 
     if (!results || bb_launcher_rank() > 0)
@@ -568,8 +577,11 @@ static json_t *early_results(const struct bb_results_head *results, int argc, ch
 int bb_supervise(const char *command, const char *entry, double timeout_s, int ranks,
                  const struct bb_results_head *results, int argc, char **argv)
 {
-    struct bb_rank_program program = {
-        .command = command, .entry = entry, .argc = argc, .argv = argv, .opening = early_results(results, argc, argv)};
+    struct bb_rank_program program = {.command = command,
+                                      .entry = entry,
+                                      .argc = argc,
+                                      .argv = argv,
+                                      .opening = early_results(results, ranks, argc, argv)};
     int rc = bb_rank_program_find(command, program.path);
 
     bb_environment_warn();

@@ -1,7 +1,7 @@
 /*
- * siblings.h - several ranks per launched process, for the options -g and -t of nccl-tests' programs: the supervisor
- * starts several ranks (bootstrap/supervise/child.h). Only the first of them uses MPI; the ranks of one supervisor
- * exchange data through shared memory (exchange.h).
+ * siblings.h - several ranks per launched process, for the options -g and -t: the supervisor starts several ranks
+ * (bootstrap/supervise/child.h). Only the first of them uses MPI; the ranks of one supervisor exchange data through
+ * shared memory (exchange.h).
  *
  * This works with one launched process per node under the mpirun of any MPI, under srun, and without a launcher. The
  * launcher needs neither slots nor options for the other ranks. The alternatives are MPI_Comm_spawn, which srun and

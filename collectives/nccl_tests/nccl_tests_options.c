@@ -34,9 +34,9 @@ int bb_nccl_tests_kind(const char *path)
 
 #define FIELD(name) offsetof(struct bb_nccl_tests_options, name)
 static const struct bb_opt own_rows[] = {
-    OPT_INT('t', "nthreads", FIELD(threads), "1", "N", 1, BB_CHILDREN_MAX,
+    OPT_INT('t', "nthreads", FIELD(threads), "1", "N", 1, BB_GPUS_MAX,
             "threads per process; each thread becomes a rank in its own process, as with -g"),
-    OPT_INT('g', "ngpus", FIELD(gpus), "1", "N", 1, BB_CHILDREN_MAX,
+    OPT_INT('g', "ngpus", FIELD(gpus), "1", "N", 1, BB_GPUS_MAX,
             "GPUs per thread; the process forks N x threads - 1 further ranks, with or without MPI"),
     OPT_INT('p', "parallel_init", FIELD(parallel_init), "0", "0|1", 0, 1,
             "no effect: ranks are processes and always initialize in parallel"),
@@ -269,9 +269,9 @@ int bb_nccl_tests_parse(struct bb_nccl_tests_options *o, int argc, char **argv)
     o->bench.nvlink_centric_sched = 1;
     o->bench.max_p2p_peers = kind == BB_SENDRECV ? 2 : 0;
     o->bench.common.timeout_s = o->timeout_s > 0 ? o->timeout_s : UNLIMITED_S;
-    if (o->threads * o->gpus > BB_CHILDREN_MAX)
+    if (o->threads * o->gpus > BB_GPUS_MAX)
         return bb_err(BB_EUSAGE, "%d threads (-t) with %d GPUs each (-g) exceed the limit of %d ranks", o->threads,
-                      o->gpus, BB_CHILDREN_MAX);
+                      o->gpus, BB_GPUS_MAX);
     TRY(read_environment(o, kind));
 out:
     return rc;

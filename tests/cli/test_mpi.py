@@ -18,7 +18,7 @@ SMALL = ("bench", "all_reduce", "-b", "1K", "-e", "64K", "-f", "8", "-n", "2", "
 def job(request):
     if not (request.param / "busbar-emulated").exists():
         pytest.skip(f"no build for MPICH in {request.param.name}: sh bootstrap/setup.sh mpich")
-    return Busbar(request.param)
+    return Busbar(request.param, launched=True)
 
 
 def busbar_lines(done):

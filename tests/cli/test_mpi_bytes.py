@@ -17,7 +17,7 @@ BENCH = ("bench", "all_reduce", "--sizes", "64K", "-n", 2, "-w", 1, "-c", 0, "--
 def calls(busbar, tmp_path, ranks, *args):
     """The recorded calls of rank 0: [(function, bytes)]."""
     env = {"NCCL_RECORD": str(tmp_path / "calls"), "MPI_RECORD": "1", "LD_PRELOAD": str(busbar.build / "tests" / "nccl_recorder.so")}
-    done = busbar.run(*args, ranks=ranks, env=env)
+    done = busbar.run(*args, ranks=ranks, mpirun=(), env=env)
     assert done.returncode == 0, done.stderr
     rows = [line.split() for line in (tmp_path / "calls.0").read_text().splitlines()]
     return [(row[0], int(row[1]) if len(row) == 2 else int(row[4]) * ELEMENT_BYTES[row[5]]) for row in rows]

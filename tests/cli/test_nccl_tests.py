@@ -26,9 +26,12 @@ DEVICE = re.compile(r"^#\s+Rank\s+(\d+)\s+Group\s+(\d+)\s+Pid\s+(\d+)\s+on\s+(\S
 def perf(busbar):
     """perf(name, *arguments) runs NAME_perf on emulated GPUs."""
 
-    def run(name, *arguments, env=None, ranks=0, emulated=True):
+    def run(name, *arguments, env=None, ranks=0, launched=False, emulated=True):
         program = [str(busbar.build / ("emulated" if emulated else ".") / f"{name}_perf"), *map(str, arguments)]
-        command = ["timeout", "-k", "5", "90", *([busbar.mpirun, "-n", str(ranks)] if ranks else []), *program]
+        started = [busbar.mpirun, "-n", str(ranks)] if ranks else []
+        if ranks and "-g" not in program and "-t" not in program and not launched:
+            started, program = [], [*program, "-g", str(ranks)]
+        command = ["timeout", "-k", "5", "90", *started, *program]
         return subprocess.run(command, env=busbar.environment(env), capture_output=True, text=True, stdin=subprocess.DEVNULL)
 
     run.program = lambda name, *arguments: [str(busbar.build / "emulated" / f"{name}_perf"), *map(str, arguments)]

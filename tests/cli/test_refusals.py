@@ -41,7 +41,7 @@ def run(busbar, line, folder):
     ranks = int(words[at - 1]) if "mpirun" in words[:at] else 0
     args = [str(ROOT / word) if (ROOT / word).is_file() else word for word in words[at + 1:]]
     before = {path: path.read_bytes() for path in folder.iterdir()}
-    done = busbar.run(*args, ranks=ranks, env=env, emulated=words[at] == "busbar-emulated", cwd=folder)
+    done = busbar.run(*args, ranks=ranks, mpirun=(), env=env, emulated=words[at] == "busbar-emulated", cwd=folder)
     lines = [x for x in done.stderr.splitlines() if not ranks or x.startswith("busbar: ")]
     lines = [re.sub(rf"\b{re.escape(socket.gethostname())}\b", "HOST", x).replace(f"{ROOT}/", "") for x in lines]
     assert done.stdout == "" and {path: path.read_bytes() for path in folder.iterdir()} == before, line

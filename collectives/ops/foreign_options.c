@@ -2,8 +2,7 @@
 #include "collectives/ops/foreign_options.h"
 
 const struct bb_foreign_name bb_bench_foreign_options[] = {
-    {"ngpus t nthreads", "--gpus", "--gpus 8", NULL},
-    {"ranks", "mpirun -n", "mpirun -n 8 busbar bench ...", NULL},
+    {"ngpus t nthreads ranks", "--gpus", "--gpus 8", NULL},
     {"cluster", NULL, "busbar plan has --cluster (busbar plan all_reduce --ranks 64 --cluster h100-sxm-ib)", NULL},
     {"tp pp model", NULL, "busbar proxy and busbar plan have this option", NULL},
     {NULL, NULL, NULL, NULL},

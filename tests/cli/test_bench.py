@@ -406,3 +406,18 @@ def test_sizes_of_the_same_count_have_one_row(busbar):
     """Floats of 4 bytes, slices of 16 bytes for each of 2 ranks: 0, 1 and 3 are 0; 32 and 40 are 32."""
     done = busbar.run("bench", "all_gather", "--sizes", "0,1,3,32,40,64", "--json", "-", ranks=2)
     assert [row["bytes"] for row in json.loads(done.stdout)["results"] if row["placement"] == "out_of_place"] == [0, 32, 64], done.stderr
+
+
+def test_g_starts_the_ranks_that_mpirun_would_start(busbar, tmp_path):
+    """Two processes with -g 2 are the same run as four processes; so is one process with -g 4."""
+    runs = [busbar.json("bench", "all_reduce", "--sizes", "4K", *gpus, ranks=ranks, mpirun=(), tmp_path=tmp_path)
+            for ranks, gpus in ((4, ()), (2, ("-g", 2)), (0, ("-g", 4)))]
+    assert [run["ranks"] for run in runs] == [4, 4, 4]
+    times = [[row["time_us"]["p50"] for row in run["results"]] for run in runs]
+    assert len(times[0]) == 2 and times[1] == pytest.approx(times[0], rel=1e-6) and times[2] == pytest.approx(times[0], rel=1e-6)
+
+
+def test_g_and_no_supervisor_exclude_each_other(busbar):
+    done = busbar.run("bench", "all_reduce", "-g", 2, "--no-supervisor")
+    assert done.returncode == 2 and done.stderr == ("busbar: --no-supervisor runs one rank per process, -g 2 starts 2; "
+                                                    "try: mpirun -n 2, without -g\n")

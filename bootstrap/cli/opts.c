@@ -20,7 +20,7 @@ const struct bb_opt bb_common_options[] = {
     OPT_OUTPUT(0, "json", FIELD(json), "write the results as JSON, - for stdout", .everyday = true),
     OPT_OUTPUT(0, "csv", FIELD(csv), "write the rows of the results as CSV, - for stdout", .everyday = true),
     OPT_INT('g', "gpus", FIELD(gpus), "1", "N", 1, BB_GPUS_MAX,
-            "ranks that each launched process starts, one per GPU; without mpirun, the number of ranks",
+            "start N ranks, one per GPU, without mpirun; under mpirun or srun, N for each launched process",
             .everyday = true),
     OPT_DOUBLE('T', "timeout", FIELD(timeout_s), "600", "SECONDS", 0.1, 1e6,
                "limit of each wait; a longer wait ends the run with exit status 4"),

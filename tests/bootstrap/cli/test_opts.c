@@ -247,6 +247,9 @@ static const char help_60[] = "Usage: busbar test WORD... [OPTION...]\n"
                               "                      stdout\n"
                               "      --csv=FILE      write the rows of the results as CSV,\n"
                               "                      - for stdout\n"
+                              "  -g, --gpus=N        start N ranks, one per GPU, without\n"
+                              "                      mpirun; under mpirun or srun, N for\n"
+                              "                      each launched process (default 1)\n"
                               "\n"
                               "Options:\n"
                               "  -b, --min-bytes=BYTES\n"
@@ -262,6 +265,8 @@ static const char help_end[] =
     "  -T, --timeout=SECONDS       limit of each wait; a longer wait ends the run with exit status 4\n"
     "                              (default 600)\n"
     "      --share-gpu             allow several ranks per GPU (for tests: timings are meaningless)\n"
+    "      --ras                   enable NCCL's RAS service (NCCL_RAS_ENABLE=1); after a timeout its status\n"
+    "                              of the job is printed and recorded\n"
     "      --no-supervisor         run the rank in this process, for debuggers (gdb --args)\n"
     "      --full                  print everything (default: the answer in at most 25 lines)\n"
     "      --quiet                 no table and no progress line\n"
@@ -317,7 +322,7 @@ static void visits_every_option(void **state)
     (void)state;
     assert_int_equal(parse("--timeout|7", &cfg, &positionals), 0);
     bb_opts_each(&set, &cfg, count_option, &n);
-    assert_int_equal(n, 15);
+    assert_int_equal(n, 17);
 }
 
 /* Rejects more than 20 iterations together with the positional argument "all": a condition on two arguments. */

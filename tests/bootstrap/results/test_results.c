@@ -582,14 +582,14 @@ static void options_become_json(void **state)
 {
     static const struct bb_opt_table tables[] = {{.opts = bb_common_options}, {0}};
     static const struct bb_opts set = {.usage = "x", .tables = tables};
-    struct bb_common cfg = {.timeout_s = 2.5, .share_gpu = true};
+    struct bb_common cfg = {.timeout_s = 2.5, .gpus = 8, .share_gpu = true};
     json_t *json = bb_json_options(&set, &cfg);
     char *text = json_dumps(json, JSON_COMPACT);
 
     (void)state;
     assert_string_equal(
         text,
-        "{\"json\":null,\"csv\":null,\"timeout\":2.5,\"share_gpu\":true,\"no_supervisor\":false,\"full\":false,\"quiet\":false}");
+        "{\"json\":null,\"csv\":null,\"gpus\":8,\"timeout\":2.5,\"share_gpu\":true,\"ras\":false,\"no_supervisor\":false,\"full\":false,\"quiet\":false}");
     free(text);
     json_decref(json);
 }

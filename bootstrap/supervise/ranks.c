@@ -1,6 +1,7 @@
 /* ranks.c - the ranks of this supervisor: their messages, their signs of life, and their end. */
 #include "bootstrap/base/alloc.h"
 #include "bootstrap/base/clock.h"
+#include "bootstrap/base/environment.h"
 #include "bootstrap/start/signals.h"
 #include "bootstrap/supervise/supervisor.h"
 
@@ -185,13 +186,15 @@ void bb_ranks_read(struct bb_supervisor *s)
 /* ---- the end of processes ---- */
 
 /* Reports the unexpected end of a process: of a rank that has not sent BB_RANK_DONE, or of the process that writes the
- * results. printed: with an exit status other than 0, the process has printed its own error. */
+ * results. printed: with an exit status other than 0, the process has printed its own error. The emulated GPUs print an
+ * error about an invalid variable EMU_... before they exit with status 2. */
 static void report_end(struct bb_supervisor *s, const struct bb_child *child, int status, bool printed)
 {
     const int signal = WIFSIGNALED(status) ? WTERMSIG(status) : BB_EXIT_CALLED;
+    const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
 
-    if (printed && WIFEXITED(status) && WEXITSTATUS(status) != 0 && !child->loader[0])
-        bb_peers_report(s, child->rank, BB_CAUSE_PRINTED, 0, WEXITSTATUS(status));
+    if (((printed && code) || (code == BB_EUSAGE && bb_environment_is_emulated())) && !child->loader[0])
+        bb_peers_report(s, child->rank, BB_CAUSE_PRINTED, 0, code);
     else if (child->loader[0] || bb_signal_name(signal)[0])
         bb_peers_report(s, child->rank, BB_CAUSE_SIGNAL, signal, BB_EFAIL);
     else

@@ -27,4 +27,4 @@ def modelled_lines(text):
 
 def test_rejects_unknown_emu_kernels(busbar):
     done = busbar.run("bench", "all_reduce", "-e", "8", env={"EMU_KERNELS": "quick"})
-    assert done.returncode == 1 and "EMU_KERNELS=quick: expected source or fast" in done.stderr
+    assert done.returncode == 2 and "EMU_KERNELS=quick: expected fast or source" in done.stderr

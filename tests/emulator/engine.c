@@ -16,6 +16,8 @@ struct emu_state emu = {.lock = PTHREAD_MUTEX_INITIALIZER, .idle = PTHREAD_COND_
 
 static pthread_once_t started = PTHREAD_ONCE_INIT;
 
+enum { LATER_S = 2 }; /* delay of the message of a rank other than 0 about an invalid variable */
+
 void emu_die(const char *format, ...)
 {
     char what[512];
@@ -24,8 +26,10 @@ void emu_die(const char *format, ...)
     va_start(args, format);
     vsnprintf(what, sizeof what, format, args);
     va_end(args);
-    fprintf(stderr, "emulated GPUs: %s\n", what); /* in one write: several ranks may print at once */
-    _Exit(2);                                     /* not _exit(), which the program may have replaced */
+    if (emu_world_rank() > 0) /* rank 0 prints the same line, and its end ends the job */
+        sleep(LATER_S);
+    fprintf(stderr, "emulated GPUs: %s\n", what);
+    _Exit(2); /* not _exit(), which the program may have replaced */
 }
 
 void emu_give_up(const char *what)
@@ -149,6 +153,7 @@ static void start(void)
     emu.real_time = env_switch("EMU_TIME", "real", "virtual");
     emu.moves_data = !env_switch("EMU_DATA", "off", "on");
     emu.passes_unknown = env_switch("EMU_UNKNOWN_KERNELS", "pass", "fail");
+    (void)env_switch("EMU_KERNELS", "fast", "source");
     emu.loads_lazily = env_switch("EMU_LAZY_LOADING", "1", "0");
     emu_profile_load(&emu.machine, &emu.profile);
     emu_slow_load(&emu.slow, &emu.machine);

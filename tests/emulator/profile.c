@@ -22,13 +22,22 @@ static struct emu_profile reached_by_kernels(const struct bb_cluster *c)
                                 .tflops_float64 = c->tflops_float64};
 }
 
+/* Ends the program after an error in EMU_CLUSTER or EMU_SLOW, which bb_err() has printed on rank 0. */
+static _Noreturn void end_after_error(void)
+{
+    if (bb_err_is_mute())
+        emu_die("%s", bb_err_record()->text);
+    _Exit(BB_EUSAGE);
+}
+
 void emu_profile_load(struct bb_cluster *machine, struct emu_profile *profile)
 {
     const char *word = getenv("EMU_CLUSTER");
 
+    bb_err_mute(emu_world_rank() > 0);
     bb_err_context("EMU_CLUSTER: ");
     if (bb_cluster_load(word && *word ? word : "emulated-default", machine) != 0)
-        _Exit(BB_EUSAGE);
+        end_after_error();
     *profile = reached_by_kernels(machine);
 }
 
@@ -64,7 +73,7 @@ void emu_slow_load(struct bb_slow *slow, struct bb_cluster *machine)
     bb_err_context("");
     if (bb_slow_parse(slow, "EMU_SLOW", text) != 0 ||
         bb_slow_validate(slow, "EMU_SLOW", machine, ranks, nodes > 0 ? nodes : (ranks + per_node - 1) / per_node) != 0)
-        _Exit(BB_EUSAGE);
+        end_after_error();
     bb_slow_enable_leaf_uplinks(slow, machine);
 }
 

@@ -57,8 +57,7 @@ static const struct bb_opt plan_options[] = {
                "with --cluster: also simulate steps with random compute times: the duration of each compute operation "
                "on each rank (for collectives: of each rank's contribution) has a normal distribution with this "
                "relative standard deviation (e.g. 3%); factors beyond 3 sigma or below 0 are set to that limit, so "
-               "above 33% the "
-               "mean increases",
+               "above 33% the mean increases",
                .needs = BB_PLAN_CLUSTER),
     OPT_INT(0, "seed", FIELD(seed), NULL, "N", 1, INT_MAX, "random seed for --jitter (default: 1) and --moe-imbalance"),
     OPT_INT(0, "samples", FIELD(samples), "100", "N", 1, 100000,

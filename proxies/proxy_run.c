@@ -3,7 +3,6 @@
  * reports and releases all resources.
  */
 #include "bootstrap/base/outfile.h"
-#include "bootstrap/start/launcher.h"
 #include "collectives/measure/start_barrier_capacity.h"
 #include "collectives/session/session.h"
 #include "proxies/form/models/profile.h"
@@ -361,7 +360,7 @@ static int run_proxy(struct run *x)
     int rc;
 
     /* before any CUDA call, and while the process has only one thread */
-    TRY(bb_step_set_environment(x->options.common.share_gpu ? bb_launcher_local_size() : 1));
+    TRY(bb_step_set_environment(x->options.common.share_gpu ? bb_session_local_ranks() : 1));
     TRY(bb_session_begin(&x->session, &x->options.common, BB_SESSION_NCCL));
     bb_err_job_scope(1);
     if (x->session.world.rank == 0)

@@ -14,11 +14,16 @@
 
 /* ---- ranks and GPUs ---- */
 
+int bb_session_local_ranks(void)
+{
+    return (bb_launched_alone() ? 1 : bb_launcher_local_size()) * bb_siblings_count();
+}
+
 /* Predicts whether ranks of this host will share a GPU: whether the host has more ranks than GPUs. If the launcher
  * does not report the number of ranks per host, returns true unless this is a single process. */
 static bool ranks_will_share_gpu(void)
 {
-    const int processes = bb_launched_alone() ? 1 : bb_launcher_local_size(), ranks = processes * bb_siblings_count();
+    const int ranks = bb_session_local_ranks();
     int gpus;
 
     if (ranks < 2)

@@ -57,6 +57,9 @@ struct bb_session {
     FILE *detail; /* the same stream for text that only --full prints; NULL without --full */
 };
 
+/* bb_session_local_ranks - return the number of ranks of this host before bb_session_begin; 0: unknown. */
+int bb_session_local_ranks(void);
+
 /*
  * bb_session_begin - initialize the ranks (bb_world_init), select the text output, and set the environment variables
  * that `use` requires.

@@ -43,9 +43,10 @@ def test_launches_of_several_communicators_are_ordered(busbar, tmp_path, command
 
 def test_ranks_that_share_a_gpu_divide_the_connections_of_mps(busbar, tmp_path):
     """Four ranks with 32 connections each need 128. Eight ranks keep four queues each, which suffice for this step."""
-    run = busbar.json("proxy", "resnet50", "--scale-counts", "0.001", "-n", 1, "--traced-steps", 0, "--no-alone", "--share-gpu", ranks=4,
-                      tmp_path=tmp_path, env={"EMU_DEVICES": "1", "EMU_MPS_CONNECTIONS": "64"})
-    assert run["environment"]["CUDA_DEVICE_MAX_CONNECTIONS"] == "8"
+    for start, gpus in ({"ranks": 4}, ()), ({"ranks": 4, "mpirun": ()}, ()), ({"ranks": 2, "mpirun": ()}, ("-g", 2)):
+        run = busbar.json("proxy", "resnet50", "--scale-counts", "0.001", "-n", 1, "--traced-steps", 0, "--no-alone", "--share-gpu",
+                          *gpus, tmp_path=tmp_path, env={"EMU_DEVICES": "1", "EMU_MPS_CONNECTIONS": "64"}, **start)
+        assert run["ranks"] == 4 and run["environment"]["CUDA_DEVICE_MAX_CONNECTIONS"] == "8"
     run = busbar.json(*ONE_PIPE, "-T", 30, "--share-gpu", ranks=8, tmp_path=tmp_path,
                       env={"EMU_DEVICES": "1", "EMU_MPS_CONNECTIONS": "32", "EMU_HARDWARE_QUEUES": "1"})
     assert run["environment"]["CUDA_DEVICE_MAX_CONNECTIONS"] == "4"

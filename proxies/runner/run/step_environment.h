@@ -6,13 +6,14 @@
 #include "bootstrap/base/err.h"
 
 /*
- * bb_step_set_environment - sets CUDA_DEVICE_MAX_CONNECTIONS=32 unless the user has set the variable, and reserves an
+ * bb_step_set_environment - sets CUDA_DEVICE_MAX_CONNECTIONS=32 unless the user has set the variable, and reserves
  * entries of the environment for bb_step_enable. Call while the process has one thread: setenv() concurrent with
  * getenv() is undefined, and MPI and CUDA start threads.
  *   CUDA_DEVICE_MAX_CONNECTIONS=32: each stream gets a separate hardware queue. With the default of 8, streams share
  *   queues, and an operation waits for earlier operations of other streams in its queue.
- *   sharing  number of ranks that share a GPU. They divide the 32 queues, down to 4 each: the clients of an MPS server
- *            share its connections, and a client without connections fails with cudaErrorMpsMaxConnectionsReached
+ *   sharing  number of ranks of this host if ranks share GPUs, otherwise 1. They divide the 32 queues, down to 4 each:
+ *            the clients of an MPS server share its connections, and a client without connections fails with
+ *            cudaErrorMpsMaxConnectionsReached
  */
 int bb_step_set_environment(int sharing) BB_MUST_CHECK;
 

@@ -259,6 +259,13 @@ def test_compares_runs_on_emulated_gpus(busbar, tmp_path):
     assert "differs: $NCCL_MAX_NCHANNELS: A not set, B 1" in done.stdout
 
 
+def test_an_option_that_sets_a_variable_is_one_difference(compare):
+    """--ras sets NCCL_RAS_ENABLE, which is a recorded condition; -g 2 is one way to start two ranks."""
+    a = {**bench(row(8, 10, 1)), "options": {"ras": True, "gpus": 2}, "environment": {"NCCL_RAS_ENABLE": "1"}}
+    b = {**bench(row(8, 10, 1)), "options": {"ras": False, "gpus": 1}, "environment": {}}
+    assert re.findall("# differs: .*", compare(a, b).stdout) == ["# differs: $NCCL_RAS_ENABLE: A 1, B not set"]
+
+
 def test_compares_variants_without_channels(compare):
     """A prediction contains algorithm and protocol; a measurement also contains channels. The verdict is that of the measurement in
     both orders."""

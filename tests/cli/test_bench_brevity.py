@@ -16,7 +16,8 @@ MODES = {"all_reduce": (("all_reduce", *FEW), "# data not verified (as with EMU_
 @pytest.mark.parametrize("mode", MODES)
 def test_default_output_has_at_most_25_lines(busbar, tmp_path, mode):
     args, last = MODES[mode]
-    run = lambda *more: busbar.run("bench", *args, *more, ranks=8, env={"EMU_DATA": "off"})
+    ranks = 2 if mode == "compute" else 8  # its ranks do the same, and 8 take a minute of a loaded machine
+    run = lambda *more: busbar.run("bench", *args, *more, ranks=ranks, env={"EMU_DATA": "off"})
     done = run("--json", tmp_path / "r.json")
     lines = done.stdout.splitlines()
     assert done.returncode == 0 and 8 <= len(lines) <= 25 and lines[-1].startswith(last), done.stdout + done.stderr
@@ -46,11 +47,10 @@ def test_several_collectives_take_one_line_each(busbar):
 
 
 def test_last_line_names_wrong_data_and_missed_limits(busbar):
-    fault = {"EMU_FAULT": "corrupt:rank=1,call=4,name=ncclAllReduce"}
+    """The fourth operation is the last timed one: warm-up, one before the events, two timed."""
     done = busbar.run("bench", "all_reduce", "--sizes", "1K", "--placement", "in_place", "-n", 2, "--repeats", 1, "-w", 1, "--clock", "gpu", ranks=2,
                       env={"EMU_FAULT": "corrupt:rank=1,call=4,name=ncclAllReduce"})
-    assert done.returncode in (0, 3)
-    assert done.stdout.splitlines()[-1].startswith("# WRONG DATA: " if done.returncode == 3 else "# data verified; ")
+    assert done.returncode == 3 and done.stdout.splitlines()[-1].startswith("# WRONG DATA: 1 elements; ")
     done = busbar.run("bench", "all_reduce", "--sizes", "1K", *FEW, "--min-busbw", 1000, ranks=2)
     assert done.returncode == 5 and done.stdout.splitlines()[-1].startswith("# data verified; --min-busbw: FAILED; ")
 

@@ -305,7 +305,6 @@ static void failed_flush_sets_the_status_failed(void **state)
     check_file(path, 1, "failed");
 }
 
-/* A document without a file; a schema without rows rejects rows. */
 /* The file of an earlier run has two rows. */
 static void an_earlier_file_remains_until_the_first_row(void **state)
 {
@@ -336,6 +335,7 @@ static void an_earlier_file_remains_until_the_first_row(void **state)
     check_file(path, 0, "failed");
 }
 
+/* A document without a file; a schema without rows rejects rows. */
 static void document_without_file_is_printed(void **state)
 {
     struct bb_document d;

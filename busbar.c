@@ -403,6 +403,7 @@ static int reject_misplaced(const struct name_kind *kind, const char *command, i
     const bool is_model = kind->name_at == bb_model_name_at;
     char text[1024] = "";
     bool ranks = false; /* whether the suggested command needs no --ranks */
+    bool checks = !asks_help(argc, argv) && kind->name_at != command_at;
     int n, rc;
 
     if (is_model || (!kind->name_at && steps))
@@ -412,12 +413,13 @@ static int reject_misplaced(const struct name_kind *kind, const char *command, i
         n = snprintf(text, sizeof(text), "%s%s%s", kind->instead, name, kind->after);
     for (int i = 1; i < argc && n >= 0 && n < (int)sizeof(text); i++) {
         ranks = ranks || bb_begins_with(argv[i], "--ranks") || strcmp(argv[i], "--help") == 0;
+        checks = checks && !strchr(argv[i], ' '); /* check_command divides the text at blanks */
         if (i != at && !(steps && kind->name_at == bb_bench_subcommand_at)) /* bench has other options */
             n += snprintf(text + n, sizeof(text) - (size_t)n, " %s", argv[i]);
     }
     if (bb_begins_with(text, "plan ") && !ranks && n >= 0 && n < (int)sizeof(text))
         snprintf(text + n, sizeof(text) - (size_t)n, " --ranks 8");
-    if (!asks_help(argc, argv) && kind->name_at != command_at)
+    if (checks && n < (int)sizeof(text))
         TRY(check_command(text));
     rc = bb_err(BB_EUSAGE, "%s is %s; try: busbar %s", argv[at], kind->what, text);
 out:

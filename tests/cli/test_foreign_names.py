@@ -150,6 +150,11 @@ def test_names_at_the_wrong_place_lead_to_their_command(busbar, tmp_path, typed,
         assert busbar.run(*answer.split()[1:], emulated=False).returncode == 0
 
 
+def test_blanks_in_an_argument_of_a_misplaced_name_cause_no_other_error(busbar):
+    done = busbar.run("bench", "gpt3", "--json", "a b.json", emulated=False)
+    assert done.returncode == 2 and done.stderr == "busbar: gpt3 is a proxy; try: busbar proxy gpt3 --json a b.json\n"
+
+
 @pytest.mark.parametrize("typed", [
     "plan llama3-8b --gpus 8 --cluster h100", "plan llama3_8b --nodes 2", "plan llama3-8b --ranks 8 --zero 3 --cluster a100",
     "plan transformer --model llama3_8b --fsdp --ranks 8", "plan gpt3_1_3b --tensor-model-parallel-size 4 --gpus 8", "plan mixtral --gpus 8",

@@ -809,15 +809,16 @@ static void print_verdict(const struct bb_report *r)
     if (r->options->memory)
         print_memory(r);
     if (t->wrong > 0)
-        fprintf(r->out, "# WRONG DATA: %llu elements; ", t->wrong);
+        fprintf(r->out, "# WRONG DATA: %llu elements", t->wrong);
     else if (t->unchecked > 0)
-        fprintf(r->out, "# data not verified%s in %llu of %llu results; ",
+        fprintf(r->out, "# data not verified%s in %llu of %llu results",
                 r->options->checks > 0 ? " (as with EMU_DATA=off)" : "", t->unchecked, t->results);
     else
-        fprintf(r->out, "# data verified; ");
+        fprintf(r->out, "# data verified");
     if (r->n_thresholds > 0)
-        fprintf(r->out, "--min-busbw: %s; ", t->below ? "FAILED" : "OK");
-    fprintf(r->out, "shortest time %.2f us (%s)", t->shortest_us, t->shortest);
+        fprintf(r->out, "; --min-busbw: %s", t->below ? "FAILED" : "OK");
+    if (t->shortest[0])
+        fprintf(r->out, "; shortest time %.2f us (%s)", t->shortest_us, t->shortest);
     if (t->highest_gbps > 0)
         fprintf(r->out, ", highest bus bandwidth %.2f GB/s (%s)", t->highest_gbps, t->highest);
     fputc('\n', r->out);

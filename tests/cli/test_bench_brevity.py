@@ -53,6 +53,8 @@ def test_last_line_names_wrong_data_and_missed_limits(busbar):
     assert done.returncode == 3 and done.stdout.splitlines()[-1].startswith("# WRONG DATA: 1 elements; ")
     done = busbar.run("bench", "all_reduce", "--sizes", "1K", *FEW, "--min-busbw", 1000, ranks=2)
     assert done.returncode == 5 and done.stdout.splitlines()[-1].startswith("# data verified; --min-busbw: FAILED; ")
+    done = busbar.run("bench", "all_reduce", "--sizes", "0", *FEW, ranks=2)
+    assert done.returncode == 0 and done.stdout.splitlines()[-1] == "# data verified"
 
 
 def test_compute_quick_does_not_judge_short_kernels(busbar):

@@ -135,7 +135,7 @@ def sums_of(text):
     return found
 
 
-LAYOUTS = ["--model llama3_70b --ranks 64 --tp 8 --pp 4", "--model llama3_8b --ranks 8", "--model llama3_8b --ranks 64 --tp 4 --dp-sync zero3",
+LAYOUTS = ["--model llama3_70b --ranks 64 --tp 8 --pp 4", "--model llama3_8b --ranks 8", "--model gpt2_small --ranks 4 --pp 4", "--model llama3_8b --ranks 64 --tp 4 --dp-sync zero3",
            "--model mixtral_8x7b --ranks 64 --ep 8 --tp 2 --sequence-parallel", "--model gpt3_1_3b --ranks 8 --pp 4 --micro-batches 8", "--model gpt2_small --ranks 2",
            "--model llama3_8b --ranks 16 --cp 4 --cp-comm ring", "--model gpt3_13b --ranks 32 --tp 4 --pp 4 --vpp 2 --micro-batches 8 --schedule interleaved"]
 

@@ -187,13 +187,32 @@ def test_only_dependent_stages_have_a_pipeline_bubble(busbar, tmp_path):
         plan = busbar.json("plan", *args, "--compute", "timed", "--ranks", ranks, *cluster, tmp_path=tmp_path)["predicted"]
         for step in (run, plan):
             for row in [step["breakdown"], *step["breakdown_by_role"]]:
-                assert (row["bubble_us"] is None) == (bubble is None)
+                assert (row["bubble_us"] is None) == (bubble is None) and row["imbalance_us"] == (None if bubble is None else pytest.approx(0, abs=3))
             assert bubble is None or step["breakdown"]["bubble_us"] == pytest.approx(bubble, rel=0.05)
         assert run["overlap"]["lost_to_comm"]["bubble_us"] == run["breakdown"]["bubble_us"]
         for text in (busbar.run("plan", *args, "--compute", "timed", "--ranks", ranks, *cluster).stdout,
                      busbar.run("proxy", *args, "--compute", "timed", *QUICK, ranks=ranks, env=NO_DATA).stdout):
             assert ("no pipeline bubble" in text) == (bubble is None)
-            assert text.count("pipeline bubble") == 1
+            assert text.count("pipeline bubble") == 1 and "unequal" not in text
+
+
+def test_bubble_of_unequal_stages_names_their_imbalance(busbar, tmp_path):
+    """With 1F1B and m micro-batches the bubble of stage i is m (t_max - t_i), its imbalance, plus the times of all stages but the longest
+    for one micro-batch."""
+    args, m = ("transformer", "--model", "gpt2_small", "--pp", 4, "--decoder-first-pipeline-num-layers", 6, "--micro-batches", 16), 16
+    plan = busbar.json("plan", *args, "--ranks", 8, "--graph", "--cluster", "h100-sxm-ib", tmp_path=tmp_path, emulated=False)["predicted"]
+    run = busbar.json("proxy", *args, *QUICK, ranks=8, env=NO_DATA, tmp_path=tmp_path)
+    for step in (plan, run):
+        rows = step["breakdown_by_role"]
+        compute = [row["compute_us"] for row in rows]
+        for row in rows:
+            rest = row["bubble_us"] - row["imbalance_us"]
+            assert rest == pytest.approx((sum(compute) - max(compute)) / m, rel=0.4), (row["role"], rest)
+    args = ("plan", "transformer", "--model", "gpt2_small", "--pp", 4, "--ranks", 4, "--cluster", "h100-sxm-ib")
+    text = busbar.run(*args, emulated=False).stdout
+    shown = re.search(r"([0-9.]+) ms pipeline bubble \(([0-9.]+) ms of it from unequal stages\) \+ ", text)
+    step = busbar.json(*args, tmp_path=tmp_path, emulated=False)["predicted"]["breakdown"]
+    assert list(map(float, shown.groups())) == pytest.approx([step["bubble_us"] / 1e3, step["imbalance_us"] / 1e3], rel=0.01)
 
 
 def test_breakdown_is_null_without_traced_steps(busbar, tmp_path):

@@ -54,6 +54,7 @@ static const struct bb_field utilisation_line[] = {
 static const struct bb_field exposed_line[] = {
     {NULL, "", " transfer", 0, 0, NS(slowest.exposed.transfer_ns)},
     {NULL, " + ", " pipeline bubble", 0, 0, NS(slowest.exposed.bubble_ns)},
+    {NULL, " (", " of it from unequal stages)", 0, 0, NS(slowest.imbalance_ns)},
     {NULL, " + ", " waiting for late peers", 0, 0, NS(slowest.exposed.waiting_ns)},
     {0},
 };
@@ -187,6 +188,8 @@ static void add_prediction(struct answer *a, const struct bb_plan *plan, const s
         slowest->exposed = (struct bb_exposure){-1, -1, -1};
     if (plan->step->lock_step)
         slowest->exposed.bubble_ns = -1;
+    if (slowest->exposed.bubble_ns < 0 || slowest->imbalance_ns == 0)
+        slowest->imbalance_ns = -1;
     write_longest(plan, p, a->longest);
     write_bottleneck(p, a->bottleneck);
     write_host(p, a->host);

@@ -22,6 +22,7 @@ static const struct bb_field rank_fields[] = {
     {"exposed_us", "exposed", NULL, 11, 0, RANK_NS(all.exposed_ns)},
     {"exposed_transfer_us", RANK_NS(exposed.transfer_ns)},
     {"bubble_us", RANK_NS(exposed.bubble_ns)},
+    {"imbalance_us", RANK_NS(imbalance_ns)},
     {"exposed_waiting_us", RANK_NS(exposed.waiting_ns)},
     {"idle_us", "idle", NULL, 11, 0, RANK_NS(all.idle_ns)},
     {"overlap_fraction", "hidden", "", 6, 1, RANK(all.overlap_fraction), .none = "", .form = BB_FORM_PERCENT},
@@ -193,7 +194,7 @@ static json_t *breakdown_json(const struct bb_plan *plan, const struct bb_predic
     struct bb_predicted_rank shown = *r;
 
     if (plan->step->lock_step) /* the step has no dependent stages, so its pipeline bubble is null */
-        shown.exposed.bubble_ns = -1;
+        shown.exposed.bubble_ns = shown.imbalance_ns = -1;
     return bb_table_object(rank_fields, &shown);
 }
 

@@ -40,6 +40,11 @@ static bool has_timed_kernels(const struct bb_step *s)
     return false;
 }
 
+static double compute_of(const void *traced, int rank)
+{
+    return ((const struct bb_rank_breakdown *)traced)[rank].pipeline_us;
+}
+
 /* Returns the breakdown of a rank. All times are NaN for BB_NONE, and the pipeline bubble for a step without dependent
  * stages. */
 static struct bb_rank_breakdown breakdown_of(const struct bb_run_report *r, int rank)
@@ -55,6 +60,9 @@ static struct bb_rank_breakdown breakdown_of(const struct bb_run_report *r, int 
 
     if (rank == BB_NONE || r->step->lock_step)
         f.bubble_us = NAN;
+    f.imbalance_us = isnan(f.bubble_us)
+                         ? NAN
+                         : bb_stage_imbalance(&r->step->layout, rank, f.bubble_us, compute_of, r->measured->traced);
     return f;
 }
 
@@ -164,6 +172,7 @@ static const struct bb_field breakdown_fields[] = {
     {"exposed_us", "exposed", "", -1, 0, PART(exposed_us)},
     {"exposed_transfer_us", PART(exposed_transfer_us)},
     {"bubble_us", PART(bubble_us)},
+    {"imbalance_us", PART(imbalance_us)},
     {"exposed_waiting_us", PART(exposed_waiting_us)},
     {"idle_us", "idle", "", -1, 0, PART(idle_us)},
     {"overlap_fraction", "hidden", "", 7, 1, .value = hidden_json, .none = "- ", .form = BB_FORM_PERCENT},
@@ -428,7 +437,10 @@ static void print_lost(const struct bb_run_report *r, int rank, const struct ove
             bb_format_time(f.step_us, step), bb_format_time(c->rank_compute_alone_us, alone),
             bb_format_time(c->total_us, total));
     if (isfinite(f.bubble_us))
-        fprintf(out, "%.*f pipeline bubble + ", decimals, f.bubble_us / unit.us);
+        fprintf(out, "%.*f pipeline bubble", decimals, f.bubble_us / unit.us);
+    if (f.imbalance_us >= 0.5 * pow(10, -decimals) * unit.us)
+        fprintf(out, " (%.*f of it from unequal stages)", decimals, f.imbalance_us / unit.us);
+    fputs(isfinite(f.bubble_us) ? " + " : "", out);
     if (isfinite(f.exposed_transfer_us))
         fprintf(out, "%.*f transfer + %.*f waiting for other peers", decimals, f.exposed_transfer_us / unit.us,
                 decimals, f.exposed_waiting_us / unit.us);

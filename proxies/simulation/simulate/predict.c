@@ -115,6 +115,8 @@ static void read_class(const struct bb_sim *m, const struct bb_sim_run *run, int
 
         bb_intervals_add(&s, &m->step->layout, task->kind == BB_TASK_COMPUTE ? BB_NONE : task->comm, &at);
         step_ns = at.end_ns > step_ns ? at.end_ns : step_ns;
+        if (task->kind == BB_TASK_COMPUTE)
+            r->pipeline_ns += bb_pipeline_compute(&graph->program->ops[task->first], &at);
     }
     bb_overlap_of(step_ns, &s.compute, &s.comm, &r->all);
     bb_count_group_traffic(&m->step->layout, graph->program, traffic);
@@ -182,6 +184,13 @@ static void read_ops(const struct bb_sim *m, const struct bb_sim_run *run, int c
         ops[op] = times_of(&run->tasks[m->task_base[class_id] + graph->task_of[op]]);
 }
 
+static double compute_of(const void *prediction, int rank)
+{
+    const struct bb_prediction *p = prediction;
+
+    return (double)p->classes[p->class_of[rank]].pipeline_ns;
+}
+
 static void read_all(const struct bb_sim *m, const struct bb_sim_run *run, bool keeps_ops, struct bb_prediction *out)
 {
     const int ranks = m->step->layout.ranks;
@@ -201,6 +210,12 @@ static void read_all(const struct bb_sim *m, const struct bb_sim_run *run, bool 
     for (int c = 0; c < m->classes.n; c++)
         if (out->classes[c].all.compute_ns > out->classes[out->longest].all.compute_ns)
             out->longest = c;
+    for (int c = 0; c < m->classes.n; c++) {
+        struct bb_predicted_rank *r = &out->classes[c];
+
+        r->imbalance_ns =
+            (int64_t)bb_stage_imbalance(&m->step->layout, r->rank, (double)r->exposed.bubble_ns, compute_of, out);
+    }
     read_sharing(m, run, out);
     if (!keeps_ops)
         return;

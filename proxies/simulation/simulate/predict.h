@@ -42,6 +42,8 @@ struct bb_predicted_rank {
     struct bb_overlap all;
     struct bb_exposure exposed; /* all.exposed_ns (communication time during which no compute kernel runs), divided
                                    by cause */
+    int64_t pipeline_ns;        /* time of the forward and backward kernels */
+    int64_t imbalance_ns;       /* part of exposed.bubble_ns (bb_stage_imbalance) */
     int64_t issue_ns;           /* host time to enqueue all operations of the step */
     struct bb_predicted_group groups[BB_MAX_GROUPS];
 };

@@ -146,6 +146,11 @@ int64_t bb_pipeline_end(int64_t end_ns, const struct bb_op *op, const struct bb_
     return !bb_op_is_comm(op) && op->phase <= BB_PHASE_BACKWARD ? MAX(end_ns, at->end_ns) : end_ns;
 }
 
+int64_t bb_pipeline_compute(const struct bb_op *op, const struct bb_timed_op *at)
+{
+    return !bb_op_is_comm(op) && op->phase <= BB_PHASE_BACKWARD ? at->end_ns - at->begin_ns : 0;
+}
+
 /* Adds a rank of another stage of the replica: marks the groups whose instance contains both ranks. */
 static void add_stage(struct bb_intervals *s, const struct bb_layout *l, int rank, int other, int64_t end_ns)
 {
@@ -170,6 +175,21 @@ void bb_intervals_set_pipeline(struct bb_intervals *s, const struct bb_layout *l
                 add_stage(s, l, rank, other, end_ns[class_of ? class_of[other] : other]);
         }
     }
+}
+
+double bb_stage_imbalance(const struct bb_layout *l, int rank, double bubble,
+                          double (*compute)(const void *from, int rank), const void *from)
+{
+    const double own = compute(from, rank);
+    double most = own;
+
+    for (int c = 0; c < l->n_comms; c++) {
+        const int g = l->comms[c].group, instance = bb_group_instance(l, g, rank);
+
+        for (int i = 0; l->comms[c].between_stages && instance != BB_NONE && i < l->groups[g].size; i++)
+            most = fmax(most, compute(from, bb_group_member(l, g, instance, i)));
+    }
+    return fmin(bubble, most - own);
 }
 
 void bb_intervals_add(struct bb_intervals *s, const struct bb_layout *l, int comm, const struct bb_timed_op *at)

@@ -71,6 +71,17 @@ struct bb_exposure {
 };
 
 /*
+ * bb_stage_imbalance - returns the part of a rank's pipeline bubble that equal stages would avoid: the time of the
+ * forward and backward kernels of the stage of the same replica in which it is longest, minus that of the rank, limited to the bubble. With 1F1B and m
+ * micro-batches the bubble is m (t_max - t) plus the times of all other stages for one micro-batch, where t is the time
+ * of a stage for one micro-batch.
+ *   bubble    in the unit of compute()
+ *   compute   returns the time of the forward and backward kernels of a rank (bb_pipeline_compute); from: its first argument
+ */
+double bb_stage_imbalance(const struct bb_layout *l, int rank, double bubble,
+                          double (*compute)(const void *from, int rank), const void *from);
+
+/*
  * bb_overlap_efficiency - returns (Tc + Tm - Tb) / min(Tc, Tm), where Tc, Tm and Tb are the times of compute alone,
  * communication alone, and both together. 1: the shorter of Tc and Tm is fully hidden; 0: no overlap; below 0: both
  * together take longer than one after the other. NaN if Tc or Tm is 0, unknown or below 1 % of Tb: then overlap has
@@ -108,6 +119,9 @@ struct bb_intervals {
 /* bb_pipeline_end - returns the later of end_ns and the end of the operation, if the operation is a forward or backward
  * kernel; otherwise end_ns. */
 int64_t bb_pipeline_end(int64_t end_ns, const struct bb_op *op, const struct bb_timed_op *at);
+
+/* bb_pipeline_compute - returns the duration of the operation if it is a forward or backward kernel; otherwise 0. */
+int64_t bb_pipeline_compute(const struct bb_op *op, const struct bb_timed_op *at);
 
 /*
  * bb_intervals_set_pipeline - prepares the intervals of a rank for waiting in collectives that span pipeline stages.

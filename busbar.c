@@ -11,6 +11,7 @@
 #include "bootstrap/report/report_main.h"
 #include "bootstrap/results/results.h"
 #include "bootstrap/start/launcher.h"
+#include "bootstrap/sweep/argv.h"
 #include "bootstrap/sweep/collect.h"
 #include "bootstrap/sweep/sweep_main.h"
 #include "collectives/bench_main.h"
@@ -378,20 +379,13 @@ static bool asks_help(int argc, char **argv)
     return argc > 1 && (bb_opts_completion_prefix(argc, argv) || strcmp(argv[argc - 1], "--help=man") == 0);
 }
 
-/* Validates the arguments of a command line without quotes. Returns 0, or a negative error after printing an error line. */
-static int check_command(const char *line)
+/* Validates the arguments of a command line. Returns 0, or a negative error after printing an error line. */
+static int check_command(const struct bb_argv *a)
 {
-    enum { WORDS_MAX = 128 };
-    char *copy = bb_format("%s", line), *words[WORDS_MAX], *rest;
-    int n = 0, rc = 0;
-
-    for (char *word = strtok_r(copy, " ", &rest); word && n < WORDS_MAX; word = strtok_r(NULL, " ", &rest))
-        words[n++] = word;
     for (int i = 0; i < N_RUNS; i++)
-        if (strcmp(words[0], runs[i].name) == 0)
-            rc = runs[i].check(n, words);
-    free(copy);
-    return rc;
+        if (strcmp(a->word[0], runs[i].name) == 0)
+            return runs[i].check((int)a->n, a->word);
+    return 0;
 }
 
 /* Prints the error for argv[at], a spelling of `name`, which is of this kind. The other arguments remain; an error in
@@ -400,29 +394,36 @@ static int reject_misplaced(const struct name_kind *kind, const char *command, i
                             const char *name)
 {
     const bool steps = command && (strcmp(command, "proxy") == 0 || strcmp(command, "plan") == 0);
-    const bool is_model = kind->name_at == bb_model_name_at;
-    char text[1024] = "";
+    const bool is_model = kind->name_at == bb_model_name_at, takes_model = is_model || (!kind->name_at && steps);
+    struct bb_argv a = {0};
+    char *text = NULL;
+    size_t size;
+    FILE *out = bb_open_text(&text, &size);
     bool ranks = false; /* whether the suggested command needs no --ranks */
-    bool checks = !asks_help(argc, argv) && kind->name_at != command_at;
-    int n, rc;
+    int rc;
 
-    if (is_model || (!kind->name_at && steps))
-        n = snprintf(text, sizeof(text), "%s %s --model %s", steps ? command : "plan",
-                     is_model ? bb_model_proxy(name) : "transformer", name);
-    else
-        n = snprintf(text, sizeof(text), "%s%s%s", kind->instead, name, kind->after);
-    for (int i = 1; i < argc && n >= 0 && n < (int)sizeof(text); i++) {
-        ranks = ranks || bb_begins_with(argv[i], "--ranks") || strcmp(argv[i], "--help") == 0;
-        checks = checks && !strchr(argv[i], ' '); /* check_command divides the text at blanks */
-        if (i != at && !(steps && kind->name_at == bb_bench_subcommand_at)) /* bench has other options */
-            n += snprintf(text + n, sizeof(text) - (size_t)n, " %s", argv[i]);
+    bb_argv_add_split(&a, !takes_model ? kind->instead : steps ? command : "plan");
+    if (takes_model) {
+        bb_argv_add(&a, "%s", is_model ? bb_model_proxy(name) : "transformer");
+        bb_argv_add(&a, "--model");
     }
-    if (bb_begins_with(text, "plan ") && !ranks && n >= 0 && n < (int)sizeof(text))
-        snprintf(text + n, sizeof(text) - (size_t)n, " --ranks 8");
-    if (checks && n < (int)sizeof(text))
-        TRY(check_command(text));
+    bb_argv_add(&a, "%s", name);
+    bb_argv_add_split(&a, takes_model ? "" : kind->after);
+    for (int i = 1; i < argc; i++) {
+        ranks = ranks || bb_begins_with(argv[i], "--ranks") || strcmp(argv[i], "--help") == 0;
+        if (i != at && !(steps && kind->name_at == bb_bench_subcommand_at)) /* bench has other options */
+            bb_argv_add(&a, "%s", argv[i]);
+    }
+    if (strcmp(a.word[0], "plan") == 0 && a.n > 1 && !ranks)
+        bb_argv_add_split(&a, "--ranks 8");
+    bb_quote_all(&a, out);
+    bb_close_text(out, &text);
+    if (!asks_help(argc, argv) && kind->name_at != command_at)
+        TRY(check_command(&a));
     rc = bb_err(BB_EUSAGE, "%s is %s; try: busbar %s", argv[at], kind->what, text);
 out:
+    free(text);
+    bb_argv_release(&a);
     return rc;
 }
 

@@ -152,7 +152,7 @@ def test_names_at_the_wrong_place_lead_to_their_command(busbar, tmp_path, typed,
 
 def test_blanks_in_an_argument_of_a_misplaced_name_cause_no_other_error(busbar):
     done = busbar.run("bench", "gpt3", "--json", "a b.json", emulated=False)
-    assert done.returncode == 2 and done.stderr == "busbar: gpt3 is a proxy; try: busbar proxy gpt3 --json a b.json\n"
+    assert done.returncode == 2 and done.stderr == "busbar: gpt3 is a proxy; try: busbar proxy gpt3 --json 'a b.json'\n"
 
 
 @pytest.mark.parametrize("typed", [

@@ -323,8 +323,7 @@ int bb_document_finish(struct bb_document *d)
     int error, damaged = 0;
 
     if (d->replaces && status && strcmp(status, "interrupted") == 0)
-        bb_warn("the run was interrupted before its first result: %s still has the results of an earlier run",
-                d->replaces);
+        bb_warn(BB_KEPT_FILE, d->replaces);
     else if ((error = replace_earlier(d)) != 0)
         return report_once(d, error);
     if (!d->file.out)

@@ -24,6 +24,8 @@
 
 #include <jansson.h>
 
+#define BB_KEPT_FILE "the run was interrupted before its first result: %s still has the results of an earlier run"
+
 struct bb_document {
     json_t *root;    /* fields of head and tail, owned; its list "results" stays empty; NULL: not open */
     char *text;      /* JSON text of the document */

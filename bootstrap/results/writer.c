@@ -189,11 +189,16 @@ void bb_results_rescue(const char *path, pid_t writer, int rc, const struct bb_r
     json_decref(end);
 }
 
-/* Returns whether the CSV of an earlier run remains, because this run was interrupted before its first row. */
+/* Returns whether the CSV of an earlier run remains, because this run was interrupted before its first row. Prints the
+ * warning, unless the document prints it for the JSON. */
 static bool keeps_csv(const struct bb_results_writer *w, const json_t *end)
 {
-    return json_object_get(end, "ended_by") && json_array_size(w->rows) == 0 && !is_stdout(w->csv) &&
-           access(w->csv, F_OK) == 0;
+    const bool keeps = json_object_get(end, "ended_by") && json_array_size(w->rows) == 0 && !is_stdout(w->csv) &&
+                       access(w->csv, F_OK) == 0;
+
+    if (keeps && !w->document.replaces)
+        bb_warn(BB_KEPT_FILE, w->csv);
+    return keeps;
 }
 
 int bb_results_writer_finish(struct bb_results_writer *w, int rc, json_t *end)

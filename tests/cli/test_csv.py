@@ -1,6 +1,8 @@
 """--csv of every command: the csv module of Python reads the table, and its values equal the JSON of the same run."""
 import csv
 import json
+import os
+import subprocess
 
 import pytest
 
@@ -146,3 +148,11 @@ def test_csv_keeps_rows_of_an_incomplete_run(busbar, tmp_path):
                       env={"EMU_FAULT": "rank=1,call=60,do=stall"})
     if done.returncode == 4:  # the number of rows depends on the time of the fault
         assert all(row["bytes"] for row in read(tmp_path / "t.csv"))
+
+
+def test_an_interrupted_run_keeps_an_earlier_file_and_warns(busbar, tmp_path):
+    (tmp_path / "r.csv").write_text("earlier")
+    done = subprocess.run(["timeout", "-s", "INT", "2", busbar.build / "busbar-emulated", "bench", "all_reduce", "-g", "2", "--csv", "r.csv"],
+                          cwd=tmp_path, env={**os.environ, "EMU_QUIET": "1", "EMU_FAULT": "stall:rank=1,call=1"}, capture_output=True, text=True)
+    assert "interrupted before its first result: r.csv still has the results of an earlier run" in done.stderr
+    assert (tmp_path / "r.csv").read_text() == "earlier"

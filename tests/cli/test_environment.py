@@ -54,3 +54,8 @@ def test_help_lists_the_variables(busbar):
     assert re.findall(r"^\.B (\w+)$", section, re.M) == list(READ)
     prefixes = re.findall(r'^    \{"(\w+_\w*)", "', (ROOT / "bootstrap/start/launcher.c").read_text(), re.M)
     assert len(prefixes) > 5 and all(f"{prefix}*" in text and f"{prefix}*" in section for prefix in prefixes)
+
+
+def test_variables_of_nccl_are_in_alphabetical_order():
+    names = re.findall(r"^\w+\((NCCL_\w+)", TABLE.split("/* nccl-tests */")[0], re.M)
+    assert names == sorted(names)

@@ -292,11 +292,10 @@ static void print_head(const struct comparison *t, FILE *out, const json_t *diff
     print_doubts(out, "A: ", a);
     print_doubts(out, "B: ", b);
     if (!bb_result_file_is_nccl_tests(a) || !bb_result_file_is_nccl_tests(b))
-        fprintf(
-            out,
-            "# times are medians; faster, slower: the 95 %% intervals do not overlap, and the difference passes Holm's "
-            "test over all rows (level %g %%)\n",
-            100 * BB_FALSE_VERDICTS);
+        fprintf(out,
+                "# times are medians; faster, slower: the 95 %% intervals do not overlap, and the difference passes "
+                "Holm's test over all rows (level %g %%)\n",
+                100 * BB_FALSE_VERDICTS);
     if (bb_result_file_predicted(a) || bb_result_file_predicted(b))
         fprintf(out, "# predictions have no interval, so the verdict compares B/A with --threshold (default %g %%)\n",
                 t->shortfall.known ? BB_SHORTFALL_PERCENT : BB_EQUAL_PERCENT);

@@ -460,8 +460,7 @@ static int report_slow(struct compute *b)
                     ? "no slow rank found, but GEMMs and memory-bound kernels of --quick take as long as their launch, "
                       "which hides slow GPUs"
                     : "no slow rank; a slowdown common to all ranks is not visible: try busbar compare with an earlier "
-                      "run, "
-                      "or, for timed kernels, --max-error 10");
+                      "run, or, for timed kernels, --max-error 10");
     return bb_results_set(b->session.json, "slow_gpus", list);
 }
 

@@ -37,11 +37,10 @@ static void print_head(const struct bb_report *r)
     fprintf(r->out, "# time: %s (%s mode), %s\n", bb_bench_context_method(r->ctx), bb_bench_context_mode(r->ctx),
             bb_rank_aggregation_names[r->ctx->rank_aggregation]);
     if (r->style->gpus > 1)
-        fprintf(
-            r->out,
-            "# -g %d: a process for each GPU; nccl-tests enqueues on %d GPUs from one thread, so its times below about "
-            "1 MiB are longer\n",
-            r->style->gpus, r->style->gpus);
+        fprintf(r->out,
+                "# -g %d: a process for each GPU; nccl-tests enqueues on %d GPUs from one thread, so its times below "
+                "about 1 MiB are longer\n",
+                r->style->gpus, r->style->gpus);
     if (o->checks == 0)
         fprintf(r->out, "# not verified (-c 0)\n");
     if (r->ctx->device->emulated)

@@ -907,7 +907,7 @@ static void count_extremes(struct bb_report *r, const struct bb_case *c, const s
         t->last_us = f->time_us.p50;
         t->last_gbps = f->busbw_gbps;
     }
-    if (all->shortest_us == 0 || f->time_us.p50 < all->shortest_us) {
+    if (!all->shortest[0] || f->time_us.p50 < all->shortest_us) {
         all->shortest_us = f->time_us.p50;
         snprintf(all->shortest, sizeof all->shortest, "%s, %s", bb_colls[c->kind].name,
                  bb_format_bytes(f->bytes, bytes));

@@ -55,6 +55,8 @@ def test_last_line_names_wrong_data_and_missed_limits(busbar):
     assert done.returncode == 5 and done.stdout.splitlines()[-1].startswith("# data verified; --min-busbw: FAILED; ")
     done = busbar.run("bench", "all_reduce", "--sizes", "0", *FEW, ranks=2)
     assert done.returncode == 0 and done.stdout.splitlines()[-1] == "# data verified"
+    done = busbar.run("bench", "all_reduce", "--sizes", "1K,4K", "--placement", "in_place", *FEW, ranks=1)  # takes no time
+    assert done.stdout.splitlines()[-1] == "# data verified; shortest time 0.00 us (all_reduce, 1 KiB)"
 
 
 def test_compute_quick_does_not_judge_short_kernels(busbar):

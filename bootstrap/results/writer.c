@@ -174,13 +174,13 @@ static void set_end(struct bb_results_writer *w, int rc, json_t *end)
     bb_document_set_status(&w->document, final_status(rc, end));
 }
 
-void bb_results_rescue(const char *path, pid_t writer, int rc, const struct bb_results_end *why)
+void bb_results_rescue(const char *path, pid_t writer, time_t began, int rc, const struct bb_results_end *why)
 {
     json_t *root = json_load_file(path, 0, NULL), *end = bb_results_end_json(why);
-    const char *status = json_string_value(json_object_get(root, "status"));
+    struct stat file;
 
     bb_outfile_remove_temporaries(path, writer);
-    if (status && strcmp(status, "running") == 0) { /* otherwise the file is that of an earlier run */
+    if (stat(path, &file) == 0 && file.st_mtime >= began && json_object_del(root, "status") == 0) {
         (void)!json_object_update(root, end);
         (void)!json_object_set_new(root, "status", json_string(final_status(rc, end)));
         (void)!bb_json_save(path, "the results", json_incref(root), 12);

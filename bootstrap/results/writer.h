@@ -70,9 +70,9 @@ int bb_results_writer_open_failed(struct bb_results_writer *w, json_t *opening, 
 int bb_results_writer_finish(struct bb_results_writer *w, int rc, json_t *end);
 
 /* bb_results_rescue - complete the JSON file of the killed process `writer`: remove the temporary files of that
- * process, and set the final status from rc and `why`. The file is unchanged if it is missing, not valid JSON, or its
- * schema has no status. */
-void bb_results_rescue(const char *path, pid_t writer, int rc, const struct bb_results_end *why);
+ * process, and set the final status from rc and `why`. The file is unchanged if it is missing, not valid JSON, last
+ * written before `began` (by an earlier run), or its schema has no status. */
+void bb_results_rescue(const char *path, pid_t writer, time_t began, int rc, const struct bb_results_end *why);
 
 void bb_results_writer_release(struct bb_results_writer *w);
 

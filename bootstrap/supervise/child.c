@@ -355,8 +355,8 @@ pid_t bb_writer_start(int results_fd, json_t *opening, const sigset_t *mask, int
     return pid;
 }
 
-void bb_writer_rescue(pid_t writer, bool ended, const char *path, int rc, const struct bb_results_end *end,
-                      double limit_s)
+void bb_writer_rescue(pid_t writer, bool ended, const char *path, time_t began, int rc,
+                      const struct bb_results_end *end, double limit_s)
 {
     const double end_s = bb_now_s() + limit_s;
     pid_t pid;
@@ -367,7 +367,7 @@ void bb_writer_rescue(pid_t writer, bool ended, const char *path, int rc, const 
     if (pid == 0) {
         close_others(-1, -1);
         (void)umask(077); /* results contain environment variables: the file stays private */
-        bb_results_rescue(path, writer, rc, end);
+        bb_results_rescue(path, writer, began, rc, end);
         _exit(0);
     }
     while (pid > 0 && waitpid(pid, NULL, WNOHANG) == 0 && bb_now_s() < end_s)

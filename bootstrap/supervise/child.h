@@ -16,6 +16,7 @@
 #include <limits.h>
 #include <signal.h>
 #include <sys/types.h>
+#include <time.h>
 
 struct bb_child {
     pid_t pid; /* 0: the process has ended */
@@ -77,9 +78,10 @@ void bb_child_read_stderr(struct bb_child *child);
 pid_t bb_writer_start(int results_fd, json_t *opening, const sigset_t *mask, int *control_fd);
 
 /* bb_writer_rescue - kill the process `writer` unless it has `ended`, and complete its JSON file with the final status
- * (bb_results_rescue). A new process does this, because the disk may hang; waits limit_s seconds at most for it. */
-void bb_writer_rescue(pid_t writer, bool ended, const char *path, int rc, const struct bb_results_end *end,
-                      double limit_s);
+ * (bb_results_rescue). A new process does this, because the disk may hang; waits limit_s seconds at most for it.
+ * began: start of the run */
+void bb_writer_rescue(pid_t writer, bool ended, const char *path, time_t began, int rc,
+                      const struct bb_results_end *end, double limit_s);
 
 /* bb_children_kill_strays - kill all children of the supervisor that do not end on their own within 20 ms. The
  * supervisor is a subreaper, so processes that a rank leaves become its children. Returns when no child is left, or

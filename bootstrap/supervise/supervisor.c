@@ -198,7 +198,7 @@ static void complete_record(struct bb_supervisor *s)
         await_record(s, s->launched ? SLOW_RECORD_S : ALONE_RECORD_S);
     if (s->writer.path && (!s->writer.finished || s->writer.code < 0)) {
         end = describe_end(s, phase);
-        bb_writer_rescue(s->writer.pid, s->writer.ended, s->writer.path, -s->code, &end, RESCUE_S);
+        bb_writer_rescue(s->writer.pid, s->writer.ended, s->writer.path, s->began, -s->code, &end, RESCUE_S);
         s->writer.finished = true;
     }
 }
@@ -485,6 +485,7 @@ static int start(struct bb_supervisor *s, int n)
     sigset_t ours;
 
     block_signals(&ours, &s->mask);
+    s->began = time(NULL);
     s->round_s = bb_now_s();
     s->launched = !bb_launched_alone();
     s->launcher = getppid();

@@ -84,6 +84,7 @@ struct bb_supervisor {
     enum bb_role role;
     double due_s;     /* time at which BB_EVENT_TIMER occurs; 0: no timer */
     double timeout_s; /* time limit of every wait of the ranks */
+    time_t began;     /* start of the run */
     double round_s;   /* time of the last iteration of the loop */
     double ending_s;  /* time at which the early end of the job began; 0: it has not begun */
     struct bb_star star;

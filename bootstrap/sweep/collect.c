@@ -250,7 +250,9 @@ static bool has_both_placements(const struct bb_gathered *g)
 
         json_array_foreach(rows, r, row)
         {
-            if (!json_equal(json_object_get(row, "placement"), json_object_get(json_array_get(rows, 0), "placement")))
+            const json_t *placement = json_object_get(row, "placement");
+
+            if (placement && !json_equal(placement, json_object_get(json_array_get(rows, 0), "placement")))
                 return true;
         }
     }

@@ -269,11 +269,8 @@ static void print_line(const struct bb_report *r, const struct bb_row *row, bool
 
 /* ---- lines above the table ---- */
 
-static void print_settings(const struct bb_report *r)
+static void print_sizes(FILE *out, const struct bb_bench_options *o)
 {
-    const struct bb_bench_options *o = r->options;
-    FILE *out = r->out;
-
     if (o->sizes)
         fprintf(out, "# sizes %s (one row for sizes that are rounded down to the same count)", o->sizes);
     else if (o->factor <= 1 && o->step_bytes > 0)
@@ -282,6 +279,14 @@ static void print_settings(const struct bb_report *r)
         fprintf(out, "# minBytes %zu maxBytes %zu step: %g(factor)", o->min_bytes, o->max_bytes, bb_bench_factor(o));
     fprintf(out, " warmup iters: %d iters: %d repeats: %d validate: %d\n", o->warmup, o->iterations, o->repeats,
             o->checks);
+}
+
+/* Prints the settings that differ from the defaults. */
+static void print_settings(const struct bb_report *r)
+{
+    const struct bb_bench_options *o = r->options;
+    FILE *out = r->out;
+
     if (o->aggregate > 1)
         fprintf(out, "# agg iters: %d operations in one NCCL group per iteration, times are per operation\n",
                 o->aggregate);
@@ -373,10 +378,10 @@ static void print_method(const struct bb_report *r)
 static void print_head(const struct bb_report *r)
 {
     bb_session_print_head(r->session);
-    if (r->full) {
-        print_groups(r);
-        print_settings(r);
-    }
+    print_groups(r);
+    if (r->full)
+        print_sizes(r->out, r->options);
+    print_settings(r);
     print_method(r);
 }
 

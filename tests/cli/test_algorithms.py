@@ -116,10 +116,10 @@ def test_no_verdict_without_confidence_intervals_or_with_shared_gpus(busbar, tmp
 
 def test_variant_with_wrong_data_is_excluded_from_the_comparison(busbar, tmp_path):
     path = tmp_path / "result.json"
-    # A row has 5 warm-up operations, 6 x (1 + 20) operations timed by events, and 20 timed by the host clock. The last timed operation of
-    # the first forced row, whose data is verified, is operation 282.
+    # A row has 5 warm-up operations, 6 x (1 + 20) operations timed by events, and 1 + 20 timed by the host clock. The last timed operation of
+    # the first forced row, whose data is verified, is operation 283.
     done = busbar.run("bench", "all_reduce", "--sweep-algorithms", "--sizes", str(SMALL), "--placement", "out_of_place", "--json", path,
-                      ranks=2, env={"EMU_FAULT": "corrupt:rank=0,call=282,name=ncclAllReduce"})
+                      ranks=2, env={"EMU_FAULT": "corrupt:rank=0,call=283,name=ncclAllReduce"})
     assert done.returncode == 3 and "out of place by TREE LL: 1 wrong" in done.stderr, done.stderr
     run = json.loads(path.read_text())
     assert [(row["algorithm"], row["protocol"]) for row in run["results"] if row["wrong"]] == [("TREE", "LL")]

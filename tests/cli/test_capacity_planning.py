@@ -101,7 +101,7 @@ def test_predicted_collectives_equal_a_run_on_emulated_gpus(busbar, plan, machin
     """All collectives, also over nodes of three GPUs: emulated GPUs with the same profile take the same times. The columns equal those
     of bench, except for the host clock, which is not predicted."""
     args = ("all", "-b", "8", "-e", "1M", "-f", "128", *args)
-    run = busbar.run("bench", *args, "-n", 3, "--repeats", 2, "-c", 0, "--clock", "gpu", "--json", tmp_path / "run.json", ranks=ranks,
+    run = busbar.run("bench", *args, "--full", "-n", 3, "--repeats", 2, "-c", 0, "--clock", "gpu", "--json", tmp_path / "run.json", ranks=ranks,
                      env={"EMU_CLUSTER": str(machine()), "EMU_DATA": "off"})
     assert run.returncode == 0, run.stderr
     offline = busbar.run("plan", *args, "--ranks", ranks, "--cluster", machine(), "--json", tmp_path / "plan.json", emulated=False)

@@ -213,7 +213,7 @@ def test_last_operation_of_a_graph_is_verified(busbar, call, status):
     """Calls of a rank: one of warm-up, then two that are captured into the graph, which is launched repeatedly."""
     done = busbar.run("bench", "all_reduce", *KB4, "-G", "2", "--placement", "in_place", ranks=2,
                       env={"EMU_FAULT": f"corrupt:rank=1,call={call},name=ncclAllReduce"})
-    assert done.returncode == status and ("FAILED" in done.stdout) == (status == 3)
+    assert done.returncode == status and ("WRONG DATA" in done.stdout) == (status == 3)
 
 
 def test_report_cputime_measures_host_time(busbar, model, tmp_path):
@@ -243,7 +243,7 @@ def test_split_groups_run_concurrently(busbar, model, tmp_path):
     for r in run["results"]:
         assert r["wrong"] == 0 and r["busbw_gbps"] == pytest.approx(r["algbw_gbps"])  # factors 2(2-1)/2 and 1
     assert run["results"][0]["time_us"]["p50"] == pytest.approx(2 * 7.0 + 4096 / 80.0 / 1e3, rel=1e-3)
-    table = busbar.run(*line, "--split", "DIV:2", ranks=4).stdout
+    table = busbar.run(*line, "--split", "DIV:2", "--full", ranks=4).stdout
     assert "group" in table and [row[-1] for row in rows_of(table)] == ["0", "1", "0", "1"]
     done = busbar.run(*line, "--split", "DIV:3", ranks=4)  # the second group has one rank, so root 1 does not exist
     assert done.returncode == 2 and "ranks are 0 to 0" in done.stderr
@@ -259,7 +259,7 @@ def test_cycles_timestamps_and_memory_report(busbar, tmp_path):
     run = busbar.json("bench", "all_reduce", *KB4, "--placement", "in_place", "-N", "3", "-S", "1", ranks=2, tmp_path=tmp_path)
     assert [r["cycle"] for r in run["results"]] == [0, 1, 2]
     assert all(re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", r["timestamp"]) for r in run["results"])
-    table = busbar.run("bench", "all_reduce", *KB4, "-N", "2", "-S", "1", "-M", "1", ranks=2).stdout
+    table = busbar.run("bench", "all_reduce", *KB4, "-N", "2", "-S", "1", "-M", "1", "--full", ranks=2).stdout
     assert [len(row) for row in rows_of(table)] == [16, 16]
     assert re.search(r"# GPU memory usage     : Initialization .* \| User-Allocated (?!0 B).* \| Collective .* \| Total ", table)
 
@@ -284,7 +284,7 @@ def test_results_contain_memory_and_registration(busbar, tmp_path):
 def test_endless_run_keeps_its_rows_when_terminated(busbar, tmp_path):
     """The rows are written once to the JSON file and once as CSV to a stream."""
     path = tmp_path / "r.json"
-    done = busbar.run("bench", "all_reduce", *KB4, "-N", "0", "--json", path, "--csv", "/dev/stderr", timeout=6)
+    done = busbar.run("bench", "all_reduce", *KB4, "-N", "0", "--full", "--json", path, "--csv", "/dev/stderr", timeout=6)
     assert done.returncode != 0 and done.stdout.count("# cycle") > 0
     assert len([line for line in done.stderr.splitlines() if line.startswith("collective,")]) == 1
     run = json.loads(path.read_text())

@@ -209,7 +209,8 @@ def test_sources_compile_with_other_headers(version):
 
 # Environment variables that busbar sets or reads, and the first NCCL version code with each of them.
 SINCE = {"NCCL_MULTI_RANK_GPU_ENABLE": 23003, "NCCL_RAS_ENABLE": 22400, "NCCL_PROFILER_PLUGIN": 22300, "NCCL_MNNVL_ENABLE": 22100,
-         "NCCL_P2P_MAX_PEERS": 23000, "NCCL_RUNTIME_CONNECT": 22200, "NCCL_HOSTID": 0, "NCCL_CUMEM_HOST_ENABLE": 22300}
+         "NCCL_P2P_MAX_PEERS": 23000, "NCCL_RUNTIME_CONNECT": 22200, "NCCL_HOSTID": 0, "NCCL_CUMEM_HOST_ENABLE": 22300,
+         "NCCL_LAUNCH_ORDER_IMPLICIT": 22600, "NCCL_WIN_ENABLE": 22700, "NCCL_RAS_ADDR": 22400, "NCCL_WORK_FIFO_BYTES": 22200}
 # Variables of nccl-tests.
 OTHERS = r"NCCL_TESTS|NCCL_WHEELS"
 

@@ -156,7 +156,7 @@ def test_usage_error_leaves_older_results(busbar, tmp_path):
 def test_killed_rank_0_leaves_every_printed_row(busbar, tmp_path):
     """Rank 0 dies in an operation of the third size or later. The file contains every row that was printed before."""
     path = tmp_path / "x.json"
-    for call in 30, 40, 50:
+    for call in 60, 75, 90:
         done = busbar.run(*BENCH, "--json", path, "-T", 5, ranks=2, env={"EMU_FAULT": f"die:rank=0,call={call},name=ncclAllReduce"})
         assert done.returncode != 0
         rows = {r["bytes"] for r in json.loads(path.read_text())["results"]}

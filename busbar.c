@@ -350,11 +350,25 @@ static const struct name_kind {
     {"a file", "", NULL, "report ", " -o page.html"},
 };
 
-/* Returns the name of this kind of which `word` is a spelling (bb_is_same_name); NULL if there is none. */
+/* Returns whether two names differ at most in the kind of their separators, as gpt3_1_3b and gpt3-1.3b do. */
+static bool equal_but_separators(const char *a, const char *b)
+{
+    while (*a && (*a == *b || (strchr("_-.", *a) && *b && strchr("_-.", *b)))) {
+        a++;
+        b++;
+    }
+    return *a == *b;
+}
+
+/* Returns the name of this kind that equals `word`, else that of which `word` is a spelling (bb_is_same_name); NULL if
+ * there is none. */
 static const char *find_name(const struct name_kind *kind, const char *word)
 {
     const char *name = !kind->name_at && is_json_file(word) ? word : NULL;
 
+    for (size_t i = 0; kind->name_at && (name = kind->name_at(i)); i++)
+        if (equal_but_separators(name, word))
+            return name;
     for (size_t i = 0; kind->name_at && (name = kind->name_at(i)) && !bb_is_same_name(name, word, strlen(word)); i++)
         ;
     return name;

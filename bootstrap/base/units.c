@@ -130,13 +130,15 @@ const char *bb_format_bytes(size_t bytes, char buf[BB_BYTES_TEXT])
 
 enum { NEAREST_MAX = 63 }; /* longer words get no suggestion */
 
+static const char separators[] = "_-.";
+
 static bool same_letter(char a, char b)
 {
-    return tolower((unsigned char)a) == tolower((unsigned char)b);
+    return tolower((unsigned char)a) == tolower((unsigned char)b) || (strchr(separators, a) && strchr(separators, b));
 }
 
 /* Returns the optimal string alignment distance (insertions, deletions, replacements, transpositions), ignoring
- * case. */
+ * case and the kind of a separator. */
 static int edit_distance(const char *a, const char *b)
 {
     int rows[3][NEAREST_MAX + 1];
@@ -241,7 +243,6 @@ const char *bb_format_rounded_time(double us, char text[BB_ROUNDED_TEXT])
 
 bool bb_is_same_name(const char *name, const char *word, size_t length)
 {
-    static const char separators[] = "_-.";
     const char *end = word + length;
 
     for (;; name++, word++) {

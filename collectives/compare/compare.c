@@ -409,6 +409,8 @@ static int put_common(struct comparison *t, FILE *out, struct bb_results *result
             continue;
         if ((verdict == BB_FASTER || verdict == BB_SLOWER) && has_intervals(a, b) && p_value(a, b) > t->holm_limit)
             verdict = BB_SAME;
+        if (verdict == BB_SAME && b->time_us / a->time_us > 1 + t->threshold_percent / 100)
+            verdict = BB_INCONCLUSIVE; /* too few or too different samples to exclude a slowdown above the threshold */
         count_verdict(t, a, b, verdict);
         row = make_row(a, a->time_us, b->time_us, verdict_text(a, b, verdict, text));
         bb_table_row(is_shown(t, verdict) ? out : NULL, fields, &row);
@@ -492,7 +494,11 @@ static void print_summary(const struct comparison *t, FILE *out)
         fprintf(out, "# B/A: %.3f, geometric mean of %zu row%s\n", bb_ratios_mean(&t->correct), t->correct.n,
                 t->correct.n == 1 ? "" : "s");
     bb_shortfall_print(&t->shortfall, out);
-    if (t->inconclusive)
+    if (t->inconclusive && !isnan(t->threshold_percent))
+        fprintf(out,
+                "# inconclusive: the samples do not exclude a slowdown above %g %%; try: more samples (--repeats 20)\n",
+                t->threshold_percent);
+    else if (t->inconclusive)
         fprintf(out, "# inconclusive rows have no interval; an interval requires a measurement with at least 6 samples "
                      "(--repeats; nccl-tests: -I 1); try: --threshold, to judge by the ratio\n");
     print_verdict(t, out);
@@ -677,7 +683,7 @@ static const struct bb_opts set = {
         "nccl-tests' printed output. FILE - is stdin.",
     .exits = {BB_EXITS_OFFLINE, [5] = "a file is slower than --threshold allows, or --strict is not met"},
     .examples = "Fail if a row is slower by more than 5 % after an upgrade:\n"
-                "  busbar compare before.json after.json --threshold 5\n"
+                "  busbar compare before.json after.json --threshold 5 --strict\n"
                 "Table of the predictions for several layouts:\n"
                 "  busbar compare tp2.json tp4.json tp8.json\n",
     .tables = tables,

@@ -227,3 +227,11 @@ def test_the_commands_of_the_front_page_are_valid(busbar, tmp_path):
 def test_plan_of_a_benchmark_suggests_a_command_without_the_options_of_plan(busbar):
     done = busbar.run("plan", "p2p", "--cluster", "h100-sxm-ib", "--ranks", 4, emulated=False)
     assert (done.returncode, done.stderr) == (2, "busbar: p2p is a benchmark; try: busbar bench p2p\n")
+
+
+@pytest.mark.parametrize("typed", ["gpt3_1_3b", "gpt3-1.3b", "gpt3_1.3b"])
+def test_a_model_is_not_taken_for_one_of_ten_times_its_size(busbar, typed):
+    done = busbar.run("plan", typed, "--ranks", 8, emulated=False)
+    assert done.returncode == 2 and "--model gpt3_1_3b --ranks 8" in done.stderr
+    done = busbar.run("plan", "transformer", "--model", typed.replace("_1_", "_1."), "--ranks", 8, emulated=False)
+    assert done.returncode == 2 and "did you mean 'gpt3_1_3b'" in done.stderr

@@ -97,6 +97,15 @@ def test_threshold_sets_the_exit_status(compare, percent, status):
     assert ("1 row slower by more than" in done.stderr and "8 B: +30.0 %" in done.stderr) == (status == 5)
 
 
+def test_noise_does_not_make_a_slowdown_disappear(compare):
+    """One late sample makes the interval of A wide: 30 % more is not significant, and not excluded either."""
+    noisy, slower = bench(row(8, 10, 4)), bench(row(8, 13, 0.1))
+    done = compare(noisy, slower, "--threshold", "5")
+    assert done.returncode == 0 and verdicts(done) == ["inconclusive"] and "verdict: inconclusive" in done.stdout.splitlines()[-1]
+    assert "do not exclude a slowdown above 5 %" in done.stdout and compare(noisy, slower, "--threshold", "5", "--strict").returncode == 5
+    assert verdicts(compare(noisy, bench(row(8, 10.4, 0.1)), "--threshold", "5")) == ["no difference"]
+
+
 ONE, SAME_AS_ONE = bench(row(8, 10, 1), row(16, 20, 1)), bench(row(8, 10, 1), row(16, 20, 1))
 
 

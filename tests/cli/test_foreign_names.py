@@ -88,7 +88,7 @@ def test_data_parallel_names_its_own_option(busbar):
 
 
 @pytest.mark.parametrize("typed,answer", [("-o mean", "avg"), ("--dtype half", "--datatype"), ("-J x", "--json"), ("--output x", "--json"),
-                                          ("--format json", "--json"), ("-t 4", "--gpus 4"), ("--ranks 4", "--gpus 4")])
+                                          ("--format json", "--json"), ("--ngpus 4", "--gpus 4"), ("--ranks 4", "--gpus 4")])
 def test_options_of_bench_are_answered(busbar, typed, answer):
     done = busbar.run("bench", "all_reduce", *typed.split())
     assert done.returncode == 2 and re.search(rf"did you mean '{answer}'|try: {answer}( busbar|$)", done.stderr)
@@ -113,7 +113,7 @@ def test_foreign_programs_are_answered(busbar):
 
 @pytest.mark.parametrize("command,typed,answer", [
     ("proxy gpt3", "--best-layout", "busbar-emulated plan has --best-layout"), ("proxy gpt3", "--tokens=15T", "busbar-emulated plan has --tokens"),
-    ("bench all_reduce", "--ngpus 8", "--gpus 8"), ("bench p2p", "--ranks=8", "--gpus 8"),
+    ("bench all_reduce", "-t 1 -g 2", "-g N alone sets the number of ranks"), ("bench p2p", "--ranks=8", "--gpus 8"),
     ("bench compute", "--cluster h100-sxm-ib", "busbar-emulated plan all_reduce --ranks 64 --cluster h100-sxm-ib"),
     ("bench all_reduce", "--tp 8", "busbar-emulated proxy and busbar-emulated plan have this option"),
     ("bench all_reduce", "--model gpt3", "plan have this option")])

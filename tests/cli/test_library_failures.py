@@ -196,7 +196,7 @@ def test_exit_inside_mpi_init_is_reported(busbar, tmp_path):
     assert done.returncode == 1 and "MPI_Init_thread" in line
 
 
-@pytest.mark.parametrize("function, where", [("cublasLtCreate", "the streams, GEMMs and buffers of a step"),
+@pytest.mark.parametrize("function, where", [("cublasLtCreate", "the GEMMs and buffers of a step"),
                                              ("cublasLtDestroy", "the release of streams, GEMMs and buffers")])
 def test_exit_inside_cublaslt_names_the_phase(busbar, shim, function, where):
     """The message names the phase of the call, not the preceding phase."""

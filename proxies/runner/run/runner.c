@@ -364,12 +364,13 @@ int bb_runner_init(struct bb_runner *r, struct bb_world *w, const struct bb_layo
     *r = (struct bb_runner){.world = w, .layout = layout, .program = program, .memory = memory, .slowdown = 1};
     r->native = bb_native_find();
     bb_nvtx_init(&r->nvtx);
-    bb_world_reached(w, "the streams, GEMMs and buffers of a step");
+    bb_world_reached(w, "the streams of a step");
     make_arrays(r);
     split_into_batches(r);
     TRY(make_streams(r));
     list_kernel_lists(r);
     TRY(make_comms(r)); /* before the buffers, which use the memory that the communicators leave */
+    bb_world_reached(w, "the GEMMs and buffers of a step");
     TRY(make_memory(r));
     TRY(make_done_events(r));
     name_all(r);

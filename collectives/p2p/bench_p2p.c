@@ -48,10 +48,11 @@ struct p2p {
     struct matrix matrices[MATRICES];
     const struct matrix *shown; /* matrix whose slow links are being reported; report_slow reads it */
     int n_matrices, round;
-    double *samples; /* [repeats] times of the current pair in us per message */
-    json_t *report;  /* top-level fields of the results, on rank 0 */
-    int n_slow[BB_LINK_LEVELS];
-    struct cause *causes; /* [n_causes] causes of slow links, in the order of the matrices; on rank 0 */
+    double *samples;                 /* [repeats] times of the current pair in us per message */
+    json_t *report;                  /* top-level fields of the results, on rank 0 */
+    int n_slow[BB_LINK_LEVELS];      /* pairs: sum over the matrices; ranks and nodes: each counts once */
+    bool (*is_slow)[BB_LINK_LEVELS]; /* [ranks] ranks and nodes that n_slow counts */
+    struct cause *causes;            /* [n_causes] causes of slow links, in the order of the matrices; on rank 0 */
     int n_causes;
     bool wrong, too_many; /* wrong: a link transferred wrong data; too_many: a matrix has more slow links than
                              --max-slow, or a link below --min-gbps; too_many is set on rank 0 only */
@@ -486,7 +487,10 @@ static void report_slow(void *arg, const struct bb_slow_link *l)
 {
     struct p2p *p = arg;
 
-    p->n_slow[l->level]++;
+    if (l->level == BB_LINK_PAIR || !p->is_slow[l->from][l->level]) {
+        p->n_slow[l->level]++;
+        p->is_slow[l->from][l->level] = true;
+    }
     if (p->session.detail && (l->level != BB_LINK_PAIR || p->n_slow[BB_LINK_PAIR] <= PAIRS_SHOWN))
         print_slow(p, p->shown, l);
     append(p, "slow_links", slow_json(p, p->shown, l));
@@ -717,17 +721,20 @@ static void print_verdict(const struct p2p *p)
 {
     if (!p->session.out)
         return;
-    fprintf(p->session.out, "# %d slow links; %d ranks and %d nodes have slow links only (--slow %g)\n",
-            p->n_slow[BB_LINK_PAIR], p->n_slow[BB_LINK_RANK], p->n_slow[BB_LINK_NODE], p->options.slow);
-    if (p->session.world.nodes == 2 && p->options.min_gbps == 0 && !has_slow_between_nodes(p))
-        fputs("# 2 nodes: if one is slow, all links between them are, and none is slower than the others; try: "
-              "--min-gbps GBPS, or a third node\n",
-              p->session.out);
+    fprintf(p->session.out, "# %d slow links%s; ranks and nodes whose links are all slow: %d and %d (--slow %g)\n",
+            p->n_slow[BB_LINK_PAIR], p->n_matrices > 1 ? " in all matrices" : "", p->n_slow[BB_LINK_RANK],
+            p->n_slow[BB_LINK_NODE], p->options.slow);
+    if (p->session.world.nodes > 1 && p->options.min_gbps == 0 && !has_slow_between_nodes(p))
+        fprintf(p->session.out,
+                "# links are compared with each other: if %s slow, no link between nodes is slower than "
+                "the others; try: --min-gbps GBPS\n",
+                p->session.world.nodes == 2 ? "one of the two nodes is" : "most nodes are");
     print_causes(p);
 }
 
 static void report_slow_links(struct p2p *p)
 {
+    BB_NEW(p->is_slow, p->session.world.size);
     if (p->session.detail)
         fprintf(p->session.detail, "#\n");
     for (int i = 0; i < p->n_matrices; i++) {
@@ -845,6 +852,7 @@ int bb_bench_p2p_run(int argc, char **argv)
     for (int i = 0; i < p->n_matrices; i++)
         free(p->matrices[i].value);
     free(p->samples);
+    free(p->is_slow);
     free(p->causes);
     json_decref(p->report);
     free(p);

@@ -7,7 +7,7 @@ FEW = ("-n", 2, "--repeats", 2, "-w", 1)
 MODES = {"all_reduce": (("all_reduce", *FEW), "# data not verified (as with EMU_DATA=off) in 24 of 24 results; shortest time "),
          "alltoall": (("alltoall", *FEW), "# data not verified (as with EMU_DATA=off) in "),
          "all": (("all", *FEW), "# data not verified (as with EMU_DATA=off) in "),
-         "p2p": (("p2p", *FEW), "# 0 slow links; 0 ranks and 0 nodes have slow links only (--slow 0.8)"),
+         "p2p": (("p2p", *FEW), "# 0 slow links in all matrices; ranks and nodes whose links are all slow: 0 and 0 (--slow 0.8)"),
          "comm": (("comm", "--repeats", 1, "--size", "8"), "      8                 destroy "),
          "overlap": (("overlap", "--repeats", 2), "# tie for 64 MiB: CTAs "),
          "compute": (("compute", *FEW), "# no slow rank; ")}

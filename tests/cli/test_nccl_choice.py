@@ -71,3 +71,9 @@ def test_choice_is_null_without_warmup(busbar, tmp_path):
     for args in (["p2p", "--bandwidth-sizes", "64K", "-w", "0"], ["comm", "-w", "0", "--repeats", "1"], ["overlap", "--sizes", "1K", "--gemm", "16x16x16", "-w", "0"]):
         run = busbar.json("bench", *args, ranks=2, tmp_path=tmp_path)
         assert {row["channels"] for row in run["results"]} == {None}
+
+
+def test_variable_of_nccl_limits_the_channels(busbar, tmp_path):
+    """NCCL_MAX_CTAS takes precedence over the configuration of the communicator."""
+    for args in ([], ["--max-ctas", "6"]):
+        assert {row["channels"] for row in rows(busbar, tmp_path, "all_reduce", *args, env={"NCCL_MAX_CTAS": "4"})} == {4}

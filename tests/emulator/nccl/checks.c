@@ -123,6 +123,15 @@ static void inherit(int *value, int from)
         *value = from;
 }
 
+/* A variable takes precedence over the configuration of a communicator, as in NCCL. */
+static void override_by(const char *variable, int *value)
+{
+    const char *text = getenv(variable);
+
+    if (text && atoi(text) > 0)
+        *value = atoi(text);
+}
+
 /* given: may have an older, shorter layout; NULL: all defaults, or the parent's values. */
 ncclResult_t en_check_config(const ncclConfig_t *given, ncclConfig_t *config, const ncclConfig_t *inherited)
 {
@@ -146,6 +155,8 @@ ncclResult_t en_check_config(const ncclConfig_t *given, ncclConfig_t *config, co
         (config->maxCTAs != NCCL_CONFIG_UNDEF_INT && config->minCTAs > config->maxCTAs))
         return en_fail(NULL, ncclInvalidArgument, "Invalid config min/max channels attribute value %d/%d",
                        config->minCTAs, config->maxCTAs);
+    override_by("NCCL_MIN_CTAS", &config->minCTAs);
+    override_by("NCCL_MAX_CTAS", &config->maxCTAs);
     if (blocking != NULL)
         config->blocking = atoi(blocking) != 0;
     inherit(&config->blocking, inherited ? inherited->blocking : 1);

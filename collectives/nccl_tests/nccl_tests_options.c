@@ -184,12 +184,13 @@ static int parse_words(struct bb_nccl_tests_options *o, int argc, char **argv)
 {
     char usage[80];
     struct spelling words = {.n = 0};
-    struct bb_opts set = {.usage = usage,
-                          .doc =
-                              "Accepts the options of the nccl-tests program with this name and prints its table and "
-                              "footer.\nThe defaults are: -b 32M -e 32M -i 1M -f 1 -n 20 -w 1 -c 1 -a 1 --repeats 1.\n"
-                              "See also `busbar bench --help`.",
-                          .tables = tables};
+    struct bb_opts set = {
+        .usage = usage,
+        .doc = "Accepts the options of the nccl-tests program with this name and prints its table and "
+               "footer.\nDefaults are those of nccl-tests: -b 32M -e 32M -i 1M -f 1 -n 20 -w 1 -c 1 -a 1 --repeats "
+               "1.\nDefaults in parentheses are those of busbar bench.\n"
+               "See also `busbar bench --help`.",
+        .tables = tables};
     struct bb_positionals others;
     int rc;
 

@@ -814,7 +814,7 @@ static void print_verdict(const struct bb_report *r)
     if (r->options->memory)
         print_memory(r);
     if (t->wrong > 0)
-        fprintf(r->out, "# WRONG DATA: %llu elements", t->wrong);
+        fprintf(r->out, "# WRONG DATA: %llu element%s", t->wrong, t->wrong == 1 ? "" : "s");
     else if (t->unchecked > 0)
         fprintf(r->out, "# data not verified%s in %llu of %llu results",
                 r->options->checks > 0 ? " (as with EMU_DATA=off)" : "", t->unchecked, t->results);

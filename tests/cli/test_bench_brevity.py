@@ -50,7 +50,7 @@ def test_last_line_names_wrong_data_and_missed_limits(busbar):
     """The fourth operation is the last timed one: warm-up, one before the events, two timed."""
     done = busbar.run("bench", "all_reduce", "--sizes", "1K", "--placement", "in_place", "-n", 2, "--repeats", 1, "-w", 1, "--clock", "gpu", ranks=2,
                       env={"EMU_FAULT": "corrupt:rank=1,call=4,name=ncclAllReduce"})
-    assert done.returncode == 3 and done.stdout.splitlines()[-1].startswith("# WRONG DATA: 1 elements; ")
+    assert done.returncode == 3 and done.stdout.splitlines()[-1].startswith("# WRONG DATA: 1 element; ")
     done = busbar.run("bench", "all_reduce", "--sizes", "1K", *FEW, "--min-busbw", 1000, ranks=2)
     assert done.returncode == 5 and done.stdout.splitlines()[-1].startswith("# data verified; --min-busbw: FAILED; ")
     done = busbar.run("bench", "all_reduce", "--sizes", "0", *FEW, ranks=2)

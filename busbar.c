@@ -350,28 +350,20 @@ static const struct name_kind {
     {"a file", "", NULL, "report ", " -o page.html"},
 };
 
-/* Returns whether two names differ at most in the kind of their separators, as gpt3_1_3b and gpt3-1.3b do. */
-static bool equal_but_separators(const char *a, const char *b)
-{
-    while (*a && (*a == *b || (strchr("_-.", *a) && *b && strchr("_-.", *b)))) {
-        a++;
-        b++;
-    }
-    return *a == *b;
-}
-
-/* Returns the name of this kind that equals `word`, else that of which `word` is a spelling (bb_is_same_name); NULL if
- * there is none. */
+/* Returns the name of this kind of which `word` is a spelling (bb_is_same_name), preferably one of the same length, so that
+ * gpt3-1.3b is gpt3_1_3b and not gpt3_13b; NULL if there is none. */
 static const char *find_name(const struct name_kind *kind, const char *word)
 {
-    const char *name = !kind->name_at && is_json_file(word) ? word : NULL;
+    const char *name, *found = !kind->name_at && is_json_file(word) ? word : NULL;
 
-    for (size_t i = 0; kind->name_at && (name = kind->name_at(i)); i++)
-        if (equal_but_separators(name, word))
+    for (size_t i = 0; kind->name_at && (name = kind->name_at(i)); i++) {
+        if (!bb_is_same_name(name, word, strlen(word)))
+            continue;
+        if (strlen(name) == strlen(word))
             return name;
-    for (size_t i = 0; kind->name_at && (name = kind->name_at(i)) && !bb_is_same_name(name, word, strlen(word)); i++)
-        ;
-    return name;
+        found = found ? found : name;
+    }
+    return found;
 }
 
 /* Returns the index of the first positional argument, as far as known without the options of the command: a word after

@@ -4,9 +4,9 @@
  *
  * bb_range_init describes a range once and registers the range's text with the profiler. The range can then be opened
  * any number of times without formatting. The text of a range that occurs once, for example a row or a step, is not
- * registered, because profilers keep registered texts until the process ends. The category of a range is the communicator or group of the operation; the
- * payload is the number of bytes. Ranges belong to a host thread and close in reverse order. Without a profiler (no
- * NVTX injection library) each call only tests a pointer.
+ * registered, because profilers keep registered texts until the process ends. The category of a range is the
+ * communicator or group of the operation; the payload is the number of bytes. Ranges belong to a host thread and close
+ * in reverse order. Without a profiler (no NVTX injection library) each call only tests a pointer.
  */
 #ifndef BB_CUDA_DEVICE_NVTX_H
 #define BB_CUDA_DEVICE_NVTX_H

@@ -350,8 +350,8 @@ static const struct name_kind {
     {"a file", "", NULL, "report ", " -o page.html"},
 };
 
-/* Returns the name of this kind of which `word` is a spelling (bb_is_same_name), preferably one of the same length, so that
- * gpt3-1.3b is gpt3_1_3b and not gpt3_13b; NULL if there is none. */
+/* Returns the name of this kind of which `word` is a spelling (bb_is_same_name), preferably one of the same length, so
+ * that gpt3-1.3b is gpt3_1_3b and not gpt3_13b; NULL if there is none. */
 static const char *find_name(const struct name_kind *kind, const char *word)
 {
     const char *name, *found = !kind->name_at && is_json_file(word) ? word : NULL;

@@ -182,8 +182,7 @@ const char *bb_profiler_enable(void)
         return NULL;
     dlclose(other);
     return "libnccl-profiler.so is not used: busbar is NCCL's profiler plugin, to report algorithm and protocol; to "
-           "use "
-           "the library instead: NCCL_PROFILER_PLUGIN=libnccl-profiler.so";
+           "use the library instead: NCCL_PROFILER_PLUGIN=libnccl-profiler.so";
 }
 
 int bb_profiler_attached(void)

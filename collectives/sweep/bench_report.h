@@ -128,8 +128,8 @@ bool bb_report_end(struct bb_report *r, int coll);
  * NULL: it has none. */
 const char *bb_report_mean_verdict(const struct bb_report *r);
 
-/* bb_report_close - print the verdict as the last line, unless everything is printed, and write the last fields of the results: memory_bytes if requested (-M), or, in nccl-tests' format,
- * what style->json_end writes. */
+/* bb_report_close - print the verdict as the last line, unless everything is printed, and write the last fields of the
+ * results: memory_bytes if requested (-M), or, in nccl-tests' format, what style->json_end writes. */
 BB_MUST_CHECK int bb_report_close(const struct bb_report *r);
 
 #endif

@@ -2,8 +2,8 @@
  * cublaslt.c - the stand-in for cuBLASLt: handles, descriptors, heuristics and GEMM, computed on the CPU for float,
  * half, bfloat16 and double.
  *
- * A GEMM takes max(kernel_us, 2*m*n*k*batch / tflops of A's type), on fewer SMs (SM_COUNT_TARGET) longer. Sums are in float, or in double for double.
- * Epilogues, scale pointers and layouts other than column and row order return CUBLAS_STATUS_NOT_SUPPORTED.
+ * A GEMM takes max(kernel_us, 2*m*n*k*batch / tflops of A's type), on fewer SMs (SM_COUNT_TARGET) longer. Sums are in
+ * float, or in double for double. Epilogues, scale pointers and layouts other than column and row order return CUBLAS_STATUS_NOT_SUPPORTED.
  */
 #include "cublaslt.h"
 #include "proxies/simulation/machine/cluster.h"

@@ -72,9 +72,9 @@ struct bb_exposure {
 
 /*
  * bb_stage_imbalance - returns the part of a rank's pipeline bubble that equal stages would avoid: the time of the
- * forward and backward kernels of the stage of the same replica in which it is longest, minus that of the rank, limited to the bubble. With 1F1B and m
- * micro-batches the bubble is m (t_max - t) plus the times of all other stages for one micro-batch, where t is the time
- * of a stage for one micro-batch.
+ * forward and backward kernels of the stage of the same replica in which it is longest, minus that of the rank, limited
+ * to the bubble. With 1F1B and m micro-batches the bubble is m (t_max - t) plus the times of all other stages for one
+ * micro-batch, where t is the time of a stage for one micro-batch.
  *   bubble    in the unit of compute()
  *   compute   returns the time of the forward and backward kernels of a rank (bb_pipeline_compute); from: its first argument
  */

@@ -187,6 +187,8 @@ static int run_steps(struct run *x)
         bb_warn("--start-barrier: not available when ranks share a GPU; steps with a start barrier are not timed");
     x->report.compute_sms = bb_compute_sms(x->options.compute_sms, x->session.device.sm_count);
     x->scaling.compute_sms = x->report.compute_sms;
+    TRY(bb_session_check_host_memory(&x->session, bb_program_memory(bb_step_program(&x->step, x->session.world.rank)),
+                                     "fewer ranks, fewer layers, or --scale-counts 0.01"));
     TRY(bb_scaling_run_prologue(&x->scaling));
     bb_progress_show(&x->session.progress, "communicators and buffers");
     TRY(bb_runner_init(&x->runner, &x->session.world, &x->step.layout, bb_step_program(&x->step, x->session.world.rank),

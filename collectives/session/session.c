@@ -1,6 +1,7 @@
 /* session.c - see session.h. */
 #include "collectives/session/session.h"
 
+#include "bootstrap/base/units.h"
 #include "bootstrap/cli/report_header.h"
 #include "bootstrap/start/launcher.h"
 #include "bootstrap/world/siblings.h"
@@ -168,6 +169,57 @@ int bb_session_check_memory(struct bb_session *s, size_t bytes, const char *what
     TRY(bb_session_free_bytes(s, &available));
     if (bytes > available)
         rc = s->world.rank ? -BB_EUSAGE : bb_memory_refuse(bytes, available, what_would_help);
+    TRY(rc);
+    rc = bb_session_check_host_memory(s, bytes, what_would_help);
+out:
+    return rc;
+}
+
+/* Returns the memory of this host that processes can allocate without swapping; SIZE_MAX: unknown. */
+static size_t available_host_bytes(void)
+{
+    size_t kib = SIZE_MAX >> 10;
+    FILE *file = fopen("/proc/meminfo", "re");
+    char line[128];
+
+    while (file && fgets(line, sizeof(line), file) && sscanf(line, "MemAvailable: %zu kB", &kib) != 1)
+        ;
+    if (file)
+        fclose(file);
+    return kib << 10;
+}
+
+/* Returns whether operations of emulated GPUs only take time and move no data. */
+static bool moves_no_data(void)
+{
+    const char *data = getenv("EMU_DATA");
+
+    return data && strcmp(data, "off") == 0;
+}
+
+int bb_session_check_host_memory(struct bb_session *s, size_t bytes, const char *what_would_help)
+{
+    const int local_ranks = bb_session_local_ranks() > 0 ? bb_session_local_ranks() : s->world.size;
+    unsigned long long total = bytes;
+    size_t available = available_host_bytes();
+    char need[BB_BYTES_TEXT], have[BB_BYTES_TEXT];
+    bool too_large;
+    int rc;
+
+    if (!s->device.emulated || moves_no_data())
+        return 0;
+    TRY(bb_world_sum(&s->world, &total));
+    TRY(bb_world_min(&s->world, &available));
+    total /= (unsigned)s->world.size;
+    too_large = total > s->device.memory_bytes; /* for the GPU, which another check reports */
+    total *= (unsigned)local_ranks;
+    if (total > available && !too_large)
+        rc = BB_WORLD_ERR(
+            &s->world, BB_EUSAGE,
+            "the data of %d emulated GPU%s needs %s of host memory, but %s is available; try: EMU_DATA=off "
+            "(no data), or %s",
+            local_ranks, local_ranks == 1 ? "" : "s", bb_format_bytes(total, need), bb_format_bytes(available, have),
+            what_would_help);
 out:
     return rc;
 }
@@ -250,9 +302,7 @@ void bb_session_print_head(const struct bb_session *s)
 
 void bb_session_warn_slow_gemms(const struct bb_session *s, const char *advice)
 {
-    const char *data = getenv("EMU_DATA");
-
-    if (s->device.emulated && s->world.rank == 0 && !(data && strcmp(data, "off") == 0))
+    if (s->device.emulated && s->world.rank == 0 && !moves_no_data())
         bb_warn("emulated GPUs compute GEMMs on the CPU, which takes very long; try: %s", advice);
 }
 

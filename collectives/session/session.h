@@ -91,9 +91,13 @@ int bb_session_open_results(struct bb_session *s, const struct bb_results_head *
  *                           for NCCL (bb_nccl_reserve_bytes) if several ranks use NCCL. Collective over all ranks.
  * bb_session_check_memory - return -BB_EUSAGE if any GPU has less free memory than `bytes`. Rank 0 prints the error,
  *                           followed by the advice in the parameter what_would_help. Collective over all ranks.
+ * bb_session_check_host_memory - return -BB_EUSAGE, after rank 0 printed the error and the advice, if the GPUs are
+ *                           emulated and the data of the ranks of a host, `bytes` of each rank, exceeds the available
+ *                           memory of the host. bb_session_check_memory includes this check. Collective over all ranks.
  */
 int bb_session_free_bytes(struct bb_session *s, size_t *bytes) BB_MUST_CHECK;
 int bb_session_check_memory(struct bb_session *s, size_t bytes, const char *what_would_help) BB_MUST_CHECK;
+int bb_session_check_host_memory(struct bb_session *s, size_t bytes, const char *what_would_help) BB_MUST_CHECK;
 
 /* bb_session_print_buffers - print the allocator of the buffers if they are from cudaMalloc, whose memory NCCL
  * cannot register for NVLS; otherwise print nothing. */

@@ -50,3 +50,20 @@ def test_proxy_all_suggests_supported_rank_counts(busbar):
 def test_emulated_gpus_without_data_are_flagged_as_not_checked(busbar):
     done = busbar.run("bench", "all_reduce", "--sizes", "1K", "-n", 1, "--repeats", 1, ranks=2, env=NO_DATA)
     assert done.stdout.splitlines()[-1].startswith("# data not verified (as with EMU_DATA=off) in 2 of 2 results; ")
+
+
+@pytest.mark.parametrize("args", [("proxy", "transformer", "--model", "llama3_8b", "-n", 1, "-w", 0, "--traced-steps", 0, "--no-alone"),
+                                  ("bench", "all_reduce", "--sizes", "15G", "-n", 1, "--repeats", 1, "-w", 0)])
+def test_rejects_data_of_emulated_gpus_that_exceeds_the_host_memory(busbar, args):
+    available = int(re.search(r"MemAvailable: +(\d+) kB", open("/proc/meminfo").read()).group(1)) << 10
+    if available > 110 << 30:
+        pytest.skip("the host has memory for this data")
+    done = busbar.run(*args, "-g", 4, timeout=15)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1
+    assert re.match(r"busbar: the data of 4 emulated GPUs needs .* but .*; try: EMU_DATA=off \(no data\), or ", done.stderr)
+    assert busbar.run(*args, "-g", 4, env=NO_DATA).returncode == 0
+
+
+def test_reports_the_memory_of_an_emulated_gpu_before_that_of_the_host(busbar):
+    done = busbar.run("proxy", "transformer", "--model", "llama3_70b", "-g", 4, timeout=15)
+    assert done.returncode == 2 and "of GPU memory needed" in done.stderr and "EMU_DATA" not in done.stderr

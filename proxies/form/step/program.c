@@ -298,3 +298,12 @@ size_t bb_program_work_bytes(const struct bb_program *p)
     }
     return n ? bb_kernel_list_memory_bytes(&memory) : 0;
 }
+
+size_t bb_program_memory(const struct bb_program *p)
+{
+    size_t bytes = bb_program_work_bytes(p);
+
+    for (int use = 0; use < BB_USES; use++)
+        bytes += bb_program_bytes(p, (enum bb_buffer_use)use);
+    return bytes;
+}

@@ -208,4 +208,7 @@ size_t bb_program_bytes(const struct bb_program *p, enum bb_buffer_use use);
  * need in addition to the buffers; 0 if the program has no real kernels. */
 size_t bb_program_work_bytes(const struct bb_program *p);
 
+/* bb_program_memory - return the bytes of GPU memory that the program needs: all buffers and its real kernels. */
+size_t bb_program_memory(const struct bb_program *p);
+
 #endif

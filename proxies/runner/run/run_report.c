@@ -287,11 +287,8 @@ static size_t max_memory(const struct bb_step *s)
     size_t max = 0;
 
     for (int i = 0; i < s->n_roles; i++) {
-        size_t bytes = 0;
+        const size_t bytes = bb_program_memory(&s->roles[i].program);
 
-        for (int use = 0; use < BB_USES; use++)
-            bytes += bb_program_bytes(&s->roles[i].program, use);
-        bytes += bb_program_work_bytes(&s->roles[i].program);
         max = bytes > max ? bytes : max;
     }
     return max;

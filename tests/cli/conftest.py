@@ -61,8 +61,6 @@ class Busbar:
         return ([self.mpirun, *(mpirun or ()), "-n", str(ranks)] if ranks else []) + program
 
     def run(self, *args, ranks=0, env=None, emulated=True, mpirun=None, timeout=90, cwd=None):
-        if {"EMU_NODES", "EMU_CLUSTER"} & set(env or ()):  # the emulated network does not see the waits of -g (tests/emulator/README.md)
-            mpirun = mpirun or ()
         return self.run_program(*self.command(*args, ranks=ranks, emulated=emulated, mpirun=mpirun), env=env, timeout=timeout, cwd=cwd)
 
     def run_program(self, *command_line, env=None, timeout=90, cwd=None):

@@ -15,6 +15,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { PATIENCE_S = 1, IDLE_CHECKS = 8 };
@@ -177,6 +178,45 @@ void emu_host_back(void)
         emu_timeline_unlock(contention.line);
     }
     emu_unlock();
+}
+
+/* A host that pauses twice without a call of CUDA or NCCL in between polls for something else, such as memory that it
+ * shares with other ranks. A host that polls for AWAY_S reports the wait again, because the timeline may have resumed
+ * it too early. */
+static const double AWAY_S = 0.05;
+static _Thread_local struct {
+    bool calls;    /* has called CUDA or NCCL since its last pause */
+    double away_s; /* time of the report that this thread waits; 0: it has not reported a wait */
+} poll;
+
+static double seconds(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+void emu_host_pauses(void)
+{
+    if (!poll.calls && contention.is_shared && getpid() == gettid() &&
+        (poll.away_s == 0 || seconds() - poll.away_s > AWAY_S)) {
+        poll.away_s = seconds();
+        emu_host_away();
+    }
+    poll.calls = false;
+}
+
+void emu_host_calls_locked(void)
+{
+    poll.calls = true;
+    if (poll.away_s == 0)
+        return;
+    poll.away_s = 0;
+    if (lock_line()) {
+        emu_timeline_run_host(contention.line, contention.host, (double)emu.host_ns);
+        emu_timeline_unlock(contention.line);
+    }
 }
 
 void emu_host_lost(void)

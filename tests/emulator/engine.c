@@ -175,6 +175,7 @@ void emu_init(void)
 void emu_lock(void)
 {
     pthread_mutex_lock(&emu.lock);
+    emu_host_calls_locked();
 }
 
 void emu_unlock(void)

@@ -116,6 +116,10 @@ uint64_t emu_timeline_name(void);
 void emu_host_away(void);
 void emu_host_back(void);
 void emu_host_lost(void);
+/* Reports that the host yields its CPU or sleeps. The second such pause without a call of CUDA or NCCL in between has
+ * the effect of emu_host_away. The next call (emu_host_calls_locked, from emu_lock) has the effect of emu_host_back. */
+void emu_host_pauses(void);
+void emu_host_calls_locked(void);
 void emu_host_waits_for_one(void); /* reports that the host waits for any one operation */
 /* Reports the position of a device in the machine, which only NCCL knows. machine_rank: rank that the device's GPU
  * would have if every node had the profile's gpus_per_node GPUs. */

@@ -2,9 +2,9 @@
  * hosts.c - gethostname with EMU_NODES: each emulated node has its own host name. The wrappers preload this library,
  * because programs and libraries identify their host by name.
  *
- * It also interposes MPI functions that wait, and reports to the emulated GPUs when the host waits for other processes
- * (timeline/timeline.h): from a first unsuccessful MPI_Test, or from the start of a blocking call, until the wait is
- * over.
+ * It also interposes functions that wait, and reports to the emulated GPUs when the host waits for other processes
+ * (timeline/timeline.h): with MPI from a first unsuccessful MPI_Test, or from the start of a blocking call, until the
+ * wait is over; without MPI while the host polls with pauses (the ranks of -g).
  */
 #include "internal.h"
 #include <dlfcn.h>
@@ -65,6 +65,24 @@ __attribute__((visibility("default"))) int MPI_Test(void *request, int *flag, vo
         call_runtime("emu_host_back");
     }
     return rc;
+}
+
+__attribute__((visibility("default"))) int sched_yield(void)
+{
+    int (*real)(void);
+
+    *(void **)&real = dlsym(RTLD_NEXT, "sched_yield");
+    call_runtime("emu_host_pauses");
+    return real();
+}
+
+__attribute__((visibility("default"))) int nanosleep(const struct timespec *requested, struct timespec *remaining)
+{
+    int (*real)(const struct timespec *, struct timespec *);
+
+    *(void **)&real = dlsym(RTLD_NEXT, "nanosleep");
+    call_runtime("emu_host_pauses");
+    return real(requested, remaining);
 }
 
 /* Handles are pointers in Open MPI and numbers in MPICH; a long holds either. */

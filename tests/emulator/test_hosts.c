@@ -1,17 +1,20 @@
-/* test_hosts.c - reports of hosts.c about MPI waits: the host is away during the wait, and back afterwards. */
+/* test_hosts.c - reports of hosts.c about waits: with MPI, the host is away during the wait, and back afterwards. */
 #include "fake_mpi.h"
 
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
 /* Same names as in the emulated runtime, which hosts.c looks up. */
 void emu_host_away(void);
 void emu_host_back(void);
+void emu_host_pauses(void);
 
 void emu_host_away(void)
 {
@@ -21,6 +24,11 @@ void emu_host_away(void)
 void emu_host_back(void)
 {
     strcat(fake_mpi_log, "back ");
+}
+
+void emu_host_pauses(void)
+{
+    strcat(fake_mpi_log, "pauses ");
 }
 
 #define EXPECT_LOG(text)                                                                                               \
@@ -65,10 +73,20 @@ static void mpi_test_reports_away_until_done(void **state)
     EXPECT_LOG("away test 3 back ");
 }
 
+static void pauses_are_reported(void **state)
+{
+    (void)state;
+    assert_int_equal(sched_yield(), 0);
+    EXPECT_LOG("pauses ");
+    assert_int_equal(nanosleep(&(struct timespec){.tv_nsec = 1}, NULL), 0);
+    EXPECT_LOG("pauses ");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(blocking_call_reports_away),
-                                       cmocka_unit_test(mpi_test_reports_away_until_done)};
+                                       cmocka_unit_test(mpi_test_reports_away_until_done),
+                                       cmocka_unit_test(pauses_are_reported)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

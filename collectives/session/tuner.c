@@ -18,7 +18,7 @@ const char *const bb_protocols[BB_PROTOCOLS] = {"LL", "LL128", "SIMPLE"};
 
 static struct {
     pthread_mutex_t lock;
-    int comms;
+    int comms, ranks, nodes;
     bool forced, recording;
     struct bb_algorithm_protocol wanted;
     struct bb_tuner_costs costs;
@@ -45,6 +45,8 @@ struct bb_algorithm_protocol bb_algorithm_protocol_of(const char *algorithm, con
 static void record_costs(const float *costs, int algorithms, int protocols)
 {
     plugin.costs.known = true;
+    plugin.costs.ranks = plugin.ranks;
+    plugin.costs.nodes = plugin.nodes;
     for (int a = 0; a < BB_ALGORITHMS; a++)
         for (int p = 0; p < BB_PROTOCOLS; p++)
             plugin.costs.us[a][p] = a < algorithms && p < protocols ? costs[a * protocols + p] : -1;
@@ -68,43 +70,50 @@ static ncclResult_t choose_algorithm(void *context, int function, size_t bytes, 
 {
     float *table = (float *)(void *)costs; /* NCCL declares a float **, but passes a flat array, see tuner_plugin.h */
 
-    (void)context, (void)function, (void)bytes, (void)operations, (void)registered, (void)channels;
+    (void)context, (void)function, (void)operations, (void)channels;
     pthread_mutex_lock(&plugin.lock);
-    if (plugin.recording)
+    if (plugin.recording) {
         record_costs(table, algorithms, protocols);
+        plugin.costs.bytes = bytes;
+        plugin.costs.registered = registered != 0;
+    }
     if (plugin.forced)
         disable_unwanted(table, algorithms, protocols);
     pthread_mutex_unlock(&plugin.lock);
     return ncclSuccess;
 }
 
-static ncclResult_t add_comms(void **context, int number)
+static ncclResult_t add_comm(void **context, size_t ranks, size_t nodes)
 {
     pthread_mutex_lock(&plugin.lock);
-    plugin.comms += number;
+    plugin.comms++;
+    plugin.ranks = (int)ranks;
+    plugin.nodes = (int)nodes;
     pthread_mutex_unlock(&plugin.lock);
-    if (context)
-        *context = &plugin;
+    *context = &plugin;
     return ncclSuccess;
 }
 
 static ncclResult_t init_v4(size_t ranks, size_t nodes, bb_tuner_log *log, void **context)
 {
-    (void)ranks, (void)nodes, (void)log;
-    return add_comms(context, 1);
+    (void)log;
+    return add_comm(context, ranks, nodes);
 }
 
 static ncclResult_t init_v5(void **context, uint64_t comm_id, size_t ranks, size_t nodes, bb_tuner_log *log,
                             void *domains, void *constants)
 {
-    (void)comm_id, (void)ranks, (void)nodes, (void)log, (void)domains, (void)constants;
-    return add_comms(context, 1);
+    (void)comm_id, (void)log, (void)domains, (void)constants;
+    return add_comm(context, ranks, nodes);
 }
 
 static ncclResult_t finalize_plugin(void *context)
 {
     (void)context;
-    return add_comms(NULL, -1);
+    pthread_mutex_lock(&plugin.lock);
+    plugin.comms--;
+    pthread_mutex_unlock(&plugin.lock);
+    return ncclSuccess;
 }
 
 const struct bb_tuner_v4 ncclTunerPlugin_v4 = {

@@ -18,6 +18,7 @@
 #define BB_COLLECTIVES_SESSION_TUNER_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 enum { BB_ALGORITHMS = 7, BB_PROTOCOLS = 3, BB_ALGORITHM_PROTOCOLS = BB_ALGORITHMS * BB_PROTOCOLS };
 
@@ -37,6 +38,9 @@ struct bb_tuner_costs {
     bool known;                            /* false: NCCL did not call the tuner, and `us` is undefined */
     float us[BB_ALGORITHMS][BB_PROTOCOLS]; /* [algorithm][protocol] NCCL's estimate of the time in us; negative: NCCL
                                               does not offer the algorithm/protocol pair */
+    size_t bytes;     /* size by which a tuner selects its rule; differs from the size in the report with -m */
+    bool registered;  /* NCCL reports both buffers as registered */
+    int ranks, nodes; /* of the latest communicator, as NCCL counts them */
 };
 
 /* bb_tuner_enable - set NCCL_TUNER_PLUGIN=STATIC_PLUGIN. Returns false and changes nothing if the variable names

@@ -6,6 +6,7 @@
 #include "collectives/sweep/algorithms.h"
 
 #include "bootstrap/base/alloc.h"
+#include "bootstrap/base/outfile.h"
 #include "collectives/sweep/case_fields.h"
 
 #include <math.h>
@@ -230,6 +231,53 @@ static void finish_ranking(struct bb_algorithms *a, const struct bb_row *chosen,
                           "lost_factor", bb_json_real(o.lost_factor), "not_measured", not_measured_json(c)));
 }
 
+static int pair_index(struct bb_algorithm_protocol what)
+{
+    return what.algorithm < 0 || what.protocol < 0 ? -1 : what.algorithm * BB_PROTOCOLS + what.protocol;
+}
+
+/* Adds the significant gains of a ranking to the tuner file. */
+static void add_gains(struct bb_algorithms *a, const struct bb_row *chosen, int placement)
+{
+    const struct bb_tuner_costs *seen = &chosen->metrics[placement].seen.costs;
+    const struct bb_ranking *c = &a->rankings[placement];
+    const struct bb_stats *own = bb_ranking_choice_time(c);
+    struct bb_tuning_size size = {.coll = chosen->c.kind,
+                                  .bytes = seen->bytes,
+                                  .registered = seen->registered,
+                                  .own = pair_index(c->chosen.what),
+                                  .own_channels = c->chosen.ran.channels};
+
+    if (c->n_others == 0)
+        return;
+    for (int i = 0; i < c->n_others; i++) {
+        const struct bb_candidate *e = &c->others[i];
+
+        size.channels[pair_index(e->what)] = e->ran.channels;
+        if (e->status == BB_CANDIDATE_MEASURED && bb_significantly_faster(&e->time_us, own) && !a->shared_gpu)
+            size.gains[pair_index(e->what)] = own->p50 / e->time_us.p50;
+    }
+    a->tuning.ranks = seen->ranks;
+    a->tuning.nodes = seen->nodes;
+    bb_tuning_add(&a->tuning, &size);
+}
+
+static void add_tuned_case(struct bb_algorithms *a, const struct bb_row *chosen)
+{
+    struct bb_tuned_case *tuned;
+
+    BB_GROW(a->tuned, a->n_tuned);
+    tuned = &a->tuned[a->n_tuned++];
+    tuned->c = chosen->c;
+    memcpy(tuned->measured, chosen->measured, sizeof tuned->measured);
+    for (int placement = 0; placement < BB_PLACEMENTS; placement++) {
+        if (!chosen->measured[placement])
+            continue;
+        tuned->bytes = chosen->metrics[placement].seen.costs.bytes;
+        add_gains(a, chosen, placement);
+    }
+}
+
 int bb_algorithms_row(struct bb_algorithms *a, const struct bb_row *chosen)
 {
     int rc;
@@ -241,7 +289,130 @@ int bb_algorithms_row(struct bb_algorithms *a, const struct bb_row *chosen)
     for (int placement = 0; placement < BB_PLACEMENTS; placement++)
         if (chosen->measured[placement])
             finish_ranking(a, chosen, placement);
+    if (a->tuning.min_gain > 0)
+        add_tuned_case(a, chosen);
 out:
+    return rc;
+}
+
+/* ---- tuner file ---- */
+
+/* Measures the pair with the highest gain and then NCCL's choice, the reverse of the first order. Without a significant
+ * gain the pair is no candidate for this size any more. */
+static int confirm(struct bb_algorithms *a, const struct bb_tuned_case *tuned, struct bb_tuning_size *size, int pair)
+{
+    struct bb_candidate e = {.what = {pair / BB_PROTOCOLS, pair % BB_PROTOCOLS}};
+    struct bb_row forced = {.c = tuned->c}, own = {.c = tuned->c};
+    int rc;
+
+    memcpy(forced.wanted, tuned->measured, sizeof forced.wanted);
+    memcpy(own.wanted, tuned->measured, sizeof own.wanted);
+    bb_tuner_force(&e.what);
+    rc = a->measure(a->arg, &forced);
+    bb_tuner_force(NULL);
+    TRY(rc);
+    TRY(a->measure(a->arg, &own));
+    for (int placement = 0; placement < BB_PLACEMENTS; placement++) {
+        const struct bb_stats *time = &forced.metrics[placement].time_us, *before = &own.metrics[placement].time_us;
+
+        if (!tuned->measured[placement])
+            continue;
+        TRY(resolve_candidate(a, &forced, placement, &e));
+        if (e.status != BB_CANDIDATE_MEASURED || !bb_significantly_faster(time, before))
+            size->gains[pair] = 0;
+        else
+            size->gains[pair] = fmin(size->gains[pair], before->p50 / time->p50);
+    }
+out:
+    return rc;
+}
+
+/* Measures all gains again. Sets *dropped to the number of measurements that did not confirm a gain; other pairs are not
+ * tried for these sizes. */
+static int confirm_all(struct bb_algorithms *a, int *dropped)
+{
+    int rc = 0;
+
+    *dropped = 0;
+    for (size_t i = 0; i < a->n_tuned && rc == 0; i++) {
+        struct bb_tuning_size *size = bb_tuning_find(&a->tuning, a->tuned[i].c.kind, a->tuned[i].bytes);
+        const int pair = size ? bb_tuning_best(&a->tuning, size) : -1;
+
+        if (pair < 0)
+            continue;
+        rc = confirm(a, &a->tuned[i], size, pair);
+        if (size->gains[pair] >= a->tuning.min_gain)
+            continue;
+        memset(size->gains, 0, sizeof size->gains);
+        (*dropped)++;
+    }
+    return rc;
+}
+
+static int save_tuner(const struct bb_algorithms *a, const char *path, const struct bb_tuning_rule *rules, size_t n,
+                      int nccl)
+{
+    char note[200], version[BB_NCCL_VERSION_TEXT];
+    struct bb_outfile file;
+    int rc = bb_outfile_open(&file, path, "the tuner file");
+
+    if (rc)
+        return rc;
+    snprintf(note, sizeof note, "NCCL %s, %s%s", bb_nccl_version_text(nccl, version), a->ctx->device->name,
+             a->ctx->device->emulated ? ", emulated: no measurement of hardware" : "");
+    bb_tuning_write(&a->tuning, rules, n, note, file.out);
+    return bb_outfile_close(&file, "the tuner file", 0);
+}
+
+static json_t *rules_json(const struct bb_tuning_rule *rules, size_t n)
+{
+    json_t *list = json_array();
+
+    for (size_t i = 0; i < n; i++)
+        json_array_append_new(list, json_pack("{s:s, s:I, s:I, s:s, s:s, s:i, s:f}", "collective",
+                                              bb_colls[rules[i].coll].name, "min_bytes", (json_int_t)rules[i].min_bytes,
+                                              "max_bytes", (json_int_t)rules[i].max_bytes, "algorithm",
+                                              bb_algorithms[rules[i].pair / BB_PROTOCOLS], "protocol",
+                                              bb_protocols[rules[i].pair % BB_PROTOCOLS], "channels", rules[i].channels,
+                                              "gain", rules[i].gain));
+    return list;
+}
+
+static void print_tuner(const struct bb_algorithms *a, const char *path, size_t gains, int dropped, FILE *out)
+{
+    const double percent = 100 * (a->tuning.min_gain - 1);
+
+    if (gains > 0)
+        fprintf(out, "# tuner file: %s, %zu rule%s at least %g %% faster than NCCL's choice in two measurements", path,
+                gains, gains == 1 ? "" : "s", percent);
+    else
+        fprintf(out, "# tuner file: not written, nothing is significantly and at least %g %% faster than NCCL's choice",
+                percent);
+    fprintf(out, dropped ? " (%d not confirmed by the second)\n" : "\n", dropped);
+}
+
+int bb_algorithms_write_tuner(struct bb_algorithms *a, const char *path, int nccl, FILE *out,
+                              struct bb_results *results)
+{
+    struct bb_tuning_rule *rules = NULL;
+    size_t gains, n;
+    int dropped, rc;
+
+    TRY(confirm_all(a, &dropped));
+    rules = bb_tuning_rules(&a->tuning, &gains, &n);
+    if (gains > 0 && a->ctx->world->rank == 0)
+        rc = save_tuner(a, path, rules, n, nccl);
+    TRY(bb_world_agree(a->ctx->world, rc, "the tuner file"));
+    if (out)
+        print_tuner(a, path, gains, dropped, out);
+    if (results)
+        rc = bb_results_set(results, "tuner_file",
+                            json_pack("{s:s?, s:s, s:f, s:i, s:o}", "path", gains > 0 ? path : NULL, "format",
+                                      a->tuning.ncclx ? "ncclx" : "nccl", "min_gain_percent",
+                                      100 * (a->tuning.min_gain - 1), "not_confirmed", dropped, "rules",
+                                      rules_json(rules, gains)));
+out:
+    free(rules);
     return rc;
 }
 
@@ -334,5 +505,7 @@ void bb_algorithms_release(struct bb_algorithms *a)
 {
     json_decref(a->all);
     free(a->best_text);
+    free(a->tuning.sizes);
+    free(a->tuned);
     *a = (struct bb_algorithms){0};
 }

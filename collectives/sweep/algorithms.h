@@ -2,12 +2,22 @@
  * algorithms.h - option --sweep-algorithms. After each row with NCCL's own choice, measures one row for every other
  * algorithm/protocol pair that NCCL offers for the operation (tuner.h), and reports whether NCCL's choice was the best
  * (algorithm_ranking.h). If NCCL ran another pair than the forced one, the forced pair is reported as not measured.
+ * Option --write-tuner: measures the gains a second time and writes them to a configuration of NCCL's tuner
+ * (tuner_file.h).
  */
 #ifndef BB_COLLECTIVES_SWEEP_ALGORITHMS_H
 #define BB_COLLECTIVES_SWEEP_ALGORITHMS_H
 
+#include "collectives/session/tuner_file.h"
 #include "collectives/sweep/algorithm_ranking.h"
 #include "collectives/sweep/bench_report.h"
+
+/* A measured case, and the buffer placements that were measured. */
+struct bb_tuned_case {
+    struct bb_case c;
+    size_t bytes; /* as NCCL passes it to tuners */
+    bool measured[BB_PLACEMENTS];
+};
 
 /* State of option --sweep-algorithms in a run. A zero-initialized struct is empty. */
 struct bb_algorithms {
@@ -30,6 +40,10 @@ struct bb_algorithms {
     /* [algorithm * BB_PROTOCOLS + protocol][status]: number of rankings in the current table in which the
      * algorithm/protocol pair had this status */
     unsigned statuses[BB_ALGORITHM_PROTOCOLS][BB_CANDIDATE_COUNT];
+    /* --write-tuner: the gains of all sizes (tuning.min_gain 0: option not given), and the cases to measure again */
+    struct bb_tuning tuning;
+    struct bb_tuned_case *tuned;
+    size_t n_tuned;
 };
 
 /* bb_algorithms_row - force and measure all algorithm/protocol pairs except NCCL's own choice, which the caller has
@@ -39,6 +53,14 @@ int bb_algorithms_row(struct bb_algorithms *a, const struct bb_row *chosen) BB_M
 /* bb_algorithms_table - end a table: print the footer with the rankings to `out` (NULL: no output), write all
  * rankings of the run so far to the results, and reset the counts. */
 int bb_algorithms_table(struct bb_algorithms *a, FILE *out, struct bb_results *results) BB_MUST_CHECK;
+
+/*
+ * bb_algorithms_write_tuner - measure the gains again and write the confirmed ones to the file `path`, or no file if there
+ * are none. Prints one line to `out` (NULL: no output) and writes the rules to the results. Collective over all ranks.
+ *   nccl     version of the running NCCL
+ */
+int bb_algorithms_write_tuner(struct bb_algorithms *a, const char *path, int nccl, FILE *out,
+                              struct bb_results *results) BB_MUST_CHECK;
 
 void bb_algorithms_release(struct bb_algorithms *a);
 

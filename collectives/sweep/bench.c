@@ -3,6 +3,7 @@
  * the sweep (collective, type, size, ...) with their output, then the teardown.
  */
 #include "bootstrap/base/alloc.h"
+#include "bootstrap/base/outfile.h"
 #include "collectives/measure/bench_context.h"
 #include "collectives/measure/timing.h"
 #include "collectives/session/registration.h"
@@ -198,6 +199,9 @@ static int setup_ranks(struct bench *b)
             &b->session.world, BB_EUSAGE,
             "--sweep-algorithms requires NCCL 2.27 or newer, which reports the algorithms; NCCL %s does not",
             bb_nccl_version_text(b->session.nccl_runtime, version)));
+    if (b->options.write_tuner && b->session.world.rank == 0)
+        rc = bb_outfile_check(b->options.write_tuner, "the tuner file"); /* before the measurements */
+    TRY(bb_world_agree(&b->session.world, rc, "the tuner file"));
     TRY(drop_unsupported_types(b));
     warn_policy(b);
 out:
@@ -676,10 +680,16 @@ static int run_sweep(struct bench *b)
                                            .report = report_row,
                                            .arg = b,
                                            .shared_gpu = b->session.shared_gpu};
+    if (b->options.write_tuner)
+        b->algorithms.tuning = (struct bb_tuning){.ncclx = strcmp(b->options.tuner_format, "ncclx") == 0,
+                                                  .min_gain = 1 + b->options.tuner_gain_percent / 100};
     for (int cycle = 0; rc == 0 && (b->options.cycles == 0 || cycle < b->options.cycles); cycle++) {
         b->report.cycle = b->algorithms.cycle = cycle;
         rc = measure_collectives(b);
     }
+    if (rc == 0 && b->options.write_tuner)
+        rc = bb_algorithms_write_tuner(&b->algorithms, b->options.write_tuner, b->session.nccl_runtime, b->report.out,
+                                       b->session.json);
     bb_progress_clear(&b->session.progress);
     return rc;
 }

@@ -52,6 +52,8 @@ const struct bb_opt bb_bench_case_rows[] = {
     {0},
 };
 
+static const char *const tuner_formats[] = {"nccl", "ncclx", NULL};
+
 const struct bb_opt bb_bench_option_rows[] = {
     OPT_ITERS(FIELD(iterations)),
     OPT_REPEATS(FIELD(repeats)),
@@ -93,6 +95,13 @@ const struct bb_opt bb_bench_option_rows[] = {
     OPT_INT('N', "run_cycles", FIELD(cycles), "1", "N", 0, 1e9, "repeat the whole sweep; 0: until interrupted"),
     OPT_INT('S', "report_timestamps", FIELD(timestamps), "0", "0|1", 0, 1, "1: add the time of day to each row"),
     OPT_INT('M', "memory", FIELD(memory), "0", "0|1", 0, 1, "1: report GPU memory usage"),
+    OPT_OUTPUT(0, "write-tuner", FIELD(write_tuner),
+               "with --sweep-algorithms: write a tuner configuration with the algorithms that are faster than NCCL's "
+               "choice, after a second measurement; no file if there are none"),
+    OPT_CHOICE(0, "tuner-format", FIELD(tuner_format), "nccl", "FORMAT", tuner_formats,
+               "--write-tuner: nccl: example tuner plugin of NCCL; ncclx: tuner of NCCLX"),
+    OPT_DOUBLE(0, "tuner-gain", FIELD(tuner_gain_percent), "3", "PERCENT", 0, 1e6,
+               "--write-tuner: smallest gain, which must also be significant"),
     OPT_STRING(
         0, "min-busbw", FIELD(min_busbw), NULL, "LIST",
         "exit 5 if the bus bandwidth of a collective, with --split of a group, is below the given GB/s, or cannot be "
@@ -215,6 +224,21 @@ static int check_modes(const struct bb_bench_options *o)
     return 0;
 }
 
+static int check_tuner(const struct bb_bench_options *o)
+{
+    if (!o->write_tuner && (o->tuner_gain_percent != 3 || strcmp(o->tuner_format, tuner_formats[0]) != 0))
+        return bb_err(BB_EUSAGE, "--tuner-format and --tuner-gain require --write-tuner FILE");
+    if (!o->write_tuner)
+        return 0;
+    if (!o->sampling.sweep_algorithms)
+        return bb_err(BB_EUSAGE, "--write-tuner requires --sweep-algorithms");
+    if (o->graph_launches > 0 || mode_is(o, "graph") || mode_is(o, "all"))
+        return bb_err(BB_EUSAGE,
+                      "--write-tuner measures in one mode and without CUDA graphs, in which NCCL registers the "
+                      "buffers; try: --mode stream or --mode sync");
+    return 0;
+}
+
 static int check_combinations(const struct bb_bench_options *o)
 {
     if (o->graph_launches > 0 && o->blocking != 0)
@@ -306,6 +330,7 @@ int bb_bench_resolve(struct bb_bench_options *o, struct bb_sweep *sweep, const s
     TRY(bb_bench_resolve_cases(o, sweep, positionals));
     TRY(check_modes(o));
     TRY(check_combinations(o));
+    TRY(check_tuner(o));
     TRY(bb_sampling_resolve(&o->sampling));
     TRY(bb_busbw_thresholds_parse(&o->busbw_thresholds, o->min_busbw));
     sweep->shuffled = o->sampling.shuffle != NULL;

@@ -28,6 +28,8 @@ struct bb_bench_options {
     int aggregate, blocking, null_stream, graph_launches, host_time, rank_aggregation, registration;
     int cta_policy, min_ctas, max_ctas, unalign, memory, timestamps, cycles, per_iteration, skipped;
     int nvlink_centric_sched, max_p2p_peers;
+    const char *write_tuner, *tuner_format; /* write_tuner: file; NULL: not given */
+    double tuner_gain_percent;
     const char *min_busbw;                       /* value of --min-busbw as typed; NULL: not given */
     struct bb_busbw_thresholds busbw_thresholds; /* parsed from min_busbw */
     int first_device; /* set by nccl-tests' environment only, not by an option: ordinal of the GPU of the first rank

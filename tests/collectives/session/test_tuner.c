@@ -116,6 +116,7 @@ static void records_costs_between_begin_and_end(void **state)
     choose(*costs, 7, 3);
     bb_tuner_end_recording(&recorded);
     assert_true(recorded.known && recorded.us[1][2] == 7 && recorded.us[4][0] == -1);
+    assert_true(recorded.bytes == 1024 && !recorded.registered);
     bb_tuner_begin_recording();
     choose(*small, 2, 3);
     bb_tuner_end_recording(&recorded);
@@ -144,12 +145,18 @@ static void counts_attached_plugins_of_both_versions(void **state)
 {
     const struct bb_tuner_v4 *v4 = find("ncclTunerPlugin_v4");
     void *a = NULL, *b = NULL;
+    float costs[7][3] = {{1}};
+    struct bb_tuner_costs recorded;
 
     (void)state;
     attach(&a);
     assert_int_equal(v4->init(4, 1, NULL, &b), ncclSuccess);
     assert_non_null(a);
     assert_non_null(b);
+    bb_tuner_begin_recording();
+    choose(*costs, 7, 3);
+    bb_tuner_end_recording(&recorded);
+    assert_true(recorded.ranks == 4 && recorded.nodes == 1);
     assert_int_equal(bb_tuner_attached(), 2);
     assert_int_equal(v4->finalize(b), ncclSuccess);
     assert_int_equal(((const struct bb_tuner_v5 *)find("ncclTunerPlugin_v5"))->finalize(a), ncclSuccess);

@@ -81,9 +81,14 @@ static const struct tuner *tuner(void)
 {
     const char *name = getenv("NCCL_TUNER_PLUGIN");
 
-    if (ignores("TUNER"))
+    void *library;
+
+    if (name == NULL || ignores("TUNER"))
         return NULL;
-    return name != NULL && strcmp(name, "STATIC_PLUGIN") == 0 ? dlsym(RTLD_DEFAULT, "ncclTunerPlugin_v5") : NULL;
+    if (strcmp(name, "STATIC_PLUGIN") == 0)
+        return dlsym(RTLD_DEFAULT, "ncclTunerPlugin_v5");
+    library = strchr(name, '/') != NULL ? dlopen(name, RTLD_NOW | RTLD_LOCAL) : NULL; /* the same handle each time */
+    return library != NULL ? dlsym(library, "ncclTunerPlugin_v5") : NULL;
 }
 
 static void no_log(int level, unsigned long flags, const char *file, int line, const char *format, ...)

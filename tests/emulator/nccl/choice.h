@@ -1,8 +1,8 @@
 /*
  * choice.h - algorithm and protocol of a collective. The default is the fastest NCCL variant of the machine's profile;
  * RING and SIMPLE if the profile has no variants. NCCL_ALGO and NCCL_PROTO restrict the choice; if no variant is left,
- * they have no effect, as before NCCL 2.22. A tuner plugin inside the program (NCCL_TUNER_PLUGIN=STATIC_PLUGIN,
- * symbol ncclTunerPlugin_v5) may change the table of estimated costs, as in NCCL; then the cheapest entry runs.
+ * they have no effect, as before NCCL 2.22. A tuner plugin inside the program (NCCL_TUNER_PLUGIN=STATIC_PLUGIN)
+ * or a library (a path), symbol ncclTunerPlugin_v5, may change the table of estimated costs, as in NCCL; then the cheapest entry runs.
  */
 #ifndef EMU_NCCL_CHOICE_H
 #define EMU_NCCL_CHOICE_H

@@ -272,6 +272,19 @@ static int compute_training_time(struct plan_results *f, const char *text)
     return 0;
 }
 
+static void warn_unmeasured(const struct bb_prediction *p, int n_groups)
+{
+    bool is_used[BB_NCCL_VARIANTS][2] = {{false}};
+
+    for (int g = 0; g < n_groups; g++) {
+        const struct bb_predicted_group *group = &p->classes[p->slowest].groups[g];
+
+        if (group->variant != BB_NONE)
+            is_used[group->variant][group->nodes > 1] = true;
+    }
+    bb_cluster_warn_unmeasured(&p->cluster, is_used);
+}
+
 static int predict(const struct bb_plan_options *o, const struct bb_cluster *cluster, struct plan_results *f)
 {
     struct bb_conditions conditions;
@@ -279,6 +292,7 @@ static int predict(const struct bb_plan_options *o, const struct bb_cluster *clu
 
     TRY(bb_plan_conditions(o, &conditions));
     TRY(bb_predict_under(&f->step, cluster, &conditions, &f->prediction));
+    warn_unmeasured(&f->prediction, f->step.layout.n_groups);
     if (conditions.jitter > 0)
         TRY(bb_predict_jitter(&f->step, cluster, &conditions, o->samples, &f->jittered));
 out:

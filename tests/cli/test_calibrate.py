@@ -169,7 +169,8 @@ def test_last_line_and_warnings_name_what_was_slow(busbar, calibrate, tmp_path):
         assert done.returncode == 0, done.stderr
     done, profile, summary = calibrate("collectives.json", "p2p.json", "--gpus-per-node", 2)
     last = done.stdout.splitlines()[-1]
-    assert done.stderr == "" and re.fullmatch(r"# accuracy: .* of the fitted times; .* % of times that no fit used", last)
+    assert done.stderr == "" and re.fullmatch(r"# accuracy: .* of the fitted times; .* % of times that no fit used; measured on 2 nodes only: "
+                                              r"forecasts for other numbers of nodes may be far off, a third number of nodes .*", last)
     assert summary["accuracy"]["doubtful_fit"] is None and summary["accuracy"]["other_rows"] > 0
     assert "--gpus-per-node" not in [fit["name"] for fit in summary["fits"]]
     rate = profile["inter"]["gbps"]
@@ -184,6 +185,32 @@ def test_last_line_and_warnings_name_what_was_slow(busbar, calibrate, tmp_path):
     done, _, summary = calibrate("slow_compute.json")
     assert "slow_compute.json: slow when measured: rank 2 (vm-node1): GPU 0, kernels take up to 1.50 x" in done.stderr
     assert summary["files"][0]["slow"] in done.stdout.splitlines()[-1]
+
+
+def test_the_last_line_states_the_error_at_sizes_that_the_fit_did_not_use(busbar, measured, calibrate, tmp_path):
+    """The expected errors are those of two plans, each with a profile calibrated with every other size."""
+    def disturb(data, keep=lambda size: True):
+        data["results"] = [row for row in data["results"] if row["collective"] == "all_reduce" and keep(row["bytes"])]
+        for row in data["results"]:
+            row["time_us"]["p50"] *= 1 + 0.04 * (row["bytes"].bit_length() % 5)
+
+    whole = copy_of(measured("collectives"), tmp_path / "whole.json", disturb)
+    rows = json.loads(whole.read_text())["results"]
+    sizes, errors = sorted({row["bytes"] for row in rows}), []
+    for half in sizes[::2], sizes[1::2]:
+        calibrate(copy_of(measured("collectives"), tmp_path / "half.json", lambda data: disturb(data, lambda size: size in half)))
+        plan = busbar.json("plan", "all_reduce", "-b", "8", "-e", "256M", "-f", "8", "--ranks", 4, "--cluster", tmp_path / "mine.json",
+                           tmp_path=tmp_path, emulated=False)
+        us = {(row["bytes"], row["placement"]): row["time_us"]["p50"] for row in plan["results"]}
+        errors += [100 * abs(us[row["bytes"], row["placement"]] / row["time_us"]["p50"] - 1) for row in rows if row["bytes"] not in half]
+    done, _, summary = calibrate(whole)
+    accuracy = summary["accuracy"]
+    assert accuracy["left_out_rows"] == len(errors) == len(rows)
+    assert accuracy["left_out_median_percent"] == pytest.approx(sorted(errors)[len(errors) // 2], rel=0.02)
+    assert accuracy["left_out_worst_percent"] == pytest.approx(max(errors), rel=0.02) and max(errors) > 4
+    last = done.stdout.splitlines()[-1]
+    assert last.startswith(f"# accuracy: median error {accuracy['left_out_median_percent']:.2f} %, worst ")
+    assert last.endswith("; measured on 1 node only: parameters between nodes are those of the starting profile")
 
 
 # ---- NCCL variants ----
@@ -375,6 +402,27 @@ def test_rows_of_one_node_leave_inter_node_parameters_unchanged(cluster_files, c
     assert profile["inter"] == nominal["inter"]
     assert [w["inter_us"] for w in profile["nccl"]] == [w["inter_us"] for w in nominal["nccl"]]
     assert [w["nic"] for w in profile["nccl"]] == [w["nic"] for w in nominal["nccl"]]
+
+
+def test_plan_names_variants_that_the_calibration_did_not_measure(busbar, cluster_files, calibrate, tmp_path):
+    """Two ranks do not use NVLS, eight do; and one node does not determine the latency between nodes."""
+    def plan(*args):
+        return busbar.run("plan", *args, "--cluster", tmp_path / "mine.json", "--quiet", emulated=False).stderr
+
+    _, files = cluster_files
+    done, profile, _ = calibrate(files["one"], files["two"], files["four"], "--from", "h100-sxm-ib", "--gpus-per-node", 4)
+    assert "nodes only" not in done.stdout and plan("all_reduce", "--ranks", 4, "--sizes", "1G") == ""
+    calibrate(files["one"], "--from", "h100-sxm-ib", "--gpus-per-node", 4)
+    note = "busbar: warning: mine (emulated) has no measurements of {}; this prediction uses the values of h100-sxm-ib\n"
+    assert plan("all_reduce", "--ranks", 8, "--sizes", "1G") == note.format("nvls_tree Simple between nodes")
+    assert "ring Simple between nodes" in plan("transformer", "--model", "gpt2_small", "--ranks", 8, "--dp-sync", "zero3")
+    (tmp_path / "mine.json").rename(tmp_path / "one.json")
+    calibrate(files["one"], files["two"], files["four"], "--from", tmp_path / "one.json", "--gpus-per-node", 4)
+    assert plan("all_reduce", "--ranks", 8, "--sizes", "1G") == ""
+    busbar.run("bench", "all_reduce", "-b", "1M", "-e", "1G", "-f", "8", "--json", tmp_path / "pair.json", "--quiet", ranks=2,
+               env={"EMU_CLUSTER": "h100-sxm-ib", "EMU_DATA": "off"}, cwd=tmp_path)
+    calibrate("pair.json", "--from", "h100-sxm-ib")
+    assert plan("all_reduce", "--ranks", 8, "--sizes", "1G") == note.format("nvls Simple")
 
 
 # ---- achieved fractions of nominal rates ----

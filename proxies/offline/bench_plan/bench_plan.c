@@ -55,6 +55,7 @@ struct table {
     double *samples_us; /* [plan->samples] predicted times of the current table row in us */
     double busbw_sum;
     int busbw_n;
+    bool is_used[BB_NCCL_VARIANTS][2]; /* of bb_cluster_warn_unmeasured */
 };
 
 static int predict_row(struct table *t, const struct bb_case *c, struct shown *s)
@@ -66,6 +67,8 @@ static int predict_row(struct table *t, const struct bb_case *c, struct shown *s
     TRY(bb_case_time_us(p->cluster, p->conditions, c, t->samples_us, p->samples, &s->choice));
     bb_stats_compute(t->samples_us, (size_t)p->samples, &s->of.time_us);
     bb_case_bandwidths(c, s->of.time_us.p50, &s->of.algbw_gbps, &s->of.busbw_gbps);
+    if (s->choice.variant >= 0)
+        t->is_used[s->choice.variant][bb_cluster_nodes(p->cluster, p->ranks) > 1] = true;
     if (isfinite(s->of.busbw_gbps)) {
         t->busbw_sum += s->of.busbw_gbps;
         t->busbw_n++;
@@ -199,6 +202,7 @@ int bb_bench_plan_run(const struct bb_bench_plan *p, FILE *out, json_t *rows)
         print_head(p, out);
     for (int i = 0; i < p->sweep->n_colls && rc == 0; i++)
         rc = write_collective(&table, p->sweep->colls[i]);
+    bb_cluster_warn_unmeasured(p->cluster, table.is_used);
     free(table.samples_us);
     return rc;
 }

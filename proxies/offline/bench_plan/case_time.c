@@ -45,6 +45,7 @@ static int64_t collective_ns(const struct bb_cluster *cl, const struct bb_case *
     if (variant) {
         name_choice(bb_nccl_algorithms[variant->algorithm], choice->algorithm);
         name_choice(variant->protocol, choice->protocol);
+        choice->variant = (int)(variant - cl->variants);
     }
     return ns;
 }
@@ -202,7 +203,7 @@ int bb_case_time_us(const struct bb_cluster *cluster, const struct bb_conditions
     int64_t *end_ns;
     int rc = 0;
 
-    *choice = (struct bb_case_choice){0};
+    *choice = (struct bb_case_choice){.variant = -1};
     BB_NEW(end_ns, c->ranks);
     if (flags & (BB_COLL_VARIABLE_COUNTS | BB_COLL_ROUNDS) || bb_colls[c->kind].from == BB_FROM_PREVIOUS) {
         time_messages(cluster, &conditions->slow, c, end_ns);

@@ -14,6 +14,7 @@
  * choice does not depend on degraded NICs or links. */
 struct bb_case_choice {
     char algorithm[BB_CHOICE_TEXT], protocol[BB_CHOICE_TEXT];
+    int variant; /* index in the cluster's variants; -1: unknown */
 };
 
 /*

@@ -9,6 +9,7 @@
 #include "bootstrap/sweep/study.h"
 #include "proxies/form/models/profile.h"
 #include "proxies/offline/calibrate/calibration_report.h"
+#include "proxies/offline/calibrate/cross_validation.h"
 #include "proxies/offline/calibrate/measure_machine.h"
 
 #include <stdlib.h>
@@ -137,6 +138,7 @@ static int calibrate_files(const struct options *o, const struct bb_measurements
     TRY(bb_cluster_load(name, &base));
     TRY(bb_profile_load("clusters", name, &root));
     bb_calibrate(calibration, &base, e);
+    bb_cross_validate(calibration, &report.left_out);
     report.calibration = calibration;
     report.base_root = root;
     bb_calibration_warn(calibration);

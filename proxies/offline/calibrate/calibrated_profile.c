@@ -84,6 +84,31 @@ static void set_parameters(const struct bb_calibration *c, json_t *root)
     }
 }
 
+/* Returns whether a fit determined a parameter of the variant that the list `keys` contains. */
+static bool is_fitted(const struct bb_calibration *c, int variant, const char *keys)
+{
+    for (const struct bb_calibration_parameter *p = c->parameters; p < c->parameters + c->n_parameters; p++)
+        if (p->fit && p->variant == variant && strstr(keys, strrchr(p->key, '.')))
+            return true;
+    return false;
+}
+
+/* Names the starting profile in the variants that keep its latency and rates, within or between nodes. */
+static void name_origins(const struct bb_calibration *c, json_t *root)
+{
+    static const char *const places[2][2] = {{"from", ".intra_us .gbps .chunk_us"}, {"inter_from", ".inter_us .nic"}};
+
+    for (int variant = 0; variant < c->base->n_variants; variant++)
+        for (int i = 0; i < 2; i++) {
+            json_t *object = json_array_get(json_object_get(root, "nccl"), (size_t)variant);
+
+            if (is_fitted(c, variant, places[i][1]))
+                json_object_del(object, places[i][0]);
+            else if (!json_object_get(object, places[i][0]))
+                json_object_set_new(object, places[i][0], json_string(c->base->name));
+        }
+}
+
 /* Returns the name of the profile in a file: the file name without ".json", for example "mine" for "runs/mine.json". */
 static json_t *name_of(const char *path)
 {
@@ -111,5 +136,6 @@ json_t *bb_calibration_profile(const struct bb_calibration_report *r)
     if (first->emulated)
         json_object_set_new(root, "emulated", json_true());
     set_parameters(r->calibration, root);
+    name_origins(r->calibration, root);
     return root;
 }

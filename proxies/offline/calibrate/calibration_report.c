@@ -102,6 +102,7 @@ static const struct bb_field residual_fields[] = {
 
 struct accuracy {
     struct bb_stats fitted, other; /* errors in percent, without outliers: times that a fit used; all other times */
+    struct bb_stats left_out;      /* errors in percent at sizes that a calibration with the other sizes predicts */
     const char *doubtful; /* the fit with the largest part of FAR times, of those that do not hold; NULL: none */
     double share;         /* part of its times that are far, 0 to 1 */
     const struct bb_calibration_row *worst; /* the row of this fit with the largest error */
@@ -138,9 +139,9 @@ static void summarize(const struct bb_calibration *c, bool fitted, struct bb_sta
     free(last);
 }
 
-static struct accuracy accuracy_of(const struct bb_calibration *c)
+static struct accuracy accuracy_of(const struct bb_calibration *c, struct bb_stats left_out)
 {
-    struct accuracy a = {.share = MAX_FAR};
+    struct accuracy a = {.share = MAX_FAR, .left_out = left_out};
     const struct bb_calibration_row *row = c->rows;
 
     summarize(c, true, &a.fitted);
@@ -153,16 +154,22 @@ static struct accuracy accuracy_of(const struct bb_calibration *c)
             far += error_of(row) > FAR_PERCENT;
             worst = error_of(row) > error_of(worst) ? row : worst;
         }
-        if ((double)far > a.share * (double)(row - begin))
-            a = (struct accuracy){a.fitted, a.other, begin->fit->name, (double)far / (double)(row - begin), worst};
+        if ((double)far > a.share * (double)(row - begin)) {
+            a.doubtful = begin->fit->name;
+            a.share = (double)far / (double)(row - begin);
+            a.worst = worst;
+        }
     }
     return a;
 }
 
 #define ACCURACY(name) BB_SHOWS(struct accuracy, name)
 static const struct bb_field accuracy_fields[] = {
+    {"left_out_rows", NULL, NULL, 0, 0, ACCURACY(left_out.n)},
+    {"left_out_median_percent", "median error ", " %", 0, 2, ACCURACY(left_out.p50)},
+    {"left_out_worst_percent", ", worst ", " % of sizes that were left out of the fit; ", 0, 2, ACCURACY(left_out.max)},
     {"fitted_rows", NULL, NULL, 0, 0, ACCURACY(fitted.n)},
-    {"fitted_median_percent", "# accuracy: median error ", " %", 0, 2, ACCURACY(fitted.p50)},
+    {"fitted_median_percent", "median ", " %", 0, 2, ACCURACY(fitted.p50)},
     {"fitted_worst_percent", ", worst ", " % of the fitted times", 0, 2, ACCURACY(fitted.max)},
     {"other_rows", NULL, NULL, 0, 0, ACCURACY(other.n)},
     {"other_median_percent", "; median ", " %", 0, 2, ACCURACY(other.p50)},
@@ -171,12 +178,39 @@ static const struct bb_field accuracy_fields[] = {
     {0},
 };
 
-/* Prints the accuracy, and the measurement and the slow part for which the profile does not hold. */
-static void print_accuracy(const struct bb_calibration *c, FILE *out)
+/* Prints the numbers of nodes of the collectives if they are too few to predict other numbers of nodes. */
+static void print_node_counts(const struct bb_measurements *e, FILE *out)
 {
-    const struct accuracy a = accuracy_of(c);
+    char both[24] = "";
+    int min = 0, max = 0;
+
+    for (size_t i = 0; i < e->n_rows; i++)
+        if (e->rows[i].kind == BB_MEASURED_COLLECTIVE) {
+            min = min == 0 || e->rows[i].call.nodes < min ? e->rows[i].call.nodes : min;
+            max = e->rows[i].call.nodes > max ? e->rows[i].call.nodes : max;
+        }
+    for (size_t i = 0; i < e->n_rows; i++)
+        if (e->rows[i].kind == BB_MEASURED_COLLECTIVE && e->rows[i].call.nodes != min && e->rows[i].call.nodes != max)
+            return;
+    if (min < max)
+        snprintf(both, sizeof(both), "%d and ", min);
+    if (max == 1)
+        fputs("; measured on 1 node only: parameters between nodes are those of the starting profile", out);
+    else if (max > 1)
+        fprintf(out,
+                "; measured on %s%d nodes only: forecasts for other numbers of nodes may be far off, a third number "
+                "of nodes would determine the latency per step",
+                both, max);
+}
+
+/* Prints the accuracy, and the measurement and the slow part for which the profile does not hold. */
+static void print_accuracy(const struct bb_calibration_report *r, FILE *out)
+{
+    const struct bb_calibration *c = r->calibration;
+    const struct accuracy a = accuracy_of(c, r->left_out);
     const struct bb_measurements *e = c->measurements;
 
+    fputs("# accuracy: ", out);
     bb_table_sentence(out, accuracy_fields, &a);
     if (c->nominal_inter)
         fputs(
@@ -186,12 +220,13 @@ static void print_accuracy(const struct bb_calibration *c, FILE *out)
     for (size_t f = 0; f < e->n_files; f++)
         if (e->files[f].slow[0])
             fprintf(out, "; slow when measured: %s in %s", e->files[f].slow, e->files[f].path);
+    print_node_counts(e, out);
     fputc('\n', out);
 }
 
 void bb_calibration_warn(const struct bb_calibration *c)
 {
-    const struct accuracy a = accuracy_of(c);
+    const struct accuracy a = accuracy_of(c, (struct bb_stats){0});
     struct residual worst;
     char measured[BB_TIME_TEXT], fitted[BB_TIME_TEXT];
 
@@ -346,7 +381,7 @@ void bb_calibration_print(const struct bb_calibration_report *r, FILE *out)
     print_small_nodes(c, out);
     print_nominal(c, out);
     fprintf(out, "# profile: %s\n", r->profile);
-    print_accuracy(c, out);
+    print_accuracy(r, out);
 }
 
 /* ---- JSON output ---- */
@@ -379,7 +414,7 @@ json_t *bb_calibration_json(const struct bb_calibration_report *r)
 {
     const struct bb_calibration *c = r->calibration;
     const struct bb_measurement_file *first = &c->measurements->files[0];
-    const struct accuracy accuracy = accuracy_of(c);
+    const struct accuracy accuracy = accuracy_of(c, r->left_out);
     json_t *command = bb_json_words(r->argc, r->argv), *root;
 
     /* The command line contains all paths, so if it is valid UTF-8, all texts of the document are. */

@@ -2,6 +2,7 @@
 #ifndef BB_PROXIES_OFFLINE_CALIBRATE_CALIBRATION_REPORT_H
 #define BB_PROXIES_OFFLINE_CALIBRATE_CALIBRATION_REPORT_H
 
+#include "bootstrap/base/stats.h"
 #include "proxies/offline/calibrate/calibration.h"
 
 #include <stdio.h>
@@ -9,10 +10,11 @@
 /* Input of the report functions. The caller owns everything that the pointers refer to. */
 struct bb_calibration_report {
     const struct bb_calibration *calibration;
-    const json_t *base_root; /* JSON of the starting profile */
-    const char *profile;     /* path of the new profile */
-    bool by_device;          /* true: the starting profile was selected by the name of the GPUs; false: by --from */
-    int argc;                /* argc, argv: the command line */
+    struct bb_stats left_out; /* of bb_cross_validate */
+    const json_t *base_root;  /* JSON of the starting profile */
+    const char *profile;      /* path of the new profile */
+    bool by_device;           /* true: the starting profile was selected by the name of the GPUs; false: by --from */
+    int argc;                 /* argc, argv: the command line */
     char **argv;
 };
 

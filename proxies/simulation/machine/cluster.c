@@ -167,7 +167,8 @@ static int read_variant(const json_t *row, const char *name_or_path, struct bb_n
         VARIANT_NUMBER(inter_us, 0, MAX_US),     VARIANT_NUMBER(gbps, MIN_RATE, MAX_RATE),
         VARIANT_NUMBER(nic, MIN_PART, MAX_PART), BB_FIELD("chunk_us", BB_JSON_ANY, 0),
         BB_FIELD("channels", BB_JSON_ANY, 0),    BB_FIELD("algorithm", BB_JSON_ANY, 0),
-        BB_FIELD("protocol", BB_JSON_ANY, 0),    {0}};
+        BB_FIELD("protocol", BB_JSON_ANY, 0),    BB_FIELD("from", BB_JSON_ANY, 0),
+        BB_FIELD("inter_from", BB_JSON_ANY, 0),  {0}};
     const char *algorithm, *protocol;
     int rc, index = 0;
 
@@ -186,6 +187,18 @@ out:
     return rc;
 }
 
+/* Reads the optional keys of a calibrated profile that name the origin of values that were not measured. */
+static void read_origins(const json_t *row, char (*from)[BB_ORIGIN_TEXT])
+{
+    static const char *const keys[] = {"from", "inter_from"};
+
+    for (int i = 0; i < 2; i++) {
+        const char *text = json_string_value(json_object_get(row, keys[i]));
+
+        snprintf(from[i], sizeof(from[i]), "%s", text ? text : "");
+    }
+}
+
 static int read_nccl(const json_t *root, const char *name_or_path, struct bb_cluster *c)
 {
     static const struct bb_json_field nics = INTEGER("nics_per_node", nics_per_node);
@@ -196,8 +209,12 @@ static int read_nccl(const json_t *root, const char *name_or_path, struct bb_clu
         return 0;
     TRY(bb_json_read_field(root, name_or_path, &nics, c));
     TRY(bb_json_list_at(root, "nccl", name_or_path, -BB_NCCL_VARIANTS, &list, &c->n_variants));
-    for (int i = 0; i < c->n_variants; i++)
-        TRY(read_variant(json_array_get(list, (size_t)i), name_or_path, &c->variants[i]));
+    for (int i = 0; i < c->n_variants; i++) {
+        const json_t *row = json_array_get(list, (size_t)i);
+
+        TRY(read_variant(row, name_or_path, &c->variants[i]));
+        read_origins(row, c->variant_from[i]);
+    }
 out:
     return rc;
 }

@@ -64,6 +64,7 @@ struct bb_nccl_variant {
                         adds no latency for the last step of a ring (add_ring_tail) */
 };
 #define BB_NCCL_VARIANTS 24
+#define BB_ORIGIN_TEXT   32
 
 /* Section "sharing" of a profile: SMs and memory bandwidth of a GPU that NCCL uses while kernels run concurrently. */
 struct bb_sharing {
@@ -91,6 +92,9 @@ struct bb_cluster {
      * applies */
     struct bb_nccl_variant variants[BB_NCCL_VARIANTS];
     int n_variants, nics_per_node;
+    /* The profile that the values of a variant come from, because the calibration of this profile did not measure them;
+     * "": measured, or not a calibrated profile. [][0]: values within a node, [][1]: between nodes */
+    char variant_from[BB_NCCL_VARIANTS][2][BB_ORIGIN_TEXT];
     bool has_achieved; /* true: the profile has a section "achieved"; false: kernels reach the data sheet's peak
                           rates */
     double tflops_float8;
@@ -139,6 +143,9 @@ void bb_cluster_set_gpus_per_node(struct bb_cluster *c, int gpus);
 /* bb_cluster_warn_units - prints a warning for each value of the profile that no existing machine has. Such a value
  * usually has the wrong unit, for example MB/s instead of GB/s. */
 void bb_cluster_warn_units(const struct bb_cluster *c);
+/* bb_cluster_warn_unmeasured - prints a warning that names the variants of NCCL in a prediction that the calibration of
+ * the profile did not measure. is_used: [index of the variant][0: on one node, 1: on several nodes] */
+void bb_cluster_warn_unmeasured(const struct bb_cluster *c, bool (*is_used)[2]);
 
 /*
  * Both functions return host time in ns.

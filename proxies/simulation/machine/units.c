@@ -1,10 +1,11 @@
 /* units.c - warns about values of a profile outside the range of existing machines, which are usually in a wrong
- * unit. */
+ * unit, and about values that a calibration did not measure. */
 #include "proxies/simulation/machine/cluster.h"
 
 #include "bootstrap/base/err.h"
 
 #include <stdio.h>
+#include <string.h>
 
 /* Plausible ranges of the profile's values: the ranges found on existing GPU machines, widened on both sides. */
 static const struct plausible_range {
@@ -65,4 +66,24 @@ void bb_cluster_warn_units(const struct bb_cluster *c)
         for (size_t i = 0; i < sizeof(variant_ranges) / sizeof(variant_ranges[0]); i++)
             warn_if_unusual(c, variant, &variant_ranges[i], &c->variants[w]);
     }
+}
+
+void bb_cluster_warn_unmeasured(const struct bb_cluster *c, bool (*is_used)[2])
+{
+    char names[160] = "";
+    const char *from = NULL;
+
+    for (int v = 0; v < c->n_variants; v++)
+        for (int inter = 0; inter < 2; inter++) {
+            const size_t length = strlen(names);
+
+            if (!is_used[v][inter] || !*c->variant_from[v][inter])
+                continue;
+            from = c->variant_from[v][inter];
+            snprintf(names + length, sizeof(names) - length, "%s%s %s%s", length ? ", " : "",
+                     bb_nccl_algorithms[c->variants[v].algorithm], c->variants[v].protocol,
+                     inter ? " between nodes" : "");
+        }
+    if (from)
+        bb_warn("%s has no measurements of %s; this prediction uses the values of %s", c->name, names, from);
 }

@@ -66,11 +66,11 @@ static void find_variants(const struct bb_sim *m, const struct bb_task_graph *gr
         struct bb_node_placement placement;
 
         if (largest[g]) {
-            const int nodes = bb_group_nodes(l, g, instance, m->cluster->gpus_per_node);
             struct bb_collective call;
 
+            r->groups[g].nodes = bb_group_nodes(l, g, instance, m->cluster->gpus_per_node);
             bb_group_find_placement(l, g, instance, m->cluster, &placement, NULL);
-            call = bb_op_collective(largest[g], l->groups[g].size, nodes, &placement);
+            call = bb_op_collective(largest[g], l->groups[g].size, r->groups[g].nodes, &placement);
             bb_cluster_collective_ns(m->cluster, &call, &variant);
         }
         r->groups[g].coll = largest[g] ? (int)largest[g]->coll : BB_NONE;

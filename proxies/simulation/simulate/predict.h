@@ -32,6 +32,7 @@ struct bb_predicted_group {
     int coll;           /* the kind of collective with the most time in the group; BB_NONE: there is none */
     int variant;        /* NCCL algorithm and protocol of the largest one: index in cluster.variants; BB_NONE: the cost
                          model has none */
+    int nodes;          /* number of nodes of the largest one; 0: there is none */
     double bus_bytes;   /* bus bandwidth x busy_ns. For collectives: payload x bus factor of nccl-tests; for sends and
                          receives: the larger of sent and received bytes */
 };

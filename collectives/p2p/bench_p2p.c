@@ -276,20 +276,44 @@ static struct bb_link_outliers links_of(const struct p2p *p, const struct matrix
                                      .least = f->is_bandwidth ? f->bytes_factor * p->options.min_gbps : 0};
 }
 
-/* Measures one pair while all others are idle. The better of its two values counts. */
-static int measure_alone(struct p2p *p, struct matrix *m, int from, int to)
+/* A matrix whose slow links are measured again. */
+struct confirmation {
+    struct p2p *p;
+    struct matrix *m;
+};
+
+/* Measures the pair of ranks that rank 0 passes while all others are idle. The better of its two values counts. A negative
+ * rank: measures nothing. */
+static int measure_next(const struct confirmation *c, int pair[2])
 {
+    struct p2p *p = c->p;
     const int rank = p->session.world.rank;
-    struct bb_p2p_run run = m->run;
+    struct bb_p2p_run run = c->m->run;
     int rc;
 
-    run.reversed = from > to;
-    TRY(bb_p2p_measure(&p->ctx, &run, rank == from ? to : rank == to ? from : -1));
-    (void)judge_data(p, &run, from, to);
+    TRY(bb_world_bcast(&p->session.world, pair, 2 * sizeof *pair, 0));
+    if (pair[0] < 0)
+        return 0;
+    run.reversed = pair[0] > pair[1];
+    TRY(bb_p2p_measure(&p->ctx, &run, rank == pair[0] ? pair[1] : rank == pair[1] ? pair[0] : -1));
+    (void)judge_data(p, &run, pair[0], pair[1]);
     if (rank == 0)
-        (void)store_value(p, m, &run, from, to);
+        (void)store_value(p, c->m, &run, pair[0], pair[1]);
 out:
     return rc;
+}
+
+/* Measures a slow link alone; if the rank has too many of them, the link is not judged: its value becomes NaN. */
+static int confirm_link(void *arg, int from, int to, bool alone)
+{
+    const struct confirmation *c = arg;
+
+    if (alone)
+        return measure_next(c, (int[]){from, to});
+    *matrix_cell(c->p, c->m, from, to) = NAN;
+    if (!bb_p2p_metrics[c->m->run.kind].is_directed)
+        *matrix_cell(c->p, c->m, to, from) = NAN;
+    return 0;
 }
 
 /* Slow links of each rank that are measured again, the slowest first: all of a few slow ranks, but not half of the
@@ -298,32 +322,22 @@ enum { ALONE_PER_RANK = 32 };
 
 /*
  * The pairs of a round may share a NIC or a switch, and then each of them is slow through no fault of its own. So a
- * link is called slow only if it is slow alone, too. Links that are too many to measure them alone are not judged:
- * their value becomes NaN. The rows keep the time in the round; the matrices, slow links and causes are those of the
- * better time.
+ * link is called slow only if it is slow alone, too. The rows keep the time in the round; the matrices, slow links and
+ * causes are those of the better time.
  */
 static int confirm_slow_links(struct p2p *p, struct matrix *m)
 {
     const struct bb_link_outliers links = links_of(p, m);
-    struct bb_slow_link *pairs = NULL;
-    int rc;
+    struct confirmation c = {p, m};
+    int pair[2] = {-1, -1}, rc = 0;
 
-    if (p->session.world.rank == 0)
-        m->suspected = bb_link_outliers_suspects(&links, ALONE_PER_RANK, &pairs, &m->alone);
-    TRY(bb_world_bcast(&p->session.world, &m->alone, sizeof m->alone, 0));
-    if (!pairs)
-        BB_NEW(pairs, m->alone + 1);
-    TRY(bb_world_bcast(&p->session.world, pairs, (size_t)m->alone * sizeof *pairs, 0));
     bb_world_reached(&p->session.world, "bench p2p: slow links alone");
-    for (int i = 0; i < m->alone; i++)
-        TRY(measure_alone(p, m, pairs[i].from, pairs[i].to));
-    for (int i = m->alone; i < m->suspected; i++) {
-        *matrix_cell(p, m, pairs[i].from, pairs[i].to) = NAN;
-        if (links.symmetric)
-            *matrix_cell(p, m, pairs[i].to, pairs[i].from) = NAN;
-    }
+    if (p->session.world.rank == 0)
+        TRY(bb_link_outliers_confirm(&links, ALONE_PER_RANK, confirm_link, &c, &m->suspected, &m->alone));
+    do {
+        TRY(measure_next(&c, pair));
+    } while (pair[0] >= 0);
 out:
-    free(pairs);
     return rc;
 }
 

@@ -176,7 +176,7 @@ void bb_link_outliers_slow(const struct bb_link_outliers *l, bb_slow_fn *fn, voi
     release_class(&classes[1]);
 }
 
-/* ---- slow pairs to measure again ---- */
+/* ---- measuring slow pairs again ---- */
 
 struct suspect {
     struct bb_slow_link link;
@@ -184,6 +184,7 @@ struct suspect {
 };
 struct suspects {
     const struct bb_link_outliers *of;
+    bool *known; /* [ranks][ranks] pairs that were listed before */
     struct suspect *list;
     int n;
 };
@@ -192,10 +193,11 @@ static void add_suspect(void *arg, const struct bb_slow_link *link)
 {
     struct suspects *s = arg;
 
-    if (link->level != BB_LINK_PAIR)
+    if (link->level != BB_LINK_PAIR || s->known[link->from * s->of->ranks + link->to])
         return;
     BB_GROW(s->list, s->n);
     s->list[s->n++] = (struct suspect){*link, rate(s->of, link)};
+    s->known[link->from * s->of->ranks + link->to] = true;
 }
 
 static int compare_rates(const void *a, const void *b)
@@ -205,32 +207,35 @@ static int compare_rates(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-int bb_link_outliers_suspects(const struct bb_link_outliers *l, int per_rank, struct bb_slow_link **suspects,
-                              int *chosen)
+int bb_link_outliers_confirm(const struct bb_link_outliers *l, int per_rank, bb_confirm_fn *fn, void *arg,
+                             int *suspected, int *alone)
 {
     struct suspects s = {.of = l};
-    int *taken, rest = 0;
+    int *measured, rc = 0;
 
-    *chosen = 0;
-    bb_link_outliers_slow(l, add_suspect, &s);
-    BB_NEW(*suspects, s.n + 1);
-    BB_NEW(taken, l->ranks);
-    if (s.n > 0)
-        qsort(s.list, (size_t)s.n, sizeof *s.list, compare_rates);
-    for (int i = 0; i < s.n; i++) {
-        const struct bb_slow_link *link = &s.list[i].link;
+    *suspected = *alone = 0;
+    BB_NEW(measured, l->ranks);
+    BB_NEW(s.known, (size_t)l->ranks * (size_t)l->ranks);
+    do {
+        s.n = 0;
+        bb_link_outliers_slow(l, add_suspect, &s);
+        if (s.n > 0)
+            qsort(s.list, (size_t)s.n, sizeof *s.list, compare_rates);
+        for (int i = 0; i < s.n && rc == 0; i++) {
+            const struct bb_slow_link *link = &s.list[i].link;
+            const bool few = measured[link->from] < per_rank || measured[link->to] < per_rank;
 
-        if (taken[link->from] < per_rank || taken[link->to] < per_rank) {
-            (*suspects)[(*chosen)++] = *link;
-            taken[link->from]++;
-            taken[link->to]++;
-        } else {
-            (*suspects)[s.n - ++rest] = *link;
+            measured[link->from] += few;
+            measured[link->to] += few;
+            *alone += few;
+            rc = fn(arg, link->from, link->to, few);
         }
-    }
-    free(taken);
+        *suspected += s.n;
+    } while (s.n > 0 && rc == 0);
+    free(measured);
+    free(s.known);
     free(s.list);
-    return s.n;
+    return rc;
 }
 
 /* ---- detecting bimodal classes ---- */

@@ -52,13 +52,18 @@ typedef void bb_slow_fn(void *arg, const struct bb_slow_link *link);
 void bb_link_outliers_slow(const struct bb_link_outliers *l, bb_slow_fn *fn, void *arg);
 
 /*
- * bb_link_outliers_suspects - list the slow pairs, slowest relative to their class first, and choose which of them to
- * measure again: the `per_rank` slowest of each rank, and thus at most per_rank x ranks.
- *   suspects  out: [Returns] the pairs, the chosen ones first; the caller frees the list
- *   chosen    out: number of chosen pairs
+ * bb_link_outliers_confirm - have each slow pair measured again alone, slowest relative to its class first. The better
+ * values raise the median that links are compared with, so this is repeated until every slow pair was measured alone.
+ *   per_rank   pairs of each rank that are measured, and thus at most per_rank x ranks in total
+ *   fn(arg, from, to, alone)  called once for each slow pair. alone: true: stores the better value in l->value; false:
+ *              the ranks have too many slow pairs, so the function stores NaN. A negative return value ends the search
+ *   suspected  out: number of calls
+ *   alone      out: number of calls with alone true
+ *   Returns    0, or the negative return value of fn
  */
-int bb_link_outliers_suspects(const struct bb_link_outliers *l, int per_rank, struct bb_slow_link **suspects,
-                              int *chosen) BB_MUST_CHECK;
+typedef int bb_confirm_fn(void *arg, int from, int to, bool alone);
+int bb_link_outliers_confirm(const struct bb_link_outliers *l, int per_rank, bb_confirm_fn *fn, void *arg,
+                             int *suspected, int *alone) BB_MUST_CHECK;
 
 /* bb_link_outliers_summary - compute statistics over all links inside nodes (same_node true) or all links between
  * nodes. */

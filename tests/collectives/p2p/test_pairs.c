@@ -445,32 +445,71 @@ static void sorts_links_from_the_worst(void **state)
     assert_link(&worst[2], BB_LINK_PAIR, 4, 5, true, 90, 100);
 }
 
-/* Each rank of a fully connected job has 7 slow links to others. Two are chosen for each rank, the slowest first. */
-static void chooses_the_slowest_suspects_of_each_rank(void **state)
+struct confirmed {
+    double *value, alone_value;
+    int alone, others, taken[RANKS];
+};
+
+/* Stores the value of a pair that is alone. */
+static int confirm(void *arg, int from, int to, bool alone)
+{
+    struct confirmed *c = arg;
+    double *cell = &c->value[from * RANKS + to];
+
+    c->alone += alone;
+    c->others += !alone;
+    c->taken[from] += alone;
+    c->taken[to] += alone;
+    *cell = alone ? fmax(*cell, c->alone_value) : NAN;
+    return 0;
+}
+
+/* Each rank of a fully connected job has 14 slow links. At least two are chosen for each rank; the others are not judged. */
+static void measures_the_slowest_links_of_each_rank(void **state)
 {
     double value[RANKS * RANKS];
-    int node_of[RANKS] = {0}, n, chosen, taken[RANKS] = {0};
-    const struct bb_link_outliers l = {RANKS, value, node_of, true, true, 0.8, 1000};
-    struct bb_slow_link *suspects;
+    int node_of[RANKS] = {0}, suspected, alone;
+    const struct bb_link_outliers l = {RANKS, value, node_of, false, true, 0.8, 1000};
+    struct confirmed c = {.value = value};
 
     (void)state;
     for (int i = 0; i < RANKS * RANKS; i++)
         value[i] = 100 - i % 13;
-    n = bb_link_outliers_suspects(&l, 2, &suspects, &chosen);
-    assert_int_equal(n, RANKS * (RANKS - 1) / 2);
-    assert_in_range(chosen, RANKS, 2 * RANKS);
-    for (int i = 0; i < chosen; i++) {
-        assert_true(i == 0 || suspects[i - 1].value <= suspects[i].value);
-        assert_true(taken[suspects[i].from] < 2 || taken[suspects[i].to] < 2);
-        taken[suspects[i].from]++;
-        taken[suspects[i].to]++;
-    }
+    assert_int_equal(bb_link_outliers_confirm(&l, 2, confirm, &c, &suspected, &alone), 0);
+    assert_int_equal(suspected, RANKS * (RANKS - 1));
+    assert_int_equal(alone, c.alone);
+    assert_int_equal(c.alone + c.others, suspected);
+    assert_in_range(alone, RANKS, 2 * RANKS);
     for (int r = 0; r < RANKS; r++)
-        assert_true(taken[r] >= 2);
-    free(suspects);
-    n = bb_link_outliers_suspects(&l, RANKS, &suspects, &chosen);
-    assert_int_equal(chosen, n);
-    free(suspects);
+        assert_true(c.taken[r] >= 2);
+    c = (struct confirmed){.value = value};
+    for (int i = 0; i < RANKS * RANKS; i++)
+        value[i] = 100 - i % 13;
+    assert_int_equal(bb_link_outliers_confirm(&l, RANKS * RANKS, confirm, &c, &suspected, &alone), 0);
+    assert_int_equal(alone, suspected);
+}
+
+/* Ranks 0 to 3 and 4 to 7 are on two leaf switches, whose uplink carries 28 GB/s: in a round, a link between them has half
+ * or a quarter of it. The links with a quarter are measured first; then those with half are slow in comparison. */
+static void links_are_slow_only_if_measured_alone(void **state)
+{
+    double value[RANKS * RANKS];
+    int node_of[RANKS], slow, all, suspected, alone;
+    const struct bb_link_outliers l = {RANKS, value, node_of, false, true, 0.8, 0};
+    struct confirmed c = {.value = value, .alone_value = 28};
+
+    (void)state;
+    for (int a = 0; a < RANKS; a++) {
+        node_of[a] = a;
+        for (int b = 0; b < RANKS; b++)
+            value[a * RANKS + b] = a == b ? NAN : a / 4 == b / 4 ? 35 : (a + b) % 2 ? 7 : 14;
+    }
+    assert_int_equal(bb_link_outliers_confirm(&l, RANKS, confirm, &c, &suspected, &alone), 0);
+    assert_int_equal(alone, 32);
+    assert_int_equal(suspected, 32);
+    count_links(&l, &slow, &all);
+    assert_int_equal(slow, 0);
+    assert_int_equal(all, RANKS * (RANKS - 1));
 }
 
 int main(void)
@@ -492,7 +531,8 @@ int main(void)
         cmocka_unit_test(a_slow_leaf_switch_is_explained_by_its_ranks),
         cmocka_unit_test(an_absolute_limit_finds_equally_slow_links),
         cmocka_unit_test(sorts_links_from_the_worst),
-        cmocka_unit_test(chooses_the_slowest_suspects_of_each_rank),
+        cmocka_unit_test(measures_the_slowest_links_of_each_rank),
+        cmocka_unit_test(links_are_slow_only_if_measured_alone),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -70,6 +70,21 @@ int bb_parse_int(const char *text, int min, int max, int *value)
     return 0;
 }
 
+int bb_parse_percent(const char *text, double most, double *fraction)
+{
+    const size_t length = strcspn(text, "%");
+    char number[32];
+    double percent;
+
+    if (length >= sizeof number || (text[length] && text[length + 1]))
+        return -BB_EUSAGE;
+    snprintf(number, sizeof number, "%.*s", (int)length, text);
+    if (bb_parse_double(number, &percent) || !(percent > 0 && percent <= most))
+        return -BB_EUSAGE;
+    *fraction = percent / 100;
+    return 0;
+}
+
 int bb_parse_double(const char *text, double *value)
 {
     bool point;

@@ -55,21 +55,13 @@ const struct bb_opt bb_sampling_option_rows[] = {
 
 static int resolve_confidence(struct bb_sampling_options *o)
 {
-    char number[32];
-    size_t length;
-
     o->confidence_fraction = 0;
     if (!o->confidence)
         return 0;
-    length = strcspn(o->confidence, "%");
-    snprintf(number, sizeof number, "%.*s", (int)(length < sizeof number ? length : sizeof number - 1), o->confidence);
-    if ((o->confidence[length] && o->confidence[length + 1]) || length >= sizeof number ||
-        bb_parse_double(number, &o->confidence_fraction) ||
-        !(o->confidence_fraction > 0 && o->confidence_fraction <= 100))
+    if (bb_parse_percent(o->confidence, 100, &o->confidence_fraction))
         return bb_err(BB_EUSAGE,
                       "--confidence: '%s' is not valid, expected a percentage above 0 and at most 100, for example 1%%",
                       o->confidence);
-    o->confidence_fraction /= 100;
     return 0;
 }
 

@@ -57,17 +57,14 @@ static int parse_reference(struct bb_busbw_thresholds *f, const char *text)
 {
     const char *colon = strrchr(text, ':');
     struct bb_busbw_threshold of_size;
-    char percent[16] = "", scope_text[64] = "";
+    char scope_text[64] = "";
 
-    if (colon)
-        snprintf(percent, sizeof percent, "%.*s", (int)strlen(colon + 1) - 1, colon + 1);
-    if (!colon || colon == text || bb_parse_double(percent, &f->fraction) || f->fraction <= 0 || f->fraction > 1000)
+    if (!colon || colon == text || bb_parse_percent(colon + 1, 1000, &f->fraction))
         return reject_threshold(text, NULL);
     snprintf(scope_text, sizeof scope_text, "%.*s", (int)(colon - text), text);
     if (parse_scope(scope_text, &of_size) == 0) /* "64M:90%": a percentage of what? */
         return reject_threshold(text, NULL);
     f->path_length = (int)(colon - text);
-    f->fraction /= 100;
     return 0;
 }
 

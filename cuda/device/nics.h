@@ -1,0 +1,16 @@
+/*
+ * nics.h - reads the RDMA ports of this host from sysfs.
+ */
+#ifndef BB_CUDA_DEVICE_NICS_H
+#define BB_CUDA_DEVICE_NICS_H
+
+struct bb_nics {
+    int n;         /* number of active ports with the highest rate; 0: unknown */
+    double gbit_s; /* the rate of each, in Gb/s */
+};
+
+/* bb_nics_read - count the active ports in `folder`, a copy of /sys/class/infiniband (NULL: that folder). Ports with a lower
+ * rate than the fastest active port are not counted: they are for storage or management. */
+struct bb_nics bb_nics_read(const char *folder);
+
+#endif

@@ -13,18 +13,24 @@
 #include "collectives/overlap/overlap_options.h"
 #include "collectives/p2p/p2p_options.h"
 #include "collectives/sweep/bench_options.h"
+#include "proxies/offline/bench_plan/expectation.h"
 #include "proxies/proxy_main.h"
 
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
+static int run_bench(int argc, char **argv)
+{
+    return bb_bench_run(bb_expectation_forecast, argc, argv);
+}
+
 /* Entry points: each returns 0, a negative error code, or a positive code, which is success. */
 static const struct {
     const char *name;
     int (*run)(int argc, char **argv);
 } entries[] = {
-    {"bb_bench_run", bb_bench_run},
+    {"bb_bench_run", run_bench},
     {"bb_bench_compute_run", bb_bench_compute_run},
     {"bb_bench_p2p_run", bb_bench_p2p_run},
     {"bb_bench_comm_run", bb_bench_comm_run},

@@ -38,7 +38,7 @@ struct bench {
     struct bb_bench_context ctx;
     double *delays_us; /* [ranks] artificial delay of each rank in microseconds (--delay); NULL: none */
     struct bb_report report;
-    struct bb_busbw_reference reference; /* thresholds of --min-busbw FILE:PERCENT%; on rank 0 */
+    struct bb_busbw_reference reference; /* expected bus bandwidths; on rank 0 */
     bool below;                          /* at least one bus bandwidth is below its --min-busbw threshold */
     bool judged;                         /* at least one table was compared with the --min-busbw thresholds */
     bool wrong; /* at least one result has wrong data; the sweep continues and the run ends with -BB_EDATA */
@@ -417,15 +417,41 @@ out:
     return rc;
 }
 
-/* Reads the thresholds of --min-busbw FILE:PERCENT%, for all cases that the run measures. */
+/* Returns the largest number of ranks of the first group on one host. */
+static int ranks_per_node(const struct bench *b)
+{
+    const struct bb_world *w = &b->session.world;
+    int most = 0;
+
+    for (int node = 0; node < w->nodes; node++) {
+        int n = 0;
+
+        for (int r = 0; r < w->size; r++)
+            n += w->node_of[r] == node && b->groups[r] == b->groups[0];
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
+/* Reads the expected bus bandwidths of --expect or --min-busbw FILE:PERCENT%, for all cases that the run measures. */
 static int read_reference(struct bench *b)
 {
-    const struct bb_busbw_thresholds *t = &b->options.busbw_thresholds;
+    const struct bb_bench_options *o = &b->options;
+    const struct bb_machine_facts facts = {b->session.device.name, b->session.device.emulated,
+                                           bb_nics_read(NULL),     b->largest,
+                                           ranks_per_node(b),      b->session.world.nodes == 1};
     int rc;
 
     if (b->smallest != b->largest)
-        return bb_err_job(BB_EUSAGE, "--min-busbw FILE:PERCENT%% requires groups of equal size; try: another --split");
-    TRY(bb_busbw_reference_load(&b->reference, t, b->options.min_busbw, &b->session.world, b->groups));
+        return bb_err_job(BB_EUSAGE, "%s requires groups of equal size; try: another --split",
+                          o->expect ? "--expect" : "--min-busbw FILE:PERCENT%");
+    b->reference.option = o->expect ? "--expect" : "--min-busbw";
+    b->reference.path =
+        o->expect ? bb_format("%s", o->expect) : bb_format("%.*s", o->busbw_thresholds.path_length, o->min_busbw);
+    b->reference.fraction = o->busbw_thresholds.fraction;
+    b->reference.partial = o->expect;
+    TRY(bb_busbw_reference_load(&b->reference, &b->session.world, b->groups, o->expect ? o->forecast : NULL, &facts,
+                                &b->sweep));
     for (int m = 0; m < b->ctx.n_modes; m++) {
         bb_measure_mode(&b->ctx, b->ctx.modes[m]);
         for (int i = 0; i < b->sweep.n_colls; i++)
@@ -437,20 +463,24 @@ out:
     return rc;
 }
 
-/* Prepares the thresholds of --min-busbw, which rank 0 judges. */
+/* Prepares the expected bus bandwidths and the thresholds, which rank 0 judges. */
 static int make_thresholds(struct bench *b)
 {
-    const struct bb_busbw_thresholds *t = &b->options.busbw_thresholds;
-    const bool reads = t->path_length > 0;
+    const struct bb_bench_options *o = &b->options;
+    const struct bb_busbw_thresholds *t = &o->busbw_thresholds;
+    const bool reads = o->expect || t->path_length > 0, from_reference = reads && t->fraction > 0;
     int rc;
 
     bb_err_job_scope(1);
     rc = reads && b->session.world.rank == 0 ? read_reference(b) : 0;
+    if (rc == 0 && o->min_of_expected && b->session.world.rank == 0 && b->reference.n == 0)
+        rc = bb_err_job(BB_EUSAGE, "--min-of-expected: %s has no expected bus bandwidth of this run", o->expect);
     bb_err_job_scope(0);
     if (reads)
-        TRY(bb_world_agree(&b->session.world, rc, "reading --min-busbw"));
-    b->report.thresholds = reads ? b->reference.item : t->item;
-    b->report.n_thresholds = reads ? b->reference.n : t->n;
+        TRY(bb_world_agree(&b->session.world, rc, o->expect ? "reading --expect" : "reading --min-busbw"));
+    b->report.expected = o->expect ? &b->reference : NULL;
+    b->report.thresholds = from_reference ? b->reference.item : t->item;
+    b->report.n_thresholds = from_reference ? b->reference.n : t->n;
     b->report.below = json_array();
     BB_NEW(b->report.tallies, b->session.world.size * (b->report.n_thresholds + 1));
 out:
@@ -712,7 +742,7 @@ static int check_tuner_attached(struct bench *b)
  * compared with a threshold. */
 static int check_nothing_measured(const struct bench *b)
 {
-    if (b->judged || (b->options.busbw_thresholds.n == 0 && b->options.busbw_thresholds.path_length == 0))
+    if (b->judged || (b->options.busbw_thresholds.n == 0 && b->options.busbw_thresholds.fraction == 0))
         return 0;
     return BB_WORLD_ERR(&b->session.world, BB_EBELOW,
                         "%s: cannot check the bus bandwidth (--min-busbw): the collective was skipped",
@@ -779,6 +809,7 @@ int bb_bench_execute(const struct bb_bench_options *o, const struct bb_sweep *sw
     bb_busbw_reference_release(&b.reference);
     json_decref(b.report.below);
     free(b.report.tallies);
+    free(b.report.ratios);
     free(b.groups);
     free(b.delays_us);
     bb_algorithms_release(&b.algorithms);
@@ -786,11 +817,12 @@ int bb_bench_execute(const struct bb_bench_options *o, const struct bb_sweep *sw
     return rc;
 }
 
-int bb_bench_run(int argc, char **argv)
+int bb_bench_run(bb_forecast *forecast, int argc, char **argv)
 {
     struct bb_bench_options options = {0}; /* zero-initialized, because some fields are not set by any option */
     struct bb_sweep sweep;
     int rc = bb_bench_parse(&options, &sweep, argc, argv, stdout);
 
+    options.forecast = forecast;
     return rc ? rc : bb_bench_execute(&options, &sweep, &bb_report_bench, argc, argv);
 }

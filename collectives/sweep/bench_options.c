@@ -111,9 +111,23 @@ const struct bb_opt bb_bench_option_rows[] = {
     {0},
 };
 
+/* Options that nccl-tests' names do not have. */
+static const struct bb_opt expected_rows[] = {
+    OPT_STRING(0, "expect", FIELD(expect), NULL, "MACHINE",
+               "add the expected bus bandwidth: auto (profile of this machine), a cluster profile, or a result file of "
+               "an earlier run",
+               .everyday = true),
+    OPT_STRING(0, "min-of-expected", FIELD(min_of_expected), NULL, "PERCENT",
+               "exit 5 if a result of 1 MiB or more is below PERCENT (90%) of the expected bus bandwidth, or cannot be "
+               "compared; requires --expect",
+               .everyday = true),
+    {0},
+};
+
 static const struct bb_opt_table tables[] = {
     {.title = "Cases", .opts = bb_bench_case_rows},
     {.title = "Measurement", .opts = bb_bench_option_rows},
+    {.title = "Expected bandwidth", .opts = expected_rows},
     {.title = "Sampling", .opts = bb_sampling_option_rows, .base = FIELD(sampling)},
     {.title = "Common options", .opts = bb_common_options, .base = FIELD(common)},
     {0},
@@ -323,6 +337,33 @@ out:
     return rc;
 }
 
+/* Parses --min-of-expected into the thresholds, and rejects a second list of limits. */
+static int resolve_expected(struct bb_bench_options *o)
+{
+    struct bb_busbw_thresholds *t = &o->busbw_thresholds;
+    int rc;
+
+    if (o->min_of_expected && !o->expect)
+        return bb_err(BB_EUSAGE, "--min-of-expected requires --expect; try: --expect auto --min-of-expected %s",
+                      o->min_of_expected);
+    if (o->min_of_expected && o->min_busbw)
+        return bb_err(BB_EUSAGE, "--min-of-expected cannot be combined with --min-busbw %s; try: only one of them",
+                      o->min_busbw);
+    TRY(bb_busbw_thresholds_parse(t, o->min_busbw));
+    if (o->expect && t->path_length > 0)
+        return bb_err(BB_EUSAGE,
+                      "--min-busbw %s cannot be combined with --expect; try: --expect %.*s "
+                      "--min-of-expected %g%%",
+                      o->min_busbw, t->path_length, o->min_busbw, 100 * t->fraction);
+    if (!o->min_of_expected)
+        return 0;
+    if (bb_parse_percent(o->min_of_expected, 1000, &t->fraction))
+        return bb_err(BB_EUSAGE, "--min-of-expected: '%s' is not valid, expected a percentage up to 1000%%; try: 90%%",
+                      o->min_of_expected);
+out:
+    return rc;
+}
+
 int bb_bench_resolve(struct bb_bench_options *o, struct bb_sweep *sweep, const struct bb_positionals *positionals)
 {
     int rc;
@@ -332,7 +373,7 @@ int bb_bench_resolve(struct bb_bench_options *o, struct bb_sweep *sweep, const s
     TRY(check_combinations(o));
     TRY(check_tuner(o));
     TRY(bb_sampling_resolve(&o->sampling));
-    TRY(bb_busbw_thresholds_parse(&o->busbw_thresholds, o->min_busbw));
+    TRY(resolve_expected(o));
     sweep->shuffled = o->sampling.shuffle != NULL;
     sweep->seed = o->sampling.seed;
     sweep->unalign = (size_t)o->unalign;

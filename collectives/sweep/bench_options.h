@@ -9,6 +9,7 @@
 #include "collectives/measure/sampling_options.h"
 #include "collectives/sweep/busbw_thresholds.h"
 #include "collectives/sweep/cases.h"
+#include "collectives/sweep/forecast.h"
 
 struct bb_bench_options {
     struct bb_common common;
@@ -30,11 +31,14 @@ struct bb_bench_options {
     int nvlink_centric_sched, max_p2p_peers;
     const char *write_tuner, *tuner_format; /* write_tuner: file; NULL: not given */
     double tuner_gain_percent;
+    const char *expect;                          /* value of --expect as typed; NULL: not given */
+    const char *min_of_expected;                 /* value of --min-of-expected as typed; NULL: not given */
     const char *min_busbw;                       /* value of --min-busbw as typed; NULL: not given */
-    struct bb_busbw_thresholds busbw_thresholds; /* parsed from min_busbw */
+    struct bb_busbw_thresholds busbw_thresholds; /* parsed from min_busbw, or the fraction from min_of_expected */
     int first_device; /* set by nccl-tests' environment only, not by an option: ordinal of the GPU of the first rank
                          on each host */
-    bool fit_memory;  /* set for nccl-tests only, not by an option. true: reduce the largest size until the buffers
+    bb_forecast *forecast; /* predicts the results (busbw_reference.h); NULL: --expect accepts only result files */
+    bool fit_memory;       /* set for nccl-tests only, not by an option. true: reduce the largest size until the buffers
                         fit in GPU memory; false: end with an error */
 };
 
@@ -68,9 +72,9 @@ void bb_bench_release_sweep(struct bb_sweep *sweep);
  */
 int bb_bench_parse(struct bb_bench_options *o, struct bb_sweep *sweep, int argc, char **argv, FILE *out) BB_MUST_CHECK;
 
-/* bb_bench_run - run `busbar bench COLLECTIVE`; defined in busbar-rank. Returns 0, BB_OPTS_HELP after printing the help,
- * or -BB_E... */
-int bb_bench_run(int argc, char **argv);
+/* bb_bench_run - run `busbar bench COLLECTIVE`; defined in busbar-rank. forecast: predicts the results for --expect.
+ * Returns 0, BB_OPTS_HELP after printing the help, or -BB_E... */
+int bb_bench_run(bb_forecast *forecast, int argc, char **argv);
 
 /*
  * bb_bench_execute - measure all cases of a sweep, from initialization to teardown; defined in busbar-rank.

@@ -11,7 +11,6 @@
 #include "collectives/measure/timing.h"
 #include "collectives/session/result_row.h"
 #include "collectives/sweep/algorithm_ranking.h"
-#include "collectives/sweep/busbw_reference.h"
 #include "collectives/sweep/case_fields.h"
 #include "collectives/sweep/groups.h"
 
@@ -29,7 +28,7 @@ struct shown {
     const char *stopped;
     int iterations, repeats, channels, straggler, cycle, group;
     bool measured, forced;
-    double p99_us, variation_percent;
+    double p99_us, variation_percent, expected_gbps, of_expected; /* of_expected: busbw / expected busbw */
     struct bb_metrics f;
     char gain[40], timestamp[BB_STAMP_TEXT];
 };
@@ -69,6 +68,16 @@ static void format_gain(const struct bb_report *r, const struct bb_row *row, cha
     }
 }
 
+/* Returns the expected bus bandwidth in GB/s; NaN: unknown, or the result is not of NCCL's choice. */
+static double expected_busbw(const struct bb_report *r, const struct bb_row *row, int placement)
+{
+    struct bb_case c = row->c;
+
+    c.in_place = placement == BB_IN_PLACE;
+    return r->expected && !row->chosen ? bb_busbw_reference_expected(r->expected, &c, bb_bench_context_mode(r->ctx))
+                                       : NAN;
+}
+
 static struct shown show_placement(const struct bb_report *r, const struct bb_row *row, int requested)
 {
     const int placement = requested != ONCE                ? requested
@@ -101,6 +110,8 @@ static struct shown show_placement(const struct bb_report *r, const struct bb_ro
     s.of.wrong = f->checked ? (long long)f->wrong : -1;
     if (!f->skew.known)
         s.f.skew.transfer_us = NAN;
+    s.expected_gbps = s.measured ? expected_busbw(r, row, placement) : NAN;
+    s.of_expected = s.of.busbw_gbps / s.expected_gbps;
     format_gain(r, row, s.gain, sizeof s.gain);
     bb_report_stamp(s.timestamp);
     return s;
@@ -170,6 +181,12 @@ static const struct bb_field skew_fields[] = {
 
 static const struct bb_field wall_fields[] = {{NULL, "wall", "(us)", BB_WIDTH_TIME, FITTING, SHOWS(f.wall_us)}, {0}};
 
+static const struct bb_field expected_fields[] = {
+    {"expected_busbw_gbps", "expected", "(GB/s)", 8, FITTING, SHOWS(expected_gbps), .none = "-"},
+    {"of_expected", "of it", "", 6, 0, SHOWS(of_expected), .form = BB_FORM_PERCENT, .none = "-"},
+    {0},
+};
+
 static const struct bb_field choice_fields[] = {
     {NULL, "algorithm", "", 14, 0, SHOWS(f.seen.choice.algorithm), .none = "-"},
     {NULL, "protocol", "", 8, 0, SHOWS(f.seen.choice.protocol), .none = "-"},
@@ -202,7 +219,7 @@ struct list {
     int placement; /* BB_OUT_OF_PLACE or BB_IN_PLACE; ONCE: the placement that was measured first */
     bool in_text, in_json;
 };
-enum { LISTS = 17 };
+enum { LISTS = 18 };
 
 static bool shows_skew(const struct bb_report *r)
 {
@@ -235,6 +252,7 @@ static const struct list *choose_lists(const struct bb_report *r, struct list li
         {result_fields, ONCE, false, true},
         {skew_fields, ONCE, shows_skew(r), false},
         {wall_fields, ONCE, shows_wall(r, r->ctx->mode), false},
+        {expected_fields, ONCE, r->expected, r->expected},
         {choice_fields, ONCE, o->sweep_algorithms || o->show_choice, false},
         {forced_fields, ONCE, o->sweep_algorithms, o->sweep_algorithms},
         {each_fields, ONCE, false, each},
@@ -477,6 +495,12 @@ static struct bb_busbw_tally *tally_of(const struct bb_report *r, int rank, int 
     return &r->tallies[(size_t)rank * (size_t)(r->n_thresholds + 1) + (size_t)threshold];
 }
 
+/* Results of smaller sizes depend on latencies, which no profile has exactly. They are not compared with --expect. */
+static bool is_judged(const struct bb_report *r, const struct bb_case *c)
+{
+    return r->expected && bb_case_bytes(c) >= 1 << 20;
+}
+
 /* Returns whether a threshold applies to a case. Sizes are rounded down to whole slices, so a requested and a
  * measured size may differ. The function therefore compares their element counts, except for alltoallv with a matrix
  * file, where it compares the sizes. */
@@ -485,7 +509,8 @@ static bool threshold_applies(const struct bb_report *r, const struct bb_busbw_t
     bool from_file = bb_colls[c->kind].flags & BB_COLL_VARIABLE_COUNTS && c->alltoallv_counts->bytes;
 
     if (f->from)
-        return bb_busbw_reference_matches(f->from, c, bb_bench_context_mode(r->ctx));
+        return (!r->expected || is_judged(r, c)) &&
+               bb_busbw_reference_matches(f->from, c, bb_bench_context_mode(r->ctx));
     if (f->scope != BB_BUSBW_SIZE)
         return true;
     return from_file ? bb_case_bytes(c) == f->bytes
@@ -614,25 +639,36 @@ static const char *link_test(const struct bb_report *r, int coll, double limit_g
     return r->ctx->world->nodes > 1 ? text : "";
 }
 
+/* Returns the option that sets the thresholds, for messages. */
+static const char *limits_option(const struct bb_report *r)
+{
+    return r->options->min_of_expected ? "--min-of-expected" : "--min-busbw";
+}
+
 static void print_shortfall(const struct bb_report *r, int coll, const struct verdict *v)
 {
     const struct bb_busbw_threshold *t = &r->thresholds[v->threshold];
     const char *mode = r->ctx->n_modes > 1 ? bb_bench_context_mode(r->ctx) : NULL;
     char what[64], size[BB_BYTES_TEXT], name[64], place[BB_GROUP_TEXT + 8], count[64], mean[160], links[112];
+    char from[160] = "";
     const char *of = bb_busbw_threshold_text(t, size);
 
     snprintf(what, sizeof what, "%s%s%s%s", bb_colls[coll].name, mode ? " (" : "", mode ? mode : "", mode ? ")" : "");
+    if (t->from && r->expected)
+        snprintf(from, sizeof from, " (%s of the expected %g GB/s)", r->options->min_of_expected,
+                 t->gbps / r->expected->fraction);
+    else if (t->from)
+        snprintf(from, sizeof from, " (%s)", r->options->min_busbw);
     if (t->from)
         snprintf(name, sizeof name, "bus bandwidth at %s (%s)", of, t->from->placement);
     else
         snprintf(name, sizeof name, t->scope == BB_BUSBW_SIZE ? "bus bandwidth at %s" : "%s bus bandwidth", of);
     if (isfinite(v->busbw_gbps))
-        (void)bb_err_job(BB_EBELOW, "%s: %s%s is %g GB/s, below the required %g GB/s%s%s%s%s%s%s", what, name,
-                         where(r, v, place), v->busbw_gbps, t->gbps, t->from ? " (" : "",
-                         t->from ? r->options->min_busbw : "", t->from ? ")" : "", mean_of(r, v, mean),
-                         how_many(r, v, count), link_test(r, coll, t->gbps, links));
+        (void)bb_err_job(BB_EBELOW, "%s: %s%s is %g GB/s, below the required %g GB/s%s%s%s%s", what, name,
+                         where(r, v, place), v->busbw_gbps, t->gbps, from, mean_of(r, v, mean), how_many(r, v, count),
+                         link_test(r, coll, t->gbps, links));
     else
-        (void)bb_err_job(BB_EBELOW, "%s: cannot check the bus bandwidth (--min-busbw, %s): %s", what, of,
+        (void)bb_err_job(BB_EBELOW, "%s: cannot check the bus bandwidth (%s, %s): %s", what, limits_option(r), of,
                          r->session->shared_gpu   ? "ranks share a GPU"
                          : r->counts.busbw.n == 0 ? "no result has a bus bandwidth"
                                                   : "no result has this size");
@@ -821,12 +857,46 @@ static void print_verdict(const struct bb_report *r)
     else
         fprintf(r->out, "# data verified");
     if (r->n_thresholds > 0)
-        fprintf(r->out, "; --min-busbw: %s", t->below ? "FAILED" : "OK");
+        fprintf(r->out, "; %s: %s", limits_option(r), t->below ? "FAILED" : "OK");
     if (t->shortest[0])
         fprintf(r->out, "; shortest time %.2f us (%s)", t->shortest_us, t->shortest);
     if (t->highest_gbps > 0)
         fprintf(r->out, ", highest bus bandwidth %.2f GB/s (%s)", t->highest_gbps, t->highest);
     fputc('\n', r->out);
+}
+
+/* Returns the machine or file that the expected bus bandwidths are from. */
+static const char *expected_source(const struct bb_report *r)
+{
+    return r->expected->is_forecast && r->expected->file.root ? bb_result_file_predicted(&r->expected->file)
+                                                              : r->expected->path;
+}
+
+/* Prints one line: how much of the expected bus bandwidth the results reach. */
+static void print_of_expected(const struct bb_report *r, double median)
+{
+    if (r->expected->n == 0)
+        return;
+    if (r->n_ratios == 0)
+        fprintf(r->out, "# expected by %s: no result of 1 MiB or more to compare\n", expected_source(r));
+    else
+        fprintf(r->out, "# of expected: %.0f %% (median of %zu results of 1 MiB or more), lowest %.0f %% (%s); %s\n",
+                100 * median, r->n_ratios, 100 * r->lowest, r->lowest_result, expected_source(r));
+}
+
+/* Prints and saves how much of the expected bus bandwidth the results reach. */
+static int report_of_expected(const struct bb_report *r)
+{
+    struct bb_stats ratios = {.p50 = NAN};
+
+    if (r->n_ratios > 0)
+        bb_stats_compute(r->ratios, r->n_ratios, &ratios);
+    if (r->out && r->all.results > 0)
+        print_of_expected(r, ratios.p50);
+    return bb_results_set(r->session->json, "expected",
+                          json_pack("{s:s, s:i, s:o, s:o, s:s}", "source", expected_source(r), "results",
+                                    (int)r->n_ratios, "median", bb_json_real(ratios.p50), "lowest",
+                                    bb_json_real(r->n_ratios ? r->lowest : NAN), "lowest_result", r->lowest_result));
 }
 
 int bb_report_close(const struct bb_report *r)
@@ -835,6 +905,8 @@ int bb_report_close(const struct bb_report *r)
     json_t *object;
     int rc = 0;
 
+    if (r->expected && r->session->world.rank == 0)
+        TRY(report_of_expected(r));
     if (r->out && !r->full && r->all.results > 0)
         print_verdict(r);
     if (r->style->json_end)
@@ -923,6 +995,22 @@ static void count_extremes(struct bb_report *r, const struct bb_case *c, const s
     }
 }
 
+/* Adds the part of the expected bus bandwidth that a result reaches. NaN is ignored, and so are ranks that share a GPU. */
+static void add_ratio(struct bb_report *r, const struct bb_case *c, double ratio)
+{
+    char bytes[BB_BYTES_TEXT];
+
+    if (!isfinite(ratio) || r->session->shared_gpu)
+        return;
+    if (r->n_ratios == 0 || ratio < r->lowest) {
+        r->lowest = ratio;
+        snprintf(r->lowest_result, sizeof r->lowest_result, "%s, %s, %s", bb_colls[c->kind].name,
+                 bb_format_bytes(bb_case_bytes(c), bytes), c->in_place ? "in place" : "out of place");
+    }
+    BB_GROW(r->ratios, r->n_ratios);
+    r->ratios[r->n_ratios++] = ratio;
+}
+
 /* Adds a result to the table's counts. Results with a forced algorithm do not count in the bus bandwidths (mean and
  * thresholds), because NCCL would not choose this algorithm. */
 static void count_result(struct bb_report *r, const struct bb_row *row, int placement)
@@ -952,6 +1040,8 @@ static void count_result(struct bb_report *r, const struct bb_row *row, int plac
     bb_busbw_tally_add(&t->busbw, f->busbw_gbps);
     count_extremes(r, &c, f);
     c.in_place = placement == BB_IN_PLACE;
+    if (is_judged(r, &c))
+        add_ratio(r, &c, f->busbw_gbps / expected_busbw(r, row, placement));
     for (int i = 0; i <= r->n_thresholds; i++)
         if (i == r->n_thresholds || threshold_applies(r, &r->thresholds[i], &c))
             bb_busbw_tally_add(tally_of(r, bb_group_leader(r->groups, row->group), i), f->busbw_gbps);

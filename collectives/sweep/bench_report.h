@@ -11,6 +11,7 @@
 #include "collectives/session/registration.h"
 #include "collectives/session/session.h"
 #include "collectives/sweep/bench_options.h"
+#include "collectives/sweep/busbw_reference.h"
 
 enum { BB_OUT_OF_PLACE, BB_IN_PLACE, BB_PLACEMENTS };
 
@@ -98,6 +99,11 @@ struct bb_report {
     /* [ranks][n_thresholds + 1] counts of the current table for each group, at the index of its first rank: the results
      * that each threshold applies to; [n_thresholds]: all results */
     struct bb_busbw_tally *tallies;
+    const struct bb_busbw_reference *expected; /* of --expect; NULL: not given. Empty on other ranks than 0 */
+    double *ratios; /* [n_ratios] bus bandwidth / expected bus bandwidth of the judged results; owned by bench.c */
+    size_t n_ratios;
+    double lowest; /* the lowest of them, and its result: "all_reduce, 4 MiB, in_place" */
+    char lowest_result[80];
     json_t *below; /* list of the bus bandwidths below their thresholds, for the results; owned by bench.c */
 };
 

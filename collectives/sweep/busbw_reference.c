@@ -3,6 +3,7 @@
 
 #include "bootstrap/base/alloc.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,26 +47,50 @@ static int check_group(const struct bb_busbw_reference *r, const struct bb_world
     if (json_is_integer(nodes))
         snprintf(of_nodes, sizeof of_nodes, " on %lld node%s", (long long)json_integer_value(nodes),
                  json_integer_value(nodes) == 1 ? "" : "s");
-    return bb_err_job(BB_EUSAGE, "--min-busbw: %s is for %lld rank%s%s, but %s has %d rank%s on %d node%s", r->path,
+    return bb_err_job(BB_EUSAGE, "%s: %s is for %lld rank%s%s, but %s has %d rank%s on %d node%s", r->option, r->path,
                       ranks_of(&r->file), ranks_of(&r->file) == 1 ? "" : "s", of_nodes,
                       n_ranks == w->size ? "this run" : bb_group_text(w, groups, group, name), n_ranks,
                       n_ranks == 1 ? "" : "s", n_nodes, n_nodes == 1 ? "" : "s");
 }
 
-int bb_busbw_reference_load(struct bb_busbw_reference *r, const struct bb_busbw_thresholds *thresholds,
-                            const char *text, const struct bb_world *w, const int *groups)
+/* Reads the tree of a result file, or of a forecast if r->path is not a result file. forecast NULL: none is made. */
+static int load_tree(struct bb_busbw_reference *r, bb_forecast *forecast, const struct bb_machine_facts *facts,
+                     const struct bb_sweep *sweep, const char **path, json_t **root)
 {
+    const bool is_path = strchr(r->path, '/') || strchr(r->path, '.');
+    int rc = 0;
+
+    *path = r->path;
+    if (!forecast || is_path)
+        TRY(bb_result_tree_load(r->path, path, root));
+    if (!forecast || (*root && !json_object_get(*root, "gpus_per_node"))) /* a key of every cluster profile */
+        return 0;
+    json_decref(*root);
+    *root = NULL;
+    r->is_forecast = true;
+    rc = forecast(facts, r->path, sweep, root);
+out:
+    return rc;
+}
+
+int bb_busbw_reference_load(struct bb_busbw_reference *r, const struct bb_world *w, const int *groups,
+                            bb_forecast *forecast, const struct bb_machine_facts *facts, const struct bb_sweep *sweep)
+{
+    const char *path;
+    json_t *root = NULL;
     int rc;
 
-    r->path = bb_format("%.*s", thresholds->path_length, text);
-    r->fraction = thresholds->fraction;
-    TRY(bb_result_file_load(&r->file, r->path));
+    TRY(load_tree(r, forecast, facts, sweep, &path, &root));
+    if (!root)
+        return 0;
+    TRY(bb_result_file_from_tree(&r->file, path, root));
+    if (r->is_forecast)
+        return 0;
     for (size_t i = 0; i < r->file.n; i++)
         if (r->file.rows[i].group >= 0)
             return bb_err_job(
-                BB_EUSAGE,
-                "--min-busbw: %s was measured with --split; try: a run with the ranks of one group, without --split",
-                r->path);
+                BB_EUSAGE, "%s: %s was measured with --split; try: a run with the ranks of one group, without --split",
+                r->option, r->path);
     for (int rank = 0; rank < w->size; rank++)
         TRY(check_group(r, w, groups, groups[rank]));
 out:
@@ -91,12 +116,16 @@ static int add_placement(struct addition *a, const struct bb_case *c)
         return 0;
     while (row < end && !bb_busbw_reference_matches(row, c, a->mode))
         row++;
+    if (row == end && r->partial)
+        return 0;
     if (row == end)
-        return bb_err_job(BB_EUSAGE, "--min-busbw: %s has no result of %s %s, %s, %s, %s, mode %s", r->path,
+        return bb_err_job(BB_EUSAGE, "%s: %s has no result of %s %s, %s, %s, %s, mode %s", r->option, r->path,
                           bb_colls[c->kind].name, bb_format_bytes(threshold.bytes, size), bb_dtypes[c->dtype].name,
                           c->redop == BB_COPY ? "no reduction" : bb_redops[c->redop].name, placement_of(c), a->mode);
     bb_case_bandwidths(c, row->time_us, &algbw_gbps, &threshold.gbps);
-    threshold.gbps *= r->fraction;
+    if (isnan(threshold.gbps) && r->partial) /* one rank */
+        return 0;
+    threshold.gbps *= r->fraction > 0 ? r->fraction : 1;
     threshold.from = row;
     BB_GROW(r->item, r->n);
     r->item[r->n++] = threshold;
@@ -122,6 +151,14 @@ int bb_busbw_reference_add(struct bb_busbw_reference *r, const struct bb_sweep *
                            int ranks)
 {
     return bb_sweep_each(sweep, coll, ranks, add_case, &(struct addition){r, sweep, mode});
+}
+
+double bb_busbw_reference_expected(const struct bb_busbw_reference *r, const struct bb_case *c, const char *mode)
+{
+    for (int i = 0; i < r->n; i++)
+        if (bb_busbw_reference_matches(r->item[i].from, c, mode))
+            return r->item[i].gbps / (r->fraction > 0 ? r->fraction : 1);
+    return NAN;
 }
 
 void bb_busbw_reference_release(struct bb_busbw_reference *r)

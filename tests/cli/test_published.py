@@ -4,6 +4,7 @@ the options of its row and no others.
 pytest -s shows each error. Profiles must not be fitted to individual rows. The rows of later.json are held out for validation."""
 import json
 import pathlib
+import statistics
 
 import pytest
 
@@ -65,14 +66,17 @@ def collective_errors(busbar, log):
 
 
 def test_predictions_match_nccl_tests_logs(busbar):
-    failures = {}
+    """Also what `bench --expect` would print for these logs: the median of the results of 1 MiB or more."""
+    failures, of_expected = {}, []
     for log in COLLECTIVES["logs"]:
         errors = collective_errors(busbar, log)
+        of_expected.append(statistics.median(1 + error for size, error in errors.items() if size >= 1 << 20))
         mean = mean_of(errors.values())
         print(f"\n{log['id']:42} mean {100 * mean:5.1f} %, worst {100 * max(errors.values(), key=abs):+6.1f} %", end="")
         if mean > log["most_mean"]:
             failures[log["id"]] = errors
     assert failures == {}
+    assert len(of_expected) == 30 and sum(0.85 <= part <= 1.15 for part in of_expected) >= 29
 
 
 def test_predictions_match_published_steps(busbar, tmp_path):

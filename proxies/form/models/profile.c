@@ -43,6 +43,34 @@ const char *bb_cluster_name_at(size_t i)
     return name_at("clusters", i);
 }
 
+/* A profile is for GPUs whose device name contains the texts `word` and `second` (an empty text always matches). The
+ * first matching row applies; `profile` NULL: no profile, although a later row matches. */
+static const struct {
+    const char *word, *second, *profile;
+} gpus[] = {
+    {"Emulated GPU", "", "emulated-default"},
+    {"GB200", "", "gb200-nvl72"},
+    {"B200", "", "b200-sxm-ib"},
+    {"GH200", "", NULL},   /* one GPU per host */
+    {"H200", "NVL", NULL}, /* PCIe, bridges between up to four GPUs */
+    {"H200", "", "h200-sxm-ib"},
+    {"H800", "PCI", NULL},
+    {"H800", "", "h800-sxm-ib"},
+    {"H100", "HBM3", "h100-sxm-ib"},
+    {"A100-SXM", "40GB", "a100-40gb-sxm-ib"},
+    {"A100-SXM", "", "a100-sxm-ib"},
+    {"A100", "PCI", "a100-pcie-ib"},
+    {"L40S", "", "l40s-pcie-ib"},
+};
+
+const char *bb_cluster_of_gpu(const char *gpu)
+{
+    for (size_t i = 0; i < sizeof(gpus) / sizeof(gpus[0]); i++)
+        if (strstr(gpu, gpus[i].word) && strstr(gpu, gpus[i].second))
+            return gpus[i].profile;
+    return NULL;
+}
+
 static bool is_path(const char *name_or_path)
 {
     size_t length = strlen(name_or_path);

@@ -21,6 +21,10 @@ size_t bb_profile_names(const char *kind, const char **names, size_t capacity);
 const char *bb_model_name_at(size_t i);
 const char *bb_cluster_name_at(size_t i);
 
+/* bb_cluster_of_gpu - returns the name of the shipped cluster profile for nodes with GPUs of this CUDA device name, for
+ * example "NVIDIA H100 80GB HBM3"; NULL: none. */
+const char *bb_cluster_of_gpu(const char *gpu);
+
 /* bb_profile_validate_name - checks, without opening a file, that the argument is the name of a shipped profile of
  * this kind or a path. Returns 0, or -BB_EUSAGE after printing an error message. */
 int bb_profile_validate_name(const char *kind, const char *name_or_path) BB_MUST_CHECK;

@@ -78,34 +78,6 @@ static const struct bb_opts set = {
     .tables = tables,
 };
 
-/* ---- starting profile ---- */
-
-/* Shipped profiles. A profile matches if the device name of the GPUs contains the texts `word` and `second` (an
- * empty text always matches). The first matching profile of the table is used. */
-static const struct {
-    const char *word, *second, *profile;
-} shipped[] = {
-    {"Emulated GPU", "", "emulated-default"},
-    {"GB200", "", "gb200-nvl72"},
-    {"B200", "", "b200-sxm-ib"},
-    {"H200", "", "h200-sxm-ib"},
-    {"H800", "", "h800-sxm-ib"},
-    {"H100", "HBM3", "h100-sxm-ib"},
-    {"A100-SXM", "40GB", "a100-40gb-sxm-ib"},
-    {"A100-SXM", "", "a100-sxm-ib"},
-    {"A100", "PCI", "a100-pcie-ib"},
-    {"L40S", "", "l40s-pcie-ib"},
-};
-
-/* Returns the name of the shipped profile for GPUs of this name; NULL: none. */
-static const char *find_shipped_profile(const char *device)
-{
-    for (size_t i = 0; i < sizeof(shipped) / sizeof(shipped[0]); i++)
-        if (strstr(device, shipped[i].word) && strstr(device, shipped[i].second))
-            return shipped[i].profile;
-    return NULL;
-}
-
 /* ---- the command ---- */
 
 enum { DIGITS = 6 };
@@ -122,7 +94,7 @@ static int take_node_size(const struct options *o, struct bb_measurements *e)
 
 static int calibrate_files(const struct options *o, const struct bb_measurements *e, int argc, char **argv)
 {
-    const char *device = e->files[0].device, *name = o->from ? o->from : find_shipped_profile(device);
+    const char *device = e->files[0].device, *name = o->from ? o->from : bb_cluster_of_gpu(device);
     struct bb_calibration_report report = {.profile = o->output, .by_device = !o->from, .argc = argc, .argv = argv};
     struct bb_calibration *calibration; /* allocated, because the struct is too large for the stack */
     struct bb_cluster base;

@@ -1,0 +1,93 @@
+/* expectation.c - see expectation.h. */
+#include "proxies/offline/bench_plan/expectation.h"
+
+#include "proxies/form/models/profile.h"
+#include "proxies/offline/bench_plan/bench_plan.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *profile_of_machine(const struct bb_machine_facts *facts)
+{
+    const char *emulated = getenv("EMU_CLUSTER");
+
+    return facts->emulated && emulated && *emulated ? emulated : bb_cluster_of_gpu(facts->gpu);
+}
+
+/* A profile with larger nodes is that of an NVLink domain of several hosts (GB200 NVL72). */
+enum { GPUS_OF_A_HOST = 16 };
+
+/* Share of a port's rate that data reach, as in the shipped profiles (48.5 of 50 GB/s). */
+#define PORT_EFFICIENCY 0.97
+
+/* Sets number and rate of the NICs of a node, unless the rate is that of the profile within 10 %. More NICs than GPUs are for
+ * storage, too. */
+static void set_nics(const struct bb_machine_facts *facts, struct bb_cluster *c)
+{
+    const double gbps = PORT_EFFICIENCY * facts->nics.gbit_s / 8;
+
+    if (facts->emulated || facts->nics.n == 0 || c->n_variants == 0)
+        return;
+    if (c->gpus_per_node <= GPUS_OF_A_HOST)
+        c->nics_per_node = facts->nics.n < c->gpus_per_node ? facts->nics.n : c->gpus_per_node;
+    if (fabs(gbps / c->inter.gbps - 1) > 0.1)
+        c->inter.gbps = gbps;
+}
+
+/* Sets the number of GPUs per node. Emulated ranks of one host may be on several nodes of the profile. */
+static void set_node_size(const struct bb_machine_facts *facts, struct bb_cluster *c)
+{
+    if (c->gpus_per_node <= GPUS_OF_A_HOST && facts->ranks_per_node != c->gpus_per_node &&
+        !(facts->emulated && facts->one_host))
+        bb_cluster_set_gpus_per_node(c, facts->ranks_per_node);
+}
+
+int bb_expectation_machine(const struct bb_machine_facts *facts, const char *name, struct bb_cluster *cluster,
+                           char text[BB_MACHINE_TEXT])
+{
+    const bool is_auto = strcmp(name, "auto") == 0;
+    const char *profile = is_auto ? profile_of_machine(facts) : name;
+    int rc = 0;
+
+    cluster->gpus_per_node = 0;
+    if (!profile) {
+        bb_warn(
+            "--expect auto: no shipped profile is for GPUs '%s'; to make one: busbar calibrate --measure --ranks %d "
+            "-o mine.json, then --expect mine.json",
+            facts->gpu, facts->ranks);
+        return 0;
+    }
+    TRY(bb_cluster_load(profile, cluster));
+    if (is_auto)
+        set_nics(facts, cluster);
+    set_node_size(facts, cluster);
+    snprintf(text, BB_MACHINE_TEXT, "%s%s: %d GPU%s and %d NIC%s of %.4g GB/s per node", cluster->name,
+             is_auto ? " (recognised)" : "", cluster->gpus_per_node, cluster->gpus_per_node == 1 ? "" : "s",
+             bb_cluster_nics(cluster), bb_cluster_nics(cluster) == 1 ? "" : "s", cluster->inter.gbps);
+out:
+    return rc;
+}
+
+int bb_expectation_forecast(const struct bb_machine_facts *facts, const char *name, const struct bb_sweep *sweep,
+                            json_t **root)
+{
+    const struct bb_conditions none = {0};
+    struct bb_cluster cluster;
+    const struct bb_bench_plan plan = {&cluster, sweep, &none, 1, facts->ranks, 0, NULL};
+    char text[BB_MACHINE_TEXT];
+    json_t *rows = json_array();
+    int rc;
+
+    *root = NULL;
+    TRY(bb_expectation_machine(facts, name, &cluster, text));
+    if (cluster.gpus_per_node > 0) {
+        TRY(bb_bench_plan_validate(&plan));
+        TRY(bb_bench_plan_run(&plan, NULL, rows));
+        *root = bb_bench_plan_json(&plan, json_object(), json_incref(rows));
+        json_object_set_new(json_object_get(*root, "predicted"), "cluster", json_string(text));
+    }
+out:
+    json_decref(rows);
+    return rc;
+}

@@ -1,0 +1,62 @@
+"""bench --expect: recognises the machine, and compares each result with the prediction of its profile or with an earlier run."""
+import json
+
+import pytest
+from conftest import BUILD, ROOT
+
+SIZES = ("--sizes", "64K,4M,16M", "-n", 2, "--repeats", 2, "-w", 1)
+
+
+def bench(busbar, tmp_path, *args, ranks=2, status=0, **env):
+    done = busbar.run("bench", "all_reduce", *SIZES, *args, "--json", tmp_path / "r.json", ranks=ranks, env={"EMU_DATA": "off", **env})
+    assert done.returncode == status, done.stderr
+    return json.loads((tmp_path / "r.json").read_text()), done
+
+
+@pytest.mark.parametrize("cluster", ["a100-sxm-ib", "a100-pcie-ib", "b200-sxm-ib", "gb200-nvl72", "h100-sxm-ib", "l40s-pcie-ib"])
+def test_auto_recognises_each_emulated_machine(busbar, tmp_path, cluster):
+    root, done = bench(busbar, tmp_path, "--expect", "auto", EMU_CLUSTER=cluster)
+    assert root["expected"]["source"].startswith(f"{cluster} (recognised): ") and root["expected"]["results"] == 4
+    assert all(abs(row["of_expected"] - 1) < 0.01 for row in root["results"]), root["results"]
+    assert "# of expected: 100 % (median of 4 results of 1 MiB or more), lowest 100 % (" in done.stdout
+
+
+def test_slow_nic_is_below_the_expectation(busbar, tmp_path):
+    root, done = bench(busbar, tmp_path, "--expect", "auto", "--min-of-expected", "90%", ranks=4, status=5, EMU_CLUSTER="h100-sxm-ib",
+                       EMU_NODES="2", EMU_SLOW="link=node1-nic0:0.5")
+    row = next(r for r in root["results"] if r["bytes"] == 16 << 20)
+    assert abs(row["of_expected"] - row["busbw_gbps"] / row["expected_busbw_gbps"]) < 1e-6 and row["of_expected"] < 0.8
+    assert {limit["bytes"] for limit in root["below"]} == {4 << 20, 16 << 20}  # 64 KiB is not judged
+    assert "(90% of the expected " in done.stderr
+    assert "; --min-of-expected: FAILED" in done.stdout and root["status"] == "below threshold"
+
+
+def test_earlier_run_is_the_expectation(busbar, tmp_path):
+    root, _ = bench(busbar, tmp_path)
+    good = tmp_path / "good.json"
+    good.write_text(json.dumps(root))
+    root, done = bench(busbar, tmp_path, "--expect", good, "--min-of-expected", "99%", "--csv", tmp_path / "r.csv")
+    assert root["expected"]["source"] == str(good) and root["expected"]["results"] == 4
+    assert all(abs(root["expected"][name] - 1) < 1e-6 for name in ("median", "lowest"))
+    heading = next(line for line in done.stdout.splitlines() if line.endswith("of it"))
+    assert heading.split()[-4:] == ["wall", "expected", "of", "it"] and "of_expected" in (tmp_path / "r.csv").read_text()
+    done = busbar.run("bench", "all_reduce", *SIZES, "--expect", good, ranks=3, env={"EMU_DATA": "off"})
+    assert done.returncode == 2 and f"--expect: {good} is for 2 ranks on 1 node, but this run has 3 ranks on 1 node" in done.stderr
+
+
+def test_own_profile_is_the_expectation(busbar, tmp_path):
+    mine, profile = tmp_path / "mine.json", json.loads((ROOT / "profiles/clusters/h100-sxm-ib.json").read_text())
+    profile["nccl"] = [{**variant, "gbps": 2 * variant["gbps"]} for variant in profile["nccl"]]
+    mine.write_text(json.dumps(profile))
+    root, _ = bench(busbar, tmp_path, "--expect", mine, EMU_CLUSTER="h100-sxm-ib")
+    assert 0.5 < root["expected"]["median"] < 0.9
+
+
+def test_default_output_has_at_most_25_lines(busbar):
+    done = busbar.run("bench", "all_reduce", "-n", 2, "--expect", "auto", "--min-of-expected", "50%", ranks=2, env={"EMU_DATA": "off"})
+    assert done.returncode == 0 and len(done.stdout.splitlines()) <= 25, done.stdout
+
+
+def test_names_of_nccl_tests_have_no_expectation(busbar):
+    done = busbar.run_program(BUILD / "all_reduce_perf", "--expect", "auto")
+    assert done.returncode == 2 and done.stderr == "busbar: unknown option '--expect'; --help lists all options\n"

@@ -1,0 +1,54 @@
+/* test_expectation.c - recognises machines by the names that CUDA reports and by their NICs. */
+#include "proxies/offline/bench_plan/expectation.h"
+#include "tests/check.h"
+
+/* profile: "" if the machine is unknown. gbps: rate per NIC of the recognised machine. */
+static const struct row {
+    const char *gpu, *profile;
+    int ranks_per_node;
+    struct bb_nics nics;
+    int gpus_per_node, nics_per_node;
+    double gbps;
+} rows[] = {
+    {"NVIDIA H100 80GB HBM3", "h100-sxm-ib", 8, {0, 0}, 8, 8, 48.5},
+    {"NVIDIA H100 80GB HBM3", "h100-sxm-ib", 8, {10, 400}, 8, 8, 48.5}, /* two ports for storage */
+    {"NVIDIA H100 80GB HBM3", "h100-sxm-ib", 8, {4, 200}, 8, 4, 24.25},
+    {"NVIDIA H100 80GB HBM3", "h100-sxm-ib", 4, {8, 400}, 4, 4, 48.5},
+    {"NVIDIA A100-SXM4-80GB", "a100-sxm-ib", 8, {8, 200}, 8, 8, 24.3},
+    {"NVIDIA A100-SXM4-40GB", "a100-40gb-sxm-ib", 8, {0, 0}, 8, 8, 24.3},
+    {"NVIDIA A100 80GB PCIe", "a100-pcie-ib", 8, {0, 0}, 8, 4, 24.3},
+    {"NVIDIA H200", "h200-sxm-ib", 8, {0, 0}, 8, 8, 48.5},
+    {"NVIDIA B200", "b200-sxm-ib", 8, {8, 400}, 8, 8, 48.5},
+    {"NVIDIA GB200", "gb200-nvl72", 4, {4, 400}, 64, 64, 48.5}, /* an NVLink domain of several hosts */
+    {"NVIDIA L40S", "l40s-pcie-ib", 8, {0, 0}, 8, 4, 24.3},
+    {"NVIDIA H100 NVL", "", 8, {0, 0}, 0, 0, 0},
+    {"NVIDIA H200 NVL", "", 8, {0, 0}, 0, 0, 0},
+    {"NVIDIA GH200 480GB", "", 1, {0, 0}, 0, 0, 0},
+    {"Tesla V100-SXM2-32GB", "", 8, {0, 0}, 0, 0, 0},
+};
+
+static void test_machine_is_recognised_by_gpu_and_nics(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < ROWS(rows); i++) {
+        const struct bb_machine_facts facts = {
+            rows[i].gpu, false, rows[i].nics, 2 * rows[i].ranks_per_node, rows[i].ranks_per_node, false};
+        char text[BB_MACHINE_TEXT] = "";
+        struct bb_cluster cluster;
+
+        assert_int_equal(bb_expectation_machine(&facts, "auto", &cluster, text), 0);
+        assert_int_equal(cluster.gpus_per_node, rows[i].gpus_per_node);
+        if (cluster.gpus_per_node == 0)
+            continue;
+        assert_memory_equal(text, rows[i].profile, strlen(rows[i].profile));
+        assert_int_equal(cluster.nics_per_node, rows[i].nics_per_node);
+        assert_true(cluster.inter.gbps == rows[i].gbps);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_machine_is_recognised_by_gpu_and_nics)};
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

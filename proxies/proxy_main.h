@@ -17,6 +17,7 @@ struct bb_proxy_run_options {
     struct bb_opt_texts changes; /* --set */
     double peak_tflops;
     struct bb_slow slow; /* not an option: the ranks of --slow and --delay */
+    bool given_times;    /* not an option: --forward-us or --backward-us is given */
 };
 
 extern const struct bb_opts bb_proxy_set;

@@ -3,11 +3,12 @@
  * reports and releases all resources.
  */
 #include "bootstrap/base/outfile.h"
+#include "bootstrap/base/units.h"
 #include "collectives/measure/start_barrier_capacity.h"
 #include "collectives/session/session.h"
 #include "proxies/form/models/profile.h"
 #include "proxies/form/step/step_start_barrier.h"
-#include "proxies/offline/plan/plan.h"
+#include "proxies/offline/plan/forecast.h"
 #include "proxies/proxy_main.h"
 #include "proxies/runner/run/data_check.h"
 #include "proxies/runner/run/run_report.h"
@@ -17,6 +18,7 @@
 #include "proxies/workloads/registry/smoke.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* The state of a run. A zeroed state is valid, so one function can release every partly initialized state. */
 struct run {
@@ -35,9 +37,10 @@ struct run {
     struct bb_wait_table waiting;     /* waiting times; set on rank 0 */
     struct bb_critical_path critical; /* set on rank 0 with --trace, else zeroed */
     struct bb_run_report report;      /* input of the reports; points to the members of this struct */
-    struct bb_scaling_run scaling; /* the scaling study (scaling_run.h: the step on different numbers of ranks) of the
+    struct bb_scaling_run scaling;  /* the scaling study (scaling_run.h: the step on different numbers of ranks) of the
                                       proxy `scaling`; zeroed for all other proxies */
-    json_t *planned;               /* rank 0: the plan of the step as JSON (busbar.plan/1) */
+    char compute[160], memory[160]; /* texts of the report; set on rank 0 */
+    json_t *planned;                /* rank 0: the plan of the step as JSON (busbar.plan/1) */
     int unsaved; /* error code of writing the trace file, equal on all ranks, returned at the end of the run; 0: no
                     error */
 };
@@ -224,6 +227,35 @@ static int open_results(struct run *x, const char *schema, bool has_rows, const 
     return bb_session_open_results(&x->session, &head, set, &x->options);
 }
 
+/* Describes what the compute times rest on, and whether real training fits in the memory of the GPU. */
+static void describe_basis(struct run *x)
+{
+    const struct bb_proxy_config *config = &x->options.step;
+    const struct bb_forecast f = {.rates = BB_RATES_PROXY,
+                                  .tflops = x->options.given_times ? 0 : config->tflops,
+                                  .with_compute = x->proxy->with_compute,
+                                  .gpu_bytes = (double)x->session.device.memory_bytes};
+
+    char bytes[BB_BYTES_TEXT];
+    int n;
+
+    bb_forecast_memory_text(&x->plan, &f, x->memory, sizeof(x->memory));
+    n = (int)strlen(x->memory);
+    if (bb_step_training_bytes(&x->step) > 0)
+        snprintf(x->memory + n, sizeof(x->memory) - (size_t)n, "; this run needs %s",
+                 bb_format_bytes(bb_plan_memory(&x->plan), bytes));
+    x->report.memory = x->memory;
+    json_object_set_new(x->planned, "memory", bb_forecast_memory(&x->plan, &f));
+    if (strcmp(config->compute, "gemm") == 0)
+        return;
+    bb_forecast_limit_text(&f, x->session.device.name, bb_step_computes(&x->step), x->compute, sizeof(x->compute));
+    if (bb_step_computes(&x->step) && x->options.given_times)
+        snprintf(x->compute, sizeof(x->compute), "times as given (--forward-us, --backward-us)");
+    else if (strcmp(config->compute, "none") == 0 && !f.with_compute)
+        snprintf(x->compute, sizeof(x->compute), "none (--compute none)");
+    x->report.compute = x->compute;
+}
+
 /* Writes the plan to the results file before the first step, so that the results of a failed run contain the plan. */
 static int write_plan(struct run *x)
 {
@@ -232,6 +264,7 @@ static int write_plan(struct run *x)
     x->planned = json_object();
     json_object_set_new(x->planned, "profiles", bb_profile_checksums(x->options.cluster, x->options.step.model));
     bb_plan_body(x->planned, &x->plan, false);
+    describe_basis(x);
     return bb_results_set_all(x->session.json, json_copy(x->planned));
 }
 

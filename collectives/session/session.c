@@ -189,12 +189,11 @@ static size_t available_host_bytes(void)
     return kib << 10;
 }
 
-/* Returns whether operations of emulated GPUs only take time and move no data. */
-static bool moves_no_data(void)
+bool bb_session_moves_data(const struct bb_session *s)
 {
     const char *data = getenv("EMU_DATA");
 
-    return data && strcmp(data, "off") == 0;
+    return !s->device.emulated || !data || strcmp(data, "off") != 0;
 }
 
 int bb_session_check_host_memory(struct bb_session *s, size_t bytes, const char *what_would_help)
@@ -206,7 +205,7 @@ int bb_session_check_host_memory(struct bb_session *s, size_t bytes, const char 
     bool too_large;
     int rc;
 
-    if (!s->device.emulated || moves_no_data())
+    if (!s->device.emulated || !bb_session_moves_data(s))
         return 0;
     TRY(bb_world_sum(&s->world, &total));
     TRY(bb_world_min(&s->world, &available));
@@ -302,7 +301,7 @@ void bb_session_print_head(const struct bb_session *s)
 
 void bb_session_warn_slow_gemms(const struct bb_session *s, const char *advice)
 {
-    if (s->device.emulated && s->world.rank == 0 && !moves_no_data())
+    if (s->device.emulated && s->world.rank == 0 && bb_session_moves_data(s))
         bb_warn("emulated GPUs compute GEMMs on the CPU, which takes very long; try: %s", advice);
 }
 

@@ -99,6 +99,9 @@ int bb_session_free_bytes(struct bb_session *s, size_t *bytes) BB_MUST_CHECK;
 int bb_session_check_memory(struct bb_session *s, size_t bytes, const char *what_would_help) BB_MUST_CHECK;
 int bb_session_check_host_memory(struct bb_session *s, size_t bytes, const char *what_would_help) BB_MUST_CHECK;
 
+/* bb_session_moves_data - return whether operations move data, which emulated GPUs with EMU_DATA=off do not. */
+bool bb_session_moves_data(const struct bb_session *s);
+
 /* bb_session_print_buffers - print the allocator of the buffers if they are from cudaMalloc, whose memory NCCL
  * cannot register for NVLS; otherwise print nothing. */
 void bb_session_print_buffers(const struct bb_session *s, FILE *out);

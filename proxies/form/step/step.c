@@ -31,18 +31,26 @@ double bb_step_training_bytes(const struct bb_step *step)
     return most;
 }
 
-bool bb_step_has_both(const struct bb_step *step)
+static bool launches(const struct bb_step *step, bool comm)
 {
-    bool compute = false, comm = false;
-
     for (int r = 0; r < step->n_roles; r++)
         for (size_t i = 0; i < step->roles[r].program.n_ops; i++) {
             const struct bb_op *op = &step->roles[r].program.ops[i];
 
-            comm |= bb_op_is_comm(op);
-            compute |= !bb_op_is_comm(op) && bb_op_launches(op);
+            if (bb_op_is_comm(op) == comm && (comm || bb_op_launches(op)))
+                return true;
         }
-    return compute && comm;
+    return false;
+}
+
+bool bb_step_computes(const struct bb_step *step)
+{
+    return launches(step, false);
+}
+
+bool bb_step_has_both(const struct bb_step *step)
+{
+    return launches(step, true) && launches(step, false);
 }
 
 double bb_step_operations(const struct bb_step *step)

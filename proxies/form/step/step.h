@@ -62,7 +62,9 @@ int bb_op_peer_rank(const struct bb_layout *l, const struct bb_op *op, int rank)
  * when the proxy has no formula for them. */
 double bb_step_training_bytes(const struct bb_step *step);
 
-/* bb_step_has_both - return whether the step launches both communication and compute (bb_op_launches). */
+/* bb_step_computes - return whether the step launches compute (bb_op_launches).
+ * bb_step_has_both - return whether the step launches both communication and compute. */
+bool bb_step_computes(const struct bb_step *step);
 bool bb_step_has_both(const struct bb_step *step);
 
 /* bb_step_operations - return the number of operations of one step, summed over all ranks. */

@@ -4,6 +4,7 @@
 
 #include "bootstrap/base/units.h"
 #include "bootstrap/results/results.h"
+#include "proxies/form/author/args.h"
 
 #include <math.h>
 #include <string.h>
@@ -167,15 +168,15 @@ void bb_forecast_rates_text(const struct bb_forecast *f, const struct bb_cluster
         snprintf(text, size, "compute time as given on the command line");
 }
 
-void bb_forecast_limit_text(const struct bb_forecast *f, const struct bb_cluster *c, bool computes, char *text,
-                            size_t size)
+void bb_forecast_limit_text(const struct bb_forecast *f, const char *machine, bool computes, char *text, size_t size)
 {
     if (f->rates != BB_RATES_PROXY)
         return;
     if (computes && f->tflops > 0)
-        snprintf(text, size, "at a fixed %.1f TFLOP/s (--tflops), NOT at the rate of %s", f->tflops, c->name);
+        snprintf(text, size, "at a fixed %.1f TFLOP/s (--tflops%s), NOT at the rate of %s", f->tflops,
+                 f->tflops == BB_DEFAULT_TFLOPS ? ", default" : "", machine);
     else if (computes)
-        snprintf(text, size, "times of the proxy, NOT of %s", c->name);
+        snprintf(text, size, "times of the proxy, NOT of %s", machine);
     else
         snprintf(text, size, "none in this proxy%s%s", f->with_compute ? "; try: " : "",
                  f->with_compute ? f->with_compute : "");

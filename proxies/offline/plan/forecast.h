@@ -57,8 +57,8 @@ bool bb_forecast_fits(const struct bb_plan *plan, const struct bb_forecast *f);
  * bb_forecast_misfit_text - why training does not fit in GPU memory, and what to try. predicted: there is a prediction.
  *     Returns whether training does not fit; otherwise text is empty. f: NULL: the size of the GPU memory is unknown
  * bb_forecast_rates_text - the source of the compute rates; unchanged if the proxy defines them.
- * bb_forecast_limit_text - that compute times do not depend on the cluster, or that the step has no compute; unchanged
- *     otherwise. computes: the step has compute
+ * bb_forecast_limit_text - that compute times do not depend on the machine, or that the step has no compute; unchanged
+ *     otherwise. machine: name of the cluster or GPU. computes: the step has compute
  * bb_forecast_accuracy_text - the error of predictions of this kind.
  */
 #define BB_MISFIT_TEXT 400
@@ -67,8 +67,7 @@ void bb_forecast_guess_text(const struct bb_forecast *f, char *text, size_t size
 bool bb_forecast_misfit_text(const struct bb_plan *plan, const struct bb_forecast *f, bool predicted,
                              char text[BB_MISFIT_TEXT]);
 void bb_forecast_rates_text(const struct bb_forecast *f, const struct bb_cluster *cluster, char *text, size_t size);
-void bb_forecast_limit_text(const struct bb_forecast *f, const struct bb_cluster *cluster, bool computes, char *text,
-                            size_t size);
+void bb_forecast_limit_text(const struct bb_forecast *f, const char *machine, bool computes, char *text, size_t size);
 void bb_forecast_accuracy_text(const struct bb_forecast *f, const struct bb_cluster *cluster, char *text, size_t size);
 
 /* Return the objects `memory` (bb_forecast_memory), `predicted.compute` (bb_forecast_compute) and

@@ -194,7 +194,7 @@ static void add_prediction(struct answer *a, const struct bb_plan *plan, const s
     write_bottleneck(p, a->bottleneck);
     write_host(p, a->host);
     bb_forecast_rates_text(plan->forecast, &p->cluster, a->rates, TEXT);
-    bb_forecast_limit_text(plan->forecast, &p->cluster, slowest->all.compute_ns > 0, a->limit, TEXT);
+    bb_forecast_limit_text(plan->forecast, p->cluster.name, slowest->all.compute_ns > 0, a->limit, TEXT);
     bb_forecast_accuracy_text(plan->forecast, &p->cluster, a->accuracy, TEXT);
 }
 

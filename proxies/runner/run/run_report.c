@@ -282,28 +282,15 @@ static void print_machine(const struct bb_run_report *r, FILE *out)
         fprintf(out, "# several ranks share one GPU: times are meaningless for a machine with one GPU per rank\n");
 }
 
-static size_t max_memory(const struct bb_step *s)
-{
-    size_t max = 0;
-
-    for (int i = 0; i < s->n_roles; i++) {
-        const size_t bytes = bb_program_memory(&s->roles[i].program);
-
-        max = bytes > max ? bytes : max;
-    }
-    return max;
-}
-
 static void print_job(const struct bb_run_report *r, FILE *out)
 {
-    char bytes[BB_BYTES_TEXT];
-
     fprintf(out, "# %s: %.0f parameters; %s\n", r->step->proxy, r->step->parameters,
             r->step->summary ? r->step->summary : "");
+    fprintf(out, "# compute: %s\n", r->compute ? r->compute : "the kernels of the layers, on these GPUs");
+    fprintf(out, "# memory: %s\n", r->memory);
     if (!r->full)
         return;
-    fprintf(out, "# buffers of a rank: up to %s; checked before the run: all operations match, no deadlock\n",
-            bb_format_bytes(max_memory(r->step), bytes));
+    fprintf(out, "# checked before the run: all operations match, no deadlock\n");
     fprintf(out, "# time: GPU events from a common start, slowest rank; %d warm-up, %d timed, %d traced steps\n",
             r->plan->warmup, r->plan->steps, r->plan->traced_steps);
 }
@@ -328,7 +315,7 @@ static void print_times(const struct bb_run_report *r, FILE *out)
     struct bb_line line = {.out = out, .start = " ", .gap = " ", .time = &unit};
     char text[BB_TIME_TEXT];
 
-    fprintf(out, "#\n# %-10s", unit.name);
+    fprintf(out, "%s# %-10s", r->full ? "#\n" : "", unit.name);
     bb_line_heading(&line, bb_stats_fields, false);
     bb_line_end(&line);
     print_stats("step", &m->timed, 2, &line);
@@ -426,13 +413,12 @@ static void print_term(double value, int decimals, const char *name, const char 
 static void print_lost(const struct bb_run_report *r, int rank, const struct overlap *c, FILE *out)
 {
     const struct bb_rank_breakdown f = breakdown_of(r, rank);
-    const struct bb_time_unit unit = bb_time_unit(c->total_us);
+    const struct bb_time_unit unit = bb_time_unit(f.step_us);
     const int decimals = unit.decimals;
-    char step[BB_TIME_TEXT], alone[BB_TIME_TEXT], total[BB_TIME_TEXT];
 
-    fprintf(out, "# lost to communication on rank %d: %s - %s compute alone = %s = ", rank,
-            bb_format_time(f.step_us, step), bb_format_time(c->rank_compute_alone_us, alone),
-            bb_format_time(c->total_us, total));
+    fprintf(out, "# lost to communication on rank %d (%s): %.*f - %.*f compute alone = %.*f = ", rank, unit.name,
+            decimals, f.step_us / unit.us, decimals, c->rank_compute_alone_us / unit.us, decimals,
+            c->total_us / unit.us);
     if (isfinite(f.bubble_us))
         fprintf(out, "%.*f pipeline bubble", decimals, f.bubble_us / unit.us);
     if (f.imbalance_us >= 0.5 * pow(10, -decimals) * unit.us)
@@ -451,9 +437,10 @@ static void print_lost(const struct bb_run_report *r, int rank, const struct ove
 static void print_overlap(const struct bb_run_report *r, int rank, FILE *out)
 {
     const struct overlap c = overlap_of(r, rank);
+    const struct bb_time_unit unit = bb_time_unit(c.both_us);
 
     fputs(r->full ? "#\n" : "", out);
-    bb_table_sentence(out, overlap_fields, &c);
+    bb_line_sentence(&(struct bb_line){.out = out, .time = &unit}, overlap_fields, &c);
     fputc('\n', out);
     if (isfinite(c.total_us))
         print_lost(r, rank, &c, out);
@@ -527,21 +514,17 @@ void bb_run_report_text(const struct bb_run_report *r, FILE *out)
     if (r->measured->alone)
         print_overlap(r, rank, out);
     bb_run_forecast_print(r->forecast, r->measured->timed.step.p50, r->full, out);
-    if (!r->full)
-        fprintf(out, "# --full prints also every role, the communication of each group, and who waits for whom\n");
-    if (r->wrong > 0)
-        bb_run_culprit_print(r, out);
+    if (r->wrong == 0)
+        fprintf(out, "# data %s%s\n",
+                r->checked                          ? "checked: 0 wrong elements"
+                : bb_session_moves_data(r->session) ? "not checked (try: --check)"
+                                                    : "not checked: EMU_DATA=off moves no data",
+                r->full ? ""
+                        : "; --full prints also every role, the communication of each group, and who waits for whom");
+    bb_run_culprit_print(r, out);
     if (r->wrong > 0)
         fprintf(out, "# WRONG DATA: %llu wrong element%s, first on %s\n", r->wrong, r->wrong == 1 ? "" : "s",
                 r->first_wrong);
-    else if (r->checked)
-        fprintf(out, "# data checked: 0 wrong elements\n");
-    else if (r->check)
-        fprintf(out, "# data not checked: N/A wrong elements (not_checked: no data moved, as with EMU_DATA=off)\n");
-    else
-        fprintf(out, "# data not checked (try: --check)\n");
-    if (r->wrong == 0)
-        bb_run_culprit_print(r, out);
 }
 
 /* ---- JSON: the fields of the results (format busbar.proxy/1) that a run adds to those of the plan ---- */
@@ -647,6 +630,7 @@ json_t *bb_run_report_json(const struct bb_run_report *r, json_t *groups)
         for (int g = 0; g < r->step->layout.n_groups; g++)
             bb_table_json(json_array_get(groups, (size_t)g), group_fields, &rows[g]);
     }
+    json_object_set_new(o, "compute", r->compute ? json_string(r->compute) : json_null());
     json_object_set_new(o, "step_us", bb_json_stats(&m->timed.step));
     json_object_set_new(o, "issue_us", bb_json_stats(&m->timed.issue));
     json_object_set_new(o, "reaction_us", bb_json_stats(&m->timed.reaction));

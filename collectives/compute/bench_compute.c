@@ -457,8 +457,8 @@ static int report_slow(struct compute *b)
     if (s->out && s->world.size > 1 && json_array_size(list) == 0)
         fprintf(s->out, "# %s\n",
                 bb_compute_hides_slow_gpus(&b->options)
-                    ? "no slow rank found, but GEMMs and memory-bound kernels of --quick take as long as their launch, "
-                      "which hides slow GPUs"
+                    ? "no slow rank found, but GEMMs and memory-bound kernels of --quick are too short to show a slow "
+                      "GPU"
                     : "no slow rank; a slowdown common to all ranks is not visible: try busbar compare with an earlier "
                       "run, or, for timed kernels, --max-error 10");
     return bb_results_set(b->session.json, "slow_gpus", list);
@@ -610,6 +610,7 @@ static int run_compute(struct compute *b, int argc, char **argv)
                                 "lower --size, select one type with -d, or use --quick"));
     TRY(bb_compute_context_init(&b->ctx, &s->world, &s->device, arena_bytes(b), o->iterations, o->repeats, o->warmup));
     b->ctx.candidates = o->candidates;
+    b->ctx.shared_gpu = s->shared_gpu;
     TRY(bb_session_open_results(s, &head, NULL, NULL));
     if (!o->quick)
         bb_session_warn_slow_gemms(s, "--quick, or EMU_DATA=off");

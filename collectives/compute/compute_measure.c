@@ -3,6 +3,7 @@
 
 #include "bootstrap/base/alloc.h"
 #include "bootstrap/base/units.h"
+#include "collectives/ops/queue_capacity.h"
 #include "cuda/compute/layer_memory_kernels.h"
 #include "cuda/device/check.h"
 #include "cuda/device/stream.h"
@@ -13,6 +14,12 @@
 #include <string.h>
 
 static const size_t ALIGN = 256;
+
+/* Kernels and memory operations that a GEMM launches at most (split along k: clearing, product, sum), and the GEMMs
+ * that the launch queue holds while the start barrier is closed. */
+enum { GEMM_ENTRIES = 4, HELD_LAUNCHES = BB_QUEUE_ENTRIES / GEMM_ENTRIES };
+
+static const int64_t START_BARRIER_LIMIT_NS = 1000000000;
 
 /* ---- init and release ---- */
 
@@ -36,6 +43,7 @@ int bb_compute_context_init(struct bb_compute_context *ctx, struct bb_world *wor
     TRY(BB_CUDA(cudaEventCreate(&ctx->start)));
     TRY(BB_CUDA(cudaEventCreate(&ctx->stop)));
     TRY(bb_gemm_lib_init(&ctx->lib, BB_GEMM_WORKSPACE));
+    TRY(bb_start_barrier_init(&ctx->start_barrier, START_BARRIER_LIMIT_NS));
     TRY(BB_CUDA(cudaMallocHost((void **)&ctx->report, sizeof *ctx->report)));
     TRY(BB_CUDA(cudaMalloc((void **)&ctx->arena, arena_bytes)));
 out:
@@ -48,6 +56,7 @@ void bb_compute_context_release(struct bb_compute_context *ctx)
         (void)cudaFree(ctx->arena);
     if (ctx->report)
         (void)cudaFreeHost(ctx->report);
+    bb_start_barrier_release(&ctx->start_barrier);
     bb_gemm_lib_release(&ctx->lib);
     bb_event_destroy(ctx->stop);
     bb_event_destroy(ctx->start);
@@ -116,16 +125,34 @@ static int launch_many(struct bb_compute_context *ctx, launcher *launch, void *a
     return rc;
 }
 
-static int take_sample(struct bb_compute_context *ctx, launcher *launch, void *arg, double *us)
+/* Times n launches, which a start barrier holds until all are enqueued: kernels that are shorter than their launch would
+ * otherwise be timed by the host. */
+static int time_held(struct bb_compute_context *ctx, launcher *launch, void *arg, int n, double *us)
 {
     int rc;
 
+    if (!ctx->shared_gpu)
+        TRY(bb_start_barrier_close(&ctx->start_barrier, ctx->stream));
     TRY(BB_CUDA(cudaEventRecord(ctx->start, ctx->stream)));
-    TRY(launch_many(ctx, launch, arg, ctx->iterations));
+    TRY(launch_many(ctx, launch, arg, n));
     TRY(BB_CUDA(cudaEventRecord(ctx->stop, ctx->stream)));
+    bb_start_barrier_open(&ctx->start_barrier);
     TRY(bb_event_wait(ctx->world, ctx->stop, "timed operations", NULL, NULL));
     TRY(bb_event_us(ctx->start, ctx->stop, us));
-    *us /= ctx->iterations;
+out:
+    return rc;
+}
+
+static int take_sample(struct bb_compute_context *ctx, launcher *launch, void *arg, double *us)
+{
+    double part;
+    int rc = 0;
+
+    *us = 0;
+    for (int left = ctx->iterations; left > 0; left -= HELD_LAUNCHES) {
+        TRY(time_held(ctx, launch, arg, left < HELD_LAUNCHES ? left : HELD_LAUNCHES, &part));
+        *us += part / ctx->iterations;
+    }
 out:
     return rc;
 }
@@ -217,6 +244,7 @@ int bb_measure_gemm(struct bb_compute_context *ctx, const struct bb_gemm_shape *
     TRY(bb_gemm_init(&p.gemm, &ctx->lib, s));
     if (ctx->candidates > 1)
         TRY(bb_gemm_tune(&p.gemm, ctx->candidates, 3, p.a, p.b, p.c, ctx->stream, NULL));
+    TRY(bb_gemms_agree(ctx->world, &p.gemm, 1));
     TRY(measure_kernel(ctx, launch_gemm, &p, c));
 out:
     bb_gemm_release(&p.gemm);

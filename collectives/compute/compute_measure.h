@@ -10,6 +10,7 @@
 #include "collectives/compute/compute_cases.h"
 #include "cuda/compute/busy.h"
 #include "cuda/compute/gemm.h"
+#include "cuda/compute/start_barrier.h"
 #include "cuda/device/device.h"
 
 #include <cuda_runtime_api.h>
@@ -31,6 +32,8 @@ struct bb_compute_context {
     const struct bb_device_info *device;
     cudaStream_t stream;
     cudaEvent_t start, stop;
+    struct bb_start_barrier start_barrier;
+    bool shared_gpu; /* ranks share a GPU: measurements use no start barrier */
     struct bb_gemm_lib lib;
     char *arena; /* device memory for the operands; the GEMMs and kernels to be measured use it one after another */
     size_t arena_bytes;
@@ -68,7 +71,8 @@ struct bb_computed {
 
 /*
  * bb_measure_gemm, bb_measure_memory_kernel - time a GEMM or a memory-bound kernel. Collective over all ranks.
- * bb_measure_gemm uses the fastest of the first ctx->candidates algorithms of cuBLASLt.
+ * bb_measure_gemm uses, on all ranks, the algorithm that was fastest on rank 0 of the first ctx->candidates of
+ * cuBLASLt.
  *   c        out: times of the slowest rank, equal on all ranks
  *   Returns  0, or a negative error code after printing an error
  */

@@ -74,8 +74,8 @@ static int resolve_options(void *options, const struct bb_positionals *positiona
     TRY(parse_sections(positionals, o->wanted));
     if (o->max_slow >= 0 && bb_compute_hides_slow_gpus(o))
         return bb_err(BB_EUSAGE,
-                      "--max-slow cannot judge the GEMMs and memory-bound kernels of --quick, which take as long "
-                      "as their launch; leave out --quick, or try: compute timed --quick --max-slow %d",
+                      "--max-slow cannot judge the GEMMs and memory-bound kernels of --quick, which are too "
+                      "short to show a slow GPU; leave out --quick, or try: compute timed --quick --max-slow %d",
                       o->max_slow);
 out:
     return rc;

@@ -27,8 +27,7 @@ struct bb_bench_compute_options {
                                          timed kernels; set by bb_opts_read from the positional arguments */
 };
 
-/* bb_compute_hides_slow_gpus - return whether kernels are measured that take as long as their launch (--quick), so that a
- * slow GPU is not visible. */
+/* bb_compute_hides_slow_gpus - return whether kernels are measured that are too short to show a slow GPU (--quick). */
 bool bb_compute_hides_slow_gpus(const struct bb_bench_compute_options *o);
 
 /* bb_bench_compute_set - the options of `busbar bench compute`, for bb_opts_read with argv[0] = "compute". */

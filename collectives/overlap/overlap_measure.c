@@ -77,6 +77,20 @@ out:
     return rc;
 }
 
+/* Plans the GEMM as steps do: with the fastest algorithm, the same on all ranks. */
+static int plan_gemm(struct bb_overlap_context *ctx, const struct bb_gemm_shape *shape)
+{
+    const struct bb_gemm_layout l = bb_gemm_layout_of(shape);
+    unsigned char *area = ctx->matrices.area;
+    int rc;
+
+    TRY(bb_gemm_init(&ctx->gemm, &ctx->lib, shape));
+    TRY(bb_gemm_tune(&ctx->gemm, BB_GEMM_TUNED, 2, area, area + l.b, area + l.c, ctx->compute, NULL));
+    TRY(bb_gemms_agree(ctx->coll.world, &ctx->gemm, 1));
+out:
+    return rc;
+}
+
 int bb_overlap_context_init(struct bb_overlap_context *ctx, struct bb_session *s,
                             const struct bb_bench_overlap_options *options, size_t slot_bytes)
 {
@@ -96,7 +110,7 @@ int bb_overlap_context_init(struct bb_overlap_context *ctx, struct bb_session *s
     TRY(fill_matrices(ctx, options->gemm_shape.dtype));
     TRY(bb_gemm_lib_init(&ctx->lib, BB_GEMM_WORKSPACE));
     ctx->lib.sms = options->gemm_sms;
-    TRY(bb_gemm_init(&ctx->gemm, &ctx->lib, &options->gemm_shape));
+    TRY(plan_gemm(ctx, &options->gemm_shape));
 out:
     return rc;
 }

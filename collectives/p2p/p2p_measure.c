@@ -2,14 +2,16 @@
  * p2p_measure.c - measures one pair of ranks.
  *
  * A sample is the time of `iterations` operations (a ping-pong, a one-way message, or one message in each direction)
- * back to back on one stream between two CUDA events; the larger time of the two ranks counts. An untimed operation
- * before the first event synchronizes the two ranks. The last timed message is received into a separate buffer, so that
+ * back to back on one stream between two CUDA events; the larger time of the two ranks counts. A start barrier (a kernel
+ * that blocks the stream) holds the operations until the host has enqueued all, because a small message takes no longer
+ * than its launch. An untimed ping-pong after it synchronizes the two ranks. The last timed message is received into a separate buffer, so that
  * data of an earlier message cannot pass the verification.
  */
 #include "collectives/p2p/p2p_measure.h"
 
 #include "bootstrap/base/alloc.h"
 #include "bootstrap/base/units.h"
+#include "collectives/ops/queue_capacity.h"
 #include "cuda/device/check.h"
 #include "cuda/device/stream.h"
 
@@ -18,6 +20,12 @@
 
 /* Number and value of the guard bytes after a message, which must not change. */
 enum { GUARD = 512, CANARY = 0x5a };
+
+/* Operations that the launch queue holds while the start barrier is closed: an operation has up to two messages, and
+ * three precede them. */
+enum { HELD_OPERATIONS = BB_QUEUE_ENTRIES / (2 * BB_NCCL_ENTRIES) - 3 };
+
+static const int64_t START_BARRIER_LIMIT_NS = 1000000000;
 
 const struct bb_p2p_metric bb_p2p_metrics[BB_P2P_KINDS] = {
     [BB_P2P_LATENCY_ONE] =
@@ -71,6 +79,7 @@ int bb_p2p_context_init(struct bb_p2p_context *ctx, struct bb_session *s, const 
     TRY(BB_CUDA(cudaStreamCreateWithFlags(&ctx->stream, cudaStreamNonBlocking)));
     TRY(BB_CUDA(cudaEventCreate(&ctx->start)));
     TRY(BB_CUDA(cudaEventCreate(&ctx->stop)));
+    TRY(bb_start_barrier_init(&ctx->start_barrier, START_BARRIER_LIMIT_NS));
     TRY(BB_CUDA(cudaMalloc((void **)&ctx->verdict, sizeof *ctx->verdict)));
     for (int i = 0; i < 3; i++)
         TRY(bb_guarded_init(buffers[i], bytes + GUARD, s->memory, ctx->stream));
@@ -87,6 +96,7 @@ void bb_p2p_context_release(struct bb_p2p_context *ctx)
     bb_guarded_release(&ctx->send);
     if (ctx->verdict)
         (void)cudaFree(ctx->verdict);
+    bb_start_barrier_release(&ctx->start_barrier);
     bb_event_destroy(ctx->stop);
     bb_event_destroy(ctx->start);
     bb_stream_destroy(ctx->stream);
@@ -119,9 +129,8 @@ static int move_message(const struct side *s, bool sends, void *to)
 }
 
 /* Enqueues one operation: messages in both directions at once, a message, or a message and its answer (ping-pong). */
-static int enqueue_operation(const struct side *s, void *to)
+static int enqueue_operation(const struct side *s, enum bb_p2p_kind kind, void *to)
 {
-    const enum bb_p2p_kind kind = s->run->kind;
     struct bb_p2p_context *ctx = s->ctx;
     int rc;
 
@@ -139,14 +148,14 @@ out:
 
 /* Enqueues n operations, while the supervisor monitors NCCL calls that block. ends_run: the last operation receives
  * into the separate buffer ctx->last, which is verified. */
-static int issue_messages(const struct side *s, int n, bool ends_run)
+static int issue_messages(const struct side *s, enum bb_p2p_kind kind, int n, bool ends_run)
 {
     struct bb_p2p_context *ctx = s->ctx;
     int rc = 0;
 
     bb_world_guard(&ctx->session->world, "point-to-point messages");
     for (int i = 0; i < n && rc == 0; i++) {
-        rc = enqueue_operation(s, ends_run && i == n - 1 ? ctx->last.area : ctx->recv.area);
+        rc = enqueue_operation(s, kind, ends_run && i == n - 1 ? ctx->last.area : ctx->recv.area);
         if (rc == 0)
             rc = bb_comm_poll(ctx->comm, "point-to-point messages");
     }
@@ -154,18 +163,37 @@ static int issue_messages(const struct side *s, int n, bool ends_run)
     return rc;
 }
 
-static int take_sample(const struct side *s, bool ends_run, double *us)
+/* Times n operations. The ping-pong ends after both ranks have opened their start barriers. */
+static int time_operations(const struct side *s, int n, bool ends_run, double *us)
 {
     struct bb_p2p_context *ctx = s->ctx;
     int rc;
 
-    TRY(issue_messages(s, 1, false));
+    if (!ctx->session->shared_gpu)
+        TRY(bb_start_barrier_close(&ctx->start_barrier, ctx->stream));
+    TRY(issue_messages(s, BB_P2P_LATENCY_ONE, 1, false));
     TRY(BB_CUDA(cudaEventRecord(ctx->start, ctx->stream)));
-    TRY(issue_messages(s, ctx->options->iterations, ends_run));
+    TRY(issue_messages(s, s->run->kind, n, ends_run));
     TRY(BB_CUDA(cudaEventRecord(ctx->stop, ctx->stream)));
+    bb_start_barrier_open(&ctx->start_barrier);
     TRY(bb_comm_wait(ctx->comm, ctx->stream, "timed messages"));
     TRY(bb_event_us(ctx->start, ctx->stop, us));
-    *us /= ctx->options->iterations * bb_p2p_metrics[s->run->kind].messages;
+out:
+    return rc;
+}
+
+static int take_sample(const struct side *s, bool ends_run, double *us)
+{
+    const int n = s->ctx->options->iterations;
+    double part;
+    int rc = 0;
+
+    *us = 0;
+    for (int left = n; left > 0; left -= HELD_OPERATIONS) {
+        const bool is_last = left <= HELD_OPERATIONS;
+        TRY(time_operations(s, is_last ? left : HELD_OPERATIONS, ends_run && is_last, &part));
+        *us += part / (n * bb_p2p_metrics[s->run->kind].messages);
+    }
 out:
     return rc;
 }
@@ -234,7 +262,9 @@ static int measure_pair(const struct side *s, struct bb_p2p_finding *finding)
         TRY(prepare_data(s));
     bb_telemetry_begin_warmup(&ctx->session->observer);
     TRY(bb_part_begin(&ctx->nvtx, BB_PART_WARM_UP));
-    TRY(issue_messages(s, o->warmup, false));
+    TRY(issue_messages(s, BB_P2P_LATENCY_ONE, 1, false)); /* connects both directions before a start barrier closes */
+    TRY(issue_messages(s, s->run->kind, o->warmup, false));
+    TRY(bb_comm_wait(ctx->comm, ctx->stream, "warm-up messages"));
     TRY(bb_part_end(&ctx->nvtx, BB_PART_WARM_UP));
     bb_telemetry_begin_timing(&ctx->session->observer, &finding->seen);
     TRY(bb_part_begin(&ctx->nvtx, BB_PART_SAMPLES));

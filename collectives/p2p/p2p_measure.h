@@ -8,6 +8,7 @@
 
 #include "collectives/p2p/p2p_options.h"
 #include "collectives/session/session.h"
+#include "cuda/compute/start_barrier.h"
 #include "cuda/data/buffers.h"
 #include "cuda/device/nvtx.h"
 
@@ -50,9 +51,10 @@ struct bb_p2p_context {
     struct bb_nvtx nvtx;
     cudaStream_t stream;
     cudaEvent_t start, stop;
-    struct bb_guarded send, recv, last; /* send: data to send; recv: received data, except for the last timed
+    struct bb_start_barrier start_barrier; /* not used if ranks share a GPU */
+    struct bb_guarded send, recv, last;    /* send: data to send; recv: received data, except for the last timed
                                            message, which is received into `last` and verified */
-    struct bb_verdict *verdict;         /* result of comparing received with expected data; in device memory */
+    struct bb_verdict *verdict;            /* result of comparing received with expected data; in device memory */
     uint64_t runs;    /* number of measurements so far; seeds the test data, so that each measurement uses different
                       data */
     double *samples;  /* [repeats] times of this rank, us per message */

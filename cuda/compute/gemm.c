@@ -4,10 +4,13 @@
  */
 #include "cuda/compute/gemm.h"
 
+#include "bootstrap/base/alloc.h"
+#include "cuda/compute/start_barrier.h"
 #include "cuda/device/check.h"
 #include "cuda/device/stream.h"
 
 #include <float.h>
+#include <stdlib.h>
 
 static int lt_at(cublasStatus_t status, const char *call, const char *file, int line)
 {
@@ -180,12 +183,15 @@ struct trial {
     void *c;
     cudaStream_t stream;
     cudaEvent_t start, stop;
+    struct bb_start_barrier barrier;
     int repeats;
 };
 
+enum { START_BARRIER_LIMIT_NS = 1000000000 };
+
 /* Sets *ms to the time of `repeats` GEMMs, after one warm-up GEMM, or to FLT_MAX if cuBLASLt does not support the
  * algorithm. */
-static int time_algo(const struct trial *t, const cublasLtMatmulAlgo_t *algo, float *ms)
+static int time_algo(struct trial *t, const cublasLtMatmulAlgo_t *algo, float *ms)
 {
     cublasStatus_t status = enqueue_matmul(t->g, algo, t->a, t->b, t->c, t->stream);
     double us;
@@ -195,10 +201,12 @@ static int time_algo(const struct trial *t, const cublasLtMatmulAlgo_t *algo, fl
     if (status == CUBLAS_STATUS_NOT_SUPPORTED)
         return 0;
     TRY(lt_at(status, "cublasLtMatmul", __FILE__, __LINE__));
+    TRY(bb_start_barrier_close(&t->barrier, t->stream));
     TRY(BB_CUDA(cudaEventRecord(t->start, t->stream)));
     for (int i = 0; i < t->repeats; i++)
         TRY(lt_at(enqueue_matmul(t->g, algo, t->a, t->b, t->c, t->stream), "cublasLtMatmul", __FILE__, __LINE__));
     TRY(BB_CUDA(cudaEventRecord(t->stop, t->stream)));
+    bb_start_barrier_open(&t->barrier);
     TRY(BB_CUDA(cudaEventSynchronize(t->stop)));
     TRY(bb_event_us(t->start, t->stop, &us));
     *ms = (float)(1e-3 * us);
@@ -206,7 +214,7 @@ out:
     return rc;
 }
 
-static int try_all(struct bb_gemm *g, const struct trial *t, int candidates, int *tried)
+static int try_all(struct bb_gemm *g, struct trial *t, int candidates, int *tried)
 {
     cublasLtMatmulHeuristicResult_t results[BB_GEMM_CANDIDATES];
     float best = FLT_MAX, ms;
@@ -221,6 +229,7 @@ static int try_all(struct bb_gemm *g, const struct trial *t, int candidates, int
         if (ms < best) {
             best = ms;
             g->algo = results[i].algo;
+            g->choice = i;
         }
     }
 out:
@@ -235,11 +244,90 @@ int bb_gemm_tune(struct bb_gemm *g, int candidates, int repeats, const void *a, 
 
     TRY(BB_CUDA(cudaEventCreate(&t.start)));
     TRY(BB_CUDA(cudaEventCreate(&t.stop)));
+    TRY(bb_start_barrier_init(&t.barrier, START_BARRIER_LIMIT_NS));
     TRY(try_all(g, &t, candidates, &count));
 out:
+    bb_start_barrier_release(&t.barrier);
     bb_event_destroy(t.stop);
     bb_event_destroy(t.start);
     if (tried)
         *tried = count;
+    return rc;
+}
+
+/* ---- agreement of the ranks on the algorithms ---- */
+
+struct selection {
+    struct bb_gemm_shape shape;
+    int choice;
+};
+
+bool bb_gemm_same_shape(const struct bb_gemm_shape *a, const struct bb_gemm_shape *b)
+{
+    return a->m == b->m && a->n == b->n && a->k == b->k && a->batch == b->batch && a->trans_a == b->trans_a &&
+           a->trans_b == b->trans_b && a->dtype == b->dtype;
+}
+
+/* Gives g the algorithm with this index. The heuristic of a different GPU or version may return fewer algorithms; g
+ * then keeps its own. */
+static int use_choice(struct bb_gemm *g, int choice)
+{
+    cublasLtMatmulHeuristicResult_t results[BB_GEMM_CANDIDATES];
+    int n, rc;
+
+    TRY(candidates_of(g, choice + 1, results, &n));
+    if (choice < n && results[choice].state == CUBLAS_STATUS_SUCCESS) {
+        g->algo = results[choice].algo;
+        g->choice = choice;
+    }
+out:
+    return rc;
+}
+
+/* Broadcasts the selections of rank `owner` and marks this rank's GEMMs of the same shapes as agreed. */
+static int adopt_selections(struct bb_world *w, int owner, struct bb_gemm *gemms, int n, bool *agreed)
+{
+    struct selection *of_owner = NULL;
+    int count = n, rc;
+
+    TRY(bb_world_bcast(w, &count, sizeof count, owner));
+    BB_NEW(of_owner, count);
+    for (int i = 0; i < count && w->rank == owner; i++)
+        of_owner[i] = (struct selection){gemms[i].shape, gemms[i].choice};
+    TRY(bb_world_bcast(w, of_owner, (size_t)count * sizeof *of_owner, owner));
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < count && !agreed[i]; j++)
+            if (bb_gemm_same_shape(&gemms[i].shape, &of_owner[j].shape)) {
+                TRY(use_choice(&gemms[i], of_owner[j].choice));
+                agreed[i] = true;
+            }
+out:
+    free(of_owner);
+    return rc;
+}
+
+static bool all_agreed(const bool *agreed, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (!agreed[i])
+            return false;
+    return true;
+}
+
+int bb_gemms_agree(struct bb_world *w, struct bb_gemm *gemms, int n)
+{
+    size_t owner = 0;
+    bool *agreed;
+    int rc = 0;
+
+    BB_NEW(agreed, n);
+    while (rc == 0 && owner < (size_t)w->size) {
+        owner = (size_t)(all_agreed(agreed, n) ? w->size : w->rank);
+        TRY(bb_world_min(w, &owner));
+        if (owner < (size_t)w->size)
+            rc = adopt_selections(w, (int)owner, gemms, n, agreed);
+    }
+out:
+    free(agreed);
     return rc;
 }

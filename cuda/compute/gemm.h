@@ -11,7 +11,7 @@
 #ifndef BB_CUDA_COMPUTE_GEMM_H
 #define BB_CUDA_COMPUTE_GEMM_H
 
-#include "bootstrap/base/err.h"
+#include "bootstrap/world/world.h"
 #include "cuda/work/layer_shape.h"
 
 #include <cublasLt.h>
@@ -39,6 +39,7 @@ struct bb_gemm {
     cublasLtMatrixLayout_t a, b, c; /* layouts in cuBLASLt's order, with A and B exchanged (see gemm.c) */
     cublasLtMatmulPreference_t preference;
     cublasLtMatmulAlgo_t algo;
+    int choice; /* index of algo among the algorithms that the cuBLASLt heuristic returns */
 };
 
 /*
@@ -55,7 +56,8 @@ int bb_gemm_run(const struct bb_gemm *g, const void *a, const void *b, void *c, 
 
 /*
  * bb_gemm_tune - time the first `candidates` algorithms that the cuBLASLt heuristic returns and select the fastest for
- * g. Waits for the stream, so it must not be called during stream capture.
+ * g. A start barrier holds the GEMMs until all are enqueued, so that short GEMMs are not compared by their launches.
+ * Waits for the stream, so it must not be called during stream capture.
  *   candidates  algorithms to try; limited to BB_GEMM_CANDIDATES
  *   repeats     timed GEMMs per algorithm
  *   a, b, c     matrices in device memory; c is overwritten
@@ -63,5 +65,17 @@ int bb_gemm_run(const struct bb_gemm *g, const void *a, const void *b, void *c, 
  */
 int bb_gemm_tune(struct bb_gemm *g, int candidates, int repeats, const void *a, const void *b, void *c,
                  cudaStream_t stream, int *tried) BB_MUST_CHECK;
+
+/* bb_gemm_same_shape - return whether two shapes are equal. */
+bool bb_gemm_same_shape(const struct bb_gemm_shape *a, const struct bb_gemm_shape *b);
+
+/*
+ * bb_gemms_agree - let all ranks run each GEMM with the algorithm that the lowest rank with this shape selected.
+ * Otherwise ranks could select different algorithms, and one of them would appear as a slow GPU. Collective over all
+ * ranks; the ranks may have different GEMMs.
+ *   gemms    [n] GEMMs of this rank, of different shapes, after bb_gemm_tune
+ *   Returns  0, or a negative error code after printing an error
+ */
+int bb_gemms_agree(struct bb_world *w, struct bb_gemm *gemms, int n) BB_MUST_CHECK;
 
 #endif

@@ -89,13 +89,9 @@ out:
 
 static struct bb_gemm *find_gemm(const struct bb_kernel_runner *w, const struct bb_gemm_shape *s)
 {
-    for (int i = 0; i < w->n_gemms; i++) {
-        const struct bb_gemm_shape *a = &w->gemms[i].shape;
-
-        if (a->m == s->m && a->n == s->n && a->k == s->k && a->batch == s->batch && a->trans_a == s->trans_a &&
-            a->trans_b == s->trans_b && a->dtype == s->dtype)
+    for (int i = 0; i < w->n_gemms; i++)
+        if (bb_gemm_same_shape(&w->gemms[i].shape, s))
             return &w->gemms[i];
-    }
     return NULL;
 }
 

@@ -46,6 +46,7 @@ struct bb_gemm_layout bb_gemm_layout_of(const struct bb_gemm_shape *s);
 
 #define BB_GEMM_WORKSPACE  ((size_t)32 << 20) /* bytes per cuBLASLt handle, as in cuBLAS on Hopper */
 #define BB_GEMM_CANDIDATES 64                 /* maximum number of algorithms that bb_gemm_tune tries */
+#define BB_GEMM_TUNED      8                  /* algorithms that steps and overlap try */
 
 /*
  * bb_gemm_backward - the two GEMMs of the backward pass of C = op(A) op(B), where B holds the weights:

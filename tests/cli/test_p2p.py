@@ -34,6 +34,16 @@ def check_row(row, kind):
     assert row["wrong"] == 0
 
 
+def test_short_messages_are_not_timed_by_their_launches(busbar, tmp_path):
+    """A message of 8 bytes takes 4 us, the host 30 us to issue it. Rank 1 issues no earlier than rank 0."""
+    path = tmp_path / "cluster.json"
+    path.write_text(json.dumps(PROFILE | {"nccl_launch_us": 30}))
+    for iterations in (20, 200):  # more messages than the launch queue holds
+        rows = busbar.json("bench", "p2p", "--bandwidth-sizes", "8", "-n", iterations, "--repeats", 2, tmp_path=tmp_path, ranks=2,
+                           env={"EMU_CLUSTER": str(path), "EMU_LAUNCH_QUEUE": "512"})["results"]
+        assert [row["time_us"]["p50"] for row in rows] == pytest.approx([4] * 5, abs=0.001)
+
+
 @pytest.mark.smoke
 @pytest.mark.parametrize("ranks, rounds", [(4, 3), (3, 3)])
 def test_measures_every_pair_in_rounds_of_disjoint_pairs(busbar, tmp_path, ranks, rounds):
@@ -219,7 +229,7 @@ def test_table_is_a_matrix(busbar):
 
 # One byte of a message that rank 1 receives is corrupt. Rank 1 receives a warm-up message, a synchronizing message and two timed messages.
 # Only the last timed message is verified.
-@pytest.mark.parametrize("call, wrong", [(3, False), (4, True)])
+@pytest.mark.parametrize("call, wrong", [(4, False), (5, True)])
 @pytest.mark.parametrize("size", ["1000", "1001"])
 def test_corrupt_byte_of_the_last_timed_message_is_detected(busbar, tmp_path, call, wrong, size):
     path = tmp_path / "r.json"
@@ -234,10 +244,11 @@ def test_corrupt_byte_of_the_last_timed_message_is_detected(busbar, tmp_path, ca
 
 
 def test_wrong_data_of_a_link_that_is_measured_again_is_reported(busbar):
-    """Rank 0 receives two messages in each of three rounds. Its links with rank 1 are slow: message 8 is the last one of rank 1 alone."""
+    """Rank 0 receives five messages in each of three rounds: two in each of two ping-pongs, and one that is timed. Its links with rank 1
+    are slow: message 20 is the last one of rank 1 alone."""
     done = busbar.run("bench", "p2p", "--metrics", "bandwidth", "--direction", "one", "--bandwidth-sizes", "1M", "-w", 0, "-n", 1,
                       "--repeats", 1, ranks=4, env={"EMU_NODES": "4", "EMU_CLUSTER": "h100-sxm-ib", "EMU_SLOW": "link=node1-nic0:0.3",
-                                                    "EMU_FAULT": "corrupt:rank=0,call=8,name=ncclRecv"})
+                                                    "EMU_FAULT": "corrupt:rank=0,call=20,name=ncclRecv"})
     assert done.returncode == 3 and re.search(r"wrong data: 1 elements of 1 MiB from rank 1 \(\S+\) to rank 0 ", done.stderr), done.stderr
 
 

@@ -760,3 +760,13 @@ def test_rejects_a_step_too_long_for_the_start_barrier(busbar):
     assert re.search(r"--start-barrier: the step needs \d+ launch queue entries, at most 512 are available; .*--graph", done.stderr)
     done = busbar.run("proxy", "dlrm", "--start-barrier", ranks=2, env={"CUDA_LAUNCH_BLOCKING": "1"})
     assert done.returncode == 2 and "but CUDA_LAUNCH_BLOCKING=1 makes them synchronous" in done.stderr
+
+
+@pytest.mark.parametrize("layout", [(), ("--pp", 2)])
+def test_ranks_run_the_same_algorithm_of_a_gemm(busbar, tmp_path, layout):
+    """With two algorithms another one is the fastest on rank 1. All ranks use that of rank 0, so that rank 1 takes longer; also if only
+    one stage has the GEMM of the head."""
+    one, two = [busbar.json("proxy", "transformer", *layout, "--model", "gpt3_125m", "--layers", 2, "--compute", "gemm", "-n", 1,
+                            "--traced-steps", 0, "--no-alone", ranks=2, tmp_path=tmp_path,
+                            env={"EMU_DATA": "off", "EMU_GEMM_ALGORITHMS": algorithms})["step_us"]["p50"] for algorithms in ("1", "2")]
+    assert 1.01 * one < two < 1.2 * one

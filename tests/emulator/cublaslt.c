@@ -92,7 +92,22 @@ const char *cublasLtGetStatusString(cublasStatus_t status)
     return "unknown status";
 }
 
-/* ---- heuristic: there is one algorithm ---- */
+/* ---- heuristic: there is one algorithm, or EMU_GEMM_ALGORITHMS ---- */
+
+static int algorithms(void)
+{
+    const int n = emu_env_number("EMU_GEMM_ALGORITHMS", 64);
+
+    return n > 0 ? n : 1;
+}
+
+/* Duration relative to the fastest algorithm, which is another one on each rank. */
+static double slowness(int algorithm)
+{
+    const int n = algorithms();
+
+    return 1 + 0.2 * ((algorithm - emu_world_rank() % n + n) % n);
+}
 
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
                                               cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
@@ -111,10 +126,8 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
     status = lt_problem_check(&problem, desc, a, b, c, d);
     if (status != CUBLAS_STATUS_SUCCESS)
         return status;
-    memset(&results[0], 0, sizeof(results[0]));
-    results[0].algo.data[0] = LT_ALGO;
-    results[0].wavesCount = 1;
-    *n = 1;
+    for (; *n < asked && *n < algorithms(); ++*n)
+        results[*n] = (cublasLtMatmulHeuristicResult_t){.algo.data = {LT_ALGO, (uint64_t)*n}, .wavesCount = 1};
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -143,6 +156,7 @@ struct matmul {
     double alpha, beta;
     const void *alpha_at, *beta_at; /* device pointers; NULL when the host passed the values */
     int device, sms;                /* sms: CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET; 0: all */
+    double slowness;
     struct bb_kernel_list_item item;
     struct emu_demand demand;
 };
@@ -157,7 +171,8 @@ static int64_t matmul_ns(const struct matmul *mm)
     const int64_t ns = bb_cluster_kernel_ns(emu_machine(), &mm->item);
     const int all = emu_machine()->sm_count;
 
-    return emu_slowed_ns(mm->device, mm->sms > 0 && mm->sms < all ? ns * all / mm->sms : ns);
+    return emu_slowed_ns(mm->device,
+                         (int64_t)(mm->slowness * (double)(mm->sms > 0 && mm->sms < all ? ns * all / mm->sms : ns)));
 }
 
 static void describe(struct matmul *mm, cudaStream_t stream)
@@ -231,6 +246,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     if (status != CUBLAS_STATUS_SUCCESS)
         return status;
     mm.sms = ((const struct lt_desc *)desc)->sms;
+    mm.slowness = slowness(algo ? (int)algo->data[1] : 0);
     if (mm.problem.device_scalars) {
         mm.alpha_at = alpha;
         mm.beta_at = beta;

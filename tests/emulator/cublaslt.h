@@ -9,7 +9,7 @@
 
 #pragma GCC visibility push(hidden)
 
-enum { LT_ALGO = 0x656d75 }; /* identifier of the only algorithm that the heuristic returns */
+enum { LT_ALGO = 0x656d75 }; /* identifier of the algorithms that the heuristic returns; data[1]: index */
 
 /* Contents of cuBLASLt's opaque descriptors. */
 struct lt_layout {

@@ -242,9 +242,6 @@ out:
     return rc;
 }
 
-/* number of cuBLASLt algorithms that are timed per GEMM shape; the fastest one is used */
-#define CANDIDATES 8
-
 static int make_memory(struct bb_runner *r)
 {
     const struct bb_program *p = r->program;
@@ -258,7 +255,8 @@ static int make_memory(struct bb_runner *r)
                             (r->n_kernel_lists ? bb_kernel_runner_bytes(r->kernel_lists, r->n_kernel_lists) : 0)));
     TRY(bb_device_buffers_init(&r->areas, bytes, p->n_buffers, r->memory, r->join));
     if (r->n_kernel_lists)
-        TRY(bb_kernel_runner_init(&r->worker, r->kernel_lists, r->n_kernel_lists, CANDIDATES, r->streams[0]));
+        TRY(bb_kernel_runner_init(&r->worker, r->kernel_lists, r->n_kernel_lists, BB_GEMM_TUNED, r->streams[0]));
+    TRY(bb_gemms_agree(r->world, r->worker.gemms, r->worker.n_gemms));
     TRY(BB_CUDA(cudaMalloc((void **)&r->start_element, sizeof(*r->start_element))));
     TRY(BB_CUDA(cudaMemsetAsync(r->start_element, 0, sizeof(*r->start_element), r->join)));
     TRY(bb_runner_wait(r, r->join, "buffers"));

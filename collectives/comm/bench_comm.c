@@ -224,14 +224,18 @@ static int measure_count(struct lives *v, int ranks)
     v->life.parts = v->options.parts < ranks ? v->options.parts : ranks;
     v->life.capture_choices = true;
     memset(v->life.choice, 0, sizeof v->life.choice);
+    TRY(bb_part_begin(&v->life.nvtx, BB_PART_WARM_UP));
     for (int i = 0; i < v->options.warmup; i++)
         TRY(run_life(v, -v->options.warmup + i));
+    TRY(bb_part_end(&v->life.nvtx, BB_PART_WARM_UP));
     v->life.capture_choices = false;
     bb_telemetry_begin_timing(&v->session.observer, &v->seen);
+    TRY(bb_part_begin(&v->life.nvtx, BB_PART_SAMPLES));
     for (int i = 0; i < v->options.repeats; i++) {
         TRY(run_life(v, i));
         memcpy(v->us + (size_t)i * BB_COMM_STEPS, v->life.us, sizeof v->life.us);
     }
+    TRY(bb_part_end(&v->life.nvtx, BB_PART_SAMPLES));
     TRY(bb_telemetry_end_timing(&v->session.observer, &v->session.world, &v->seen));
     TRY(bb_world_allgather(&v->session.world, v->us, v->all_us, own * sizeof *v->us));
     if (v->session.world.rank == 0)
@@ -252,6 +256,7 @@ static int make_lives(struct lives *v)
     BB_NEW(v->column, v->options.repeats);
     v->life = (struct bb_comm_life){
         .world = &v->session.world, .opts = {.blocking = !v->options.nonblocking}, .bytes = v->options.bytes};
+    bb_nvtx_init(&v->life.nvtx);
     TRY(BB_CUDA(cudaStreamCreateWithFlags(&v->life.stream, cudaStreamNonBlocking)));
 out:
     return rc;
@@ -284,6 +289,7 @@ int bb_bench_comm_run(int argc, char **argv)
     rc = run_comm(&v, argc, argv);
     if (bb_session_ends_on_all_ranks(&v.session, rc))
         bb_stream_destroy(v.life.stream);
+    bb_nvtx_release(&v.life.nvtx);
     rc = bb_session_release(&v.session, rc, 0);
     free(v.column);
     free(v.all_us);

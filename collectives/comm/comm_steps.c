@@ -268,6 +268,7 @@ static int time_step(struct bb_comm_life *life, int step)
         bb_profiler_begin();
     life->current_step = &bb_comm_steps[step];
     life->call = life->current_step->function ? bb_nccl_symbol(life->current_step->function) : NULL;
+    bb_range_push_once(&life->nvtx, 0, life->bytes, "%s", life->current_step->name);
     bb_world_prompt(life->world, true);
     begin_s = bb_now_s();
     if (!life->current_step->function || life->call)
@@ -275,6 +276,7 @@ static int time_step(struct bb_comm_life *life, int step)
     if (rc == 0)
         life->us[step] = 1e6 * (bb_now_s() - begin_s);
     bb_world_prompt(life->world, false);
+    bb_range_pop(&life->nvtx);
     if (rc == 0 && life->current_step->after)
         rc = life->current_step->after(life, comm);
     if (rc > 0 && rc != NOT_HERE)

@@ -8,6 +8,7 @@
 
 #include "bootstrap/world/comms.h"
 #include "collectives/session/profiler.h"
+#include "cuda/device/nvtx.h"
 
 #include <cuda_runtime_api.h>
 
@@ -43,6 +44,7 @@ struct bb_comm_life {
     int parts;    /* number of communicators that ncclCommSplit creates from the timed one */
     size_t bytes; /* message size of each operation; `memory` has twice this size */
     cudaStream_t stream;
+    struct bb_nvtx nvtx;
     /* comm: the timed communicator; part: the communicator of this rank that ncclCommSplit created from comm; rest:
      * the communicator that ncclCommShrink created from comm, without the last rank */
     struct bb_comm comm, part, rest;

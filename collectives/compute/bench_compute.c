@@ -46,6 +46,14 @@ static bool type_is_wanted(const struct compute *b, int type)
            strcmp(b->options.dtype, bb_dtypes[bb_compute_types[type]].name) == 0;
 }
 
+/* Records the kernel that is measured next, for progress, messages and profilers. */
+static void begin_kernel(struct compute *b, const char *name, const char *detail)
+{
+    snprintf(b->ctx.name, sizeof b->ctx.name, "%s %s", name, detail);
+    bb_progress_show(&b->session.progress, "%s", b->ctx.name);
+    bb_world_reached(&b->session.world, "bench compute: %s", b->ctx.name);
+}
+
 /* ---- JSON fields that all result rows have ---- */
 
 /* JSON fields that the results of GEMMs, memory-bound kernels and timed kernels have in common. */
@@ -189,8 +197,7 @@ static int run_gemms(struct compute *b, int type)
     struct summary summary = {.section = bb_compute_section_names[BB_COMPUTE_GEMM], .dtype = dtype, .unit = "TFLOP/s"};
 
     for (int i = 0; i < n; i++) {
-        bb_progress_show(&b->session.progress, "%s %s", cases[i].name, dtype);
-        bb_world_reached(&b->session.world, "bench compute: %s %s", cases[i].name, dtype);
+        begin_kernel(b, cases[i].name, dtype);
         TRY(bb_measure_gemm(&b->ctx, &cases[i].shape, &computed[i]));
         tflops[i] = giga_per_s(bb_gemm_flops(&cases[i].shape), &computed[i]) / 1e3;
         b->best_tflops[type] = fmax(b->best_tflops[type], tflops[i]);
@@ -239,8 +246,7 @@ static int run_memory_kernels(struct compute *b, int type)
         struct memory_kernel_row row = {
             .name = c.name, .dtype = bb_dtypes[dtype].name, .bytes = bb_memory_kernel_bytes(&c.memory_kernel)};
 
-        bb_progress_show(&b->session.progress, "%s %s", row.name, row.dtype);
-        bb_world_reached(&b->session.world, "bench compute: %s %s", row.name, row.dtype);
+        begin_kernel(b, row.name, row.dtype);
         TRY(bb_measure_memory_kernel(&b->ctx, &c.memory_kernel, &row.computed));
         row.gbps = giga_per_s((double)row.bytes, &row.computed);
         row.percent_of_copy = 100 * row.gbps / b->copy_gbps;
@@ -260,6 +266,7 @@ static int measure_copy_limit(struct compute *b)
     struct bb_computed c;
     int rc;
 
+    begin_kernel(b, "copy", "limit");
     TRY(bb_measure_memcpy(&b->ctx, b->options.bytes, &c));
     b->copy_gbps = giga_per_s((double)(b->options.bytes / 2 * 2), &c);
     if (bb_compute_memory_kernel(0, BB_FLOAT, b->options.bytes, &copy)) {
@@ -336,6 +343,7 @@ static int run_timed(struct compute *b, int type)
 {
     struct bb_timed_case c;
     struct bb_timed t;
+    char us[24];
     int rc = 0;
 
     (void)type;
@@ -343,8 +351,8 @@ static int run_timed(struct compute *b, int type)
         int sms = (int)(c.sms * b->session.device.sm_count);
         const struct bb_busy busy = {
             .sms = sms > 1 ? sms : 1, .ns = (int64_t)(c.requested_us * 1e3), .gbps = c.traffic * b->copy_gbps};
-        bb_progress_show(&b->session.progress, "timed %g us", c.requested_us);
-        bb_world_reached(&b->session.world, "bench compute: timed %g us", c.requested_us);
+        snprintf(us, sizeof us, "%g us", c.requested_us);
+        begin_kernel(b, "timed", us);
         TRY(bb_measure_busy(&b->ctx, &busy, &t));
         TRY(put_timed(b, &busy, c.requested_us, &t));
     }

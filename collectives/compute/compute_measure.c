@@ -35,6 +35,7 @@ int bb_compute_context_init(struct bb_compute_context *ctx, struct bb_world *wor
                                        .repeats = repeats,
                                        .warmup = warmup,
                                        .candidates = 1};
+    bb_nvtx_init(&ctx->nvtx);
     BB_NEW(ctx->samples, repeats);
     BB_NEW(ctx->rank_stats, world->size);
     BB_NEW(ctx->sorted, world->size);
@@ -61,6 +62,7 @@ void bb_compute_context_release(struct bb_compute_context *ctx)
     bb_event_destroy(ctx->stop);
     bb_event_destroy(ctx->start);
     bb_stream_destroy(ctx->stream);
+    bb_nvtx_release(&ctx->nvtx);
     free(ctx->slow);
     free(ctx->sorted);
     free(ctx->rank_stats);
@@ -205,13 +207,29 @@ out:
     return rc;
 }
 
+static int take_samples(struct bb_compute_context *ctx, launcher *launch, void *arg)
+{
+    int rc;
+
+    TRY(bb_part_begin(&ctx->nvtx, BB_PART_WARM_UP));
+    TRY(launch_many(ctx, launch, arg, ctx->warmup));
+    TRY(bb_part_end(&ctx->nvtx, BB_PART_WARM_UP));
+    TRY(bb_part_begin(&ctx->nvtx, BB_PART_SAMPLES));
+    for (int i = 0; i < ctx->repeats; i++)
+        TRY(take_sample(ctx, launch, arg, &ctx->samples[i]));
+    TRY(bb_part_end(&ctx->nvtx, BB_PART_SAMPLES));
+out:
+    return rc;
+}
+
 static int measure_kernel(struct bb_compute_context *ctx, launcher *launch, void *arg, struct bb_computed *c)
 {
     int rc;
 
-    TRY(launch_many(ctx, launch, arg, ctx->warmup));
-    for (int i = 0; i < ctx->repeats; i++)
-        TRY(take_sample(ctx, launch, arg, &ctx->samples[i]));
+    bb_range_push_once(&ctx->nvtx, 0, 0, "%s", ctx->name);
+    rc = take_samples(ctx, launch, arg);
+    bb_range_pop(&ctx->nvtx);
+    TRY(rc);
     TRY(select_slowest_rank(ctx, c));
     find_slow_ranks(ctx, c);
 out:

@@ -12,6 +12,7 @@
 #include "cuda/compute/gemm.h"
 #include "cuda/compute/start_barrier.h"
 #include "cuda/device/device.h"
+#include "cuda/device/nvtx.h"
 
 #include <cuda_runtime_api.h>
 
@@ -30,6 +31,8 @@ struct bb_slow_rank {
 struct bb_compute_context {
     struct bb_world *world;
     const struct bb_device_info *device;
+    struct bb_nvtx nvtx;
+    char name[BB_COMPUTE_NAME + 24]; /* of the kernel, for profilers; set by the caller */
     cudaStream_t stream;
     cudaEvent_t start, stop;
     struct bb_start_barrier start_barrier;

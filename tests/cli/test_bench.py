@@ -132,7 +132,8 @@ def test_nvtx_ranges_name_every_row(busbar, tmp_path):
 
 @pytest.mark.parametrize("command, captures", [
     (("all_reduce", "-b", "1M", "-e", "2M", "-f", "2"), 4), (("overlap", "--sizes", "1M", "--ctas", "default", "--gemm", "64"), 2),
-    (("p2p", "--latency-sizes", "8", "--bandwidth-sizes", "1K"), None)])
+    (("p2p", "--latency-sizes", "8", "--bandwidth-sizes", "1K"), None),
+    (("compute", "gemm", "--quick", "-d", "half"), 8 + 2), (("comm", "--ranks", "2"), 1)])
 def test_profiler_captures_the_samples(busbar, tmp_path, command, captures):
     """nsys --capture-range=cudaProfilerApi records the samples of each row, and neither warm-up nor verification."""
     record = tmp_path / "nvtx"

@@ -374,6 +374,26 @@ def test_proxy_names_the_slow_gpu_among_ranks_of_a_role(busbar, tmp_path, args):
     assert not re.search(r"# (slow|late):|all wait for", done.stdout) and "\n# data not checked: EMU_DATA=off moves no data" in done.stdout
 
 
+def test_proxy_names_the_group_with_a_slow_nic(busbar, tmp_path):
+    """NIC 0 of node 1 is that of rank 2. Without another group of the same shape only a prediction shows that transfers are slow; all
+    ranks then end together, so that the rank of the table is no culprit."""
+    command = ("proxy", "transformer", "--model", "gpt2_small", "--layers", 2, "-n", 1, "-w", 1, "--traced-steps", 1, "--no-alone")
+    env = {"EMU_DATA": "off", "EMU_NODES": "4", "EMU_CLUSTER": "h100-sxm-ib"}
+    slow = {"EMU_SLOW": "link=node1-nic0:0.3"}
+    done = busbar.run(*command, "--tp", 2, "--json", tmp_path / "r.json", ranks=8, env={**env, **slow})
+    found = json.loads((tmp_path / "r.json").read_text())["slow_transfers"]
+    assert {s["rank"] for s in found} == {0, 2, 4, 6} and {s["group"] for s in found} == {"dp"}
+    last = done.stdout.splitlines()[-1]
+    assert last.startswith("# slow communication: group dp of ranks 0, 2, 4, 6: transfers take ") and last.endswith("busbar bench p2p")
+    done = busbar.run(*command, "--tp", 2, "--json", tmp_path / "r.json", ranks=8, env=env)
+    assert json.loads((tmp_path / "r.json").read_text())["slow_transfers"] == [] and "slow communication" not in done.stdout
+    args = (*command, "--cluster", "h100-sxm-ib")
+    done = busbar.run(*args, ranks=4, env={**env, **slow})
+    assert "the slowest rank (all within 1 %)" in done.stdout
+    assert re.search(r"# communication takes [23]\.\d\d x the time predicted for h100-sxm-ib; to find the link: busbar bench p2p$", done.stdout)
+    assert "# communication takes" not in busbar.run(*args, ranks=4, env=env).stdout
+
+
 def test_proxy_names_the_role_that_computes_longest(busbar):
     """The middle stages of gpt2_small compute least, and the last stage has the vocabulary head; the step may end on any rank."""
     args = ("proxy", "transformer", "--model", "gpt2_small", "--micro-batches", "8", "-n", "2", "-w", "1", "--compute", "timed")

@@ -40,7 +40,7 @@ RUNS = {
         ("proxy bert_large 4 2 2 --compute gemm --scale-counts 0.01 --peak-tflops 989 --graph --start-barrier -n 2 --warmup 1 "
          "--traced-steps 1", 2, {"EMU_DATA": "off"}),
         ("proxy transformer --model gpt2_small --layers 2 --tp 2 --scale-counts 0.01 --compute timed --check -n 2 --warmup 1 --cluster "
-         "h100-sxm-ib --trace trace.json", 2, {}),
+         "h100-sxm-ib --trace trace.json", 4, {"EMU_NODES": "4", "EMU_SLOW": "link=node0-nic0:0.3"}),
         ("proxy scaling --model resnet18_cifar --batch 128 --epoch-steps 2 --images 1000 --no-alone", 1, {"EMU_DATA": "off"}),
         ("proxy scaling --model resnet18_cifar --batch 128 --epoch-steps 2 --images 1000 --baseline {before}", 2, {"EMU_DATA": "off"}),
         ("proxy scaling --model resnet18_cifar --batch 128 --format synthetic --no-alone", 2,

@@ -349,13 +349,28 @@ static void print_busy_sms(const struct bb_run_report *r, bool any, FILE *out)
     fputc('\n', out);
 }
 
+/* Returns whether the steps of all ranks take as long as that of the slowest rank, within 1 %. */
+static bool ends_together(const struct bb_run_report *r, int slowest)
+{
+    const struct bb_rank_breakdown *traced = r->measured->traced;
+
+    for (int i = 0; i < r->session->world.size; i++)
+        if (traced[i].step_us < 0.99 * traced[slowest].step_us)
+            return false;
+    return r->session->world.size > 1;
+}
+
 /* Prints the slowest rank of each role; without --full, only the slowest rank of all. */
 static void print_breakdown(const struct bb_run_report *r, int slowest, struct bb_line *line)
 {
     FILE *out = line->out;
 
     fprintf(out, "%s# where the time goes (%s): the slowest rank%s, mean of %d traced steps", r->full ? "#\n" : "",
-            line->time->name, r->full ? " of each role" : "", r->measured->traced_steps);
+            line->time->name,
+            r->full                     ? " of each role"
+            : ends_together(r, slowest) ? " (all within 1 %)"
+                                        : "",
+            r->measured->traced_steps);
     print_busy_sms(r, has_timed_kernels(r->step), out);
     fprintf(out, "# %-16s %6s %6s", "role", "ranks", "rank");
     bb_line_heading(line, breakdown_fields, false);
@@ -429,7 +444,7 @@ static void print_lost(const struct bb_run_report *r, int rank, const struct ove
                 decimals, f.exposed_waiting_us / unit.us);
     else
         fprintf(out, "%.*f exposed", decimals, c->exposed_us / unit.us);
-    print_term(c->slowdown_us / unit.us, decimals, "slower kernels", "faster kernels", out);
+    print_term(c->slowdown_us / unit.us, decimals, "slower kernels", "host time hidden by communication", out);
     print_term(c->idle_us / unit.us, decimals, "idle", "idle", out);
     fputc('\n', out);
 }
@@ -644,7 +659,8 @@ json_t *bb_run_report_json(const struct bb_run_report *r, json_t *groups)
     json_object_set_new(o, "groups", groups);
     json_object_set_new(o, "breakdown", rank == BB_NONE ? json_null() : breakdown_json(r, rank));
     json_object_set_new(o, "breakdown_by_role", rank == BB_NONE ? json_null() : roles_json(r));
-    json_object_set_new(o, "slow_gpus", rank == BB_NONE ? json_null() : bb_run_slow_json(r));
+    json_object_set_new(o, "slow_gpus", rank == BB_NONE ? json_null() : bb_run_slow_json(r, false));
+    json_object_set_new(o, "slow_transfers", rank == BB_NONE ? json_null() : bb_run_slow_json(r, true));
     bb_wait_table_json(r->waiting, o);
     if (rank == BB_NONE)
         json_object_set_new(o, "waiting", json_null());

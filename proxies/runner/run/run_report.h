@@ -40,12 +40,14 @@ struct bb_run_report {
  * Ranks that delay the others (slow_ranks.c).
  * bb_run_waiting       - adds the rows of all roles and groups to the table of waiting times; none without traced steps.
  *                        Its late_rank is BB_NONE unless the other ranks of its role wait longer.
- * bb_run_slow_json     - returns a list of the ranks whose kernels take longer than those of other ranks of their role.
- * bb_run_culprit_print - prints these ranks, or else the late rank; no line if there are none.
+ * bb_run_slow_json     - returns a list of the ranks whose kernels (transfers: whose transfers in a group) take longer
+ *                        than those of other ranks of their role.
+ * bb_run_culprit_print - prints the ranks with slow kernels, or else the rank with the slowest transfers, the late rank, or
+ *                        that communication takes longer than predicted; no line if there are none.
  * bb_run_longest_print - prints the role that computes longest, if longer than the slowest rank of the step.
  */
 void bb_run_waiting(const struct bb_measured *m, const struct bb_step *step, struct bb_wait_table *w);
-json_t *bb_run_slow_json(const struct bb_run_report *r);
+json_t *bb_run_slow_json(const struct bb_run_report *r, bool transfers);
 void bb_run_culprit_print(const struct bb_run_report *r, FILE *out);
 void bb_run_longest_print(const struct bb_run_report *r, int slowest, FILE *out);
 

@@ -120,77 +120,148 @@ void bb_run_waiting(const struct bb_measured *m, const struct bb_step *step, str
     free(ranks);
 }
 
-/* ---- slow GPUs ---- */
+/* ---- slow GPUs and slow communication ---- */
 
-struct slow_gpu {
+/* A rank whose kernels, or whose transfers in a group, take longer than those of comparable ranks. */
+struct slow_rank {
     int rank, gpu;
-    const char *host, *role;
-    double compute_us, slowdown;
+    const char *host, *role, *group; /* group: NULL: the kernels are slow */
+    int group_index;
+    double us, slowdown;
 };
 
-#define SLOW_GPU(name) BB_SHOWS(struct slow_gpu, name)
-static const struct bb_field slow_fields[] = {
-    {"rank", "# slow: rank ", "", 0, 0, SLOW_GPU(rank)},
-    {"host", " (", "", 0, 0, SLOW_GPU(host)},
-    {"gpu", ", GPU ", ")", 0, 0, SLOW_GPU(gpu)},
-    {"role", ", ", "", 0, 0, SLOW_GPU(role)},
-    {"compute_us", ": kernels take ", "", 0, 0, SLOW_GPU(compute_us), .form = BB_FORM_TIME},
-    {"slowdown", ", ", " x the typical time of the role\n", 0, 2, SLOW_GPU(slowdown)},
+#define SLOW_RANK(name) BB_SHOWS(struct slow_rank, name)
+static const struct bb_field slow_gpu_fields[] = {
+    {"rank", "# slow: rank ", "", 0, 0, SLOW_RANK(rank)},
+    {"host", " (", "", 0, 0, SLOW_RANK(host)},
+    {"gpu", ", GPU ", ")", 0, 0, SLOW_RANK(gpu)},
+    {"role", ", ", "", 0, 0, SLOW_RANK(role)},
+    {"compute_us", ": kernels take ", "", 0, 0, SLOW_RANK(us), .form = BB_FORM_TIME},
+    {"slowdown", ", ", " x the typical time of the role\n", 0, 2, SLOW_RANK(slowdown)},
     {0},
 };
+static const struct bb_field slow_transfer_fields[] = {
+    {"rank", SLOW_RANK(rank)},         {"host", SLOW_RANK(host)},
+    {"gpu", SLOW_RANK(gpu)},           {"role", SLOW_RANK(role)},
+    {"group", SLOW_RANK(group)},       {"transfer_us", SLOW_RANK(us)},
+    {"slowdown", SLOW_RANK(slowdown)}, {0},
+};
 
-/* Returns the slow ranks of all roles, the slowest rank last, and their number; released by the caller. Ranks that
- * share a GPU are not judged. single: out, number of ranks that are not judged because no other rank has their role */
-static struct slow_gpu *list_slow(const struct bb_run_report *r, size_t *n, int *single)
+struct slow_list {
+    struct slow_rank *ranks; /* the slowest last */
+    size_t n;
+    int single; /* number of ranks that are not judged because no other rank has their role */
+};
+
+static double time_of(const struct bb_run_report *r, int rank, int group)
+{
+    const struct bb_rank_breakdown *f = &r->measured->traced[rank];
+
+    return group == BB_NONE ? f->compute_us : f->groups[group].transfer_us;
+}
+
+/* Returns a number that is equal for ranks whose times are comparable: ranks of a role, and for transfers in a group, of
+ * the same index in their group, whose consecutive members change the node equally often. */
+static int class_of(const struct bb_run_report *r, int rank, int group)
+{
+    const struct bb_layout *l = &r->step->layout;
+    const int *node_of = r->session->world.node_of;
+    const int instance = group == BB_NONE ? BB_NONE : bb_group_instance(l, group, rank);
+    int changes = 0;
+
+    if (instance == BB_NONE)
+        return r->step->role_of[rank];
+    for (int i = 1; i < l->groups[group].size; i++)
+        changes +=
+            node_of[bb_group_member(l, group, instance, i)] != node_of[bb_group_member(l, group, instance, i - 1)];
+    return (changes * l->groups[group].size + bb_group_index(l, group, rank)) * r->step->n_roles +
+           r->step->role_of[rank];
+}
+
+static void add_slow(struct slow_list *list, const struct slow_rank *rank)
+{
+    size_t at = list->n;
+
+    BB_GROW(list->ranks, list->n);
+    list->n++;
+    for (; at > 0 && list->ranks[at - 1].slowdown > rank->slowdown; at--)
+        list->ranks[at] = list->ranks[at - 1];
+    list->ranks[at] = *rank;
+}
+
+/* Adds the slow ranks of the class of rank `first`, its lowest rank. classes: [ranks] class_of() each rank; us: [ranks] memory. */
+static void add_slow_of(const struct bb_run_report *r, int group, int first, const int *classes, double *us,
+                        struct slow_list *list)
 {
     const struct bb_session *s = r->session;
-    const struct bb_rank_breakdown *traced = r->measured->traced;
-    struct slow_gpu *list = NULL;
+    size_t members = 0;
+    double typical_us;
+
+    for (int i = first; i < s->world.size; i++)
+        if (classes[i] == classes[first])
+            us[members++] = time_of(r, i, group);
+    list->single += members == 1 && s->world.size > 1;
+    bb_sort_doubles(us, members);
+    typical_us = bb_stats_typical(us, members, SLOW);
+    for (int i = first; i < s->world.size; i++) {
+        const struct slow_rank slow = {.rank = i,
+                                       .gpu = s->devices[i].ordinal,
+                                       .host = s->world.hosts[i],
+                                       .role = r->step->roles[r->step->role_of[i]].name,
+                                       .group = group == BB_NONE ? NULL : r->step->layout.groups[group].name,
+                                       .group_index = group,
+                                       .us = time_of(r, i, group),
+                                       .slowdown = time_of(r, i, group) / typical_us};
+
+        if (classes[i] == classes[first] && slow.slowdown > SLOW &&
+            (!slow.group || slow.us - typical_us > LATE * r->measured->traced[i].step_us))
+            add_slow(list, &slow);
+    }
+}
+
+/* Adds the ranks with slow kernels (group BB_NONE), or with slow transfers in a group. */
+static void list_slow_of(const struct bb_run_report *r, int group, struct slow_list *list)
+{
+    const int ranks = r->session->world.size;
+    int *classes;
     double *us;
 
-    *n = 0;
-    *single = 0;
-    BB_NEW(us, s->world.size);
-    for (int role = 0; traced && !s->shared_gpu && role < r->step->n_roles; role++) {
-        size_t members = 0;
-        double typical_us;
-
-        for (int i = 0; i < s->world.size; i++)
-            if (r->step->role_of[i] == role)
-                us[members++] = traced[i].compute_us;
-        *single += members == 1 && s->world.size > 1;
-        bb_sort_doubles(us, members);
-        typical_us = bb_stats_typical(us, members, SLOW);
-        for (int i = 0; i < s->world.size; i++) {
-            struct slow_gpu gpu = {i,
-                                   s->devices[i].ordinal,
-                                   s->world.hosts[i],
-                                   r->step->roles[role].name,
-                                   traced[i].compute_us,
-                                   traced[i].compute_us / typical_us};
-
-            if (r->step->role_of[i] != role || !(gpu.slowdown > SLOW))
-                continue;
-            BB_GROW(list, *n);
-            list[(*n)++] = gpu;
-            if (*n > 1 && list[*n - 2].slowdown > gpu.slowdown) {
-                list[*n - 1] = list[*n - 2];
-                list[*n - 2] = gpu;
-            }
-        }
+    BB_NEW(classes, ranks);
+    BB_NEW(us, ranks);
+    for (int i = 0; i < ranks; i++)
+        classes[i] = class_of(r, i, group);
+    for (int i = 0, first; i < ranks; i++) {
+        for (first = 0; classes[first] != classes[i]; first++)
+            ;
+        if (first == i)
+            add_slow_of(r, group, first, classes, us, list);
     }
+    free(classes);
     free(us);
+}
+
+/* Lists the ranks with slow kernels, or those with slow transfers. Ranks that share a GPU are not judged. The caller
+ * frees list.ranks. */
+static struct slow_list list_slow(const struct bb_run_report *r, bool transfers)
+{
+    struct slow_list list = {0};
+
+    if (!r->measured->traced || r->session->shared_gpu)
+        return list;
+    if (!transfers)
+        list_slow_of(r, BB_NONE, &list);
+    for (int group = 0; transfers && group < r->step->layout.n_groups; group++)
+        list_slow_of(r, group, &list);
     return list;
 }
 
-json_t *bb_run_slow_json(const struct bb_run_report *r)
+json_t *bb_run_slow_json(const struct bb_run_report *r, bool transfers)
 {
-    int single;
-    size_t n;
-    struct slow_gpu *list = list_slow(r, &n, &single);
-    json_t *json = bb_table_list(slow_fields, list, n, sizeof(*list));
+    struct slow_list list = list_slow(r, transfers);
+    json_t *json =
+        bb_table_list(transfers ? slow_transfer_fields : slow_gpu_fields, list.ranks, list.n, sizeof(*list.ranks));
 
-    free(list);
+    free(list.ranks);
     return json;
 }
 
@@ -212,26 +283,44 @@ void bb_run_longest_print(const struct bb_run_report *r, int slowest, FILE *out)
                 traced[longest].compute_us / traced[slowest].compute_us, slowest);
 }
 
+/* Prints the group whose transfers take longest, with at most MAX_RANKS of its ranks. */
+static void print_slow_transfer(const struct bb_run_report *r, const struct slow_rank *slow, FILE *out)
+{
+    enum { MAX_RANKS = 8 };
+    const struct bb_layout *l = &r->step->layout;
+    const int instance = bb_group_instance(l, slow->group_index, slow->rank), size = l->groups[slow->group_index].size;
+    char time[BB_TIME_TEXT];
+
+    fprintf(out, "# slow communication: group %s of ranks", slow->group);
+    for (int i = 0; i < size && i < MAX_RANKS; i++)
+        fprintf(out, "%s %d", i > 0 ? "," : "", bb_group_member(l, slow->group_index, instance, i));
+    fprintf(out, "%s: transfers take %s, %.2f x the time of other groups; to find the link: busbar bench p2p\n",
+            size > MAX_RANKS ? " .." : "", bb_format_time(slow->us, time), slow->slowdown);
+}
+
 void bb_run_culprit_print(const struct bb_run_report *r, FILE *out)
 {
     const int late = r->waiting->n > 0 ? r->waiting->late_rank : BB_NONE;
-    int single;
-    size_t n;
-    struct slow_gpu *list = list_slow(r, &n, &single);
+    struct slow_list gpus = list_slow(r, false), transfers = list_slow(r, true);
 
-    if (single > 0 && (r->full || (n == 0 && late == BB_NONE)))
+    if (gpus.single > 0 && (r->full || (gpus.n == 0 && late == BB_NONE)))
         fprintf(
             out,
             "# GPUs not judged as slow or not: %d of %d ranks, because no other rank has their role; to judge them: "
             "more ranks (replicas)\n",
-            single, r->session->world.size);
-    if (n > MAX_NAMED)
-        fprintf(out, "# slow: %zu of %d ranks, the slowest last:\n", n, r->session->world.size);
-    for (size_t i = n > MAX_NAMED ? n - MAX_NAMED : 0; i < n; i++)
-        bb_table_sentence(out, slow_fields, &list[i]);
-    if (n == 0 && late != BB_NONE)
+            gpus.single, r->session->world.size);
+    if (gpus.n > MAX_NAMED)
+        fprintf(out, "# slow: %zu of %d ranks, the slowest last:\n", gpus.n, r->session->world.size);
+    for (size_t i = gpus.n > MAX_NAMED ? gpus.n - MAX_NAMED : 0; i < gpus.n; i++)
+        bb_table_sentence(out, slow_gpu_fields, &gpus.ranks[i]);
+    if (gpus.n == 0 && transfers.n > 0)
+        print_slow_transfer(r, &transfers.ranks[transfers.n - 1], out);
+    else if (gpus.n == 0 && late != BB_NONE)
         fprintf(out, "# late: rank %d (%s, GPU %d), %s: the other ranks of the role wait for it\n", late,
                 r->session->world.hosts[late], r->session->devices[late].ordinal,
                 r->step->roles[r->step->role_of[late]].name);
-    free(list);
+    else if (gpus.n == 0)
+        bb_run_forecast_print_comm(r->forecast, out);
+    free(gpus.ranks);
+    free(transfers.ranks);
 }

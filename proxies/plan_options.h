@@ -11,6 +11,7 @@
 #include "proxies/offline/export/export.h"
 #include "proxies/offline/plan/forecast.h"
 #include "proxies/offline/plan/plan_export.h"
+#include "proxies/offline/plan/training_time.h"
 
 #include <jansson.h>
 
@@ -26,7 +27,8 @@ enum bb_plan_feature {
     BB_PLAN_FORECAST = 1 << 24,                 /* the plan predicts real training */
     BB_PLAN_MEMORY = 1 << 25,                   /* the size of the GPU memory is known */
     BB_PLAN_NODES = 1 << 26,                    /* the number of GPUs per node is known */
-    BB_PLAN_CONDITIONS = (1 << 27) - (1 << 20), /* all of the above */
+    BB_PLAN_FAILURES = 1 << 27,                 /* --mtbf-node is given */
+    BB_PLAN_CONDITIONS = (1 << 28) - (1 << 20), /* all of the above */
     BB_PLAN_COLLECTIVE = 1 << 28,               /* the plan is for a collective */
     BB_PLAN_STEP = BB_FEATURE_STEP,             /* the plan is for a training step, not for a collective */
     BB_PLAN_ONE_STEP = BB_PLAN_STEP | BB_PLAN_SINGLE
@@ -41,6 +43,7 @@ struct bb_plan_options {
                                          collective); the JSON output lists their options */
     struct bb_proxy_config config;
     const char *cluster, *tokens, *files[BB_N_PLAN_EXPORTS];
+    struct bb_failure_options failures;
     struct bb_opt_texts changes;      /* --set */
     const char *export, *export_file; /* format and file name of --export */
     struct bb_export_selection export_only;

@@ -112,6 +112,8 @@ static unsigned features_of(const struct bb_plan_options *o, const struct bb_pro
         features |= BB_PLAN_CLUSTER | BB_PLAN_MEMORY | BB_PLAN_NODES;
     if (o->jitter)
         features |= BB_PLAN_JITTER;
+    if (o->failures.mtbf_node)
+        features |= BB_PLAN_FAILURES;
     if (o->forecast)
         features |= BB_PLAN_FORECAST;
     if (o->gpu_memory > 0)
@@ -131,6 +133,7 @@ int bb_plan_validate_requirements(const struct bb_plan_options *o, const struct 
         {BB_PLAN_LAYOUTS, "requires --best-layout"},
         {BB_PLAN_CLUSTER, "requires --cluster (for example --cluster h100-sxm-ib)"},
         {BB_PLAN_JITTER, "requires --jitter (for example --jitter 3%)"},
+        {BB_PLAN_FAILURES, "requires --mtbf-node (for example --mtbf-node 1500d)"},
         {BB_PLAN_SINGLE, "applies to one plan, but --best-layout compares many; leave one out"},
         {BB_PLAN_FORECAST, "only applies to transformer forecasts: it requires --cluster, and no --compute, "
                            "--tflops, --forward-us or --backward-us"},

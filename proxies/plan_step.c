@@ -255,21 +255,27 @@ static int check_memory(const struct bb_plan_options *o, const struct plan_resul
     return 0;
 }
 
-/* Predict the duration of training on --tokens tokens (text) from the predicted step time. */
-static int compute_training_time(struct plan_results *f, const char *text)
+/* Predict the duration of training on --tokens tokens from the predicted step time, also with failures. */
+static int compute_training_time(const struct bb_plan_options *o, int gpus_per_node, struct plan_results *f)
 {
     const struct bb_prediction *p = &f->prediction;
+    const int nodes = (f->step.layout.ranks + gpus_per_node - 1) / gpus_per_node;
+    struct bb_failures failures;
     double tokens;
-    int rc = bb_tokens_parse(text, &tokens);
+    int rc;
 
-    if (rc)
-        return rc;
+    TRY(bb_tokens_parse(o->tokens, &tokens));
+    TRY(bb_failures_parse(&o->failures, &failures));
     if (f->step.tokens <= 0)
         return bb_err(BB_EUSAGE, "%s: --tokens is not supported for this proxy (its samples have no tokens)",
                       f->step.proxy);
-    if (f->predicted)
-        f->training = bb_training_time(&f->step, (double)p->classes[p->slowest].all.step_ns, tokens);
-    return 0;
+    if (!f->predicted)
+        return 0;
+    f->training = bb_training_time(&f->step, (double)p->classes[p->slowest].all.step_ns, tokens);
+    if (failures.mtbf_node_s > 0)
+        TRY(bb_reliability(&failures, nodes, &f->training, &f->training.with_failures));
+out:
+    return rc;
 }
 
 static void warn_unmeasured(const struct bb_prediction *p, int n_groups)
@@ -328,7 +334,7 @@ int bb_plan_step(const struct bb_plan_options *o, const struct bb_proxy *proxy, 
     if (f.predicted)
         TRY(predict(o, &cluster, &f));
     if (o->tokens)
-        TRY(compute_training_time(&f, o->tokens));
+        TRY(compute_training_time(o, cluster.gpus_per_node, &f));
     if (o->best_order)
         TRY(bb_best_order(proxy, &config, config.gpus_per_node, &f.best));
     rc = bb_checks_report(&f.plan.checks);
@@ -347,6 +353,7 @@ out:
 int bb_plan_validate_step(const struct bb_plan_options *o)
 {
     struct bb_conditions conditions;
+    struct bb_failures failures;
     double tokens;
     int rc = 0;
 
@@ -355,6 +362,9 @@ int bb_plan_validate_step(const struct bb_plan_options *o)
     TRY(bb_export_validate(o->export, o->export_only, o->cluster, &conditions.slow));
     if (o->tokens)
         TRY(bb_tokens_parse(o->tokens, &tokens));
+    else if (o->failures.mtbf_node)
+        return bb_err(BB_EUSAGE, "--mtbf-node requires --tokens (for example --tokens 15T)");
+    TRY(bb_failures_parse(&o->failures, &failures));
     if (o->config.transformer.float8 && o->cluster && o->rates == BB_RATES_MACHINE && !o->forecast)
         return bb_err(BB_EUSAGE,
                       "--fp8 only applies to forecasts; --compute gemm predicts the proxy's own run, which has no FP8 "

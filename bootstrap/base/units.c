@@ -128,6 +128,27 @@ int bb_parse_count(const char *text, double *count)
     return 0;
 }
 
+int bb_parse_duration(const char *text, double *seconds)
+{
+    static const struct {
+        const char *unit;
+        double seconds;
+    } units[] = {{"us", 1e-6}, {"ms", 1e-3}, {"s", 1}, {"m", 60}, {"h", 3600}, {"d", 86400}};
+    const size_t digits = strspn(text, "0123456789.");
+    char number[32];
+    double value;
+
+    if (digits == 0 || digits >= sizeof(number))
+        return -BB_EUSAGE;
+    snprintf(number, sizeof(number), "%.*s", (int)digits, text);
+    for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++)
+        if (strcmp(text + digits, units[i].unit) == 0 && bb_parse_double(number, &value) == 0) {
+            *seconds = value * units[i].seconds;
+            return 0;
+        }
+    return -BB_EUSAGE;
+}
+
 const char *bb_format_bytes(size_t bytes, char buf[BB_BYTES_TEXT])
 {
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};

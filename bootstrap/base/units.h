@@ -26,6 +26,10 @@ int bb_parse_bytes(const char *text, size_t *bytes) BB_MUST_CHECK;
  */
 int bb_parse_count(const char *text, double *count) BB_MUST_CHECK;
 
+/* bb_parse_duration - a time: "40s", "1.5h". A decimal number >= 0 and one of us, ms, s, m (minutes), h and d (days).
+ * seconds: out, set only on success. Returns 0 or -BB_EUSAGE. */
+int bb_parse_duration(const char *text, double *seconds) BB_MUST_CHECK;
+
 /* bb_parse_int - parse a decimal integer from min to max; any other text is invalid. Returns 0 or -BB_EUSAGE. */
 int bb_parse_int(const char *text, int min, int max, int *value) BB_MUST_CHECK;
 

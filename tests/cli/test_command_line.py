@@ -200,7 +200,7 @@ def test_help_about_one_subject_has_its_options_only(busbar):
         assert set(present.split()) <= set(shown)
         for option in sorted(set(every) - set(shown))[::5]:
             line = busbar.run("plan", subject, "--ranks", 4, f"--{option}", 2, emulated=False)
-            assert line.returncode == 2 and re.search("applies only to|does not support|requires --best-layout|requires a value|requires tiles|no counterpart|expected", line.stderr), (
+            assert line.returncode == 2 and re.search("applies only to|does not support|requires --best-layout|requires --cluster|requires a value|requires tiles|no counterpart|expected", line.stderr), (
                 subject, option, line.stderr)
     assert busbar.run("help", "plan", "transformer", emulated=False).stdout == busbar.run("plan", "transformer", "--help", emulated=False).stdout
 

@@ -15,7 +15,7 @@
 struct answer {
     char misfit[BB_MISFIT_TEXT], memory[TEXT], guessed[TEXT], bottleneck[TEXT], training[TEXT], jitter[TEXT],
         checks[TEXT];
-    char rates[TEXT], accuracy[TEXT], host[TEXT], longest[TEXT], limit[TEXT];
+    char rates[TEXT], accuracy[TEXT], host[TEXT], longest[TEXT], limit[TEXT], failures[TEXT], lost[TEXT];
     const char *condition;
     struct bb_predicted_rank slowest; /* times that are not printed are negative */
     const char *role, *group;
@@ -87,6 +87,8 @@ static const struct {
     {"host-bound", LINE(host)},
     {"jitter", LINE(jitter)},
     {"training", LINE(training)},
+    {"failures", LINE(failures)},
+    {"lost time", LINE(lost)},
     {"rates", LINE(rates)},
     {"accuracy", LINE(accuracy)},
     {"checks", LINE(checks)},
@@ -215,6 +217,8 @@ static struct answer answer_of(const struct bb_plan_report *r)
         bb_jittered_text(r->jittered, a.jitter, TEXT);
     if (r->training)
         bb_training_time_text(r->training, a.training, TEXT);
+    if (r->training)
+        bb_reliability_text(r->training, a.failures, a.lost, TEXT);
     return a;
 }
 

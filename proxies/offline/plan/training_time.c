@@ -1,4 +1,5 @@
-/* training_time.c - number of steps, days and GPU hours of a training run; see training_time.h. */
+/* training_time.c - number of steps, days and GPU hours of a training run, and the effect of failures; see
+ * training_time.h. */
 #include "proxies/offline/plan/training_time.h"
 
 #include "bootstrap/base/units.h"
@@ -12,6 +13,92 @@ struct bb_training_time bb_training_time(const struct bb_step *step, double ns, 
     return (struct bb_training_time){
         .tokens = tokens, .steps = steps, .days = hours / 24, .gpu_hours = hours * step->layout.ranks};
 }
+
+/* ---- failures ---- */
+
+static int parse_duration(const char *option, const char *text, double *seconds)
+{
+    if (!text || (bb_parse_duration(text, seconds) == 0 && *seconds <= 1e12))
+        return 0;
+    return bb_err(BB_EUSAGE,
+                  "--%s: '%s' is not valid, expected a time with unit s, m (minutes), h or d (for example 40s)", option,
+                  text);
+}
+
+int bb_failures_parse(const struct bb_failure_options *o, struct bb_failures *f)
+{
+    int rc;
+
+    *f = (struct bb_failures){.repair_s = 86400, .spares = -1};
+    TRY(parse_duration("mtbf-node", o->mtbf_node, &f->mtbf_node_s));
+    TRY(parse_duration("checkpoint", o->checkpoint, &f->checkpoint_s));
+    TRY(parse_duration("restart", o->restart, &f->restart_s));
+    TRY(parse_duration("repair", o->repair, &f->repair_s));
+    if (o->mtbf_node && (!o->checkpoint || !o->restart))
+        return bb_err(BB_EUSAGE, "--mtbf-node requires --checkpoint and --restart (for example --checkpoint 40s "
+                                 "--restart 10m)");
+    if (o->mtbf_node && f->mtbf_node_s == 0)
+        return bb_err(BB_EUSAGE, "--mtbf-node: '%s' is not valid, expected a time above 0 (for example 1500d)",
+                      o->mtbf_node);
+    if (o->spares && bb_parse_int(o->spares, 0, 1000000, &f->spares))
+        return bb_err(BB_EUSAGE, "--spares: '%s' is not valid, expected a whole number from 0 to 1000000", o->spares);
+    if (o->repair && !o->spares)
+        return bb_err(BB_EUSAGE,
+                      "--repair requires --spares N: without it, a failed node is replaced within --restart");
+out:
+    return rc;
+}
+
+/* Daly 2006, eq. 37. */
+static double daly_interval_s(double checkpoint_s, double mtbf_s)
+{
+    const double part = checkpoint_s / (2 * mtbf_s);
+
+    return part < 1 ? sqrt(2 * checkpoint_s * mtbf_s) * (1 + sqrt(part) / 3 + part / 9) - checkpoint_s : mtbf_s;
+}
+
+/* Returns the share of time in which more than `spares` nodes are in repair. load: mean number of nodes that would be
+ * in repair if the job never waited. */
+static double share_of_node_wait(double load, int spares)
+{
+    double blocked = 1;
+
+    for (int n = 1; n <= spares + 1; n++)
+        blocked = load * blocked / (n + load * blocked);
+    return spares < 0 ? 0 : blocked;
+}
+
+int bb_reliability(const struct bb_failures *f, int nodes, const struct bb_training_time *t,
+                   struct bb_reliability *result)
+{
+    const double mtbf_s = f->mtbf_node_s / nodes, step_s = 86400 * t->days / t->steps;
+    const double daly_s = daly_interval_s(f->checkpoint_s, mtbf_s);
+    const double steps = fmin(t->steps, fmax(1, round(daly_s / step_s)));
+    const double interval_s = steps * step_s, tries_s = interval_s + f->checkpoint_s;
+    const double failures = expm1(tries_s / mtbf_s); /* expected number during one interval, without restarts */
+    const double restarts_s = failures * mtbf_s * expm1(f->restart_s / mtbf_s);
+    const double running_s = failures * mtbf_s + restarts_s;
+    const double node_wait = share_of_node_wait(f->repair_s / mtbf_s, f->spares), running = 1 - node_wait;
+
+    *result = (struct bb_reliability){.mtbf_s = mtbf_s,
+                                      .daly_interval_s = daly_s,
+                                      .interval_s = interval_s,
+                                      .goodput = running * interval_s / running_s,
+                                      .checkpoints = running * f->checkpoint_s / running_s,
+                                      .lost_steps = running * (failures * mtbf_s - tries_s) / running_s,
+                                      .restarts = running * restarts_s / running_s,
+                                      .node_wait = node_wait};
+    if (!(result->goodput >= 1e-3))
+        return bb_err(
+            BB_EUSAGE,
+            "--mtbf-node: with %d nodes, a failure every %.3g s leaves less than 0.1 %% of the time for training",
+            nodes, mtbf_s);
+    result->days = t->days / result->goodput;
+    result->gpu_hours = t->gpu_hours / result->goodput;
+    return 0;
+}
+
+/* ---- texts ---- */
 
 /* Formats 15e12 as "15T" and 2.5e9 as "2.5B". */
 static const char *count_text(double count, int digits, char text[32])
@@ -36,10 +123,54 @@ void bb_training_time_text(const struct bb_training_time *t, char *text, size_t 
              t->steps == 1 ? "" : "s", bb_format_rounded(t->days, days), count_text(t->gpu_hours, 3, hours));
 }
 
+/* Formats 5400 s as "1.5 h". */
+static const char *duration_text(double seconds, char text[32])
+{
+    static const struct {
+        const char *unit;
+        double seconds;
+    } units[] = {{"days", 86400}, {"h", 3600}, {"min", 60}, {"s", 0}};
+    int unit = 0;
+
+    while (seconds < units[unit].seconds)
+        unit++;
+    snprintf(text, 32, "%.3g %s", seconds / fmax(units[unit].seconds, 1), units[unit].unit);
+    return text;
+}
+
+void bb_reliability_text(const struct bb_training_time *t, char *failures, char *lost, size_t size)
+{
+    const struct bb_reliability *r = &t->with_failures;
+    char mtbf[32], interval[32], hours[32], days[BB_ROUNDED_TEXT];
+
+    failures[0] = lost[0] = '\0';
+    if (r->mtbf_s == 0)
+        return;
+    snprintf(failures, size, "one every %s; with a checkpoint every %s: %s days, %s GPU hours, goodput %.3g%%",
+             duration_text(r->mtbf_s, mtbf), duration_text(r->interval_s, interval), bb_format_rounded(r->days, days),
+             count_text(r->gpu_hours, 3, hours), 100 * r->goodput);
+    snprintf(lost, size,
+             "steps since the last checkpoint %.2g%%, checkpoints %.2g%%, restarts %.2g%%, waiting for nodes "
+             "%.2g%%",
+             100 * r->lost_steps, 100 * r->checkpoints, 100 * r->restarts, 100 * r->node_wait);
+}
+
+static json_t *reliability_json(const struct bb_reliability *r)
+{
+    return json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "mtbf_s", r->mtbf_s, "daly_interval_s",
+                     r->daly_interval_s, "interval_s", r->interval_s, "goodput", r->goodput, "lost_steps",
+                     r->lost_steps, "checkpoints", r->checkpoints, "restarts", r->restarts, "node_wait", r->node_wait,
+                     "days", r->days, "gpu_hours", r->gpu_hours);
+}
+
 json_t *bb_training_time_json(const struct bb_training_time *t)
 {
-    return json_pack("{s:f, s:I, s:f, s:f}", "tokens", t->tokens, "steps", (json_int_t)t->steps, "days", t->days,
-                     "gpu_hours", t->gpu_hours);
+    json_t *json = json_pack("{s:f, s:I, s:f, s:f}", "tokens", t->tokens, "steps", (json_int_t)t->steps, "days",
+                             t->days, "gpu_hours", t->gpu_hours);
+
+    if (t->with_failures.mtbf_s > 0)
+        json_object_set_new(json, "with_failures", reliability_json(&t->with_failures));
+    return json;
 }
 
 int bb_tokens_parse(const char *text, double *tokens)

@@ -128,6 +128,27 @@ static void parses_counts(void **state)
             fail_msg("'%s' is taken as %g", bad[i], count);
 }
 
+static void parses_durations(void **state)
+{
+    static const struct {
+        const char *text;
+        double seconds;
+    } rows[] = {{"40s", 40}, {"1.5h", 5400}, {"10m", 600}, {"2d", 172800}, {"3ms", 3e-3}, {"5us", 5e-6}, {"0s", 0}};
+    static const char *const bad[] = {"", "5", "s", "5 s", "-5s", "1e3s", "5min", "1.2.3s", "5S", "infs"};
+    double seconds = 77;
+
+    (void)state;
+    for (size_t i = 0; i < ROWS(rows); i++) {
+        assert_int_equal(bb_parse_duration(rows[i].text, &seconds), 0);
+        if (fabs(seconds - rows[i].seconds) > 1e-12 * rows[i].seconds)
+            fail_msg("'%s' is taken as %g", rows[i].text, seconds);
+    }
+    seconds = 77;
+    for (size_t i = 0; i < ROWS(bad); i++)
+        if (bb_parse_duration(bad[i], &seconds) != -BB_EUSAGE || seconds != 77)
+            fail_msg("'%s' is taken as %g", bad[i], seconds);
+}
+
 /* Random text never crashes the parser; accepted text is a number followed by at most one unit letter. */
 static void random_text_does_not_crash_the_size_parser(void **state)
 {
@@ -273,6 +294,7 @@ int main(void)
         cmocka_unit_test(parses_integers),
         cmocka_unit_test(parses_numbers),
         cmocka_unit_test(parses_counts),
+        cmocka_unit_test(parses_durations),
         cmocka_unit_test(random_text_does_not_crash_the_size_parser),
         cmocka_unit_test(formats_times),
         cmocka_unit_test(formats_sizes),

@@ -29,6 +29,31 @@ typedef ncclResult_t ncclGather_fn(const void *send, void *recv, size_t count, n
 typedef ncclResult_t ncclScatter_fn(const void *send, void *recv, size_t count, ncclDataType_t, int root, ncclComm_t,
                                     cudaStream_t);
 
+/*
+ * In NCCL 2.31 and later: collectives with a configuration of the single call. The struct is ncclCollConfig_t of NCCL 2.31;
+ * later versions append members and accept the shorter struct by its size.
+ */
+struct bb_nccl_coll_config {
+    size_t size;
+    unsigned magic, version;
+    void *ext;                                       /* NULL */
+    int min_ctas, max_ctas, nvls_ctas, cluster_size; /* NCCL_CONFIG_UNDEF_INT */
+    const char *selection;                           /* algorithm and protocol, for example "RING_LL128" */
+    int force;                                       /* 1: an unavailable selection is an error; 0: NCCL chooses then */
+    int cta_policy;                                  /* NCCL_CONFIG_UNDEF_INT */
+    unsigned long long tag;
+};
+typedef ncclResult_t ncclAllReduceConfig_fn(const void *send, void *recv, size_t count, ncclDataType_t, ncclRedOp_t,
+                                            ncclComm_t, cudaStream_t, const struct bb_nccl_coll_config *config);
+typedef ncclResult_t ncclAllGatherConfig_fn(const void *send, void *recv, size_t count, ncclDataType_t, ncclComm_t,
+                                            cudaStream_t, const struct bb_nccl_coll_config *config);
+typedef ncclResult_t ncclReduceScatterConfig_fn(const void *send, void *recv, size_t count, ncclDataType_t, ncclRedOp_t,
+                                                ncclComm_t, cudaStream_t, const struct bb_nccl_coll_config *config);
+typedef ncclResult_t ncclBroadcastConfig_fn(const void *send, void *recv, size_t count, ncclDataType_t, int root,
+                                            ncclComm_t, cudaStream_t, const struct bb_nccl_coll_config *config);
+typedef ncclResult_t ncclReduceConfig_fn(const void *send, void *recv, size_t count, ncclDataType_t, ncclRedOp_t,
+                                         int root, ncclComm_t, cudaStream_t, const struct bb_nccl_coll_config *config);
+
 #if NCCL_VERSION_CODE >= 22200
 typedef ncclResult_t ncclGroupSimulateEnd_fn(ncclSimInfo_t *info);
 #endif

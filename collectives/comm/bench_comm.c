@@ -224,6 +224,7 @@ static int measure_count(struct lives *v, int ranks)
     v->life.parts = v->options.parts < ranks ? v->options.parts : ranks;
     v->life.capture_choices = true;
     memset(v->life.choice, 0, sizeof v->life.choice);
+    bb_range_push_once(&v->life.nvtx, 0, v->life.bytes, "communicators of %d ranks", ranks);
     TRY(bb_part_begin(&v->life.nvtx, BB_PART_WARM_UP));
     for (int i = 0; i < v->options.warmup; i++)
         TRY(run_life(v, -v->options.warmup + i));
@@ -236,6 +237,7 @@ static int measure_count(struct lives *v, int ranks)
         memcpy(v->us + (size_t)i * BB_COMM_STEPS, v->life.us, sizeof v->life.us);
     }
     TRY(bb_part_end(&v->life.nvtx, BB_PART_SAMPLES));
+    bb_range_pop(&v->life.nvtx);
     TRY(bb_telemetry_end_timing(&v->session.observer, &v->session.world, &v->seen));
     TRY(bb_world_allgather(&v->session.world, v->us, v->all_us, own * sizeof *v->us));
     if (v->session.world.rank == 0)

@@ -4,6 +4,8 @@
 #include "cuda/data/pattern.h"
 #include "cuda/device/check.h"
 
+#include <stdio.h>
+
 /* The values of busbar's enums equal the values of NCCL's enums, so a cast converts them. */
 #define SAME(ours, nccl) _Static_assert((int)(ours) == (int)(nccl), #ours)
 SAME(BB_INT8, ncclInt8);
@@ -29,13 +31,51 @@ SAME(BB_AVG, ncclAvg);
 
 struct bb_native bb_native_find(void)
 {
-    struct bb_native n;
+    struct bb_native n = {0};
+    const struct {
+        const char *name;
+        void *to;
+    } functions[] = {
+        {"ncclAlltoAll", &n.alltoall},
+        {"ncclGather", &n.gather},
+        {"ncclScatter", &n.scatter},
+        {"ncclAllReduceConfig", &n.all_reduce},
+        {"ncclAllGatherConfig", &n.all_gather},
+        {"ncclReduceScatterConfig", &n.reduce_scatter},
+        {"ncclBroadcastConfig", &n.broadcast},
+        {"ncclReduceConfig", &n.reduce},
+    };
 
-    *(void **)&n.alltoall = bb_nccl_symbol("ncclAlltoAll");
-    *(void **)&n.gather = bb_nccl_symbol("ncclGather");
-    *(void **)&n.scatter = bb_nccl_symbol("ncclScatter");
+    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
+        *(void **)functions[i].to = bb_nccl_symbol(functions[i].name);
     return n;
 }
+
+bool bb_native_select(struct bb_native *n, const char *selection)
+{
+    const ncclConfig_t initial = NCCL_CONFIG_INITIALIZER; /* has the magic number of all NCCL structs */
+
+    n->config = (struct bb_nccl_coll_config){0};
+    if (!selection || !n->all_reduce)
+        return n->all_reduce;
+    snprintf(n->selection, sizeof n->selection, "%s", selection);
+    n->config = (struct bb_nccl_coll_config){.size = sizeof n->config,
+                                             .magic = initial.magic,
+                                             .version = NCCL_VERSION(2, 31, 2),
+                                             .min_ctas = NCCL_CONFIG_UNDEF_INT,
+                                             .max_ctas = NCCL_CONFIG_UNDEF_INT,
+                                             .nvls_ctas = NCCL_CONFIG_UNDEF_INT,
+                                             .cluster_size = NCCL_CONFIG_UNDEF_INT,
+                                             .selection = n->selection,
+                                             .cta_policy = NCCL_CONFIG_UNDEF_INT};
+    return true;
+}
+
+/* Calls the NCCL collective, or, if an algorithm is selected, its variant with a configuration. */
+#define CALL(c, name, configured, ...)                                                                                 \
+    ((c)->native->config.size > 0                                                                                      \
+         ? bb_nccl_at((c)->native->configured(__VA_ARGS__, &(c)->native->config), #name "Config", __FILE__, __LINE__)  \
+         : BB_NCCL(name(__VA_ARGS__)))
 
 static ncclDataType_t type_of(const struct bb_call *c)
 {
@@ -79,27 +119,30 @@ void bb_mulsums_release(struct bb_mulsums *m, struct bb_comm *comm)
 
 static int launch_all_reduce(const struct bb_call *c)
 {
-    return BB_NCCL(ncclAllReduce(c->send, c->recv, c->count, type_of(c), op_of(c), c->comm->nccl, c->stream));
+    return CALL(c, ncclAllReduce, all_reduce, c->send, c->recv, c->count, type_of(c), op_of(c), c->comm->nccl,
+                c->stream);
 }
 
 static int launch_all_gather(const struct bb_call *c)
 {
-    return BB_NCCL(ncclAllGather(c->send, c->recv, c->count, type_of(c), c->comm->nccl, c->stream));
+    return CALL(c, ncclAllGather, all_gather, c->send, c->recv, c->count, type_of(c), c->comm->nccl, c->stream);
 }
 
 static int launch_reduce_scatter(const struct bb_call *c)
 {
-    return BB_NCCL(ncclReduceScatter(c->send, c->recv, c->count, type_of(c), op_of(c), c->comm->nccl, c->stream));
+    return CALL(c, ncclReduceScatter, reduce_scatter, c->send, c->recv, c->count, type_of(c), op_of(c), c->comm->nccl,
+                c->stream);
 }
 
 static int launch_broadcast(const struct bb_call *c)
 {
-    return BB_NCCL(ncclBroadcast(c->send, c->recv, c->count, type_of(c), c->root, c->comm->nccl, c->stream));
+    return CALL(c, ncclBroadcast, broadcast, c->send, c->recv, c->count, type_of(c), c->root, c->comm->nccl, c->stream);
 }
 
 static int launch_reduce(const struct bb_call *c)
 {
-    return BB_NCCL(ncclReduce(c->send, c->recv, c->count, type_of(c), op_of(c), c->root, c->comm->nccl, c->stream));
+    return CALL(c, ncclReduce, reduce, c->send, c->recv, c->count, type_of(c), op_of(c), c->root, c->comm->nccl,
+                c->stream);
 }
 
 /* Returns the start of slice `i` in a buffer of slices with c->count elements each. */

@@ -10,13 +10,25 @@
 #include "collectives/ops/coll.h"
 
 /* NCCL functions that are newer than the oldest NCCL version that busbar supports. NULL: the loaded library lacks
- * the function, and the collective is built from sends and receives. Call bb_native_find once per run. */
+ * the function, and the collective is built from sends and receives, or no configuration is possible. Call bb_native_find
+ * once per run. */
 struct bb_native {
     ncclAlltoAll_fn *alltoall;
     ncclGather_fn *gather;
     ncclScatter_fn *scatter;
+    ncclAllReduceConfig_fn *all_reduce;
+    ncclAllGatherConfig_fn *all_gather;
+    ncclReduceScatterConfig_fn *reduce_scatter;
+    ncclBroadcastConfig_fn *broadcast;
+    ncclReduceConfig_fn *reduce;
+    struct bb_nccl_coll_config config; /* of the five collectives above; size 0: none */
+    char selection[32];                /* the text that config refers to */
 };
 struct bb_native bb_native_find(void);
+
+/* bb_native_select - let NCCL 2.31 or later run collectives with this algorithm and protocol ("RING_LL128") if it offers
+ * them; NULL: with NCCL's own choice. Returns whether the loaded library can. */
+bool bb_native_select(struct bb_native *n, const char *selection);
 
 /* Pre-multiplied sum operations (ncclRedOpCreatePreMulSum) of a communicator, one per data type, with this rank's
  * scalar. A zero-initialized struct is empty. */

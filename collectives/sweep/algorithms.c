@@ -100,6 +100,20 @@ static int resolve_candidate(struct bb_algorithms *a, struct bb_row *row, int pl
     return rc;
 }
 
+/* Forces an algorithm/protocol pair, or ends the forcing (NULL): by the configuration of each call where NCCL has one,
+ * otherwise by the tuner plugin. */
+static void force(struct bb_algorithms *a, const struct bb_algorithm_protocol *what)
+{
+    char name[32];
+
+    if (what) /* NCCL writes NVLSTREE_SIMPLE in configurations, but NVLS_TREE to profilers */
+        snprintf(name, sizeof name, "%s_%s",
+                 strcmp(bb_algorithms[what->algorithm], "NVLS_TREE") ? bb_algorithms[what->algorithm] : "NVLSTREE",
+                 bb_protocols[what->protocol]);
+    if (!a->native || !bb_native_select(a->native, what ? name : NULL))
+        bb_tuner_force(what);
+}
+
 static int measure_forced(struct bb_algorithms *a, const struct bb_row *chosen, struct bb_algorithm_protocol what)
 {
     struct bb_row row = {.c = chosen->c, .group = chosen->group, .first = chosen->first, .chosen = chosen};
@@ -116,9 +130,9 @@ static int measure_forced(struct bb_algorithms *a, const struct bb_row *chosen, 
     }
     if (!row.wanted[BB_OUT_OF_PLACE] && !row.wanted[BB_IN_PLACE])
         return 0;
-    bb_tuner_force(&what);
+    force(a, &what);
     rc = a->measure(a->arg, &row);
-    bb_tuner_force(NULL);
+    force(a, NULL);
     for (int placement = 0; placement < BB_PLACEMENTS && rc == 0; placement++)
         if (e[placement])
             rc = resolve_candidate(a, &row, placement, e[placement]);
@@ -307,9 +321,9 @@ static int confirm(struct bb_algorithms *a, const struct bb_tuned_case *tuned, s
 
     memcpy(forced.wanted, tuned->measured, sizeof forced.wanted);
     memcpy(own.wanted, tuned->measured, sizeof own.wanted);
-    bb_tuner_force(&e.what);
+    force(a, &e.what);
     rc = a->measure(a->arg, &forced);
-    bb_tuner_force(NULL);
+    force(a, NULL);
     TRY(rc);
     TRY(a->measure(a->arg, &own));
     for (int placement = 0; placement < BB_PLACEMENTS; placement++) {

@@ -22,6 +22,7 @@ struct bb_tuned_case {
 /* State of option --sweep-algorithms in a run. A zero-initialized struct is empty. */
 struct bb_algorithms {
     const struct bb_bench_context *ctx;
+    struct bb_native *native; /* forces algorithms if NCCL has a configuration of single calls; NULL: the tuner does */
     /* Functions of the caller. measure: measures a row for the buffer placements (in place, out of place) in
      * row->wanted, collective over all ranks; report: prints the row and writes its results. */
     int (*measure)(void *arg, struct bb_row *row);

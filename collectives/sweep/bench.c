@@ -706,6 +706,7 @@ static int run_sweep(struct bench *b)
     int rc = start_progress(b);
 
     b->algorithms = (struct bb_algorithms){.ctx = &b->ctx,
+                                           .native = b->session.nccl_runtime >= 23100 ? &b->native : NULL,
                                            .measure = measure_placements,
                                            .report = report_row,
                                            .arg = b,

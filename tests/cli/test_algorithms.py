@@ -51,6 +51,20 @@ def test_every_variant_has_its_own_rows(busbar, tmp_path):
     assert {item["reason"] for item in not_measured} == {"not_offered"} and len(not_measured) == 21 - 6
 
 
+@pytest.mark.parametrize("collective", ["all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce"])
+def test_nccl_of_today_is_forced_by_the_configuration_of_each_call(busbar, tmp_path, collective):
+    """NCCL 2.31 introduced functions with a configuration. The rows equal those that the tuner plugin forces."""
+    rows = [[(r["algorithm"], r["protocol"], r["forced"], r["time_us"]["p50"])
+             for r in sweep(busbar, tmp_path, collective, sizes=str(SMALL), env={"EMU_DATA": "off", "EMU_NCCL_WINDOW": minor})["results"]]
+            for minor in ("30", "32")]
+    assert rows[0] == rows[1] and len(rows[0]) > 2
+    function = "nccl" + "".join(word.capitalize() for word in collective.split("_")) + "Config"
+    for minor, status in (("30", 0), ("32", 1)):
+        done = busbar.run("bench", collective, "--sweep-algorithms", "--sizes", SMALL, ranks=2,
+                          env={"EMU_DATA": "off", "EMU_NCCL_WINDOW": minor, "EMU_FAULT": f"fail:rank=0,call=1,name={function}"})
+        assert done.returncode == status and (function in done.stderr) == (status == 1)
+
+
 def test_variants_that_nccl_ignores_are_not_reported_as_measured(busbar, tmp_path):
     run = sweep(busbar, tmp_path, "all_reduce", sizes=str(SMALL), env={"EMU_NCCL_IGNORE": "LL128"})
     assert not [row for row in run["results"] if row["protocol"] == "LL128"]

@@ -6,6 +6,7 @@
 #include "reduce.h"
 #include "types.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -119,6 +120,69 @@ OPERATION(ncclSend, EN_SEND,
 OPERATION(ncclRecv, EN_RECV,
           (void *recvbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm, cudaStream_t stream),
           .recv = recvbuff, .root = peer)
+
+/* ---- NCCL 2.31 and later: collectives with a configuration ---- */
+
+#if NCCL_VERSION_CODE < 23100
+typedef struct {
+    size_t size;
+    unsigned magic, version;
+    void *ext;
+    int minCTAs, maxCTAs, nvlsCTAs, cgaClusterSize;
+    const char *algSelection;
+    int forceAlgSelection, CTAPolicy;
+    uint64_t userProfilerTag;
+} ncclCollConfig_t;
+#endif
+
+/* forceAlgSelection has no effect: an unavailable selection leaves the choice to NCCL. */
+static ncclResult_t issue_configured(const char *function, ncclComm_t comm, struct en_task t,
+                                     const ncclCollConfig_t *config)
+{
+    const ncclConfig_t initial = NCCL_CONFIG_INITIALIZER;
+
+    if (config != NULL && (config->size < 64 || config->magic != initial.magic || config->forceAlgSelection < 0 ||
+                           config->forceAlgSelection > 1))
+        return en_group_note(en_fail(NULL, ncclInvalidArgument, "%s : invalid configuration", function));
+    if (config != NULL && config->algSelection != NULL)
+        snprintf(t.selection, sizeof(t.selection), "%s", config->algSelection);
+    return issue(function, comm, t);
+}
+
+#define CONFIGURED(name, operation, parameters, ...)                                                                   \
+    EN_API(ncclResult_t, name, parameters)                                                                             \
+    {                                                                                                                  \
+        return issue_configured(                                                                                       \
+            #name, comm,                                                                                               \
+            (struct en_task){                                                                                          \
+                .kind = operation, .count = count, .dtype = (int)datatype, .stream = stream, __VA_ARGS__},             \
+            config);                                                                                                   \
+    }
+
+CONFIGURED(ncclAllReduceConfig, EN_ALL_REDUCE,
+           (const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, ncclRedOp_t op,
+            ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t *config),
+           .send = sendbuff, .recv = recvbuff, .op = (int)op)
+
+CONFIGURED(ncclReduceScatterConfig, EN_REDUCE_SCATTER,
+           (const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, ncclRedOp_t op,
+            ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t *config),
+           .send = sendbuff, .recv = recvbuff, .op = (int)op)
+
+CONFIGURED(ncclAllGatherConfig, EN_ALL_GATHER,
+           (const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, ncclComm_t comm,
+            cudaStream_t stream, const ncclCollConfig_t *config),
+           .send = sendbuff, .recv = recvbuff)
+
+CONFIGURED(ncclBroadcastConfig, EN_BROADCAST,
+           (const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm,
+            cudaStream_t stream, const ncclCollConfig_t *config),
+           .send = sendbuff, .recv = recvbuff, .root = root)
+
+CONFIGURED(ncclReduceConfig, EN_REDUCE,
+           (const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, ncclRedOp_t op, int root,
+            ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t *config),
+           .send = sendbuff, .recv = recvbuff, .op = (int)op, .root = root)
 
 /* A free entry of the communicator's operator table; -1: out of memory. */
 static int free_redop(ncclComm_t comm)

@@ -12,7 +12,9 @@ EN_API(ncclResult_t, ncclGetVersion, (int *version))
 {
     if (version == NULL)
         return en_fail(NULL, ncclInvalidArgument, "GetVersion : version argument is NULL");
-    *version = en_window_minor() ? 20009 + 100 * en_window_minor() : NCCL_VERSION_CODE;
+    *version = en_window_minor() == 32 ? 23203
+               : en_window_minor()     ? 20009 + 100 * en_window_minor()
+                                       : NCCL_VERSION_CODE;
     return ncclSuccess;
 }
 

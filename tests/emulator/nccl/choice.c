@@ -9,6 +9,7 @@
 
 #include <dlfcn.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -68,6 +69,16 @@ static bool allows(const char *variable, const char *name)
         list += length + (list[length] == ',');
     }
     return listed != excludes;
+}
+
+/* Returns whether a configured call allows a pair: "RING_LL128". */
+static bool selects(const struct en_task *task, int algorithm, int protocol)
+{
+    char name[sizeof(task->selection)];
+
+    snprintf(name, sizeof(name), "%s_%s", algorithm == EN_NVLS_TREE ? "NVLSTREE" : algorithms[algorithm],
+             protocols[protocol]);
+    return task->selection[0] == '\0' || strcasecmp(name, task->selection) == 0;
 }
 
 static bool ignores(const char *word)
@@ -145,7 +156,7 @@ static void fill(ncclComm_t comm, const struct en_task *task, float costs[EN_ALG
 
     for (int a = 0; a < EN_ALGORITHMS; a++)
         for (int p = 0; p < EN_PROTOCOLS; p++) {
-            double us = allows("NCCL_ALGO", settings[a]) && allows("NCCL_PROTO", protocols[p])
+            double us = allows("NCCL_ALGO", settings[a]) && allows("NCCL_PROTO", protocols[p]) && selects(task, a, p)
                             ? takes_us(comm, task, a, p)
                             : -1;
             costs[a][p] = (float)(us < 0 || (a == EN_RING && p == EN_SIMPLE) ? us : fmax(us, least_us));
@@ -187,7 +198,8 @@ double en_choose(ncclComm_t comm, struct en_task *task)
     en_choose_fastest(comm, task);
     if (!en_has_algorithm(task))
         return -1;
-    if ((t == NULL && getenv("NCCL_ALGO") == NULL && getenv("NCCL_PROTO") == NULL) || comm->size == 1)
+    if ((t == NULL && getenv("NCCL_ALGO") == NULL && getenv("NCCL_PROTO") == NULL && task->selection[0] == '\0') ||
+        comm->size == 1)
         return takes_us(comm, task, task->algorithm, task->protocol);
     fill(comm, task, costs);
     if (t != NULL)

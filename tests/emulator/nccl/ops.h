@@ -55,6 +55,7 @@ struct en_task {
     const void *device_scalar; /* address of the scalar, read when the operation runs; NULL: use `scalar` */
     int root;                  /* root, or peer of a message */
     int algorithm, protocol;   /* of a collective, see choice.h */
+    char selection[32];        /* algSelection of a configured call: one algorithm and protocol; "": none */
     const char *function;      /* name of the exported function */
     bool corrupt;              /* an injected fault: one bit of the delivered data flips */
     cudaStream_t stream;

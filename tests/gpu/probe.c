@@ -16,16 +16,25 @@
  *   granularity          allocation granularity of ncclMemAlloc
  *   multicast_granularity  recommended granularity of multicast (NVLS) memory, to which NCCL before 2.26 rounds the sizes of
  *                        ncclMemAlloc; 0: the driver or the GPU has no multicast
+ *   nccl_queue           operations of two ranks (on one GPU if there is only one) after a closed start barrier until a call
+ *                        blocks; launch_queue / nccl_queue are the entries of an operation
+ *   nccl_host            minimum host time of an operation of both ranks, issued by one thread
+ *   nccl_operation       time of an operation of both ranks, back to back, and the same
+ *   nccl_operation_after_capture  after one was captured in a graph (NCCL_GRAPH_MIXING_SUPPORT)
+ *   nvml_sample          minimum host time of reading clocks, temperature and power
  *   driver_uuid          1: the driver reports the UUID of the GPU or MIG instance
  *   same_uuid            1: the CUDA runtime reports the same UUID
  *
- * Exit status 1 if a call fails. The values are not judged.
+ * Exit status 1 if a call fails. The values are not judged. NCCL before 2.30.3 has no two ranks on one GPU: then there are no
+ * values of NCCL.
  */
 #include "bootstrap/base/clock.h"
+#include "bootstrap/world/comms.h"
 #include "cuda/compute/busy.h"
 #include "cuda/compute/start_barrier.h"
 #include "cuda/data/kernels.h"
 #include "cuda/device/driver.h"
+#include "cuda/device/nvml.h"
 #include "cuda/load/kernels_load.h"
 
 #include <cuda.h>
@@ -36,7 +45,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BYTES = 1 << 16, MAX_CALLS = 8192, ROUNDS = 100 };
+enum { BYTES = 1 << 16, MAX_CALLS = 8192, ROUNDS = 100, RANKS = 2 };
 
 struct probe {
     cudaStream_t stream, other;
@@ -44,6 +53,11 @@ struct probe {
     unsigned char *buf;
     struct bb_busy_report *report; /* pinned host memory */
     struct bb_start_barrier start_barrier;
+    ncclComm_t comms[RANKS];
+    int devices[RANKS];
+    cudaStream_t streams[RANKS]; /* streams[0] is `stream` */
+    unsigned char *words[RANKS];
+    cudaEvent_t joined;
 };
 
 #define CUDA(call) cuda_at((call), #call)
@@ -262,6 +276,134 @@ static int probe_driver(void)
     return 0;
 }
 
+/* ---- NCCL ---- */
+
+static int reduce_word(struct probe *p)
+{
+    int rc;
+
+    TRY(BB_NCCL(ncclGroupStart()));
+    for (int r = 0; r < RANKS; r++)
+        TRY(BB_NCCL(ncclAllReduce(p->words[r], p->words[r], 1, ncclInt32, ncclSum, p->comms[r], p->streams[r])));
+    TRY(BB_NCCL(ncclGroupEnd()));
+out:
+    return rc;
+}
+
+static int wait_for_ranks(struct probe *p)
+{
+    int rc = 0;
+
+    for (int r = 0; r < RANKS && rc == 0; r++)
+        rc = CUDA(cudaStreamSynchronize(p->streams[r]));
+    return rc;
+}
+
+/* Returns a positive value if this NCCL does not accept two ranks on one GPU. */
+static int make_ranks(struct probe *p)
+{
+    int gpus, rc;
+
+    TRY(CUDA(cudaGetDeviceCount(&gpus)));
+    setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 0);
+    for (int r = 0; r < RANKS; r++) {
+        p->devices[r] = r % gpus;
+        TRY(CUDA(cudaSetDevice(p->devices[r])));
+        p->streams[r] = p->stream;
+        if (r > 0)
+            TRY(CUDA(cudaStreamCreateWithFlags(&p->streams[r], cudaStreamNonBlocking)));
+        TRY(CUDA(cudaMalloc((void **)&p->words[r], BYTES)));
+    }
+    TRY(CUDA(cudaSetDevice(0)));
+    if (ncclCommInitAll(p->comms, RANKS, p->devices) != ncclSuccess)
+        return 1;
+    TRY(reduce_word(p));
+    TRY(wait_for_ranks(p));
+out:
+    return rc;
+}
+
+static int time_operations(struct probe *p, const char *name)
+{
+    double host_us = INFINITY;
+    float ms;
+    int rc;
+
+    TRY(CUDA(cudaEventRecord(p->begin, p->stream)));
+    for (int i = 0; i < ROUNDS; i++) {
+        const double start = now_us();
+
+        TRY(reduce_word(p));
+        host_us = fmin(host_us, now_us() - start);
+    }
+    TRY(CUDA(cudaEventRecord(p->end, p->stream)));
+    TRY(wait_for_ranks(p));
+    TRY(CUDA(cudaEventElapsedTime(&ms, p->begin, p->end)));
+    print_metric(name, 1e3 * (double)ms / ROUNDS, "us");
+    if (strcmp(name, "nccl_operation") == 0)
+        print_metric("nccl_host", host_us, "us");
+out:
+    return rc;
+}
+
+/* Captures one operation; the graph is not launched. Streams of several devices join one capture through events. */
+static int capture_operation(struct probe *p)
+{
+    cudaGraph_t graph;
+    int rc;
+
+    TRY(CUDA(cudaStreamBeginCapture(p->stream, cudaStreamCaptureModeThreadLocal)));
+    TRY(CUDA(cudaEventRecord(p->begin, p->stream)));
+    TRY(CUDA(cudaStreamWaitEvent(p->streams[1], p->begin, 0)));
+    TRY(reduce_word(p));
+    TRY(CUDA(cudaSetDevice(p->devices[1])));
+    TRY(CUDA(cudaEventRecord(p->joined, p->streams[1])));
+    TRY(CUDA(cudaSetDevice(0)));
+    TRY(CUDA(cudaStreamWaitEvent(p->stream, p->joined, 0)));
+    TRY(CUDA(cudaStreamEndCapture(p->stream, &graph)));
+    TRY(CUDA(cudaGraphDestroy(graph)));
+out:
+    return rc;
+}
+
+static int probe_nccl(struct probe *p)
+{
+    int rc = make_ranks(p);
+
+    if (rc != 0)
+        return rc < 0 ? rc : 0;
+    TRY(CUDA(cudaSetDevice(p->devices[1])));
+    TRY(CUDA(cudaEventCreateWithFlags(&p->joined, cudaEventDisableTiming)));
+    TRY(CUDA(cudaSetDevice(0)));
+    TRY(probe_queue(p, "nccl_queue", reduce_word));
+    TRY(wait_for_ranks(p));
+    TRY(time_operations(p, "nccl_operation"));
+    TRY(capture_operation(p));
+    TRY(time_operations(p, "nccl_operation_after_capture"));
+out:
+    return rc;
+}
+
+static void probe_nvml(void)
+{
+    struct bb_device_info device = {0};
+    struct bb_nvml_sample sample;
+    double us = INFINITY;
+    struct bb_nvml nvml;
+
+    if (cudaDeviceGetPCIBusId(device.pci, sizeof device.pci, 0) != cudaSuccess)
+        return;
+    bb_nvml_open(&nvml, &device, false);
+    for (int i = 0; nvml.library && i < ROUNDS; i++) {
+        const double start = now_us();
+
+        bb_nvml_sample(&nvml, &sample);
+        us = fmin(us, now_us() - start);
+    }
+    print_metric("nvml_sample", isfinite(us) ? us : 0, "us");
+    bb_nvml_release(&nvml);
+}
+
 int main(void)
 {
     struct probe p = {0};
@@ -275,6 +417,8 @@ int main(void)
     TRY(probe_gpu_clock(&p));
     TRY(probe_events(&p));
     TRY(probe_latencies(&p));
+    probe_nvml();
+    TRY(probe_nccl(&p));
 out:
     return rc == 0 ? 0 : 1;
 }

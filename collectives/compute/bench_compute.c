@@ -32,6 +32,9 @@ struct compute {
     double copy_gbps; /* measured copy bandwidth of the device, 1e9 bytes/s (read + written). The percentage columns
                          print bandwidths relative to copy_gbps and FLOP rates relative to best_tflops */
     double best_tflops[BB_COMPUTE_TYPES];
+    double typical_copy_gbps,
+        typical_tflops[BB_COMPUTE_TYPES]; /* limits of the typical GPU, which no slow GPU lowers */
+    int worst_rank;                       /* rank with worst_error */
     double worst_error;  /* timed kernels of at least 100 us: largest deviation of the measured from the requested
                            duration, in percent */
     double excess_error; /* largest deviation in percent, after subtracting the tolerance TIMED_SLACK_US (in us) from
@@ -201,6 +204,7 @@ static int run_gemms(struct compute *b, int type)
         TRY(bb_measure_gemm(&b->ctx, &cases[i].shape, &computed[i]));
         tflops[i] = giga_per_s(bb_gemm_flops(&cases[i].shape), &computed[i]) / 1e3;
         b->best_tflops[type] = fmax(b->best_tflops[type], tflops[i]);
+        b->typical_tflops[type] = fmax(b->typical_tflops[type], tflops[i] * computed[i].slowdown);
     }
     for (int i = 0; i < n; i++) {
         const struct gemm_row row = {cases[i], computed[i], dtype, tflops[i], 100 * tflops[i] / b->best_tflops[type]};
@@ -258,6 +262,14 @@ out:
     return rc;
 }
 
+static void keep_copy(struct compute *b, size_t bytes, const struct bb_computed *c)
+{
+    const double gbps = giga_per_s((double)bytes, c);
+
+    b->copy_gbps = fmax(b->copy_gbps, gbps);
+    b->typical_copy_gbps = fmax(b->typical_copy_gbps, gbps * c->slowdown);
+}
+
 /* Measures the copy bandwidth that the other memory-bound kernels are compared with: the faster of cudaMemcpyAsync
  * and busbar's copy kernel. */
 static int measure_copy_limit(struct compute *b)
@@ -268,10 +280,10 @@ static int measure_copy_limit(struct compute *b)
 
     begin_kernel(b, "copy", "limit");
     TRY(bb_measure_memcpy(&b->ctx, b->options.bytes, &c));
-    b->copy_gbps = giga_per_s((double)(b->options.bytes / 2 * 2), &c);
+    keep_copy(b, b->options.bytes / 2 * 2, &c);
     if (bb_compute_memory_kernel(0, BB_FLOAT, b->options.bytes, &copy)) {
         TRY(bb_measure_memory_kernel(&b->ctx, &copy.memory_kernel, &c));
-        b->copy_gbps = fmax(b->copy_gbps, giga_per_s((double)bb_memory_kernel_bytes(&copy.memory_kernel), &c));
+        keep_copy(b, bb_memory_kernel_bytes(&copy.memory_kernel), &c);
     }
 out:
     return rc;
@@ -333,6 +345,7 @@ static int put_timed(struct compute *b, const struct bb_busy *busy, double reque
                                   .gbps = busy->gbps > 0 ? t->gbps : NAN};
 
     if (requested_us >= 100) {
+        b->worst_rank = fabs(row.error_percent) > b->worst_error ? t->clock.rank : b->worst_rank;
         b->worst_error = fmax(b->worst_error, fabs(row.error_percent));
         keep_excess(b, requested_us, &t->clock);
     }
@@ -362,36 +375,6 @@ out:
 
 /* ---- running all measurements ---- */
 
-static void print_limits(const struct compute *b)
-{
-    if (!b->session.out)
-        return;
-    if (b->session.detail)
-        fprintf(b->session.detail, "#\n");
-    fprintf(b->session.out, "# limits measured here%s: copy %.1f GB/s",
-            b->options.quick ? " (--quick: too small to reach those of the GPU)" : "", b->copy_gbps);
-    for (int t = 0; t < BB_COMPUTE_TYPES; t++)
-        if (b->best_tflops[t] > 0)
-            fprintf(b->session.out, ", %s %.1f TFLOP/s", bb_dtypes[bb_compute_types[t]].name, b->best_tflops[t]);
-    if (b->options.wanted[BB_COMPUTE_TIMED])
-        fprintf(b->session.out, "; timed kernels of 100 us and more: error at most %.2f %%", b->worst_error);
-    fputc('\n', b->session.out);
-}
-
-static int save_limits(struct compute *b)
-{
-    json_t *tflops = json_object(), *limits = json_object();
-
-    for (int t = 0; t < BB_COMPUTE_TYPES; t++)
-        json_object_set_new(tflops, bb_dtypes[bb_compute_types[t]].name,
-                            bb_json_real(b->best_tflops[t] > 0 ? b->best_tflops[t] : NAN));
-    json_object_set_new(limits, "copy_gbps", bb_json_real(b->copy_gbps));
-    json_object_set_new(limits, "tflops", tflops);
-    json_object_set_new(limits, "timed_error_percent",
-                        bb_json_real(b->options.wanted[BB_COMPUTE_TIMED] ? b->worst_error : NAN));
-    return bb_results_set(b->session.json, "limits", limits);
-}
-
 enum { RANK_TEXT = BB_HOST_TEXT + 64 };
 
 /* Writes "rank 6 (node1, GPU 2)" to text. */
@@ -401,6 +384,42 @@ static const char *rank_text(const struct compute *b, int rank, char text[RANK_T
 
     snprintf(text, RANK_TEXT, "rank %d (%s, GPU %d)", rank, s->world.hosts[rank], s->devices[rank].ordinal);
     return text;
+}
+
+static void print_limits(const struct compute *b)
+{
+    char text[RANK_TEXT];
+
+    if (!b->session.out)
+        return;
+    if (b->session.detail)
+        fprintf(b->session.detail, "#\n");
+    fprintf(b->session.out, "# limits measured here%s: copy %.1f GB/s",
+            b->options.quick            ? " (--quick: too small to reach those of the GPU)"
+            : b->session.world.size > 1 ? ", typical GPU"
+                                        : "",
+            b->typical_copy_gbps);
+    for (int t = 0; t < BB_COMPUTE_TYPES; t++)
+        if (b->typical_tflops[t] > 0)
+            fprintf(b->session.out, ", %s %.1f TFLOP/s", bb_dtypes[bb_compute_types[t]].name, b->typical_tflops[t]);
+    if (b->options.wanted[BB_COMPUTE_TIMED])
+        fprintf(b->session.out, "; timed kernels of 100 us and more: error at most %.2f %%%s%s", b->worst_error,
+                b->worst_error > 0 ? ", on " : "", b->worst_error > 0 ? rank_text(b, b->worst_rank, text) : "");
+    fputc('\n', b->session.out);
+}
+
+static int save_limits(struct compute *b)
+{
+    json_t *tflops = json_object(), *limits = json_object();
+
+    for (int t = 0; t < BB_COMPUTE_TYPES; t++)
+        json_object_set_new(tflops, bb_dtypes[bb_compute_types[t]].name,
+                            bb_json_real(b->typical_tflops[t] > 0 ? b->typical_tflops[t] : NAN));
+    json_object_set_new(limits, "copy_gbps", bb_json_real(b->typical_copy_gbps));
+    json_object_set_new(limits, "tflops", tflops);
+    json_object_set_new(limits, "timed_error_percent",
+                        bb_json_real(b->options.wanted[BB_COMPUTE_TIMED] ? b->worst_error : NAN));
+    return bb_results_set(b->session.json, "limits", limits);
 }
 
 /* Marks the ranks that were slow in at least half of the results of a section. results: of this section. */
@@ -434,6 +453,30 @@ static const char *slow_host(const struct compute *b)
 
 enum { SLOW_SHOWN = 8 };
 
+/* Prints that no rank is slow, and the rank with the largest mean slowdown, which may be close to the limit. */
+static void print_no_slow(const struct compute *b)
+{
+    const struct bb_slow_rank *slow = b->ctx.slow;
+    char text[RANK_TEXT], largest[RANK_TEXT + 64] = "";
+    int most = 0;
+
+    for (int r = 1; r < b->session.world.size; r++)
+        most = slow[r].sum > slow[most].sum ? r : most;
+    if (slow[most].sum > 1.005 * slow[most].judged)
+        snprintf(largest, sizeof largest, " above %g x (--slow); largest mean slowdown: %.3f x, %s", b->options.slow,
+                 slow[most].sum / slow[most].judged, rank_text(b, most, text));
+    if (bb_compute_hides_slow_gpus(&b->options))
+        fprintf(
+            b->session.out,
+            "# no slow rank found, but GEMMs and memory-bound kernels of --quick are too short to show a slow GPU\n");
+    else
+        fprintf(
+            b->session.out,
+            "# no slow rank%s; a slowdown common to all ranks is not visible: try busbar compare with an earlier run, "
+            "or, for timed kernels, --max-error 10\n",
+            largest);
+}
+
 /* Names the slow ranks at the end of the table and on stderr. */
 static int report_slow(struct compute *b)
 {
@@ -462,13 +505,8 @@ static int report_slow(struct compute *b)
         fprintf(s->out, "# slow: %d ranks, listed in the results (--json, slow_gpus)\n", n);
     if (host && s->out)
         fprintf(s->out, "# slow: all slow ranks are on %s\n", host);
-    if (s->out && s->world.size > 1 && json_array_size(list) == 0)
-        fprintf(s->out, "# %s\n",
-                bb_compute_hides_slow_gpus(&b->options)
-                    ? "no slow rank found, but GEMMs and memory-bound kernels of --quick are too short to show a slow "
-                      "GPU"
-                    : "no slow rank; a slowdown common to all ranks is not visible: try busbar compare with an earlier "
-                      "run, or, for timed kernels, --max-error 10");
+    if (s->out && s->world.size > 1 && json_array_size(list) == 0 && !s->shared_gpu)
+        print_no_slow(b);
     return bb_results_set(b->session.json, "slow_gpus", list);
 }
 
@@ -618,6 +656,7 @@ static int run_compute(struct compute *b, int argc, char **argv)
                                 "lower --size, select one type with -d, or use --quick"));
     TRY(bb_compute_context_init(&b->ctx, &s->world, &s->device, arena_bytes(b), o->iterations, o->repeats, o->warmup));
     b->ctx.candidates = o->candidates;
+    b->ctx.slow_factor = o->slow;
     b->ctx.shared_gpu = s->shared_gpu;
     TRY(bb_session_open_results(s, &head, NULL, NULL));
     if (!o->quick)

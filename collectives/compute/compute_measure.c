@@ -179,15 +179,20 @@ static void find_slow_ranks(struct bb_compute_context *ctx, struct bb_computed *
     for (size_t r = 0; r < size; r++)
         ctx->sorted[r] = ctx->rank_stats[r].p50;
     bb_sort_doubles(ctx->sorted, size);
-    typical = bb_stats_typical(ctx->sorted, size, BB_SLOW_RANK);
+    typical = bb_stats_typical(ctx->sorted, size, ctx->slow_factor);
     c->slowdown = typical > 0 ? c->time_us.p50 / typical : 1;
     c->slow_ranks[0] = '\0';
-    for (int r = 0; r < ctx->world->size && ctx->find_slow; r++)
-        if (ctx->rank_stats[r].p50 > BB_SLOW_RANK * typical) {
-            append_rank(c, r);
-            ctx->slow[r].results++;
-            ctx->slow[r].worst = fmax(ctx->slow[r].worst, ctx->rank_stats[r].p50 / typical);
-        }
+    for (int r = 0; r < ctx->world->size && ctx->find_slow; r++) {
+        const double slowdown = typical > 0 ? ctx->rank_stats[r].p50 / typical : 1;
+
+        ctx->slow[r].sum += slowdown;
+        ctx->slow[r].judged++;
+        if (slowdown <= ctx->slow_factor)
+            continue;
+        append_rank(c, r);
+        ctx->slow[r].results++;
+        ctx->slow[r].worst = fmax(ctx->slow[r].worst, slowdown);
+    }
 }
 
 /* Sets *c to the statistics of the rank with the longest median time. The result is equal on all ranks. */

@@ -16,13 +16,13 @@
 
 #include <cuda_runtime_api.h>
 
-/* A rank is slow in a result if it takes more than this multiple of the typical time: the median of the ranks; if the
+/* A rank is slow in a result if it takes more than slow_factor x the typical time: the median of the ranks; if the
  * times have a gap wider than this, the median of the ranks below the gap. */
-#define BB_SLOW_RANK 1.1
-
 struct bb_slow_rank {
     int results;  /* number of results in which the rank was slow */
     double worst; /* largest slowdown in these results */
+    double sum;   /* of its time / the typical time in all `judged` results */
+    int judged;
     int before;   /* value of results before the present section */
     bool is_slow; /* slow in at least half of the results of a section */
 };
@@ -45,6 +45,7 @@ struct bb_compute_context {
     double *samples;             /* [repeats] times of one operation, in us */
     struct bb_stats *rank_stats; /* [size] statistics of the times of each rank */
     double *sorted;              /* [size] scratch: their medians in ascending order */
+    double slow_factor;          /* set by the caller */
     bool find_slow;              /* whether measurements count slow ranks */
     struct bb_slow_rank *slow;   /* [size] how often each rank was slow; equal on all ranks */
 };
@@ -68,7 +69,7 @@ size_t bb_memory_kernel_case_bytes(const struct bb_memory_kernel *p);
 struct bb_computed {
     struct bb_stats time_us; /* time per operation; operations run back to back on one stream */
     int rank;                /* the rank with the longest median; time_us contains the times of this rank */
-    double slowdown;         /* its median / the typical time (BB_SLOW_RANK); 1 with one rank */
+    double slowdown;         /* its median / the typical time; 1 with one rank */
     char slow_ranks[24];     /* slow ranks: "2,6"; a longer list ends with ".."; "": none */
 };
 

@@ -21,6 +21,7 @@ struct bb_bench_compute_options {
     int iterations, repeats, warmup, candidates;
     double max_error; /* tolerance in percent for the duration of a timed kernel, in addition to 5 us
                          (TIMED_SLACK_US); 0: no limit */
+    double slow;      /* a rank is slow above this multiple of the typical time */
     int max_slow;     /* exit with status 5 if more ranks are slow; -1: no limit */
     bool quick;
     bool wanted[BB_COMPUTE_SECTIONS]; /* [enum bb_compute_section] whether to measure GEMMs, memory-bound kernels,

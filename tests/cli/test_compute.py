@@ -103,7 +103,7 @@ def test_names_the_slow_gpu(busbar, tmp_path, slow, expected):
                       env={"EMU_DATA": "off", "EMU_SLOW": slow})
     run = json.loads(path.read_text())
     assert done.returncode == 0 and [(s["rank"], s["gpu"]) for s in run["slow_gpus"]] == expected
-    named = [line for line in done.stdout.splitlines() + done.stderr.splitlines() if "slow: rank 1 (" in line or "rank 1 (" in line]
+    named = [line for line in done.stdout.splitlines() + done.stderr.splitlines() if "rank 1 (" in line and "limits" not in line]
     assert "all on" not in done.stderr and len(named) == 2 * len(expected) and (not expected or done.stdout.splitlines()[-1] == named[0])
     assert {line.split()[-1] for line in done.stdout.splitlines() if re.search(r" float +32 ", line)} == {"1" if slow else "-"}
     # the shortest kernels take 2 us, and each sample has 1 us in addition: (2 x 3 + 1) / (2 x 2 + 1) = 1.4
@@ -115,6 +115,28 @@ def test_a_common_slowdown_is_named_as_not_visible(busbar):
     for slow, common in (("rank=0:1.4,rank=1:1.4", True), ("rank=1:1.4", False)):
         last = busbar.run(*args, ranks=2, env={"EMU_DATA": "off", "EMU_SLOW": slow}).stdout.splitlines()[-1]
         assert last.startswith("# no slow rank; a slowdown common to all ranks is not visible: try ") == common
+
+
+def test_limit_of_slow_gpus_can_be_set(busbar):
+    """8 % are below the default limit of 1.1; the last line names the GPU nevertheless."""
+    args = ("bench", "compute", "timed", "-n", 2, "--repeats", 2, "--max-slow", 0)
+    env = {"EMU_DATA": "off", "EMU_SLOW": "rank=1:1.08"}
+    done = busbar.run(*args, ranks=3, env=env)
+    assert done.returncode == 0
+    assert re.match(r"# no slow rank above 1.1 x \(--slow\); largest mean slowdown: 1.0[78]\d x, rank 1 \(", done.stdout.splitlines()[-1])
+    done = busbar.run(*args, "--slow", 1.05, ranks=3, env=env)
+    assert done.returncode == 5 and "1 of 3 ranks are slow, slowest: rank 1 (" in done.stderr
+
+
+def test_limits_are_those_of_the_typical_gpu(busbar, tmp_path):
+    args = ("bench", "compute", "gemm", "timed", "-d", "bfloat16", "-n", 2, "--repeats", 2)
+    healthy, one_slow = (busbar.json(*args, ranks=3, tmp_path=tmp_path, env={"EMU_DATA": "off", "EMU_SLOW": slow})
+                         for slow in ("", "rank=2:1.3"))
+    for key, value in healthy["limits"].items():
+        if key != "timed_error_percent":
+            assert one_slow["limits"][key] == pytest.approx(value, rel=1e-3)
+    out = busbar.run(*args, ranks=3, env={"EMU_DATA": "off", "EMU_SLOW": "rank=2:1.3"}).stdout
+    assert re.search(r"# limits measured here, typical GPU: copy .*error at most 30.00 %, on rank 2 \(", out)
 
 
 def test_names_the_node_of_all_slow_gpus(busbar):

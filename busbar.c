@@ -66,7 +66,8 @@ static const char *const questions[][2] = {
     {NULL, "busbar compare should.json is.json"},
     {"Which node, NIC or GPU is slow?", "mpirun -n 16 busbar bench p2p --max-slow 0"},
     {NULL, "mpirun -n 16 busbar bench compute"},
-    {"What will 512 GPUs do?", "busbar plan transformer --model llama3_8b --ranks 512 --cluster h100-sxm-ib"},
+    {"What will 512 GPUs do?",
+     "busbar plan transformer --model llama3_8b --ranks 512 --dp-sync zero3 --cluster h100-sxm-ib"},
     {"Which layout is fastest and fits?", "busbar plan transformer --model llama3_70b --ranks 64 --best-layout "
                                           "--global-batch-size 64 --cluster h100-sxm-ib"},
     {"How much communication is hidden by compute?", "mpirun -n 8 busbar proxy transformer --model gpt2_small"},

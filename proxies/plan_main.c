@@ -163,13 +163,14 @@ static const struct bb_opts set = {
         "its time with the cost model of a cluster profile. NAME is a name from `busbar list proxies`; some proxies\n"
         "accept numbers after the name: busbar plan gpt2_large 64 8 --ranks 32\n"
         "With a COLLECTIVE (`busbar list collectives`, or all): predicts the table that `busbar bench` prints.",
-    .examples =
-        "  busbar plan all_reduce --ranks 512 --cluster h100-sxm-ib -b 1M -e 8G\n"
-        "  busbar plan transformer --model llama3_8b --ranks 64 --tp 4 --cluster h100-sxm-ib\n"
-        "  busbar plan transformer --model llama3_70b --ranks 64 --tp 8 --pp 4 --tokens 15T --cluster b200-sxm-ib\n"
-        "  busbar plan transformer --model llama3_8b --ranks 16 --best-layout --global-batch-size 64 --cluster "
-        "h100-sxm-ib\n"
-        "  busbar plan gpt2_large 64 8 --ranks 32\n",
+    .examples = "  busbar plan all_reduce --ranks 512 --cluster h100-sxm-ib -b 1M -e 8G\n"
+                "  busbar plan transformer --model llama3_8b --ranks 64 --tp 4 --cluster h100-sxm-ib\n"
+                "  busbar plan transformer --model llama3_70b --ranks 1024 --tp 8 --pp 4 --dp-sync distributed "
+                "--global-batch-size "
+                "2048 --tokens 15T --cluster b200-sxm-ib\n"
+                "  busbar plan transformer --model llama3_8b --ranks 16 --best-layout --global-batch-size 64 --cluster "
+                "h100-sxm-ib\n"
+                "  busbar plan gpt2_large 64 8 --ranks 32\n",
     .choice_at = choice_at,
     .find_subject = find_subject,
     .foreign = bb_foreign_options,

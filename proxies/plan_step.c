@@ -202,6 +202,23 @@ static void add_excluded(void *forecast, const struct bb_opt *opt, const void *f
         snprintf(f->excluded + length, sizeof(f->excluded) - length, " without --%s", opt->name);
 }
 
+/* Set the notes of the report about options that were not given: the batch, the dispatch to experts, the rate of the head. */
+static int note_defaults(const struct bb_plan_options *o, const struct bb_proxy_config *config, struct bb_forecast *f)
+{
+    const struct bb_transformer_options *t = &config->transformer;
+    const int ep_nodes = config->gpus_per_node > 0 ? t->ep / config->gpus_per_node : 0;
+    struct bb_arch arch;
+    int rc;
+
+    f->default_batch = !o->config.global_batch && !o->config.micro_batches;
+    f->head_tflops = o->rates == BB_RATES_GIVEN && config->forward_us > 0 ? config->tflops : 0;
+    TRY(bb_training_load_arch(config, &arch));
+    if (arch.expert_groups > 1 && ep_nodes > arch.expert_groups && !t->dispatch)
+        f->node_limit = arch.expert_groups;
+out:
+    return rc;
+}
+
 /*
  * Build the step. If the plan is a forecast, and training exceeds the GPU memory, find the smallest memory savings with
  * which training fits. Unless --recompute or --must-fit is given, assume them and build the step again.
@@ -232,6 +249,8 @@ static int build_step(const struct bb_plan_options *o, const struct bb_proxy *pr
     for (int w = 0; o->forecast && w < f->step.n_kernel_lists && !f->forecast.attention; w++)
         f->forecast.attention = attention_in(f->step.kernel_lists[w]);
     f->forecast.with_compute = proxy->with_compute;
+    if (proxy->features & BB_FEATURE_TRANSFORMER)
+        TRY(note_defaults(o, config, &f->forecast));
     f->forecast.sharded = config->transformer.sync && (strcmp(config->transformer.sync, "zero3") == 0 ||
                                                        strcmp(config->transformer.sync, "hsdp") == 0);
     f->forecast.many_experts = has_many_experts(&f->step, config->transformer.ep);

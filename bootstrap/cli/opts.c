@@ -598,15 +598,19 @@ static int check_files(const struct bb_opts *set, const void *cfg, const struct 
     return check.rc;
 }
 
-/* Prints the help about the first argument that names a subject, or about the command. */
-static void print_help(const struct bb_opts *set, int argc, char **argv, FILE *out)
+/* Prints the help about the first argument that names a subject, or about the command. Returns BB_OPTS_HELP, or
+ * -BB_EUSAGE if the first argument is a name that is unknown. */
+static int print_help(const struct bb_opts *set, int argc, char **argv, FILE *out)
 {
     struct bb_opt_subject subject;
     bool found = false;
 
     for (int i = 1; i < argc && set->find_subject && !found; i++)
         found = set->find_subject(argv[i], &subject);
+    if (set->find_subject && set->choice_at && !found && argc > 1 && argv[1][0] != '-')
+        return bb_reject_unknown_at("name", argv[1], set->choice_at);
     bb_opts_help(set, found ? &subject : NULL, out);
+    return BB_OPTS_HELP;
 }
 
 int bb_opts_parse(const struct bb_opts *set, void *cfg, int argc, char **argv, struct bb_positionals *positional,
@@ -618,7 +622,7 @@ int bb_opts_parse(const struct bb_opts *set, void *cfg, int argc, char **argv, s
         return rc;
     rc = parse_arguments(set, cfg, argc, argv, positional);
     if (rc == BB_OPTS_HELP)
-        print_help(set, argc, argv, out);
+        rc = print_help(set, argc, argv, out);
     return rc ? rc : check_files(set, cfg, positional);
 }
 

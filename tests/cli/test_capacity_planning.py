@@ -271,6 +271,14 @@ def test_set_equals_an_edited_profile(plan, tmp_path, args):
     assert of_set["predicted"]["cluster"] == "h100-sxm-ib with inter.gbps=60, nics_per_node=4"
 
 
+def test_set_of_the_node_size_keeps_the_nics_of_each_gpu(plan):
+    """A GPU of its own node has one NIC, not the eight of its profile; both keys together are taken as given."""
+    args = ("all_reduce", "--ranks", 2, "--sizes", "1G", "--cluster", H100)
+    one = plan(*args, "--set", "gpus_per_node=1")["results"]
+    assert one == plan(*args, "--gpus-per-node", 1)["results"] and one[0]["busbw_gbps"] < 50
+    assert plan(*args, "--set", "gpus_per_node=1", "--set", "nics_per_node=8")["results"][0]["busbw_gbps"] > 300
+
+
 def test_slow_node_equals_its_slow_gpus_and_nics(plan):
     args = ("gpt2_large", 12, 4, 3, "--ranks", 16, "--compute", "timed", "--cluster", H100, "--slow")
     parts = [f"rank={r}:2" for r in range(8, 16)] + [f"link=node1-nic{n}:0.5" for n in range(8)]

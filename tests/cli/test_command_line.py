@@ -80,6 +80,22 @@ def test_help_finds_an_option(busbar):
     assert busbar.run("plan", "--help=tpx", emulated=False).returncode == 2
 
 
+@pytest.mark.parametrize("args,rc", [("help plan nope", 2), ("help proxy nope", 2), ("plan nope --help", 2), ("help plan all_reduce", 0), ("help proxy gems", 0)])
+def test_help_of_an_unknown_name_is_an_error(busbar, args, rc):
+    done = busbar.run(*args.split(), emulated=False)
+    assert done.returncode == rc and (done.stderr.startswith("busbar: unknown name 'nope', expected one of: ") and not done.stdout) == (rc == 2), done.stderr
+
+
+def test_examples_of_plans_fit_in_memory(busbar):
+    """The examples of the first help page and of `plan --help`, for steps on a cluster."""
+    text = busbar.run("--help", emulated=False).stdout + busbar.run("plan", "--help", emulated=False).stdout
+    examples = re.findall(r"(?m)^ +busbar (plan transformer .*--cluster.*)$", text)
+    assert len(examples) > 3
+    for example in examples:
+        done = busbar.run(*example.split(), *([] if "--best-layout" in example else ["--must-fit"]), emulated=False)
+        assert done.returncode == 0 and done.stderr == "" and "\n  batch " not in done.stdout, (example, done.stderr)
+
+
 @pytest.mark.parametrize("topic,printed", [
     ("MFU", r"  MFU +model FLOP utilization: "), ("all-reduce", r"collectives:\n  all_reduce .*\nOptions: busbar help plan, "), ("llama3_8b", r"models:\n  llama3_8b "),
     ("transformer", r"proxies:\n  transformer "), ("bfloat16", r"dtypes:\n  bfloat16 "), ("h100_sxm_ib", r"clusters:\n  h100-sxm-ib "),

@@ -120,9 +120,9 @@ def sums_of(text):
     """[(left side, right side, rounding error)] of each line "a = b + c - d" in the same or in printed units."""
     found = []
     for line in re.sub(r"B,\n\s+", "B, ", text).splitlines():
-        if not re.search(r"(step  |lost to communication on rank \d+:|buffers:|training needs: ).* = ", line):
+        if not re.search(r"(step  |lost to communication on rank \d+:|buffers of busbar proxy:|training needs: ).* = ", line):
             continue
-        line = re.sub(r"\(.*?\)|; rank.*|^.*on rank \d+:| IF IT FITTED", "", line)
+        line = re.sub(r"\(.*?\)|; rank.*|^.*on rank \d+:| if it fitted in memory", "", line)
         unit, sides = 1.0, []
         for side in line.split(" = "):
             total = error = 0.0

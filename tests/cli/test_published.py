@@ -94,7 +94,7 @@ def test_error_of_each_kind_of_step_is_that_of_its_published_steps(busbar, tmp_p
         if band:
             found.setdefault(tuple(band.items()), []).append(error)
             kind = dict(sharded="zero3" in row["words"] or "hsdp" in row["words"], blackwell="b200" in row["cluster"])
-            assert band["kind"] == ("zero3 or hsdp, " if kind["sharded"] else "not fully sharded, ") + (
+            assert band["kind"] == ("ZeRO-3/HSDP, " if kind["sharded"] else "without ZeRO-3/HSDP, ") + (
                 "Blackwell" if kind["blackwell"] else "A100 and Hopper")
         if row.get("group") in ("Megatron", "FSDP of 2023"):
             (held_out if row["group"] == "Megatron" else old).append(error)

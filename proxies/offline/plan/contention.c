@@ -109,6 +109,7 @@ void bb_jittered_text(const struct bb_jittered *j, char *text, size_t size)
         if (percentiles[i].percent != 50)
             n += snprintf(text + n, size - (size_t)n, ", %s %+.2f%%", percentiles[i].name,
                           100 * ((double)bb_jittered_at(j, percentiles[i].percent) / (double)p50_ns - 1));
+    snprintf(text + n, size - (size_t)n, " of p50");
 }
 
 json_t *bb_jittered_json(const struct bb_jittered *j)

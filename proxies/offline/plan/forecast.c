@@ -20,11 +20,10 @@ struct kind {
 };
 
 static const struct kind kinds[] = {
-    {"not fully sharded, A100 and Hopper", .steps = 49, .mean = 0.05, .max = 0.13, .sign = 0.01},
-    {"not fully sharded, Blackwell", .blackwell = true, .steps = 25, .mean = 0.13, .max = 0.36, .sign = -0.13},
-    {"zero3 or hsdp, A100 and Hopper", .sharded = true, .steps = 31, .mean = 0.17, .max = 0.42, .sign = -0.16},
-    {"zero3 or hsdp, Blackwell", .sharded = true, .blackwell = true, .steps = 1, .mean = 0.02, .max = 0.02,
-     .sign = 0.02},
+    {"without ZeRO-3/HSDP, A100 and Hopper", .steps = 49, .mean = 0.05, .max = 0.13, .sign = 0.01},
+    {"without ZeRO-3/HSDP, Blackwell", .blackwell = true, .steps = 25, .mean = 0.13, .max = 0.36, .sign = -0.13},
+    {"ZeRO-3/HSDP, A100 and Hopper", .sharded = true, .steps = 31, .mean = 0.17, .max = 0.42, .sign = -0.16},
+    {"ZeRO-3/HSDP, Blackwell", .sharded = true, .blackwell = true, .steps = 1, .mean = 0.02, .max = 0.02, .sign = 0.02},
 };
 /* Dense 16-bit peak that only Blackwell GPUs exceed: H200 has 989 TFLOP/s, B200 2,250. */
 #define BLACKWELL_TFLOPS 1500
@@ -80,7 +79,7 @@ void bb_forecast_memory_text(const struct bb_plan *plan, const struct bb_forecas
     if (f->gpu_bytes > 0)
         snprintf(text + n, size - (size_t)n, " of %s per GPU: %s", bb_format_bytes((size_t)f->gpu_bytes, have),
                  !bb_forecast_fits(plan, f)             ? "DOES NOT FIT"
-                 : bytes > (1 - RESERVE) * f->gpu_bytes ? "fits barely: CUDA context and fragmentation are not counted"
+                 : bytes > (1 - RESERVE) * f->gpu_bytes ? "may not fit: CUDA context and fragmentation are not counted"
                                                         : "fits");
 }
 
@@ -154,7 +153,8 @@ static void machine_text(const struct bb_forecast *f, const struct bb_cluster *c
         snprintf(text, size, "%s: %d-bit GEMMs %.0f of %.0f TFLOP/s, memory %.0f of %.0f GB/s%s%s%s%s%s", c->name,
                  f->float8 ? 8 : 8 * bb_dtypes[f->dtype].bytes, peak * part, peak, c->memory_gbps * c->achieved.memory,
                  c->memory_gbps, f->attention ? "; attention " : "", f->attention ? f->attention : "",
-                 f->attention_guessed ? " (guessed)" : "", c->models_training ? "" : "; kernels of the proxy",
+                 f->attention_guessed ? " (assumed; set --attention)" : "",
+                 c->models_training ? "" : "; kernels of the proxy",
                  f->host && strcmp(f->host, "graph") == 0 ? "; CUDA graphs" : "");
 }
 
@@ -166,6 +166,9 @@ void bb_forecast_rates_text(const struct bb_forecast *f, const struct bb_cluster
         snprintf(text, size, "%.1f TFLOP/s for all shapes, as given on the command line", f->tflops);
     else if (f->rates == BB_RATES_GIVEN)
         snprintf(text, size, "compute time as given on the command line");
+    if (f->rates == BB_RATES_GIVEN && f->head_tflops > 0)
+        snprintf(text, size, "layers as given on the command line; embedding and head at %.1f TFLOP/s (--tflops)",
+                 f->head_tflops);
 }
 
 void bb_forecast_limit_text(const struct bb_forecast *f, const char *machine, bool computes, char *text, size_t size)
@@ -217,6 +220,15 @@ static const struct kind *kind_of(const struct bb_forecast *f, const struct bb_c
     return NULL;
 }
 
+void bb_forecast_dispatch_text(const struct bb_forecast *f, char *text, size_t size)
+{
+    if (f->node_limit > 0)
+        snprintf(text, size,
+                 "each token is sent to each of its experts; as this model was trained, try: --moe-dispatch dedup "
+                 "--moe-node-limit %d",
+                 f->node_limit);
+}
+
 json_t *bb_forecast_model_error(const struct bb_forecast *f, const struct bb_cluster *c)
 {
     const struct kind *kind = kind_of(f, c);
@@ -231,8 +243,10 @@ void bb_forecast_accuracy_text(const struct bb_forecast *f, const struct bb_clus
     const struct kind *kind = kind_of(f, c);
 
     if (kind)
-        snprintf(text, size, "error on published steps (%s, n=%d): mean %.0f%%, max %.0f%%, signed %+.0f%%", kind->name,
-                 kind->steps, 100 * kind->mean, 100 * kind->max, 100 * kind->sign);
+        snprintf(text, size,
+                 "published steps (%s, n=%d): error %.0f%% on average, max %.0f%%; predictions %.0f%% too %s",
+                 kind->name, kind->steps, 100 * kind->mean, 100 * kind->max, 100 * fabs(kind->sign),
+                 kind->sign < 0 ? "short" : "long");
     else if (f->many_experts)
         snprintf(text, size,
                  "real steps with many small experts took up to %.1f times the predicted time; with --graph the "

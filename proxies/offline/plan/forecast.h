@@ -40,8 +40,12 @@ struct bb_forecast {
     double without_bytes; /* bytes of GPU memory that training needs without the assumed `recompute` and
                               `precision_aware` */
     bool none_fits;       /* true: training does not fit with any assumed memory saving */
-    double gpu_bytes;     /* memory of one GPU in bytes; 0: unknown */
-    char excluded[200];   /* the given options that --best-layout excludes: " without --tokens without --ops" */
+    bool default_batch;   /* true: the number of samples of a step is the default of busbar */
+    int node_limit; /* number of nodes per token in the model's own dispatch to experts, which the step could use and
+                             does not; 0: none */
+    double head_tflops; /* rate in 1e12 FLOP/s of embedding and head if the durations of layers are given */
+    double gpu_bytes;   /* memory of one GPU in bytes; 0: unknown */
+    char excluded[200]; /* the given options that --best-layout excludes: " without --tokens without --ops" */
 };
 
 /*
@@ -60,6 +64,7 @@ bool bb_forecast_fits(const struct bb_plan *plan, const struct bb_forecast *f);
  * bb_forecast_limit_text - that compute times do not depend on the machine, or that the step has no compute; unchanged
  *     otherwise. machine: name of the cluster or GPU. computes: the step has compute
  * bb_forecast_accuracy_text - the error of predictions of this kind.
+ * bb_forecast_dispatch_text - the options of the model's own dispatch to experts; unchanged unless f->node_limit is set.
  */
 #define BB_MISFIT_TEXT 400
 void bb_forecast_memory_text(const struct bb_plan *plan, const struct bb_forecast *f, char *text, size_t size);
@@ -68,6 +73,7 @@ bool bb_forecast_misfit_text(const struct bb_plan *plan, const struct bb_forecas
                              char text[BB_MISFIT_TEXT]);
 void bb_forecast_rates_text(const struct bb_forecast *f, const struct bb_cluster *cluster, char *text, size_t size);
 void bb_forecast_limit_text(const struct bb_forecast *f, const char *machine, bool computes, char *text, size_t size);
+void bb_forecast_dispatch_text(const struct bb_forecast *f, char *text, size_t size);
 void bb_forecast_accuracy_text(const struct bb_forecast *f, const struct bb_cluster *cluster, char *text, size_t size);
 
 /* Return the objects `memory` (bb_forecast_memory), `predicted.compute` (bb_forecast_compute) and

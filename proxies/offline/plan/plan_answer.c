@@ -8,13 +8,14 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define TEXT 200
 
 /* The values of the answer. `slowest` and the values after it are of the prediction, and zero without one. */
 struct answer {
     char misfit[BB_MISFIT_TEXT], memory[TEXT], guessed[TEXT], bottleneck[TEXT], training[TEXT], jitter[TEXT],
-        checks[TEXT];
+        checks[TEXT], batch[TEXT], dispatch[TEXT];
     char rates[TEXT], accuracy[TEXT], host[TEXT], longest[TEXT], limit[TEXT], failures[TEXT], lost[TEXT];
     const char *condition;
     struct bb_predicted_rank slowest; /* times that are not printed are negative */
@@ -82,7 +83,9 @@ static const struct {
     {"memory", LINE(memory)},
     {"added", LINE(guessed)},
     {"exposed", exposed_line, 0},
+    {"batch", LINE(batch)},
     {"hidden", hidden_line, 0},
+    {"dispatch", LINE(dispatch)},
     {"bottleneck", LINE(bottleneck)},
     {"host-bound", LINE(host)},
     {"jitter", LINE(jitter)},
@@ -116,10 +119,11 @@ static void write_bottleneck(const struct bb_prediction *p, char text[TEXT])
 
     for (int phase = 0; p->cluster.has_sharing && phase < BB_PHASES; phase++) {
         enum bb_limit most = bb_bottleneck_of(&p->bottleneck, (enum bb_phase)phase);
+        const char *waits = most == BB_LIMIT_WAITING ? " for other ranks" : "";
 
         if (p->bottleneck.ns[phase][most] > p->classes[p->slowest].all.step_ns / 1000 && length < TEXT)
-            length += (size_t)snprintf(text + length, TEXT - length, "%s%s: %s", length ? ", " : "",
-                                       bb_phase_names[phase], bb_limit_names[most]);
+            length += (size_t)snprintf(text + length, TEXT - length, "%s%s: %s%s", length ? ", " : "",
+                                       bb_phase_names[phase], bb_limit_names[most], waits);
     }
 }
 
@@ -165,6 +169,21 @@ static void add_peak(struct answer *a, const struct bb_forecast *f, const struct
     a->peak_type = f->dtype == BB_FLOAT ? "float" : "16-bit peak";
 }
 
+#define LARGE_BUBBLE 0.1 /* part of the step */
+
+/* A large pipeline bubble that more samples per step would reduce, if their number is the default. */
+static void write_batch(const struct bb_plan *plan, const struct bb_predicted_rank *slowest, char text[TEXT])
+{
+    const int64_t idle_ns = slowest->exposed.bubble_ns - (slowest->imbalance_ns > 0 ? slowest->imbalance_ns : 0);
+    const double share = (double)idle_ns / (double)slowest->all.step_ns;
+
+    if (plan->forecast && plan->forecast->default_batch && share > LARGE_BUBBLE)
+        snprintf(text, TEXT,
+                 "%.0f samples per step by default: the pipeline bubble takes %.0f%% of the step; set "
+                 "--global-batch-size",
+                 plan->step->samples, 100 * share);
+}
+
 static void add_prediction(struct answer *a, const struct bb_plan *plan, const struct bb_prediction *p)
 {
     struct bb_predicted_rank *slowest = &a->slowest;
@@ -193,10 +212,12 @@ static void add_prediction(struct answer *a, const struct bb_plan *plan, const s
     if (slowest->exposed.bubble_ns < 0 || slowest->imbalance_ns == 0)
         slowest->imbalance_ns = -1;
     write_longest(plan, p, a->longest);
+    write_batch(plan, slowest, a->batch);
     write_bottleneck(p, a->bottleneck);
     write_host(p, a->host);
     bb_forecast_rates_text(plan->forecast, &p->cluster, a->rates, TEXT);
     bb_forecast_limit_text(plan->forecast, p->cluster.name, slowest->all.compute_ns > 0, a->limit, TEXT);
+    bb_forecast_dispatch_text(plan->forecast, a->dispatch, TEXT);
     bb_forecast_accuracy_text(plan->forecast, &p->cluster, a->accuracy, TEXT);
 }
 
@@ -205,7 +226,7 @@ static struct answer answer_of(const struct bb_plan_report *r)
     struct answer a = {0};
 
     bb_forecast_misfit_text(r->plan, r->plan->forecast, r->prediction != NULL, a.misfit);
-    a.condition = a.misfit[0] ? "IF IT FITTED" : NULL;
+    a.condition = a.misfit[0] ? "if it fitted in memory" : NULL;
     if (!a.condition && r->plan->forecast)
         bb_forecast_memory_text(r->plan, r->plan->forecast, a.memory, TEXT);
     if (r->plan->forecast)
@@ -217,6 +238,11 @@ static struct answer answer_of(const struct bb_plan_report *r)
         bb_jittered_text(r->jittered, a.jitter, TEXT);
     if (r->training)
         bb_training_time_text(r->training, a.training, TEXT);
+    if (r->training && a.condition) {
+        const size_t length = strlen(a.training);
+
+        snprintf(a.training + length, TEXT - length, ", %s", a.condition);
+    }
     if (r->training)
         bb_reliability_text(r->training, a.failures, a.lost, TEXT);
     return a;

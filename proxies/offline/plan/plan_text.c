@@ -139,7 +139,7 @@ static void print_memory(const struct bb_traffic_role *role, FILE *out)
 {
     size_t training[BB_USES], total = 0;
 
-    print_uses("buffers", role->memory_bytes, role->work_bytes, out);
+    print_uses("buffers of busbar proxy", role->memory_bytes, role->work_bytes, out);
     for (int use = 0; use < BB_USES; use++)
         total += training[use] = (size_t)llround(role->training_bytes[use]);
     if (total > 0)

@@ -335,6 +335,18 @@ static void scale_variants(const struct bb_cluster *before, struct bb_cluster *a
     }
 }
 
+/* Changes the number of NICs with that of GPUs (--set gpus_per_node=1), unless --set changes both. */
+static void scale_nics(const struct bb_opt_texts *changes, const struct bb_cluster *before, struct bb_cluster *after)
+{
+    const int gpus = after->gpus_per_node;
+
+    for (int i = 0; i < changes->n; i++)
+        if (strncmp(changes->text[i], "nics_per_node=", strlen("nics_per_node=")) == 0)
+            return;
+    after->gpus_per_node = before->gpus_per_node;
+    bb_cluster_set_gpus_per_node(after, gpus);
+}
+
 static int change_cluster(json_t *root, const char *name_or_path, const struct bb_opt_texts *changes,
                           struct bb_cluster *cluster)
 {
@@ -346,6 +358,7 @@ static int change_cluster(json_t *root, const char *name_or_path, const struct b
     for (int i = 0; i < changes->n; i++)
         TRY(change_profile(root, changes->text[i]));
     TRY(read_profile(root, where, cluster));
+    scale_nics(changes, &before, cluster);
     scale_variants(&before, cluster);
     for (int i = 0; i < changes->n; i++) {
         used = strlen(cluster->name);

@@ -134,8 +134,9 @@ int bb_cluster_load(const char *name_or_path, struct bb_cluster *cluster) BB_MUS
 int bb_cluster_load_changed(const char *name_or_path, const struct bb_opt_texts *changes,
                             struct bb_cluster *cluster) BB_MUST_CHECK;
 #define BB_SET_HELP                                                                                                    \
-    "with --cluster: change a value of the profile, may be repeated: --set inter.gbps=97 --set nics_per_node=4; the "  \
-    "key is its path in the profile's JSON, for a variant of NCCL nccl.ring.LL.base_us; intra.gbps, intra.latency_us " \
+    "with --cluster: change a value of the profile, may be repeated: --set inter.gbps=97 (GB/s of a "                  \
+    "NIC) --set nics_per_node=4; gpus_per_node also changes the NICs; the key is its path in the profile's JSON, for " \
+    "a variant of NCCL nccl.ring.LL.base_us; intra.gbps, intra.latency_us "                                            \
     "and inter.latency_us also scale NCCL's variants"
 /* bb_cluster_set_gpus_per_node - restricts the job to the first `gpus` GPUs of each node and the NICs of these GPUs.
  * If `gpus` is larger than the profile's number, each node is enlarged, with the same number of NICs per GPU. */

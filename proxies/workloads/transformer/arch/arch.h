@@ -89,6 +89,7 @@ struct bb_arch {
     /* Mixture of experts: routed experts per layer (0: all layers are dense), experts per token, inner width of an
      * expert. */
     int experts, top_k, expert_ffn;
+    int expert_groups;  /* number of groups of experts (nodes, in training) that a token may use; 0 or 1: no limit */
     int shared_experts; /* number of shared experts, each with inner width expert_ffn; 0: no shared experts, or
                            config.json gives their total width (shared_ffn) instead */
     int shared_ffn;     /* inner width of all shared experts together; 0: none */

@@ -42,12 +42,12 @@
 #define SPARSE_STEP COUNT("decoder_sparse_step", moe_every, 1, MAX_LAYERS)
 #define SHARED_EXPERTS(n) MAYBE("n_shared_experts", shared_experts, n, 64)
 #define FIRST_DENSE(n) MAYBE("first_k_dense_replace", dense_layers, n, MAX_LAYERS)
-#define LATENT(n_experts, k, shared, width, dense)                                                                   \
+#define LATENT(n_experts, k, shared, width, dense, limit)                                                            \
     EXPERTS("n_routed_experts", "num_local_experts", n_experts, k), EXPERT_FFN(width), SHARED_EXPERTS(shared),       \
     FIRST_DENSE(dense), COUNT("moe_layer_freq", moe_every, 1, MAX_LAYERS),                                          \
     MAYBE("q_lora_rank", q_lora, 1536, MAX_WIDTH), COUNT("kv_lora_rank", kv_lora, 512, MAX_WIDTH),                 \
     COUNT("qk_nope_head_dim", nope_dim, 128, MAX_COUNT), MAYBE("qk_rope_head_dim", rope_dim, 64, MAX_COUNT),       \
-    COUNT("v_head_dim", v_dim, 128, MAX_COUNT)
+    COUNT("v_head_dim", v_dim, 128, MAX_COUNT), MAYBE("topk_group", expert_groups, limit, MAX_COUNT)
 
 #define LLAMA_LIKE .order = "am12", .gated = true /* tensors in the order attention, MLP, norm 1, norm 2; gated MLP */
 #define BIASED .layer_norm = true, .qkv_bias = true, .out_bias = true, .mlp_bias = true
@@ -167,16 +167,16 @@ const struct bb_arch_type bb_arch_types[] = {
              COUNT("no_rope_layer_interval", window_every, 4, MAX_LAYERS)),
      FLAGS(TIED(false), ATTENTION_BIAS(false)), .base = {LLAMA_LIKE, .shared_experts = 1, .moe_offset = 1}},
 
-    {"deepseek_v2", "DeepseekV2", NUMBERS(SHAPE(32000, 4096, 11008, 32, 32, 0, 2048), LATENT(64, 0, 2, 1407, 0)),
+    {"deepseek_v2", "DeepseekV2", NUMBERS(SHAPE(32000, 4096, 11008, 32, 32, 0, 2048), LATENT(64, 0, 2, 1407, 0, 0)),
      FLAGS(TIED(false), ATTENTION_BIAS(false)), .base = {LLAMA_LIKE}},
-    {"deepseek_v3", "DeepseekV3", NUMBERS(SHAPE(129280, 7168, 18432, 61, 128, 128, 4096), LATENT(256, 8, 1, 2048, 3)),
+    {"deepseek_v3", "DeepseekV3", NUMBERS(SHAPE(129280, 7168, 18432, 61, 128, 128, 4096), LATENT(256, 8, 1, 2048, 3, 4)),
      FLAGS(TIED(false), ATTENTION_BIAS(false)), .base = {LLAMA_LIKE, .router_bias = true}},
     {"deepseek_v32", "DeepseekV32",
-     NUMBERS(SHAPE(129280, 7168, 18432, 61, 128, 128, 163840), LATENT(256, 8, 1, 2048, 3),
+     NUMBERS(SHAPE(129280, 7168, 18432, 61, 128, 128, 163840), LATENT(256, 8, 1, 2048, 3, 4),
              COUNT("index_n_heads", index_heads, 64, MAX_COUNT), COUNT("index_head_dim", index_dim, 128, MAX_COUNT),
              COUNT("index_topk", window, 2048, MAX_SEQUENCE)),
      FLAGS(TIED(false), ATTENTION_BIAS(false)), .base = {LLAMA_LIKE, .router_bias = true}},
-    {"kimi_k2", "DeepseekV3", NUMBERS(SHAPE(163840, 7168, 18432, 61, 64, 64, 131072), LATENT(384, 8, 1, 2048, 1)),
+    {"kimi_k2", "DeepseekV3", NUMBERS(SHAPE(163840, 7168, 18432, 61, 64, 64, 131072), LATENT(384, 8, 1, 2048, 1, 1)),
      FLAGS(TIED(false), ATTENTION_BIAS(false)), .base = {LLAMA_LIKE, .router_bias = true}},
 
     {"nemotron", "Nemotron", NUMBERS(SHAPE(256000, 6144, 24576, 32, 48, 0, 4096), HEAD_DIM(0)),

@@ -171,6 +171,7 @@ void bb_flat_table_write(const json_t *rows, const json_t *document, FILE *out)
 
     (void)!json_object_set(extra, "options", json_object_get(document, "options"));
     (void)!json_object_set(extra, "profiles", json_object_get(document, "profiles"));
+    (void)!json_object_set(extra, "files", json_object_get(document, "files"));
 
     json_array_foreach(rows, i, row)
     {

@@ -2,7 +2,8 @@
  * flat_table.h - converts JSON rows to a CSV table with one line per row. The columns are the scalar fields of all
  * rows. A nested field has the name object.field; a confidence interval has two columns, ci95.low and ci95.high; a list
  * of strings becomes one string, separated by blanks. Other lists and the field `environment` are omitted. Every row
- * also has the columns that identify the run (bb_flat_table_identity) and its options.
+ * also has the columns that identify the run (bb_flat_table_identity), its options, and of a comparison the runs of both
+ * files.
  */
 #ifndef BB_BOOTSTRAP_RESULTS_FLAT_TABLE_H
 #define BB_BOOTSTRAP_RESULTS_FLAT_TABLE_H

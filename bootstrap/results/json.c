@@ -55,11 +55,11 @@ static json_t *texts_json(const struct bb_opt_texts *texts)
     return list;
 }
 
-static json_t *option_value(enum bb_opt_kind kind, const void *field)
+static json_t *option_value(const struct bb_opt *opt, const void *field)
 {
     const char *text;
 
-    switch (kind) {
+    switch (opt->kind) {
     case BB_OPT_FLAG:
         return json_boolean(*(const bool *)field);
     case BB_OPT_INTS:
@@ -84,11 +84,16 @@ static json_t *option_value(enum bb_opt_kind kind, const void *field)
 static void add_option(void *arg, const struct bb_opt *opt, const void *field)
 {
     char *key = bb_copy_text(opt->name);
+    json_t *value = option_value(opt, field);
 
     for (char *c = key; *c; c++)
         if (*c == '-')
             *c = '_';
-    json_object_set_new(arg, key, option_value(opt->kind, field));
+    if (!opt->def && opt->min > 0 && json_is_number(value) && json_number_value(value) == 0)
+        json_object_set_new(arg, key, json_null()); /* not given: 0 is not accepted */
+    else
+        json_object_set(arg, key, value);
+    json_decref(value);
     free(key);
 }
 

@@ -135,7 +135,8 @@ json_t *bb_json_text(const char *text);
 json_t *bb_json_words(int n, char **words);
 
 /* bb_json_options - return the effective options of a run as a JSON object, for the key "options" of the results. Its
- * keys are the long names of the options with '_' for '-'. set: table of the options; cfg: struct with their values. */
+ * keys are the long names of the options with '_' for '-'. An option without default that
+ * was not given is null. set: table of the options; cfg: struct with their values. */
 json_t *bb_json_options(const struct bb_opts *set, const void *cfg);
 
 /*

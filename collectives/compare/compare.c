@@ -6,8 +6,10 @@
 #include "bootstrap/base/units.h"
 #include "bootstrap/cli/opts.h"
 #include "bootstrap/cli/report_header.h"
+#include "bootstrap/results/flat_table.h"
 #include "bootstrap/results/table.h"
 #include "bootstrap/sweep/state.h"
+#include "collectives/compare/culprit.h"
 #include "collectives/compare/shortfall.h"
 #include "collectives/compare/what_if.h"
 
@@ -71,7 +73,7 @@ static bool same_measurement(const struct bb_timing *a, const struct bb_timing *
 {
     return a->bytes == b->bytes && a->root == b->root && a->group == b->group && a->cycle == b->cycle &&
            same_text(a->what, b->what) && same_text(a->dtype, b->dtype) && same_text(a->op, b->op) &&
-           same_text(a->placement, b->placement) && same_text(a->mode, b->mode);
+           same_text(a->placement, b->placement) && same_text(a->mode, b->mode) && a->same_node == b->same_node;
 }
 
 /* Matches the rows of two result files as described in compare.h. The search for a match begins at the row of B
@@ -99,7 +101,8 @@ void bb_match_rows(const struct bb_result_file *a, const struct bb_result_file *
 
 /* ---- comparison table: rows and header lines ---- */
 
-enum { CHOICE = 24, VERDICT = 64, CAUSES_SHOWN = 4, LINKS_SHOWN = 6 };
+/* ROWS_WORST: number of rows in the text table, without --full, if there are more than ROWS_ALL. */
+enum { CHOICE = 24, VERDICT = 64, JOB = 96, CAUSES_SHOWN = 2, DIFFERS_SHOWN = 3, ROWS_ALL = 8, ROWS_WORST = 5 };
 
 /* One row of the printed table: a matched pair of result rows, or a result row that only file A or only file B
  * contains. In the second case the time of the file without the row is NaN and the JSON object has only the fields
@@ -183,13 +186,18 @@ static const char *verdict_text(const struct bb_timing *a, const struct bb_timin
     return text;
 }
 
+static bool is_emulated(const struct bb_result_file *t)
+{
+    return json_is_true(json_object_get(t->root, "emulated"));
+}
+
 /* Prints a note for each reason to doubt the times of a file: a prediction, emulated GPUs, a shared GPU, or times
  * that are not those of the slowest rank. of: "A: " or "B: " */
-static void print_doubts(FILE *out, const char *of, const struct bb_result_file *t)
+static void print_doubts(FILE *out, const char *of, const struct bb_result_file *t, bool emulated)
 {
     if (bb_result_file_predicted(t))
         fprintf(out, "# %spredicted for %s (modelled, not measured)\n", of, bb_result_file_predicted(t));
-    if (json_is_true(json_object_get(t->root, "emulated")))
+    if (emulated)
         bb_print_emulated_note(out, of, "");
     if (json_is_true(json_object_get(t->root, "shared_gpu")))
         fprintf(out, "# %sseveral ranks shared a GPU: times are meaningless\n", of);
@@ -237,10 +245,15 @@ struct comparison {
     size_t verdicts[BB_VERDICTS];
     size_t inconclusive; /* inconclusive rows with at least 1 byte (a predicted time for 0 bytes may be 0) */
     size_t only_a, only_b, pairs;
-    size_t links_shown, hidden; /* number of matched rows in the text table and not in it */
-    struct bb_ratios correct;   /* time of B / time of A in the rows with correct data */
-    struct bb_ratios slower;    /* time of B / time of A in the rows in which B is slower */
-    double holm_limit;          /* rows with a larger p-value have no difference */
+    enum bb_verdict *verdict_of; /* [a->n] verdicts of the matched rows */
+    json_t *differences;         /* bb_provenance_differences */
+    bool full;                   /* the text has all rows and differences */
+    size_t shown, hidden;        /* number of rows in the text table and not in it */
+    double least_shown;          /* smallest severity of a matched row in the text table */
+    struct bb_culprits culprits; /* of the rows in which B is slower */
+    struct bb_ratios correct;    /* time of B / time of A in the rows with correct data */
+    struct bb_ratios slower;     /* time of B / time of A in the rows in which B is slower */
+    double holm_limit;           /* rows with a larger p-value have no difference */
     double threshold_percent;
     double judged_percent; /* threshold in percent for rows without a confidence interval: --threshold; without that
                               option BB_SHORTFALL_PERCENT if exactly one file is a prediction */
@@ -270,17 +283,20 @@ static const char *value_text(const char *value)
     return !value ? "not set" : *value ? value : "empty";
 }
 
-static void print_head(const struct comparison *t, FILE *out, const json_t *differences)
+static void print_differences(const struct comparison *t, FILE *out)
 {
-    const struct bb_result_file *a = t->a, *b = t->b;
+    const size_t n = json_array_size(t->differences);
     const json_t *d;
     size_t i;
 
-    fprintf(out, "# A %s\n# B %s\n", a->path, b->path);
-    if (json_array_size(differences) == 0)
+    if (n == 0)
         fprintf(out, "# versions, options and environment: equal where both files record them\n");
-    json_array_foreach(differences, i, d)
+    json_array_foreach(t->differences, i, d)
     {
+        if (i == DIFFERS_SHOWN && n > DIFFERS_SHOWN + 1 && !t->full) {
+            fprintf(out, "# differs: %zu more: --full, --json (provenance)\n", n - i);
+            break;
+        }
         const char *of_a = json_string_value(json_object_get(d, "a")),
                    *of_b = json_string_value(json_object_get(d, "b"));
 
@@ -289,16 +305,27 @@ static void print_head(const struct comparison *t, FILE *out, const json_t *diff
         if (strcmp(json_string_value(json_object_get(d, "what")), "compute") == 0)
             fputs("# for the same kernels, plan with --compute gemm\n", out);
     }
-    print_doubts(out, "A: ", a);
-    print_doubts(out, "B: ", b);
+}
+
+static void print_head(const struct comparison *t, FILE *out)
+{
+    const struct bb_result_file *a = t->a, *b = t->b;
+    const bool both = is_emulated(a) && is_emulated(b);
+
+    fprintf(out, "# A %s\n# B %s\n", a->path, b->path);
+    print_differences(t, out);
+    if (both)
+        bb_print_emulated_note(out, "", "");
+    print_doubts(out, "A: ", a, is_emulated(a) && !both);
+    print_doubts(out, "B: ", b, is_emulated(b) && !both);
     if (!bb_result_file_is_nccl_tests(a) || !bb_result_file_is_nccl_tests(b))
         fprintf(out,
                 "# times are medians; faster, slower: the 95 %% intervals do not overlap, and the difference passes "
                 "Holm's test over all rows (level %g %%)\n",
                 100 * BB_FALSE_VERDICTS);
     if (bb_result_file_predicted(a) || bb_result_file_predicted(b))
-        fprintf(out, "# predictions have no interval, so the verdict compares B/A with --threshold (default %g %%)\n",
-                t->shortfall.known ? BB_SHORTFALL_PERCENT : BB_EQUAL_PERCENT);
+        fprintf(out, "# predictions have no interval, so a row is slower if B/A exceeds 1 + %g %% (--threshold)\n",
+                t->judged_percent);
     else if (without_intervals(a) || without_intervals(b))
         fprintf(out, "# rows with fewer than 6 samples (nccl-tests: one mean) have no interval, so the verdict "
                      "compares B/A with --threshold and may be due to chance\n");
@@ -319,8 +346,10 @@ static void count_verdict(struct comparison *t, const struct bb_timing *a, const
         bb_ratios_add(&t->correct, a, ratio, NAN);
         bb_shortfall_add(&t->shortfall, a, b);
     }
-    if (verdict == BB_SLOWER)
+    if (verdict == BB_SLOWER) {
         bb_ratios_add(&t->slower, a, ratio, t->threshold_percent);
+        bb_culprits_add(&t->culprits, a, b);
+    }
 }
 
 /* ---- verdict of the whole comparison ---- */
@@ -339,22 +368,22 @@ enum outcome {
     OUTCOMES
 };
 
-/* Criteria of --strict. fails_strict: with --strict, this outcome causes exit status 5. For the outcome SLOWER, only
- * --threshold determines the exit status. */
+/* The outcomes that cause exit status 5 with --strict, and with --threshold. For the outcome SLOWER, only the rows above
+ * the threshold determine the exit status. */
 static const struct {
     const char *name;
-    bool fails_strict;
+    bool fails_strict, fails_threshold;
 } outcomes[OUTCOMES] = {
-    [INCOMPLETE] = {"run incomplete", true},
-    [OTHER_MODEL] = {"different model", true},
-    [MISFIT] = {"does not fit", true},
-    [NO_ROW] = {"no common row", true},
-    [WRONG] = {"wrong data", true},
-    [MIXED] = {"mixed", false},
-    [SLOWER] = {"slower", false},
-    [INCONCLUSIVE] = {"inconclusive", true},
-    [MISSING] = {"rows missing in B", true},
-    [NOT_SLOWER] = {"not slower", false},
+    [INCOMPLETE] = {"run incomplete", true, true},
+    [OTHER_MODEL] = {"different model", true, false},
+    [MISFIT] = {"does not fit", true, false},
+    [NO_ROW] = {"no common row", true, true},
+    [WRONG] = {"wrong data", true, true},
+    [MIXED] = {"mixed", false, false},
+    [SLOWER] = {"slower", false, false},
+    [INCONCLUSIVE] = {"inconclusive", true, false},
+    [MISSING] = {"rows missing in B", true, false},
+    [NOT_SLOWER] = {"not slower", false, false},
 };
 
 static enum outcome outcome_of(const struct comparison *t)
@@ -379,20 +408,98 @@ static enum outcome outcome_of(const struct comparison *t)
     return (enum outcome)outcome;
 }
 
-/* Returns whether the text table has a row: every row but those of bench p2p, of which it has the first that differ. */
-static bool is_shown(struct comparison *t, enum bb_verdict verdict)
+/* Writes how the jobs differ in size to text: "ranks differ: A 4, B 2"; "" if they are equal or unknown. Returns text. */
+static const char *job_text(const struct comparison *t, char text[JOB])
 {
-    const bool shown = !json_object_get(t->b->root, "causes") || (verdict != BB_SAME && t->links_shown < LINKS_SHOWN);
+    const json_t *d;
+    size_t i;
 
-    t->links_shown += shown;
-    t->hidden += !shown;
-    return shown;
+    *text = '\0';
+    json_array_foreach(t->differences, i, d)
+    {
+        const char *what = json_string_value(json_object_get(d, "what"));
+        const char *a = json_string_value(json_object_get(d, "a")), *b = json_string_value(json_object_get(d, "b"));
+
+        if (!*text && (strcmp(what, "ranks") == 0 || strcmp(what, "nodes") == 0))
+            snprintf(text, JOB, "%s differ: A %.24s, B %.24s", what, a, b);
+    }
+    return text;
 }
 
-/* Returns whether neither row has a time, such as steps of bench comm that this NCCL lacks: nothing to compare. */
-static bool are_untimed(const struct bb_timing *a, const struct bb_timing *b)
+/* Returns the option that rejects the outcome and writes the reason to text; NULL: accepted. */
+static const char *rejected_by(const struct comparison *t, bool strict, char reason[JOB])
 {
-    return isnan(a->time_us) && isnan(b->time_us) && a->wrong <= 0 && b->wrong <= 0;
+    const enum outcome outcome = outcome_of(t);
+
+    snprintf(reason, JOB, "%s", outcomes[outcome].name);
+    if (!isnan(t->threshold_percent) && outcomes[outcome].fails_threshold)
+        return "--threshold";
+    if (strict && (outcomes[outcome].fails_strict || *job_text(t, reason)))
+        return "--strict";
+    return NULL;
+}
+
+/* ---- the rows ---- */
+
+/* Returns the row of B that matches row i of A; NULL: none, or neither has a time, such as steps of bench comm that this
+ * NCCL lacks. */
+static const struct bb_timing *match_of(const struct comparison *t, size_t i)
+{
+    const struct bb_timing *a = &t->a->rows[i], *b = t->pair_a[i] < 0 ? NULL : &t->b->rows[t->pair_a[i]];
+
+    return !b || (isnan(a->time_us) && isnan(b->time_us) && a->wrong <= 0 && b->wrong <= 0) ? NULL : b;
+}
+
+static enum bb_verdict judge(const struct comparison *t, const struct bb_timing *a, const struct bb_timing *b)
+{
+    enum bb_verdict verdict = bb_verdict_of(a, b, t->judged_percent);
+
+    if ((verdict == BB_FASTER || verdict == BB_SLOWER) && has_intervals(a, b) && p_value(a, b) > t->holm_limit)
+        verdict = BB_SAME;
+    if (verdict == BB_SAME && b->time_us / a->time_us > 1 + t->threshold_percent / 100)
+        verdict = BB_INCONCLUSIVE; /* too few or too different samples to exclude a slowdown above the threshold */
+    return verdict;
+}
+
+/* Returns the order of the rows in a table of the worst: wrong data first, then the largest B/A. */
+static double severity_of(const struct bb_timing *a, const struct bb_timing *b, enum bb_verdict verdict)
+{
+    const double ratio = b->time_us / a->time_us;
+
+    return verdict == BB_WRONG_DATA ? INFINITY : isfinite(ratio) ? ratio : 0;
+}
+
+/* Sets the verdicts of the matched rows, their counts, and least_shown. */
+static void judge_rows(struct comparison *t)
+{
+    double *severity;
+    size_t n = 0;
+
+    BB_NEW(t->verdict_of, t->a->n);
+    BB_NEW(severity, t->a->n);
+    for (size_t i = 0; i < t->a->n; i++) {
+        const struct bb_timing *a = &t->a->rows[i], *b = match_of(t, i);
+
+        if (!b)
+            continue;
+        t->verdict_of[i] = judge(t, a, b);
+        count_verdict(t, a, b, t->verdict_of[i]);
+        severity[n++] = severity_of(a, b, t->verdict_of[i]);
+    }
+    bb_sort_doubles(severity, n);
+    t->full = t->full || n + t->only_a + t->only_b <= ROWS_ALL;
+    t->least_shown = n > ROWS_WORST ? severity[n - ROWS_WORST] : -INFINITY;
+    free(severity);
+}
+
+/* Returns `out` if the text table has a row of this severity; otherwise counts the row and returns NULL. */
+static FILE *table_of(struct comparison *t, double severity, FILE *out)
+{
+    const bool shown = t->full || (severity >= t->least_shown && t->shown < ROWS_WORST);
+
+    t->shown += shown;
+    t->hidden += !shown;
+    return shown ? out : NULL;
 }
 
 static int put_common(struct comparison *t, FILE *out, struct bb_results *results)
@@ -402,18 +509,13 @@ static int put_common(struct comparison *t, FILE *out, struct bb_results *result
     int rc = 0;
 
     for (size_t i = 0; i < t->a->n && rc == 0; i++) {
-        const struct bb_timing *a = &t->a->rows[i], *b = t->pair_a[i] < 0 ? NULL : &t->b->rows[t->pair_a[i]];
-        enum bb_verdict verdict = b ? bb_verdict_of(a, b, t->judged_percent) : BB_INCONCLUSIVE;
+        const struct bb_timing *a = &t->a->rows[i], *b = match_of(t, i);
+        const enum bb_verdict verdict = t->verdict_of[i];
 
-        if (!b || are_untimed(a, b))
+        if (!b)
             continue;
-        if ((verdict == BB_FASTER || verdict == BB_SLOWER) && has_intervals(a, b) && p_value(a, b) > t->holm_limit)
-            verdict = BB_SAME;
-        if (verdict == BB_SAME && b->time_us / a->time_us > 1 + t->threshold_percent / 100)
-            verdict = BB_INCONCLUSIVE; /* too few or too different samples to exclude a slowdown above the threshold */
-        count_verdict(t, a, b, verdict);
         row = make_row(a, a->time_us, b->time_us, verdict_text(a, b, verdict, text));
-        bb_table_row(is_shown(t, verdict) ? out : NULL, fields, &row);
+        bb_table_row(table_of(t, severity_of(a, b, verdict), out), fields, &row);
         if (!results)
             continue;
         row.a = side_json(a);
@@ -427,19 +529,21 @@ static int put_common(struct comparison *t, FILE *out, struct bb_results *result
 }
 
 /* Prints the rows without a match that one of the two files contains, and returns them as a JSON list.
- *   is_a  t is file A; false: file B */
-static json_t *put_unmatched(const struct bb_result_file *t, const long *pair, bool is_a, FILE *out)
+ *   file  A or B  */
+static json_t *put_unmatched(struct comparison *t, const struct bb_result_file *file, FILE *out)
 {
+    const bool is_a = file == t->a;
+    const long *pair = is_a ? t->pair_a : t->pair_b;
     json_t *list = json_array();
 
-    for (size_t i = 0; i < t->n; i++) {
-        const double us = t->rows[i].time_us;
+    for (size_t i = 0; i < file->n; i++) {
+        const double us = file->rows[i].time_us;
         const struct row row =
-            make_row(&t->rows[i], is_a ? us : NAN, is_a ? NAN : us, is_a ? "only in A" : "only in B");
+            make_row(&file->rows[i], is_a ? us : NAN, is_a ? NAN : us, is_a ? "only in A" : "only in B");
 
         if (pair[i] >= 0)
             continue;
-        bb_table_row(out, fields, &row);
+        bb_table_row(table_of(t, -INFINITY, out), fields, &row);
         json_array_append_new(list, row_json(&row));
     }
     return list;
@@ -458,11 +562,23 @@ static void worst_text(const struct bb_ratios *ratios, char text[BB_WORST_TEXT])
              100 * (ratios->worst_ratio - 1));
 }
 
+/* Prints "; rank 6 (node3) is in 18 of 18 slower rows", if slower rows have a rank or host in common. */
+static const char *culprit_text(const struct comparison *t, char text[BB_CULPRIT_TEXT])
+{
+    const struct bb_culprit culprit = bb_culprits_find(&t->culprits);
+
+    *text = '\0';
+    if (culprit.name)
+        snprintf(text, BB_CULPRIT_TEXT, "; %s is in %lld of %zu slower rows", culprit.name, culprit.rows,
+                 t->culprits.rows);
+    return text;
+}
+
 /* Prints the last line, which states how many rows the verdict is about: "mixed (4 faster, 3 slower of 20 rows)". */
 static void print_verdict(const struct comparison *t, FILE *out)
 {
     const enum outcome outcome = outcome_of(t);
-    char worst[BB_WORST_TEXT];
+    char worst[BB_WORST_TEXT], culprit[BB_CULPRIT_TEXT], job[JOB];
 
     fprintf(out, "# verdict: %s", outcomes[outcome].name);
     if (!isnan(t->threshold_percent) && (outcome == SLOWER || outcome == NOT_SLOWER))
@@ -472,11 +588,11 @@ static void print_verdict(const struct comparison *t, FILE *out)
                 t->pairs == 1 ? "" : "s");
         if (t->slower.worst) {
             worst_text(&t->slower, worst);
-            fprintf(out, "; slowest %s", worst);
+            fprintf(out, "; slowest %s%s", worst, culprit_text(t, culprit));
         }
         fputc(')', out);
     }
-    fputc('\n', out);
+    fprintf(out, "%s%s\n", *job_text(t, job) ? "; " : "", job);
 }
 
 static void print_summary(const struct comparison *t, FILE *out)
@@ -489,7 +605,9 @@ static void print_summary(const struct comparison *t, FILE *out)
         fprintf(out, ", %zu with wrong data", v[BB_WRONG_DATA]);
     fprintf(out, "; only in A %zu, only in B %zu\n", t->only_a, t->only_b);
     if (t->hidden)
-        fprintf(out, "# %zu more rows: --json, --csv\n", t->hidden);
+        fprintf(out, "# %zu more rows: --full, --json, --csv\n", t->hidden);
+    if (t->only_a && t->only_b && t->a->n && t->a->rows->same_node >= 0)
+        fprintf(out, "# links that are inside a node in one file and between nodes in the other are not compared\n");
     if (t->correct.n)
         fprintf(out, "# B/A: %.3f, geometric mean of %zu row%s\n", bb_ratios_mean(&t->correct), t->correct.n,
                 t->correct.n == 1 ? "" : "s");
@@ -506,32 +624,34 @@ static void print_summary(const struct comparison *t, FILE *out)
 
 static json_t *summary_json(const struct comparison *t)
 {
+    const struct bb_culprit culprit = bb_culprits_find(&t->culprits);
     const size_t *v = t->verdicts;
 
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:s}", "faster", (json_int_t)v[BB_FASTER],
-                     "slower", (json_int_t)v[BB_SLOWER], "no_difference", (json_int_t)v[BB_SAME], "inconclusive",
-                     (json_int_t)v[BB_INCONCLUSIVE], "wrong_data", (json_int_t)v[BB_WRONG_DATA], "only_a",
-                     (json_int_t)t->only_a, "only_b", (json_int_t)t->only_b, "over_threshold",
-                     (json_int_t)t->slower.over, "worst_ratio",
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:s?, s:o, s:s}", "faster",
+                     (json_int_t)v[BB_FASTER], "slower", (json_int_t)v[BB_SLOWER], "no_difference",
+                     (json_int_t)v[BB_SAME], "inconclusive", (json_int_t)v[BB_INCONCLUSIVE], "wrong_data",
+                     (json_int_t)v[BB_WRONG_DATA], "only_a", (json_int_t)t->only_a, "only_b", (json_int_t)t->only_b,
+                     "over_threshold", (json_int_t)t->slower.over, "worst_ratio",
                      bb_json_real(t->slower.worst ? t->slower.worst_ratio : NAN), "geometric_mean_ratio",
                      bb_json_real(bb_ratios_mean(&t->correct)), "against_prediction", bb_shortfall_json(&t->shortfall),
+                     "culprit", culprit.name, "culprit_rows", culprit.name ? json_integer(culprit.rows) : json_null(),
                      "verdict", outcomes[outcome_of(t)].name);
 }
 
 static int check_criteria(const struct comparison *t, bool strict)
 {
     const struct bb_ratios *slower = &t->slower;
-    const enum outcome outcome = outcome_of(t);
-    char worst[BB_WORST_TEXT];
+    char worst[BB_WORST_TEXT], culprit[BB_CULPRIT_TEXT], reason[JOB];
+    const char *option = rejected_by(t, strict, reason);
 
     if (slower->over > 0) {
         worst_text(slower, worst);
-        return bb_err(BB_EBELOW, "%zu row%s slower by more than %g %%, worst: %s", slower->over,
-                      slower->over == 1 ? "" : "s", t->threshold_percent, worst);
+        return bb_err(BB_EBELOW, "%zu row%s slower by more than %g %%, worst: %s%s", slower->over,
+                      slower->over == 1 ? "" : "s", t->threshold_percent, worst, culprit_text(t, culprit));
     }
-    if (strict && outcomes[outcome].fails_strict)
-        return bb_err(BB_EBELOW, "--strict: %s (%zu common rows, %zu inconclusive, %zu with wrong data, %zu only in A)",
-                      outcomes[outcome].name, t->pairs, t->inconclusive, t->verdicts[BB_WRONG_DATA], t->only_a);
+    if (option)
+        return bb_err(BB_EBELOW, "%s: %s (%zu common rows, %zu inconclusive, %zu with wrong data, %zu only in A)",
+                      option, reason, t->pairs, t->inconclusive, t->verdicts[BB_WRONG_DATA], t->only_a);
     return 0;
 }
 
@@ -566,7 +686,12 @@ static void correct_for_rows(struct comparison *t)
 static void init_comparison(struct comparison *t, const struct bb_result_file *a, const struct bb_result_file *b,
                             double threshold_percent)
 {
-    *t = (struct comparison){.a = a, .b = b, .threshold_percent = threshold_percent};
+    json_t *left = bb_provenance_of(a), *right = bb_provenance_of(b);
+
+    *t = (struct comparison){
+        .a = a, .b = b, .threshold_percent = threshold_percent, .differences = bb_provenance_differences(left, right)};
+    json_decref(left);
+    json_decref(right);
     BB_NEW(t->pair_a, a->n);
     BB_NEW(t->pair_b, b->n);
     bb_match_rows(a, b, t->pair_a, t->pair_b);
@@ -579,24 +704,29 @@ static void init_comparison(struct comparison *t, const struct bb_result_file *a
     if (isnan(t->judged_percent) && bb_result_file_predicted(a))
         t->judged_percent = BB_EQUAL_PERCENT;
     correct_for_rows(t);
+    judge_rows(t);
 }
 
 static void release_comparison(struct comparison *t)
 {
     bb_shortfall_release(&t->shortfall);
+    bb_culprits_release(&t->culprits);
+    json_decref(t->differences);
+    free(t->verdict_of);
     free(t->pair_a);
     free(t->pair_b);
 }
 
 struct bb_compared bb_compare_count(const struct bb_result_file *a, const struct bb_result_file *b,
-                                    double threshold_percent)
+                                    const struct bb_regression_threshold *threshold)
 {
     struct bb_compared found;
     struct comparison t;
     enum outcome outcome;
 
-    init_comparison(&t, a, b, threshold_percent);
-    (void)!put_common(&t, NULL, NULL);
+    init_comparison(&t, a, b, threshold->threshold_percent);
+    if (bb_result_file_is_step(a)) /* steps on different numbers of GPUs are compared by their GPU seconds */
+        json_array_clear(t.differences);
     outcome = outcome_of(&t);
     found = (struct bb_compared){.rows = (long)t.pairs,
                                  .faster = (long)t.verdicts[BB_FASTER],
@@ -605,8 +735,8 @@ struct bb_compared bb_compare_count(const struct bb_result_file *a, const struct
                                  .worst_ratio = t.correct.worst ? t.correct.worst_ratio : NAN,
                                  .verdict = outcomes[outcome].name,
                                  .order = (int)outcome,
-                                 .fails_strict = outcomes[outcome].fails_strict,
                                  .over = t.slower.over};
+    found.rejected_by = rejected_by(&t, threshold->strict, found.reason);
     if (t.correct.worst)
         worst_text(t.slower.worst ? &t.slower : &t.correct, found.worst);
     if (outcome == OTHER_MODEL) {
@@ -621,30 +751,28 @@ struct bb_compared bb_compare_count(const struct bb_result_file *a, const struct
 }
 
 int bb_compare(const struct bb_result_file *a, const struct bb_result_file *b,
-               const struct bb_regression_threshold *threshold, FILE *out, struct bb_results *results)
+               const struct bb_regression_threshold *threshold, bool full, FILE *out, struct bb_results *results)
 {
     struct comparison t;
-    json_t *left = bb_provenance_of(a), *right = bb_provenance_of(b);
-    json_t *differences = bb_provenance_differences(left, right), *only_a, *only_b;
+    json_t *only_a, *only_b;
     int rc;
 
     init_comparison(&t, a, b, threshold->threshold_percent);
+    t.full = t.full || full;
     if (out)
-        print_head(&t, out, differences);
+        print_head(&t, out);
     TRY(put_common(&t, out, results));
-    only_a = put_unmatched(a, t.pair_a, true, out);
-    only_b = put_unmatched(b, t.pair_b, false, out);
+    only_a = put_unmatched(&t, a, out);
+    only_b = put_unmatched(&t, b, out);
     if (out)
         print_summary(&t, out);
-    TRY(bb_results_set_all(results, json_pack("{s:o, s:o, s:o, s:O}", "only_a", only_a, "only_b", only_b, "summary",
-                                              summary_json(&t), "provenance", differences)));
+    TRY(bb_results_set_all(results, json_pack("{s:o, s:o, s:o, s:O, s:{s:o, s:o}}", "only_a", only_a, "only_b", only_b,
+                                              "summary", summary_json(&t), "provenance", t.differences, "files", "a",
+                                              bb_result_run(a), "b", bb_result_run(b))));
     warn_of_gaps(&t);
     TRY(check_criteria(&t, threshold->strict));
 out:
     release_comparison(&t);
-    json_decref(left);
-    json_decref(right);
-    json_decref(differences);
     return rc;
 }
 
@@ -653,18 +781,21 @@ out:
 struct options {
     const char *json, *csv;
     double threshold_percent;
-    bool quiet, strict;
+    bool quiet, strict, full;
 };
 
 #define FIELD(name) offsetof(struct options, name)
 static const struct bb_opt rows[] = {
     OPT_DOUBLE(0, "threshold", FIELD(threshold_percent), "-1", "PERCENT", -1, 1e6,
                "exit with status 5 if a row of B (of any further file) is slower by more than PERCENT and its "
-               "interval, if any, does not overlap that of A; -1: never"),
+               "interval, if any, does not overlap that of A; also if a run is incomplete, data is wrong, or the files "
+               "have no common row; -1: never. Rows without interval are judged by PERCENT; with -1 by 10 % against a "
+               "prediction, and by 0.5 % between predictions"),
     OPT_FLAG(0, "strict", FIELD(strict),
-             "exit with status 5 also if a run is incomplete, the models differ, a plan does not fit in GPU memory, "
-             "the files "
-             "have no common row, data is wrong, or a row is inconclusive or missing in B"),
+             "exit with status 5 also if a run is incomplete, the numbers of ranks or nodes or the models differ, a "
+             "plan does not fit in GPU memory, the files have no common row, data is wrong, or a row is inconclusive "
+             "or missing in B"),
+    OPT_FLAG(0, "full", FIELD(full), "print all rows and differences; default: the answer in at most 25 lines"),
     OPT_OUTPUT(0, "json", FIELD(json), "write the comparison as JSON, - for stdout"),
     OPT_OUTPUT(0, "csv", FIELD(csv), "write the rows as CSV, - for stdout"),
     OPT_FLAG(0, "quiet", FIELD(quiet), "print no table"),
@@ -727,7 +858,7 @@ static int compare_files(const struct options *o, struct bb_result_file *files, 
                                               bb_json_real(threshold.threshold_percent))));
     if (out)
         bb_print_report_header(out, argc, argv);
-    TRY(by_rows(files, n) ? bb_compare(&files[0], &files[1], &threshold, out, results)
+    TRY(by_rows(files, n) ? bb_compare(&files[0], &files[1], &threshold, o->full, out, results)
                           : bb_what_if(files, n, &threshold, out, results));
 out:
     return bb_results_close(results, rc);

@@ -3,7 +3,8 @@
  * case, for example one collective with one message size. Needs neither MPI nor a GPU.
  *
  * Two rows match when collective, bytes, dtype, op, root, placement (in place or out of place), mode (timing mode, such
- * as stream or graph), group (index of the --split group) and cycle (repetition of the sweep, -N) are equal. If several
+ * as stream or graph), group (index of the --split group), cycle (repetition of the sweep, -N) and, for a link of bench
+ * p2p, its class (inside a node or between nodes) are equal. If several
  * rows of a file are equal in all of these fields, the k-th of them in A matches the k-th in B. B's row is faster or
  * slower when the 95 % confidence intervals of the two medians do not overlap and the difference passes Holm's test. If
  * the row of A or B has no interval (only one sample, as in nccl-tests' files), the ratio of the times is compared with
@@ -65,18 +66,21 @@ void bb_match_rows(const struct bb_result_file *a, const struct bb_result_file *
 struct bb_regression_threshold {
     double threshold_percent; /* fail if the time of B exceeds that of A by more than this percentage in any row;
                                  NaN: no limit */
-    bool strict;              /* fail also if the comparison is inconclusive or incomplete */
+    bool strict;              /* fail also if the comparison is inconclusive or incomplete, or ranks or nodes differ */
 };
 
 /*
  * bb_compare - compare two files.
+ *   full     print all rows and conditions; false: at most 25 lines, with the worst rows
  *   out      prints table and summary to this stream; NULL: print nothing
  *   results  receives the fields of busbar.compare/1; NULL: none
- *   Returns  0; -BB_EFAIL after a write error; -BB_EBELOW if a row is slower by more than the
- *            threshold, or, with threshold->strict, for all other verdicts except mixed, slower and not slower
+ *   Returns  0; -BB_EFAIL after a write error; -BB_EBELOW if a row is slower by more than the threshold; with a
+ *            threshold, for an incomplete run, no common row and wrong data; with threshold->strict, for all verdicts
+ *            except mixed, slower and not slower, and if the numbers of ranks or nodes differ
  */
 int bb_compare(const struct bb_result_file *a, const struct bb_result_file *b,
-               const struct bb_regression_threshold *threshold, FILE *out, struct bb_results *results) BB_MUST_CHECK;
+               const struct bb_regression_threshold *threshold, bool full, FILE *out,
+               struct bb_results *results) BB_MUST_CHECK;
 
 enum { BB_WORST_TEXT = 128 };
 
@@ -87,11 +91,12 @@ struct bb_compared {
     const char *verdict;       /* verdict of the only row, or of the whole comparison */
     int order;                 /* order of the verdicts of whole comparisons: 0 is the worst */
     char worst[BB_WORST_TEXT]; /* the slowest row and its ratio: "all_reduce 64 MiB: +60.6 %"; "": no row with a time */
-    bool fails_strict;         /* --strict rejects the verdict */
+    const char *rejected_by;   /* the option that rejects the verdict: "--threshold" or "--strict"; NULL: accepted */
+    char reason[96];           /* the verdict that is rejected, or "ranks differ: A 4, B 2" */
     size_t over;               /* number of rows slower by more than the threshold */
 };
 struct bb_compared bb_compare_count(const struct bb_result_file *a, const struct bb_result_file *b,
-                                    double threshold_percent);
+                                    const struct bb_regression_threshold *threshold);
 
 /* bb_compare_main - the command `busbar compare`. */
 int bb_compare_main(int argc, char **argv);

@@ -1,5 +1,6 @@
 /* provenance.c - lists the conditions of a result file (versions, devices, environment, options) as texts, and finds
  * the differences between two such lists. */
+#include "bootstrap/results/flat_table.h"
 #include "collectives/compare/result_reader.h"
 
 #include <math.h>
@@ -71,11 +72,6 @@ static bool is_listed(const char *name, const char *const *list)
     return false;
 }
 
-/* Options of which the recorded value 0 stands for a default that depends on the model, the cluster or other options. */
-static const char *const zero_is_default[] = {
-    "batch",         "cp", "dp",         "ep",     "etp", "gemms", "global_batch_size", "gpus_per_node", "layers",
-    "micro_batches", "pp", "seq_length", "stages", "tp",  NULL};
-
 /* Adds all scalar members of `object` to the list of conditions. mark: prefix of each name, "$" for environment
  * variables and "--" for options; except: names to leave out. */
 static void add_all(json_t *list, const char *mark, const json_t *object, const char *const *except)
@@ -90,10 +86,7 @@ static void add_all(json_t *list, const char *mark, const json_t *object, const 
         for (char *c = what; *mark == '-' && *c; c++)
             *c = *c == '_' ? '-' : *c;
         if (!is_listed(name, except))
-            add_fact(list, what,
-                     json_is_integer(value) && json_integer_value(value) == 0 && is_listed(name, zero_is_default)
-                         ? "default"
-                         : scalar_text(value, text));
+            add_fact(list, what, scalar_text(value, text));
     }
 }
 
@@ -240,18 +233,36 @@ static void add_nccl_tests(const json_t *root, json_t *list)
     add_nccl_tests_environment(list, json_object_get(root, "env"));
 }
 
+json_t *bb_result_run(const struct bb_result_file *t)
+{
+    static const char *const versions[][2] = {{"nccl", "nccl.runtime"}, {"cuda", "cuda.runtime"}};
+    json_t *run = bb_flat_table_identity(t->root), *facts = json_object();
+
+    json_object_set_new(run, "file", json_string(t->path));
+    if (bb_result_file_is_nccl_tests(t)) {
+        add_nccl_tests(t->root, facts);
+        json_object_set(run, "nccl.runtime", json_object_get(facts, "NCCL library"));
+        json_object_set_new(run, "ranks", json_integer(bb_result_file_nccl_tests_ranks(t->root)));
+    }
+    for (int i = 0; i < 2; i++) {
+        json_object_set_new(run, versions[i][0], json_pack("{s:O?}", "runtime", json_object_get(run, versions[i][1])));
+        json_object_del(run, versions[i][1]);
+    }
+    json_decref(facts);
+    return run;
+}
+
 /* ---- the list of conditions of a file, and the differences between two lists ---- */
 
-/* Replaces seq_length 0, the length of the model, by that length: the tokens of a sample. */
+/* Replaces seq_length null, the length of the model, by that length: the tokens of a sample. */
 static void set_length(json_t *options, const json_t *root)
 {
     const json_t *predicted = json_object_get(root, "predicted");
     const double samples = json_number_value(json_object_get(root, "samples"));
     const double tokens = json_number_value(json_object_get(predicted, "tokens_per_s")) *
                           json_number_value(json_object_get(predicted, "step_us")) / 1e6;
-    const json_t *length = json_object_get(options, "seq_length");
 
-    if (json_is_integer(length) && json_integer_value(length) == 0 && tokens > 0 && samples > 0)
+    if (json_is_null(json_object_get(options, "seq_length")) && tokens > 0 && samples > 0)
         json_object_set_new(options, "seq_length", json_integer(llround(tokens / samples)));
 }
 

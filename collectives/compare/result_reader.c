@@ -182,11 +182,32 @@ static int name_row(json_t *row, struct bb_timing *t, const struct place *at)
     return take_text(row, "collective", true, &t->what, at);
 }
 
-static int bench_row(json_t *row, struct bb_timing *t, const struct place *at)
+/* Reads the ranks that determine the time of a row of bench p2p or bench compute, with their hosts. */
+static int take_ranks(const json_t *row, const json_t *devices, struct bb_timing *t, const struct place *at)
+{
+    static const char *const keys[2][2] = {{"from", "to"}, {"slowest_rank", NULL}};
+    const json_t *slowdown = json_object_get(row, "slowdown"), *same = json_object_get(row, "same_node");
+    const char *const *key = keys[json_is_number(slowdown)];
+    int rc = 0;
+
+    t->ranks[0] = t->ranks[1] = -1;
+    t->slowdown = json_is_number(slowdown) ? json_number_value(slowdown) : NAN;
+    t->same_node = json_is_boolean(same) ? json_is_true(same) : -1;
+    for (int i = 0; i < 2 && key[i]; i++) {
+        TRY(take_integer(row, key[i], &t->ranks[i], at));
+        t->hosts[i] = json_string_value(
+            json_object_get(t->ranks[i] < 0 ? NULL : json_array_get(devices, (size_t)t->ranks[i]), "host"));
+    }
+out:
+    return rc;
+}
+
+static int bench_row(json_t *row, const json_t *devices, struct bb_timing *t, const struct place *at)
 {
     const char *time = json_object_get(row, "both_us") ? "both_us" : "time_us";
     int rc;
 
+    TRY(take_ranks(row, devices, t, at));
     TRY(name_row(row, t, at));
     TRY(take_integer(row, "bytes", &t->bytes, at));
     TRY(take_text(row, "dtype", false, &t->dtype, at));
@@ -216,7 +237,7 @@ static int read_bench(struct bb_result_file *t)
     for (size_t i = 0; i < json_array_size(results); i++) {
         const struct place at = {t->path, "results", i, false};
 
-        TRY(bench_row(json_array_get(results, i), &t->rows[i], &at));
+        TRY(bench_row(json_array_get(results, i), json_object_get(t->root, "devices"), &t->rows[i], &at));
         t->n++;
     }
 out:
@@ -228,8 +249,17 @@ out:
 static int add_step(struct bb_result_file *t, const struct place *at)
 {
     BB_NEW(t->rows, 1);
-    t->rows[t->n++] = (struct bb_timing){
-        .mode = "step", .bytes = -1, .root = -1, .group = -1, .cycle = -1, .wrong = -1, .low_us = NAN, .high_us = NAN};
+    t->rows[t->n++] = (struct bb_timing){.mode = "step",
+                                         .bytes = -1,
+                                         .root = -1,
+                                         .group = -1,
+                                         .cycle = -1,
+                                         .wrong = -1,
+                                         .ranks = {-1, -1},
+                                         .same_node = -1,
+                                         .slowdown = NAN,
+                                         .low_us = NAN,
+                                         .high_us = NAN};
     return take_text(t->root, "proxy", true, &t->rows->what, at);
 }
 
@@ -346,7 +376,8 @@ out:
 
 static int read_nccl_tests_row(struct bb_result_file *t, const json_t *row, const struct place *at)
 {
-    struct bb_timing common = {.what = t->program, .group = -1, .cycle = -1};
+    struct bb_timing common = {
+        .what = t->program, .group = -1, .cycle = -1, .ranks = {-1, -1}, .same_node = -1, .slowdown = NAN};
     int rc;
 
     common.mode = nccl_tests_mode(json_object_get(t->root, "config"));

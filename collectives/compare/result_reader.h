@@ -34,6 +34,10 @@ struct bb_timing {
     long long channels;
     long long bytes, root, group, cycle;
     long long wrong;        /* number of received elements with a wrong value; -1: not verified */
+    long long ranks[2];     /* bench p2p: the ranks of the link; bench compute: the slowest rank, and -1; else -1 */
+    const char *hosts[2];   /* their hosts; NULL: unknown */
+    double slowdown;        /* bench compute: time of the slowest rank / typical time of the ranks; else NaN */
+    int same_node;          /* bench p2p: 1: the link is inside a node, 0: between nodes; else -1 */
     double time_us;         /* median time in us; NaN: the file has no time for this row */
     double low_us, high_us; /* 95 % confidence interval of the median, in us; NaN: none */
 };
@@ -109,6 +113,10 @@ int bb_result_file_nccl_tests_ranks(const json_t *root);
 /* bb_result_file_nccl_tests_devices - return the list of devices of an nccl-tests file, or NULL. Files of older
  * nccl-tests versions have this list at the top level of the JSON tree. */
 const json_t *bb_result_file_nccl_tests_devices(const json_t *root);
+
+/* bb_result_run - return the values that identify the run of a file, as a new object: path of the file and those of
+ * bb_flat_table_identity. */
+json_t *bb_result_run(const struct bb_result_file *t);
 
 /*
  * bb_provenance_of - return the conditions under which a file was created, as a new flat object of texts: "NCCL

@@ -160,7 +160,7 @@ static const char *const efficiencies[BB_VERDICTS] = {
 
 /* Compares a file with the first one. The times of steps are compared per unit of work and multiplied by the number of
  * ranks, so that the ratio is that of the step times if work and ranks are equal. Sets what differs in t. */
-static struct bb_compared compare_line(struct table *t, int i, double threshold_percent)
+static struct bb_compared compare_line(struct table *t, int i, const struct bb_regression_threshold *threshold)
 {
     const struct line *a = &t->lines[0], *b = &t->lines[i];
     const bool tokens = !isnan(work_of(a, true)) && !isnan(work_of(b, true));
@@ -170,7 +170,7 @@ static struct bb_compared compare_line(struct table *t, int i, double threshold_
     double factor = work_of(a, tokens) / work_of(b, tokens);
 
     if (!t->steps || !bb_result_file_same_model(&t->files[0], &file))
-        return bb_compare_count(&t->files[0], &file, threshold_percent);
+        return bb_compare_count(&t->files[0], &file, threshold);
     if (isnan(factor) || fabs(factor - 1) < 1e-3)
         factor = 1;
     if (factor != 1)
@@ -184,7 +184,7 @@ static struct bb_compared compare_line(struct table *t, int i, double threshold_
     row.low_us *= factor;
     row.high_us *= factor;
     file.rows = &row;
-    compared = bb_compare_count(&t->files[0], &file, threshold_percent);
+    compared = bb_compare_count(&t->files[0], &file, threshold);
     for (int v = 0; v < BB_VERDICTS && a->ranks != b->ranks; v++)
         if (compared.verdict == bb_verdict_names[v] && efficiencies[v])
             compared.verdict = efficiencies[v];
@@ -423,9 +423,12 @@ static int check_criteria(const struct table *t, const struct bb_regression_thre
                           t->files[i].path, c->over, c->over == 1 ? "" : "s", t->files[0].path,
                           threshold->threshold_percent, c->worst, measure_of(t, measure));
     }
-    for (int i = 1; i < t->n && threshold->strict; i++)
-        if (t->lines[i].compared.fails_strict)
-            return bb_err(BB_EBELOW, "--strict: %s: %s", t->files[i].path, t->lines[i].compared.verdict);
+    for (int i = 1; i < t->n; i++) {
+        const struct bb_compared *c = &t->lines[i].compared;
+
+        if (c->rejected_by)
+            return bb_err(BB_EBELOW, "%s: %s: %s", c->rejected_by, t->files[i].path, c->reason);
+    }
     return 0;
 }
 
@@ -441,7 +444,7 @@ int bb_what_if(const struct bb_result_file *files, int n, const struct bb_regres
         t.steps = t.steps && bb_result_file_is_step(&files[i]);
     }
     for (int i = 0; i < n; i++) {
-        t.lines[i].compared = compare_line(&t, i, threshold->threshold_percent);
+        t.lines[i].compared = compare_line(&t, i, threshold);
         if (i == 0)
             t.lines[i].compared.verdict = NULL;
     }

@@ -90,8 +90,8 @@ def test_verdict_shows_a_changed_nccl_variant(compare):
 
 @pytest.mark.parametrize("percent,status", [("29", 5), ("31", 0), ("0", 5)])
 def test_threshold_sets_the_exit_status(compare, percent, status):
-    """Without the row of one sample: the slower row is 30 % slower."""
-    a, b = ({**t, "results": [r for r in t["results"] if r["bytes"] != 64]} for t in (A, B))
+    """Without the rows of one sample and of wrong data: the slower row is 30 % slower."""
+    a, b = ({**t, "results": [r for r in t["results"] if r["bytes"] not in (64, 128)]} for t in (A, B))
     done = compare(a, b, "--threshold", percent)
     assert done.returncode == status
     assert ("1 row slower by more than" in done.stderr and "8 B: +30.0 %" in done.stderr) == (status == 5)
@@ -141,6 +141,89 @@ def test_strict_fails_incomplete_comparisons(compare, a, b, verdict, strict):
     done = compare(a, b, "--strict", "--json", "-")
     assert done.returncode == strict and json.loads(done.stdout)["summary"]["verdict"] == verdict
     assert (f"--strict: {verdict}" in done.stderr) == (strict == 5)
+    done = compare(a, b, "--threshold", "200")
+    fails = verdict in ("run incomplete", "no common row", "wrong data")
+    assert done.returncode == (5 if fails else 0) and (f"busbar: --threshold: {verdict} (" in done.stderr) == fails
+
+
+@pytest.mark.parametrize("key, other", [("ranks", 2), ("nodes", 3)])
+def test_jobs_of_other_size_are_named(busbar, compare, tmp_path, key, other):
+    one = {**ONE, "nodes": 1}
+    done = compare(one, {**one, key: other}, "--threshold", "5")
+    differ = f"{key} differ: A {one[key]}, B {other}"
+    assert done.returncode == 0 and done.stdout.splitlines()[-1] == f"# verdict: not slower by more than 5 % (0 faster, 0 slower of 2 rows); {differ}"
+    done = compare(one, {**one, key: other}, "--strict")
+    assert done.returncode == 5 and done.stderr.startswith(f"busbar: --strict: {differ} (2 common rows")
+    done = busbar.run("compare", "a.json", "a.json", "b.json", "--strict", emulated=False, cwd=tmp_path)
+    assert done.returncode == 5 and done.stderr == f"busbar: --strict: b.json: {differ}\n"
+
+
+def links(us, per_node, hosts=True, ranks=8):
+    """The links of 8 ranks. us(a, b): time of a link."""
+    devices = [{"name": "H100", "host": f"node{r // per_node}"} for r in range(ranks)]
+    rows = [{"metric": "bandwidth", "from": a, "to": b, "direction": "one", "bytes": 1 << 25, "same_node": a // per_node == b // per_node,
+             "time_us": {"p50": us(a, b), "ci95": [us(a, b)] * 2}} for a in range(ranks) for b in range(ranks) if a != b]
+    return bench(*rows, ranks=ranks, nodes=ranks // per_node, devices=devices if hosts else [], causes=[])
+
+
+def test_links_of_other_classes_are_not_compared(compare):
+    """4 and 7 are on one node in A and on two in B: 24 links of A are inside a node and 8 of B, which A has, too."""
+    def us(per_node):
+        return lambda a, b: 10 if a // per_node == b // per_node else 64
+    done = compare(links(us(4), 4), links(us(2), 2), "--threshold", "5")
+    assert done.returncode == 0 and "only in A 16, only in B 16" in done.stdout and "# links that are inside a node in one file and" in done.stdout
+    assert done.stdout.splitlines()[-1] == "# verdict: rows missing in B (0 faster, 0 slower of 40 rows); nodes differ: A 2, B 4"
+
+
+@pytest.mark.parametrize("slow, per_node, culprit", [
+    (lambda a, b: 6 in (a, b) and a // 2 != b // 2, 2, "rank 6 (node3) is in 24 of 24 slower rows"),
+    (lambda a, b: 3 in (a // 2, b // 2) and a // 2 != b // 2, 2, "node node3 is in 48 of 48 slower rows"),
+    (lambda a, b: {a, b} == {1, 6}, 2, None), (lambda a, b: a // 4 != b // 4, 2, None), (lambda a, b: 3 in (a, b), 8, "rank 3 (node0) is in 28 of 28 slower rows")])
+def test_slower_links_name_the_rank_or_node_that_they_share(compare, slow, per_node, culprit):
+    both = (links(lambda a, b: 64, per_node), links(lambda a, b: 71 if slow(a, b) else 64, per_node))
+    for file in both:
+        file["results"] += [{**r, "direction": "both"} for r in file["results"]]
+    done = compare(*both, "--threshold", "5", "--json", "-")
+    summary = json.loads(done.stdout)["summary"]
+    assert done.returncode == 5 and (culprit or "slower rows") in done.stderr if culprit else "slower rows" not in done.stderr
+    assert (summary["culprit"], summary["culprit_rows"]) == ((culprit.partition(" is in")[0], summary["slower"]) if culprit else (None, None))
+    assert (culprit or ": +10.9 %)") in compare(*both).stdout.splitlines()[-1]
+
+
+@pytest.mark.parametrize("slowdown, culprit", [(1.07, "; rank 1 (node0) is in 9 of 9 slower rows)"), (1.01, ": +7.0 %)")])
+def test_slower_kernels_name_the_gpu_if_the_others_are_not_slower(compare, slowdown, culprit):
+    def kernels(us, slowdown):
+        rows = [{"section": "gemm", "name": "square", "dtype": "half", "m": n, "n": n, "k": n, "batch": 1, "slowest_rank": 1, "slowdown": slowdown,
+                 "time_us": {"p50": us, "ci95": [us, us]}} for n in range(1, 10)]
+        return bench(*rows, devices=[{"name": "H100", "host": "node0"}] * 4)
+    assert compare(kernels(100, 1.0), kernels(107, slowdown)).stdout.splitlines()[-1].endswith(culprit)
+
+
+def test_many_rows_fit_in_25_lines(compare):
+    """The table has the worst rows, in the order of the files; --full has all rows and differences."""
+    a, b = (bench(*[row(8 << i % 30, 100 + (k and i), 0.1, cycle=i // 30) for i in range(156)], emulated=True, options={f"o{i}": k for i in range(9)})
+            for k in (0, 1))
+    b["results"][7] = row(8 << 7, 100, 1, cycle=0, wrong=2)
+    b["results"].append(row(8, 1, 1, cycle=9))
+    done = compare(a, b)
+    assert done.returncode == 0 and len(done.stdout.splitlines()) <= 25, done.stdout
+    assert verdicts(done) == ["wrong data"] + ["slower"] * 4 and "# 152 more rows: --full, --json, --csv\n" in done.stdout
+    assert [line.split()[-2] for line in done.stdout.splitlines() if line.endswith("slower")] == ["2.520", "2.530", "2.540", "2.550"]
+    assert len(re.findall("# differs: --o", done.stdout)) == 3 and "# differs: 6 more: --full" in done.stdout
+    full = compare(a, b, "--full").stdout
+    assert len(re.findall("# differs: --o", full)) == 9 and full.count(" all_reduce ") == 157 + 1 and "more" not in full
+
+
+def test_csv_rows_identify_both_runs(compare):
+    a, b = ({**ONE, "nodes": n, "started": f"2026-01-0{n}T00:00:00Z", "nccl": {"runtime": f"2.3{n}.0"}, "devices": [{"host": f"h{n}"}],
+             "command": ["bench", "all_reduce"]} for n in (1, 2))
+    for r in csv.DictReader(io.StringIO(compare(a, b, "--csv", "-").stdout)):
+        for side, n in (("a", "1"), ("b", "2")):
+            assert {key: r[f"files.{side}.{key}"] for key in ("file", "nccl.runtime", "ranks", "nodes", "host", "started", "command")} == {
+                "file": f"{side}.json", "nccl.runtime": f"2.3{n}.0", "ranks": "4", "nodes": n, "host": f"h{n}",
+                "started": f"2026-01-0{n}T00:00:00Z", "command": "bench all_reduce"}
+    nccl = json.loads(compare(nccl_tests(10), a, "--json", "-").stdout)["files"]["a"]
+    assert nccl["nccl"]["runtime"] == "2.28.9"
 
 
 def test_prints_no_control_characters_of_files(compare):
@@ -213,13 +296,10 @@ def test_compares_runs_of_bench_compute(compare):
 
 
 def test_links_are_summarized_with_their_causes(compare):
-    def links(us, **kw):
-        return bench(*[{"metric": "bandwidth", "from": a, "to": b, "direction": "one", "bytes": 1024, "time_us": {"p50": us, "ci95": [us, us]}}
-                       for a in range(8) for b in range(8) if a != b], **kw)
     cause = {"level": "rank", "from": 2, "to": None, "host": "node1", "metric": "bandwidth", "value": 17.7, "median": 27.87}
-    done = compare(links(10, causes=[]), links(20, causes=[cause]))
+    done = compare(links(lambda a, b: 10, 4), {**links(lambda a, b: 20, 4), "causes": [cause]})
     assert "# B: cause: rank 2 (node1): bandwidth 17.70, other links 27.87\n" in done.stdout
-    assert len(verdicts(done)) == 6 and "# 50 more rows: --json, --csv\n" in done.stdout and len(done.stdout.splitlines()) <= 25
+    assert len(verdicts(done)) == 5 and "# 51 more rows: --full, --json, --csv\n" in done.stdout and len(done.stdout.splitlines()) <= 25
 
 
 def test_json_contains_the_comparison(compare):
@@ -327,10 +407,10 @@ def test_plans_are_a_table_of_what_ifs(compare_plans, golden):
 
 
 def test_plans_differ_by_options_that_change_the_prediction(compare_plans):
-    """Options of the output are no conditions; 0 is the recorded value of a plan without --layers and --dp."""
-    PLANS["d"], PLANS["e"] = step_plan(1000.0, layers=0, dp=0, full=False), step_plan(1000.0, layers=12, dp=8, full=True)
+    """Options of the output are no conditions; null is the recorded value of a plan without --layers and --dp."""
+    PLANS["d"], PLANS["e"] = step_plan(1000.0, layers=None, dp=None, full=False), step_plan(1000.0, layers=12, dp=8, full=True)
     (a, b) = json.loads(compare_plans("de", "--json", "-").stdout)["results"]
-    assert a["differs"] == {"layers": "default", "dp": "default"} and b["differs"] == {"layers": "12", "dp": "8"}
+    assert a["differs"] == {"layers": None, "dp": None} and b["differs"] == {"layers": "12", "dp": "8"}
 
 
 def test_an_edited_profile_is_a_difference(busbar, tmp_path):

@@ -44,7 +44,7 @@ def identity(doc):
     return {"command": " ".join(doc["command"]), "started": doc.get("started"), "host": first.get("host"), "ranks": doc["ranks"],
             "nodes": doc.get("nodes"), "busbar": doc["busbar"], "nccl.runtime": doc.get("nccl", {}).get("runtime"),
             "cuda.runtime": doc.get("cuda", {}).get("runtime"), "emulated": doc.get("emulated"), "shared_gpu": doc.get("shared_gpu"),
-            **flat(doc.get("options", {}), "options"), **flat(doc.get("profiles", {}), "profiles")}
+            **flat(doc.get("options", {}), "options"), **flat(doc.get("profiles", {}), "profiles"), **flat(doc.get("files", {}), "files")}
 
 
 def same(text, value):

@@ -237,7 +237,7 @@ static int compare_with(double median_b, double threshold)
     struct bb_timing a = timed(9.9, 10, 10.1), b = timed(median_b - 0.1, median_b, median_b + 0.1);
     struct bb_result_file left = {.path = "a", .rows = &a, .n = 1}, right = {.path = "b", .rows = &b, .n = 1};
 
-    return bb_compare(&left, &right, &(struct bb_regression_threshold){threshold, false}, NULL, NULL);
+    return bb_compare(&left, &right, &(struct bb_regression_threshold){threshold, false}, false, NULL, NULL);
 }
 
 static void slowdown_beyond_the_threshold_fails(void **state)
@@ -309,9 +309,9 @@ static int survives(const char *text, size_t n, FILE *sink)
         rc = bb_result_file_from_tree(&t, "damaged", root);
         assert_true(rc == 0 || rc == -BB_EUSAGE);
         if (rc == 0) {
-            rc = bb_compare(&good, &t, &threshold, sink, NULL);
+            rc = bb_compare(&good, &t, &threshold, true, sink, NULL);
             assert_true(rc == 0 || rc == -BB_EBELOW);
-            rc = bb_compare(&t, &good, &threshold, sink, NULL);
+            rc = bb_compare(&t, &good, &threshold, true, sink, NULL);
             assert_true(rc == 0 || rc == -BB_EBELOW);
             bb_result_file_release(&good);
             bb_result_file_release(&t);

@@ -115,6 +115,14 @@ static const struct bb_field fields[] = {
     {0},
 };
 
+/* Returns whether the table has a row for every limit: with --full, or if the output then has at most 25 lines. */
+static bool lists_all(const struct overlap *v)
+{
+    enum { MAX_ROWS = 14 }; /* without the head and the last line */
+
+    return v->session.detail || v->options.sizes.n * (v->options.n_limits + 1) <= MAX_ROWS;
+}
+
 static void print_head(const struct overlap *v)
 {
     const char *from_outside = getenv("NCCL_MAX_CTAS") ? "NCCL_MAX_CTAS" : "NCCL_MIN_CTAS";
@@ -139,6 +147,8 @@ static void print_head(const struct overlap *v)
         fprintf(out, "# one rank: NCCL only copies memory, so there is no communication to hide\n");
     if (v->session.device.emulated)
         bb_print_emulated_note(out, "", ", contention from its profile");
+    if (!lists_all(v))
+        fprintf(out, "# rows: the first and the best CTA limit of each size; --full prints all\n");
     bb_table_heading(out, fields);
 }
 
@@ -204,7 +214,7 @@ static int put_row(struct overlap *v, const struct bb_overlap_work *work, const 
     if (r->wrong > 0)
         (void)bb_err_job(BB_EDATA, "wrong data: %llu elements of %s of %zu bytes, concurrent with GEMMs (CTAs: %s)",
                          r->wrong, row->collective, row->bytes, row->ctas);
-    bb_table_row(v->session.detail, fields, row);
+    bb_table_row(lists_all(v) ? v->session.out : NULL, fields, row);
     snprintf(what, sizeof what, "%s of %zu bytes, concurrent with GEMMs", row->collective, row->bytes);
     return bb_result_put(&v->session, fields, row, &r->seen, r->seen.gpu_flags, what);
 }
@@ -250,24 +260,29 @@ static json_t *ties_json(const struct overlap *v, const bool *tied, int ties)
     return list;
 }
 
-static void print_best(FILE *out, size_t bytes, const struct bb_cta_limit *limit, double both_us, const json_t *ties)
+/* Prints the best limit, and those that are as fast. row: of the best limit */
+static void print_best(FILE *out, const struct row *row, const json_t *ties)
 {
-    char ctas[BB_CTA_TEXT], size[BB_BYTES_TEXT], time[BB_TIME_TEXT];
+    char size[BB_BYTES_TEXT], time[BB_TIME_TEXT];
+    const char *name, *separator = " (";
 
-    bb_format_bytes(bytes, size);
-    bb_format_time(both_us, time);
-    bb_cta_limit_text(limit, ctas);
-    if (json_array_size(ties) == 0) {
-        fprintf(out, "# best for %s: CTAs %s (%s)\n", size, ctas, time);
-        return;
+    fprintf(out, "# best for %s: %s CTA%s", bb_format_bytes(row->bytes, size), row->ctas,
+            strcmp(row->ctas, "1") == 0 ? "" : "s");
+    for (size_t i = 0; i < json_array_size(ties); i++) {
+        name = json_string_value(json_array_get(ties, i));
+        if (strcmp(name, row->ctas) == 0)
+            continue;
+        fprintf(out, "%s%s", separator, name);
+        separator = ", ";
     }
-    fprintf(out, "# tie for %s: CTAs ", size);
-    for (size_t i = 0; i < json_array_size(ties); i++)
-        fprintf(out, "%s%s", i ? ", " : "", json_string_value(json_array_get(ties, i)));
-    fprintf(out, " are indistinguishable; fewest CTAs: %s (%s)\n", ctas, time);
+    fprintf(out, "%s: %s for %d GEMMs and %d collectives\n",
+            json_array_size(ties) == 0  ? ""
+            : json_array_size(ties) > 2 ? " are equal)"
+                                        : " is equal)",
+            bb_format_time(row->result.us[BB_BOTH].p50, time), row->gemms, row->collectives);
 }
 
-/* rows: [n_limits] of the message size. Without --full, the table has only the first limit and the best one. */
+/* rows: [n_limits] of the message size. A short table has only the first limit and the best one. */
 static int report_best(struct overlap *v, const struct bb_overlap_work *work, const struct bb_stats *both_us,
                        const struct row *rows)
 {
@@ -280,13 +295,13 @@ static int report_best(struct overlap *v, const struct bb_overlap_work *work, co
     if (v->session.world.rank != 0)
         return 0;
     list = ties_json(v, tied, ties);
-    if (!v->session.detail) {
+    if (!lists_all(v)) {
         bb_table_row(v->session.out, fields, &rows[0]);
         if (best > 0)
             bb_table_row(v->session.out, fields, &rows[best]);
     }
     if (v->session.out)
-        print_best(v->session.out, bytes, limit, both_us[best].p50, list);
+        print_best(v->session.out, &rows[best], list);
     json_array_append_new(v->best, json_pack("{s:I, s:o, s:o, s:f, s:o}", "bytes", (json_int_t)bytes, "min_ctas",
                                              ctas_json(limit->min), "max_ctas", ctas_json(limit->max), "both_us",
                                              both_us[best].p50, "tied", list));
@@ -317,6 +332,42 @@ static int measure_size(struct overlap *v, size_t bytes)
     }
     TRY(report_best(v, &work, both_us, rows));
 out:
+    return rc;
+}
+
+/* ---- slow GPUs ---- */
+
+/* Names the ranks whose GEMMs alone take more than SLOW x the typical time, over all rows. */
+static int report_slow(struct overlap *v)
+{
+    static const double SLOW = 1.1;
+    const struct bb_session *s = &v->session;
+    json_t *list = json_array();
+    double *us, *sorted, typical_us;
+    int rc;
+
+    BB_NEW(sorted, s->world.size);
+    us = bb_world_gather(&v->session.world, &v->ctx.gemm_us, sizeof *us, &rc);
+    TRY(rc);
+    memcpy(sorted, us, (size_t)s->world.size * sizeof *us);
+    bb_sort_doubles(sorted, (size_t)s->world.size);
+    typical_us = bb_stats_typical(sorted, (size_t)s->world.size, SLOW);
+    for (int r = 0; r < s->world.size && !s->shared_gpu; r++) {
+        if (us[r] <= SLOW * typical_us)
+            continue;
+        json_array_append_new(list, json_pack("{s:i, s:s, s:i, s:f}", "rank", r, "host", s->world.hosts[r], "gpu",
+                                              s->devices[r].ordinal, "slowdown", us[r] / typical_us));
+        if (s->out)
+            fprintf(s->out, "# slow: rank %d (%s, GPU %d): GEMMs alone take %.2f x the typical time\n", r,
+                    s->world.hosts[r], s->devices[r].ordinal, us[r] / typical_us);
+        if (s->world.rank == 0)
+            bb_warn("rank %d (%s, GPU %d) is slow: GEMMs alone take %.2f x the typical time", r, s->world.hosts[r],
+                    s->devices[r].ordinal, us[r] / typical_us);
+    }
+    rc = bb_results_set(s->json, "slow_gpus", list);
+out:
+    free(us);
+    free(sorted);
     return rc;
 }
 
@@ -368,6 +419,7 @@ static int run_overlap(struct overlap *v, int argc, char **argv)
     bb_progress_expect(&v->session.progress, (double)v->options.sizes.n * v->options.n_limits);
     for (int i = 0; i < v->options.sizes.n; i++)
         TRY(measure_size(v, v->options.sizes.bytes[i]));
+    TRY(report_slow(v));
     rc = v->wrong ? -BB_EDATA : 0;
 out:
     return rc;

@@ -220,7 +220,12 @@ out:
 static int combine_ranks(struct bb_overlap_context *ctx, struct bb_overlap_result *result)
 {
     const size_t repeats = (size_t)ctx->options->repeats;
-    int rc = bb_world_max(ctx->coll.world, ctx->samples, BB_OVERLAP_TIMES * repeats);
+    struct bb_stats own;
+    int rc;
+
+    bb_stats_compute(ctx->samples + BB_COMPUTE_ALONE * repeats, repeats, &own);
+    ctx->gemm_us += own.p50;
+    rc = bb_world_max(ctx->coll.world, ctx->samples, BB_OVERLAP_TIMES * repeats);
 
     for (size_t t = 0; t < BB_OVERLAP_TIMES && rc == 0; t++)
         bb_stats_compute(ctx->samples + t * repeats, repeats, &result->us[t]);

@@ -34,6 +34,7 @@ struct bb_overlap_context {
                                 result row uses the second slot, which is then verified */
     bool delay_start; /* true: a timed kernel delays the common start; false if ranks share a GPU, because the timed
                          kernel would block other ranks */
+    double gemm_us;   /* sum over the rows of this rank's median of BB_COMPUTE_ALONE */
     double *samples;  /* [BB_OVERLAP_TIMES][repeats] times of this rank in us; combine_ranks replaces each by the
                         maximum over the ranks */
 };

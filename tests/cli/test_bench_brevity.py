@@ -9,7 +9,7 @@ MODES = {"all_reduce": (("all_reduce", *FEW), "# data not verified (as with EMU_
          "all": (("all", *FEW), "# data not verified (as with EMU_DATA=off) in "),
          "p2p": (("p2p", *FEW), "# 0 slow links in all matrices; ranks and nodes whose links are all slow: 0 and 0 (--slow 0.8)"),
          "comm": (("comm", "--repeats", 1, "--size", "8"), "      8                 destroy "),
-         "overlap": (("overlap", "--repeats", 2), "# tie for 64 MiB: CTAs "),
+         "overlap": (("overlap", "--repeats", 2), "# best for 64 MiB: "),
          "compute": (("compute", *FEW), "# no slow rank; ")}
 
 

@@ -1,6 +1,7 @@
 """`busbar bench overlap`: times and metrics equal the formulas of the cost model (without contention), wrong data, and rejected input."""
 import json
 import math
+import re
 
 import pytest
 
@@ -106,10 +107,27 @@ def test_tie_between_cta_limits_is_reported(busbar, tmp_path):
     done = busbar.run("bench", "overlap", "--sizes", "1M", "--ctas", "default,2", "--json", tmp_path / "r.json", ranks=2, env=NO_DATA)
     assert done.returncode == 0 and done.stderr == ""
     assert [best["tied"] for best in json.loads((tmp_path / "r.json").read_text())["best"]] == [["default", "2"]]
-    assert "# tie for 1 MiB: CTAs default, 2 are indistinguishable; fewest CTAs: 2 (" in done.stdout
+    assert re.search(r"# best for 1 MiB: 2 CTAs \(default is equal\): .* us for \d+ GEMMs and \d+ collectives\n", done.stdout)
     assert "none is a measurement of hardware" in done.stdout
     rows = [line.split() for line in done.stdout.splitlines() if not line.startswith("#")]
     assert [row[1] for row in rows] == ["default", "2"] and {row[-1] for row in rows} == {"N/A"}
+
+
+def test_prints_the_rows_of_all_limits_that_fit_in_25_lines(busbar):
+    limits = ["default", "4", "8", "16"]
+    for sizes, shown in (("64M", limits), ("1M,4M,64M", ["default", "4"] * 3)):
+        lines = busbar.run("bench", "overlap", "--sizes", sizes, "--ctas", ",".join(limits), "--repeats", 2, ranks=2, env=NO_DATA).stdout.splitlines()
+        assert [line.split()[1] for line in lines if not line.startswith("#")] == shown and len(lines) <= 25
+        assert ("# rows: the first and the best CTA limit of each size; --full prints all" in lines) == (shown != limits)
+
+
+def test_names_the_slow_gpu(busbar, tmp_path):
+    args = ("bench", "overlap", "--sizes", "1M", "--ctas", "default,2", "--repeats", 2, "--json", tmp_path / "r.json")
+    for slow, found in (("rank=2:1.3", [(2, pytest.approx(1.3, rel=1e-2))]), ("", [])):
+        done = busbar.run(*args, ranks=3, env={**NO_DATA, "EMU_SLOW": slow})
+        gpus = json.loads((tmp_path / "r.json").read_text())["slow_gpus"]
+        assert [(gpu["rank"], gpu["slowdown"]) for gpu in gpus] == found and done.returncode == 0
+        assert bool(re.match(r"# slow: rank 2 \(.*, GPU 2\): GEMMs alone take 1.30 x the typical time$", done.stdout.splitlines()[-1])) == bool(found)
 
 
 def test_one_rank_has_no_bus_bandwidth(busbar, tmp_path):

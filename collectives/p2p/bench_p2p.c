@@ -54,6 +54,8 @@ struct p2p {
     bool (*is_slow)[BB_LINK_LEVELS]; /* [ranks] ranks and nodes that n_slow counts */
     struct cause *causes;            /* [n_causes] causes of slow links, in the order of the matrices; on rank 0 */
     int n_causes;
+    int *domain_of; /* [ranks] NVLink domain of each rank */
+    bool nvlink_spans_nodes;
     bool wrong, too_many; /* wrong: a link transferred wrong data; too_many: a matrix has more slow links than
                              --max-slow, or a link below --min-gbps; too_many is set on rank 0 only */
 };
@@ -270,6 +272,7 @@ static struct bb_link_outliers links_of(const struct p2p *p, const struct matrix
     return (struct bb_link_outliers){.ranks = p->session.world.size,
                                      .value = m->value,
                                      .node_of = p->session.world.node_of,
+                                     .domain_of = p->domain_of,
                                      .symmetric = !f->is_directed,
                                      .higher_is_better = f->is_bandwidth,
                                      .factor = p->options.slow,
@@ -398,8 +401,10 @@ static const char *label_of(const struct matrix *m, char text[LABEL_TEXT])
     return text;
 }
 
-static const char *class_text(bool same_node)
+static const char *class_text(const struct p2p *p, bool same_node)
 {
+    if (p->nvlink_spans_nodes)
+        return same_node ? "inside an NVLink domain" : "between NVLink domains";
     return same_node ? "inside a node" : "between nodes";
 }
 
@@ -418,7 +423,7 @@ static void print_summary(const struct p2p *p, const struct matrix *m)
         bb_link_outliers_summary(&links, same, &sum);
         if (sum.n > 0)
             fprintf(p->session.out, "# %s%s%s: min %.2f  median %.2f  max %.2f %s\n",
-                    p->session.detail ? "" : label_of(m, label), p->session.detail ? "" : ", ", class_text(same),
+                    p->session.detail ? "" : label_of(m, label), p->session.detail ? "" : ", ", class_text(p, same),
                     sum.min, sum.p50, sum.max, f->unit);
     }
 }
@@ -486,7 +491,7 @@ static void print_slow(const struct p2p *p, const struct matrix *m, const struct
 
     fprintf(p->session.out, "# slow: %s%s: %s: %.2f %s, ordinary links %s %.2f\n",
             l->level == BB_LINK_PAIR ? "" : "all links of ", part_text(p, m, l, who), label_of(m, label), l->value,
-            bb_p2p_metrics[m->run.kind].unit, class_text(l->same_node), l->median);
+            bb_p2p_metrics[m->run.kind].unit, class_text(p, l->same_node), l->median);
 }
 
 /* Appends a value to an array of p->report. */
@@ -525,14 +530,14 @@ static const char *cause_text(const struct p2p *p, const struct cause *c, char t
     if (c->found.explained < c->found.slow)
         snprintf(without, sizeof without, ", %d without an earlier cause", c->found.explained);
     if (what->level == BB_LINK_CLASS)
-        snprintf(text, CAUSE_TEXT, "all %d links %s are slow: %.2f %s", c->found.links, class_text(what->same_node),
+        snprintf(text, CAUSE_TEXT, "all %d links %s are slow: %.2f %s", c->found.links, class_text(p, what->same_node),
                  what->value, unit);
     else if (what->level == BB_LINK_PAIR)
         snprintf(text, CAUSE_TEXT, "%s: the link %s is slow: %.2f %s, other links %.2f",
-                 part_text(p, c->matrix, what, who), class_text(what->same_node), what->value, unit, what->median);
+                 part_text(p, c->matrix, what, who), class_text(p, what->same_node), what->value, unit, what->median);
     else
         snprintf(text, CAUSE_TEXT, "%s: %d of its %d links %s are slow%s: %.2f %s, other links %.2f",
-                 part_text(p, c->matrix, what, who), c->found.slow, c->found.links, class_text(what->same_node),
+                 part_text(p, c->matrix, what, who), c->found.slow, c->found.links, class_text(p, what->same_node),
                  without, what->value, unit, what->median);
     return text;
 }
@@ -627,7 +632,7 @@ static void report_modes(struct p2p *p, const struct matrix *m, bool same_node)
         return;
     if (p->session.detail)
         fprintf(p->session.detail, "# bimodal links %s: %s: %s, %s %s; links are compared with the %s ones\n",
-                class_text(same_node), label_of(m, label), group_text(&k.group[0], slower),
+                class_text(p, same_node), label_of(m, label), group_text(&k.group[0], slower),
                 group_text(&k.group[1], faster), f->unit, k.ordinary ? "faster" : "slower");
     append(p, "bimodal",
            json_pack("{s:s, s:s, s:I, s:b, s:[i,i], s:[f,f], s:s}", "metric", f->metric, "direction", f->direction,
@@ -670,7 +675,7 @@ static void judge_limit(struct p2p *p, const struct matrix *m, const struct bb_l
     for (int same = 1; same >= 0; same--)
         if (slow[same] > 0)
             snprintf(count + strlen(count), sizeof count - strlen(count), "%s%d of %d links %s", *count ? " and " : "",
-                     slow[same], all[same], class_text(same));
+                     slow[same], all[same], class_text(p, same));
     if (p->session.shared_gpu || all[0] + all[1] == 0)
         (void)bb_err_job(BB_EBELOW, "%s: %s cannot be checked: %s", label_of(m, label), option,
                          all[0] + all[1] == 0 ? "no link was measured" : "ranks share a GPU");
@@ -807,6 +812,20 @@ static void make_matrices(struct p2p *p)
     }
 }
 
+static int find_nvlink_domains(struct p2p *p)
+{
+    struct bb_world *w = &p->session.world;
+    int rc;
+    struct bb_nvml_fabric *fabrics = bb_world_gather(w, &p->session.observer.nvml.fabric, sizeof *fabrics, &rc);
+
+    if (rc == 0) {
+        BB_NEW(p->domain_of, w->size);
+        p->nvlink_spans_nodes = bb_nvml_domains(fabrics, w->node_of, w->size, p->domain_of);
+    }
+    free(fabrics);
+    return rc;
+}
+
 static int make_context(struct p2p *p)
 {
     struct bb_world *w = &p->session.world;
@@ -819,6 +838,7 @@ static int make_context(struct p2p *p)
     TRY(bb_comm_init(&p->comm, w, "world", NULL, w->size, &opts));
     TRY(bb_p2p_context_init(&p->ctx, &p->session, &p->options, &p->comm, largest_message(p)));
     make_matrices(p);
+    TRY(find_nvlink_domains(p));
 out:
     return rc;
 }
@@ -868,6 +888,7 @@ int bb_bench_p2p_run(int argc, char **argv)
     free(p->samples);
     free(p->is_slow);
     free(p->causes);
+    free(p->domain_of);
     json_decref(p->report);
     free(p);
     return rc;

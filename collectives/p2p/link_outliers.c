@@ -77,6 +77,7 @@ static void group_stats(const struct bb_link_outliers *l, const struct class *c,
 
 static struct class class_of(const struct bb_link_outliers *l, bool same_node)
 {
+    const int *domain_of = l->domain_of ? l->domain_of : l->node_of;
     const size_t ranks = (size_t)l->ranks;
     struct class c = {.n = 0};
     struct bb_stats typical;
@@ -86,7 +87,7 @@ static struct class class_of(const struct bb_link_outliers *l, bool same_node)
     for (int from = 0; from < l->ranks; from++)
         for (int to = l->symmetric ? from + 1 : 0; to < l->ranks; to++) {
             double value = l->value[(size_t)from * ranks + (size_t)to];
-            if (from == to || isnan(value) || (l->node_of[from] == l->node_of[to]) != same_node)
+            if (from == to || isnan(value) || (domain_of[from] == domain_of[to]) != same_node)
                 continue;
             c.values[c.n] = value;
             c.links[c.n++] = (struct bb_slow_link){BB_LINK_PAIR, from, to, same_node, value, NAN};

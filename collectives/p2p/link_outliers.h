@@ -2,7 +2,8 @@
  * link_outliers.h - finds the slow links in a matrix of link measurements. A link is an ordered or unordered pair of
  * ranks. Pure functions.
  *
- * There are two classes of links: intra-node and inter-node. Each link is compared with the median of its class, or, if
+ * There are two classes of links: within an NVLink domain (a node, or several nodes that NVLink connects) and between
+ * domains. Each link is compared with the median of its class, or, if
  * the class is bimodal, with the median of its faster group, unless that is a faster minority. A rank (or a node) is
  * slow if all of its links of a class are slow.
  *
@@ -31,6 +32,7 @@ struct bb_link_outliers {
     bool higher_is_better; /* true: a higher value is better (bandwidth); false: a lower value is better (latency) */
     double factor; /* 0 to 1. A link is slow below factor x median (bandwidth), or above median / factor (latency) */
     double least;  /* a link with a lower value is slow, too; 0: no such limit */
+    const int *domain_of; /* [ranks] NVLink domain of each rank; NULL: its node */
 };
 
 enum bb_link_level { BB_LINK_PAIR, BB_LINK_RANK, BB_LINK_NODE, BB_LINK_CLASS, BB_LINK_LEVELS };
@@ -39,7 +41,7 @@ extern const char *const bb_link_level_names[BB_LINK_LEVELS]; /* "pair", "rank",
 struct bb_slow_link {
     enum bb_link_level level;
     int from, to;   /* pair: the two ranks; otherwise from is the rank or node index (class: -1) and to is -1 */
-    bool same_node; /* true: the link is inside a node; false: between nodes */
+    bool same_node; /* true: the link is inside a node or NVLink domain; false: between them */
     /* latency in us or bandwidth in 1e9 bytes/s. value: of the link, or the median over the links of the rank or
      * node; median: over all links inside nodes if same_node, otherwise over all links between nodes; only over the faster
      * group if these are bimodal */

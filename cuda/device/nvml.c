@@ -28,7 +28,19 @@ struct bb_nvml_calls {
     int (*reasons)(void *device, unsigned long long *mask);
     int (*mig)(void *device, unsigned *current, unsigned *pending);
     int (*mps)(void *device, unsigned *count, void *infos);
+    int (*fabric)(void *device, void *info);
 };
+
+/* nvmlGpuFabricInfo_v2_t. state 3: the GPU has joined its fabric. */
+struct fabric_info {
+    unsigned version;
+    unsigned char cluster[16];
+    int status;
+    unsigned clique;
+    unsigned char state;
+    unsigned health;
+};
+enum { FABRIC_VERSION = 2u << 24 | sizeof(struct fabric_info), FABRIC_COMPLETED = 3 };
 
 /* Possible names of each function, newest first. A driver may lack the functions with needed == false. */
 static const struct {
@@ -51,6 +63,7 @@ static const struct {
      {"nvmlDeviceGetMPSComputeRunningProcesses_v3", "nvmlDeviceGetMPSComputeRunningProcesses_v2",
       "nvmlDeviceGetMPSComputeRunningProcesses"},
      false},
+    {offsetof(struct bb_nvml_calls, fabric), {"nvmlDeviceGetGpuFabricInfoV"}, false},
 };
 
 /* ---- opening and closing ---- */
@@ -86,6 +99,19 @@ static bool has_mps(const struct bb_nvml *n)
     return n->calls->mps && n->calls->mps(n->device, &count, NULL) == INSUFFICIENT_SIZE && count > 0;
 }
 
+static struct bb_nvml_fabric fabric_of(const struct bb_nvml *n)
+{
+    struct fabric_info info = {.version = FABRIC_VERSION};
+    struct bb_nvml_fabric fabric = {.clique = 0};
+
+    if (n->calls->fabric && n->calls->fabric(n->device, &info) == SUCCESS && info.state == FABRIC_COMPLETED &&
+        info.status == SUCCESS) {
+        memcpy(fabric.cluster, info.cluster, sizeof fabric.cluster);
+        fabric.clique = info.clique;
+    }
+    return fabric;
+}
+
 void bb_nvml_open_from(struct bb_nvml *n, const char *library, const char *pci, bool warns)
 {
     const char *what = library, *why = "cannot be loaded";
@@ -109,6 +135,7 @@ void bb_nvml_open_from(struct bb_nvml *n, const char *library, const char *pci, 
     if (result == SUCCESS) {
         n->mig = has_mig(n);
         n->mps = has_mps(n);
+        n->fabric = fabric_of(n);
         return;
     }
     why = n->calls->error(result);
@@ -148,6 +175,29 @@ static double read_value(const struct bb_nvml *n, int (*read)(void *, int, unsig
     unsigned value;
 
     return read && read(n->device, type, &value) == SUCCESS ? value : NAN;
+}
+
+static bool in_one_domain(const struct bb_nvml_fabric *fabrics, const int *node_of, int a, int b)
+{
+    static const struct bb_nvml_fabric none;
+
+    return node_of[a] == node_of[b] ||
+           (memcmp(&fabrics[a], &none, sizeof none) != 0 && memcmp(&fabrics[a], &fabrics[b], sizeof none) == 0);
+}
+
+bool bb_nvml_domains(const struct bb_nvml_fabric *fabrics, const int *node_of, int n, int *domain_of)
+{
+    bool spans = false;
+
+    for (int r = 0; r < n; r++) {
+        int first = 0;
+
+        while (!in_one_domain(fabrics, node_of, first, r))
+            first++;
+        domain_of[r] = first == r ? r : domain_of[first];
+        spans = spans || node_of[domain_of[r]] != node_of[r];
+    }
+    return spans;
 }
 
 void bb_nvml_sample(const struct bb_nvml *n, struct bb_nvml_sample *sample)

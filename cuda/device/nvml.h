@@ -17,12 +17,20 @@
 
 struct bb_nvml_calls; /* addresses of the library's functions */
 
+/* Identity of the NVLink domain of a GPU whose NVLink network connects several hosts (GB200 NVL72). All zero: none, or
+ * unknown. Contains no pointers, so that ranks can exchange the struct by value. */
+struct bb_nvml_fabric {
+    unsigned char cluster[16];
+    unsigned clique;
+};
+
 /* An NVML handle for one GPU. A zero-initialized handle is closed; all values of its samples are unknown. */
 struct bb_nvml {
     void *library, *device;
     struct bb_nvml_calls *calls;
     bool mig; /* the GPU is partitioned into MIG instances */
     bool mps; /* MPS clients were using the GPU at bb_nvml_open */
+    struct bb_nvml_fabric fabric;
 };
 
 /* State of the GPU at one time. Contains no pointers, so that ranks can exchange the struct by value. */
@@ -41,6 +49,14 @@ void bb_nvml_release(struct bb_nvml *n);
 
 /* bb_nvml_open_from - like bb_nvml_open, but with a given library file and PCI address; for tests. */
 void bb_nvml_open_from(struct bb_nvml *n, const char *library, const char *pci, bool warns);
+
+/*
+ * bb_nvml_domains - number the NVLink domains of n ranks: the ranks of a node and all ranks with the same fabric.
+ *   node_of    [n] node of each rank
+ *   domain_of  [n] out: the lowest rank of the same domain
+ *   Returns    whether a domain contains ranks of several nodes
+ */
+bool bb_nvml_domains(const struct bb_nvml_fabric *fabrics, const int *node_of, int n, int *domain_of);
 
 void bb_nvml_sample(const struct bb_nvml *n, struct bb_nvml_sample *sample);
 

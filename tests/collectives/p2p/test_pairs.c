@@ -132,7 +132,7 @@ static void equal_links_are_not_slow(void **state)
     double value[RANKS * RANKS];
     int node_of[RANKS];
     struct seen seen = {.n = 0};
-    const struct bb_link_outliers l = {RANKS, value, node_of, false, true, 0.8, 0};
+    const struct bb_link_outliers l = {RANKS, value, node_of, false, true, 0.8, 0, NULL};
 
     (void)state;
     fill_bandwidths(value, node_of);
@@ -144,12 +144,36 @@ static void equal_links_are_not_slow(void **state)
     assert_int_equal(seen.n, 0);
 }
 
+/* NVLink connects nodes 0 and 1, and nodes 2 and 3, at 90; the links of these domains are compared with each other. */
+static void links_of_an_nvlink_domain_are_one_class(void **state)
+{
+    const int domain_of[RANKS] = {0, 0, 0, 0, 4, 4, 4, 4};
+    double value[RANKS * RANKS];
+    int node_of[RANKS];
+    struct seen seen = {.n = 0};
+    struct bb_link_outliers l = {RANKS, value, node_of, false, true, 0.8, 0, NULL};
+
+    (void)state;
+    fill_bandwidths(value, node_of);
+    for (int i = 0; i < RANKS * RANKS; i++)
+        if (i / RANKS / 4 == i % RANKS / 4 && value[i] == 20)
+            value[i] = 90;
+    value[3 * RANKS + 0] = 60;
+    bb_link_outliers_slow(&l, keep_link, &seen);
+    assert_int_equal(seen.n, 0); /* without domains the slow link is one of many between nodes, and faster than most */
+    seen.n = 0;
+    l.domain_of = domain_of;
+    bb_link_outliers_slow(&l, keep_link, &seen);
+    assert_int_equal(seen.n, 1);
+    assert_link(&seen.link[0], BB_LINK_PAIR, 3, 0, true, 60, 90);
+}
+
 static void finds_one_slow_direction(void **state)
 {
     double value[RANKS * RANKS];
     int node_of[RANKS];
     struct seen seen = {.n = 0};
-    const struct bb_link_outliers l = {RANKS, value, node_of, false, true, 0.8, 0};
+    const struct bb_link_outliers l = {RANKS, value, node_of, false, true, 0.8, 0, NULL};
 
     (void)state;
     fill_bandwidths(value, node_of);
@@ -167,7 +191,7 @@ static void finds_a_slow_rank(void **state)
     double value[RANKS * RANKS];
     int node_of[RANKS];
     struct seen seen = {.n = 0};
-    const struct bb_link_outliers l = {RANKS, value, node_of, false, true, 0.8, 0};
+    const struct bb_link_outliers l = {RANKS, value, node_of, false, true, 0.8, 0, NULL};
 
     (void)state;
     fill_bandwidths(value, node_of);
@@ -186,7 +210,7 @@ static void finds_slow_latency(void **state)
     double value[RANKS * RANKS];
     int node_of[RANKS];
     struct seen seen = {.n = 0};
-    const struct bb_link_outliers l = {RANKS, value, node_of, true, false, 0.5, 0};
+    const struct bb_link_outliers l = {RANKS, value, node_of, true, false, 0.5, 0, NULL};
 
     (void)state;
     fill_bandwidths(value, node_of);
@@ -201,7 +225,7 @@ static void summarizes_each_link_class(void **state)
 {
     double value[RANKS * RANKS];
     int node_of[RANKS];
-    const struct bb_link_outliers l = {RANKS, value, node_of, true, true, 0.8, 0};
+    const struct bb_link_outliers l = {RANKS, value, node_of, true, true, 0.8, 0, NULL};
     struct bb_stats sum;
 
     (void)state;
@@ -234,7 +258,7 @@ static void detects_two_modes(void **state)
 {
     double value[RANKS * RANKS];
     int node_of[RANKS], slow, all;
-    const struct bb_link_outliers l = {RANKS, value, node_of, false, true, 0.8, 0};
+    const struct bb_link_outliers l = {RANKS, value, node_of, false, true, 0.8, 0, NULL};
     struct bb_link_modes modes;
 
     (void)state;
@@ -264,7 +288,7 @@ static void modes_require_a_gap_beyond_the_factor(void **state)
 {
     double value[RANKS * RANKS];
     int node_of[RANKS];
-    struct bb_link_outliers l = {RANKS, value, node_of, true, false, 0.5, 0};
+    struct bb_link_outliers l = {RANKS, value, node_of, true, false, 0.5, 0, NULL};
     struct bb_link_modes modes;
 
     (void)state;
@@ -331,7 +355,7 @@ static void finds_planted_faults(void **state)
         double value[RANKS * RANKS];
         int node_of[RANKS], slow, all;
         struct seen seen = {.n = 0};
-        struct bb_link_outliers l = {RANKS, value, node_of, false, true, 0.8, 0};
+        struct bb_link_outliers l = {RANKS, value, node_of, false, true, 0.8, 0, NULL};
         unsigned seed = (unsigned)i;
 
         plant(value, node_of, p->per_node, p->slow, p->noise, &seed);
@@ -356,7 +380,7 @@ static void a_slow_leaf_switch_is_explained_by_its_ranks(void **state)
     double value[RANKS * RANKS];
     int node_of[RANKS];
     struct seen seen = {.n = 0};
-    const struct bb_link_outliers l = {RANKS, value, node_of, false, true, 0.8, 0};
+    const struct bb_link_outliers l = {RANKS, value, node_of, false, true, 0.8, 0, NULL};
     unsigned seed = 1;
 
     (void)state;
@@ -380,7 +404,7 @@ static void a_faster_minority_is_no_reference(void **state)
         double value[RANKS * RANKS];
         int node_of[RANKS], links, all, ranks = 0;
         struct seen seen = {.n = 0};
-        struct bb_link_outliers l = {RANKS, value, node_of, false, true, 0.8, 0};
+        struct bb_link_outliers l = {RANKS, value, node_of, false, true, 0.8, 0, NULL};
         struct bb_link_modes modes;
         unsigned seed = (unsigned)i;
 
@@ -408,7 +432,7 @@ static void an_absolute_limit_finds_equally_slow_links(void **state)
     double value[RANKS * RANKS];
     int node_of[RANKS], slow, all;
     struct seen seen = {.n = 0};
-    struct bb_link_outliers l = {RANKS, value, node_of, false, true, 0.8, 45};
+    struct bb_link_outliers l = {RANKS, value, node_of, false, true, 0.8, 45, NULL};
     unsigned seed = 1;
 
     (void)state;
@@ -427,7 +451,7 @@ static void sorts_links_from_the_worst(void **state)
 {
     double value[RANKS * RANKS];
     int node_of[RANKS], n;
-    const struct bb_link_outliers l = {RANKS, value, node_of, false, true, 0.8, 0};
+    const struct bb_link_outliers l = {RANKS, value, node_of, false, true, 0.8, 0, NULL};
     struct bb_slow_link worst[3];
 
     (void)state;
@@ -469,7 +493,7 @@ static void measures_the_slowest_links_of_each_rank(void **state)
 {
     double value[RANKS * RANKS];
     int node_of[RANKS] = {0}, suspected, alone;
-    const struct bb_link_outliers l = {RANKS, value, node_of, false, true, 0.8, 1000};
+    const struct bb_link_outliers l = {RANKS, value, node_of, false, true, 0.8, 1000, NULL};
     struct confirmed c = {.value = value};
 
     (void)state;
@@ -495,7 +519,7 @@ static void links_are_slow_only_if_measured_alone(void **state)
 {
     double value[RANKS * RANKS];
     int node_of[RANKS], slow, all, suspected, alone;
-    const struct bb_link_outliers l = {RANKS, value, node_of, false, true, 0.8, 0};
+    const struct bb_link_outliers l = {RANKS, value, node_of, false, true, 0.8, 0, NULL};
     struct confirmed c = {.value = value, .alone_value = 28};
 
     (void)state;
@@ -521,6 +545,7 @@ int main(void)
         cmocka_unit_test(rejects_too_many_sizes),
         cmocka_unit_test(equal_links_are_not_slow),
         cmocka_unit_test(finds_one_slow_direction),
+        cmocka_unit_test(links_of_an_nvlink_domain_are_one_class),
         cmocka_unit_test(finds_a_slow_rank),
         cmocka_unit_test(finds_slow_latency),
         cmocka_unit_test(summarizes_each_link_class),

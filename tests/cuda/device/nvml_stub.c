@@ -71,6 +71,32 @@ int nvmlDeviceGetCurrentClocksThrottleReasons(void *device, unsigned long long *
     return result;
 }
 
+/* The layout of nvmlGpuFabricInfo_v2_t in NVIDIA's nvml.h; nvmlGpuFabricInfo_v2 is its size with the version 2 in bit 24. */
+struct fabric {
+    unsigned version;
+    unsigned char clusterUuid[16];
+    int status;
+    unsigned cliqueId;
+    unsigned char state;
+    unsigned healthMask;
+};
+
+int nvmlDeviceGetGpuFabricInfoV(void *device, void *info)
+{
+    struct fabric *fabric = info;
+    unsigned clique = 0, state = 0;
+    int result = read_value(device, "NVML_STUB_CLIQUE", &clique);
+
+    if (fabric->version != (36 | 2 << 24))
+        return 25; /* NVML_ERROR_ARGUMENT_VERSION_MISMATCH */
+    (void)read_value(device, "NVML_STUB_FABRIC_STATE", &state);
+    memcpy(fabric->clusterUuid, "rack of 72 GPUs!", 16);
+    fabric->status = SUCCESS;
+    fabric->cliqueId = clique;
+    fabric->state = (unsigned char)state;
+    return result;
+}
+
 int nvmlDeviceGetMigMode(void *device, unsigned *current, unsigned *pending)
 {
     *pending = 0;

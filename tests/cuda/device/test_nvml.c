@@ -177,6 +177,37 @@ static void detects_mig_and_mps(void **state)
     }
 }
 
+/* State 3 is NVML_GPU_FABRIC_STATE_COMPLETED; 1 is "not started", as on machines without such a fabric. */
+static void reads_the_nvlink_fabric(void **state)
+{
+    struct bb_nvml nvml;
+
+    (void)state;
+    setenv("NVML_STUB_CLIQUE", "7", 1);
+    for (int joined = 0; joined < 2; joined++) {
+        setenv("NVML_STUB_FABRIC_STATE", joined ? "3" : "1", 1);
+        bb_nvml_open(&nvml, &device, true);
+        assert_int_equal(nvml.fabric.clique, joined ? 7 : 0);
+        assert_memory_equal(nvml.fabric.cluster, joined ? "rack of 72 GPUs!" : "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 16);
+        bb_nvml_release(&nvml);
+    }
+}
+
+/* Nodes of two ranks: nodes 0 and 2 are in clique 1 of a cluster, node 1 in clique 2, and nodes 3 and 4 have no fabric. */
+static void numbers_nvlink_domains(void **state)
+{
+    const struct bb_nvml_fabric one = {"cluster", 1}, two = {"cluster", 2}, none = {"", 0};
+    const struct bb_nvml_fabric fabrics[] = {one, one, two, two, one, one, none, none, none, none};
+    const int node_of[] = {0, 0, 1, 1, 2, 2, 3, 3, 4, 4}, expected[] = {0, 0, 2, 2, 0, 0, 6, 6, 8, 8};
+    int domain_of[10];
+
+    (void)state;
+    assert_true(bb_nvml_domains(fabrics, node_of, 10, domain_of));
+    assert_memory_equal(domain_of, expected, sizeof expected);
+    assert_false(bb_nvml_domains(fabrics, node_of, 4, domain_of));
+    assert_memory_equal(domain_of, expected, 4 * sizeof *expected);
+}
+
 static struct bb_nvml_sample at(double sm_mhz, long long reasons)
 {
     return (struct bb_nvml_sample){.sm_mhz = sm_mhz, .memory_mhz = 2619, .reasons = reasons};
@@ -248,7 +279,8 @@ int main(void)
         cmocka_unit_test(values_have_their_units),          cmocka_unit_test(unsupported_values_are_null),
         cmocka_unit_test(reports_unavailable_nvml_once),    cmocka_unit_test(detects_mig_and_mps),
         cmocka_unit_test(maps_throttle_reasons_to_flags),   cmocka_unit_test(flags_clock_changes_beyond_2_percent),
-        cmocka_unit_test(every_flag_has_a_name_and_advice),
+        cmocka_unit_test(every_flag_has_a_name_and_advice), cmocka_unit_test(reads_the_nvlink_fabric),
+        cmocka_unit_test(numbers_nvlink_domains),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -159,8 +159,8 @@ static json_t *name_overlap(const json_t *row)
     return json_sprintf("%s%s+%sgemm %s", counts[0], word_in(row, "collective"), counts[1], ctas);
 }
 
-/* Sets the name of a row, such as "all_reduce". Rows of p2p, comm and overlap, and rows with a forced algorithm, get
- * a name composed of their distinguishing fields. The JSON tree of the file owns the name. */
+/* Sets the name of a row, such as "all_reduce". Rows of p2p, comm, overlap and variants, and rows with a forced
+ * algorithm, get a name composed of their distinguishing fields. The JSON tree of the file owns the name. */
 static int name_row(json_t *row, struct bb_timing *t, const struct place *at)
 {
     json_t *name = NULL;
@@ -174,6 +174,8 @@ static int name_row(json_t *row, struct bb_timing *t, const struct place *at)
         name = name_overlap(row);
     else if (json_object_get(row, "section"))
         name = name_kernel(row);
+    else if (json_object_get(row, "variant"))
+        name = json_sprintf("%s %s", word_in(row, "collective"), word_in(row, "variant"));
     else if (json_is_true(json_object_get(row, "forced")))
         name =
             json_sprintf("%s %s/%s", word_in(row, "collective"), word_in(row, "algorithm"), word_in(row, "protocol"));

@@ -4,7 +4,8 @@
  *
  *   busbar.bench/1   one row per result; time_us.p50 and time_us.ci95 (both_us for overlap). Rows of p2p, comm and
  *                    overlap are named after their distinguishing fields: "latency 0>1 one", "init 4/1",
- *                    "10 all_reduce+2 gemm 8"; rows with a forced algorithm: "all_reduce TREE/LL"
+ *                    "10 all_reduce+2 gemm 8"; rows with a forced algorithm: "all_reduce TREE/LL";
+ *                    of a variant: "all_reduce graph"
  *   busbar.proxy/1   one row for the training step; step_us.p50 and step_us.ci95
  *   busbar.plan/1    only from `busbar plan --cluster`: the same rows as bench for collectives, one row for the
  *                    training step of a proxy; predicted times have no intervals

@@ -362,13 +362,13 @@ const struct bb_mode bb_mode_blocked = {
 
 /* ---- graph mode: capture the iterations once, then launch the graph ---- */
 
-static int capture_graph(struct bb_bench_context *ctx, const struct bb_case *c, cudaGraphExec_t *exec)
+int bb_graph_capture(struct bb_bench_context *ctx, const struct bb_case *c, size_t iterations, cudaGraphExec_t *exec)
 {
     cudaGraph_t graph = NULL;
     int rc, end;
 
     TRY(BB_CUDA(cudaStreamBeginCapture(ctx->stream, cudaStreamCaptureModeThreadLocal)));
-    rc = bb_issue(ctx, c, 0, (size_t)ctx->iterations, true);
+    rc = bb_issue(ctx, c, 0, iterations, true);
     end = BB_CUDA(cudaStreamEndCapture(ctx->stream, &graph));
     TRY(rc ? rc : end);
     TRY(BB_CUDA(cudaGraphInstantiate(exec, graph, 0)));
@@ -393,7 +393,7 @@ static int make_graph(struct bb_bench_context *ctx, const struct bb_case *c, cud
 {
     int rc;
 
-    TRY(capture_graph(ctx, c, exec));
+    TRY(bb_graph_capture(ctx, c, (size_t)ctx->iterations, exec));
     if (ctx->host_clock)
         return 0;
     TRY(launch_graph(ctx, *exec, 1));

@@ -55,4 +55,9 @@ int bb_connect_sync(struct bb_bench_context *ctx, const struct bb_case *c) BB_MU
 int bb_time_single(struct bb_bench_context *ctx, const struct bb_case *c, size_t n,
                    struct bb_sample *samples) BB_MUST_CHECK;
 
+/* bb_graph_capture - capture iterations, of which the last uses the last slot, in an executable graph. The caller destroys
+ * *exec, also after an error. */
+int bb_graph_capture(struct bb_bench_context *ctx, const struct bb_case *c, size_t iterations,
+                     cudaGraphExec_t *exec) BB_MUST_CHECK;
+
 #endif

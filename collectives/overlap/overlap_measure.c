@@ -9,6 +9,7 @@
 #include "collectives/overlap/overlap_measure.h"
 
 #include "bootstrap/base/alloc.h"
+#include "collectives/measure/timing.h"
 #include "cuda/compute/busy.h"
 #include "cuda/device/check.h"
 #include "cuda/device/stream.h"
@@ -185,7 +186,10 @@ static int take_sample(struct bb_overlap_context *ctx, const struct bb_overlap_w
     int rc;
 
     TRY(enqueue_start(ctx, work, gemms + collectives));
-    TRY(bb_issue(&ctx->coll, &work->c, 0, (size_t)collectives, ends_row));
+    if (ctx->graph && collectives > 0)
+        TRY(BB_CUDA(cudaGraphLaunch(ctx->graph, ctx->coll.stream)));
+    else
+        TRY(bb_issue(&ctx->coll, &work->c, 0, (size_t)collectives, ends_row));
     TRY(BB_CUDA(cudaEventRecord(ctx->events[BB_EVENT_COMM_END], ctx->coll.stream)));
     TRY(launch_gemms(ctx, gemms));
     TRY(BB_CUDA(cudaEventRecord(ctx->events[BB_EVENT_COMPUTE_END], ctx->compute)));
@@ -263,6 +267,11 @@ static int measure_row(struct bb_overlap_context *ctx, const struct bb_overlap_w
     TRY(bb_issue(&ctx->coll, &work->c, 0, (size_t)ctx->options->warmup, false));
     TRY(launch_gemms(ctx, ctx->options->warmup));
     TRY(wait_all(ctx));
+    if (work->graph) { /* the first launch of a graph takes longer */
+        TRY(bb_graph_capture(&ctx->coll, &work->c, (size_t)work->collectives, &ctx->graph));
+        TRY(BB_CUDA(cudaGraphLaunch(ctx->graph, ctx->coll.stream)));
+        TRY(wait_all(ctx));
+    }
     TRY(bb_part_end(nvtx, BB_PART_WARM_UP));
     bb_telemetry_begin_timing(observer, &result->seen);
     TRY(bb_part_begin(nvtx, BB_PART_SAMPLES));
@@ -289,6 +298,9 @@ int bb_overlap_measure(struct bb_overlap_context *ctx, const struct bb_overlap_w
     bb_range_push_once(&ctx->coll.nvtx, 0, bb_case_bytes(&work->c), "overlap %s %zu bytes, %d GEMMs, %d collectives",
                        bb_colls[work->c.kind].name, bb_case_bytes(&work->c), work->gemms, work->collectives);
     rc = measure_row(ctx, work, result);
+    if (ctx->graph)
+        (void)cudaGraphExecDestroy(ctx->graph);
+    ctx->graph = NULL;
     bb_range_pop(&ctx->coll.nvtx);
     return rc;
 }

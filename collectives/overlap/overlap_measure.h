@@ -35,14 +35,16 @@ struct bb_overlap_context {
     bool delay_start; /* true: a timed kernel delays the common start; false if ranks share a GPU, because the timed
                          kernel would block other ranks */
     double gemm_us;   /* sum over the rows of this rank's median of BB_COMPUTE_ALONE */
-    double *samples;  /* [BB_OVERLAP_TIMES][repeats] times of this rank in us; combine_ranks replaces each by the
+    cudaGraphExec_t graph; /* collectives of a sample, only during the measurement of a row with work->graph */
+    double *samples;       /* [BB_OVERLAP_TIMES][repeats] times of this rank in us; combine_ranks replaces each by the
                         maximum over the ranks */
 };
 
 /*
  * bb_overlap_context_init - allocate streams, events, GEMM and buffers.
  *   s, options  borrowed until bb_overlap_context_release; s has set up the GPUs
- *   slot_bytes  size of one slot (send and receive buffers of one operation) of the largest collective
+ *   slot_bytes  size of one slot (send and receive buffers of one operation) of the largest collective; 0: the caller
+ *               sets ctx->slots before each measurement, and to zero before the release
  *   Returns     0, or a negative error code after printing an error
  *   Owner       the caller calls bb_overlap_context_release, also after an error
  */
@@ -58,6 +60,7 @@ struct bb_overlap_work {
     struct bb_comm *comm;
     struct bb_case c;
     int gemms, collectives;
+    bool graph; /* launch the collectives as a CUDA graph */
 };
 
 struct bb_overlap_result {

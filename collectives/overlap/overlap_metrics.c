@@ -88,9 +88,7 @@ static int ctas_of(const struct bb_cta_limit *limit)
     return limit->max > 0 ? limit->max : INT_MAX;
 }
 
-/* Returns whether a CTA limit with the times `a` is as fast as the fastest limit: medians within 1 %, or overlapping
- * confidence intervals. With few samples the intervals are NaN, and only the medians are compared. */
-static bool is_tie(const struct bb_stats *a, const struct bb_stats *fastest)
+bool bb_is_tie(const struct bb_stats *a, const struct bb_stats *fastest)
 {
     return a->p50 <= 1.01 * fastest->p50 || a->ci95[0] <= fastest->ci95[1];
 }
@@ -104,7 +102,7 @@ int bb_overlap_best(const struct bb_cta_limit *limits, const struct bb_stats *bo
             fastest = i;
     *ties = 0;
     for (int i = 0; i < n; i++) {
-        tied[i] = is_tie(&both_us[i], &both_us[fastest]);
+        tied[i] = bb_is_tie(&both_us[i], &both_us[fastest]);
         *ties += tied[i];
         if (tied[i] && (best < 0 || ctas_of(&limits[i]) < ctas_of(&limits[best])))
             best = i;

@@ -66,6 +66,10 @@ enum { BB_CTA_LIMITS = 16, BB_CTA_TEXT = 16 };
 int bb_cta_limits_parse(const char *text, struct bb_cta_limit limits[BB_CTA_LIMITS], int *n) BB_MUST_CHECK;
 const char *bb_cta_limit_text(const struct bb_cta_limit *limit, char text[BB_CTA_TEXT]);
 
+/* bb_is_tie - return whether the times `a` are as short as the shortest: medians within 1 %, or overlapping confidence
+ * intervals. With few samples the intervals are NaN, and only the medians are compared. */
+bool bb_is_tie(const struct bb_stats *a, const struct bb_stats *fastest);
+
 /*
  * bb_overlap_best - choose the CTA limit with the shortest median of BB_BOTH. Among the limits that are as fast as the
  * fastest (medians within 1 %, or overlapping 95 % confidence intervals), choose the one with the fewest CTAs, which

@@ -41,16 +41,8 @@ bool bb_window_is_symmetric(const struct bb_world *w, int ranks, const void *win
     return !is_disabled("NCCL_WIN_ENABLE") && !is_disabled("NCCL_CUMEM_ENABLE") && reaches_all_gpus();
 }
 
-static void warn_unsupported(const struct bb_comm *comm, const char *what, const char *why,
-                             enum bb_registration_kind kind)
-{
-    if (comm->world->rank == 0)
-        bb_warn("%s: %s; measured with%s registration", what, why, kind == BB_REGISTER_LOCAL ? " local" : "out");
-}
-
-/* Sets r->kind, which is equal on all ranks, from NCCL's handle and prints a warning if it is not the requested kind. */
-static int check_handle(struct bb_registration *r, const char *what, enum bb_registration_kind asked,
-                        struct bb_comm *comm)
+/* Sets r->kind, which is equal on all ranks, from NCCL's handle. */
+static int check_handle(struct bb_registration *r, enum bb_registration_kind asked, struct bb_comm *comm)
 {
     const struct bb_world *w = comm->world;
     unsigned lacks = (r->handle ? 0 : 1) | (bb_window_is_symmetric(w, w->size, r->handle) ? 0 : 2);
@@ -58,21 +50,18 @@ static int check_handle(struct bb_registration *r, const char *what, enum bb_reg
 
     TRY(bb_world_any(comm->world, &lacks));
     r->kind = lacks & 1 ? BB_REGISTER_NONE : lacks & 2 ? BB_REGISTER_LOCAL : asked;
-    if (asked == BB_REGISTER_LOCAL && r->kind == BB_REGISTER_NONE)
-        warn_unsupported(comm, what, "NCCL does not register buffers (NCCL_LOCAL_REGISTER)", r->kind);
-    if (asked == BB_REGISTER_SYMMETRIC && r->kind != asked)
-        warn_unsupported(comm, what, "not supported by these GPUs or this NCCL", r->kind);
+    if (r->kind != asked)
+        r->why = asked == BB_REGISTER_LOCAL ? "NCCL does not register buffers (NCCL_LOCAL_REGISTER)"
+                                            : "not supported by these GPUs or this NCCL";
 out:
     return rc;
 }
 
-/* Registers r->memory. If NCCL or the GPUs do not support it, prints a warning and leaves r->kind at
- * BB_REGISTER_NONE. */
+/* Registers r->memory. If NCCL or the GPUs do not support it, sets r->why and leaves r->kind at BB_REGISTER_NONE. */
 static int register_memory(struct bb_registration *r, size_t bytes, enum bb_registration_kind asked,
                            struct bb_comm *comm)
 {
     const bool symmetric = asked == BB_REGISTER_SYMMETRIC;
-    const char *what = symmetric ? "symmetric windows (-R 2)" : "registration of buffers (-R 1)";
     ncclCommWindowRegister_fn *window;
     ncclCommRegister_fn *local;
     int rc;
@@ -80,10 +69,8 @@ static int register_memory(struct bb_registration *r, size_t bytes, enum bb_regi
     *(void **)&window = bb_nccl_symbol("ncclCommWindowRegister");
     *(void **)&local = bb_nccl_symbol("ncclCommRegister");
     if (symmetric ? !window : !local) {
-        warn_unsupported(comm, what,
-                         symmetric ? "this NCCL lacks ncclCommWindowRegister (2.27)"
-                                   : "this NCCL lacks ncclCommRegister (2.19)",
-                         BB_REGISTER_NONE);
+        r->why =
+            symmetric ? "this NCCL lacks ncclCommWindowRegister (2.27)" : "this NCCL lacks ncclCommRegister (2.19)";
         return 0;
     }
     if (symmetric)
@@ -94,7 +81,7 @@ static int register_memory(struct bb_registration *r, size_t bytes, enum bb_regi
         TRY(bb_nccl_at(local(comm->nccl, r->memory, bytes, &r->handle), "ncclCommRegister", __FILE__, __LINE__));
     TRY(bb_comm_poll(comm, "registration"));
     r->window = symmetric;
-    TRY(check_handle(r, what, asked, comm));
+    TRY(check_handle(r, asked, comm));
 out:
     return rc;
 }

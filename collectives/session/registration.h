@@ -1,7 +1,7 @@
 /*
  * registration.h - allocates the buffer arena and registers it with NCCL: with the communicator (ncclCommRegister) or
  * as a symmetric window (ncclCommWindowRegister). If the running NCCL does not support the requested kind of
- * registration, rank 0 prints one warning and the run continues with an unregistered arena.
+ * registration, the arena is not registered, and bb_registration.why contains the reason.
  */
 #ifndef BB_COLLECTIVES_SESSION_REGISTRATION_H
 #define BB_COLLECTIVES_SESSION_REGISTRATION_H
@@ -15,6 +15,7 @@ enum bb_registration_kind { BB_REGISTER_NONE, BB_REGISTER_LOCAL, BB_REGISTER_SYM
 struct bb_registration {
     enum bb_registration_kind kind; /* kind of the existing registration; BB_REGISTER_NONE if NCCL does not support
                                        the requested kind */
+    const char *why;                /* why `kind` is not the requested kind; NULL: it is */
     void *memory;                   /* arena from ncclMemAlloc; NULL: not allocated */
     bool window;                    /* the handle is a window, also if it is not symmetric */
     void *handle;                   /* NCCL's handle of the registration or the window; NULL: none */

@@ -12,7 +12,9 @@
 #include "collectives/sweep/bench_options.h"
 #include "collectives/sweep/bench_report.h"
 #include "collectives/sweep/busbw_reference.h"
+#include "collectives/sweep/case_fields.h"
 #include "collectives/sweep/groups.h"
+#include "collectives/variants/variants.h"
 #include "cuda/device/check.h"
 #include "cuda/device/stream.h"
 
@@ -35,6 +37,7 @@ struct bench {
      * largest: number of ranks in the smallest and in the largest group */
     int *groups, smallest, largest;
     struct bb_algorithms algorithms; /* only used with --sweep-algorithms */
+    struct bb_variants variants;     /* only used with --sweep-variants */
     struct bb_bench_context ctx;
     double *delays_us; /* [ranks] artificial delay of each rank in microseconds (--delay); NULL: none */
     struct bb_report report;
@@ -121,17 +124,21 @@ static int drop_unsupported_types(struct bench *b)
                         bb_dtypes[s->dtypes[0]].name);
 }
 
-static int make_comm(struct bench *b)
+static struct bb_comm_opts comm_opts(const struct bb_bench_options *o)
 {
-    const struct bb_bench_options *o = &b->options;
     /* A call on a blocking communicator returns as soon as the operation is enqueued. With a non-blocking
      * communicator, passing the call to NCCL's helper thread would add to the time. */
-    const struct bb_comm_opts opts = {.blocking = true,
-                                      .min_ctas = o->min_ctas,
-                                      .max_ctas = o->max_ctas,
-                                      .cta_policy = o->cta_policy + 1,
-                                      .nvlink_centric_sched = o->nvlink_centric_sched,
-                                      .max_p2p_peers = o->max_p2p_peers};
+    return (struct bb_comm_opts){.blocking = true,
+                                 .min_ctas = o->min_ctas,
+                                 .max_ctas = o->max_ctas,
+                                 .cta_policy = o->cta_policy + 1,
+                                 .nvlink_centric_sched = o->nvlink_centric_sched,
+                                 .max_p2p_peers = o->max_p2p_peers};
+}
+
+static int make_comm(struct bench *b)
+{
+    const struct bb_comm_opts opts = comm_opts(&b->options);
     int *members, group = b->groups[b->session.world.rank], n = 0, rc;
     char name[BB_COMM_NAME] = "world";
 
@@ -223,7 +230,9 @@ static size_t arena_bytes(const struct bench *b)
  * zones around the arena, which registered arenas do not have. */
 static size_t arena_device_bytes(const struct bench *b)
 {
-    return bb_guarded_device_bytes(arena_bytes(b), b->session.memory);
+    const size_t n = b->options.n_variants > 0 ? (size_t)b->options.n_variants : 1;
+
+    return n * bb_guarded_device_bytes(arena_bytes(b), b->session.memory);
 }
 
 /* Returns the largest size that nccl-tests would run. nccl-tests allocates three buffers (two without verification)
@@ -343,6 +352,10 @@ static int make_arena(struct bench *b)
         TRY(bb_guarded_init(arena, arena_bytes(b), b->session.memory, b->ctx.stream));
     else
         TRY(bb_registration_init(&b->registration, arena, arena_bytes(b), asked, &b->comm));
+    if (b->registration.why && b->session.world.rank == 0)
+        bb_warn("%s: %s; measured with%s registration",
+                asked == BB_REGISTER_LOCAL ? "registration of buffers (-R 1)" : "symmetric windows (-R 2)",
+                b->registration.why, b->registration.kind == BB_REGISTER_LOCAL ? " local" : "out");
     b->ctx.symmetric = b->registration.kind == BB_REGISTER_SYMMETRIC;
     b->ctx.copy_engines = b->ctx.symmetric && b->options.cta_policy == 2;
     TRY(bb_fill(arena->area, arena->bytes / 8, &noise, b->session.world.rank, 0, b->ctx.stream));
@@ -612,6 +625,19 @@ static double row_effort(const struct bb_case *c)
     return 2e6 + (double)bb_case_bytes(c);
 }
 
+static int measure_variants(void *arg, const struct bb_case *c)
+{
+    struct bench *b = arg;
+    struct bb_case in_place = *c;
+    int rc;
+
+    in_place.in_place = b->sweep.in_place;
+    rc = bb_case_possible(&in_place) ? bb_variants_case(&b->variants, &in_place) : 0;
+    b->wrong = b->wrong || b->variants.wrong;
+    bb_progress_advance(&b->session.progress, row_effort(c));
+    return rc;
+}
+
 static int measure_row(void *arg, const struct bb_case *c)
 {
     struct bench *b = arg;
@@ -650,6 +676,11 @@ static int measure_table(struct bench *b, int coll)
     bool below;
     int rc;
 
+    if (b->options.n_variants > 0) {
+        if (b->report.out)
+            bb_print_case_title(b->report.out, coll, NULL);
+        return bb_sweep_each(&b->sweep, coll, b->comm.size, measure_variants, b);
+    }
     bb_report_begin(&b->report, coll);
     TRY(bb_sweep_each(&b->sweep, coll, b->comm.size, measure_row, b));
     TRY(record_free_memory(b, BB_MEMORY_END));
@@ -680,6 +711,33 @@ static int measure_collectives(struct bench *b)
     return rc;
 }
 
+static int count_case(void *arg, const struct bb_case *c)
+{
+    (void)c;
+    ++*(int *)arg;
+    return 0;
+}
+
+/* Creates the communicators and buffers of --sweep-variants, and prints the headings of its table. */
+static int begin_variants(struct bench *b)
+{
+    const struct bb_bench_options *o = &b->options;
+    const struct bb_comm_opts opts = comm_opts(o);
+    struct bb_variants *v = &b->variants;
+    int rc = 0;
+
+    v->n = o->n_variants;
+    v->with_gemm = o->with_gemm;
+    for (int i = 0; i < v->n; i++)
+        v->kind[i] = &bb_variant_kinds[o->variants[i]];
+    for (int i = 0; i < b->sweep.n_colls && v->n > 0; i++)
+        (void)bb_sweep_each(&b->sweep, b->sweep.colls[i], b->comm.size, count_case, &v->cases);
+    if (v->n > 0)
+        TRY(bb_variants_init(v, &b->session, &b->ctx, &opts, arena_bytes(b), o->gemm_mnk));
+out:
+    return rc;
+}
+
 static int add_effort(void *arg, const struct bb_case *c)
 {
     *(double *)arg += row_effort(c);
@@ -705,6 +763,8 @@ static int run_sweep(struct bench *b)
 {
     int rc = start_progress(b);
 
+    if (b->options.n_variants > 0)
+        bb_variants_heading(&b->variants);
     b->algorithms = (struct bb_algorithms){.ctx = &b->ctx,
                                            .native = b->session.nccl_runtime >= 23100 ? &b->native : NULL,
                                            .measure = measure_placements,
@@ -722,7 +782,7 @@ static int run_sweep(struct bench *b)
         rc = bb_algorithms_write_tuner(&b->algorithms, b->options.write_tuner, b->session.nccl_runtime, b->report.out,
                                        b->session.json);
     bb_progress_clear(&b->session.progress);
-    return rc;
+    return rc == 0 && b->options.n_variants > 0 ? bb_variants_end(&b->variants) : rc;
 }
 
 /* ---- run and teardown ---- */
@@ -762,6 +822,7 @@ static int run_bench(struct bench *b, int argc, char **argv)
     TRY(record_free_memory(b, BB_MEMORY_INIT));
     TRY(check_memory(b));
     TRY(make_context(b));
+    TRY(begin_variants(b));
     TRY(record_free_memory(b, BB_MEMORY_BUFFERS));
     TRY(make_thresholds(b));
     TRY(open_report(b, argc, argv));
@@ -776,6 +837,7 @@ out:
 static int release_shared(struct bench *b)
 {
     struct bb_bench_context *ctx = &b->ctx;
+    const int rc = bb_variants_release(&b->variants);
 
     bb_registration_release(&b->registration, &ctx->arena, &b->comm);
     bb_guarded_release(&ctx->arena);
@@ -790,7 +852,7 @@ static int release_shared(struct bench *b)
     bb_measure_release(ctx);
     bb_iteration_events_release(&b->iteration_events);
     bb_mulsums_release(&b->mulsums, &b->comm);
-    return bb_comm_finalize(&b->comm);
+    return rc ? rc : bb_comm_finalize(&b->comm);
 }
 
 int bb_bench_execute(const struct bb_bench_options *o, const struct bb_sweep *sweep,

@@ -5,6 +5,7 @@
 #include "bootstrap/base/units.h"
 #include "bootstrap/cli/size_list.h"
 #include "collectives/ops/foreign_options.h"
+#include "collectives/overlap/overlap_metrics.h"
 
 #include <string.h>
 
@@ -95,6 +96,12 @@ const struct bb_opt bb_bench_option_rows[] = {
     OPT_INT('N', "run_cycles", FIELD(cycles), "1", "N", 0, 1e9, "repeat the whole sweep; 0: until interrupted"),
     OPT_INT('S', "report_timestamps", FIELD(timestamps), "0", "0|1", 0, 1, "1: add the time of day to each row"),
     OPT_INT('M', "memory", FIELD(memory), "0", "0|1", 0, 1, "1: report GPU memory usage"),
+    OPT_STRING(
+        0, "sweep-variants", FIELD(sweep_variants), NULL, "LIST",
+        "compare ways of a collective, each with its own communicator and buffers, and mark the fastest: plain (the "
+        "reference), registered (-R 1), symmetric (-R 2), zero-sm (-R 2 -x 2), graph (-G 1), device"),
+    OPT_FLAG(0, "with-gemm", FIELD(with_gemm), "--sweep-variants: also concurrent with GEMMs"),
+    OPT_STRING(0, "gemm", FIELD(gemm), "4096", "MxNxK", "--with-gemm: dimensions of the bfloat16 GEMM; N means NxNxN"),
     OPT_OUTPUT(0, "write-tuner", FIELD(write_tuner),
                "with --sweep-algorithms: write a tuner configuration with the algorithms that are faster than NCCL's "
                "choice, after a second measurement; no file if there are none"),
@@ -253,6 +260,56 @@ static int check_tuner(const struct bb_bench_options *o)
     return 0;
 }
 
+/* Options of bench, except those of tables 0 (cases) and 3 (common), that apply to --sweep-variants. */
+static const char *const variant_options[] = {
+    "sweep-variants", "with-gemm",  "gemm",      "iters",       "repeats", "warmup_iters",  "check",
+    "agg_iters",      "buffers",    "min-ctas",  "max-ctas",    "unalign", "start-barrier", "start-barrier-limit",
+    "warmup",         "confidence", "max-iters", "max-seconds", "shuffle", "average"};
+
+static bool applies_to_variants(const struct bb_opt *opt)
+{
+    bool found = false;
+
+    for (size_t i = 0; i < sizeof variant_options / sizeof *variant_options; i++)
+        found = found || strcmp(variant_options[i], opt->name) == 0;
+    for (const struct bb_opt *o = bb_bench_case_rows; o->name; o++)
+        found = found || o == opt;
+    for (const struct bb_opt *o = bb_common_options; o->name; o++)
+        found = found || o == opt;
+    return found;
+}
+
+/* Validates --sweep-variants. Three sizes, unless sizes are given, and one placement fit in a report of 25 lines. */
+static int resolve_variants(struct bb_bench_options *o, struct bb_sweep *sweep, const struct bb_positionals *line)
+{
+    bool sized = false;
+    int rc;
+
+    if (!o->sweep_variants && (o->with_gemm || strcmp(o->gemm, "4096") != 0))
+        return bb_err(BB_EUSAGE, "%s requires --sweep-variants", o->with_gemm ? "--with-gemm" : "--gemm");
+    if (!o->sweep_variants)
+        return 0;
+    if (strcmp(o->sampling.clock, "host") == 0) /* also under the names of nccl-tests */
+        return bb_err(BB_EUSAGE, "--sweep-variants times by CUDA events, not by the host clock, try: busbar bench");
+    TRY(bb_variants_parse(o->sweep_variants, o->variants, &o->n_variants));
+    TRY(bb_gemm_dimensions_parse(o->gemm, o->gemm_mnk));
+    for (int i = 0; i < line->n_given; i++) {
+        const char letter = (char)line->given[i]->letter;
+
+        if (!applies_to_variants(line->given[i]))
+            return bb_err(BB_EUSAGE, "--sweep-variants cannot be combined with --%s", line->given[i]->name);
+        sized = sized || letter == 'b' || letter == 'e' || strcmp(line->given[i]->name, "sizes") == 0;
+    }
+    if (strcmp(o->redop, "mulsum") == 0 || strcmp(o->redop, "all") == 0)
+        return bb_err(BB_EUSAGE, "--sweep-variants cannot be combined with -o %s: mulsum is bound to a communicator",
+                      o->redop);
+    if (!sized && !o->matrix)
+        TRY(bb_sizes_parse(&sweep->sizes, "--sizes", "64K,1M,16M", 0));
+    sweep->in_place = sweep->in_place && !sweep->out_of_place;
+out:
+    return rc;
+}
+
 static int check_combinations(const struct bb_bench_options *o)
 {
     if (o->graph_launches > 0 && o->blocking != 0)
@@ -372,6 +429,7 @@ int bb_bench_resolve(struct bb_bench_options *o, struct bb_sweep *sweep, const s
     TRY(check_modes(o));
     TRY(check_combinations(o));
     TRY(check_tuner(o));
+    TRY(resolve_variants(o, sweep, positionals));
     TRY(bb_sampling_resolve(&o->sampling));
     TRY(resolve_expected(o));
     sweep->shuffled = o->sampling.shuffle != NULL;

@@ -10,6 +10,7 @@
 #include "collectives/sweep/busbw_thresholds.h"
 #include "collectives/sweep/cases.h"
 #include "collectives/sweep/forecast.h"
+#include "collectives/variants/variant_kinds.h"
 
 struct bb_bench_options {
     struct bb_common common;
@@ -29,6 +30,10 @@ struct bb_bench_options {
     int aggregate, blocking, null_stream, graph_launches, host_time, rank_aggregation, registration;
     int cta_policy, min_ctas, max_ctas, unalign, memory, timestamps, cycles, per_iteration, skipped;
     int nvlink_centric_sched, max_p2p_peers;
+    const char *sweep_variants, *gemm; /* values of the options as typed; NULL: not given */
+    bool with_gemm;
+    int variants[BB_VARIANTS], n_variants;  /* parsed from sweep_variants: indices into bb_variant_kinds */
+    int64_t gemm_mnk[3];                    /* parsed from gemm */
     const char *write_tuner, *tuner_format; /* write_tuner: file; NULL: not given */
     double tuner_gain_percent;
     const char *expect;                          /* value of --expect as typed; NULL: not given */

@@ -215,7 +215,7 @@ def algorithms(results):
 def algorithm_chart(result, what, rows):
     lines = {}
     for row in rows:
-        name = choice_of(row) if row.get("forced") else "NCCL's choice"
+        name = row.get("variant") or (choice_of(row) if row.get("forced") else "NCCL's choice")
         lines.setdefault(name or "?", []).append(row)
     times = [row_time(row) for row in rows]
     title, per = time_axis(times)

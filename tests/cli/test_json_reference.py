@@ -25,6 +25,9 @@ RUNS = {
         ("bench p2p --bandwidth-sizes 1M -n 2 --repeats 2", 5, {"EMU_CLUSTER": "four_per_node.json"})],
     "`busbar.bench/1`: comm": [("bench comm --repeats 2", 2, {})],
     "`busbar.bench/1`: overlap": [("bench overlap --sizes 1M --ctas default,2:4 -n 2 --repeats 2", 2, {"EMU_DATA": "off", "EMU_SLOW": "rank=1:1.5"})],
+    "`busbar.bench/1`: variants": [
+        ("bench all_gather --sizes 8K --sweep-variants plain,registered,symmetric,graph --with-gemm --gemm 64 -n 2", 2,
+         {"EMU_NCCL_WINDOW": "30", "EMU_SYMMETRIC_PERCENT": "70"})],
     "`busbar.bench/1`: compute": [("bench compute --quick -n 1 --repeats 2", 2, {"EMU_DATA": "off", "EMU_SLOW": "rank=1:1.5"})],
     "`busbar.plan/1`: collectives": [("plan all -e 1K --ranks 8 --cluster h100-sxm-ib --jitter 3% --samples 4", 0, {})],
     "`busbar.plan/1`: best layout": [

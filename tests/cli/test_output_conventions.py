@@ -12,6 +12,7 @@ CLUSTER = ("--cluster", "h100-sxm-ib")
 REPORTS = {
     "bench": (("bench", "all_reduce", "--sizes", "1M", *FAST), 2, True),
     "sweep-algorithms": (("bench", "all_reduce", "--sizes", "1M", "--sweep-algorithms", *FAST), 2, True),
+    "variants": (("bench", "all_gather", "--sweep-variants", "plain,registered,symmetric,graph", "--with-gemm", *FAST), 2, True),
     "p2p": (("bench", "p2p", "--bandwidth-sizes", "1M", *FAST), 2, True),
     "comm": (("bench", "comm", "--repeats", 2), 2, True),
     "overlap": (("bench", "overlap", "--sizes", "1M", *FAST), 2, True),

@@ -3,6 +3,7 @@
  */
 #include "cost.h"
 #include "choice.h"
+#include "hazards.h"
 #include "sharing.h"
 #include "timeline_peers.h"
 
@@ -176,6 +177,10 @@ static bool cost_of(ncclComm_t comm, const struct en_task *task, struct bb_cost 
     if (!cost_alone(comm, task, cost))
         return false;
     cost->transfer_ns *= comm->size > 1 ? slower_by_ctas(comm) : 1;
+    if (en_symmetric_percent(comm, task->kind) > 0) {
+        cost->transfer_ns *= en_symmetric_percent(comm, task->kind) / 100.0;
+        cost->latency_ns *= en_symmetric_percent(comm, task->kind) / 100.0;
+    }
     return true;
 }
 
@@ -267,7 +272,7 @@ static void add_collective(ncclComm_t comm, const struct en_task *task, struct e
     if (comm->on_job_timeline && cost.transfer_ns > 0)
         e->pace_gbps = (cost.link_ns > cost.nic_ns ? links : cost.nic_bytes) / cost.transfer_ns;
     e->bytes[EMU_MEMORY] += 2 * cost.bytes * c.sharing.memory_bytes;
-    e->sms = en_channels(comm);
+    e->sms = en_symmetric_percent(comm, task->kind) > 0 && en_is_by_copies(comm, task->kind) ? 0 : en_channels(comm);
 }
 
 /* On a common timeline each rank adds its own bytes. */

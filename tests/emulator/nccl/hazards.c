@@ -94,14 +94,28 @@ void *en_window_of(ncclComm_t comm, void *buffer)
     return comm->windows || (minor > 0 && minor < 29) ? buffer : NULL;
 }
 
+bool en_is_by_copies(ncclComm_t comm, enum en_kind kind)
+{
+    return comm->windows && comm->config.CTAPolicy == 2 && kind != EN_SEND && kind != EN_RECV &&
+           !en_kind(kind)->reduces;
+}
+
+int en_symmetric_percent(ncclComm_t comm, enum en_kind kind)
+{
+    const bool has_kernel = kind == EN_ALL_REDUCE || kind == EN_ALL_GATHER || kind == EN_REDUCE_SCATTER;
+
+    if (!comm->windows || !(has_kernel || en_is_by_copies(comm, kind)))
+        return 0;
+    return emu_env_number("EMU_SYMMETRIC_PERCENT", 1000);
+}
+
 /* Copy engines run the collectives without reduction if the CTA policy is 2. An operation has two synchronizations of
  * n - 1 copies, a write and a batch of waits, and n copies (ce_coll.cc, without multicast). */
 int en_queue_entries(const struct en_plan *plan)
 {
     ncclComm_t comm = plan->comm;
-    bool by_copies = comm->windows && comm->config.CTAPolicy == 2 && plan->collectives > 0;
 
-    if (by_copies && !en_kind(plan->tasks[0].kind)->reduces)
+    if (plan->collectives > 0 && en_is_by_copies(comm, plan->tasks[0].kind))
         return 3 * comm->size + 1;
     return comm->mixes ? 4 : 2;
 }

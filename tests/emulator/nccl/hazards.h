@@ -29,6 +29,12 @@ int64_t en_begin_ns(ncclComm_t comm, const struct en_task *task, int64_t own_ns,
  * handle of a new window. */
 int en_window_minor(void);
 void *en_window_of(ncclComm_t comm, void *buffer);
+
+/* With EMU_SYMMETRIC_PERCENT=N, collectives of a communicator with windows run symmetric kernels, or copies by copy engines,
+ * in N % of the time of ordinary kernels, and are not reported to profilers. en_symmetric_percent returns N, or 0 for an
+ * ordinary kernel. */
+bool en_is_by_copies(ncclComm_t comm, enum en_kind kind);
+int en_symmetric_percent(ncclComm_t comm, enum en_kind kind);
 bool en_is_off(const char *variable); /* the variable is set to 0 */
 
 /* After the first capture of a communicator's operations, NCCL adds a wait for an event and a record to each operation

@@ -6,6 +6,7 @@
 
 #include "choice.h"
 #include "cost.h"
+#include "hazards.h"
 #include "types.h"
 
 #include <dlfcn.h>
@@ -154,7 +155,7 @@ void en_profiler_report(ncclComm_t comm, const struct en_task *task)
     bool asked = (__atomic_load_n(&mask, __ATOMIC_RELAXED) & (COLL | P2P)) != 0;
     const struct plugin *p = asked && comm->profiler != NULL && comm->size > 1 ? plugin() : NULL;
 
-    if (p == NULL)
+    if (p == NULL || en_symmetric_percent(comm, task->kind) > 0)
         return;
     if (task->kind == EN_SEND || task->kind == EN_RECV)
         report_message(p, comm, task, task->kind == EN_SEND, task->root);

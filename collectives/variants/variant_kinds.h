@@ -1,0 +1,29 @@
+/* variant_kinds.h - the ways in which one collective can run (variants), which --sweep-variants compares. */
+#ifndef BB_COLLECTIVES_VARIANTS_VARIANT_KINDS_H
+#define BB_COLLECTIVES_VARIANTS_VARIANT_KINDS_H
+
+#include "bootstrap/base/err.h"
+
+#include <stdbool.h>
+
+struct bb_variant_kind {
+    const char *name;
+    int registration;     /* enum bb_registration_kind */
+    int cta_policy;       /* as option -x; -1: NCCL's choice */
+    bool graph;           /* launched as CUDA graph */
+    bool replaces_kernel; /* NCCL reports no algorithm and protocol, because another kernel or copies run */
+    const char *
+        ran; /* text for what ran if NCCL reports no kernel. With CTA policy 2 NCCL runs symmetric kernels where it cannot copy */
+    const char *unsupported; /* reason why no run can measure the variant; NULL: runs can */
+};
+enum { BB_VARIANTS = 6 };
+extern const struct bb_variant_kind bb_variant_kinds[BB_VARIANTS];
+
+/*
+ * bb_variants_parse - parse a comma-separated list of variants. The first must be plain, the reference of the others.
+ *   list     out: [*n] indices into bb_variant_kinds
+ *   Returns  0, or -BB_EUSAGE after printing one error line
+ */
+int bb_variants_parse(const char *text, int list[BB_VARIANTS], int *n) BB_MUST_CHECK;
+
+#endif

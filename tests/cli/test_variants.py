@@ -1,0 +1,96 @@
+"""bench --sweep-variants. EMU_SYMMETRIC_PERCENT plants the time of symmetric kernels and copies; with CTA policy 2 copies need no SMs, so that they
+do not slow a GEMM down on a machine whose profile has contention."""
+import json
+
+import pytest
+
+ALL = "plain,registered,symmetric,zero-sm,graph,device"
+TIMES_ONLY = {"EMU_DATA": "off"}
+WINDOWS = {"EMU_NCCL_WINDOW": "30", "EMU_SYMMETRIC_PERCENT": "50"}
+H100 = {"EMU_CLUSTER": "h100-sxm-ib"}
+
+
+def variants(busbar, tmp_path, collective, *args, ranks=4, env=TIMES_ONLY, variants=ALL):
+    done = busbar.run("bench", collective, "--sweep-variants", variants, "--json", "r.json", *args, ranks=ranks, env=env, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    run = json.loads((tmp_path / "r.json").read_text())
+    return done.stdout.splitlines(), run, {row["variant"]: row for row in run["results"]}
+
+
+def test_planted_variant_wins(busbar, tmp_path):
+    lines, run, rows = variants(busbar, tmp_path, "all_gather", "--sizes", "1M", "-c", "0", variants="plain,registered,symmetric,graph",
+                                env={**TIMES_ONLY, **WINDOWS})
+    assert {name: row["verdict"] for name, row in rows.items()} == {
+        "plain": "slower", "registered": "slower", "symmetric": "best", "graph": "slower"}
+    assert rows["symmetric"]["gain"] == pytest.approx(2, rel=1e-3) and rows["registered"]["gain"] == pytest.approx(1, rel=1e-3)
+    assert rows["symmetric"]["ran"] == "symmetric kernel" and rows["symmetric"]["algorithm"] is None
+    assert rows["graph"]["mode"] == "graph" and rows["plain"]["ran"] == rows["graph"]["ran"] == "RING SIMPLE 8"
+    assert lines[-1] == "# best: symmetric, 2.00 times as fast as plain at 1 MiB, symmetric in 1 of 1 cases"
+    assert run["variants"]["alone"]["best"] == "symmetric" and run["variants"]["with_gemm"] is None
+
+
+def test_equal_variants_are_a_tie(busbar, tmp_path):
+    lines, run, rows = variants(busbar, tmp_path, "all_gather", "--sizes", "1M", "-c", "0", variants="plain,registered,symmetric,zero-sm",
+                                env={**TIMES_ONLY, **WINDOWS})
+    assert (rows["symmetric"]["verdict"], rows["zero-sm"]["verdict"]) == ("tie", "tie")
+    assert "2.00 times as fast as plain at 1 MiB, tie with zero-sm" in lines[-1]
+    lines, _, rows = variants(busbar, tmp_path, "all_gather", "--sizes", "1M", "-c", "0", variants="plain,registered")
+    assert {row["verdict"] for row in rows.values()} == {"tie"} and lines[-1] == "# best: plain, nothing is significantly faster"
+    assert any(line.endswith("tie, ran as plain") and "registered" in line for line in lines)
+
+
+@pytest.mark.parametrize("env,reason", [
+    ({"EMU_NCCL_WINDOW": "30"}, "NCCL ran RING SIMPLE, as plain"), ({}, "not supported by these GPUs or this NCCL")])
+def test_variant_that_did_not_run_has_a_reason_and_no_rank(busbar, tmp_path, env, reason):
+    lines, run, rows = variants(busbar, tmp_path, "all_gather", "--sizes", "1M", "-c", "0", env={**TIMES_ONLY, **env})
+    for name in ("symmetric", "zero-sm"):
+        assert (rows[name]["verdict"], rows[name]["gain"], rows[name]["reason"]) == (None, None, reason)
+    assert rows["device"]["reason"] == "busbar has no kernels for NCCL's device API" and rows["device"]["time_us"] is None
+    (unranked,) = [line for line in lines if line.startswith("# not ranked: ")]
+    assert f"symmetric ({reason}), zero-sm ({reason}), device (" in unranked
+    assert len(lines) <= 25
+
+
+def test_unregistered_buffers_and_reductions_by_copies_have_a_reason(busbar, tmp_path):
+    _, _, rows = variants(busbar, tmp_path, "all_reduce", "--sizes", "1M", "-c", "0", env={**TIMES_ONLY, **WINDOWS, "NCCL_LOCAL_REGISTER": "0"})
+    assert rows["registered"]["reason"] == "NCCL does not register buffers (NCCL_LOCAL_REGISTER)"
+    assert rows["zero-sm"]["reason"] == "copy engines do not reduce" and rows["symmetric"]["verdict"] == "best"
+
+
+def test_copies_do_not_slow_a_gemm_down(busbar, tmp_path):
+    env = {**TIMES_ONLY, **H100, "EMU_NCCL_WINDOW": "30", "EMU_SYMMETRIC_PERCENT": "100"}
+    lines, run, rows = variants(busbar, tmp_path, "all_gather", "-c", "1", "--with-gemm", env=env)
+    large = {row["variant"]: row for row in run["results"] if row["bytes"] == 16 << 20}
+    assert large["zero-sm"]["verdict_with_gemm"] == "best" and large["zero-sm"]["compute_slowdown"] == pytest.approx(1, abs=1e-3)
+    for name in ("plain", "registered", "symmetric", "graph"):
+        assert large[name]["compute_slowdown"] > 1.05 and large[name]["verdict_with_gemm"] == "slower"
+    plain = large["plain"]["gemm_and_collectives_us"]["p50"]
+    assert large["graph"]["gemm_and_collectives_us"]["p50"] == pytest.approx(plain, rel=0.01)
+    assert large["zero-sm"]["gain_with_gemm"] == pytest.approx(plain / large["zero-sm"]["gemm_and_collectives_us"]["p50"])
+    assert len(lines) <= 25 and "with GEMMs: zero-sm" in lines[-1]
+
+
+@pytest.mark.parametrize("collective", ["all_gather", "alltoall", "broadcast"])
+def test_all_variants_deliver_the_right_data(busbar, tmp_path, collective):
+    _, _, rows = variants(busbar, tmp_path, collective, "--sizes", "64K", "-n", "3", "--with-gemm", "--gemm", "64", env=WINDOWS)
+    assert {row["wrong"] for name, row in rows.items() if row["time_us"]} == {0}
+
+
+def test_wrong_data_of_a_variant_end_the_run_with_its_name(busbar, tmp_path):
+    # The first round has 5 warm-up operations of plain, 6 x (1 + 20) timed ones, then those of graph: 5, 20 captured. The graph's last
+    # operation is verified.
+    done = busbar.run("bench", "all_gather", "--sweep-variants", "plain,graph", "--sizes", "1K", ranks=2, cwd=tmp_path,
+                      env={"EMU_FAULT": f"corrupt:rank=0,call={131 + 25},name=ncclAllGather"})
+    assert done.returncode == 3 and "of all_gather of 1024 bytes, variant graph" in done.stderr, done.stderr
+    assert "# not ranked: graph (wrong data)" in done.stdout
+
+
+def test_one_rank_runs_all_variants_without_verdict(busbar, tmp_path):
+    lines, _, rows = variants(busbar, tmp_path, "all_gather", "--sizes", "1M", ranks=0, env={})
+    assert lines[-1] == "# no verdict: one rank: NCCL only copies memory" and rows["graph"]["ran"] == "copy"
+
+
+def test_compare_pairs_rows_by_variant(busbar, tmp_path):
+    variants(busbar, tmp_path, "all_gather", "--sizes", "1M", "-c", "0", variants="plain,graph")
+    done = busbar.run("compare", tmp_path / "r.json", tmp_path / "r.json")
+    assert done.returncode == 0 and "all_gather graph" in done.stdout and done.stdout.count("no difference") == 2

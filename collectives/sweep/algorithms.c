@@ -160,6 +160,24 @@ static int remeasure_choice(struct bb_algorithms *a, const struct bb_row *chosen
 
 /* ---- results of the rankings ---- */
 
+/* Returns the environment variable that restricts NCCL's choice, "$NCCL_ALGO=Tree"; released by the caller. NULL: none */
+static char *restriction(void)
+{
+    static const char *const names[] = {"NCCL_ALGO", "NCCL_PROTO"};
+    char *text = NULL;
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *value = getenv(names[i]);
+        char *before = text;
+
+        if (!value || !*value)
+            continue;
+        text = bb_format("%s%s$%s=%s", before ? before : "", before ? ", " : "", names[i], value);
+        free(before);
+    }
+    return text;
+}
+
 static const char *pair_text(struct bb_algorithm_protocol what, char text[40])
 {
     if (what.algorithm < 0 || what.protocol < 0)
@@ -170,16 +188,16 @@ static const char *pair_text(struct bb_algorithm_protocol what, char text[40])
 
 /* Adds a line to the table's footer: NCCL's choice, the fastest algorithm/protocol pair, and the ratio of their
  * times. */
-static void add_best_line(struct bb_algorithms *a, const struct bb_shown_case *of, const struct bb_candidate *chosen,
-                          double chosen_us, const struct bb_outcome *o, double best_us)
+static void add_best_line(struct bb_algorithms *a, const char *placement, const struct bb_shown_case *of,
+                          const struct bb_candidate *chosen, double chosen_us, const struct bb_outcome *o,
+                          double best_us)
 {
     char *before = a->best_text, choice[40], best[40];
 
-    a->best_text =
-        bb_format("%s# %11zu  %8s  %6s  %4d  %5s  %-21s  %9.2f  %-21s  %9.2f  %6.2f%s\n", before ? before : "",
-                  of->bytes, of->dtype, of->redop, of->root, strcmp(of->placement, "in_place") == 0 ? "in" : "out",
-                  pair_text(chosen->what, choice), chosen_us, pair_text(o->best->what, best), best_us, o->lost_factor,
-                  o->verdict == BB_VERDICT_NOT_BEST ? "*" : "");
+    a->best_text = bb_format("%s# %11zu  %8s  %6s  %4d  %5s  %-21s  %9.2f  %-21s  %9.2f  %6.2f%s\n",
+                             before ? before : "", of->bytes, of->dtype, of->redop, of->root, placement,
+                             pair_text(chosen->what, choice), chosen_us, pair_text(o->best->what, best), best_us,
+                             o->lost_factor, o->verdict == BB_VERDICT_NOT_BEST ? "*" : "");
     free(before);
 }
 
@@ -211,6 +229,16 @@ static json_t *not_measured_json(const struct bb_ranking *c)
     return list;
 }
 
+/* Returns whether both placements were measured, with the same choice and the same best pair. */
+static bool placements_agree(const struct bb_algorithms *a, const struct bb_row *chosen)
+{
+    const struct bb_ranking *out = &a->rankings[BB_OUT_OF_PLACE], *in = &a->rankings[BB_IN_PLACE];
+
+    return chosen->measured[BB_OUT_OF_PLACE] && chosen->measured[BB_IN_PLACE] &&
+           pairs_equal(out->chosen.what, in->chosen.what) &&
+           pairs_equal(bb_ranking_judge(out).best->what, bb_ranking_judge(in).best->what);
+}
+
 /* Ends the ranking of one buffer placement (in or out of place) of a row: updates the table's counts of verdicts,
  * the table's footer and the JSON array. */
 static void finish_ranking(struct bb_algorithms *a, const struct bb_row *chosen, int placement)
@@ -219,6 +247,8 @@ static void finish_ranking(struct bb_algorithms *a, const struct bb_row *chosen,
     const struct bb_shown_case of = bb_show_case(&chosen->c, placement == BB_IN_PLACE, bb_bench_context_mode(a->ctx));
     struct bb_outcome o = bb_ranking_judge(c);
     double chosen_us = bb_ranking_choice_time(c)->p50, best_us;
+    const bool alike = placements_agree(a, chosen);
+    char *restricted;
 
     if (a->shared_gpu)
         o = (struct bb_outcome){.verdict = BB_VERDICT_UNKNOWN, .best = &c->chosen, .lost_factor = NAN};
@@ -230,19 +260,25 @@ static void finish_ranking(struct bb_algorithms *a, const struct bb_row *chosen,
         a->statuses[c->others[i].what.algorithm * BB_PROTOCOLS + c->others[i].what.protocol][c->others[i].status]++;
     if (a->ctx->world->rank != 0)
         return;
-    if (o.verdict != BB_VERDICT_UNKNOWN)
-        add_best_line(a, &of, &c->chosen, chosen_us, &o, best_us);
+    if (o.verdict != BB_VERDICT_UNKNOWN && (placement == BB_OUT_OF_PLACE || !alike))
+        add_best_line(a,
+                      alike                      ? "both"
+                      : placement == BB_IN_PLACE ? "in"
+                                                 : "out",
+                      &of, &c->chosen, chosen_us, &o, best_us);
     if (!a->all)
         a->all = json_array();
+    restricted = restriction();
     json_array_append_new(
-        a->all, json_pack("{s:s, s:I, s:s, s:s?, s:o, s:s, s:s, s:i, s:s, s:o, s:o, s:o, s:o, s:o}", "collective",
+        a->all, json_pack("{s:s, s:I, s:s, s:s?, s:o, s:s, s:s, s:i, s:s, s:s?, s:o, s:o, s:o, s:o, s:o}", "collective",
                           of.collective, "bytes", (json_int_t)of.bytes, "dtype", of.dtype, "op", of.op, "root",
                           of.root >= 0 ? json_integer(of.root) : json_null(), "placement", of.placement, "mode",
-                          of.mode, "cycle", a->cycle, "nccl_choice", bb_candidate_verdict_names[o.verdict], "chosen",
-                          candidate_json(&c->chosen, c->chosen.time_us.p50), "chosen_again_us",
-                          c->again_us.n > 0 ? bb_json_real(c->again_us.p50) : json_null(), "best",
+                          of.mode, "cycle", a->cycle, "nccl_choice", bb_candidate_verdict_names[o.verdict],
+                          "restricted_by", restricted, "chosen", candidate_json(&c->chosen, c->chosen.time_us.p50),
+                          "chosen_again_us", c->again_us.n > 0 ? bb_json_real(c->again_us.p50) : json_null(), "best",
                           o.verdict != BB_VERDICT_UNKNOWN ? candidate_json(o.best, best_us) : json_null(),
                           "lost_factor", bb_json_real(o.lost_factor), "not_measured", not_measured_json(c)));
+    free(restricted);
 }
 
 static int pair_index(struct bb_algorithm_protocol what)
@@ -482,6 +518,14 @@ static void print_not_measured(const struct bb_algorithms *a, FILE *out, enum bb
 
 static void print_table(const struct bb_algorithms *a, FILE *out)
 {
+    char *restricted = restriction();
+
+    if (restricted)
+        fprintf(
+            out,
+            "# %s restricts the choice: NCCL's choice below is not its own, and other algorithms are not measured\n",
+            restricted);
+    free(restricted);
     if (a->unjudged > 0)
         fprintf(out,
                 "# not ranked: %d of the results above, for which NCCL reports no algorithm (sends and receives, one "

@@ -509,8 +509,9 @@ static int open_report(struct bench *b, int argc, char **argv)
     TRY(rc);
     b->report.out = b->session.out;
     b->report.full = b->report.style->program || b->options.common.full;
-    b->report.one_line = !b->report.full && !b->options.sampling.sweep_algorithms && !b->options.sampling.show_choice &&
-                         (b->sweep.n_colls * b->ctx.n_modes > 1 || b->options.cycles != 1);
+    b->report.one_line =
+        !b->report.full && !b->options.sampling.show_choice &&
+        (b->sweep.n_colls * b->ctx.n_modes > 1 || b->options.cycles != 1 || b->options.sampling.sweep_algorithms);
     b->report.groups = b->groups;
     b->report.pids = pids;
     TRY(open_results(b, argc, argv));

@@ -387,8 +387,8 @@ static void print_method(const struct bb_report *r)
         fprintf(out, "# not verified (-c 0)\n");
     if (r->ctx->device->emulated)
         bb_print_emulated_note(out, "", "");
-    if (o->sampling.sweep_algorithms)
-        fprintf(out, "# gain: time of NCCL's choice / time of the forced algorithm, per placement; *: significant\n");
+    if (o->sampling.sweep_algorithms && !r->one_line)
+        fprintf(out, "# gain: speed-up over NCCL's choice (below 1: slower), per placement; *: significant\n");
     if (r->ctx->world->size == 1)
         fprintf(out, "# one rank: NCCL only copies memory, bus bandwidth does not apply\n");
 }
@@ -466,6 +466,10 @@ void bb_report_begin(struct bb_report *r, int coll)
     r->counts.first_us = r->counts.last_us = r->counts.last_gbps = NAN;
     if (!r->out)
         return;
+    if (r->one_line && r->options->sampling.sweep_algorithms) {
+        print_title(r, coll);
+        return;
+    }
     if (r->one_line) {
         if (!r->headed)
             bb_table_heading(r->out, summary_fields);
@@ -820,13 +824,13 @@ static void print_footer(const struct bb_report *r, int coll)
 {
     const struct bb_table_counts *t = &r->counts;
 
-    if (r->one_line)
+    if (r->one_line && !r->options->sampling.sweep_algorithms)
         print_table_line(r, coll);
     if (t->unchecked > 0 && r->full && !r->style->program)
         fprintf(r->out, "# Out of bounds values : N/A (%llu of the results above were not verified)\n", t->unchecked);
     else if (r->full)
         fprintf(r->out, "# Out of bounds values : %llu %s\n", t->wrong, t->wrong ? "FAILED" : "OK");
-    if (!r->one_line)
+    if (!r->one_line || r->options->sampling.sweep_algorithms)
         print_busbw(r, coll);
     if (shows_skew(r) && !r->one_line)
         print_skew(r);

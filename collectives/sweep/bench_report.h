@@ -81,7 +81,7 @@ struct bb_run_counts {
 struct bb_report {
     FILE *out;     /* stream for the table; NULL: no table */
     bool full;     /* print everything: --full or nccl-tests' format */
-    bool one_line; /* a table takes one line, because there are several */
+    bool one_line; /* a table takes one line, because there are several; with --sweep-algorithms only the ranking */
     bool headed;   /* one_line: the heading of these lines is printed */
     struct bb_run_counts all;
     struct bb_session *session; /* ranks, GPUs and results file */

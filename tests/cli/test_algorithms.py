@@ -76,7 +76,7 @@ def test_variants_that_nccl_ignores_are_not_reported_as_measured(busbar, tmp_pat
 
 def test_table_agrees_with_json(busbar):
     done = busbar.run("bench", "all_reduce", "--sweep-algorithms", "--sizes", f"{SMALL},{LARGE}", "--placement", "out_of_place",
-                      "-c", "0", ranks=2, env={"EMU_NCCL_IGNORE": "LL128", **TIMES_ONLY})
+                      "-c", "0", "--full", ranks=2, env={"EMU_NCCL_IGNORE": "LL128", **TIMES_ONLY})
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     rows = [line.split() for line in lines if line.strip() and not line.startswith("#")]
@@ -91,6 +91,17 @@ def test_table_agrees_with_json(busbar):
         (str(SMALL), ["RING", "SIMPLE"], ["TREE", "LL"], "3.30*"), (str(LARGE), ["RING", "SIMPLE"], ["RING", "SIMPLE"], "1.00")]
     assert any(line.startswith("# not measured, NCCL ran another algorithm or protocol: TREE LL128, RING LL128") for line in lines)
     assert any(line.startswith("# not measured, not offered by NCCL: COLLNET_DIRECT,") for line in lines)
+
+
+def test_short_output_has_the_ranking_and_what_restricts_the_choice(busbar, tmp_path):
+    """12 sizes. Equal rankings of both placements have one line."""
+    args = ("bench", "all_reduce", "--sweep-algorithms", "-n", 2, "--json", tmp_path / "r.json")
+    done = busbar.run(*args, ranks=2, env=TIMES_ONLY)
+    assert done.returncode == 0 and len(done.stdout.splitlines()) <= 25 and done.stdout.count("   both  RING SIMPLE ") == 12
+    assert {c["restricted_by"] for c in json.loads((tmp_path / "r.json").read_text())["algorithms"]} == {None}
+    done = busbar.run(*args, "--sizes", SMALL, ranks=2, env={**TIMES_ONLY, "NCCL_ALGO": "Ring", "NCCL_PROTO": "LL,Simple"})
+    assert "# $NCCL_ALGO=Ring, $NCCL_PROTO=LL,Simple restricts the choice: " in done.stdout
+    assert {c["restricted_by"] for c in json.loads((tmp_path / "r.json").read_text())["algorithms"]} == {"$NCCL_ALGO=Ring, $NCCL_PROTO=LL,Simple"}
 
 
 def row_end(row):

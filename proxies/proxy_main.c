@@ -23,7 +23,9 @@ static const struct bb_opt run_options[] = {
             "additional steps with CUDA events around every operation, from which the overlap metrics are computed"),
     OPT_STRING(0, "compute-sms", FIELD(compute_sms), "1", "N|free",
                "timed: number of SMs that a kernel occupies; if a kernel and NCCL together need more SMs than the GPU "
-               "has, they delay each other. free: all SMs except those that NCCL may use (NCCL_MAX_CTAS, else 32)"),
+               "has, they delay each other. free: all SMs except those that NCCL may use (NCCL_MAX_CTAS, else 32, for "
+               "each communicator; at "
+               "most half of the SMs for several)"),
     OPT_DOUBLE(0, "compute-gbps", FIELD(compute_gbps), "0", "RATE", 0, 1e5,
                "timed: memory traffic that a kernel generates, in 1e9 bytes per second"),
     OPT_FLAG(
@@ -117,7 +119,7 @@ static int validate_graph(void)
 
 static const char free_sms[] = "free";
 
-int bb_compute_sms(const char *requested, int sm_count)
+int bb_compute_sms(const char *requested, int sm_count, int comms)
 {
     const char *ctas = getenv("NCCL_MAX_CTAS");
     int sms, nccl_sms;
@@ -126,7 +128,8 @@ int bb_compute_sms(const char *requested, int sm_count)
         nccl_sms = 32; /* assumed when NCCL_MAX_CTAS is unset or invalid: NCCL usually uses at most 32 channels
                           (thread blocks) per communicator */
     if (strcmp(requested, free_sms) == 0)
-        sms = sm_count - nccl_sms;
+        sms = comms * nccl_sms <= sm_count / 2 ? sm_count - comms * nccl_sms
+                                               : sm_count - (nccl_sms > sm_count / 2 ? nccl_sms : sm_count / 2);
     else if (bb_parse_int(requested, 1, sm_count, &sms) != 0)
         sms = sm_count;
     return sms < 1 ? 1 : sms;

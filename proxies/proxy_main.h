@@ -25,9 +25,10 @@ extern const struct bb_opts bb_proxy_set;
 /*
  * bb_compute_sms - return the number of SMs that timed kernels occupy.
  *   requested  value of --compute-sms: a number, limited to sm_count; or "free": all SMs except those that NCCL may use
+ *              for each of `comms` communicators, which may run at the same time; for several, at least half
  *   sm_count   number of SMs of the GPU
  */
-int bb_compute_sms(const char *requested, int sm_count);
+int bb_compute_sms(const char *requested, int sm_count, int comms);
 
 /* bb_proxy_main - run `busbar proxy`; argv[0] is "proxy". Returns an exit status of 0 or above, or a negative error. */
 int bb_proxy_main(int argc, char **argv);

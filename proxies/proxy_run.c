@@ -188,7 +188,7 @@ static int run_steps(struct run *x)
                                                .alone = !x->options.no_alone && bb_step_has_both(&x->step)};
     if (x->options.start_barrier && x->session.shared_gpu && x->session.world.rank == 0)
         bb_warn("--start-barrier: not available when ranks share a GPU; steps with a start barrier are not timed");
-    x->report.compute_sms = bb_compute_sms(x->options.compute_sms, x->session.device.sm_count);
+    x->report.compute_sms = bb_compute_sms(x->options.compute_sms, x->session.device.sm_count, x->step.layout.n_comms);
     x->scaling.compute_sms = x->report.compute_sms;
     TRY(bb_session_check_host_memory(&x->session, bb_program_memory(bb_step_program(&x->step, x->session.world.rank)),
                                      "fewer ranks, fewer layers, or --scale-counts 0.01"));
@@ -345,7 +345,7 @@ static int run_all(struct run *x)
     TRY(bb_session_setup_gpus(&x->session, 0));
     TRY(open_results(x, "busbar.proxies/1", true, NULL));
     x->measure_plan.steps = x->options.steps;
-    x->report.compute_sms = bb_compute_sms(x->options.compute_sms, x->session.device.sm_count);
+    x->report.compute_sms = bb_compute_sms(x->options.compute_sms, x->session.device.sm_count, 1);
     if (x->session.out)
         bb_run_report_head(&x->report, x->session.out);
     for (int i = 0; i < bb_n_proxies; i++)

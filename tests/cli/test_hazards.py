@@ -137,10 +137,10 @@ def test_reaction_time_of_the_host_is_reported(busbar, tmp_path):
 
 
 def test_reports_the_sms_of_timed_kernels(busbar, tmp_path):
-    """The emulated GPU has 100 SMs; NCCL may use 32 of them by default."""
-    def occupied_sms(*command, **env):
+    """The emulated GPU has 100 SMs; NCCL may use 32 of them by default for each communicator, and half of them for several."""
+    def occupied_sms(*command, proxy=("dlrm",), **env):
         path = tmp_path / "run.json"
-        done = busbar.run("proxy", "dlrm", *command, "--steps", 1, "--traced-steps", 1, "--json", path, ranks=2, env=env)
+        done = busbar.run("proxy", *proxy, *command, "--steps", 1, "--traced-steps", 1, "--json", path, ranks=2, env=env)
         assert done.returncode == 0, done.stderr
         run = json.loads(path.read_text())
         assert {row["compute_sms"] for row in run["breakdown_by_role"]} == {run["breakdown"]["compute_sms"]}
@@ -149,8 +149,10 @@ def test_reports_the_sms_of_timed_kernels(busbar, tmp_path):
 
     assert occupied_sms("--compute", "timed") == (1, "timed kernels occupy 1 of 100 SMs")
     assert occupied_sms("--compute", "timed", "--compute-sms", 999) == (100, "timed kernels occupy 100 of 100 SMs")
-    assert occupied_sms("--compute", "timed", "--compute-sms", "free") == (68, "timed kernels occupy 68 of 100 SMs")
-    assert occupied_sms("--compute", "timed", "--compute-sms", "free", NCCL_MAX_CTAS="8")[0] == 92
+    one = {"proxy": ("data_parallel", "--model", "resnet18_cifar", "--scale-counts", "0.01")}  # dlrm has two communicators
+    for proxy, ctas, sms in ((one, None, 68), (one, "8", 92), (one, "60", 40), ({}, None, 50), ({}, "8", 84), ({}, "60", 40)):
+        free = occupied_sms("--compute", "timed", "--compute-sms", "free", **proxy, **({"NCCL_MAX_CTAS": ctas} if ctas else {}))
+        assert free == (sms, f"timed kernels occupy {sms} of 100 SMs")
     assert occupied_sms("--compute", "gemm", "--scale-counts", "0.01") == (None, "")
 
 

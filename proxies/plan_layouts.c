@@ -63,6 +63,32 @@ static char *options_text(const struct bb_plan_options *o, const struct bb_proxy
     return text;
 }
 
+/* Prints the error of predictions of each kind among the printed layouts: with sharded parameters, and without. */
+static int print_accuracy(const struct bb_plan_options *o, const struct bb_layout_search *search,
+                          const struct bb_layouts *found, struct bb_forecast f)
+{
+    struct bb_proxy_config best = bb_layouts_config(search->config, &found->rows[0].choice);
+    struct bb_step step = {0};
+    char text[200];
+    int rc;
+
+    TRY(bb_step_build(&step, search->proxy, &best));
+    bb_plan_describe_step(o, &step, &best, &f);
+    for (int sharded = 0; sharded < 2; sharded++) {
+        bool any = false;
+
+        for (int i = 0; i < found->n && i < o->top; i++)
+            any |= (found->rows[i].choice.sync == BB_SYNC_ZERO3) == sharded;
+        f.sharded = sharded;
+        bb_forecast_accuracy_text(&f, search->cluster, text, sizeof(text));
+        if (any)
+            printf("# %s: %s\n", sharded ? "zero3" : "other layouts", text);
+    }
+out:
+    bb_step_release(&step);
+    return rc;
+}
+
 int bb_plan_layouts(const struct bb_plan_options *o, const struct bb_proxy_config *given_config,
                     const struct bb_proxy *proxy, int argc, char **argv)
 {
@@ -83,12 +109,15 @@ int bb_plan_layouts(const struct bb_plan_options *o, const struct bb_proxy_confi
     const char *json = o->files[BB_PLAN_EXPORT_json], *csv = o->files[BB_PLAN_EXPORT_csv];
     json_t *root = NULL;
     char *options = NULL;
+    double margin;
     int rc;
 
     TRY(bb_plan_resolve_cluster(o, &cluster, &config, &forecast));
     TRY(bb_plan_conditions(o, &conditions));
     TRY(bb_predict_validate_slow(&cluster, config.ranks, &conditions.slow));
+    TRY(bb_plan_percent("memory-margin", o->memory_margin, &margin));
     search.gpu_bytes = forecast.gpu_bytes;
+    search.usable_bytes = (1 - margin) * forecast.gpu_bytes;
     without_jitter = conditions;
     without_jitter.jitter = 0;
     TRY(bb_layouts_search(&search, &found));
@@ -105,6 +134,7 @@ int bb_plan_layouts(const struct bb_plan_options *o, const struct bb_proxy_confi
                    o->samples, 100 * conditions.jitter, (unsigned long long)conditions.seed);
         options = options_text(o, given_config, &found.rows[0].choice);
         bb_layouts_print(&found, options, o->top, o->full, stdout);
+        TRY(print_accuracy(o, &search, &found, forecast));
     }
     if (!json && !csv)
         goto out;

@@ -93,6 +93,10 @@ static const struct bb_opt plan_options[] = {
              "that fit in GPU memory; given values of tp, cp, ep, pp, vpp, schedule, micro-batch size, recompute and "
              "dp-sync are kept, the others are searched",
              .needs = BB_PLAN_STEP | BB_FEATURE_TRANSFORMER | BB_PLAN_CLUSTER, .everyday = true),
+    OPT_STRING(
+        0, "memory-margin", FIELD(memory_margin), "5%", "PERCENT",
+        "with --best-layout: part of the GPU memory that stays free, for the CUDA context, NCCL and fragmentation",
+        .needs = BB_PLAN_STEP | BB_PLAN_LAYOUTS),
     OPT_INT(0, "top", FIELD(top), "10", "N", 1, 1000, "with --best-layout: number of layouts to show",
             .needs = BB_PLAN_STEP | BB_PLAN_LAYOUTS),
     OPT_INT(0, "threads", FIELD(threads), NULL, "N", 1, 256,

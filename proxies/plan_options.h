@@ -54,6 +54,7 @@ struct bb_plan_options {
     enum bb_rates rates; /* not an option: source of the compute rates (forecast.h) */
     int top, threads;    /* with --best-layout: number of layouts to print, and number of threads of the search */
     const char *slow, *delay, *jitter; /* values of the options as given, not yet parsed */
+    const char *memory_margin;         /* value of the option as given */
     int seed, samples; /* seed: for --jitter and --moe-imbalance; samples: number of simulated steps with --jitter */
     struct bb_bench_options bench; /* only for the plan of a collective: options of `busbar bench`, which determine
                                       the rows of the table */
@@ -95,6 +96,14 @@ int bb_plan_collectives(struct bb_plan_options *o, const struct bb_positionals *
  *   Returns     0, or -BB_EUSAGE after printing an error line
  */
 int bb_plan_conditions(const struct bb_plan_options *o, struct bb_conditions *conditions) BB_MUST_CHECK;
+
+/* bb_plan_percent - convert the value of an option, for example "3%", to the fraction 0.03. Returns 0, or -BB_EUSAGE
+ * after printing an error line. */
+int bb_plan_percent(const char *option, const char *text, double *part) BB_MUST_CHECK;
+/* bb_plan_describe_step - set the fields of a forecast that describe the kind of the step: attention, sharding, experts.
+ * config: the options of the step */
+void bb_plan_describe_step(const struct bb_plan_options *o, const struct bb_step *step,
+                           const struct bb_proxy_config *config, struct bb_forecast *f);
 
 /*
  * bb_plan_validate_requirements - reject an option of plan (bb_plan_tables) whose conditions (enum bb_plan_feature) are

@@ -157,15 +157,14 @@ int bb_plan_validate_requirements(const struct bb_plan_options *o, const struct 
 
 /* ---- injected slowdowns and jitter ---- */
 
-/* Convert a percentage to a fraction, for example "3%" to 0.03, and store it in *part. Returns 0, or -BB_EUSAGE
- * after printing an error line. */
-static int parse_jitter(const char *text, double *part)
+int bb_plan_percent(const char *option, const char *text, double *part)
 {
     char *end;
     double percent = strtod(text, &end);
 
     if (end == text || strcmp(end, "%") != 0 || !(percent >= 0 && percent <= 100))
-        return bb_err(BB_EUSAGE, "--jitter: '%s' is not a percentage from 0%% to 100%%; try: --jitter 3%%", text);
+        return bb_err(BB_EUSAGE, "--%s: '%s' is not a percentage from 0%% to 100%%; try: --%s 3%%", option, text,
+                      option);
     *part = percent / 100;
     return 0;
 }
@@ -180,7 +179,7 @@ int bb_plan_conditions(const struct bb_plan_options *o, struct bb_conditions *co
     if (o->delay)
         TRY(bb_slow_parse_delays(&conditions->slow, "--delay", o->delay));
     if (o->jitter)
-        TRY(parse_jitter(o->jitter, &conditions->jitter));
+        TRY(bb_plan_percent("jitter", o->jitter, &conditions->jitter));
 out:
     return rc;
 }

@@ -6,12 +6,14 @@
 #include "bootstrap/results/results.h"
 #include "proxies/form/models/profile.h"
 #include "proxies/offline/layouts/best_order.h"
+#include "proxies/offline/layouts/layouts.h"
 #include "proxies/offline/plan/plan_export.h"
 #include "proxies/simulation/simulate/graph/rank_classes.h"
 #include "proxies/workloads/registry/registry.h"
 #include "proxies/workloads/sync/sync.h"
 #include "proxies/workloads/transformer/training_bytes.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -219,6 +221,39 @@ out:
     return rc;
 }
 
+void bb_plan_describe_step(const struct bb_plan_options *o, const struct bb_step *step,
+                           const struct bb_proxy_config *config, struct bb_forecast *f)
+{
+    const char *sync = config->transformer.sync;
+
+    for (int w = 0; o->forecast && w < step->n_kernel_lists && !f->attention; w++)
+        f->attention = attention_in(step->kernel_lists[w]);
+    f->sharded = sync && (strcmp(sync, "zero3") == 0 || strcmp(sync, "hsdp") == 0);
+    f->many_experts = has_many_experts(step, config->transformer.ep);
+    f->attention_guessed = f->attention && strcmp(f->attention, "unfused") == 0 && !o->config.transformer.attention;
+}
+
+/* Find the first number of GPUs on which the model fits in any layout, if parameters, gradients and optimizer alone need
+ * more than those of the plan. */
+static int find_ranks(const struct bb_plan_options *o, const struct bb_proxy *proxy, const struct bb_cluster *cluster,
+                      const struct bb_proxy_config *config, struct plan_results *f)
+{
+    const struct bb_proxy_config free_choice = {0};
+    struct bb_layout_search search = {.proxy = proxy, .given = &free_choice, .config = config, .cluster = cluster};
+    const int min = (int)fmin(bb_forecast_min_gpus(&f->step, &f->forecast), 1 << 20);
+    double margin;
+    int rc;
+
+    TRY(bb_plan_percent("memory-margin", o->memory_margin, &margin));
+    search.gpu_bytes = f->forecast.gpu_bytes;
+    search.usable_bytes = (1 - margin) * search.gpu_bytes;
+    search.quiet = true;
+    if (min > f->step.layout.ranks)
+        rc = bb_layouts_fitting_ranks(&search, min, &f->forecast.fitting_ranks);
+out:
+    return rc;
+}
+
 /*
  * Build the step. If the plan is a forecast, and training exceeds the GPU memory, find the smallest memory savings with
  * which training fits. Unless --recompute or --must-fit is given, assume them and build the step again.
@@ -246,16 +281,12 @@ static int build_step(const struct bb_plan_options *o, const struct bb_proxy *pr
         bb_step_release(&f->step);
         TRY(bb_step_build(&f->step, proxy, config));
     }
-    for (int w = 0; o->forecast && w < f->step.n_kernel_lists && !f->forecast.attention; w++)
-        f->forecast.attention = attention_in(f->step.kernel_lists[w]);
+    bb_plan_describe_step(o, &f->step, config, &f->forecast);
+    if (may_guess && bb_step_training_bytes(&f->step) > f->forecast.gpu_bytes)
+        TRY(find_ranks(o, proxy, cluster, config, f));
     f->forecast.with_compute = proxy->with_compute;
     if (proxy->features & BB_FEATURE_TRANSFORMER)
         TRY(note_defaults(o, config, &f->forecast));
-    f->forecast.sharded = config->transformer.sync && (strcmp(config->transformer.sync, "zero3") == 0 ||
-                                                       strcmp(config->transformer.sync, "hsdp") == 0);
-    f->forecast.many_experts = has_many_experts(&f->step, config->transformer.ep);
-    f->forecast.attention_guessed =
-        f->forecast.attention && strcmp(f->forecast.attention, "unfused") == 0 && !o->config.transformer.attention;
 out:
     bb_err_mute(0);
     return rc;

@@ -66,8 +66,10 @@ void bb_err_speculative(int on)
 /* Returns whether a message must be printed. code: error code of the message (BB_E...); 0 for a warning. */
 static int must_print(int code)
 {
-    if (mute || speculation == NOT_SPECULATIVE)
-        return !mute || (mute == BB_MUTE_WARNINGS && code != 0);
+    if (mute && (mute != BB_MUTE_WARNINGS || code == 0))
+        return false;
+    if (speculation == NOT_SPECULATIVE)
+        return true;
     return code != 0 && code != BB_EUSAGE && atomic_exchange(&speculation, SPECULATION_FAILED) == SPECULATIVE;
 }
 

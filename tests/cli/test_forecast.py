@@ -100,6 +100,21 @@ def test_model_error_is_given_only_where_it_was_validated(busbar):
     assert errors[2] == "no published step of this kind" and max(map(len, errors)) < 120
 
 
+def test_the_first_number_of_gpus_that_fits_is_named(busbar):
+    """70.6e9 parameters with 14 bytes each fill 12 H100, but a layout with 5 % of free memory is first possible on 24, without on 16."""
+    def run(command):
+        return busbar.run("plan", "transformer", "--model", "llama3_70b", "--cluster", "h100-sxm-ib", "--micro-batch-size", "1", *command.split(), emulated=False)
+
+    assert "the first number of GPUs on which a layout fits is 24; try: --ranks 24 --best-layout --global-batch-size 24\n" in run("--ranks 8").stderr
+    small = run("--ranks 16 --best-layout --global-batch-size 16")
+    assert small.returncode == 2 and small.stderr.endswith("less than --memory-margin would be free; try: --memory-margin 0%\n")
+    assert run("--ranks 8 --best-layout --global-batch-size 8").stderr.endswith("so more ranks are needed; try: --ranks 24\n")
+    tight = run("--ranks 16 --best-layout --global-batch-size 16 --memory-margin 0% --top 1 --tp 8 --cp 1 --pp 2 --vpp 1 --recompute full --dp-sync distributed")
+    assert tight.returncode == 0 and "# may not fit: CUDA context and fragmentation are not counted: layouts 1\n" in tight.stdout
+    last = tight.stdout.splitlines()[-1]
+    assert last.startswith("# other layouts: published steps (without ZeRO-3/HSDP, A100 and Hopper, n=")
+
+
 def test_default_batch_with_a_large_bubble_is_named(busbar):
     """1F1B of m micro-batches in p equal stages idles (p - 1) / (m + p - 1) of the time: 3 / 7 without communication, here 34 % of the step."""
     args = "--model llama3_70b --ranks 256 --tp 8 --pp 4 --cluster h100-sxm-ib"
@@ -444,7 +459,7 @@ def test_nccl_variables_and_sizes(busbar):
     (("--model", "llama3_8b", "--ranks", "16", "--tp", "4", "--seq-length", "32768", "--must-fit"), "try: --recompute full --recompute-num-layers 11\n"),
     (("--model", "llama3_8b", "--ranks", "16", "--recompute", "full"), "try: --best-layout --global-batch-size 16 without --recompute\n"),
     # 70.55e9 parameters x 14 bytes of 79.1 GiB (80 GiB without the CUDA context) are 11.6 GPUs
-    (("--model", "llama3_70b", "--ranks", "4"), "parameters, gradients and optimizer need 12 or more GPUs in any layout"),
+    (("--model", "llama3_70b", "--ranks", "4"), "the first number of GPUs on which a layout fits is 24; try: --ranks 24 --best-layout --global-batch-size 24"),
     (("--model", "llama3_8b", "--ranks", "8", "--tokens", "15T", "--ops", "--must-fit", "--trace", "t.json"),
      "try: --best-layout --global-batch-size 8 without --must-fit without --tokens without --trace without --ops\n")])
 def test_advice_for_training_that_does_not_fit(busbar, tmp_path, args, advice):

@@ -50,6 +50,10 @@ struct bb_layout_choice {
     enum bb_sync_kind sync;
 };
 
+/* Part of the GPU memory above which a layout may not fit: CUDA context, NCCL and the fragmentation of the allocator are
+ * not in the formulas. */
+#define BB_SAFE_MEMORY 0.95
+
 struct bb_layout_row {
     struct bb_layout_choice choice;
     double bytes;          /* bytes of GPU memory that training needs, on the rank with the largest need */
@@ -74,7 +78,7 @@ struct bb_layout_search {
     const struct bb_proxy_config *config; /* `given` completed with defaults, global batch size and gpus_per_node */
     const struct bb_cluster *cluster;
     const struct bb_conditions *conditions; /* injected slow GPUs, NICs and links */
-    double gpu_bytes;                       /* memory capacity of one GPU in bytes */
+    double gpu_bytes, usable_bytes;         /* memory of one GPU in bytes; the part of it that training may use */
     int samples;      /* number of simulations with random jitter per layout in bb_layouts_sample */
     int top, threads; /* top: number of layouts to report; threads: number of threads, 0 for one per processor */
     bool quiet;
@@ -88,7 +92,7 @@ struct bb_layouts {
     int refined;                  /* number of layouts that the second search stage simulated */
     long long rejected[BB_REJECTION_REASONS];
     int gpus;
-    double gpu_bytes;
+    double gpu_bytes, usable_bytes; /* as in struct bb_layout_search */
 };
 
 /*
@@ -97,6 +101,9 @@ struct bb_layouts {
  *   Returns  0; -BB_EUSAGE, after printing an error, if an option is invalid or no layout fits; -BB_EFAIL
  */
 int bb_layouts_search(const struct bb_layout_search *search, struct bb_layouts *found) BB_MUST_CHECK;
+/* bb_layouts_fitting_ranks - finds the first number of ranks from `ranks` on, in whole nodes, on which a layout fits.
+ * search: its config has any number of ranks. found: out; 0: none. Returns 0, or -BB_EUSAGE after printing an error. */
+int bb_layouts_fitting_ranks(const struct bb_layout_search *search, int ranks, int *found) BB_MUST_CHECK;
 /* bb_layouts_sample - simulates the training step of each of the first `top` layouts search->samples times with
  * random jitter on every rank, and sorts these layouts by their median step time. Returns 0; -BB_EUSAGE, after
  * printing an error, if the simulations have too many operations; -BB_EFAIL. */

@@ -221,19 +221,36 @@ static void print_rejected(const struct bb_layouts *found, FILE *out)
             fprintf(out, "#   %10lld  %s\n", found->rejected[r], reason_texts[r]);
 }
 
+/* Lists the layouts that leave less than 5 % of the memory free, with the words of plan. */
+static void print_barely_fitting(const struct bb_layouts *found, int top, FILE *out)
+{
+    bool any = false;
+
+    for (int i = 0; i < found->n && i < top; i++)
+        if (found->rows[i].bytes > BB_SAFE_MEMORY * found->gpu_bytes) {
+            fprintf(out, "%s %d", any ? "," : "# may not fit: CUDA context and fragmentation are not counted: layouts",
+                    i + 1);
+            any = true;
+        }
+    fputs(any ? "\n" : "", out);
+}
+
 void bb_layouts_print(const struct bb_layouts *found, const char *options, int top, bool full, FILE *out)
 {
     char have[BB_BYTES_TEXT], samples[BB_THOUSANDS_TEXT], tokens[BB_THOUSANDS_TEXT];
 
-    fprintf(out, "# %s samples (%s tokens) per step, %s per GPU; times of the slowest rank\n",
+    fprintf(out,
+            "# %s samples (%s tokens) per step, %s per GPU, %.0f%% of it free (--memory-margin); times of the slowest "
+            "rank\n",
             bb_format_thousands(found->rows[0].samples, samples), bb_format_thousands(found->rows[0].tokens, tokens),
-            bb_format_bytes((size_t)found->gpu_bytes, have));
+            bb_format_bytes((size_t)found->gpu_bytes, have), 100 * (1 - found->usable_bytes / found->gpu_bytes));
     print_best(found, options, out);
     print_slow(found, top, out);
     fprintf(out, "#\n");
     print_table(found, top, out);
     for (int i = 1; full && i < found->n && i < top && i < 4; i++)
         print_difference(&found->rows[0], &found->rows[i], i + 1, out);
+    print_barely_fitting(found, top, out);
     bb_table_sentence(out, search_fields, found);
     if (full)
         print_rejected(found, out);

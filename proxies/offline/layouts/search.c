@@ -150,10 +150,10 @@ static void try_memory(void *arg, int i)
         row->choice.recompute = (enum bb_recompute)w->space->recomputes[w->recompute_index[i]];
         as = bb_layouts_config(w->search->config, &row->choice);
         w->rc[i] = row->choice.recompute == BB_RECOMPUTE_FULL && !w->search->given->transformer.recompute
-                       ? bb_training_min_recompute_layers(&as, w->arch, w->search->gpu_bytes,
+                       ? bb_training_min_recompute_layers(&as, w->arch, w->search->usable_bytes,
                                                           &row->choice.recompute_layers, &row->bytes)
                        : bb_training_bytes(&as, w->arch, &row->bytes);
-        if (w->rc[i] || row->bytes <= w->search->gpu_bytes)
+        if (w->rc[i] || row->bytes <= w->search->usable_bytes)
             return;
     }
 }
@@ -694,6 +694,24 @@ static int report_invalid(const struct work *w)
                   s->proxy->name, s->config->ranks, s->config->global_batch, suggestion);
 }
 
+#define MAX_NODE_COUNTS 32
+
+/* Returns the first number of ranks from `ranks` on, in whole nodes, on which a layout fits; 0: none of the next
+ * MAX_NODE_COUNTS numbers of nodes. */
+static int find_fitting_ranks(const struct work *w, int ranks)
+{
+    const int node = w->search->config->gpus_per_node;
+    struct bb_proxy_config config = *w->search->config;
+
+    ranks = ranks > node ? (ranks + node - 1) / node * node : ranks;
+    for (int i = 0; i < MAX_NODE_COUNTS; i++, ranks += ranks < node ? 1 : node) {
+        config.ranks = config.global_batch = ranks;
+        if (has_layouts(w, w->search->given, &config, true))
+            return ranks;
+    }
+    return 0;
+}
+
 static int report_none(const struct work *w, const struct bb_layout_row *smallest)
 {
     char need[BB_BYTES_TEXT], have[BB_BYTES_TEXT], suggestion[SUGGESTION];
@@ -701,8 +719,14 @@ static int report_none(const struct work *w, const struct bb_layout_row *smalles
 
     if (!smallest)
         return report_invalid(w);
-    if (!suggest_leaving_out(w, true, suggestion) && !suggest_saving(w, suggestion))
-        snprintf(suggestion, sizeof(suggestion), "no option saves enough memory, so more ranks are needed");
+    if (smallest->bytes <= s->gpu_bytes) {
+        snprintf(suggestion, sizeof(suggestion), "less than --memory-margin would be free; try: --memory-margin 0%%");
+    } else if (!suggest_leaving_out(w, true, suggestion) && !suggest_saving(w, suggestion)) {
+        const int ranks = find_fitting_ranks(w, s->config->ranks + 1);
+
+        snprintf(suggestion, sizeof(suggestion), "no option saves enough memory, so more ranks are needed%s%.*d",
+                 ranks ? "; try: --ranks " : "", ranks > 0, ranks);
+    }
     return bb_err(BB_EUSAGE,
                   "%s: no layout for %d ranks fits into GPU memory: training needs at least %s (tp %d, cp %d, ep %d, "
                   "pp %d, micro-batch size %d, recompute %s, dp-sync %s), a GPU has %s; %s",
@@ -746,6 +770,22 @@ out:
     return rc;
 }
 
+int bb_layouts_fitting_ranks(const struct bb_layout_search *search, int ranks, int *found)
+{
+    struct bb_progress progress;
+    struct bb_arch arch;
+    struct work w = {.search = search, .progress = &progress, .arch = &arch};
+    int rc;
+
+    *found = 0;
+    bb_progress_init(&progress, 0, search->quiet);
+    TRY(bb_training_load_arch(search->config, &arch));
+    *found = find_fitting_ranks(&w, ranks);
+out:
+    bb_progress_end(&progress);
+    return rc;
+}
+
 static double fastest_rank_factor(const struct bb_slow *slow)
 {
     double smallest = 1;
@@ -770,7 +810,8 @@ int bb_layouts_search(const struct bb_layout_search *search, struct bb_layouts *
                      .fastest_rank_factor = fastest_rank_factor(&search->conditions->slow)};
     int rc;
 
-    *found = (struct bb_layouts){.gpus = search->config->ranks, .gpu_bytes = search->gpu_bytes};
+    *found = (struct bb_layouts){
+        .gpus = search->config->ranks, .gpu_bytes = search->gpu_bytes, .usable_bytes = search->usable_bytes};
     bb_progress_init(&progress, 0, search->quiet);
     TRY(validate_given(search));
     TRY(bb_training_load_arch(search->config, &arch));

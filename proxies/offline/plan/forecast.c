@@ -96,15 +96,25 @@ void bb_forecast_guess_text(const struct bb_forecast *f, char *text, size_t size
 /* Minimum bytes per parameter in mixed precision: 16-bit parameter and gradient, precision-aware optimizer. */
 #define MODEL_STATE_BYTES 14
 
+double bb_forecast_min_gpus(const struct bb_step *step, const struct bb_forecast *f)
+{
+    return ceil(step->parameters * MODEL_STATE_BYTES / f->gpu_bytes);
+}
+
 /* Writes how training could fit: with memory savings, with the best layout, or only with more GPUs. */
 static void advise_layout(const struct bb_plan *plan, const struct bb_forecast *f, char *text, size_t size)
 {
-    const double min_gpus = ceil(plan->step->parameters * MODEL_STATE_BYTES / f->gpu_bytes);
+    const double min_gpus = bb_forecast_min_gpus(plan->step, f);
     char guess_text[GUESS_TEXT];
     const char *guess = memory_guess(f, guess_text);
 
     if (guess)
         snprintf(text, size, "; try: %s", guess);
+    else if (f->fitting_ranks > 0)
+        snprintf(text, size,
+                 "; the first number of GPUs on which a layout fits is %d; try: --ranks %d --best-layout "
+                 "--global-batch-size %d%s",
+                 f->fitting_ranks, f->fitting_ranks, f->fitting_ranks, f->excluded);
     else if (min_gpus > plan->step->layout.ranks)
         snprintf(text, size, "; parameters, gradients and optimizer need %.0f or more GPUs in any layout", min_gpus);
     else

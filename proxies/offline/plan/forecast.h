@@ -44,7 +44,9 @@ struct bb_forecast {
     int node_limit; /* number of nodes per token in the model's own dispatch to experts, which the step could use and
                              does not; 0: none */
     double head_tflops; /* rate in 1e12 FLOP/s of embedding and head if the durations of layers are given */
-    double gpu_bytes;   /* memory of one GPU in bytes; 0: unknown */
+    int fitting_ranks; /* first number of GPUs on which a layout fits, if parameters, gradients and optimizer do not fit
+                             on those of the step; 0: unknown */
+    double gpu_bytes;  /* memory of one GPU in bytes; 0: unknown */
     char excluded[200]; /* the given options that --best-layout excludes: " without --tokens without --ops" */
 };
 
@@ -53,6 +55,9 @@ struct bb_forecast {
  * of the proxy's buffers is used instead. Returns true if the size of the GPU memory is unknown.
  */
 bool bb_forecast_fits(const struct bb_plan *plan, const struct bb_forecast *f);
+
+/* bb_forecast_min_gpus - return the number of GPUs whose memory parameters, gradients and optimizer fill. */
+double bb_forecast_min_gpus(const struct bb_step *step, const struct bb_forecast *f);
 
 /*
  * Texts of the report.

@@ -1,9 +1,11 @@
 /* table.c - headings, text lines and JSON objects from lists of fields. */
 #include "bootstrap/results/table.h"
 
+#include "bootstrap/base/alloc.h"
 #include "bootstrap/results/results.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 static bool is_end(const struct bb_field *f)
@@ -73,15 +75,15 @@ static void put_column(struct bb_line *line, const struct bb_field *f, const cha
 {
     const int width = width_of(line, f) - (line->n == 0 && !line->start);
     const char *gap = line->n++ == 0 ? "" : line->gap ? line->gap : "  ";
-    char column[128];
+    char *column = bb_format("%s%*s", gap, f->form == BB_FORM_LEFT ? -width : width, text);
     int length;
 
-    snprintf(column, sizeof(column), "%s%*s", gap, f->form == BB_FORM_LEFT ? -width : width, text);
     for (length = (int)strlen(column); length > 0 && column[length - 1] == ' ';)
         length--;
     if (length > 0)
         fprintf(line->out, "%*s%.*s", line->blanks, "", length, column);
     line->blanks = (length > 0 ? 0 : line->blanks) + (int)strlen(column) - length;
+    free(column);
 }
 
 static void start_line(const struct bb_line *line, const char *start)

@@ -859,7 +859,7 @@ static int compare_files(const struct options *o, struct bb_result_file *files, 
     if (out)
         bb_print_report_header(out, argc, argv);
     TRY(by_rows(files, n) ? bb_compare(&files[0], &files[1], &threshold, o->full, out, results)
-                          : bb_what_if(files, n, &threshold, out, results));
+                          : bb_what_if(files, n, &threshold, o->full, out, results));
 out:
     return bb_results_close(results, rc);
 }

@@ -9,7 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FILES_SHOWN = 14, DIFFERS_WIDTH = 70, MEASURE = 40 };
+/* Conditions in the text table: all up to DIFFERS_FEW, and further ones up to a width of DIFFERS_WIDTH. */
+enum { FILES_SHOWN = 14, DIFFERS_FEW = 6, DIFFERS_WIDTH = 70, MEASURE = 40 };
 
 /* One line of the table: a file, and its comparison with the first file. */
 struct line {
@@ -17,6 +18,8 @@ struct line {
     long long ranks, nodes, rank; /* rank, role: whose times parts_us has */
     struct bb_compared compared;
     double step_us, tokens_per_s, samples_per_s, tflops_per_gpu, utilisation, memory_bytes, gpu_hours;
+    double model_error; /* mean error of predictions of this kind, as a fraction; NaN: unknown */
+    bool within_error;  /* verdict "inconclusive": the model error is larger than the difference */
     double parts_us[5]; /* compute, exposed transfer, bubble, exposed waiting, idle (part_keys) */
     const json_t *fits; /* whether training fits in GPU memory; NULL: unknown; borrowed */
     json_t *options, *differs;
@@ -53,6 +56,7 @@ static const struct bb_field step_fields[] = {
     {"idle_us", "idle", "", 8, 0, SHOWS(parts_us[4]), TIME},
     {"verdict", "verdict", "", 14, 0, SHOWS(compared.verdict), .form = BB_FORM_LEFT},
     {"gpu_hours", SHOWS(gpu_hours)},
+    {"model_error", SHOWS(model_error)},
     {0},
 };
 static const struct bb_field row_fields[] = {
@@ -77,6 +81,7 @@ static const struct {
     {offsetof(struct line, utilisation), {"predicted.model_flop_utilisation", "model_flop_utilisation"}},
     {offsetof(struct line, memory_bytes), {"predicted.memory.needed_bytes", "best_layout.layouts.0.memory_bytes"}},
     {offsetof(struct line, gpu_hours), {"predicted.training.gpu_hours"}},
+    {offsetof(struct line, model_error), {"predicted.model_error.mean"}},
 };
 
 static const char *const part_keys[] = {"compute_us", "exposed_transfer_us", "bubble_us", "exposed_waiting_us",
@@ -143,7 +148,7 @@ struct table {
     int n;
     struct line *lines; /* [n] */
     json_t *differs;    /* list of the names of the conditions that differ */
-    bool steps;         /* each file has one row, a step */
+    bool steps, full;   /* steps: each file has one row, a step; full: the text has all files and conditions */
     const char *work;   /* "token" or "sample" if the work per step differs; else NULL */
     bool per_gpu;       /* the number of ranks differs */
 };
@@ -189,6 +194,29 @@ static struct bb_compared compare_line(struct table *t, int i, const struct bb_r
         if (compared.verdict == bb_verdict_names[v] && efficiencies[v])
             compared.verdict = efficiencies[v];
     return compared;
+}
+
+/* Returns the larger model error of a file and the first file; 0: unknown. */
+static double error_of(const struct table *t, int i)
+{
+    return fmax(0, fmax(t->lines[0].model_error, t->lines[i].model_error));
+}
+
+/* Without a threshold, a difference of two predictions below the model error is no verdict. */
+static void doubt_line(struct table *t, int i, const struct bb_regression_threshold *threshold)
+{
+    struct bb_compared *c = &t->lines[i].compared;
+    const double difference = fmax(c->ratio, 1 / c->ratio) - 1;
+    bool judged = false;
+
+    for (int v = BB_FASTER; v <= BB_SLOWER; v++)
+        judged |= c->verdict == bb_verdict_names[v] || c->verdict == efficiencies[v];
+    if (!judged || !isnan(threshold->threshold_percent) || !(difference <= error_of(t, i)))
+        return;
+    t->lines[i].within_error = true;
+    c->verdict = bb_verdict_names[BB_INCONCLUSIVE];
+    c->rejected_by = threshold->strict ? "--strict" : NULL;
+    snprintf(c->reason, sizeof(c->reason), "%s", c->verdict);
 }
 
 /* Writes what the ratio compares: "time", "time per token", "GPU seconds per step". */
@@ -240,12 +268,12 @@ static void find_differences(struct table *t)
 }
 
 /* Returns what differs between the files, with the values of one of them: "--schedule interleaved, --vpp 5". For all files
- * except the first: only what differs from the first file. What does not fit in DIFFERS_WIDTH is counted: "3 more". */
+ * except the first: only what differs from the first file. What is left out is counted: "3 more". */
 static char *differences_of(const struct table *t, int file)
 {
     char *text = bb_format("%s", "");
     const json_t *name;
-    int more = 0;
+    int shown = 0, more = 0;
     size_t i;
 
     json_array_foreach(t->differs, i, name)
@@ -257,8 +285,9 @@ static char *differences_of(const struct table *t, int file)
 
         if (file > 0 ? value == first || (value && first && strcmp(value, first) == 0) : !value)
             continue;
-        longer = bb_format("%s%s%s%s %s", text, *text ? ", " : "", value ? "" : "no ", what, value ? value : "");
-        more += strlen(longer) > DIFFERS_WIDTH;
+        longer = bb_format("%s%s%s%s%s%s", text, *text ? ", " : "", value ? "" : "no ", what, value ? " " : "",
+                           value ? value : "");
+        more += !t->full && shown++ >= DIFFERS_FEW && strlen(longer) > DIFFERS_WIDTH;
         free(more ? longer : text);
         text = more ? text : longer;
     }
@@ -320,7 +349,7 @@ static void print_table(const struct table *t, FILE *out)
         bb_line_heading(&line, differs, units);
         bb_line_end(&line);
     }
-    for (int i = 0; i < t->n && i < FILES_SHOWN; i++) {
+    for (int i = 0; i < t->n && (i < FILES_SHOWN || t->full); i++) {
         char *text = differences_of(t, i);
 
         bb_line_row(&line, file, &t->lines[i]);
@@ -363,27 +392,62 @@ static void print_verdict(const struct table *t, FILE *out)
     fprintf(out, "; slowest %s)\n", *c->worst ? c->worst : "-");
 }
 
+/* Prints the files whose difference from the first file is below the model error, as the verdict. */
+static void print_doubts(const struct table *t, FILE *out)
+{
+    const char *separator = "# verdict: inconclusive: ";
+    double error = 0;
+
+    for (int i = 1; i < t->n; i++)
+        if (t->lines[i].within_error) {
+            fprintf(out, "%s%s (%+.1f %%)", separator, t->files[i].path, 100 * (t->lines[i].compared.ratio - 1));
+            error = fmax(error, error_of(t, i));
+            separator = ", ";
+        }
+    if (error > 0)
+        fprintf(out,
+                " within the model error of %.0f %% (mean error on published steps); --threshold judges by the ratio\n",
+                100 * error);
+}
+
+/* Returns whether the parts of the step are of one role in all files. */
+static bool has_one_role(const struct table *t)
+{
+    const char *role = t->lines[0].role;
+
+    for (int i = 1; i < t->n; i++)
+        if (!role || !t->lines[i].role || strcmp(role, t->lines[i].role) != 0)
+            return false;
+    return true;
+}
+
 static void print_notes(const struct table *t, FILE *out)
 {
     bool predicted = false, measured = false, inconclusive = false;
     char text[MEASURE];
-    const char *measure = measure_of(t, text), *role = t->lines[0].role;
+    const char *measure = measure_of(t, text);
     int best = 0;
 
     for (int i = 0; i < t->n; i++) {
         *(bb_result_file_predicted(&t->files[i]) ? &predicted : &measured) = true;
-        inconclusive |= i > 0 && strcmp(t->lines[i].compared.verdict, bb_verdict_names[BB_INCONCLUSIVE]) == 0;
-        if (!json_is_false(t->lines[i].fits) && t->lines[i].compared.faster > 0 &&
+        inconclusive |= i > 0 && !t->lines[i].within_error &&
+                        strcmp(t->lines[i].compared.verdict, bb_verdict_names[BB_INCONCLUSIVE]) == 0;
+        if (!json_is_false(t->lines[i].fits) && t->lines[i].compared.faster > 0 && !t->lines[i].within_error &&
             t->lines[i].compared.ratio < t->lines[best].compared.ratio)
             best = i;
     }
     fputs("#\n", out);
-    if (t->n > FILES_SHOWN)
-        fprintf(out, "# %d more file%s: --json, --csv\n", t->n - FILES_SHOWN, t->n - FILES_SHOWN == 1 ? "" : "s");
+    if (t->n > FILES_SHOWN && !t->full)
+        fprintf(out, "# %d more file%s: --full, --json, --csv\n", t->n - FILES_SHOWN,
+                t->n - FILES_SHOWN == 1 ? "" : "s");
     fprintf(out, "# ratio%s: %s / %s of %s", t->work || t->per_gpu ? " and verdict" : "", measure, measure,
             t->files[0].path);
     if (t->steps)
-        fprintf(out, "; compute to idle: of the slowest rank%s%s", role ? " of role " : "", role ? role : "");
+        fprintf(out, "; compute to idle: of the slowest rank%s%s",
+                has_one_role(t)    ? " of role "
+                : t->lines[0].role ? ", whose role differs (--csv)"
+                                   : "",
+                has_one_role(t) ? t->lines[0].role : "");
     fputc('\n', out);
     if (best > 0)
         fprintf(out, "# %s: %s, %.3f x the %s of %s\n", t->per_gpu ? "most efficient" : "fastest", t->files[best].path,
@@ -397,17 +461,20 @@ static void print_notes(const struct table *t, FILE *out)
         fprintf(out, "# %spredicted (modelled, not measured)\n", measured ? "some times are " : "times are ");
     if (!t->steps || measured)
         print_verdict(t, out);
+    print_doubts(t, out);
 }
 
 /* ---- the comparison ---- */
 
-static json_t *line_json(const struct line *line, bool steps)
+static json_t *line_json(const struct bb_result_file *file, const struct line *line, bool steps)
 {
-    json_t *object = json_object();
+    json_t *object = json_object(), *run = bb_result_run(file);
 
     bb_table_json(object, identity_fields, line);
     bb_table_json(object, steps ? step_fields : row_fields, line);
     bb_table_json(object, condition_fields, line);
+    (void)!json_object_update_missing(object, run);
+    json_decref(run);
     return object;
 }
 
@@ -432,10 +499,10 @@ static int check_criteria(const struct table *t, const struct bb_regression_thre
     return 0;
 }
 
-int bb_what_if(const struct bb_result_file *files, int n, const struct bb_regression_threshold *threshold, FILE *out,
-               struct bb_results *results)
+int bb_what_if(const struct bb_result_file *files, int n, const struct bb_regression_threshold *threshold, bool full,
+               FILE *out, struct bb_results *results)
 {
-    struct table t = {.files = files, .n = n, .steps = true};
+    struct table t = {.files = files, .n = n, .steps = true, .full = full};
     int rc = 0;
 
     BB_NEW(t.lines, n);
@@ -445,6 +512,7 @@ int bb_what_if(const struct bb_result_file *files, int n, const struct bb_regres
     }
     for (int i = 0; i < n; i++) {
         t.lines[i].compared = compare_line(&t, i, threshold);
+        doubt_line(&t, i, threshold);
         if (i == 0)
             t.lines[i].compared.verdict = NULL;
     }
@@ -455,7 +523,7 @@ int bb_what_if(const struct bb_result_file *files, int n, const struct bb_regres
     }
     for (int i = 0; i < n; i++) {
         bb_warn_if_incomplete(files[i].path, files[i].root);
-        rc = rc ? rc : bb_results_row(results, line_json(&t.lines[i], t.steps));
+        rc = rc ? rc : bb_results_row(results, line_json(&files[i], &t.lines[i], t.steps));
     }
     rc = rc ? rc : check_criteria(&t, threshold);
     json_decref(t.differs);

@@ -432,8 +432,38 @@ def test_an_edited_profile_is_a_difference(busbar, tmp_path):
     assert f"contents of ./c.json {c['cluster']}" in next(line for line in done if line.startswith(" c1.json")), done
 
 
+@pytest.mark.parametrize("errors, args, verdict", [
+    ((0.17, 0.05), (), "inconclusive"), ((0.05, 0.17), ("--strict",), "inconclusive"), ((0.05, 0.05), (), "slower"), ((None, None), (), "slower"),
+    ((0.17, 0.05), ("--threshold", "20"), "no difference"), ((0.17, 0.05), ("--threshold", "1"), "slower")])
+def test_a_difference_below_the_model_error_is_no_verdict(busbar, tmp_path, errors, args, verdict):
+    for name, us, error in zip("ab", (1000., 1100.), errors):
+        plan = step_plan(us, dp_sync="zero3" if name == "a" else "distributed", recompute=None)
+        plan["predicted"]["model_error"] = error and {"mean": error}
+        (tmp_path / f"{name}.json").write_text(json.dumps(plan))
+    for files, percent in (("ab", "+10.0"), ("ba", "-9.1")):
+        done = busbar.run("compare", *(f"{f}.json" for f in files), *args, emulated=False, cwd=tmp_path)
+        last = f"# verdict: inconclusive: {files[1]}.json ({percent} %) within the model error of 17 % (mean error on published steps); --threshold judges by the ratio"
+        assert (done.stdout.splitlines()[-1] == last) == (verdict == "inconclusive") and ("fastest" in done.stdout) == (
+            files == "ba" and verdict == "slower"), done.stdout
+        assert done.returncode == (5 if "--strict" in args or (files == "ab" and "1" in args) else 0)
+        assert ("--strict: " + files[1] + ".json: inconclusive" in done.stderr) == ("--strict" in args)
+    done = busbar.run("compare", "a.json", "b.json", *args, "--json", "-", emulated=False, cwd=tmp_path)
+    assert [(r["verdict"], r["model_error"]) for r in json.loads(done.stdout)["results"]] == [(None, errors[0]), (verdict, errors[1])]
+
+
+def test_few_differences_are_all_shown(compare_plans):
+    """Six options are not cut, and an option that was not given has no trailing blank; of more, --full shows all."""
+    long = {f"option_{k}_with_a_long_name": "value" for k in range(6)}
+    PLANS["f"], PLANS["g"] = step_plan(1000.0, recompute="full", **dict.fromkeys(long)), step_plan(1000.0, recompute=None, **long)
+    assert compare_plans("fg").stdout.count("-with-a-long-name") == 5 and ", 1 more\n" in compare_plans("fg").stdout
+    assert "no --recompute, " in compare_plans("fg").stdout
+    full = compare_plans("fg", "--full").stdout
+    assert full.count("-with-a-long-name") == 6 and " more" not in full
+
+
 def test_csv_of_plans_has_their_options(compare_plans):
     rows = list(csv.DictReader(io.StringIO(compare_plans("abc", "--csv", "-").stdout)))
+    assert {r["busbar"] for r in rows} == {""}  # of the file, which has no version
     assert [(r["file"], r["ranks"], r["options.tp"], r["options.cluster"], r["step_us"]) for r in rows] == [
         ("a.json", "8", "1", "h100", "1000"), ("b.json", "8", "2", "h100", "1288"), ("c.json", "8", "4", "h800", "800")]
 
@@ -521,6 +551,8 @@ def test_parts_of_a_step_are_of_the_same_role(busbar, tmp_path):
     done = busbar.run("compare", "a.json", "b.json", "c.json", "--json", "-", emulated=False, cwd=tmp_path)
     assert [(row["rank"], row["role"], row["compute_us"]) for row in json.loads(done.stdout)["results"]] == [
         (4, "last stage", 70), (4, "last stage", 70), (2, "whole model", 90)]
+    text = busbar.run("compare", "a.json", "c.json", emulated=False, cwd=tmp_path).stdout
+    assert "compute to idle: of the slowest rank, whose role differs (--csv)" in text
     text = busbar.run("compare", "a.json", "b.json", emulated=False, cwd=tmp_path).stdout
     assert "compute to idle: of the slowest rank of role last stage" in text and "differs from the first file" in text
     (tmp_path / "run.json").write_text(json.dumps(step_of("first stage", {**ROLES, "first stage": (1, 80., 20.)}, 120., measured=True)))
@@ -559,7 +591,8 @@ def test_many_files_fit_in_25_lines(busbar, tmp_path):
         (tmp_path / name).write_text(json.dumps(step_plan(1000.0 + i, fits=i != 3, **{f"option_{k}": i for k in range(9)})))
     done = busbar.run("compare", *names, emulated=False, cwd=tmp_path)
     assert done.returncode == 0 and len(done.stdout.splitlines()) <= 25
-    assert "# 16 more files: --json, --csv" in done.stdout and "DOES NOT FIT in GPU memory: p3.json" in done.stdout
+    assert len(re.findall(r"^ p\d+\.json", busbar.run("compare", *names, "--full", emulated=False, cwd=tmp_path).stdout, re.M)) == 30
+    assert "# 16 more files: --full, --json, --csv" in done.stdout and "DOES NOT FIT in GPU memory: p3.json" in done.stdout
 
 
 SMALL = ("transformer", "--model", "llama3_8b", "--ranks", "8", "--tp", "2", "--global-batch-size", "8")
@@ -610,7 +643,7 @@ def test_each_line_names_what_differs_from_the_first_file(compare_made):
     lines = {line.split()[0]: line for line in done.stdout.splitlines() if line.startswith(" ")}
     for name, text in (("slow", "--slow node0:0.5"), ("b200", "predicted for b200-sxm-ib"), ("fp8", "--fp8 yes"),
                        ("batch", "--global-batch-size 16")):
-        assert lines[f"{name}.json"].endswith(f"er          {text}"), lines
+        assert lines[f"{name}.json"].endswith(f"  {text}"), lines
 
 
 def test_a_default_length_is_shown_as_the_length_of_the_model(compare_made):

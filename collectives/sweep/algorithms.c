@@ -104,7 +104,7 @@ static int resolve_candidate(struct bb_algorithms *a, struct bb_row *row, int pl
  * otherwise by the tuner plugin. */
 static void force(struct bb_algorithms *a, const struct bb_algorithm_protocol *what)
 {
-    char name[32];
+    char name[32] = "";
 
     if (what) /* NCCL writes NVLSTREE_SIMPLE in configurations, but NVLS_TREE to profilers */
         snprintf(name, sizeof name, "%s_%s",

@@ -444,7 +444,7 @@ static int report_case(struct bb_variants *v, const struct bb_case *c, const str
 int bb_variants_case(struct bb_variants *v, const struct bb_case *c)
 {
     struct entry entries[BB_VARIANTS] = {{0}};
-    struct bb_overlap_work work, *with = v->with_gemm ? &work : NULL;
+    struct bb_overlap_work work = {0}, *with = v->with_gemm ? &work : NULL;
     int rc = 0;
 
     for (int i = 0; i < v->n; i++)

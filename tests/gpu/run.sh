@@ -313,6 +313,7 @@ few="-n 2 --repeats 2 -w 1"
     expect 0 60 shared-types mpirun -n 2 "$busbar" bench all_reduce reduce_scatter -b 4K -e 4K $few -d all -o all $share
     expect 0 40 shared-modes mpirun -n 2 "$busbar" bench all_reduce sendrecv -b 1K -e 64K -f 64 $few --mode all $share --json modes.json
     expect 0 40 algorithms mpirun -n 2 "$busbar" bench all_reduce all_gather --sizes 1K,64K $few --sweep-algorithms $share --json algorithms.json
+    expect 0 40 variants mpirun -n 2 "$busbar" bench all_gather --sizes 64K $few --sweep-variants plain,registered,symmetric,zero-sm,graph --with-gemm --gemm 256 $share --json variants.json
     expect 0 40 p2p mpirun -n 3 "$busbar" bench p2p --bandwidth-sizes 256K $few $share --json p2p.json
     expect 0 40 comm mpirun -n 2 "$busbar" bench comm --repeats 2 $share --json comm.json
     expect 0 40 overlap mpirun -n 2 "$busbar" bench overlap --sizes 256K --ctas default,1 --gemm 256 --repeats 3 $share --json overlap.json

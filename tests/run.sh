@@ -4,11 +4,8 @@
 #   2. unit tests and black-box tests of the release build, some also with MPICH
 #   3. quick selections of the fault injection tests (tests/fault_injection/run.sh), the second one under a real Slurm
 #   4. unit tests and some black-box tests under AddressSanitizer and UndefinedBehaviorSanitizer
-#   5. the warnings of clang (tests/analysers)
-#   6. the fuzz targets on their seeds (tests/fuzz)
-#   7. cppcheck (tests/analysers has more analysers)
-#   8. the offline tools on 64-bit Arm in qemu
-#   9. the format of the sources
+#   5. at the same time as 2 to 4: cppcheck and the warnings of clang (tests/analysers has more analysers), the fuzz targets on their seeds
+#      (tests/fuzz), the offline tools on 64-bit Arm in qemu, and the format of the sources
 # `sh tests/run.sh --quick` runs only 1 to 3. The last line counts passed, failed and skipped tests.
 set -u
 cd "$(dirname "$0")/.."
@@ -20,10 +17,10 @@ workers=$(($(getconf _NPROCESSORS_ONLN) * 2)) # jobs mostly wait, for their star
 [ "$workers" -le 8 ] || workers=8
 logs=$(mktemp -d)
 began_s=$(date +%s)
-ahead= # process group of build_ahead
+ahead= # process group of begin_checks
 trap '[ -z "$ahead" ] || kill -- -"$ahead"; rm -rf "$logs"' EXIT
 trap 'exit 1' HUP INT TERM
-export TMPDIR="$logs" # a killed mpirun leaves session files, which each later mpirun would scan
+export logs TMPDIR="$logs" # a killed mpirun leaves session files, which each later mpirun would scan
 # Open MPI 4: of two mpirun that create this folder at the same time, one fails ("File exists"), so it exists and is never empty.
 host=$(uname -n)
 mkdir -m 700 "$logs/ompi.${host%%.*}.$(id -u)" && : >"$logs/ompi.${host%%.*}.$(id -u)/kept"
@@ -96,22 +93,26 @@ step() {
     esac
 }
 
-skip_step() {
-    heading "$1: SKIPPED: $2"
-    count 0 0 1
-}
-
-formatted() {
-    git ls-files '*.c' '*.h' '*.cu' | xargs clang-format --dry-run -Werror
-}
-
-# Builds the programs of the last steps in the background, at low priority, while tests wait for their ranks. The steps
-# themselves build again, which does nothing or reports the error.
-build_ahead() {
+# Checks that need few waits run in the background, at low priority and one after the other, while tests wait for their ranks.
+# Output: $logs/NAME, exit status: $logs/NAME.status.
+begin_checks() {
     # shellcheck disable=SC2016
-    setsid nice -n 19 sh -c 'sh bootstrap/setup.sh --tests sanitize
-        sh tests/fuzz/run.sh --build; sh tests/cross/aarch64.sh --build' >"$logs/ahead" 2>&1 &
+    setsid nice -n 19 sh -c '
+        check() { name=$1; shift; "$@" >"$logs/$name" 2>&1; echo $? >"$logs/$name.status"; }
+        check sanitize sh bootstrap/setup.sh --tests sanitize
+        check cppcheck sh tests/analysers/run.sh cppcheck
+        check clang sh tests/analysers/run.sh clang
+        check fuzz sh tests/fuzz/run.sh --quick
+        check aarch64 sh tests/cross/aarch64.sh build/busbar
+        check format sh tests/analysers/format.sh' &
     ahead=$!
+}
+
+# Waits for the check NAME of begin_checks. Returns its exit status.
+end_check() {
+    while ! [ -s "$logs/$1.status" ] && kill -0 "$ahead" 2>"$logs/kill"; do sleep 0.2; done
+    cat "$logs/$1"
+    return "$(cat "$logs/$1.status" || echo 1)"
 }
 
 # No test below runs device code, so it is compiled only for the oldest architecture and for one with all number formats.
@@ -120,7 +121,7 @@ CUDAARCHS='75-real;90-virtual' sh bootstrap/setup.sh --tests release || exit 1
 use_build_folder # with the tools that setup has just installed
 step "build with MPICH, for tests/cli/test_mpi.py" sh bootstrap/setup.sh mpich
 step "the oldest and the newest NCCL, for tests/cli/test_real_nccl.py" sh tests/cli/real_nccl.sh build/real_nccl
-[ "$quick" = --quick ] || build_ahead
+[ "$quick" = --quick ] || begin_checks
 script tests/fresh/test_setup.sh
 step "words of the former jargon" python3 tests/analysers/language.py
 units build
@@ -128,24 +129,19 @@ black_box build
 script tests/fault_injection/run.sh --quick
 script tests/fault_injection/run.sh --slurm
 if [ "$quick" != --quick ]; then
-    wait "$ahead"
-    ahead=
     # Leak detection is on for processes without MPI (cmake/UnitTest.cmake).
     export UBSAN_OPTIONS=print_stacktrace=1
-    if sh bootstrap/setup.sh --tests sanitize; then
+    if end_check sanitize; then
         # The release build runs ten times as many rounds; the fuzz targets run under the sanitizers.
         FUZZ_ROUNDS=2000 ASAN_OPTIONS=detect_leaks=1:exitcode=99 units build-sanitize
         ASAN_OPTIONS=detect_leaks=0:exitcode=99 black_box build-sanitize -m smoke
     else count 0 1 0; fi
-    if command -v clang >/dev/null; then
-        step "clang's warnings" sh tests/analysers/run.sh clang
-    else skip_step "clang's warnings" "clang not found"; fi
-    step "every fuzz target for one second" sh tests/fuzz/run.sh --quick
-    step "cppcheck" sh tests/analysers/run.sh cppcheck
-    step "the offline tools on aarch64" sh tests/cross/aarch64.sh build/busbar
-    if command -v clang-format >/dev/null; then
-        step "source format" formatted
-    else skip_step "source format" "clang-format not found"; fi
+    step "cppcheck" end_check cppcheck
+    step "clang's warnings" end_check clang
+    step "every fuzz target for one second" end_check fuzz
+    step "the offline tools on aarch64" end_check aarch64
+    step "source format" end_check format
+    ahead=
 fi
 echo
 echo "$passed passed, $failed failed, $skipped skipped"

@@ -3,7 +3,6 @@
 # runs their unit tests in qemu, and compares their plans with those of the native program byte for byte.
 #
 #   sh tests/cross/aarch64.sh [NATIVE]      NATIVE: the native busbar (default: build/busbar)
-#   sh tests/cross/aarch64.sh --build       only builds
 #
 # Installs the compiler and qemu if root or sudo is available. jansson and cmocka for Arm are unpacked in build-aarch64/packages
 # without root; no foreign architecture is added to the system. Exit status 77: skipped, with the reason on stderr.
@@ -66,7 +65,8 @@ build() {
     generator='Unix Makefiles'
     ! command -v ninja >/dev/null || generator=Ninja
     cmake -B "$folder" -G "$generator" -DCMAKE_TOOLCHAIN_FILE=cmake/aarch64-linux-gnu.cmake -DCMAKE_PREFIX_PATH="$packages/usr" \
-        -DBUSBAR_GPU=OFF -DBUSBAR_TESTS=ON >"$folder/configure.log" 2>&1 || { cat "$folder/configure.log"; return 1; }
+        -DBUSBAR_GPU=OFF -DBUSBAR_TESTS=ON \
+        -DBUSBAR_WERROR=OFF -DCMAKE_C_FLAGS_RELEASE="-O1 -DNDEBUG" >"$folder/configure.log" 2>&1 || { cat "$folder/configure.log"; return 1; }
     cmake --build "$folder" -j 2 >"$folder/build.log" 2>&1 || { tail -n 60 "$folder/build.log"; return 1; }
 }
 
@@ -93,7 +93,6 @@ mkdir -p "$folder"
 install_tools
 fetch_libraries
 build
-[ "$native" != --build ] || exit 0
 file=$(readelf -h "$folder/busbar" | grep Machine:)
 case $file in *AArch64*) ;; *) echo "aarch64: the program is not for AArch64: $file"; exit 1 ;; esac
 FUZZ_ROUNDS=2000 ctest --test-dir "$folder" --output-on-failure --no-tests=error -j 2

@@ -4,7 +4,6 @@
 #
 #   sh tests/fuzz/run.sh [MINUTES [TARGET...]]     the targets in parallel, MINUTES in total (default: 1; default: all targets)
 #   sh tests/fuzz/run.sh --quick                   the seeds and one second of each target, as in tests/run.sh
-#   sh tests/fuzz/run.sh --build                   only builds the targets
 #
 # Seeds are in corpus/TARGET and in profiles/. New inputs are stored in build-fuzz/corpus, which can be deleted. An input that
 # crashes a target is stored as build-fuzz/TARGET-crash-*: fix the bug, and add the input to the seeds.
@@ -53,14 +52,14 @@ if ! echo 'int LLVMFuzzerTestOneInput(const char *d, unsigned long n) { return 0
     echo "no fuzzing: clang has no libFuzzer"
     exit 77
 fi
+case $minutes in --*) flags='-O0 -g1' ;; *) flags='-O1 -g' ;; esac # building takes longer than one second of each target
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 # shellcheck disable=SC2046
-if ! { [ -f $build/build.ninja ] || cmake --preset fuzz $(sed 1d build/setup.flags 2>/dev/null); } >"$log" 2>&1 || ! cmake --build $build --target fuzz >>"$log" 2>&1; then
+if ! cmake --preset fuzz $(sed 1d build/setup.flags 2>/dev/null) "-DCMAKE_C_FLAGS_DEBUG=$flags" >"$log" 2>&1 || ! cmake --build $build --target fuzz >>"$log" 2>&1; then
     tail -n 60 "$log"
     exit 1
 fi
-[ "$minutes" != --build ] || exit 0
 
 wanted=$(targets | cut -d'|' -f1)
 for target in $wanted; do

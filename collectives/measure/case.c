@@ -14,12 +14,24 @@ static size_t bytes_of(const struct bb_case *c, size_t elements)
     return elements * bb_dtypes[c->dtype].bytes;
 }
 
+static size_t most_bytes(const struct bb_case *c, bool own)
+{
+    return bytes_of(c,
+                    bb_alltoallv_counts_most(c->alltoallv_counts, c->count, bb_dtypes[c->dtype].bytes, c->ranks, own));
+}
+
 size_t bb_case_bytes(const struct bb_case *c)
 {
     if (bb_colls[c->kind].flags & BB_COLL_VARIABLE_COUNTS)
-        return bytes_of(c,
-                        bb_alltoallv_counts_most(c->alltoallv_counts, c->count, bb_dtypes[c->dtype].bytes, c->ranks));
+        return most_bytes(c, true);
     return bytes_of(c, bb_coll_payload_count(c->kind, c->count, c->ranks));
+}
+
+double bb_case_bus_factor(const struct bb_case *c)
+{
+    if (bb_colls[c->kind].flags & BB_COLL_VARIABLE_COUNTS && c->alltoallv_counts && c->alltoallv_counts->bytes)
+        return (double)most_bytes(c, false) / (double)most_bytes(c, true);
+    return bb_colls[c->kind].bus_factor(c->ranks);
 }
 
 bool bb_case_possible(const struct bb_case *c)
@@ -126,5 +138,5 @@ void bb_case_bandwidths(const struct bb_case *c, double time_us, double *algbw_g
     double (*part)(int) = bb_colls[c->kind].alg_factor, counted = part ? part(c->ranks) : 1;
 
     *algbw_gbps = time_us > 0 ? counted * (double)bb_case_bytes(c) / time_us / 1e3 : NAN;
-    *busbw_gbps = c->ranks > 1 ? *algbw_gbps * bb_colls[c->kind].bus_factor(c->ranks) : NAN;
+    *busbw_gbps = c->ranks > 1 ? *algbw_gbps * bb_case_bus_factor(c) : NAN;
 }

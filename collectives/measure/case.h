@@ -49,6 +49,10 @@ struct bb_buffer_layout {
  * ranks, return the maximum over the ranks. */
 size_t bb_case_bytes(const struct bb_case *c);
 
+/* bb_case_bus_factor - return bus bandwidth / algorithm bandwidth. With a matrix of alltoallv: the most bytes that a rank
+ * sends to others or receives from them, as a fraction of the size. */
+double bb_case_bus_factor(const struct bb_case *c);
+
 /* bb_case_possible - return false if the case requests in-place operation and the collective does not support it. */
 bool bb_case_possible(const struct bb_case *c);
 

@@ -186,9 +186,8 @@ size_t bb_alltoallv_counts_received(const struct bb_alltoallv_counts *t, size_t 
     return sum;
 }
 
-/* Returns the number of elements that the rank with the most data sends or receives in total. Generated counts have
- * the same totals on every rank, so only the totals of rank 0 are computed for them. */
-size_t bb_alltoallv_counts_most(const struct bb_alltoallv_counts *t, size_t base, size_t elem_bytes, int ranks)
+size_t bb_alltoallv_counts_most(const struct bb_alltoallv_counts *t, size_t base, size_t elem_bytes, int ranks,
+                                bool own)
 {
     size_t most = 0;
 
@@ -197,6 +196,7 @@ size_t bb_alltoallv_counts_most(const struct bb_alltoallv_counts *t, size_t base
         size_t received = bb_alltoallv_counts_received(t, base, elem_bytes, ranks, r);
         size_t more = sent > received ? sent : received;
 
+        more -= own ? 0 : bb_alltoallv_counts_count(t, base, elem_bytes, ranks, r, r);
         most = more > most ? more : most;
     }
     return most;

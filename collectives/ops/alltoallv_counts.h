@@ -17,6 +17,7 @@
 
 #include "bootstrap/base/err.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
 enum { BB_ALLTOALLV_RANKS = 4096 }; /* maximum number of rows and columns of a matrix file */
@@ -57,12 +58,14 @@ size_t bb_alltoallv_counts_before(const struct bb_alltoallv_counts *t, size_t ba
 /*
  * bb_alltoallv_counts_sent     - return the number of elements that `rank` sends in total.
  * bb_alltoallv_counts_received - return the number of elements that `rank` receives in total.
- * bb_alltoallv_counts_most     - return the maximum of these totals over all ranks.
+ * bb_alltoallv_counts_most     - return the maximum of these totals over all ranks; own: with the elements that a rank
+ *                                sends to itself.
  */
 size_t bb_alltoallv_counts_sent(const struct bb_alltoallv_counts *t, size_t base, size_t elem_bytes, int ranks,
                                 int rank);
 size_t bb_alltoallv_counts_received(const struct bb_alltoallv_counts *t, size_t base, size_t elem_bytes, int ranks,
                                     int rank);
-size_t bb_alltoallv_counts_most(const struct bb_alltoallv_counts *t, size_t base, size_t elem_bytes, int ranks);
+size_t bb_alltoallv_counts_most(const struct bb_alltoallv_counts *t, size_t base, size_t elem_bytes, int ranks,
+                                bool own);
 
 #endif

@@ -412,6 +412,10 @@ static void print_title(const struct bb_report *r, int coll)
     if (r->full)
         fprintf(r->out, "#\n");
     bb_print_case_title(r->out, coll, r->ctx->n_modes > 1 ? r->ctx->mode->name : NULL);
+    if (bb_colls[coll].flags & BB_COLL_VARIABLE_COUNTS && r->options->matrix && !r->style->program)
+        fprintf(r->out,
+                "# --matrix sets the size: the most bytes that a rank sends or receives; busbw: without its bytes to "
+                "itself\n");
     if (bb_colls[coll].flags & BB_COLL_ROUNDS && r->options->aggregate > 1)
         fprintf(r->out, "# -m: the operations of an iteration are not one NCCL group, because the rounds of this "
                         "collective depend on each "
@@ -740,13 +744,31 @@ static void print_slowest_group(const struct bb_report *r)
     free(means);
 }
 
-/* Prints the mean bus bandwidth and its verdict in nccl-tests' line "# Avg bus bandwidth", then one line for each
- * other criterion. */
-static void print_busbw(const struct bb_report *r, int coll)
+/* Prints a line for each criterion that is not printed otherwise; in tables of one line, for each that is not met. */
+static void print_criteria(const struct bb_report *r, int coll)
+{
+    char size[BB_BYTES_TEXT], found[32], place[BB_GROUP_TEXT + 8], count[64];
+
+    for (int i = 0; i < r->n_thresholds;) {
+        const struct verdict v = judge(r, i);
+        const struct bb_busbw_threshold *t = &r->thresholds[v.threshold];
+
+        i = v.end;
+        if (r->one_line ? !v.failed : t->scope == BB_BUSBW_MEAN)
+            continue;
+        snprintf(found, sizeof found, "%g", v.busbw_gbps);
+        fprintf(r->out, "# Bus bandwidth, %s %s: %s GB/s, required %g: %s%s%s\n", bb_colls[coll].name,
+                bb_busbw_threshold_text(t, size), isfinite(v.busbw_gbps) ? found : "N/A", t->gbps,
+                v.failed ? "FAILED" : "OK", v.failed ? where(r, &v, place) : "", how_many(r, &v, count));
+    }
+}
+
+/* Prints the mean bus bandwidth and its verdict in nccl-tests' line "# Avg bus bandwidth". */
+static void print_busbw(const struct bb_report *r)
 {
     const double mean = bb_busbw_tally_mean(&r->counts.busbw); /* NaN: no result has a bus bandwidth */
     const char *verdict = bb_report_mean_verdict(r);
-    char size[BB_BYTES_TEXT], found[32], place[BB_GROUP_TEXT + 8], count[64];
+    char found[32];
 
     snprintf(found, sizeof found, "%g", mean);
     if (!isfinite(mean) && r->style->program)
@@ -755,18 +777,6 @@ static void print_busbw(const struct bb_report *r, int coll)
         fprintf(r->out, "# Avg bus bandwidth    : %s%s%s\n", isfinite(mean) ? found : "N/A", verdict ? " " : "",
                 verdict ? verdict : "");
     print_slowest_group(r);
-    for (int i = 0; i < r->n_thresholds;) {
-        const struct verdict v = judge(r, i);
-        const struct bb_busbw_threshold *t = &r->thresholds[v.threshold];
-
-        i = v.end;
-        if (t->scope == BB_BUSBW_MEAN)
-            continue;
-        snprintf(found, sizeof found, "%g", v.busbw_gbps);
-        fprintf(r->out, "# Bus bandwidth, %s %s: %s GB/s, required %g: %s%s%s\n", bb_colls[coll].name,
-                bb_busbw_threshold_text(t, size), isfinite(v.busbw_gbps) ? found : "N/A", t->gbps,
-                v.failed ? "FAILED" : "OK", v.failed ? where(r, &v, place) : "", how_many(r, &v, count));
-    }
 }
 
 /* Parts of the program that occupy device memory, each with the points of the run before and after its allocations. */
@@ -831,7 +841,8 @@ static void print_footer(const struct bb_report *r, int coll)
     else if (r->full)
         fprintf(r->out, "# Out of bounds values : %llu %s\n", t->wrong, t->wrong ? "FAILED" : "OK");
     if (!r->one_line || r->options->sampling.sweep_algorithms)
-        print_busbw(r, coll);
+        print_busbw(r);
+    print_criteria(r, coll);
     if (shows_skew(r) && !r->one_line)
         print_skew(r);
     if (!r->full)
@@ -853,15 +864,20 @@ static void print_verdict(const struct bb_report *r)
     print_warnings(r, t->warned, t->results);
     if (r->options->memory)
         print_memory(r);
+    fprintf(r->out, "# ");
     if (t->wrong > 0)
-        fprintf(r->out, "# WRONG DATA: %llu element%s", t->wrong, t->wrong == 1 ? "" : "s");
-    else if (t->unchecked > 0)
-        fprintf(r->out, "# data not verified%s in %llu of %llu results",
-                r->options->checks > 0 ? " (as with EMU_DATA=off)" : "", t->unchecked, t->results);
-    else
-        fprintf(r->out, "# data verified");
+        fprintf(r->out, "WRONG DATA: %llu element%s, first on rank %d (%s); ", t->wrong, t->wrong == 1 ? "" : "s",
+                t->wrong_rank, r->ctx->world->hosts[t->wrong_rank]);
     if (r->n_thresholds > 0)
-        fprintf(r->out, "; %s: %s", limits_option(r), t->below ? "FAILED" : "OK");
+        fprintf(r->out, "%s: %s; ", limits_option(r), t->below ? "FAILED" : "OK");
+    if (t->unchecked > 0)
+        fprintf(r->out, "data not verified (%s) in %llu of %llu results",
+                r->options->checks == 0              ? "-c 0"
+                : !bb_session_moves_data(r->session) ? "EMU_DATA=off"
+                                                     : "not compared",
+                t->unchecked, t->results);
+    else
+        fprintf(r->out, "last operation of each row verified");
     if (t->shortest[0])
         fprintf(r->out, "; shortest time %.2f us (%s)", t->shortest_us, t->shortest);
     if (t->highest_gbps > 0)
@@ -1027,6 +1043,8 @@ static void count_result(struct bb_report *r, const struct bb_row *row, int plac
     t->wrong += f->wrong;
     t->unchecked += !f->checked;
     t->results++;
+    if (all->wrong == 0 && f->wrong > 0)
+        all->wrong_rank = f->first.rank;
     all->wrong += f->wrong;
     all->unchecked += !f->checked;
     all->results++;

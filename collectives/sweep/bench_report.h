@@ -75,6 +75,7 @@ struct bb_run_counts {
     unsigned long long wrong, unchecked, results, warned[BB_WARN_COUNT]; /* as in bb_table_counts */
     double shortest_us, highest_gbps; /* of all results that NCCL chose the algorithm for; 0: none */
     char shortest[64], highest[64];   /* their collectives and sizes */
+    int wrong_rank;                   /* of the first wrong result */
     bool below;                       /* whether a table is below --min-busbw */
 };
 

@@ -19,7 +19,7 @@ struct bb_shown_case bb_show_case(const struct bb_case *c, bool in_place, const 
                                   .root = c->root,
                                   .algbw_gbps = NAN,
                                   .busbw_gbps = NAN,
-                                  .factor = bb_colls[c->kind].bus_factor(c->ranks),
+                                  .factor = bb_case_bus_factor(c),
                                   .wrong = -1};
 }
 

@@ -4,9 +4,9 @@ import json
 import pytest
 
 FEW = ("-n", 2, "--repeats", 2, "-w", 1)
-MODES = {"all_reduce": (("all_reduce", *FEW), "# data not verified (as with EMU_DATA=off) in 24 of 24 results; shortest time "),
-         "alltoall": (("alltoall", *FEW), "# data not verified (as with EMU_DATA=off) in "),
-         "all": (("all", *FEW), "# data not verified (as with EMU_DATA=off) in "),
+MODES = {"all_reduce": (("all_reduce", *FEW), "# data not verified (EMU_DATA=off) in 24 of 24 results; shortest time "),
+         "alltoall": (("alltoall", *FEW), "# data not verified (EMU_DATA=off) in "),
+         "all": (("all", *FEW), "# data not verified (EMU_DATA=off) in "),
          "p2p": (("p2p", *FEW), "# 0 slow links in all matrices; ranks and nodes whose links are all slow: 0 and 0 (--slow 0.8)"),
          "comm": (("comm", "--repeats", 1, "--size", "8"), "      8                 destroy "),
          "overlap": (("overlap", "--repeats", 2), "# best for 64 MiB: "),
@@ -43,20 +43,37 @@ def test_several_collectives_take_one_line_each(busbar):
     long = [line.split() for line in full.splitlines() if not line.startswith("#")]
     assert len(long) == 6 and [row[4] for row in rows] == [long[0][5], long[3][5]] and [row[7:9] for row in rows] == [
         [long[i][5], long[i][7]] for i in (2, 5)]
-    assert short.splitlines()[-1].startswith("# data verified; shortest time ") and "(all_gather, 1 MiB)" in short
+    assert short.splitlines()[-1].startswith("# last operation of each row verified; shortest time ") and "(all_gather, 1 MiB)" in short
 
 
 def test_last_line_names_wrong_data_and_missed_limits(busbar):
     """The fourth operation is the last timed one: warm-up, one before the events, two timed."""
     done = busbar.run("bench", "all_reduce", "--sizes", "1K", "--placement", "in_place", "-n", 2, "--repeats", 1, "-w", 1, "--clock", "gpu", ranks=2,
                       env={"EMU_FAULT": "corrupt:rank=1,call=4,name=ncclAllReduce"})
-    assert done.returncode == 3 and done.stdout.splitlines()[-1].startswith("# WRONG DATA: 1 element; ")
+    assert done.returncode == 3 and done.stdout.splitlines()[-1].startswith("# WRONG DATA: 1 element, first on rank 1 (")
     done = busbar.run("bench", "all_reduce", "--sizes", "1K", *FEW, "--min-busbw", 1000, ranks=2)
-    assert done.returncode == 5 and done.stdout.splitlines()[-1].startswith("# data verified; --min-busbw: FAILED; ")
+    assert done.returncode == 5 and done.stdout.splitlines()[-1].startswith("# --min-busbw: FAILED; last operation of each row verified; ")
     done = busbar.run("bench", "all_reduce", "--sizes", "0", *FEW, ranks=2)
-    assert done.returncode == 0 and done.stdout.splitlines()[-1] == "# data verified"
+    assert done.returncode == 0 and done.stdout.splitlines()[-1] == "# last operation of each row verified"
     done = busbar.run("bench", "all_reduce", "--sizes", "1K,4K", "--placement", "in_place", *FEW, ranks=1)  # takes no time
-    assert done.stdout.splitlines()[-1] == "# data verified; shortest time 0.00 us (all_reduce, 1 KiB)"
+    assert done.stdout.splitlines()[-1] == "# last operation of each row verified; shortest time 0.00 us (all_reduce, 1 KiB)"
+
+
+def test_several_collectives_name_the_missed_limit_on_stdout(busbar):
+    done = busbar.run("bench", "all_gather", "reduce_scatter", "--sizes", "1M,64M", *FEW, "--min-busbw", "peak:1,64M:1000", ranks=2, env={"EMU_DATA": "off"})
+    assert done.returncode == 5
+    for collective in ("all_gather", "reduce_scatter"):
+        assert f"# Bus bandwidth, {collective} 64 MiB: " in done.stdout
+    assert done.stdout.count(" GB/s, required 1000: FAILED") == 2 and ": OK" not in done.stdout
+
+
+def test_bus_bandwidth_of_a_matrix_is_that_of_the_busiest_rank(busbar, tmp_path):
+    """Rank 0 sends 2 x 1 MiB to others and nothing to itself: all of its 2 MiB use its link, not (n - 1) / n."""
+    (tmp_path / "m.txt").write_text("0 1048576 1048576\n0 0 0\n0 0 0\n")
+    args = ("bench", "alltoallv", "--matrix", tmp_path / "m.txt", "-b", "1M", "-e", "1M", "--placement", "out_of_place", *FEW)
+    (row,) = busbar.json(*args, ranks=3, tmp_path=tmp_path, env={"EMU_DATA": "off"})["results"]
+    assert row["bytes"] == 2 << 20 and row["busbw_factor"] == 1 and row["busbw_gbps"] == pytest.approx(row["algbw_gbps"])
+    assert "# --matrix sets the size: the most bytes that a rank sends or receives; " in busbar.run(*args, ranks=3, env={"EMU_DATA": "off"}).stdout
 
 
 def test_compute_quick_does_not_judge_short_kernels(busbar):

@@ -281,7 +281,7 @@ def test_installed_program_finds_its_rank_program(busbar, installed, tmp_path, n
     done = subprocess.run([str(program), *args], env=busbar.environment(emulated(busbar)), cwd=tmp_path, capture_output=True, text=True,
                           stdin=subprocess.DEVNULL, timeout=60)
     assert done.returncode == 0, done.stderr
-    assert "Emulated GPU" in done.stdout and re.search("# data verified|# Out of bounds values : 0 OK", done.stdout)
+    assert "Emulated GPU" in done.stdout and re.search("row verified|# Out of bounds values : 0 OK", done.stdout)
 
 
 def test_installed_rank_program_is_used(busbar, installed):
@@ -310,4 +310,4 @@ def test_gdb_stops_in_the_rank(busbar, tmp_path, follow, args):
     done = busbar.run_program("gdb", "-q", "-batch", "-x", script, "--args", busbar.build / "busbar", *BENCH, *args)
     assert re.search(r"executing new program: .*/busbar-rank", done.stdout), done.stdout + done.stderr
     assert re.search(r"^#0 .*bb_world_init", done.stdout, re.M), done.stdout
-    assert re.search("# data verified|# Out of bounds values : 0 OK", done.stdout)
+    assert re.search("row verified|# Out of bounds values : 0 OK", done.stdout)

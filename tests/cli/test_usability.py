@@ -49,7 +49,7 @@ def test_proxy_all_suggests_supported_rank_counts(busbar):
 
 def test_emulated_gpus_without_data_are_flagged_as_not_checked(busbar):
     done = busbar.run("bench", "all_reduce", "--sizes", "1K", "-n", 1, "--repeats", 1, ranks=2, env=NO_DATA)
-    assert done.stdout.splitlines()[-1].startswith("# data not verified (as with EMU_DATA=off) in 2 of 2 results; ")
+    assert done.stdout.splitlines()[-1].startswith("# data not verified (EMU_DATA=off) in 2 of 2 results; ")
 
 
 @pytest.mark.parametrize("args", [("proxy", "transformer", "--model", "llama3_8b", "-n", 1, "-w", 0, "--traced-steps", 0, "--no-alone"),

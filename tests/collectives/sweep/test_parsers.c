@@ -313,7 +313,7 @@ static void parses_matrices_in_bytes(void **state)
     assert_int_equal(bb_alltoallv_counts_count(&a, 0, 4, 2, 0, 1), 8);
     assert_int_equal(bb_alltoallv_counts_sent(&a, 0, 4, 2, 0), 32);
     assert_int_equal(bb_alltoallv_counts_received(&a, 0, 4, 2, 0), 24);
-    assert_int_equal(bb_alltoallv_counts_most(&a, 0, 4, 2), 32);
+    assert_int_equal(bb_alltoallv_counts_most(&a, 0, 4, 2, true), 32);
     bb_alltoallv_counts_release(&a);
     assert_int_equal(bb_alltoallv_counts_parse(&a, "100", "made up", 2.5), 0);
     assert_int_equal(a.bytes[0], 240);

@@ -17,8 +17,10 @@
 #include "collectives/bench_main.h"
 #include "collectives/compare/compare.h"
 #include "collectives/compare/result_reader.h"
+#include "collectives/health/health_options.h"
 #include "collectives/nccl_tests/nccl_tests_options.h"
 #include "proxies/form/models/profile.h"
+#include "proxies/offline/bench_plan/expectation.h"
 #include "proxies/offline/calibrate/calibrate_main.h"
 #include "proxies/plan_main.h"
 #include "proxies/proxy_main.h"
@@ -44,10 +46,12 @@ static int help_main(int argc, char **argv);
 static int sweep_main(int argc, char **argv);
 static int calibrate_main(int argc, char **argv);
 static int report_main(int argc, char **argv);
+static int health_main(int argc, char **argv);
 
 static const struct command commands[] = {
     {"bench", "time collectives: latency, algorithm and bus bandwidth", bb_bench_main},
     {"proxy", "run a training step's communication and measure its overlap with compute", bb_proxy_main},
+    {"health", "test every GPU, node, network connection and rail of a job, and name the bad ones", health_main},
     {"plan", "predict a training step or a collective offline: traffic, memory, time; no GPU, no MPI", bb_plan_main},
     {"compare", "compare two result files row by row: faster or slower?", bb_compare_main},
     {"calibrate", "fit a cluster profile to measurements, for use by plan", calibrate_main},
@@ -60,12 +64,9 @@ static const struct command commands[] = {
 
 /* Questions that users come with, and the command that answers each. */
 static const char *const questions[][2] = {
-    {"Is my bandwidth normal? Measure, predict, compare:",
-     "mpirun -n 8 busbar bench all_reduce -b 8 -e 1G --json is.json"},
-    {NULL, "busbar plan all_reduce --ranks 8 --cluster h100-sxm-ib -b 8 -e 1G --json should.json"},
-    {NULL, "busbar compare should.json is.json"},
-    {"Which node, NIC or GPU is slow?", "mpirun -n 16 busbar bench p2p --max-slow 0"},
-    {NULL, "mpirun -n 16 busbar bench compute"},
+    {"Is my bandwidth normal?", "mpirun -n 8 busbar bench all_reduce -b 8 -e 1G --expect auto"},
+    {"Which node, NIC or GPU is slow?", "mpirun -n 16 busbar health"},
+    {NULL, "mpirun -n 16 busbar bench p2p --max-slow 0"},
     {"What will 512 GPUs do?",
      "busbar plan transformer --model llama3_8b --ranks 512 --dp-sync zero3 --cluster h100-sxm-ib"},
     {"Which layout is fastest and fits?", "busbar plan transformer --model llama3_70b --ranks 64 --best-layout "
@@ -109,6 +110,11 @@ static int sweep_main(int argc, char **argv)
 static int report_main(int argc, char **argv)
 {
     return bb_report_main(argc, argv, bb_result_tree_load);
+}
+
+static int health_main(int argc, char **argv)
+{
+    return bb_health_main(bb_expectation_forecast, argc, argv);
 }
 
 static int calibrate_main(int argc, char **argv)

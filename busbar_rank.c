@@ -9,6 +9,7 @@
 #include "bootstrap/rank/rank.h"
 #include "collectives/comm/comm_options.h"
 #include "collectives/compute/compute_options.h"
+#include "collectives/health/health_options.h"
 #include "collectives/nccl_tests/nccl_tests_options.h"
 #include "collectives/overlap/overlap_options.h"
 #include "collectives/p2p/p2p_options.h"
@@ -25,6 +26,11 @@ static int run_bench(int argc, char **argv)
     return bb_bench_run(bb_expectation_forecast, argc, argv);
 }
 
+static int run_health(int argc, char **argv)
+{
+    return bb_health_rank_main(bb_expectation_forecast, argc, argv);
+}
+
 /* Entry points: each returns 0, a negative error code, or a positive code, which is success. */
 static const struct {
     const char *name;
@@ -37,6 +43,7 @@ static const struct {
     {"bb_bench_overlap_run", bb_bench_overlap_run},
     {"bb_nccl_tests_run", bb_nccl_tests_run},
     {"bb_proxy_run", bb_proxy_run},
+    {"bb_health_run", run_health},
 };
 
 static int run_entry(const char *name, int argc, char **argv)

@@ -85,7 +85,7 @@ static void keep_error(int code, const char *text)
 /* Returns whether `text`, which follows "busbar", begins with the name of a command. */
 static int is_command(const char *text)
 {
-    static const char commands[] = " bench proxy plan compare calibrate sweep report list help ";
+    static const char commands[] = " bench proxy health plan compare calibrate sweep report list help ";
     char word[16];
 
     if (*text++ != ' ')

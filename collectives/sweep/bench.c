@@ -430,8 +430,8 @@ out:
     return rc;
 }
 
-/* Returns the largest number of ranks of the first group on one host. */
-static int ranks_per_node(const struct bench *b)
+/* Returns the largest number of ranks of all groups, or of the first group, on one host. */
+static int ranks_per_node(const struct bench *b, bool all_groups)
 {
     const struct bb_world *w = &b->session.world;
     int most = 0;
@@ -440,7 +440,7 @@ static int ranks_per_node(const struct bench *b)
         int n = 0;
 
         for (int r = 0; r < w->size; r++)
-            n += w->node_of[r] == node && b->groups[r] == b->groups[0];
+            n += w->node_of[r] == node && (all_groups || b->groups[r] == b->groups[0]);
         most = n > most ? n : most;
     }
     return most;
@@ -450,9 +450,13 @@ static int ranks_per_node(const struct bench *b)
 static int read_reference(struct bench *b)
 {
     const struct bb_bench_options *o = &b->options;
-    const struct bb_machine_facts facts = {b->session.device.name, b->session.device.emulated,
-                                           bb_nics_read(NULL),     b->largest,
-                                           ranks_per_node(b),      b->session.world.nodes == 1};
+    const struct bb_machine_facts facts = {.gpu = b->session.device.name,
+                                           .emulated = b->session.device.emulated,
+                                           .nics = bb_nics_read(NULL),
+                                           .ranks = b->largest,
+                                           .ranks_per_node = ranks_per_node(b, false),
+                                           .concurrent = ranks_per_node(b, true),
+                                           .one_host = b->session.world.nodes == 1};
     int rc;
 
     if (b->smallest != b->largest)

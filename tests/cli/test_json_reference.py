@@ -49,6 +49,7 @@ RUNS = {
         ("proxy scaling --model resnet18_cifar --batch 128 --format synthetic --no-alone", 2,
          {"EMU_DATA": "off", "EMU_SLOW": "rank=1:1.5"})],
     "`busbar.proxies/1`": [("proxy all --quick", 2, {"EMU_DATA": "off"})],
+    "`busbar.health/1`": [("health --quick", 4, {"EMU_DATA": "off", "EMU_NODES": "2", "EMU_SLOW": "link=node1-nic0:0.5"})],
     "`busbar.compare/1`": [("compare {a} {b} --threshold 50", 0, {}), ("compare {a} {p}", 0, {}), ("compare {s} {q}", 0, {})],
     "`busbar.compare/1`: several files": [("compare {a} {b} {p}", 0, {}), ("compare {q} {q}", 0, {})],
     "`busbar.calibration/1`": [
@@ -131,7 +132,7 @@ def test_reference_documents_all_result_fields(busbar, inputs, tmp_path, section
             path.unlink(missing_ok=True)
             done = busbar.run_program(busbar.build / "emulated" / "all_reduce_perf", *args, "-J", path)
         else:
-            done = busbar.run(*args, "--json", path, ranks=ranks, env=environment, cwd=tmp_path, emulated=args[0] in ("bench", "proxy"))
+            done = busbar.run(*args, "--json", path, ranks=ranks, env=environment, cwd=tmp_path, emulated=args[0] in ("bench", "proxy", "health"))
         assert path.exists(), done.stdout + done.stderr
         result = json.loads(path.read_text())
         faults += faults_of(section, result)

@@ -35,12 +35,22 @@ static void set_nics(const struct bb_machine_facts *facts, struct bb_cluster *c)
         c->inter.gbps = gbps;
 }
 
-/* Sets the number of GPUs per node. Emulated ranks of one host may be on several nodes of the profile. */
+/* Sets the number of GPUs per node, and reduces the rate of NICs that concurrent groups share. Emulated ranks of one host may
+ * be on several nodes of the profile. */
 static void set_node_size(const struct bb_machine_facts *facts, struct bb_cluster *c)
 {
-    if (c->gpus_per_node <= GPUS_OF_A_HOST && facts->ranks_per_node != c->gpus_per_node &&
-        !(facts->emulated && facts->one_host))
+    struct bb_cluster of_all = *c;
+    double demand;
+
+    if (c->gpus_per_node > GPUS_OF_A_HOST || (facts->emulated && facts->one_host))
+        return;
+    if (facts->ranks_per_node != c->gpus_per_node)
         bb_cluster_set_gpus_per_node(c, facts->ranks_per_node);
+    if (facts->concurrent <= facts->ranks_per_node)
+        return;
+    bb_cluster_set_gpus_per_node(&of_all, facts->concurrent);
+    demand = (double)bb_cluster_nics(c) * facts->concurrent / facts->ranks_per_node;
+    c->inter.gbps *= fmin(1, bb_cluster_nics(&of_all) / demand);
 }
 
 int bb_expectation_machine(const struct bb_machine_facts *facts, const char *name, struct bb_cluster *cluster,

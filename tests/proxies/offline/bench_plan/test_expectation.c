@@ -31,8 +31,10 @@ static void test_machine_is_recognised_by_gpu_and_nics(void **state)
 {
     (void)state;
     for (size_t i = 0; i < ROWS(rows); i++) {
-        const struct bb_machine_facts facts = {
-            rows[i].gpu, false, rows[i].nics, 2 * rows[i].ranks_per_node, rows[i].ranks_per_node, false};
+        const struct bb_machine_facts facts = {.gpu = rows[i].gpu,
+                                               .nics = rows[i].nics,
+                                               .ranks = 2 * rows[i].ranks_per_node,
+                                               .ranks_per_node = rows[i].ranks_per_node};
         char text[BB_MACHINE_TEXT] = "";
         struct bb_cluster cluster;
 

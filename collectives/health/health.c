@@ -1,0 +1,387 @@
+/* health.c - runs `busbar health` on the ranks: the inventory, and the measurements that verdict.c asks for. */
+#include "bootstrap/base/alloc.h"
+#include "collectives/compute/compute_measure.h"
+#include "collectives/health/health_options.h"
+#include "collectives/health/health_report.h"
+#include "cuda/data/buffers.h"
+#include "cuda/device/check.h"
+#include "cuda/device/nics.h"
+#include "cuda/device/stream.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/param.h>
+#include <sys/utsname.h>
+
+/* State of one run. An all-zero struct may be released. */
+struct run {
+    struct bb_health_options options;
+    struct bb_session session;
+    struct bb_compute_context compute;
+    struct bb_comm comm; /* of all ranks */
+    struct bb_guarded buffer;
+    cudaStream_t stream;
+    cudaEvent_t start, stop;
+    struct bb_health health;
+    int *gpu_of, *first_rank; /* [size] index of each rank on its node; [nodes] lowest rank of each node */
+    double *rank_us;          /* [size] */
+    char source[BB_HEALTH_SOURCE];
+    struct bb_health_report report;
+};
+
+/* ---- inventory ---- */
+
+enum { FACTS = 7, FACT_TEXT = 64 };
+static const char *const fact_names[FACTS] = {
+    "GPU", "memory", "maximum SM clock", "driver (CUDA)", "NCCL", "kernel (Linux)", "NICs"};
+
+struct facts {
+    char text[FACTS][FACT_TEXT];
+    unsigned gpu_flags; /* bits of enum bb_nvml_flag */
+};
+
+static void read_facts(const struct run *r, struct facts *f)
+{
+    const struct bb_device_info *d = &r->session.device;
+    const struct bb_nics nics = d->emulated ? (struct bb_nics){0} : bb_nics_read(NULL);
+    struct bb_nvml_sample now;
+    struct utsname system;
+
+    *f = (struct facts){0};
+    snprintf(f->text[0], FACT_TEXT, "%.60s", d->name);
+    snprintf(f->text[1], FACT_TEXT, "%.1f GB", (double)d->memory_bytes / 1e9);
+    snprintf(f->text[2], FACT_TEXT, "%d MHz", d->clock_khz / 1000);
+    snprintf(f->text[3], FACT_TEXT, "%d", r->session.cuda_driver);
+    snprintf(f->text[4], FACT_TEXT, "%d", r->session.nccl_runtime);
+    if (uname(&system) == 0)
+        snprintf(f->text[5], FACT_TEXT, "%.60s", system.release);
+    snprintf(f->text[6], FACT_TEXT, "%d of %g Gb/s", nics.n, nics.gbit_s);
+    bb_nvml_sample(&r->session.observer.nvml, &now);
+    f->gpu_flags = r->session.observer.nvml.library ? bb_nvml_flags(&now, &now) : 0;
+}
+
+/* Returns the text that most ranks have. */
+static const char *usual_text(const struct facts *all, int size, int fact)
+{
+    const char *usual = all[0].text[fact];
+    int most = 0;
+
+    for (int r = 0; r < size && 2 * most <= size; r++) {
+        int n = 0;
+
+        for (int other = 0; other < size; other++)
+            n += strcmp(all[r].text[fact], all[other].text[fact]) == 0;
+        if (n > most) {
+            most = n;
+            usual = all[r].text[fact];
+        }
+    }
+    return usual;
+}
+
+/* Adds a finding about a GPU or its node; a node has one finding for each fact. */
+static void add_difference(struct run *r, int rank, const char *name, const char *text, const char *usual)
+{
+    const int node = r->session.world.node_of[rank];
+    struct bb_health_finding f = {.test = BB_HEALTH_TESTS,
+                                  .part = BB_HEALTH_A_NODE,
+                                  .level = BB_HEALTH_WARN,
+                                  .node = node,
+                                  .other = -1,
+                                  .gpu = r->gpu_of[rank],
+                                  .value = NAN,
+                                  .expected = NAN,
+                                  .median = NAN,
+                                  .tries = 1};
+
+    snprintf(f.text, sizeof f.text, "GPU %d: %s %s%s%s", f.gpu, name, text, usual ? ", most have " : "",
+             usual ? usual : "");
+    bb_health_add(&r->health, &f);
+}
+
+static int take_inventory(struct run *r)
+{
+    const struct bb_world *w = &r->session.world;
+    struct facts own, *all;
+    int rc;
+
+    read_facts(r, &own);
+    all = bb_world_gather(&r->session.world, &own, sizeof own, &rc);
+    TRY(rc);
+    for (int fact = 0; fact < FACTS; fact++) {
+        const char *usual = usual_text(all, w->size, fact);
+
+        for (int rank = 0; rank < w->size; rank++)
+            if (strcmp(all[rank].text[fact], usual) != 0)
+                add_difference(r, rank, fact_names[fact], all[rank].text[fact], usual);
+    }
+    for (int rank = 0; rank < w->size; rank++)
+        for (int flag = BB_NVML_HW_SLOWDOWN; flag <= BB_NVML_POWER_BRAKE; flag++)
+            if (all[rank].gpu_flags >> flag & 1)
+                add_difference(r, rank, "clocks are lowered:", bb_nvml_flag_rows[flag].name, NULL);
+out:
+    free(all);
+    return rc;
+}
+
+/* ---- measurements ---- */
+
+static const struct bb_gemm_shape gemm = {.m = 8192, .n = 8192, .k = 8192, .batch = 1, .dtype = BB_BFLOAT16};
+enum { MEMORY_BYTES = 512 << 20 };
+
+static int measure_kernels(struct run *r, enum bb_health_test test, double *values)
+{
+    const bool is_gemm = test == BB_HEALTH_GEMM;
+    const double work = is_gemm ? bb_gemm_flops(&gemm) / 1e12 : (double)MEMORY_BYTES / 1e9;
+    struct bb_computed computed;
+    int rc;
+
+    rc = is_gemm ? bb_measure_gemm(&r->compute, &gemm, &computed)
+                 : bb_measure_memcpy(&r->compute, MEMORY_BYTES, &computed);
+    for (int rank = 0; rc == 0 && rank < r->session.world.size; rank++)
+        values[r->session.world.node_of[rank] * r->health.gpus + r->gpu_of[rank]] =
+            work / (r->compute.rank_stats[rank].p50 / 1e6);
+    return rc;
+}
+
+/* Returns the group of a rank in a test; -1: it takes no part. */
+static int group_of(const struct run *r, enum bb_health_test test, const int *partner, int rank)
+{
+    const int node = r->session.world.node_of[rank], gpu = r->gpu_of[rank];
+
+    if (partner[node] < 0)
+        return -1;
+    if (test == BB_HEALTH_NODE)
+        return node;
+    if (test == BB_HEALTH_PAIRS)
+        return MIN(node, partner[node]) * r->health.gpus + gpu;
+    return test == BB_HEALTH_RAILS ? gpu : 0;
+}
+
+static int enqueue(struct run *r, struct bb_comm *c, int n)
+{
+    const size_t count = bb_health_size(&r->options) / sizeof(float);
+    int rc = 0;
+
+    bb_world_guard(&r->session.world, "all_reduce");
+    for (int i = 0; i < n && rc == 0; i++)
+        rc = BB_NCCL(ncclAllReduce(r->buffer.area, r->buffer.area, count, ncclFloat, ncclSum, c->nccl, r->stream));
+    bb_world_unguard(&r->session.world);
+    return rc;
+}
+
+enum { WARM_UP = 2 };
+
+/* Times all_reduce in the communicator of this rank's group; NaN: in none. */
+static int time_group(struct run *r, struct bb_comm *c, double *us)
+{
+    int rc;
+
+    *us = NAN;
+    TRY(bb_world_barrier(&r->session.world, "the start of a measurement"));
+    if (!c->nccl)
+        return 0;
+    TRY(enqueue(r, c, WARM_UP));
+    TRY(BB_CUDA(cudaEventRecord(r->start, r->stream)));
+    TRY(enqueue(r, c, r->options.iterations));
+    TRY(BB_CUDA(cudaEventRecord(r->stop, r->stream)));
+    TRY(bb_comm_wait(c, r->stream, "all_reduce"));
+    TRY(bb_event_us(r->start, r->stop, us));
+    *us /= r->options.iterations;
+out:
+    return rc;
+}
+
+/* Returns the bus bandwidth of a rank's group: that of its slowest rank. */
+static double group_gbps(const struct run *r, enum bb_health_test test, const int *partner, int rank)
+{
+    const int group = group_of(r, test, partner, rank);
+    double us = 0;
+    int n = 0;
+
+    for (int other = 0; other < r->session.world.size && group >= 0; other++)
+        if (group_of(r, test, partner, other) == group) {
+            us = fmax(us, r->rank_us[other]);
+            n++;
+        }
+    return n > 1 ? (double)bb_health_size(&r->options) * 2 * (n - 1) / n / us / 1e3 : NAN;
+}
+
+static int measure_all_reduce(struct run *r, enum bb_health_test test, const int *partner, double *values)
+{
+    struct bb_world *w = &r->session.world;
+    struct bb_comm c = {0};
+    double us = NAN;
+    int rc;
+
+    TRY(bb_comm_split(&c, &r->comm, bb_health_tests[test].stage, group_of(r, test, partner, w->rank), w->rank, NULL));
+    TRY(time_group(r, &c, &us));
+    TRY(bb_world_allgather(w, &us, r->rank_us, sizeof us));
+    for (int rank = 0; rank < w->size; rank++)
+        values[w->node_of[rank] * r->health.gpus + r->gpu_of[rank]] = group_gbps(r, test, partner, rank);
+    if (c.nccl)
+        TRY(bb_comm_finalize(&c));
+out:
+    return rc;
+}
+
+static int save_values(struct run *r, enum bb_health_test test, const int *partner, const double *values)
+{
+    int rc = 0;
+
+    for (int node = 0; node < r->health.nodes; node++)
+        for (int gpu = 0; gpu < r->health.gpus && rc == 0; gpu++)
+            rc = bb_health_save_row(&r->report, test, node, gpu, test == BB_HEALTH_PAIRS ? partner[node] : -1,
+                                    values[node * r->health.gpus + gpu]);
+    return rc;
+}
+
+static int measure(void *arg, enum bb_health_test test, const int *partner, double *values)
+{
+    struct run *r = arg;
+    int rc;
+
+    bb_world_reached(&r->session.world, "health %s", bb_health_tests[test].name);
+    bb_progress_show(&r->session.progress, "%s", bb_health_tests[test].name);
+    rc = test <= BB_HEALTH_MEMORY ? measure_kernels(r, test, values) : measure_all_reduce(r, test, partner, values);
+    for (int i = 0; i < r->health.nodes * r->health.gpus && rc == 0; i++)
+        if (partner[i / r->health.gpus] < 0)
+            values[i] = NAN;
+    return rc == 0 && r->session.world.rank == 0 ? save_values(r, test, partner, values) : rc;
+}
+
+/* ---- the run ---- */
+
+/* Numbers the GPUs of each node. Every node must have the same number of ranks. */
+static int make_nodes(struct run *r)
+{
+    const struct bb_world *w = &r->session.world;
+    int *n;
+    int rc = 0;
+
+    BB_NEW(n, w->nodes);
+    BB_NEW(r->gpu_of, w->size);
+    BB_NEW(r->first_rank, w->nodes);
+    BB_NEW(r->rank_us, w->size);
+    for (int rank = w->size - 1; rank >= 0; rank--)
+        r->first_rank[w->node_of[rank]] = rank;
+    for (int rank = 0; rank < w->size; rank++)
+        r->gpu_of[rank] = n[w->node_of[rank]]++;
+    for (int node = 1; node < w->nodes && rc == 0; node++)
+        if (n[node] != n[0])
+            rc = BB_WORLD_ERR(w, BB_EUSAGE,
+                              "health requires the same number of ranks on every node, but %s has %d and %s %d",
+                              w->hosts[r->first_rank[0]], n[0], w->hosts[r->first_rank[node]], n[node]);
+    if (rc == 0 && r->session.shared_gpu)
+        rc = BB_WORLD_ERR(w, BB_EUSAGE, "health requires a GPU for each rank, but ranks share a GPU");
+    r->health.nodes = w->nodes;
+    r->health.gpus = n[0];
+    free(n);
+    return rc;
+}
+
+/* Predicts the results on rank 0, because the NICs of hosts may differ. */
+static int make_expectations(struct run *r, bb_forecast *forecast)
+{
+    struct bb_world *w = &r->session.world;
+    const struct bb_machine_facts facts = {.gpu = r->session.device.name,
+                                           .emulated = r->session.device.emulated,
+                                           .nics = bb_nics_read(NULL),
+                                           .ranks = w->size,
+                                           .ranks_per_node = r->health.gpus,
+                                           .one_host = w->nodes == 1};
+    int rc = 0;
+
+    r->health.rounds = r->options.rounds;
+    for (int test = 0; test < BB_HEALTH_TESTS; test++)
+        r->health.skip[test] = !bb_health_has(&r->options, bb_health_tests[test].stage);
+    bb_err_job_scope(1);
+    if (w->rank == 0)
+        rc = bb_health_expect(&r->health, &r->options, forecast, &facts, r->source);
+    bb_err_job_scope(0);
+    TRY(bb_world_agree(w, rc, "reading --expect"));
+    TRY(bb_world_bcast(w, r->health.expected, sizeof r->health.expected, 0));
+out:
+    return rc;
+}
+
+static int prepare(struct run *r)
+{
+    const size_t bytes = bb_health_size(&r->options);
+    const size_t arena = MAX(bb_gemm_layout_of(&gemm).bytes, (size_t)MEMORY_BYTES + 512);
+    const struct bb_comm_opts opts = {.blocking = true};
+    struct bb_session *s = &r->session;
+    int rc;
+
+    TRY(bb_session_check_memory(s, arena + BB_GEMM_WORKSPACE + bb_guarded_device_bytes(bytes, s->memory),
+                                "lower --size"));
+    TRY(BB_CUDA(cudaStreamCreateWithFlags(&r->stream, cudaStreamNonBlocking)));
+    TRY(BB_CUDA(cudaEventCreate(&r->start)));
+    TRY(BB_CUDA(cudaEventCreate(&r->stop)));
+    TRY(bb_guarded_init(&r->buffer, bytes, s->memory, r->stream));
+    TRY(BB_CUDA(cudaMemsetAsync(r->buffer.area, 0, bytes, r->stream)));
+    TRY(bb_compute_context_init(&r->compute, &s->world, &s->device, arena, r->options.iterations, 3, WARM_UP));
+    TRY(bb_comm_init(&r->comm, &s->world, "world", NULL, s->world.size, &opts));
+out:
+    return rc;
+}
+
+static int run_health(struct run *r, bb_forecast *forecast, int argc, char **argv)
+{
+    const struct bb_results_head head = {.schema = "busbar.health/1", .argc = argc, .argv = argv};
+    struct bb_session *s = &r->session;
+    int rc;
+
+    r->report = (struct bb_health_report){s, &r->options, &r->health, NULL, r->source};
+    r->health.measure = measure;
+    r->health.arg = r;
+    TRY(bb_session_begin(s, &r->options.common, BB_SESSION_OBSERVED));
+    TRY(bb_session_setup_gpus(s, 0));
+    TRY(make_nodes(r));
+    r->report.first_rank = r->first_rank;
+    TRY(make_expectations(r, forecast));
+    TRY(prepare(r));
+    TRY(bb_session_open_results(s, &head, &bb_health_set, &r->options));
+    bb_session_warn_slow_gemms(s, "EMU_DATA=off");
+    bb_health_print_head(&r->report);
+    if (bb_health_has(&r->options, "inventory"))
+        TRY(take_inventory(r));
+    TRY(bb_health_run(&r->health));
+    if (s->world.rank == 0)
+        rc = bb_health_finish(&r->report);
+    rc = bb_world_agree(&s->world, rc, "the verdicts");
+out:
+    return rc;
+}
+
+/* Releases what all ranks must release together. */
+static int release_shared(struct run *r)
+{
+    const int rc = bb_comm_finalize(&r->comm);
+
+    bb_compute_context_release(&r->compute);
+    bb_guarded_release(&r->buffer);
+    bb_event_destroy(r->stop);
+    bb_event_destroy(r->start);
+    bb_stream_destroy(r->stream);
+    return rc;
+}
+
+int bb_health_rank_main(bb_forecast *forecast, int argc, char **argv)
+{
+    struct run r = {0};
+    int rc = bb_opts_read(&bb_health_set, &r.options, argc, argv), end_rc = 0;
+
+    if (rc != 0)
+        return rc;
+    rc = run_health(&r, forecast, argc, argv);
+    if (bb_session_ends_on_all_ranks(&r.session, rc))
+        end_rc = release_shared(&r);
+    rc = bb_session_release(&r.session, rc, end_rc);
+    bb_health_release(&r.health);
+    free(r.gpu_of);
+    free(r.first_rank);
+    free(r.rank_us);
+    return rc;
+}

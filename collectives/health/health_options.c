@@ -1,0 +1,215 @@
+/* health_options.c - see health_options.h. */
+#include "collectives/health/health_options.h"
+
+#include "bootstrap/cli/report_header.h"
+#include "bootstrap/supervise/supervise.h"
+
+#include <math.h>
+#include <string.h>
+
+static const char *const stages[] = {"all", "inventory", "gpu", "node", "pairs", "rails", "whole", NULL};
+
+#define FIELD(name) offsetof(struct bb_health_options, name)
+static const struct bb_opt option_rows[] = {
+    OPT_FLAG(0, "quick", FIELD(quick), "collectives of 64M instead of 512M, 5 operations", .everyday = true),
+    OPT_CHOICE(0, "only", FIELD(only), "all", "STAGE", stages, "run one stage", .everyday = true),
+    OPT_STRING(0, "expect", FIELD(expect), "auto", "MACHINE",
+               "where the expected bus bandwidths are from: auto (profile of this machine), or a cluster profile",
+               .everyday = true),
+    OPT_FLAG(0, "drain", FIELD(drain), "print a line for scontrol for each failed node; nothing is executed",
+             .everyday = true),
+    OPT_SIZE(0, "size", FIELD(bytes), NULL, "BYTES", 1024, 1ull << 40, "bytes of each collective (default 512M)"),
+    OPT_INT('n', "iters", FIELD(iterations), NULL, "N", 1, 1e6, "operations of each measurement (default 20)"),
+    OPT_INT(0, "rounds", FIELD(rounds), NULL, "N", 1, 1 << 20,
+            "stage pairs: partners of each node (default: log2 of the nodes, plus 1); slow paths are found among them"),
+    OPT_FLAG(0, "plan", FIELD(plan),
+             "print what a run would take; no GPU, no MPI; requires --ranks and --expect PROFILE"),
+    OPT_INT(0, "ranks", FIELD(ranks), NULL, "N", 1, 1 << 24, "with --plan: number of GPUs"),
+    OPT_INT(0, "gpus-per-node", FIELD(gpus_per_node), "8", "N", 1, 1024, "with --plan: GPUs of each node"),
+    {0},
+};
+static const struct bb_opt_table tables[] = {
+    {.title = "Health", .opts = option_rows},
+    {.title = "Common options", .opts = bb_common_options, .base = FIELD(common)},
+    {0},
+};
+
+static int resolve_options(void *options, const struct bb_positionals *positionals)
+{
+    struct bb_health_options *o = options;
+
+    if (positionals->n > 0)
+        return bb_err(BB_EUSAGE, "unexpected argument '%s'; health accepts only options", positionals->word[0]);
+    if (o->plan && (o->ranks == 0 || strcmp(o->expect, "auto") == 0))
+        return bb_err(BB_EUSAGE,
+                      "--plan requires --ranks and the machine; try: --plan --ranks 64 --expect h100-sxm-ib");
+    if (!o->plan && o->ranks > 0)
+        return bb_err(BB_EUSAGE, "--ranks requires --plan; try: mpirun -n %d busbar health", o->ranks);
+    if (o->plan && o->ranks % o->gpus_per_node != 0 && o->ranks > o->gpus_per_node)
+        return bb_err(BB_EUSAGE, "--ranks %d is no multiple of --gpus-per-node %d", o->ranks, o->gpus_per_node);
+    if (o->iterations == 0)
+        o->iterations = o->quick ? 5 : 20;
+    return 0;
+}
+
+const struct bb_opts bb_health_set = {
+    .usage = "busbar health [OPTION...]",
+    .doc =
+        "Tests every GPU, node, network connection and rail of the job, compares the results with each other and with\n"
+        "the machine's profile, and names the bad parts. Stages: inventory, gpu (GEMM, memory), node (all_reduce in\n"
+        "each node), pairs (GPU pairs of two nodes, several partners), rails (GPUs with the same index), whole.\n"
+        "Start it with one rank per GPU, with all GPUs of each node.",
+    .after =
+        "fail: below 80 % of the expectation, or an outlier below 97 % of the median; warn: below 93 %. Suspects are\n"
+        "measured again. Nodes that fail take no part in later stages.",
+    .exits = {BB_EXITS_RANKS, [5] = "a part of the cluster fails"},
+    .examples = "  mpirun -n 16 busbar health\n"
+                "  busbar health --plan --ranks 8192 --expect h100-sxm-ib\n",
+    .tables = tables,
+    .size = sizeof(struct bb_health_options),
+    .resolve = resolve_options};
+
+size_t bb_health_size(const struct bb_health_options *o)
+{
+    return o->bytes > 0 ? o->bytes : o->quick ? 64 << 20 : 512 << 20;
+}
+
+bool bb_health_has(const struct bb_health_options *o, const char *stage)
+{
+    return strcmp(o->only, "all") == 0 || strcmp(o->only, stage) == 0;
+}
+
+/* ---- expectations and duration ---- */
+
+/* Predicts the bus bandwidth of one all_reduce in place. gbps: out; unchanged if the machine is unknown. */
+static int expect_all_reduce(bb_forecast *forecast, const struct bb_machine_facts *facts, const char *name,
+                             size_t bytes, double *gbps, char source[BB_HEALTH_SOURCE])
+{
+    const struct bb_sweep sweep = {.colls = {BB_ALL_REDUCE},
+                                   .n_colls = 1,
+                                   .dtypes = {BB_FLOAT},
+                                   .n_dtypes = 1,
+                                   .redops = {BB_SUM},
+                                   .n_redops = 1,
+                                   .min_bytes = bytes,
+                                   .max_bytes = bytes,
+                                   .factor = 2,
+                                   .in_place = true};
+    const char *cluster = NULL;
+    json_t *root = NULL;
+    int rc;
+
+    TRY(forecast(facts, name, &sweep, &root));
+    if (root &&
+        json_unpack(root, "{s:{s:s}, s:[{s:F}]}", "predicted", "cluster", &cluster, "results", "busbw_gbps", gbps) == 0)
+        snprintf(source, BB_HEALTH_SOURCE, "%s", cluster);
+out:
+    json_decref(root);
+    return rc;
+}
+
+int bb_health_expect(struct bb_health *h, const struct bb_health_options *o, bb_forecast *forecast,
+                     const struct bb_machine_facts *facts, char source[BB_HEALTH_SOURCE])
+{
+    const struct {
+        int ranks, ranks_per_node, concurrent;
+    } jobs[BB_HEALTH_TESTS] = {[BB_HEALTH_NODE] = {h->gpus, h->gpus, 0},
+                               [BB_HEALTH_PAIRS] = {2, 1, h->gpus},
+                               [BB_HEALTH_RAILS] = {h->nodes, 1, h->gpus},
+                               [BB_HEALTH_WHOLE] = {h->nodes * h->gpus, h->gpus, 0}};
+    struct bb_machine_facts job = *facts;
+    int rc = 0;
+
+    source[0] = '\0';
+    for (int test = 0; test < BB_HEALTH_TESTS; test++)
+        h->expected[test] = NAN;
+    for (int test = BB_HEALTH_NODE; test < BB_HEALTH_TESTS; test++) {
+        job.ranks = jobs[test].ranks;
+        job.ranks_per_node = jobs[test].ranks_per_node;
+        job.concurrent = jobs[test].concurrent;
+        if (!bb_health_runs(h, (enum bb_health_test)test))
+            continue;
+        TRY(expect_all_reduce(forecast, &job, o->expect, bb_health_size(o), &h->expected[test], source));
+        if (!source[0])
+            return 0;
+    }
+out:
+    return rc;
+}
+
+bool bb_health_runs(const struct bb_health *h, enum bb_health_test test)
+{
+    if (h->skip[test])
+        return false;
+    return test <= BB_HEALTH_MEMORY || (test == BB_HEALTH_NODE ? h->gpus > 1 : h->nodes > 1);
+}
+
+/* Assumed durations in seconds: of making a communicator, plus that of each of its ranks; of a GEMM test. */
+#define COMMUNICATOR_S     2.0
+#define COMMUNICATOR_RANKS 0.001
+#define KERNELS_S          2.0
+
+double bb_health_seconds(const struct bb_health *h, const struct bb_health_options *o, enum bb_health_test test)
+{
+    const int ranks[BB_HEALTH_TESTS] = {[BB_HEALTH_NODE] = h->gpus,
+                                        [BB_HEALTH_PAIRS] = 2,
+                                        [BB_HEALTH_RAILS] = h->nodes,
+                                        [BB_HEALTH_WHOLE] = h->nodes * h->gpus};
+    const double gbps = isfinite(h->expected[test]) ? h->expected[test] : 10;
+
+    if (!bb_health_runs(h, test))
+        return 0;
+    if (test <= BB_HEALTH_MEMORY)
+        return KERNELS_S;
+    return bb_health_rounds(h, test) * (COMMUNICATOR_S + COMMUNICATOR_RANKS * ranks[test] +
+                                        2e-9 * (double)bb_health_size(o) / gbps * o->iterations);
+}
+
+/* ---- the command ---- */
+
+static int print_plan(const struct bb_health_options *o, bb_forecast *forecast)
+{
+    const bool one_node = o->ranks <= o->gpus_per_node;
+    struct bb_health h = {.gpus = one_node ? o->ranks : o->gpus_per_node, .rounds = o->rounds};
+    const struct bb_machine_facts facts = {.gpu = "", .ranks = o->ranks};
+    char source[BB_HEALTH_SOURCE];
+    double all = 0;
+    int rc;
+
+    h.nodes = o->ranks / h.gpus;
+    for (int test = 0; test < BB_HEALTH_TESTS; test++)
+        h.skip[test] = !bb_health_has(o, bb_health_tests[test].stage);
+    TRY(bb_health_expect(&h, o, forecast, &facts, source));
+    printf("# %d nodes of %d GPUs; expected by %s\n", h.nodes, h.gpus, source);
+    printf("#%-9s  %-24s %6s  %9s  %8s\n", "stage", "test", "rounds", "expected", "planned");
+    printf("#%-9s  %-24s %6s  %9s  %8s\n", "", "", "", "(GB/s)", "(s)");
+    for (int test = 0; test < BB_HEALTH_TESTS; test++)
+        if (bb_health_runs(&h, (enum bb_health_test)test)) {
+            char gbps[32] = "-";
+
+            if (isfinite(h.expected[test]))
+                snprintf(gbps, sizeof gbps, "%.1f", h.expected[test]);
+            printf(" %-9s  %-24s %6d  %9s  %8.1f\n", bb_health_tests[test].stage, bb_health_tests[test].name,
+                   bb_health_rounds(&h, (enum bb_health_test)test), gbps,
+                   bb_health_seconds(&h, o, (enum bb_health_test)test));
+            all += bb_health_seconds(&h, o, (enum bb_health_test)test);
+        }
+    printf("# planned: %.0f s without suspects\n", all);
+out:
+    return rc;
+}
+
+int bb_health_main(bb_forecast *forecast, int argc, char **argv)
+{
+    struct bb_results_head results = {.schema = "busbar.health/1"};
+    struct bb_health_options o = {0};
+    int rc = bb_opts_read(&bb_health_set, &o, argc, argv);
+
+    if (rc != 0)
+        return rc;
+    if (o.plan)
+        return print_plan(&o, forecast);
+    results.path = o.common.json;
+    results.csv = o.common.csv;
+    return bb_supervise("health", "bb_health_run", o.common.timeout_s, o.common.gpus, &results, argc, argv);
+}

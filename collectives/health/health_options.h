@@ -1,0 +1,50 @@
+/*
+ * health_options.h - the command line of `busbar health`, and its plan: expectations and duration of each test. Requires
+ * neither MPI nor a GPU.
+ */
+#ifndef BB_COLLECTIVES_HEALTH_HEALTH_OPTIONS_H
+#define BB_COLLECTIVES_HEALTH_HEALTH_OPTIONS_H
+
+#include "bootstrap/cli/opts.h"
+#include "collectives/health/verdict.h"
+#include "collectives/sweep/forecast.h"
+
+struct bb_health_options {
+    struct bb_common common;
+    const char *only;   /* one stage; "all" */
+    const char *expect; /* "auto", or a cluster profile */
+    size_t bytes;       /* of a collective; 0: depends on `quick` */
+    int iterations, rounds;
+    bool quick, drain, plan;
+    int ranks, gpus_per_node; /* only with --plan */
+};
+extern const struct bb_opts bb_health_set;
+
+/* bb_health_size - return the bytes of a collective. */
+size_t bb_health_size(const struct bb_health_options *o);
+
+/* bb_health_has - return whether a stage is to be run. */
+bool bb_health_has(const struct bb_health_options *o, const char *stage);
+
+/*
+ * bb_health_expect - predict the bus bandwidth of each collective for h->nodes nodes with h->gpus GPUs.
+ *   facts    machine; this function sets ranks and ranks_per_node
+ *   source   out: description of the machine; "": unknown, and h->expected is NaN
+ *   Returns  0, or a negative error code after printing an error
+ */
+enum { BB_HEALTH_SOURCE = 512 };
+int bb_health_expect(struct bb_health *h, const struct bb_health_options *o, bb_forecast *forecast,
+                     const struct bb_machine_facts *facts, char source[BB_HEALTH_SOURCE]) BB_MUST_CHECK;
+
+/* bb_health_seconds - return the planned duration of a test. */
+double bb_health_seconds(const struct bb_health *h, const struct bb_health_options *o, enum bb_health_test test);
+
+/* bb_health_runs - return whether a test is to be run; one node has no tests between nodes. */
+bool bb_health_runs(const struct bb_health *h, enum bb_health_test test);
+
+/* bb_health_main - run `busbar health`; argv[0] is "health". Returns 0, BB_OPTS_HELP after printing the help, or -BB_E...
+ * bb_health_rank_main - the same in busbar-rank. */
+int bb_health_main(bb_forecast *forecast, int argc, char **argv);
+int bb_health_rank_main(bb_forecast *forecast, int argc, char **argv);
+
+#endif

@@ -1,0 +1,248 @@
+/* health_report.c - see health_report.h. */
+#include "collectives/health/health_report.h"
+
+#include <math.h>
+#include <string.h>
+
+static const char *host_of(const struct bb_health_report *r, int node)
+{
+    return r->session->world.hosts[r->first_rank[node]];
+}
+
+static const char *stage_of(const struct bb_health_finding *f)
+{
+    return f->test == BB_HEALTH_TESTS ? "inventory" : bb_health_tests[f->test].stage;
+}
+
+/* ---- texts ---- */
+
+/* Describes the part of a finding: "NIC of GPU 2 of node1". */
+static const char *part_text(const struct bb_health_report *r, const struct bb_health_finding *f, char text[256])
+{
+    switch (f->part) {
+    case BB_HEALTH_A_GPU:
+        snprintf(text, 256, "GPU %d of %s", f->gpu, host_of(r, f->node));
+        break;
+    case BB_HEALTH_A_NODE:
+        snprintf(text, 256, "%s", host_of(r, f->node));
+        break;
+    case BB_HEALTH_A_NIC:
+        snprintf(text, 256, "NIC of GPU %d of %s", f->gpu, host_of(r, f->node));
+        break;
+    case BB_HEALTH_A_PATH:
+        snprintf(text, 256, "path between %s and %s (GPU %d)", host_of(r, f->node), host_of(r, f->other), f->gpu);
+        break;
+    case BB_HEALTH_A_RAIL:
+        snprintf(text, 256, "rail of GPU %d on all nodes", f->gpu);
+        break;
+    case BB_HEALTH_ALL:
+        snprintf(text, 256, f->test == BB_HEALTH_WHOLE ? "all nodes together" : "most of the cluster");
+        break;
+    }
+    return text;
+}
+
+/* Describes what a finding is: "all_reduce of GPU pairs 24.1 GB/s, 50 % of the expected 48.0". */
+static const char *reason_text(const struct bb_health_finding *f, char text[256])
+{
+    const bool expects = isfinite(f->expected);
+    const double reference = expects ? f->expected : f->median;
+    const struct bb_health_test_row *test = &bb_health_tests[f->test];
+
+    if (f->test == BB_HEALTH_TESTS)
+        snprintf(text, 256, "%s", f->text);
+    else if (isnan(f->value))
+        snprintf(text, 256, "%s: not measured, no partner left; try: --rounds 2", test->name);
+    else
+        snprintf(text, 256, "%s %.4g %s, %.0f %% of the %s %.4g%s", test->name, f->value, test->unit,
+                 100 * f->value / reference, expects ? "expected" : "peers' median", reference,
+                 f->part == BB_HEALTH_ALL ? ": a common cause, or the wrong profile" : "");
+    return text;
+}
+
+static double planned_s(const struct bb_health_report *r, int test)
+{
+    return bb_health_seconds(r->health, r->options, (enum bb_health_test)test);
+}
+
+void bb_health_print_head(const struct bb_health_report *r)
+{
+    FILE *out = r->session->out;
+    double all = 0;
+
+    bb_session_print_head(r->session);
+    if (!out)
+        return;
+    if (r->session->device.emulated)
+        fprintf(out, "# emulated GPUs: all values come from a model, none is a measurement of hardware\n");
+    fprintf(out, "# expected: %s\n",
+            r->source[0] ? r->source : "unknown machine, GPUs and nodes are compared with each other");
+    fprintf(out, "# planned:");
+    for (int test = 0; test < BB_HEALTH_TESTS; test++)
+        if (planned_s(r, test) > 0) {
+            fprintf(out, " %s %.0f s,", bb_health_tests[test].name, planned_s(r, test));
+            all += planned_s(r, test);
+        }
+    fprintf(out, " in all %.0f s without suspects\n", all);
+    fflush(out);
+}
+
+enum { FINDINGS_SHOWN = 10 };
+
+static void print_tests(const struct bb_health_report *r)
+{
+    const struct bb_health *h = r->health;
+
+    for (int test = 0; test < BB_HEALTH_TESTS; test++) {
+        char expected[64] = "";
+
+        if (isnan(h->median[test]))
+            continue;
+        if (isfinite(h->expected[test]))
+            snprintf(expected, sizeof expected, ", expected %.4g", h->expected[test]);
+        fprintf(r->session->out, "# %-6s %s: median %.4g %s%s\n", bb_health_tests[test].stage,
+                bb_health_tests[test].name, h->median[test], bb_health_tests[test].unit, expected);
+    }
+}
+
+static void print_findings(const struct bb_health_report *r)
+{
+    const size_t shown = r->options->common.full ? r->health->n : FINDINGS_SHOWN;
+    char part[256], reason[256];
+
+    for (size_t i = 0; i < r->health->n && i < shown; i++) {
+        const struct bb_health_finding *f = &r->health->findings[i];
+
+        fprintf(r->session->out, "%-7s %-9s %s: %s\n", bb_health_levels[f->level], stage_of(f), part_text(r, f, part),
+                reason_text(f, reason));
+    }
+    if (r->health->n > shown)
+        fprintf(r->session->out, "# %zu further findings: --full, --json\n", r->health->n - shown);
+}
+
+/* Prints a line for each failed node. The administrator decides whether to execute it. */
+static void print_drain(const struct bb_health_report *r)
+{
+    char part[256], reason[256];
+
+    for (int node = 0; node < r->health->nodes; node++)
+        for (size_t i = 0; i < r->health->n && r->health->failed[node]; i++) {
+            const struct bb_health_finding *f = &r->health->findings[i];
+
+            if (f->node != node || f->level != BB_HEALTH_FAIL || f->part > BB_HEALTH_A_NIC)
+                continue;
+            fprintf(r->session->out, "scontrol update nodename=%s state=drain reason=\"busbar: %s: %s\"\n",
+                    host_of(r, node), part_text(r, f, part), reason_text(f, reason));
+            break;
+        }
+}
+
+static int count_nodes(const struct bb_health *h, enum bb_health_level level)
+{
+    int n = 0;
+
+    for (int node = 0; node < h->nodes; node++)
+        n += bb_health_node_level(h, node) == level;
+    return n;
+}
+
+static void print_verdict(const struct bb_health_report *r)
+{
+    const struct bb_health *h = r->health;
+    int others = 0;
+
+    for (size_t i = 0; i < h->n; i++)
+        others += h->findings[i].part > BB_HEALTH_A_NIC;
+    fprintf(r->session->out, "# %d node%s: %d ok, %d warn, %d fail, %d unknown; paths, rails and common causes: %d\n",
+            h->nodes, h->nodes == 1 ? "" : "s", count_nodes(h, BB_HEALTH_OK), count_nodes(h, BB_HEALTH_WARN),
+            count_nodes(h, BB_HEALTH_FAIL), count_nodes(h, BB_HEALTH_UNKNOWN), others);
+}
+
+/* ---- results ---- */
+
+static json_t *number_or_null(int value)
+{
+    return value < 0 ? json_null() : json_integer(value);
+}
+
+int bb_health_save_row(const struct bb_health_report *r, enum bb_health_test test, int node, int gpu, int partner,
+                       double value)
+{
+    const struct bb_health_test_row *row = &bb_health_tests[test];
+
+    if (!r->session->json || isnan(value))
+        return 0;
+    return bb_results_row(r->session->json,
+                          json_pack("{s:s, s:s, s:i, s:s, s:i, s:o, s:f, s:s}", "stage", row->stage, "test", row->name,
+                                    "node", node, "host", host_of(r, node), "gpu", gpu, "partner",
+                                    number_or_null(partner), "value", value, "unit", row->unit));
+}
+
+static json_t *findings_json(const struct bb_health_report *r)
+{
+    json_t *list = json_array();
+    char reason[256];
+
+    for (size_t i = 0; i < r->health->n; i++) {
+        const struct bb_health_finding *f = &r->health->findings[i];
+
+        json_array_append_new(
+            list, json_pack("{s:s, s:s, s:s, s:o, s:s?, s:o, s:o, s:o, s:o, s:o, s:i, s:s}", "level",
+                            bb_health_levels[f->level], "stage", stage_of(f), "part", bb_health_parts[f->part], "node",
+                            number_or_null(f->node), "host", f->node < 0 ? NULL : host_of(r, f->node), "other_node",
+                            number_or_null(f->other), "gpu", number_or_null(f->gpu), "value", bb_json_real(f->value),
+                            "expected", bb_json_real(f->expected), "median", bb_json_real(f->median), "tries", f->tries,
+                            "reason", reason_text(f, reason)));
+    }
+    return list;
+}
+
+static json_t *verdicts_json(const struct bb_health_report *r)
+{
+    json_t *list = json_array();
+
+    for (int node = 0; node < r->health->nodes; node++)
+        json_array_append_new(list, json_pack("{s:i, s:s, s:s}", "node", node, "host", host_of(r, node), "level",
+                                              bb_health_levels[bb_health_node_level(r->health, node)]));
+    return list;
+}
+
+static json_t *tests_json(const struct bb_health_report *r)
+{
+    json_t *list = json_array();
+
+    for (int test = 0; test < BB_HEALTH_TESTS; test++)
+        if (planned_s(r, test) > 0)
+            json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:f, s:o, s:o}", "stage",
+                                                  bb_health_tests[test].stage, "test", bb_health_tests[test].name,
+                                                  "unit", bb_health_tests[test].unit, "planned_s", planned_s(r, test),
+                                                  "median", bb_json_real(r->health->median[test]), "expected",
+                                                  bb_json_real(r->health->expected[test])));
+    return list;
+}
+
+int bb_health_finish(const struct bb_health_report *r)
+{
+    struct bb_health *h = r->health;
+    char part[256], reason[256];
+    int rc = 0;
+
+    bb_health_sort(h);
+    bb_progress_clear(&r->session->progress);
+    if (r->session->out) {
+        print_tests(r);
+        print_findings(r);
+        if (r->options->drain)
+            print_drain(r);
+        print_verdict(r);
+    }
+    if (r->session->json)
+        TRY(bb_results_set_all(r->session->json,
+                               json_pack("{s:s?, s:o, s:o, s:o}", "expected_by", r->source[0] ? r->source : NULL,
+                                         "tests", tests_json(r), "verdicts", verdicts_json(r), "findings",
+                                         findings_json(r))));
+    if (h->n > 0 && h->findings[0].level == BB_HEALTH_FAIL)
+        rc = bb_err_job(BB_EBELOW, "%s: %s", part_text(r, &h->findings[0], part), reason_text(&h->findings[0], reason));
+out:
+    return rc;
+}

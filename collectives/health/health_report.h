@@ -1,0 +1,29 @@
+/*
+ * health_report.h - prints the verdicts of `busbar health` and saves them in the results (schema busbar.health/1).
+ */
+#ifndef BB_COLLECTIVES_HEALTH_HEALTH_REPORT_H
+#define BB_COLLECTIVES_HEALTH_HEALTH_REPORT_H
+
+#include "collectives/health/health_options.h"
+#include "collectives/session/session.h"
+
+struct bb_health_report {
+    struct bb_session *session;
+    const struct bb_health_options *options;
+    struct bb_health *health;
+    const int *first_rank; /* [nodes] lowest rank of each node */
+    const char *source;    /* of the expectations; "": unknown */
+};
+
+/*
+ * bb_health_print_head - print the machine and the planned seconds of each stage. Rank 0 only.
+ * bb_health_save_row   - save one value of a measurement; partner: the node at the other end, -1: none. Rank 0 only.
+ * bb_health_finish     - print and save the verdicts. Returns 0, or -BB_EBELOW after printing one error line if a part
+ *                        fails. Rank 0 only.
+ */
+void bb_health_print_head(const struct bb_health_report *r);
+int bb_health_save_row(const struct bb_health_report *r, enum bb_health_test test, int node, int gpu, int partner,
+                       double value) BB_MUST_CHECK;
+int bb_health_finish(const struct bb_health_report *r) BB_MUST_CHECK;
+
+#endif

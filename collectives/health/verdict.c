@@ -1,0 +1,569 @@
+/* verdict.c - see verdict.h. */
+#include "collectives/health/verdict.h"
+
+#include "bootstrap/base/alloc.h"
+#include "bootstrap/base/stats.h"
+#include "collectives/p2p/pair_schedule.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+const struct bb_health_test_row bb_health_tests[BB_HEALTH_TESTS] = {
+    [BB_HEALTH_GEMM] = {"gpu", "GEMM", "TFLOP/s"},
+    [BB_HEALTH_MEMORY] = {"gpu", "memory copy", "GB/s"},
+    [BB_HEALTH_NODE] = {"node", "all_reduce in the node", "GB/s"},
+    [BB_HEALTH_PAIRS] = {"pairs", "all_reduce of GPU pairs", "GB/s"},
+    [BB_HEALTH_RAILS] = {"rails", "all_reduce of a rail", "GB/s"},
+    [BB_HEALTH_WHOLE] = {"whole", "all_reduce of all GPUs", "GB/s"},
+};
+const char *const bb_health_levels[] = {"ok", "unknown", "warn", "fail", NULL};
+const char *const bb_health_parts[] = {"gpu", "node", "nic", "path", "rail", "all", NULL};
+
+/* ---- the rule ---- */
+
+struct peers {
+    double median, mad; /* MAD: median absolute deviation */
+    size_t n;
+};
+
+/* Returns the median of the finite values; NaN: there is none. Reorders the values. */
+static double median_of(double *values, size_t n, size_t *finite)
+{
+    struct bb_stats stats;
+    size_t kept = 0;
+
+    for (size_t i = 0; i < n; i++)
+        if (isfinite(values[i]))
+            values[kept++] = values[i];
+    *finite = kept;
+    if (kept == 0)
+        return NAN;
+    bb_stats_compute(values, kept, &stats);
+    return stats.p50;
+}
+
+static struct peers peers_of(const double *values, size_t n)
+{
+    struct peers p;
+    double *copy;
+
+    BB_NEW(copy, n);
+    for (size_t i = 0; i < n; i++)
+        copy[i] = values[i];
+    p.median = median_of(copy, n, &p.n);
+    for (size_t i = 0; i < n; i++)
+        copy[i] = fabs(values[i] - p.median);
+    p.mad = median_of(copy, n, &p.n);
+    free(copy);
+    return p;
+}
+
+enum { SCORED_PEERS = 10, REFERENCE_PEERS = 3 };
+
+static enum bb_health_level judge(double value, double expected, const struct peers *p)
+{
+    const double score = 0.6745 * (value - p->median) / fmax(p->mad, 0.005 * p->median);
+    const bool is_outlier = p->n >= SCORED_PEERS && score < -3.5;
+
+    if (isnan(value))
+        return BB_HEALTH_OK;
+    if (isnan(expected) && p->n >= REFERENCE_PEERS)
+        expected = p->median;
+    if (value < 0.80 * expected || (is_outlier && value < 0.97 * p->median))
+        return BB_HEALTH_FAIL;
+    return value < 0.93 * expected || (is_outlier && value < 0.985 * p->median) ? BB_HEALTH_WARN : BB_HEALTH_OK;
+}
+
+/* ---- findings ---- */
+
+static bool is_of_node(const struct bb_health_finding *f)
+{
+    return f->part == BB_HEALTH_A_GPU || f->part == BB_HEALTH_A_NODE || f->part == BB_HEALTH_A_NIC;
+}
+
+void bb_health_add(struct bb_health *h, const struct bb_health_finding *f)
+{
+    if (!h->failed)
+        BB_NEW(h->failed, h->nodes);
+    if (is_of_node(f) && f->level == BB_HEALTH_FAIL)
+        h->failed[f->node] = true;
+    BB_GROW(h->findings, h->n);
+    h->findings[h->n++] = *f;
+}
+
+enum bb_health_level bb_health_node_level(const struct bb_health *h, int node)
+{
+    enum bb_health_level level = BB_HEALTH_OK;
+
+    for (size_t i = 0; i < h->n; i++)
+        if (is_of_node(&h->findings[i]) && h->findings[i].node == node && h->findings[i].level > level)
+            level = h->findings[i].level;
+    return level;
+}
+
+static double ratio_of(const struct bb_health_finding *f)
+{
+    const double reference = isnan(f->expected) ? f->median : f->expected;
+
+    return isfinite(f->value / reference) ? f->value / reference : 1;
+}
+
+static int compare_findings(const void *left, const void *right)
+{
+    const struct bb_health_finding *a = left, *b = right;
+
+    if (a->level != b->level)
+        return a->level > b->level ? -1 : 1;
+    return ratio_of(a) < ratio_of(b) ? -1 : ratio_of(a) > ratio_of(b);
+}
+
+void bb_health_sort(struct bb_health *h)
+{
+    if (h->n > 1)
+        qsort(h->findings, h->n, sizeof(*h->findings), compare_findings);
+}
+
+/* ---- tests whose values are judged one by one: GPUs, nodes, rails, the whole job ---- */
+
+enum { TRIES = 3 };
+
+/* One test with its measurements. A unit is what the test judges: a GPU, a node, a rail or the whole job. */
+struct series {
+    struct bb_health *h;
+    enum bb_health_test test;
+    enum bb_health_part part;
+    size_t units, stride; /* the value of unit u is values[u * stride] */
+    double *values[TRIES];
+};
+
+static size_t count_values(const struct bb_health *h)
+{
+    return (size_t)h->nodes * (size_t)h->gpus;
+}
+
+/* Makes a measurement with all nodes that have not failed, and moves the units' values to the front. */
+static int measure_units(struct series *s, int try)
+{
+    struct bb_health *h = s->h;
+    double *values;
+    int *partner, rc;
+
+    BB_NEW(s->values[try], count_values(h));
+    BB_NEW(partner, h->nodes);
+    for (int n = 0; n < h->nodes; n++)
+        partner[n] = h->failed[n] ? -1 : 0;
+    values = s->values[try];
+    rc = h->measure(h->arg, s->test, partner, values);
+    for (size_t u = 0; rc == 0 && u < s->units; u++) {
+        size_t at = u * s->stride;
+
+        /* a rail, or the whole job, has its value on the first node that takes part */
+        while (s->part > BB_HEALTH_A_NIC && isnan(values[at]) && at + (size_t)h->gpus < count_values(h))
+            at += (size_t)h->gpus;
+        values[u] = values[at];
+    }
+    free(partner);
+    return rc;
+}
+
+/* Returns the middle one of the verdicts on a unit. value: out, the measurement with this verdict. */
+static enum bb_health_level decide(const struct series *s, const struct peers *peers, int tries, size_t unit,
+                                   double *value)
+{
+    double sorted[TRIES] = {0};
+
+    for (int i = 0; i < tries; i++) {
+        int at = i;
+
+        for (; at > 0 && sorted[at - 1] > s->values[i][unit]; at--)
+            sorted[at] = sorted[at - 1];
+        sorted[at] = s->values[i][unit];
+    }
+    *value = sorted[tries / 2];
+    return judge(*value, s->h->expected[s->test], peers);
+}
+
+static struct bb_health_finding describe(const struct series *s, const struct peers *peers, size_t unit, double value,
+                                         enum bb_health_level level)
+{
+    const bool has_node = s->part == BB_HEALTH_A_GPU || s->part == BB_HEALTH_A_NODE;
+    const int per_node = s->part == BB_HEALTH_A_GPU ? s->h->gpus : 1;
+
+    return (struct bb_health_finding){.test = s->test,
+                                      .part = s->part,
+                                      .level = level,
+                                      .node = has_node ? (int)unit / per_node : -1,
+                                      .other = -1,
+                                      .gpu = s->part == BB_HEALTH_A_GPU    ? (int)unit % per_node
+                                             : s->part == BB_HEALTH_A_RAIL ? (int)unit
+                                                                           : -1,
+                                      .value = value,
+                                      .expected = s->h->expected[s->test],
+                                      .median = peers->n > 1 ? peers->median : NAN,
+                                      .tries = TRIES};
+}
+
+/* Adds the findings of a test with suspects. If most units are suspects, one finding replaces theirs: the cause is common, or
+ * the expectation is wrong. */
+static void add_units(struct series *s, const struct peers *peers)
+{
+    enum bb_health_level worst = BB_HEALTH_OK;
+    size_t suspects = 0;
+    double value;
+
+    for (size_t u = 0; u < s->units; u++) {
+        const enum bb_health_level level = decide(s, peers, TRIES, u, &value);
+
+        suspects += level != BB_HEALTH_OK;
+        worst = level > worst ? level : worst;
+    }
+    if (s->units > 1 && 2 * suspects > peers->n) {
+        struct bb_health_finding f = describe(s, peers, 0, peers->median, worst);
+
+        f.part = BB_HEALTH_ALL;
+        f.node = f.gpu = -1;
+        bb_health_add(s->h, &f);
+        return;
+    }
+    for (size_t u = 0; u < s->units; u++) {
+        const enum bb_health_level level = decide(s, peers, TRIES, u, &value);
+
+        const struct bb_health_finding f = describe(s, peers, u, value, level);
+
+        if (level != BB_HEALTH_OK)
+            bb_health_add(s->h, &f);
+    }
+}
+
+static int test_units(struct bb_health *h, enum bb_health_test test, enum bb_health_part part)
+{
+    struct series s = {.h = h, .test = test, .part = part, .units = 1, .stride = 1};
+    struct peers peers;
+    bool suspect = false;
+    double value;
+    int rc;
+
+    s.units = part == BB_HEALTH_A_GPU    ? count_values(h)
+              : part == BB_HEALTH_A_NODE ? (size_t)h->nodes
+              : part == BB_HEALTH_A_RAIL ? (size_t)h->gpus
+                                         : 1;
+    s.stride = part == BB_HEALTH_A_NODE ? (size_t)h->gpus : 1;
+    TRY(measure_units(&s, 0));
+    peers = peers_of(s.values[0], s.units);
+    h->median[test] = peers.median;
+    for (size_t u = 0; u < s.units; u++)
+        suspect |= decide(&s, &peers, 1, u, &value) != BB_HEALTH_OK;
+    for (int try = 1; suspect && try < TRIES; try++)
+        TRY(measure_units(&s, try));
+    if (suspect)
+        add_units(&s, &peers);
+out:
+    for (int i = 0; i < TRIES; i++)
+        free(s.values[i]);
+    return rc;
+}
+
+/* ---- pairs of nodes ---- */
+
+/* The measurements of pairs. */
+struct pairs {
+    struct bb_health *h;
+    int *node, n; /* [n] the nodes that take part */
+    int rounds;
+    int *partner;            /* [rounds][nodes] */
+    double *values;          /* [rounds][nodes * gpus] */
+    double *best;            /* [nodes * gpus] best value of each GPU; NaN: none */
+    int *again;              /* [nodes] partners of another measurement */
+    double *retried;         /* [nodes * gpus] values of that measurement */
+    struct peers peers, all; /* of the best values, and of all values */
+    bool *slow_rail;         /* [gpus] */
+};
+
+int bb_health_rounds(const struct bb_health *h, enum bb_health_test test)
+{
+    int n = 1, active = 0;
+
+    for (int i = 0; i < h->nodes; i++)
+        active += !(h->failed && h->failed[i]);
+    if (test != BB_HEALTH_PAIRS)
+        return 1;
+    while (1 << (n - 1) < active)
+        n++;
+    n = h->rounds > 0 ? h->rounds : n;
+    return n < active - 1 + active % 2 ? n : active - 1 + active % 2;
+}
+
+static int measure_rounds(struct pairs *p)
+{
+    const struct bb_pair_schedule schedule = {.ranks = p->n};
+    const size_t size = count_values(p->h);
+    int rc = 0;
+
+    for (int k = 0; k < p->rounds && rc == 0; k++) {
+        int *partner = p->partner + (size_t)k * (size_t)p->h->nodes;
+        double *values = p->values + (size_t)k * size;
+
+        for (int n = 0; n < p->h->nodes; n++)
+            partner[n] = -1;
+        for (int i = 0; i < p->n; i++) {
+            const int other = bb_pair_schedule_partner(&schedule, k, i);
+
+            partner[p->node[i]] = other < 0 ? -1 : p->node[other];
+        }
+        rc = p->h->measure(p->h->arg, BB_HEALTH_PAIRS, partner, values);
+        for (size_t i = 0; i < size; i++)
+            p->best[i] = fmax(p->best[i], values[i]);
+    }
+    p->peers = peers_of(p->best, size);
+    p->all = peers_of(p->values, size * (size_t)p->rounds);
+    p->h->median[BB_HEALTH_PAIRS] = p->all.median;
+    return rc;
+}
+
+static enum bb_health_level level_of(const struct pairs *p, int node, int gpu)
+{
+    return judge(p->best[node * p->h->gpus + gpu], p->h->expected[BB_HEALTH_PAIRS], &p->peers);
+}
+
+static bool is_suspect(const struct pairs *p, int node)
+{
+    for (int g = 0; g < p->h->gpus; g++)
+        if (!p->slow_rail[g] && level_of(p, node, g) != BB_HEALTH_OK)
+            return true;
+    return false;
+}
+
+/* Measures each suspect with a node that is no suspect, a different one in each try. Suspects without one are left out. */
+static int retry_suspects(struct pairs *p)
+{
+    const size_t size = count_values(p->h);
+    int rc = 0;
+
+    for (int try = 1; try < TRIES && rc == 0; try++) {
+        int good = 0, found = 0;
+
+        for (int n = 0; n < p->h->nodes; n++)
+            p->again[n] = -1;
+        for (int i = 0; i < p->n; i++) {
+            if (!is_suspect(p, p->node[i]))
+                continue;
+            for (good = 0; good < p->n; good++) {
+                const int other = p->node[(i + good * (good + 1) / 2 + 7 * try) % p->n];
+
+                if (other == p->node[i] || is_suspect(p, other) || p->again[other] >= 0)
+                    continue;
+                p->again[other] = p->node[i];
+                p->again[p->node[i]] = other;
+                found++;
+                break;
+            }
+        }
+        if (found == 0)
+            return 0;
+        rc = p->h->measure(p->h->arg, BB_HEALTH_PAIRS, p->again, p->retried);
+        for (size_t i = 0; i < size; i++)
+            p->best[i] = fmax(p->best[i], p->retried[i]);
+    }
+    return rc;
+}
+
+static struct bb_health_finding of_pairs(const struct pairs *p, enum bb_health_part part, enum bb_health_level level,
+                                         int node, int gpu, double value)
+{
+    return (struct bb_health_finding){.test = BB_HEALTH_PAIRS,
+                                      .part = part,
+                                      .level = level,
+                                      .node = node,
+                                      .other = -1,
+                                      .gpu = gpu,
+                                      .value = value,
+                                      .expected = p->h->expected[BB_HEALTH_PAIRS],
+                                      .median = p->peers.median,
+                                      .tries = p->rounds};
+}
+
+/* Finds GPU indices that are slow on most nodes, which need at least three nodes. */
+static void find_rails(struct pairs *p)
+{
+    for (int g = 0; g < p->h->gpus && p->n > 2; g++) {
+        enum bb_health_level worst = BB_HEALTH_OK;
+        double lowest = INFINITY;
+        int slow = 0;
+
+        for (int i = 0; i < p->n; i++) {
+            const enum bb_health_level level = level_of(p, p->node[i], g);
+
+            slow += level != BB_HEALTH_OK;
+            worst = level > worst ? level : worst;
+            lowest = fmin(lowest, p->best[p->node[i] * p->h->gpus + g]);
+        }
+        p->slow_rail[g] = 2 * slow > p->n;
+        if (p->slow_rail[g]) {
+            const struct bb_health_finding f = of_pairs(p, BB_HEALTH_A_RAIL, worst, -1, g, lowest);
+
+            bb_health_add(p->h, &f);
+        }
+    }
+}
+
+/* A node without partner has no verdict between nodes. */
+static void find_unmeasured(struct pairs *p)
+{
+    for (int i = 0; i < p->n; i++)
+        if (isnan(p->best[p->node[i] * p->h->gpus])) {
+            const struct bb_health_finding f = of_pairs(p, BB_HEALTH_A_NODE, BB_HEALTH_UNKNOWN, p->node[i], -1, NAN);
+
+            bb_health_add(p->h, &f);
+        }
+}
+
+static void find_nics(struct pairs *p)
+{
+    for (int i = 0; i < p->n; i++)
+        for (int g = 0; g < p->h->gpus; g++) {
+            const int node = p->node[i];
+            const enum bb_health_level level = level_of(p, node, g);
+            struct bb_health_finding f = of_pairs(p, BB_HEALTH_A_NIC, level, node, g, p->best[node * p->h->gpus + g]);
+
+            if (level == BB_HEALTH_OK || p->slow_rail[g] || (p->n == 2 && i > 0))
+                continue;
+            if (p->n == 2) { /* either of the two nodes, or their connection */
+                f.part = BB_HEALTH_A_PATH;
+                f.other = p->node[1];
+            }
+            bb_health_add(p->h, &f);
+        }
+}
+
+/* Measures a pair of nodes again. value: in, the first measurement of GPU `gpu`; out, the middle one of three. */
+static int retry_path(struct pairs *p, int a, int b, int gpu, double *value)
+{
+    double low = *value, high = *value, first = *value, sum = *value;
+    int rc = 0;
+
+    for (int n = 0; n < p->h->nodes; n++)
+        p->again[n] = n == a ? b : n == b ? a : -1;
+    for (int try = 1; try < TRIES && rc == 0; try++) {
+        rc = p->h->measure(p->h->arg, BB_HEALTH_PAIRS, p->again, p->retried);
+        first = p->retried[a * p->h->gpus + gpu];
+        low = fmin(low, first);
+        high = fmax(high, first);
+        sum += first;
+    }
+    *value = sum - low - high;
+    return rc;
+}
+
+/* Returns the GPU whose connection between a pair of nodes is the slowest one that the ends do not explain; -1: none. */
+static int slowest_gpu(const struct pairs *p, int a, int b, const double *values)
+{
+    int slowest = -1;
+
+    for (int g = 0; g < p->h->gpus; g++) {
+        const double value = values[a * p->h->gpus + g];
+
+        if (!p->slow_rail[g] && judge(value, p->h->expected[BB_HEALTH_PAIRS], &p->all) != BB_HEALTH_OK &&
+            level_of(p, a, g) == BB_HEALTH_OK && level_of(p, b, g) == BB_HEALTH_OK &&
+            (slowest < 0 || value < values[a * p->h->gpus + slowest]))
+            slowest = g;
+    }
+    return slowest;
+}
+
+/* At most this number of paths is measured again, because each takes measurements of its own. */
+enum { PATHS_MAX = 16 };
+
+static int find_paths(struct pairs *p)
+{
+    int rc = 0, paths = 0;
+
+    for (int k = 0; k < p->rounds; k++) {
+        const double *values = p->values + (size_t)k * count_values(p->h);
+
+        for (int a = 0; a < p->h->nodes && paths < PATHS_MAX; a++) {
+            const int b = p->partner[k * p->h->nodes + a], gpu = b > a ? slowest_gpu(p, a, b, values) : -1;
+            struct bb_health_finding f;
+
+            if (gpu < 0)
+                continue;
+            paths++;
+            f = of_pairs(p, BB_HEALTH_A_PATH, BB_HEALTH_OK, a, gpu, values[a * p->h->gpus + gpu]);
+            f.other = b;
+            f.tries = TRIES;
+            TRY(retry_path(p, a, b, gpu, &f.value));
+            f.level = judge(f.value, f.expected, &p->all);
+            if (f.level != BB_HEALTH_OK)
+                bb_health_add(p->h, &f);
+        }
+    }
+out:
+    return rc;
+}
+
+static int test_pairs(struct bb_health *h)
+{
+    const size_t size = count_values(h);
+    struct pairs p = {.h = h, .rounds = bb_health_rounds(h, BB_HEALTH_PAIRS)};
+    int rc = 0;
+
+    BB_NEW(p.node, h->nodes);
+    for (int n = 0; n < h->nodes; n++)
+        if (!h->failed[n])
+            p.node[p.n++] = n;
+    BB_NEW(p.partner, (size_t)p.rounds * (size_t)h->nodes);
+    BB_NEW(p.values, (size_t)p.rounds * size);
+    BB_NEW(p.best, size);
+    BB_NEW(p.again, h->nodes);
+    BB_NEW(p.retried, size);
+    BB_NEW(p.slow_rail, h->gpus);
+    for (size_t i = 0; i < size; i++)
+        p.best[i] = NAN;
+    if (p.n < 2)
+        goto out;
+    TRY(measure_rounds(&p));
+    find_rails(&p);
+    TRY(retry_suspects(&p));
+    find_nics(&p);
+    find_unmeasured(&p);
+    TRY(find_paths(&p));
+out:
+    free(p.node);
+    free(p.partner);
+    free(p.values);
+    free(p.best);
+    free(p.again);
+    free(p.retried);
+    free(p.slow_rail);
+    return rc;
+}
+
+/* ---- all tests ---- */
+
+int bb_health_run(struct bb_health *h)
+{
+    static const enum bb_health_part parts[] = {BB_HEALTH_A_GPU, BB_HEALTH_A_GPU,  BB_HEALTH_A_NODE,
+                                                BB_HEALTH_A_NIC, BB_HEALTH_A_RAIL, BB_HEALTH_ALL};
+    int rc = 0, active = 0;
+
+    if (!h->failed)
+        BB_NEW(h->failed, h->nodes);
+    for (int test = 0; test < BB_HEALTH_TESTS; test++)
+        h->median[test] = NAN;
+    for (int test = 0; test < BB_HEALTH_TESTS && rc == 0; test++) {
+        active = 0;
+        for (int n = 0; n < h->nodes; n++)
+            active += !h->failed[n];
+        if (h->skip[test] || active == 0 || (test == BB_HEALTH_NODE && h->gpus < 2) ||
+            ((test == BB_HEALTH_PAIRS || test == BB_HEALTH_RAILS) && active < 2) ||
+            (test == BB_HEALTH_WHOLE && active * h->gpus < 2))
+            continue;
+        rc = test == BB_HEALTH_PAIRS ? test_pairs(h) : test_units(h, (enum bb_health_test)test, parts[test]);
+    }
+    return rc;
+}
+
+void bb_health_release(struct bb_health *h)
+{
+    free(h->failed);
+    free(h->findings);
+}

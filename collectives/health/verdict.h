@@ -1,0 +1,99 @@
+/*
+ * verdict.h - the stages of `busbar health` and their verdicts. A pure module: the caller's function makes the
+ * measurements, so that tests plant faults and noise without a GPU. Every rank runs the stages with the same measurements and
+ * reaches the same verdicts.
+ *
+ * Rule: a value fails below 0.80 of the expectation, or if its modified z-score against its peers is below -3.5 (at least ten
+ * peers) and the value is below 0.97 of their median; it is a warning below 0.93 of the expectation, or below 0.985 of the
+ * median with that score. Without expectation, the median of at least three peers takes its place. The score is 0.6745 (x -
+ * median) / max(MAD, 0.5 % of the median) (Iglewicz and Hoaglin, 1993). A suspect is measured twice more; two of three
+ * verdicts count. Between nodes, the best of several partners counts: a slow pair of nodes that are fast with others is a
+ * slow path, and a GPU index that is slow on most nodes is a slow rail.
+ */
+#ifndef BB_COLLECTIVES_HEALTH_VERDICT_H
+#define BB_COLLECTIVES_HEALTH_VERDICT_H
+
+#include "bootstrap/base/err.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum bb_health_test {
+    BB_HEALTH_GEMM,
+    BB_HEALTH_MEMORY,
+    BB_HEALTH_NODE,  /* all_reduce of the GPUs of a node */
+    BB_HEALTH_PAIRS, /* all_reduce of two GPUs with the same index on two nodes, for all indices at once */
+    BB_HEALTH_RAILS, /* all_reduce of the GPUs with the same index on all nodes, for all indices at once */
+    BB_HEALTH_WHOLE, /* all_reduce of all GPUs */
+    BB_HEALTH_TESTS
+};
+
+/* [enum bb_health_test] the stage that the test belongs to, its name, and the unit of its values. */
+extern const struct bb_health_test_row {
+    const char *stage, *name, *unit;
+} bb_health_tests[BB_HEALTH_TESTS];
+
+/* BB_HEALTH_UNKNOWN: not measured. */
+enum bb_health_level { BB_HEALTH_OK, BB_HEALTH_UNKNOWN, BB_HEALTH_WARN, BB_HEALTH_FAIL };
+extern const char *const bb_health_levels[]; /* "ok", "unknown", "warn", "fail" */
+
+enum bb_health_part {
+    BB_HEALTH_A_GPU,
+    BB_HEALTH_A_NODE,
+    BB_HEALTH_A_NIC,  /* the network connection of a GPU */
+    BB_HEALTH_A_PATH, /* the connection of two nodes that are fast with other nodes */
+    BB_HEALTH_A_RAIL, /* the network of all GPUs with the same index */
+    BB_HEALTH_ALL     /* most of what a test measured, or the whole job */
+};
+extern const char *const bb_health_parts[]; /* "gpu", "node", "nic", "path", "rail", "all" */
+
+/* A part of the cluster that is slow, or differs from the others. */
+struct bb_health_finding {
+    enum bb_health_test test; /* BB_HEALTH_TESTS: inventory */
+    enum bb_health_part part;
+    enum bb_health_level level;
+    int node, other, gpu;           /* -1: does not apply; other: the second node of a path */
+    double value, expected, median; /* median: of the peers; NaN: unknown */
+    int tries;                      /* number of measurements */
+    char text[160];                 /* inventory: what differs */
+};
+
+/*
+ * bb_health_measure - make one test on all nodes at once.
+ *   partner  [nodes] pairs: the partner of each node; other tests: 0; -1: the node takes no part
+ *   values   out: [nodes * gpus] the value of each GPU, in the unit of the test; NaN: not measured
+ *   Returns  0, or a negative error code
+ */
+typedef int bb_health_measure(void *arg, enum bb_health_test test, const int *partner, double *values);
+
+struct bb_health {
+    int nodes, gpus; /* gpus: number of GPUs per node */
+    int rounds;      /* pairs: number of partners of each node; 0: log2(nodes) + 1, rounded up */
+    bool skip[BB_HEALTH_TESTS];
+    double expected[BB_HEALTH_TESTS]; /* NaN: unknown */
+    bb_health_measure *measure;
+    void *arg;
+    bool *failed; /* [nodes] out: takes no part in further tests */
+    struct bb_health_finding *findings;
+    size_t n;
+    double median[BB_HEALTH_TESTS]; /* out: of all values of the first measurement; NaN: not measured */
+};
+
+/* bb_health_run - run the tests. The caller sets the fields above `failed`, may have added findings with bb_health_add, and
+ * calls bb_health_release. Returns 0, or the first error of `measure`. */
+int bb_health_run(struct bb_health *h) BB_MUST_CHECK;
+void bb_health_release(struct bb_health *h);
+
+/* bb_health_add - append a finding. A node with a failed GPU, NIC or node takes no part in further tests. */
+void bb_health_add(struct bb_health *h, const struct bb_health_finding *f);
+
+/* bb_health_node_level - return the verdict on a node. */
+enum bb_health_level bb_health_node_level(const struct bb_health *h, int node);
+
+/* bb_health_sort - sort the findings, worst first. */
+void bb_health_sort(struct bb_health *h);
+
+/* bb_health_rounds - return the number of measurements of a test without suspects. */
+int bb_health_rounds(const struct bb_health *h, enum bb_health_test test);
+
+#endif

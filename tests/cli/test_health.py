@@ -1,0 +1,74 @@
+"""busbar health: planted faults are named, healthy machines have no finding. tests/collectives/health plants faults in noise."""
+import json
+import re
+
+import pytest
+
+
+def health(busbar, tmp_path, *args, ranks, nodes, status=0, slow="", **env):
+    done = busbar.run("health", "--quick", *args, "--json", tmp_path / "r.json", ranks=ranks, mpirun=(),
+                      env={"EMU_DATA": "off", "EMU_CLUSTER": "h100-sxm-ib", "EMU_NODES": str(nodes), "EMU_SLOW": slow, **env})
+    assert done.returncode == status, done.stdout + done.stderr
+    root = json.loads((tmp_path / "r.json").read_text())
+    return root, {(f["level"], f["part"], f["node"], f["gpu"]) for f in root["findings"]}, done
+
+
+@pytest.mark.parametrize("cluster", ["h100-sxm-ib", "a100-pcie-ib"])
+def test_healthy_nodes_reach_the_expectation(busbar, tmp_path, cluster):
+    root, found, done = health(busbar, tmp_path, ranks=8, nodes=4, EMU_CLUSTER=cluster)
+    assert found == set() and [v["level"] for v in root["verdicts"]] == ["ok"] * 4 and len(done.stdout.splitlines()) <= 25
+    tests = {test["test"]: test for test in root["tests"]}
+    assert len(tests) == 6 and all(abs(t["median"] / t["expected"] - 1) < 0.01 for t in tests.values() if t["expected"]), tests
+    assert len(root["results"]) == 8 * 5 + 3 * 8 and done.stdout.splitlines()[-1] == (
+        "# 4 nodes: 4 ok, 0 warn, 0 fail, 0 unknown; paths, rails and common causes: 0")
+
+
+def test_slow_gpu_and_slow_nic_fail_and_leave(busbar, tmp_path):
+    root, found, done = health(busbar, tmp_path, "--drain", ranks=24, nodes=12, status=5, slow="rank=5:1.111,link=node4-nic0:0.5")
+    assert found == {("fail", "gpu", 2, 1), ("fail", "nic", 4, 0)}
+    assert {v["node"] for v in root["verdicts"] if v["level"] == "fail"} == {2, 4} and root["status"] == "below threshold"
+    nodes = {test: {row["node"] for row in root["results"] if row["stage"] == test} for test in ("gpu", "node", "pairs", "rails", "whole")}
+    assert len(nodes["gpu"]) == 12 and 2 not in nodes["node"] and 4 in nodes["pairs"] and nodes["rails"] == nodes["whole"] == (
+        set(range(12)) - {2, 4})
+    drained = re.findall(r'^scontrol update nodename=(\S+) state=drain reason="busbar: .+"$', done.stdout, re.M)
+    assert [host.split("-node")[1] for host in drained] == ["2", "4"] and len(done.stdout.splitlines()) <= 25
+    assert "NIC of GPU 0 of " in done.stderr and "of the expected" in done.stderr
+
+
+def test_slow_rail_is_not_a_slow_node(busbar, tmp_path):
+    slow = ",".join(f"link=node{node}-nic1:0.79" for node in range(4))
+    root, found, _ = health(busbar, tmp_path, "--only", "pairs", ranks=8, nodes=4, status=5, slow=slow)
+    assert found == {("fail", "rail", None, 1)} and [v["level"] for v in root["verdicts"]] == ["ok"] * 4
+    assert {row["stage"] for row in root["results"]} == {"pairs"}
+
+
+def test_slow_nic_of_two_nodes_is_a_path(busbar, tmp_path):
+    _, found, _ = health(busbar, tmp_path, "--only", "pairs", ranks=4, nodes=2, status=5, slow="link=node1-nic0:0.5")
+    assert found == {("fail", "path", 0, 0)}
+
+
+def test_unknown_machine_compares_nodes_with_each_other(busbar, tmp_path):
+    """Emulated GPUs are always known, so the expectation is a profile without the network of this machine."""
+    root, found, done = health(busbar, tmp_path, "--only", "whole", "--expect", "b200-sxm-ib", ranks=4, nodes=2, status=5,
+                               slow="link=node1-nic0:0.1")
+    assert found == {("fail", "all", None, None)} and root["expected_by"].startswith("b200-sxm-ib: 2 GPUs")
+    assert "all nodes together: all_reduce of all GPUs" in done.stderr
+
+
+def test_lost_rank_in_a_stage_ends_the_run_and_keeps_the_rows(busbar, tmp_path):
+    path = tmp_path / "r.json"
+    done = busbar.run("health", "--quick", "--json", path, ranks=4, env={"EMU_DATA": "off", "EMU_NODES": "2", "EMU_FAULT": "die:rank=3,call=2,name=ncclCommSplit"})
+    root = json.loads(path.read_text())
+    assert done.returncode == 4 and "rank 3" in done.stderr and "health all_reduce of GPU pairs" in done.stderr, done.stderr
+    assert {row["stage"] for row in root["results"]} == {"gpu", "node"} and root["status"] != "ok"
+
+
+@pytest.mark.parametrize("nodes,minutes", [(128, 5), (1024, 15)])
+def test_planned_time(busbar, nodes, minutes):
+    done = busbar.run("health", "--plan", "--ranks", 8 * nodes, "--expect", "h100-sxm-ib", emulated=False)
+    assert done.returncode == 0 and float(re.search(r"# planned: (\d+) s", done.stdout)[1]) <= 60 * minutes
+
+
+def test_one_node(busbar, tmp_path):
+    root, found, _ = health(busbar, tmp_path, ranks=2, nodes=1)
+    assert found == set() and {test["stage"] for test in root["tests"]} == {"gpu", "node"}

@@ -1,0 +1,244 @@
+/* test_verdict.c - plants faults and noise in the measurements of health, and reads the verdicts. */
+#include "collectives/health/verdict.h"
+#include "collectives/p2p/pair_schedule.h"
+#include "tests/check.h"
+
+#include <math.h>
+
+enum { NODES = 64, GPUS = 8 };
+
+/* A machine with planted faults: factors of the healthy values; a node of -1 means none. */
+struct machine {
+    struct bb_health h;
+    double jitter;
+    uint64_t state;
+    int slow_gpu, slow_node, slow_nic, path_a, path_b, slow_rail; /* slow_gpu: of node 3; slow_nic: its node */
+    double everything;                                            /* factor of all values */
+    int measurements[BB_HEALTH_TESTS];
+};
+
+static const double healthy[BB_HEALTH_TESTS] = {700, 2900, 460, 48, 46, 350};
+
+/* Returns a random number with mean 0 and standard deviation 1: the sum of twelve uniform ones (Irwin and Hall). */
+static double noise(struct machine *m)
+{
+    double sum = -6;
+
+    for (int i = 0; i < 12; i++) {
+        m->state = m->state * 6364136223846793005u + 1442695040888963407u;
+        sum += (double)(m->state >> 11) / (double)(1ull << 53);
+    }
+    return sum;
+}
+
+static double pair_factor(const struct machine *m, int a, int b, int g)
+{
+    double factor = g == m->slow_rail ? 0.8 : 1;
+
+    if (g == 1 && (a == m->slow_nic || b == m->slow_nic))
+        factor *= 0.5;
+    if ((a == m->path_a && b == m->path_b) || (b == m->path_a && a == m->path_b))
+        factor *= 0.6;
+    return factor;
+}
+
+/* Every GPU has its own noise in tests of GPUs; both ends of a pair, and all GPUs of a node, share theirs. */
+static int measure(void *arg, enum bb_health_test test, const int *partner, double *values)
+{
+    struct machine *m = arg;
+    double whole = 1 + m->jitter * noise(m), rails[GPUS];
+
+    m->measurements[test]++;
+    for (int g = 0; g < m->h.gpus; g++)
+        rails[g] = (1 + m->jitter * noise(m)) * (g == m->slow_rail ? 0.8 : 1);
+    for (int n = 0; n < m->h.nodes; n++) {
+        const double node = 1 + m->jitter * noise(m);
+
+        for (int g = 0; g < m->h.gpus; g++) {
+            double *value = &values[n * m->h.gpus + g], own = 1 + m->jitter * noise(m);
+
+            *value = NAN;
+            if (partner[n] < 0)
+                continue;
+            if (test == BB_HEALTH_GEMM && n == 3 && g == m->slow_gpu)
+                own *= 0.9;
+            if (test == BB_HEALTH_NODE || test == BB_HEALTH_WHOLE)
+                own = test == BB_HEALTH_WHOLE ? whole : node * (n == m->slow_node ? 0.7 : 1);
+            if (test == BB_HEALTH_RAILS)
+                own = rails[g];
+            if (test == BB_HEALTH_PAIRS)
+                own = partner[n] < n ? values[partner[n] * m->h.gpus + g] / healthy[test]
+                                     : own * pair_factor(m, n, partner[n], g);
+            else
+                own *= m->everything;
+            *value = healthy[test] * own;
+        }
+    }
+    return 0;
+}
+
+static struct machine machine_of(int nodes, double jitter, uint64_t seed)
+{
+    struct machine m = {.h = {.nodes = nodes, .gpus = GPUS, .measure = measure},
+                        .jitter = jitter,
+                        .state = seed * 0x9e3779b97f4a7c15u + 1,
+                        .slow_gpu = -1,
+                        .slow_node = -1,
+                        .slow_nic = -1,
+                        .path_a = -1,
+                        .path_b = -1,
+                        .slow_rail = -1,
+                        .everything = 1};
+
+    for (int test = 0; test < BB_HEALTH_TESTS; test++)
+        m.h.expected[test] = test <= BB_HEALTH_MEMORY ? NAN : healthy[test];
+    return m;
+}
+
+static void run(struct machine *m)
+{
+    m->h.arg = m;
+    assert_int_equal(bb_health_run(&m->h), 0);
+    bb_health_sort(&m->h);
+}
+
+/* Returns the finding on a part; NULL: there is none. */
+static const struct bb_health_finding *find(const struct machine *m, enum bb_health_part part, int node, int gpu)
+{
+    for (size_t i = 0; i < m->h.n; i++)
+        if (m->h.findings[i].part == part && m->h.findings[i].node == node && m->h.findings[i].gpu == gpu)
+            return &m->h.findings[i];
+    return NULL;
+}
+
+static bool has_path(const struct machine *m, int a, int b)
+{
+    for (size_t i = 0; i < m->h.n; i++)
+        if (m->h.findings[i].part == BB_HEALTH_A_PATH && m->h.findings[i].node == a && m->h.findings[i].other == b)
+            return true;
+    return false;
+}
+
+/* Returns the partner of a node in a round of pairs, if two of the 64 nodes take no part; a and b are in ascending order. */
+static int partner_without(int a, int b, int round, int node)
+{
+    const struct bb_pair_schedule schedule = {.ranks = NODES - 2};
+    int partner = bb_pair_schedule_partner(&schedule, round, node);
+
+    partner += partner >= a;
+    return partner + (partner >= b);
+}
+
+static void test_healthy_nodes_have_no_finding(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < 20; seed++) {
+        struct machine m = machine_of(seed % 2 ? 256 : NODES, seed % 2 ? 0.005 : 0.01, seed);
+
+        run(&m);
+        assert_int_equal(m.h.n, 0);
+        bb_health_release(&m.h);
+    }
+}
+
+static void test_planted_faults_are_named_in_noise(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < 20; seed++) {
+        struct machine m = machine_of(NODES, 0.01, seed);
+        const struct bb_health_finding *f;
+
+        m.slow_gpu = 5;
+        m.slow_node = 7;
+        m.slow_nic = 20;
+        m.slow_rail = 6;
+        m.path_a = 1;
+        m.path_b = partner_without(3, 7, 2, 1);
+        run(&m);
+        f = find(&m, BB_HEALTH_A_GPU, 3, 5);
+        assert_true(f && f->level == BB_HEALTH_FAIL && f->test == BB_HEALTH_GEMM);
+        f = find(&m, BB_HEALTH_A_NODE, 7, -1);
+        assert_true(f && f->level == BB_HEALTH_FAIL && f->test == BB_HEALTH_NODE);
+        f = find(&m, BB_HEALTH_A_NIC, 20, 1);
+        assert_true(f && f->level == BB_HEALTH_FAIL && f->test == BB_HEALTH_PAIRS);
+        assert_true(has_path(&m, 1, m.path_b));
+        f = find(&m, BB_HEALTH_A_RAIL, -1, 6);
+        assert_true(f && f->level >= BB_HEALTH_WARN);
+        for (size_t i = 0; i < m.h.n; i++) {
+            f = &m.h.findings[i];
+            assert_true(f->node < 0 || f->node == 3 || f->node == 7 || f->node == 20 || f->node == 1);
+            assert_true(f->part != BB_HEALTH_A_PATH || (f->node == 1 && f->other == m.path_b));
+            assert_true(f->gpu < 0 || f->part != BB_HEALTH_A_RAIL || f->gpu == 6);
+        }
+        assert_int_equal(bb_health_node_level(&m.h, 20), BB_HEALTH_FAIL);
+        assert_int_equal(bb_health_node_level(&m.h, 1), BB_HEALTH_OK);
+        assert_true(m.h.failed[3] && m.h.failed[7] && m.h.failed[20] && !m.h.failed[1]);
+        bb_health_release(&m.h);
+    }
+}
+
+static void test_slow_path_is_not_a_slow_node(void **state)
+{
+    struct machine m = machine_of(8, 0.01, 1);
+
+    (void)state;
+    m.path_a = 2;
+    m.path_b = 5;
+    m.h.rounds = 7; /* every pair */
+    run(&m);
+    assert_int_equal(m.h.n, 1);
+    assert_int_equal(m.h.findings[0].part, BB_HEALTH_A_PATH);
+    assert_true(m.h.findings[0].node == 2 && m.h.findings[0].other == 5);
+    assert_int_equal(m.measurements[BB_HEALTH_PAIRS], 7 + 2);
+    bb_health_release(&m.h);
+}
+
+static void test_two_nodes_cannot_be_told_apart(void **state)
+{
+    struct machine m = machine_of(2, 0, 1);
+
+    (void)state;
+    m.slow_nic = 1;
+    run(&m);
+    assert_true(m.h.n >= 1);
+    assert_true(m.h.findings[0].part == BB_HEALTH_A_PATH && m.h.findings[0].gpu == 1);
+    assert_int_equal(bb_health_node_level(&m.h, 0), BB_HEALTH_OK);
+    bb_health_release(&m.h);
+}
+
+static void test_common_cause_is_one_finding(void **state)
+{
+    struct machine m = machine_of(16, 0.01, 1);
+
+    (void)state;
+    m.everything = 0.7;
+    run(&m);
+    for (size_t i = 0; i < m.h.n; i++)
+        assert_true(m.h.findings[i].node < 0);
+    assert_true(find(&m, BB_HEALTH_ALL, -1, -1)->level == BB_HEALTH_FAIL);
+    assert_int_equal(bb_health_node_level(&m.h, 0), BB_HEALTH_OK);
+    bb_health_release(&m.h);
+}
+
+static void test_rounds_are_logarithmic(void **state)
+{
+    static const int rows[][2] = {{2, 1}, {3, 3}, {4, 3}, {8, 4}, {64, 7}, {128, 8}, {1024, 11}};
+
+    (void)state;
+    for (size_t i = 0; i < ROWS(rows); i++) {
+        const struct bb_health h = {.nodes = rows[i][0], .gpus = GPUS};
+
+        assert_int_equal(bb_health_rounds(&h, BB_HEALTH_PAIRS), rows[i][1]);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_healthy_nodes_have_no_finding), cmocka_unit_test(test_planted_faults_are_named_in_noise),
+        cmocka_unit_test(test_slow_path_is_not_a_slow_node),  cmocka_unit_test(test_two_nodes_cannot_be_told_apart),
+        cmocka_unit_test(test_common_cause_is_one_finding),   cmocka_unit_test(test_rounds_are_logarithmic),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -308,9 +308,10 @@ static void print_help(FILE *out)
     for (size_t i = 0; i < sizeof(questions) / sizeof(questions[0]); i++)
         fprintf(out, "%s%s%s  %s\n", questions[i][0] ? "\n" : "", questions[i][0] ? questions[i][0] : "",
                 questions[i][0] ? "\n" : "", questions[i][1]);
-    fprintf(out,
-            "\nbusbar COMMAND --help prints the options of a command, busbar --version the version.\n"
-            "bench and proxy run one rank per GPU: start them with -g 8 on one node, else under mpirun or srun.\n");
+    fprintf(
+        out,
+        "\nbusbar COMMAND --help prints the options of a command, busbar --version the version.\n"
+        "bench, proxy and health run one rank per GPU: start them with -g 8 on one node, else under mpirun or srun.\n");
 }
 
 static const struct command *find_command(const char *word)

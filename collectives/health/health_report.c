@@ -235,6 +235,7 @@ int bb_health_finish(const struct bb_health_report *r)
         if (r->options->drain)
             print_drain(r);
         print_verdict(r);
+        fflush(r->session->out);
     }
     if (r->session->json)
         TRY(bb_results_set_all(r->session->json,

@@ -426,7 +426,7 @@ static json_t *state_cell(const struct bb_sweep_found *f)
 {
     if (f->state == BB_SWEEP_FAILED)
         return f->exit_status == 124 ? json_string("timeout") : json_sprintf("failed (%d)", f->exit_status);
-    if (f->state == BB_SWEEP_COMPLETE)
+    if (f->misfit || f->state == BB_SWEEP_COMPLETE)
         return json_string(f->misfit ? bb_sweep_misfit : "ok");
     return json_string(bb_sweep_state_names[f->state]);
 }

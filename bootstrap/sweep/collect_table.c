@@ -111,19 +111,34 @@ static void print_table(const struct bb_gathered *g, const struct shape *shape, 
     }
 }
 
-/* Prints each failed combination with the last lines of its stderr, which are not repeated for the next combination. */
+/* Returns the number of combinations after combination `i` that failed in the same way; 0 if an earlier one did, so that
+ * *is_first is false. */
+static size_t count_same_failures(const struct bb_gathered *g, size_t i, bool *is_first)
+{
+    size_t n = 0;
+
+    *is_first = true;
+    for (size_t k = 0; k < g->combinations->n && *is_first; k++)
+        if (k != i && bb_sweep_is_same_failure(&g->found[k], &g->found[i])) {
+            *is_first = k > i;
+            n++;
+        }
+    return *is_first ? n : 0;
+}
+
+/* Prints the first failed combination of each kind with the last lines of its stderr, and the number of others. */
 static void print_failed(const struct bb_gathered *g, FILE *out)
 {
-    const json_t *previous = NULL;
+    bool any = false, is_first;
     char text[1024];
 
     for (size_t i = 0; i < g->combinations->n; i++) {
         const struct bb_sweep_found *f = &g->found[i];
-        const bool same = previous && json_array_size(previous) && json_equal(f->errors, previous);
+        const size_t more = count_same_failures(g, i, &is_first);
 
-        if (f->state != BB_SWEEP_FAILED && f->state != BB_SWEEP_BELOW)
+        if ((f->state != BB_SWEEP_FAILED && f->state != BB_SWEEP_BELOW) || !is_first)
             continue;
-        fprintf(out, "%s# %s: ", previous ? "" : "#\n", bb_settings_text(&g->combinations->one[i], text, sizeof(text)));
+        fprintf(out, "%s# %s: ", any ? "" : "#\n", bb_settings_text(&g->combinations->one[i], text, sizeof(text)));
         if (f->exit_status == 0)
             fputs(g->combinations->one[i].is_program
                       ? "exit status 0, but not all metrics were found"
@@ -131,10 +146,12 @@ static void print_failed(const struct bb_gathered *g, FILE *out)
                   out);
         else
             fprintf(out, f->exit_status == 124 ? "timeout (exit status %d)" : "exit status %d", f->exit_status);
-        fputs(same ? ", same error\n" : "\n", out);
-        for (size_t l = 0; !same && l < json_array_size(f->errors); l++)
+        if (more > 0)
+            fprintf(out, ", and %zu more with this error", more);
+        fputc('\n', out);
+        for (size_t l = 0; l < json_array_size(f->errors); l++)
             fprintf(out, "#   %s\n", json_string_value(json_array_get(f->errors, l)));
-        previous = f->errors;
+        any = true;
     }
 }
 

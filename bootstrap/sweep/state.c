@@ -111,7 +111,7 @@ static json_t *load_last_lines(const char *dir, const struct bb_sweep_run *c)
 void bb_sweep_load_state(const char *dir, const struct bb_sweep_run *c, struct bb_sweep_found *found)
 {
     json_t *run = load_file(dir, c, ".run.json");
-    const json_t *status = json_object_get(run, "exit_status"), *seconds = json_object_get(run, "seconds");
+    const json_t *status = json_object_get(run, "exit_status"), *seconds = json_object_get(run, "seconds"), *fits;
     char *problem = NULL;
 
     *found = (struct bb_sweep_found){.exit_status = -1, .seconds = NAN};
@@ -123,16 +123,42 @@ void bb_sweep_load_state(const char *dir, const struct bb_sweep_run *c, struct b
         found->result = load_file(dir, c, ".json");
     else if (found->exit_status == 0)
         found->result = bb_sweep_read_metrics(dir, c, &problem);
+    fits = json_object_get(json_object_get(json_object_get(found->result, "predicted"), "memory"), "fits");
     /* Exit status -1: the sweep was killed before it recorded the end of the run. */
     if (found->exit_status <= 0 && (c->is_program ? found->result != NULL : is_complete(found->result)))
         found->state = BB_SWEEP_COMPLETE;
     else if (found->exit_status >= 0)
         found->state = found->exit_status == BB_EBELOW && !c->is_program ? BB_SWEEP_BELOW : BB_SWEEP_FAILED;
-    found->misfit = found->state == BB_SWEEP_COMPLETE && has_status(found->result, bb_sweep_misfit);
+    found->misfit = (found->state == BB_SWEEP_COMPLETE && has_status(found->result, bb_sweep_misfit)) ||
+                    (found->state == BB_SWEEP_BELOW && json_is_false(fits));
     if (found->state == BB_SWEEP_FAILED || found->state == BB_SWEEP_BELOW)
         found->errors = problem ? json_pack("[o]", line_json(problem)) : load_last_lines(dir, c);
     free(problem);
     json_decref(run);
+}
+
+static bool is_same_but_for_numbers(const char *a, const char *b)
+{
+    static const char digits[] = "0123456789.";
+
+    a += strspn(a, digits);
+    b += strspn(b, digits);
+    while (*a && *a == *b) {
+        a += strspn(a + 1, digits) + 1;
+        b += strspn(b + 1, digits) + 1;
+    }
+    return !*a && !*b;
+}
+
+bool bb_sweep_is_same_failure(const struct bb_sweep_found *a, const struct bb_sweep_found *b)
+{
+    const size_t n = json_array_size(a->errors);
+    bool same = a->exit_status == b->exit_status && n > 0 && n == json_array_size(b->errors);
+
+    for (size_t i = 0; i < n && same; i++)
+        same = is_same_but_for_numbers(json_string_value(json_array_get(a->errors, i)),
+                                       json_string_value(json_array_get(b->errors, i)));
+    return same;
 }
 
 void bb_sweep_found_release(struct bb_sweep_found *found)

@@ -27,7 +27,8 @@ extern const char bb_sweep_misfit[]; /* status in the result of a plan, and stat
 /* State of a combination, read from its files. */
 struct bb_sweep_found {
     enum bb_sweep_state state;
-    bool misfit;     /* the combination is complete, and its plan does not fit in GPU memory */
+    bool
+        misfit; /* the plan of the combination does not fit in GPU memory; with --must-fit its run is below threshold */
     json_t *result;  /* parsed ID.json, also of a failed run; NULL: missing or not valid JSON. Programs other than
                         busbar: see bb_sweep_read_metrics; NULL: not complete */
     int exit_status; /* exit status of the run; -1: unknown; 124: timeout; 128 + n: killed by signal n */
@@ -45,6 +46,9 @@ char *bb_sweep_file(const char *dir, const struct bb_sweep_run *c, const char *e
  * The caller releases found with bb_sweep_found_release. */
 void bb_sweep_load_state(const char *dir, const struct bb_sweep_run *c, struct bb_sweep_found *found);
 void bb_sweep_found_release(struct bb_sweep_found *found);
+/* bb_sweep_is_same_failure - return whether two runs failed with the same exit status and the same error, except for
+ * numbers: other sizes of a layout that is not possible. Runs without an error differ. */
+bool bb_sweep_is_same_failure(const struct bb_sweep_found *a, const struct bb_sweep_found *b);
 
 /*
  * bb_sweep_read_metrics - read the metrics of a program other than busbar from the files of its run (metrics.c).

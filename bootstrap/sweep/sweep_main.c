@@ -125,6 +125,7 @@ struct sweep {
     /* numbers of combinations: that this sweep must run, that have run, and that have run and failed */
     size_t to_run, ran, failed;
     const struct bb_sweep_run *running; /* the combination that is running */
+    struct bb_sweep_found reported;     /* the last failure that was reported */
 };
 
 /* ---- command line ---- */
@@ -263,7 +264,8 @@ static void show_progress(void *arg, double seconds)
                      bb_settings_text(s->running, text, sizeof(text)), seconds);
 }
 
-/* Reports a failed run immediately, with the last line that the run wrote to stderr. */
+/* Reports a failed run immediately, with the last line that the run wrote to stderr, unless the failure reported before
+ * is of the same kind: the table has the number of these. */
 static void report_failure(struct sweep *s, const struct bb_started *ended)
 {
     struct bb_sweep_found found;
@@ -274,12 +276,19 @@ static void report_failure(struct sweep *s, const struct bb_started *ended)
         const char *last = json_string_value(json_array_get(found.errors, json_array_size(found.errors) - 1));
 
         s->failed += found.state == BB_SWEEP_FAILED;
+        if (bb_sweep_is_same_failure(&found, &s->reported)) {
+            bb_sweep_found_release(&found);
+            return;
+        }
         bb_progress_clear(&s->progress);
         bb_warn("%s: %s %d%s%s", bb_settings_text(s->running, text, sizeof(text)),
                 found.state == BB_SWEEP_BELOW ? "below threshold, exit status"
                 : ended->exit_status == 124   ? "timeout, exit status"
                                               : "failed with exit status",
                 ended->exit_status, last ? ": " : "", last ? last : "");
+        bb_sweep_found_release(&s->reported);
+        s->reported = found;
+        return;
     }
     bb_sweep_found_release(&found);
 }
@@ -484,6 +493,7 @@ int bb_sweep_main(int argc, char **argv, const struct bb_study_command *commands
     rc = rc ? rc : run_command(&s);
     if (s.lock > 0)
         close(s.lock);
+    bb_sweep_found_release(&s.reported);
     bb_launch_runs_release(&s.launch);
     bb_sweep_runs_release(&s.combinations);
     bb_study_release(&s.study);

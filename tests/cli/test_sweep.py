@@ -583,6 +583,26 @@ def test_plans_that_do_not_fit_are_complete_and_last(sweep):
     assert re.search(r" no +does not fit$", done.stdout, re.M)
 
 
+def test_must_fit_does_not_change_the_order_of_plans(sweep):
+    """With --must-fit such a plan ends with status 5; it is last, too, although it would be faster."""
+    options = {"model": "llama3_8b", "tp": [1, 2, 4, 8], "cluster": "a100-40gb-sxm-ib"}
+    done = sweep({"command": ["plan", "transformer", "--must-fit"], "ranks": 8, "options": options}, "--sort", "predicted.step_us")
+    assert done.returncode == 5 and "3 below threshold" in done.stdout, done.stderr  # --must-fit adds no recomputation
+    rows = [line.split(None, 1)[0] + line[-18:] for line in done.stdout.splitlines() if not line.startswith("#")]
+    assert rows[0][0] == "8" and ["does not fit" in row for row in rows] == [False, True, True, True]
+    assert sweep({"command": ["plan", "transformer", "--must-fit"], "ranks": 8, "options": options}, "--gather", "--sort=-predicted.step_us",
+                 "--csv", "-").stdout.splitlines()[1].startswith("8,")
+
+
+def test_failures_of_one_kind_are_printed_once(sweep):
+    """tp 3, 5, 6 and 7 do not divide 8 ranks, for one reason with other numbers."""
+    options = {"model": "llama3_8b", "tp": [1, 3, 5, 6, 7], "cluster": "h100-sxm-ib", "dp-sync": "zero3"}
+    done = sweep({"command": ["plan", "transformer"], "ranks": 8, "options": options})
+    assert done.returncode == 1 and "1 complete, 4 failed" in done.stdout
+    assert done.stdout.count("exit status 2") == 1 and ": exit status 2, and 3 more with this error\n" in done.stdout, done.stdout
+    assert len([line for line in done.stderr.splitlines() if "failed with exit status 2" in line]) == 1, done.stderr
+
+
 @pytest.mark.smoke
 def test_mpi4dl_study_has_four_figures_of_ten_parallelisms(sweep):
     """The study as plans, and two of its runs on emulated GPUs."""

@@ -7,6 +7,7 @@
 #define BB_NCCL_NEWER_H
 
 #include <nccl.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 /* In NCCL 2.19 and later: registration of a user buffer. *handle: out, argument of ncclCommDeregister. */
@@ -53,6 +54,23 @@ typedef ncclResult_t ncclBroadcastConfig_fn(const void *send, void *recv, size_t
                                             ncclComm_t, cudaStream_t, const struct bb_nccl_coll_config *config);
 typedef ncclResult_t ncclReduceConfig_fn(const void *send, void *recv, size_t count, ncclDataType_t, ncclRedOp_t,
                                          int root, ncclComm_t, cudaStream_t, const struct bb_nccl_coll_config *config);
+
+/* In NCCL 2.29 and later: properties of a communicator, as in the first version of ncclCommProperties_t. The caller sets
+ * the first three fields. */
+struct bb_nccl_properties {
+    size_t size;
+    unsigned int magic, version;
+    int rank, nRanks, cudaDev, nvmlDev;
+    bool deviceApiSupport, multimemSupport;
+    int ginType, nLsaTeams;
+    bool hostRmaSupport;
+    int railedGinType;
+};
+#define BB_NCCL_PROPERTIES_INITIAL                                                                                     \
+    {                                                                                                                  \
+        .size = sizeof(struct bb_nccl_properties), .magic = 0xcafebeef, .version = 22902                               \
+    }
+typedef ncclResult_t ncclCommQueryProperties_fn(ncclComm_t comm, void *properties);
 
 #if NCCL_VERSION_CODE >= 22200
 typedef ncclResult_t ncclGroupSimulateEnd_fn(ncclSimInfo_t *info);

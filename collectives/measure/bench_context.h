@@ -85,9 +85,10 @@ struct bb_bench_context {
 
     const double *delays_us; /* [size] time in us by which each rank enters the operation late on purpose (--delay,
                                 sync mode), borrowed; NULL: none */
-    bool estimates;          /* add NCCL's own estimate to the metrics */
-    bool symmetric;          /* the arena is a symmetric window; equal on all ranks */
-    bool copy_engines;       /* NCCL may run collectives by copy engines: symmetric windows and CTA policy 2 */
+    const struct bb_device *device_kernels; /* run the operations on NCCL's device API (ops/device.h); NULL: by NCCL */
+    bool estimates;                         /* add NCCL's own estimate to the metrics */
+    bool symmetric;                         /* the arena is a symmetric window; equal on all ranks */
+    bool copy_engines; /* NCCL may run collectives by copy engines: symmetric windows and CTA policy 2 */
     bool auto_warmup;
     struct bb_stopping policy; /* stopping rule of the current timing mode */
     size_t max_iterations;     /* maximum number of timed iterations of a measurement if the stopping rule may request

@@ -26,6 +26,7 @@ static struct bb_call call_of(struct bb_bench_context *ctx, const struct bb_case
                             .comm = ctx->comm,
                             .stream = ctx->stream,
                             .native = ctx->native,
+                            .device = ctx->device_kernels,
                             .mulsums = ctx->mulsums,
                             .alltoallv_counts = c->alltoallv_counts};
 }

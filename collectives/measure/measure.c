@@ -339,7 +339,7 @@ static int summarize(struct bb_bench_context *ctx, const struct bb_case *c, stru
     int rc;
 
     f->warnings = bb_warnings_of(&f->time_us, ctx->series[BB_SERIES_TIME], f->stop);
-    if (ctx->symmetric && f->seen.choice.kind == BB_CHOICE_COLLECTIVE)
+    if (ctx->symmetric && !ctx->device_kernels && f->seen.choice.kind == BB_CHOICE_COLLECTIVE)
         f->warnings |= 1u << BB_WARN_NOT_SYMMETRIC;
     bb_stats_compute(ctx->series[BB_SERIES_HOST], n, &host);
     f->host_us = host.p50;
@@ -409,6 +409,16 @@ out:
     return rc;
 }
 
+/* The kernel of --device in the form of NCCL's choice. */
+static struct bb_choice choice_of_device(const struct bb_device *d)
+{
+    struct bb_choice choice = {
+        .kind = BB_CHOICE_COLLECTIVE, .algorithm = "DEVICE", .channels = d->ctas, .warps = BB_DEVICE_THREADS / 32};
+
+    snprintf(choice.protocol, sizeof choice.protocol, "%s", d->path == BB_DEVICE_MULTIMEM ? "MULTIMEM" : "LSA");
+    return choice;
+}
+
 static int measure_row(struct bb_bench_context *ctx, const struct bb_case *c, struct bb_metrics *f)
 {
     int rc;
@@ -416,6 +426,8 @@ static int measure_row(struct bb_bench_context *ctx, const struct bb_case *c, st
     bb_telemetry_begin_warmup(ctx->observer);
     TRY(run_part(ctx, BB_PART_WARM_UP, c, f, warm_up));
     bb_telemetry_begin_timing(ctx->observer, &f->seen);
+    if (ctx->device_kernels)
+        f->seen.choice = choice_of_device(ctx->device_kernels);
     if (ctx->connected && !ctx->host_clock)
         TRY(bb_connect_sync(ctx, c)); /* only after NCCL's choice has been recorded, because this all_reduce must not
                                          be recorded as the choice */

@@ -44,9 +44,10 @@ static const struct bb_opt own_rows[] = {
                "timeout of each wait, after which the run ends with exit 4; 0: no timeout"),
     OPT_OUTPUT('J', "output_file", FIELD(bench.common.json),
                "write the results in nccl-tests' JSON format, - for stdout; an existing file is kept (FILE.0 ..)"),
-    OPT_INT('D', "device_implementation", FIELD(device_kernel), "0", "N", 0, 4,
-            "device API kernels: not supported, only 0"),
-    OPT_INT('V', "device_cta_count", FIELD(device_ctas), "16", "N", 1, 128, "CTAs of device API kernels: no effect"),
+    OPT_INT(
+        'D', "device_implementation", FIELD(device_kernel), "0", "N", 0, 4,
+        "device API kernels (busbar's own), all_reduce and alltoall: 1: LSA, element by element; 2: LSA, 16 bytes at "
+        "a time; 4: multimem, all_reduce only; 0: none"),
     OPT_SHARE_GPU(FIELD(bench.common.share_gpu)),
     OPT_QUIET(FIELD(bench.common.quiet)),
     {0},
@@ -256,6 +257,26 @@ out:
     return rc;
 }
 
+/* Selects the kernel of -D. Without -D, -V has no effect, as in nccl-tests. */
+static int choose_device(struct bb_nccl_tests_options *o, int kind)
+{
+    const int d = o->device_kernel;
+
+    if (d == 0)
+        o->bench.device_ctas = 0;
+    if (d == 0)
+        return 0;
+    if (kind != BB_ALL_REDUCE && kind != BB_ALLTOALL)
+        return bb_err(BB_EUSAGE, "-D %d: no device API kernel for %s, expected -D 0", d, bb_colls[kind].name);
+    if (d > 2 && kind == BB_ALLTOALL)
+        return bb_err(BB_EUSAGE, "-D %d: GIN kernels are not supported; try: -D 2", d);
+    if (d == 3)
+        return bb_err(BB_EUSAGE, "-D 3: multimem kernels that access elements one by one are not supported; try: -D 4");
+    o->bench.device = d == 4 ? "multimem" : "lsa";
+    o->bench.element_wise = d == 1;
+    return 0;
+}
+
 /* ---- entry points ---- */
 
 int bb_nccl_tests_parse(struct bb_nccl_tests_options *o, int argc, char **argv)
@@ -264,8 +285,7 @@ int bb_nccl_tests_parse(struct bb_nccl_tests_options *o, int argc, char **argv)
     int rc;
 
     TRY(parse_words(o, argc, argv));
-    if (o->device_kernel > 0)
-        return bb_err(BB_EUSAGE, "-D %d: device API kernels are not supported, expected -D 0", o->device_kernel);
+    TRY(choose_device(o, kind));
     o->bench.sampling.clock = "host";
     o->bench.nvlink_centric_sched = 1;
     o->bench.max_p2p_peers = kind == BB_SENDRECV ? 2 : 0;

@@ -13,7 +13,7 @@
 
 struct bb_nccl_tests_options {
     struct bb_bench_options bench;
-    int threads, gpus, parallel_init, device_kernel, device_ctas;
+    int threads, gpus, parallel_init, device_kernel;
     double timeout_s;
     char split[64];     /* value for --split from the environment (NCCL_TESTS_SPLIT or NCCL_TESTS_SPLIT_MASK) */
     char min_busbw[32]; /* value for --min-busbw from the environment: 90 % of NCCL_TESTS_MIN_BW */

@@ -308,7 +308,7 @@ static int (*const launchers[BB_COLL_KIND_COUNT])(const struct bb_call *) = {
 
 int bb_launch(const struct bb_call *call)
 {
-    int rc = launchers[call->kind](call);
+    int rc = call->device ? bb_device_launch(call->device, call) : launchers[call->kind](call);
 
     return rc ? rc : bb_comm_poll(call->comm, bb_colls[call->kind].name);
 }

@@ -8,6 +8,7 @@
 #include "bootstrap/world/nccl_newer.h"
 #include "collectives/ops/alltoallv_counts.h"
 #include "collectives/ops/coll.h"
+#include "collectives/ops/device.h"
 
 /* NCCL functions that are newer than the oldest NCCL version that busbar supports. NULL: the loaded library lacks
  * the function, and the collective is built from sends and receives, or no configuration is possible. Call bb_native_find
@@ -56,6 +57,7 @@ struct bb_call {
     struct bb_comm *comm;
     cudaStream_t stream;
     const struct bb_native *native;
+    const struct bb_device *device;   /* kernels on NCCL's device API (device.h); NULL: NCCL's own implementation */
     const struct bb_mulsums *mulsums; /* pre-multiplied sum operations; used only if redop is BB_MULSUM */
     const struct bb_alltoallv_counts *alltoallv_counts; /* element counts of alltoallv; used only by collectives with
                                                            BB_COLL_VARIABLE_COUNTS */

@@ -6,6 +6,7 @@
 #include "bootstrap/base/outfile.h"
 #include "collectives/measure/bench_context.h"
 #include "collectives/measure/timing.h"
+#include "collectives/ops/device.h"
 #include "collectives/session/registration.h"
 #include "collectives/session/session.h"
 #include "collectives/sweep/algorithms.h"
@@ -33,6 +34,7 @@ struct bench {
     struct bb_mulsums mulsums;
     struct bb_iteration_events iteration_events;
     struct bb_registration registration;
+    struct bb_device device; /* only used with --device */
     /* groups: [ranks] index of each rank's --split group (set of ranks with its own communicator); smallest,
      * largest: number of ranks in the smallest and in the largest group */
     int *groups, smallest, largest;
@@ -352,6 +354,9 @@ static int make_arena(struct bench *b)
         TRY(bb_guarded_init(arena, arena_bytes(b), b->session.memory, b->ctx.stream));
     else
         TRY(bb_registration_init(&b->registration, arena, arena_bytes(b), asked, &b->comm));
+    if (b->registration.why && b->options.device)
+        return BB_WORLD_ERR(&b->session.world, BB_EUSAGE, "--device requires symmetric windows (-R 2): %s",
+                            b->registration.why);
     if (b->registration.why && b->session.world.rank == 0)
         bb_warn("%s: %s; measured with%s registration",
                 asked == BB_REGISTER_LOCAL ? "registration of buffers (-R 1)" : "symmetric windows (-R 2)",
@@ -362,6 +367,22 @@ static int make_arena(struct bench *b)
     TRY(bb_bench_context_wait(&b->ctx, "initializing the buffers"));
 out:
     return rc;
+}
+
+/* With --device, the operations are busbar's own kernels instead of NCCL's. */
+static int make_device(struct bench *b)
+{
+    const struct bb_bench_options *o = &b->options;
+
+    if (!o->device)
+        return 0;
+    b->device = (struct bb_device){.path = bb_device_path_of(o->device),
+                                   .ctas = o->device_ctas,
+                                   .element_wise = o->element_wise,
+                                   .window = b->registration.handle,
+                                   .base = (const char *)b->ctx.arena.area};
+    b->ctx.device_kernels = &b->device;
+    return bb_device_open(&b->device, &b->comm);
 }
 
 static int make_context(struct bench *b)
@@ -386,7 +407,7 @@ static int make_context(struct bench *b)
                                      .host_time = o->host_time,
                                      .host_clock = strcmp(o->sampling.clock, "host") == 0,
                                      .both_clocks = strcmp(o->sampling.clock, "both") == 0,
-                                     .estimates = !b->report.style->program || o->sampling.show_choice,
+                                     .estimates = !o->device && (!b->report.style->program || o->sampling.show_choice),
                                      .rank_aggregation = (enum bb_rank_aggregation)o->rank_aggregation,
                                      .groups = b->sweep.is_split ? b->groups : NULL,
                                      .mulsums = &b->mulsums};
@@ -404,6 +425,7 @@ static int make_context(struct bench *b)
         if (b->sweep.redops[i] == BB_MULSUM)
             TRY(bb_mulsums_make(&b->mulsums, &b->comm, b->sweep.dtypes, b->sweep.n_dtypes));
     TRY(make_arena(b));
+    TRY(make_device(b));
 out:
     return rc;
 }
@@ -844,6 +866,7 @@ static int release_shared(struct bench *b)
     struct bb_bench_context *ctx = &b->ctx;
     const int rc = bb_variants_release(&b->variants);
 
+    bb_device_close(&b->device, &b->comm);
     bb_registration_release(&b->registration, &ctx->arena, &b->comm);
     bb_guarded_release(&ctx->arena);
     if (ctx->verdicts)

@@ -4,6 +4,7 @@
 
 #include "bootstrap/base/units.h"
 #include "bootstrap/cli/size_list.h"
+#include "collectives/ops/device_support.h"
 #include "collectives/ops/foreign_options.h"
 #include "collectives/overlap/overlap_metrics.h"
 
@@ -86,6 +87,10 @@ const struct bb_opt bb_bench_option_rows[] = {
             "1: set nvlinkCentricSched in the communicator's configuration (NCCL 2.28)"),
     OPT_INT(0, "max-p2p-peers", FIELD(max_p2p_peers), "0", "N", 0, 1 << 20,
             "set maxP2pPeers in the communicator's configuration (NCCL 2.30); 0: NCCL's choice"),
+    OPT_CHOICE(0, "device", FIELD(device), NULL, "HOW", bb_device_paths,
+               "run all_reduce or alltoall as busbar's own kernel on NCCL's device API, with symmetric windows (-R 2); "
+               "lsa: loads and stores; multimem: multicast memory, all_reduce only"),
+    OPT_INT('V', "device_cta_count", FIELD(device_ctas), NULL, "N", 1, 128, "CTAs of --device kernels (default 16)"),
     OPT_INT('u', "unalign", FIELD(unalign), "0", "N", 0, 1 << 20, "offset both buffers by N elements"),
     OPT_STRING(0, "split", FIELD(split), NULL, "MASK",
                "split ranks into concurrent groups: the group is the rank AND, OR, MOD or DIV a number, such as MOD:2 "
@@ -343,6 +348,26 @@ static int check_combinations(const struct bb_bench_options *o)
     return 0;
 }
 
+static int check_device(struct bb_bench_options *o, const struct bb_sweep *s)
+{
+    int rc = 0;
+
+    if (!o->device)
+        return o->device_ctas > 0 ? bb_err(BB_EUSAGE, "-V %d requires --device", o->device_ctas) : 0;
+    if (o->registration == 1)
+        return bb_err(BB_EUSAGE, "--device %s requires symmetric windows; try: -R 2", o->device);
+    if (o->sampling.sweep_algorithms || o->sweep_variants)
+        return bb_err(BB_EUSAGE, "--device %s cannot be combined with %s: the kernel is busbar's own", o->device,
+                      o->sampling.sweep_algorithms ? "--sweep-algorithms" : "--sweep-variants");
+    o->registration = 2;
+    o->device_ctas = o->device_ctas > 0 ? o->device_ctas : BB_DEVICE_CTAS;
+    for (int i = 0; i < s->n_colls; i++)
+        for (int d = 0; d < s->n_dtypes; d++)
+            for (int r = 0; r < s->n_redops && rc == 0; r++)
+                rc = bb_device_check(o->device, s->colls[i], s->dtypes[d], s->redops[r]);
+    return rc;
+}
+
 static int read_alltoallv_counts(const struct bb_bench_options *o, struct bb_sweep *sweep)
 {
     for (int i = 0; i < sweep->n_colls; i++)
@@ -426,6 +451,7 @@ int bb_bench_resolve(struct bb_bench_options *o, struct bb_sweep *sweep, const s
     int rc;
 
     TRY(bb_bench_resolve_cases(o, sweep, positionals));
+    TRY(check_device(o, sweep));
     TRY(check_modes(o));
     TRY(check_combinations(o));
     TRY(check_tuner(o));

@@ -12,6 +12,8 @@
 #include "collectives/sweep/forecast.h"
 #include "collectives/variants/variant_kinds.h"
 
+enum { BB_DEVICE_CTAS = 16 }; /* default number of CTAs of --device, as in nccl-tests */
+
 struct bb_bench_options {
     struct bb_common common;
     struct bb_sampling_options sampling;
@@ -30,6 +32,9 @@ struct bb_bench_options {
     int aggregate, blocking, null_stream, graph_launches, host_time, rank_aggregation, registration;
     int cta_policy, min_ctas, max_ctas, unalign, memory, timestamps, cycles, per_iteration, skipped;
     int nvlink_centric_sched, max_p2p_peers;
+    const char *device; /* name of enum bb_device_path; NULL: NCCL's own implementation */
+    int device_ctas;    /* 0: BB_DEVICE_CTAS */
+    bool element_wise;  /* set for nccl-tests only, not by an option: --device accesses elements one by one */
     const char *sweep_variants, *gemm; /* values of the options as typed; NULL: not given */
     bool with_gemm;
     int variants[BB_VARIANTS], n_variants;  /* parsed from sweep_variants: indices into bb_variant_kinds */

@@ -9,6 +9,7 @@
 #include "bootstrap/base/units.h"
 #include "bootstrap/cli/report_header.h"
 #include "collectives/measure/timing.h"
+#include "collectives/ops/device.h"
 #include "collectives/session/result_row.h"
 #include "collectives/sweep/algorithm_ranking.h"
 #include "collectives/sweep/case_fields.h"
@@ -303,6 +304,7 @@ static void print_sizes(FILE *out, const struct bb_bench_options *o)
 static void print_settings(const struct bb_report *r)
 {
     const struct bb_bench_options *o = r->options;
+    char text[BB_DEVICE_TEXT];
     FILE *out = r->out;
 
     if (o->aggregate > 1)
@@ -314,6 +316,11 @@ static void print_settings(const struct bb_report *r)
         fprintf(out, "# unalign: buffers are offset by %d elements\n", o->unalign);
     if (o->null_stream)
         fprintf(out, "# stream: null stream\n");
+    if (o->device)
+        fprintf(out, "# kernels: busbar's own on NCCL's device API (%s), %d CTAs of %d threads%s\n", o->device,
+                o->device_ctas, BB_DEVICE_THREADS, o->element_wise ? ", element by element" : "");
+    if ((o->device || r->full) && bb_device_properties(r->ctx->comm, text))
+        fprintf(out, "# device API: %s\n", bb_device_properties(r->ctx->comm, text));
     if (o->registration)
         fprintf(out, "# registration of buffers: %s\n", bb_registration_names[r->registration->kind]);
     if (o->min_ctas > 0 || o->max_ctas > 0 || o->cta_policy >= 0)

@@ -442,7 +442,7 @@ def test_hypercube_skips_rank_counts_that_are_not_powers_of_two(perf):
 
 @pytest.mark.parametrize("line,message", [
     ("-d floaat", "did you mean 'float'"), ("-o plus", "unknown value for --op"), ("-b 8X", "'8X'"), ("-g 0", "from 1 to"),
-    ("-D 2", "device API"), ("-I 1 -G 1", "cannot be combined with -I 1"),
+    ("-D 3", "try: -D 4"), ("-I 1 -G 1", "cannot be combined with -I 1"),
     ("-I 1 -K 20", "skips all 20 iterations"), ("--iterz 3", "did you mean '--iters'"), ("all_gather", "unexpected argument 'all_gather'"),
     ("-g 1100", "from 1 to 1024"), ("-t 100 -g 100", "exceed the limit of 1024 ranks"), ("-b 2M -e 1M", "above the last size")])
 def test_rejects_unknown_or_conflicting_options(perf, line, message):

@@ -40,7 +40,7 @@ def test_equal_variants_are_a_tie(busbar, tmp_path):
 
 
 @pytest.mark.parametrize("env,reason", [
-    ({"EMU_NCCL_WINDOW": "30"}, "NCCL ran RING SIMPLE, as plain"), ({}, "not supported by these GPUs or this NCCL")])
+    ({"EMU_NCCL_WINDOW": "30"}, "NCCL ran RING SIMPLE, as plain"), ({"EMU_NCCL_WINDOW": "0"}, "not supported by these GPUs or this NCCL")])
 def test_variant_that_did_not_run_has_a_reason_and_no_rank(busbar, tmp_path, env, reason):
     lines, run, rows = variants(busbar, tmp_path, "all_gather", "--sizes", "1M", "-c", "0", env={**TIMES_ONLY, **env})
     for name in ("symmetric", "zero-sm"):

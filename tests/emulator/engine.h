@@ -196,8 +196,11 @@ int emu_world_rank(void);  /* rank from the launcher's environment; 0 without a 
 int emu_world_size(void);
 
 /* emu_alloc_physical - allocate memory like cuMemCreate, with a size rounded up to the granularity; cudaFree
- * releases it. emu_has_physical_memory - return whether the driver has the cuMem functions. */
+ * releases it. emu_has_physical_memory - return whether the driver has the cuMem functions. emu_physical_file - return
+ * the file descriptor of the physical memory that contains `bytes` bytes at the pointer, and their offset in the file;
+ * -1: not in one such allocation. Another process maps the file through /proc/PID/fd. */
 cudaError_t emu_alloc_physical(void **out, size_t bytes);
+int emu_physical_file(const void *pointer, size_t bytes, size_t *offset);
 bool emu_has_physical_memory(void);
 
 /*

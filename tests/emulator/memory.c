@@ -5,6 +5,7 @@
 #include "internal.h"
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 struct block {
     char *base;
@@ -14,6 +15,7 @@ struct block {
     int device;
     unsigned flags;
     bool physical; /* from cuMemCreate, as ncclMemAlloc's memory */
+    int file;      /* physical memory: a file without a name, which other processes can map */
 };
 
 /* All blocks, sorted by address. */
@@ -136,6 +138,16 @@ static bool on_device(enum emu_space space)
     return space == EMU_DEVICE || space == EMU_MANAGED;
 }
 
+static void *map_pages(struct block *block)
+{
+    const int flags = MAP_NORESERVE | (block->physical ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS);
+
+    block->file = block->physical ? memfd_create("emu-physical", MFD_CLOEXEC) : -1;
+    if (block->physical && (block->file < 0 || ftruncate(block->file, (off_t)block->mapped)))
+        return MAP_FAILED;
+    return mmap(NULL, block->mapped, PROT_READ | PROT_WRITE, flags, block->file, 0);
+}
+
 /* Maps whole units of the machine's page size, or of the device's granularity. */
 static cudaError_t map_block(void **out, struct block block, size_t unit)
 {
@@ -150,8 +162,10 @@ static cudaError_t map_block(void **out, struct block block, size_t unit)
     block.mapped = (bytes + unit - 1) / unit * unit;
     if (block.mapped < bytes || (on_device(space) && !charge_device(device, block.mapped)))
         return cudaErrorMemoryAllocation;
-    base = mmap(NULL, block.mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    base = map_pages(&block);
     if (base == MAP_FAILED) {
+        if (block.file >= 0)
+            close(block.file);
         if (on_device(space))
             refund_device(device, block.mapped);
         return cudaErrorMemoryAllocation;
@@ -183,9 +197,19 @@ out:
 
 bool emu_is_physical(const void *pointer)
 {
+    size_t offset;
+
+    return emu_physical_file(pointer, 0, &offset) >= 0;
+}
+
+int emu_physical_file(const void *pointer, size_t bytes, size_t *offset)
+{
     struct block block;
 
-    return find(pointer, &block) && block.physical;
+    if (!find(pointer, &block) || !block.physical)
+        return -1;
+    *offset = (size_t)((const char *)pointer - block.base);
+    return bytes <= block.bytes - *offset ? block.file : -1;
 }
 
 void emu_adopt_block(void *base, size_t bytes, enum emu_space space)
@@ -206,6 +230,8 @@ static void drop(const struct block *block)
 {
     if (block->mapped)
         munmap(block->base, block->mapped);
+    if (block->physical)
+        close(block->file);
     if (on_device(block->space))
         refund_device(block->device, block->mapped);
 }

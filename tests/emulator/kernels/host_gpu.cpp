@@ -4,6 +4,7 @@
  */
 #include "host_gpu.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +27,7 @@ enum {
     GUARD = 0xa7
 };
 
-enum state { NOT_BEGUN, RUNNING, AT_SHUFFLE, AT_BARRIER, ENDED };
+enum state { NOT_BEGUN, RUNNING, AT_SHUFFLE, AT_POLL, AT_BARRIER, ENDED };
 
 #ifdef __x86_64__
 struct context {
@@ -248,6 +249,52 @@ void finish_shuffles(struct gpu *g, unsigned first, unsigned past)
     }
 }
 
+int64_t wall_ns()
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000000000LL + now.tv_nsec;
+}
+
+/* Lets the CPU run other processes. After 10 s without progress prints where the kernel waits. Returns whether to stop. */
+bool rest(const struct gpu *g, unsigned polls, int64_t begin_ns, bool *reported)
+{
+    const struct timespec pause = {0, 50000};
+
+    if (polls < 64) {
+        sched_yield();
+        return false;
+    }
+    nanosleep(&pause, NULL);
+    if (!*reported && wall_ns() - begin_ns > 10000000000LL) {
+        fprintf(stderr, "emulated GPUs: kernel %s, block (%u, %u, %u): waits for another rank or block since 10 s\n",
+                g->launch->name, blockIdx.x, blockIdx.y, blockIdx.z);
+        *reported = true;
+    }
+    return g->launch->is_stopping && g->launch->is_stopping();
+}
+
+/* Resumes the threads that poll until none does. Returns false if the launch must stop. */
+bool finish_polls(struct gpu *g)
+{
+    bool reported = false;
+    int64_t begin_ns = 0;
+
+    for (unsigned polls = 0; count(g, 0, g->threads, AT_POLL) > 0; polls++) {
+        begin_ns = polls == 0 ? wall_ns() : begin_ns;
+        if (polls > 0 && rest(g, polls, begin_ns, &reported))
+            return false;
+        for (unsigned first = 0; first < g->threads; first += WARP) {
+            const unsigned past = first + WARP < g->threads ? first + WARP : g->threads;
+
+            resume(g, first, past, AT_POLL);
+            finish_shuffles(g, first, past);
+        }
+    }
+    return true;
+}
+
 /* Runs a warp from its begin, or from the barrier that all threads have reached. */
 void run_warp(struct gpu *g, unsigned place, bool begin)
 {
@@ -271,7 +318,8 @@ int64_t latest_look(const struct gpu *g)
     return latest_ns;
 }
 
-void run_block(struct gpu *g)
+/* Returns false if the launch must stop: then the block's threads are abandoned. */
+bool run_block(struct gpu *g)
 {
     unsigned waiting;
     bool begin = true;
@@ -282,16 +330,19 @@ void run_block(struct gpu *g)
     g->waited = false;
     begin_threads(g);
     if (!g->waited)
-        return;
+        return true;
     do {
         for (unsigned place = 0; place < g->threads; place += WARP)
             run_warp(g, place, begin);
         begin = false;
+        if (!finish_polls(g))
+            return false;
         g->met_ns = latest_look(g);
         waiting = count(g, 0, g->threads, AT_BARRIER);
         if (waiting > 0 && waiting < g->threads)
             fail(g, "some threads have ended while this one or others wait at a barrier", 0);
     } while (waiting > 0);
+    return true;
 }
 
 /* ---- a launch ---- */
@@ -305,14 +356,6 @@ void reset_clock(struct gpu *g, bool first_block)
         g->seen_ns[t] = INT64_MIN;
         g->beyond_ns[t] = 0;
     }
-}
-
-int64_t wall_ns()
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * 1000000000LL + now.tv_nsec;
 }
 
 /* The next clock value. Past the end the clock advances faster and faster, so that a kernel that waits too long ends
@@ -384,7 +427,10 @@ int64_t host_gpu_run(const struct host_gpu_launch *l)
                     continue;
                 g->reversed = number % 2 == 1 && g->threads % WARP == 0;
                 reset_clock(g, number++ == 0);
-                run_block(g);
+                if (!run_block(g)) {
+                    g->n_fibers = g->n_free = 0;
+                    return l->start_ns + l->lasts_ns;
+                }
             }
     check_shared(g);
     return g->looked ? g->end_ns : l->start_ns + l->lasts_ns;
@@ -416,6 +462,11 @@ void __nanosleep(unsigned ns)
 void __syncthreads()
 {
     wait_as(AT_BARRIER);
+}
+
+void host_gpu_poll()
+{
+    wait_as(AT_POLL);
 }
 
 /* Two alternating exchange buffers: a released thread may reach the next shuffle before the others have read. */

@@ -6,6 +6,8 @@
  * Threads of a block run one after another until one waits: at a barrier, or in a shuffle for other threads of its
  * warp. A kernel that never waits runs as a plain loop. Between two barriers a warp runs as far as possible before the
  * next one begins: the first warp first in even blocks, last in odd blocks. So a missing barrier gives a wrong result.
+ * A thread that polls memory (host_gpu_poll) goes on when all threads of the block have run as far as possible. Blocks
+ * run one after another, so a block must not wait for another block of the same launch.
  */
 #ifndef HOST_GPU_H
 #define HOST_GPU_H
@@ -21,10 +23,12 @@
 #undef __global__
 #undef __shared__
 #undef __launch_bounds__
+#undef __grid_constant__
 #define __device__
 #define __global__
 #define __shared__ thread_local
 #define __launch_bounds__(...)
+#define __grid_constant__
 
 enum { HOST_GPU_GUARD_BYTES = 64 };
 
@@ -38,7 +42,8 @@ extern __thread struct host_gpu_index blockDim HOST_GPU_OWN, gridDim HOST_GPU_OW
 /*
  * One launch. The clock of a thread begins at start_ns in every block, advances by tick_ns at each read, and reads
  * start_ns + lasts_ns once on its way. After a barrier all threads' clocks are at least the latest one. With
- * `is_stopping` the clock is the machine's, and jumps far ahead when is_stopping() returns true.
+ * `is_stopping` the clock is the machine's, and jumps far ahead when is_stopping() returns true; a kernel whose threads
+ * poll is then abandoned.
  */
 struct host_gpu_launch {
     const char *name; /* of the kernel, for messages */
@@ -72,6 +77,7 @@ template <typename A, void (*K)(A)> static void host_gpu_thread(const void *args
 uint64_t bb_gpu_clock_ns();
 void __nanosleep(unsigned ns);
 void __syncthreads();
+void host_gpu_poll(); /* before a load of memory that another rank or block writes */
 float __shfl_xor_sync(unsigned mask, float x, int lanes);
 
 static inline void __threadfence_system()

@@ -32,17 +32,20 @@ static const struct kernel_source *source_of(const char *name)
 __attribute__((visibility("default"))) const struct emu_twin *emu_twins(size_t *n)
 {
     static struct emu_twin all[MOST]; /* filled once, when the object is loaded */
-    size_t n_data, n_compute;
-    const struct emu_twin *data = fast_data_twins(&n_data), *compute = fast_compute_twins(&n_compute);
+    size_t n_data, n_compute, n_device;
+    const struct emu_twin *data = fast_data_twins(&n_data), *compute = fast_compute_twins(&n_compute),
+                          *device = device_twins(&n_device);
     const bool fast = is_fast();
 
     *n = 0;
-    if (n_data + n_compute > MOST)
+    if (n_data + n_compute + n_device > MOST)
         return all; /* an empty table: the first launch reports the missing twin */
     memcpy(all, data, n_data * sizeof *all);
     memcpy(all + n_data, compute, n_compute * sizeof *all);
     *n = n_data + n_compute;
     for (size_t i = 0; i < *n && !fast; i++)
         all[i].run = source_of(all[i].name)->run;
+    for (size_t i = 0; i < n_device; i++)
+        all[(*n)++] = device[i];
     return all;
 }

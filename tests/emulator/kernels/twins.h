@@ -17,6 +17,8 @@ struct kernel_source {
 /* Twins that run a kernel as one loop, with the kernel's duration. */
 const struct emu_twin *fast_data_twins(size_t *n);           /* cuda/data */
 const struct emu_twin *fast_compute_twins(size_t *n);        /* cuda/compute */
+const struct emu_twin *device_twins(size_t *n);              /* collectives/ops, from their source: device_sources.cpp;
+                                                                n is 0 if the NCCL header lacks the device API */
 const struct kernel_source *kernel_sources(size_t *n);       /* all kernels: sources.cpp */
 void start_barrier_ends(struct emu_launch *l, bool expired); /* ends the kernel at its timeout (expired), or when the
                                                                 host opens the barrier */

@@ -22,4 +22,7 @@
 /* First line of every exported call: returns an error if a fault is injected. */
 ncclResult_t en_enter(const char *function);
 
+/* Executes a job as a group of one, or adds it to the open group. On failure a new communicator is released. */
+ncclResult_t en_submit(const struct en_job *job);
+
 #endif

@@ -64,7 +64,7 @@ static ncclResult_t read_id(const ncclUniqueId *given, uint8_t id[EN_ID_BYTES])
 }
 
 /* Executes a job as a group of one, or adds it to the open group. On failure job->comm is released. */
-static ncclResult_t submit(const struct en_job *job)
+ncclResult_t en_submit(const struct en_job *job)
 {
     en_group_start();
     ncclResult_t rc = en_group_note(en_group_add_job(job));
@@ -122,7 +122,7 @@ static ncclResult_t init_rank(const char *function, ncclComm_t *newcomm, int nra
     job.comm->rank = rank;
     job.comm->size = nranks;
     memcpy(job.comm->id, bytes, EN_ID_BYTES);
-    return submit(&job);
+    return en_submit(&job);
 }
 
 EN_API(ncclResult_t, ncclCommInitRank, (ncclComm_t * comm, int nranks, ncclUniqueId commId, int rank))
@@ -224,7 +224,7 @@ EN_API(ncclResult_t, ncclCommSplit, (ncclComm_t comm, int color, int key, ncclCo
         return en_group_note(rc);
     job.comm = *newcomm;
     job.serial = comm->splits++;
-    return submit(&job);
+    return en_submit(&job);
 }
 
 /* The rank and size without the excluded ranks. The list may contain duplicates. */
@@ -290,7 +290,7 @@ EN_API(ncclResult_t, ncclCommShrink,
     job.comm->rank = rank;
     job.comm->size = size;
     job.serial = comm->shrinks++;
-    return submit(&job);
+    return en_submit(&job);
 }
 
 EN_API(ncclResult_t, ncclCommFinalize, (ncclComm_t comm))
@@ -305,7 +305,7 @@ EN_API(ncclResult_t, ncclCommFinalize, (ncclComm_t comm))
     if (rc != ncclSuccess)
         return en_group_note(rc);
     comm->finalized = true;
-    return submit(&job);
+    return en_submit(&job);
 }
 
 EN_API(ncclResult_t, ncclCommDestroy, (ncclComm_t comm))

@@ -1,9 +1,9 @@
 /*
- * api_query.c - the other exported functions: versions, errors, queries, groups, memory, registration, and the device
- * API, which emulated GPUs do not support.
+ * api_query.c - the other exported functions: versions, errors, queries, groups, memory, registration, and teams.
  */
 #include "api.h"
 #include "hazards.h"
+#include "windows.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -12,9 +12,9 @@ EN_API(ncclResult_t, ncclGetVersion, (int *version))
 {
     if (version == NULL)
         return en_fail(NULL, ncclInvalidArgument, "GetVersion : version argument is NULL");
-    *version = en_window_minor() == 32 ? 23203
-               : en_window_minor()     ? 20009 + 100 * en_window_minor()
-                                       : NCCL_VERSION_CODE;
+    *version = en_window_minor() == 0 || en_window_minor() == NCCL_MINOR ? NCCL_VERSION_CODE
+               : en_window_minor() == 32                                 ? 23203
+                                                                         : 20009 + 100 * en_window_minor();
     return ncclSuccess;
 }
 
@@ -186,36 +186,6 @@ EN_API(ncclResult_t, ncclCommDeregister, (const ncclComm_t comm, void *handle))
     return rc;
 }
 
-#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
-/* ncclSuccess with a NULL window: symmetric memory is not supported, as NCCL 2.29 reports it. With EMU_NCCL_WINDOW it
- * is supported within a node; before 2.29 the local handle takes the place of the window otherwise. */
-EN_API(ncclResult_t, ncclCommWindowRegister,
-       (ncclComm_t comm, void *buff, size_t size, ncclWindow_t *win, int winFlags))
-{
-    ncclResult_t rc = en_enter("ncclCommWindowRegister");
-
-    (void)winFlags;
-    if (rc == ncclSuccess)
-        rc = en_comm_ready(comm, "CommWindowRegister");
-    if (rc == ncclSuccess && (win == NULL || (buff == NULL && size > 0)))
-        rc = en_fail(NULL, ncclInvalidArgument, "CommWindowRegister : buff %p, win %p", buff, (void *)win);
-    if (rc == ncclSuccess)
-        *win = en_window_of(comm, buff);
-    return rc;
-}
-
-EN_API(ncclResult_t, ncclCommWindowDeregister, (ncclComm_t comm, ncclWindow_t win))
-{
-    ncclResult_t rc = en_enter("ncclCommWindowDeregister");
-
-    if (rc == ncclSuccess)
-        rc = en_comm_check(comm, "CommWindowDeregister");
-    if (rc == ncclSuccess && win != NULL && !en_window_minor())
-        rc = en_fail(NULL, ncclInvalidArgument, "CommWindowDeregister : not a window of this communicator");
-    return rc;
-}
-#endif
-
 /* The host functions of the device API (nccl_device.h, C++), with opaque types. */
 struct ncclTeam {
     int nRanks, rank, stride;
@@ -223,19 +193,7 @@ struct ncclTeam {
 
 static ncclResult_t no_device_api(const char *call)
 {
-    return en_fail(NULL, ncclInvalidUsage, "%s : emulated GPUs have no device API", call);
-}
-
-EN_API(ncclResult_t, ncclDevCommCreate, (ncclComm_t comm, const void *requirements, void *out))
-{
-    (void)comm, (void)requirements, (void)out;
-    return no_device_api("DevCommCreate");
-}
-
-EN_API(ncclResult_t, ncclDevCommDestroy, (ncclComm_t comm, const void *device_comm))
-{
-    (void)comm, (void)device_comm;
-    return no_device_api("DevCommDestroy");
+    return en_fail(NULL, ncclInvalidUsage, "%s : emulated GPUs support no resources other than barriers", call);
 }
 
 EN_API(struct ncclTeam, ncclTeamWorld, (ncclComm_t comm))
@@ -243,11 +201,10 @@ EN_API(struct ncclTeam, ncclTeamWorld, (ncclComm_t comm))
     return (struct ncclTeam){.nRanks = comm->size, .rank = comm->rank, .stride = 1};
 }
 
-/* Emulated GPUs cannot load from and store to each other's memory, so each GPU is alone in its LSA team. */
+/* The GPUs of a communicator on one node access each other's memory. Otherwise each GPU is alone in its team. */
 EN_API(struct ncclTeam, ncclTeamLsa, (ncclComm_t comm))
 {
-    (void)comm;
-    return (struct ncclTeam){.nRanks = 1, .rank = 0, .stride = 1};
+    return en_windows_possible(comm) ? pncclTeamWorld(comm) : (struct ncclTeam){.nRanks = 1, .rank = 0, .stride = 1};
 }
 
 EN_API(struct ncclTeam, ncclTeamRail, (ncclComm_t comm))

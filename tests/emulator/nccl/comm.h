@@ -60,11 +60,15 @@ struct ncclComm {
     uint32_t connected; /* bit per algorithm */
     bool connecting;    /* arrived at the barrier of a first collective, in connect_generation */
     uint32_t connect_generation;
-    int ahead;                /* EMU_SEND_AHEAD */
-    int shm;                  /* file in /dev/shm with EMU_SHM, or -1 */
-    void *buffers[2];         /* device memory with EMU_NCCL_MIB: since creation, since the first operation */
-    bool mixes;               /* EMU_MIXING_US: operations were captured */
-    bool windows;             /* symmetric windows exist */
+    int ahead;        /* EMU_SEND_AHEAD */
+    int shm;          /* file in /dev/shm with EMU_SHM, or -1 */
+    void *buffers[2]; /* device memory with EMU_NCCL_MIB: since creation, since the first operation */
+    bool mixes;       /* EMU_MIXING_US: operations were captured */
+    bool windows;     /* symmetric windows exist */
+    struct en_window *window_list;
+    uint64_t registrations;   /* number of collective registrations so far */
+    void *multicast;          /* address space of multicast memory, without access; NULL: none yet */
+    size_t multicast_bytes;   /* used by windows */
     size_t fifo_bytes;        /* size of the work FIFO; 0: unlimited */
     uint64_t splits, shrinks; /* numbers of splits and shrinks, from which all ranks derive the same id of a child */
     struct en_redop *redops;

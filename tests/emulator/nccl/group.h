@@ -8,15 +8,18 @@
 
 #include "comm.h"
 
-enum en_job_kind { EN_INIT, EN_SPLIT, EN_SHRINK, EN_FINALIZE };
+enum en_job_kind { EN_INIT, EN_SPLIT, EN_SHRINK, EN_FINALIZE, EN_WINDOW };
 
-/* Creation (or finalisation) of a communicator, in phases that run over all jobs of a group. */
+struct en_window;
+
+/* Creation (or finalisation) of a communicator, or registration of a window, in phases that run over all jobs of a group. */
 struct en_job {
     struct en_job *next;
     enum en_job_kind kind;
     ncclComm_t comm;   /* the new communicator (NULL in a split without colour), or the one to finalise */
-    ncclComm_t parent; /* of a split or a shrink */
-    ncclComm_t *out;   /* where the caller's handle is stored; set to NULL when a blocking call fails */
+    ncclComm_t parent; /* of a split, a shrink or a window */
+    struct en_window *window;
+    ncclComm_t *out; /* where the caller's handle is stored; set to NULL when a blocking call fails */
     int color, key;
     uint64_t serial;     /* number of this split among the parent's splits */
     uint32_t generation; /* of the parent's barrier */

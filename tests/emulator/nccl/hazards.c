@@ -2,6 +2,7 @@
 #include "hazards.h"
 
 #include "choice.h"
+#include "windows.h"
 
 #include "../engine.h"
 
@@ -49,6 +50,7 @@ static ncclResult_t take_buffers(ncclComm_t comm, int use)
 
 void en_hazards_leave(ncclComm_t comm)
 {
+    en_windows_release(comm);
     if (comm->shm > 0)
         close(comm->shm);
     for (int use = 0; use < 2; use++)
@@ -76,7 +78,9 @@ ncclResult_t en_hazards_join(ncclComm_t comm)
 
 int en_window_minor(void)
 {
-    return emu_env_number("EMU_NCCL_WINDOW", 99);
+    const char *asked = getenv("EMU_NCCL_WINDOW");
+
+    return asked && *asked ? emu_env_number("EMU_NCCL_WINDOW", 99) : NCCL_MINOR;
 }
 
 bool en_is_off(const char *variable)
@@ -84,14 +88,6 @@ bool en_is_off(const char *variable)
     const char *value = getenv(variable);
 
     return value && atoi(value) == 0;
-}
-
-void *en_window_of(ncclComm_t comm, void *buffer)
-{
-    int minor = en_window_minor();
-
-    comm->windows = minor > 0 && comm->n_nodes == 1 && !en_is_off("NCCL_WIN_ENABLE") && !en_is_off("NCCL_CUMEM_ENABLE");
-    return comm->windows || (minor > 0 && minor < 29) ? buffer : NULL;
 }
 
 bool en_is_by_copies(ncclComm_t comm, enum en_kind kind)

@@ -25,10 +25,10 @@ void en_fifo_free(struct en_plan *plan);
  * on the thread of the running operation. */
 int64_t en_begin_ns(ncclComm_t comm, const struct en_task *task, int64_t own_ns, int64_t latest_ns);
 
-/* EMU_NCCL_WINDOW: minor version of the NCCL 2.x whose windows are emulated; 0: no windows. en_window_of returns the
- * handle of a new window. */
+/* EMU_NCCL_WINDOW: minor version of the NCCL 2.x whose windows are emulated, by default that of the header; 0: no
+ * windows. */
 int en_window_minor(void);
-void *en_window_of(ncclComm_t comm, void *buffer);
+bool en_has_multicast(void); /* EMU_MULTICAST_MIB */
 
 /* With EMU_SYMMETRIC_PERCENT=N, collectives of a communicator with windows run symmetric kernels, or copies by copy engines,
  * in N % of the time of ordinary kernels, and are not reported to profilers. en_symmetric_percent returns N, or 0 for an

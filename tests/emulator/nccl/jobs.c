@@ -1,10 +1,11 @@
 /*
- * jobs.c - creates communicators by unique id, split and shrink, and finalises them.
+ * jobs.c - creates communicators by unique id, split and shrink, finalises them, and registers windows.
  *
  * One thread may do this for several ranks of one communicator. Therefore each job is divided into phases (post,
  * gather, join), and no phase waits for a later phase of another job.
  */
 #include "group.h"
+#include "windows.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -91,6 +92,16 @@ static ncclResult_t finalize(struct en_job *job)
     return ncclSuccess;
 }
 
+static ncclResult_t post_window(struct en_job *job)
+{
+    return en_window_post(job->window);
+}
+
+static ncclResult_t wait_window(struct en_job *job)
+{
+    return en_window_wait(job->window);
+}
+
 enum { PHASES = 3 };
 typedef ncclResult_t phase_fn(struct en_job *job);
 
@@ -99,6 +110,7 @@ static phase_fn *const phases[][PHASES] = {
     [EN_SPLIT] = {post_split, gather_split, join},
     [EN_SHRINK] = {post_shrink, NULL, join},
     [EN_FINALIZE] = {finalize, NULL, NULL},
+    [EN_WINDOW] = {post_window, wait_window, NULL},
 };
 
 static int same_parent_before(const struct en_job *jobs, const struct en_job *job)

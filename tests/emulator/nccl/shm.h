@@ -36,6 +36,12 @@ struct en_desc {
     int64_t extra_ns;   /* contention loss on this rank's GPU, see ../contention.c */
 };
 
+/* Memory that a rank registers: its file in the rank's process, -1 if other processes cannot map it. */
+struct en_shared {
+    int32_t file;
+    uint64_t offset, bytes;
+};
+
 /* State of one rank. Written by that rank only, except for the doorbell. Fields used in every step exist twice, for
  * even and odd steps. */
 struct en_member {
@@ -45,6 +51,7 @@ struct en_member {
     uint64_t timeline;                        /* id of the timeline of its process; 0: its own */
     uint64_t host, bus;                       /* hash of the host's identity, and of the device's PCI bus id */
     int32_t split[2][2];                      /* colour and key of a split */
+    struct en_shared shared[2];               /* of a registration */
     _Alignas(
         EN_CACHE_LINE) _Atomic uint32_t doorbell; /* incremented when a send or receive of this rank may progress */
     _Atomic uint32_t asleep;                      /* 1: the rank sleeps on its doorbell */

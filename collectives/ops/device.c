@@ -1,0 +1,106 @@
+/* device.c - see device.h. */
+#include "collectives/ops/device.h"
+
+#include "collectives/ops/launch.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* Compares the versions of NCCL's header and library where NCCL does not: a library 2.28 writes its own layout of the
+ * structs, and no library knows the structs of a newer header. */
+static int check_versions(const struct bb_comm *comm)
+{
+    const int built = NCCL_VERSION_CODE;
+    char header[BB_NCCL_VERSION_TEXT], runtime[BB_NCCL_VERSION_TEXT];
+    int loaded, rc;
+
+    TRY(BB_NCCL(ncclGetVersion(&loaded)));
+    bb_nccl_version_text(built, header);
+    bb_nccl_version_text(loaded, runtime);
+    if (!bb_nccl_symbol("ncclDevCommCreate"))
+        rc = BB_WORLD_ERR(comm->world, BB_EUSAGE, "--device: NCCL %s has no device API (2.28.9 or newer)", runtime);
+    else if (loaded < built || (loaded < 22900 && loaded != built))
+        rc = BB_WORLD_ERR(
+            comm->world, BB_EUSAGE,
+            "--device: kernels built with the header of NCCL %s do not run with NCCL %s; try: a build with "
+            "the header of %s",
+            header, runtime, runtime);
+out:
+    return rc;
+}
+
+/* NCCL decides whether the library, the GPUs and their links support what the kernels need. */
+static int create(struct bb_device *d, struct bb_comm *comm)
+{
+    const bool multimem = d->path == BB_DEVICE_MULTIMEM;
+    bb_device_create_fn *function;
+    ncclResult_t result;
+    int lsa_ranks, rc;
+
+    *(void **)&function = bb_nccl_symbol("ncclDevCommCreate");
+    result = bb_device_comm_new(function, comm->nccl, d->ctas, multimem, &d->comm, &lsa_ranks);
+    TRY(bb_comm_poll(comm, "ncclDevCommCreate"));
+    if (!d->comm)
+        return BB_WORLD_ERR(comm->world, BB_EUSAGE,
+                            "--device: built with an NCCL header that has no device API; try: a "
+                            "build with the header of NCCL 2.30.7");
+    if (result != ncclSuccess) {
+        free(d->comm);
+        d->comm = NULL;
+        return BB_WORLD_ERR(comm->world, BB_EUSAGE, "--device: NCCL creates no communicator for %s kernels: %s",
+                            multimem ? "multimem" : "lsa", ncclGetLastError(comm->nccl));
+    }
+    if (lsa_ranks < comm->size)
+        return BB_WORLD_ERR(
+            comm->world, BB_EUSAGE,
+            "--device requires that each GPU can access the memory of all %d ranks (LSA team), but a team "
+            "has only %d",
+            comm->size, lsa_ranks);
+out:
+    return rc;
+}
+
+int bb_device_open(struct bb_device *d, struct bb_comm *comm)
+{
+    int rc;
+
+    TRY(check_versions(comm));
+    TRY(BB_GUARDED(comm->world, "ncclDevCommCreate", create(d, comm)));
+    rc = bb_world_agree(comm->world, bb_device_kernels_load(), "loading the kernels");
+out:
+    return rc;
+}
+
+const char *bb_device_properties(const struct bb_comm *comm, char text[BB_DEVICE_TEXT])
+{
+    static const char *const gin[] = {[0] = "no GIN", [2] = "GIN proxy", [3] = "GIN GDAKI", [4] = "GIN GPI"};
+    struct bb_nccl_properties p = BB_NCCL_PROPERTIES_INITIAL;
+    ncclCommQueryProperties_fn *query;
+
+    *(void **)&query = bb_nccl_symbol("ncclCommQueryProperties");
+    if (!query || query(comm->nccl, &p) != ncclSuccess)
+        return NULL;
+    if (!p.deviceApiSupport)
+        return "not supported";
+    snprintf(text, BB_DEVICE_TEXT, "%d LSA team%s, %s, %s", p.nLsaTeams, p.nLsaTeams == 1 ? "" : "s",
+             p.multimemSupport ? "multimem" : "no multimem",
+             p.ginType >= 0 && p.ginType <= 4 && gin[p.ginType] ? gin[p.ginType] : "GIN");
+    return text;
+}
+
+void bb_device_close(struct bb_device *d, struct bb_comm *comm)
+{
+    ncclResult_t (*destroy)(ncclComm_t comm, const void *device_comm);
+
+    *(void **)&destroy = bb_nccl_symbol("ncclDevCommDestroy");
+    if (d->comm && destroy && comm->nccl)
+        (void)destroy(comm->nccl, d->comm);
+    free(d->comm);
+    d->comm = NULL;
+}
+
+int bb_device_launch(const struct bb_device *d, const struct bb_call *c)
+{
+    return bb_device_kernel_launch(d, c->kind, (size_t)((const char *)c->send - d->base),
+                                   (size_t)((const char *)c->recv - d->base), c->count, c->dtype, c->stream);
+}

@@ -1,0 +1,76 @@
+/* device_kernels.cu - launches the kernels on NCCL's device API (device.h). */
+#include "collectives/ops/device.h"
+
+#include <stdlib.h>
+
+#if NCCL_VERSION_CODE >= 22809 && __has_include(<nccl_device.h>)
+#include "cuda/device/kernel_load.h"
+
+#include <nccl_device.h>
+
+#include "collectives/ops/device_kernels.cuh"
+
+ncclResult_t bb_device_comm_new(bb_device_create_fn *create, ncclComm_t comm, int ctas, bool multimem, void **out,
+                                int *lsa_ranks)
+{
+#ifdef NCCL_DEV_COMM_REQUIREMENTS_INITIALIZER
+    ncclDevCommRequirements requirements = NCCL_DEV_COMM_REQUIREMENTS_INITIALIZER;
+#else
+    ncclDevCommRequirements requirements = {};
+#endif
+    ncclDevComm *made = static_cast<ncclDevComm *>(calloc(1, sizeof *made));
+    ncclResult_t result = made ? ncclSuccess : ncclSystemError;
+
+    requirements.lsaBarrierCount = ctas;
+    requirements.lsaMultimem = multimem;
+    if (made)
+        result = create(comm, &requirements, made);
+    *lsa_ranks = result == ncclSuccess ? made->lsaSize : 0;
+    *out = made;
+    return result;
+}
+
+int bb_device_kernels_load(void)
+{
+    static const void *const kernels[] = {
+        (const void *)bb_lsa_all_reduce_kernel,
+        (const void *)bb_multimem_all_reduce_kernel,
+        (const void *)bb_lsa_alltoall_kernel,
+    };
+
+    return bb_kernel_table_load(kernels, sizeof kernels / sizeof *kernels);
+}
+
+int bb_device_kernel_launch(const struct bb_device *d, enum bb_coll_kind kind, size_t send, size_t recv, size_t count,
+                            int dtype, cudaStream_t stream)
+{
+    const ncclDevComm *comm = static_cast<const ncclDevComm *>(d->comm);
+    const struct bb_device_args args = {
+        *comm, static_cast<ncclWindow_t>(d->window), send, recv, count, dtype, bb_dtypes[dtype].bytes, d->element_wise};
+
+    if (kind == BB_ALLTOALL)
+        bb_lsa_alltoall_kernel<<<d->ctas, BB_DEVICE_THREADS, 0, stream>>>(args);
+    else if (d->path == BB_DEVICE_MULTIMEM)
+        bb_multimem_all_reduce_kernel<<<d->ctas, BB_DEVICE_THREADS, 0, stream>>>(args);
+    else
+        bb_lsa_all_reduce_kernel<<<d->ctas, BB_DEVICE_THREADS, 0, stream>>>(args);
+    return BB_CUDA(cudaGetLastError());
+}
+#else
+ncclResult_t bb_device_comm_new(bb_device_create_fn *, ncclComm_t, int, bool, void **out, int *lsa_ranks)
+{
+    *out = NULL;
+    *lsa_ranks = 0;
+    return ncclInvalidUsage;
+}
+
+int bb_device_kernels_load(void)
+{
+    return 0;
+}
+
+int bb_device_kernel_launch(const struct bb_device *, enum bb_coll_kind, size_t, size_t, size_t, int, cudaStream_t)
+{
+    return -BB_EFAIL;
+}
+#endif

@@ -1,0 +1,30 @@
+/* device_support.h - which collectives the kernels of bench --device support. Needs neither CUDA nor NCCL. */
+#ifndef BB_COLLECTIVES_OPS_DEVICE_SUPPORT_H
+#define BB_COLLECTIVES_OPS_DEVICE_SUPPORT_H
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { BB_DEVICE_THREADS = 512 }; /* per CTA, as in nccl-tests */
+
+/* How a kernel accesses the memory of the other ranks: by loads and stores (LSA: load/store accessible), or by multicast
+ * memory, where the NVLink switch adds and distributes. */
+enum bb_device_path { BB_DEVICE_NONE, BB_DEVICE_LSA, BB_DEVICE_MULTIMEM };
+
+extern const char *const bb_device_paths[]; /* names of the paths from BB_DEVICE_LSA on; ends with NULL */
+
+/* bb_device_path_of - return the path with this name; BB_DEVICE_NONE if `name` is NULL. */
+enum bb_device_path bb_device_path_of(const char *name);
+
+/*
+ * bb_device_check - check that a kernel exists for a collective with a data type and a reduction operation.
+ *   path     name of the path
+ *   Returns  0, or -BB_EUSAGE after printing one error line
+ */
+int bb_device_check(const char *path, int kind, int dtype, int redop);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

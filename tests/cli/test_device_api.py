@@ -1,0 +1,72 @@
+"""busbar bench --device: busbar's own kernels on NCCL's device API. The emulated GPUs run the kernels' source with NCCL's device headers, and the
+ranks load and store each other's memory, so a result is right only if the kernels are. The times are computed by hand."""
+import re
+
+import pytest
+
+SMALL = ["-n", "2", "-w", "1", "--repeats", "2", "-V", "2"]
+MULTICAST = {"EMU_MULTICAST_MIB": "2"}
+KERNEL_US, LATENCY_US, GBPS = 2, 4, 200  # profiles/clusters/emulated-default.json
+
+
+def kernel_us(gigabytes):
+    return KERNEL_US + 2 * LATENCY_US + gigabytes / GBPS * 1e6
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+@pytest.mark.parametrize("coll,device", [("all_reduce", "lsa"), ("all_reduce", "multimem"), ("alltoall", "lsa")])
+def test_results_are_right_and_say_what_ran(busbar, tmp_path, ranks, coll, device):
+    run = busbar.json("bench", coll, "--device", device, *SMALL, "--sizes", "4,1000,48K", ranks=ranks, tmp_path=tmp_path, env=MULTICAST)
+    assert run["registration"] == "symmetric" and run["options"]["device"] == device
+    for row in run["results"]:
+        assert row["wrong"] == 0 and (row["algorithm"], row["protocol"], row["channels"]) == ("DEVICE", device.upper(), 2)
+        assert "not_symmetric" not in row["flags"]
+        buffers = {"lsa": 2 * (ranks - 1) / ranks, "multimem": 1 + 1 / ranks}[device] if coll == "all_reduce" else (ranks - 1) / ranks
+        assert row["time_us"]["p50"] == pytest.approx(kernel_us(buffers * row["bytes"] / 1e9), abs=0.01)
+
+
+@pytest.mark.parametrize("device,types", [("lsa", "int8 uint8 int32 uint32 int64 uint64 half float double bfloat16 f8e4m3 f8e5m2"),
+                                          ("multimem", "int32 uint32 int64 uint64 half float double bfloat16")])
+def test_all_types(busbar, tmp_path, device, types):
+    """The buffers begin one element after a multiple of 16 bytes: the first and the last elements are accessed one by one."""
+    rows = []
+    for dtype in types.split():
+        rows += busbar.json("bench", "all_reduce", "--device", device, *SMALL, "--sizes", "840", "-d", dtype, "-u", "1", "--repeats", "1", ranks=2,
+                            tmp_path=tmp_path, env=MULTICAST)["results"]
+    assert [row["dtype"] for row in rows[::2]] == types.split() and all(row["wrong"] == 0 for row in rows)
+
+
+@pytest.mark.parametrize("options", [["-G", "2"], ["-m", "3"], ["--mode", "sync"], ["-z", "1"], ["-y", "1"], ["-c", "3"], ["--split", "MOD:2"]])
+def test_options_of_bench_apply(busbar, tmp_path, options):
+    run = busbar.json("bench", "all_reduce", "--device", "lsa", *SMALL, "--sizes", "1000", *options, ranks=4, tmp_path=tmp_path)
+    assert all(row["wrong"] == 0 and row["algorithm"] == "DEVICE" for row in run["results"])
+
+
+def test_ranks_that_busbar_forks(busbar):
+    done = busbar.run("bench", "all_reduce", "--device", "lsa", "-g", "8", *SMALL, "--sizes", "1000", "--repeats", "1")
+    assert done.returncode == 0 and "# device API: 1 LSA team, no multimem, no GIN" in done.stdout, done.stderr
+    assert "# kernels: busbar's own on NCCL's device API (lsa), 2 CTAs of 512 threads" in done.stdout
+
+
+@pytest.mark.parametrize("coll,number,device", [("all_reduce", 1, "element by element"), ("all_reduce", 2, "threads"), ("all_reduce", 4, "multimem"),
+                                                ("alltoall", 1, "element by element"), ("alltoall", 2, "threads")])
+def test_numbers_of_nccl_tests(busbar, coll, number, device):
+    done = busbar.run(f"{coll}_perf", "-g", "2", "-D", number, "-V", "2", "-R", "2", "-b", "1000", "-e", "1000", "-n", "2", env=MULTICAST)
+    assert done.returncode == 0 and re.search(r"^# Out of bounds values : 0 OK", done.stdout, re.M), done.stderr
+
+
+def test_a_lost_rank_ends_the_kernel(busbar):
+    """Rank 1 dies before its second kernel. The kernel of rank 0 then polls until the process ends."""
+    done = busbar.run("bench", "all_reduce", "--device", "lsa", *SMALL, "--sizes", "1000", ranks=2,
+                      env={"EMU_FAULT": "die:rank=1,call=2,name=cudaLaunchKernel"})
+    assert done.returncode == 4 and "rank 1" in done.stderr
+
+
+@pytest.mark.parametrize("env,message", [
+    ({"EMU_NCCL_WINDOW": "27"}, r"--device: kernels built with the header of NCCL \S+ do not run with NCCL 2.27.9; try: a build with the header of 2.27.9"),
+    ({"EMU_NO_CUMEM": "1"}, r"--device.* symmetric .*"), ({"NCCL_CUMEM_ENABLE": "0"}, r"--device requires symmetric windows .*")])
+def test_refuses_what_nccl_does_not_support(busbar, env, message):
+    done = busbar.run("bench", "all_reduce", "--device", "lsa", *SMALL, "--sizes", "1000", ranks=2, env=env)
+    lines = [line for line in done.stderr.splitlines() if "warning: built with NCCL" not in line]
+    assert done.returncode == 2 and done.stdout == "" and len(lines) == 1 and re.fullmatch("busbar: " + message, lines[0]), done.stderr

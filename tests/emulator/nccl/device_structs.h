@@ -1,0 +1,41 @@
+/* device_structs.h - the structs of NCCL's device API, which only C++ can read: the stand-in passes their contents as
+ * plain numbers. Every function returns false or NULL if the NCCL header of the build has no device API. */
+#ifndef EMU_NCCL_DEVICE_STRUCTS_H
+#define EMU_NCCL_DEVICE_STRUCTS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Memory of all ranks in the address space of one rank: rank r's begins at flat + r * stride_4g * 4 GiB. */
+struct en_lsa {
+    char *flat;
+    uint32_t stride_4g;
+    uint32_t multicast_4k; /* offset from the begin of the multicast memory, in units of 4 KiB */
+    int rank, ranks;
+};
+
+/* Requirements of a device communicator. unsupported: the first one that the stand-in does not support, or NULL. */
+struct en_requirements {
+    int barriers;
+    bool multimem;
+    const char *unsupported;
+};
+
+bool en_has_device_structs(void);
+void *en_new_window(const struct en_lsa *lsa, void *owner); /* a ncclWindow_t; free() releases it */
+void *en_window_owner(void *window);
+bool en_read_requirements(const void *requirements, struct en_requirements *out);
+size_t en_barrier_bytes(int barriers, int ranks); /* size of the resource buffer: the barriers only */
+void en_write_device_comm(void *out, const struct en_lsa *lsa, void *window, int barriers, void *multicast,
+                          uint32_t *abort_flag);
+void *en_device_comm_window(const void *device_comm); /* the `window` of en_write_device_comm */
+
+#ifdef __cplusplus
+}
+#endif
+#endif

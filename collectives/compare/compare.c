@@ -3,7 +3,6 @@
 
 #include "bootstrap/base/alloc.h"
 #include "bootstrap/base/stats.h"
-#include "bootstrap/base/units.h"
 #include "bootstrap/cli/opts.h"
 #include "bootstrap/cli/report_header.h"
 #include "bootstrap/results/flat_table.h"
@@ -553,12 +552,11 @@ static json_t *put_unmatched(struct comparison *t, const struct bb_result_file *
 static void worst_text(const struct bb_ratios *ratios, char text[BB_WORST_TEXT])
 {
     const struct bb_timing *worst = ratios->worst;
-    char bytes[BB_BYTES_TEXT], group[32] = "";
+    char size[BB_TIMING_SIZE], group[32] = "";
 
     if (worst->group >= 0)
         snprintf(group, sizeof group, " group %lld", worst->group);
-    snprintf(text, BB_WORST_TEXT, "%s %s%s: %+.1f %%", worst->what,
-             worst->bytes < 0 ? "step" : bb_format_bytes((size_t)worst->bytes, bytes), group,
+    snprintf(text, BB_WORST_TEXT, "%s%s%s: %+.1f %%", worst->what, bb_timing_size(worst, size), group,
              100 * (ratios->worst_ratio - 1));
 }
 

@@ -4,6 +4,7 @@
 #include "bootstrap/base/alloc.h"
 #include "bootstrap/base/json_read.h"
 #include "bootstrap/base/stats.h"
+#include "bootstrap/base/units.h"
 #include "bootstrap/cli/opts.h"
 #include "collectives/compare/nccl_tests_text.h"
 #include "collectives/ops/coll.h"
@@ -442,9 +443,24 @@ const json_t *bb_result_breakdown(const json_t *step, const char **role)
 
 /* ---- detection of the format ---- */
 
+static bool is_step(const struct bb_timing *row)
+{
+    return row->mode && strcmp(row->mode, "step") == 0;
+}
+
 bool bb_result_file_is_step(const struct bb_result_file *t)
 {
-    return t->n == 1 && t->rows->mode && strcmp(t->rows->mode, "step") == 0;
+    return t->n == 1 && is_step(t->rows);
+}
+
+const char *bb_timing_size(const struct bb_timing *row, char text[BB_TIMING_SIZE])
+{
+    char bytes[BB_BYTES_TEXT];
+
+    snprintf(text, BB_TIMING_SIZE, "%s", is_step(row) ? " step" : "");
+    if (row->bytes >= 0)
+        snprintf(text, BB_TIMING_SIZE, " %s", bb_format_bytes((size_t)row->bytes, bytes));
+    return text;
 }
 
 int bb_result_file_is_nccl_tests(const struct bb_result_file *t)
@@ -548,8 +564,10 @@ const char *bb_result_slow_text(const json_t *slow, char text[BB_SLOW_TEXT])
     if (host)
         n += snprintf(text + n, BB_SLOW_TEXT - (size_t)n, " (%.64s)", host);
     if (level)
-        snprintf(text + n, BB_SLOW_TEXT - (size_t)n, ": %.16s %.2f, other links %.2f", metric ? metric : "?",
-                 json_number_value(json_object_get(slow, "value")), json_number_value(json_object_get(slow, "median")));
+        snprintf(text + n, BB_SLOW_TEXT - (size_t)n, ": %.16s %.2f %s, other links %.2f", metric ? metric : "?",
+                 json_number_value(json_object_get(slow, "value")),
+                 metric && strcmp(metric, "latency") == 0 ? "us" : "GB/s",
+                 json_number_value(json_object_get(slow, "median")));
     else
         snprintf(text + n, BB_SLOW_TEXT - (size_t)n, ": GPU %lld, kernels take up to %.2f x the typical time",
                  (long long)json_integer_value(json_object_get(slow, "gpu")),

@@ -59,7 +59,7 @@ const char *bb_incomplete_status(const json_t *root);
 void bb_warn_if_incomplete(const char *path, const json_t *root);
 
 /* bb_result_slow_text - describe an element of `causes` (bench p2p) or `slow_gpus` (bench compute) of a result file: "rank
- * 4 (node1): bandwidth 12.45, other links 24.82". Returns text. */
+ * 4 (node1): bandwidth 12.45 GB/s, other links 24.82". Returns text. */
 enum { BB_SLOW_TEXT = 256 };
 const char *bb_result_slow_text(const json_t *slow, char text[BB_SLOW_TEXT]);
 
@@ -99,6 +99,11 @@ const json_t *bb_result_breakdown(const json_t *step, const char **role);
 
 /* bb_result_file_is_step - whether the file has one row, the step of a proxy. */
 bool bb_result_file_is_step(const struct bb_result_file *t);
+
+/* bb_timing_size - format the size of a row, after a blank: " 64 MiB", " step" for a step; "" if the row has no size. Returns
+ * text. */
+enum { BB_TIMING_SIZE = 40 };
+const char *bb_timing_size(const struct bb_timing *row, char text[BB_TIMING_SIZE]);
 
 /* bb_result_file_same_model - whether two files are not of different models: their parameters differ by at most 1 %, or,
  * if a file has no number of parameters, the names of their models are equal. */

@@ -128,7 +128,7 @@ static void print_parts(const struct bb_shortfall *s, FILE *out)
 void bb_shortfall_print(const struct bb_shortfall *s, FILE *out)
 {
     const struct bb_ratios *r = &s->ratios;
-    char bytes[BB_BYTES_TEXT];
+    char size[BB_TIMING_SIZE];
 
     if (!s->known || r->n == 0)
         return;
@@ -136,9 +136,8 @@ void bb_shortfall_print(const struct bb_shortfall *s, FILE *out)
     if (r->over == 0)
         fprintf(out, "no row is slower than predicted by more than %g %%\n", s->percent);
     else
-        fprintf(out, "%zu of %zu row%s slower than predicted by more than %g %%, worst: %s %s: %.3f x\n", r->over, r->n,
-                r->n == 1 ? "" : "s", s->percent, r->worst->what,
-                r->worst->bytes < 0 ? "step" : bb_format_bytes((size_t)r->worst->bytes, bytes), r->worst_ratio);
+        fprintf(out, "%zu of %zu row%s slower than predicted by more than %g %%, worst: %s%s: %.3f x\n", r->over, r->n,
+                r->n == 1 ? "" : "s", s->percent, r->worst->what, bb_timing_size(r->worst, size), r->worst_ratio);
     print_parts(s, out);
 }
 

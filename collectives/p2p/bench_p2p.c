@@ -354,9 +354,11 @@ static void print_head(const struct p2p *p)
     bb_session_print_head(&p->session);
     if (!out)
         return;
-    fprintf(out,
-            "# time: %d operations back to back between CUDA events, slower rank of each pair, median of %d samples\n",
-            p->options.iterations, p->options.repeats);
+    fprintf(
+        out,
+        "# time: %d operation%s back to back between CUDA events, slower rank of each pair, median of %d sample%s\n",
+        p->options.iterations, p->options.iterations == 1 ? "" : "s", p->options.repeats,
+        p->options.repeats == 1 ? "" : "s");
     if (p->pairing.one)
         fprintf(out, "# one pair at a time\n");
     else
@@ -519,16 +521,16 @@ static void report_slow(void *arg, const struct bb_slow_link *l)
 
 enum { CAUSE_TEXT = 2 * BB_HOST_TEXT + 256 };
 
-/* Writes a cause to text: "rank 5 (node2): 12 of its 12 links between nodes are slow, 8 without an earlier cause: 12.45
- * GB/s, other links 24.82". */
+/* Writes a cause to text: "rank 5 (node2): 12 of its 12 links between nodes are slow, 8 of them not explained by an
+ * earlier cause: 12.45 GB/s, other links 24.82". */
 static const char *cause_text(const struct p2p *p, const struct cause *c, char text[CAUSE_TEXT])
 {
     const struct bb_slow_link *what = &c->found.what;
     const char *unit = bb_p2p_metrics[c->matrix->run.kind].unit;
-    char who[PART_TEXT], without[48] = "";
+    char who[PART_TEXT], without[64] = "";
 
     if (c->found.explained < c->found.slow)
-        snprintf(without, sizeof without, ", %d without an earlier cause", c->found.explained);
+        snprintf(without, sizeof without, ", %d of them not explained by an earlier cause", c->found.explained);
     if (what->level == BB_LINK_CLASS)
         snprintf(text, CAUSE_TEXT, "all %d links %s are slow: %.2f %s", c->found.links, class_text(p, what->same_node),
                  what->value, unit);
@@ -631,9 +633,10 @@ static void report_modes(struct p2p *p, const struct matrix *m, bool same_node)
     if (k.group[0].n == 0)
         return;
     if (p->session.detail)
-        fprintf(p->session.detail, "# bimodal links %s: %s: %s, %s %s; links are compared with the %s ones\n",
+        fprintf(p->session.detail, "# bimodal links %s: %s: %s, %s %s; links are compared with the %s\n",
                 class_text(p, same_node), label_of(m, label), group_text(&k.group[0], slower),
-                group_text(&k.group[1], faster), f->unit, k.ordinary ? "faster" : "slower");
+                group_text(&k.group[1], faster), f->unit,
+                k.ordinary ? "faster ones" : "slower ones: less than half of the links of these ranks are faster");
     append(p, "bimodal",
            json_pack("{s:s, s:s, s:I, s:b, s:[i,i], s:[f,f], s:s}", "metric", f->metric, "direction", f->direction,
                      "bytes", (json_int_t)m->run.bytes, "same_node", same_node, "links", (int)k.group[0].n,
@@ -746,7 +749,7 @@ static void print_verdict(const struct p2p *p)
     if (p->session.world.nodes > 1 && p->options.min_gbps == 0 && !has_slow_between_nodes(p))
         fprintf(p->session.out,
                 "# links are compared with each other: if %s slow, no link between nodes is slower than "
-                "the others; try: --min-gbps GBPS\n",
+                "the others; try: --min-gbps with 0.9 x the rate of a NIC (--min-gbps 45 for 400 Gbit/s)\n",
                 p->session.world.nodes == 2 ? "one of the two nodes is" : "most nodes are");
     print_causes(p);
 }

@@ -293,12 +293,14 @@ def test_compares_runs_of_bench_compute(compare):
     done = compare(bench(kernel(512, 10), kernel(1024, 20), timed), bench(kernel(1024, 30), kernel(512, 10), timed), "--json", "-")
     assert [(r["collective"], r["verdict"]) for r in json.loads(done.stdout)["results"]] == [
         ("gemm 512x512x512/1", "no difference"), ("gemm 1024x1024x1024/1", "slower"), ("timed 8 SMs 50 us", "no difference")]
+    done = compare(bench(kernel(512, 10)), bench(kernel(512, 20)))
+    assert done.stdout.endswith("; slowest gemm 512x512x512/1: +100.0 %)\n")
 
 
 def test_links_are_summarized_with_their_causes(compare):
     cause = {"level": "rank", "from": 2, "to": None, "host": "node1", "metric": "bandwidth", "value": 17.7, "median": 27.87}
     done = compare(links(lambda a, b: 10, 4), {**links(lambda a, b: 20, 4), "causes": [cause]})
-    assert "# B: cause: rank 2 (node1): bandwidth 17.70, other links 27.87\n" in done.stdout
+    assert "# B: cause: rank 2 (node1): bandwidth 17.70 GB/s, other links 27.87\n" in done.stdout
     assert len(verdicts(done)) == 5 and "# 51 more rows: --full, --json, --csv\n" in done.stdout and len(done.stdout.splitlines()) <= 25
 
 

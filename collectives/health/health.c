@@ -44,10 +44,12 @@ struct facts {
 static void read_facts(const struct run *r, struct facts *f)
 {
     const struct bb_device_info *d = &r->session.device;
-    const struct bb_nics nics = d->emulated ? (struct bb_nics){0} : bb_nics_read(NULL);
+    struct bb_nics nics = {0};
     struct bb_nvml_sample now;
     struct utsname system;
 
+    if (!d->emulated)
+        nics = bb_nics_read(NULL);
     *f = (struct facts){0};
     snprintf(f->text[0], FACT_TEXT, "%.60s", d->name);
     snprintf(f->text[1], FACT_TEXT, "%.1f GB", (double)d->memory_bytes / 1e9);

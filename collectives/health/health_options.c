@@ -61,7 +61,7 @@ const struct bb_opts bb_health_set = {
         "Start it with one rank per GPU, with all GPUs of each node.",
     .after =
         "fail: below 80 % of the expectation, or an outlier below 97 % of the median; warn: below 93 %. Suspects are\n"
-        "measured again. Nodes that fail take no part in later stages.",
+        "measured again. Nodes that fail take no part in later stages. If a part fails, all ranks exit with status 5.",
     .exits = {BB_EXITS_RANKS, [5] = "a part of the cluster fails"},
     .examples = "  mpirun -n 16 busbar health\n"
                 "  busbar health --plan --ranks 8192 --expect h100-sxm-ib\n",
@@ -151,18 +151,18 @@ bool bb_health_runs(const struct bb_health *h, enum bb_health_test test)
 
 double bb_health_seconds(const struct bb_health *h, const struct bb_health_options *o, enum bb_health_test test)
 {
-    const int ranks[BB_HEALTH_TESTS] = {[BB_HEALTH_NODE] = h->gpus,
-                                        [BB_HEALTH_PAIRS] = 2,
-                                        [BB_HEALTH_RAILS] = h->nodes,
-                                        [BB_HEALTH_WHOLE] = h->nodes * h->gpus};
+    const int ranks = test == BB_HEALTH_NODE    ? h->gpus
+                      : test == BB_HEALTH_PAIRS ? 2
+                      : test == BB_HEALTH_RAILS ? h->nodes
+                                                : h->nodes * h->gpus;
     const double gbps = isfinite(h->expected[test]) ? h->expected[test] : 10;
 
     if (!bb_health_runs(h, test))
         return 0;
     if (test <= BB_HEALTH_MEMORY)
         return KERNELS_S;
-    return bb_health_rounds(h, test) * (COMMUNICATOR_S + COMMUNICATOR_RANKS * ranks[test] +
-                                        2e-9 * (double)bb_health_size(o) / gbps * o->iterations);
+    return bb_health_rounds(h, test) *
+           (COMMUNICATOR_S + COMMUNICATOR_RANKS * ranks + 2e-9 * (double)bb_health_size(o) / gbps * o->iterations);
 }
 
 /* ---- the command ---- */

@@ -90,7 +90,7 @@ def test_examples_of_manual_pages_are_valid(busbar, installed, tmp_path):
     """plan and list run; a study with all commands of bench and proxy is accepted."""
     pages = {name: section_of((installed / "share/man/man1" / f"{name}.1").read_text(), "EXAMPLES") for name in PAGES}
     commands = [line.split("busbar ", 1)[1].split() for text in pages.values() for line in text.splitlines() if line.startswith("  ")]
-    assert {"bench", "proxy", "plan", "compare", "calibrate", "sweep", "report", "list"} == {args[0] for args in commands}
+    assert {"bench", "proxy", "health", "plan", "compare", "calibrate", "sweep", "report", "list"} == {args[0] for args in commands}
     cases = [{"name": str(i), "command": [w for w in args if not w.endswith("fabric.json") and w != "--json"]}
              for i, args in enumerate(commands) if args[0] in ("bench", "proxy")]
     (tmp_path / "cases.json").write_text(json.dumps({"command": "bench all_reduce", "ranks": 8, "cases": cases}))

@@ -48,9 +48,35 @@ static void test_machine_is_recognised_by_gpu_and_nics(void **state)
     }
 }
 
+/* Eight GPUs share four NICs of 24.3 GB/s; eight GPUs with a NIC each share none. */
+static void test_concurrent_groups_share_nics(void **state)
+{
+    static const struct {
+        const char *profile;
+        int ranks_per_node, concurrent;
+        double gbps;
+    } jobs[] = {{"a100-pcie-ib", 1, 1, 24.3},
+                {"a100-pcie-ib", 1, 8, 24.3 / 2},
+                {"a100-pcie-ib", 8, 8, 24.3},
+                {"h100-sxm-ib", 1, 8, 48.5},
+                {"h100-sxm-ib", 2, 8, 48.5}};
+
+    (void)state;
+    for (size_t i = 0; i < ROWS(jobs); i++) {
+        const struct bb_machine_facts facts = {
+            .gpu = "", .ranks = 16, .ranks_per_node = jobs[i].ranks_per_node, .concurrent = jobs[i].concurrent};
+        char text[BB_MACHINE_TEXT];
+        struct bb_cluster cluster;
+
+        assert_int_equal(bb_expectation_machine(&facts, jobs[i].profile, &cluster, text), 0);
+        assert_true(cluster.inter.gbps == jobs[i].gbps);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_machine_is_recognised_by_gpu_and_nics)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_machine_is_recognised_by_gpu_and_nics),
+                                       cmocka_unit_test(test_concurrent_groups_share_nics)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

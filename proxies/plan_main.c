@@ -7,6 +7,7 @@
 #include "proxies/form/models/profile.h"
 #include "proxies/plan_options.h"
 #include "proxies/workloads/registry/registry.h"
+#include "proxies/workloads/transformer/training_bytes.h"
 
 #include <limits.h>
 #include <string.h>
@@ -158,6 +159,19 @@ static bool find_subject(const char *word, struct bb_opt_subject *subject)
     return kind >= 0;
 }
 
+static int layers_of(const char *model)
+{
+    const struct bb_proxy_config config = {.model = model};
+    const int muted = bb_err_is_mute();
+    struct bb_arch arch;
+    int rc;
+
+    bb_err_mute(1);
+    rc = bb_training_load_arch(&config, &arch);
+    bb_err_mute(muted);
+    return rc ? 0 : arch.layers;
+}
+
 static const struct bb_opts set = {
     .usage = "busbar plan NAME [ARG...] --ranks N [OPTION...]\n       busbar plan COLLECTIVE... --ranks N --cluster "
              "NAME|FILE [OPTION...]",
@@ -178,6 +192,7 @@ static const struct bb_opts set = {
     .choice_at = choice_at,
     .find_subject = find_subject,
     .foreign = bb_foreign_options,
+    .layers_of = layers_of,
     .after = BB_LOCK_STEP_NOTE,
     .exits = {[0] = "ok",
               [1] = "invalid step (unmatched operation or deadlock), or an output cannot be written",

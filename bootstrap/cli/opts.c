@@ -322,6 +322,25 @@ static bool is_valid(const struct bb_opt *opt, const char *text)
            (!opt || in_range(opt, number));
 }
 
+/* Returns busbar's option for an option of another tool, owned by the caller; NULL: none, or its value is not valid.
+ *   value  NULL: none */
+static char *translate_option(const struct bb_opts *set, const struct bb_foreign_name *row, const char *value)
+{
+    const bool has_value = row->ours && bb_begins_with(row->text, row->ours) && row->text[strlen(row->ours)] == ' ';
+    const char *example = has_value ? row->text + strlen(row->ours) + 1 : NULL, *converted;
+    char text[FOREIGN_VALUE];
+    size_t at;
+
+    if (row->ours && strcmp(row->ours, row->text) == 0)
+        return bb_format("%s", row->text);
+    if (!has_value || !value)
+        return NULL;
+    converted = convert_value(row->values, value, text);
+    if (row->ours[0] != '-' || !is_valid(bb_opts_find(set, 0, row->ours + 2, strlen(row->ours + 2), &at), converted))
+        return NULL;
+    return bb_format("%s %s%s", row->ours, converted, example + strcspn(example, " "));
+}
+
 /*
  * Prints an error with busbar's option if `name` belongs to another tool, with the user's value if busbar's option
  * accepts the value. Sections of configuration files, such as "parallelism." of "parallelism.tensor_parallel_degree",
@@ -517,15 +536,132 @@ static int scan_arguments(const struct bb_opts *set, void *cfg, int argc, char *
     return rc;
 }
 
+/* ---- command lines of other tools ---- */
+
+/* Returns the row of an option of another tool, NULL for other words. value: out: its value, NULL if none. */
+static const struct bb_foreign_name *foreign_option(const struct bb_opts *set, char **word, const char **value)
+{
+    const char *name = *word + 2, *key;
+    const size_t length = bb_begins_with(*word, "--") ? strcspn(name, "=") : 0;
+    const struct bb_foreign_name *row;
+    size_t at;
+
+    *value = length && name[length] ? name + length + 1 : length && word[1] && word[1][0] != '-' ? word[1] : NULL;
+    if (!length || bb_opts_find(set, 0, name, length, &at))
+        return NULL;
+    row = bb_foreign_find(set->foreign, name, length);
+    key = row ? NULL : memrchr(name, '.', length);
+    return key ? bb_foreign_find(set->foreign, key + 1, length - (size_t)(key + 1 - name)) : row;
+}
+
+/* Returns the number after an option of busbar or of another tool with the same meaning; 0: not given. */
+static int number_of(const struct bb_opts *set, char **argv, const char *ours)
+{
+    const struct bb_foreign_name *row;
+    const char *value;
+    int number = 0;
+
+    for (char **word = argv + 1; *word && !number; word++) {
+        row = foreign_option(set, word, &value);
+        if (value && ((row && row->ours && strcmp(row->ours, ours) == 0) ||
+                      (!row && strncmp(*word, ours, strlen(ours)) == 0 && strchr("=", (*word)[strlen(ours)]))))
+            number = atoi(value);
+    }
+    return number;
+}
+
+static const char *model_of(char **argv)
+{
+    for (; *argv; argv++)
+        if (bb_begins_with(*argv, "--model="))
+            return *argv + strlen("--model=");
+        else if (strcmp(*argv, "--model") == 0)
+            return argv[1];
+    return NULL;
+}
+
+/* Returns the chunks of a pipeline stage, from the layers of a chunk; 0: unknown. */
+static int count_chunks(const struct bb_opts *set, char **argv, const char *value)
+{
+    const char *model = model_of(argv);
+    const int pp = number_of(set, argv, "--pp"), given = number_of(set, argv, "--layers");
+    const int layers = given || !model || !set->layers_of ? given : set->layers_of(model);
+    const int chunk = atoi(value ? value : "");
+
+    return pp > 0 && chunk > 0 && layers % (pp * chunk) == 0 ? layers / (pp * chunk) : 0;
+}
+
+static bool is_chunk(const struct bb_foreign_name *row)
+{
+    return row && row->values && strcmp(row->values, "layers") == 0;
+}
+
+/* Appends a word of the command line to the translated line, or an option of another tool without counterpart to
+ * `left_out`. Returns the number of words. */
+static int translate_word(const struct bb_opts *set, char **argv, char **word, FILE *line, FILE *left_out)
+{
+    const char *value;
+    const struct bb_foreign_name *row = foreign_option(set, word, &value);
+    const bool takes_next = row && value && value == word[1] && (!row->ours || strcmp(row->ours, row->text) != 0);
+    const int chunks = is_chunk(row) ? count_chunks(set, argv, value) : 0;
+    char *ours = !row     ? bb_format("%s", *word)
+                 : chunks ? bb_format("--vpp %d", chunks)
+                          : translate_option(set, row, value);
+
+    if (ours)
+        fprintf(line, " %s", ours);
+    else
+        fprintf(left_out, " %.*s", (int)strcspn(*word, "="), *word);
+    free(ours);
+    return takes_next ? 2 : 1;
+}
+
+/* Rejects a command line with two or more options of other tools, or with the layers of a chunk, and prints it in the
+ * options of busbar. */
+static int reject_foreign_line(const struct bb_opts *set, char **argv)
+{
+    const char *value;
+    int n = 0, rc;
+    char *text, *dropped;
+    size_t size;
+    FILE *line, *left_out;
+
+    for (char **word = argv + 1; *word; word++) {
+        const struct bb_foreign_name *row = foreign_option(set, word, &value);
+
+        n += row ? 1 + (is_chunk(row) && count_chunks(set, argv, value) > 0) : 0;
+    }
+    if (n < 2)
+        return 0;
+    line = bb_open_text(&text, &size);
+    left_out = bb_open_text(&dropped, &size);
+    for (char **word = argv + 1; *word;)
+        word += translate_word(set, argv, word, line, left_out);
+    bb_close_text(line, &text);
+    bb_close_text(left_out, &dropped);
+    rc = bb_err(BB_EUSAGE, "options of another tool; try: busbar %s%s%s%s", argv[0], text,
+                *dropped ? "; left out, because they have no counterpart or do not change the step:" : "", dropped);
+    free(text);
+    free(dropped);
+    return rc;
+}
+
 static int parse_arguments(const struct bb_opts *set, void *cfg, int argc, char **argv,
                            struct bb_positionals *positionals)
 {
     int rc = cfg ? set_defaults(set, cfg) : 0;
+    char **words;
 
     positionals->n = positionals->n_given = 0;
     for (int i = 1; i < argc && rc == 0; i++) /* reports print the command line and names of files */
         if (bb_has_controls(argv[i], "\n"))
             rc = bb_err(BB_EUSAGE, "'%s' contains a control character; try: another name", argv[i]);
+    if (rc == 0 && set->foreign) {
+        BB_NEW(words, argc + 1); /* ends with NULL */
+        memcpy(words, argv, sizeof(*words) * (size_t)argc);
+        rc = reject_foreign_line(set, words);
+        free(words);
+    }
     rc = rc ? rc : scan_arguments(set, cfg, argc, argv, NULL);
     return rc ? rc : scan_arguments(set, cfg, argc, argv, positionals);
 }

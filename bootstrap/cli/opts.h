@@ -149,7 +149,8 @@ struct bb_foreign_name {
     const char *name;   /* separated by blanks; options: without dashes, or "NAME=VALUE"; NULL ends a table */
     const char *ours;   /* "--tp"; NULL: busbar has no counterpart */
     const char *text;   /* what to type instead: "--tp 8", where 8 is an example; without counterpart: the reason */
-    const char *values; /* options: conversion of the user's value: "1=zero1 2=zero2", "*8" or "/8"; NULL: as it is */
+    const char *values; /* options: conversion of the user's value: "1=zero1 2=zero2", "*8" or "/8"; "layers": layers
+                           of a chunk, for the number of chunks of a stage; NULL: as it is */
 };
 
 /* The first argument of a command that determines which options apply, such as the name of a proxy. */
@@ -180,6 +181,7 @@ struct bb_opts {
     /* help about one subject: fills `subject` if `word` is the name of one, else returns false; NULL: no subjects */
     bool (*find_subject)(const char *word, struct bb_opt_subject *subject);
     const struct bb_foreign_name *foreign; /* names of options in other tools, for error lines; NULL: none */
+    int (*layers_of)(const char *model);   /* returns the layers of a model of --model, 0: unknown; NULL: no models */
     size_t size; /* for bb_opts_read: size of the cfg struct, including the fields that only resolve() sets */
     /* for bb_opts_read: computes the fields that depend on several options; returns 0 or a negative error */
     int (*resolve)(void *cfg, const struct bb_positionals *positionals);

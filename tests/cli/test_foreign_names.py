@@ -50,6 +50,24 @@ def assert_options_exist(busbar, text):
     assert not re.search("unknown|not valid|requires a value", done.stderr), (text, done.stderr)
 
 
+MEGATRON = """--model llama3_70b --world-size 64 --tensor-model-parallel-size 8 --pipeline-model-parallel-size 4 --num-layers-per-virtual-pipeline-stage 5
+    --swiglu --group-query-attention --lr 1e-4 --train-samples=1000 --bf16 --use-distributed-optimizer --global-batch-size 128 --micro-batch-size 1
+    --seq-length 8192 --sequence-parallel --recompute-granularity selective --lora --cluster h100-sxm-ib"""
+
+
+def test_a_command_line_of_megatron_is_translated_at_once(busbar, tmp_path):
+    """Llama 3 70B has 80 layers: 20 in a stage, so 5 in each of 4 chunks. What is proposed works when typed."""
+    done = busbar.run("plan", "transformer", *MEGATRON.split(), emulated=False)
+    line, left_out = re.fullmatch(r"busbar: options of another tool; try: busbar (.*); left out, because they have no counterpart or do not "
+                                  r"change the step: (.*)\n", done.stderr).groups()
+    assert line == ("plan transformer --model llama3_70b --ranks 64 --tp 8 --pp 4 --vpp 4 --dtype bfloat16 --dp-sync distributed --global-batch-size 128 "
+                    "--micro-batch-size 1 --seq-length 8192 --sequence-parallel --recompute selective --cluster h100-sxm-ib")
+    assert left_out == "--swiglu --group-query-attention --lr --train-samples --lora" and done.returncode == 2
+    assert busbar.run(*line.split(), "--quiet", emulated=False).returncode == 0
+    chunk = busbar.run("plan", "transformer", *"--model llama3_70b --ranks 64 --pp 4 --num-layers-per-virtual-pipeline-stage 5".split(), emulated=False)
+    assert chunk.stderr == "busbar: options of another tool; try: busbar plan transformer --model llama3_70b --ranks 64 --pp 4 --vpp 4\n"
+
+
 def test_values_are_converted(busbar):
     """Each value of a conversion table leads to a value of busbar's option."""
     for names, ours, _, values in OPTIONS:

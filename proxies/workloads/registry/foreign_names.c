@@ -22,6 +22,17 @@ const struct bb_foreign_name bb_foreign_options[] = {
     {"enable-evaluation", NULL, "a step is a training step", NULL},
     {"backend distributed-backend", NULL, "all measured traffic goes through NCCL", NULL},
     {"app datapath num-workers", NULL, "a step reads no data set", NULL},
+    {"swiglu group-query-attention normalization position-embedding-type rotary-base rotary-percent "
+     "no-position-embedding untie-embeddings-and-output-weights disable-bias-linear attention-dropout hidden-dropout "
+     "kv-channels",
+     NULL, "the model file contains it", NULL},
+    {"lr min-lr lr-decay-style lr-decay-iters lr-warmup-iters lr-warmup-fraction clip-grad adam-beta1 adam-beta2 "
+     "init-method-std train-samples num-tokens tokenizer-type tokenizer-model data-path split log-interval "
+     "eval-interval "
+     "eval-iters save load exit-duration-in-mins distributed-timeout-minutes moe-aux-loss-coeff "
+     "moe-router-load-balancing-type",
+     NULL, "it does not change the communication of a step", NULL},
+    {"lora", NULL, "LoRA is not modelled", NULL},
     {"num-classes", NULL, "the model file contains the number of classes", NULL},
     {"num-epochs", NULL, "a run consists of steps (proxy scaling: --epochs)", NULL},
     {"learning-rate learning-rate-decay weight-decay", NULL, "a step trains no weights", NULL},
@@ -38,7 +49,8 @@ const struct bb_foreign_name bb_foreign_options[] = {
      NULL},
     {"data-parallel-size data-parallel-replicate-degree dp-size", "--dp", "--dp 8", NULL},
     {"num-virtual-stages-per-pipeline-rank virtual-pipeline-model-parallel-size", "--vpp", "--vpp 2", NULL},
-    {"num-layers-per-virtual-pipeline-stage", "--vpp (the layers of a stage divided by this number)", "--vpp 2", NULL},
+    {"num-layers-per-virtual-pipeline-stage", "--vpp (the layers of a stage divided by this number)", "--vpp 2",
+     "layers"},
     {"microbatch-group-size-per-virtual-pipeline-stage", "--microbatch-group-size", "--microbatch-group-size 4", NULL},
     {"num-layers-in-first-pipeline-stage", "--decoder-first-pipeline-num-layers",
      "--decoder-first-pipeline-num-layers 2", NULL},

@@ -72,13 +72,13 @@ def run(kit, out, pattern, **env):
 
 def test_steps_pass_and_their_output_is_kept(kit, tmp_path):
     status, output, results = run(kit, tmp_path / "out",
-                                  "^conformance|^test-gpu-(start_barrier|kernels)|^probe$|^nccl-tests-name|^shared-2$|^killed")
+                                  "^conformance|^test-gpu-(start_barrier|kernels)|^probe$|^nccl-tests-name|^shared-2$|^killed|^stalled|^too-few")
     assert status == 0, output
     verdicts = {step["step"]: step["verdict"] for step in results["steps"]}
     assert verdicts == {"conformance": "recorded", "test-gpu-kernels": "passed", "test-gpu-start_barrier": "passed", "probe": "passed",
                         "nccl-tests-name": "passed",
-                        "shared-2": "passed", "killed-rank": "passed"}
-    assert (results["passed"], results["failed"], results["skipped"]) == (6, 0, 0)
+                        "shared-2": "passed", "killed-rank": "passed", "stalled-rank": "passed", "too-few-gpus": "passed"}
+    assert (results["passed"], results["failed"], results["skipped"]) == (8, 0, 0)
     assert results["machine"]["gpu"] == "Stand-in <1>, 1.0, 81920 MiB" and results["machine"]["emulated"] == "yes"
     assert results["metrics"]["launch_queue_calls_at_least"] == 8192
     with tarfile.open(tmp_path / "out/results.tar.gz") as archive:

@@ -17,7 +17,7 @@
 #include <string.h>
 
 enum {
-    WANTED = BB_EVENT_COLL | BB_EVENT_P2P,
+    WANTED = BB_EVENT_COLL | BB_EVENT_P2P | BB_EVENT_COPIES,
     SLOTS = 256 /* maximum number of events recorded between bb_profiler_begin and bb_profiler_end; later events are
                    dropped */
 };
@@ -117,6 +117,8 @@ static ncclResult_t start_event(void **handle, uint64_t type, const struct bb_ev
         copy_string(c.protocol, sizeof(c.protocol), coll->protocol);
     } else if (type == BB_EVENT_P2P) {
         c.channels = p2p->channels;
+    } else if (type == BB_EVENT_COPIES) {
+        c = (struct bb_choice){.kind = BB_CHOICE_NONE, .copies = true};
     } else {
         return ncclSuccess;
     }

@@ -20,7 +20,7 @@
 #include <stdbool.h>
 
 enum bb_choice_kind {
-    BB_CHOICE_NONE, /* NCCL reported no event: single rank, symmetric or copy-engine kernels, or NCCL before 2.27 */
+    BB_CHOICE_NONE, /* NCCL reported no kernel: single rank, symmetric kernels, copy engines, or NCCL before 2.27 */
     BB_CHOICE_COLLECTIVE, /* one collective kernel: algorithm and protocol are known */
     BB_CHOICE_P2P,        /* sends and receives: only the channels are known; there is no algorithm or protocol */
 };
@@ -33,6 +33,7 @@ struct bb_choice {
     int channels; /* number of channels of the last collective; for sends and receives the largest number that a send
                      or receive used */
     int warps;    /* warps per channel; 0 for sends and receives */
+    bool copies;  /* with BB_CHOICE_NONE: NCCL reported a collective by copy engines (NCCL 2.30) */
 };
 
 /*

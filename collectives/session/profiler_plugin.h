@@ -14,6 +14,7 @@ enum {
     BB_EVENT_COLL = 2,
     BB_EVENT_P2P = 4,
     BB_EVENT_GROUP_API = 256,
+    BB_EVENT_COPIES = 4096, /* a collective by copy engines; version 6 */
 };
 
 /* NCCL's descriptions of a collective and of a send or receive: only the leading fields, which versions 4, 5 and 6
@@ -93,7 +94,7 @@ struct bb_profiler_v5 {
 /* NCCL looks up these symbols by name in the program. */
 extern const struct bb_profiler_v4 ncclProfiler_v4;
 extern const struct bb_profiler_v5 ncclProfiler_v5;
-extern const struct bb_profiler_v5 ncclProfiler_v6; /* version 6 has the layout of version 5; it adds event types
-                                                       that busbar does not enable */
+extern const struct bb_profiler_v5 ncclProfiler_v6; /* version 6 has the layout of version 5; it adds event
+                                                       types */
 
 #endif

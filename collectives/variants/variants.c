@@ -10,7 +10,8 @@
 #include <string.h>
 
 enum { ROUNDS = 2, COLLECTIVES_PER_SAMPLE = 10, GEMM_WARMUP = 3 };
-static const int ZERO_SM_SINCE = 22800; /* NCCL version with collectives by copy engines */
+/* NCCL versions with collectives by copy engines, and that report them to profilers */
+static const int ZERO_SM_SINCE = 22800, REPORTED_SINCE = 23000;
 
 /* ---- communicators and buffers ---- */
 
@@ -196,6 +197,8 @@ static int check_entry(struct bb_variants *v, const struct entry *plain, int i, 
         e->reason = "ranks share a GPU";
     else if (v->kind[i]->replaces_kernel && plain->alone.seen.choice.kind == BB_CHOICE_NONE)
         e->reason = "unknown what NCCL ran, it does not report its choice";
+    else if (v->kind[i]->cta_policy == 2 && !other && !ran->copies && v->session->nccl_runtime >= REPORTED_SINCE)
+        e->reason = "NCCL ran a symmetric kernel";
     else if (other) {
         snprintf(e->reason_text, sizeof e->reason_text, "NCCL ran %s%s%s, as plain",
                  ran->kind == BB_CHOICE_P2P ? "sends and receives" : ran->algorithm, ran->protocol[0] ? " " : "",
@@ -347,9 +350,10 @@ static void format_ran(const struct bb_variant_kind *kind, const struct entry *e
         snprintf(text, size, "sends, receives %d", ran->channels);
     else
         snprintf(text, size, "%s",
-                 ranks > 1 && kind->ran && !e->reason ? kind->ran
-                 : ranks > 1                          ? "not reported"
-                                                      : "copy");
+                 ran->copies                            ? "copy engines"
+                 : ranks > 1 && kind->ran && !e->reason ? kind->ran
+                 : ranks > 1                            ? "not reported"
+                                                        : "copy");
 }
 
 static struct row make_row(const struct bb_variants *v, const struct bb_case *c, const struct bb_overlap_work *work,

@@ -51,6 +51,17 @@ def test_variant_that_did_not_run_has_a_reason_and_no_rank(busbar, tmp_path, env
     assert len(lines) <= 25
 
 
+@pytest.mark.parametrize("version,ran", [("28", "copies or symmetric"), ("30", "copy engines")])
+def test_copies_are_those_that_nccl_reports(busbar, tmp_path, version, ran):
+    """NCCL reports copies to profilers since 2.30. With CTA policy 2 it runs symmetric kernels where it cannot copy."""
+    _, _, rows = variants(busbar, tmp_path, "all_gather", "--sizes", "1M", "-c", "0", env={**TIMES_ONLY, **WINDOWS, "EMU_NCCL_WINDOW": version})
+    assert rows["zero-sm"]["ran"] == ran and rows["symmetric"]["ran"] == "symmetric kernel"
+    if version == "30":
+        env = {**TIMES_ONLY, **WINDOWS, "EMU_NCCL_IGNORE": "COPIES"}
+        _, _, rows = variants(busbar, tmp_path, "all_gather", "--sizes", "1M", "-c", "0", env=env)
+        assert (rows["zero-sm"]["reason"], rows["zero-sm"]["verdict"]) == ("NCCL ran a symmetric kernel", None)
+
+
 def test_unregistered_buffers_and_reductions_by_copies_have_a_reason(busbar, tmp_path):
     _, _, rows = variants(busbar, tmp_path, "all_reduce", "--sizes", "1M", "-c", "0", env={**TIMES_ONLY, **WINDOWS, "NCCL_LOCAL_REGISTER": "0"})
     assert rows["registered"]["reason"] == "NCCL does not register buffers (NCCL_LOCAL_REGISTER)"

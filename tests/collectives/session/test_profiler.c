@@ -60,6 +60,16 @@ static void start_collective_event(void *context, const char *algorithm, const c
     assert_null(handle);
 }
 
+/* Event type of version 6: bit 12. */
+static void start_copies_event(void *context)
+{
+    struct bb_event_v5 event = {.type = 1 << 12};
+    void *handle = &event;
+
+    assert_int_equal(find_v5()->start(context, &handle, &event), ncclSuccess);
+    assert_null(handle);
+}
+
 static void *attach(int *mask)
 {
     void *context = NULL;
@@ -85,7 +95,7 @@ static void records_only_between_begin_and_end(void **state)
     assert_int_equal(mask, 0);
     start_collective_event(context, "TREE", "LL", 1); /* not recording: ignored */
     bb_profiler_begin();
-    assert_int_equal(mask, 2 | 4);
+    assert_int_equal(mask, 2 | 4 | 1 << 12);
     start_collective_event(context, "RING", "SIMPLE", 8);
     start_collective_event(context, "NVLS", "LL128", 24);
     bb_profiler_end(&choice);
@@ -96,9 +106,13 @@ static void records_only_between_begin_and_end(void **state)
     assert_string_equal(choice.protocol, "LL128");
     assert_int_equal(choice.channels, 24);
     assert_int_equal(choice.warps, 16);
+    bb_profiler_begin();
+    start_copies_event(context);
+    bb_profiler_end(&choice);
+    assert_true(choice.kind == BB_CHOICE_NONE && choice.copies);
     bb_profiler_begin(); /* an empty recording does not contain the previous choice */
     bb_profiler_end(&choice);
-    assert_int_equal(choice.kind, BB_CHOICE_NONE);
+    assert_true(choice.kind == BB_CHOICE_NONE && !choice.copies);
     find_v5()->finalize(context);
     assert_int_equal(bb_profiler_attached(), 0);
 }
@@ -112,7 +126,7 @@ static void new_communicator_joins_a_recording(void **state)
     (void)state;
     bb_profiler_begin();
     two = attach(&later);
-    assert_int_equal(later, 6);
+    assert_int_equal(later, 2 | 4 | 1 << 12);
     bb_profiler_end(&choice);
     assert_int_equal(later, 0);
     find_v5()->finalize(one);

@@ -92,8 +92,10 @@ bool en_is_off(const char *variable)
 
 bool en_is_by_copies(ncclComm_t comm, enum en_kind kind)
 {
-    return comm->windows && comm->config.CTAPolicy == 2 && kind != EN_SEND && kind != EN_RECV &&
-           !en_kind(kind)->reduces;
+    const char *ignored = getenv("EMU_NCCL_IGNORE");
+
+    return !(ignored && strcmp(ignored, "COPIES") == 0) && comm->windows && comm->config.CTAPolicy == 2 &&
+           kind != EN_SEND && kind != EN_RECV && !en_kind(kind)->reduces;
 }
 
 int en_symmetric_percent(ncclComm_t comm, enum en_kind kind)

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { COLL = 2, P2P = 4, WARPS = 16 };
+enum { COLL = 2, P2P = 4, COPIES = 4096, WARPS = 16 };
 
 struct event {
     uint64_t type;
@@ -155,8 +155,15 @@ void en_profiler_report(ncclComm_t comm, const struct en_task *task)
     bool asked = (__atomic_load_n(&mask, __ATOMIC_RELAXED) & (COLL | P2P)) != 0;
     const struct plugin *p = asked && comm->profiler != NULL && comm->size > 1 ? plugin() : NULL;
 
-    if (p == NULL || en_symmetric_percent(comm, task->kind) > 0)
+    if (p == NULL)
         return;
+    if (en_symmetric_percent(comm, task->kind) > 0) {
+        struct event copies = {.type = COPIES};
+
+        if (en_is_by_copies(comm, task->kind) && en_window_minor() >= 30 && (mask & COPIES) != 0)
+            send_event(p, comm, &copies);
+        return;
+    }
     if (task->kind == EN_SEND || task->kind == EN_RECV)
         report_message(p, comm, task, task->kind == EN_SEND, task->root);
     else if (!en_has_algorithm(task))

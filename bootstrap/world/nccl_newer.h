@@ -70,6 +70,9 @@ struct bb_nccl_properties {
     {                                                                                                                  \
         .size = sizeof(struct bb_nccl_properties), .magic = 0xcafebeef, .version = 22902                               \
     }
+/* In NCCL 2.28.9 and later: device communicators. The structs are those of nccl_device.h. */
+typedef ncclResult_t ncclDevCommCreate_fn(ncclComm_t comm, const void *requirements, void *device_comm);
+typedef ncclResult_t ncclDevCommDestroy_fn(ncclComm_t comm, const void *device_comm);
 typedef ncclResult_t ncclCommQueryProperties_fn(ncclComm_t comm, void *properties);
 
 #if NCCL_VERSION_CODE >= 22200

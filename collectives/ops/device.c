@@ -33,7 +33,7 @@ out:
 static int create(struct bb_device *d, struct bb_comm *comm)
 {
     const bool multimem = d->path == BB_DEVICE_MULTIMEM;
-    bb_device_create_fn *function;
+    ncclDevCommCreate_fn *function;
     ncclResult_t result;
     int lsa_ranks, rc;
 
@@ -90,7 +90,7 @@ const char *bb_device_properties(const struct bb_comm *comm, char text[BB_DEVICE
 
 void bb_device_close(struct bb_device *d, struct bb_comm *comm)
 {
-    ncclResult_t (*destroy)(ncclComm_t comm, const void *device_comm);
+    ncclDevCommDestroy_fn *destroy;
 
     *(void **)&destroy = bb_nccl_symbol("ncclDevCommDestroy");
     if (d->comm && destroy && comm->nccl)

@@ -8,6 +8,7 @@
 #define BB_COLLECTIVES_OPS_DEVICE_H
 
 #include "bootstrap/base/err.h"
+#include "bootstrap/world/nccl_newer.h"
 #include "collectives/ops/coll.h"
 #include "collectives/ops/device_support.h"
 
@@ -55,15 +56,13 @@ const char *bb_device_properties(const struct bb_comm *comm, char text[BB_DEVICE
 
 /* ---- device_kernels.cu: the part in CUDA C++ ---- */
 
-typedef ncclResult_t bb_device_create_fn(ncclComm_t comm, const void *requirements, void *device_comm);
-
 /*
  * bb_device_comm_new - allocate a device communicator and create it with NCCL's `create`, with a barrier per CTA.
  *   multimem   whether the kernels use multicast memory
  *   out        device communicator, which free() releases; NULL: the header has no device API
  *   lsa_ranks  out: number of ranks whose memory this rank can access
  */
-ncclResult_t bb_device_comm_new(bb_device_create_fn *create, ncclComm_t comm, int ctas, bool multimem, void **out,
+ncclResult_t bb_device_comm_new(ncclDevCommCreate_fn *create, ncclComm_t comm, int ctas, bool multimem, void **out,
                                 int *lsa_ranks);
 
 int bb_device_kernels_load(void) BB_MUST_CHECK;

@@ -10,7 +10,7 @@
 
 #include "collectives/ops/device_kernels.cuh"
 
-ncclResult_t bb_device_comm_new(bb_device_create_fn *create, ncclComm_t comm, int ctas, bool multimem, void **out,
+ncclResult_t bb_device_comm_new(ncclDevCommCreate_fn *create, ncclComm_t comm, int ctas, bool multimem, void **out,
                                 int *lsa_ranks)
 {
 #ifdef NCCL_DEV_COMM_REQUIREMENTS_INITIALIZER
@@ -57,7 +57,7 @@ int bb_device_kernel_launch(const struct bb_device *d, enum bb_coll_kind kind, s
     return BB_CUDA(cudaGetLastError());
 }
 #else
-ncclResult_t bb_device_comm_new(bb_device_create_fn *, ncclComm_t, int, bool, void **out, int *lsa_ranks)
+ncclResult_t bb_device_comm_new(ncclDevCommCreate_fn *, ncclComm_t, int, bool, void **out, int *lsa_ranks)
 {
     *out = NULL;
     *lsa_ranks = 0;

@@ -29,7 +29,7 @@ def cached(name):
 
 def type_class(parameter):
     """Type class of a parameter in the calling convention: "const void* sendbuff" -> "pointer", "size_t count" -> "size_t"."""
-    words = re.sub(r"\b(const|extern|typedef)\b", "", parameter).replace("*", " * ").split()
+    words = re.sub(r"\b(const|extern|typedef|NCCL_EXTERN_C|__host__)\b", "", parameter).replace("*", " * ").split()
     return "pointer" if "*" in words or words[0] in ("ncclComm_t", "ncclWindow_t", "cudaStream_t") else words[0]
 
 
@@ -45,7 +45,9 @@ class Nccl:
     def __init__(self, include, library):
         self.include, self.library = pathlib.Path(include), pathlib.Path(library).resolve()
         self.text = re.sub(r"/\*.*?\*/|//[^\n]*", "", (self.include / "nccl.h").read_text(), flags=re.S)
-        self.prototypes = prototypes_in(self.text)
+        self.device_text = "".join(path.read_text() for path in (self.include / "nccl_device").glob("*.h"))
+        of_host = r"\bnccl(?:DevComm(?:Create|Destroy)|CommQueryProperties)\b"  # nccl_device.h declares these for the host
+        self.prototypes = {**prototypes_in(self.text), **prototypes_in(self.device_text, of_host)}
         self.handle = ctypes.CDLL(str(self.library))
         self.handle.ncclGetErrorString.restype = self.handle.ncclGetLastError.restype = ctypes.c_char_p
 
@@ -150,7 +152,7 @@ def test_functions_loaded_at_run_time_have_the_declared_types(nccl):
 
 def test_newest_library_has_all_functions_loaded_at_run_time():
     for name in re.findall(r"(nccl\w+)_fn", OPTIONAL_API):
-        assert (load("built").has(name) or name.endswith("Config")) and load("newest").has(name), name
+        assert (load("built").has(name) or name.endswith(("Config", "Properties"))) and load("newest").has(name), name
 
 
 def test_configuration_of_a_call_matches_the_newest_header():
@@ -167,6 +169,15 @@ def test_configuration_of_a_call_matches_the_newest_header():
     names = {"RING_SIMPLE", "RING_LL", "RING_LL128", "TREE_LL", "TREE_LL128", "NVLS_SIMPLE", "NVLSTREE_SIMPLE",
                "PAT_SIMPLE", "COLLNET_DIRECT_SIMPLE", "COLLNET_CHAIN_SIMPLE"}
     assert sorted(name for name in names if name not in newest.strings) == []
+
+
+def test_properties_of_a_communicator_match_the_newest_header():
+    """busbar's struct is that of NCCL 2.29, to which later versions append members."""
+    def names(text, begin):
+        body = re.sub(r"/\*.*?\*/|//[^\n]*", "", text[text.index(begin):].split("{", 1)[1].split("}", 1)[0], flags=re.S)
+        return [name for line in body.split(";") for name in re.findall(r"(\w+)(?=,|$)", line.strip())]
+    own, newest = names(OPTIONAL_API, "struct bb_nccl_properties {"), load("newest")
+    assert len(own) == 13 and names(newest.device_text + newest.text, "struct ncclCommProperties {")[:13] == own
 
 
 def test_function_types_match_those_of_the_build(nccl):
@@ -191,7 +202,7 @@ def test_symmetric_window_flag_matches_the_header():
 
 
 def test_names_in_the_sources_exist_in_the_header():
-    known = set(re.findall(r"\bnccl\w+", load("built").text + load("newest").text))
+    known = set(re.findall(r"\bnccl\w+", load("built").text + load("newest").text + load("newest").device_text))
     own = r"_fn$|^nccl(Profiler|TunerPlugin)_v\d$"
     assert sorted(n for n in used_by(SOURCES) if n not in known and not re.search(own, n)) == []
 
@@ -202,7 +213,8 @@ def test_emulated_library_defines_only_functions_of_the_real_library():
                             check=True).stdout
     defined = set(re.findall(r"\bnccl[A-Z]\w*", listed)) - {n for n in re.findall(r"\bnccl\w+", listed) if "_v" in n}
     assert linked_symbols() <= defined
-    assert [name for name in defined if not load("built").has(name) and not (name.endswith("Config") and load("newest").has(name))] == []
+    assert [name for name in defined if not load("built").has(name) and not (
+        name.endswith(("Config", "Properties", "DevicePointer")) and load("newest").has(name))] == []
 
 
 @pytest.mark.parametrize("version", ["oldest", "newest"])

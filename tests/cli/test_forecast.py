@@ -108,7 +108,7 @@ def test_the_first_number_of_gpus_that_fits_is_named(busbar):
     assert "the first number of GPUs on which a layout fits is 24; try: --ranks 24 --best-layout --global-batch-size 24\n" in run("--ranks 8").stderr
     small = run("--ranks 16 --best-layout --global-batch-size 16")
     assert small.returncode == 2 and small.stderr.endswith("less than --memory-margin would be free; try: --memory-margin 0%\n")
-    assert run("--ranks 8 --best-layout --global-batch-size 8").stderr.endswith("so more ranks are needed; try: --ranks 24\n")
+    assert run("--ranks 8 --best-layout --global-batch-size 8").stderr.endswith("so more ranks are needed; try: --ranks 24 --global-batch-size 24\n")
     tight = run("--ranks 16 --best-layout --global-batch-size 16 --memory-margin 0% --top 1 --tp 8 --cp 1 --pp 2 --vpp 1 --recompute full --dp-sync distributed")
     assert tight.returncode == 0 and "# may not fit: CUDA context and fragmentation are not counted: layouts 1\n" in tight.stdout
     last = tight.stdout.splitlines()[-1]

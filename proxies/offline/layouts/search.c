@@ -620,7 +620,7 @@ static bool has_layouts(const struct work *w, const struct bb_proxy_config *give
     return found;
 }
 
-#define SUGGESTION 100
+#define SUGGESTION 120
 /* Writes the given option to leave out so that layouts are valid or, with in_memory, fit. Returns whether there is one. */
 static bool suggest_leaving_out(const struct work *w, bool in_memory, char text[SUGGESTION])
 {
@@ -724,8 +724,11 @@ static int report_none(const struct work *w, const struct bb_layout_row *smalles
     } else if (!suggest_leaving_out(w, true, suggestion) && !suggest_saving(w, suggestion)) {
         const int ranks = find_fitting_ranks(w, s->config->ranks + 1);
 
-        snprintf(suggestion, sizeof(suggestion), "no option saves enough memory, so more ranks are needed%s%.*d",
-                 ranks ? "; try: --ranks " : "", ranks > 0, ranks);
+        snprintf(suggestion, sizeof(suggestion),
+                 ranks ? "no option saves enough memory, so more ranks are needed; try: --ranks %d "
+                         "--global-batch-size %d"
+                       : "no option saves enough memory, so more ranks are needed",
+                 ranks, ranks);
     }
     return bb_err(BB_EUSAGE,
                   "%s: no layout for %d ranks fits into GPU memory: training needs at least %s (tp %d, cp %d, ep %d, "

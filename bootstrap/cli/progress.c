@@ -16,10 +16,13 @@
 
 enum { TIME_LEFT_TEXT = 48 };
 
-/* Returns ", about 40 s left", or "" if the remaining time is unknown. */
+/* Returns ", about 40 s left", or "" if the remaining time is unknown. The rate is that until the last advance, so that
+ * the estimate does not grow during a step. */
 static const char *format_time_left(const struct bb_progress *p, char text[TIME_LEFT_TEXT])
 {
-    double s = p->done > 0 && p->done < p->total ? (bb_now_s() - p->phase_start_s) * (p->total - p->done) / p->done : 0;
+    double s = p->done > 0 && p->done < p->total
+                   ? (p->advance_s - p->phase_start_s) * (p->total - p->done) / p->done - (bb_now_s() - p->advance_s)
+                   : 0;
 
     text[0] = '\0';
     if (s >= 7200)
@@ -193,5 +196,6 @@ void bb_progress_advance(struct bb_progress *p, double amount)
         return;
     lock(p);
     p->done += amount;
+    p->advance_s = bb_now_s();
     unlock(p);
 }

@@ -18,9 +18,9 @@ struct bb_progress {
     bool on, is_shown;
     double begin_s, last_s;
     /* A phase is the work announced by one call of bb_progress_expect. phase_start_s: bb_now_s() at the start of the
-     * phase; total: amount of work of the phase, in a unit of the caller's choice, 0 if unknown; done: completed
+     * phase; advance_s: at the last bb_progress_advance; total: amount of work of the phase, in a unit of the caller's choice, 0 if unknown; done: completed
      * work in the same unit */
-    double phase_start_s, total, done;
+    double phase_start_s, advance_s, total, done;
     char text[BB_PROGRESS_TEXT]; /* current activity; "" for none */
     bool has_thread, stopping;   /* has_thread: a thread prints the progress lines, because stderr is not a terminal;
                                   stopping: the thread must exit */

@@ -46,7 +46,8 @@ struct bench {
     struct bb_busbw_reference reference; /* expected bus bandwidths; on rank 0 */
     bool below;                          /* at least one bus bandwidth is below its --min-busbw threshold */
     bool judged;                         /* at least one table was compared with the --min-busbw thresholds */
-    bool wrong; /* at least one result has wrong data; the sweep continues and the run ends with -BB_EDATA */
+    bool wrong;    /* at least one result has wrong data; the sweep continues and the run ends with -BB_EDATA */
+    double effort; /* expected duration of all rows of one mode and cycle, in the unit of row_effort */
 };
 
 /* ---- ranks and devices ---- */
@@ -646,10 +647,12 @@ static int report_row(void *arg, struct bb_row *row)
 }
 
 /* Returns the estimated duration of a row for the progress line, in time units of one byte at 100 GB/s (10 ps): 2e6
- * units (20 us) plus one unit per byte of the message size. */
-static double row_effort(const struct bb_case *c)
+ * units (20 us) plus one unit per byte of the message size; 100 units if the CPU moves the data of emulated GPUs. */
+static double row_effort(const struct bench *b, const struct bb_case *c)
 {
-    return 2e6 + (double)bb_case_bytes(c);
+    const bool on_cpu = b->session.device.emulated && bb_session_moves_data(&b->session);
+
+    return 2e6 + (on_cpu ? 100 : 1) * (double)bb_case_bytes(c);
 }
 
 static int measure_variants(void *arg, const struct bb_case *c)
@@ -661,7 +664,7 @@ static int measure_variants(void *arg, const struct bb_case *c)
     in_place.in_place = b->sweep.in_place;
     rc = bb_case_possible(&in_place) ? bb_variants_case(&b->variants, &in_place) : 0;
     b->wrong = b->wrong || b->variants.wrong;
-    bb_progress_advance(&b->session.progress, row_effort(c));
+    bb_progress_advance(&b->session.progress, row_effort(b, c));
     return rc;
 }
 
@@ -676,7 +679,7 @@ static int measure_row(void *arg, const struct bb_case *c)
 
     TRY(measure_placements(b, &row));
     TRY(report_row(b, &row));
-    bb_progress_advance(&b->session.progress, row_effort(c));
+    bb_progress_advance(&b->session.progress, row_effort(b, c));
     if (b->options.sampling.sweep_algorithms)
         TRY(bb_algorithms_row(&b->algorithms, &row));
 out:
@@ -767,7 +770,9 @@ out:
 
 static int add_effort(void *arg, const struct bb_case *c)
 {
-    *(double *)arg += row_effort(c);
+    struct bench *b = arg;
+
+    b->effort += row_effort(b, c);
     return 0;
 }
 
@@ -775,13 +780,12 @@ static int add_effort(void *arg, const struct bb_case *c)
  * repetitions of the sweep) the total is 0, that is, unknown. */
 static int start_progress(struct bench *b)
 {
-    double effort = 0;
     int rc = 0;
 
     for (int i = 0; i < b->sweep.n_colls && rc == 0; i++)
         if (is_possible_in_all_groups(b, b->sweep.colls[i]))
-            rc = bb_sweep_each(&b->sweep, b->sweep.colls[i], b->comm.size, add_effort, &effort);
-    bb_progress_expect(&b->session.progress, effort * b->ctx.n_modes * b->options.cycles);
+            rc = bb_sweep_each(&b->sweep, b->sweep.colls[i], b->comm.size, add_effort, b);
+    bb_progress_expect(&b->session.progress, b->effort * b->ctx.n_modes * b->options.cycles);
     return rc;
 }
 

@@ -403,6 +403,10 @@ int bb_bench_resolve_cases(struct bb_bench_options *o, struct bb_sweep *sweep, c
         return bb_err(BB_EUSAGE, "--root: '%s' is not valid, expected a rank (0 or above) or all", o->roots);
     if (o->matrix && (o->sizes || o->min_bytes != o->max_bytes))
         return bb_err(BB_EUSAGE, "--matrix determines the size: requires -b equal to -e, without --sizes");
+    for (int i = 0; o->sizes && i < positionals->n_given; i++)
+        if (positionals->given[i]->letter && strchr("befi", positionals->given[i]->letter))
+            return bb_err(BB_EUSAGE, "--sizes %s lists all sizes, so -%c has no effect; leave one of them out",
+                          o->sizes, positionals->given[i]->letter);
     if (o->sizes)
         TRY(bb_sizes_parse(&sweep->sizes, "--sizes", o->sizes, 0));
     sweep->n_dtypes = select_rows(sweep->dtypes, bb_dtype_find(o->dtype), BB_DTYPE_COUNT);

@@ -50,3 +50,10 @@ def test_a_search_prints_the_share_of_each_stage_that_is_done(busbar):
                       "--best-layout", "--cp", 1, emulated=False, env={"BUSBAR_PROGRESS": "0.02"})
     rows = [(int(stage), int(percent)) for stage, percent in re.findall(r"# at \d+ s: stage (\d) of 4, .*: (\d+)% done", done.stderr)]
     assert len(rows) > 5 and rows == sorted(rows) and rows[-1][0] == 4 and all(percent <= 100 for _, percent in rows)
+
+
+def test_time_left_does_not_grow_during_a_row(busbar):
+    """The CPU moves the data of emulated GPUs, so that the second row takes much longer than the first."""
+    done = busbar.run("bench", "all_reduce", "--sizes", "1K,2M", "--placement", "in_place", ranks=2, env={"BUSBAR_PROGRESS": "0.2"})
+    left = [int(s) for s in re.findall(r"all_reduce 2 MiB, about (\d+) s left", done.stderr)]
+    assert done.returncode == 0 and left and left == sorted(left, reverse=True), done.stderr

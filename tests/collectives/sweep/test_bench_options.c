@@ -153,7 +153,7 @@ static void accepts_explicit_sizes_and_roots(void **state)
     struct bb_sweep s;
 
     (void)state;
-    rows_of("all_reduce --sizes 1K,8,3M -b 64", 2, &r);
+    rows_of("all_reduce --sizes 1K,8,3M", 2, &r);
     assert_counts(&r, 3, (const size_t[]){256, 2, 786432});
     rows_of("broadcast -b 8 -e 16 -r all", 3, &r);
     assert_int_equal(r.n, 6);

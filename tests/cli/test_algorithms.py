@@ -160,7 +160,7 @@ def test_reports_that_nccl_did_not_load_the_tuner(busbar):
 
 def test_compare_pairs_forced_rows_by_variant(busbar, tmp_path):
     run = sweep(busbar, tmp_path, "all_reduce", sizes=str(SMALL))
-    done = busbar.run("compare", tmp_path / "result.json", tmp_path / "result.json")
+    done = busbar.run("compare", "--full", tmp_path / "result.json", tmp_path / "result.json")
     assert done.returncode == 0 and done.stdout.count("no difference") == len(run["results"])
     assert "all_reduce TREE/LL" in done.stdout
 

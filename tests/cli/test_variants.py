@@ -45,7 +45,7 @@ def test_variant_that_did_not_run_has_a_reason_and_no_rank(busbar, tmp_path, env
     lines, run, rows = variants(busbar, tmp_path, "all_gather", "--sizes", "1M", "-c", "0", env={**TIMES_ONLY, **env})
     for name in ("symmetric", "zero-sm"):
         assert (rows[name]["verdict"], rows[name]["gain"], rows[name]["reason"]) == (None, None, reason)
-    assert rows["device"]["reason"] == "busbar has no kernels for NCCL's device API" and rows["device"]["time_us"] is None
+    assert rows["device"]["reason"] == "measured by bench --device" and rows["device"]["time_us"] is None
     (unranked,) = [line for line in lines if line.startswith("# not ranked: ")]
     assert f"symmetric ({reason}), zero-sm ({reason}), device (" in unranked
     assert len(lines) <= 25

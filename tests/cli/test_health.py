@@ -13,7 +13,7 @@ def health(busbar, tmp_path, *args, ranks, nodes, status=0, slow="", **env):
     return root, {(f["level"], f["part"], f["node"], f["gpu"]) for f in root["findings"]}, done
 
 
-@pytest.mark.parametrize("cluster", ["h100-sxm-ib", "a100-sxm-ib"])
+@pytest.mark.parametrize("cluster", ["h100-sxm-ib", "a100-pcie-ib"])
 def test_healthy_nodes_reach_the_expectation(busbar, tmp_path, cluster):
     root, found, done = health(busbar, tmp_path, ranks=8, nodes=4, EMU_CLUSTER=cluster)
     assert found == set() and [v["level"] for v in root["verdicts"]] == ["ok"] * 4 and len(done.stdout.splitlines()) <= 25

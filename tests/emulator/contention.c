@@ -160,33 +160,30 @@ uint64_t emu_timeline_name(void)
     return contention.name;
 }
 
-void emu_host_away(void)
+static void report_wait(bool polls)
 {
     if (!contention.is_shared || !lock_line())
         return;
-    emu_timeline_await_hosts(contention.line, contention.host);
+    emu_timeline_await_hosts(contention.line, contention.host, polls);
     emu_timeline_unlock(contention.line);
 }
 
-void emu_host_back(void)
+void emu_host_away(void)
 {
-    if (!contention.is_shared)
-        return;
-    emu_lock();
-    if (lock_line()) {
-        emu_timeline_run_host(contention.line, contention.host, (double)emu.host_ns);
-        emu_timeline_unlock(contention.line);
-    }
-    emu_unlock();
+    report_wait(false);
 }
 
-/* A host that pauses twice without a call of CUDA or NCCL in between polls for something else, such as memory that it
- * shares with other ranks. A host that polls for AWAY_S reports the wait again, because the timeline may have resumed
- * it too early. */
-static const double AWAY_S = 0.05;
+/* A host that polls reports its wait if it still waits some polls and some time after the last end of another host's wait,
+ * because the same event, such as an MPI_Ibarrier, may have ended both, and this host may notice it later. It reports again
+ * after AWAY_S, because the timeline may have resumed it too early. */
+static const double GRACE_S = 0.0005, AWAY_S = 0.05;
+enum { GRACE_POLLS = 8 };
 static _Thread_local struct {
-    bool calls;    /* has called CUDA or NCCL since its last pause */
-    double away_s; /* time of the report that this thread waits; 0: it has not reported a wait */
+    bool calls;       /* has called CUDA or NCCL since its last pause */
+    int polls;        /* of this wait, since another host's wait ended; 0: none */
+    double first_s;   /* time of the first of these polls */
+    double away_s;    /* time of the report that this thread waits; 0: it has not reported a wait */
+    uint32_t returns; /* emu_timeline_returns at the last poll */
 } poll;
 
 static double seconds(void)
@@ -197,26 +194,65 @@ static double seconds(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
+static void note_poll(void)
+{
+    const uint32_t returns = emu_timeline_returns(contention.line);
+    const double now_s = seconds();
+
+    if (poll.polls == 0 || poll.returns != returns) {
+        poll.returns = returns;
+        poll.polls = 0;
+        poll.first_s = now_s;
+        poll.away_s = 0;
+    }
+    poll.polls++;
+    if (poll.polls >= GRACE_POLLS && now_s - poll.first_s >= GRACE_S && now_s - poll.away_s >= AWAY_S) {
+        poll.away_s = now_s;
+        report_wait(true);
+    }
+}
+
+void emu_host_polls(void)
+{
+    if (contention.is_shared)
+        note_poll();
+    poll.calls = true; /* the pause after this poll is not another one */
+}
+
+/* A host that pauses twice without a call of CUDA or NCCL in between polls for something else, such as memory that it
+ * shares with other ranks. */
 void emu_host_pauses(void)
 {
-    if (!poll.calls && contention.is_shared && getpid() == gettid() &&
-        (poll.away_s == 0 || seconds() - poll.away_s > AWAY_S)) {
-        poll.away_s = seconds();
-        emu_host_away();
-    }
+    if (contention.is_shared && !poll.calls && getpid() == gettid())
+        note_poll();
     poll.calls = false;
+}
+
+/* Reports that a wait for other processes has ended. */
+static void end_wait_locked(void)
+{
+    poll.polls = 0;
+    poll.away_s = 0;
+    if (contention.is_shared && lock_line()) {
+        emu_timeline_end_wait(contention.line, contention.host, (double)emu.host_ns);
+        emu_timeline_unlock(contention.line);
+    }
 }
 
 void emu_host_calls_locked(void)
 {
     poll.calls = true;
-    if (poll.away_s == 0)
+    if (poll.polls > 0)
+        end_wait_locked();
+}
+
+void emu_host_back(void)
+{
+    if (!contention.is_shared)
         return;
-    poll.away_s = 0;
-    if (lock_line()) {
-        emu_timeline_run_host(contention.line, contention.host, (double)emu.host_ns);
-        emu_timeline_unlock(contention.line);
-    }
+    emu_lock();
+    end_wait_locked();
+    emu_unlock();
 }
 
 void emu_host_lost(void)
@@ -225,6 +261,19 @@ void emu_host_lost(void)
         return;
     emu_timeline_lose_host(contention.line, contention.host);
     emu_timeline_unlock(contention.line);
+}
+
+void emu_host_found(void)
+{
+    if (!contention.is_shared)
+        return;
+    emu_lock();
+    if (lock_line()) {
+        if (emu_timeline_has_lost(contention.line, contention.host))
+            emu_timeline_run_host(contention.line, contention.host, (double)emu.host_ns);
+        emu_timeline_unlock(contention.line);
+    }
+    emu_unlock();
 }
 
 void emu_set_machine_rank(int device, int rank)

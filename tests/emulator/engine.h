@@ -112,12 +112,15 @@ int64_t emu_end_ns(void);
 uint64_t emu_timeline_name(void);
 /* Report to the timeline that the host waits for other processes outside CUDA and NCCL, for example in MPI
  * (emu_host_away), and that this wait has ended (emu_host_back). emu_host_lost: like emu_host_away, for a wait on
- * processes that the timeline does not know. */
+ * processes that the timeline does not know, until emu_host_found. */
 void emu_host_away(void);
 void emu_host_back(void);
 void emu_host_lost(void);
+void emu_host_found(void);
+/* Reports that the host polls for the end of a wait for other processes; emu_host_back reports the end. */
+void emu_host_polls(void);
 /* Reports that the host yields its CPU or sleeps. The second such pause without a call of CUDA or NCCL in between has
- * the effect of emu_host_away. The next call (emu_host_calls_locked, from emu_lock) has the effect of emu_host_back. */
+ * the effect of emu_host_polls. The next call (emu_host_calls_locked, from emu_lock) has the effect of emu_host_back. */
 void emu_host_pauses(void);
 void emu_host_calls_locked(void);
 void emu_host_waits_for_one(void); /* reports that the host waits for any one operation */

@@ -149,10 +149,11 @@ ncclResult_t en_connect_wait(ncclComm_t comm)
 {
     enum en_end end = EN_GO;
 
-    if (comm->connecting)
+    if (comm->connecting) {
         emu_host_lost();
-    if (comm->connecting)
         end = en_barrier_wait(&comm->watch, &comm->region.head->connect, comm->connect_generation);
+        emu_host_found();
+    }
     comm->connecting = false;
     return end == EN_GO ? take_buffers(comm, 1)
                         : en_fail(comm, ncclInternalError, "the connection of a collective was aborted");

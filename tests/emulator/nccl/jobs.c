@@ -71,6 +71,7 @@ static ncclResult_t gather_split(struct en_job *job)
     emu_host_lost();
     enum en_end end = en_barrier_wait(&parent->manage_watch, &parent->region.head->manage, job->generation);
 
+    emu_host_found();
     if (end != EN_GO)
         return en_fail(parent, end == EN_BROKEN ? ncclInvalidUsage : ncclInternalError,
                        "rank %d of %d: split ended while waiting for the other ranks", parent->rank, parent->size);

@@ -133,6 +133,7 @@ static ncclResult_t wait_for_all(ncclComm_t comm)
     for (uint32_t n = atomic_load(&head->joined); end == EN_GO && n < (uint32_t)comm->size;
          n = atomic_load(&head->joined))
         end = en_wait(&comm->manage_watch, &head->joined, n);
+    emu_host_found();
     if (end == EN_BROKEN)
         return en_fail(comm, ncclInvalidUsage, "%s", en_last_error(comm));
     if (end != EN_GO) {

@@ -63,6 +63,20 @@ void emu_timeline_run_host(struct emu_timeline *t, int host, double clock_ns)
     tl_release_host(t, host, clock_ns);
 }
 
+static void resume_away_hosts(struct emu_timeline *t, bool only_polling)
+{
+    for (int h = 1; h <= t->b->hosts.n; h++)
+        if (t->hosts[h].state == TL_AWAY && (t->hosts[h].polls || !only_polling))
+            set_host(t, h, TL_RUNNING);
+}
+
+void emu_timeline_end_wait(struct emu_timeline *t, int host, double clock_ns)
+{
+    atomic_fetch_add(&t->b->returns, 1);
+    resume_away_hosts(t, true);
+    tl_release_host(t, host, clock_ns);
+}
+
 static void wait_for(struct emu_timeline *t, int host, int lane, double clock_ns)
 {
     t->clocks[host] = fmax(t->clocks[host], clock_ns);
@@ -92,19 +106,27 @@ void emu_timeline_wait_step(struct emu_timeline *t, int host, int lane, double c
     t->hosts[host].any_step = t->hosts[host].state == TL_WAITING;
 }
 
-void emu_timeline_await_hosts(struct emu_timeline *t, int host)
+void emu_timeline_await_hosts(struct emu_timeline *t, int host, bool polls)
 {
     set_host(t, host, TL_AWAY);
-    if (t->b->n_away < t->b->n_live || t->b->n_live == 1)
-        return;
-    for (int h = 1; h <= t->b->hosts.n; h++)
-        if (t->hosts[h].state == TL_AWAY)
-            set_host(t, h, TL_RUNNING);
+    t->hosts[host].polls = polls;
+    if (t->b->n_away == t->b->n_live && t->b->n_live > 1)
+        resume_away_hosts(t, false);
+}
+
+uint32_t emu_timeline_returns(const struct emu_timeline *t)
+{
+    return atomic_load(&t->b->returns);
 }
 
 void emu_timeline_lose_host(struct emu_timeline *t, int host)
 {
     set_host(t, host, TL_LOST);
+}
+
+bool emu_timeline_has_lost(const struct emu_timeline *t, int host)
+{
+    return t->hosts[host].state == TL_LOST;
 }
 
 static bool is_gone(const struct tl_host *host)

@@ -46,6 +46,7 @@ struct tl_host {
     enum tl_host_state state;
     int pid, rank, first_lane, n_steps, start_barriers;
     int lane;      /* the lane that it waits for, or TL_A_MOMENT, or TL_ALL_LANES */
+    bool polls;    /* reports again that it is away when `returns` of the shared state changes */
     bool any_step; /* any step of that lane ends the wait, not only the last one */
     double active_s;
     int gpus[TL_DEVICES];
@@ -151,7 +152,8 @@ struct tl_shared_state {
     bool owner_died;        /* a process died while it held the lock */
     int start_barriers_due; /* host whose start barrier kernels may end; 0: none, -1: check all hosts */
     int n_live, n_away;
-    double checked_s; /* when the hosts were last checked */
+    _Atomic uint32_t returns; /* number of waits outside the timeline that have ended */
+    double checked_s;         /* when the hosts were last checked */
     double now_ns;
     int round, update, n_events, n_gpus, n_shared_resources, n_resources, n_uses, n_dirty;
     struct tl_pool hosts, lanes, steps, moments, endpoints, calls, pairs, flows;

@@ -280,12 +280,43 @@ static void hosts_await_each_other(void **state)
     for (int i = 0; i < HOSTS; i++) {
         assert_int_equal(lost_ns(job, one, &end_ns), -1);
         emu_timeline_lock(job->t);
-        emu_timeline_await_hosts(job->t, job->host[i]);
+        emu_timeline_await_hosts(job->t, job->host[i], false);
         emu_timeline_unlock(job->t);
     }
     assert_int_equal(lost_ns(job, one, &end_ns), -1); /* all run again, at 0 */
     for (int i = 0; i < HOSTS; i++)
         lose_host(job, i);
+    assert_int_equal(lost_ns(job, one, &end_ns), 0);
+}
+
+static void await_hosts(struct job *job, int who)
+{
+    emu_timeline_lock(job->t);
+    emu_timeline_await_hosts(job->t, job->host[who], true);
+    emu_timeline_unlock(job->t);
+}
+
+/* When the wait of one host ends, those of the others may have ended, too: they hold up the time until they report
+ * again that they wait. */
+static void end_of_a_wait_resumes_polling_hosts(void **state)
+{
+    struct job *job = *state;
+    const uint32_t before = emu_timeline_returns(job->t);
+    int64_t end_ns;
+    int one;
+
+    for (int i = 1; i < HOSTS; i++)
+        await_hosts(job, i);
+    emu_timeline_lock(job->t);
+    emu_timeline_end_wait(job->t, job->host[0], 0);
+    emu_timeline_unlock(job->t);
+    assert_int_equal(emu_timeline_returns(job->t), before + 1);
+    one = send(job, 0, 0, 200, NULL);
+    lose_host(job, 0);
+    for (int i = 1; i < HOSTS; i++) {
+        assert_int_equal(lost_ns(job, one, &end_ns), -1);
+        await_hosts(job, i);
+    }
     assert_int_equal(lost_ns(job, one, &end_ns), 0);
 }
 
@@ -448,6 +479,7 @@ int main(void)
                                        TEST(removed_host_releases_flows),
                                        TEST(waiting_host_resumes),
                                        TEST(hosts_await_each_other),
+                                       TEST(end_of_a_wait_resumes_polling_hosts),
                                        TEST(step_without_peers_uses_private_resources),
                                        TEST(lane_waits_for_other_lane),
                                        TEST(gpu_parts_known_late),

@@ -68,11 +68,17 @@ void emu_timeline_wait_lane(struct emu_timeline *t, int host, int lane, double c
 void emu_timeline_wait_step(struct emu_timeline *t, int host, int lane, double clock_ns);
 /*
  * emu_timeline_await_hosts: the host waits for other hosts by means outside the timeline, such as MPI_Barrier. When all
- * hosts wait in this way, all run again, each with its own clock. emu_timeline_lose_host: nothing is known about the
- * host, which no longer holds up the simulated time.
+ * hosts wait in this way, all run again, each with its own clock. polls: the host polls and notices that
+ * emu_timeline_returns has changed.
+ * emu_timeline_end_wait: such a wait has ended, also one that was not reported. The waits of the others may have ended,
+ * too, so all hosts that poll run again; those that still wait must call emu_timeline_await_hosts again.
+ * emu_timeline_lose_host: nothing is known about the host, which no longer holds up the simulated time.
  */
-void emu_timeline_await_hosts(struct emu_timeline *t, int host);
+void emu_timeline_await_hosts(struct emu_timeline *t, int host, bool polls);
+void emu_timeline_end_wait(struct emu_timeline *t, int host, double clock_ns);
+uint32_t emu_timeline_returns(const struct emu_timeline *t); /* callable without the lock */
 void emu_timeline_lose_host(struct emu_timeline *t, int host);
+bool emu_timeline_has_lost(const struct emu_timeline *t, int host);
 /* Loses running hosts that have been silent for patience_s seconds, and removes hosts whose process has ended.
  * Checks at most every 0.5 s. */
 void emu_timeline_check_hosts(struct emu_timeline *t, double patience_s);

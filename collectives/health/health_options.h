@@ -7,7 +7,7 @@
 
 #include "bootstrap/cli/opts.h"
 #include "collectives/health/verdict.h"
-#include "collectives/sweep/forecast.h"
+#include "collectives/sweep/busbw_reference.h"
 
 struct bb_health_options {
     struct bb_common common;

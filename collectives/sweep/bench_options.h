@@ -7,9 +7,9 @@
 
 #include "bootstrap/cli/opts.h"
 #include "collectives/measure/sampling_options.h"
+#include "collectives/sweep/busbw_reference.h"
 #include "collectives/sweep/busbw_thresholds.h"
 #include "collectives/sweep/cases.h"
-#include "collectives/sweep/forecast.h"
 #include "collectives/variants/variant_kinds.h"
 
 enum { BB_DEVICE_CTAS = 16 }; /* default number of CTAs of --device, as in nccl-tests */

@@ -5,7 +5,7 @@
 #ifndef BB_PROXIES_OFFLINE_BENCH_PLAN_EXPECTATION_H
 #define BB_PROXIES_OFFLINE_BENCH_PLAN_EXPECTATION_H
 
-#include "collectives/sweep/forecast.h"
+#include "collectives/sweep/busbw_reference.h"
 #include "proxies/simulation/machine/cluster.h"
 
 /*

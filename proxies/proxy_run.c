@@ -418,6 +418,7 @@ int bb_proxy_run(int argc, char **argv)
     if (rc != 0)
         return rc;
     x.report = (struct bb_run_report){.step = &x.step,
+                                      .scaled = x.options.step.scale_counts > 0 && x.options.step.scale_counts < 1,
                                       .session = &x.session,
                                       .argc = argc,
                                       .argv = argv,

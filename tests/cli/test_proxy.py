@@ -354,19 +354,27 @@ def test_compute_none_launches_no_kernel(busbar):
     assert busbar.run("proxy", "gpt2_large", 4, 2, 2, *QUICK, "--compute", "timed", ranks=2, env=env).returncode == 1
 
 
-def test_reports_insufficient_memory_before_the_run(busbar, tmp_path):
+@pytest.mark.parametrize("step, layout, alternative", [
+    (("gpt2_large", 4, 2, 2), (), "fewer layers and more stages, or "),
+    (("transformer", "--model", "gpt2_small"), ("--tp", 4), "larger --tp or --pp, smaller --layers, or "),
+    (("resnet50",), None, "")])
+def test_reports_insufficient_memory_before_the_run(busbar, tmp_path, step, layout, alternative):
+    """The error proposes the layout before --scale-counts, whose exposed and hidden times are not those of the model."""
     cluster = json.loads(ROUND.read_text())
     cluster["memory_bytes"] = 100e6
     path = tmp_path / "small.json"
     path.write_text(json.dumps(cluster))
-    done = busbar.run("proxy", "gpt2_large", 4, 2, 2, *QUICK, ranks=4, env={**NO_DATA, "EMU_CLUSTER": str(path)})
+    env = {**NO_DATA, "EMU_CLUSTER": str(path)}
+    done = busbar.run("proxy", *step, *QUICK, ranks=4, env=env)
     assert done.returncode == 2
     lines = [line for line in done.stderr.splitlines() if line.startswith("busbar:")]
     assert len(lines) == 1 and re.search(r"\d+ bytes of GPU memory needed .* but \d+ available", lines[0])
-    factor = re.search(r"try: --scale-counts (\S+) or fewer layers and more stages", lines[0])[1]
-    done = busbar.run("proxy", "gpt2_large", 4, 2, 2, *QUICK, "--scale-counts", factor, ranks=4,
-                      env={**NO_DATA, "EMU_CLUSTER": str(path)})
-    assert done.returncode == 0, done.stderr
+    factor = re.search(rf"try: {alternative}--scale-counts (\S+) \(exposed and hidden times are then not", lines[0])[1]
+    done = busbar.run("proxy", *step, *QUICK, "--scale-counts", factor, ranks=4, env=env)
+    assert done.returncode == 0 and "exposed and hidden times are NOT those of the model" in done.stdout, done.stderr
+    if layout:
+        done = busbar.run("proxy", *step, *layout, *QUICK, ranks=4, env=env)
+        assert done.returncode == 0 and "NOT those of the model" not in done.stdout, done.stderr
 
 
 # ---- NVTX ------------------------------------------------------------------------------------------------------------

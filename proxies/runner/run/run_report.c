@@ -534,8 +534,9 @@ void bb_run_report_text(const struct bb_run_report *r, FILE *out)
                 r->checked                          ? "checked: 0 wrong elements"
                 : bb_session_moves_data(r->session) ? "not checked (try: --check)"
                                                     : "not checked: EMU_DATA=off moves no data",
-                r->full ? ""
-                        : "; --full prints also every role, the communication of each group, and who waits for whom");
+                r->scaled ? "; exposed and hidden times are NOT those of the model (--scale-counts)"
+                : r->full ? ""
+                          : "; --full prints also every role, the communication of each group, and who waits for whom");
     bb_run_culprit_print(r, out);
     if (r->wrong > 0)
         fprintf(out, "# WRONG DATA: %llu wrong element%s, first on %s\n", r->wrong, r->wrong == 1 ? "" : "s",

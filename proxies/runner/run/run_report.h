@@ -25,6 +25,7 @@ struct bb_run_report {
     double peak_tflops;  /* peak TFLOP/s of one GPU; 0: unknown */
     bool check;          /* true: --check was given */
     bool full;           /* true: --full was given: print all tables */
+    bool scaled;         /* true: --scale-counts is below 1 */
     bool checked;        /* true: the data check compared data, and `wrong` is valid */
     const char *compute; /* what the compute times rest on; NULL: the kernels of the layers on these GPUs */
     const char *memory;  /* the GPU memory that real training needs */

@@ -200,24 +200,30 @@ struct fit {
     size_t need, available; /* need: bytes of GPU memory that the program needs on a rank; available: free bytes */
 };
 
-/* Prints an error that suggests a value for --scale-counts: (available memory / needed memory) to the power of 3/2,
+/* Prints an error that suggests another layout and fewer layers if the proxy has options for them (the grid of a
+ * transformer has an axis cp, a pipeline several stages), and a value for --scale-counts: (available memory / needed memory) to the power of 3/2,
  * rounded down. The memory is assumed to shrink more slowly than this factor, as halo buffers (the surface of a
  * cube) shrink more slowly than the counts (its volume). */
 static int report_memory(const struct bb_runner *r, const struct fit *f)
 {
     double factor = pow((double)f->available / (double)f->need, 1.5);
     double unit = pow(10, floor(log10(factor > 1e-12 ? factor : 1e-12)));
-    char help[240], work[BB_BYTES_TEXT], less[120] = "";
-    bool pipeline = false;
+    char help[320], work[BB_BYTES_TEXT], less[120] = "";
+    const char *layout = "";
 
     if (r->n_kernel_lists)
         snprintf(less, sizeof(less),
                  "; GEMMs and memory-bound kernels need %s of it, --compute timed or none does not run them",
                  bb_format_bytes(bb_kernel_runner_bytes(r->kernel_lists, r->n_kernel_lists), work));
     for (int g = 0; g < r->layout->n_groups; g++)
-        pipeline |= strcmp(r->layout->groups[g].name, "pp") == 0 && r->layout->groups[g].size > 1;
-    snprintf(help, sizeof(help), "try: --scale-counts %g%s%s", floor(factor / unit) * unit,
-             pipeline ? " or fewer layers and more stages" : "", less);
+        if (strcmp(r->layout->groups[g].name, "pp") == 0 && r->layout->groups[g].size > 1)
+            layout = "fewer layers and more stages, or ";
+    for (int a = 0; a < r->layout->n_axes; a++)
+        if (strcmp(r->layout->axes[a].name, "cp") == 0)
+            layout = "larger --tp or --pp, smaller --layers, or ";
+    snprintf(help, sizeof(help),
+             "try: %s--scale-counts %g (exposed and hidden times are then not those of the model)%s", layout,
+             floor(factor / unit) * unit, less);
     return bb_memory_refuse(f->need, f->available, help);
 }
 

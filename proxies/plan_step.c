@@ -256,13 +256,13 @@ out:
 
 /*
  * Build the step. If the plan is a forecast, and training exceeds the GPU memory, find the smallest memory savings with
- * which training fits. Unless --recompute or --must-fit is given, assume them and build the step again.
+ * which training fits. Unless --recompute is given, assume them and build the step again.
  */
 static int build_step(const struct bb_plan_options *o, const struct bb_proxy *proxy, const struct bb_cluster *cluster,
                       struct bb_proxy_config *config, struct plan_results *f)
 {
     const bool may_guess = cluster->has_achieved && o->forecast && proxy->features & BB_FEATURE_TRANSFORMER;
-    const bool assumes = !o->must_fit && !config->transformer.recompute;
+    const bool assumes = !config->transformer.recompute;
     struct bb_proxy_config guessed = *config;
     int rc;
 

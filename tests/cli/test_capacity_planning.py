@@ -502,6 +502,14 @@ def test_search_finds_interleaved_stages_of_unequal_layers(plan, tmp_path):
     assert best <= interleaved
 
 
+def test_the_first_layout_does_not_depend_on_top(plan):
+    """No plan of one layout is faster, whatever the number of rows."""
+    training = ("transformer", "--model", "llama3_8b", "--ranks", 32, "--global-batch-size", 128, "--cluster", H100)
+    search = (*training, "--best-layout", "--tp", 1, "--recompute", "none", "--micro-batch-size", 1)
+    few, many = (plan(*search, "--top", top)["best_layout"]["layouts"] for top in (1, 40))
+    assert few[0] == many[0] and few[0]["step_us"] <= plan(*training, "--dp-sync", "zero3")["predicted"]["step_us"]
+
+
 def test_search_includes_expert_parallelism(plan):
     rows = plan("transformer", "--model", "mixtral_8x7b", "--ranks", 32, "--global-batch-size", 128, "--cluster", H100, "--best-layout",
                 "--seq-length", 4096, "--dp-sync", "zero1", "--cp", 1, "--tp", 1)["best_layout"]["layouts"]

@@ -281,6 +281,13 @@ def test_must_fit_sets_the_exit_status(busbar, more, status, tmp_path):
     assert ("DOES NOT FIT" in done.stdout) == bool(status) and ("--must-fit: training needs 60.2 GiB" in done.stderr) == bool(status)
 
 
+def test_must_fit_judges_the_same_plan(busbar):
+    """84.3 GiB do not fit without the 6 recomputed layers that the forecast adds."""
+    args = "--model llama3_8b --ranks 64 --dp-sync zero1 --global-batch-size 256 --cluster h100-sxm-ib"
+    usual, gated = (plan(busbar, f"{args} {more}") for more in ("", "--must-fit"))
+    assert usual["predicted"] == gated["predicted"] and gated["predicted"]["memory"]["fits"]
+
+
 def test_fp8_gemms(busbar):
     args = f"{LLAMA} --cluster h100-sxm-ib"
     bf16, fp8 = (plan(busbar, f"{args} {more}")["predicted"] for more in ("", "--fp8"))
@@ -381,13 +388,11 @@ def test_what_does_not_fit_says_so_first(busbar):
     assert body[0].split(maxsplit=3) == ["DOES", "NOT", "FIT", hint] and "if it fitted in memory" in body[1]
     assert "DOES NOT FIT" in done.stdout.splitlines()[-1] and len(done.stdout.splitlines()) <= 25
     assert done.returncode == 0 and f"warning: training does not fit in GPU memory: {hint}" in done.stderr
-    for more, status in ((), 0), (("--must-fit",), 5):
+    for more, status in ((), 0), (("--must-fit",), 5):  # the same plan
         done = busbar.run("plan", *args, *more, "--json", "-", emulated=False)
         result = json.loads(done.stdout)
         assert (done.returncode, result["status"]) == (status, "below threshold" if status else "does not fit")
-        tried = "" if status else " without recomputation; no automatic setting fits"  # --must-fit assumes no recomputation
-        assert result["reason"] == ("--must-fit: training " if status else "") + hint.replace(" without recomputation; no automatic setting fits", tried) + \
-            ("".join(f" without {word}" for word in more))
+        assert result["reason"] == ("--must-fit: training " if status else "") + hint + "".join(f" without {word}" for word in more)
     assert plan(busbar, LLAMA)["status"] == "ok" and "reason" not in plan(busbar, LLAMA)
     text = busbar.run("plan", *args[:-2], "--gpu-memory", "80G", emulated=False).stdout
     assert "DOES NOT FIT  needs 1.3 TiB of 80 GiB" in text and "if it fitted" not in text  # without --cluster no step is predicted
@@ -456,7 +461,8 @@ def test_nccl_variables_and_sizes(busbar):
     (("--model", "llama3_8b", "--ranks", "16", "--micro-batches", "8"), "try: --best-layout --global-batch-size 128 without --micro-batches\n"),
     (("--model", "llama3_8b", "--ranks", "16", "--global-batch-size", "64"), "try: --best-layout --global-batch-size 64\n"),
     (("--model", "llama3_8b", "--ranks", "16", "--tp", "4", "--seq-length", "32768", "--recompute", "none"), "try: --recompute full --recompute-num-layers 11\n"),
-    (("--model", "llama3_8b", "--ranks", "16", "--tp", "4", "--seq-length", "32768", "--must-fit"), "try: --recompute full --recompute-num-layers 11\n"),
+    (("--model", "llama3_8b", "--ranks", "16", "--tp", "4", "--seq-length", "32768", "--recompute", "none", "--must-fit"),
+     "try: --recompute full --recompute-num-layers 11\n"),
     (("--model", "llama3_8b", "--ranks", "16", "--recompute", "full"), "try: --best-layout --global-batch-size 16 without --recompute\n"),
     # 70.55e9 parameters x 14 bytes of 79.1 GiB (80 GiB without the CUDA context) are 11.6 GPUs
     (("--model", "llama3_70b", "--ranks", "4"), "the first number of GPUs on which a layout fits is 24; try: --ranks 24 --best-layout --global-batch-size 24"),

@@ -50,7 +50,7 @@
 
 /* number of layouts that the second search stage simulates, per layout to report (option --top) */
 #define REFINED_PER_ROW 8
-#define MIN_REFINED     64 /* minimum number of layouts that the second search stage simulates */
+#define MIN_ROWS        20 /* minimum number of layouts to report for which the search runs */
 #define FULL_BEYOND_TOP 4  /* number of layouts simulated in full in addition to the reported ones */
 #define BASE_BATCH      64 /* number of base layouts that are simulated between two pruning steps */
 #define ROW_BATCH       16 /* number of layouts that the second search stage simulates between two pruning steps */
@@ -741,8 +741,8 @@ static int report_none(const struct work *w, const struct bb_layout_row *smalles
 
 static int find_rows(struct work *w)
 {
-    const int wanted = REFINED_PER_ROW * w->search->top, in_full = w->search->top + FULL_BEYOND_TOP;
-    const int refined = wanted > MIN_REFINED ? wanted : MIN_REFINED;
+    const int rows = w->search->top > MIN_ROWS ? w->search->top : MIN_ROWS;
+    const int refined = REFINED_PER_ROW * rows, in_full = rows + FULL_BEYOND_TOP;
     const struct bb_layout_row *smallest;
     int rc;
 

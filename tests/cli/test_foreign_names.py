@@ -68,6 +68,12 @@ def test_a_command_line_of_megatron_is_translated_at_once(busbar, tmp_path):
     assert chunk.stderr == "busbar: options of another tool; try: busbar plan transformer --model llama3_70b --ranks 64 --pp 4 --vpp 4\n"
 
 
+@pytest.mark.parametrize("name", """vocab-file merge-file transformer-impl rampup-batch-size use-mcore-models no-load-optim max-position-embeddings save
+                                    split save-interval weight-decay""".split())
+def test_options_without_influence_are_left_out(busbar, name):
+    assert refusal(busbar, "transformer", "--seq-length", 4096, f"--{name}", 8192).endswith("; leave it out")
+
+
 def test_values_are_converted(busbar):
     """Each value of a conversion table leads to a value of busbar's option."""
     for names, ours, _, values in OPTIONS:

@@ -22,14 +22,16 @@ const struct bb_foreign_name bb_foreign_options[] = {
     {"enable-evaluation", NULL, "a step is a training step", NULL},
     {"backend distributed-backend", NULL, "all measured traffic goes through NCCL", NULL},
     {"app datapath num-workers", NULL, "a step reads no data set", NULL},
-    {"swiglu group-query-attention normalization position-embedding-type rotary-base rotary-percent "
+    {"max-position-embeddings swiglu group-query-attention normalization position-embedding-type rotary-base "
+     "rotary-percent "
      "no-position-embedding untie-embeddings-and-output-weights disable-bias-linear attention-dropout hidden-dropout "
      "kv-channels",
      NULL, "the model file contains it", NULL},
     {"lr min-lr lr-decay-style lr-decay-iters lr-warmup-iters lr-warmup-fraction clip-grad adam-beta1 adam-beta2 "
      "init-method-std train-samples num-tokens tokenizer-type tokenizer-model data-path split log-interval "
      "eval-interval "
-     "eval-iters save load exit-duration-in-mins distributed-timeout-minutes moe-aux-loss-coeff "
+     "eval-iters save load vocab-file merge-file transformer-impl rampup-batch-size use-mcore-models no-load-optim "
+     "exit-duration-in-mins distributed-timeout-minutes moe-aux-loss-coeff "
      "moe-router-load-balancing-type",
      NULL, "it does not change the communication of a step", NULL},
     {"lora", NULL, "LoRA is not modelled", NULL},
@@ -85,7 +87,7 @@ const struct bb_foreign_name bb_foreign_options[] = {
     {"num-attention-heads num-query-groups num-experts moe-router-topk", NULL,
      "the model file (--model, a config.json) contains the number", NULL},
     {"mfu", NULL, "plan with --cluster, and proxy with --peak-tflops, report the MFU", NULL},
-    {"max-position-embeddings sequence-length seq-len max-seq-len seq ctx", "--seq-length", "--seq-length 8192", NULL},
+    {"sequence-length seq-len max-seq-len seq ctx", "--seq-length", "--seq-length 8192", NULL},
     {"zero zero-stage stage deepspeed-stage", "--dp-sync", "--dp-sync zero3", "0=all_reduce 1=zero1 2=zero2 3=zero3"},
     {"ulysses-sequence-parallel-size", "--cp", "--cp 2 --cp-comm a2a", NULL},
     {"train-batch-size gbs", "--global-batch-size", "--global-batch-size 512", NULL},
@@ -118,7 +120,8 @@ const struct bb_foreign_name bb_foreign_options[] = {
     {"account-for-embedding-in-pipeline-split", NULL,
      "it is not modelled; similar: --decoder-first-pipeline-num-layers and --decoder-last-pipeline-num-layers", NULL},
     {"mtp-num-layers", NULL, "multi-token prediction is not modelled", NULL},
-    {"mtbf save-interval", NULL, "failures and checkpoints are not modelled", NULL},
+    {"mtbf", "--mtbf-node", "--mtbf-node 1500d --checkpoint 40s --restart 10m --tokens 15T", NULL},
+    {"save-interval", NULL, "plan --tokens with --mtbf-node and --checkpoint predicts the best interval", NULL},
     {"gpu", "--cluster", "--cluster h100-sxm-ib", NULL},
     {"config", "--model", "--model ./config.json", NULL},
     {"output", "--json", "--json plan.json", NULL},

@@ -131,7 +131,7 @@ def parameters(results):
     for result in results:
         known = result.data.get("parameters") or []
         fitted, penalized = [p for p in known if p.get("from")], result.data.get("penalized_variants") or []
-        notes = [f"Penalized, because NCCL never chose these variants: {', '.join(map(str, penalized))}"]
+        notes = [f"Penalized, because NCCL did not choose these variants: {', '.join(map(str, penalized))}"]
         yield Chart(
             f"Fitted parameters ({result.name})", [result], notes=notes if penalized else [],
             about=f"{len(fitted)} of {len(known)} parameters were fitted; the others keep the values of "

@@ -577,6 +577,32 @@ def test_nccl_tests_text_gives_ranks_nodes_and_the_initial_profile(calibrate, tm
         assert [(f["ranks"], f["nodes"], f["rows"]) for f in summary["files"]] == [(8 * len(hosts), len(hosts), 6)]
         assert summary["from"] == "h100-sxm-ib" and "emulated" not in profile and summary["emulated"] is False
 
+
+def test_sizes_below_the_log_are_no_further_off_than_those_of_the_starting_profile(busbar, calibrate, tmp_path):
+    """The published log of 8 H100 from 1 MiB on: its fits must not make the sizes below it faster than they were measured."""
+    logs = json.loads((ROOT / "tests/cli/reference_data/collectives.json").read_text())["logs"]
+    times = {int(size): us for size, us in next(log["us"] for log in logs if log["id"] == "8 H100").items()}
+    (tmp_path / "h.log").write_text(h100_log(rows=[(size, us) for size, us in times.items() if size >= 1 << 20]))
+    calibrate(tmp_path / "h.log")
+
+    def errors(cluster):
+        rows = busbar.json("plan", "all_reduce", "--sizes", ",".join(map(str, times)), "--ranks", 8, "--cluster", cluster,
+                           "--placement", "out_of_place", tmp_path=tmp_path, emulated=False)["results"]
+        return {row["bytes"]: abs(row["time_us"]["p50"] / times[row["bytes"]] - 1) for row in rows if row["bytes"] < 1 << 20}
+
+    before, after = errors("h100-sxm-ib"), errors(tmp_path / "mine.json")
+    assert len(after) == 3 and all(after[size] <= before[size] + 0.005 for size in after), (before, after)
+
+
+def test_a_variant_that_nccl_chose_at_large_sizes_is_not_predicted_at_small_ones(busbar, calibrate, tmp_path):
+    large = ((8 << 20, 83), (32 << 20, 199.3), (128 << 20, 586.4), (512 << 20, 2151), (2 << 30, 7939), (16 << 30, 62648))
+    (tmp_path / "h.log").write_text(h100_log(rows=[*((size, 25) for size in (8, 64, 1024, 8192, 65536)), (1 << 20, 35), *large]))
+    calibrate(tmp_path / "h.log")
+    plan = busbar.json("plan", "all_reduce", "--sizes", "8", "--ranks", 8, "--cluster", tmp_path / "mine.json", "--placement",
+                       "out_of_place", tmp_path=tmp_path, emulated=False)
+    assert plan["results"][0]["time_us"]["p50"] == pytest.approx(25, rel=0.05)
+
+
 def test_one_disturbed_size_does_not_spoil_the_profile(busbar, calibrate, tmp_path):
     """Logs with the times of the shipped profile, but three times the time of one size: the profile stays, and the warning names the size."""
     def plan(ranks, sizes, cluster):

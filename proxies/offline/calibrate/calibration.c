@@ -113,6 +113,20 @@ static double predict_row(const struct bb_fit *fit, size_t i)
                            : bb_row_time_us(m->cluster, m->rows[i]);
 }
 
+/* Largest size that determines the latency of an NCCL variant at the sizes below it. */
+#define SMALL_BYTES (64 << 10)
+
+/* Returns whether the measurements determine latencies at sizes below the smallest of them. */
+static bool has_small_row(const struct model *m, const struct bb_fit *fit)
+{
+    for (size_t i = 0; i < fit->n_rows; i++)
+        if (m->rows[i]->call.count * bb_dtypes[m->rows[i]->call.dtype].bytes <= SMALL_BYTES)
+            return true;
+    return false;
+}
+
+/* Without measurements of small sizes the latency of an NCCL variant is at least that of the starting profile, because
+ * the model would choose it at sizes below those at which NCCL does. */
 static void add_parameter(struct model *m, struct bb_fit *fit, struct bb_calibration_parameter *parameter)
 {
     const double start = convert(parameter, parameter->nominal);
@@ -121,7 +135,9 @@ static void add_parameter(struct model *m, struct bb_fit *fit, struct bb_calibra
     fit->parameters[fit->n_parameters++] =
         parameter->kind == BB_RATE
             ? (struct bb_fit_parameter){.start = start, .min = 1 / (parameter->nominal * UNBOUNDED), .scale = start}
-            : (struct bb_fit_parameter){.start = start, .scale = fmax(start, MIN_SCALE_US)};
+            : (struct bb_fit_parameter){.start = start,
+                                        .min = m->variant >= 0 && !has_small_row(m, fit) ? start : 0,
+                                        .scale = fmax(start, MIN_SCALE_US)};
 }
 
 static void store_results(struct bb_calibration *c, const struct model *m, const struct bb_fit *fit)

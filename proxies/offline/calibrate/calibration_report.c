@@ -304,7 +304,7 @@ static void print_remarks(const struct bb_calibration *c, FILE *out)
                               .title = "#\n# the measurements determine only a sum of these parameters; each of them "
                                        "was changed in proportion to its nominal value:\n"};
     struct list penalized = {.out = out,
-                             .title = "#\n# penalized: NCCL never chose these variants although the cost model "
+                             .title = "#\n# penalized: NCCL did not choose these variants although the cost model "
                                       "predicted that they are faster; the new profile makes them slower:\n"};
 
     for (int f = 0; f < c->n_parameters; f++)

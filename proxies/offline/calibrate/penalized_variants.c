@@ -5,6 +5,7 @@
 #include "proxies/offline/calibrate/parameters.h"
 
 #include <math.h>
+#include <stdint.h>
 
 /* An NCCL variant (algorithm + protocol) is clearly faster than the variant that NCCL chose if its predicted time is
  * less than this fraction of the predicted time of the chosen variant. */
@@ -16,8 +17,8 @@ bool bb_is_nccl_choice(const struct bb_measurement *row)
     return row->kind == BB_MEASURED_COLLECTIVE && !row->forced && bb_colls[row->call.kind].flags & BB_COLL_ESTIMATED;
 }
 
-/* What a variant lacks to be at least as slow as NCCL's choice in every measurement in which the cost model predicts
- * that the variant is clearly faster. */
+/* What a variant lacks to be at least as slow as NCCL's choice in every measurement of less than `below` bytes in
+ * which the cost model predicts that the variant is clearly faster. */
 struct penalty {
     double base_us;  /* increase of base_us, the fixed latency of the variant. Considers only measurements in which the
                         part of the variant's time that is inversely proportional to its rates is less than half of the
@@ -26,7 +27,12 @@ struct penalty {
                         nodes */
 };
 
-static struct penalty find_penalty(const struct bb_calibration *c, int variant)
+static size_t bytes_of(const struct bb_measurement *row)
+{
+    return row->call.count * bb_dtypes[row->call.dtype].bytes;
+}
+
+static struct penalty find_penalty(const struct bb_calibration *c, int variant, size_t below)
 {
     const struct bb_measurements *e = c->measurements;
     struct bb_cluster unbounded = c->cluster;
@@ -37,7 +43,7 @@ static struct penalty find_penalty(const struct bb_calibration *c, int variant)
         const int chosen = bb_is_nccl_choice(row) ? bb_row_variant(c->base, row) : -1;
         double *rate = &penalty.rates[row->call.nodes > 1], chosen_us, latency_us, bytes_us;
 
-        if (chosen < 0)
+        if (chosen < 0 || bytes_of(row) >= below)
             continue;
         chosen_us = bb_row_time_by_us(&c->cluster, chosen, row);
         latency_us = bb_row_time_by_us(&unbounded, variant, row);
@@ -52,14 +58,16 @@ static struct penalty find_penalty(const struct bb_calibration *c, int variant)
     return penalty;
 }
 
-static bool was_selected(const struct bb_calibration *c, int variant)
+/* Returns the smallest size for which NCCL chose the variant; SIZE_MAX: it never did. */
+static size_t smallest_choice(const struct bb_calibration *c, int variant)
 {
     const struct bb_measurements *e = c->measurements;
+    size_t smallest = SIZE_MAX;
 
-    for (size_t i = 0; i < e->n_rows; i++)
-        if (bb_is_nccl_choice(&e->rows[i]) && bb_row_variant(c->base, &e->rows[i]) == variant)
-            return true;
-    return false;
+    for (const struct bb_measurement *row = e->rows; row < e->rows + e->n_rows; row++)
+        if (bb_is_nccl_choice(row) && bb_row_variant(c->base, row) == variant && bytes_of(row) < smallest)
+            smallest = bytes_of(row);
+    return smallest;
 }
 
 static void set_value(struct bb_calibration *c, int variant, const double *at, double value)
@@ -75,14 +83,14 @@ void bb_penalize_variants(struct bb_calibration *c)
 {
     for (int i = 0; i < c->base->n_variants; i++) {
         const struct bb_nccl_variant *v = &c->cluster.variants[i];
-        struct penalty penalty;
+        const size_t below = smallest_choice(c, i);
+        struct penalty penalty = find_penalty(c, i, below);
 
-        if (was_selected(c, i))
-            continue;
-        penalty = find_penalty(c, i);
         if (penalty.base_us > 0)
             set_value(c, i, &v->base_us, v->base_us + penalty.base_us);
-        penalty = find_penalty(c, i); /* with the new base_us */
+        if (below < SIZE_MAX)
+            continue;                        /* its rates are measured */
+        penalty = find_penalty(c, i, below); /* with the new base_us */
         if (penalty.rates[0] > 1)
             set_value(c, i, &v->gbps, v->gbps / penalty.rates[0]);
         if (penalty.rates[1] > 1)

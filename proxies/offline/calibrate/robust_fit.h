@@ -23,7 +23,7 @@
 
 struct bb_fit_parameter {
     double start;    /* start value of the fit */
-    double min;      /* lower bound of the value; above 0 if and only if the value is the inverse of a rate */
+    double min;      /* lower bound of the value; if above 0, a value that reaches it is not fitted */
     double scale;    /* typical size of the value, for example the start value; above 0. The fit computes changes in
                      this unit */
     double value;    /* out: fitted value; during the fit, the value for which `predict` computes times */

@@ -1,7 +1,7 @@
 /*
  * host_nccl_device.h - NCCL's own device headers, compiled for the CPU, for kernels that use LSA barriers and windows.
  * Include it instead of nccl_device.h and before the kernels. device_api/ contains the headers of CUDA's C++ library
- * that NCCL includes. Defines HOST_NCCL_DEVICE if the NCCL header has the device API (2.28.9 and newer).
+ * that NCCL includes. Defines HOST_NCCL_DEVICE for NCCL headers 2.28.9 to 2.32.
  */
 #ifndef HOST_NCCL_DEVICE_H
 #define HOST_NCCL_DEVICE_H
@@ -12,7 +12,7 @@
 
 #include <nccl.h>
 
-#if NCCL_VERSION_CODE >= 22809 && __has_include(<nccl_device.h>)
+#if NCCL_VERSION_CODE >= 22809 && NCCL_VERSION_CODE < 23300 && __has_include(<nccl_device.h>)
 #define HOST_NCCL_DEVICE
 
 template <typename T> static inline T __ldg(const T *p)

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#if NCCL_VERSION_CODE >= 22809 && __has_include(<nccl_device.h>)
+#if NCCL_VERSION_CODE >= 22809 && NCCL_VERSION_CODE < 23300 && __has_include(<nccl_device.h>)
 #include <nccl_device.h>
 
 bool en_has_device_structs()

@@ -260,7 +260,8 @@ bool en_has_multicast(void)
 static ncclResult_t check_wanted(ncclComm_t comm, const void *requirements, struct en_requirements *wanted)
 {
     if (!en_has_device_structs())
-        return en_fail(comm, ncclInvalidUsage, "DevCommCreate : the emulated NCCL is built without nccl_device.h");
+        return en_fail(comm, ncclInvalidUsage,
+                       "DevCommCreate : emulated GPUs require a build with NCCL 2.28.9 to 2.32");
     if (!en_read_requirements(requirements, wanted))
         return en_fail(comm, ncclInvalidUsage, "DevCommCreate : the program is built with another NCCL header");
     if (wanted->unsupported)

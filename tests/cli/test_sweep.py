@@ -583,6 +583,12 @@ def test_plans_that_do_not_fit_are_complete_and_last(sweep):
     assert re.search(r" no +does not fit$", done.stdout, re.M)
 
 
+def test_plans_of_a_training_run_have_its_days_and_goodput(sweep):
+    options = {"model": "gpt2_small", "cluster": "h100-sxm-ib", "tokens": "1T", "mtbf-node": ["100d", "900d"], "checkpoint": "40s", "restart": "10m"}
+    header = sweep({"command": ["plan", "transformer"], "ranks": 8, "options": options}, "--csv", "-").stdout.splitlines()[0].split(",")
+    assert {f"predicted.training.{name}" for name in ("days", "with_failures.days", "with_failures.goodput")} <= set(header)
+
+
 def test_must_fit_does_not_change_the_order_of_plans(sweep):
     """With --must-fit such a plan ends with status 5; it is last, too, although it would be faster."""
     options = {"model": "llama3_8b", "tp": [1, 2, 4, 8], "cluster": "a100-40gb-sxm-ib"}

@@ -165,6 +165,7 @@ static struct accuracy accuracy_of(const struct bb_calibration *c, struct bb_sta
 
 #define ACCURACY(name) BB_SHOWS(struct accuracy, name)
 static const struct bb_field accuracy_fields[] = {
+    {"doubtful_fit", "DOES NOT HOLD for ", "; ", 0, 0, ACCURACY(doubtful)},
     {"left_out_rows", NULL, NULL, 0, 0, ACCURACY(left_out.n)},
     {"left_out_median_percent", "median error ", " %", 0, 2, ACCURACY(left_out.p50)},
     {"left_out_worst_percent", ", worst ", " % of sizes that were left out of the fit; ", 0, 2, ACCURACY(left_out.max)},
@@ -174,7 +175,6 @@ static const struct bb_field accuracy_fields[] = {
     {"other_rows", NULL, NULL, 0, 0, ACCURACY(other.n)},
     {"other_median_percent", "; median ", " %", 0, 2, ACCURACY(other.p50)},
     {"other_worst_percent", ", worst ", " % of times that no fit used", 0, 2, ACCURACY(other.max)},
-    {"doubtful_fit", "; DOES NOT HOLD for ", "", 0, 0, ACCURACY(doubtful)},
     {0},
 };
 

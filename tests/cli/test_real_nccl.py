@@ -255,6 +255,7 @@ def test_environment_variables_are_read_by_the_library(nccl):
 # Listed variables that the newest library does not read, because only older versions do, or only a plugin or NCCL's header does.
 NOT_READ = {"NCCL_CREATE_THREAD_CONTEXT", "NCCL_GIN_COUNTER_POOL_SIZE", "NCCL_GIN_NCONTEXTS", "NCCL_GIN_SIGNAL_POOL_SIZE",
             "NCCL_HOME", "NCCL_INSPECTOR_ENABLE", "NCCL_MAX_CGA_CLUSTER_SIZE", "NCCL_SHM_MEMCPY_MODE", "NCCL_SHM_USE_CUDA_MEMCPY",
+            "NCCL_TUNER_CONFIG_FILE",  # read by NCCL's example tuner plugin
             "NCCL_WIN_COLL_SYMMETRIC"}
 
 

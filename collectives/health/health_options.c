@@ -61,8 +61,13 @@ const struct bb_opts bb_health_set = {
         "Start it with one rank per GPU, with all GPUs of each node.",
     .after =
         "fail: below 80 % of the expectation, or an outlier below 97 % of the median; warn: below 93 %. Suspects are\n"
-        "measured again. Nodes that fail take no part in later stages. If a part fails, all ranks exit with status 5.",
-    .exits = {BB_EXITS_RANKS, [5] = "a part of the cluster fails"},
+        "measured again. Nodes that fail take no part in later stages. If a part fails, all ranks exit with status 5.\n"
+        "The data are not verified; for that: busbar bench.",
+    .exits = {[0] = "ok",
+              [1] = "the run failed or was interrupted",
+              [2] = "usage error or invalid input",
+              [4] = "timeout or lost rank",
+              [5] = "a part of the cluster fails"},
     .examples = "  mpirun -n 16 busbar health\n"
                 "  busbar health --plan --ranks 8192 --expect h100-sxm-ib\n",
     .tables = tables,

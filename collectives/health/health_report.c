@@ -33,7 +33,7 @@ static const char *part_text(const struct bb_health_report *r, const struct bb_h
         snprintf(text, 256, "path between %s and %s (GPU %d)", host_of(r, f->node), host_of(r, f->other), f->gpu);
         break;
     case BB_HEALTH_A_RAIL:
-        snprintf(text, 256, "rail of GPU %d on all nodes", f->gpu);
+        snprintf(text, 256, f->test == BB_HEALTH_RAILS ? "rail of GPU %d" : "rail of GPU %d on most nodes", f->gpu);
         break;
     case BB_HEALTH_ALL:
         snprintf(text, 256, f->test == BB_HEALTH_WHOLE ? "all nodes together" : "most of the cluster");
@@ -146,14 +146,26 @@ static int count_nodes(const struct bb_health *h, enum bb_health_level level)
     return n;
 }
 
+static int count_failed(const struct bb_health *h)
+{
+    int n = 0;
+
+    for (size_t i = 0; i < h->n; i++)
+        n += h->findings[i].level == BB_HEALTH_FAIL;
+    return n;
+}
+
 static void print_verdict(const struct bb_health_report *r)
 {
     const struct bb_health *h = r->health;
-    int others = 0;
+    int others = 0, failed = count_failed(h);
 
     for (size_t i = 0; i < h->n; i++)
         others += h->findings[i].part > BB_HEALTH_A_NIC;
-    fprintf(r->session->out, "# %d node%s: %d ok, %d warn, %d fail, %d unknown; paths, rails and common causes: %d\n",
+    fprintf(r->session->out, "# ");
+    if (failed > 0)
+        fprintf(r->session->out, "FAILED: %d part%s; ", failed, failed == 1 ? "" : "s");
+    fprintf(r->session->out, "%d node%s: %d ok, %d warn, %d fail, %d unknown; paths, rails and common causes: %d\n",
             h->nodes, h->nodes == 1 ? "" : "s", count_nodes(h, BB_HEALTH_OK), count_nodes(h, BB_HEALTH_WARN),
             count_nodes(h, BB_HEALTH_FAIL), count_nodes(h, BB_HEALTH_UNKNOWN), others);
 }
@@ -224,7 +236,7 @@ static json_t *tests_json(const struct bb_health_report *r)
 int bb_health_finish(const struct bb_health_report *r)
 {
     struct bb_health *h = r->health;
-    char part[256], reason[256];
+    char part[256], reason[256], more[32] = "";
     int rc = 0;
 
     bb_health_sort(h);
@@ -242,8 +254,11 @@ int bb_health_finish(const struct bb_health_report *r)
                                json_pack("{s:s?, s:o, s:o, s:o}", "expected_by", r->source[0] ? r->source : NULL,
                                          "tests", tests_json(r), "verdicts", verdicts_json(r), "findings",
                                          findings_json(r))));
-    if (h->n > 0 && h->findings[0].level == BB_HEALTH_FAIL)
-        rc = bb_err_job(BB_EBELOW, "%s: %s", part_text(r, &h->findings[0], part), reason_text(&h->findings[0], reason));
+    if (count_failed(h) > 1)
+        snprintf(more, sizeof more, "; and %d more", count_failed(h) - 1);
+    if (count_failed(h) > 0)
+        rc = bb_err_job(BB_EBELOW, "%s: %s%s", part_text(r, &h->findings[0], part),
+                        reason_text(&h->findings[0], reason), more);
 out:
     return rc;
 }

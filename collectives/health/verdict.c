@@ -203,6 +203,19 @@ static struct bb_health_finding describe(const struct series *s, const struct pe
                                       .tries = TRIES};
 }
 
+/* Returns whether a finding between nodes that take part explains a slow rail, or a slow job. */
+static bool is_explained(const struct bb_health *h, const struct bb_health_finding *f)
+{
+    for (size_t i = 0; i < h->n && f->test >= BB_HEALTH_RAILS; i++) {
+        const struct bb_health_finding *e = &h->findings[i];
+
+        if ((e->test == BB_HEALTH_PAIRS || e->test == BB_HEALTH_RAILS) && e->test < f->test && e->level >= f->level &&
+            (f->gpu < 0 || e->gpu == f->gpu) && !(is_of_node(e) && h->failed[e->node]))
+            return true;
+    }
+    return false;
+}
+
 /* Adds the findings of a test with suspects. If most units are suspects, one finding replaces theirs: the cause is common, or
  * the expectation is wrong. */
 static void add_units(struct series *s, const struct peers *peers)
@@ -222,7 +235,8 @@ static void add_units(struct series *s, const struct peers *peers)
 
         f.part = BB_HEALTH_ALL;
         f.node = f.gpu = -1;
-        bb_health_add(s->h, &f);
+        if (!is_explained(s->h, &f))
+            bb_health_add(s->h, &f);
         return;
     }
     for (size_t u = 0; u < s->units; u++) {
@@ -230,7 +244,7 @@ static void add_units(struct series *s, const struct peers *peers)
 
         const struct bb_health_finding f = describe(s, peers, u, value, level);
 
-        if (level != BB_HEALTH_OK)
+        if (level != BB_HEALTH_OK && !is_explained(s->h, &f))
             bb_health_add(s->h, &f);
     }
 }
@@ -270,13 +284,14 @@ struct pairs {
     struct bb_health *h;
     int *node, n; /* [n] the nodes that take part */
     int rounds;
-    int *partner;            /* [rounds][nodes] */
-    double *values;          /* [rounds][nodes * gpus] */
-    double *best;            /* [nodes * gpus] best value of each GPU; NaN: none */
-    int *again;              /* [nodes] partners of another measurement */
-    double *retried;         /* [nodes * gpus] values of that measurement */
-    struct peers peers, all; /* of the best values, and of all values */
-    bool *slow_rail;         /* [gpus] */
+    int *partner;    /* [rounds][nodes] */
+    double *values;  /* [rounds][nodes * gpus] */
+    double *best;    /* [nodes * gpus] best value of each GPU; NaN: none */
+    int *again;      /* [nodes] partners of another measurement */
+    double *retried; /* [nodes * gpus] values of that measurement */
+    struct peers
+        all; /* of all values; pairs, NICs and rails are judged against these, so that a slow NIC is not three paths */
+    bool *slow_rail; /* [gpus] */
 };
 
 int bb_health_rounds(const struct bb_health *h, enum bb_health_test test)
@@ -314,7 +329,6 @@ static int measure_rounds(struct pairs *p)
         for (size_t i = 0; i < size; i++)
             p->best[i] = fmax(p->best[i], values[i]);
     }
-    p->peers = peers_of(p->best, size);
     p->all = peers_of(p->values, size * (size_t)p->rounds);
     p->h->median[BB_HEALTH_PAIRS] = p->all.median;
     return rc;
@@ -322,7 +336,7 @@ static int measure_rounds(struct pairs *p)
 
 static enum bb_health_level level_of(const struct pairs *p, int node, int gpu)
 {
-    return judge(p->best[node * p->h->gpus + gpu], p->h->expected[BB_HEALTH_PAIRS], &p->peers);
+    return judge(p->best[node * p->h->gpus + gpu], p->h->expected[BB_HEALTH_PAIRS], &p->all);
 }
 
 static bool is_suspect(const struct pairs *p, int node)
@@ -378,11 +392,12 @@ static struct bb_health_finding of_pairs(const struct pairs *p, enum bb_health_p
                                       .gpu = gpu,
                                       .value = value,
                                       .expected = p->h->expected[BB_HEALTH_PAIRS],
-                                      .median = p->peers.median,
+                                      .median = p->all.median,
                                       .tries = p->rounds};
 }
 
-/* Finds GPU indices that are slow on most nodes, which need at least three nodes. */
+/* Finds GPU indices that are slow on more than three quarters of the nodes, which need at least three nodes: if more nodes
+ * are fast with each other, the rail is not slow, but the NICs of the others. */
 static void find_rails(struct pairs *p)
 {
     for (int g = 0; g < p->h->gpus && p->n > 2; g++) {
@@ -397,7 +412,7 @@ static void find_rails(struct pairs *p)
             worst = level > worst ? level : worst;
             lowest = fmin(lowest, p->best[p->node[i] * p->h->gpus + g]);
         }
-        p->slow_rail[g] = 2 * slow > p->n;
+        p->slow_rail[g] = 4 * slow > 3 * p->n;
         if (p->slow_rail[g]) {
             const struct bb_health_finding f = of_pairs(p, BB_HEALTH_A_RAIL, worst, -1, g, lowest);
 
@@ -500,11 +515,15 @@ out:
     return rc;
 }
 
+/* With at most this number of nodes, every pair is measured if most nodes are suspects: a good node may have had only bad
+ * partners. */
+enum { EVERY_PAIR_NODES = 16 };
+
 static int test_pairs(struct bb_health *h)
 {
     const size_t size = count_values(h);
     struct pairs p = {.h = h, .rounds = bb_health_rounds(h, BB_HEALTH_PAIRS)};
-    int rc = 0;
+    int rc = 0, suspects = 0;
 
     BB_NEW(p.node, h->nodes);
     for (int n = 0; n < h->nodes; n++)
@@ -521,6 +540,13 @@ static int test_pairs(struct bb_health *h)
     if (p.n < 2)
         goto out;
     TRY(measure_rounds(&p));
+    for (int i = 0; i < p.n; i++)
+        suspects += is_suspect(&p, p.node[i]);
+    if (2 * suspects > p.n && p.rounds < p.n - 1 && p.n <= EVERY_PAIR_NODES) {
+        h->rounds = p.n;
+        rc = test_pairs(h);
+        goto out;
+    }
     find_rails(&p);
     TRY(retry_suspects(&p));
     find_nics(&p);

@@ -8,7 +8,8 @@
  * median with that score. Without expectation, the median of at least three peers takes its place. The score is 0.6745 (x -
  * median) / max(MAD, 0.5 % of the median) (Iglewicz and Hoaglin, 1993). A suspect is measured twice more; two of three
  * verdicts count. Between nodes, the best of several partners counts: a slow pair of nodes that are fast with others is a
- * slow path, and a GPU index that is slow on most nodes is a slow rail.
+ * slow path, and a GPU index that is slow on more than three quarters of
+ * the nodes is a slow rail. A slow rail or job that a finding of an earlier stage explains is not a finding.
  */
 #ifndef BB_COLLECTIVES_HEALTH_VERDICT_H
 #define BB_COLLECTIVES_HEALTH_VERDICT_H

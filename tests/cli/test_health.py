@@ -32,7 +32,8 @@ def test_slow_gpu_and_slow_nic_fail_and_leave(busbar, tmp_path):
         set(range(12)) - {2, 4})
     drained = re.findall(r'^scontrol update nodename=(\S+) state=drain reason="busbar: .+"$', done.stdout, re.M)
     assert [host.split("-node")[1] for host in drained] == ["2", "4"] and len(done.stdout.splitlines()) <= 25
-    assert "NIC of GPU 0 of " in done.stderr and "of the expected" in done.stderr
+    assert "NIC of GPU 0 of " in done.stderr and "of the expected" in done.stderr and "; and 1 more" in done.stderr
+    assert done.stdout.splitlines()[-1].startswith("# FAILED: 2 parts; 12 nodes: 10 ok, 0 warn, 2 fail")
 
 
 def test_slow_rail_is_not_a_slow_node(busbar, tmp_path):
@@ -40,6 +41,17 @@ def test_slow_rail_is_not_a_slow_node(busbar, tmp_path):
     root, found, _ = health(busbar, tmp_path, "--only", "pairs", ranks=8, nodes=4, status=5, slow=slow)
     assert found == {("fail", "rail", None, 1)} and [v["level"] for v in root["verdicts"]] == ["ok"] * 4
     assert {row["stage"] for row in root["results"]} == {"pairs"}
+
+
+@pytest.mark.parametrize("factor", [0.95, 0.9])
+def test_slightly_slow_nic_is_one_finding(busbar, tmp_path, factor):
+    _, found, _ = health(busbar, tmp_path, ranks=8, nodes=4, status=5, slow=f"link=node1-nic0:{factor}")
+    assert found == {("fail", "nic", 1, 0)}
+
+
+def test_help_promises_no_verification(busbar):
+    text = busbar.run("health", "--help", emulated=False).stdout
+    assert "wrong data" not in text and "not verified" in text
 
 
 def test_slow_nic_of_two_nodes_is_a_path(busbar, tmp_path):

@@ -13,6 +13,8 @@ struct machine {
     double jitter;
     uint64_t state;
     int slow_gpu, slow_node, slow_nic, path_a, path_b, slow_rail; /* slow_gpu: of node 3; slow_nic: its node */
+    double nic;                                                   /* factor of slow NICs */
+    int slow_nics;                                                /* the same of nodes below this number */
     double everything;                                            /* factor of all values */
     int measurements[BB_HEALTH_TESTS];
 };
@@ -35,8 +37,8 @@ static double pair_factor(const struct machine *m, int a, int b, int g)
 {
     double factor = g == m->slow_rail ? 0.8 : 1;
 
-    if (g == 1 && (a == m->slow_nic || b == m->slow_nic))
-        factor *= 0.5;
+    if (g == 1 && (a == m->slow_nic || b == m->slow_nic || a < m->slow_nics || b < m->slow_nics))
+        factor *= m->nic;
     if ((a == m->path_a && b == m->path_b) || (b == m->path_a && a == m->path_b))
         factor *= 0.6;
     return factor;
@@ -88,6 +90,7 @@ static struct machine machine_of(int nodes, double jitter, uint64_t seed)
                         .path_a = -1,
                         .path_b = -1,
                         .slow_rail = -1,
+                        .nic = 0.5,
                         .everything = 1};
 
     for (int test = 0; test < BB_HEALTH_TESTS; test++)
@@ -206,6 +209,48 @@ static void test_two_nodes_cannot_be_told_apart(void **state)
     bb_health_release(&m.h);
 }
 
+static void test_slightly_slow_nic_of_few_nodes_is_no_path(void **state)
+{
+    static const int rows[][2] = {{4, 2}, {3, 2}, {6, 2}, {8, 2}};
+
+    (void)state;
+    for (size_t i = 0; i < ROWS(rows) * 5; i++) {
+        struct machine m = machine_of(rows[i % ROWS(rows)][0], 0, 1);
+
+        m.h.gpus = rows[i % ROWS(rows)][1];
+        m.slow_nic = 1;
+        m.nic = 0.96 - 0.01 * (double)(i / ROWS(rows));
+        run(&m);
+        assert_true(m.h.n == 1 && find(&m, BB_HEALTH_A_NIC, 1, 1) && m.h.findings[0].level == BB_HEALTH_FAIL);
+        bb_health_release(&m.h);
+    }
+}
+
+static void test_most_nics_of_a_rail_are_not_the_rail(void **state)
+{
+    struct machine m = machine_of(8, 0.01, 1);
+
+    (void)state;
+    m.slow_nics = 5;
+    run(&m);
+    for (int node = 0; node < 8; node++)
+        assert_int_equal(bb_health_node_level(&m.h, node), node < 5 ? BB_HEALTH_FAIL : BB_HEALTH_OK);
+    assert_int_equal(m.h.n, 5);
+    bb_health_release(&m.h);
+}
+
+static void test_slow_rail_is_found_once(void **state)
+{
+    struct machine m = machine_of(16, 0.005, 1);
+
+    (void)state;
+    m.slow_rail = 6;
+    m.h.expected[BB_HEALTH_RAILS] *= 0.95;
+    run(&m);
+    assert_true(m.h.n == 1 && m.h.findings[0].test == BB_HEALTH_PAIRS && find(&m, BB_HEALTH_A_RAIL, -1, 6));
+    bb_health_release(&m.h);
+}
+
 static void test_common_cause_is_one_finding(void **state)
 {
     struct machine m = machine_of(16, 0.01, 1);
@@ -235,9 +280,15 @@ static void test_rounds_are_logarithmic(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_healthy_nodes_have_no_finding), cmocka_unit_test(test_planted_faults_are_named_in_noise),
-        cmocka_unit_test(test_slow_path_is_not_a_slow_node),  cmocka_unit_test(test_two_nodes_cannot_be_told_apart),
-        cmocka_unit_test(test_common_cause_is_one_finding),   cmocka_unit_test(test_rounds_are_logarithmic),
+        cmocka_unit_test(test_healthy_nodes_have_no_finding),
+        cmocka_unit_test(test_planted_faults_are_named_in_noise),
+        cmocka_unit_test(test_slow_path_is_not_a_slow_node),
+        cmocka_unit_test(test_two_nodes_cannot_be_told_apart),
+        cmocka_unit_test(test_slightly_slow_nic_of_few_nodes_is_no_path),
+        cmocka_unit_test(test_most_nics_of_a_rail_are_not_the_rail),
+        cmocka_unit_test(test_slow_rail_is_found_once),
+        cmocka_unit_test(test_common_cause_is_one_finding),
+        cmocka_unit_test(test_rounds_are_logarithmic),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

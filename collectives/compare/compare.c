@@ -247,7 +247,7 @@ struct comparison {
     enum bb_verdict *verdict_of; /* [a->n] verdicts of the matched rows */
     json_t *differences;         /* bb_provenance_differences */
     bool full;                   /* the text has all rows and differences */
-    size_t shown, hidden;        /* number of rows in the text table and not in it */
+    size_t shown, hidden;        /* number of rows in the text table, including rows above least_shown, and not in it */
     double least_shown;          /* smallest severity of a matched row in the text table */
     struct bb_culprits culprits; /* of the rows in which B is slower */
     struct bb_ratios correct;    /* time of B / time of A in the rows with correct data */
@@ -460,12 +460,12 @@ static enum bb_verdict judge(const struct comparison *t, const struct bb_timing 
     return verdict;
 }
 
-/* Returns the order of the rows in a table of the worst: wrong data first, then the largest B/A. */
+/* Returns the order of the rows in a table of the worst: wrong data first, then the largest change. */
 static double severity_of(const struct bb_timing *a, const struct bb_timing *b, enum bb_verdict verdict)
 {
-    const double ratio = b->time_us / a->time_us;
+    const double change = fabs(log(b->time_us / a->time_us));
 
-    return verdict == BB_WRONG_DATA ? INFINITY : isfinite(ratio) ? ratio : 0;
+    return verdict == BB_WRONG_DATA ? INFINITY : isfinite(change) ? change : 0;
 }
 
 /* Sets the verdicts of the matched rows, their counts, and least_shown. */
@@ -488,15 +488,18 @@ static void judge_rows(struct comparison *t)
     bb_sort_doubles(severity, n);
     t->full = t->full || n + t->only_a + t->only_b <= ROWS_ALL;
     t->least_shown = n > ROWS_WORST ? severity[n - ROWS_WORST] : -INFINITY;
+    for (size_t i = 0; i < n; i++)
+        t->shown += severity[i] > t->least_shown;
     free(severity);
 }
 
 /* Returns `out` if the text table has a row of this severity; otherwise counts the row and returns NULL. */
 static FILE *table_of(struct comparison *t, double severity, FILE *out)
 {
-    const bool shown = t->full || (severity >= t->least_shown && t->shown < ROWS_WORST);
+    const bool tie = severity == t->least_shown;
+    const bool shown = t->full || severity > t->least_shown || (tie && t->shown < ROWS_WORST);
 
-    t->shown += shown;
+    t->shown += shown && tie;
     t->hidden += !shown;
     return shown ? out : NULL;
 }
@@ -587,6 +590,8 @@ static void print_verdict(const struct comparison *t, FILE *out)
         if (t->slower.worst) {
             worst_text(&t->slower, worst);
             fprintf(out, "; slowest %s%s", worst, culprit_text(t, culprit));
+        } else if (t->verdicts[BB_FASTER] > 0) {
+            fprintf(out, "; mean B/A %.3f", bb_ratios_mean(&t->correct));
         }
         fputc(')', out);
     }

@@ -392,10 +392,10 @@ static void print_verdict(const struct table *t, FILE *out)
     fprintf(out, "; slowest %s)\n", *c->worst ? c->worst : "-");
 }
 
-/* Prints the files whose difference from the first file is below the model error, as the verdict. */
-static void print_doubts(const struct table *t, FILE *out)
+/* Prints the files whose difference from the first file is below the model error; as the verdict, if they are all. */
+static void print_doubts(const struct table *t, bool all, FILE *out)
 {
-    const char *separator = "# verdict: inconclusive: ";
+    const char *separator = all ? "# verdict: inconclusive: " : "# inconclusive: ";
     double error = 0;
 
     for (int i = 1; i < t->n; i++)
@@ -423,13 +423,14 @@ static bool has_one_role(const struct table *t)
 
 static void print_notes(const struct table *t, FILE *out)
 {
-    bool predicted = false, measured = false, inconclusive = false;
+    bool predicted = false, measured = false, inconclusive = false, doubted = true;
     char text[MEASURE];
     const char *measure = measure_of(t, text);
     int best = 0;
 
     for (int i = 0; i < t->n; i++) {
         *(bb_result_file_predicted(&t->files[i]) ? &predicted : &measured) = true;
+        doubted &= i == 0 || t->lines[i].within_error;
         inconclusive |= i > 0 && !t->lines[i].within_error &&
                         strcmp(t->lines[i].compared.verdict, bb_verdict_names[BB_INCONCLUSIVE]) == 0;
         if (!json_is_false(t->lines[i].fits) && t->lines[i].compared.faster > 0 && !t->lines[i].within_error &&
@@ -459,9 +460,9 @@ static void print_notes(const struct table *t, FILE *out)
     print_misfits(t, out);
     if (predicted)
         fprintf(out, "# %spredicted (modelled, not measured)\n", measured ? "some times are " : "times are ");
-    if (!t->steps || measured)
+    print_doubts(t, doubted, out);
+    if (!doubted)
         print_verdict(t, out);
-    print_doubts(t, out);
 }
 
 /* ---- the comparison ---- */

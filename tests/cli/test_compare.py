@@ -70,6 +70,13 @@ def test_equal_systems_rarely_differ_and_a_regression_is_found(compare):
         assert re.match(r"# verdict: slower \(0 faster, 1 slower of 20 rows; slowest all_reduce 8 B: \+[3-7]\.\d %\)", last), last
 
 
+def test_faster_rows_are_shown_and_in_the_verdict(compare):
+    a, b = bench(*(row(8 << i, 100, 1) for i in range(20))), bench(*(row(8 << i, 50 if i > 15 else 100, 1) for i in range(20)))
+    done = compare(a, b)
+    assert done.stdout.splitlines()[-1] == f"# verdict: not slower (4 faster, 0 slower of 20 rows; mean B/A {0.5 ** (4 / 20):.3f})"
+    assert verdicts(done).count("faster") == 4
+
+
 def test_last_line_of_a_mixed_result(busbar, compare, tmp_path):
     a, b = bench(*(row(8 << i, 100, 1) for i in range(20))), bench(*(row(8 << i, 90 if i < 4 else 110 + i if i < 7 else 100, 1) for i in range(20)))
     last = "mixed (4 faster, 3 slower of 20 rows; slowest all_reduce 512 B: +16.0 %)"
@@ -668,3 +675,14 @@ def test_different_work_of_overlap_is_not_compared(compare):
                 "collectives": 10, "both_us": {"p50": us, "ci95": [us, us]}}
     done = compare(bench(sample(1, 5), sample(2, 10)), bench(sample(2, 11)))
     assert "only in A 1, only in B 0" in done.stdout and "# 0 faster, 1 slower" in done.stdout and "10 all_reduce+2 gemm default" in done.stdout
+
+
+def test_the_last_line_is_a_verdict_on_all_plans(busbar, tmp_path):
+    for name, us in zip("abc", (1000., 1050., 1420.)):
+        plan = step_plan(us, dp_sync="zero3" if name == "a" else "distributed", recompute=None)
+        plan["predicted"]["model_error"] = {"mean": 0.17}
+        (tmp_path / f"{name}.json").write_text(json.dumps(plan))
+    three = busbar.run("compare", "a.json", "b.json", "c.json", emulated=False, cwd=tmp_path).stdout.splitlines()
+    assert three[-2].startswith("# inconclusive: b.json (+5.0 %)") and three[-1].startswith("# worst verdict: slower (c.json; slowest"), three
+    two = busbar.run("compare", "a.json", "c.json", "--threshold", "1", emulated=False, cwd=tmp_path)
+    assert two.returncode == 5 and two.stdout.splitlines()[-1].startswith("# verdict: slower (c.json; slowest"), two.stdout

@@ -92,14 +92,23 @@ enum { FINDINGS_SHOWN = 10 };
 static void print_tests(const struct bb_health_report *r)
 {
     const struct bb_health *h = r->health;
+    int failed = 0;
 
+    for (int node = 0; node < h->nodes; node++)
+        failed += h->failed[node];
     for (int test = 0; test < BB_HEALTH_TESTS; test++) {
-        char expected[64] = "";
+        const bool is_partial = test >= BB_HEALTH_RAILS && failed > 0;
+        char expected[128] = "";
 
+        if (isnan(h->median[test]) && bb_health_runs(h, (enum bb_health_test)test))
+            fprintf(r->session->out, "# %-6s %s: not run, too few nodes are left\n", bb_health_tests[test].stage,
+                    bb_health_tests[test].name);
         if (isnan(h->median[test]))
             continue;
         if (isfinite(h->expected[test]))
-            snprintf(expected, sizeof expected, ", expected %.4g", h->expected[test]);
+            snprintf(expected, sizeof expected, ", expected %.4g%s%s", h->expected[test],
+                     is_partial ? " with all nodes, of which some took no part" : "",
+                     !is_partial && h->median[test] > 1.15 * h->expected[test] ? "; warning: wrong profile?" : "");
         fprintf(r->session->out, "# %-6s %s: median %.4g %s%s\n", bb_health_tests[test].stage,
                 bb_health_tests[test].name, h->median[test], bb_health_tests[test].unit, expected);
     }

@@ -49,6 +49,13 @@ def test_slightly_slow_nic_is_one_finding(busbar, tmp_path, factor):
     assert found == {("fail", "nic", 1, 0)}
 
 
+def test_left_out_stages_and_a_wrong_profile_are_said(busbar, tmp_path):
+    _, _, done = health(busbar, tmp_path, "--expect", "a100-sxm-ib", "--only", "pairs", ranks=4, nodes=2)
+    assert "wrong profile?" in done.stdout
+    _, _, done = health(busbar, tmp_path, ranks=6, nodes=3, status=5, slow="rank=2:1.4,rank=5:1.4")
+    assert re.search("pairs .*: not run, too few nodes are left", done.stdout) and "of which some took no part" in done.stdout
+
+
 def test_help_promises_no_verification(busbar):
     text = busbar.run("health", "--help", emulated=False).stdout
     assert "wrong data" not in text and "not verified" in text

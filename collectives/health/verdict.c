@@ -58,6 +58,40 @@ static struct peers peers_of(const double *values, size_t n)
     return p;
 }
 
+static int descending(const void *left, const void *right)
+{
+    const double a = *(const double *)left, b = *(const double *)right;
+
+    return (a < b) - (a > b);
+}
+
+/* Returns the peers of GPUs without expectation: if the values have a gap wider than 7 %, the median is that of the values
+ * above the widest gap, so that a slow majority is found. */
+static struct peers peers_of_gpus(const double *values, size_t n)
+{
+    struct peers p = peers_of(values, n), fast;
+    double *sorted, widest = 0.93;
+    size_t kept = 0, above = 0;
+
+    BB_NEW(sorted, n);
+    for (size_t i = 0; i < n; i++)
+        if (isfinite(values[i]))
+            sorted[kept++] = values[i];
+    qsort(sorted, kept, sizeof(*sorted), descending);
+    for (size_t i = 1; i < kept; i++)
+        if (sorted[i] < widest * sorted[i - 1]) {
+            widest = sorted[i] / sorted[i - 1];
+            above = i;
+        }
+    fast = peers_of(sorted, above > 0 ? above : kept);
+    if (above > 0 && 2 * above < kept) {
+        p.median = fast.median;
+        p.mad = fast.mad;
+    }
+    free(sorted);
+    return p;
+}
+
 enum { SCORED_PEERS = 10, REFERENCE_PEERS = 3 };
 
 static enum bb_health_level judge(double value, double expected, const struct peers *p)
@@ -230,7 +264,7 @@ static void add_units(struct series *s, const struct peers *peers)
         suspects += level != BB_HEALTH_OK;
         worst = level > worst ? level : worst;
     }
-    if (s->units > 1 && 2 * suspects > peers->n) {
+    if (s->part != BB_HEALTH_A_GPU && s->units > 1 && 2 * suspects > peers->n) {
         struct bb_health_finding f = describe(s, peers, 0, peers->median, worst);
 
         f.part = BB_HEALTH_ALL;
@@ -265,6 +299,8 @@ static int test_units(struct bb_health *h, enum bb_health_test test, enum bb_hea
     TRY(measure_units(&s, 0));
     peers = peers_of(s.values[0], s.units);
     h->median[test] = peers.median;
+    if (part == BB_HEALTH_A_GPU)
+        peers = peers_of_gpus(s.values[0], s.units);
     for (size_t u = 0; u < s.units; u++)
         suspect |= decide(&s, &peers, 1, u, &value) != BB_HEALTH_OK;
     for (int try = 1; suspect && try < TRIES; try++)

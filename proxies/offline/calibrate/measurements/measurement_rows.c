@@ -195,6 +195,7 @@ static void p2p_row(struct reader *r)
 {
     struct bb_measurement found = {.kind = BB_MEASURED_MESSAGE, .same_node = is_true(r, "same_node")};
 
+    found.iterations = is_true(r, "start_barrier") ? 0 : 1;
     (void)text_at(r, "metric"); /* only checked for presence: rows of latency and of bandwidth have the same cost
                                    model */
     (void)text_at(r, "direction");
@@ -208,7 +209,7 @@ static void compute_row(struct reader *r)
     struct bb_measurement found = {.kind = BB_MEASURED_KERNEL};
 
     (void)text_at(r, "section");
-    found.iterations = int_at(r, "iterations", 1);
+    found.iterations = is_true(r, "start_barrier") ? 0 : int_at(r, "iterations", 1);
     found.time_us = median_at(r, "time_us");
     if (has_text(r, "section", "timed")) {
         int sms;

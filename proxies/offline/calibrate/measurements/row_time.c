@@ -18,7 +18,7 @@ static double message_us(const struct bb_cluster *c, const struct bb_measurement
 
     load.out[row->same_node] = load.in[row->same_node] = row->bytes;
     us = (double)bb_cluster_message_ns(c, row->same_node, bb_cluster_link_load_ns(c, &load, c->gpus_per_node)) / 1e3;
-    return row->time_us > ISSUE_NOISE * c->nccl_launch_us ? us : fmax(us, c->nccl_launch_us);
+    return row->iterations == 0 || row->time_us > ISSUE_NOISE * c->nccl_launch_us ? us : fmax(us, c->nccl_launch_us);
 }
 
 /* Returns the mean time in us of `iterations` kernels that run back to back in one stream, measured from the first

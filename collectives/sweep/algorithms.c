@@ -12,6 +12,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* NCCL's own choice and NCCL's cost table (estimated time of each algorithm/protocol pair), as one rank observed
  * them for one buffer placement (in or out of place). */
@@ -436,8 +437,9 @@ static void print_tuner(const struct bb_algorithms *a, const char *path, size_t 
         fprintf(out, "# tuner file: %s, %zu rule%s at least %g %% faster than NCCL's choice in two measurements", path,
                 gains, gains == 1 ? "" : "s", percent);
     else
-        fprintf(out, "# tuner file: not written, nothing is significantly and at least %g %% faster than NCCL's choice",
-                percent);
+        fprintf(out,
+                "# tuner file: not written, nothing is significantly and at least %g %% faster than NCCL's choice%s",
+                percent, access(path, F_OK) == 0 ? "; the existing file is kept" : "");
     fprintf(out, dropped ? " (%d not confirmed by the second)\n" : "\n", dropped);
 }
 
@@ -516,6 +518,17 @@ static void print_not_measured(const struct bb_algorithms *a, FILE *out, enum bb
         fputc('\n', out);
 }
 
+static const char *why_no_verdict(const struct bb_algorithms *a)
+{
+    int measured = 0;
+
+    for (int i = 0; i < BB_ALGORITHM_PROTOCOLS; i++)
+        measured += a->statuses[i][BB_CANDIDATE_MEASURED] > 0;
+    return a->shared_gpu  ? "ranks share a GPU"
+           : measured < 2 ? "no other algorithm or protocol was measured"
+                          : "too few samples for confidence intervals, try: --repeats 6";
+}
+
 static void print_table(const struct bb_algorithms *a, FILE *out)
 {
     char *restricted = restriction();
@@ -541,8 +554,7 @@ static void print_table(const struct bb_algorithms *a, FILE *out)
     if (a->best_text)
         fputs(a->best_text, out);
     if (a->judged == 0 && a->unjudged == 0)
-        fprintf(out, "# no verdict on NCCL's choice: %s\n",
-                a->shared_gpu ? "ranks share a GPU" : "too few samples for confidence intervals, try: --repeats 6");
+        fprintf(out, "# no verdict on NCCL's choice: %s\n", why_no_verdict(a));
     for (int status = BB_CANDIDATE_MEASURED + 1; status < BB_CANDIDATE_COUNT; status++)
         print_not_measured(a, out, (enum bb_candidate_status)status);
 }

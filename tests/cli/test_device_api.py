@@ -65,6 +65,7 @@ def test_a_lost_rank_ends_the_kernel(busbar):
 
 @pytest.mark.parametrize("env,message", [
     ({"EMU_NCCL_WINDOW": "27"}, r"--device: kernels built with the header of NCCL \S+ do not run with NCCL 2.27.9; try: a build with the header of 2.27.9"),
+    ({"EMU_NODES": "2"}, r"--device requires symmetric windows \(-R 2\): the ranks are on several nodes"),
     ({"EMU_NO_CUMEM": "1"}, r"--device.* symmetric .*"), ({"NCCL_CUMEM_ENABLE": "0"}, r"--device requires symmetric windows .*")])
 def test_refuses_what_nccl_does_not_support(busbar, env, message):
     done = busbar.run("bench", "all_reduce", "--device", "lsa", *SMALL, "--sizes", "1000", ranks=2, env=env)

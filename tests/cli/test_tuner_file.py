@@ -66,10 +66,10 @@ def test_run_with_the_file_shows_the_gain(busbar, tmp_path):
 def test_no_file_without_a_gain(busbar, tmp_path):
     (tmp_path / "tuner.csv").write_text("before\n")
     printed, result = sweep(busbar, tmp_path, "-c", "0", sizes="64M")
-    assert printed == ["# tuner file: not written, nothing is significantly and at least 3 % faster than NCCL's choice"]
+    assert printed == ["# tuner file: not written, nothing is significantly and at least 3 % faster than NCCL's choice; the existing file is kept"]
     assert (tmp_path / "tuner.csv").read_text() == "before\n" and result["path"] is None and result["rules"] == []
     printed, _ = sweep(busbar, tmp_path, "-c", "0", "--tuner-gain", "300", sizes="1K")  # TREE LL is 3.3 times as fast
-    assert printed == ["# tuner file: not written, nothing is significantly and at least 300 % faster than NCCL's choice"]
+    assert printed == ["# tuner file: not written, nothing is significantly and at least 300 % faster than NCCL's choice; the existing file is kept"]
 
 
 def test_gain_that_the_second_measurement_does_not_confirm_is_left_out(busbar, tmp_path):
@@ -91,3 +91,11 @@ def test_ncclx_selects_by_bytes_per_rank(busbar, tmp_path):
     lines = [line for line in (tmp_path / "tuner.csv").read_text().splitlines() if not line.startswith("#")]
     # Commas inside brackets are part of an interval: collective, bytes / ranks, algorithm, protocol, channels, nodes, ranks per node
     assert [re.split(r",(?![^\[]*\])", line) for line in lines] == [["allreduce", "[256,1024]", "tree", "ll", "-1", "1", "4"]]
+
+
+def test_one_pair_has_nothing_to_compare_with(busbar, tmp_path):
+    (tmp_path / "tuner.csv").write_text("old")
+    done = busbar.run("bench", "all_reduce", "--sweep-algorithms", "--sizes", "1K", "--write-tuner", "tuner.csv", "--repeats", "6", ranks=2,
+                      env={**TIMES_ONLY, "NCCL_ALGO": "Ring", "NCCL_PROTO": "Simple"}, cwd=tmp_path)
+    assert "# no verdict on NCCL's choice: no other algorithm or protocol was measured\n" in done.stdout, done.stdout + done.stderr
+    assert "faster than NCCL's choice; the existing file is kept\n" in done.stdout and (tmp_path / "tuner.csv").read_text() == "old"

@@ -79,7 +79,7 @@ int bb_parse_percent(const char *text, double most, double *fraction)
     if (length >= sizeof number || (text[length] && text[length + 1]))
         return -BB_EUSAGE;
     snprintf(number, sizeof number, "%.*s", (int)length, text);
-    if (bb_parse_double(number, &percent) || !(percent > 0 && percent <= most))
+    if (bb_parse_double(number, &percent) || !(percent > 0 && percent <= most) || (percent < 1 && !text[length]))
         return -BB_EUSAGE;
     *fraction = percent / 100;
     return 0;

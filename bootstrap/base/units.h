@@ -37,8 +37,8 @@ int bb_parse_int(const char *text, int min, int max, int *value) BB_MUST_CHECK;
  * nan. Returns 0 or -BB_EUSAGE. */
 int bb_parse_double(const char *text, double *value) BB_MUST_CHECK;
 
-/* bb_parse_percent - parse a percentage above 0 and up to `most`, "90%" or "90", to the fraction 0.9. Returns 0 or
- * -BB_EUSAGE. */
+/* bb_parse_percent - parse a percentage above 0 and up to `most`, "90%" or "90", to the fraction 0.9; below 1 only with
+ * "%", because "0.9" may mean 90 %. Returns 0 or -BB_EUSAGE. */
 int bb_parse_percent(const char *text, double most, double *fraction) BB_MUST_CHECK;
 
 /* bb_format_bytes - "512 B", "4 KiB", "75.1 MiB": at most one decimal, none if that decimal is 0. Returns buf. */

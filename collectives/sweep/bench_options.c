@@ -444,8 +444,10 @@ static int resolve_expected(struct bb_bench_options *o)
     if (!o->min_of_expected)
         return 0;
     if (bb_parse_percent(o->min_of_expected, 1000, &t->fraction))
-        return bb_err(BB_EUSAGE, "--min-of-expected: '%s' is not valid, expected a percentage up to 1000%%; try: 90%%",
-                      o->min_of_expected);
+        return bb_err(
+            BB_EUSAGE,
+            "--min-of-expected: '%s' is not valid, expected a percentage up to 1000%%, with %% if below 1; try: 90%%",
+            o->min_of_expected);
 out:
     return rc;
 }
@@ -482,6 +484,11 @@ int bb_bench_parse(struct bb_bench_options *o, struct bb_sweep *sweep, int argc,
     *sweep = (struct bb_sweep){0};
     TRY(bb_opts_parse(&bb_bench_set, o, argc, argv, &positionals, out));
     TRY(bb_bench_resolve(o, sweep, &positionals));
+    if (o->host_time && (o->min_of_expected || o->busbw_thresholds.n > 0 || o->busbw_thresholds.path_length > 0)) {
+        bb_bench_release_sweep(sweep);
+        return bb_err(BB_EUSAGE, "%s cannot be combined with -C 1: the host's time to enqueue has no bus bandwidth",
+                      o->min_of_expected ? "--min-of-expected" : "--min-busbw");
+    }
 out:
     return rc;
 }

@@ -489,9 +489,9 @@ static int read_reference(struct bench *b)
     b->reference.path =
         o->expect ? bb_format("%s", o->expect) : bb_format("%.*s", o->busbw_thresholds.path_length, o->min_busbw);
     b->reference.fraction = o->busbw_thresholds.fraction;
-    b->reference.partial = o->expect;
     TRY(bb_busbw_reference_load(&b->reference, &b->session.world, b->groups, o->expect ? o->forecast : NULL, &facts,
                                 &b->sweep));
+    b->reference.partial = o->expect && (!o->min_of_expected || b->reference.is_forecast);
     for (int m = 0; m < b->ctx.n_modes; m++) {
         bb_measure_mode(&b->ctx, b->ctx.modes[m]);
         for (int i = 0; i < b->sweep.n_colls; i++)

@@ -60,3 +60,10 @@ def test_default_output_has_at_most_25_lines(busbar):
 def test_names_of_nccl_tests_have_no_expectation(busbar):
     done = busbar.run_program(BUILD / "all_reduce_perf", "--expect", "auto")
     assert done.returncode == 2 and done.stderr == "busbar: unknown option '--expect'; --help lists all options\n"
+
+
+def test_result_that_the_earlier_run_lacks_is_refused(busbar, tmp_path):
+    bench(busbar, tmp_path)
+    (tmp_path / "r.json").rename(tmp_path / "good.json")
+    done = busbar.run("bench", "all_reduce", "--sizes", "4M,8M", "--expect", tmp_path / "good.json", "--min-of-expected", "90%", ranks=2, env={"EMU_DATA": "off"})
+    assert done.returncode == 2 and "good.json has no result of all_reduce 8 MiB, float, sum, out_of_place" in done.stderr

@@ -353,7 +353,9 @@ static int check_device(struct bb_bench_options *o, const struct bb_sweep *s)
     int rc = 0;
 
     if (!o->device)
-        return o->device_ctas > 0 ? bb_err(BB_EUSAGE, "-V %d requires --device", o->device_ctas) : 0;
+        return o->device_ctas > 0 && o->device_ctas != BB_DEVICE_CTAS
+                   ? bb_err(BB_EUSAGE, "-V %d requires --device", o->device_ctas)
+                   : 0;
     if (o->registration == 1)
         return bb_err(BB_EUSAGE, "--device %s requires symmetric windows; try: -R 2", o->device);
     if (o->sampling.sweep_algorithms || o->sweep_variants)

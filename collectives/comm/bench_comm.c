@@ -192,7 +192,7 @@ static int put_rows(struct lives *v)
     snprintf(what, sizeof what, "communicators of %d rank%s", v->life.ranks, v->life.ranks == 1 ? "" : "s");
     for (int step = 0; step < BB_COMM_STEPS; step++) {
         make_row(v, step, &row);
-        if (!row.absent)
+        if (!row.absent && (v->session.detail || !bb_comm_steps[step].minor))
             bb_table_row(out, fields, &row);
         else if (v->session.detail)
             fprintf(out, "# %s, communicator of %d rank%s: %s\n", row.step, row.ranks, row.ranks == 1 ? "" : "s",

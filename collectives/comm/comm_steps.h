@@ -23,6 +23,7 @@ struct bb_comm_step {
     const char *function; /* name of the NCCL function of the step, if some supported NCCL versions lack it;
                              otherwise NULL */
     int (*after)(struct bb_comm_life *life, struct bb_comm *comm); /* called after the step, untimed; NULL: none */
+    bool minor;                                                    /* its row is printed only with --full */
 };
 
 enum { BB_COMM_STEPS = 20 };

@@ -273,7 +273,7 @@ def test_reports_training_memory_and_buffer_memory(busbar, plan):
     assert memory["total"] == sum(value for key, value in memory.items() if key != "total")
     assert roles[0]["memory_bytes"]["total"] != memory["total"]
     text = busbar.run("plan", "transformer", "--model", "llama2_7b", "--ranks", 8, "--full", emulated=False).stdout
-    assert "  buffers: " in text and "  training needs: " in text
+    assert "  buffers of busbar proxy: " in text and "  training needs: " in text
     assert max(map(len, text.splitlines())) <= 100
 
 

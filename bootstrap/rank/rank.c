@@ -125,21 +125,21 @@ void bb_supervised_moved(struct bb_supervised *r)
                               memory_order_relaxed);
 }
 
-static void write_progress(struct bb_supervised *r, const char *step, const char *wait)
+static void write_progress(struct bb_supervised *r, const char *step, const char *wait, bool called)
 {
     if (r->page)
-        bb_rank_page_write(r->page, step, wait);
+        bb_rank_page_write(r->page, step, wait, called);
     bb_supervised_moved(r);
 }
 
 void bb_supervised_reached(struct bb_supervised *r, const char *step)
 {
-    write_progress(r, step, "");
+    write_progress(r, step, "", false);
 }
 
-void bb_supervised_waiting(struct bb_supervised *r, const char *what)
+void bb_supervised_waiting(struct bb_supervised *r, const char *what, bool called)
 {
-    write_progress(r, NULL, what ? what : "");
+    write_progress(r, NULL, what ? what : "", called);
 }
 
 int bb_supervised_ending(const struct bb_supervised *r)
@@ -151,7 +151,7 @@ int bb_supervised_expired(struct bb_supervised *r, const char *what)
 {
     const double end_s = bb_now_s() + DECISION_S;
 
-    bb_rank_page_write(r->page, NULL, what);
+    bb_rank_page_write(r->page, NULL, what, false);
     (void)bb_rank_send(r->socket.fd, BB_RANK_HANG, 0, NULL, 0);
     while (bb_supervised_ending(r) == 0 && bb_now_s() < end_s)
         (void)poll(NULL, 0, POLL_MS);

@@ -35,11 +35,11 @@ void bb_supervised_close(struct bb_supervised *r);
  * functions do nothing.
  * bb_supervised_moved - only restart the timeout; costs one addition.
  * bb_supervised_reached - the rank starts `step`, a section of the run that error messages name.
- * bb_supervised_waiting - the rank waits for `what`; NULL: the wait has ended.
+ * bb_supervised_waiting - the rank waits for `what`; NULL: the wait has ended. called: `what` is a blocking call.
  */
 void bb_supervised_moved(struct bb_supervised *r);
 void bb_supervised_reached(struct bb_supervised *r, const char *step);
-void bb_supervised_waiting(struct bb_supervised *r, const char *what);
+void bb_supervised_waiting(struct bb_supervised *r, const char *what, bool called);
 
 /* bb_supervised_ending - return the negative code with which the job is already ending; 0: the job is not ending early,
  * or there is no supervisor. */

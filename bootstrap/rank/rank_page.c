@@ -21,7 +21,7 @@ int bb_rank_orphan_signal(void)
 
 /* ---- page ---- */
 
-void bb_rank_page_write(struct bb_rank_page *page, const char *step, const char *wait)
+void bb_rank_page_write(struct bb_rank_page *page, const char *step, const char *wait, bool called)
 {
     const unsigned version = atomic_load_explicit(&page->version, memory_order_relaxed);
 
@@ -32,6 +32,7 @@ void bb_rank_page_write(struct bb_rank_page *page, const char *step, const char 
         snprintf(page->seen.text, BB_SEEN_TEXT, "%s", step);
     }
     snprintf(page->seen.wait, BB_SEEN_TEXT, "%s", wait);
+    page->seen.called = called;
     atomic_store_explicit(&page->version, version + 2, memory_order_release);
 }
 

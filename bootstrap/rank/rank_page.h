@@ -8,8 +8,6 @@
 
 #include "bootstrap/base/err.h"
 
-#include "bootstrap/base/err.h"
-
 #include <limits.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -20,6 +18,7 @@
 #define BB_SEEN_TEXT 128
 struct bb_seen {
     uint32_t step;           /* number of steps recorded so far (bb_world_reached) */
+    uint32_t called;         /* 1: the current wait is a blocking call (bb_world_guard) */
     char text[BB_SEEN_TEXT]; /* text of the last recorded step */
     char wait[BB_SEEN_TEXT]; /* name of the current wait; "": the rank does not wait */
 };
@@ -53,8 +52,8 @@ enum { BB_RANK_ORPHAN_MS = 200 };
 int bb_rank_orphan_signal(void);
 
 /* bb_rank_page_write - store the progress of this rank. step: text of a new step; NULL: the step has not changed. wait:
- * name of the current wait; "": the rank does not wait. */
-void bb_rank_page_write(struct bb_rank_page *page, const char *step, const char *wait);
+ * name of the current wait; "": the rank does not wait. called: the wait is a blocking call. */
+void bb_rank_page_write(struct bb_rank_page *page, const char *step, const char *wait, bool called);
 
 /* bb_rank_page_read - copy the progress of a rank. Returns even if the rank died while writing its progress; the copied
  * texts may then be incomplete. */

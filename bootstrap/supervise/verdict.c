@@ -38,34 +38,49 @@ static void add_seen(FILE *line, const struct bb_seen *seen)
         fprintf(line, ", waiting for %s", seen->wait);
 }
 
-static void add_rank(FILE *line, const struct bb_supervisor *s, int rank)
+/* Returns what a hanging rank waits for, or its last step if it has no current wait. */
+static const char *hung_at(const struct bb_seen *seen)
+{
+    return seen->wait[0] ? seen->wait : seen->text;
+}
+
+/* Adds "rank R (HOST)" and its progress. verb: "", or what the rank did not do; NULL: it hangs elsewhere than most ranks. */
+static void add_rank(FILE *line, const struct bb_supervisor *s, int rank, const char *verb)
 {
     const struct bb_peer *peer = &s->star.peers[rank];
+    const struct bb_seen *seen = &peer->seen;
 
-    fprintf(line, "rank %d (%s)", rank, host_of(s, rank));
+    fprintf(line, "rank %d (%s)%s", rank, host_of(s, rank), verb ? verb : "");
+    if (!verb) {
+        fprintf(line, " %s %s", seen->called ? "did not return from" : "waits for", hung_at(seen));
+        return;
+    }
     if (!peer->joined) {
         fprintf(line, ", never connected");
         return;
     }
     fprintf(line, ", ");
-    add_seen(line, &peer->seen);
+    add_seen(line, seen);
     if (peer->stopped)
         fprintf(line, ", suspended");
     if (!peer->answered && s->trouble.cause == BB_CAUSE_HANG)
         fprintf(line, ", does not answer");
 }
 
-/* Adds the marked ranks to the line: up to NAMED_MAX ranks with their details, then the number of further ranks. */
-static void add_ranks(FILE *line, const struct bb_supervisor *s, const bool *marked)
+/* Adds the marked ranks to the line, those in a blocking call first, because the others may wait for them: up to NAMED_MAX
+ * ranks with their details, then the number of further ranks. */
+static void add_ranks(FILE *line, const struct bb_supervisor *s, const bool *marked, const char *verb)
 {
     int n = 0;
 
-    for (int r = 0; r < s->job.size; r++) {
-        if (!marked[r])
+    for (int i = 0; i < 2 * s->job.size; i++) {
+        const int r = i % s->job.size;
+
+        if (!marked[r] || (s->star.peers[r].seen.called != 0) != (i < s->job.size))
             continue;
         if (n++ < NAMED_MAX) {
             fprintf(line, "%s", n > 1 ? "; " : "");
-            add_rank(line, s, r);
+            add_rank(line, s, r, verb);
         }
     }
     if (n > NAMED_MAX)
@@ -90,12 +105,6 @@ static const struct bb_peer *farthest_hung(const struct bb_supervisor *s)
         if (s->star.peers[r].hung && (!far || is_ahead(&s->star.peers[r].seen, &far->seen)))
             far = &s->star.peers[r];
     return far ? far : &s->star.peers[0];
-}
-
-/* Returns what a hanging rank waits for, or its last step if it has no current wait. */
-static const char *hung_at(const struct bb_seen *seen)
-{
-    return seen->wait[0] ? seen->wait : seen->text;
 }
 
 /* Returns whether a rank has arrived at `far`, the step and wait of the hanging rank that is ahead of all others. A
@@ -130,43 +139,73 @@ static int mark_missing(const struct bb_supervisor *s, const struct bb_peer *far
     return n;
 }
 
-/* Adds how many of the ranks are in the same wait as `far`, the hanging rank that is ahead of all others. Names the ranks of
- * the smaller set, those in this wait or those in other calls, because it more likely contains the cause. */
-static void add_apart(FILE *line, const struct bb_supervisor *s, const struct bb_peer *far)
+/* Marks the ranks in the same wait as `seen`. marked: in and out, [size]. Returns their number. */
+static int mark_wait(const struct bb_supervisor *s, const struct bb_seen *seen, bool *marked)
 {
-    bool marked[s->job.size];
-    const int size = s->job.size;
     int n = 0;
 
-    for (int r = 0; r < size; r++)
-        n += marked[r] = strcmp(hung_at(&s->star.peers[r].seen), hung_at(&far->seen)) != 0;
-    if (n == 0) {
-        if (size > 1)
-            fprintf(line, "; all %d ranks wait for it", size);
-        return;
+    for (int r = 0; r < s->job.size; r++) {
+        const struct bb_seen *own = &s->star.peers[r].seen;
+        const bool same = own->called == seen->called && strcmp(hung_at(own), hung_at(seen)) == 0;
+
+        marked[r] |= same;
+        n += same;
     }
-    for (int r = 0; 2 * n > size && r < size; r++)
-        marked[r] = !marked[r];
-    fprintf(line, "; %s%d of %d ranks wait for it%s: ", 2 * n > size ? "only " : "", size - n, size,
-            2 * n > size ? "" : "; other calls");
-    add_ranks(line, s, marked);
+    return n;
 }
 
+/* Returns the wait that most ranks are in; of two with equally many ranks, the one that is not a blocking call. n: out,
+ * number of ranks in this wait. */
+static const struct bb_seen *most_common_wait(const struct bb_supervisor *s, int *n)
+{
+    const struct bb_seen *most = NULL;
+    bool counted[s->job.size];
+
+    *n = 0;
+    memset(counted, 0, sizeof(counted));
+    for (int r = 0; r < s->job.size; r++) {
+        const struct bb_seen *seen = &s->star.peers[r].seen;
+        const int here = counted[r] ? 0 : mark_wait(s, seen, counted);
+
+        if (here > 0 && (here > *n || (here == *n && most && most->called && !seen->called))) {
+            most = seen;
+            *n = here;
+        }
+    }
+    return most;
+}
+
+/* The line names the ranks that the others may wait for first: the ranks that did not arrive, or else those that hang
+ * elsewhere than most ranks. */
 static void compose_server_hang(FILE *line, struct bb_supervisor *s)
 {
-    bool marked[s->job.size];
     const struct bb_peer *far;
-    int n;
+    const struct bb_seen *wait;
+    bool marked[s->job.size];
+    int missing, waiting;
 
     bb_peers_own_seen(s);
     far = farthest_hung(s);
-    add_timeout(line, s, &far->seen);
-    if ((n = mark_missing(s, far, marked)) > 0 && s->job.size > 1) {
-        fprintf(line, "; %d of %d ranks did not arrive: ", n, s->job.size);
-        add_ranks(line, s, marked);
+    wait = most_common_wait(s, &waiting);
+    missing = mark_missing(s, far, marked);
+    if (s->job.size == 1 || (missing == 0 && waiting == s->job.size)) {
+        add_timeout(line, s, &far->seen);
+        if (s->job.size > 1)
+            fprintf(line, "; all %d ranks wait for it", s->job.size);
         return;
     }
-    add_apart(line, s, far);
+    fprintf(line, "timeout in %s after %g s: ", far->seen.text[0] ? far->seen.text : "start", s->timeout_s);
+    if (missing > 0) {
+        waiting = s->job.size - missing;
+        wait = &far->seen;
+        add_ranks(line, s, marked, " did not arrive");
+    } else {
+        (void)mark_wait(s, wait, marked);
+        for (int r = 0; r < s->job.size; r++)
+            marked[r] = !marked[r];
+        add_ranks(line, s, marked, NULL);
+    }
+    fprintf(line, "; %d of %d ranks wait for %s", waiting, s->job.size, hung_at(wait));
 }
 
 /* Adds how many ranks of this host have a process, if some have none. Used for a hang before the supervisors are
@@ -211,7 +250,7 @@ static void compose_lost(FILE *line, struct bb_supervisor *s)
     if (n > 1) {
         bb_peers_own_seen(s);
         fprintf(line, "%d ranks are lost: ", n);
-        add_ranks(line, s, lost);
+        add_ranks(line, s, lost, "");
         return;
     }
     fprintf(line, "rank %d (%s) is lost; ", s->trouble.rank, host_of(s, s->trouble.rank));

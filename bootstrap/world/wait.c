@@ -65,14 +65,14 @@ int bb_world_wait(struct bb_world *w, const char *what, bb_ready *ready, void *a
         if (waited_s > w->timeout_s)
             return report_timeout(w, what);
         if (!said && waited_s > 1e-6 * SAY_US) {
-            bb_supervised_waiting(&w->supervised, what);
+            bb_supervised_waiting(&w->supervised, what, false);
             said = true;
         }
         pause_after(waited_s, yield_us, (1 + w->crowd) * SLEEP_LAST_US, &sleep_us);
         waited_s = waited_since(&start_s, waited_s);
     }
     if (said && rc > 0)
-        bb_supervised_waiting(&w->supervised, NULL);
+        bb_supervised_waiting(&w->supervised, NULL, false);
     else
         bb_supervised_moved(&w->supervised);
     return rc < 0 ? rc : 0;
@@ -85,12 +85,12 @@ void bb_world_prompt(struct bb_world *w, bool on)
 
 void bb_world_guard(struct bb_world *w, const char *what)
 {
-    bb_supervised_waiting(&w->supervised, what);
+    bb_supervised_waiting(&w->supervised, what, true);
 }
 
 void bb_world_unguard(struct bb_world *w)
 {
-    bb_supervised_waiting(&w->supervised, NULL);
+    bb_supervised_waiting(&w->supervised, NULL, false);
 }
 
 int bb_world_guarded(struct bb_world *w, int rc)

@@ -110,12 +110,13 @@ void bb_p2p_context_release(struct bb_p2p_context *ctx)
 /* ---- enqueueing and timing messages ---- */
 
 /* One rank's side of a measurement. begins: true if this rank sends the first message; its partner then receives
- * first. */
+ * first. what: name of a wait in messages about a hang, for example "messages with rank 6". */
 struct side {
     struct bb_p2p_context *ctx;
     const struct bb_p2p_run *run;
     int partner;
     bool begins;
+    const char *what;
 };
 
 /* Sends a message to the partner, or receives one from the partner to the address `to`. */
@@ -139,7 +140,7 @@ static int enqueue_operation(const struct side *s, enum bb_p2p_kind kind, void *
                                 ctx->stream);
     TRY(move_message(s, s->begins, to));
     if (kind == BB_P2P_LATENCY_ONE) {
-        TRY(bb_comm_poll(ctx->comm, "ping"));
+        TRY(bb_comm_poll(ctx->comm, s->what));
         TRY(move_message(s, !s->begins, to));
     }
 out:
@@ -153,11 +154,11 @@ static int issue_messages(const struct side *s, enum bb_p2p_kind kind, int n, bo
     struct bb_p2p_context *ctx = s->ctx;
     int rc = 0;
 
-    bb_world_guard(&ctx->session->world, "point-to-point messages");
+    bb_world_guard(&ctx->session->world, s->what);
     for (int i = 0; i < n && rc == 0; i++) {
         rc = enqueue_operation(s, kind, ends_run && i == n - 1 ? ctx->last.area : ctx->recv.area);
         if (rc == 0)
-            rc = bb_comm_poll(ctx->comm, "point-to-point messages");
+            rc = bb_comm_poll(ctx->comm, s->what);
     }
     bb_world_unguard(&ctx->session->world);
     return rc;
@@ -176,7 +177,7 @@ static int time_operations(const struct side *s, int n, bool ends_run, double *u
     TRY(issue_messages(s, s->run->kind, n, ends_run));
     TRY(BB_CUDA(cudaEventRecord(ctx->stop, ctx->stream)));
     bb_start_barrier_open(&ctx->start_barrier);
-    TRY(bb_comm_wait(ctx->comm, ctx->stream, "timed messages"));
+    TRY(bb_comm_wait(ctx->comm, ctx->stream, s->what));
     TRY(bb_event_us(ctx->start, ctx->stop, us));
 out:
     return rc;
@@ -264,7 +265,7 @@ static int measure_pair(const struct side *s, struct bb_p2p_finding *finding)
     TRY(bb_part_begin(&ctx->nvtx, BB_PART_WARM_UP));
     TRY(issue_messages(s, BB_P2P_LATENCY_ONE, 1, false)); /* connects both directions before a start barrier closes */
     TRY(issue_messages(s, s->run->kind, o->warmup, false));
-    TRY(bb_comm_wait(ctx->comm, ctx->stream, "warm-up messages"));
+    TRY(bb_comm_wait(ctx->comm, ctx->stream, s->what));
     TRY(bb_part_end(&ctx->nvtx, BB_PART_WARM_UP));
     bb_telemetry_begin_timing(&ctx->session->observer, &finding->seen);
     TRY(bb_part_begin(&ctx->nvtx, BB_PART_SAMPLES));
@@ -297,12 +298,14 @@ static int measure_side(const struct side *s, struct bb_p2p_finding *finding)
 int bb_p2p_measure(struct bb_p2p_context *ctx, const struct bb_p2p_run *run, int partner)
 {
     struct bb_world *w = &ctx->session->world;
-    const struct side side = {ctx, run, partner, (w->rank < partner) != run->reversed};
+    char what[40];
+    const struct side side = {ctx, run, partner, (w->rank < partner) != run->reversed, what};
     const size_t repeats = (size_t)ctx->options->repeats;
     struct bb_p2p_finding finding = {0};
     int rc;
 
     ctx->runs++;
+    snprintf(what, sizeof(what), "messages with rank %d", partner);
     for (size_t i = 0; i < repeats; i++)
         ctx->samples[i] = NAN;
     TRY(bb_world_barrier(w, "start of a round"));

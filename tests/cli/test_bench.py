@@ -355,8 +355,10 @@ def test_hang_names_the_rank_and_keeps_finished_rows(busbar, tmp_path):
     path = tmp_path / "result.json"
     done = busbar.run("bench", "all_reduce", "-b", "1K", "-e", "2K", *ONE[4:], "--placement", "out_of_place", "--timeout", "5",
                       "--json", path, ranks=4, env={"EMU_FAULT": "stall:rank=1,call=6,name=ncclAllReduce"})
-    assert done.returncode == 4 and "rank 1" in done.stderr
+    assert done.returncode == 4
+    assert re.search(r" after 5 s: rank 1 \(\S+\) did not return from [^;]+; 3 of 4 ranks wait for ", done.stderr), done.stderr
     result = json.loads(path.read_text())
+    assert result["reason"] in done.stderr
     assert result["status"] == "timeout" and [r["bytes"] for r in result["results"]] == [1024]
 
 

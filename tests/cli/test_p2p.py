@@ -259,8 +259,11 @@ def test_wrong_is_null_without_verification(busbar, tmp_path):
 
 
 def test_stalled_rank_times_out(busbar):
-    done = busbar.run("bench", "p2p", "--timeout", "2", ranks=2, env={"EMU_FAULT": "stall:rank=1,call=3,name=ncclSend"})
-    assert done.returncode == 4 and "rank 1" in done.stderr
+    """Ranks 0 and 3 are the other pair. The line names the rank that does not return first, then the other end of the pair."""
+    done = busbar.run("bench", "p2p", "--timeout", "2", ranks=4, env={"EMU_FAULT": "stall:rank=1,call=3,name=ncclSend"})
+    assert done.returncode == 4
+    assert re.search(r" after 2 s: rank 1 \(\S+\) did not return from messages with rank (\d); rank \1 \(\S+\) waits for messages with "
+                     r"rank 1; 2 of 4 ranks wait for an exchange \(allgather\)\n$", done.stderr), done.stderr
 
 
 def test_failed_call_ends_the_run(busbar):

@@ -72,7 +72,7 @@ FAULTS = {
     "kill0": ("kill", "0", (4, 137, 1), r"rank 0 |SIGTERM"),
     "stop0": ("stop", "0", (4,), r"rank 0 |did not end"),
     "stall0": ("stall", "0", (4,), r"rank 0 |did not end"),
-    "stall-all": ("stall", "all", (4,), r"did not end within 3 s"),
+    "stall-all": ("stall", "all", (4,), r"did not end within 3 s|after 3 s: rank "),
     "term": ("term", "{signals}", (1, 143), r"ended by SIGTERM; last seen: \w"),
     "int": ("int", "{signals}", (1, 130), r"ended by SIG(INT|TERM); last seen: \w"),
     "hup": ("hup", "{signals}", (1, 129), r"ended by SIG(HUP|TERM); last seen: \w"),

@@ -19,19 +19,21 @@ static void stores_the_last_step_and_wait(void **state)
     char longest[2 * BB_SEEN_TEXT];
 
     (void)state;
-    bb_rank_page_write(&page, "warm-up", "");
-    bb_rank_page_write(&page, NULL, "a barrier");
+    bb_rank_page_write(&page, "warm-up", "", false);
+    bb_rank_page_write(&page, NULL, "a barrier", true);
     bb_rank_page_read(&page, &seen);
     assert_int_equal(seen.step, 1);
     assert_string_equal(seen.text, "warm-up");
     assert_string_equal(seen.wait, "a barrier");
+    assert_int_equal(seen.called, 1);
     memset(longest, 'x', sizeof(longest) - 1);
     longest[sizeof(longest) - 1] = '\0';
-    bb_rank_page_write(&page, longest, "");
+    bb_rank_page_write(&page, longest, "", false);
     bb_rank_page_read(&page, &seen);
     assert_int_equal(seen.step, 2);
     assert_int_equal(strlen(seen.text), BB_SEEN_TEXT - 1);
     assert_string_equal(seen.wait, "");
+    assert_int_equal(seen.called, 0);
 }
 
 /* Writes texts of which each consists of one letter, until the process is killed. */
@@ -43,7 +45,7 @@ static void write_for_ever(struct bb_rank_page *page)
 
         memset(text, 'a' + i % 26, sizeof(text) - 1);
         text[sizeof(text) - 1] = '\0';
-        bb_rank_page_write(page, text, text);
+        bb_rank_page_write(page, text, text, false);
         for (volatile int pause = 0; pause < 1000;)
             pause++;
     }
@@ -90,7 +92,7 @@ static void reads_the_page_of_a_writer_killed_in_the_middle(void **state)
     struct bb_seen seen;
 
     (void)state;
-    bb_rank_page_write(&page, "a step", "");
+    bb_rank_page_write(&page, "a step", "", false);
     atomic_fetch_add(&page.version, 1);
     memset(page.seen.text, 'x', sizeof(page.seen.text));
     memset(page.seen.wait, 'y', sizeof(page.seen.wait));

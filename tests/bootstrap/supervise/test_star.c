@@ -503,9 +503,9 @@ static struct bb_star_msg await_message(struct bb_star_link *link)
 static void backup_server_takes_over(void **state)
 {
     static const char *const expected[] = {"busbar: rank 0 (a) is lost; last seen: start\n",
-                                           "busbar: timeout: a step did not end within 20 s; 2 of 3 ranks did not "
-                                           "arrive: rank 0 (a), last seen: start, does "
-                                           "not answer; rank 1 (b), last seen: start\n"};
+                                           "busbar: timeout in a step after 20 s: rank 0 (a) did not arrive, last "
+                                           "seen: start, does not answer; rank 1 (b) did not arrive, last seen: "
+                                           "start; 1 of 3 ranks wait for a step\n"};
     const struct bb_siphash_key token = {{3, 4}};
 
     (void)state;

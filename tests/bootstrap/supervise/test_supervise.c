@@ -101,7 +101,7 @@ static int hang(struct rank *r)
 
 static int hang_in_wait(struct rank *r)
 {
-    bb_supervised_waiting(&r->supervised, "a wait");
+    bb_supervised_waiting(&r->supervised, "a wait", true);
     return hang(r);
 }
 

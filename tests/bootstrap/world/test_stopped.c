@@ -9,8 +9,9 @@ static void names_a_stopped_supervisor(void **state)
 
     (void)state;
     start_as(&job, "", "stop", 2, 2);
-    expect_text(&job, "the second barrier did not end within 2 s; 1 of 4 ranks did not arrive: rank 2 (");
-    expect_text(&job, "), last seen: probe all_reduce 4 MiB, does not answer");
+    expect_text(&job, "timeout in probe all_reduce 4 MiB after 2 s: rank 2 (");
+    expect_text(&job, ") did not arrive, last seen: probe all_reduce 4 MiB, does not answer; 3 of 4 ranks wait for the "
+                      "second barrier\n");
     expect_one_line(&job);
     clear(&job);
 }
@@ -22,8 +23,7 @@ static void another_supervisor_reports_a_stopped_server(void **state)
 
     (void)state;
     start_as(&job, "", "stop", 0, 2);
-    expect_text(&job, "timeout in probe all_reduce 4 MiB: the second barrier did not end within 2 s; 1 of 4 ranks did "
-                      "not arrive: rank 0 (");
+    expect_text(&job, "timeout in probe all_reduce 4 MiB after 2 s: rank 0 (");
     expect_text(&job, ", does not answer");
     expect_one_line(&job);
     clear(&job);
@@ -32,15 +32,14 @@ static void another_supervisor_reports_a_stopped_server(void **state)
 /* Only the rank is stopped: its supervisor ends the rank, too. */
 static void names_a_stopped_rank(void **state)
 {
-    static const char *const names[] = {
-        [0] = "; 1 of 4 ranks did not arrive: rank 0 (", [2] = "; 1 of 4 ranks did not arrive: rank 2 ("};
+    static const char *const names[] = {[0] = " after 2 s: rank 0 (", [2] = " after 2 s: rank 2 ("};
     struct job job;
 
     (void)state;
     for (int rank = 0; rank <= 2; rank += 2) {
         start(&job, "stoprank", rank, 2);
         expect_text(&job, names[rank]);
-        expect_text(&job, "), last seen: probe all_reduce 4 MiB");
+        expect_text(&job, ") did not arrive, last seen: probe all_reduce 4 MiB, suspended; 3 of 4 ranks wait");
         assert_null(strstr(job.err, "does not answer"));
         expect_one_line(&job);
         expect_status(&job, 4, -1);

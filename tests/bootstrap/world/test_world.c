@@ -147,7 +147,7 @@ static void default_mpirun_loses_no_message(void **state)
         double timeout_s; /* includes the start of MPI, which may take seconds */
     } cases[] = {
         {"fail", "injected failure", "wrong data", 3, 30},
-        {"stall", "did not arrive: rank 1 (", "timeout", 4, 4},
+        {"stall", ") did not arrive, last seen: ", "timeout", 4, 4},
         {"kill", "is lost; last seen: probe all_reduce 4 MiB", "timeout", 4, 30},
     };
     struct job job;

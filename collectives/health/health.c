@@ -18,14 +18,11 @@
 struct run {
     struct bb_health_options options;
     struct bb_session session;
-    struct bb_compute_context compute;
-    struct bb_comm comm; /* of all ranks */
+    struct bb_compute_context compute; /* its stream and events time all_reduce, too */
+    struct bb_comm comm;               /* of all ranks */
     struct bb_guarded buffer;
-    cudaStream_t stream;
-    cudaEvent_t start, stop;
     struct bb_health health;
     int *gpu_of, *first_rank; /* [size] index of each rank on its node; [nodes] lowest rank of each node */
-    double *rank_us;          /* [size] */
     char source[BB_HEALTH_SOURCE];
     struct bb_health_report report;
 };
@@ -168,7 +165,8 @@ static int enqueue(struct run *r, struct bb_comm *c, int n)
 
     bb_world_guard(&r->session.world, "all_reduce");
     for (int i = 0; i < n && rc == 0; i++)
-        rc = BB_NCCL(ncclAllReduce(r->buffer.area, r->buffer.area, count, ncclFloat, ncclSum, c->nccl, r->stream));
+        rc = BB_NCCL(
+            ncclAllReduce(r->buffer.area, r->buffer.area, count, ncclFloat, ncclSum, c->nccl, r->compute.stream));
     bb_world_unguard(&r->session.world);
     return rc;
 }
@@ -185,18 +183,19 @@ static int time_group(struct run *r, struct bb_comm *c, double *us)
     if (!c->nccl)
         return 0;
     TRY(enqueue(r, c, WARM_UP));
-    TRY(BB_CUDA(cudaEventRecord(r->start, r->stream)));
+    TRY(BB_CUDA(cudaEventRecord(r->compute.start, r->compute.stream)));
     TRY(enqueue(r, c, r->options.iterations));
-    TRY(BB_CUDA(cudaEventRecord(r->stop, r->stream)));
-    TRY(bb_comm_wait(c, r->stream, "all_reduce"));
-    TRY(bb_event_us(r->start, r->stop, us));
+    TRY(BB_CUDA(cudaEventRecord(r->compute.stop, r->compute.stream)));
+    TRY(bb_comm_wait(c, r->compute.stream, "all_reduce"));
+    TRY(bb_event_us(r->compute.start, r->compute.stop, us));
     *us /= r->options.iterations;
 out:
     return rc;
 }
 
 /* Returns the bus bandwidth of a rank's group: that of its slowest rank. */
-static double group_gbps(const struct run *r, enum bb_health_test test, const int *partner, int rank)
+static double group_gbps(const struct run *r, enum bb_health_test test, const int *partner, const double *rank_us,
+                         int rank)
 {
     const int group = group_of(r, test, partner, rank);
     double us = 0;
@@ -204,7 +203,7 @@ static double group_gbps(const struct run *r, enum bb_health_test test, const in
 
     for (int other = 0; other < r->session.world.size && group >= 0; other++)
         if (group_of(r, test, partner, other) == group) {
-            us = fmax(us, r->rank_us[other]);
+            us = fmax(us, rank_us[other]);
             n++;
         }
     return n > 1 ? (double)bb_health_size(&r->options) * 2 * (n - 1) / n / us / 1e3 : NAN;
@@ -214,17 +213,19 @@ static int measure_all_reduce(struct run *r, enum bb_health_test test, const int
 {
     struct bb_world *w = &r->session.world;
     struct bb_comm c = {0};
-    double us = NAN;
+    double us, *rank_us = NULL;
     int rc;
 
     TRY(bb_comm_split(&c, &r->comm, bb_health_tests[test].stage, group_of(r, test, partner, w->rank), w->rank, NULL));
     TRY(time_group(r, &c, &us));
-    TRY(bb_world_allgather(w, &us, r->rank_us, sizeof us));
+    rank_us = bb_world_gather(w, &us, sizeof us, &rc);
+    TRY(rc);
     for (int rank = 0; rank < w->size; rank++)
-        values[w->node_of[rank] * r->health.gpus + r->gpu_of[rank]] = group_gbps(r, test, partner, rank);
+        values[w->node_of[rank] * r->health.gpus + r->gpu_of[rank]] = group_gbps(r, test, partner, rank_us, rank);
     if (c.nccl)
         TRY(bb_comm_finalize(&c));
 out:
+    free(rank_us);
     return rc;
 }
 
@@ -265,7 +266,6 @@ static int make_nodes(struct run *r)
     BB_NEW(n, w->nodes);
     BB_NEW(r->gpu_of, w->size);
     BB_NEW(r->first_rank, w->nodes);
-    BB_NEW(r->rank_us, w->size);
     for (int rank = w->size - 1; rank >= 0; rank--)
         r->first_rank[w->node_of[rank]] = rank;
     for (int rank = 0; rank < w->size; rank++)
@@ -318,12 +318,9 @@ static int prepare(struct run *r)
 
     TRY(bb_session_check_memory(s, arena + BB_GEMM_WORKSPACE + bb_guarded_device_bytes(bytes, s->memory),
                                 "lower --size"));
-    TRY(BB_CUDA(cudaStreamCreateWithFlags(&r->stream, cudaStreamNonBlocking)));
-    TRY(BB_CUDA(cudaEventCreate(&r->start)));
-    TRY(BB_CUDA(cudaEventCreate(&r->stop)));
-    TRY(bb_guarded_init(&r->buffer, bytes, s->memory, r->stream));
-    TRY(BB_CUDA(cudaMemsetAsync(r->buffer.area, 0, bytes, r->stream)));
     TRY(bb_compute_context_init(&r->compute, &s->world, &s->device, arena, r->options.iterations, 3, WARM_UP));
+    TRY(bb_guarded_init(&r->buffer, bytes, s->memory, r->compute.stream));
+    TRY(BB_CUDA(cudaMemsetAsync(r->buffer.area, 0, bytes, r->compute.stream)));
     TRY(bb_comm_init(&r->comm, &s->world, "world", NULL, s->world.size, &opts));
 out:
     return rc;
@@ -362,11 +359,8 @@ static int release_shared(struct run *r)
 {
     const int rc = bb_comm_finalize(&r->comm);
 
-    bb_compute_context_release(&r->compute);
     bb_guarded_release(&r->buffer);
-    bb_event_destroy(r->stop);
-    bb_event_destroy(r->start);
-    bb_stream_destroy(r->stream);
+    bb_compute_context_release(&r->compute);
     return rc;
 }
 
@@ -384,6 +378,5 @@ int bb_health_rank_main(bb_forecast *forecast, int argc, char **argv)
     bb_health_release(&r.health);
     free(r.gpu_of);
     free(r.first_rank);
-    free(r.rank_us);
     return rc;
 }

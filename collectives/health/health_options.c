@@ -86,6 +86,16 @@ bool bb_health_has(const struct bb_health_options *o, const char *stage)
 
 /* ---- expectations and duration ---- */
 
+/* Returns the facts of the machine, with the ranks of one group of a test. */
+static struct bb_machine_facts facts_of(const struct bb_health *h, struct bb_machine_facts facts,
+                                        enum bb_health_test test)
+{
+    facts.ranks_per_node = test == BB_HEALTH_PAIRS || test == BB_HEALTH_RAILS ? 1 : h->gpus;
+    facts.concurrent = h->gpus;
+    facts.ranks = (test == BB_HEALTH_NODE ? 1 : test == BB_HEALTH_PAIRS ? 2 : h->nodes) * facts.ranks_per_node;
+    return facts;
+}
+
 /* Predicts the bus bandwidth of one all_reduce in place. gbps: out; unchanged if the machine is unknown. */
 static int expect_all_reduce(bb_forecast *forecast, const struct bb_machine_facts *facts, const char *name,
                              size_t bytes, double *gbps, char source[BB_HEALTH_SOURCE])
@@ -116,22 +126,14 @@ out:
 int bb_health_expect(struct bb_health *h, const struct bb_health_options *o, bb_forecast *forecast,
                      const struct bb_machine_facts *facts, char source[BB_HEALTH_SOURCE])
 {
-    const struct {
-        int ranks, ranks_per_node, concurrent;
-    } jobs[BB_HEALTH_TESTS] = {[BB_HEALTH_NODE] = {h->gpus, h->gpus, 0},
-                               [BB_HEALTH_PAIRS] = {2, 1, h->gpus},
-                               [BB_HEALTH_RAILS] = {h->nodes, 1, h->gpus},
-                               [BB_HEALTH_WHOLE] = {h->nodes * h->gpus, h->gpus, 0}};
-    struct bb_machine_facts job = *facts;
     int rc = 0;
 
     source[0] = '\0';
     for (int test = 0; test < BB_HEALTH_TESTS; test++)
         h->expected[test] = NAN;
     for (int test = BB_HEALTH_NODE; test < BB_HEALTH_TESTS; test++) {
-        job.ranks = jobs[test].ranks;
-        job.ranks_per_node = jobs[test].ranks_per_node;
-        job.concurrent = jobs[test].concurrent;
+        const struct bb_machine_facts job = facts_of(h, *facts, (enum bb_health_test)test);
+
         if (!bb_health_runs(h, (enum bb_health_test)test))
             continue;
         TRY(expect_all_reduce(forecast, &job, o->expect, bb_health_size(o), &h->expected[test], source));
@@ -156,10 +158,7 @@ bool bb_health_runs(const struct bb_health *h, enum bb_health_test test)
 
 double bb_health_seconds(const struct bb_health *h, const struct bb_health_options *o, enum bb_health_test test)
 {
-    const int ranks = test == BB_HEALTH_NODE    ? h->gpus
-                      : test == BB_HEALTH_PAIRS ? 2
-                      : test == BB_HEALTH_RAILS ? h->nodes
-                                                : h->nodes * h->gpus;
+    const int ranks = facts_of(h, (struct bb_machine_facts){0}, test).ranks;
     const double gbps = isfinite(h->expected[test]) ? h->expected[test] : 10;
 
     if (!bb_health_runs(h, test))

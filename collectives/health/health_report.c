@@ -89,28 +89,36 @@ void bb_health_print_head(const struct bb_health_report *r)
 
 enum { FINDINGS_SHOWN = 10 };
 
-static void print_tests(const struct bb_health_report *r)
+static int count_nodes(const struct bb_health *h, enum bb_health_level level)
 {
-    const struct bb_health *h = r->health;
-    int failed = 0;
+    int n = 0;
 
     for (int node = 0; node < h->nodes; node++)
-        failed += h->failed[node];
-    for (int test = 0; test < BB_HEALTH_TESTS; test++) {
-        const bool is_partial = test >= BB_HEALTH_RAILS && failed > 0;
-        char expected[128] = "";
+        n += bb_health_node_level(h, node) == level;
+    return n;
+}
 
-        if (isnan(h->median[test]) && bb_health_runs(h, (enum bb_health_test)test))
-            fprintf(r->session->out, "# %-6s %s: not run, too few nodes are left\n", bb_health_tests[test].stage,
-                    bb_health_tests[test].name);
-        if (isnan(h->median[test]))
+static void print_tests(const struct bb_health_report *r)
+{
+    FILE *out = r->session->out;
+    const struct bb_health *h = r->health;
+
+    for (int test = 0; test < BB_HEALTH_TESTS; test++) {
+        const bool is_partial = test >= BB_HEALTH_RAILS && count_nodes(h, BB_HEALTH_FAIL) > 0;
+        const double median = h->median[test], expected = h->expected[test];
+
+        if (isnan(median) && !bb_health_runs(h, (enum bb_health_test)test))
             continue;
-        if (isfinite(h->expected[test]))
-            snprintf(expected, sizeof expected, ", expected %.4g%s%s", h->expected[test],
-                     is_partial ? " with all nodes, of which some took no part" : "",
-                     !is_partial && h->median[test] > 1.15 * h->expected[test] ? "; warning: wrong profile?" : "");
-        fprintf(r->session->out, "# %-6s %s: median %.4g %s%s\n", bb_health_tests[test].stage,
-                bb_health_tests[test].name, h->median[test], bb_health_tests[test].unit, expected);
+        fprintf(out, "# %-6s %s: ", bb_health_tests[test].stage, bb_health_tests[test].name);
+        if (isnan(median))
+            fprintf(out, "not run, too few nodes are left");
+        else
+            fprintf(out, "median %.4g %s", median, bb_health_tests[test].unit);
+        if (isfinite(median) && isfinite(expected))
+            fprintf(out, ", expected %.4g%s%s", expected,
+                    is_partial ? " with all nodes, of which some took no part" : "",
+                    !is_partial && median > 1.15 * expected ? "; warning: wrong profile?" : "");
+        fprintf(out, "\n");
     }
 }
 
@@ -135,7 +143,7 @@ static void print_drain(const struct bb_health_report *r)
     char part[256], reason[256];
 
     for (int node = 0; node < r->health->nodes; node++)
-        for (size_t i = 0; i < r->health->n && r->health->failed[node]; i++) {
+        for (size_t i = 0; i < r->health->n; i++) {
             const struct bb_health_finding *f = &r->health->findings[i];
 
             if (f->node != node || f->level != BB_HEALTH_FAIL || f->part > BB_HEALTH_A_NIC)
@@ -144,15 +152,6 @@ static void print_drain(const struct bb_health_report *r)
                     host_of(r, node), part_text(r, f, part), reason_text(f, reason));
             break;
         }
-}
-
-static int count_nodes(const struct bb_health *h, enum bb_health_level level)
-{
-    int n = 0;
-
-    for (int node = 0; node < h->nodes; node++)
-        n += bb_health_node_level(h, node) == level;
-    return n;
 }
 
 static int count_failed(const struct bb_health *h)
@@ -248,7 +247,6 @@ int bb_health_finish(const struct bb_health_report *r)
     char part[256], reason[256], more[32] = "";
     int rc = 0;
 
-    bb_health_sort(h);
     bb_progress_clear(&r->session->progress);
     if (r->session->out) {
         print_tests(r);

@@ -7,14 +7,15 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <sys/param.h>
 
 const struct bb_health_test_row bb_health_tests[BB_HEALTH_TESTS] = {
-    [BB_HEALTH_GEMM] = {"gpu", "GEMM", "TFLOP/s"},
-    [BB_HEALTH_MEMORY] = {"gpu", "memory copy", "GB/s"},
-    [BB_HEALTH_NODE] = {"node", "all_reduce in the node", "GB/s"},
-    [BB_HEALTH_PAIRS] = {"pairs", "all_reduce of GPU pairs", "GB/s"},
-    [BB_HEALTH_RAILS] = {"rails", "all_reduce of a rail", "GB/s"},
-    [BB_HEALTH_WHOLE] = {"whole", "all_reduce of all GPUs", "GB/s"},
+    [BB_HEALTH_GEMM] = {"gpu", "GEMM", "TFLOP/s", BB_HEALTH_A_GPU},
+    [BB_HEALTH_MEMORY] = {"gpu", "memory copy", "GB/s", BB_HEALTH_A_GPU},
+    [BB_HEALTH_NODE] = {"node", "all_reduce in the node", "GB/s", BB_HEALTH_A_NODE},
+    [BB_HEALTH_PAIRS] = {"pairs", "all_reduce of GPU pairs", "GB/s", BB_HEALTH_A_NIC},
+    [BB_HEALTH_RAILS] = {"rails", "all_reduce of a rail", "GB/s", BB_HEALTH_A_RAIL},
+    [BB_HEALTH_WHOLE] = {"whole", "all_reduce of all GPUs", "GB/s", BB_HEALTH_ALL},
 };
 const char *const bb_health_levels[] = {"ok", "unknown", "warn", "fail", NULL};
 const char *const bb_health_parts[] = {"gpu", "node", "nic", "path", "rail", "all", NULL};
@@ -26,68 +27,57 @@ struct peers {
     size_t n;
 };
 
-/* Returns the median of the finite values; NaN: there is none. Reorders the values. */
-static double median_of(double *values, size_t n, size_t *finite)
+static double median_of(const double *values, size_t n)
 {
     struct bb_stats stats;
-    size_t kept = 0;
 
+    bb_stats_compute(values, n, &stats);
+    return stats.p50;
+}
+
+/* Returns the finite ones of the values in ascending order. */
+static double *sort_finite(const double *values, size_t n, size_t *finite)
+{
+    double *sorted;
+
+    BB_NEW(sorted, n);
+    *finite = 0;
     for (size_t i = 0; i < n; i++)
         if (isfinite(values[i]))
-            values[kept++] = values[i];
-    *finite = kept;
-    if (kept == 0)
-        return NAN;
-    bb_stats_compute(values, kept, &stats);
-    return stats.p50;
+            sorted[(*finite)++] = values[i];
+    bb_sort_doubles(sorted, *finite);
+    return sorted;
 }
 
 static struct peers peers_of(const double *values, size_t n)
 {
     struct peers p;
-    double *copy;
+    double *finite = sort_finite(values, n, &p.n);
 
-    BB_NEW(copy, n);
-    for (size_t i = 0; i < n; i++)
-        copy[i] = values[i];
-    p.median = median_of(copy, n, &p.n);
-    for (size_t i = 0; i < n; i++)
-        copy[i] = fabs(values[i] - p.median);
-    p.mad = median_of(copy, n, &p.n);
-    free(copy);
+    p.median = median_of(finite, p.n);
+    for (size_t i = 0; i < p.n; i++)
+        finite[i] = fabs(finite[i] - p.median);
+    p.mad = median_of(finite, p.n);
+    free(finite);
     return p;
-}
-
-static int descending(const void *left, const void *right)
-{
-    const double a = *(const double *)left, b = *(const double *)right;
-
-    return (a < b) - (a > b);
 }
 
 /* Returns the peers of GPUs without expectation: if the values have a gap wider than 7 %, the median is that of the values
  * above the widest gap, so that a slow majority is found. */
 static struct peers peers_of_gpus(const double *values, size_t n)
 {
-    struct peers p = peers_of(values, n), fast;
-    double *sorted, widest = 0.93;
-    size_t kept = 0, above = 0;
+    size_t finite, slow = 0;
+    double *sorted = sort_finite(values, n, &finite), widest = 0.93;
+    struct peers p;
 
-    BB_NEW(sorted, n);
-    for (size_t i = 0; i < n; i++)
-        if (isfinite(values[i]))
-            sorted[kept++] = values[i];
-    qsort(sorted, kept, sizeof(*sorted), descending);
-    for (size_t i = 1; i < kept; i++)
-        if (sorted[i] < widest * sorted[i - 1]) {
-            widest = sorted[i] / sorted[i - 1];
-            above = i;
+    for (size_t i = finite; i > 1; i--)
+        if (sorted[i - 2] < widest * sorted[i - 1]) {
+            widest = sorted[i - 2] / sorted[i - 1];
+            slow = i - 1;
         }
-    fast = peers_of(sorted, above > 0 ? above : kept);
-    if (above > 0 && 2 * above < kept) {
-        p.median = fast.median;
-        p.mad = fast.mad;
-    }
+    slow = 2 * slow > finite ? slow : 0;
+    p = peers_of(sorted + slow, finite - slow);
+    p.n = finite;
     free(sorted);
     return p;
 }
@@ -117,10 +107,6 @@ static bool is_of_node(const struct bb_health_finding *f)
 
 void bb_health_add(struct bb_health *h, const struct bb_health_finding *f)
 {
-    if (!h->failed)
-        BB_NEW(h->failed, h->nodes);
-    if (is_of_node(f) && f->level == BB_HEALTH_FAIL)
-        h->failed[f->node] = true;
     BB_GROW(h->findings, h->n);
     h->findings[h->n++] = *f;
 }
@@ -133,6 +119,20 @@ enum bb_health_level bb_health_node_level(const struct bb_health *h, int node)
         if (is_of_node(&h->findings[i]) && h->findings[i].node == node && h->findings[i].level > level)
             level = h->findings[i].level;
     return level;
+}
+
+static bool is_active(const struct bb_health *h, int node)
+{
+    return bb_health_node_level(h, node) != BB_HEALTH_FAIL;
+}
+
+static int count_active(const struct bb_health *h)
+{
+    int n = 0;
+
+    for (int node = 0; node < h->nodes; node++)
+        n += is_active(h, node);
+    return n;
 }
 
 static double ratio_of(const struct bb_health_finding *f)
@@ -151,15 +151,25 @@ static int compare_findings(const void *left, const void *right)
     return ratio_of(a) < ratio_of(b) ? -1 : ratio_of(a) > ratio_of(b);
 }
 
-void bb_health_sort(struct bb_health *h)
+enum { TRIES = 3 };
+
+/* Returns a finding about a value, which applies to no node and GPU. */
+static struct bb_health_finding finding_of(const struct bb_health *h, enum bb_health_test test, const struct peers *p,
+                                           double value)
 {
-    if (h->n > 1)
-        qsort(h->findings, h->n, sizeof(*h->findings), compare_findings);
+    return (struct bb_health_finding){.test = test,
+                                      .part = bb_health_tests[test].part,
+                                      .level = judge(value, h->expected[test], p),
+                                      .node = -1,
+                                      .other = -1,
+                                      .gpu = -1,
+                                      .value = value,
+                                      .expected = h->expected[test],
+                                      .median = p->n > 1 ? p->median : NAN,
+                                      .tries = TRIES};
 }
 
 /* ---- tests whose values are judged one by one: GPUs, nodes, rails, the whole job ---- */
-
-enum { TRIES = 3 };
 
 /* One test with its measurements. A unit is what the test judges: a GPU, a node, a rail or the whole job. */
 struct series {
@@ -168,6 +178,8 @@ struct series {
     enum bb_health_part part;
     size_t units, stride; /* the value of unit u is values[u * stride] */
     double *values[TRIES];
+    int tries; /* number of measurements */
+    struct peers peers;
 };
 
 static size_t count_values(const struct bb_health *h)
@@ -176,17 +188,17 @@ static size_t count_values(const struct bb_health *h)
 }
 
 /* Makes a measurement with all nodes that have not failed, and moves the units' values to the front. */
-static int measure_units(struct series *s, int try)
+static int measure_units(struct series *s)
 {
     struct bb_health *h = s->h;
     double *values;
     int *partner, rc;
 
-    BB_NEW(s->values[try], count_values(h));
+    BB_NEW(values, count_values(h));
     BB_NEW(partner, h->nodes);
     for (int n = 0; n < h->nodes; n++)
-        partner[n] = h->failed[n] ? -1 : 0;
-    values = s->values[try];
+        partner[n] = is_active(h, n) ? 0 : -1;
+    s->values[s->tries++] = values;
     rc = h->measure(h->arg, s->test, partner, values);
     for (size_t u = 0; rc == 0 && u < s->units; u++) {
         size_t at = u * s->stride;
@@ -200,41 +212,21 @@ static int measure_units(struct series *s, int try)
     return rc;
 }
 
-/* Returns the middle one of the verdicts on a unit. value: out, the measurement with this verdict. */
-static enum bb_health_level decide(const struct series *s, const struct peers *peers, int tries, size_t unit,
-                                   double *value)
+/* Returns a finding with the middle one of the verdicts on a unit. */
+static struct bb_health_finding judge_unit(const struct series *s, size_t unit)
 {
-    double sorted[TRIES] = {0};
+    const int at = (int)(unit * s->stride);
+    double values[TRIES];
+    struct bb_health_finding f;
 
-    for (int i = 0; i < tries; i++) {
-        int at = i;
-
-        for (; at > 0 && sorted[at - 1] > s->values[i][unit]; at--)
-            sorted[at] = sorted[at - 1];
-        sorted[at] = s->values[i][unit];
-    }
-    *value = sorted[tries / 2];
-    return judge(*value, s->h->expected[s->test], peers);
-}
-
-static struct bb_health_finding describe(const struct series *s, const struct peers *peers, size_t unit, double value,
-                                         enum bb_health_level level)
-{
-    const bool has_node = s->part == BB_HEALTH_A_GPU || s->part == BB_HEALTH_A_NODE;
-    const int per_node = s->part == BB_HEALTH_A_GPU ? s->h->gpus : 1;
-
-    return (struct bb_health_finding){.test = s->test,
-                                      .part = s->part,
-                                      .level = level,
-                                      .node = has_node ? (int)unit / per_node : -1,
-                                      .other = -1,
-                                      .gpu = s->part == BB_HEALTH_A_GPU    ? (int)unit % per_node
-                                             : s->part == BB_HEALTH_A_RAIL ? (int)unit
-                                                                           : -1,
-                                      .value = value,
-                                      .expected = s->h->expected[s->test],
-                                      .median = peers->n > 1 ? peers->median : NAN,
-                                      .tries = TRIES};
+    for (int i = 0; i < s->tries; i++)
+        values[i] = s->values[i][unit];
+    f = finding_of(s->h, s->test, &s->peers, median_of(values, (size_t)s->tries));
+    if (is_of_node(&f))
+        f.node = at / s->h->gpus;
+    if (s->part == BB_HEALTH_A_GPU || s->part == BB_HEALTH_A_RAIL)
+        f.gpu = at % s->h->gpus;
+    return f;
 }
 
 /* Returns whether a finding between nodes that take part explains a slow rail, or a slow job. */
@@ -244,7 +236,7 @@ static bool is_explained(const struct bb_health *h, const struct bb_health_findi
         const struct bb_health_finding *e = &h->findings[i];
 
         if ((e->test == BB_HEALTH_PAIRS || e->test == BB_HEALTH_RAILS) && e->test < f->test && e->level >= f->level &&
-            (f->gpu < 0 || e->gpu == f->gpu) && !(is_of_node(e) && h->failed[e->node]))
+            (f->gpu < 0 || e->gpu == f->gpu) && (!is_of_node(e) || is_active(h, e->node)))
             return true;
     }
     return false;
@@ -252,43 +244,33 @@ static bool is_explained(const struct bb_health *h, const struct bb_health_findi
 
 /* Adds the findings of a test with suspects. If most units are suspects, one finding replaces theirs: the cause is common, or
  * the expectation is wrong. */
-static void add_units(struct series *s, const struct peers *peers)
+static void add_units(const struct series *s)
 {
-    enum bb_health_level worst = BB_HEALTH_OK;
-    size_t suspects = 0;
-    double value;
+    struct bb_health_finding *found, common = finding_of(s->h, s->test, &s->peers, s->peers.median);
+    size_t n = 0;
 
+    BB_NEW(found, s->units + 1);
     for (size_t u = 0; u < s->units; u++) {
-        const enum bb_health_level level = decide(s, peers, TRIES, u, &value);
-
-        suspects += level != BB_HEALTH_OK;
-        worst = level > worst ? level : worst;
+        found[n] = judge_unit(s, u);
+        common.level = MAX(common.level, found[n].level);
+        n += found[n].level != BB_HEALTH_OK;
     }
-    if (s->part != BB_HEALTH_A_GPU && s->units > 1 && 2 * suspects > peers->n) {
-        struct bb_health_finding f = describe(s, peers, 0, peers->median, worst);
-
-        f.part = BB_HEALTH_ALL;
-        f.node = f.gpu = -1;
-        if (!is_explained(s->h, &f))
-            bb_health_add(s->h, &f);
-        return;
+    if (s->part != BB_HEALTH_A_GPU && s->units > 1 && 2 * n > s->peers.n) {
+        common.part = BB_HEALTH_ALL;
+        found[0] = common;
+        n = 1;
     }
-    for (size_t u = 0; u < s->units; u++) {
-        const enum bb_health_level level = decide(s, peers, TRIES, u, &value);
-
-        const struct bb_health_finding f = describe(s, peers, u, value, level);
-
-        if (level != BB_HEALTH_OK && !is_explained(s->h, &f))
-            bb_health_add(s->h, &f);
-    }
+    for (size_t i = 0; i < n; i++)
+        if (!is_explained(s->h, &found[i]))
+            bb_health_add(s->h, &found[i]);
+    free(found);
 }
 
-static int test_units(struct bb_health *h, enum bb_health_test test, enum bb_health_part part)
+static int test_units(struct bb_health *h, enum bb_health_test test)
 {
+    const enum bb_health_part part = bb_health_tests[test].part;
     struct series s = {.h = h, .test = test, .part = part, .units = 1, .stride = 1};
-    struct peers peers;
     bool suspect = false;
-    double value;
     int rc;
 
     s.units = part == BB_HEALTH_A_GPU    ? count_values(h)
@@ -296,19 +278,19 @@ static int test_units(struct bb_health *h, enum bb_health_test test, enum bb_hea
               : part == BB_HEALTH_A_RAIL ? (size_t)h->gpus
                                          : 1;
     s.stride = part == BB_HEALTH_A_NODE ? (size_t)h->gpus : 1;
-    TRY(measure_units(&s, 0));
-    peers = peers_of(s.values[0], s.units);
-    h->median[test] = peers.median;
+    TRY(measure_units(&s));
+    s.peers = peers_of(s.values[0], s.units);
+    h->median[test] = s.peers.median;
     if (part == BB_HEALTH_A_GPU)
-        peers = peers_of_gpus(s.values[0], s.units);
+        s.peers = peers_of_gpus(s.values[0], s.units);
     for (size_t u = 0; u < s.units; u++)
-        suspect |= decide(&s, &peers, 1, u, &value) != BB_HEALTH_OK;
-    for (int try = 1; suspect && try < TRIES; try++)
-        TRY(measure_units(&s, try));
+        suspect |= judge_unit(&s, u).level != BB_HEALTH_OK;
+    while (suspect && s.tries < TRIES)
+        TRY(measure_units(&s));
     if (suspect)
-        add_units(&s, &peers);
+        add_units(&s);
 out:
-    for (int i = 0; i < TRIES; i++)
+    for (int i = 0; i < s.tries; i++)
         free(s.values[i]);
     return rc;
 }
@@ -320,28 +302,36 @@ struct pairs {
     struct bb_health *h;
     int *node, n; /* [n] the nodes that take part */
     int rounds;
-    int *partner;    /* [rounds][nodes] */
-    double *values;  /* [rounds][nodes * gpus] */
-    double *best;    /* [nodes * gpus] best value of each GPU; NaN: none */
-    int *again;      /* [nodes] partners of another measurement */
-    double *retried; /* [nodes * gpus] values of that measurement */
-    struct peers
-        all; /* of all values; pairs, NICs and rails are judged against these, so that a slow NIC is not three paths */
-    bool *slow_rail; /* [gpus] */
+    int *partner;     /* [rounds][nodes] */
+    double *values;   /* [rounds][nodes * gpus] */
+    double *best;     /* [nodes * gpus] best value of each GPU; NaN: none */
+    int *again;       /* [nodes] partners of another measurement */
+    double *retried;  /* [nodes * gpus] values of that measurement */
+    struct peers all; /* of all values: against them all parts are judged, so that a slow NIC is not three paths */
+    bool *slow_rail;  /* [gpus] */
 };
 
 int bb_health_rounds(const struct bb_health *h, enum bb_health_test test)
 {
-    int n = 1, active = 0;
+    const int active = count_active(h);
+    int n = 1;
 
-    for (int i = 0; i < h->nodes; i++)
-        active += !(h->failed && h->failed[i]);
     if (test != BB_HEALTH_PAIRS)
         return 1;
     while (1 << (n - 1) < active)
         n++;
     n = h->rounds > 0 ? h->rounds : n;
     return n < active - 1 + active % 2 ? n : active - 1 + active % 2;
+}
+
+/* Measures pairs of nodes, and updates the best value of each GPU. */
+static int measure_pairs(struct pairs *p, const int *partner, double *values)
+{
+    const int rc = p->h->measure(p->h->arg, BB_HEALTH_PAIRS, partner, values);
+
+    for (size_t i = 0; i < count_values(p->h); i++)
+        p->best[i] = fmax(p->best[i], values[i]);
+    return rc;
 }
 
 static int measure_rounds(struct pairs *p)
@@ -352,7 +342,6 @@ static int measure_rounds(struct pairs *p)
 
     for (int k = 0; k < p->rounds && rc == 0; k++) {
         int *partner = p->partner + (size_t)k * (size_t)p->h->nodes;
-        double *values = p->values + (size_t)k * size;
 
         for (int n = 0; n < p->h->nodes; n++)
             partner[n] = -1;
@@ -361,9 +350,7 @@ static int measure_rounds(struct pairs *p)
 
             partner[p->node[i]] = other < 0 ? -1 : p->node[other];
         }
-        rc = p->h->measure(p->h->arg, BB_HEALTH_PAIRS, partner, values);
-        for (size_t i = 0; i < size; i++)
-            p->best[i] = fmax(p->best[i], values[i]);
+        rc = measure_pairs(p, partner, p->values + (size_t)k * size);
     }
     p->all = peers_of(p->values, size * (size_t)p->rounds);
     p->h->median[BB_HEALTH_PAIRS] = p->all.median;
@@ -383,53 +370,54 @@ static bool is_suspect(const struct pairs *p, int node)
     return false;
 }
 
+/* Returns a node that is no suspect and has no partner yet, a different one for each try; -1: there is none. */
+static int find_partner(const struct pairs *p, int i, int try)
+{
+    for (int k = 0; k < p->n; k++) {
+        const int other = p->node[(i + k * (k + 1) / 2 + 7 * try) % p->n];
+
+        if (p->again[other] < 0 && !is_suspect(p, other))
+            return other;
+    }
+    return -1;
+}
+
 /* Measures each suspect with a node that is no suspect, a different one in each try. Suspects without one are left out. */
 static int retry_suspects(struct pairs *p)
 {
-    const size_t size = count_values(p->h);
     int rc = 0;
 
     for (int try = 1; try < TRIES && rc == 0; try++) {
-        int good = 0, found = 0;
+        bool found = false;
 
         for (int n = 0; n < p->h->nodes; n++)
             p->again[n] = -1;
         for (int i = 0; i < p->n; i++) {
-            if (!is_suspect(p, p->node[i]))
-                continue;
-            for (good = 0; good < p->n; good++) {
-                const int other = p->node[(i + good * (good + 1) / 2 + 7 * try) % p->n];
+            const int node = p->node[i], other = is_suspect(p, node) ? find_partner(p, i, try) : -1;
 
-                if (other == p->node[i] || is_suspect(p, other) || p->again[other] >= 0)
-                    continue;
-                p->again[other] = p->node[i];
-                p->again[p->node[i]] = other;
-                found++;
-                break;
-            }
+            if (other < 0)
+                continue;
+            p->again[other] = node;
+            p->again[node] = other;
+            found = true;
         }
-        if (found == 0)
+        if (!found)
             return 0;
-        rc = p->h->measure(p->h->arg, BB_HEALTH_PAIRS, p->again, p->retried);
-        for (size_t i = 0; i < size; i++)
-            p->best[i] = fmax(p->best[i], p->retried[i]);
+        rc = measure_pairs(p, p->again, p->retried);
     }
     return rc;
 }
 
-static struct bb_health_finding of_pairs(const struct pairs *p, enum bb_health_part part, enum bb_health_level level,
-                                         int node, int gpu, double value)
+static struct bb_health_finding of_pairs(const struct pairs *p, enum bb_health_part part, int node, int gpu,
+                                         double value)
 {
-    return (struct bb_health_finding){.test = BB_HEALTH_PAIRS,
-                                      .part = part,
-                                      .level = level,
-                                      .node = node,
-                                      .other = -1,
-                                      .gpu = gpu,
-                                      .value = value,
-                                      .expected = p->h->expected[BB_HEALTH_PAIRS],
-                                      .median = p->all.median,
-                                      .tries = p->rounds};
+    struct bb_health_finding f = finding_of(p->h, BB_HEALTH_PAIRS, &p->all, value);
+
+    f.part = part;
+    f.node = node;
+    f.gpu = gpu;
+    f.tries = p->rounds;
+    return f;
 }
 
 /* Finds GPU indices that are slow on more than three quarters of the nodes, which need at least three nodes: if more nodes
@@ -437,20 +425,16 @@ static struct bb_health_finding of_pairs(const struct pairs *p, enum bb_health_p
 static void find_rails(struct pairs *p)
 {
     for (int g = 0; g < p->h->gpus && p->n > 2; g++) {
-        enum bb_health_level worst = BB_HEALTH_OK;
         double lowest = INFINITY;
         int slow = 0;
 
         for (int i = 0; i < p->n; i++) {
-            const enum bb_health_level level = level_of(p, p->node[i], g);
-
-            slow += level != BB_HEALTH_OK;
-            worst = level > worst ? level : worst;
+            slow += level_of(p, p->node[i], g) != BB_HEALTH_OK;
             lowest = fmin(lowest, p->best[p->node[i] * p->h->gpus + g]);
         }
         p->slow_rail[g] = 4 * slow > 3 * p->n;
         if (p->slow_rail[g]) {
-            const struct bb_health_finding f = of_pairs(p, BB_HEALTH_A_RAIL, worst, -1, g, lowest);
+            const struct bb_health_finding f = of_pairs(p, BB_HEALTH_A_RAIL, -1, g, lowest);
 
             bb_health_add(p->h, &f);
         }
@@ -462,8 +446,9 @@ static void find_unmeasured(struct pairs *p)
 {
     for (int i = 0; i < p->n; i++)
         if (isnan(p->best[p->node[i] * p->h->gpus])) {
-            const struct bb_health_finding f = of_pairs(p, BB_HEALTH_A_NODE, BB_HEALTH_UNKNOWN, p->node[i], -1, NAN);
+            struct bb_health_finding f = of_pairs(p, BB_HEALTH_A_NODE, p->node[i], -1, NAN);
 
+            f.level = BB_HEALTH_UNKNOWN;
             bb_health_add(p->h, &f);
         }
 }
@@ -473,10 +458,9 @@ static void find_nics(struct pairs *p)
     for (int i = 0; i < p->n; i++)
         for (int g = 0; g < p->h->gpus; g++) {
             const int node = p->node[i];
-            const enum bb_health_level level = level_of(p, node, g);
-            struct bb_health_finding f = of_pairs(p, BB_HEALTH_A_NIC, level, node, g, p->best[node * p->h->gpus + g]);
+            struct bb_health_finding f = of_pairs(p, BB_HEALTH_A_NIC, node, g, p->best[node * p->h->gpus + g]);
 
-            if (level == BB_HEALTH_OK || p->slow_rail[g] || (p->n == 2 && i > 0))
+            if (f.level == BB_HEALTH_OK || p->slow_rail[g] || (p->n == 2 && i > 0))
                 continue;
             if (p->n == 2) { /* either of the two nodes, or their connection */
                 f.part = BB_HEALTH_A_PATH;
@@ -489,19 +473,16 @@ static void find_nics(struct pairs *p)
 /* Measures a pair of nodes again. value: in, the first measurement of GPU `gpu`; out, the middle one of three. */
 static int retry_path(struct pairs *p, int a, int b, int gpu, double *value)
 {
-    double low = *value, high = *value, first = *value, sum = *value;
+    double values[TRIES] = {*value};
     int rc = 0;
 
     for (int n = 0; n < p->h->nodes; n++)
         p->again[n] = n == a ? b : n == b ? a : -1;
     for (int try = 1; try < TRIES && rc == 0; try++) {
         rc = p->h->measure(p->h->arg, BB_HEALTH_PAIRS, p->again, p->retried);
-        first = p->retried[a * p->h->gpus + gpu];
-        low = fmin(low, first);
-        high = fmax(high, first);
-        sum += first;
+        values[try] = p->retried[a * p->h->gpus + gpu];
     }
-    *value = sum - low - high;
+    *value = median_of(values, TRIES);
     return rc;
 }
 
@@ -538,7 +519,7 @@ static int find_paths(struct pairs *p)
             if (gpu < 0)
                 continue;
             paths++;
-            f = of_pairs(p, BB_HEALTH_A_PATH, BB_HEALTH_OK, a, gpu, values[a * p->h->gpus + gpu]);
+            f = of_pairs(p, BB_HEALTH_A_PATH, a, gpu, values[a * p->h->gpus + gpu]);
             f.other = b;
             f.tries = TRIES;
             TRY(retry_path(p, a, b, gpu, &f.value));
@@ -563,7 +544,7 @@ static int test_pairs(struct bb_health *h)
 
     BB_NEW(p.node, h->nodes);
     for (int n = 0; n < h->nodes; n++)
-        if (!h->failed[n])
+        if (is_active(h, n))
             p.node[p.n++] = n;
     BB_NEW(p.partner, (size_t)p.rounds * (size_t)h->nodes);
     BB_NEW(p.values, (size_t)p.rounds * size);
@@ -573,8 +554,6 @@ static int test_pairs(struct bb_health *h)
     BB_NEW(p.slow_rail, h->gpus);
     for (size_t i = 0; i < size; i++)
         p.best[i] = NAN;
-    if (p.n < 2)
-        goto out;
     TRY(measure_rounds(&p));
     for (int i = 0; i < p.n; i++)
         suspects += is_suspect(&p, p.node[i]);
@@ -603,29 +582,25 @@ out:
 
 int bb_health_run(struct bb_health *h)
 {
-    static const enum bb_health_part parts[] = {BB_HEALTH_A_GPU, BB_HEALTH_A_GPU,  BB_HEALTH_A_NODE,
-                                                BB_HEALTH_A_NIC, BB_HEALTH_A_RAIL, BB_HEALTH_ALL};
-    int rc = 0, active = 0;
+    int rc = 0;
 
-    if (!h->failed)
-        BB_NEW(h->failed, h->nodes);
     for (int test = 0; test < BB_HEALTH_TESTS; test++)
         h->median[test] = NAN;
     for (int test = 0; test < BB_HEALTH_TESTS && rc == 0; test++) {
-        active = 0;
-        for (int n = 0; n < h->nodes; n++)
-            active += !h->failed[n];
+        const int active = count_active(h);
+
         if (h->skip[test] || active == 0 || (test == BB_HEALTH_NODE && h->gpus < 2) ||
             ((test == BB_HEALTH_PAIRS || test == BB_HEALTH_RAILS) && active < 2) ||
             (test == BB_HEALTH_WHOLE && active * h->gpus < 2))
             continue;
-        rc = test == BB_HEALTH_PAIRS ? test_pairs(h) : test_units(h, (enum bb_health_test)test, parts[test]);
+        rc = test == BB_HEALTH_PAIRS ? test_pairs(h) : test_units(h, (enum bb_health_test)test);
     }
+    if (h->n > 1)
+        qsort(h->findings, h->n, sizeof(*h->findings), compare_findings);
     return rc;
 }
 
 void bb_health_release(struct bb_health *h)
 {
-    free(h->failed);
     free(h->findings);
 }

@@ -8,8 +8,7 @@
  * median with that score. Without expectation, the median of at least three peers takes its place. The score is 0.6745 (x -
  * median) / max(MAD, 0.5 % of the median) (Iglewicz and Hoaglin, 1993). A suspect is measured twice more; two of three
  * verdicts count. Between nodes, the best of several partners counts: a slow pair of nodes that are fast with others is a
- * slow path, and a GPU index that is slow on more than three quarters of
- * the nodes is a slow rail. A slow rail or job that a finding of an earlier stage explains is not a finding.
+ * slow path, and a GPU index that is slow on more than three quarters of the nodes is a slow rail. A slow rail or job that a finding of an earlier stage explains is not a finding.
  */
 #ifndef BB_COLLECTIVES_HEALTH_VERDICT_H
 #define BB_COLLECTIVES_HEALTH_VERDICT_H
@@ -29,11 +28,6 @@ enum bb_health_test {
     BB_HEALTH_TESTS
 };
 
-/* [enum bb_health_test] the stage that the test belongs to, its name, and the unit of its values. */
-extern const struct bb_health_test_row {
-    const char *stage, *name, *unit;
-} bb_health_tests[BB_HEALTH_TESTS];
-
 /* BB_HEALTH_UNKNOWN: not measured. */
 enum bb_health_level { BB_HEALTH_OK, BB_HEALTH_UNKNOWN, BB_HEALTH_WARN, BB_HEALTH_FAIL };
 extern const char *const bb_health_levels[]; /* "ok", "unknown", "warn", "fail" */
@@ -47,6 +41,12 @@ enum bb_health_part {
     BB_HEALTH_ALL     /* most of what a test measured, or the whole job */
 };
 extern const char *const bb_health_parts[]; /* "gpu", "node", "nic", "path", "rail", "all" */
+
+/* [enum bb_health_test] the stage that the test belongs to, its name, the unit of its values, and what it judges. */
+extern const struct bb_health_test_row {
+    const char *stage, *name, *unit;
+    enum bb_health_part part;
+} bb_health_tests[BB_HEALTH_TESTS];
 
 /* A part of the cluster that is slow, or differs from the others. */
 struct bb_health_finding {
@@ -74,13 +74,12 @@ struct bb_health {
     double expected[BB_HEALTH_TESTS]; /* NaN: unknown */
     bb_health_measure *measure;
     void *arg;
-    bool *failed; /* [nodes] out: takes no part in further tests */
-    struct bb_health_finding *findings;
+    struct bb_health_finding *findings; /* worst first, after bb_health_run */
     size_t n;
     double median[BB_HEALTH_TESTS]; /* out: of all values of the first measurement; NaN: not measured */
 };
 
-/* bb_health_run - run the tests. The caller sets the fields above `failed`, may have added findings with bb_health_add, and
+/* bb_health_run - run the tests. The caller sets the fields above `findings`, may have added findings with bb_health_add, and
  * calls bb_health_release. Returns 0, or the first error of `measure`. */
 int bb_health_run(struct bb_health *h) BB_MUST_CHECK;
 void bb_health_release(struct bb_health *h);
@@ -90,9 +89,6 @@ void bb_health_add(struct bb_health *h, const struct bb_health_finding *f);
 
 /* bb_health_node_level - return the verdict on a node. */
 enum bb_health_level bb_health_node_level(const struct bb_health *h, int node);
-
-/* bb_health_sort - sort the findings, worst first. */
-void bb_health_sort(struct bb_health *h);
 
 /* bb_health_rounds - return the number of measurements of a test without suspects. */
 int bb_health_rounds(const struct bb_health *h, enum bb_health_test test);

@@ -45,8 +45,9 @@ struct compute {
 
 static bool type_is_wanted(const struct compute *b, int type)
 {
-    return strcmp(b->options.dtype, "all") == 0 ||
-           strcmp(b->options.dtype, bb_dtypes[bb_compute_types[type]].name) == 0;
+    const struct bb_compute_type *t = &bb_compute_types[type];
+
+    return strcmp(b->options.dtype, "all") == 0 ? !t->tf32 : strcmp(b->options.dtype, t->name) == 0;
 }
 
 /* Records the kernel that is measured next, for progress, messages and profilers. */
@@ -196,12 +197,13 @@ static int run_gemms(struct compute *b, int type)
 {
     struct bb_gemm_case cases[BB_COMPUTE_GEMMS];
     struct bb_computed computed[BB_COMPUTE_GEMMS];
-    const char *dtype = bb_dtypes[bb_compute_types[type]].name;
-    int n = bb_compute_gemms(bb_compute_types[type], b->options.quick, cases), rc = 0;
+    const char *dtype = bb_compute_types[type].name;
+    int n = bb_compute_gemms(bb_compute_types[type].dtype, b->options.quick, cases), rc = 0;
     double tflops[BB_COMPUTE_GEMMS];
     char name[BB_COMPUTE_NAME + 24];
     struct summary summary = {.section = bb_compute_section_names[BB_COMPUTE_GEMM], .dtype = dtype, .unit = "TFLOP/s"};
 
+    b->ctx.lib.tf32 = bb_compute_types[type].tf32;
     for (int i = 0; i < n; i++) {
         begin_kernel(b, cases[i].name, dtype);
         TRY(bb_measure_gemm(&b->ctx, &cases[i].shape, &computed[i]));
@@ -243,7 +245,7 @@ static const struct bb_field memory_kernel_fields[] = {
 
 static int run_memory_kernels(struct compute *b, int type)
 {
-    const enum bb_dtype_id dtype = bb_compute_types[type];
+    const enum bb_dtype_id dtype = bb_compute_types[type].dtype;
     struct summary summary = {
         .section = bb_compute_section_names[BB_COMPUTE_MEMORY_KERNELS], .dtype = bb_dtypes[dtype].name, .unit = "GB/s"};
     struct bb_memory_kernel_case c;
@@ -404,7 +406,7 @@ static void print_limits(const struct compute *b)
             b->typical_copy_gbps);
     for (int t = 0; t < BB_COMPUTE_TYPES; t++)
         if (b->typical_tflops[t] > 0)
-            fprintf(b->session.out, ", %s %.1f TFLOP/s", bb_dtypes[bb_compute_types[t]].name, b->typical_tflops[t]);
+            fprintf(b->session.out, ", %s %.1f TFLOP/s", bb_compute_types[t].name, b->typical_tflops[t]);
     if (b->options.wanted[BB_COMPUTE_TIMED])
         fprintf(b->session.out, "; timed kernels of 100 us and more: error at most %.2f %%%s%s", b->worst_error,
                 b->worst_error > 0 ? ", on " : "", b->worst_error > 0 ? rank_text(b, b->worst_rank, text) : "");
@@ -416,7 +418,7 @@ static int save_limits(struct compute *b)
     json_t *tflops = json_object(), *limits = json_object();
 
     for (int t = 0; t < BB_COMPUTE_TYPES; t++)
-        json_object_set_new(tflops, bb_dtypes[bb_compute_types[t]].name,
+        json_object_set_new(tflops, bb_compute_types[t].name,
                             bb_json_real(b->typical_tflops[t] > 0 ? b->typical_tflops[t] : NAN));
     json_object_set_new(limits, "copy_gbps", bb_json_real(b->typical_copy_gbps));
     json_object_set_new(limits, "tflops", tflops);
@@ -615,12 +617,12 @@ static size_t arena_bytes(const struct compute *b)
 
     for (int t = 0; t < BB_COMPUTE_TYPES; t++) {
         int n = b->options.wanted[BB_COMPUTE_GEMM] && type_is_wanted(b, t)
-                    ? bb_compute_gemms(bb_compute_types[t], b->options.quick, gemms)
+                    ? bb_compute_gemms(bb_compute_types[t].dtype, b->options.quick, gemms)
                     : 0;
         for (int i = 0; i < n; i++)
             bytes = MAX(bytes, bb_gemm_layout_of(&gemms[i].shape).bytes);
         for (int i = 0; b->options.wanted[BB_COMPUTE_MEMORY_KERNELS] && type_is_wanted(b, t) &&
-                        bb_compute_memory_kernel(i, bb_compute_types[t], b->options.bytes, &c);
+                        bb_compute_memory_kernel(i, bb_compute_types[t].dtype, b->options.bytes, &c);
              i++)
             bytes = MAX(bytes, bb_memory_kernel_case_bytes(&c.memory_kernel));
     }

@@ -7,19 +7,21 @@
 #include <string.h>
 
 const char *const bb_compute_section_names[BB_COMPUTE_SECTIONS] = {"gemm", "memory_kernels", "timed"};
-const enum bb_dtype_id bb_compute_types[BB_COMPUTE_TYPES] = {BB_FLOAT, BB_HALF, BB_BFLOAT16};
+const struct bb_compute_type bb_compute_types[BB_COMPUTE_TYPES] = {
+    {"float", BB_FLOAT, false}, {"half", BB_HALF, false}, {"bfloat16", BB_BFLOAT16, false}, {"tf32", BB_FLOAT, true}};
 
 enum { QUICK_BYTES = 64 << 10 };
 
 static const char *type_or_all(size_t i)
 {
-    return i == 0 ? "all" : i <= BB_COMPUTE_TYPES ? bb_dtypes[bb_compute_types[i - 1]].name : NULL;
+    return i == 0 ? "all" : i <= BB_COMPUTE_TYPES ? bb_compute_types[i - 1].name : NULL;
 }
 
 #define FIELD(name) offsetof(struct bb_bench_compute_options, name)
 static const struct bb_opt option_rows[] = {
     OPT_CHOICE_AT('d', "datatype", FIELD(dtype), "all", "TYPE", type_or_all,
-                  "element type of GEMMs and memory-bound kernels; GEMMs of type float do not use TF32"),
+                  "element type of GEMMs and memory-bound kernels; tf32: float, but GEMMs round the operands to TF32 "
+                  "(not part of all)"),
     OPT_SIZE(0, "size", FIELD(bytes), "256M", "BYTES", 1024, 1ull << 40,
              "approximate bytes moved by a memory-bound kernel; use several times the L2 size to measure memory, not "
              "the cache"),

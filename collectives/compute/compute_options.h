@@ -11,12 +11,18 @@
 enum bb_compute_section { BB_COMPUTE_GEMM, BB_COMPUTE_MEMORY_KERNELS, BB_COMPUTE_TIMED, BB_COMPUTE_SECTIONS };
 extern const char *const bb_compute_section_names[BB_COMPUTE_SECTIONS];
 
-enum { BB_COMPUTE_TYPES = 3 };
-extern const enum bb_dtype_id bb_compute_types[BB_COMPUTE_TYPES];
+/* tf32: GEMMs round their operands, which are of type float, to TF32. */
+struct bb_compute_type {
+    const char *name;
+    enum bb_dtype_id dtype;
+    bool tf32;
+};
+enum { BB_COMPUTE_TYPES = 4 };
+extern const struct bb_compute_type bb_compute_types[BB_COMPUTE_TYPES];
 
 struct bb_bench_compute_options {
     struct bb_common common;
-    const char *dtype; /* name of an element type, or "all" */
+    const char *dtype; /* name of a bb_compute_type, or "all": those without TF32 */
     size_t bytes;
     int iterations, repeats, warmup, candidates;
     double max_error; /* tolerance in percent for the duration of a timed kernel, in addition to 5 us

@@ -89,7 +89,8 @@ static int make_plan(struct bb_gemm *g, cudaDataType_t type)
     TRY(make_layout(&g->a, type, s->trans_b ? s->n : s->k, s->trans_b ? s->k : s->n, s->batch));
     TRY(make_layout(&g->b, type, s->trans_a ? s->k : s->m, s->trans_a ? s->m : s->k, s->batch));
     TRY(make_layout(&g->c, type, s->m, s->n, s->batch));
-    TRY(LT(cublasLtMatmulDescCreate(&g->desc, CUBLAS_COMPUTE_32F, CUDA_R_32F)));
+    TRY(LT(cublasLtMatmulDescCreate(&g->desc, g->lib->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F,
+                                    CUDA_R_32F)));
     TRY(LT(cublasLtMatmulDescSetAttribute(g->desc, CUBLASLT_MATMUL_DESC_TRANSA, &trans_a, sizeof trans_a)));
     TRY(LT(cublasLtMatmulDescSetAttribute(g->desc, CUBLASLT_MATMUL_DESC_TRANSB, &trans_b, sizeof trans_b)));
     TRY(LT(cublasLtMatmulDescSetAttribute(g->desc, CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, &g->lib->sms,

@@ -1,7 +1,7 @@
 /*
  * gemm.h - matrix products C = op(A) op(B) through cuBLASLt, planned once and run many times. Matrices are row-major,
- * as in layer_shape.h. The element type is float, half or bfloat16; the accumulator is float. GEMMs of type float do not
- * use TF32 (CUBLAS_COMPUTE_32F).
+ * as in layer_shape.h. The element type is float, half or bfloat16; the accumulator is float. GEMMs of type float use
+ * TF32 only on request (bb_gemm_lib.tf32).
  *
  *   struct bb_gemm_lib lib; struct bb_gemm g;
  *   TRY(bb_gemm_lib_init(&lib, BB_GEMM_WORKSPACE));
@@ -23,6 +23,7 @@ struct bb_gemm_lib {
     cublasLtHandle_t handle;
     void *workspace;
     size_t workspace_bytes;
+    bool tf32;   /* GEMMs of type float round their operands to TF32. May be set before bb_gemm_init, as sms */
     int32_t sms; /* SMs that algorithms of the GEMMs are chosen for, so that the others are left to NCCL; 0: all. May be
                     set before bb_gemm_init */
 };

@@ -29,24 +29,36 @@ static __device__ void add_wrong(struct bb_verdict *verdict, uint64_t i)
     atomicMin(&verdict->first, (unsigned long long)i);
 }
 
+/* Lane 0 counts the elements that its warp checks from index i on, so that each warp adds its count once. */
+static __device__ unsigned long long checked_by_warp(uint64_t i, uint64_t count)
+{
+    return threadIdx.x % 32 != 0 ? 0 : count - i < 32 ? count - i : 32;
+}
+
+static __device__ void add_checked(struct bb_verdict *verdict, unsigned long long checked)
+{
+    if (checked > 0)
+        atomicAdd(&verdict->checked, checked);
+}
+
 extern "C" __global__ void bb_check_kernel(struct bb_check_args a)
 {
     unsigned long long checked = 0;
 
-    for (uint64_t i = first_index(); i < a.count; i += stride(), checked++)
+    for (uint64_t i = first_index(); i < a.count; checked += checked_by_warp(i, a.count), i += stride())
         if (bb_differs(&a.pattern, bb_load(a.buf, a.pattern.bytes, i), bb_expected(&a.pattern, &a.expect, i)))
             add_wrong(a.verdict, i);
-    atomicAdd(&a.verdict->checked, checked);
+    add_checked(a.verdict, checked);
 }
 
 extern "C" __global__ void bb_check_bytes_kernel(struct bb_check_bytes_args a)
 {
     unsigned long long checked = 0;
 
-    for (uint64_t i = first_index(); i < a.bytes; i += stride(), checked++)
+    for (uint64_t i = first_index(); i < a.bytes; checked += checked_by_warp(i, a.bytes), i += stride())
         if (((const unsigned char *)a.buf)[i] != a.value)
             add_wrong(a.verdict, i);
-    atomicAdd(&a.verdict->checked, checked);
+    add_checked(a.verdict, checked);
 }
 
 extern "C" __global__ void bb_verdict_clear_kernel(struct bb_verdict *verdict)

@@ -47,6 +47,12 @@ def test_gemm_time_follows_flops(busbar, tmp_path):
     assert sum(2 * r["m"] * r["n"] * r["k"] * r["batch"] for r in layer) == (24 * s * h * h + 4 * s * s * h) // 4
 
 
+def test_tf32_gemms_have_half_the_rate_of_bfloat16(busbar, tmp_path):
+    result = busbar.json("bench", "compute", "gemm", "-d", "tf32", tmp_path=tmp_path, env={"EMU_DATA": "off"})
+    assert {row["dtype"] for row in result["results"]} == {"tf32"}
+    assert result["limits"]["tflops"] == {"float": None, "half": None, "bfloat16": None, "tf32": pytest.approx(200, rel=1e-3)}
+
+
 def test_memory_kernel_time_follows_bytes(busbar, tmp_path):
     result = busbar.json("bench", "compute", "memory_kernels", "-d", "half", tmp_path=tmp_path, env={"EMU_DATA": "off"})
     rows = rows_of(result, "memory_kernels")

@@ -41,6 +41,15 @@ def test_launches_of_several_communicators_are_ordered(busbar, tmp_path, command
     assert run["environment"].get("NCCL_LAUNCH_ORDER_IMPLICIT") == expected
 
 
+@pytest.mark.parametrize("variable,status", [({}, 0), ({"NCCL_LAUNCH_ORDER_IMPLICIT": "0"}, 4)])
+def test_communicators_in_flight_exceed_the_sms(busbar, variable, status):
+    """A GPU with the SMs of one operation, on which later calls begin first on odd ranks: without order of launches the ranks deadlock."""
+    done = busbar.run("proxy", "transformer", "--model", "gpt2_small", "--pp", 2, "--scale-counts", "0.0001", "-n", 1, "--traced-steps", 0,
+                      "--no-alone", "-T", 2, ranks=4, env={"EMU_SMS": "8", "EMU_DATA": "off", **variable})
+    assert done.returncode == status, done.stderr
+    assert ("did not end within 2 s" in done.stderr) == (status == 4)
+
+
 def test_ranks_that_share_a_gpu_divide_the_connections_of_mps(busbar, tmp_path):
     """Four ranks with 32 connections each need 128. Eight ranks keep four queues each, which suffice for this step."""
     for start, gpus in ({"ranks": 4}, ()), ({"ranks": 4, "mpirun": ()}, ()), ({"ranks": 2, "mpirun": ()}, ("-g", 2)):

@@ -106,10 +106,10 @@ static struct emu_gpu_parts parts_of(int device)
  * Returns the variable that requests such a hazard, or NULL. */
 static const char *requested_hazard(void)
 {
-    static const char *const names[] = {"EMU_HARDWARE_QUEUES", "EMU_SEND_AHEAD"};
+    static const char *const names[] = {"EMU_HARDWARE_QUEUES", "EMU_SEND_AHEAD", "EMU_SMS"};
 
     for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        if (emu_env_number(names[i], 16) > 0)
+        if (emu_env_number(names[i], 1024) > 0)
             return names[i];
     return NULL;
 }

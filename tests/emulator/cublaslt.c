@@ -156,6 +156,7 @@ struct matmul {
     double alpha, beta;
     const void *alpha_at, *beta_at; /* device pointers; NULL when the host passed the values */
     int device, sms;                /* sms: CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET; 0: all */
+    bool tf32;
     double slowness;
     struct bb_kernel_list_item item;
     struct emu_demand demand;
@@ -175,6 +176,7 @@ static int64_t matmul_ns(const struct matmul *mm)
                          (int64_t)(mm->slowness * (double)(mm->sms > 0 && mm->sms < all ? ns * all / mm->sms : ns)));
 }
 
+/* TF32 has half the rate of bfloat16, as on the GPUs since the A100. */
 static void describe(struct matmul *mm, cudaStream_t stream)
 {
     const struct lt_problem *p = &mm->problem;
@@ -182,6 +184,10 @@ static void describe(struct matmul *mm, cudaStream_t stream)
     mm->device = emu_stream_device(stream);
     mm->item.gemm = (struct bb_gemm_shape){
         .m = (int64_t)p->m, .n = (int64_t)p->n, .k = (int64_t)p->k, .batch = p->batch, .dtype = dtype_of(p->a.type)};
+    if (mm->tf32) {
+        mm->item.gemm.dtype = BB_BFLOAT16;
+        mm->item.gemm.batch *= 2;
+    }
     mm->demand = (struct emu_demand){.alone_ns = (double)matmul_ns(mm), .gemm = &mm->item};
 }
 
@@ -246,6 +252,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     if (status != CUBLAS_STATUS_SUCCESS)
         return status;
     mm.sms = ((const struct lt_desc *)desc)->sms;
+    mm.tf32 = ((const struct lt_desc *)desc)->compute == CUBLAS_COMPUTE_32F_FAST_TF32;
     mm.slowness = slowness(algo ? (int)algo->data[1] : 0);
     if (mm.problem.device_scalars) {
         mm.alpha_at = alpha;

@@ -319,7 +319,8 @@ static int begin(void)
 static const char *const shared_nics[] = {"EMU_CLUSTER=l40s-pcie-ib", "OMPI_COMM_WORLD_SIZE=2", NULL};
 static const char *const hazards[][4] = {
     {"EMU_CLUSTER=l40s-pcie-ib", "OMPI_COMM_WORLD_SIZE=2", "EMU_HARDWARE_QUEUES=1"},
-    {"EMU_CLUSTER=l40s-pcie-ib", "OMPI_COMM_WORLD_SIZE=2", "EMU_SEND_AHEAD=8"}};
+    {"EMU_CLUSTER=l40s-pcie-ib", "OMPI_COMM_WORLD_SIZE=2", "EMU_SEND_AHEAD=8"},
+    {"EMU_CLUSTER=l40s-pcie-ib", "OMPI_COMM_WORLD_SIZE=2", "EMU_SMS=8"}};
 
 static void run_job(void **state)
 {
@@ -331,7 +332,7 @@ static void hazards_are_refused_on_job_timelines(void **state)
     struct child child;
 
     (void)state;
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 3; i++) {
         child_run(&child, begin, hazards[i]);
         assert_int_equal(child.status, 2);
         assert_non_null(strstr(child.err, hazards[i][2]));

@@ -1,8 +1,19 @@
 /*
  * test_host_gpu.cpp - host_gpu: threads synchronise at barriers and in shuffles, reading the clock advances it, and
- * invalid kernels are reported by name.
+ * invalid kernels are reported by name. The check kernels use few atomic operations, which only their source shows.
  */
 #include "host_gpu.h"
+
+static int n_atomics;
+
+static unsigned long long counted_add(unsigned long long *p, unsigned long long x)
+{
+    n_atomics++;
+    return atomicAdd(p, x);
+}
+#define atomicAdd counted_add
+#include "cuda/data/data_kernels.cuh"
+#undef atomicAdd
 
 #include <setjmp.h>
 #include <signal.h>
@@ -167,12 +178,34 @@ static void errors_name_the_kernel(void **)
     }
 }
 
+/* Two blocks of three warps; the last warp of the second block checks nothing. */
+static void check_kernels_add_once_per_warp(void **)
+{
+    const struct bb_pattern pattern = {0, 1, BB_COPY, 1, BB_UNSIGNED, 0, 0};
+    const struct bb_expect copy = {0, 0, 1000, 0};
+    unsigned char bytes[THREADS + 54] = {0};
+    struct bb_verdict verdict = {};
+    const struct bb_check_bytes_args by_byte = {bytes, sizeof bytes, 0, &verdict};
+    const struct bb_check_args by_element = {bytes, sizeof bytes, pattern, copy, &verdict};
+
+    n_atomics = 0;
+    run("bytes", dim3(2), dim3(THREADS), host_gpu_thread<struct bb_check_bytes_args, bb_check_bytes_kernel>, &by_byte);
+    assert_true(n_atomics == 5 && verdict.checked == sizeof bytes);
+    for (size_t i = 0; i < sizeof bytes; i++)
+        bb_store(bytes, 1, i, bb_expected(&pattern, &copy, i));
+    run("elements", dim3(2), dim3(THREADS), host_gpu_thread<struct bb_check_args, bb_check_kernel>, &by_element);
+    assert_true(n_atomics == 10 && verdict.checked == 2 * sizeof bytes && verdict.wrong == 0);
+}
+
 int main()
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(blocks_share_memory_across_barriers), cmocka_unit_test(shuffles_stay_within_warps),
-        cmocka_unit_test(grids_and_blocks_have_three_dimensions),   cmocka_unit_test(reading_the_clock_advances_time),
+        cmocka_unit_test(blocks_share_memory_across_barriers),
+        cmocka_unit_test(shuffles_stay_within_warps),
+        cmocka_unit_test(grids_and_blocks_have_three_dimensions),
+        cmocka_unit_test(reading_the_clock_advances_time),
         cmocka_unit_test(errors_name_the_kernel),
+        cmocka_unit_test(check_kernels_add_once_per_warp),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,6 +2,7 @@
 #include "hazards.h"
 
 #include "choice.h"
+#include "cost.h"
 #include "windows.h"
 
 #include "../engine.h"
@@ -10,6 +11,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 enum {
@@ -204,6 +206,94 @@ void en_fifo_free(struct en_plan *plan)
     plan->fifo_bytes = 0;
     pthread_cond_broadcast(&plan->comm->changed);
     pthread_mutex_unlock(&plan->comm->lock);
+}
+
+/* ---- CTAs against SMs ---- */
+
+enum { DEVICES = 64, OVERTAKING_MS = 20 };
+
+/* The devices of this process. begun: the latest launch that has begun. */
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    struct {
+        int used;
+        uint64_t issued, begun;
+    } device[DEVICES];
+} sms = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+
+static int sms_of_device(void)
+{
+    return emu_env_number("EMU_SMS", 1024);
+}
+
+static bool launches_in_order(void)
+{
+    const char *value = getenv("NCCL_LAUNCH_ORDER_IMPLICIT");
+
+    return value && atoi(value) != 0;
+}
+
+void en_sms_issue(struct en_plan *plan)
+{
+    if (sms_of_device() == 0)
+        return;
+    pthread_mutex_lock(&sms.lock);
+    plan->launch = ++sms.device[plan->comm->device].issued;
+    pthread_mutex_unlock(&sms.lock);
+}
+
+/* Without order, GPUs may begin launches of different streams in any order: on odd ranks a launch lets later ones begin
+ * before it. An operation that is larger than the GPU begins when nothing else runs. */
+static bool may_begin(const struct en_plan *plan, int waited_ms)
+{
+    const int device = plan->comm->device, used = sms.device[device].used;
+    const uint64_t issued = sms.device[device].issued, begun = sms.device[device].begun;
+
+    if (used > 0 && used + en_channels(plan->comm) > sms_of_device())
+        return false;
+    if (plan->launch == 0)
+        return true;
+    if (launches_in_order())
+        return plan->launch <= begun + 1;
+    return emu_world_rank() % 2 == 0 || plan->launch == issued || begun > plan->launch || waited_ms >= OVERTAKING_MS;
+}
+
+enum en_end en_sms_take(struct en_plan *plan)
+{
+    ncclComm_t comm = plan->comm;
+    const int device = comm->device;
+    enum en_end end = EN_GO;
+
+    if (sms_of_device() == 0)
+        return EN_GO;
+    pthread_mutex_lock(&sms.lock);
+    for (int ms = 0; end == EN_GO && !may_begin(plan, ms); ms++) {
+        struct timespec at;
+
+        clock_gettime(CLOCK_REALTIME, &at);
+        at.tv_nsec += 1000000;
+        at.tv_sec += at.tv_nsec / 1000000000;
+        at.tv_nsec %= 1000000000;
+        pthread_cond_timedwait(&sms.changed, &sms.lock, &at);
+        end = emu_stopping() ? EN_STOPPING : atomic_load(&comm->stop_flag) ? EN_ABORTED : EN_GO;
+    }
+    sms.device[device].used += en_channels(comm);
+    if (plan->launch > sms.device[device].begun)
+        sms.device[device].begun = plan->launch;
+    pthread_cond_broadcast(&sms.changed);
+    pthread_mutex_unlock(&sms.lock);
+    return end;
+}
+
+void en_sms_free(struct en_plan *plan)
+{
+    if (sms_of_device() == 0)
+        return;
+    pthread_mutex_lock(&sms.lock);
+    sms.device[plan->comm->device].used -= en_channels(plan->comm);
+    pthread_cond_broadcast(&sms.changed);
+    pthread_mutex_unlock(&sms.lock);
 }
 
 /* ---- ranks that only send ---- */

@@ -20,6 +20,13 @@ ncclResult_t en_connect_wait(ncclComm_t comm);
 void en_fifo_take(struct en_plan *plan);
 void en_fifo_free(struct en_plan *plan);
 
+/* EMU_SMS: the operations of a device share its SMs, one for each of their CTAs. en_sms_issue numbers the launches in the
+ * order of the calls; en_sms_take waits until the SMs of an operation are free, and with NCCL_LAUNCH_ORDER_IMPLICIT=1
+ * until all earlier launches have begun; en_sms_free releases them at its end. */
+void en_sms_issue(struct en_plan *plan);
+enum en_end en_sms_take(struct en_plan *plan);
+void en_sms_free(struct en_plan *plan);
+
 /* When a collective begins on this rank. own_ns: arrival of this rank; latest_ns: latest arrival of all ranks. With
  * EMU_SEND_AHEAD a rank that only sends does not wait for the receivers, as long as their buffers have space. Called
  * on the thread of the running operation. */

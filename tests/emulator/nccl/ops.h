@@ -77,6 +77,7 @@ struct en_plan {
     cudaStream_t *streams; /* without duplicates */
     int n_streams;
     size_t fifo_bytes; /* reserved in the work FIFO */
+    uint64_t launch;   /* EMU_SMS: number of the launch on its device, from 1; 0: captured */
     struct emu_demand demand;
     struct emu_peers peers; /* valid if comm->on_job_timeline */
     struct emu_message *messages;

@@ -89,8 +89,11 @@ static int64_t run_plan(void *arg, int64_t ready_ns)
     now = comm->last_end_ns > now ? comm->last_end_ns : now;
     comm->extra_ns = plan->demand.extra_ns;
     now += en_mixing_ns(plan);
+    const enum en_end fits = en_sms_take(plan);
+    end = end == EN_GO ? fits : end;
     if (end == EN_GO)
         end = run_tasks(plan, &now);
+    en_sms_free(plan);
     if (end == EN_BROKEN)
         en_report_broken(comm);
     if (plan->demand.peers != NULL) {
@@ -198,8 +201,10 @@ ncclResult_t en_plan_enqueue(struct en_plan *plan, int64_t host_ns)
             cuda = chain_captured(plan);
         else
             en_fifo_take(plan);
-        if (!captured)
+        if (!captured) {
             en_order_append(plan->comm, &plan->ticket);
+            en_sms_issue(plan);
+        }
         if (cuda == cudaSuccess)
             cuda = enqueue_on_device(plan, &op);
         if (cuda != cudaSuccess)

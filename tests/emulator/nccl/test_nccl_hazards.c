@@ -1,6 +1,7 @@
 /*
  * test_nccl_hazards.c - NCCL calls that block the host: the first collective until its peers call it, and work that
- * exceeds the FIFO. Rank 1 arrives late, in wall clock time; rank 0 measures its calls.
+ * exceeds the FIFO. Rank 1 arrives late, in wall clock time; rank 0 measures its calls. Operations of two communicators
+ * that wait for each other's SMs.
  */
 #include "ranks.h"
 
@@ -117,11 +118,61 @@ static void test_work_fifo(void **state)
     unsetenv("EMU_WORK_FIFO");
 }
 
+/* ---- CTAs against SMs ---- */
+
+static void sleep_on_stream(void *unused)
+{
+    (void)unused;
+    usleep(50000);
+}
+
+/* Both ranks call the operations of two communicators in the same order, on two streams. The stream of the first
+ * operation is late on rank 0, the other stream on rank 1. */
+static int reduce_on_two_communicators(struct rank *r)
+{
+    const bool ends = *(const bool *)r->arg;
+    cudaStream_t streams[2] = {r->stream};
+    ncclComm_t comms[2] = {r->comm};
+    cudaError_t state = cudaErrorNotReady;
+    float *data;
+
+    CHECK(cudaMalloc((void **)&data, 2 * sizeof(*data)) == cudaSuccess);
+    CHECK(ncclCommSplit(r->comm, 0, r->rank, &comms[1], NULL) == ncclSuccess);
+    CHECK(cudaStreamCreateWithFlags(&streams[1], cudaStreamNonBlocking) == cudaSuccess);
+    CHECK(cudaLaunchHostFunc(streams[r->rank], sleep_on_stream, NULL) == cudaSuccess);
+    for (int i = 0; i < 2; i++)
+        CHECK(ncclAllReduce(data + i, data + i, 1, ncclFloat, ncclSum, comms[i], streams[i]) == ncclSuccess);
+    for (int ms = 0; ms < KEPT_MS && state == cudaErrorNotReady; ms += 5) {
+        usleep(5000);
+        state = cudaStreamQuery(streams[0]) == cudaSuccess ? cudaStreamQuery(streams[1]) : cudaErrorNotReady;
+    }
+    CHECK_EQ(state, ends ? cudaSuccess : cudaErrorNotReady);
+    CHECK(ncclCommAbort(comms[1]) == ncclSuccess);
+    return 0;
+}
+
+static void test_communicators_share_sms(void **state)
+{
+    const bool ends = true, hangs = false;
+
+    (void)state;
+    run_ranks(2, reduce_on_two_communicators, &ends, RANKS_ABORT, NULL);
+    setenv("EMU_SMS", "15", 1); /* each operation has 8 CTAs */
+    run_ranks(2, reduce_on_two_communicators, &hangs, RANKS_ABORT, NULL);
+    setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 1);
+    run_ranks(2, reduce_on_two_communicators, &ends, RANKS_ABORT, NULL);
+    unsetenv("NCCL_LAUNCH_ORDER_IMPLICIT");
+    setenv("EMU_SMS", "16", 1);
+    run_ranks(2, reduce_on_two_communicators, &ends, RANKS_ABORT, NULL);
+    unsetenv("EMU_SMS");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_first_collective),
         cmocka_unit_test(test_work_fifo),
+        cmocka_unit_test(test_communicators_share_sms),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,13 +3,13 @@ the options of its row and no others.
 
 pytest -s shows each error. Profiles must not be fitted to individual rows. The rows of later.json are held out for validation."""
 import json
-import pathlib
 import statistics
 
+import accuracy
 import pytest
+from accuracy import FOLDER, LATER, PUBLISHED
 
-FOLDER = pathlib.Path(__file__).parent / "reference_data"
-PUBLISHED, LATER, COLLECTIVES = (json.loads((FOLDER / name).read_text()) for name in ("published.json", "later.json", "collectives.json"))
+COLLECTIVES = json.loads((FOLDER / "collectives.json").read_text())
 # Limits of the relative error: mean of all rows, and each row whose settings are fully known ("sure") and that does not use FP8.
 MAX_MEAN, MAX_SURE = 0.10, 0.25
 PREDICTED = {}  # predictions of rows that several tests read
@@ -24,13 +24,7 @@ def predicted(busbar, row, folder):
 
 
 def predict(busbar, row, folder):
-    model = row["model"]
-    config = PUBLISHED["models"].get(model) or LATER["models"].get(model)
-    if config:
-        model = folder / f"{model}.json"
-        model.write_text(json.dumps(config))
-    done = busbar.run("plan", "transformer", "--model", model, *row["words"].split(), *["--fp8"] * row["fp8"],
-                      "--cluster", row["cluster"], "--json", "-", emulated=False, timeout=300)
+    done = busbar.run(*accuracy.arguments(row, folder), emulated=False, timeout=300)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)["predicted"]
 
@@ -103,6 +97,15 @@ def test_error_of_each_kind_of_step_is_that_of_its_published_steps(busbar, tmp_p
         values = {"steps": len(errors), "mean": mean_of(errors), "max": max(map(abs, errors)), "signed": sum(errors) / len(errors)}
         assert {k: v for k, v in band if k != "kind"} == {k: pytest.approx(v, abs=0.006) for k, v in values.items()}, band
     assert mean_of(held_out) <= 0.06 and max(map(abs, held_out)) <= 0.15 and mean_of(old) <= 0.2
+
+
+def test_the_fitting_half_of_the_published_steps_shares_no_model_of_a_publisher_with_the_testing_half():
+    halves = {}
+    for row in accuracy.STEPS:
+        halves.setdefault((row["source"].split()[0].rstrip(",:"), row["model"]), set()).add(accuracy.half(row))
+    assert len(accuracy.STEPS) == 181 and {len(of) for of in halves.values()} == {1}
+    assert [sum(accuracy.half(row) == half for row in accuracy.STEPS) for half in ("fitting", "testing")] == [70, 111]
+    assert accuracy.summary([0.1, -0.2, 0.05, -0.15, 0.5]) == "  5 rows, mean 20.0 %, bias  +6.0 %, 80 % within 20.0 %"
 
 
 def test_small_experts_are_slower_than_predicted_without_cuda_graphs(busbar, tmp_path):

@@ -17,6 +17,7 @@
 /* State of one run. An all-zero struct may be released. */
 struct run {
     struct bb_health_options options;
+    bb_forecast *forecast;
     struct bb_session session;
     struct bb_compute_context compute; /* its stream and events time all_reduce, too */
     struct bb_comm comm;               /* of all ranks */
@@ -126,18 +127,15 @@ out:
 
 /* ---- measurements ---- */
 
-static const struct bb_gemm_shape gemm = {.m = 8192, .n = 8192, .k = 8192, .batch = 1, .dtype = BB_BFLOAT16};
-enum { MEMORY_BYTES = 512 << 20 };
-
 static int measure_kernels(struct run *r, enum bb_health_test test, double *values)
 {
     const bool is_gemm = test == BB_HEALTH_GEMM;
-    const double work = is_gemm ? bb_gemm_flops(&gemm) / 1e12 : (double)MEMORY_BYTES / 1e9;
+    const double work = is_gemm ? bb_gemm_flops(&bb_health_gemm) / 1e12 : (double)BB_HEALTH_COPY / 1e9;
     struct bb_computed computed;
     int rc;
 
-    rc = is_gemm ? bb_measure_gemm(&r->compute, &gemm, &computed)
-                 : bb_measure_memcpy(&r->compute, MEMORY_BYTES, &computed);
+    rc = is_gemm ? bb_measure_gemm(&r->compute, &bb_health_gemm, &computed)
+                 : bb_measure_memcpy(&r->compute, BB_HEALTH_COPY, &computed);
     for (int rank = 0; rc == 0 && rank < r->session.world.size; rank++)
         values[r->session.world.node_of[rank] * r->health.gpus + r->gpu_of[rank]] =
             work / (r->compute.rank_stats[rank].p50 / 1e6);
@@ -284,8 +282,9 @@ static int make_nodes(struct run *r)
 }
 
 /* Predicts the results on rank 0, because the NICs of hosts may differ. */
-static int make_expectations(struct run *r, bb_forecast *forecast)
+static int make_expectations(void *arg)
 {
+    struct run *r = arg;
     struct bb_world *w = &r->session.world;
     const struct bb_machine_facts facts = {.gpu = r->session.device.name,
                                            .emulated = r->session.device.emulated,
@@ -295,15 +294,13 @@ static int make_expectations(struct run *r, bb_forecast *forecast)
                                            .one_host = w->nodes == 1};
     int rc = 0;
 
-    r->health.rounds = r->options.rounds;
-    for (int test = 0; test < BB_HEALTH_TESTS; test++)
-        r->health.skip[test] = !bb_health_has(&r->options, bb_health_tests[test].stage);
     bb_err_job_scope(1);
     if (w->rank == 0)
-        rc = bb_health_expect(&r->health, &r->options, forecast, &facts, r->source);
+        rc = bb_health_expect(&r->health, &r->options, r->forecast, &facts, r->source);
     bb_err_job_scope(0);
     TRY(bb_world_agree(w, rc, "reading --expect"));
     TRY(bb_world_bcast(w, r->health.expected, sizeof r->health.expected, 0));
+    TRY(bb_world_bcast(w, r->health.tiers, sizeof r->health.tiers, 0));
 out:
     return rc;
 }
@@ -311,7 +308,7 @@ out:
 static int prepare(struct run *r)
 {
     const size_t bytes = bb_health_size(&r->options);
-    const size_t arena = MAX(bb_gemm_layout_of(&gemm).bytes, (size_t)MEMORY_BYTES + 512);
+    const size_t arena = MAX(bb_gemm_layout_of(&bb_health_gemm).bytes, (size_t)BB_HEALTH_COPY + 512);
     const struct bb_comm_opts opts = {.blocking = true};
     struct bb_session *s = &r->session;
     int rc;
@@ -326,7 +323,7 @@ out:
     return rc;
 }
 
-static int run_health(struct run *r, bb_forecast *forecast, int argc, char **argv)
+static int run_health(struct run *r, int argc, char **argv)
 {
     const struct bb_results_head head = {.schema = "busbar.health/1", .argc = argc, .argv = argv};
     struct bb_session *s = &r->session;
@@ -334,12 +331,16 @@ static int run_health(struct run *r, bb_forecast *forecast, int argc, char **arg
 
     r->report = (struct bb_health_report){s, &r->options, &r->health, NULL, r->source};
     r->health.measure = measure;
+    r->health.expect = make_expectations;
     r->health.arg = r;
+    r->health.rounds = r->options.rounds;
+    for (int test = 0; test < BB_HEALTH_TESTS; test++)
+        r->health.skip[test] = !bb_health_has(&r->options, bb_health_tests[test].stage);
     TRY(bb_session_begin(s, &r->options.common, BB_SESSION_OBSERVED));
     TRY(bb_session_setup_gpus(s, 0));
     TRY(make_nodes(r));
     r->report.first_rank = r->first_rank;
-    TRY(make_expectations(r, forecast));
+    TRY(make_expectations(r));
     TRY(prepare(r));
     TRY(bb_session_open_results(s, &head, &bb_health_set, &r->options));
     bb_session_warn_slow_gemms(s, "EMU_DATA=off");
@@ -366,12 +367,12 @@ static int release_shared(struct run *r)
 
 int bb_health_rank_main(bb_forecast *forecast, int argc, char **argv)
 {
-    struct run r = {0};
+    struct run r = {.forecast = forecast};
     int rc = bb_opts_read(&bb_health_set, &r.options, argc, argv), end_rc = 0;
 
     if (rc != 0)
         return rc;
-    rc = run_health(&r, forecast, argc, argv);
+    rc = run_health(&r, argc, argv);
     if (bb_session_ends_on_all_ranks(&r.session, rc))
         end_rc = release_shared(&r);
     rc = bb_session_release(&r.session, rc, end_rc);

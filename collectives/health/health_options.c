@@ -86,38 +86,66 @@ bool bb_health_has(const struct bb_health_options *o, const char *stage)
 
 /* ---- expectations and duration ---- */
 
-/* Returns the facts of the machine, with the ranks of one group of a test. */
+const struct bb_gemm_shape bb_health_gemm = {.m = 8192, .n = 8192, .k = 8192, .batch = 1, .dtype = BB_BFLOAT16};
+
+/* Returns the facts of the machine, with the ranks of one group of a test among the nodes that have not failed. */
 static struct bb_machine_facts facts_of(const struct bb_health *h, struct bb_machine_facts facts,
                                         enum bb_health_test test)
 {
+    const int nodes = bb_health_active(h);
+
     facts.ranks_per_node = test == BB_HEALTH_PAIRS || test == BB_HEALTH_RAILS ? 1 : h->gpus;
     facts.concurrent = h->gpus;
-    facts.ranks = (test == BB_HEALTH_NODE ? 1 : test == BB_HEALTH_PAIRS ? 2 : h->nodes) * facts.ranks_per_node;
+    facts.ranks = (test == BB_HEALTH_NODE ? 1 : test == BB_HEALTH_PAIRS ? 2 : nodes) * facts.ranks_per_node;
+    facts.gemm = bb_health_gemm;
+    facts.copy_bytes = BB_HEALTH_COPY;
     return facts;
 }
 
-/* Predicts the bus bandwidth of one all_reduce in place. gbps: out; unchanged if the machine is unknown. */
-static int expect_all_reduce(bb_forecast *forecast, const struct bb_machine_facts *facts, const char *name,
-                             size_t bytes, double *gbps, char source[BB_HEALTH_SOURCE])
+static void read_tiers(struct bb_health *h, const json_t *predicted)
 {
+    const json_t *tiers = json_object_get(predicted, "tiers");
+
+    for (size_t i = 0; i < sizeof h->tiers / sizeof *h->tiers && i < json_array_size(tiers); i++) {
+        const json_t *tier = json_array_get(tiers, i);
+
+        h->tiers[i].nodes = (int)json_integer_value(json_object_get(tier, "nodes"));
+        h->tiers[i].oversubscription = json_real_value(json_object_get(tier, "oversubscription"));
+    }
+}
+
+/* Predicts the value of a test: of GEMM and memory by rate, otherwise one all_reduce in place. source: out; unchanged if the
+ * machine is unknown. */
+static int expect_test(struct bb_health *h, const struct bb_health_options *o, bb_forecast *forecast,
+                       const struct bb_machine_facts *facts, enum bb_health_test test, char source[BB_HEALTH_SOURCE])
+{
+    static const char *const keys[] = {[BB_HEALTH_GEMM] = "gemm_tflops", [BB_HEALTH_MEMORY] = "copy_gbps"};
     const struct bb_sweep sweep = {.colls = {BB_ALL_REDUCE},
                                    .n_colls = 1,
                                    .dtypes = {BB_FLOAT},
                                    .n_dtypes = 1,
                                    .redops = {BB_SUM},
                                    .n_redops = 1,
-                                   .min_bytes = bytes,
-                                   .max_bytes = bytes,
+                                   .min_bytes = bb_health_size(o),
+                                   .max_bytes = bb_health_size(o),
                                    .factor = 2,
                                    .in_place = true};
-    const char *cluster = NULL;
+    const struct bb_machine_facts job = facts_of(h, *facts, test);
+    const json_t *predicted, *value;
     json_t *root = NULL;
     int rc;
 
-    TRY(forecast(facts, name, &sweep, &root));
-    if (root &&
-        json_unpack(root, "{s:{s:s}, s:[{s:F}]}", "predicted", "cluster", &cluster, "results", "busbw_gbps", gbps) == 0)
-        snprintf(source, BB_HEALTH_SOURCE, "%s", cluster);
+    TRY(forecast(&job, o->expect, &sweep, &root));
+    if (!root)
+        goto out;
+    predicted = json_object_get(root, "predicted");
+    value = test <= BB_HEALTH_MEMORY
+                ? json_object_get(predicted, keys[test])
+                : json_object_get(json_array_get(json_object_get(root, "results"), 0), "busbw_gbps");
+    if (json_is_number(value))
+        h->expected[test] = json_number_value(value);
+    read_tiers(h, predicted);
+    snprintf(source, BB_HEALTH_SOURCE, "%s", json_string_value(json_object_get(predicted, "cluster")));
 out:
     json_decref(root);
     return rc;
@@ -131,12 +159,10 @@ int bb_health_expect(struct bb_health *h, const struct bb_health_options *o, bb_
     source[0] = '\0';
     for (int test = 0; test < BB_HEALTH_TESTS; test++)
         h->expected[test] = NAN;
-    for (int test = BB_HEALTH_NODE; test < BB_HEALTH_TESTS; test++) {
-        const struct bb_machine_facts job = facts_of(h, *facts, (enum bb_health_test)test);
-
+    for (int test = 0; test < BB_HEALTH_TESTS; test++) {
         if (!bb_health_runs(h, (enum bb_health_test)test))
             continue;
-        TRY(expect_all_reduce(forecast, &job, o->expect, bb_health_size(o), &h->expected[test], source));
+        TRY(expect_test(h, o, forecast, facts, (enum bb_health_test)test, source));
         if (!source[0])
             return 0;
     }
@@ -185,16 +211,16 @@ static int print_plan(const struct bb_health_options *o, bb_forecast *forecast)
         h.skip[test] = !bb_health_has(o, bb_health_tests[test].stage);
     TRY(bb_health_expect(&h, o, forecast, &facts, source));
     printf("# %d nodes of %d GPUs; expected by %s\n", h.nodes, h.gpus, source);
-    printf("#%-9s  %-24s %6s  %9s  %8s\n", "stage", "test", "rounds", "expected", "planned");
-    printf("#%-9s  %-24s %6s  %9s  %8s\n", "", "", "", "(GB/s)", "(s)");
+    printf("#%-9s  %-24s %6s  %9s %-7s  %8s\n", "stage", "test", "rounds", "expected", "", "planned");
+    printf("#%-9s  %-24s %6s  %9s %-7s  %8s\n", "", "", "", "", "", "(s)");
     for (int test = 0; test < BB_HEALTH_TESTS; test++)
         if (bb_health_runs(&h, (enum bb_health_test)test)) {
             char gbps[32] = "-";
 
             if (isfinite(h.expected[test]))
                 snprintf(gbps, sizeof gbps, "%.1f", h.expected[test]);
-            printf(" %-9s  %-24s %6d  %9s  %8.1f\n", bb_health_tests[test].stage, bb_health_tests[test].name,
-                   bb_health_rounds(&h, (enum bb_health_test)test), gbps,
+            printf(" %-9s  %-24s %6d  %9s %-7s  %8.1f\n", bb_health_tests[test].stage, bb_health_tests[test].name,
+                   bb_health_rounds(&h, (enum bb_health_test)test), gbps, bb_health_tests[test].unit,
                    bb_health_seconds(&h, o, (enum bb_health_test)test));
             all += bb_health_seconds(&h, o, (enum bb_health_test)test);
         }

@@ -23,11 +23,15 @@ extern const struct bb_opts bb_health_set;
 /* bb_health_size - return the bytes of a collective. */
 size_t bb_health_size(const struct bb_health_options *o);
 
+/* The GEMM of stage gpu, and the bytes that its copy reads and writes. */
+extern const struct bb_gemm_shape bb_health_gemm;
+enum { BB_HEALTH_COPY = 512 << 20 };
+
 /* bb_health_has - return whether a stage is to be run. */
 bool bb_health_has(const struct bb_health_options *o, const char *stage);
 
 /*
- * bb_health_expect - predict the bus bandwidth of each collective for h->nodes nodes with h->gpus GPUs.
+ * bb_health_expect - predict the value of each test for the nodes that have not failed, and set h->tiers.
  *   facts    machine; this function sets ranks and ranks_per_node
  *   source   out: description of the machine; "": unknown, and h->expected is NaN
  *   Returns  0, or a negative error code after printing an error

@@ -35,6 +35,13 @@ static const char *part_text(const struct bb_health_report *r, const struct bb_h
     case BB_HEALTH_A_RAIL:
         snprintf(text, 256, f->test == BB_HEALTH_RAILS ? "rail of GPU %d" : "rail of GPU %d on most nodes", f->gpu);
         break;
+    case BB_HEALTH_A_LEAF:
+        snprintf(text, 256, "leaf switch of %s to %s%s", host_of(r, f->node), host_of(r, f->other),
+                 2 * (f->other - f->node + 1) >= bb_health_active(r->health) ? ", or of the other nodes" : "");
+        break;
+    case BB_HEALTH_FABRIC:
+        snprintf(text, 256, "fabric");
+        break;
     case BB_HEALTH_ALL:
         snprintf(text, 256, f->test == BB_HEALTH_WHOLE ? "all nodes together" : "most of the cluster");
         break;
@@ -56,7 +63,9 @@ static const char *reason_text(const struct bb_health_finding *f, char text[256]
     else
         snprintf(text, 256, "%s %.4g %s, %.0f %% of the %s %.4g%s", test->name, f->value, test->unit,
                  100 * f->value / reference, expects ? "expected" : "peers' median", reference,
-                 f->part == BB_HEALTH_ALL ? ": a common cause, or the wrong profile" : "");
+                 f->part == BB_HEALTH_ALL                                     ? ": a common cause, or the wrong profile"
+                 : f->part == BB_HEALTH_A_LEAF || f->part == BB_HEALTH_FABRIC ? ": only while all pairs run at once"
+                                                                              : "");
     return text;
 }
 
@@ -75,8 +84,11 @@ void bb_health_print_head(const struct bb_health_report *r)
         return;
     if (r->session->device.emulated)
         fprintf(out, "# emulated GPUs: all values come from a model, none is a measurement of hardware\n");
-    fprintf(out, "# expected: %s\n",
-            r->source[0] ? r->source : "unknown machine, GPUs and nodes are compared with each other");
+    fprintf(
+        out, "# expected: %s\n",
+        r->source[0]
+            ? r->source
+            : "unknown machine: GPUs and nodes are compared with each other, so what slows all of them is not found");
     fprintf(out, "# planned:");
     for (int test = 0; test < BB_HEALTH_TESTS; test++)
         if (planned_s(r, test) > 0) {
@@ -104,7 +116,6 @@ static void print_tests(const struct bb_health_report *r)
     const struct bb_health *h = r->health;
 
     for (int test = 0; test < BB_HEALTH_TESTS; test++) {
-        const bool is_partial = test >= BB_HEALTH_RAILS && count_nodes(h, BB_HEALTH_FAIL) > 0;
         const double median = h->median[test], expected = h->expected[test];
 
         if (isnan(median) && !bb_health_runs(h, (enum bb_health_test)test))
@@ -115,9 +126,10 @@ static void print_tests(const struct bb_health_report *r)
         else
             fprintf(out, "median %.4g %s", median, bb_health_tests[test].unit);
         if (isfinite(median) && isfinite(expected))
-            fprintf(out, ", expected %.4g%s%s", expected,
-                    is_partial ? " with all nodes, of which some took no part" : "",
-                    !is_partial && median > 1.15 * expected ? "; warning: wrong profile?" : "");
+            fprintf(out, ", expected %.4g%s", expected,
+                    test > BB_HEALTH_MEMORY && median > 1.15 * expected ? "; warning: wrong profile?" : "");
+        if (isfinite(median) && test >= BB_HEALTH_RAILS && bb_health_active(h) < h->nodes)
+            fprintf(out, ", %d of %d nodes", bb_health_active(h), h->nodes);
         fprintf(out, "\n");
     }
 }

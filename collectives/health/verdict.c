@@ -3,6 +3,7 @@
 
 #include "bootstrap/base/alloc.h"
 #include "bootstrap/base/stats.h"
+#include "collectives/health/at_once.h"
 #include "collectives/p2p/pair_schedule.h"
 
 #include <math.h>
@@ -18,7 +19,7 @@ const struct bb_health_test_row bb_health_tests[BB_HEALTH_TESTS] = {
     [BB_HEALTH_WHOLE] = {"whole", "all_reduce of all GPUs", "GB/s", BB_HEALTH_ALL},
 };
 const char *const bb_health_levels[] = {"ok", "unknown", "warn", "fail", NULL};
-const char *const bb_health_parts[] = {"gpu", "node", "nic", "path", "rail", "all", NULL};
+const char *const bb_health_parts[] = {"gpu", "node", "nic", "path", "rail", "leaf", "fabric", "all", NULL};
 
 /* ---- the rule ---- */
 
@@ -126,7 +127,7 @@ static bool is_active(const struct bb_health *h, int node)
     return bb_health_node_level(h, node) != BB_HEALTH_FAIL;
 }
 
-static int count_active(const struct bb_health *h)
+int bb_health_active(const struct bb_health *h)
 {
     int n = 0;
 
@@ -151,7 +152,8 @@ static int compare_findings(const void *left, const void *right)
     return ratio_of(a) < ratio_of(b) ? -1 : ratio_of(a) > ratio_of(b);
 }
 
-enum { TRIES = 3 };
+/* ALONE_MAX: number of nodes, and of paths, that are measured again alone, because each takes measurements of its own */
+enum { TRIES = 3, ALONE_MAX = 16 };
 
 /* Returns a finding about a value, which applies to no node and GPU. */
 static struct bb_health_finding finding_of(const struct bb_health *h, enum bb_health_test test, const struct peers *p,
@@ -180,6 +182,7 @@ struct series {
     double *values[TRIES];
     int tries; /* number of measurements */
     struct peers peers;
+    bool has_reference; /* GPUs are judged by their peers, and the peers by the expectation */
 };
 
 static size_t count_values(const struct bb_health *h)
@@ -222,6 +225,10 @@ static struct bb_health_finding judge_unit(const struct series *s, size_t unit)
     for (int i = 0; i < s->tries; i++)
         values[i] = s->values[i][unit];
     f = finding_of(s->h, s->test, &s->peers, median_of(values, (size_t)s->tries));
+    if (s->has_reference) {
+        f.expected = NAN;
+        f.level = judge(f.value, NAN, &s->peers);
+    }
     if (is_of_node(&f))
         f.node = at / s->h->gpus;
     if (s->part == BB_HEALTH_A_GPU || s->part == BB_HEALTH_A_RAIL)
@@ -236,29 +243,38 @@ static bool is_explained(const struct bb_health *h, const struct bb_health_findi
         const struct bb_health_finding *e = &h->findings[i];
 
         if ((e->test == BB_HEALTH_PAIRS || e->test == BB_HEALTH_RAILS) && e->test < f->test && e->level >= f->level &&
-            (f->gpu < 0 || e->gpu == f->gpu) && (!is_of_node(e) || is_active(h, e->node)))
+            (f->gpu < 0 || e->gpu == f->gpu || e->gpu < 0) && (!is_of_node(e) || is_active(h, e->node)))
             return true;
     }
     return false;
 }
 
-/* Adds the findings of a test with suspects. If most units are suspects, one finding replaces theirs: the cause is common, or
- * the expectation is wrong. */
+/* Returns whether the typical GPU is slow. */
+static bool is_common(const struct series *s)
+{
+    return s->has_reference && finding_of(s->h, s->test, &s->peers, s->peers.median).level != BB_HEALTH_OK;
+}
+
+/* Adds the findings of a test with suspects. If the typical GPU is slow, or most other units are suspects, one finding is
+ * about all of them: the cause is common, or the expectation is wrong. */
 static void add_units(const struct series *s)
 {
     struct bb_health_finding *found, common = finding_of(s->h, s->test, &s->peers, s->peers.median);
     size_t n = 0;
 
     BB_NEW(found, s->units + 1);
+    common.part = BB_HEALTH_ALL;
     for (size_t u = 0; u < s->units; u++) {
         found[n] = judge_unit(s, u);
-        common.level = MAX(common.level, found[n].level);
         n += found[n].level != BB_HEALTH_OK;
     }
     if (s->part != BB_HEALTH_A_GPU && s->units > 1 && 2 * n > s->peers.n) {
-        common.part = BB_HEALTH_ALL;
-        found[0] = common;
-        n = 1;
+        for (size_t i = 0; i < n; i++)
+            common.level = MAX(common.level, found[i].level);
+        n = 0;
+        found[n++] = common;
+    } else if (is_common(s)) {
+        found[n++] = common;
     }
     for (size_t i = 0; i < n; i++)
         if (!is_explained(s->h, &found[i]))
@@ -270,7 +286,7 @@ static int test_units(struct bb_health *h, enum bb_health_test test)
 {
     const enum bb_health_part part = bb_health_tests[test].part;
     struct series s = {.h = h, .test = test, .part = part, .units = 1, .stride = 1};
-    bool suspect = false;
+    bool suspect;
     int rc;
 
     s.units = part == BB_HEALTH_A_GPU    ? count_values(h)
@@ -283,6 +299,8 @@ static int test_units(struct bb_health *h, enum bb_health_test test)
     h->median[test] = s.peers.median;
     if (part == BB_HEALTH_A_GPU)
         s.peers = peers_of_gpus(s.values[0], s.units);
+    s.has_reference = part == BB_HEALTH_A_GPU && s.peers.n >= REFERENCE_PEERS;
+    suspect = is_common(&s);
     for (size_t u = 0; u < s.units; u++)
         suspect |= judge_unit(&s, u).level != BB_HEALTH_OK;
     while (suspect && s.tries < TRIES)
@@ -308,12 +326,13 @@ struct pairs {
     int *again;       /* [nodes] partners of another measurement */
     double *retried;  /* [nodes * gpus] values of that measurement */
     struct peers all; /* of all values: against them all parts are judged, so that a slow NIC is not three paths */
-    bool *slow_rail;  /* [gpus] */
+    bool *slow_rail, *at_once; /* [gpus] slow on most nodes; of these, only while all pairs run at once */
+    bool is_shared;            /* a slow pair was fast alone */
 };
 
 int bb_health_rounds(const struct bb_health *h, enum bb_health_test test)
 {
-    const int active = count_active(h);
+    const int active = bb_health_active(h);
     int n = 1;
 
     if (test != BB_HEALTH_PAIRS)
@@ -332,6 +351,14 @@ static int measure_pairs(struct pairs *p, const int *partner, double *values)
     for (size_t i = 0; i < count_values(p->h); i++)
         p->best[i] = fmax(p->best[i], values[i]);
     return rc;
+}
+
+/* Measures one pair of nodes, and nothing else at the same time. */
+static int measure_alone(struct pairs *p, int a, int b)
+{
+    for (int n = 0; n < p->h->nodes; n++)
+        p->again[n] = n == a ? b : n == b ? a : -1;
+    return measure_pairs(p, p->again, p->retried);
 }
 
 static int measure_rounds(struct pairs *p)
@@ -420,25 +447,87 @@ static struct bb_health_finding of_pairs(const struct pairs *p, enum bb_health_p
     return f;
 }
 
-/* Finds GPU indices that are slow on more than three quarters of the nodes, which need at least three nodes: if more nodes
- * are fast with each other, the rail is not slow, but the NICs of the others. */
-static void find_rails(struct pairs *p)
+/* Measures the suspects that are left again, one after another: several that are slow at once may share a slow link. */
+static int retry_alone(struct pairs *p)
 {
-    for (int g = 0; g < p->h->gpus && p->n > 2; g++) {
-        double lowest = INFINITY;
-        int slow = 0;
+    int rc = 0, n = 0;
 
-        for (int i = 0; i < p->n; i++) {
-            slow += level_of(p, p->node[i], g) != BB_HEALTH_OK;
-            lowest = fmin(lowest, p->best[p->node[i] * p->h->gpus + g]);
-        }
-        p->slow_rail[g] = 4 * slow > 3 * p->n;
-        if (p->slow_rail[g]) {
-            const struct bb_health_finding f = of_pairs(p, BB_HEALTH_A_RAIL, -1, g, lowest);
+    for (int i = 0; i < p->n; i++)
+        n += is_suspect(p, p->node[i]);
+    for (int i = 0; i < p->n && n > 1 && n <= ALONE_MAX && rc == 0; i++) {
+        const int node = p->node[i];
+        int other;
+
+        if (!is_suspect(p, node))
+            continue;
+        for (int k = 0; k < p->h->nodes; k++)
+            p->again[k] = -1;
+        other = find_partner(p, i, 0);
+        if (other < 0)
+            continue;
+        rc = measure_alone(p, node, other);
+        p->is_shared |= !is_suspect(p, node);
+    }
+    return rc;
+}
+
+/* Returns the lowest value of a GPU index, and whether more than three quarters of the nodes are slow. */
+static bool is_slow_rail(const struct pairs *p, int gpu, double *lowest)
+{
+    int slow = 0;
+
+    *lowest = INFINITY;
+    for (int i = 0; i < p->n; i++) {
+        slow += level_of(p, p->node[i], gpu) != BB_HEALTH_OK;
+        *lowest = fmin(*lowest, p->best[p->node[i] * p->h->gpus + gpu]);
+    }
+    return p->n > 2 && 4 * slow > 3 * p->n;
+}
+
+/* Adds the finding about slow rails: one for each, or one about all. */
+static void add_rails(struct pairs *p, const double *lowest, int n)
+{
+    for (int g = 0; g < p->h->gpus && n < p->h->gpus; g++)
+        if (p->slow_rail[g] && !p->at_once[g]) {
+            const struct bb_health_finding f = of_pairs(p, BB_HEALTH_A_RAIL, -1, g, lowest[g]);
 
             bb_health_add(p->h, &f);
         }
+    if (n == p->h->gpus) {
+        const struct bb_health_finding f = of_pairs(p, BB_HEALTH_ALL, -1, -1, p->all.median);
+
+        bb_health_add(p->h, &f);
     }
+}
+
+/* Finds GPU indices that are slow on more than three quarters of the nodes, which need at least three nodes: if more nodes
+ * are fast with each other, the rail is not slow, but the NICs of the others. A pair alone shows whether the rail is slow, or
+ * what all pairs share. */
+static int find_rails(struct pairs *p)
+{
+    const int gpus = p->h->gpus;
+    double *lowest;
+    int rc = 0, slow = 0;
+
+    BB_NEW(lowest, gpus);
+    for (int g = 0; g < gpus; g++) {
+        p->slow_rail[g] = is_slow_rail(p, g, &lowest[g]);
+        slow += p->slow_rail[g];
+    }
+    if (slow == 0)
+        goto out;
+    TRY(measure_alone(p, p->node[1], p->partner[p->node[1]]));
+    for (int g = 0; g < gpus; g++) {
+        const double alone = p->retried[p->node[1] * gpus + g];
+
+        p->at_once[g] = p->slow_rail[g] && judge(alone, p->h->expected[BB_HEALTH_PAIRS], &p->all) == BB_HEALTH_OK;
+        p->is_shared |= p->at_once[g];
+        slow -= p->at_once[g];
+    }
+    add_rails(p, lowest, slow);
+out:
+    free(lowest);
+    return rc;
 }
 
 /* A node without partner has no verdict between nodes. */
@@ -476,10 +565,8 @@ static int retry_path(struct pairs *p, int a, int b, int gpu, double *value)
     double values[TRIES] = {*value};
     int rc = 0;
 
-    for (int n = 0; n < p->h->nodes; n++)
-        p->again[n] = n == a ? b : n == b ? a : -1;
     for (int try = 1; try < TRIES && rc == 0; try++) {
-        rc = p->h->measure(p->h->arg, BB_HEALTH_PAIRS, p->again, p->retried);
+        rc = measure_alone(p, a, b);
         values[try] = p->retried[a * p->h->gpus + gpu];
     }
     *value = median_of(values, TRIES);
@@ -502,9 +589,6 @@ static int slowest_gpu(const struct pairs *p, int a, int b, const double *values
     return slowest;
 }
 
-/* At most this number of paths is measured again, because each takes measurements of its own. */
-enum { PATHS_MAX = 16 };
-
 static int find_paths(struct pairs *p)
 {
     int rc = 0, paths = 0;
@@ -512,7 +596,7 @@ static int find_paths(struct pairs *p)
     for (int k = 0; k < p->rounds; k++) {
         const double *values = p->values + (size_t)k * count_values(p->h);
 
-        for (int a = 0; a < p->h->nodes && paths < PATHS_MAX; a++) {
+        for (int a = 0; a < p->h->nodes && paths < ALONE_MAX; a++) {
             const int b = p->partner[k * p->h->nodes + a], gpu = b > a ? slowest_gpu(p, a, b, values) : -1;
             struct bb_health_finding f;
 
@@ -524,6 +608,7 @@ static int find_paths(struct pairs *p)
             f.tries = TRIES;
             TRY(retry_path(p, a, b, gpu, &f.value));
             f.level = judge(f.value, f.expected, &p->all);
+            p->is_shared |= f.level == BB_HEALTH_OK;
             if (f.level != BB_HEALTH_OK)
                 bb_health_add(p->h, &f);
         }
@@ -531,6 +616,105 @@ static int find_paths(struct pairs *p)
 out:
     return rc;
 }
+
+/* ---- pairs that are slow only while all pairs run at once ---- */
+
+#define SLOW_AT_ONCE 0.93
+
+/* Returns the bus bandwidth of a pair while all pairs of its round run: leaves and pods may be oversubscribed. */
+static double expected_at_once(const struct pairs *p, const int *partner, int node)
+{
+    const double alone = p->h->expected[BB_HEALTH_PAIRS];
+    double factor = 1;
+
+    for (size_t tier = 0; tier < sizeof p->h->tiers / sizeof *p->h->tiers; tier++) {
+        const int size = p->h->tiers[tier].nodes;
+
+        for (int end = 0; end < 2 && size > 0; end++) {
+            const int group = (end == 0 ? node : partner[node]) / size;
+            int leaving = 0;
+
+            for (int n = group * size; n < MIN((group + 1) * size, p->h->nodes); n++)
+                leaving += partner[n] >= 0 && partner[n] / size != group;
+            if (node / size != partner[node] / size)
+                factor = fmin(factor, size / (leaving * p->h->tiers[tier].oversubscription));
+        }
+    }
+    return factor * (isnan(alone) ? p->all.median : alone);
+}
+
+static bool has_path(const struct bb_health *h, int a, int b)
+{
+    for (size_t i = 0; i < h->n; i++)
+        if (h->findings[i].part == BB_HEALTH_A_PATH && h->findings[i].node == a && h->findings[i].other == b)
+            return true;
+    return false;
+}
+
+/* Returns the lowest value of a pair in a round / its expectation, without GPUs that are slow alone; NaN: there is none. */
+static double ratio_at_once(const struct pairs *p, int round, int a)
+{
+    const int *partner = p->partner + round * p->h->nodes, b = partner[a];
+    const double *values = p->values + (size_t)round * count_values(p->h);
+    double lowest = NAN;
+
+    for (int g = 0; g < p->h->gpus && b >= 0 && !has_path(p->h, MIN(a, b), MAX(a, b)); g++)
+        if (p->at_once[g] ||
+            (!p->slow_rail[g] && level_of(p, a, g) == BB_HEALTH_OK && level_of(p, b, g) == BB_HEALTH_OK))
+            lowest = fmin(lowest, values[a * p->h->gpus + g] / expected_at_once(p, partner, a));
+    return lowest;
+}
+
+/* Sets the ratios of all pairs in all rounds. Returns the lowest mean of a round. n: out: number of slow pairs. */
+static double ratios_at_once(const struct pairs *p, double *ratio, int *n)
+{
+    const int nodes = p->h->nodes;
+    double lowest = 1;
+
+    *n = 0;
+    for (int k = 0; k < p->rounds; k++) {
+        double sum = 0;
+        int measured = 0;
+
+        for (int a = 0; a < nodes; a++) {
+            const double r = ratio[k * nodes + a] = ratio_at_once(p, k, a);
+
+            *n += r < SLOW_AT_ONCE && a < p->partner[k * nodes + a];
+            sum += isnan(r) ? 0 : r;
+            measured += !isnan(r);
+        }
+        lowest = fmin(lowest, measured > 0 ? sum / measured : 1);
+    }
+    return lowest;
+}
+
+/* Finds what is slow only while all pairs run at once: what consecutive nodes share, if their pairs with other nodes are at
+ * least three, and two thirds of all slow ones; otherwise the fabric, by the mean of the slowest round. */
+static void find_at_once(struct pairs *p)
+{
+    const double unloaded = p->h->expected[BB_HEALTH_PAIRS], median = p->all.median;
+    struct bb_health_finding f = of_pairs(p, BB_HEALTH_FABRIC, -1, -1, NAN);
+    struct bb_at_once shared;
+    double *ratio, reached;
+    int n;
+
+    BB_NEW(ratio, (size_t)p->rounds * (size_t)p->h->nodes);
+    reached = ratios_at_once(p, ratio, &n);
+    shared = bb_at_once_find(p->partner, ratio, p->rounds, p->h->nodes, SLOW_AT_ONCE);
+    if (shared.slow >= 3 && 3 * shared.slow >= 2 * n) {
+        f.part = BB_HEALTH_A_LEAF;
+        f.node = shared.first;
+        f.other = shared.last;
+        reached = shared.ratio;
+    }
+    f.value = reached * (isnan(unloaded) ? median : unloaded);
+    f.level = judge(reached, 1, &(struct peers){0});
+    if (f.level != BB_HEALTH_OK)
+        bb_health_add(p->h, &f);
+    free(ratio);
+}
+
+/* ---- the stage pairs ---- */
 
 /* With at most this number of nodes, every pair is measured if most nodes are suspects: a good node may have had only bad
  * partners. */
@@ -552,6 +736,7 @@ static int test_pairs(struct bb_health *h)
     BB_NEW(p.again, h->nodes);
     BB_NEW(p.retried, size);
     BB_NEW(p.slow_rail, h->gpus);
+    BB_NEW(p.at_once, h->gpus);
     for (size_t i = 0; i < size; i++)
         p.best[i] = NAN;
     TRY(measure_rounds(&p));
@@ -562,11 +747,14 @@ static int test_pairs(struct bb_health *h)
         rc = test_pairs(h);
         goto out;
     }
-    find_rails(&p);
+    TRY(find_rails(&p));
     TRY(retry_suspects(&p));
+    TRY(retry_alone(&p));
     find_nics(&p);
     find_unmeasured(&p);
     TRY(find_paths(&p));
+    if (p.is_shared)
+        find_at_once(&p);
 out:
     free(p.node);
     free(p.partner);
@@ -575,6 +763,7 @@ out:
     free(p.again);
     free(p.retried);
     free(p.slow_rail);
+    free(p.at_once);
     return rc;
 }
 
@@ -582,13 +771,16 @@ out:
 
 int bb_health_run(struct bb_health *h)
 {
-    int rc = 0;
+    int rc = 0, before = h->nodes;
 
     for (int test = 0; test < BB_HEALTH_TESTS; test++)
         h->median[test] = NAN;
     for (int test = 0; test < BB_HEALTH_TESTS && rc == 0; test++) {
-        const int active = count_active(h);
+        const int active = bb_health_active(h);
 
+        if (active > 0 && active < before && h->expect)
+            TRY(h->expect(h->arg));
+        before = active;
         if (h->skip[test] || active == 0 || (test == BB_HEALTH_NODE && h->gpus < 2) ||
             ((test == BB_HEALTH_PAIRS || test == BB_HEALTH_RAILS) && active < 2) ||
             (test == BB_HEALTH_WHOLE && active * h->gpus < 2))
@@ -597,6 +789,7 @@ int bb_health_run(struct bb_health *h)
     }
     if (h->n > 1)
         qsort(h->findings, h->n, sizeof(*h->findings), compare_findings);
+out:
     return rc;
 }
 

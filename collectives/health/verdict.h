@@ -8,7 +8,8 @@
  * median with that score. Without expectation, the median of at least three peers takes its place. The score is 0.6745 (x -
  * median) / max(MAD, 0.5 % of the median) (Iglewicz and Hoaglin, 1993). A suspect is measured twice more; two of three
  * verdicts count. Between nodes, the best of several partners counts: a slow pair of nodes that are fast with others is a
- * slow path, and a GPU index that is slow on more than three quarters of the nodes is a slow rail. A slow rail or job that a finding of an earlier stage explains is not a finding.
+ * slow path, and a GPU index that is slow on more than three quarters of the nodes is a slow rail. Pairs that are slow only
+ * while all pairs run at once share a slow link: the uplinks of a leaf switch, or the fabric. A slow rail or job that a finding of an earlier stage explains is not a finding.
  */
 #ifndef BB_COLLECTIVES_HEALTH_VERDICT_H
 #define BB_COLLECTIVES_HEALTH_VERDICT_H
@@ -38,9 +39,11 @@ enum bb_health_part {
     BB_HEALTH_A_NIC,  /* the network connection of a GPU */
     BB_HEALTH_A_PATH, /* the connection of two nodes that are fast with other nodes */
     BB_HEALTH_A_RAIL, /* the network of all GPUs with the same index */
+    BB_HEALTH_A_LEAF, /* what consecutive nodes share, such as the uplinks of a leaf switch */
+    BB_HEALTH_FABRIC, /* the network between all nodes, which is slow only while all of them send */
     BB_HEALTH_ALL     /* most of what a test measured, or the whole job */
 };
-extern const char *const bb_health_parts[]; /* "gpu", "node", "nic", "path", "rail", "all" */
+extern const char *const bb_health_parts[]; /* "gpu", "node", "nic", "path", "rail", "leaf", "fabric", "all" */
 
 /* [enum bb_health_test] the stage that the test belongs to, its name, the unit of its values, and what it judges. */
 extern const struct bb_health_test_row {
@@ -53,7 +56,7 @@ struct bb_health_finding {
     enum bb_health_test test; /* BB_HEALTH_TESTS: inventory */
     enum bb_health_part part;
     enum bb_health_level level;
-    int node, other, gpu;           /* -1: does not apply; other: the second node of a path */
+    int node, other, gpu;           /* -1: does not apply; other: the second node of a path, the last one of a leaf */
     double value, expected, median; /* median: of the peers; NaN: unknown */
     int tries;                      /* number of measurements */
     char text[160];                 /* inventory: what differs */
@@ -72,7 +75,13 @@ struct bb_health {
     int rounds;      /* pairs: number of partners of each node; 0: log2(nodes) + 1, rounded up */
     bool skip[BB_HEALTH_TESTS];
     double expected[BB_HEALTH_TESTS]; /* NaN: unknown */
+    /* leaf switches and pods: consecutive nodes that share uplinks, and the rate of their NICs / that of the uplinks */
+    struct bb_health_tier {
+        int nodes; /* 0: unknown, or none */
+        double oversubscription;
+    } tiers[2];
     bb_health_measure *measure;
+    int (*expect)(void *arg); /* sets `expected` and `tiers` again after nodes have failed; may be NULL */
     void *arg;
     struct bb_health_finding *findings; /* worst first, after bb_health_run */
     size_t n;
@@ -89,6 +98,9 @@ void bb_health_add(struct bb_health *h, const struct bb_health_finding *f);
 
 /* bb_health_node_level - return the verdict on a node. */
 enum bb_health_level bb_health_node_level(const struct bb_health *h, int node);
+
+/* bb_health_active - return the number of nodes that have not failed. */
+int bb_health_active(const struct bb_health *h);
 
 /* bb_health_rounds - return the number of measurements of a test without suspects. */
 int bb_health_rounds(const struct bb_health *h, enum bb_health_test test);

@@ -11,6 +11,7 @@
 #include "collectives/sweep/cases.h"
 #include "collectives/sweep/groups.h"
 #include "cuda/device/nics.h"
+#include "cuda/work/layer_shape.h"
 
 #include <jansson.h>
 
@@ -22,6 +23,8 @@ struct bb_machine_facts {
     int ranks, ranks_per_node; /* of one --split group; ranks_per_node: the largest number on one host */
     int concurrent;            /* ranks of a host in all concurrent groups, which share its NICs; 0: one group */
     bool one_host;             /* all ranks of the job have the same host */
+    struct bb_gemm_shape gemm; /* kernels to predict, too, for health; m 0: none */
+    size_t copy_bytes;         /* read and written by a copy in GPU memory */
 };
 
 /*

@@ -79,6 +79,23 @@ out:
     return rc;
 }
 
+/* Adds what a forecast states of the machine itself: the rates of a GEMM and of copies, and its switches. */
+static void add_machine(const struct bb_machine_facts *facts, const struct bb_cluster *c, json_t *predicted)
+{
+    const struct bb_kernel_list_item gemm = {.gemm = facts->gemm};
+    const double copy_ns = c->kernel_us * 1e3 + (double)facts->copy_bytes / bb_cluster_memory_gbps(c);
+    json_t *tiers = json_array();
+
+    for (int tier = 0; tier < BB_TIERS; tier++)
+        json_array_append_new(tiers, json_pack("{s:i, s:f}", "nodes", c->fabric.nodes[tier], "oversubscription",
+                                               c->fabric.oversubscription[tier]));
+    json_object_set_new(predicted, "tiers", tiers);
+    if (facts->gemm.m > 0)
+        json_object_set_new(predicted, "gemm_tflops",
+                            json_real(bb_gemm_flops(&facts->gemm) / 1e3 / (double)bb_cluster_kernel_ns(c, &gemm)));
+    json_object_set_new(predicted, "copy_gbps", json_real((double)facts->copy_bytes / copy_ns));
+}
+
 int bb_expectation_forecast(const struct bb_machine_facts *facts, const char *name, const struct bb_sweep *sweep,
                             json_t **root)
 {
@@ -96,6 +113,7 @@ int bb_expectation_forecast(const struct bb_machine_facts *facts, const char *na
         TRY(bb_bench_plan_run(&plan, NULL, rows));
         *root = bb_bench_plan_json(&plan, json_object(), json_incref(rows));
         json_object_set_new(json_object_get(*root, "predicted"), "cluster", json_string(text));
+        add_machine(facts, &cluster, json_object_get(*root, "predicted"));
     }
 out:
     json_decref(rows);

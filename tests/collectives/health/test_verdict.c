@@ -16,8 +16,12 @@ struct machine {
     double nic;                                                   /* factor of slow NICs */
     int slow_gpus;                                                /* GPUs below this number, on all nodes */
     int slow_nics;                                                /* the same of nodes below this number */
-    double everything;                                            /* factor of all values */
-    int measurements[BB_HEALTH_TESTS];
+    double everything;                                            /* factor of all values except those of pairs */
+    double pairs;                                                 /* factor of those */
+    int leaf, leaf_nodes;                                         /* first node of a leaf switch with uplinks for */
+    double uplinks;                                               /* this number of nodes; infinite: enough */
+    double spine; /* number of pairs that the network carries at their full rate; infinite: enough */
+    int measurements[BB_HEALTH_TESTS], expectations;
 };
 
 static const double healthy[BB_HEALTH_TESTS] = {700, 2900, 460, 48, 46, 350};
@@ -34,9 +38,25 @@ static double noise(struct machine *m)
     return sum;
 }
 
-static double pair_factor(const struct machine *m, int a, int b, int g)
+/* Returns the share of its rate that a pair gets from the uplinks of the leaf switch and from the network. */
+static double share(const struct machine *m, const int *partner, int a)
 {
-    double factor = g == m->slow_rail ? 0.8 : 1;
+    const int first = m->leaf, end = m->leaf + m->leaf_nodes;
+    int crossing = 0, pairs = 0;
+
+    for (int n = 0; n < m->h.nodes; n++) {
+        pairs += partner[n] > n;
+        crossing += partner[n] > n && (n >= first && n < end) != (partner[n] >= first && partner[n] < end);
+    }
+    if ((a >= first && a < end) == (partner[a] >= first && partner[a] < end))
+        crossing = 0;
+    return fmin(fmin(1, m->uplinks / crossing), m->spine / pairs);
+}
+
+static double pair_factor(const struct machine *m, const int *partner, int a, int g)
+{
+    const int b = partner[a];
+    double factor = m->pairs * (g == m->slow_rail ? 0.8 : 1) * share(m, partner, a);
 
     if (g == 1 && (a == m->slow_nic || b == m->slow_nic || a < m->slow_nics || b < m->slow_nics))
         factor *= m->nic;
@@ -73,7 +93,7 @@ static int measure(void *arg, enum bb_health_test test, const int *partner, doub
                 own = rails[g];
             if (test == BB_HEALTH_PAIRS)
                 own = partner[n] < n ? values[partner[n] * m->h.gpus + g] / healthy[test]
-                                     : own * pair_factor(m, n, partner[n], g);
+                                     : own * pair_factor(m, partner, n, g);
             else
                 own *= m->everything;
             *value = healthy[test] * own;
@@ -94,7 +114,10 @@ static struct machine machine_of(int nodes, double jitter, uint64_t seed)
                         .path_b = -1,
                         .slow_rail = -1,
                         .nic = 0.5,
-                        .everything = 1};
+                        .everything = 1,
+                        .pairs = 1,
+                        .uplinks = INFINITY,
+                        .spine = INFINITY};
 
     for (int test = 0; test < BB_HEALTH_TESTS; test++)
         m.h.expected[test] = test <= BB_HEALTH_MEMORY ? NAN : healthy[test];
@@ -284,6 +307,125 @@ static void test_common_cause_is_one_finding(void **state)
     bb_health_release(&m.h);
 }
 
+/* Leaves of several sizes at several places, whose uplinks carry this number of nodes. Nodes 16 to 19, and the last two, are no
+ * partners of each other in the first rounds. */
+static void test_leaf_that_is_slow_at_once_is_named(void **state)
+{
+    static const int rows[][4] = {{64, 0, 4, 1},   {64, 16, 4, 1}, {64, 40, 8, 2}, {64, 16, 16, 4}, {24, 12, 4, 1},
+                                  {12, 4, 4, 1},   {12, 0, 4, 2},  {13, 0, 4, 1},  {16, 12, 4, 1},  {64, 62, 2, 1},
+                                  {64, 16, 16, 8}, {64, 8, 8, 4},  {64, 0, 32, 8}, {24, 8, 8, 4},   {256, 32, 16, 4}};
+
+    (void)state;
+    for (uint64_t i = 0; i < 3 * ROWS(rows); i++) {
+        const int *row = rows[i / 3];
+        struct machine m = machine_of(row[0], 0.01, i);
+        const struct bb_health_finding *f;
+
+        m.leaf = row[1];
+        m.leaf_nodes = row[2];
+        m.uplinks = row[3];
+        run(&m);
+        f = find(&m, BB_HEALTH_A_LEAF, row[1], -1);
+        assert_true(f && f->other == row[1] + row[2] - 1 && f->level == BB_HEALTH_FAIL && m.h.n == 1);
+        bb_health_release(&m.h);
+    }
+}
+
+static void test_oversubscribed_leaves_are_expected(void **state)
+{
+    struct machine m = machine_of(64, 0.01, 1);
+
+    (void)state;
+    m.leaf = 16;
+    m.leaf_nodes = 8;
+    m.uplinks = 4;
+    m.h.tiers[0] = (struct bb_health_tier){8, 2};
+    run(&m);
+    assert_int_equal(m.h.n, 0);
+    m.uplinks = 2;
+    run(&m);
+    assert_true(m.h.n == 1 && find(&m, BB_HEALTH_A_LEAF, 16, -1));
+    bb_health_release(&m.h);
+}
+
+static void test_fabric_that_is_slow_at_once_is_named(void **state)
+{
+    static const double rows[][2] = {
+        {0.5, BB_HEALTH_FAIL}, {0.75, BB_HEALTH_FAIL}, {0.9, BB_HEALTH_WARN}, {1, BB_HEALTH_OK}};
+
+    (void)state;
+    for (uint64_t i = 0; i < ROWS(rows) * 5; i++) {
+        struct machine m = machine_of(NODES, 0.005, i);
+        const struct bb_health_finding *f;
+
+        m.spine = NODES / 2 * rows[i / 5][0];
+        run(&m);
+        f = find(&m, BB_HEALTH_FABRIC, -1, -1);
+        assert_true(m.h.n == (rows[i / 5][1] != BB_HEALTH_OK) && (!f || f->level == rows[i / 5][1]));
+        assert_true(!f || fabs(f->value / f->expected - rows[i / 5][0]) < 0.02);
+        bb_health_release(&m.h);
+    }
+}
+
+static void test_all_nics_slow_is_one_finding(void **state)
+{
+    struct machine m = machine_of(NODES, 0.01, 1);
+
+    (void)state;
+    m.pairs = 0.5;
+    run(&m);
+    assert_true(m.h.n == 1 && find(&m, BB_HEALTH_ALL, -1, -1)->test == BB_HEALTH_PAIRS);
+    bb_health_release(&m.h);
+}
+
+/* The rate of the emulated rails falls by 1 with each node. */
+static int expect_again(void *arg)
+{
+    struct machine *m = arg;
+
+    m->expectations++;
+    m->h.expected[BB_HEALTH_RAILS] = 100 - bb_health_active(&m->h);
+    return 0;
+}
+
+static void test_expectation_is_of_the_nodes_that_take_part(void **state)
+{
+    struct machine m = machine_of(16, 0.005, 1);
+
+    (void)state;
+    m.h.expect = expect_again;
+    m.slow_node = 7;
+    m.slow_nic = 12;
+    run(&m);
+    assert_int_equal(m.expectations, 2);
+    assert_true(m.h.expected[BB_HEALTH_RAILS] == 100 - 14 && find(&m, BB_HEALTH_ALL, -1, -1)->test == BB_HEALTH_RAILS);
+    bb_health_release(&m.h);
+}
+
+/* All GPUs at 0.77, and one at 0.9 of the others. */
+static void test_all_gpus_slow_are_one_finding(void **state)
+{
+    struct machine m = machine_of(8, 0.005, 1);
+
+    (void)state;
+    m.slow_gpus = GPUS;
+    m.slow_gpu = 5;
+    m.h.expected[BB_HEALTH_GEMM] = healthy[BB_HEALTH_GEMM];
+    run(&m);
+    assert_true(m.h.n == 2 && find(&m, BB_HEALTH_ALL, -1, -1)->level == BB_HEALTH_FAIL);
+    assert_true(find(&m, BB_HEALTH_A_GPU, 3, 5)->level == BB_HEALTH_FAIL &&
+                isnan(find(&m, BB_HEALTH_A_GPU, 3, 5)->expected));
+    bb_health_release(&m.h);
+
+    m = machine_of(1, 0.005, 1); /* two GPUs are no reference */
+    m.h.gpus = 2;
+    m.slow_gpus = 2;
+    m.h.expected[BB_HEALTH_GEMM] = healthy[BB_HEALTH_GEMM];
+    run(&m);
+    assert_true(m.h.n == 2 && find(&m, BB_HEALTH_A_GPU, 0, 0) && find(&m, BB_HEALTH_A_GPU, 0, 1));
+    bb_health_release(&m.h);
+}
+
 static void test_rounds_are_logarithmic(void **state)
 {
     static const int rows[][2] = {{2, 1}, {3, 3}, {4, 3}, {8, 4}, {64, 7}, {128, 8}, {1024, 11}};
@@ -308,6 +450,12 @@ int main(void)
         cmocka_unit_test(test_slow_majority_of_gpus_is_named),
         cmocka_unit_test(test_slow_rail_is_found_once),
         cmocka_unit_test(test_common_cause_is_one_finding),
+        cmocka_unit_test(test_leaf_that_is_slow_at_once_is_named),
+        cmocka_unit_test(test_oversubscribed_leaves_are_expected),
+        cmocka_unit_test(test_fabric_that_is_slow_at_once_is_named),
+        cmocka_unit_test(test_all_nics_slow_is_one_finding),
+        cmocka_unit_test(test_expectation_is_of_the_nodes_that_take_part),
+        cmocka_unit_test(test_all_gpus_slow_are_one_finding),
         cmocka_unit_test(test_rounds_are_logarithmic),
     };
 

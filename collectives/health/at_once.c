@@ -1,0 +1,99 @@
+/* at_once.c - see at_once.h. */
+#include "collectives/health/at_once.h"
+
+#include "bootstrap/base/alloc.h"
+#include "bootstrap/base/stats.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct rounds {
+    const int *partner;
+    const double *ratio;
+    int rounds, nodes;
+    double limit;
+};
+
+/* Returns whether a node has a partner in any round. */
+static bool takes_part(const struct rounds *r, int node)
+{
+    for (int k = 0; k < r->rounds; k++)
+        if (r->partner[k * r->nodes + node] >= 0)
+            return true;
+    return false;
+}
+
+/* Adds the next node to the range: its pairs with other nodes are counted, and those with nodes of the range no more.
+ * slow, fast: [rounds] number of pairs. Returns how well the range explains the slow pairs. */
+static double add_node(const struct rounds *r, struct bb_at_once *range, int node, int *slow, int *fast)
+{
+    double score = 0;
+
+    range->slow = 0;
+    range->last = node;
+    for (int k = 0; k < r->rounds; k++) {
+        const int at = k * r->nodes + node, other = r->partner[at];
+        const int sign = other >= range->first && other < node ? -1 : 1;
+
+        if (other >= 0 && r->ratio[at] < r->limit)
+            slow[k] += sign;
+        else if (other >= 0 && r->ratio[at] >= r->limit)
+            fast[k] += sign;
+        range->slow += slow[k];
+        score += slow[k] > 0 ? slow[k] - fast[k] : -0.25 * fast[k];
+    }
+    return score;
+}
+
+/* Returns the median ratio of the slow pairs with one end in the range. */
+static double median_of(const struct rounds *r, const struct bb_at_once *range)
+{
+    struct bb_stats stats;
+    double *slow;
+    size_t n = 0;
+
+    BB_NEW(slow, (size_t)r->rounds * (size_t)r->nodes);
+    for (int k = 0; k < r->rounds; k++)
+        for (int node = range->first; node <= range->last; node++) {
+            const int at = k * r->nodes + node, other = r->partner[at];
+
+            if (other >= 0 && (other < range->first || other > range->last) && r->ratio[at] < r->limit)
+                slow[n++] = r->ratio[at];
+        }
+    bb_stats_compute(slow, n, &stats);
+    free(slow);
+    return stats.p50;
+}
+
+struct bb_at_once bb_at_once_find(const int *partner, const double *ratio, int rounds, int nodes, double limit)
+{
+    const struct rounds r = {partner, ratio, rounds, nodes, limit};
+    struct bb_at_once best = {.first = -1, .last = -1, .ratio = NAN};
+    double most = 0;
+    int active = 0, *counts;
+
+    BB_NEW(counts, 2 * (size_t)rounds);
+    for (int node = 0; node < nodes; node++)
+        active += takes_part(&r, node);
+    for (int first = 0; first < nodes; first++) {
+        struct bb_at_once range = {.first = first};
+        int size = 0;
+
+        memset(counts, 0, 2 * (size_t)rounds * sizeof *counts);
+        for (int node = first; node < nodes && 2 * size < active && takes_part(&r, first); node++) {
+            const double score = add_node(&r, &range, node, counts, counts + rounds);
+
+            size += takes_part(&r, node);
+            if (size > 1 && 2 * size <= active && score > most) {
+                best = range;
+                most = score;
+            }
+        }
+    }
+    free(counts);
+    if (best.first >= 0)
+        best.ratio = median_of(&r, &best);
+    return best;
+}

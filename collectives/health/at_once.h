@@ -1,0 +1,25 @@
+/*
+ * at_once.h - finds which nodes share a slow link: pairs of nodes that are fast alone, but slow while all pairs run at once.
+ * A pure module.
+ */
+#ifndef BB_COLLECTIVES_HEALTH_AT_ONCE_H
+#define BB_COLLECTIVES_HEALTH_AT_ONCE_H
+
+/* Consecutive nodes whose pairs with other nodes are slow, such as the nodes of a leaf switch with slow uplinks. */
+struct bb_at_once {
+    int first, last; /* nodes; -1: none */
+    int slow;        /* number of slow pairs between one of these nodes and another node */
+    double ratio;    /* their median; NaN: none */
+};
+
+/*
+ * bb_at_once_find - find the nodes that explain the slow pairs best: at least two nodes, and at most half of those with a
+ * partner. Of their pairs with other nodes in a round, which share the link, the slow ones count for them and the others
+ * against them. If all are fast, there may be too few of them in this round, and they count a quarter.
+ *   partner  [rounds][nodes] the partner of each node; -1: none
+ *   ratio    [rounds][nodes] value of each pair / its expectation, at both ends; NaN: the pair does not count
+ *   limit    a pair is slow below this ratio
+ */
+struct bb_at_once bb_at_once_find(const int *partner, const double *ratio, int rounds, int nodes, double limit);
+
+#endif

@@ -2,7 +2,7 @@
 # setup.sh - installs missing dependencies, then configures and builds busbar.
 #
 #   sh bootstrap/setup.sh [--demo | --tests] [PRESET...]       presets: release (default), debug, sanitize,
-#                                                              mpich (in addition to Open MPI, for the MPICH tests)
+#                                                              mpich (build/ must exist, with --tests; adds programs for MPICH to it)
 #
 # By default, setup.sh builds the program for all supported GPUs, and the emulated GPUs. --tests also builds the unit tests.
 # --demo builds less, but the build can be installed: device code only for this machine's GPUs, and the emulated GPUs only if
@@ -67,10 +67,10 @@ configure() {
     printf '%s\n%s\n' "$wanted" "$CMAKE_FLAGS" >"$2/setup.flags"
 }
 
-# build FOLDER - builds the folder; on failure, prints the output of the failed steps and exits.
+# build FOLDER [TARGET] - builds the folder; on failure, prints the output of the failed steps and exits.
 build() {
     begin_step "building $1/"
-    { NINJA_STATUS='[%f/%t] ' cmake --build "$1" 2>&1 && echo 0 >"$1/build.status" || echo 1 >"$1/build.status"; } |
+    { NINJA_STATUS='[%f/%t] ' cmake --build "$1" ${2:+--target "$2"} 2>&1 && echo 0 >"$1/build.status" || echo 1 >"$1/build.status"; } |
         count_progress >"$1/build.log"
     if [ "$(cat "$1/build.status")" = 0 ]; then end_step ''; else
         end_step ', FAILED'
@@ -83,7 +83,15 @@ get_packages $goal
 get_report
 case "$presets " in *" mpich "*) get_mpich ;; esac
 for preset in ${presets:-release}; do
-    case $preset in release) folder=build ;; *) folder=build-$preset ;; esac
+    case $preset in
+    mpich)
+        run_step configure "configuring build/ with MPICH" cmake build
+        build build mpich
+        continue
+        ;;
+    release) folder=build ;;
+    *) folder=build-$preset ;;
+    esac
     configure "$preset" $folder
     build $folder
 done

@@ -1,6 +1,6 @@
 """bench, proxy and failing jobs under the mpirun of each MPI implementation that has a build.
 
-The builds are the build under test and build-mpich (made by `sh bootstrap/setup.sh mpich`; BUSBAR_MPICH_BUILD names another folder)."""
+The builds are the build under test and build/mpich (made by `sh bootstrap/setup.sh mpich`; BUSBAR_MPICH_BUILD names another folder)."""
 import json
 import os
 import pathlib
@@ -10,7 +10,7 @@ import subprocess
 import pytest
 from conftest import BUILD, ROOT, Busbar
 
-MPICH = pathlib.Path(os.environ.get("BUSBAR_MPICH_BUILD", ROOT / "build-mpich")).resolve()
+MPICH = pathlib.Path(os.environ.get("BUSBAR_MPICH_BUILD", BUILD / "mpich")).resolve()
 SMALL = ("bench", "all_reduce", "-b", "1K", "-e", "64K", "-f", "8", "-n", "2", "--repeats", "2")
 
 

@@ -6,7 +6,7 @@
 #   run.sh bench/c-comm-init ...      the cases whose names begin like this
 #   run.sh --sweep-calls [bench/cudaMalloc ...]   each library call fails in turn, on one rank and on all
 #   run.sh --many 64 256 1024         jobs with this many ranks: see many_ranks.py
-# Environment: BUSBAR_BUILD=build-mpich selects a build with MPICH and its launcher, FAULT_LAUNCHER=srun selects fake_srun.py,
+# Environment: BUSBAR_BUILD=build/mpich selects a build with MPICH and its launcher, FAULT_LAUNCHER=srun selects fake_srun.py,
 # FAULT_WORKERS is the number of jobs that run at the same time.
 set -u
 cd "$(dirname "$0")/../.."

@@ -180,6 +180,9 @@ def test_last_line_and_warnings_name_what_was_slow(busbar, calibrate, tmp_path):
     assert warnings[0].startswith("busbar: warning: slow_p2p.json: slow when measured: rank 3 (vm-node1): bandwidth ")
     assert re.match(r"busbar: warning: messages between nodes: \d+ % of the times differ by more than 20 % from the fit, most of all "
                     r"message of 32 MiB between nodes in slow_p2p.json: measured 2\d+\.\d us, fitted 1\d+\.\d us$", warnings[1])
+    plan = busbar.run("plan", "all_reduce", "--ranks", 4, "--sizes", "1K", "--cluster", tmp_path / "mine.json", emulated=False).stdout
+    assert "predicted for mine (emulated) (DOES NOT HOLD for messages between nodes) (modelled" in plan
+    assert last.endswith("; another starting profile may hold, try: --from NAME (busbar list clusters)")
     assert last.startswith("# accuracy: DOES NOT HOLD for messages between nodes; ") and "; slow when measured: rank 3 (vm-node1): " in last
     assert summary["accuracy"]["other_worst_percent"] == pytest.approx(50, abs=2) and summary["files"][1]["slow"] in last
     done, _, summary = calibrate("slow_compute.json")
@@ -597,10 +600,12 @@ def test_sizes_below_the_log_are_no_further_off_than_those_of_the_starting_profi
 def test_a_variant_that_nccl_chose_at_large_sizes_is_not_predicted_at_small_ones(busbar, calibrate, tmp_path):
     large = ((8 << 20, 83), (32 << 20, 199.3), (128 << 20, 586.4), (512 << 20, 2151), (2 << 30, 7939), (16 << 30, 62648))
     (tmp_path / "h.log").write_text(h100_log(rows=[*((size, 25) for size in (8, 64, 1024, 8192, 65536)), (1 << 20, 35), *large]))
-    calibrate(tmp_path / "h.log")
-    plan = busbar.json("plan", "all_reduce", "--sizes", "8", "--ranks", 8, "--cluster", tmp_path / "mine.json", "--placement",
+    done, profile, _ = calibrate(tmp_path / "h.log")
+    plan = busbar.json("plan", "all_reduce", "--sizes", "8,8M", "--ranks", 8, "--cluster", tmp_path / "mine.json", "--placement",
                        "out_of_place", tmp_path=tmp_path, emulated=False)
-    assert plan["results"][0]["time_us"]["p50"] == pytest.approx(25, rel=0.05)
+    assert [row["time_us"]["p50"] for row in plan["results"]] == [pytest.approx(25, rel=0.05), pytest.approx(83, rel=0.03)]
+    nvls = next(v for v in profile["nccl"] if v["algorithm"] == "nvls")
+    assert nvls["min_bytes"] == 8 << 20 and nvls["base_us"] == 0 and "nvls Simple below 8 MiB" in done.stdout
 
 
 def test_one_disturbed_size_does_not_spoil_the_profile(busbar, calibrate, tmp_path):
@@ -614,8 +619,10 @@ def test_one_disturbed_size_does_not_spoil_the_profile(busbar, calibrate, tmp_pa
     for hosts in ("a", "ab", "abcd"):
         rows = [(size, us * (3 if (hosts, size) == ("ab", 8 << 20) else 1)) for size, us in plan(8 * len(hosts), sizes, "h100-sxm-ib")]
         (tmp_path / f"{hosts}.log").write_text(h100_log(hosts, rows=rows))
-    done, _, _ = calibrate(*(tmp_path / f"{hosts}.log" for hosts in ("a", "ab", "abcd")))
+    done, profile, _ = calibrate(*(tmp_path / f"{hosts}.log" for hosts in ("a", "ab", "abcd")))
     assert "most of all all_reduce 8 MiB on 16 ranks in " in done.stderr
+    (measured,) = [v for v in profile["nccl"] if (v["algorithm"], v["protocol"]) == ("tree", "LL128")]
+    assert "inter_from" not in measured  # it has rows, which the values of the starting profile fit best
     for size, us in plan(32, "8K,1M,64M", tmp_path / "mine.json"):
         assert us == pytest.approx(dict(plan(32, size, "h100-sxm-ib"))[size], rel=0.05), size
 

@@ -93,7 +93,17 @@ static bool is_fitted(const struct bb_calibration *c, int variant, const char *k
     return false;
 }
 
-/* Names the starting profile in the variants that keep its latency and rates, within or between nodes. */
+/* Returns whether the variant has measurements within a node (inter false) or between nodes. */
+static bool is_measured(const struct bb_calibration *c, int variant, bool inter)
+{
+    for (const struct bb_calibration_row *row = c->rows; row < c->rows + c->n_rows; row++)
+        if (strcmp(row->fit->name, c->variant_names[variant]) == 0 && (row->measurement->call.nodes > 1) == inter)
+            return true;
+    return false;
+}
+
+/* Names the starting profile in the variants whose latency and rates were not measured, within or between nodes, and adds
+ * the sizes from which NCCL chooses a variant. */
 static void name_origins(const struct bb_calibration *c, json_t *root)
 {
     static const char *const places[2][2] = {{"from", ".intra_us .gbps .chunk_us"}, {"inter_from", ".inter_us .nic"}};
@@ -102,7 +112,9 @@ static void name_origins(const struct bb_calibration *c, json_t *root)
         for (int i = 0; i < 2; i++) {
             json_t *object = json_array_get(json_object_get(root, "nccl"), (size_t)variant);
 
-            if (is_fitted(c, variant, places[i][1]))
+            if (c->cluster.variants[variant].min_bytes > 0)
+                json_object_set_new(object, "min_bytes", json_integer(c->cluster.variants[variant].min_bytes));
+            if (is_measured(c, variant, i == 1) || is_fitted(c, variant, places[i][1]))
                 json_object_del(object, places[i][0]);
             else if (!json_object_get(object, places[i][0]))
                 json_object_set_new(object, places[i][0], json_string(c->base->name));
@@ -126,6 +138,7 @@ json_t *bb_calibration_profile(const struct bb_calibration_report *r)
                                 json_sprintf("%s, calibrated; parameters that were not measured are those of %s",
                                              first->device, r->calibration->base->name),
                                 "source", source_of(r));
+    const char *doubtful = bb_calibration_doubtful(r->calibration);
     const int rc = json_object_update(root, changes);
 
     json_decref(changes);
@@ -135,6 +148,9 @@ json_t *bb_calibration_profile(const struct bb_calibration_report *r)
     }
     if (first->emulated)
         json_object_set_new(root, "emulated", json_true());
+    json_object_del(root, "doubtful");
+    if (doubtful)
+        json_object_set_new(root, "doubtful", json_string(doubtful));
     set_parameters(r->calibration, root);
     name_origins(r->calibration, root);
     return root;

@@ -221,7 +221,14 @@ static void print_accuracy(const struct bb_calibration_report *r, FILE *out)
         if (e->files[f].slow[0])
             fprintf(out, "; slow when measured: %s in %s", e->files[f].slow, e->files[f].path);
     print_node_counts(e, out);
+    if (a.doubtful && r->by_device)
+        fputs("; another starting profile may hold, try: --from NAME (busbar list clusters)", out);
     fputc('\n', out);
+}
+
+const char *bb_calibration_doubtful(const struct bb_calibration *c)
+{
+    return accuracy_of(c, (struct bb_stats){0}).doubtful;
 }
 
 void bb_calibration_warn(const struct bb_calibration *c)
@@ -303,17 +310,24 @@ static void print_remarks(const struct bb_calibration *c, FILE *out)
     struct list correlated = {.out = out,
                               .title = "#\n# the measurements determine only a sum of these parameters; each of them "
                                        "was changed in proportion to its nominal value:\n"};
-    struct list penalized = {.out = out,
-                             .title = "#\n# penalized: NCCL did not choose these variants although the cost model "
-                                      "predicted that they are faster; the new profile makes them slower:\n"};
+    struct list penalized = {
+        .out = out,
+        .title = "#\n# penalized: NCCL did not choose these variants although the cost model "
+                 "predicted that they are faster; the new profile makes them slower, or excludes sizes:\n"};
 
     for (int f = 0; f < c->n_parameters; f++)
         if (c->parameters[f].correlated && c->parameters[f].fit)
             list_word(&correlated, c->parameters[f].key);
     end_list(&correlated);
     for (int w = 0; w < c->base->n_variants; w++)
-        if (c->penalized_variants[w])
-            list_word(&penalized, c->variant_names[w]);
+        if (c->penalized_variants[w]) {
+            const int bytes = c->cluster.variants[w].min_bytes;
+            char size[BB_BYTES_TEXT], text[BB_BYTES_TEXT + 64];
+
+            snprintf(text, sizeof(text), "%s%s%s", c->variant_names[w], bytes ? " below " : "",
+                     bytes ? bb_format_bytes((size_t)bytes, size) : "");
+            list_word(&penalized, text);
+        }
     end_list(&penalized);
 }
 

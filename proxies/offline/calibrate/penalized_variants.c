@@ -4,6 +4,7 @@
 #include "proxies/offline/calibrate/measurements/row_time.h"
 #include "proxies/offline/calibrate/parameters.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdint.h>
 
@@ -29,7 +30,7 @@ struct penalty {
 
 static size_t bytes_of(const struct bb_measurement *row)
 {
-    return row->call.count * bb_dtypes[row->call.dtype].bytes;
+    return bb_coll_payload_count(row->call.kind, row->call.count, row->call.ranks) * bb_dtypes[row->call.dtype].bytes;
 }
 
 static struct penalty find_penalty(const struct bb_calibration *c, int variant, size_t below)
@@ -86,10 +87,14 @@ void bb_penalize_variants(struct bb_calibration *c)
         const size_t below = smallest_choice(c, i);
         struct penalty penalty = find_penalty(c, i, below);
 
+        if (below <= INT_MAX && (penalty.base_us > 0 || penalty.rates[0] > 1 || penalty.rates[1] > 1)) {
+            c->cluster.variants[i].min_bytes = (int)below; /* its latency and rates are measured */
+            c->penalized_variants[i] = true;
+        }
+        if (below < SIZE_MAX)
+            continue;
         if (penalty.base_us > 0)
             set_value(c, i, &v->base_us, v->base_us + penalty.base_us);
-        if (below < SIZE_MAX)
-            continue;                        /* its rates are measured */
         penalty = find_penalty(c, i, below); /* with the new base_us */
         if (penalty.rates[0] > 1)
             set_value(c, i, &v->gbps, v->gbps / penalty.rates[0]);

@@ -8,11 +8,11 @@
 /*
  * bb_penalize_variants - makes variants (algorithm + protocol) slower in the profile where NCCL did not choose them.
  *
- * The cost model chooses the fastest variant. A variant is penalized if NCCL did not choose it, at any size or below the smallest size at which it did, although the model predicts
- * for some measurement that it is faster than NCCL's choice. Its latency (base_us) is raised and its rates (gbps, nic)
- * are lowered until it is not faster in any measurement, so that predictions use NCCL's choices. The report lists the
- * changed parameters with the next fit. The starting profile predicts NCCL's choice for result files that do not record
- * the algorithm.
+ * The cost model chooses the fastest variant. A variant is penalized if the model predicts for some measurement that it
+ * is faster than NCCL's choice. If NCCL chose it at no size, its latency (base_us) is raised and its rates (gbps, nic)
+ * are lowered until it is not faster in any measurement. If NCCL chose it from some size on, its values stay as measured,
+ * and the profile gets this size as its min_bytes. The report lists the changed parameters with the next fit. The
+ * starting profile predicts NCCL's choice for result files that do not record the algorithm.
  */
 void bb_penalize_variants(struct bb_calibration *c);
 

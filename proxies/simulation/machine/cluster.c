@@ -34,6 +34,7 @@ static const struct bb_json_field fields[] = {INTEGER("gpus_per_node", gpus_per_
                                               INTEGER("sm_count", sm_count),
                                               INTEGER("clock_khz", clock_khz),
                                               BB_FIELD("emulated", BB_JSON_ANY, 0),
+                                              BB_FIELD("doubtful", BB_JSON_ANY, 0),
                                               TIME("launch_us", launch_us),
                                               TIME("nccl_launch_us", nccl_launch_us),
                                               TIME("kernel_us", kernel_us),
@@ -138,14 +139,17 @@ static int reject_key(const char *name_or_path, const char *key, const struct bb
                   bb_nccl_algorithms[variant->algorithm], of);
 }
 
-/* Reads the optional keys chunk_us and channels of an NCCL algorithm with protocol. Without chunk_us, the modeled
+/* Reads the optional keys chunk_us, channels and min_bytes of an NCCL algorithm with protocol. Without chunk_us, the modeled
  * bandwidth of NVLS does not depend on the message size. */
 static int read_chunks(const json_t *row, const char *name_or_path, struct bb_nccl_variant *variant)
 {
     static const struct bb_json_field chunk = VARIANT_NUMBER(chunk_us, 0, MAX_CHUNK_US),
                                       channels = BB_FIELD("channels", BB_JSON_WHOLE,
                                                           offsetof(struct bb_nccl_variant, channels), .min = 1,
-                                                          .max = MAX_CHANNELS);
+                                                          .max = MAX_CHANNELS),
+                                      min_bytes = BB_FIELD("min_bytes", BB_JSON_WHOLE,
+                                                           offsetof(struct bb_nccl_variant, min_bytes), .min = 1,
+                                                           .max = INT_MAX);
     const bool nvls = variant->algorithm == BB_NCCL_NVLS || variant->algorithm == BB_NCCL_NVLS_TREE;
     int rc = 0;
 
@@ -156,19 +160,27 @@ static int read_chunks(const json_t *row, const char *name_or_path, struct bb_nc
         TRY(nvls || variant->algorithm == BB_NCCL_RING
                 ? bb_json_read_field(row, name_or_path, &channels, variant)
                 : reject_key(name_or_path, "channels", variant, "'ring', 'nvls' and 'nvls_tree'"));
+    if (json_object_get(row, "min_bytes"))
+        TRY(bb_json_read_field(row, name_or_path, &min_bytes, variant));
 out:
     return rc;
 }
 
 static int read_variant(const json_t *row, const char *name_or_path, struct bb_nccl_variant *variant)
 {
-    static const struct bb_json_field variant_fields[] = {
-        VARIANT_NUMBER(base_us, 0, MAX_US),      VARIANT_NUMBER(intra_us, 0, MAX_US),
-        VARIANT_NUMBER(inter_us, 0, MAX_US),     VARIANT_NUMBER(gbps, MIN_RATE, MAX_RATE),
-        VARIANT_NUMBER(nic, MIN_PART, MAX_PART), BB_FIELD("chunk_us", BB_JSON_ANY, 0),
-        BB_FIELD("channels", BB_JSON_ANY, 0),    BB_FIELD("algorithm", BB_JSON_ANY, 0),
-        BB_FIELD("protocol", BB_JSON_ANY, 0),    BB_FIELD("from", BB_JSON_ANY, 0),
-        BB_FIELD("inter_from", BB_JSON_ANY, 0),  {0}};
+    static const struct bb_json_field variant_fields[] = {VARIANT_NUMBER(base_us, 0, MAX_US),
+                                                          VARIANT_NUMBER(intra_us, 0, MAX_US),
+                                                          VARIANT_NUMBER(inter_us, 0, MAX_US),
+                                                          VARIANT_NUMBER(gbps, MIN_RATE, MAX_RATE),
+                                                          VARIANT_NUMBER(nic, MIN_PART, MAX_PART),
+                                                          BB_FIELD("chunk_us", BB_JSON_ANY, 0),
+                                                          BB_FIELD("channels", BB_JSON_ANY, 0),
+                                                          BB_FIELD("algorithm", BB_JSON_ANY, 0),
+                                                          BB_FIELD("protocol", BB_JSON_ANY, 0),
+                                                          BB_FIELD("from", BB_JSON_ANY, 0),
+                                                          BB_FIELD("inter_from", BB_JSON_ANY, 0),
+                                                          BB_FIELD("min_bytes", BB_JSON_ANY, 0),
+                                                          {0}};
     const char *algorithm, *protocol;
     int rc, index = 0;
 
@@ -221,14 +233,15 @@ out:
 
 static int read_profile(const json_t *root, const char *name_or_path, struct bb_cluster *cluster)
 {
-    const char *name;
+    const char *name, *doubtful = json_string_value(json_object_get(root, "doubtful"));
     int rc;
 
     *cluster = (struct bb_cluster){.gpus_per_node = 1};
     TRY(bb_json_reject_unknown(root, name_or_path, fields, ""));
     TRY(bb_json_text_at(root, "name", name_or_path, &name));
-    snprintf(cluster->name, sizeof(cluster->name), "%.50s%s", name,
-             json_is_true(json_object_get(root, "emulated")) ? " (emulated)" : "");
+    snprintf(cluster->name, sizeof(cluster->name), "%.50s%s%s%.60s%s", name,
+             json_is_true(json_object_get(root, "emulated")) ? " (emulated)" : "",
+             doubtful ? " (DOES NOT HOLD for " : "", doubtful ? doubtful : "", doubtful ? ")" : "");
     TRY(bb_json_read(root, name_or_path, fields, cluster));
     TRY(read_achieved(root, name_or_path, cluster));
     TRY(read_nccl(root, name_or_path, cluster));

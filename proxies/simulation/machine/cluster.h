@@ -62,6 +62,7 @@ struct bb_nccl_variant {
                         processes one chunk per GPU of the node; 0: not modeled */
     int channels;    /* number of NCCL channels of a ring or of NVLS. 0: unknown; the model then uses 16 for NVLS, and
                         adds no latency for the last step of a ring (add_ring_tail) */
+    int min_bytes;   /* size of an operation below which NCCL does not choose the variant; 0: no limit */
 };
 #define BB_NCCL_VARIANTS 24
 #define BB_ORIGIN_TEXT   32

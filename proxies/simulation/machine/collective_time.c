@@ -313,7 +313,8 @@ static void fastest_variant_cost(const struct bb_cluster *c, const struct bb_col
     for (int i = 0; i < c->n_variants; i++) {
         struct bb_cost one;
 
-        if (!supports(c->variants[i].algorithm, &bb_colls[call->kind], call->ranks, call->nodes))
+        if (bytes < c->variants[i].min_bytes ||
+            !supports(c->variants[i].algorithm, &bb_colls[call->kind], call->ranks, call->nodes))
             continue;
         one = variant_cost(c, &c->variants[i], call, bytes);
         if (one.latency_ns + one.transfer_ns < best) {

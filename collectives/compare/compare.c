@@ -662,11 +662,19 @@ static int check_criteria(const struct comparison *t, bool strict)
 static void warn_of_gaps(const struct comparison *t)
 {
     const struct bb_result_file *files[] = {t->a, t->b};
+    json_int_t gemms[2];
+    char hint[64] = "";
 
-    for (int i = 0; i < 2; i++)
-        bb_warn_if_incomplete(files[i]->path, files[i]->root);
+    for (int i = 0; i < 2; i++) {
+        const json_t *first = json_array_get(json_object_get(files[i]->root, "results"), 0);
+
+        bb_warn_if_incomplete(files[i]->path, files[i]->root, i == 0);
+        gemms[i] = json_integer_value(json_object_get(first, "gemms"));
+    }
+    if (gemms[0] > 0 && gemms[1] > 0 && gemms[0] != gemms[1])
+        snprintf(hint, sizeof(hint), "; try: --gemms %lld in both runs", (long long)gemms[0]);
     if (t->pairs == 0)
-        bb_warn("%s and %s have no common row", t->a->path, t->b->path);
+        bb_warn("%s and %s have no common row%s", t->a->path, t->b->path, hint);
 }
 
 /* Sets holm_limit: compare.h. */

@@ -541,12 +541,14 @@ const char *bb_incomplete_status(const json_t *root)
     return status;
 }
 
-void bb_warn_if_incomplete(const char *path, const json_t *root)
+void bb_warn_if_incomplete(const char *path, const json_t *root, bool reference)
 {
-    const char *status = bb_incomplete_status(root);
+    const char *status = json_string_value(json_object_get(root, "status"));
 
-    if (status)
+    if (bb_incomplete_status(root))
         bb_warn("%s: the run ended with status '%.40s'; rows may be missing", path, status);
+    else if (reference && status && strcmp(status, "below threshold") == 0)
+        bb_warn("%s: the run missed its own threshold, so it is a doubtful reference", path);
 }
 
 const char *bb_result_slow_text(const json_t *slow, char text[BB_SLOW_TEXT])

@@ -54,9 +54,10 @@ struct bb_result_file {
 /* bb_incomplete_status - return the status of an incomplete run, or NULL if the run is complete. A run that ended with
  * "below threshold" is complete, and so are a plan that "does not fit" and a file without a status, for example from
  * nccl-tests. root: the parsed file.
- * bb_warn_if_incomplete - print a warning that names the status. */
+ * bb_warn_if_incomplete - print a warning that names the status. reference: other runs are judged by this run, so also warn if
+ * it missed a threshold. */
 const char *bb_incomplete_status(const json_t *root);
-void bb_warn_if_incomplete(const char *path, const json_t *root);
+void bb_warn_if_incomplete(const char *path, const json_t *root, bool reference);
 
 /* bb_result_slow_text - describe an element of `causes` (bench p2p) or `slow_gpus` (bench compute) of a result file: "rank
  * 4 (node1): bandwidth 12.45 GB/s, other links 24.82". Returns text. */

@@ -523,7 +523,7 @@ int bb_what_if(const struct bb_result_file *files, int n, const struct bb_regres
         print_notes(&t, out);
     }
     for (int i = 0; i < n; i++) {
-        bb_warn_if_incomplete(files[i].path, files[i].root);
+        bb_warn_if_incomplete(files[i].path, files[i].root, i == 0);
         rc = rc ? rc : bb_results_row(results, line_json(&files[i], &t.lines[i], t.steps));
     }
     rc = rc ? rc : check_criteria(&t, threshold);

@@ -86,6 +86,7 @@ int bb_busbw_reference_load(struct bb_busbw_reference *r, const struct bb_world 
     TRY(bb_result_file_from_tree(&r->file, path, root));
     if (r->is_forecast)
         return 0;
+    bb_warn_if_incomplete(r->path, root, true);
     for (size_t i = 0; i < r->file.n; i++)
         if (r->file.rows[i].group >= 0)
             return bb_err_job(

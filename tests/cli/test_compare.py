@@ -675,6 +675,14 @@ def test_different_work_of_overlap_is_not_compared(compare):
                 "collectives": 10, "both_us": {"p50": us, "ci95": [us, us]}}
     done = compare(bench(sample(1, 5), sample(2, 10)), bench(sample(2, 11)))
     assert "only in A 1, only in B 0" in done.stdout and "# 0 faster, 1 slower" in done.stdout and "10 all_reduce+2 gemm default" in done.stdout
+    assert "have no common row; try: --gemms 3 in both runs\n" in compare(bench(sample(3, 5)), bench(sample(2, 5))).stderr
+
+
+def test_reference_that_missed_its_threshold_is_a_warning(compare):
+    row = {"collective": "all_reduce", "bytes": 64, "time_us": {"p50": 1, "ci95": [1, 1]}}
+    missed, good = {**bench(row), "status": "below threshold"}, bench(row)
+    assert "a.json: the run missed its own threshold, so it is a doubtful reference" in compare(missed, good).stderr
+    assert compare(good, missed).stderr == ""
 
 
 def test_the_last_line_is_a_verdict_on_all_plans(busbar, tmp_path):

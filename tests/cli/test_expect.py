@@ -37,9 +37,13 @@ def test_earlier_run_is_the_expectation(busbar, tmp_path):
     good.write_text(json.dumps(root))
     root, done = bench(busbar, tmp_path, "--expect", good, "--min-of-expected", "99%", "--csv", tmp_path / "r.csv")
     assert root["expected"]["source"] == str(good) and root["expected"]["results"] == 4
+    assert "warning" not in done.stderr
     assert all(abs(root["expected"][name] - 1) < 1e-6 for name in ("median", "lowest"))
     heading = next(line for line in done.stdout.splitlines() if line.endswith("of it"))
     assert heading.split()[-4:] == ["wall", "expected", "of", "it"] and "of_expected" in (tmp_path / "r.csv").read_text()
+    good.write_text(json.dumps({**root, "status": "below threshold"}))
+    _, done = bench(busbar, tmp_path, "--expect", good)
+    assert done.stderr == f"busbar: warning: {good}: the run missed its own threshold, so it is a doubtful reference\n"
     done = busbar.run("bench", "all_reduce", *SIZES, "--expect", good, ranks=3, env={"EMU_DATA": "off"})
     assert done.returncode == 2 and f"--expect: {good} is for 2 ranks on 1 node, but this run has 3 ranks on 1 node" in done.stderr
 

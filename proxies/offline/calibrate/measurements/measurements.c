@@ -198,7 +198,7 @@ static int read_file(struct bb_measurements *e, json_t *root, const char *path)
     int rc;
 
     *f = (struct bb_measurement_file){.path = path};
-    bb_warn_if_incomplete(path, root);
+    bb_warn_if_incomplete(path, root, false);
     TRY(validate_kind(path, root, &is_nccl_tests));
     TRY(is_nccl_tests ? read_nccl_tests_head(f, root) : read_busbar_head(f, root));
     TRY(validate_file(f, root));

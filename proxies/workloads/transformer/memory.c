@@ -268,8 +268,9 @@ static void add_parameters(struct bb_arch_rank_parameters *sum, struct bb_arch_r
 static struct bb_arch_rank_parameters stage_parameters(const struct bb_memory *m, int stage, double *largest_layer)
 {
     const struct bb_schedule *s = m->schedule;
-    struct bb_arch_rank_parameters sum = {0}, share;
+    struct bb_arch_rank_parameters sum = {0}, share = {0};
     struct bb_arch_tensor tensors[BB_ARCH_TENSORS];
+    int known = -1; /* the layer of which `share` holds the numbers */
 
     *largest_layer = 0;
     for (int c = 0; c < s->chunks; c++) {
@@ -278,7 +279,8 @@ static struct bb_arch_rank_parameters stage_parameters(const struct bb_memory *m
         if (part == 0)
             add_parameters(&sum, layer_share(m, BB_ARCH_EMBEDDING));
         for (int layer = first; layer < first + n; layer++) {
-            share = layer_share(m, layer);
+            if (known < 0 || !bb_arch_equal_layers(m->arch, known, layer))
+                share = layer_share(m, known = layer);
             add_parameters(&sum, share);
             *largest_layer = fmax(*largest_layer, (double)share.dense + (double)share.expert);
         }

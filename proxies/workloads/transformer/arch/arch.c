@@ -257,6 +257,13 @@ int bb_arch_tensors(const struct bb_arch *arch, int layer, struct bb_arch_tensor
     return l.n;
 }
 
+/* The first layers of encoder and decoder and the last layer of the encoder have extra tensors. */
+bool bb_arch_equal_layers(const struct bb_arch *a, int layer, int other)
+{
+    return a->encoder_layers == 0 && bb_arch_has_experts(a, layer) == bb_arch_has_experts(a, other) &&
+           bb_arch_is_scan(a, layer) == bb_arch_is_scan(a, other);
+}
+
 bool bb_arch_has_experts(const struct bb_arch *a, int layer)
 {
     return a->experts > 0 && layer >= a->dense_layers && (layer + a->moe_offset) % a->moe_every == 0;
@@ -381,21 +388,17 @@ double bb_arch_layer_parameters(const struct bb_arch *arch, int layer)
     return count_layer_parameters(arch, layer, arch->experts);
 }
 
-/* Number of parameters of the model. counted_experts: number of experts to count in each layer with experts. All
- * layers with the same sublayers (scan or attention, experts or MLP) have equal counts, except in encoder-decoder
- * models, where the first layers of encoder and decoder and the last layer of the encoder have extra tensors. */
+/* Number of parameters of the model. counted_experts: number of experts to count in each layer with experts. */
 static double count_parameters(const struct bb_arch *arch, int counted_experts)
 {
     double sum = count_layer_parameters(arch, BB_ARCH_EMBEDDING, counted_experts) +
                  count_layer_parameters(arch, BB_ARCH_HEAD, counted_experts);
-    double of_kind[4] = {0};
+    double count = 0;
 
     for (int layer = 0; layer < arch->layers; layer++) {
-        double *kind = &of_kind[bb_arch_has_experts(arch, layer) + 2 * bb_arch_is_scan(arch, layer)];
-
-        if (*kind == 0 || arch->encoder_layers > 0)
-            *kind = count_layer_parameters(arch, layer, counted_experts);
-        sum += *kind;
+        if (layer == 0 || !bb_arch_equal_layers(arch, layer - 1, layer))
+            count = count_layer_parameters(arch, layer, counted_experts);
+        sum += count;
     }
     return sum;
 }

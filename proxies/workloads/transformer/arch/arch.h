@@ -155,6 +155,10 @@ double bb_arch_masked_flops(const struct bb_arch *arch, int layer, int sequence)
  * line. */
 int bb_arch_with_layers(struct bb_arch *arch, int layers) BB_MUST_CHECK;
 
+/* bb_arch_equal_layers - returns whether two layers (from 0) surely have the same tensors; false for all layers of
+ * encoder-decoder models, in which some have extra tensors. */
+bool bb_arch_equal_layers(const struct bb_arch *arch, int layer, int other);
+
 /* bb_arch_has_experts - returns whether the layer (from 0) has experts. */
 bool bb_arch_has_experts(const struct bb_arch *arch, int layer);
 

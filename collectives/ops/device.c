@@ -3,12 +3,23 @@
 
 #include "collectives/ops/launch.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+/* Stores why the kernels cannot run. */
+static void __attribute__((format(printf, 2, 3))) refuse(struct bb_device *d, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(d->why, sizeof d->why, format, args);
+    va_end(args);
+}
+
 /* Compares the versions of NCCL's header and library where NCCL does not: a library 2.28 writes its own layout of the
  * structs, and no library knows the structs of a newer header. */
-static int check_versions(const struct bb_comm *comm)
+static int check_versions(struct bb_device *d)
 {
     const int built = NCCL_VERSION_CODE;
     char header[BB_NCCL_VERSION_TEXT], runtime[BB_NCCL_VERSION_TEXT];
@@ -18,13 +29,11 @@ static int check_versions(const struct bb_comm *comm)
     bb_nccl_version_text(built, header);
     bb_nccl_version_text(loaded, runtime);
     if (!bb_nccl_symbol("ncclDevCommCreate"))
-        rc = BB_WORLD_ERR(comm->world, BB_EUSAGE, "--device: NCCL %s has no device API (2.28.9 or newer)", runtime);
+        refuse(d, "NCCL %s has no device API (2.28.9 or newer)", runtime);
     else if (loaded < built || (loaded < 22900 && loaded != built))
-        rc = BB_WORLD_ERR(
-            comm->world, BB_EUSAGE,
-            "--device: kernels built with the header of NCCL %s do not run with NCCL %s; try: a build with "
-            "the header of %s",
-            header, runtime, runtime);
+        refuse(d,
+               "kernels built with the header of NCCL %s do not run with NCCL %s; try: a build with the header of %s",
+               header, runtime, runtime);
 out:
     return rc;
 }
@@ -40,22 +49,17 @@ static int create(struct bb_device *d, struct bb_comm *comm)
     *(void **)&function = bb_nccl_symbol("ncclDevCommCreate");
     result = bb_device_comm_new(function, comm->nccl, d->ctas, multimem, &d->comm, &lsa_ranks);
     TRY(bb_comm_poll(comm, "ncclDevCommCreate"));
-    if (!d->comm)
-        return BB_WORLD_ERR(comm->world, BB_EUSAGE,
-                            "--device: built with an NCCL header that has no device API; try: a "
-                            "build with the header of NCCL 2.30.7");
-    if (result != ncclSuccess) {
+    if (!d->comm) {
+        refuse(d, "built with an NCCL header that has no device API; try: a build with the header of NCCL 2.30.7");
+    } else if (result != ncclSuccess) {
         free(d->comm);
         d->comm = NULL;
-        return BB_WORLD_ERR(comm->world, BB_EUSAGE, "--device: NCCL creates no communicator for %s kernels: %s",
-                            multimem ? "multimem" : "lsa", ncclGetLastError(comm->nccl));
+        refuse(d, "NCCL creates no communicator for %s kernels: %s", multimem ? "multimem" : "lsa",
+               ncclGetLastError(comm->nccl));
+    } else if (lsa_ranks < comm->size) {
+        refuse(d, "each GPU must be able to access the memory of all %d ranks (LSA team), but a team has only %d",
+               comm->size, lsa_ranks);
     }
-    if (lsa_ranks < comm->size)
-        return BB_WORLD_ERR(
-            comm->world, BB_EUSAGE,
-            "--device requires that each GPU can access the memory of all %d ranks (LSA team), but a team "
-            "has only %d",
-            comm->size, lsa_ranks);
 out:
     return rc;
 }
@@ -64,9 +68,11 @@ int bb_device_open(struct bb_device *d, struct bb_comm *comm)
 {
     int rc;
 
-    TRY(check_versions(comm));
-    TRY(BB_GUARDED(comm->world, "ncclDevCommCreate", create(d, comm)));
-    rc = bb_world_agree(comm->world, bb_device_kernels_load(), "loading the kernels");
+    TRY(check_versions(d));
+    if (!d->why[0])
+        TRY(BB_GUARDED(comm->world, "ncclDevCommCreate", create(d, comm)));
+    if (!d->why[0])
+        rc = bb_world_agree(comm->world, bb_device_kernels_load(), "loading the kernels");
 out:
     return rc;
 }

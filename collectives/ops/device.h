@@ -27,6 +27,7 @@ struct bb_device {
     void *window;      /* ncclWindow_t of the arena that contains all buffers */
     const char *base;  /* begin of the arena */
     void *comm;        /* ncclDevComm; owned */
+    char why[160];     /* why the kernels cannot run; empty: they can */
 };
 
 struct bb_comm;
@@ -35,8 +36,8 @@ struct bb_call;
 /*
  * bb_device_open - create the device communicator and load the kernels. Collective over the communicator.
  *   d        with path, ctas, element_wise, window and base set by the caller
- *   Returns  0, or -BB_EUSAGE on all ranks, after printing the reason, if the header that busbar is built with, the NCCL
- *            library or the GPUs do not support it
+ *   Returns  0, also if the header that busbar is built with, the NCCL library or the GPUs do not support it: d->why is
+ *            then the reason, on all ranks
  * bb_device_close - destroy the device communicator. Call before the window is deregistered. Accepts an empty struct.
  */
 int bb_device_open(struct bb_device *d, struct bb_comm *comm) BB_MUST_CHECK;

@@ -6,7 +6,8 @@
 extern "C" {
 #endif
 
-enum { BB_DEVICE_THREADS = 512 }; /* per CTA, as in nccl-tests */
+/* Threads of a CTA, and default number of CTAs, as in nccl-tests. */
+enum { BB_DEVICE_THREADS = 512, BB_DEVICE_CTAS = 16 };
 
 /* How a kernel accesses the memory of the other ranks: by loads and stores (LSA: load/store accessible), or by multicast
  * memory, where the NVLink switch adds and distributes. */

@@ -374,6 +374,7 @@ out:
 static int make_device(struct bench *b)
 {
     const struct bb_bench_options *o = &b->options;
+    int rc;
 
     if (!o->device)
         return 0;
@@ -383,7 +384,11 @@ static int make_device(struct bench *b)
                                    .window = b->registration.handle,
                                    .base = (const char *)b->ctx.arena.area};
     b->ctx.device_kernels = &b->device;
-    return bb_device_open(&b->device, &b->comm);
+    TRY(bb_device_open(&b->device, &b->comm));
+    if (b->device.why[0])
+        rc = BB_WORLD_ERR(&b->session.world, BB_EUSAGE, "--device: %s", b->device.why);
+out:
+    return rc;
 }
 
 static int make_context(struct bench *b)

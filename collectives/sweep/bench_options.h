@@ -12,8 +12,6 @@
 #include "collectives/sweep/cases.h"
 #include "collectives/variants/variant_kinds.h"
 
-enum { BB_DEVICE_CTAS = 16 }; /* default number of CTAs of --device, as in nccl-tests */
-
 struct bb_bench_options {
     struct bb_common common;
     struct bb_sampling_options sampling;

@@ -12,7 +12,7 @@ const struct bb_variant_kind bb_variant_kinds[BB_VARIANTS] = {
     {.name = "symmetric", .registration = 2, .cta_policy = -1, .replaces_kernel = true, .ran = "symmetric kernel"},
     {.name = "zero-sm", .registration = 2, .cta_policy = 2, .replaces_kernel = true, .ran = "copies or symmetric"},
     {.name = "graph", .cta_policy = -1, .graph = true},
-    {.name = "device", .unsupported = "measured by bench --device"},
+    {.name = "device", .registration = 2, .cta_policy = -1, .device = true},
 };
 
 static const char *name_at(size_t i)

@@ -8,12 +8,12 @@
 
 struct bb_variant_kind {
     const char *name;
-    int registration;        /* enum bb_registration_kind */
-    int cta_policy;          /* as option -x; -1: NCCL's choice */
-    bool graph;              /* launched as CUDA graph */
-    bool replaces_kernel;    /* NCCL reports no algorithm and protocol, because another kernel or copies run */
-    const char *ran;         /* text for what ran if NCCL reports neither a kernel nor copies */
-    const char *unsupported; /* reason why no run can measure the variant; NULL: runs can */
+    int registration;     /* enum bb_registration_kind */
+    int cta_policy;       /* as option -x; -1: NCCL's choice */
+    bool graph;           /* launched as CUDA graph */
+    bool replaces_kernel; /* NCCL reports no algorithm and protocol, because another kernel or copies run */
+    const char *ran;      /* text for what ran if NCCL reports neither a kernel nor copies */
+    bool device;          /* busbar's own kernel on NCCL's device API (LSA) */
 };
 enum { BB_VARIANTS = 6 };
 extern const struct bb_variant_kind bb_variant_kinds[BB_VARIANTS];

@@ -20,6 +20,21 @@ static const char *why_not_registered(const struct bb_registration *r, const str
     return (int)r->kind == kind->registration ? NULL : r->why;
 }
 
+static int make_device(struct bb_variants *v, int i)
+{
+    struct bb_device *d = &v->devices[i];
+    int rc;
+
+    *d = (struct bb_device){.path = BB_DEVICE_LSA,
+                            .ctas = BB_DEVICE_CTAS,
+                            .window = v->registrations[i].handle,
+                            .base = (const char *)v->arenas[i].area};
+    TRY(bb_device_open(d, &v->comms[i]));
+    v->reasons[i] = d->why[0] ? d->why : NULL;
+out:
+    return rc;
+}
+
 static int make_variant(struct bb_variants *v, int i, const struct bb_comm_opts *opts, size_t arena_bytes)
 {
     const struct bb_variant_kind *kind = v->kind[i];
@@ -27,7 +42,6 @@ static int make_variant(struct bb_variants *v, int i, const struct bb_comm_opts 
     struct bb_comm_opts own = *opts;
     int rc = 0;
 
-    v->reasons[i] = kind->unsupported;
     if (kind->cta_policy == 2 && (v->session->nccl_runtime < ZERO_SM_SINCE || v->session->nccl_header < ZERO_SM_SINCE))
         v->reasons[i] = "requires NCCL 2.28, also at build time";
     if (v->reasons[i])
@@ -40,6 +54,8 @@ static int make_variant(struct bb_variants *v, int i, const struct bb_comm_opts 
         TRY(bb_registration_init(&v->registrations[i], &v->arenas[i], arena_bytes,
                                  (enum bb_registration_kind)kind->registration, &v->comms[i]));
     v->reasons[i] = why_not_registered(&v->registrations[i], kind);
+    if (kind->device && !v->reasons[i])
+        TRY(make_device(v, i));
     TRY(BB_CUDA(
         cudaMemcpyAsync(v->arenas[i].area, v->arenas[0].area, arena_bytes, cudaMemcpyDeviceToDevice, v->ctx->stream)));
     TRY(bb_bench_context_wait(v->ctx, "initializing the buffers"));
@@ -77,6 +93,7 @@ int bb_variants_release(struct bb_variants *v)
     v->overlap.slots = (struct bb_guarded){0}; /* borrowed */
     bb_overlap_context_release(&v->overlap);
     for (int i = 1; i < v->n; i++) {
+        bb_device_close(&v->devices[i], &v->comms[i]);
         bb_registration_release(&v->registrations[i], &v->arenas[i], &v->comms[i]);
         bb_guarded_release(&v->arenas[i]);
         if (v->comms[i].nccl && rc == 0)
@@ -101,6 +118,7 @@ static void select_variant(struct bb_variants *v, int i)
 {
     v->ctx->comm = i == 0 ? v->plain_comm : &v->comms[i];
     v->ctx->arena = v->arenas[i];
+    v->ctx->device_kernels = v->kind[i]->device ? &v->devices[i] : NULL;
     v->ctx->symmetric = v->registrations[i].kind == BB_REGISTER_SYMMETRIC;
     v->ctx->copy_engines = v->ctx->symmetric && v->kind[i]->cta_policy == 2;
     bb_measure_mode(v->ctx, v->kind[i]->graph ? &bb_mode_graph : v->ctx->modes[0]);
@@ -130,6 +148,7 @@ static int measure_with_gemm(struct bb_variants *v, struct bb_overlap_work *work
     work->comm = i == 0 ? v->plain_comm : &v->comms[i];
     work->graph = v->kind[i]->graph;
     v->overlap.slots = v->arenas[i];
+    v->overlap.coll.device_kernels = v->kind[i]->device ? &v->devices[i] : NULL;
     rc = bb_overlap_measure(&v->overlap, work, &r);
     if (rc == 0 && (first || r.us[BB_BOTH].p50 < e->both.us[BB_BOTH].p50))
         e->both = r;
@@ -174,8 +193,17 @@ out:
 
 static const char *why_impossible(const struct bb_variants *v, const struct bb_case *c, int i)
 {
+    bool runs = true;
+
     if (v->reasons[i])
         return v->reasons[i];
+    if (v->kind[i]->device) {
+        bb_err_speculative(1);
+        runs = bb_device_check("lsa", c->kind, c->dtype, c->redop) == 0;
+        bb_err_speculative(0);
+    }
+    if (!runs)
+        return "busbar has no kernel for it";
     return v->kind[i]->cta_policy == 2 && bb_colls[c->kind].flags & BB_COLL_REDUCES ? "copy engines do not reduce"
                                                                                     : NULL;
 }

@@ -7,6 +7,7 @@
 #ifndef BB_COLLECTIVES_VARIANTS_VARIANTS_H
 #define BB_COLLECTIVES_VARIANTS_VARIANTS_H
 
+#include "collectives/ops/device.h"
 #include "collectives/overlap/overlap_measure.h"
 #include "collectives/session/registration.h"
 #include "collectives/variants/variant_kinds.h"
@@ -30,6 +31,7 @@ struct bb_variants {
     struct bb_comm comms[BB_VARIANTS]; /* [0], of plain, is not used here; ctx has it */
     struct bb_registration registrations[BB_VARIANTS];
     struct bb_guarded arenas[BB_VARIANTS];
+    struct bb_device devices[BB_VARIANTS]; /* own kernels; only of kinds with `device` */
     struct bb_comm *plain_comm;
     int cases;  /* number of cases of the run */
     bool brief; /* print only the fastest variant of each case */
@@ -38,7 +40,7 @@ struct bb_variants {
     struct bb_overlap_context overlap;
     struct bb_variant_tally alone, concurrent;
     int unranked[BB_VARIANTS]; /* cases without a rank, and the reason of the last one */
-    char why[BB_VARIANTS][64];
+    char why[BB_VARIANTS][160];
     bool wrong; /* a variant received wrong data */
 };
 

@@ -45,10 +45,24 @@ def test_variant_that_did_not_run_has_a_reason_and_no_rank(busbar, tmp_path, env
     lines, run, rows = variants(busbar, tmp_path, "all_gather", "--sizes", "1M", "-c", "0", env={**TIMES_ONLY, **env})
     for name in ("symmetric", "zero-sm"):
         assert (rows[name]["verdict"], rows[name]["gain"], rows[name]["reason"]) == (None, None, reason)
-    assert rows["device"]["reason"] == "measured by bench --device" and rows["device"]["time_us"] is None
+    expected = "busbar has no kernel for it" if env["EMU_NCCL_WINDOW"] != "0" else reason
+    assert rows["device"]["reason"] == expected and rows["device"]["time_us"] is None
     (unranked,) = [line for line in lines if line.startswith("# not ranked: ")]
     assert f"symmetric ({reason}), zero-sm ({reason}), device (" in unranked
     assert len(lines) <= 25
+
+
+def test_own_kernels_are_a_variant(busbar, tmp_path):
+    """A kernel of 2 us with two barriers of 4 us and 200 GB/s, beside a ring of 6 steps; with GEMMs the kernel still delivers the right data."""
+    lines, run, rows = variants(busbar, tmp_path, "all_reduce", "--sizes", "4K", "-n", "2", "--repeats", "2", "--with-gemm", "--gemm", "64", env={})
+    device = rows["device"]
+    assert (device["ran"], device["wrong"], device["reason"]) == ("DEVICE LSA 16", 0, None)
+    assert device["time_us"]["p50"] == pytest.approx(2 + 2 * 4 + 1.5 * 4096 / 200e3, abs=0.01) and device["verdict"] == "best"
+    assert run["variants"]["alone"]["best"] == "device" and "# best: device" in lines[-1]
+    _, _, rows = variants(busbar, tmp_path, "all_reduce", "--sizes", "4K", "-o", "max", variants="plain,device")
+    assert rows["device"]["reason"] == "busbar has no kernel for it"
+    _, _, rows = variants(busbar, tmp_path, "all_reduce", "--sizes", "4K", variants="plain,device", env={**TIMES_ONLY, "EMU_NCCL_WINDOW": "27"})
+    assert "do not run with NCCL 2.27.9" in rows["device"]["reason"]
 
 
 @pytest.mark.parametrize("version,ran", [("28", "copies or symmetric"), ("30", "copy engines")])

@@ -327,6 +327,8 @@ EN_API(ncclResult_t, ncclCommQueryProperties, (ncclComm_t comm, void *properties
     struct properties *p = properties;
     ncclResult_t rc = en_enter("ncclCommQueryProperties");
 
+    if (rc == ncclSuccess && en_window_minor() > 0 && en_window_minor() < 29)
+        rc = en_fail(NULL, ncclInvalidUsage, "CommQueryProperties : requires NCCL 2.29");
     if (rc == ncclSuccess)
         rc = en_comm_ready(comm, "CommQueryProperties");
     if (rc == ncclSuccess && (p == NULL || p->size < sizeof(*p)))

@@ -68,6 +68,38 @@ const char *bb_environment_read_at(size_t i, const char **text)
     return NULL;
 }
 
+static const struct bb_restriction restrictions[] = {
+    {.name = "NCCL_ALGO", .choice = true},
+    {.name = "NCCL_PROTO", .choice = true},
+    {.name = "NCCL_BUFFSIZE"},
+    {.name = "NCCL_COLLNET_ENABLE", .only = "0"},
+    {.name = "NCCL_DMABUF_ENABLE", .only = "0"},
+    {.name = "NCCL_IB_DISABLE", .except = "0"},
+    {.name = "NCCL_IB_HCA"},
+    {.name = "NCCL_MAX_CTAS"},
+    {.name = "NCCL_MAX_NCHANNELS"},
+    {.name = "NCCL_MAX_NRINGS"},
+    {.name = "NCCL_MAX_P2P_NCHANNELS"},
+    {.name = "NCCL_MNNVL_ENABLE", .only = "0"},
+    {.name = "NCCL_NCHANNELS_PER_NET_PEER"},
+    {.name = "NCCL_NET"},
+    {.name = "NCCL_NET_DISABLE_INTRA", .except = "0"},
+    {.name = "NCCL_NET_GDR_LEVEL"},
+    {.name = "NCCL_NTHREADS"},
+    {.name = "NCCL_NVB_DISABLE", .except = "0"},
+    {.name = "NCCL_NVLS_ENABLE", .only = "0"},
+    {.name = "NCCL_P2P_DIRECT_DISABLE", .except = "0"},
+    {.name = "NCCL_P2P_DISABLE", .except = "0"},
+    {.name = "NCCL_P2P_LEVEL"},
+    {.name = "NCCL_PXN_DISABLE", .except = "0"},
+    {.name = "NCCL_SHM_DISABLE", .except = "0"},
+};
+
+const struct bb_restriction *bb_environment_restriction_at(size_t i)
+{
+    return i < sizeof restrictions / sizeof *restrictions ? &restrictions[i] : NULL;
+}
+
 const char *bb_environment_suggest(const char *name)
 {
     static const char *const checked[] = {"NCCL_", "EMU_", "BUSBAR_"};

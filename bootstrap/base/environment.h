@@ -25,6 +25,15 @@ bool bb_environment_is_emulated(void);
  * past the end. text: out, its effect. */
 const char *bb_environment_read_at(size_t i, const char **text);
 
+/* A variable that can lower the bandwidth, because it restricts what NCCL may use. */
+struct bb_restriction {
+    const char *name;
+    const char *only, *except; /* the only value that does so; the value that does not; NULL: each one does */
+    bool choice;               /* it restricts the choice of algorithm and protocol */
+};
+/* bb_environment_restriction_at - return the i-th one; NULL past the end. */
+const struct bb_restriction *bb_environment_restriction_at(size_t i);
+
 /*
  * bb_environment_suggest - detect a misspelled variable of NCCL, busbar or the emulated GPUs, which would be ignored.
  *   Returns  the known variable with the most similar name, if `name` begins with NCCL_, BUSBAR_ or EMU_ and is not in

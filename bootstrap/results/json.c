@@ -122,6 +122,24 @@ json_t *bb_json_environment(void)
     return environment;
 }
 
+char *bb_json_restrictions(const json_t *environment, bool choice)
+{
+    const struct bb_restriction *r;
+    char *text = NULL;
+
+    for (size_t i = 0; (r = bb_environment_restriction_at(i)) != NULL; i++) {
+        const char *value = environment ? json_string_value(json_object_get(environment, r->name)) : getenv(r->name);
+        char *before = text;
+
+        if (!value || !*value || (choice && !r->choice) || (r->only && strcmp(value, r->only) != 0) ||
+            (r->except && strcmp(value, r->except) == 0))
+            continue;
+        text = bb_format("%s%s$%s=%s", before ? before : "", before ? ", " : "", r->name, value);
+        free(before);
+    }
+    return text;
+}
+
 static void put_document(FILE *out, const json_t *root, int decimals)
 {
     (void)!json_dumpf(root, out, JSON_INDENT(1) | JSON_REAL_PRECISION((size_t)decimals));

@@ -575,6 +575,18 @@ static const char *culprit_text(const struct comparison *t, char text[BB_CULPRIT
     return text;
 }
 
+/* Prints the variables that can lower the bandwidth, also if both files have them. */
+static void print_restrictions(const struct comparison *t, FILE *out)
+{
+    char *a = bb_json_restrictions(json_object_get(t->a->root, "environment"), false),
+         *b = bb_json_restrictions(json_object_get(t->b->root, "environment"), false);
+
+    if (a || b)
+        fprintf(out, "# restricted: A by %s; B by %s\n", a ? a : "nothing", b ? b : "nothing");
+    free(a);
+    free(b);
+}
+
 /* Prints the last line, which states how many rows the verdict is about: "mixed (4 faster, 3 slower of 20 rows)". */
 static void print_verdict(const struct comparison *t, FILE *out)
 {
@@ -622,6 +634,7 @@ static void print_summary(const struct comparison *t, FILE *out)
     else if (t->inconclusive)
         fprintf(out, "# inconclusive rows have no interval; an interval requires a measurement with at least 6 samples "
                      "(--repeats; nccl-tests: -I 1); try: --threshold, to judge by the ratio\n");
+    print_restrictions(t, out);
     print_verdict(t, out);
 }
 

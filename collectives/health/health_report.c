@@ -2,6 +2,7 @@
 #include "collectives/health/health_report.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const char *host_of(const struct bb_health_report *r, int node)
@@ -256,7 +257,7 @@ static json_t *tests_json(const struct bb_health_report *r)
 int bb_health_finish(const struct bb_health_report *r)
 {
     struct bb_health *h = r->health;
-    char part[256], reason[256], more[32] = "";
+    char part[256], reason[256], more[32] = "", *restricted = bb_json_restrictions(NULL, false);
     int rc = 0;
 
     bb_progress_clear(&r->session->progress);
@@ -265,6 +266,8 @@ int bb_health_finish(const struct bb_health_report *r)
         print_findings(r);
         if (r->options->drain)
             print_drain(r);
+        if (restricted)
+            fprintf(r->session->out, "# restricted by %s, which can lower the bus bandwidth\n", restricted);
         print_verdict(r);
         fflush(r->session->out);
     }
@@ -276,8 +279,10 @@ int bb_health_finish(const struct bb_health_report *r)
     if (count_failed(h) > 1)
         snprintf(more, sizeof more, "; and %d more", count_failed(h) - 1);
     if (count_failed(h) > 0)
-        rc = bb_err_job(BB_EBELOW, "%s: %s%s", part_text(r, &h->findings[0], part),
-                        reason_text(&h->findings[0], reason), more);
+        rc = bb_err_job(BB_EBELOW, "%s: %s%s%s%s", part_text(r, &h->findings[0], part),
+                        reason_text(&h->findings[0], reason), more, restricted ? "; restricted by " : "",
+                        restricted ? restricted : "");
 out:
+    free(restricted);
     return rc;
 }

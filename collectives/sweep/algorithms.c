@@ -161,24 +161,6 @@ static int remeasure_choice(struct bb_algorithms *a, const struct bb_row *chosen
 
 /* ---- results of the rankings ---- */
 
-/* Returns the environment variable that restricts NCCL's choice, "$NCCL_ALGO=Tree"; released by the caller. NULL: none */
-static char *restriction(void)
-{
-    static const char *const names[] = {"NCCL_ALGO", "NCCL_PROTO"};
-    char *text = NULL;
-
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        const char *value = getenv(names[i]);
-        char *before = text;
-
-        if (!value || !*value)
-            continue;
-        text = bb_format("%s%s$%s=%s", before ? before : "", before ? ", " : "", names[i], value);
-        free(before);
-    }
-    return text;
-}
-
 static const char *pair_text(struct bb_algorithm_protocol what, char text[40])
 {
     if (what.algorithm < 0 || what.protocol < 0)
@@ -269,7 +251,7 @@ static void finish_ranking(struct bb_algorithms *a, const struct bb_row *chosen,
                       &of, &c->chosen, chosen_us, &o, best_us);
     if (!a->all)
         a->all = json_array();
-    restricted = restriction();
+    restricted = bb_json_restrictions(NULL, true);
     json_array_append_new(
         a->all, json_pack("{s:s, s:I, s:s, s:s?, s:o, s:s, s:s, s:i, s:s, s:s?, s:o, s:o, s:o, s:o, s:o}", "collective",
                           of.collective, "bytes", (json_int_t)of.bytes, "dtype", of.dtype, "op", of.op, "root",
@@ -531,7 +513,7 @@ static const char *why_no_verdict(const struct bb_algorithms *a)
 
 static void print_table(const struct bb_algorithms *a, FILE *out)
 {
-    char *restricted = restriction();
+    char *restricted = bb_json_restrictions(NULL, true);
 
     if (restricted)
         fprintf(

@@ -665,7 +665,7 @@ static void print_shortfall(const struct bb_report *r, int coll, const struct ve
     const struct bb_busbw_threshold *t = &r->thresholds[v->threshold];
     const char *mode = r->ctx->n_modes > 1 ? bb_bench_context_mode(r->ctx) : NULL;
     char what[64], size[BB_BYTES_TEXT], name[64], place[BB_GROUP_TEXT + 8], count[64], mean[160], links[112];
-    char from[160] = "";
+    char from[160] = "", *restricted = bb_json_restrictions(NULL, false);
     const char *of = bb_busbw_threshold_text(t, size);
 
     snprintf(what, sizeof what, "%s%s%s%s", bb_colls[coll].name, mode ? " (" : "", mode ? mode : "", mode ? ")" : "");
@@ -679,14 +679,16 @@ static void print_shortfall(const struct bb_report *r, int coll, const struct ve
     else
         snprintf(name, sizeof name, t->scope == BB_BUSBW_SIZE ? "bus bandwidth at %s" : "%s bus bandwidth", of);
     if (isfinite(v->busbw_gbps))
-        (void)bb_err_job(BB_EBELOW, "%s: %s%s is %g GB/s, below the required %g GB/s%s%s%s%s", what, name,
+        (void)bb_err_job(BB_EBELOW, "%s: %s%s is %g GB/s, below the required %g GB/s%s%s%s%s%s%s", what, name,
                          where(r, v, place), v->busbw_gbps, t->gbps, from, mean_of(r, v, mean), how_many(r, v, count),
-                         link_test(r, coll, t->gbps, links));
+                         link_test(r, coll, t->gbps, links), restricted ? "; restricted by " : "",
+                         restricted ? restricted : "");
     else
         (void)bb_err_job(BB_EBELOW, "%s: cannot check the bus bandwidth (%s, %s): %s", what, limits_option(r), of,
                          r->session->shared_gpu   ? "ranks share a GPU"
                          : r->counts.busbw.n == 0 ? "no result has a bus bandwidth"
                                                   : "no result has this size");
+    free(restricted);
 }
 
 /* Prints an error for each criterion that is not met. Returns true if there is one. */
@@ -926,6 +928,16 @@ static int report_of_expected(const struct bb_report *r)
                                     bb_json_real(r->n_ratios ? r->lowest : NAN), "lowest_result", r->lowest_result));
 }
 
+/* Prints the variables that can explain a shortfall, where the bus bandwidth is judged. */
+static void print_restrictions(const struct bb_report *r)
+{
+    char *restricted = r->expected || r->n_thresholds > 0 ? bb_json_restrictions(NULL, false) : NULL;
+
+    if (restricted)
+        fprintf(r->out, "# restricted by %s, which can lower the bus bandwidth\n", restricted);
+    free(restricted);
+}
+
 int bb_report_close(const struct bb_report *r)
 {
     struct bb_results *results = r->session->json;
@@ -934,6 +946,8 @@ int bb_report_close(const struct bb_report *r)
 
     if (r->expected && r->session->world.rank == 0)
         TRY(report_of_expected(r));
+    if (r->out && !r->style->program)
+        print_restrictions(r);
     if (r->out && !r->full && r->all.results > 0)
         print_verdict(r);
     if (r->style->json_end)

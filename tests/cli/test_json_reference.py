@@ -225,10 +225,10 @@ def sources(*suffixes):
             for path in REFERENCE.parents[2].glob(f"{folder}/*") if path.suffix in suffixes}
 
 
-# keys of other documents: columns of CSV, messages to the writer process, study files, cluster profiles
+# keys of other documents: columns of CSV, forecasts, messages to the writer process, study files, cluster profiles
 OTHER = {"flat_table.c": {"low", "high"}, "results.c": {"csv", "foreign", "path"}, "collect.c": {"relative_to"},
          "expand.c": {"json", "repeat"}, "calibrated_profile.c": {"description", "source"}, "measure_machine.c": {"cases"},
-         "table.c": set(STATS["required"]), "provenance.c": {"seq_length"}}
+         "table.c": set(STATS["required"]), "provenance.c": {"seq_length"}, "expectation.c": {"gemm_tflops", "oversubscription", "tiers"}}
 
 
 @pytest.mark.parametrize("keys_of", [keys_of_field_tables, keys_of_calls])

@@ -273,11 +273,27 @@ static void add_metrics(json_t *columns, const struct bb_sweep_runs *combination
     }
 }
 
+/* Returns whether a combination runs the command of these columns, so that its result may have them: the first words are
+ * equal. */
+static bool may_have(const struct bb_sweep_runs *combinations, const struct default_columns *d)
+{
+    const size_t length = strcspn(d->command, " ");
+
+    for (size_t i = 0; i < combinations->n; i++) {
+        const struct bb_sweep_run *run = &combinations->one[i];
+
+        if (!run->is_program && run->words.n > 0 && strlen(run->words.word[0]) == length &&
+            strncmp(run->words.word[0], d->command, length) == 0)
+            return true;
+    }
+    return false;
+}
+
 /*
  * Returns the columns of values from the results, owned by the caller: a JSON object that maps the name of a column, in
  * the order of the table, to {"value": its JSON path, "relative_to": as in the study file}. The table also has columns
  * for the axes and for the state of each run. g: the results; NULL: none are known, so the object contains all default
- * columns.
+ * columns of the commands.
  */
 static json_t *list_columns(const struct bb_study *study, const struct bb_sweep_runs *combinations,
                             const struct bb_gathered *g)
@@ -301,7 +317,8 @@ static json_t *list_columns(const struct bb_study *study, const struct bb_sweep_
     }
     for (const struct default_columns *d = default_columns; !own && d < default_columns + N_DEFAULTS; d++)
         for (const char *const *path = d->paths; *path; path++)
-            if (!json_object_get(combinations->axes, *path) && (!g || any_result_has(g, d->schema, *path)))
+            if (!json_object_get(combinations->axes, *path) &&
+                (g ? any_result_has(g, d->schema, *path) : may_have(combinations, d)))
                 add_column(columns, NULL, *path, NULL);
     for (size_t run = 0; !own && run < combinations->n; run++)
         add_metrics(columns, combinations, &combinations->one[run]);

@@ -55,8 +55,8 @@ void bb_gathered_identify(struct bb_gathered *g);
 
 /* The table as text and as JSON (collect_table.c), and as CSV with the values of bb_gathered_identify. The text
  * contains header lines that start with '#', an aligned table, and the failed combinations with the last lines of their
- * stderr. The caller owns the JSON. */
-void bb_gathered_text(const struct bb_gathered *g, FILE *out);
+ * stderr; full: all of them, else the first ones in at most 25 lines. The caller owns the JSON. */
+void bb_gathered_text(const struct bb_gathered *g, bool full, FILE *out);
 json_t *bb_gathered_json(const struct bb_gathered *g);
 void bb_gathered_csv(const struct bb_gathered *g, FILE *out);
 

@@ -92,7 +92,7 @@ static void print_constant_columns(const struct bb_gathered *g, const struct sha
     fputs(first ? "" : "\n", out);
 }
 
-static void print_table(const struct bb_gathered *g, const struct shape *shape, FILE *out)
+static void print_table(const struct bb_gathered *g, const struct shape *shape, size_t n_rows, FILE *out)
 {
     size_t n = json_array_size(g->columns);
     char text[BB_SETTING_TEXT];
@@ -102,7 +102,7 @@ static void print_table(const struct bb_gathered *g, const struct shape *shape, 
         if (!shape[c].is_constant)
             fprintf(out, "  %*s", shape[c].width, shape[c].title);
     fputc('\n', out);
-    for (size_t r = 0; r < json_array_size(g->rows); r++) {
+    for (size_t r = 0; r < n_rows; r++) {
         fputc(' ', out);
         for (size_t c = 0; c < n; c++)
             if (!shape[c].is_constant)
@@ -126,10 +126,16 @@ static size_t count_same_failures(const struct bb_gathered *g, size_t i, bool *i
     return *is_first ? n : 0;
 }
 
-/* Prints the first failed combination of each kind with the last lines of its stderr, and the number of others. */
-static void print_failed(const struct bb_gathered *g, FILE *out)
+/* Without --full, the text has at most 25 lines: up to HEAD of the head, up to FAILED of failures and those of a last one, and
+ * the first rows. */
+enum { LINES = 25, HEAD = 9, FAILED = 4 };
+
+/* Prints the first failed combination of each kind with the last lines of its stderr, and the number of others. full: all
+ * kinds. Returns the number of lines. */
+static size_t print_failed(const struct bb_gathered *g, bool full, FILE *out)
 {
-    bool any = false, is_first;
+    size_t lines = 0, hidden = 0;
+    bool is_first;
     char text[1024];
 
     for (size_t i = 0; i < g->combinations->n; i++) {
@@ -138,7 +144,11 @@ static void print_failed(const struct bb_gathered *g, FILE *out)
 
         if ((f->state != BB_SWEEP_FAILED && f->state != BB_SWEEP_BELOW) || !is_first)
             continue;
-        fprintf(out, "%s# %s: ", any ? "" : "#\n", bb_settings_text(&g->combinations->one[i], text, sizeof(text)));
+        if (lines > FAILED && !full) {
+            hidden++;
+            continue;
+        }
+        fprintf(out, "%s# %s: ", lines ? "" : "#\n", bb_settings_text(&g->combinations->one[i], text, sizeof(text)));
         if (f->exit_status == 0)
             fputs(g->combinations->one[i].is_program
                       ? "exit status 0, but not all metrics were found"
@@ -151,11 +161,14 @@ static void print_failed(const struct bb_gathered *g, FILE *out)
         fputc('\n', out);
         for (size_t l = 0; l < json_array_size(f->errors); l++)
             fprintf(out, "#   %s\n", json_string_value(json_array_get(f->errors, l)));
-        any = true;
+        lines += (lines == 0) + 1 + json_array_size(f->errors);
     }
+    if (hidden > 0)
+        fprintf(out, "# %zu other kinds of failures: --full\n", hidden);
+    return lines + (hidden > 0);
 }
 
-static void print_head(const struct bb_gathered *g, FILE *out)
+static void print_head(const struct bb_gathered *g, size_t n_rows, FILE *out)
 {
     const char *about = json_string_value(json_object_get(g->study->root, "about"));
     size_t n = g->combinations->n;
@@ -166,26 +179,33 @@ static void print_head(const struct bb_gathered *g, FILE *out)
     if (g->count[BB_SWEEP_BELOW])
         fprintf(out, ", %zu below threshold", g->count[BB_SWEEP_BELOW]);
     fputc('\n', out);
-    if (g->not_shown)
-        fprintf(out, "# shown: %zu of %zu rows\n", json_array_size(g->rows), json_array_size(g->rows) + g->not_shown);
+    if (g->not_shown || n_rows < json_array_size(g->rows))
+        fprintf(out, "# shown: %zu of %zu rows%s\n", n_rows, json_array_size(g->rows) + g->not_shown,
+                n_rows < json_array_size(g->rows) ? "; all: --full" : "");
     if (g->emulated)
         bb_print_emulated_note(out, g->some_measured ? "some results: " : "", "");
     if (g->shared_gpu)
         fputs("# several ranks share one GPU: times are meaningless for a machine with one GPU per rank\n", out);
 }
 
-void bb_gathered_text(const struct bb_gathered *g, FILE *out)
+void bb_gathered_text(const struct bb_gathered *g, bool full, FILE *out)
 {
-    size_t n = json_array_size(g->columns);
+    size_t n = json_array_size(g->columns), n_rows = json_array_size(g->rows), bytes;
     struct shape *shape;
+    char *failed;
+    FILE *text = bb_open_text(&failed, &bytes);
+    const size_t left = LINES - HEAD - print_failed(g, full, text);
 
     BB_NEW(shape, n);
     for (size_t c = 0; c < n; c++)
         shape[c] = shape_column(g, c);
-    print_head(g, out);
+    n_rows = !full && n_rows > left ? left : n_rows;
+    bb_close_text(text, &failed);
+    print_head(g, n_rows, out);
     print_constant_columns(g, shape, out);
-    print_table(g, shape, out);
-    print_failed(g, out);
+    print_table(g, shape, n_rows, out);
+    fputs(failed, out);
+    free(failed);
     free(shape);
 }
 

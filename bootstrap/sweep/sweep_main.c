@@ -28,7 +28,7 @@ struct options {
     struct bb_sweep_view view;
     double timeout_s;
     int max_combinations;
-    bool list, slurm, submit, gather, retry_failed, restart, quiet;
+    bool list, slurm, submit, gather, retry_failed, restart, full, quiet;
 };
 
 #define FIELD(name) offsetof(struct options, name)
@@ -72,6 +72,7 @@ static const struct bb_opt where_rows[] = {
         0, "where", FIELD(view.where), NULL, "LIST",
         "only rows that satisfy all conditions: COLUMN, one of < <= > >= = !=, value; for example 'ranks>=4,state=ok'"),
     OPT_INT(0, "top", FIELD(view.top), NULL, "N", 1, 1e9, "only the first N rows, after --where and --sort"),
+    OPT_FLAG(0, "full", FIELD(full), "print all rows and failures; default: the first ones in at most 25 lines"),
     OPT_QUIET(FIELD(quiet)),
     {0},
 };
@@ -452,7 +453,7 @@ static int gather_results(const struct sweep *s)
         TRY(write_results(&g, NULL, s->csv));
     if (!o->quiet && !is_stdout(s->json) && !is_stdout(s->csv)) {
         bb_print_report_header(stdout, s->argc, s->argv);
-        bb_gathered_text(&g, stdout);
+        bb_gathered_text(&g, o->full || o->view.top > 0, stdout);
         fflush(stdout); /* in a common file of stdout and stderr, the error below must be the last line */
     }
     rc = code ? bb_err(code, "%s", reason) : 0;

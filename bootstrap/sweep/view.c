@@ -179,7 +179,8 @@ static int find_column(const struct bb_gathered *g, const char *option, const ch
     for (*column = 0; *column < json_array_size(g->columns); ++*column)
         if (is_column(json_string_value(json_array_get(g->columns, *column)), given))
             return 0;
-    return bb_err(BB_EUSAGE, "%s: no result has '%s'", option, given);
+    return bb_err(BB_EUSAGE, "%s: no result has '%s'; try: --gather %s COLUMN, with a column of the table", option,
+                  given, option);
 }
 
 /* ---- filtering and sorting of rows ---- */

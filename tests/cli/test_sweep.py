@@ -495,9 +495,20 @@ def test_sorts_by_a_ratio_column_without_a_name(sweep):
     assert [row[0] for row in table(done)] == ["4", "2", "1"]
 
 
-def test_rejects_sorting_by_a_column_without_results(sweep):
-    done = sweep(SIX, "--sort", "busbw_gbps")
-    assert done.returncode == 2 and "no result has 'busbw_gbps'" in done.stderr
+def test_rejects_columns_of_another_command_before_the_runs(sweep, tmp_path):
+    for option in ("--sort=busbw_gbps", "--where=busbw_gbps>1"):
+        done = sweep(SIX, option)
+        assert done.returncode == 2 and f"unknown column for {option[:option.index('=')]}: 'busbw_gbps', expected one of: " in done.stderr
+        assert not (tmp_path / "study.sweep").exists()
+    done = sweep({"command": "plan all_reduce --cluster h100-sxm-ib --sizes 1K", "ranks": 8}, "--sort", "predicted.step_us")
+    assert done.returncode == 2 and "no result has 'predicted.step_us'; try: --gather --sort COLUMN" in done.stderr
+
+
+def test_prints_at_most_25_lines_by_default(sweep):
+    study = {"command": "plan all_reduce --cluster h100-sxm-ib -b 1K -e 64M", "ranks": [8, 16]}
+    lines = sweep(study).stdout.splitlines()
+    assert 20 <= len(lines) <= 25 and any(line.endswith(" of 68 rows; all: --full") for line in lines), lines
+    assert len(sweep(study, "--full").stdout.splitlines()) > 68 and "--full" not in sweep(study, "--top", 30).stdout
 
 
 @pytest.mark.parametrize("p50,cell", [(9999, "9999"), (9985.8123, "9985.81"), (2.5e6, "2500000"), (266035123.4, "266035123")])

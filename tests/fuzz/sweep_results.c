@@ -53,7 +53,7 @@ static void gather(const struct bb_sweep_view *view)
         json_decref(bb_gathered_json(&all));
         bb_csv_write(all.columns, all.rows, out);
         if (bb_view_apply(view, &all) == 0)
-            bb_gathered_text(&all, out);
+            bb_gathered_text(&all, true, out);
         bb_gathered_release(&all);
     }
     fclose(out);

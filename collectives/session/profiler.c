@@ -138,6 +138,18 @@ static ncclResult_t start_v5(void *context, void **handle, struct bb_event_v5 *e
     return start_event(handle, event->type, &event->coll, &event->p2p);
 }
 
+static ncclResult_t start_v7(void *context, void **handle, struct bb_event_v5 *event)
+{
+    struct bb_choice c = {.kind = BB_CHOICE_NONE, .symmetric = true};
+
+    if (event->type != BB_EVENT_COLL || !event->coll.symmetric)
+        return start_v5(context, handle, event);
+    *handle = NULL;
+    copy_string(c.algorithm, sizeof(c.algorithm), event->coll.kernel);
+    record_choice(&c);
+    return ncclSuccess;
+}
+
 static ncclResult_t stop_event(void *handle)
 {
     (void)handle;
@@ -170,6 +182,12 @@ const struct bb_profiler_v5 ncclProfiler_v5 = {.name = "busbar",
                                                .state = change_state,
                                                .finalize = finalize_plugin};
 extern const struct bb_profiler_v5 ncclProfiler_v6 __attribute__((alias("ncclProfiler_v5")));
+const struct bb_profiler_v5 ncclProfiler_v7 = {.name = "busbar",
+                                               .init = init_v5,
+                                               .start = start_v7,
+                                               .stop = stop_event,
+                                               .state = change_state,
+                                               .finalize = finalize_plugin};
 
 /* ---- functions that busbar calls ---- */
 

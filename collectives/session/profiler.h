@@ -1,8 +1,8 @@
 /*
  * profiler.h - records NCCL's choice for an operation: algorithm, protocol and number of channels.
  *
- * NCCL reports its choice only to profiler plugins. The program itself is such a plugin: it exports ncclProfiler_v6,
- * _v5 and _v4. With NCCL_PROFILER_PLUGIN=STATIC_PLUGIN, NCCL 2.27 and newer looks up these symbols in the program.
+ * NCCL reports its choice only to profiler plugins. The program itself is such a plugin: it exports ncclProfiler_v7,
+ * _v6, _v5 and _v4. With NCCL_PROFILER_PLUGIN=STATIC_PLUGIN, NCCL 2.27 and newer looks up these symbols in the program.
  * Events are enabled only between bb_profiler_begin and bb_profiler_end, and only untimed operations run in between.
  * During timed operations the event mask is 0, so the only cost is NCCL's test of the mask.
  *
@@ -30,10 +30,12 @@ struct bb_choice {
     enum bb_choice_kind kind;
     char algorithm[24]; /* NCCL's name: "RING", "TREE", "NVLS", ...; "" for sends and receives */
     char protocol[16];  /* NCCL's names: "LL", "LL128", "SIMPLE"; "" for sends and receives */
-    int channels; /* number of channels of the last collective; for sends and receives the largest number that a send
+    int channels;   /* number of channels of the last collective; for sends and receives the largest number that a send
                      or receive used */
-    int warps;    /* warps per channel; 0 for sends and receives */
-    bool copies;  /* with BB_CHOICE_NONE: NCCL reported a collective by copy engines (NCCL 2.30) */
+    int warps;      /* warps per channel; 0 for sends and receives */
+    bool copies;    /* with BB_CHOICE_NONE: NCCL reported a collective by copy engines (NCCL 2.30) */
+    bool symmetric; /* with BB_CHOICE_NONE: NCCL reported a kernel on symmetric windows (NCCL 2.32), `algorithm` is its
+                       name */
 };
 
 /*

@@ -1,12 +1,13 @@
 /*
- * profiler_plugin.h - the part of NCCL's profiler plugin interface that busbar uses: versions 4 (NCCL 2.27), 5 (2.28)
- * and 6 (2.30; newer NCCL versions still look for version 6). Written from NCCL's documentation. NCCL defines the
+ * profiler_plugin.h - the part of NCCL's profiler plugin interface that busbar uses: versions 4 (NCCL 2.27), 5 (2.28),
+ * 6 (2.30) and 7 (2.32). Written from NCCL's documentation. NCCL defines the
  * order, width and meaning of the fields, which are fixed for each version. Tests call the plugin as NCCL does.
  */
 #ifndef BB_COLLECTIVES_SESSION_PROFILER_PLUGIN_H
 #define BB_COLLECTIVES_SESSION_PROFILER_PLUGIN_H
 
 #include <nccl.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 /* Event types; each is one bit of the event mask. NCCL defines more types. */
@@ -17,8 +18,8 @@ enum {
     BB_EVENT_COPIES = 4096, /* a collective by copy engines; version 6 */
 };
 
-/* NCCL's descriptions of a collective and of a send or receive: only the leading fields, which versions 4, 5 and 6
- * have in common. From version 5 on, NCCL's structs have more fields. NCCL owns them. */
+/* NCCL's descriptions of a collective and of a send or receive: the leading fields, which all versions
+ * have in common, and some of version 7. NCCL's structs have more fields. NCCL owns them. */
 struct bb_event_coll {
     uint64_t sequence;
     const char *function;
@@ -29,6 +30,9 @@ struct bb_event_coll {
     const char *dtype;
     uint8_t channels, warps;
     const char *algorithm, *protocol;
+    void *group;        /* from version 5 on, as in the following fields: only read in version 7 */
+    const char *kernel; /* version 7: name of the kernel */
+    bool symmetric;     /* version 7: a kernel on symmetric windows, which older versions do not report */
 };
 
 struct bb_event_p2p {
@@ -96,5 +100,6 @@ extern const struct bb_profiler_v4 ncclProfiler_v4;
 extern const struct bb_profiler_v5 ncclProfiler_v5;
 extern const struct bb_profiler_v5 ncclProfiler_v6; /* version 6 has the layout of version 5; it adds event
                                                        types */
+extern const struct bb_profiler_v5 ncclProfiler_v7;
 
 #endif

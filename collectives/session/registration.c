@@ -51,9 +51,9 @@ static int check_handle(struct bb_registration *r, enum bb_registration_kind ask
     TRY(bb_world_any(comm->world, &lacks));
     r->kind = lacks & 1 ? BB_REGISTER_NONE : lacks & 2 ? BB_REGISTER_LOCAL : asked;
     if (r->kind != asked)
-        r->why = asked == BB_REGISTER_LOCAL     ? "NCCL does not register buffers (NCCL_LOCAL_REGISTER)"
-                 : w->nodes > 1 && !(lacks & 1) ? "the ranks are on several nodes"
-                                                : "not supported by these GPUs or this NCCL";
+        r->why = asked == BB_REGISTER_LOCAL ? "NCCL does not register buffers (NCCL_LOCAL_REGISTER)"
+                 : w->nodes > 1             ? "the ranks are on several nodes"
+                                            : "not supported by these GPUs or this NCCL";
 out:
     return rc;
 }

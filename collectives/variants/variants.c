@@ -379,6 +379,7 @@ static void format_ran(const struct bb_variant_kind *kind, const struct entry *e
     else
         snprintf(text, size, "%s",
                  ran->copies                            ? "copy engines"
+                 : ran->symmetric && ran->algorithm[0]  ? ran->algorithm
                  : ranks > 1 && kind->ran && !e->reason ? kind->ran
                  : ranks > 1                            ? "not reported"
                                                         : "copy");

@@ -49,6 +49,11 @@ def test_ranks_that_busbar_forks(busbar):
     assert "# kernels: busbar's own on NCCL's device API (lsa), 2 CTAs of 512 threads" in done.stdout
 
 
+def test_nccl_before_2_29_reports_nothing(busbar):
+    done = busbar.run("bench", "all_reduce", "-g", "2", "--sizes", "8", "--full", env={"EMU_NCCL_WINDOW": "28", "EMU_DATA": "off"})
+    assert done.returncode == 0 and "# device API" not in done.stdout
+
+
 @pytest.mark.parametrize("coll,number,device", [("all_reduce", 1, "element by element"), ("all_reduce", 2, "threads"), ("all_reduce", 4, "multimem"),
                                                 ("alltoall", 1, "element by element"), ("alltoall", 2, "threads")])
 def test_numbers_of_nccl_tests(busbar, coll, number, device):

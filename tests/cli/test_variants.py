@@ -53,7 +53,7 @@ def test_variant_that_did_not_run_has_a_reason_and_no_rank(busbar, tmp_path, env
 
 
 def test_own_kernels_are_a_variant(busbar, tmp_path):
-    """A kernel of 2 us with two barriers of 4 us and 200 GB/s, beside a ring of 6 steps; with GEMMs the kernel still delivers the right data."""
+    """A kernel of 2 us with two barriers of 4 us and 200 GB/s, faster than a ring of 6 steps; with GEMMs the kernel still delivers the right data."""
     lines, run, rows = variants(busbar, tmp_path, "all_reduce", "--sizes", "4K", "-n", "2", "--repeats", "2", "--with-gemm", "--gemm", "64", env={})
     device = rows["device"]
     assert (device["ran"], device["wrong"], device["reason"]) == ("DEVICE LSA 16", 0, None)
@@ -74,6 +74,12 @@ def test_copies_are_those_that_nccl_reports(busbar, tmp_path, version, ran):
         env = {**TIMES_ONLY, **WINDOWS, "EMU_NCCL_IGNORE": "COPIES"}
         _, _, rows = variants(busbar, tmp_path, "all_gather", "--sizes", "1M", "-c", "0", env=env)
         assert (rows["zero-sm"]["reason"], rows["zero-sm"]["verdict"]) == ("NCCL ran a symmetric kernel", None)
+
+
+def test_the_newest_nccl_names_the_symmetric_kernel(busbar, tmp_path):
+    _, _, rows = variants(busbar, tmp_path, "all_gather", "--sizes", "1M", "-c", "0", env={**TIMES_ONLY, **WINDOWS, "EMU_NCCL_WINDOW": "32"},
+                          variants="plain,symmetric")
+    assert (rows["symmetric"]["ran"], rows["symmetric"]["verdict"], rows["symmetric"]["algorithm"]) == ("SymmetricKernel_LSA", "best", "SymmetricKernel_LSA")
 
 
 def test_unregistered_buffers_and_reductions_by_copies_have_a_reason(busbar, tmp_path):

@@ -39,6 +39,8 @@ static void layouts_match_nccl(void **state)
     assert_int_equal(offsetof(struct bb_event_v5, coll.warps), 81);
     assert_int_equal(offsetof(struct bb_event_v5, coll.algorithm), 88);
     assert_int_equal(offsetof(struct bb_event_v5, coll.protocol), 96);
+    assert_int_equal(offsetof(struct bb_event_v5, coll.kernel), 112);
+    assert_int_equal(offsetof(struct bb_event_v5, coll.symmetric), 120);
     assert_int_equal(offsetof(struct bb_event_v5, p2p.peer), 56);
     assert_int_equal(offsetof(struct bb_event_v5, p2p.channels), 60);
     assert_int_equal(offsetof(struct bb_event_v4, parent), 8); /* after a type of one byte */
@@ -67,6 +69,20 @@ static void start_copies_event(void *context)
     void *handle = &event;
 
     assert_int_equal(find_v5()->start(context, &handle, &event), ncclSuccess);
+    assert_null(handle);
+}
+
+/* Only version 7 has the kernel's name. */
+static void start_symmetric_event(void *context)
+{
+    struct bb_event_v5 event = {.type = BB_EVENT_COLL};
+    const struct bb_profiler_v5 *v7 = dlsym(RTLD_DEFAULT, "ncclProfiler_v7");
+    void *handle = &event;
+
+    event.coll.kernel = "AllGather_LSA";
+    event.coll.symmetric = true;
+    assert_non_null(v7);
+    assert_int_equal(v7->start(context, &handle, &event), ncclSuccess);
     assert_null(handle);
 }
 
@@ -110,9 +126,14 @@ static void records_only_between_begin_and_end(void **state)
     start_copies_event(context);
     bb_profiler_end(&choice);
     assert_true(choice.kind == BB_CHOICE_NONE && choice.copies);
+    bb_profiler_begin();
+    start_symmetric_event(context);
+    bb_profiler_end(&choice);
+    assert_true(choice.kind == BB_CHOICE_NONE && choice.symmetric);
+    assert_string_equal(choice.algorithm, "AllGather_LSA");
     bb_profiler_begin(); /* an empty recording does not contain the previous choice */
     bb_profiler_end(&choice);
-    assert_true(choice.kind == BB_CHOICE_NONE && !choice.copies);
+    assert_true(choice.kind == BB_CHOICE_NONE && !choice.copies && !choice.symmetric);
     find_v5()->finalize(context);
     assert_int_equal(bb_profiler_attached(), 0);
 }

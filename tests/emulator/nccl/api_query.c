@@ -29,6 +29,9 @@ EN_API(const char *, ncclGetErrorString, (ncclResult_t result))
         [ncclInvalidUsage] = "invalid usage (run with NCCL_DEBUG=WARN for details)",
         [ncclRemoteError] = "remote process exited or there was a network error",
         [ncclInProgress] = "NCCL operation in progress",
+#if NCCL_VERSION_CODE >= 23000
+        [ncclTimeout] = "timeout",
+#endif
     };
 
     return (unsigned)result < sizeof(texts) / sizeof(texts[0]) ? texts[result] : "unknown result code";

@@ -1,6 +1,6 @@
 /*
- * profiler.c - calls a profiler plugin as NCCL does. See profiler.h. The structures follow version 5 of the plugin
- * interface, as far as they are filled here.
+ * profiler.c - calls a profiler plugin as NCCL does. See profiler.h. The structures follow versions 5 to 7 of the
+ * plugin interface, as far as they are filled here.
  */
 #include "profiler.h"
 
@@ -32,6 +32,8 @@ struct event {
             uint8_t channels, warps;
             const char *algorithm, *protocol;
             void *group;
+            const char *kernel; /* version 7 */
+            bool symmetric;     /* version 7 */
         } coll;
         struct {
             const char *function;
@@ -62,7 +64,9 @@ static const struct plugin *plugin(void)
 {
     const char *name = getenv("NCCL_PROFILER_PLUGIN");
 
-    return name != NULL && strcmp(name, "STATIC_PLUGIN") == 0 ? dlsym(RTLD_DEFAULT, "ncclProfiler_v5") : NULL;
+    return name == NULL || strcmp(name, "STATIC_PLUGIN") != 0
+               ? NULL
+               : dlsym(RTLD_DEFAULT, en_window_minor() >= 32 ? "ncclProfiler_v7" : "ncclProfiler_v5");
 }
 
 static void no_log(int level, unsigned long flags, const char *file, int line, const char *format, ...)
@@ -158,8 +162,12 @@ void en_profiler_report(ncclComm_t comm, const struct en_task *task)
     if (p == NULL)
         return;
     if (en_symmetric_percent(comm, task->kind) > 0) {
-        struct event copies = {.type = COPIES};
+        struct event copies = {.type = COPIES}, kernel = {.type = COLL};
 
+        kernel.coll.kernel = "SymmetricKernel_LSA";
+        kernel.coll.symmetric = true;
+        if (!en_is_by_copies(comm, task->kind) && en_window_minor() >= 32)
+            send_event(p, comm, &kernel);
         if (en_is_by_copies(comm, task->kind) && en_window_minor() >= 30 && (mask & COPIES) != 0)
             send_event(p, comm, &copies);
         return;

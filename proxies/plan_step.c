@@ -2,6 +2,7 @@
  * needed, predict, print and write files. */
 #include "proxies/plan_options.h"
 
+#include "bootstrap/cli/progress.h"
 #include "bootstrap/cli/report_header.h"
 #include "bootstrap/results/results.h"
 #include "proxies/form/models/profile.h"
@@ -22,6 +23,7 @@ struct plan_results {
     struct bb_step step;
     struct bb_plan plan;
     struct bb_prediction prediction;
+    struct bb_progress progress;
     struct bb_best_order best;
     struct bb_forecast forecast;
     struct bb_training_time training; /* training.tokens is 0 if --tokens is not given */
@@ -348,6 +350,7 @@ static int predict(const struct bb_plan_options *o, const struct bb_cluster *clu
 
     TRY(bb_plan_conditions(o, &conditions));
     TRY(bb_predict_under(&f->step, cluster, &conditions, &f->prediction));
+    bb_progress_clear(&f->progress);
     warn_unmeasured(&f->prediction, f->step.layout.n_groups);
     if (conditions.jitter > 0)
         TRY(bb_predict_jitter(&f->step, cluster, &conditions, o->samples, &f->jittered));
@@ -378,11 +381,14 @@ int bb_plan_step(const struct bb_plan_options *o, const struct bb_proxy *proxy, 
         TRY(bb_step_expand(&f.step)); /* converts each alltoallv to the sends and receives that the trace and the
                                          exports show */
     warn_inter_node_tp(&f.step.layout, config.gpus_per_node);
+    bb_progress_init(&f.progress, 0, o->quiet);
+    bb_progress_show(&f.progress, "planning %d ranks", config.ranks);
     TRY(bb_plan_count(&f.plan, &f.step, o->ops));
     f.plan.forecast = &f.forecast;
     f.predicted = o->cluster && f.plan.checks.matched && f.plan.checks.deadlock_free;
     if (f.predicted)
         TRY(predict(o, &cluster, &f));
+    bb_progress_end(&f.progress);
     if (o->tokens)
         TRY(compute_training_time(o, cluster.gpus_per_node, &f));
     if (o->best_order)
@@ -392,6 +398,7 @@ int bb_plan_step(const struct bb_plan_options *o, const struct bb_proxy *proxy, 
     written = write_results(&f, o, rc, argc, argv);
     rc = rc ? rc : written;
 out:
+    bb_progress_end(&f.progress);
     bb_best_order_release(&f.best);
     bb_prediction_release(&f.prediction);
     bb_jittered_release(&f.jittered);

@@ -52,6 +52,12 @@ def test_a_search_prints_the_share_of_each_stage_that_is_done(busbar):
     assert len(rows) > 5 and rows == sorted(rows) and rows[-1][0] == 4 and all(percent <= 100 for _, percent in rows)
 
 
+def test_a_long_plan_prints_progress(busbar):
+    args = ("plan", "transformer", "--model", "llama2_70b", "--ranks", 64, "--tp", 4, "--pp", 16, "--micro-batches", 128, "--cluster", "h100-sxm-ib")
+    assert "# at 0 s: planning 64 ranks\n" in busbar.run(*args, emulated=False, env={"BUSBAR_PROGRESS": "0.02"}).stderr
+    assert "planning" not in busbar.run(*args, "--quiet", emulated=False, env={"BUSBAR_PROGRESS": "0.02"}).stderr
+
+
 def test_time_left_does_not_grow_during_a_row(busbar):
     """The CPU moves the data of emulated GPUs, so that the second row takes much longer than the first."""
     done = busbar.run("bench", "all_reduce", "--sizes", "1K,2M", "--placement", "in_place", ranks=2, env={"BUSBAR_PROGRESS": "0.2"})

@@ -318,7 +318,11 @@ static int change_profile(json_t *root, const char *change)
     value = json_loads(equals + 1, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, NULL);
     value = value ? value : json_string(equals + 1);
     parent = find_parent(root, &key);
-    if (parent)
+    if (json_is_string(value) && json_is_number(json_object_get(parent, key)))
+        rc = bb_err(BB_EUSAGE,
+                    "--set %s: '%s' is not a number, expected one without unit (rates: GB/s; 400 Gbit/s are 50)", path,
+                    equals + 1);
+    else if (parent)
         json_object_set(parent, key, value);
     else
         rc = bb_err(BB_EUSAGE, "--set: the profile has no key '%s'", path);

@@ -31,7 +31,7 @@ static const struct plausible_range {
     {"intra.latency_us", "us", offsetof(struct bb_cluster, intra.latency_us), 0.05, 1000},
     {"intra.gbps", "1e9 bytes/s", offsetof(struct bb_cluster, intra.gbps), 0.5, 10e3},
     {"inter.latency_us", "us", offsetof(struct bb_cluster, inter.latency_us), 0.05, 1000},
-    {"inter.gbps", "1e9 bytes/s", offsetof(struct bb_cluster, inter.gbps), 0.05, 2e3},
+    {"inter.gbps", "1e9 bytes/s", offsetof(struct bb_cluster, inter.gbps), 0.05, 150},
 };
 
 static const struct plausible_range variant_ranges[] = {
@@ -48,10 +48,14 @@ static const struct plausible_range variant_ranges[] = {
 static void warn_if_unusual(const struct bb_cluster *c, const char *of, const struct plausible_range *f, const void *at)
 {
     const double value = *(const double *)(const void *)((const char *)at + f->offset);
+    char meant[64] = "";
 
-    if (value > 0 && (value < f->min || value > f->max))
-        bb_warn("cluster '%s': '%s%s' is %g, existing GPUs have %g to %g; expected unit: %s", c->name, of, f->key,
-                value, f->min, f->max, f->unit);
+    if (value <= 0 || (value >= f->min && value <= f->max))
+        return;
+    if (strcmp(f->key, "inter.gbps") == 0 && value > f->max && value / 8 <= f->max)
+        snprintf(meant, sizeof(meant), "; did you mean %g (%g Gbit/s)?", value / 8, value);
+    bb_warn("cluster '%s': '%s%s' is %g, existing GPUs have %g to %g; expected unit: %s%s", c->name, of, f->key, value,
+            f->min, f->max, f->unit, meant);
 }
 
 void bb_cluster_warn_units(const struct bb_cluster *c)

@@ -36,7 +36,7 @@ static const struct profile_number {
     {"intra.latency_us", offsetof(struct bb_cluster, intra.latency_us), 30, 0.5, 3, {1e3, 1e-3}},
     {"intra.gbps", offsetof(struct bb_cluster, intra.gbps), 1, 1800, 330, {1e3, 1e-3}},
     {"inter.latency_us", offsetof(struct bb_cluster, inter.latency_us), 60, 0.5, 6, {1e3, 1e-3}},
-    {"inter.gbps", offsetof(struct bb_cluster, inter.gbps), 0.11, 400, 48.5, {1e3, 1e-3}},
+    {"inter.gbps", offsetof(struct bb_cluster, inter.gbps), 0.11, 145, 48.5, {8, 1e-3}},
     {"nccl.ring.Simple.base_us", offsetof(struct bb_cluster, variants[RING_SIMPLE].base_us), 30, 0.5, 8.4, {1e3, 1e-3}},
     {"nccl.ring.Simple.intra_us",
      offsetof(struct bb_cluster, variants[RING_SIMPLE].intra_us),

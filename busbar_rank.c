@@ -9,6 +9,7 @@
 #include "bootstrap/rank/rank.h"
 #include "collectives/comm/comm_options.h"
 #include "collectives/compute/compute_options.h"
+#include "collectives/copy/copy_options.h"
 #include "collectives/health/health_options.h"
 #include "collectives/nccl_tests/nccl_tests_options.h"
 #include "collectives/overlap/overlap_options.h"
@@ -26,6 +27,11 @@ static int run_bench(int argc, char **argv)
     return bb_bench_run(bb_expectation_forecast, argc, argv);
 }
 
+static int run_copy(int argc, char **argv)
+{
+    return bb_bench_copy_run(bb_expectation_forecast, argc, argv);
+}
+
 static int run_health(int argc, char **argv)
 {
     return bb_health_rank_main(bb_expectation_forecast, argc, argv);
@@ -38,6 +44,7 @@ static const struct {
 } entries[] = {
     {"bb_bench_run", run_bench},
     {"bb_bench_compute_run", bb_bench_compute_run},
+    {"bb_bench_copy_run", run_copy},
     {"bb_bench_p2p_run", bb_bench_p2p_run},
     {"bb_bench_comm_run", bb_bench_comm_run},
     {"bb_bench_overlap_run", bb_bench_overlap_run},

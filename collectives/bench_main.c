@@ -8,6 +8,7 @@
 #include "bootstrap/supervise/supervise.h"
 #include "collectives/comm/comm_options.h"
 #include "collectives/compute/compute_options.h"
+#include "collectives/copy/copy_options.h"
 #include "collectives/overlap/overlap_options.h"
 #include "collectives/p2p/p2p_options.h"
 #include "collectives/sweep/bench_options.h"
@@ -25,6 +26,7 @@ struct subcommand {
 
 static const struct subcommand subcommands[] = {
     {"compute", "bb_bench_compute_run", &bb_bench_compute_set},
+    {"copy", "bb_bench_copy_run", &bb_bench_copy_set},
     {"p2p", "bb_bench_p2p_run", &bb_bench_p2p_set},
     {"comm", "bb_bench_comm_run", &bb_bench_comm_set},
     {"overlap", "bb_bench_overlap_run", &bb_bench_overlap_set},

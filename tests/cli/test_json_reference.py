@@ -29,6 +29,8 @@ RUNS = {
         ("bench all_gather --sizes 8K --sweep-variants plain,registered,symmetric,graph --with-gemm --gemm 64 -n 2", 2,
          {"EMU_NCCL_WINDOW": "30", "EMU_SYMMETRIC_PERCENT": "70"})],
     "`busbar.bench/1`: compute": [("bench compute --quick -n 1 --repeats 2", 2, {"EMU_DATA": "off", "EMU_SLOW": "rank=1:1.5"})],
+    "`busbar.bench/1`: copy": [("bench copy --size 1M -n 2 --repeats 2", 3,
+                                {"EMU_DATA": "off", "EMU_CLUSTER": "h100-sxm-ib", "EMU_SLOW_LINKS": "pcie1:0.5,nvlink0-2:0.5"})],
     "`busbar.plan/1`: collectives": [("plan all -e 1K --ranks 8 --cluster h100-sxm-ib --jitter 3% --samples 4", 0, {})],
     "`busbar.plan/1`: best layout": [
         ("plan transformer --model gpt2_small --ranks 8 --global-batch-size 16 --cluster h100-sxm-ib --best-layout "
@@ -228,7 +230,8 @@ def sources(*suffixes):
 # keys of other documents: columns of CSV, forecasts, messages to the writer process, study files, cluster profiles
 OTHER = {"flat_table.c": {"low", "high"}, "results.c": {"csv", "foreign", "path"}, "collect.c": {"relative_to"},
          "expand.c": {"json", "repeat"}, "calibrated_profile.c": {"description", "source"}, "measure_machine.c": {"cases"},
-         "table.c": set(STATS["required"]), "provenance.c": {"seq_length"}, "expectation.c": {"gemm_tflops", "oversubscription", "tiers"}}
+         "table.c": set(STATS["required"]), "provenance.c": {"seq_length"},
+         "expectation.c": {"gemm_tflops", "oversubscription", "tiers", "intra_gbps", "pcie_gbps"}}
 
 
 @pytest.mark.parametrize("keys_of", [keys_of_field_tables, keys_of_calls])

@@ -215,6 +215,10 @@ bool emu_capture_implicit_locked(struct CUstream_st *s); /* if using the legacy 
 void emu_front_clear(struct emu_front *front);
 void emu_body_unref_locked(struct emu_graph_body *body);
 
+/* links.c: the rate in 1e9 bytes/s between this process's GPU and memory of the host or of another GPU; 0: memory of this GPU,
+ * or the profile has no such rate. $EMU_SLOW_LINKS lowers it. */
+double emu_link_gbps(const void *pointer);
+
 /* profile.c, job.c, faults.c */
 void emu_profile_load(struct bb_cluster *machine, struct emu_profile *profile);
 void emu_slow_load(struct bb_slow *slow, struct bb_cluster *machine);
@@ -234,6 +238,8 @@ enum emu_space emu_space_of(const void *pointer, int *device); /* returns the ki
                                                                   device; may be NULL */
 bool emu_inside_block(const void *pointer, size_t bytes);      /* returns whether the range lies inside one allocated
                                                              block; always true for pageable memory */
+int emu_peer_of(
+    const void *pointer); /* returns the rank whose GPU has the memory, if cudaIpcOpenMemHandle mapped it; else -1 */
 cudaError_t emu_alloc_device(void **out, size_t bytes, int device, enum emu_space space);
 void emu_adopt_block(void *base, size_t bytes, enum emu_space space); /* registers memory that the program contains:
                                                                          a __device__ or __constant__ variable */

@@ -238,12 +238,34 @@ struct launch {
     _Alignas(16) char data[];
 };
 
+/* Returns the rate of the slowest link to the memory that the arguments of a memory-bound kernel point to; 0: only memory of
+ * the device. The pointers may be members of a struct. */
+static double slowest_link(const struct launch *l)
+{
+    double slowest = 0;
+
+    for (int i = 0; i < l->twin->n_args; i++)
+        for (size_t at = 0; at + sizeof(void *) <= l->twin->arg_bytes[i]; at += sizeof(void *)) {
+            void *pointer;
+            double gbps;
+
+            memcpy(&pointer, (char *)l->args[i] + at, sizeof pointer);
+            gbps = emu_space_of(pointer, NULL) == EMU_PAGEABLE ? 0 : emu_link_gbps(pointer);
+            if (gbps > 0 && (slowest == 0 || gbps < slowest))
+                slowest = gbps;
+        }
+    return slowest;
+}
+
+/* A memory-bound kernel moves half of its bytes over a link. */
 static int64_t alone_ns(const struct launch *l)
 {
-    double lasts = emu.machine.kernel_us * 1e3;
+    double lasts = emu.machine.kernel_us * 1e3, link;
 
     if (l->twin && l->twin->lasts_ns)
         lasts = l->twin->lasts_ns(&l->seen, &emu.profile);
+    if (l->twin && l->twin->by_memory && (link = slowest_link(l)) > 0)
+        lasts = fmax(lasts, lasts * emu.profile.memory_gbps / 2 / link);
     return emu_slowed_ns(l->seen.device, llround(lasts));
 }
 

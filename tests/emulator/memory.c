@@ -3,7 +3,10 @@
  * first access, so a device may have more memory than the machine.
  */
 #include "internal.h"
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -15,7 +18,9 @@ struct block {
     int device;
     unsigned flags;
     bool physical; /* from cuMemCreate, as ncclMemAlloc's memory */
-    int file;      /* physical memory: a file without a name, which other processes can map */
+    bool exported; /* other processes can map it, by cudaIpcGetMemHandle */
+    int file;      /* physical or exported memory: a file without a name, which other processes can map */
+    int peer;      /* memory of another process: 1 + the rank that exported it */
 };
 
 /* All blocks, sorted by address. */
@@ -212,6 +217,13 @@ int emu_physical_file(const void *pointer, size_t bytes, size_t *offset)
     return bytes <= block.bytes - *offset ? block.file : -1;
 }
 
+int emu_peer_of(const void *pointer)
+{
+    struct block block;
+
+    return find(pointer, &block) ? block.peer - 1 : -1;
+}
+
 void emu_adopt_block(void *base, size_t bytes, enum emu_space space)
 {
     pthread_mutex_lock(&blocks.lock);
@@ -230,9 +242,9 @@ static void drop(const struct block *block)
 {
     if (block->mapped)
         munmap(block->base, block->mapped);
-    if (block->physical)
+    if (block->physical || block->exported)
         close(block->file);
-    if (on_device(block->space))
+    if (on_device(block->space) && !block->peer)
         refund_device(block->device, block->mapped);
 }
 
@@ -402,6 +414,113 @@ cudaError_t cudaHostGetFlags(unsigned int *flags, void *host)
         rc = cudaErrorInvalidValue;
     else
         *flags = block.flags | cudaHostAllocMapped;
+out:
+    return emu_report(rc);
+}
+
+/* ---- memory of other processes ---- */
+
+struct ipc_handle {
+    int pid, file, rank;
+    size_t mapped;
+};
+_Static_assert(sizeof(struct ipc_handle) <= sizeof(cudaIpcMemHandle_t), "the handle holds its description");
+
+/* Moves the contents of a block into a file without a name, at the same address. */
+static bool export_block(struct block *b)
+{
+    const int file = memfd_create("emu-ipc", MFD_CLOEXEC);
+    void *at = MAP_FAILED;
+
+    if (file >= 0 && ftruncate(file, (off_t)b->mapped) == 0 &&
+        (!emu.moves_data || pwrite(file, b->base, b->mapped, 0) == (ssize_t)b->mapped))
+        at = mmap(b->base, b->mapped, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, file, 0);
+    if (at == MAP_FAILED) {
+        if (file >= 0)
+            close(file);
+        return false;
+    }
+    b->exported = true;
+    b->file = file;
+    return true;
+}
+
+cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t *handle, void *base)
+{
+    struct ipc_handle own = {.pid = (int)getpid(), .rank = emu_world_rank()};
+    struct block *found;
+    cudaError_t rc;
+
+    TRY(emu_enter(__func__));
+    emu_lock();
+    rc = emu_drain_device_locked(emu_current_device());
+    emu_unlock();
+    TRY(rc);
+    pthread_mutex_lock(&blocks.lock);
+    found = block_of(base);
+    if (!handle || !found || found->base != base || found->space != EMU_DEVICE || found->physical || found->peer)
+        rc = cudaErrorInvalidValue;
+    else if (!found->exported && !export_block(found))
+        rc = cudaErrorMapBufferObjectFailed;
+    if (rc == cudaSuccess) {
+        own.file = found->file;
+        own.mapped = found->mapped;
+        memcpy(handle, &own, sizeof own);
+    }
+    pthread_mutex_unlock(&blocks.lock);
+out:
+    return emu_report(rc);
+}
+
+cudaError_t cudaIpcOpenMemHandle(void **out, cudaIpcMemHandle_t handle, unsigned int flags)
+{
+    struct block block = {.space = EMU_DEVICE};
+    struct ipc_handle other;
+    char path[64];
+    int file = -1;
+    cudaError_t rc;
+
+    TRY(emu_enter(__func__));
+    memcpy(&other, &handle, sizeof other);
+    block.device = emu_current_device();
+    block.bytes = block.mapped = other.mapped;
+    block.peer = other.rank + 1;
+    if (!out || flags != cudaIpcMemLazyEnablePeerAccess)
+        rc = cudaErrorInvalidValue;
+    else if (other.pid == (int)getpid())
+        rc = cudaErrorDeviceUninitialized;
+    TRY(rc);
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", other.pid, other.file);
+    file = open(path, O_RDWR | O_CLOEXEC);
+    block.base =
+        file < 0 ? MAP_FAILED : mmap(NULL, block.mapped, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0);
+    if (file >= 0)
+        close(file);
+    if (block.base == MAP_FAILED) {
+        rc = cudaErrorMapBufferObjectFailed;
+        goto out;
+    }
+    pthread_mutex_lock(&blocks.lock);
+    insert(block);
+    pthread_mutex_unlock(&blocks.lock);
+    *out = block.base;
+out:
+    return emu_report(rc);
+}
+
+cudaError_t cudaIpcCloseMemHandle(void *base)
+{
+    cudaError_t rc;
+
+    TRY(emu_enter(__func__));
+    if (emu_peer_of(base) < 0 || emu_block_bytes(base) == 0) {
+        rc = cudaErrorInvalidValue;
+        goto out;
+    }
+    emu_lock();
+    rc = emu_drain_device_locked(emu_current_device());
+    emu_unlock();
+    emu_free_block(base);
 out:
     return emu_report(rc);
 }

@@ -79,7 +79,7 @@ out:
     return rc;
 }
 
-/* Adds what a forecast states of the machine itself: the rates of a GEMM and of copies, and its switches. */
+/* Adds what a forecast states of the machine itself: the rates of a GEMM, of copies and of links, and its switches. */
 static void add_machine(const struct bb_machine_facts *facts, const struct bb_cluster *c, json_t *predicted)
 {
     const struct bb_kernel_list_item gemm = {.gemm = facts->gemm};
@@ -94,6 +94,9 @@ static void add_machine(const struct bb_machine_facts *facts, const struct bb_cl
         json_object_set_new(predicted, "gemm_tflops",
                             json_real(bb_gemm_flops(&facts->gemm) / 1e3 / (double)bb_cluster_kernel_ns(c, &gemm)));
     json_object_set_new(predicted, "copy_gbps", json_real((double)facts->copy_bytes / copy_ns));
+    if (c->pcie_gbps > 0)
+        json_object_set_new(predicted, "pcie_gbps", json_real(c->pcie_gbps));
+    json_object_set_new(predicted, "intra_gbps", json_real(c->intra.gbps));
 }
 
 int bb_expectation_forecast(const struct bb_machine_facts *facts, const char *name, const struct bb_sweep *sweep,

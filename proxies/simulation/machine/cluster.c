@@ -52,6 +52,7 @@ static const struct bb_json_field fields[] = {INTEGER("gpus_per_node", gpus_per_
                                               BB_FIELD("achieved", BB_JSON_ANY, 0),
                                               BB_FIELD("nccl", BB_JSON_ANY, 0),
                                               BB_FIELD("nics_per_node", BB_JSON_ANY, 0),
+                                              BB_FIELD("pcie_gbps", BB_JSON_ANY, 0),
                                               BB_FIELD("sharing", BB_JSON_ANY, 0),
                                               BB_FIELD("host", BB_JSON_ANY, 0),
                                               BB_FIELD("fabric", BB_JSON_ANY, 0),
@@ -233,6 +234,7 @@ out:
 
 static int read_profile(const json_t *root, const char *name_or_path, struct bb_cluster *cluster)
 {
+    static const struct bb_json_field pcie = RATE("pcie_gbps", pcie_gbps);
     const char *name, *doubtful = json_string_value(json_object_get(root, "doubtful"));
     int rc;
 
@@ -243,6 +245,8 @@ static int read_profile(const json_t *root, const char *name_or_path, struct bb_
              json_is_true(json_object_get(root, "emulated")) ? " (emulated)" : "",
              doubtful ? " (DOES NOT HOLD for " : "", doubtful ? doubtful : "", doubtful ? ")" : "");
     TRY(bb_json_read(root, name_or_path, fields, cluster));
+    if (json_object_get(root, "pcie_gbps"))
+        TRY(bb_json_read_field(root, name_or_path, &pcie, cluster));
     TRY(read_achieved(root, name_or_path, cluster));
     TRY(read_nccl(root, name_or_path, cluster));
     TRY(read_section(root, name_or_path, "host", host_fields, cluster, &cluster->has_host));

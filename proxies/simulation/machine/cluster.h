@@ -116,6 +116,7 @@ struct bb_cluster {
     double launch_us, nccl_launch_us, kernel_us, memory_gbps, memory_bytes;
     double tflops_float32, tflops_float16, tflops_bfloat16, tflops_float64;
     struct bb_link intra, inter;
+    double pcie_gbps; /* rate of a copy between pinned host memory and a GPU, per direction, 1e9 bytes/s; 0: unknown */
 };
 
 /*

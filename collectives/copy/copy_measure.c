@@ -1,0 +1,288 @@
+/*
+ * copy_measure.c - see copy_measure.h. A sample is the time of several copies back to back on one stream between two CUDA
+ * events; the second direction runs on a second stream, which the last event waits for.
+ */
+#include "collectives/copy/copy_measure.h"
+
+#include "bootstrap/base/alloc.h"
+#include "bootstrap/base/stats.h"
+#include "collectives/p2p/pair_schedule.h"
+#include "cuda/compute/layer_memory_kernels.h"
+#include "cuda/device/check.h"
+#include "cuda/device/stream.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/param.h>
+
+#define HOST .link = "host"
+#define PEER .link = "peer", .memory = "device"
+#define IN   .direction = "to_gpu", .into = true
+#define OUT  .direction = "from_gpu", .out = true
+
+const struct bb_copy_case bb_copy_cases[BB_COPIES] = {
+    [BB_COPY_TO_GPU] = {"host to GPU", HOST, IN, .engine = "copy", .memory = "pinned"},
+    [BB_COPY_FROM_GPU] = {"GPU to host", HOST, OUT, .engine = "copy", .memory = "pinned"},
+    [BB_COPY_BOTH] = {"host, both directions", HOST, .direction = "both", .into = true, .out = true, .engine = "copy",
+                      .memory = "pinned"},
+    [BB_COPY_PAGEABLE_TO_GPU] = {"host to GPU, pageable", HOST, IN, .engine = "copy", .memory = "pageable",
+                                 .unjudged = true},
+    [BB_COPY_PAGEABLE_FROM_GPU] = {"GPU to host, pageable", HOST, OUT, .engine = "copy", .memory = "pageable",
+                                   .unjudged = true},
+    [BB_COPY_KERNEL_TO_GPU] = {"host to GPU, kernel", HOST, IN, .engine = "kernel", .memory = "pinned"},
+    [BB_COPY_KERNEL_FROM_GPU] = {"GPU to host, kernel", HOST, OUT, .engine = "kernel", .memory = "pinned"},
+    [BB_COPY_ALL_TO_GPU] = {"host to all GPUs", HOST, IN, .engine = "copy", .memory = "pinned", .concurrent = true,
+                            .unjudged = true},
+    [BB_COPY_ALL_FROM_GPU] = {"all GPUs to host", HOST, OUT, .engine = "copy", .memory = "pinned", .concurrent = true,
+                              .unjudged = true},
+    [BB_COPY_PEER_WRITE] = {"GPU to GPU, write", PEER, .direction = "write", .out = true, .engine = "copy"},
+    [BB_COPY_PEER_READ] = {"GPU to GPU, read", PEER, .direction = "read", .into = true, .engine = "copy"},
+    [BB_COPY_PEER_KERNEL_WRITE] = {"GPU to GPU, kernel writes", PEER, .direction = "write", .out = true,
+                                   .engine = "kernel"},
+    [BB_COPY_PEER_KERNEL_READ] = {"GPU to GPU, kernel reads", PEER, .direction = "read", .into = true,
+                                  .engine = "kernel"},
+    [BB_COPY_PEER_BOTH] = {"GPU to GPU, both write", PEER, .direction = "both", .out = true, .engine = "copy",
+                           .concurrent = true},
+};
+
+bool bb_copy_has_peer(const struct bb_copy_case *k)
+{
+    return strcmp(k->link, "peer") == 0;
+}
+
+/* ---- init and release ---- */
+
+size_t bb_copies_bytes(size_t bytes)
+{
+    return 2 * bytes;
+}
+
+static void number_gpus(struct bb_copies *c)
+{
+    const struct bb_world *w = &c->session->world;
+    int *n;
+
+    BB_NEW(n, w->nodes);
+    BB_NEW(c->index, w->size);
+    for (int r = 0; r < w->size; r++) {
+        c->index[r] = n[w->node_of[r]]++;
+        c->gpus = MAX(c->gpus, n[w->node_of[r]]);
+    }
+    c->local = n[w->node_of[w->rank]];
+    BB_NEW(c->rank_at, w->nodes * c->gpus);
+    memset(c->rank_at, -1, (size_t)(w->nodes * c->gpus) * sizeof *c->rank_at);
+    for (int r = 0; r < w->size; r++)
+        c->rank_at[w->node_of[r] * c->gpus + c->index[r]] = r;
+    free(n);
+}
+
+/* The exported memory of a rank; is_valid: false where the GPU has no such handles (MIG, some virtual machines). */
+struct handle {
+    cudaIpcMemHandle_t memory;
+    bool is_valid;
+};
+
+/* Opens the memory of the other GPUs of the node. GPUs without a path between them have none. */
+static int open_peers(struct bb_copies *c)
+{
+    struct bb_world *w = &c->session->world;
+    struct handle own = {0}, *all;
+    int rc;
+
+    own.is_valid = cudaIpcGetMemHandle(&own.memory, c->exported) == cudaSuccess;
+    all = bb_world_gather(w, &own, sizeof own, &rc);
+    TRY(rc);
+    BB_NEW(c->peer, c->local);
+    for (int r = 0; r < w->size; r++) {
+        void *at = NULL;
+
+        if (r != w->rank && w->node_of[r] == w->node_of[w->rank] && all[r].is_valid && !c->session->shared_gpu &&
+            cudaIpcOpenMemHandle(&at, all[r].memory, cudaIpcMemLazyEnablePeerAccess) == cudaSuccess)
+            c->peer[c->index[r]] = at;
+    }
+    (void)cudaGetLastError(); /* an error of the two calls is an answer */
+out:
+    free(all);
+    return rc;
+}
+
+int bb_copies_init(struct bb_copies *c, struct bb_session *s, size_t bytes, int iterations, int repeats, int warmup)
+{
+    int rc;
+
+    *c = (struct bb_copies){
+        .session = s, .bytes = bytes, .iterations = iterations, .repeats = repeats, .warmup = warmup};
+    number_gpus(c);
+    BB_NEW(c->samples, repeats);
+    BB_NEW(c->pageable, bytes);
+    memset(c->pageable, 1, bytes); /* allocates the pages */
+    TRY(BB_CUDA(cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking)));
+    TRY(BB_CUDA(cudaStreamCreateWithFlags(&c->second, cudaStreamNonBlocking)));
+    TRY(BB_CUDA(cudaEventCreate(&c->start)));
+    TRY(BB_CUDA(cudaEventCreate(&c->stop)));
+    TRY(BB_CUDA(cudaEventCreate(&c->joined)));
+    TRY(BB_CUDA(cudaMalloc((void **)&c->exported, bytes)));
+    TRY(BB_CUDA(cudaMalloc((void **)&c->device, bytes)));
+    TRY(BB_CUDA(cudaHostAlloc((void **)&c->pinned, 2 * bytes, cudaHostAllocMapped)));
+    TRY(open_peers(c));
+out:
+    return rc;
+}
+
+int bb_copies_release(struct bb_copies *c)
+{
+    int rc = 0;
+
+    for (int i = 0; c->peer && i < c->local; i++)
+        if (c->peer[i])
+            (void)cudaIpcCloseMemHandle(c->peer[i]);
+    if (c->pinned)
+        (void)cudaFreeHost(c->pinned);
+    if (c->device)
+        (void)cudaFree(c->device);
+    if (c->peer)
+        rc = bb_world_barrier(&c->session->world, "closing the memory of other GPUs");
+    if (c->exported)
+        (void)cudaFree(c->exported);
+    bb_event_destroy(c->joined);
+    bb_event_destroy(c->stop);
+    bb_event_destroy(c->start);
+    bb_stream_destroy(c->second);
+    bb_stream_destroy(c->stream);
+    free(c->peer);
+    free(c->pageable);
+    free(c->samples);
+    free(c->rank_at);
+    free(c->index);
+    *c = (struct bb_copies){0};
+    return rc;
+}
+
+/* ---- one GPU ---- */
+
+static int enqueue_copy(const struct bb_copies *c, const struct bb_copy_case *k, char *to, const char *from,
+                        cudaStream_t stream)
+{
+    const struct bb_memory_kernel kernel = {.kind = BB_MEMORY_KERNEL_COPY,
+                                            .dtype = BB_FLOAT,
+                                            .rows = 1,
+                                            .cols = c->bytes / sizeof(float),
+                                            .in = from,
+                                            .out = to};
+
+    if (strcmp(k->engine, "kernel") == 0)
+        return bb_memory_kernel_run(&kernel, stream);
+    return BB_CUDA(cudaMemcpyAsync(to, from, c->bytes, cudaMemcpyDefault, stream));
+}
+
+/* Enqueues n copies of each direction. far: memory of the host or of the other GPU. */
+static int enqueue_copies(const struct bb_copies *c, const struct bb_copy_case *k, char *far, int n)
+{
+    const bool both = k->into && k->out;
+    int rc = 0;
+
+    for (int i = 0; i < n; i++) {
+        if (k->into)
+            TRY(enqueue_copy(c, k, c->device, far, c->stream));
+        if (k->out)
+            TRY(enqueue_copy(c, k, both ? far + c->bytes : far, both ? c->exported : c->device,
+                             both ? c->second : c->stream));
+    }
+out:
+    return rc;
+}
+
+static int take_sample(const struct bb_copies *c, const struct bb_copy_case *k, char *far, int n, double *us)
+{
+    const bool both = k->into && k->out;
+    int rc;
+
+    TRY(BB_CUDA(cudaEventRecord(c->start, c->stream)));
+    if (both)
+        TRY(BB_CUDA(cudaStreamWaitEvent(c->second, c->start, 0)));
+    TRY(enqueue_copies(c, k, far, n));
+    if (both) {
+        TRY(BB_CUDA(cudaEventRecord(c->joined, c->second)));
+        TRY(BB_CUDA(cudaStreamWaitEvent(c->stream, c->joined, 0)));
+    }
+    TRY(BB_CUDA(cudaEventRecord(c->stop, c->stream)));
+    TRY(bb_event_wait(&c->session->world, c->stop, k->name, NULL, NULL));
+    TRY(bb_event_us(c->start, c->stop, us));
+out:
+    return rc;
+}
+
+static int measure_here(const struct bb_copies *c, const struct bb_copy_case *k, char *far, double *gbps)
+{
+    const double moved = (double)c->bytes * c->iterations * ((k->into ? 1 : 0) + (k->out ? 1 : 0));
+    struct bb_stats stats;
+    double us;
+    int rc;
+
+    if (c->warmup > 0)
+        TRY(take_sample(c, k, far, c->warmup, &us));
+    for (int i = 0; i < c->repeats; i++)
+        TRY(take_sample(c, k, far, c->iterations, &c->samples[i]));
+    bb_stats_compute(c->samples, (size_t)c->repeats, &stats);
+    *gbps = stats.p50 > 0 ? moved / stats.p50 / 1e3 : NAN;
+out:
+    return rc;
+}
+
+/* ---- all GPUs, in turns ---- */
+
+static int measure_host(const struct bb_copies *c, const struct bb_copy_case *k, double *own)
+{
+    const bool is_pageable = strcmp(k->memory, "pageable") == 0;
+    struct bb_world *w = &c->session->world;
+    int rc = 0;
+
+    for (int turn = 0; turn < (k->concurrent ? 1 : c->gpus); turn++) {
+        TRY(bb_world_barrier(w, "the next GPU"));
+        if (k->concurrent || turn == c->index[w->rank])
+            TRY(measure_here(c, k, is_pageable ? c->pageable : c->pinned, &own[0]));
+    }
+out:
+    return rc;
+}
+
+/* Each pair of a node has two turns, one of each GPU, or one in which both copy. */
+static int measure_peers(const struct bb_copies *c, const struct bb_copy_case *k, double *own)
+{
+    const struct bb_pair_schedule pairs = {c->local, true}, most = {c->gpus, true};
+    struct bb_world *w = &c->session->world;
+    const int index = c->index[w->rank];
+    int rc = 0;
+
+    for (int round = 0; round < bb_pair_schedule_rounds(&most); round++) {
+        const int other = round < bb_pair_schedule_rounds(&pairs) ? bb_pair_schedule_partner(&pairs, round, index) : -1;
+
+        for (int turn = 0; turn < (k->concurrent ? 1 : 2); turn++) {
+            TRY(bb_world_barrier(w, "the next pair of GPUs"));
+            if (other >= 0 && c->peer[other] && (k->concurrent || (index < other) == (turn == 0)))
+                TRY(measure_here(c, k, c->peer[other], &own[other]));
+        }
+    }
+out:
+    return rc;
+}
+
+int bb_copies_measure(struct bb_copies *c, enum bb_copy_id id, double *gbps)
+{
+    const struct bb_copy_case *k = &bb_copy_cases[id];
+    double *own;
+    int rc;
+
+    BB_NEW(own, c->gpus);
+    for (int i = 0; i < c->gpus; i++)
+        own[i] = NAN;
+    bb_world_reached(&c->session->world, "copies: %s", k->name);
+    bb_progress_show(&c->session->progress, "%s", k->name);
+    rc = bb_copy_has_peer(k) ? measure_peers(c, k, own) : measure_host(c, k, own);
+    if (rc == 0)
+        rc = bb_world_allgather(&c->session->world, own, gbps, (size_t)c->gpus * sizeof *own);
+    bb_progress_clear(&c->session->progress);
+    free(own);
+    return rc;
+}

@@ -1,0 +1,52 @@
+"""busbar bench copy: rates follow the emulated links, planted slow links are named, GPUs that cannot access each other are counted."""
+import json
+
+import pytest
+
+BYTES, KERNEL_US, PCIE, NVLINK = 64 << 20, 2, 52, 330  # of h100-sxm-ib
+
+
+def copy(busbar, tmp_path, *args, ranks=4, status=0, **env):
+    done = busbar.run("bench", "copy", "-n", "2", "--repeats", "2", *args, "--json", tmp_path / "r.json", ranks=ranks, mpirun=(),
+                      env={"EMU_DATA": "off", "EMU_CLUSTER": "h100-sxm-ib", **env})
+    assert done.returncode == status, done.stdout + done.stderr
+    root = json.loads((tmp_path / "r.json").read_text())
+    return root, {(f["rank"], f["peer"]) for f in root["slow_copies"]}, done
+
+
+def gbps(link, extra_us):
+    return BYTES / (BYTES / link / 1e3 + extra_us) / 1e3
+
+
+def test_rates_are_those_of_the_links(busbar, tmp_path):
+    root, slow, done = copy(busbar, tmp_path)
+    rows = root["results"]
+    assert slow == set() and done.stdout.splitlines()[-1] == "# no slow GPU and no slow pair among 4 GPUs" and len(done.stdout.splitlines()) <= 25
+    assert len(rows) == 9 * 4 + 5 * 12 and {(r["rank"], r["peer"]) for r in rows if r["link"] == "peer"} == {
+        (a, b) for a in range(4) for b in range(4) if a != b}
+    for row in rows:
+        one = gbps(PCIE if row["link"] == "host" else NVLINK, 0 if row["engine"] == "kernel" else KERNEL_US)
+        assert row["gbps"] == pytest.approx(2 * one if row["link"] == "host" and row["direction"] == "both" else one, rel=1e-2), row  # the launch of the first copy counts
+        judged = row["memory"] != "pageable" and not (row["link"] == "host" and row["concurrent"])
+        assert (row["expected_gbps"] is not None) == judged
+
+
+def test_slow_links_are_named(busbar, tmp_path):
+    _, slow, done = copy(busbar, tmp_path, "--max-slow", "1", status=5, EMU_SLOW_LINKS="pcie1:0.5,nvlink0-3:0.7")
+    assert slow == {(1, None), (0, 3)}
+    assert done.stdout.splitlines()[-1].startswith("# SLOW: 1 GPU, 1 pair; first: GPU 1 of ") and " 50 % of the typical 51.87" in done.stdout
+    assert "slow GPUs and pairs: 2, --max-slow allows 1; first: GPU 1 of " in done.stderr
+
+
+def test_slow_gpu_of_a_node_is_no_slow_pair(busbar, tmp_path):
+    root, slow, _ = copy(busbar, tmp_path, ranks=8, EMU_NODES="2", EMU_SLOW_LINKS="nvlink6:0.5")
+    assert slow == {(6, None)} and root["slow_copies"][0]["host"].endswith("-node1") and root["slow_copies"][0]["gpu"] == 2
+    assert {r["peer"] // 4 == r["rank"] // 4 for r in root["results"] if r["link"] == "peer"} == {True}
+
+
+def test_gpus_without_access_are_counted(busbar, tmp_path):
+    root, slow, done = copy(busbar, tmp_path, "--size", "1M", ranks=2, EMU_DATA="on", EMU_FAULT="fail:name=cudaIpcOpenMemHandle")
+    assert slow == set() and {r["link"] for r in root["results"]} == {"host"}
+    assert "# 1 pair of GPUs without access to each other's memory" in done.stdout
+    root, _, _ = copy(busbar, tmp_path, "--size", "1M", "--expect", "none", ranks=2, EMU_DATA="on")
+    assert len(root["results"]) == 9 * 2 + 5 * 2 and root["expected_by"] is None

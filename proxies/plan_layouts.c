@@ -78,7 +78,7 @@ static int print_accuracy(const struct bb_plan_options *o, const struct bb_layou
         bool any = false;
 
         for (int i = 0; i < found->n && i < o->top; i++)
-            any |= (found->rows[i].choice.sync == BB_SYNC_ZERO3) == sharded;
+            any |= bb_sync_gathers_parameters(found->rows[i].choice.sync) == sharded;
         f.sharded = sharded;
         bb_forecast_accuracy_text(&f, search->cluster, text, sizeof(text));
         if (any)

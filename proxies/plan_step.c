@@ -5,6 +5,7 @@
 #include "bootstrap/cli/progress.h"
 #include "bootstrap/cli/report_header.h"
 #include "bootstrap/results/results.h"
+#include "proxies/form/author/args.h"
 #include "proxies/form/models/profile.h"
 #include "proxies/offline/layouts/best_order.h"
 #include "proxies/offline/layouts/layouts.h"
@@ -226,11 +227,10 @@ out:
 void bb_plan_describe_step(const struct bb_plan_options *o, const struct bb_step *step,
                            const struct bb_proxy_config *config, struct bb_forecast *f)
 {
-    const char *sync = config->transformer.sync;
-
     for (int w = 0; o->forecast && w < step->n_kernel_lists && !f->attention; w++)
         f->attention = attention_in(step->kernel_lists[w]);
-    f->sharded = sync && (strcmp(sync, "zero3") == 0 || strcmp(sync, "hsdp") == 0);
+    f->sharded = bb_sync_gathers_parameters(
+        (enum bb_sync_kind)bb_args_index(config->transformer.sync, bb_sync_names, BB_SYNC_ALL_REDUCE));
     f->many_experts = has_many_experts(step, config->transformer.ep);
     f->attention_guessed = f->attention && strcmp(f->attention, "unfused") == 0 && !o->config.transformer.attention;
 }
@@ -247,8 +247,7 @@ static int find_ranks(const struct bb_plan_options *o, const struct bb_proxy *pr
     int rc;
 
     TRY(bb_plan_percent("memory-margin", o->memory_margin, &margin));
-    search.gpu_bytes = f->forecast.gpu_bytes;
-    search.usable_bytes = (1 - margin) * search.gpu_bytes;
+    search.usable_bytes = (1 - margin) * f->forecast.gpu_bytes;
     search.quiet = true;
     if (min > f->step.layout.ranks)
         rc = bb_layouts_fitting_ranks(&search, min, &f->forecast.fitting_ranks);
@@ -308,10 +307,10 @@ static int check_memory(const struct bb_plan_options *o, const struct plan_resul
 }
 
 /* Predict the duration of training on --tokens tokens from the predicted step time, also with failures. */
-static int compute_training_time(const struct bb_plan_options *o, int gpus_per_node, struct plan_results *f)
+static int compute_training_time(const struct bb_plan_options *o, const struct bb_cluster *cluster,
+                                 struct plan_results *f)
 {
     const struct bb_prediction *p = &f->prediction;
-    const int nodes = (f->step.layout.ranks + gpus_per_node - 1) / gpus_per_node;
     struct bb_failures failures;
     double tokens;
     int rc;
@@ -325,7 +324,8 @@ static int compute_training_time(const struct bb_plan_options *o, int gpus_per_n
         return 0;
     f->training = bb_training_time(&f->step, (double)p->classes[p->slowest].all.step_ns, tokens);
     if (failures.mtbf_node_s > 0)
-        TRY(bb_reliability(&failures, nodes, &f->training, &f->training.with_failures));
+        TRY(bb_reliability(&failures, bb_cluster_nodes(cluster, f->step.layout.ranks), &f->training,
+                           &f->training.with_failures));
 out:
     return rc;
 }
@@ -390,7 +390,7 @@ int bb_plan_step(const struct bb_plan_options *o, const struct bb_proxy *proxy, 
         TRY(predict(o, &cluster, &f));
     bb_progress_end(&f.progress);
     if (o->tokens)
-        TRY(compute_training_time(o, cluster.gpus_per_node, &f));
+        TRY(compute_training_time(o, &cluster, &f));
     if (o->best_order)
         TRY(bb_best_order(proxy, &config, config.gpus_per_node, &f.best));
     rc = bb_checks_report(&f.plan.checks);

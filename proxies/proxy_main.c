@@ -13,6 +13,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/param.h>
 
 #define FIELD(name) offsetof(struct bb_proxy_run_options, name)
 
@@ -128,8 +129,7 @@ int bb_compute_sms(const char *requested, int sm_count, int comms)
         nccl_sms = 32; /* assumed when NCCL_MAX_CTAS is unset or invalid: NCCL usually uses at most 32 channels
                           (thread blocks) per communicator */
     if (strcmp(requested, free_sms) == 0)
-        sms = comms * nccl_sms <= sm_count / 2 ? sm_count - comms * nccl_sms
-                                               : sm_count - (nccl_sms > sm_count / 2 ? nccl_sms : sm_count / 2);
+        sms = sm_count - MIN(comms * nccl_sms, MAX(nccl_sms, sm_count / 2));
     else if (bb_parse_int(requested, 1, sm_count, &sms) != 0)
         sms = sm_count;
     return sms < 1 ? 1 : sms;

@@ -37,10 +37,9 @@ struct run {
     struct bb_wait_table waiting;     /* waiting times; set on rank 0 */
     struct bb_critical_path critical; /* set on rank 0 with --trace, else zeroed */
     struct bb_run_report report;      /* input of the reports; points to the members of this struct */
-    struct bb_scaling_run scaling;  /* the scaling study (scaling_run.h: the step on different numbers of ranks) of the
+    struct bb_scaling_run scaling; /* the scaling study (scaling_run.h: the step on different numbers of ranks) of the
                                       proxy `scaling`; zeroed for all other proxies */
-    char compute[160], memory[160]; /* texts of the report; set on rank 0 */
-    json_t *planned;                /* rank 0: the plan of the step as JSON (busbar.plan/1) */
+    json_t *planned;               /* rank 0: the plan of the step as JSON (busbar.plan/1) */
     int unsaved; /* error code of writing the trace file, equal on all ranks, returned at the end of the run; 0: no
                     error */
 };
@@ -235,25 +234,25 @@ static void describe_basis(struct run *x)
                                   .tflops = x->options.given_times ? 0 : config->tflops,
                                   .with_compute = x->proxy->with_compute,
                                   .gpu_bytes = (double)x->session.device.memory_bytes};
-
+    const bool computes = bb_step_computes(&x->step);
+    struct bb_run_report *r = &x->report;
     char bytes[BB_BYTES_TEXT];
-    int n;
+    size_t n;
 
-    bb_forecast_memory_text(&x->plan, &f, x->memory, sizeof(x->memory));
-    n = (int)strlen(x->memory);
+    bb_forecast_memory_text(&x->plan, &f, r->memory, sizeof(r->memory));
+    n = strlen(r->memory);
     if (bb_step_training_bytes(&x->step) > 0)
-        snprintf(x->memory + n, sizeof(x->memory) - (size_t)n, "; this run needs %s",
+        snprintf(r->memory + n, sizeof(r->memory) - n, "; this run needs %s",
                  bb_format_bytes(bb_plan_memory(&x->plan), bytes));
-    x->report.memory = x->memory;
     json_object_set_new(x->planned, "memory", bb_forecast_memory(&x->plan, &f));
     if (strcmp(config->compute, "gemm") == 0)
         return;
-    bb_forecast_limit_text(&f, x->session.device.name, bb_step_computes(&x->step), x->compute, sizeof(x->compute));
-    if (bb_step_computes(&x->step) && x->options.given_times)
-        snprintf(x->compute, sizeof(x->compute), "times as given (--forward-us, --backward-us)");
+    if (computes && x->options.given_times)
+        snprintf(r->compute, sizeof(r->compute), "times as given (--forward-us, --backward-us)");
     else if (strcmp(config->compute, "none") == 0 && !f.with_compute)
-        snprintf(x->compute, sizeof(x->compute), "none (--compute none)");
-    x->report.compute = x->compute;
+        snprintf(r->compute, sizeof(r->compute), "none (--compute none)");
+    else
+        bb_forecast_limit_text(&f, x->session.device.name, computes, r->compute, sizeof(r->compute));
 }
 
 /* Writes the plan to the results file before the first step, so that the results of a failed run contain the plan. */

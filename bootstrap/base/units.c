@@ -70,21 +70,6 @@ int bb_parse_int(const char *text, int min, int max, int *value)
     return 0;
 }
 
-int bb_parse_percent(const char *text, double most, double *fraction)
-{
-    const size_t length = strcspn(text, "%");
-    char number[32];
-    double percent;
-
-    if (length >= sizeof number || (text[length] && text[length + 1]))
-        return -BB_EUSAGE;
-    snprintf(number, sizeof number, "%.*s", (int)length, text);
-    if (bb_parse_double(number, &percent) || !(percent > 0 && percent <= most) || (percent < 1 && !text[length]))
-        return -BB_EUSAGE;
-    *fraction = percent / 100;
-    return 0;
-}
-
 int bb_parse_double(const char *text, double *value)
 {
     bool point;
@@ -107,19 +92,38 @@ int bb_parse_double(const char *text, double *value)
     return 0;
 }
 
+/* Parses the number in the first `length` characters of a text. Returns 0 or -BB_EUSAGE. */
+static int parse_start(const char *text, size_t length, double *value)
+{
+    char number[32];
+
+    if (length >= sizeof(number))
+        return -BB_EUSAGE;
+    snprintf(number, sizeof(number), "%.*s", (int)length, text);
+    return bb_parse_double(number, value);
+}
+
+int bb_parse_percent(const char *text, double most, double *fraction)
+{
+    const size_t length = strcspn(text, "%");
+    double percent;
+
+    if (parse_start(text, length, &percent) || (text[length] && text[length + 1]) ||
+        !(percent > 0 && percent <= most) || (percent < 1 && !text[length]))
+        return -BB_EUSAGE;
+    *fraction = percent / 100;
+    return 0;
+}
+
 int bb_parse_count(const char *text, double *count)
 {
     static const char units[] = "KMBT";
-    char number[32];
     size_t n = strlen(text);
     char last = n ? (char)toupper((unsigned char)text[n - 1]) : 0;
     const char *unit = strchr(units, last == 'G' ? 'B' : last);
     double value;
 
-    if (n == 0 || n >= sizeof(number))
-        return -BB_EUSAGE;
-    snprintf(number, sizeof(number), "%.*s", (int)(n - (unit != NULL)), text);
-    if (bb_parse_double(number, &value) || !(value > 0))
+    if (n == 0 || parse_start(text, n - (unit != NULL), &value) || !(value > 0))
         return -BB_EUSAGE;
     value *= unit ? pow(1000, (double)(unit - units) + 1) : 1;
     if (!isfinite(value))
@@ -135,14 +139,10 @@ int bb_parse_duration(const char *text, double *seconds)
         double seconds;
     } units[] = {{"us", 1e-6}, {"ms", 1e-3}, {"s", 1}, {"m", 60}, {"h", 3600}, {"d", 86400}};
     const size_t digits = strspn(text, "0123456789.");
-    char number[32];
     double value;
 
-    if (digits == 0 || digits >= sizeof(number))
-        return -BB_EUSAGE;
-    snprintf(number, sizeof(number), "%.*s", (int)digits, text);
     for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++)
-        if (strcmp(text + digits, units[i].unit) == 0 && bb_parse_double(number, &value) == 0) {
+        if (strcmp(text + digits, units[i].unit) == 0 && parse_start(text, digits, &value) == 0) {
             *seconds = value * units[i].seconds;
             return 0;
         }

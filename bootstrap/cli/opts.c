@@ -322,55 +322,58 @@ static bool is_valid(const struct bb_opt *opt, const char *text)
            (!opt || in_range(opt, number));
 }
 
-/* Returns busbar's option for an option of another tool, owned by the caller; NULL: none, or its value is not valid.
- *   value  NULL: none */
-static char *translate_option(const struct bb_opts *set, const struct bb_foreign_name *row, const char *value)
+/* Returns the row of an option of another tool; NULL: none. Sections of configuration files, such as "parallelism." of
+ * "parallelism.tensor_parallel_degree", may precede the name. */
+static const struct bb_foreign_name *find_foreign(const struct bb_opts *set, const char *name, size_t length)
 {
-    const bool has_value = row->ours && bb_begins_with(row->text, row->ours) && row->text[strlen(row->ours)] == ' ';
-    const char *example = has_value ? row->text + strlen(row->ours) + 1 : NULL, *converted;
+    const char *key = memrchr(name, '.', length);
+    const struct bb_foreign_name *row = bb_foreign_find(set->foreign, name, length);
+
+    return row || !key ? row : bb_foreign_find(set->foreign, key + 1, length - (size_t)(key + 1 - name));
+}
+
+/* Returns busbar's words for an option of another tool, owned by the caller; NULL: none, or its value is not valid.
+ *   row    in: the row of the option; out: the row of busbar's option if this command does not have it
+ *   value  NULL: none */
+static char *translate_option(const struct bb_opts *set, const struct bb_foreign_name **row, const char *value)
+{
+    const struct bb_foreign_name *r = *row, *other;
+    const struct bb_opt *opt = NULL;
+    const char *example, *converted;
     char text[FOREIGN_VALUE];
     size_t at;
 
-    if (row->ours && strcmp(row->ours, row->text) == 0)
-        return bb_format("%s", row->text);
-    if (!has_value || !value)
+    if (r->ours && strcmp(r->ours, r->text) == 0)
+        return bb_format("%s", r->text);
+    if (!r->ours || !value)
         return NULL;
-    converted = convert_value(row->values, value, text);
-    if (row->ours[0] != '-' || !is_valid(bb_opts_find(set, 0, row->ours + 2, strlen(row->ours + 2), &at), converted))
+    converted = convert_value(r->values, value, text);
+    if (r->ours[0] == '-' && !(opt = bb_opts_find(set, 0, r->ours + 2, strlen(r->ours + 2), &at)) &&
+        (other = bb_foreign_find(set->foreign, r->ours + 2, strlen(r->ours + 2))))
+        *row = r = other; /* --ranks of plan is mpirun -n of proxy */
+    example = r->text + strlen(r->ours);
+    if (!bb_begins_with(r->text, r->ours) || *example != ' ' || !is_valid(opt, converted))
         return NULL;
-    return bb_format("%s %s%s", row->ours, converted, example + strcspn(example, " "));
+    return bb_format("%s %s%s", r->ours, converted, example + 1 + strcspn(example + 1, " "));
 }
 
 /*
  * Prints an error with busbar's option if `name` belongs to another tool, with the user's value if busbar's option
- * accepts the value. Sections of configuration files, such as "parallelism." of "parallelism.tensor_parallel_degree",
- * may precede the name. Returns -BB_EUSAGE after the error, else 0.
+ * accepts the value. Returns -BB_EUSAGE after the error, else 0.
  *   typed  the option as the user typed it, without a value
  *   value  NULL: none
  */
 static int reject_foreign_option(const struct bb_opts *set, const char *typed, const char *name, size_t length,
                                  const char *value)
 {
-    const char *key = memrchr(name, '.', length);
-    const struct bb_foreign_name *row = bb_foreign_find(set->foreign, name, length), *other;
-    const struct bb_opt *opt = NULL;
-    const char *example, *converted;
-    char text[FOREIGN_VALUE];
-    size_t at;
+    const struct bb_foreign_name *row = find_foreign(set, name, length);
+    char *ours = row ? translate_option(set, &row, value) : NULL;
+    const int rc = ours  ? bb_err(BB_EUSAGE, "%s is %s here; try: %s", typed, row->ours, ours)
+                   : row ? reject_foreign(row, typed)
+                         : 0;
 
-    if (!row && key)
-        row = bb_foreign_find(set->foreign, key + 1, length - (size_t)(key + 1 - name));
-    if (!row || !row->ours || !value)
-        return row ? reject_foreign(row, typed) : 0;
-    converted = convert_value(row->values, value, text);
-    if (row->ours[0] == '-' && !(opt = bb_opts_find(set, 0, row->ours + 2, strlen(row->ours + 2), &at)) &&
-        (other = bb_foreign_find(set->foreign, row->ours + 2, strlen(row->ours + 2))))
-        row = other; /* --ranks of plan is mpirun -n of proxy */
-    example = row->text + strlen(row->ours);
-    if (!bb_begins_with(row->text, row->ours) || *example != ' ' || !is_valid(opt, converted))
-        return reject_foreign(row, typed);
-    return bb_err(BB_EUSAGE, "%s is %s here; try: %s %s%s", typed, row->ours, row->ours, converted,
-                  example + 1 + strcspn(example + 1, " "));
+    free(ours);
+    return rc;
 }
 
 /* value: the argument after the option or after its '='; NULL: none */
@@ -541,51 +544,36 @@ static int scan_arguments(const struct bb_opts *set, void *cfg, int argc, char *
 /* Returns the row of an option of another tool, NULL for other words. value: out: its value, NULL if none. */
 static const struct bb_foreign_name *foreign_option(const struct bb_opts *set, char **word, const char **value)
 {
-    const char *name = *word + 2, *key;
+    const char *name = *word + 2;
     const size_t length = bb_begins_with(*word, "--") ? strcspn(name, "=") : 0;
-    const struct bb_foreign_name *row;
     size_t at;
 
     *value = length && name[length] ? name + length + 1 : length && word[1] && word[1][0] != '-' ? word[1] : NULL;
-    if (!length || bb_opts_find(set, 0, name, length, &at))
-        return NULL;
-    row = bb_foreign_find(set->foreign, name, length);
-    key = row ? NULL : memrchr(name, '.', length);
-    return key ? bb_foreign_find(set->foreign, key + 1, length - (size_t)(key + 1 - name)) : row;
+    return length && !bb_opts_find(set, 0, name, length, &at) ? find_foreign(set, name, length) : NULL;
 }
 
-/* Returns the number after an option of busbar or of another tool with the same meaning; 0: not given. */
-static int number_of(const struct bb_opts *set, char **argv, const char *ours)
+/* Returns the value of an option of busbar or of another tool with the same meaning; "": not given. */
+static const char *value_of(const struct bb_opts *set, char **argv, const char *ours)
 {
-    const struct bb_foreign_name *row;
-    const char *value;
-    int number = 0;
+    const size_t length = strlen(ours);
 
-    for (char **word = argv + 1; *word && !number; word++) {
-        row = foreign_option(set, word, &value);
-        if (value && ((row && row->ours && strcmp(row->ours, ours) == 0) ||
-                      (!row && strncmp(*word, ours, strlen(ours)) == 0 && strchr("=", (*word)[strlen(ours)]))))
-            number = atoi(value);
+    for (char **word = argv + 1; *word; word++) {
+        const char *value;
+        const struct bb_foreign_name *row = foreign_option(set, word, &value);
+
+        if (value && (row ? row->ours && strcmp(row->ours, ours) == 0
+                          : bb_begins_with(*word, ours) && strchr("=", (*word)[length])))
+            return value;
     }
-    return number;
-}
-
-static const char *model_of(char **argv)
-{
-    for (; *argv; argv++)
-        if (bb_begins_with(*argv, "--model="))
-            return *argv + strlen("--model=");
-        else if (strcmp(*argv, "--model") == 0)
-            return argv[1];
-    return NULL;
+    return "";
 }
 
 /* Returns the chunks of a pipeline stage, from the layers of a chunk; 0: unknown. */
 static int count_chunks(const struct bb_opts *set, char **argv, const char *value)
 {
-    const char *model = model_of(argv);
-    const int pp = number_of(set, argv, "--pp"), given = number_of(set, argv, "--layers");
-    const int layers = given || !model || !set->layers_of ? given : set->layers_of(model);
+    const char *model = value_of(set, argv, "--model");
+    const int pp = atoi(value_of(set, argv, "--pp")), given = atoi(value_of(set, argv, "--layers"));
+    const int layers = given || !*model || !set->layers_of ? given : set->layers_of(model);
     const int chunk = atoi(value ? value : "");
 
     return pp > 0 && chunk > 0 && layers % (pp * chunk) == 0 ? layers / (pp * chunk) : 0;
@@ -597,18 +585,20 @@ static bool is_chunk(const struct bb_foreign_name *row)
 }
 
 /* Appends a word of the command line to the translated line, or an option of another tool without counterpart to
- * `left_out`. Returns the number of words. */
+ * `left_out`. A word after such an option is its value ("--bf16 True"), unless the name of the step is still to come.
+ * Returns the number of words. */
 static int translate_word(const struct bb_opts *set, char **argv, char **word, FILE *line, FILE *left_out)
 {
     const char *value;
     const struct bb_foreign_name *row = foreign_option(set, word, &value);
-    const bool takes_next = row && value && value == word[1] && (!row->ours || strcmp(row->ours, row->text) != 0);
+    const bool is_flag = row && row->ours && strcmp(row->ours, row->text) == 0;
+    const bool takes_next = row && value && value == word[1] && (!is_flag || argv[1][0] != '-');
     const int chunks = is_chunk(row) ? count_chunks(set, argv, value) : 0;
     char *ours = !row     ? bb_format("%s", *word)
                  : chunks ? bb_format("--vpp %d", chunks)
-                          : translate_option(set, row, value);
+                          : translate_option(set, &row, value);
 
-    if (ours)
+    if (ours && (!row || ours[0] == '-'))
         fprintf(line, " %s", ours);
     else
         fprintf(left_out, " %.*s", (int)strcspn(*word, "="), *word);

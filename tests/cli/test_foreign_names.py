@@ -68,6 +68,18 @@ def test_a_command_line_of_megatron_is_translated_at_once(busbar, tmp_path):
     assert chunk.stderr == "busbar: options of another tool; try: busbar plan transformer --model llama3_70b --ranks 64 --pp 4 --vpp 4\n"
 
 
+@pytest.mark.parametrize("command,typed,line,left_out", [
+    ("plan", "transformer --model llama3_8b --world-size 8 --fp8-format hybrid", "transformer --model llama3_8b --ranks 8 --fp8", None),
+    ("plan", "transformer --model llama3_8b --bf16 True --gpus 8", "transformer --model llama3_8b --dtype bfloat16 --ranks 8", None),
+    ("plan", "--bf16 transformer --model llama3_8b --gpus 8", "--dtype bfloat16 transformer --model llama3_8b --ranks 8", None),
+    ("proxy", "transformer --model llama3_8b --world-size 8 --tp-size 2", "transformer --model llama3_8b --tp 2", "--world-size")])
+def test_a_translated_line_has_only_options_of_the_command(busbar, command, typed, line, left_out):
+    """The values of switches of other tools are not words of the line, and mpirun sets the ranks of a proxy."""
+    done = busbar.run(command, *typed.split(), emulated=False)
+    note = f"; left out, because they have no counterpart or do not change the step: {left_out}" if left_out else ""
+    assert done.returncode == 2 and done.stderr == f"busbar: options of another tool; try: busbar {command} {line}{note}\n"
+
+
 @pytest.mark.parametrize("name", """vocab-file merge-file transformer-impl rampup-batch-size use-mcore-models no-load-optim max-position-embeddings save
                                     split save-interval weight-decay""".split())
 def test_options_without_influence_are_left_out(busbar, name):

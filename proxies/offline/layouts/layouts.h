@@ -50,10 +50,6 @@ struct bb_layout_choice {
     enum bb_sync_kind sync;
 };
 
-/* Part of the GPU memory above which a layout may not fit: CUDA context, NCCL and the fragmentation of the allocator are
- * not in the formulas. */
-#define BB_SAFE_MEMORY 0.95
-
 struct bb_layout_row {
     struct bb_layout_choice choice;
     double bytes;          /* bytes of GPU memory that training needs, on the rank with the largest need */
@@ -102,7 +98,8 @@ struct bb_layouts {
  */
 int bb_layouts_search(const struct bb_layout_search *search, struct bb_layouts *found) BB_MUST_CHECK;
 /* bb_layouts_fitting_ranks - finds the first number of ranks from `ranks` on, in whole nodes, on which a layout fits.
- * search: its config has any number of ranks. found: out; 0: none. Returns 0, or -BB_EUSAGE after printing an error. */
+ * search: its config has any number of ranks; gpu_bytes is not used. found: out; 0: none. Returns 0, or -BB_EUSAGE
+ * after printing an error. */
 int bb_layouts_fitting_ranks(const struct bb_layout_search *search, int ranks, int *found) BB_MUST_CHECK;
 /* bb_layouts_sample - simulates the training step of each of the first `top` layouts search->samples times with
  * random jitter on every rank, and sorts these layouts by their median step time. Returns 0; -BB_EUSAGE, after

@@ -3,6 +3,7 @@
 #include "bootstrap/base/units.h"
 #include "bootstrap/results/table.h"
 #include "proxies/offline/layouts/layouts.h"
+#include "proxies/offline/plan/forecast.h"
 #include "proxies/workloads/transformer/memory.h"
 
 #include <math.h>
@@ -228,8 +229,7 @@ static void print_barely_fitting(const struct bb_layouts *found, int top, FILE *
 
     for (int i = 0; i < found->n && i < top; i++)
         if (found->rows[i].bytes > BB_SAFE_MEMORY * found->gpu_bytes) {
-            fprintf(out, "%s %d", any ? "," : "# may not fit: CUDA context and fragmentation are not counted: layouts",
-                    i + 1);
+            fprintf(out, "%s %d", any ? "," : "# " BB_MAY_NOT_FIT ": layouts", i + 1);
             any = true;
         }
     fputs(any ? "\n" : "", out);

@@ -64,10 +64,6 @@ static const char *memory_guess(const struct bb_forecast *f, char text[GUESS_TEX
     return text;
 }
 
-/* Part of the GPU memory that the CUDA context, NCCL and the fragmentation of the allocator may take. It is not in the
- * formulas. */
-#define RESERVE 0.05
-
 void bb_forecast_memory_text(const struct bb_plan *plan, const struct bb_forecast *f, char *text, size_t size)
 {
     char need[BB_BYTES_TEXT], have[BB_BYTES_TEXT];
@@ -78,9 +74,9 @@ void bb_forecast_memory_text(const struct bb_plan *plan, const struct bb_forecas
 
     if (f->gpu_bytes > 0)
         snprintf(text + n, size - (size_t)n, " of %s per GPU: %s", bb_format_bytes((size_t)f->gpu_bytes, have),
-                 !bb_forecast_fits(plan, f)             ? "DOES NOT FIT"
-                 : bytes > (1 - RESERVE) * f->gpu_bytes ? "may not fit: CUDA context and fragmentation are not counted"
-                                                        : "fits");
+                 !bb_forecast_fits(plan, f)              ? "DOES NOT FIT"
+                 : bytes > BB_SAFE_MEMORY * f->gpu_bytes ? BB_MAY_NOT_FIT
+                                                         : "fits");
 }
 
 void bb_forecast_guess_text(const struct bb_forecast *f, char *text, size_t size)

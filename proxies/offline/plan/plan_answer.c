@@ -224,6 +224,7 @@ static void add_prediction(struct answer *a, const struct bb_plan *plan, const s
 static struct answer answer_of(const struct bb_plan_report *r)
 {
     struct answer a = {0};
+    size_t length;
 
     bb_forecast_misfit_text(r->plan, r->plan->forecast, r->prediction != NULL, a.misfit);
     a.condition = a.misfit[0] ? "if it fitted in memory" : NULL;
@@ -236,15 +237,13 @@ static struct answer answer_of(const struct bb_plan_report *r)
         add_prediction(&a, r->plan, r->prediction);
     if (r->jittered)
         bb_jittered_text(r->jittered, a.jitter, TEXT);
-    if (r->training)
+    if (r->training) {
         bb_training_time_text(r->training, a.training, TEXT);
-    if (r->training && a.condition) {
-        const size_t length = strlen(a.training);
-
-        snprintf(a.training + length, TEXT - length, ", %s", a.condition);
-    }
-    if (r->training)
         bb_reliability_text(r->training, a.failures, a.lost, TEXT);
+        length = strlen(a.training);
+        if (a.condition)
+            snprintf(a.training + length, TEXT - length, ", %s", a.condition);
+    }
     return a;
 }
 

@@ -286,7 +286,7 @@ static void print_job(const struct bb_run_report *r, FILE *out)
 {
     fprintf(out, "# %s: %.0f parameters; %s\n", r->step->proxy, r->step->parameters,
             r->step->summary ? r->step->summary : "");
-    fprintf(out, "# compute: %s\n", r->compute ? r->compute : "the kernels of the layers, on these GPUs");
+    fprintf(out, "# compute: %s\n", *r->compute ? r->compute : "the kernels of the layers, on these GPUs");
     fprintf(out, "# memory: %s\n", r->memory);
     if (!r->full)
         return;
@@ -646,7 +646,7 @@ json_t *bb_run_report_json(const struct bb_run_report *r, json_t *groups)
         for (int g = 0; g < r->step->layout.n_groups; g++)
             bb_table_json(json_array_get(groups, (size_t)g), group_fields, &rows[g]);
     }
-    json_object_set_new(o, "compute", r->compute ? json_string(r->compute) : json_null());
+    json_object_set_new(o, "compute", *r->compute ? json_string(r->compute) : json_null());
     json_object_set_new(o, "step_us", bb_json_stats(&m->timed.step));
     json_object_set_new(o, "issue_us", bb_json_stats(&m->timed.issue));
     json_object_set_new(o, "reaction_us", bb_json_stats(&m->timed.reaction));

@@ -21,15 +21,15 @@ struct bb_run_report {
     const struct bb_measure_plan *plan;
     const struct bb_measured *measured;
     const struct bb_run_forecast *forecast;
-    int compute_sms;     /* number of SMs that timed kernels (kernels that run for a given time) occupy */
-    double peak_tflops;  /* peak TFLOP/s of one GPU; 0: unknown */
-    bool check;          /* true: --check was given */
-    bool full;           /* true: --full was given: print all tables */
-    bool scaled;         /* true: --scale-counts is below 1 */
-    bool checked;        /* true: the data check compared data, and `wrong` is valid */
-    const char *compute; /* what the compute times rest on; NULL: the kernels of the layers on these GPUs */
-    const char *memory;  /* the GPU memory that real training needs */
-    int nearest_ranks;   /* for a proxy that cannot run on this number of ranks: the nearest number of ranks on which
+    int compute_sms;    /* number of SMs that timed kernels (kernels that run for a given time) occupy */
+    double peak_tflops; /* peak TFLOP/s of one GPU; 0: unknown */
+    bool check;         /* true: --check was given */
+    bool full;          /* true: --full was given: print all tables */
+    bool scaled;        /* true: --scale-counts is below 1 */
+    bool checked;       /* true: the data check compared data, and `wrong` is valid */
+    char compute[160];  /* what the compute times rest on; "": the kernels of the layers on these GPUs */
+    char memory[160];   /* the GPU memory that real training needs */
+    int nearest_ranks;  /* for a proxy that cannot run on this number of ranks: the nearest number of ranks on which
                            it can run; 0: unknown */
     const struct bb_wait_table *waiting;     /* waiting times of all roles and groups */
     const struct bb_critical_path *critical; /* critical path of the traced step; NULL: no trace was requested */

@@ -1,6 +1,7 @@
 /* slow.c - parses and prints the list of slow GPUs, nodes, NICs and leaf uplinks, and of late ranks (see slow.h). */
 #include "proxies/simulation/machine/slow.h"
 
+#include "bootstrap/base/units.h"
 #include "proxies/simulation/machine/fabric.h"
 
 #include <ctype.h>
@@ -12,16 +13,6 @@ static const double min_factor = 1e-3;
 enum { MAX_NAMES = 4 }; /* in a sentence; BB_SLOW_NAMES_TEXT is large enough */
 
 /* ---- parsing ---- */
-
-static bool take_text(const char **at, const char *word)
-{
-    size_t length = strlen(word);
-
-    if (strncmp(*at, word, length) != 0)
-        return false;
-    *at += length;
-    return true;
-}
 
 static bool take_number(const char **at, int *number)
 {
@@ -83,7 +74,8 @@ static bool take_unit(const char **at, double max_us, double *time)
     } units[] = {{"us", 1}, {"ms", 1e3}, {"s", 1e6}};
 
     for (size_t i = 0; i < sizeof(units) / sizeof(*units); i++)
-        if (take_text(at, units[i].unit)) {
+        if (bb_begins_with(*at, units[i].unit)) {
+            *at += strlen(units[i].unit);
             *time *= units[i].us;
             return *time <= max_us;
         }

@@ -310,8 +310,8 @@ static int check_max_slow(struct run *r)
         return BB_WORLD_ERR(&r->session.world, BB_EBELOW, "--max-slow cannot be checked: ranks share a GPU");
     if (r->n <= r->options.max_slow)
         return 0;
-    return BB_WORLD_ERR(&r->session.world, BB_EBELOW, "slow GPUs and pairs: %d, --max-slow allows %d; first: %s",
-                        r->n, r->options.max_slow, finding_text(r, &r->findings[0], text));
+    return BB_WORLD_ERR(&r->session.world, BB_EBELOW, "slow GPUs and pairs: %d, --max-slow allows %d; first: %s", r->n,
+                        r->options.max_slow, finding_text(r, &r->findings[0], text));
 }
 
 /* ---- the run ---- */

@@ -115,8 +115,6 @@ int bb_copies_init(struct bb_copies *c, struct bb_session *s, size_t bytes, int 
         .session = s, .bytes = bytes, .iterations = iterations, .repeats = repeats, .warmup = warmup};
     number_gpus(c);
     BB_NEW(c->samples, repeats);
-    BB_NEW(c->pageable, bytes);
-    memset(c->pageable, 1, bytes); /* allocates the pages */
     TRY(BB_CUDA(cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking)));
     TRY(BB_CUDA(cudaStreamCreateWithFlags(&c->second, cudaStreamNonBlocking)));
     TRY(BB_CUDA(cudaEventCreate(&c->start)));
@@ -232,12 +230,16 @@ out:
 
 /* ---- all GPUs, in turns ---- */
 
-static int measure_host(const struct bb_copies *c, const struct bb_copy_case *k, double *own)
+static int measure_host(struct bb_copies *c, const struct bb_copy_case *k, double *own)
 {
     const bool is_pageable = strcmp(k->memory, "pageable") == 0;
     struct bb_world *w = &c->session->world;
     int rc = 0;
 
+    if (is_pageable && !c->pageable) {
+        BB_NEW(c->pageable, c->bytes);
+        memset(c->pageable, 1, c->bytes); /* allocates the pages */
+    }
     for (int turn = 0; turn < (k->concurrent ? 1 : c->gpus); turn++) {
         TRY(bb_world_barrier(w, "the next GPU"));
         if (k->concurrent || turn == c->index[w->rank])

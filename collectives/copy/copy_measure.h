@@ -53,8 +53,9 @@ struct bb_copies {
     cudaStream_t stream, second;
     cudaEvent_t start, stop, joined;
     char *exported; /* device memory that the other GPUs of the node write and read */
-    char *device, *pinned, *pageable;
-    char **peer; /* [local] `exported` of the other GPUs of the node; NULL: this GPU cannot access it */
+    char *device, *pinned;
+    char *pageable; /* NULL before its first use */
+    char **peer;    /* [local] `exported` of the other GPUs of the node; NULL: this GPU cannot access it */
     double *samples;
 };
 

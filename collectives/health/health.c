@@ -1,6 +1,7 @@
 /* health.c - runs `busbar health` on the ranks: the inventory, and the measurements that verdict.c asks for. */
 #include "bootstrap/base/alloc.h"
 #include "collectives/compute/compute_measure.h"
+#include "collectives/copy/copy_measure.h"
 #include "collectives/health/health_options.h"
 #include "collectives/health/health_report.h"
 #include "cuda/data/buffers.h"
@@ -20,7 +21,8 @@ struct run {
     bb_forecast *forecast;
     struct bb_session session;
     struct bb_compute_context compute; /* its stream and events time all_reduce, too */
-    struct bb_comm comm;               /* of all ranks */
+    struct bb_copies copies;
+    struct bb_comm comm; /* of all ranks */
     struct bb_guarded buffer;
     struct bb_health health;
     int *gpu_of, *first_rank; /* [size] index of each rank on its node; [nodes] lowest rank of each node */
@@ -142,6 +144,32 @@ static int measure_kernels(struct run *r, enum bb_health_test test, double *valu
     return rc;
 }
 
+enum { COPY_BYTES = 64 << 20 };
+
+/* The value of a GPU is that with its fastest partner. */
+static int measure_copies(struct run *r, enum bb_health_test test, double *values)
+{
+    static const enum bb_copy_id ids[] = {[BB_HEALTH_TO_GPU] = BB_COPY_TO_GPU,
+                                          [BB_HEALTH_FROM_GPU] = BB_COPY_FROM_GPU,
+                                          [BB_HEALTH_PEERS] = BB_COPY_PEER_WRITE};
+    const struct bb_world *w = &r->session.world;
+    const int gpus = r->health.gpus;
+    double *gbps;
+    int rc;
+
+    BB_NEW(gbps, w->size * gpus);
+    rc = bb_copies_measure(&r->copies, ids[test], gbps);
+    for (int rank = 0; rc == 0 && rank < w->size; rank++) {
+        double *value = &values[w->node_of[rank] * gpus + r->gpu_of[rank]];
+
+        *value = NAN;
+        for (int i = 0; i < gpus; i++)
+            *value = fmax(*value, gbps[rank * gpus + i]);
+    }
+    free(gbps);
+    return rc;
+}
+
 /* Returns the group of a rank in a test; -1: it takes no part. */
 static int group_of(const struct run *r, enum bb_health_test test, const int *partner, int rank)
 {
@@ -151,7 +179,7 @@ static int group_of(const struct run *r, enum bb_health_test test, const int *pa
         return -1;
     if (test == BB_HEALTH_NODE)
         return node;
-    if (test == BB_HEALTH_PAIRS)
+    if (test == BB_HEALTH_PAIRS || test == BB_HEALTH_BISECTION)
         return MIN(node, partner[node]) * r->health.gpus + gpu;
     return test == BB_HEALTH_RAILS ? gpu : 0;
 }
@@ -233,7 +261,8 @@ static int save_values(struct run *r, enum bb_health_test test, const int *partn
 
     for (int node = 0; node < r->health.nodes; node++)
         for (int gpu = 0; gpu < r->health.gpus && rc == 0; gpu++)
-            rc = bb_health_save_row(&r->report, test, node, gpu, test == BB_HEALTH_PAIRS ? partner[node] : -1,
+            rc = bb_health_save_row(&r->report, test, node, gpu,
+                                    test == BB_HEALTH_PAIRS || test == BB_HEALTH_BISECTION ? partner[node] : -1,
                                     values[node * r->health.gpus + gpu]);
     return rc;
 }
@@ -245,7 +274,9 @@ static int measure(void *arg, enum bb_health_test test, const int *partner, doub
 
     bb_world_reached(&r->session.world, "health %s", bb_health_tests[test].name);
     bb_progress_show(&r->session.progress, "%s", bb_health_tests[test].name);
-    rc = test <= BB_HEALTH_MEMORY ? measure_kernels(r, test, values) : measure_all_reduce(r, test, partner, values);
+    rc = test <= BB_HEALTH_MEMORY  ? measure_kernels(r, test, values)
+         : test <= BB_HEALTH_PEERS ? measure_copies(r, test, values)
+                                   : measure_all_reduce(r, test, partner, values);
     for (int i = 0; i < r->health.nodes * r->health.gpus && rc == 0; i++)
         if (partner[i / r->health.gpus] < 0)
             values[i] = NAN;
@@ -313,9 +344,12 @@ static int prepare(struct run *r)
     struct bb_session *s = &r->session;
     int rc;
 
-    TRY(bb_session_check_memory(s, arena + BB_GEMM_WORKSPACE + bb_guarded_device_bytes(bytes, s->memory),
-                                "lower --size"));
+    TRY(bb_session_check_memory(
+        s, arena + BB_GEMM_WORKSPACE + bb_copies_bytes(COPY_BYTES) + bb_guarded_device_bytes(bytes, s->memory),
+        "lower --size"));
     TRY(bb_compute_context_init(&r->compute, &s->world, &s->device, arena, r->options.iterations, 3, WARM_UP));
+    if (bb_health_has(&r->options, "copies"))
+        TRY(bb_copies_init(&r->copies, s, COPY_BYTES, MIN(r->options.iterations, 10), 3, WARM_UP));
     TRY(bb_guarded_init(&r->buffer, bytes, s->memory, r->compute.stream));
     TRY(BB_CUDA(cudaMemsetAsync(r->buffer.area, 0, bytes, r->compute.stream)));
     TRY(bb_comm_init(&r->comm, &s->world, "world", NULL, s->world.size, &opts));
@@ -358,11 +392,11 @@ out:
 /* Releases what all ranks must release together. */
 static int release_shared(struct run *r)
 {
-    const int rc = bb_comm_finalize(&r->comm);
+    const int copies_rc = r->copies.session ? bb_copies_release(&r->copies) : 0, comm_rc = bb_comm_finalize(&r->comm);
 
     bb_guarded_release(&r->buffer);
     bb_compute_context_release(&r->compute);
-    return rc;
+    return copies_rc ? copies_rc : comm_rc;
 }
 
 int bb_health_rank_main(bb_forecast *forecast, int argc, char **argv)

@@ -7,7 +7,8 @@
 #include <math.h>
 #include <string.h>
 
-static const char *const stages[] = {"all", "inventory", "gpu", "node", "pairs", "rails", "whole", NULL};
+static const char *const stages[] = {"all",   "inventory", "gpu",   "copies", "node",
+                                     "pairs", "bisection", "rails", "whole",  NULL};
 
 #define FIELD(name) offsetof(struct bb_health_options, name)
 static const struct bb_opt option_rows[] = {
@@ -56,8 +57,10 @@ const struct bb_opts bb_health_set = {
     .usage = "busbar health [OPTION...]",
     .doc =
         "Tests every GPU, node, network connection and rail of the job, compares the results with each other and with\n"
-        "the machine's profile, and names the bad parts. Stages: inventory, gpu (GEMM, memory), node (all_reduce in\n"
-        "each node), pairs (GPU pairs of two nodes, several partners), rails (GPUs with the same index), whole.\n"
+        "the machine's profile, and names the bad parts. Stages: inventory, gpu (GEMM, memory), copies (with the\n"
+        "host, and GPU to GPU of a node), node (all_reduce in each node), pairs (GPU pairs of two nodes, several "
+        "partners),\n"
+        "bisection (pairs of two halves at once), rails (GPUs with the same index), whole.\n"
         "Start it with one rank per GPU, with all GPUs of each node.",
     .after =
         "fail: below 80 % of the expectation, or an outlier below 97 % of the median; warn: below 93 %. Suspects are\n"
@@ -94,9 +97,11 @@ static struct bb_machine_facts facts_of(const struct bb_health *h, struct bb_mac
 {
     const int nodes = bb_health_active(h);
 
-    facts.ranks_per_node = test == BB_HEALTH_PAIRS || test == BB_HEALTH_RAILS ? 1 : h->gpus;
+    const bool is_pair = test == BB_HEALTH_PAIRS || test == BB_HEALTH_BISECTION;
+
+    facts.ranks_per_node = is_pair || test == BB_HEALTH_RAILS ? 1 : h->gpus;
     facts.concurrent = h->gpus;
-    facts.ranks = (test == BB_HEALTH_NODE ? 1 : test == BB_HEALTH_PAIRS ? 2 : nodes) * facts.ranks_per_node;
+    facts.ranks = (test == BB_HEALTH_NODE ? 1 : is_pair ? 2 : nodes) * facts.ranks_per_node;
     facts.gemm = bb_health_gemm;
     facts.copy_bytes = BB_HEALTH_COPY;
     return facts;
@@ -119,7 +124,11 @@ static void read_tiers(struct bb_health *h, const json_t *predicted)
 static int expect_test(struct bb_health *h, const struct bb_health_options *o, bb_forecast *forecast,
                        const struct bb_machine_facts *facts, enum bb_health_test test, char source[BB_HEALTH_SOURCE])
 {
-    static const char *const keys[] = {[BB_HEALTH_GEMM] = "gemm_tflops", [BB_HEALTH_MEMORY] = "copy_gbps"};
+    static const char *const keys[] = {[BB_HEALTH_GEMM] = "gemm_tflops",
+                                       [BB_HEALTH_MEMORY] = "copy_gbps",
+                                       [BB_HEALTH_TO_GPU] = "pcie_gbps",
+                                       [BB_HEALTH_FROM_GPU] = "pcie_gbps",
+                                       [BB_HEALTH_PEERS] = "intra_gbps"};
     const struct bb_sweep sweep = {.colls = {BB_ALL_REDUCE},
                                    .n_colls = 1,
                                    .dtypes = {BB_FLOAT},
@@ -139,7 +148,7 @@ static int expect_test(struct bb_health *h, const struct bb_health_options *o, b
     if (!root)
         goto out;
     predicted = json_object_get(root, "predicted");
-    value = test <= BB_HEALTH_MEMORY
+    value = bb_health_tests[test].part == BB_HEALTH_A_GPU
                 ? json_object_get(predicted, keys[test])
                 : json_object_get(json_array_get(json_object_get(root, "results"), 0), "busbw_gbps");
     if (json_is_number(value))
@@ -174,10 +183,12 @@ bool bb_health_runs(const struct bb_health *h, enum bb_health_test test)
 {
     if (h->skip[test])
         return false;
-    return test <= BB_HEALTH_MEMORY || (test == BB_HEALTH_NODE ? h->gpus > 1 : h->nodes > 1);
+    if (test == BB_HEALTH_NODE || test == BB_HEALTH_PEERS)
+        return h->gpus > 1;
+    return test < BB_HEALTH_NODE || h->nodes > 1;
 }
 
-/* Assumed durations in seconds: of making a communicator, plus that of each of its ranks; of a GEMM test. */
+/* Assumed durations in seconds: of making a communicator, plus that of each of its ranks; of a test of GPUs. */
 #define COMMUNICATOR_S     2.0
 #define COMMUNICATOR_RANKS 0.001
 #define KERNELS_S          2.0
@@ -189,7 +200,7 @@ double bb_health_seconds(const struct bb_health *h, const struct bb_health_optio
 
     if (!bb_health_runs(h, test))
         return 0;
-    if (test <= BB_HEALTH_MEMORY)
+    if (bb_health_tests[test].part == BB_HEALTH_A_GPU)
         return KERNELS_S;
     return bb_health_rounds(h, test) *
            (COMMUNICATOR_S + COMMUNICATOR_RANKS * ranks + 2e-9 * (double)bb_health_size(o) / gbps * o->iterations);

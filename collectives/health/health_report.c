@@ -123,12 +123,15 @@ static void print_tests(const struct bb_health_report *r)
             continue;
         fprintf(out, "# %-6s %s: ", bb_health_tests[test].stage, bb_health_tests[test].name);
         if (isnan(median))
-            fprintf(out, "not run, too few nodes are left");
+            fprintf(out, test == BB_HEALTH_PEERS ? "not measured, no GPU can access another's memory"
+                                                 : "not run, too few nodes are left");
         else
             fprintf(out, "median %.4g %s", median, bb_health_tests[test].unit);
         if (isfinite(median) && isfinite(expected))
             fprintf(out, ", expected %.4g%s", expected,
-                    test > BB_HEALTH_MEMORY && median > 1.15 * expected ? "; warning: wrong profile?" : "");
+                    bb_health_tests[test].part != BB_HEALTH_A_GPU && median > 1.15 * expected
+                        ? "; warning: wrong profile?"
+                        : "");
         if (isfinite(median) && test >= BB_HEALTH_RAILS && bb_health_active(h) < h->nodes)
             fprintf(out, ", %d of %d nodes", bb_health_active(h), h->nodes);
         fprintf(out, "\n");

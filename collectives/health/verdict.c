@@ -13,8 +13,12 @@
 const struct bb_health_test_row bb_health_tests[BB_HEALTH_TESTS] = {
     [BB_HEALTH_GEMM] = {"gpu", "GEMM", "TFLOP/s", BB_HEALTH_A_GPU},
     [BB_HEALTH_MEMORY] = {"gpu", "memory copy", "GB/s", BB_HEALTH_A_GPU},
+    [BB_HEALTH_TO_GPU] = {"copies", "copy host to GPU", "GB/s", BB_HEALTH_A_GPU},
+    [BB_HEALTH_FROM_GPU] = {"copies", "copy GPU to host", "GB/s", BB_HEALTH_A_GPU},
+    [BB_HEALTH_PEERS] = {"copies", "copy GPU to GPU", "GB/s", BB_HEALTH_A_GPU},
     [BB_HEALTH_NODE] = {"node", "all_reduce in the node", "GB/s", BB_HEALTH_A_NODE},
     [BB_HEALTH_PAIRS] = {"pairs", "all_reduce of GPU pairs", "GB/s", BB_HEALTH_A_NIC},
+    [BB_HEALTH_BISECTION] = {"bisection", "all_reduce across halves", "GB/s", BB_HEALTH_FABRIC},
     [BB_HEALTH_RAILS] = {"rails", "all_reduce of a rail", "GB/s", BB_HEALTH_A_RAIL},
     [BB_HEALTH_WHOLE] = {"whole", "all_reduce of all GPUs", "GB/s", BB_HEALTH_ALL},
 };
@@ -153,7 +157,7 @@ static int compare_findings(const void *left, const void *right)
 }
 
 /* ALONE_MAX: number of nodes, and of paths, that are measured again alone, because each takes measurements of its own */
-enum { TRIES = 3, ALONE_MAX = 16 };
+enum { TRIES = 3, ALONE_MAX = 16, CUTS = 3 };
 
 /* Returns a finding about a value, which applies to no node and GPU. */
 static struct bb_health_finding finding_of(const struct bb_health *h, enum bb_health_test test, const struct peers *p,
@@ -236,13 +240,13 @@ static struct bb_health_finding judge_unit(const struct series *s, size_t unit)
     return f;
 }
 
-/* Returns whether a finding between nodes that take part explains a slow rail, or a slow job. */
+/* Returns whether a finding between nodes that take part explains a slow bisection, rail or job. */
 static bool is_explained(const struct bb_health *h, const struct bb_health_finding *f)
 {
-    for (size_t i = 0; i < h->n && f->test >= BB_HEALTH_RAILS; i++) {
+    for (size_t i = 0; i < h->n && f->test >= BB_HEALTH_BISECTION; i++) {
         const struct bb_health_finding *e = &h->findings[i];
 
-        if ((e->test == BB_HEALTH_PAIRS || e->test == BB_HEALTH_RAILS) && e->test < f->test && e->level >= f->level &&
+        if (e->test >= BB_HEALTH_PAIRS && e->test < f->test && e->level >= f->level &&
             (f->gpu < 0 || e->gpu == f->gpu || e->gpu < 0) && (!is_of_node(e) || is_active(h, e->node)))
             return true;
     }
@@ -336,7 +340,7 @@ int bb_health_rounds(const struct bb_health *h, enum bb_health_test test)
     int n = 1;
 
     if (test != BB_HEALTH_PAIRS)
-        return 1;
+        return test == BB_HEALTH_BISECTION ? CUTS : 1;
     while (1 << (n - 1) < active)
         n++;
     n = h->rounds > 0 ? h->rounds : n;
@@ -720,25 +724,45 @@ static void find_at_once(struct pairs *p)
  * partners. */
 enum { EVERY_PAIR_NODES = 16 };
 
-static int test_pairs(struct bb_health *h)
+static void start_pairs(struct pairs *p, int rounds)
 {
+    const struct bb_health *h = p->h;
     const size_t size = count_values(h);
-    struct pairs p = {.h = h, .rounds = bb_health_rounds(h, BB_HEALTH_PAIRS)};
-    int rc = 0, suspects = 0;
 
-    BB_NEW(p.node, h->nodes);
+    p->rounds = rounds;
+    BB_NEW(p->node, h->nodes);
     for (int n = 0; n < h->nodes; n++)
         if (is_active(h, n))
-            p.node[p.n++] = n;
-    BB_NEW(p.partner, (size_t)p.rounds * (size_t)h->nodes);
-    BB_NEW(p.values, (size_t)p.rounds * size);
-    BB_NEW(p.best, size);
-    BB_NEW(p.again, h->nodes);
-    BB_NEW(p.retried, size);
-    BB_NEW(p.slow_rail, h->gpus);
-    BB_NEW(p.at_once, h->gpus);
+            p->node[p->n++] = n;
+    BB_NEW(p->partner, (size_t)rounds * (size_t)h->nodes);
+    BB_NEW(p->values, (size_t)rounds * size);
+    BB_NEW(p->best, size);
+    BB_NEW(p->again, h->nodes);
+    BB_NEW(p->retried, size);
+    BB_NEW(p->slow_rail, h->gpus);
+    BB_NEW(p->at_once, h->gpus);
     for (size_t i = 0; i < size; i++)
-        p.best[i] = NAN;
+        p->best[i] = NAN;
+}
+
+static void end_pairs(struct pairs *p)
+{
+    free(p->node);
+    free(p->partner);
+    free(p->values);
+    free(p->best);
+    free(p->again);
+    free(p->retried);
+    free(p->slow_rail);
+    free(p->at_once);
+}
+
+static int test_pairs(struct bb_health *h)
+{
+    struct pairs p = {.h = h};
+    int rc = 0, suspects = 0;
+
+    start_pairs(&p, bb_health_rounds(h, BB_HEALTH_PAIRS));
     TRY(measure_rounds(&p));
     for (int i = 0; i < p.n; i++)
         suspects += is_suspect(&p, p.node[i]);
@@ -756,14 +780,77 @@ static int test_pairs(struct bb_health *h)
     if (p.is_shared)
         find_at_once(&p);
 out:
-    free(p.node);
-    free(p.partner);
-    free(p.values);
-    free(p.best);
-    free(p.again);
-    free(p.retried);
-    free(p.slow_rail);
-    free(p.at_once);
+    end_pairs(&p);
+    return rc;
+}
+
+/* ---- bisection ---- */
+
+/* Returns the partner of the i-th of n nodes in the other half; -1: none. Cuts: the first half and the second in the same
+ * order; the same in reverse order; the first and third quarter, and the others. */
+static int across(int cut, int i, int n)
+{
+    const int half = n / 2, quarter = MAX(1, n / 4);
+    const int other = cut == 0               ? i < half ? i + half : i - half
+                      : cut == 1             ? n - 1 - i
+                      : i / quarter % 2 == 0 ? i + quarter
+                                             : i - quarter;
+
+    return other < n && other != i && i < n ? other : -1;
+}
+
+/* Measures the pairs of a cut. ratio: out: the median of their values / the expectation. */
+static int measure_cut(struct pairs *p, int cut, double *ratio)
+{
+    struct bb_health *h = p->h;
+    const int even = p->n - p->n % 2;
+    size_t n = 0;
+    int rc;
+
+    for (int node = 0; node < h->nodes; node++)
+        p->partner[node] = -1;
+    for (int i = 0; i < even; i++) {
+        const int other = across(cut, i, even);
+
+        p->partner[p->node[i]] = other < 0 ? -1 : p->node[other];
+    }
+    TRY(h->measure(h->arg, BB_HEALTH_BISECTION, p->partner, p->values));
+    for (int a = 0; a < h->nodes; a++)
+        for (int g = 0; g < h->gpus && p->partner[a] > a; g++)
+            p->best[n++] = p->values[a * h->gpus + g] / expected_at_once(p, p->partner, a);
+    *ratio = median_of(p->best, n);
+out:
+    return rc;
+}
+
+/* Judges the slowest cut; each is measured once more if one is slow. */
+static int test_bisection(struct bb_health *h)
+{
+    const double unloaded =
+        isnan(h->expected[BB_HEALTH_BISECTION]) ? h->median[BB_HEALTH_PAIRS] : h->expected[BB_HEALTH_BISECTION];
+    struct pairs p = {.h = h, .all.median = unloaded};
+    struct bb_health_finding f = finding_of(h, BB_HEALTH_BISECTION, &(struct peers){0}, NAN);
+    double lowest = 0, ratio;
+    int rc = 0;
+
+    start_pairs(&p, 1);
+    for (int try = 0; try < 2 && (try == 0 || f.level != BB_HEALTH_OK); try++) {
+        double slowest = INFINITY;
+
+        for (int cut = 0; cut < CUTS; cut++) {
+            TRY(measure_cut(&p, cut, &ratio));
+            slowest = fmin(slowest, ratio);
+        }
+        lowest = fmax(lowest, slowest);
+        f.level = judge(lowest, 1, &(struct peers){0});
+    }
+    h->median[BB_HEALTH_BISECTION] = f.value = lowest * unloaded;
+    f.expected = unloaded;
+    f.tries = CUTS;
+    if (f.level != BB_HEALTH_OK && !is_explained(h, &f))
+        bb_health_add(h, &f);
+out:
+    end_pairs(&p);
     return rc;
 }
 
@@ -782,10 +869,12 @@ int bb_health_run(struct bb_health *h)
             TRY(h->expect(h->arg));
         before = active;
         if (h->skip[test] || active == 0 || (test == BB_HEALTH_NODE && h->gpus < 2) ||
-            ((test == BB_HEALTH_PAIRS || test == BB_HEALTH_RAILS) && active < 2) ||
+            (test >= BB_HEALTH_PAIRS && test <= BB_HEALTH_RAILS && active < 2) ||
             (test == BB_HEALTH_WHOLE && active * h->gpus < 2))
             continue;
-        rc = test == BB_HEALTH_PAIRS ? test_pairs(h) : test_units(h, (enum bb_health_test)test);
+        rc = test == BB_HEALTH_PAIRS       ? test_pairs(h)
+             : test == BB_HEALTH_BISECTION ? test_bisection(h)
+                                           : test_units(h, (enum bb_health_test)test);
     }
     if (h->n > 1)
         qsort(h->findings, h->n, sizeof(*h->findings), compare_findings);

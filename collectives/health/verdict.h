@@ -22,10 +22,14 @@
 enum bb_health_test {
     BB_HEALTH_GEMM,
     BB_HEALTH_MEMORY,
-    BB_HEALTH_NODE,  /* all_reduce of the GPUs of a node */
-    BB_HEALTH_PAIRS, /* all_reduce of two GPUs with the same index on two nodes, for all indices at once */
-    BB_HEALTH_RAILS, /* all_reduce of the GPUs with the same index on all nodes, for all indices at once */
-    BB_HEALTH_WHOLE, /* all_reduce of all GPUs */
+    BB_HEALTH_TO_GPU, /* copies of each GPU with its host; of the GPUs of a node with each other: the fastest partner */
+    BB_HEALTH_FROM_GPU,
+    BB_HEALTH_PEERS,
+    BB_HEALTH_NODE,      /* all_reduce of the GPUs of a node */
+    BB_HEALTH_PAIRS,     /* all_reduce of two GPUs with the same index on two nodes, for all indices at once */
+    BB_HEALTH_BISECTION, /* pairs of nodes of two halves, for several cuts, all at once */
+    BB_HEALTH_RAILS,     /* all_reduce of the GPUs with the same index on all nodes, for all indices at once */
+    BB_HEALTH_WHOLE,     /* all_reduce of all GPUs */
     BB_HEALTH_TESTS
 };
 
@@ -64,7 +68,7 @@ struct bb_health_finding {
 
 /*
  * bb_health_measure - make one test on all nodes at once.
- *   partner  [nodes] pairs: the partner of each node; other tests: 0; -1: the node takes no part
+ *   partner  [nodes] pairs and bisection: the partner of each node; other tests: 0; -1: the node takes no part
  *   values   out: [nodes * gpus] the value of each GPU, in the unit of the test; NaN: not measured
  *   Returns  0, or a negative error code
  */

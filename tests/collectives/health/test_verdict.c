@@ -24,7 +24,7 @@ struct machine {
     int measurements[BB_HEALTH_TESTS], expectations;
 };
 
-static const double healthy[BB_HEALTH_TESTS] = {700, 2900, 460, 48, 46, 350};
+static const double healthy[BB_HEALTH_TESTS] = {700, 2900, 52, 52, 330, 460, 48, 48, 46, 350};
 
 /* Returns a random number with mean 0 and standard deviation 1: the sum of twelve uniform ones (Irwin and Hall). */
 static double noise(struct machine *m)
@@ -91,7 +91,7 @@ static int measure(void *arg, enum bb_health_test test, const int *partner, doub
                 own = test == BB_HEALTH_WHOLE ? whole : node * (n == m->slow_node ? 0.7 : 1);
             if (test == BB_HEALTH_RAILS)
                 own = rails[g];
-            if (test == BB_HEALTH_PAIRS)
+            if (test == BB_HEALTH_PAIRS || test == BB_HEALTH_BISECTION)
                 own = partner[n] < n ? values[partner[n] * m->h.gpus + g] / healthy[test]
                                      : own * pair_factor(m, partner, n, g);
             else
@@ -120,7 +120,7 @@ static struct machine machine_of(int nodes, double jitter, uint64_t seed)
                         .spine = INFINITY};
 
     for (int test = 0; test < BB_HEALTH_TESTS; test++)
-        m.h.expected[test] = test <= BB_HEALTH_MEMORY ? NAN : healthy[test];
+        m.h.expected[test] = test <= BB_HEALTH_PEERS ? NAN : healthy[test];
     return m;
 }
 
@@ -367,6 +367,27 @@ static void test_fabric_that_is_slow_at_once_is_named(void **state)
     }
 }
 
+static void test_bisection_is_judged_without_pairs(void **state)
+{
+    static const int nodes[] = {2, 3, 6, 7, 64};
+
+    (void)state;
+    for (size_t i = 0; i < ROWS(nodes); i++)
+        for (int part = 1; part < 3; part++) {
+            struct machine m = machine_of(nodes[i], 0.005, i);
+
+            m.h.skip[BB_HEALTH_PAIRS] = true;
+            m.spine = nodes[i] / 2 * (part == 1 ? 0.6 : 1);
+            run(&m);
+            assert_int_equal(m.h.n, part == 1);
+            assert_true(part > 1 ||
+                        (m.h.findings[0].part == BB_HEALTH_FABRIC && m.h.findings[0].test == BB_HEALTH_BISECTION &&
+                         fabs(m.h.findings[0].value / m.h.findings[0].expected - 0.6) < 0.02));
+            assert_int_equal(m.measurements[BB_HEALTH_BISECTION], part == 1 ? 6 : 3);
+            bb_health_release(&m.h);
+        }
+}
+
 static void test_all_nics_slow_is_one_finding(void **state)
 {
     struct machine m = machine_of(NODES, 0.01, 1);
@@ -453,6 +474,7 @@ int main(void)
         cmocka_unit_test(test_leaf_that_is_slow_at_once_is_named),
         cmocka_unit_test(test_oversubscribed_leaves_are_expected),
         cmocka_unit_test(test_fabric_that_is_slow_at_once_is_named),
+        cmocka_unit_test(test_bisection_is_judged_without_pairs),
         cmocka_unit_test(test_all_nics_slow_is_one_finding),
         cmocka_unit_test(test_expectation_is_of_the_nodes_that_take_part),
         cmocka_unit_test(test_all_gpus_slow_are_one_finding),

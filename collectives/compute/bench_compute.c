@@ -408,8 +408,9 @@ static void print_limits(const struct compute *b)
         if (b->typical_tflops[t] > 0)
             fprintf(b->session.out, ", %s %.1f TFLOP/s", bb_compute_types[t].name, b->typical_tflops[t]);
     if (b->options.wanted[BB_COMPUTE_TIMED])
-        fprintf(b->session.out, "; timed kernels of 100 us and more: error at most %.2f %%%s%s", b->worst_error,
-                b->worst_error > 0 ? ", on " : "", b->worst_error > 0 ? rank_text(b, b->worst_rank, text) : "");
+        fprintf(b->session.out, "; timed kernels of 100 us and more: at most %.2f %% off their target time%s%s",
+                b->worst_error, b->worst_error > 0 ? ", on " : "",
+                b->worst_error > 0 ? rank_text(b, b->worst_rank, text) : "");
     fputc('\n', b->session.out);
 }
 
@@ -458,6 +459,11 @@ static const char *slow_host(const struct compute *b)
 
 enum { SLOW_SHOWN = 8 };
 
+static bool misses_max_error(const struct compute *b)
+{
+    return b->options.max_error > 0 && b->options.wanted[BB_COMPUTE_TIMED] && b->excess_error > b->options.max_error;
+}
+
 /* Prints that no rank is slow, and the rank with the largest mean slowdown, which may be close to the limit. */
 static void print_no_slow(const struct compute *b)
 {
@@ -470,7 +476,12 @@ static void print_no_slow(const struct compute *b)
     if (slow[most].sum > 1.005 * slow[most].judged)
         snprintf(largest, sizeof largest, " above %g x (--slow); largest mean slowdown: %.3f x, %s", b->options.slow,
                  slow[most].sum / slow[most].judged, rank_text(b, most, text));
-    if (bb_compute_hides_slow_gpus(&b->options))
+    if (misses_max_error(b))
+        fprintf(b->session.out,
+                "# FAILED: timed kernels take %.6g us instead of %.6g us (--max-error %g) on %s; no rank is slower "
+                "than the others%s\n",
+                b->excess_us, b->excess_target_us, b->options.max_error, rank_text(b, b->excess_rank, text), largest);
+    else if (bb_compute_hides_slow_gpus(&b->options))
         fprintf(
             b->session.out,
             "# no slow rank found, but GEMMs and memory-bound kernels of --quick are too short to show a slow GPU\n");
@@ -545,7 +556,7 @@ static int check_max_error(const struct compute *b)
     const double most = target * allowed / 100 + TIMED_SLACK_US;
     char text[RANK_TEXT];
 
-    if (allowed <= 0 || !b->options.wanted[BB_COMPUTE_TIMED] || b->excess_error <= allowed)
+    if (!misses_max_error(b))
         return 0;
     return BB_WORLD_ERR(&b->session.world, BB_EBELOW,
                         "timed kernel: %s: %.6g us instead of %.6g us (allowed: %.6g us; --max-error %g)",

@@ -687,7 +687,9 @@ static void print_shortfall(const struct bb_report *r, int coll, const struct ve
         (void)bb_err_job(BB_EBELOW, "%s: cannot check the bus bandwidth (%s, %s): %s", what, limits_option(r), of,
                          r->session->shared_gpu   ? "ranks share a GPU"
                          : r->counts.busbw.n == 0 ? "no result has a bus bandwidth"
-                                                  : "no result has this size");
+                         : r->expected && t->bytes < 1 << 20
+                             ? "results below 1 MiB depend on latencies and are not compared; try: -b 1M"
+                             : "no result has this size");
     free(restricted);
 }
 

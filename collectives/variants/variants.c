@@ -132,10 +132,13 @@ static int measure_alone(struct bb_variants *v, const struct bb_case *c, int i, 
     select_variant(v, i);
     rc = bb_measure(v->ctx, c, &m);
     select_variant(v, 0);
+    if (m.wrong == 0)
+        m.first = e->alone.first;
     m.wrong += e->alone.wrong;
     if (rc == 0 && (!e->measured || m.time_us.p50 < e->alone.time_us.p50))
         e->alone = m;
     e->alone.wrong = m.wrong;
+    e->alone.first = m.first;
     e->measured = true;
     return rc;
 }
@@ -152,6 +155,8 @@ static int measure_with_gemm(struct bb_variants *v, struct bb_overlap_work *work
     rc = bb_overlap_measure(&v->overlap, work, &r);
     if (rc == 0 && (first || r.us[BB_BOTH].p50 < e->both.us[BB_BOTH].p50))
         e->both = r;
+    if (r.wrong > 0 && e->alone.wrong == 0)
+        e->alone.first.rank = -1; /* unknown */
     e->alone.wrong += r.wrong;
     return rc;
 }
@@ -439,6 +444,16 @@ static int save_row(struct bb_variants *v, const struct row *row, const struct e
     return bb_result_save(v->session, result, &e->alone.seen, bb_result_flags(v->session), e->alone.seen.gpu_flags);
 }
 
+static void report_wrong_data(const struct bb_variants *v, const struct row *row, const struct bb_metrics *m)
+{
+    char size[BB_BYTES_TEXT], first[BB_HOST_TEXT + 40] = ", concurrent with GEMMs";
+
+    if (m->first.rank >= 0)
+        snprintf(first, sizeof first, ", first on rank %d (%s)", m->first.rank, v->session->world.hosts[m->first.rank]);
+    (void)bb_err_job(BB_EDATA, "wrong data: %s of %s, variant %s: %llu wrong element%s%s", row->collective,
+                     bb_format_bytes(row->bytes, size), row->variant, m->wrong, m->wrong == 1 ? "" : "s", first);
+}
+
 /* Reports all variants of a case on rank 0. */
 static int report_case(struct bb_variants *v, const struct bb_case *c, const struct bb_overlap_work *work,
                        const struct entry *entries)
@@ -464,8 +479,7 @@ static int report_case(struct bb_variants *v, const struct bb_case *c, const str
                    ran_as_plain(&entries[0], &entries[i]))
             row.result = "tie, ran as plain";
         if (entries[i].alone.wrong > 0)
-            (void)bb_err_job(BB_EDATA, "wrong data: %llu elements of %s of %zu bytes, variant %s",
-                             entries[i].alone.wrong, row.collective, row.bytes, row.variant);
+            report_wrong_data(v, &row, &entries[i].alone);
         if (v->session->out && (shown || entries[i].alone.wrong > 0))
             print_line(v, &row, false);
         if (v->session->json)
@@ -541,7 +555,7 @@ static void print_verdict(const struct bb_variants *v)
         fprintf(out, "# no verdict: %s\n", v->why[0]);
         return;
     }
-    fprintf(out, "# best: ");
+    fputs(v->wrong ? "# WRONG DATA; best: " : "# best: ", out);
     print_tally(v, &v->alone);
     if (v->concurrent.cases > 0) {
         fprintf(out, "; with GEMMs: ");

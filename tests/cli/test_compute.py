@@ -142,7 +142,7 @@ def test_limits_are_those_of_the_typical_gpu(busbar, tmp_path):
         if key != "timed_error_percent":
             assert one_slow["limits"][key] == pytest.approx(value, rel=1e-3)
     out = busbar.run(*args, ranks=3, env={"EMU_DATA": "off", "EMU_SLOW": "rank=2:1.3"}).stdout
-    assert re.search(r"# limits measured here, typical GPU: copy .*error at most 30.00 %, on rank 2 \(", out)
+    assert re.search(r"# limits measured here, typical GPU: copy .*at most 30.00 % off their target time, on rank 2 \(", out)
 
 
 def test_names_the_node_of_all_slow_gpus(busbar):
@@ -171,6 +171,10 @@ def test_names_all_slow_gpus_and_enforces_limits(busbar, tmp_path, slow, factors
     done = busbar.run(*args, "--max-error", 10, ranks=4, env=env)
     worst = max(factors, key=factors.get)
     assert done.returncode == 5 and re.search(rf"timed kernel: rank {worst} \(.*, GPU {worst}\): [\d.]+ us instead of", done.stderr)
+    if len(factors) == 1:  # equally slow GPUs
+        done = busbar.run(*args, "--max-error", 10, ranks=2, env={**env, "EMU_SLOW": "rank=0:1.3,rank=1:1.3"})
+        assert done.returncode == 5 and re.match(r"# FAILED: timed kernels take [\d.]+ us instead of [\d.]+ us \(--max-error 10\) on rank \d ",
+                                                 done.stdout.splitlines()[-1]), done.stdout
 
 
 def test_help_needs_no_gpu(busbar):

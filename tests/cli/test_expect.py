@@ -56,6 +56,11 @@ def test_own_profile_is_the_expectation(busbar, tmp_path):
     assert 0.5 < root["expected"]["median"] < 0.9
 
 
+def test_results_below_1_mib_are_the_reason(busbar):
+    done = busbar.run("bench", "all_reduce", "--sizes", "512K", "-n", 2, "--expect", "auto", "--min-of-expected", "50%", ranks=2, env={"EMU_DATA": "off"})
+    assert done.returncode == 5 and "results below 1 MiB depend on latencies and are not compared; try: -b 1M\n" in done.stderr
+
+
 def test_default_output_has_at_most_25_lines(busbar):
     done = busbar.run("bench", "all_reduce", "-n", 2, "--expect", "auto", "--min-of-expected", "50%", ranks=2, env={"EMU_DATA": "off"})
     assert done.returncode == 0 and len(done.stdout.splitlines()) <= 25, done.stdout

@@ -51,6 +51,7 @@ def test_short_kernels_are_bound_by_the_host(busbar):
     assert eager["step_us"] > 2 * graph["step_us"] and eager["step_us"] < 1.2 * issued[0]
     text, graph_text = (busbar.run("plan", "transformer", *args.split(), *more, emulated=False).stdout for more in ((), ("--graph",)))
     assert re.search("host-bound +kernels wait ", text) and "--graph" in text
+    assert re.search(r"step +.* = compute .* ms \((.*) ms of it waits for launches by the host\)", text)[1] == re.search(r"kernels wait (\S+) ms", text)[1]
     assert "; CUDA graphs\n" in graph_text and "CUDA graphs" not in text and "host-bound" not in graph_text
 
 

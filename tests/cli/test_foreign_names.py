@@ -26,6 +26,16 @@ def test_the_tables_contain_the_names_of_mpi4dl():
     assert {"gpt-2", "gpt-3", "benchmark_amoebanet_sp", "benchmark_resnet_gems_master"} <= set(names_of(PROGRAMS))
 
 
+@pytest.mark.parametrize("option,ours", [
+    ("wandb-project", None), ("ckpt-format", None), ("no-masked-softmax-fusion", None), ("qk-layernorm", None), ("max-norm", None),
+    ("overlap-moe-expert-parallel-comm", None), ("stage3-prefetch-bucket-size", None), ("optimizer-cpu-offload", None),
+    ("external-cuda-graph", "--graph"), ("parallelism.pipeline_parallel_microbatch_size", "--micro-batch-size"), ("model.flavor", "--model"),
+    ("activations_checkpoint_num_layers", "--recompute-num-layers"), ("devices", "--gpus-per-node"), ("mtbf", "--mtbf-node (with a unit)")])
+def test_names_of_megatron_deepspeed_nemo_and_torchtitan(busbar, option, ours):
+    line = refusal(busbar, "transformer", f"--{option}=5")
+    assert line.startswith(f"--{option} is {ours} here" if ours else f"--{option} has no counterpart here: "), line
+
+
 @pytest.mark.parametrize("rows", [OPTIONS, PROGRAMS], ids=["options", "programs"])
 def test_every_name_has_one_row(rows):
     names = [re.sub("[_.-]", "", name) for name in names_of(rows)]

@@ -20,7 +20,7 @@ struct answer {
     const char *condition;
     struct bb_predicted_rank slowest; /* times that are not printed are negative */
     const char *role, *group;
-    int64_t group_ns;
+    int64_t group_ns, host_ns;
     double peak; /* TFLOP/s of the MFU; NaN: not printed */
     const char *peak_type;
     struct bb_plan_rates of;
@@ -32,6 +32,7 @@ static const struct bb_field step_line[] = {
     {NULL, "", "", 0, 0, NS(slowest.all.step_ns)},
     {NULL, " ", "", 0, 0, SHOWS(condition)},
     {NULL, " = compute ", "", 0, 0, NS(slowest.all.compute_ns)},
+    {NULL, " (", " of it waits for launches by the host)", 0, 0, NS(host_ns)},
     {NULL, " + exposed ", "", 0, 0, NS(slowest.all.exposed_ns)},
     {NULL, " + idle ", "", 0, 0, NS(slowest.all.idle_ns)},
     {NULL, "; rank ", "", 0, 0, SHOWS(slowest.rank)},
@@ -128,13 +129,14 @@ static void write_bottleneck(const struct bb_prediction *p, char text[TEXT])
 }
 
 /* The kernels of the rank that computes longest wait for their launches for more than 5 % of the step. */
-static void write_host(const struct bb_prediction *p, char text[TEXT])
+static void write_host(const struct bb_prediction *p, struct answer *a)
 {
     const double waits = (double)p->launch_wait_ns / (double)p->classes[p->slowest].all.step_ns;
     char time[BB_ROUNDED_TEXT];
 
-    if (p->cluster.eager && waits > 0.05)
-        snprintf(text, TEXT,
+    a->host_ns = p->cluster.eager && waits > 0.05 ? p->launch_wait_ns : -1;
+    if (a->host_ns >= 0)
+        snprintf(a->host, TEXT,
                  "kernels wait %s (%.1f%% of the step) for the host to launch them; try: a larger --micro-batch-size, "
                  "or --graph",
                  bb_format_rounded_time(bb_us_of(p->launch_wait_ns), time), 100 * waits);
@@ -214,7 +216,7 @@ static void add_prediction(struct answer *a, const struct bb_plan *plan, const s
     write_longest(plan, p, a->longest);
     write_batch(plan, slowest, a->batch);
     write_bottleneck(p, a->bottleneck);
-    write_host(p, a->host);
+    write_host(p, a);
     bb_forecast_rates_text(plan->forecast, &p->cluster, a->rates, TEXT);
     bb_forecast_limit_text(plan->forecast, p->cluster.name, slowest->all.compute_ns > 0, a->limit, TEXT);
     bb_forecast_dispatch_text(plan->forecast, a->dispatch, TEXT);

@@ -25,14 +25,37 @@ const struct bb_foreign_name bb_foreign_options[] = {
     {"max-position-embeddings swiglu group-query-attention normalization position-embedding-type rotary-base "
      "rotary-percent "
      "no-position-embedding untie-embeddings-and-output-weights disable-bias-linear attention-dropout hidden-dropout "
-     "kv-channels",
+     "kv-channels qk-layernorm multi-latent-attention q-lora-rank kv-lora-rank qk-head-dim qk-pos-emb-head-dim "
+     "v-head-dim moe-ffn-hidden-size moe-shared-expert-intermediate-size moe-layer-freq add-qkv-bias squared-relu "
+     "norm-epsilon use-rotary-position-embeddings use-rope-scaling rope-scaling-factor rotary-interleaved "
+     "rotary-seq-len-interpolation-factor apply-layernorm-1p apply-query-key-layer-scaling "
+     "make-vocab-size-divisible-by",
      NULL, "the model file contains it", NULL},
     {"lr min-lr lr-decay-style lr-decay-iters lr-warmup-iters lr-warmup-fraction clip-grad adam-beta1 adam-beta2 "
      "init-method-std train-samples num-tokens tokenizer-type tokenizer-model data-path split log-interval "
      "eval-interval "
      "eval-iters save load vocab-file merge-file transformer-impl rampup-batch-size use-mcore-models no-load-optim "
      "exit-duration-in-mins distributed-timeout-minutes moe-aux-loss-coeff "
-     "moe-router-load-balancing-type",
+     "moe-router-load-balancing-type tensorboard-dir wandb-project wandb-exp-name wandb-save-dir log-throughput "
+     "log-params-norm log-num-zeros-in-grad log-progress log-timers-to-tensorboard log-memory-to-tensorboard "
+     "timing-log-level adam-eps sgd-momentum start-weight-decay end-weight-decay weight-decay-incr-style "
+     "override-opt-param-scheduler use-checkpoint-opt-param-scheduler use-checkpoint-args ckpt-format ckpt-step "
+     "async-save dist-ckpt-format use-dist-ckpt use-persistent-ckpt-worker auto-detect-ckpt-format "
+     "ckpt-fully-parallel-save ckpt-fully-parallel-load no-load-rng no-save-optim no-save-rng exit-interval "
+     "exit-signal-handler mock-data data-cache-path train-data-path valid-data-path test-data-path dataloader-type "
+     "eod-mask-loss reset-position-ids reset-attention-mask no-create-attention-mask-in-dataloader no-mmap-bin-files "
+     "manual-gc manual-gc-interval loss-scale initial-loss-scale min-loss-scale loss-scale-window hysteresis "
+     "attention-softmax-in-fp32 no-masked-softmax-fusion no-bias-gelu-fusion no-bias-swiglu-fusion "
+     "no-bias-dropout-fusion no-rope-fusion no-persist-layer-norm cross-entropy-loss-fusion use-cpu-initialization "
+     "local-rank finetune pretrained-checkpoint skip-train calculate-per-token-loss "
+     "check-weight-hash-across-dp-replicas-interval profile profile-ranks profile-step-start profile-step-end "
+     "use-pytorch-profiler deterministic-mode log-straggler disable-straggler-on-startup moe-z-loss-coeff "
+     "moe-router-dtype moe-router-pre-softmax moe-router-score-function moe-router-topk-scaling-factor "
+     "moe-router-enable-expert-bias moe-router-bias-update-rate moe-input-jitter-eps moe-per-layer-logging "
+     "moe-permute-fusion gradient-clipping max-norm master-addr master-port hostfile include steps-per-print "
+     "wall-clock-breakdown prescale-gradients val-check-interval limit-val-batches max-time fp8-margin fp8-interval "
+     "fp8-amax-history-len fp8-amax-compute-algo fp8-recipe enable-compiled-autograd dataset dataset-path "
+     "tokenizer-path dump-folder",
      NULL, "it does not change the communication of a step", NULL},
     {"lora", NULL, "LoRA is not modelled", NULL},
     {"num-classes", NULL, "the model file contains the number of classes", NULL},
@@ -58,12 +81,14 @@ const struct bb_foreign_name bb_foreign_options[] = {
      "--decoder-first-pipeline-num-layers 2", NULL},
     {"num-layers-in-last-pipeline-stage", "--decoder-last-pipeline-num-layers", "--decoder-last-pipeline-num-layers 2",
      NULL},
-    {"recompute-granularity activation-checkpoint.mode", "--recompute", "--recompute full", NULL},
-    {"recompute-activations", "--recompute selective", "--recompute selective", NULL},
-    {"recompute-method", NULL,
-     "--recompute full recomputes all layers of a chunk, --recompute-num-layers N the first N (method block)", NULL},
-    {"checkpoint-activations gradient-checkpointing recompute-layer activation-checkpointing", "--recompute full",
+    {"recompute-granularity activation-checkpoint.mode activations-checkpoint-granularity", "--recompute",
      "--recompute full", NULL},
+    {"recompute-activations", "--recompute selective", "--recompute selective", NULL},
+    {"recompute-method activations-checkpoint-method", NULL,
+     "--recompute full recomputes all layers of a chunk, --recompute-num-layers N the first N (method block)", NULL},
+    {"checkpoint-activations gradient-checkpointing deepspeed-activation-checkpointing recompute-layer "
+     "activation-checkpointing",
+     "--recompute full", "--recompute full", NULL},
     {"use-distributed-optimizer", "--dp-sync distributed", "--dp-sync distributed", NULL},
     {"use-torch-fsdp2 use-megatron-fsdp fsdp", "--dp-sync zero3 (data_parallel: --sync zero3)", "--dp-sync zero3",
      NULL},
@@ -73,8 +98,8 @@ const struct bb_foreign_name bb_foreign_options[] = {
     {"overlap-grad-reduce overlap-comm", NULL,
      "gradients are reduced during the backward pass unless --no-overlap is given", NULL},
     {"accumulate-allreduce-grads-in-fp32", "--grad-dtype float", "--grad-dtype float", NULL},
-    {"grad-reduce-in-bf16", "--grad-dtype bfloat16", "--grad-dtype bfloat16", NULL},
-    {"cp-comm-type", "--cp-comm", "--cp-comm ring", "p2p=ring allgather=all_gather"},
+    {"grad-reduce-in-bf16 megatron-amp-o2", "--grad-dtype bfloat16", "--grad-dtype bfloat16", NULL},
+    {"cp-comm-type context-parallel-rotate-method", "--cp-comm", "--cp-comm ring", "p2p=ring allgather=all_gather"},
     {"moe-token-dispatcher-type", "--moe-dispatch", "--moe-dispatch alltoall", "allgather=all_gather flex=dedup"},
     {"moe-expert-capacity-factor", "--capacity-factor", "--capacity-factor 1.25", NULL},
     {"bf16 amp", "--dtype bfloat16", "--dtype bfloat16", NULL},
@@ -87,9 +112,9 @@ const struct bb_foreign_name bb_foreign_options[] = {
     {"num-attention-heads num-query-groups num-experts moe-router-topk", NULL,
      "the model file (--model, a config.json) contains the number", NULL},
     {"mfu", NULL, "plan with --cluster, and proxy with --peak-tflops, report the MFU", NULL},
-    {"sequence-length seq-len max-seq-len seq ctx", "--seq-length", "--seq-length 8192", NULL},
+    {"sequence-length seq-len encoder-seq-length max-seq-len seq ctx", "--seq-length", "--seq-length 8192", NULL},
     {"zero zero-stage stage deepspeed-stage", "--dp-sync", "--dp-sync zero3", "0=all_reduce 1=zero1 2=zero2 3=zero3"},
-    {"ulysses-sequence-parallel-size", "--cp", "--cp 2 --cp-comm a2a", NULL},
+    {"ulysses-sequence-parallel-size ds-sequence-parallel-size", "--cp", "--cp 2 --cp-comm a2a", NULL},
     {"train-batch-size gbs", "--global-batch-size", "--global-batch-size 512", NULL},
     {"train-micro-batch-size-per-gpu local-batch-size per-device-train-batch-size mbs micro-batch",
      "--micro-batch-size", "--micro-batch-size 1", NULL},
@@ -99,7 +124,8 @@ const struct bb_foreign_name bb_foreign_options[] = {
     {"list-models", "busbar list models", "busbar list models", NULL},
     {"deepspeed", "--dp-sync zero1, zero2 or zero3", "--dp-sync zero3", NULL},
     {"deepspeed-config", NULL, "give --dp-sync, --micro-batch-size and --global-batch-size", NULL},
-    {"cpu-offload offload-optimizer", NULL, "offload to host memory is not modelled", NULL},
+    {"cpu-offload offload-optimizer offload-param zero-offload optimizer-cpu-offload cpu-offloading enable-cpu-offload",
+     NULL, "offload to host memory is not modelled", NULL},
     {"ulysses", "--cp-comm a2a", "--cp 2 --cp-comm a2a", NULL},
     {"data-parallel-shard-degree", "--dp-sync zero3, or hsdp with --shard-size,", "--dp-sync zero3", NULL},
     {"pipeline-parallel-schedule", "--schedule", "--schedule 1f1b",
@@ -108,20 +134,43 @@ const struct bb_foreign_name bb_foreign_options[] = {
     {"hsdp hybrid-shard", "--dp-sync hsdp", "--dp-sync hsdp", NULL},
     {"bucket-cap-mb", "--bucket-mb", "--bucket-mb 25", NULL},
     {"ddp-bucket-size", "--bucket-mb", "--bucket-mb 153 (MiB, with 4 bytes per parameter)", "/262144"},
-    {"reduce-bucket-size allgather-bucket-size", NULL, "the bucket sizes of DeepSpeed are not modelled", NULL},
+    {"reduce-bucket-size allgather-bucket-size zero-reduce-bucket-size zero-allgather-bucket-size "
+     "stage3-prefetch-bucket-size stage3-param-persistence-threshold stage3-max-live-parameters "
+     "stage3-max-reuse-distance",
+     NULL, "the bucket sizes of DeepSpeed are not modelled", NULL},
     {"zero-hpz-partition-size", NULL, "secondary partitions are not modelled; similar: --dp-sync hsdp --shard-size 8",
      NULL},
     {"num-distributed-optimizer-instances", "--shard-size (the data-parallel size divided by this number)",
      "--shard-size 8", NULL},
     {"recompute-modules", NULL, "--recompute selective recomputes the attention scores; other modules are not modelled",
      NULL},
-    {"tp-comm-overlap", NULL, "overlap of tensor-parallel communication with GEMMs is not modelled", NULL},
-    {"moe-grouped-gemm", NULL, "the choice of grouped GEMMs is not modelled", NULL},
-    {"account-for-embedding-in-pipeline-split", NULL,
+    {"tp-comm-overlap ub-tp-comm-overlap enable-async-tensor-parallel tp-comm-overlap-cfg", NULL,
+     "overlap of tensor-parallel communication with GEMMs is not modelled", NULL},
+    {"moe-grouped-gemm moe-use-legacy-grouped-gemm", NULL, "the choice of grouped GEMMs is not modelled", NULL},
+    {"account-for-embedding-in-pipeline-split account-for-loss-in-pipeline-split", NULL,
      "it is not modelled; similar: --decoder-first-pipeline-num-layers and --decoder-last-pipeline-num-layers", NULL},
     {"mtp-num-layers", NULL, "multi-token prediction is not modelled", NULL},
-    {"mtbf", "--mtbf-node", "--mtbf-node 1500d --checkpoint 40s --restart 10m --tokens 15T", NULL},
+    {"mtbf", "--mtbf-node (with a unit)", "--mtbf-node 1500d --checkpoint 40s --restart 10m --tokens 15T", NULL},
     {"save-interval", NULL, "plan --tokens with --mtbf-node and --checkpoint predicts the best interval", NULL},
+    {"pipeline-parallel-microbatch-size", "--micro-batch-size", "--micro-batch-size 1", NULL},
+    {"activations-checkpoint-num-layers", "--recompute-num-layers", "--recompute-num-layers 1 --recompute full", NULL},
+    {"external-cuda-graph enable-cuda-graph cuda-graph-impl", "--graph", "--graph", NULL},
+    {"main-grads-dtype", "--grad-dtype", "--grad-dtype bfloat16", "fp32=float bf16=bfloat16"},
+    {"main-params-dtype exp-avg-dtype exp-avg-sq-dtype", "--use-precision-aware-optimizer",
+     "--use-precision-aware-optimizer", NULL},
+    {"delay-wgrad-compute overlap-moe-expert-parallel-comm overlap-param-gather-with-optimizer-step "
+     "defer-embedding-wgrad-compute moe-shared-expert-overlap",
+     NULL, "this overlap is not modelled", NULL},
+    {"no-overlap-p2p-communication overlap-p2p-comm batch-p2p-comm", NULL,
+     "messages between stages are concurrent with compute where the schedule allows it", NULL},
+    {"hierarchical-context-parallel-sizes use-tp-pp-dp-mapping pipeline-model-parallel-layout "
+     "standalone-embedding-stage distribute-saved-activations pipeline-parallel-split-points",
+     NULL, "it is not modelled", NULL},
+    {"nccl-communicator-config-path", NULL, "bench --max-ctas measures the effect of NCCL's CTA limit", NULL},
+    {"ddp-num-buckets ddp-average-in-collective ddp-pad-buckets-for-high-nccl-busbw align-grad-reduce "
+     "gradient-as-bucket-view",
+     NULL, "it is not modelled; --bucket-mb sets the bucket size", NULL},
+    {"flavor", "--model", "--model llama3_8b", NULL},
     {"gpu", "--cluster", "--cluster h100-sxm-ib", NULL},
     {"config", "--model", "--model ./config.json", NULL},
     {"output", "--json", "--json plan.json", NULL},
@@ -129,7 +178,7 @@ const struct bb_foreign_name bb_foreign_options[] = {
     {"world-size gpus ngpus num-gpus np", "--ranks", "--ranks 64", NULL},
     {"n", "--ranks (of mpirun; a plan has no iterations)", "--ranks 64", NULL},
     {"nodes nnodes num-nodes", "--ranks", "--ranks 64 (8 GPUs per node); with --ranks, leave it out", "*8"},
-    {"nproc-per-node", "--gpus-per-node", "--gpus-per-node 8", NULL},
+    {"nproc-per-node devices", "--gpus-per-node", "--gpus-per-node 8", NULL},
     {"gpus-per-rank", NULL, "a rank is one GPU", NULL},
     {"ranks", "mpirun -n", "mpirun -n 8 busbar proxy ...", NULL}, /* --ranks of plan, given to proxy */
     {"tokens", NULL, "busbar plan has --tokens, for the time of a training run", NULL},

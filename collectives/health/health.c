@@ -1,5 +1,6 @@
 /* health.c - runs `busbar health` on the ranks: the inventory, and the measurements that verdict.c asks for. */
 #include "bootstrap/base/alloc.h"
+#include "bootstrap/base/clock.h"
 #include "collectives/compute/compute_measure.h"
 #include "collectives/copy/copy_measure.h"
 #include "collectives/health/health_options.h"
@@ -27,6 +28,7 @@ struct run {
     struct bb_health health;
     int *gpu_of, *first_rank; /* [size] index of each rank on its node; [nodes] lowest rank of each node */
     char source[BB_HEALTH_SOURCE];
+    struct bb_soak soak[BB_SOAK_TESTS];
     struct bb_health_report report;
 };
 
@@ -280,7 +282,7 @@ static int measure(void *arg, enum bb_health_test test, const int *partner, doub
     for (int i = 0; i < r->health.nodes * r->health.gpus && rc == 0; i++)
         if (partner[i / r->health.gpus] < 0)
             values[i] = NAN;
-    return rc == 0 && r->session.world.rank == 0 ? save_values(r, test, partner, values) : rc;
+    return rc == 0 && r->session.world.rank == 0 && !r->health.is_soak ? save_values(r, test, partner, values) : rc;
 }
 
 /* ---- the run ---- */
@@ -357,13 +359,20 @@ out:
     return rc;
 }
 
+/* Reads the clock of rank 0, so that all ranks end the soak after the same round. */
+static int read_clock(void *arg, double *s)
+{
+    *s = bb_now_s();
+    return bb_world_bcast(&((struct run *)arg)->session.world, s, sizeof *s, 0);
+}
+
 static int run_health(struct run *r, int argc, char **argv)
 {
     const struct bb_results_head head = {.schema = "busbar.health/1", .argc = argc, .argv = argv};
     struct bb_session *s = &r->session;
     int rc;
 
-    r->report = (struct bb_health_report){s, &r->options, &r->health, NULL, r->source};
+    r->report = (struct bb_health_report){s, &r->options, &r->health, NULL, r->source, NULL};
     r->health.measure = measure;
     r->health.expect = make_expectations;
     r->health.arg = r;
@@ -382,6 +391,10 @@ static int run_health(struct run *r, int argc, char **argv)
     if (bb_health_has(&r->options, "inventory"))
         TRY(take_inventory(r));
     TRY(bb_health_run(&r->health));
+    if (r->options.soak_s > 0) {
+        TRY(bb_soak_run(&r->health, r->options.soak_s, read_clock, r->soak));
+        r->report.soak = r->soak;
+    }
     if (s->world.rank == 0)
         rc = bb_health_finish(&r->report);
     rc = bb_world_agree(&s->world, rc, "the verdicts");

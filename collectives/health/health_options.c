@@ -13,6 +13,12 @@ static const char *const stages[] = {"all",   "inventory", "gpu",   "copies", "n
 #define FIELD(name) offsetof(struct bb_health_options, name)
 static const struct bb_opt option_rows[] = {
     OPT_FLAG(0, "quick", FIELD(quick), "collectives of 64M instead of 512M, 5 operations", .everyday = true),
+    OPT_FLAG(0, "thorough", FIELD(thorough), "about 15 minutes: 100 operations, 32 partners, and --soak 10m",
+             .everyday = true),
+    OPT_STRING(0, "soak", FIELD(soak), NULL, "TIME",
+               "then repeat the GEMM and the all_reduce of all GPUs for this time, such as 30m, and judge every value "
+               "against the first",
+               .everyday = true),
     OPT_CHOICE(0, "only", FIELD(only), "all", "STAGE", stages, "run one stage", .everyday = true),
     OPT_STRING(0, "expect", FIELD(expect), "auto", "MACHINE",
                "where the expected bus bandwidths are from: auto (profile of this machine), or a cluster profile",
@@ -48,8 +54,16 @@ static int resolve_options(void *options, const struct bb_positionals *positiona
         return bb_err(BB_EUSAGE, "--ranks requires --plan; try: mpirun -n %d busbar health", o->ranks);
     if (o->plan && o->ranks % o->gpus_per_node != 0 && o->ranks > o->gpus_per_node)
         return bb_err(BB_EUSAGE, "--ranks %d is no multiple of --gpus-per-node %d", o->ranks, o->gpus_per_node);
+    if (o->quick && o->thorough)
+        return bb_err(BB_EUSAGE, "--quick cannot be combined with --thorough");
+    if (o->thorough && !o->soak)
+        o->soak = "10m";
+    if (o->soak && (bb_parse_duration(o->soak, &o->soak_s) != 0 || o->soak_s <= 0))
+        return bb_err(BB_EUSAGE, "--soak: '%s' is not valid, expected a time above 0, for example 30m", o->soak);
+    if (o->thorough && o->rounds == 0)
+        o->rounds = 32;
     if (o->iterations == 0)
-        o->iterations = o->quick ? 5 : 20;
+        o->iterations = o->quick ? 5 : o->thorough ? 100 : 20;
     return 0;
 }
 
@@ -60,7 +74,7 @@ const struct bb_opts bb_health_set = {
         "the machine's profile, and names the bad parts. Stages: inventory, gpu (GEMM, memory), copies (with the\n"
         "host, and GPU to GPU of a node), node (all_reduce in each node), pairs (GPU pairs of two nodes, several "
         "partners),\n"
-        "bisection (pairs of two halves at once), rails (GPUs with the same index), whole.\n"
+        "bisection (pairs of two halves at once), rails (GPUs with the same index), whole, soak.\n"
         "Start it with one rank per GPU, with all GPUs of each node.",
     .after =
         "fail: below 80 % of the expectation, or an outlier below 97 % of the median; warn: below 93 %. Suspects are\n"
@@ -235,7 +249,9 @@ static int print_plan(const struct bb_health_options *o, bb_forecast *forecast)
                    bb_health_seconds(&h, o, (enum bb_health_test)test));
             all += bb_health_seconds(&h, o, (enum bb_health_test)test);
         }
-    printf("# planned: %.0f s without suspects\n", all);
+    if (o->soak_s > 0)
+        printf(" %-9s  %-24s %6s  %9s %-7s  %8.1f\n", "soak", "GEMM, all_reduce of all", "-", "-", "", o->soak_s);
+    printf("# planned: %.0f s without suspects\n", all + o->soak_s);
 out:
     return rc;
 }

@@ -15,7 +15,9 @@ struct bb_health_options {
     const char *expect; /* "auto", or a cluster profile */
     size_t bytes;       /* of a collective; 0: depends on `quick` */
     int iterations, rounds;
-    bool quick, drain, plan;
+    bool quick, thorough, drain, plan;
+    const char *soak; /* time of the stage soak; NULL: none */
+    double soak_s;
     int ranks, gpus_per_node; /* only with --plan */
 };
 extern const struct bb_opts bb_health_set;

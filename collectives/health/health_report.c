@@ -12,6 +12,8 @@ static const char *host_of(const struct bb_health_report *r, int node)
 
 static const char *stage_of(const struct bb_health_finding *f)
 {
+    if (f->soak_s > 0)
+        return "soak";
     return f->test == BB_HEALTH_TESTS ? "inventory" : bb_health_tests[f->test].stage;
 }
 
@@ -56,15 +58,22 @@ static const char *reason_text(const struct bb_health_finding *f, char text[256]
     const bool expects = isfinite(f->expected);
     const double reference = expects ? f->expected : f->median;
     const struct bb_health_test_row *test = &bb_health_tests[f->test];
+    char soaked[32];
 
+    snprintf(soaked, sizeof soaked, ", after %.0f s", f->soak_s);
     if (f->test == BB_HEALTH_TESTS)
         snprintf(text, 256, "%s", f->text);
     else if (isnan(f->value))
         snprintf(text, 256, "%s: not measured, no partner left; try: --rounds 2", test->name);
     else
         snprintf(text, 256, "%s %.4g %s, %.0f %% of the %s %.4g%s", test->name, f->value, test->unit,
-                 100 * f->value / reference, expects ? "expected" : "peers' median", reference,
-                 f->part == BB_HEALTH_ALL                                     ? ": a common cause, or the wrong profile"
+                 100 * f->value / reference,
+                 f->soak_s > 0 ? "first"
+                 : expects     ? "expected"
+                               : "peers' median",
+                 reference,
+                 f->soak_s > 0                                                ? soaked
+                 : f->part == BB_HEALTH_ALL                                   ? ": a common cause, or the wrong profile"
                  : f->part == BB_HEALTH_A_LEAF || f->part == BB_HEALTH_FABRIC ? ": only while all pairs run at once"
                                                                               : "");
     return text;
@@ -96,11 +105,13 @@ void bb_health_print_head(const struct bb_health_report *r)
             fprintf(out, " %s %.0f s,", bb_health_tests[test].name, planned_s(r, test));
             all += planned_s(r, test);
         }
-    fprintf(out, " in all %.0f s without suspects\n", all);
+    if (r->options->soak_s > 0)
+        fprintf(out, " soak %.0f s,", r->options->soak_s);
+    fprintf(out, " in all %.0f s without suspects\n", all + r->options->soak_s);
     fflush(out);
 }
 
-enum { FINDINGS_SHOWN = 10 };
+enum { FINDINGS_SHOWN = 5 };
 
 static int count_nodes(const struct bb_health *h, enum bb_health_level level)
 {
@@ -136,6 +147,56 @@ static void print_tests(const struct bb_health_report *r)
             fprintf(out, ", %d of %d nodes", bb_health_active(h), h->nodes);
         fprintf(out, "\n");
     }
+}
+
+static json_t *number_or_null(int value)
+{
+    return value < 0 ? json_null() : json_integer(value);
+}
+
+static const char *worst_text(const struct bb_health_report *r, const struct bb_soak *s, char text[256])
+{
+    if (s->node < 0)
+        snprintf(text, 256, "after %.0f s", s->worst_s);
+    else
+        snprintf(text, 256, "GPU %d of %s after %.0f s", s->gpu, host_of(r, s->node), s->worst_s);
+    return text;
+}
+
+static void print_soak(const struct bb_health_report *r)
+{
+    char worst[256];
+
+    for (int i = 0; i < BB_SOAK_TESTS && r->soak; i++) {
+        const struct bb_soak *s = &r->soak[i];
+        const struct bb_health_test_row *test = &bb_health_tests[s->test];
+
+        if (s->rounds > 0)
+            fprintf(r->session->out,
+                    "# soak   %s: %d rounds, median first %.4g, last %.4g %s (%+.1f %%); worst %.4g, %.0f %% of its "
+                    "first, %s\n",
+                    test->name, s->rounds, s->first, s->last, test->unit, 100 * (s->last / s->first - 1),
+                    s->worst_value, 100 * s->worst, worst_text(r, s, worst));
+    }
+}
+
+static json_t *soak_json(const struct bb_health_report *r)
+{
+    json_t *list = json_array();
+
+    for (int i = 0; i < BB_SOAK_TESTS && r->soak; i++) {
+        const struct bb_soak *s = &r->soak[i];
+
+        if (s->rounds > 0)
+            json_array_append_new(list, json_pack("{s:s, s:s, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "test",
+                                                  bb_health_tests[s->test].name, "unit", bb_health_tests[s->test].unit,
+                                                  "rounds", s->rounds, "first", bb_json_real(s->first), "last",
+                                                  bb_json_real(s->last), "worst", bb_json_real(s->worst_value),
+                                                  "worst_of_first", bb_json_real(s->worst), "worst_s",
+                                                  bb_json_real(s->worst_s), "node", number_or_null(s->node), "gpu",
+                                                  number_or_null(s->gpu)));
+    }
+    return list;
 }
 
 static void print_findings(const struct bb_health_report *r)
@@ -195,11 +256,6 @@ static void print_verdict(const struct bb_health_report *r)
 }
 
 /* ---- results ---- */
-
-static json_t *number_or_null(int value)
-{
-    return value < 0 ? json_null() : json_integer(value);
-}
 
 int bb_health_save_row(const struct bb_health_report *r, enum bb_health_test test, int node, int gpu, int partner,
                        double value)
@@ -266,6 +322,7 @@ int bb_health_finish(const struct bb_health_report *r)
     bb_progress_clear(&r->session->progress);
     if (r->session->out) {
         print_tests(r);
+        print_soak(r);
         print_findings(r);
         if (r->options->drain)
             print_drain(r);
@@ -276,9 +333,9 @@ int bb_health_finish(const struct bb_health_report *r)
     }
     if (r->session->json)
         TRY(bb_results_set_all(r->session->json,
-                               json_pack("{s:s?, s:o, s:o, s:o}", "expected_by", r->source[0] ? r->source : NULL,
-                                         "tests", tests_json(r), "verdicts", verdicts_json(r), "findings",
-                                         findings_json(r))));
+                               json_pack("{s:s?, s:o, s:o, s:o, s:o}", "expected_by", r->source[0] ? r->source : NULL,
+                                         "tests", tests_json(r), "soak", soak_json(r), "verdicts", verdicts_json(r),
+                                         "findings", findings_json(r))));
     if (count_failed(h) > 1)
         snprintf(more, sizeof more, "; and %d more", count_failed(h) - 1);
     if (count_failed(h) > 0)

@@ -5,14 +5,16 @@
 #define BB_COLLECTIVES_HEALTH_HEALTH_REPORT_H
 
 #include "collectives/health/health_options.h"
+#include "collectives/health/soak.h"
 #include "collectives/session/session.h"
 
 struct bb_health_report {
     struct bb_session *session;
     const struct bb_health_options *options;
     struct bb_health *health;
-    const int *first_rank; /* [nodes] lowest rank of each node */
-    const char *source;    /* of the expectations; "": unknown */
+    const int *first_rank;      /* [nodes] lowest rank of each node */
+    const char *source;         /* of the expectations; "": unknown */
+    const struct bb_soak *soak; /* [BB_SOAK_TESTS]; NULL: no soak */
 };
 
 /*

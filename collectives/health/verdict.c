@@ -876,10 +876,15 @@ int bb_health_run(struct bb_health *h)
              : test == BB_HEALTH_BISECTION ? test_bisection(h)
                                            : test_units(h, (enum bb_health_test)test);
     }
-    if (h->n > 1)
-        qsort(h->findings, h->n, sizeof(*h->findings), compare_findings);
+    bb_health_sort(h);
 out:
     return rc;
+}
+
+void bb_health_sort(struct bb_health *h)
+{
+    if (h->n > 1)
+        qsort(h->findings, h->n, sizeof(*h->findings), compare_findings);
 }
 
 void bb_health_release(struct bb_health *h)

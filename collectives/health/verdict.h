@@ -64,6 +64,7 @@ struct bb_health_finding {
     double value, expected, median; /* median: of the peers; NaN: unknown */
     int tries;                      /* number of measurements */
     char text[160];                 /* inventory: what differs */
+    double soak_s; /* of the stage soak: seconds after its begin, and `expected` is the first value; else 0 */
 };
 
 /*
@@ -89,6 +90,7 @@ struct bb_health {
     void *arg;
     struct bb_health_finding *findings; /* worst first, after bb_health_run */
     size_t n;
+    bool is_soak;                   /* the stage soak measures */
     double median[BB_HEALTH_TESTS]; /* out: of all values of the first measurement; NaN: not measured */
 };
 
@@ -99,6 +101,9 @@ void bb_health_release(struct bb_health *h);
 
 /* bb_health_add - append a finding. A node with a failed GPU, NIC or node takes no part in further tests. */
 void bb_health_add(struct bb_health *h, const struct bb_health_finding *f);
+
+/* bb_health_sort - sort the findings, worst first. */
+void bb_health_sort(struct bb_health *h);
 
 /* bb_health_node_level - return the verdict on a node. */
 enum bb_health_level bb_health_node_level(const struct bb_health *h, int node);

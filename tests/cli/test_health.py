@@ -87,6 +87,16 @@ def test_slow_copies_are_named(busbar, tmp_path):
     assert found == set() and "copy GPU to GPU: not measured" in done.stdout
 
 
+def test_soak_repeats_and_reports_drift(busbar, tmp_path):
+    root, found, done = health(busbar, tmp_path, "--only", "inventory", "--soak", "300ms", ranks=4, nodes=2)
+    soak = {row["test"]: row for row in root["soak"]}
+    assert found == set() and set(soak) == {"GEMM", "all_reduce of all GPUs"} and root["results"] == []
+    assert all(row["rounds"] >= 2 and row["worst_of_first"] == pytest.approx(1, rel=1e-3) for row in soak.values())
+    assert re.search(r"^# planned: .*soak 0 s, in all 0 s", done.stdout, re.M) and "# soak   GEMM: " in done.stdout
+    plan = busbar.run("health", "--plan", "--thorough", "--ranks", 1024, "--expect", "h100-sxm-ib", emulated=False).stdout
+    assert 600 < float(re.search(r"# planned: (\d+) s", plan)[1]) <= 15 * 60 and " soak " in plan
+
+
 def test_slow_rail_is_not_a_slow_node(busbar, tmp_path):
     slow = ",".join(f"link=node{node}-nic1:0.79" for node in range(4))
     root, found, _ = health(busbar, tmp_path, "--only", "pairs", ranks=8, nodes=4, status=5, slow=slow)

@@ -51,7 +51,7 @@ RUNS = {
         ("proxy scaling --model resnet18_cifar --batch 128 --format synthetic --no-alone", 2,
          {"EMU_DATA": "off", "EMU_SLOW": "rank=1:1.5"})],
     "`busbar.proxies/1`": [("proxy all --quick", 2, {"EMU_DATA": "off"})],
-    "`busbar.health/1`": [("health --quick", 4, {"EMU_DATA": "off", "EMU_NODES": "2", "EMU_SLOW": "link=node1-nic0:0.5"})],
+    "`busbar.health/1`": [("health --quick --soak 1ms", 4, {"EMU_DATA": "off", "EMU_NODES": "2", "EMU_SLOW": "link=node1-nic0:0.5"})],
     "`busbar.compare/1`": [("compare {a} {b} --threshold 50", 0, {}), ("compare {a} {p}", 0, {}), ("compare {s} {q}", 0, {})],
     "`busbar.compare/1`: several files": [("compare {a} {b} {p}", 0, {}), ("compare {q} {q}", 0, {})],
     "`busbar.calibration/1`": [
@@ -229,7 +229,7 @@ def sources(*suffixes):
 
 # keys of other documents: columns of CSV, forecasts, messages to the writer process, study files, cluster profiles
 OTHER = {"flat_table.c": {"low", "high"}, "results.c": {"csv", "foreign", "path"}, "collect.c": {"relative_to"},
-         "expand.c": {"json", "repeat"}, "calibrated_profile.c": {"description", "source"}, "measure_machine.c": {"cases"},
+         "expand.c": {"json", "repeat"}, "calibrated_profile.c": {"description", "doubtful", "source"}, "measure_machine.c": {"cases"},
          "table.c": set(STATS["required"]), "provenance.c": {"seq_length"},
          "expectation.c": {"gemm_tflops", "oversubscription", "tiers", "intra_gbps", "pcie_gbps"}}
 

@@ -1,0 +1,86 @@
+/* test_soak.c - plants a slowdown that begins during the soak, and reads the findings. */
+#include "collectives/health/soak.h"
+#include "tests/check.h"
+
+#include <math.h>
+
+enum { NODES = 4, GPUS = 2 };
+
+/* now_s: each measurement takes a second. From slow_s on, GPU 1 of node 2 and all_reduce have this part of their rates. */
+struct machine {
+    struct bb_health h;
+    double now_s, slow_s, gpu, whole;
+};
+
+static int measure(void *arg, enum bb_health_test test, const int *partner, double *values)
+{
+    struct machine *m = arg;
+    const bool is_slow = m->now_s >= m->slow_s && m->now_s < m->slow_s + 4;
+
+    for (int i = 0; i < NODES * GPUS; i++) {
+        values[i] = partner[i / GPUS] < 0 ? NAN : 100 + i;
+        if (is_slow && test == BB_HEALTH_WHOLE)
+            values[i] *= m->whole;
+        if (is_slow && test == BB_HEALTH_GEMM && i == 2 * GPUS + 1)
+            values[i] *= m->gpu;
+    }
+    m->now_s++;
+    return 0;
+}
+
+static int read_clock(void *arg, double *s)
+{
+    *s = ((struct machine *)arg)->now_s;
+    return 0;
+}
+
+static struct machine run(double gpu, double whole, double seconds, struct bb_soak soak[BB_SOAK_TESTS])
+{
+    struct machine m = {
+        .h = {.nodes = NODES, .gpus = GPUS, .measure = measure}, .slow_s = 20, .gpu = gpu, .whole = whole};
+    const struct bb_health_finding failed = {.part = BB_HEALTH_A_NODE, .level = BB_HEALTH_FAIL, .node = 0};
+
+    m.h.arg = &m;
+    bb_health_add(&m.h, &failed);
+    assert_int_equal(bb_soak_run(&m.h, seconds, read_clock, soak), 0);
+    return m;
+}
+
+static void test_a_slowdown_has_its_gpu_and_time(void **state)
+{
+    struct bb_soak soak[BB_SOAK_TESTS];
+    struct machine m = run(0.7, 0.9, 60, soak);
+    const struct bb_health_finding *gpu = &m.h.findings[0], *whole = &m.h.findings[2];
+
+    (void)state;
+    assert_int_equal(m.h.n, 3);
+    gpu = gpu->part == BB_HEALTH_A_GPU ? gpu : &m.h.findings[1];
+    assert_true(gpu->level == BB_HEALTH_FAIL && gpu->node == 2 && gpu->gpu == 1 && gpu->soak_s == 20);
+    assert_true(fabs(gpu->value / gpu->expected - 0.7) < 1e-9);
+    assert_true(whole->part == BB_HEALTH_ALL && whole->level == BB_HEALTH_WARN && whole->node < 0 &&
+                whole->soak_s == 21);
+    assert_true(soak[0].rounds == 31 && soak[1].rounds == 31 && soak[0].node == 2 && soak[0].gpu == 1);
+    assert_true(fabs(soak[0].worst - 0.7) < 1e-9 && soak[0].worst_s == 20 && soak[0].last == soak[0].first);
+    bb_health_release(&m.h);
+}
+
+static void test_even_values_have_no_finding(void **state)
+{
+    struct bb_soak soak[BB_SOAK_TESTS];
+    struct machine m = run(0.95, 1, 60, soak);
+
+    (void)state;
+    assert_true(m.h.n == 1 && fabs(soak[0].worst - 0.95) < 1e-9 && soak[1].worst == 1);
+    bb_health_release(&m.h);
+    m = run(1, 1, 0.1, soak);
+    assert_true(soak[0].rounds == 2 && soak[0].first == 104.5); /* of the nodes that have not failed */
+    bb_health_release(&m.h);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_a_slowdown_has_its_gpu_and_time),
+                                       cmocka_unit_test(test_even_values_have_no_finding)};
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,10 +1,11 @@
-/* health.c - runs `busbar health` on the ranks: the inventory, and the measurements that verdict.c asks for. */
+/* health.c - runs `busbar health` on the ranks: the measurements that verdict.c asks for. */
 #include "bootstrap/base/alloc.h"
 #include "bootstrap/base/clock.h"
 #include "collectives/compute/compute_measure.h"
 #include "collectives/copy/copy_measure.h"
 #include "collectives/health/health_options.h"
 #include "collectives/health/health_report.h"
+#include "collectives/health/inventory.h"
 #include "cuda/data/buffers.h"
 #include "cuda/device/check.h"
 #include "cuda/device/nics.h"
@@ -14,7 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/param.h>
-#include <sys/utsname.h>
 
 /* State of one run. An all-zero struct may be released. */
 struct run {
@@ -31,103 +31,6 @@ struct run {
     struct bb_soak soak[BB_SOAK_TESTS];
     struct bb_health_report report;
 };
-
-/* ---- inventory ---- */
-
-enum { FACTS = 7, FACT_TEXT = 64 };
-static const char *const fact_names[FACTS] = {
-    "GPU", "memory", "maximum SM clock", "driver (CUDA)", "NCCL", "kernel (Linux)", "NICs"};
-
-struct facts {
-    char text[FACTS][FACT_TEXT];
-    unsigned gpu_flags; /* bits of enum bb_nvml_flag */
-};
-
-static void read_facts(const struct run *r, struct facts *f)
-{
-    const struct bb_device_info *d = &r->session.device;
-    struct bb_nics nics = {0};
-    struct bb_nvml_sample now;
-    struct utsname system;
-
-    if (!d->emulated)
-        nics = bb_nics_read(NULL);
-    *f = (struct facts){0};
-    snprintf(f->text[0], FACT_TEXT, "%.60s", d->name);
-    snprintf(f->text[1], FACT_TEXT, "%.1f GB", (double)d->memory_bytes / 1e9);
-    snprintf(f->text[2], FACT_TEXT, "%d MHz", d->clock_khz / 1000);
-    snprintf(f->text[3], FACT_TEXT, "%d", r->session.cuda_driver);
-    snprintf(f->text[4], FACT_TEXT, "%d", r->session.nccl_runtime);
-    if (uname(&system) == 0)
-        snprintf(f->text[5], FACT_TEXT, "%.60s", system.release);
-    snprintf(f->text[6], FACT_TEXT, "%d of %g Gb/s", nics.n, nics.gbit_s);
-    bb_nvml_sample(&r->session.observer.nvml, &now);
-    f->gpu_flags = r->session.observer.nvml.library ? bb_nvml_flags(&now, &now) : 0;
-}
-
-/* Returns the text that most ranks have. */
-static const char *usual_text(const struct facts *all, int size, int fact)
-{
-    const char *usual = all[0].text[fact];
-    int most = 0;
-
-    for (int r = 0; r < size && 2 * most <= size; r++) {
-        int n = 0;
-
-        for (int other = 0; other < size; other++)
-            n += strcmp(all[r].text[fact], all[other].text[fact]) == 0;
-        if (n > most) {
-            most = n;
-            usual = all[r].text[fact];
-        }
-    }
-    return usual;
-}
-
-/* Adds a finding about a GPU or its node; a node has one finding for each fact. */
-static void add_difference(struct run *r, int rank, const char *name, const char *text, const char *usual)
-{
-    const int node = r->session.world.node_of[rank];
-    struct bb_health_finding f = {.test = BB_HEALTH_TESTS,
-                                  .part = BB_HEALTH_A_NODE,
-                                  .level = BB_HEALTH_WARN,
-                                  .node = node,
-                                  .other = -1,
-                                  .gpu = r->gpu_of[rank],
-                                  .value = NAN,
-                                  .expected = NAN,
-                                  .median = NAN,
-                                  .tries = 1};
-
-    snprintf(f.text, sizeof f.text, "GPU %d: %s %s%s%s", f.gpu, name, text, usual ? ", most have " : "",
-             usual ? usual : "");
-    bb_health_add(&r->health, &f);
-}
-
-static int take_inventory(struct run *r)
-{
-    const struct bb_world *w = &r->session.world;
-    struct facts own, *all;
-    int rc;
-
-    read_facts(r, &own);
-    all = bb_world_gather(&r->session.world, &own, sizeof own, &rc);
-    TRY(rc);
-    for (int fact = 0; fact < FACTS; fact++) {
-        const char *usual = usual_text(all, w->size, fact);
-
-        for (int rank = 0; rank < w->size; rank++)
-            if (strcmp(all[rank].text[fact], usual) != 0)
-                add_difference(r, rank, fact_names[fact], all[rank].text[fact], usual);
-    }
-    for (int rank = 0; rank < w->size; rank++)
-        for (int flag = BB_NVML_HW_SLOWDOWN; flag <= BB_NVML_POWER_BRAKE; flag++)
-            if (all[rank].gpu_flags >> flag & 1)
-                add_difference(r, rank, "clocks are lowered:", bb_nvml_flag_rows[flag].name, NULL);
-out:
-    free(all);
-    return rc;
-}
 
 /* ---- measurements ---- */
 
@@ -389,7 +292,7 @@ static int run_health(struct run *r, int argc, char **argv)
     bb_session_warn_slow_gemms(s, "EMU_DATA=off");
     bb_health_print_head(&r->report);
     if (bb_health_has(&r->options, "inventory"))
-        TRY(take_inventory(r));
+        TRY(bb_health_inventory(&r->health, s, r->gpu_of));
     TRY(bb_health_run(&r->health));
     if (r->options.soak_s > 0) {
         TRY(bb_soak_run(&r->health, r->options.soak_s, read_clock, r->soak));

@@ -29,6 +29,12 @@ struct bb_nvml_calls {
     int (*mig)(void *device, unsigned *current, unsigned *pending);
     int (*mps)(void *device, unsigned *count, void *infos);
     int (*fabric)(void *device, void *info);
+    int (*driver)(char *text, unsigned bytes);
+    int (*ecc)(void *device, int type, int since, unsigned long long *count);
+    int (*rows)(void *device, unsigned *corrected, unsigned *uncorrected, unsigned *pending, unsigned *failed);
+    int (*link)(void *device, unsigned link, int *active);
+    int (*link_errors)(void *device, unsigned link, int counter, unsigned long long *count);
+    int (*lanes)(void *device, unsigned *lanes);
 };
 
 /* nvmlGpuFabricInfo_v2_t. state 3: the GPU has joined its fabric. */
@@ -64,6 +70,12 @@ static const struct {
       "nvmlDeviceGetMPSComputeRunningProcesses"},
      false},
     {offsetof(struct bb_nvml_calls, fabric), {"nvmlDeviceGetGpuFabricInfoV"}, false},
+    {offsetof(struct bb_nvml_calls, driver), {"nvmlSystemGetDriverVersion"}, false},
+    {offsetof(struct bb_nvml_calls, ecc), {"nvmlDeviceGetTotalEccErrors"}, false},
+    {offsetof(struct bb_nvml_calls, rows), {"nvmlDeviceGetRemappedRows"}, false},
+    {offsetof(struct bb_nvml_calls, link), {"nvmlDeviceGetNvLinkState"}, false},
+    {offsetof(struct bb_nvml_calls, link_errors), {"nvmlDeviceGetNvLinkErrorCounter"}, false},
+    {offsetof(struct bb_nvml_calls, lanes), {"nvmlDeviceGetCurrPcieLinkWidth"}, false},
 };
 
 /* ---- opening and closing ---- */
@@ -151,9 +163,11 @@ failed:
 
 void bb_nvml_open(struct bb_nvml *n, const struct bb_device_info *device, bool warns)
 {
+    const char *library = device->emulated ? getenv("EMU_NVML") : "libnvidia-ml.so.1";
+
     *n = (struct bb_nvml){0};
-    if (!device->emulated)
-        bb_nvml_open_from(n, "libnvidia-ml.so.1", device->pci, warns);
+    if (library && *library)
+        bb_nvml_open_from(n, library, device->pci, warns);
 }
 
 void bb_nvml_release(struct bb_nvml *n)
@@ -216,6 +230,53 @@ void bb_nvml_sample(const struct bb_nvml *n, struct bb_nvml_sample *sample)
         sample->power_w = milliwatt / 1e3;
     if (calls->reasons && calls->reasons(n->device, &mask) == SUCCESS)
         sample->reasons = (long long)mask;
+}
+
+/* ---- counters ---- */
+
+enum { ECC_UNCORRECTED = 1, ECC_VOLATILE = 0, NVLINK_RECOVERY = 1, NVLINKS_MAX = 18 };
+
+/* Counts active NVLinks and their recoveries; both stay unknown if the GPU has no NVLinks. */
+static void read_links(const struct bb_nvml *n, long long counters[BB_NVML_COUNTERS])
+{
+    for (unsigned link = 0; link < NVLINKS_MAX && n->calls->link; link++) {
+        unsigned long long count;
+        int active;
+
+        if (n->calls->link(n->device, link, &active) != SUCCESS)
+            continue;
+        counters[BB_NVML_NVLINKS] = (counters[BB_NVML_NVLINKS] < 0 ? 0 : counters[BB_NVML_NVLINKS]) + (active != 0);
+        if (active && n->calls->link_errors &&
+            n->calls->link_errors(n->device, link, NVLINK_RECOVERY, &count) == SUCCESS)
+            counters[BB_NVML_NVLINK_RECOVERIES] += (long long)count + (counters[BB_NVML_NVLINK_RECOVERIES] < 0);
+    }
+}
+
+void bb_nvml_read_counters(const struct bb_nvml *n, long long counters[BB_NVML_COUNTERS])
+{
+    const struct bb_nvml_calls *calls = n->calls;
+    unsigned long long errors;
+    unsigned corrected, uncorrected, pending, failed, lanes;
+
+    for (int i = 0; i < BB_NVML_COUNTERS; i++)
+        counters[i] = -1;
+    if (!n->library)
+        return;
+    if (calls->ecc && calls->ecc(n->device, ECC_UNCORRECTED, ECC_VOLATILE, &errors) == SUCCESS)
+        counters[BB_NVML_ECC_UNCORRECTED] = (long long)errors;
+    if (calls->rows && calls->rows(n->device, &corrected, &uncorrected, &pending, &failed) == SUCCESS) {
+        counters[BB_NVML_REMAP_PENDING] = pending;
+        counters[BB_NVML_REMAP_FAILED] = failed;
+    }
+    if (calls->lanes && calls->lanes(n->device, &lanes) == SUCCESS)
+        counters[BB_NVML_PCIE_LANES] = lanes;
+    read_links(n, counters);
+}
+
+void bb_nvml_driver(const struct bb_nvml *n, char *text, size_t bytes)
+{
+    if (!n->library || !n->calls->driver || n->calls->driver(text, (unsigned)bytes) != SUCCESS)
+        text[0] = '\0';
 }
 
 /* ---- flags for doubtful measurements ---- */

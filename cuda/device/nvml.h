@@ -1,7 +1,8 @@
 /*
  * nvml.h - records the state of a GPU before and after a measurement: clocks, temperature, power and throttle reasons.
  * NVML belongs to the driver and is loaded at run time (libnvidia-ml.so.1). A value that NVML does not provide is NaN
- * here and null in JSON. NVML is not used for emulated GPUs.
+ * here and null in JSON. Emulated GPUs use the library $EMU_NVML, if
+ * it is set.
  *
  *   bb_nvml_open(&nvml, &device, rank == 0);
  *   bb_nvml_sample(&nvml, &before); ...measure...; bb_nvml_sample(&nvml, &after);
@@ -57,6 +58,22 @@ void bb_nvml_open_from(struct bb_nvml *n, const char *library, const char *pci, 
  *   Returns    whether a domain contains ranks of several nodes
  */
 bool bb_nvml_domains(const struct bb_nvml_fabric *fabrics, const int *node_of, int n, int *domain_of);
+
+/* Counters of a GPU. */
+enum bb_nvml_counter {
+    BB_NVML_ECC_UNCORRECTED, /* since the driver was loaded */
+    BB_NVML_REMAP_PENDING,   /* 1: a row of memory is remapped at the next reset */
+    BB_NVML_REMAP_FAILED,    /* 1: a row could not be remapped */
+    BB_NVML_NVLINKS,         /* number of active NVLinks */
+    BB_NVML_NVLINK_RECOVERIES,
+    BB_NVML_PCIE_LANES,
+    BB_NVML_COUNTERS
+};
+
+/* bb_nvml_read_counters - read all counters; -1: unknown.
+ * bb_nvml_driver        - write the version of the driver, "580.65.06", to text[bytes]; "": unknown. */
+void bb_nvml_read_counters(const struct bb_nvml *n, long long counters[BB_NVML_COUNTERS]);
+void bb_nvml_driver(const struct bb_nvml *n, char *text, size_t bytes);
 
 void bb_nvml_sample(const struct bb_nvml *n, struct bb_nvml_sample *sample);
 

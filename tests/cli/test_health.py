@@ -97,6 +97,30 @@ def test_soak_repeats_and_reports_drift(busbar, tmp_path):
     assert 600 < float(re.search(r"# planned: (\d+) s", plan)[1]) <= 15 * 60 and " soak " in plan
 
 
+def test_inventory_names_errors_and_differences(busbar, tmp_path):
+    """Counters of NVML and files of a host, both planted: of GPU 1 of node 1 (rank 3), and of node 2."""
+    for node in range(3):
+        for path, text in (("proc/cmdline", f"ro {'' if node == 2 else 'amd_iommu=on iommu=pt'} quiet"), ("proc/sys/kernel/numa_balancing", str(int(node == 2))),
+                           ("sys/class/infiniband/mlx5_0/ports/1/state", "4: ACTIVE"), ("sys/class/infiniband/mlx5_0/ports/1/rate", f"{400 - 200 * (node == 2)} Gb/sec")):
+            (tmp_path / str(node) / path).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / str(node) / path).write_text(text + "\n")
+    env = {"EMU_HOST_FILES": str(tmp_path), "EMU_NVML": str(busbar.build / "tests" / "nvml" / "libnvidia-ml.so.1"), "NVML_STUB_ANY": "1",
+           "NVML_STUB_DRIVER": "580", "NVML_STUB_NVLINKS": "18", "NVML_STUB_LANES": "16", "NVML_STUB_ECC": "0", "NVML_STUB_REMAP_FAILED": "0"}
+    healthy = {**env, "EMU_HOST_FILES": ""}
+    assert health(busbar, tmp_path, "--only", "inventory", ranks=6, nodes=3, **healthy)[1] == set()
+    planted = {"ECC": "5", "REMAP_FAILED": "1", "REMAP_PENDING": "1", "RECOVERIES": "7", "NVLINKS": "17", "LANES": "8", "DRIVER": "570", "REASONS": "64"}
+    root, found, done = health(busbar, tmp_path, "--only", "inventory", ranks=6, nodes=3, status=5, **env,
+                               **{f"NVML_STUB_{name}_3": value for name, value in planted.items()})
+    gpu = {f["reason"] for f in root["findings"] if f["node"] == 1}
+    assert gpu == {"GPU 1: " + text for text in (
+        "uncorrected ECC errors since the driver was loaded: 5", "a memory row could not be remapped, replace the GPU; failures: 1",
+        "a memory row is remapped at the next reset of the GPU; pending: 1", "recoveries of NVLinks: 7", "active NVLinks 17, most have 18",
+        "PCIe lanes 8, most have 16", "driver 570.65.06, most have 580.65.06", "clocks are lowered: hw_thermal")}
+    assert {f["reason"] for f in root["findings"] if f["node"] == 2} == {f"GPU {g}: {text}" for g in range(2) for text in (
+        "iommu parameters unknown, most have amd_iommu=on iommu=pt", "numa_balancing 1, most have 0", "NICs 1 of 200 Gb/s, most have 1 of 400 Gb/s")}
+    assert [v["level"] for v in root["verdicts"]] == ["ok", "fail", "warn"] and "could not be remapped" in done.stderr
+
+
 def test_slow_rail_is_not_a_slow_node(busbar, tmp_path):
     slow = ",".join(f"link=node{node}-nic1:0.79" for node in range(4))
     root, found, _ = health(busbar, tmp_path, "--only", "pairs", ranks=8, nodes=4, status=5, slow=slow)

@@ -1,7 +1,9 @@
 /*
- * nvml_stub.c - a replacement for libnvidia-ml.so.1 with one GPU at 0000:1b:00.0. Its values are environment variables
- * (NVML_STUB_SM_MHZ, ...), which are read at every call. If a variable is missing, the value is "not supported".
+ * nvml_stub.c - a replacement for libnvidia-ml.so.1 with one GPU at 0000:1b:00.0, or at any address with NVML_STUB_ANY. Its
+ * values are environment variables (NVML_STUB_SM_MHZ, or of one rank of mpirun NVML_STUB_SM_MHZ_3, ...), which are read at every
+ * call. If a variable is missing, the value is "not supported".
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,13 +33,17 @@ const char *nvmlErrorString(int result)
 int nvmlDeviceGetHandleByPciBusId_v2(const char *pci, void **device)
 {
     *device = &gpu;
-    return strcmp(pci, "0000:1b:00.0") == 0 ? SUCCESS : NOT_FOUND;
+    return getenv("NVML_STUB_ANY") || strcmp(pci, "0000:1b:00.0") == 0 ? SUCCESS : NOT_FOUND;
 }
 
 static int read_value(const void *device, const char *name, unsigned *value)
 {
-    const char *text = getenv(name);
+    const char *rank = getenv("OMPI_COMM_WORLD_RANK"), *text = NULL;
+    char own[64];
 
+    if (rank && snprintf(own, sizeof own, "%s_%s", name, rank) < (int)sizeof own)
+        text = getenv(own);
+    text = text ? text : getenv(name);
     if (users == 0 || device != &gpu)
         return UNINITIALIZED;
     if (!text)
@@ -113,4 +119,56 @@ int nvmlDeviceGetMPSComputeRunningProcesses_v3(void *device, unsigned *count, vo
         return result;
     *count = processes;
     return INSUFFICIENT_SIZE;
+}
+
+int nvmlSystemGetDriverVersion(char *text, unsigned bytes)
+{
+    unsigned version = 0;
+    int result = read_value(&gpu, "NVML_STUB_DRIVER", &version);
+
+    snprintf(text, bytes, "%u.65.06", version);
+    return result;
+}
+
+/* type 1: uncorrected; since 0: since the driver was loaded */
+int nvmlDeviceGetTotalEccErrors(void *device, int type, int since, unsigned long long *count)
+{
+    unsigned value = 0;
+    int result = type == 1 && since == 0 ? read_value(device, "NVML_STUB_ECC", &value) : NOT_SUPPORTED;
+
+    *count = value;
+    return result;
+}
+
+int nvmlDeviceGetRemappedRows(void *device, unsigned *corrected, unsigned *uncorrected, unsigned *pending,
+                              unsigned *failed)
+{
+    *corrected = *uncorrected = 3;
+    *pending = 0;
+    (void)read_value(device, "NVML_STUB_REMAP_PENDING", pending);
+    return read_value(device, "NVML_STUB_REMAP_FAILED", failed);
+}
+
+/* The first links are active. */
+int nvmlDeviceGetNvLinkState(void *device, unsigned link, int *active)
+{
+    unsigned links = 0;
+    int result = read_value(device, "NVML_STUB_NVLINKS", &links);
+
+    *active = link < links;
+    return result;
+}
+
+int nvmlDeviceGetNvLinkErrorCounter(void *device, unsigned link, int counter, unsigned long long *count)
+{
+    unsigned value = 0;
+    int result = counter == 1 && link == 0 ? read_value(device, "NVML_STUB_RECOVERIES", &value) : NOT_SUPPORTED;
+
+    *count = value;
+    return result;
+}
+
+int nvmlDeviceGetCurrPcieLinkWidth(void *device, unsigned *lanes)
+{
+    return read_value(device, "NVML_STUB_LANES", lanes);
 }

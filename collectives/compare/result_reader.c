@@ -516,10 +516,9 @@ static int split_operation(const char *word, const char **operation, const char 
     return 0;
 }
 
-/* Returns whether the first character other than white space begins a JSON object, as in result files of busbar and
- * nccl-tests; false for printed output. lines: out, number of blank lines skipped. The stream may be a pipe, so it
- * is read only once. */
-static bool begins_object(FILE *file, int *lines)
+/* Returns the first character other than white space: '{' in result files of busbar and nccl-tests, another one in printed
+ * output. lines: out, number of blank lines skipped. The stream may be a pipe, so it is read only once. */
+static int first_character(FILE *file, int *lines)
 {
     int c = getc(file);
 
@@ -527,7 +526,7 @@ static bool begins_object(FILE *file, int *lines)
         *lines += c == '\n';
     if (c != EOF)
         ungetc(c, file);
-    return c == '{'; /* '[' is not accepted as the beginning of JSON, because the tags of mpirun begin with '[' */
+    return c;
 }
 
 const char *bb_incomplete_status(const json_t *root)
@@ -593,12 +592,15 @@ int bb_result_tree_load(const char *word, const char **path, json_t **root)
 {
     const char *operation;
     FILE *file = NULL;
-    int rc, lines;
+    int rc, lines, first;
 
     *root = NULL;
     TRY(split_operation(word, &operation, path));
     TRY(bb_json_open(*path, &file));
-    if (!begins_object(file, &lines))
+    first = first_character(file, &lines);
+    if (first == '\0') /* /dev/zero is a line without end */
+        rc = bb_err(BB_EUSAGE, "%s: begins with a zero byte, expected JSON or nccl-tests output", *path);
+    else if (first != '{') /* '[' does not begin JSON, because the tags of mpirun begin with '[' */
         rc = bb_nccl_tests_text_read(&(struct bb_nccl_tests_output){*path, file, lines, operation}, root);
     else if (operation)
         rc = bb_err(BB_EUSAGE, "%s: a JSON file contains its operation; leave out %s=", *path, operation);

@@ -678,6 +678,12 @@ def test_different_work_of_overlap_is_not_compared(compare):
     assert "have no common row; try: --gemms 3 in both runs\n" in compare(bench(sample(3, 5)), bench(sample(2, 5))).stderr
 
 
+def test_file_of_zero_bytes_is_refused(busbar):
+    """It has no end of line, so that reading it as nccl-tests output would not end."""
+    done = busbar.run("compare", "/dev/zero", "/dev/zero", emulated=False, timeout=20)
+    assert done.returncode == 2 and done.stderr == "busbar: /dev/zero: begins with a zero byte, expected JSON or nccl-tests output\n"
+
+
 def test_reference_that_missed_its_threshold_is_a_warning(compare):
     row = {"collective": "all_reduce", "bytes": 64, "time_us": {"p50": 1, "ci95": [1, 1]}}
     missed, good = {**bench(row), "status": "below threshold"}, bench(row)

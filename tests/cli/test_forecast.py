@@ -299,6 +299,8 @@ def test_fp8_gemms(busbar):
     (lambda c: c["nccl"][0].pop("inter_us"), ["inter_us", "missing"]),
     (lambda c: c["nccl"][0].update(algorithm="rink"), ["rink", "ring"]),
     (lambda c: c["nccl"][0].update(nic=1e30), ["'nic' is 1e+30, expected at most 100"]),
+    (lambda c: c["nccl"][0].update(min_bytes=1.5), ["'min_bytes' is 1.5, expected a whole number up to 2147483647"]),
+    (lambda c: c.update(nccl=c["nccl"][-1:]), ["'nccl' has no variant of algorithm 'ring', expected at least one"]),
 ])
 def test_rejects_invalid_rows_of_nccl_in_profiles(busbar, tmp_path, change, fragments):
     profile = json.loads((PROFILES / "h100-sxm-ib.json").read_text())
@@ -307,6 +309,16 @@ def test_rejects_invalid_rows_of_nccl_in_profiles(busbar, tmp_path, change, frag
     path.write_text(json.dumps(profile))
     line = rejection(busbar, f"plan transformer {LLAMA} --cluster {path}")
     assert all(fragment in line for fragment in fragments), line
+
+
+def test_all_variants_are_considered_if_none_is_for_the_size(busbar, tmp_path):
+    profile = json.loads((PROFILES / "h100-sxm-ib.json").read_text())
+    for variant in profile["nccl"]:
+        variant["min_bytes"] = 2**31 - 1
+    (tmp_path / "none.json").write_text(json.dumps(profile))
+    plans = [busbar.run("plan", "all_reduce", "--ranks", 8, "--sizes", "1M", "--cluster", cluster, emulated=False).stdout.splitlines()[-2]
+             for cluster in (tmp_path / "none.json", "h100-sxm-ib")]
+    assert plans[0] == plans[1] and " 1048576 " in plans[0]
 
 
 @pytest.mark.parametrize("change,message", [

@@ -216,6 +216,7 @@ static int read_nccl(const json_t *root, const char *name_or_path, struct bb_clu
 {
     static const struct bb_json_field nics = INTEGER("nics_per_node", nics_per_node);
     const json_t *list;
+    bool has_ring = false;
     int rc;
 
     if (!json_object_get(root, "nccl"))
@@ -227,7 +228,10 @@ static int read_nccl(const json_t *root, const char *name_or_path, struct bb_clu
 
         TRY(read_variant(row, name_or_path, &c->variants[i]));
         read_origins(row, c->variant_from[i]);
+        has_ring |= c->variants[i].algorithm == BB_NCCL_RING;
     }
+    if (!has_ring) /* the only algorithm that supports all collectives */
+        rc = bb_err(BB_EUSAGE, "%s: 'nccl' has no variant of algorithm 'ring', expected at least one", name_or_path);
 out:
     return rc;
 }

@@ -305,15 +305,17 @@ static struct bb_cost variant_cost(const struct bb_cluster *c, const struct bb_n
     return cost;
 }
 
+/* If every variant has a min_bytes above `bytes`, all of them are considered. */
 static void fastest_variant_cost(const struct bb_cluster *c, const struct bb_collective *call, double bytes,
                                  struct bb_cost *cost)
 {
     double best = INFINITY;
 
-    for (int i = 0; i < c->n_variants; i++) {
+    for (int n = 0; n < 2 * c->n_variants && !(n == c->n_variants && cost->variant); n++) {
+        const int i = n % c->n_variants;
         struct bb_cost one;
 
-        if (bytes < c->variants[i].min_bytes ||
+        if ((n < c->n_variants && bytes < c->variants[i].min_bytes) ||
             !supports(c->variants[i].algorithm, &bb_colls[call->kind], call->ranks, call->nodes))
             continue;
         one = variant_cost(c, &c->variants[i], call, bytes);

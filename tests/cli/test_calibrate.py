@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+import calibration_accuracy
 from conftest import ROOT
 
 pytestmark = pytest.mark.xdist_group("calibrate")  # one worker, so that its fixtures run once
@@ -605,7 +606,36 @@ def test_a_variant_that_nccl_chose_at_large_sizes_is_not_predicted_at_small_ones
                        "out_of_place", tmp_path=tmp_path, emulated=False)
     assert [row["time_us"]["p50"] for row in plan["results"]] == [pytest.approx(25, rel=0.05), pytest.approx(83, rel=0.03)]
     nvls = next(v for v in profile["nccl"] if v["algorithm"] == "nvls")
-    assert nvls["min_bytes"] == 8 << 20 and nvls["base_us"] == 0 and "nvls Simple below 8 MiB" in done.stdout
+    assert nvls["min_bytes"] == pytest.approx((1 << 20) * 8 ** 0.5, rel=1e-6) and nvls["base_us"] == 0
+    assert "nvls Simple below 2.8 MiB" in done.stdout
+
+
+def test_sizes_of_a_published_log_predict_the_others(busbar, calibrate, tmp_path):
+    """Eight H100, all_gather from 1 MiB to 8 GiB (SimuMax). NCCL's choice at 1 to 4 MiB had led the rate of LL to 141 TB/s."""
+    us = dict(zip((1 << i for i in range(20, 34)), (47.14, 45.69, 47.23, 48.87, 73.03, 128.2, 211.3, 386.4, 730.2, 1394.3, 2734.1, 5379, 10615,
+                                                    21025)))
+    log = {"m": "h100", "coll": "all_gather", "ranks": 8, "gpn": 8, "dtype": "float", "dev": "NVIDIA H100 80GB HBM3", "us": us}
+    for given in (list(us)[::2], list(us)[1::2], list(us)[:7]):
+        (tmp_path / "h.log").write_text(calibration_accuracy.table(log, given))
+        done, profile, _ = calibrate("h.log")
+        assert done.returncode == 0, done.stderr
+        assert all(v["gbps"] <= 1.3 * 524 for v in profile["nccl"])
+        assert [(m["collective"], m["ranks"], m["nodes"], m["bytes"]) for m in profile["measured"]] == [("all_gather", 8, 1, given)]
+        plan = busbar.json("plan", "all_gather", "--sizes", ",".join(map(str, us)), "--ranks", 8, "--cluster", tmp_path / "mine.json",
+                           "--placement", "out_of_place", tmp_path=tmp_path, emulated=False)
+        for row in plan["results"]:
+            near = 0.01 if row["bytes"] in given else 0.08 if row["bytes"] >= 64 << 20 else 0.2
+            assert row["time_us"]["p50"] == pytest.approx(us[row["bytes"]], rel=near), row["bytes"]
+
+
+@pytest.mark.parametrize("change,message", [({"bytes": [8, 8]}, "ascending"), ({"factor": [1, 0]}, "factors"), ({"factor": [1]}, "factor"),
+                                            ({"collective": "all_gater"}, "'all_gater'"), ({"ranks": 0}, "ranks"), ({"size": 1}, "size")])
+def test_rejects_a_profile_with_invalid_measured_sizes(busbar, tmp_path, change, message):
+    profile = json.loads((ROOT / "profiles/clusters/h100-sxm-ib.json").read_text())
+    profile["measured"] = [{"collective": "all_gather", "ranks": 8, "nodes": 1, "bytes": [8, 16], "factor": [1, 2], **change}]
+    (tmp_path / "mine.json").write_text(json.dumps(profile))
+    done = busbar.run("plan", "all_gather", "--ranks", 8, "--cluster", tmp_path / "mine.json", emulated=False)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1 and message in done.stderr, done.stderr
 
 
 def test_one_disturbed_size_does_not_spoil_the_profile(busbar, calibrate, tmp_path):

@@ -121,6 +121,34 @@ static void name_origins(const struct bb_calibration *c, json_t *root)
         }
 }
 
+/* Returns n numbers as JSON: whole, or with four digits. */
+static json_t *numbers(const double *values, int n, bool whole)
+{
+    json_t *list = json_array();
+
+    for (int i = 0; i < n; i++) {
+        char text[32];
+
+        snprintf(text, sizeof(text), "%.4g", values[i]);
+        json_array_append_new(list, whole ? json_integer((json_int_t)values[i]) : json_real(strtod(text, NULL)));
+    }
+    return list;
+}
+
+/* The ratios of measured and predicted times by size (measured_curves.h). */
+static json_t *curves_of(const struct bb_cluster *c)
+{
+    json_t *list = json_array();
+
+    for (const struct bb_measured_curve *curve = c->measured; curve < c->measured + c->n_measured; curve++)
+        if (curve->n > 0)
+            json_array_append_new(list, json_pack("{s:s, s:i, s:i, s:o, s:o}", "collective", bb_colls[curve->kind].name,
+                                                  "ranks", curve->ranks, "nodes", curve->nodes, "bytes",
+                                                  numbers(curve->bytes, curve->n, true), "factor",
+                                                  numbers(curve->factor, curve->n, false)));
+    return list;
+}
+
 /* Returns the name of the profile in a file: the file name without ".json", for example "mine" for "runs/mine.json". */
 static json_t *name_of(const char *path)
 {
@@ -153,5 +181,8 @@ json_t *bb_calibration_profile(const struct bb_calibration_report *r)
         json_object_set_new(root, "doubtful", json_string(doubtful));
     set_parameters(r->calibration, root);
     name_origins(r->calibration, root);
+    json_object_del(root, "measured");
+    if (r->calibration->cluster.n_measured > 0)
+        json_object_set_new(root, "measured", curves_of(&r->calibration->cluster));
     return root;
 }

@@ -4,6 +4,7 @@
 
 #include "bootstrap/base/alloc.h"
 #include "proxies/offline/calibrate/integer_parameters.h"
+#include "proxies/offline/calibrate/measured_curves.h"
 #include "proxies/offline/calibrate/measurements/row_time.h"
 #include "proxies/offline/calibrate/parameters.h"
 #include "proxies/offline/calibrate/penalized_variants.h"
@@ -14,8 +15,14 @@
 #include <string.h>
 
 /* Maximum ratio of a fitted rate to its value in the starting profile; a rate at this limit is treated as infinite. */
-#define UNBOUNDED    1e3
-#define MIN_SCALE_US 0.5 /* us; minimum value of bb_fit_parameter.scale (robust_fit.h) for a latency */
+#define UNBOUNDED 1e3
+/* The same for the rates of a variant of NCCL that NCCL chose itself, relative to the ratio of ring Simple: the same links
+ * limit all variants, and the few sizes for which NCCL chose one can lead its rate anywhere. */
+#define MAX_RISE 1.3
+/* A rate that only collectives of NCCL's choice determine is fitted if it takes this fraction of the time of one of them:
+ * at smaller sizes the times do not separate latency and rate, and a wrong rate is wrong at all larger sizes. */
+#define MIN_RATE_SENSITIVITY 0.8
+#define MIN_SCALE_US         0.5 /* us; minimum value of bb_fit_parameter.scale (robust_fit.h) for a latency */
 
 /* ---- measurements and parameters of each fit ---- */
 
@@ -90,6 +97,7 @@ static bool uses_row(const struct bb_calibration *c, const struct planned_fit *p
 
 /* Input of one fit: its measurements, and the profile parameters that are fitted to them. */
 struct model {
+    const struct bb_cluster *base; /* starting profile */
     struct bb_cluster *cluster;
     const struct bb_measurement **rows; /* [bb_fit.n_rows] */
     struct bb_calibration_parameter *parameters[BB_FIT_PARAMETERS];
@@ -125,6 +133,44 @@ static bool has_small_row(const struct model *m, const struct bb_fit *fit)
     return false;
 }
 
+/* Returns the index of ring Simple among the variants of NCCL; n_variants: the profile has none. */
+static int find_ring_simple(const struct bb_cluster *c)
+{
+    int i = 0;
+
+    while (i < c->n_variants &&
+           (c->variants[i].algorithm != BB_NCCL_RING || strcmp(c->variants[i].protocol, "Simple") != 0))
+        i++;
+    return i;
+}
+
+/* Returns whether other measurements than collectives of NCCL's choice determine the fit. */
+static bool has_forced_row(const struct model *m, const struct bb_fit *fit)
+{
+    for (size_t i = 0; i < fit->n_rows; i++)
+        if (m->rows[i]->forced || m->rows[i]->kind != BB_MEASURED_COLLECTIVE)
+            return true;
+    return false;
+}
+
+/* Returns the maximum ratio of the rate to its value in the starting profile. */
+static double max_rise(const struct model *m, const struct bb_fit *fit, const struct bb_calibration_parameter *rate)
+{
+    const int simple = find_ring_simple(m->cluster);
+    const size_t of_variant =
+        rate->offset -
+        (size_t)((const char *)&m->cluster->variants[m->variant < 0 ? 0 : m->variant] - (const char *)m->cluster);
+    double ratio;
+
+    if (m->variant < 0 || m->variant == simple || simple == m->cluster->n_variants)
+        return UNBOUNDED;
+    if (has_forced_row(m, fit))
+        return UNBOUNDED;
+    ratio = *(const double *)((const char *)&m->cluster->variants[simple] + of_variant) /
+            *(const double *)((const char *)&m->base->variants[simple] + of_variant);
+    return MAX_RISE * fmax(1, ratio);
+}
+
 /* Without measurements of small sizes the latency of an NCCL variant is at least that of the starting profile, because
  * the model would choose it at sizes below those at which NCCL does. */
 static void add_parameter(struct model *m, struct bb_fit *fit, struct bb_calibration_parameter *parameter)
@@ -134,7 +180,10 @@ static void add_parameter(struct model *m, struct bb_fit *fit, struct bb_calibra
     m->parameters[fit->n_parameters] = parameter;
     fit->parameters[fit->n_parameters++] =
         parameter->kind == BB_RATE
-            ? (struct bb_fit_parameter){.start = start, .min = 1 / (parameter->nominal * UNBOUNDED), .scale = start}
+            ? (struct bb_fit_parameter){.start = start,
+                                        .min = start / max_rise(m, fit, parameter),
+                                        .scale = start,
+                                        .min_sensitivity = has_forced_row(m, fit) ? 0 : MIN_RATE_SENSITIVITY}
             : (struct bb_fit_parameter){.start = start,
                                         .min = m->variant >= 0 && !has_small_row(m, fit) ? start : 0,
                                         .scale = fmax(start, MIN_SCALE_US)};
@@ -190,7 +239,7 @@ static void keep_better_start(const struct model *m, struct bb_fit *fit, double 
 static void run_fit(struct bb_calibration *c, const struct planned_fit *planned, int variant)
 {
     const struct bb_measurements *e = c->measurements;
-    struct model m = {.cluster = &c->cluster, .variant = variant};
+    struct model m = {.base = c->base, .cluster = &c->cluster, .variant = variant};
     struct bb_fit fit = {.predict = predict_row, .model = &m};
     char *name = c->fits[c->n_fits].name;
 
@@ -219,15 +268,27 @@ static void run_fit(struct bb_calibration *c, const struct planned_fit *planned,
     free(fit.rows);
 }
 
+/* ring Simple first, because it limits the rates of the others (max_rise) */
+static void run_variant_fits(struct bb_calibration *c, const struct planned_fit *planned)
+{
+    const int first = find_ring_simple(c->base), n = c->base->n_variants;
+
+    if (first < n)
+        run_fit(c, planned, first);
+    for (int variant = 0; variant < n; variant++)
+        if (variant != first)
+            run_fit(c, planned, variant);
+}
+
 static void run_fits(struct bb_calibration *c, enum stage stage)
 {
     for (size_t i = 0; i < sizeof(planned_fits) / sizeof(planned_fits[0]); i++) {
         const struct planned_fit *planned = &planned_fits[i];
 
-        const int end = planned->name ? 0 : c->base->n_variants;
-
-        for (int variant = planned->name ? -1 : 0; planned->stage == stage && variant < end; variant++)
-            run_fit(c, planned, variant);
+        if (planned->stage == stage && planned->name)
+            run_fit(c, planned, -1);
+        else if (planned->stage == stage)
+            run_variant_fits(c, planned);
     }
 }
 
@@ -302,6 +363,7 @@ static void fix_nominal_rates(struct bb_calibration *c)
 void bb_calibrate(struct bb_calibration *c, const struct bb_cluster *base, const struct bb_measurements *e)
 {
     *c = (struct bb_calibration){.base = base, .measurements = e, .cluster = *base};
+    c->cluster.n_measured = 0;
     bb_parameters_init(c);
     fix_nominal_rates(c);
     bb_set_node_size(c);
@@ -318,6 +380,7 @@ void bb_calibrate(struct bb_calibration *c, const struct bb_cluster *base, const
         bb_fit_message_sms(c);
         run_fits(c, STAGE_SHARING);
     }
+    bb_keep_curves(c);
 }
 
 void bb_calibration_release(struct bb_calibration *c)

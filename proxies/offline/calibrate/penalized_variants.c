@@ -59,16 +59,20 @@ static struct penalty find_penalty(const struct bb_calibration *c, int variant, 
     return penalty;
 }
 
-/* Returns the smallest size for which NCCL chose the variant; SIZE_MAX: it never did. */
+/* Returns the size from which NCCL chooses the variant: between the smallest one for which it did and the next smaller one
+ * that was measured. SIZE_MAX: it never did. */
 static size_t smallest_choice(const struct bb_calibration *c, int variant)
 {
     const struct bb_measurements *e = c->measurements;
-    size_t smallest = SIZE_MAX;
+    size_t smallest = SIZE_MAX, other = 0;
 
     for (const struct bb_measurement *row = e->rows; row < e->rows + e->n_rows; row++)
         if (bb_is_nccl_choice(row) && bb_row_variant(c->base, row) == variant && bytes_of(row) < smallest)
             smallest = bytes_of(row);
-    return smallest;
+    for (const struct bb_measurement *row = e->rows; row < e->rows + e->n_rows; row++)
+        if (bb_is_nccl_choice(row) && bytes_of(row) < smallest && bytes_of(row) > other)
+            other = bytes_of(row);
+    return smallest == SIZE_MAX || other == 0 ? smallest : (size_t)sqrt((double)smallest * (double)other);
 }
 
 static void set_value(struct bb_calibration *c, int variant, const double *at, double value)

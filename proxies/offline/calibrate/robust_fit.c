@@ -16,6 +16,8 @@ enum { P = BB_FIT_PARAMETERS, STEPS = 60, LAD_STEPS = 20, ROWS_PER_PARAMETER = 3
 /* Step width of the numerical derivatives (central differences) as a multiple of the parameter's `scale`. The step
  * is large because predicted times are rounded to whole ns. */
 #define STEP 0.1
+/* Relative error of a value that the arithmetic set to its lower bound. */
+#define ROUNDING 1e-3
 /* DAMPING x (sum of the measurements' weights) is added to the diagonal of the normal equations, so that parameters
  * that the measurements do not determine keep their values. */
 #define DAMPING 1e-5
@@ -224,9 +226,9 @@ static bool freeze_insensitive(struct bb_fit *fit)
 
     for (int p = 0; p < fit->n_parameters; p++) {
         struct bb_fit_parameter *one = &fit->parameters[p];
-        const bool unbounded = one->min > 0 && one->value <= one->min;
+        const bool unbounded = one->min > 0 && one->value <= one->min * (1 + ROUNDING);
 
-        if (one->fitted && (unbounded || sensitivity_of(fit, p) < MIN_SENSITIVITY)) {
+        if (one->fitted && (unbounded || sensitivity_of(fit, p) < fmax(MIN_SENSITIVITY, one->min_sensitivity))) {
             one->fitted = false;
             found = true;
         }

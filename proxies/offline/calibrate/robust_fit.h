@@ -22,13 +22,14 @@
 #define BB_FIT_PARAMETERS 12
 
 struct bb_fit_parameter {
-    double start;    /* start value of the fit */
-    double min;      /* lower bound of the value; if above 0, a value that reaches it is not fitted */
-    double scale;    /* typical size of the value, for example the start value; above 0. The fit computes changes in
+    double start; /* start value of the fit */
+    double min;   /* lower bound of the value; if above 0, a value that reaches it is not fitted */
+    double scale; /* typical size of the value, for example the start value; above 0. The fit computes changes in
                      this unit */
-    double value;    /* out: fitted value; during the fit, the value for which `predict` computes times */
-    bool fitted;     /* out: the rows determine the value; false: `value` is the start value */
-    bool correlated; /* out: the rows determine only a sum of this parameter and others */
+    double value; /* out: fitted value; during the fit, the value for which `predict` computes times */
+    double min_sensitivity; /* not fitted if it contributes less than this fraction of the time of every row */
+    bool fitted;            /* out: the rows determine the value; false: `value` is the start value */
+    bool correlated;        /* out: the rows determine only a sum of this parameter and others */
 };
 
 struct bb_fit_row {

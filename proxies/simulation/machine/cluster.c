@@ -56,6 +56,7 @@ static const struct bb_json_field fields[] = {INTEGER("gpus_per_node", gpus_per_
                                               BB_FIELD("sharing", BB_JSON_ANY, 0),
                                               BB_FIELD("host", BB_JSON_ANY, 0),
                                               BB_FIELD("fabric", BB_JSON_ANY, 0),
+                                              BB_FIELD("measured", BB_JSON_ANY, 0),
                                               BB_FIELD("name", BB_JSON_ANY, 0),
                                               BB_FIELD("description", BB_JSON_ANY, 0),
                                               BB_FIELD("source", BB_JSON_ANY, 0),
@@ -236,6 +237,52 @@ out:
     return rc;
 }
 
+static int read_curve(const json_t *row, const char *name_or_path, struct bb_measured_curve *curve)
+{
+    static const struct bb_json_field curve_fields[] = {
+        BB_FIELD("ranks", BB_JSON_WHOLE, offsetof(struct bb_measured_curve, ranks), .min = 1, .max = 1e9),
+        BB_FIELD("nodes", BB_JSON_WHOLE, offsetof(struct bb_measured_curve, nodes), .min = 1, .max = 1e9),
+        BB_FIELD("collective", BB_JSON_ANY, 0),
+        BB_FIELD("bytes", BB_JSON_ANY, 0),
+        BB_FIELD("factor", BB_JSON_ANY, 0),
+        {0}};
+    const json_t *list;
+    const char *name;
+    int rc, kind;
+
+    TRY(bb_json_reject_unknown(row, name_or_path, curve_fields, ""));
+    TRY(bb_json_read(row, name_or_path, curve_fields, curve));
+    TRY(bb_json_text_at(row, "collective", name_or_path, &name));
+    TRY(bb_json_list_at(row, "bytes", name_or_path, -BB_MEASURED_SIZES, &list, &curve->n));
+    TRY(bb_json_numbers_at(row, "bytes", name_or_path, curve->n, curve->bytes));
+    TRY(bb_json_numbers_at(row, "factor", name_or_path, curve->n, curve->factor));
+    kind = bb_coll_find(name);
+    for (int i = 0; i < curve->n; i++)
+        if (kind < 0 || curve->bytes[i] <= (i > 0 ? curve->bytes[i - 1] : 0) || curve->factor[i] < MIN_PART ||
+            curve->factor[i] > MAX_PART)
+            return bb_err(BB_EUSAGE,
+                          "%s: 'measured' of '%s' is not as busbar calibrate writes it, expected ascending "
+                          "bytes of a collective and factors of %g to %d",
+                          name_or_path, name, MIN_PART, MAX_PART);
+    curve->kind = (enum bb_coll_kind)kind;
+out:
+    return rc;
+}
+
+static int read_measured(const json_t *root, const char *name_or_path, struct bb_cluster *c)
+{
+    const json_t *list;
+    int rc;
+
+    if (!json_object_get(root, "measured"))
+        return 0;
+    TRY(bb_json_list_at(root, "measured", name_or_path, -BB_MEASURED_CURVES, &list, &c->n_measured));
+    for (int i = 0; i < c->n_measured; i++)
+        TRY(read_curve(json_array_get(list, (size_t)i), name_or_path, &c->measured[i]));
+out:
+    return rc;
+}
+
 static int read_profile(const json_t *root, const char *name_or_path, struct bb_cluster *cluster)
 {
     static const struct bb_json_field pcie = RATE("pcie_gbps", pcie_gbps);
@@ -253,6 +300,7 @@ static int read_profile(const json_t *root, const char *name_or_path, struct bb_
         TRY(bb_json_read_field(root, name_or_path, &pcie, cluster));
     TRY(read_achieved(root, name_or_path, cluster));
     TRY(read_nccl(root, name_or_path, cluster));
+    TRY(read_measured(root, name_or_path, cluster));
     TRY(read_section(root, name_or_path, "host", host_fields, cluster, &cluster->has_host));
     TRY(read_sharing(root, name_or_path, cluster));
     TRY(bb_fabric_read(root, name_or_path, cluster));

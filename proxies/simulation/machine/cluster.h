@@ -86,6 +86,16 @@ struct bb_fabric {
                                           bb_slow_enable_leaf_uplinks */
 };
 
+/* Section "measured" of a calibrated profile: one collective on n ranks and nodes. bytes: [n] ascending; factor: [n]
+ * measured time / time of the cost model. */
+#define BB_MEASURED_SIZES  40
+#define BB_MEASURED_CURVES 16
+struct bb_measured_curve {
+    enum bb_coll_kind kind;
+    int ranks, nodes, n;
+    double bytes[BB_MEASURED_SIZES], factor[BB_MEASURED_SIZES];
+};
+
 struct bb_cluster {
     char name[192]; /* with the changes of --set, truncated: "h100-sxm-ib with inter.gbps=97" */
     int gpus_per_node, sm_count, clock_khz;
@@ -117,6 +127,8 @@ struct bb_cluster {
     double tflops_float32, tflops_float16, tflops_bfloat16, tflops_float64;
     struct bb_link intra, inter;
     double pcie_gbps; /* rate of a copy between pinned host memory and a GPU, per direction, 1e9 bytes/s; 0: unknown */
+    struct bb_measured_curve measured[BB_MEASURED_CURVES];
+    int n_measured;
 };
 
 /*
@@ -232,6 +244,9 @@ void bb_cluster_collective_cost(const struct bb_cluster *c, const struct bb_coll
  * if the algorithm does not support the collective. */
 bool bb_cluster_variant_cost(const struct bb_cluster *c, const struct bb_collective *call,
                              const struct bb_nccl_variant *variant, struct bb_cost *cost);
+/* bb_cluster_find_curve - returns the index of the curve of this collective on these ranks and nodes in c->measured;
+ * c->n_measured: there is none. */
+int bb_cluster_find_curve(const struct bb_cluster *c, enum bb_coll_kind kind, int ranks, int nodes);
 
 /* Bytes of all messages of one rank in one group call, except messages to itself. out, in: bytes sent and received;
  * index 0: to and from other nodes, 1: within the node. up, down: bytes that this rank sends and receives over the

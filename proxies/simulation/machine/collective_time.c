@@ -361,6 +361,48 @@ static struct bb_collective with_placement(const struct bb_cluster *c, const str
     return placed;
 }
 
+int bb_cluster_find_curve(const struct bb_cluster *c, enum bb_coll_kind kind, int ranks, int nodes)
+{
+    int i = 0;
+
+    while (i < c->n_measured &&
+           (c->measured[i].kind != kind || c->measured[i].ranks != ranks || c->measured[i].nodes != nodes))
+        i++;
+    return i;
+}
+
+/* Returns measured time / time of the model: between two measured sizes by the logarithm of the size; above them as at
+ * the largest, whose rate is that of the larger sizes; below them 1. */
+static double factor_at(const struct bb_measured_curve *curve, double bytes)
+{
+    int i = 0;
+
+    while (i < curve->n && curve->bytes[i] < bytes)
+        i++;
+    if (i == curve->n)
+        return curve->factor[i - 1];
+    if (bytes < curve->bytes[0])
+        return 1;
+    if (i == 0)
+        return curve->factor[0];
+    return curve->factor[i - 1] * pow(curve->factor[i] / curve->factor[i - 1],
+                                      log(bytes / curve->bytes[i - 1]) / log(curve->bytes[i] / curve->bytes[i - 1]));
+}
+
+static void apply_measured(const struct bb_cluster *c, const struct bb_collective *call, double bytes,
+                           struct bb_cost *cost)
+{
+    const int curve = bb_cluster_find_curve(c, call->kind, call->ranks, call->nodes);
+    double *const times[] = {&cost->latency_ns, &cost->transfer_ns, &cost->link_ns, &cost->nic_ns};
+
+    if (curve == c->n_measured || c->measured[curve].n == 0)
+        return;
+    for (size_t i = 0; i < sizeof(times) / sizeof(*times); i++)
+        *times[i] *= factor_at(&c->measured[curve], bytes);
+    for (int tier = 0; tier < BB_TIERS; tier++)
+        cost->uplink_ns[tier] *= factor_at(&c->measured[curve], bytes);
+}
+
 void bb_cluster_collective_cost(const struct bb_cluster *c, const struct bb_collective *asked, struct bb_cost *cost)
 {
     const struct bb_collective placed = with_placement(c, asked), *call = &placed;
@@ -377,6 +419,7 @@ void bb_cluster_collective_cost(const struct bb_cluster *c, const struct bb_coll
         fastest_variant_cost(c, call, bytes, cost);
     else
         send_recv_cost(c, call, bytes, cost);
+    apply_measured(c, call, bytes, cost);
 }
 
 bool bb_cluster_variant_cost(const struct bb_cluster *c, const struct bb_collective *call,

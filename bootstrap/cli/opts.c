@@ -660,11 +660,14 @@ static int parse_arguments(const struct bb_opts *set, void *cfg, int argc, char 
 
 bool bb_opts_replaces(const char *path, const char *word)
 {
-    const char *equals = strchr(word, '=');
-    char *config = bb_format("%s/config.json", word);
-    const bool replaces = bb_outfile_replaces(path, word) || bb_outfile_replaces(path, config);
+    const char *equals = strchr(word, '='), *colon = strrchr(word, ':');
+    char *config = bb_format("%s/config.json", word),
+         *before = bb_format("%.*s", colon ? (int)(colon - word) : 0, word);
+    const bool replaces = bb_outfile_replaces(path, word) || bb_outfile_replaces(path, config) ||
+                          (colon && bb_outfile_replaces(path, before)); /* plan.json:90% */
 
     free(config);
+    free(before);
     return replaces || (equals && bb_opts_replaces(path, equals + 1));
 }
 

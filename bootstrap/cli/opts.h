@@ -203,7 +203,7 @@ int bb_opts_parse(const struct bb_opts *set, void *cfg, int argc, char **argv, s
                   FILE *out) BB_MUST_CHECK;
 
 /* bb_opts_replaces - return whether writing the file `path` would replace a file that the argument `word` names: FILE,
- * NAME=FILE, or the config.json in the folder of a model. */
+ * NAME=FILE, FILE:PERCENT, or the config.json in the folder of a model. */
 bool bb_opts_replaces(const char *path, const char *word);
 
 /*

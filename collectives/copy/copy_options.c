@@ -12,7 +12,7 @@ static const struct bb_opt option_rows[] = {
     OPT_ITERS(FIELD(iterations)),
     OPT_REPEATS(FIELD(repeats)),
     OPT_WARMUP(FIELD(warmup)),
-    OPT_STRING(0, "expect", FIELD(expect), "auto", "MACHINE",
+    OPT_STRING(0, "expect", FIELD(expect), "auto", "NAME|FILE",
                "where the expected rates are from: auto (profile of this machine), a cluster profile, or none"),
     OPT_DOUBLE(0, "slow", FIELD(slow), "1.2", "FACTOR", 1.001, 100,
                "a GPU is slow if the typical GPU is FACTOR x as fast; a pair of GPUs, if both are FACTOR x as fast "

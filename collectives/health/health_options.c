@@ -20,7 +20,7 @@ static const struct bb_opt option_rows[] = {
                "against the first",
                .everyday = true),
     OPT_CHOICE(0, "only", FIELD(only), "all", "STAGE", stages, "run one stage", .everyday = true),
-    OPT_STRING(0, "expect", FIELD(expect), "auto", "MACHINE",
+    OPT_STRING(0, "expect", FIELD(expect), "auto", "NAME|FILE",
                "where the expected bus bandwidths are from: auto (profile of this machine), or a cluster profile",
                .everyday = true),
     OPT_FLAG(0, "drain", FIELD(drain), "print a line for scontrol for each failed node; nothing is executed",

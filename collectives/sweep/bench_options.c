@@ -115,7 +115,7 @@ const struct bb_opt bb_bench_option_rows[] = {
     OPT_DOUBLE(0, "tuner-gain", FIELD(tuner_gain_percent), "3", "PERCENT", 0, 1e6,
                "--write-tuner: smallest gain, which must also be significant"),
     OPT_STRING(
-        0, "min-busbw", FIELD(min_busbw), NULL, "LIST",
+        0, "min-busbw", FIELD(min_busbw), NULL, "LIST|FILE:%",
         "exit 5 if the bus bandwidth of a collective, with --split of a group, is below the given GB/s, or cannot be "
         "determined: 300 (mean), 1G:300 (one size), peak:300 (fastest row); several: 300,1G:350; plan.json:90%: 90 % "
         "of each result in a file of busbar plan COLLECTIVE or of bench",
@@ -125,7 +125,7 @@ const struct bb_opt bb_bench_option_rows[] = {
 
 /* Options that nccl-tests' names do not have. */
 static const struct bb_opt expected_rows[] = {
-    OPT_STRING(0, "expect", FIELD(expect), NULL, "MACHINE",
+    OPT_STRING(0, "expect", FIELD(expect), NULL, "NAME|FILE",
                "add the expected bus bandwidth: auto (profile of this machine), a cluster profile, or a result file of "
                "an earlier run",
                .everyday = true),
@@ -165,7 +165,7 @@ const struct bb_opts bb_bench_set = {
              "of one GPU's link for a flat, bandwidth-bound algorithm. 1 GB/s = 1e9 bytes/s. Sizes of collectives\n"
              "with one slice per rank are rounded down to a multiple of 16 bytes per slice.",
     .foreign = bb_bench_foreign_options,
-    .exits = {BB_EXITS_RANKS, [5] = "below --min-busbw"},
+    .exits = {BB_EXITS_RANKS, [5] = "below --min-busbw or --min-of-expected"},
     .tables = tables,
 };
 

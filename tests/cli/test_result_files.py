@@ -35,6 +35,9 @@ def test_does_not_write_through_symbolic_links(busbar, tmp_path):
 
 @pytest.mark.parametrize("command, message", [
     ("bench all_reduce --json x.json --csv ./x.json", "--json x.json: --csv names the same file"),
+    ("bench all_reduce --expect ./x.json --json x.json", "--json x.json: --expect names the same file"),
+    ("bench all_reduce --min-busbw link:90% --csv x.json", "--csv x.json: --min-busbw names the same file"),
+    ("health --expect link --json x.json", "--json x.json: --expect names the same file"),
     ("proxy gpt2_large 4 2 2 --json new.json --trace new.json", "--trace new.json: --json names the same file"),
     ("plan gpt2_large 4 2 2 --ranks 2 --json new.json --csv new.json", "--json new.json: --csv names the same file"),
     ("plan transformer --ranks 2 --model ./x.json --json x.json", "--json x.json: --model names the same file"),

@@ -20,9 +20,6 @@ const char *bb_mpirun_hosts(void);
  * launcher exports the whole environment. */
 const char *bb_mpirun_export(void);
 
-/* bb_mpirun_allow_ranks - set environment variables of Open MPI that allow oversubscription and running as root. */
-void bb_mpirun_allow_ranks(void);
-
 /* bb_mpirun_started_us - returns whether this process is a rank started by mpirun. */
 bool bb_mpirun_started_us(void);
 

@@ -332,7 +332,6 @@ static ncclConfig_t configure(struct bb_comm *c, struct bb_world *w, const char 
 int bb_comm_init(struct bb_comm *c, struct bb_world *w, const char *name, const int *members, int size,
                  const struct bb_comm_opts *opts)
 {
-    const double start_s = bb_now_s();
     ncclConfig_t config = configure(c, w, name, opts);
     ncclUniqueId id;
     int rc;
@@ -345,7 +344,6 @@ int bb_comm_init(struct bb_comm *c, struct bb_world *w, const char *name, const 
         return 0;
     TRY(GUARDED(c, "init of a communicator", BB_NCCL(ncclCommInitRankConfig(&c->nccl, size, id, c->rank, &config))));
     TRY(bb_comm_poll(c, "init"));
-    c->init_ms = 1e3 * (bb_now_s() - start_s);
     return 0;
 out:
     bb_comm_abort(c);
@@ -356,7 +354,6 @@ int bb_comm_split(struct bb_comm *c, struct bb_comm *parent, const char *name, i
                   const struct bb_comm_opts *opts)
 {
     const struct bb_comm_opts as_parent = {.blocking = parent->blocking};
-    const double start_s = bb_now_s();
     ncclConfig_t config = configure(c, parent->world, name, opts ? opts : &as_parent);
     int rc;
 
@@ -364,7 +361,6 @@ int bb_comm_split(struct bb_comm *c, struct bb_comm *parent, const char *name, i
                 BB_NCCL(ncclCommSplit(parent->nccl, color < 0 ? NCCL_SPLIT_NOCOLOR : color, key, &c->nccl, &config))));
     TRY(bb_comm_poll(parent, "split"));
     TRY(bb_comm_poll(c, "init after split"));
-    c->init_ms = 1e3 * (bb_now_s() - start_s);
     if (c->nccl) {
         TRY(BB_NCCL(ncclCommUserRank(c->nccl, &c->rank)));
         TRY(BB_NCCL(ncclCommCount(c->nccl, &c->size)));

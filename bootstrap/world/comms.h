@@ -32,7 +32,6 @@ struct bb_comm {
     int rank, size; /* rank in the group and number of ranks in the group; size is 0 if this rank is in no group */
     bool blocking;  /* NCCL calls return only when their operation is enqueued (bb_comm_opts) */
     char name[BB_COMM_NAME]; /* name of the group in messages, NVTX ranges and results, for example "dp" */
-    double init_ms;          /* duration in ms of creating the communicator on this rank, by the host's clock */
 };
 
 /*

@@ -42,8 +42,6 @@ int bb_device_use(int ordinal, struct bb_device_info *info)
     *info = (struct bb_device_info){.ordinal = ordinal,
                                     .sm_count = prop.multiProcessorCount,
                                     .cc_major = prop.major,
-                                    .cc_minor = prop.minor,
-                                    .l2_bytes = prop.l2CacheSize,
                                     .memory_bytes = prop.totalGlobalMem};
     snprintf(info->name, sizeof info->name, "%.*s", (int)sizeof info->name - 1, prop.name);
     snprintf(info->pci, sizeof info->pci, "%04x:%02x:%02x.0", prop.pciDomainID & 0xffff, prop.pciBusID & 0xff,

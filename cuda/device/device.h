@@ -16,9 +16,8 @@ struct bb_device_info {
     char pci[16];  /* "0000:1b:00.0" */
     int ordinal;   /* CUDA device number on this rank */
     int sm_count;
-    int cc_major, cc_minor; /* compute capability */
-    int clock_khz;          /* maximum SM clock; 0 if unknown */
-    int l2_bytes;
+    int cc_major;  /* compute capability, first number */
+    int clock_khz; /* maximum SM clock; 0 if unknown */
     size_t memory_bytes;
     bool emulated;     /* true: emulated by busbar-emulated; false: hardware */
     bool virtual_time; /* emulated, and the host clock does not measure the time of operations (EMU_TIME=virtual) */

@@ -92,8 +92,7 @@ void bb_bottleneck_find(const struct bb_sim *m, const struct bb_sim_run *run, in
     const int rank = m->classes.rank[class_id];
     struct cover kernels = {0};
 
-    *out = (struct bb_bottleneck){.link_busy_ns = (int64_t)run->busy[class_id].link_ns,
-                                  .nic_busy_ns = (int64_t)run->busy[class_id].nic_ns};
+    *out = (struct bb_bottleneck){0};
     for (int u = 0; u < graph->n_tasks; u++)
         if (graph->tasks[u].kind == BB_TASK_COMPUTE)
             add_kernel(&kernels, tasks[u].arrival_ns, tasks[u].end_ns);

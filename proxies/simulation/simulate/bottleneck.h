@@ -16,9 +16,7 @@ struct bb_bottleneck {
     int64_t ns[BB_PHASES][BB_LIMITS];
     int64_t compute_slowed_ns, comm_slowed_ns; /* additional time caused by contention: of all compute operations,
                                                   and of all communication operations */
-    int64_t launch_ns;                 /* time for which compute operations wait for the launches of their kernels */
-    int64_t link_busy_ns, nic_busy_ns; /* time for which traffic keeps the rank's intra-node links and its NIC busy,
-                                          in the direction (send or receive) with the longer time */
+    int64_t launch_ns; /* time for which compute operations wait for the launches of their kernels */
 };
 
 /* bb_bottleneck_find - computes the breakdown for one rank of the class class_id of equivalent ranks

@@ -49,25 +49,24 @@ int bb_plan_collectives(struct bb_plan_options *o, const struct bb_positionals *
 {
     struct bb_cluster cluster;
     struct bb_sweep sweep = {0};
-    struct bb_conditions conditions;
-    struct bb_bench_plan p = {&cluster, &sweep, &conditions, 1, o->config.ranks, argc, argv};
+    struct bb_bench_plan p = {&cluster, &sweep, &o->conditions, 1, o->config.ranks, argc, argv};
     const char *json = o->files[BB_PLAN_EXPORT_json], *csv = o->files[BB_PLAN_EXPORT_csv];
     json_t *rows = json || csv ? json_array() : NULL, *root = NULL;
     int rc;
 
     TRY(validate_collective(o, positionals));
     TRY(bb_plan_validate_requirements(o, positionals, NULL));
-    TRY(bb_plan_conditions(o, &conditions));
-    if (conditions.jitter > 0)
+    TRY(bb_plan_parse_conditions(o));
+    if (o->conditions.jitter > 0)
         p.samples = o->samples;
-    TRY(validate_slow(&conditions.slow, positionals->word[0]));
+    TRY(validate_slow(&o->conditions.slow, positionals->word[0]));
     TRY(bb_results_validate(json, csv));
     TRY(bb_bench_resolve_cases(&o->bench, &sweep, positionals));
     TRY(bb_bench_plan_validate(&p));
     if (check_only)
         goto out;
     TRY(bb_plan_load_cluster(o, o->config.gpus_per_node, &cluster));
-    TRY(bb_predict_validate_slow(&cluster, o->config.ranks, &conditions.slow));
+    TRY(bb_predict_validate_slow(&cluster, o->config.ranks, &o->conditions.slow));
     TRY(bb_plan_exports_check_writable(o->files));
     TRY(bb_bench_plan_run(&p, o->quiet || bb_results_on_stdout(json, csv) ? NULL : stdout, rows));
     if (rows) {

@@ -93,7 +93,8 @@ int bb_plan_layouts(const struct bb_plan_options *o, const struct bb_proxy_confi
                     const struct bb_proxy *proxy, int argc, char **argv)
 {
     struct bb_proxy_config config = o->config;
-    struct bb_conditions conditions, without_jitter;
+    const struct bb_conditions *conditions = &o->conditions;
+    struct bb_conditions without_jitter = *conditions;
     struct bb_cluster cluster;
     struct bb_layout_search search = {.proxy = proxy,
                                       .given = given_config,
@@ -109,36 +110,32 @@ int bb_plan_layouts(const struct bb_plan_options *o, const struct bb_proxy_confi
     const char *json = o->files[BB_PLAN_EXPORT_json], *csv = o->files[BB_PLAN_EXPORT_csv];
     json_t *root = NULL;
     char *options = NULL;
-    double margin;
     int rc;
 
     TRY(bb_plan_resolve_cluster(o, &cluster, &config, &forecast));
-    TRY(bb_plan_conditions(o, &conditions));
-    TRY(bb_predict_validate_slow(&cluster, config.ranks, &conditions.slow));
-    TRY(bb_plan_percent("memory-margin", o->memory_margin, &margin));
+    TRY(bb_predict_validate_slow(&cluster, config.ranks, &conditions->slow));
     search.gpu_bytes = forecast.gpu_bytes;
-    search.usable_bytes = (1 - margin) * forecast.gpu_bytes;
-    without_jitter = conditions;
+    search.usable_bytes = (1 - o->margin) * forecast.gpu_bytes;
     without_jitter.jitter = 0;
     TRY(bb_layouts_search(&search, &found));
-    if (conditions.jitter > 0)
-        TRY(bb_layouts_sample(&search, &conditions, &found));
+    if (conditions->jitter > 0)
+        TRY(bb_layouts_sample(&search, conditions, &found));
     if (!o->quiet && !bb_results_on_stdout(json, csv)) {
         bb_print_report_header(stdout, argc, argv);
         printf("# the best layouts of %d ranks, predicted for %s (modelled, not measured)\n", config.ranks,
                cluster.name);
-        bb_slow_print(&conditions.slow, "# ", stdout);
-        if (conditions.jitter > 0)
+        bb_slow_print(&conditions->slow, "# ", stdout);
+        if (conditions->jitter > 0)
             printf("# sorted by p50, the median of %d steps with %g%% jitter (seed %llu); other columns are without "
                    "jitter\n",
-                   o->samples, 100 * conditions.jitter, (unsigned long long)conditions.seed);
+                   o->samples, 100 * conditions->jitter, (unsigned long long)conditions->seed);
         options = options_text(o, given_config, &found.rows[0].choice);
         bb_layouts_print(&found, options, o->top, o->full, stdout);
         TRY(print_accuracy(o, &search, &found, forecast));
     }
     if (!json && !csv)
         goto out;
-    root = layouts_json(o, &search, &conditions, &found, bb_json_words(argc, argv));
+    root = layouts_json(o, &search, conditions, &found, bb_json_words(argc, argv));
     if (csv)
         TRY(bb_plan_write_rows(csv, json_object_get(json_object_get(root, "best_layout"), "layouts"), root));
     if (json)

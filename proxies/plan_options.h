@@ -55,6 +55,10 @@ struct bb_plan_options {
     int top, threads;    /* with --best-layout: number of layouts to print, and number of threads of the search */
     const char *slow, *delay, *jitter; /* values of the options as given, not yet parsed */
     const char *memory_margin;         /* value of the option as given */
+    /* not options: their values, set by bb_plan_parse_conditions and bb_plan_validate_step */
+    struct bb_conditions conditions; /* of --slow, --delay, --jitter and --seed */
+    struct bb_training_plan training;
+    double margin;     /* of --memory-margin: part of the GPU memory */
     int seed, samples; /* seed: for --jitter and --moe-imbalance; samples: number of simulated steps with --jitter */
     struct bb_bench_options bench; /* only for the plan of a collective: options of `busbar bench`, which determine
                                       the rows of the table */
@@ -67,7 +71,7 @@ struct bb_plan_options {
 
 /* ---- plan of one step: plan_step.c ---- */
 
-int bb_plan_validate_step(const struct bb_plan_options *o) BB_MUST_CHECK;
+int bb_plan_validate_step(struct bb_plan_options *o) BB_MUST_CHECK;
 int bb_plan_step(const struct bb_plan_options *o, const struct bb_proxy *proxy, int argc, char **argv) BB_MUST_CHECK;
 
 /*
@@ -90,16 +94,9 @@ int bb_plan_collectives(struct bb_plan_options *o, const struct bb_positionals *
 
 /* ---- functions for all uses of plan: plan_resolve.c ---- */
 
-/*
- * bb_plan_conditions - parse --slow, --delay, --jitter and --seed.
- *   conditions  out: slowdowns, jitter and seed of the simulation
- *   Returns     0, or -BB_EUSAGE after printing an error line
- */
-int bb_plan_conditions(const struct bb_plan_options *o, struct bb_conditions *conditions) BB_MUST_CHECK;
+/* bb_plan_parse_conditions - set o->conditions and o->margin. Returns 0, or -BB_EUSAGE after printing an error line. */
+int bb_plan_parse_conditions(struct bb_plan_options *o) BB_MUST_CHECK;
 
-/* bb_plan_percent - convert the value of an option, for example "3%", to the fraction 0.03. Returns 0, or -BB_EUSAGE
- * after printing an error line. */
-int bb_plan_percent(const char *option, const char *text, double *part) BB_MUST_CHECK;
 /* bb_plan_describe_step - set the fields of a forecast that describe the kind of the step: attention, sharding, experts.
  * config: the options of the step */
 void bb_plan_describe_step(const struct bb_plan_options *o, const struct bb_step *step,

@@ -157,7 +157,8 @@ int bb_plan_validate_requirements(const struct bb_plan_options *o, const struct 
 
 /* ---- injected slowdowns and jitter ---- */
 
-int bb_plan_percent(const char *option, const char *text, double *part)
+/* Converts the value of an option, for example "3%", to the fraction 0.03. */
+static int parse_percent(const char *option, const char *text, double *part)
 {
     char *end;
     double percent = strtod(text, &end);
@@ -169,8 +170,9 @@ int bb_plan_percent(const char *option, const char *text, double *part)
     return 0;
 }
 
-int bb_plan_conditions(const struct bb_plan_options *o, struct bb_conditions *conditions)
+int bb_plan_parse_conditions(struct bb_plan_options *o)
 {
+    struct bb_conditions *conditions = &o->conditions;
     int rc = 0;
 
     *conditions = (struct bb_conditions){.seed = o->seed ? (uint64_t)o->seed : 1};
@@ -179,7 +181,8 @@ int bb_plan_conditions(const struct bb_plan_options *o, struct bb_conditions *co
     if (o->delay)
         TRY(bb_slow_parse_delays(&conditions->slow, "--delay", o->delay));
     if (o->jitter)
-        TRY(bb_plan_percent("jitter", o->jitter, &conditions->jitter));
+        TRY(parse_percent("jitter", o->jitter, &conditions->jitter));
+    TRY(parse_percent("memory-margin", o->memory_margin, &o->margin));
 out:
     return rc;
 }

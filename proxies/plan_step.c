@@ -243,16 +243,10 @@ static int find_ranks(const struct bb_plan_options *o, const struct bb_proxy *pr
     const struct bb_proxy_config free_choice = {0};
     struct bb_layout_search search = {.proxy = proxy, .given = &free_choice, .config = config, .cluster = cluster};
     const int min = (int)fmin(bb_forecast_min_gpus(&f->step, &f->forecast), 1 << 20);
-    double margin;
-    int rc;
 
-    TRY(bb_plan_percent("memory-margin", o->memory_margin, &margin));
-    search.usable_bytes = (1 - margin) * f->forecast.gpu_bytes;
+    search.usable_bytes = (1 - o->margin) * f->forecast.gpu_bytes;
     search.quiet = true;
-    if (min > f->step.layout.ranks)
-        rc = bb_layouts_fitting_ranks(&search, min, &f->forecast.fitting_ranks);
-out:
-    return rc;
+    return min > f->step.layout.ranks ? bb_layouts_fitting_ranks(&search, min, &f->forecast.fitting_ranks) : 0;
 }
 
 /*
@@ -311,23 +305,18 @@ static int compute_training_time(const struct bb_plan_options *o, const struct b
                                  struct plan_results *f)
 {
     const struct bb_prediction *p = &f->prediction;
-    struct bb_failures failures;
-    double tokens;
-    int rc;
+    const struct bb_failures *failures = &o->training.failures;
 
-    TRY(bb_tokens_parse(o->tokens, &tokens));
-    TRY(bb_failures_parse(&o->failures, &failures));
     if (f->step.tokens <= 0)
         return bb_err(BB_EUSAGE, "%s: --tokens is not supported for this proxy (its samples have no tokens)",
                       f->step.proxy);
     if (!f->predicted)
         return 0;
-    f->training = bb_training_time(&f->step, (double)p->classes[p->slowest].all.step_ns, tokens);
-    if (failures.mtbf_node_s > 0)
-        TRY(bb_reliability(&failures, bb_cluster_nodes(cluster, f->step.layout.ranks), &f->training,
-                           &f->training.with_failures));
-out:
-    return rc;
+    f->training = bb_training_time(&f->step, (double)p->classes[p->slowest].all.step_ns, o->training.tokens);
+    if (failures->mtbf_node_s == 0)
+        return 0;
+    return bb_reliability(failures, bb_cluster_nodes(cluster, f->step.layout.ranks), &f->training,
+                          &f->training.with_failures);
 }
 
 static void warn_unmeasured(const struct bb_prediction *p, int n_groups)
@@ -345,15 +334,13 @@ static void warn_unmeasured(const struct bb_prediction *p, int n_groups)
 
 static int predict(const struct bb_plan_options *o, const struct bb_cluster *cluster, struct plan_results *f)
 {
-    struct bb_conditions conditions;
     int rc;
 
-    TRY(bb_plan_conditions(o, &conditions));
-    TRY(bb_predict_under(&f->step, cluster, &conditions, &f->prediction));
+    TRY(bb_predict_under(&f->step, cluster, &o->conditions, &f->prediction));
     bb_progress_clear(&f->progress);
     warn_unmeasured(&f->prediction, f->step.layout.n_groups);
-    if (conditions.jitter > 0)
-        TRY(bb_predict_jitter(&f->step, cluster, &conditions, o->samples, &f->jittered));
+    if (o->conditions.jitter > 0)
+        TRY(bb_predict_jitter(&f->step, cluster, &o->conditions, o->samples, &f->jittered));
 out:
     return rc;
 }
@@ -407,21 +394,18 @@ out:
     return rc;
 }
 
-int bb_plan_validate_step(const struct bb_plan_options *o)
+int bb_plan_validate_step(struct bb_plan_options *o)
 {
-    struct bb_conditions conditions;
-    struct bb_failures failures;
-    double tokens;
-    int rc = 0;
+    int rc;
 
-    TRY(bb_plan_conditions(o, &conditions));
+    TRY(bb_plan_parse_conditions(o));
     TRY(bb_results_validate(o->files[BB_PLAN_EXPORT_json], o->files[BB_PLAN_EXPORT_csv]));
-    TRY(bb_export_validate(o->export, o->export_only, o->cluster, &conditions.slow));
+    TRY(bb_export_validate(o->export, o->export_only, o->cluster, &o->conditions.slow));
     if (o->tokens)
-        TRY(bb_tokens_parse(o->tokens, &tokens));
+        TRY(bb_tokens_parse(o->tokens, &o->training.tokens));
     else if (o->failures.mtbf_node)
         return bb_err(BB_EUSAGE, "--mtbf-node requires --tokens (for example --tokens 15T)");
-    TRY(bb_failures_parse(&o->failures, &failures));
+    TRY(bb_failures_parse(&o->failures, &o->training.failures));
     if (o->config.transformer.float8 && o->cluster && o->rates == BB_RATES_MACHINE && !o->forecast)
         return bb_err(BB_EUSAGE,
                       "--fp8 only applies to forecasts; --compute gemm predicts the proxy's own run, which has no FP8 "

@@ -19,6 +19,12 @@ struct bb_failures {
     int spares;          /* nodes that replace failed ones; -1: a failed node is always replaced within the restart */
 };
 
+/* The values of --tokens and of the options of failures. */
+struct bb_training_plan {
+    double tokens;
+    struct bb_failures failures;
+};
+
 /* A training run in which nodes fail. The shares of the run's duration add up to 1. */
 struct bb_reliability {
     double mtbf_s;                                       /* mean time between failures of the job; 0: no failures */

@@ -2,6 +2,7 @@
 #include "proxies/simulation/machine/slow.h"
 
 #include "bootstrap/base/units.h"
+#include "bootstrap/cli/size_list.h"
 #include "proxies/simulation/machine/fabric.h"
 
 #include <ctype.h>
@@ -23,17 +24,6 @@ static bool take_number(const char **at, int *number)
         return false;
     *at = end;
     *number = (int)n;
-    return true;
-}
-
-static bool take_factor(const char **at, double min, double max, double *factor)
-{
-    char *end;
-
-    *factor = isdigit((unsigned char)**at) ? strtod(*at, &end) : NAN;
-    if (!(*factor >= min && *factor <= max))
-        return false;
-    *at = end;
     return true;
 }
 
@@ -65,33 +55,18 @@ static bool take_location(const char **at, const char *location, struct bb_slow_
     return true;
 }
 
-/* Converts a time to us by its unit. */
-static bool take_unit(const char **at, double max_us, double *time)
+static bool parse_item(const char *text, bool delay, struct bb_slow_item *item)
 {
-    static const struct {
-        const char *unit;
-        double us;
-    } units[] = {{"us", 1}, {"ms", 1e3}, {"s", 1e6}};
-
-    for (size_t i = 0; i < sizeof(units) / sizeof(*units); i++)
-        if (bb_begins_with(*at, units[i].unit)) {
-            *at += strlen(units[i].unit);
-            *time *= units[i].us;
-            return *time <= max_us;
-        }
-    return false;
-}
-
-static bool take_item(const char **at, bool delay, struct bb_slow_item *item)
-{
-    const char *begin = *at;
-
     for (int i = 0; i < FORMS; i++) {
+        const char *at = text;
+
         *item = (struct bb_slow_item){.kind = forms[i].kind};
-        *at = begin;
-        if ((item->kind == BB_SLOW_DELAY) == delay && take_location(at, forms[i].location, item))
-            return take_factor(at, delay ? 0 : min_factor, forms[i].max, &item->factor) &&
-                   (!delay || take_unit(at, forms[i].max, &item->factor));
+        if ((item->kind == BB_SLOW_DELAY) != delay || !take_location(&at, forms[i].location, item))
+            continue;
+        if (delay ? bb_parse_duration(at, &item->factor) : bb_parse_double(at, &item->factor))
+            return false;
+        item->factor *= delay ? 1e6 : 1;
+        return item->factor >= (delay ? 0 : min_factor) && item->factor <= forms[i].max;
     }
     return false;
 }
@@ -105,33 +80,33 @@ static int reject_item(const char *what, const char *item, bool delays)
 {
     if (delays)
         return bb_err(BB_EUSAGE,
-                      "%s: '%.*s' is not valid, expected rank=R:TIME, TIME from 0us to 1s (for example "
+                      "%s: '%s' is not valid, expected rank=R:TIME, TIME from 0us to 1s (for example "
                       "rank=1:100us)",
-                      what, (int)strcspn(item, ","), item);
-    return bb_err(
-        BB_EUSAGE,
-        "%s: '%.*s' is not valid, expected rank=R:TIMES, nodeN:PART, link=nodeN-nicM:PART or link=leafN:PART; "
-        "TIMES from 0.001 to 1000, PART from 0.001 to 1 (for example rank=5:1.1 or link=node3-nic2:0.5)",
-        what, (int)strcspn(item, ","), item);
+                      what, item);
+    return bb_err(BB_EUSAGE,
+                  "%s: '%s' is not valid, expected rank=R:TIMES, nodeN:PART, link=nodeN-nicM:PART or link=leafN:PART; "
+                  "TIMES from 0.001 to 1000, PART from 0.001 to 1 (for example rank=5:1.1 or link=node3-nic2:0.5)",
+                  what, item);
 }
 
 static int parse_list(struct bb_slow *slow, const char *what, const char *text, bool delays)
 {
-    for (const char *at = text;; at++) {
-        const char *begin = at;
+    const char *rest = text;
+    char word[BB_LIST_WORD];
+
+    while (bb_list_next(&rest, word)) {
         struct bb_slow_item item;
 
-        if (!take_item(&at, delays, &item) || (*at && *at != ','))
-            return reject_item(what, begin, delays);
+        if (!parse_item(word, delays, &item))
+            return reject_item(what, word, delays);
         for (int i = 0; i < slow->n; i++)
             if (is_same(&slow->items[i], &item))
-                return bb_err(BB_EUSAGE, "%s: '%.*s' is given twice", what, (int)strcspn(begin, ":"), begin);
+                return bb_err(BB_EUSAGE, "%s: '%.*s' is given twice", what, (int)strcspn(word, ":"), word);
         if (slow->n == BB_SLOW_ITEMS)
             return bb_err(BB_EUSAGE, "%s: '%s' has too many items, expected at most %d", what, text, BB_SLOW_ITEMS);
         slow->items[slow->n++] = item;
-        if (!*at)
-            return 0;
     }
+    return 0;
 }
 
 int bb_slow_parse(struct bb_slow *slow, const char *what, const char *text)

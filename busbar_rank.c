@@ -34,7 +34,17 @@ static int run_copy(int argc, char **argv)
 
 static int run_health(int argc, char **argv)
 {
-    return bb_health_rank_main(bb_expectation_forecast, argc, argv);
+    return bb_health_rank_main(&bb_health_set, bb_expectation_forecast, argc, argv);
+}
+
+static int run_rails(int argc, char **argv)
+{
+    return bb_health_rank_main(&bb_bench_rails_set, bb_expectation_forecast, argc, argv);
+}
+
+static int run_nodes(int argc, char **argv)
+{
+    return bb_health_rank_main(&bb_bench_nodes_set, bb_expectation_forecast, argc, argv);
 }
 
 /* Entry points: each returns 0, a negative error code, or a positive code, which is success. */
@@ -45,6 +55,8 @@ static const struct {
     {"bb_bench_run", run_bench},
     {"bb_bench_compute_run", bb_bench_compute_run},
     {"bb_bench_copy_run", run_copy},
+    {"bb_bench_rails_run", run_rails},
+    {"bb_bench_nodes_run", run_nodes},
     {"bb_bench_p2p_run", bb_bench_p2p_run},
     {"bb_bench_comm_run", bb_bench_comm_run},
     {"bb_bench_overlap_run", bb_bench_overlap_run},

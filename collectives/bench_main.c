@@ -9,6 +9,7 @@
 #include "collectives/comm/comm_options.h"
 #include "collectives/compute/compute_options.h"
 #include "collectives/copy/copy_options.h"
+#include "collectives/health/health_options.h"
 #include "collectives/overlap/overlap_options.h"
 #include "collectives/p2p/p2p_options.h"
 #include "collectives/sweep/bench_options.h"
@@ -22,31 +23,46 @@ struct subcommand {
     const char *name;
     const char *run; /* name of the function that runs the subcommand (busbar_rank.c) */
     const struct bb_opts *options;
+    const char *schema; /* of the results; NULL: busbar.bench/1 */
+    const char *flag;   /* the row applies to commands with this argument, and precedes that without; NULL: to all */
 };
 
 static const struct subcommand subcommands[] = {
-    {"compute", "bb_bench_compute_run", &bb_bench_compute_set},
-    {"copy", "bb_bench_copy_run", &bb_bench_copy_set},
-    {"p2p", "bb_bench_p2p_run", &bb_bench_p2p_set},
-    {"comm", "bb_bench_comm_run", &bb_bench_comm_set},
-    {"overlap", "bb_bench_overlap_run", &bb_bench_overlap_set},
+    {"compute", "bb_bench_compute_run", &bb_bench_compute_set, NULL, NULL},
+    {"copy", "bb_bench_copy_run", &bb_bench_copy_set, NULL, NULL},
+    {"rails", "bb_bench_rails_run", &bb_bench_rails_set, "busbar.health/1", NULL},
+    {"p2p", "bb_bench_nodes_run", &bb_bench_nodes_set, "busbar.health/1", "--nodes"},
+    {"p2p", "bb_bench_p2p_run", &bb_bench_p2p_set, NULL, NULL},
+    {"comm", "bb_bench_comm_run", &bb_bench_comm_set, NULL, NULL},
+    {"overlap", "bb_bench_overlap_run", &bb_bench_overlap_set, NULL, NULL},
 };
 
 /* Time limit in seconds for loading the libraries of busbar-rank before the subcommand has parsed its arguments, which
  * include the time limit -T. */
 enum { LOADING_S = 600 };
 
-static const struct subcommand *find_subcommand(const char *name)
+static bool has_flag(int argc, char **argv, const char *flag)
 {
-    for (size_t i = 0; i < sizeof subcommands / sizeof *subcommands; i++)
-        if (strcmp(subcommands[i].name, name) == 0)
+    for (int i = 2; i < argc && flag; i++)
+        if (strcmp(argv[i], flag) == 0)
+            return true;
+    return !flag;
+}
+
+static const struct subcommand *find_subcommand(int argc, char **argv)
+{
+    for (size_t i = 0; argc > 1 && i < sizeof subcommands / sizeof *subcommands; i++)
+        if (strcmp(subcommands[i].name, argv[1]) == 0 && has_flag(argc, argv, subcommands[i].flag))
             return &subcommands[i];
     return NULL;
 }
 
 const char *bb_bench_subcommand_at(size_t i)
 {
-    return i < sizeof subcommands / sizeof *subcommands ? subcommands[i].name : NULL;
+    for (size_t row = 0; row < sizeof subcommands / sizeof *subcommands; row++)
+        if (!subcommands[row].flag && i-- == 0)
+            return subcommands[row].name;
+    return NULL;
 }
 
 /* Parses the arguments of a collective. common: out, the common options, whose texts point into argv. */
@@ -89,7 +105,7 @@ static void complete_subcommands(const char *text)
 
 int bb_bench_main(int argc, char **argv)
 {
-    const struct subcommand *subcommand = argc > 1 ? find_subcommand(argv[1]) : NULL;
+    const struct subcommand *subcommand = find_subcommand(argc, argv);
     struct bb_results_head results = {.schema = "busbar.bench/1"};
     struct bb_common common;
     int rc;
@@ -100,6 +116,8 @@ int bb_bench_main(int argc, char **argv)
                     : check_arguments(argc, argv, &common);
     if (rc)
         return rc;
+    if (subcommand && subcommand->schema)
+        results.schema = subcommand->schema;
     results.path = common.json;
     results.csv = common.csv;
     return bb_supervise("bench", subcommand ? subcommand->run : "bb_bench_run", common.timeout_s, common.gpus, &results,
@@ -109,7 +127,7 @@ int bb_bench_main(int argc, char **argv)
 int bb_bench_check(int argc, char **argv)
 {
     struct bb_common common;
-    const struct subcommand *subcommand = argc > 1 ? find_subcommand(argv[1]) : NULL;
+    const struct subcommand *subcommand = find_subcommand(argc, argv);
 
     if (subcommand)
         return bb_opts_check(subcommand->options, argc - 1, argv + 1);

@@ -19,6 +19,7 @@
 /* State of one run. An all-zero struct may be released. */
 struct run {
     struct bb_health_options options;
+    const struct bb_opts *set;
     bb_forecast *forecast;
     struct bb_session session;
     struct bb_compute_context compute; /* its stream and events time all_reduce, too */
@@ -29,6 +30,7 @@ struct run {
     int *gpu_of, *first_rank; /* [size] index of each rank on its node; [nodes] lowest rank of each node */
     char source[BB_HEALTH_SOURCE];
     struct bb_soak soak[BB_SOAK_TESTS];
+    struct bb_health_tables tables;
     struct bb_health_report report;
 };
 
@@ -86,7 +88,7 @@ static int group_of(const struct run *r, enum bb_health_test test, const int *pa
         return node;
     if (test == BB_HEALTH_PAIRS || test == BB_HEALTH_BISECTION)
         return MIN(node, partner[node]) * r->health.gpus + gpu;
-    return test == BB_HEALTH_RAILS ? gpu : 0;
+    return test == BB_HEALTH_RAILS || test == BB_HEALTH_RAILS_ALONE ? gpu : 0;
 }
 
 static int enqueue(struct run *r, struct bb_comm *c, int n)
@@ -124,6 +126,23 @@ out:
     return rc;
 }
 
+/* Times a test whose groups run at once, or, of rails alone, one after another. */
+static int time_groups(struct run *r, enum bb_health_test test, struct bb_comm *c, double *us)
+{
+    const int turns = test == BB_HEALTH_RAILS_ALONE ? r->health.gpus : 1;
+    struct bb_comm idle = {0};
+    double none;
+    int rc = 0;
+
+    for (int turn = 0; turn < turns; turn++) {
+        const bool is_mine = turns == 1 || r->gpu_of[r->session.world.rank] == turn;
+
+        TRY(time_group(r, is_mine ? c : &idle, is_mine ? us : &none));
+    }
+out:
+    return rc;
+}
+
 /* Returns the bus bandwidth of a rank's group: that of its slowest rank. */
 static double group_gbps(const struct run *r, enum bb_health_test test, const int *partner, const double *rank_us,
                          int rank)
@@ -148,7 +167,7 @@ static int measure_all_reduce(struct run *r, enum bb_health_test test, const int
     int rc;
 
     TRY(bb_comm_split(&c, &r->comm, bb_health_tests[test].stage, group_of(r, test, partner, w->rank), w->rank, NULL));
-    TRY(time_group(r, &c, &us));
+    TRY(time_groups(r, test, &c, &us));
     rank_us = bb_world_gather(w, &us, sizeof us, &rc);
     TRY(rc);
     for (int rank = 0; rank < w->size; rank++)
@@ -185,6 +204,8 @@ static int measure(void *arg, enum bb_health_test test, const int *partner, doub
     for (int i = 0; i < r->health.nodes * r->health.gpus && rc == 0; i++)
         if (partner[i / r->health.gpus] < 0)
             values[i] = NAN;
+    if (rc == 0 && r->set != &bb_health_set)
+        bb_health_tables_keep(&r->tables, &r->health, test, partner, values);
     return rc == 0 && r->session.world.rank == 0 && !r->health.is_soak ? save_values(r, test, partner, values) : rc;
 }
 
@@ -211,6 +232,9 @@ static int make_nodes(struct run *r)
                               w->hosts[r->first_rank[0]], n[0], w->hosts[r->first_rank[node]], n[node]);
     if (rc == 0 && r->session.shared_gpu)
         rc = BB_WORLD_ERR(w, BB_EUSAGE, "health requires a GPU for each rank, but ranks share a GPU");
+    if (rc == 0 && r->set != &bb_health_set && w->nodes < 2)
+        rc = BB_WORLD_ERR(w, BB_EUSAGE, "bench %s requires at least two nodes",
+                          r->options.nodes ? "p2p --nodes" : "rails");
     r->health.nodes = w->nodes;
     r->health.gpus = n[0];
     free(n);
@@ -275,7 +299,7 @@ static int run_health(struct run *r, int argc, char **argv)
     struct bb_session *s = &r->session;
     int rc;
 
-    r->report = (struct bb_health_report){s, &r->options, &r->health, NULL, r->source, NULL};
+    r->report = (struct bb_health_report){s, &r->options, &r->health, NULL, r->source, NULL, &r->tables};
     r->health.measure = measure;
     r->health.expect = make_expectations;
     r->health.arg = r;
@@ -288,7 +312,7 @@ static int run_health(struct run *r, int argc, char **argv)
     r->report.first_rank = r->first_rank;
     TRY(make_expectations(r));
     TRY(prepare(r));
-    TRY(bb_session_open_results(s, &head, &bb_health_set, &r->options));
+    TRY(bb_session_open_results(s, &head, r->set, &r->options));
     bb_session_warn_slow_gemms(s, "EMU_DATA=off");
     bb_health_print_head(&r->report);
     if (bb_health_has(&r->options, "inventory"))
@@ -315,10 +339,11 @@ static int release_shared(struct run *r)
     return copies_rc ? copies_rc : comm_rc;
 }
 
-int bb_health_rank_main(bb_forecast *forecast, int argc, char **argv)
+int bb_health_rank_main(const struct bb_opts *set, bb_forecast *forecast, int argc, char **argv)
 {
-    struct run r = {.forecast = forecast};
-    int rc = bb_opts_read(&bb_health_set, &r.options, argc, argv), end_rc = 0;
+    const int bench = set != &bb_health_set; /* the command of `busbar bench` follows its name */
+    struct run r = {.set = set, .forecast = forecast};
+    int rc = bb_opts_read(set, &r.options, argc - bench, argv + bench), end_rc = 0;
 
     if (rc != 0)
         return rc;
@@ -326,6 +351,7 @@ int bb_health_rank_main(bb_forecast *forecast, int argc, char **argv)
     if (bb_session_ends_on_all_ranks(&r.session, rc))
         end_rc = release_shared(&r);
     rc = bb_session_release(&r.session, rc, end_rc);
+    bb_health_tables_release(&r.tables);
     bb_health_release(&r.health);
     free(r.gpu_of);
     free(r.first_rank);

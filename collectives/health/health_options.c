@@ -11,6 +11,9 @@ static const char *const stages[] = {"all",   "inventory", "gpu",   "copies", "n
                                      "pairs", "bisection", "rails", "whole",  NULL};
 
 #define FIELD(name) offsetof(struct bb_health_options, name)
+#define MEASUREMENT_OPTIONS                                                                                            \
+    OPT_SIZE(0, "size", FIELD(bytes), NULL, "BYTES", 1024, 1ull << 40, "bytes of each collective (default 512M)"),     \
+        OPT_INT('n', "iters", FIELD(iterations), NULL, "N", 1, 1e6, "operations of each measurement (default 20)")
 static const struct bb_opt option_rows[] = {
     OPT_FLAG(0, "quick", FIELD(quick), "collectives of 64M instead of 512M, 5 operations", .everyday = true),
     OPT_FLAG(0, "thorough", FIELD(thorough), "about 15 minutes: 100 operations, 32 partners, and --soak 10m",
@@ -25,8 +28,7 @@ static const struct bb_opt option_rows[] = {
                .everyday = true),
     OPT_FLAG(0, "drain", FIELD(drain), "print a line for scontrol for each failed node; nothing is executed",
              .everyday = true),
-    OPT_SIZE(0, "size", FIELD(bytes), NULL, "BYTES", 1024, 1ull << 40, "bytes of each collective (default 512M)"),
-    OPT_INT('n', "iters", FIELD(iterations), NULL, "N", 1, 1e6, "operations of each measurement (default 20)"),
+    MEASUREMENT_OPTIONS,
     OPT_INT(0, "rounds", FIELD(rounds), NULL, "N", 1, 1 << 20,
             "stage pairs: partners of each node (default: log2 of the nodes, plus 1); slow paths are found among them"),
     OPT_FLAG(0, "plan", FIELD(plan),
@@ -35,8 +37,30 @@ static const struct bb_opt option_rows[] = {
     OPT_INT(0, "gpus-per-node", FIELD(gpus_per_node), "8", "N", 1, 1024, "with --plan: GPUs of each node"),
     {0},
 };
+static const struct bb_opt bench_rows[] = {
+    OPT_STRING(0, "expect", FIELD(expect), "auto", "MACHINE",
+               "where the expected bus bandwidths are from: auto (profile of this machine), or a cluster profile"),
+    MEASUREMENT_OPTIONS,
+    {0},
+};
+static const struct bb_opt nodes_rows[] = {
+    OPT_FLAG(0, "nodes", FIELD(nodes), "pairs of nodes instead of pairs of ranks"),
+    OPT_INT(0, "rounds", FIELD(rounds), "1048576", "N", 1, 1 << 20, "partners of each node (default: all nodes)"),
+    {0},
+};
 static const struct bb_opt_table tables[] = {
     {.title = "Health", .opts = option_rows},
+    {.title = "Common options", .opts = bb_common_options, .base = FIELD(common)},
+    {0},
+};
+static const struct bb_opt_table rails_tables[] = {
+    {.title = "Rails", .opts = bench_rows},
+    {.title = "Common options", .opts = bb_common_options, .base = FIELD(common)},
+    {0},
+};
+static const struct bb_opt_table nodes_tables[] = {
+    {.title = "Pairs of nodes", .opts = nodes_rows},
+    {.title = "Measurement", .opts = bench_rows},
     {.title = "Common options", .opts = bb_common_options, .base = FIELD(common)},
     {0},
 };
@@ -91,6 +115,49 @@ const struct bb_opts bb_health_set = {
     .size = sizeof(struct bb_health_options),
     .resolve = resolve_options};
 
+static int resolve_bench(void *options, const struct bb_positionals *positionals)
+{
+    struct bb_health_options *o = options;
+
+    if (positionals->n > 0)
+        return bb_err(BB_EUSAGE, "unexpected argument '%s'; bench %s accepts only options", positionals->word[0],
+                      o->rounds > 0 ? "p2p --nodes" : "rails");
+    o->only = o->rounds > 0 ? "pairs" : "rails";
+    if (o->iterations == 0)
+        o->iterations = 20;
+    return 0;
+}
+
+#define BENCH_AFTER                                                                                                    \
+    "The verdicts are those of busbar health, and the results are of the schema busbar.health/1. fail: below 80 % "    \
+    "of\n"                                                                                                             \
+    "the expectation, or an outlier; exit status 5."
+
+const struct bb_opts bb_bench_rails_set = {
+    .usage = "busbar bench rails [OPTION...]",
+    .doc = "Bus bandwidth of one all_reduce for each GPU index over all nodes, alone and all at once: a slow plane of "
+           "the\n"
+           "network, and network connections without the help of NVLink. Start it with all GPUs of each node.",
+    .after = BENCH_AFTER,
+    .exits = {BB_EXITS_RANKS, [5] = "a rail fails"},
+    .examples = "  mpirun -n 16 busbar bench rails\n",
+    .tables = rails_tables,
+    .size = sizeof(struct bb_health_options),
+    .resolve = resolve_bench};
+
+const struct bb_opts bb_bench_nodes_set = {
+    .usage = "busbar bench p2p --nodes [OPTION...]",
+    .doc =
+        "Bandwidth between every two nodes with all their GPUs: all_reduce of each GPU with the GPU of the same index, "
+        "all\n"
+        "indices and disjoint pairs of nodes at once, as a matrix of their sums. Names slow NICs, paths and switches.",
+    .after = BENCH_AFTER,
+    .exits = {BB_EXITS_RANKS, [5] = "a NIC, path, rail or switch fails"},
+    .examples = "  mpirun -n 16 busbar bench p2p --nodes\n",
+    .tables = nodes_tables,
+    .size = sizeof(struct bb_health_options),
+    .resolve = resolve_bench};
+
 size_t bb_health_size(const struct bb_health_options *o)
 {
     return o->bytes > 0 ? o->bytes : o->quick ? 64 << 20 : 512 << 20;
@@ -112,9 +179,10 @@ static struct bb_machine_facts facts_of(const struct bb_health *h, struct bb_mac
     const int nodes = bb_health_active(h);
 
     const bool is_pair = test == BB_HEALTH_PAIRS || test == BB_HEALTH_BISECTION;
+    const bool is_rail = test == BB_HEALTH_RAILS || test == BB_HEALTH_RAILS_ALONE;
 
-    facts.ranks_per_node = is_pair || test == BB_HEALTH_RAILS ? 1 : h->gpus;
-    facts.concurrent = h->gpus;
+    facts.ranks_per_node = is_pair || is_rail ? 1 : h->gpus;
+    facts.concurrent = test == BB_HEALTH_RAILS_ALONE ? 1 : h->gpus;
     facts.ranks = (test == BB_HEALTH_NODE ? 1 : is_pair ? 2 : nodes) * facts.ranks_per_node;
     facts.gemm = bb_health_gemm;
     facts.copy_bytes = BB_HEALTH_COPY;
@@ -211,13 +279,14 @@ double bb_health_seconds(const struct bb_health *h, const struct bb_health_optio
 {
     const int ranks = facts_of(h, (struct bb_machine_facts){0}, test).ranks;
     const double gbps = isfinite(h->expected[test]) ? h->expected[test] : 10;
+    const int turns = test == BB_HEALTH_RAILS_ALONE ? h->gpus : 1;
 
     if (!bb_health_runs(h, test))
         return 0;
     if (bb_health_tests[test].part == BB_HEALTH_A_GPU)
         return KERNELS_S;
-    return bb_health_rounds(h, test) *
-           (COMMUNICATOR_S + COMMUNICATOR_RANKS * ranks + 2e-9 * (double)bb_health_size(o) / gbps * o->iterations);
+    return bb_health_rounds(h, test) * (COMMUNICATOR_S + COMMUNICATOR_RANKS * ranks +
+                                        turns * 2e-9 * (double)bb_health_size(o) / gbps * o->iterations);
 }
 
 /* ---- the command ---- */

@@ -15,12 +15,16 @@ struct bb_health_options {
     const char *expect; /* "auto", or a cluster profile */
     size_t bytes;       /* of a collective; 0: depends on `quick` */
     int iterations, rounds;
-    bool quick, thorough, drain, plan;
+    bool quick, thorough, drain, plan, nodes;
     const char *soak; /* time of the stage soak; NULL: none */
     double soak_s;
     int ranks, gpus_per_node; /* only with --plan */
 };
 extern const struct bb_opts bb_health_set;
+
+/* bb_bench_rails_set, bb_bench_nodes_set - options of `busbar bench rails` and `busbar bench p2p --nodes`, which run one stage
+ * of health and write its results. */
+extern const struct bb_opts bb_bench_rails_set, bb_bench_nodes_set;
 
 /* bb_health_size - return the bytes of a collective. */
 size_t bb_health_size(const struct bb_health_options *o);
@@ -49,8 +53,8 @@ double bb_health_seconds(const struct bb_health *h, const struct bb_health_optio
 bool bb_health_runs(const struct bb_health *h, enum bb_health_test test);
 
 /* bb_health_main - run `busbar health`; argv[0] is "health". Returns 0, BB_OPTS_HELP after printing the help, or -BB_E...
- * bb_health_rank_main - the same in busbar-rank. */
+ * bb_health_rank_main - the same in busbar-rank; set: bb_health_set, or of the bench command whose name is argv[1]. */
 int bb_health_main(bb_forecast *forecast, int argc, char **argv);
-int bb_health_rank_main(bb_forecast *forecast, int argc, char **argv);
+int bb_health_rank_main(const struct bb_opts *set, bb_forecast *forecast, int argc, char **argv);
 
 #endif

@@ -36,7 +36,7 @@ static const char *part_text(const struct bb_health_report *r, const struct bb_h
         snprintf(text, 256, "path between %s and %s (GPU %d)", host_of(r, f->node), host_of(r, f->other), f->gpu);
         break;
     case BB_HEALTH_A_RAIL:
-        snprintf(text, 256, f->test == BB_HEALTH_RAILS ? "rail of GPU %d" : "rail of GPU %d on most nodes", f->gpu);
+        snprintf(text, 256, f->test >= BB_HEALTH_RAILS_ALONE ? "rail of GPU %d" : "rail of GPU %d on most nodes", f->gpu);
         break;
     case BB_HEALTH_A_LEAF:
         snprintf(text, 256, "leaf switch of %s to %s%s", host_of(r, f->node), host_of(r, f->other),
@@ -323,6 +323,7 @@ int bb_health_finish(const struct bb_health_report *r)
     if (r->session->out) {
         print_tests(r);
         print_soak(r);
+        bb_health_tables_print(r->tables, h, r->options->common.full, r->session->out);
         print_findings(r);
         if (r->options->drain)
             print_drain(r);

@@ -6,15 +6,17 @@
 
 #include "collectives/health/health_options.h"
 #include "collectives/health/soak.h"
+#include "collectives/health/tables.h"
 #include "collectives/session/session.h"
 
 struct bb_health_report {
     struct bb_session *session;
     const struct bb_health_options *options;
     struct bb_health *health;
-    const int *first_rank;      /* [nodes] lowest rank of each node */
-    const char *source;         /* of the expectations; "": unknown */
-    const struct bb_soak *soak; /* [BB_SOAK_TESTS]; NULL: no soak */
+    const int *first_rank;                 /* [nodes] lowest rank of each node */
+    const char *source;                    /* of the expectations; "": unknown */
+    const struct bb_soak *soak;            /* [BB_SOAK_TESTS]; NULL: no soak */
+    const struct bb_health_tables *tables; /* empty for busbar health */
 };
 
 /*

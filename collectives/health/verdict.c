@@ -19,6 +19,7 @@ const struct bb_health_test_row bb_health_tests[BB_HEALTH_TESTS] = {
     [BB_HEALTH_NODE] = {"node", "all_reduce in the node", "GB/s", BB_HEALTH_A_NODE},
     [BB_HEALTH_PAIRS] = {"pairs", "all_reduce of GPU pairs", "GB/s", BB_HEALTH_A_NIC},
     [BB_HEALTH_BISECTION] = {"bisection", "all_reduce across halves", "GB/s", BB_HEALTH_FABRIC},
+    [BB_HEALTH_RAILS_ALONE] = {"rails", "all_reduce, a rail alone", "GB/s", BB_HEALTH_A_RAIL},
     [BB_HEALTH_RAILS] = {"rails", "all_reduce of a rail", "GB/s", BB_HEALTH_A_RAIL},
     [BB_HEALTH_WHOLE] = {"whole", "all_reduce of all GPUs", "GB/s", BB_HEALTH_ALL},
 };

@@ -60,7 +60,9 @@ const struct bb_opts bb_bench_p2p_set = {
            "between nodes). Also reports bimodal classes and ranks the slowest links.",
     .foreign = bb_bench_foreign_options,
     .exits = {BB_EXITS_RANKS, [5] = "more slow links than --max-slow, or a link below --min-gbps"},
-    .examples = "Exit with status 5 if a link of the job is slow:\n"
+    .examples = "Pairs of nodes with all their GPUs (options: busbar bench p2p --nodes --help):\n"
+                "  mpirun -n 16 busbar bench p2p --nodes\n"
+                "Exit with status 5 if a link of the job is slow:\n"
                 "  mpirun -n 16 busbar bench p2p --max-slow 0\n"
                 "Also if all links are slow:\n"
                 "  mpirun -n 16 busbar bench p2p --metrics bandwidth --max-slow 0 --min-gbps 45\n",

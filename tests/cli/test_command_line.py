@@ -72,7 +72,7 @@ def test_help_finds_an_option(busbar):
     assert topic("metrics") == (0, ["busbar bench p2p"], ["--metrics"])
     assert topic("b") == topic("-b") == topic("minbytes") == (0, ["busbar bench", "busbar plan"], ["-b, --minbytes"] * 2)
     assert topic("json")[1] == [f"busbar {name}" for name in (
-        "bench", "proxy", "health", "plan", "compare", "calibrate", "sweep", "list", "bench compute", "bench copy", "bench p2p", "bench comm", "bench overlap")]
+        "bench", "proxy", "health", "plan", "compare", "calibrate", "sweep", "list", "bench compute", "bench copy", "bench rails", "bench p2p", "bench comm", "bench overlap")]
     assert topic("tpx") == (2, [], [])
     assert topic("tp")[1] and busbar.run("help", "plan", "--jitter", emulated=False).stdout == busbar.run("plan", "--help=jitter", emulated=False).stdout
     one = busbar.run("plan", "--help=tp", emulated=False)

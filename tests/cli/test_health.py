@@ -21,9 +21,9 @@ def test_healthy_nodes_reach_the_expectation(busbar, tmp_path, cluster):
     root, found, done = health(busbar, tmp_path, ranks=8, nodes=4, EMU_CLUSTER=cluster)
     assert found == set() and [v["level"] for v in root["verdicts"]] == ["ok"] * 4 and len(done.stdout.splitlines()) <= 25
     tests = {test["test"]: test for test in root["tests"]}
-    assert len(tests) == 10 and 1 < tests["memory copy"]["median"] / tests.pop("memory copy")["expected"] < 1.2  # emulated: data sheet
+    assert len(tests) == 11 and 1 < tests["memory copy"]["median"] / tests.pop("memory copy")["expected"] < 1.2  # emulated: data sheet
     assert all(abs(t["median"] / t["expected"] - 1) < (0.02 if t["stage"] == "copies" else 0.01) for t in tests.values()), tests
-    assert len(root["results"]) == 8 * 8 + 2 * 3 * 8 and done.stdout.splitlines()[-1] == (
+    assert len(root["results"]) == 9 * 8 + 2 * 3 * 8 and done.stdout.splitlines()[-1] == (
         "# 4 nodes: 4 ok, 0 warn, 0 fail, 0 unknown; paths, rails and common causes: 0")
 
 
@@ -119,6 +119,41 @@ def test_inventory_names_errors_and_differences(busbar, tmp_path):
     assert {f["reason"] for f in root["findings"] if f["node"] == 2} == {f"GPU {g}: {text}" for g in range(2) for text in (
         "iommu parameters unknown, most have amd_iommu=on iommu=pt", "numa_balancing 1, most have 0", "NICs 1 of 200 Gb/s, most have 1 of 400 Gb/s")}
     assert [v["level"] for v in root["verdicts"]] == ["ok", "fail", "warn"] and "could not be remapped" in done.stderr
+
+
+def bench(busbar, tmp_path, *args, **env):
+    done = busbar.run("bench", *args, "--json", tmp_path / "r.json", ranks=16, mpirun=(),
+                      env={"EMU_DATA": "off", "EMU_CLUSTER": "h100-sxm-ib", "EMU_NODES": "4", **env})
+    root = json.loads((tmp_path / "r.json").read_text())
+    assert root["schema"] == "busbar.health/1" and len(done.stdout.splitlines()) <= 25
+    return root, [(f["part"], f["node"], f["gpu"]) for f in root["findings"]], done
+
+
+def test_bench_rails(busbar, tmp_path):
+    root, found, done = bench(busbar, tmp_path, "rails", EMU_SLOW="link=node1-nic2:0.5")
+    assert done.returncode == 5 and found == [("rail", None, 2)] and {row["stage"] for row in root["results"]} == {"rails"}
+    rows = {int(gpu): (float(alone), float(at_once)) for gpu, alone, at_once in re.findall(r"(?m)^ GPU (\d) +(\S+) +(\S+)$", done.stdout)}
+    assert rows.keys() == {0, 1, 2, 3} and all(a == b == pytest.approx(48.1 if gpu != 2 else 24.1, abs=0.2) for gpu, (a, b) in rows.items())
+
+
+def test_rails_that_share_nics_are_slower_at_once(busbar, tmp_path):
+    """Two GPUs of each NIC: half of the rate at once, which is expected."""
+    root, found, done = bench(busbar, tmp_path, "rails", EMU_CLUSTER="a100-pcie-ib")
+    tests = {test["test"]: test for test in root["tests"]}
+    alone, at_once = tests["all_reduce, a rail alone"], tests["all_reduce of a rail"]
+    assert done.returncode == 0 and found == [] and alone["median"] / at_once["median"] == pytest.approx(2, rel=0.05)
+    assert all(test["median"] == pytest.approx(test["expected"], rel=0.02) for test in (alone, at_once))
+
+
+def test_bench_p2p_of_nodes(busbar, tmp_path):
+    root, found, done = bench(busbar, tmp_path, "p2p", "--nodes", EMU_SLOW="link=node1-nic2:0.5")
+    assert done.returncode == 5 and found == [("nic", 1, 2)] and {row["stage"] for row in root["results"]} == {"pairs"}
+    cells = {int(line.split()[0]): line.split()[1:] for line in done.stdout.splitlines() if re.match(r" +\d ", line)}
+    for a in range(4):
+        for b in range(4):
+            expected = 4 * 48.3 - (24.1 if 1 in (a, b) else 0)
+            assert cells[a][b] == "-" if a == b else float(cells[a][b]) == pytest.approx(expected, abs=1)
+    assert {(row["node"], row["partner"]) for row in root["results"]} >= {(a, b) for a in range(4) for b in range(4) if a != b}
 
 
 def test_slow_rail_is_not_a_slow_node(busbar, tmp_path):

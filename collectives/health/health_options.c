@@ -65,6 +65,11 @@ static const struct bb_opt_table nodes_tables[] = {
     {0},
 };
 
+static const struct bb_foreign_name foreign[] = {
+    {"cluster", "--expect", "--expect h100-sxm-ib", NULL},
+    {NULL, NULL, NULL, NULL},
+};
+
 static int resolve_options(void *options, const struct bb_positionals *positionals)
 {
     struct bb_health_options *o = options;
@@ -104,6 +109,7 @@ const struct bb_opts bb_health_set = {
         "fail: below 80 % of the expectation, or an outlier below 97 % of the median; warn: below 93 %. Suspects are\n"
         "measured again. Nodes that fail take no part in later stages. If a part fails, all ranks exit with status 5.\n"
         "The data are not verified; for that: busbar bench.",
+    .foreign = foreign,
     .exits = {[0] = "ok",
               [1] = "the run failed or was interrupted",
               [2] = "usage error or invalid input",

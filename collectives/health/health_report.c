@@ -36,7 +36,8 @@ static const char *part_text(const struct bb_health_report *r, const struct bb_h
         snprintf(text, 256, "path between %s and %s (GPU %d)", host_of(r, f->node), host_of(r, f->other), f->gpu);
         break;
     case BB_HEALTH_A_RAIL:
-        snprintf(text, 256, f->test >= BB_HEALTH_RAILS_ALONE ? "rail of GPU %d" : "rail of GPU %d on most nodes", f->gpu);
+        snprintf(text, 256, f->test >= BB_HEALTH_RAILS_ALONE ? "rail of GPU %d" : "rail of GPU %d on most nodes",
+                 f->gpu);
         break;
     case BB_HEALTH_A_LEAF:
         snprintf(text, 256, "leaf switch of %s to %s%s", host_of(r, f->node), host_of(r, f->other),
@@ -143,7 +144,7 @@ static void print_tests(const struct bb_health_report *r)
                     bb_health_tests[test].part != BB_HEALTH_A_GPU && median > 1.15 * expected
                         ? "; warning: wrong profile?"
                         : "");
-        if (isfinite(median) && test >= BB_HEALTH_RAILS && bb_health_active(h) < h->nodes)
+        if (isfinite(median) && test >= BB_HEALTH_RAILS_ALONE && bb_health_active(h) < h->nodes)
             fprintf(out, ", %d of %d nodes", bb_health_active(h), h->nodes);
         fprintf(out, "\n");
     }

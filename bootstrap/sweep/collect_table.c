@@ -157,7 +157,7 @@ static size_t print_failed(const struct bb_gathered *g, bool full, FILE *out)
         else
             fprintf(out, f->exit_status == 124 ? "timeout (exit status %d)" : "exit status %d", f->exit_status);
         if (more > 0)
-            fprintf(out, ", and %zu more with this error", more);
+            fprintf(out, ", and %zu more that differ only in numbers", more);
         fputc('\n', out);
         for (size_t l = 0; l < json_array_size(f->errors); l++)
             fprintf(out, "#   %s\n", json_string_value(json_array_get(f->errors, l)));

@@ -551,15 +551,13 @@ static json_t *put_unmatched(struct comparison *t, const struct bb_result_file *
     return list;
 }
 
-/* Writes the worst row and its ratio to text: "all_reduce 64 MiB group 1: +60.6 %". */
+/* Writes the worst row and its ratio to text: "all_reduce group 1 64 MiB: +60.6 %". */
 static void worst_text(const struct bb_ratios *ratios, char text[BB_WORST_TEXT])
 {
     const struct bb_timing *worst = ratios->worst;
-    char size[BB_TIMING_SIZE], group[32] = "";
+    char size[BB_TIMING_SIZE];
 
-    if (worst->group >= 0)
-        snprintf(group, sizeof group, " group %lld", worst->group);
-    snprintf(text, BB_WORST_TEXT, "%s%s%s: %+.1f %%", worst->what, bb_timing_size(worst, size), group,
+    snprintf(text, BB_WORST_TEXT, "%s%s: %+.1f %%", worst->what, bb_timing_size(worst, size),
              100 * (ratios->worst_ratio - 1));
 }
 

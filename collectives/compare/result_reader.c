@@ -170,7 +170,8 @@ static int name_row(json_t *row, struct bb_timing *t, const struct place *at)
         name = json_sprintf("%s %lld>%lld %s", word_in(row, "metric"), number_in(row, "from"), number_in(row, "to"),
                             word_in(row, "direction"));
     else if (json_object_get(row, "step"))
-        name = json_sprintf("%s %lld/%lld", word_in(row, "step"), number_in(row, "ranks"), number_in(row, "parts"));
+        name = json_sprintf("%s, %lld ranks, %lld parts", word_in(row, "step"), number_in(row, "ranks"),
+                            number_in(row, "parts"));
     else if (json_object_get(row, "both_us"))
         name = name_overlap(row);
     else if (json_object_get(row, "section"))
@@ -180,6 +181,8 @@ static int name_row(json_t *row, struct bb_timing *t, const struct place *at)
     else if (json_is_true(json_object_get(row, "forced")))
         name =
             json_sprintf("%s %s/%s", word_in(row, "collective"), word_in(row, "algorithm"), word_in(row, "protocol"));
+    else if (json_is_integer(json_object_get(row, "group"))) /* --split */
+        name = json_sprintf("%s group %lld", word_in(row, "collective"), number_in(row, "group"));
     if (name && json_object_set_new(row, "name in comparisons", name) == 0)
         return take_text(row, "name in comparisons", true, &t->what, at);
     return take_text(row, "collective", true, &t->what, at);

@@ -66,7 +66,8 @@ out:
 const struct bb_opts bb_bench_overlap_set = {
     .usage = "busbar bench overlap [OPTION...]",
     .doc = "Contention between a GEMM and a collective: each runs alone, then both run concurrently on separate\n"
-           "streams from a common start, for several message sizes and limits on NCCL's CTAs.",
+           "streams from a common start, for several message sizes and limits on NCCL's CTAs. Names GPUs whose\n"
+           "GEMMs take more than 1.1 times as long as those of the typical GPU.",
     .foreign = bb_bench_foreign_options,
     .exits = {BB_EXITS_RANKS},
     .examples = "An all-reduce concurrent with GEMMs, for three limits of NCCL's CTAs:\n"

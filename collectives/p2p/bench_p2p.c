@@ -532,7 +532,7 @@ static const char *cause_text(const struct p2p *p, const struct cause *c, char t
     char who[PART_TEXT], without[64] = "";
 
     if (c->found.explained < c->found.slow)
-        snprintf(without, sizeof without, ", %d of them not explained by an earlier cause", c->found.explained);
+        snprintf(without, sizeof without, ", %d of them without a cause named above", c->found.explained);
     if (what->level == BB_LINK_CLASS)
         snprintf(text, CAUSE_TEXT, "all %d links %s are slow: %.2f %s", c->found.links, class_text(p, what->same_node),
                  what->value, unit);
@@ -721,7 +721,8 @@ static void print_confirmed(const struct p2p *p, const struct matrix *m)
     bb_link_outliers_count(&links, slow, all);
     if (slow[0] + slow[1] < m->alone)
         fprintf(p->session.out,
-                "# %s: %d of %d slow links are not slow alone: other pairs of their round share their NIC or network\n",
+                "# %s: %d of %d slow links are not slow alone: other pairs of their round share their NIC or network; "
+                "normal on an oversubscribed fabric, else suspect its uplinks\n",
                 label_of(m, label), m->alone - slow[0] - slow[1], m->alone);
     if (m->alone < m->suspected)
         fprintf(
@@ -745,9 +746,10 @@ static void print_verdict(const struct p2p *p)
 {
     if (!p->session.out)
         return;
-    fprintf(p->session.out, "# %d slow links%s; ranks and nodes whose links are all slow: %d and %d (--slow %g)\n",
+    fprintf(p->session.out, "# %d slow links%s; all links are slow of %d rank%s and of %d node%s (--slow %g)\n",
             p->n_slow[BB_LINK_PAIR], p->n_matrices > 1 ? " in all matrices" : "", p->n_slow[BB_LINK_RANK],
-            p->n_slow[BB_LINK_NODE], p->options.slow);
+            p->n_slow[BB_LINK_RANK] == 1 ? "" : "s", p->n_slow[BB_LINK_NODE], p->n_slow[BB_LINK_NODE] == 1 ? "" : "s",
+            p->options.slow);
     if (p->session.world.nodes > 1 && p->options.min_gbps == 0 && !has_slow_between_nodes(p))
         fprintf(p->session.out,
                 "# links are compared with each other: if %s slow, no link between nodes is slower than "

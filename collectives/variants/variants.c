@@ -329,16 +329,16 @@ static const struct bb_field alone_fields[] = {
 static const struct bb_field gemm_fields[] = {
     JSON(gemms),
     JSON(collectives),
-    {"compute_slowdown", "gemm", "(x)", 6, 2, SHOWS(compute_slowdown)},
-    {"comm_slowdown", "coll", "(x)", 6, 2, SHOWS(comm_slowdown)},
+    {"compute_slowdown", "gemm", "slower", 6, 2, SHOWS(compute_slowdown)},
+    {"comm_slowdown", "coll", "slower", 6, 2, SHOWS(comm_slowdown)},
     {"gemm_and_collectives_us", "both", "(us)", 10, 2, SHOWS(both_us)},
     {"gain_with_gemm", "gain", "both", 6, 2, SHOWS(gain_with_gemm)},
-    {"verdict_with_gemm", "rank", "both", 6, 0, SHOWS(verdict_with_gemm)},
+    {"verdict_with_gemm", "place", "both", 6, 0, SHOWS(verdict_with_gemm)},
     {0},
 };
 static const struct bb_field end_fields[] = {
     {"wrong", "#wrong", "", 6, 0, SHOWS(wrong), .none = "N/A"},
-    {NULL, "rank", "alone", 5, 0, SHOWS(result), .form = BB_FORM_LEFT},
+    {NULL, "place", "alone", 5, 0, SHOWS(result), .form = BB_FORM_LEFT},
     {0},
 };
 

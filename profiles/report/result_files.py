@@ -168,7 +168,7 @@ def kind_of(data):
 def reject_schema(schema):
     if not isinstance(schema, str):
         raise Unreadable("is not a result of busbar: it has no key 'schema'")
-    similar = difflib.get_close_matches(schema, SCHEMAS, 1)
+    similar = difflib.get_close_matches(schema, SCHEMAS, 1, 0.9)
     hint = f"did you mean '{similar[0]}'?" if similar else "supported: " + ", ".join(SCHEMAS)
     raise Unreadable(f"has the unknown schema '{schema}'; {hint}")
 

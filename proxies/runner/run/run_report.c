@@ -368,7 +368,7 @@ static void print_breakdown(const struct bb_run_report *r, int slowest, struct b
     fprintf(out, "%s# where the time goes (%s): the slowest rank%s, mean of %d traced steps", r->full ? "#\n" : "",
             line->time->name,
             r->full                     ? " of each role"
-            : ends_together(r, slowest) ? " (all within 1 %)"
+            : ends_together(r, slowest) ? " (step times within 1 %)"
                                         : "",
             r->measured->traced_steps);
     print_busy_sms(r, has_timed_kernels(r->step), out);

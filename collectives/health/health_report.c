@@ -215,21 +215,45 @@ static void print_findings(const struct bb_health_report *r)
         fprintf(r->session->out, "# %zu further findings: --full, --json\n", r->health->n - shown);
 }
 
-/* Prints a line for each failed node. The administrator decides whether to execute it. */
+/* Slurm's database keeps 255 characters of a reason. */
+enum { DRAIN_REASON = 240, DRAIN_ITEM = 64 };
+
+/* Describes a finding about a node briefly: "NIC of GPU 2 at 50 %". */
+static const char *brief_text(const struct bb_health_finding *f, char text[DRAIN_ITEM])
+{
+    const char *test = bb_health_tests[f->test].name;
+    char gpu[32] = "";
+
+    if (f->part != BB_HEALTH_A_NODE)
+        snprintf(gpu, sizeof gpu, f->part == BB_HEALTH_A_NIC ? "NIC of GPU %d" : "GPU %d ", f->gpu);
+    snprintf(text, DRAIN_ITEM, "%s%s at %.0f %%", gpu, f->part == BB_HEALTH_A_NIC ? "" : test,
+             100 * f->value / (isnan(f->expected) ? f->median : f->expected));
+    return text;
+}
+
+/* Prints a line for each failed node, with all that fails. The administrator decides whether to execute it. */
 static void print_drain(const struct bb_health_report *r)
 {
-    char part[256], reason[256];
+    for (int node = 0; node < r->health->nodes; node++) {
+        char reason[DRAIN_REASON + DRAIN_ITEM] = "", item[DRAIN_ITEM];
+        int used = 0, more = 0;
 
-    for (int node = 0; node < r->health->nodes; node++)
         for (size_t i = 0; i < r->health->n; i++) {
             const struct bb_health_finding *f = &r->health->findings[i];
 
             if (f->node != node || f->level != BB_HEALTH_FAIL || f->part > BB_HEALTH_A_NIC)
                 continue;
-            fprintf(r->session->out, "scontrol update nodename=%s state=drain reason=\"busbar: %s: %s\"\n",
-                    host_of(r, node), part_text(r, f, part), reason_text(f, reason));
-            break;
+            if (used + strlen(brief_text(f, item)) + strlen("busbar: , 1000 more") > DRAIN_REASON)
+                more++;
+            else
+                used += snprintf(reason + used, DRAIN_REASON - used, "%s%s", used ? ", " : "", item);
         }
+        if (more > 0)
+            snprintf(reason + used, DRAIN_ITEM, ", %d more", more);
+        if (used > 0)
+            fprintf(r->session->out, "scontrol update nodename=%s state=drain reason=\"busbar: %s\"\n",
+                    host_of(r, node), reason);
+    }
 }
 
 static int count_failed(const struct bb_health *h)

@@ -28,6 +28,10 @@
 #include <jansson.h>
 #include <stdio.h>
 
+/* bb_results_at_end - complete the document of a run that has ended early, in the process that writes the results, before
+ * the other ranks and the launcher know of the end. */
+typedef void bb_results_at_end(json_t *root);
+
 struct bb_results_head {
     const char *schema; /* for example "busbar.bench/1" */
     const char *path;   /* JSON file; "-": the JSON is written to stdout; NULL: no JSON */
@@ -48,6 +52,7 @@ struct bb_results_head {
     bool fresh;   /* true: an existing file is not replaced; the results go to the first unused name of FILE.0, FILE.1,
                    ... */
     bool no_rows; /* the schema has no results[] (proxy, plan) */
+    bb_results_at_end *at_end; /* only of bb_supervise; may be NULL */
 };
 
 struct bb_results; /* opaque */

@@ -67,9 +67,10 @@ static bool serve_until_finish(struct server *s, struct bb_rank_header *header, 
     return n > 0;
 }
 
-int bb_results_serve(int rank_fd, int control_fd, json_t *opening)
+int bb_results_serve(int rank_fd, int control_fd, json_t *opening, bb_results_at_end *at_end)
 {
-    struct server s = {.rank = {.fd = rank_fd}, .control = {.fd = control_fd}, .writer = {.out = stdout}};
+    struct server s = {
+        .rank = {.fd = rank_fd}, .control = {.fd = control_fd}, .writer = {.out = stdout, .at_end = at_end}};
     struct bb_rank_header header;
     const void *payload;
     json_t *end;

@@ -24,7 +24,7 @@
  *   Returns     0, or a negative error after an error message if the final results could not be written
  * The caller owns both descriptors and sets the handling of signals.
  */
-int bb_results_serve(int rank_fd, int control_fd, json_t *opening) BB_MUST_CHECK;
+int bb_results_serve(int rank_fd, int control_fd, json_t *opening, bb_results_at_end *at_end) BB_MUST_CHECK;
 
 /*
  * Functions for the supervisor. Neither of them blocks: FINISH is the only message that the supervisor sends, so it

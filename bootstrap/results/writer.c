@@ -161,6 +161,8 @@ json_t *bb_results_end_json(const struct bb_results_end *end)
     for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++)
         if (texts[i][1] && *texts[i][1])
             (void)!json_object_set_new(fields, texts[i][0], bb_json_text(texts[i][1]));
+    if (end->lost)
+        (void)!json_object_set(fields, "lost_ranks", end->lost);
     return fields;
 }
 
@@ -171,6 +173,8 @@ static void set_end(struct bb_results_writer *w, int rc, json_t *end)
     if (w->foreign)
         return;
     (void)!set_fields(w, end);
+    if (rc < 0 && w->at_end)
+        w->at_end(w->document.root);
     bb_document_set_status(&w->document, final_status(rc, end));
 }
 

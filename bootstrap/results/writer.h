@@ -8,6 +8,7 @@
 
 #include "bootstrap/results/document.h"
 #include "bootstrap/results/flat_table.h"
+#include "bootstrap/results/results.h"
 
 /* Requests, and the JSON value that belongs to each of them. */
 enum bb_results_request {
@@ -28,6 +29,7 @@ struct bb_results_end {
     const char *phase;    /* what rank 0 did last, and what it waited for */
     const char *reason;   /* the error line */
     const char *nccl_ras; /* answer of NCCL's RAS after a hang */
+    json_t *lost;         /* list of the ranks that were lost, or did not arrive; borrowed. NULL: unknown */
 };
 
 /* bb_results_status - return the key "status" of a run that ended with rc: 0 or a negative error code. */
@@ -44,6 +46,7 @@ struct bb_results_writer {
     const char *path, *csv;      /* members of `settings` */
     bool foreign;                /* member of `settings` */
     struct bb_document document; /* the JSON; writes the file if `path` is a regular file */
+    bb_results_at_end *at_end;   /* completes a document that ends early; NULL: nothing does */
     json_t *rows;                /* list of all rows, filled only if there is a CSV target */
 };
 

@@ -335,7 +335,7 @@ static void close_others(int a, int b)
             close(fd);
 }
 
-pid_t bb_writer_start(int results_fd, json_t *opening, const sigset_t *mask, int *control_fd)
+pid_t bb_writer_start(int results_fd, const struct bb_rank_program *program, const sigset_t *mask, int *control_fd)
 {
     int ends[2];
     pid_t pid;
@@ -346,7 +346,7 @@ pid_t bb_writer_start(int results_fd, json_t *opening, const sigset_t *mask, int
     if (pid == 0) {
         close_others(results_fd, ends[1]);
         shield_from_launcher(mask);
-        _exit(bb_exit_code(bb_results_serve(results_fd, ends[1], opening)));
+        _exit(bb_exit_code(bb_results_serve(results_fd, ends[1], program->opening, program->at_end)));
     }
     close(ends[1]);
     if (pid < 0)

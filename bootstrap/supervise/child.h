@@ -45,6 +45,7 @@ struct bb_rank_program {
     char **argv;
     json_t
         *opening; /* opens the results of a run that fails before rank 0 opens them (bb_results_opening); NULL: none */
+    bb_results_at_end *at_end; /* of struct bb_results_head */
 };
 
 /* bb_rank_program_find - find busbar-rank in the folder of the program or in ../lib/busbar (installation). path: out.
@@ -75,7 +76,7 @@ void bb_child_read_stderr(struct bb_child *child);
 /* bb_writer_start - fork the process that writes the results (serve.h). results_fd: socket from which the new process
  * reads the rank's requests, -1: none; opening: as in struct bb_rank_program; mask: signal mask of the new process;
  * control_fd: out, socket to the new process. Returns the process id, or -1 if the process cannot be started. */
-pid_t bb_writer_start(int results_fd, json_t *opening, const sigset_t *mask, int *control_fd);
+pid_t bb_writer_start(int results_fd, const struct bb_rank_program *program, const sigset_t *mask, int *control_fd);
 
 /* bb_writer_rescue - kill the process `writer` unless it has `ended`, and complete its JSON file with the final status
  * (bb_results_rescue). A new process does this, because the disk may hang; waits limit_s seconds at most for it.

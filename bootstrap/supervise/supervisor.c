@@ -147,6 +147,7 @@ static struct bb_results_end describe_end(const struct bb_supervisor *s, char ph
     return (struct bb_results_end){.reason = reason,
                                    .phase = phase,
                                    .nccl_ras = s->ras,
+                                   .lost = s->lost,
                                    .ended_by =
                                        s->trouble.cause == BB_CAUSE_SIGNAL ? bb_signal_name(s->trouble.signal) : NULL};
 }
@@ -156,7 +157,7 @@ static bool start_writer(struct bb_supervisor *s)
 {
     int *rank_fd = &s->children[0].results_fd;
 
-    s->writer.pid = bb_writer_start(*rank_fd, s->program.opening, &s->mask, &s->writer.control.fd);
+    s->writer.pid = bb_writer_start(*rank_fd, &s->program, &s->mask, &s->writer.control.fd);
     if (*rank_fd >= 0)
         close(*rank_fd);
     *rank_fd = -1;
@@ -524,6 +525,7 @@ static void release(struct bb_supervisor *s)
         bb_child_release(&s->children[i]);
     bb_rank_receiver_release(&s->writer.control);
     free(s->writer.path);
+    json_decref(s->lost);
     free(s->children);
     free(s->job.hosts);
     free(s->job.node_of);
@@ -582,7 +584,8 @@ int bb_supervise(const char *command, const char *entry, double timeout_s, int r
                                       .entry = entry,
                                       .argc = argc,
                                       .argv = argv,
-                                      .opening = early_results(results, ranks, argc, argv)};
+                                      .opening = early_results(results, ranks, argc, argv),
+                                      .at_end = results ? results->at_end : NULL};
     int rc = bb_rank_program_find(command, program.path);
 
     bb_environment_warn();

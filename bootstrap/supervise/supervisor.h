@@ -101,6 +101,7 @@ struct bb_supervisor {
     bool joining;        /* a rank of this supervisor has requested the connection to the servers (BB_RANK_JOIN) */
     bool launched;       /* false: this is certainly the only process of the job */
     char line[BB_VERDICT_LINE];  /* error line of this supervisor; "": it prints none */
+    json_t *lost;                /* list of the ranks that the line names as lost or late; NULL: none */
     char ras[BB_RAS_TEXT];       /* answer of NCCL's RAS after a hang; "": none */
     char printed[BB_ERROR_TEXT]; /* error line that the first rank that failed has printed; "": none */
 };

@@ -67,9 +67,16 @@ static void add_rank(FILE *line, const struct bb_supervisor *s, int rank, const 
         fprintf(line, ", does not answer");
 }
 
+static void add_lost(struct bb_supervisor *s, int rank)
+{
+    if (!s->lost)
+        s->lost = json_array();
+    json_array_append_new(s->lost, json_integer(rank));
+}
+
 /* Adds the marked ranks to the line, those in a blocking call first, because the others may wait for them: up to NAMED_MAX
  * ranks with their details, then the number of further ranks. */
-static void add_ranks(FILE *line, const struct bb_supervisor *s, const bool *marked, const char *verb)
+static void add_ranks(FILE *line, struct bb_supervisor *s, const bool *marked, const char *verb)
 {
     int n = 0;
 
@@ -78,6 +85,7 @@ static void add_ranks(FILE *line, const struct bb_supervisor *s, const bool *mar
 
         if (!marked[r] || (s->star.peers[r].seen.called != 0) != (i < s->job.size))
             continue;
+        add_lost(s, r);
         if (n++ < NAMED_MAX) {
             fprintf(line, "%s", n > 1 ? "; " : "");
             add_rank(line, s, r, verb);
@@ -253,6 +261,7 @@ static void compose_lost(FILE *line, struct bb_supervisor *s)
         add_ranks(line, s, lost, "");
         return;
     }
+    add_lost(s, s->trouble.rank);
     fprintf(line, "rank %d (%s) is lost; ", s->trouble.rank, host_of(s, s->trouble.rank));
     add_seen(line, &seen);
     if (signal > 0 && signal < BB_SIGNALS_END)

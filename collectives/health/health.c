@@ -32,6 +32,7 @@ struct run {
     struct bb_soak soak[BB_SOAK_TESTS];
     struct bb_health_tables tables;
     struct bb_health_report report;
+    int test; /* enum bb_health_test that is being measured; -1: none */
 };
 
 /* ---- measurements ---- */
@@ -197,6 +198,15 @@ static int measure(void *arg, enum bb_health_test test, const int *partner, doub
     int rc;
 
     bb_world_reached(&r->session.world, "health %s", bb_health_tests[test].name);
+    if (!r->health.is_soak && (int)test != r->test) {
+        const int last = r->test;
+
+        r->test = (int)test;
+        if (r->session.world.rank == 0) {
+            bb_health_print_tests(&r->report, last, r->test);
+            TRY(bb_health_save_verdicts(&r->report, bb_health_tests[test].stage));
+        }
+    }
     bb_progress_show(&r->session.progress, "%s", bb_health_tests[test].name);
     rc = test <= BB_HEALTH_MEMORY  ? measure_kernels(r, test, values)
          : test <= BB_HEALTH_PEERS ? measure_copies(r, test, values)
@@ -206,7 +216,10 @@ static int measure(void *arg, enum bb_health_test test, const int *partner, doub
             values[i] = NAN;
     if (rc == 0 && r->set != &bb_health_set)
         bb_health_tables_keep(&r->tables, &r->health, test, partner, values);
-    return rc == 0 && r->session.world.rank == 0 && !r->health.is_soak ? save_values(r, test, partner, values) : rc;
+    if (rc == 0 && r->session.world.rank == 0 && !r->health.is_soak)
+        rc = save_values(r, test, partner, values);
+out:
+    return rc;
 }
 
 /* ---- the run ---- */
@@ -323,7 +336,7 @@ static int run_health(struct run *r, int argc, char **argv)
         r->report.soak = r->soak;
     }
     if (s->world.rank == 0)
-        rc = bb_health_finish(&r->report);
+        rc = bb_health_finish(&r->report, r->test);
     rc = bb_world_agree(&s->world, rc, "the verdicts");
 out:
     return rc;
@@ -342,7 +355,7 @@ static int release_shared(struct run *r)
 int bb_health_rank_main(const struct bb_opts *set, bb_forecast *forecast, int argc, char **argv)
 {
     const int bench = set != &bb_health_set; /* the command of `busbar bench` follows its name */
-    struct run r = {.set = set, .forecast = forecast};
+    struct run r = {.set = set, .forecast = forecast, .test = -1};
     int rc = bb_opts_read(set, &r.options, argc - bench, argv + bench), end_rc = 0;
 
     if (rc != 0)

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/param.h>
 
 static const char *host_of(const struct bb_health_report *r, int node)
 {
@@ -123,12 +124,13 @@ static int count_nodes(const struct bb_health *h, enum bb_health_level level)
     return n;
 }
 
-static void print_tests(const struct bb_health_report *r)
+void bb_health_print_tests(const struct bb_health_report *r, int first, int end)
 {
     FILE *out = r->session->out;
     const struct bb_health *h = r->health;
 
-    for (int test = 0; test < BB_HEALTH_TESTS; test++) {
+    bb_progress_clear(&r->session->progress);
+    for (int test = MAX(first, 0); test < end && out; test++) {
         const double median = h->median[test], expected = h->expected[test];
 
         if (isnan(median) && !bb_health_runs(h, (enum bb_health_test)test))
@@ -148,6 +150,8 @@ static void print_tests(const struct bb_health_report *r)
             fprintf(out, ", %d of %d nodes", bb_health_active(h), h->nodes);
         fprintf(out, "\n");
     }
+    if (out)
+        fflush(out);
 }
 
 static json_t *number_or_null(int value)
@@ -221,9 +225,13 @@ enum { DRAIN_REASON = 240, DRAIN_ITEM = 64 };
 /* Describes a finding about a node briefly: "NIC of GPU 2 at 50 %". */
 static const char *brief_text(const struct bb_health_finding *f, char text[DRAIN_ITEM])
 {
-    const char *test = bb_health_tests[f->test].name;
+    const char *test = f->test == BB_HEALTH_TESTS ? NULL : bb_health_tests[f->test].name;
     char gpu[32] = "";
 
+    if (!test) {
+        snprintf(text, DRAIN_ITEM, "%.60s", f->text);
+        return text;
+    }
     if (f->part != BB_HEALTH_A_NODE)
         snprintf(gpu, sizeof gpu, f->part == BB_HEALTH_A_NIC ? "NIC of GPU %d" : "GPU %d ", f->gpu);
     snprintf(text, DRAIN_ITEM, "%s%s at %.0f %%", gpu, f->part == BB_HEALTH_A_NIC ? "" : test,
@@ -338,15 +346,24 @@ static json_t *tests_json(const struct bb_health_report *r)
     return list;
 }
 
-int bb_health_finish(const struct bb_health_report *r)
+int bb_health_save_verdicts(const struct bb_health_report *r, const char *stage)
+{
+    if (!r->session->json)
+        return 0;
+    return bb_results_set_all(r->session->json,
+                              json_pack("{s:s?, s:s?, s:o, s:o, s:o, s:o}", "stage", stage, "expected_by",
+                                        r->source[0] ? r->source : NULL, "tests", tests_json(r), "soak", soak_json(r),
+                                        "verdicts", verdicts_json(r), "findings", findings_json(r)));
+}
+
+int bb_health_finish(const struct bb_health_report *r, int last)
 {
     struct bb_health *h = r->health;
     char part[256], reason[256], more[32] = "", *restricted = bb_json_restrictions(NULL, false);
     int rc = 0;
 
-    bb_progress_clear(&r->session->progress);
+    bb_health_print_tests(r, last, BB_HEALTH_TESTS);
     if (r->session->out) {
-        print_tests(r);
         print_soak(r);
         bb_health_tables_print(r->tables, h, r->options->common.full, r->session->out);
         print_findings(r);
@@ -357,11 +374,7 @@ int bb_health_finish(const struct bb_health_report *r)
         print_verdict(r);
         fflush(r->session->out);
     }
-    if (r->session->json)
-        TRY(bb_results_set_all(r->session->json,
-                               json_pack("{s:s?, s:o, s:o, s:o, s:o}", "expected_by", r->source[0] ? r->source : NULL,
-                                         "tests", tests_json(r), "soak", soak_json(r), "verdicts", verdicts_json(r),
-                                         "findings", findings_json(r))));
+    TRY(bb_health_save_verdicts(r, NULL));
     if (count_failed(h) > 1)
         snprintf(more, sizeof more, "; and %d more", count_failed(h) - 1);
     if (count_failed(h) > 0)

@@ -22,12 +22,17 @@ struct bb_health_report {
 /*
  * bb_health_print_head - print the machine and the planned seconds of each stage. Rank 0 only.
  * bb_health_save_row   - save one value of a measurement; partner: the node at the other end, -1: none. Rank 0 only.
- * bb_health_finish     - print and save the verdicts. Returns 0, or -BB_EBELOW after printing one error line if a part
+ * bb_health_save_verdicts - save the verdicts so far, which remain if the run ends early in this stage; NULL: all are done.
+ *                        Rank 0 only.
+ * bb_health_print_tests - print the medians of tests `first` to `end` - 1, when they have ended. Rank 0 only.
+ * bb_health_finish     - print and save the verdicts; last: the first test that is not printed yet. Returns 0, or -BB_EBELOW after printing one error line if a part
  *                        fails. Rank 0 only.
  */
 void bb_health_print_head(const struct bb_health_report *r);
 int bb_health_save_row(const struct bb_health_report *r, enum bb_health_test test, int node, int gpu, int partner,
                        double value) BB_MUST_CHECK;
-int bb_health_finish(const struct bb_health_report *r) BB_MUST_CHECK;
+int bb_health_save_verdicts(const struct bb_health_report *r, const char *stage) BB_MUST_CHECK;
+void bb_health_print_tests(const struct bb_health_report *r, int first, int end);
+int bb_health_finish(const struct bb_health_report *r, int last) BB_MUST_CHECK;
 
 #endif

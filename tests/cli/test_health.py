@@ -9,7 +9,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def health(busbar, tmp_path, *args, ranks, nodes, status=0, slow="", **env):
-    done = busbar.run("health", "--quick", *args, "--json", tmp_path / "r.json", ranks=ranks, mpirun=(),
+    done = busbar.run("health", "--quick", *args, "--json", tmp_path / "r.json", ranks=ranks,
                       env={"EMU_DATA": "off", "EMU_CLUSTER": "h100-sxm-ib", "EMU_NODES": str(nodes), "EMU_SLOW": slow, **env})
     assert done.returncode == status, done.stdout + done.stderr
     root = json.loads((tmp_path / "r.json").read_text())
@@ -204,12 +204,24 @@ def test_unknown_machine_compares_nodes_with_each_other(busbar, tmp_path):
     assert "all nodes together: all_reduce of all GPUs" in done.stderr
 
 
-def test_lost_rank_in_a_stage_ends_the_run_and_keeps_the_rows(busbar, tmp_path):
+@pytest.mark.parametrize("mpirun", [(), None])
+def test_node_that_is_lost_in_a_stage_fails(busbar, tmp_path, mpirun):
+    """The run ends, with the results and the findings of the stages before, in the text and in the JSON."""
     path = tmp_path / "r.json"
-    done = busbar.run("health", "--quick", "--json", path, ranks=4, env={"EMU_DATA": "off", "EMU_NODES": "2", "EMU_FAULT": "die:rank=3,call=2,name=ncclCommSplit"})
+    done = busbar.run("health", "--quick", "--json", path, ranks=8, mpirun=mpirun,
+                      env={"EMU_DATA": "off", "EMU_CLUSTER": "h100-sxm-ib", "EMU_NODES": "4", "EMU_SLOW": "rank=1:1.2",
+                           "EMU_FAULT": "die:rank=5,call=3,name=ncclCommSplit"})
     root = json.loads(path.read_text())
-    assert done.returncode == 4 and "rank 3" in done.stderr and "health all_reduce of GPU pairs" in done.stderr, done.stderr
-    assert {row["stage"] for row in root["results"]} == {"gpu", "copies", "node"} and root["status"] != "ok"
+    assert done.returncode == 4 and "rank 5" in done.stderr and "health all_reduce of GPU pairs" in done.stderr, done.stderr
+    assert {row["stage"] for row in root["results"]} == {"gpu", "copies", "node", "pairs"} and root["status"] == "timeout"
+    assert root["stage"] == "pairs" and root["lost_ranks"] == [5]
+    assert [v["level"] for v in root["verdicts"]] == ["warn", "ok", "fail", "ok"]
+    assert [(f["level"], f["stage"], f["node"]) for f in root["findings"]] == [("fail", "pairs", 2), ("warn", "gpu", 0)]
+    lines = done.stdout.splitlines()
+    assert any(line.startswith("# node   all_reduce in the node: median ") for line in lines), done.stdout
+    assert re.search("^fail +pairs +[^ ]+-node2: rank 5 was lost in stage pairs$", done.stdout, re.M)
+    assert re.search("^warn +gpu +[^ ]+-node0: GEMM .* of the peers' median", done.stdout, re.M)
+    assert lines[-1] == "# ENDED in stage pairs; try again without the nodes that were lost, such as srun --exclude=HOST"
 
 
 @pytest.mark.parametrize("nodes,minutes", [(128, 5), (1024, 15)])

@@ -11,7 +11,7 @@ from result_schemas import REFERENCE, STATS, documents, file_of, rows_of, sectio
 
 SCHEMAS = REFERENCE.parents[2] / "profiles" / "schemas"
 # require NVML, an invalid program, a shared GPU, a signal, a failed threshold
-HARDWARE = re.compile(r"results\[\]\.gpu\.|checks\.faults$|shared_gpu$|^ended_by$|^phase$|^reason$|^nccl_ras$|^below\[\]\.")
+HARDWARE = re.compile(r"results\[\]\.gpu\.|checks\.faults$|shared_gpu$|^ended_by$|^phase$|^reason$|^nccl_ras$|^lost_ranks$|^below\[\]\.")
 # compare has no ranks; only plans have --ops
 EMPTY = {"`busbar.compare/1`": "devices[].", "`busbar.compare/1`: several files": "devices[].", "`busbar.proxy/1`": "roles[].program"}
 H100 = REFERENCE.parents[2] / "profiles" / "clusters" / "h100-sxm-ib.json"

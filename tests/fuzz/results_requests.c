@@ -97,7 +97,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         send_frame(rank[1], control[1], line[i]);
     shutdown(rank[1], SHUT_WR);
     shutdown(control[1], SHUT_WR);
-    (void)!bb_results_serve(rank[0], control[0], NULL);
+    (void)!bb_results_serve(rank[0], control[0], NULL, NULL);
     check_json();
     remove_folder();
     for (int i = 0; i < 2; i++) {

@@ -66,7 +66,7 @@ static void start(struct writer *w)
         close(rank[0]);
         close(control[0]);
         alarm(20);
-        _exit(bb_exit_code(bb_results_serve(rank[1], control[1], NULL)));
+        _exit(bb_exit_code(bb_results_serve(rank[1], control[1], NULL, NULL)));
     }
     close(rank[1]);
     close(control[1]);

@@ -160,12 +160,16 @@ static json_t *name_overlap(const json_t *row)
     return json_sprintf("%s%s+%sgemm %s", counts[0], word_in(row, "collective"), counts[1], ctas);
 }
 
-/* Sets the name of a row, such as "all_reduce". Rows of p2p, comm, overlap and variants, and rows with a forced
+/* Sets the name of a row, such as "all_reduce". Rows of p2p, comm, overlap, copy and variants, and rows with a forced
  * algorithm, get a name composed of their distinguishing fields. The JSON tree of the file owns the name. */
 static int name_row(json_t *row, struct bb_timing *t, const struct place *at)
 {
+    const bool has_peer = json_is_integer(json_object_get(row, "peer"));
+    char peer[24] = "";
     json_t *name = NULL;
 
+    if (has_peer)
+        snprintf(peer, sizeof peer, "%lld", number_in(row, "peer"));
     if (json_object_get(row, "metric"))
         name = json_sprintf("%s %lld>%lld %s", word_in(row, "metric"), number_in(row, "from"), number_in(row, "to"),
                             word_in(row, "direction"));
@@ -176,6 +180,10 @@ static int name_row(json_t *row, struct bb_timing *t, const struct place *at)
         name = name_overlap(row);
     else if (json_object_get(row, "section"))
         name = name_kernel(row);
+    else if (json_object_get(row, "engine"))
+        name = json_sprintf("%s %lld%s%s %s %s %s%s", word_in(row, "link"), number_in(row, "rank"), has_peer ? ">" : "",
+                            peer, word_in(row, "direction"), word_in(row, "engine"), word_in(row, "memory"),
+                            json_is_true(json_object_get(row, "concurrent")) ? " at once" : "");
     else if (json_object_get(row, "variant"))
         name = json_sprintf("%s %s", word_in(row, "collective"), word_in(row, "variant"));
     else if (json_is_true(json_object_get(row, "forced")))
@@ -188,12 +196,12 @@ static int name_row(json_t *row, struct bb_timing *t, const struct place *at)
     return take_text(row, "collective", true, &t->what, at);
 }
 
-/* Reads the ranks that determine the time of a row of bench p2p or bench compute, with their hosts. */
+/* Reads the ranks that determine the time of a row of bench p2p, bench compute or bench copy, with their hosts. */
 static int take_ranks(const json_t *row, const json_t *devices, struct bb_timing *t, const struct place *at)
 {
-    static const char *const keys[2][2] = {{"from", "to"}, {"slowest_rank", NULL}};
+    static const char *const keys[3][2] = {{"from", "to"}, {"slowest_rank", NULL}, {"rank", "peer"}};
     const json_t *slowdown = json_object_get(row, "slowdown"), *same = json_object_get(row, "same_node");
-    const char *const *key = keys[json_is_number(slowdown)];
+    const char *const *key = keys[json_object_get(row, "engine") ? 2 : json_is_number(slowdown)];
     int rc = 0;
 
     t->ranks[0] = t->ranks[1] = -1;

@@ -25,8 +25,9 @@ struct run {
     struct bb_bench_copy_options options;
     struct bb_session session;
     struct bb_copies copies;
-    double *gbps[BB_COPIES]; /* [size][copies.gpus] */
-    double *of_gpu, *sorted; /* [size] rate of each GPU in the present kind of copy; scratch */
+    double *gbps[BB_COPIES];             /* [size][copies.gpus] */
+    struct bb_stats *time_us[BB_COPIES]; /* likewise */
+    double *of_gpu, *sorted;             /* [size] rate of each GPU in the present kind of copy; scratch */
     struct bb_copy_rates expected;
     char source[BB_COPY_SOURCE]; /* "": unknown machine */
     struct finding *findings;    /* slow GPUs, each in the kind of copy in which it is slowest, then slow pairs */
@@ -40,13 +41,14 @@ struct row {
     bool concurrent;
     long long bytes;
     int rank, gpu, peer;
+    struct bb_stats time_us;
     double gbps, expected_gbps;
 };
 
 #define JSON(name) BB_NAMED(struct row, name)
 static const struct bb_field row_fields[] = {
-    JSON(link), JSON(direction), JSON(engine), JSON(memory), JSON(concurrent),    JSON(bytes), JSON(rank),
-    JSON(host), JSON(gpu),       JSON(peer),   JSON(gbps),   JSON(expected_gbps), {0}};
+    JSON(link), JSON(direction), JSON(engine), JSON(memory),  JSON(concurrent), JSON(bytes),         JSON(rank),
+    JSON(host), JSON(gpu),       JSON(peer),   JSON(time_us), JSON(gbps),       JSON(expected_gbps), {0}};
 
 static double expected_of(const struct run *r, const struct bb_copy_case *k)
 {
@@ -74,6 +76,7 @@ static int save_copy(struct run *r, int id, int rank, int index)
                             rank,
                             r->session.devices[rank].ordinal,
                             bb_copy_has_peer(k) ? rank_at(r, rank, index) : -1,
+                            r->time_us[id][rank * r->copies.gpus + index],
                             r->gbps[id][rank * r->copies.gpus + index],
                             expected_of(r, k)};
 
@@ -362,7 +365,8 @@ static int run_copy(struct run *r, bb_forecast *forecast, int argc, char **argv)
     BB_NEW(r->sorted, s->world.size > r->copies.gpus ? s->world.size : r->copies.gpus);
     for (int id = 0; id < BB_COPIES; id++) {
         BB_NEW(r->gbps[id], s->world.size * r->copies.gpus);
-        TRY(bb_copies_measure(&r->copies, (enum bb_copy_id)id, r->gbps[id]));
+        BB_NEW(r->time_us[id], s->world.size * r->copies.gpus);
+        TRY(bb_copies_measure(&r->copies, (enum bb_copy_id)id, r->gbps[id], r->time_us[id]));
     }
     TRY(report(r));
     rc = check_max_slow(r);
@@ -380,8 +384,10 @@ int bb_bench_copy_run(bb_forecast *forecast, int argc, char **argv)
     rc = run_copy(&r, forecast, argc, argv);
     if (bb_session_ends_on_all_ranks(&r.session, rc))
         end_rc = bb_copies_release(&r.copies);
-    for (int id = 0; id < BB_COPIES; id++)
+    for (int id = 0; id < BB_COPIES; id++) {
         free(r.gbps[id]);
+        free(r.time_us[id]);
+    }
     free(r.of_gpu);
     free(r.sorted);
     free(r.findings);

@@ -5,7 +5,6 @@
 #include "collectives/copy/copy_measure.h"
 
 #include "bootstrap/base/alloc.h"
-#include "bootstrap/base/stats.h"
 #include "collectives/p2p/pair_schedule.h"
 #include "cuda/compute/layer_memory_kernels.h"
 #include "cuda/device/check.h"
@@ -211,26 +210,26 @@ out:
     return rc;
 }
 
-static int measure_here(const struct bb_copies *c, const struct bb_copy_case *k, char *far, double *gbps)
+/* time_us: out: of one copy, or of one in each direction. */
+static int measure_here(const struct bb_copies *c, const struct bb_copy_case *k, char *far, struct bb_stats *time_us)
 {
-    const double moved = (double)c->bytes * c->iterations * ((k->into ? 1 : 0) + (k->out ? 1 : 0));
-    struct bb_stats stats;
     double us;
-    int rc;
+    int rc = 0;
 
     if (c->warmup > 0)
         TRY(take_sample(c, k, far, c->warmup, &us));
-    for (int i = 0; i < c->repeats; i++)
-        TRY(take_sample(c, k, far, c->iterations, &c->samples[i]));
-    bb_stats_compute(c->samples, (size_t)c->repeats, &stats);
-    *gbps = stats.p50 > 0 ? moved / stats.p50 / 1e3 : NAN;
+    for (int i = 0; i < c->repeats; i++) {
+        TRY(take_sample(c, k, far, c->iterations, &us));
+        c->samples[i] = us / c->iterations;
+    }
+    bb_stats_compute(c->samples, (size_t)c->repeats, time_us);
 out:
     return rc;
 }
 
 /* ---- all GPUs, in turns ---- */
 
-static int measure_host(struct bb_copies *c, const struct bb_copy_case *k, double *own)
+static int measure_host(struct bb_copies *c, const struct bb_copy_case *k, struct bb_stats *own)
 {
     const bool is_pageable = strcmp(k->memory, "pageable") == 0;
     struct bb_world *w = &c->session->world;
@@ -250,7 +249,7 @@ out:
 }
 
 /* Each pair of a node has two turns, one of each GPU, or one in which both copy. */
-static int measure_peers(const struct bb_copies *c, const struct bb_copy_case *k, double *own)
+static int measure_peers(const struct bb_copies *c, const struct bb_copy_case *k, struct bb_stats *own)
 {
     const struct bb_pair_schedule pairs = {c->local, true}, most = {c->gpus, true};
     struct bb_world *w = &c->session->world;
@@ -270,21 +269,30 @@ out:
     return rc;
 }
 
-int bb_copies_measure(struct bb_copies *c, enum bb_copy_id id, double *gbps)
+int bb_copies_measure(struct bb_copies *c, enum bb_copy_id id, double *gbps, struct bb_stats *time_us)
 {
     const struct bb_copy_case *k = &bb_copy_cases[id];
-    double *own;
+    const double bytes = (double)c->bytes * ((k->into ? 1 : 0) + (k->out ? 1 : 0));
+    struct bb_world *w = &c->session->world;
+    const size_t n = (size_t)w->size * (size_t)c->gpus;
+    struct bb_stats *own, *all;
     int rc;
 
     BB_NEW(own, c->gpus);
+    BB_NEW(all, n);
     for (int i = 0; i < c->gpus; i++)
-        own[i] = NAN;
-    bb_world_reached(&c->session->world, "copies: %s", k->name);
+        bb_stats_compute(NULL, 0, &own[i]);
+    bb_world_reached(w, "copies: %s", k->name);
     bb_progress_show(&c->session->progress, "%s", k->name);
-    rc = bb_copy_has_peer(k) ? measure_peers(c, k, own) : measure_host(c, k, own);
-    if (rc == 0)
-        rc = bb_world_allgather(&c->session->world, own, gbps, (size_t)c->gpus * sizeof *own);
+    TRY(bb_copy_has_peer(k) ? measure_peers(c, k, own) : measure_host(c, k, own));
+    TRY(bb_world_allgather(w, own, all, (size_t)c->gpus * sizeof *own));
+    for (size_t i = 0; i < n; i++)
+        gbps[i] = all[i].p50 > 0 ? bytes / all[i].p50 / 1e3 : NAN;
+    if (time_us)
+        memcpy(time_us, all, n * sizeof *all);
     bb_progress_clear(&c->session->progress);
+out:
+    free(all);
     free(own);
     return rc;
 }

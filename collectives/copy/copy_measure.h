@@ -5,6 +5,7 @@
 #ifndef BB_COLLECTIVES_COPY_COPY_MEASURE_H
 #define BB_COLLECTIVES_COPY_COPY_MEASURE_H
 
+#include "bootstrap/base/stats.h"
 #include "collectives/session/session.h"
 
 #include <cuda_runtime_api.h>
@@ -78,8 +79,9 @@ int bb_copies_release(struct bb_copies *c) BB_MUST_CHECK;
  * bb_copies_measure - measure one kind of copy on all GPUs.
  *   gbps     out: [size][c->gpus] of each rank, with the GPU of that index on its node; copies with the host: at index 0. 1e9
  *            bytes/s, both directions together (peers: of the rank's own copies). NaN: not measured, or not possible
+ *   time_us  out: likewise, the time of one copy, or of one in each direction; NULL: not needed
  *   Returns  0, or a negative error code after printing an error
  */
-int bb_copies_measure(struct bb_copies *c, enum bb_copy_id id, double *gbps) BB_MUST_CHECK;
+int bb_copies_measure(struct bb_copies *c, enum bb_copy_id id, double *gbps, struct bb_stats *time_us) BB_MUST_CHECK;
 
 #endif

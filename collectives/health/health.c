@@ -66,7 +66,7 @@ static int measure_copies(struct run *r, enum bb_health_test test, double *value
     int rc;
 
     BB_NEW(gbps, w->size * gpus);
-    rc = bb_copies_measure(&r->copies, ids[test], gbps);
+    rc = bb_copies_measure(&r->copies, ids[test], gbps, NULL);
     for (int rank = 0; rc == 0 && rank < w->size; rank++) {
         double *value = &values[w->node_of[rank] * gpus + r->gpu_of[rank]];
 

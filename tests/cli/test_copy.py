@@ -1,5 +1,6 @@
 """busbar bench copy: rates follow the emulated links, planted slow links are named, GPUs that cannot access each other are counted."""
 import json
+import re
 
 import pytest
 
@@ -50,3 +51,12 @@ def test_gpus_without_access_are_counted(busbar, tmp_path):
     assert "# 1 pair of GPUs without access to each other's memory" in done.stdout
     root, _, _ = copy(busbar, tmp_path, "--size", "1M", "--expect", "none", ranks=2, EMU_DATA="on")
     assert len(root["results"]) == 9 * 2 + 5 * 2 and root["expected_by"] is None
+
+
+def test_compare_names_the_slower_gpu(busbar, tmp_path):
+    for name, slow in (("a", ""), ("b", "pcie1:0.5")):
+        copy(busbar, tmp_path, EMU_SLOW_LINKS=slow)
+        (tmp_path / "r.json").rename(tmp_path / f"{name}.json")
+    done = busbar.run("compare", tmp_path / "a.json", tmp_path / "b.json", "--threshold", "5", emulated=False)
+    assert done.returncode == 5 and "host 1 to_gpu copy pinned" in done.stdout
+    assert re.search(r"^# verdict: slower by more than 5 % .* rank 1 \(\S+\) is in 9 of 9 slower rows", done.stdout.splitlines()[-1]), done.stdout

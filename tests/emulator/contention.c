@@ -8,6 +8,7 @@
  * does. Where GPUs of several processes share NICs or uplinks, the processes share one timeline: there the operations
  * wait for their peers, and end at the times that the timeline computes.
  */
+#include "bootstrap/base/clock.h"
 #include "internal.h"
 #include "proxies/simulation/machine/fabric.h"
 #include "timeline/timeline.h"
@@ -15,7 +16,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { PATIENCE_S = 1, IDLE_CHECKS = 8 };
@@ -186,18 +186,10 @@ static _Thread_local struct {
     uint32_t returns; /* emu_timeline_returns at the last poll */
 } poll;
 
-static double seconds(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
 static void note_poll(void)
 {
     const uint32_t returns = emu_timeline_returns(contention.line);
-    const double now_s = seconds();
+    const double now_s = bb_now_s();
 
     if (poll.polls == 0 || poll.returns != returns) {
         poll.returns = returns;

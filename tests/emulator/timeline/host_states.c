@@ -4,6 +4,8 @@
  */
 #include "state.h"
 
+#include "bootstrap/base/clock.h"
+
 #include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
@@ -16,14 +18,6 @@
 #define SLEEP_S        0.25 /* longest sleep of a host without a wake-up */
 #define CHECK_PERIOD_S 0.5  /* shortest time between two checks of the hosts */
 
-static double seconds(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
 static void set_host(struct emu_timeline *t, int host, enum tl_host_state state)
 {
     struct tl_host *h = &t->hosts[host];
@@ -31,7 +25,7 @@ static void set_host(struct emu_timeline *t, int host, enum tl_host_state state)
     t->b->n_live += (state != TL_GONE) - (h->state != TL_GONE);
     t->b->n_away += (state == TL_AWAY) - (h->state == TL_AWAY);
     h->state = state;
-    h->active_s = seconds();
+    h->active_s = bb_now_s();
     t->bounds[host] = state == TL_RUNNING ? t->clocks[host] : INFINITY;
 }
 
@@ -155,7 +149,7 @@ void emu_timeline_remove_host(struct emu_timeline *t, int host)
 
 void emu_timeline_check_hosts(struct emu_timeline *t, double patience_s)
 {
-    const double now_s = seconds();
+    const double now_s = bb_now_s();
 
     if (now_s - t->b->checked_s < CHECK_PERIOD_S)
         return;

@@ -216,7 +216,7 @@ int bb_json_read_field(const json_t *object, const char *where, const struct bb_
     if (f->kind == BB_JSON_ANY)
         return 0;
     rc = bb_json_find_parent(object, where, f->key, &object, &key);
-    if (rc)
+    if (rc || (f->optional && !json_object_get(object, key)))
         return rc;
     if (key != f->key) { /* f->key is a dotted path such as "intra.gbps", and key is its last part "gbps"; error
                             messages then also contain the path of the inner object ("intra") */

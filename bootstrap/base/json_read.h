@@ -16,6 +16,7 @@
 #include "bootstrap/base/err.h"
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 
@@ -42,6 +43,7 @@ struct bb_json_field {
     size_t offset;
     double min, max; /* valid range of a number; enum bb_json_kind defines the meaning for each type */
     int n;           /* number of elements of a list (BB_JSON_NUMBERS, BB_JSON_COUNT_TOTALS) */
+    bool optional;   /* without the key, the field of the struct stays as it is */
 };
 
 #define BB_FIELD(dotted, what, where, ...)                                                                             \

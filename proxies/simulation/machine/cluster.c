@@ -52,7 +52,9 @@ static const struct bb_json_field fields[] = {INTEGER("gpus_per_node", gpus_per_
                                               BB_FIELD("achieved", BB_JSON_ANY, 0),
                                               BB_FIELD("nccl", BB_JSON_ANY, 0),
                                               BB_FIELD("nics_per_node", BB_JSON_ANY, 0),
-                                              BB_FIELD("pcie_gbps", BB_JSON_ANY, 0),
+                                              BB_FIELD("pcie_gbps", BB_JSON_NUMBER,
+                                                       offsetof(struct bb_cluster, pcie_gbps), .min = MIN_RATE,
+                                                       .max = MAX_RATE, .optional = true),
                                               BB_FIELD("sharing", BB_JSON_ANY, 0),
                                               BB_FIELD("host", BB_JSON_ANY, 0),
                                               BB_FIELD("fabric", BB_JSON_ANY, 0),
@@ -132,8 +134,8 @@ out:
 const char *const bb_nccl_algorithms[BB_NCCL_ALGORITHMS + 1] = {"ring", "tree",           "nvls",          "nvls_tree",
                                                                 "pat",  "collnet_direct", "collnet_chain", NULL};
 
-#define VARIANT_NUMBER(key, low, high)                                                                                 \
-    BB_FIELD(#key, BB_JSON_NUMBER, offsetof(struct bb_nccl_variant, key), .min = low, .max = high)
+#define VARIANT(key, kind, low, high, ...)                                                                             \
+    BB_FIELD(#key, kind, offsetof(struct bb_nccl_variant, key), .min = low, .max = high, __VA_ARGS__)
 
 static int reject_key(const char *name_or_path, const char *key, const struct bb_nccl_variant *variant, const char *of)
 {
@@ -141,48 +143,35 @@ static int reject_key(const char *name_or_path, const char *key, const struct bb
                   bb_nccl_algorithms[variant->algorithm], of);
 }
 
-/* Reads the optional keys chunk_us, channels and min_bytes of an NCCL algorithm with protocol. Without chunk_us, the modeled
- * bandwidth of NVLS does not depend on the message size. */
-static int read_chunks(const json_t *row, const char *name_or_path, struct bb_nccl_variant *variant)
+/* Rejects chunk_us and channels of an algorithm that does not use them. Without chunk_us, the modeled bandwidth of NVLS does
+ * not depend on the message size. */
+static int check_keys(const json_t *row, const char *name_or_path, const struct bb_nccl_variant *variant)
 {
-    static const struct bb_json_field chunk = VARIANT_NUMBER(chunk_us, 0, MAX_CHUNK_US),
-                                      channels = BB_FIELD("channels", BB_JSON_WHOLE,
-                                                          offsetof(struct bb_nccl_variant, channels), .min = 1,
-                                                          .max = MAX_CHANNELS),
-                                      min_bytes = BB_FIELD("min_bytes", BB_JSON_WHOLE,
-                                                           offsetof(struct bb_nccl_variant, min_bytes), .min = 1,
-                                                           .max = INT_MAX);
     const bool nvls = variant->algorithm == BB_NCCL_NVLS || variant->algorithm == BB_NCCL_NVLS_TREE;
-    int rc = 0;
 
-    if (json_object_get(row, "chunk_us"))
-        TRY(nvls ? bb_json_read_field(row, name_or_path, &chunk, variant)
-                 : reject_key(name_or_path, "chunk_us", variant, "'nvls' and 'nvls_tree'"));
-    if (json_object_get(row, "channels"))
-        TRY(nvls || variant->algorithm == BB_NCCL_RING
-                ? bb_json_read_field(row, name_or_path, &channels, variant)
-                : reject_key(name_or_path, "channels", variant, "'ring', 'nvls' and 'nvls_tree'"));
-    if (json_object_get(row, "min_bytes"))
-        TRY(bb_json_read_field(row, name_or_path, &min_bytes, variant));
-out:
-    return rc;
+    if (json_object_get(row, "chunk_us") && !nvls)
+        return reject_key(name_or_path, "chunk_us", variant, "'nvls' and 'nvls_tree'");
+    if (json_object_get(row, "channels") && !nvls && variant->algorithm != BB_NCCL_RING)
+        return reject_key(name_or_path, "channels", variant, "'ring', 'nvls' and 'nvls_tree'");
+    return 0;
 }
 
 static int read_variant(const json_t *row, const char *name_or_path, struct bb_nccl_variant *variant)
 {
-    static const struct bb_json_field variant_fields[] = {VARIANT_NUMBER(base_us, 0, MAX_US),
-                                                          VARIANT_NUMBER(intra_us, 0, MAX_US),
-                                                          VARIANT_NUMBER(inter_us, 0, MAX_US),
-                                                          VARIANT_NUMBER(gbps, MIN_RATE, MAX_RATE),
-                                                          VARIANT_NUMBER(nic, MIN_PART, MAX_PART),
-                                                          BB_FIELD("chunk_us", BB_JSON_ANY, 0),
-                                                          BB_FIELD("channels", BB_JSON_ANY, 0),
-                                                          BB_FIELD("algorithm", BB_JSON_ANY, 0),
-                                                          BB_FIELD("protocol", BB_JSON_ANY, 0),
-                                                          BB_FIELD("from", BB_JSON_ANY, 0),
-                                                          BB_FIELD("inter_from", BB_JSON_ANY, 0),
-                                                          BB_FIELD("min_bytes", BB_JSON_ANY, 0),
-                                                          {0}};
+    static const struct bb_json_field variant_fields[] = {
+        VARIANT(base_us, BB_JSON_NUMBER, 0, MAX_US),
+        VARIANT(intra_us, BB_JSON_NUMBER, 0, MAX_US),
+        VARIANT(inter_us, BB_JSON_NUMBER, 0, MAX_US),
+        VARIANT(gbps, BB_JSON_NUMBER, MIN_RATE, MAX_RATE),
+        VARIANT(nic, BB_JSON_NUMBER, MIN_PART, MAX_PART),
+        VARIANT(chunk_us, BB_JSON_NUMBER, 0, MAX_CHUNK_US, .optional = true),
+        VARIANT(channels, BB_JSON_WHOLE, 1, MAX_CHANNELS, .optional = true),
+        BB_FIELD("algorithm", BB_JSON_ANY, 0),
+        BB_FIELD("protocol", BB_JSON_ANY, 0),
+        BB_FIELD("from", BB_JSON_ANY, 0),
+        BB_FIELD("inter_from", BB_JSON_ANY, 0),
+        VARIANT(min_bytes, BB_JSON_WHOLE, 1, INT_MAX, .optional = true),
+        {0}};
     const char *algorithm, *protocol;
     int rc, index = 0;
 
@@ -195,8 +184,8 @@ static int read_variant(const json_t *row, const char *name_or_path, struct bb_n
     variant->algorithm = (enum bb_nccl_algorithm)index;
     snprintf(variant->protocol, sizeof(variant->protocol), "%s", protocol);
     TRY(bb_json_reject_unknown(row, name_or_path, variant_fields, ""));
+    TRY(check_keys(row, name_or_path, variant));
     TRY(bb_json_read(row, name_or_path, variant_fields, variant));
-    TRY(read_chunks(row, name_or_path, variant));
 out:
     return rc;
 }
@@ -285,7 +274,6 @@ out:
 
 static int read_profile(const json_t *root, const char *name_or_path, struct bb_cluster *cluster)
 {
-    static const struct bb_json_field pcie = RATE("pcie_gbps", pcie_gbps);
     const char *name, *doubtful = json_string_value(json_object_get(root, "doubtful"));
     int rc;
 
@@ -296,8 +284,6 @@ static int read_profile(const json_t *root, const char *name_or_path, struct bb_
              json_is_true(json_object_get(root, "emulated")) ? " (emulated)" : "",
              doubtful ? " (DOES NOT HOLD for " : "", doubtful ? doubtful : "", doubtful ? ")" : "");
     TRY(bb_json_read(root, name_or_path, fields, cluster));
-    if (json_object_get(root, "pcie_gbps"))
-        TRY(bb_json_read_field(root, name_or_path, &pcie, cluster));
     TRY(read_achieved(root, name_or_path, cluster));
     TRY(read_nccl(root, name_or_path, cluster));
     TRY(read_measured(root, name_or_path, cluster));

@@ -720,10 +720,11 @@ static void print_confirmed(const struct p2p *p, const struct matrix *m)
         return;
     bb_link_outliers_count(&links, slow, all);
     if (slow[0] + slow[1] < m->alone)
-        fprintf(p->session.out,
-                "# %s: %d of %d slow links are not slow alone: other pairs of their round share their NIC or network; "
-                "normal on an oversubscribed fabric, else suspect its uplinks\n",
-                label_of(m, label), m->alone - slow[0] - slow[1], m->alone);
+        fprintf(
+            p->session.out,
+            "# %s: %d of %d slow links are not slow alone: other pairs of their round share their NIC or network; "
+            "normal on an oversubscribed fabric, else suspect its uplinks: bench p2p --nodes names the leaf switch\n",
+            label_of(m, label), m->alone - slow[0] - slow[1], m->alone);
     if (m->alone < m->suspected)
         fprintf(
             p->session.out,

@@ -64,6 +64,12 @@ def test_leaf_switch_that_is_slow_while_all_pairs_run(busbar, tmp_path, leaves, 
         assert root["findings"][0]["other_node"] == 7 and root["findings"][0]["value"] < 0.55 * root["findings"][0]["expected"]
 
 
+def test_bench_p2p_of_nodes_names_the_leaf_switch(busbar, tmp_path, leaves):
+    done = busbar.run("bench", "p2p", "--nodes", ranks=24, env={"EMU_DATA": "off", "EMU_CLUSTER": str(leaves(1)), "EMU_NODES": "12",
+                                                                "EMU_SLOW": "link=leaf2:0.25"})
+    assert done.returncode == 5 and re.search("leaf switch of [^ ]+-node8 to [^ ]+-node11: ", done.stderr), done.stderr
+
+
 def test_expectation_is_that_of_the_nodes_that_are_left(busbar, tmp_path):
     root, found, done = health(busbar, tmp_path, ranks=12, nodes=6, status=5, slow="rank=2:1.4,rank=5:1.4,rank=7:1.4")
     tests = {test["test"]: test for test in root["tests"]}

@@ -13,6 +13,7 @@
 #include "collectives/measure/start_barrier_capacity.h"
 #include "collectives/measure/timing.h"
 
+#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -415,7 +416,8 @@ static struct bb_choice choice_of_device(const struct bb_device *d)
     struct bb_choice choice = {
         .kind = BB_CHOICE_COLLECTIVE, .algorithm = "DEVICE", .channels = d->ctas, .warps = BB_DEVICE_THREADS / 32};
 
-    snprintf(choice.protocol, sizeof choice.protocol, "%s", d->path == BB_DEVICE_MULTIMEM ? "MULTIMEM" : "LSA");
+    for (int i = 0; bb_device_paths[d->path - 1][i]; i++)
+        choice.protocol[i] = (char)toupper((unsigned char)bb_device_paths[d->path - 1][i]);
     return choice;
 }
 

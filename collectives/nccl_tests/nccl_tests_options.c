@@ -47,7 +47,7 @@ static const struct bb_opt own_rows[] = {
     OPT_INT(
         'D', "device_implementation", FIELD(device_kernel), "0", "N", 0, 4,
         "device API kernels (busbar's own), all_reduce and alltoall: 1: LSA, element by element; 2: LSA, 16 bytes at "
-        "a time; 4: multimem, all_reduce only; 0: none"),
+        "a time; 3 (alltoall): GIN; 4: multimem (all_reduce), GIN between and LSA within nodes (alltoall); 0: none"),
     OPT_SHARE_GPU(FIELD(bench.common.share_gpu)),
     OPT_QUIET(FIELD(bench.common.quiet)),
     {0},
@@ -268,11 +268,9 @@ static int choose_device(struct bb_nccl_tests_options *o, int kind)
         return 0;
     if (kind != BB_ALL_REDUCE && kind != BB_ALLTOALL)
         return bb_err(BB_EUSAGE, "-D %d: no device API kernel for %s, expected -D 0", d, bb_colls[kind].name);
-    if (d > 2 && kind == BB_ALLTOALL)
-        return bb_err(BB_EUSAGE, "-D %d: GIN kernels are not supported; try: -D 2", d);
-    if (d == 3)
+    if (d == 3 && kind == BB_ALL_REDUCE)
         return bb_err(BB_EUSAGE, "-D 3: multimem kernels that access elements one by one are not supported; try: -D 4");
-    o->bench.device = d == 4 ? "multimem" : "lsa";
+    o->bench.device = d <= 2 ? "lsa" : kind == BB_ALL_REDUCE ? "multimem" : d == 3 ? "gin" : "hybrid";
     o->bench.element_wise = d == 1;
     return 0;
 }

@@ -41,22 +41,23 @@ out:
 /* NCCL decides whether the library, the GPUs and their links support what the kernels need. */
 static int create(struct bb_device *d, struct bb_comm *comm)
 {
-    const bool multimem = d->path == BB_DEVICE_MULTIMEM;
+    const bool over_gin = d->path == BB_DEVICE_GIN || d->path == BB_DEVICE_HYBRID;
     ncclDevCommCreate_fn *function;
     ncclResult_t result;
     int lsa_ranks, rc;
 
     *(void **)&function = bb_nccl_symbol("ncclDevCommCreate");
-    result = bb_device_comm_new(function, comm->nccl, d->ctas, multimem, &d->comm, &lsa_ranks);
+    result = bb_device_comm_new(function, comm->nccl, d->ctas, d->path, &d->comm, &lsa_ranks);
     TRY(bb_comm_poll(comm, "ncclDevCommCreate"));
     if (!d->comm) {
-        refuse(d, "built with an NCCL header that has no device API; try: a build with the header of NCCL 2.30.7");
+        refuse(d, "built with an NCCL header that has no %s; try: a build with the header of NCCL 2.30.7",
+               over_gin ? "GIN of this form" : "device API");
     } else if (result != ncclSuccess) {
         free(d->comm);
         d->comm = NULL;
-        refuse(d, "NCCL creates no communicator for %s kernels: %s", multimem ? "multimem" : "lsa",
+        refuse(d, "NCCL creates no communicator for %s kernels: %s", bb_device_paths[d->path - 1],
                ncclGetLastError(comm->nccl));
-    } else if (lsa_ranks < comm->size) {
+    } else if (!over_gin && lsa_ranks < comm->size) {
         refuse(d, "each GPU must be able to access the memory of all %d ranks (LSA team), but a team has only %d",
                comm->size, lsa_ranks);
     }
@@ -71,8 +72,7 @@ int bb_device_open(struct bb_device *d, struct bb_comm *comm)
     TRY(check_versions(d));
     if (!d->why[0])
         TRY(BB_GUARDED(comm->world, "ncclDevCommCreate", create(d, comm)));
-    if (!d->why[0])
-        rc = bb_world_agree(comm->world, bb_device_kernels_load(), "loading the kernels");
+    rc = bb_world_agree(comm->world, d->why[0] ? 0 : bb_device_kernels_load(), "loading the kernels");
 out:
     return rc;
 }

@@ -59,12 +59,12 @@ const char *bb_device_properties(const struct bb_comm *comm, char text[BB_DEVICE
 
 /*
  * bb_device_comm_new - allocate a device communicator and create it with NCCL's `create`, with a barrier per CTA.
- *   multimem   whether the kernels use multicast memory
- *   out        device communicator, which free() releases; NULL: the header has no device API
+ *   path       what the kernels use
+ *   out        device communicator, which free() releases; NULL: the header does not support the path
  *   lsa_ranks  out: number of ranks whose memory this rank can access
  */
-ncclResult_t bb_device_comm_new(ncclDevCommCreate_fn *create, ncclComm_t comm, int ctas, bool multimem, void **out,
-                                int *lsa_ranks);
+ncclResult_t bb_device_comm_new(ncclDevCommCreate_fn *create, ncclComm_t comm, int ctas, enum bb_device_path path,
+                                void **out, int *lsa_ranks);
 
 int bb_device_kernels_load(void) BB_MUST_CHECK;
 int bb_device_kernel_launch(const struct bb_device *d, enum bb_coll_kind kind, size_t send, size_t recv, size_t count,

@@ -10,6 +10,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* GIN: the layout of NCCL's structs changed up to 2.30.7, whose kernels run with later versions. */
+#define BB_DEVICE_HAS_GIN (NCCL_VERSION_CODE >= 23007)
+
 struct bb_device_args {
     ncclDevComm comm;
     ncclWindow_t window; /* contains the send and the receive buffer */

@@ -10,19 +10,28 @@
 
 #include "collectives/ops/device_kernels.cuh"
 
-ncclResult_t bb_device_comm_new(ncclDevCommCreate_fn *create, ncclComm_t comm, int ctas, bool multimem, void **out,
-                                int *lsa_ranks)
+ncclResult_t bb_device_comm_new(ncclDevCommCreate_fn *create, ncclComm_t comm, int ctas, enum bb_device_path path,
+                                void **out, int *lsa_ranks)
 {
 #ifdef NCCL_DEV_COMM_REQUIREMENTS_INITIALIZER
     ncclDevCommRequirements requirements = NCCL_DEV_COMM_REQUIREMENTS_INITIALIZER;
 #else
     ncclDevCommRequirements requirements = {};
 #endif
-    ncclDevComm *made = static_cast<ncclDevComm *>(calloc(1, sizeof *made));
+    const bool over_gin = path == BB_DEVICE_GIN || path == BB_DEVICE_HYBRID;
+    const bool supported = BB_DEVICE_HAS_GIN || !over_gin;
+    ncclDevComm *made = supported ? static_cast<ncclDevComm *>(calloc(1, sizeof *made)) : NULL;
     ncclResult_t result = made ? ncclSuccess : ncclSystemError;
 
-    requirements.lsaBarrierCount = ctas;
-    requirements.lsaMultimem = multimem;
+    requirements.lsaBarrierCount = over_gin ? 0 : ctas;
+    requirements.lsaMultimem = path == BB_DEVICE_MULTIMEM;
+#if BB_DEVICE_HAS_GIN
+    if (over_gin) {
+        requirements.ginConnectionType = NCCL_GIN_CONNECTION_FULL;
+        requirements.ginSignalCount = ctas;
+        *(path == BB_DEVICE_GIN ? &requirements.worldGinBarrierCount : &requirements.barrierCount) = ctas;
+    }
+#endif
     if (made)
         result = create(comm, &requirements, made);
     *lsa_ranks = result == ncclSuccess ? made->lsaSize : 0;
@@ -36,6 +45,10 @@ int bb_device_kernels_load(void)
         (const void *)bb_lsa_all_reduce_kernel,
         (const void *)bb_multimem_all_reduce_kernel,
         (const void *)bb_lsa_alltoall_kernel,
+#if BB_DEVICE_HAS_GIN
+        (const void *)bb_gin_alltoall_kernel,
+        (const void *)bb_hybrid_alltoall_kernel,
+#endif
     };
 
     return bb_kernel_table_load(kernels, sizeof kernels / sizeof *kernels);
@@ -48,7 +61,14 @@ int bb_device_kernel_launch(const struct bb_device *d, enum bb_coll_kind kind, s
     const struct bb_device_args args = {
         *comm, static_cast<ncclWindow_t>(d->window), send, recv, count, dtype, bb_dtypes[dtype].bytes, d->element_wise};
 
-    if (kind == BB_ALLTOALL)
+#if BB_DEVICE_HAS_GIN
+    if (d->path == BB_DEVICE_GIN)
+        bb_gin_alltoall_kernel<<<d->ctas, BB_DEVICE_THREADS, 0, stream>>>(args);
+    else if (d->path == BB_DEVICE_HYBRID)
+        bb_hybrid_alltoall_kernel<<<d->ctas, BB_DEVICE_THREADS, 0, stream>>>(args);
+    else
+#endif
+        if (kind == BB_ALLTOALL)
         bb_lsa_alltoall_kernel<<<d->ctas, BB_DEVICE_THREADS, 0, stream>>>(args);
     else if (d->path == BB_DEVICE_MULTIMEM)
         bb_multimem_all_reduce_kernel<<<d->ctas, BB_DEVICE_THREADS, 0, stream>>>(args);
@@ -57,7 +77,8 @@ int bb_device_kernel_launch(const struct bb_device *d, enum bb_coll_kind kind, s
     return BB_CUDA(cudaGetLastError());
 }
 #else
-ncclResult_t bb_device_comm_new(ncclDevCommCreate_fn *, ncclComm_t, int, bool, void **out, int *lsa_ranks)
+ncclResult_t bb_device_comm_new(ncclDevCommCreate_fn *, ncclComm_t, int, enum bb_device_path, void **out,
+                                int *lsa_ranks)
 {
     *out = NULL;
     *lsa_ranks = 0;

@@ -1,6 +1,6 @@
 /*
  * device_kernels.cuh - collectives as kernels on NCCL's device API: all_reduce and alltoall over load and store accesses
- * to the memory of all ranks (LSA), and all_reduce over multicast memory (multimem). Only device_kernels.cu launches
+ * to the memory of all ranks (LSA), all_reduce over multicast memory (multimem), and alltoall over the network (GIN). Only device_kernels.cu launches
  * them. The GPU emulator compiles this same source and NCCL's headers for the CPU (tests/emulator/kernels).
  *
  * CTA i of all ranks meets at the entry barrier i, after which all send buffers are valid and all receive buffers may be
@@ -220,14 +220,16 @@ extern "C" __global__ void __launch_bounds__(BB_DEVICE_THREADS)
 }
 
 /* Copies n values of type V from slice `to` of this rank's send buffer to slice `rank` of the receive buffer of rank
- * `to`, both at an offset from the begin of the slice. */
+ * `to` of the node, both at an offset from the begin of the slice. */
 template <typename V>
 static __device__ void copy_to(const struct bb_device_args &a, const struct bb_peers &recv, int to, size_t offset,
                                size_t n)
 {
     const size_t slice = a.count * a.element_bytes;
-    const V *from = static_cast<const V *>(ncclGetLocalPointer(a.window, a.send + (size_t)to * slice + offset));
-    V *dest = at_peer<V>(recv, to, (size_t)a.comm.lsaRank * slice + offset);
+    const size_t first = (size_t)(a.comm.rank - a.comm.lsaRank);
+    const V *from =
+        static_cast<const V *>(ncclGetLocalPointer(a.window, a.send + (first + (size_t)to) * slice + offset));
+    V *dest = at_peer<V>(recv, to, (size_t)a.comm.rank * slice + offset);
 
     for (size_t i = thread_of_rank(); i < n; i += threads_of_rank())
         dest[i] = from[i];
@@ -248,10 +250,8 @@ template <typename T> static __device__ void copy_slices(const struct bb_device_
     }
 }
 
-extern "C" __global__ void __launch_bounds__(BB_DEVICE_THREADS)
-    bb_lsa_alltoall_kernel(const __grid_constant__ struct bb_device_args a)
+static __device__ void copy_all_slices(const struct bb_device_args &a)
 {
-    meet(a, false);
     switch (a.element_bytes) {
     case 1:
         copy_slices<uint8_t>(a);
@@ -268,7 +268,76 @@ extern "C" __global__ void __launch_bounds__(BB_DEVICE_THREADS)
     default:
         break;
     }
+}
+
+extern "C" __global__ void __launch_bounds__(BB_DEVICE_THREADS)
+    bb_lsa_alltoall_kernel(const __grid_constant__ struct bb_device_args a)
+{
+    meet(a, false);
+    copy_all_slices(a);
     meet(a, false);
 }
+
+#if BB_DEVICE_HAS_GIN
+/* Whether GIN carries the slice between this rank and another one: with HYBRID only to other nodes. */
+template <bool HYBRID> static __device__ bool is_over_gin(const struct bb_device_args &a, int rank)
+{
+    const int of_node = rank - a.comm.rank + a.comm.lsaRank;
+
+    return !HYBRID || of_node < 0 || of_node >= a.comm.lsaSize;
+}
+
+/* This CTA exchanges slices with the ranks at distances blockIdx.x, blockIdx.x + gridDim.x, ... after and before this
+ * rank. Puts the slices, and returns how many slices of other ranks come to this CTA. */
+template <bool HYBRID> static __device__ uint64_t put_slices(const struct bb_device_args &a, const ncclGin &gin)
+{
+    const size_t slice = a.count * a.element_bytes;
+    const int ranks = a.comm.nRanks, rank = a.comm.rank;
+    uint64_t comes = 0;
+
+    for (int i = blockIdx.x; i < ranks; i += gridDim.x) {
+        const int to = (rank + i) % ranks, from = (rank - i + ranks) % ranks;
+
+        comes += is_over_gin<HYBRID>(a, from);
+        if (is_over_gin<HYBRID>(a, to) && i / gridDim.x % blockDim.x == threadIdx.x)
+            gin.put(ncclTeamWorld(a.comm), to, a.window, a.recv + (size_t)rank * slice, a.window,
+                    a.send + (size_t)to * slice, slice, ncclGin_WeakSignalInc{blockIdx.x});
+    }
+    return comes;
+}
+
+/* Waits for the slices, and until the network has read the send buffer. The signals only grow, so the wait is for their
+ * number before the entry barrier and what comes after it. */
+static __device__ void finish_slices(const ncclGin &gin, uint64_t before, uint64_t comes)
+{
+    gin.waitSignal(ncclCoopCta(), blockIdx.x, before + comes);
+    gin.flush(ncclCoopCta());
+}
+
+extern "C" __global__ void __launch_bounds__(BB_DEVICE_THREADS)
+    bb_gin_alltoall_kernel(const __grid_constant__ struct bb_device_args a)
+{
+    const ncclGin gin(a.comm, blockIdx.x % a.comm.ginContextCount);
+    const uint64_t before = gin.readSignal(blockIdx.x);
+    ncclGinBarrierSession<ncclCoopCta> barrier(ncclCoopCta(), gin, ncclTeamTagWorld(), blockIdx.x);
+
+    barrier.sync(ncclCoopCta(), cuda::memory_order_acq_rel, ncclGinFenceLevel::None);
+    finish_slices(gin, before, put_slices<false>(a, gin));
+}
+
+extern "C" __global__ void __launch_bounds__(BB_DEVICE_THREADS)
+    bb_hybrid_alltoall_kernel(const __grid_constant__ struct bb_device_args a)
+{
+    const ncclGin gin(a.comm, blockIdx.x % a.comm.ginContextCount);
+    const uint64_t before = gin.readSignal(blockIdx.x);
+    ncclBarrierSession<ncclCoopCta> barrier(ncclCoopCta(), ncclTeamTagWorld(), gin, blockIdx.x);
+
+    barrier.sync(ncclCoopCta(), cuda::memory_order_acq_rel, ncclGinFenceLevel::None);
+    const uint64_t comes = put_slices<true>(a, gin);
+    copy_all_slices(a);
+    finish_slices(gin, before, comes);
+    barrier.lsaBarrier().sync(ncclCoopCta(), cuda::memory_order_acq_rel);
+}
+#endif
 
 #endif

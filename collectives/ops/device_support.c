@@ -6,13 +6,14 @@
 
 #include <string.h>
 
-const char *const bb_device_paths[] = {"lsa", "multimem", NULL};
+const char *const bb_device_paths[] = {"lsa", "multimem", "gin", "hybrid", NULL};
 
 enum bb_device_path bb_device_path_of(const char *name)
 {
-    if (!name)
-        return BB_DEVICE_NONE;
-    return strcmp(name, bb_device_paths[0]) == 0 ? BB_DEVICE_LSA : BB_DEVICE_MULTIMEM;
+    for (int i = 0; name && bb_device_paths[i]; i++)
+        if (strcmp(name, bb_device_paths[i]) == 0)
+            return (enum bb_device_path)(i + 1);
+    return BB_DEVICE_NONE;
 }
 
 /* PTX multimem adds no 8-bit types before compute capability 10.0. */
@@ -23,13 +24,16 @@ static bool adds_multimem(int dtype)
 
 int bb_device_check(const char *path, int kind, int dtype, int redop)
 {
-    const bool multimem = bb_device_path_of(path) == BB_DEVICE_MULTIMEM;
+    const enum bb_device_path way = bb_device_path_of(path);
+    const bool multimem = way == BB_DEVICE_MULTIMEM;
 
     if (kind != BB_ALL_REDUCE && kind != BB_ALLTOALL)
         return bb_err(BB_EUSAGE, "--device %s: no kernel for %s, expected all_reduce or alltoall", path,
                       bb_colls[kind].name);
     if (multimem && kind != BB_ALL_REDUCE)
         return bb_err(BB_EUSAGE, "--device multimem: no kernel for %s; try: --device lsa", bb_colls[kind].name);
+    if (kind != BB_ALLTOALL && (way == BB_DEVICE_GIN || way == BB_DEVICE_HYBRID))
+        return bb_err(BB_EUSAGE, "--device %s: no kernel for %s, expected alltoall", path, bb_colls[kind].name);
     if (kind == BB_ALL_REDUCE && redop != BB_SUM)
         return bb_err(BB_EUSAGE, "--device %s: the kernels only add; omit -o %s", path, bb_redops[redop].name);
     if (multimem && !adds_multimem(dtype))

@@ -9,9 +9,10 @@ extern "C" {
 /* Threads of a CTA, and default number of CTAs, as in nccl-tests. */
 enum { BB_DEVICE_THREADS = 512, BB_DEVICE_CTAS = 16 };
 
-/* How a kernel accesses the memory of the other ranks: by loads and stores (LSA: load/store accessible), or by multicast
- * memory, where the NVLink switch adds and distributes. */
-enum bb_device_path { BB_DEVICE_NONE, BB_DEVICE_LSA, BB_DEVICE_MULTIMEM };
+/* How a kernel accesses the memory of the other ranks: by loads and stores (LSA: load/store accessible), by multicast
+ * memory, where the NVLink switch adds and distributes, by the network (GIN: GPU-initiated networking), or by loads and
+ * stores within the node and by GIN between nodes. */
+enum bb_device_path { BB_DEVICE_NONE, BB_DEVICE_LSA, BB_DEVICE_MULTIMEM, BB_DEVICE_GIN, BB_DEVICE_HYBRID };
 
 extern const char *const bb_device_paths[]; /* names of the paths from BB_DEVICE_LSA on; ends with NULL */
 

@@ -1,8 +1,11 @@
 """busbar bench --device: busbar's own kernels on NCCL's device API. The emulated GPUs run the kernels' source with NCCL's device headers, and the
 ranks load and store each other's memory, so a result is right only if the kernels are. The times are computed by hand."""
+import pathlib
 import re
 
 import pytest
+
+from test_real_nccl import cached
 
 SMALL = ["-n", "2", "-w", "1", "--repeats", "2", "-V", "2"]
 MULTICAST = {"EMU_MULTICAST_MIB": "2"}
@@ -52,6 +55,56 @@ def test_ranks_that_busbar_forks(busbar):
 def test_nccl_before_2_29_reports_nothing(busbar):
     done = busbar.run("bench", "all_reduce", "-g", "2", "--sizes", "8", "--full", env={"EMU_NCCL_WINDOW": "28", "EMU_DATA": "off"})
     assert done.returncode == 0 and "# device API" not in done.stdout
+
+
+def header_has_gin():
+    code = dict(re.findall(r"#define NCCL_(MAJOR|MINOR|PATCH) +(\d+)", pathlib.Path(cached("NCCL_INCLUDE_DIR"), "nccl.h").read_text()))
+    return (int(code["MAJOR"]), int(code["MINOR"]), int(code["PATCH"])) >= (2, 30, 7)
+
+
+needs_gin = pytest.mark.skipif(not header_has_gin(), reason="requires a build with the header of NCCL 2.30.7 or newer")
+INTER_US, INTER_GBPS = 10, 25
+
+
+@needs_gin
+@pytest.mark.parametrize("nodes", [1, 2, 4])
+@pytest.mark.parametrize("device", ["gin", "hybrid"])
+def test_alltoall_over_an_adverse_network(busbar, tmp_path, device, nodes):
+    """The proxies delay each request and complete the last ones first."""
+    run = busbar.json("bench", "alltoall", "--device", device, *SMALL, "-V", "3", "--sizes", "1000,48K", ranks=4, tmp_path=tmp_path,
+                      env={"EMU_GIN": "late", "EMU_NODES": str(nodes)})
+    for row in run["results"]:
+        slice_gb, per_node = row["bytes"] / 4e9, 4 // nodes
+        expected = {"gin": KERNEL_US + 2 * INTER_US + 3 * slice_gb / INTER_GBPS * 1e6,
+                    "hybrid": kernel_us(0) + 2 * INTER_US + 1e6 * max((4 - per_node) * slice_gb / INTER_GBPS, (per_node - 1) * slice_gb / GBPS)}
+        assert row["wrong"] == 0 and (row["algorithm"], row["protocol"], row["channels"]) == ("DEVICE", device.upper(), 3)
+        assert row["time_us"]["p50"] == pytest.approx(expected[device], abs=0.01)
+
+
+@needs_gin
+def test_gin_of_nccl_tests(busbar):
+    for number, device in ((3, "gin"), (4, "hybrid")):
+        done = busbar.run("alltoall_perf", "-g", "2", "-D", number, "-V", "2", "-R", "2", "-b", "1000", "-e", "1000", "-n", "2",
+                          env={"EMU_GIN": "on", "EMU_NODES": "2"})
+        assert done.returncode == 0 and re.search(r"^# Out of bounds values : 0 OK", done.stdout, re.M), done.stderr
+
+
+@needs_gin
+@pytest.mark.parametrize("device,env,message", [
+    ("gin", {}, "--device: NCCL creates no communicator for gin kernels: DevCommCreate : GIN is not supported on this system"),
+    ("hybrid", {"EMU_NODES": "2"}, "--device requires symmetric windows (-R 2): the ranks are on several nodes"),
+    ("lsa", {"EMU_NODES": "2", "EMU_GIN": "on"}, "--device: each GPU must be able to access the memory of all 2 ranks (LSA team), but a team has only 1")])
+def test_refuses_gin_without_support(busbar, device, env, message):
+    done = busbar.run("bench", "alltoall", "--device", device, *SMALL, "--sizes", "1000", ranks=2, env=env)
+    assert done.returncode == 2 and done.stderr == f"busbar: {message}\n"
+
+
+def test_gin_requires_its_header(busbar):
+    if header_has_gin():
+        pytest.skip("the header has GIN")
+    done = busbar.run("bench", "alltoall", "--device", "gin", *SMALL, "--sizes", "1000", ranks=2)
+    assert done.returncode == 2
+    assert done.stderr == "busbar: --device: built with an NCCL header that has no GIN of this form; try: a build with the header of NCCL 2.30.7\n"
 
 
 @pytest.mark.parametrize("coll,number,device", [("all_reduce", 1, "element by element"), ("all_reduce", 2, "threads"), ("all_reduce", 4, "multimem"),

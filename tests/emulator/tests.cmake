@@ -27,12 +27,19 @@ bb_unit_test(NAME test_emu_hosts SOURCES test_hosts.c hosts.c job.c LIBS emu_fak
 set_tests_properties(test_emu_hosts PROPERTIES ENVIRONMENT ASAN_OPTIONS=detect_leaks=0:exitcode=99)
 set_target_properties(test_emu_hosts PROPERTIES ENABLE_EXPORTS ON) # hosts.c looks up functions of the program by name
 bb_unit_test(NAME test_host_gpu SOURCES kernels/test_host_gpu.cpp LIBS host_gpu emu_test_child)
+set(device_tests "")
 if(NCCL_VERSION VERSION_GREATER_EQUAL 2.28.9 AND NCCL_VERSION VERSION_LESS 2.33)
-  bb_unit_test(NAME test_device_kernels SOURCES kernels/test_device_kernels.cpp nccl/device_structs.cpp LIBS host_gpu emu_flags)
-  target_include_directories(test_device_kernels BEFORE PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/kernels/device_api ${NCCL_INCLUDE_DIR}
-                             ${CMAKE_CURRENT_SOURCE_DIR}/nccl)
-  target_compile_options(test_device_kernels PRIVATE -Wno-unknown-pragmas -Wno-unused-function)
+  list(APPEND device_tests test_device_kernels)
 endif()
+if(NCCL_VERSION VERSION_GREATER_EQUAL 2.30.7 AND NCCL_VERSION VERSION_LESS 2.33)
+  list(APPEND device_tests test_gin_kernels)
+endif()
+foreach(test ${device_tests})
+  bb_unit_test(NAME ${test} SOURCES kernels/${test}.cpp nccl/device_structs.cpp nccl/device_gin.cpp LIBS host_gpu emu_test_child emu_flags)
+  target_include_directories(${test} BEFORE PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/kernels/device_api ${NCCL_INCLUDE_DIR}
+                             ${CMAKE_CURRENT_SOURCE_DIR}/nccl)
+  target_compile_options(${test} PRIVATE -Wno-unknown-pragmas -Wno-unused-function)
+endforeach()
 bb_unit_test(NAME test_kernel_sources SOURCES kernels/test_kernel_sources.c LIBS busbar_kernels emu_cudart m EMULATED)
 target_compile_definitions(test_emu_system PRIVATE TEST_PROFILE="${CMAKE_CURRENT_SOURCE_DIR}/test_profile.json"
                            DEFAULT_PROFILE="${CMAKE_CURRENT_SOURCE_DIR}/../../profiles/clusters/emulated-default.json")

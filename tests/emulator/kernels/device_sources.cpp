@@ -82,6 +82,29 @@ static double lsa_alltoall_ns(const struct emu_launch *l, const struct emu_profi
     return lasts_ns(p, bytes_of(l, other_ranks(l)));
 }
 
+#if BB_DEVICE_HAS_GIN
+/* A barrier and the last message over the network; each rank sends a slice to each other rank. */
+static double gin_alltoall_ns(const struct emu_launch *l, const struct emu_profile *p)
+{
+    const struct bb_link *link = &emu_machine()->inter;
+    const int others = EMU_ARG(l, 0, struct bb_device_args).comm.nRanks - 1;
+
+    return 1e3 * (p->kernel_us + 2 * link->latency_us) + bytes_of(l, others) / link->gbps;
+}
+
+/* In addition two barriers within the node, whose slices are faster than those of the network. */
+static double hybrid_alltoall_ns(const struct emu_launch *l, const struct emu_profile *p)
+{
+    const struct bb_cluster *m = emu_machine();
+    const ncclDevComm *comm = &EMU_ARG(l, 0, struct bb_device_args).comm;
+
+    return 1e3 * (p->kernel_us + 2 * m->intra.latency_us + 2 * m->inter.latency_us) +
+           fmax(bytes_of(l, comm->nRanks - comm->lsaSize) / m->inter.gbps,
+                bytes_of(l, comm->lsaSize - 1) / m->intra.gbps);
+}
+
+#endif
+
 #define TWIN(name, ns)                                                                                                 \
     {                                                                                                                  \
 #name, 1, {sizeof(struct bb_device_args) }, [](struct emu_launch * l) { run<name>(l, #name); }, ns, false,     \
@@ -93,6 +116,10 @@ const struct emu_twin *device_twins(size_t *n)
         TWIN(bb_lsa_all_reduce_kernel, lsa_all_reduce_ns),
         TWIN(bb_multimem_all_reduce_kernel, multimem_all_reduce_ns),
         TWIN(bb_lsa_alltoall_kernel, lsa_alltoall_ns),
+#if BB_DEVICE_HAS_GIN
+        TWIN(bb_gin_alltoall_kernel, gin_alltoall_ns),
+        TWIN(bb_hybrid_alltoall_kernel, hybrid_alltoall_ns),
+#endif
     };
 
     *n = sizeof twins / sizeof *twins;

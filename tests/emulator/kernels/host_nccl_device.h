@@ -1,5 +1,5 @@
 /*
- * host_nccl_device.h - NCCL's own device headers, compiled for the CPU, for kernels that use LSA barriers and windows.
+ * host_nccl_device.h - NCCL's own device headers, compiled for the CPU, for kernels that use windows, LSA barriers and GIN.
  * Include it instead of nccl_device.h and before the kernels. device_api/ contains the headers of CUDA's C++ library
  * that NCCL includes. Defines HOST_NCCL_DEVICE for NCCL headers 2.28.9 to 2.32.
  */
@@ -30,6 +30,18 @@ static inline int __ffs(int x)
     return __builtin_ffs(x);
 }
 
+template <typename T> static inline T min(T a, T b)
+{
+    return a < b ? a : b;
+}
+
+static inline void __stwt(uint4 *p, const uint4 &x)
+{
+    for (int i = 0; i < 2; i++)
+        __atomic_store_n(reinterpret_cast<uint64_t *>(p) + i, reinterpret_cast<const uint64_t *>(&x)[i],
+                         __ATOMIC_SEQ_CST);
+}
+
 /* NCCL's headers mention these functions. A kernel that uses one cannot be loaded. */
 unsigned __activemask();
 unsigned __fns(unsigned mask, unsigned base, int offset);
@@ -44,10 +56,17 @@ long long clock64();
 #define NCCL_GIN_GPI_ENABLE     0
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wunused-parameter"
+#pragma GCC diagnostic ignored "-Wmissing-field-initializers"
 #include <nccl_device/impl/comm__funcs.h>
 #include <nccl_device/impl/core__funcs.h>
 #include <nccl_device/impl/lsa_barrier__funcs.h>
 #include <nccl_device/impl/ptr__funcs.h>
+#if NCCL_VERSION_CODE >= 23007
+#include <nccl_device/impl/gin__funcs.h>
+
+#include <nccl_device/impl/barrier__funcs.h>
+#include <nccl_device/impl/gin_barrier__funcs.h>
+#endif
 #pragma GCC diagnostic pop
 #endif
 

@@ -40,7 +40,7 @@ static struct en_lsa shared_memory(void)
         mmap(NULL, (size_t)RANKS << 32, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
     assert_true(flat != MAP_FAILED);
-    return (struct en_lsa){static_cast<char *>(flat), 1, 0, 0, RANKS};
+    return (struct en_lsa){static_cast<char *>(flat), 1, 0, 0, RANKS, 0, RANKS, {}};
 }
 
 static struct job job_new(void)
@@ -64,7 +64,7 @@ static void run_kernel(const struct job *j, int rank, struct bb_device_args a, v
     struct host_gpu_launch l = {};
     struct en_lsa windows = j->windows, barriers = j->barriers;
 
-    windows.rank = barriers.rank = rank;
+    windows.rank = windows.world_rank = barriers.rank = barriers.world_rank = rank;
     a.window = static_cast<ncclWindow_t>(en_new_window(&windows, NULL));
     en_write_device_comm(&a.comm, &barriers, NULL, CTAS, NULL, NULL);
     l.name = "under test";

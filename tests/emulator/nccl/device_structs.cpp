@@ -22,9 +22,17 @@ void *en_new_window(const struct en_lsa *lsa, void *owner)
         return NULL;
     w->winHost = owner;
     w->lsaFlatBase = lsa->flat;
-    w->lsaRank = w->worldRank = lsa->rank;
+    w->lsaRank = lsa->rank;
+    w->worldRank = lsa->world_rank;
     w->stride4G = lsa->stride_4g;
     w->mcOffset4K = lsa->multicast_4k;
+#if NCCL_VERSION_CODE >= 23100
+    w->numSegments = 1;
+    w->ginWinsDefaultBackend[0] = const_cast<struct en_gin_memory *>(&lsa->gin);
+#elif NCCL_VERSION_CODE >= 23007
+    w->numSegments = 1;
+    w->ginWins[0] = const_cast<struct en_gin_memory *>(&lsa->gin);
+#endif
     return w;
 }
 
@@ -43,10 +51,23 @@ bool en_read_requirements(const void *requirements, struct en_requirements *out)
     if (r->size != sizeof *r || r->version / 100 != NCCL_VERSION_CODE / 100)
         return false;
 #endif
-    *out = (struct en_requirements){more, r->lsaMultimem, NULL};
+    *out = (struct en_requirements){};
+    out->barriers = more;
+    out->multimem = r->lsaMultimem;
+    out->signals = r->ginSignalCount;
+    out->hybrid_barriers = r->barrierCount;
+#if NCCL_VERSION_CODE >= 23007
+    out->gin = r->ginConnectionType != NCCL_GIN_CONNECTION_NONE;
+    out->world_barriers = r->worldGinBarrierCount;
+    if (r->ginConnectionType == NCCL_GIN_CONNECTION_RAIL || r->ginCounterCount > 0 || r->railGinBarrierCount > 0 ||
+        (!out->gin && r->ginSignalCount + r->worldGinBarrierCount > 0))
+        out->unsupported = "GIN with rails, with counters, or without connections";
+#else
     if (r->ginForceEnable || r->ginSignalCount > 0 || r->ginCounterCount > 0 || r->railGinBarrierCount > 0)
         out->unsupported = "GIN";
-    else if (r->resourceRequirementsList || r->teamRequirementsList || r->lsaLLA2ABlockCount > 0)
+#endif
+
+    if (r->resourceRequirementsList || r->teamRequirementsList || r->lsaLLA2ABlockCount > 0)
         out->unsupported = "resources other than barriers";
     return true;
 }
@@ -72,15 +93,21 @@ void en_write_device_comm(void *out, const struct en_lsa *lsa, void *window, int
 #else
     (void)abort_flag;
 #endif
-    c->rank = c->lsaRank = lsa->rank;
-    c->nRanks = c->lsaSize = lsa->ranks;
-    c->nRanks_rcp32 = c->lsaSize_rcp32 = nccl::utility::idivRcp32((uint32_t)lsa->ranks);
+    c->rank = lsa->world_rank;
+    c->nRanks = lsa->world_ranks;
+    c->nRanks_rcp32 = nccl::utility::idivRcp32((uint32_t)lsa->world_ranks);
+    c->lsaRank = lsa->rank;
+    c->lsaSize = lsa->ranks;
+    c->lsaSize_rcp32 = nccl::utility::idivRcp32((uint32_t)lsa->ranks);
     c->resourceWindow = static_cast<ncclWindow_t>(window);
     c->resourceWindow_inlined.lsaFlatBase = lsa->flat;
     c->resourceWindow_inlined.stride4G = lsa->stride_4g;
     c->resourceWindow_inlined.mcOffset4K = lsa->multicast_4k;
     c->lsaMultimem.mcBasePtr = multicast;
     c->lsaBarrier.nBarriers = barriers;
+#if NCCL_VERSION_CODE >= 23007
+    c->hybridLsaBarrier = c->lsaBarrier; /* programs use only one of them */
+#endif
 }
 
 void *en_device_comm_window(const void *device_comm)

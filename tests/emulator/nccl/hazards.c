@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -64,6 +65,7 @@ ncclResult_t en_hazards_join(ncclComm_t comm)
 {
     const char *at_first_use = getenv("NCCL_RUNTIME_CONNECT"), *fifo = getenv("NCCL_WORK_FIFO_BYTES");
 
+    (void)en_gin(); /* rejects an invalid value */
     emu_skip_streams(comm->device, STREAMS_OF_A_COMM);
     comm->fifo_bytes = (size_t)emu_env_number("EMU_WORK_FIFO", 1 << 30);
     if (comm->fifo_bytes && fifo)
@@ -83,6 +85,18 @@ int en_window_minor(void)
     const char *asked = getenv("EMU_NCCL_WINDOW");
 
     return asked && *asked ? emu_env_number("EMU_NCCL_WINDOW", 99) : NCCL_MINOR;
+}
+
+enum en_gin_kind en_gin(void)
+{
+    const char *asked = getenv("EMU_GIN");
+
+    if (!asked || strcmp(asked, "off") == 0)
+        return EN_GIN_NONE;
+    if (strcmp(asked, "on") == 0 || strcmp(asked, "late") == 0)
+        return *asked == 'l' ? EN_GIN_LATE : EN_GIN_ORDERED;
+    fprintf(stderr, "emulated GPUs: EMU_GIN=%s: expected off, on or late\n", asked);
+    exit(2);
 }
 
 bool en_is_off(const char *variable)

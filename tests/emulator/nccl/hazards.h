@@ -36,6 +36,9 @@ int64_t en_begin_ns(ncclComm_t comm, const struct en_task *task, int64_t own_ns,
  * windows. */
 int en_window_minor(void);
 bool en_has_multicast(void); /* EMU_MULTICAST_MIB */
+/* EMU_GIN: whether the network supports GIN, in order or as adverse network (device_gin.h). */
+enum en_gin_kind { EN_GIN_NONE, EN_GIN_ORDERED, EN_GIN_LATE };
+enum en_gin_kind en_gin(void);
 
 /* With EMU_SYMMETRIC_PERCENT=N, collectives of a communicator with windows run symmetric kernels, or copies by copy engines,
  * in N % of the time of ordinary kernels, and are not reported to profilers. en_symmetric_percent returns N, or 0 for an

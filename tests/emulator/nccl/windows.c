@@ -11,24 +11,26 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { ALIGNMENT = 4096 };                       /* NCCL_WIN_REQUIRED_ALIGNMENT */
+enum { ALIGNMENT = 4096, GIN_PROXY = 2 };        /* NCCL_WIN_REQUIRED_ALIGNMENT; NCCL_GIN_TYPE_PROXY */
 static const size_t UNIT = (size_t)1 << 32;      /* of ncclWindow_vidmem.stride4G */
 static const size_t MULTICAST = (size_t)1 << 40; /* address space of a communicator's multicast memory */
 
 bool en_windows_possible(ncclComm_t comm)
 {
-    return en_window_minor() > 0 && comm->n_nodes == 1 && emu_has_physical_memory() && !en_is_off("NCCL_WIN_ENABLE") &&
-           !en_is_off("NCCL_CUMEM_ENABLE");
+    return en_window_minor() > 0 && (comm->n_nodes == 1 || en_gin() != EN_GIN_NONE) && emu_has_physical_memory() &&
+           !en_is_off("NCCL_WIN_ENABLE") && !en_is_off("NCCL_CUMEM_ENABLE");
 }
 
 /* ---- mapping ---- */
 
 static void unmap(struct en_window *w)
 {
-    if (w->lsa.flat)
-        munmap(w->lsa.flat, w->lsa.stride_4g * UNIT * (size_t)w->lsa.ranks);
+    en_gin_free(w->gin);
+    if (w->all)
+        munmap(w->all, w->lsa.stride_4g * UNIT * (size_t)w->lsa.world_ranks);
     free(w->handle);
-    w->lsa.flat = w->handle = NULL;
+    w->gin = NULL;
+    w->all = w->handle = NULL;
 }
 
 static void release(struct en_window *w)
@@ -79,7 +81,7 @@ static bool map_rank(const struct en_window *w, int rank)
 
     snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)m->pid, (int)shared->file);
     int file = open(path, O_RDWR | O_CLOEXEC);
-    void *at = w->lsa.flat + (size_t)rank * w->lsa.stride_4g * UNIT;
+    void *at = w->all + (size_t)rank * w->lsa.stride_4g * UNIT;
     bool ok = file >= 0 && mmap(at, shared->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, file,
                                 (off_t)shared->offset) == at;
     if (file >= 0)
@@ -89,14 +91,16 @@ static bool map_rank(const struct en_window *w, int rank)
 
 static ncclResult_t map_all(struct en_window *w)
 {
-    const size_t bytes = w->lsa.stride_4g * UNIT * (size_t)w->lsa.ranks;
+    const size_t stride = w->lsa.stride_4g * UNIT, bytes = stride * (size_t)w->lsa.world_ranks;
 
-    w->lsa.flat = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (w->lsa.flat == MAP_FAILED) {
-        w->lsa.flat = NULL;
+    w->all = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (w->all == MAP_FAILED) {
+        w->all = NULL;
         return en_fail(w->comm, ncclSystemError, "window : no address space for %zu bytes", bytes);
     }
-    for (int r = 0; r < w->lsa.ranks; r++)
+    w->lsa.flat = w->all + (size_t)(w->lsa.world_rank - w->lsa.rank) * stride;
+    w->lsa.gin = (struct en_gin_memory){w->all, stride, w->bytes};
+    for (int r = 0; r < w->lsa.world_ranks; r++)
         if (!map_rank(w, r))
             return en_fail(w->comm, ncclSystemError, "window : memory of rank %d cannot be mapped: %s", r,
                            strerror(errno));
@@ -104,10 +108,25 @@ static ncclResult_t map_all(struct en_window *w)
     return w->handle ? ncclSuccess : en_fail(w->comm, ncclSystemError, "out of memory for a window");
 }
 
+/* Number of ranks on this rank's node, and this rank's index among them. */
+static int node_ranks(ncclComm_t comm, int *index)
+{
+    int n = 0;
+
+    for (int r = 0; r < comm->size; r++) {
+        if (r == comm->rank)
+            *index = n;
+        n += comm->nodes[r] == comm->nodes[comm->rank];
+    }
+    return n;
+}
+
 /* Whether every rank's memory can be mapped; computes the layout, which is equal on all ranks. */
 static bool lay_out(struct en_window *w)
 {
     size_t most = 1;
+    int index = 0;
+    const int ranks = node_ranks(w->comm, &index);
 
     for (int r = 0; r < w->comm->size; r++) {
         const struct en_shared *shared = &w->comm->region.members[r].shared[w->serial & 1];
@@ -118,8 +137,10 @@ static bool lay_out(struct en_window *w)
     }
     w->lsa = (struct en_lsa){.stride_4g = (uint32_t)((most + UNIT - 1) / UNIT),
                              .multicast_4k = (uint32_t)(w->comm->multicast_bytes / ALIGNMENT),
-                             .rank = w->comm->rank,
-                             .ranks = w->comm->size};
+                             .rank = index,
+                             .ranks = ranks,
+                             .world_rank = w->comm->rank,
+                             .world_ranks = w->comm->size};
     w->comm->multicast_bytes += (most + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     return true;
 }
@@ -131,6 +152,31 @@ static void *multicast_of(ncclComm_t comm)
     return comm->multicast;
 }
 
+/* GIN's signals follow the barriers in the resource buffer. */
+static struct en_gin_setup gin_setup_of(ncclComm_t comm, const struct en_requirements *wanted)
+{
+    int index;
+
+    return (struct en_gin_setup){.rank = comm->rank,
+                                 .ranks = comm->size,
+                                 .node_ranks = node_ranks(comm, &index),
+                                 .signals = wanted->signals,
+                                 .world_barriers = wanted->world_barriers,
+                                 .hybrid_barriers = wanted->hybrid_barriers,
+                                 .late_ns = en_gin() == EN_GIN_LATE ? 300000 : 0};
+}
+
+static void start_gin(struct en_window *w)
+{
+    struct en_gin_setup setup = gin_setup_of(w->comm, &w->wanted);
+    const size_t bytes = en_gin_bytes(&setup);
+
+    setup.memory = (struct en_gin_memory){w->all + w->bytes - bytes, w->lsa.gin.stride, bytes};
+    w->gin = en_gin_new(&setup);
+    if (w->gin)
+        en_gin_write(w->gin, w->device_comm);
+}
+
 /* Only the windows of programs built with the header of the stand-in have the structs that kernels read. */
 static void hand_out(struct en_window *w)
 {
@@ -139,7 +185,9 @@ static void hand_out(struct en_window *w)
     if (w->device_comm)
         en_write_device_comm(w->device_comm, &w->lsa, w->handle, w->wanted.barriers,
                              w->wanted.multimem ? multicast_of(comm) : NULL, (uint32_t *)&comm->abort_flag);
-    else
+    if (w->device_comm && w->wanted.gin)
+        start_gin(w);
+    if (!w->device_comm)
         *w->out = w->handle;
     comm->windows = true;
     w->next = comm->window_list;
@@ -266,6 +314,8 @@ static ncclResult_t check_wanted(ncclComm_t comm, const void *requirements, stru
         return en_fail(comm, ncclInvalidUsage, "DevCommCreate : the program is built with another NCCL header");
     if (wanted->unsupported)
         return en_fail(comm, ncclInvalidUsage, "DevCommCreate : emulated GPUs do not support %s", wanted->unsupported);
+    if (wanted->gin && en_gin() == EN_GIN_NONE)
+        return en_fail(comm, ncclInvalidUsage, "DevCommCreate : GIN is not supported on this system");
     if (!en_windows_possible(comm))
         return en_fail(comm, ncclInvalidUsage, "DevCommCreate : symmetric memory is not supported");
     if (wanted->multimem && !en_has_multicast())
@@ -287,7 +337,9 @@ EN_API(ncclResult_t, ncclDevCommCreate, (ncclComm_t comm, const void *requiremen
         rc = check_wanted(comm, requirements, &w.wanted);
     if (rc != ncclSuccess)
         return en_group_note(rc);
-    w.bytes = en_barrier_bytes(w.wanted.barriers, comm->size);
+    const struct en_gin_setup setup = gin_setup_of(comm, &w.wanted);
+    w.bytes =
+        (en_barrier_bytes(w.wanted.barriers, comm->size) + 15) / 16 * 16 + (w.wanted.gin ? en_gin_bytes(&setup) : 0);
     w.bytes = w.bytes > 0 ? w.bytes : 1;
     if (emu_alloc_physical(&memory, w.bytes) != cudaSuccess)
         return en_group_note(en_fail(comm, ncclUnhandledCudaError, "DevCommCreate : out of device memory"));
@@ -340,8 +392,8 @@ EN_API(ncclResult_t, ncclCommQueryProperties, (ncclComm_t comm, void *properties
     p->cuda_device = p->nvml_device = comm->device;
     p->device_api = en_windows_possible(comm);
     p->multimem = p->device_api && en_has_multicast();
-    p->lsa_teams = p->device_api ? 1 : comm->size;
-    p->gin_type = p->railed_gin_type = 0;
+    p->lsa_teams = p->device_api ? comm->n_nodes : comm->size;
+    p->gin_type = p->railed_gin_type = p->device_api && en_gin() != EN_GIN_NONE ? GIN_PROXY : 0;
     p->host_rma = false;
     return ncclSuccess;
 }

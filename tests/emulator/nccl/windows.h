@@ -13,16 +13,18 @@ struct en_window {
     char *base; /* this rank's memory */
     size_t bytes;
     bool owned; /* base is released with the window: the resources of a device communicator */
+    char *all;  /* mapped memory of all ranks; lsa.flat is the part of this node */
     struct en_lsa lsa;
-    void *handle;      /* ncclWindow_t; NULL: not mapped */
-    void **out;        /* where a window's handle is stored */
-    void *device_comm; /* struct ncclDevComm to fill in; NULL: a window */
+    struct en_gin *gin; /* of a device communicator; NULL: none */
+    void *handle;       /* ncclWindow_t; NULL: not mapped */
+    void **out;         /* where a window's handle is stored */
+    void *device_comm;  /* struct ncclDevComm to fill in; NULL: a window */
     struct en_requirements wanted;
     uint64_t serial;
     uint32_t generation;
 };
 
-/* Whether the ranks can access each other's memory: on one node, and not disabled. */
+/* Whether the ranks can access each other's memory: on one node or over GIN, and not disabled. */
 bool en_windows_possible(ncclComm_t comm);
 
 ncclResult_t en_window_post(struct en_window *w);

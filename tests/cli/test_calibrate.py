@@ -668,7 +668,7 @@ def test_one_disturbed_size_does_not_spoil_the_profile(busbar, calibrate, tmp_pa
     (lambda t: "".join(t.splitlines(True)[:13]), "neither a JSON object nor nccl-tests output"),
     (lambda t: "".join(t.splitlines(True)[:14]), "no rows"), (lambda t: t.replace("graph: 0", "graph: 5"), "none of its 6 rows"),
     (lambda t: t.replace("     0 ", "     5 ").replace("N/A", "  7"), "none of its 6 rows"), (lambda t: "", "neither a JSON object"),
-    (lambda t: "hello\n", "neither a JSON object"), (lambda t: "\0\xff\n" * 9, "neither a JSON object"),
+    (lambda t: "hello\n", "neither a JSON object"), (lambda t: "\0\xff\n" * 9, "begins with a zero byte"),
 ])
 def test_rejects_invalid_nccl_tests_text(busbar, calibrate, tmp_path, change, message):
     (tmp_path / "h.log").write_text(change(h100_log()), encoding="latin1")

@@ -334,6 +334,11 @@ static const char *coll_name_at(size_t i)
     return i < BB_COLL_KIND_COUNT ? bb_colls[i].name : NULL;
 }
 
+static const char *compute_at(size_t i)
+{
+    return i == 0 ? "compute" : NULL;
+}
+
 static bool is_json_file(const char *word)
 {
     const size_t length = strlen(word);
@@ -350,6 +355,7 @@ static const struct name_kind {
 } name_kinds[] = {
     {"a command", "help", command_at, "", ""},
     {"a collective", "bench plan", coll_name_at, "bench ", ""},
+    {"the benchmark of kernels", "bench plan", compute_at, "bench ", ""},
     {"a benchmark", "bench", bb_bench_subcommand_at, "bench ", ""},
     {"a proxy", "proxy plan", bb_proxy_name_at, "proxy ", ""},
     {"a model", "", bb_model_name_at, "plan ", ""},

@@ -5,6 +5,7 @@
 #include "bootstrap/base/alloc.h"
 #include "bootstrap/base/outfile.h"
 #include "proxies/form/models/profile.h"
+#include "proxies/plan_compute.h"
 #include "proxies/plan_options.h"
 #include "proxies/workloads/registry/registry.h"
 #include "proxies/workloads/transformer/training_bytes.h"
@@ -180,7 +181,9 @@ static const struct bb_opts set = {
         "memory, checks that all ranks call matching operations and that no deadlock is possible, and predicts\n"
         "its time with the cost model of a cluster profile. NAME is a name from `busbar list proxies`; some proxies\n"
         "accept numbers after the name: busbar plan gpt2_large 64 8 --ranks 32\n"
-        "With a COLLECTIVE (`busbar list collectives`, or all): predicts the table that `busbar bench` prints.",
+        "With a COLLECTIVE (`busbar list collectives`, or all): predicts the table that `busbar bench` prints.\n"
+        "plan compute --cluster NAME|FILE predicts kernels: GEMMs, attention, memory-bound kernels (plan compute "
+        "--help).",
     .examples = "  busbar plan all_reduce --ranks 512 --cluster h100-sxm-ib -b 1M -e 8G\n"
                 "  busbar plan transformer --model llama3_8b --ranks 64 --tp 4 --cluster h100-sxm-ib\n"
                 "  busbar plan transformer --model llama3_70b --ranks 1024 --tp 8 --pp 4 --dp-sync distributed "
@@ -338,6 +341,11 @@ out:
     return rc;
 }
 
+static bool is_compute(int argc, char **argv)
+{
+    return argc > 1 && strcmp(argv[1], "compute") == 0;
+}
+
 int bb_plan_main(int argc, char **argv)
 {
     const struct bb_proxy *proxy;
@@ -346,6 +354,8 @@ int bb_plan_main(int argc, char **argv)
     struct bb_positionals positionals;
     int rc;
 
+    if (is_compute(argc, argv))
+        return bb_plan_compute(argc, argv, false);
     TRY(parse_plan(&o, &given_config, &positionals, &proxy, argc, argv));
     if (!proxy)
         return bb_plan_collectives(&o, &positionals, false, argc, argv);
@@ -366,9 +376,11 @@ int bb_plan_check(int argc, char **argv)
     struct bb_plan_options o = {0};
     struct bb_proxy_config given_config;
     struct bb_positionals positionals;
-    int rc = bb_opts_check(&set, argc, argv);
+    int rc;
 
-    TRY(rc);
+    if (is_compute(argc, argv))
+        return bb_plan_compute(argc, argv, true);
+    TRY(bb_opts_check(&set, argc, argv));
     TRY(parse_plan(&o, &given_config, &positionals, &proxy, argc, argv));
     if (!proxy)
         TRY(bb_plan_collectives(&o, &positionals, true, argc, argv));

@@ -32,6 +32,7 @@ RUNS = {
     "`busbar.bench/1`: copy": [("bench copy --size 1M -n 2 --repeats 2", 3,
                                 {"EMU_DATA": "off", "EMU_CLUSTER": "h100-sxm-ib", "EMU_SLOW_LINKS": "pcie1:0.5,nvlink0-2:0.5"})],
     "`busbar.plan/1`: collectives": [("plan all -e 1K --ranks 8 --cluster h100-sxm-ib --jitter 3% --samples 4", 0, {})],
+    "`busbar.plan/1`: compute": [("plan compute gemm:64x64x64 attention:1x1024x8x64 adam --cluster h100-sxm-ib", 0, {})],
     "`busbar.plan/1`: best layout": [
         ("plan transformer --model gpt2_small --ranks 8 --global-batch-size 16 --cluster h100-sxm-ib --best-layout "
          "--top 3 --slow rank=3:1.2 --jitter 3% --samples 2", 0, {})],

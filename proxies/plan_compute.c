@@ -1,0 +1,323 @@
+/* plan_compute.c - `busbar plan compute`: predicts the table of kernels that `busbar bench compute` prints, and kernels of
+ * given shapes. */
+#include "proxies/plan_compute.h"
+
+#include "bootstrap/base/alloc.h"
+#include "bootstrap/cli/report_header.h"
+#include "bootstrap/results/results.h"
+#include "bootstrap/results/table.h"
+#include "collectives/compute/compute_cases.h"
+#include "collectives/compute/compute_options.h"
+#include "proxies/form/models/profile.h"
+#include "proxies/simulation/machine/cluster.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct options {
+    const char *cluster, *dtype, *shapes, *json;
+    struct bb_opt_texts changes;
+    size_t bytes;
+    bool fp8, quiet;
+};
+
+static const char *const types[] = {"float", "half", "bfloat16", NULL};
+
+#define FIELD(name) offsetof(struct options, name)
+static const struct bb_opt option_rows[] = {
+    OPT_STRING(0, "cluster", FIELD(cluster), NULL, "NAME|FILE", "the GPUs ('busbar list clusters'; required)",
+               .choice_at = bb_cluster_name_at),
+    OPT_TEXTS(0, "set", FIELD(changes), "KEY=VALUE", BB_SET_HELP),
+    OPT_CHOICE('d', "datatype", FIELD(dtype), "bfloat16", "TYPE", types, "element type"),
+    OPT_FLAG(0, "fp8", FIELD(fp8), "GEMMs have FP8 operands"),
+    OPT_SIZE(0, "size", FIELD(bytes), "256M", "BYTES", 1024, 1ull << 40,
+             "approximate bytes moved by a memory-bound kernel"),
+    OPT_STRING(0, "shapes", FIELD(shapes), NULL, "FILE", "file with more shapes, separated by blanks or lines"),
+    OPT_OUTPUT(0, "json", FIELD(json), "write busbar.plan/1 to FILE, '-' for stdout (instead of the text)"),
+    OPT_FLAG(0, "quiet", FIELD(quiet), "no table"),
+    {0},
+};
+static const struct bb_opt_table tables[] = {{.title = "Options", .opts = option_rows}, {0}};
+
+static const struct bb_opts set = {
+    .usage = "busbar plan compute [gemm] [memory_kernels] [SHAPE...] --cluster NAME|FILE [OPTION...]",
+    .doc = "Predicts the kernels of busbar bench compute (default: gemm and memory_kernels) or of these shapes:\n"
+           "gemm:MxNxK[xBATCH], grouped:GROUPSxMxNxK (M: rows per expert), attention:BATCHxTOKENSxHEADSxDIM and\n"
+           "attention_backward:BATCHxTOKENSxHEADSxDIM (causal, fused), or the name of a memory-bound kernel (adam).",
+    .exits = {[2] = "usage error"},
+    .examples = "  busbar plan compute gemm:8192x8192x8192 attention:1x8192x32x128 --cluster h100-sxm-ib\n",
+    .tables = tables,
+    .size = sizeof(struct options)};
+
+/* One row: up to four GEMMs of one fused kernel, or one kernel. */
+struct kernel {
+    char name[128];
+    const char *section;
+    struct bb_kernel_list_item items[4];
+    int n_items;
+    double us, tflops, gbps;
+    const char *limit;
+};
+
+struct table {
+    const struct options *o;
+    struct bb_cluster cluster;
+    enum bb_dtype_id dtype;
+    struct kernel *kernels;
+    size_t n;
+};
+
+static const struct bb_field fields[] = {
+    {"section", BB_SHOWS(struct kernel, section)},
+    {"name", "kernel", "", 40, 0, BB_SHOWS(struct kernel, name), .form = BB_FORM_LEFT},
+    {"time_us", "time", "(us)", 12, 2, BB_SHOWS(struct kernel, us)},
+    {"tflops", "TFLOP/s", "", 9, 1, BB_SHOWS(struct kernel, tflops)},
+    {"gbps", "GB/s", "", 9, 1, BB_SHOWS(struct kernel, gbps)},
+    {"limited_by", "limited by", "", 11, 0, BB_SHOWS(struct kernel, limit)},
+    {0},
+};
+
+/* ---- shapes ---- */
+
+static struct kernel *add(struct table *t, const char *section, const char *name)
+{
+    struct kernel *k;
+
+    BB_GROW(t->kernels, t->n);
+    k = &t->kernels[t->n++];
+    *k = (struct kernel){.section = section};
+    snprintf(k->name, sizeof(k->name), "%s", name);
+    return k;
+}
+
+static void add_gemm(struct table *t, struct kernel *k, int64_t m, int64_t n, int64_t depth, int64_t batch)
+{
+    k->items[k->n_items++] =
+        (struct bb_kernel_list_item){.float8 = t->o->fp8 && strcmp(k->section, "attention") != 0,
+                                     .share = 1,
+                                     .gemm = {.m = m, .n = n, .k = depth, .batch = batch, .dtype = t->dtype}};
+}
+
+/* The GEMMs of causal attention: scores and context, and their gradients in the backward pass. */
+static void add_attention(struct table *t, const char *name, const int64_t *v, bool backward)
+{
+    struct kernel *k = add(t, "attention", name);
+
+    for (int pass = 0; pass < (backward ? 2 : 1); pass++) {
+        add_gemm(t, k, v[1], v[1], v[3], v[0] * v[2]);
+        add_gemm(t, k, v[1], v[3], v[1], v[0] * v[2]);
+    }
+    for (int i = 0; i < k->n_items; i++) {
+        k->items[i].fusion = backward ? BB_KERNEL_IN_ATTENTION_BACKWARD : BB_KERNEL_IN_ATTENTION;
+        k->items[i].share = 0.5;
+    }
+}
+
+#define MAX_EDGE (1 << 24)
+
+/* Reads 3 or 4 numbers with x between them. Returns how many; 0: the text has another form. */
+static int read_numbers(const char *text, int64_t v[4])
+{
+    int n = 0;
+
+    while (n < 4) {
+        char *end;
+
+        errno = 0;
+        v[n] = strtoll(text, &end, 10);
+        if (end == text || v[n] < 1 || v[n] > MAX_EDGE || errno)
+            return 0;
+        n++;
+        if (*end == '\0')
+            return n < 3 ? 0 : n;
+        if (*end != 'x')
+            return 0;
+        text = end + 1;
+    }
+    return 0;
+}
+
+static int add_shape(struct table *t, const char *word)
+{
+    static const char *const kinds[] = {"gemm:", "grouped:", "attention:", "attention_backward:"};
+    int64_t v[4];
+    int kind = 0, n;
+
+    while (kind < 4 && strncmp(word, kinds[kind], strlen(kinds[kind])) != 0)
+        kind++;
+    n = kind < 4 ? read_numbers(word + strlen(kinds[kind]), v) : 0;
+    if (n == 0 || (kind > 0 && n < 4))
+        return bb_err(BB_EUSAGE,
+                      "'%s' is not a kernel, expected gemm:MxNxK[xBATCH], grouped:GROUPSxMxNxK, "
+                      "attention:BATCHxTOKENSxHEADSxDIM, attention_backward:BATCHxTOKENSxHEADSxDIM, or a memory-bound "
+                      "kernel such as adam",
+                      word);
+    if (kind >= 2)
+        add_attention(t, word, v, kind == 3);
+    else if (kind == 1)
+        add_gemm(t, add(t, "grouped", word), v[1], v[2], v[3], v[0]);
+    else
+        add_gemm(t, add(t, "gemm", word), v[0], v[1], v[2], n == 4 ? v[3] : 1);
+    return 0;
+}
+
+/* Adds the memory-bound kernels of bench compute with this name; NULL: all. Returns whether there is one. */
+static bool add_memory_kernels(struct table *t, const char *name)
+{
+    struct bb_memory_kernel_case c;
+    bool found = false;
+
+    for (int i = 0; bb_compute_memory_kernel(i, t->dtype, t->o->bytes, &c); i++)
+        if (!name || strcmp(name, c.name) == 0) {
+            struct kernel *k = add(t, bb_compute_section_names[BB_COMPUTE_MEMORY_KERNELS], c.name);
+
+            k->items[k->n_items++] =
+                (struct bb_kernel_list_item){.is_memory_kernel = true, .memory_kernel = c.memory_kernel};
+            found = true;
+        }
+    return found;
+}
+
+static void add_bench_gemms(struct table *t)
+{
+    struct bb_gemm_case cases[BB_COMPUTE_GEMMS];
+    const int n = bb_compute_gemms(t->dtype, false, cases);
+
+    for (int i = 0; i < n; i++) {
+        const struct bb_gemm_shape *s = &cases[i].shape;
+        char name[sizeof(t->kernels->name)];
+
+        snprintf(name, sizeof(name), "%.*s %lldx%lldx%lldx%lld", BB_COMPUTE_NAME, cases[i].name, (long long)s->m,
+                 (long long)s->n, (long long)s->k, (long long)s->batch);
+        add_gemm(t, add(t, "gemm", name), s->m, s->n, s->k, s->batch);
+    }
+}
+
+static int add_word(struct table *t, const char *word)
+{
+    if (strcmp(word, "gemm") == 0)
+        add_bench_gemms(t);
+    else if (strcmp(word, "memory_kernels") == 0)
+        (void)add_memory_kernels(t, NULL);
+    else if (!add_memory_kernels(t, word))
+        return add_shape(t, word);
+    return 0;
+}
+
+static int add_file(struct table *t, const char *path)
+{
+    FILE *file = fopen(path, "r");
+    char word[128];
+    int rc = 0;
+
+    if (!file)
+        return bb_err(BB_EUSAGE, "--shapes: cannot read %s: %s", path, strerror(errno));
+    while (rc == 0 && fscanf(file, "%127s", word) == 1)
+        rc = add_word(t, word);
+    fclose(file);
+    return rc;
+}
+
+/* ---- prediction ---- */
+
+static void predict(const struct bb_cluster *c, struct kernel *k)
+{
+    double ns = 0, flops = 0, bytes = 0;
+    bool by_memory = false;
+
+    for (int i = 0; i < k->n_items; i++) {
+        const struct bb_kernel_list_item *item = &k->items[i];
+
+        ns += (double)bb_cluster_kernel_on_sms_ns(c, item, c->sm_count, &by_memory);
+        if (item->is_memory_kernel)
+            bytes += (double)bb_memory_kernel_bytes(&item->memory_kernel);
+        else
+            flops +=
+                bb_gemm_flops(&item->gemm) * item->share * (item->fusion == BB_KERNEL_IN_ATTENTION_BACKWARD ? 1.25 : 1);
+    }
+    if (strcmp(k->section, "attention") != 0 && !k->items[0].is_memory_kernel)
+        bytes = (double)bb_gemm_bytes(&k->items[0].gemm);
+    k->us = ns / 1e3;
+    k->tflops = flops > 0 ? flops / ns / 1e3 : NAN;
+    k->gbps = bytes > 0 ? bytes / ns : NAN;
+    k->limit = by_memory ? "memory" : ns <= c->kernel_us * 1e3 * k->n_items ? "launch" : "arithmetic";
+}
+
+static void print(const struct table *t, int argc, char **argv)
+{
+    struct bb_line line = {.out = stdout, .none = "-"};
+
+    bb_print_report_header(stdout, argc, argv);
+    printf("# predicted for %s (modelled, not measured), %s%s\n"
+           "# attention is causal; its TFLOP/s count the scores that the mask keeps, backward five GEMMs\n#\n",
+           t->cluster.name, t->o->dtype, t->o->fp8 ? ", GEMMs in FP8" : "");
+    for (int units = 0; units < 2; units++) {
+        bb_line_heading(&line, fields, units);
+        bb_line_end(&line);
+    }
+    for (size_t i = 0; i < t->n; i++) {
+        bb_line_row(&line, fields, &t->kernels[i]);
+        bb_line_end(&line);
+    }
+}
+
+static json_t *json_of(const struct table *t, int argc, char **argv)
+{
+    json_t *rows = json_array(), *root;
+
+    for (size_t i = 0; i < t->n; i++) {
+        json_t *row = json_object();
+
+        bb_table_json(row, fields, &t->kernels[i]);
+        json_array_append_new(rows, row);
+    }
+    root =
+        json_pack("{s:s, s:s, s:o, s:o, s:{s:s}, s:o, s:o}", "schema", "busbar.plan/1", "busbar", BUSBAR_VERSION,
+                  "command", bb_json_words(argc, argv), "options", bb_json_options(&set, t->o), "predicted", "cluster",
+                  t->cluster.name, "results", rows, "profiles", bb_profile_checksums(t->o->cluster, NULL));
+    bb_results_set_end(root, 0, NULL);
+    return root;
+}
+
+int bb_plan_compute(int argc, char **argv, bool check_only)
+{
+    struct options o;
+    struct bb_positionals line;
+    struct table t = {.o = &o};
+    int rc = bb_opts_parse(&set, &o, argc, argv, &line, stdout);
+
+    if (rc != 0)
+        return rc;
+    if (!o.cluster)
+        return bb_err(BB_EUSAGE, "plan compute requires --cluster (for example --cluster h100-sxm-ib)");
+    for (int i = 0; i < BB_COMPUTE_TYPES; i++)
+        if (strcmp(o.dtype, bb_compute_types[i].name) == 0)
+            t.dtype = bb_compute_types[i].dtype;
+    for (int i = 1; i < line.n; i++)
+        TRY(add_word(&t, line.word[i]));
+    if (o.shapes)
+        TRY(add_file(&t, o.shapes));
+    for (int i = 0, none = t.n == 0; none && i < BB_COMPUTE_TIMED; i++)
+        TRY(add_word(&t, bb_compute_section_names[i]));
+    TRY(bb_results_validate(o.json, NULL));
+    if (check_only)
+        goto out;
+    TRY(bb_cluster_load_changed(o.cluster, &o.changes, &t.cluster));
+    bb_cluster_warn_units(&t.cluster);
+    if (o.fp8 && t.cluster.tflops_float8 <= 0)
+        rc = bb_err(BB_EUSAGE, "--fp8: cluster '%s' has no FP8 rate; its profile needs 'tflops.float8' above 0",
+                    t.cluster.name);
+    TRY(rc);
+    t.cluster.models_training = true;
+    for (size_t i = 0; i < t.n; i++)
+        predict(&t.cluster, &t.kernels[i]);
+    if (o.json)
+        TRY(bb_json_save(o.json, "the plan's JSON", json_of(&t, argc, argv), 0));
+    if (!o.quiet && !bb_results_on_stdout(o.json, NULL))
+        print(&t, argc, argv);
+out:
+    free(t.kernels);
+    return rc;
+}

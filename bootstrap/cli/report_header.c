@@ -1,11 +1,13 @@
 /* report_header.c - see report_header.h. */
 #include "bootstrap/cli/report_header.h"
 
+#include <string.h>
+
 void bb_print_report_header(FILE *out, int argc, char **argv)
 {
     fputs("# busbar " BUSBAR_VERSION "  busbar", out);
     for (int i = 0; i < argc; i++)
-        fprintf(out, " %s", argv[i]);
+        fprintf(out, !*argv[i] || strpbrk(argv[i], " \t;&|<>()$*?") ? " '%s'" : " %s", argv[i]);
     fputc('\n', out);
 }
 

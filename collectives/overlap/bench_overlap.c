@@ -140,9 +140,9 @@ static void print_head(const struct overlap *v)
     fprintf(out, "# %s, %s, concurrent with cuBLASLt GEMMs %lld x %lld x %lld\n", v->options.collective,
             v->options.dtype, (long long)s->m, (long long)s->n, (long long)s->k);
     fprintf(out,
-            "# time of all GEMMs and collectives of a row from a common start; slowest rank, median of %d samples\n"
+            "# time of all GEMMs and collectives of a row from a common start; slowest rank, median of %d sample%s\n"
             "# (x): time in both / time alone; effic.: (gemm + coll - both) / min(gemm, coll); lost: both - gemm\n",
-            v->options.repeats);
+            v->options.repeats, v->options.repeats == 1 ? "" : "s");
     if (v->session.world.size == 1)
         fprintf(out, "# one rank: NCCL only copies memory, so there is no communication to hide\n");
     if (v->session.device.emulated)
@@ -275,11 +275,12 @@ static void print_best(FILE *out, const struct row *row, const json_t *ties)
         fprintf(out, "%s%s", separator, name);
         separator = ", ";
     }
-    fprintf(out, "%s: %s for %d GEMMs and %d collectives\n",
+    fprintf(out, "%s: %s for %d GEMM%s and %d collective%s\n",
             json_array_size(ties) == 0  ? ""
             : json_array_size(ties) > 2 ? " are equal)"
                                         : " is equal)",
-            bb_format_time(row->result.us[BB_BOTH].p50, time), row->gemms, row->collectives);
+            bb_format_time(row->result.us[BB_BOTH].p50, time), row->gemms, row->gemms == 1 ? "" : "s", row->collectives,
+            row->collectives == 1 ? "" : "s");
 }
 
 /* rows: [n_limits] of the message size. A short table has only the first limit and the best one. */

@@ -354,7 +354,8 @@ static void print_time(const struct bb_report *r, const struct bb_mode *mode)
         snprintf(samples, sizeof samples, "median, sampled until its 95 %% confidence interval is within +-%g %%",
                  100 * r->ctx->policy.confidence);
     else
-        snprintf(samples, sizeof samples, "median of %zu samples", bb_mode_batch(r->ctx, mode));
+        snprintf(samples, sizeof samples, "median of %zu sample%s", bb_mode_batch(r->ctx, mode),
+                 bb_mode_batch(r->ctx, mode) == 1 ? "" : "s");
     if (mode->single)
         fprintf(r->out, "# time: %s (%s mode)", help, name);
     else

@@ -500,6 +500,8 @@ def test_rejects_columns_of_another_command_before_the_runs(sweep, tmp_path):
         done = sweep(SIX, option)
         assert done.returncode == 2 and f"unknown column for {option[:option.index('=')]}: 'busbw_gbps', expected one of: " in done.stderr
         assert not (tmp_path / "study.sweep").exists()
+    done = sweep({"command": "plan all_reduce --cluster h100-sxm-ib --sizes 1K", "ranks": 8}, "--where", "bytes>=4")
+    assert "sweep study.json --where 'bytes>=4'\n" in done.stdout  # can be pasted into a shell
     done = sweep({"command": "plan all_reduce --cluster h100-sxm-ib --sizes 1K", "ranks": 8}, "--sort", "predicted.step_us")
     assert done.returncode == 2 and "no result has 'predicted.step_us'; try: --gather --sort COLUMN" in done.stderr
 

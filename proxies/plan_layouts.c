@@ -17,10 +17,10 @@ static json_t *layouts_json(const struct bb_plan_options *o, const struct bb_lay
     json_t *root = json_pack(
         "{s:s, s:s, s:o, s:s, s:o, s:i, s:i, s:{s:s, s:o, s:f, s:f}, s:o}", "schema", "busbar.plan/1", "busbar",
         BUSBAR_VERSION, "command", command, "proxy", o->config.proxy, "options", bb_json_options(o->option_set, o),
-        "ranks", o->config.ranks, "nodes", bb_cluster_nodes(search->cluster, o->config.ranks), "predicted", "cluster",
-        search->cluster->name, "slow", bb_slow_json(&search->conditions->slow), "step_us", found->rows[0].step_ns / 1e3,
-        "tokens_per_s", found->rows[0].tokens / (found->rows[0].step_ns / 1e9), "best_layout",
-        bb_layouts_json(found, o->top));
+        "ranks", o->config.ranks, "nodes", bb_cluster_nodes(search->cluster[0], o->config.ranks), "predicted",
+        "cluster", search->cluster[0]->name, "slow", bb_slow_json(&search->conditions->slow), "step_us",
+        found->rows[0].step_ns / 1e3, "tokens_per_s", found->rows[0].tokens / (found->rows[0].step_ns / 1e9),
+        "best_layout", bb_layouts_json(found, o->top));
 
     if (conditions->jitter > 0)
         json_object_set_new(json_object_get(root, "predicted"), "jitter",
@@ -79,13 +79,30 @@ static int print_accuracy(const struct bb_plan_options *o, const struct bb_layou
 
         for (int i = 0; i < found->n && i < o->top; i++)
             any |= bb_sync_gathers_parameters(found->rows[i].choice.sync) == sharded;
-        f.sharded = sharded;
-        bb_forecast_accuracy_text(&f, search->cluster, text, sizeof(text));
+        f.software = bb_software_of(o->config.transformer.software, sharded, !o->config.sync.no_overlap);
+        bb_forecast_accuracy_text(&f, search->cluster[sharded], text, sizeof(text));
         if (any)
             printf("# %s: %s\n", sharded ? "zero3" : "other layouts", text);
     }
 out:
     bb_step_release(&step);
+    return rc;
+}
+
+/* Load the cluster with the rates of the software of layouts without and with sharded parameters. */
+static int resolve_clusters(const struct bb_plan_options *o, struct bb_cluster clusters[2],
+                            struct bb_proxy_config *config, struct bb_forecast *forecast)
+{
+    struct bb_proxy_config sharded = *config;
+    struct bb_forecast unused = {0};
+    int rc;
+
+    TRY(bb_plan_resolve_cluster(o, &clusters[0], config, forecast));
+    sharded.transformer.sync = "zero3";
+    bb_err_mute(BB_MUTE_WARNINGS); /* printed once */
+    rc = bb_plan_resolve_cluster(o, &clusters[1], &sharded, &unused);
+    bb_err_mute(0);
+out:
     return rc;
 }
 
@@ -95,11 +112,11 @@ int bb_plan_layouts(const struct bb_plan_options *o, const struct bb_proxy_confi
     struct bb_proxy_config config = o->config;
     const struct bb_conditions *conditions = &o->conditions;
     struct bb_conditions without_jitter = *conditions;
-    struct bb_cluster cluster;
+    struct bb_cluster clusters[2];
     struct bb_layout_search search = {.proxy = proxy,
                                       .given = given_config,
                                       .config = &config,
-                                      .cluster = &cluster,
+                                      .cluster = {&clusters[0], &clusters[1]},
                                       .conditions = &without_jitter,
                                       .samples = o->samples,
                                       .top = o->top,
@@ -112,8 +129,8 @@ int bb_plan_layouts(const struct bb_plan_options *o, const struct bb_proxy_confi
     char *options = NULL;
     int rc;
 
-    TRY(bb_plan_resolve_cluster(o, &cluster, &config, &forecast));
-    TRY(bb_predict_validate_slow(&cluster, config.ranks, &conditions->slow));
+    TRY(resolve_clusters(o, clusters, &config, &forecast));
+    TRY(bb_predict_validate_slow(&clusters[0], config.ranks, &conditions->slow));
     search.gpu_bytes = forecast.gpu_bytes;
     search.usable_bytes = (1 - o->margin) * forecast.gpu_bytes;
     without_jitter.jitter = 0;
@@ -123,7 +140,7 @@ int bb_plan_layouts(const struct bb_plan_options *o, const struct bb_proxy_confi
     if (!o->quiet && !bb_results_on_stdout(json, csv)) {
         bb_print_report_header(stdout, argc, argv);
         printf("# the best layouts of %d ranks, predicted for %s (modelled, not measured)\n", config.ranks,
-               cluster.name);
+               clusters[0].name);
         bb_slow_print(&conditions->slow, "# ", stdout);
         if (conditions->jitter > 0)
             printf("# sorted by p50, the median of %d steps with %g%% jitter (seed %llu); other columns are without "

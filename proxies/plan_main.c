@@ -7,6 +7,7 @@
 #include "proxies/form/models/profile.h"
 #include "proxies/plan_compute.h"
 #include "proxies/plan_options.h"
+#include "proxies/simulation/machine/software.h"
 #include "proxies/workloads/registry/registry.h"
 #include "proxies/workloads/transformer/training_bytes.h"
 
@@ -40,6 +41,12 @@ static const struct bb_opt plan_options[] = {
         "most 25 lines)"),
     OPT_QUIET(FIELD(quiet)),
     BB_PLAN_EXIT_OPTIONS,
+    OPT_CHOICE(
+        0, "software", FIELD(config.transformer.software), NULL, "NAME", bb_software_names,
+        "the training framework, whose rates and overlap a forecast assumes: megatron (Megatron-LM with the "
+        "kernels and overlaps of NVIDIA's recipes), megatron-plain (without them), torch (PyTorch), torch-compile, "
+        "jax (default: torch with --dp-sync zero3 or hsdp, megatron-plain with --no-overlap, else megatron)",
+        .needs = BB_PLAN_STEP | BB_PLAN_FORECAST),
     OPT_FLAG('G', "graph", FIELD(graph), "model CUDA-graph launch: no host overhead (transformer, --cluster)",
              .needs = BB_PLAN_STEP | BB_PLAN_FORECAST),
     OPT_STRING(0, "tokens", FIELD(tokens), NULL, "COUNT",

@@ -4,6 +4,8 @@
 
 #include "bootstrap/base/outfile.h"
 #include "bootstrap/results/flat_table.h"
+#include "proxies/form/author/args.h"
+#include "proxies/workloads/sync/sync.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +23,24 @@ static const char *resolve_host(const struct bb_plan_options *o, struct bb_clust
     return cluster->eager ? "eager" : o->graph ? "graph" : NULL;
 }
 
-static void resolve_forecast(const struct bb_plan_options *o, const struct bb_cluster *cluster,
+/* Set the rates and the overlap of the software. config: out: what the software overlaps and stores, without and with
+ * sharded parameters. */
+static void resolve_software(struct bb_cluster *cluster, struct bb_proxy_config *config, struct bb_forecast *f)
+{
+    struct bb_transformer_options *t = &config->transformer;
+
+    for (int sharded = 0; sharded < 2; sharded++) {
+        const struct bb_software *s = bb_software_of(t->software, sharded, !config->sync.no_overlap);
+
+        t->stack[sharded].serial = !s->overlaps;
+        t->stack[sharded].float_logits = s->float_logits;
+        if (sharded == f->sharded)
+            f->software = s;
+    }
+    bb_software_apply(f->software, cluster);
+}
+
+static void resolve_forecast(const struct bb_plan_options *o, struct bb_cluster *cluster,
                              struct bb_proxy_config *config, struct bb_forecast *f)
 {
     struct bb_transformer_options *t = &config->transformer;
@@ -31,8 +50,11 @@ static void resolve_forecast(const struct bb_plan_options *o, const struct bb_cl
     f->gpu_bytes = o->gpu_memory > 0 ? (double)o->gpu_memory : o->cluster ? cluster->memory_bytes : 0;
     f->float8 = t->float8;
     f->dtype = (enum bb_dtype_id)bb_dtype_find(config->dtype);
+    f->sharded =
+        bb_sync_gathers_parameters((enum bb_sync_kind)bb_args_index(t->sync, bb_sync_names, BB_SYNC_ALL_REDUCE));
     if (!o->forecast || !cluster->has_achieved)
         return;
+    resolve_software(cluster, config, f);
     t->unfused_dropout = !cluster->achieved.fuses_dropout;
     if (!t->attention && cluster->achieved.fuses_dropout)
         t->attention = "fused";

@@ -224,13 +224,14 @@ out:
     return rc;
 }
 
+#define LONG_CONTEXT 32768 /* tokens per sample */
+
 void bb_plan_describe_step(const struct bb_plan_options *o, const struct bb_step *step,
                            const struct bb_proxy_config *config, struct bb_forecast *f)
 {
     for (int w = 0; o->forecast && w < step->n_kernel_lists && !f->attention; w++)
         f->attention = attention_in(step->kernel_lists[w]);
-    f->sharded = bb_sync_gathers_parameters(
-        (enum bb_sync_kind)bb_args_index(config->transformer.sync, bb_sync_names, BB_SYNC_ALL_REDUCE));
+    f->long_context = step->samples > 0 && step->tokens / step->samples >= LONG_CONTEXT;
     f->many_experts = has_many_experts(step, config->transformer.ep);
     f->attention_guessed = f->attention && strcmp(f->attention, "unfused") == 0 && !o->config.transformer.attention;
 }
@@ -241,7 +242,8 @@ static int find_ranks(const struct bb_plan_options *o, const struct bb_proxy *pr
                       const struct bb_proxy_config *config, struct plan_results *f)
 {
     const struct bb_proxy_config free_choice = {0};
-    struct bb_layout_search search = {.proxy = proxy, .given = &free_choice, .config = config, .cluster = cluster};
+    struct bb_layout_search search = {
+        .proxy = proxy, .given = &free_choice, .config = config, .cluster = {cluster, cluster}};
     const int min = (int)fmin(bb_forecast_min_gpus(&f->step, &f->forecast), 1 << 20);
 
     search.usable_bytes = (1 - o->margin) * f->forecast.gpu_bytes;

@@ -1,14 +1,14 @@
 """Prints the error of predicted step times by kind of step, for the fitting and the testing half of the published steps.
 
-    python3 tests/cli/accuracy.py [--rows] [OPTION OF busbar plan...]     (BUSBAR_BUILD: the build folder)
+    python3 tests/cli/accuracy.py [--rows] [--write] [OPTION OF busbar plan...]     (BUSBAR_BUILD: the build folder)
 
-Rates may be chosen by the fitting half only. A step is in the testing half if the first byte of the MD5 sum of its publisher
-(the text of `source` up to the first comma, colon or blank) and its model is odd, so all steps of one model of one publisher
+--write writes the errors that a forecast reports, proxies/offline/plan/accuracy.def. Rates may be chosen by the fitting half only. A step is
+in the testing half if the first byte of the MD5 sum of its publisher (the text of `source` up to the first comma, colon or blank) and its model is odd, so all steps of one model of one publisher
 are in the same half."""
-import collections
 import concurrent.futures
 import hashlib
 import json
+import math
 import os
 import pathlib
 import re
@@ -22,6 +22,8 @@ PUBLISHED, LATER, OUTSIDE = FILES = [json.loads((FOLDER / name).read_text()) for
 MODELS = {name: config for file in FILES for name, config in file["models"].items()}
 STEPS = [row for file in FILES for row in file["steps"]]
 GENERATIONS = {"a": "Ampere", "h": "Hopper", "b": "Blackwell", "g": "Blackwell"}  # by the first letter of the profile
+HALVES = ("fitting", "testing")
+TABLE = pathlib.Path(__file__).parents[2] / "proxies/offline/plan/accuracy.def"
 EXPERTS = ("qwen3", "deepseek", "llama4", "gpt_oss")
 
 
@@ -32,9 +34,10 @@ def half(row):
 
 def kind(row):
     words = dict(re.findall(r"--(\S+) ([^-]\S*)", row["words"]))
-    software = "torch" if words.get("dp-sync") in ("zero3", "hsdp") else "megatron"
-    return (software, GENERATIONS[row["cluster"][0]], "experts" if row["model"].startswith(EXPERTS) else "dense",
-            "8 bits" if row["fp8"] else "16 bits", "long context" if int(words.get("seq-length", 2048)) >= 32768 else "")
+    software = words.get("software") or ("torch" if words.get("dp-sync") in ("zero3", "hsdp") else
+                                         "megatron-plain" if "--no-overlap" in row["words"] else "megatron")
+    return (software, GENERATIONS[row["cluster"][0]], "many experts" if row["model"].startswith(EXPERTS) else "dense",
+            "8 bits" if row["fp8"] else "16 bits", *["long context"] * (int(words.get("seq-length", 2048)) >= 32768))
 
 
 def arguments(row, folder):
@@ -46,10 +49,51 @@ def arguments(row, folder):
             "--json", "-"]
 
 
-def error_of(row, folder, more=()):
+def predict(row, folder, more=()):
     program = pathlib.Path(os.environ["BUSBAR_BUILD"]) / "busbar"
     done = subprocess.run([program, *arguments(row, folder), *more], capture_output=True, text=True)
-    return json.loads(done.stdout)["predicted"]["step_us"] / 1e6 / row["step_s"] - 1 if done.returncode == 0 else None
+    return json.loads(done.stdout)["predicted"] if done.returncode == 0 else None
+
+
+def predict_all(more=()):
+    """Returns the prediction of each step, None where the words are refused."""
+    with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor() as pool:
+        for row in STEPS:
+            arguments(row, pathlib.Path(folder))
+        return list(pool.map(lambda row: predict(row, pathlib.Path(folder), more), STEPS))
+
+
+def errors_of(predictions):
+    return [(row, p["step_us"] / 1e6 / row["step_s"] - 1) for row, p in zip(STEPS, predictions) if p]
+
+
+def band_of(errors, of):
+    """Returns the error that 80 % of further steps of a kind do not exceed, and the number of steps that it comes from: those of the
+    kind, or of the software if they are fewer than 4; then the band is at least the largest error of the kind. Split conformal prediction:
+    the ceil(0.8 (n + 1))-th smallest error."""
+    own = sorted(abs(error) for row, error in errors if kind(row) == of)
+    sizes = own if len(own) >= 4 else sorted(abs(error) for row, error in errors if kind(row)[0] == of[0])
+    band = sizes[min(len(sizes), math.ceil(0.8 * (len(sizes) + 1))) - 1]
+    return (band if sizes is own else max([band, *own]), len(sizes))
+
+
+def table(errors):
+    """Returns the rows of proxies/offline/plan/accuracy.def."""
+    lines = []
+    for of in sorted({kind(row) for row, _ in errors}):
+        its = [error for row, error in errors if kind(row) == of]
+        band, steps = band_of(errors, of)
+        flags = ", ".join(str(flag).lower() for flag in (of[2] == "many experts", of[3] == "8 bits", len(of) > 4))
+        lines.append(f'{{"{of[0]}", BB_{of[1].upper()}, {flags}, {len(its)}, {statistics.mean(map(abs, its)):.3f}, '
+                     f'{statistics.mean(its):.3f}, {band:.3f}, {steps}}},\n')
+    return "".join(lines)
+
+
+def share_within(errors):
+    """Returns the share of the testing half whose error is within the band that the fitting half gives its kind."""
+    fitting = [(row, error) for row, error in errors if half(row) == "fitting"]
+    held = [abs(error) <= band_of(fitting, kind(row))[0] for row, error in errors if half(row) == "testing"]
+    return sum(held) / len(held)
 
 
 def summary(errors):
@@ -61,19 +105,18 @@ def summary(errors):
 
 
 def main(more):
-    with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor() as pool:
-        for row in STEPS:
-            arguments(row, pathlib.Path(folder))
-        options = [word for word in more if word != "--rows"]
-        errors = list(pool.map(lambda row: error_of(row, pathlib.Path(folder), options), STEPS))
-    kinds = collections.defaultdict(lambda: {"fitting": [], "testing": []})
-    for row, error in zip(STEPS, errors):
-        if "--rows" in more or error is None:
-            print(f"{half(row):8} {row['id']:50} {'refused' if error is None else f'{100 * error:+6.1f} %'}")
-        for of in (kind(row), ("all",)) if error is not None else ():
-            kinds[of][half(row)].append(error)
-    for of in sorted(kinds):
-        print(f"{' '.join(of):50} fitting {summary(kinds[of]['fitting']):60} testing {summary(kinds[of]['testing'])}")
+    predictions = predict_all([word for word in more if word not in ("--rows", "--write")])
+    errors = errors_of(predictions)
+    for row, prediction in zip(STEPS, predictions):
+        if "--rows" in more or not prediction:
+            error = f"{100 * (prediction['step_us'] / 1e6 / row['step_s'] - 1):+6.1f} %" if prediction else "refused"
+            print(f"{half(row):8} {row['id']:50} {error}")
+    for of in sorted({kind(row) for row, _ in errors}) + [("all",)]:
+        halves = [summary([e for row, e in errors if half(row) == one and of in (kind(row), ("all",))]) for one in HALVES]
+        print(f"{' '.join(of):58} fitting {halves[0]:60} testing {halves[1]}")
+    print(f"{100 * share_within(errors):.0f} % of the testing half is within the band of its kind in the fitting half")
+    if "--write" in more:
+        TABLE.write_text(table(errors))
 
 
 if __name__ == "__main__":

@@ -113,6 +113,11 @@ struct bb_proxy_config bb_layouts_config(const struct bb_proxy_config *config, c
     return as;
 }
 
+const struct bb_cluster *bb_layouts_cluster(const struct bb_layout_search *search, const struct bb_layout_choice *c)
+{
+    return search->cluster[bb_sync_gathers_parameters(c->sync)];
+}
+
 static void begin_stage(struct work *w, const char *stage, int layouts)
 {
     w->stage = stage;
@@ -202,7 +207,7 @@ static int time_of(const struct work *w, const struct bb_layout_choice *choice, 
     int rc;
 
     TRY(build_choice(w, choice, micro_batches, &step));
-    TRY(bb_predict_step_ns(&step, w->search->cluster, w->search->conditions, &step_ns));
+    TRY(bb_predict_step_ns(&step, bb_layouts_cluster(w->search, choice), w->search->conditions, &step_ns));
 out:
     *ns = rc ? NAN : (double)step_ns;
     bb_step_release(&step);
@@ -255,7 +260,8 @@ static bool have_same_compute(const struct bb_layout_choice *a, const struct bb_
 {
     struct bb_layout_choice same = *b;
 
-    same.sync = a->sync;
+    if (bb_sync_gathers_parameters(a->sync) == bb_sync_gathers_parameters(b->sync)) /* the rates are equal */
+        same.sync = a->sync;
     if (a->recompute_layers > 0 && b->recompute_layers >= a->recompute_layers)
         same.recompute_layers = a->recompute_layers;
     return memcmp(a, &same, sizeof(same)) == 0;
@@ -326,7 +332,7 @@ static void bound_bases(void *arg, int i)
     if (w->search->config->transformer.imbalance <= 0)
         rc = build_choice(w, &first->choice, few_micro_batches(&first->choice), &step);
     if (rc == 0)
-        sum_kernel_times(&step, w->search->cluster, &most_ns, &mean_ns);
+        sum_kernel_times(&step, bb_layouts_cluster(w->search, &first->choice), &most_ns, &mean_ns);
     first->rc = rc == -BB_EUSAGE ? 0 : rc; /* -BB_EUSAGE: the base layout is invalid, which estimate_base reports
                                               later */
     bb_step_release(&step);
@@ -500,7 +506,7 @@ static void predict_row(void *arg, int i)
 
     w->rc[i] = build_choice(w, &row->choice, row->choice.micro_batches, &step);
     if (w->rc[i] == 0)
-        w->rc[i] = bb_predict_step(&step, w->search->cluster, w->search->conditions, &p);
+        w->rc[i] = bb_predict_step(&step, bb_layouts_cluster(w->search, &row->choice), w->search->conditions, &p);
     if (w->rc[i] == 0) {
         slowest = &p.classes[p.slowest];
         row->step_ns = (double)slowest->all.step_ns;
@@ -517,7 +523,7 @@ static void predict_row(void *arg, int i)
         row->samples = step.samples;
     }
     if (w->rc[i] == 0 && w->search->conditions->slow.n > 0)
-        w->rc[i] = bb_predict_step_ns(&step, w->search->cluster, NULL, &baseline_ns);
+        w->rc[i] = bb_predict_step_ns(&step, bb_layouts_cluster(w->search, &row->choice), NULL, &baseline_ns);
     row->baseline_ns = (double)baseline_ns;
     bb_prediction_release(&p);
     bb_step_release(&step);

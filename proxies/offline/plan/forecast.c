@@ -9,29 +9,20 @@
 #include <math.h>
 #include <string.h>
 
-/* Errors of predicted step times against published step times, by kind of step: number of steps, mean and maximum of
- * the absolute relative error, and mean error with its sign (negative: predicted times are too short).
- * tests/cli/test_published.py computes each value from the published steps. */
-struct kind {
-    const char *name;
-    bool sharded, blackwell;
+/* Errors of predicted step times against the published steps of one kind. mean: of the absolute relative error; signed:
+ * with its sign (negative: predicted times are too short); within: error that 80 % of `of` steps do not exceed, those of
+ * the kind or, if they are fewer than 4, all of the software (and at least the largest error of the kind).
+ * `python3 tests/cli/accuracy.py --write` writes the rows. */
+static const struct kind {
+    const char *software;
+    enum bb_gpu_generation generation;
+    bool many_experts, float8, long_context;
     int steps;
-    double mean, max, sign;
+    double mean, signed_mean, within;
+    int of;
+} kinds[] = {
+#include "proxies/offline/plan/accuracy.def"
 };
-
-static const struct kind kinds[] = {
-    {"without ZeRO-3/HSDP, A100 and Hopper", .steps = 49, .mean = 0.05, .max = 0.13, .sign = 0.01},
-    {"without ZeRO-3/HSDP, Blackwell", .blackwell = true, .steps = 25, .mean = 0.13, .max = 0.36, .sign = -0.13},
-    {"ZeRO-3/HSDP, A100 and Hopper", .sharded = true, .steps = 31, .mean = 0.17, .max = 0.42, .sign = -0.16},
-    {"ZeRO-3/HSDP, Blackwell", .sharded = true, .blackwell = true, .steps = 1, .mean = 0.02, .max = 0.02, .sign = 0.02},
-};
-/* Dense 16-bit peak that only Blackwell GPUs exceed: H200 has 989 TFLOP/s, B200 2,250. */
-#define BLACKWELL_TFLOPS 1500
-/* Errors for models with many small experts per GPU, whose published step times differ from the prediction by more
- * than others. EXPERTS_EAGER_FACTOR: maximum of published step time / predicted step time with eager
- * launches. EXPERTS_GRAPH_ERROR: maximum relative error of the prediction with CUDA graphs. */
-#define EXPERTS_EAGER_FACTOR 2.1
-#define EXPERTS_GRAPH_ERROR  0.09
 
 /* ---- GPU memory ---- */
 
@@ -156,7 +147,8 @@ static void machine_text(const struct bb_forecast *f, const struct bb_cluster *c
     if (!c->has_achieved)
         snprintf(text, size, "nominal peaks of %s, so compute times are lower bounds", c->name);
     else
-        snprintf(text, size, "%s: %d-bit GEMMs %.0f of %.0f TFLOP/s, memory %.0f of %.0f GB/s%s%s%s%s%s", c->name,
+        snprintf(text, size, "%s%s%s: %d-bit GEMMs %.0f of %.0f TFLOP/s, memory %.0f of %.0f GB/s%s%s%s%s%s", c->name,
+                 f->software ? " with " : "", f->software ? f->software->name : "",
                  f->float8 ? 8 : 8 * bb_dtypes[f->dtype].bytes, peak * part, peak, c->memory_gbps * c->achieved.memory,
                  c->memory_gbps, f->attention ? "; attention " : "", f->attention ? f->attention : "",
                  f->attention_guessed ? " (assumed; set --attention)" : "",
@@ -202,7 +194,8 @@ json_t *bb_forecast_compute(const struct bb_forecast *f, const struct bb_cluster
         json_array_append_new(guessed, json_sprintf("--attention %s", f->attention));
     if (guess && f->is_assumed)
         json_array_append_new(guessed, json_string(guess));
-    return json_pack("{s:s, s:o, s:o, s:b, s:s?, s:b, s:s?, s:o}", "rates", rates_names[f->rates], "tflops",
+    return json_pack("{s:s, s:s?, s:o, s:o, s:b, s:s?, s:b, s:s?, s:o}", "rates", rates_names[f->rates], "software",
+                     machine && f->software ? f->software->name : NULL, "tflops",
                      bb_json_real(f->tflops > 0 && !machine ? f->tflops
                                   : machine                 ? bb_cluster_tflops(c, f->dtype)
                                                             : NAN),
@@ -213,15 +206,23 @@ json_t *bb_forecast_compute(const struct bb_forecast *f, const struct bb_cluster
 
 /* ---- error of the model on published steps ---- */
 
-/* Returns the kind of the step; NULL if no published step is of this kind. */
+#define KIND_TEXT 100
+static const char *kind_text(const struct bb_forecast *f, const struct bb_cluster *c, char text[KIND_TEXT])
+{
+    snprintf(text, KIND_TEXT, "%s, %s, %s, %d bits%s", f->software->name, bb_gpu_generations[bb_cluster_generation(c)],
+             f->many_experts ? "many experts" : "dense", f->float8 ? 8 : 16, f->long_context ? ", long context" : "");
+    return text;
+}
+
+/* Returns the errors of the published steps of the same kind; NULL if there are none. */
 static const struct kind *kind_of(const struct bb_forecast *f, const struct bb_cluster *c)
 {
-    const bool blackwell = c->tflops_bfloat16 > BLACKWELL_TFLOPS;
-
-    if (f->rates != BB_RATES_MACHINE || !c->has_achieved || !f->attention || f->many_experts || f->dtype == BB_FLOAT)
+    if (f->rates != BB_RATES_MACHINE || !f->software || !f->attention || f->dtype == BB_FLOAT)
         return NULL;
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
-        if (kinds[i].sharded == f->sharded && kinds[i].blackwell == blackwell)
+        if (strcmp(kinds[i].software, f->software->name) == 0 && kinds[i].generation == bb_cluster_generation(c) &&
+            kinds[i].many_experts == f->many_experts && kinds[i].float8 == f->float8 &&
+            kinds[i].long_context == f->long_context)
             return &kinds[i];
     return NULL;
 }
@@ -238,26 +239,25 @@ void bb_forecast_dispatch_text(const struct bb_forecast *f, char *text, size_t s
 json_t *bb_forecast_model_error(const struct bb_forecast *f, const struct bb_cluster *c)
 {
     const struct kind *kind = kind_of(f, c);
+    char text[KIND_TEXT];
 
-    return kind ? json_pack("{s:s, s:i, s:f, s:f, s:f}", "kind", kind->name, "steps", kind->steps, "mean", kind->mean,
-                            "max", kind->max, "signed", kind->sign)
+    return kind ? json_pack("{s:s, s:i, s:f, s:f, s:f, s:i}", "kind", kind_text(f, c, text), "steps", kind->steps,
+                            "mean", kind->mean, "signed", kind->signed_mean, "within", kind->within, "within_steps",
+                            kind->of)
                 : json_null();
 }
 
 void bb_forecast_accuracy_text(const struct bb_forecast *f, const struct bb_cluster *c, char *text, size_t size)
 {
     const struct kind *kind = kind_of(f, c);
+    char name[KIND_TEXT];
 
     if (kind)
         snprintf(text, size,
-                 "published steps (%s, n=%d): error %.0f%% on average, max %.0f%%; predictions %.0f%% too %s",
-                 kind->name, kind->steps, 100 * kind->mean, 100 * kind->max, 100 * fabs(kind->sign),
-                 kind->sign < 0 ? "short" : "long");
-    else if (f->many_experts)
-        snprintf(text, size,
-                 "real steps with many small experts took up to %.1f times the predicted time; with --graph the "
-                 "error was at most %.0f%%",
-                 EXPERTS_EAGER_FACTOR, 100 * EXPERTS_GRAPH_ERROR);
+                 "%s (%d published step%s): error %.0f%% on average, bias %+.0f%%; 80%% of %d steps within %.0f%%",
+                 kind_text(f, c, name), kind->steps, kind->steps == 1 ? "" : "s", 100 * kind->mean,
+                 100 * kind->signed_mean, kind->of, 100 * kind->within);
     else
-        snprintf(text, size, "no published step of this kind");
+        snprintf(text, size, "no published step of this kind%s%s", f->software ? ": " : "",
+                 f->software ? kind_text(f, c, name) : "");
 }

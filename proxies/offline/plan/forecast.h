@@ -6,6 +6,7 @@
 #define BB_PROXIES_OFFLINE_PLAN_FORECAST_H
 
 #include "proxies/offline/plan/plan.h"
+#include "proxies/simulation/machine/software.h"
 
 /* Source of the compute rates, which convert FLOPs and bytes of memory traffic to time. */
 enum bb_rates {
@@ -26,7 +27,9 @@ struct bb_forecast {
     enum bb_dtype_id dtype;   /* of the step; its peak rate is that of the MFU, and of GEMMs that are not in FP8 */
     const char *host;         /* how the host launches kernels: "eager" (one by one) or "graph" (CUDA graphs); NULL: the
                               prediction contains no host time of a training framework */
-    bool sharded;             /* true: each rank stores a part of the parameters (--dp-sync zero3 or hsdp) */
+    const struct bb_software *software; /* NULL: the prediction is not a forecast of real training */
+    bool sharded;                       /* true: each rank stores a part of the parameters (--dp-sync zero3 or hsdp) */
+    bool long_context;        /* a sample has 32,768 or more tokens */
     bool many_experts; /* true: a layer has 32 or more experts, or a GPU has eight or more, or experts with biases;
                               published steps of such models took longer than predicted */
     bool

@@ -57,6 +57,17 @@ static double gemm_bytes(const struct bb_kernel_list_item *item)
     return item->float8 ? (bytes + (double)bb_gemm_c_bytes(&item->gemm)) / 2 : bytes;
 }
 
+/* Returns the time in ns by which memory traffic lengthens the GEMMs of several experts, which run one after another and
+ * are too short to overlap it: the weights are read once; a weight gradient is read and written in float. Measured on
+ * A100 and B200 (MooreThreads/SimuMax, configs/system, group_matmul). */
+static double expert_memory_ns(const struct bb_kernel_list_item *item, double rate)
+{
+    const struct bb_gemm_shape *g = &item->gemm;
+    const double weights = g->trans_a ? (double)(g->m * g->n) * 8 : (double)(g->k * g->n) * (item->float8 ? 1 : 2);
+
+    return weights * (double)g->batch / rate;
+}
+
 /* Returns the duration of fused attention as in FlashAttention: each thread block computes 128 queries (in the
  * backward pass: 128 keys) of one head and one sample. `item` describes the attention as a batched GEMM: one of m, n
  * and k is the head dimension, the other two are sequence lengths. The backward pass is described by four GEMMs but
@@ -89,6 +100,8 @@ static struct bounds bounds_of(const struct bb_cluster *c, const struct bb_kerne
             bb_gemm_flops(&item->gemm) / bb_cluster_tflops(c, item->gemm.dtype) / 1e3 * c->sm_count / sms, 0};
     if (c->models_training && item->fusion != BB_KERNEL_SEPARATE)
         return (struct bounds){attention_ns(c, item, sms), 0};
+    if (c->models_training && c->achieved.adds_expert_bytes && item->experts > 1)
+        return (struct bounds){tiled_ns(c, item, sms) + expert_memory_ns(item, rate), gemm_bytes(item) / rate};
     return (struct bounds){tiled_ns(c, item, sms), gemm_bytes(item) / rate};
 }
 

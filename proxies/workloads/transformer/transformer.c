@@ -206,10 +206,16 @@ static int reject_unused_options(const struct bb_training *t)
     return 0;
 }
 
+static enum bb_sync_kind sync_kind(const struct bb_proxy_config *c)
+{
+    return (enum bb_sync_kind)bb_args_index(c->transformer.sync, bb_sync_names, BB_SYNC_ALL_REDUCE);
+}
+
 static void resolve_layers_config(struct bb_training *t)
 {
     const struct bb_proxy_config *c = t->config;
     const struct bb_transformer_options *o = &c->transformer;
+    const bool sharded = bb_sync_gathers_parameters(sync_kind(c));
 
     t->layers_config = (struct bb_layers_config){
         .arch = &t->arch,
@@ -236,6 +242,8 @@ static void resolve_layers_config(struct bb_training *t)
         .unfused = o->attention ? strcmp(o->attention, "unfused") == 0 : o->unfused_dropout && t->arch.dropout,
         .fused = o->attention && strcmp(o->attention, "fused") == 0,
         .float8 = o->float8,
+        .serial = o->stack[sharded].serial || c->sync.no_overlap,
+        .float_logits = o->stack[sharded].float_logits,
     };
 }
 
@@ -248,8 +256,7 @@ static int resolve_shape(struct bb_training *t)
 
     resolve_layers_config(t);
     TRY(resolve_grid(t));
-    TRY(bb_sync_resolve(c, (enum bb_sync_kind)bb_args_index(c->transformer.sync, bb_sync_names, BB_SYNC_ALL_REDUCE),
-                        t->layers_config.dtype, BB_FLOAT, &t->policy));
+    TRY(bb_sync_resolve(c, sync_kind(c), t->layers_config.dtype, BB_FLOAT, &t->policy));
     TRY(reject_unused_options(t));
     TRY(validate_recompute(t));
     t->has_parameters[BB_DENSE] = true;

@@ -197,6 +197,14 @@ void bb_block_kernels(struct bb_block *b, const char *what, enum bb_kernels_kind
     bb_block_compute(b, what, &c, src, dst);
 }
 
+int bb_block_wait_if_serial(struct bb_block *b, int op)
+{
+    if (!b->layers->config.serial)
+        return op;
+    bb_script_wait(b->script, op);
+    return BB_NONE;
+}
+
 /* ---- tensor-parallel GEMMs ---- */
 
 static int start_gather(struct bb_block *b, const char *what, int src, enum bb_block_buffer dst)
@@ -265,13 +273,14 @@ void bb_block_column_backward(struct bb_block *b, const struct bb_column_paralle
     if (b->layers->sequence_sharded && with_weights) {
         bb_block_compute(b, column->data, &c, src, BB_NONE);
         c.n = 0;
-        gathered = start_gather(b, column->gather, bb_block_buffer(b, column->input), BB_BLOCK_BUFFER_FULL);
+        gathered = bb_block_wait_if_serial(
+            b, start_gather(b, column->gather, bb_block_buffer(b, column->input), BB_BLOCK_BUFFER_FULL));
         input = bb_block_buffer(b, BB_BLOCK_BUFFER_FULL);
     }
     bb_kernel_groups_add(&c, column->gemm, BB_KERNELS_DATA);
     bb_block_compute(b, column->data, &c, src, bb_block_buffer(b, BB_BLOCK_BUFFER_PARTIAL));
     bb_script_wait(b->script, gathered);
-    sum = bb_block_sum(b, column->sum, out);
+    sum = bb_block_wait_if_serial(b, bb_block_sum(b, column->sum, out));
     if (with_weights)
         bb_block_kernels(b, column->weights, column->gemm, BB_KERNELS_WEIGHTS, input, BB_NONE);
     bb_script_wait(b->script, sum);
@@ -286,7 +295,8 @@ void bb_block_column_weights(struct bb_block *b, const struct bb_column_parallel
     int gathered = BB_NONE, input = BB_NONE;
 
     if (b->layers->sequence_sharded) {
-        gathered = start_gather(b, column->gather, bb_block_buffer(b, column->input), BB_BLOCK_BUFFER_FULL);
+        gathered = bb_block_wait_if_serial(
+            b, start_gather(b, column->gather, bb_block_buffer(b, column->input), BB_BLOCK_BUFFER_FULL));
         input = bb_block_buffer(b, BB_BLOCK_BUFFER_FULL);
         bb_block_compute(b, column->weights, &c, BB_NONE, BB_NONE);
         bb_script_wait(b->script, gathered);

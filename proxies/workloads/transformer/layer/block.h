@@ -160,6 +160,10 @@ struct bb_column_parallel {
  * program's index of buffer dst. Requires sequence parallelism. */
 int bb_block_gather(struct bb_block *b, const char *what, int src, enum bb_block_buffer dst);
 
+/* bb_block_wait_if_serial - waits for the collective or transfer `op` if communication does not overlap compute
+ * (bb_layers_config.serial). Returns the operation that remains to be waited for: `op`, or BB_NONE. */
+int bb_block_wait_if_serial(struct bb_block *b, int op);
+
 /* bb_block_sum - start the sum of the buffer PARTIAL over tp: all_reduce, or reduce_scatter with sequence
  * parallelism. Returns the operation's program index. */
 int bb_block_sum(struct bb_block *b, const char *what, int dst);

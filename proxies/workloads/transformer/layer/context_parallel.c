@@ -53,6 +53,7 @@ static void ring_forward(struct bb_block *b, const struct bb_kernel_groups *befo
     for (int round = 0; round < ranks; round++) {
         int hop = round < ranks - 1 ? start_hop(b, &(struct hop){.keys = true, .round = round}) : BB_NONE;
 
+        hop = bb_block_wait_if_serial(b, hop);
         bb_block_kernels(b, "attention block", BB_KERNELS_CORE_BLOCK, BB_KERNELS_FORWARD, keys_at_work(b, round),
                          BB_NONE);
         bb_script_wait(b->script, hop);
@@ -71,6 +72,7 @@ static void ring_backward(struct bb_block *b, const struct bb_kernel_groups *bef
         int hop = next.keys || next.gradients ? start_hop(b, &next) : BB_NONE;
         int made = round == 1 ? bb_block_buffer(b, BB_BLOCK_BUFFER_KEY_GRADIENTS) : BB_NONE;
 
+        hop = bb_block_wait_if_serial(b, hop);
         bb_block_kernels(b, "attention block", BB_KERNELS_CORE_BLOCK, BB_KERNELS_DATA, keys_at_work(b, round), made);
         bb_script_wait(b->script, hop);
     }

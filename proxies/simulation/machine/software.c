@@ -1,0 +1,48 @@
+/* software.c - rates and overlap of training frameworks (see software.h). */
+#include "proxies/simulation/machine/software.h"
+
+#include <string.h>
+
+const char *const bb_gpu_generations[BB_GPU_GENERATIONS + 1] = {"Ampere", "Hopper", "Blackwell", NULL};
+/* 16-bit peaks: A100 312 TFLOP/s, H100 and H200 989, B200 2,250 */
+#define HOPPER_TFLOPS    500
+#define BLACKWELL_TFLOPS 1500
+
+enum bb_gpu_generation bb_cluster_generation(const struct bb_cluster *c)
+{
+    return c->tflops_bfloat16 > BLACKWELL_TFLOPS ? BB_BLACKWELL
+           : c->tflops_bfloat16 > HOPPER_TFLOPS  ? BB_HOPPER
+                                                 : BB_AMPERE;
+}
+
+/* Chosen by the fitting half of the published steps (tests/cli/accuracy.py), see profiles/clusters/README.md. */
+static const struct bb_software rows[] = {
+    {"megatron", true, false, true, {{1, 1, 1, 1}, {1, 1, 1, 1}, {1, 1, 1, 1}}},
+    {"megatron-plain", false, false, true, {{1, 1, 1, 1}, {1, 1, 1, 1}, {0.81, 0.81, 0.9, 0.35}}},
+    {"torch", false, true, true, {{1, 1, 0.65, 0.55}, {0.85, 0.85, 0.6, 0.4}, {0.85, 0.85, 0.6, 0.4}}},
+    {"torch-compile", false, true, true, {{1, 1, 0.65, 0.55}, {0.85, 0.85, 0.6, 0.4}, {0.85, 0.85, 0.6, 0.4}}},
+    {"jax", true, false, true, {{1, 1, 1, 1}, {1, 1, 1, 1}, {1, 1, 1, 1}}},
+};
+const char *const bb_software_names[] = {"megatron", "megatron-plain", "torch", "torch-compile", "jax", NULL};
+
+const struct bb_software *bb_software_of(const char *name, bool sharded, bool overlaps)
+{
+    int i = 0;
+
+    name = name ? name : sharded ? "torch" : overlaps ? "megatron" : "megatron-plain";
+    while (strcmp(rows[i].name, name) != 0)
+        i++;
+    return &rows[i];
+}
+
+void bb_software_apply(const struct bb_software *s, struct bb_cluster *c)
+{
+    const enum bb_gpu_generation g = bb_cluster_generation(c);
+
+    c->achieved.gemm *= s->of[g].gemm;
+    c->achieved.gemm_float8 *= s->of[g].gemm_float8;
+    c->achieved.attention_forward *= s->of[g].attention;
+    c->achieved.attention_backward *= s->of[g].attention;
+    c->achieved.memory *= s->of[g].memory;
+    c->achieved.adds_expert_bytes = s->adds_expert_bytes;
+}

@@ -1,0 +1,38 @@
+/*
+ * software.h - what a training framework reaches on a GPU, relative to the rates of the cluster profile, which are those
+ * of Megatron-LM with Transformer Engine as in NVIDIA's recipes.
+ */
+#ifndef BB_PROXIES_SIMULATION_MACHINE_SOFTWARE_H
+#define BB_PROXIES_SIMULATION_MACHINE_SOFTWARE_H
+
+#include "proxies/simulation/machine/cluster.h"
+
+enum bb_gpu_generation { BB_AMPERE, BB_HOPPER, BB_BLACKWELL, BB_GPU_GENERATIONS };
+extern const char *const bb_gpu_generations[BB_GPU_GENERATIONS + 1];
+/* bb_cluster_generation - returns the generation of a profile's GPUs, by the peak rate of 16-bit GEMMs. */
+enum bb_gpu_generation bb_cluster_generation(const struct bb_cluster *c);
+
+struct bb_software {
+    const char *name;
+    bool overlaps; /* collectives of tensor parallelism and transfers of ring attention overlap GEMMs and attention */
+    bool float_logits;      /* the loss stores the logits and their gradient in float, too */
+    bool adds_expert_bytes; /* see struct bb_achieved */
+    /* factors of the rates in section "achieved" of the profile */
+    struct {
+        double gemm, gemm_float8, attention, memory;
+    } of[BB_GPU_GENERATIONS];
+};
+
+extern const char *const bb_software_names[]; /* values of --software; the last element is NULL */
+/*
+ * bb_software_of - returns the software of a step.
+ *   name        value of --software; NULL: torch with `sharded`, else megatron-plain without `overlaps`, else megatron
+ *   sharded     the parameters are sharded (--dp-sync zero3 or hsdp)
+ *   overlaps    false: --no-overlap
+ */
+const struct bb_software *bb_software_of(const char *name, bool sharded, bool overlaps);
+/* bb_software_apply - multiplies the rates in section "achieved" by the factors of the software; without this section
+ * the cluster is unchanged. */
+void bb_software_apply(const struct bb_software *s, struct bb_cluster *c);
+
+#endif

@@ -230,6 +230,16 @@ def test_node_that_is_lost_in_a_stage_fails(busbar, tmp_path, mpirun):
     assert lines[-1] == "# ENDED in stage pairs; try again without the nodes that were lost, such as srun --exclude=HOST"
 
 
+def test_node_that_hangs_in_a_stage_fails(busbar, tmp_path):
+    """Its partner, which waits for it alone, does not."""
+    path = tmp_path / "r.json"
+    done = busbar.run("health", "--quick", "--only", "pairs", "--timeout", 3, "--json", path, ranks=8,
+                      env={"EMU_DATA": "off", "EMU_CLUSTER": "h100-sxm-ib", "EMU_NODES": "4", "EMU_FAULT": "stall:rank=5,call=9,name=ncclAllReduce"})
+    root = json.loads(path.read_text())
+    assert done.returncode == 4 and root["lost_ranks"] == [5], done.stderr
+    assert [v["level"] for v in root["verdicts"]] == ["ok", "ok", "fail", "ok"] and "-node2: rank 5 was lost in stage pairs" in done.stdout
+
+
 @pytest.mark.parametrize("nodes,minutes", [(128, 5), (1024, 15)])
 def test_planned_time(busbar, nodes, minutes):
     done = busbar.run("health", "--plan", "--ranks", 8 * nodes, "--expect", "h100-sxm-ib", emulated=False)

@@ -638,6 +638,23 @@ def test_rejects_a_profile_with_invalid_measured_sizes(busbar, tmp_path, change,
     assert done.returncode == 2 and done.stderr.count("\n") == 1 and message in done.stderr, done.stderr
 
 
+def test_racks_are_nvlink_domains_of_several_hosts(calibrate, tmp_path):
+    """72 and 144 GB200 (CoreWeave), four to a host, as nccl-tests lists them: one and two nodes, as if each rack were one host."""
+    logs = [(72, {1 << 29: 1402, 1 << 30: 2624, 1 << 31: 5121, 1 << 32: 10094}), (144, {1 << 29: 1510, 1 << 30: 2790, 1 << 31: 5400, 1 << 32: 10600})]
+    profiles = {}
+    for per_host, options in ((4, ["--gpus-per-node", 72]), (72, []), (4, [])):
+        for ranks, us in logs:
+            (tmp_path / f"{ranks}.log").write_text(calibration_accuracy.table(
+                {"coll": "all_reduce", "ranks": ranks, "gpn": per_host, "dtype": "float", "dev": "NVIDIA GB200", "us": us}, us))
+        done, profile, summary = calibrate("72.log", "144.log", "--from", "gb200-nvl72", *options)
+        assert done.returncode == 0, done.stderr
+        profiles[per_host, bool(options)] = [profile[key] for key in ("gpus_per_node", "nics_per_node", "nccl", "inter", "measured")]
+        nodes = [file["nodes"] for file in summary["files"]]
+        assert nodes == ([2, 3] if not options and per_host == 4 else [1, 2])
+        assert ("144.log: the 36 hosts of 144 ranks are 3 NVLink domains of 64 GPUs" in done.stderr) == (per_host == 4 and not options)
+    assert profiles[4, True] == profiles[72, False]
+
+
 def test_one_disturbed_size_does_not_spoil_the_profile(busbar, calibrate, tmp_path):
     """Logs with the times of the shipped profile, but three times the time of one size: the profile stays, and the warning names the size."""
     def plan(ranks, sizes, cluster):

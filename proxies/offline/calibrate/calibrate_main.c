@@ -14,6 +14,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/param.h>
 
 struct options {
     const char *output, *from, *json;
@@ -92,7 +93,29 @@ static int take_node_size(const struct options *o, struct bb_measurements *e)
     return 0;
 }
 
-static int calibrate_files(const struct options *o, const struct bb_measurements *e, int argc, char **argv)
+/* GPUs of the largest host; a larger node of a profile is an NVLink domain of several hosts. */
+#define LARGEST_HOST 8
+
+/* Counts NVLink domains of `gpus` GPUs instead of hosts: only messages between domains use NICs. given: by
+ * --gpus-per-node. */
+static void count_domains(struct bb_measurements *e, int gpus, bool given)
+{
+    for (size_t i = 0; gpus > LARGEST_HOST && i < e->n_rows; i++) {
+        struct bb_collective *call = &e->rows[i].call;
+
+        call->nodes = MIN(call->nodes, (call->ranks + gpus - 1) / gpus);
+    }
+    for (size_t f = 0; gpus > LARGEST_HOST && f < e->n_files; f++) {
+        const int domains = (e->files[f].ranks + gpus - 1) / gpus;
+
+        if (domains < e->files[f].nodes && !given)
+            bb_warn("%s: the %d hosts of %d ranks are %d NVLink domain%s of %d GPUs; other domains: --gpus-per-node N",
+                    e->files[f].path, e->files[f].nodes, e->files[f].ranks, domains, domains == 1 ? "" : "s", gpus);
+        e->files[f].nodes = MIN(e->files[f].nodes, domains);
+    }
+}
+
+static int calibrate_files(const struct options *o, struct bb_measurements *e, int argc, char **argv)
 {
     const char *device = e->files[0].device, *name = o->from ? o->from : bb_cluster_of_gpu(device);
     struct bb_calibration_report report = {.profile = o->output, .by_device = !o->from, .argc = argc, .argv = argv};
@@ -109,6 +132,7 @@ static int calibrate_files(const struct options *o, const struct bb_measurements
     BB_NEW(calibration, 1);
     TRY(bb_cluster_load(name, &base));
     TRY(bb_profile_load("clusters", name, &root));
+    count_domains(e, o->gpus_per_node > 0 ? o->gpus_per_node : base.gpus_per_node, o->gpus_per_node > 0);
     bb_calibrate(calibration, &base, e);
     bb_cross_validate(calibration, &report.left_out);
     report.calibration = calibration;

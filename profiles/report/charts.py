@@ -1,4 +1,5 @@
 """The table of charts: heading, kinds of results, function that draws them. To add a chart, add a row."""
+import health
 import measured
 import steps
 import tables
@@ -7,6 +8,8 @@ from result_files import Unreadable
 
 # (heading, kinds of results, function that takes all results of these kinds and yields Charts)
 CHARTS = (
+    ("Health", ("health",), health.nodes),
+    ("Health", ("health",), health.pairs),
     ("Collectives", ("collectives",), measured.over_size),
     ("Collectives", ("collectives",), measured.algorithms),
     ("Links", ("p2p",), measured.links),

@@ -5,6 +5,7 @@ import string
 from statistics import median_high
 
 from charts import CONTENT_ERRORS, does_not_match
+from health import place_of
 from measured import algorithm_verdicts, bandwidth_of, choice_of, limits_text, row_time
 from result_files import is_plan
 from steps import TERMS, breakdown_of, compared_steps, layout_name, memory_of, rate_of, role_of, terms_of, wait_text, waits_of
@@ -380,6 +381,24 @@ def failed_combinations(result):
         yield f"Failed: {names(settings)}: {error}."
 
 
+# ---- health ----------------------------------------------------------------------------------------------------------
+
+
+def slow_parts(result):
+    found = result.data.get("findings") or []
+    for one in found[:12]:
+        yield f"{one.get('level')}, stage {one.get('stage')}: {place_of(result, one)}: {one.get('reason')}."
+    if len(found) > 12:
+        yield f"{len(found) - 12} further findings are in the table of nodes."
+
+
+def node_levels(result):
+    levels = collections.Counter(v.get("level") for v in result.data.get("verdicts") or [])
+    by = result.text("expected_by")
+    yield (f"{sum(levels.values())} nodes: {levels['ok']} ok, {levels['warn']} warn, {levels['fail']} fail, {levels['unknown']} unknown; "
+           f"{f'expected by {by}' if by else 'compared with each other'}.")
+
+
 # Kind of a result -> (what is wrong or slow, the main values); only a result that did not fail has the second.
 FINDINGS = {
     "collectives": (slow_collectives, collectives),
@@ -389,6 +408,7 @@ FINDINGS = {
     "compute": (each("slow_gpus", SLOW_GPU), compute),
     "proxy": (invalid_step, step),
     "plan": (invalid_step, step),
+    "health": (lambda result: [*node_levels(result), *slow_parts(result)], none),
     "proxies": (none, proxies),
     "compare": (comparison, none),
     "calibration": (none, each("fits", FIT)),

@@ -17,8 +17,8 @@ pytestmark = pytest.mark.xdist_group("report")  # one worker, so that its fixtur
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "profiles" / "report"))
-measured, page, charts, findings, result_files, steps, tables, timeline, units = map(
-    importlib.import_module, ("measured", "page", "charts", "findings", "result_files", "steps", "tables", "timeline", "units"))
+health, measured, page, charts, findings, result_files, steps, tables, timeline, units = map(
+    importlib.import_module, ("health", "measured", "page", "charts", "findings", "result_files", "steps", "tables", "timeline", "units"))
 NO_DATA = {"EMU_DATA": "off"}
 STEP = ("gpt2_large", 4, 2, 2, "--compute", "timed")
 
@@ -323,6 +323,23 @@ def test_findings_name_what_is_slow():
                     "Slow: rank 0 (a) to rank 1, 1 of 1 links within the node, bandwidth 1 GB/s instead of 400 GB/s at 1 MiB.")
     gpu = {"rank": 1, "gpu": 1, "host": "b", "worst_slowdown": 1.5, "results": 3, "of": 4}
     assert "Slow: GPU 1 of b (rank 1), in 3 of 4 results, up to 1.5 times the typical time" in said("compute", slow_gpus=[gpu])
+
+
+def test_health_shows_the_worst_node_first_and_the_slow_pairs():
+    def value(node, gpu, partner, gbps):
+        return {"stage": "pairs", "test": "pairs", "node": node, "host": "abc"[node], "gpu": gpu, "partner": partner, "value": gbps}
+    rows = [value(a, gpu, b, 20. if gpu and 2 in (a, b) else 40.) for a in range(3) for b in range(3) if a != b for gpu in (0, 1)]
+    nic = {"level": "fail", "stage": "pairs", "part": "nic", "node": 2, "other_node": None, "host": "c", "gpu": 1, "reason": "pairs 20 GB/s"}
+    levels = [{"node": node, "host": host, "level": level} for node, host, level in ((0, "a", "ok"), (1, "b", "ok"), (2, "c", "fail"))]
+    data = {"results": rows, "tests": [{"test": "pairs", "expected": 40., "median": 40., "unit": "GB/s"}], "verdicts": levels, "findings": [nic],
+            "status": "below threshold", "reason": "pairs 20 GB/s", "expected_by": "x"}
+    (nodes,), (pairs,) = (list(make([result("health", **data)])) for make in (health.nodes, health.pairs))
+    assert nodes.rows == [["c", "fail", "NIC of GPU 1 of c: pairs 20 GB/s", "50 %"], ["a", "ok", "-", "100 %"], ["b", "ok", "-", "100 %"]]
+    assert pairs.traces[0]["z"] == [[None, 1, .5], [1, None, .5], [.5, .5, None]] and "2 pairs are below 93 %" in pairs.about
+    assert [row[:3] for row in pairs.rows] == [["a", "c", 20.], ["b", "c", 20.]]
+    assert said("health", **data) == ("FAILED: pairs 20 GB/s. 3 nodes: 2 ok, 0 warn, 1 fail, 0 unknown; expected by x. "
+                                      "fail, stage pairs: NIC of GPU 1 of c: pairs 20 GB/s.")
+    assert list(health.nodes([result("health", status="running")])) == list(health.pairs([result("health")])) == []
 
 
 def test_comparison_shows_the_rows_above_the_threshold():

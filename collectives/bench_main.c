@@ -118,8 +118,7 @@ int bb_bench_main(int argc, char **argv)
         return rc;
     if (subcommand && subcommand->schema)
         results.schema = subcommand->schema;
-    results.path = common.json;
-    results.csv = common.csv;
+    bb_results_set_targets(&results, &common);
     return bb_supervise("bench", subcommand ? subcommand->run : "bb_bench_run", common.timeout_s, common.gpus, &results,
                         argc, argv);
 }

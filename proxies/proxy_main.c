@@ -249,8 +249,7 @@ int bb_proxy_main(int argc, char **argv)
         return rc;
     if (o.quick)
         results = (struct bb_results_head){.schema = "busbar.proxies/1"};
-    results.path = o.common.json;
-    results.csv = o.common.csv;
+    bb_results_set_targets(&results, &o.common);
     return bb_supervise("proxy", "bb_proxy_run", o.common.timeout_s, o.common.gpus, &results, argc, argv);
 }
 

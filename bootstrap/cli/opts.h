@@ -324,16 +324,18 @@ const struct bb_foreign_name *bb_foreign_find(const struct bb_foreign_name *name
 
 /* Options of all commands that run on GPUs. */
 struct bb_common {
-    const char *json;    /* file for the results as JSON; "-": stdout; NULL: none */
-    const char *csv;     /* file for the results as CSV; "-": stdout; NULL: none */
-    double timeout_s;    /* time limit of each wait for the GPU or for other ranks, in seconds */
-    int gpus;            /* number of ranks, one per GPU, that each launched process starts */
-    bool share_gpu;      /* allow several ranks on one GPU */
-    bool ras;            /* enable NCCL's RAS */
-    bool no_supervisor;  /* the command becomes the rank, without a supervisor */
-    const char *buffers; /* OPT_BUFFERS: "nccl" or "cuda"; NULL if the command does not have this option */
-    bool quiet;          /* print no table on stdout and no progress */
-    bool full;           /* print everything, not only the answer in at most 25 lines */
+    const char *json;               /* file for the results as JSON; "-": stdout; NULL: none */
+    const char *csv;                /* file for the results as CSV; "-": stdout; NULL: none */
+    const char *junit, *prometheus; /* files for the checks (checks.h); NULL: none */
+    bool nagios;                    /* health: print the checks as the line of a Nagios plugin */
+    double timeout_s;               /* time limit of each wait for the GPU or for other ranks, in seconds */
+    int gpus;                       /* number of ranks, one per GPU, that each launched process starts */
+    bool share_gpu;                 /* allow several ranks on one GPU */
+    bool ras;                       /* enable NCCL's RAS */
+    bool no_supervisor;             /* the command becomes the rank, without a supervisor */
+    const char *buffers;            /* OPT_BUFFERS: "nccl" or "cuda"; NULL if the command does not have this option */
+    bool quiet;                     /* print no table on stdout and no progress */
+    bool full;                      /* print everything, not only the answer in at most 25 lines */
 };
 extern const struct bb_opt bb_common_options[];
 enum { BB_GPUS_MAX = 1024 };                  /* limit of -g, far above the number of GPUs of a host */

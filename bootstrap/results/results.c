@@ -139,8 +139,23 @@ static char *unused_path(const char *path)
 /* Returns the value of the request that opens the results. root: consumed. */
 static json_t *opening_of(const struct bb_results_head *head, const char *path, json_t *root)
 {
-    return json_pack("{s:s?, s:s?, s:b, s:o}", "path", path, "csv", head->csv, "foreign", head->root != NULL, "root",
+    return json_pack("{s:s?, s:s?, s:s?, s:s?, s:b, s:b, s:o}", "path", path, "csv", head->csv, "junit", head->junit,
+                     "prometheus", head->prometheus, "nagios", head->nagios, "foreign", head->root != NULL, "root",
                      root);
+}
+
+void bb_results_set_targets(struct bb_results_head *head, const struct bb_common *common)
+{
+    head->path = common->json;
+    head->csv = common->csv;
+    head->junit = common->junit;
+    head->prometheus = common->prometheus;
+    head->nagios = common->nagios;
+}
+
+static bool has_target(const struct bb_results_head *head)
+{
+    return head->path || head->csv || head->junit || head->prometheus || head->nagios;
 }
 
 static int open_results(struct bb_results **out, const struct bb_results_head *head, struct bb_world *world)
@@ -171,7 +186,7 @@ int bb_results_open(struct bb_results **out, const struct bb_results_head *head,
     int rc = 0;
 
     *out = NULL;
-    if ((head->path || head->csv) && (!world || world->rank == 0))
+    if (has_target(head) && (!world || world->rank == 0))
         rc = open_results(out, head, world);
     json_decref(head->root);
     return rc;
@@ -193,7 +208,7 @@ json_t *bb_results_opening(const struct bb_results_head *head, int ranks, int no
     char host[256] = "";
     json_t *opening;
 
-    if (!h.path && !h.csv)
+    if (!has_target(&h))
         return NULL;
     (void)gethostname(host, sizeof(host) - 1);
     h.emulated = bb_environment_is_emulated();

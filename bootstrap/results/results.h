@@ -37,8 +37,10 @@ struct bb_results_head {
     const char *path;   /* JSON file; "-": the JSON is written to stdout; NULL: no JSON */
     const char *csv;    /* CSV file with the rows (flat_table.h), written at the end; "-": the CSV is written to stdout;
                         NULL: no CSV */
-    FILE *out;          /* stdout of this process; used if this process writes the results */
-    int argc;           /* argc, argv: the command line as typed */
+    const char *junit, *prometheus; /* files for the checks (checks.h), written at the end; NULL: none */
+    bool nagios;                    /* print the checks to stdout as the line of a Nagios plugin */
+    FILE *out;                      /* stdout of this process; used if this process writes the results */
+    int argc;                       /* argc, argv: the command line as typed */
     char **argv;
     int nccl_header, nccl_runtime; /* NCCL version codes, such as 22809, of the header at compile time and of the
                                       loaded library; 0: null in the JSON */
@@ -56,6 +58,9 @@ struct bb_results_head {
 };
 
 struct bb_results; /* opaque */
+
+/* bb_results_set_targets - set the members json to nagios of the head, in which the results are written. */
+void bb_results_set_targets(struct bb_results_head *head, const struct bb_common *common);
 
 /*
  * bb_results_open - start the results of this run and write the head. Fails if a path cannot be written, so that such a

@@ -1,6 +1,7 @@
 /* writer.c - writes the JSON and CSV results of a run and the final status. */
 #include "bootstrap/results/writer.h"
 
+#include "bootstrap/results/checks.h"
 #include "bootstrap/results/results.h"
 
 #include <stdlib.h>
@@ -133,15 +134,20 @@ int bb_results_writer_execute(struct bb_results_writer *w, enum bb_results_reque
 
 int bb_results_writer_open_failed(struct bb_results_writer *w, json_t *opening, int rc)
 {
-    return opening && rc < 0 && rc != -BB_EUSAGE ? bb_results_writer_execute(w, BB_RESULTS_OPEN, opening) : 0;
+    const bool opens = rc != -BB_EUSAGE || json_is_true(json_object_get(opening, "nagios"));
+
+    return opening && rc < 0 && opens ? bb_results_writer_execute(w, BB_RESULTS_OPEN, opening) : 0;
 }
 
 /* ---- end ---- */
 
 const char *bb_results_status(int rc)
 {
-    static const char *const status[] = {
-        [0] = "ok", [BB_EDATA] = "wrong data", [BB_ETIMEOUT] = "timeout", [BB_EBELOW] = "below threshold"};
+    static const char *const status[] = {[0] = "ok",
+                                         [BB_EDATA] = "wrong data",
+                                         [BB_ETIMEOUT] = "timeout",
+                                         [BB_EBELOW] = "below threshold",
+                                         [BB_EWARN] = "ok"};
     const size_t code = (size_t)bb_exit_code(rc);
 
     return code < sizeof(status) / sizeof(*status) && status[code] ? status[code] : "failed";
@@ -205,12 +211,33 @@ static bool keeps_csv(const struct bb_results_writer *w, const json_t *end)
     return keeps;
 }
 
+/* Prints the line for Nagios. Returns 0, or -BB_EFAIL after an error message. */
+static int print_nagios(const struct bb_results_writer *w)
+{
+    int error;
+
+    bb_checks_print_nagios(w->document.root, w->out);
+    error = bb_outfile_error(w->out);
+    return error ? bb_err(BB_EFAIL, "cannot write to stdout: %s", strerror(error)) : 0;
+}
+
+/* Writes the checks as JUnit XML, Prometheus metrics and the line for Nagios. */
+static int write_checks(const struct bb_results_writer *w)
+{
+    const int rc = json_is_true(json_object_get(w->settings, "nagios")) ? print_nagios(w) : 0;
+
+    return rc ? rc
+              : bb_checks_save(w->document.root, json_string_value(json_object_get(w->settings, "junit")),
+                               json_string_value(json_object_get(w->settings, "prometheus")));
+}
+
 int bb_results_writer_finish(struct bb_results_writer *w, int rc, json_t *end)
 {
     int failed;
 
     set_end(w, rc, end);
     failed = w->csv && !keeps_csv(w, end) ? write_output(w, w->csv, csv_name, put_csv) : 0;
+    failed = failed ? failed : write_checks(w);
     if (failed && rc >= 0)
         set_end(w, rc = failed, end);
     if (w->path && !w->document.file.out && !w->document.replaces)

@@ -14,6 +14,7 @@
 enum bb_results_request {
     BB_RESULTS_OPEN = 64, /* create the files. Value: an object with
                              path, csv: JSON file and CSV file; "-": stream `out` of the writer; null: none
+                             junit, prometheus, nagios: of struct bb_results_head
                              foreign:   the document has the schema of nccl-tests, which has no key "status"
                              root:      fields of the document, with an empty list "results" if the schema has rows */
     BB_RESULTS_ROW,       /* add a row to "results" and save the row. Value: the row */

@@ -5,6 +5,7 @@
  */
 #include "bootstrap/base/alloc.h"
 #include "bootstrap/base/clock.h"
+#include "bootstrap/results/checks.h"
 #include "bootstrap/supervise/supervisor.h"
 
 #include <errno.h>
@@ -135,7 +136,7 @@ static bool step_dial(struct bb_supervisor *s)
 
 static int valid_code(int code)
 {
-    return code >= BB_EFAIL && code <= BB_EBELOW ? code : BB_EFAIL;
+    return code >= BB_EFAIL && code <= BB_EWARN ? code : BB_EFAIL;
 }
 
 /* Stores a report about `rank`, and raises the event that belongs to the cause. */

@@ -9,6 +9,7 @@
 #include "bootstrap/cli/opts.h"
 #include "bootstrap/cli/progress.h"
 #include "bootstrap/cli/report_header.h"
+#include "bootstrap/results/checks.h"
 #include "bootstrap/results/results.h"
 #include "bootstrap/start/mpirun.h"
 #include "bootstrap/sweep/collect.h"
@@ -18,13 +19,14 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 struct options {
-    const char *output, *json, *csv, *launcher, *hosts, *launch_arguments, *program, *ranks;
+    const char *output, *json, *csv, *junit, *prometheus, *launcher, *hosts, *launch_arguments, *program, *ranks;
     struct bb_sweep_view view;
     double timeout_s;
     int max_combinations;
@@ -66,6 +68,9 @@ static const struct bb_opt where_rows[] = {
     OPT_STRING('o', "output", FIELD(output), NULL, "DIR", "results folder (default: NAME.sweep)"),
     OPT_OUTPUT(0, "json", FIELD(json), "all results as busbar.sweep/1, - for stdout (default: DIR/sweep.json)"),
     OPT_OUTPUT(0, "csv", FIELD(csv), "the table as CSV, - for stdout (default: DIR/sweep.csv)"),
+    OPT_OUTPUT(0, "junit", FIELD(junit), "write a check for each combination as JUnit XML, for CI"),
+    OPT_OUTPUT(0, "prometheus", FIELD(prometheus),
+               "write the checks as Prometheus metrics, for the textfile collector of node_exporter"),
     OPT_STRING(0, "sort", FIELD(view.sort), NULL, "COLUMN",
                "sort printed rows and --csv by a column (`busbar list columns`); -COLUMN: descending"),
     OPT_STRING(
@@ -138,7 +143,9 @@ static int check_options(const struct options *o)
     if (o->gather && (o->retry_failed || o->restart))
         return bb_err(BB_EUSAGE, "--gather starts no runs, so --%s has no effect; leave it out",
                       o->restart ? "restart" : "retry-failed");
-    return bb_results_validate(o->json, o->csv);
+    const int rc = bb_results_validate(o->json, o->csv);
+
+    return rc ? rc : bb_checks_validate(o->junit, o->prometheus);
 }
 
 static int parse_words(struct sweep *s, int argc, char **argv, const struct bb_study_command *commands, size_t n)
@@ -200,12 +207,19 @@ static bool is_stdout(const char *path)
     return strcmp(path, "-") == 0;
 }
 
-/* Rejects a file to write that is the study or its lock, or that the command of a run names: its input or its result. */
+/* Rejects a file to write that is the study or its lock, all results or the table, or that the command of a run names: its
+ * input or its result. path: NULL: none */
 static int check_output(const struct sweep *s, const char *option, const char *path)
 {
-    char *lock = bb_format("%s/lock", s->dir);
-    bool replaces = bb_opts_replaces(path, s->study.path) || bb_outfile_replaces(path, lock);
+    char *lock;
+    bool replaces;
 
+    if (!path)
+        return 0;
+    lock = bb_format("%s/lock", s->dir);
+    replaces = bb_opts_replaces(path, s->study.path) || bb_outfile_replaces(path, lock) ||
+               (path != s->json && path != s->csv &&
+                (bb_outfile_replaces(path, s->json) || bb_outfile_replaces(path, s->csv)));
     free(lock);
     for (size_t i = 0; i < s->combinations.n && !replaces && !is_stdout(path); i++) {
         struct bb_argv words = bb_launch_runs_argv(&s->launch, &s->combinations.one[i], true);
@@ -229,6 +243,8 @@ static int check_outputs(const struct sweep *s)
 
     rc = rc ? rc : check_output(s, "json", s->json);
     rc = rc ? rc : check_output(s, "csv", s->csv);
+    rc = rc ? rc : check_output(s, "junit", s->options.junit);
+    rc = rc ? rc : check_output(s, "prometheus", s->options.prometheus);
     if (rc && created)
         rmdir(s->dir);
     return rc;
@@ -431,6 +447,26 @@ static enum bb_error judge(const struct bb_gathered *g, char text[REASON_TEXT])
     return BB_EFAIL;
 }
 
+/* Returns a check for each combination. */
+static json_t *checks_json(const struct bb_gathered *g)
+{
+    static const enum bb_check_status statuses[BB_SWEEP_STATES] = {
+        [BB_SWEEP_FAILED] = BB_CHECK_FAIL, [BB_SWEEP_BELOW] = BB_CHECK_FAIL, [BB_SWEEP_TO_DO] = BB_CHECK_UNKNOWN};
+    json_t *list = json_array();
+
+    for (size_t i = 0; i < g->combinations->n; i++) {
+        const struct bb_sweep_found *found = &g->found[i];
+        const char *reason = json_string_value(json_object_get(found->result, "reason"));
+
+        bb_checks_add(list, &(struct bb_check){.check = g->combinations->one[i].id,
+                                               .status = statuses[found->state],
+                                               .measured = NAN,
+                                               .expected = NAN,
+                                               .reason = reason ? reason : bb_sweep_state_names[found->state]});
+    }
+    return list;
+}
+
 static int gather_results(const struct sweep *s)
 {
     const struct options *o = &s->options;
@@ -444,6 +480,7 @@ static int gather_results(const struct sweep *s)
     root = bb_gathered_json(&g);
     code = judge(&g, reason);
     bb_results_set_end(root, -(int)code, reason);
+    (void)!json_object_set_new(root, "checks", checks_json(&g));
     TRY(write_results(&g, root, s->json));
     bb_gathered_identify(&g);
     if (!o->csv)
@@ -456,6 +493,7 @@ static int gather_results(const struct sweep *s)
         bb_gathered_text(&g, o->full || o->view.top > 0, stdout);
         fflush(stdout); /* in a common file of stdout and stderr, the error below must be the last line */
     }
+    TRY(bb_checks_save(root, o->junit, o->prometheus));
     rc = code ? bb_err(code, "%s", reason) : 0;
 out:
     json_decref(root);

@@ -5,6 +5,7 @@
 #include "bootstrap/base/stats.h"
 #include "bootstrap/cli/opts.h"
 #include "bootstrap/cli/report_header.h"
+#include "bootstrap/results/checks.h"
 #include "bootstrap/results/flat_table.h"
 #include "bootstrap/results/table.h"
 #include "bootstrap/sweep/state.h"
@@ -252,6 +253,8 @@ struct comparison {
     struct bb_culprits culprits; /* of the rows in which B is slower */
     struct bb_ratios correct;    /* time of B / time of A in the rows with correct data */
     struct bb_ratios slower;     /* time of B / time of A in the rows in which B is slower */
+    json_t *checks;              /* one per row of A */
+    bool strict;                 /* of struct bb_regression_threshold */
     double holm_limit;           /* rows with a larger p-value have no difference */
     double threshold_percent;
     double judged_percent; /* threshold in percent for rows without a confidence interval: --threshold; without that
@@ -322,7 +325,11 @@ static void print_head(const struct comparison *t, FILE *out)
                 "# times are medians; faster, slower: the 95 %% intervals do not overlap, and the difference passes "
                 "Holm's test over all rows (level %g %%)\n",
                 100 * BB_FALSE_VERDICTS);
-    if (bb_result_file_predicted(a) || bb_result_file_predicted(b))
+    if (bb_result_file_is_health(a))
+        fprintf(out,
+                "# times are those of 1 GB, or of 1 TFLOP; a row is slower if B/A exceeds 1 + %g %% (--threshold)\n",
+                t->judged_percent);
+    else if (bb_result_file_predicted(a) || bb_result_file_predicted(b))
         fprintf(out, "# predictions have no interval, so a row is slower if B/A exceeds 1 + %g %% (--threshold)\n",
                 t->judged_percent);
     else if (without_intervals(a) || without_intervals(b))
@@ -493,6 +500,29 @@ static void judge_rows(struct comparison *t)
     free(severity);
 }
 
+/* Adds a check of a row of A. b: NULL: B lacks the row. text: its verdict. */
+static void add_check(struct comparison *t, const struct bb_timing *a, const struct bb_timing *b,
+                      enum bb_verdict verdict, const char *text)
+{
+    const bool limited = !isnan(t->threshold_percent),
+               over = b && b->time_us > a->time_us * (1 + t->threshold_percent / 100);
+    const enum bb_check_status statuses[BB_VERDICTS] = {
+        [BB_SLOWER] = limited && over ? BB_CHECK_FAIL : BB_CHECK_WARN,
+        [BB_INCONCLUSIVE] = t->strict && a->bytes != 0 ? BB_CHECK_FAIL : BB_CHECK_UNKNOWN,
+        [BB_WRONG_DATA] = limited || t->strict ? BB_CHECK_FAIL : BB_CHECK_WARN};
+    char size[BB_TIMING_SIZE], name[256], reason[VERDICT + 32];
+
+    snprintf(name, sizeof name, "%s%s %s %s %s %s", a->what, bb_timing_size(a, size), a->dtype ? a->dtype : "-",
+             a->op ? a->op : "-", a->placement ? a->placement : "-", a->mode ? a->mode : "-");
+    snprintf(reason, sizeof reason, b ? "%s (B/A %.3f)" : "%s", text, b ? b->time_us / a->time_us : NAN);
+    bb_checks_add(t->checks, &(struct bb_check){.check = name,
+                                                .status = statuses[verdict],
+                                                .measured = b ? b->time_us : NAN,
+                                                .expected = a->time_us,
+                                                .unit = "us",
+                                                .reason = reason});
+}
+
 /* Returns `out` if the text table has a row of this severity; otherwise counts the row and returns NULL. */
 static FILE *table_of(struct comparison *t, double severity, FILE *out)
 {
@@ -518,6 +548,7 @@ static int put_common(struct comparison *t, FILE *out, struct bb_results *result
             continue;
         row = make_row(a, a->time_us, b->time_us, verdict_text(a, b, verdict, text));
         bb_table_row(table_of(t, severity_of(a, b, verdict), out), fields, &row);
+        add_check(t, a, b, verdict, text);
         if (!results)
             continue;
         row.a = side_json(a);
@@ -546,6 +577,8 @@ static json_t *put_unmatched(struct comparison *t, const struct bb_result_file *
         if (pair[i] >= 0)
             continue;
         bb_table_row(table_of(t, -INFINITY, out), fields, &row);
+        if (is_a)
+            add_check(t, &file->rows[i], NULL, BB_INCONCLUSIVE, "only in A");
         json_array_append_new(list, row_json(&row));
     }
     return list;
@@ -723,6 +756,8 @@ static void init_comparison(struct comparison *t, const struct bb_result_file *a
         t->only_b += t->pair_b[i] < 0;
     bb_shortfall_init(&t->shortfall, a, b, threshold_percent);
     t->judged_percent = t->shortfall.known ? t->shortfall.percent : threshold_percent;
+    if (isnan(t->judged_percent) && bb_result_file_is_health(a))
+        t->judged_percent = BB_HEALTH_PERCENT;
     if (isnan(t->judged_percent) && bb_result_file_predicted(a))
         t->judged_percent = BB_EQUAL_PERCENT;
     correct_for_rows(t);
@@ -733,6 +768,7 @@ static void release_comparison(struct comparison *t)
 {
     bb_shortfall_release(&t->shortfall);
     bb_culprits_release(&t->culprits);
+    json_decref(t->checks);
     json_decref(t->differences);
     free(t->verdict_of);
     free(t->pair_a);
@@ -781,6 +817,8 @@ int bb_compare(const struct bb_result_file *a, const struct bb_result_file *b,
 
     init_comparison(&t, a, b, threshold->threshold_percent);
     t.full = t.full || full;
+    t.strict = threshold->strict;
+    t.checks = json_array();
     if (out)
         print_head(&t, out);
     TRY(put_common(&t, out, results));
@@ -788,9 +826,9 @@ int bb_compare(const struct bb_result_file *a, const struct bb_result_file *b,
     only_b = put_unmatched(&t, b, out);
     if (out)
         print_summary(&t, out);
-    TRY(bb_results_set_all(results, json_pack("{s:o, s:o, s:o, s:O, s:{s:o, s:o}}", "only_a", only_a, "only_b", only_b,
-                                              "summary", summary_json(&t), "provenance", t.differences, "files", "a",
-                                              bb_result_run(a), "b", bb_result_run(b))));
+    TRY(bb_results_set_all(results, json_pack("{s:o, s:o, s:o, s:O, s:O, s:{s:o, s:o}}", "only_a", only_a, "only_b",
+                                              only_b, "summary", summary_json(&t), "checks", t.checks, "provenance",
+                                              t.differences, "files", "a", bb_result_run(a), "b", bb_result_run(b))));
     warn_of_gaps(&t);
     TRY(check_criteria(&t, threshold->strict));
 out:
@@ -801,7 +839,7 @@ out:
 /* ---- options and main function of the command ---- */
 
 struct options {
-    const char *json, *csv;
+    const char *json, *csv, *junit, *prometheus;
     double threshold_percent;
     bool quiet, strict, full;
 };
@@ -820,6 +858,9 @@ static const struct bb_opt rows[] = {
     OPT_FLAG(0, "full", FIELD(full), "print all rows and differences; default: the answer in at most 25 lines"),
     OPT_OUTPUT(0, "json", FIELD(json), "write the comparison as JSON, - for stdout"),
     OPT_OUTPUT(0, "csv", FIELD(csv), "write the rows as CSV, - for stdout"),
+    OPT_OUTPUT(0, "junit", FIELD(junit), "write a check for each row as JUnit XML, for CI"),
+    OPT_OUTPUT(0, "prometheus", FIELD(prometheus),
+               "write the checks as Prometheus metrics, for the textfile collector of node_exporter"),
     OPT_FLAG(0, "quiet", FIELD(quiet), "print no table"),
     {0},
 };
@@ -832,8 +873,8 @@ static const struct bb_opts set = {
         "Is B faster or slower than A? Compares two result files row by row by the confidence intervals of the\n"
         "medians. Several files, or two steps (busbar plan PROXY, busbar proxy): a table with one line per file: the\n"
         "options that differ, step time, ratio to the first file, throughput, memory and exposed time by cause.\n"
-        "Reads JSON of busbar bench, busbar proxy, busbar plan --cluster (predictions) and nccl-tests, and\n"
-        "nccl-tests' printed output. FILE - is stdin.",
+        "Reads JSON of busbar bench, busbar proxy, busbar health, busbar plan --cluster (predictions) and nccl-tests,\n"
+        "and nccl-tests' printed output. FILE - is stdin.",
     .exits = {BB_EXITS_OFFLINE, [5] = "a file is slower than --threshold allows, or --strict is not met"},
     .examples = "Fail if a row is slower by more than 5 % after an upgrade:\n"
                 "  busbar compare before.json after.json --threshold 5 --strict\n"
@@ -863,6 +904,8 @@ static int compare_files(const struct options *o, struct bb_result_file *files, 
     struct bb_results_head head = {.schema = "busbar.compare/1",
                                    .path = o->json,
                                    .csv = o->csv,
+                                   .junit = o->junit,
+                                   .prometheus = o->prometheus,
                                    .out = stdout,
                                    .argc = argc,
                                    .argv = argv,
@@ -904,12 +947,19 @@ static int load_and_compare(const struct options *o, const struct bb_positionals
     int rc, from_stdin = 0;
 
     TRY(bb_results_validate(o->json, o->csv));
+    TRY(bb_checks_validate(o->junit, o->prometheus));
     for (int i = 0; i < positionals->n; i++)
         from_stdin += strcmp(positionals->word[i], "-") == 0;
     if (from_stdin > 1)
         return bb_err(BB_EUSAGE, "'-' (stdin) is given %d times, expected at most once", from_stdin);
     for (int i = 0; i < positionals->n; i++)
         TRY(bb_result_file_load(&files[i], positionals->word[i]));
+    for (int i = 1; i < positionals->n; i++)
+        if (bb_result_file_is_health(&files[i]) != bb_result_file_is_health(&files[0])) {
+            rc = bb_err(BB_EUSAGE, "%s and %s: results of health are compared only with each other", files[0].path,
+                        files[i].path);
+            goto out;
+        }
     if (positionals->n == 2)
         put_prediction_first(files);
     rc = compare_files(o, files, positionals->n, argc, argv);

@@ -44,6 +44,7 @@ enum bb_verdict {
 };
 
 #define BB_FALSE_VERDICTS 0.01 /* level of Holm's test: probability that two equal systems differ in any row */
+#define BB_HEALTH_PERCENT 3.0  /* without --threshold: noise of single measurements of health */
 #define BB_EQUAL_PERCENT  0.5  /* two predictions whose times differ by less have no difference */
 
 extern const char *const bb_verdict_names[BB_VERDICTS];

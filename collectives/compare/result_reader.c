@@ -240,6 +240,60 @@ out:
     return rc;
 }
 
+/* Returns the rank of GPU `gpu` of a host; -1: unknown. */
+static long long rank_of(const json_t *devices, const char *host, long long gpu)
+{
+    const json_t *device;
+    size_t rank;
+
+    json_array_foreach(devices, rank,
+                       device) if (strcmp(word_in(device, "host"), host) == 0 && gpu-- == 0) return (long long)rank;
+    return -1;
+}
+
+/* Reads a value of health as the time in us of 1 GB, or of 1 TFLOP. */
+static int health_row(json_t *row, const json_t *devices, struct bb_timing *t, const struct place *at)
+{
+    const char *stage, *test, *host;
+    char partner[32] = "";
+    double value;
+    int rc;
+
+    TRY(take_text(row, "stage", true, &stage, at));
+    TRY(take_text(row, "test", true, &test, at));
+    TRY(take_text(row, "host", true, &host, at));
+    if (!number_of(json_object_get(row, "value"), &value, at) || !(value > 0))
+        return reject_field(at, "value", "a number > 0");
+    if (json_is_integer(json_object_get(row, "partner")))
+        snprintf(partner, sizeof partner, " > node %lld", number_in(row, "partner"));
+    json_object_set_new(row, "name in comparisons",
+                        json_sprintf("%s %s GPU %lld%s", strcmp(stage, "gpu") == 0 ? test : stage, host,
+                                     number_in(row, "gpu"), partner));
+    *t = (struct bb_timing){.what = word_in(row, "name in comparisons"),
+                            .bytes = -1,
+                            .root = -1,
+                            .group = -1,
+                            .cycle = -1,
+                            .wrong = -1,
+                            .channels = -1,
+                            .ranks = {rank_of(devices, host, number_in(row, "gpu")), -1},
+                            .hosts = {host, NULL},
+                            .same_node = -1,
+                            .slowdown = NAN,
+                            .time_us = 1e6 / value,
+                            .low_us = NAN,
+                            .high_us = NAN};
+out:
+    return rc;
+}
+
+bool bb_result_file_is_health(const struct bb_result_file *t)
+{
+    const char *schema = json_string_value(json_object_get(t->root, "schema"));
+
+    return schema && strcmp(schema, "busbar.health/1") == 0;
+}
+
 static int read_bench(struct bb_result_file *t)
 {
     const json_t *results = json_object_get(t->root, "results");
@@ -251,7 +305,8 @@ static int read_bench(struct bb_result_file *t)
     for (size_t i = 0; i < json_array_size(results); i++) {
         const struct place at = {t->path, "results", i, false};
 
-        TRY(bench_row(json_array_get(results, i), json_object_get(t->root, "devices"), &t->rows[i], &at));
+        TRY((bb_result_file_is_health(t) ? health_row : bench_row)(
+            json_array_get(results, i), json_object_get(t->root, "devices"), &t->rows[i], &at));
         t->n++;
     }
 out:
@@ -485,7 +540,10 @@ int bb_result_file_from_tree(struct bb_result_file *t, const char *path, json_t 
     static const struct {
         const char *schema;
         int (*read)(struct bb_result_file *t);
-    } readers[] = {{"busbar.bench/1", read_bench}, {"busbar.proxy/1", read_proxy}, {"busbar.plan/1", read_plan}};
+    } readers[] = {{"busbar.bench/1", read_bench},
+                   {"busbar.proxy/1", read_proxy},
+                   {"busbar.plan/1", read_plan},
+                   {"busbar.health/1", read_bench}};
     const char *schema = json_string_value(json_object_get(root, "schema"));
 
     *t = (struct bb_result_file){.path = path, .root = root};
@@ -494,8 +552,8 @@ int bb_result_file_from_tree(struct bb_result_file *t, const char *path, json_t 
             return readers[i].read(t);
     if (schema)
         return bb_err(BB_EUSAGE,
-                      "%s: schema '%.60s' has no times to compare; expected busbar.bench/1, busbar.proxy/1 or "
-                      "busbar.plan/1",
+                      "%s: schema '%.60s' has no times to compare; expected busbar.bench/1, busbar.proxy/1, "
+                      "busbar.plan/1 or busbar.health/1",
                       path, schema);
     if (bb_result_file_is_nccl_tests(t))
         return read_nccl_tests(t);

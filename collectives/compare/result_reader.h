@@ -6,6 +6,7 @@
  *                    overlap are named after their distinguishing fields: "latency 0>1 one", "init 4/1",
  *                    "10 all_reduce+2 gemm 8"; rows with a forced algorithm: "all_reduce TREE/LL";
  *                    of a variant: "all_reduce graph"
+ *   busbar.health/1  one row per value of a GPU: "pairs node4 GPU 0 > node 7"
  *   busbar.proxy/1   one row for the training step; step_us.p50 and step_us.ci95
  *   busbar.plan/1    only from `busbar plan --cluster`: the same rows as bench for collectives, one row for the
  *                    training step of a proxy; predicted times have no intervals
@@ -100,6 +101,9 @@ const json_t *bb_result_breakdown(const json_t *step, const char **role);
 
 /* bb_result_file_is_step - whether the file has one row, the step of a proxy. */
 bool bb_result_file_is_step(const struct bb_result_file *t);
+
+/* bb_result_file_is_health - whether the file is a result of health. Its rows are the time of 1 GB, or of 1 TFLOP. */
+bool bb_result_file_is_health(const struct bb_result_file *t);
 
 /* bb_timing_size - format the size of a row, after a blank: " 64 MiB", " step" for a step; "" if the row has no size. Returns
  * text. */

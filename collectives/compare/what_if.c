@@ -2,6 +2,7 @@
 #include "collectives/compare/what_if.h"
 
 #include "bootstrap/base/alloc.h"
+#include "bootstrap/results/checks.h"
 #include "bootstrap/results/table.h"
 #include "bootstrap/sweep/state.h"
 
@@ -467,6 +468,27 @@ static void print_notes(const struct table *t, FILE *out)
 
 /* ---- the comparison ---- */
 
+/* Returns a check for each file but the first. */
+static json_t *checks_json(const struct table *t)
+{
+    json_t *list = json_array();
+
+    for (int i = 1; i < t->n; i++) {
+        const struct bb_compared *c = &t->lines[i].compared;
+        const bool fails = c->over > 0 || c->rejected_by, slower = c->verdict && strcmp(c->verdict, "slower") == 0;
+
+        bb_checks_add(list, &(struct bb_check){.check = t->files[i].path,
+                                               .status = fails    ? BB_CHECK_FAIL
+                                                         : slower ? BB_CHECK_WARN
+                                                                  : BB_CHECK_OK,
+                                               .measured = c->ratio,
+                                               .expected = 1,
+                                               .unit = "ratio",
+                                               .reason = c->rejected_by ? c->reason : c->verdict});
+    }
+    return list;
+}
+
 static json_t *line_json(const struct bb_result_file *file, const struct line *line, bool steps)
 {
     json_t *object = json_object(), *run = bb_result_run(file);
@@ -526,6 +548,7 @@ int bb_what_if(const struct bb_result_file *files, int n, const struct bb_regres
         bb_warn_if_incomplete(files[i].path, files[i].root, i == 0);
         rc = rc ? rc : bb_results_row(results, line_json(&files[i], &t.lines[i], t.steps));
     }
+    rc = rc ? rc : bb_results_set(results, "checks", checks_json(&t));
     rc = rc ? rc : check_criteria(&t, threshold);
     json_decref(t.differs);
     free(t.lines);

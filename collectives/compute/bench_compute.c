@@ -5,6 +5,7 @@
  */
 #include "bootstrap/base/alloc.h"
 #include "bootstrap/cli/report_header.h"
+#include "bootstrap/results/checks.h"
 #include "bootstrap/results/table.h"
 #include "collectives/compute/compute_measure.h"
 #include "collectives/compute/compute_options.h"
@@ -380,7 +381,7 @@ out:
 
 /* ---- running all measurements ---- */
 
-enum { RANK_TEXT = BB_HOST_TEXT + 64 };
+enum { RANK_TEXT = BB_HOST_TEXT + 64, CHECK_TEXT = 2 * RANK_TEXT + 128 };
 
 /* Writes "rank 6 (node1, GPU 2)" to text. */
 static const char *rank_text(const struct compute *b, int rank, char text[RANK_TEXT])
@@ -526,42 +527,79 @@ static int report_slow(struct compute *b)
     return bb_results_set(b->session.json, "slow_gpus", list);
 }
 
-/* Checks --max-slow. The check also fails if ranks share a GPU. The result is equal on all ranks. */
-static int check_max_slow(const struct compute *b)
+/* Writes to text which ranks are slow; "" if none is. Returns their number. */
+static int slow_text(const struct compute *b, char text[CHECK_TEXT])
 {
     const char *host = slow_host(b);
     int slow = 0, worst = 0;
-    char text[RANK_TEXT];
+    char rank_name[RANK_TEXT];
 
-    if (b->options.max_slow < 0)
-        return 0;
-    if (b->session.shared_gpu)
-        return BB_WORLD_ERR(&b->session.world, BB_EBELOW, "--max-slow cannot be checked: ranks share a GPU");
+    text[0] = '\0';
     for (int r = 0; r < b->session.world.size; r++) {
         const struct bb_slow_rank *rank = &b->ctx.slow[r];
 
         slow += rank->is_slow;
         worst = rank->is_slow && (slow == 1 || rank->worst > b->ctx.slow[worst].worst) ? r : worst;
     }
-    if (slow <= b->options.max_slow)
-        return 0;
-    return BB_WORLD_ERR(&b->session.world, BB_EBELOW, "%d of %d ranks are slow%s%s, slowest: %s; --max-slow allows %d",
-                        slow, b->session.world.size, host ? ", all on " : "", host ? host : "",
-                        rank_text(b, worst, text), b->options.max_slow);
+    if (slow > 0)
+        snprintf(text, CHECK_TEXT, "%d of %d ranks are slow%s%s, slowest: %s", slow, b->session.world.size,
+                 host ? ", all on " : "", host ? host : "", rank_text(b, worst, rank_name));
+    return slow;
 }
 
-static int check_max_error(const struct compute *b)
+/* Checks --max-slow. The check also fails if ranks share a GPU. The result is equal on all ranks. */
+static int check_max_slow(const struct compute *b, json_t *checks)
+{
+    char text[CHECK_TEXT];
+    const int most = b->options.max_slow, slow = slow_text(b, text);
+    const bool limited = most >= 0, fails = limited && (slow > most || b->session.shared_gpu);
+
+    if (limited && b->session.shared_gpu)
+        snprintf(text, sizeof text, "--max-slow cannot be checked: ranks share a GPU");
+    else if (fails)
+        snprintf(text + strlen(text), sizeof text - strlen(text), "; --max-slow allows %d", most);
+    if (!b->session.shared_gpu || fails)
+        bb_checks_add(checks, &(struct bb_check){.check = "slow ranks",
+                                                 .status = fails      ? BB_CHECK_FAIL
+                                                           : slow > 0 ? BB_CHECK_WARN
+                                                                      : BB_CHECK_OK,
+                                                 .measured = slow,
+                                                 .expected = limited ? most : NAN,
+                                                 .unit = "ranks",
+                                                 .reason = text});
+    return fails ? BB_WORLD_ERR(&b->session.world, BB_EBELOW, "%s", text) : 0;
+}
+
+static int check_max_error(const struct compute *b, json_t *checks)
 {
     const double allowed = b->options.max_error, target = b->excess_target_us;
     const double most = target * allowed / 100 + TIMED_SLACK_US;
-    char text[RANK_TEXT];
+    const bool fails = misses_max_error(b);
+    char name[RANK_TEXT], text[CHECK_TEXT] = "";
 
-    if (!misses_max_error(b))
+    if (allowed <= 0 || !b->options.wanted[BB_COMPUTE_TIMED])
         return 0;
-    return BB_WORLD_ERR(&b->session.world, BB_EBELOW,
-                        "timed kernel: %s: %.6g us instead of %.6g us (allowed: %.6g us; --max-error %g)",
-                        rank_text(b, b->excess_rank, text), b->excess_us, target,
-                        b->excess_us > target ? target + most : target - most, allowed);
+    if (fails)
+        snprintf(text, sizeof text, "timed kernel: %s: %.6g us instead of %.6g us (allowed: %.6g us; --max-error %g)",
+                 rank_text(b, b->excess_rank, name), b->excess_us, target,
+                 b->excess_us > target ? target + most : target - most, allowed);
+    bb_checks_add(checks, &(struct bb_check){.check = "timed kernel with the largest error",
+                                             .status = fails ? BB_CHECK_FAIL : BB_CHECK_OK,
+                                             .measured = b->excess_us,
+                                             .expected = target,
+                                             .unit = "us",
+                                             .reason = text});
+    return fails ? BB_WORLD_ERR(&b->session.world, BB_EBELOW, "%s", text) : 0;
+}
+
+/* Checks and saves --max-slow and --max-error. */
+static int check_limits(const struct compute *b)
+{
+    json_t *checks = json_array();
+    const int slow = check_max_slow(b, checks), error = slow ? slow : check_max_error(b, checks);
+    const int rc = bb_results_set(b->session.json, "checks", checks);
+
+    return rc ? rc : error;
 }
 
 /* The tables of the output, in order. run: measures and prints the rows of one element type (index in
@@ -610,8 +648,7 @@ static int run_sections(struct compute *b)
     print_limits(b);
     TRY(save_limits(b));
     TRY(report_slow(b));
-    TRY(check_max_slow(b));
-    TRY(check_max_error(b));
+    TRY(check_limits(b));
 out:
     return rc;
 }

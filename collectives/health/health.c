@@ -31,6 +31,7 @@ struct run {
     char source[BB_HEALTH_SOURCE];
     struct bb_soak soak[BB_SOAK_TESTS];
     struct bb_health_tables tables;
+    struct bb_health_matrix matrix; /* on rank 0 */
     struct bb_health_report report;
     int test; /* enum bb_health_test that is being measured; -1: none */
 };
@@ -312,7 +313,7 @@ static int run_health(struct run *r, int argc, char **argv)
     struct bb_session *s = &r->session;
     int rc;
 
-    r->report = (struct bb_health_report){s, &r->options, &r->health, NULL, r->source, NULL, &r->tables};
+    r->report = (struct bb_health_report){s, &r->options, &r->health, NULL, &r->matrix, r->source, NULL, &r->tables};
     r->health.measure = measure;
     r->health.expect = make_expectations;
     r->health.arg = r;
@@ -366,6 +367,7 @@ int bb_health_rank_main(const struct bb_opts *set, bb_forecast *forecast, int ar
     rc = bb_session_release(&r.session, rc, end_rc);
     bb_health_tables_release(&r.tables);
     bb_health_release(&r.health);
+    free(r.matrix.value);
     free(r.gpu_of);
     free(r.first_rank);
     return rc;

@@ -2,7 +2,9 @@
 #include "collectives/health/health_options.h"
 
 #include "bootstrap/cli/report_header.h"
+#include "bootstrap/results/checks.h"
 #include "bootstrap/results/results.h"
+#include "bootstrap/start/launcher.h"
 #include "bootstrap/supervise/supervise.h"
 
 #include <math.h>
@@ -25,10 +27,15 @@ static const struct bb_opt option_rows[] = {
                .everyday = true),
     OPT_CHOICE(0, "only", FIELD(only), "all", "STAGE", stages, "run one stage", .everyday = true),
     OPT_STRING(0, "expect", FIELD(expect), "auto", "NAME|FILE",
-               "where the expected bus bandwidths are from: auto (profile of this machine), or a cluster profile",
+               "where the expected values are from: auto (profile of this machine), a cluster profile, or FILE of "
+               "--save-baseline",
                .everyday = true),
     OPT_FLAG(0, "drain", FIELD(drain), "print a line for scontrol for each failed node; nothing is executed",
              .everyday = true),
+    OPT_OUTPUT(0, "save-baseline", FIELD(baseline),
+               "as --json, for --expect FILE and busbar compare; prints a warning if this run has findings"),
+    OPT_FLAG(0, "nagios", FIELD(common.nagios),
+             "print one line and exit like a Nagios plugin: 0 ok, 1 warning, 2 a part fails, 3 anything else"),
     MEASUREMENT_OPTIONS,
     OPT_INT(0, "rounds", FIELD(rounds), NULL, "N", 1, 1 << 20,
             "stage pairs: partners of each node (default: log2 of the nodes, plus 1); slow paths are found among them"),
@@ -92,6 +99,11 @@ static int resolve_options(void *options, const struct bb_positionals *positiona
         return bb_err(BB_EUSAGE, "--soak: '%s' is not valid, expected a time above 0, for example 30m", o->soak);
     if (o->thorough && o->rounds == 0)
         o->rounds = 32;
+    if (o->baseline && o->common.json)
+        return bb_err(BB_EUSAGE, "--save-baseline %s is the file of --json %s; leave out --json", o->baseline,
+                      o->common.json);
+    if (o->baseline)
+        o->common.json = o->baseline;
     if (o->iterations == 0)
         o->iterations = o->quick ? 5 : o->thorough ? 100 : 20;
     return 0;
@@ -249,14 +261,87 @@ out:
     return rc;
 }
 
+static int bytes_of(const json_t *options, size_t *bytes)
+{
+    const json_t *size = json_object_get(options, "size");
+
+    *bytes = bb_health_size(&(struct bb_health_options){.bytes = (size_t)json_integer_value(size),
+                                                        .quick = json_is_true(json_object_get(options, "quick"))});
+    return json_is_object(options) ? 0 : -BB_EUSAGE;
+}
+
+/* Prints a warning about a baseline that is a poor reference. */
+static void warn_of_baseline(const struct bb_health_options *o, const json_t *root)
+{
+    const size_t n = json_array_size(json_object_get(root, "findings"));
+    const char *status = json_string_value(json_object_get(root, "status"));
+
+    if (n > 0 || !status || strcmp(status, "ok") != 0)
+        bb_warn("--expect %s: its status is '%.40s', with %zu findings, so its values may be too low", o->expect,
+                status ? status : "?", n);
+}
+
+/* Takes the medians of an earlier result as expectations. Those of more than two nodes require the same number of nodes. root: the result */
+static int expect_baseline(struct bb_health *h, const struct bb_health_options *o, const json_t *root,
+                           char source[BB_HEALTH_SOURCE])
+{
+    const int ranks = (int)json_integer_value(json_object_get(root, "ranks")),
+              nodes = (int)json_integer_value(json_object_get(root, "nodes"));
+    const char *started = json_string_value(json_object_get(root, "started"));
+    const json_t *tests = json_object_get(root, "tests"), *test;
+    size_t i, bytes;
+
+    if (bytes_of(json_object_get(root, "options"), &bytes) || nodes < 1 || !json_is_array(tests))
+        return bb_err(BB_EUSAGE, "--expect %s: the run ended before its verdicts; try: the file of a complete run",
+                      o->expect);
+    if (ranks != nodes * h->gpus)
+        return bb_err(BB_EUSAGE, "--expect %s: %g GPUs per node, this run has %d", o->expect, (double)ranks / nodes,
+                      h->gpus);
+    if (bytes != bb_health_size(o))
+        return bb_err(BB_EUSAGE, "--expect %s: collectives of %zu bytes, this run has %zu; try: --size %zu", o->expect,
+                      bytes, bb_health_size(o), bytes);
+    json_array_foreach(tests, i, test)
+    {
+        const char *name = json_string_value(json_object_get(test, "test"));
+        const json_t *median = json_object_get(test, "median");
+
+        for (int t = 0; t < BB_HEALTH_TESTS; t++)
+            if (name && strcmp(name, bb_health_tests[t].name) == 0 && json_is_number(median) &&
+                (t < BB_HEALTH_BISECTION || nodes == bb_health_active(h)))
+                h->expected[t] = json_number_value(median);
+    }
+    if (bb_health_active(h) == h->nodes) /* only once */
+        warn_of_baseline(o, root);
+    snprintf(source, BB_HEALTH_SOURCE, "%s (%s)", o->expect, started ? started : "?");
+    return 0;
+}
+
+/* Returns the result of health that --expect names, as a new reference; NULL: it names something else. */
+static json_t *load_baseline(const struct bb_health_options *o)
+{
+    json_t *root = json_load_file(o->expect, 0, NULL);
+    const char *schema = json_string_value(json_object_get(root, "schema"));
+
+    if (schema && strcmp(schema, "busbar.health/1") == 0)
+        return root;
+    json_decref(root);
+    return NULL;
+}
+
 int bb_health_expect(struct bb_health *h, const struct bb_health_options *o, bb_forecast *forecast,
                      const struct bb_machine_facts *facts, char source[BB_HEALTH_SOURCE])
 {
+    json_t *baseline = load_baseline(o);
     int rc = 0;
 
     source[0] = '\0';
     for (int test = 0; test < BB_HEALTH_TESTS; test++)
         h->expected[test] = NAN;
+    if (baseline) {
+        rc = expect_baseline(h, o, baseline, source);
+        json_decref(baseline);
+        return rc;
+    }
     for (int test = 0; test < BB_HEALTH_TESTS; test++) {
         if (!bb_health_runs(h, (enum bb_health_test)test))
             continue;
@@ -387,8 +472,24 @@ static void end_early(json_t *root)
     for (size_t i = 0; stage && i < json_array_size(lost); i++)
         add_lost_node(root, (int)json_integer_value(json_array_get(lost, i)), stage);
     json = json_string_value(json_object_get(json_object_get(root, "options"), "json"));
-    if (stage && !bb_results_on_stdout(json, NULL))
+    if (stage && !bb_results_on_stdout(json, NULL) &&
+        !json_is_true(json_object_get(json_object_get(root, "options"), "nagios")))
         print_findings(root, stage);
+}
+
+static bool is_plugin(int argc, char **argv)
+{
+    bool found = false;
+
+    for (int i = 1; i < argc; i++)
+        found = found || strcmp(argv[i], "--nagios") == 0;
+    return found;
+}
+
+/* Returns the code of a run as the exit status of a Nagios plugin. */
+static int plugin_code(int rc)
+{
+    return rc == 0 ? 0 : rc == -BB_EWARN ? -1 : rc == -BB_EBELOW ? -2 : -3;
 }
 
 int bb_health_main(bb_forecast *forecast, int argc, char **argv)
@@ -397,12 +498,16 @@ int bb_health_main(bb_forecast *forecast, int argc, char **argv)
     struct bb_health_options o = {0};
     int rc = bb_opts_read(&bb_health_set, &o, argc, argv);
 
+    if (rc < 0 && is_plugin(argc, argv) && bb_launcher_rank() <= 0) {
+        printf("BUSBAR UNKNOWN - %s\n", bb_err_record()->text);
+        return plugin_code(rc);
+    }
     if (rc != 0)
         return rc;
     if (o.plan)
         return print_plan(&o, forecast);
-    results.path = o.common.json;
-    results.csv = o.common.csv;
+    bb_results_set_targets(&results, &o.common);
     results.at_end = end_early;
-    return bb_supervise("health", "bb_health_run", o.common.timeout_s, o.common.gpus, &results, argc, argv);
+    rc = bb_supervise("health", "bb_health_run", o.common.timeout_s, o.common.gpus, &results, argc, argv);
+    return o.common.nagios ? plugin_code(rc) : rc;
 }

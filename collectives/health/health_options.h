@@ -11,9 +11,10 @@
 
 struct bb_health_options {
     struct bb_common common;
-    const char *only;   /* one stage; "all" */
-    const char *expect; /* "auto", or a cluster profile */
-    size_t bytes;       /* of a collective; 0: depends on `quick` */
+    const char *only;     /* one stage; "all" */
+    const char *expect;   /* "auto", a cluster profile, or an earlier result */
+    const char *baseline; /* --save-baseline; its file is common.json */
+    size_t bytes;         /* of a collective; 0: depends on `quick` */
     int iterations, rounds;
     bool quick, thorough, drain, plan, nodes;
     const char *soak; /* time of the stage soak; NULL: none */

@@ -1,6 +1,9 @@
 /* health_report.c - see health_report.h. */
 #include "collectives/health/health_report.h"
 
+#include "bootstrap/base/alloc.h"
+#include "bootstrap/results/checks.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -273,6 +276,18 @@ static int count_failed(const struct bb_health *h)
     return n;
 }
 
+static void print_matrix(const struct bb_health_report *r)
+{
+    const double expected = r->health->expected[BB_HEALTH_PAIRS], median = r->health->median[BB_HEALTH_PAIRS];
+    const char **hosts;
+
+    BB_NEW(hosts, r->health->nodes);
+    for (int node = 0; node < r->health->nodes; node++)
+        hosts[node] = host_of(r, node);
+    bb_health_matrix_print(r->matrix, r->health->nodes, isfinite(expected) ? expected : median, hosts, r->session->out);
+    free(hosts);
+}
+
 static void print_verdict(const struct bb_health_report *r)
 {
     const struct bb_health *h = r->health;
@@ -295,6 +310,8 @@ int bb_health_save_row(const struct bb_health_report *r, enum bb_health_test tes
 {
     const struct bb_health_test_row *row = &bb_health_tests[test];
 
+    if (test == BB_HEALTH_PAIRS && partner >= 0 && isfinite(value))
+        bb_health_matrix_add(r->matrix, r->health->nodes, node, partner, gpu, value);
     if (!r->session->json || isnan(value))
         return 0;
     return bb_results_row(r->session->json,
@@ -346,14 +363,71 @@ static json_t *tests_json(const struct bb_health_report *r)
     return list;
 }
 
+static const enum bb_check_status status_of_level[] = {[BB_HEALTH_OK] = BB_CHECK_OK,
+                                                       [BB_HEALTH_UNKNOWN] = BB_CHECK_UNKNOWN,
+                                                       [BB_HEALTH_WARN] = BB_CHECK_WARN,
+                                                       [BB_HEALTH_FAIL] = BB_CHECK_FAIL};
+
+static bool is_about_node(const struct bb_health_finding *f, int node)
+{
+    return f->part <= BB_HEALTH_A_NIC && f->node == node;
+}
+
+/* Adds the check of a node, with its worst finding, or of a finding about several nodes. f: NULL: none */
+static void add_check(const struct bb_health_report *r, json_t *list, int node, const struct bb_health_finding *f)
+{
+    char part[256] = "", reason[256] = "", text[640] = "node", full[640] = "";
+    const bool measured = f && f->test < BB_HEALTH_TESTS;
+
+    if (f)
+        snprintf(full, sizeof full, "%s: %s", part_text(r, f, part), reason_text(f, reason));
+    if (node < 0)
+        snprintf(text, sizeof text, "%s: %s", part, bb_health_tests[f->test].name);
+    bb_checks_add(list, &(struct bb_check){.check = text,
+                                           .host = node >= 0 ? host_of(r, node) : NULL,
+                                           .status = f ? status_of_level[f->level] : BB_CHECK_OK,
+                                           .measured = measured ? f->value : NAN,
+                                           .expected = measured && isfinite(f->expected) ? f->expected
+                                                       : measured                        ? f->median
+                                                                                         : NAN,
+                                           .unit = measured ? bb_health_tests[f->test].unit : NULL,
+                                           .reason = full});
+}
+
+/* Returns a check for each test that has a median, for each node, and for each finding about several nodes. */
+static json_t *checks_json(const struct bb_health_report *r)
+{
+    const struct bb_health *h = r->health;
+    json_t *list = json_array();
+
+    for (int test = 0; test < BB_HEALTH_TESTS; test++)
+        if (isfinite(h->median[test]))
+            bb_checks_add(list, &(struct bb_check){.check = bb_health_tests[test].name,
+                                                   .measured = h->median[test],
+                                                   .expected = h->expected[test],
+                                                   .unit = bb_health_tests[test].unit});
+    for (int node = 0; node < h->nodes; node++) {
+        size_t i = 0;
+
+        while (i < h->n && !is_about_node(&h->findings[i], node))
+            i++;
+        add_check(r, list, node, i < h->n ? &h->findings[i] : NULL);
+    }
+    for (size_t i = 0; i < h->n; i++)
+        if (h->findings[i].part > BB_HEALTH_A_NIC)
+            add_check(r, list, -1, &h->findings[i]);
+    return list;
+}
+
 int bb_health_save_verdicts(const struct bb_health_report *r, const char *stage)
 {
     if (!r->session->json)
         return 0;
     return bb_results_set_all(r->session->json,
-                              json_pack("{s:s?, s:s?, s:o, s:o, s:o, s:o}", "stage", stage, "expected_by",
+                              json_pack("{s:s?, s:s?, s:o, s:o, s:o, s:o, s:o}", "stage", stage, "expected_by",
                                         r->source[0] ? r->source : NULL, "tests", tests_json(r), "soak", soak_json(r),
-                                        "verdicts", verdicts_json(r), "findings", findings_json(r)));
+                                        "verdicts", verdicts_json(r), "findings", findings_json(r), "checks",
+                                        checks_json(r)));
 }
 
 int bb_health_finish(const struct bb_health_report *r, int last)
@@ -367,6 +441,8 @@ int bb_health_finish(const struct bb_health_report *r, int last)
         print_soak(r);
         bb_health_tables_print(r->tables, h, r->options->common.full, r->session->out);
         print_findings(r);
+        if (r->session->detail)
+            print_matrix(r);
         if (r->options->drain)
             print_drain(r);
         if (restricted)
@@ -375,12 +451,17 @@ int bb_health_finish(const struct bb_health_report *r, int last)
         fflush(r->session->out);
     }
     TRY(bb_health_save_verdicts(r, NULL));
+    if (r->options->baseline && h->n > 0)
+        bb_warn("--save-baseline %s: %zu findings, so its values may be too low for --expect", r->options->baseline,
+                h->n);
     if (count_failed(h) > 1)
         snprintf(more, sizeof more, "; and %d more", count_failed(h) - 1);
     if (count_failed(h) > 0)
         rc = bb_err_job(BB_EBELOW, "%s: %s%s%s%s", part_text(r, &h->findings[0], part),
                         reason_text(&h->findings[0], reason), more, restricted ? "; restricted by " : "",
                         restricted ? restricted : "");
+    else if (r->options->common.nagios && h->n > 0 && h->findings[0].level == BB_HEALTH_WARN)
+        rc = -BB_EWARN;
 out:
     free(restricted);
     return rc;

@@ -5,6 +5,7 @@
 #define BB_COLLECTIVES_HEALTH_HEALTH_REPORT_H
 
 #include "collectives/health/health_options.h"
+#include "collectives/health/matrix.h"
 #include "collectives/health/soak.h"
 #include "collectives/health/tables.h"
 #include "collectives/session/session.h"
@@ -14,6 +15,7 @@ struct bb_health_report {
     const struct bb_health_options *options;
     struct bb_health *health;
     const int *first_rank;                 /* [nodes] lowest rank of each node */
+    struct bb_health_matrix *matrix;       /* filled on rank 0; printed with --full */
     const char *source;                    /* of the expectations; "": unknown */
     const struct bb_soak *soak;            /* [BB_SOAK_TESTS]; NULL: no soak */
     const struct bb_health_tables *tables; /* empty for busbar health */

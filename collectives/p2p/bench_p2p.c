@@ -10,6 +10,7 @@
 #include "bootstrap/base/alloc.h"
 #include "bootstrap/base/units.h"
 #include "bootstrap/cli/report_header.h"
+#include "bootstrap/results/checks.h"
 #include "collectives/p2p/link_outliers.h"
 #include "collectives/p2p/p2p_measure.h"
 #include "collectives/p2p/p2p_options.h"
@@ -668,27 +669,41 @@ static void report_slowest(struct p2p *p, const struct matrix *m)
         fputc('\n', p->session.detail);
 }
 
-/* Prints an error and remembers it if the slow links of a matrix exceed a limit, or if none was measured or ranks share
- * a GPU. option: that sets the limit. */
+/* Adds a check of the slow links of a matrix. Prints an error and remembers it if they exceed a limit, or if none was
+ * measured or ranks share a GPU. option: that sets the limit; NULL: no limit, slow links are a warning. */
 static void judge_limit(struct p2p *p, const struct matrix *m, const struct bb_link_outliers *links, int most,
                         const char *option, const char *verdict)
 {
-    char label[LABEL_TEXT], text[CAUSE_TEXT], count[96] = "";
-    int slow[2], all[2];
+    char label[LABEL_TEXT], causes[CAUSE_TEXT], count[96] = "", text[CAUSE_TEXT + LABEL_TEXT + 256] = "", name[128];
+    int slow[2], all[2], total;
+    bool judged, fails;
 
     bb_link_outliers_count(links, slow, all);
+    total = slow[0] + slow[1];
+    judged = !p->session.shared_gpu && all[0] + all[1] > 0;
+    fails = option && (!judged || total > most);
     for (int same = 1; same >= 0; same--)
         if (slow[same] > 0)
             snprintf(count + strlen(count), sizeof count - strlen(count), "%s%d of %d links %s", *count ? " and " : "",
                      slow[same], all[same], class_text(p, same));
-    if (p->session.shared_gpu || all[0] + all[1] == 0)
-        (void)bb_err_job(BB_EBELOW, "%s: %s cannot be checked: %s", label_of(m, label), option,
-                         all[0] + all[1] == 0 ? "no link was measured" : "ranks share a GPU");
-    else if (slow[0] + slow[1] > most)
-        (void)bb_err_job(BB_EBELOW, "%s; %s: %s are %s", causes_of(p, m, text), label_of(m, label), count, verdict);
-    else
-        return;
-    p->too_many = true;
+    if (!judged)
+        snprintf(text, sizeof text, "%s: %s cannot be checked: %s", label_of(m, label), option ? option : "slow links",
+                 all[0] + all[1] == 0 ? "no link was measured" : "ranks share a GPU");
+    else if (total > most)
+        snprintf(text, sizeof text, "%s; %s: %s are %s", causes_of(p, m, causes), label_of(m, label), count, verdict);
+    if (fails)
+        (void)bb_err_job(BB_EBELOW, "%s", text);
+    snprintf(name, sizeof name, "%s: %s", label_of(m, label), option ? option : "slow links");
+    bb_checks_add(json_object_get(p->report, "checks"), &(struct bb_check){.check = name,
+                                                                           .status = fails          ? BB_CHECK_FAIL
+                                                                                     : !judged      ? BB_CHECK_UNKNOWN
+                                                                                     : total > most ? BB_CHECK_WARN
+                                                                                                    : BB_CHECK_OK,
+                                                                           .measured = judged ? total : NAN,
+                                                                           .expected = option ? most : NAN,
+                                                                           .unit = "links",
+                                                                           .reason = text});
+    p->too_many = p->too_many || fails;
 }
 
 /* Checks --max-slow and --min-gbps for one matrix. */
@@ -700,6 +715,8 @@ static void judge_links(struct p2p *p, const struct matrix *m)
     if (p->options.max_slow >= 0) {
         snprintf(verdict, sizeof verdict, "slow; --max-slow allows %d", p->options.max_slow);
         judge_limit(p, m, &links, p->options.max_slow, "--max-slow", verdict);
+    } else {
+        judge_limit(p, m, &links, 0, NULL, "slow");
     }
     if (links.least > 0) {
         snprintf(verdict, sizeof verdict, "below %g GB/s (%s)", links.least,
@@ -789,9 +806,9 @@ static int report_links(struct p2p *p)
     int rc = 0;
 
     bb_progress_clear(&p->session.progress);
-    p->report =
-        json_pack("{s:s, s:i, s:[], s:[], s:[], s:[], s:[]}", "schedule", p->options.schedule, "rounds",
-                  bb_pair_schedule_rounds(&p->pairing), "causes", "matrices", "slow_links", "slowest_links", "bimodal");
+    p->report = json_pack("{s:s, s:i, s:[], s:[], s:[], s:[], s:[], s:[]}", "schedule", p->options.schedule, "rounds",
+                          bb_pair_schedule_rounds(&p->pairing), "causes", "matrices", "slow_links", "slowest_links",
+                          "bimodal", "checks");
     find_causes(p);
     if (p->session.detail)
         print_causes(p);

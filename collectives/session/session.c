@@ -3,6 +3,7 @@
 
 #include "bootstrap/base/units.h"
 #include "bootstrap/cli/report_header.h"
+#include "bootstrap/results/checks.h"
 #include "bootstrap/start/launcher.h"
 #include "bootstrap/world/siblings.h"
 #include "cuda/data/buffers.h"
@@ -56,13 +57,14 @@ out:
 
 int bb_session_begin(struct bb_session *s, const struct bb_common *common, enum bb_session_use use)
 {
-    const bool to_stdout = bb_results_on_stdout(common->json, common->csv);
+    const bool to_stdout = bb_results_on_stdout(common->json, common->csv) || common->nagios;
     int rc;
 
     s->common = common;
     s->use = use;
     s->profiler_warning = use == BB_SESSION_OBSERVED ? bb_profiler_enable() : NULL;
     TRY(bb_results_validate(common->json, common->csv));
+    TRY(bb_checks_validate(common->junit, common->prometheus));
     if (common->ras)
         (void)setenv("NCCL_RAS_ENABLE", "1", 1);
     TRY(set_share_env_early(s));
@@ -246,8 +248,7 @@ int bb_session_open_results(struct bb_session *s, const struct bb_results_head *
 
     s->argc = head.argc;
     s->argv = head.argv;
-    head.path = s->common->json;
-    head.csv = s->common->csv;
+    bb_results_set_targets(&head, s->common);
     head.out = stdout;
     head.nccl_header = s->nccl_header;
     head.nccl_runtime = s->nccl_runtime;
@@ -309,7 +310,7 @@ void bb_session_warn_slow_gemms(const struct bb_session *s, const char *advice)
 
 bool bb_session_ends_on_all_ranks(const struct bb_session *s, int rc)
 {
-    return rc >= 0 || s->world.agreed || rc == -BB_EUSAGE || rc == -BB_EDATA || rc == -BB_EBELOW;
+    return rc >= 0 || s->world.agreed || rc == -BB_EUSAGE || rc == -BB_EDATA || rc == -BB_EBELOW || rc == -BB_EWARN;
 }
 
 int bb_session_release(struct bb_session *s, int rc, int end_rc)

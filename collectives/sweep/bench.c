@@ -527,6 +527,7 @@ static int make_thresholds(struct bench *b)
     b->report.thresholds = from_reference ? b->reference.item : t->item;
     b->report.n_thresholds = from_reference ? b->reference.n : t->n;
     b->report.below = json_array();
+    b->report.checks = json_array();
     BB_NEW(b->report.tallies, b->session.world.size * (b->report.n_thresholds + 1));
 out:
     return rc;
@@ -908,6 +909,7 @@ int bb_bench_execute(const struct bb_bench_options *o, const struct bb_sweep *sw
     rc = bb_session_release(&b.session, rc, end_rc);
     bb_busbw_reference_release(&b.reference);
     json_decref(b.report.below);
+    json_decref(b.report.checks);
     free(b.report.tallies);
     free(b.report.ratios);
     free(b.groups);

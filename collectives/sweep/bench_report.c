@@ -8,6 +8,7 @@
 #include "bootstrap/base/alloc.h"
 #include "bootstrap/base/units.h"
 #include "bootstrap/cli/report_header.h"
+#include "bootstrap/results/checks.h"
 #include "collectives/measure/timing.h"
 #include "collectives/ops/device.h"
 #include "collectives/session/result_row.h"
@@ -661,7 +662,10 @@ static const char *limits_option(const struct bb_report *r)
     return r->options->min_of_expected ? "--min-of-expected" : "--min-busbw";
 }
 
-static void print_shortfall(const struct bb_report *r, int coll, const struct verdict *v)
+/* Writes to text why a criterion is not met. Returns text. */
+enum { SHORTFALL_TEXT = 512 };
+static const char *shortfall_text(const struct bb_report *r, int coll, const struct verdict *v,
+                                  char text[SHORTFALL_TEXT])
 {
     const struct bb_busbw_threshold *t = &r->thresholds[v->threshold];
     const char *mode = r->ctx->n_modes > 1 ? bb_bench_context_mode(r->ctx) : NULL;
@@ -680,34 +684,53 @@ static void print_shortfall(const struct bb_report *r, int coll, const struct ve
     else
         snprintf(name, sizeof name, t->scope == BB_BUSBW_SIZE ? "bus bandwidth at %s" : "%s bus bandwidth", of);
     if (isfinite(v->busbw_gbps))
-        (void)bb_err_job(BB_EBELOW, "%s: %s%s is %g GB/s, below the required %g GB/s%s%s%s%s%s%s", what, name,
-                         where(r, v, place), v->busbw_gbps, t->gbps, from, mean_of(r, v, mean), how_many(r, v, count),
-                         link_test(r, coll, t->gbps, links), restricted ? "; restricted by " : "",
-                         restricted ? restricted : "");
+        snprintf(text, SHORTFALL_TEXT, "%s: %s%s is %g GB/s, below the required %g GB/s%s%s%s%s%s%s", what, name,
+                 where(r, v, place), v->busbw_gbps, t->gbps, from, mean_of(r, v, mean), how_many(r, v, count),
+                 link_test(r, coll, t->gbps, links), restricted ? "; restricted by " : "",
+                 restricted ? restricted : "");
     else
-        (void)bb_err_job(BB_EBELOW, "%s: cannot check the bus bandwidth (%s, %s): %s", what, limits_option(r), of,
-                         r->session->shared_gpu   ? "ranks share a GPU"
-                         : r->counts.busbw.n == 0 ? "no result has a bus bandwidth"
-                         : r->expected && t->bytes < 1 << 20
-                             ? "results below 1 MiB depend on latencies and are not compared; try: -b 1M"
-                             : "no result has this size");
+        snprintf(text, SHORTFALL_TEXT, "%s: cannot check the bus bandwidth (%s, %s): %s", what, limits_option(r), of,
+                 r->session->shared_gpu   ? "ranks share a GPU"
+                 : r->counts.busbw.n == 0 ? "no result has a bus bandwidth"
+                 : r->expected && t->bytes < 1 << 20
+                     ? "results below 1 MiB depend on latencies and are not compared; try: -b 1M"
+                     : "no result has this size");
     free(restricted);
+    return text;
+}
+
+/* Adds a criterion to r->checks. reason: why it is not met; "": it is. */
+static void add_criterion(const struct bb_report *r, int coll, const struct verdict *v, const char *reason)
+{
+    const struct bb_busbw_threshold *t = &r->thresholds[v->threshold];
+    char name[128], size[BB_BYTES_TEXT];
+
+    snprintf(name, sizeof name, "%s %s: bus bandwidth, %s", bb_colls[coll].name, bb_bench_context_mode(r->ctx),
+             t->from ? "lowest against its limit" : bb_busbw_threshold_text(t, size));
+    bb_checks_add(r->checks, &(struct bb_check){.check = name,
+                                                .status = *reason ? BB_CHECK_FAIL : BB_CHECK_OK,
+                                                .measured = v->busbw_gbps,
+                                                .expected = t->gbps,
+                                                .unit = "GB/s",
+                                                .reason = reason});
 }
 
 /* Prints an error for each criterion that is not met. Returns true if there is one. */
 static bool check_thresholds(const struct bb_report *r, int coll)
 {
+    char reason[SHORTFALL_TEXT];
     bool below = false;
 
     for (int i = 0; i < r->n_thresholds;) {
         const struct verdict v = judge(r, i);
 
         i = v.end;
+        add_criterion(r, coll, &v, v.failed ? shortfall_text(r, coll, &v, reason) : "");
         if (v.failed == 0)
             continue;
         below = true;
         list_failures(r, coll, &v);
-        print_shortfall(r, coll, &v);
+        (void)bb_err_job(BB_EBELOW, "%s", reason);
     }
     return below;
 }
@@ -721,6 +744,9 @@ const char *bb_report_mean_verdict(const struct bb_report *r)
             verdict = judge(r, i).failed || (verdict && strcmp(verdict, "FAILED") == 0) ? "FAILED" : "OK";
     return verdict;
 }
+
+/* The lowest result below this fraction of its expectation is a warning, as in health. */
+static const double EXPECTED_WARN = 0.93;
 
 /* A group is reported as slow if its mean bus bandwidth is below this fraction of the median of the groups. */
 static const double SLOW_GROUP = 0.95;
@@ -941,6 +967,34 @@ static void print_restrictions(const struct bb_report *r)
     free(restricted);
 }
 
+/* Adds to r->checks whether the data were right, and the lowest result against --expect, which without a limit is at
+ * worst a warning. */
+static void add_run_checks(const struct bb_report *r)
+{
+    const struct bb_run_counts *t = &r->all;
+    char reason[160] = "";
+
+    if (t->results > t->unchecked || t->wrong > 0) {
+        if (t->wrong > 0)
+            snprintf(reason, sizeof reason, "%llu elements are wrong, first on rank %d (%s)", t->wrong, t->wrong_rank,
+                     r->ctx->world->hosts[t->wrong_rank]);
+        bb_checks_add(r->checks, &(struct bb_check){.check = "data",
+                                                    .status = t->wrong > 0 ? BB_CHECK_FAIL : BB_CHECK_OK,
+                                                    .measured = NAN,
+                                                    .expected = NAN,
+                                                    .reason = reason});
+    }
+    if (r->expected && r->n_ratios > 0) {
+        snprintf(reason, sizeof reason, "%.0f %% of the expectation in %s", 100 * r->lowest, r->lowest_result);
+        bb_checks_add(r->checks, &(struct bb_check){.check = "lowest result / expected bus bandwidth",
+                                                    .status = r->lowest < EXPECTED_WARN ? BB_CHECK_WARN : BB_CHECK_OK,
+                                                    .measured = r->lowest,
+                                                    .expected = 1,
+                                                    .unit = "ratio",
+                                                    .reason = reason});
+    }
+}
+
 int bb_report_close(const struct bb_report *r)
 {
     struct bb_results *results = r->session->json;
@@ -955,8 +1009,11 @@ int bb_report_close(const struct bb_report *r)
         print_verdict(r);
     if (r->style->json_end)
         return results ? r->style->json_end(r) : 0;
+    add_run_checks(r);
     if (results && r->n_thresholds > 0)
         TRY(bb_results_set(results, "below", json_incref(r->below)));
+    if (json_array_size(r->checks) > 0)
+        TRY(bb_results_set(results, "checks", json_incref(r->checks)));
     if (!results || !r->options->memory)
         return 0;
     object = json_object();

@@ -105,7 +105,7 @@ struct bb_report {
     size_t n_ratios;
     double lowest; /* the lowest of them, and its result: "all_reduce, 4 MiB, in_place" */
     char lowest_result[80];
-    json_t *below; /* list of the bus bandwidths below their thresholds, for the results; owned by bench.c */
+    json_t *below, *checks; /* lists for the results: bus bandwidths below their thresholds, checks; owned by bench.c */
 };
 
 enum { BB_STAMP_TEXT = 32 };

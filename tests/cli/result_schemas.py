@@ -48,6 +48,7 @@ def rows_of(section):
     """Returns {field: Row} of a section of the reference, including the sections to which it refers."""
     part = re.search(rf"^## {re.escape(section)}\n(.*?)(?=^## |\Z)", REFERENCE.read_text(), re.M | re.S).group(1)
     rows = rows_of("The head") if "All of [the head]" in part else {}
+    rows |= rows_of("Checks") if "[checks](#checks)" in part else {}
     for field in re.findall(r"`(\w+)`", "".join(re.findall(r"and of `busbar.plan/1`:(.*?);", part))):
         rows |= {k: v for k, v in rows_of("`busbar.plan/1`").items() if re.split(r"[.\[]", k)[0] == field}
     return rows | rows_in(part)

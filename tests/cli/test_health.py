@@ -270,3 +270,65 @@ def test_restricting_variables_are_named_by_gates_and_compare(busbar, tmp_path):
     done = busbar.run("compare", tmp_path / "a.json", tmp_path / "a.json", emulated=False)
     lines = done.stdout.splitlines()
     assert lines[-2] == "# restricted: A by $NCCL_SHM_DISABLE=1; B by $NCCL_SHM_DISABLE=1" and "verdict" in lines[-1]
+
+
+def test_earlier_result_is_the_expectation(busbar, tmp_path):
+    good = tmp_path / "good.json"
+    done = busbar.run("health", "--quick", "--save-baseline", good, ranks=4, env={"EMU_DATA": "off", "EMU_NODES": "2", "EMU_CLUSTER": "h100-sxm-ib"})
+    assert done.returncode == 0 and "warning" not in done.stderr
+    slow = ",".join(f"rank={rank}:1.3" for rank in range(4))
+    root, found, done = health(busbar, tmp_path, "--expect", good, ranks=4, nodes=2, status=5, slow=slow)
+    assert {(level, part) for level, part, _, _ in found} == {("fail", "all")} and root["expected_by"].startswith(str(good))
+    gemm = [t["median"] for t in json.loads(good.read_text())["tests"] if t["test"] == "GEMM"]
+    assert [t["expected"] for t in root["tests"] if t["test"] == "GEMM"] == gemm
+    done = busbar.run("health", "--quick", "--expect", tmp_path / "r.json", ranks=4, env={"EMU_DATA": "off", "EMU_NODES": "2"})
+    assert "its status is 'below threshold', with " in done.stderr
+
+
+def test_unfit_baselines_are_refused(busbar, tmp_path):
+    path = tmp_path / "r.json"
+    health(busbar, tmp_path, "--only", "node", ranks=2, nodes=1)
+    for args, ranks, text in ((("--quick",), 3, "2 GPUs per node, this run has 3"), ((), 2, "try: --size 67108864"),
+                              (("--json", tmp_path / "a", "--save-baseline", tmp_path / "b"), 2, "leave out --json"),
+                              (("--save-baseline", path), 2, "names the same file")):
+        done = busbar.run("health", "--expect", path, *args, ranks=ranks, env={"EMU_DATA": "off"})
+        assert done.returncode == 2 and text in done.stderr and len(done.stderr.splitlines()) == 1, done.stderr
+    root = json.loads(path.read_text())
+    path.write_text(json.dumps({key: value for key, value in root.items() if key != "tests"}))
+    done = busbar.run("health", "--quick", "--expect", path, ranks=2, env={"EMU_DATA": "off"})
+    assert done.returncode == 2 and "ended before its verdicts" in done.stderr
+
+
+def test_compare_names_what_became_worse(busbar, tmp_path):
+    files = []
+    for name, slow in (("a", ""), ("b", "link=node1-nic0:0.5")):
+        (tmp_path / name).mkdir()
+        health(busbar, tmp_path / name, ranks=8, nodes=4, status=5 if slow else 0, slow=slow)
+        files.append(tmp_path / name / "r.json")
+    compare = busbar.run("compare", *files, "--threshold", 5, "--json", tmp_path / "c.json", emulated=False)
+    root = json.loads((tmp_path / "c.json").read_text())
+    slower = {row["collective"] for row in root["results"] if row["verdict"] == "slower"}
+    assert compare.returncode == 5 and slower and all(re.fullmatch(r"pairs \S+ GPU 0 > node \d", name) for name in slower), slower
+    assert all("node1 " in name or name.endswith("node 1") for name in slower) and len(compare.stdout.splitlines()) <= 25
+    same = busbar.run("compare", files[0], files[0], "--threshold", 5, emulated=False)
+    assert same.returncode == 0 and "# verdict: not slower" in same.stdout
+    other = tmp_path / "bench.json"
+    busbar.run("bench", "all_reduce", "--sizes", "1K", "-n", 1, "--json", other, ranks=2)
+    refused = busbar.run("compare", files[0], other, emulated=False)
+    assert refused.returncode == 2 and "compared only with each other" in refused.stderr
+
+
+def test_full_prints_the_matrix_of_pairs(busbar, tmp_path):
+    root, _, done = health(busbar, tmp_path, "--full", "--only", "pairs", ranks=8, nodes=4, status=5, slow="link=node1-nic0:0.85")
+    rows = re.findall(r"^# +(\d) ([+wF. ]{4})  (\S+)$", done.stdout, re.M)
+    assert [(int(i), letters, host[-5:]) for i, letters, host in rows] == [
+        (0, " w++", "node0"), (1, "w ww", "node1"), (2, "+w +", "node2"), (3, "+w+ ", "node3")]
+    lowest = min(row["value"] for row in root["results"])
+    assert f"{lowest:.4g} GB/s" in re.search(r"# slow pair: \S+node\d and \S+, (.+), \d+ %", done.stdout)[1]
+    assert "slow pair" not in health(busbar, tmp_path, "--full", "--only", "pairs", ranks=8, nodes=4)[2].stdout
+
+
+def test_many_faults_fit_in_25_lines(busbar, tmp_path):
+    slow = ",".join(f"rank={rank}:1.3" for rank in range(1, 24, 2))
+    root, found, done = health(busbar, tmp_path, ranks=24, nodes=12, slow=slow)
+    assert len(done.stdout.splitlines()) <= 25 and len(root["findings"]) > 12 and "further findings: --full" in done.stdout

@@ -1,0 +1,67 @@
+/* matrix.c - see matrix.h. */
+#include "collectives/health/matrix.h"
+
+#include "bootstrap/base/alloc.h"
+
+#include <math.h>
+#include <stdbool.h>
+
+enum { MATRIX_NODES = 64, PAIRS_SHOWN = 5 };
+
+void bb_health_matrix_add(struct bb_health_matrix *m, int nodes, int node, int partner, int gpu, double value)
+{
+    double *at;
+
+    if (!m->value) {
+        BB_NEW(m->value, (size_t)nodes * (size_t)nodes);
+        for (int i = 0; i < nodes * nodes; i++)
+            m->value[i] = NAN;
+    }
+    at = &m->value[node * nodes + partner];
+    *at = gpu == 0 ? value : fmin(*at, value);
+}
+
+/* The classes of the matrix, by the limits of the verdicts. */
+static char letter_of(double ratio)
+{
+    return isnan(ratio) ? '.' : ratio < 0.80 ? 'F' : ratio < 0.93 ? 'w' : '+';
+}
+
+static void print_letters(const struct bb_health_matrix *m, int nodes, double reference, const char *const *hosts,
+                          FILE *out)
+{
+    for (int a = 0; a < nodes; a++) {
+        fprintf(out, "# %3d ", a);
+        for (int b = 0; b < nodes; b++)
+            fputc(a == b ? ' ' : letter_of(m->value[a * nodes + b] / reference), out);
+        fprintf(out, "  %s\n", hosts[a]);
+    }
+}
+
+void bb_health_matrix_print(const struct bb_health_matrix *m, int nodes, double reference, const char *const *hosts,
+                            FILE *out)
+{
+    double last = -INFINITY;
+
+    if (!m->value)
+        return;
+    fprintf(
+        out,
+        "# pairs of nodes, slowest GPU, of %.4g GB/s: + 93 %% or more, w 80 to 93 %%, F below 80 %%, . not measured\n",
+        reference);
+    if (nodes <= MATRIX_NODES)
+        print_letters(m, nodes, reference, hosts, out);
+    for (int shown = 0; shown < PAIRS_SHOWN; shown++) { /* the next slower pairs */
+        int slowest = -1;
+
+        for (int i = 0; i < nodes * nodes; i++)
+            if (i / nodes < i % nodes && m->value[i] > last && m->value[i] < 0.93 * reference &&
+                (slowest < 0 || m->value[i] < m->value[slowest]))
+                slowest = i;
+        if (slowest < 0)
+            return;
+        last = m->value[slowest];
+        fprintf(out, "# slow pair: %s and %s, %.4g GB/s, %.0f %%\n", hosts[slowest / nodes], hosts[slowest % nodes],
+                last, 100 * last / reference);
+    }
+}

@@ -1,0 +1,25 @@
+/*
+ * matrix.h - the matrix of pairs of nodes that `busbar health --full` prints. A pure module.
+ */
+#ifndef BB_COLLECTIVES_HEALTH_MATRIX_H
+#define BB_COLLECTIVES_HEALTH_MATRIX_H
+
+#include <stdio.h>
+
+/* A zero-initialized struct is empty. */
+struct bb_health_matrix {
+    double *value; /* [nodes][nodes] lowest value of the GPUs of a pair in its last measurement; owned */
+};
+
+/* bb_health_matrix_add - add the value of a GPU of a pair, in the order of the GPUs. nodes: of the job. */
+void bb_health_matrix_add(struct bb_health_matrix *m, int nodes, int node, int partner, int gpu, double value);
+
+/*
+ * bb_health_matrix_print - print one character per pair, with at most MATRIX_NODES nodes, and the slowest pairs.
+ *   reference  the expected value, or the median of all values
+ *   hosts      [nodes] names of the nodes
+ */
+void bb_health_matrix_print(const struct bb_health_matrix *m, int nodes, double reference, const char *const *hosts,
+                            FILE *out);
+
+#endif

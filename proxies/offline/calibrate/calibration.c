@@ -160,15 +160,15 @@ static double max_rise(const struct model *m, const struct bb_fit *fit, const st
     const size_t of_variant =
         rate->offset -
         (size_t)((const char *)&m->cluster->variants[m->variant < 0 ? 0 : m->variant] - (const char *)m->cluster);
-    double ratio;
+    const void *now, *nominal; /* the same rate of the ring */
 
     if (m->variant < 0 || m->variant == simple || simple == m->cluster->n_variants)
         return UNBOUNDED;
     if (has_forced_row(m, fit))
         return UNBOUNDED;
-    ratio = *(const double *)((const char *)&m->cluster->variants[simple] + of_variant) /
-            *(const double *)((const char *)&m->base->variants[simple] + of_variant);
-    return MAX_RISE * fmax(1, ratio);
+    now = (const char *)&m->cluster->variants[simple] + of_variant;
+    nominal = (const char *)&m->base->variants[simple] + of_variant;
+    return MAX_RISE * fmax(1, *(const double *)now / *(const double *)nominal);
 }
 
 /* Without measurements of small sizes the latency of an NCCL variant is at least that of the starting profile, because

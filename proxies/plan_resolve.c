@@ -23,7 +23,7 @@ static const char *resolve_host(const struct bb_plan_options *o, struct bb_clust
     return cluster->eager ? "eager" : o->graph ? "graph" : NULL;
 }
 
-/* Set the rates and the overlap of the software. config: out: what the software overlaps and stores, without and with
+/* Set the rates and the overlap of the software. config: out: whether the software overlaps, without and with
  * sharded parameters. */
 static void resolve_software(struct bb_cluster *cluster, struct bb_proxy_config *config, struct bb_forecast *f)
 {
@@ -32,8 +32,7 @@ static void resolve_software(struct bb_cluster *cluster, struct bb_proxy_config 
     for (int sharded = 0; sharded < 2; sharded++) {
         const struct bb_software *s = bb_software_of(t->software, sharded, !config->sync.no_overlap);
 
-        t->stack[sharded].serial = !s->overlaps;
-        t->stack[sharded].float_logits = s->float_logits;
+        t->serial[sharded] = !s->overlaps;
         if (sharded == f->sharded)
             f->software = s;
     }

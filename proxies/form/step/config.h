@@ -41,10 +41,9 @@ struct bb_transformer_options {
     bool unfused_dropout;  /* Set from the cluster profile, not by an option. true: attention with dropout is unfused,
                              unless the option `attention` is given. */
     const char *software;  /* only for a plan: value of --software; NULL: not given */
-    struct {
-        bool serial; /* collectives of tensor parallelism and transfers of ring attention do not overlap compute */
-        bool float_logits; /* the loss stores the logits and their gradient in float */
-    } stack[2];            /* Set by a forecast from the software, not by an option. [1]: with sharded parameters */
+    bool serial[2];        /* Set by a forecast from the software, not by an option. true: collectives of tensor
+                              parallelism and transfers of ring attention do not overlap compute. [1]: with sharded
+                              parameters */
     double capacity;       /* maximum number of tokens per expert, as a multiple of the number with equal load on all
                         experts; 0: unlimited */
     double imbalance;      /* exponent Z of the Zipf distribution of tokens over experts: the k-th most popular expert

@@ -28,9 +28,7 @@ struct bb_achieved {
     double attention_forward, attention_backward; /* fraction of the data type's peak rate that fused attention
                                                      reaches in the forward and backward pass */
     double memory; /* fraction of memory_gbps (the data sheet's memory bandwidth) that memory-bound kernels reach */
-    bool adds_expert_bytes; /* true: the time for the memory traffic of the experts' GEMMs adds to the time for their
-                               arithmetic; set by the software (software.h), not by the profile */
-    bool fuses_dropout;     /* true: attention with dropout uses the fused attention kernel, too; false: only attention
+    bool fuses_dropout; /* true: attention with dropout uses the fused attention kernel, too; false: only attention
                            without dropout does */
 };
 

@@ -100,7 +100,7 @@ static struct bounds bounds_of(const struct bb_cluster *c, const struct bb_kerne
             bb_gemm_flops(&item->gemm) / bb_cluster_tflops(c, item->gemm.dtype) / 1e3 * c->sm_count / sms, 0};
     if (c->models_training && item->fusion != BB_KERNEL_SEPARATE)
         return (struct bounds){attention_ns(c, item, sms), 0};
-    if (c->models_training && c->achieved.adds_expert_bytes && item->experts > 1)
+    if (c->models_training && item->experts > 1)
         return (struct bounds){tiled_ns(c, item, sms) + expert_memory_ns(item, rate), gemm_bytes(item) / rate};
     return (struct bounds){tiled_ns(c, item, sms), gemm_bytes(item) / rate};
 }

@@ -15,8 +15,6 @@ enum bb_gpu_generation bb_cluster_generation(const struct bb_cluster *c);
 struct bb_software {
     const char *name;
     bool overlaps; /* collectives of tensor parallelism and transfers of ring attention overlap GEMMs and attention */
-    bool float_logits;      /* the loss stores the logits and their gradient in float, too */
-    bool adds_expert_bytes; /* see struct bb_achieved */
     /* factors of the rates in section "achieved" of the profile */
     struct {
         double gemm, gemm_float8, attention, memory;

@@ -242,8 +242,7 @@ static void resolve_layers_config(struct bb_training *t)
         .unfused = o->attention ? strcmp(o->attention, "unfused") == 0 : o->unfused_dropout && t->arch.dropout,
         .fused = o->attention && strcmp(o->attention, "fused") == 0,
         .float8 = o->float8,
-        .serial = o->stack[sharded].serial || c->sync.no_overlap,
-        .float_logits = o->stack[sharded].float_logits,
+        .serial = o->serial[sharded] || c->sync.no_overlap,
     };
 }
 

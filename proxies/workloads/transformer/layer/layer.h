@@ -83,12 +83,11 @@ struct bb_layers_config {
                                        computed from the FLOPs */
     bool accumulates;               /* gradients of several micro-batches are accumulated */
     bool gemm; /* compute operations run GEMMs and memory-bound kernels; false: one kernel that runs for a given time */
-    bool unfused;      /* true: unfused attention: separate kernels for scores, softmax and context, with the scores in
+    bool unfused; /* true: unfused attention: separate kernels for scores, softmax and context, with the scores in
                      memory */
-    bool fused;        /* true: the user requested fused attention: no scores in memory even with dropout */
-    bool float8;       /* GEMMs with weights run in FP8, with kernels that cast the operands */
-    bool serial;       /* collectives of tensor parallelism and transfers of ring attention do not overlap compute */
-    bool float_logits; /* the loss stores the logits and their gradient in float */
+    bool fused;   /* true: the user requested fused attention: no scores in memory even with dropout */
+    bool float8;  /* GEMMs with weights run in FP8, with kernels that cast the operands */
+    bool serial;  /* collectives of tensor parallelism and transfers of ring attention do not overlap compute */
 };
 
 /* ---- shared by all layers of a step ---- */

@@ -253,15 +253,20 @@ static int compare_choices(const void *a, const void *b)
     return memcmp(&x->choice, &y->choice, sizeof(x->choice));
 }
 
+/* Returns whether two layouts have the rates of different software (bb_layouts_cluster). */
+static bool has_other_software(const struct bb_layout_choice *a, const struct bb_layout_choice *b)
+{
+    return bb_sync_gathers_parameters(a->sync) != bb_sync_gathers_parameters(b->sync);
+}
+
 /* Returns whether the lower bounds of base layout a are also valid for base layout b, which follows a in the sorted
- * list. They are valid if a and b are equal except for the gradient synchronization (dp-sync) and the number of
- * recomputed layers, and b recomputes at least as many layers as a. */
+ * list. They are valid if a and b are equal except for the gradient synchronization (dp-sync), of the same software, and
+ * the number of recomputed layers, and b recomputes at least as many layers as a. */
 static bool have_same_compute(const struct bb_layout_choice *a, const struct bb_layout_choice *b)
 {
     struct bb_layout_choice same = *b;
 
-    if (bb_sync_gathers_parameters(a->sync) == bb_sync_gathers_parameters(b->sync)) /* the rates are equal */
-        same.sync = a->sync;
+    same.sync = a->sync;
     if (a->recompute_layers > 0 && b->recompute_layers >= a->recompute_layers)
         same.recompute_layers = a->recompute_layers;
     return memcmp(a, &same, sizeof(same)) == 0;
@@ -336,7 +341,11 @@ static void bound_bases(void *arg, int i)
     first->rc = rc == -BB_EUSAGE ? 0 : rc; /* -BB_EUSAGE: the base layout is invalid, which estimate_base reports
                                               later */
     bb_step_release(&step);
-    for (struct base *b = first; b < w->bases + w->n_bases && have_same_compute(&first->choice, &b->choice); b++) {
+    for (struct base *b = first; b < w->bases + w->n_bases; b++) {
+        if (has_other_software(&first->choice, &b->choice))
+            continue;
+        if (!have_same_compute(&first->choice, &b->choice))
+            break;
         b->max_rank_bound_ns = b->choice.micro_batches * most_ns * w->fastest_rank_factor;
         b->mean_rank_bound_ns = b->choice.micro_batches * mean_ns * w->fastest_rank_factor;
     }
@@ -428,11 +437,14 @@ static double find_cutoff(const struct work *w, int wanted, double *ns)
 
 static int list_compute_classes(struct work *w)
 {
-    int n = 0;
+    int n = 0, last[2] = {-1, -1}; /* first base layout of the latest class of each software */
 
-    for (int i = 0; i < w->n_bases; i++)
-        if (i == 0 || !have_same_compute(&w->bases[w->work_list[n - 1]].choice, &w->bases[i].choice))
-            w->work_list[n++] = i;
+    for (int i = 0; i < w->n_bases; i++) {
+        int *of = &last[bb_sync_gathers_parameters(w->bases[i].choice.sync)];
+
+        if (*of < 0 || !have_same_compute(&w->bases[*of].choice, &w->bases[i].choice))
+            w->work_list[n++] = *of = i;
+    }
     return n;
 }
 

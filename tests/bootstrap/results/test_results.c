@@ -587,8 +587,9 @@ static void options_become_json(void **state)
     char *text = json_dumps(json, JSON_COMPACT);
 
     (void)state;
-    assert_string_equal(text, "{\"json\":null,\"csv\":null,\"gpus\":8,\"timeout\":2.5,\"share_gpu\":true,\"ras\":false,"
-                              "\"no_supervisor\":false,\"full\":false,\"quiet\":false}");
+    assert_string_equal(text,
+                        "{\"json\":null,\"csv\":null,\"junit\":null,\"prometheus\":null,\"gpus\":8,\"timeout\":2.5,"
+                        "\"share_gpu\":true,\"ras\":false,\"no_supervisor\":false,\"full\":false,\"quiet\":false}");
     free(text);
     json_decref(json);
 }

@@ -85,7 +85,7 @@ static void names_rows_of_other_benchmarks(void **state)
     assert_int_equal(t.n, 4);
     assert_string_equal(t.rows[0].what, "latency 0>11 one");
     assert_true(t.rows[0].time_us == 4 && t.rows[0].high_us == 5);
-    assert_string_equal(t.rows[1].what, "split 4/2");
+    assert_string_equal(t.rows[1].what, "split, 4 ranks, 2 parts");
     assert_true(isnan(t.rows[1].time_us) && isnan(t.rows[1].low_us));
     assert_string_equal(t.rows[2].what, "all_reduce+gemm 8");
     assert_string_equal(t.rows[3].what, "10 all_reduce+2 gemm default");

@@ -161,8 +161,8 @@ static void search(const struct bb_proxy_config *given, const struct bb_cluster 
 {
     struct bb_proxy_config config;
     const struct bb_proxy *proxy = resolve_config(given, &config);
-    const struct bb_layout_search s = {proxy,     given,   &config, cluster, &conditions, gpu_bytes,
-                                       gpu_bytes, SAMPLES, top,     threads, true};
+    const struct bb_layout_search s = {
+        proxy, given, &config, {cluster, cluster}, &conditions, gpu_bytes, gpu_bytes, SAMPLES, top, threads, true};
 
     assert_int_equal(bb_layouts_search(&s, found), 0);
 }
@@ -310,7 +310,7 @@ static void samples_without_jitter_keep_the_order(void **state)
     struct bb_proxy_config given, config;
     struct bb_layouts found;
     struct bb_cluster cluster;
-    struct bb_layout_search s = {NULL, &given, &config, &cluster, &steady, 40e9, 40e9, SAMPLES, 5, 1, true};
+    struct bb_layout_search s = {NULL, &given, &config, {&cluster, &cluster}, &steady, 40e9, 40e9, SAMPLES, 5, 1, true};
     int numbers[5];
 
     (void)state;
@@ -393,16 +393,17 @@ static int build_and_count(const struct bb_proxy_config *config, struct bb_step 
 }
 
 /* A lower bound needs a step of one micro-batch. An estimate needs a step of one and a step of two micro-batches.
- * Layouts that differ only in their sync and in the number of recomputed layers share a lower bound, which is
- * computed for the layout with the least compute. */
+ * Layouts that differ only in their sync, unless one shards the parameters and thereby has the rates of other software, and
+ * in the number of recomputed layers share a lower bound, which is computed for the layout with the least compute. */
 static void layouts_with_equal_compute_share_a_lower_bound(void **state)
 {
     struct bb_proxy_config given, config;
     struct bb_cluster cluster;
     struct bb_layouts found;
     struct bb_proxy proxy = bb_transformer_proxy;
-    const struct bb_layout_search s = {&proxy, &given, &config, &cluster, &conditions, 9e9, 9e9, SAMPLES, 100, 1, true};
-    bool kind[BB_RECOMPUTES][2] = {{false}}, layers[BATCH] = {false};
+    const struct bb_layout_search s = {&proxy, &given, &config, {&cluster, &cluster}, &conditions, 9e9, 9e9, SAMPLES,
+                                       100,    1,      true};
+    bool kind[BB_RECOMPUTES][4] = {{false}}, layers[BATCH] = {false};
     int kinds = 0, numbers = 0;
 
     (void)state;
@@ -419,11 +420,11 @@ static void layouts_with_equal_compute_share_a_lower_bound(void **state)
         const struct bb_layout_choice *c = &found.rows[i].choice;
 
         assert_true(c->micro_batches > 2 && c->micro_batches < MAX_MICRO_BATCHES);
-        kind[c->recompute][c->recompute_layers > 0] = true;
+        kind[c->recompute][(c->recompute_layers > 0) + 2 * bb_sync_gathers_parameters(c->sync)] = true;
         layers[c->recompute_layers * c->vpp] = true;
     }
-    for (int i = 0; i < 2 * BB_RECOMPUTES; i++)
-        kinds += kind[i / 2][i % 2];
+    for (int i = 0; i < 4 * BB_RECOMPUTES; i++)
+        kinds += kind[i / 4][i % 4];
     for (int i = 1; i < BATCH; i++)
         numbers += layers[i];
     assert_true(numbers > 1);

@@ -2,9 +2,10 @@
 
     python3 tests/cli/accuracy.py [--rows] [--write] [OPTION OF busbar plan...]     (BUSBAR_BUILD: the build folder)
 
---write writes the errors that a forecast reports, proxies/offline/plan/accuracy.def. Rates may be chosen by the fitting half only. A step is
-in the testing half if the first byte of the MD5 sum of its publisher (the text of `source` up to the first comma, colon or blank) and its model is odd, so all steps of one model of one publisher
-are in the same half."""
+--write writes the error of each step (reference_data/errors.json), from which the tests read it because some predictions take seconds, and
+the errors that a forecast reports (proxies/offline/plan/accuracy.def). Rates may be chosen by the fitting half only. A step is in the testing
+half if the first byte of the MD5 sum of its publisher (the text of `source` up to the first comma, colon or blank) and its model is odd, so
+all steps of one model of one publisher are in the same half."""
 import concurrent.futures
 import hashlib
 import json
@@ -23,6 +24,7 @@ MODELS = {name: config for file in FILES for name, config in file["models"].item
 STEPS = [row for file in FILES for row in file["steps"]]
 GENERATIONS = {"a": "Ampere", "h": "Hopper", "b": "Blackwell", "g": "Blackwell"}  # by the first letter of the profile
 HALVES = ("fitting", "testing")
+ERRORS = FOLDER / "errors.json"
 TABLE = pathlib.Path(__file__).parents[2] / "proxies/offline/plan/accuracy.def"
 EXPERTS = ("qwen3", "deepseek", "llama4", "gpt_oss")
 
@@ -44,7 +46,8 @@ def arguments(row, folder):
     model = row["model"]
     if model in MODELS:
         model = folder / f"{row['model']}.json"
-        model.write_text(json.dumps(MODELS[row["model"]]))
+        if not model.exists():  # other predictions may be reading it
+            model.write_text(json.dumps(MODELS[row["model"]]))
     return ["plan", "transformer", "--model", model, *row["words"].split(), *["--fp8"] * row["fp8"], "--cluster", row["cluster"],
             "--json", "-"]
 
@@ -55,16 +58,30 @@ def predict(row, folder, more=()):
     return json.loads(done.stdout)["predicted"] if done.returncode == 0 else None
 
 
-def predict_all(more=()):
-    """Returns the prediction of each step, None where the words are refused."""
+def passes(row):
+    """Number of forward passes of micro-batches through pipeline stages, by which the time of a prediction grows."""
+    words = {key: int(value) for key, value in re.findall(r"--(\S+) (\d+)(?= |$)", row["words"])}
+    stages, width = words.get("pp", 1), words.get("tp", 1) * words.get("cp", 1)
+    replicas = words["ranks"] // (stages * width)
+    batches = words.get("micro-batches") or words.get("global-batch-size", replicas) // (replicas * words.get("micro-batch-size", 1))
+    return stages * words.get("vpp", 1) * batches
+
+
+def predict_all(rows, more=()):
+    """Returns the prediction of each row, None where the words are refused."""
     with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor() as pool:
-        for row in STEPS:
+        for row in rows:
             arguments(row, pathlib.Path(folder))
-        return list(pool.map(lambda row: predict(row, pathlib.Path(folder), more), STEPS))
+        return list(pool.map(lambda row: predict(row, pathlib.Path(folder), more), rows))
 
 
-def errors_of(predictions):
-    return [(row, p["step_us"] / 1e6 / row["step_s"] - 1) for row, p in zip(STEPS, predictions) if p]
+def error_of(row, prediction):
+    return prediction["step_us"] / 1e6 / row["step_s"] - 1
+
+
+def written_errors():
+    """Returns each step with its written error; None: the words are refused."""
+    return list(zip(STEPS, json.loads(ERRORS.read_text()), strict=True))
 
 
 def band_of(errors, of):
@@ -105,8 +122,8 @@ def summary(errors):
 
 
 def main(more):
-    predictions = predict_all([word for word in more if word not in ("--rows", "--write")])
-    errors = errors_of(predictions)
+    predictions = predict_all(STEPS, [word for word in more if word not in ("--rows", "--write")])
+    errors = [(row, error_of(row, p)) for row, p in zip(STEPS, predictions) if p]
     for row, prediction in zip(STEPS, predictions):
         if "--rows" in more or not prediction:
             error = f"{100 * (prediction['step_us'] / 1e6 / row['step_s'] - 1):+6.1f} %" if prediction else "refused"
@@ -117,6 +134,8 @@ def main(more):
     print(f"{100 * share_within(errors):.0f} % of the testing half is within the band of its kind in the fitting half")
     if "--write" in more:
         TABLE.write_text(table(errors))
+        rows = [f"{error_of(row, p):.5f}" if p else "null" for row, p in zip(STEPS, predictions)]
+        ERRORS.write_text("[\n" + ",\n".join(rows) + "\n]\n")
 
 
 if __name__ == "__main__":

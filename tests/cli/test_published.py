@@ -42,21 +42,32 @@ def test_predictions_match_nccl_tests_logs(busbar):
     assert len(of_expected) == 30 and sum(0.85 <= part <= 1.15 for part in of_expected) >= 29
 
 
-def test_errors_of_published_steps_are_those_that_forecasts_of_their_kind_report(busbar, monkeypatch):
-    """Rates are chosen by the fitting half; the limits are those of the testing half. A forecast reports the errors of its kind."""
+QUICK = 1000  # passes of a prediction that takes at most about 0.2 s
+
+
+def test_predictions_of_published_steps_have_the_written_errors(busbar, monkeypatch):
+    """The quick two thirds of them; `accuracy.py --write` writes all. A forecast reports its kind."""
     monkeypatch.setenv("BUSBAR_BUILD", str(busbar.build))
-    predictions = accuracy.predict_all()
-    errors = accuracy.errors_of(predictions)
+    quick = [(row, error) for row, error in accuracy.written_errors() if accuracy.passes(row) <= QUICK]
+    predictions = accuracy.predict_all([row for row, _ in quick])
+    assert len(quick) > 100
+    for (row, error), prediction in zip(quick, predictions):
+        assert (prediction is None) == (error is None), row["id"]
+        assert not prediction or prediction["model_error"]["kind"] == ", ".join(accuracy.kind(row)), row["id"]
+        assert not prediction or accuracy.error_of(row, prediction) == pytest.approx(error, abs=2e-5), row["id"]
+
+
+def test_errors_of_published_steps_are_those_that_forecasts_of_their_kind_report():
+    """Rates are chosen by the fitting half; the limits are those of the testing half."""
+    errors = [(row, error) for row, error in accuracy.written_errors() if error is not None]
     assert len(errors) == 176
     sure = {row["id"]: error for row, error in errors if row.get("sure") and not row["fp8"]}
     assert {name: error for name, error in sure.items() if abs(error) > MAX_SURE} == {}
     assert mean_of(error for row, error in errors if row in PUBLISHED["steps"]) <= MAX_MEAN
     testing = [error for row, error in errors if accuracy.half(row) == "testing"]
     assert mean_of(testing) <= 0.105 and abs(statistics.mean(testing)) <= 0.04 and accuracy.share_within(errors) >= 0.8
-    for row, prediction in zip(accuracy.STEPS, predictions):
-        assert not prediction or prediction["model_error"]["kind"] == ", ".join(accuracy.kind(row)), row["id"]
     numbers = [list(map(float, re.findall(r"-?\d[.\d]*(?=[,}])", text))) for text in (accuracy.table(errors), accuracy.TABLE.read_text())]
-    assert numbers[0] == pytest.approx(numbers[1], abs=0.006)
+    assert numbers[0] == pytest.approx(numbers[1], abs=0.0011)
 
 
 def test_the_fitting_half_of_the_published_steps_shares_no_model_of_a_publisher_with_the_testing_half():

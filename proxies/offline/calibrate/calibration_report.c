@@ -307,9 +307,10 @@ static void print_outliers(const struct bb_calibration *c, FILE *out)
 
 static void print_remarks(const struct bb_calibration *c, FILE *out)
 {
-    struct list correlated = {.out = out,
-                              .title = "#\n# the measurements determine only a combination of these parameters; each of them "
-                                       "was changed in proportion to its nominal value:\n"};
+    struct list correlated = {
+        .out = out,
+        .title = "#\n# the measurements determine only a combination of these parameters; each of them "
+                 "was changed in proportion to its nominal value:\n"};
     struct list penalized = {
         .out = out,
         .title = "#\n# penalized: NCCL did not choose these variants although the cost model "

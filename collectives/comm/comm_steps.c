@@ -242,7 +242,7 @@ const struct bb_comm_step bb_comm_steps[BB_COMM_STEPS] = {
     {"first_sendrecv", "to the next rank; includes connection setup", send_round_ring, OF(comm)},
     {"sendrecv", "repeated; connections exist", send_round_ring, OF(comm)},
     {"register", "ncclCommRegister", register_memory, OF(comm), .function = "ncclCommRegister"},
-    {"deregister", "ncclCommDeregister", deregister_memory, OF(comm), .function = "ncclCommDeregister"},
+    {"deregister", "ncclCommDeregister", deregister_memory, OF(comm), .function = "ncclCommDeregister", .minor = true},
     {"window_register", "ncclCommWindowRegister", open_window, OF(comm), .function = "ncclCommWindowRegister"},
     {"window_deregister", "ncclCommWindowDeregister", close_window, OF(comm), .function = "ncclCommWindowDeregister"},
     {"split", "ncclCommSplit into --parts communicators", split_comm, OF(comm)},

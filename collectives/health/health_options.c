@@ -150,7 +150,7 @@ static int resolve_bench(void *options, const struct bb_positionals *positionals
 #define BENCH_AFTER                                                                                                    \
     "The verdicts are those of busbar health, and the results are of the schema busbar.health/1. fail: below 80 % "    \
     "of\n"                                                                                                             \
-    "the expectation, or an outlier; exit status 5."
+    "the expectation, or an outlier; all ranks then exit with status 5."
 
 const struct bb_opts bb_bench_rails_set = {
     .usage = "busbar bench rails [OPTION...]",

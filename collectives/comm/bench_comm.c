@@ -186,7 +186,7 @@ static int put_rows(struct lives *v)
     struct bb_telemetry_row seen = v->seen;
     static const char *const answers[] = {"init", "first_all_reduce", "all_reduce"};
     double ms[] = {NAN, NAN, NAN};
-    char what[64], cost[BB_ROUNDED_TEXT], first[BB_ROUNDED_TEXT];
+    char what[64], cost[BB_TIME_TEXT], first[BB_TIME_TEXT];
     struct row row;
     int rc = 0;
 
@@ -206,8 +206,8 @@ static int put_rows(struct lives *v)
     }
     if (out && v->life.ranks == v->session.world.size)
         fprintf(out, "# a communicator of %d rank%s costs %s, its first all_reduce %s more than a repeated one\n",
-                v->life.ranks, v->life.ranks == 1 ? "" : "s", bb_format_rounded_time(1e3 * ms[0], cost),
-                bb_format_rounded_time(1e3 * (ms[1] - ms[2]), first));
+                v->life.ranks, v->life.ranks == 1 ? "" : "s", bb_format_time(1e3 * ms[0], cost),
+                bb_format_time(1e3 * (ms[1] - ms[2]), first));
 out:
     return rc;
 }

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from test_real_nccl import cached
+from test_real_nccl import nccl_header
 
 SMALL = ["-n", "2", "-w", "1", "--repeats", "2", "-V", "2"]
 MULTICAST = {"EMU_MULTICAST_MIB": "2"}
@@ -55,11 +55,6 @@ def test_ranks_that_busbar_forks(busbar):
 def test_nccl_before_2_29_reports_nothing(busbar):
     done = busbar.run("bench", "all_reduce", "-g", "2", "--sizes", "8", "--full", env={"EMU_NCCL_WINDOW": "28", "EMU_DATA": "off"})
     assert done.returncode == 0 and "# device API" not in done.stdout
-
-
-def nccl_header():
-    code = dict(re.findall(r"#define NCCL_(MAJOR|MINOR|PATCH) +(\d+)", pathlib.Path(cached("NCCL_INCLUDE_DIR"), "nccl.h").read_text()))
-    return int(code["MAJOR"]), int(code["MINOR"]), int(code["PATCH"])
 
 
 needs_gin = pytest.mark.skipif(not nccl_header() >= (2, 30, 7), reason="requires a build with the header of NCCL 2.30.7 or newer")

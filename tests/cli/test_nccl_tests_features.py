@@ -196,7 +196,7 @@ def test_registration_is_what_nccl_can_use(busbar, tmp_path, asked, env, kind):
     run = json.loads(path.read_text())
     assert done.returncode == 0 and f"# registration of buffers: {kind}" in done.stdout and run["registration"] == kind, done.stderr
     measured = {"symmetric": None, "local": "measured with local registration", "none": "measured without registration"}[kind]
-    assert (measured in done.stderr) if measured else done.stderr == ""
+    assert (measured in done.stderr) if measured else "registration" not in done.stderr
     assert ("not_symmetric" in run["results"][0]["flags"]) is (kind == "symmetric")  # the emulated NCCL runs ordinary kernels
 
 

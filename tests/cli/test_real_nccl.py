@@ -27,6 +27,12 @@ def cached(name):
     return found.group(1) if found else ""
 
 
+def nccl_header():
+    """Version of the header with which the build was made."""
+    code = dict(re.findall(r"#define NCCL_(MAJOR|MINOR|PATCH) +(\d+)", pathlib.Path(cached("NCCL_INCLUDE_DIR"), "nccl.h").read_text()))
+    return int(code["MAJOR"]), int(code["MINOR"]), int(code["PATCH"])
+
+
 def type_class(parameter):
     """Type class of a parameter in the calling convention: "const void* sendbuff" -> "pointer", "size_t count" -> "size_t"."""
     words = re.sub(r"\b(const|extern|typedef|NCCL_EXTERN_C|__host__)\b", "", parameter).replace("*", " * ").split()

@@ -540,4 +540,5 @@ void bb_peers_release(struct bb_supervisor *s)
         bb_star_dial_end(&star->dial);
     free(star->peers);
     free(star->links);
+    json_decref(s->lost);
 }

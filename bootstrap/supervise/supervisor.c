@@ -525,7 +525,6 @@ static void release(struct bb_supervisor *s)
         bb_child_release(&s->children[i]);
     bb_rank_receiver_release(&s->writer.control);
     free(s->writer.path);
-    json_decref(s->lost);
     free(s->children);
     free(s->job.hosts);
     free(s->job.node_of);

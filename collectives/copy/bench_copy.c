@@ -9,7 +9,6 @@
 #include "collectives/copy/copy_measure.h"
 #include "collectives/copy/copy_options.h"
 #include "collectives/session/result_row.h"
-#include "cuda/device/nics.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -323,12 +322,7 @@ static int check_max_slow(struct run *r)
 static int expect(struct run *r, bb_forecast *forecast)
 {
     const struct bb_world *w = &r->session.world;
-    const struct bb_machine_facts facts = {.gpu = r->session.device.name,
-                                           .emulated = r->session.device.emulated,
-                                           .nics = bb_nics_read(NULL),
-                                           .ranks = w->size,
-                                           .ranks_per_node = r->copies.gpus,
-                                           .one_host = w->nodes == 1};
+    const struct bb_machine_facts facts = bb_machine_facts_of(&r->session, w->size, r->copies.gpus);
     int rc = 0;
 
     r->expected = (struct bb_copy_rates){NAN, NAN};

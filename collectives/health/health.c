@@ -8,7 +8,6 @@
 #include "collectives/health/inventory.h"
 #include "cuda/data/buffers.h"
 #include "cuda/device/check.h"
-#include "cuda/device/nics.h"
 #include "cuda/device/stream.h"
 
 #include <math.h>
@@ -260,12 +259,7 @@ static int make_expectations(void *arg)
 {
     struct run *r = arg;
     struct bb_world *w = &r->session.world;
-    const struct bb_machine_facts facts = {.gpu = r->session.device.name,
-                                           .emulated = r->session.device.emulated,
-                                           .nics = bb_nics_read(NULL),
-                                           .ranks = w->size,
-                                           .ranks_per_node = r->health.gpus,
-                                           .one_host = w->nodes == 1};
+    const struct bb_machine_facts facts = bb_machine_facts_of(&r->session, w->size, r->health.gpus);
     int rc = 0;
 
     bb_err_job_scope(1);

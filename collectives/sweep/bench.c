@@ -478,18 +478,13 @@ static int ranks_per_node(const struct bench *b, bool all_groups)
 static int read_reference(struct bench *b)
 {
     const struct bb_bench_options *o = &b->options;
-    const struct bb_machine_facts facts = {.gpu = b->session.device.name,
-                                           .emulated = b->session.device.emulated,
-                                           .nics = bb_nics_read(NULL),
-                                           .ranks = b->largest,
-                                           .ranks_per_node = ranks_per_node(b, false),
-                                           .concurrent = ranks_per_node(b, true),
-                                           .one_host = b->session.world.nodes == 1};
+    struct bb_machine_facts facts = bb_machine_facts_of(&b->session, b->largest, ranks_per_node(b, false));
     int rc;
 
     if (b->smallest != b->largest)
         return bb_err_job(BB_EUSAGE, "%s requires groups of equal size; try: another --split",
                           o->expect ? "--expect" : "--min-busbw FILE:PERCENT%");
+    facts.concurrent = ranks_per_node(b, true);
     b->reference.option = o->expect ? "--expect" : "--min-busbw";
     b->reference.path =
         o->expect ? bb_format("%s", o->expect) : bb_format("%.*s", o->busbw_thresholds.path_length, o->min_busbw);

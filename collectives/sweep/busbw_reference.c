@@ -2,11 +2,22 @@
 #include "collectives/sweep/busbw_reference.h"
 
 #include "bootstrap/base/alloc.h"
+#include "collectives/session/session.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+struct bb_machine_facts bb_machine_facts_of(const struct bb_session *s, int ranks, int ranks_per_node)
+{
+    return (struct bb_machine_facts){.gpu = s->device.name,
+                                     .emulated = s->device.emulated,
+                                     .nics = bb_nics_read(NULL),
+                                     .ranks = ranks,
+                                     .ranks_per_node = ranks_per_node,
+                                     .one_host = s->world.nodes == 1};
+}
 
 static const char *placement_of(const struct bb_case *c)
 {

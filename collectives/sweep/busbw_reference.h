@@ -27,6 +27,10 @@ struct bb_machine_facts {
     size_t copy_bytes;         /* read and written by a copy in GPU memory */
 };
 
+/* bb_machine_facts_of - returns the facts of a session's machine after bb_session_setup_gpus, for one group of `ranks` ranks. */
+struct bb_session;
+struct bb_machine_facts bb_machine_facts_of(const struct bb_session *s, int ranks, int ranks_per_node);
+
 /*
  * bb_forecast - predict the results of a sweep.
  * The cost model is in proxies/, on which collectives/ does not depend; busbar_rank.c passes the function.

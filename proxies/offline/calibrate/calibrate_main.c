@@ -10,7 +10,7 @@
 #include "proxies/form/models/profile.h"
 #include "proxies/offline/calibrate/calibration_report.h"
 #include "proxies/offline/calibrate/cross_validation.h"
-#include "proxies/offline/calibrate/measure_machine.h"
+#include "proxies/offline/calibrate/measurements/measure_machine.h"
 
 #include <stdlib.h>
 #include <string.h>

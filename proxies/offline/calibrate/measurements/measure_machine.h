@@ -2,8 +2,8 @@
  * measure_machine.h - `calibrate --measure`: runs the benchmarks that a profile requires, as a study of `busbar sweep`
  * (bootstrap/sweep), which starts them with a launcher, records the results, and continues after an interruption.
  */
-#ifndef BB_PROXIES_OFFLINE_CALIBRATE_MEASURE_MACHINE_H
-#define BB_PROXIES_OFFLINE_CALIBRATE_MEASURE_MACHINE_H
+#ifndef BB_PROXIES_OFFLINE_CALIBRATE_MEASUREMENTS_MEASURE_MACHINE_H
+#define BB_PROXIES_OFFLINE_CALIBRATE_MEASUREMENTS_MEASURE_MACHINE_H
 
 #include "bootstrap/sweep/argv.h"
 

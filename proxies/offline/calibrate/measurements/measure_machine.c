@@ -1,5 +1,5 @@
 /* measure_machine.c - see measure_machine.h. */
-#include "proxies/offline/calibrate/measure_machine.h"
+#include "proxies/offline/calibrate/measurements/measure_machine.h"
 
 #include "bootstrap/base/alloc.h"
 #include "bootstrap/base/json_read.h"

@@ -84,25 +84,21 @@ static int save_copy(struct run *r, int id, int rank, int index)
 
 /* ---- judgement ---- */
 
-static double fastest_of(const struct run *r, int id, int rank)
+/* Summarizes the rates that were measured on n ranks from `rank` on. */
+static struct bb_stats rates_of(const struct run *r, int id, int rank, int n)
 {
-    double best = NAN;
-
-    for (int i = 0; i < r->copies.gpus; i++)
-        best = fmax(best, r->gbps[id][rank * r->copies.gpus + i]);
-    return best;
-}
-
-static double median_of(struct run *r, int id, int rank)
-{
+    const double *gbps = &r->gbps[id][rank * r->copies.gpus];
     struct bb_stats stats;
-    int n = 0;
+    double *measured;
+    size_t found = 0;
 
-    for (int i = 0; i < r->copies.gpus; i++)
-        if (!isnan(r->gbps[id][rank * r->copies.gpus + i]))
-            r->sorted[n++] = r->gbps[id][rank * r->copies.gpus + i];
-    bb_stats_compute(r->sorted, (size_t)n, &stats);
-    return stats.p50;
+    BB_NEW(measured, n * r->copies.gpus);
+    for (int i = 0; i < n * r->copies.gpus; i++)
+        if (!isnan(gbps[i]))
+            measured[found++] = gbps[i];
+    bb_stats_compute(measured, found, &stats);
+    free(measured);
+    return stats;
 }
 
 /* Sets the rate of each GPU, and returns that of the typical GPU; NaN: none was measured. */
@@ -112,7 +108,7 @@ static double typical_of(struct run *r, int id)
     int n = 0;
 
     for (int rank = 0; rank < size; rank++) {
-        r->of_gpu[rank] = fastest_of(r, id, rank);
+        r->of_gpu[rank] = rates_of(r, id, rank, 1).max; /* with its fastest partner */
         if (!isnan(r->of_gpu[rank]))
             r->sorted[n++] = 1 / r->of_gpu[rank];
     }
@@ -156,7 +152,7 @@ static void find_pairs(struct run *r, int id)
 
             if (other < 0)
                 continue;
-            least = fmin(median_of(r, id, rank), median_of(r, id, other));
+            least = fmin(rates_of(r, id, rank, 1).p50, rates_of(r, id, other, 1).p50);
             if (gbps * r->options.slow < least)
                 keep(r, &(struct finding){&bb_copy_cases[id], rank, other, gbps, least});
         }
@@ -166,14 +162,13 @@ static void judge(struct run *r)
 {
     if (r->session.shared_gpu)
         return;
-    for (int pass = 0; pass < 2; pass++) {
-        for (int id = 0; id < BB_COPIES; id++)
-            if (pass == 0 && !bb_copy_cases[id].unjudged)
-                find_gpus(r, id);
-            else if (pass == 1 && bb_copy_has_peer(&bb_copy_cases[id]))
-                find_pairs(r, id);
-        r->gpus_slow = pass == 0 ? r->n : r->gpus_slow;
-    }
+    for (int id = 0; id < BB_COPIES; id++)
+        if (!bb_copy_cases[id].unjudged)
+            find_gpus(r, id);
+    r->gpus_slow = r->n;
+    for (int id = 0; id < BB_COPIES; id++)
+        if (bb_copy_has_peer(&bb_copy_cases[id]))
+            find_pairs(r, id);
 }
 
 /* ---- text ---- */
@@ -196,22 +191,14 @@ static const struct bb_field summary_fields[] = {
 
 static void print_summary(const struct run *r, int id)
 {
-    const size_t most = (size_t)(r->session.world.size * r->copies.gpus);
-    struct summary s = {.name = bb_copy_cases[id].name, .expected = expected_of(r, &bb_copy_cases[id])};
-    struct bb_stats stats;
-    double *values;
-    size_t n = 0;
+    const struct bb_stats stats = rates_of(r, id, 0, r->session.world.size);
+    struct summary s = {.name = bb_copy_cases[id].name,
+                        .gpus = (int)stats.n,
+                        .min = stats.min,
+                        .median = stats.p50,
+                        .max = stats.max,
+                        .expected = expected_of(r, &bb_copy_cases[id])};
 
-    BB_NEW(values, most);
-    for (size_t i = 0; i < most; i++)
-        if (!isnan(r->gbps[id][i]))
-            values[n++] = r->gbps[id][i];
-    bb_stats_compute(values, n, &stats);
-    free(values);
-    s.gpus = (int)n;
-    s.min = stats.min;
-    s.median = stats.p50;
-    s.max = stats.max;
     s.percent = 100 * s.median / s.expected;
     bb_table_row(r->session.out, summary_fields, &s);
 }
@@ -356,7 +343,7 @@ static int run_copy(struct run *r, bb_forecast *forecast, int argc, char **argv)
     TRY(bb_session_open_results(s, &head, NULL, NULL));
     print_head(r);
     BB_NEW(r->of_gpu, s->world.size);
-    BB_NEW(r->sorted, s->world.size > r->copies.gpus ? s->world.size : r->copies.gpus);
+    BB_NEW(r->sorted, s->world.size);
     for (int id = 0; id < BB_COPIES; id++) {
         BB_NEW(r->gbps[id], s->world.size * r->copies.gpus);
         BB_NEW(r->time_us[id], s->world.size * r->copies.gpus);

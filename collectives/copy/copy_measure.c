@@ -68,7 +68,6 @@ static void number_gpus(struct bb_copies *c)
         c->index[r] = n[w->node_of[r]]++;
         c->gpus = MAX(c->gpus, n[w->node_of[r]]);
     }
-    c->local = n[w->node_of[w->rank]];
     BB_NEW(c->rank_at, w->nodes * c->gpus);
     memset(c->rank_at, -1, (size_t)(w->nodes * c->gpus) * sizeof *c->rank_at);
     for (int r = 0; r < w->size; r++)
@@ -92,7 +91,7 @@ static int open_peers(struct bb_copies *c)
     own.is_valid = cudaIpcGetMemHandle(&own.memory, c->exported) == cudaSuccess;
     all = bb_world_gather(w, &own, sizeof own, &rc);
     TRY(rc);
-    BB_NEW(c->peer, c->local);
+    BB_NEW(c->peer, w->local_size);
     for (int r = 0; r < w->size; r++) {
         void *at = NULL;
 
@@ -131,7 +130,7 @@ int bb_copies_release(struct bb_copies *c)
 {
     int rc = 0;
 
-    for (int i = 0; c->peer && i < c->local; i++)
+    for (int i = 0; c->peer && i < c->session->world.local_size; i++)
         if (c->peer[i])
             (void)cudaIpcCloseMemHandle(c->peer[i]);
     if (c->pinned)
@@ -241,7 +240,7 @@ static int measure_host(struct bb_copies *c, const struct bb_copy_case *k, struc
     }
     for (int turn = 0; turn < (k->concurrent ? 1 : c->gpus); turn++) {
         TRY(bb_world_barrier(w, "the next GPU"));
-        if (k->concurrent || turn == c->index[w->rank])
+        if (k->concurrent || turn == w->local_rank)
             TRY(measure_here(c, k, is_pageable ? c->pageable : c->pinned, &own[0]));
     }
 out:
@@ -251,9 +250,9 @@ out:
 /* Each pair of a node has two turns, one of each GPU, or one in which both copy. */
 static int measure_peers(const struct bb_copies *c, const struct bb_copy_case *k, struct bb_stats *own)
 {
-    const struct bb_pair_schedule pairs = {c->local, true}, most = {c->gpus, true};
     struct bb_world *w = &c->session->world;
-    const int index = c->index[w->rank];
+    const struct bb_pair_schedule pairs = {w->local_size, true}, most = {c->gpus, true};
+    const int index = w->local_rank;
     int rc = 0;
 
     for (int round = 0; round < bb_pair_schedule_rounds(&most); round++) {

@@ -48,7 +48,6 @@ struct bb_copies {
     size_t bytes;
     int iterations, repeats, warmup;
     int gpus;     /* number of ranks of the largest node */
-    int local;    /* number of ranks of this node */
     int *index;   /* [size] of each rank on its node */
     int *rank_at; /* [nodes][gpus] the rank with this index; -1: none */
     cudaStream_t stream, second;
@@ -56,7 +55,7 @@ struct bb_copies {
     char *exported; /* device memory that the other GPUs of the node write and read */
     char *device, *pinned;
     char *pageable; /* NULL before its first use */
-    char **peer;    /* [local] `exported` of the other GPUs of the node; NULL: this GPU cannot access it */
+    char **peer;    /* [world.local_size] `exported` of the other GPUs of the node; NULL: this GPU cannot access it */
     double *samples;
 };
 

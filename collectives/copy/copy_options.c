@@ -62,16 +62,7 @@ static double number_at(const json_t *object, const char *key)
 int bb_copy_expect(bb_forecast *forecast, const struct bb_machine_facts *facts, const char *name,
                    struct bb_copy_rates *rates, char source[BB_COPY_SOURCE])
 {
-    const struct bb_sweep any = {.colls = {BB_ALL_REDUCE},
-                                 .n_colls = 1,
-                                 .dtypes = {BB_FLOAT},
-                                 .n_dtypes = 1,
-                                 .redops = {BB_SUM},
-                                 .n_redops = 1,
-                                 .min_bytes = 1024,
-                                 .max_bytes = 1024,
-                                 .factor = 2,
-                                 .in_place = true};
+    const struct bb_sweep any = bb_sweep_all_reduce(1024);
     json_t *root = NULL, *predicted;
     int rc;
 

@@ -136,7 +136,7 @@ static int time_groups(struct run *r, enum bb_health_test test, struct bb_comm *
     int rc = 0;
 
     for (int turn = 0; turn < turns; turn++) {
-        const bool is_mine = turns == 1 || r->gpu_of[r->session.world.rank] == turn;
+        const bool is_mine = turns == 1 || r->session.world.local_rank == turn;
 
         TRY(time_group(r, is_mine ? c : &idle, is_mine ? us : &none));
     }
@@ -326,7 +326,7 @@ static int run_health(struct run *r, int argc, char **argv)
     if (bb_health_has(&r->options, "inventory"))
         TRY(bb_health_inventory(&r->health, s, r->gpu_of));
     TRY(bb_health_run(&r->health));
-    if (r->options.soak_s > 0) {
+    if (r->options.soak_s > 0 && bb_health_active(&r->health) > 0) {
         TRY(bb_soak_run(&r->health, r->options.soak_s, read_clock, r->soak));
         r->report.soak = r->soak;
     }

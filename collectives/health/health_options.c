@@ -196,7 +196,6 @@ static struct bb_machine_facts facts_of(const struct bb_health *h, struct bb_mac
                                         enum bb_health_test test)
 {
     const int nodes = bb_health_active(h);
-
     const bool is_pair = test == BB_HEALTH_PAIRS || test == BB_HEALTH_BISECTION;
     const bool is_rail = test == BB_HEALTH_RAILS || test == BB_HEALTH_RAILS_ALONE;
 
@@ -230,16 +229,7 @@ static int expect_test(struct bb_health *h, const struct bb_health_options *o, b
                                        [BB_HEALTH_TO_GPU] = "pcie_gbps",
                                        [BB_HEALTH_FROM_GPU] = "pcie_gbps",
                                        [BB_HEALTH_PEERS] = "intra_gbps"};
-    const struct bb_sweep sweep = {.colls = {BB_ALL_REDUCE},
-                                   .n_colls = 1,
-                                   .dtypes = {BB_FLOAT},
-                                   .n_dtypes = 1,
-                                   .redops = {BB_SUM},
-                                   .n_redops = 1,
-                                   .min_bytes = bb_health_size(o),
-                                   .max_bytes = bb_health_size(o),
-                                   .factor = 2,
-                                   .in_place = true};
+    const struct bb_sweep sweep = bb_sweep_all_reduce(bb_health_size(o));
     const struct bb_machine_facts job = facts_of(h, *facts, test);
     const json_t *predicted, *value;
     json_t *root = NULL;

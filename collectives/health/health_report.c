@@ -21,6 +21,11 @@ static const char *stage_of(const struct bb_health_finding *f)
     return f->test == BB_HEALTH_TESTS ? "inventory" : bb_health_tests[f->test].stage;
 }
 
+static bool is_about_node(const struct bb_health_finding *f, int node)
+{
+    return f->part <= BB_HEALTH_A_NIC && f->node == node;
+}
+
 /* ---- texts ---- */
 
 /* Describes the part of a finding: "NIC of GPU 2 of node1". */
@@ -252,7 +257,7 @@ static void print_drain(const struct bb_health_report *r)
         for (size_t i = 0; i < r->health->n; i++) {
             const struct bb_health_finding *f = &r->health->findings[i];
 
-            if (f->node != node || f->level != BB_HEALTH_FAIL || f->part > BB_HEALTH_A_NIC)
+            if (!is_about_node(f, node) || f->level != BB_HEALTH_FAIL)
                 continue;
             if (used + strlen(brief_text(f, item)) + strlen("busbar: , 1000 more") > DRAIN_REASON)
                 more++;
@@ -367,11 +372,6 @@ static const enum bb_check_status status_of_level[] = {[BB_HEALTH_OK] = BB_CHECK
                                                        [BB_HEALTH_UNKNOWN] = BB_CHECK_UNKNOWN,
                                                        [BB_HEALTH_WARN] = BB_CHECK_WARN,
                                                        [BB_HEALTH_FAIL] = BB_CHECK_FAIL};
-
-static bool is_about_node(const struct bb_health_finding *f, int node)
-{
-    return f->part <= BB_HEALTH_A_NIC && f->node == node;
-}
 
 /* Adds the check of a node, with its worst finding, or of a finding about several nodes. f: NULL: none */
 static void add_check(const struct bb_health_report *r, json_t *list, int node, const struct bb_health_finding *f)

@@ -2,7 +2,6 @@
 #include "collectives/health/soak.h"
 
 #include "bootstrap/base/alloc.h"
-#include "bootstrap/base/stats.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -20,30 +19,13 @@ static size_t count_gpus(const struct bb_health *h)
     return (size_t)h->nodes * (size_t)h->gpus;
 }
 
-static double median_of(const struct series *s)
-{
-    const size_t n = count_gpus(s->h);
-    double *finite, median;
-    struct bb_stats stats;
-    size_t measured = 0;
-
-    BB_NEW(finite, n);
-    for (size_t i = 0; i < n; i++)
-        if (isfinite(s->now[i]))
-            finite[measured++] = s->now[i];
-    bb_stats_compute(finite, measured, &stats);
-    median = stats.p50;
-    free(finite);
-    return median;
-}
-
 static int measure_round(struct series *s, double at_s)
 {
     struct bb_soak *soak = s->soak;
     int rc;
 
     TRY(s->h->measure(s->h->arg, soak->test, s->partner, s->now));
-    soak->last = median_of(s);
+    soak->last = bb_health_median(s->now, count_gpus(s->h));
     if (soak->rounds++ == 0)
         soak->first = soak->last;
     for (size_t i = 0; i < count_gpus(s->h); i++) {
@@ -68,9 +50,7 @@ static void judge_test(struct series *s)
         const double part = s->lowest[i] / s->first[i];
         struct bb_health_finding f = {.test = s->soak->test,
                                       .part = bb_health_tests[s->soak->test].part,
-                                      .level = part < 0.80   ? BB_HEALTH_FAIL
-                                               : part < 0.93 ? BB_HEALTH_WARN
-                                                             : BB_HEALTH_OK,
+                                      .level = bb_health_judge(part),
                                       .node = is_whole ? -1 : (int)i / s->h->gpus,
                                       .other = -1,
                                       .gpu = is_whole ? -1 : (int)i % s->h->gpus,

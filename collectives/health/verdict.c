@@ -68,6 +68,11 @@ static struct peers peers_of(const double *values, size_t n)
     return p;
 }
 
+double bb_health_median(const double *values, size_t n)
+{
+    return peers_of(values, n).median;
+}
+
 /* Returns the peers of GPUs without expectation: if the values have a gap wider than 7 %, the median is that of the values
  * above the widest gap, so that a slow majority is found. */
 static struct peers peers_of_gpus(const double *values, size_t n)
@@ -102,6 +107,11 @@ static enum bb_health_level judge(double value, double expected, const struct pe
     if (value < 0.80 * expected || (is_outlier && value < 0.97 * p->median))
         return BB_HEALTH_FAIL;
     return value < 0.93 * expected || (is_outlier && value < 0.985 * p->median) ? BB_HEALTH_WARN : BB_HEALTH_OK;
+}
+
+enum bb_health_level bb_health_judge(double ratio)
+{
+    return judge(ratio, 1, &(struct peers){0});
 }
 
 /* ---- findings ---- */
@@ -713,7 +723,7 @@ static void find_at_once(struct pairs *p)
         reached = shared.ratio;
     }
     f.value = reached * (isnan(unloaded) ? median : unloaded);
-    f.level = judge(reached, 1, &(struct peers){0});
+    f.level = bb_health_judge(reached);
     if (f.level != BB_HEALTH_OK)
         bb_health_add(p->h, &f);
     free(ratio);
@@ -843,7 +853,7 @@ static int test_bisection(struct bb_health *h)
             slowest = fmin(slowest, ratio);
         }
         lowest = fmax(lowest, slowest);
-        f.level = judge(lowest, 1, &(struct peers){0});
+        f.level = bb_health_judge(lowest);
     }
     h->median[BB_HEALTH_BISECTION] = f.value = lowest * unloaded;
     f.expected = unloaded;

@@ -103,6 +103,11 @@ void bb_health_release(struct bb_health *h);
 /* bb_health_add - append a finding. A node with a failed GPU, NIC or node takes no part in further tests. */
 void bb_health_add(struct bb_health *h, const struct bb_health_finding *f);
 
+/* bb_health_median - return the median of the finite ones of values[n]; NaN: there is none.
+ * bb_health_judge - return the level of a value / its expectation, without peers. */
+double bb_health_median(const double *values, size_t n);
+enum bb_health_level bb_health_judge(double ratio);
+
 /* bb_health_sort - sort the findings, worst first. */
 void bb_health_sort(struct bb_health *h);
 

@@ -6,6 +6,20 @@
 
 #include <stdlib.h>
 
+struct bb_sweep bb_sweep_all_reduce(size_t bytes)
+{
+    return (struct bb_sweep){.colls = {BB_ALL_REDUCE},
+                             .n_colls = 1,
+                             .dtypes = {BB_FLOAT},
+                             .n_dtypes = 1,
+                             .redops = {BB_SUM},
+                             .n_redops = 1,
+                             .min_bytes = bytes,
+                             .max_bytes = bytes,
+                             .factor = 2,
+                             .in_place = true};
+}
+
 /* Returns the size that follows `bytes` in the range from -b to -e, always a larger one; 0 after the largest size. */
 static size_t next_size(const struct bb_sweep *s, size_t bytes)
 {

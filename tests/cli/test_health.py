@@ -101,6 +101,8 @@ def test_soak_repeats_and_reports_drift(busbar, tmp_path):
     assert re.search(r"^# planned: .*soak 0 s, in all 0 s", done.stdout, re.M) and "# soak   GEMM: " in done.stdout
     plan = busbar.run("health", "--plan", "--thorough", "--ranks", 1024, "--expect", "h100-sxm-ib", emulated=False).stdout
     assert 600 < float(re.search(r"# planned: (\d+) s", plan)[1]) <= 15 * 60 and " soak " in plan
+    root, _, _ = health(busbar, tmp_path, "--only", "gpu", "--soak", "300ms", ranks=2, nodes=1, status=5, slow="rank=0:1.4,rank=1:1.4")
+    assert root["verdicts"][0]["level"] == "fail" and root["soak"] == []  # no node is left
 
 
 def test_inventory_names_errors_and_differences(busbar, tmp_path):

@@ -247,36 +247,23 @@ static void predict(const struct bb_cluster *c, struct kernel *k)
 
 static void print(const struct table *t, int argc, char **argv)
 {
-    struct bb_line line = {.out = stdout, .none = "-"};
-
     bb_print_report_header(stdout, argc, argv);
     printf("# predicted for %s (modelled, not measured), %s%s\n"
            "# attention is causal; its TFLOP/s count the scores that the mask keeps, backward five GEMMs\n#\n",
            t->cluster.name, t->o->dtype, t->o->fp8 ? ", GEMMs in FP8" : "");
-    for (int units = 0; units < 2; units++) {
-        bb_line_heading(&line, fields, units);
-        bb_line_end(&line);
-    }
-    for (size_t i = 0; i < t->n; i++) {
-        bb_line_row(&line, fields, &t->kernels[i]);
-        bb_line_end(&line);
-    }
+    bb_table_heading(stdout, fields);
+    for (size_t i = 0; i < t->n; i++)
+        bb_table_row(stdout, fields, &t->kernels[i]);
 }
 
 static json_t *json_of(const struct table *t, int argc, char **argv)
 {
-    json_t *rows = json_array(), *root;
-
-    for (size_t i = 0; i < t->n; i++) {
-        json_t *row = json_object();
-
-        bb_table_json(row, fields, &t->kernels[i]);
-        json_array_append_new(rows, row);
-    }
-    root =
+    json_t *root =
         json_pack("{s:s, s:s, s:o, s:o, s:{s:s}, s:o, s:o}", "schema", "busbar.plan/1", "busbar", BUSBAR_VERSION,
                   "command", bb_json_words(argc, argv), "options", bb_json_options(&set, t->o), "predicted", "cluster",
-                  t->cluster.name, "results", rows, "profiles", bb_profile_checksums(t->o->cluster, NULL));
+                  t->cluster.name, "results", bb_table_list(fields, t->kernels, t->n, sizeof(*t->kernels)), "profiles",
+                  bb_profile_checksums(t->o->cluster, NULL));
+
     bb_results_set_end(root, 0, NULL);
     return root;
 }
@@ -292,9 +279,7 @@ int bb_plan_compute(int argc, char **argv, bool check_only)
         return rc;
     if (!o.cluster)
         return bb_err(BB_EUSAGE, "plan compute requires --cluster (for example --cluster h100-sxm-ib)");
-    for (int i = 0; i < BB_COMPUTE_TYPES; i++)
-        if (strcmp(o.dtype, bb_compute_types[i].name) == 0)
-            t.dtype = bb_compute_types[i].dtype;
+    t.dtype = (enum bb_dtype_id)bb_dtype_find(o.dtype);
     for (int i = 1; i < line.n; i++)
         TRY(add_word(&t, line.word[i]));
     if (o.shapes)
@@ -307,9 +292,8 @@ int bb_plan_compute(int argc, char **argv, bool check_only)
     TRY(bb_cluster_load_changed(o.cluster, &o.changes, &t.cluster));
     bb_cluster_warn_units(&t.cluster);
     if (o.fp8 && t.cluster.tflops_float8 <= 0)
-        rc = bb_err(BB_EUSAGE, "--fp8: cluster '%s' has no FP8 rate; its profile needs 'tflops.float8' above 0",
-                    t.cluster.name);
-    TRY(rc);
+        TRY(bb_err(BB_EUSAGE, "--fp8: cluster '%s' has no FP8 rate; its profile needs 'tflops.float8' above 0",
+                   t.cluster.name));
     t.cluster.models_training = true;
     for (size_t i = 0; i < t.n; i++)
         predict(&t.cluster, &t.kernels[i]);

@@ -79,7 +79,8 @@ static int print_accuracy(const struct bb_plan_options *o, const struct bb_layou
 
         for (int i = 0; i < found->n && i < o->top; i++)
             any |= bb_sync_gathers_parameters(found->rows[i].choice.sync) == sharded;
-        f.software = bb_software_of(o->config.transformer.software, sharded, !o->config.sync.no_overlap);
+        if (f.software)
+            f.software = bb_software_of(o->config.transformer.software, sharded, !o->config.sync.no_overlap);
         bb_forecast_accuracy_text(&f, search->cluster[sharded], text, sizeof(text));
         if (any)
             printf("# %s: %s\n", sharded ? "zero3" : "other layouts", text);

@@ -97,8 +97,8 @@ int bb_plan_collectives(struct bb_plan_options *o, const struct bb_positionals *
 /* bb_plan_parse_conditions - set o->conditions and o->margin. Returns 0, or -BB_EUSAGE after printing an error line. */
 int bb_plan_parse_conditions(struct bb_plan_options *o) BB_MUST_CHECK;
 
-/* bb_plan_describe_step - set the fields of a forecast that describe the kind of the step: attention, sharding, experts.
- * config: the options of the step */
+/* bb_plan_describe_step - set the fields of a forecast that describe the kind of the step: attention, length of the
+ * samples, experts. config: the options of the step */
 void bb_plan_describe_step(const struct bb_plan_options *o, const struct bb_step *step,
                            const struct bb_proxy_config *config, struct bb_forecast *f);
 

@@ -28,12 +28,14 @@ static const char *resolve_host(const struct bb_plan_options *o, struct bb_clust
 static void resolve_software(struct bb_cluster *cluster, struct bb_proxy_config *config, struct bb_forecast *f)
 {
     struct bb_transformer_options *t = &config->transformer;
+    const bool shards =
+        bb_sync_gathers_parameters((enum bb_sync_kind)bb_args_index(t->sync, bb_sync_names, BB_SYNC_ALL_REDUCE));
 
     for (int sharded = 0; sharded < 2; sharded++) {
         const struct bb_software *s = bb_software_of(t->software, sharded, !config->sync.no_overlap);
 
         t->serial[sharded] = !s->overlaps;
-        if (sharded == f->sharded)
+        if (sharded == shards)
             f->software = s;
     }
     bb_software_apply(f->software, cluster);
@@ -49,8 +51,6 @@ static void resolve_forecast(const struct bb_plan_options *o, struct bb_cluster 
     f->gpu_bytes = o->gpu_memory > 0 ? (double)o->gpu_memory : o->cluster ? cluster->memory_bytes : 0;
     f->float8 = t->float8;
     f->dtype = (enum bb_dtype_id)bb_dtype_find(config->dtype);
-    f->sharded =
-        bb_sync_gathers_parameters((enum bb_sync_kind)bb_args_index(t->sync, bb_sync_names, BB_SYNC_ALL_REDUCE));
     if (!o->forecast || !cluster->has_achieved)
         return;
     resolve_software(cluster, config, f);

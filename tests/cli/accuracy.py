@@ -126,7 +126,7 @@ def main(more):
     errors = [(row, error_of(row, p)) for row, p in zip(STEPS, predictions) if p]
     for row, prediction in zip(STEPS, predictions):
         if "--rows" in more or not prediction:
-            error = f"{100 * (prediction['step_us'] / 1e6 / row['step_s'] - 1):+6.1f} %" if prediction else "refused"
+            error = f"{100 * error_of(row, prediction):+6.1f} %" if prediction else "refused"
             print(f"{half(row):8} {row['id']:50} {error}")
     for of in sorted({kind(row) for row, _ in errors}) + [("all",)]:
         halves = [summary([e for row, e in errors if half(row) == one and of in (kind(row), ("all",))]) for one in HALVES]

@@ -157,17 +157,15 @@ static bool has_forced_row(const struct model *m, const struct bb_fit *fit)
 static double max_rise(const struct model *m, const struct bb_fit *fit, const struct bb_calibration_parameter *rate)
 {
     const int simple = find_ring_simple(m->cluster);
-    const size_t of_variant =
-        rate->offset -
-        (size_t)((const char *)&m->cluster->variants[m->variant < 0 ? 0 : m->variant] - (const char *)m->cluster);
     const void *now, *nominal; /* the same rate of the ring */
+    size_t at;
 
-    if (m->variant < 0 || m->variant == simple || simple == m->cluster->n_variants)
+    if (m->variant < 0 || m->variant == simple || simple == m->cluster->n_variants || has_forced_row(m, fit))
         return UNBOUNDED;
-    if (has_forced_row(m, fit))
-        return UNBOUNDED;
-    now = (const char *)&m->cluster->variants[simple] + of_variant;
-    nominal = (const char *)&m->base->variants[simple] + of_variant;
+    at = rate->offset + (size_t)simple * sizeof(*m->cluster->variants) -
+         (size_t)m->variant * sizeof(*m->cluster->variants);
+    now = (const char *)m->cluster + at;
+    nominal = (const char *)m->base + at;
     return MAX_RISE * fmax(1, *(const double *)now / *(const double *)nominal);
 }
 

@@ -28,7 +28,6 @@ struct bb_forecast {
     const char *host;         /* how the host launches kernels: "eager" (one by one) or "graph" (CUDA graphs); NULL: the
                               prediction contains no host time of a training framework */
     const struct bb_software *software; /* NULL: the prediction is not a forecast of real training */
-    bool sharded;                       /* true: each rank stores a part of the parameters (--dp-sync zero3 or hsdp) */
     bool long_context;                  /* a sample has 32,768 or more tokens */
     bool many_experts; /* true: a layer has 32 or more experts, or a GPU has eight or more, or experts with biases;
                               published steps of such models took longer than predicted */

@@ -372,19 +372,19 @@ int bb_cluster_find_curve(const struct bb_cluster *c, enum bb_coll_kind kind, in
 }
 
 /* Returns measured time / time of the model: between two measured sizes by the logarithm of the size; above them as at
- * the largest, whose rate is that of the larger sizes; below them 1. */
-static double factor_at(const struct bb_measured_curve *curve, double bytes)
+ * the largest, whose rate is that of the larger sizes; below them, or if the collective was not measured, 1. */
+static double measured_factor(const struct bb_cluster *c, const struct bb_collective *call, double bytes)
 {
-    int i = 0;
+    const int found = bb_cluster_find_curve(c, call->kind, call->ranks, call->nodes);
+    const struct bb_measured_curve *curve = &c->measured[found];
+    int i = 1;
 
+    if (found == c->n_measured || curve->n == 0 || bytes < curve->bytes[0])
+        return 1;
     while (i < curve->n && curve->bytes[i] < bytes)
         i++;
     if (i == curve->n)
         return curve->factor[i - 1];
-    if (bytes < curve->bytes[0])
-        return 1;
-    if (i == 0)
-        return curve->factor[0];
     return curve->factor[i - 1] * pow(curve->factor[i] / curve->factor[i - 1],
                                       log(bytes / curve->bytes[i - 1]) / log(curve->bytes[i] / curve->bytes[i - 1]));
 }
@@ -392,15 +392,13 @@ static double factor_at(const struct bb_measured_curve *curve, double bytes)
 static void apply_measured(const struct bb_cluster *c, const struct bb_collective *call, double bytes,
                            struct bb_cost *cost)
 {
-    const int curve = bb_cluster_find_curve(c, call->kind, call->ranks, call->nodes);
     double *const times[] = {&cost->latency_ns, &cost->transfer_ns, &cost->link_ns, &cost->nic_ns};
+    const double factor = measured_factor(c, call, bytes);
 
-    if (curve == c->n_measured || c->measured[curve].n == 0)
-        return;
     for (size_t i = 0; i < sizeof(times) / sizeof(*times); i++)
-        *times[i] *= factor_at(&c->measured[curve], bytes);
+        *times[i] *= factor;
     for (int tier = 0; tier < BB_TIERS; tier++)
-        cost->uplink_ns[tier] *= factor_at(&c->measured[curve], bytes);
+        cost->uplink_ns[tier] *= factor;
 }
 
 void bb_cluster_collective_cost(const struct bb_cluster *c, const struct bb_collective *asked, struct bb_cost *cost)

@@ -78,7 +78,7 @@ static void add_lost(struct bb_supervisor *s, int rank)
  * ranks with their details, then the number of further ranks. */
 static void add_ranks(FILE *line, struct bb_supervisor *s, const bool *marked, const char *verb)
 {
-    bool called = false; /* ranks that wait for one in a blocking call are not lost */
+    bool called = false; /* in a hang, ranks that wait for one in a blocking call are not lost */
     int n = 0;
 
     for (int i = 0; i < 2 * s->job.size; i++) {
@@ -87,7 +87,7 @@ static void add_ranks(FILE *line, struct bb_supervisor *s, const bool *marked, c
         if (!marked[r] || (s->star.peers[r].seen.called != 0) != (i < s->job.size))
             continue;
         called |= i < s->job.size;
-        if (i < s->job.size || !called)
+        if (i < s->job.size || !called || s->trouble.cause == BB_CAUSE_LOST)
             add_lost(s, r);
         if (n++ < NAMED_MAX) {
             fprintf(line, "%s", n > 1 ? "; " : "");

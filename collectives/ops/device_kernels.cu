@@ -60,20 +60,15 @@ int bb_device_kernel_launch(const struct bb_device *d, enum bb_coll_kind kind, s
     const ncclDevComm *comm = static_cast<const ncclDevComm *>(d->comm);
     const struct bb_device_args args = {
         *comm, static_cast<ncclWindow_t>(d->window), send, recv, count, dtype, bb_dtypes[dtype].bytes, d->element_wise};
+    void (*kernel)(struct bb_device_args) = kind == BB_ALLTOALL             ? bb_lsa_alltoall_kernel
+                                            : d->path == BB_DEVICE_MULTIMEM ? bb_multimem_all_reduce_kernel
+                                                                            : bb_lsa_all_reduce_kernel;
 
 #if BB_DEVICE_HAS_GIN
-    if (d->path == BB_DEVICE_GIN)
-        bb_gin_alltoall_kernel<<<d->ctas, BB_DEVICE_THREADS, 0, stream>>>(args);
-    else if (d->path == BB_DEVICE_HYBRID)
-        bb_hybrid_alltoall_kernel<<<d->ctas, BB_DEVICE_THREADS, 0, stream>>>(args);
-    else
+    if (d->path == BB_DEVICE_GIN || d->path == BB_DEVICE_HYBRID)
+        kernel = d->path == BB_DEVICE_GIN ? bb_gin_alltoall_kernel : bb_hybrid_alltoall_kernel;
 #endif
-        if (kind == BB_ALLTOALL)
-        bb_lsa_alltoall_kernel<<<d->ctas, BB_DEVICE_THREADS, 0, stream>>>(args);
-    else if (d->path == BB_DEVICE_MULTIMEM)
-        bb_multimem_all_reduce_kernel<<<d->ctas, BB_DEVICE_THREADS, 0, stream>>>(args);
-    else
-        bb_lsa_all_reduce_kernel<<<d->ctas, BB_DEVICE_THREADS, 0, stream>>>(args);
+    kernel<<<d->ctas, BB_DEVICE_THREADS, 0, stream>>>(args);
     return BB_CUDA(cudaGetLastError());
 }
 #else

@@ -1,7 +1,8 @@
 /*
  * device_kernels.cuh - collectives as kernels on NCCL's device API: all_reduce and alltoall over load and store accesses
- * to the memory of all ranks (LSA), all_reduce over multicast memory (multimem), and alltoall over the network (GIN). Only device_kernels.cu launches
- * them. The GPU emulator compiles this same source and NCCL's headers for the CPU (tests/emulator/kernels).
+ * to the memory of all ranks (LSA), all_reduce over multicast memory (multimem), and alltoall over the network (GIN).
+ * Only device_kernels.cu launches them. The GPU emulator compiles this same source and NCCL's headers for the CPU
+ * (tests/emulator/kernels).
  *
  * CTA i of all ranks meets at the entry barrier i, after which all send buffers are valid and all receive buffers may be
  * overwritten, and at the exit barrier i, after which all stores are visible. Between the barriers each element has one

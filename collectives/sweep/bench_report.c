@@ -662,8 +662,9 @@ static const char *limits_option(const struct bb_report *r)
     return r->options->min_of_expected ? "--min-of-expected" : "--min-busbw";
 }
 
-/* Writes to text why a criterion is not met. Returns text. */
 enum { SHORTFALL_TEXT = 512 };
+
+/* Writes to text why a criterion is not met. Returns text. */
 static const char *shortfall_text(const struct bb_report *r, int coll, const struct verdict *v,
                                   char text[SHORTFALL_TEXT])
 {

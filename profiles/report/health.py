@@ -25,14 +25,14 @@ def place_of(result, finding):
             "leaf": f"leaf switch of {host} to {other}", "fabric": "fabric"}.get(finding.get("part"), "most of the cluster")
 
 
-def shares(result):
+def shares(result, tests):
     """{(node, test): lowest of the GPUs' best values / expectation}"""
     best, lowest = {}, {}
     for row in result.rows:
         key = row["node"], row["test"], row["gpu"]
         best[key] = max(best.get(key, 0), row["value"])
     for (node, test, _), value in best.items():
-        expected = expectations(result).get(test, (None, None))[0]
+        expected = tests.get(test, (None, None))[0]
         if expected:
             lowest[node, test] = min(lowest.get((node, test), value / expected), value / expected)
     return lowest
@@ -41,7 +41,8 @@ def shares(result):
 def nodes(results):
     """A table of the nodes, worst first: verdict, reason, and the share of the expectation that the slowest GPU reaches."""
     for result in results:
-        verdicts, tests, share = result.data.get("verdicts") or [], expectations(result), shares(result)
+        verdicts, tests = result.data.get("verdicts") or [], expectations(result)
+        share = shares(result, tests)
         reasons = {verdict["node"]: [f"{place_of(result, finding)}: {finding.get('reason')}" for finding in result.data.get("findings") or []
                                      if finding.get("part") in PARTS_OF_NODE and finding.get("node") == verdict["node"]]
                    for verdict in verdicts}

@@ -192,6 +192,8 @@ struct emu_profile {
     double kernel_us, memory_gbps;
     double tflops_float32, tflops_float16, tflops_bfloat16, tflops_float64;
 };
+/* prints one line about an invalid environment variable, on ranks other than 0 after 2 s, and exits with status 2 */
+void emu_die(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
 int emu_env_number(const char *name, int max); /* returns the value (0 to max) of an environment variable, 0 if
                                                   unset; ends the process if the value is invalid */
 bool emu_moves_data(void); /* returns false with EMU_DATA=off: no data is read or written, only time passes */

@@ -227,8 +227,6 @@ int64_t emu_ns_of_us(double us);
 int emu_rank_from(const char *const *names, int n, int fallback);
 int emu_nodes(void);              /* returns EMU_NODES; 0: nodes with the profile's gpus_per_node GPUs */
 int emu_node_of(int at, int all); /* returns the node of GPU number `at` of `all`, with EMU_NODES nodes of equal size */
-/* prints one line about an invalid environment variable, on ranks other than 0 after 2 s, and exits with status 2 */
-void emu_die(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
 void emu_give_up(const char *what) __attribute__((noreturn)); /* prints one line about an exhausted resource of the
                                                                  host and exits with status 1 */
 

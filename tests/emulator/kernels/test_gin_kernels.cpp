@@ -148,7 +148,7 @@ static int count_wrong(struct test t)
         if (fork() == 0)
             _exit(run_rank(&t, r));
     for (int r = 0; r < RANKS; r++) {
-        int status;
+        int status = 1;
         wait(&status);
         wrong += status != 0;
     }
@@ -254,8 +254,8 @@ static void missing_rules_give_wrong_data(void **)
         {"without flush", host_gpu_thread<struct bb_device_args, without_flush>, 20000000, 0, true},
         {"weak signal", host_gpu_thread<struct bb_device_args, puts_and_signals<ncclGin_WeakSignalInc>>, 20000000, 0,
          true},
-        {"strong signal", host_gpu_thread<struct bb_device_args, puts_and_signals<ncclGin_StrongSignalInc>>, 20000000, 0,
-         false},
+        {"strong signal", host_gpu_thread<struct bb_device_args, puts_and_signals<ncclGin_StrongSignalInc>>, 20000000,
+         0, false},
     };
 
     for (const auto &c : cases) {

@@ -5,6 +5,8 @@
 #include <nccl.h>
 
 #if NCCL_VERSION_CODE >= 23007 && NCCL_VERSION_CODE < 23300 && __has_include(<nccl_device.h>)
+#include "bootstrap/base/clock.h"
+
 #include <nccl_device.h>
 #include <nccl_device/gin/proxy/gin_proxy_device_host_common.h>
 
@@ -64,10 +66,7 @@ size_t en_gin_bytes(const struct en_gin_setup *s)
 
 static int64_t now_ns()
 {
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec * 1000000000LL + t.tv_nsec;
+    return (int64_t)(1e9 * bb_now_s());
 }
 
 /* ---- requests ---- */

@@ -9,7 +9,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -95,8 +94,7 @@ enum en_gin_kind en_gin(void)
         return EN_GIN_NONE;
     if (strcmp(asked, "on") == 0 || strcmp(asked, "late") == 0)
         return *asked == 'l' ? EN_GIN_LATE : EN_GIN_ORDERED;
-    fprintf(stderr, "emulated GPUs: EMU_GIN=%s: expected off, on or late\n", asked);
-    exit(2);
+    emu_die("EMU_GIN=%s: expected off, on or late", asked);
 }
 
 bool en_is_off(const char *variable)

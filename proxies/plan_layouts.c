@@ -83,7 +83,7 @@ static int print_accuracy(const struct bb_plan_options *o, const struct bb_layou
             f.software = bb_software_of(o->config.transformer.software, sharded, !o->config.sync.no_overlap);
         bb_forecast_accuracy_text(&f, search->cluster[sharded], text, sizeof(text));
         if (any)
-            printf("# %s: %s\n", sharded ? "zero3" : "other layouts", text);
+            printf("# accuracy %s zero3: %s\n", sharded ? "with" : "without", text);
     }
 out:
     bb_step_release(&step);

@@ -103,6 +103,15 @@ def test_the_reported_error_is_that_of_the_same_kind_of_step(busbar):
     assert re.search(line, printed)
 
 
+def test_layouts_show_no_published_error_for_profiles_without_measured_rates(busbar):
+    """The published steps ran on real machines; emulated-default has no rates of kernels that were measured."""
+    args = "--model llama3_8b --layers 4 --ranks 8 --seq-length 1024 --global-batch-size 8 --best-layout --tp 1 --cp 1"
+    accuracy = {name: busbar.run("plan", "transformer", *f"{args} --cluster {name}".split(), emulated=False).stdout.split("accuracy without zero3: ", 1)[1]
+                for name in ("emulated-default", "h100-sxm-ib")}
+    assert accuracy["emulated-default"].startswith("no published step")
+    assert re.match(r".*\(\d+ published steps\)", accuracy["h100-sxm-ib"])
+
+
 def test_software_determines_rates_and_overlap(busbar):
     """Sharded parameters mean PyTorch. megatron-plain does not hide the sums of tensor parallelism and the transfers of ring attention."""
     args = "--model llama3_8b --layers 4 --ranks 8 --seq-length 8192 --cluster h100-sxm-ib"
@@ -136,7 +145,7 @@ def test_the_first_number_of_gpus_that_fits_is_named(busbar):
     tight = run("--ranks 16 --best-layout --global-batch-size 16 --memory-margin 0% --top 1 --tp 8 --cp 1 --pp 2 --vpp 1 --recompute full --dp-sync distributed")
     assert tight.returncode == 0 and "# may not fit: CUDA context and fragmentation are not counted: layouts 1\n" in tight.stdout
     last = tight.stdout.splitlines()[-1]
-    assert last.startswith("# other layouts: megatron, Hopper, dense, 16 bits (")
+    assert last.startswith("# accuracy without zero3: megatron, Hopper, dense, 16 bits (")
 
 
 def test_default_batch_with_a_large_bubble_is_named(busbar):

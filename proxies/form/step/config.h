@@ -35,21 +35,22 @@ struct bb_transformer_options {
     const char *dispatch;  /* token dispatch of expert parallelism: "alltoall", "all_gather", "dedup" (one copy of a
                              token per node) */
     const char *recompute; /* activation recomputation: "none", "selective" (attention scores), "full" (whole layers) */
-    int recompute_layers;  /* recompute "full": number of recomputed layers in each model chunk; 0: all */
-    const char *attention; /* attention kernels: "fused", "unfused" */
-    bool float8;           /* true: GEMMs with weights use FP8 */
-    bool unfused_dropout;  /* Set from the cluster profile, not by an option. true: attention with dropout is unfused,
+    const char *recompute_modules; /* recompute "selective": list of names in bb_recompute_module_names (memory.h) */
+    int recompute_layers;          /* recompute "full": number of recomputed layers in each model chunk; 0: all */
+    const char *attention;         /* attention kernels: "fused", "unfused" */
+    bool float8;                   /* true: GEMMs with weights use FP8 */
+    bool unfused_dropout; /* Set from the cluster profile, not by an option. true: attention with dropout is unfused,
                              unless the option `attention` is given. */
-    const char *software;  /* only for a plan: value of --software; NULL: not given */
-    bool serial[2];        /* Set by a forecast from the software, not by an option. true: collectives of tensor
+    const char *software; /* only for a plan: value of --software; NULL: not given */
+    bool serial[2];       /* Set by a forecast from the software, not by an option. true: collectives of tensor
                               parallelism and transfers of ring attention do not overlap compute. [1]: with sharded
                               parameters */
-    double capacity;       /* maximum number of tokens per expert, as a multiple of the number with equal load on all
+    double capacity;      /* maximum number of tokens per expert, as a multiple of the number with equal load on all
                         experts; 0: unlimited */
-    double imbalance;      /* exponent Z of the Zipf distribution of tokens over experts: the k-th most popular expert
+    double imbalance;     /* exponent Z of the Zipf distribution of tokens over experts: the k-th most popular expert
                          gets tokens in proportion to 1/k^Z; 0: equal load on all experts */
-    bool float8_dispatch;  /* true: tokens are dispatched to their experts in FP8 */
-    int node_limit;        /* only with dispatch "dedup": maximum number of nodes to which one token is sent */
+    bool float8_dispatch; /* true: tokens are dispatched to their experts in FP8 */
+    int node_limit;       /* only with dispatch "dedup": maximum number of nodes to which one token is sent */
     int seed;
     const char *sync; /* how gradients and parameters are synchronized over the data-parallel group: a name in
                          bb_dp_sync_names (sync/sync.h) */

@@ -142,8 +142,6 @@ const struct bb_foreign_name bb_foreign_options[] = {
      NULL},
     {"num-distributed-optimizer-instances", "--shard-size (the data-parallel size divided by this number)",
      "--shard-size 8", NULL},
-    {"recompute-modules", NULL, "--recompute selective recomputes the attention scores; other modules are not modelled",
-     NULL},
     {"tp-comm-overlap ub-tp-comm-overlap enable-async-tensor-parallel tp-comm-overlap-cfg", NULL,
      "overlap of tensor-parallel communication with GEMMs is not modelled", NULL},
     {"moe-grouped-gemm moe-use-legacy-grouped-gemm", NULL, "the choice of grouped GEMMs is not modelled", NULL},

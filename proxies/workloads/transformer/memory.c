@@ -4,6 +4,8 @@
 #include <math.h>
 
 const char *const bb_recompute_names[BB_RECOMPUTES + 1] = {"none", "selective", "full", NULL};
+const char *const bb_recompute_module_names[BB_MODULES] = {"core_attn", "layernorm", "mla_up_proj",   "mlp",
+                                                           "moe",       "moe_act",   "shared_experts"};
 
 static double element_bytes(const struct bb_memory *m)
 {
@@ -47,15 +49,19 @@ struct token_bytes {
     double whole, split;
 };
 
+static bool recomputes(const struct bb_memory *m, enum bb_recompute_module module)
+{
+    return bb_layers_recomputes(m->layers_config, module);
+}
+
 /* Attention scores of all heads: softmax output; with dropout also the mask and the output of the dropout. */
 static double score_bytes(const struct bb_memory *m, int layer)
 {
     const struct bb_layers_config *c = m->layers_config;
     const double e = element_bytes(m), each = m->arch->dropout && !c->fused ? 2 * e + 1 : c->unfused ? e : 0;
 
-    return c->recompute == BB_RECOMPUTE_NONE
-               ? each * m->arch->heads * bb_arch_attended_keys(m->arch, layer, c->sequence)
-               : 0;
+    return recomputes(m, BB_MODULE_CORE) ? 0
+                                         : each * m->arch->heads * bb_arch_attended_keys(m->arch, layer, c->sequence);
 }
 
 static struct token_bytes attention_bytes(const struct bb_memory *m, int layer)
@@ -66,9 +72,13 @@ static struct token_bytes attention_bytes(const struct bb_memory *m, int layer)
     struct token_bytes bytes = {.whole = (e + gemm_input_bytes(m)) * a->hidden + mask};
 
     if (a->kv_lora) {
-        /* multi-head latent attention: latents of queries, keys and values before and after their norms */
-        bytes.whole += e * (2.0 * a->q_lora + 2.0 * a->kv_lora + a->rope_dim);
-        bytes.split = e * a->heads * 2.0 * (a->nope_dim + a->rope_dim + a->v_dim);
+        /* multi-head latent attention: latents of queries, keys and values before and after their norms; without the
+         * outputs of the up projections (and the inputs, which have a fused norm) only the context remains */
+        const bool again = recomputes(m, BB_MODULE_LATENT_UP);
+
+        bytes.whole += e * ((again ? 1 : 2) * (a->q_lora + a->kv_lora) + a->rope_dim);
+        bytes.whole -= recomputes(m, BB_MODULE_NORM) ? gemm_input_bytes(m) * a->hidden : 0;
+        bytes.split = e * a->heads * (again ? a->v_dim : 2.0 * (a->nope_dim + a->rope_dim + a->v_dim));
         if (a->index_heads > 0) /* sparse attention: queries, key, weights and selected key indices of the indexer */
             bytes.whole += e * (a->index_heads * (a->index_dim + 1.0) + a->index_dim) +
                            4.0 * bb_arch_attended_keys(a, layer, m->layers_config->sequence);
@@ -96,10 +106,10 @@ static struct token_bytes scan_bytes(const struct bb_memory *m)
     return (struct token_bytes){.whole = 2 * e * m->arch->hidden, .split = e * numbers};
 }
 
-/* Stored bytes of the inputs and the output of an MLP's activation function, per token. */
-static double inner_bytes(const struct bb_memory *m, double ffn)
+/* Stored bytes of the inputs of an MLP's activation function and, unless it is recomputed, of the output, per token. */
+static double inner_bytes(const struct bb_memory *m, double ffn, bool again)
 {
-    return ((m->arch->gated ? 2 : 1) * element_bytes(m) + gemm_input_bytes(m)) * ffn;
+    return ((m->arch->gated ? 2 : 1) * element_bytes(m) + (again ? 0 : gemm_input_bytes(m))) * ffn;
 }
 
 /* Stored bytes per token of a layer with experts. Each token goes to top_k experts. With expert tensor parallelism
@@ -113,11 +123,16 @@ static struct token_bytes expert_bytes(const struct bb_memory *m, int layer)
                                                               : 1;
     double e = element_bytes(m), copies = a->top_k * load;
     double gathered = m->layers_config->sequence_parallel ? m->grid->etp : 1;
-    struct token_bytes bytes = {.whole = 2 * e * a->hidden + 4.0 * a->experts}; /* router probabilities: FP32 */
+    /* the input of the norm, and its output, which is the input of the router and of the shared experts */
+    struct token_bytes bytes = {.whole = (recomputes(m, BB_MODULE_NORM) ? 1 : 2) * e * a->hidden};
 
-    bytes.whole +=
-        copies * gathered * ((e + gemm_input_bytes(m)) * a->hidden + inner_bytes(m, a->expert_ffn) / m->grid->etp);
-    bytes.split = inner_bytes(m, a->shared_ffn);
+    if (recomputes(m, BB_MODULE_MOE))
+        return bytes;
+    bytes.whole += 4.0 * a->experts; /* router probabilities: FP32 */
+    bytes.whole += copies * gathered *
+                   ((e + gemm_input_bytes(m)) * a->hidden +
+                    inner_bytes(m, a->expert_ffn, recomputes(m, BB_MODULE_EXPERT_ACTIVATION)) / m->grid->etp);
+    bytes.split = recomputes(m, BB_MODULE_SHARED_EXPERTS) ? 0 : inner_bytes(m, a->shared_ffn, false);
     return bytes;
 }
 
@@ -149,8 +164,10 @@ double bb_memory_layer(const struct bb_memory *m, int layer)
     if (bb_arch_has_experts(a, layer)) {
         second = expert_bytes(m, layer);
     } else if (bb_arch_has_mlp(a)) {
-        second.whole = (e + gemm_input_bytes(m)) * a->hidden + (a->dropout ? a->hidden : 0);
-        second.split = inner_bytes(m, a->ffn);
+        const bool again = recomputes(m, BB_MODULE_MLP);
+
+        second.whole = (e + (again ? 0 : gemm_input_bytes(m))) * a->hidden + (a->dropout ? a->hidden : 0);
+        second.split = again ? 0 : inner_bytes(m, a->ffn, false);
     }
     return tokens * ((first.whole + second.whole) / sequence_shards(m) + (first.split + second.split) / m->grid->tp) +
            cross_bytes(m, layer);

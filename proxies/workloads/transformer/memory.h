@@ -16,7 +16,11 @@
  * The total is 34 h + 5 a s. Sequence parallelism shards all of this memory over tp. Other effects:
  *
  *   recomputation           selective: the scores are not stored. full: only e h is stored for each recomputed layer.
- *                           In the backward pass one recomputed layer at a time has all its activations in memory
+ *                           In the backward pass one recomputed layer at a time has all its activations in memory.
+ *                           Modules (Megatron-LM's recompute_modules; multi_latent_attention.py, moe/experts.py):
+ *                           layernorm: the output of a norm before MLA or experts is not stored. mla_up_proj: of q, k,
+ *                           v and the normed latents. moe_act: of the experts' activation function. mlp, moe,
+ *                           shared_experts: only the module's input is stored
  *   gated MLP               three tensors of the MLP's inner width are stored instead of two
  *   dropout                 masks and dropout outputs are stored only for models with dropout (GPT-2, BERT)
  *   attention               models without dropout (Llama and later) run fused attention, which stores no scores. If unfused
@@ -40,6 +44,8 @@
 #include "proxies/workloads/transformer/schedule.h"
 
 extern const char *const bb_recompute_names[BB_RECOMPUTES + 1]; /* "none", "selective", "full", NULL */
+extern const char
+    *const bb_recompute_module_names[BB_MODULES]; /* those of Megatron-LM: "core_attn", "layernorm", ... */
 
 /* Inputs of the memory formulas for one parallel layout. All ranks of a pipeline stage with the same index in their ep group
  * need the same amount of memory. The pointers refer to objects of the caller, which must stay valid during the calls. */

@@ -8,6 +8,7 @@
  * hierarchical reduction has a remainder that only one rank per node reduces.
  */
 #include "bootstrap/base/alloc.h"
+#include "bootstrap/cli/size_list.h"
 #include "proxies/form/author/args.h"
 #include "proxies/form/author/proxy.h"
 #include "proxies/workloads/transformer/memory.h"
@@ -62,6 +63,8 @@ static int fill_defaults(struct bb_proxy_config *c)
         o->vpp = 2;
     if (!o->schedule)
         o->schedule = bb_schedule_names[o->vpp > 1 ? BB_INTERLEAVED : BB_1F1B];
+    if (o->recompute_modules && !o->recompute)
+        o->recompute = bb_recompute_names[BB_RECOMPUTE_SELECTIVE];
     o->vpp += o->vpp == 0;
     c->micro_batch_size += c->micro_batch_size == 0;
     c->tflops = c->tflops > 0 ? c->tflops : BB_DEFAULT_TFLOPS;
@@ -139,6 +142,39 @@ static int max_chunk_layers(const struct bb_training *t)
     return max;
 }
 
+/* Parses --recompute-modules. A module that no layer of the model has is an error. */
+static int read_recompute_modules(const char *list, struct bb_training *t)
+{
+    const struct bb_arch *a = &t->arch;
+    const bool has[BB_MODULES] = {[BB_MODULE_CORE] = true,
+                                  [BB_MODULE_NORM] = a->kv_lora > 0 || a->experts > 0,
+                                  [BB_MODULE_LATENT_UP] = a->kv_lora > 0,
+                                  [BB_MODULE_MLP] =
+                                      a->ffn > 0 && (a->experts == 0 || a->dense_layers > 0 || a->moe_every > 1),
+                                  [BB_MODULE_MOE] = a->experts > 0,
+                                  [BB_MODULE_EXPERT_ACTIVATION] = a->experts > 0,
+                                  [BB_MODULE_SHARED_EXPERTS] = a->shared_ffn > 0};
+    char word[BB_LIST_WORD];
+
+    while (list && bb_list_next(&list, word)) {
+        int i = 0;
+
+        while (i < BB_MODULES && strcmp(word, bb_recompute_module_names[i]) != 0)
+            i++;
+        if (i == BB_MODULES)
+            return bb_reject_unknown("module of --recompute-modules", word, bb_recompute_module_names, BB_MODULES);
+        if (!has[i])
+            return bb_err(BB_EUSAGE,
+                          "%s: --recompute-modules %s does not apply to %s, which has no such module; leave "
+                          "it out",
+                          t->config->proxy, word, a->name);
+        t->layers_config.recompute_modules |= 1u << i;
+    }
+    if (t->layers_config.recompute_modules & 1u << BB_MODULE_MOE) /* its parts are recomputed with it */
+        t->layers_config.recompute_modules &= ~(1u << BB_MODULE_EXPERT_ACTIVATION | 1u << BB_MODULE_SHARED_EXPERTS);
+    return 0;
+}
+
 static int validate_recompute(const struct bb_training *t)
 {
     int requested = t->config->transformer.recompute_layers, max = max_chunk_layers(t);
@@ -174,6 +210,8 @@ static int reject_unused_options(const struct bb_training *t)
         {o->seed, o->imbalance > 0, "seed", "it requires --moe-imbalance"},
         {o->recompute_layers, t->layers_config.recompute == BB_RECOMPUTE_FULL, "recompute-num-layers",
          "it requires --recompute full"},
+        {o->recompute_modules, t->layers_config.recompute == BB_RECOMPUTE_SELECTIVE, "recompute-modules",
+         "it requires --recompute selective"},
         {o->context, t->grid.cp > 1, "cp-comm", "cp is 1"},
         {o->first_layers, t->grid.pp > 1, "decoder-first-pipeline-num-layers", "pp is 1"},
         {o->last_layers, t->grid.pp > 1, "decoder-last-pipeline-num-layers", "pp is 1"},
@@ -258,6 +296,7 @@ static int resolve_shape(struct bb_training *t)
     TRY(bb_sync_resolve(c, sync_kind(c), t->layers_config.dtype, BB_FLOAT, &t->policy));
     TRY(reject_unused_options(t));
     TRY(validate_recompute(t));
+    TRY(read_recompute_modules(c->transformer.recompute_modules, t));
     t->has_parameters[BB_DENSE] = true;
     t->has_parameters[BB_EXPERT] = t->grid.experts;
     t->layers_config.grad_dtype = t->policy.grads;

@@ -69,6 +69,9 @@ const struct bb_opt bb_transformer_options[] = {
                "activation recomputation (checkpointing; Megatron-LM: --recompute-granularity): none, selective "
                "(attention scores), full (whole layers) (default: none; with plan --cluster: the least that makes "
                "training fit in GPU memory)"),
+    OPT_STRING(0, "recompute-modules", FIELD(recompute_modules), NULL, "LIST",
+               "modules that --recompute selective recomputes, separated by commas (default: core_attn): core_attn, "
+               "layernorm (before latent attention and experts), mla_up_proj, mlp, moe, moe_act, shared_experts"),
     OPT_INT(0, "recompute-num-layers", FIELD(recompute_layers), NULL, "N", 1, 1e6,
             "with --recompute full: recompute only the first N layers of each chunk, as with Megatron-LM's "
             "--recompute-method block (default: all layers)"),

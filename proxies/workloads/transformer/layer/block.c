@@ -197,6 +197,19 @@ void bb_block_kernels(struct bb_block *b, const char *what, enum bb_kernels_kind
     bb_block_compute(b, what, &c, src, dst);
 }
 
+void bb_block_recompute(struct bb_block *b, enum bb_recompute_module module, const char *what,
+                        enum bb_kernels_kind kind, int64_t rows)
+{
+    struct bb_kernel_groups c = {.rows = rows};
+
+    if (!bb_layers_recomputes(&b->layers->config, module))
+        return;
+    bb_kernel_groups_add(&c, kind, BB_KERNELS_FORWARD);
+    b->recomputing = true;
+    bb_block_compute(b, what, &c, BB_NONE, BB_NONE);
+    b->recomputing = false;
+}
+
 int bb_block_wait_if_serial(struct bb_block *b, int op)
 {
     if (!b->layers->config.serial)

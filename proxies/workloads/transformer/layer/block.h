@@ -144,6 +144,11 @@ void bb_block_compute(struct bb_block *b, const char *what, const struct bb_kern
 void bb_block_kernels(struct bb_block *b, const char *what, enum bb_kernels_kind kind, enum bb_kernels_pass pass,
                       int src, int dst);
 
+/* bb_block_recompute - if selective recomputation recomputes the module, add the compute operation that does so, before the
+ * backward of the module: the forward kernels of `kind`, for experts on `rows` rows. */
+void bb_block_recompute(struct bb_block *b, enum bb_recompute_module module, const char *what,
+                        enum bb_kernels_kind kind, int64_t rows);
+
 /* A column-parallel GEMM (its output width is sharded over tp) that follows a norm, and the labels of its
  * operations. */
 struct bb_column_parallel {

@@ -182,6 +182,13 @@ static void shared_down_backward(struct bb_block *b, bool with_weights)
 
     if (!has_shared(b))
         return;
+    if (bb_layers_recomputes(&b->layers->config, BB_MODULE_SHARED_EXPERTS)) {
+        b->recomputing = true;
+        gather_shared(b, "shared expert input", bb_block_buffer(b, BB_BLOCK_BUFFER_STATE), BB_BLOCK_BUFFER_FULL);
+        shared_up_forward(b);
+        bb_script_wait(b->script, shared_down_forward(b));
+        b->recomputing = false;
+    }
     bb_kernel_groups_add_backward(&c, BB_KERNELS_SHARED_DOWN, with_weights);
     bb_block_compute(b, "shared expert gradient", &c, BB_NONE, BB_NONE);
 }
@@ -350,6 +357,16 @@ static void gather_backward(struct bb_block *b, int layer, int in, int out, bool
 
 void bb_experts_backward(struct bb_block *b, int layer, int in, int out, bool with_weights)
 {
+    const int state = bb_block_buffer(b, BB_BLOCK_BUFFER_STATE);
+
+    bb_block_recompute(b, BB_MODULE_NORM, "norm", BB_KERNELS_NORM_AGAIN, 0);
+    if (bb_layers_recomputes(&b->layers->config, BB_MODULE_MOE)) {
+        b->recomputing = true;
+        bb_experts_forward(b, layer, state, state);
+        b->recomputing = false;
+    }
+    bb_block_recompute(b, BB_MODULE_EXPERT_ACTIVATION, "activation", BB_KERNELS_EXPERT_ACTIVATION,
+                       rows_received(b, layer) * b->layers->config.etp);
     gather_shared(b, "shared expert gradient", in, BB_BLOCK_BUFFER_GRADIENT_FULL);
     (gathers_tokens(b) ? gather_backward : exchange_backward)(b, layer, in, out, with_weights);
 }

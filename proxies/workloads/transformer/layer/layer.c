@@ -65,16 +65,27 @@ static void sublayer_forward(struct bb_block *b, const struct sublayer *sublayer
     bb_block_row(b, sublayer->what, sublayer->sum, &c, src, out);
 }
 
-/* Selective recomputation: recomputes attention scores and context from the saved projections. */
-static void recompute_core(struct bb_block *b)
+/* Selective recomputation of a sublayer: the parts of attention whose outputs are not stored, or the whole MLP with its
+ * communication. */
+static void recompute_sublayer(struct bb_block *b, const struct sublayer *sublayer)
 {
     static const struct bb_kernel_groups empty;
+    const struct bb_layers_config *c = &b->layers->config;
+    const int state = bb_block_buffer(b, BB_BLOCK_BUFFER_STATE);
 
-    b->recomputing = true;
-    if (bb_lane_is_used(b->lanes.cp))
+    if (sublayer->attention && c->arch->kv_lora > 0) {
+        bb_block_recompute(b, BB_MODULE_NORM, "norm", BB_KERNELS_NORM_AGAIN, 0);
+        bb_block_recompute(b, BB_MODULE_LATENT_UP, "latent projections", BB_KERNELS_LATENT_UP, 0);
+    }
+    if (!sublayer->attention && bb_layers_recomputes(c, BB_MODULE_MLP)) {
+        b->recomputing = true;
+        sublayer_forward(b, sublayer, state, state);
+    } else if (sublayer->attention && bb_layers_recomputes(c, BB_MODULE_CORE) && bb_lane_is_used(b->lanes.cp)) {
+        b->recomputing = true;
         bb_context_forward(b, &empty, BB_NONE);
-    else
-        bb_block_kernels(b, "attention", BB_KERNELS_CORE, BB_KERNELS_FORWARD, BB_NONE, BB_NONE);
+    } else if (sublayer->attention) {
+        bb_block_recompute(b, BB_MODULE_CORE, "attention", BB_KERNELS_CORE, 0);
+    }
     b->recomputing = false;
 }
 
@@ -84,8 +95,7 @@ static void sublayer_backward(struct bb_block *b, const struct sublayer *sublaye
         b->layers->sequence_sharded ? bb_block_gather(b, sublayer->gradient, in, BB_BLOCK_BUFFER_GRADIENT_FULL) : in;
     struct bb_kernel_groups c = {0};
 
-    if (sublayer->attention && b->layers->config.recompute == BB_RECOMPUTE_SELECTIVE)
-        recompute_core(b);
+    recompute_sublayer(b, sublayer);
     bb_kernel_groups_add_backward(&c, sublayer->row, with_weights);
     if (sublayer->attention && bb_lane_is_used(b->lanes.cp)) {
         bb_context_backward(b, &c, src);

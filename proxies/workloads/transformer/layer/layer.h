@@ -50,6 +50,19 @@ enum bb_context_mode { BB_CONTEXT_RING, BB_CONTEXT_ALL_GATHER, BB_CONTEXT_ALL_TO
 /* What is recomputed before the backward pass (activation recomputation, also called checkpointing): nothing,
  * attention scores and context, or the whole layer. */
 enum bb_recompute { BB_RECOMPUTE_NONE, BB_RECOMPUTE_SELECTIVE, BB_RECOMPUTE_FULL, BB_RECOMPUTES };
+/* The parts of a layer that selective recomputation may recompute, in the order of bb_recompute_module_names (memory.h).
+ * NORM: only norms that are kernels of their own in Megatron-LM, before latent attention (MLA) and before experts; other
+ * norms are fused with the GEMM that follows. LATENT_UP: up projections of the latents, and the rotation. */
+enum bb_recompute_module {
+    BB_MODULE_CORE,
+    BB_MODULE_NORM,
+    BB_MODULE_LATENT_UP,
+    BB_MODULE_MLP,
+    BB_MODULE_MOE,
+    BB_MODULE_EXPERT_ACTIVATION,
+    BB_MODULE_SHARED_EXPERTS,
+    BB_MODULES
+};
 /* How tokens are sent to their experts: all-to-all; all-gather of all tokens; or one copy per node, which that node
  * distributes to its ranks (dedup). */
 enum bb_dispatch_mode { BB_DISPATCH_ALL_TO_ALL, BB_DISPATCH_ALL_GATHER, BB_DISPATCH_DEDUP };
@@ -62,7 +75,8 @@ struct bb_layers_config {
     int sequence, micro_batch_size; /* tokens per sample, samples per micro-batch */
     bool sequence_parallel;
     enum bb_recompute recompute;
-    int recompute_layers; /* BB_RECOMPUTE_FULL: only the first recompute_layers layers of each model chunk are
+    unsigned recompute_modules; /* BB_RECOMPUTE_SELECTIVE: bit mask of enum bb_recompute_module; 0: BB_MODULE_CORE */
+    int recompute_layers;       /* BB_RECOMPUTE_FULL: only the first recompute_layers layers of each model chunk are
                              recomputed; 0: all */
     enum bb_context_mode context;
     enum bb_dispatch_mode dispatch;
@@ -96,6 +110,9 @@ struct bb_layers_config {
  * layer of the model chunk that contains `layer`. recompute_layers (struct bb_layers_config) is counted from
  * chunk_first; in the decoder of an encoder-decoder model, from the first decoder layer of the chunk. */
 bool bb_layers_is_recomputed(const struct bb_layers_config *config, int chunk_first, int layer);
+
+/* bb_layers_recomputes - returns whether selective recomputation recomputes the module. */
+bool bb_layers_recomputes(const struct bb_layers_config *config, enum bb_recompute_module module);
 
 struct bb_layers; /* opaque: resolved sizes, kernel lists, number of rows (token copies) that the experts of each
                      rank receive */

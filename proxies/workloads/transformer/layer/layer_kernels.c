@@ -41,9 +41,16 @@ static int64_t qkv_width(const struct bb_layer_sizes *s)
     return s->heads * s->key_dim + s->kv_heads * (s->key_dim + s->value_dim);
 }
 
+static int latent_up_gemms(const struct bb_layer_sizes *s, struct gemm *p)
+{
+    p[0] = linear_gemm(s, "query", s->tokens, s->q_lora ? s->q_lora : s->hidden, s->heads * s->key_dim, 1);
+    p[1] = linear_gemm(s, "key value", s->tokens, s->kv_lora, s->heads * (s->nope_dim + s->value_dim), 1);
+    return 2;
+}
+
 static int qkv_gemms(const struct bb_layer_sizes *s, struct gemm *p)
 {
-    int64_t gate = s->out_gate ? s->heads * s->value_dim : 0, steps = s->chunk ? (s->delta ? 2 : 1) * s->heads : 0, up;
+    int64_t gate = s->out_gate ? s->heads * s->value_dim : 0, steps = s->chunk ? (s->delta ? 2 : 1) * s->heads : 0;
     int n = 0;
 
     if (s->kv_lora == 0) {
@@ -52,10 +59,8 @@ static int qkv_gemms(const struct bb_layer_sizes *s, struct gemm *p)
     }
     if (s->q_lora)
         p[n++] = linear_gemm(s, "query down", s->tokens, s->hidden, s->q_lora, 1);
-    p[n++] = linear_gemm(s, "query", s->tokens, s->q_lora ? s->q_lora : s->hidden, s->heads * s->key_dim, 1);
     p[n++] = linear_gemm(s, "key value down", s->tokens, s->hidden, s->kv_lora + s->rope_dim, 1);
-    up = s->heads * (s->nope_dim + s->value_dim);
-    p[n++] = linear_gemm(s, "key value", s->tokens, s->kv_lora, up, 1);
+    n += latent_up_gemms(s, p + n);
     if (s->index_heads) {
         p[n++] = linear_gemm(s, "index query", s->tokens, s->q_lora, s->index_heads * s->index_dim, 1);
         p[n++] = linear_gemm(s, "index key", s->tokens, s->hidden, s->index_dim, 1);
@@ -121,6 +126,8 @@ static int forward_gemms(const struct bb_layer_sizes *s, enum bb_kernels_kind ki
     switch (kind) {
     case BB_KERNELS_QKV:
         return qkv_gemms(s, p);
+    case BB_KERNELS_LATENT_UP:
+        return latent_up_gemms(s, p);
     case BB_KERNELS_CORE:
         return core_gemms(s, s->keys, p);
     case BB_KERNELS_CORE_BLOCK:
@@ -271,11 +278,12 @@ static void add_expert_biases(const struct bb_layer_sizes *s, struct bb_kernel_l
 }
 
 /* Adds the kernels of the residual sum and of the norm. In the forward pass the residual kernel includes the dropout
- * mask. In the backward pass the residual kernel adds the gradients of the residual and of the sublayer (attention
+ * mask; `again`: the recomputed norm has none. In the backward pass the residual kernel adds the gradients of the residual and of the sublayer (attention
  * or MLP), and dropout has a separate kernel. */
-static void add_norm(const struct bb_layer_sizes *s, struct bb_kernel_list *w, bool backward)
+static void add_norm(const struct bb_layer_sizes *s, struct bb_kernel_list *w, bool backward, bool again)
 {
-    add_memory_kernel(s, w, "residual", BB_MEMORY_KERNEL_BIAS_ACT_GRAD, BB_ACT_NONE, s->local_tokens, s->hidden);
+    if (!again)
+        add_memory_kernel(s, w, "residual", BB_MEMORY_KERNEL_BIAS_ACT_GRAD, BB_ACT_NONE, s->local_tokens, s->hidden);
     if (backward && s->dropout)
         add_memory_kernel(s, w, "dropout", BB_MEMORY_KERNEL_BIAS_ACT, BB_ACT_NONE, s->local_tokens, s->hidden);
     add_memory_kernel(s, w, "norm", backward ? BB_MEMORY_KERNEL_LAYER_NORM_GRAD : BB_MEMORY_KERNEL_LAYER_NORM,
@@ -353,8 +361,8 @@ static void add_qkv(const struct bb_layer_sizes *s, struct bb_kernel_list *w, bo
 static void add_memory_kernels(const struct bb_layer_sizes *s, enum bb_kernels_kind kind, bool backward, int64_t rows,
                                struct bb_kernel_list *w)
 {
-    if (kind == BB_KERNELS_NORM)
-        add_norm(s, w, backward);
+    if (kind == BB_KERNELS_NORM || kind == BB_KERNELS_NORM_AGAIN)
+        add_norm(s, w, backward, kind == BB_KERNELS_NORM_AGAIN);
     else if (kind == BB_KERNELS_OUT) {
         add_out_gate(s, w, backward);
         add_bias(s, w, s->out_bias && !backward, s->hidden);
@@ -364,7 +372,7 @@ static void add_memory_kernels(const struct bb_layer_sizes *s, enum bb_kernels_k
         add_softmax(s, w, backward, s->block_keys);
     else if (kind == BB_KERNELS_CROSS_CORE)
         add_softmax(s, w, backward, s->encoder_sequence);
-    else if (kind == BB_KERNELS_QKV)
+    else if (kind == BB_KERNELS_QKV || kind == BB_KERNELS_LATENT_UP)
         add_qkv(s, w, backward);
     else if (kind == (backward ? BB_KERNELS_DOWN : BB_KERNELS_UP))
         add_activation(s, w, backward, s->tokens, s->ffn);
@@ -372,6 +380,8 @@ static void add_memory_kernels(const struct bb_layer_sizes *s, enum bb_kernels_k
         add_bias(s, w, s->mlp_bias, s->hidden);
     else if (kind == (backward ? BB_KERNELS_SHARED_DOWN : BB_KERNELS_SHARED_UP))
         add_activation(s, w, backward, s->tokens, s->shared_ffn);
+    else if (kind == BB_KERNELS_EXPERT_ACTIVATION)
+        add_activation(s, w, backward, rows, s->expert_ffn);
     else if (kind == BB_KERNELS_EXPERTS) {
         add_activation(s, w, backward, rows, s->expert_ffn);
         add_expert_biases(s, w, backward, rows);

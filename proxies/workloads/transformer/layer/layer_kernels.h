@@ -18,9 +18,11 @@
 #include <stdint.h>
 
 enum bb_kernels_kind {
-    BB_KERNELS_NORM, /* norm of the activations that a rank stores between layers, and the residual sum */
-    BB_KERNELS_QKV,  /* Q, K and V projections; with latent attention (MLA) their down and up projections; in a scan
+    BB_KERNELS_NORM,       /* norm of the activations that a rank stores between layers, and the residual sum */
+    BB_KERNELS_NORM_AGAIN, /* the norm alone, when it is recomputed */
+    BB_KERNELS_QKV, /* Q, K and V projections; with latent attention (MLA) their down and up projections; in a scan
                        layer (such as Mamba) the input projection */
+    BB_KERNELS_LATENT_UP, /* the up projections of QKV with latent attention (MLA), and the rotation */
     BB_KERNELS_CORE, /* attention scores and context; in a scan layer (state-space or linear attention), the GEMMs of
                         all chunks */
     BB_KERNELS_CORE_BLOCK, /* ring context parallelism: attention of one rank's queries to one block of keys and
@@ -32,10 +34,11 @@ enum bb_kernels_kind {
     BB_KERNELS_UP,          /* MLP up projection; with a gated MLP, gate and up in one GEMM */
     BB_KERNELS_DOWN,
     BB_KERNELS_ROUTER,
-    BB_KERNELS_PERMUTE,      /* copies each token once for each expert that it chose, into expert order */
-    BB_KERNELS_EXPERTS,      /* up and down GEMMs of the rank's experts */
-    BB_KERNELS_UNPERMUTE,    /* weighted sum of the expert outputs */
-    BB_KERNELS_NODE_PERMUTE, /* dedup dispatch: copies the token rows that a node received, into the order of the
+    BB_KERNELS_PERMUTE,           /* copies each token once for each expert that it chose, into expert order */
+    BB_KERNELS_EXPERTS,           /* up and down GEMMs of the rank's experts */
+    BB_KERNELS_EXPERT_ACTIVATION, /* the activation function of the rank's experts */
+    BB_KERNELS_UNPERMUTE,         /* weighted sum of the expert outputs */
+    BB_KERNELS_NODE_PERMUTE,      /* dedup dispatch: copies the token rows that a node received, into the order of the
                                 node's experts */
     BB_KERNELS_NODE_UNPERMUTE,
     BB_KERNELS_SHARED_UP, /* shared experts: up projection */
@@ -98,7 +101,8 @@ struct bb_kernel_groups {
         enum bb_kernels_pass pass;
     } list[BB_KERNEL_GROUPS];
     int n;
-    int64_t rows; /* BB_KERNELS_EXPERTS: number of rows (token copies) for all experts of the rank;
+    int64_t
+        rows; /* BB_KERNELS_EXPERTS, BB_KERNELS_EXPERT_ACTIVATION: number of rows (token copies) for all experts of the rank;
                      BB_KERNELS_ACCUMULATE: number of gradient elements; other kinds: unused */
 };
 

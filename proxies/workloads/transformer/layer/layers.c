@@ -18,6 +18,13 @@ bool bb_layers_is_recomputed(const struct bb_layers_config *config, int chunk_fi
            (config->recompute_layers == 0 || layer - first < config->recompute_layers);
 }
 
+bool bb_layers_recomputes(const struct bb_layers_config *config, enum bb_recompute_module module)
+{
+    const unsigned modules = config->recompute_modules ? config->recompute_modules : 1u << BB_MODULE_CORE;
+
+    return config->recompute == BB_RECOMPUTE_SELECTIVE && modules >> module & 1;
+}
+
 /* ---- sizes ---- */
 
 static void resolve_attention(struct bb_layer_sizes *s, const struct bb_layers_config *c)

@@ -199,6 +199,41 @@ static void activations_of_a_mixtral_layer(void **state)
     assert_true(bb_memory_layer(&h.memory, 0) == 4096 * (attention + router + 1.5 * experts));
 }
 
+/* DeepSeek-V3, bytes per token by hand from Megatron-LM's code: layernorm: the output of a norm (7168) before MLA and
+ * before the experts; mla_up_proj: q and k (192 a head), v (128) and the normed latents; moe_act: 2048 of 8 experts; mlp: all
+ * but the input of the dense layer; moe: all but the input and output of the norm. */
+static void recomputed_modules_of_a_deepseek_layer(void **state)
+{
+    const double n = 4096, up = 128 * (2 * 192 + 128) + 1536 + 512, expert = 8 * (2 * 7168 + 3 * 2048.0);
+    const struct {
+        int layer;
+        unsigned modules;
+        double saved;
+    } cases[] = {
+        {0, 1u << BB_MODULE_NORM, 2 * 7168},
+        {3, 1u << BB_MODULE_NORM, 2 * 2 * 7168},
+        {3, 1u << BB_MODULE_LATENT_UP, 2 * up},
+        {3, 1u << BB_MODULE_EXPERT_ACTIVATION, 2 * 8 * 2048},
+        {0, 1u << BB_MODULE_EXPERT_ACTIVATION | 1u << BB_MODULE_MOE, 0},
+        {3, 1u << BB_MODULE_SHARED_EXPERTS, 2 * 3 * 2048},
+        {0, 1u << BB_MODULE_MLP, 2 * (7168 + 3 * 18432)},
+        {3, 1u << BB_MODULE_MOE, 2 * (expert + 3 * 2048) + 4 * 256},
+        {3, 1u << BB_MODULE_MOE | 1u << BB_MODULE_NORM, 2 * (2 * 7168 + expert + 3 * 2048) + 4 * 256},
+    };
+    struct memory_case h;
+    double before;
+
+    (void)state;
+    make(&h, "deepseek_v3", (struct bb_grid){.ep = 8, .ranks = 8}, 1);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        h.layers_config.recompute = BB_RECOMPUTE_NONE;
+        before = bb_memory_layer(&h.memory, cases[i].layer);
+        h.layers_config.recompute = BB_RECOMPUTE_SELECTIVE;
+        h.layers_config.recompute_modules = cases[i].modules;
+        assert_true(before - bb_memory_layer(&h.memory, cases[i].layer) == n * cases[i].saved);
+    }
+}
+
 /* Stage 0 of 1F1B keeps min(m, p) micro-batches of L/p layers; interleaved 1 + (p - 1)/(p v) times as much; GPipe m. */
 static void live_micro_batches_follow_the_schedule(void **state)
 {
@@ -481,6 +516,7 @@ int main(void)
         cmocka_unit_test(activations_of_a_llama_layer),
         cmocka_unit_test(activations_of_a_llama_layer_in_fp8),
         cmocka_unit_test(activations_of_a_mixtral_layer),
+        cmocka_unit_test(recomputed_modules_of_a_deepseek_layer),
         cmocka_unit_test(live_micro_batches_follow_the_schedule),
         cmocka_unit_test(activations_with_recomputation),
         cmocka_unit_test(scores_without_dropout),

@@ -678,6 +678,40 @@ static void recomputation_adds_its_time(void **state)
     assert_true(fabs(backward_us(l, BB_RECOMPUTE_FULL, &forward) - 3 * forward) < 1e-6);
 }
 
+/* DeepSeek-V3 by hand: FLOPs of each module that Megatron-LM can recompute, for 4096 tokens: attention over 192 + 128
+ * elements per head; up projections of latents of 1536 and 512; MLP of 18432; 8 + 1 experts of 2048 and a router. Norms and
+ * activation functions have no FLOPs. */
+static void recomputed_modules_add_their_time(void **state)
+{
+    const double n = 4096, expert = 3 * 7168 * 2048.0;
+    const struct {
+        int layers_with_mlp;
+        unsigned modules;
+        double flops;
+    } cases[] = {
+        {1, 1u << BB_MODULE_CORE, 2 * n * n * 128 * (192 + 128)},
+        {1, 1u << BB_MODULE_LATENT_UP, 2 * n * 128 * (1536 * 192 + 512 * 256.0)},
+        {1, 1u << BB_MODULE_MLP, 2 * n * 3 * 7168 * 18432},
+        {0, 1u << BB_MODULE_MLP, 0},
+        {0, 1u << BB_MODULE_NORM | 1u << BB_MODULE_EXPERT_ACTIVATION, 0},
+        {0, 1u << BB_MODULE_SHARED_EXPERTS, 2 * n * expert},
+        {0, 1u << BB_MODULE_MOE | 1u << BB_MODULE_CORE,
+         2 * n * (256 * 7168 + 9 * expert) + 2 * n * n * 128 * (192 + 128)},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct layer_step l = {.arch = published("deepseek_v3"),
+                               .grid = {.ranks = 8, .dp = 8, .ep = 8},
+                               .config = {.sequence = 4096, .dtype = BB_BFLOAT16}};
+        double forward;
+
+        l.arch.dense_layers = cases[i].layers_with_mlp;
+        l.config.recompute_modules = cases[i].modules;
+        assert_true(fabs(backward_us(l, BB_RECOMPUTE_SELECTIVE, &forward) - 2 * forward - cases[i].flops / 1e8) < 1e-6);
+    }
+}
+
 /* With a capacity factor of 2 the padded rows take time, but the model's FLOPs count only the needed rows. */
 static void padded_capacity_takes_time_but_no_model_flops(void **state)
 {
@@ -848,6 +882,7 @@ int main(void)
         cmocka_unit_test(step_flops_match_6p_per_token),
         cmocka_unit_test(accumulates_gradients_of_each_micro_batch),
         cmocka_unit_test(recomputation_adds_its_time),
+        cmocka_unit_test(recomputed_modules_add_their_time),
         cmocka_unit_test(padded_capacity_takes_time_but_no_model_flops),
         cmocka_unit_test(given_layer_times_are_divided_among_kernels),
         cmocka_unit_test(random_layouts_give_valid_steps),

@@ -198,7 +198,20 @@ def test_deepseek_v3_with_16_stages(busbar):
     assert calls == [0] + 14 * [32 * 4 * 4] + [32 * 4 * 2]
 
 
-@pytest.mark.parametrize("args", [f"--pp 4 {FIRST} 2 {LAST} 4", f"--pp 4 {LAST} 3", f"--pp 2 --vpp 2 {FIRST} 4 --dp-sync zero1"])
+def test_a_layout_of_the_pipeline_is_the_same_step_as_numbers_of_layers(busbar):
+    """The 61 layers of DeepSeek-V3 as 3, 14 x 4 and 2, in both words; and 126 + 2 layers on 16 x 8, which only a layout can say."""
+    both = ["--pipeline-layout", "Et*3|(t*4|)*14tt,L"], [FIRST, "3", LAST, "2"]
+    args = "--model deepseek_v3 --pp 16 --ep 64 --dp-sync zero1 --micro-batches 32 --cluster h100-sxm-ib --recompute full".split()
+    plans = [planned(busbar, "transformer", [*args, *words], 2048) for words in both]
+    assert plans[0]["roles"] == plans[1]["roles"] and plans[0]["predicted"]["step_us"] == plans[1]["predicted"]["step_us"]
+    alone = planned(busbar, "transformer", "--model llama3_405b --tp 8 --pp 16 --dp 1 --pipeline-layout E|(t|)*126,L".split(), 128)
+    sent = sum(op["calls"] * len(role["ranks"]) for role in alone["roles"] for op in role["traffic"]
+               if op["group"] == "pp" and op["kind"] == "send")
+    assert sent == 8 * 127 * 2 * 16  # tp, boundaries of 128 virtual stages, directions, micro-batches
+
+
+@pytest.mark.parametrize("args", [f"--pp 4 {FIRST} 2 {LAST} 4", f"--pp 4 {LAST} 3", "--pp 4 --pipeline-layout E|(tttt|)*2,ttttL",
+                                  f"--pp 2 --vpp 2 {FIRST} 4 --dp-sync zero1"])
 def test_runs_stages_of_unequal_length(busbar, tmp_path, args):
     run = busbar.json("proxy", "transformer", "--model", "gpt2_small", *args.split(), *FEW, "--check", "--scale-counts", 1e-4,
                       ranks=8, tmp_path=tmp_path)

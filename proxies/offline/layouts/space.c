@@ -135,7 +135,8 @@ static void list_schedules_of(struct listing *l, struct bb_layout_choice c)
     struct pipeline_schedules w = list_schedules(o, c.pp);
 
     for (int i = 0; i < w.n; i++) {
-        const struct bb_pipe_split split = {l->arch->layers, c.pp, w.list[i].vpp, o->first_layers, o->last_layers};
+        const struct bb_pipe_split split = {l->arch->layers, c.pp,           w.list[i].vpp,
+                                            o->first_layers, o->last_layers, o->pipeline_layout};
 
         c.schedule = w.list[i].schedule;
         c.vpp = w.list[i].vpp;

@@ -146,7 +146,8 @@ const struct bb_foreign_name bb_foreign_options[] = {
      "overlap of tensor-parallel communication with GEMMs is not modelled", NULL},
     {"moe-grouped-gemm moe-use-legacy-grouped-gemm", NULL, "the choice of grouped GEMMs is not modelled", NULL},
     {"account-for-embedding-in-pipeline-split account-for-loss-in-pipeline-split", NULL,
-     "it is not modelled; similar: --decoder-first-pipeline-num-layers and --decoder-last-pipeline-num-layers", NULL},
+     "it is not modelled; similar: --pipeline-layout", NULL},
+    {"pipeline-model-parallel-layout", "--pipeline-layout", "--pipeline-layout \"Et*3|(tt|)*29,L\"", NULL},
     {"mtp-num-layers", NULL, "multi-token prediction is not modelled", NULL},
     {"mtbf", "--mtbf-node (with a unit)", "--mtbf-node 1500d --checkpoint 40s --restart 10m --tokens 15T", NULL},
     {"save-interval", NULL, "plan --tokens with --mtbf-node and --checkpoint predicts the best interval", NULL},
@@ -161,7 +162,7 @@ const struct bb_foreign_name bb_foreign_options[] = {
      NULL, "this overlap is not modelled", NULL},
     {"no-overlap-p2p-communication overlap-p2p-comm batch-p2p-comm", NULL,
      "messages between stages are concurrent with compute where the schedule allows it", NULL},
-    {"hierarchical-context-parallel-sizes use-tp-pp-dp-mapping pipeline-model-parallel-layout "
+    {"hierarchical-context-parallel-sizes use-tp-pp-dp-mapping "
      "standalone-embedding-stage distribute-saved-activations pipeline-parallel-split-points",
      NULL, "it is not modelled", NULL},
     {"nccl-communicator-config-path", NULL, "bench --max-ctas measures the effect of NCCL's CTA limit", NULL},

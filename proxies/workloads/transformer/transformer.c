@@ -11,6 +11,7 @@
 #include "bootstrap/cli/size_list.h"
 #include "proxies/form/author/args.h"
 #include "proxies/form/author/proxy.h"
+#include "proxies/workloads/transformer/grid/pipe_layout.h"
 #include "proxies/workloads/transformer/memory.h"
 #include "proxies/workloads/transformer/training.h"
 #include "proxies/workloads/transformer/training_bytes.h"
@@ -59,6 +60,11 @@ static int fill_defaults(struct bb_proxy_config *c)
                       "%s: --model is missing, expected a name of 'busbar list models' or a config.json file; try: "
                       "--model gpt2_small",
                       c->proxy);
+    if (o->pipeline_layout && !o->pp)
+        return bb_err(BB_EUSAGE, "%s: --pipeline-layout requires --pp; try: --pp %d", c->proxy,
+                      bb_pipe_layout_part(o->pipeline_layout, 0, NULL));
+    if (o->pipeline_layout && o->vpp == 0)
+        o->vpp = bb_pipe_layout_part(o->pipeline_layout, 0, NULL) / o->pp;
     if (o->schedule && strcmp(o->schedule, bb_schedule_names[BB_INTERLEAVED]) == 0 && o->vpp == 0)
         o->vpp = 2;
     if (!o->schedule)
@@ -118,11 +124,15 @@ static int resolve_grid(struct bb_training *t)
     t->grid = (struct bb_grid){.tp = o->tp, .cp = o->cp, .dp = o->dp, .pp = o->pp, .ep = o->ep, .etp = o->etp};
     t->grid.first_layers = o->first_layers;
     t->grid.last_layers = o->last_layers;
+    t->grid.layout = o->pipeline_layout;
     t->grid.experts = t->arch.experts > 0;
     TRY(bb_grid_resolve(&t->grid, t->config->ranks, o->order, &model, t->config->proxy));
     TRY(bb_grid_validate_model(&t->grid, &model, t->config->proxy));
     TRY(resolve_schedule(t));
     t->split = bb_grid_pipe_split(&t->grid, t->arch.layers, bb_schedule_parts_per_stage(&t->schedule));
+    if (o->pipeline_layout)
+        return bb_pipe_layout_validate(o->pipeline_layout, t->arch.layers, t->split.stages * t->split.chunks,
+                                       t->config->proxy);
     if (t->split.stages > 1 && !bb_pipe_split_is_valid(&t->split))
         return bb_pipe_split_validate(&t->split, bb_grid_suggest(&t->grid, &model, near), t->config->proxy);
 out:
@@ -215,6 +225,8 @@ static int reject_unused_options(const struct bb_training *t)
         {o->context, t->grid.cp > 1, "cp-comm", "cp is 1"},
         {o->first_layers, t->grid.pp > 1, "decoder-first-pipeline-num-layers", "pp is 1"},
         {o->last_layers, t->grid.pp > 1, "decoder-last-pipeline-num-layers", "pp is 1"},
+        {o->pipeline_layout, !o->first_layers && !o->last_layers, "pipeline-layout",
+         "the layers of the first or last stage are given"},
         {o->sequence_parallel, t->grid.tp > 1, "sequence-parallel", "tp is 1"},
         {o->float8, t->layers_config.gemm, "fp8", "only --compute gemm has FP8 GEMMs"},
         {t->config->sync.sync, false, "sync", "transformer has the option --dp-sync instead"},
@@ -661,6 +673,10 @@ static void describe_stages(const struct bb_training *t, char text[STAGES_TEXT])
     text[0] = '\0';
     if (parts == 1)
         return;
+    if (split->layout) {
+        snprintf(text, STAGES_TEXT, " in %d %s as %.80s", parts, v > 1 ? "chunks" : "stages", split->layout);
+        return;
+    }
     if (split->first == 0 && split->last == 0) {
         snprintf(text, STAGES_TEXT, " in %d %s of %d%s", parts, v > 1 ? "chunks" : "stages",
                  bb_pipe_split_layers(split, parts / 2, &first),

@@ -36,6 +36,9 @@ const struct bb_opt bb_transformer_options[] = {
             "layers of the first stage; the other stages share the rest equally (default: equal stages)"),
     OPT_INT(0, "decoder-last-pipeline-num-layers", FIELD(last_layers), NULL, "N", 1, 1e6,
             "layers of the last stage; the other stages share the rest equally (default: equal stages)"),
+    OPT_STRING(0, "pipeline-layout", FIELD(pipeline_layout), NULL, "TEXT",
+               "the modules of each virtual stage as Megatron-LM's --pipeline-model-parallel-layout, such as "
+               "\"Et*3|(tt|)*29,L\": E embedding, t layer, L loss, | next virtual stage; sets --vpp"),
     OPT_INT(0, "microbatch-group-size", FIELD(group), NULL, "G", 1, 1e6,
             "with --schedule interleaved: micro-batches that pass one chunk before the next chunk starts (default: "
             "number of stages; Megatron-LM: --microbatch-group-size-per-virtual-pipeline-stage)"),

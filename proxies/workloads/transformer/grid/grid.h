@@ -36,6 +36,7 @@ struct bb_grid {
     int ranks;
     int first_layers, last_layers; /* number of layers of the first and of the last pipeline stage; 0: the same
                                       number as the other stages (pipe_split.h) */
+    const char *layout;            /* the layers of each virtual stage (pipe_layout.h); NULL: none */
     /* sizes of tp, cp, dp, pp as given by the user; 0: size not given; set by bb_grid_resolve */
     int requested[BB_GRID_DENSE];
 };
@@ -52,7 +53,7 @@ struct bb_grid_model {
 
 /*
  * bb_grid_resolve - derive the sizes that were not given (0) and check the grid.
- *   grid     in: sizes as given, experts, first_layers, last_layers; out: all sizes, order, ranks, requested
+ *   grid     in: sizes as given, experts, first_layers, last_layers, layout; out: all sizes, order, ranks, requested
  *   ranks    ranks of the job
  *   order    order string; NULL: BB_GRID_ORDER
  *   model    NULL, or the model that a layout suggested in an error message must fit

@@ -249,7 +249,7 @@ out:
 
 struct bb_pipe_split bb_grid_pipe_split(const struct bb_grid *g, int layers, int chunks)
 {
-    return (struct bb_pipe_split){layers, g->pp, chunks, g->first_layers, g->last_layers};
+    return (struct bb_pipe_split){layers, g->pp, chunks, g->first_layers, g->last_layers, g->layout};
 }
 
 int bb_grid_layers(int layers, int parts, int part, int *first)

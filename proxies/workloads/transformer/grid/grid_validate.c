@@ -248,7 +248,7 @@ static int validate_layers(const struct bb_grid *g, const struct bb_grid_model *
     char suggestion[BB_GRID_SUGGESTION], chunks[32] = "";
     int fewer_chunks = 0;
 
-    if (m->arch->layers >= (long long)g->pp * m->chunks)
+    if (g->layout || m->arch->layers >= (long long)g->pp * m->chunks)
         return 0;
     if (m->chunks > 1) {
         snprintf(chunks, sizeof(chunks), " x %d model chunks", m->chunks);

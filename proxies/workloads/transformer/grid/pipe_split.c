@@ -3,6 +3,7 @@
 #include "proxies/workloads/transformer/grid/pipe_split.h"
 
 #include "proxies/workloads/transformer/grid/grid.h"
+#include "proxies/workloads/transformer/grid/pipe_layout.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -27,6 +28,8 @@ bool bb_pipe_split_is_valid(const struct bb_pipe_split *s)
 {
     long long left = (long long)s->layers - s->first - s->last, parts = (long long)remaining_stages(s) * s->chunks;
 
+    if (s->layout)
+        return bb_pipe_layout_part(s->layout, 0, NULL) == s->stages * s->chunks;
     if (!has_end_counts(s))
         return bb_grid_layers_divide(s->layers, s->stages * s->chunks);
     if (s->stages < 2 || s->first % s->chunks != 0 || s->last % s->chunks != 0)
@@ -37,7 +40,13 @@ bool bb_pipe_split_is_valid(const struct bb_pipe_split *s)
 int bb_pipe_split_layers(const struct bb_pipe_split *s, int part, int *first)
 {
     int stage = part % s->stages, chunk = part / s->stages, each, start;
+    struct bb_pipe_part given;
 
+    if (s->layout) {
+        bb_pipe_layout_part(s->layout, part, &given);
+        *first = given.first;
+        return given.layers;
+    }
     if (!has_end_counts(s) || s->stages < 2)
         return bb_grid_layers(s->layers, s->stages * s->chunks, part, first);
     each = remaining_stages(s) ? (s->layers - s->first - s->last) / (remaining_stages(s) * s->chunks) : 0;

@@ -19,10 +19,11 @@ struct bb_pipe_split {
     int layers, stages, chunks; /* numbers of layers of the model, of pipeline stages, and of model chunks (virtual
                                    stages) per pipeline stage */
     int first, last; /* number of layers of the first and of the last stage; 0: the same number as the other stages */
+    const char *layout; /* the layers of each virtual stage (pipe_layout.h), instead of first and last; NULL: none */
 };
 
 /* bb_pipe_split_is_valid - returns whether each virtual stage (one model chunk of one pipeline stage) gets a whole
- * number of layers, at least one. */
+ * number of layers, at least one; with a layout, whether it has as many virtual stages. */
 bool bb_pipe_split_is_valid(const struct bb_pipe_split *s);
 
 /* bb_pipe_split_layers - returns the number of layers of the virtual stage with index `part` (0 to stages x chunks -

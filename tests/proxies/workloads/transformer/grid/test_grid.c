@@ -1,6 +1,7 @@
 /* test_grid.c - axes and groups of ranks against member lists written by hand, and invalid layouts. */
 #include "proxies/form/step/program.h"
 #include "proxies/workloads/transformer/grid/grid.h"
+#include "proxies/workloads/transformer/grid/pipe_layout.h"
 #include "proxies/workloads/transformer/grid/pipe_split.h"
 #include "tests/bootstrap/capture.h"
 #include "tests/check.h"
@@ -507,7 +508,8 @@ static void pipe_split_with_explicit_end_stages(void **state)
 
     (void)state;
     for (int code = 0; code < 20 * 5 * 3 * 9 * 9; code++) {
-        struct bb_pipe_split s = {1 + code % 20, 2 + code / 20 % 5, 1 + code / 100 % 3, code / 300 % 9, code / 2700};
+        struct bb_pipe_split s = {1 + code % 20,  2 + code / 20 % 5, 1 + code / 100 % 3,
+                                  code / 300 % 9, code / 2700,       NULL};
         int others = s.stages - (s.first > 0) - (s.last > 0), rest = s.layers - s.first - s.last, next = 0;
         int of[8] = {0};
 
@@ -539,7 +541,7 @@ static void pipe_split_with_explicit_end_stages(void **state)
 static void pipe_splits_match_megatron(void **state)
 {
     static const int firsts[] = {0, 2, 6, 10, 13, 15, 19, 23};
-    const struct bb_pipe_split deepseek = {61, 16, 1, 3, 2}, chunked = {26, 4, 2, 4, 6};
+    const struct bb_pipe_split deepseek = {61, 16, 1, 3, 2, NULL}, chunked = {26, 4, 2, 4, 6, NULL};
     int first;
 
     (void)state;
@@ -551,6 +553,31 @@ static void pipe_splits_match_megatron(void **state)
     for (int part = 0; part < 8; part++) {
         bb_pipe_split_layers(&chunked, part, &first);
         assert_int_equal(first, firsts[part]);
+    }
+}
+
+/* "Ettt|(tt|)*29,L" is the example in Megatron-LM's parser without its MTP layer; 16 stages hold virtual stages 0 and 16,
+ * 1 and 17, ... */
+static void pipe_layouts_match_megatron(void **state)
+{
+    const struct bb_pipe_split split = {.layers = 61, .stages = 31, .chunks = 1, .layout = "Ettt|(tt|)*29,L"};
+    struct bb_pipe_part part;
+    int first;
+
+    (void)state;
+    assert_true(bb_pipe_split_is_valid(&split));
+    assert_int_equal(bb_pipe_split_layers(&split, 0, &first), 3);
+    assert_int_equal(bb_pipe_split_layers(&split, 29, &first), 2);
+    assert_int_equal(first, 3 + 28 * 2);
+    assert_int_equal(bb_pipe_split_layers(&split, 30, &first), 0);
+    assert_int_equal(first, 61);
+    assert_int_equal(bb_pipe_layout_part("Et*3,|(t*2|t|)*2L", 2, &part), 6);
+    assert_true(part.first == 5 && part.layers == 1 && part.embeddings == 0 && part.losses == 0);
+    for (size_t i = 0; i < 8; i++) {
+        static const char *const bad[] = {"E|x|L", "Et*0|L", "Et*|L",  "E((t)*2)*2|L",
+                                          "E(t",   "Et)*2",  "E()*2L", "E(t*90000)*2L"};
+
+        assert_int_equal(bb_pipe_layout_part(bad[i], 0, NULL), 0);
     }
 }
 
@@ -568,14 +595,14 @@ static void suggests_a_valid_pipe_split(void **state)
         struct bb_pipe_split split;
         const char *suggestion;
     } rows[] = {
-        {{9, 4, 1, 0, 0}, "pp 3, or --layers 8 or 12, or " FIRST " 3 " LAST " 2"},
-        {{61, 16, 1, 2, 2}, FIRST " 2 " LAST " 3"},
-        {{61, 16, 1, 3, 0}, FIRST " 1, or " FIRST " 3 " LAST " 2"},
-        {{26, 4, 2, 3, 0}, FIRST " 2"},
-        {{26, 4, 2, 4, 4}, FIRST " 4 " LAST " 6"},
-        {{7, 2, 1, 3, 3}, FIRST " 3 " LAST " 4"},
-        {{13, 4, 2, 0, 0}, "pp 3, or --layers 8 or 16"},
-        {{10, 3, 1, 9, 0}, FIRST " 8"},
+        {{9, 4, 1, 0, 0, NULL}, "pp 3, or --layers 8 or 12, or " FIRST " 3 " LAST " 2"},
+        {{61, 16, 1, 2, 2, NULL}, FIRST " 2 " LAST " 3"},
+        {{61, 16, 1, 3, 0, NULL}, FIRST " 1, or " FIRST " 3 " LAST " 2"},
+        {{26, 4, 2, 3, 0, NULL}, FIRST " 2"},
+        {{26, 4, 2, 4, 4, NULL}, FIRST " 4 " LAST " 6"},
+        {{7, 2, 1, 3, 3, NULL}, FIRST " 3 " LAST " 4"},
+        {{13, 4, 2, 0, 0, NULL}, "pp 3, or --layers 8 or 16"},
+        {{10, 3, 1, 9, 0, NULL}, FIRST " 8"},
     };
     struct capture capture;
 
@@ -610,6 +637,7 @@ int main(void)
         cmocka_unit_test(layers_are_divided_among_all_parts),
         cmocka_unit_test(pipe_split_with_explicit_end_stages),
         cmocka_unit_test(pipe_splits_match_megatron),
+        cmocka_unit_test(pipe_layouts_match_megatron),
         cmocka_unit_test(suggests_a_valid_pipe_split),
     };
 

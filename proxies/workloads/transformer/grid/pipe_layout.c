@@ -1,0 +1,125 @@
+/* pipe_layout.c - see pipe_layout.h. */
+#include "proxies/workloads/transformer/grid/pipe_layout.h"
+
+#include <ctype.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_SYMBOLS 100000 /* of a layout with its repetitions */
+
+struct cursor {
+    const char *at, *group; /* group: beginning of the group that is being read; NULL: none */
+    long left, rounds;      /* left: repetitions of `symbol` to come; rounds: of the group so far */
+    char symbol;
+};
+
+/* Skips "*N". Returns N; 1 if there is none; 0 if N is invalid. */
+static long read_repetitions(const char **at)
+{
+    char *end;
+    long n;
+
+    if (**at != '*')
+        return 1;
+    if (!isdigit((unsigned char)(*at)[1]))
+        return 0;
+    n = strtol(*at + 1, &end, 10);
+    *at = end;
+    return n <= MAX_SYMBOLS ? n : 0;
+}
+
+/* Ends a round of the group. Returns false if there is no group, or the number of its rounds is invalid. */
+static bool end_round(struct cursor *c)
+{
+    const char *after = c->at + 1;
+    const long n = read_repetitions(&after);
+
+    if (!c->group || n == 0 || c->at == c->group)
+        return false;
+    c->at = ++c->rounds < n ? c->group : after;
+    if (c->at == after) {
+        c->group = NULL;
+        c->rounds = 0;
+    }
+    return true;
+}
+
+/* Returns the next of the characters E, t, L and |; '\0' at the end; '?' where the text is not a layout. */
+static char next_symbol(struct cursor *c)
+{
+    while (c->left == 0) {
+        c->symbol = *c->at;
+        if (c->symbol == '(' && !c->group) {
+            c->group = ++c->at;
+        } else if (c->symbol == ')') {
+            if (!end_round(c))
+                return '?';
+        } else if (c->symbol == ',') {
+            c->at++;
+        } else if (c->symbol == '\0') {
+            return c->group ? '?' : '\0';
+        } else {
+            c->at++;
+            c->left = read_repetitions(&c->at);
+            if (!strchr("EtL|", c->symbol) || c->left == 0)
+                return '?';
+        }
+    }
+    c->left--;
+    return c->symbol;
+}
+
+int bb_pipe_layout_part(const char *layout, int index, struct bb_pipe_part *part)
+{
+    struct cursor c = {.at = layout};
+    struct bb_pipe_part found = {0};
+    int parts = 1;
+    char symbol;
+
+    for (int n = 0; (symbol = next_symbol(&c)) != '\0'; n++) {
+        const bool here = parts - 1 == index;
+
+        if (symbol == '?' || n == MAX_SYMBOLS)
+            return 0;
+        found.embeddings += here && symbol == 'E';
+        found.losses += here && symbol == 'L';
+        found.layers += here && symbol == 't';
+        found.first += symbol == 't' && parts - 1 < index;
+        parts += symbol == '|';
+    }
+    if (part)
+        *part = found;
+    return parts;
+}
+
+int bb_pipe_layout_validate(const char *layout, int layers, int parts, const char *who)
+{
+    const int n = bb_pipe_layout_part(layout, 0, NULL);
+    struct bb_pipe_part part;
+
+    if (n == 0)
+        return bb_err(BB_EUSAGE,
+                      "%s: --pipeline-layout '%s' is not a layout; expected E (embedding), t (layer), L (loss) and | "
+                      "(next stage); try: \"Et*3|(tt|)*29,L\"",
+                      who, layout);
+    if (n != parts)
+        return bb_err(BB_EUSAGE,
+                      "%s: --pipeline-layout has %d virtual stage%s, but pp x vpp is %d; try: --pp %d without "
+                      "--vpp",
+                      who, n, n == 1 ? "" : "s", parts, n);
+    for (int i = 0; i < n; i++) {
+        bb_pipe_layout_part(layout, i, &part);
+        if (part.embeddings != (i == 0) || part.losses != (i == n - 1))
+            return bb_err(BB_EUSAGE,
+                          "%s: --pipeline-layout needs one E, in the first of its virtual stages, and one L, "
+                          "in the last",
+                          who);
+        if (part.embeddings + part.layers + part.losses == 0)
+            return bb_err(BB_EUSAGE, "%s: --pipeline-layout: virtual stage %d of %d is empty", who, i + 1, n);
+    }
+    if (part.first + part.layers != layers)
+        return bb_err(BB_EUSAGE, "%s: --pipeline-layout has %d layers (t), the model has %d; try: --layers %d", who,
+                      part.first + part.layers, layers, part.first + part.layers);
+    return 0;
+}

@@ -1,0 +1,31 @@
+/*
+ * pipe_layout.h - the modules of each virtual pipeline stage as text, in the syntax of Megatron-LM's
+ * --pipeline-model-parallel-layout (core/transformer/pipeline_parallel_layer_layout.py): E is the embedding, t a layer, L
+ * the head with the loss, and | ends a virtual stage. X*3 repeats a character, (tt|)*3 a group; commas have no meaning.
+ * Virtual stage i is chunk i / p of pipeline stage i % p.
+ */
+#ifndef BB_PROXIES_WORKLOADS_TRANSFORMER_GRID_PIPE_LAYOUT_H
+#define BB_PROXIES_WORKLOADS_TRANSFORMER_GRID_PIPE_LAYOUT_H
+
+#include "bootstrap/base/err.h"
+
+/* The numbers of modules of one virtual stage; first: index of its first layer. */
+struct bb_pipe_part {
+    int embeddings, first, layers, losses;
+};
+
+/*
+ * bb_pipe_layout_part - read what virtual stage `index` holds.
+ *   part     out; zeroed if there is no such virtual stage; NULL: not wanted
+ *   Returns  the number of virtual stages; 0: the text is not a layout
+ */
+int bb_pipe_layout_part(const char *layout, int index, struct bb_pipe_part *part);
+
+/*
+ * bb_pipe_layout_validate - check a layout against a model of `layers` layers and `parts` virtual stages.
+ *   who      proxy name, printed before the message
+ *   Returns  0, or -BB_EUSAGE after printing one error line
+ */
+int bb_pipe_layout_validate(const char *layout, int layers, int parts, const char *who) BB_MUST_CHECK;
+
+#endif

@@ -44,15 +44,17 @@ def pytest_collection_modifyitems(items):
 
 class Busbar:
     """Starts busbar. `ranks`: -g, which takes a fifth of the CPU time of mpirun; 0: without the option. `mpirun`: starts the ranks
-    with mpirun and these options of it. `launched`: always with mpirun. `env`: added to the environment. Does not raise on a
-    nonzero exit status."""
+    with mpirun and these options of it. `launched`: always with mpirun. `env`: added to the environment of one run, or of all. Does not
+    raise on a nonzero exit status. For short runs, kernels run as loops (test_kernels and test_kernel_sources compare them with the
+    kernels' sources), and runs that verify nothing (proxy without --check, -c 0) move no data, unless `env` asks for it."""
 
-    def __init__(self, build=BUILD, launched=False):
+    def __init__(self, build=BUILD, launched=False, env=None):
         self.build, self.mpirun, self.launched = build, mpirun_of(build) or "mpirun", launched
+        self.defaults = {"EMU_QUIET": "1", "EMU_KERNELS": "fast", "BUSBAR_PROGRESS": "0", **(env or {})}
 
     def environment(self, env=None):
         merged = {k: v for k, v in os.environ.items() if not k.startswith(("EMU_", "NCCL_", "BUSBAR_", "COLUMNS"))}
-        return {**merged, **MPI_ENVIRONMENT, "EMU_QUIET": "1", "BUSBAR_PROGRESS": "0", **(env or {})}
+        return {**merged, **MPI_ENVIRONMENT, **self.defaults, **(env or {})}
 
     def command(self, *args, ranks=0, emulated=True, mpirun=None):
         program = [str(self.build / ("busbar-emulated" if emulated else "busbar")), *map(str, args)]
@@ -65,6 +67,8 @@ class Busbar:
 
     def run_program(self, *command_line, env=None, timeout=90, cwd=None):
         command = ["timeout", "-k", "5", str(timeout), *map(str, command_line)]
+        if "proxy" in command and "--check" not in command or "-c 0" in " ".join(command):
+            env = {"EMU_DATA": "off", **(env or {})}
         return subprocess.run(command, env=self.environment(env), cwd=cwd, capture_output=True, text=True,
                               stdin=subprocess.DEVNULL, timeout=timeout + 20)
 
@@ -79,6 +83,12 @@ class Busbar:
 @pytest.fixture(scope="session")
 def busbar():
     return Busbar()
+
+
+@pytest.fixture(scope="session")
+def times_only():
+    """For tests of times and files: operations move no data, so large sizes take no time on the host."""
+    return Busbar(env={"EMU_DATA": "off"})
 
 
 @pytest.fixture

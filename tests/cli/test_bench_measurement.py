@@ -5,15 +5,15 @@ import re
 
 import pytest
 
-# Round numbers, so times can be computed by hand: all_reduce of S bytes on 4 ranks takes 4 x 5 us + 1.5 S / 100 GB/s.
+# Round numbers, so times can be computed by hand: all_reduce of S bytes on 4 ranks takes 4 x 5 us + 1.5 S / 1 GB/s.
 PROFILE = {
     "name": "measurement", "gpus_per_node": 8, "launch_us": 2.0, "nccl_launch_us": 30.0, "kernel_us": 1.0,
     "memory_gbps": 1000.0, "memory_bytes": 1e9,
     "tflops": {"float32": 10.0, "float16": 20.0, "bfloat16": 20.0, "float64": 5.0}, "sm_count": 100,
-    "clock_khz": 1000000, "intra": {"latency_us": 5.0, "gbps": 100.0}, "inter": {"latency_us": 10.0, "gbps": 20.0},
+    "clock_khz": 1000000, "intra": {"latency_us": 5.0, "gbps": 1.0}, "inter": {"latency_us": 10.0, "gbps": 20.0},
 }
-SIZE = 400_000
-OPERATION_US = 4 * 5 + 1.5 * SIZE / 100e3  # 26 us: less than the host needs to enqueue one
+SIZE = 4000
+OPERATION_US = 4 * 5 + 1.5 * SIZE / 1e3  # 26 us: less than the host needs to enqueue one
 LAUNCH_US = PROFILE["nccl_launch_us"]
 
 
@@ -66,10 +66,10 @@ def test_no_start_barrier_where_it_would_deadlock(measure, options, env):
 
 
 def test_expired_start_barrier_is_flagged(busbar, measure):
-    """The timeout of 1 us expires before the host has enqueued two thousand operations."""
-    row = measure("-n", 2000, "--repeats", 1, "--start-barrier-limit", "0.001")[0]
+    """The timeout of 1 us expires before the host has enqueued 200 operations."""
+    row = measure("-n", 200, "--repeats", 1, "--start-barrier-limit", "0.001")[0]
     assert row["start_barrier"] is False and "start_barrier_expired" in row["flags"] and row["wrong"] == 0
-    done = busbar.run("bench", "all_reduce", "-b", "8", "-e", "8", "-n", "2000", "--repeats", "1", "--start-barrier-limit", "0.001", ranks=2)
+    done = busbar.run("bench", "all_reduce", "-b", "8", "-e", "8", "-n", "200", "--repeats", "1", "--start-barrier-limit", "0.001", ranks=2)
     assert "# warning start_barrier_expired, " in done.stdout and "--start-barrier 0" in done.stdout
     assert "start_barrier_expired" not in measure("--start-barrier-limit", "60000")[0]["flags"]
 

@@ -16,7 +16,7 @@ def rows_of(result, section):
 
 
 def test_all_sections_run_on_one_rank_without_mpirun(busbar, golden):
-    done = busbar.run("bench", "compute", "--quick", "--full")
+    done = busbar.run("bench", "compute", "--quick", "--full", env={"EMU_DATA": "off"})
     assert done.returncode == 0, done.stderr
     golden("bench-compute.txt", done.stdout[done.stdout.index("# gemm:"):])
     assert "none is a measurement of hardware" in done.stdout
@@ -79,7 +79,7 @@ def test_timed_kernel_has_the_requested_time_and_rate(busbar, tmp_path):
 
 
 def test_several_ranks_measure_at_the_same_time(busbar, tmp_path):
-    result = busbar.json("bench", "compute", "--quick", "-d", "float", tmp_path=tmp_path, ranks=2)
+    result = busbar.json("bench", "compute", "--quick", "-d", "float", tmp_path=tmp_path, ranks=2, env={"EMU_DATA": "off"})
     assert result["ranks"] == 2 and len(result["devices"]) == 2
     assert {row["slowest_rank"] for row in result["results"]} <= {0, 1}
 

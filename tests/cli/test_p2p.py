@@ -47,7 +47,7 @@ def test_short_messages_are_not_timed_by_their_launches(busbar, tmp_path):
 @pytest.mark.smoke
 @pytest.mark.parametrize("ranks, rounds", [(4, 3), (3, 3)])
 def test_measures_every_pair_in_rounds_of_disjoint_pairs(busbar, tmp_path, ranks, rounds):
-    result = busbar.json("bench", "p2p", "--latency-sizes", "8,64", "--bandwidth-sizes", "1M", tmp_path=tmp_path, ranks=ranks)
+    result = busbar.json("bench", "p2p", "--latency-sizes", "8,64", "--bandwidth-sizes", "64K", tmp_path=tmp_path, ranks=ranks)
     pairs = ranks * (ranks - 1) // 2
     assert result["schema"] == "busbar.bench/1" and result["emulated"] and result["rounds"] == rounds
     rows = result["results"]
@@ -85,7 +85,7 @@ def test_schedule_one_measures_one_pair_per_round(busbar, tmp_path):
 
 
 def test_reports_slow_links(busbar, tmp_path, one_far):
-    args = ("bench", "p2p", "--full", "--bandwidth-sizes", "1000000")
+    args = ("bench", "p2p", "--full", "--bandwidth-sizes", "1000000", "-n", 2, "--repeats", 2)
     text = busbar.run(*args, "--json", tmp_path / "r.json", ranks=5, env=one_far).stdout
     result = json.loads((tmp_path / "r.json").read_text())
     for row in result["results"]:
@@ -97,7 +97,7 @@ def test_reports_slow_links(busbar, tmp_path, one_far):
     assert all(s["value"] == pytest.approx(1000 / message_us("inter", 1e6), rel=1e-3) for s in slow)
     assert all(s["median"] == pytest.approx(1000 / message_us("intra", 1e6), rel=1e-3) for s in slow)
     assert "slow: rank 0" in text and "slow: all links of rank 4" in text and re.search(r"# 20 slow links in all matrices; all links are slow of 1 rank and of 0 nodes \(--slow 0\.8\)", text)
-    text = busbar.run(*args, "--slow", "0.1", "--metrics", "bandwidth", ranks=5, env=one_far).stdout
+    text = busbar.run(*args, "--slow", "0.1", "--metrics", "bandwidth", "-c", 0, ranks=5, env=one_far).stdout
     assert "# 0 slow links in all matrices; all links are slow of 0 ranks and of 0 nodes (--slow 0.1)" in text  # links at 0.2 x the median are above the threshold of 0.1
 
 
@@ -107,7 +107,7 @@ def test_a_faster_minority_makes_no_other_link_slow(busbar, tmp_path, fault, cau
     path = tmp_path / "cluster.json"
     path.write_text(json.dumps({**PROFILE, "gpus_per_node": 2}))
     done = busbar.run("bench", "p2p", "--full", "--bandwidth-sizes", "1000000", "--metrics", "bandwidth", "--direction", "one", "--max-slow", 0,
-                      "-n", 2, "--repeats", 2, "--json", tmp_path / "r.json", ranks=8, env={"EMU_CLUSTER": str(path), "EMU_SLOW": fault})
+                      "-c", 0, "-n", 2, "--repeats", 2, "--json", tmp_path / "r.json", ranks=8, env={"EMU_CLUSTER": str(path), "EMU_SLOW": fault})
     result = json.loads((tmp_path / "r.json").read_text())
     assert [(c["level"], c["from"], c["slow"], c["links"]) for c in result["causes"]] == [("rank", r, 12, 12) for r in causes]
     assert {s["from"] for s in result["slow_links"] if s["level"] == "rank"} <= set(causes)
@@ -210,7 +210,7 @@ def test_two_faults_count_each_link_once(busbar, tmp_path):
 
 def test_lists_the_slowest_links_in_order(busbar, tmp_path, one_far):
     args = ("bench", "p2p", "--full", "--bandwidth-sizes", "1000000", "--metrics", "bandwidth", "--direction", "one")
-    done = busbar.run(*args, "--max-slow", "0", "--json", tmp_path / "r.json", ranks=5, env=one_far)
+    done = busbar.run(*args, "-c", 0, "--max-slow", "0", "--json", tmp_path / "r.json", ranks=5, env=one_far)
     result = json.loads((tmp_path / "r.json").read_text())
     assert [(s["from"], s["to"]) for s in result["slowest_links"]] == [(0, 4), (1, 4), (2, 4), (3, 4), (4, 0)]
     assert done.returncode == 5 and "8 of 20 links inside a node are slow" in done.stderr
@@ -219,7 +219,7 @@ def test_lists_the_slowest_links_in_order(busbar, tmp_path, one_far):
 
 def test_table_is_a_matrix(busbar):
     done = busbar.run("bench", "p2p", "--full", "--bandwidth-sizes", "2000000", "--metrics", "bandwidth", "--direction",
-                      "both", ranks=3)
+                      "both", "-c", 0, ranks=3)
     assert done.returncode == 0 and done.stderr == ""
     rows = [line.split() for line in done.stdout.splitlines() if not line.startswith("#")]
     both = f"{2 * 2000 / message_us('intra', 2000000):.2f}"

@@ -9,6 +9,8 @@ ALL = "plain,registered,symmetric,zero-sm,graph,device"
 TIMES_ONLY = {"EMU_DATA": "off"}
 WINDOWS = {"EMU_NCCL_WINDOW": "30", "EMU_SYMMETRIC_PERCENT": "50"}
 H100 = {"EMU_CLUSTER": "h100-sxm-ib"}
+FEW = ("-n", "2", "-w", "1", "--repeats", "2")
+FEW_GEMMS = (*FEW, "--with-gemm", "--gemm", "16")
 
 
 def variants(busbar, tmp_path, collective, *args, ranks=4, env=TIMES_ONLY, variants=ALL):
@@ -55,12 +57,12 @@ def test_variant_that_did_not_run_has_a_reason_and_no_rank(busbar, tmp_path, env
 
 def test_own_kernels_are_a_variant(busbar, tmp_path):
     """A kernel of 2 us with two barriers of 4 us and 200 GB/s, faster than a ring of 6 steps; with GEMMs the kernel still delivers the right data."""
-    lines, run, rows = variants(busbar, tmp_path, "all_reduce", "--sizes", "4K", "-n", "2", "--repeats", "2", "--with-gemm", "--gemm", "64", env={})
+    lines, run, rows = variants(busbar, tmp_path, "all_reduce", "--sizes", "4K", *FEW_GEMMS, env={})
     device = rows["device"]
     assert (device["ran"], device["wrong"], device["reason"]) == ("DEVICE LSA 16", 0, None)
     assert device["time_us"]["p50"] == pytest.approx(2 + 2 * 4 + 1.5 * 4096 / 200e3, abs=0.01) and device["verdict"] == "best"
     assert run["variants"]["alone"]["best"] == "device" and "# best: device" in lines[-1]
-    _, _, rows = variants(busbar, tmp_path, "all_reduce", "--sizes", "4K", "-o", "max", variants="plain,device")
+    _, _, rows = variants(busbar, tmp_path, "all_reduce", "--sizes", "4K", "-o", "max", *FEW, variants="plain,device")
     assert rows["device"]["reason"] == "busbar has no kernel for it"
     _, _, rows = variants(busbar, tmp_path, "all_reduce", "--sizes", "4K", variants="plain,device", env={**TIMES_ONLY, "EMU_NCCL_WINDOW": "27"})
     assert "do not run with NCCL 2.27.9" in rows["device"]["reason"]
@@ -104,7 +106,7 @@ def test_copies_do_not_slow_a_gemm_down(busbar, tmp_path):
 
 @pytest.mark.parametrize("collective", ["all_gather", "alltoall", "broadcast"])
 def test_all_variants_deliver_the_right_data(busbar, tmp_path, collective):
-    _, _, rows = variants(busbar, tmp_path, collective, "--sizes", "64K", "-n", "3", "--with-gemm", "--gemm", "64", env=WINDOWS)
+    _, _, rows = variants(busbar, tmp_path, collective, "--sizes", "64K", *FEW_GEMMS, ranks=3, env=WINDOWS)
     assert {row["wrong"] for name, row in rows.items() if row["time_us"]} == {0}
 
 

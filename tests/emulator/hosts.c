@@ -12,6 +12,20 @@
 #include <string.h>
 #include <time.h>
 
+/* Functions of the emulated runtime (engine.h); NULL in a program that does not use it. */
+#pragma weak emu_host_away
+#pragma weak emu_host_back
+#pragma weak emu_host_pauses
+#pragma weak emu_host_polls
+
+/* The function that this library interposes. Ranks poll, so each is looked up only once. */
+static void *next(void **found, const char *name)
+{
+    if (!*found)
+        *found = dlsym(RTLD_NEXT, name);
+    return *found;
+}
+
 __attribute__((visibility("default"))) int gethostname(char *name, size_t capacity)
 {
     int (*real)(char *, size_t), rc;
@@ -29,40 +43,40 @@ __attribute__((visibility("default"))) int gethostname(char *name, size_t capaci
 /* ---- MPI ---- */
 
 /* Calls a function of the emulated runtime, if the program uses the runtime. */
-static void call_runtime(const char *name)
+static void call_runtime(void (*function)(void))
 {
-    void (*function)(void);
-
-    *(void **)&function = dlsym(RTLD_DEFAULT, name);
     if (function)
         function();
 }
 
 __attribute__((visibility("default"))) int MPI_Test(void *request, int *flag, void *status)
 {
+    static void *found;
     int (*real)(void *, int *, void *), rc;
 
-    *(void **)&real = dlsym(RTLD_NEXT, "MPI_Test");
+    *(void **)&real = next(&found, "MPI_Test");
     rc = real(request, flag, status);
-    call_runtime(rc != 0 || *flag ? "emu_host_back" : "emu_host_polls");
+    call_runtime(rc != 0 || *flag ? emu_host_back : emu_host_polls);
     return rc;
 }
 
 __attribute__((visibility("default"))) int sched_yield(void)
 {
+    static void *found;
     int (*real)(void);
 
-    *(void **)&real = dlsym(RTLD_NEXT, "sched_yield");
-    call_runtime("emu_host_pauses");
+    *(void **)&real = next(&found, "sched_yield");
+    call_runtime(emu_host_pauses);
     return real();
 }
 
 __attribute__((visibility("default"))) int nanosleep(const struct timespec *requested, struct timespec *remaining)
 {
+    static void *found;
     int (*real)(const struct timespec *, struct timespec *);
 
-    *(void **)&real = dlsym(RTLD_NEXT, "nanosleep");
-    call_runtime("emu_host_pauses");
+    *(void **)&real = next(&found, "nanosleep");
+    call_runtime(emu_host_pauses);
     return real(requested, remaining);
 }
 
@@ -73,9 +87,9 @@ __attribute__((visibility("default"))) int nanosleep(const struct timespec *requ
         int(*real) parameters, rc;                                                                                     \
                                                                                                                        \
         *(void **)&real = dlsym(RTLD_NEXT, #name);                                                                     \
-        call_runtime("emu_host_away");                                                                                 \
+        call_runtime(emu_host_away);                                                                                   \
         rc = real arguments;                                                                                           \
-        call_runtime("emu_host_back");                                                                                 \
+        call_runtime(emu_host_back);                                                                                   \
         return rc;                                                                                                     \
     }
 

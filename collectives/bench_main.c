@@ -10,6 +10,7 @@
 #include "collectives/compute/compute_options.h"
 #include "collectives/copy/copy_options.h"
 #include "collectives/health/health_options.h"
+#include "collectives/health/summary.h"
 #include "collectives/overlap/overlap_options.h"
 #include "collectives/p2p/p2p_options.h"
 #include "collectives/sweep/bench_options.h"
@@ -116,8 +117,10 @@ int bb_bench_main(int argc, char **argv)
                     : check_arguments(argc, argv, &common);
     if (rc)
         return rc;
-    if (subcommand && subcommand->schema)
+    if (subcommand && subcommand->schema) {
         results.schema = subcommand->schema;
+        results.at_end = bb_health_end_early;
+    }
     bb_results_set_targets(&results, &common);
     return bb_supervise("bench", subcommand ? subcommand->run : "bb_bench_run", common.timeout_s, common.gpus, &results,
                         argc, argv);

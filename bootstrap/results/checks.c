@@ -401,8 +401,8 @@ void bb_checks_print_nagios(const json_t *root, FILE *out)
                 v.n[BB_CHECK_UNKNOWN]);
     else
         put_escaped(out, text_of(root, "reason"), escapes);
-    if (state == BB_CHECK_WARN || state == BB_CHECK_FAIL)
-        put_worst(&v, out, state);
+    if (state != BB_CHECK_OK)
+        put_worst(&v, out, state == BB_CHECK_WARN ? state : BB_CHECK_FAIL);
     put_performance(&v, out);
     close_view(&v);
 }

@@ -155,7 +155,7 @@ void bb_results_set_targets(struct bb_results_head *head, const struct bb_common
 
 static bool has_target(const struct bb_results_head *head)
 {
-    return head->path || head->csv || head->junit || head->prometheus || head->nagios;
+    return head->always || head->path || head->csv || head->junit || head->prometheus || head->nagios;
 }
 
 static int open_results(struct bb_results **out, const struct bb_results_head *head, struct bb_world *world)

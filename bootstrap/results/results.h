@@ -29,8 +29,8 @@
 #include <stdio.h>
 
 /* bb_results_at_end - complete the document of a run that has ended early, in the process that writes the results, before
- * the other ranks and the launcher know of the end. */
-typedef void bb_results_at_end(json_t *root);
+ * the other ranks and the launcher know of the end. root: the document without the rows. */
+typedef void bb_results_at_end(json_t *root, const json_t *rows);
 
 struct bb_results_head {
     const char *schema; /* for example "busbar.bench/1" */
@@ -54,6 +54,7 @@ struct bb_results_head {
     bool fresh;   /* true: an existing file is not replaced; the results go to the first unused name of FILE.0, FILE.1,
                    ... */
     bool no_rows; /* the schema has no results[] (proxy, plan) */
+    bool always;  /* the document is built without any target, too, for at_end */
     bb_results_at_end *at_end; /* only of bb_supervise; may be NULL */
 };
 

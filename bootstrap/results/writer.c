@@ -99,7 +99,7 @@ void bb_results_writer_release(struct bb_results_writer *w)
 
 static int add_row(struct bb_results_writer *w, json_t *row)
 {
-    if (w->csv)
+    if (w->csv || w->at_end)
         json_array_append(w->rows, row);
     return bb_document_add(&w->document, json_incref(row));
 }
@@ -180,7 +180,7 @@ static void set_end(struct bb_results_writer *w, int rc, json_t *end)
         return;
     (void)!set_fields(w, end);
     if (rc < 0 && w->at_end)
-        w->at_end(w->document.root);
+        w->at_end(w->document.root, w->rows);
     bb_document_set_status(&w->document, final_status(rc, end));
 }
 

@@ -48,7 +48,7 @@ struct bb_results_writer {
     bool foreign;                /* member of `settings` */
     struct bb_document document; /* the JSON; writes the file if `path` is a regular file */
     bb_results_at_end *at_end;   /* completes a document that ends early; NULL: nothing does */
-    json_t *rows;                /* list of all rows, filled only if there is a CSV target */
+    json_t *rows;                /* list of all rows, filled only for a CSV target or at_end */
 };
 
 /*

@@ -214,8 +214,6 @@ static int measure(void *arg, enum bb_health_test test, const int *partner, doub
     for (int i = 0; i < r->health.nodes * r->health.gpus && rc == 0; i++)
         if (partner[i / r->health.gpus] < 0)
             values[i] = NAN;
-    if (rc == 0 && r->set != &bb_health_set)
-        bb_health_tables_keep(&r->tables, &r->health, test, partner, values);
     if (rc == 0 && r->session.world.rank == 0 && !r->health.is_soak)
         rc = save_values(r, test, partner, values);
 out:
@@ -303,30 +301,42 @@ static int read_clock(void *arg, double *s)
 
 static int run_health(struct run *r, int argc, char **argv)
 {
-    const struct bb_results_head head = {.schema = "busbar.health/1", .argc = argc, .argv = argv};
+    const struct bb_results_head head = {.schema = "busbar.health/1", .argc = argc, .argv = argv, .always = true};
     struct bb_session *s = &r->session;
     int rc;
 
-    r->report = (struct bb_health_report){s, &r->options, &r->health, NULL, &r->matrix, r->source, NULL, &r->tables};
+    r->report = (struct bb_health_report){
+        s, &r->options, &r->health, NULL, &r->matrix, r->source, NULL, r->set == &bb_health_set ? NULL : &r->tables};
     r->health.measure = measure;
     r->health.expect = make_expectations;
     r->health.arg = r;
     r->health.rounds = r->options.rounds;
-    for (int test = 0; test < BB_HEALTH_TESTS; test++)
+    for (int test = 0; test < BB_HEALTH_TESTS; test++) {
         r->health.skip[test] = !bb_health_has(&r->options, bb_health_tests[test].stage);
+        r->health.median[test] = NAN;
+    }
     TRY(bb_session_begin(s, &r->options.common, BB_SESSION_OBSERVED));
     TRY(bb_session_setup_gpus(s, 0));
     TRY(make_nodes(r));
     r->report.first_rank = r->first_rank;
+    r->tables.nodes = r->health.nodes;
+    r->tables.gpus = r->health.gpus;
     TRY(make_expectations(r));
     TRY(prepare(r));
     TRY(bb_session_open_results(s, &head, r->set, &r->options));
     bb_session_warn_slow_gemms(s, "EMU_DATA=off");
     bb_health_print_head(&r->report);
+    if (s->world.rank == 0)
+        TRY(bb_health_save_verdicts(&r->report, BB_HEALTH_START));
     if (bb_health_has(&r->options, "inventory"))
         TRY(bb_health_inventory(&r->health, s, r->gpu_of));
     TRY(bb_health_run(&r->health));
     if (r->options.soak_s > 0 && bb_health_active(&r->health) > 0) {
+        if (s->world.rank == 0) {
+            bb_health_print_tests(&r->report, r->test, BB_HEALTH_TESTS);
+            r->test = BB_HEALTH_TESTS;
+            TRY(bb_health_save_verdicts(&r->report, "soak"));
+        }
         TRY(bb_soak_run(&r->health, r->options.soak_s, read_clock, r->soak));
         r->report.soak = r->soak;
     }

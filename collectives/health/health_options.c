@@ -6,6 +6,7 @@
 #include "bootstrap/results/results.h"
 #include "bootstrap/start/launcher.h"
 #include "bootstrap/supervise/supervise.h"
+#include "collectives/health/summary.h"
 
 #include <math.h>
 #include <string.h>
@@ -407,66 +408,6 @@ out:
     return rc;
 }
 
-/* Adds the finding that a node was lost in a stage, and its verdict. */
-static void add_lost_node(json_t *root, int rank, const char *stage)
-{
-    const json_t *devices = json_object_get(root, "devices");
-    const char *host = json_string_value(json_object_get(json_array_get(devices, (size_t)rank), "host"));
-    json_t *verdicts = json_object_get(root, "verdicts"), *verdict;
-    size_t node;
-
-    json_array_foreach(verdicts, node, verdict)
-    {
-        if (!host || strcmp(host, json_string_value(json_object_get(verdict, "host"))) != 0)
-            continue;
-        json_object_set_new(verdict, "level", json_string(bb_health_levels[BB_HEALTH_FAIL]));
-        json_array_insert_new(json_object_get(root, "findings"), 0,
-                              json_pack("{s:s, s:s, s:s, s:i, s:s, s:n, s:n, s:n, s:n, s:n, s:i, s:o}", "level",
-                                        bb_health_levels[BB_HEALTH_FAIL], "stage", stage, "part",
-                                        bb_health_parts[BB_HEALTH_A_NODE], "node", (int)node, "host", host,
-                                        "other_node", "gpu", "value", "expected", "median", "tries", 1, "reason",
-                                        json_sprintf("rank %d was lost in stage %s", rank, stage)));
-    }
-}
-
-static const char *text_of(const json_t *finding, const char *key)
-{
-    return json_string_value(json_object_get(finding, key));
-}
-
-/* Prints the findings of a run that has ended early. */
-static void print_findings(const json_t *root, const char *stage)
-{
-    const json_t *finding;
-    size_t i;
-
-    json_array_foreach(json_object_get(root, "findings"), i, finding)
-    {
-        printf("%-7s %-9s %s: %s\n", text_of(finding, "level"), text_of(finding, "stage"),
-               text_of(finding, "host") ? text_of(finding, "host") : text_of(finding, "part"),
-               text_of(finding, "reason"));
-    }
-    printf("# ENDED in stage %s%s\n", stage,
-           json_object_get(root, "lost_ranks")
-               ? "; try again without the nodes that were lost, such as srun --exclude=HOST"
-               : "");
-    fflush(stdout);
-}
-
-/* Names the nodes whose ranks were lost, and prints the findings. */
-static void end_early(json_t *root)
-{
-    const json_t *lost = json_object_get(root, "lost_ranks");
-    const char *stage = json_string_value(json_object_get(root, "stage")), *json;
-
-    for (size_t i = 0; stage && i < json_array_size(lost); i++)
-        add_lost_node(root, (int)json_integer_value(json_array_get(lost, i)), stage);
-    json = json_string_value(json_object_get(json_object_get(root, "options"), "json"));
-    if (stage && !bb_results_on_stdout(json, NULL) &&
-        !json_is_true(json_object_get(json_object_get(root, "options"), "nagios")))
-        print_findings(root, stage);
-}
-
 static bool is_plugin(int argc, char **argv)
 {
     bool found = false;
@@ -497,7 +438,7 @@ int bb_health_main(bb_forecast *forecast, int argc, char **argv)
     if (o.plan)
         return print_plan(&o, forecast);
     bb_results_set_targets(&results, &o.common);
-    results.at_end = end_early;
+    results.at_end = bb_health_end_early;
     rc = bb_supervise("health", "bb_health_run", o.common.timeout_s, o.common.gpus, &results, argc, argv);
     return o.common.nagios ? plugin_code(rc) : rc;
 }

@@ -3,6 +3,7 @@
 
 #include "bootstrap/base/alloc.h"
 #include "bootstrap/results/checks.h"
+#include "collectives/health/summary.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -121,17 +122,6 @@ void bb_health_print_head(const struct bb_health_report *r)
     fflush(out);
 }
 
-enum { FINDINGS_SHOWN = 5 };
-
-static int count_nodes(const struct bb_health *h, enum bb_health_level level)
-{
-    int n = 0;
-
-    for (int node = 0; node < h->nodes; node++)
-        n += bb_health_node_level(h, node) == level;
-    return n;
-}
-
 void bb_health_print_tests(const struct bb_health_report *r, int first, int end)
 {
     FILE *out = r->session->out;
@@ -212,21 +202,6 @@ static json_t *soak_json(const struct bb_health_report *r)
     return list;
 }
 
-static void print_findings(const struct bb_health_report *r)
-{
-    const size_t shown = r->options->common.full ? r->health->n : FINDINGS_SHOWN;
-    char part[256], reason[256];
-
-    for (size_t i = 0; i < r->health->n && i < shown; i++) {
-        const struct bb_health_finding *f = &r->health->findings[i];
-
-        fprintf(r->session->out, "%-7s %-9s %s: %s\n", bb_health_levels[f->level], stage_of(f), part_text(r, f, part),
-                reason_text(f, reason));
-    }
-    if (r->health->n > shown)
-        fprintf(r->session->out, "# %zu further findings: --full, --json\n", r->health->n - shown);
-}
-
 /* Slurm's database keeps 255 characters of a reason. */
 enum { DRAIN_REASON = 240, DRAIN_ITEM = 64 };
 
@@ -247,29 +222,25 @@ static const char *brief_text(const struct bb_health_finding *f, char text[DRAIN
     return text;
 }
 
-/* Prints a line for each failed node, with all that fails. The administrator decides whether to execute it. */
-static void print_drain(const struct bb_health_report *r)
+/* Describes all that fails of a node: the reason in the line for scontrol. Returns NULL if nothing does. */
+static const char *node_reason(const struct bb_health_report *r, int node, char reason[DRAIN_REASON + DRAIN_ITEM])
 {
-    for (int node = 0; node < r->health->nodes; node++) {
-        char reason[DRAIN_REASON + DRAIN_ITEM] = "", item[DRAIN_ITEM];
-        int used = 0, more = 0;
+    char item[DRAIN_ITEM];
+    int used = 0, more = 0;
 
-        for (size_t i = 0; i < r->health->n; i++) {
-            const struct bb_health_finding *f = &r->health->findings[i];
+    for (size_t i = 0; i < r->health->n; i++) {
+        const struct bb_health_finding *f = &r->health->findings[i];
 
-            if (!is_about_node(f, node) || f->level != BB_HEALTH_FAIL)
-                continue;
-            if (used + strlen(brief_text(f, item)) + strlen("busbar: , 1000 more") > DRAIN_REASON)
-                more++;
-            else
-                used += snprintf(reason + used, DRAIN_REASON - used, "%s%s", used ? ", " : "", item);
-        }
-        if (more > 0)
-            snprintf(reason + used, DRAIN_ITEM, ", %d more", more);
-        if (used > 0)
-            fprintf(r->session->out, "scontrol update nodename=%s state=drain reason=\"busbar: %s\"\n",
-                    host_of(r, node), reason);
+        if (!is_about_node(f, node) || f->level != BB_HEALTH_FAIL)
+            continue;
+        if (used + strlen(brief_text(f, item)) + strlen("busbar: , 1000 more") > DRAIN_REASON)
+            more++;
+        else
+            used += snprintf(reason + used, DRAIN_REASON - used, "%s%s", used ? ", " : "", item);
     }
+    if (more > 0)
+        snprintf(reason + used, DRAIN_ITEM, ", %d more", more);
+    return used > 0 ? reason : NULL;
 }
 
 static int count_failed(const struct bb_health *h)
@@ -293,21 +264,6 @@ static void print_matrix(const struct bb_health_report *r)
     free(hosts);
 }
 
-static void print_verdict(const struct bb_health_report *r)
-{
-    const struct bb_health *h = r->health;
-    int others = 0, failed = count_failed(h);
-
-    for (size_t i = 0; i < h->n; i++)
-        others += h->findings[i].part > BB_HEALTH_A_NIC;
-    fprintf(r->session->out, "# ");
-    if (failed > 0)
-        fprintf(r->session->out, "FAILED: %d part%s; ", failed, failed == 1 ? "" : "s");
-    fprintf(r->session->out, "%d node%s: %d ok, %d warn, %d fail, %d unknown; paths, rails and common causes: %d\n",
-            h->nodes, h->nodes == 1 ? "" : "s", count_nodes(h, BB_HEALTH_OK), count_nodes(h, BB_HEALTH_WARN),
-            count_nodes(h, BB_HEALTH_FAIL), count_nodes(h, BB_HEALTH_UNKNOWN), others);
-}
-
 /* ---- results ---- */
 
 int bb_health_save_row(const struct bb_health_report *r, enum bb_health_test test, int node, int gpu, int partner,
@@ -315,6 +271,8 @@ int bb_health_save_row(const struct bb_health_report *r, enum bb_health_test tes
 {
     const struct bb_health_test_row *row = &bb_health_tests[test];
 
+    if (r->tables)
+        bb_health_tables_add(r->tables, test, node, gpu, partner, value);
     if (test == BB_HEALTH_PAIRS && partner >= 0 && isfinite(value))
         bb_health_matrix_add(r->matrix, r->health->nodes, node, partner, gpu, value);
     if (!r->session->json || isnan(value))
@@ -328,29 +286,34 @@ int bb_health_save_row(const struct bb_health_report *r, enum bb_health_test tes
 static json_t *findings_json(const struct bb_health_report *r)
 {
     json_t *list = json_array();
-    char reason[256];
+    char part[256], reason[256];
 
     for (size_t i = 0; i < r->health->n; i++) {
         const struct bb_health_finding *f = &r->health->findings[i];
 
-        json_array_append_new(
-            list, json_pack("{s:s, s:s, s:s, s:o, s:s?, s:o, s:o, s:o, s:o, s:o, s:i, s:s}", "level",
-                            bb_health_levels[f->level], "stage", stage_of(f), "part", bb_health_parts[f->part], "node",
-                            number_or_null(f->node), "host", f->node < 0 ? NULL : host_of(r, f->node), "other_node",
-                            number_or_null(f->other), "gpu", number_or_null(f->gpu), "value", bb_json_real(f->value),
-                            "expected", bb_json_real(f->expected), "median", bb_json_real(f->median), "tries", f->tries,
-                            "reason", reason_text(f, reason)));
+        json_array_append_new(list,
+                              json_pack("{s:s, s:s, s:s, s:o, s:s?, s:s, s:o, s:o, s:o, s:o, s:o, s:i, s:s}", "level",
+                                        bb_health_levels[f->level], "stage", stage_of(f), "part",
+                                        bb_health_parts[f->part], "node", number_or_null(f->node), "host",
+                                        f->node < 0 ? NULL : host_of(r, f->node), "name", part_text(r, f, part),
+                                        "other_node", number_or_null(f->other), "gpu", number_or_null(f->gpu), "value",
+                                        bb_json_real(f->value), "expected", bb_json_real(f->expected), "median",
+                                        bb_json_real(f->median), "tries", f->tries, "reason", reason_text(f, reason)));
     }
     return list;
 }
 
-static json_t *verdicts_json(const struct bb_health_report *r)
+/* is_begun: a test, or the inventory, has ended; otherwise all nodes are unknown. */
+static json_t *verdicts_json(const struct bb_health_report *r, bool is_begun)
 {
     json_t *list = json_array();
+    char reason[DRAIN_REASON + DRAIN_ITEM];
 
     for (int node = 0; node < r->health->nodes; node++)
-        json_array_append_new(list, json_pack("{s:i, s:s, s:s}", "node", node, "host", host_of(r, node), "level",
-                                              bb_health_levels[bb_health_node_level(r->health, node)]));
+        json_array_append_new(
+            list, json_pack("{s:i, s:s, s:s, s:s?}", "node", node, "host", host_of(r, node), "level",
+                            bb_health_levels[is_begun ? bb_health_node_level(r->health, node) : BB_HEALTH_UNKNOWN],
+                            "reason", node_reason(r, node, reason)));
     return list;
 }
 
@@ -374,7 +337,8 @@ static const enum bb_check_status status_of_level[] = {[BB_HEALTH_OK] = BB_CHECK
                                                        [BB_HEALTH_FAIL] = BB_CHECK_FAIL};
 
 /* Adds the check of a node, with its worst finding, or of a finding about several nodes. f: NULL: none */
-static void add_check(const struct bb_health_report *r, json_t *list, int node, const struct bb_health_finding *f)
+static void add_check(const struct bb_health_report *r, json_t *list, int node, const struct bb_health_finding *f,
+                      bool is_begun)
 {
     char part[256] = "", reason[256] = "", text[640] = "node", full[640] = "";
     const bool measured = f && f->test < BB_HEALTH_TESTS;
@@ -385,7 +349,9 @@ static void add_check(const struct bb_health_report *r, json_t *list, int node, 
         snprintf(text, sizeof text, "%s: %s", part, bb_health_tests[f->test].name);
     bb_checks_add(list, &(struct bb_check){.check = text,
                                            .host = node >= 0 ? host_of(r, node) : NULL,
-                                           .status = f ? status_of_level[f->level] : BB_CHECK_OK,
+                                           .status = f          ? status_of_level[f->level]
+                                                     : is_begun ? BB_CHECK_OK
+                                                                : BB_CHECK_UNKNOWN,
                                            .measured = measured ? f->value : NAN,
                                            .expected = measured && isfinite(f->expected) ? f->expected
                                                        : measured                        ? f->median
@@ -395,7 +361,7 @@ static void add_check(const struct bb_health_report *r, json_t *list, int node, 
 }
 
 /* Returns a check for each test that has a median, for each node, and for each finding about several nodes. */
-static json_t *checks_json(const struct bb_health_report *r)
+static json_t *checks_json(const struct bb_health_report *r, bool is_begun)
 {
     const struct bb_health *h = r->health;
     json_t *list = json_array();
@@ -411,46 +377,48 @@ static json_t *checks_json(const struct bb_health_report *r)
 
         while (i < h->n && !is_about_node(&h->findings[i], node))
             i++;
-        add_check(r, list, node, i < h->n ? &h->findings[i] : NULL);
+        add_check(r, list, node, i < h->n ? &h->findings[i] : NULL, is_begun);
     }
     for (size_t i = 0; i < h->n; i++)
         if (h->findings[i].part > BB_HEALTH_A_NIC)
-            add_check(r, list, -1, &h->findings[i]);
+            add_check(r, list, -1, &h->findings[i], is_begun);
     return list;
+}
+
+static json_t *fields_json(const struct bb_health_report *r, const char *stage)
+{
+    const bool is_begun = !stage || strcmp(stage, BB_HEALTH_START) != 0;
+
+    bb_health_sort(r->health);
+    return json_pack("{s:s?, s:s?, s:o, s:o, s:o, s:o, s:o}", "stage", stage, "expected_by",
+                     r->source[0] ? r->source : NULL, "tests", tests_json(r), "soak", soak_json(r), "verdicts",
+                     verdicts_json(r, is_begun), "findings", findings_json(r), "checks", checks_json(r, is_begun));
 }
 
 int bb_health_save_verdicts(const struct bb_health_report *r, const char *stage)
 {
-    if (!r->session->json)
-        return 0;
-    return bb_results_set_all(r->session->json,
-                              json_pack("{s:s?, s:s?, s:o, s:o, s:o, s:o, s:o}", "stage", stage, "expected_by",
-                                        r->source[0] ? r->source : NULL, "tests", tests_json(r), "soak", soak_json(r),
-                                        "verdicts", verdicts_json(r), "findings", findings_json(r), "checks",
-                                        checks_json(r)));
+    return bb_results_set_all(r->session->json, fields_json(r, stage));
 }
 
 int bb_health_finish(const struct bb_health_report *r, int last)
 {
     struct bb_health *h = r->health;
     char part[256], reason[256], more[32] = "", *restricted = bb_json_restrictions(NULL, false);
+    json_t *fields = fields_json(r, NULL);
     int rc = 0;
 
+    json_object_set_new(fields, "restricted_by", restricted ? json_string(restricted) : json_null());
     bb_health_print_tests(r, last, BB_HEALTH_TESTS);
     if (r->session->out) {
         print_soak(r);
-        bb_health_tables_print(r->tables, h, r->options->common.full, r->session->out);
-        print_findings(r);
+        if (r->tables)
+            bb_health_tables_print(r->tables, r->options->common.full, r->session->out);
         if (r->session->detail)
             print_matrix(r);
-        if (r->options->drain)
-            print_drain(r);
-        if (restricted)
-            fprintf(r->session->out, "# restricted by %s, which can lower the bus bandwidth\n", restricted);
-        print_verdict(r);
+        bb_health_print_summary(fields, r->options->common.full, r->options->drain, r->session->out);
         fflush(r->session->out);
     }
-    TRY(bb_health_save_verdicts(r, NULL));
+    TRY(bb_results_set_all(r->session->json, fields));
     if (r->options->baseline && h->n > 0)
         bb_warn("--save-baseline %s: %zu findings, so its values may be too low for --expect", r->options->baseline,
                 h->n);

@@ -14,12 +14,14 @@ struct bb_health_report {
     struct bb_session *session;
     const struct bb_health_options *options;
     struct bb_health *health;
-    const int *first_rank;                 /* [nodes] lowest rank of each node */
-    struct bb_health_matrix *matrix;       /* filled on rank 0; printed with --full */
-    const char *source;                    /* of the expectations; "": unknown */
-    const struct bb_soak *soak;            /* [BB_SOAK_TESTS]; NULL: no soak */
-    const struct bb_health_tables *tables; /* empty for busbar health */
+    const int *first_rank;           /* [nodes] lowest rank of each node */
+    struct bb_health_matrix *matrix; /* filled on rank 0; printed with --full */
+    const char *source;              /* of the expectations; "": unknown */
+    const struct bb_soak *soak;      /* [BB_SOAK_TESTS]; NULL: no soak */
+    struct bb_health_tables *tables; /* filled on rank 0; NULL: none, for busbar health */
 };
+
+#define BB_HEALTH_START "start" /* the stage before the inventory, in which all nodes are unknown */
 
 /*
  * bb_health_print_head - print the machine and the planned seconds of each stage. Rank 0 only.

@@ -8,17 +8,22 @@
 
 #include <stdio.h>
 
-/* An all-zero struct is empty. */
+/* The caller sets nodes and gpus; all other members are zero in an empty table. */
 struct bb_health_tables {
-    double *rail[2]; /* [gpus] bus bandwidth of each rail alone, and of all at once; NULL: not measured */
-    double *pair;    /* [nodes][nodes] sum of the bus bandwidths of the GPUs of two nodes; NULL: not measured */
+    int nodes, gpus; /* gpus: number of GPUs per node */
+    double *rail[2]; /* [gpus] bus bandwidth of each rail alone, and of all at once; 0: not measured. NULL: none is */
+    struct bb_health_cell {
+        double sum; /* of the bus bandwidths of the GPUs */
+        int n;      /* number of GPUs in the sum */
+    } * pair;       /* [nodes][nodes]; NULL: no pair is measured */
 };
 
-/* bb_health_tables_keep - keep the values of the first measurement of a test (see bb_health_measure). */
-void bb_health_tables_keep(struct bb_health_tables *t, const struct bb_health *h, enum bb_health_test test,
-                           const int *partner, const double *values);
+/* bb_health_tables_add - add a value of a GPU in the order of measurement; the first measurement of a rail or pair counts.
+ * partner: the other node of a pair; -1: it has none */
+void bb_health_tables_add(struct bb_health_tables *t, enum bb_health_test test, int node, int gpu, int partner,
+                          double value);
 /* bb_health_tables_print - print the tables, without `full` of at most 12 rails or nodes. */
-void bb_health_tables_print(const struct bb_health_tables *t, const struct bb_health *h, bool full, FILE *out);
+void bb_health_tables_print(const struct bb_health_tables *t, bool full, FILE *out);
 void bb_health_tables_release(struct bb_health_tables *t);
 
 #endif

@@ -2,10 +2,12 @@
 import json
 import pathlib
 import re
+import xml.etree.ElementTree as ET
 
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+LOST = {"EMU_DATA": "off", "EMU_CLUSTER": "h100-sxm-ib", "EMU_NODES": "4", "EMU_FAULT": "die:rank=5,call=3,name=ncclCommSplit"}
 
 
 def health(busbar, tmp_path, *args, ranks, nodes, status=0, slow="", **env):
@@ -212,31 +214,56 @@ def test_unknown_machine_compares_nodes_with_each_other(busbar, tmp_path):
     assert "all nodes together: all_reduce of all GPUs" in done.stderr
 
 
-@pytest.mark.parametrize("mpirun", [(), None])
-def test_node_that_is_lost_in_a_stage_fails(busbar, tmp_path, mpirun):
-    """The run ends, with the results and the findings of the stages before, in the text and in the JSON."""
-    path = tmp_path / "r.json"
-    done = busbar.run("health", "--quick", "--json", path, ranks=8, mpirun=mpirun,
-                      env={"EMU_DATA": "off", "EMU_CLUSTER": "h100-sxm-ib", "EMU_NODES": "4", "EMU_SLOW": "rank=1:1.2",
-                           "EMU_FAULT": "die:rank=5,call=3,name=ncclCommSplit"})
+def test_node_that_is_lost_fails_in_every_output(busbar, tmp_path):
+    """The run ends; what the stages before measured is in the report and in the files, and all agree."""
+    path, junit, metrics = tmp_path / "r.json", tmp_path / "r.xml", tmp_path / "r.prom"
+    done = busbar.run("health", "--quick", "--drain", "--json", path, "--junit", junit, "--prometheus", metrics, ranks=8,
+                      env={**LOST, "EMU_SLOW": "rank=1:1.2"})
     root = json.loads(path.read_text())
     assert done.returncode == 4 and "rank 5" in done.stderr and "health all_reduce of GPU pairs" in done.stderr, done.stderr
     assert {row["stage"] for row in root["results"]} == {"gpu", "copies", "node", "pairs"} and root["status"] == "timeout"
     assert root["stage"] == "pairs" and root["lost_ranks"] == [5]
     assert [v["level"] for v in root["verdicts"]] == ["warn", "ok", "fail", "ok"]
     assert [(f["level"], f["stage"], f["node"]) for f in root["findings"]] == [("fail", "pairs", 2), ("warn", "gpu", 0)]
+    assert {c["host"]: c["status"] for c in root["checks"] if c["host"]} == {v["host"]: v["level"] for v in root["verdicts"]}
+    (failure,) = [case for case in ET.parse(junit).iter("testcase") if case.find("failure") is not None]
+    assert failure.get("name").endswith("-node2") and "rank 5 was lost in stage pairs" in failure[0].get("message")
+    assert re.findall(r'busbar_check_status\{.*check="node (.*)"\} 2', metrics.read_text()) == [root["verdicts"][2]["host"]]
     lines = done.stdout.splitlines()
-    assert any(line.startswith("# node   all_reduce in the node: median ") for line in lines), done.stdout
-    assert re.search("^fail +pairs +[^ ]+-node2: rank 5 was lost in stage pairs$", done.stdout, re.M)
-    assert re.search("^warn +gpu +[^ ]+-node0: GEMM .* of the peers' median", done.stdout, re.M)
-    assert lines[-1] == "# ENDED in stage pairs; try again without the nodes that were lost, such as srun --exclude=HOST"
+    assert any(line.startswith("# node   all_reduce in the node: median ") for line in lines) and len(lines) <= 25, done.stdout
+    assert re.match("fail +pairs +[^ ]+-node2: rank 5 was lost in stage pairs$", lines[-6])
+    assert re.match("warn +gpu +GPU 1 of [^ ]+-node0: GEMM .* of the peers' median", lines[-5])
+    assert re.match(r'scontrol update nodename=\S+-node2 state=drain reason="busbar: rank 5 was lost in stage pairs"$', lines[-4])
+    assert lines[-3].startswith("# FAILED: 1 part; 4 nodes: 2 ok, 1 warn, 1 fail, 0 unknown;")
+    assert lines[-2:] == ["# not measured: stages pairs, bisection, rails, whole",
+                          "# ENDED in stage pairs; try again without the nodes that were lost, such as srun --exclude=HOST"]
+
+
+def test_report_of_a_lost_node_without_files(busbar):
+    """The same without --json, in the first stage, where the other nodes are unknown, and as a Nagios plugin."""
+    text = busbar.run("health", "--quick", ranks=8, mpirun=(), env=LOST).stdout.splitlines()
+    assert "fail" == text[-4].split()[0] and "3 ok, 0 warn, 1 fail, 0 unknown" in text[-3] and len(text) <= 25
+    text = busbar.run("health", "--quick", ranks=8, mpirun=(), env={**LOST, "EMU_FAULT": "die:rank=5,call=1,name=cublasLtMatmul"}).stdout
+    assert "# not measured: stages gpu, copies, node, pairs, bisection, rails, whole\n" in text
+    plugin = busbar.run("health", "--quick", "--nagios", ranks=8, mpirun=(), env=LOST)
+    assert plugin.returncode == 3 and plugin.stdout.startswith("BUSBAR UNKNOWN - rank 5 (") and "'checks failed'=1;" in plugin.stdout
+    assert re.search("; node [^ ]+-node2: [^ ]+-node2: rank 5 was lost in stage pairs |", plugin.stdout)
+
+
+@pytest.mark.parametrize("args,call,table", [
+    (["rails"], 2, [" GPU 0         48.13         -", " GPU 1         48.13         -"]),
+    (["p2p", "--nodes"], 3, ["#node       0       1       2       3", "    0       -    96.6       -    96.6"])])
+def test_bench_keeps_the_table_of_a_lost_node(busbar, args, call, table):
+    done = busbar.run("bench", *args, ranks=8, mpirun=(), env={**LOST, "EMU_FAULT": f"die:rank=5,call={call},name=ncclCommSplit"})
+    assert done.returncode == 4 and set(table) < set(done.stdout.splitlines()), done.stdout
+    assert re.search("^fail +[a-z]+ +[^ ]+-node2: rank 5 was lost in stage ", done.stdout, re.M)
 
 
 def test_node_that_hangs_in_a_stage_fails(busbar, tmp_path):
     """Its partner, which waits for it alone, does not."""
     path = tmp_path / "r.json"
     done = busbar.run("health", "--quick", "--only", "pairs", "--timeout", 3, "--json", path, ranks=8,
-                      env={"EMU_DATA": "off", "EMU_CLUSTER": "h100-sxm-ib", "EMU_NODES": "4", "EMU_FAULT": "stall:rank=5,call=9,name=ncclAllReduce"})
+                      env={**LOST, "EMU_FAULT": "stall:rank=5,call=9,name=ncclAllReduce"})
     root = json.loads(path.read_text())
     assert done.returncode == 4 and root["lost_ranks"] == [5], done.stderr
     assert [v["level"] for v in root["verdicts"]] == ["ok", "ok", "fail", "ok"] and "-node2: rank 5 was lost in stage pairs" in done.stdout

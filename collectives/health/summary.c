@@ -1,0 +1,208 @@
+/* summary.c - see summary.h. */
+#include "collectives/health/summary.h"
+
+#include "bootstrap/base/alloc.h"
+#include "bootstrap/results/checks.h"
+#include "bootstrap/results/results.h"
+#include "collectives/health/tables.h"
+
+#include <string.h>
+
+enum { FINDINGS_SHOWN = 5 };
+
+static const char *text_of(const json_t *object, const char *key)
+{
+    const char *text = json_string_value(json_object_get(object, key));
+
+    return text ? text : "";
+}
+
+static bool has_level(const json_t *object, enum bb_health_level level)
+{
+    return strcmp(text_of(object, "level"), bb_health_levels[level]) == 0;
+}
+
+static int count_levels(const json_t *list, enum bb_health_level level)
+{
+    const json_t *object;
+    size_t i;
+    int n = 0;
+
+    json_array_foreach(list, i, object) n += has_level(object, level);
+    return n;
+}
+
+static void print_findings(const json_t *root, bool full, FILE *out)
+{
+    const json_t *findings = json_object_get(root, "findings"), *f;
+    size_t i;
+
+    json_array_foreach(findings, i, f) if (full || i < FINDINGS_SHOWN) fprintf(
+        out, "%-7s %-9s %s: %s\n", text_of(f, "level"), text_of(f, "stage"), text_of(f, "name"), text_of(f, "reason"));
+    if (!full && i > FINDINGS_SHOWN)
+        fprintf(out, "# %zu further findings: --full, --json\n", i - FINDINGS_SHOWN);
+}
+
+static void print_drain(const json_t *root, FILE *out)
+{
+    const json_t *verdict;
+    size_t i;
+
+    json_array_foreach(json_object_get(root, "verdicts"), i, verdict) if (has_level(verdict, BB_HEALTH_FAIL))
+        fprintf(out, "scontrol update nodename=%s state=drain reason=\"busbar: %s\"\n", text_of(verdict, "host"),
+                text_of(verdict, "reason"));
+}
+
+static void print_verdict(const json_t *root, FILE *out)
+{
+    const json_t *findings = json_object_get(root, "findings"), *verdicts = json_object_get(root, "verdicts"), *f;
+    const int failed = count_levels(findings, BB_HEALTH_FAIL), nodes = (int)json_array_size(verdicts);
+    int others = 0;
+    size_t i;
+
+    json_array_foreach(findings, i, f) for (int part = BB_HEALTH_A_NIC + 1; part <= BB_HEALTH_ALL; part++) others +=
+        strcmp(text_of(f, "part"), bb_health_parts[part]) == 0;
+    fprintf(out, "# ");
+    if (failed > 0)
+        fprintf(out, "FAILED: %d part%s; ", failed, failed == 1 ? "" : "s");
+    fprintf(out, "%d node%s: %d ok, %d warn, %d fail, %d unknown; paths, rails and common causes: %d\n", nodes,
+            nodes == 1 ? "" : "s", count_levels(verdicts, BB_HEALTH_OK), count_levels(verdicts, BB_HEALTH_WARN),
+            count_levels(verdicts, BB_HEALTH_FAIL), count_levels(verdicts, BB_HEALTH_UNKNOWN), others);
+}
+
+void bb_health_print_summary(const json_t *root, bool full, bool drain, FILE *out)
+{
+    print_findings(root, full, out);
+    if (drain)
+        print_drain(root, out);
+    if (*text_of(root, "restricted_by"))
+        fprintf(out, "# restricted by %s, which can lower the bus bandwidth\n", text_of(root, "restricted_by"));
+    print_verdict(root, out);
+}
+
+/* ---- a run that has ended early ---- */
+
+/* Makes a node fail whose ranks were lost. reason: consumed. */
+static void add_lost_node(json_t *root, json_t *verdict, const char *stage, json_t *reason)
+{
+    const char *host = text_of(verdict, "host"), *others = text_of(verdict, "reason");
+    json_t *check;
+    size_t i;
+
+    json_array_foreach(json_object_get(root, "checks"), i, check) if (strcmp(text_of(check, "host"), host) == 0)
+    {
+        json_object_set_new(check, "status", json_string(bb_check_names[BB_CHECK_FAIL]));
+        json_object_set_new(check, "reason", json_sprintf("%s: %s", host, json_string_value(reason)));
+    }
+    json_array_insert_new(json_object_get(root, "findings"), 0,
+                          json_pack("{s:s, s:s, s:s, s:O, s:s, s:s, s:n, s:n, s:n, s:n, s:n, s:i, s:O}", "level",
+                                    bb_health_levels[BB_HEALTH_FAIL], "stage", stage, "part",
+                                    bb_health_parts[BB_HEALTH_A_NODE], "node", json_object_get(verdict, "node"), "host",
+                                    host, "name", host, "other_node", "gpu", "value", "expected", "median", "tries", 1,
+                                    "reason", reason));
+    json_object_set_new(verdict, "reason",
+                        json_sprintf("%s%s%.180s", json_string_value(reason), *others ? ", " : "", others));
+    json_object_set_new(verdict, "level", json_string(bb_health_levels[BB_HEALTH_FAIL]));
+    json_decref(reason);
+}
+
+/* Returns the number of lost ranks of a host. first: out: the first of them */
+static int count_lost(const json_t *root, const char *host, int *first)
+{
+    const json_t *rank;
+    size_t i;
+    int n = 0;
+
+    json_array_foreach(json_object_get(root, "lost_ranks"), i, rank)
+    {
+        const json_t *device = json_array_get(json_object_get(root, "devices"), (size_t)json_integer_value(rank));
+
+        if (strcmp(text_of(device, "host"), host) == 0 && n++ == 0)
+            *first = (int)json_integer_value(rank);
+    }
+    return n;
+}
+
+static void add_lost_nodes(json_t *root, const char *stage)
+{
+    json_t *verdict;
+    size_t i;
+
+    json_array_foreach(json_object_get(root, "verdicts"), i, verdict)
+    {
+        int rank = -1;
+        const int n = count_lost(root, text_of(verdict, "host"), &rank);
+
+        if (n > 1)
+            add_lost_node(root, verdict, stage,
+                          json_sprintf("rank %d and %d more were lost in stage %s", rank, n - 1, stage));
+        else if (n == 1)
+            add_lost_node(root, verdict, stage, json_sprintf("rank %d was lost in stage %s", rank, stage));
+    }
+}
+
+/* Prints the tables of `busbar bench`, which has no option --only, from the rows. */
+static void print_tables(const json_t *root, const json_t *rows, bool full)
+{
+    const int nodes = (int)json_array_size(json_object_get(root, "verdicts"));
+    struct bb_health_tables tables = {.nodes = nodes};
+    const json_t *row;
+    size_t i;
+
+    if (nodes == 0 || json_object_get(json_object_get(root, "options"), "only"))
+        return;
+    tables.gpus = (int)json_integer_value(json_object_get(root, "ranks")) / nodes;
+    json_array_foreach(rows, i, row) for (int test = 0; test < BB_HEALTH_TESTS; test++)
+    {
+        const json_t *partner = json_object_get(row, "partner");
+
+        if (strcmp(text_of(row, "test"), bb_health_tests[test].name) == 0)
+            bb_health_tables_add(&tables, (enum bb_health_test)test,
+                                 (int)json_integer_value(json_object_get(row, "node")),
+                                 (int)json_integer_value(json_object_get(row, "gpu")),
+                                 json_is_integer(partner) ? (int)json_integer_value(partner) : -1,
+                                 json_number_value(json_object_get(row, "value")));
+    }
+    bb_health_tables_print(&tables, full, stdout);
+    bb_health_tables_release(&tables);
+}
+
+/* Prints the stages with a test that was not measured. */
+static void print_rest(const json_t *root)
+{
+    const json_t *test;
+    const char *last = "";
+    size_t i;
+
+    json_array_foreach(json_object_get(root, "tests"), i, test)
+    {
+        if (!json_is_null(json_object_get(test, "median")) || strcmp(text_of(test, "stage"), last) == 0)
+            continue;
+        printf("%s %s", *last ? "," : "# not measured: stages", text_of(test, "stage"));
+        last = text_of(test, "stage");
+    }
+    if (*last)
+        putchar('\n');
+}
+
+void bb_health_end_early(json_t *root, const json_t *rows)
+{
+    const json_t *options = json_object_get(root, "options");
+    const char *stage = text_of(root, "stage"), *json = json_string_value(json_object_get(options, "json")),
+               *csv = json_string_value(json_object_get(options, "csv"));
+    const bool full = json_is_true(json_object_get(options, "full"));
+
+    if (!*stage)
+        return;
+    add_lost_nodes(root, stage);
+    if (bb_results_on_stdout(json, csv) || json_is_true(json_object_get(options, "nagios")))
+        return;
+    print_tables(root, rows, full);
+    bb_health_print_summary(root, full, json_is_true(json_object_get(options, "drain")), stdout);
+    print_rest(root);
+    printf("# ENDED in stage %s%s\n", stage,
+           json_object_get(root, "lost_ranks")
+               ? "; try again without the nodes that were lost, such as srun --exclude=HOST"
+               : "");
+    fflush(stdout);
+}

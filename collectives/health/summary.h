@@ -1,0 +1,20 @@
+/*
+ * summary.h - the last lines of the report of `busbar health`: findings, lines for scontrol, and the verdict. The lines are
+ * made from the results (schema busbar.health/1), so that a run that ends early prints the same lines as a complete run.
+ */
+#ifndef BB_COLLECTIVES_HEALTH_SUMMARY_H
+#define BB_COLLECTIVES_HEALTH_SUMMARY_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdio.h>
+
+/* bb_health_print_summary - print the findings, worst first. full: all findings; drain: also a line for scontrol for each
+ * node that fails. The administrator decides whether to execute that line. */
+void bb_health_print_summary(const json_t *root, bool full, bool drain, FILE *out);
+
+/* bb_health_end_early - complete the results of a run that has ended early (bb_results_at_end), and print the report: the nodes
+ * of lost ranks fail in `findings`, `verdicts` and `checks`. */
+void bb_health_end_early(json_t *root, const json_t *rows);
+
+#endif

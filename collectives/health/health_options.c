@@ -11,8 +11,8 @@
 #include <math.h>
 #include <string.h>
 
-static const char *const stages[] = {"all",   "inventory", "gpu",   "copies", "node",
-                                     "pairs", "bisection", "rails", "whole",  NULL};
+static const char *const stages[] = {"all",       "inventory", "gpu",   "copies", "node", "pairs",
+                                     "bisection", "rails",     "whole", "soak",   NULL};
 
 #define FIELD(name) offsetof(struct bb_health_options, name)
 #define MEASUREMENT_OPTIONS                                                                                            \
@@ -27,6 +27,7 @@ static const struct bb_opt option_rows[] = {
                "against the first",
                .everyday = true),
     OPT_CHOICE(0, "only", FIELD(only), "all", "STAGE", stages, "run one stage", .everyday = true),
+    OPT_CHOICE(0, "from", FIELD(from), NULL, "STAGE", stages + 1, "run this stage and the later ones"),
     OPT_STRING(0, "expect", FIELD(expect), "auto", "NAME|FILE",
                "where the expected values are from: auto (profile of this machine), a cluster profile, or FILE of "
                "--save-baseline",
@@ -92,6 +93,10 @@ static int resolve_options(void *options, const struct bb_positionals *positiona
         return bb_err(BB_EUSAGE, "--ranks requires --plan; try: mpirun -n %d busbar health", o->ranks);
     if (o->plan && o->ranks % o->gpus_per_node != 0 && o->ranks > o->gpus_per_node)
         return bb_err(BB_EUSAGE, "--ranks %d is no multiple of --gpus-per-node %d", o->ranks, o->gpus_per_node);
+    if (o->from && strcmp(o->only, "all") != 0)
+        return bb_err(BB_EUSAGE, "--from cannot be combined with --only");
+    if (strcmp(o->from ? o->from : o->only, "soak") == 0 && !o->soak && !o->thorough)
+        return bb_err(BB_EUSAGE, "the stage soak requires its time; try: --soak 10m");
     if (o->quick && o->thorough)
         return bb_err(BB_EUSAGE, "--quick cannot be combined with --thorough");
     if (o->thorough && !o->soak)
@@ -183,8 +188,19 @@ size_t bb_health_size(const struct bb_health_options *o)
     return o->bytes > 0 ? o->bytes : o->quick ? 64 << 20 : 512 << 20;
 }
 
+static int position(const char *stage)
+{
+    int i = 0;
+
+    while (stages[i] && strcmp(stages[i], stage) != 0)
+        i++;
+    return i;
+}
+
 bool bb_health_has(const struct bb_health_options *o, const char *stage)
 {
+    if (o->from)
+        return position(stage) >= position(o->from);
     return strcmp(o->only, "all") == 0 || strcmp(o->only, stage) == 0;
 }
 

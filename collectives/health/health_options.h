@@ -12,6 +12,7 @@
 struct bb_health_options {
     struct bb_common common;
     const char *only;     /* one stage; "all" */
+    const char *from;     /* the first stage to run; NULL: all */
     const char *expect;   /* "auto", a cluster profile, or an earlier result */
     const char *baseline; /* --save-baseline; its file is common.json */
     size_t bytes;         /* of a collective; 0: depends on `quick` */

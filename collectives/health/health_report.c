@@ -3,7 +3,6 @@
 
 #include "bootstrap/base/alloc.h"
 #include "bootstrap/results/checks.h"
-#include "collectives/health/summary.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -7,6 +7,7 @@
 #include "collectives/health/health_options.h"
 #include "collectives/health/matrix.h"
 #include "collectives/health/soak.h"
+#include "collectives/health/summary.h"
 #include "collectives/health/tables.h"
 #include "collectives/session/session.h"
 
@@ -20,8 +21,6 @@ struct bb_health_report {
     const struct bb_soak *soak;      /* [BB_SOAK_TESTS]; NULL: no soak */
     struct bb_health_tables *tables; /* filled on rank 0; NULL: none, for busbar health */
 };
-
-#define BB_HEALTH_START "start" /* the stage before the inventory, in which all nodes are unknown */
 
 /*
  * bb_health_print_head - print the machine and the planned seconds of each stage. Rank 0 only.

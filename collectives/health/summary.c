@@ -2,10 +2,14 @@
 #include "collectives/health/summary.h"
 
 #include "bootstrap/base/alloc.h"
+#include "bootstrap/base/units.h"
 #include "bootstrap/results/checks.h"
 #include "bootstrap/results/results.h"
+#include "bootstrap/start/mpirun.h"
+#include "bootstrap/sweep/argv.h"
 #include "collectives/health/tables.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 enum { FINDINGS_SHOWN = 5 };
@@ -185,6 +189,85 @@ static void print_rest(const json_t *root)
         putchar('\n');
 }
 
+/* ---- the command that continues ---- */
+
+/* Prints a word, quoted. is_output: the name of a file, which gets a suffix, so that the file of this run remains. */
+static void print_word(const char *word, bool is_output)
+{
+    char *name = bb_format("%s%s", word, is_output && !bb_begins_with(word, "/dev/") ? ".2" : "");
+
+    putchar(' ');
+    bb_quote(name, stdout);
+    free(name);
+}
+
+/* Prints the command, which runs the stages from the given one. */
+static void print_command(const json_t *root, const char *stage)
+{
+    static const char *const outputs[] = {"--json", "--csv", "--junit", "--prometheus", "--save-baseline"};
+    const json_t *only = json_object_get(json_object_get(root, "options"), "only"), *word;
+    bool is_output = false;
+    size_t i;
+
+    printf(" busbar");
+    json_array_foreach(json_object_get(root, "command"), i, word)
+    {
+        const char *text = json_string_value(word);
+        bool begins = false, is_option = false;
+
+        for (size_t o = 0; o < sizeof outputs / sizeof *outputs; o++) {
+            begins |= bb_begins_with(text, outputs[o]) && text[strlen(outputs[o])] == '=';
+            is_option |= strcmp(text, outputs[o]) == 0;
+        }
+        print_word(text, is_output || begins);
+        is_output = is_option;
+    }
+    if (json_is_string(only) && strcmp(json_string_value(only), "all") == 0 && strcmp(stage, BB_HEALTH_START) != 0)
+        printf(" --from %s", stage);
+    putchar('\n');
+}
+
+/* Prints the hosts with this level, and for mpirun the number of processes of each. */
+static void print_hosts(const json_t *root, bool is_failed, int processes)
+{
+    const json_t *verdict;
+    const char *before = "";
+    size_t i;
+
+    json_array_foreach(json_object_get(root, "verdicts"), i,
+                       verdict) if (has_level(verdict, BB_HEALTH_FAIL) == is_failed)
+    {
+        printf("%s%s", before, text_of(verdict, "host"));
+        if (processes > 0)
+            printf(":%d", processes);
+        before = ",";
+    }
+}
+
+/* Prints the command line that runs the stages from the given one on the nodes that have not failed. */
+static void print_continuation(const json_t *root, const char *stage)
+{
+    const json_t *verdicts = json_object_get(root, "verdicts"),
+                 *ranks = json_object_get(json_object_get(root, "options"), "gpus");
+    const int nodes = (int)json_array_size(verdicts), left = nodes - count_levels(verdicts, BB_HEALTH_FAIL);
+    const int each =
+        nodes ? (int)(json_integer_value(json_object_get(root, "ranks")) / nodes / json_integer_value(ranks)) : 0;
+
+    if (left == 0 || left == nodes || each == 0)
+        return;
+    if (bb_mpirun_started_us()) {
+        printf("# continue: %s -n %d %s ", bb_mpirun(), left * each, bb_mpirun_hosts());
+        print_hosts(root, false, each);
+    } else if (getenv("SLURM_PROCID")) {
+        printf("# continue: srun --exclude=");
+        print_hosts(root, true, 0);
+        printf(" -N %d -n %d", left, left * each);
+    } else {
+        return;
+    }
+    print_command(root, stage);
+}
+
 void bb_health_end_early(json_t *root, const json_t *rows)
 {
     const json_t *options = json_object_get(root, "options");
@@ -200,9 +283,7 @@ void bb_health_end_early(json_t *root, const json_t *rows)
     print_tables(root, rows, full);
     bb_health_print_summary(root, full, json_is_true(json_object_get(options, "drain")), stdout);
     print_rest(root);
-    printf("# ENDED in stage %s%s\n", stage,
-           json_object_get(root, "lost_ranks")
-               ? "; try again without the nodes that were lost, such as srun --exclude=HOST"
-               : "");
+    print_continuation(root, stage);
+    printf("# ENDED in stage %s\n", stage);
     fflush(stdout);
 }

@@ -9,12 +9,14 @@
 #include <stdbool.h>
 #include <stdio.h>
 
+#define BB_HEALTH_START "start" /* the stage before the inventory, in which all nodes are unknown */
+
 /* bb_health_print_summary - print the findings, worst first. full: all findings; drain: also a line for scontrol for each
  * node that fails. The administrator decides whether to execute that line. */
 void bb_health_print_summary(const json_t *root, bool full, bool drain, FILE *out);
 
 /* bb_health_end_early - complete the results of a run that has ended early (bb_results_at_end), and print the report: the nodes
- * of lost ranks fail in `findings`, `verdicts` and `checks`. */
+ * of lost ranks fail in `findings`, `verdicts` and `checks`. The report has the command that continues without failed nodes. */
 void bb_health_end_early(json_t *root, const json_t *rows);
 
 #endif

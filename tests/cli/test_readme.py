@@ -133,7 +133,7 @@ def quick_form(text):
         kind = args[1] if args[0] == "bench" and args[1] in QUICK else args[0]
     plain = re.sub(r"\s+#.*", "", text)
     if kind not in (None, "proxy"):
-        plain = re.sub(r"(mpirun -n|-g) 8 ", r"\1 2 ", plain)
+        plain = re.sub(r"(mpirun -n|-g|--ranks) 8 ", r"\1 2 ", plain)
     return plain + " " + {None: "", "perf": "-n 1 -w 0 -c 0 -f 1024"}.get(kind, QUICK.get(kind, ""))
 
 

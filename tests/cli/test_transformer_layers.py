@@ -6,7 +6,7 @@ import pathlib
 
 import pytest
 
-from test_proxy import NOMINAL, QUICK, planned, traffic_by_rank
+from test_proxy import FEW, NOMINAL, planned, traffic_by_rank
 
 DENSE = {"model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 8, "num_key_value_heads": 4,
          "num_hidden_layers": 2, "vocab_size": 101, "max_position_embeddings": 64}
@@ -68,12 +68,12 @@ def test_executed_traffic_matches_the_plan(busbar, tmp_path, layout):
     cluster = NOMINAL
     env = {"EMU_CLUSTER": str(cluster), "NCCL_RECORD": str(tmp_path / "calls"),
            "LD_PRELOAD": str(busbar.build / "tests" / "nccl_recorder.so"),
-           "EMU_KERNELS": "" if layout == "tensor" else "fast",  # layer norms computed from the kernel source take seconds
+           "EMU_KERNELS": "source" if layout == "tensor" else "fast",  # layer norms computed from the kernel source take seconds
            "EMU_NODES": "2" if "--gpus-per-node" in options else "1"}
     options = (*write(tmp_path, config), *options, "--compute", "gemm")
     plan = planned(busbar, "transformer", (), 4, *options, "--cluster", cluster)
     traffic = traffic_by_rank(plan["roles"])
-    run = busbar.json("proxy", "transformer", *options, *QUICK, "--no-alone", "--check", ranks=4, env=env, tmp_path=tmp_path)
+    run = busbar.json("proxy", "transformer", *options, *FEW, "--no-alone", "--check", ranks=4, env=env, tmp_path=tmp_path)
     assert run["check"] == {"enabled": True, "wrong": 0, "flags": []}
     assert run["step_us"]["p50"] == pytest.approx(plan["predicted"]["step_us"], abs=1)
     for rank in range(4):

@@ -210,6 +210,30 @@ def test_a_layout_of_the_pipeline_is_the_same_step_as_numbers_of_layers(busbar):
     assert sent == 8 * 127 * 2 * 16  # tp, boundaries of 128 virtual stages, directions, micro-batches
 
 
+def test_deepseek_v3_with_multi_token_prediction(busbar):
+    """DeepSeek-V3's module has 11.5e9 parameters of its own (README_WEIGHTS.md). By hand, FLOPs per token forward: 2 x (projection, attention,
+    9 experts and router, head) and the scores. On a virtual stage of its own it sends both hidden states, and holds the table of the embedding."""
+    args = "--model deepseek_v3 --pp 16 --ep 64 --dp-sync distributed --micro-batches 16 --pipeline-layout".split()
+    without, plan = (planned(busbar, "transformer", [*args, layout, *more], 1024)
+                     for layout, more in (("Et*3|(tt|)*28,t|t|L", ()), ("Et*3|(tt|)*29,m|L", ("--mtp-num-layers", 1))))
+    assert plan["parameters"] - without["parameters"] == pytest.approx(11.5e9, rel=0.01)
+    flops = [sum(role["flops"] * len(role["ranks"]) for role in p["roles"]) for p in (without, plan)]
+    h, n, tokens = 7168, 4096, 16 * 64 * 4096
+    mla = h * 1536 + 1536 * 128 * 192 + h * 576 + 512 * 128 * 256 + 128 * 128 * h
+    forward = 2 * (2 * h * h + mla + 9 * 3 * h * 2048 + h * 256 + h * 129280) + 2 * n * 128 * (192 + 128)
+    assert flops[1] - flops[0] == pytest.approx(3 * forward * tokens, rel=1e-9)
+    stage, last = plan["roles"][-2:]
+    assert [t["calls"] for t in stage["traffic"] if t["group"] == "pp" and t["count"] == 2 * n * h] == [16, 16]
+    assert [t["count"] for t in stage["traffic"] if t["group"] == "embedding"] == [129280 * h]
+    assert not [t for t in last["traffic"] if t["group"] == "embedding"]
+
+
+def test_runs_multi_token_prediction(busbar, tmp_path):
+    run = busbar.json("proxy", "transformer", "--model", "mixtral_8x7b", *"--layers 4 --tp 2 --sequence-parallel --ep 2 --pp 2 --seq-length 64".split(),
+                      *"--mtp-num-layers 1 --pipeline-layout Et|t|ttm|L".split(), *FEW, "--check", "--scale-counts", 1e-4, ranks=4, tmp_path=tmp_path)
+    assert run["check"] == {"enabled": True, "wrong": 0, "flags": []}
+
+
 @pytest.mark.parametrize("args", [f"--pp 4 {FIRST} 2 {LAST} 4", f"--pp 4 {LAST} 3", "--pp 4 --pipeline-layout E|(tttt|)*2,ttttL",
                                   f"--pp 2 --vpp 2 {FIRST} 4 --dp-sync zero1"])
 def test_runs_stages_of_unequal_length(busbar, tmp_path, args):

@@ -185,7 +185,8 @@ double bb_memory_head(const struct bb_memory *m)
 {
     double vocab = ceil((double)m->arch->vocab / m->grid->tp);
 
-    return decoder_tokens(m) * (2 * element_bytes(m) * m->arch->hidden / sequence_shards(m) + 4 * vocab);
+    return (1 + m->arch->mtp) * decoder_tokens(m) *
+           (2 * element_bytes(m) * m->arch->hidden / sequence_shards(m) + 4 * vocab);
 }
 
 /* Returns the number of layers of a model chunk (virtual pipeline stage) of a stage. *part: index of the chunk among
@@ -213,23 +214,39 @@ double bb_memory_module(const struct bb_memory *m, int layer, bool recomputed, d
 {
     const enum bb_recompute mode = m->layers_config->recompute;
     const enum bb_recompute other_layers = mode == BB_RECOMPUTE_FULL ? BB_RECOMPUTE_NONE : mode;
+    double projection = 0;
 
     if (layer == BB_ARCH_EMBEDDING || layer == BB_ARCH_HEAD)
         return *backward = layer == BB_ARCH_HEAD ? bb_memory_head(m) : bb_memory_embedding(m);
-    *backward = layer_bytes_with(m, layer, BB_RECOMPUTE_NONE);
-    return layer_bytes_with(m, layer, recomputed ? BB_RECOMPUTE_FULL : other_layers);
+    if (layer == BB_ARCH_MTP) {
+        projection =
+            tokens_per_rank(m) * 2 * (element_bytes(m) + gemm_input_bytes(m)) * m->arch->hidden / sequence_shards(m);
+        layer = m->arch->layers - 1;
+    }
+    *backward = projection + layer_bytes_with(m, layer, BB_RECOMPUTE_NONE);
+    return projection + layer_bytes_with(m, layer, recomputed ? BB_RECOMPUTE_FULL : other_layers);
+}
+
+/* Returns the number of layers of multi-token prediction in a virtual stage. */
+static int mtp_layers(const struct bb_memory *m, int part)
+{
+    struct bb_pipe_split split = bb_grid_pipe_split(m->grid, m->arch->layers, bb_schedule_parts_per_stage(m->schedule));
+
+    return part == bb_pipe_split_mtp_part(&split) ? m->arch->mtp : 0;
 }
 
 /* Returns the activation bytes that a model chunk (virtual pipeline stage) stores for one micro-batch. The chunk
- * consists of n layers, beginning with layer `first`. *peak: maximum during the chunk's backward, when one layer
+ * consists of n layers, beginning with layer `first`, and of `mtp` layers of multi-token prediction. *peak: maximum during the chunk's backward, when one layer
  * holds its recomputed activations and the layers after this layer have already released theirs. */
-static double chunk_bytes(const struct bb_memory *m, int first, int n, double *peak)
+static double chunk_bytes(const struct bb_memory *m, int first, int n, int mtp, double *peak)
 {
     double sum = 0, backward, stored;
 
     *peak = 0;
-    for (int layer = first; layer < first + n; layer++) {
-        stored = bb_memory_module(m, layer, bb_layers_is_recomputed(m->layers_config, first, layer), &backward);
+    for (int layer = first; layer < first + n + mtp; layer++) {
+        const int module = layer < first + n ? layer : BB_ARCH_MTP;
+
+        stored = bb_memory_module(m, module, bb_layers_is_recomputed(m->layers_config, first, layer), &backward);
         *peak = fmax(*peak, sum + backward);
         sum += stored;
     }
@@ -249,7 +266,7 @@ static double activation_bytes(const struct bb_memory *m, int stage)
     for (int c = 0; c < s->chunks; c++) {
         int part, first, n = chunk_layers(m, stage, c, &part, &first);
         bool is_last = part == bb_schedule_parts(s) - 1;
-        double peak, kept = chunk_bytes(m, first, n, &peak);
+        double peak, kept = chunk_bytes(m, first, n, mtp_layers(m, part), &peak);
 
         has_embedding |= part == 0;
         has_head |= is_last;
@@ -280,6 +297,16 @@ static void add_parameters(struct bb_arch_rank_parameters *sum, struct bb_arch_r
     sum->replicated += added.replicated;
 }
 
+int bb_memory_table_stage(const struct bb_arch *arch, const struct bb_grid *grid, const struct bb_schedule *schedule)
+{
+    struct bb_pipe_split split = bb_grid_pipe_split(grid, arch->layers, schedule->chunks);
+
+    if (arch->tied)
+        return grid->pp - 1;
+    /* dualpipe: both ends hold the embedding */
+    return arch->mtp && !bb_schedule_is_bidirectional(schedule) ? bb_pipe_split_mtp_part(&split) % grid->pp : 0;
+}
+
 /* Returns the number of parameters on a rank of the stage before data-parallel sharding. *largest_layer: number of
  * parameters of the largest layer of the stage. ZeRO-3 gathers the parameters of one layer at a time. */
 static struct bb_arch_rank_parameters stage_parameters(const struct bb_memory *m, int stage, double *largest_layer)
@@ -301,11 +328,15 @@ static struct bb_arch_rank_parameters stage_parameters(const struct bb_memory *m
             add_parameters(&sum, share);
             *largest_layer = fmax(*largest_layer, (double)share.dense + (double)share.expert);
         }
+        for (int k = mtp_layers(m, part); k > 0; k--) {
+            share = layer_share(m, BB_ARCH_MTP);
+            add_parameters(&sum, share);
+            *largest_layer = fmax(*largest_layer, (double)share.dense + (double)share.expert);
+        }
         if (part == bb_schedule_parts(s) - 1)
             add_parameters(&sum, layer_share(m, BB_ARCH_HEAD));
     }
-    if (stage == s->stages - 1 && stage > 0 && m->arch->tied) { /* the last stage has a copy of the tied embedding
-                                                                   table if another stage holds the embedding */
+    if (stage > 0 && stage == bb_memory_table_stage(m->arch, m->grid, s)) {
         bb_arch_tensors(m->arch, BB_ARCH_EMBEDDING, tensors);
         sum.dense += bb_arch_tensor_share(&tensors[0], m->grid->tp, 1);
     }

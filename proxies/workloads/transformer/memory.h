@@ -32,6 +32,9 @@
  *                           imbalance, for the copies that the experts of the rank receive
  *   context parallelism     tokens are sharded over cp; the score matrix is sharded by rows only
  *
+ * Multi-token prediction: a layer as the last, and the inputs of two norms and of the projection (2 (2 e) h). The head once
+ * more for each.
+ *
  * Embedding: 8 bytes per token and a dropout mask of h. Head: 2 e h, and the logits in FP32 (Megatron-LM,
  * theoretical_memory_usage.py).
  */
@@ -82,11 +85,15 @@ double bb_memory_head(const struct bb_memory *m);
 /*
  * bb_memory_module - returns the activation bytes that one rank stores for one micro-batch of a module, from its forward
  * to its backward.
- *   layer       index of the layer, BB_ARCH_EMBEDDING or BB_ARCH_HEAD
+ *   layer       index of the layer, BB_ARCH_EMBEDDING, BB_ARCH_HEAD or BB_ARCH_MTP
  *   recomputed  true: the backward pass recomputes the layer
  *   backward    out: bytes that the module holds during its backward, including recomputed activations
  */
 double bb_memory_module(const struct bb_memory *m, int layer, bool recomputed, double *backward);
+
+/* bb_memory_table_stage - returns the stage that holds a copy of the embedding table of the first stage: the last if the
+ * embeddings are tied, else that of multi-token prediction; 0: none. */
+int bb_memory_table_stage(const struct bb_arch *arch, const struct bb_grid *grid, const struct bb_schedule *schedule);
 
 /* bb_memory_parameters - returns the number of parameters on a rank of pipeline stage `stage` before data-parallel
  * sharding (ZeRO). */

@@ -35,6 +35,15 @@ static bool slot_has(const struct bb_pipe *p, const struct bb_slot *t, enum mess
     return t->kind != BB_SLOT_WEIGHTS && part != (at_first ? 0 : last);
 }
 
+/* Returns the number of elements of the message that a slot sends or receives. */
+static size_t elements(const struct bb_pipe *p, const struct bb_slot *t, enum message message)
+{
+    const int part = bb_schedule_part(p->schedule, p->stage, t->chunk);
+    const bool before = (message == RECEIVES) == (t->kind == BB_SLOT_FORWARD); /* from or to the virtual stage before */
+
+    return p->count * (size_t)(part - before == bb_schedule_parts(p->schedule) - 2 ? p->last_factor : 1);
+}
+
 static int flow_index(const struct bb_pipe *p, const struct bb_slot *t)
 {
     int second = bb_schedule_direction(p->schedule, p->stage, t->chunk) < 0 ? 2 : 0;
@@ -80,20 +89,21 @@ static void open_flow(struct bb_pipe *p, const struct bb_layout *l, int d, int c
     BB_NEW(flow->arrivals, p->n_slots);
     for (int t = 0; t < p->n_slots; t++)
         if (flow_of(p, &p->slots[t]) == flow && slot_has(p, &p->slots[t], RECEIVES))
-            flow->arrivals[flow->n_arrivals++] = p->slots[t].micro_batch;
+            flow->arrivals[flow->n_arrivals++] = &p->slots[t];
     if (comm == BB_NONE)
         return;
     flow->lane = bb_script_lane(s, l, comm);
     for (int i = 0; i < flow->n_recv && flow->n_arrivals > 0; i++)
-        flow->recv[i] = bb_script_buffer(s, "receive", BB_USE_COMMUNICATION, p->count);
+        flow->recv[i] = bb_script_buffer(s, "receive", BB_USE_COMMUNICATION, p->count * (size_t)p->last_factor);
     for (int i = 0; i < 2; i++)
-        flow->send[i] = bb_script_buffer(s, "send", BB_USE_COMMUNICATION, p->count);
+        flow->send[i] = bb_script_buffer(s, "send", BB_USE_COMMUNICATION, p->count * (size_t)p->last_factor);
 }
 
 void bb_pipe_open(struct bb_pipe *p, const struct bb_schedule *schedule, struct bb_script *script,
-                  const struct bb_layout *l, const int comms[BB_PIPE_FLOWS], int stage, size_t count)
+                  const struct bb_layout *l, const int comms[BB_PIPE_FLOWS], int stage, size_t count, int last_factor)
 {
-    *p = (struct bb_pipe){.schedule = schedule, .script = script, .stage = stage, .count = count};
+    *p = (struct bb_pipe){
+        .schedule = schedule, .script = script, .stage = stage, .count = count, .last_factor = last_factor};
     p->n_slots = bb_schedule_max_slots(schedule);
     BB_NEW(p->slots, p->n_slots);
     p->n_slots = bb_schedule_make(schedule, stage, p->slots);
@@ -127,9 +137,9 @@ static void post_receive(struct bb_pipe *p, int d)
     struct bb_pipe_flow *flow = &p->flows[d];
     int buffer = flow->posted % flow->n_recv;
 
-    set_labels(p, d, flow->arrivals[flow->posted]);
-    flow->recv_op[buffer] =
-        bb_script_recv(p->script, flow->lane, message_names[d % 2], -flow_offset(d), p->count, flow->recv[buffer]);
+    set_labels(p, d, flow->arrivals[flow->posted]->micro_batch);
+    flow->recv_op[buffer] = bb_script_recv(p->script, flow->lane, message_names[d % 2], -flow_offset(d),
+                                           elements(p, flow->arrivals[flow->posted], RECEIVES), flow->recv[buffer]);
     flow->posted++;
 }
 
@@ -149,7 +159,7 @@ static void exchange_messages(struct bb_pipe *p, const struct bb_slot *t, bool s
     for (int d = 0; d < BB_PIPE_FLOWS; d++) {
         if (sending && d == sent) {
             set_labels(p, d, t->micro_batch);
-            bb_script_send(p->script, flow->lane, message_names[d % 2], flow_offset(d), p->count,
+            bb_script_send(p->script, flow->lane, message_names[d % 2], flow_offset(d), elements(p, t, SENDS),
                            flow->send[flow->sent++ % 2]);
         }
         if (receives[d])

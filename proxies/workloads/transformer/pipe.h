@@ -39,17 +39,20 @@ struct bb_pipe_flow {
     int send[2];
     int sent, posted, consumed; /* number of messages so far that this stage has sent (sent), has posted a receive
                                    for (posted), and has used as input of a forward or backward (consumed) */
-    int slots_done;            /* number of slots added so far in this direction of the pipeline: forwards for a flow of
+    int slots_done; /* number of slots added so far in this direction of the pipeline: forwards for a flow of
                        activations, backwards for a flow of gradients */
-    int *arrivals, n_arrivals; /* [n_arrivals] micro-batch of each message that this stage receives, in the order of
-                                  the receives */
+    const struct bb_slot *
+        *arrivals; /* [n_arrivals] the slot that uses each message that this stage receives, in the order
+                                        of the receives */
+    int n_arrivals;
 };
 
 struct bb_pipe {
     const struct bb_schedule *schedule; /* not owned; must outlive the pipe */
     struct bb_script *script;
     int stage;
-    size_t count; /* number of elements per message */
+    size_t count;    /* number of elements per message */
+    int last_factor; /* factor of `count` between the last two virtual stages */
     struct bb_slot *slots;
     int n_slots;
     struct bb_pipe_flow flows[BB_PIPE_FLOWS];
@@ -68,10 +71,13 @@ void bb_pipe_comms(struct bb_layout *layout, int group, bool bidirectional, int 
  * its messages.
  *   comms    [BB_PIPE_FLOWS] from bb_pipe_comms; ignored with one stage
  *   count    number of elements per message
+ *   last_factor  1, or the factor of count between the last two virtual stages (multi-token prediction: hidden states of
+ *                several predictions)
  *   Owner    the caller releases the pipe with bb_pipe_close, which accepts a zeroed struct
  */
 void bb_pipe_open(struct bb_pipe *pipe, const struct bb_schedule *schedule, struct bb_script *script,
-                  const struct bb_layout *layout, const int comms[BB_PIPE_FLOWS], int stage, size_t count);
+                  const struct bb_layout *layout, const int comms[BB_PIPE_FLOWS], int stage, size_t count,
+                  int last_factor);
 void bb_pipe_close(struct bb_pipe *pipe);
 
 /*

@@ -77,7 +77,10 @@ static void write_forward(struct writer *w, const struct bb_slot *slot, int in, 
         if (module->layer == BB_ARCH_EMBEDDING)
             bb_block_embedding_forward(block, to);
         else if (module->layer == BB_ARCH_HEAD)
-            bb_block_head_forward(block, from);
+            for (int k = 0; k <= w->t->arch.mtp; k++)
+                bb_block_head_forward(block, from);
+        else if (module->layer == BB_ARCH_MTP)
+            bb_block_mtp_forward(block, from, to);
         else
             bb_block_forward(block, module->layer, from, to);
         call_hooks(w, module, bb_sync_after_forward);
@@ -104,11 +107,17 @@ static void write_backward(struct writer *w, const struct bb_slot *slot, int in,
         if (data && layer == BB_ARCH_EMBEDDING)
             bb_block_embedding_backward(block, from);
         else if (data && layer == BB_ARCH_HEAD)
-            bb_block_head_backward(block, to, weights);
+            for (int k = 0; k <= w->t->arch.mtp; k++)
+                bb_block_head_backward(block, to, weights);
+        else if (data && layer == BB_ARCH_MTP)
+            bb_block_mtp_backward(block, from, to, weights);
         else if (data)
             bb_block_backward(block, layer, from, to, weights);
         else if (layer == BB_ARCH_HEAD)
-            bb_block_head_weights(block);
+            for (int k = 0; k <= w->t->arch.mtp; k++)
+                bb_block_head_weights(block);
+        else if (layer == BB_ARCH_MTP)
+            bb_block_mtp_weights(block);
         else if (layer != BB_ARCH_EMBEDDING)
             bb_block_weights(block, layer);
         bb_script_release_stored(&w->script, weights ? backward : 0);
@@ -235,7 +244,9 @@ static int write_stage(struct writer *w, const struct bb_stage *stage)
         bb_block_init(&w->blocks[i], w->t->layers, &w->script, &lanes, stage->ep_rank);
     open_sync(w, stage->remainder);
     bb_pipe_open(&w->pipe, &w->t->schedule, &w->script, &w->t->step->layout, w->t->pipe, stage->stage,
-                 bb_layers_boundary_elements(w->t->layers));
+                 bb_layers_boundary_elements(w->t->layers),
+                 bb_pipe_split_mtp_part(&w->t->split) < bb_schedule_parts(&w->t->schedule) - 1 ? 1 + w->t->arch.mtp
+                                                                                               : 1);
     for_each_sync(w, bb_sync_begin_step);
     for (int i = 0; i < w->pipe.n_slots;) {
         i += write_slots(w, i);

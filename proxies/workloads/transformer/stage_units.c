@@ -8,7 +8,7 @@
 
 bool bb_stage_holds_tied_embedding(const struct bb_training *t, int stage)
 {
-    return t->arch.tied && t->schedule.stages > 1 && (stage == 0 || stage == t->schedule.stages - 1);
+    return t->grid.table_stage > 0 && (stage == 0 || stage == t->grid.table_stage);
 }
 
 /* ---- modules ---- */
@@ -24,7 +24,7 @@ static void list_modules(struct bb_modules *p, const struct bb_training *t, int 
     const struct bb_schedule *s = &t->schedule;
     int chunks = s->chunks, parts = bb_schedule_parts(s), first;
 
-    BB_NEW(p->list, t->arch.layers + 2);
+    BB_NEW(p->list, t->arch.layers + t->arch.mtp + 2);
     BB_NEW(p->first, chunks);
     for (int c = 0; c < chunks; c++) {
         int part = bb_schedule_part(s, stage, c), n = bb_pipe_split_layers(&t->split, part, &first);
@@ -34,6 +34,8 @@ static void list_modules(struct bb_modules *p, const struct bb_training *t, int 
             add_module(p, BB_ARCH_EMBEDDING, c, false);
         for (int l = first; l < first + n; l++)
             add_module(p, l, c, bb_layers_is_recomputed(&t->layers_config, first, l));
+        for (int k = 0; part == bb_pipe_split_mtp_part(&t->split) && k < t->arch.mtp; k++)
+            add_module(p, BB_ARCH_MTP, c, bb_layers_is_recomputed(&t->layers_config, first, first + n + k));
         if (part == parts - 1)
             add_module(p, BB_ARCH_HEAD, c, false);
     }
@@ -65,6 +67,7 @@ static void add_unit(struct bb_modules *p, const struct bb_training *t, struct b
 
     *unit = (struct bb_sync_unit){.name = module->layer == BB_ARCH_EMBEDDING ? "embedding"
                                           : module->layer == BB_ARCH_HEAD    ? "head"
+                                          : module->layer == BB_ARCH_MTP     ? "multi-token prediction"
                                                                              : "layer",
                                   .tensors = *at,
                                   .tied = module->layer == BB_ARCH_EMBEDDING && t->grid.pp == 1 &&
@@ -82,7 +85,7 @@ static void add_unit(struct bb_modules *p, const struct bb_training *t, struct b
         module->unit[kind] = p->n_units[kind]++;
 }
 
-static void list_units(struct bb_modules *p, const struct bb_training *t)
+static void list_units(struct bb_modules *p, const struct bb_training *t, int stage)
 {
     struct bb_arch_tensor tensors[BB_ARCH_TENSORS + 1], table[BB_ARCH_TENSORS];
     struct bb_tensor *at;
@@ -94,9 +97,11 @@ static void list_units(struct bb_modules *p, const struct bb_training *t)
     for (int i = 0; i < p->n; i++) {
         int n = bb_arch_tensors(&t->arch, p->list[i].layer, tensors);
 
-        /* If the embedding is tied and the pipeline has several stages, the head includes the last stage's copy of the
-         * embedding table, which put_embedding (arch.c) lists first. */
-        if (p->list[i].layer == BB_ARCH_HEAD && t->arch.tied && t->schedule.stages > 1) {
+        /* The head (tied embeddings) or the first layer of multi-token prediction includes the stage's copy of the embedding
+         * table, which put_embedding (arch.c) lists first. */
+        if (stage > 0 && stage == t->grid.table_stage &&
+            p->list[i].layer == (t->arch.tied ? BB_ARCH_HEAD : BB_ARCH_MTP) &&
+            (i == 0 || p->list[i - 1].layer != BB_ARCH_MTP || t->arch.tied)) {
             bb_arch_tensors(&t->arch, BB_ARCH_EMBEDDING, table);
             tensors[n++] = table[0];
         }
@@ -110,7 +115,7 @@ void bb_modules_make(struct bb_modules *p, const struct bb_training *t, int stag
 {
     *p = (struct bb_modules){0};
     list_modules(p, t, stage);
-    list_units(p, t);
+    list_units(p, t, stage);
 }
 
 void bb_modules_release(struct bb_modules *p)

@@ -46,7 +46,7 @@ struct bb_memory bb_training_memory(const struct bb_training *t, int ep_rank);
 /* ---- stage_units.c: the modules of a stage ---- */
 
 /* A module of a pipeline stage: a layer, the embedding or the output head. layer: index of the layer in the model,
- * BB_ARCH_EMBEDDING or BB_ARCH_HEAD. chunk: index of the module's model chunk (virtual pipeline stage) in the stage. */
+ * BB_ARCH_EMBEDDING, BB_ARCH_HEAD or BB_ARCH_MTP. chunk: index of the module's model chunk (virtual pipeline stage) in the stage. */
 struct bb_transformer_module {
     int layer, chunk;
     bool recomputed;              /* true: the backward pass recomputes the whole layer (bb_layers_is_recomputed) */
@@ -74,8 +74,8 @@ struct bb_modules {
 void bb_modules_make(struct bb_modules *modules, const struct bb_training *t, int stage);
 void bb_modules_release(struct bb_modules *modules);
 
-/* bb_stage_holds_tied_embedding - returns whether the stage holds one of the two copies of a tied embedding table.
- * The copies are on the first and the last stage. */
+/* bb_stage_holds_tied_embedding - returns whether the stage holds one of two copies of the embedding table, of tied
+ * embeddings or for multi-token prediction: the first stage and bb_memory_table_stage. */
 bool bb_stage_holds_tied_embedding(const struct bb_training *t, int stage);
 
 /*

@@ -131,10 +131,11 @@ static int resolve_grid(struct bb_training *t)
     TRY(resolve_schedule(t));
     t->split = bb_grid_pipe_split(&t->grid, t->arch.layers, bb_schedule_parts_per_stage(&t->schedule));
     if (o->pipeline_layout)
-        return bb_pipe_layout_validate(o->pipeline_layout, t->arch.layers, t->split.stages * t->split.chunks,
-                                       t->config->proxy);
-    if (t->split.stages > 1 && !bb_pipe_split_is_valid(&t->split))
+        TRY(bb_pipe_layout_validate(o->pipeline_layout, t->arch.layers, t->arch.mtp, t->split.stages * t->split.chunks,
+                                    t->config->proxy));
+    else if (t->split.stages > 1 && !bb_pipe_split_is_valid(&t->split))
         return bb_pipe_split_validate(&t->split, bb_grid_suggest(&t->grid, &model, near), t->config->proxy);
+    t->grid.table_stage = bb_memory_table_stage(&t->arch, &t->grid, &t->schedule);
 out:
     return rc;
 }
@@ -222,6 +223,10 @@ static int reject_unused_options(const struct bb_training *t)
          "it requires --recompute full"},
         {o->recompute_modules, t->layers_config.recompute == BB_RECOMPUTE_SELECTIVE, "recompute-modules",
          "it requires --recompute selective"},
+        {o->mtp_layers, t->arch.encoder_layers == 0 && !t->arch.post_norm, "mtp-num-layers",
+         "the model has an encoder"},
+        {o->mtp_layers && t->arch.tied, bb_pipe_split_mtp_part(&t->split) == t->split.stages * t->split.chunks - 1,
+         "mtp-num-layers", "the tied embeddings are not on the virtual stage of m in --pipeline-layout"},
         {o->context, t->grid.cp > 1, "cp-comm", "cp is 1"},
         {o->first_layers, t->grid.pp > 1, "decoder-first-pipeline-num-layers", "pp is 1"},
         {o->last_layers, t->grid.pp > 1, "decoder-last-pipeline-num-layers", "pp is 1"},
@@ -325,6 +330,7 @@ int bb_training_load_arch(const struct bb_proxy_config *c, struct bb_arch *arch)
 {
     int rc = bb_arch_load(c->model, arch);
 
+    arch->mtp = c->transformer.mtp_layers;
     return rc == 0 && c->layers ? bb_arch_with_layers(arch, c->layers) : rc;
 }
 
@@ -362,7 +368,7 @@ static unsigned wanted_groups(const struct bb_training *t)
 
     if (t->grid.cp > 1)
         wanted |= BB_GRID_GROUP_BIT(BB_GRID_DP_CP);
-    if (t->arch.tied && t->grid.pp > 1)
+    if (t->grid.table_stage > 0)
         wanted |= BB_GRID_GROUP_BIT(BB_GRID_EMBEDDING);
     if (t->grid.experts)
         wanted |= BB_GRID_GROUP_BIT(BB_GRID_EP) | BB_GRID_GROUP_BIT(BB_GRID_EDP) | BB_GRID_GROUP_BIT(BB_GRID_ETP) |
@@ -709,8 +715,11 @@ static double masked_flops(const struct bb_training *t)
 {
     double flops = 0;
 
-    for (int layer = 0; layer < t->arch.layers; layer++)
+    for (int i = 0; i < t->arch.layers + t->arch.mtp; i++) {
+        const int layer = i < t->arch.layers ? i : t->arch.layers - 1;
+
         flops += 3 * bb_arch_masked_flops(&t->arch, layer, sequence_of(t, layer));
+    }
     return flops;
 }
 
@@ -734,7 +743,7 @@ static void describe_step(struct bb_training *t)
     const struct bb_schedule *s = &t->schedule;
     const bool is_longest = !t->config->transformer.sequence && t->layers_config.sequence > LONG_SEQUENCE;
     int m = s->micro_batches;
-    char axes[128] = "", stages[STAGES_TEXT], decoder[48] = "", weights[64] = "";
+    char axes[128] = "", stages[STAGES_TEXT], decoder[48] = "", weights[64] = "", mtp[32] = "";
     bool encodes = t->arch.encoder_layers > 0;
     size_t at = 0;
 
@@ -753,13 +762,15 @@ static void describe_step(struct bb_training *t)
     t->step->tokens =
         t->step->samples * (t->layers_config.sequence + (encodes ? t->layers_config.decoder_sequence : 0));
     t->step->masked_flops = t->step->samples * masked_flops(t);
+    if (t->arch.mtp)
+        snprintf(mtp, sizeof(mtp), " + %d of MTP", t->arch.mtp);
     if (encodes)
         snprintf(decoder, sizeof(decoder), " and %d of the decoder", t->layers_config.decoder_sequence);
     if (bb_schedule_splits_backward(s))
         snprintf(weights, sizeof(weights), " (weight gradients W: %.1f%% of backward)", 100 * weight_gradient_share(t));
     t->step->summary =
-        bb_step_text(t->step, "%s, %d layers%s; %s; %s%s, %d micro-batch%s of %d x %d tokens%s%s; %s", t->arch.name,
-                     t->arch.layers, stages, axes[0] ? axes : "one rank", bb_schedule_names[s->kind], weights, m,
+        bb_step_text(t->step, "%s, %d layers%s%s; %s; %s%s, %d micro-batch%s of %d x %d tokens%s%s; %s", t->arch.name,
+                     t->arch.layers, mtp, stages, axes[0] ? axes : "one rank", bb_schedule_names[s->kind], weights, m,
                      m == 1 ? "" : "es", t->layers_config.micro_batch_size, t->layers_config.sequence, decoder,
                      is_longest ? " (the model's maximum; set --seq-length)" : "", bb_sync_names[t->policy.kind]);
 }

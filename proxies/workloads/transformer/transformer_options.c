@@ -38,7 +38,11 @@ const struct bb_opt bb_transformer_options[] = {
             "layers of the last stage; the other stages share the rest equally (default: equal stages)"),
     OPT_STRING(0, "pipeline-layout", FIELD(pipeline_layout), NULL, "TEXT",
                "the modules of each virtual stage as Megatron-LM's --pipeline-model-parallel-layout, such as "
-               "\"Et*3|(tt|)*29,L\": E embedding, t layer, L loss, | next virtual stage; sets --vpp"),
+               "\"Et*3|(tt|)*29,L\": E embedding, t layer, m layer of MTP, L loss, | next virtual stage; sets --vpp"),
+    OPT_INT(0, "mtp-num-layers", FIELD(mtp_layers), NULL, "N", 1, 16,
+            "layers of multi-token prediction (MTP), as Megatron-LM's: each a layer as the model's last, a projection "
+            "and a "
+            "head"),
     OPT_INT(0, "microbatch-group-size", FIELD(group), NULL, "G", 1, 1e6,
             "with --schedule interleaved: micro-batches that pass one chunk before the next chunk starts (default: "
             "number of stages; Megatron-LM: --microbatch-group-size-per-virtual-pipeline-stage)"),

@@ -244,6 +244,17 @@ static void put_head(struct tensor_list *l, const struct bb_arch *a)
         put_tensor(l, "head.weight", (size_t)a->vocab, h, ROWS);
 }
 
+static void put_mtp(struct tensor_list *l, const struct bb_arch *a)
+{
+    size_t h = (size_t)a->hidden;
+
+    put_norm(l, a, "mtp.embedding_norm.weight", "mtp.embedding_norm.bias");
+    put_norm(l, a, "mtp.hidden_norm.weight", "mtp.hidden_norm.bias");
+    put_tensor(l, "mtp.projection.weight", h, 2 * h, SPLIT);
+    put_layer(l, a, a->layers - 1);
+    put_norm(l, a, "mtp.final_norm.weight", "mtp.final_norm.bias");
+}
+
 int bb_arch_tensors(const struct bb_arch *arch, int layer, struct bb_arch_tensor out[BB_ARCH_TENSORS])
 {
     struct tensor_list l = {.out = out};
@@ -252,6 +263,8 @@ int bb_arch_tensors(const struct bb_arch *arch, int layer, struct bb_arch_tensor
         put_embedding(&l, arch);
     else if (layer == BB_ARCH_HEAD)
         put_head(&l, arch);
+    else if (layer == BB_ARCH_MTP)
+        put_mtp(&l, arch);
     else
         put_layer(&l, arch, layer);
     return l.n;
@@ -392,7 +405,8 @@ double bb_arch_layer_parameters(const struct bb_arch *arch, int layer)
 static double count_parameters(const struct bb_arch *arch, int counted_experts)
 {
     double sum = count_layer_parameters(arch, BB_ARCH_EMBEDDING, counted_experts) +
-                 count_layer_parameters(arch, BB_ARCH_HEAD, counted_experts);
+                 count_layer_parameters(arch, BB_ARCH_HEAD, counted_experts) +
+                 arch->mtp * count_layer_parameters(arch, BB_ARCH_MTP, counted_experts);
     double count = 0;
 
     for (int layer = 0; layer < arch->layers; layer++) {

@@ -100,6 +100,7 @@ struct bb_arch {
     int moe_every;      /* of the layers after the first dense_layers, those with (layer + moe_offset) % moe_every == 0
                       have experts */
     int moe_offset;
+    int mtp; /* number of layers of multi-token prediction (DeepSeek-V3); set by --mtp-num-layers, not by the model file */
 
     /* Multi-head latent attention (DeepSeek); kv_lora == 0: ordinary attention. Each head has queries and keys of
      * width nope_dim + rope_dim and values of width v_dim. */
@@ -182,14 +183,17 @@ struct bb_arch_tensor {
  * pooler; the heads of BERT's pretraining are left out, as in the published parameter count. */
 #define BB_ARCH_EMBEDDING (-1)
 #define BB_ARCH_HEAD      (-2)
+/* A layer of multi-token prediction: norms of the hidden state and of the next token's embedding, a projection of both, a
+ * layer as the model's last, and a norm. It shares the tables of embedding and head (DeepSeek-V3, section 2.2). */
+#define BB_ARCH_MTP (-3)
 
 /* Upper bound of the number of tensors of a layer: latent attention with an indexer (15), position biases (1), cross
- * attention (4), experts (12), four norms and the encoder's norm with biases (10). */
-#define BB_ARCH_TENSORS 42
+ * attention (4), experts (12), four norms and the encoder's norm with biases (10), multi-token prediction (7). */
+#define BB_ARCH_TENSORS 49
 
 /*
  * bb_arch_tensors - list the tensors of a layer in the order in which the published model registers them.
- *   layer     0 to layers - 1, BB_ARCH_EMBEDDING or BB_ARCH_HEAD
+ *   layer     0 to layers - 1, BB_ARCH_EMBEDDING, BB_ARCH_HEAD or BB_ARCH_MTP
  *   out       [BB_ARCH_TENSORS] out: the tensors
  *   Returns   the number of tensors, at least 1
  */

@@ -147,8 +147,8 @@ static int add_irregular_group(struct bb_layout *l, const char *name, const stru
     return group;
 }
 
-/* Adds the "embedding" groups, each of which consists of the first and the last rank of a pipeline. */
-static int add_embedding(struct bb_layout *l, const struct grid_axes *dense, int pp)
+/* Adds the "embedding" groups, each of which consists of the first rank of a pipeline and that of last_stage. */
+static int add_embedding(struct bb_layout *l, const struct grid_axes *dense, int pp, int last_stage)
 {
     int n = l->ranks / pp, *members, group, instance = 0, last = 0;
 
@@ -158,7 +158,7 @@ static int add_embedding(struct bb_layout *l, const struct grid_axes *dense, int
 
         if (stage == 0)
             members[2 * instance++] = rank;
-        else if (stage == pp - 1)
+        else if (stage == last_stage)
             members[2 * last++ + 1] = rank; /* pipelines occur in the same order among the last ranks as among the
                                                first ranks, so that the counter `last` is the index of the pipeline */
     }
@@ -172,7 +172,7 @@ struct layout_builder {
     struct grid_axes dense, expert;
     struct shape shapes[BB_GRID_GROUPS]; /* for each process group added so far, its ranks as sizes and strides */
     struct bb_grid_groups *groups;
-    int pp;
+    int pp, table_stage;
 };
 
 /* Adds a process group to the layout and sets groups->of[group] to its index. Adds nothing if the group has one
@@ -194,7 +194,7 @@ static void add_group(struct layout_builder *m, int group)
             return;
         }
     if (group == BB_GRID_EMBEDDING)
-        *of = add_embedding(m->layout, &m->dense, m->pp);
+        *of = add_embedding(m->layout, &m->dense, m->pp, m->table_stage);
     else if (group_spec->expert)
         *of = add_irregular_group(m->layout, group_spec->name, grid_axes, group_spec->axes, m->shapes[group].members);
     else
@@ -207,7 +207,8 @@ int bb_grid_layout(const struct bb_grid *grid, unsigned wanted, struct bb_layout
                                .dense = grid_axes_of(grid, false),
                                .expert = grid_axes_of(grid, true),
                                .groups = groups,
-                               .pp = grid->pp};
+                               .pp = grid->pp,
+                               .table_stage = grid->table_stage ? grid->table_stage : grid->pp - 1};
     struct bb_axis axes[BB_GRID_AXES];
     int rc;
 

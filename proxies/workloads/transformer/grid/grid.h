@@ -36,6 +36,7 @@ struct bb_grid {
     int ranks;
     int first_layers, last_layers; /* number of layers of the first and of the last pipeline stage; 0: the same
                                       number as the other stages (pipe_split.h) */
+    int table_stage;               /* stage that, with the first, forms the group "embedding"; 0: the last stage */
     const char *layout;            /* the layers of each virtual stage (pipe_layout.h); NULL: none */
     /* sizes of tp, cp, dp, pp as given by the user; 0: size not given; set by bb_grid_resolve */
     int requested[BB_GRID_DENSE];
@@ -123,7 +124,8 @@ enum bb_grid_group {
     BB_GRID_EDP,       /* "edp": ranks with the same experts, over which expert gradients are reduced */
     BB_GRID_DP,        /* "dp": ranks with the same tp, cp and pp coordinates, which process different samples */
     BB_GRID_PP,        /* "pp": ranks of one pipeline */
-    BB_GRID_EMBEDDING, /* "embedding": first and last stage of each pipeline */
+    BB_GRID_EMBEDDING, /* "embedding": the stages of each pipeline that hold the embedding table: the first and the last, or
+                          table_stage */
     BB_GRID_DP_CP,     /* "dp_cp": ranks with the same dense parameters, over which dense gradients are reduced */
     BB_GRID_TP_PP, /* "tp_pp": all ranks that together hold one model replica; the gradient norm is summed over them */
     BB_GRID_TP_CP, /* "tp_cp": the tp x cp ranks of one model replica and pipeline stage */

@@ -45,7 +45,7 @@ static bool end_round(struct cursor *c)
     return true;
 }
 
-/* Returns the next of the characters E, t, L and |; '\0' at the end; '?' where the text is not a layout. */
+/* Returns the next of the characters E, t, m, L and |; '\0' at the end; '?' where the text is not a layout. */
 static char next_symbol(struct cursor *c)
 {
     while (c->left == 0) {
@@ -62,7 +62,7 @@ static char next_symbol(struct cursor *c)
         } else {
             c->at++;
             c->left = read_repetitions(&c->at);
-            if (!strchr("EtL|", c->symbol) || c->left == 0)
+            if (!strchr("EtmL|", c->symbol) || c->left == 0)
                 return '?';
         }
     }
@@ -84,6 +84,7 @@ int bb_pipe_layout_part(const char *layout, int index, struct bb_pipe_part *part
             return 0;
         found.embeddings += here && symbol == 'E';
         found.losses += here && symbol == 'L';
+        found.mtp_layers += here && symbol == 'm';
         found.layers += here && symbol == 't';
         found.first += symbol == 't' && parts - 1 < index;
         parts += symbol == '|';
@@ -93,16 +94,18 @@ int bb_pipe_layout_part(const char *layout, int index, struct bb_pipe_part *part
     return parts;
 }
 
-int bb_pipe_layout_validate(const char *layout, int layers, int parts, const char *who)
+int bb_pipe_layout_validate(const char *layout, int layers, int mtp_layers, int parts, const char *who)
 {
     const int n = bb_pipe_layout_part(layout, 0, NULL);
     struct bb_pipe_part part;
+    int mtp = 0, mtp_parts = 0;
 
     if (n == 0)
-        return bb_err(BB_EUSAGE,
-                      "%s: --pipeline-layout '%s' is not a layout; expected E (embedding), t (layer), L (loss) and | "
-                      "(next stage); try: \"Et*3|(tt|)*29,L\"",
-                      who, layout);
+        return bb_err(
+            BB_EUSAGE,
+            "%s: --pipeline-layout '%s' is not a layout; expected E (embedding), t (layer), m (MTP), L (loss) and | "
+            "(next stage); try: \"Et*3|(tt|)*29,L\"",
+            who, layout);
     if (n != parts)
         return bb_err(BB_EUSAGE,
                       "%s: --pipeline-layout has %d virtual stage%s, but pp x vpp is %d; try: --pp %d without "
@@ -115,9 +118,16 @@ int bb_pipe_layout_validate(const char *layout, int layers, int parts, const cha
                           "%s: --pipeline-layout needs one E, in the first of its virtual stages, and one L, "
                           "in the last",
                           who);
-        if (part.embeddings + part.layers + part.losses == 0)
+        if (part.embeddings + part.layers + part.mtp_layers + part.losses == 0)
             return bb_err(BB_EUSAGE, "%s: --pipeline-layout: virtual stage %d of %d is empty", who, i + 1, n);
+        mtp += i < n - 2 ? 0 : part.mtp_layers;
+        mtp_parts += part.mtp_layers > 0;
     }
+    if (mtp != mtp_layers || mtp_parts > 1 || (mtp > part.mtp_layers && part.layers > 0))
+        return bb_err(BB_EUSAGE,
+                      "%s: --pipeline-layout needs %d m (--mtp-num-layers) after the layers, in the last virtual stage "
+                      "or all in the one before",
+                      who, mtp_layers);
     if (part.first + part.layers != layers)
         return bb_err(BB_EUSAGE, "%s: --pipeline-layout has %d layers (t), the model has %d; try: --layers %d", who,
                       part.first + part.layers, layers, part.first + part.layers);

@@ -1,7 +1,7 @@
 /*
  * pipe_layout.h - the modules of each virtual pipeline stage as text, in the syntax of Megatron-LM's
- * --pipeline-model-parallel-layout (core/transformer/pipeline_parallel_layer_layout.py): E is the embedding, t a layer, L
- * the head with the loss, and | ends a virtual stage. X*3 repeats a character, (tt|)*3 a group; commas have no meaning.
+ * --pipeline-model-parallel-layout (core/transformer/pipeline_parallel_layer_layout.py): E is the embedding, t a layer, m a
+ * layer of multi-token prediction, L the head with the loss, and | ends a virtual stage. X*3 repeats a character, (tt|)*3 a group; commas have no meaning.
  * Virtual stage i is chunk i / p of pipeline stage i % p.
  */
 #ifndef BB_PROXIES_WORKLOADS_TRANSFORMER_GRID_PIPE_LAYOUT_H
@@ -11,7 +11,7 @@
 
 /* The numbers of modules of one virtual stage; first: index of its first layer. */
 struct bb_pipe_part {
-    int embeddings, first, layers, losses;
+    int embeddings, first, layers, mtp_layers, losses;
 };
 
 /*
@@ -22,10 +22,11 @@ struct bb_pipe_part {
 int bb_pipe_layout_part(const char *layout, int index, struct bb_pipe_part *part);
 
 /*
- * bb_pipe_layout_validate - check a layout against a model of `layers` layers and `parts` virtual stages.
+ * bb_pipe_layout_validate - check a layout against a model of `layers` layers, `mtp_layers` layers of multi-token
+ * prediction, and `parts` virtual stages.
  *   who      proxy name, printed before the message
  *   Returns  0, or -BB_EUSAGE after printing one error line
  */
-int bb_pipe_layout_validate(const char *layout, int layers, int parts, const char *who) BB_MUST_CHECK;
+int bb_pipe_layout_validate(const char *layout, int layers, int mtp_layers, int parts, const char *who) BB_MUST_CHECK;
 
 #endif

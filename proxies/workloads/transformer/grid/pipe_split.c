@@ -57,6 +57,16 @@ int bb_pipe_split_layers(const struct bb_pipe_split *s, int part, int *first)
     return stage == s->stages - 1 && s->last ? s->last / s->chunks : each;
 }
 
+int bb_pipe_split_mtp_part(const struct bb_pipe_split *s)
+{
+    const int last = s->stages * s->chunks - 1;
+    struct bb_pipe_part before = {0};
+
+    if (s->layout)
+        bb_pipe_layout_part(s->layout, last - 1, &before);
+    return last - (before.mtp_layers > 0);
+}
+
 /* ---- closest valid division of the layers ---- */
 
 static int clamp_between(int low, int n, int high)

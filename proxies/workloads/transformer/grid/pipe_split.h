@@ -30,6 +30,10 @@ bool bb_pipe_split_is_valid(const struct bb_pipe_split *s);
  * 1). *first: index of its first layer. */
 int bb_pipe_split_layers(const struct bb_pipe_split *s, int part, int *first);
 
+/* bb_pipe_split_mtp_part - returns the index of the virtual stage with the layers of multi-token prediction, if the model has
+ * any: the last, or the one before. */
+int bb_pipe_split_mtp_part(const struct bb_pipe_split *s);
+
 /* bb_pipe_split_chunks - returns the number of model chunks per stage, at least 2, that makes the division valid and is
  * closest to the requested number; 0 if no number is valid. */
 int bb_pipe_split_chunks(const struct bb_pipe_split *s);

@@ -156,8 +156,8 @@ void bb_block_forward(struct bb_block *b, int layer, int in, int out)
     b->script->layer = BB_NONE;
 }
 
-/* Adds the kernels that add the gradients of a layer (or of the head, BB_ARCH_HEAD) to those of earlier
- * micro-batches. */
+/* Adds the kernels that add the gradients of a layer (or of BB_ARCH_HEAD; of BB_ARCH_MTP without its
+ * layer) to those of earlier micro-batches. */
 static void accumulate_gradients(struct bb_block *b, int layer)
 {
     const struct bb_layers_config *c = &b->layers->config;
@@ -168,6 +168,10 @@ static void accumulate_gradients(struct bb_block *b, int layer)
         return;
     share = bb_arch_layer_share(c->arch, layer, c->tp, c->etp, c->ep);
     groups.rows = (int64_t)(share.dense + share.expert);
+    if (layer == BB_ARCH_MTP) {
+        share = bb_arch_layer_share(c->arch, c->arch->layers - 1, c->tp, c->etp, c->ep);
+        groups.rows -= (int64_t)(share.dense + share.expert);
+    }
     if (groups.rows > 0)
         bb_kernel_groups_add(&groups, BB_KERNELS_ACCUMULATE, BB_KERNELS_WEIGHTS);
     bb_block_compute(b, "accumulate gradients", &groups, BB_NONE, BB_NONE);
@@ -216,7 +220,7 @@ void bb_block_weights(struct bb_block *b, int layer)
     b->script->layer = BB_NONE;
 }
 
-/* ---- embedding and head ---- */
+/* ---- embedding ---- */
 
 void bb_block_embedding_forward(struct bb_block *b, int out)
 {
@@ -234,6 +238,74 @@ void bb_block_embedding_backward(struct bb_block *b, int in)
         bb_block_gather(b, "embedding gradients", default_buffer(b, in, BB_BLOCK_BUFFER_GRADIENT),
                         BB_BLOCK_BUFFER_GRADIENT_FULL);
 }
+
+/* ---- multi-token prediction ---- */
+
+static const struct bb_column_parallel mtp = {.gemm = BB_KERNELS_MTP,
+                                              .gather = "MTP input",
+                                              .sum = "MTP input gradients",
+                                              .data = "MTP gradients",
+                                              .weights = "MTP weights"};
+
+/* The output of the projection is sharded by its width: all-gather over tp, or (backward) reduce-scatter. */
+static void exchange_mtp(struct bb_block *b, enum bb_coll_kind kind, enum bb_block_buffer src, enum bb_block_buffer dst)
+{
+    const struct bb_layer_sizes *s = &b->layers->sizes;
+
+    bb_script_wait(b->script, bb_block_collective(b, b->lanes.tp, "MTP projection", kind,
+                                                  (size_t)(s->tokens * s->mtp_width), src, dst));
+}
+
+void bb_block_mtp_forward(struct bb_block *b, int in, int out)
+{
+    const int last = b->layers->config.arch->layers - 1, state = bb_block_buffer(b, BB_BLOCK_BUFFER_STATE);
+
+    bb_block_embedding_forward(b, state);
+    begin_layer(b, BB_PHASE_FORWARD, last);
+    for (int half = 0; half < 2; half++) { /* of the hidden state, of the embedding */
+        struct bb_kernel_groups c = {0};
+        int src = bb_block_column_input(b, &mtp, &c, half == 0 && in != BB_NONE ? in : state);
+
+        bb_kernel_groups_add(&c, BB_KERNELS_MTP, BB_KERNELS_FORWARD);
+        bb_block_compute(b, "MTP projection", &c, src, BB_NONE);
+    }
+    exchange_mtp(b, BB_ALL_GATHER, BB_BLOCK_BUFFER_PARTIAL, BB_BLOCK_BUFFER_FULL);
+    layer_forward(b, last, state, default_buffer(b, out, BB_BLOCK_BUFFER_STATE));
+    b->script->layer = BB_NONE;
+}
+
+void bb_block_mtp_backward(struct bb_block *b, int in, int out, bool with_weights)
+{
+    static const struct bb_kernel_groups empty;
+    const int last = b->layers->config.arch->layers - 1, gradient = bb_block_buffer(b, BB_BLOCK_BUFFER_GRADIENT);
+
+    bb_block_backward(b, last, in, gradient, with_weights);
+    begin_layer(b, BB_PHASE_BACKWARD, last);
+    if (b->layers->sequence_sharded)
+        bb_block_gather(b, "MTP gradients", gradient, BB_BLOCK_BUFFER_GRADIENT_FULL);
+    exchange_mtp(b, BB_REDUCE_SCATTER, BB_BLOCK_BUFFER_GRADIENT_FULL, BB_BLOCK_BUFFER_PARTIAL);
+    for (int half = 0; half < 2; half++)
+        bb_block_column_backward(b, &mtp, &empty, BB_NONE,
+                                 half == 0 ? default_buffer(b, out, BB_BLOCK_BUFFER_GRADIENT) : gradient, with_weights,
+                                 true);
+    if (with_weights)
+        accumulate_gradients(b, BB_ARCH_MTP);
+    bb_block_embedding_backward(b, gradient);
+}
+
+void bb_block_mtp_weights(struct bb_block *b)
+{
+    static const struct bb_kernel_groups empty;
+
+    bb_block_weights(b, b->layers->config.arch->layers - 1);
+    begin_layer(b, BB_PHASE_BACKWARD, b->layers->config.arch->layers - 1);
+    for (int half = 0; half < 2; half++)
+        bb_block_column_weights(b, &mtp, &empty);
+    accumulate_gradients(b, BB_ARCH_MTP);
+    b->script->layer = BB_NONE;
+}
+
+/* ---- head ---- */
 
 static const struct bb_column_parallel head = {.gemm = BB_KERNELS_HEAD,
                                                .gather = "head input",
@@ -326,7 +398,7 @@ void bb_block_reduce_tied(struct bb_block *b, int shards)
     const struct bb_layer_sizes *s = &b->layers->sizes;
     size_t count = (size_t)(s->vocab * s->hidden), each = (count + (size_t)shards - 1) / (size_t)shards;
 
-    if (b->layers->config.arch->tied)
+    if (b->layers->config.arch->tied || b->layers->config.arch->mtp > 0)
         reduce_in_place(b, b->lanes.embedding, "tied embedding gradients", each);
 }
 

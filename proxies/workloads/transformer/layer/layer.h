@@ -168,7 +168,7 @@ struct bb_block_lanes {
     struct bb_script_lane etp;                /* expert tensor parallelism: the ranks that shard one expert */
     struct bb_script_lane etp_ep;    /* etp x ep ranks, for the token counts per expert and for all_gather dispatch;
                                      equal to `ep` if etp is 1 */
-    struct bb_script_lane embedding; /* first and last stage of a pipeline, for tied embeddings */
+    struct bb_script_lane embedding; /* the stages that hold the embedding table */
     struct bb_script_lane norm[3];   /* communicators and streams over which the gradient norm (one scalar) is summed,
                                       one after another */
 };
@@ -226,6 +226,13 @@ void bb_block_weights(struct bb_block *b, int layer);
 void bb_block_embedding_forward(struct bb_block *b, int out);
 void bb_block_embedding_backward(struct bb_block *b, int in);
 
+/* Add the operations of a layer of multi-token prediction (BB_ARCH_MTP): embedding of the next token, the projection, whose
+ * output is gathered over tp, and the model's last layer again. in, out and with_weights as in bb_block_forward, ... The head
+ * follows once more for each. */
+void bb_block_mtp_forward(struct bb_block *b, int in, int out);
+void bb_block_mtp_backward(struct bb_block *b, int in, int out, bool with_weights);
+void bb_block_mtp_weights(struct bb_block *b);
+
 /* All three functions add the operations of the head of the last stage. Forward: final norm, logits, and cross
  * entropy with three all_reduce over tp of one float per token (MAX of the logits, SUM of the target logits, SUM of
  * the exponentials). Backward: gradient of the last layer's output. Weights: only the weight gradients. */
@@ -252,7 +259,7 @@ size_t bb_layers_replicated_elements(const struct bb_layers *layers, int layer);
  * divided by the number of ranks that shard the gradients (ZeRO); 0: no operation. */
 void bb_block_reduce_replicated(struct bb_block *b, size_t replicated);
 
-/* bb_block_reduce_tied - add an all_reduce of the tied embedding table's gradient over the first and the last stage.
+/* bb_block_reduce_tied - add an all_reduce of the gradient of the embedding table over the two stages that hold it.
  * shards: number of data-parallel ranks that shard the gradients (ZeRO), 1: not sharded; each rank reduces 1 /
  * shards of the table. */
 void bb_block_reduce_tied(struct bb_block *b, int shards);

@@ -156,6 +156,9 @@ static int forward_gemms(const struct bb_layer_sizes *s, enum bb_kernels_kind ki
     case BB_KERNELS_ROUTER:
         p[0] = linear_gemm(s, "router", s->local_tokens, s->hidden, s->experts, 1);
         return 1;
+    case BB_KERNELS_MTP:
+        p[0] = linear_gemm(s, "MTP projection", s->tokens, s->hidden, s->mtp_width, 1);
+        return 1;
     case BB_KERNELS_HEAD:
         p[0] = linear_gemm(s, "logits", s->tokens, s->hidden, s->vocab, 1);
         return 1;

@@ -44,6 +44,7 @@ enum bb_kernels_kind {
     BB_KERNELS_SHARED_UP, /* shared experts: up projection */
     BB_KERNELS_SHARED_DOWN,
     BB_KERNELS_EMBEDDING,
+    BB_KERNELS_MTP, /* one half of the projection of multi-token prediction: of the hidden state or of the embedding */
     BB_KERNELS_HEAD,
     BB_KERNELS_LOSS,       /* cross entropy: the kernels between the all_reduce operations over tp */
     BB_KERNELS_ACCUMULATE, /* addition of a micro-batch's weight gradients to the float accumulators */
@@ -75,7 +76,8 @@ struct bb_layer_sizes {
                       attention */
     int64_t q_lora, kv_lora, nope_dim, rope_dim; /* latent attention (MLA), see struct bb_arch; kv_lora 0: no latent
                                                     attention */
-    int64_t ffn, vocab;                          /* inner width of the MLP and vocabulary size, both divided by tp */
+    int64_t mtp_width;  /* output of the projection of multi-token prediction: hidden divided by tp */
+    int64_t ffn, vocab; /* inner width of the MLP and vocabulary size, both divided by tp */
     /* experts: number of experts in a layer; local_experts: on one rank; expert_ffn: inner width of an expert,
      * divided by etp; shared_ffn: inner width of all shared experts together, divided by tp */
     int64_t experts, local_experts, expert_ffn, shared_ffn;

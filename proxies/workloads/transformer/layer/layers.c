@@ -91,6 +91,7 @@ static void resolve_sizes(struct bb_layers *l)
                                  .hidden = a->hidden,
                                  .tokens = (int64_t)c->micro_batch_size * c->sequence / c->cp,
                                  .batch = c->micro_batch_size,
+                                 .mtp_width = a->hidden / c->tp,
                                  .ffn = a->ffn / c->tp,
                                  .vocab = (a->vocab + c->tp - 1) / c->tp,
                                  .experts = a->experts,

@@ -27,7 +27,7 @@ static void write_stage(struct bb_step *step, const struct bb_schedule *s, int s
     struct bb_pipe pipe;
 
     bb_script_init(&script, &step->roles[stage].program, &config);
-    bb_pipe_open(&pipe, s, &script, &step->layout, comms, stage, 16);
+    bb_pipe_open(&pipe, s, &script, &step->layout, comms, stage, 16, 1);
     for (int t = 0; t < pipe.n_slots; t++) {
         const struct bb_slot *slot = &pipe.slots[t];
 

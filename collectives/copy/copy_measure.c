@@ -7,6 +7,7 @@
 #include "bootstrap/base/alloc.h"
 #include "collectives/p2p/pair_schedule.h"
 #include "cuda/compute/layer_memory_kernels.h"
+#include "cuda/data/kernels.h"
 #include "cuda/device/check.h"
 #include "cuda/device/stream.h"
 
@@ -120,6 +121,7 @@ int bb_copies_init(struct bb_copies *c, struct bb_session *s, size_t bytes, int 
     TRY(BB_CUDA(cudaEventCreate(&c->joined)));
     TRY(BB_CUDA(cudaMalloc((void **)&c->exported, bytes)));
     TRY(BB_CUDA(cudaMalloc((void **)&c->device, bytes)));
+    TRY(BB_CUDA(cudaMalloc((void **)&c->verdict, sizeof *c->verdict)));
     TRY(BB_CUDA(cudaHostAlloc((void **)&c->pinned, 2 * bytes, cudaHostAllocMapped)));
     TRY(open_peers(c));
 out:
@@ -137,6 +139,8 @@ int bb_copies_release(struct bb_copies *c)
         (void)cudaFreeHost(c->pinned);
     if (c->device)
         (void)cudaFree(c->device);
+    if (c->verdict)
+        (void)cudaFree(c->verdict);
     if (c->peer)
         rc = bb_world_barrier(&c->session->world, "closing the memory of other GPUs");
     if (c->exported)
@@ -209,26 +213,93 @@ out:
     return rc;
 }
 
-/* time_us: out: of one copy, or of one in each direction. */
-static int measure_here(const struct bb_copies *c, const struct bb_copy_case *k, char *far, struct bb_stats *time_us)
+/* ---- verification ---- */
+
+/* What one rank measured with one partner. */
+struct result {
+    struct bb_stats time_us;  /* of one copy, or of one in each direction */
+    unsigned long long wrong; /* elements of the last copy that differ */
+};
+
+/* Returns the test data of the next measurement, which differ from those of all earlier ones. */
+static struct bb_pattern next_pattern(struct bb_copies *c)
 {
+    const struct bb_world *w = &c->session->world;
+
+    return bb_pattern_of(&bb_dtypes[BB_FLOAT], BB_COPY, w->size, bb_mix(++c->measured));
+}
+
+/* Writes the test data to the sources. Pageable memory, which kernels cannot access, gets them from pinned memory. */
+static int fill_sources(const struct bb_copies *c, const struct bb_copy_case *k, char *far,
+                        const struct bb_pattern *pattern)
+{
+    const size_t count = c->bytes / sizeof(float);
+    const bool both = k->into && k->out;
+    int rc = 0;
+
+    if (k->into)
+        TRY(bb_fill(far == c->pageable ? c->pinned : far, count, pattern, 0, 0, c->stream));
+    if (k->out)
+        TRY(bb_fill(both ? c->exported : c->device, count, pattern, 1, 0, c->stream));
+    TRY(bb_stream_wait(&c->session->world, c->stream, "the test data", NULL, NULL));
+    if (k->into && far == c->pageable)
+        memcpy(c->pageable, c->pinned, c->bytes);
+out:
+    return rc;
+}
+
+/* Compares the destinations with the sources. wrong: out */
+static int check_copies(const struct bb_copies *c, const struct bb_copy_case *k, char *far,
+                        const struct bb_pattern *pattern, unsigned long long *wrong)
+{
+    const size_t count = c->bytes / sizeof(float);
+    char *to = far == c->pageable ? c->pinned : k->into ? far + c->bytes : far;
+    struct bb_verdict verdict;
+    int rc;
+
+    if (far == c->pageable && k->out)
+        memcpy(c->pinned, c->pageable, c->bytes);
+    TRY(bb_verdict_clear(c->verdict, c->stream));
+    if (k->into)
+        TRY(bb_check(c->device, count, pattern, &(struct bb_expect){.source = 0, .block = count}, c->verdict,
+                     c->stream));
+    if (k->out)
+        TRY(bb_check(to, count, pattern, &(struct bb_expect){.source = 1, .block = count}, c->verdict, c->stream));
+    TRY(bb_stream_wait(&c->session->world, c->stream, "the check of the copied data", NULL, NULL));
+    TRY(BB_CUDA(cudaMemcpy(&verdict, c->verdict, sizeof verdict, cudaMemcpyDeviceToHost)));
+    if (verdict.checked != count * ((k->into ? 1 : 0) + (k->out ? 1 : 0)))
+        rc = bb_err(BB_EFAIL, "verification compared only %llu elements of %s", verdict.checked, k->name);
+    *wrong = verdict.wrong;
+out:
+    return rc;
+}
+
+/* Measures with one partner, and verifies the last copy. */
+static int measure_here(struct bb_copies *c, const struct bb_copy_case *k, char *far, struct result *result)
+{
+    const struct bb_pattern pattern = next_pattern(c);
+    const bool moves_data = bb_session_moves_data(c->session);
     double us;
     int rc = 0;
 
+    if (moves_data)
+        TRY(fill_sources(c, k, far, &pattern));
     if (c->warmup > 0)
         TRY(take_sample(c, k, far, c->warmup, &us));
     for (int i = 0; i < c->repeats; i++) {
         TRY(take_sample(c, k, far, c->iterations, &us));
         c->samples[i] = us / c->iterations;
     }
-    bb_stats_compute(c->samples, (size_t)c->repeats, time_us);
+    bb_stats_compute(c->samples, (size_t)c->repeats, &result->time_us);
+    if (moves_data)
+        TRY(check_copies(c, k, far, &pattern, &result->wrong));
 out:
     return rc;
 }
 
 /* ---- all GPUs, in turns ---- */
 
-static int measure_host(struct bb_copies *c, const struct bb_copy_case *k, struct bb_stats *own)
+static int measure_host(struct bb_copies *c, const struct bb_copy_case *k, struct result *own)
 {
     const bool is_pageable = strcmp(k->memory, "pageable") == 0;
     struct bb_world *w = &c->session->world;
@@ -248,7 +319,7 @@ out:
 }
 
 /* Each pair of a node has two turns, one of each GPU, or one in which both copy. */
-static int measure_peers(const struct bb_copies *c, const struct bb_copy_case *k, struct bb_stats *own)
+static int measure_peers(struct bb_copies *c, const struct bb_copy_case *k, struct result *own)
 {
     struct bb_world *w = &c->session->world;
     const struct bb_pair_schedule pairs = {w->local_size, true}, most = {c->gpus, true};
@@ -268,28 +339,45 @@ out:
     return rc;
 }
 
+/* at: index of a rank and a partner, as for bb_copies_measure. Returns -BB_EDATA. */
+static int report_wrong(const struct bb_copies *c, const struct bb_copy_case *k, size_t at, unsigned long long wrong)
+{
+    const struct bb_world *w = &c->session->world;
+    const int rank = (int)at / c->gpus;
+    char peer[32] = "";
+
+    if (bb_copy_has_peer(k))
+        snprintf(peer, sizeof peer, " with GPU %d", (int)at % c->gpus);
+    return BB_WORLD_ERR(w, BB_EDATA, "wrong data: %llu of %zu elements of the copy %s, GPU %d of %s%s", wrong,
+                        c->bytes / sizeof(float) * (size_t)(k->into + k->out), k->name, c->index[rank], w->hosts[rank],
+                        peer);
+}
+
 int bb_copies_measure(struct bb_copies *c, enum bb_copy_id id, double *gbps, struct bb_stats *time_us)
 {
     const struct bb_copy_case *k = &bb_copy_cases[id];
     const double bytes = (double)c->bytes * ((k->into ? 1 : 0) + (k->out ? 1 : 0));
     struct bb_world *w = &c->session->world;
     const size_t n = (size_t)w->size * (size_t)c->gpus;
-    struct bb_stats *own, *all;
+    struct result *own, *all;
     int rc;
 
     BB_NEW(own, c->gpus);
     BB_NEW(all, n);
     for (int i = 0; i < c->gpus; i++)
-        bb_stats_compute(NULL, 0, &own[i]);
+        bb_stats_compute(NULL, 0, &own[i].time_us);
     bb_world_reached(w, "copies: %s", k->name);
     bb_progress_show(&c->session->progress, "%s", k->name);
     TRY(bb_copy_has_peer(k) ? measure_peers(c, k, own) : measure_host(c, k, own));
     TRY(bb_world_allgather(w, own, all, (size_t)c->gpus * sizeof *own));
-    for (size_t i = 0; i < n; i++)
-        gbps[i] = all[i].p50 > 0 ? bytes / all[i].p50 / 1e3 : NAN;
-    if (time_us)
-        memcpy(time_us, all, n * sizeof *all);
     bb_progress_clear(&c->session->progress);
+    for (size_t i = 0; i < n; i++) {
+        gbps[i] = all[i].time_us.p50 > 0 ? bytes / all[i].time_us.p50 / 1e3 : NAN;
+        if (time_us)
+            time_us[i] = all[i].time_us;
+        if (all[i].wrong > 0 && rc == 0)
+            rc = report_wrong(c, k, i, all[i].wrong);
+    }
 out:
     free(all);
     free(own);

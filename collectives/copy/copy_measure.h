@@ -57,6 +57,8 @@ struct bb_copies {
     char *pageable; /* NULL before its first use */
     char **peer;    /* [world.local_size] `exported` of the other GPUs of the node; NULL: this GPU cannot access it */
     double *samples;
+    struct bb_verdict *verdict; /* device memory */
+    uint64_t measured;          /* number of measurements of this rank */
 };
 
 /* bb_copies_bytes - return the bytes of device memory that bb_copies_init allocates. */
@@ -79,7 +81,8 @@ int bb_copies_release(struct bb_copies *c) BB_MUST_CHECK;
  *   gbps     out: [size][c->gpus] of each rank, with the GPU of that index on its node; copies with the host: at index 0. 1e9
  *            bytes/s, both directions together (peers: of the rank's own copies). NaN: not measured, or not possible
  *   time_us  out: likewise, the time of one copy, or of one in each direction; NULL: not needed
- *   Returns  0, or a negative error code after printing an error
+ *   Returns  0; -BB_EDATA on all ranks if a copy has wrong data, or another negative error code; all after printing an error
+ * The data are not verified on emulated GPUs that move none (EMU_DATA=off).
  */
 int bb_copies_measure(struct bb_copies *c, enum bb_copy_id id, double *gbps, struct bb_stats *time_us) BB_MUST_CHECK;
 

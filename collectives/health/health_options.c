@@ -127,11 +127,12 @@ const struct bb_opts bb_health_set = {
     .after =
         "fail: below 80 % of the expectation, or an outlier below 97 % of the median; warn: below 93 %. Suspects are\n"
         "measured again. Nodes that fail take no part in later stages. If a part fails, all ranks exit with status 5.\n"
-        "The data are not verified; for that: busbar bench.",
+        "Only copies are verified; for collectives: busbar bench.",
     .foreign = foreign,
     .exits = {[0] = "ok",
               [1] = "the run failed or was interrupted",
               [2] = "usage error or invalid input",
+              [3] = "a copy has wrong data",
               [4] = "timeout or lost rank",
               [5] = "a part of the cluster fails"},
     .examples = "  mpirun -n 16 busbar health\n"

@@ -53,6 +53,15 @@ def test_gpus_without_access_are_counted(busbar, tmp_path):
     assert len(root["results"]) == 9 * 2 + 5 * 2 and root["expected_by"] is None
 
 
+@pytest.mark.parametrize("call,name", [(1, "host to GPU"), (2, "GPU to host"), (4, "host, both directions"), (5, "host to GPU, pageable"),
+                                       (6, "GPU to host, pageable"), (9, "GPU to GPU, write"), (11, "GPU to GPU, both write")])
+def test_wrong_data_are_found(busbar, call, name):
+    """Of a copy by copy engine. The test above moves data, too, and ends with 0."""
+    env = {"EMU_CLUSTER": "h100-sxm-ib", "EMU_FAULT": f"corrupt:rank=1,call={call},name=cudaMemcpyAsync"}
+    done = busbar.run("bench", "copy", "-n", 1, "-w", 0, "--repeats", 1, "--size", "1M", ranks=2, env=env)
+    assert done.returncode == 3 and f"elements of the copy {name}, GPU 1 of " in done.stderr, done.stderr
+
+
 def test_compare_names_the_slower_gpu(busbar, tmp_path):
     for name, slow in (("a", ""), ("b", "pcie1:0.5")):
         copy(busbar, tmp_path, EMU_SLOW_LINKS=slow)

@@ -200,9 +200,11 @@ def test_left_out_stages_and_a_wrong_profile_are_said(busbar, tmp_path):
     assert re.search("pairs .*: not run, too few nodes are left", done.stdout)
 
 
-def test_help_promises_no_verification(busbar):
-    text = busbar.run("health", "--help", emulated=False).stdout
-    assert "wrong data" not in text and "not verified" in text
+def test_wrong_data_of_a_copy_ends_the_run(busbar, tmp_path):
+    """Of the last of 2 + 3 * 5 copies."""
+    root, _, done = health(busbar, tmp_path, "--only", "copies", ranks=2, nodes=2, status=3, EMU_DATA="on", EMU_FAULT="corrupt:rank=1,call=17,name=cudaMemcpyAsync")
+    assert re.search("wrong data: 1 of 16777216 elements of the copy host to GPU, GPU 0 of [^ ]+-node1$", done.stderr, re.M), done.stderr
+    assert root["status"] == "wrong data" and "# not measured: stages copies" in done.stdout
 
 
 def test_slow_nic_of_two_nodes_is_a_path(busbar, tmp_path):

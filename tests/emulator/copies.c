@@ -16,6 +16,7 @@ struct copy {
     int64_t lasts_ns;
     struct emu_demand demand;
     void *staged;
+    bool corrupt; /* the first byte is wrong */
 };
 
 static int64_t run_copy(void *arg, int64_t ready_ns)
@@ -29,6 +30,8 @@ static int64_t run_copy(void *arg, int64_t ready_ns)
             memmove(c->to + y * c->to_pitch, from + y * from_pitch, c->width);
         else
             memset(c->to + y * c->to_pitch, c->value, c->width);
+    if (c->corrupt && emu_moves_data())
+        c->to[0] ^= 1;
     return ready_ns + c->lasts_ns;
 }
 
@@ -116,6 +119,7 @@ static cudaError_t copy_2d(struct copy c, enum cudaMemcpyKind kind, cudaStream_t
         !emu_inside_block(c.from, span(c.from_pitch, c.width, c.height)))
         return cudaErrorInvalidValue;
     c.lasts_ns = copy_ns(&c, is_gpu(to), is_gpu(from));
+    c.corrupt = async && emu_fault_corrupts("cudaMemcpyAsync");
     capturing = emu_capturing(stream);
     if (async && !capturing && from == EMU_PAGEABLE && c.width * c.height <= STAGED_BYTES)
         stage(&c);

@@ -28,13 +28,19 @@ static bool has_intervals(const struct bb_timing *a, const struct bb_timing *b)
     return !isnan(a->low_us) && !isnan(b->low_us);
 }
 
+/* Returns whether one time is by the GPU's and the other by the host clock, which includes launches and the final wait. */
+static bool has_two_clocks(const struct bb_timing *a, const struct bb_timing *b)
+{
+    return a->clock && b->clock && a->clock != b->clock;
+}
+
 enum bb_verdict bb_verdict_of(const struct bb_timing *a, const struct bb_timing *b, double threshold_percent)
 {
     const double ratio = b->time_us / a->time_us, most = 1 + threshold_percent / 100;
 
     if (a->wrong > 0 || b->wrong > 0)
         return BB_WRONG_DATA;
-    if (isnan(a->time_us) || isnan(b->time_us))
+    if (isnan(a->time_us) || isnan(b->time_us) || has_two_clocks(a, b))
         return BB_INCONCLUSIVE;
     if (has_intervals(a, b))
         return b->high_us < a->low_us ? BB_FASTER : b->low_us > a->high_us ? BB_SLOWER : BB_SAME;
@@ -201,6 +207,9 @@ static void print_doubts(FILE *out, const char *of, const struct bb_result_file 
         bb_print_emulated_note(out, of, "");
     if (json_is_true(json_object_get(t->root, "shared_gpu")))
         fprintf(out, "# %sseveral ranks shared a GPU: times are meaningless\n", of);
+    if (t->uses_wall)
+        fprintf(out, "# %swall_us, by the host clock (one sample), because the other file has no time by the GPU's\n",
+                of);
     if (bb_result_file_is_nccl_tests(t))
         fprintf(out,
                 "# %snccl-tests reports the mean over the ranks unless -a was given; busbar reports the slowest rank\n",
@@ -230,9 +239,10 @@ static json_t *side_json(const struct bb_timing *t)
     json_t *interval = isnan(t->low_us) ? json_null() : json_pack("[f, f]", t->low_us, t->high_us);
     bool channels = t->algorithm && t->channels >= 0;
 
-    return json_pack("{s:o, s:o, s:o, s:s?, s:s?, s:o}", "p50_us", bb_json_real(t->time_us), "ci95_us", interval,
-                     "wrong", t->wrong >= 0 ? json_integer(t->wrong) : json_null(), "algorithm", t->algorithm,
-                     "protocol", t->protocol, "channels", channels ? json_integer(t->channels) : json_null());
+    return json_pack("{s:o, s:s?, s:o, s:o, s:s?, s:s?, s:o}", "p50_us", bb_json_real(t->time_us), "clock",
+                     bb_clock_names[t->clock], "ci95_us", interval, "wrong",
+                     t->wrong >= 0 ? json_integer(t->wrong) : json_null(), "algorithm", t->algorithm, "protocol",
+                     t->protocol, "channels", channels ? json_integer(t->channels) : json_null());
 }
 
 /* ---- counts over all matched rows ---- */
@@ -244,6 +254,7 @@ struct comparison {
     long *pair_a, *pair_b;
     size_t verdicts[BB_VERDICTS];
     size_t inconclusive; /* inconclusive rows with at least 1 byte (a predicted time for 0 bytes may be 0) */
+    size_t two_clocks;   /* rows whose times are by two clocks */
     size_t only_a, only_b, pairs;
     enum bb_verdict *verdict_of; /* [a->n] verdicts of the matched rows */
     json_t *differences;         /* bb_provenance_differences */
@@ -262,11 +273,14 @@ struct comparison {
     struct bb_shortfall shortfall;
 };
 
-/* Prints the causes of slow links that the results of bench p2p contain. */
+/* Prints the causes of slow links that the results of bench p2p contain, or the slow GPUs of bench overlap. */
 static void print_causes(const struct bb_result_file *t, FILE *out)
 {
     const json_t *causes = json_object_get(t->root, "causes"), *c;
     size_t i;
+
+    if (!causes && t->n > 0 && isnan(t->rows->slowdown)) /* the rows of bench compute name the GPU */
+        causes = json_object_get(t->root, "slow_gpus");
 
     json_array_foreach(causes, i, c)
     {
@@ -348,7 +362,8 @@ static void count_verdict(struct comparison *t, const struct bb_timing *a, const
     t->pairs++;
     t->verdicts[verdict]++;
     t->inconclusive += verdict == BB_INCONCLUSIVE && a->bytes != 0;
-    if (verdict != BB_WRONG_DATA && isfinite(ratio) && ratio > 0) {
+    t->two_clocks += has_two_clocks(a, b);
+    if (verdict != BB_WRONG_DATA && !has_two_clocks(a, b) && isfinite(ratio) && ratio > 0) {
         bb_ratios_add(&t->correct, a, ratio, NAN);
         bb_shortfall_add(&t->shortfall, a, b);
     }
@@ -630,6 +645,8 @@ static void print_verdict(const struct comparison *t, FILE *out)
     if (t->pairs > 0 && outcome >= WRONG) {
         fprintf(out, " (%zu faster, %zu slower of %zu row%s", t->verdicts[BB_FASTER], t->verdicts[BB_SLOWER], t->pairs,
                 t->pairs == 1 ? "" : "s");
+        if (t->slower.over > 0 && t->slower.over < t->slower.n)
+            fprintf(out, ", %zu by more than %g %%", t->slower.over, t->threshold_percent);
         if (t->slower.worst) {
             worst_text(&t->slower, worst);
             fprintf(out, "; slowest %s%s", worst, culprit_text(t, culprit));
@@ -639,6 +656,19 @@ static void print_verdict(const struct comparison *t, FILE *out)
         fputc(')', out);
     }
     fprintf(out, "%s%s\n", *job_text(t, job) ? "; " : "", job);
+}
+
+/* Returns the larger number of samples per row of the two runs, at least 5. Four times as many halve an interval. */
+static long long max_repeats(const struct comparison *t)
+{
+    long long most = 5;
+
+    for (int i = 0; i < 2; i++) {
+        const json_int_t n = json_integer_value(bb_sweep_follow((i ? t->b : t->a)->root, "options.repeats"));
+
+        most = n > most ? n : most;
+    }
+    return most;
 }
 
 static void print_summary(const struct comparison *t, FILE *out)
@@ -658,10 +688,16 @@ static void print_summary(const struct comparison *t, FILE *out)
         fprintf(out, "# B/A: %.3f, geometric mean of %zu row%s\n", bb_ratios_mean(&t->correct), t->correct.n,
                 t->correct.n == 1 ? "" : "s");
     bb_shortfall_print(&t->shortfall, out);
-    if (t->inconclusive && !isnan(t->threshold_percent))
-        fprintf(out,
-                "# inconclusive: the samples do not exclude a slowdown above %g %%; try: more samples (--repeats 20)\n",
-                t->threshold_percent);
+    if (t->two_clocks)
+        fputs("# inconclusive: the clocks differ, and the host clock includes launches and the final wait; try: busbar "
+              "bench "
+              "--clock both, or --clock host\n",
+              out);
+    else if (t->inconclusive && !isnan(t->threshold_percent))
+        fprintf(
+            out,
+            "# inconclusive: the samples do not exclude a slowdown above %g %%; try: more samples (--repeats %lld)\n",
+            t->threshold_percent, 4 * max_repeats(t));
     else if (t->inconclusive)
         fprintf(out, "# inconclusive rows have no interval; an interval requires a measurement with at least 6 samples "
                      "(--repeats; nccl-tests: -I 1); try: --threshold, to judge by the ratio\n");
@@ -962,6 +998,7 @@ static int load_and_compare(const struct options *o, const struct bb_positionals
         }
     if (positionals->n == 2)
         put_prediction_first(files);
+    bb_result_files_align_clocks(files, positionals->n);
     rc = compare_files(o, files, positionals->n, argc, argv);
 out:
     for (int i = 0; i < positionals->n; i++)

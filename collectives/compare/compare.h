@@ -38,7 +38,8 @@ enum bb_verdict {
     BB_SLOWER, /* the confidence interval of B is entirely above that of A; if an interval is missing: B / A > 1 +
                   threshold */
     BB_SAME,   /* the confidence intervals overlap; if an interval is missing: B / A is within the threshold */
-    BB_INCONCLUSIVE, /* A or B has no time; or A or B has no confidence interval and no threshold is given */
+    BB_INCONCLUSIVE, /* A or B has no time; the clocks of A and B differ; or A or B has no confidence interval and no
+                        threshold is given */
     BB_WRONG_DATA,   /* the received data of A or B were wrong, so the times are meaningless */
     BB_VERDICTS
 };

@@ -1,5 +1,6 @@
 /* provenance.c - lists the conditions of a result file (versions, devices, environment, options) as texts, and finds
  * the differences between two such lists. */
+#include "bootstrap/base/environment.h"
 #include "bootstrap/results/flat_table.h"
 #include "collectives/compare/result_reader.h"
 
@@ -9,7 +10,8 @@
 
 enum { VALUE = 256, NAME = 160 };
 
-#define PREDICTED "predicted for"
+#define PREDICTED   "predicted for"
+#define ENVIRONMENT "environment"
 
 static void add_fact(json_t *list, const char *what, const char *text)
 {
@@ -154,12 +156,13 @@ static void add_busbar(const json_t *root, json_t *list)
     add_devices(list, json_object_get(root, "devices"), "name");
     add_all(list, "$", json_object_get(root, "environment"), noise);
     add_all(list, "--", json_object_get(root, "options"), no_setting);
+    if (json_object_get(root, "proxy")) /* --graph measures further steps; step_us has none of them */
+        json_object_del(list, "--graph");
 }
 
 /* ---- conditions in result files of nccl-tests ---- */
 
-/* Adds the variables NCCL_* and CUDA_*. nccl-tests records its whole environment; the other variables are not
- * relevant. */
+/* Adds the variables that busbar records, too. nccl-tests' JSON has its whole environment, its printed output none. */
 static void add_nccl_tests_environment(json_t *list, const json_t *env)
 {
     json_t *entry;
@@ -170,10 +173,11 @@ static void add_nccl_tests_environment(json_t *list, const json_t *env)
         const char *text = json_string_value(entry), *equals = text ? strchr(text, '=') : NULL;
         char what[NAME];
 
-        if (!equals || (strncmp(text, "NCCL_", 5) != 0 && strncmp(text, "CUDA_", 5) != 0))
+        if (!equals)
             continue;
         snprintf(what, sizeof(what), "$%.*s", (int)(equals - text < NAME - 2 ? equals - text : NAME - 2), text);
-        add_fact(list, what, equals + 1);
+        if (bb_environment_is_recorded(what + 1) && !is_listed(what + 1, noise))
+            add_fact(list, what, bb_environment_value(what + 1, equals + 1));
     }
 }
 
@@ -278,6 +282,15 @@ static void add_plan_options(json_t *list, const json_t *root)
     json_decref(options);
 }
 
+/* Adds the clock of the times, and whether the file records the environment. */
+static void add_method(json_t *list, const struct bb_result_file *t)
+{
+    const bool has_env = json_object_get(t->root, bb_result_file_is_nccl_tests(t) ? "env" : "environment") != NULL;
+
+    add_fact(list, "clock", t->n > 0 ? bb_clock_names[t->rows->clock] : NULL);
+    add_fact(list, ENVIRONMENT, has_env ? "recorded" : "not recorded");
+}
+
 json_t *bb_provenance_of(const struct bb_result_file *t)
 {
     json_t *list = json_object();
@@ -296,6 +309,8 @@ json_t *bb_provenance_of(const struct bb_result_file *t)
     } else {
         add_busbar(t->root, list);
     }
+    if (!bb_result_file_predicted(t))
+        add_method(list, t);
     return list;
 }
 
@@ -312,7 +327,7 @@ static bool differs_if_missing(const char *what, const json_t *other)
     json_t *value;
 
     if (*what == '$')
-        return true;
+        return strcmp(json_string_value(json_object_get(other, ENVIRONMENT)), "recorded") == 0;
     json_object_foreach((json_t *)other, name, value) if (*what == '-' && *name == '-') return true;
     return false;
 }

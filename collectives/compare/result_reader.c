@@ -16,6 +16,8 @@
 #include <string.h>
 #include <unistd.h>
 
+const char *const bb_clock_names[BB_CLOCKS] = {[BB_CLOCK_GPU] = "gpu", [BB_CLOCK_HOST] = "host"};
+
 /* Position in the file, for error messages such as "x.json: results[3]: ..". */
 struct place {
     const char *path, *list;
@@ -236,6 +238,7 @@ static int bench_row(json_t *row, const json_t *devices, struct bb_timing *t, co
     TRY(take_text(row, "protocol", false, &t->protocol, at));
     TRY(take_integer(row, "channels", &t->channels, at));
     TRY(take_stats(json_object_get(row, time), time, t, at));
+    TRY(take_time(json_object_get(json_object_get(row, "wall_us"), "p50"), "wall_us", &t->wall_us, at));
 out:
     return rc;
 }
@@ -294,6 +297,16 @@ bool bb_result_file_is_health(const struct bb_result_file *t)
     return schema && strcmp(schema, "busbar.health/1") == 0;
 }
 
+/* Returns the clock of the times of a result of bench; NONE: the mode has no choice of clocks. */
+static enum bb_clock bench_clock(const struct bb_result_file *t)
+{
+    const char *clock = json_string_value(json_object_get(json_object_get(t->root, "options"), "clock"));
+
+    if (!clock || bb_result_file_predicted(t))
+        return BB_CLOCK_NONE;
+    return strcmp(clock, "host") == 0 ? BB_CLOCK_HOST : BB_CLOCK_GPU;
+}
+
 static int read_bench(struct bb_result_file *t)
 {
     const json_t *results = json_object_get(t->root, "results");
@@ -307,6 +320,7 @@ static int read_bench(struct bb_result_file *t)
 
         TRY((bb_result_file_is_health(t) ? health_row : bench_row)(
             json_array_get(results, i), json_object_get(t->root, "devices"), &t->rows[i], &at));
+        t->rows[i].clock = bench_clock(t);
         t->n++;
     }
 out:
@@ -436,8 +450,11 @@ static int read_nccl_tests_times(const json_t *row, bool in_place, struct bb_tim
     t->wrong = isnan(wrong) ? -1 : (long long)wrong;
     t->placement = name;
     t->low_us = t->high_us = NAN;
+    t->wall_us = NAN;
+    t->clock = BB_CLOCK_GPU; /* of single iterations */
     if (json_array_size(samples) > 0)
         return take_samples(samples, t, at);
+    t->clock = BB_CLOCK_HOST;
     TRY(take_time(time ? time : json_object_get(times, "cpu_time"), "time", &t->time_us, at));
 out:
     return rc;
@@ -622,7 +639,7 @@ void bb_warn_if_incomplete(const char *path, const json_t *root, bool reference)
 const char *bb_result_slow_text(const json_t *slow, char text[BB_SLOW_TEXT])
 {
     const json_t *level = json_object_get(slow, "level"), *from = json_object_get(slow, level ? "from" : "rank");
-    const json_t *to = json_object_get(slow, "to");
+    const json_t *to = json_object_get(slow, "to"), *worst = json_object_get(slow, "worst_slowdown");
     const char *host = json_string_value(json_object_get(slow, "host"));
     const char *metric = json_string_value(json_object_get(slow, "metric"));
     int n = snprintf(text, BB_SLOW_TEXT, "%.16s", json_is_string(level) ? json_string_value(level) : "rank");
@@ -641,7 +658,7 @@ const char *bb_result_slow_text(const json_t *slow, char text[BB_SLOW_TEXT])
     else
         snprintf(text + n, BB_SLOW_TEXT - (size_t)n, ": GPU %lld, kernels take up to %.2f x the typical time",
                  (long long)json_integer_value(json_object_get(slow, "gpu")),
-                 json_number_value(json_object_get(slow, "worst_slowdown")));
+                 json_number_value(worst ? worst : json_object_get(slow, "slowdown")));
     return text;
 }
 
@@ -690,6 +707,26 @@ int bb_result_file_load(struct bb_result_file *t, const char *word)
     *t = (struct bb_result_file){.path = word};
     rc = bb_result_tree_load(word, &t->path, &root);
     return rc ? rc : bb_result_file_from_tree(t, t->path, root);
+}
+
+void bb_result_files_align_clocks(struct bb_result_file *files, int n)
+{
+    bool host = false;
+
+    for (int i = 0; i < n; i++)
+        for (size_t k = 0; k < files[i].n; k++)
+            host |= files[i].rows[k].clock == BB_CLOCK_HOST;
+    for (int i = 0; i < n && host; i++)
+        for (size_t k = 0; k < files[i].n; k++) {
+            struct bb_timing *row = &files[i].rows[k];
+
+            if (row->clock != BB_CLOCK_GPU || !(row->wall_us > 0))
+                continue;
+            row->time_us = row->wall_us;
+            row->low_us = row->high_us = NAN; /* one sample, except in mode sync */
+            row->clock = BB_CLOCK_HOST;
+            files[i].uses_wall = true;
+        }
 }
 
 void bb_result_file_release(struct bb_result_file *t)

@@ -25,6 +25,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+/* The clock of a time: CUDA events, or the host from the first call to the end of the wait. NONE: a prediction, or unknown. */
+enum bb_clock { BB_CLOCK_NONE, BB_CLOCK_GPU, BB_CLOCK_HOST, BB_CLOCKS };
+extern const char *const bb_clock_names[BB_CLOCKS]; /* NONE: NULL */
+
 /* One row of a result file. Strings are borrowed from the file's JSON tree. A string that does not apply to the row
  * is NULL, an integer -1. */
 struct bb_timing {
@@ -42,6 +46,8 @@ struct bb_timing {
     int same_node;          /* bench p2p: 1: the link is inside a node, 0: between nodes; else -1 */
     double time_us;         /* median time in us; NaN: the file has no time for this row */
     double low_us, high_us; /* 95 % confidence interval of the median, in us; NaN: none */
+    enum bb_clock clock;    /* that measured time_us */
+    double wall_us;         /* bench: time of the same operations by the host clock; NaN: none */
 };
 
 struct bb_result_file {
@@ -50,6 +56,7 @@ struct bb_result_file {
     char *program; /* only for files of nccl-tests: collective, derived from the program's name; owned */
     struct bb_timing *rows;
     size_t n;
+    bool uses_wall; /* rows have the time wall_us: bb_result_files_align_clocks */
 };
 
 /* bb_incomplete_status - return the status of an incomplete run, or NULL if the run is complete. A run that ended with
@@ -89,6 +96,10 @@ int bb_result_file_load(struct bb_result_file *t, const char *word) BB_MUST_CHEC
 int bb_result_file_from_tree(struct bb_result_file *t, const char *path, json_t *root) BB_MUST_CHECK;
 
 void bb_result_file_release(struct bb_result_file *t);
+
+/* bb_result_files_align_clocks - if a row of one of n files has a time by the host clock (nccl-tests, bench --clock host),
+ * sets the time of all rows by the GPU's clock that have wall_us to wall_us. */
+void bb_result_files_align_clocks(struct bb_result_file *files, int n);
 
 /* bb_result_file_predicted - return the name of the cluster that a prediction is for; NULL: the file has measured
  * times. */
@@ -132,7 +143,8 @@ json_t *bb_result_run(const struct bb_result_file *t);
 /*
  * bb_provenance_of - return the conditions under which a file was created, as a new flat object of texts: "NCCL
  * library": "2.28.9", "ranks": "8", "devices": "8 x NVIDIA H200", "$NCCL_ALGO": "Ring", "--iters": "20". Conditions
- * that the file format does not record are omitted. nccl-tests' environment is reduced to NCCL_* and CUDA_*.
+ * that the file format does not record are omitted. nccl-tests' environment is reduced to the variables that
+ * busbar records.
  */
 json_t *bb_provenance_of(const struct bb_result_file *t);
 

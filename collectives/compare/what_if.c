@@ -458,6 +458,13 @@ static void print_notes(const struct table *t, FILE *out)
         fputs("# inconclusive: fewer than 6 steps or samples have no confidence interval; try: --threshold PERCENT, or "
               "more of them (-n 20)\n",
               out);
+    for (int i = 0; i < t->n; i++) {
+        const json_t *graph = bb_sweep_follow(t->files[i].root, "graph.step_us.p50");
+
+        if (json_is_number(graph) && !bb_result_file_predicted(&t->files[i]))
+            fprintf(out, "# %s: the step above is the one without CUDA graph; with CUDA graph: %.3f x the step of %s\n",
+                    t->files[i].path, json_number_value(graph) / t->lines[0].step_us, t->files[0].path);
+    }
     print_misfits(t, out);
     if (predicted)
         fprintf(out, "# %spredicted (modelled, not measured)\n", measured ? "some times are " : "times are ");

@@ -104,7 +104,8 @@ const struct bb_warning_row bb_warnings[BB_WARN_COUNT] = {
     [BB_WARN_NOT_CONFIDENT] = {"not_confident", "a limit was reached before the requested --confidence",
                                "raise --max-iters or --max-seconds"},
     [BB_WARN_TREND] = {"trend", "times increase or decrease over the samples",
-                       "--warmup auto, or a larger -w; --shuffle SEED if the trend persists"},
+                       "--warmup auto, or a larger -w, and --shuffle SEED; with both: check for other load, clocks "
+                       "and temperature"},
     [BB_WARN_START_BARRIER_EXPIRED] = {"start_barrier_expired",
                                        "the start barrier timed out before all operations were enqueued",
                                        "--start-barrier 0, a smaller -n, or a larger --start-barrier-limit"},

@@ -270,6 +270,65 @@ def test_rows_with_one_sample_are_judged_by_ratio(compare, args, status, rows):
     assert "# B/A: 1.017, geometric mean of 3 rows\n" in done.stdout
 
 
+def test_times_of_nccl_tests_are_compared_with_wall_times(busbar, tmp_path):
+    """With virtual time, one sample by the host clock is exact, so programs of both kinds measure the same."""
+    env = {"EMU_DATA": "off"}
+    sizes = ("-b", "64K", "-e", "4M", "-f", "64", "-g", "2")
+    done = busbar.run_program(busbar.build / "emulated" / "all_reduce_perf", *sizes, "-J", "n.json", cwd=tmp_path, env=env)
+    (tmp_path / "n.log").write_text(done.stdout)
+    for clock in ("both", "gpu"):
+        assert busbar.run("bench", "all_reduce", *sizes, "--clock", clock, "--json", f"{clock}.json", cwd=tmp_path, env=env).returncode == 0
+    for files in (("both.json", "n.json"), ("n.log", "both.json")):
+        done = busbar.run("compare", *files, "--threshold", "1", "--json", "c.json", emulated=False, cwd=tmp_path)
+        assert done.returncode == 0 and f"# {'BA'[files[0] == 'both.json']}: wall_us, by the host clock" in done.stdout
+        rows = json.loads((tmp_path / "c.json").read_text())["results"]
+        assert [(r["verdict"], r["a"]["clock"], r["b"]["clock"]) for r in rows] == [("no difference", "host", "host")] * 4
+        assert [r["ratio"] for r in rows] == pytest.approx([1] * 4, abs=1e-3)
+    done = busbar.run("compare", "gpu.json", "n.json", "--threshold", "1", emulated=False, cwd=tmp_path)
+    assert done.returncode == 0 and "# verdict: inconclusive (0 faster, 0 slower of 4 rows)\n" in done.stdout
+    assert "# differs: clock: A gpu, B host\n" in done.stdout and "# inconclusive: the clocks differ" in done.stdout
+    assert "geometric mean" not in done.stdout
+
+
+def test_an_environment_that_is_not_recorded_is_not_empty(compare):
+    done = compare({**nccl_tests(10), "env": ["EMU_CLUSTER=h100", "HOME=/", "EMU_TWINS=/x"]}, bench(environment={"EMU_CLUSTER": "h100"}))
+    assert "EMU_" not in done.stdout and "environment" not in done.stdout.partition("# differs")[2].partition("\n#")[0]
+    log = nccl_tests(10)
+    del log["env"]
+    done = compare(log, bench(environment={"NCCL_ALGO": "Ring"}))
+    assert "# differs: environment: A not recorded, B recorded\n" in done.stdout and "not set" not in done.stdout
+
+
+def test_advice_exceeds_the_samples_of_the_run(compare):
+    a, b = (bench(row(8, us, 2), options={"repeats": 20}) for us in (10, 11))
+    assert "try: more samples (--repeats 80)" in compare(a, b, "--threshold", "5").stdout
+
+
+def test_rows_above_the_threshold_are_counted(compare):
+    overlap = [{"collective": "all_reduce", "bytes": 8, "gemms": 1, "collectives": 1, "max_ctas": i} for i in range(4)]
+    files = [bench(*({**r, "both_us": {"p50": us, "ci95": None}} for r, us in zip(overlap, times, strict=True)),
+                   slow_gpus=[{"rank": 1, "host": "vm", "gpu": 1, "slowdown": 1.2}] * (times[0] > 100))
+             for times in ((100,) * 4, (120, 119, 106, 102))]
+    done = compare(*files, "--threshold", "1")
+    assert "(0 faster, 4 slower of 4 rows; slowest" in done.stdout
+    assert "# B: cause: rank 1 (vm): GPU 1, kernels take up to 1.20 x the typical time\n" in done.stdout
+    for f, half in ((files[0], 0.5), (files[1], 0.5)):
+        for r in f["results"]:
+            r["both_us"]["ci95"] = [r["both_us"]["p50"] - half, r["both_us"]["p50"] + half]
+    done = compare(*files, "--threshold", "10")
+    assert "(0 faster, 4 slower of 4 rows, 2 by more than 10 %; slowest" in done.stdout and "2 rows slower by more than 10 %" in done.stderr
+
+
+def test_steps_without_cuda_graph_do_not_differ_by_the_option(busbar, tmp_path):
+    for name, graph in (("a", None), ("b", {"step_us": {"p50": 50.0}})):
+        run = step_of("first stage", ROLES, measured=True)
+        run["step_us"]["ci95"] = [99.0, 101.0]
+        (tmp_path / f"{name}.json").write_text(json.dumps({**run, "graph": graph, "options": {"graph": bool(graph)}}))
+    done = busbar.run("compare", "a.json", "b.json", emulated=False, cwd=tmp_path)
+    assert "--graph" not in done.stdout and "no difference" in done.stdout
+    assert "# b.json: the step above is the one without CUDA graph; with CUDA graph: 0.500 x the step of a.json\n" in done.stdout
+
+
 def test_ranks_of_nccl_tests_files_are_their_devices(compare):
     one, two = nccl_tests(10), nccl_tests(10)
     one["config"]["devices"], two["config"]["devices"] = [{"rank": 0}], [{"rank": 0}, {"rank": 1}]

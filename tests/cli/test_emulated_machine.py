@@ -392,6 +392,9 @@ def test_proxy_names_the_group_with_a_slow_nic(busbar, tmp_path):
     assert "the slowest rank (step times within 1 %)" in done.stdout
     assert re.search(r"# communication takes [23]\.\d\d x the time predicted for h100-sxm-ib; to find the link: busbar bench p2p$", done.stdout)
     assert "# communication takes" not in busbar.run(*args, ranks=4, env=env).stdout
+    done = busbar.run(*args, ranks=4, env={**env, "NCCL_MAX_CTAS": "1"})
+    assert re.search(r"# communication takes \d+\.\d\d x the time predicted for h100-sxm-ib; restricted by \$NCCL_MAX_CTAS=1; if it is as "
+                     r"slow without that: busbar bench p2p$", done.stdout)
 
 
 def test_proxy_names_the_role_that_computes_longest(busbar):

@@ -125,14 +125,17 @@ void bb_run_forecast_print(const struct bb_run_forecast *f, double step_us, bool
 
 void bb_run_forecast_print_comm(const struct bb_run_forecast *f, FILE *out)
 {
+    char *restricted = bb_json_restrictions(NULL, false);
     int i = 0;
 
     while (i < f->n && strcmp(f->measured[i].name, "communication") != 0)
         i++;
     if (i < f->n && f->measured[i].us > 1.2 * f->predicted[i].us &&
         f->measured[i].us - f->predicted[i].us > 0.01 * f->rank_us[0])
-        fprintf(out, "# communication takes %.2f x the time predicted for %s; to find the link: busbar bench p2p\n",
-                f->measured[i].us / f->predicted[i].us, f->cluster);
+        fprintf(out, "# communication takes %.2f x the time predicted for %s%s%s; %s: busbar bench p2p\n",
+                f->measured[i].us / f->predicted[i].us, f->cluster, restricted ? "; restricted by " : "",
+                restricted ? restricted : "", restricted ? "if it is as slow without that" : "to find the link");
+    free(restricted);
 }
 
 json_t *bb_run_forecast_json(const struct bb_run_forecast *f, double step_us)

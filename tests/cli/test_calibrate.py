@@ -399,6 +399,26 @@ def test_a_common_factor_of_all_variants_is_that_of_the_nics(cluster_files, cali
     assert profile["inter"]["gbps"] == 48.5 and "; inter.gbps is NOT FITTED: sendrecv, alltoall " in done.stdout.splitlines()[-1]
 
 
+@pytest.mark.parametrize("log", [False, True])
+def test_sendrecv_determines_the_rate_of_messages(busbar, cluster_files, calibrate, tmp_path, log):
+    """Each rank sends to the next one, so the slowest message of two nodes is that between the nodes."""
+    hidden, files = cluster_files
+    args = ("-b", "8", "-e", "64M", "-f", "8", "-g")
+    for nodes in (1, 2):
+        env = {"EMU_CLUSTER": files["one"].parent / "hidden.json", "EMU_DATA": "off", "EMU_NODES": str(nodes)}
+        if log:
+            done = busbar.run_program(busbar.build / "emulated" / "sendrecv_perf", *args, 4 * nodes, cwd=tmp_path, env=env)
+            (tmp_path / f"{nodes}.json").write_text(done.stdout)
+        else:
+            done = busbar.run("bench", "sendrecv", *args, 4 * nodes, "--json", f"{nodes}.json", cwd=tmp_path, env=env)
+        assert done.returncode == 0, done.stderr
+    done, profile, _ = calibrate(tmp_path / "1.json", tmp_path / "2.json", "--from", "h100-sxm-ib", "--gpus-per-node", 4)
+    assert done.returncode == 0 and "NOT FITTED" not in done.stdout
+    for place in ("intra", "inter"):  # the log of the host clock also has the launches, which no row determines alone
+        assert profile[place]["gbps"] == pytest.approx(hidden[place]["gbps"], rel=0.01)
+        assert profile[place]["latency_us"] == pytest.approx(hidden[place]["latency_us"], rel=0.02)
+
+
 def test_rows_of_one_node_leave_inter_node_parameters_unchanged(cluster_files, calibrate):
     hidden, files = cluster_files
     nominal = json.loads((ROOT / "profiles/clusters/h100-sxm-ib.json").read_text())

@@ -132,12 +132,20 @@ static void read_choice(const struct reader *r, struct bb_measurement *found)
 
 /* ---- kinds of result rows (collectives, messages, kernels, overlap) ---- */
 
+/* Makes a sendrecv, in which each rank sends to the next one, a message: between nodes if there are several. */
+static void make_message(struct bb_measurement *found)
+{
+    if (found->call.kind != BB_SENDRECV)
+        return;
+    found->kind = BB_MEASURED_MESSAGE;
+    found->same_node = found->call.nodes == 1;
+}
+
 /* Returns whether the cost model supports the collective on this number of ranks (at least two). Not supported are
- * collectives with different counts per pair of ranks, collectives of several dependent exchanges, and sendrecv. */
+ * collectives with different counts per pair of ranks, and collectives of several dependent exchanges. */
 static bool has_cost_model(int kind, int ranks)
 {
-    return kind >= 0 && ranks > 1 && !(bb_colls[kind].flags & (BB_COLL_VARIABLE_COUNTS | BB_COLL_ROUNDS)) &&
-           bb_colls[kind].from != BB_FROM_PREVIOUS;
+    return kind >= 0 && ranks > 1 && !(bb_colls[kind].flags & (BB_COLL_VARIABLE_COUNTS | BB_COLL_ROUNDS));
 }
 
 static void collective_row(struct reader *r)
@@ -155,6 +163,7 @@ static void collective_row(struct reader *r)
     found.call.ranks = r->file->ranks;
     found.call.nodes = r->file->nodes;
     read_choice(r, &found);
+    make_message(&found);
     add_measurement(r, &found,
                     has_cost_model(kind, r->file->ranks) && found.bytes > 0 && !(json_number_value(wrong) > 0));
 }
@@ -309,22 +318,23 @@ static void nccl_tests_row(struct reader *r, const struct bb_timing *t, int iter
     const bool usable =
         has_cost_model(kind, r->file->ranks) && t->bytes > 0 && t->wrong <= 0 && strcmp(t->mode, "stream") == 0;
     size_t count = (size_t)t->bytes / (dtype < 0 ? 1 : bb_dtypes[dtype].bytes);
+    struct bb_measurement found;
 
     if (usable && bb_colls[kind].flags & BB_COLL_SLICED)
         count /= (size_t)r->file->ranks;
-    add_measurement(r,
-                    &(struct bb_measurement){.kind = BB_MEASURED_COLLECTIVE,
-                                             .by_host = true,
-                                             .iterations = iterations,
-                                             .time_us = t->time_us,
-                                             .bytes = (double)t->bytes,
-                                             .call = {.kind = (enum bb_coll_kind)kind,
-                                                      .dtype = dtype < 0 ? BB_INT8 : (enum bb_dtype_id)dtype,
-                                                      .in_place = strcmp(t->placement, "in_place") == 0,
-                                                      .count = count,
-                                                      .ranks = r->file->ranks,
-                                                      .nodes = r->file->nodes}},
-                    usable);
+    found = (struct bb_measurement){.kind = BB_MEASURED_COLLECTIVE,
+                                    .by_host = true,
+                                    .iterations = iterations,
+                                    .time_us = t->time_us,
+                                    .bytes = (double)t->bytes,
+                                    .call = {.kind = (enum bb_coll_kind)kind,
+                                             .dtype = dtype < 0 ? BB_INT8 : (enum bb_dtype_id)dtype,
+                                             .in_place = strcmp(t->placement, "in_place") == 0,
+                                             .count = count,
+                                             .ranks = r->file->ranks,
+                                             .nodes = r->file->nodes}};
+    make_message(&found);
+    add_measurement(r, &found, usable);
 }
 
 int bb_measurements_add_nccl_tests(struct bb_measurements *e, json_t *root)

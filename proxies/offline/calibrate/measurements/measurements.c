@@ -206,11 +206,11 @@ static int read_file(struct bb_measurements *e, json_t *root, const char *path)
     TRY(validate_same_machine(f, &e->files[0]));
     TRY(is_nccl_tests ? bb_measurements_add_nccl_tests(e, root) : bb_measurements_add_results(e, root));
     if (f->n_rows == 0)
-        rc =
-            bb_err(BB_EUSAGE,
-                   "%s: none of its %zu rows can be used; expected collectives on 2 ranks or more in mode stream, p2p, "
-                   "compute or overlap",
-                   path, f->n_unused);
+        rc = bb_err(
+            BB_EUSAGE,
+            "%s: none of its %zu rows can be used; expected collectives (not alltoallv or hypercube) on 2 ranks or "
+            "more in mode stream, p2p, compute or overlap",
+            path, f->n_unused);
 out:
     return rc;
 }

@@ -14,8 +14,8 @@ enum bb_measurement_kind {
     /* GPU time of a collective between two CUDA events, without host time because the host enqueues the collective
      * before the first event completes; with by_host, time on the host's clock */
     BB_MEASURED_COLLECTIVE,
-    BB_MEASURED_MESSAGE, /* time of one message: one way, or half a round trip; if the host needs longer to enqueue
-                            the message, this host time */
+    BB_MEASURED_MESSAGE, /* time of one message: one way, half a round trip, or sendrecv; if the host needs longer to
+                            enqueue the message, this host time */
     BB_MEASURED_KERNEL,  /* mean time of one GEMM or memory-bound kernel in a stream of many, from the first launch to
                            the end of the last kernel, divided by their number */
     BB_MEASURED_TIMED_KERNEL, /* like BB_MEASURED_KERNEL, for the timed kernel, which runs for a requested duration */
@@ -29,7 +29,7 @@ struct bb_measurement {
     size_t file;
     double time_us;
     int iterations; /* number of operations that the host enqueues together; 0: the time contains no launches */
-    bool by_host;   /* collectives: the time is on the host's clock, from before the first call to the final
+    bool by_host;   /* collectives, sendrecv: the time is on the host's clock, from before the first call to the final
                      synchronization */
 
     struct bb_collective call;
@@ -48,7 +48,7 @@ struct bb_measurement {
 
 struct bb_measurement_file {
     const char *path; /* owned by the caller */
-    char what[48];    /* source of the file, for example "bench p2p" or "nccl-tests" */
+    char what[128];   /* source of the file, for example "bench p2p" or "nccl-tests" */
     char started[40], nccl[24], device[96], emulated_cluster[256];
     char slow[BB_SLOW_TEXT]; /* the first slow part that the benchmark found: a rank, node or link; "": none */
     int ranks, nodes, max_ranks_per_host, sm_count; /* sm_count 0: unknown */

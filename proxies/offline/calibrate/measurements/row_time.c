@@ -7,17 +7,25 @@
 /* If a message's measured time is more than this multiple of the host time to launch it, the launch is ignored. */
 #define ISSUE_NOISE 1.05
 
-/* Predicts the time of a message in us: the longer of the cost model's time and the host's launch time. The launch
- * is ignored if the measured time is clearly longer than the launch (ISSUE_NOISE). Otherwise, at the start values of
+/* Returns the time of a message in us by the cost model. */
+static double transfer_us(const struct bb_cluster *c, bool same_node, double bytes)
+{
+    struct bb_link_load load = {0};
+
+    load.out[same_node] = load.in[same_node] = bytes;
+    return (double)bb_cluster_message_ns(c, same_node, bb_cluster_link_load_ns(c, &load, c->gpus_per_node)) / 1e3;
+}
+
+/* Predicts the time of a message in us: the longer of the cost model's time and the host's launch time. A sendrecv between
+ * nodes also has messages within nodes. The launch is ignored if the measured time is clearly longer than the launch (ISSUE_NOISE). Otherwise, at the start values of
  * a fit, a launch longer than the predicted message would make the predicted time independent of the fitted
  * parameters, and the measurement would become an outlier. */
 static double message_us(const struct bb_cluster *c, const struct bb_measurement *row)
 {
-    struct bb_link_load load = {0};
-    double us;
+    double us = transfer_us(c, row->same_node, row->bytes);
 
-    load.out[row->same_node] = load.in[row->same_node] = row->bytes;
-    us = (double)bb_cluster_message_ns(c, row->same_node, bb_cluster_link_load_ns(c, &load, c->gpus_per_node)) / 1e3;
+    if (!row->same_node && row->call.ranks > row->call.nodes)
+        us = fmax(us, transfer_us(c, true, row->bytes));
     return row->iterations == 0 || row->time_us > ISSUE_NOISE * c->nccl_launch_us ? us : fmax(us, c->nccl_launch_us);
 }
 
@@ -94,7 +102,7 @@ double bb_row_time_us(const struct bb_cluster *c, const struct bb_measurement *r
     case BB_MEASURED_COLLECTIVE:
         return (double)bb_cluster_collective_ns(c, &row->call, NULL) / 1e3 + host_us(c, row);
     case BB_MEASURED_MESSAGE:
-        return message_us(c, row);
+        return message_us(c, row) + host_us(c, row);
     case BB_MEASURED_KERNEL:
         return in_stream_us(c, (double)bb_cluster_kernel_ns(c, &row->kernel) / 1e3, row->iterations);
     case BB_MEASURED_OVERLAP:

@@ -186,7 +186,7 @@ def test_predicted_collectives_equal_a_run_on_emulated_gpus(busbar, plan, machin
     assert "modelled, not measured" in offline.stdout
 
 
-TWO_GPUS_PER_NIC = ("a100-pcie-ib", "l40s-pcie-ib")
+TWO_GPUS_PER_NIC = ("a100-pcie-ib", "h100-nvl-pcie-ib", "h100-pcie-ib", "l40s-pcie-ib")
 ONE_GPU_PER_NIC = tuple(p.stem for p in sorted((ROOT / "profiles/clusters").glob("*.json"))
                         if p.stem not in TWO_GPUS_PER_NIC and "emulated" not in p.stem)
 FABRIC = {"nodes_per_leaf": 2, "leaf_oversubscription": 4, "nodes_per_pod": 4, "pod_oversubscription": 3}
@@ -199,7 +199,7 @@ def test_simulated_collectives_equal_the_cost_model(plan, tmp_path, clusters, ra
     agree to the nanosecond: with full and partial nodes, with and without leaf switches, pods and rails."""
     for cluster in clusters:
         if isinstance(cluster, bool):
-            profile = json.loads((ROOT / f"profiles/clusters/{TWO_GPUS_PER_NIC[1] if ranks == 20 else H100}.json").read_text())
+            profile = json.loads((ROOT / f"profiles/clusters/{TWO_GPUS_PER_NIC[-1] if ranks == 20 else H100}.json").read_text())
             (tmp_path / "fabric.json").write_text(json.dumps(profile | {"fabric": FABRIC | {"rails": cluster}}))
             cluster = tmp_path / "fabric.json"
         args = ("all", "-b", "1K", "-e", "1G", "-f", "1024", "-r", ranks - 1, "--ranks", ranks, "--cluster", cluster)

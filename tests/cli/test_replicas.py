@@ -42,6 +42,13 @@ def assert_same_roles(run, expected):
         assert role == other
 
 
+@pytest.mark.parametrize("more,warned", [("--pp 2", True), ("--pp 2 --no-sync", False), ("--pp 1", False), ("--pp 2 --micro-batches 1", False)])
+def test_zero2_in_a_pipeline_warns(busbar, more, warned):
+    """The training of Llama 3 used ZeRO-2 and reduced once per step; DeepSpeed, which reduces in every micro-batch, refuses pipelines."""
+    done = busbar.run(*f"plan transformer --model gpt2_small --ranks 8 --dp-sync zero2 --micro-batches 4 {more}".split(), emulated=False)
+    assert done.returncode == 0 and ("reduces gradients 4 times per step" in done.stderr) == warned and (not done.stderr) != warned
+
+
 def test_zero2_has_the_buckets_of_deepspeed(busbar):
     """reduce_bucket_size is 5e8 elements; training holds one bucket that is filled and one that is reduced, here of float gradients. Other
     tensors than the embedding and the head (525 million elements each) share buckets."""

@@ -49,14 +49,18 @@ static const struct {
     const char *word, *second, *profile;
 } gpus[] = {
     {"Emulated GPU", "", "emulated-default"},
+    {"GB300", "", "gb300-nvl72"},
+    {"B300", "", "b300-sxm-ib"},
     {"GB200", "", "gb200-nvl72"},
     {"B200", "", "b200-sxm-ib"},
-    {"GH200", "", NULL},   /* one GPU per host */
+    {"GH200", "", "gh200-quad-ib"},
     {"H200", "NVL", NULL}, /* PCIe, bridges between up to four GPUs */
     {"H200", "", "h200-sxm-ib"},
     {"H800", "PCI", NULL},
     {"H800", "", "h800-sxm-ib"},
     {"H100", "HBM3", "h100-sxm-ib"},
+    {"H100", "NVL", "h100-nvl-pcie-ib"},
+    {"H100", "PCI", "h100-pcie-ib"},
     {"A100-SXM", "40GB", "a100-40gb-sxm-ib"},
     {"A100-SXM", "", "a100-sxm-ib"},
     {"A100", "PCI", "a100-pcie-ib"},

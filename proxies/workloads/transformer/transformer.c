@@ -782,6 +782,11 @@ static int build_step(const struct bb_proxy_config *c, struct bb_step *step)
 
     TRY(bb_training_load_arch(c, &t.arch));
     TRY(resolve_shape(&t));
+    if (t.policy.kind == BB_SYNC_ZERO2 && t.grid.pp > 1 && t.schedule.micro_batches > 1 && !c->sync.no_sync)
+        bb_warn(
+            "%s: --dp-sync zero2 reduces gradients %d times per step, as DeepSpeed without a pipeline; with pipelines, "
+            "frameworks reduce them once; try: --no-sync",
+            c->proxy, t.schedule.micro_batches);
     TRY(resolve_layout(&t));
     TRY(bb_layers_new(&t.layers, &t.layers_config, step));
     describe_step(&t);

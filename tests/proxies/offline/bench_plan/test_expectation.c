@@ -21,9 +21,13 @@ static const struct row {
     {"NVIDIA B200", "b200-sxm-ib", 8, {8, 400}, 8, 8, 48.5},
     {"NVIDIA GB200", "gb200-nvl72", 4, {4, 400}, 64, 64, 48.5}, /* an NVLink domain of several hosts */
     {"NVIDIA L40S", "l40s-pcie-ib", 8, {0, 0}, 8, 4, 24.3},
-    {"NVIDIA H100 NVL", "", 8, {0, 0}, 0, 0, 0},
+    {"NVIDIA GB300", "gb300-nvl72", 4, {4, 800}, 64, 64, 97},
+    {"NVIDIA B300 SXM6 AC", "b300-sxm-ib", 8, {8, 800}, 8, 8, 97},
+    {"NVIDIA H100 NVL", "h100-nvl-pcie-ib", 8, {0, 0}, 8, 4, 24.3},
+    {"NVIDIA H100 PCIe", "h100-pcie-ib", 8, {0, 0}, 8, 4, 24.3},
+    {"NVIDIA GH200 120GB", "gh200-quad-ib", 4, {4, 200}, 4, 4, 24.3},
     {"NVIDIA H200 NVL", "", 8, {0, 0}, 0, 0, 0},
-    {"NVIDIA GH200 480GB", "", 1, {0, 0}, 0, 0, 0},
+    {"NVIDIA GH200 480GB", "gh200-quad-ib", 1, {1, 200}, 1, 1, 24.3},
     {"Tesla V100-SXM2-32GB", "", 8, {0, 0}, 0, 0, 0},
 };
 

@@ -352,7 +352,7 @@ def test_plans_a_ring_of_16_million_ranks(busbar, plan):
 
 # ---- search for the best layout ----------------------------------------------------------------------------------------------------
 
-SEARCH = ("transformer", "--model", "llama2_7b", "--ranks", 16, "--global-batch-size", 64, "--cluster", H100, "--best-layout")
+SEARCH = ("transformer", "--model", "llama2_7b", "--layers", 8, "--ranks", 16, "--global-batch-size", 64, "--cluster", H100, "--best-layout")
 COMPONENTS = ("compute_us", "exposed_transfer_us", "bubble_us", "exposed_waiting_us", "idle_us")
 
 
@@ -394,7 +394,7 @@ def test_rejects_chunks_and_channels_of_other_algorithms(busbar, tmp_path, algor
 def test_best_layout_equals_the_plan_with_its_options(busbar, plan, tmp_path):
     """The predictions of the first layout equal the plan with the options of this layout."""
     saving = ("--grad-dtype", "bfloat16", "--overlap-param-gather", "--use-precision-aware-optimizer")
-    done = busbar.run("plan", *SEARCH, *saving, "--full", "--top", 3, "--json", tmp_path / "best.json", "--csv", tmp_path / "best.csv",
+    done = busbar.run("plan", *SEARCH, "--layers", 32, *saving, "--full", "--top", 3, "--json", tmp_path / "best.json", "--csv", tmp_path / "best.csv",
                       emulated=False)
     text = done.stdout
     args = next(line for line in text.splitlines() if line.startswith("#   options:")).split(": ")[1].split()
@@ -477,7 +477,7 @@ def test_threads_do_not_change_the_result(plan):
 
 
 @pytest.mark.parametrize("given,accepted", [("--vpp 3", ""), ("--vpp 2 --pp 1", "--pp 1"), ("--micro-batch-size 128", ""),
-                                            ("--global-batch-size 10 --pp 8 --vpp 2", "--global-batch-size 16 --pp 8 --vpp 2"),
+                                            ("--global-batch-size 10 --pp 4 --vpp 2", "--global-batch-size 16 --pp 4 --vpp 2"),
                                             ("--global-batch-size 10 --vpp 3", "--global-batch-size 10")])
 def test_the_advice_of_a_search_without_valid_layout_is_accepted(busbar, plan, given, accepted):
     line = rejection(busbar, "plan", *SEARCH, *given.split())
@@ -504,14 +504,14 @@ def test_search_finds_interleaved_stages_of_unequal_layers(plan, tmp_path):
 
 def test_the_first_layout_does_not_depend_on_top(plan):
     """No plan of one layout is faster, whatever the number of rows."""
-    training = ("transformer", "--model", "llama3_8b", "--ranks", 32, "--global-batch-size", 128, "--cluster", H100)
+    training = ("transformer", "--model", "llama3_8b", "--layers", 8, "--ranks", 32, "--global-batch-size", 128, "--cluster", H100)
     search = (*training, "--best-layout", "--tp", 1, "--recompute", "none", "--micro-batch-size", 1)
     few, many = (plan(*search, "--top", top)["best_layout"]["layouts"] for top in (1, 40))
     assert few[0] == many[0] and few[0]["step_us"] <= plan(*training, "--dp-sync", "zero3")["predicted"]["step_us"]
 
 
 def test_search_includes_expert_parallelism(plan):
-    rows = plan("transformer", "--model", "mixtral_8x7b", "--ranks", 32, "--global-batch-size", 128, "--cluster", H100, "--best-layout",
+    rows = plan("transformer", "--model", "mixtral_8x7b", "--layers", 8, "--ranks", 32, "--global-batch-size", 128, "--cluster", H100, "--best-layout",
                 "--seq-length", 4096, "--dp-sync", "zero1", "--cp", 1, "--tp", 1)["best_layout"]["layouts"]
     assert rows[0]["ep"] > 1 and all(8 % r["ep"] == 0 for r in rows)
 
@@ -639,7 +639,7 @@ def test_compare_accepts_a_step_plan_and_a_run(busbar, machine, tmp_path):
     assert re.search(r"part  idle .*predicted +0\.500 us: 0\.000 x\n", done.stdout), done.stdout
 
 
-MIXTRAL = ("transformer", "--model", "mixtral_8x7b", "--ranks", 32, "--ep", 8, "--seq-length", 2048, "--micro-batches", 2, "--cluster", H100)
+MIXTRAL = ("transformer", "--model", "mixtral_8x7b", "--layers", 8, "--ranks", 32, "--ep", 8, "--seq-length", 2048, "--micro-batches", 2, "--cluster", H100)
 
 
 def test_memory_of_imbalanced_experts_follows_their_tokens(plan):

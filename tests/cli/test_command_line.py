@@ -93,7 +93,7 @@ def test_examples_of_plans_fit_in_memory(busbar):
     examples = re.findall(r"(?m)^ +busbar (plan transformer .*--cluster.*)$", text)
     assert len(examples) > 3
     for example in examples:
-        done = busbar.run(*example.split(), *(["--tp", "8", "--schedule", "1f1b"] if "--best-layout" in example else ["--must-fit"]), emulated=False)
+        done = busbar.run(*example.split(), *(["--tp", "8", "--cp", "1", "--schedule", "1f1b"] if "--best-layout" in example else ["--must-fit"]), emulated=False)
         assert done.returncode == 0 and done.stderr == "" and "\n  batch " not in done.stdout, (example, done.stderr)
 
 

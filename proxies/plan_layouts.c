@@ -11,6 +11,21 @@
 
 #include <string.h>
 
+static const struct bb_software *software_of(const struct bb_plan_options *o, bool sharded)
+{
+    return bb_software_of(o->config.transformer.software, sharded, !o->config.sync.no_overlap);
+}
+
+/* Adds to each layout the software whose rates it has. */
+static void add_software(json_t *layouts, const struct bb_plan_options *o, const struct bb_layouts *found)
+{
+    json_t *layout;
+    size_t i;
+
+    json_array_foreach(layouts, i, layout) json_object_set_new(
+        layout, "software", json_string(software_of(o, bb_sync_gathers_parameters(found->rows[i].choice.sync))->name));
+}
+
 static json_t *layouts_json(const struct bb_plan_options *o, const struct bb_layout_search *search,
                             const struct bb_conditions *conditions, const struct bb_layouts *found, json_t *command)
 {
@@ -22,6 +37,8 @@ static json_t *layouts_json(const struct bb_plan_options *o, const struct bb_lay
         found->rows[0].step_ns / 1e3, "tokens_per_s", found->rows[0].tokens / (found->rows[0].step_ns / 1e9),
         "best_layout", bb_layouts_json(found, o->top));
 
+    if (o->forecast && search->cluster[0]->has_achieved)
+        add_software(json_object_get(json_object_get(root, "best_layout"), "layouts"), o, found);
     if (conditions->jitter > 0)
         json_object_set_new(json_object_get(root, "predicted"), "jitter",
                             json_pack("{s:f, s:I, s:i}", "deviation", conditions->jitter, "seed",
@@ -46,17 +63,16 @@ static void write_option(void *out, const struct bb_opt *opt, const void *field)
 
 /* Returns the options of the step in a layout, each after a blank: those that select the layout, and those given. The
  * caller frees the text. */
-static char *options_text(const struct bb_plan_options *o, const struct bb_proxy_config *given_config,
-                          const struct bb_layout_choice *choice)
+static char *options_text(const struct bb_plan_options *o, const struct bb_layout_choice *choice)
 {
     static const struct bb_opt_table tables[] = {BB_STEP_TABLES(0), {0}};
-    struct bb_proxy_config config = bb_layouts_config(given_config, choice);
+    struct bb_proxy_config config = bb_layouts_config(&o->given, choice);
     char *text;
     size_t size;
     FILE *out = bb_open_text(&text, &size);
 
     config.micro_batches = 0;
-    config.global_batch = given_config->global_batch;
+    config.global_batch = o->given.global_batch;
     config.transformer.seed = o->config.transformer.seed;
     bb_opts_each(&(struct bb_opts){.tables = tables}, &config, write_option, out);
     bb_close_text(out, &text);
@@ -80,11 +96,16 @@ static int print_accuracy(const struct bb_plan_options *o, const struct bb_layou
         for (int i = 0; i < found->n && i < o->top; i++)
             any |= bb_sync_gathers_parameters(found->rows[i].choice.sync) == sharded;
         if (f.software)
-            f.software = bb_software_of(o->config.transformer.software, sharded, !o->config.sync.no_overlap);
+            f.software = software_of(o, sharded);
         bb_forecast_accuracy_text(&f, search->cluster[sharded], text, sizeof(text));
         if (any)
             printf("# accuracy %s zero3: %s\n", sharded ? "with" : "without", text);
     }
+    if (f.software && !o->config.transformer.software && !o->given.transformer.sync)
+        printf(
+            "# layouts with zero3 have the rates of %s, the others of %s (default); for equal rates, try: --software "
+            "%s\n",
+            software_of(o, true)->name, software_of(o, false)->name, software_of(o, false)->name);
 out:
     bb_step_release(&step);
     return rc;
@@ -107,15 +128,14 @@ out:
     return rc;
 }
 
-int bb_plan_layouts(const struct bb_plan_options *o, const struct bb_proxy_config *given_config,
-                    const struct bb_proxy *proxy, int argc, char **argv)
+int bb_plan_layouts(const struct bb_plan_options *o, const struct bb_proxy *proxy, int argc, char **argv)
 {
     struct bb_proxy_config config = o->config;
     const struct bb_conditions *conditions = &o->conditions;
     struct bb_conditions without_jitter = *conditions;
     struct bb_cluster clusters[2];
     struct bb_layout_search search = {.proxy = proxy,
-                                      .given = given_config,
+                                      .given = &o->given,
                                       .config = &config,
                                       .cluster = {&clusters[0], &clusters[1]},
                                       .conditions = &without_jitter,
@@ -147,7 +167,7 @@ int bb_plan_layouts(const struct bb_plan_options *o, const struct bb_proxy_confi
             printf("# sorted by p50, the median of %d steps with %g%% jitter (seed %llu); other columns are without "
                    "jitter\n",
                    o->samples, 100 * conditions->jitter, (unsigned long long)conditions->seed);
-        options = options_text(o, given_config, &found.rows[0].choice);
+        options = options_text(o, &found.rows[0].choice);
         bb_layouts_print(&found, options, o->top, o->full, stdout);
         TRY(print_accuracy(o, &search, &found, forecast));
     }

@@ -318,17 +318,16 @@ static bool is_collective(const struct bb_positionals *positionals)
 
 /*
  * Parse and validate the command line.
- *   given_config  out: the options as given, before the proxy's defaults are applied
- *   proxy         out: NULL for a collective, whose options bb_plan_collectives validates
+ *   proxy  out: NULL for a collective, whose options bb_plan_collectives validates
  */
-static int parse_plan(struct bb_plan_options *o, struct bb_proxy_config *given_config,
-                      struct bb_positionals *positionals, const struct bb_proxy **proxy, int argc, char **argv)
+static int parse_plan(struct bb_plan_options *o, struct bb_positionals *positionals, const struct bb_proxy **proxy,
+                      int argc, char **argv)
 {
     int rc;
 
     *proxy = NULL;
     TRY(bb_opts_parse(&set, o, argc, argv, positionals, stdout));
-    *given_config = o->config;
+    o->given = o->config;
     o->option_set = is_collective(positionals) ? &collective_option_set : &step_option_set;
     if (is_collective(positionals))
         return 0;
@@ -358,20 +357,19 @@ int bb_plan_main(int argc, char **argv)
 {
     const struct bb_proxy *proxy;
     struct bb_plan_options o = {0};
-    struct bb_proxy_config given_config;
     struct bb_positionals positionals;
     int rc;
 
     if (is_compute(argc, argv))
         return bb_plan_compute(argc, argv, false);
-    TRY(parse_plan(&o, &given_config, &positionals, &proxy, argc, argv));
+    TRY(parse_plan(&o, &positionals, &proxy, argc, argv));
     if (!proxy)
         return bb_plan_collectives(&o, &positionals, false, argc, argv);
     TRY(bb_plan_exports_check_writable(o.files));
     if (o.export)
         TRY(bb_export_check_writable(o.export, o.export_file));
     if (o.best_layout)
-        TRY(bb_plan_layouts(&o, &given_config, proxy, argc, argv));
+        TRY(bb_plan_layouts(&o, proxy, argc, argv));
     else
         TRY(bb_plan_step(&o, proxy, argc, argv));
 out:
@@ -382,14 +380,13 @@ int bb_plan_check(int argc, char **argv)
 {
     const struct bb_proxy *proxy;
     struct bb_plan_options o = {0};
-    struct bb_proxy_config given_config;
     struct bb_positionals positionals;
     int rc;
 
     if (is_compute(argc, argv))
         return bb_plan_compute(argc, argv, true);
     TRY(bb_opts_check(&set, argc, argv));
-    TRY(parse_plan(&o, &given_config, &positionals, &proxy, argc, argv));
+    TRY(parse_plan(&o, &positionals, &proxy, argc, argv));
     if (!proxy)
         TRY(bb_plan_collectives(&o, &positionals, true, argc, argv));
     if (o.config.model)

@@ -42,6 +42,7 @@ struct bb_plan_options {
     const struct bb_opts *option_set; /* the option tables that apply to this use of `busbar plan` (step or
                                          collective); the JSON output lists their options */
     struct bb_proxy_config config;
+    struct bb_proxy_config given; /* not an option: config before the proxy's defaults are applied */
     const char *cluster, *tokens, *files[BB_N_PLAN_EXPORTS];
     struct bb_failure_options failures;
     struct bb_opt_texts changes;      /* --set */
@@ -74,14 +75,9 @@ struct bb_plan_options {
 int bb_plan_validate_step(struct bb_plan_options *o) BB_MUST_CHECK;
 int bb_plan_step(const struct bb_plan_options *o, const struct bb_proxy *proxy, int argc, char **argv) BB_MUST_CHECK;
 
-/*
- * ---- search for the best layouts (--best-layout): plan_layouts.c ----
- *
- * given_config (parameter): the options as given, before the proxy's defaults are applied
- */
+/* ---- search for the best layouts (--best-layout): plan_layouts.c ---- */
 
-int bb_plan_layouts(const struct bb_plan_options *o, const struct bb_proxy_config *given_config,
-                    const struct bb_proxy *proxy, int argc, char **argv) BB_MUST_CHECK;
+int bb_plan_layouts(const struct bb_plan_options *o, const struct bb_proxy *proxy, int argc, char **argv) BB_MUST_CHECK;
 
 /*
  * ---- table of a collective: plan_collectives.c ----

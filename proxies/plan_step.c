@@ -236,16 +236,17 @@ void bb_plan_describe_step(const struct bb_plan_options *o, const struct bb_step
     f->attention_guessed = f->attention && strcmp(f->attention, "unfused") == 0 && !o->config.transformer.attention;
 }
 
-/* Find the first number of GPUs on which the model fits in any layout, if parameters, gradients and optimizer alone need
- * more than those of the plan. */
+/* Find the first number of GPUs on which the model fits in a layout with the given options that --best-layout keeps, if
+ * parameters, gradients and optimizer alone need more than those of the plan. */
 static int find_ranks(const struct bb_plan_options *o, const struct bb_proxy *proxy, const struct bb_cluster *cluster,
                       const struct bb_proxy_config *config, struct plan_results *f)
 {
-    const struct bb_proxy_config free_choice = {0};
-    struct bb_layout_search search = {
-        .proxy = proxy, .given = &free_choice, .config = config, .cluster = {cluster, cluster}};
+    struct bb_proxy_config given = o->given;
+    struct bb_layout_search search = {.proxy = proxy, .given = &given, .config = config, .cluster = {cluster, cluster}};
     const int min = (int)fmin(bb_forecast_min_gpus(&f->step, &f->forecast), 1 << 20);
 
+    given.transformer.recompute = NULL; /* add_excluded */
+    given.transformer.recompute_layers = 0;
     search.usable_bytes = (1 - o->margin) * f->forecast.gpu_bytes;
     search.quiet = true;
     return min > f->step.layout.ranks ? bb_layouts_fitting_ranks(&search, min, &f->forecast.fitting_ranks) : 0;

@@ -124,7 +124,7 @@ __attribute__((format(printf, 5, 0))) static void write_line(int timeout_ms, int
     bb_blank_controls(line); /* of file names and arguments, which could break or color the line */
     if (bb_environment_is_emulated())
         name_program(line + used, (size_t)capacity);
-    if (code != 0 && (mute || prints))
+    if (code != 0 && (mute == 1 || prints))
         keep_error(code, line + strlen("busbar: "));
     if (!prints)
         return;

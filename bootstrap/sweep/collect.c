@@ -61,8 +61,9 @@ static const struct default_columns {
      (const char *const[]){"proxy", "predicted.step_us", "predicted.tokens_per_s", "predicted.tflops_per_gpu",
                            "predicted.model_flop_utilisation", "predicted.breakdown.compute_us",
                            "predicted.breakdown.comm_us", "predicted.breakdown.exposed_us",
-                           "predicted.memory.needed_bytes", "predicted.memory.fits", "predicted.training.days",
-                           "predicted.training.with_failures.days", "predicted.training.with_failures.goodput", NULL}},
+                           "predicted.compute.software", "predicted.compute.added", "predicted.memory.needed_bytes",
+                           "predicted.memory.fits", "predicted.training.days", "predicted.training.with_failures.days",
+                           "predicted.training.with_failures.goodput", NULL}},
     {"plan COLLECTIVE", "busbar.plan/1", bench_paths},
 };
 enum { N_DEFAULTS = sizeof(default_columns) / sizeof(default_columns[0]) };

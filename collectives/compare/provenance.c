@@ -270,6 +270,31 @@ static void set_length(json_t *options, const json_t *root)
         json_object_set_new(options, "seq_length", json_integer(llround(tokens / samples)));
 }
 
+/* Sets the options that the prediction assumes because they are not given: --software, and the words of
+ * predicted.compute.guessed, for example "--recompute full --recompute-num-layers 2". */
+static void set_assumed(json_t *options, const json_t *root)
+{
+    const json_t *compute = json_object_get(json_object_get(root, "predicted"), "compute"), *guess;
+    char name[NAME] = "", text[VALUE];
+    size_t i;
+
+    if (json_is_null(json_object_get(options, "software")))
+        json_object_set(options, "software", json_object_get(compute, "software"));
+    json_array_foreach(json_object_get(compute, "guessed"), i, guess)
+    {
+        snprintf(text, sizeof(text), "%s", json_string_value(guess));
+        for (char *rest, *word = strtok_r(text, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) {
+            const bool is_name = strncmp(word, "--", 2) == 0;
+
+            if (is_name)
+                snprintf(name, sizeof(name), "%s", word + 2);
+            for (char *c = name; *c; c++)
+                *c = *c == '-' ? '_' : *c;
+            json_object_set_new(options, name, is_name ? json_true() : json_string(word));
+        }
+    }
+}
+
 /* Adds the options of a plan; of --best-layout, those of the fastest layout. */
 static void add_plan_options(json_t *list, const json_t *root)
 {
@@ -278,6 +303,7 @@ static void add_plan_options(json_t *list, const json_t *root)
     (void)!json_object_update_existing(
         options, json_array_get(json_object_get(json_object_get(root, "best_layout"), "layouts"), 0));
     set_length(options, root);
+    set_assumed(options, root);
     add_all(list, "--", options, no_setting);
     json_decref(options);
 }

@@ -422,6 +422,23 @@ static bool has_one_role(const struct table *t)
     return true;
 }
 
+/* Names the files whose --software is the default, which depends on --dp-sync, if the software of the files differs. */
+static void print_software(const struct table *t, FILE *out)
+{
+    bool any = false;
+
+    for (int i = 0; i < t->n; i++) {
+        const char *software = json_string_value(json_object_get(t->lines[i].differs, "software"));
+
+        if (!software || !json_is_null(json_object_get(t->lines[i].options, "software")))
+            continue;
+        fprintf(out, "%s%s: %s", any ? ", " : "# rates of different software: by default, ", t->files[i].path,
+                software);
+        any = true;
+    }
+    fputs(any ? "; for equal rates, give all plans the same --software\n" : "", out);
+}
+
 static void print_notes(const struct table *t, FILE *out)
 {
     bool predicted = false, measured = false, inconclusive = false, doubted = true;
@@ -466,6 +483,7 @@ static void print_notes(const struct table *t, FILE *out)
                     t->files[i].path, json_number_value(graph) / t->lines[0].step_us, t->files[0].path);
     }
     print_misfits(t, out);
+    print_software(t, out);
     if (predicted)
         fprintf(out, "# %spredicted (modelled, not measured)\n", measured ? "some times are " : "times are ");
     print_doubts(t, doubted, out);

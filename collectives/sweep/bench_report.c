@@ -909,6 +909,11 @@ static void print_verdict(const struct bb_report *r)
                 t->wrong_rank, r->ctx->world->hosts[t->wrong_rank]);
     if (r->n_thresholds > 0)
         fprintf(r->out, "%s: %s; ", limits_option(r), t->below ? "FAILED" : "OK");
+    else if (r->n_ratios > 0 && r->lowest < EXPECTED_WARN)
+        fprintf(r->out,
+                "SLOW: %.0f %% of the expected bus bandwidth (%s); to find the slow part, try: busbar health; for exit "
+                "status 5, try: --min-of-expected 90%%; ",
+                100 * r->lowest, r->lowest_result);
     if (t->unchecked > 0)
         fprintf(r->out, "data not verified (%s) in %llu of %llu results",
                 r->options->checks == 0              ? "-c 0"

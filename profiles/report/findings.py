@@ -228,11 +228,17 @@ def step(result):
         yield say("A step {takes} {us:time} on {ranks} ranks{condition}{rates}.", result.data, us=us,
                   takes="takes" if fits else "would take", condition="" if fits else ", if training fitted",
                   rates=rates_text(result.data, predicted))
+    compute = predicted.get("compute") or {}
+    if compute.get("software"):
+        added = f"; added so that training fits: {compute['added']}" if compute.get("added") else ""
+        yield f"Compute has the rates of {compute['software']}{added}."
     yield from exposed(result)
     yield from late_parts(result, us)
     training = predicted.get("training")
     if training:
-        yield say("{tokens:number} tokens take {days:number} days, {gpu_hours:number} GPU hours.", training)
+        yield say("{tokens:number} tokens take {days:number} days, {gpu_hours:number} GPU hours{failures}.", training,
+                  failures=say("; with failures of nodes {days:number} days, {gpu_hours:number} GPU hours, goodput "
+                               "{goodput:share}", training["with_failures"]) if "with_failures" in training else "")
     for order in ((result.data.get("best_order") or {}).get("orders") or [])[:1]:
         yield say("The order {order} sends the fewest bytes between nodes: {inter_node_bytes:bytes} per step.", order)
 

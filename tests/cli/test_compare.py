@@ -668,7 +668,7 @@ MADE = {
     "base": SMALL, "batch": (*SMALL, "--global-batch-size", "16"), "ranks": (*SMALL, "--ranks", "16"),
     "model": (*SMALL, "--model", "qwen2_7b"), "slow": (*SMALL, "--slow", "node0:0.5"), "b200": (*SMALL, "--cluster", "b200-sxm-ib"),
     "fp8": (*SMALL, "--fp8"), "length": (*SMALL, "--seq-length", "8192"), "half": (*SMALL, "--seq-length", "4096"), "misfit": (*SMALL, "--tp", "1"), "images": ("resnet152", "--ranks", "8"),
-    "images_twice": ("resnet152", "--ranks", "16")}
+    "images_twice": ("resnet152", "--ranks", "16"), "zero3": (*SMALL, "--dp-sync", "zero3")}
 
 
 @pytest.fixture
@@ -698,6 +698,20 @@ def test_steps_of_different_work_are_judged_by_throughput(compare_made, names, m
     assert not gpus or not re.search("faster|slower", done.stdout)
 
 
+def test_software_and_recomputation_that_busbar_assumes_are_differences(compare_made):
+    """--dp-sync zero3 has the rates of torch, and fits without the recomputation that busbar adds to the first plan."""
+    files, done = compare_made(("base", "zero3"))
+    base, zero3 = (file["predicted"]["compute"] for file in files.values())
+    assert (base["software"], zero3["software"], zero3["added"]) == ("megatron", "torch", None)
+    assert all(file["options"]["software"] is file["options"]["recompute"] is None for file in files.values())
+    added = re.findall(r"--(\S+) (\S+)", base["added"])
+    lines = {line.split()[0]: line for line in done.stdout.splitlines() if line.startswith(" ")}
+    assert len(added) == 2 and all(f"--{name} {value}" in lines["base.json"] and f"no --{name}" in lines["zero3.json"] for name, value in added)
+    assert "--software megatron" in lines["base.json"] and "--software torch" in lines["zero3.json"]
+    assert "# rates of different software: by default, base.json: megatron, zero3.json: torch; for equal rates, give all plans the same --software\n" in done.stdout
+    assert "software" not in compare_made(("base", "batch"))[1].stdout
+
+
 @pytest.mark.parametrize("name, verdict", [("model", "different model"), ("misfit", "does not fit")])
 def test_no_verdict_for_different_models_and_misfits(compare_made, name, verdict):
     done = compare_made(("base", name))[1]
@@ -709,8 +723,8 @@ def test_no_verdict_for_different_models_and_misfits(compare_made, name, verdict
 def test_each_line_names_what_differs_from_the_first_file(compare_made):
     done = compare_made(("base", "slow", "b200", "fp8", "batch"))[1]
     lines = {line.split()[0]: line for line in done.stdout.splitlines() if line.startswith(" ")}
-    for name, text in (("slow", "--slow node0:0.5"), ("b200", "predicted for b200-sxm-ib"), ("fp8", "--fp8 yes"),
-                       ("batch", "--global-batch-size 16")):
+    for name, text in (("slow", "--slow node0:0.5"), ("b200", "predicted for b200-sxm-ib, no --recompute, no --recompute-num-layers"),
+                       ("fp8", "--recompute-num-layers 17, --fp8 yes"), ("batch", "--global-batch-size 16")):
         assert lines[f"{name}.json"].endswith(f"  {text}"), lines
 
 

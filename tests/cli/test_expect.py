@@ -31,6 +31,15 @@ def test_slow_nic_is_below_the_expectation(busbar, tmp_path):
     assert "# --min-of-expected: FAILED; " in done.stdout and root["status"] == "below threshold"
 
 
+def test_results_below_the_expectation_are_in_the_last_line_without_a_limit(busbar, tmp_path):
+    slow, fine = (bench(busbar, tmp_path, "--expect", "auto", ranks=4, EMU_CLUSTER="h100-sxm-ib", EMU_NODES="2", EMU_SLOW=nic)
+                  for nic in ("link=node1-nic0:0.5", ""))
+    (lowest,) = [check["measured"] for check in slow[0]["checks"] if check["check"].startswith("lowest result")]
+    last = slow[1].stdout.splitlines()[-1]
+    assert last.startswith(f"# SLOW: {100 * lowest:.0f} % of the expected bus bandwidth (") and "; to find the slow part, try: busbar" in last
+    assert "SLOW" not in fine[1].stdout
+
+
 def test_earlier_run_is_the_expectation(busbar, tmp_path):
     root, _ = bench(busbar, tmp_path)
     good = tmp_path / "good.json"

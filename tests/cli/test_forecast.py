@@ -29,7 +29,7 @@ def rejection(busbar, args, status=2):
 def test_cluster_gives_a_forecast_of_training(busbar):
     forecast, gemm, given = (plan(busbar, f"{LLAMA} --cluster h100-sxm-ib {more}") for more in ("", "--compute gemm", "--tflops 300"))
     source = {"rates": "machine", "tflops": 989, "efficiency": pytest.approx(0.66), "nominal": False, "attention": "fused", "fp8": False, "software": "megatron",
-                "guessed": []}
+                "guessed": [], "added": None}
     assert forecast["predicted"]["compute"] == {**source, "host": "eager"}
     # The proxy run: unfused attention without a mask, and gradients accumulated by separate kernels.
     assert gemm["predicted"]["compute"] == {**source, "host": None, "attention": None, "software": None} and gemm["predicted"]["model_error"] is None
@@ -40,7 +40,8 @@ def test_cluster_gives_a_forecast_of_training(busbar):
     nominal = plan(busbar, f"{LLAMA} --cluster emulated-default")["predicted"]
     assert nominal["compute"]["nominal"] and nominal["model_error"] is None
     text = busbar.run("plan", "transformer", *LLAMA.split(), "--cluster", "h100-sxm-ib", emulated=False).stdout
-    assert "653 of 989 TFLOP/s" in text and "attention fused" in text and "published steps" in text and "h100-sxm-ib with megatron: " in text
+    assert "653 of 989 TFLOP/s" in text and "attention fused" in text and "published steps" in text and "h100-sxm-ib, software megatron: " in text
+    assert "# predicted for h100-sxm-ib, software megatron (modelled, not measured)\n" in text
 
 
 def test_short_kernels_are_bound_by_the_host(busbar):
@@ -127,7 +128,12 @@ def test_software_determines_rates_and_overlap(busbar):
 
 def test_best_layout_gives_layouts_with_sharded_parameters_the_rates_of_torch(busbar):
     args = "--model llama3_8b --layers 4 --ranks 8 --global-batch-size 8 --cluster h100-sxm-ib"
-    found = plan(busbar, f"{args} --best-layout --tp 1 --cp 1 --pp 1 --micro-batch-size 1 --recompute none")["best_layout"]["layouts"]
+    search = f"{args} --best-layout --tp 1 --cp 1 --pp 1 --micro-batch-size 1 --recompute none"
+    found = plan(busbar, search)["best_layout"]["layouts"]
+    assert {row["dp_sync"]: row["software"] for row in found}.items() >= {"zero3": "torch", "distributed": "megatron"}.items()
+    for more, shown in (("", True), ("--software megatron", False), ("--dp-sync zero3", False)):
+        done = busbar.run("plan", "transformer", *search.split(), *more.split(), emulated=False)
+        assert ("# layouts with zero3 have the rates of torch, the others of megatron (default); for equal rates, try: --software megatron\n" in done.stdout) == shown
     of = {row["dp_sync"]: row["step_us"] for row in found}
     for sync in ("zero3", "distributed"):
         assert of[sync] == plan(busbar, f"{args} --dp-sync {sync} --recompute none")["predicted"]["step_us"]
@@ -513,12 +519,14 @@ def test_nccl_variables_and_sizes(busbar):
     (("--model", "llama3_8b", "--ranks", "16", "--recompute", "full"), "try: --best-layout --global-batch-size 16 without --recompute\n"),
     # 70.55e9 parameters x 14 bytes of 79.1 GiB (80 GiB without the CUDA context) are 11.6 GPUs
     (("--model", "llama3_70b", "--ranks", "4"), "the first number of GPUs on which a layout fits is 24; try: --ranks 24 --best-layout --global-batch-size 24"),
+    (("--model", "llama3_70b", "--ranks", "8", "--dp-sync", "zero3", "--seq-length", "4096"), "fits is 24; try: --ranks 24 --best-layout --global-batch-size 24\n"),
     (("--model", "llama3_8b", "--ranks", "8", "--tokens", "15T", "--ops", "--must-fit", "--trace", "t.json"),
      "try: --best-layout --global-batch-size 8 without --must-fit without --tokens without --trace without --ops\n")])
 def test_advice_for_training_that_does_not_fit(busbar, tmp_path, args, advice):
     """What is to try works when typed. A search gets a small part of its space."""
     command = ("plan", "transformer", *args, "--cluster", "h100-sxm-ib")
-    done = busbar.run(*command, emulated=False, cwd=tmp_path)
+    done = busbar.run(*command, "--json", "r.json", emulated=False, cwd=tmp_path)
+    assert json.loads((tmp_path / "r.json").read_text())["reason"] in done.stderr  # not an error of a layout that the search tried
     assert done.returncode == (5 if "--must-fit" in args else 0) and advice in done.stderr
     for suggestion in re.findall(r"try: (.*)", done.stderr):
         part = ("--pp", 1, "--cp", 1) if "--best-layout" in suggestion else ()

@@ -114,13 +114,16 @@ def test_values_are_converted(busbar):
     ("--num-virtual-stages-per-pipeline-rank 3", "--vpp 3"), ("--activation_checkpoint.mode full", "--recompute full"),
     ("--moe-expert-capacity-factor 1.5", "--capacity-factor 1.5"), ("model.context_parallel_size=2", "--cp 2"),
     ("--micro-batch 2", "--micro-batch-size 2"), ("--strategy ddp", "--dp-sync all_reduce"), ("--sharding-strategy FULL_SHARD", "--dp-sync zero3"),
-    ("--deepspeed-stage 2", "--dp-sync zero2"), ("--amp", "--dtype bfloat16"), ("--list-models", "busbar list models")])
+    ("--deepspeed-stage 2", "--dp-sync zero2"), ("--amp", "--dtype bfloat16"), ("--list-models", "busbar list models"),
+    ("--framework pytorch", "--software torch"), ("--context-length 8192", "--seq-length 8192"), ("--reduce-dtype float32", "--grad-dtype float"),
+    ("--flash-attention", "--attention fused"), ("--compile", "--software torch-compile"), ("--attention-backend flash", "--attention fused"),
+    ("--num-microbatches 8", "--micro-batches 8")])
 def test_names_of_training_frameworks_keep_their_values(busbar, typed, answer):
     assert refusal(busbar, "transformer", *typed.split()).endswith(f"; try: {answer}")
 
 
 @pytest.mark.parametrize("typed,answer", [
-    ("--steps 1000", "and --tokens (of all steps) of plan here (for example --tokens 15T)"), ("--memory 40G", "is --gpu-memory here"),
+    ("--steps 1000", "is --steps (proxy) or --tokens N (plan) here (for example --tokens 15T)"), ("--memory 40G", "is --gpu-memory here"),
     ("--batch-size 64", "is --micro-batch-size (per GPU, as in PyTorch) or --global-batch-size here"), ("--epochs 2", "; scaling has it, plan transformer has --tokens"),
     ("--format json", "--format=json is --json FILE (-: stdout) here (for example --json -)"),
     ("--fsdp", "is --dp-sync zero3 (data_parallel: --sync zero3) here"), ("--ddp", "DDP is the default"), ("--dp-sync ddp", "did you mean 'all_reduce'?"),
@@ -134,7 +137,8 @@ def test_data_parallel_names_its_own_option(busbar):
 
 
 @pytest.mark.parametrize("typed,answer", [("-o mean", "avg"), ("--dtype half", "--datatype"), ("-J x", "--json"), ("--output x", "--json"),
-                                          ("--format json", "--json"), ("--ngpus 4", "--gpus 4"), ("--ranks 4", "--gpus 4")])
+                                          ("--format json", "--json"), ("--ngpus 4", "--gpus 4"), ("--ranks 4", "--gpus 4"),
+                                          ("--nproc_per_node=4", "--gpus 4"), ("--nproc-per-node 4", "--gpus 4")])
 def test_options_of_bench_are_answered(busbar, typed, answer):
     done = busbar.run("bench", "all_reduce", *typed.split())
     assert done.returncode == 2 and re.search(rf"did you mean '{answer}'|try: {answer}( busbar|$)", done.stderr)
@@ -159,7 +163,7 @@ def test_foreign_programs_are_answered(busbar):
 
 @pytest.mark.parametrize("command,typed,answer", [
     ("proxy gpt3", "--best-layout", "busbar-emulated plan has --best-layout"), ("proxy gpt3", "--tokens=15T", "busbar-emulated plan has --tokens"),
-    ("bench all_reduce", "-t 1 -g 2", "-g N alone sets the number of ranks"), ("bench p2p", "--ranks=8", "--gpus 8"),
+    ("bench all_reduce", "--nnodes 2", "mpirun or srun those of several"), ("bench all_reduce", "-t 1 -g 2", "-g N alone sets the number of ranks"), ("bench p2p", "--ranks=8", "--gpus 8"),
     ("bench compute", "--cluster h100-sxm-ib", "busbar-emulated plan all_reduce --ranks 64 --cluster h100-sxm-ib"),
     ("bench all_reduce", "--tp 8", "busbar-emulated proxy and busbar-emulated plan have this option"),
     ("bench all_reduce", "--model gpt3", "plan have this option")])

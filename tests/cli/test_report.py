@@ -291,6 +291,11 @@ def test_findings_of_a_plan():
     assert "The fastest layout is tp 2, cp 4, pp 4, dp 16, interleaved 5, zero1: 100 us per step" in text
     assert "(--slow, --delay): node7:0.5. They cost 20 us of the step." in said(
         "plan", proxy="p", predicted={**predicted, "slow": ["node7:0.5"], "slow_cost_us": 20.})
+    failures = {"days": 27.7, "gpu_hours": 5318., "goodput": .993}
+    text_of = said("plan", proxy="p", predicted={**predicted, "compute": {"software": "torch", "added": "--recompute full"},
+                                                 "training": {"tokens": 1e12, "days": 27.5, "gpu_hours": 5280., "with_failures": failures}})
+    assert "Compute has the rates of torch; added so that training fits: --recompute full." in text_of
+    assert "GPU hours; with failures of nodes 27.7 days, 5318 GPU hours, goodput 99.3 %." in text_of
     assert "takes 10 % longer" in text and "largest loss of the fastest layout is bubble: 12 us" in text
 
 

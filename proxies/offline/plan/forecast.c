@@ -148,7 +148,7 @@ static void machine_text(const struct bb_forecast *f, const struct bb_cluster *c
         snprintf(text, size, "nominal peaks of %s, so compute times are lower bounds", c->name);
     else
         snprintf(text, size, "%s%s%s: %d-bit GEMMs %.0f of %.0f TFLOP/s, memory %.0f of %.0f GB/s%s%s%s%s%s", c->name,
-                 f->software ? " with " : "", f->software ? f->software->name : "",
+                 f->software ? ", software " : "", f->software ? f->software->name : "",
                  f->float8 ? 8 : 8 * bb_dtypes[f->dtype].bytes, peak * part, peak, c->memory_gbps * c->achieved.memory,
                  c->memory_gbps, f->attention ? "; attention " : "", f->attention ? f->attention : "",
                  f->attention_guessed ? " (assumed; set --attention)" : "",
@@ -194,14 +194,14 @@ json_t *bb_forecast_compute(const struct bb_forecast *f, const struct bb_cluster
         json_array_append_new(guessed, json_sprintf("--attention %s", f->attention));
     if (guess && f->is_assumed)
         json_array_append_new(guessed, json_string(guess));
-    return json_pack("{s:s, s:s?, s:o, s:o, s:b, s:s?, s:b, s:s?, s:o}", "rates", rates_names[f->rates], "software",
-                     machine && f->software ? f->software->name : NULL, "tflops",
+    return json_pack("{s:s, s:s?, s:o, s:o, s:b, s:s?, s:b, s:s?, s:o, s:s?}", "rates", rates_names[f->rates],
+                     "software", machine && f->software ? f->software->name : NULL, "tflops",
                      bb_json_real(f->tflops > 0 && !machine ? f->tflops
                                   : machine                 ? bb_cluster_tflops(c, f->dtype)
                                                             : NAN),
                      "efficiency", bb_json_real(machine && c->has_achieved ? c->achieved.gemm : NAN), "nominal",
-                     !c->has_achieved, "attention", f->attention, "fp8", f->float8, "host", f->host, "guessed",
-                     guessed);
+                     !c->has_achieved, "attention", f->attention, "fp8", f->float8, "host", f->host, "guessed", guessed,
+                     "added", f->is_assumed ? guess : NULL);
 }
 
 /* ---- error of the model on published steps ---- */

@@ -348,6 +348,7 @@ static void print_injected(const struct bb_prediction *p, FILE *out)
 static void print_head(const struct bb_plan_report *r, FILE *out)
 {
     const struct bb_step *s = r->plan->step;
+    const struct bb_software *software = r->plan->forecast ? r->plan->forecast->software : NULL;
     char number[BB_THOUSANDS_TEXT];
 
     fprintf(out, "# %s on %d rank%s", s->proxy, s->layout.ranks, s->layout.ranks == 1 ? "" : "s");
@@ -359,7 +360,8 @@ static void print_head(const struct bb_plan_report *r, FILE *out)
         fprintf(out, " (%s tokens)", bb_format_thousands(s->tokens, number));
     fprintf(out, "\n# %s\n", s->summary ? s->summary : "");
     if (r->prediction)
-        fprintf(out, "# predicted for %s (modelled, not measured)\n", r->prediction->cluster.name);
+        fprintf(out, "# predicted for %s%s%s (modelled, not measured)\n", r->prediction->cluster.name,
+                software ? ", software " : "", software ? software->name : "");
     if (r->prediction && r->prediction->conditions.slow.n > 0)
         print_injected(r->prediction, out);
     fputc('\n', out);

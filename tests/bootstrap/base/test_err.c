@@ -114,6 +114,13 @@ static void record_keeps_the_error_that_explains_the_failure(void **state)
     bb_err_mute(0);
     assert_true(record.muted && bb_err_record() == &record);
     assert_string_equal(record.text, "unknown word");
+    record = (struct bb_err_record){0};
+    bb_err_mute(BB_MUTE_WARNINGS); /* a tried configuration explains nothing */
+    bb_err_speculative(1);
+    (void)bb_err(BB_EUSAGE, "no layout of 3 ranks");
+    bb_err_speculative(0);
+    bb_err_mute(0);
+    assert_int_equal(record.code, 0);
     bb_err_record_in(NULL);
     capture_end(&captured);
 }

@@ -315,7 +315,7 @@ static int compute_training_time(const struct bb_plan_options *o, const struct b
                       f->step.proxy);
     if (!f->predicted)
         return 0;
-    f->training = bb_training_time(&f->step, (double)p->classes[p->slowest].all.step_ns, o->training.tokens);
+    f->training = bb_training_time(&f->step, (double)p->step_ns, o->training.tokens);
     if (failures->mtbf_node_s == 0)
         return 0;
     return bb_reliability(failures, bb_cluster_nodes(cluster, f->step.layout.ranks), &f->training,

@@ -225,11 +225,26 @@ def test_bubble_of_unequal_stages_names_their_imbalance(busbar, tmp_path):
         for row in rows:
             rest = row["bubble_us"] - row["imbalance_us"]
             assert rest == pytest.approx((sum(compute) - max(compute)) / m, rel=0.4), (row["role"], rest)
-    args = ("plan", "transformer", "--model", "gpt2_small", "--pp", 4, "--ranks", 4, "--cluster", "h100-sxm-ib")
+    args = ("plan", "transformer", "--model", "llama2_7b", "--layers", 7, "--pp", 4, "--decoder-last-pipeline-num-layers", 1, "--optimizer", "sgd",
+            "--recompute", "full", "--ranks", 4, "--cluster", "h100-sxm-ib")
     text = busbar.run(*args, emulated=False).stdout
     shown = re.search(r"([0-9.]+) ms pipeline bubble \(([0-9.]+) ms of it from unequal stages\) \+ ", text)
     step = busbar.json(*args, tmp_path=tmp_path, emulated=False)["predicted"]["breakdown"]
     assert list(map(float, shown.groups())) == pytest.approx([step["bubble_us"] / 1e3, step["imbalance_us"] / 1e3], rel=0.01)
+
+
+def test_transfers_of_a_stage_count_as_its_work(busbar, tmp_path):
+    """The first stage has half of the experts of the others: it waits for them. 1F1B with twice the micro-batches adds the time of the longest
+    stage for these: the rest of the step, which fill and drain take, is the bubble without the imbalance, in all stages."""
+    args = ("--model deepseek_v3 --ranks 512 --pp 8 --ep 64 --dp-sync distributed --decoder-first-pipeline-num-layers 7 "
+            "--decoder-last-pipeline-num-layers 6 --cluster h100-sxm-ib --recompute full --global-batch-size").split()
+    step, longer = (busbar.json("plan", "transformer", *args, samples, tmp_path=tmp_path, emulated=False)["predicted"] for samples in (2048, 4096))
+    rest = 2 * step["step_us"] - longer["step_us"]
+    for row in step["breakdown_by_role"]:
+        assert row["bubble_us"] - row["imbalance_us"] == pytest.approx(rest, rel=0.1), row["role"]
+    shown, first = step["breakdown"], step["breakdown_by_role"][0]
+    assert shown["rank"] > 0 and shown["imbalance_us"] < 0.1 * shown["bubble_us"] and first["imbalance_us"] > 0.5 * first["bubble_us"]
+    assert shown["compute_us"] + shown["exposed_transfer_us"] == max(row["compute_us"] + row["exposed_transfer_us"] for row in step["breakdown_by_role"])
 
 
 def test_breakdown_is_null_without_traced_steps(busbar, tmp_path):

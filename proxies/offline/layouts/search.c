@@ -521,7 +521,7 @@ static void predict_row(void *arg, int i)
         w->rc[i] = bb_predict_step(&step, bb_layouts_cluster(w->search, &row->choice), w->search->conditions, &p);
     if (w->rc[i] == 0) {
         slowest = &p.classes[p.slowest];
-        row->step_ns = (double)slowest->all.step_ns;
+        row->step_ns = (double)p.step_ns;
         row->compute_ns = (double)slowest->all.compute_ns;
         row->transfer_ns = (double)slowest->exposed.transfer_ns;
         row->bubble_ns = (double)slowest->exposed.bubble_ns;

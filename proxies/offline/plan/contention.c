@@ -41,7 +41,7 @@ static const struct bb_field contention_fields[] = {
 void bb_contention_print(const struct bb_prediction *p, FILE *out)
 {
     const struct bb_bottleneck *b = &p->bottleneck;
-    const struct bb_time_unit unit = bb_rounded_time_unit(bb_us_of(p->classes[p->slowest].all.step_ns));
+    const struct bb_time_unit unit = bb_rounded_time_unit(bb_us_of(p->step_ns));
     char text[BB_ROUNDED_TEXT];
 
     if (!p->cluster.has_sharing)

@@ -122,7 +122,7 @@ static void write_bottleneck(const struct bb_prediction *p, char text[TEXT])
         enum bb_limit most = bb_bottleneck_of(&p->bottleneck, (enum bb_phase)phase);
         const char *waits = most == BB_LIMIT_WAITING ? " for other ranks" : "";
 
-        if (p->bottleneck.ns[phase][most] > p->classes[p->slowest].all.step_ns / 1000 && length < TEXT)
+        if (p->bottleneck.ns[phase][most] > p->step_ns / 1000 && length < TEXT)
             length += (size_t)snprintf(text + length, TEXT - length, "%s%s: %s%s", length ? ", " : "",
                                        bb_phase_names[phase], bb_limit_names[most], waits);
     }
@@ -131,7 +131,7 @@ static void write_bottleneck(const struct bb_prediction *p, char text[TEXT])
 /* The kernels of the rank that computes longest wait for their launches for more than 5 % of the step. */
 static void write_host(const struct bb_prediction *p, struct answer *a)
 {
-    const double waits = (double)p->launch_wait_ns / (double)p->classes[p->slowest].all.step_ns;
+    const double waits = (double)p->launch_wait_ns / (double)p->step_ns;
     char time[BB_ROUNDED_TEXT];
 
     a->host_ns = p->cluster.eager && waits > 0.05 ? p->launch_wait_ns : -1;
@@ -196,6 +196,8 @@ static void add_prediction(struct answer *a, const struct bb_plan *plan, const s
         a->of.tflops_per_gpu = NAN; /* counts masked attention: the MFU line has both figures */
     add_peak(a, plan->forecast, &p->cluster);
     *slowest = p->classes[p->slowest];
+    slowest->all.idle_ns += p->step_ns - slowest->all.step_ns; /* until the last rank ends */
+    slowest->all.step_ns = p->step_ns;
     a->role = plan->traffic.n > 1 ? role_of(plan, slowest->rank) : NULL;
     a->group_ns = -1;
     for (int g = 0; g < l->n_groups; g++)

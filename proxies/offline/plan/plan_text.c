@@ -333,7 +333,7 @@ static void print_traffic(const struct bb_plan *plan, FILE *out)
 /* Names the parts that --slow and --delay make slow or late, and what they cost together. */
 static void print_injected(const struct bb_prediction *p, FILE *out)
 {
-    const double cost_us = bb_us_of(p->slow_cost_ns), step_us = bb_us_of(p->classes[p->slowest].all.step_ns);
+    const double cost_us = bb_us_of(p->slow_cost_ns), step_us = bb_us_of(p->step_ns);
     const char *costs = p->conditions.slow.n > 1 ? "together cost" : "costs";
     char names[BB_SLOW_NAMES_TEXT], time[BB_ROUNDED_TEXT];
 

@@ -67,7 +67,7 @@ static struct group_row group_of(const struct bb_plan *plan, const struct bb_pre
 
 struct bb_plan_rates bb_plan_rates(const struct bb_plan *plan, const struct bb_prediction *p)
 {
-    const double us = bb_us_of(p->classes[p->slowest].all.step_ns), flops = bb_step_flops(plan->step);
+    const double us = bb_us_of(p->step_ns), flops = bb_step_flops(plan->step);
     const double utilisation = bb_predicted_utilisation(plan->step, p);
     const double tokens = plan->step->tokens, samples = plan->step->samples;
 
@@ -170,7 +170,7 @@ static void print_groups(const struct bb_plan *plan, const struct bb_prediction 
 
 void bb_prediction_print(const struct bb_plan *plan, const struct bb_prediction *p, FILE *out)
 {
-    const double step_us = bb_us_of(p->classes[p->slowest].all.step_ns);
+    const double step_us = bb_us_of(p->step_ns);
     const struct bb_time_unit unit = bb_rounded_time_unit(step_us);
     struct bb_wait_table waiting = find_waiting(plan, p);
     struct bb_line line = {.out = out, .gap = " ", .time = &unit};

@@ -67,16 +67,14 @@ int bb_rank_breakdown_add(struct bb_rank_breakdown *f, const struct bb_runner *r
     struct bb_intervals s = {0};
     struct bb_exposure e;
     struct bb_overlap o;
-    int64_t pipeline_ns = 0;
     int rc;
 
     TRY(read_events(t, r, what));
     TRY(bb_rank_breakdown_split(f, r, t));
     TRY(exchange_pipeline_ends(&s, r, t));
-    for (int i = 0; i < r->n_lanes; i++) {
-        bb_intervals_add(&s, r->layout, r->lanes[i].comm, &t->lanes[i]);
-        pipeline_ns += bb_pipeline_compute(&r->program->ops[r->batches[r->lanes[i].batch].first], &t->lanes[i]);
-    }
+    for (int i = 0; i < r->n_lanes; i++)
+        bb_intervals_add(&s, r->layout, &r->program->ops[r->batches[r->lanes[i].batch].first], r->lanes[i].comm,
+                         &t->lanes[i]);
     for (int g = 0; g < r->layout->n_groups; g++) {
         bb_overlap_of(t->step_ns, &s.compute, &s.groups[g], &o);
         bb_update_mean(&f->groups[g].busy_us, f->steps, o.comm_ns);
@@ -86,7 +84,7 @@ int bb_rank_breakdown_add(struct bb_rank_breakdown *f, const struct bb_runner *r
     }
     bb_overlap_of(t->step_ns, &s.compute, &s.comm, &o);
     bb_update_mean(&f->step_us, f->steps, o.step_ns);
-    bb_update_mean(&f->pipeline_us, f->steps, pipeline_ns);
+    bb_update_mean(&f->work_us, f->steps, bb_spans_length(&s.work));
     bb_update_mean(&f->compute_us, f->steps, o.compute_ns);
     bb_update_mean(&f->comm_us, f->steps, o.comm_ns);
     bb_update_mean(&f->exposed_us, f->steps, o.exposed_ns);

@@ -39,7 +39,7 @@ struct bb_rank_breakdown {
     /* exposed_us (communication without compute) by cause: data transfer, pipeline bubble, waiting for other peers;
      * NaN: unknown */
     double exposed_transfer_us, bubble_us, exposed_waiting_us;
-    double pipeline_us;  /* time of the forward and backward kernels */
+    double work_us;      /* forward and backward kernels and exposed transfers (bb_intervals.work) */
     double imbalance_us; /* part of bubble_us (bb_stage_imbalance); set in the report, because it needs all ranks */
     struct bb_group_breakdown groups[BB_MAX_GROUPS];
 };

@@ -23,7 +23,7 @@ static int compare(struct bb_run_forecast *f, const struct bb_step *step, const 
 
     snprintf(f->cluster, sizeof(f->cluster), "%s", cluster->name);
     TRY(bb_predict_under(step, cluster, &conditions, &p));
-    f->step_us = (double)p.classes[p.slowest].all.step_ns / 1e3;
+    f->step_us = (double)p.step_ns / 1e3;
     if (f->rank == BB_NONE)
         goto out;
     bb_timeline_init(&predicted, step, &f->rank, 1);

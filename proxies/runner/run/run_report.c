@@ -40,9 +40,9 @@ static bool has_timed_kernels(const struct bb_step *s)
     return false;
 }
 
-static double compute_of(const void *traced, int rank)
+static double work_of(const void *traced, int rank)
 {
-    return ((const struct bb_rank_breakdown *)traced)[rank].pipeline_us;
+    return ((const struct bb_rank_breakdown *)traced)[rank].work_us;
 }
 
 /* Returns the breakdown of a rank. All times are NaN for BB_NONE, and the pipeline bubble for a step without dependent
@@ -62,7 +62,7 @@ static struct bb_rank_breakdown breakdown_of(const struct bb_run_report *r, int 
         f.bubble_us = NAN;
     f.imbalance_us = isnan(f.bubble_us)
                          ? NAN
-                         : bb_stage_imbalance(&r->step->layout, rank, f.bubble_us, compute_of, r->measured->traced);
+                         : bb_stage_imbalance(&r->step->layout, rank, f.bubble_us, work_of, r->measured->traced);
     return f;
 }
 

@@ -199,13 +199,26 @@ void bb_measured_release(struct bb_measured *m)
     *m = (struct bb_measured){0};
 }
 
+/* The traced ranks of a role; BB_NONE: all. */
+struct traced_role {
+    const struct bb_rank_breakdown *traced;
+    const int *role_of;
+    int role;
+};
+
+static struct bb_rank_load load_of(const void *from, int i)
+{
+    const struct traced_role *of = from;
+    const struct bb_rank_breakdown *r = &of->traced[i];
+
+    if (of->role != BB_NONE && of->role_of[i] != of->role)
+        return (struct bb_rank_load){.step = -1};
+    return (struct bb_rank_load){r->step_us, r->compute_us + r->exposed_transfer_us};
+}
+
 int bb_slowest_rank(const struct bb_measured *m, const struct bb_step *step, int role)
 {
-    int slowest = BB_NONE;
+    const struct traced_role of = {m->traced, step->role_of, role};
 
-    for (int i = 0; m->traced && i < m->ranks; i++)
-        if ((role == BB_NONE || step->role_of[i] == role) &&
-            (slowest == BB_NONE || m->traced[i].step_us > m->traced[slowest].step_us))
-            slowest = i;
-    return slowest;
+    return bb_limiting_rank(m->traced ? m->ranks : 0, load_of, &of);
 }

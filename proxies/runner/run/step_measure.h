@@ -68,8 +68,8 @@ void bb_measured_release(struct bb_measured *m);
 int bb_measure_steps(struct bb_runner *r, const char *name, int n, struct bb_progress *progress,
                      double *step_us) BB_MUST_CHECK;
 
-/* bb_slowest_rank - returns the rank with the longest traced step among the ranks of a role, that is, with the same
- * program (BB_NONE: among all ranks). Returns BB_NONE without traced steps. */
+/* bb_slowest_rank - returns the limiting rank (bb_limiting_rank) of the traced steps among the ranks of a role, that is,
+ * with the same program (BB_NONE: among all ranks). Returns BB_NONE without traced steps. */
 int bb_slowest_rank(const struct bb_measured *m, const struct bb_step *step, int role);
 
 #endif

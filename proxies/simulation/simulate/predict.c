@@ -113,10 +113,9 @@ static void read_class(const struct bb_sim *m, const struct bb_sim_run *run, int
         const struct bb_timed_op at = times_of(&run->tasks[m->task_base[class_id] + u]);
         const struct bb_task *task = &graph->tasks[u];
 
-        bb_intervals_add(&s, &m->step->layout, task->kind == BB_TASK_COMPUTE ? BB_NONE : task->comm, &at);
+        bb_intervals_add(&s, &m->step->layout, &graph->program->ops[task->first],
+                         task->kind == BB_TASK_COMPUTE ? BB_NONE : task->comm, &at);
         step_ns = at.end_ns > step_ns ? at.end_ns : step_ns;
-        if (task->kind == BB_TASK_COMPUTE)
-            r->pipeline_ns += bb_pipeline_compute(&graph->program->ops[task->first], &at);
     }
     bb_overlap_of(step_ns, &s.compute, &s.comm, &r->all);
     bb_count_group_traffic(&m->step->layout, graph->program, traffic);
@@ -129,6 +128,7 @@ static void read_class(const struct bb_sim *m, const struct bb_sim_run *run, int
         r->groups[g].waiting_ns = bb_spans_length(&s.waits[g]);
     }
     r->exposed = bb_exposure_of(&s);
+    r->work_ns = bb_spans_length(&s.work);
     find_variants(m, graph, &run->tasks[m->task_base[class_id]], r);
     bb_intervals_release(&s);
 }
@@ -156,7 +156,7 @@ out:
 
 static void read_sharing(const struct bb_sim *m, const struct bb_sim_run *run, struct bb_prediction *out)
 {
-    const double step_ns = (double)out->classes[out->slowest].all.step_ns;
+    const double step_ns = (double)out->step_ns;
     struct bb_bottleneck of_longest;
 
     if (!run->busy || step_ns <= 0)
@@ -184,11 +184,18 @@ static void read_ops(const struct bb_sim *m, const struct bb_sim_run *run, int c
         ops[op] = times_of(&run->tasks[m->task_base[class_id] + graph->task_of[op]]);
 }
 
-static double compute_of(const void *prediction, int rank)
+static double work_of(const void *prediction, int rank)
 {
     const struct bb_prediction *p = prediction;
 
-    return (double)p->classes[p->class_of[rank]].pipeline_ns;
+    return (double)p->classes[p->class_of[rank]].work_ns;
+}
+
+static struct bb_rank_load load_of(const void *classes, int i)
+{
+    const struct bb_predicted_rank *r = (const struct bb_predicted_rank *)classes + i;
+
+    return (struct bb_rank_load){(double)r->all.step_ns, (double)(r->all.compute_ns + r->exposed.transfer_ns)};
 }
 
 static void read_all(const struct bb_sim *m, const struct bb_sim_run *run, bool keeps_ops, struct bb_prediction *out)
@@ -202,10 +209,10 @@ static void read_all(const struct bb_sim *m, const struct bb_sim_run *run, bool 
     memcpy(out->class_of, m->classes.of, sizeof(int) * (size_t)ranks);
     for (int c = 0; c < m->classes.n; c++) {
         read_class(m, run, c, pipeline_end_ns, &out->classes[c]);
-        if (out->classes[c].all.step_ns > out->classes[out->slowest].all.step_ns)
-            out->slowest = c;
+        out->step_ns = MAX(out->step_ns, out->classes[c].all.step_ns);
     }
     free(pipeline_end_ns);
+    out->slowest = bb_limiting_rank(out->n_classes, load_of, out->classes);
     out->longest = out->slowest;
     for (int c = 0; c < m->classes.n; c++)
         if (out->classes[c].all.compute_ns > out->classes[out->longest].all.compute_ns)
@@ -214,7 +221,7 @@ static void read_all(const struct bb_sim *m, const struct bb_sim_run *run, bool 
         struct bb_predicted_rank *r = &out->classes[c];
 
         r->imbalance_ns =
-            (int64_t)bb_stage_imbalance(&m->step->layout, r->rank, (double)r->exposed.bubble_ns, compute_of, out);
+            (int64_t)bb_stage_imbalance(&m->step->layout, r->rank, (double)r->exposed.bubble_ns, work_of, out);
     }
     read_sharing(m, run, out);
     if (!keeps_ops)
@@ -364,7 +371,7 @@ int bb_predict_under(const struct bb_step *step, const struct bb_cluster *cluste
     TRY(predict_once(step, cluster, conditions, true, out));
     if (out->conditions.slow.n > 0) {
         TRY(bb_predict_step_ns(step, cluster, NULL, &baseline_ns));
-        out->slow_cost_ns = out->classes[out->slowest].all.step_ns - baseline_ns;
+        out->slow_cost_ns = out->step_ns - baseline_ns;
     }
     if (bb_step_has_both(step)) {
         predict_compute_alone(step, out);
@@ -398,14 +405,14 @@ double bb_predicted_efficiency(const struct bb_prediction *p)
 
     if (p->compute_alone_ns < 0)
         return NAN;
-    return bb_overlap_efficiency((double)compute_ns, (double)p->comm_alone_ns, (double)r->all.step_ns);
+    return bb_overlap_efficiency((double)compute_ns, (double)p->comm_alone_ns, (double)p->step_ns);
 }
 
 /* The data type of the first operation with a kernel list determines the peak rate. Kernels that only have a duration
  * have no data type, so the utilization of a step without kernel lists is unknown. */
 double bb_predicted_utilisation(const struct bb_step *step, const struct bb_prediction *p)
 {
-    const double ns = (double)p->classes[p->slowest].all.step_ns;
+    const double ns = (double)p->step_ns;
 
     for (int r = 0; r < step->n_roles && ns > 0; r++) {
         const struct bb_program *program = &step->roles[r].program;
@@ -418,15 +425,22 @@ double bb_predicted_utilisation(const struct bb_step *step, const struct bb_pred
     return NAN;
 }
 
+/* Ranks of a prediction. */
+struct selected {
+    const struct bb_prediction *p;
+    const int *ranks;
+};
+
+static struct bb_rank_load load_of_selected(const void *from, int i)
+{
+    const struct selected *s = from;
+
+    return load_of(s->p->classes, s->p->class_of[s->ranks[i]]);
+}
+
 const struct bb_predicted_rank *bb_predicted_slowest(const struct bb_prediction *p, const int *ranks, int n)
 {
-    const struct bb_predicted_rank *slowest = &p->classes[p->class_of[ranks[0]]];
+    const struct selected s = {p, ranks};
 
-    for (int i = 1; i < n; i++) {
-        const struct bb_predicted_rank *r = &p->classes[p->class_of[ranks[i]]];
-
-        if (r->all.step_ns > slowest->all.step_ns)
-            slowest = r;
-    }
-    return slowest;
+    return &p->classes[p->class_of[ranks[bb_limiting_rank(n, load_of_selected, &s)]]];
 }

@@ -43,7 +43,7 @@ struct bb_predicted_rank {
     struct bb_overlap all;
     struct bb_exposure exposed; /* all.exposed_ns (communication time during which no compute kernel runs), divided
                                    by cause */
-    int64_t pipeline_ns;        /* time of the forward and backward kernels */
+    int64_t work_ns;            /* forward and backward kernels and exposed transfers (bb_intervals.work) */
     int64_t imbalance_ns;       /* part of exposed.bubble_ns (bb_stage_imbalance) */
     int64_t issue_ns;           /* host time to enqueue all operations of the step */
     struct bb_predicted_group groups[BB_MAX_GROUPS];
@@ -57,8 +57,8 @@ struct bb_prediction {
     int *class_of;            /* [ranks] index in `classes` of each rank's class of equivalent ranks */
     struct bb_timed_op **ops; /* [classes][operations of a rank of the class] begin, end and waiting time of each
                                  operation; NULL: not requested */
-    int slowest; /* index in `classes` of the class with the longest step time; the lowest index if several are
-                    equally slow */
+    int64_t step_ns;          /* step time: that of the class that ends last */
+    int slowest;              /* index in `classes` of the class that explains the step time (bb_limiting_rank) */
     int longest; /* index in `classes` of the class that computes longest: `slowest` if it is one of several */
     struct bb_bottleneck bottleneck; /* breakdown of the slowest rank's step by bottleneck; zeroed if the cluster
                                         profile has no 'sharing' section */
@@ -135,8 +135,8 @@ double bb_predicted_efficiency(const struct bb_prediction *p);
  */
 double bb_predicted_utilisation(const struct bb_step *step, const struct bb_prediction *p);
 
-/* bb_predicted_slowest - returns the prediction of the class of equivalent ranks that contains the slowest of
- * ranks[0 .. n). */
+/* bb_predicted_slowest - returns the prediction of the class of equivalent ranks that contains the limiting one
+ * (bb_limiting_rank) of ranks[0 .. n). */
 const struct bb_predicted_rank *bb_predicted_slowest(const struct bb_prediction *p, const int *ranks, int n);
 
 #endif

@@ -146,11 +146,6 @@ int64_t bb_pipeline_end(int64_t end_ns, const struct bb_op *op, const struct bb_
     return !bb_op_is_comm(op) && op->phase <= BB_PHASE_BACKWARD ? MAX(end_ns, at->end_ns) : end_ns;
 }
 
-int64_t bb_pipeline_compute(const struct bb_op *op, const struct bb_timed_op *at)
-{
-    return !bb_op_is_comm(op) && op->phase <= BB_PHASE_BACKWARD ? at->end_ns - at->begin_ns : 0;
-}
-
 /* Adds a rank of another stage of the replica: marks the groups whose instance contains both ranks. */
 static void add_stage(struct bb_intervals *s, const struct bb_layout *l, int rank, int other, int64_t end_ns)
 {
@@ -178,22 +173,43 @@ void bb_intervals_set_pipeline(struct bb_intervals *s, const struct bb_layout *l
 }
 
 double bb_stage_imbalance(const struct bb_layout *l, int rank, double bubble,
-                          double (*compute)(const void *from, int rank), const void *from)
+                          double (*work)(const void *from, int rank), const void *from)
 {
-    const double own = compute(from, rank);
+    const double own = work(from, rank);
     double most = own;
 
     for (int c = 0; c < l->n_comms; c++) {
         const int g = l->comms[c].group, instance = bb_group_instance(l, g, rank);
 
         for (int i = 0; l->comms[c].between_stages && instance != BB_NONE && i < l->groups[g].size; i++)
-            most = fmax(most, compute(from, bb_group_member(l, g, instance, i)));
+            most = fmax(most, work(from, bb_group_member(l, g, instance, i)));
     }
     return fmin(bubble, most - own);
 }
 
-void bb_intervals_add(struct bb_intervals *s, const struct bb_layout *l, int comm, const struct bb_timed_op *at)
+int bb_limiting_rank(int n, struct bb_rank_load (*load)(const void *from, int i), const void *from)
 {
+    double last = 0, most = -1;
+    int limiting = BB_NONE;
+
+    for (int i = 0; i < n; i++)
+        last = fmax(last, load(from, i).step);
+    for (int i = 0; i < n; i++) {
+        const struct bb_rank_load at = load(from, i);
+
+        if (at.step >= 0.99 * last && (limiting == BB_NONE || at.busy > most)) {
+            limiting = i;
+            most = at.busy;
+        }
+    }
+    return limiting;
+}
+
+void bb_intervals_add(struct bb_intervals *s, const struct bb_layout *l, const struct bb_op *op, int comm,
+                      const struct bb_timed_op *at)
+{
+    if (op->phase <= BB_PHASE_BACKWARD)
+        bb_spans_add(&s->work, at->begin_ns + (comm == BB_NONE ? 0 : at->wait_ns), at->end_ns);
     bb_spans_add(comm == BB_NONE ? &s->compute : &s->comm, at->begin_ns, at->end_ns);
     if (comm == BB_NONE)
         return;
@@ -211,6 +227,7 @@ void bb_intervals_release(struct bb_intervals *s)
     bb_spans_release(&s->compute);
     bb_spans_release(&s->comm);
     bb_spans_release(&s->transfers);
+    bb_spans_release(&s->work);
     bb_spans_release(&s->stages);
     for (int g = 0; g < BB_MAX_GROUPS; g++) {
         bb_spans_release(&s->groups[g]);

@@ -71,15 +71,27 @@ struct bb_exposure {
 };
 
 /*
- * bb_stage_imbalance - returns the part of a rank's pipeline bubble that equal stages would avoid: the time of the
- * forward and backward kernels of the stage of the same replica in which it is longest, minus that of the rank, limited
- * to the bubble. With 1F1B and m micro-batches the bubble is m (t_max - t) plus the times of all other stages for one
- * micro-batch, where t is the time of a stage for one micro-batch.
- *   bubble    in the unit of compute()
- *   compute   returns the time of the forward and backward kernels of a rank (bb_pipeline_compute); from: its first argument
+ * bb_stage_imbalance - returns the part of a rank's pipeline bubble that equal stages would avoid: the work of the stage
+ * of the same replica that has most, minus that of the rank, limited to the bubble. With 1F1B and m micro-batches the
+ * bubble is m (t_max - t) plus the times of all other stages for one micro-batch, where t is the time of a stage for one
+ * micro-batch.
+ *   bubble   in the unit of work()
+ *   work     returns the forward and backward work of a rank (bb_intervals.work); from: its first argument
  */
 double bb_stage_imbalance(const struct bb_layout *l, int rank, double bubble,
-                          double (*compute)(const void *from, int rank), const void *from);
+                          double (*work)(const void *from, int rank), const void *from);
+
+/*
+ * bb_limiting_rank - returns the rank whose times explain the step: of those that end within 1 % of the last, the one
+ * with the most compute and exposed transfer; of several, the first. BB_NONE if n is 0 or no rank is considered.
+ *   n      number of ranks (or of classes of ranks)
+ *   load   returns the times of the i-th rank, in any unit; a negative step excludes the rank. from: its first argument
+ */
+struct bb_rank_load {
+    double step; /* step time of the rank */
+    double busy; /* compute + exposed transfer; NaN: unknown */
+};
+int bb_limiting_rank(int n, struct bb_rank_load (*load)(const void *from, int i), const void *from);
 
 /*
  * bb_overlap_efficiency - returns (Tc + Tm - Tb) / min(Tc, Tm), where Tc, Tm and Tb are the times of compute alone,
@@ -108,6 +120,7 @@ struct bb_intervals {
     struct bb_spans groups[BB_MAX_GROUPS]; /* communication of each group (for example "tp") */
     struct bb_spans waits[BB_MAX_GROUPS];  /* waiting in the calls of each group */
     struct bb_spans transfers;             /* all communication without the waiting */
+    struct bb_spans work;                  /* forward and backward kernels and transfers, without the waiting */
     struct bb_spans stages; /* messages between pipeline stages, including the waiting; waiting for another stage in
                                collectives that span stages */
     /* set by bb_intervals_set_pipeline: the groups whose instance contains a rank of another stage of the same replica,
@@ -120,9 +133,6 @@ struct bb_intervals {
  * kernel; otherwise end_ns. */
 int64_t bb_pipeline_end(int64_t end_ns, const struct bb_op *op, const struct bb_timed_op *at);
 
-/* bb_pipeline_compute - returns the duration of the operation if it is a forward or backward kernel; otherwise 0. */
-int64_t bb_pipeline_compute(const struct bb_op *op, const struct bb_timed_op *at);
-
 /*
  * bb_intervals_set_pipeline - prepares the intervals of a rank for waiting in collectives that span pipeline stages.
  * Called before bb_intervals_add. No effect without messages between stages.
@@ -133,9 +143,10 @@ void bb_intervals_set_pipeline(struct bb_intervals *s, const struct bb_layout *l
                                const int *class_of);
 
 /* bb_intervals_add - adds the interval of an operation. comm: its communicator (index in layout.comms); BB_NONE:
- * compute.
+ * compute. op: the operation, or the first of a group call.
  * bb_intervals_release - frees all intervals; also accepts a zeroed struct. */
-void bb_intervals_add(struct bb_intervals *s, const struct bb_layout *l, int comm, const struct bb_timed_op *at);
+void bb_intervals_add(struct bb_intervals *s, const struct bb_layout *l, const struct bb_op *op, int comm,
+                      const struct bb_timed_op *at);
 void bb_intervals_release(struct bb_intervals *s);
 
 /*

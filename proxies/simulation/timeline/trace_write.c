@@ -206,7 +206,7 @@ static void put_exposed(struct writer *w, int i, const int64_t *pipeline_end_ns)
     bb_intervals_set_pipeline(&s, &w->t->step->layout, rank, pipeline_end_ns, NULL);
     for (size_t k = 0; k < p->n_ops; k++)
         if (bb_op_launches(&p->ops[k]))
-            bb_intervals_add(&s, &w->t->step->layout, p->ops[k].comm, &w->t->ops[i][k]);
+            bb_intervals_add(&s, &w->t->step->layout, &p->ops[k], p->ops[k].comm, &w->t->ops[i][k]);
     bb_exposure_spans(&s, parts);
     for (int k = 0; k < BB_EXPOSURES; k++) {
         for (size_t n = 0; n < parts[k].n; n++) {

@@ -85,7 +85,7 @@ static void try_layout(const struct bb_proxy_config *config, const struct bb_clu
                                    .bytes = max_training_bytes(&step)};
         if (t->bytes <= max_bytes) {
             assert_int_equal(bb_predict_step(&step, cluster, &conditions, &p), 0);
-            t->ns = (double)p.classes[p.slowest].all.step_ns;
+            t->ns = (double)p.step_ns;
         }
     }
     bb_prediction_release(&p);

@@ -195,7 +195,7 @@ static int64_t step_ns_of(const struct bb_step *step, const struct bb_cluster *c
     int64_t step_ns;
 
     assert_int_equal(bb_predict_step(step, cluster, NULL, &p), 0);
-    step_ns = p.classes[p.slowest].all.step_ns;
+    step_ns = p.step_ns;
     bb_prediction_release(&p);
     return step_ns;
 }
@@ -250,7 +250,7 @@ static void operations_off_the_path_do_not_change_the_step(void **state)
         bb_predict_critical_path(&step, &p, &path);
         for (int k = 0; k < BB_CRITICAL_PARTS; k++)
             sum += path.ns[k];
-        assert_int_equal(sum, p.classes[p.slowest].all.step_ns);
+        assert_int_equal(sum, p.step_ns);
         assert_int_equal(path.ns[BB_CRITICAL_WAITING], 0);
         halve_operations_off_the_path(&step, &cluster, sum, &path, &tried);
         bb_critical_path_release(&path);

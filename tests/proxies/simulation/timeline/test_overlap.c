@@ -158,6 +158,22 @@ static void exposed_time_by_cause_matches_counting(void **state)
     }
 }
 
+static struct bb_rank_load load_at(const void *loads, int i)
+{
+    return ((const struct bb_rank_load *)loads)[i];
+}
+
+static void the_busiest_of_the_ranks_that_end_last_limits_the_step(void **state)
+{
+    static const struct bb_rank_load loads[] = {{100, 40}, {99, 90}, {99.5, 90}, {98, 95}, {-1, 99}};
+
+    (void)state;
+    assert_int_equal(bb_limiting_rank(5, load_at, loads), 1);
+    assert_int_equal(bb_limiting_rank(1, load_at, loads), 0);
+    assert_int_equal(bb_limiting_rank(1, load_at, &loads[4]), BB_NONE);
+    assert_int_equal(bb_limiting_rank(0, load_at, loads), BB_NONE);
+}
+
 static void efficiency_from_three_step_times(void **state)
 {
     (void)state;
@@ -178,6 +194,7 @@ int main(void)
         cmocka_unit_test(overlap_fraction_is_nan_without_communication),
         cmocka_unit_test(overlap_of_random_intervals_matches_counting),
         cmocka_unit_test(exposed_time_by_cause_matches_counting),
+        cmocka_unit_test(the_busiest_of_the_ranks_that_end_last_limits_the_step),
         cmocka_unit_test(efficiency_from_three_step_times),
     };
 

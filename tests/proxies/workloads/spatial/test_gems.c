@@ -167,7 +167,7 @@ static int64_t predicted_ns(struct bb_proxy_config c)
 
     make_valid(&step, "gems", c);
     assert_int_equal(bb_predict(&step, &free_network, &p), 0);
-    ns = p.classes[p.slowest].all.step_ns;
+    ns = p.step_ns;
     bb_prediction_release(&p);
     bb_step_release(&step);
     return ns;

@@ -150,7 +150,7 @@ static void check_schedule(struct bb_schedule s, double f, double b, double w, b
     assert_message_counts(&step, &s);
     if (timed) {
         assert_int_equal(bb_predict(&step, &instant, &p), 0);
-        assert_float_equal((double)p.classes[p.slowest].all.step_ns, ideal * (1 + bubble_of(&s)), 0.5);
+        assert_float_equal((double)p.step_ns, ideal * (1 + bubble_of(&s)), 0.5);
         bb_prediction_release(&p);
     }
     bb_step_release(&step);

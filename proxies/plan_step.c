@@ -147,7 +147,7 @@ out:
 /*
  * Return whether the experts are dropless (no capacity limit). Dropless experts may receive more tokens than the
  * average that the memory formula assumes. guess_recompute() therefore recomputes all layers of such a model, as
- * published recipes do.
+ * published recipes do, and only names the smallest number of layers that leaves a part of the memory free.
  */
 static bool is_dropless(const struct bb_proxy_config *config, const struct bb_arch *arch)
 {
@@ -162,6 +162,7 @@ static bool is_dropless(const struct bb_proxy_config *config, const struct bb_ar
 static int guess_recompute(struct bb_proxy_config *config, const struct bb_arch *arch, struct bb_forecast *f)
 {
     struct bb_transformer_options *o = &config->transformer;
+    const double usable = (is_dropless(config, arch) ? BB_SAFE_MEMORY : 1) * f->gpu_bytes;
     double bytes;
     int rc;
 
@@ -169,8 +170,11 @@ static int guess_recompute(struct bb_proxy_config *config, const struct bb_arch 
     TRY(bb_training_bytes(config, arch, &bytes));
     if (bytes > f->gpu_bytes) {
         o->recompute = "full";
-        TRY(bb_training_min_recompute_layers(config, arch, f->gpu_bytes, &o->recompute_layers, &bytes));
-        o->recompute_layers = is_dropless(config, arch) ? 0 : o->recompute_layers;
+        TRY(bb_training_min_recompute_layers(config, arch, usable, &o->recompute_layers, &bytes));
+        if (is_dropless(config, arch)) {
+            f->fewest_layers = o->recompute_layers;
+            o->recompute_layers = 0;
+        }
     }
     o->recompute = bytes <= f->gpu_bytes ? o->recompute : NULL;
     f->none_fits = !o->recompute;
@@ -252,6 +256,10 @@ static int find_ranks(const struct bb_plan_options *o, const struct bb_proxy *pr
     return min > f->step.layout.ranks ? bb_layouts_fitting_ranks(&search, min, &f->forecast.fitting_ranks) : 0;
 }
 
+/* Part of the GPU memory up to which the step without the assumed memory savings is predicted too: users may save the
+ * rest otherwise. */
+#define LITTLE_MISSING 1.1
+
 /*
  * Build the step. If the plan is a forecast, and training exceeds the GPU memory, find the smallest memory savings with
  * which training fits. Unless --recompute is given, assume them and build the step again.
@@ -275,6 +283,8 @@ static int build_step(const struct bb_plan_options *o, const struct bb_proxy *pr
     f->forecast.is_assumed = assumes && (f->forecast.recompute || f->forecast.precision_aware);
     f->forecast.none_fits &= assumes;
     if (f->forecast.is_assumed) {
+        if (f->forecast.without_bytes < LITTLE_MISSING * f->forecast.gpu_bytes && o->conditions.slow.n == 0)
+            TRY(bb_predict_step_ns(&f->step, cluster, NULL, &f->forecast.without_ns));
         *config = guessed;
         bb_step_release(&f->step);
         TRY(bb_step_build(&f->step, proxy, config));

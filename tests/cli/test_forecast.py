@@ -260,6 +260,17 @@ def test_unfused_attention_costs_time_and_memory(busbar):
     assert plan(busbar, f"{args.replace('a100', 'h100')}")["predicted"]["compute"]["attention"] == "fused"
 
 
+def test_names_the_fewest_layers_of_experts_whose_recomputation_leaves_memory_free(busbar):
+    """Some experts get more tokens than the average: all layers are recomputed. 46.3 GiB with four are above 95 % of 48 GiB, and below 95 % of 50 GiB."""
+    args = "--model mixtral_8x7b --layers 8 --ranks 8 --ep 8 --seq-length 4096 --micro-batch-size 4 --cluster h100-sxm-ib --dp-sync distributed"
+    four = plan(busbar, f"{args} --recompute full --recompute-num-layers 4")["predicted"]["memory"]["needed_bytes"]
+    for memory, layers in ((48, 5), (50, 4)):
+        compute = plan(busbar, f"{args} --gpu-memory {memory}G")["predicted"]["compute"]
+        assert (compute["added"], compute["fewest_recompute_layers"]) == ("--recompute full", layers) and (four > 0.95 * memory * 2**30) == (layers > 4)
+    text = busbar.run("plan", "transformer", *args.split(), "--gpu-memory", "50G", emulated=False).stdout
+    assert "by busbar: --recompute full; with experts of equal load --recompute-num-layers 4 fits too; without it, training needs " in text
+
+
 def test_guesses_the_minimum_recomputation_that_fits(busbar):
     """The guess is the smallest number of recomputed layers per chunk that fits: with one layer less training does not fit."""
     args = f"{LLAMA} --cluster h100-sxm-ib --gpu-memory 50G"  # 60.2 GiB, 41 without activations
@@ -274,7 +285,12 @@ def test_guesses_the_minimum_recomputation_that_fits(busbar):
     assert same["memory"] == guessed["memory"] and guessed["memory"]["fits"] and not fewer["memory"]["fits"]
     assert none["memory"]["available_bytes"] == 50 * 2**30 and none["memory"]["of"] == "training"
     text = busbar.run("plan", "transformer", *args.split(), emulated=False).stdout
-    assert f"added         by busbar: {guess}; without it, training needs 60.2 GiB" in text and "of 50 GiB per GPU: may not fit: " in text
+    assert f"added         by busbar: {guess}; without it, training needs 60.2 GiB, 10.2 GiB too much\n" in text and "of 50 GiB per GPU: may not fit: " in text
+    assert guessed["compute"]["without_added_us"] is None
+    little = args.replace("50G", "58G")  # less than a tenth is missing: with the step time without recomputation
+    assert plan(busbar, little)["predicted"]["compute"]["without_added_us"] == none["step_us"]
+    text = busbar.run("plan", "transformer", *little.split(), emulated=False).stdout
+    assert re.search(r"; without it, \S+ m?s a step, but training needs 60.2 GiB, 2.2 GiB too much\n", text)
     hopeless = plan(busbar, f"{args.replace('50G', '20G')}")["predicted"]
     assert hopeless["compute"]["guessed"] == [] and not hopeless["memory"]["fits"]
     without_cluster = plan(busbar, f"{LLAMA} --gpu-memory 50G")["memory"]  # the memory of the same step; absent without --gpu-memory

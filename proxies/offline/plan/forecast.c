@@ -72,12 +72,23 @@ void bb_forecast_memory_text(const struct bb_plan *plan, const struct bb_forecas
 
 void bb_forecast_guess_text(const struct bb_forecast *f, char *text, size_t size)
 {
-    char without[BB_BYTES_TEXT], guess_text[GUESS_TEXT];
+    char without[BB_BYTES_TEXT], missing[BB_BYTES_TEXT], time[BB_ROUNDED_TEXT], guess_text[GUESS_TEXT];
+    int n;
     const char *guess = memory_guess(f, guess_text);
 
-    if (guess && f->is_assumed)
-        snprintf(text, size, "by busbar: %s; without it, training needs %s", guess,
-                 bb_format_bytes((size_t)f->without_bytes, without));
+    if (!guess || !f->is_assumed)
+        return;
+    n = snprintf(text, size, "by busbar: %s; ", guess);
+    if (f->fewest_layers > 0)
+        n += snprintf(text + n, size - (size_t)n, "with experts of equal load --recompute-num-layers %d fits too; ",
+                      f->fewest_layers);
+    n += snprintf(text + n, size - (size_t)n, "without it, ");
+    if (f->without_ns > 0)
+        n += snprintf(text + n, size - (size_t)n, "%s a step, but ",
+                      bb_format_rounded_time(bb_us_of(f->without_ns), time));
+    snprintf(text + n, size - (size_t)n, "training needs %s, %s too much",
+             bb_format_bytes((size_t)f->without_bytes, without),
+             bb_format_bytes((size_t)(f->without_bytes - f->gpu_bytes), missing));
 }
 
 /* Minimum bytes per parameter in mixed precision: 16-bit parameter and gradient, precision-aware optimizer. */
@@ -194,14 +205,16 @@ json_t *bb_forecast_compute(const struct bb_forecast *f, const struct bb_cluster
         json_array_append_new(guessed, json_sprintf("--attention %s", f->attention));
     if (guess && f->is_assumed)
         json_array_append_new(guessed, json_string(guess));
-    return json_pack("{s:s, s:s?, s:o, s:o, s:b, s:s?, s:b, s:s?, s:o, s:s?}", "rates", rates_names[f->rates],
+    return json_pack("{s:s, s:s?, s:o, s:o, s:b, s:s?, s:b, s:s?, s:o, s:s?, s:o, s:o}", "rates", rates_names[f->rates],
                      "software", machine && f->software ? f->software->name : NULL, "tflops",
                      bb_json_real(f->tflops > 0 && !machine ? f->tflops
                                   : machine                 ? bb_cluster_tflops(c, f->dtype)
                                                             : NAN),
                      "efficiency", bb_json_real(machine && c->has_achieved ? c->achieved.gemm : NAN), "nominal",
                      !c->has_achieved, "attention", f->attention, "fp8", f->float8, "host", f->host, "guessed", guessed,
-                     "added", f->is_assumed ? guess : NULL);
+                     "added", f->is_assumed ? guess : NULL, "without_added_us",
+                     bb_json_real(f->without_ns > 0 ? bb_us_of(f->without_ns) : NAN), "fewest_recompute_layers",
+                     f->fewest_layers > 0 ? json_integer(f->fewest_layers) : json_null());
 }
 
 /* ---- error of the model on published steps ---- */

@@ -37,10 +37,13 @@ struct bb_forecast {
         recompute; /* activation recomputation (value of --recompute) with which training fits in GPU memory, if it does not fit without; NULL: none */
     int recompute_layers; /* if `recompute` is set: number of layers per model chunk whose activations are
                               recomputed; 0: all layers */
+    int fewest_layers;    /* smallest number of recomputed layers per model chunk with which training fits, if all are
+                              assumed because experts may get more tokens than the average; 0: none */
     bool
         precision_aware; /* true: training fits with --use-precision-aware-optimizer, which stores less optimizer state, and not without */
     double without_bytes; /* bytes of GPU memory that training needs without the assumed `recompute` and
                               `precision_aware` */
+    int64_t without_ns;   /* step time without them; 0: not predicted, because much memory is missing */
     bool none_fits;       /* true: training does not fit with any assumed memory saving */
     bool default_batch;   /* true: the number of samples of a step is the default of busbar */
     int node_limit; /* number of nodes per token in the model's own dispatch to experts, which the step could use and

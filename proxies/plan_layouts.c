@@ -85,7 +85,7 @@ static int print_accuracy(const struct bb_plan_options *o, const struct bb_layou
 {
     struct bb_proxy_config best = bb_layouts_config(search->config, &found->rows[0].choice);
     struct bb_step step = {0};
-    char text[200];
+    char text[400];
     int rc;
 
     TRY(bb_step_build(&step, search->proxy, &best));
@@ -99,7 +99,7 @@ static int print_accuracy(const struct bb_plan_options *o, const struct bb_layou
             f.software = software_of(o, sharded);
         bb_forecast_accuracy_text(&f, search->cluster[sharded], text, sizeof(text));
         if (any)
-            printf("# accuracy %s zero3: %s\n", sharded ? "with" : "without", text);
+            printf("# accuracy (%s zero3): %s\n", sharded ? "layouts with" : "layouts other than", text);
     }
     if (f.software && !o->config.transformer.software && !o->given.transformer.sync)
         printf(

@@ -107,21 +107,21 @@ static const char *attention_in(const struct bb_kernel_list *work)
     return scores && softmax ? "unfused" : NULL;
 }
 
-/*
- * Return whether a layer has 32 or more experts, or a GPU has eight or more, or experts with biases (recognized by
- * their memory-bound kernel "clamp"). Published steps of such models took longer than the forecast predicts.
- */
-static bool has_many_experts(const struct bb_step *step, int ep)
+static enum bb_experts experts_of(const struct bb_step *step, int ep)
 {
+    enum bb_experts experts = BB_EXPERTS_NONE;
+
     for (int w = 0; w < step->n_kernel_lists; w++)
         for (int i = 0; i < step->kernel_lists[w]->n; i++) {
             const struct bb_kernel_list_item *item = &step->kernel_lists[w]->items[i];
 
             if (item->experts >= 8 || item->experts * ep >= 32 ||
                 (item->is_memory_kernel && strcmp(item->name, "clamp") == 0))
-                return true;
+                return BB_EXPERTS_MANY;
+            if (item->experts * ep > 1)
+                experts = BB_EXPERTS_FEW;
         }
-    return false;
+    return experts;
 }
 
 /*
@@ -228,6 +228,18 @@ out:
     return rc;
 }
 
+/* Lists the given options that no published step has. */
+static void add_perturbed(void *forecast, const struct bb_opt *opt, const void *field)
+{
+    static const char *const names[] = {"slow", "delay", "set", "moe-imbalance"};
+    struct bb_forecast *f = forecast;
+    const size_t length = strlen(f->perturbed);
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (strcmp(opt->name, names[i]) == 0 && !bb_opts_is_default(opt, field))
+            snprintf(f->perturbed + length, sizeof(f->perturbed) - length, " --%s", opt->name);
+}
+
 #define LONG_CONTEXT 32768 /* tokens per sample */
 
 void bb_plan_describe_step(const struct bb_plan_options *o, const struct bb_step *step,
@@ -236,7 +248,8 @@ void bb_plan_describe_step(const struct bb_plan_options *o, const struct bb_step
     for (int w = 0; o->forecast && w < step->n_kernel_lists && !f->attention; w++)
         f->attention = attention_in(step->kernel_lists[w]);
     f->long_context = step->samples > 0 && step->tokens / step->samples >= LONG_CONTEXT;
-    f->many_experts = has_many_experts(step, config->transformer.ep);
+    f->experts = experts_of(step, config->transformer.ep);
+    bb_opts_each(o->option_set, o, add_perturbed, f);
     f->attention_guessed = f->attention && strcmp(f->attention, "unfused") == 0 && !o->config.transformer.attention;
 }
 

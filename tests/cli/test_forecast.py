@@ -89,25 +89,29 @@ def test_kernels_of_a_slow_rank_are_not_launch_bound(busbar):
 def test_the_reported_error_is_that_of_the_same_kind_of_step(busbar):
     """Software, GPU generation, experts, precision and length of the samples."""
     args = "--model mixtral_8x7b --layers 2 --ranks 8 --seq-length 1024"
-    kinds = {"--ep 8": "megatron, Hopper, dense, 16 bits", "": "megatron, Hopper, many experts, 16 bits", "--ep 8 --fp8": "megatron, Hopper, dense, 8 bits",
-             "--ep 8 --dp-sync zero3": "torch, Hopper, dense, 16 bits"}
+    kinds = {"--ep 8": "megatron, Hopper, few experts (counted as dense), 16 bits", "": "megatron, Hopper, many experts, 16 bits", "--ep 8 --fp8": "megatron, Hopper, few experts (counted as dense), 8 bits",
+             "--ep 8 --dp-sync zero3": "torch, Hopper, few experts (counted as dense), 16 bits"}
     for more, kind in kinds.items():
         assert plan(busbar, f"{args} --cluster h100-sxm-ib {more}")["predicted"]["model_error"]["kind"] == kind
     plain = plan(busbar, f"{args} --cluster b200-sxm-ib --ep 8 --no-overlap --dp-sync distributed")["predicted"]["model_error"]
-    assert plain["kind"] == "megatron-plain, Blackwell, dense, 16 bits"
-    for more, text in (("--cluster h100-sxm-ib --software jax", "no published step of this kind: jax, Hopper, dense, 16 bits"),
+    assert plain["kind"] == "megatron-plain, Blackwell, few experts (counted as dense), 16 bits"
+    for more, text in (("--cluster h100-sxm-ib --software jax", "no published step of this kind: jax, Hopper, few experts (counted as dense), 16 bits"),
                        ("--cluster emulated-default", "no published step of this kind")):
         printed = busbar.run("plan", "transformer", *f"{args} --ep 8 {more}".split(), emulated=False).stdout
         assert re.search("accuracy +(.*)", printed)[1] == text
     printed = busbar.run("plan", "transformer", *f"{args} --cluster h100-sxm-ib --ep 8 --dp-sync zero3".split(), emulated=False).stdout
-    line = r"accuracy +torch, Hopper, dense, 16 bits \(12 published steps\): error \d+% on average, bias [+-]\d+%; 80% of 12 steps within \d+%\n"
+    line = r"accuracy +torch, Hopper, few experts \(counted as dense\), 16 bits \(12 published steps\): error \d+% on average, bias [+-]\d+%; 80% within \d+%\n"
     assert re.search(line, printed)
+    for more, end in (("--seq-length 32768 --cp 8", "bias [+]33%; too few for a range: assume 33% or more"), ("--slow rank=1:2", "80% within .*; none with --slow"),
+                      ("--set inter.gbps=24 --best-layout --global-batch-size 8 --top 1 --tp 1", "80% within .*; none with --set")):
+        printed = busbar.run("plan", "transformer", *f"--model llama3_8b --layers 2 --ranks 8 --cluster h100-sxm-ib --dp-sync distributed {more}".split(), emulated=False).stdout
+        assert re.search(rf"accuracy .*megatron, Hopper, dense, 16 bits.* \(\d+ published steps?\): .*{end}\n", printed), printed
 
 
 def test_layouts_show_no_published_error_for_profiles_without_measured_rates(busbar):
     """The published steps ran on real machines; emulated-default has no rates of kernels that were measured."""
     args = "--model llama3_8b --layers 4 --ranks 8 --seq-length 1024 --global-batch-size 8 --best-layout --tp 1 --cp 1"
-    accuracy = {name: busbar.run("plan", "transformer", *f"{args} --cluster {name}".split(), emulated=False).stdout.split("accuracy without zero3: ", 1)[1]
+    accuracy = {name: busbar.run("plan", "transformer", *f"{args} --cluster {name}".split(), emulated=False).stdout.split("accuracy (layouts other than zero3): ", 1)[1]
                 for name in ("emulated-default", "h100-sxm-ib")}
     assert accuracy["emulated-default"].startswith("no published step")
     assert re.match(r".*\(\d+ published steps\)", accuracy["h100-sxm-ib"])
@@ -151,7 +155,7 @@ def test_the_first_number_of_gpus_that_fits_is_named(busbar):
     tight = run("--ranks 16 --best-layout --global-batch-size 16 --memory-margin 0% --top 1 --tp 8 --cp 1 --pp 2 --vpp 1 --recompute full --dp-sync distributed")
     assert tight.returncode == 0 and "# may not fit: CUDA context and fragmentation are not counted: layouts 1\n" in tight.stdout
     last = tight.stdout.splitlines()[-1]
-    assert last.startswith("# accuracy without zero3: megatron, Hopper, dense, 16 bits (")
+    assert last.startswith("# accuracy (layouts other than zero3): megatron, Hopper, dense, 16 bits (")
 
 
 def test_default_batch_with_a_large_bubble_is_named(busbar):

@@ -222,8 +222,10 @@ json_t *bb_forecast_compute(const struct bb_forecast *f, const struct bb_cluster
 #define KIND_TEXT 100
 static const char *kind_text(const struct bb_forecast *f, const struct bb_cluster *c, char text[KIND_TEXT])
 {
+    static const char *const experts[] = {"dense", "few experts (counted as dense)", "many experts"};
+
     snprintf(text, KIND_TEXT, "%s, %s, %s, %d bits%s", f->software->name, bb_gpu_generations[bb_cluster_generation(c)],
-             f->many_experts ? "many experts" : "dense", f->float8 ? 8 : 16, f->long_context ? ", long context" : "");
+             experts[f->experts], f->float8 ? 8 : 16, f->long_context ? ", long context" : "");
     return text;
 }
 
@@ -234,7 +236,7 @@ static const struct kind *kind_of(const struct bb_forecast *f, const struct bb_c
         return NULL;
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
         if (strcmp(kinds[i].software, f->software->name) == 0 && kinds[i].generation == bb_cluster_generation(c) &&
-            kinds[i].many_experts == f->many_experts && kinds[i].float8 == f->float8 &&
+            kinds[i].many_experts == (f->experts == BB_EXPERTS_MANY) && kinds[i].float8 == f->float8 &&
             kinds[i].long_context == f->long_context)
             return &kinds[i];
     return NULL;
@@ -264,13 +266,18 @@ void bb_forecast_accuracy_text(const struct bb_forecast *f, const struct bb_clus
 {
     const struct kind *kind = kind_of(f, c);
     char name[KIND_TEXT];
+    int n;
 
-    if (kind)
-        snprintf(text, size,
-                 "%s (%d published step%s): error %.0f%% on average, bias %+.0f%%; 80%% of %d steps within %.0f%%",
-                 kind_text(f, c, name), kind->steps, kind->steps == 1 ? "" : "s", 100 * kind->mean,
-                 100 * kind->signed_mean, kind->of, 100 * kind->within);
-    else
+    if (kind) {
+        n = snprintf(text, size, "%s (%d published step%s): error %.0f%% on average, bias %+.0f%%; ",
+                     kind_text(f, c, name), kind->steps, kind->steps == 1 ? "" : "s", 100 * kind->mean,
+                     100 * kind->signed_mean);
+        n += snprintf(text + n, size - (size_t)n,
+                      kind->of == kind->steps ? "80%% within %.0f%%" : "too few for a range: assume %.0f%% or more",
+                      100 * kind->within);
+        if (f->perturbed[0])
+            snprintf(text + n, size - (size_t)n, "; none with%s", f->perturbed);
+    } else
         snprintf(text, size, "no published step of this kind%s%s", f->software ? ": " : "",
                  f->software ? kind_text(f, c, name) : "");
 }

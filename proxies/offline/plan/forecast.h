@@ -16,6 +16,10 @@ enum bb_rates {
     BB_RATES        /* number of values */
 };
 
+/* Experts of a layer. Many: a layer has 32 or more, or a GPU has eight or more, or they have biases (recognized by their
+ * memory-bound kernel "clamp"): published steps of such models took longer than predicted. Few: others. */
+enum bb_experts { BB_EXPERTS_NONE, BB_EXPERTS_FEW, BB_EXPERTS_MANY };
+
 struct bb_forecast {
     enum bb_rates rates;
     double tflops; /* compute rate in 1e12 FLOP/s from the command line or the proxy; 0: durations are used instead,
@@ -29,8 +33,7 @@ struct bb_forecast {
                               prediction contains no host time of a training framework */
     const struct bb_software *software; /* NULL: the prediction is not a forecast of real training */
     bool long_context;                  /* a sample has 32,768 or more tokens */
-    bool many_experts; /* true: a layer has 32 or more experts, or a GPU has eight or more, or experts with biases;
-                              published steps of such models took longer than predicted */
+    enum bb_experts experts;
     bool
         is_assumed; /* whether the prediction assumes `recompute` and `precision_aware`; otherwise they are what to try */
     const char *
@@ -52,6 +55,7 @@ struct bb_forecast {
     int fitting_ranks; /* first number of GPUs on which a layout fits, if parameters, gradients and optimizer do not fit
                              on those of the step; 0: unknown */
     double gpu_bytes;  /* memory of one GPU in bytes; 0: unknown */
+    char perturbed[48]; /* the given options that change the machine or the load of experts: " --slow --set" */
     char excluded[200]; /* the given options that --best-layout excludes: " without --tokens without --ops" */
 };
 

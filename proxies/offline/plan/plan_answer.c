@@ -16,7 +16,7 @@
 struct answer {
     char misfit[BB_MISFIT_TEXT], memory[TEXT], guessed[TEXT], bottleneck[TEXT], training[TEXT], jitter[TEXT],
         checks[TEXT], batch[TEXT], dispatch[TEXT];
-    char rates[TEXT], accuracy[TEXT], host[TEXT], longest[TEXT], limit[TEXT], failures[TEXT], lost[TEXT];
+    char rates[TEXT], accuracy[2 * TEXT], host[TEXT], longest[TEXT], limit[TEXT], failures[TEXT], lost[TEXT];
     const char *condition;
     struct bb_predicted_rank slowest; /* times that are not printed are negative */
     const char *role, *group;
@@ -222,7 +222,7 @@ static void add_prediction(struct answer *a, const struct bb_plan *plan, const s
     bb_forecast_rates_text(plan->forecast, &p->cluster, a->rates, TEXT);
     bb_forecast_limit_text(plan->forecast, p->cluster.name, slowest->all.compute_ns > 0, a->limit, TEXT);
     bb_forecast_dispatch_text(plan->forecast, a->dispatch, TEXT);
-    bb_forecast_accuracy_text(plan->forecast, &p->cluster, a->accuracy, TEXT);
+    bb_forecast_accuracy_text(plan->forecast, &p->cluster, a->accuracy, sizeof(a->accuracy));
 }
 
 static struct answer answer_of(const struct bb_plan_report *r)

@@ -40,6 +40,7 @@ struct bb_transformer_options {
     const char *recompute_modules; /* recompute "selective": list of names in bb_recompute_module_names (memory.h) */
     int recompute_layers;          /* recompute "full": number of recomputed layers in each model chunk; 0: all */
     const char *attention;         /* attention kernels: "fused", "unfused" */
+    const char *loss;              /* memory of logits: "fused", "unfused"; NULL: as the software */
     bool float8;                   /* true: GEMMs with weights use FP8 */
     bool unfused_dropout; /* Set from the cluster profile, not by an option. true: attention with dropout is unfused,
                              unless the option `attention` is given. */

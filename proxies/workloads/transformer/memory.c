@@ -2,10 +2,34 @@
 #include "proxies/workloads/transformer/memory.h"
 
 #include <math.h>
+#include <string.h>
 
 const char *const bb_recompute_names[BB_RECOMPUTES + 1] = {"none", "selective", "full", NULL};
 const char *const bb_recompute_module_names[BB_MODULES] = {"core_attn", "layernorm", "mla_up_proj",   "mlp",
                                                            "moe",       "moe_act",   "shared_experts"};
+
+/* reserved: for torch the mean of two published peaks relative to the formulas (tests/cli/test_memory.py). The published
+ * peaks of Megatron-LM do not include what the allocator reserves. None were published for JAX. */
+static const struct bb_memory_stack stacks[] = {
+    {"megatron", .fused_loss = true, .loss_in_place = true, .float_copies = {1, 1}, .has_placeholders = true,
+     .reserved = 1},
+    {"megatron-plain", .fused_loss = true, .loss_in_place = true, .float_copies = {1, 1}, .has_placeholders = true,
+     .reserved = 1},
+    {"torch", .float_copies = {3, 4}, .keeps_whole = true, .saves_gathered = true, .reserved = 1.06},
+    {"torch-compile", .fused_loss = true, .float_copies = {3, 4}, .keeps_whole = true, .saves_gathered = true,
+     .reserved = 1.06},
+    {"jax", .fused_loss = true, .float_copies = {3, 4}, .reserved = 1},
+};
+
+const struct bb_memory_stack *bb_memory_stack_of(const char *software, bool sharded)
+{
+    int i = 0;
+
+    software = software ? software : sharded ? "torch" : "megatron";
+    while (strcmp(stacks[i].software, software) != 0)
+        i++;
+    return &stacks[i];
+}
 
 static double element_bytes(const struct bb_memory *m)
 {
@@ -39,6 +63,12 @@ static double tokens_per_rank(const struct bb_memory *m)
 static double sequence_shards(const struct bb_memory *m)
 {
     return m->layers_config->sequence_parallel ? m->grid->tp : 1;
+}
+
+/* Part of the input of a GEMM that a tp rank stores in addition to its shard of the sequence. */
+static double gathered_part(const struct bb_memory *m)
+{
+    return m->stack && m->stack->saves_gathered ? 1 - 1 / sequence_shards(m) : 0;
 }
 
 /* ---- activations: bytes per token ---- */
@@ -169,6 +199,7 @@ double bb_memory_layer(const struct bb_memory *m, int layer)
         second.whole = (e + (again ? 0 : gemm_input_bytes(m))) * a->hidden + (a->dropout ? a->hidden : 0);
         second.split = again ? 0 : inner_bytes(m, a->ffn, false);
     }
+    second.split += 2 * gemm_input_bytes(m) * a->hidden * gathered_part(m) * m->grid->tp;
     return tokens * ((first.whole + second.whole) / sequence_shards(m) + (first.split + second.split) / m->grid->tp) +
            cross_bytes(m, layer);
 }
@@ -181,12 +212,30 @@ double bb_memory_embedding(const struct bb_memory *m)
            sequence_shards(m);
 }
 
+static double rank_vocabulary(const struct bb_memory *m)
+{
+    return ceil((double)m->arch->vocab / m->grid->tp);
+}
+
+/* Bytes per logit at the peak, in the loss. */
+static double logit_bytes(const struct bb_memory *m)
+{
+    const double e = element_bytes(m);
+
+    if (!m->stack)
+        return 4;
+    if (m->fused_loss)
+        return m->stack->loss_in_place ? e : 2 * e;
+    return e + 4 * m->stack->float_copies[m->grid->tp > 1];
+}
+
 double bb_memory_head(const struct bb_memory *m)
 {
-    double vocab = ceil((double)m->arch->vocab / m->grid->tp);
+    const double h = m->arch->hidden;
 
     return (1 + m->arch->mtp) * decoder_tokens(m) *
-           (2 * element_bytes(m) * m->arch->hidden / sequence_shards(m) + 4 * vocab);
+           (2 * element_bytes(m) * h * (1 / sequence_shards(m) + gathered_part(m)) +
+            logit_bytes(m) * rank_vocabulary(m));
 }
 
 /* Returns the number of layers of a model chunk (virtual pipeline stage) of a stage. *part: index of the chunk among
@@ -253,6 +302,12 @@ static double chunk_bytes(const struct bb_memory *m, int first, int n, int mtp, 
     return sum;
 }
 
+/* Returns whether FSDP keeps parameters and gradients whole between the micro-batches of a pipeline. */
+static bool keeps_whole(const struct bb_memory *m)
+{
+    return m->stack && m->stack->keeps_whole && m->schedule->stages > 1 && bb_sync_gathers_parameters(m->policy->kind);
+}
+
 /* Peak activation bytes of a stage: the average over its model chunks (virtual stages) times the maximum number of
  * (chunk, micro-batch) pairs whose activations are stored at the same time (bb_schedule_live), plus the temporary
  * activations of one backward. The head's activations are counted for one micro-batch, because its backward follows
@@ -280,6 +335,8 @@ static double activation_bytes(const struct bb_memory *m, int stage)
         sum += live * bb_memory_embedding(m);
     if (has_head)
         sum += (bb_schedule_row(s)->all_forwards_first ? s->micro_batches : 1) * bb_memory_head(m);
+    if (has_head && keeps_whole(m))
+        sum += (s->micro_batches - 1) * decoder_tokens(m) * element_bytes(m) * rank_vocabulary(m);
     return sum + transient;
 }
 
@@ -350,6 +407,50 @@ struct bb_arch_rank_parameters bb_memory_parameters(const struct bb_memory *m, i
     return stage_parameters(m, stage, &largest_layer);
 }
 
+/* The tensors of a stage of which placeholder gradients are kept: one of each name. */
+struct placeholders {
+    const char *names[4 * BB_ARCH_TENSORS];
+    int n;
+    double elements; /* of all tensors, on one rank */
+};
+
+/* layer: index of the layer, or BB_ARCH_HEAD for the output matrix, which tied models take from the embedding. */
+static void add_placeholders(const struct bb_memory *m, int layer, struct placeholders *p)
+{
+    const bool is_head = layer == BB_ARCH_HEAD;
+    struct bb_arch_tensor tensors[BB_ARCH_TENSORS];
+    const int n = bb_arch_tensors(m->arch, is_head && m->arch->tied ? BB_ARCH_EMBEDDING : layer, tensors);
+
+    for (int i = 0; i < n; i++) {
+        const struct bb_arch_tensor *t = &tensors[i];
+        int k = 0;
+
+        while (k < p->n && strcmp(p->names[k], t->name) != 0)
+            k++;
+        if (k < p->n || p->n == 4 * BB_ARCH_TENSORS || (is_head && !t->rows))
+            continue;
+        p->names[p->n++] = t->name;
+        p->elements += (double)bb_arch_tensor_share(t, t->expert ? m->grid->etp : m->grid->tp, 1) /
+                       (t->expert ? m->arch->experts : 1);
+    }
+}
+
+static double placeholder_bytes(const struct bb_memory *m, int stage)
+{
+    struct placeholders p = {.n = 0};
+
+    for (int c = 0; c < m->schedule->chunks; c++) {
+        int part, first, n = chunk_layers(m, stage, c, &part, &first), known = -1;
+
+        for (int layer = first; layer < first + n; layer++)
+            if (known < 0 || !bb_arch_equal_layers(m->arch, known, layer))
+                add_placeholders(m, known = layer, &p);
+        if (part == bb_schedule_parts(m->schedule) - 1)
+            add_placeholders(m, BB_ARCH_HEAD, &p);
+    }
+    return p.elements * bb_dtypes[m->policy->params].bytes;
+}
+
 /* ---- communication buffers ---- */
 
 /* Bytes of temporary buffers for full gradients or parameters, in addition to the shards. ZeRO-2: two gradient
@@ -364,7 +465,9 @@ static double transient_bytes(const struct bb_memory *m, int stage)
     if (m->policy->kind == BB_SYNC_ZERO2)
         return grads * fmin((double)parameters.dense + (double)parameters.expert,
                             2 * bb_bucket_limit(&m->policy->rule, (size_t)grads, m->dense->n, 1));
-    if (m->policy->kind == BB_SYNC_ZERO3 || m->policy->kind == BB_SYNC_HSDP)
+    if (keeps_whole(m))
+        return ((double)parameters.dense + (double)parameters.expert) * (params + grads);
+    if (bb_sync_gathers_parameters(m->policy->kind))
         return largest_layer * (2 * params + grads);
     return 0;
 }
@@ -373,6 +476,9 @@ static double communication_bytes(const struct bb_memory *m, int stage)
 {
     const struct bb_arch *a = m->arch;
     double e = element_bytes(m), whole = tokens_per_rank(m) * a->hidden * e, sum = transient_bytes(m, stage);
+
+    if (m->stack && m->stack->has_placeholders)
+        sum += placeholder_bytes(m, stage);
 
     if (m->grid->pp > 1) /* one message between pipeline stages for each of the two directions */
         sum += 2 * whole / sequence_shards(m);
@@ -397,7 +503,7 @@ void bb_memory_rank_bytes(const struct bb_memory *m, int stage, double bytes[BB_
         bb_sync_memory(m->policy, m->expert, (double)parameters.expert, bytes);
         update += bb_sync_update_peak_bytes(m->policy, m->expert, (double)parameters.expert);
     }
-    bytes[BB_USE_ACTIVATIONS] = activation_bytes(m, stage);
-    bytes[BB_USE_COMMUNICATION] = communication_bytes(m, stage);
+    bytes[BB_USE_ACTIVATIONS] = activation_bytes(m, stage) * (m->stack ? m->stack->reserved : 1);
+    bytes[BB_USE_COMMUNICATION] = communication_bytes(m, stage) * (m->stack ? m->stack->reserved : 1);
     bb_sync_add_update_peak(update, bytes);
 }

@@ -35,8 +35,19 @@
  * Multi-token prediction: a layer as the last, and the inputs of two norms and of the projection (2 (2 e) h). The head once
  * more for each.
  *
- * Embedding: 8 bytes per token and a dropout mask of h. Head: 2 e h, and the logits in FP32 (Megatron-LM,
- * theoretical_memory_usage.py).
+ * Embedding: 8 bytes per token and a dropout mask of h. Head: 2 e h, and the logits.
+ *
+ * What a training framework adds (struct bb_memory_stack):
+ *
+ *   logits                  bytes per logit at the peak, in the loss. Fused loss: e (Transformer Engine, in place) or 2 e
+ *                           (logits and gradient). Unfused loss: e and float copies: 1 in Megatron-LM; in PyTorch 3 (output
+ *                           of log_softmax, gradients of nll_loss and of log_softmax), with loss_parallel 4
+ *   placeholder gradients   if weight gradients are accumulated by the GEMM, Transformer Engine returns an unused tensor
+ *                           of each shape of a weight to autograd, and keeps it
+ *   FSDP in a pipeline      torchtitan keeps parameters and gradients whole between the micro-batches, and the logits of
+ *                           all micro-batches on the last stage
+ *   sequence parallelism    PyTorch stores the gathered inputs of GEMMs; Megatron-LM gathers them again
+ *   allocator               the caching allocator reserves more than what is in use; fitted (memory.c)
  */
 #ifndef BB_PROXIES_WORKLOADS_TRANSFORMER_MEMORY_H
 #define BB_PROXIES_WORKLOADS_TRANSFORMER_MEMORY_H
@@ -49,6 +60,21 @@
 extern const char *const bb_recompute_names[BB_RECOMPUTES + 1]; /* "none", "selective", "full", NULL */
 extern const char
     *const bb_recompute_module_names[BB_MODULES]; /* those of Megatron-LM: "core_attn", "layernorm", ... */
+
+/* How a training framework uses memory (see the top of the file). */
+struct bb_memory_stack {
+    const char *software; /* value of --software */
+    bool fused_loss;      /* default of --loss */
+    bool loss_in_place;   /* the gradient of a fused loss replaces the logits */
+    int float_copies[2];  /* float copies of the logits with an unfused loss; [1]: with tensor parallelism */
+    bool has_placeholders, keeps_whole, saves_gathered;
+    double reserved; /* factor of activations and communication buffers */
+};
+
+/* bb_memory_stack_of - returns the framework of a step.
+ *   software  value of --software; NULL: torch with `sharded`, else megatron
+ *   sharded   the parameters are sharded (--dp-sync zero3 or hsdp) */
+const struct bb_memory_stack *bb_memory_stack_of(const char *software, bool sharded);
 
 /* Inputs of the memory formulas for one parallel layout. All ranks of a pipeline stage with the same index in their ep group
  * need the same amount of memory. The pointers refer to objects of the caller, which must stay valid during the calls. */
@@ -68,6 +94,8 @@ struct bb_memory {
         *layers; /* for the rows that the experts of the rank `ep_rank` receive; NULL: all ranks receive
                                        equally many */
     int ep_rank;
+    const struct bb_memory_stack *stack; /* NULL: float logits and nothing else of the list at the top of the file */
+    bool fused_loss;
 };
 
 /*

@@ -533,6 +533,9 @@ static const char *name_of(const struct bb_training *t, const struct bb_stage *s
 
 struct bb_memory bb_training_memory(const struct bb_training *t, int ep_rank)
 {
+    const struct bb_transformer_options *o = &t->config->transformer;
+    const struct bb_memory_stack *stack = bb_memory_stack_of(o->software, bb_sync_gathers_parameters(t->policy.kind));
+
     return (struct bb_memory){
         .arch = &t->arch,
         .grid = &t->grid,
@@ -543,6 +546,8 @@ struct bb_memory bb_training_memory(const struct bb_training *t, int ep_rank)
         .layers_config = &t->layers_config,
         .layers = t->layers,
         .ep_rank = ep_rank,
+        .stack = stack,
+        .fused_loss = o->loss ? strcmp(o->loss, "fused") == 0 : stack->fused_loss,
     };
 }
 

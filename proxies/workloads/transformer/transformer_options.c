@@ -85,6 +85,10 @@ const struct bb_opt bb_transformer_options[] = {
     OPT_CHOICE(0, "attention", FIELD(attention), NULL, "MODE", attention_choices,
                "fused: softmax and dropout stay on the chip; unfused: all attention scores go through memory (default: "
                "fused; with plan --cluster: from the cluster's profile)"),
+    OPT_CHOICE(
+        0, "loss", FIELD(loss), NULL, "MODE", attention_choices,
+        "memory of the logits: fused: in the type of the parameters; unfused: with float copies (default: unfused for "
+        "torch, else fused; Megatron-LM: --cross-entropy-loss-fusion)"),
     OPT_FLAG(0, "fp8", FIELD(float8), "with plan --cluster: FP8 GEMMs"),
     OPT_CHOICE(
         0, "dp-sync", FIELD(sync), NULL, "MODE", bb_dp_sync_names,

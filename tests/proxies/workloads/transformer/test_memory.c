@@ -332,6 +332,81 @@ static void recomputes_the_first_layers_of_each_stack(void **state)
         assert_int_equal(bb_layers_is_recomputed(&h.layers_config, 0, layer), recomputed[layer]);
 }
 
+static double head_logits(struct memory_case *h, const char *software, bool fused)
+{
+    const double inputs = 4.0 * 8192, tokens = 8192;
+
+    h->memory.stack = bb_memory_stack_of(software, false);
+    h->memory.fused_loss = fused;
+    return bb_memory_head(&h->memory) / tokens - inputs;
+}
+
+/* Llama 3 70B, 128,256 logits per token. */
+static void logits_of_each_framework(void **state)
+{
+    struct memory_case h;
+
+    (void)state;
+    make(&h, "llama3_70b", (struct bb_grid){.ranks = 1}, 1);
+    assert_true(head_logits(&h, "megatron", true) == 2 * 128256.0);
+    assert_true(head_logits(&h, "megatron-plain", false) == 6 * 128256.0);
+    assert_true(head_logits(&h, "torch", false) == 14 * 128256.0);
+    assert_true(head_logits(&h, "torch-compile", true) == 4 * 128256.0);
+    make(&h, "llama3_70b", (struct bb_grid){.tp = 8, .ranks = 8}, 1);
+    assert_true(head_logits(&h, "torch", false) == 18 * 128256.0 / 8);
+    assert_string_equal(bb_memory_stack_of(NULL, true)->software, "torch");
+    assert_string_equal(bb_memory_stack_of(NULL, false)->software, "megatron");
+}
+
+static double communication_peak(struct memory_case *h, int stage)
+{
+    double bytes[BB_USES];
+
+    bb_memory_rank_bytes(&h->memory, stage, bytes);
+    return bytes[BB_USE_COMMUNICATION];
+}
+
+/* Transformer Engine keeps a 16-bit placeholder of one layer and of the output matrix, or of one expert. */
+static void placeholder_gradients(void **state)
+{
+    const double attention = 8192.0 * (2 * 8192 + 2 * 1024), mlp = 3.0 * 8192 * 28672, norms = 2 * 8192;
+    const double moe = 4096.0 * (2 * 4096 + 2 * 1024) + 8 * 4096.0 + 2 * 4096 + 3.0 * 4096 * 14336 + 4096.0 * 32000;
+    struct memory_case h;
+    double before;
+
+    (void)state;
+    make(&h, "llama3_70b", (struct bb_grid){.pp = 2, .ranks = 2}, 2);
+    for (int stage = 0; stage < 2; stage++) {
+        h.memory.stack = NULL;
+        before = communication_peak(&h, stage);
+        h.memory.stack = bb_memory_stack_of("megatron", false);
+        assert_true(communication_peak(&h, stage) - before == 2 * (attention + mlp + norms + stage * 128256.0 * 8192));
+    }
+    make(&h, "mixtral_8x7b", (struct bb_grid){.ep = 8, .ranks = 8}, 1);
+    before = communication_peak(&h, 0);
+    h.memory.stack = bb_memory_stack_of("megatron", false);
+    assert_true(communication_peak(&h, 0) - before == 2 * moe);
+}
+
+/* FSDP keeps parameters (2 bytes) and gradients (2 bytes) of a stage whole, and the logits of all micro-batches. */
+static void fsdp_in_a_pipeline(void **state)
+{
+    struct memory_case h;
+    double bytes[BB_USES], one;
+
+    (void)state;
+    make(&h, "llama3_70b", (struct bb_grid){.pp = 2, .dp = 4, .ranks = 8}, 2);
+    h.policy.kind = BB_SYNC_ZERO3;
+    h.memory.stack = bb_memory_stack_of(NULL, true);
+    assert_true(fabs(communication_peak(&h, 1) / h.memory.stack->reserved -
+                     (4 * (double)bb_memory_parameters(&h.memory, 1).dense + 2 * 2 * 8192.0 * 8192)) < 1);
+    bb_memory_rank_bytes(&h.memory, 1, bytes);
+    one = bytes[BB_USE_ACTIVATIONS];
+    h.schedule.micro_batches = 5;
+    bb_memory_rank_bytes(&h.memory, 1, bytes);
+    assert_true(fabs((bytes[BB_USE_ACTIVATIONS] - one) / h.memory.stack->reserved - 3 * 8192.0 * 128256 * 2) < 1);
+}
+
 /* Whole model on one rank: logits 4 s b h (1 + V/h), all divided by t with sequence parallelism. */
 static void activations_of_the_head(void **state)
 {
@@ -520,6 +595,9 @@ int main(void)
         cmocka_unit_test(live_micro_batches_follow_the_schedule),
         cmocka_unit_test(activations_with_recomputation),
         cmocka_unit_test(scores_without_dropout),
+        cmocka_unit_test(logits_of_each_framework),
+        cmocka_unit_test(placeholder_gradients),
+        cmocka_unit_test(fsdp_in_a_pipeline),
         cmocka_unit_test(recomputes_the_first_layers_of_each_stack),
         cmocka_unit_test(activations_of_the_head),
         cmocka_unit_test(model_states_of_each_zero_stage),

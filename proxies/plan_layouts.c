@@ -5,6 +5,7 @@
 #include "bootstrap/base/alloc.h"
 #include "bootstrap/cli/report_header.h"
 #include "bootstrap/results/results.h"
+#include "bootstrap/sweep/argv.h"
 #include "proxies/form/models/profile.h"
 #include "proxies/offline/layouts/layouts.h"
 #include "proxies/workloads/registry/registry.h"
@@ -128,6 +129,43 @@ out:
     return rc;
 }
 
+/* Searches the layouts with the options of --explain. Their text is written to *options, which the caller frees. */
+static int explain(const struct bb_plan_options *o, const struct bb_layout_search *search, int argc, char **argv,
+                   struct bb_layouts *explained, char **options)
+{
+    struct bb_plan_options other = *o;
+    struct bb_layout_search others = *search;
+    struct bb_positionals positionals;
+    struct bb_cluster clusters[2];
+    struct bb_forecast unused = {0};
+    struct bb_argv words = {0};
+    int rc;
+
+    for (int i = 0; i < argc; i++)
+        bb_argv_add(&words, "%s", argv[i]);
+    bb_argv_add_split(&words, o->explain);
+    TRY(bb_opts_parse(o->option_set, &other, (int)words.n, words.word, &positionals, stdout));
+    other.given = other.config;
+    other.config.gpus_per_node = 0;
+    TRY(bb_proxy_configure(&other.config, &positionals, &others.proxy));
+    other.config.compute = o->config.compute;
+    other.config.gpus_per_node = o->config.gpus_per_node;
+    bb_err_mute(BB_MUTE_WARNINGS);
+    rc = resolve_clusters(&other, clusters, &other.config, &unused);
+    bb_err_mute(0);
+    if (rc)
+        goto out;
+    others.given = &other.given;
+    others.config = &other.config;
+    others.cluster[0] = &clusters[0];
+    others.cluster[1] = &clusters[1];
+    TRY(bb_layouts_search(&others, explained));
+    *options = options_text(&other, &explained->rows[0].choice);
+out:
+    bb_argv_release(&words);
+    return rc;
+}
+
 int bb_plan_layouts(const struct bb_plan_options *o, const struct bb_proxy *proxy, int argc, char **argv)
 {
     struct bb_proxy_config config = o->config;
@@ -143,11 +181,11 @@ int bb_plan_layouts(const struct bb_plan_options *o, const struct bb_proxy *prox
                                       .top = o->top,
                                       .threads = o->threads,
                                       .quiet = o->quiet};
-    struct bb_layouts found = {0};
+    struct bb_layouts found = {0}, explained = {0};
     struct bb_forecast forecast = {0};
     const char *json = o->files[BB_PLAN_EXPORT_json], *csv = o->files[BB_PLAN_EXPORT_csv];
     json_t *root = NULL;
-    char *options = NULL;
+    char *options = NULL, *explained_options = NULL;
     int rc;
 
     TRY(resolve_clusters(o, clusters, &config, &forecast));
@@ -155,6 +193,8 @@ int bb_plan_layouts(const struct bb_plan_options *o, const struct bb_proxy *prox
     search.gpu_bytes = forecast.gpu_bytes;
     search.usable_bytes = (1 - o->margin) * forecast.gpu_bytes;
     without_jitter.jitter = 0;
+    if (o->explain)
+        TRY(explain(o, &search, argc, argv, &explained, &explained_options));
     TRY(bb_layouts_search(&search, &found));
     if (conditions->jitter > 0)
         TRY(bb_layouts_sample(&search, conditions, &found));
@@ -169,18 +209,25 @@ int bb_plan_layouts(const struct bb_plan_options *o, const struct bb_proxy *prox
                    o->samples, 100 * conditions->jitter, (unsigned long long)conditions->seed);
         options = options_text(o, &found.rows[0].choice);
         bb_layouts_print(&found, options, o->top, o->full, stdout);
+        if (o->explain)
+            bb_layouts_print_explained(&found, &explained, o->explain, explained_options, stdout);
         TRY(print_accuracy(o, &search, &found, forecast));
     }
     if (!json && !csv)
         goto out;
     root = layouts_json(o, &search, conditions, &found, bb_json_words(argc, argv));
+    if (o->explain)
+        json_object_set_new(json_object_get(root, "best_layout"), "explained",
+                            bb_layouts_explained_json(&found, &explained));
     if (csv)
         TRY(bb_plan_write_rows(csv, json_object_get(json_object_get(root, "best_layout"), "layouts"), root));
     if (json)
         TRY(bb_json_save(json, "the plan's JSON", json_incref(root), 0));
 out:
     free(options);
+    free(explained_options);
     json_decref(root);
+    bb_layouts_release(&explained);
     bb_layouts_release(&found);
     return rc;
 }

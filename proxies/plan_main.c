@@ -107,7 +107,13 @@ static const struct bb_opt plan_options[] = {
         0, "memory-margin", FIELD(memory_margin), "5%", "PERCENT",
         "with --best-layout: part of the GPU memory that stays free, for the CUDA context, NCCL and fragmentation",
         .needs = BB_PLAN_STEP | BB_PLAN_LAYOUTS),
-    OPT_INT(0, "top", FIELD(top), "10", "N", 1, 1000, "with --best-layout: number of layouts to show",
+    OPT_STRING(
+        0, "explain", FIELD(explain), NULL, "OPTIONS",
+        "with --best-layout: also report the place of the layout with these options, e.g. \"--tp 4 --pp 8\", and why "
+        "it is not first; an error says why it is invalid or does not fit",
+        .needs = BB_PLAN_STEP | BB_PLAN_LAYOUTS),
+    OPT_INT(0, "top", FIELD(top), "10", "N", 1, 1000,
+            "with --best-layout: number of layouts to show, each the fastest of its tp, cp, ep, pp and dp",
             .needs = BB_PLAN_STEP | BB_PLAN_LAYOUTS),
     OPT_INT(0, "threads", FIELD(threads), NULL, "N", 1, 256,
             "with --best-layout: number of threads (default: one per processor); does not change the result",

@@ -56,6 +56,7 @@ struct bb_plan_options {
     int top, threads;    /* with --best-layout: number of layouts to print, and number of threads of the search */
     const char *slow, *delay, *jitter; /* values of the options as given, not yet parsed */
     const char *memory_margin;         /* value of the option as given */
+    const char *explain;               /* options of the layout to explain; NULL: none */
     /* not options: their values, set by bb_plan_parse_conditions and bb_plan_validate_step */
     struct bb_conditions conditions; /* of --slow, --delay, --jitter and --seed */
     struct bb_training_plan training;

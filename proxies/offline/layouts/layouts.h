@@ -5,7 +5,9 @@
  * Options set by the user are fixed. The search varies the others: tp (up to the GPUs of a node), cp (with at least
  * 2048 tokens per rank), ep, pp, model chunks per stage and schedule (1f1b, interleaved, zb-h1), the micro-batch size
  * (1, 2, 4, 8), recomputation, and dp-sync (all_reduce, zero1, zero2, zero3, distributed). dp and the number of
- * micro-batches follow from the number of ranks and the global batch size; sequence parallelism is on if tp > 1.
+ * micro-batches follow from the number of ranks and the global batch size; sequence parallelism is on if tp > 1, and
+ * overlap-param-gather with distributed. Layouts with equal tp, cp, ep, pp and dp are one grid, of which only the fastest is
+ * reported.
  * Recomputation is none, selective, or full with as few layers per chunk as needed. Only the least recomputation with
  * which a layout fits is evaluated, because more recomputation is never faster.
  *
@@ -59,11 +61,13 @@ struct bb_layout_row {
                               with random jitter; 0: not simulated with jitter */
     double baseline_ns;    /* time in ns of the training step simulated without the injected slow GPUs, NICs and links;
                            0: none were injected */
-    int number; /* index in the list of all valid layouts; layouts with equal times are sorted by this index */
+    int number;         /* index in the list of all valid layouts; layouts with equal times are sorted by this index */
+    int grid, variants; /* index of the layout's grid; number of layouts of this grid that fit */
     /* Set by the third stage of the search. compute_ns, transfer_ns, bubble_ns and waiting_ns are times of the
      * slowest rank; together with the idle time of this rank they add up to the step time. */
     double operations; /* number of operations (kernels, NCCL calls, ...) in one training step, summed over all ranks */
     double compute_ns, transfer_ns, bubble_ns, waiting_ns, flops, tokens, samples;
+    bool overlap_param_gather;
     double utilisation, causal_share; /* bb_predicted_utilisation, bb_step_causal_share */
 };
 
@@ -81,7 +85,7 @@ struct bb_layout_search {
 };
 
 struct bb_layouts {
-    struct bb_layout_row *rows; /* layouts whose step was simulated in full, the fastest first */
+    struct bb_layout_row *rows; /* the fastest layout of each of the fastest grids, the fastest first */
     int n;
     long long evaluated, fitting; /* evaluated: number of layouts, including the rejected ones; fitting: number of
                                      layouts that fit into memory */
@@ -118,5 +122,14 @@ struct bb_proxy_config bb_layouts_config(const struct bb_proxy_config *config, c
  * a blank; full: also how the next layouts differ, and why layouts were rejected. */
 void bb_layouts_print(const struct bb_layouts *found, const char *options, int top, bool full, FILE *out);
 json_t *bb_layouts_json(const struct bb_layouts *found, int top);
+
+/* bb_layouts_are_of_one_grid - returns whether two layouts have equal tp, cp, ep, pp and dp. */
+bool bb_layouts_are_of_one_grid(const struct bb_layout_choice *a, const struct bb_layout_choice *b);
+/* bb_layouts_print_explained - prints the place, step and memory of a layout and how it differs from the best.
+ *   explained  a search in which the options of --explain are given; its first layout is explained
+ *   given      value of --explain; options: of the layout, each after a blank */
+void bb_layouts_print_explained(const struct bb_layouts *found, const struct bb_layouts *explained, const char *given,
+                                const char *options, FILE *out);
+json_t *bb_layouts_explained_json(const struct bb_layouts *found, const struct bb_layouts *explained);
 
 #endif

@@ -40,7 +40,7 @@ struct shown {
     int index, recompute_layers; /* recompute_layers: -1 for all */
     const char *schedule, *recompute, *sync;
     char schedule_text[32], batch_text[32], recompute_text[24];
-    bool sequence_parallel;
+    bool sequence_parallel, overlap_param_gather;
     double tokens_per_s, tokens_per_s_per_gpu, tflops_per_gpu, compute, exposed, bubble; /* the last three: fractions */
     double model_flop_utilisation, model_flop_utilisation_causal;
     struct bb_layout_row of;
@@ -59,6 +59,7 @@ static struct shown show_layout(const struct bb_layouts *found, int i)
                       .tokens_per_s = r->tokens / (r->step_ns / 1e9),
                       .tokens_per_s_per_gpu = r->tokens / (r->step_ns / 1e9) / found->gpus,
                       .tflops_per_gpu = r->flops / (r->step_ns * 1e3) / found->gpus,
+                      .overlap_param_gather = r->overlap_param_gather,
                       .compute = r->compute_ns / r->step_ns,
                       .exposed = (r->transfer_ns + r->waiting_ns) / r->step_ns,
                       .bubble = r->bubble_ns / r->step_ns,
@@ -84,6 +85,7 @@ static const struct bb_field fields[] = {
     {"ep", "ep", "", 3, 0, SHOWS(of.choice.ep)},
     {"pp", "pp", "", 4, 0, SHOWS(of.choice.pp)},
     {"dp", "dp", "", 5, 0, SHOWS(of.choice.dp)},
+    {"variants", "of", "", 5, 0, SHOWS(of.variants)},
     {"vpp", SHOWS(of.choice.vpp)},
     BB_NAMED(struct shown, schedule),
     {NULL, " schedule", "", 14, 0, SHOWS(schedule_text), .form = BB_FORM_LEFT},
@@ -91,6 +93,7 @@ static const struct bb_field fields[] = {
     {"micro_batch_size", SHOWS(of.choice.batch)},
     {"micro_batches", SHOWS(of.choice.micro_batches)},
     BB_NAMED(struct shown, sequence_parallel),
+    BB_NAMED(struct shown, overlap_param_gather),
     BB_NAMED(struct shown, recompute),
     {NULL, "recompute", "", 9, 0, SHOWS(recompute_text), .form = BB_FORM_LEFT},
     {"dp_sync", "dp-sync", "", 11, 0, SHOWS(sync), .form = BB_FORM_LEFT},
@@ -159,13 +162,14 @@ static void print_table(const struct bb_layouts *found, int top, FILE *out)
 /* Prints by how much each component of a layout's step time differs from that of the best layout, for example
  * "layout 2 takes 1 ms more (+1.2%): pipeline bubble +0.8 ms, ...". The component with the largest difference is
  * printed first. */
-static void print_difference(const struct bb_layout_row *best, const struct bb_layout_row *other, int index, FILE *out)
+static void print_difference(const struct bb_layout_row *best, const struct bb_layout_row *other, const char *name,
+                             FILE *out)
 {
     bool printed[PARTS] = {false};
     char time[BB_ROUNDED_TEXT];
     int shown = 0;
 
-    fprintf(out, "#   layout %d takes %s %s (%+.1f%%)%s:", index,
+    fprintf(out, "#   %s takes %s %s (%+.1f%%)%s:", name,
             bb_format_rounded_time(fabs(other->step_ns - best->step_ns) / 1e3, time),
             other->step_ns < best->step_ns ? "less" : "more", 100 * (other->step_ns / best->step_ns - 1),
             other->p50_ns > 0 ? " without jitter" : "");
@@ -248,8 +252,12 @@ void bb_layouts_print(const struct bb_layouts *found, const char *options, int t
     print_slow(found, top, out);
     fprintf(out, "#\n");
     print_table(found, top, out);
-    for (int i = 1; full && i < found->n && i < top && i < 4; i++)
-        print_difference(&found->rows[0], &found->rows[i], i + 1, out);
+    for (int i = 1; full && i < found->n && i < top && i < 4; i++) {
+        char name[32];
+
+        snprintf(name, sizeof(name), "layout %d", i + 1);
+        print_difference(&found->rows[0], &found->rows[i], name, out);
+    }
     print_barely_fitting(found, top, out);
     bb_table_sentence(out, search_fields, found);
     if (full)
@@ -257,6 +265,43 @@ void bb_layouts_print(const struct bb_layouts *found, const char *options, int t
     else
         fprintf(out, "# sequence parallelism if tp > 1; --full prints also differences between layouts and reasons of "
                      "rejection\n");
+}
+
+/* Returns the place of a layout among the fastest of each grid; 0: behind all that were simulated in full. */
+static int place_of(const struct bb_layouts *found, const struct bb_layout_row *row)
+{
+    int place = 0;
+
+    while (place < found->n && found->rows[place].step_ns < row->step_ns)
+        place++;
+    return place < found->n ? place + 1 : 0;
+}
+
+void bb_layouts_print_explained(const struct bb_layouts *found, const struct bb_layouts *explained, const char *given,
+                                const char *options, FILE *out)
+{
+    const struct bb_layout_row *row = explained->rows, *best = found->rows;
+    const int place = place_of(found, row);
+    char time[BB_ROUNDED_TEXT], bytes[BB_BYTES_TEXT], best_bytes[BB_BYTES_TEXT];
+
+    fprintf(out, "# --explain \"%s\": step %s, memory %s (layout 1: %s), ", given,
+            bb_format_rounded_time(row->step_ns / 1e3, time), bb_format_bytes((size_t)row->bytes, bytes),
+            bb_format_bytes((size_t)best->bytes, best_bytes));
+    if (place > 0)
+        fprintf(out, "place %d", place);
+    else
+        fprintf(out, "behind the fastest layouts of %d grids", found->n);
+    fprintf(out, "; the fastest of %lld such layouts that fit\n#   options:%s\n", explained->fitting, options);
+    if (place != 1)
+        print_difference(best, row, "it", out);
+    for (int i = 0; i < found->n; i++)
+        if (bb_layouts_are_of_one_grid(&found->rows[i].choice, &row->choice) && found->rows[i].step_ns < row->step_ns)
+            fprintf(out,
+                    "#   layout %d is the fastest of its grid: schedule %s, vpp %d, micro-batch size %d, recompute %s, "
+                    "dp-sync %s\n",
+                    i + 1, bb_schedule_names[found->rows[i].choice.schedule], found->rows[i].choice.vpp,
+                    found->rows[i].choice.batch, bb_recompute_names[found->rows[i].choice.recompute],
+                    bb_sync_names[found->rows[i].choice.sync]);
 }
 
 /* ---- JSON output ---- */
@@ -272,6 +317,15 @@ static json_t *row_json(const struct bb_layouts *found, int i)
         bb_table_json(o, jitter_fields, &s);
     if (s.of.baseline_ns > 0)
         json_object_set_new(o, "baseline_step_us", json_real(s.of.baseline_ns / 1e3));
+    return o;
+}
+
+json_t *bb_layouts_explained_json(const struct bb_layouts *found, const struct bb_layouts *explained)
+{
+    json_t *o = row_json(explained, 0);
+    const int place = place_of(found, explained->rows);
+
+    json_object_set_new(o, "place", place ? json_integer(place) : json_null());
     return o;
 }
 

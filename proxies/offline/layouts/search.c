@@ -22,8 +22,9 @@
  * A base layout passes its bounds on to base layouts with at least its kernels (have_same_compute): gradients are
  * synchronized after the kernels of the micro-batches, and recomputing more layers adds kernels.
  *
- * A layout is pruned only if its estimate would exceed the `wanted`-th smallest known estimate, limit_ns. Pruning then
- * changes neither which layouts have the `wanted` smallest estimates nor their estimates:
+ * A grid is the set of the layouts with equal tp, cp, ep, pp and dp; its estimate is the smallest of its layouts. A layout is
+ * pruned only if its estimate would exceed the `wanted`-th smallest known estimate of a grid, limit_ns. Pruning then
+ * changes neither which grids have the `wanted` smallest estimates nor these estimates:
  *   base layouts  estimate_ns() returns at least lower_bound_ns(), and that is at least mean_rank_bound_ns, because a
  *                 maximum is at least the mean. estimate_bases() proceeds in ascending order of mean_rank_bound_ns. If
  *                 this bound exceeds the limit, so do the estimates of all layouts of this and of all later bases.
@@ -48,13 +49,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* number of layouts that the second search stage simulates, per layout to report (option --top) */
-#define REFINED_PER_ROW 8
-#define MIN_ROWS        20 /* minimum number of layouts to report for which the search runs */
-#define FULL_BEYOND_TOP 4  /* number of layouts simulated in full in addition to the reported ones */
-#define BASE_BATCH      64 /* number of base layouts that are simulated between two pruning steps */
-#define ROW_BATCH       16 /* number of layouts that the second search stage simulates between two pruning steps */
-#define TOO_SLOW        1  /* returned if the layout cannot be among the fastest (not an error) */
+/* number of layouts that the second search stage simulates: per grid to report (option --top), at most of one grid, and at
+ * most of one schedule and micro-batch size in a grid, whose estimates rank the kinds of dp-sync as simulations do */
+#define REFINED_PER_GRID 12
+#define MAX_OF_GRID      20
+#define MAX_OF_SCHEDULE  1
+#define MIN_GRIDS        10 /* minimum number of grids to report for which the search runs */
+#define FULL_BEYOND_TOP  4 /* number of grids whose best layout is simulated in full in addition to the reported ones */
+#define BASE_BATCH       64 /* number of base layouts that are simulated between two pruning steps */
+#define ROW_BATCH        16 /* number of layouts that the second search stage simulates between two pruning steps */
+#define TOO_SLOW         1  /* returned if the layout cannot be among the fastest (not an error) */
 
 /* State of the search, shared by all threads. rows: all layouts with their results. A job of the thread pool handles
  * one layout or one base layout (see the top of the file) and writes only to that layout. */
@@ -66,7 +70,9 @@ struct work {
     const struct bb_arch *arch;
     const struct bb_layout_space *space;
     struct bb_layout_row *rows;
-    int n;                /* number of elements of `rows` that are still candidates; they come first */
+    int n; /* number of elements of `rows` that are still candidates; they come first */
+    int n_grids;
+    double *grid_ns;      /* [n_grids] temporary storage: for each grid, the smallest estimate of its layouts */
     int *rc;              /* [space->n] return code of the latest thread-pool job for rows[i] */
     int *recompute_index; /* [space->n] index in space->recomputes of the recomputation of rows[i] (see try_memory) */
     struct base *bases;   /* [n_bases] the base layouts, sorted by compare_choices */
@@ -107,6 +113,7 @@ struct bb_proxy_config bb_layouts_config(const struct bb_proxy_config *config, c
     o->recompute_layers = c->recompute_layers;
     o->sync = bb_sync_names[c->sync];
     o->sequence_parallel = c->tp > 1;
+    as.sync.overlap_param_gather |= c->sync == BB_SYNC_DISTRIBUTED && !as.sync.no_overlap;
     as.micro_batch_size = c->batch;
     as.micro_batches = c->micro_batches;
     as.global_batch = 0;
@@ -163,6 +170,26 @@ static void try_memory(void *arg, int i)
     }
 }
 
+bool bb_layouts_are_of_one_grid(const struct bb_layout_choice *a, const struct bb_layout_choice *b)
+{
+    return a->tp == b->tp && a->cp == b->cp && a->ep == b->ep && a->pp == b->pp && a->dp == b->dp;
+}
+
+/* Sets `grid` and `variants` of the layouts that fit. The layouts of a grid follow each other (space.c). */
+static void number_grids(struct work *w)
+{
+    for (int i = 0, first = 0; i < w->n; i++) {
+        if (!bb_layouts_are_of_one_grid(&w->rows[first].choice, &w->rows[i].choice)) {
+            first = i;
+            w->n_grids++;
+        }
+        w->rows[i].grid = w->n_grids;
+        for (int k = first; k <= i; k++)
+            w->rows[k].variants = i - first + 1;
+    }
+    w->n_grids += w->n > 0;
+}
+
 /* Counts the rejected layouts and moves the layouts that fit into GPU memory to the front of w->rows. smallest: out,
  * the layout with the smallest memory need among the layouts that do not fit; NULL: none. */
 static int keep_fitting(struct work *w, const struct bb_layout_row **smallest)
@@ -185,7 +212,29 @@ static int keep_fitting(struct work *w, const struct bb_layout_row **smallest)
         w->found->rejected[BB_REJECTED_RECOMPUTE] += all - 1 - w->recompute_index[i];
         w->rows[w->n++] = w->rows[i];
     }
+    number_grids(w);
     return 0;
+}
+
+/* ---- grids ---- */
+
+static void forget_grid_estimates(struct work *w)
+{
+    for (int g = 0; g < w->n_grids; g++)
+        w->grid_ns[g] = INFINITY;
+}
+
+static void add_grid_estimate(struct work *w, const struct bb_layout_row *row, double ns)
+{
+    w->grid_ns[row->grid] = fmin(w->grid_ns[row->grid], ns);
+}
+
+/* Returns the wanted-th smallest estimate of a grid; infinity if there are fewer than `wanted` of them. Reorders
+ * w->grid_ns. */
+static double wanted_grid_ns(struct work *w, int wanted)
+{
+    bb_sort_doubles(w->grid_ns, (size_t)w->n_grids);
+    return wanted > w->n_grids ? INFINITY : w->grid_ns[wanted - 1];
 }
 
 /* ---- step times ---- */
@@ -419,20 +468,18 @@ static int estimate_rows(struct work *w)
 
 /* ---- pruning of base layouts ---- */
 
-/* Returns the wanted-th shortest step time among the layouts whose base layout is already simulated; infinity if there
- * are fewer than `wanted` of them. ns: [w->n] temporary storage. */
-static double find_cutoff(const struct work *w, int wanted, double *ns)
+/* Returns the wanted-th shortest estimate of a grid, of the layouts whose base layout is already simulated; infinity if
+ * there are fewer than `wanted` of them. */
+static double find_cutoff(struct work *w, int wanted)
 {
-    int known = 0;
-
+    forget_grid_estimates(w);
     for (int i = 0; i < w->n; i++) {
         const struct base *base = base_of_row(w, &w->rows[i]);
 
         if (base->known && base->rc == 0)
-            ns[known++] = estimate_ns(base, &w->rows[i].choice);
+            add_grid_estimate(w, &w->rows[i], estimate_ns(base, &w->rows[i].choice));
     }
-    bb_sort_doubles(ns, (size_t)known);
-    return known < wanted ? INFINITY : ns[wanted - 1];
+    return wanted_grid_ns(w, wanted);
 }
 
 static int list_compute_classes(struct work *w)
@@ -464,10 +511,8 @@ static int compare_bounds(const void *a, const void *b, void *bases)
 static int estimate_bases(struct work *w, int wanted)
 {
     int *work_list, done = 0, n_classes, rc = 0;
-    double *ns;
 
     BB_NEW(w->work_list, w->n_bases);
-    BB_NEW(ns, w->n);
     work_list = w->work_list;
     n_classes = list_compute_classes(w);
     begin_stage(w, "stage 2 of 4, estimates", n_classes + w->n_bases);
@@ -477,7 +522,7 @@ static int estimate_bases(struct work *w, int wanted)
     for (int i = 0; i < w->n_bases; i++)
         work_list[i] = i;
     qsort_r(work_list, (size_t)w->n_bases, sizeof(*work_list), compare_bounds, w->bases);
-    while (done < w->n_bases && w->bases[work_list[done]].mean_rank_bound_ns <= find_cutoff(w, wanted, ns)) {
+    while (done < w->n_bases && w->bases[work_list[done]].mean_rank_bound_ns <= find_cutoff(w, wanted)) {
         const int round = w->n_bases - done < BASE_BATCH ? w->n_bases - done : BASE_BATCH;
 
         w->work_list = work_list + done;
@@ -486,7 +531,6 @@ static int estimate_bases(struct work *w, int wanted)
     }
     w->work_list = work_list;
 out:
-    free(ns);
     return rc;
 }
 
@@ -519,6 +563,7 @@ static void predict_row(void *arg, int i)
     w->rc[i] = build_choice(w, &row->choice, row->choice.micro_batches, &step);
     if (w->rc[i] == 0)
         w->rc[i] = bb_predict_step(&step, bb_layouts_cluster(w->search, &row->choice), w->search->conditions, &p);
+    row->overlap_param_gather = bb_layouts_config(w->search->config, &row->choice).sync.overlap_param_gather;
     if (w->rc[i] == 0) {
         slowest = &p.classes[p.slowest];
         row->step_ns = (double)p.step_ns;
@@ -550,36 +595,51 @@ static int compare_rows(const void *a, const void *b)
     return x->number - y->number;
 }
 
-/* Sorts the first w->n layouts in w->rows by step time and drops all but the `max` fastest (reduces w->n). */
-static void keep_fastest(struct work *w, int max)
+/* Returns the number of the first n layouts of w->rows in the grid of `row`; of_schedule: with its schedule. */
+static int count_of_grid(const struct work *w, int n, const struct bb_layout_row *row, bool of_schedule)
 {
-    qsort(w->rows, (size_t)w->n, sizeof(*w->rows), compare_rows);
-    if (w->n > max) {
-        w->found->rejected[BB_REJECTED_SLOWER] += w->n - max;
-        w->n = max;
+    int count = 0;
+
+    for (int i = 0; i < n; i++) {
+        const struct bb_layout_row *other = &w->rows[i];
+
+        count += other->grid == row->grid &&
+                 (!of_schedule || (other->choice.schedule == row->choice.schedule &&
+                                   other->choice.vpp == row->choice.vpp && other->choice.batch == row->choice.batch));
     }
+    return count;
+}
+
+/* Sorts the first w->n layouts in w->rows by step time and keeps the `max` fastest, at most of_grid of each grid and
+ * of_schedule of each schedule in a grid (reduces w->n). */
+static void keep_fastest(struct work *w, int max, int of_grid, int of_schedule)
+{
+    int kept = 0;
+
+    qsort(w->rows, (size_t)w->n, sizeof(*w->rows), compare_rows);
+    for (int i = 0; i < w->n && kept < max; i++)
+        if (count_of_grid(w, kept, &w->rows[i], false) < of_grid &&
+            count_of_grid(w, kept, &w->rows[i], true) < of_schedule)
+            w->rows[kept++] = w->rows[i];
+    w->found->rejected[BB_REJECTED_SLOWER] += w->n - kept;
+    w->n = kept;
 }
 
 /* Simulates the layouts of the second search stage, ROW_BATCH at a time. Stops the simulation of a layout as soon as
- * the layout cannot be among the `wanted` fastest. */
+ * it cannot be the fastest of one of the `wanted` fastest grids. */
 static int refine_rows(struct work *w, int wanted)
 {
-    int known = 0;
-    double *ns;
-
-    BB_NEW(ns, w->n);
     begin_stage(w, "stage 3 of 4, steps of few micro-batches", w->n);
     for (w->first = 0; w->first < w->n; w->first += ROW_BATCH) {
         const int round = w->n - w->first < ROW_BATCH ? w->n - w->first : ROW_BATCH;
 
         run_speculatively(w, round, refine_row);
-        for (int i = w->first; i < w->first + round; i++)
+        forget_grid_estimates(w);
+        for (int i = 0; i < w->first + round; i++)
             if (w->rc[i] == 0)
-                ns[known++] = w->rows[i].step_ns;
-        bb_sort_doubles(ns, (size_t)known);
-        w->limit_ns = known < wanted ? INFINITY : ns[wanted - 1];
+                add_grid_estimate(w, &w->rows[i], w->rows[i].step_ns);
+        w->limit_ns = wanted_grid_ns(w, wanted);
     }
-    free(ns);
     return drop_rows(w, BB_REJECTED_SIZE);
 }
 
@@ -759,8 +819,7 @@ static int report_none(const struct work *w, const struct bb_layout_row *smalles
 
 static int find_rows(struct work *w)
 {
-    const int rows = w->search->top > MIN_ROWS ? w->search->top : MIN_ROWS;
-    const int refined = REFINED_PER_ROW * rows, in_full = rows + FULL_BEYOND_TOP;
+    const int grids = FULL_BEYOND_TOP + (w->search->top > MIN_GRIDS ? w->search->top : MIN_GRIDS);
     const struct bb_layout_row *smallest;
     int rc;
 
@@ -770,17 +829,18 @@ static int find_rows(struct work *w)
     w->found->fitting = w->n;
     if (w->n == 0)
         return report_none(w, smallest);
+    BB_NEW(w->grid_ns, w->n_grids);
     list_bases(w);
-    TRY(estimate_bases(w, refined));
+    TRY(estimate_bases(w, grids));
     TRY(estimate_rows(w));
-    keep_fastest(w, refined);
+    keep_fastest(w, REFINED_PER_GRID * grids, MAX_OF_GRID, MAX_OF_SCHEDULE);
     w->found->refined = w->n;
-    TRY(refine_rows(w, in_full));
-    keep_fastest(w, in_full);
+    TRY(refine_rows(w, grids));
+    keep_fastest(w, grids, 1, 1);
     begin_stage(w, "stage 4 of 4, full steps", w->n);
     run_speculatively(w, w->n, predict_row);
     TRY(drop_rows(w, BB_REJECTED_SIZE));
-    keep_fastest(w, w->n);
+    keep_fastest(w, w->n, 1, 1);
     w->found->n = w->n;
     if (w->n == 0)
         rc = bb_err(BB_EUSAGE,
@@ -849,6 +909,7 @@ out:
     free(w.rc);
     free(w.recompute_index);
     free(w.bases);
+    free(w.grid_ns);
     free(w.work_list);
     bb_layout_space_release(&space);
     return rc;

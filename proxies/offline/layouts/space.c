@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 #define MIN_TOKENS 2048 /* minimum number of tokens of a sequence on each context-parallel rank */
-#define MAX_CHUNKS 8
+#define MAX_CHUNKS 64
 #define VALUES     64
 
 /* The possible values of one layout option, such as tp. */
@@ -52,7 +52,7 @@ struct pipeline_schedules {
 
 /* Returns the pipeline schedules that are possible with pp stages and the options set by the user. Each schedule
  * contains the number of model chunks per stage. */
-static struct pipeline_schedules list_schedules(const struct bb_transformer_options *o, int pp)
+static struct pipeline_schedules list_schedules(const struct bb_transformer_options *o, int pp, int layers)
 {
     int given = bb_args_index(o->schedule, bb_schedule_names, BB_SCHEDULES);
     struct pipeline_schedules w = {.n = 0};
@@ -64,7 +64,7 @@ static struct pipeline_schedules list_schedules(const struct bb_transformer_opti
     }
     if (!o->schedule && o->vpp <= 1)
         w.list[w.n++] = (struct pipeline_schedule){BB_1F1B, 1};
-    for (int v = 2; v <= MAX_CHUNKS && pp > 1 && o->vpp == 0; v++)
+    for (int v = 2; v <= MAX_CHUNKS && v <= (layers + 2) / pp && pp > 1 && o->vpp == 0; v++)
         w.list[w.n++] = (struct pipeline_schedule){BB_INTERLEAVED, v};
     if (o->vpp > 1 && pp > 1)
         w.list[w.n++] = (struct pipeline_schedule){BB_INTERLEAVED, o->vpp};
@@ -132,7 +132,7 @@ static void list_syncs(struct listing *l, struct bb_layout_choice c)
 static void list_schedules_of(struct listing *l, struct bb_layout_choice c)
 {
     const struct bb_transformer_options *o = &l->search->given->transformer;
-    struct pipeline_schedules w = list_schedules(o, c.pp);
+    struct pipeline_schedules w = list_schedules(o, c.pp, l->arch->layers);
 
     for (int i = 0; i < w.n; i++) {
         const struct bb_pipe_split split = {l->arch->layers, c.pp,           w.list[i].vpp,

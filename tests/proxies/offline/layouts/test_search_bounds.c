@@ -91,9 +91,10 @@ static void draw_space(struct space *s, int number)
     s->gpu_bytes = choose(2) ? 1e15 : (4 + choose(60)) * 1e9;
 }
 
+/* grid_ns: of each grid, the fastest of the layouts with the least recomputation */
 struct times {
-    double ns[MAX_TIMES];
-    int n;
+    double ns[MAX_TIMES], grid_ns[MAX_TIMES];
+    int n, grids;
 };
 
 static int compare_ns(const void *a, const void *b)
@@ -131,11 +132,16 @@ static bool simulate_all(const struct space *s, const struct bb_layout_search *s
     struct bb_layout_space space;
     bool small;
 
-    least->n = every->n = 0;
+    least->n = every->n = least->grids = 0;
     bb_layout_space_init(&space, search, &s->arch);
     small = space.n <= MAX_CHOICES;
     for (int i = 0; i < space.n && small; i++) {
-        bool fitted = false;
+        bool fitted = false, other = i == 0 || !bb_layouts_are_of_one_grid(&space.list[i - 1], &space.list[i]);
+
+        if (other && (i == 0 || least->grid_ns[least->grids - 1] < INFINITY))
+            least->grids++;
+        if (other)
+            least->grid_ns[least->grids - 1] = INFINITY;
 
         for (int r = 0; r < space.n_recomputes; r++) {
             struct bb_layout_choice c = space.list[i];
@@ -153,11 +159,12 @@ static bool simulate_all(const struct space *s, const struct bb_layout_search *s
                     continue;
                 fitted = true;
                 least->ns[least->n++] = every->ns[every->n - 1];
+                least->grid_ns[least->grids - 1] = fmin(least->grid_ns[least->grids - 1], every->ns[every->n - 1]);
             }
         }
     }
     bb_layout_space_release(&space);
-    qsort(least->ns, (size_t)least->n, sizeof(*least->ns), compare_ns);
+    qsort(least->grid_ns, (size_t)least->grids, sizeof(*least->grid_ns), compare_ns);
     qsort(every->ns, (size_t)every->n, sizeof(*every->ns), compare_ns);
     return small;
 }
@@ -190,9 +197,9 @@ static void pruned_search_finds_the_best_layouts_of_random_spaces(void **state)
             fail_msg("space %d: the best layout takes %.0f ns, in the exhaustive search %.0f ns", number,
                      found.rows[0].step_ns, every.ns[0]);
         for (int k = 1; k < found.n && least.n <= ALL_REFINED; k++)
-            if (found.rows[k].step_ns > least.ns[k])
+            if (found.rows[k].step_ns > least.grid_ns[k])
                 fail_msg("space %d: layout %d takes %.0f ns, in the exhaustive search %.0f ns", number, k,
-                         found.rows[k].step_ns, least.ns[k]);
+                         found.rows[k].step_ns, least.grid_ns[k]);
         bb_layouts_release(&found);
     }
 }

@@ -267,7 +267,7 @@ void bb_layouts_print(const struct bb_layouts *found, const char *options, int t
                      "rejection\n");
 }
 
-/* Returns the place of a layout among the fastest of each grid; 0: behind all that were simulated in full. */
+/* Returns the place of a layout among the fastest of each grid; 0: slower than all that were simulated in full. */
 static int place_of(const struct bb_layouts *found, const struct bb_layout_row *row)
 {
     int place = 0;
@@ -290,7 +290,7 @@ void bb_layouts_print_explained(const struct bb_layouts *found, const struct bb_
     if (place > 0)
         fprintf(out, "place %d", place);
     else
-        fprintf(out, "behind the fastest layouts of %d grids", found->n);
+        fprintf(out, "after the fastest layouts of %d grids", found->n);
     fprintf(out, "; the fastest of %lld such layouts that fit\n#   options:%s\n", explained->fitting, options);
     if (place != 1)
         print_difference(best, row, "it", out);

@@ -203,7 +203,32 @@ static double error_of(const struct table *t, int i)
     return fmax(0, fmax(t->lines[0].model_error, t->lines[i].model_error));
 }
 
-/* Without a threshold, a difference of two predictions below the model error is no verdict. */
+static const json_t *option_of(const struct table *t, int i, const char *name)
+{
+    return json_object_get(json_object_get(t->files[i].root, "options"), name);
+}
+
+/* Returns whether a file and the first one differ only by one value of the cluster profile (--set), or by injected slow
+ * parts: the model's error is then common to both. */
+static bool shares_error(const struct table *t, int i)
+{
+    json_t *first = bb_provenance_of(&t->files[0]), *own = bb_provenance_of(&t->files[i]);
+    json_t *list = bb_provenance_differences(first, own);
+    const char *what = json_string_value(json_object_get(json_array_get(list, 0), "what"));
+    bool shares = what && json_array_size(list) == 1;
+
+    if (shares && strcmp(what, "predicted for") == 0)
+        shares = json_equal(option_of(t, 0, "cluster"), option_of(t, i, "cluster")) &&
+                 json_array_size(option_of(t, 0, "set")) < 2 && json_array_size(option_of(t, i, "set")) < 2;
+    else
+        shares = shares && (strcmp(what, "--slow") == 0 || strcmp(what, "--delay") == 0);
+    json_decref(first);
+    json_decref(own);
+    json_decref(list);
+    return shares;
+}
+
+/* Without a threshold, a difference of two predictions below the model error is no verdict, unless they share it. */
 static void doubt_line(struct table *t, int i, const struct bb_regression_threshold *threshold)
 {
     struct bb_compared *c = &t->lines[i].compared;
@@ -212,7 +237,7 @@ static void doubt_line(struct table *t, int i, const struct bb_regression_thresh
 
     for (int v = BB_FASTER; v <= BB_SLOWER; v++)
         judged |= c->verdict == bb_verdict_names[v] || c->verdict == efficiencies[v];
-    if (!judged || !isnan(threshold->threshold_percent) || !(difference <= error_of(t, i)))
+    if (!judged || !isnan(threshold->threshold_percent) || !(difference <= error_of(t, i)) || shares_error(t, i))
         return;
     t->lines[i].within_error = true;
     c->verdict = bb_verdict_names[BB_INCONCLUSIVE];

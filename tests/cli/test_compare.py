@@ -519,6 +519,19 @@ def test_a_difference_below_the_model_error_is_no_verdict(busbar, tmp_path, erro
     assert [(r["verdict"], r["model_error"]) for r in json.loads(done.stdout)["results"]] == [(None, errors[0]), (verdict, errors[1])]
 
 
+def test_plans_that_differ_by_one_value_of_the_profile_share_their_error(busbar, tmp_path):
+    """All differences are below the error of 3 %: an option of the layout and two values are inconclusive, one value and slow parts are not."""
+    args = "--model gpt3_1_3b --layers 4 --ranks 16 --tp 4 --micro-batches 2 --dp-sync distributed --cluster h100-sxm-ib --quiet"
+    verdicts = {"base": None, "nic --set inter.gbps=46": "slower", "slow --slow node1:0.99": "slower", "sequence --sequence-parallel": "inconclusive",
+                "two --set inter.gbps=46 --set intra.gbps=430": "inconclusive"}
+    for words in verdicts:
+        name, *more = words.split()
+        assert busbar.run("plan", "transformer", *args.split(), *more, "--json", f"{name}.json", emulated=False, cwd=tmp_path).returncode == 0
+    done = busbar.run("compare", *(f"{words.split()[0]}.json" for words in verdicts), "--json", "-", emulated=False, cwd=tmp_path)
+    rows = json.loads(done.stdout)["results"]
+    assert [row["verdict"] for row in rows] == list(verdicts.values()) and all(abs(row["ratio"] - 1) < 0.03 for row in rows[1:]), [(r["verdict"], r["ratio"], r["model_error"]) for r in rows]
+
+
 def test_few_differences_are_all_shown(compare_plans):
     """Six options are not cut, and an option that was not given has no trailing blank; of more, --full shows all."""
     long = {f"option_{k}_with_a_long_name": "value" for k in range(6)}

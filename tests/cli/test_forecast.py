@@ -29,7 +29,7 @@ def rejection(busbar, args, status=2):
 def test_cluster_gives_a_forecast_of_training(busbar):
     forecast, gemm, given = (plan(busbar, f"{LLAMA} --cluster h100-sxm-ib {more}") for more in ("", "--compute gemm", "--tflops 300"))
     source = {"rates": "machine", "tflops": 989, "efficiency": pytest.approx(0.66), "nominal": False, "attention": "fused", "fp8": False, "software": "megatron",
-                "guessed": [], "added": None}
+                "guessed": [], "added": None, "without_added_us": None, "fewest_recompute_layers": None}
     assert forecast["predicted"]["compute"] == {**source, "host": "eager"}
     # The proxy run: unfused attention without a mask, and gradients accumulated by separate kernels.
     assert gemm["predicted"]["compute"] == {**source, "host": None, "attention": None, "software": None} and gemm["predicted"]["model_error"] is None

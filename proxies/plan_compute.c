@@ -9,6 +9,7 @@
 #include "collectives/compute/compute_cases.h"
 #include "collectives/compute/compute_options.h"
 #include "proxies/form/models/profile.h"
+#include "proxies/offline/bench_plan/published.h"
 #include "proxies/simulation/machine/cluster.h"
 
 #include <errno.h>
@@ -245,8 +246,29 @@ static void predict(const struct bb_cluster *c, struct kernel *k)
     k->limit = by_memory ? "memory" : ns <= c->kernel_us * 1e3 * k->n_items ? "launch" : "arithmetic";
 }
 
+/* Returns the errors of the sections of the table as a list of texts. */
+static json_t *accuracy_of(const struct table *t)
+{
+    json_t *list = json_array();
+    char text[BB_PUBLISHED_TEXT];
+
+    for (size_t i = 0; i < t->n; i++) {
+        bool known = false;
+
+        for (size_t k = 0; k < i; k++)
+            known |= strcmp(t->kernels[k].section, t->kernels[i].section) == 0;
+        bb_published_text(&t->cluster, t->kernels[i].section, 0, text);
+        if (!known)
+            json_array_append_new(list, json_string(text));
+    }
+    return list;
+}
+
 static void print(const struct table *t, int argc, char **argv)
 {
+    json_t *accuracy = accuracy_of(t), *text;
+    size_t k;
+
     bb_print_report_header(stdout, argc, argv);
     printf("# predicted for %s (modelled, not measured), %s%s\n"
            "# attention is causal; its TFLOP/s count the scores that the mask keeps, backward five GEMMs\n#\n",
@@ -254,15 +276,20 @@ static void print(const struct table *t, int argc, char **argv)
     bb_table_heading(stdout, fields);
     for (size_t i = 0; i < t->n; i++)
         bb_table_row(stdout, fields, &t->kernels[i]);
+    json_array_foreach(accuracy, k, text)
+    {
+        printf("# accuracy: %s\n", json_string_value(text));
+    }
+    json_decref(accuracy);
 }
 
 static json_t *json_of(const struct table *t, int argc, char **argv)
 {
-    json_t *root =
-        json_pack("{s:s, s:s, s:o, s:o, s:{s:s}, s:o, s:o}", "schema", "busbar.plan/1", "busbar", BUSBAR_VERSION,
-                  "command", bb_json_words(argc, argv), "options", bb_json_options(&set, t->o), "predicted", "cluster",
-                  t->cluster.name, "results", bb_table_list(fields, t->kernels, t->n, sizeof(*t->kernels)), "profiles",
-                  bb_profile_checksums(t->o->cluster, NULL));
+    json_t *root = json_pack("{s:s, s:s, s:o, s:o, s:{s:s, s:o}, s:o, s:o}", "schema", "busbar.plan/1", "busbar",
+                             BUSBAR_VERSION, "command", bb_json_words(argc, argv), "options",
+                             bb_json_options(&set, t->o), "predicted", "cluster", t->cluster.name, "accuracy",
+                             accuracy_of(t), "results", bb_table_list(fields, t->kernels, t->n, sizeof(*t->kernels)),
+                             "profiles", bb_profile_checksums(t->o->cluster, NULL));
 
     bb_results_set_end(root, 0, NULL);
     return root;

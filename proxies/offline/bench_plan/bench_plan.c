@@ -7,6 +7,7 @@
 #include "bootstrap/results/results.h"
 #include "collectives/sweep/case_fields.h"
 #include "proxies/offline/bench_plan/case_time.h"
+#include "proxies/offline/bench_plan/published.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -133,6 +134,7 @@ static void print_heading(const struct bb_bench_plan *p, FILE *out, int coll)
 
 static int write_collective(struct table *t, int coll)
 {
+    char accuracy[BB_PUBLISHED_TEXT];
     int rc;
 
     if (!bb_coll_possible((enum bb_coll_kind)coll, t->plan->ranks)) {
@@ -146,6 +148,10 @@ static int write_collective(struct table *t, int coll)
     rc = bb_sweep_each(t->plan->sweep, coll, t->plan->ranks, write_row, t);
     if (rc == 0 && t->out && t->busbw_n > 0)
         fprintf(t->out, "# Avg bus bandwidth    : %g\n", t->busbw_sum / t->busbw_n);
+    bb_published_text(t->plan->cluster, bb_colls[coll].name, bb_cluster_nodes(t->plan->cluster, t->plan->ranks),
+                      accuracy);
+    if (rc == 0 && t->out && t->plan->ranks > 1)
+        fprintf(t->out, "# accuracy: %s\n", accuracy);
     return rc;
 }
 
@@ -210,7 +216,14 @@ int bb_bench_plan_run(const struct bb_bench_plan *p, FILE *out, json_t *rows)
 static json_t *predicted_json(const struct bb_bench_plan *p)
 {
     json_t *o = json_pack("{s:s, s:o}", "cluster", p->cluster->name, "slow", bb_slow_json(&p->conditions->slow));
+    json_t *accuracy = json_array();
+    char text[BB_PUBLISHED_TEXT];
 
+    for (int i = 0; i < p->sweep->n_colls; i++) {
+        bb_published_text(p->cluster, bb_colls[p->sweep->colls[i]].name, bb_cluster_nodes(p->cluster, p->ranks), text);
+        json_array_append_new(accuracy, json_string(text));
+    }
+    json_object_set_new(o, "accuracy", accuracy);
     if (p->conditions->jitter > 0)
         json_object_set_new(o, "jitter",
                             json_pack("{s:f, s:i, s:i}", "deviation", p->conditions->jitter, "seed",

@@ -57,8 +57,10 @@
 #define MIN_GRIDS        10 /* minimum number of grids to report for which the search runs */
 #define FULL_BEYOND_TOP  4 /* number of grids whose best layout is simulated in full in addition to the reported ones */
 #define BASE_BATCH       64 /* number of base layouts that are simulated between two pruning steps */
-#define ROW_BATCH        16 /* number of layouts that the second search stage simulates between two pruning steps */
-#define TOO_SLOW         1  /* returned if the layout cannot be among the fastest (not an error) */
+/* number of operations of all stages of a pipeline above which the results of a step are extrapolated from shorter steps */
+#define LONG_STEP 1e6
+#define ROW_BATCH 16 /* number of layouts that the second search stage simulates between two pruning steps */
+#define TOO_SLOW  1  /* returned if the layout cannot be among the fastest (not an error) */
 
 /* State of the search, shared by all threads. rows: all layouts with their results. A job of the thread pool handles
  * one layout or one base layout (see the top of the file) and writes only to that layout. */
@@ -72,7 +74,8 @@ struct work {
     struct bb_layout_row *rows;
     int n; /* number of elements of `rows` that are still candidates; they come first */
     int n_grids;
-    double *grid_ns;      /* [n_grids] temporary storage: for each grid, the smallest estimate of its layouts */
+    double *grid_ns,
+        *sorted;          /* [n_grids] for each grid, the smallest known estimate of its layouts; temporary storage */
     int *rc;              /* [space->n] return code of the latest thread-pool job for rows[i] */
     int *recompute_index; /* [space->n] index in space->recomputes of the recomputation of rows[i] (see try_memory) */
     struct base *bases;   /* [n_bases] the base layouts, sorted by compare_choices */
@@ -229,12 +232,12 @@ static void add_grid_estimate(struct work *w, const struct bb_layout_row *row, d
     w->grid_ns[row->grid] = fmin(w->grid_ns[row->grid], ns);
 }
 
-/* Returns the wanted-th smallest estimate of a grid; infinity if there are fewer than `wanted` of them. Reorders
- * w->grid_ns. */
+/* Returns the wanted-th smallest estimate of a grid; infinity if there are fewer than `wanted` of them. */
 static double wanted_grid_ns(struct work *w, int wanted)
 {
-    bb_sort_doubles(w->grid_ns, (size_t)w->n_grids);
-    return wanted > w->n_grids ? INFINITY : w->grid_ns[wanted - 1];
+    memcpy(w->sorted, w->grid_ns, (size_t)w->n_grids * sizeof(*w->sorted));
+    bb_sort_doubles(w->sorted, (size_t)w->n_grids);
+    return wanted > w->n_grids ? INFINITY : w->sorted[wanted - 1];
 }
 
 /* ---- step times ---- */
@@ -265,9 +268,9 @@ out:
 
 /* Estimates the step time *ns from simulated steps with `few` and with `more` micro-batches: each additional
  * micro-batch of a full pipeline takes the same time, which is at least micro_batch_bound_ns. Returns TOO_SLOW
- * without the second simulation if this lower bound shows that the step is longer than w->limit_ns. */
+ * without the second simulation if this lower bound shows that the step is longer than limit_ns. */
 static int extrapolate(const struct work *w, const struct bb_layout_choice *c, int few, int more,
-                       double micro_batch_bound_ns, double *ns, double *per_micro_batch_ns)
+                       double micro_batch_bound_ns, double limit_ns, double *ns, double *per_micro_batch_ns)
 {
     double longer;
     int rc;
@@ -276,7 +279,7 @@ static int extrapolate(const struct work *w, const struct bb_layout_choice *c, i
     if (c->micro_batches <= more)
         return time_of(w, c, c->micro_batches, ns);
     TRY(time_of(w, c, few, ns));
-    if (*ns + (c->micro_batches - few) * micro_batch_bound_ns > w->limit_ns)
+    if (*ns + (c->micro_batches - few) * micro_batch_bound_ns > limit_ns)
         return TOO_SLOW;
     TRY(time_of(w, c, more, &longer));
     *per_micro_batch_ns = fmax(micro_batch_bound_ns, (longer - *ns) / (more - few));
@@ -347,7 +350,7 @@ static void estimate_base(void *arg, int i)
     struct base *base = &w->bases[w->work_list[i]];
     int few = few_micro_batches(&base->choice);
 
-    base->rc = extrapolate(w, &base->choice, few, few + 1, 0, &base->step_ns, &base->per_micro_batch_ns);
+    base->rc = extrapolate(w, &base->choice, few, few + 1, 0, INFINITY, &base->step_ns, &base->per_micro_batch_ns);
     base->known = true;
 }
 
@@ -543,47 +546,84 @@ static void refine_row(void *arg, int i)
     struct bb_layout_row *row = &w->rows[at];
     int pp = row->choice.pp, few = pp > 1 ? 2 * pp : 2;
     const double bound_ns = lower_bound_ns(base_of_row(w, row), &row->choice);
+    const double limit_ns = fmin(w->limit_ns, w->grid_ns[row->grid]); /* only the fastest of a grid is reported */
     double per_micro_batch_ns;
 
-    w->rc[at] = bound_ns > w->limit_ns
+    w->rc[at] = bound_ns > limit_ns
                     ? TOO_SLOW
                     : extrapolate(w, &row->choice, few, pp > 1 ? 3 * pp : 3, bound_ns / row->choice.micro_batches,
-                                  &row->step_ns, &per_micro_batch_ns);
+                                  limit_ns, &row->step_ns, &per_micro_batch_ns);
+}
+
+/* Simulates a step of a layout with n micro-batches and sets the results of *row. */
+static int predict_step(const struct work *w, int n, struct bb_layout_row *row)
+{
+    const struct bb_cluster *cluster = bb_layouts_cluster(w->search, &row->choice);
+    const struct bb_predicted_rank *slowest;
+    struct bb_step step = {0};
+    struct bb_prediction p = {0};
+    int64_t baseline_ns = 0;
+    int rc;
+
+    TRY(build_choice(w, &row->choice, n, &step));
+    TRY(bb_predict_step(&step, cluster, w->search->conditions, &p));
+    slowest = &p.classes[p.slowest];
+    row->step_ns = (double)p.step_ns;
+    row->compute_ns = (double)slowest->all.compute_ns;
+    row->transfer_ns = (double)slowest->exposed.transfer_ns;
+    row->bubble_ns = (double)slowest->exposed.bubble_ns;
+    row->waiting_ns = (double)slowest->exposed.waiting_ns;
+    row->flops = bb_step_flops(&step);
+    row->utilisation = bb_predicted_utilisation(&step, &p);
+    row->causal_share = bb_step_causal_share(&step);
+    row->operations = bb_step_operations(&step);
+    row->tokens = step.tokens;
+    row->samples = step.samples;
+    if (w->search->conditions->slow.n > 0)
+        TRY(bb_predict_step_ns(&step, cluster, NULL, &baseline_ns));
+    row->baseline_ns = (double)baseline_ns;
+out:
+    bb_prediction_release(&p);
+    bb_step_release(&step);
+    return rc;
+}
+
+/* Sets the results of *row, of a step with n micro-batches, from those of shorter steps. */
+static void extrapolate_results(const struct bb_layout_row *few, int n_few, const struct bb_layout_row *more,
+                                int n_more, int n, struct bb_layout_row *row)
+{
+    static const size_t at[] = {
+#define AT(name) offsetof(struct bb_layout_row, name)
+        AT(step_ns), AT(compute_ns), AT(transfer_ns), AT(bubble_ns),   AT(waiting_ns),
+        AT(flops),   AT(operations), AT(tokens),      AT(baseline_ns), AT(samples)};
+
+    *row = *more;
+    for (size_t i = 0; i < sizeof(at) / sizeof(at[0]); i++) {
+        const double a = *(const double *)((const char *)few + at[i]),
+                     b = *(const double *)((const char *)more + at[i]);
+
+        *(double *)((char *)row + at[i]) = b + (b - a) / (n_more - n_few) * (n - n_more);
+    }
+    row->utilisation *= row->flops / row->step_ns / (more->flops / more->step_ns);
 }
 
 static void predict_row(void *arg, int i)
 {
     struct work *w = arg;
-    struct bb_layout_row *row = &w->rows[i];
-    const struct bb_predicted_rank *slowest;
-    struct bb_step step = {0};
-    struct bb_prediction p = {0};
-    int64_t baseline_ns = 0;
+    struct bb_layout_row *row = &w->rows[i], few = *row, more = *row;
+    const int n = row->choice.micro_batches, n_few = 2 * row->choice.pp, n_more = 3 * row->choice.pp;
+    const bool may_be_long = n > 2 * n_more;
 
-    w->rc[i] = build_choice(w, &row->choice, row->choice.micro_batches, &step);
-    if (w->rc[i] == 0)
-        w->rc[i] = bb_predict_step(&step, bb_layouts_cluster(w->search, &row->choice), w->search->conditions, &p);
-    row->overlap_param_gather = bb_layouts_config(w->search->config, &row->choice).sync.overlap_param_gather;
-    if (w->rc[i] == 0) {
-        slowest = &p.classes[p.slowest];
-        row->step_ns = (double)p.step_ns;
-        row->compute_ns = (double)slowest->all.compute_ns;
-        row->transfer_ns = (double)slowest->exposed.transfer_ns;
-        row->bubble_ns = (double)slowest->exposed.bubble_ns;
-        row->waiting_ns = (double)slowest->exposed.waiting_ns;
-        row->flops = bb_step_flops(&step);
-        row->utilisation = bb_predicted_utilisation(&step, &p);
-        row->causal_share = bb_step_causal_share(&step);
-        row->operations = bb_step_operations(&step);
-        row->bytes = bb_step_training_bytes(&step);
-        row->tokens = step.tokens;
-        row->samples = step.samples;
+    row->overlap_param_gather = more.overlap_param_gather =
+        bb_layouts_config(w->search->config, &row->choice).sync.overlap_param_gather;
+    w->rc[i] = may_be_long ? predict_step(w, n_few, &few) : 0;
+    if (w->rc[i] == 0 && may_be_long &&
+        few.operations / w->search->config->ranks * row->choice.pp * n / n_few > LONG_STEP) {
+        w->rc[i] = predict_step(w, n_more, &more);
+        extrapolate_results(&few, n_few, &more, n_more, n, row);
+    } else if (w->rc[i] == 0) {
+        w->rc[i] = predict_step(w, n, row);
     }
-    if (w->rc[i] == 0 && w->search->conditions->slow.n > 0)
-        w->rc[i] = bb_predict_step_ns(&step, bb_layouts_cluster(w->search, &row->choice), NULL, &baseline_ns);
-    row->baseline_ns = (double)baseline_ns;
-    bb_prediction_release(&p);
-    bb_step_release(&step);
 }
 
 static int compare_rows(const void *a, const void *b)
@@ -630,6 +670,7 @@ static void keep_fastest(struct work *w, int max, int of_grid, int of_schedule)
 static int refine_rows(struct work *w, int wanted)
 {
     begin_stage(w, "stage 3 of 4, steps of few micro-batches", w->n);
+    forget_grid_estimates(w);
     for (w->first = 0; w->first < w->n; w->first += ROW_BATCH) {
         const int round = w->n - w->first < ROW_BATCH ? w->n - w->first : ROW_BATCH;
 
@@ -830,6 +871,7 @@ static int find_rows(struct work *w)
     if (w->n == 0)
         return report_none(w, smallest);
     BB_NEW(w->grid_ns, w->n_grids);
+    BB_NEW(w->sorted, w->n_grids);
     list_bases(w);
     TRY(estimate_bases(w, grids));
     TRY(estimate_rows(w));
@@ -910,6 +952,7 @@ out:
     free(w.recompute_index);
     free(w.bases);
     free(w.grid_ns);
+    free(w.sorted);
     free(w.work_list);
     bb_layout_space_release(&space);
     return rc;

@@ -13,8 +13,8 @@
  *
  * The search has three stages. First, the step time of each layout that fits is estimated from simulated steps with few
  * micro-batches. Second, the layouts with the lowest estimates are simulated with more micro-batches, and the step time
- * is extrapolated, because each additional micro-batch of a full pipeline takes the same time. Third, the best layouts
- * of the second stage are simulated in full. Lower bounds prune the search (search.c). Only the estimated times
+ * is extrapolated, because each additional micro-batch of a full pipeline takes the same time. Third, the best layout
+ * of each of the best grids is simulated in full, or extrapolated in the same way if a step has very many operations. Lower bounds prune the search (search.c). Only the estimated times
  * determine which layouts reach the next stage, so the result does not depend on the number of threads.
  */
 #ifndef BB_PROXIES_OFFLINE_LAYOUTS_LAYOUTS_H

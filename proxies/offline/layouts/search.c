@@ -602,7 +602,7 @@ static void extrapolate_results(const struct bb_layout_row *few, int n_few, cons
         const double a = *(const double *)((const char *)few + at[i]),
                      b = *(const double *)((const char *)more + at[i]);
 
-        *(double *)((char *)row + at[i]) = b + (b - a) / (n_more - n_few) * (n - n_more);
+        *(double *)((char *)row + at[i]) = fmax(0, b + (b - a) / (n_more - n_few) * (n - n_more));
     }
     row->utilisation *= row->flops / row->step_ns / (more->flops / more->step_ns);
 }

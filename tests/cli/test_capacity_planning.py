@@ -172,7 +172,7 @@ def test_predicted_collectives_equal_a_run_on_emulated_gpus(busbar, plan, machin
     offline = busbar.run("plan", *args, "--ranks", ranks, "--cluster", machine(), "--json", tmp_path / "plan.json", emulated=False)
     assert offline.returncode == 0, offline.stderr
     measured, predicted = (json.loads((tmp_path / f).read_text()) for f in ("run.json", "plan.json"))
-    assert predicted["schema"] == "busbar.plan/1" and predicted["predicted"] == {"cluster": "three", "slow": []}
+    assert predicted["schema"] == "busbar.plan/1" and predicted["predicted"].items() >= {"cluster": "three", "slow": []}.items()
     assert (predicted["ranks"], predicted["nodes"]) == (ranks, -(-ranks // 3))
     assert [key(r) for r in predicted["results"]] == [key(r) for r in measured["results"]]
     for a, b in zip(measured["results"], predicted["results"]):

@@ -2,6 +2,7 @@
 parts cost the expected time, jitter is repeatable, and too large jobs are rejected with an alternative."""
 import json
 import pathlib
+import re
 
 import pytest
 
@@ -91,6 +92,13 @@ def test_plan_names_the_injected_faults_and_their_cost(busbar, faults, names, le
     (at,) = (i for i, line in enumerate(text) if line.startswith("# injected: " + names))
     assert at <= 4 and len(text) <= 25 and not any("wait for rank" in line for line in text)
     assert cost == 0 or text[at].endswith(f" of the step, +{100 * cost / step['step_us']:.1f}%")
+
+
+def test_equivalent_ranks_and_several_uplinks_have_sentences_in_the_plural(busbar):
+    args = "plan transformer --model llama3_8b --layers 4 --ranks 32 --dp-sync distributed --cluster h100-sxm-ib"
+    assert re.search(r"  step  .*; equal on all ranks\n", busbar.run(*args.split(), emulated=False).stdout)
+    fabric = "--set fabric={\"nodes_per_leaf\":2,\"leaf_oversubscription\":1} --slow link=leaf0:0.1"
+    assert re.search(r"# injected: leaf 0's uplinks \(x0.1\) cost [0-9.]+ m?s of the step", busbar.run(*args.split(), *fabric.split(), emulated=False).stdout)
 
 
 def test_a_late_rank_costs_its_delay(predicted):

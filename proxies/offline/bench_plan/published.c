@@ -35,5 +35,7 @@ void bb_published_text(const struct bb_cluster *c, const char *what, int nodes, 
     for (size_t i = 0; c->has_achieved && i < sizeof(kinds) / sizeof(kinds[0]); i++)
         if (strcmp(kinds[i].what, what) == 0 && kinds[i].generation == generation && kinds[i].where == where)
             error = kinds[i].error;
-    snprintf(text, BB_PUBLISHED_TEXT, "%s, %s%s: %s", what, bb_gpu_generations[generation], where_names[where], error);
+    snprintf(text, BB_PUBLISHED_TEXT, "%s, %s%s: %s", what,
+             c->has_achieved ? bb_gpu_generations[generation] : "GPUs without measured rates", where_names[where],
+             error);
 }

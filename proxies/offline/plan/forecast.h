@@ -68,7 +68,7 @@ bool bb_forecast_fits(const struct bb_plan *plan, const struct bb_forecast *f);
 /* Part of the GPU memory above which training may not fit: CUDA context, NCCL and the fragmentation of the allocator are
  * not in the formulas. */
 #define BB_SAFE_MEMORY 0.95
-#define BB_MAY_NOT_FIT "may not fit: CUDA context and fragmentation are not counted"
+#define BB_MAY_NOT_FIT "may not fit: too little is free for the CUDA context, NCCL and fragmentation"
 
 /* bb_forecast_min_gpus - return the number of GPUs whose memory parameters, gradients and optimizer fill. */
 double bb_forecast_min_gpus(const struct bb_step *step, const struct bb_forecast *f);

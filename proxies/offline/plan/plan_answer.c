@@ -19,7 +19,7 @@ struct answer {
     char rates[TEXT], accuracy[2 * TEXT], host[TEXT], longest[TEXT], limit[TEXT], failures[TEXT], lost[TEXT];
     const char *condition;
     struct bb_predicted_rank slowest; /* times that are not printed are negative */
-    const char *role, *group;
+    const char *role, *group, *equal;
     int64_t group_ns, host_ns;
     double peak; /* TFLOP/s of the MFU; NaN: not printed */
     const char *peak_type;
@@ -35,6 +35,7 @@ static const struct bb_field step_line[] = {
     {NULL, " (", " of it waits for launches by the host)", 0, 0, NS(host_ns)},
     {NULL, " + exposed ", "", 0, 0, NS(slowest.all.exposed_ns)},
     {NULL, " + idle ", "", 0, 0, NS(slowest.all.idle_ns)},
+    {NULL, "; ", "", 0, 0, SHOWS(equal)},
     {NULL, "; rank ", "", 0, 0, SHOWS(slowest.rank)},
     {NULL, " (", ") ends last", 0, 0, SHOWS(role)},
     {0},
@@ -199,6 +200,10 @@ static void add_prediction(struct answer *a, const struct bb_plan *plan, const s
     slowest->all.idle_ns += p->step_ns - slowest->all.step_ns; /* until the last rank ends */
     slowest->all.step_ns = p->step_ns;
     a->role = plan->traffic.n > 1 ? role_of(plan, slowest->rank) : NULL;
+    if (p->n_classes == 1 && l->ranks > 1) {
+        a->equal = "equal on all ranks";
+        slowest->rank = -1;
+    }
     a->group_ns = -1;
     for (int g = 0; g < l->n_groups; g++)
         if (slowest->groups[g].exposed_ns > a->group_ns) {

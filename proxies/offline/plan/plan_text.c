@@ -334,10 +334,11 @@ static void print_traffic(const struct bb_plan *plan, FILE *out)
 static void print_injected(const struct bb_prediction *p, FILE *out)
 {
     const double cost_us = bb_us_of(p->slow_cost_ns), step_us = bb_us_of(p->step_ns);
-    const char *costs = p->conditions.slow.n > 1 ? "together cost" : "costs";
     char names[BB_SLOW_NAMES_TEXT], time[BB_ROUNDED_TEXT];
+    const char *costs;
 
     bb_slow_names(&p->conditions.slow, names);
+    costs = p->conditions.slow.n > 1 ? "together cost" : strstr(names, "uplinks") ? "cost" : "costs";
     if (cost_us > 0)
         fprintf(out, "# injected: %s %s %s of the step, +%.1f%%\n", names, costs, bb_format_rounded_time(cost_us, time),
                 100 * cost_us / (step_us - cost_us));

@@ -361,9 +361,8 @@ static int change_profile(json_t *root, const char *change)
     value = value ? value : json_string(equals + 1);
     parent = find_parent(root, &key);
     if (json_is_string(value) && json_is_number(json_object_get(parent, key)))
-        rc = bb_err(BB_EUSAGE,
-                    "--set %s: '%s' is not a number, expected one without unit (rates: GB/s; 400 Gbit/s are 50)", path,
-                    equals + 1);
+        rc = bb_err(BB_EUSAGE, "--set %s: '%s' is not a number, expected one without unit (%s)", path, equals + 1,
+                    strcmp(key, "memory_bytes") == 0 ? "bytes: for example 40e9" : "rates: GB/s; 400 Gbit/s are 50");
     else if (parent)
         json_object_set(parent, key, value);
     else

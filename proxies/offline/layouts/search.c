@@ -599,10 +599,10 @@ static void extrapolate_results(const struct bb_layout_row *few, int n_few, cons
 
     *row = *more;
     for (size_t i = 0; i < sizeof(at) / sizeof(at[0]); i++) {
-        const double a = *(const double *)((const char *)few + at[i]),
-                     b = *(const double *)((const char *)more + at[i]);
+        const double *a = (const void *)((const char *)few + at[i]), *b = (const void *)((const char *)more + at[i]);
+        double *out = (void *)((char *)row + at[i]);
 
-        *(double *)((char *)row + at[i]) = fmax(0, b + (b - a) / (n_more - n_few) * (n - n_more));
+        *out = fmax(0, *b + (*b - *a) / (n_more - n_few) * (n - n_more));
     }
     row->utilisation *= row->flops / row->step_ns / (more->flops / more->step_ns);
 }

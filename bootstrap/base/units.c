@@ -313,7 +313,7 @@ const char *bb_nearest_word(const char *word, const char *const *candidates, siz
     for (size_t i = 0; i < n; i++) {
         int d = distance_to_known(word, candidates[i]);
 
-        if (d < best) {
+        if (d < best || (d == best && nearest && strlen(candidates[i]) < strlen(nearest))) {
             best = d;
             nearest = candidates[i];
         }

@@ -133,11 +133,11 @@ def test_every_proxy_matches_its_plan(busbar, tmp_path, name, args, ranks):
     ("gpt2_large 4 2 2 --compute timed", r"at a fixed 119.8 TFLOP/s \(--tflops, default\), NOT at the rate of Emulated GPU", ""),
     ("gpt2_large 4 2 2 --compute timed --forward-us 9", r"times as given \(--forward-us, --backward-us\)", ""),
     ("transformer --model llama3_8b --tflops 400", r"at a fixed 400.0 TFLOP/s \(--tflops\), NOT at the rate of Emulated GPU",
-     "training needs 172.7 GiB of 74.5 GiB per GPU: DOES NOT FIT; this run needs 30 GiB"),
+     "training needs 172.1 GiB of 74.5 GiB per GPU: DOES NOT FIT; this run needs 30 GiB"),
     ("transformer --model gpt2_small --compute gemm", "the kernels of the layers, on these GPUs", "training needs .*: fits; .*"),
     ("transformer --model gpt2_small --compute none", r"none \(--compute none\)", "training needs .*")])
 def test_report_begins_with_the_source_of_compute_times_and_the_memory_of_training(busbar, tmp_path, line, compute, memory):
-    """172.7 GiB: as of plan; 74.5 GiB: the 80e9 bytes of the emulated GPU."""
+    """172.1 GiB: as of plan; 74.5 GiB: the 80e9 bytes of the emulated GPU."""
     done = busbar.run("proxy", *line.split(), *ONE, "--json", tmp_path / "r.json", ranks=4, env=NO_DATA)
     run = json.loads((tmp_path / "r.json").read_text())
     assert re.search(f"^# compute: {compute}$", done.stdout, re.M) and re.search(f"^# memory: {memory or '.*'}$", done.stdout, re.M)

@@ -1,5 +1,5 @@
 """`plan --best-layout` against twelve published recipes. best_layouts.py writes reference_data/recipes.json, since the searches take minutes;
-the quickest runs here."""
+the search that takes the least time runs here."""
 import json
 
 import pytest

@@ -67,7 +67,8 @@ static double median_of(const struct rounds *r, const struct bb_at_once *range)
     return stats.p50;
 }
 
-struct bb_at_once bb_at_once_find(const int *partner, const double *ratio, int rounds, int nodes, double limit)
+struct bb_at_once bb_at_once_find(const int *partner, const double *ratio, int rounds, int nodes, double limit,
+                                  int leaf)
 {
     const struct rounds r = {partner, ratio, rounds, nodes, limit};
     struct bb_at_once best = {.first = -1, .last = -1, .ratio = NAN};
@@ -77,16 +78,16 @@ struct bb_at_once bb_at_once_find(const int *partner, const double *ratio, int r
     BB_NEW(counts, 2 * (size_t)rounds);
     for (int node = 0; node < nodes; node++)
         active += takes_part(&r, node);
-    for (int first = 0; first < nodes; first++) {
+    for (int first = 0; first < nodes; first += leaf) {
         struct bb_at_once range = {.first = first};
         int size = 0;
 
         memset(counts, 0, 2 * (size_t)rounds * sizeof *counts);
-        for (int node = first; node < nodes && 2 * size < active && takes_part(&r, first); node++) {
+        for (int node = first; node < nodes && 2 * size < active && (leaf > 1 || takes_part(&r, first)); node++) {
             const double score = add_node(&r, &range, node, counts, counts + rounds);
 
             size += takes_part(&r, node);
-            if (size > 1 && 2 * size <= active && score > most) {
+            if (((node + 1) % leaf == 0 || node + 1 == nodes) && size > 1 && 2 * size <= active && score > most) {
                 best = range;
                 most = score;
             }

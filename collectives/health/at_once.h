@@ -19,7 +19,9 @@ struct bb_at_once {
  *   partner  [rounds][nodes] the partner of each node; -1: none
  *   ratio    [rounds][nodes] value of each pair / its expectation, at both ends; NaN: the pair does not count
  *   limit    a pair is slow below this ratio
+ *   leaf     number of nodes of a leaf switch, which the range has in full; 1: unknown
  */
-struct bb_at_once bb_at_once_find(const int *partner, const double *ratio, int rounds, int nodes, double limit);
+struct bb_at_once bb_at_once_find(const int *partner, const double *ratio, int rounds, int nodes, double limit,
+                                  int leaf);
 
 #endif

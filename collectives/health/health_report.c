@@ -31,6 +31,8 @@ static bool is_about_node(const struct bb_health_finding *f, int node)
 /* Describes the part of a finding: "NIC of GPU 2 of node1". */
 static const char *part_text(const struct bb_health_report *r, const struct bb_health_finding *f, char text[256])
 {
+    char gpu[32] = "";
+
     switch (f->part) {
     case BB_HEALTH_A_GPU:
         snprintf(text, 256, "GPU %d of %s", f->gpu, host_of(r, f->node));
@@ -49,7 +51,9 @@ static const char *part_text(const struct bb_health_report *r, const struct bb_h
                  f->gpu);
         break;
     case BB_HEALTH_A_LEAF:
-        snprintf(text, 256, "leaf switch of %s to %s%s", host_of(r, f->node), host_of(r, f->other),
+        if (f->gpu >= 0)
+            snprintf(gpu, sizeof gpu, " (GPU %d)", f->gpu);
+        snprintf(text, 256, "leaf switch of %s to %s%s%s", host_of(r, f->node), host_of(r, f->other), gpu,
                  2 * (f->other - f->node + 1) >= bb_health_active(r->health) ? ", or of the other nodes" : "");
         break;
     case BB_HEALTH_FABRIC:
@@ -82,10 +86,11 @@ static const char *reason_text(const struct bb_health_finding *f, char text[256]
                  : expects     ? "expected"
                                : "peers' median",
                  reference,
-                 f->soak_s > 0                                                ? soaked
-                 : f->part == BB_HEALTH_ALL                                   ? ": a common cause, or the wrong profile"
-                 : f->part == BB_HEALTH_A_LEAF || f->part == BB_HEALTH_FABRIC ? ": only while all pairs run at once"
-                                                                              : "");
+                 f->soak_s > 0                 ? soaked
+                 : f->part == BB_HEALTH_ALL    ? ": a common cause, or the wrong profile"
+                 : f->part == BB_HEALTH_A_LEAF ? ": only in pairs with other nodes"
+                 : f->part == BB_HEALTH_FABRIC ? ": only while all pairs run at once"
+                                               : "");
     return text;
 }
 
@@ -128,7 +133,7 @@ void bb_health_print_tests(const struct bb_health_report *r, int first, int end)
 
     bb_progress_clear(&r->session->progress);
     for (int test = MAX(first, 0); test < end && out; test++) {
-        const double median = h->median[test], expected = h->expected[test];
+        const double median = h->median[test], expected = h->expected[test] * h->share[test];
 
         if (isnan(median) && !bb_health_runs(h, (enum bb_health_test)test))
             continue;
@@ -139,7 +144,7 @@ void bb_health_print_tests(const struct bb_health_report *r, int first, int end)
         else
             fprintf(out, "median %.4g %s", median, bb_health_tests[test].unit);
         if (isfinite(median) && isfinite(expected))
-            fprintf(out, ", expected %.4g%s", expected,
+            fprintf(out, ", expected %.4g%s%s", expected, h->share[test] < 1 ? " while all pairs share uplinks" : "",
                     bb_health_tests[test].part != BB_HEALTH_A_GPU && median > 1.15 * expected
                         ? "; warning: wrong profile?"
                         : "");
@@ -326,7 +331,7 @@ static json_t *tests_json(const struct bb_health_report *r)
                                                   bb_health_tests[test].stage, "test", bb_health_tests[test].name,
                                                   "unit", bb_health_tests[test].unit, "planned_s", planned_s(r, test),
                                                   "median", bb_json_real(r->health->median[test]), "expected",
-                                                  bb_json_real(r->health->expected[test])));
+                                                  bb_json_real(r->health->expected[test] * r->health->share[test])));
     return list;
 }
 
@@ -369,7 +374,7 @@ static json_t *checks_json(const struct bb_health_report *r, bool is_begun)
         if (isfinite(h->median[test]))
             bb_checks_add(list, &(struct bb_check){.check = bb_health_tests[test].name,
                                                    .measured = h->median[test],
-                                                   .expected = h->expected[test],
+                                                   .expected = h->expected[test] * h->share[test],
                                                    .unit = bb_health_tests[test].unit});
     for (int node = 0; node < h->nodes; node++) {
         size_t i = 0;

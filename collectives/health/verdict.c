@@ -8,6 +8,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/param.h>
 
 const struct bb_health_test_row bb_health_tests[BB_HEALTH_TESTS] = {
@@ -336,13 +337,15 @@ struct pairs {
     int *node, n; /* [n] the nodes that take part */
     int rounds;
     int *partner;     /* [rounds][nodes] */
-    double *values;   /* [rounds][nodes * gpus] */
-    double *best;     /* [nodes * gpus] best value of each GPU; NaN: none */
+    double *values;   /* [rounds][nodes * gpus] values / the share of its rate that a pair gets while the others run */
+    double *best;     /* [nodes * gpus] best value of each GPU, likewise; NaN: none */
+    double *weight;   /* [nodes] of the values in best: the share / that of the pair alone */
     int *again;       /* [nodes] partners of another measurement */
     double *retried;  /* [nodes * gpus] values of that measurement */
     struct peers all; /* of all values: against them all parts are judged, so that a slow NIC is not three paths */
     bool *slow_rail, *at_once; /* [gpus] slow on most nodes; of these, only while all pairs run at once */
     bool is_shared;            /* a slow pair was fast alone */
+    struct bb_at_once leaf;    /* whose uplinks are slow */
 };
 
 int bb_health_rounds(const struct bb_health *h, enum bb_health_test test)
@@ -358,13 +361,52 @@ int bb_health_rounds(const struct bb_health *h, enum bb_health_test test)
     return n < active - 1 + active % 2 ? n : active - 1 + active % 2;
 }
 
-/* Measures pairs of nodes, and updates the best value of each GPU. */
+/* Returns the share of its rate that a pair gets from oversubscribed leaves and pods, alone or while the others run. */
+static double share_of(const struct bb_health *h, const int *partner, int node, bool alone)
+{
+    double share = 1;
+
+    for (size_t tier = 0; tier < sizeof h->tiers / sizeof *h->tiers; tier++) {
+        const int size = h->tiers[tier].nodes;
+
+        for (int end = 0; end < 2 && size > 0 && node / size != partner[node] / size; end++) {
+            const int group = (end == 0 ? node : partner[node]) / size;
+            int leaving = 0;
+
+            for (int n = group * size; n < MIN((group + 1) * size, h->nodes); n++)
+                leaving += partner[n] >= 0 && partner[n] / size != group;
+            share = fmin(share, size / ((alone ? 1 : leaving) * h->tiers[tier].oversubscription));
+        }
+    }
+    return share;
+}
+
+/* Scales the values of pairs of nodes to a pair alone, and updates the best value of each GPU. A loaded uplink hides a slow
+ * NIC: only the measurements with the least load on the uplinks count. shares: [nodes * gpus] or NULL: out */
+static void take_values(struct pairs *p, const int *partner, double *values, double *shares)
+{
+    const int gpus = p->h->gpus;
+
+    for (int n = 0; n < p->h->nodes; n++) {
+        const double share = partner[n] < 0 ? NAN : share_of(p->h, partner, n, false);
+        const double weight = partner[n] < 0 ? NAN : share / share_of(p->h, partner, n, true);
+
+        for (int at = n * gpus; at < (n + 1) * gpus; at++) {
+            values[at] = fmax(values[at], fmin(values[at] / share, p->h->expected[BB_HEALTH_PAIRS]));
+            if (shares)
+                shares[at] = share;
+            if (weight >= p->weight[n])
+                p->best[at] = weight > p->weight[n] ? values[at] : fmax(p->best[at], values[at]);
+        }
+        p->weight[n] = fmax(p->weight[n], weight);
+    }
+}
+
 static int measure_pairs(struct pairs *p, const int *partner, double *values)
 {
     const int rc = p->h->measure(p->h->arg, BB_HEALTH_PAIRS, partner, values);
 
-    for (size_t i = 0; i < count_values(p->h); i++)
-        p->best[i] = fmax(p->best[i], values[i]);
+    take_values(p, partner, values, NULL);
     return rc;
 }
 
@@ -376,26 +418,53 @@ static int measure_alone(struct pairs *p, int a, int b)
     return measure_pairs(p, p->again, p->retried);
 }
 
-static int measure_rounds(struct pairs *p)
+/* Sets the partners of a round of the circle method. If not every pair is measured, the rounds are distant, so that
+ * nodes of a leaf have few partners in it; but the first one pairs neighbours of a leaf, which are fast with each other if what
+ * is slow is not their NICs, but the uplinks of their leaf. */
+static void choose_partners(const struct pairs *p, int round, int *partner)
 {
     const struct bb_pair_schedule schedule = {.ranks = p->n};
-    const size_t size = count_values(p->h);
+    const int all = bb_pair_schedule_rounds(&schedule), few = p->rounds > 1 && p->rounds < all;
+    const int leaf = p->h->tiers[0].nodes > 1 ? p->h->tiers[0].nodes : p->h->nodes;
+
+    for (int n = 0; n < p->h->nodes; n++)
+        partner[n] = -1;
+    for (int i = 0; i < p->n; i++) {
+        const int node = p->node[i], next = i + 1 < p->n ? p->node[i + 1] : -1;
+        const int other = bb_pair_schedule_partner(&schedule, few ? (round - 1) * all / (p->rounds - 1) : round, i);
+
+        if (!few || round > 0)
+            partner[node] = other < 0 ? -1 : p->node[other];
+        else if (partner[node] < 0 && next >= 0 && node / leaf == next / leaf) {
+            partner[node] = next;
+            partner[next] = node;
+        }
+    }
+}
+
+static int measure_rounds(struct pairs *p)
+{
+    const size_t size = count_values(p->h), n = size * (size_t)p->rounds;
+    double *shares, *measured;
     int rc = 0;
 
-    for (int k = 0; k < p->rounds && rc == 0; k++) {
+    BB_NEW(shares, n);
+    BB_NEW(measured, n);
+    for (int k = 0; k < p->rounds; k++) {
         int *partner = p->partner + (size_t)k * (size_t)p->h->nodes;
+        double *values = p->values + (size_t)k * size;
 
-        for (int n = 0; n < p->h->nodes; n++)
-            partner[n] = -1;
-        for (int i = 0; i < p->n; i++) {
-            const int other = bb_pair_schedule_partner(&schedule, k, i);
-
-            partner[p->node[i]] = other < 0 ? -1 : p->node[other];
-        }
-        rc = measure_pairs(p, partner, p->values + (size_t)k * size);
+        choose_partners(p, k, partner);
+        TRY(p->h->measure(p->h->arg, BB_HEALTH_PAIRS, partner, values));
+        memcpy(measured + (size_t)k * size, values, size * sizeof *values);
+        take_values(p, partner, values, shares + (size_t)k * size);
     }
-    p->all = peers_of(p->values, size * (size_t)p->rounds);
-    p->h->median[BB_HEALTH_PAIRS] = p->all.median;
+    p->all = peers_of(p->values, n);
+    p->h->median[BB_HEALTH_PAIRS] = bb_health_median(measured, n);
+    p->h->share[BB_HEALTH_PAIRS] = bb_health_median(shares, n);
+out:
+    free(measured);
+    free(shares);
     return rc;
 }
 
@@ -531,9 +600,9 @@ static int find_rails(struct pairs *p)
     }
     if (slow == 0)
         goto out;
-    TRY(measure_alone(p, p->node[1], p->partner[p->node[1]]));
+    TRY(measure_alone(p, p->node[0], p->node[1]));
     for (int g = 0; g < gpus; g++) {
-        const double alone = p->retried[p->node[1] * gpus + g];
+        const double alone = p->retried[p->node[0] * gpus + g];
 
         p->at_once[g] = p->slow_rail[g] && judge(alone, p->h->expected[BB_HEALTH_PAIRS], &p->all) == BB_HEALTH_OK;
         p->is_shared |= p->at_once[g];
@@ -574,6 +643,130 @@ static void find_nics(struct pairs *p)
         }
 }
 
+/* ---- what pairs share ---- */
+
+#define SLOW_AT_ONCE 0.93
+
+static bool has_path(const struct bb_health *h, int a, int b)
+{
+    for (size_t i = 0; i < h->n; i++)
+        if (h->findings[i].part == BB_HEALTH_A_PATH && h->findings[i].node == a && h->findings[i].other == b)
+            return true;
+    return false;
+}
+
+/* Returns whether a pair of nodes uses the uplinks of the slow leaf. */
+static bool leaves(const struct bb_at_once *leaf, int a, int b)
+{
+    return (a >= leaf->first && a <= leaf->last) != (b >= leaf->first && b <= leaf->last);
+}
+
+/* Returns the value of a GPU of a pair in a round / its expectation; NaN: none, or an end or the path is slow. */
+static double ratio_of_gpu(const struct pairs *p, int round, int a, int g)
+{
+    const int b = p->partner[round * p->h->nodes + a];
+    const double alone = p->h->expected[BB_HEALTH_PAIRS];
+
+    if (b < 0 || has_path(p->h, MIN(a, b), MAX(a, b)) ||
+        (!p->at_once[g] && (p->slow_rail[g] || level_of(p, a, g) != BB_HEALTH_OK || level_of(p, b, g) != BB_HEALTH_OK)))
+        return NAN;
+    return p->values[(size_t)round * count_values(p->h) + a * p->h->gpus + g] / (isnan(alone) ? p->all.median : alone);
+}
+
+/* Sets the lowest ratio of the GPUs of all pairs in all rounds. Returns the lowest mean of a round. n: out: number of slow
+ * pairs. */
+static double ratios_at_once(const struct pairs *p, double *ratio, int *n)
+{
+    const int nodes = p->h->nodes;
+    double lowest = 1;
+
+    *n = 0;
+    for (int k = 0; k < p->rounds; k++) {
+        double sum = 0;
+        int measured = 0;
+
+        for (int a = 0; a < nodes; a++) {
+            double r = NAN;
+
+            for (int g = 0; g < p->h->gpus; g++)
+                r = fmin(r, ratio_of_gpu(p, k, a, g));
+            ratio[k * nodes + a] = r;
+            *n += r < SLOW_AT_ONCE && a < p->partner[k * nodes + a];
+            sum += isnan(r) ? 0 : r;
+            measured += !isnan(r);
+        }
+        lowest = fmin(lowest, measured > 0 ? sum / measured : 1);
+    }
+    return lowest;
+}
+
+/* Returns the only GPU index whose pairs are slow at the slow leaf; -1: there are several. */
+static int gpu_of_leaf(const struct pairs *p)
+{
+    int gpu = -1, n = 0;
+
+    for (int g = 0; g < p->h->gpus; g++) {
+        bool slow = false;
+
+        for (int i = 0; i < p->rounds * p->h->nodes; i++)
+            slow = slow || (leaves(&p->leaf, i % p->h->nodes, p->partner[i]) &&
+                            ratio_of_gpu(p, i / p->h->nodes, i % p->h->nodes, g) < SLOW_AT_ONCE);
+        gpu = slow ? g : gpu;
+        n += slow;
+    }
+    return n == 1 && p->h->gpus > 1 ? gpu : -1;
+}
+
+/* Adds a finding about what pairs share. reached: value / expectation */
+static void add_shared(struct pairs *p, enum bb_health_part part, double reached)
+{
+    const double alone = p->h->expected[BB_HEALTH_PAIRS], share = p->h->share[BB_HEALTH_PAIRS];
+    struct bb_health_finding f = of_pairs(p, part, -1, -1, share * reached * (isnan(alone) ? p->all.median : alone));
+
+    if (part == BB_HEALTH_A_LEAF) {
+        f.node = p->leaf.first;
+        f.other = p->leaf.last;
+        f.gpu = gpu_of_leaf(p);
+    }
+    f.expected *= share;
+    f.median *= share;
+    f.level = bb_health_judge(reached);
+    if (f.level != BB_HEALTH_OK)
+        bb_health_add(p->h, &f);
+}
+
+/* Finds the leaf whose nodes are fast with each other: of its pairs with other nodes at least three are slow, and they are two
+ * thirds of all slow ones. */
+static void find_leaf(struct pairs *p)
+{
+    double *ratio;
+    bool is_half;
+    int n;
+
+    BB_NEW(ratio, (size_t)p->rounds * (size_t)p->h->nodes);
+    ratios_at_once(p, ratio, &n);
+    p->leaf = bb_at_once_find(p->partner, ratio, p->rounds, p->h->nodes, SLOW_AT_ONCE, MAX(1, p->h->tiers[0].nodes));
+    is_half = 2 * (p->leaf.last - p->leaf.first + 1) >= p->n; /* then all pairs of the other half leave theirs, too */
+    if (p->leaf.slow >= 3 && (is_half ? p->leaf.slow == n : 3 * p->leaf.slow >= 2 * n))
+        add_shared(p, BB_HEALTH_A_LEAF, p->leaf.ratio);
+    else
+        p->leaf.first = p->leaf.last = -1;
+    free(ratio);
+}
+
+/* Judges the fabric by the mean of the slowest round. */
+static void find_fabric(struct pairs *p)
+{
+    double *ratio;
+    int n;
+
+    BB_NEW(ratio, (size_t)p->rounds * (size_t)p->h->nodes);
+    add_shared(p, BB_HEALTH_FABRIC, ratios_at_once(p, ratio, &n));
+    free(ratio);
+}
+
+/* ---- paths ---- */
+
 /* Measures a pair of nodes again. value: in, the first measurement of GPU `gpu`; out, the middle one of three. */
 static int retry_path(struct pairs *p, int a, int b, int gpu, double *value)
 {
@@ -612,7 +805,9 @@ static int find_paths(struct pairs *p)
         const double *values = p->values + (size_t)k * count_values(p->h);
 
         for (int a = 0; a < p->h->nodes && paths < ALONE_MAX; a++) {
-            const int b = p->partner[k * p->h->nodes + a], gpu = b > a ? slowest_gpu(p, a, b, values) : -1;
+            const int b = p->partner[k * p->h->nodes + a],
+                      gpu =
+                          b > a && !leaves(&p->leaf, a, b) && !has_path(p->h, a, b) ? slowest_gpu(p, a, b, values) : -1;
             struct bb_health_finding f;
 
             if (gpu < 0)
@@ -630,103 +825,6 @@ static int find_paths(struct pairs *p)
     }
 out:
     return rc;
-}
-
-/* ---- pairs that are slow only while all pairs run at once ---- */
-
-#define SLOW_AT_ONCE 0.93
-
-/* Returns the bus bandwidth of a pair while all pairs of its round run: leaves and pods may be oversubscribed. */
-static double expected_at_once(const struct pairs *p, const int *partner, int node)
-{
-    const double alone = p->h->expected[BB_HEALTH_PAIRS];
-    double factor = 1;
-
-    for (size_t tier = 0; tier < sizeof p->h->tiers / sizeof *p->h->tiers; tier++) {
-        const int size = p->h->tiers[tier].nodes;
-
-        for (int end = 0; end < 2 && size > 0; end++) {
-            const int group = (end == 0 ? node : partner[node]) / size;
-            int leaving = 0;
-
-            for (int n = group * size; n < MIN((group + 1) * size, p->h->nodes); n++)
-                leaving += partner[n] >= 0 && partner[n] / size != group;
-            if (node / size != partner[node] / size)
-                factor = fmin(factor, size / (leaving * p->h->tiers[tier].oversubscription));
-        }
-    }
-    return factor * (isnan(alone) ? p->all.median : alone);
-}
-
-static bool has_path(const struct bb_health *h, int a, int b)
-{
-    for (size_t i = 0; i < h->n; i++)
-        if (h->findings[i].part == BB_HEALTH_A_PATH && h->findings[i].node == a && h->findings[i].other == b)
-            return true;
-    return false;
-}
-
-/* Returns the lowest value of a pair in a round / its expectation, without GPUs that are slow alone; NaN: there is none. */
-static double ratio_at_once(const struct pairs *p, int round, int a)
-{
-    const int *partner = p->partner + round * p->h->nodes, b = partner[a];
-    const double *values = p->values + (size_t)round * count_values(p->h);
-    double lowest = NAN;
-
-    for (int g = 0; g < p->h->gpus && b >= 0 && !has_path(p->h, MIN(a, b), MAX(a, b)); g++)
-        if (p->at_once[g] ||
-            (!p->slow_rail[g] && level_of(p, a, g) == BB_HEALTH_OK && level_of(p, b, g) == BB_HEALTH_OK))
-            lowest = fmin(lowest, values[a * p->h->gpus + g] / expected_at_once(p, partner, a));
-    return lowest;
-}
-
-/* Sets the ratios of all pairs in all rounds. Returns the lowest mean of a round. n: out: number of slow pairs. */
-static double ratios_at_once(const struct pairs *p, double *ratio, int *n)
-{
-    const int nodes = p->h->nodes;
-    double lowest = 1;
-
-    *n = 0;
-    for (int k = 0; k < p->rounds; k++) {
-        double sum = 0;
-        int measured = 0;
-
-        for (int a = 0; a < nodes; a++) {
-            const double r = ratio[k * nodes + a] = ratio_at_once(p, k, a);
-
-            *n += r < SLOW_AT_ONCE && a < p->partner[k * nodes + a];
-            sum += isnan(r) ? 0 : r;
-            measured += !isnan(r);
-        }
-        lowest = fmin(lowest, measured > 0 ? sum / measured : 1);
-    }
-    return lowest;
-}
-
-/* Finds what is slow only while all pairs run at once: what consecutive nodes share, if their pairs with other nodes are at
- * least three, and two thirds of all slow ones; otherwise the fabric, by the mean of the slowest round. */
-static void find_at_once(struct pairs *p)
-{
-    const double unloaded = p->h->expected[BB_HEALTH_PAIRS], median = p->all.median;
-    struct bb_health_finding f = of_pairs(p, BB_HEALTH_FABRIC, -1, -1, NAN);
-    struct bb_at_once shared;
-    double *ratio, reached;
-    int n;
-
-    BB_NEW(ratio, (size_t)p->rounds * (size_t)p->h->nodes);
-    reached = ratios_at_once(p, ratio, &n);
-    shared = bb_at_once_find(p->partner, ratio, p->rounds, p->h->nodes, SLOW_AT_ONCE);
-    if (shared.slow >= 3 && 3 * shared.slow >= 2 * n) {
-        f.part = BB_HEALTH_A_LEAF;
-        f.node = shared.first;
-        f.other = shared.last;
-        reached = shared.ratio;
-    }
-    f.value = reached * (isnan(unloaded) ? median : unloaded);
-    f.level = bb_health_judge(reached);
-    if (f.level != BB_HEALTH_OK)
-        bb_health_add(p->h, &f);
-    free(ratio);
 }
 
 /* ---- the stage pairs ---- */
@@ -748,6 +846,7 @@ static void start_pairs(struct pairs *p, int rounds)
     BB_NEW(p->partner, (size_t)rounds * (size_t)h->nodes);
     BB_NEW(p->values, (size_t)rounds * size);
     BB_NEW(p->best, size);
+    BB_NEW(p->weight, h->nodes);
     BB_NEW(p->again, h->nodes);
     BB_NEW(p->retried, size);
     BB_NEW(p->slow_rail, h->gpus);
@@ -762,6 +861,7 @@ static void end_pairs(struct pairs *p)
     free(p->partner);
     free(p->values);
     free(p->best);
+    free(p->weight);
     free(p->again);
     free(p->retried);
     free(p->slow_rail);
@@ -787,9 +887,10 @@ static int test_pairs(struct bb_health *h)
     TRY(retry_alone(&p));
     find_nics(&p);
     find_unmeasured(&p);
+    find_leaf(&p);
     TRY(find_paths(&p));
-    if (p.is_shared)
-        find_at_once(&p);
+    if (p.is_shared && p.leaf.first < 0)
+        find_fabric(&p);
 out:
     end_pairs(&p);
     return rc;
@@ -810,8 +911,13 @@ static int across(int cut, int i, int n)
     return other < n && other != i && i < n ? other : -1;
 }
 
-/* Measures the pairs of a cut. ratio: out: the median of their values / the expectation. */
-static int measure_cut(struct pairs *p, int cut, double *ratio)
+/* Medians of the pairs of a cut. */
+struct cut {
+    double ratio; /* value / the expectation while all pairs run */
+    double value, share;
+};
+
+static int measure_cut(struct pairs *p, int cut, double unloaded, struct cut *c)
 {
     struct bb_health *h = p->h;
     const int even = p->n - p->n % 2;
@@ -826,10 +932,15 @@ static int measure_cut(struct pairs *p, int cut, double *ratio)
         p->partner[p->node[i]] = other < 0 ? -1 : p->node[other];
     }
     TRY(h->measure(h->arg, BB_HEALTH_BISECTION, p->partner, p->values));
+    c->value = bb_health_median(p->values, count_values(h));
     for (int a = 0; a < h->nodes; a++)
-        for (int g = 0; g < h->gpus && p->partner[a] > a; g++)
-            p->best[n++] = p->values[a * h->gpus + g] / expected_at_once(p, p->partner, a);
-    *ratio = median_of(p->best, n);
+        for (int g = 0; g < h->gpus && p->partner[a] > a; g++) {
+            p->retried[n] = share_of(h, p->partner, a, false);
+            p->best[n] = p->values[a * h->gpus + g] / (unloaded * p->retried[n]);
+            n++;
+        }
+    c->ratio = median_of(p->best, n);
+    c->share = median_of(p->retried, n);
 out:
     return rc;
 }
@@ -837,26 +948,28 @@ out:
 /* Judges the slowest cut; each is measured once more if one is slow. */
 static int test_bisection(struct bb_health *h)
 {
-    const double unloaded =
-        isnan(h->expected[BB_HEALTH_BISECTION]) ? h->median[BB_HEALTH_PAIRS] : h->expected[BB_HEALTH_BISECTION];
-    struct pairs p = {.h = h, .all.median = unloaded};
+    const double unloaded = isnan(h->expected[BB_HEALTH_BISECTION])
+                                ? h->median[BB_HEALTH_PAIRS] / h->share[BB_HEALTH_PAIRS]
+                                : h->expected[BB_HEALTH_BISECTION];
+    struct pairs p = {.h = h};
     struct bb_health_finding f = finding_of(h, BB_HEALTH_BISECTION, &(struct peers){0}, NAN);
-    double lowest = 0, ratio;
+    struct cut best = {0}, cut;
     int rc = 0;
 
     start_pairs(&p, 1);
     for (int try = 0; try < 2 && (try == 0 || f.level != BB_HEALTH_OK); try++) {
-        double slowest = INFINITY;
+        struct cut slowest = {.ratio = INFINITY};
 
-        for (int cut = 0; cut < CUTS; cut++) {
-            TRY(measure_cut(&p, cut, &ratio));
-            slowest = fmin(slowest, ratio);
+        for (int i = 0; i < CUTS; i++) {
+            TRY(measure_cut(&p, i, unloaded, &cut));
+            slowest = cut.ratio < slowest.ratio ? cut : slowest;
         }
-        lowest = fmax(lowest, slowest);
-        f.level = bb_health_judge(lowest);
+        best = slowest.ratio > best.ratio ? slowest : best;
+        f.level = bb_health_judge(best.ratio);
     }
-    h->median[BB_HEALTH_BISECTION] = f.value = lowest * unloaded;
-    f.expected = unloaded;
+    h->median[BB_HEALTH_BISECTION] = f.value = best.value;
+    h->share[BB_HEALTH_BISECTION] = best.share;
+    f.expected = best.share * unloaded;
     f.tries = CUTS;
     if (f.level != BB_HEALTH_OK && !is_explained(h, &f))
         bb_health_add(h, &f);
@@ -871,8 +984,10 @@ int bb_health_run(struct bb_health *h)
 {
     int rc = 0, before = h->nodes;
 
-    for (int test = 0; test < BB_HEALTH_TESTS; test++)
+    for (int test = 0; test < BB_HEALTH_TESTS; test++) {
         h->median[test] = NAN;
+        h->share[test] = 1;
+    }
     for (int test = 0; test < BB_HEALTH_TESTS && rc == 0; test++) {
         const int active = bb_health_active(h);
 

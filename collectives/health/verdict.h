@@ -8,8 +8,10 @@
  * median with that score. Without expectation, the median of at least three peers takes its place. The score is 0.6745 (x -
  * median) / max(MAD, 0.5 % of the median) (Iglewicz and Hoaglin, 1993). A suspect is measured twice more; two of three
  * verdicts count. Between nodes, the best of several partners counts: a slow pair of nodes that are fast with others is a
- * slow path, and a GPU index that is slow on more than three quarters of the nodes is a slow rail. Pairs that are slow only
- * while all pairs run at once share a slow link: the uplinks of a leaf switch, or the fabric. A slow rail or job that a finding of an earlier stage explains is not a finding.
+ * slow path, and a GPU index that is slow on more than three quarters of the nodes is a slow rail. Values are judged by
+ * what the uplinks of oversubscribed leaves leave to a pair while others run, and NICs by the pairs with the least load on them.
+ * Pairs of consecutive nodes that are fast with each other, but slow with others, share a slow leaf switch; pairs that are
+ * slow only while all pairs run at once share a slow fabric. A slow rail or job that a finding of an earlier stage explains is not a finding.
  */
 #ifndef BB_COLLECTIVES_HEALTH_VERDICT_H
 #define BB_COLLECTIVES_HEALTH_VERDICT_H
@@ -93,6 +95,7 @@ struct bb_health {
     size_t n;
     bool is_soak;                   /* the stage soak measures */
     double median[BB_HEALTH_TESTS]; /* out: of all values of the first measurement; NaN: not measured */
+    double share[BB_HEALTH_TESTS];  /* out: of `expected`, what oversubscribed leaves leave to the median; 1: all */
 };
 
 /* bb_health_run - run the tests. The caller sets the fields above `findings`, may have added findings with bb_health_add, and

@@ -46,11 +46,11 @@ def test_slow_gpu_and_slow_nic_fail_and_leave(busbar, tmp_path):
 
 @pytest.fixture
 def leaves(tmp_path):
-    """Returns the path of a profile with nodes of 2 GPUs, 4 of them under a leaf switch."""
-    def write(oversubscription):
+    """Returns the path of a profile with nodes of 2 GPUs, by default 4 of them under a leaf switch."""
+    def write(oversubscription, nodes=4, rails=False):
         profile = json.loads((ROOT / "profiles/clusters/h100-sxm-ib.json").read_text())
         profile.update(name="leaves", gpus_per_node=2, nics_per_node=2,
-                       fabric={"nodes_per_leaf": 4, "leaf_oversubscription": oversubscription})
+                       fabric={"nodes_per_leaf": nodes, "leaf_oversubscription": oversubscription, "rails": rails})
         (tmp_path / "leaves.json").write_text(json.dumps(profile))
         return tmp_path / "leaves.json"
     return write
@@ -64,8 +64,27 @@ def test_leaf_switch_that_is_slow_while_all_pairs_run(busbar, tmp_path, leaves, 
                               slow=f"link=leaf1:{part}", EMU_CLUSTER=str(leaves(oversubscription)))
     assert seen == found and [v["level"] for v in root["verdicts"]] == ["ok"] * 12
     if found:
-        assert re.search("leaf switch of [^ ]+-node4 to [^ ]+-node7: .*: only while all pairs run at once", done.stderr)
+        assert re.search("leaf switch of [^ ]+-node4 to [^ ]+-node7: .*: only in pairs with other nodes", done.stderr)
         assert root["findings"][0]["other_node"] == 7 and root["findings"][0]["value"] < 0.55 * root["findings"][0]["expected"]
+
+
+@pytest.mark.parametrize("rails,link,gpu,text", [(False, "leaf2:0.5", None, ""), (True, "leaf5:0.5", 1, r" \(GPU 1\)")])
+def test_slow_leaf_of_two_oversubscribed_nodes_drains_no_node(busbar, tmp_path, leaves, rails, link, gpu, text):
+    """A pair with another leaf is slow alone, too. With rails, leaf 5 has the second NICs of nodes 4 and 5."""
+    root, seen, done = health(busbar, tmp_path, "--only", "pairs", "--drain", ranks=16, nodes=8, status=5, slow=f"link={link}",
+                              EMU_CLUSTER=str(leaves(2, nodes=2, rails=rails)))
+    assert seen == {("fail", "leaf", 4, gpu)} and "scontrol" not in done.stdout
+    assert re.search(f"leaf switch of [^ ]+-node4 to [^ ]+-node5{text}: ", done.stderr)
+
+
+def test_values_of_oversubscribed_leaves_are_printed_with_their_expectation(busbar, tmp_path, leaves):
+    root, _, done = health(busbar, tmp_path, ranks=16, nodes=8, EMU_CLUSTER=str(leaves(2, nodes=2)))
+    tests = {t["stage"]: t for t in root["tests"]}
+    for stage in ("pairs", "bisection"):
+        assert abs(tests[stage]["median"] / tests[stage]["expected"] - 1) < 0.03 and f"{stage} " in done.stdout
+        values = sorted(row["value"] for row in root["results"] if row["stage"] == stage)
+        assert min(values) * 0.999 <= tests[stage]["median"] <= max(values)
+    assert re.search(r"bisection .*: median 23\.\d+ GB/s, expected 23\.\d+ while all pairs share uplinks", done.stdout)
 
 
 def test_bench_p2p_of_nodes_names_the_leaf_switch(busbar, tmp_path, leaves):

@@ -20,7 +20,9 @@ struct machine {
     double pairs;                                                 /* factor of those */
     int leaf, leaf_nodes;                                         /* first node of a leaf switch with uplinks for */
     double uplinks;                                               /* this number of nodes; infinite: enough */
-    double spine; /* number of pairs that the network carries at their full rate; infinite: enough */
+    int leaves;          /* number of nodes under each leaf, which has uplinks for */
+    double leaf_uplinks; /* this number of nodes, the leaf above its own; 0: none */
+    double spine;        /* number of pairs that the network carries at their full rate; infinite: enough */
     int measurements[BB_HEALTH_TESTS], expectations;
 };
 
@@ -38,19 +40,30 @@ static double noise(struct machine *m)
     return sum;
 }
 
-/* Returns the share of its rate that a pair gets from the uplinks of the leaf switch and from the network. */
+/* Returns the share of its rate that a pair gets from the uplinks of nodes [first, end). */
+static double share_of_leaf(const struct machine *m, const int *partner, int a, int first, int end, double uplinks)
+{
+    int leaving = 0;
+
+    if ((a >= first && a < end) == (partner[a] >= first && partner[a] < end))
+        return 1;
+    for (int n = first; n < end && n < m->h.nodes; n++)
+        leaving += partner[n] >= 0 && (partner[n] < first || partner[n] >= end);
+    return uplinks / leaving;
+}
+
+/* Returns the share of its rate that a pair gets from the uplinks of leaf switches and from the network. */
 static double share(const struct machine *m, const int *partner, int a)
 {
-    const int first = m->leaf, end = m->leaf + m->leaf_nodes;
-    int crossing = 0, pairs = 0;
+    double all = share_of_leaf(m, partner, a, m->leaf, m->leaf + m->leaf_nodes, m->uplinks);
+    int pairs = 0;
 
-    for (int n = 0; n < m->h.nodes; n++) {
+    for (int n = 0; n < m->h.nodes; n++)
         pairs += partner[n] > n;
-        crossing += partner[n] > n && (n >= first && n < end) != (partner[n] >= first && partner[n] < end);
-    }
-    if ((a >= first && a < end) == (partner[a] >= first && partner[a] < end))
-        crossing = 0;
-    return fmin(fmin(1, m->uplinks / crossing), m->spine / pairs);
+    for (int first = 0; m->leaves > 0 && first < m->h.nodes; first += m->leaves)
+        if (first != m->leaf || m->leaf_nodes == 0)
+            all = fmin(all, share_of_leaf(m, partner, a, first, first + m->leaves, m->leaf_uplinks));
+    return fmin(fmin(1, all), m->spine / pairs);
 }
 
 static double pair_factor(const struct machine *m, const int *partner, int a, int g)
@@ -59,7 +72,7 @@ static double pair_factor(const struct machine *m, const int *partner, int a, in
     double factor = m->pairs * (g == m->slow_rail ? 0.8 : 1) * share(m, partner, a);
 
     if (g == 1 && (a == m->slow_nic || b == m->slow_nic || a < m->slow_nics || b < m->slow_nics))
-        factor *= m->nic;
+        factor = fmin(factor, m->pairs * m->nic);
     if ((a == m->path_a && b == m->path_b) || (b == m->path_a && a == m->path_b))
         factor *= 0.6;
     return factor;
@@ -181,7 +194,7 @@ static void test_planted_faults_are_named_in_noise(void **state)
         m.slow_nic = 20;
         m.slow_rail = 6;
         m.path_a = 1;
-        m.path_b = partner_without(3, 7, 2, 1);
+        m.path_b = partner_without(3, 7, 10, 1); /* of seven rounds, the third */
         run(&m);
         f = find(&m, BB_HEALTH_A_GPU, 3, 5);
         assert_true(f && f->level == BB_HEALTH_FAIL && f->test == BB_HEALTH_GEMM);
@@ -348,6 +361,60 @@ static void test_oversubscribed_leaves_are_expected(void **state)
     bb_health_release(&m.h);
 }
 
+/* Returns a machine with leaves of 2 or 4 nodes, whose uplinks carry all, half or a quarter of them. `known`: in its profile */
+static struct machine machine_of_leaves(int i, bool known)
+{
+    struct machine m = machine_of(8 << i % 2, 0.002, (uint64_t)i);
+    const int over = 1 << i / 4 % 3;
+
+    m.leaves = m.leaf_nodes = 2 << i / 2 % 2;
+    m.leaf_uplinks = m.uplinks = (double)m.leaves / over;
+    if (known)
+        m.h.tiers[0] = (struct bb_health_tier){m.leaves, over};
+    return m;
+}
+
+enum { LEAF_MACHINES = 2 * 2 * 3 };
+
+static void test_slow_leaf_of_oversubscribed_ones_is_named(void **state)
+{
+    static const double parts[] = {1, 0.5, 0.25};
+
+    (void)state;
+    for (int i = 0; i < LEAF_MACHINES * 2 * (int)ROWS(parts) * 8; i++) {
+        const bool known = i / LEAF_MACHINES % 2;
+        const double part = parts[i / LEAF_MACHINES / 2 % (int)ROWS(parts)];
+        struct machine m = machine_of_leaves(i, known);
+        const struct bb_health_finding *f;
+
+        m.leaf = i / LEAF_MACHINES / 2 / (int)ROWS(parts) * m.leaves;
+        m.uplinks *= part;
+        if (m.leaf >= m.h.nodes)
+            continue;
+        run(&m);
+        assert_int_equal(bb_health_active(&m.h), m.h.nodes);
+        f = find(&m, BB_HEALTH_A_LEAF, 2 * m.leaves < m.h.nodes ? m.leaf : 0, -1);
+        if (known)
+            assert_true(m.h.n == (part < 1) && (!m.h.n || (f && f->other - f->node + 1 == m.leaves)));
+        bb_health_release(&m.h);
+    }
+}
+
+/* At 4:1, a leaf of two nodes hides a NIC at 0.6 from other leaves. */
+static void test_slow_nic_behind_an_oversubscribed_leaf_is_named(void **state)
+{
+    (void)state;
+    for (int i = 0; i < LEAF_MACHINES; i++) {
+        struct machine m = machine_of_leaves(i, true);
+
+        m.slow_nic = 5;
+        m.nic = 0.6;
+        run(&m);
+        assert_true(m.h.n == 1 && (m.leaf_uplinks < 1 ? has_path(&m, 4, 5) : find(&m, BB_HEALTH_A_NIC, 5, 1) != NULL));
+        bb_health_release(&m.h);
+    }
+}
+
 static void test_fabric_that_is_slow_at_once_is_named(void **state)
 {
     static const double rows[][2] = {
@@ -473,6 +540,8 @@ int main(void)
         cmocka_unit_test(test_common_cause_is_one_finding),
         cmocka_unit_test(test_leaf_that_is_slow_at_once_is_named),
         cmocka_unit_test(test_oversubscribed_leaves_are_expected),
+        cmocka_unit_test(test_slow_leaf_of_oversubscribed_ones_is_named),
+        cmocka_unit_test(test_slow_nic_behind_an_oversubscribed_leaf_is_named),
         cmocka_unit_test(test_fabric_that_is_slow_at_once_is_named),
         cmocka_unit_test(test_bisection_is_judged_without_pairs),
         cmocka_unit_test(test_all_nics_slow_is_one_finding),

@@ -165,9 +165,7 @@ out:
     return rc;
 }
 
-/* Enqueues the operations that synchronize the ranks. The event that starts the sample follows these operations, so
- * all ranks reach the event simultaneously, and no sample includes the time to establish connections. */
-static int synchronize_ranks(struct bb_bench_context *ctx, const struct bb_case *c)
+int bb_synchronize_ranks(struct bb_bench_context *ctx, const struct bb_case *c)
 {
     int rc = 0;
 
@@ -203,7 +201,7 @@ static int take_sample(struct bb_bench_context *ctx, const struct bb_case *c, bo
     if (held > 0 && !ctx->start_barrier_expired)
         TRY(bb_start_barrier_close(&ctx->start_barrier, ctx->stream));
     if (!ctx->host_clock)
-        TRY(synchronize_ranks(ctx, c));
+        TRY(bb_synchronize_ranks(ctx, c));
     enable_iteration_events(ctx, ends_row);
     TRY(begin_span(ctx, &span));
     TRY(enqueue_timed(ctx, c, 0, first, ends_row && first == n, &span));
@@ -293,7 +291,7 @@ static int time_sync(struct bb_bench_context *ctx, const struct bb_case *c, stru
     size_t n = bb_mode_batch(ctx, &bb_mode_sync);
     int rc;
 
-    TRY(synchronize_ranks(ctx, c));
+    TRY(bb_synchronize_ranks(ctx, c));
     TRY(bb_bench_context_wait(ctx, "the untimed operation before the first sample"));
     for (size_t i = 0; i < n; i++) {
         TRY(bb_world_barrier(ctx->world, "start of an operation"));

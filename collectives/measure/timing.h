@@ -51,6 +51,10 @@ size_t bb_mode_operations(const struct bb_bench_context *ctx, const struct bb_mo
  * start barrier is closed. Does nothing for operations that synchronize the ranks themselves. */
 int bb_connect_sync(struct bb_bench_context *ctx, const struct bb_case *c) BB_MUST_CHECK;
 
+/* bb_synchronize_ranks - enqueue the operations that synchronize the ranks. The event that starts a sample follows these
+ * operations, so all ranks reach the event simultaneously, and no sample includes the time to establish connections. */
+int bb_synchronize_ranks(struct bb_bench_context *ctx, const struct bb_case *c) BB_MUST_CHECK;
+
 /* bb_time_single - take n samples of one iteration each, without a barrier between the ranks. For the warm-up. */
 int bb_time_single(struct bb_bench_context *ctx, const struct bb_case *c, size_t n,
                    struct bb_sample *samples) BB_MUST_CHECK;

@@ -125,13 +125,10 @@ static bool lists_all(const struct overlap *v)
 
 static void print_head(const struct overlap *v)
 {
-    const char *from_outside = getenv("NCCL_MAX_CTAS") ? "NCCL_MAX_CTAS" : "NCCL_MIN_CTAS";
     const struct bb_gemm_shape *s = &v->options.gemm_shape;
     FILE *out = v->session.out;
 
     bb_session_print_head(&v->session);
-    if (getenv(from_outside) && v->session.world.rank == 0)
-        bb_warn("%s is set and overrides the limits of --ctas", from_outside);
     if (bb_colls[v->options.kind].flags & BB_COLL_PAIRS && v->session.world.rank == 0)
         bb_warn("NCCL's CTA limits have no effect on sends and receives (%s); try: NCCL_MAX_P2P_NCHANNELS",
                 v->options.collective);
@@ -260,14 +257,19 @@ static json_t *ties_json(const struct overlap *v, const bool *tied, int ties)
     return list;
 }
 
-/* Prints the best limit, and those that are as fast. row: of the best limit */
-static void print_best(FILE *out, const struct row *row, const json_t *ties)
+/* Prints the best of the limits, and those that are as fast. row: of the best limit */
+static void print_best(FILE *out, const struct row *row, const json_t *ties, int n_limits)
 {
     char size[BB_BYTES_TEXT], time[BB_TIME_TEXT];
-    const char *name, *separator = " (";
+    const char *name, *separator = "; as fast: ";
 
-    fprintf(out, "# best for %s: %s CTA%s", bb_format_bytes(row->bytes, size), row->ctas,
-            strcmp(row->ctas, "1") == 0 ? "" : "s");
+    bb_format_bytes(row->bytes, size);
+    if (n_limits > 1 && json_array_size(ties) == (size_t)n_limits) {
+        fprintf(out, "# %s: the CTA limit makes no difference", size);
+        ties = NULL;
+    } else {
+        fprintf(out, "# best for %s: %s CTA%s", size, row->ctas, strcmp(row->ctas, "1") == 0 ? "" : "s");
+    }
     for (size_t i = 0; i < json_array_size(ties); i++) {
         name = json_string_value(json_array_get(ties, i));
         if (strcmp(name, row->ctas) == 0)
@@ -275,12 +277,8 @@ static void print_best(FILE *out, const struct row *row, const json_t *ties)
         fprintf(out, "%s%s", separator, name);
         separator = ", ";
     }
-    fprintf(out, "%s: %s for %d GEMM%s and %d collective%s\n",
-            json_array_size(ties) == 0  ? ""
-            : json_array_size(ties) > 2 ? " are equal)"
-                                        : " is equal)",
-            bb_format_time(row->result.us[BB_BOTH].p50, time), row->gemms, row->gemms == 1 ? "" : "s", row->collectives,
-            row->collectives == 1 ? "" : "s");
+    fprintf(out, ": %s for %d GEMM%s and %d collective%s\n", bb_format_time(row->result.us[BB_BOTH].p50, time),
+            row->gemms, row->gemms == 1 ? "" : "s", row->collectives, row->collectives == 1 ? "" : "s");
 }
 
 /* rows: [n_limits] of the message size. A short table has only the first limit and the best one. */
@@ -302,7 +300,7 @@ static int report_best(struct overlap *v, const struct bb_overlap_work *work, co
             bb_table_row(v->session.out, fields, &rows[best]);
     }
     if (v->session.out)
-        print_best(v->session.out, &rows[best], list);
+        print_best(v->session.out, &rows[best], list, v->options.n_limits);
     json_array_append_new(v->best, json_pack("{s:I, s:o, s:o, s:f, s:o}", "bytes", (json_int_t)bytes, "min_ctas",
                                              ctas_json(limit->min), "max_ctas", ctas_json(limit->max), "both_us",
                                              both_us[best].p50, "tied", list));
@@ -319,7 +317,7 @@ static int measure_size(struct overlap *v, size_t bytes)
     char ctas[BB_CTA_TEXT];
     int rc;
 
-    bb_world_reached(&v->session.world, "bench overlap %zu bytes: number of calls", bytes);
+    bb_world_reached(&v->session.world, "bench overlap %zu bytes, choosing the number of calls", bytes);
     TRY(choose_counts(v, &work));
     for (int i = 0; i < v->options.n_limits; i++) {
         bb_cta_limit_text(&v->options.limits[i], ctas);

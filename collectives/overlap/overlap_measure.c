@@ -1,8 +1,8 @@
 /*
  * overlap_measure.c - the samples of `busbar bench overlap`.
  *
- * An untimed collective synchronizes the ranks. Then a timed kernel (a kernel of given duration, cuda/compute/busy.h)
- * delays the common start until the host has enqueued all work, so no time contains launch overhead or a late rank.
+ * A timed kernel (a kernel of given duration, cuda/compute/busy.h) runs until the host has enqueued all work. Then an
+ * untimed collective synchronizes the ranks, so no time contains launch overhead or a late rank.
  * Each repeat takes the three samples (compute alone, communication alone, both) one after another, so clock drift
  * affects all of them equally.
  */
@@ -19,7 +19,7 @@
 #include <stdlib.h>
 
 enum { BLOCK_BYTES = 1 << 20 };
-/* Delay in us between the arrival of all ranks and the common start of a sample: START_DELAY_US plus
+/* Delay in us before the operation that synchronizes the ranks at the start of a sample: START_DELAY_US plus
  * START_DELAY_US_PER_CALL, an upper bound of the host's time to enqueue one call, for each call. */
 enum { START_DELAY_US = 50, START_DELAY_US_PER_CALL = 10 };
 
@@ -49,7 +49,6 @@ static int make_streams(struct bb_overlap_context *ctx)
     TRY(BB_CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest)));
     TRY(make_stream(ctx, &ctx->compute, least, "compute"));
     TRY(make_stream(ctx, &ctx->coll.stream, greatest, "collectives"));
-    TRY(make_stream(ctx, &ctx->start, greatest, "start"));
     for (int e = 0; e < BB_OVERLAP_EVENTS; e++)
         TRY(BB_CUDA(cudaEventCreate(&ctx->events[e])));
 out:
@@ -104,6 +103,7 @@ int bb_overlap_context_init(struct bb_overlap_context *ctx, struct bb_session *s
     BB_NEW(ctx->samples, BB_OVERLAP_TIMES * options->repeats);
     TRY(make_streams(ctx));
     TRY(BB_CUDA(cudaMalloc((void **)&ctx->coll.verdicts, 2 * sizeof *ctx->coll.verdicts)));
+    TRY(BB_CUDA(cudaMalloc(&ctx->coll.sync_byte, 1)));
     TRY(bb_guarded_init(&ctx->matrices, bb_gemm_layout_of(&options->gemm_shape).bytes, &bb_cuda_allocator,
                         ctx->compute));
     TRY(bb_guarded_init(&ctx->slots, 2 * slot_bytes, s->memory, ctx->coll.stream));
@@ -124,9 +124,10 @@ void bb_overlap_context_release(struct bb_overlap_context *ctx)
     bb_guarded_release(&ctx->matrices);
     if (ctx->coll.verdicts)
         (void)cudaFree(ctx->coll.verdicts);
+    if (ctx->coll.sync_byte)
+        (void)cudaFree(ctx->coll.sync_byte);
     for (int e = 0; e < BB_OVERLAP_EVENTS; e++)
         bb_event_destroy(ctx->events[e]);
-    bb_stream_destroy(ctx->start);
     bb_stream_destroy(ctx->coll.stream);
     bb_stream_destroy(ctx->compute);
     bb_nvtx_release(&ctx->coll.nvtx);
@@ -157,21 +158,18 @@ out:
     return rc;
 }
 
-/* Records the CUDA event BB_EVENT_BEGIN, from which all times count, after all ranks have arrived and the host has had
- * time to enqueue `calls` calls. */
+/* Records the CUDA event BB_EVENT_BEGIN, from which all times count, after the host has had time to enqueue `calls` calls
+ * and all ranks have arrived. */
 static int enqueue_start(struct bb_overlap_context *ctx, const struct bb_overlap_work *work, int calls)
 {
     const struct bb_busy delay = {.ns = (int64_t)(START_DELAY_US + START_DELAY_US_PER_CALL * calls) * 1000};
     int rc;
 
     TRY(bb_world_barrier(ctx->coll.world, "start of a sample"));
-    TRY(bb_issue(&ctx->coll, &work->c, 0, 1, false));
-    TRY(BB_CUDA(cudaEventRecord(ctx->events[BB_EVENT_RANKS_READY], ctx->coll.stream)));
-    TRY(BB_CUDA(cudaStreamWaitEvent(ctx->start, ctx->events[BB_EVENT_RANKS_READY], 0)));
     if (ctx->delay_start)
-        TRY(bb_busy_run(&delay, ctx->start));
-    TRY(BB_CUDA(cudaEventRecord(ctx->events[BB_EVENT_BEGIN], ctx->start)));
-    TRY(BB_CUDA(cudaStreamWaitEvent(ctx->coll.stream, ctx->events[BB_EVENT_BEGIN], 0)));
+        TRY(bb_busy_run(&delay, ctx->coll.stream));
+    TRY(bb_synchronize_ranks(&ctx->coll, &work->c));
+    TRY(BB_CUDA(cudaEventRecord(ctx->events[BB_EVENT_BEGIN], ctx->coll.stream)));
     TRY(BB_CUDA(cudaStreamWaitEvent(ctx->compute, ctx->events[BB_EVENT_BEGIN], 0)));
 out:
     return rc;

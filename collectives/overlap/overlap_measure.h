@@ -13,19 +13,13 @@
 #include "cuda/compute/gemm.h"
 
 /* CUDA events of a sample, in the order in which they are recorded. */
-enum bb_overlap_event {
-    BB_EVENT_RANKS_READY,
-    BB_EVENT_BEGIN,
-    BB_EVENT_COMM_END,
-    BB_EVENT_COMPUTE_END,
-    BB_OVERLAP_EVENTS
-};
+enum bb_overlap_event { BB_EVENT_BEGIN, BB_EVENT_COMM_END, BB_EVENT_COMPUTE_END, BB_OVERLAP_EVENTS };
 
 struct bb_overlap_context {
     const struct bb_bench_overlap_options *options;
     struct bb_bench_context coll; /* enqueues and verifies the collectives; its arena is part of `slots` */
     struct bb_native native;
-    cudaStream_t compute, start;
+    cudaStream_t compute;
     cudaEvent_t events[BB_OVERLAP_EVENTS];
     struct bb_gemm_lib lib;
     struct bb_gemm gemm;

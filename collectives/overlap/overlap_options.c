@@ -3,6 +3,8 @@
 
 #include "collectives/ops/foreign_options.h"
 
+#include <stdlib.h>
+
 static const char *const type_choices[] = {"bfloat16", "half", "float", NULL};
 
 /* Returns the name of the i-th collective that is one NCCL call with equal counts on all ranks; NULL if there are at
@@ -15,14 +17,16 @@ static const char *collective_at(size_t i)
     return NULL;
 }
 
+#define ALL_CTAS    "default,1,2,4,8,16,32"
 #define FIELD(name) offsetof(struct bb_bench_overlap_options, name)
 static const struct bb_opt option_rows[] = {
     OPT_CHOICE_AT(0, "collective", FIELD(collective), "all_reduce", "NAME", collective_at,
                   "collective that runs concurrently with the GEMMs; reductions use sum, the root is rank 0"),
     OPT_STRING(0, "sizes", FIELD(size_list), "1M,8M,64M", "LIST",
                "message sizes of the collective, counted as in bench"),
-    OPT_STRING(0, "ctas", FIELD(cta_list), "default,1,2,4,8,16,32", "LIST",
-               "limits on the CTAs of the communicator: default (NCCL's own), MAX or MIN:MAX"),
+    OPT_STRING(0, "ctas", FIELD(cta_list), NULL, "LIST",
+               "limits on the CTAs of the communicator: default (NCCL's own), MAX or MIN:MAX; default: " ALL_CTAS
+               ", or only NCCL's own where NCCL_MAX_CTAS or NCCL_MIN_CTAS overrides the limits"),
     OPT_STRING(0, "gemm", FIELD(mnk), "4096", "MxNxK", "dimensions of the GEMM; N means NxNxN"),
     OPT_CHOICE('d', "datatype", FIELD(dtype), "bfloat16", "TYPE", type_choices,
                "element type of GEMMs and collectives; GEMMs of type float do not use TF32"),
@@ -44,6 +48,23 @@ static const struct bb_opt_table tables[] = {
     {0},
 };
 
+/* Parses --ctas. Variables of NCCL override the limits of communicators, so that all limits would be the same. */
+static int parse_ctas(struct bb_bench_overlap_options *o)
+{
+    const char *variable = getenv("NCCL_MAX_CTAS") ? "NCCL_MAX_CTAS" : getenv("NCCL_MIN_CTAS") ? "NCCL_MIN_CTAS" : NULL;
+    int rc;
+
+    if (!o->cta_list)
+        o->cta_list = variable ? "default" : ALL_CTAS;
+    TRY(bb_cta_limits_parse(o->cta_list, o->limits, &o->n_limits));
+    for (int i = 0; i < o->n_limits && variable; i++)
+        if (o->limits[i].max > 0)
+            return bb_err(BB_EUSAGE, "--ctas %s: %s=%s overrides all limits; unset it, or leave out --ctas",
+                          o->cta_list, variable, getenv(variable));
+out:
+    return rc;
+}
+
 static int resolve_options(void *options, const struct bb_positionals *positionals)
 {
     struct bb_bench_overlap_options *o = options;
@@ -54,7 +75,7 @@ static int resolve_options(void *options, const struct bb_positionals *positiona
         return bb_err(BB_EUSAGE, "unexpected argument '%s'; bench overlap accepts only options; try: --collective NAME",
                       positionals->word[0]);
     TRY(bb_sizes_parse(&o->sizes, "--sizes", o->size_list, 1));
-    TRY(bb_cta_limits_parse(o->cta_list, o->limits, &o->n_limits));
+    TRY(parse_ctas(o));
     TRY(bb_gemm_dimensions_parse(o->mnk, mnk));
     o->kind = (enum bb_coll_kind)bb_coll_find(o->collective);
     o->gemm_shape =

@@ -9,7 +9,7 @@ MODES = {"all_reduce": (("all_reduce", *FEW), "# data not verified (EMU_DATA=off
          "all": (("all", *FEW), "# data not verified (EMU_DATA=off) in "),
          "p2p": (("p2p", *FEW), "# 0 slow links in all matrices; all links are slow of 0 ranks and of 0 nodes (--slow 0.8)"),
          "comm": (("comm", "--repeats", 1, "--size", "8"), "# a communicator of 8 ranks costs "),
-         "overlap": (("overlap", "--repeats", 2), "# best for 64 MiB: "),
+         "overlap": (("overlap", "--repeats", 2), "# 64 MiB: the CTA limit makes no difference: "),
          "compute": (("compute", *FEW), "# no slow rank; ")}
 
 

@@ -107,7 +107,7 @@ def test_tie_between_cta_limits_is_reported(busbar, tmp_path):
     done = busbar.run("bench", "overlap", "--sizes", "1M", "--ctas", "default,2", "--json", tmp_path / "r.json", ranks=2, env=NO_DATA)
     assert done.returncode == 0 and done.stderr == ""
     assert [best["tied"] for best in json.loads((tmp_path / "r.json").read_text())["best"]] == [["default", "2"]]
-    assert re.search(r"# best for 1 MiB: 2 CTAs \(default is equal\): .* us for \d+ GEMMs? and \d+ collectives\n", done.stdout)
+    assert re.search(r"# 1 MiB: the CTA limit makes no difference: .* us for \d+ GEMMs? and \d+ collectives\n", done.stdout)
     assert "none is a measurement of hardware" in done.stdout
     rows = [line.split() for line in done.stdout.splitlines() if not line.startswith("#")]
     assert [row[1] for row in rows] == ["default", "2"] and {row[-1] for row in rows} == {"N/A"}
@@ -135,9 +135,27 @@ def test_one_rank_has_no_bus_bandwidth(busbar, tmp_path):
     assert {row["busbw_alone_gbps"] for row in result["results"]} == {None}
 
 
-def test_warns_about_cta_limit_in_environment(busbar):
-    done = busbar.run("bench", "overlap", "--sizes", "1M", "--ctas", "2", ranks=2, env={**NO_DATA, "NCCL_MAX_CTAS": "4"})
-    assert done.returncode == 0 and "NCCL_MAX_CTAS is set" in done.stderr
+def test_best_limit_is_the_smallest_that_is_as_fast(busbar):
+    done = busbar.run("bench", "overlap", "-g", 4, "--sizes", "1M", "--ctas", "default,2,16", "--repeats", 2,
+                      env={**NO_DATA, "EMU_CLUSTER": "h100-sxm-ib"})
+    assert re.search(r"# best for 1 MiB: 16 CTAs; as fast: default: .* us for", done.stdout)
+
+
+def test_without_ctas_measures_what_a_variable_of_nccl_leaves(busbar, tmp_path):
+    run = busbar.json("bench", "overlap", "-g", 2, "--sizes", "1M", "--repeats", 2, tmp_path=tmp_path, env={**NO_DATA, "NCCL_MAX_CTAS": "4"})
+    assert [row["max_ctas"] for row in run["results"]] == [None] and run["options"]["ctas"] == "default"
+
+
+@pytest.mark.parametrize("gemms", [1, 40])
+def test_a_slow_gpu_does_not_lengthen_communication_alone(busbar, tmp_path, gemms):
+    """A sendrecv does not synchronize all ranks: before, its time alone contained the GEMMs that a slow GPU had yet to end. Without
+    contention, 10 of them take 10 times the time of bench."""
+    env = {**NO_DATA, "EMU_CLUSTER": "h100-sxm-ib", "EMU_SLOW": "rank=2:1.25"}
+    one = busbar.json("bench", "sendrecv", "-g", 4, "--sizes", "8M", tmp_path=tmp_path, env=env)["results"][0]["time_us"]["p50"]
+    row, = busbar.json("bench", "overlap", "-g", 4, "--sizes", "8M", "--collective", "sendrecv", "--ctas", "default", "--gemms", gemms,
+                       "--repeats", 3, tmp_path=tmp_path, env=env)["results"]
+    assert row["comm_alone_us"]["p50"] == pytest.approx(10 * one, rel=1e-3)
+    assert row["comm_slowdown"] == pytest.approx(1, rel=1e-3) and row["overlap_efficiency"] <= 1
 
 
 @pytest.mark.parametrize("function, code", [("cublasLtMatmul", 1), ("ncclAllReduce", 1), ("cudaStreamCreateWithPriority", 1)])

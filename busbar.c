@@ -96,6 +96,7 @@ static const struct bb_study_command runs[] = {
     {.name = "bench", .launched = true, .check = bb_bench_check},
     {.name = "proxy", .launched = true, .check = bb_proxy_check},
     {.name = "plan", .check = bb_plan_check},
+    {.name = "health", .launched = true, .check = bb_health_check},
 };
 
 enum { N_RUNS = sizeof(runs) / sizeof(runs[0]) };

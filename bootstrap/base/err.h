@@ -21,6 +21,7 @@ enum bb_error {
     BB_EDATA = 3,    /* verification of the results found wrong data */
     BB_ETIMEOUT = 4, /* a wait timed out, or a peer rank was lost */
     BB_EBELOW = 5,   /* a result is worse than a threshold that the user requested */
+    BB_EWARN = 6,    /* health --nagios: a warning, and no failure */
 };
 
 #define BB_MUST_CHECK __attribute__((warn_unused_result))

@@ -18,9 +18,6 @@
 enum bb_check_status { BB_CHECK_OK, BB_CHECK_WARN, BB_CHECK_FAIL, BB_CHECK_UNKNOWN, BB_CHECK_STATUSES };
 extern const char *const bb_check_names[BB_CHECK_STATUSES]; /* "ok", "warn", "fail", "unknown" */
 
-/* Code of a run of health --nagios without a failure, but with a warning; it extends enum bb_error. */
-enum { BB_EWARN = 6 };
-
 struct bb_check {
     const char *check; /* what is judged */
     const char *host;  /* the host that the check is about; NULL: none, or several */

@@ -357,7 +357,7 @@ static int check_command(const struct expansion *x, struct bb_sweep_run *c, json
     if (command == end && !bb_nearest_word(name, names, n))
         return bb_err(
             BB_EUSAGE,
-            "unknown command '%s', expected bench, proxy or plan; to run another program, add \"metrics\", or "
+            "unknown command '%s', expected bench, proxy, plan or health; to run another program, add \"metrics\", or "
             "write its path with a slash",
             name);
     if (command == end)

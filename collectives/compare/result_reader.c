@@ -243,19 +243,33 @@ out:
     return rc;
 }
 
-/* Returns the rank of GPU `gpu` of a host; -1: unknown. */
-static long long rank_of(const json_t *devices, const char *host, long long gpu)
+/* Returns the ranks of each host, in the order of its GPUs: {"node0": [0, 1], ...}. */
+static json_t *ranks_of_hosts(const json_t *devices)
 {
-    const json_t *device;
+    json_t *hosts = json_object(), *device;
     size_t rank;
 
-    json_array_foreach(devices, rank,
-                       device) if (strcmp(word_in(device, "host"), host) == 0 && gpu-- == 0) return (long long)rank;
-    return -1;
+    json_array_foreach(devices, rank, device)
+    {
+        const char *host = word_in(device, "host");
+
+        if (!json_object_get(hosts, host))
+            json_object_set_new(hosts, host, json_array());
+        json_array_append_new(json_object_get(hosts, host), json_integer((json_int_t)rank));
+    }
+    return hosts;
+}
+
+/* Returns the rank of GPU `gpu` of a host; -1: unknown. */
+static long long rank_of(const json_t *hosts, const char *host, long long gpu)
+{
+    const json_t *rank = json_array_get(json_object_get(hosts, host), (size_t)gpu);
+
+    return rank ? json_integer_value(rank) : -1;
 }
 
 /* Reads a value of health as the time in us of 1 GB, or of 1 TFLOP. */
-static int health_row(json_t *row, const json_t *devices, struct bb_timing *t, const struct place *at)
+static int health_row(json_t *row, const json_t *hosts, struct bb_timing *t, const struct place *at)
 {
     const char *stage, *test, *host;
     char partner[32] = "";
@@ -279,7 +293,7 @@ static int health_row(json_t *row, const json_t *devices, struct bb_timing *t, c
                             .cycle = -1,
                             .wrong = -1,
                             .channels = -1,
-                            .ranks = {rank_of(devices, host, number_in(row, "gpu")), -1},
+                            .ranks = {rank_of(hosts, host, number_in(row, "gpu")), -1},
                             .hosts = {host, NULL},
                             .same_node = -1,
                             .slowdown = NAN,
@@ -309,21 +323,25 @@ static enum bb_clock bench_clock(const struct bb_result_file *t)
 
 static int read_bench(struct bb_result_file *t)
 {
-    const json_t *results = json_object_get(t->root, "results");
+    const json_t *results = json_object_get(t->root, "results"), *devices = json_object_get(t->root, "devices");
+    const bool is_health = bb_result_file_is_health(t);
+    json_t *hosts;
     int rc = 0;
 
     if (!json_is_array(results))
         return bb_err(BB_EUSAGE, "%s: no list 'results' in the file", t->path);
+    hosts = ranks_of_hosts(devices);
     BB_NEW(t->rows, json_array_size(results));
     for (size_t i = 0; i < json_array_size(results); i++) {
         const struct place at = {t->path, "results", i, false};
 
-        TRY((bb_result_file_is_health(t) ? health_row : bench_row)(
-            json_array_get(results, i), json_object_get(t->root, "devices"), &t->rows[i], &at));
+        TRY((is_health ? health_row : bench_row)(json_array_get(results, i), is_health ? hosts : devices, &t->rows[i],
+                                                 &at));
         t->rows[i].clock = bench_clock(t);
         t->n++;
     }
 out:
+    json_decref(hosts);
     return rc;
 }
 

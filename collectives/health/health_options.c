@@ -440,6 +440,11 @@ static int plugin_code(int rc)
     return rc == 0 ? 0 : rc == -BB_EWARN ? -1 : rc == -BB_EBELOW ? -2 : -3;
 }
 
+int bb_health_check(int argc, char **argv)
+{
+    return bb_opts_check(&bb_health_set, argc, argv);
+}
+
 int bb_health_main(bb_forecast *forecast, int argc, char **argv)
 {
     struct bb_results_head results = {.schema = "busbar.health/1"};

@@ -54,8 +54,10 @@ double bb_health_seconds(const struct bb_health *h, const struct bb_health_optio
 /* bb_health_runs - return whether a test is to be run; one node has no tests between nodes. */
 bool bb_health_runs(const struct bb_health *h, enum bb_health_test test);
 
-/* bb_health_main - run `busbar health`; argv[0] is "health". Returns 0, BB_OPTS_HELP after printing the help, or -BB_E...
+/* bb_health_check - validate the arguments of `busbar health`. Returns 0, or -BB_EUSAGE after printing an error line.
+ * bb_health_main - run `busbar health`; argv[0] is "health". Returns 0, BB_OPTS_HELP after printing the help, or -BB_E...
  * bb_health_rank_main - the same in busbar-rank; set: bb_health_set, or of the bench command whose name is argv[1]. */
+int bb_health_check(int argc, char **argv) BB_MUST_CHECK;
 int bb_health_main(bb_forecast *forecast, int argc, char **argv);
 int bb_health_rank_main(const struct bb_opts *set, bb_forecast *forecast, int argc, char **argv);
 

@@ -228,7 +228,7 @@ def test_misspelled_activation_has_a_suggestion(busbar, tmp_path):
 def test_transformer_reads_gpt2_large_as_the_published_model(busbar):
     done = busbar.run("plan", "transformer", "--model", "gpt2_large", "--ranks", 2, emulated=False)
     assert "774,030,080 parameters" in done.stdout
-    assert "did you mean 'gpt3_125m'?" in rejected(busbar, "transformer", "--model", "gpt3", "--ranks", 2)
+    assert "did you mean 'gpt3_13b'?" in rejected(busbar, "transformer", "--model", "gpt3", "--ranks", 2)
 
 
 @pytest.mark.parametrize("change, messages", [

@@ -22,7 +22,7 @@ PAGES = {"busbar": (), "busbar-bench": ("bench",), "busbar-bench-p2p": ("bench",
 # The exit statuses of each command (README.md, Exit status).
 EXITS = {"busbar": "012345", "busbar-bench": "012345", "busbar-bench-p2p": "012345", "busbar-bench-comm": "01234",
          "busbar-bench-overlap": "01234", "busbar-bench-compute": "012345", "busbar-bench-copy": "012345",
-         "busbar-bench-rails": "012345", "busbar-proxy": "01234", "busbar-health": "01245", "busbar-plan": "0125",
+         "busbar-bench-rails": "012345", "busbar-proxy": "01234", "busbar-health": "012345", "busbar-plan": "0125",
          "busbar-compare": "0125", "busbar-sweep": "0125", "busbar-calibrate": "012", "busbar-report": "012", "busbar-list": "012"}
 
 

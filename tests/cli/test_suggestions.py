@@ -44,8 +44,13 @@ def alternatives(text):
 
 
 def apply(command, suggestion):
-    """The arguments of a command after the suggestion: a whole command, "4 ranks", positional arguments or options."""
-    words, suggested = shlex.split(command)[1:], suggestion.replace("'", "").replace("instead of", "without").split()
+    """The arguments of a command after the suggestion: a whole command, "4 ranks", positional arguments or options. With --explain, the
+    options are those of the layout that it explains."""
+    words = shlex.split(command)[1:]
+    if "--explain" in words:
+        at = words.index("--explain") + 1
+        return [*words[:at], " ".join(apply(f"busbar x x {words[at]}", suggestion)[2:]), *words[at + 1:]]
+    suggested = suggestion.replace("'", "").replace("instead of", "without").split()
     if suggested[0] == "busbar":
         return suggested[1:]
     if found := re.fullmatch(r"(\d+) (ranks|layers|stages)", suggestion):

@@ -58,7 +58,7 @@ def test_rejects_data_of_emulated_gpus_that_exceeds_the_host_memory(busbar, args
     available = int(re.search(r"MemAvailable: +(\d+) kB", open("/proc/meminfo").read()).group(1)) << 10
     if available > 110 << 30:
         pytest.skip("the host has memory for this data")
-    done = busbar.run(*args, "-g", 4, timeout=15)
+    done = busbar.run(*args, "-g", 4, timeout=15, env={"EMU_DATA": "on"})
     assert done.returncode == 2 and done.stderr.count("\n") == 1
     assert re.match(r"busbar: the data of 4 emulated GPUs needs .* but .*; try: EMU_DATA=off \(no data\), or ", done.stderr)
     assert busbar.run(*args, "-g", 4, env=NO_DATA).returncode == 0

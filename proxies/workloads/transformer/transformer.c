@@ -131,8 +131,7 @@ static int resolve_grid(struct bb_training *t)
     TRY(resolve_schedule(t));
     t->split = bb_grid_pipe_split(&t->grid, t->arch.layers, bb_schedule_parts_per_stage(&t->schedule));
     if (o->pipeline_layout)
-        TRY(bb_pipe_layout_validate(o->pipeline_layout, t->arch.layers, t->arch.mtp, t->split.stages * t->split.chunks,
-                                    t->config->proxy));
+        TRY(bb_pipe_layout_validate(&t->split, t->arch.mtp, t->config->proxy));
     else if (t->split.stages > 1 && !bb_pipe_split_is_valid(&t->split))
         return bb_pipe_split_validate(&t->split, bb_grid_suggest(&t->grid, &model, near), t->config->proxy);
     t->grid.table_stage = bb_memory_table_stage(&t->arch, &t->grid, &t->schedule);

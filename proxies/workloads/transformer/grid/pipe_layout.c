@@ -1,6 +1,8 @@
 /* pipe_layout.c - see pipe_layout.h. */
 #include "proxies/workloads/transformer/grid/pipe_layout.h"
 
+#include "proxies/workloads/transformer/grid/pipe_split.h"
+
 #include <ctype.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -94,9 +96,9 @@ int bb_pipe_layout_part(const char *layout, int index, struct bb_pipe_part *part
     return parts;
 }
 
-int bb_pipe_layout_validate(const char *layout, int layers, int mtp_layers, int parts, const char *who)
+int bb_pipe_layout_validate(const struct bb_pipe_split *s, int mtp_layers, const char *who)
 {
-    const int n = bb_pipe_layout_part(layout, 0, NULL);
+    const int n = bb_pipe_layout_part(s->layout, 0, NULL);
     struct bb_pipe_part part;
     int mtp = 0, mtp_parts = 0;
 
@@ -104,15 +106,13 @@ int bb_pipe_layout_validate(const char *layout, int layers, int mtp_layers, int 
         return bb_err(
             BB_EUSAGE,
             "%s: --pipeline-layout '%s' is not a layout; expected E (embedding), t (layer), m (MTP), L (loss) and | "
-            "(next stage); try: \"Et*3|(tt|)*29,L\"",
-            who, layout);
-    if (n != parts)
-        return bb_err(BB_EUSAGE,
-                      "%s: --pipeline-layout has %d virtual stage%s, but pp x vpp is %d; try: --pp %d without "
-                      "--vpp",
-                      who, n, n == 1 ? "" : "s", parts, n);
+            "(next stage), for example \"Et*3|(tt|)*29,L\"",
+            who, s->layout);
+    if (n != s->stages * s->chunks)
+        return bb_err(BB_EUSAGE, "%s: --pipeline-layout has %d virtual stage%s, but pp x vpp is %d; try: --pp %d%s",
+                      who, n, n == 1 ? "" : "s", s->stages * s->chunks, n, s->chunks > 1 ? " without --vpp" : "");
     for (int i = 0; i < n; i++) {
-        bb_pipe_layout_part(layout, i, &part);
+        bb_pipe_layout_part(s->layout, i, &part);
         if (part.embeddings != (i == 0) || part.losses != (i == n - 1))
             return bb_err(BB_EUSAGE,
                           "%s: --pipeline-layout needs one E, in the first of its virtual stages, and one L, "
@@ -128,8 +128,8 @@ int bb_pipe_layout_validate(const char *layout, int layers, int mtp_layers, int 
                       "%s: --pipeline-layout needs %d m (--mtp-num-layers) after the layers, in the last virtual stage "
                       "or all in the one before",
                       who, mtp_layers);
-    if (part.first + part.layers != layers)
+    if (part.first + part.layers != s->layers)
         return bb_err(BB_EUSAGE, "%s: --pipeline-layout has %d layers (t), the model has %d; try: --layers %d", who,
-                      part.first + part.layers, layers, part.first + part.layers);
+                      part.first + part.layers, s->layers, part.first + part.layers);
     return 0;
 }

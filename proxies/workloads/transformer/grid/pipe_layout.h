@@ -22,11 +22,12 @@ struct bb_pipe_part {
 int bb_pipe_layout_part(const char *layout, int index, struct bb_pipe_part *part);
 
 /*
- * bb_pipe_layout_validate - check a layout against a model of `layers` layers, `mtp_layers` layers of multi-token
- * prediction, and `parts` virtual stages.
+ * bb_pipe_layout_validate - check the layout of a split against its layers, stages and chunks, and against `mtp_layers`
+ * layers of multi-token prediction.
  *   who      proxy name, printed before the message
  *   Returns  0, or -BB_EUSAGE after printing one error line
  */
-int bb_pipe_layout_validate(const char *layout, int layers, int mtp_layers, int parts, const char *who) BB_MUST_CHECK;
+struct bb_pipe_split;
+int bb_pipe_layout_validate(const struct bb_pipe_split *split, int mtp_layers, const char *who) BB_MUST_CHECK;
 
 #endif

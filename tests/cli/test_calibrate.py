@@ -602,6 +602,19 @@ def test_nccl_tests_text_gives_ranks_nodes_and_the_initial_profile(calibrate, tm
         assert summary["from"] == "h100-sxm-ib" and "emulated" not in profile and summary["emulated"] is False
 
 
+def test_no_profile_is_written_that_cannot_be_read(busbar, calibrate, tmp_path):
+    """An operation of 60 ms fits no chunk latency that a profile may have; of six sizes, two of seconds are left out as outliers."""
+    (tmp_path / "h.log").write_text(h100_log(rows=((1 << 20, 40), (1 << 22, 6e4))))
+    done, *_ = calibrate(tmp_path / "h.log")
+    assert re.fullmatch(r"busbar: no profile written: fitted \S+: 'chunk_us' is \d+, expected at most 1000\n", done.stderr)
+    assert not (tmp_path / "mine.json").exists()
+    sizes = ((20, 40), (21, 50), (22, 6e6), (23, 1e7), (24, 80), (25, 120))
+    (tmp_path / "h.log").write_text(h100_log(rows=[(1 << log, us) for log, us in sizes]))
+    _, profile, _ = calibrate(tmp_path / "h.log")
+    assert [curve["bytes"] for curve in profile["measured"]] == [[1 << log for log, us in sizes if us < 1e6]]
+    assert busbar.run("plan", "all_reduce", "--ranks", 8, "--cluster", tmp_path / "mine.json", emulated=False).returncode == 0
+
+
 def test_sizes_below_the_log_are_no_further_off_than_those_of_the_starting_profile(busbar, calibrate, tmp_path):
     """The published log of 8 H100 from 1 MiB on: its fits must not make the sizes below it faster than they were measured."""
     logs = json.loads((ROOT / "tests/cli/reference_data/collectives.json").read_text())["logs"]

@@ -115,6 +115,21 @@ static void count_domains(struct bb_measurements *e, int gpus, bool given)
     }
 }
 
+/* Measurements far from those of any machine give values that no profile may have: then no file is written. */
+static int save_profile(const struct bb_calibration_report *report)
+{
+    json_t *profile = bb_calibration_profile(report);
+    char *where = bb_format("no profile written: fitted %s", report->profile);
+    int rc;
+
+    TRY(bb_cluster_check(profile, where));
+    rc = bb_json_save(report->profile, "the profile", json_incref(profile), DIGITS);
+out:
+    json_decref(profile);
+    free(where);
+    return rc;
+}
+
 static int calibrate_files(const struct options *o, struct bb_measurements *e, int argc, char **argv)
 {
     const char *device = e->files[0].device, *name = o->from ? o->from : bb_cluster_of_gpu(device);
@@ -137,8 +152,8 @@ static int calibrate_files(const struct options *o, struct bb_measurements *e, i
     bb_cross_validate(calibration, &report.left_out);
     report.calibration = calibration;
     report.base_root = root;
+    TRY(save_profile(&report));
     bb_calibration_warn(calibration);
-    TRY(bb_json_save(o->output, "the profile", bb_calibration_profile(&report), DIGITS));
     if (!o->quiet && !(o->json && strcmp(o->json, "-") == 0))
         bb_calibration_print(&report, stdout);
     if (o->json)

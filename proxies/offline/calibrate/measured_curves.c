@@ -47,16 +47,20 @@ static bool is_outlier(const struct bb_calibration *c, const struct bb_measureme
 static size_t find_points(struct bb_calibration *c, struct bb_cluster *kept, struct point *points)
 {
     const struct bb_measurements *e = c->measurements;
+    double factor;
     size_t n = 0;
 
     for (const struct bb_measurement *row = e->rows; row < e->rows + e->n_rows; row++) {
         if (row->kind != BB_MEASURED_COLLECTIVE || row->forced || row->call.ranks < 2 || is_outlier(c, row))
             continue;
-        points[n].curve = curve_of(kept, &row->call);
+        factor = row->time_us / bb_row_time_us(&c->cluster, row);
         points[n].bytes = (double)bb_coll_payload_count(row->call.kind, row->call.count, row->call.ranks) *
                           bb_dtypes[row->call.dtype].bytes;
-        points[n].log_factor = log(row->time_us / bb_row_time_us(&c->cluster, row));
-        n += points[n].curve < BB_MEASURED_CURVES && points[n].bytes > 0;
+        if (factor < BB_MIN_PART || factor > BB_MAX_PART || points[n].bytes <= 0)
+            continue;
+        points[n].curve = curve_of(kept, &row->call);
+        points[n].log_factor = log(factor);
+        n += points[n].curve < BB_MEASURED_CURVES;
     }
     return n;
 }

@@ -22,13 +22,11 @@
 #define MAX_CHANNELS                    1024
 #define MIN_RATE                        1e-3
 #define MAX_RATE                        1e9
-#define MIN_PART                        1e-3
-#define MAX_PART                        100
 #define LIMITED(key, member, low, high) BB_FIELD(key, BB_JSON_NUMBER, AT(member), .min = low, .max = high)
 #define NUMBER(key, member, low)        LIMITED(key, member, low, MAX_RATE)
 #define TIME(key, member)               LIMITED(key, member, 0, MAX_US)
 #define RATE(key, member)               LIMITED(key, member, MIN_RATE, MAX_RATE)
-#define PART(key, member)               LIMITED(key, member, MIN_PART, MAX_PART)
+#define PART(key, member)               LIMITED(key, member, BB_MIN_PART, BB_MAX_PART)
 
 static const struct bb_json_field fields[] = {INTEGER("gpus_per_node", gpus_per_node),
                                               INTEGER("sm_count", sm_count),
@@ -163,7 +161,7 @@ static int read_variant(const json_t *row, const char *name_or_path, struct bb_n
         VARIANT(intra_us, BB_JSON_NUMBER, 0, MAX_US),
         VARIANT(inter_us, BB_JSON_NUMBER, 0, MAX_US),
         VARIANT(gbps, BB_JSON_NUMBER, MIN_RATE, MAX_RATE),
-        VARIANT(nic, BB_JSON_NUMBER, MIN_PART, MAX_PART),
+        VARIANT(nic, BB_JSON_NUMBER, BB_MIN_PART, BB_MAX_PART),
         VARIANT(chunk_us, BB_JSON_NUMBER, 0, MAX_CHUNK_US, .optional = true),
         VARIANT(channels, BB_JSON_WHOLE, 1, MAX_CHANNELS, .optional = true),
         BB_FIELD("algorithm", BB_JSON_ANY, 0),
@@ -247,12 +245,12 @@ static int read_curve(const json_t *row, const char *name_or_path, struct bb_mea
     TRY(bb_json_numbers_at(row, "factor", name_or_path, curve->n, curve->factor));
     kind = bb_coll_find(name);
     for (int i = 0; i < curve->n; i++)
-        if (kind < 0 || curve->bytes[i] <= (i > 0 ? curve->bytes[i - 1] : 0) || curve->factor[i] < MIN_PART ||
-            curve->factor[i] > MAX_PART)
+        if (kind < 0 || curve->bytes[i] <= (i > 0 ? curve->bytes[i - 1] : 0) || curve->factor[i] < BB_MIN_PART ||
+            curve->factor[i] > BB_MAX_PART)
             return bb_err(BB_EUSAGE,
                           "%s: 'measured' of '%s' is not as busbar calibrate writes it, expected ascending "
                           "bytes of a collective and factors of %g to %d",
-                          name_or_path, name, MIN_PART, MAX_PART);
+                          name_or_path, name, BB_MIN_PART, BB_MAX_PART);
     curve->kind = (enum bb_coll_kind)kind;
 out:
     return rc;
@@ -291,6 +289,17 @@ static int read_profile(const json_t *root, const char *name_or_path, struct bb_
     TRY(read_sharing(root, name_or_path, cluster));
     TRY(bb_fabric_read(root, name_or_path, cluster));
 out:
+    return rc;
+}
+
+int bb_cluster_check(const json_t *root, const char *where)
+{
+    struct bb_cluster *cluster;
+    int rc;
+
+    BB_NEW(cluster, 1);
+    rc = read_profile(root, where, cluster);
+    free(cluster);
     return rc;
 }
 

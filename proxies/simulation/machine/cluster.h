@@ -12,6 +12,7 @@
 #include "collectives/ops/coll.h"
 #include "cuda/work/kernel_list.h"
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -88,6 +89,8 @@ struct bb_fabric {
 
 /* Section "measured" of a calibrated profile: one collective on n ranks and nodes. bytes: [n] ascending; factor: [n]
  * measured time / time of the cost model. */
+#define BB_MIN_PART        1e-3 /* limits of factors in a profile */
+#define BB_MAX_PART        100
 #define BB_MEASURED_SIZES  40
 #define BB_MEASURED_CURVES 16
 struct bb_measured_curve {
@@ -138,6 +141,10 @@ struct bb_cluster {
  *   Returns       0, or -BB_EUSAGE after printing an error message
  */
 int bb_cluster_load(const char *name_or_path, struct bb_cluster *cluster) BB_MUST_CHECK;
+
+/* bb_cluster_check - whether bb_cluster_load would accept the profile `root`; if not, the error message begins with
+ * `where`. */
+int bb_cluster_check(const json_t *root, const char *where) BB_MUST_CHECK;
 /*
  * bb_cluster_load_changed - as bb_cluster_load, with changed values. The changes are appended to cluster->name.
  *   changes  values of the option --set: KEY=VALUE. KEY is the path of a key in the profile, such as inter.gbps; for an

@@ -69,7 +69,7 @@ struct bb_plan_options {
 /* The options that set a condition for exit status 0: rows of an option table. plan_step.c checks the conditions. */
 #define BB_PLAN_EXIT_OPTIONS                                                                                           \
     OPT_FLAG(0, "must-fit", offsetof(struct bb_plan_options, must_fit),                                                \
-             "exit 5 if training does not fit in GPU memory", .needs = BB_PLAN_ONE_STEP | BB_PLAN_MEMORY)
+             "exit 5 if training does not fit in 95% of the GPU memory", .needs = BB_PLAN_ONE_STEP | BB_PLAN_MEMORY)
 
 /* ---- plan of one step: plan_step.c ---- */
 

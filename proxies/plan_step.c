@@ -139,7 +139,7 @@ static int guess_optimizer(struct bb_proxy_config *config, const struct bb_arch 
         return 0;
     config->sync.precision_aware = true;
     TRY(bb_training_bytes(config, arch, &bytes));
-    config->sync.precision_aware = f->precision_aware = bytes <= f->gpu_bytes;
+    config->sync.precision_aware = f->precision_aware = bytes <= BB_SAFE_MEMORY * f->gpu_bytes;
 out:
     return rc;
 }
@@ -147,7 +147,7 @@ out:
 /*
  * Return whether the experts are dropless (no capacity limit). Dropless experts may receive more tokens than the
  * average that the memory formula assumes. guess_recompute() therefore recomputes all layers of such a model, as
- * published recipes do, and only names the smallest number of layers that leaves a part of the memory free.
+ * published recipes do, and only names the smallest number of layers that fits.
  */
 static bool is_dropless(const struct bb_proxy_config *config, const struct bb_arch *arch)
 {
@@ -155,20 +155,20 @@ static bool is_dropless(const struct bb_proxy_config *config, const struct bb_ar
 }
 
 /*
- * Assume the smallest recomputation with which training fits in GPU memory: first only the attention scores, then as
- * few layers of each model chunk as possible (dropless experts: all layers). If training does not fit even with
- * recomputation of all layers, assume no recomputation.
+ * Assume the smallest recomputation with which training fits in BB_SAFE_MEMORY of the GPU memory: first only the
+ * attention scores, then as few layers of each model chunk as possible (dropless experts: all layers). If training does
+ * not fit even with recomputation of all layers, assume no recomputation.
  */
 static int guess_recompute(struct bb_proxy_config *config, const struct bb_arch *arch, struct bb_forecast *f)
 {
     struct bb_transformer_options *o = &config->transformer;
-    const double usable = (is_dropless(config, arch) ? BB_SAFE_MEMORY : 1) * f->gpu_bytes;
+    const double usable = BB_SAFE_MEMORY * f->gpu_bytes;
     double bytes;
     int rc;
 
     o->recompute = "selective";
     TRY(bb_training_bytes(config, arch, &bytes));
-    if (bytes > f->gpu_bytes) {
+    if (bytes > usable) {
         o->recompute = "full";
         TRY(bb_training_min_recompute_layers(config, arch, usable, &o->recompute_layers, &bytes));
         if (is_dropless(config, arch)) {
@@ -176,7 +176,7 @@ static int guess_recompute(struct bb_proxy_config *config, const struct bb_arch 
             o->recompute_layers = 0;
         }
     }
-    o->recompute = bytes <= f->gpu_bytes ? o->recompute : NULL;
+    o->recompute = bytes <= usable ? o->recompute : NULL;
     f->none_fits = !o->recompute;
     f->recompute = o->recompute;
     f->recompute_layers = o->recompute_layers;
@@ -318,8 +318,11 @@ static int check_memory(const struct bb_plan_options *o, const struct plan_resul
 {
     char misfit[BB_MISFIT_TEXT];
 
-    if (!bb_forecast_misfit_text(&f->plan, &f->forecast, f->predicted, misfit))
-        return 0;
+    if (!bb_forecast_misfit_text(&f->plan, &f->forecast, f->predicted, misfit)) {
+        bb_forecast_memory_text(&f->plan, &f->forecast, misfit, sizeof(misfit));
+        return o->must_fit && bb_forecast_is_tight(&f->plan, &f->forecast) ? bb_err(BB_EBELOW, "--must-fit: %s", misfit)
+                                                                           : 0;
+    }
     if (o->must_fit)
         return bb_err(BB_EBELOW, "--must-fit: training %s", misfit);
     bb_warn("training does not fit in GPU memory: %s", misfit);

@@ -737,7 +737,7 @@ def test_each_line_names_what_differs_from_the_first_file(compare_made):
     done = compare_made(("base", "slow", "b200", "fp8", "batch"))[1]
     lines = {line.split()[0]: line for line in done.stdout.splitlines() if line.startswith(" ")}
     for name, text in (("slow", "--slow node0:0.5"), ("b200", "predicted for b200-sxm-ib, no --recompute, no --recompute-num-layers"),
-                       ("fp8", "--recompute-num-layers 16, --fp8 yes"), ("batch", "--global-batch-size 16")):
+                       ("fp8", "--recompute-num-layers 24, --fp8 yes"), ("batch", "--global-batch-size 16")):
         assert lines[f"{name}.json"].endswith(f"  {text}"), lines
 
 

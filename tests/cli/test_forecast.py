@@ -1,6 +1,7 @@
 """plan transformer --cluster as a forecast of training: sources of the rates, guessed options, memory, FP8 and attention. Expected
 values are published results, or relations between two plans."""
 import json
+import math
 import re
 import shlex
 
@@ -316,7 +317,7 @@ def test_names_the_fewest_layers_of_experts_whose_recomputation_leaves_memory_fr
 
 
 def test_guesses_the_minimum_recomputation_that_fits(busbar):
-    """The guess is the smallest number of recomputed layers per chunk that fits: with one layer less training does not fit."""
+    """The guess is the smallest number of recomputed layers per chunk with which 5 % of the memory stays free."""
     args = f"{LLAMA} --cluster h100-sxm-ib --gpu-memory 50G"  # 60.6 GiB, 41 without activations
     guessed = plan(busbar, args)["predicted"]
     (guess,) = guessed["compute"]["guessed"]
@@ -326,10 +327,10 @@ def test_guesses_the_minimum_recomputation_that_fits(busbar):
                                for more in (f"full --recompute-num-layers {layers}", f"full --recompute-num-layers {layers - 1}", "full",
                                             "none"))
     assert none["step_us"] < fewer["step_us"] < guessed["step_us"] == same["step_us"] < full["step_us"]
-    assert same["memory"] == guessed["memory"] and guessed["memory"]["fits"] and not fewer["memory"]["fits"]
+    assert same["memory"] == guessed["memory"] and same["memory"]["needed_bytes"] <= 0.95 * 50 * 2**30 < fewer["memory"]["needed_bytes"]
     assert none["memory"]["available_bytes"] == 50 * 2**30 and none["memory"]["of"] == "training"
     text = busbar.run("plan", "transformer", *args.split(), emulated=False).stdout
-    assert f"added         by busbar: {guess}; without it, training needs 60.6 GiB, 10.6 GiB too much\n" in text and "of 50 GiB per GPU: may not fit: " in text
+    assert f"added         by busbar: {guess}; without it, training needs 60.6 GiB, 10.6 GiB too much\n" in text and "of 50 GiB per GPU: fits\n" in text
     assert guessed["compute"]["without_added_us"] is None
     little = args.replace("50G", "58G")  # less than a tenth is missing: with the step time without recomputation
     assert plan(busbar, little)["predicted"]["compute"]["without_added_us"] == none["step_us"]
@@ -339,19 +340,19 @@ def test_guesses_the_minimum_recomputation_that_fits(busbar):
     assert hopeless["compute"]["guessed"] == [] and not hopeless["memory"]["fits"]
     without_cluster = plan(busbar, f"{LLAMA} --gpu-memory 50G")["memory"]  # the memory of the same step; absent without --gpu-memory
     assert {**without_cluster, "buffers_bytes": none["memory"]["buffers_bytes"]} == none["memory"] and "memory" not in plan(busbar, LLAMA)
-    for needed, guess in ((none, []), (same, [guess])):  # exact to the byte
-        exact = plan(busbar, args.replace("50G", str(needed["memory"]["needed_bytes"])))["predicted"]
+    for needed, part, guess in ((none, 1, []), (same, 0.95, [guess])):  # exact to the byte
+        exact = plan(busbar, args.replace("50G", str(math.ceil(needed["memory"]["needed_bytes"] / part))))["predicted"]
         assert exact["compute"]["guessed"] == guess and exact["memory"]["fits"] and exact["step_us"] == needed["step_us"]
 
 
 def test_guesses_the_precision_aware_optimizer_before_recomputation(busbar):
-    """It takes no time: 2 bytes per parameter instead of 4, for an eighth of the parameters on each of 8 ranks."""
-    args = f"{LLAMA} --cluster h100-sxm-ib --gpu-memory 59G"
+    """It takes no time: 2 bytes per parameter instead of 4, for half of the parameters on each of 2 ranks."""
+    args = f"{LLAMA.replace('--ranks 8', '--ranks 2')} --cluster h100-sxm-ib --gpu-memory 92G"
     guessed, none = (plan(busbar, f"{args} {more}")["predicted"] for more in ("", "--recompute none"))
-    (sgd,) = plan(busbar, f"{args.replace('59G', '55G')} --optimizer sgd")["predicted"]["compute"]["guessed"]
+    (sgd,) = plan(busbar, f"{LLAMA} --cluster h100-sxm-ib --gpu-memory 55G --optimizer sgd")["predicted"]["compute"]["guessed"]
     assert sgd.startswith("--recompute ")  # SGD has no precision-aware variant
     assert guessed["compute"]["guessed"] == ["--use-precision-aware-optimizer"] and guessed["step_us"] == none["step_us"]
-    assert none["memory"]["needed_bytes"] - guessed["memory"]["needed_bytes"] == pytest.approx(2 * 8030261248 / 8, abs=8)
+    assert none["memory"]["needed_bytes"] - guessed["memory"]["needed_bytes"] == pytest.approx(2 * 8030261248 / 2, abs=8)
 
 
 @pytest.mark.parametrize("args,recomputed", [
@@ -378,6 +379,14 @@ def test_must_fit_sets_the_exit_status(busbar, more, status, tmp_path):
     assert done.returncode == status and plan["status"] == ("below threshold" if status else "ok")
     assert plan.get("reason", "") in done.stderr and ("reason" in plan) == bool(status)
     assert ("DOES NOT FIT" in done.stdout) == bool(status) and ("--must-fit: training needs 60.6 GiB" in done.stderr) == bool(status)
+
+
+def test_must_fit_leaves_memory_for_the_context_and_nccl(busbar):
+    """60.6 GiB are 95 % of 63.8 GiB."""
+    for memory, status in (("62G", 5), ("65G", 0)):
+        done = busbar.run("plan", "transformer", *LLAMA.split(), "--must-fit", "--gpu-memory", memory, emulated=False)
+        assert done.returncode == status and "DOES NOT FIT" not in done.stdout
+        assert done.stderr.startswith("busbar: --must-fit: training needs 60.6 GiB of 62 GiB per GPU: may not fit: ") == bool(status)
 
 
 def test_must_fit_judges_the_same_plan(busbar):
@@ -573,9 +582,9 @@ def test_nccl_variables_and_sizes(busbar):
 @pytest.mark.parametrize("args,advice", [
     (("--model", "llama3_8b", "--ranks", "16", "--micro-batches", "8"), "try: --best-layout --global-batch-size 128 without --micro-batches\n"),
     (("--model", "llama3_8b", "--ranks", "16", "--global-batch-size", "64"), "try: --best-layout --global-batch-size 64\n"),
-    (("--model", "llama3_8b", "--ranks", "16", "--tp", "4", "--seq-length", "32768", "--recompute", "none"), "try: --recompute full --recompute-num-layers 10\n"),
+    (("--model", "llama3_8b", "--ranks", "16", "--tp", "4", "--seq-length", "32768", "--recompute", "none"), "try: --recompute full --recompute-num-layers 13\n"),
     (("--model", "llama3_8b", "--ranks", "16", "--tp", "4", "--seq-length", "32768", "--recompute", "none", "--must-fit"),
-     "try: --recompute full --recompute-num-layers 10\n"),
+     "try: --recompute full --recompute-num-layers 13\n"),
     (("--model", "llama3_8b", "--ranks", "16", "--recompute", "full"), "try: --best-layout --global-batch-size 16 without --recompute\n"),
     # 70.55e9 parameters x 14 bytes of 79.1 GiB (80 GiB without the CUDA context) are 11.6 GPUs
     (("--model", "llama3_70b", "--ranks", "4"), "the first number of GPUs on which a layout fits is 24; try: --ranks 24 --best-layout --global-batch-size 24"),

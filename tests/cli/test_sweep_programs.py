@@ -140,7 +140,7 @@ def test_a_program_may_start_its_ranks_itself(sweep):
 @pytest.mark.parametrize("change,message", [
     ({"command": "./x {byte}"}, "unknown placeholder 'byte', did you mean 'bytes'?"),
     ({"command": "./x 4"}, "values.bytes is not used; try: {bytes} in the command"),
-    ({"command": "osu_allreduce {bytes}", "metrics": None}, "unknown command 'osu_allreduce', expected bench, proxy or plan; to run another program, add \"metrics\", or write its path with a slash"),
+    ({"command": "osu_allreduce {bytes}", "metrics": None}, "unknown command 'osu_allreduce', expected bench, proxy, plan or health; to run another program, add \"metrics\", or write its path with a slash"),
     ({"command": "./x {bytes}", "metrics": {"t": "[0-9]+"}}, "metrics.t: '[0-9]+' has no group for the number"),
     ({"command": "./x {bytes}", "metrics": {"results": "([0-9]+)"}}, "'results' is the list of rows of a result; use another name"),
     ({"command": "bench all_reduce", "options": {"sizes": "{bytes}"}}, "metrics is only for programs other than busbar"),

@@ -42,6 +42,11 @@ bool bb_forecast_fits(const struct bb_plan *plan, const struct bb_forecast *f)
 
 /* Return the memory savings (recomputation, precision-aware optimizer) with which training fits, as command line
  * options; NULL if there are none. */
+bool bb_forecast_is_tight(const struct bb_plan *plan, const struct bb_forecast *f)
+{
+    return f->gpu_bytes > 0 && needed_bytes(plan) > BB_SAFE_MEMORY * f->gpu_bytes;
+}
+
 static const char *memory_guess(const struct bb_forecast *f, char text[GUESS_TEXT])
 {
     if (f->precision_aware)
@@ -65,9 +70,9 @@ void bb_forecast_memory_text(const struct bb_plan *plan, const struct bb_forecas
 
     if (f->gpu_bytes > 0)
         snprintf(text + n, size - (size_t)n, " of %s per GPU: %s", bb_format_bytes((size_t)f->gpu_bytes, have),
-                 !bb_forecast_fits(plan, f)              ? "DOES NOT FIT"
-                 : bytes > BB_SAFE_MEMORY * f->gpu_bytes ? BB_MAY_NOT_FIT
-                                                         : "fits");
+                 !bb_forecast_fits(plan, f)      ? "DOES NOT FIT"
+                 : bb_forecast_is_tight(plan, f) ? BB_MAY_NOT_FIT
+                                                 : "fits");
 }
 
 void bb_forecast_guess_text(const struct bb_forecast *f, char *text, size_t size)

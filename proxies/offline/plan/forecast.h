@@ -62,12 +62,12 @@ struct bb_forecast {
 /*
  * bb_forecast_fits - return whether training fits in GPU memory. If the memory that training needs is unknown, the size
  * of the proxy's buffers is used instead. Returns true if the size of the GPU memory is unknown.
+ * bb_forecast_is_tight - return whether it needs more than BB_SAFE_MEMORY of the GPU memory, above which training may not
+ * fit: CUDA context, NCCL and the fragmentation of the allocator are not in the formulas.
  */
-bool bb_forecast_fits(const struct bb_plan *plan, const struct bb_forecast *f);
-
-/* Part of the GPU memory above which training may not fit: CUDA context, NCCL and the fragmentation of the allocator are
- * not in the formulas. */
 #define BB_SAFE_MEMORY 0.95
+bool bb_forecast_fits(const struct bb_plan *plan, const struct bb_forecast *f);
+bool bb_forecast_is_tight(const struct bb_plan *plan, const struct bb_forecast *f);
 #define BB_MAY_NOT_FIT "may not fit: too little is free for the CUDA context, NCCL and fragmentation"
 
 /* bb_forecast_min_gpus - return the number of GPUs whose memory parameters, gradients and optimizer fill. */

@@ -259,9 +259,16 @@ static void missing_rules_give_wrong_data(void **)
     };
 
     for (const auto &c : cases) {
-        const struct test t = {c.body,           1,    4096, {c.first_late_ns, 300000, 300000, 300000},
-                               c.late_launch_us, NULL, NULL, NULL};
-        if ((count_wrong(t) > 0) != c.wrong)
+        bool wrong = false;
+
+        /* On a loaded machine, the ranks themselves may be later than the network. */
+        for (int times = 1; times <= 16 && !wrong && (times == 1 || c.wrong); times *= 2) {
+            const struct test t = {
+                c.body, 1,    4096, {times * c.first_late_ns, 300000, 300000, 300000}, times * c.late_launch_us,
+                NULL,   NULL, NULL};
+            wrong = count_wrong(t) > 0;
+        }
+        if (wrong != c.wrong)
             fail_msg("%s", c.name);
     }
 }

@@ -63,6 +63,12 @@ void bb_err_speculative(int on)
     speculation = on ? SPECULATIVE : NOT_SPECULATIVE;
 }
 
+/* Returns whether an error only means that a configuration tried by a search is invalid. */
+static bool is_invalid_attempt(int code)
+{
+    return speculation != NOT_SPECULATIVE && code == BB_EUSAGE;
+}
+
 /* Returns whether a message must be printed. code: error code of the message (BB_E...); 0 for a warning. */
 static int must_print(int code)
 {
@@ -70,13 +76,15 @@ static int must_print(int code)
         return false;
     if (speculation == NOT_SPECULATIVE)
         return true;
-    return code != 0 && code != BB_EUSAGE && atomic_exchange(&speculation, SPECULATION_FAILED) == SPECULATIVE;
+    return code != 0 && !is_invalid_attempt(code) && atomic_exchange(&speculation, SPECULATION_FAILED) == SPECULATIVE;
 }
 
 /* Keeps an error as the one that explains why this process fails (struct bb_err_record). */
 static void keep_error(int code, const char *text)
 {
-    if (record->code && (record->code != BB_EBELOW || code == BB_EBELOW))
+    const bool was_tried = record->muted && !mute; /* the error of an internal attempt, which was never printed */
+
+    if (record->code && !was_tried && (record->code != BB_EBELOW || code == BB_EBELOW))
         return;
     *record = (struct bb_err_record){.code = code, .muted = mute};
     snprintf(record->text, sizeof(record->text), "%.*s", (int)sizeof(record->text) - 1, text);
@@ -124,7 +132,7 @@ __attribute__((format(printf, 5, 0))) static void write_line(int timeout_ms, int
     bb_blank_controls(line); /* of file names and arguments, which could break or color the line */
     if (bb_environment_is_emulated())
         name_program(line + used, (size_t)capacity);
-    if (code != 0 && (mute == 1 || prints))
+    if (code != 0 && !is_invalid_attempt(code) && (mute == 1 || prints))
         keep_error(code, line + strlen("busbar: "));
     if (!prints)
         return;

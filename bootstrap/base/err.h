@@ -108,8 +108,9 @@ enum { BB_MUTE_WARNINGS = 2 };
 void bb_err_mute(int on);
 int bb_err_is_mute(void);
 
-/* The error that explains why this process fails: its first error, except that a result below a threshold (BB_EBELOW)
- * gives way to a later error of another kind, because it has the lowest precedence in the exit status. */
+/* The error that explains why this process fails: its first error. Two errors give way to a later one: a result below a
+ * threshold (BB_EBELOW) to an error of another kind, because it has the lowest precedence in the exit status, and an error
+ * that was muted to a printed one, because an internal attempt explains nothing. */
 enum { BB_ERROR_TEXT = 512 };
 struct bb_err_record {
     int code;                 /* enum bb_error; 0: no error */

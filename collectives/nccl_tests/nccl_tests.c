@@ -108,6 +108,7 @@ int bb_nccl_tests_run(int argc, char **argv)
     style.gpus = o.gpus;
     sweep.overlapping = true; /* as in nccl-tests, in-place cases that overwrite their own input are timed but not
                                  verified */
+    sweep.alltoallv_counts.balanced_factor = true;
     o.bench.fit_memory = true;
     rc = bb_bench_execute(&o.bench, &sweep, &style, argc, argv);
 out:

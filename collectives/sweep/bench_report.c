@@ -422,9 +422,7 @@ static void print_title(const struct bb_report *r, int coll)
         fprintf(r->out, "#\n");
     bb_print_case_title(r->out, coll, r->ctx->n_modes > 1 ? r->ctx->mode->name : NULL);
     if (bb_colls[coll].flags & BB_COLL_VARIABLE_COUNTS && r->options->matrix && !r->style->program)
-        fprintf(r->out,
-                "# --matrix sets the size: the most bytes that a rank sends or receives; busbw: without its bytes to "
-                "itself\n");
+        fprintf(r->out, "# --matrix sets the size: the most bytes that a rank sends or receives\n");
     if (bb_colls[coll].flags & BB_COLL_ROUNDS && r->options->aggregate > 1)
         fprintf(r->out, "# -m: the operations of an iteration are not one NCCL group, because the rounds of this "
                         "collective depend on each "

@@ -73,7 +73,7 @@ def test_bus_bandwidth_of_a_matrix_is_that_of_the_busiest_rank(busbar, tmp_path)
     args = ("bench", "alltoallv", "--matrix", tmp_path / "m.txt", "-b", "1M", "-e", "1M", "--placement", "out_of_place", *FEW)
     (row,) = busbar.json(*args, ranks=3, tmp_path=tmp_path, env={"EMU_DATA": "off"})["results"]
     assert row["bytes"] == 2 << 20 and row["busbw_factor"] == 1 and row["busbw_gbps"] == pytest.approx(row["algbw_gbps"])
-    assert "# --matrix sets the size: the most bytes that a rank sends or receives; " in busbar.run(*args, ranks=3, env={"EMU_DATA": "off"}).stdout
+    assert "# --matrix sets the size: the most bytes that a rank sends or receives\n" in busbar.run(*args, ranks=3, env={"EMU_DATA": "off"}).stdout
 
 
 def test_compute_quick_does_not_judge_short_kernels(busbar):

@@ -118,9 +118,15 @@ static void record_keeps_the_error_that_explains_the_failure(void **state)
     bb_err_mute(BB_MUTE_WARNINGS); /* a tried configuration explains nothing */
     bb_err_speculative(1);
     (void)bb_err(BB_EUSAGE, "no layout of 3 ranks");
+    bb_err_mute(1);
+    (void)bb_err(BB_EUSAGE, "no layout of 5 ranks");
     bb_err_speculative(0);
-    bb_err_mute(0);
     assert_int_equal(record.code, 0);
+    (void)bb_err(BB_EUSAGE, "no such model, an internal attempt");
+    bb_err_mute(0);
+    (void)bb_err(BB_EBELOW, "does not fit");
+    assert_string_equal(record.text, "does not fit");
+    assert_true(record.code == BB_EBELOW && !record.muted);
     bb_err_record_in(NULL);
     capture_end(&captured);
 }

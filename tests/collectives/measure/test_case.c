@@ -97,6 +97,26 @@ static void check_kind(enum bb_coll_kind kind)
         check_parts(&c, &p, r, recv[r]);
 }
 
+/* 64 KiB per rank on 4 ranks. Balanced: a rank keeps 1/4. Imbalance 1: it sends 0, 1/6, 2/6 and 3/6, nothing to itself.
+ * 0.5: it keeps 1/8. */
+static void bus_bandwidth_of_alltoallv_counts_what_leaves_the_rank(void **state)
+{
+    static const double factors[][2] = {{0, 0.75}, {0.5, 0.875}, {1, 1}};
+
+    (void)state;
+    for (size_t i = 0; i < ROWS(factors); i++) {
+        struct bb_alltoallv_counts counts = {.imbalance = factors[i][0]};
+        const struct bb_case c = {BB_ALLTOALLV, BB_FLOAT, BB_COPY, 0, RANKS, 4096, false, 0, &counts};
+        double algbw, busbw;
+
+        bb_case_bandwidths(&c, 64, &algbw, &busbw);
+        assert_true(fabs(algbw - 1.024) < 0.001 && fabs(busbw - factors[i][1] * algbw) < 0.0005);
+        counts.balanced_factor = true; /* alltoallv_perf */
+        bb_case_bandwidths(&c, 64, &algbw, &busbw);
+        assert_true(fabs(busbw - 0.75 * algbw) < 0.0005);
+    }
+}
+
 static void expected_data_equals_the_reference(void **state)
 {
     (void)state;
@@ -170,6 +190,7 @@ static void last_slot_is_reserved_for_the_last_iteration(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bus_bandwidth_of_alltoallv_counts_what_leaves_the_rank),
         cmocka_unit_test(expected_data_equals_the_reference),
         cmocka_unit_test(layouts_separate_buffers_and_guards),
         cmocka_unit_test(in_place_offsets_follow_nccl),

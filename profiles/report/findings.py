@@ -8,9 +8,10 @@ from charts import CONTENT_ERRORS, does_not_match
 from health import place_of
 from measured import algorithm_verdicts, bandwidth_of, choice_of, limits_text, row_time
 from result_files import is_plan
-from steps import TERMS, breakdown_of, compared_steps, layout_name, memory_of, rate_of, role_of, terms_of, wait_text, waits_of
+from steps import FAILURE_PARTS, TERMS, breakdown_of, compared_steps, layout_name, memory_of, rate_of, role_of, terms_of, wait_text, waits_of
 from tables import is_over, row_name
-from units import bytes_text, is_number, median_of, number_text, share_text, time_text
+from units import (bytes_text, duration_text, is_number, median_of, number_text, share_text, short_text,
+                   time_text)
 
 # The first word of a result that is not "ok", by its status.
 FAILURES = {"does not fit": "DOES NOT FIT", "wrong data": "WRONG DATA", "running": "INCOMPLETE"}
@@ -31,7 +32,7 @@ def names(items, most=4):
 
 
 FORMS = {"": str, "time": time_text, "bytes": bytes_text, "share": share_text, "percent": percent_text, "names": names,
-         "number": number_text, "times": times_text, "host": lambda host: f" ({host})" if host else ""}
+         "number": number_text, "short": short_text, "duration": duration_text, "times": times_text, "host": lambda host: f" ({host})" if host else ""}
 
 
 class Sentences(string.Formatter):
@@ -228,19 +229,28 @@ def step(result):
         yield say("A step {takes} {us:time} on {ranks} ranks{condition}{rates}.", result.data, us=us,
                   takes="takes" if fits else "would take", condition="" if fits else ", if training fitted",
                   rates=rates_text(result.data, predicted))
+    yield from training(predicted.get("training"))
     compute = predicted.get("compute") or {}
     if compute.get("software"):
         added = f"; added so that training fits: {compute['added']}" if compute.get("added") else ""
-        yield f"Compute has the rates of {compute['software']}{added}."
+        yield f"Compute is predicted with the rates of the training software {compute['software']}{added}."
     yield from exposed(result)
     yield from late_parts(result, us)
-    training = predicted.get("training")
-    if training:
-        yield say("{tokens:number} tokens take {days:number} days, {gpu_hours:number} GPU hours{failures}.", training,
-                  failures=say("; with failures of nodes {days:number} days, {gpu_hours:number} GPU hours, goodput "
-                               "{goodput:share}", training["with_failures"]) if "with_failures" in training else "")
     for order in ((result.data.get("best_order") or {}).get("orders") or [])[:1]:
         yield say("The order {order} sends the fewest bytes between nodes: {inter_node_bytes:bytes} per step.", order)
+
+
+def training(duration):
+    """The duration of training, and with --mtbf-node the best checkpoint interval and what failures cost."""
+    if not duration:
+        return
+    failing = duration.get("with_failures")
+    yield say("{tokens:short} tokens take {days:short} days and {gpu_hours:short} GPU hours without failures.", duration)
+    if failing:
+        lost = [f"{name} {100 * failing[key]:.2g} %" for name, key, _ in FAILURE_PARTS if is_number(failing.get(key))]
+        yield say("With a failure every {mtbf_s:duration} and the best checkpoint interval, {interval_s:duration}, training "
+                  "takes {days:short} days and {gpu_hours:short} GPU hours: goodput {goodput:share}, {lost:names}.", failing,
+                  lost=lost)
 
 
 def rates_text(*objects):
@@ -283,8 +293,9 @@ def late_parts(result, step_us):
     if is_number(late):
         yield say("The rank that waits longest waits for rank {late} on node {node}{host:host}, directly or through "
                   "others.", late=late, node=result.of_step("late_node"), host=host_of(result, late))
-    # Waiting in the pipeline is the bubble.
-    waits = [row for row in waits_of(result, 0.02 * step_us) if row.get("group") != "pp"] if is_number(step_us) else []
+    # Waiting in a group that spans stages is mostly the bubble.
+    waits = waits_of(result, 0.02 * step_us) if is_number(step_us) else []
+    waits = [row for row in waits if "pp" not in str(row.get("group")).split("_")]
     for row in waits[:1]:
         yield say("{waits}{host:host}.", waits=wait_text(row), host=host_of(result, row.get("waited_for")))
 

@@ -1,7 +1,7 @@
 """Charts of training steps: what `busbar proxy` ran and what `busbar plan` predicted."""
 from chart import (BUBBLE, COMPUTE, EXPOSED, HIDDEN, IDLE, SERIES, SLOWER, WAITING, Chart, axis, line, log_axis,
                    name_axis, stacked, table, time_axis)
-from units import byte_unit, bytes_text, is_number, median_of, number_text, share_text, time_text
+from units import byte_unit, bytes_text, duration_text, is_number, median_of, number_text, share_text, time_text
 
 # Why a step takes longer than its compute: (name, field of lost_to_comm, field of a breakdown, color).
 TERMS = (("slower kernels", "slowdown_us", None, SLOWER),
@@ -224,6 +224,34 @@ def waiting(results):
                 [("longest wait", [row["most_us"] for row in rows], texts, WAITING)],
                 time_axis(row["most_us"] for row in rows), **table(rows, WAITING_COLUMNS), about=f"{texts[0]}. "
                 f"A rank waits in a call until the last participant arrives; compute may hide the wait.")
+
+
+# ---- duration of training ---------------------------------------------------------------------------------------------
+
+# (name, share of the duration, color)
+FAILURE_PARTS = (("lost steps", "lost_steps", EXPOSED), ("checkpoints", "checkpoints", BUBBLE),
+                 ("restarts", "restarts", WAITING), ("waiting for nodes", "node_wait", IDLE))
+FAILURE_COLUMNS = {"file": "file", "days": "days", "GPU hours": "gpu_hours", "goodput": "goodput",
+                   **{name: key for name, key, _ in FAILURE_PARTS}, "checkpoint interval (s)": "interval_s",
+                   "mean time between failures (s)": "mtbf_s"}
+
+
+def trainings(results):
+    """The days of training with failures (--mtbf-node): what is lost, a bar for each file."""
+    shown = [(result, ((result.data.get("predicted") or {}).get("training") or {}).get("with_failures") or {})
+             for result in results]
+    shown = [(result, failing) for result, failing in shown if is_number(failing.get("days"))]
+    if not shown:
+        return
+    rows = [{**failing, "file": result.name} for result, failing in shown]
+    names, parts = [row["file"] for row in rows], [("useful steps", "goodput", COMPUTE), *FAILURE_PARTS]
+    yield stacked(
+        "Duration of training with failures", [result for result, _ in shown], names,
+        [(name, [row["days"] * (row.get(key) or 0) for row in rows],
+          [f"{row['file']}<br>{name}: {row['days'] * (row.get(key) or 0):.3g} days, {share_text(row.get(key))}"
+           for row in rows], color) for name, key, color in parts], ("days", 1), **table(rows, FAILURE_COLUMNS),
+        about=f"{names[0]}: {duration_text(rows[0].get('interval_s'))} of training between two checkpoints, a failure every "
+        f"{duration_text(rows[0].get('mtbf_s'))}. Lost steps: those since the last checkpoint, which a failure repeats.")
 
 
 # ---- traffic and memory ----------------------------------------------------------------------------------------------

@@ -39,6 +39,22 @@ def number_text(value, unit=""):
     return f"{text} {unit}".strip()
 
 
+def short_text(value):
+    """Three digits: 15T, 5.08M, 413."""
+    if not is_number(value):
+        return "-"
+    step = min(int(math.log10(max(1, abs(float(f"{value:.3g}")))) / 3), 4)
+    return f"{float(f'{value / 1000 ** step:.3g}'):g}{('', 'K', 'M', 'B', 'T')[step]}"
+
+
+def duration_text(seconds):
+    """Two to three digits in the largest fitting unit: 40 s, 10 min, 2.88 h, 15.6 days."""
+    if not is_number(seconds):
+        return "-"
+    name, per = next((unit for unit in (("days", 86400), ("h", 3600), ("min", 60)) if seconds >= 2 * unit[1]), ("s", 1))
+    return f"{seconds / per:.3g} {name}"
+
+
 def share_text(value):
     return f"{100 * value:.3g} %" if is_number(value) else "-"
 

@@ -291,11 +291,22 @@ def test_findings_of_a_plan():
     assert "The fastest layout is tp 2, cp 4, pp 4, dp 16, interleaved 5, zero1: 100 us per step" in text
     assert "(--slow, --delay): node7:0.5. They cost 20 us of the step." in said(
         "plan", proxy="p", predicted={**predicted, "slow": ["node7:0.5"], "slow_cost_us": 20.})
-    failures = {"days": 27.7, "gpu_hours": 5318., "goodput": .993}
+    failures = {"days": 27.7, "gpu_hours": 5318., "goodput": .993, "mtbf_s": 15.625 * 86400, "interval_s": 10368., "lost_steps": .003,
+                "checkpoints": .0038, "restarts": .0002, "node_wait": 0.}
     text_of = said("plan", proxy="p", predicted={**predicted, "compute": {"software": "torch", "added": "--recompute full"},
                                                  "training": {"tokens": 1e12, "days": 27.5, "gpu_hours": 5280., "with_failures": failures}})
-    assert "Compute has the rates of torch; added so that training fits: --recompute full." in text_of
-    assert "GPU hours; with failures of nodes 27.7 days, 5318 GPU hours, goodput 99.3 %." in text_of
+    assert "Compute is predicted with the rates of the training software torch; added so that training fits: --recompute full." in text_of
+    assert "1T tokens take 27.5 days and 5.28K GPU hours without failures." in text_of
+    assert ("With a failure every 15.6 days and the best checkpoint interval, 2.88 h, training takes 27.7 days and 5.32K GPU hours: "
+            "goodput 99.3 %, lost steps 0.3 %, checkpoints 0.38 %, restarts 0.02 %, waiting for nodes 0 %.") in text_of
+    plans = [result("plan", predicted={"training": {"with_failures": {**failures, "goodput": goodput}}}) for goodput in (.9, .8)]
+    chart, = steps.trainings([*plans, result("plan", predicted={})])
+    assert [trace["x"] for trace in chart.traces][:2] == [[pytest.approx(27.7 * .9), pytest.approx(27.7 * .8)],
+                                                          [pytest.approx(.0831), pytest.approx(.0831)]]
+    assert chart.rows[0][1:4] == [27.7, 5318., .9] and "2.88 h of training between two checkpoints" in chart.about
+    waits = [{"group": group, "most_us": us, "most_rank": 3} for group, us in (("tp_pp", 50.), ("dp", 5.))]
+    text_of = said("plan", proxy="p", predicted={**predicted, "waiting": waits})
+    assert "Rank 3 waits 5 us in dp." in text_of and "tp_pp" not in text_of  # the pipeline bubble
     assert "takes 10 % longer" in text and "largest loss of the fastest layout is bubble: 12 us" in text
 
 

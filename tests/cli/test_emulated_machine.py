@@ -387,8 +387,12 @@ def test_proxy_names_the_group_with_a_slow_nic(busbar, tmp_path):
     assert last.startswith("# slow communication: group dp of ranks 0, 2, 4, 6: transfers take ") and last.endswith("busbar bench p2p")
     done = busbar.run(*command, "--tp", 2, "--json", tmp_path / "r.json", ranks=8, env=env)
     assert json.loads((tmp_path / "r.json").read_text())["slow_transfers"] == [] and "slow communication" not in done.stdout
+    not_judged = "# NICs not judged as slow or not: no other group has the shape of group dp, "
+    assert not_judged not in done.stdout
+    assert busbar.run(*command, ranks=4, env={**env, **slow}).stdout.splitlines()[-1].startswith(not_judged)
     args = (*command, "--cluster", "h100-sxm-ib")
     done = busbar.run(*args, ranks=4, env={**env, **slow})
+    assert not_judged not in done.stdout
     assert "the slowest rank (step times within 1 %)" in done.stdout
     assert re.search(r"# communication takes [23]\.\d\d x the time predicted for h100-sxm-ib; to find the link: busbar bench p2p$", done.stdout)
     assert "# communication takes" not in busbar.run(*args, ranks=4, env=env).stdout

@@ -44,7 +44,8 @@ struct bb_run_report {
  * bb_run_slow_json     - returns a list of the ranks whose kernels (transfers: whose transfers in a group) take longer
  *                        than those of other ranks of their role.
  * bb_run_culprit_print - prints the ranks with slow kernels, or else the rank with the slowest transfers, the late rank, or
- *                        that communication takes longer than predicted; no line if there are none.
+ *                        that communication takes longer than predicted, or without a prediction that NICs cannot be
+ *                        judged; no line if there are none.
  * bb_run_longest_print - prints the role that computes longest, if longer than the slowest rank of the step.
  */
 void bb_run_waiting(const struct bb_measured *m, const struct bb_step *step, struct bb_wait_table *w);

@@ -7,7 +7,9 @@
 #include "bootstrap/results/table.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* A rank is slow if its kernels take more than SLOW times the typical time of its role, and late if the median rank of
  * its role waits for more than the fraction LATE of the step, and more than twice as long as the rank itself. */
@@ -150,7 +152,10 @@ static const struct bb_field slow_transfer_fields[] = {
 struct slow_list {
     struct slow_rank *ranks; /* the slowest last */
     size_t n;
-    int single; /* number of ranks that are not judged because no other rank has their role */
+    int single;    /* number of ranks that are not judged because no other rank has their role */
+    bool compared; /* transfers: a group over several nodes with exposed time is compared with another group */
+    int last_alone;
+    char alone[64]; /* transfers: the other groups over several nodes with exposed time: " tp, dp" */
 };
 
 static double time_of(const struct bb_run_report *r, int rank, int group)
@@ -178,6 +183,20 @@ static int class_of(const struct bb_run_report *r, int rank, int group)
            r->step->role_of[rank];
 }
 
+/* Returns whether a rank uses NICs in a group, and the exposed time of the group is more than LATE of the step. */
+static bool exposes_network(const struct bb_run_report *r, int rank, int group)
+{
+    const struct bb_layout *l = &r->step->layout;
+    const struct bb_rank_breakdown *f = &r->measured->traced[rank];
+    const int *node_of = r->session->world.node_of;
+    const int instance = bb_group_instance(l, group, rank);
+    bool spans = false;
+
+    for (int i = 0; instance != BB_NONE && i < l->groups[group].size; i++)
+        spans |= node_of[bb_group_member(l, group, instance, i)] != node_of[rank];
+    return spans && f->groups[group].exposed_us > LATE * f->step_us;
+}
+
 static void add_slow(struct slow_list *list, const struct slow_rank *rank)
 {
     size_t at = list->n;
@@ -187,6 +206,16 @@ static void add_slow(struct slow_list *list, const struct slow_rank *rank)
     for (; at > 0 && list->ranks[at - 1].slowdown > rank->slowdown; at--)
         list->ranks[at] = list->ranks[at - 1];
     list->ranks[at] = *rank;
+}
+
+static void add_alone(struct slow_list *list, const struct bb_run_report *r, int group)
+{
+    const size_t length = strlen(list->alone);
+
+    if (length == 0 || list->last_alone != group)
+        snprintf(list->alone + length, sizeof(list->alone) - length, "%s%s", length > 0 ? ", " : "",
+                 r->step->layout.groups[group].name);
+    list->last_alone = group;
 }
 
 /* Adds the slow ranks of the class of rank `first`, its lowest rank. classes: [ranks] class_of() each rank; us: [ranks] memory. */
@@ -200,7 +229,10 @@ static void add_slow_of(const struct bb_run_report *r, int group, int first, con
     for (int i = first; i < s->world.size; i++)
         if (classes[i] == classes[first])
             us[members++] = time_of(r, i, group);
-    list->single += members == 1 && s->world.size > 1;
+    list->single += group == BB_NONE && members == 1 && s->world.size > 1;
+    list->compared |= group != BB_NONE && members > 1 && exposes_network(r, first, group);
+    if (group != BB_NONE && members == 1 && exposes_network(r, first, group))
+        add_alone(list, r, group);
     bb_sort_doubles(us, members);
     typical_us = bb_stats_typical(us, members, SLOW);
     for (int i = first; i < s->world.size; i++) {
@@ -319,6 +351,12 @@ void bb_run_culprit_print(const struct bb_run_report *r, FILE *out)
         fprintf(out, "# late: rank %d (%s, GPU %d), %s: the other ranks of the role wait for it\n", late,
                 r->session->world.hosts[late], r->session->devices[late].ordinal,
                 r->step->roles[r->step->role_of[late]].name);
+    else if (gpus.n == 0 && !r->forecast->known && transfers.alone[0] && !transfers.compared)
+        fprintf(
+            out,
+            "# NICs not judged as slow or not: no other group has the shape of group %s, so transfer times cannot be "
+            "compared; to judge them: --cluster NAME|FILE, or busbar health\n",
+            transfers.alone);
     else if (gpus.n == 0)
         bb_run_forecast_print_comm(r->forecast, out);
     free(gpus.ranks);

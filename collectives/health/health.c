@@ -28,6 +28,7 @@ struct run {
     struct bb_health health;
     int *gpu_of, *first_rank; /* [size] index of each rank on its node; [nodes] lowest rank of each node */
     char source[BB_HEALTH_SOURCE];
+    json_t *baseline, *inventory; /* on rank 0; baseline: the file of --expect, or NULL */
     struct bb_soak soak[BB_SOAK_TESTS];
     struct bb_health_tables tables;
     struct bb_health_matrix matrix; /* on rank 0 */
@@ -262,7 +263,7 @@ static int make_expectations(void *arg)
 
     bb_err_job_scope(1);
     if (w->rank == 0)
-        rc = bb_health_expect(&r->health, &r->options, r->forecast, &facts, r->source);
+        rc = bb_health_expect(&r->health, &r->options, r->baseline, r->forecast, &facts, r->source);
     bb_err_job_scope(0);
     TRY(bb_world_agree(w, rc, "reading --expect"));
     TRY(bb_world_bcast(w, r->health.expected, sizeof r->health.expected, 0));
@@ -305,8 +306,12 @@ static int run_health(struct run *r, int argc, char **argv)
     struct bb_session *s = &r->session;
     int rc;
 
-    r->report = (struct bb_health_report){
-        s, &r->options, &r->health, NULL, &r->matrix, r->source, NULL, r->set == &bb_health_set ? NULL : &r->tables};
+    r->report = (struct bb_health_report){.session = s,
+                                          .options = &r->options,
+                                          .health = &r->health,
+                                          .matrix = &r->matrix,
+                                          .source = r->source,
+                                          .tables = r->set == &bb_health_set ? NULL : &r->tables};
     r->health.measure = measure;
     r->health.expect = make_expectations;
     r->health.arg = r;
@@ -321,6 +326,10 @@ static int run_health(struct run *r, int argc, char **argv)
     r->report.first_rank = r->first_rank;
     r->tables.nodes = r->health.nodes;
     r->tables.gpus = r->health.gpus;
+    if (s->world.rank == 0) {
+        r->report.baseline = r->baseline = bb_health_baseline(&r->options);
+        r->report.inventory = r->inventory = json_array();
+    }
     TRY(make_expectations(r));
     TRY(prepare(r));
     TRY(bb_session_open_results(s, &head, r->set, &r->options));
@@ -329,7 +338,8 @@ static int run_health(struct run *r, int argc, char **argv)
     if (s->world.rank == 0)
         TRY(bb_health_save_verdicts(&r->report, BB_HEALTH_START));
     if (bb_health_has(&r->options, "inventory"))
-        TRY(bb_health_inventory(&r->health, s, r->gpu_of));
+        TRY(bb_health_inventory(&r->health, s, r->gpu_of, r->baseline, r->inventory));
+    bb_health_print_inventory(&r->report);
     TRY(bb_health_run(&r->health));
     if (r->options.soak_s > 0 && bb_health_active(&r->health) > 0) {
         if (s->world.rank == 0) {
@@ -371,6 +381,8 @@ int bb_health_rank_main(const struct bb_opts *set, bb_forecast *forecast, int ar
     rc = bb_session_release(&r.session, rc, end_rc);
     bb_health_tables_release(&r.tables);
     bb_health_release(&r.health);
+    json_decref(r.baseline);
+    json_decref(r.inventory);
     free(r.matrix.value);
     free(r.gpu_of);
     free(r.first_rank);

@@ -324,8 +324,7 @@ static int expect_baseline(struct bb_health *h, const struct bb_health_options *
     return 0;
 }
 
-/* Returns the result of health that --expect names, as a new reference; NULL: it names something else. */
-static json_t *load_baseline(const struct bb_health_options *o)
+json_t *bb_health_baseline(const struct bb_health_options *o)
 {
     json_t *root = json_load_file(o->expect, 0, NULL);
     const char *schema = json_string_value(json_object_get(root, "schema"));
@@ -336,20 +335,16 @@ static json_t *load_baseline(const struct bb_health_options *o)
     return NULL;
 }
 
-int bb_health_expect(struct bb_health *h, const struct bb_health_options *o, bb_forecast *forecast,
-                     const struct bb_machine_facts *facts, char source[BB_HEALTH_SOURCE])
+int bb_health_expect(struct bb_health *h, const struct bb_health_options *o, const json_t *baseline,
+                     bb_forecast *forecast, const struct bb_machine_facts *facts, char source[BB_HEALTH_SOURCE])
 {
-    json_t *baseline = load_baseline(o);
     int rc = 0;
 
     source[0] = '\0';
     for (int test = 0; test < BB_HEALTH_TESTS; test++)
         h->expected[test] = NAN;
-    if (baseline) {
-        rc = expect_baseline(h, o, baseline, source);
-        json_decref(baseline);
-        return rc;
-    }
+    if (baseline)
+        return expect_baseline(h, o, baseline, source);
     for (int test = 0; test < BB_HEALTH_TESTS; test++) {
         if (!bb_health_runs(h, (enum bb_health_test)test))
             continue;
@@ -396,6 +391,7 @@ static int print_plan(const struct bb_health_options *o, bb_forecast *forecast)
     const bool one_node = o->ranks <= o->gpus_per_node;
     struct bb_health h = {.gpus = one_node ? o->ranks : o->gpus_per_node, .rounds = o->rounds};
     const struct bb_machine_facts facts = {.gpu = "", .ranks = o->ranks};
+    json_t *baseline = bb_health_baseline(o);
     char source[BB_HEALTH_SOURCE];
     double all = 0;
     int rc;
@@ -403,7 +399,7 @@ static int print_plan(const struct bb_health_options *o, bb_forecast *forecast)
     h.nodes = o->ranks / h.gpus;
     for (int test = 0; test < BB_HEALTH_TESTS; test++)
         h.skip[test] = !bb_health_has(o, bb_health_tests[test].stage);
-    TRY(bb_health_expect(&h, o, forecast, &facts, source));
+    TRY(bb_health_expect(&h, o, baseline, forecast, &facts, source));
     printf("# %d nodes of %d GPUs; expected by %s\n", h.nodes, h.gpus, source);
     printf("#%-9s  %-24s %6s  %9s %-7s  %8s\n", "stage", "test", "rounds", "expected", "", "planned");
     printf("#%-9s  %-24s %6s  %9s %-7s  %8s\n", "", "", "", "", "", "(s)");
@@ -422,6 +418,7 @@ static int print_plan(const struct bb_health_options *o, bb_forecast *forecast)
         printf(" %-9s  %-24s %6s  %9s %-7s  %8.1f\n", "soak", "GEMM, all_reduce of all", "-", "-", "", o->soak_s);
     printf("# planned: %.0f s without suspects\n", all + o->soak_s);
 out:
+    json_decref(baseline);
     return rc;
 }
 

@@ -38,15 +38,20 @@ enum { BB_HEALTH_COPY = 512 << 20 };
 /* bb_health_has - return whether a stage is to be run. */
 bool bb_health_has(const struct bb_health_options *o, const char *stage);
 
+/* bb_health_baseline - return the earlier result that --expect names, as a new reference; NULL: it names something else. */
+json_t *bb_health_baseline(const struct bb_health_options *o);
+
 /*
  * bb_health_expect - predict the value of each test for the nodes that have not failed, and set h->tiers.
+ *   baseline of bb_health_baseline; its medians take the place of the forecast
  *   facts    machine; this function sets ranks and ranks_per_node
  *   source   out: description of the machine; "": unknown, and h->expected is NaN
  *   Returns  0, or a negative error code after printing an error
  */
 enum { BB_HEALTH_SOURCE = 512 };
-int bb_health_expect(struct bb_health *h, const struct bb_health_options *o, bb_forecast *forecast,
-                     const struct bb_machine_facts *facts, char source[BB_HEALTH_SOURCE]) BB_MUST_CHECK;
+int bb_health_expect(struct bb_health *h, const struct bb_health_options *o, const json_t *baseline,
+                     bb_forecast *forecast, const struct bb_machine_facts *facts,
+                     char source[BB_HEALTH_SOURCE]) BB_MUST_CHECK;
 
 /* bb_health_seconds - return the planned duration of a test. */
 double bb_health_seconds(const struct bb_health *h, const struct bb_health_options *o, enum bb_health_test test);

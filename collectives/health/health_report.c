@@ -60,7 +60,10 @@ static const char *part_text(const struct bb_health_report *r, const struct bb_h
         snprintf(text, 256, "fabric");
         break;
     case BB_HEALTH_ALL:
-        snprintf(text, 256, f->test == BB_HEALTH_WHOLE ? "all nodes together" : "most of the cluster");
+        snprintf(text, 256, "%s",
+                 f->test == BB_HEALTH_WHOLE   ? "all nodes together"
+                 : f->test == BB_HEALTH_TESTS ? "all nodes"
+                                              : "most of the cluster");
         break;
     }
     return text;
@@ -99,14 +102,112 @@ static double planned_s(const struct bb_health_report *r, int test)
     return bb_health_seconds(r->health, r->options, (enum bb_health_test)test);
 }
 
+static bool has_host(const struct bb_health_report *r, const char *host)
+{
+    for (int node = 0; node < r->health->nodes; node++)
+        if (host && strcmp(host, host_of(r, node)) == 0)
+            return true;
+    return false;
+}
+
+/* Returns the hosts of the baseline that are missing in this run; none, if it is of other hosts. */
+static json_t *missing_hosts(const struct bb_health_report *r)
+{
+    const json_t *verdicts = json_object_get(r->baseline, "verdicts"), *verdict;
+    json_t *list = json_array();
+    size_t i;
+
+    json_array_foreach(verdicts, i, verdict)
+    {
+        json_t *host = json_object_get(verdict, "host");
+
+        if (!has_host(r, json_string_value(host)))
+            json_array_append(list, host);
+    }
+    if (json_array_size(list) == json_array_size(verdicts))
+        json_array_clear(list);
+    return list;
+}
+
+/* Prints what differs between the nodes of the baseline and those of this run, and adds the finding. */
+static void report_missing(const struct bb_health_report *r)
+{
+    const size_t all = json_array_size(json_object_get(r->baseline, "verdicts"));
+    const bool has_fewer = all > 0 && all != (size_t)r->health->nodes;
+    struct bb_health_finding f = {.test = BB_HEALTH_TESTS,
+                                  .part = BB_HEALTH_ALL,
+                                  .level = BB_HEALTH_WARN,
+                                  .node = -1,
+                                  .other = -1,
+                                  .gpu = -1,
+                                  .value = NAN,
+                                  .expected = NAN,
+                                  .median = NAN,
+                                  .tries = 1};
+    json_t *missing = missing_hosts(r), *host;
+    const size_t n = json_array_size(missing);
+    size_t i, used;
+
+    used = (size_t)snprintf(f.text, sizeof f.text, "%zu of the %zu nodes of the baseline are missing:", n, all);
+    json_array_foreach(missing, i, host)
+    {
+        const char *name = json_string_value(host);
+
+        if (used + strlen(name) + strlen(", and 10000 more") >= sizeof f.text) {
+            snprintf(f.text + used, sizeof f.text - used, " and %zu more", n - i);
+            break;
+        }
+        used += (size_t)snprintf(f.text + used, sizeof f.text - used, " %s%s", name, i + 1 < n ? "," : "");
+    }
+    if (n > 0)
+        bb_health_add(r->health, &f);
+    if (r->session->out && (n > 0 || has_fewer))
+        fprintf(r->session->out, "# baseline: %zu nodes, this run has %d%s%s%s\n", all, r->health->nodes,
+                n > 0 ? "; " : "", n > 0 ? f.text : "",
+                has_fewer ? "; no expected values for bisection, rails and whole" : "");
+    json_decref(missing);
+}
+
+void bb_health_print_inventory(const struct bb_health_report *r)
+{
+    static const char *const levels[] = {"ok", "warn", "fail", "unknown"};
+    FILE *out = r->session->out;
+    int n[4] = {0};
+    const json_t *item;
+    size_t i;
+
+    if (!out || json_array_size(r->inventory) == 0)
+        return;
+    json_array_foreach(r->inventory, i, item)
+    {
+        const char *usual = json_string_value(json_object_get(item, "usual")),
+                   *level = json_string_value(json_object_get(item, "level"));
+        const size_t others = json_array_size(json_object_get(item, "others"));
+
+        for (int k = 0; k < 4; k++)
+            n[k] += strcmp(level, levels[k]) == 0;
+        if (r->session->detail)
+            fprintf(out, "# inventory %-32s %-8s %s%s", json_string_value(json_object_get(item, "item")), level,
+                    usual ? usual : "-", others ? "" : "\n");
+        if (r->session->detail && others)
+            fprintf(out, " (%zu GPUs differ)\n", others);
+    }
+    fprintf(out, "# inventory: %d items ok, %d warn, %d fail, %d unknown%s\n", n[0], n[1], n[2], n[3],
+            r->session->detail ? "" : "; --full lists them");
+    fflush(out);
+}
+
 void bb_health_print_head(const struct bb_health_report *r)
 {
     FILE *out = r->session->out;
     double all = 0;
 
     bb_session_print_head(r->session);
-    if (!out)
+    if (!out) {
+        if (r->baseline)
+            report_missing(r);
         return;
+    }
     if (r->session->device.emulated)
         fprintf(out, "# emulated GPUs: all values come from a model, none is a measurement of hardware\n");
     fprintf(
@@ -114,6 +215,8 @@ void bb_health_print_head(const struct bb_health_report *r)
         r->source[0]
             ? r->source
             : "unknown machine: GPUs and nodes are compared with each other, so what slows all of them is not found");
+    if (r->baseline)
+        report_missing(r);
     fprintf(out, "# planned:");
     for (int test = 0; test < BB_HEALTH_TESTS; test++)
         if (planned_s(r, test) > 0) {
@@ -350,7 +453,7 @@ static void add_check(const struct bb_health_report *r, json_t *list, int node, 
     if (f)
         snprintf(full, sizeof full, "%s: %s", part_text(r, f, part), reason_text(f, reason));
     if (node < 0)
-        snprintf(text, sizeof text, "%s: %s", part, bb_health_tests[f->test].name);
+        snprintf(text, sizeof text, "%s: %s", part, measured ? bb_health_tests[f->test].name : stage_of(f));
     bb_checks_add(list, &(struct bb_check){.check = text,
                                            .host = node >= 0 ? host_of(r, node) : NULL,
                                            .status = f          ? status_of_level[f->level]
@@ -394,9 +497,10 @@ static json_t *fields_json(const struct bb_health_report *r, const char *stage)
     const bool is_begun = !stage || strcmp(stage, BB_HEALTH_START) != 0;
 
     bb_health_sort(r->health);
-    return json_pack("{s:s?, s:s?, s:o, s:o, s:o, s:o, s:o}", "stage", stage, "expected_by",
-                     r->source[0] ? r->source : NULL, "tests", tests_json(r), "soak", soak_json(r), "verdicts",
-                     verdicts_json(r, is_begun), "findings", findings_json(r), "checks", checks_json(r, is_begun));
+    return json_pack("{s:s?, s:s?, s:o, s:O, s:o, s:o, s:o, s:o, s:o}", "stage", stage, "expected_by",
+                     r->source[0] ? r->source : NULL, "missing_hosts", missing_hosts(r), "inventory", r->inventory,
+                     "tests", tests_json(r), "soak", soak_json(r), "verdicts", verdicts_json(r, is_begun), "findings",
+                     findings_json(r), "checks", checks_json(r, is_begun));
 }
 
 int bb_health_save_verdicts(const struct bb_health_report *r, const char *stage)

@@ -18,12 +18,16 @@ struct bb_health_report {
     const int *first_rank;           /* [nodes] lowest rank of each node */
     struct bb_health_matrix *matrix; /* filled on rank 0; printed with --full */
     const char *source;              /* of the expectations; "": unknown */
+    const json_t *baseline;          /* the earlier result of --expect; NULL: none */
+    json_t *inventory;               /* on rank 0: entries of `inventory` */
     const struct bb_soak *soak;      /* [BB_SOAK_TESTS]; NULL: no soak */
     struct bb_health_tables *tables; /* filled on rank 0; NULL: none, for busbar health */
 };
 
 /*
- * bb_health_print_head - print the machine and the planned seconds of each stage. Rank 0 only.
+ * bb_health_print_head - print the machine and the planned seconds of each stage, and add a finding about nodes of the baseline
+ *                        that are missing. Rank 0 only.
+ * bb_health_print_inventory - print the number of items with each verdict, with --full the items. Rank 0 only.
  * bb_health_save_row   - save one value of a measurement; partner: the node at the other end, -1: none. Rank 0 only.
  * bb_health_save_verdicts - save the verdicts so far, which remain if the run ends early in this stage; NULL: all are done.
  *                        Rank 0 only.
@@ -32,6 +36,7 @@ struct bb_health_report {
  *                        fails. Rank 0 only.
  */
 void bb_health_print_head(const struct bb_health_report *r);
+void bb_health_print_inventory(const struct bb_health_report *r);
 int bb_health_save_row(const struct bb_health_report *r, enum bb_health_test test, int node, int gpu, int partner,
                        double value) BB_MUST_CHECK;
 int bb_health_save_verdicts(const struct bb_health_report *r, const char *stage) BB_MUST_CHECK;

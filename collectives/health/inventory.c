@@ -1,79 +1,132 @@
-/* inventory.c - see inventory.h. A fact or a counter is a row of a table. */
+/* inventory.c - see inventory.h. An item is a row of a table. */
 #include "collectives/health/inventory.h"
 
 #include "bootstrap/base/alloc.h"
+#include "cuda/device/acs.h"
 #include "cuda/device/nics.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/param.h>
 #include <sys/utsname.h>
 
-enum { FACT_TEXT = 64 };
+enum { ITEM_TEXT = 64 };
 
-/* What facts are read from. */
+/* FACT: the same on all GPUs. COUNTER: judged by its limits. LIST: "none" on a healthy GPU. */
+enum kind { FACT, COUNTER, LIST };
+
+/* What items are read from. */
 struct source {
     const struct bb_session *session;
     const char *root; /* folder of /proc and /sys: "", or a copy for the node of an emulated GPU */
     long long counters[BB_NVML_COUNTERS];
 };
 
-/* ---- facts, which should be the same everywhere ---- */
+struct item {
+    const char *name;
+    enum kind kind;
+    void (*read)(const struct source *s, const struct item *item, char *text); /* text: "" before; left so if unknown */
+    const char *arg;              /* of `read`: a file, a word, or a unit */
+    enum bb_nvml_counter counter; /* of read_counter */
+    long long warn, fail;         /* COUNTER: the verdict above this value */
+    const char *why;              /* COUNTER, LIST: the finding, before the value */
+};
+#define NEVER LLONG_MAX
 
-static void read_gpu(const struct source *s, const char *arg, char *text)
+/* ---- reading ---- */
+
+static void read_gpu(const struct source *s, const struct item *item, char *text)
 {
-    (void)arg;
-    snprintf(text, FACT_TEXT, "%.60s", s->session->device.name);
+    (void)item;
+    snprintf(text, ITEM_TEXT, "%.60s", s->session->device.name);
 }
 
-static void read_memory(const struct source *s, const char *arg, char *text)
+static void read_memory(const struct source *s, const struct item *item, char *text)
 {
-    (void)arg;
-    snprintf(text, FACT_TEXT, "%.1f GB", (double)s->session->device.memory_bytes / 1e9);
+    (void)item;
+    snprintf(text, ITEM_TEXT, "%.1f GB", (double)s->session->device.memory_bytes / 1e9);
 }
 
-static void read_clock(const struct source *s, const char *arg, char *text)
+static void read_clock(const struct source *s, const struct item *item, char *text)
 {
-    (void)arg;
-    snprintf(text, FACT_TEXT, "%d MHz", s->session->device.clock_khz / 1000);
+    (void)item;
+    snprintf(text, ITEM_TEXT, "%d MHz", s->session->device.clock_khz / 1000);
 }
 
-static void read_driver(const struct source *s, const char *arg, char *text)
+static void read_driver(const struct source *s, const struct item *item, char *text)
 {
-    (void)arg;
-    bb_nvml_driver(&s->session->observer.nvml, text, FACT_TEXT);
+    (void)item;
+    bb_nvml_driver(&s->session->observer.nvml, text, ITEM_TEXT);
 }
 
-static void read_cuda(const struct source *s, const char *arg, char *text)
+static void read_cuda(const struct source *s, const struct item *item, char *text)
 {
-    (void)arg;
-    snprintf(text, FACT_TEXT, "%d", s->session->cuda_driver);
+    (void)item;
+    snprintf(text, ITEM_TEXT, "%d", s->session->cuda_driver);
 }
 
-static void read_nccl(const struct source *s, const char *arg, char *text)
+static void read_nccl(const struct source *s, const struct item *item, char *text)
 {
-    (void)arg;
-    snprintf(text, FACT_TEXT, "%d", s->session->nccl_runtime);
+    (void)item;
+    snprintf(text, ITEM_TEXT, "%d", s->session->nccl_runtime);
 }
 
-static void read_kernel(const struct source *s, const char *arg, char *text)
+static void read_kernel(const struct source *s, const struct item *item, char *text)
 {
     struct utsname system;
 
-    (void)s, (void)arg;
+    (void)s, (void)item;
     if (uname(&system) == 0)
-        snprintf(text, FACT_TEXT, "%.60s", system.release);
+        snprintf(text, ITEM_TEXT, "%.60s", system.release);
 }
 
-static void read_nics(const struct source *s, const char *arg, char *text)
+static void read_nics(const struct source *s, const struct item *item, char *text)
 {
-    char *folder = bb_format("%s%s", s->root, arg);
-    struct bb_nics nics = {0};
+    char *folder = bb_format("%s%s", s->root, item->arg);
 
-    if (!s->session->device.emulated || s->root[0])
-        nics = bb_nics_read(folder);
-    snprintf(text, FACT_TEXT, "%d of %g Gb/s", nics.n, nics.gbit_s);
+    if (!s->session->device.emulated || s->root[0]) {
+        const struct bb_nics nics = bb_nics_read(folder);
+
+        snprintf(text, ITEM_TEXT, "%d of %g Gb/s", nics.n, nics.gbit_s);
+    }
     free(folder);
+}
+
+static void read_counter(const struct source *s, const struct item *item, char *text)
+{
+    if (s->counters[item->counter] >= 0)
+        snprintf(text, ITEM_TEXT, "%lld%s", s->counters[item->counter], item->arg ? item->arg : "");
+}
+
+static void read_throttling(const struct source *s, const struct item *item, char *text)
+{
+    struct bb_nvml_sample now;
+    unsigned flags;
+
+    (void)item;
+    bb_nvml_sample(&s->session->observer.nvml, &now);
+    if (now.reasons < 0)
+        return;
+    flags = bb_nvml_flags(&now, &now);
+    for (int flag = BB_NVML_HW_SLOWDOWN; flag <= BB_NVML_POWER_BRAKE; flag++)
+        if (flags >> flag & 1)
+            snprintf(text + strlen(text), ITEM_TEXT - strlen(text), "%s%s", text[0] ? ", " : "",
+                     bb_nvml_flag_rows[flag].name);
+    if (!text[0])
+        strcpy(text, "none");
+}
+
+static void read_acs(const struct source *s, const struct item *item, char *text)
+{
+    char port[BB_PCI_ADDRESS];
+    const int found =
+        s->session->device.emulated && !s->root[0] ? -1 : bb_acs_redirects(s->root, s->session->device.pci, port);
+
+    (void)item;
+    if (found >= 0)
+        snprintf(text, ITEM_TEXT, "%s", found ? port : "none");
 }
 
 /* Reads the first line of a file. Returns NULL if there is none; otherwise the caller frees it. */
@@ -93,80 +146,83 @@ static char *read_line(const struct source *s, const char *path)
     return line;
 }
 
-static void read_file(const struct source *s, const char *path, char *text)
+static void read_file(const struct source *s, const struct item *item, char *text)
 {
-    char *line = read_line(s, path);
+    char *line = read_line(s, item->arg);
 
-    snprintf(text, FACT_TEXT, "%.60s", line ? line : "");
+    snprintf(text, ITEM_TEXT, "%.60s", line ? line : "");
     free(line);
 }
 
-/* Lists the parameters of the kernel's command line that contain `word`. */
-static void read_parameters(const struct source *s, const char *word, char *text)
+/* Lists the parameters of the kernel's command line that contain a word. */
+static void read_parameters(const struct source *s, const struct item *item, char *text)
 {
     char *line = read_line(s, "/proc/cmdline"), *rest = line, *one;
 
     while (rest && (one = strsep(&rest, " ")))
-        if (strstr(one, word) && strlen(text) + strlen(one) + 2 < FACT_TEXT) {
+        if (strstr(one, item->arg) && strlen(text) + strlen(one) + 2 < ITEM_TEXT) {
             strcat(text, text[0] ? " " : "");
             strcat(text, one);
         }
     free(line);
 }
 
-static void read_links(const struct source *s, const char *arg, char *text)
-{
-    (void)arg;
-    if (s->counters[BB_NVML_NVLINKS] >= 0)
-        snprintf(text, FACT_TEXT, "%lld", s->counters[BB_NVML_NVLINKS]);
-}
-
-static void read_lanes(const struct source *s, const char *arg, char *text)
-{
-    (void)arg;
-    if (s->counters[BB_NVML_PCIE_LANES] >= 0)
-        snprintf(text, FACT_TEXT, "%lld", s->counters[BB_NVML_PCIE_LANES]);
-}
-
-static const struct fact {
-    const char *name;
-    void (*read)(const struct source *s, const char *arg, char *text); /* text: empty before; left so if unknown */
-    const char *arg;
-} facts[] = {
-    {"GPU", read_gpu, NULL},
-    {"memory", read_memory, NULL},
-    {"maximum SM clock", read_clock, NULL},
-    {"driver", read_driver, NULL},
-    {"driver (CUDA)", read_cuda, NULL},
-    {"NCCL", read_nccl, NULL},
-    {"kernel (Linux)", read_kernel, NULL},
-    {"NICs", read_nics, "/sys/class/infiniband"},
-    {"active NVLinks", read_links, NULL},
-    {"PCIe lanes", read_lanes, NULL},
-    {"iommu parameters", read_parameters, "iommu"},
-    {"numa_balancing", read_file, "/proc/sys/kernel/numa_balancing"},
-    {"CPU governor", read_file, "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"},
-    {"huge pages", read_file, "/sys/kernel/mm/transparent_hugepage/enabled"},
+/* Limits: corrected ECC errors as in Azure's node health checks (azurehpc-health-checks), NVLinks and PCIe as in NVIDIA DCGM
+ * (dcgm_gpu_hardware_limits.h; max_pcie_replays of its diagnostic). */
+static const struct item items[] = {
+    {.name = "GPU", .kind = FACT, .read = read_gpu},
+    {.name = "memory", .kind = FACT, .read = read_memory},
+    {.name = "maximum SM clock", .kind = FACT, .read = read_clock},
+    {.name = "application SM clock", .kind = FACT, .read = read_counter, .arg = " MHz", .counter = BB_NVML_CLOCK_LIMIT},
+    {.name = "power limit", .kind = FACT, .read = read_counter, .arg = " W", .counter = BB_NVML_POWER_LIMIT},
+    {.name = "driver", .kind = FACT, .read = read_driver},
+    {.name = "driver (CUDA)", .kind = FACT, .read = read_cuda},
+    {.name = "NCCL", .kind = FACT, .read = read_nccl},
+    {.name = "kernel (Linux)", .kind = FACT, .read = read_kernel},
+    {.name = "NICs", .kind = FACT, .read = read_nics, .arg = "/sys/class/infiniband"},
+    {.name = "active NVLinks", .kind = FACT, .read = read_counter, .counter = BB_NVML_NVLINKS},
+    {.name = "PCIe lanes", .kind = FACT, .read = read_counter, .counter = BB_NVML_PCIE_LANES},
+    {.name = "iommu parameters", .kind = FACT, .read = read_parameters, .arg = "iommu"},
+    {.name = "numa_balancing", .kind = FACT, .read = read_file, .arg = "/proc/sys/kernel/numa_balancing"},
+    {.name = "CPU governor",
+     .kind = FACT,
+     .read = read_file,
+     .arg = "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"},
+    {.name = "huge pages", .kind = FACT, .read = read_file, .arg = "/sys/kernel/mm/transparent_hugepage/enabled"},
+    {.name = "throttling", .kind = LIST, .read = read_throttling, .why = "clocks are lowered:"},
+    {.name = "ACS",
+     .kind = LIST,
+     .read = read_acs,
+     .why = "ACS redirects peer-to-peer transfers, disable it in the BIOS or by setpci; PCIe port"},
+#define ROW(name, counter, warn, fail, why)                                                                            \
+    {                                                                                                                  \
+        name, COUNTER, read_counter, NULL, counter, warn, fail, why                                                    \
+    }
+    ROW("uncorrected ECC errors", BB_NVML_ECC_UNCORRECTED, 0, NEVER,
+        "uncorrected ECC errors since the driver was loaded:"),
+    ROW("corrected ECC errors", BB_NVML_ECC_CORRECTED, NEVER, 20000000,
+        "corrected ECC errors since the driver was loaded:"),
+    ROW("corrected ECC errors, lifetime", BB_NVML_ECC_CORRECTED_EVER, 20000000, NEVER,
+        "corrected ECC errors in the life of the GPU:"),
+    ROW("corrected SRAM errors", BB_NVML_SRAM_CORRECTED, NEVER, 10000,
+        "corrected ECC errors of SRAM since the driver was loaded:"),
+    ROW("corrected SRAM errors, lifetime", BB_NVML_SRAM_CORRECTED_EVER, 10000, NEVER,
+        "corrected ECC errors of SRAM in the life of the GPU:"),
+    ROW("pending row remapping", BB_NVML_REMAP_PENDING, 0, NEVER,
+        "a memory row is remapped at the next reset of the GPU; pending:"),
+    ROW("failed row remapping", BB_NVML_REMAP_FAILED, NEVER, 0,
+        "a memory row could not be remapped, replace the GPU; failures:"),
+    ROW("NVLink replays", BB_NVML_NVLINK_REPLAYS, 0, NEVER, "replays of NVLinks:"),
+    ROW("NVLink recoveries", BB_NVML_NVLINK_RECOVERIES, 0, NEVER, "recoveries of NVLinks:"),
+    ROW("NVLink errors", BB_NVML_NVLINK_ERRORS, 0, NEVER, "CRC and ECC errors of NVLinks:"),
+    ROW("PCIe replays", BB_NVML_PCIE_REPLAYS, 80, NEVER, "replays of the PCIe link:"),
+#undef ROW
 };
-enum { FACTS = sizeof facts / sizeof *facts };
-
-/* Counters that are 0 on a healthy GPU. */
-static const struct limit {
-    enum bb_nvml_counter counter;
-    enum bb_health_level level;
-    const char *text;
-} limits[] = {
-    {BB_NVML_ECC_UNCORRECTED, BB_HEALTH_WARN, "uncorrected ECC errors since the driver was loaded:"},
-    {BB_NVML_REMAP_PENDING, BB_HEALTH_WARN, "a memory row is remapped at the next reset of the GPU; pending:"},
-    {BB_NVML_REMAP_FAILED, BB_HEALTH_FAIL, "a memory row could not be remapped, replace the GPU; failures:"},
-    {BB_NVML_NVLINK_RECOVERIES, BB_HEALTH_WARN, "recoveries of NVLinks:"},
-};
+enum { ITEMS = sizeof items / sizeof *items };
 
 /* The state of one rank. */
 struct state {
-    char text[FACTS][FACT_TEXT];
-    unsigned gpu_flags; /* bits of enum bb_nvml_flag */
-    long long counters[BB_NVML_COUNTERS];
+    char text[ITEMS][ITEM_TEXT]; /* "": unknown */
 };
 
 static void read_state(const struct bb_session *session, struct state *state)
@@ -174,45 +230,108 @@ static void read_state(const struct bb_session *session, struct state *state)
     const char *files = session->device.emulated ? getenv("EMU_HOST_FILES") : NULL;
     char *root = files && *files ? bb_format("%s/%d", files, session->world.node) : bb_format("%s", "");
     struct source s = {.session = session, .root = root};
-    struct bb_nvml_sample now;
 
     *state = (struct state){0};
     bb_nvml_read_counters(&session->observer.nvml, s.counters);
-    for (int fact = 0; fact < FACTS; fact++)
-        facts[fact].read(&s, facts[fact].arg, state->text[fact]);
-    memcpy(state->counters, s.counters, sizeof s.counters);
-    bb_nvml_sample(&session->observer.nvml, &now);
-    state->gpu_flags = session->observer.nvml.library ? bb_nvml_flags(&now, &now) : 0;
+    for (int i = 0; i < ITEMS; i++)
+        items[i].read(&s, &items[i], state->text[i]);
     free(root);
 }
 
 /* ---- findings ---- */
 
+enum { MESSAGE = 160 };
+
+/* The verdict on an item of one rank. */
+struct message {
+    enum bb_health_level level;
+    char text[MESSAGE]; /* "": none */
+};
+
 /* Returns the text that most ranks have. */
-static const char *usual_text(const struct state *all, int size, int fact)
+static const char *usual_text(const struct state *all, int size, int item)
 {
-    const char *usual = all[0].text[fact];
+    const char *usual = all[0].text[item];
     int most = 0;
 
     for (int r = 0; r < size && 2 * most <= size; r++) {
         int n = 0;
 
         for (int other = 0; other < size; other++)
-            n += strcmp(all[r].text[fact], all[other].text[fact]) == 0;
+            n += strcmp(all[r].text[item], all[other].text[item]) == 0;
         if (n > most) {
             most = n;
-            usual = all[r].text[fact];
+            usual = all[r].text[item];
         }
     }
     return usual;
 }
 
-/* Adds a finding about a GPU or its node. */
-static void add_finding(struct bb_health *h, enum bb_health_level level, int node, int gpu, const char *text)
+/* Returns the entry of an item in an earlier result; NULL: there is none. */
+static const json_t *earlier_item(const json_t *baseline, const char *name)
+{
+    const json_t *entry;
+    size_t i;
+
+    json_array_foreach(json_object_get(baseline, "inventory"), i, entry)
+    {
+        const char *text = json_string_value(json_object_get(entry, "item"));
+
+        if (text && strcmp(text, name) == 0)
+            return entry;
+    }
+    return NULL;
+}
+
+/* Returns the earlier text of a GPU: that of the same host, or else the usual one. NULL: unknown. */
+static const char *earlier_text(const json_t *entry, const char *host, int gpu)
+{
+    const json_t *other;
+    size_t i;
+
+    json_array_foreach(json_object_get(entry, "others"), i, other)
+    {
+        const char *name = json_string_value(json_object_get(other, "host"));
+
+        if (name && strcmp(name, host) == 0 && json_integer_value(json_object_get(other, "gpu")) == gpu)
+            return json_string_value(json_object_get(other, "value"));
+    }
+    return json_string_value(json_object_get(entry, "usual"));
+}
+
+static void judge_fact(const struct item *item, const char *text, const char *usual, const char *earlier,
+                       struct message *m)
+{
+    const bool is_later = earlier && strcmp(text, earlier) != 0;
+
+    if (!is_later && strcmp(text, usual) == 0)
+        return;
+    m->level = BB_HEALTH_WARN;
+    snprintf(m->text, MESSAGE, "%s %s, %s %.60s", item->name, text[0] ? text : "unknown",
+             is_later ? "baseline" : "most have",
+             is_later   ? earlier
+             : usual[0] ? usual
+                        : "none");
+}
+
+static void judge_item(const struct item *item, const char *text, struct message *m)
+{
+    const long long value = strtoll(text, NULL, 10), limit = value > item->fail ? item->fail : item->warn;
+    const bool is_counter = item->kind == COUNTER;
+
+    if (!text[0] || (is_counter ? value <= MIN(item->warn, item->fail) : strcmp(text, "none") == 0))
+        return;
+    m->level = is_counter && value > item->fail ? BB_HEALTH_FAIL : BB_HEALTH_WARN;
+    snprintf(m->text, MESSAGE, "%s %s", item->why, text);
+    if (is_counter && limit > 0)
+        snprintf(m->text, MESSAGE, "%s %s, limit %lld", item->why, text, limit);
+}
+
+static void add_finding(struct bb_health *h, const struct message *m, int node, int gpu)
 {
     struct bb_health_finding f = {.test = BB_HEALTH_TESTS,
-                                  .part = BB_HEALTH_A_NODE,
-                                  .level = level,
+                                  .part = node < 0 ? BB_HEALTH_ALL : BB_HEALTH_A_NODE,
+                                  .level = m->level,
                                   .node = node,
                                   .other = -1,
                                   .gpu = gpu,
@@ -220,54 +339,95 @@ static void add_finding(struct bb_health *h, enum bb_health_level level, int nod
                                   .expected = NAN,
                                   .median = NAN,
                                   .tries = 1};
+    char gpu_text[32] = "";
 
-    snprintf(f.text, sizeof f.text, "GPU %d: %.140s", gpu, text);
+    if (gpu >= 0)
+        snprintf(gpu_text, sizeof gpu_text, "GPU %d: ", gpu);
+    snprintf(f.text, sizeof f.text, "%s%.140s", gpu_text, m->text);
     bb_health_add(h, &f);
 }
 
-static void find_differences(struct bb_health *h, const struct bb_world *w, const int *gpu_of, const struct state *all)
+static bool is_same(const struct message *a, const struct message *b)
 {
-    char text[3 * FACT_TEXT];
+    return strcmp(a->text, b->text) == 0;
+}
 
-    for (int fact = 0; fact < FACTS; fact++) {
-        const char *usual = usual_text(all, w->size, fact);
+/* Adds the messages [ranks] about an item: one about all nodes, or one about a node, if its GPUs have the same. */
+static void add_messages(struct bb_health *h, const struct bb_world *w, const int *gpu_of, const struct message *m)
+{
+    const struct message **of_node; /* the first one of each node; NULL: its GPUs have different ones */
+    bool is_common = w->nodes > 1 && m[0].level == BB_HEALTH_WARN;
 
-        for (int rank = 0; rank < w->size; rank++)
-            if (strcmp(all[rank].text[fact], usual) != 0) {
-                snprintf(text, sizeof text, "%s %s, most have %s", facts[fact].name,
-                         all[rank].text[fact][0] ? all[rank].text[fact] : "unknown", usual[0] ? usual : "none");
-                add_finding(h, BB_HEALTH_WARN, w->node_of[rank], gpu_of[rank], text);
-            }
+    BB_NEW(of_node, w->nodes);
+    for (int rank = 0; rank < w->size; rank++)
+        if (gpu_of[rank] == 0)
+            of_node[w->node_of[rank]] = &m[rank];
+    for (int rank = 0; rank < w->size; rank++) {
+        const struct message **first = &of_node[w->node_of[rank]];
+
+        is_common = is_common && is_same(&m[rank], &m[0]);
+        if (*first && !is_same(*first, &m[rank]))
+            *first = NULL;
     }
+    if (is_common)
+        add_finding(h, &m[0], -1, -1);
+    for (int rank = 0; rank < w->size && !is_common; rank++)
+        if (m[rank].text[0] && (gpu_of[rank] == 0 || !of_node[w->node_of[rank]]))
+            add_finding(h, &m[rank], w->node_of[rank], of_node[w->node_of[rank]] && h->gpus > 1 ? -1 : gpu_of[rank]);
+    free(of_node);
 }
 
-static void find_errors(struct bb_health *h, int node, int gpu, const struct state *s)
+static json_t *text_or_null(const char *text)
 {
-    char text[3 * FACT_TEXT];
-
-    for (int flag = BB_NVML_HW_SLOWDOWN; flag <= BB_NVML_POWER_BRAKE; flag++)
-        if (s->gpu_flags >> flag & 1) {
-            snprintf(text, sizeof text, "clocks are lowered: %s", bb_nvml_flag_rows[flag].name);
-            add_finding(h, BB_HEALTH_WARN, node, gpu, text);
-        }
-    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++)
-        if (s->counters[limits[i].counter] > 0) {
-            snprintf(text, sizeof text, "%s %lld", limits[i].text, s->counters[limits[i].counter]);
-            add_finding(h, limits[i].level, node, gpu, text);
-        }
+    return text[0] ? json_string(text) : json_null();
 }
 
-int bb_health_inventory(struct bb_health *h, struct bb_session *s, const int *gpu_of)
+/* Returns the entry of an item in the results. m: [ranks] */
+static json_t *item_json(const struct bb_world *w, const int *gpu_of, const struct state *all, int item,
+                         const char *usual, const struct message *m)
 {
+    enum bb_health_level level = usual[0] ? BB_HEALTH_OK : BB_HEALTH_UNKNOWN;
+    json_t *others = json_array();
+
+    for (int rank = 0; rank < w->size; rank++) {
+        const char *text = all[rank].text[item];
+
+        level = MAX(level, m[rank].level);
+        if (strcmp(text, usual) != 0)
+            json_array_append_new(others, json_pack("{s:s, s:i, s:o}", "host", w->hosts[rank], "gpu", gpu_of[rank],
+                                                    "value", text_or_null(text)));
+    }
+    return json_pack("{s:s, s:s, s:o, s:o}", "item", items[item].name, "level", bb_health_levels[level], "usual",
+                     text_or_null(usual), "others", others);
+}
+
+int bb_health_inventory(struct bb_health *h, struct bb_session *s, const int *gpu_of, const json_t *baseline,
+                        json_t *list)
+{
+    const struct bb_world *w = &s->world;
     struct state own, *all;
     int rc;
 
     read_state(s, &own);
     all = bb_world_gather(&s->world, &own, sizeof own, &rc);
     TRY(rc);
-    find_differences(h, &s->world, gpu_of, all);
-    for (int rank = 0; rank < s->world.size; rank++)
-        find_errors(h, s->world.node_of[rank], gpu_of[rank], &all[rank]);
+    for (int i = 0; i < ITEMS; i++) {
+        const char *usual = usual_text(all, w->size, i);
+        const json_t *earlier = earlier_item(baseline, items[i].name);
+        struct message *m;
+
+        BB_NEW(m, w->size);
+        for (int rank = 0; rank < w->size; rank++)
+            if (items[i].kind == FACT)
+                judge_fact(&items[i], all[rank].text[i], usual, earlier_text(earlier, w->hosts[rank], gpu_of[rank]),
+                           &m[rank]);
+            else
+                judge_item(&items[i], all[rank].text[i], &m[rank]);
+        add_messages(h, w, gpu_of, m);
+        if (list)
+            json_array_append_new(list, item_json(w, gpu_of, all, i, usual, m));
+        free(m);
+    }
 out:
     free(all);
     return rc;

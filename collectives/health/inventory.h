@@ -1,5 +1,6 @@
 /*
- * inventory.h - the stage inventory of `busbar health`: what differs between the nodes, and error counters of the GPUs.
+ * inventory.h - the stage inventory of `busbar health`: what differs between the nodes, or from an earlier
+ * run, and error counters of the GPUs.
  */
 #ifndef BB_COLLECTIVES_HEALTH_INVENTORY_H
 #define BB_COLLECTIVES_HEALTH_INVENTORY_H
@@ -10,8 +11,12 @@
 /*
  * bb_health_inventory - add a finding for each difference and each counter above its limit. Collective over all ranks.
  *   gpu_of   [size] index of each rank's GPU on its node
+ *   baseline an earlier result, whose items of the same host, or else its usual ones, are compared, too; differences are
+ *            warnings. NULL: none; set on rank 0 only, because warnings change no measurement
+ *   list     out: appended are the entries of `inventory` of the results; NULL on other ranks than 0
  *   Returns  0, or a negative error code after printing an error
  */
-int bb_health_inventory(struct bb_health *h, struct bb_session *s, const int *gpu_of) BB_MUST_CHECK;
+int bb_health_inventory(struct bb_health *h, struct bb_session *s, const int *gpu_of, const json_t *baseline,
+                        json_t *list) BB_MUST_CHECK;
 
 #endif

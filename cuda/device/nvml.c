@@ -34,7 +34,11 @@ struct bb_nvml_calls {
     int (*rows)(void *device, unsigned *corrected, unsigned *uncorrected, unsigned *pending, unsigned *failed);
     int (*link)(void *device, unsigned link, int *active);
     int (*link_errors)(void *device, unsigned link, int counter, unsigned long long *count);
+    int (*memory_errors)(void *device, int type, int since, int location, unsigned long long *count);
     int (*lanes)(void *device, unsigned *lanes);
+    int (*replays)(void *device, unsigned *replays);
+    int (*power_limit)(void *device, unsigned *milliwatt);
+    int (*clock_limit)(void *device, int type, unsigned *mhz);
 };
 
 /* nvmlGpuFabricInfo_v2_t. state 3: the GPU has joined its fabric. */
@@ -75,7 +79,11 @@ static const struct {
     {offsetof(struct bb_nvml_calls, rows), {"nvmlDeviceGetRemappedRows"}, false},
     {offsetof(struct bb_nvml_calls, link), {"nvmlDeviceGetNvLinkState"}, false},
     {offsetof(struct bb_nvml_calls, link_errors), {"nvmlDeviceGetNvLinkErrorCounter"}, false},
+    {offsetof(struct bb_nvml_calls, memory_errors), {"nvmlDeviceGetMemoryErrorCounter"}, false},
     {offsetof(struct bb_nvml_calls, lanes), {"nvmlDeviceGetCurrPcieLinkWidth"}, false},
+    {offsetof(struct bb_nvml_calls, replays), {"nvmlDeviceGetPcieReplayCounter"}, false},
+    {offsetof(struct bb_nvml_calls, power_limit), {"nvmlDeviceGetEnforcedPowerLimit"}, false},
+    {offsetof(struct bb_nvml_calls, clock_limit), {"nvmlDeviceGetApplicationsClock"}, false},
 };
 
 /* ---- opening and closing ---- */
@@ -234,9 +242,49 @@ void bb_nvml_sample(const struct bb_nvml *n, struct bb_nvml_sample *sample)
 
 /* ---- counters ---- */
 
-enum { ECC_UNCORRECTED = 1, ECC_VOLATILE = 0, NVLINK_RECOVERY = 1, NVLINKS_MAX = 18 };
+enum { CORRECTED, UNCORRECTED };       /* nvmlMemoryErrorType_t */
+enum { VOLATILE, AGGREGATE };          /* nvmlEccCounterType_t */
+enum { ALL_LOCATIONS = -1, SRAM = 7 }; /* nvmlMemoryLocation_t */
+enum { NVLINKS_MAX = 18 };
 
-/* Counts active NVLinks and their recoveries; both stay unknown if the GPU has no NVLinks. */
+static const struct {
+    enum bb_nvml_counter counter;
+    int type, since, location;
+} ecc_counters[] = {
+    {BB_NVML_ECC_UNCORRECTED, UNCORRECTED, VOLATILE, ALL_LOCATIONS},
+    {BB_NVML_ECC_CORRECTED, CORRECTED, VOLATILE, ALL_LOCATIONS},
+    {BB_NVML_ECC_CORRECTED_EVER, CORRECTED, AGGREGATE, ALL_LOCATIONS},
+    {BB_NVML_SRAM_CORRECTED, CORRECTED, VOLATILE, SRAM},
+    {BB_NVML_SRAM_CORRECTED_EVER, CORRECTED, AGGREGATE, SRAM},
+};
+
+static void read_ecc(const struct bb_nvml *n, long long counters[BB_NVML_COUNTERS])
+{
+    const struct bb_nvml_calls *calls = n->calls;
+
+    for (size_t i = 0; i < sizeof ecc_counters / sizeof *ecc_counters; i++) {
+        const int type = ecc_counters[i].type, since = ecc_counters[i].since, location = ecc_counters[i].location;
+        unsigned long long errors;
+
+        if (location == ALL_LOCATIONS
+                ? calls->ecc && calls->ecc(n->device, type, since, &errors) == SUCCESS
+                : calls->memory_errors && calls->memory_errors(n->device, type, since, location, &errors) == SUCCESS)
+            counters[ecc_counters[i].counter] = (long long)errors;
+    }
+}
+
+/* [nvmlNvLinkErrorCounter_t] the counter to which this one is added; the last three: CRC of flits, CRC of data, ECC of data. */
+static const enum bb_nvml_counter link_counters[] = {BB_NVML_NVLINK_REPLAYS, BB_NVML_NVLINK_RECOVERIES,
+                                                     BB_NVML_NVLINK_ERRORS, BB_NVML_NVLINK_ERRORS,
+                                                     BB_NVML_NVLINK_ERRORS};
+
+/* Adds to a counter that may be unknown. */
+static void add_count(long long *counter, long long count)
+{
+    *counter = (*counter < 0 ? 0 : *counter) + count;
+}
+
+/* Counts active NVLinks and their errors; all stay unknown if the GPU has no NVLinks. */
 static void read_links(const struct bb_nvml *n, long long counters[BB_NVML_COUNTERS])
 {
     for (unsigned link = 0; link < NVLINKS_MAX && n->calls->link; link++) {
@@ -245,31 +293,35 @@ static void read_links(const struct bb_nvml *n, long long counters[BB_NVML_COUNT
 
         if (n->calls->link(n->device, link, &active) != SUCCESS)
             continue;
-        counters[BB_NVML_NVLINKS] = (counters[BB_NVML_NVLINKS] < 0 ? 0 : counters[BB_NVML_NVLINKS]) + (active != 0);
-        if (active && n->calls->link_errors &&
-            n->calls->link_errors(n->device, link, NVLINK_RECOVERY, &count) == SUCCESS)
-            counters[BB_NVML_NVLINK_RECOVERIES] += (long long)count + (counters[BB_NVML_NVLINK_RECOVERIES] < 0);
+        add_count(&counters[BB_NVML_NVLINKS], active != 0);
+        for (int i = 0; active && n->calls->link_errors && i < (int)(sizeof link_counters / sizeof *link_counters); i++)
+            if (n->calls->link_errors(n->device, link, i, &count) == SUCCESS)
+                add_count(&counters[link_counters[i]], (long long)count);
     }
 }
 
 void bb_nvml_read_counters(const struct bb_nvml *n, long long counters[BB_NVML_COUNTERS])
 {
     const struct bb_nvml_calls *calls = n->calls;
-    unsigned long long errors;
-    unsigned corrected, uncorrected, pending, failed, lanes;
+    unsigned corrected, uncorrected, pending, failed, value;
 
     for (int i = 0; i < BB_NVML_COUNTERS; i++)
         counters[i] = -1;
     if (!n->library)
         return;
-    if (calls->ecc && calls->ecc(n->device, ECC_UNCORRECTED, ECC_VOLATILE, &errors) == SUCCESS)
-        counters[BB_NVML_ECC_UNCORRECTED] = (long long)errors;
     if (calls->rows && calls->rows(n->device, &corrected, &uncorrected, &pending, &failed) == SUCCESS) {
         counters[BB_NVML_REMAP_PENDING] = pending;
         counters[BB_NVML_REMAP_FAILED] = failed;
     }
-    if (calls->lanes && calls->lanes(n->device, &lanes) == SUCCESS)
-        counters[BB_NVML_PCIE_LANES] = lanes;
+    if (calls->lanes && calls->lanes(n->device, &value) == SUCCESS)
+        counters[BB_NVML_PCIE_LANES] = value;
+    if (calls->replays && calls->replays(n->device, &value) == SUCCESS)
+        counters[BB_NVML_PCIE_REPLAYS] = value;
+    if (calls->power_limit && calls->power_limit(n->device, &value) == SUCCESS)
+        counters[BB_NVML_POWER_LIMIT] = (value + 500) / 1000;
+    if (calls->clock_limit && calls->clock_limit(n->device, CLOCK_SM, &value) == SUCCESS)
+        counters[BB_NVML_CLOCK_LIMIT] = value;
+    read_ecc(n, counters);
     read_links(n, counters);
 }
 

@@ -59,14 +59,23 @@ void bb_nvml_open_from(struct bb_nvml *n, const char *library, const char *pci, 
  */
 bool bb_nvml_domains(const struct bb_nvml_fabric *fabrics, const int *node_of, int n, int *domain_of);
 
-/* Counters of a GPU. */
+/* Counters and limits of a GPU. */
 enum bb_nvml_counter {
-    BB_NVML_ECC_UNCORRECTED, /* since the driver was loaded */
-    BB_NVML_REMAP_PENDING,   /* 1: a row of memory is remapped at the next reset */
-    BB_NVML_REMAP_FAILED,    /* 1: a row could not be remapped */
-    BB_NVML_NVLINKS,         /* number of active NVLinks */
+    BB_NVML_ECC_UNCORRECTED,    /* memory errors since the driver was loaded */
+    BB_NVML_ECC_CORRECTED,      /* likewise */
+    BB_NVML_ECC_CORRECTED_EVER, /* since the GPU was made */
+    BB_NVML_SRAM_CORRECTED,     /* of the caches, registers and shared memory: since the driver was loaded */
+    BB_NVML_SRAM_CORRECTED_EVER,
+    BB_NVML_REMAP_PENDING, /* 1: a row of memory is remapped at the next reset */
+    BB_NVML_REMAP_FAILED,  /* 1: a row could not be remapped */
+    BB_NVML_NVLINKS,       /* number of active NVLinks; the next three: sums over them */
+    BB_NVML_NVLINK_REPLAYS,
     BB_NVML_NVLINK_RECOVERIES,
+    BB_NVML_NVLINK_ERRORS, /* CRC errors of flits and data, and ECC errors */
     BB_NVML_PCIE_LANES,
+    BB_NVML_PCIE_REPLAYS,
+    BB_NVML_POWER_LIMIT, /* W */
+    BB_NVML_CLOCK_LIMIT, /* application clock of the SMs, MHz */
     BB_NVML_COUNTERS
 };
 

@@ -130,28 +130,91 @@ def test_soak_repeats_and_reports_drift(busbar, tmp_path):
     assert root["verdicts"][0]["level"] == "fail" and root["soak"] == []  # no node is left
 
 
+def host_files(folder, nodes, odd):
+    """Writes copies of /proc and /sys of each node; node `odd` has other settings."""
+    for node in range(nodes):
+        for path, text in (("proc/cmdline", f"ro {'' if node == odd else 'amd_iommu=on iommu=pt'} quiet"),
+                           ("proc/sys/kernel/numa_balancing", str(int(node == odd))), ("sys/class/infiniband/mlx5_0/ports/1/state", "4: ACTIVE"),
+                           ("sys/class/infiniband/mlx5_0/ports/1/rate", f"{400 - 200 * (node == odd)} Gb/sec")):
+            (folder / str(node) / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / str(node) / path).write_text(text + "\n")
+
+
+def switch_port(sys, gpu, acs):
+    """Writes the configuration space of the port above a GPU, with ACS's control register."""
+    device = sys / "devices/pci0000:00/0000:00:01.0/0000:11:00.0" / gpu
+    device.mkdir(parents=True)
+    (sys / "bus/pci/devices").mkdir(parents=True, exist_ok=True)
+    (sys / "bus/pci/devices" / gpu).symlink_to(device)
+    (device.parent / "config").write_bytes(bytes(256) + b"\x0d\x00\x01\x00\x00\x00" + bytes([acs, 0]) + bytes(4096 - 264))
+
+
+def stub(busbar, **values):
+    values = {"ANY": 1, "DRIVER": 580, "NVLINKS": 18, "LANES": 16, "ECC": 0, "REMAP_FAILED": 0, "POWER_LIMIT": 700000, **values}
+    return {"EMU_NVML": str(busbar.build / "tests" / "nvml" / "libnvidia-ml.so.1"), **{f"NVML_STUB_{name}": str(value) for name, value in values.items()}}
+
+
 def test_inventory_names_errors_and_differences(busbar, tmp_path):
     """Counters of NVML and files of a host, both planted: of GPU 1 of node 1 (rank 3), and of node 2."""
-    for node in range(3):
-        for path, text in (("proc/cmdline", f"ro {'' if node == 2 else 'amd_iommu=on iommu=pt'} quiet"), ("proc/sys/kernel/numa_balancing", str(int(node == 2))),
-                           ("sys/class/infiniband/mlx5_0/ports/1/state", "4: ACTIVE"), ("sys/class/infiniband/mlx5_0/ports/1/rate", f"{400 - 200 * (node == 2)} Gb/sec")):
-            (tmp_path / str(node) / path).parent.mkdir(parents=True, exist_ok=True)
-            (tmp_path / str(node) / path).write_text(text + "\n")
-    env = {"EMU_HOST_FILES": str(tmp_path), "EMU_NVML": str(busbar.build / "tests" / "nvml" / "libnvidia-ml.so.1"), "NVML_STUB_ANY": "1",
-           "NVML_STUB_DRIVER": "580", "NVML_STUB_NVLINKS": "18", "NVML_STUB_LANES": "16", "NVML_STUB_ECC": "0", "NVML_STUB_REMAP_FAILED": "0"}
-    healthy = {**env, "EMU_HOST_FILES": ""}
-    assert health(busbar, tmp_path, "--only", "inventory", ranks=6, nodes=3, **healthy)[1] == set()
-    planted = {"ECC": "5", "REMAP_FAILED": "1", "REMAP_PENDING": "1", "RECOVERIES": "7", "NVLINKS": "17", "LANES": "8", "DRIVER": "570", "REASONS": "64"}
-    root, found, done = health(busbar, tmp_path, "--only", "inventory", ranks=6, nodes=3, status=5, **env,
-                               **{f"NVML_STUB_{name}_3": value for name, value in planted.items()})
+    host_files(tmp_path, 3, odd=2)
+    switch_port(tmp_path / "1/sys", "0000:02:00.0", 0x1d)
+    root, found, _ = health(busbar, tmp_path, "--only", "inventory", ranks=6, nodes=3, **stub(busbar))
+    assert found == set() and {i["item"]: i["usual"] for i in root["inventory"]}["power limit"] == "700 W"
+    planted = {"ECC": 5, "REMAP_FAILED": 1, "REMAP_PENDING": 1, "RECOVERIES": 7, "NVLINKS": 17, "LANES": 8, "DRIVER": 570, "REASONS": 64, "REPLAYS": 2,
+               "CRC": 3, "PCIE_REPLAYS": 81, "CORRECTED": 20000001, "CORRECTED_EVER": 30000000, "SRAM": 10001, "SRAM_EVER": 10000}
+    root, found, done = health(busbar, tmp_path, "--only", "inventory", ranks=6, nodes=3, status=5, EMU_HOST_FILES=str(tmp_path),
+                               **stub(busbar, PCIE_REPLAYS=80, **{f"{name}_3": value for name, value in planted.items()}))
     gpu = {f["reason"] for f in root["findings"] if f["node"] == 1}
     assert gpu == {"GPU 1: " + text for text in (
         "uncorrected ECC errors since the driver was loaded: 5", "a memory row could not be remapped, replace the GPU; failures: 1",
-        "a memory row is remapped at the next reset of the GPU; pending: 1", "recoveries of NVLinks: 7", "active NVLinks 17, most have 18",
+        "a memory row is remapped at the next reset of the GPU; pending: 1", "recoveries of NVLinks: 7", "replays of NVLinks: 2",
+        "CRC and ECC errors of NVLinks: 6", "replays of the PCIe link: 81, limit 80", "active NVLinks 17, most have 18",
+        "corrected ECC errors since the driver was loaded: 20000001, limit 20000000",
+        "corrected ECC errors in the life of the GPU: 30000000, limit 20000000",
+        "corrected ECC errors of SRAM since the driver was loaded: 10001, limit 10000",
+        "ACS redirects peer-to-peer transfers, disable it in the BIOS or by setpci; PCIe port 0000:11:00.0",
         "PCIe lanes 8, most have 16", "driver 570.65.06, most have 580.65.06", "clocks are lowered: hw_thermal")}
-    assert {f["reason"] for f in root["findings"] if f["node"] == 2} == {f"GPU {g}: {text}" for g in range(2) for text in (
-        "iommu parameters unknown, most have amd_iommu=on iommu=pt", "numa_balancing 1, most have 0", "NICs 1 of 200 Gb/s, most have 1 of 400 Gb/s")}
-    assert [v["level"] for v in root["verdicts"]] == ["ok", "fail", "warn"] and "could not be remapped" in done.stderr
+    assert {f["reason"] for f in root["findings"] if f["node"] == 2} == {
+        "iommu parameters unknown, most have amd_iommu=on iommu=pt", "numa_balancing 1, most have 0", "NICs 1 of 200 Gb/s, most have 1 of 400 Gb/s"}
+    assert [v["level"] for v in root["verdicts"]] == ["ok", "fail", "warn"] and "a memory row could not be remapped" in done.stdout
+    items = {item["item"]: item for item in root["inventory"]}
+    assert items["PCIe lanes"] == {"item": "PCIe lanes", "level": "warn", "usual": "16", "others": [
+        {"host": root["verdicts"][1]["host"], "gpu": 1, "value": "8"}]}
+    levels = [item["level"] for item in root["inventory"]]
+    assert items["failed row remapping"]["level"] == "fail" and items["NCCL"]["level"] == "ok" and items["CPU governor"]["level"] in ("ok", "unknown")
+    assert f"# inventory: {levels.count('ok')} items ok, {levels.count('warn')} warn, 3 fail, {levels.count('unknown')} unknown; --full" in done.stdout
+
+
+def test_inventory_is_compared_with_the_baseline(busbar, tmp_path):
+    """Of the same nodes, and of nodes with other names."""
+    good = tmp_path / "good.json"
+    host_files(tmp_path, 3, odd=2)
+    quick = {"EMU_DATA": "off", "EMU_CLUSTER": "h100-sxm-ib", "EMU_NODES": "3", "EMU_HOST_FILES": str(tmp_path)}
+    done = busbar.run("health", "--quick", "--only", "inventory", "--save-baseline", good, ranks=6, env={**quick, **stub(busbar, LANES_3=8)})
+    assert done.returncode == 0 and "--save-baseline" in done.stderr
+    for names in (lambda text: text, lambda text: text.replace("-node", "-old")):
+        good.write_text(names(good.read_text()))
+        host_files(tmp_path, 3, odd=1)
+        root, _, done = health(busbar, tmp_path, "--only", "inventory", "--expect", good, ranks=6, nodes=3, EMU_HOST_FILES=str(tmp_path),
+                               **stub(busbar, LANES_3=8, DRIVER=565, POWER_LIMIT_4=500000))
+        same = "-old" not in good.read_text()
+        reasons = {(f["node"], f["reason"]) for f in root["findings"]}
+        assert reasons >= {(None, "driver 565.65.06, baseline 580.65.06"), (2, "GPU 0: power limit 500 W, baseline 700 W"),
+                           (1, "numa_balancing 1, baseline 0"), (1, f"GPU 1: PCIe lanes 8, {'most have' if same else 'baseline'} 16")}
+        assert ((2, "numa_balancing 0, baseline 1") in reasons) == same and len(reasons) == (8 if same else 6), reasons
+        assert "warn    inventory all nodes: driver 565" in done.stdout and {f["level"] for f in root["findings"]} == {"warn"}
+
+
+def test_missing_nodes_of_the_baseline_are_named(busbar, tmp_path):
+    good = tmp_path / "good.json"
+    busbar.run("health", "--quick", "--only", "inventory", "--save-baseline", good, ranks=4, env={"EMU_DATA": "off", "EMU_CLUSTER": "h100-sxm-ib", "EMU_NODES": "4"})
+    root, found, done = health(busbar, tmp_path, "--only", "inventory", "--expect", good, ranks=2, nodes=2)
+    line = r"2 of the 4 nodes of the baseline are missing: \S+-node2, \S+-node3"
+    assert re.search(f"(?m)^# baseline: 4 nodes, this run has 2; {line}; no expected values for bisection, rails and whole$", done.stdout), done.stdout
+    assert re.search(f"(?m)^warn +inventory all nodes: {line}$", done.stdout) and [host[-6:] for host in root["missing_hosts"]] == ["-node2", "-node3"]
+    good.write_text(good.read_text().replace("-node", "-old"))
+    root, found, done = health(busbar, tmp_path, "--only", "inventory", "--expect", good, ranks=2, nodes=2)
+    assert found == set() and root["missing_hosts"] == [] and "# baseline: 4 nodes, this run has 2; no expected values for" in done.stdout
 
 
 def bench(busbar, tmp_path, *args, **env):

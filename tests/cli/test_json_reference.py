@@ -7,6 +7,7 @@ import re
 
 import jsonschema
 import pytest
+from conftest import BUILD
 from result_schemas import REFERENCE, STATS, documents, file_of, rows_of, section_schema, sections as sections_of_reference, text_of
 
 SCHEMAS = REFERENCE.parents[2] / "profiles" / "schemas"
@@ -14,6 +15,7 @@ SCHEMAS = REFERENCE.parents[2] / "profiles" / "schemas"
 HARDWARE = re.compile(r"results\[\]\.gpu\.|checks\.faults$|shared_gpu$|^ended_by$|^phase$|^reason$|^nccl_ras$|^lost_ranks$|^below\[\]\.")
 # compare has no ranks; only plans have --ops
 EMPTY = {"`busbar.compare/1`": "devices[].", "`busbar.compare/1`: several files": "devices[].", "`busbar.proxy/1`": "roles[].program"}
+NVML = {"EMU_NVML": str(BUILD / "tests/nvml/libnvidia-ml.so.1"), "NVML_STUB_ANY": "1", "NVML_STUB_LANES_1": "8"}
 H100 = REFERENCE.parents[2] / "profiles" / "clusters" / "h100-sxm-ib.json"
 
 # Section of the reference -> [(arguments, ranks, environment)]
@@ -53,7 +55,7 @@ RUNS = {
         ("proxy scaling --model resnet18_cifar --batch 128 --format synthetic --no-alone", 2,
          {"EMU_DATA": "off", "EMU_SLOW": "rank=1:1.5"})],
     "`busbar.proxies/1`": [("proxy all --quick", 2, {"EMU_DATA": "off"})],
-    "`busbar.health/1`": [("health --quick --soak 1ms", 4, {"EMU_DATA": "off", "EMU_NODES": "2", "EMU_SLOW": "link=node1-nic0:0.5"})],
+    "`busbar.health/1`": [("health --quick --soak 1ms", 4, {"EMU_DATA": "off", "EMU_NODES": "2", "EMU_SLOW": "link=node1-nic0:0.5", **NVML})],
     "`busbar.compare/1`": [("compare {a} {b} --threshold 50", 0, {}), ("compare {a} {p}", 0, {}), ("compare {s} {q}", 0, {})],
     "`busbar.compare/1`: several files": [("compare {a} {b} {p}", 0, {}), ("compare {q} {q}", 0, {})],
     "`busbar.calibration/1`": [

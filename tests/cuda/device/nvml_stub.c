@@ -130,11 +130,24 @@ int nvmlSystemGetDriverVersion(char *text, unsigned bytes)
     return result;
 }
 
-/* type 1: uncorrected; since 0: since the driver was loaded */
+/* NVML_STUB_ECC: uncorrected errors since the driver was loaded; _CORRECTED: since then; _CORRECTED_EVER: since the GPU was made.
+ * Uncorrected ones since the GPU was made have no variable. */
 int nvmlDeviceGetTotalEccErrors(void *device, int type, int since, unsigned long long *count)
 {
+    static const char *const names[2][2] = {{"NVML_STUB_CORRECTED", "NVML_STUB_CORRECTED_EVER"}, {"NVML_STUB_ECC", ""}};
     unsigned value = 0;
-    int result = type == 1 && since == 0 ? read_value(device, "NVML_STUB_ECC", &value) : NOT_SUPPORTED;
+    int result = read_value(device, names[type][since], &value);
+
+    *count = value;
+    return result;
+}
+
+int nvmlDeviceGetMemoryErrorCounter(void *device, int type, int since, int location, unsigned long long *count)
+{
+    unsigned value = 0;
+    int result = type == 0 && location == 7
+                     ? read_value(device, since ? "NVML_STUB_SRAM_EVER" : "NVML_STUB_SRAM", &value)
+                     : NOT_SUPPORTED;
 
     *count = value;
     return result;
@@ -159,10 +172,13 @@ int nvmlDeviceGetNvLinkState(void *device, unsigned link, int *active)
     return result;
 }
 
+/* Link 1 has the replays, link 0 the recoveries, and both have CRC errors of flits. */
 int nvmlDeviceGetNvLinkErrorCounter(void *device, unsigned link, int counter, unsigned long long *count)
 {
+    static const char *const names[2][5] = {{"", "NVML_STUB_RECOVERIES", "NVML_STUB_CRC", "", ""},
+                                            {"NVML_STUB_REPLAYS", "", "NVML_STUB_CRC", "", ""}};
     unsigned value = 0;
-    int result = counter == 1 && link == 0 ? read_value(device, "NVML_STUB_RECOVERIES", &value) : NOT_SUPPORTED;
+    int result = link < 2 ? read_value(device, names[link][counter], &value) : NOT_SUPPORTED;
 
     *count = value;
     return result;
@@ -171,4 +187,19 @@ int nvmlDeviceGetNvLinkErrorCounter(void *device, unsigned link, int counter, un
 int nvmlDeviceGetCurrPcieLinkWidth(void *device, unsigned *lanes)
 {
     return read_value(device, "NVML_STUB_LANES", lanes);
+}
+
+int nvmlDeviceGetPcieReplayCounter(void *device, unsigned *replays)
+{
+    return read_value(device, "NVML_STUB_PCIE_REPLAYS", replays);
+}
+
+int nvmlDeviceGetEnforcedPowerLimit(void *device, unsigned *milliwatt)
+{
+    return read_value(device, "NVML_STUB_POWER_LIMIT", milliwatt);
+}
+
+int nvmlDeviceGetApplicationsClock(void *device, int type, unsigned *mhz)
+{
+    return type == 1 ? read_value(device, "NVML_STUB_CLOCK_LIMIT", mhz) : NOT_SUPPORTED;
 }

@@ -10,7 +10,7 @@
 #include "collectives/compute/compute_options.h"
 #include "proxies/form/models/profile.h"
 #include "proxies/offline/bench_plan/published.h"
-#include "proxies/simulation/machine/cluster.h"
+#include "proxies/plan_options.h"
 
 #include <errno.h>
 #include <math.h>
@@ -18,12 +18,13 @@
 #include <string.h>
 
 struct options {
-    const char *cluster, *dtype, *shapes, *json;
+    const char *cluster, *dtype, *precision, *shapes, *json;
     struct bb_opt_texts changes;
     size_t bytes;
     bool fp8, quiet;
 };
 
+static const char *const precisions[] = {"fp8", "mxfp8", "nvfp4", NULL};
 static const char *const types[] = {"float", "half", "bfloat16", NULL};
 
 #define FIELD(name) offsetof(struct options, name)
@@ -33,6 +34,8 @@ static const struct bb_opt option_rows[] = {
     OPT_TEXTS(0, "set", FIELD(changes), "KEY=VALUE", BB_SET_HELP),
     OPT_CHOICE('d', "datatype", FIELD(dtype), "bfloat16", "TYPE", types, "element type"),
     OPT_FLAG(0, "fp8", FIELD(fp8), "GEMMs have FP8 operands"),
+    OPT_CHOICE(0, "gemm-precision", FIELD(precision), NULL, "TYPE", precisions,
+               "GEMMs have operands of this type: fp8, on Blackwell mxfp8 or nvfp4"),
     OPT_SIZE(0, "size", FIELD(bytes), "256M", "BYTES", 1024, 1ull << 40,
              "approximate bytes moved by a memory-bound kernel"),
     OPT_STRING(0, "shapes", FIELD(shapes), NULL, "FILE", "file with more shapes, separated by blanks or lines"),
@@ -66,6 +69,7 @@ struct table {
     const struct options *o;
     struct bb_cluster cluster;
     enum bb_dtype_id dtype;
+    enum bb_gemm_precision precision;
     struct kernel *kernels;
     size_t n;
 };
@@ -96,7 +100,7 @@ static struct kernel *add(struct table *t, const char *section, const char *name
 static void add_gemm(struct table *t, struct kernel *k, int64_t m, int64_t n, int64_t depth, int64_t batch)
 {
     k->items[k->n_items++] =
-        (struct bb_kernel_list_item){.float8 = t->o->fp8 && strcmp(k->section, "attention") != 0,
+        (struct bb_kernel_list_item){.precision = strcmp(k->section, "attention") == 0 ? BB_GEMM_DTYPE : t->precision,
                                      .share = 1,
                                      .gemm = {.m = m, .n = n, .k = depth, .batch = batch, .dtype = t->dtype}};
 }
@@ -270,9 +274,10 @@ static void print(const struct table *t, int argc, char **argv)
     size_t k;
 
     bb_print_report_header(stdout, argc, argv);
-    printf("# predicted for %s (modelled, not measured), %s%s\n"
+    printf("# predicted for %s (modelled, not measured), %s%s%s\n"
            "# attention is causal; its TFLOP/s count the scores that the mask keeps, backward five GEMMs\n#\n",
-           t->cluster.name, t->o->dtype, t->o->fp8 ? ", GEMMs in FP8" : "");
+           t->cluster.name, t->o->dtype, t->precision ? ", GEMMs in " : "",
+           t->precision ? bb_gemm_formats[t->precision].name : "");
     bb_table_heading(stdout, fields);
     for (size_t i = 0; i < t->n; i++)
         bb_table_row(stdout, fields, &t->kernels[i]);
@@ -318,9 +323,9 @@ int bb_plan_compute(int argc, char **argv, bool check_only)
         goto out;
     TRY(bb_cluster_load_changed(o.cluster, &o.changes, &t.cluster));
     bb_cluster_warn_units(&t.cluster);
-    if (o.fp8 && t.cluster.tflops_float8 <= 0)
-        TRY(bb_err(BB_EUSAGE, "--fp8: cluster '%s' has no FP8 rate; its profile needs 'tflops.float8' above 0",
-                   t.cluster.name));
+    o.precision = o.precision ? o.precision : o.fp8 ? "fp8" : NULL;
+    TRY(bb_plan_validate_precision(&t.cluster, o.precision));
+    t.precision = bb_gemm_precision_of(o.precision);
     t.cluster.models_training = true;
     for (size_t i = 0; i < t.n; i++)
         predict(&t.cluster, &t.kernels[i]);

@@ -117,6 +117,10 @@ int bb_plan_validate_requirements(const struct bb_plan_options *o, const struct 
  */
 int bb_plan_write_rows(const char *path, const json_t *rows, const json_t *root) BB_MUST_CHECK;
 
+/* bb_plan_validate_precision - return 0, or -BB_EUSAGE after printing an error if the cluster's GPUs have no GEMMs of
+ * --gemm-precision. */
+int bb_plan_validate_precision(const struct bb_cluster *cluster, const char *precision) BB_MUST_CHECK;
+
 /*
  * bb_plan_load_cluster - load the cluster profile of --cluster with the changes of --set, and warn about values that
  * seem to have the wrong unit.

@@ -49,7 +49,7 @@ static void resolve_forecast(const struct bb_plan_options *o, struct bb_cluster 
     f->rates = o->rates;
     f->tflops = o->rates != BB_RATES_MACHINE && config->forward_us <= 0 ? config->tflops : 0;
     f->gpu_bytes = o->gpu_memory > 0 ? (double)o->gpu_memory : o->cluster ? cluster->memory_bytes : 0;
-    f->float8 = t->float8;
+    f->precision = bb_gemm_precision_of(t->precision);
     f->dtype = (enum bb_dtype_id)bb_dtype_find(config->dtype);
     if (!o->forecast || !cluster->has_achieved)
         return;
@@ -100,6 +100,19 @@ out:
     return rc;
 }
 
+int bb_plan_validate_precision(const struct bb_cluster *cluster, const char *precision)
+{
+    if (!precision || bb_cluster_low_precision_tflops(cluster, bb_gemm_precision_of(precision)) > 0)
+        return 0;
+    if (strcmp(precision, "fp8") == 0)
+        return bb_err(BB_EUSAGE, "--fp8: cluster '%s' has no FP8 rate; its profile needs 'tflops.float8' above 0",
+                      cluster->name);
+    return bb_err(BB_EUSAGE,
+                  "--gemm-precision %s: the GPUs of cluster '%s' have no MXFP8 and NVFP4, which Blackwell has "
+                  "('tflops.float4' of the profile)%s",
+                  precision, cluster->name, cluster->tflops_float8 > 0 ? "; try: --fp8" : "");
+}
+
 int bb_plan_resolve_cluster(const struct bb_plan_options *o, struct bb_cluster *cluster, struct bb_proxy_config *config,
                             struct bb_forecast *f)
 {
@@ -110,9 +123,8 @@ int bb_plan_resolve_cluster(const struct bb_plan_options *o, struct bb_cluster *
         TRY(bb_plan_load_cluster(o, config->gpus_per_node, cluster));
     if (o->cluster)
         config->gpus_per_node = cluster->gpus_per_node;
-    if (o->cluster && config->transformer.float8 && cluster->tflops_float8 <= 0)
-        return bb_err(BB_EUSAGE, "--fp8: cluster '%s' has no FP8 rate; its profile needs 'tflops.float8' above 0",
-                      cluster->name);
+    if (o->cluster)
+        TRY(bb_plan_validate_precision(cluster, config->transformer.precision));
     cluster->models_training = o->forecast;
     f->host = resolve_host(o, cluster);
     resolve_forecast(o, cluster, config, f);

@@ -435,10 +435,11 @@ int bb_plan_validate_step(struct bb_plan_options *o)
     else if (o->failures.mtbf_node)
         return bb_err(BB_EUSAGE, "--mtbf-node requires --tokens (for example --tokens 15T)");
     TRY(bb_failures_parse(&o->failures, &o->training.failures));
-    if (o->config.transformer.float8 && o->cluster && o->rates == BB_RATES_MACHINE && !o->forecast)
+    if (o->config.transformer.precision && o->cluster && o->rates == BB_RATES_MACHINE && !o->forecast)
         return bb_err(BB_EUSAGE,
-                      "--fp8 only applies to forecasts; --compute gemm predicts the proxy's own run, which has no FP8 "
-                      "GEMMs; leave one out");
+                      "--%s only applies to forecasts; --compute gemm predicts the proxy's own run, which has GEMMs of "
+                      "--dtype; leave one out",
+                      o->config.transformer.float8 ? "fp8" : "gemm-precision");
     if (o->config.scaling.baseline)
         return bb_err(BB_EUSAGE,
                       "--baseline applies only to a run (busbar proxy); a plan has no measurements to compare");

@@ -215,9 +215,9 @@ int bb_proxy_parse(struct bb_proxy_run_options *o, const struct bb_proxy **proxy
     TRY(bb_proxy_configure(&o->step, &positionals, proxy));
     TRY(validate_timed_options(o));
     TRY(parse_slow(o));
-    if (o->step.transformer.float8)
-        return bb_err(BB_EUSAGE, "%s: --fp8 only applies to forecasts (plan --cluster); a run has no FP8 GEMMs",
-                      o->step.proxy);
+    if (o->step.transformer.precision)
+        return bb_err(BB_EUSAGE, "%s: --%s only applies to forecasts (plan --cluster); a run has GEMMs of --dtype",
+                      o->step.proxy, o->step.transformer.float8 ? "fp8" : "gemm-precision");
     if (o->graph)
         TRY(validate_graph());
     if (o->start_barrier)

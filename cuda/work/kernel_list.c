@@ -4,7 +4,21 @@
 #include "bootstrap/base/units.h"
 
 #include <math.h>
+#include <string.h>
 #include <sys/param.h>
+
+const struct bb_gemm_format bb_gemm_formats[BB_GEMM_PRECISIONS] = {[BB_GEMM_FP8] = {"fp8", 8, 1},
+                                                                   [BB_GEMM_MXFP8] = {"mxfp8", 8, 1 + 1 / 32.0},
+                                                                   [BB_GEMM_NVFP4] = {"nvfp4", 4, 0.5 + 1 / 16.0}};
+
+enum bb_gemm_precision bb_gemm_precision_of(const char *name)
+{
+    int i = name ? BB_GEMM_PRECISIONS - 1 : BB_GEMM_DTYPE;
+
+    while (i > BB_GEMM_DTYPE && strcmp(bb_gemm_formats[i].name, name) != 0)
+        i--;
+    return (enum bb_gemm_precision)i;
+}
 
 static struct bb_kernel_list_item *append_item(struct bb_kernel_list *w, const char *name)
 {

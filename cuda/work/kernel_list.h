@@ -22,10 +22,22 @@ enum bb_kernel_fusion {
     BB_KERNEL_IN_GEMM                /* memory-bound kernel that training fuses into the preceding GEMM */
 };
 
+/* Types of the operands of GEMMs with weights in training, with the scales that Transformer Engine stores: MXFP8 has one
+ * byte per 32 elements, NVFP4 one per 16. bb_gemm_formats: value of --gemm-precision, bits of an element, bytes of an
+ * element with its part of the scales; the first row is empty. */
+enum bb_gemm_precision { BB_GEMM_DTYPE, BB_GEMM_FP8, BB_GEMM_MXFP8, BB_GEMM_NVFP4, BB_GEMM_PRECISIONS };
+extern const struct bb_gemm_format {
+    const char *name;
+    int bits;
+    double bytes;
+} bb_gemm_formats[BB_GEMM_PRECISIONS];
+/* bb_gemm_precision_of - returns the precision with this name; NULL: BB_GEMM_DTYPE. */
+enum bb_gemm_precision bb_gemm_precision_of(const char *name);
+
 struct bb_kernel_list_item {
-    const char *name;      /* name of the kernel, such as "qkv"; static string */
-    bool is_memory_kernel; /* true: a memory-bound kernel; false: a GEMM */
-    bool float8;           /* true: training runs this GEMM with FP8 operands */
+    const char *name;                 /* name of the kernel, such as "qkv"; static string */
+    bool is_memory_kernel;            /* true: a memory-bound kernel; false: a GEMM */
+    enum bb_gemm_precision precision; /* of the operands in training */
     enum bb_kernel_fusion fusion;
     double share; /* GEMM of fused attention: fraction of the attention scores that the mask keeps, 0 to 1 (causal:
                      about 0.5) */

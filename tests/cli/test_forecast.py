@@ -29,7 +29,7 @@ def rejection(busbar, args, status=2):
 
 def test_cluster_gives_a_forecast_of_training(busbar):
     forecast, gemm, given = (plan(busbar, f"{LLAMA} --cluster h100-sxm-ib {more}") for more in ("", "--compute gemm", "--tflops 300"))
-    source = {"rates": "machine", "tflops": 989, "efficiency": pytest.approx(0.66), "nominal": False, "attention": "fused", "fp8": False, "software": "megatron",
+    source = {"rates": "machine", "tflops": 989, "efficiency": pytest.approx(0.66), "nominal": False, "attention": "fused", "fp8": False, "gemm_precision": None, "software": "megatron",
                 "guessed": [], "added": None, "without_added_us": None, "fewest_recompute_layers": None}
     assert forecast["predicted"]["compute"] == {**source, "host": "eager"}
     # The proxy run: unfused attention without a mask, and gradients accumulated by separate kernels.
@@ -400,6 +400,20 @@ def test_fp8_gemms(busbar):
     args = f"{LLAMA} --cluster h100-sxm-ib"
     bf16, fp8 = (plan(busbar, f"{args} {more}")["predicted"] for more in ("", "--fp8"))
     assert fp8["compute"]["fp8"] and bf16["step_us"] / 1.6 < fp8["step_us"] < bf16["step_us"] / 1.2
+
+
+@pytest.mark.parametrize("precision,element,kept", [("mxfp8", 1 + 1 / 32, 0), ("nvfp4", 0.5 + 1 / 16, 2)])
+def test_block_scaled_gemms(busbar, precision, element, kept):
+    """Transformer Engine stores weights in both directions (MXFP8 in place of 16 bits), and gathers quantized inputs over tp: six per layer,
+    of 4096 tokens of a rank."""
+    args = "--model llama3_8b --ranks 8 --tp 2 --sequence-parallel --dp-sync distributed --cluster gb200-nvl72 --recompute none"
+    bf16, low = (plan(busbar, f"{args} {more}") for more in ("", f"--gemm-precision {precision}"))
+    weights = 32 * ((2 * 4096 * 4096 + 2 * 1024 * 4096 + 3 * 14336 * 4096) / 2 + 2 * 4096)
+    more = [p["roles"][0]["training_memory_bytes"]["parameters"] for p in (low, bf16)]
+    assert more[0] - more[1] == pytest.approx(weights * (2 * element + kept - 2), abs=1)
+    assert [(t["calls"], t["count"]) for t in low["roles"][0]["traffic"] if t["dtype"] == "int8"] == [(6 * 32, 4096 * 4096 * element)]
+    assert low["predicted"]["compute"]["gemm_precision"] == precision and low["predicted"]["step_us"] < bf16["predicted"]["step_us"] / 1.3
+    assert (low["predicted"]["model_error"] is None) == (precision == "nvfp4")
 
 
 @pytest.mark.parametrize("change,fragments", [

@@ -80,6 +80,8 @@ def test_a_command_line_of_megatron_is_translated_at_once(busbar, tmp_path):
 
 @pytest.mark.parametrize("command,typed,line,left_out", [
     ("plan", "transformer --model llama3_8b --world-size 8 --fp8-format hybrid", "transformer --model llama3_8b --ranks 8 --fp8", None),
+    ("plan", "transformer --model llama3_8b --world-size 8 --fp8-format e4m3 --fp8-recipe mxfp8 --cluster b200-sxm-ib",
+     "transformer --model llama3_8b --ranks 8 --fp8 --gemm-precision mxfp8 --cluster b200-sxm-ib", None),
     ("plan", "transformer --model llama3_8b --bf16 True --gpus 8", "transformer --model llama3_8b --dtype bfloat16 --ranks 8", None),
     ("plan", "--bf16 transformer --model llama3_8b --gpus 8", "--dtype bfloat16 transformer --model llama3_8b --ranks 8", None),
     ("proxy", "transformer --model llama3_8b --world-size 8 --tp-size 2", "transformer --model llama3_8b --tp 2", "--world-size")])

@@ -41,19 +41,20 @@ struct bb_transformer_options {
     int recompute_layers;          /* recompute "full": number of recomputed layers in each model chunk; 0: all */
     const char *attention;         /* attention kernels: "fused", "unfused" */
     const char *loss;              /* memory of logits: "fused", "unfused"; NULL: as the software */
-    bool float8;                   /* true: GEMMs with weights use FP8 */
-    bool unfused_dropout; /* Set from the cluster profile, not by an option. true: attention with dropout is unfused,
+    bool float8;                   /* --fp8, which sets precision to "fp8" */
+    const char *precision; /* GEMMs with weights: "fp8", "mxfp8", "nvfp4" (bb_gemm_formats); NULL: in the data type */
+    bool unfused_dropout;  /* Set from the cluster profile, not by an option. true: attention with dropout is unfused,
                              unless the option `attention` is given. */
-    const char *software; /* only for a plan: value of --software; NULL: not given */
-    bool serial[2];       /* Set by a forecast from the software, not by an option. true: collectives of tensor
+    const char *software;  /* only for a plan: value of --software; NULL: not given */
+    bool serial[2];        /* Set by a forecast from the software, not by an option. true: collectives of tensor
                               parallelism and transfers of ring attention do not overlap compute. [1]: with sharded
                               parameters */
-    double capacity;      /* maximum number of tokens per expert, as a multiple of the number with equal load on all
+    double capacity;       /* maximum number of tokens per expert, as a multiple of the number with equal load on all
                         experts; 0: unlimited */
-    double imbalance;     /* exponent Z of the Zipf distribution of tokens over experts: the k-th most popular expert
+    double imbalance;      /* exponent Z of the Zipf distribution of tokens over experts: the k-th most popular expert
                          gets tokens in proportion to 1/k^Z; 0: equal load on all experts */
-    bool float8_dispatch; /* true: tokens are dispatched to their experts in FP8 */
-    int node_limit;       /* only with dispatch "dedup": maximum number of nodes to which one token is sent */
+    bool float8_dispatch;  /* true: tokens are dispatched to their experts in FP8 */
+    int node_limit;        /* only with dispatch "dedup": maximum number of nodes to which one token is sent */
     int seed;
     const char *sync; /* how gradients and parameters are synchronized over the data-parallel group: a name in
                          bb_dp_sync_names (sync/sync.h) */

@@ -155,19 +155,26 @@ json_t *bb_forecast_memory(const struct bb_plan *plan, const struct bb_forecast 
 static const char *const rates_names[BB_RATES] = {
     [BB_RATES_MACHINE] = "machine", [BB_RATES_GIVEN] = "given", [BB_RATES_PROXY] = "proxy"};
 
+/* Bits of the operands of GEMMs with weights. */
+static int bits_of(const struct bb_forecast *f)
+{
+    return f->precision ? bb_gemm_formats[f->precision].bits : 8 * (int)bb_dtypes[f->dtype].bytes;
+}
+
 static void machine_text(const struct bb_forecast *f, const struct bb_cluster *c, char *text, size_t size)
 {
-    double peak = f->float8 ? c->tflops_float8 : bb_cluster_tflops(c, f->dtype);
-    double part = f->float8 ? c->achieved.gemm_float8 : c->achieved.gemm;
+    double peak = f->precision ? bb_cluster_low_precision_tflops(c, f->precision) : bb_cluster_tflops(c, f->dtype);
+    double part = f->precision ? c->achieved.gemm_float8 : c->achieved.gemm;
 
     if (!c->has_achieved)
         snprintf(text, size, "nominal peaks of %s, so compute times are lower bounds", c->name);
     else
-        snprintf(text, size, "%s%s%s: %d-bit GEMMs %.0f of %.0f TFLOP/s, memory %.0f of %.0f GB/s%s%s%s%s%s", c->name,
-                 f->software ? ", software " : "", f->software ? f->software->name : "",
-                 f->float8 ? 8 : 8 * bb_dtypes[f->dtype].bytes, peak * part, peak, c->memory_gbps * c->achieved.memory,
-                 c->memory_gbps, f->attention ? "; attention " : "", f->attention ? f->attention : "",
-                 f->attention_guessed ? " (assumed; set --attention)" : "",
+        snprintf(text, size, "%s%s%s: %d-bit GEMMs%s%s %.0f of %.0f TFLOP/s, memory %.0f of %.0f GB/s%s%s%s%s%s",
+                 c->name, f->software ? ", software " : "", f->software ? f->software->name : "", bits_of(f),
+                 f->precision > BB_GEMM_FP8 ? " in " : "",
+                 f->precision > BB_GEMM_FP8 ? bb_gemm_formats[f->precision].name : "", peak * part, peak,
+                 c->memory_gbps * c->achieved.memory, c->memory_gbps, f->attention ? "; attention " : "",
+                 f->attention ? f->attention : "", f->attention_guessed ? " (assumed; set --attention)" : "",
                  c->models_training ? "" : "; kernels of the proxy",
                  f->host && strcmp(f->host, "graph") == 0 ? "; CUDA graphs" : "");
 }
@@ -210,14 +217,15 @@ json_t *bb_forecast_compute(const struct bb_forecast *f, const struct bb_cluster
         json_array_append_new(guessed, json_sprintf("--attention %s", f->attention));
     if (guess && f->is_assumed)
         json_array_append_new(guessed, json_string(guess));
-    return json_pack("{s:s, s:s?, s:o, s:o, s:b, s:s?, s:b, s:s?, s:o, s:s?, s:o, s:o}", "rates", rates_names[f->rates],
-                     "software", machine && f->software ? f->software->name : NULL, "tflops",
+    return json_pack("{s:s, s:s?, s:o, s:o, s:b, s:s?, s:b, s:s?, s:s?, s:o, s:s?, s:o, s:o}", "rates",
+                     rates_names[f->rates], "software", machine && f->software ? f->software->name : NULL, "tflops",
                      bb_json_real(f->tflops > 0 && !machine ? f->tflops
                                   : machine                 ? bb_cluster_tflops(c, f->dtype)
                                                             : NAN),
                      "efficiency", bb_json_real(machine && c->has_achieved ? c->achieved.gemm : NAN), "nominal",
-                     !c->has_achieved, "attention", f->attention, "fp8", f->float8, "host", f->host, "guessed", guessed,
-                     "added", f->is_assumed ? guess : NULL, "without_added_us",
+                     !c->has_achieved, "attention", f->attention, "fp8", f->precision == BB_GEMM_FP8, "gemm_precision",
+                     bb_gemm_formats[f->precision].name, "host", f->host, "guessed", guessed, "added",
+                     f->is_assumed ? guess : NULL, "without_added_us",
                      bb_json_real(f->without_ns > 0 ? bb_us_of(f->without_ns) : NAN), "fewest_recompute_layers",
                      f->fewest_layers > 0 ? json_integer(f->fewest_layers) : json_null());
 }
@@ -230,18 +238,19 @@ static const char *kind_text(const struct bb_forecast *f, const struct bb_cluste
     static const char *const experts[] = {"dense", "few experts (counted as dense)", "many experts"};
 
     snprintf(text, KIND_TEXT, "%s, %s, %s, %d bits%s", f->software->name, bb_gpu_generations[bb_cluster_generation(c)],
-             experts[f->experts], f->float8 ? 8 : 16, f->long_context ? ", long context" : "");
+             experts[f->experts], bits_of(f), f->long_context ? ", long context" : "");
     return text;
 }
 
 /* Returns the errors of the published steps of the same kind; NULL if there are none. */
 static const struct kind *kind_of(const struct bb_forecast *f, const struct bb_cluster *c)
 {
-    if (f->rates != BB_RATES_MACHINE || !f->software || !f->attention || f->dtype == BB_FLOAT)
+    if (f->rates != BB_RATES_MACHINE || !f->software || !f->attention || f->dtype == BB_FLOAT ||
+        f->precision == BB_GEMM_NVFP4)
         return NULL;
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
         if (strcmp(kinds[i].software, f->software->name) == 0 && kinds[i].generation == bb_cluster_generation(c) &&
-            kinds[i].many_experts == (f->experts == BB_EXPERTS_MANY) && kinds[i].float8 == f->float8 &&
+            kinds[i].many_experts == (f->experts == BB_EXPERTS_MANY) && kinds[i].float8 == (bits_of(f) == 8) &&
             kinds[i].long_context == f->long_context)
             return &kinds[i];
     return NULL;

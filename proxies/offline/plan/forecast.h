@@ -26,10 +26,10 @@ struct bb_forecast {
                       or the step has no compute */
     const char *attention; /* attention implementation: "fused" or "unfused"; NULL: no layer has attention */
     bool attention_guessed;
-    const char *with_compute; /* bb_proxy.with_compute */
-    bool float8;              /* true: the GEMMs of the layers are in FP8 */
-    enum bb_dtype_id dtype;   /* of the step; its peak rate is that of the MFU, and of GEMMs that are not in FP8 */
-    const char *host;         /* how the host launches kernels: "eager" (one by one) or "graph" (CUDA graphs); NULL: the
+    const char *with_compute;         /* bb_proxy.with_compute */
+    enum bb_gemm_precision precision; /* of the GEMMs of the layers */
+    enum bb_dtype_id dtype;           /* of the step; its peak rate is that of the MFU, and of GEMMs without weights */
+    const char *host; /* how the host launches kernels: "eager" (one by one) or "graph" (CUDA graphs); NULL: the
                               prediction contains no host time of a training framework */
     const struct bb_software *software; /* NULL: the prediction is not a forecast of real training */
     bool long_context;                  /* a sample has 32,768 or more tokens */

@@ -166,7 +166,7 @@ static void write_longest(const struct bb_plan *plan, const struct bb_prediction
 static void add_peak(struct answer *a, const struct bb_forecast *f, const struct bb_cluster *c)
 {
     a->peak = NAN;
-    if (!f || isnan(a->of.model_flop_utilisation) || (!f->float8 && f->dtype != BB_FLOAT))
+    if (!f || isnan(a->of.model_flop_utilisation) || (!f->precision && f->dtype != BB_FLOAT))
         return;
     a->peak = bb_cluster_tflops(c, f->dtype);
     a->peak_type = f->dtype == BB_FLOAT ? "float" : "16-bit peak";

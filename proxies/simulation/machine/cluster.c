@@ -28,39 +28,41 @@
 #define RATE(key, member)               LIMITED(key, member, MIN_RATE, MAX_RATE)
 #define PART(key, member)               LIMITED(key, member, BB_MIN_PART, BB_MAX_PART)
 
-static const struct bb_json_field fields[] = {INTEGER("gpus_per_node", gpus_per_node),
-                                              INTEGER("sm_count", sm_count),
-                                              INTEGER("clock_khz", clock_khz),
-                                              BB_FIELD("emulated", BB_JSON_ANY, 0),
-                                              BB_FIELD("doubtful", BB_JSON_ANY, 0),
-                                              TIME("launch_us", launch_us),
-                                              TIME("nccl_launch_us", nccl_launch_us),
-                                              TIME("kernel_us", kernel_us),
-                                              RATE("memory_gbps", memory_gbps),
-                                              LIMITED("memory_bytes", memory_bytes, 1, 1e18),
-                                              RATE("tflops.float32", tflops_float32),
-                                              RATE("tflops.float16", tflops_float16),
-                                              RATE("tflops.bfloat16", tflops_bfloat16),
-                                              NUMBER("tflops.float64", tflops_float64, 0),
-                                              TIME("intra.latency_us", intra.latency_us),
-                                              RATE("intra.gbps", intra.gbps),
-                                              TIME("inter.latency_us", inter.latency_us),
-                                              RATE("inter.gbps", inter.gbps),
-                                              BB_FIELD("tflops.float8", BB_JSON_ANY, 0),
-                                              BB_FIELD("achieved", BB_JSON_ANY, 0),
-                                              BB_FIELD("nccl", BB_JSON_ANY, 0),
-                                              BB_FIELD("nics_per_node", BB_JSON_ANY, 0),
-                                              BB_FIELD("pcie_gbps", BB_JSON_NUMBER,
-                                                       offsetof(struct bb_cluster, pcie_gbps), .min = MIN_RATE,
-                                                       .max = MAX_RATE, .optional = true),
-                                              BB_FIELD("sharing", BB_JSON_ANY, 0),
-                                              BB_FIELD("host", BB_JSON_ANY, 0),
-                                              BB_FIELD("fabric", BB_JSON_ANY, 0),
-                                              BB_FIELD("measured", BB_JSON_ANY, 0),
-                                              BB_FIELD("name", BB_JSON_ANY, 0),
-                                              BB_FIELD("description", BB_JSON_ANY, 0),
-                                              BB_FIELD("source", BB_JSON_ANY, 0),
-                                              {0}};
+static const struct bb_json_field fields[] = {
+    INTEGER("gpus_per_node", gpus_per_node),
+    INTEGER("sm_count", sm_count),
+    INTEGER("clock_khz", clock_khz),
+    BB_FIELD("emulated", BB_JSON_ANY, 0),
+    BB_FIELD("doubtful", BB_JSON_ANY, 0),
+    TIME("launch_us", launch_us),
+    TIME("nccl_launch_us", nccl_launch_us),
+    TIME("kernel_us", kernel_us),
+    RATE("memory_gbps", memory_gbps),
+    LIMITED("memory_bytes", memory_bytes, 1, 1e18),
+    RATE("tflops.float32", tflops_float32),
+    RATE("tflops.float16", tflops_float16),
+    RATE("tflops.bfloat16", tflops_bfloat16),
+    NUMBER("tflops.float64", tflops_float64, 0),
+    TIME("intra.latency_us", intra.latency_us),
+    RATE("intra.gbps", intra.gbps),
+    TIME("inter.latency_us", inter.latency_us),
+    RATE("inter.gbps", inter.gbps),
+    BB_FIELD("tflops.float8", BB_JSON_ANY, 0),
+    BB_FIELD("tflops.float4", BB_JSON_NUMBER, offsetof(struct bb_cluster, tflops_float4), .max = MAX_RATE,
+             .optional = true),
+    BB_FIELD("achieved", BB_JSON_ANY, 0),
+    BB_FIELD("nccl", BB_JSON_ANY, 0),
+    BB_FIELD("nics_per_node", BB_JSON_ANY, 0),
+    BB_FIELD("pcie_gbps", BB_JSON_NUMBER, offsetof(struct bb_cluster, pcie_gbps), .min = MIN_RATE, .max = MAX_RATE,
+             .optional = true),
+    BB_FIELD("sharing", BB_JSON_ANY, 0),
+    BB_FIELD("host", BB_JSON_ANY, 0),
+    BB_FIELD("fabric", BB_JSON_ANY, 0),
+    BB_FIELD("measured", BB_JSON_ANY, 0),
+    BB_FIELD("name", BB_JSON_ANY, 0),
+    BB_FIELD("description", BB_JSON_ANY, 0),
+    BB_FIELD("source", BB_JSON_ANY, 0),
+    {0}};
 
 /* Reads an optional section (JSON object) of a profile; *is_there is set to whether the profile contains the
  * section. If it does, all its keys are required. */
@@ -478,6 +480,16 @@ int64_t bb_cluster_kernel_issue_ns(const struct bb_cluster *c, const struct bb_k
     *n = item->fusion == BB_KERNEL_IN_GEMM ? 0 : item->experts > 1 ? item->experts : 1;
     return item->experts > 1 && !item->is_memory_kernel ? ns_of_us(c->launch_us + c->host.expert_us)
                                                         : bb_cluster_issue_ns(c, true);
+}
+
+double bb_cluster_low_precision_tflops(const struct bb_cluster *c, enum bb_gemm_precision precision)
+{
+    const bool scales_blocks = c->tflops_float4 > 0;
+    const double rates[BB_GEMM_PRECISIONS] = {[BB_GEMM_FP8] = c->tflops_float8,
+                                              [BB_GEMM_MXFP8] = scales_blocks ? c->tflops_float8 : 0,
+                                              [BB_GEMM_NVFP4] = c->tflops_float4};
+
+    return rates[precision];
 }
 
 double bb_cluster_tflops(const struct bb_cluster *c, enum bb_dtype_id dtype)

@@ -111,7 +111,7 @@ struct bb_cluster {
     char variant_from[BB_NCCL_VARIANTS][2][BB_ORIGIN_TEXT];
     bool has_achieved; /* true: the profile has a section "achieved"; false: kernels reach the data sheet's peak
                           rates */
-    double tflops_float8;
+    double tflops_float8, tflops_float4; /* float4: 0: the GPU has neither MXFP8 nor NVFP4 */
     struct bb_achieved achieved;
     bool has_host; /* the profile has a section "host"; false: the host time of frameworks is unknown */
     struct bb_host host;
@@ -187,8 +187,10 @@ int64_t bb_cluster_kernel_issue_ns(const struct bb_cluster *c, const struct bb_k
 int64_t bb_cluster_kernel_ns(const struct bb_cluster *c, const struct bb_kernel_list_item *item);
 int64_t bb_cluster_kernel_on_sms_ns(const struct bb_cluster *c, const struct bb_kernel_list_item *item, int sms,
                                     bool *by_memory);
-/* bb_cluster_tflops - peak rate of GEMMs of this type, in 1e12 FLOP/s. */
+/* bb_cluster_tflops - peak rate of GEMMs of this type, in 1e12 FLOP/s.
+ * bb_cluster_low_precision_tflops - of this precision; 0: the GPU does not support it, or BB_GEMM_DTYPE. */
 double bb_cluster_tflops(const struct bb_cluster *c, enum bb_dtype_id dtype);
+double bb_cluster_low_precision_tflops(const struct bb_cluster *c, enum bb_gemm_precision precision);
 
 /* How the members of a communicator are distributed over nodes, NICs, leaf switches and pods (fabric.h). Fields
  * min_* and max_* are minima and maxima over those nodes, NICs or switches that have members. min_members 0: the

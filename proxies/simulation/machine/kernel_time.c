@@ -27,8 +27,10 @@ static double waves_of(int sms, double blocks)
 /* Returns the rate of large GEMMs on all SMs, in FLOP per ns. */
 static double gemm_rate(const struct bb_cluster *c, const struct bb_kernel_list_item *item)
 {
-    if (item->float8 && c->tflops_float8 > 0)
-        return c->tflops_float8 * c->achieved.gemm_float8 * 1e3;
+    const double peak = bb_cluster_low_precision_tflops(c, item->precision);
+
+    if (peak > 0)
+        return peak * c->achieved.gemm_float8 * 1e3;
     return bb_cluster_tflops(c, item->gemm.dtype) * c->achieved.gemm * 1e3;
 }
 
@@ -48,13 +50,18 @@ static double tiled_ns(const struct bb_cluster *c, const struct bb_kernel_list_i
     return best;
 }
 
-/* Returns the bytes that a GEMM reads and writes. FP8 operands have half the bytes of 16-bit operands; the result is
- * in 16 bits. */
+/* Returns the bytes of an element of an operand. */
+static double operand_bytes(const struct bb_kernel_list_item *item)
+{
+    return item->precision ? bb_gemm_formats[item->precision].bytes : (double)bb_dtypes[item->gemm.dtype].bytes;
+}
+
+/* Returns the bytes that a GEMM reads and writes; the result has the data type of the step. */
 static double gemm_bytes(const struct bb_kernel_list_item *item)
 {
-    double bytes = (double)bb_gemm_bytes(&item->gemm);
+    const double result = (double)bb_gemm_c_bytes(&item->gemm), operands = (double)bb_gemm_bytes(&item->gemm) - result;
 
-    return item->float8 ? (bytes + (double)bb_gemm_c_bytes(&item->gemm)) / 2 : bytes;
+    return operands * operand_bytes(item) / (double)bb_dtypes[item->gemm.dtype].bytes + result;
 }
 
 /* Returns the time in ns by which memory traffic lengthens the GEMMs of several experts, which run one after another and
@@ -63,7 +70,7 @@ static double gemm_bytes(const struct bb_kernel_list_item *item)
 static double expert_memory_ns(const struct bb_kernel_list_item *item, double rate)
 {
     const struct bb_gemm_shape *g = &item->gemm;
-    const double weights = g->trans_a ? (double)(g->m * g->n) * 8 : (double)(g->k * g->n) * (item->float8 ? 1 : 2);
+    const double weights = g->trans_a ? (double)(g->m * g->n) * 8 : (double)(g->k * g->n) * operand_bytes(item);
 
     return weights * (double)g->batch / rate;
 }

@@ -22,6 +22,7 @@ static const struct plausible_range {
     {"tflops.float16", "1e12 FLOP/s", offsetof(struct bb_cluster, tflops_float16), 1, 50e3},
     {"tflops.bfloat16", "1e12 FLOP/s", offsetof(struct bb_cluster, tflops_bfloat16), 1, 50e3},
     {"tflops.float8", "1e12 FLOP/s", offsetof(struct bb_cluster, tflops_float8), 10, 100e3},
+    {"tflops.float4", "1e12 FLOP/s", offsetof(struct bb_cluster, tflops_float4), 10, 200e3},
     {"achieved.gemm", "fraction of 1", offsetof(struct bb_cluster, achieved.gemm), 0.02, 1.5},
     {"achieved.gemm_float8", "fraction of 1", offsetof(struct bb_cluster, achieved.gemm_float8), 0.02, 1.5},
     {"achieved.attention_forward", "fraction of 1", offsetof(struct bb_cluster, achieved.attention_forward), 0.02, 1.5},

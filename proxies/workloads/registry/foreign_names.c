@@ -54,7 +54,7 @@ const struct bb_foreign_name bb_foreign_options[] = {
      "moe-router-enable-expert-bias moe-router-bias-update-rate moe-input-jitter-eps moe-per-layer-logging "
      "moe-permute-fusion gradient-clipping max-norm master-addr master-port hostfile include steps-per-print "
      "wall-clock-breakdown prescale-gradients val-check-interval limit-val-batches max-time fp8-margin fp8-interval "
-     "fp8-amax-history-len fp8-amax-compute-algo fp8-recipe enable-compiled-autograd dataset dataset-path "
+     "fp8-amax-history-len fp8-amax-compute-algo enable-compiled-autograd dataset dataset-path "
      "tokenizer-path dump-folder",
      NULL, "it does not change the communication of a step", NULL},
     {"lora", NULL, "LoRA is not modelled", NULL},
@@ -105,6 +105,8 @@ const struct bb_foreign_name bb_foreign_options[] = {
     {"bf16 amp", "--dtype bfloat16", "--dtype bfloat16", NULL},
     {"fp16", "--dtype half", "--dtype half", NULL},
     {"fp8-format fp8-hybrid fp8-e4m3", "--fp8", "--fp8", NULL},
+    {"fp8-recipe", "--gemm-precision", "--gemm-precision mxfp8", "delayed=fp8 tensorwise=fp8 blockwise=fp8"},
+    {"fp4-format fp4-recipe", "--gemm-precision nvfp4", "--gemm-precision nvfp4", NULL},
     {"use-flash-attn flash-attention", "--attention fused", "--attention fused", NULL},
     {"attention-backend", "--attention", "--attention fused", "flash=fused local=unfused"},
     {"framework", "--software", "--software torch", "pytorch=torch megatron-lm=megatron torchtitan=torch-compile"},

@@ -45,11 +45,11 @@ static double decoder_tokens(const struct bb_memory *m)
     return (double)sequence * m->layers_config->micro_batch_size / m->grid->cp;
 }
 
-/* Bytes per element of a GEMM input that is stored for the backward pass. With FP8 GEMMs the 8-bit copy of the input
- * is stored (Transformer Engine). */
+/* Bytes per element of a GEMM input that is stored for the backward pass. With FP8, MXFP8 or NVFP4 the quantized copy of
+ * the input is stored (Transformer Engine). */
 static double gemm_input_bytes(const struct bb_memory *m)
 {
-    return m->layers_config->float8 ? 1 : element_bytes(m);
+    return m->layers_config->precision ? bb_gemm_formats[m->layers_config->precision].bytes : element_bytes(m);
 }
 
 /* Tokens of one micro-batch per context-parallel rank; in encoder-decoder models only those of the encoder. */
@@ -115,8 +115,8 @@ static struct token_bytes attention_bytes(const struct bb_memory *m, int layer)
     } else {
         /* queries, keys, values, and the attention context (the weighted sum of the values) */
         bytes.split = e * 2.0 * a->head_dim * (a->heads + a->kv_heads);
-        /* with FP8 GEMMs, the attention context is stored twice, in 8 bits and unquantized */
-        bytes.split += m->layers_config->float8 ? (double)a->head_dim * a->heads : 0;
+        /* the attention context is stored twice, quantized and unquantized */
+        bytes.split += m->layers_config->precision ? gemm_input_bytes(m) * a->head_dim * a->heads : 0;
         bytes.split += a->out_gate ? e * 2.0 * a->head_dim * a->heads : 0;
     }
     return (struct token_bytes){bytes.whole, bytes.split + score_bytes(m, layer)};
@@ -451,6 +451,28 @@ static double placeholder_bytes(const struct bb_memory *m, int stage)
     return p.elements * bb_dtypes[m->policy->params].bytes;
 }
 
+/* Bytes that the quantized weights of the layers take in addition to 16-bit parameters, in Transformer Engine: both
+ * directions are stored. Megatron-LM keeps no 16-bit copy with FP8 and MXFP8 (fp8_param_gather). */
+static double quantized_bytes(const struct bb_memory *m, int stage)
+{
+    const enum bb_gemm_precision precision = m->layers_config->precision;
+    const double kept = precision == BB_GEMM_NVFP4 ? 0 : element_bytes(m);
+    double parameters = 0;
+
+    if (precision < BB_GEMM_MXFP8 || !m->stack || !m->stack->has_placeholders)
+        return 0;
+    for (int c = 0; c < m->schedule->chunks; c++) {
+        int part, first, n = chunk_layers(m, stage, c, &part, &first);
+
+        for (int layer = first; layer < first + n; layer++) {
+            const struct bb_arch_rank_parameters share = layer_share(m, layer);
+
+            parameters += (double)share.dense + (double)share.expert;
+        }
+    }
+    return parameters * (2 * bb_gemm_formats[precision].bytes - kept);
+}
+
 /* ---- communication buffers ---- */
 
 /* Bytes of temporary buffers for full gradients or parameters, in addition to the shards. ZeRO-2: two gradient
@@ -503,6 +525,7 @@ void bb_memory_rank_bytes(const struct bb_memory *m, int stage, double bytes[BB_
         bb_sync_memory(m->policy, m->expert, (double)parameters.expert, bytes);
         update += bb_sync_update_peak_bytes(m->policy, m->expert, (double)parameters.expert);
     }
+    bytes[BB_USE_PARAMETERS] += quantized_bytes(m, stage);
     bytes[BB_USE_ACTIVATIONS] = activation_bytes(m, stage) * (m->stack ? m->stack->reserved : 1);
     bytes[BB_USE_COMMUNICATION] = communication_bytes(m, stage) * (m->stack ? m->stack->reserved : 1);
     bb_sync_add_update_peak(update, bytes);

@@ -25,8 +25,9 @@
  *   dropout                 masks and dropout outputs are stored only for models with dropout (GPT-2, BERT)
  *   attention               models without dropout (Llama and later) run fused attention, which stores no scores. If unfused
  *                           attention is requested, they store the softmax output, e a s
- *   FP8 GEMMs               GEMM inputs are stored in 8 bits (Transformer Engine). The attention context is stored
- *                           unquantized as well
+ *   FP8, MXFP8, NVFP4       GEMM inputs are stored quantized (Transformer Engine), with one scale byte per 32 elements
+ *                           (MXFP8) or 16 (NVFP4). The attention context is stored unquantized as well. Weights are
+ *                           stored quantized in both directions, with MXFP8 in place of 16 bits
  *   latent attention (MLA)  the latents of queries, keys and values are stored in addition
  *   experts                 the input and the output of the experts are stored for top_k copies of each token; with an
  *                           imbalance, for the copies that the experts of the rank receive

@@ -71,6 +71,10 @@ static int fill_defaults(struct bb_proxy_config *c)
         o->schedule = bb_schedule_names[o->vpp > 1 ? BB_INTERLEAVED : BB_1F1B];
     if (o->recompute_modules && !o->recompute)
         o->recompute = bb_recompute_names[BB_RECOMPUTE_SELECTIVE];
+    if (o->float8 && o->precision && strcmp(o->precision, "nvfp4") == 0)
+        return bb_err(BB_EUSAGE, "%s: --fp8 and --gemm-precision nvfp4 exclude each other; leave one out", c->proxy);
+    if (o->float8 && !o->precision) /* with mxfp8, --fp8 is Megatron-LM's --fp8-format */
+        o->precision = "fp8";
     o->vpp += o->vpp == 0;
     c->micro_batch_size += c->micro_batch_size == 0;
     c->tflops = c->tflops > 0 ? c->tflops : BB_DEFAULT_TFLOPS;
@@ -232,7 +236,8 @@ static int reject_unused_options(const struct bb_training *t)
         {o->pipeline_layout, !o->first_layers && !o->last_layers, "pipeline-layout",
          "the layers of the first or last stage are given"},
         {o->sequence_parallel, t->grid.tp > 1, "sequence-parallel", "tp is 1"},
-        {o->float8, t->layers_config.gemm, "fp8", "only --compute gemm has FP8 GEMMs"},
+        {o->precision, t->layers_config.gemm, o->float8 ? "fp8" : "gemm-precision",
+         "only --compute gemm has GEMMs of this precision"},
         {t->config->sync.sync, false, "sync", "transformer has the option --dp-sync instead"},
     };
 
@@ -295,7 +300,7 @@ static void resolve_layers_config(struct bb_training *t)
         .gemm = strcmp(c->compute, "gemm") == 0,
         .unfused = o->attention ? strcmp(o->attention, "unfused") == 0 : o->unfused_dropout && t->arch.dropout,
         .fused = o->attention && strcmp(o->attention, "fused") == 0,
-        .float8 = o->float8,
+        .precision = bb_gemm_precision_of(o->precision),
         .serial = o->serial[sharded] || c->sync.no_overlap,
     };
 }

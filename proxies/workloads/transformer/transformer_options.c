@@ -9,6 +9,7 @@
 static const char *const context_choices[] = {"ring", "all_gather", "a2a", NULL};
 static const char *const dispatch_choices[] = {"alltoall", "all_gather", "dedup", NULL};
 static const char *const attention_choices[] = {"fused", "unfused", NULL};
+static const char *const precision_choices[] = {"fp8", "mxfp8", "nvfp4", NULL};
 static const char *const recompute_choices[] = {"none", "selective", "full", NULL};
 
 const struct bb_opt bb_transformer_options[] = {
@@ -90,6 +91,9 @@ const struct bb_opt bb_transformer_options[] = {
         "memory of the logits: fused: in the type of the parameters; unfused: with float copies (default: unfused for "
         "torch, else fused; Megatron-LM: --cross-entropy-loss-fusion)"),
     OPT_FLAG(0, "fp8", FIELD(float8), "with plan --cluster: FP8 GEMMs"),
+    OPT_CHOICE(0, "gemm-precision", FIELD(precision), NULL, "TYPE", precision_choices,
+               "with plan --cluster: GEMMs with weights in fp8 (as --fp8), or on Blackwell mxfp8 (one scale per 32 "
+               "elements) or nvfp4 (one per 16), as Transformer Engine (Megatron-LM: --fp8-recipe, --fp4-format)"),
     OPT_CHOICE(
         0, "dp-sync", FIELD(sync), NULL, "MODE", bb_dp_sync_names,
         "data-parallel synchronization: all_reduce (gradients in DDP buckets), horovod (gradients with Horovod's "

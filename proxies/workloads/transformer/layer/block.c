@@ -220,17 +220,41 @@ int bb_block_wait_if_serial(struct bb_block *b, int op)
 
 /* ---- tensor-parallel GEMMs ---- */
 
-static int start_gather(struct bb_block *b, const char *what, int src, enum bb_block_buffer dst)
+/* quantized: the result is the input of a GEMM with weights; in MXFP8 or NVFP4 Transformer Engine quantizes it before the
+ * all-gather, and gathers the scales too. With FP8 the gathered bytes stay those of 16 bits, which its rates assume. */
+static int start_gather(struct bb_block *b, const char *what, int src, enum bb_block_buffer dst, bool quantized)
 {
     const struct bb_layer_sizes *s = moved_sizes(b);
+    const enum bb_gemm_precision precision = quantized ? s->precision : BB_GEMM_DTYPE;
+    const enum bb_dtype_id saved_dtype = b->script->dtype;
+    const int to = bb_block_buffer(b, dst);
+    double count = (double)(s->local_tokens * s->hidden);
+    int op;
 
-    return bb_script_collective(b->script, b->lanes.tp, what, BB_ALL_GATHER, (size_t)(s->local_tokens * s->hidden), src,
-                                bb_block_buffer(b, dst));
+    if (precision > BB_GEMM_FP8) {
+        b->script->dtype = BB_INT8;
+        count *= bb_gemm_formats[precision].bytes;
+    }
+    op = bb_script_collective(b->script, b->lanes.tp, what, BB_ALL_GATHER, (size_t)count, src, to);
+    b->script->dtype = saved_dtype;
+    return op;
+}
+
+/* The head runs in 16 bits. */
+static bool is_quantized(const struct bb_column_parallel *column)
+{
+    return column->gemm != BB_KERNELS_HEAD;
 }
 
 int bb_block_gather(struct bb_block *b, const char *what, int src, enum bb_block_buffer dst)
 {
-    bb_script_wait(b->script, start_gather(b, what, src, dst));
+    bb_script_wait(b->script, start_gather(b, what, src, dst, false));
+    return bb_block_buffer(b, dst);
+}
+
+int bb_block_gather_operand(struct bb_block *b, const char *what, int src, enum bb_block_buffer dst)
+{
+    bb_script_wait(b->script, start_gather(b, what, src, dst, true));
     return bb_block_buffer(b, dst);
 }
 
@@ -256,7 +280,8 @@ int bb_block_column_input(struct bb_block *b, const struct bb_column_parallel *c
                          bb_block_buffer(b, BB_BLOCK_BUFFER_NORMED));
         in = bb_block_buffer(b, BB_BLOCK_BUFFER_NORMED);
     }
-    return bb_block_gather(b, column->gather, in, BB_BLOCK_BUFFER_FULL);
+    return (is_quantized(column) ? bb_block_gather_operand : bb_block_gather)(b, column->gather, in,
+                                                                              BB_BLOCK_BUFFER_FULL);
 }
 
 void bb_block_row(struct bb_block *b, const char *what, const char *sum, const struct bb_kernel_groups *c, int src,
@@ -286,8 +311,8 @@ void bb_block_column_backward(struct bb_block *b, const struct bb_column_paralle
     if (b->layers->sequence_sharded && with_weights) {
         bb_block_compute(b, column->data, &c, src, BB_NONE);
         c.n = 0;
-        gathered = bb_block_wait_if_serial(
-            b, start_gather(b, column->gather, bb_block_buffer(b, column->input), BB_BLOCK_BUFFER_FULL));
+        gathered = bb_block_wait_if_serial(b, start_gather(b, column->gather, bb_block_buffer(b, column->input),
+                                                           BB_BLOCK_BUFFER_FULL, is_quantized(column)));
         input = bb_block_buffer(b, BB_BLOCK_BUFFER_FULL);
     }
     bb_kernel_groups_add(&c, column->gemm, BB_KERNELS_DATA);
@@ -308,8 +333,8 @@ void bb_block_column_weights(struct bb_block *b, const struct bb_column_parallel
     int gathered = BB_NONE, input = BB_NONE;
 
     if (b->layers->sequence_sharded) {
-        gathered = bb_block_wait_if_serial(
-            b, start_gather(b, column->gather, bb_block_buffer(b, column->input), BB_BLOCK_BUFFER_FULL));
+        gathered = bb_block_wait_if_serial(b, start_gather(b, column->gather, bb_block_buffer(b, column->input),
+                                                           BB_BLOCK_BUFFER_FULL, is_quantized(column)));
         input = bb_block_buffer(b, BB_BLOCK_BUFFER_FULL);
         bb_block_compute(b, column->weights, &c, BB_NONE, BB_NONE);
         bb_script_wait(b->script, gathered);

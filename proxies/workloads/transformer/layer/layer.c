@@ -91,8 +91,9 @@ static void recompute_sublayer(struct bb_block *b, const struct sublayer *sublay
 
 static void sublayer_backward(struct bb_block *b, const struct sublayer *sublayer, int in, int out, bool with_weights)
 {
-    int src =
-        b->layers->sequence_sharded ? bb_block_gather(b, sublayer->gradient, in, BB_BLOCK_BUFFER_GRADIENT_FULL) : in;
+    int src = b->layers->sequence_sharded
+                  ? bb_block_gather_operand(b, sublayer->gradient, in, BB_BLOCK_BUFFER_GRADIENT_FULL)
+                  : in;
     struct bb_kernel_groups c = {0};
 
     recompute_sublayer(b, sublayer);

@@ -100,8 +100,8 @@ struct bb_layers_config {
     bool unfused; /* true: unfused attention: separate kernels for scores, softmax and context, with the scores in
                      memory */
     bool fused;   /* true: the user requested fused attention: no scores in memory even with dropout */
-    bool float8;  /* GEMMs with weights run in FP8, with kernels that cast the operands */
-    bool serial;  /* collectives of tensor parallelism and transfers of ring attention do not overlap compute */
+    enum bb_gemm_precision precision; /* of GEMMs with weights, with kernels that cast the operands */
+    bool serial; /* collectives of tensor parallelism and transfers of ring attention do not overlap compute */
 };
 
 /* ---- shared by all layers of a step ---- */

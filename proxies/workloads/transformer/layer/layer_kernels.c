@@ -203,21 +203,29 @@ double bb_kernel_groups_flops(const struct bb_layer_sizes *s, const struct bb_ke
 
 /* ---- memory-bound kernels ---- */
 
-/* Adds the cast kernel of an FP8 GEMM. Each operand is needed row-wise for the GEMM and transposed for the
- * gradients. Input: the kernel that produces it also casts it to FP8, so only the transposition is a separate
- * kernel, which reads FP8. Output gradient: one kernel reads it in 16 bits and writes it row-wise and transposed. */
+/* Adds the cast kernels of a GEMM in FP8, MXFP8 or NVFP4. Each operand is needed row-wise for the GEMM and transposed for
+ * the gradients. FP8, input: the kernel that produces it also casts it to FP8, so only the transposition is a separate
+ * kernel, which reads FP8. Output gradient: one kernel reads it in 16 bits and writes it row-wise and transposed. MXFP8
+ * counts as FP8: the scales of both directions come from the same kernel. NVFP4: a kernel reads the tensor for the maxima
+ * (of 2 bytes an element), another for both directions, as Transformer Engine's Hadamard transform and cast. */
 static void add_cast(const struct bb_layer_sizes *s, struct bb_kernel_list *w, const struct gemm *p,
                      enum bb_kernels_pass pass)
 {
     const struct bb_gemm_shape *g = &p->shape;
-    const struct bb_memory_kernel cast = {.kind = BB_MEMORY_KERNEL_COPY,
-                                          .dtype = pass == BB_KERNELS_FORWARD ? BB_F8E4M3 : s->dtype,
-                                          .rows = (uint64_t)(g->m * g->batch),
-                                          .cols = (uint64_t)(pass == BB_KERNELS_FORWARD ? g->k : g->n)};
+    const bool from_dtype = pass == BB_KERNELS_DATA || s->precision == BB_GEMM_NVFP4;
+    struct bb_memory_kernel kernel = {.kind = BB_MEMORY_KERNEL_COPY,
+                                      .dtype = BB_F8E4M3,
+                                      .rows = (uint64_t)(g->m * g->batch),
+                                      .cols = (uint64_t)(pass == BB_KERNELS_FORWARD ? g->k : g->n)};
 
     if (pass == BB_KERNELS_WEIGHTS)
         return;
-    bb_kernel_list_add_memory_kernel(w, "cast", &cast);
+    if (s->precision == BB_GEMM_NVFP4) {
+        bb_kernel_list_add_memory_kernel(w, "maxima", &kernel);
+        bb_kernel_list_last(w)->experts = (int)g->batch;
+    }
+    kernel.dtype = from_dtype ? s->dtype : BB_F8E4M3;
+    bb_kernel_list_add_memory_kernel(w, "cast", &kernel);
     bb_kernel_list_last(w)->experts = (int)g->batch;
 }
 
@@ -413,8 +421,8 @@ static void add_gemm(const struct bb_layer_sizes *s, const struct bb_kernels *gr
         /* number of experts in the batched GEMM, because training runs a separate GEMM for each expert; 0: a GEMM
          * without weights */
         p->activations_only ? 0 : (int)shape->batch;
-    item->float8 =
-        s->float8 && !p->activations_only && group->kind != BB_KERNELS_HEAD && group->kind != BB_KERNELS_ROUTER;
+    if (!p->activations_only && group->kind != BB_KERNELS_HEAD && group->kind != BB_KERNELS_ROUTER)
+        item->precision = s->precision;
     if (!core || s->unfused || s->chunk) /* only fused attention keeps intermediate results on chip; the kernels of a
                                             scan (s->chunk > 0) store them in memory */
         return;
@@ -442,7 +450,7 @@ static void add_kernels(const struct bb_layer_sizes *s, const struct bb_kernels 
 
         for (int k = 0; k < n_shapes; k++)
             add_gemm(s, group, gemm, &shapes[k], w);
-        if (n_shapes > 0 && bb_kernel_list_last(w)->float8)
+        if (n_shapes > 0 && bb_kernel_list_last(w)->precision)
             add_cast(s, w, gemm, group->pass);
     }
     if (group->pass != BB_KERNELS_WEIGHTS)

@@ -91,7 +91,7 @@ struct bb_layer_sizes {
     bool delta;    /* scan layer: a new value replaces the stored value of the same key (delta rule) */
     bool out_gate; /* a gate multiplies the output of attention or of a scan (state-space or linear attention) */
     bool unfused;  /* unfused attention: separate kernels for scores, softmax and context */
-    bool float8;   /* GEMMs with weights have FP8 operands */
+    enum bb_gemm_precision precision; /* of the operands of GEMMs with weights */
 };
 
 /* The kernel groups that one compute operation runs in sequence. A kernel group consists of the kernels of one kind

@@ -111,7 +111,7 @@ static void resolve_sizes(struct bb_layers *l)
                                  .rotary = !a->learned_positions && a->position_buckets == 0,
                                  .dropout = a->dropout,
                                  .unfused = c->unfused,
-                                 .float8 = c->float8};
+                                 .precision = c->precision};
     s->local_tokens = l->sequence_sharded ? s->tokens / c->tp : s->tokens;
     if (c->dispatch == BB_DISPATCH_DEDUP && c->node_limit > 0) {
         s->copies = c->node_limit;

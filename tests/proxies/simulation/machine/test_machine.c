@@ -388,10 +388,30 @@ static void gemms_run_in_waves_of_tiles(void **state)
     item = gemm(64, 64, 1000, 1); /* one tile on one SM */
     assert_near((double)bb_cluster_kernel_ns(&cluster, &item), tile_ns(1, 64, 64, 1000, 0.6), 1e-5);
     item = gemm(2560, 2560, 1000, 1);
-    item.float8 = true;
+    item.precision = BB_GEMM_FP8;
     assert_near((double)bb_cluster_kernel_ns(&cluster, &item), tile_ns(2, 256, 128, 1000, 2), 1e-5);
     item = gemm(64, 1000000, 1, 1); /* memory-bound: 2 bytes per element of both operands and the result */
     assert_near((double)bb_cluster_kernel_ns(&cluster, &item), 2 * (64 + 1e6 + 64e6) / 1000, 1e-5);
+}
+
+/* MXFP8 at the rate of FP8, NVFP4 at its own; operands of 0.5 + 1/16 bytes, a result of 2. */
+static void block_scaled_gemms_use_their_rate_and_bytes(void **state)
+{
+    struct bb_kernel_list_item item = gemm(2560, 2560, 1000, 1);
+    struct bb_cluster blackwell = cluster;
+
+    (void)state;
+    blackwell.tflops_float4 = 80;
+    item.precision = BB_GEMM_MXFP8;
+    assert_near((double)bb_cluster_kernel_ns(&blackwell, &item), tile_ns(2, 256, 128, 1000, 2), 1e-5);
+    item.precision = BB_GEMM_NVFP4;
+    assert_near((double)bb_cluster_kernel_ns(&blackwell, &item), tile_ns(2, 256, 128, 1000, 4), 1e-5);
+    item.gemm.m = 64;
+    item.gemm.n = 1000000;
+    item.gemm.k = 1;
+    assert_near((double)bb_cluster_kernel_ns(&blackwell, &item), (0.5625 * (64 + 1e6) + 2 * 64e6) / 1000, 1e-5);
+    assert_true(bb_cluster_low_precision_tflops(&cluster, BB_GEMM_MXFP8) == 0);
+    assert_true(bb_cluster_low_precision_tflops(&cluster, BB_GEMM_FP8) == 40);
 }
 
 static void fused_attention_is_causal_and_recomputed(void **state)
@@ -449,6 +469,7 @@ int main(void)
         cmocka_unit_test(ring_time_includes_the_last_slice),
         cmocka_unit_test(algorithm_and_protocol_depend_on_size),
         cmocka_unit_test(gemms_run_in_waves_of_tiles),
+        cmocka_unit_test(block_scaled_gemms_use_their_rate_and_bytes),
         cmocka_unit_test(fused_attention_is_causal_and_recomputed),
         cmocka_unit_test(memory_kernels_take_the_time_of_their_bytes),
     };

@@ -129,9 +129,26 @@ static void activations_of_a_llama_layer_in_fp8(void **state)
 
     (void)state;
     make(&h, "llama2_70b", (struct bb_grid){.tp = 8, .ranks = 8}, 1);
-    h.layers_config.float8 = true;
+    h.layers_config.precision = BB_GEMM_FP8;
     assert_true(bb_memory_layer(&h.memory, 0) ==
                 4096 * (2 * (2 + 1) * 8192 + (2.0 * (2 * 8192 + 2 * 1024) + 8192 + (2 * 2 + 1) * 28672) / 8.0));
+}
+
+/* One scale byte per 32 elements (MXFP8) or 16 (NVFP4, of half a byte each). */
+static void activations_of_a_llama_layer_in_block_scaled_types(void **state)
+{
+    const double bytes[][2] = {{BB_GEMM_MXFP8, 33.0 / 32}, {BB_GEMM_NVFP4, 9.0 / 16}};
+    struct memory_case h;
+
+    (void)state;
+    make(&h, "llama2_70b", (struct bb_grid){.tp = 8, .ranks = 8}, 1);
+    for (int i = 0; i < 2; i++) {
+        const double q = bytes[i][1];
+
+        h.layers_config.precision = (enum bb_gemm_precision)bytes[i][0];
+        assert_true(bb_memory_layer(&h.memory, 0) ==
+                    4096 * (2 * (2 + q) * 8192 + (2.0 * (2 * 8192 + 2 * 1024) + q * 8192 + (2 * 2 + q) * 28672) / 8.0));
+    }
 }
 
 /* Codestral Mamba: two inputs of 4096; 8192 values, 2 x 8 x 128 keys and queries, one step size for each of 128
@@ -590,6 +607,7 @@ int main(void)
         cmocka_unit_test(activations_with_context_parallelism),
         cmocka_unit_test(activations_of_a_llama_layer),
         cmocka_unit_test(activations_of_a_llama_layer_in_fp8),
+        cmocka_unit_test(activations_of_a_llama_layer_in_block_scaled_types),
         cmocka_unit_test(activations_of_a_mixtral_layer),
         cmocka_unit_test(recomputed_modules_of_a_deepseek_layer),
         cmocka_unit_test(live_micro_batches_follow_the_schedule),

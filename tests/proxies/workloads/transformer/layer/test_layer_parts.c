@@ -133,11 +133,11 @@ static void fp8_applies_to_layer_weights_only(void **state)
     struct bb_layer_sizes s = sizes;
 
     (void)state;
-    assert_false(kernels_of(&s, BB_KERNELS_QKV, BB_KERNELS_FORWARD)->items[0].float8);
-    s.float8 = true;
-    assert_true(kernels_of(&s, BB_KERNELS_QKV, BB_KERNELS_WEIGHTS)->items[0].float8);
-    assert_false(kernels_of(&s, BB_KERNELS_CORE, BB_KERNELS_FORWARD)->items[0].float8);
-    assert_false(kernels_of(&s, BB_KERNELS_HEAD, BB_KERNELS_FORWARD)->items[0].float8);
+    assert_false(kernels_of(&s, BB_KERNELS_QKV, BB_KERNELS_FORWARD)->items[0].precision);
+    s.precision = BB_GEMM_FP8;
+    assert_true(kernels_of(&s, BB_KERNELS_QKV, BB_KERNELS_WEIGHTS)->items[0].precision);
+    assert_false(kernels_of(&s, BB_KERNELS_CORE, BB_KERNELS_FORWARD)->items[0].precision);
+    assert_false(kernels_of(&s, BB_KERNELS_HEAD, BB_KERNELS_FORWARD)->items[0].precision);
     /* the input, transposed */
     assert_int_equal(memory_kernel_bytes(&s, BB_KERNELS_QKV, BB_KERNELS_FORWARD), 2 * 8 * 16);
     assert_int_equal(memory_kernel_bytes(&s, BB_KERNELS_QKV, BB_KERNELS_DATA),

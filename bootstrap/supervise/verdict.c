@@ -186,6 +186,30 @@ static const struct bb_seen *most_common_wait(const struct bb_supervisor *s, int
     return most;
 }
 
+/* Returns whether the ranks in `wait` are the only ones in a blocking call. others: [size] the ranks that are not in
+ * `wait`. */
+static bool only_these_are_in_a_call(const struct bb_supervisor *s, const struct bb_seen *wait, const bool *others)
+{
+    bool called = false;
+
+    for (int r = 0; r < s->job.size; r++)
+        called |= others[r] && s->star.peers[r].seen.called;
+    return wait->called && !called;
+}
+
+/* Adds that n ranks are in a blocking call, and what the others wait for. Either a rank in the call blocks it, or another
+ * rank did not come to it, so no rank is reported as lost. */
+static void add_call(FILE *line, const struct bb_supervisor *s, int n, const struct bb_seen *wait, const bool *others)
+{
+    fprintf(line, "%d of %d ranks did not return from %s", n, s->job.size, hung_at(wait));
+    for (int r = 0, named = 0; r < s->job.size && named < NAMED_MAX; r++)
+        if (others[r]) {
+            fprintf(line, "; ");
+            add_rank(line, s, r, NULL);
+            named++;
+        }
+}
+
 /* The line names the ranks that the others may wait for first: the ranks that did not arrive, or else those that hang
  * elsewhere than most ranks. */
 static void compose_server_hang(FILE *line, struct bb_supervisor *s)
@@ -202,7 +226,10 @@ static void compose_server_hang(FILE *line, struct bb_supervisor *s)
     if (s->job.size == 1 || (missing == 0 && waiting == s->job.size)) {
         add_timeout(line, s, &far->seen);
         if (s->job.size > 1)
-            fprintf(line, "; all %d ranks wait for it", s->job.size);
+            fprintf(line,
+                    far->seen.called ? "; all %d ranks are in this call; which of them blocks it is unknown"
+                                     : "; all %d ranks wait for it",
+                    s->job.size);
         return;
     }
     fprintf(line, "timeout in %s after %g s: ", far->seen.text[0] ? far->seen.text : "start", s->timeout_s);
@@ -214,6 +241,10 @@ static void compose_server_hang(FILE *line, struct bb_supervisor *s)
         (void)mark_wait(s, wait, marked);
         for (int r = 0; r < s->job.size; r++)
             marked[r] = !marked[r];
+        if (only_these_are_in_a_call(s, wait, marked)) {
+            add_call(line, s, waiting, wait, marked);
+            return;
+        }
         add_ranks(line, s, marked, NULL);
     }
     fprintf(line, "; %d of %d ranks wait for %s", waiting, s->job.size, hung_at(wait));

@@ -294,6 +294,8 @@ int bb_comm_run_life(struct bb_comm_life *life)
     for (int step = 0; step < BB_COMM_STEPS; step++) {
         life->us[step] = NAN;
         life->absent[step] = BB_COMM_PRESENT;
+        if (step == 2) /* creating the communicators has set its own */
+            bb_world_reached(life->world, "bench comm: %d ranks, after init", life->ranks);
         TRY(bb_world_barrier(life->world, bb_comm_steps[step].name));
         /* the first two steps exchange ids over MPI, so they run on all ranks of the job */
         if (step < 2 || member)

@@ -3,7 +3,7 @@
 #include "proxies/offline/calibrate/calibration.h"
 
 #include "bootstrap/base/alloc.h"
-#include "proxies/offline/calibrate/integer_parameters.h"
+#include "proxies/offline/calibrate/direct_parameters.h"
 #include "proxies/offline/calibrate/measured_curves.h"
 #include "proxies/offline/calibrate/measurements/row_time.h"
 #include "proxies/offline/calibrate/parameters.h"
@@ -366,6 +366,7 @@ void bb_calibrate(struct bb_calibration *c, const struct bb_cluster *base, const
     fix_nominal_rates(c);
     bb_set_node_size(c);
     bb_set_sm_count(c);
+    bb_set_collective_min(c);
     run_fits(c, STAGE_FIRST);
     run_fits(c, base->n_variants > 0 ? STAGE_VARIANTS : STAGE_ALPHA_BETA);
     if (base->n_variants > 0) {

@@ -11,7 +11,7 @@
 
 #include "proxies/offline/calibrate/measurements/measurements.h"
 
-#define BB_CALIBRATION_FITS       (10 + BB_NCCL_VARIANTS)
+#define BB_CALIBRATION_FITS       (11 + BB_NCCL_VARIANTS)
 #define BB_CALIBRATION_PARAMETERS (32 + 6 * BB_NCCL_VARIANTS)
 
 /* One fit: a subset of the profile's parameters is fitted to a subset of the measurements. */
@@ -24,8 +24,8 @@ struct bb_calibration_fit {
     size_t files; /* bit mask: bit (i modulo 64) is set if at least one measurement of this fit is from result file i */
 };
 
-/* The measurements that determine a parameter. BB_BY_NO_FIT: no fit changes the parameter; integers are determined as
- * integer_parameters.h describes. */
+/* The measurements that determine a parameter. BB_BY_NO_FIT: no fit changes the parameter; others are determined as
+ * direct_parameters.h describes. */
 enum bb_determined_by {
     BB_BY_NO_FIT,
     BB_BY_KERNELS,

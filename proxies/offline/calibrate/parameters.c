@@ -39,6 +39,7 @@ static const struct {
     {"sharing.memory_bytes", AT(sharing.memory_bytes), BB_LATENCY, SHARING, BB_BY_OVERLAP},
     {"sm_count", AT(sm_count), BB_INTEGER, ALWAYS, BB_BY_NO_FIT},
     {"clock_khz", AT(clock_khz), BB_INTEGER, ALWAYS, BB_BY_NO_FIT},
+    {"collective_min_us", AT(collective_min_us), BB_LATENCY, VARIANTS, BB_BY_NO_FIT},
     {"intra.latency_us", AT(intra.latency_us), BB_LATENCY, ALWAYS, BB_BY_LOCAL},
     {"intra.gbps", AT(intra.gbps), BB_RATE, ALWAYS, BB_BY_LOCAL},
     {"inter.latency_us", AT(inter.latency_us), BB_LATENCY, ALWAYS, BB_BY_REMOTE},

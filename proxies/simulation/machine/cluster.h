@@ -129,6 +129,7 @@ struct bb_cluster {
     double launch_us, nccl_launch_us, kernel_us, memory_gbps, memory_bytes;
     double tflops_float32, tflops_float16, tflops_bfloat16, tflops_float64;
     struct bb_link intra, inter;
+    double collective_min_us; /* minimum time of a collective, because the host needs it to enqueue one; 0: unknown */
     double pcie_gbps; /* rate of a copy between pinned host memory and a GPU, per direction, 1e9 bytes/s; 0: unknown */
     struct bb_measured_curve measured[BB_MEASURED_CURVES];
     int n_measured;

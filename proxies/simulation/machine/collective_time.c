@@ -417,6 +417,8 @@ void bb_cluster_collective_cost(const struct bb_cluster *c, const struct bb_coll
         fastest_variant_cost(c, call, bytes, cost);
     else
         send_recv_cost(c, call, bytes, cost);
+    if (call->ranks > 1)
+        cost->latency_ns = fmax(cost->latency_ns, c->collective_min_us * 1e3 - cost->transfer_ns);
     apply_measured(c, call, bytes, cost);
 }
 

@@ -1,5 +1,5 @@
-/* integer_parameters.c - see integer_parameters.h. */
-#include "proxies/offline/calibrate/integer_parameters.h"
+/* direct_parameters.c - see direct_parameters.h. */
+#include "proxies/offline/calibrate/direct_parameters.h"
 
 #include "bootstrap/base/alloc.h"
 #include "bootstrap/base/stats.h"
@@ -20,14 +20,27 @@
  * collectives. */
 #define FULL_CHANNELS_BYTES (1 << 20)
 
-/* Sets the integer parameter at the address `value` in c->cluster, if the profile has the parameter. The fit that is
+/* Sets the parameter at the address `value` in c->cluster, if the profile has the parameter. The fit that is
  * appended to c->fits next becomes its origin. */
-static void set_parameter(struct bb_calibration *c, const int *value, int number)
+static void set_parameter(struct bb_calibration *c, const void *value, double number)
 {
     struct bb_calibration_parameter *parameter = bb_parameter_of(c, value);
 
     if (parameter)
         bb_parameter_set(c, parameter, number);
+}
+
+/* Sets the parameter at the address `value` in c->cluster, and appends its fit to c->fits. The fit's median and worst
+ * error are computed from errors[fit->n_rows], which this function sorts. */
+static void add_fit(struct bb_calibration *c, const void *value, double number, struct bb_calibration_fit *fit,
+                    double *errors)
+{
+    set_parameter(c, value, number);
+    bb_sort_doubles(errors, fit->n_rows);
+    fit->median_percent = 100 * errors[fit->n_rows / 2];
+    fit->worst_percent = 100 * errors[fit->n_rows - 1];
+    fit->fitted = true;
+    c->fits[c->n_fits++] = *fit;
 }
 
 void bb_set_node_size(struct bb_calibration *c)
@@ -62,20 +75,59 @@ void bb_set_sm_count(struct bb_calibration *c)
                                                                              fit, which is the fit of kernels */
 }
 
-/* ---- SMs per collective and per message of an exchange ---- */
+/* ---- time to enqueue a collective ---- */
 
-/* Sets the parameter at the address `value` in c->cluster, and appends its fit to c->fits. The fit's median and worst
- * error are computed from errors[fit->n_rows], which this function sorts. */
-static void add_fit(struct bb_calibration *c, const int *value, int number, struct bb_calibration_fit *fit,
-                    double *errors)
+#define FLAT       1.15 /* maximum ratio of equal times */
+#define MIN_GROWTH 1.3  /* minimum ratio of the times that the starting profile predicts for them */
+
+static bool is_host_time(const struct bb_measurement *row)
 {
-    set_parameter(c, value, number);
-    bb_sort_doubles(errors, fit->n_rows);
-    fit->median_percent = 100 * errors[fit->n_rows / 2];
-    fit->worst_percent = 100 * errors[fit->n_rows - 1];
-    fit->fitted = true;
-    c->fits[c->n_fits++] = *fit;
+    return bb_is_nccl_choice(row) && row->by_host && row->call.nodes == 1;
 }
+
+/* Returns whether the collective takes the same time at all sizes up to that of `last`, although the starting profile
+ * predicts different, shorter times. */
+static bool is_flat(const struct bb_calibration *c, const struct bb_measurement *last)
+{
+    const struct bb_measurements *e = c->measurements;
+    double shortest = last->time_us, longest = shortest, predicted, min_predicted;
+
+    predicted = min_predicted = bb_row_time_us(c->base, last);
+    for (const struct bb_measurement *row = e->rows; row < e->rows + e->n_rows; row++)
+        if (is_host_time(row) && row->call.kind == last->call.kind && row->call.ranks == last->call.ranks &&
+            row->bytes < last->bytes) {
+            shortest = fmin(shortest, row->time_us);
+            longest = fmax(longest, row->time_us);
+            min_predicted = fmin(min_predicted, bb_row_time_us(c->base, row));
+        }
+    return longest <= FLAT * shortest && predicted >= MIN_GROWTH * min_predicted && predicted <= shortest;
+}
+
+void bb_set_collective_min(struct bb_calibration *c)
+{
+    const struct bb_measurements *e = c->measurements;
+    struct bb_calibration_fit fit = {.name = "time to enqueue"};
+    double *errors, sum = 0, min_us;
+
+    BB_NEW(errors, e->n_rows);
+    for (const struct bb_measurement *row = e->rows; row < e->rows + e->n_rows; row++)
+        if (is_host_time(row) && is_flat(c, row)) {
+            errors[fit.n_rows++] = row->time_us;
+            sum += log(row->time_us);
+            fit.files |= (size_t)1 << (row->file % 64);
+        }
+    min_us = exp(sum / fmax(1, (double)fit.n_rows));
+    for (const struct bb_measurement *row = e->rows; row < e->rows + e->n_rows; row++)
+        if (is_host_time(row) && row->time_us * FLAT < min_us)
+            fit.n_rows = 0;
+    for (size_t i = 0; i < fit.n_rows; i++)
+        errors[i] = fabs(min_us / errors[i] - 1);
+    if (fit.n_rows > 0 && c->base->n_variants > 0)
+        add_fit(c, &c->cluster.collective_min_us, min_us, &fit, errors);
+    free(errors);
+}
+
+/* ---- SMs per collective and per message of an exchange ---- */
 
 void bb_set_collective_sms(struct bb_calibration *c)
 {

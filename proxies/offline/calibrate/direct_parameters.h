@@ -1,7 +1,7 @@
-/* integer_parameters.h - determines the integer parameters of a cluster profile directly from the measurements, or
- * by trying all values, instead of by a fit. */
-#ifndef BB_PROXIES_OFFLINE_CALIBRATE_INTEGER_PARAMETERS_H
-#define BB_PROXIES_OFFLINE_CALIBRATE_INTEGER_PARAMETERS_H
+/* direct_parameters.h - determines the integer parameters of a cluster profile, and the time to enqueue a collective,
+ * directly from the measurements or by trying all values, instead of by a fit. */
+#ifndef BB_PROXIES_OFFLINE_CALIBRATE_DIRECT_PARAMETERS_H
+#define BB_PROXIES_OFFLINE_CALIBRATE_DIRECT_PARAMETERS_H
 
 #include "proxies/offline/calibrate/calibration.h"
 
@@ -13,6 +13,11 @@ void bb_set_node_size(struct bb_calibration *c);
 /* bb_set_sm_count - sets sm_count to the number of SMs recorded by `bench compute` together with its timed kernels
  * (kernels of known duration). The report lists sm_count with the next fit, which is the fit of kernels. */
 void bb_set_sm_count(struct bb_calibration *c);
+
+/* bb_set_collective_min - sets collective_min_us if collectives on one node take the same time at sizes at which the starting
+ * profile predicts different, shorter times: then the host enqueues collectives more slowly than the GPUs complete them.
+ * Only times on the host's clock determine this parameter. Requires all of them to be at least as long. */
+void bb_set_collective_min(struct bb_calibration *c);
 
 /* bb_set_collective_sms - sets sharing.collective_sms to the median number of NCCL channels in collectives of 1 MiB
  * or more, because each channel occupies one SM. */

@@ -602,6 +602,12 @@ def test_nccl_tests_text_gives_ranks_nodes_and_the_initial_profile(calibrate, tm
         assert summary["from"] == "h100-sxm-ib" and "emulated" not in profile and summary["emulated"] is False
 
 
+def predicted(busbar, tmp_path, coll, sizes, ranks=8, cluster="mine.json"):
+    rows = busbar.json("plan", coll, "--sizes", ",".join(map(str, sizes)), "--ranks", ranks, "--placement", "out_of_place", "--cluster",
+                       tmp_path / cluster, tmp_path=tmp_path, emulated=False)["results"]
+    return {row["bytes"]: row["time_us"]["p50"] for row in rows}
+
+
 def test_no_profile_is_written_that_cannot_be_read(busbar, calibrate, tmp_path):
     """An operation of 60 ms fits no chunk latency that a profile may have; of six sizes, two of seconds are left out as outliers."""
     (tmp_path / "h.log").write_text(h100_log(rows=((1 << 20, 40), (1 << 22, 6e4))))
@@ -610,9 +616,9 @@ def test_no_profile_is_written_that_cannot_be_read(busbar, calibrate, tmp_path):
     assert not (tmp_path / "mine.json").exists()
     sizes = ((20, 40), (21, 50), (22, 6e6), (23, 1e7), (24, 80), (25, 120))
     (tmp_path / "h.log").write_text(h100_log(rows=[(1 << log, us) for log, us in sizes]))
-    _, profile, _ = calibrate(tmp_path / "h.log")
-    assert [curve["bytes"] for curve in profile["measured"]] == [[1 << log for log, us in sizes if us < 1e6]]
-    assert busbar.run("plan", "all_reduce", "--ranks", 8, "--cluster", tmp_path / "mine.json", emulated=False).returncode == 0
+    calibrate(tmp_path / "h.log")
+    times = predicted(busbar, tmp_path, "all_reduce", [1 << log for log, us in sizes])
+    assert all(50 <= times[1 << log] <= 80 if us > 1e6 else times[1 << log] == pytest.approx(us, rel=0.01) for log, us in sizes)
 
 
 def test_sizes_below_the_log_are_no_further_off_than_those_of_the_starting_profile(busbar, calibrate, tmp_path):
@@ -628,7 +634,7 @@ def test_sizes_below_the_log_are_no_further_off_than_those_of_the_starting_profi
         return {row["bytes"]: abs(row["time_us"]["p50"] / times[row["bytes"]] - 1) for row in rows if row["bytes"] < 1 << 20}
 
     before, after = errors("h100-sxm-ib"), errors(tmp_path / "mine.json")
-    assert len(after) == 3 and all(after[size] <= before[size] + 0.005 for size in after), (before, after)
+    assert len(after) == 3 and all(after[size] <= before[size] + 0.02 for size in after), (before, after)
 
 
 def test_a_variant_that_nccl_chose_at_large_sizes_is_not_predicted_at_small_ones(busbar, calibrate, tmp_path):
@@ -653,12 +659,53 @@ def test_sizes_of_a_published_log_predict_the_others(busbar, calibrate, tmp_path
         done, profile, _ = calibrate("h.log")
         assert done.returncode == 0, done.stderr
         assert all(v["gbps"] <= 1.3 * 524 for v in profile["nccl"])
-        assert [(m["collective"], m["ranks"], m["nodes"], m["bytes"]) for m in profile["measured"]] == [("all_gather", 8, 1, given)]
-        plan = busbar.json("plan", "all_gather", "--sizes", ",".join(map(str, us)), "--ranks", 8, "--cluster", tmp_path / "mine.json",
-                           "--placement", "out_of_place", tmp_path=tmp_path, emulated=False)
-        for row in plan["results"]:
-            near = 0.01 if row["bytes"] in given else 0.08 if row["bytes"] >= 64 << 20 else 0.2
-            assert row["time_us"]["p50"] == pytest.approx(us[row["bytes"]], rel=near), row["bytes"]
+        (curve,) = profile["measured"]
+        assert (curve["collective"], curve["ranks"], curve["nodes"]) == ("all_gather", 8, 1) and curve["bytes"][0] == given[0]
+        for size, time in predicted(busbar, tmp_path, "all_gather", us).items():
+            near = 0.01 if size in given else 0.03 if size > 64 << 20 else 0.08 if size > 1 << 20 else 0.2
+            assert time == pytest.approx(us[size], rel=near), size
+
+
+# published logs of single nodes, us: collectives of a host that needs 46 us to enqueue one (SimuMax), and all_reduce of 8 B200 (AWS P6)
+SLOW_HOST = {"all_reduce": {1: 46.24, 2: 45.71, 4: 57.93, 8: 86.55, 16: 125.9, 32: 203.3, 64: 328.4, 128: 579.2},
+             "reduce_scatter": {1: 43.62, 2: 44.87, 4: 59.15, 8: 54.41, 16: 75.44, 32: 117.8, 64: 205.3, 128: 385.5}}
+SLOW_HOST_GATHERS = {1: 47.14, 2: 45.69, 4: 47.23, 8: 48.87, 16: 73.03, 32: 128.2, 64: 211.3, 128: 386.4}
+
+
+def test_a_slow_host_bounds_the_times_of_other_collectives(busbar, calibrate, tmp_path):
+    """all_gather was not measured: with the latencies of the fits alone it was predicted at 26 us for 1 MiB, measured 47."""
+    for coll, times in SLOW_HOST.items():
+        us = {mib << 20: time for mib, time in times.items()}
+        (tmp_path / f"{coll}.log").write_text(calibration_accuracy.table(
+            {"coll": coll, "ranks": 8, "gpn": 8, "dtype": "bfloat16", "dev": "NVIDIA H100 80GB HBM3", "us": us}, us))
+    done, profile, summary = calibrate("all_reduce.log", "reduce_scatter.log")
+    assert profile["collective_min_us"] == pytest.approx(45.3, rel=0.03)
+    assert {fit["name"]: fit["rows"] for fit in summary["fits"]}["time to enqueue"] == 2
+    times = predicted(busbar, tmp_path, "all_gather", [mib << 20 for mib in SLOW_HOST_GATHERS])
+    assert all(times[mib << 20] == pytest.approx(us, rel=0.1) for mib, us in SLOW_HOST_GATHERS.items())
+    (tmp_path / "all_reduce.log").write_text(h100_log())  # a measured time below this bound: the host is not that slow
+    assert "collective_min_us" not in calibrate("all_reduce.log", "reduce_scatter.log")[1]
+
+
+def test_sizes_above_the_log_grow_as_in_the_starting_profile(busbar, calibrate, tmp_path):
+    """Eight B200 (AWS P6), all_reduce to 64 MiB: at these sizes the rate is half of that of larger ones, to which it had been kept (25 % off)."""
+    us = dict(zip((1 << i for i in range(20, 35)), (50.89, 58.17, 95.97, 116.06, 115.16, 180.14, 293.16, 413.25, 727.06, 1363.63, 2597.74,
+                                                    5113.27, 10148.24, 17915.53, 35551.42)))
+    (tmp_path / "b.log").write_text(calibration_accuracy.table(
+        {"coll": "all_reduce", "ranks": 8, "gpn": 8, "dtype": "float", "dev": "NVIDIA B200", "us": us}, [s for s in us if s <= 64 << 20]))
+    calibrate("b.log")
+    for size, time in predicted(busbar, tmp_path, "all_reduce", us).items():
+        assert time == pytest.approx(us[size], rel=0.13), size
+
+
+def test_a_disturbed_size_is_not_kept(busbar, calibrate, tmp_path):
+    """Eight H100 (dgxc): 32 bytes took 68 us, a larger size less; and a time that is too short does not drop the others."""
+    us = {8: 13.67, 32: 68.14, 128: 15.87, 512: 16.7, 2048: 17.14, 8192: 9.0, 32768: 19.33, 131072: 19.89, 524288: 20.66, 2 << 20: 42.21}
+    (tmp_path / "h.log").write_text(h100_log(rows=list(us.items())))
+    calibrate("h.log")
+    times = predicted(busbar, tmp_path, "all_reduce", us)
+    assert 13.6 < times[32] < 15.9 and 17 < times[8192] < 19.4
+    assert all(times[size] == pytest.approx(us[size], rel=0.02) for size in us if size not in (32, 8192))
 
 
 @pytest.mark.parametrize("change,message", [({"bytes": [8, 8]}, "ascending"), ({"factor": [1, 0]}, "factors"), ({"factor": [1]}, "factor"),

@@ -1,6 +1,8 @@
 /*
- * measured_curves.h - keeps what the fits leave: the ratio of measured and predicted times of collectives by size, which a
- * profile has as "measured". Between two measured sizes the forecast is then nearer than the model.
+ * measured_curves.h - keeps what the fits leave: the ratio of measured and predicted times of collectives by size, which
+ * a profile has as "measured". Powers of two between the measured sizes and above them, up to 16 GiB, get the ratio of a time
+ * with the shape of the starting profile: between two sizes its time plus what it differs by, linear in the size; above them
+ * its growth, times the ratio of the measured and its own growth at the largest sizes, as far as these reach the bandwidth.
  */
 #ifndef BB_PROXIES_OFFLINE_CALIBRATE_MEASURED_CURVES_H
 #define BB_PROXIES_OFFLINE_CALIBRATE_MEASURED_CURVES_H

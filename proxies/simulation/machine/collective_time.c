@@ -371,6 +371,9 @@ int bb_cluster_find_curve(const struct bb_cluster *c, enum bb_coll_kind kind, in
     return i;
 }
 
+#define FADING_OCTAVES                                                                                                 \
+    4.0 /* below the smallest measured size the logarithm of its factor fades by e in as many octaves */
+
 /* Returns measured time / time of the model: between two measured sizes by the logarithm of the size; above them as at
  * the largest, whose rate is that of the larger sizes; below them, or if the collective was not measured, 1. */
 static double measured_factor(const struct bb_cluster *c, const struct bb_collective *call, double bytes)
@@ -379,8 +382,10 @@ static double measured_factor(const struct bb_cluster *c, const struct bb_collec
     const struct bb_measured_curve *curve = &c->measured[found];
     int i = 1;
 
-    if (found == c->n_measured || curve->n == 0 || bytes < curve->bytes[0])
+    if (found == c->n_measured || curve->n == 0)
         return 1;
+    if (bytes < curve->bytes[0])
+        return pow(curve->factor[0], exp(log2(bytes / curve->bytes[0]) / FADING_OCTAVES));
     while (i < curve->n && curve->bytes[i] < bytes)
         i++;
     if (i == curve->n)

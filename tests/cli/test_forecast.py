@@ -29,8 +29,8 @@ def rejection(busbar, args, status=2):
 
 def test_cluster_gives_a_forecast_of_training(busbar):
     forecast, gemm, given = (plan(busbar, f"{LLAMA} --cluster h100-sxm-ib {more}") for more in ("", "--compute gemm", "--tflops 300"))
-    source = {"rates": "machine", "tflops": 989, "efficiency": pytest.approx(0.66), "nominal": False, "attention": "fused", "fp8": False, "gemm_precision": None, "software": "megatron",
-                "guessed": [], "added": None, "without_added_us": None, "fewest_recompute_layers": None}
+    source = {"rates": "machine", "tflops": 989, "efficiency": pytest.approx(0.66), "nominal": False, "attention": "fused", "fp8": False,
+                "gemm_precision": None, "software": "megatron", "guessed": [], "added": None, "without_added_us": None, "fewest_recompute_layers": None}
     assert forecast["predicted"]["compute"] == {**source, "host": "eager"}
     # The proxy run: unfused attention without a mask, and gradients accumulated by separate kernels.
     assert gemm["predicted"]["compute"] == {**source, "host": None, "attention": None, "software": None} and gemm["predicted"]["model_error"] is None
@@ -400,6 +400,20 @@ def test_fp8_gemms(busbar):
     args = f"{LLAMA} --cluster h100-sxm-ib"
     bf16, fp8 = (plan(busbar, f"{args} {more}")["predicted"] for more in ("", "--fp8"))
     assert fp8["compute"]["fp8"] and bf16["step_us"] / 1.6 < fp8["step_us"] < bf16["step_us"] / 1.2
+
+
+def test_overlap_of_tensor_parallelism(busbar):
+    """Two layers with 8192 tokens on 4 GPUs. Slow GEMMs hide the 4 + 2 collectives of 64 MiB per layer; with quick ones 3/4 of the GEMMs
+    (forward, and data gradients of out and down) run during the collectives."""
+    def step_us(more):
+        return plan(busbar, f"--model llama3_8b --layers 2 --ranks 4 --tp 4 --sequence-parallel --micro-batches 1 --seq-length 8192 "
+                            f"--cluster emulated-default {more}")["predicted"]["step_us"]
+
+    gather_us = 2 * 4 + 64 * 2**20 * 3 / 4 / 200e3
+    widths = (4096 + 2 * 1024 + 4096 + 3 * 14336) + (4096 + 14336)
+    for tflops, hidden_us in ((100, 2 * 6 * gather_us), (1e5, 2 * 2 * 8192 * 4096 * widths / 4 * 3 / 4 / 1e11)):
+        rate = f"--tflops {tflops}"
+        assert step_us(rate) - step_us(f"{rate} --tp-comm-overlap") == pytest.approx(hidden_us, abs=0.1)
 
 
 @pytest.mark.parametrize("precision,element,kept", [("mxfp8", 1 + 1 / 32, 0), ("nvfp4", 0.5 + 1 / 16, 2)])

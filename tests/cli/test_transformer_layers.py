@@ -22,6 +22,7 @@ T5 = {"model_type": "t5", "d_model": 64, "d_kv": 8, "num_heads": 8, "d_ff": 128,
 LAYOUTS = {
     "tensor": (DENSE, ("--tp", 2, "--pp", 2, "--micro-batches", 2)),
     "sequence": (DENSE, ("--tp", 4, "--sequence-parallel", "--recompute", "full", "--recompute-num-layers", 1)),
+    "overlapped sequence": (DENSE, ("--tp", 4, "--sequence-parallel", "--tp-comm-overlap", "--recompute", "selective")),
     "split backward": (DENSE, ("--tp", 2, "--pp", 2, "--sequence-parallel", "--schedule", "zb-h1", "--micro-batches", 3)),
     "ring": (DENSE, ("--cp", 4)),
     "heads": (DENSE, ("--cp", 2, "--tp", 2, "--cp-comm", "a2a")),

@@ -33,6 +33,7 @@ struct bb_transformer_options {
     int sequence;         /* tokens per sample */
     int decoder_sequence; /* only for models with an encoder: tokens per sample in the decoder */
     bool sequence_parallel;
+    bool tp_overlap;       /* collectives of tensor parallelism overlap GEMMs chunk by chunk (--tp-comm-overlap) */
     const char *context;   /* context parallelism: "ring", "all_gather", "a2a" */
     const char *dispatch;  /* token dispatch of expert parallelism: "alltoall", "all_gather", "dedup" (one copy of a
                              token per node) */

@@ -236,6 +236,7 @@ static int reject_unused_options(const struct bb_training *t)
         {o->pipeline_layout, !o->first_layers && !o->last_layers, "pipeline-layout",
          "the layers of the first or last stage are given"},
         {o->sequence_parallel, t->grid.tp > 1, "sequence-parallel", "tp is 1"},
+        {o->tp_overlap, t->grid.tp == 1 || o->sequence_parallel, "tp-comm-overlap", "it requires --sequence-parallel"},
         {o->precision, t->layers_config.gemm, o->float8 ? "fp8" : "gemm-precision",
          "only --compute gemm has GEMMs of this precision"},
         {t->config->sync.sync, false, "sync", "transformer has the option --dp-sync instead"},
@@ -302,6 +303,7 @@ static void resolve_layers_config(struct bb_training *t)
         .fused = o->attention && strcmp(o->attention, "fused") == 0,
         .precision = bb_gemm_precision_of(o->precision),
         .serial = o->serial[sharded] || c->sync.no_overlap,
+        .tp_overlap = o->tp_overlap,
     };
 }
 

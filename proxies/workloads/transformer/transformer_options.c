@@ -54,6 +54,11 @@ const struct bb_opt bb_transformer_options[] = {
     OPT_FLAG(0, "sequence-parallel", FIELD(sequence_parallel),
              "Megatron sequence parallelism: shard norms and dropout along the sequence over the tensor-parallel "
              "ranks"),
+    OPT_FLAG(
+        0, "tp-comm-overlap", FIELD(tp_overlap),
+        "with --sequence-parallel: collectives of tensor parallelism overlap the GEMMs of layers, chunk by chunk, as "
+        "Megatron-LM's user buffers and asynchronous TP of PyTorch (default: only in the backward pass, during whole "
+        "GEMMs)"),
     OPT_CHOICE(0, "cp-comm", FIELD(context), NULL, "MODE", context_choices,
                "how context-parallel ranks exchange keys and values: ring (Megatron-LM: --cp-comm-type p2p), "
                "all_gather, or a2a: all-to-all that exchanges tokens for heads (default: ring)"),

@@ -172,20 +172,21 @@ static double needed_flops(const struct bb_block *b, const struct bb_kernel_grou
 
 void bb_block_compute(struct bb_block *b, const char *what, const struct bb_kernel_groups *c, int src, int dst)
 {
-    double flops = bb_kernel_groups_flops(current_sizes(b), c);
+    const int times = c->times ? c->times : 1;
+    const double flops = times * bb_kernel_groups_flops(current_sizes(b), c), needed = times * needed_flops(b, c);
     const struct bb_kernel_list *work;
 
     if (!b->layers->config.gemm || c->n == 0) {
         if (flops > 0)
-            bb_script_compute(b->script, what, time_us(b, c, flops), needed_flops(b, c), src, dst);
+            bb_script_compute(b->script, what, time_us(b, c, flops), needed, src, dst);
         return;
     }
     work = get_kernel_list(b, c);
     if (work->n == 0)
         return;
-    bb_script_work(b->script, what, work, 1, src, dst);
+    bb_script_work(b->script, what, work, times, src, dst);
     if (!bb_script_result(b->script))
-        bb_script_newest_op(b->script)->flops = needed_flops(b, c);
+        bb_script_newest_op(b->script)->flops = needed;
 }
 
 void bb_block_kernels(struct bb_block *b, const char *what, enum bb_kernels_kind kind, enum bb_kernels_pass pass,
@@ -240,6 +241,12 @@ static int start_gather(struct bb_block *b, const char *what, int src, enum bb_b
     return op;
 }
 
+/* As bb_block_wait_if_serial, for collectives that run during a whole GEMM also with --tp-comm-overlap. */
+static int wait_if_exposed(struct bb_block *b, int op)
+{
+    return b->layers->config.tp_overlap ? op : bb_block_wait_if_serial(b, op);
+}
+
 /* The head runs in 16 bits. */
 static bool is_quantized(const struct bb_column_parallel *column)
 {
@@ -249,12 +256,6 @@ static bool is_quantized(const struct bb_column_parallel *column)
 int bb_block_gather(struct bb_block *b, const char *what, int src, enum bb_block_buffer dst)
 {
     bb_script_wait(b->script, start_gather(b, what, src, dst, false));
-    return bb_block_buffer(b, dst);
-}
-
-int bb_block_gather_operand(struct bb_block *b, const char *what, int src, enum bb_block_buffer dst)
-{
-    bb_script_wait(b->script, start_gather(b, what, src, dst, true));
     return bb_block_buffer(b, dst);
 }
 
@@ -268,6 +269,39 @@ int bb_block_sum(struct bb_block *b, const char *what, int dst)
                                 bb_block_buffer(b, BB_BLOCK_BUFFER_PARTIAL), dst);
 }
 
+static bool overlaps(const struct bb_block *b)
+{
+    return b->layers->sequence_sharded && b->layers->config.tp_overlap;
+}
+
+/* Adds a GEMM on the tokens of all ranks of tp but one, concurrent with the collective that was started last. */
+static void compute_other_chunks(struct bb_block *b, const char *what, enum bb_kernels_kind kind,
+                                 enum bb_kernels_pass pass, int src)
+{
+    const int chunks = b->layers->config.tp;
+    const struct bb_kernel_groups c = {.list = {{kind, pass, chunks}}, .n = 1, .times = chunks - 1};
+
+    bb_block_compute(b, what, &c, src, BB_NONE);
+}
+
+/* Appends a GEMM on the tokens of one rank of tp. */
+static void add_chunk(struct bb_block *b, struct bb_kernel_groups *c, enum bb_kernels_kind kind,
+                      enum bb_kernels_pass pass)
+{
+    bb_kernel_groups_add(c, kind, pass);
+    c->list[c->n - 1].chunks = b->layers->config.tp;
+}
+
+/* Adds the norm with --compute gemm. Returns the buffer of its output. */
+static int add_norm(struct bb_block *b, int in)
+{
+    const int normed = b->layers->config.gemm ? bb_block_buffer(b, BB_BLOCK_BUFFER_NORMED) : in;
+
+    if (b->layers->config.gemm)
+        bb_block_kernels(b, "norm", BB_KERNELS_NORM, BB_KERNELS_FORWARD, in, normed);
+    return normed;
+}
+
 int bb_block_column_input(struct bb_block *b, const struct bb_column_parallel *column, struct bb_kernel_groups *c,
                           int in)
 {
@@ -275,13 +309,27 @@ int bb_block_column_input(struct bb_block *b, const struct bb_column_parallel *c
         bb_kernel_groups_add(c, BB_KERNELS_NORM, BB_KERNELS_FORWARD);
         return in;
     }
-    if (b->layers->config.gemm) {
-        bb_block_kernels(b, "norm", BB_KERNELS_NORM, BB_KERNELS_FORWARD, in,
-                         bb_block_buffer(b, BB_BLOCK_BUFFER_NORMED));
-        in = bb_block_buffer(b, BB_BLOCK_BUFFER_NORMED);
+    bb_script_wait(b->script,
+                   start_gather(b, column->gather, add_norm(b, in), BB_BLOCK_BUFFER_FULL, is_quantized(column)));
+    return bb_block_buffer(b, BB_BLOCK_BUFFER_FULL);
+}
+
+int bb_block_column_forward(struct bb_block *b, const struct bb_column_parallel *column, const char *what,
+                            struct bb_kernel_groups *c, int in)
+{
+    int op;
+
+    if (!overlaps(b)) {
+        in = bb_block_column_input(b, column, c, in);
+        bb_kernel_groups_add(c, column->gemm, BB_KERNELS_FORWARD);
+        return in;
     }
-    return (is_quantized(column) ? bb_block_gather_operand : bb_block_gather)(b, column->gather, in,
-                                                                              BB_BLOCK_BUFFER_FULL);
+    in = add_norm(b, in);
+    op = start_gather(b, column->gather, in, BB_BLOCK_BUFFER_FULL, true);
+    compute_other_chunks(b, what, column->gemm, BB_KERNELS_FORWARD, in);
+    bb_script_wait(b->script, op);
+    add_chunk(b, c, column->gemm, BB_KERNELS_FORWARD);
+    return bb_block_buffer(b, BB_BLOCK_BUFFER_FULL);
 }
 
 void bb_block_row(struct bb_block *b, const char *what, const char *sum, const struct bb_kernel_groups *c, int src,
@@ -293,6 +341,41 @@ void bb_block_row(struct bb_block *b, const char *what, const char *sum, const s
     }
     bb_block_compute(b, what, c, src, bb_block_buffer(b, BB_BLOCK_BUFFER_PARTIAL));
     bb_script_wait(b->script, bb_block_sum(b, sum, out));
+}
+
+void bb_block_row_forward(struct bb_block *b, enum bb_kernels_kind kind, const char *what, const char *sum,
+                          struct bb_kernel_groups *c, int src, int out)
+{
+    int op;
+
+    if (!overlaps(b)) {
+        bb_kernel_groups_add(c, kind, BB_KERNELS_FORWARD);
+        bb_block_row(b, what, sum, c, src, out);
+        return;
+    }
+    add_chunk(b, c, kind, BB_KERNELS_FORWARD);
+    bb_block_compute(b, what, c, src, bb_block_buffer(b, BB_BLOCK_BUFFER_PARTIAL));
+    op = bb_block_sum(b, sum, out);
+    compute_other_chunks(b, what, kind, BB_KERNELS_FORWARD, BB_NONE);
+    bb_script_wait(b->script, op);
+}
+
+int bb_block_row_backward(struct bb_block *b, enum bb_kernels_kind kind, const char *what, const char *gather,
+                          struct bb_kernel_groups *c, int in, bool with_weights)
+{
+    int op;
+
+    if (!b->layers->sequence_sharded) {
+        bb_kernel_groups_add_backward(c, kind, with_weights);
+        return in;
+    }
+    op = start_gather(b, gather, in, BB_BLOCK_BUFFER_GRADIENT_FULL, true);
+    if (overlaps(b))
+        compute_other_chunks(b, what, kind, BB_KERNELS_DATA, in);
+    bb_script_wait(b->script, op);
+    bb_kernel_groups_add_backward(c, kind, with_weights);
+    c->list[c->n - (with_weights ? 2 : 1)].chunks = overlaps(b) ? b->layers->config.tp : 1;
+    return bb_block_buffer(b, BB_BLOCK_BUFFER_GRADIENT_FULL);
 }
 
 void bb_block_column_backward(struct bb_block *b, const struct bb_column_parallel *column,
@@ -311,14 +394,14 @@ void bb_block_column_backward(struct bb_block *b, const struct bb_column_paralle
     if (b->layers->sequence_sharded && with_weights) {
         bb_block_compute(b, column->data, &c, src, BB_NONE);
         c.n = 0;
-        gathered = bb_block_wait_if_serial(b, start_gather(b, column->gather, bb_block_buffer(b, column->input),
-                                                           BB_BLOCK_BUFFER_FULL, is_quantized(column)));
+        gathered = wait_if_exposed(b, start_gather(b, column->gather, bb_block_buffer(b, column->input),
+                                                   BB_BLOCK_BUFFER_FULL, is_quantized(column)));
         input = bb_block_buffer(b, BB_BLOCK_BUFFER_FULL);
     }
     bb_kernel_groups_add(&c, column->gemm, BB_KERNELS_DATA);
     bb_block_compute(b, column->data, &c, src, bb_block_buffer(b, BB_BLOCK_BUFFER_PARTIAL));
     bb_script_wait(b->script, gathered);
-    sum = bb_block_wait_if_serial(b, bb_block_sum(b, column->sum, out));
+    sum = wait_if_exposed(b, bb_block_sum(b, column->sum, out));
     if (with_weights)
         bb_block_kernels(b, column->weights, column->gemm, BB_KERNELS_WEIGHTS, input, BB_NONE);
     bb_script_wait(b->script, sum);
@@ -333,8 +416,8 @@ void bb_block_column_weights(struct bb_block *b, const struct bb_column_parallel
     int gathered = BB_NONE, input = BB_NONE;
 
     if (b->layers->sequence_sharded) {
-        gathered = bb_block_wait_if_serial(b, start_gather(b, column->gather, bb_block_buffer(b, column->input),
-                                                           BB_BLOCK_BUFFER_FULL, is_quantized(column)));
+        gathered = wait_if_exposed(b, start_gather(b, column->gather, bb_block_buffer(b, column->input),
+                                                   BB_BLOCK_BUFFER_FULL, is_quantized(column)));
         input = bb_block_buffer(b, BB_BLOCK_BUFFER_FULL);
         bb_block_compute(b, column->weights, &c, BB_NONE, BB_NONE);
         bb_script_wait(b->script, gathered);

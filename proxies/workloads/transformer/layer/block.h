@@ -163,9 +163,8 @@ struct bb_column_parallel {
 
 /* bb_block_gather - all-gather the activations or gradients in buffer src over tp into dst, and wait. Returns the
  * program's index of buffer dst. Requires sequence parallelism.
- * bb_block_gather_operand - the same in the precision of GEMMs with weights (bb_layers_config.precision). */
+ */
 int bb_block_gather(struct bb_block *b, const char *what, int src, enum bb_block_buffer dst);
-int bb_block_gather_operand(struct bb_block *b, const char *what, int src, enum bb_block_buffer dst);
 
 /* bb_block_wait_if_serial - waits for the collective or transfer `op` if communication does not overlap compute
  * (bb_layers_config.serial). Returns the operation that remains to be waited for: `op`, or BB_NONE. */
@@ -180,6 +179,23 @@ int bb_block_sum(struct bb_block *b, const char *what, int dst);
  * Returns the buffer that the GEMM reads. */
 int bb_block_column_input(struct bb_block *b, const struct bb_column_parallel *column, struct bb_kernel_groups *c,
                           int in);
+
+/*
+ * bb_block_column_forward - as bb_block_column_input, and append the GEMM to c. With bb_layers_config.tp_overlap, the
+ *     all-gather is concurrent with the GEMM of all chunks but the last, which is appended.
+ * bb_block_row_forward - append the GEMM `kind` to c, add the operation and the sum of its output. With tp_overlap, the sum
+ *     is concurrent with the GEMM of all chunks but the first.
+ * bb_block_row_backward - gather the gradient of the output (buffer `in`), and append the gradients of the GEMM to c. With
+ *     tp_overlap, the all-gather is concurrent with the data gradient of all chunks but the last.
+ *   what     label of the compute operations
+ *   Returns  the buffer that the operation of c reads
+ */
+int bb_block_column_forward(struct bb_block *b, const struct bb_column_parallel *column, const char *what,
+                            struct bb_kernel_groups *c, int in);
+void bb_block_row_forward(struct bb_block *b, enum bb_kernels_kind kind, const char *what, const char *sum,
+                          struct bb_kernel_groups *c, int src, int out);
+int bb_block_row_backward(struct bb_block *b, enum bb_kernels_kind kind, const char *what, const char *gather,
+                          struct bb_kernel_groups *c, int in, bool with_weights);
 
 /* bb_block_row - add a compute operation (kernel groups c) that ends with a row-parallel GEMM (its input width is
  * sharded over tp), and the sum of the GEMM's output over tp. */

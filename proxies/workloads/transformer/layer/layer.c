@@ -51,9 +51,8 @@ static const struct sublayer mlp = {.column = {.gemm = BB_KERNELS_UP,
 static void sublayer_forward(struct bb_block *b, const struct sublayer *sublayer, int in, int out)
 {
     struct bb_kernel_groups c = {0};
-    int src = bb_block_column_input(b, &sublayer->column, &c, in);
+    int src = bb_block_column_forward(b, &sublayer->column, sublayer->what, &c, in);
 
-    bb_kernel_groups_add(&c, sublayer->column.gemm, BB_KERNELS_FORWARD);
     if (sublayer->attention && bb_lane_is_used(b->lanes.cp)) {
         bb_context_forward(b, &c, src);
         c.n = 0;
@@ -61,8 +60,7 @@ static void sublayer_forward(struct bb_block *b, const struct sublayer *sublayer
     } else if (sublayer->attention) {
         bb_kernel_groups_add(&c, BB_KERNELS_CORE, BB_KERNELS_FORWARD);
     }
-    bb_kernel_groups_add(&c, sublayer->row, BB_KERNELS_FORWARD);
-    bb_block_row(b, sublayer->what, sublayer->sum, &c, src, out);
+    bb_block_row_forward(b, sublayer->row, sublayer->what, sublayer->sum, &c, src, out);
 }
 
 /* Selective recomputation of a sublayer: the parts of attention whose outputs are not stored, or the whole MLP with its
@@ -91,13 +89,10 @@ static void recompute_sublayer(struct bb_block *b, const struct sublayer *sublay
 
 static void sublayer_backward(struct bb_block *b, const struct sublayer *sublayer, int in, int out, bool with_weights)
 {
-    int src = b->layers->sequence_sharded
-                  ? bb_block_gather_operand(b, sublayer->gradient, in, BB_BLOCK_BUFFER_GRADIENT_FULL)
-                  : in;
     struct bb_kernel_groups c = {0};
+    int src = bb_block_row_backward(b, sublayer->row, sublayer->column.data, sublayer->gradient, &c, in, with_weights);
 
     recompute_sublayer(b, sublayer);
-    bb_kernel_groups_add_backward(&c, sublayer->row, with_weights);
     if (sublayer->attention && bb_lane_is_used(b->lanes.cp)) {
         bb_context_backward(b, &c, src);
         c.n = 0;

@@ -14,6 +14,11 @@
  *   + sequence parallel per sublayer (attention, MLP): forward all_gather X, reduce_scatter X; backward all_gather X of
  *                       the output gradient, all_gather X of the saved input during the data-gradient GEMM,
  *                       reduce_scatter X during the weight-gradient GEMM; 6 all_gather and 4 reduce_scatter per layer
+ *   + overlap           Transformer Engine's user buffers (initialize_ub) and asynchronous TP of PyTorch: a rank computes its
+ *                       own 1 / t of the tokens while it receives the others' (all_gather of the input of QKV and MLP up, and
+ *                       of the output gradient), or sends the other ranks' sums while it computes (reduce_scatter). One
+ *                       t-th of the GEMM is not concurrent with the collective: the last chunk after an all_gather, the
+ *                       first chunk before a reduce_scatter
  *   context parallel    ring, forward: c - 1 exchanges of a block of keys and values, each during the attention with
  *                       the same block. Ring, backward: the same exchanges again, and c - 1 exchanges of the gradients
  *                       of keys and values.
@@ -101,7 +106,8 @@ struct bb_layers_config {
                      memory */
     bool fused;   /* true: the user requested fused attention: no scores in memory even with dropout */
     enum bb_gemm_precision precision; /* of GEMMs with weights, with kernels that cast the operands */
-    bool serial; /* collectives of tensor parallelism and transfers of ring attention do not overlap compute */
+    bool serial;     /* collectives of tensor parallelism and transfers of ring attention do not overlap compute */
+    bool tp_overlap; /* only with sequence parallelism: all collectives of tensor parallelism in layers overlap GEMMs */
 };
 
 /* ---- shared by all layers of a step ---- */

@@ -12,7 +12,7 @@ struct gemm {
 void bb_kernel_groups_add(struct bb_kernel_groups *c, enum bb_kernels_kind kind, enum bb_kernels_pass pass)
 {
     if (c->n < BB_KERNEL_GROUPS)
-        c->list[c->n++] = (struct bb_kernels){kind, pass};
+        c->list[c->n++] = (struct bb_kernels){kind, pass, 1};
 }
 
 void bb_kernel_groups_add_backward(struct bb_kernel_groups *c, enum bb_kernels_kind kind, bool with_weights)
@@ -185,6 +185,14 @@ static int list_pass_shapes(const struct gemm *forward, enum bb_kernels_pass pas
     return forward->activations_only ? 2 : 1;
 }
 
+static struct bb_layer_sizes sizes_of_chunk(const struct bb_layer_sizes *s, int chunks)
+{
+    struct bb_layer_sizes part = *s;
+
+    part.tokens /= chunks;
+    return part;
+}
+
 double bb_kernel_groups_flops(const struct bb_layer_sizes *s, const struct bb_kernel_groups *c)
 {
     struct gemm p[MAX_GEMMS];
@@ -192,7 +200,8 @@ double bb_kernel_groups_flops(const struct bb_layer_sizes *s, const struct bb_ke
     double flops = 0;
 
     for (int i = 0; i < c->n; i++) {
-        int n = forward_gemms(s, c->list[i].kind, c->rows, p);
+        const struct bb_layer_sizes part = sizes_of_chunk(s, c->list[i].chunks);
+        int n = forward_gemms(&part, c->list[i].kind, c->rows, p);
 
         for (int j = 0; j < n; j++)
             for (int k = list_pass_shapes(&p[j], c->list[i].pass, shapes) - 1; k >= 0; k--)
@@ -463,6 +472,9 @@ static void add_kernels(const struct bb_layer_sizes *s, const struct bb_kernels 
 
 void bb_kernel_groups_append(const struct bb_layer_sizes *s, const struct bb_kernel_groups *c, struct bb_kernel_list *w)
 {
-    for (int i = 0; i < c->n; i++)
-        add_kernels(s, &c->list[i], c->rows, w);
+    for (int i = 0; i < c->n; i++) {
+        const struct bb_layer_sizes part = sizes_of_chunk(s, c->list[i].chunks);
+
+        add_kernels(&part, &c->list[i], c->rows, w);
+    }
 }

@@ -101,8 +101,10 @@ struct bb_kernel_groups {
     struct bb_kernels {
         enum bb_kernels_kind kind;
         enum bb_kernels_pass pass;
+        int chunks; /* > 1: only for 1 / chunks of the tokens, those of one rank of tp */
     } list[BB_KERNEL_GROUPS];
     int n;
+    int times; /* how often the operation runs all groups; 0: once */
     int64_t
         rows; /* BB_KERNELS_EXPERTS, BB_KERNELS_EXPERT_ACTIVATION: number of rows (token copies) for all experts of the rank;
                      BB_KERNELS_ACCUMULATE: number of gradient elements; other kinds: unused */

@@ -147,6 +147,26 @@ static void order_with_sequence_parallelism(void **state)
                  "B compute attention gradients; B reduce_scatter tp 64 <9; B compute attention weights <8");
 }
 
+/* Half of the tokens (of two ranks) is computed during each collective, but for the gathers of the saved inputs and the sums
+ * of gradients, which run during whole GEMMs. */
+static void order_with_overlapped_tensor_parallelism(void **state)
+{
+    struct layer_step l = tensor(true);
+
+    (void)state;
+    l.config.tp_overlap = l.config.serial = true;
+    expect_order(l, forward,
+                 "F all_gather tp 64; F compute attention; F compute attention <0; F reduce_scatter tp 64 <2; "
+                 "F compute attention; F all_gather tp 64 <4; F compute MLP <3; F compute MLP <5; "
+                 "F reduce_scatter tp 64 <7; F compute MLP");
+    expect_order(l, backward,
+                 "B all_gather tp 64; B compute MLP gradients; B compute MLP gradients <0; B all_gather tp 64 <2; "
+                 "B compute MLP gradients; B reduce_scatter tp 64 <4; B compute MLP weights <3; "
+                 "B all_gather tp 64 <6; B compute attention gradients <5; B compute attention gradients <7; "
+                 "B all_gather tp 64 <9; B compute attention gradients; B reduce_scatter tp 64 <11; "
+                 "B compute attention weights <10");
+}
+
 /* Backward for data, then for weights: the gathers that the weights need are issued with the weights. */
 static void order_with_split_backward(void **state)
 {
@@ -298,6 +318,8 @@ static void tensor_parallel_bytes_match_the_formula(void **state)
     assert_int_equal(m.calls, 10);
     assert_true(m.wire == 440401920);
     assert_true(measure(l, split, "tp", BB_BFLOAT16).wire == 440401920 * 0.6);
+    l.config.tp_overlap = true;
+    assert_true(measure(l, both, "tp", BB_BFLOAT16).wire == 440401920);
 }
 
 /* Layer norms 4h, biases after the row-parallel GEMMs 2h; a final norm of 2h; the tied embedding table. */
@@ -568,6 +590,8 @@ static void layer_flops_match_the_formula(void **state)
     expect_flops(l, (24 * n * h * h + 4 * n * n * h) / 8);
     l.config.sequence_parallel = true;
     expect_flops(l, (24 * n * h * h + 4 * n * n * h) / 8);
+    l.config.tp_overlap = true;
+    expect_flops(l, (24 * n * h * h + 4 * n * n * h) / 8);
     l = (struct layer_step){.arch = published("llama3_8b"),
                             .grid = {.ranks = 4, .cp = 4},
                             .config = {.sequence = 8192, .dtype = BB_BFLOAT16}};
@@ -803,6 +827,7 @@ static struct layer_step random_layout(unsigned *seed)
     l.config = (struct bb_layers_config){.sequence = 32,
                                          .micro_batch_size = 1 + choose(seed, two, 2),
                                          .sequence_parallel = l.arch.experts || choose(seed, two, 2),
+                                         .tp_overlap = choose(seed, two, 2),
                                          .recompute = (enum bb_recompute)choose(seed, three, 3),
                                          .context = (enum bb_context_mode)choose(seed, three, 3),
                                          .dispatch = (enum bb_dispatch_mode)choose(seed, two, 2),
@@ -860,6 +885,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(order_with_tensor_parallelism),
         cmocka_unit_test(order_with_sequence_parallelism),
+        cmocka_unit_test(order_with_overlapped_tensor_parallelism),
         cmocka_unit_test(order_with_split_backward),
         cmocka_unit_test(order_of_embedding_and_head),
         cmocka_unit_test(order_with_ring_attention),

@@ -268,11 +268,22 @@ static long long rank_of(const json_t *hosts, const char *host, long long gpu)
     return rank ? json_integer_value(rank) : -1;
 }
 
-/* Reads a value of health as the time in us of 1 GB, or of 1 TFLOP. */
-static int health_row(json_t *row, const json_t *hosts, struct bb_timing *t, const struct place *at)
+/* Names a value of health by what it measures: "pairs node4 GPU 0 > node7". other: host of the partner; NULL: none */
+static json_t *health_name(const json_t *row, const char *stage, const char *test, const char *host, const char *other)
 {
-    const char *stage, *test, *host;
-    char partner[32] = "";
+    const bool has_tests = strcmp(stage, "gpu") == 0 || strcmp(stage, "copies") == 0 || strcmp(stage, "rails") == 0;
+
+    return json_sprintf("%s %s GPU %lld%s%s", has_tests ? test : stage, host, number_in(row, "gpu"), other ? " > " : "",
+                        other ? other : "");
+}
+
+/* Reads a value of health as the time in us of 1 GB, or of 1 TFLOP. verdicts: of the file, with the host of each node */
+static int health_row(json_t *row, const json_t *hosts, const json_t *verdicts, struct bb_timing *t,
+                      const struct place *at)
+{
+    const json_t *partner = json_object_get(row, "partner");
+    const char *stage, *test, *host, *other = NULL;
+    const long long gpu = number_in(row, "gpu");
     double value;
     int rc;
 
@@ -281,11 +292,9 @@ static int health_row(json_t *row, const json_t *hosts, struct bb_timing *t, con
     TRY(take_text(row, "host", true, &host, at));
     if (!number_of(json_object_get(row, "value"), &value, at) || !(value > 0))
         return reject_field(at, "value", "a number > 0");
-    if (json_is_integer(json_object_get(row, "partner")))
-        snprintf(partner, sizeof partner, " > node %lld", number_in(row, "partner"));
-    json_object_set_new(row, "name in comparisons",
-                        json_sprintf("%s %s GPU %lld%s", strcmp(stage, "gpu") == 0 ? test : stage, host,
-                                     number_in(row, "gpu"), partner));
+    if (json_is_integer(partner))
+        other = word_in(json_array_get(verdicts, (size_t)json_integer_value(partner)), "host");
+    json_object_set_new(row, "name in comparisons", health_name(row, stage, test, host, other));
     *t = (struct bb_timing){.what = word_in(row, "name in comparisons"),
                             .bytes = -1,
                             .root = -1,
@@ -293,8 +302,8 @@ static int health_row(json_t *row, const json_t *hosts, struct bb_timing *t, con
                             .cycle = -1,
                             .wrong = -1,
                             .channels = -1,
-                            .ranks = {rank_of(hosts, host, number_in(row, "gpu")), -1},
-                            .hosts = {host, NULL},
+                            .ranks = {rank_of(hosts, host, gpu), other ? rank_of(hosts, other, gpu) : -1},
+                            .hosts = {host, other},
                             .same_node = -1,
                             .slowdown = NAN,
                             .time_us = 1e6 / value,
@@ -334,10 +343,14 @@ static int read_bench(struct bb_result_file *t)
     BB_NEW(t->rows, json_array_size(results));
     for (size_t i = 0; i < json_array_size(results); i++) {
         const struct place at = {t->path, "results", i, false};
+        json_t *row = json_array_get(results, i);
+        struct bb_timing *timing = &t->rows[t->n];
 
-        TRY((is_health ? health_row : bench_row)(json_array_get(results, i), is_health ? hosts : devices, &t->rows[i],
-                                                 &at));
-        t->rows[i].clock = bench_clock(t);
+        if (is_health && number_in(row, "attempt") > 1)
+            continue;
+        TRY(is_health ? health_row(row, hosts, json_object_get(t->root, "verdicts"), timing, &at)
+                      : bench_row(row, devices, timing, &at));
+        timing->clock = bench_clock(t);
         t->n++;
     }
 out:

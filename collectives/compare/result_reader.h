@@ -6,7 +6,7 @@
  *                    overlap are named after their distinguishing fields: "latency 0>1 one", "init 4/1",
  *                    "10 all_reduce+2 gemm 8"; rows with a forced algorithm: "all_reduce TREE/LL";
  *                    of a variant: "all_reduce graph"
- *   busbar.health/1  one row per value of a GPU: "pairs node4 GPU 0 > node 7"
+ *   busbar.health/1  one row per value of a GPU in its first measurement: "pairs node4 GPU 0 > node7"
  *   busbar.proxy/1   one row for the training step; step_us.p50 and step_us.ci95
  *   busbar.plan/1    only from `busbar plan --cluster`: the same rows as bench for collectives, one row for the
  *                    training step of a proxy; predicted times have no intervals

@@ -72,7 +72,7 @@ static const char *part_text(const struct bb_health_report *r, const struct bb_h
 /* Describes what a finding is: "all_reduce of GPU pairs 24.1 GB/s, 50 % of the expected 48.0". */
 static const char *reason_text(const struct bb_health_finding *f, char text[256])
 {
-    const bool expects = isfinite(f->expected);
+    const bool expects = isfinite(f->expected), is_all_gpus = f->part == BB_HEALTH_A_NODE && f->test <= BB_HEALTH_PEERS;
     const double reference = expects ? f->expected : f->median;
     const struct bb_health_test_row *test = &bb_health_tests[f->test];
     char soaked[32];
@@ -91,6 +91,7 @@ static const char *reason_text(const struct bb_health_finding *f, char text[256]
                  reference,
                  f->soak_s > 0                 ? soaked
                  : f->part == BB_HEALTH_ALL    ? ": a common cause, or the wrong profile"
+                 : is_all_gpus                 ? ": all its GPUs"
                  : f->part == BB_HEALTH_A_LEAF ? ": only in pairs with other nodes"
                  : f->part == BB_HEALTH_FABRIC ? ": only while all pairs run at once"
                                                : "");
@@ -350,15 +351,6 @@ static const char *node_reason(const struct bb_health_report *r, int node, char 
     return used > 0 ? reason : NULL;
 }
 
-static int count_failed(const struct bb_health *h)
-{
-    int n = 0;
-
-    for (size_t i = 0; i < h->n; i++)
-        n += h->findings[i].level == BB_HEALTH_FAIL;
-    return n;
-}
-
 static void print_matrix(const struct bb_health_report *r)
 {
     const double expected = r->health->expected[BB_HEALTH_PAIRS], median = r->health->median[BB_HEALTH_PAIRS];
@@ -385,9 +377,10 @@ int bb_health_save_row(const struct bb_health_report *r, enum bb_health_test tes
     if (!r->session->json || isnan(value))
         return 0;
     return bb_results_row(r->session->json,
-                          json_pack("{s:s, s:s, s:i, s:s, s:i, s:o, s:f, s:s}", "stage", row->stage, "test", row->name,
-                                    "node", node, "host", host_of(r, node), "gpu", gpu, "partner",
-                                    number_or_null(partner), "value", value, "unit", row->unit));
+                          json_pack("{s:s, s:s, s:i, s:s, s:i, s:o, s:i, s:f, s:s}", "stage", row->stage, "test",
+                                    row->name, "node", node, "host", host_of(r, node), "gpu", gpu, "partner",
+                                    number_or_null(partner), "attempt", r->health->attempt, "value", value, "unit",
+                                    row->unit));
 }
 
 static json_t *findings_json(const struct bb_health_report *r)
@@ -513,6 +506,7 @@ int bb_health_finish(const struct bb_health_report *r, int last)
     struct bb_health *h = r->health;
     char part[256], reason[256], more[32] = "", *restricted = bb_json_restrictions(NULL, false);
     json_t *fields = fields_json(r, NULL);
+    const int failed = bb_health_count_failed(json_object_get(fields, "findings"));
     int rc = 0;
 
     json_object_set_new(fields, "restricted_by", restricted ? json_string(restricted) : json_null());
@@ -530,9 +524,9 @@ int bb_health_finish(const struct bb_health_report *r, int last)
     if (r->options->baseline && h->n > 0)
         bb_warn("--save-baseline %s: %zu findings, so its values may be too low for --expect", r->options->baseline,
                 h->n);
-    if (count_failed(h) > 1)
-        snprintf(more, sizeof more, "; and %d more", count_failed(h) - 1);
-    if (count_failed(h) > 0)
+    if (failed > 1)
+        snprintf(more, sizeof more, "; and %d more", failed - 1);
+    if (failed > 0)
         rc = bb_err_job(BB_EBELOW, "%s: %s%s%s%s", part_text(r, &h->findings[0], part),
                         reason_text(&h->findings[0], reason), more, restricted ? "; restricted by " : "",
                         restricted ? restricted : "");

@@ -36,6 +36,20 @@ static int count_levels(const json_t *list, enum bb_health_level level)
     return n;
 }
 
+int bb_health_count_failed(const json_t *findings)
+{
+    json_t *names = json_object();
+    const json_t *f;
+    size_t i;
+    int n;
+
+    json_array_foreach(findings, i, f) if (has_level(f, BB_HEALTH_FAIL))
+        json_object_set_new(names, text_of(f, "name"), json_null());
+    n = (int)json_object_size(names);
+    json_decref(names);
+    return n;
+}
+
 static void print_findings(const json_t *root, bool full, FILE *out)
 {
     const json_t *findings = json_object_get(root, "findings"), *f;
@@ -60,7 +74,7 @@ static void print_drain(const json_t *root, FILE *out)
 static void print_verdict(const json_t *root, FILE *out)
 {
     const json_t *findings = json_object_get(root, "findings"), *verdicts = json_object_get(root, "verdicts"), *f;
-    const int failed = count_levels(findings, BB_HEALTH_FAIL), nodes = (int)json_array_size(verdicts);
+    const int failed = bb_health_count_failed(findings), nodes = (int)json_array_size(verdicts);
     int others = 0;
     size_t i;
 

@@ -15,6 +15,9 @@
  * node that fails. The administrator decides whether to execute that line. */
 void bb_health_print_summary(const json_t *root, bool full, bool drain, FILE *out);
 
+/* bb_health_count_failed - return the number of parts that fail. findings: of the results */
+int bb_health_count_failed(const json_t *findings);
+
 /* bb_health_end_early - complete the results of a run that has ended early (bb_results_at_end), and print the report: the nodes
  * of lost ranks fail in `findings`, `verdicts` and `checks`. The report has the command that continues without failed nodes. */
 void bb_health_end_early(json_t *root, const json_t *rows);

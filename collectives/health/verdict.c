@@ -138,9 +138,18 @@ enum bb_health_level bb_health_node_level(const struct bb_health *h, int node)
     return level;
 }
 
+/* Returns whether a node takes part in this stage: it has not failed in another one. */
 static bool is_active(const struct bb_health *h, int node)
 {
-    return bb_health_node_level(h, node) != BB_HEALTH_FAIL;
+    for (size_t i = 0; i < h->n; i++) {
+        const struct bb_health_finding *f = &h->findings[i];
+        const bool is_now =
+            h->stage && f->test < BB_HEALTH_TESTS && strcmp(bb_health_tests[f->test].stage, h->stage) == 0;
+
+        if (is_of_node(f) && f->node == node && f->level == BB_HEALTH_FAIL && !is_now)
+            return false;
+    }
+    return true;
 }
 
 int bb_health_active(const struct bb_health *h)
@@ -218,6 +227,7 @@ static int measure_units(struct series *s)
     for (int n = 0; n < h->nodes; n++)
         partner[n] = is_active(h, n) ? 0 : -1;
     s->values[s->tries++] = values;
+    h->attempt = s->tries;
     rc = h->measure(h->arg, s->test, partner, values);
     for (size_t u = 0; rc == 0 && u < s->units; u++) {
         size_t at = u * s->stride;
@@ -271,8 +281,38 @@ static bool is_common(const struct series *s)
     return s->has_reference && finding_of(s->h, s->test, &s->peers, s->peers.median).level != BB_HEALTH_OK;
 }
 
+/* Replaces the findings about all GPUs of a node, if there are several nodes, by one about the node. found: in the order of the
+ * nodes. Returns the new number of findings. */
+static size_t merge_gpus(const struct series *s, struct bb_health_finding *found, size_t n)
+{
+    size_t merged = 0;
+
+    for (size_t i = 0, end; i < n; i = end) {
+        double *values;
+
+        for (end = i + 1; end < n && found[end].node == found[i].node;)
+            end++;
+        if (end - i < 2 || end - i < (size_t)s->h->gpus || s->h->nodes < 2) {
+            memmove(&found[merged], &found[i], (end - i) * sizeof *found);
+            merged += end - i;
+            continue;
+        }
+        BB_NEW(values, end - i);
+        for (size_t k = i; k < end; k++) {
+            values[k - i] = found[k].value;
+            found[i].level = MAX(found[i].level, found[k].level);
+        }
+        found[i].value = median_of(values, end - i);
+        found[i].part = BB_HEALTH_A_NODE;
+        found[i].gpu = -1;
+        found[merged++] = found[i];
+        free(values);
+    }
+    return merged;
+}
+
 /* Adds the findings of a test with suspects. If the typical GPU is slow, or most other units are suspects, one finding is
- * about all of them: the cause is common, or the expectation is wrong. */
+ * about all of them: the cause is common, or the expectation is wrong. Of GPUs, all of them may be one node. */
 static void add_units(const struct series *s)
 {
     struct bb_health_finding *found, common = finding_of(s->h, s->test, &s->peers, s->peers.median);
@@ -284,12 +324,18 @@ static void add_units(const struct series *s)
         found[n] = judge_unit(s, u);
         n += found[n].level != BB_HEALTH_OK;
     }
+    if (s->part == BB_HEALTH_A_GPU)
+        n = merge_gpus(s, found, n);
     if (s->part != BB_HEALTH_A_GPU && s->units > 1 && 2 * n > s->peers.n) {
         for (size_t i = 0; i < n; i++)
             common.level = MAX(common.level, found[i].level);
         n = 0;
         found[n++] = common;
     } else if (is_common(s)) {
+        if (s->h->nodes == 1) {
+            common.part = BB_HEALTH_A_NODE;
+            common.node = 0;
+        }
         found[n++] = common;
     }
     for (size_t i = 0; i < n; i++)
@@ -402,20 +448,23 @@ static void take_values(struct pairs *p, const int *partner, double *values, dou
     }
 }
 
-static int measure_pairs(struct pairs *p, const int *partner, double *values)
+/* Measures pairs again; attempt: above 1 */
+static int measure_pairs(struct pairs *p, int attempt)
 {
-    const int rc = p->h->measure(p->h->arg, BB_HEALTH_PAIRS, partner, values);
+    int rc;
 
-    take_values(p, partner, values, NULL);
+    p->h->attempt = attempt;
+    rc = p->h->measure(p->h->arg, BB_HEALTH_PAIRS, p->again, p->retried);
+    take_values(p, p->again, p->retried, NULL);
     return rc;
 }
 
 /* Measures one pair of nodes, and nothing else at the same time. */
-static int measure_alone(struct pairs *p, int a, int b)
+static int measure_alone(struct pairs *p, int a, int b, int attempt)
 {
     for (int n = 0; n < p->h->nodes; n++)
         p->again[n] = n == a ? b : n == b ? a : -1;
-    return measure_pairs(p, p->again, p->retried);
+    return measure_pairs(p, attempt);
 }
 
 /* Sets the partners of a round of the circle method. If not every pair is measured, the rounds are distant, so that
@@ -450,6 +499,7 @@ static int measure_rounds(struct pairs *p)
 
     BB_NEW(shares, n);
     BB_NEW(measured, n);
+    p->h->attempt = 1;
     for (int k = 0; k < p->rounds; k++) {
         int *partner = p->partner + (size_t)k * (size_t)p->h->nodes;
         double *values = p->values + (size_t)k * size;
@@ -514,7 +564,7 @@ static int retry_suspects(struct pairs *p)
         }
         if (!found)
             return 0;
-        rc = measure_pairs(p, p->again, p->retried);
+        rc = measure_pairs(p, try + 1);
     }
     return rc;
 }
@@ -549,7 +599,7 @@ static int retry_alone(struct pairs *p)
         other = find_partner(p, i, 0);
         if (other < 0)
             continue;
-        rc = measure_alone(p, node, other);
+        rc = measure_alone(p, node, other, TRIES + 1);
         p->is_shared |= !is_suspect(p, node);
     }
     return rc;
@@ -600,7 +650,7 @@ static int find_rails(struct pairs *p)
     }
     if (slow == 0)
         goto out;
-    TRY(measure_alone(p, p->node[0], p->node[1]));
+    TRY(measure_alone(p, p->node[0], p->node[1], 2));
     for (int g = 0; g < gpus; g++) {
         const double alone = p->retried[p->node[0] * gpus + g];
 
@@ -774,7 +824,7 @@ static int retry_path(struct pairs *p, int a, int b, int gpu, double *value)
     int rc = 0;
 
     for (int try = 1; try < TRIES && rc == 0; try++) {
-        rc = measure_alone(p, a, b);
+        rc = measure_alone(p, a, b, try + 1);
         values[try] = p->retried[a * p->h->gpus + gpu];
     }
     *value = median_of(values, TRIES);
@@ -960,6 +1010,7 @@ static int test_bisection(struct bb_health *h)
     for (int try = 0; try < 2 && (try == 0 || f.level != BB_HEALTH_OK); try++) {
         struct cut slowest = {.ratio = INFINITY};
 
+        h->attempt = try + 1;
         for (int i = 0; i < CUTS; i++) {
             TRY(measure_cut(&p, i, unloaded, &cut));
             slowest = cut.ratio < slowest.ratio ? cut : slowest;
@@ -989,8 +1040,10 @@ int bb_health_run(struct bb_health *h)
         h->share[test] = 1;
     }
     for (int test = 0; test < BB_HEALTH_TESTS && rc == 0; test++) {
-        const int active = bb_health_active(h);
+        int active;
 
+        h->stage = bb_health_tests[test].stage;
+        active = bb_health_active(h);
         if (active > 0 && active < before && h->expect)
             TRY(h->expect(h->arg));
         before = active;
@@ -1004,6 +1057,7 @@ int bb_health_run(struct bb_health *h)
     }
     bb_health_sort(h);
 out:
+    h->stage = NULL;
     return rc;
 }
 

@@ -94,6 +94,8 @@ struct bb_health {
     struct bb_health_finding *findings; /* worst first, after bb_health_run */
     size_t n;
     bool is_soak;                   /* the stage soak measures */
+    const char *stage;              /* that runs: its failures remove no node before its end; NULL: none */
+    int attempt;                    /* during `measure`: 1, or above 1 for another measurement of suspects */
     double median[BB_HEALTH_TESTS]; /* out: of all values of the first measurement; NaN: not measured */
     double share[BB_HEALTH_TESTS];  /* out: of `expected`, what oversubscribed leaves leave to the median; 1: all */
 };
@@ -103,7 +105,7 @@ struct bb_health {
 int bb_health_run(struct bb_health *h) BB_MUST_CHECK;
 void bb_health_release(struct bb_health *h);
 
-/* bb_health_add - append a finding. A node with a failed GPU, NIC or node takes no part in further tests. */
+/* bb_health_add - append a finding. A node with a failed GPU, NIC or node takes no part in further stages. */
 void bb_health_add(struct bb_health *h, const struct bb_health_finding *f);
 
 /* bb_health_median - return the median of the finite ones of values[n]; NaN: there is none.

@@ -108,6 +108,15 @@ def test_gpus_that_are_all_slow_are_named(busbar, tmp_path):
     assert "most of the cluster: GEMM" in done.stderr and "of the expected" in done.stderr
 
 
+def test_node_whose_gpus_are_all_slow_is_named_once(busbar, tmp_path):
+    """Of several nodes; and of one, whose line for scontrol is printed."""
+    for nodes, slow in ((3, "rank=4:1.3,rank=5:1.3,rank=6:1.3,rank=7:1.3"), (1, ",".join(f"rank={rank}:1.3" for rank in range(4)))):
+        root, found, done = health(busbar, tmp_path, "--only", "gpu", "--drain", ranks=4 * nodes, nodes=nodes, status=5, slow=slow)
+        assert found == {("fail", "node", nodes // 2, None)} and [v["level"] for v in root["verdicts"]].count("fail") == 1
+        assert f'{root["verdicts"][nodes // 2]["host"]}: GEMM ' in done.stderr and ": all its GPUs" in done.stderr and re.search(
+            r'(?m)^scontrol update nodename=\S+ state=drain reason="busbar: GEMM at 7\d %"$', done.stdout), done.stdout
+
+
 def test_slow_copies_are_named(busbar, tmp_path):
     root, found, done = health(busbar, tmp_path, "--only", "copies", ranks=12, nodes=3, status=5, EMU_SLOW_LINKS="pcie1:0.7,nvlink6:0.5,nvlink8-9:0.5")
     assert found == {("fail", "gpu", 0, 1), ("fail", "gpu", 1, 2)} and {row["stage"] for row in root["results"]} == {"copies"}
@@ -256,7 +265,7 @@ def test_reason_of_drain_names_all_failed_parts(busbar, tmp_path):
     """At most 255 characters, which Slurm's database keeps."""
     _, _, done = health(busbar, tmp_path, "--drain", ranks=16, nodes=8, status=5, slow="link=node4-nic0:0.5,link=node4-nic1:0.6")
     assert re.findall('reason="(.*)"', done.stdout) == ["busbar: NIC of GPU 0 at 51 %, NIC of GPU 1 at 61 %"]
-    slow = ",".join(f"rank={rank}:1.25" for rank in range(16, 32))
+    slow = ",".join(f"rank={rank}:1.25" for rank in range(17, 32))
     _, _, done = health(busbar, tmp_path, "--drain", "--only", "gpu", ranks=64, nodes=4, status=5, slow=slow, EMU_CLUSTER="gb200-nvl72")
     (reason,) = re.findall('reason="(.*)"', done.stdout)
     assert 200 < len(reason) <= 255 and re.fullmatch(r"busbar: (GPU \d+ GEMM at 80 %, )+\d+ more", reason), reason
@@ -442,8 +451,11 @@ def test_compare_names_what_became_worse(busbar, tmp_path):
     compare = busbar.run("compare", *files, "--threshold", 5, "--json", tmp_path / "c.json", emulated=False)
     root = json.loads((tmp_path / "c.json").read_text())
     slower = {row["collective"] for row in root["results"] if row["verdict"] == "slower"}
-    assert compare.returncode == 5 and slower and all(re.fullmatch(r"pairs \S+ GPU 0 > node \d", name) for name in slower), slower
-    assert all("node1 " in name or name.endswith("node 1") for name in slower) and len(compare.stdout.splitlines()) <= 25
+    hosts = [verdict["host"] for verdict in json.loads(files[0].read_text())["verdicts"]]
+    assert compare.returncode == 5 and len(compare.stdout.splitlines()) <= 25
+    assert slower == {f"pairs {hosts[a]} GPU 0 > {hosts[b]}" for a in range(4) for b in range(4) if a != b and 1 in (a, b)}  # once each
+    assert re.search(r"rank 2 \(\S+-node1\) is in 6 of 6 slower rows", compare.stderr + compare.stdout)
+    assert all("pairs" not in row["collective"] for row in root["only_a"] + root["only_b"]) and any(row["attempt"] == 3 for row in json.loads(files[1].read_text())["results"])
     same = busbar.run("compare", files[0], files[0], "--threshold", 5, emulated=False)
     assert same.returncode == 0 and "# verdict: not slower" in same.stdout
     other = tmp_path / "bench.json"

@@ -3,6 +3,7 @@
 #include "proxies/plan_compute.h"
 
 #include "bootstrap/base/alloc.h"
+#include "bootstrap/base/json_read.h"
 #include "bootstrap/cli/report_header.h"
 #include "bootstrap/results/results.h"
 #include "bootstrap/results/table.h"
@@ -213,12 +214,13 @@ static int add_word(struct table *t, const char *word)
 
 static int add_file(struct table *t, const char *path)
 {
-    FILE *file = fopen(path, "r");
+    const char *problem;
+    FILE *file = bb_input_open(path, &problem);
     char word[128];
     int rc = 0;
 
     if (!file)
-        return bb_err(BB_EUSAGE, "--shapes: cannot read %s: %s", path, strerror(errno));
+        return bb_err(BB_EUSAGE, "--shapes: cannot read %s: %s", path, problem);
     while (rc == 0 && fscanf(file, "%127s", word) == 1)
         rc = add_word(t, word);
     fclose(file);

@@ -5,8 +5,10 @@
 #include "bootstrap/base/units.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <math.h>
+#include <poll.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,25 +27,67 @@ int bb_json_load_from(FILE *file, const char *path, json_t **root)
     return *root ? 0 : bb_err(BB_EUSAGE, "%s: not JSON: line %d: %s", path, error.line, error.text);
 }
 
-int bb_json_open(const char *path, FILE **file)
+/* Returns whether a pipe has data, or a process that writes to it. fd: non-blocking. */
+static bool has_writer(int fd, char *first, ssize_t *n)
 {
-    struct stat found;
+    struct pollfd p = {.fd = fd, .events = POLLIN};
 
-    *file = NULL;
-    if (stat(path, &found) == 0 && S_ISDIR(found.st_mode))
-        return bb_err(BB_EUSAGE, "%s: is a folder, expected a file", path);
-    *file = strcmp(path, "-") == 0 ? fdopen(dup(STDIN_FILENO), "r") : fopen(path, "r");
-    return *file ? 0 : bb_err(errno == ENOMEM ? BB_EFAIL : BB_EUSAGE, "%s: %s", path, strerror(errno));
+    if (poll(&p, 1, 0) > 0)
+        return true;
+    *n = read(fd, first, 1); /* 0: no process has opened it for writing; EAGAIN: a writer without data yet */
+    return *n != 0;
+}
+
+/* Waits until a pipe has a writer, at most WRITER_MS. The data that arrives in between is pushed back to `file`. */
+static bool await_writer(int fd, FILE *file)
+{
+    enum { WRITER_MS = 2000, POLL_MS = 10 };
+    ssize_t n = -1;
+    char first;
+
+    for (int ms = 0; ms < WRITER_MS; ms += POLL_MS) {
+        if (has_writer(fd, &first, &n))
+            return n < 1 || ungetc(first, file) >= 0;
+        (void)poll(NULL, 0, POLL_MS);
+    }
+    return false;
+}
+
+FILE *bb_input_open(const char *path, const char **problem)
+{
+    const bool is_stdin = strcmp(path, "-") == 0;
+    /* O_NONBLOCK: opening a FIFO would otherwise wait for a writer, without end if there is none */
+    const int fd = is_stdin ? dup(STDIN_FILENO) : open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    FILE *file = fd < 0 ? NULL : fdopen(fd, "r");
+    struct stat found = {0};
+
+    *problem = NULL;
+    if (!file || fstat(fd, &found) != 0)
+        *problem = strerror(errno);
+    else if (S_ISDIR(found.st_mode))
+        *problem = "is a folder, expected a file";
+    else if (!is_stdin && S_ISFIFO(found.st_mode) && !await_writer(fd, file))
+        *problem = "is a pipe to which no process writes";
+    else if (!is_stdin && fcntl(fd, F_SETFL, 0) != 0)
+        *problem = strerror(errno);
+    if (!*problem)
+        return file;
+    if (file)
+        fclose(file);
+    else if (fd >= 0)
+        close(fd);
+    return NULL;
 }
 
 int bb_json_load(const char *path, json_t **root)
 {
-    FILE *file;
-    int rc = bb_json_open(path, &file);
+    const char *problem;
+    FILE *file = bb_input_open(path, &problem);
+    int rc;
 
     *root = NULL;
-    if (rc)
-        return rc;
+    if (!file)
+        return bb_err(errno == ENOMEM ? BB_EFAIL : BB_EUSAGE, "%s: %s", path, problem);
     rc = bb_json_load_from(file, path, root);
     fclose(file);
     return rc;

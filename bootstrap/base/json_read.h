@@ -55,7 +55,7 @@ struct bb_json_field {
  * bb_json_load - parse a file. An object that contains a key twice is an error.
  *   path     "-": stdin
  *   root     out: a new reference; NULL after an error
- *   Returns  0, -BB_EUSAGE, or -BB_EFAIL when fopen() runs out of memory
+ *   Returns  0, -BB_EUSAGE, or -BB_EFAIL when the process runs out of memory
  */
 int bb_json_load(const char *path, json_t **root) BB_MUST_CHECK;
 /* bb_json_blank - replace control characters in all texts and keys of a value by blanks, in place. Texts of a file that
@@ -63,13 +63,15 @@ int bb_json_load(const char *path, json_t **root) BB_MUST_CHECK;
 void bb_json_blank(json_t *value);
 
 /*
- * bb_json_open and bb_json_load_from together do the same as bb_json_load.
- * bb_json_open - open a file. Directories are rejected.
- *   file     out: the caller closes it; NULL after an error
+ * bb_input_open - open a text file that the user names. A pipe (/dev/stdin, <(COMMAND), a FIFO) may deliver its data
+ * later, but a FIFO to which no process writes within 2 s is an error, and so is a folder.
+ *   path     "-": stdin
+ *   problem  out: the text of the error, valid until the next call of strerror(); errno is set
+ *   Returns  the file, which the caller closes, or NULL
  * bb_json_load_from - parse an open file.
  *   path     path of the file, for messages
  */
-int bb_json_open(const char *path, FILE **file) BB_MUST_CHECK;
+FILE *bb_input_open(const char *path, const char **problem) BB_MUST_CHECK;
 int bb_json_load_from(FILE *file, const char *path, json_t **root) BB_MUST_CHECK;
 
 /*

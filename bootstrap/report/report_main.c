@@ -57,12 +57,15 @@ static int find_script(const char *folder, char path[PATH_MAX])
                   folder, scripts[0], folder, scripts[1]);
 }
 
-/* Returns whether a file is left to the script, which also reports unreadable files: JSON begins with '{'. */
+/* Returns whether a file is left to the script, which also reports unreadable files: a regular file with JSON, which
+ * begins with '{'. */
 static bool is_json(const char *word)
 {
-    FILE *file = fopen(word, "r");
+    struct stat about;
+    const bool is_pipe = stat(word, &about) == 0 && !S_ISREG(about.st_mode);
+    FILE *file = is_pipe ? NULL : fopen(word, "r");
     char first = '\0';
-    bool printed = file ? fscanf(file, " %c", &first) == 1 && first != '{' : strchr(word, '=') != NULL;
+    bool printed = file ? fscanf(file, " %c", &first) == 1 && first != '{' : is_pipe || strchr(word, '=') != NULL;
 
     if (file)
         fclose(file);

@@ -707,13 +707,14 @@ bool bb_result_file_same_model(const struct bb_result_file *a, const struct bb_r
 
 int bb_result_tree_load(const char *word, const char **path, json_t **root)
 {
-    const char *operation;
+    const char *operation, *problem;
     FILE *file = NULL;
     int rc, lines, first;
 
     *root = NULL;
     TRY(split_operation(word, &operation, path));
-    TRY(bb_json_open(*path, &file));
+    file = bb_input_open(*path, &problem);
+    TRY(file ? 0 : bb_err(errno == ENOMEM ? BB_EFAIL : BB_EUSAGE, "%s: %s", *path, problem));
     first = first_character(file, &lines);
     if (first == '\0') /* /dev/zero is a line without end */
         rc = bb_err(BB_EUSAGE, "%s: begins with a zero byte, expected JSON or nccl-tests output", *path);

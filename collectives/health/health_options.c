@@ -1,6 +1,7 @@
 /* health_options.c - see health_options.h. */
 #include "collectives/health/health_options.h"
 
+#include "bootstrap/base/json_read.h"
 #include "bootstrap/cli/report_header.h"
 #include "bootstrap/results/checks.h"
 #include "bootstrap/results/results.h"
@@ -326,8 +327,13 @@ static int expect_baseline(struct bb_health *h, const struct bb_health_options *
 
 json_t *bb_health_baseline(const struct bb_health_options *o)
 {
-    json_t *root = json_load_file(o->expect, 0, NULL);
-    const char *schema = json_string_value(json_object_get(root, "schema"));
+    const char *problem, *schema;
+    FILE *file = bb_input_open(o->expect, &problem);
+    json_t *root = file ? json_loadf(file, 0, NULL) : NULL;
+
+    if (file)
+        fclose(file);
+    schema = json_string_value(json_object_get(root, "schema"));
 
     if (schema && strcmp(schema, "busbar.health/1") == 0)
         return root;

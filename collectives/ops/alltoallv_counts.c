@@ -2,6 +2,7 @@
 #include "collectives/ops/alltoallv_counts.h"
 
 #include "bootstrap/base/alloc.h"
+#include "bootstrap/base/json_read.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -105,24 +106,25 @@ out:
     return rc;
 }
 
-static int report_errno(const char *path)
+static int report(const char *path, const char *problem)
 {
-    return bb_err(errno == ENOMEM ? BB_EFAIL : BB_EUSAGE, "matrix file %s cannot be read: %s", path, strerror(errno));
+    return bb_err(errno == ENOMEM ? BB_EFAIL : BB_EUSAGE, "matrix file %s cannot be read: %s", path, problem);
 }
 
 int bb_alltoallv_counts_read(struct bb_alltoallv_counts *t, const char *path, double scale)
 {
-    FILE *file = fopen(path, "r");
+    const char *problem;
+    FILE *file = bb_input_open(path, &problem);
     char *text = NULL;
     size_t length, capacity = 0;
     int rc = 0;
 
     if (!file)
-        return report_errno(path);
+        return report(path, problem);
     errno = 0;
     length = (size_t)getdelim(&text, &capacity, '\0', file);
     if (ferror(file) || errno == ENOMEM)
-        rc = report_errno(path);
+        rc = report(path, strerror(errno));
     else if (length == (size_t)-1)
         rc = bb_alltoallv_counts_parse(t, "", path, scale);
     else if (length > LARGEST_FILE || strlen(text) != length)

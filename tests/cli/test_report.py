@@ -2,6 +2,7 @@
 tested in a headless Chromium (skipped if none is installed)."""
 import importlib
 import json
+import os
 import pathlib
 import random
 import re
@@ -272,6 +273,15 @@ def test_best_layouts_are_bars_by_cause():
 
 def said(kind, **data):
     return " ".join(findings.of(result(kind, **data)))
+
+
+def test_reads_a_result_from_a_pipe(busbar, samples, plotly, tmp_path):
+    output, pipe = tmp_path / "page.html", tmp_path / "pipe"
+    os.mkfifo(pipe)
+    done = report(busbar, pipe, output=output)
+    assert done.returncode == 2 and done.stderr == f"busbar: {pipe}: is a pipe to which no process writes\n"
+    with subprocess.Popen(["cp", samples["plan"], pipe]):
+        assert "A step takes" in page_of(busbar, output, pipe)
 
 
 def test_findings_of_a_plan():

@@ -398,7 +398,7 @@ static void test_bad_environment(void **state)
         {one_call, {"EMU_DEVICES=65"}, 2, "EMU_DEVICES=65"},
         {one_call, {"EMU_TIME=fast"}, 2, "EMU_TIME=fast: expected real or virtual"},
         {one_call, {"EMU_DATA=no"}, 2, "EMU_DATA=no: expected off or on"},
-        {one_call, {"EMU_CLUSTER=/no/such/file"}, 2, "EMU_CLUSTER: unable to open /no/such/file"},
+        {one_call, {"EMU_CLUSTER=/no/such/file"}, 2, "EMU_CLUSTER: /no/such/file: No such file or directory"},
         {one_call, {"EMU_CLUSTER=h100-sxm-ip"}, 2, "did you mean 'h100-sxm-ib'?"},
         {one_call, {"EMU_CLUSTER=h100-sxm-ib", "EMU_QUIET=0"}, 0, "profile h100-sxm-ib,"},
         {one_call, {"EMU_QUIET=0"}, 0, "results are modelled, not measured"},

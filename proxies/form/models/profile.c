@@ -1,6 +1,7 @@
 /* profile.c - finds and reads the model and cluster files of profiles/. */
 #include "proxies/form/models/profile.h"
 
+#include "bootstrap/base/json_read.h"
 #include "bootstrap/cli/opts.h"
 #include "bootstrap/rank/siphash.h"
 
@@ -138,6 +139,29 @@ static bool has_other_schema(const json_t *root)
     return schema && (!json_is_string(schema) || strcmp(json_string_value(schema), MODEL_SCHEMA) != 0);
 }
 
+/* Loads a file. The data of a pipe is gone after the first time, for example for the second cluster of a search. */
+static int load_path(const char *kind, const char *path, json_t **root)
+{
+    const char *problem;
+    FILE *file = bb_input_open(path, &problem);
+    struct stat about;
+    json_error_t error;
+    int rc = 0;
+
+    if (!file)
+        return errno == ENOMEM
+                   ? bb_err(BB_EFAIL, "%s: %s", path, problem)
+                   : bb_err(BB_EUSAGE, "%s: %s; expected a name of `busbar list %s`, or a file", path, problem, kind);
+    *root = json_loadf(file, JSON_REJECT_DUPLICATES, &error);
+    if (!*root && error.position == 0 && fstat(fileno(file), &about) == 0 && S_ISFIFO(about.st_mode))
+        rc = bb_err(BB_EUSAGE, "%s: is a pipe without data, or its data was already read; try: a file", path);
+    else if (!*root)
+        rc = bb_err(errno == ENOMEM && error.line <= 0 ? BB_EFAIL : BB_EUSAGE, "%s: line %d: %s", path, error.line,
+                    error.text);
+    fclose(file);
+    return rc;
+}
+
 int bb_profile_load(const char *kind, const char *name_or_path, json_t **root)
 {
     const char *text = NULL;
@@ -149,17 +173,13 @@ int bb_profile_load(const char *kind, const char *name_or_path, json_t **root)
     if (!text && is_folder(name_or_path))
         TRY(load_folder(kind, name_or_path, root));
     else if (is_path(name_or_path))
-        *root = json_load_file(name_or_path, JSON_REJECT_DUPLICATES, &error);
+        TRY(load_path(kind, name_or_path, root));
     else if (text)
         *root = json_loads(text, JSON_REJECT_DUPLICATES, &error);
     else
         return reject_name(kind, name_or_path);
-    if (!*root && error.line <= 0 && errno == ENOMEM)
-        return bb_err(BB_EFAIL, "%s", error.text);
     if (!*root)
-        return error.line > 0
-                   ? bb_err(BB_EUSAGE, "%s: line %d: %s", name_or_path, error.line, error.text)
-                   : bb_err(BB_EUSAGE, "%s; expected a name of `busbar list %s`, or a file", error.text, kind);
+        return bb_err(errno == ENOMEM ? BB_EFAIL : BB_EUSAGE, "%s: line %d: %s", name_or_path, error.line, error.text);
     bb_json_blank(*root);
     /* A result file of busbar has a schema, too, but only a result file contains a command or its options. */
     if (!json_is_object(*root))

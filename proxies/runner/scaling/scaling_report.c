@@ -1,5 +1,6 @@
 /* scaling_report.c - reads the baseline of a scaling study, prints the results of the study and writes them as JSON
  * (see scaling.h). */
+#include "bootstrap/base/json_read.h"
 #include "bootstrap/results/results.h"
 #include "bootstrap/results/table.h"
 #include "proxies/workloads/replicas/scaling.h"
@@ -99,16 +100,14 @@ static int read_rates(struct bb_scaling_baseline *b, const json_t *root)
 int bb_scaling_baseline_load(const struct bb_proxy_config *c, const struct bb_scaling *s, struct bb_scaling_baseline *b)
 {
     json_t *root, *own, *scaling;
-    json_error_t error;
     int rc;
 
     *b = (struct bb_scaling_baseline){.path = c->scaling.baseline};
     if (!b->path)
         return 0;
-    root = json_load_file(b->path, JSON_REJECT_DUPLICATES, &error);
     own = parameters_json(c, s);
+    TRY(bb_json_load(b->path, &root));
     scaling = json_object_get(root, "scaling");
-    TRY(root ? 0 : bb_err(BB_EUSAGE, "scaling: --baseline %s: %s", b->path, error.text));
     if (!json_is_object(scaling))
         rc = bb_err(BB_EUSAGE,
                     "scaling: --baseline %s is not the result of a scaling study; try: the --json file of 'busbar "

@@ -1,12 +1,17 @@
 /* test_json_read.c - reads JSON fields by a table and reports invalid fields. */
 #include "bootstrap/base/json_read.h"
 
+#include <fcntl.h>
+#include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -133,6 +138,48 @@ static void loads_and_rejects_files(void **state)
     assert_null(root);
 }
 
+/* Starts a process that opens the pipe `path`, waits for `before_ms` and writes JSON. */
+static void write_later(const char *path, int before_ms)
+{
+    if (fork() == 0) {
+        const int fd = open(path, O_WRONLY);
+
+        (void)poll(NULL, 0, before_ms);
+        _exit(write(fd, "{\"a\": 1}", 8) != 8);
+    }
+}
+
+/* A FIFO is read if a process writes to it, even if the data comes late; without a writer it is an error, after 2 s. */
+static void reads_pipes_but_does_not_wait_for_a_writer_without_end(void **state)
+{
+    char folder[] = "json_read.XXXXXX", path[64], name[32];
+    int ends[2], late_ms[] = {0, 300, 2500};
+    json_t *root;
+
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof(path), "%s/fifo", folder);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    for (size_t i = 0; i < sizeof(late_ms) / sizeof(*late_ms); i++) {
+        write_later(path, late_ms[i]);
+        assert_int_equal(bb_json_load(path, &root), 0);
+        assert_int_equal(json_integer_value(json_object_get(root, "a")), 1);
+        json_decref(root);
+        (void)wait(NULL);
+    }
+    assert_int_equal(bb_json_load(path, &root), -BB_EUSAGE);
+    unlink(path);
+    rmdir(folder);
+    assert_int_equal(pipe(ends), 0); /* as <(COMMAND) whose process has ended */
+    assert_int_equal(write(ends[1], "{}", 2), 2);
+    close(ends[1]);
+    snprintf(name, sizeof(name), "/dev/fd/%d", ends[0]);
+    assert_int_equal(bb_json_load(name, &root), 0);
+    json_decref(root);
+    close(ends[0]);
+    assert_int_equal(bb_json_load("/", &root), -BB_EUSAGE);
+}
+
 static void blanks_control_characters(void **state)
 {
     json_t *root;
@@ -152,10 +199,12 @@ static void blanks_control_characters(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(stores_fields_at_their_offsets), cmocka_unit_test(rejects_invalid_fields),
-        cmocka_unit_test(accepts_boundary_values), cmocka_unit_test(loads_and_rejects_files),
-        cmocka_unit_test(blanks_control_characters)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(stores_fields_at_their_offsets),
+                                       cmocka_unit_test(rejects_invalid_fields),
+                                       cmocka_unit_test(accepts_boundary_values),
+                                       cmocka_unit_test(loads_and_rejects_files),
+                                       cmocka_unit_test(reads_pipes_but_does_not_wait_for_a_writer_without_end),
+                                       cmocka_unit_test(blanks_control_characters)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -168,7 +168,7 @@ static int guess_recompute(struct bb_proxy_config *config, const struct bb_arch 
 
     o->recompute = "selective";
     TRY(bb_training_bytes(config, arch, &bytes));
-    if (bytes > usable) {
+    if (bytes > usable && !o->moe_overlap) { /* which excludes it */
         o->recompute = "full";
         TRY(bb_training_min_recompute_layers(config, arch, usable, &o->recompute_layers, &bytes));
         if (is_dropless(config, arch)) {

@@ -416,6 +416,17 @@ def test_overlap_of_tensor_parallelism(busbar):
         assert step_us(rate) - step_us(f"{rate} --tp-comm-overlap") == pytest.approx(hidden_us, abs=0.1)
 
 
+def test_overlap_of_experts(busbar):
+    """With slow compute, only the first forward and the last backward expose their exchanges: of five micro-batches, those of one."""
+    args = ("--model mixtral_8x7b --layers 2 --seq-length 4096 --ranks 4 --ep 4 --micro-batches 5 --tflops 50 --cluster emulated-default "
+            "--recompute none")
+    plans = [plan(busbar, f"{args} {more}") for more in ("", "--overlap-moe-expert-parallel-comm")]
+    exposed = [next(g["exposed_us"] for g in p["predicted"]["groups"] if g["name"] == "ep") for p in plans]
+    assert plans[0]["roles"][0]["traffic"] == plans[1]["roles"][0]["traffic"]
+    assert exposed[1] == pytest.approx(exposed[0] / 5, rel=0.01)
+    assert plans[0]["predicted"]["step_us"] - plans[1]["predicted"]["step_us"] == pytest.approx(exposed[0] - exposed[1])
+
+
 @pytest.mark.parametrize("precision,element,kept", [("mxfp8", 1 + 1 / 32, 0), ("nvfp4", 0.5 + 1 / 16, 2)])
 def test_block_scaled_gemms(busbar, precision, element, kept):
     """Transformer Engine stores weights in both directions (MXFP8 in place of 16 bits), and gathers quantized inputs over tp: six per layer,

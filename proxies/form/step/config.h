@@ -55,6 +55,7 @@ struct bb_transformer_options {
     double imbalance;      /* exponent Z of the Zipf distribution of tokens over experts: the k-th most popular expert
                          gets tokens in proportion to 1/k^Z; 0: equal load on all experts */
     bool float8_dispatch;  /* true: tokens are dispatched to their experts in FP8 */
+    bool moe_overlap;      /* forwards run concurrently with backwards (--overlap-moe-expert-parallel-comm) */
     int node_limit;        /* only with dispatch "dedup": maximum number of nodes to which one token is sent */
     int seed;
     const char *sync; /* how gradients and parameters are synchronized over the data-parallel group: a name in

@@ -166,7 +166,7 @@ const struct bb_foreign_name bb_foreign_options[] = {
      "fp32=float float32=float bf16=bfloat16"},
     {"main-params-dtype exp-avg-dtype exp-avg-sq-dtype", "--use-precision-aware-optimizer",
      "--use-precision-aware-optimizer", NULL},
-    {"delay-wgrad-compute overlap-moe-expert-parallel-comm overlap-param-gather-with-optimizer-step "
+    {"delay-wgrad-compute overlap-param-gather-with-optimizer-step "
      "defer-embedding-wgrad-compute moe-shared-expert-overlap",
      NULL, "this overlap is not modelled", NULL},
     {"no-overlap-p2p-communication overlap-p2p-comm batch-p2p-comm", NULL,

@@ -26,6 +26,11 @@ bool bb_schedule_is_bidirectional(const struct bb_schedule *s)
     return rows[s->kind]->make_bidirectional != NULL;
 }
 
+bool bb_schedule_pairs_slots(const struct bb_schedule *s)
+{
+    return bb_schedule_is_bidirectional(s) || s->combined;
+}
+
 int bb_schedule_part(const struct bb_schedule *s, int stage, int chunk)
 {
     int far = s->stages - 1 - stage, lower = stage < far ? stage : far;
@@ -152,7 +157,7 @@ static int needed_warm_up(const struct bb_schedule *s, int stage)
 
     if (row->all_forwards_first)
         return s->micro_batches;
-    return row->warm_up * (s->stages - 1 - stage) + (s->chunks - 1) * s->group;
+    return row->warm_up * (s->stages - 1 - stage) + (s->chunks - 1) * s->group + s->combined;
 }
 
 int bb_schedule_warm_up(const struct bb_schedule *s, int stage)
@@ -173,8 +178,10 @@ static int make_1f1b(const struct bb_schedule *s, int stage, struct bb_slot *slo
     while (f < warm_up)
         slots[n++] = forward_entry(s, f++);
     for (int b = 0; b < all; b++) {
-        if (f < all)
-            slots[n++] = forward_entry(s, f++);
+        if (f < all) {
+            slots[n] = forward_entry(s, f++);
+            slots[n++].with_next = s->combined;
+        }
         /* the backwards have the micro-batches in the order of the forwards, the model chunks in reverse order */
         slots[n] = forward_entry(s, b);
         slots[n].kind = BB_SLOT_BACKWARD;

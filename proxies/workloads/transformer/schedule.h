@@ -52,6 +52,10 @@ struct bb_schedule {
                                           per stage (virtual pipeline stages); each >= 1 */
     int group; /* only interleaved: number of micro-batches that a stage processes with one model chunk before it
                   continues with the next chunk; from `stages` to `micro_batches` */
+    /* only 1f1b with one stage and interleaved: in the steady state a forward runs concurrently with the backward of an
+     * earlier micro-batch, after one more forward of the warm-up, as Megatron-LM's overlap_moe_expert_parallel_comm
+     * (combined_1f1b.py) */
+    bool combined;
 };
 
 /* Kinds of slots of a pipeline schedule. FORWARD: forward of one model chunk. BACKWARD (B): computes the gradients
@@ -92,8 +96,10 @@ struct bb_schedule_row {
 BB_SCHEDULE_LIST(BB_SCHEDULE_ROW)
 
 const struct bb_schedule_row *bb_schedule_row(const struct bb_schedule *s);
-bool bb_schedule_splits_backward(const struct bb_schedule *s);  /* returns whether the schedule has WEIGHTS slots
+bool bb_schedule_splits_backward(const struct bb_schedule *s); /* returns whether the schedule has WEIGHTS slots
                                                                   (separate computation of the weight gradients) */
+bool bb_schedule_pairs_slots(
+    const struct bb_schedule *s); /* returns whether forwards run concurrently with backwards */
 bool bb_schedule_is_bidirectional(const struct bb_schedule *s); /* returns whether micro-batches enter the pipeline
                                                                    at both ends (dualpipe) */
 
@@ -148,7 +154,7 @@ int bb_schedule_warm_up(const struct bb_schedule *s, int stage);
  * groups of g micro-batches:
  *   gpipe        m
  *   1f1b         min(m, p - r)
- *   interleaved  min(m v, 2 (p - r - 1) + (v - 1) g + 1)
+ *   interleaved  min(m v, 2 (p - r - 1) + (v - 1) g + 1); combined: one more
  *   zb-h1        min(m, p)
  *   zb-h2        min(m, 2 p - 1)
  *   dualpipe     p + 1

@@ -18,8 +18,8 @@ struct writer {
     const struct bb_modules *modules;
     struct bb_script script;
     struct bb_pipe pipe;
-    /* generators of the operations of layers. Bidirectional schedules use [0] for forwards and [1] for backwards,
-     * because a forward and a backward run concurrently; other schedules use only [0] */
+    /* generators of the operations of layers. Schedules that run a forward and a backward concurrently use [0] for forwards
+     * and [1] for backwards; other schedules use only [0] */
     struct bb_block blocks[2];
     struct bb_sync *sync[BB_PARAMETER_KINDS];
 };
@@ -57,7 +57,7 @@ static double stored_bytes(const struct writer *w, const struct bb_transformer_m
 
 static struct bb_block *block_of(struct writer *w, const struct bb_slot *slot)
 {
-    bool own_block = bb_schedule_is_bidirectional(&w->t->schedule) && slot->kind != BB_SLOT_FORWARD;
+    bool own_block = bb_schedule_pairs_slots(&w->t->schedule) && slot->kind != BB_SLOT_FORWARD;
 
     return &w->blocks[own_block ? 1 : 0];
 }

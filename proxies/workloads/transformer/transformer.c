@@ -37,7 +37,7 @@ static void ignore_ones(struct bb_transformer_options *o)
     if (o->ep == 1) {
         o->dispatch = NULL;
         o->node_limit = 0;
-        o->float8_dispatch = false;
+        o->float8_dispatch = o->moe_overlap = false;
     }
     if (o->pp == 1)
         o->first_layers = o->last_layers = 0;
@@ -98,6 +98,7 @@ static int resolve_schedule(struct bb_training *t)
         .micro_batches = m,
         .chunks = o->vpp,
         .group = o->group ? o->group : p,
+        .combined = o->moe_overlap,
     };
     if (bb_schedule_is_bidirectional(&t->schedule) && o->vpp > 1)
         return bb_err(BB_EUSAGE,
@@ -202,9 +203,16 @@ static int validate_recompute(const struct bb_training *t)
         t->config->proxy, requested, max, max);
 }
 
+/* Returns whether gradients are reduced other than once at the end of the step. */
+static bool reduces_early(const struct bb_dp_config *policy)
+{
+    return policy->kind != BB_SYNC_ALL_REDUCE && policy->kind != BB_SYNC_ZERO1 && policy->kind != BB_SYNC_DISTRIBUTED;
+}
+
 static int reject_unused_options(const struct bb_training *t)
 {
     const struct bb_transformer_options *o = &t->config->transformer;
+    static const char overlap[] = "overlap-moe-expert-parallel-comm";
     const struct {
         bool given, applies;
         const char *option, *why;
@@ -218,6 +226,14 @@ static int reject_unused_options(const struct bb_training *t)
         {o->float8_dispatch, t->layers_config.dispatch != BB_DISPATCH_ALL_GATHER, "fp8-dispatch",
          "it requires --moe-dispatch alltoall or dedup"},
         {o->float8_dispatch, t->grid.etp <= 1, "fp8-dispatch", "with etp above 1 tokens are gathered in 16 bits"},
+        {o->moe_overlap, t->grid.experts && t->grid.ep > 1, overlap, "no token goes to another rank"},
+        {o->moe_overlap, t->layers_config.dispatch != BB_DISPATCH_ALL_GATHER, overlap,
+         "it requires --moe-dispatch alltoall or dedup"},
+        {o->moe_overlap, t->layers_config.recompute != BB_RECOMPUTE_FULL, overlap,
+         "it excludes --recompute full, as in Megatron-LM"},
+        {o->moe_overlap, t->schedule.kind == (t->grid.pp > 1 ? BB_INTERLEAVED : BB_1F1B), overlap,
+         "it requires --schedule interleaved (--vpp 2 or more) with several stages, else 1f1b"},
+        {o->moe_overlap, !reduces_early(&t->policy), overlap, "it requires --dp-sync all_reduce, zero1 or distributed"},
         {o->capacity > 0, t->grid.experts, "capacity-factor", "the model has no experts"},
         {o->imbalance > 0, t->grid.experts, "moe-imbalance", "the model has no experts"},
         {o->imbalance > 0, o->capacity == 0, "moe-imbalance", "with --capacity-factor all experts have equal capacity"},
@@ -252,8 +268,7 @@ static int reject_unused_options(const struct bb_training *t)
             "%s: schedule dualpipe is not supported for models with tied embeddings (tie_word_embeddings); try: "
             "--schedule zb-h1",
             t->config->proxy);
-    if (bb_schedule_is_bidirectional(&t->schedule) && t->policy.kind != BB_SYNC_ALL_REDUCE &&
-        t->policy.kind != BB_SYNC_ZERO1 && t->policy.kind != BB_SYNC_DISTRIBUTED)
+    if (bb_schedule_is_bidirectional(&t->schedule) && reduces_early(&t->policy))
         return bb_err(BB_EUSAGE,
                       "%s: schedule dualpipe reduces gradients only at the end of the step, because two stages compute "
                       "them in different order; --dp-sync %s is not supported; try: --dp-sync zero1",

@@ -69,6 +69,10 @@ const struct bb_opt bb_transformer_options[] = {
             "with --moe-dispatch dedup: number of nodes whose experts a token may use"),
     OPT_FLAG(0, "fp8-dispatch", FIELD(float8_dispatch),
              "send tokens, and gradients of expert outputs, to the experts in FP8 with one scale per 128 elements"),
+    OPT_FLAG(0, "overlap-moe-expert-parallel-comm", FIELD(moe_overlap),
+             "with --ep: in the steady state, the forward of a micro-batch runs concurrently with the backward of "
+             "another, so "
+             "that one exchanges tokens while the other computes, as in Megatron-LM"),
     OPT_DOUBLE(0, "capacity-factor", FIELD(capacity), NULL, "F", 0.001, 1e6,
                "expert capacity: F times an equal share of the tokens; excess tokens are dropped, missing ones are "
                "padded (default: no limit; "

@@ -21,7 +21,7 @@ static void make(struct memory_case *h, const char *model, struct bb_grid grid, 
     assert_int_equal(bb_arch_load(model, &h->arch), 0);
     h->grid.experts = h->arch.experts > 0;
     assert_int_equal(bb_grid_resolve(&h->grid, grid.ranks, NULL, NULL, "test"), 0);
-    h->schedule = (struct bb_schedule){BB_1F1B, h->grid.pp, micro_batches, 1, h->grid.pp};
+    h->schedule = (struct bb_schedule){BB_1F1B, h->grid.pp, micro_batches, 1, h->grid.pp, false};
     h->policy = (struct bb_dp_config){.params = BB_BFLOAT16, .grads = BB_BFLOAT16, .optimizer = BB_MEMORY_KERNEL_ADAM};
     h->dense = h->expert = (struct bb_sync_comms){.n = h->grid.dp * h->grid.cp, .n_replicas = 1};
     h->expert.n = h->grid.edp;
@@ -267,11 +267,11 @@ static void live_micro_batches_follow_the_schedule(void **state)
     bb_memory_rank_bytes(&h.memory, 0, bytes);
     assert_true(bytes[BB_USE_ACTIVATIONS] == 2 * (12 * layer + embedding));
 
-    h.schedule = (struct bb_schedule){BB_INTERLEAVED, 8, 32, 3, 8};
+    h.schedule = (struct bb_schedule){BB_INTERLEAVED, 8, 32, 3, 8, false};
     bb_memory_rank_bytes(&h.memory, 0, bytes);
     assert_true(fabs(bytes[BB_USE_ACTIVATIONS] / (8 * (1 + 7.0 / 24) * (12 * layer + embedding)) - 1) < 1e-12);
 
-    h.schedule = (struct bb_schedule){BB_GPIPE, 8, 32, 1, 8};
+    h.schedule = (struct bb_schedule){BB_GPIPE, 8, 32, 1, 8, false};
     bb_memory_rank_bytes(&h.memory, 5, bytes);
     assert_true(bytes[BB_USE_ACTIVATIONS] == 32 * 12 * layer);
 }
@@ -304,7 +304,7 @@ static void activations_with_recomputation(void **state)
     assert_true(activations(&h, 3) == 5 * (7 * all + 5 * layer_input));
     h.layers_config.recompute_layers = 12;
     assert_true(activations(&h, 3) == 5 * 12 * layer_input + all - layer_input);
-    h.schedule = (struct bb_schedule){BB_INTERLEAVED, 8, 32, 3, 8}; /* stage 3 keeps 8 + 16 + 1 of its chunks of 4
+    h.schedule = (struct bb_schedule){BB_INTERLEAVED, 8, 32, 3, 8, false}; /* stage 3 keeps 8 + 16 + 1 of its chunks of 4
                                                                        layers */
     h.layers_config.recompute_layers = 1;
     assert_true(fabs(activations(&h, 3) - 25 * (3 * all + layer_input)) < 1e-9);
@@ -564,7 +564,7 @@ static void dualpipe_stages_have_two_parts(void **state)
 
     (void)state;
     make(&h, "llama2_70b", (struct bb_grid){.pp = 8, .ranks = 8}, 16);
-    h.schedule = (struct bb_schedule){BB_DUALPIPE, 8, 16, 2, 8};
+    h.schedule = (struct bb_schedule){BB_DUALPIPE, 8, 16, 2, 8, false};
     for (int stage = 0; stage < 8; stage++) {
         double ends = stage % 7 == 0 ? 2 * vocabulary_elements + norm : 0;
 

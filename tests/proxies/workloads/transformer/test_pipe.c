@@ -165,11 +165,11 @@ static void flat_schedules_match_their_bubble_formula(void **state)
         for (int j = 0; j < 6; j++) {
             int p = stage_counts[i], m = micro_batch_counts[j];
 
-            check_schedule((struct bb_schedule){BB_GPIPE, p, m, 1, 0}, 12, 24, 0, true);
-            check_schedule((struct bb_schedule){BB_1F1B, p, m, 1, 0}, 12, 24, 0, true);
-            check_schedule((struct bb_schedule){BB_1F1B, p, m, 1, 0}, 36, 12, 0, true);
-            check_schedule((struct bb_schedule){BB_ZB_H1, p, m, 1, 0}, 12, 12, 12, m >= p);
-            check_schedule((struct bb_schedule){BB_ZB_H2, p, m, 1, 0}, 12, 12, 12, m >= 2 * p - 1);
+            check_schedule((struct bb_schedule){BB_GPIPE, p, m, 1, 0, false}, 12, 24, 0, true);
+            check_schedule((struct bb_schedule){BB_1F1B, p, m, 1, 0, false}, 12, 24, 0, true);
+            check_schedule((struct bb_schedule){BB_1F1B, p, m, 1, 0, false}, 36, 12, 0, true);
+            check_schedule((struct bb_schedule){BB_ZB_H1, p, m, 1, 0, false}, 12, 12, 12, m >= p);
+            check_schedule((struct bb_schedule){BB_ZB_H2, p, m, 1, 0, false}, 12, 12, 12, m >= 2 * p - 1);
         }
 }
 
@@ -179,9 +179,9 @@ static void interleaved_schedules_match_their_bubble_formula(void **state)
     for (int i = 1; i < 5; i++)
         for (int v = 2; v <= 4; v++)
             for (int k = 1; k <= 4; k *= 2)
-                check_schedule(
-                    (struct bb_schedule){BB_INTERLEAVED, stage_counts[i], k * stage_counts[i], v, stage_counts[i]},
-                    12 * v, 24 * v, 0, true);
+                check_schedule((struct bb_schedule){BB_INTERLEAVED, stage_counts[i], k * stage_counts[i], v,
+                                                    stage_counts[i], false},
+                               12 * v, 24 * v, 0, true);
 }
 
 static void interleaved_schedules_with_wide_groups_are_valid(void **state)
@@ -191,8 +191,8 @@ static void interleaved_schedules_with_wide_groups_are_valid(void **state)
 
     (void)state;
     for (size_t c = 0; c < ROWS(cases); c++)
-        check_schedule((struct bb_schedule){BB_INTERLEAVED, cases[c][0], cases[c][1], cases[c][3], cases[c][2]}, 12, 24,
-                       0, false);
+        check_schedule((struct bb_schedule){BB_INTERLEAVED, cases[c][0], cases[c][1], cases[c][3], cases[c][2], false},
+                       12, 24, 0, false);
 }
 
 /* Dualpipe: four flows; each micro-batch crosses each boundary once in each direction. The step matches and has no
@@ -204,7 +204,7 @@ static void dualpipe_sends_each_micro_batch_in_both_directions(void **state)
     (void)state;
     for (int p = 2; p <= 8; p += 2)
         for (int m = 2 * p; m <= 4 * p; m += 2) {
-            const struct bb_schedule s = {BB_DUALPIPE, p, m, 2, p};
+            const struct bb_schedule s = {BB_DUALPIPE, p, m, 2, p, false};
             struct bb_checks checks;
             struct bb_step step;
             size_t all = 0;
@@ -227,7 +227,7 @@ static void dualpipe_sends_each_micro_batch_in_both_directions(void **state)
 /* Injected fault: two messages with swapped micro-batches. */
 static void finds_swapped_messages(void **state)
 {
-    const struct bb_schedule s = {BB_1F1B, 2, 3, 1, 0};
+    const struct bb_schedule s = {BB_1F1B, 2, 3, 1, 0, false};
     const struct times times = {{1, 2, 0}};
     struct bb_op *sends[3] = {NULL};
     struct bb_step step;
@@ -280,18 +280,18 @@ static void assert_text(struct bb_schedule s, int stage, const char *expected)
 static void orders_include_messages(void **state)
 {
     (void)state;
-    assert_text((struct bb_schedule){BB_GPIPE, 3, 2, 1, 0}, 1, "r0 F0 s0 r1 F1 [s1 R0] B0 S0 R1 B1 S1");
-    assert_text((struct bb_schedule){BB_1F1B, 3, 3, 1, 0}, 0, "F0 s0 F1 s1 F2 [s2 R0] B0 R1 B1 R2 B2");
-    assert_text((struct bb_schedule){BB_1F1B, 3, 3, 1, 0}, 1,
+    assert_text((struct bb_schedule){BB_GPIPE, 3, 2, 1, 0, false}, 1, "r0 F0 s0 r1 F1 [s1 R0] B0 S0 R1 B1 S1");
+    assert_text((struct bb_schedule){BB_1F1B, 3, 3, 1, 0, false}, 0, "F0 s0 F1 s1 F2 [s2 R0] B0 R1 B1 R2 B2");
+    assert_text((struct bb_schedule){BB_1F1B, 3, 3, 1, 0, false}, 1,
                 "r0 F0 s0 r1 F1 [s1 R0] B0 [r2 S0] F2 [s2 R1] B1 S1 R2 B2 S2");
-    assert_text((struct bb_schedule){BB_1F1B, 3, 3, 1, 0}, 2, "r0 F0 B0 [r1 S0] F1 B1 [r2 S1] F2 B2 S2");
-    assert_text((struct bb_schedule){BB_ZB_H1, 3, 3, 1, 0}, 1,
+    assert_text((struct bb_schedule){BB_1F1B, 3, 3, 1, 0, false}, 2, "r0 F0 B0 [r1 S0] F1 B1 [r2 S1] F2 B2 S2");
+    assert_text((struct bb_schedule){BB_ZB_H1, 3, 3, 1, 0, false}, 1,
                 "r0 F0 s0 r1 F1 [s1 R0] B0 [r2 S0] F2 [s2 R1] B1 S1 W0 R2 B2 S2 W1 W2");
-    assert_text((struct bb_schedule){BB_ZB_H2, 3, 3, 1, 0}, 1,
+    assert_text((struct bb_schedule){BB_ZB_H2, 3, 3, 1, 0, false}, 1,
                 "r0 F0 [s0 r1] F1 [s1 r2] R0 F2 s2 B0 [S0 R1] B1 [S1 R2] B2 S2 W0 W1 W2");
-    assert_text((struct bb_schedule){BB_INTERLEAVED, 2, 2, 2, 2}, 0,
+    assert_text((struct bb_schedule){BB_INTERLEAVED, 2, 2, 2, 2, false}, 0,
                 "F0 s0 F1 [s1 r0] F0 [s0 r1] F1 s1 R0 B0 [S0 R1] B1 [S1 R0] B0 R1 B1");
-    assert_text((struct bb_schedule){BB_INTERLEAVED, 2, 2, 2, 2}, 1,
+    assert_text((struct bb_schedule){BB_INTERLEAVED, 2, 2, 2, 2, false}, 1,
                 "r0 F0 [s0 r1] F1 [s1 r0] F0 r1 B0 S0 F1 B1 [S1 R0] B0 [S0 R1] B1 S1");
 }
 
@@ -309,7 +309,7 @@ static int buffers_of(const struct bb_program *p, enum bb_op_kind kind, enum bb_
 /* A middle stage has four kinds of messages; each alternates between two buffers and shares them with no other kind. */
 static void messages_alternate_between_two_buffers(void **state)
 {
-    const struct bb_schedule s = {BB_1F1B, 3, 6, 1, 0};
+    const struct bb_schedule s = {BB_1F1B, 3, 6, 1, 0, false};
     const struct times times = {{1, 2, 0}};
     bool used[8] = {false};
     struct bb_step step;

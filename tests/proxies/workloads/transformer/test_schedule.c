@@ -22,7 +22,9 @@ static void write_order(const struct bb_schedule *s, int stage, char *text, size
         n += (size_t)snprintf(text + n, capacity - n, "%s%c%d", t ? " " : "", "FBW"[slots[t].kind],
                               slots[t].micro_batch);
         if (s->chunks > 1)
-            n += (size_t)snprintf(text + n, capacity - n, ".%d%s", slots[t].chunk, slots[t].with_next ? "&" : "");
+            n += (size_t)snprintf(text + n, capacity - n, ".%d", slots[t].chunk);
+        if (slots[t].with_next)
+            n += (size_t)snprintf(text + n, capacity - n, "&");
     }
 }
 
@@ -36,39 +38,47 @@ struct golden {
 #define EIGHT_B "B0.1 B1.1 B2.1 B3.1 B0.0 B1.0 B2.0 B3.0"
 
 static const struct golden goldens[] = {
-    {{BB_GPIPE, 4, 3, 1, 0}, 1, "F0 F1 F2 B0 B1 B2"},
-    {{BB_1F1B, 4, 6, 1, 0}, 0, "F0 F1 F2 F3 B0 F4 B1 F5 B2 B3 B4 B5"},
-    {{BB_1F1B, 4, 6, 1, 0}, 1, "F0 F1 F2 B0 F3 B1 F4 B2 F5 B3 B4 B5"},
-    {{BB_1F1B, 4, 6, 1, 0}, 2, "F0 F1 B0 F2 B1 F3 B2 F4 B3 F5 B4 B5"},
-    {{BB_1F1B, 4, 6, 1, 0}, 3, "F0 B0 F1 B1 F2 B2 F3 B3 F4 B4 F5 B5"},
-    {{BB_1F1B, 4, 2, 1, 0}, 0, "F0 F1 B0 B1"},
-    {{BB_INTERLEAVED, 2, 4, 2, 2},
+    {{BB_GPIPE, 4, 3, 1, 0, false}, 1, "F0 F1 F2 B0 B1 B2"},
+    {{BB_1F1B, 4, 6, 1, 0, false}, 0, "F0 F1 F2 F3 B0 F4 B1 F5 B2 B3 B4 B5"},
+    {{BB_1F1B, 4, 6, 1, 0, false}, 1, "F0 F1 F2 B0 F3 B1 F4 B2 F5 B3 B4 B5"},
+    {{BB_1F1B, 4, 6, 1, 0, false}, 2, "F0 F1 B0 F2 B1 F3 B2 F4 B3 F5 B4 B5"},
+    {{BB_1F1B, 4, 6, 1, 0, false}, 3, "F0 B0 F1 B1 F2 B2 F3 B3 F4 B4 F5 B5"},
+    {{BB_1F1B, 4, 2, 1, 0, false}, 0, "F0 F1 B0 B1"},
+    {{BB_INTERLEAVED, 2, 4, 2, 2, false},
      0,
      "F0.0 F1.0 F0.1 F1.1 F2.0 B0.1 F3.0 B1.1 F2.1 B0.0 F3.1 B1.0 B2.1 B3.1 B2.0 B3.0"},
-    {{BB_INTERLEAVED, 2, 4, 2, 2},
+    {{BB_INTERLEAVED, 2, 4, 2, 2, false},
      1,
      "F0.0 F1.0 F0.1 B0.1 F1.1 B1.1 F2.0 B0.0 F3.0 B1.0 F2.1 B2.1 F3.1 B3.1 B2.0 B3.0"},
-    {{BB_INTERLEAVED, 4, 4, 2, 4}, 0, EIGHT_F " " EIGHT_B},
-    {{BB_INTERLEAVED, 4, 4, 2, 4}, 1, EIGHT_F " " EIGHT_B},
-    {{BB_INTERLEAVED, 4, 4, 2, 4},
+    {{BB_INTERLEAVED, 4, 4, 2, 4, false}, 0, EIGHT_F " " EIGHT_B},
+    {{BB_INTERLEAVED, 4, 4, 2, 4, false}, 1, EIGHT_F " " EIGHT_B},
+    {{BB_INTERLEAVED, 4, 4, 2, 4, false},
      3,
      "F0.0 F1.0 F2.0 F3.0 F0.1 B0.1 F1.1 B1.1 F2.1 B2.1 F3.1 B3.1 B0.0 B1.0 B2.0 B3.0"},
-    {{BB_ZB_H1, 4, 6, 1, 0}, 0, "F0 F1 F2 F3 B0 W0 F4 B1 W1 F5 B2 W2 B3 W3 B4 W4 B5 W5"},
-    {{BB_ZB_H1, 4, 6, 1, 0}, 2, "F0 F1 B0 F2 B1 F3 B2 W0 F4 B3 W1 F5 B4 W2 B5 W3 W4 W5"},
-    {{BB_ZB_H1, 4, 6, 1, 0}, 3, "F0 B0 F1 B1 F2 B2 F3 B3 W0 F4 B4 W1 F5 B5 W2 W3 W4 W5"},
+    /* Megatron-LM's combined_1f1b.py: one forward more before the first pair of a forward and a backward */
+    {{BB_1F1B, 1, 4, 1, 0, true}, 0, "F0 F1& B0 F2& B1 F3& B2 B3"},
+    {{BB_INTERLEAVED, 2, 4, 2, 2, true},
+     0,
+     "F0.0 F1.0 F0.1 F1.1 F2.0 F3.0& B0.1 F2.1& B1.1 F3.1& B0.0 B1.0 B2.1 B3.1 B2.0 B3.0"},
+    {{BB_INTERLEAVED, 2, 4, 2, 2, true},
+     1,
+     "F0.0 F1.0 F0.1 F1.1& B0.1 F2.0& B1.1 F3.0& B0.0 F2.1& B1.0 F3.1& B2.1 B3.1 B2.0 B3.0"},
+    {{BB_ZB_H1, 4, 6, 1, 0, false}, 0, "F0 F1 F2 F3 B0 W0 F4 B1 W1 F5 B2 W2 B3 W3 B4 W4 B5 W5"},
+    {{BB_ZB_H1, 4, 6, 1, 0, false}, 2, "F0 F1 B0 F2 B1 F3 B2 W0 F4 B3 W1 F5 B4 W2 B5 W3 W4 W5"},
+    {{BB_ZB_H1, 4, 6, 1, 0, false}, 3, "F0 B0 F1 B1 F2 B2 F3 B3 W0 F4 B4 W1 F5 B5 W2 W3 W4 W5"},
     /* computed by hand from the rules of Qi et al. 2023: a backward as soon as its input is available, then a
      * forward, then weights, with at most 2 p - 1 forwards whose weights are pending */
-    {{BB_ZB_H2, 3, 6, 1, 0}, 0, "F0 F1 F2 F3 F4 B0 W0 F5 B1 W1 B2 W2 B3 W3 B4 W4 B5 W5"},
-    {{BB_ZB_H2, 3, 6, 1, 0}, 1, "F0 F1 F2 B0 F3 B1 F4 B2 W0 F5 B3 W1 B4 W2 B5 W3 W4 W5"},
-    {{BB_ZB_H2, 3, 6, 1, 0}, 2, "F0 B0 F1 B1 F2 B2 F3 B3 F4 B4 W0 F5 B5 W1 W2 W3 W4 W5"},
+    {{BB_ZB_H2, 3, 6, 1, 0, false}, 0, "F0 F1 F2 F3 F4 B0 W0 F5 B1 W1 B2 W2 B3 W3 B4 W4 B5 W5"},
+    {{BB_ZB_H2, 3, 6, 1, 0, false}, 1, "F0 F1 F2 B0 F3 B1 F4 B2 W0 F5 B3 W1 B4 W2 B5 W3 W4 W5"},
+    {{BB_ZB_H2, 3, 6, 1, 0, false}, 2, "F0 B0 F1 B1 F2 B2 F3 B3 F4 B4 W0 F5 B5 W1 W2 W3 W4 W5"},
     /* deepseek-ai/DualPipe for 4 stages and 8 micro-batches, computed by hand from its eight steps */
-    {{BB_DUALPIPE, 4, 8, 2, 4},
+    {{BB_DUALPIPE, 4, 8, 2, 4, false},
      0,
      "F0.0 F1.0 F2.0 F4.1 B4.1 W4.1 F5.1 F3.0& B5.1 F6.1& B0.0 B6.1 F7.1& B1.0 B7.1 B2.0 W2.0 B3.0 W3.0"},
-    {{BB_DUALPIPE, 4, 8, 2, 4},
+    {{BB_DUALPIPE, 4, 8, 2, 4, false},
      1,
      "F0.0 F4.1 F1.0 F5.1 F2.0 B4.1 F6.1& B0.0 F3.0& B5.1 F7.1& B1.0 B6.1 B2.0 B7.1 B3.0 W7.1 W3.0"},
-    {{BB_DUALPIPE, 4, 8, 2, 4},
+    {{BB_DUALPIPE, 4, 8, 2, 4, false},
      3,
      "F4.0 F5.0 F6.0 F0.1 B0.1 W0.1 F1.1 F7.0& B1.1 F2.1& B4.0 B2.1 F3.1& B5.0 B3.1 B6.0 W6.0 B7.0 W7.0"},
 };
@@ -187,13 +197,13 @@ static void flat_schedules_match_their_bubble_formula(void **state)
         for (int j = 0; j < 6; j++) {
             int p = stage_counts[i], m = micro_batch_counts[j];
 
-            check_schedule((struct bb_schedule){BB_GPIPE, p, m, 1, 0}, 1, 2, 0);
-            check_schedule((struct bb_schedule){BB_1F1B, p, m, 1, 0}, 1, 2, 0);
-            check_schedule((struct bb_schedule){BB_1F1B, p, m, 1, 0}, 3, 1, 0);
+            check_schedule((struct bb_schedule){BB_GPIPE, p, m, 1, 0, false}, 1, 2, 0);
+            check_schedule((struct bb_schedule){BB_1F1B, p, m, 1, 0, false}, 1, 2, 0);
+            check_schedule((struct bb_schedule){BB_1F1B, p, m, 1, 0, false}, 3, 1, 0);
             if (m >= p) /* zb-h1 fills the bubble only with p micro-batches or more */
-                check_schedule((struct bb_schedule){BB_ZB_H1, p, m, 1, 0}, 1, 1, 1);
+                check_schedule((struct bb_schedule){BB_ZB_H1, p, m, 1, 0, false}, 1, 1, 1);
             if (m >= 2 * p - 1)
-                check_schedule((struct bb_schedule){BB_ZB_H2, p, m, 1, 0}, 1, 1, 1);
+                check_schedule((struct bb_schedule){BB_ZB_H2, p, m, 1, 0, false}, 1, 1, 1);
         }
 }
 
@@ -208,7 +218,7 @@ static void interleaved_schedules_match_their_bubble_formula(void **state)
                 int p = stage_counts[i], m = p << more[k];
 
                 if (m <= MAX_MICRO_BATCHES && p * v <= MAX_PARTS)
-                    check_schedule((struct bb_schedule){BB_INTERLEAVED, p, m, v, p}, 1, 2, 0);
+                    check_schedule((struct bb_schedule){BB_INTERLEAVED, p, m, v, p, false}, 1, 2, 0);
             }
 }
 
@@ -278,7 +288,7 @@ static void check_dualpipe(int p, int m, double f, double b, double w, double bo
 
     assert_non_null(d);
     *d = (struct dualpipe_simulation){
-        .s = {BB_DUALPIPE, p, m, 2, p}, .forward = f, .backward = b, .weights = w, .both = both};
+        .s = {BB_DUALPIPE, p, m, 2, p, false}, .forward = f, .backward = b, .weights = w, .both = both};
     assert_int_equal(bb_schedule_validate(&d->s, "test"), 0);
     for (int k = 0; k < 2 * MAX_STAGES * 2 * MAX_MICRO_BATCHES; k++)
         (&d->ended[0][0][0])[k] = -1;
@@ -319,7 +329,7 @@ static void interleaved_with_wide_groups_ends(void **state)
 
     (void)state;
     for (size_t c = 0; c < ROWS(cases); c++) {
-        struct bb_schedule s = {BB_INTERLEAVED, cases[c][0], cases[c][1], 2, cases[c][2]};
+        struct bb_schedule s = {BB_INTERLEAVED, cases[c][0], cases[c][1], 2, cases[c][2], false};
         struct simulation *m = calloc(1, sizeof(*m));
 
         assert_non_null(m);
@@ -335,10 +345,10 @@ static void interleaved_with_wide_groups_ends(void **state)
 static void rejects_invalid_schedules(void **state)
 {
     static const struct bb_schedule bad[] = {
-        {BB_1F1B, 4, 4, 2, 0},        {BB_ZB_H1, 4, 4, 2, 0},       {BB_ZB_H2, 4, 4, 2, 0},
-        {BB_INTERLEAVED, 1, 4, 2, 1}, {BB_INTERLEAVED, 4, 4, 1, 4}, {BB_INTERLEAVED, 4, 3, 2, 3},
-        {BB_INTERLEAVED, 4, 8, 2, 3}, {BB_DUALPIPE, 3, 8, 2, 3},    {BB_DUALPIPE, 4, 6, 2, 4},
-        {BB_DUALPIPE, 4, 9, 2, 4},    {BB_INTERLEAVED, 4, 6, 2, 4}, {BB_INTERLEAVED, 4, 8, 2, 9},
+        {BB_1F1B, 4, 4, 2, 0, false},        {BB_ZB_H1, 4, 4, 2, 0, false},       {BB_ZB_H2, 4, 4, 2, 0, false},
+        {BB_INTERLEAVED, 1, 4, 2, 1, false}, {BB_INTERLEAVED, 4, 4, 1, 4, false}, {BB_INTERLEAVED, 4, 3, 2, 3, false},
+        {BB_INTERLEAVED, 4, 8, 2, 3, false}, {BB_DUALPIPE, 3, 8, 2, 3, false},    {BB_DUALPIPE, 4, 6, 2, 4, false},
+        {BB_DUALPIPE, 4, 9, 2, 4, false},    {BB_INTERLEAVED, 4, 6, 2, 4, false}, {BB_INTERLEAVED, 4, 8, 2, 9, false},
     };
 
     (void)state;

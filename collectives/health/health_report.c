@@ -72,11 +72,12 @@ static const char *part_text(const struct bb_health_report *r, const struct bb_h
 /* Describes what a finding is: "all_reduce of GPU pairs 24.1 GB/s, 50 % of the expected 48.0". */
 static const char *reason_text(const struct bb_health_finding *f, char text[256])
 {
-    const bool expects = isfinite(f->expected), is_all_gpus = f->part == BB_HEALTH_A_NODE && f->test <= BB_HEALTH_PEERS;
+    const bool expects = isfinite(f->expected), is_all_gpus = f->part == BB_HEALTH_A_NODE && f->test != BB_HEALTH_NODE;
     const double reference = expects ? f->expected : f->median;
     const struct bb_health_test_row *test = &bb_health_tests[f->test];
-    char soaked[32];
+    char soaked[32], slow[64];
 
+    snprintf(slow, sizeof slow, ": slow in %d of %d measurements", f->slow, f->tries);
     snprintf(soaked, sizeof soaked, ", after %.0f s", f->soak_s);
     if (f->test == BB_HEALTH_TESTS)
         snprintf(text, 256, "%s", f->text);
@@ -90,6 +91,7 @@ static const char *reason_text(const struct bb_health_finding *f, char text[256]
                                : "peers' median",
                  reference,
                  f->soak_s > 0                 ? soaked
+                 : f->slow > 0                 ? slow
                  : f->part == BB_HEALTH_ALL    ? ": a common cause, or the wrong profile"
                  : is_all_gpus                 ? ": all its GPUs"
                  : f->part == BB_HEALTH_A_LEAF ? ": only in pairs with other nodes"
@@ -517,6 +519,8 @@ int bb_health_finish(const struct bb_health_report *r, int last)
             bb_health_tables_print(r->tables, r->options->common.full, r->session->out);
         if (r->session->detail)
             print_matrix(r);
+        if (bb_health_active(h) < h->nodes && strcmp(r->options->only, "all") == 0)
+            fprintf(r->session->out, "# failed nodes took no part in later stages, so their other parts are unknown\n");
         bb_health_print_summary(fields, r->options->common.full, r->options->drain, r->session->out);
         fflush(r->session->out);
     }

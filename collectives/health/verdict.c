@@ -95,6 +95,7 @@ static struct peers peers_of_gpus(const double *values, size_t n)
 }
 
 enum { SCORED_PEERS = 10, REFERENCE_PEERS = 3 };
+#define UNSTEADY 0.93 /* as the limit of a warning */
 
 static enum bb_health_level judge(double value, double expected, const struct peers *p)
 {
@@ -196,6 +197,48 @@ static struct bb_health_finding finding_of(const struct bb_health *h, enum bb_he
                                       .tries = TRIES};
 }
 
+/* Returns a finding about a node in place of findings about all its GPUs, or their NICs, in order; its part is not A_NODE if they
+ * are different, so that they have no common cause. */
+static struct bb_health_finding merge_node(const struct bb_health_finding *found, size_t n)
+{
+    struct bb_health_finding f = found[0];
+    double *values;
+
+    BB_NEW(values, n);
+    for (size_t i = 0; i < n; i++) {
+        values[i] = found[i].value;
+        f.level = MAX(f.level, found[i].level);
+    }
+    bb_sort_doubles(values, n);
+    if (values[0] > UNSTEADY * values[n - 1])
+        f.part = BB_HEALTH_A_NODE;
+    f.value = median_of(values, n);
+    f.gpu = -1;
+    free(values);
+    return f;
+}
+
+/* Adds findings about GPUs, or their NICs, in the order of the nodes. All GPUs of a node, if there are several nodes, are one
+ * finding about the node. */
+static void add_of_gpus(struct bb_health *h, const struct bb_health_finding *found, size_t n)
+{
+    for (size_t i = 0, end; i < n; i = end) {
+        bool is_merged = false;
+
+        for (end = i + 1; end < n && found[end].node == found[i].node;)
+            end++;
+        if (end - i > 1 && end - i == (size_t)h->gpus && h->nodes > 1) {
+            const struct bb_health_finding node = merge_node(&found[i], end - i);
+
+            is_merged = node.part == BB_HEALTH_A_NODE;
+            if (is_merged)
+                bb_health_add(h, &node);
+        }
+        for (size_t k = i; k < end && !is_merged; k++)
+            bb_health_add(h, &found[k]);
+    }
+}
+
 /* ---- tests whose values are judged one by one: GPUs, nodes, rails, the whole job ---- */
 
 /* One test with its measurements. A unit is what the test judges: a GPU, a node, a rail or the whole job. */
@@ -241,6 +284,23 @@ static int measure_units(struct series *s)
     return rc;
 }
 
+/* Changes a finding without verdict, if one of the values is below the limit of a warning. Noise around the median is not. */
+static void find_unsteady(const struct series *s, const double values[TRIES], struct bb_health_finding *f)
+{
+    const double reference = isfinite(f->expected)           ? f->expected
+                             : s->peers.n >= REFERENCE_PEERS ? s->peers.median
+                                                             : NAN;
+    double lowest = INFINITY;
+
+    for (int i = 0; i < TRIES; i++)
+        lowest = fmin(lowest, values[i]);
+    if (!(lowest < UNSTEADY * reference))
+        return;
+    f->level = BB_HEALTH_WARN;
+    f->value = lowest;
+    f->slow = 1;
+}
+
 /* Returns a finding with the middle one of the verdicts on a unit. */
 static struct bb_health_finding judge_unit(const struct series *s, size_t unit)
 {
@@ -255,6 +315,8 @@ static struct bb_health_finding judge_unit(const struct series *s, size_t unit)
         f.expected = NAN;
         f.level = judge(f.value, NAN, &s->peers);
     }
+    if (f.level == BB_HEALTH_OK && s->tries == TRIES)
+        find_unsteady(s, values, &f);
     if (is_of_node(&f))
         f.node = at / s->h->gpus;
     if (s->part == BB_HEALTH_A_GPU || s->part == BB_HEALTH_A_RAIL)
@@ -262,15 +324,18 @@ static struct bb_health_finding judge_unit(const struct series *s, size_t unit)
     return f;
 }
 
-/* Returns whether a finding between nodes that take part explains a slow bisection, rail or job. */
-static bool is_explained(const struct bb_health *h, const struct bb_health_finding *f)
+/* Returns whether a finding between nodes that take part explains a slow bisection, rail or job. A part that is slow only for
+ * some time, which was a warning, then has the level of what it slows down. */
+static bool is_explained(struct bb_health *h, const struct bb_health_finding *f)
 {
     for (size_t i = 0; i < h->n && f->test >= BB_HEALTH_BISECTION; i++) {
-        const struct bb_health_finding *e = &h->findings[i];
+        struct bb_health_finding *e = &h->findings[i];
 
-        if (e->test >= BB_HEALTH_PAIRS && e->test < f->test && e->level >= f->level &&
-            (f->gpu < 0 || e->gpu == f->gpu || e->gpu < 0) && (!is_of_node(e) || is_active(h, e->node)))
+        if (e->test >= BB_HEALTH_PAIRS && e->test < f->test && (e->level >= f->level || e->slow_alone) &&
+            (f->gpu < 0 || e->gpu == f->gpu || e->gpu < 0) && (!is_of_node(e) || is_active(h, e->node))) {
+            e->level = MAX(e->level, f->level);
             return true;
+        }
     }
     return false;
 }
@@ -279,36 +344,6 @@ static bool is_explained(const struct bb_health *h, const struct bb_health_findi
 static bool is_common(const struct series *s)
 {
     return s->has_reference && finding_of(s->h, s->test, &s->peers, s->peers.median).level != BB_HEALTH_OK;
-}
-
-/* Replaces the findings about all GPUs of a node, if there are several nodes, by one about the node. found: in the order of the
- * nodes. Returns the new number of findings. */
-static size_t merge_gpus(const struct series *s, struct bb_health_finding *found, size_t n)
-{
-    size_t merged = 0;
-
-    for (size_t i = 0, end; i < n; i = end) {
-        double *values;
-
-        for (end = i + 1; end < n && found[end].node == found[i].node;)
-            end++;
-        if (end - i < 2 || end - i < (size_t)s->h->gpus || s->h->nodes < 2) {
-            memmove(&found[merged], &found[i], (end - i) * sizeof *found);
-            merged += end - i;
-            continue;
-        }
-        BB_NEW(values, end - i);
-        for (size_t k = i; k < end; k++) {
-            values[k - i] = found[k].value;
-            found[i].level = MAX(found[i].level, found[k].level);
-        }
-        found[i].value = median_of(values, end - i);
-        found[i].part = BB_HEALTH_A_NODE;
-        found[i].gpu = -1;
-        found[merged++] = found[i];
-        free(values);
-    }
-    return merged;
 }
 
 /* Adds the findings of a test with suspects. If the typical GPU is slow, or most other units are suspects, one finding is
@@ -324,8 +359,10 @@ static void add_units(const struct series *s)
         found[n] = judge_unit(s, u);
         n += found[n].level != BB_HEALTH_OK;
     }
-    if (s->part == BB_HEALTH_A_GPU)
-        n = merge_gpus(s, found, n);
+    if (s->part == BB_HEALTH_A_GPU) {
+        add_of_gpus(s->h, found, n);
+        n = 0;
+    }
     if (s->part != BB_HEALTH_A_GPU && s->units > 1 && 2 * n > s->peers.n) {
         for (size_t i = 0; i < n; i++)
             common.level = MAX(common.level, found[i].level);
@@ -678,6 +715,10 @@ static void find_unmeasured(struct pairs *p)
 
 static void find_nics(struct pairs *p)
 {
+    struct bb_health_finding *found;
+    size_t n = 0;
+
+    BB_NEW(found, count_values(p->h));
     for (int i = 0; i < p->n; i++)
         for (int g = 0; g < p->h->gpus; g++) {
             const int node = p->node[i];
@@ -685,17 +726,29 @@ static void find_nics(struct pairs *p)
 
             if (f.level == BB_HEALTH_OK || p->slow_rail[g] || (p->n == 2 && i > 0))
                 continue;
-            if (p->n == 2) { /* either of the two nodes, or their connection */
-                f.part = BB_HEALTH_A_PATH;
-                f.other = p->node[1];
+            if (p->n > 2) {
+                found[n++] = f;
+                continue;
             }
+            f.part = BB_HEALTH_A_PATH; /* either of the two nodes, or their connection */
+            f.other = p->node[1];
             bb_health_add(p->h, &f);
         }
+    add_of_gpus(p->h, found, n);
+    free(found);
 }
 
 /* ---- what pairs share ---- */
 
-#define SLOW_AT_ONCE 0.93
+#define SLOW_AT_ONCE UNSTEADY
+
+static bool has_nic(const struct bb_health *h, int node)
+{
+    for (size_t i = 0; i < h->n; i++)
+        if (h->findings[i].part == BB_HEALTH_A_NIC && h->findings[i].node == node)
+            return true;
+    return false;
+}
 
 static bool has_path(const struct bb_health *h, int a, int b)
 {
@@ -817,20 +870,6 @@ static void find_fabric(struct pairs *p)
 
 /* ---- paths ---- */
 
-/* Measures a pair of nodes again. value: in, the first measurement of GPU `gpu`; out, the middle one of three. */
-static int retry_path(struct pairs *p, int a, int b, int gpu, double *value)
-{
-    double values[TRIES] = {*value};
-    int rc = 0;
-
-    for (int try = 1; try < TRIES && rc == 0; try++) {
-        rc = measure_alone(p, a, b, try + 1);
-        values[try] = p->retried[a * p->h->gpus + gpu];
-    }
-    *value = median_of(values, TRIES);
-    return rc;
-}
-
 /* Returns the GPU whose connection between a pair of nodes is the slowest one that the ends do not explain; -1: none. */
 static int slowest_gpu(const struct pairs *p, int a, int b, const double *values)
 {
@@ -847,32 +886,108 @@ static int slowest_gpu(const struct pairs *p, int a, int b, const double *values
     return slowest;
 }
 
-static int find_paths(struct pairs *p)
+/* A pair that is slow although both ends are fast with others. */
+struct slow_pair {
+    int a, b, gpu;
+    double values[TRIES];
+    int slow; /* number of clearly slow values, if the first one is, and not all are; else 0 */
+};
+
+static bool has_pair(const struct slow_pair *pairs, int n, int a, int b)
 {
-    int rc = 0, paths = 0;
+    for (int i = 0; i < n; i++)
+        if (pairs[i].a == a && pairs[i].b == b)
+            return true;
+    return false;
+}
 
-    for (int k = 0; k < p->rounds; k++) {
-        const double *values = p->values + (size_t)k * count_values(p->h);
+/* Measures the pair of node `a` in a round again, alone, if it is slow and not yet in pairs[*n], and appends it. */
+static int measure_slow_pair(struct pairs *p, int round, int a, struct slow_pair *pairs, int *n)
+{
+    const double *values = p->values + (size_t)round * count_values(p->h), alone = p->h->expected[BB_HEALTH_PAIRS];
+    const double limit = UNSTEADY * (isnan(alone) ? p->all.median : alone);
+    const int b = p->partner[round * p->h->nodes + a];
+    const int gpu = b > a && !leaves(&p->leaf, a, b) && !has_pair(pairs, *n, a, b) ? slowest_gpu(p, a, b, values) : -1;
+    struct slow_pair *pair = &pairs[*n];
+    int rc = 0;
 
-        for (int a = 0; a < p->h->nodes && paths < ALONE_MAX; a++) {
-            const int b = p->partner[k * p->h->nodes + a],
-                      gpu =
-                          b > a && !leaves(&p->leaf, a, b) && !has_path(p->h, a, b) ? slowest_gpu(p, a, b, values) : -1;
-            struct bb_health_finding f;
-
-            if (gpu < 0)
-                continue;
-            paths++;
-            f = of_pairs(p, BB_HEALTH_A_PATH, a, gpu, values[a * p->h->gpus + gpu]);
-            f.other = b;
-            f.tries = TRIES;
-            TRY(retry_path(p, a, b, gpu, &f.value));
-            f.level = judge(f.value, f.expected, &p->all);
-            p->is_shared |= f.level == BB_HEALTH_OK;
-            if (f.level != BB_HEALTH_OK)
-                bb_health_add(p->h, &f);
-        }
+    if (gpu < 0)
+        return 0;
+    *pair = (struct slow_pair){.a = a, .b = b, .gpu = gpu, .values = {values[a * p->h->gpus + gpu]}};
+    pair->slow = pair->values[0] < limit;
+    for (int try = 1; try < TRIES; try++) {
+        TRY(measure_alone(p, a, b, try + 1));
+        pair->values[try] = p->retried[a * p->h->gpus + gpu];
+        pair->slow += pair->slow > 0 && pair->values[try] < limit;
     }
+    pair->slow %= TRIES;
+    p->is_shared |= judge(median_of(pair->values, TRIES), alone, &p->all) == BB_HEALTH_OK;
+    ++*n;
+out:
+    return rc;
+}
+
+/* Returns the number of slow pairs of a node. most: out: the highest `slow` of them, 0: none is slow only for some time */
+static int count_pairs(const struct slow_pair *pairs, int n, int node, int *most)
+{
+    int count = 0;
+
+    *most = 0;
+    for (int i = 0; i < n; i++)
+        if (pairs[i].a == node || pairs[i].b == node) {
+            count++;
+            *most = MAX(*most, pairs[i].slow);
+        }
+    return count;
+}
+
+/* Makes a finding about a pair one about its end that is slow with several partners, with one of them only for some time, and
+ * whose partners are slow with no other node. */
+static void find_unsteady_end(const struct pairs *p, const struct slow_pair *pairs, int n, struct bb_health_finding *f)
+{
+    int most_a, most_b;
+    const int a = count_pairs(pairs, n, f->node, &most_a), b = count_pairs(pairs, n, f->other, &most_b);
+    const bool is_a = a > 1 && b == 1 && most_a > 0;
+
+    if (!is_a && !(b > 1 && a == 1 && most_b > 0))
+        return;
+    f->part = BB_HEALTH_A_NIC;
+    f->node = is_a ? f->node : f->other;
+    f->other = -1;
+    f->tries = p->rounds;
+    f->slow = MAX(a, b);
+    f->slow_alone = MAX(most_a, most_b) > 1;
+}
+
+/* Adds the findings about slow pairs: unsteady NICs and paths, or `once`: paths that were slow only once. */
+static void add_slow_pairs(struct pairs *p, const struct slow_pair *pairs, int n, bool once)
+{
+    for (int i = 0; i < n; i++) {
+        const struct slow_pair *pair = &pairs[i];
+        struct bb_health_finding f = of_pairs(p, BB_HEALTH_A_PATH, pair->a, pair->gpu,
+                                              pair->slow > 0 ? pair->values[0] : median_of(pair->values, TRIES));
+
+        f.other = pair->b;
+        f.tries = TRIES;
+        f.slow = pair->slow;
+        f.slow_alone = pair->slow > 1;
+        find_unsteady_end(p, pairs, n, &f);
+        if (f.slow > 0)
+            f.level = BB_HEALTH_WARN;
+        if (f.level != BB_HEALTH_OK && (f.slow == 1) == once && (f.part == BB_HEALTH_A_PATH || !has_nic(p->h, f.node)))
+            bb_health_add(p->h, &f);
+    }
+}
+
+/* Measures the slow pairs again. n: out: number of pairs[ALONE_MAX] */
+static int find_slow_pairs(struct pairs *p, struct slow_pair pairs[ALONE_MAX], int *n)
+{
+    int rc = 0;
+
+    *n = 0;
+    for (int k = 0; k < p->rounds; k++)
+        for (int a = 0; a < p->h->nodes && *n < ALONE_MAX; a++)
+            TRY(measure_slow_pair(p, k, a, pairs, n));
 out:
     return rc;
 }
@@ -921,7 +1036,9 @@ static void end_pairs(struct pairs *p)
 static int test_pairs(struct bb_health *h)
 {
     struct pairs p = {.h = h};
-    int rc = 0, suspects = 0;
+    struct slow_pair slow[ALONE_MAX];
+    int rc = 0, suspects = 0, n;
+    size_t before;
 
     start_pairs(&p, bb_health_rounds(h, BB_HEALTH_PAIRS));
     TRY(measure_rounds(&p));
@@ -938,9 +1055,13 @@ static int test_pairs(struct bb_health *h)
     find_nics(&p);
     find_unmeasured(&p);
     find_leaf(&p);
-    TRY(find_paths(&p));
+    TRY(find_slow_pairs(&p, slow, &n));
+    add_slow_pairs(&p, slow, n, false);
+    before = h->n;
     if (p.is_shared && p.leaf.first < 0)
         find_fabric(&p);
+    if (h->n == before && p.leaf.first < 0)
+        add_slow_pairs(&p, slow, n, true);
 out:
     end_pairs(&p);
     return rc;

@@ -11,7 +11,9 @@
  * slow path, and a GPU index that is slow on more than three quarters of the nodes is a slow rail. Values are judged by
  * what the uplinks of oversubscribed leaves leave to a pair while others run, and NICs by the pairs with the least load on them.
  * Pairs of consecutive nodes that are fast with each other, but slow with others, share a slow leaf switch; pairs that are
- * slow only while all pairs run at once share a slow fabric. A slow rail or job that a finding of an earlier stage explains is not a finding.
+ * slow only while all pairs run at once share a slow fabric. A part that is slow in some of its measurements only is a
+ * warning: a NIC that is slow with several partners which are fast otherwise, or any part below 0.93 of the expectation in one
+ * of three measurements. A slow rail or job that a finding of an earlier stage explains is not a finding.
  */
 #ifndef BB_COLLECTIVES_HEALTH_VERDICT_H
 #define BB_COLLECTIVES_HEALTH_VERDICT_H
@@ -66,6 +68,8 @@ struct bb_health_finding {
     int node, other, gpu;           /* -1: does not apply; other: the second node of a path, the last one of a leaf */
     double value, expected, median; /* median: of the peers; NaN: unknown */
     int tries;                      /* number of measurements */
+    int slow;                       /* number of slow ones among them, if the others are fast; 0: does not apply */
+    bool slow_alone;                /* with `slow`, between nodes: also while no other pair was measured */
     char text[160];                 /* inventory: what differs */
     double soak_s; /* of the stage soak: seconds after its begin, and `expected` is the first value; else 0 */
 };

@@ -42,6 +42,12 @@ def test_slow_gpu_and_slow_nic_fail_and_leave(busbar, tmp_path):
     assert [host.split("-node")[1] for host in drained] == ["2", "4"] and len(done.stdout.splitlines()) <= 25
     assert "NIC of GPU 0 of " in done.stderr and "of the expected" in done.stderr and "; and 1 more" in done.stderr
     assert done.stdout.splitlines()[-1].startswith("# FAILED: 2 parts; 12 nodes: 10 ok, 0 warn, 2 fail")
+    assert "# failed nodes took no part in later stages, so their other parts are unknown\n" in done.stdout
+
+
+def test_bad_parts_of_64_nodes_are_named(busbar, tmp_path):
+    root, found, _ = health(busbar, tmp_path, ranks=64, nodes=64, status=5, slow="rank=7:1.111,link=node20-nic0:0.5")
+    assert found == {("fail", "gpu", 7, 0), ("fail", "nic", 20, 0)} and [v["level"] for v in root["verdicts"]].count("ok") == 62
 
 
 @pytest.fixture

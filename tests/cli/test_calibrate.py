@@ -602,6 +602,15 @@ def test_nccl_tests_text_gives_ranks_nodes_and_the_initial_profile(calibrate, tm
         assert summary["from"] == "h100-sxm-ib" and "emulated" not in profile and summary["emulated"] is False
 
 
+def test_a_penalized_variant_keeps_a_plausible_latency(calibrate, tmp_path):
+    """Two nodes with 8 H100 on EFA (AWS EKS): ring Simple, which all_gather needs, had got a latency of 1,071 us from all_reduce. The
+    shipped profile has 1.4 x (8.4 + 28 x 3.4 + 2 x 14) us, and three times this is allowed."""
+    us = {64 << 20: 996.0, 128 << 20: 1950.5, 256 << 20: 3010.8, 512 << 20: 3608.0, 1 << 30: 6426.3, 2 << 30: 9197.5}
+    (tmp_path / "p5.log").write_text(h100_log("ab", rows=[(size, us[size]) for size in list(us)[1::2]]))
+    _, profile, summary = calibrate("p5.log")
+    assert "ring Simple" in summary["penalized_variants"] and max(v["base_us"] for v in profile["nccl"]) < 3 * 1.4 * 132
+
+
 def predicted(busbar, tmp_path, coll, sizes, ranks=8, cluster="mine.json"):
     rows = busbar.json("plan", coll, "--sizes", ",".join(map(str, sizes)), "--ranks", ranks, "--placement", "out_of_place", "--cluster",
                        tmp_path / cluster, tmp_path=tmp_path, emulated=False)["results"]

@@ -12,6 +12,8 @@
  * less than this fraction of the predicted time of the chosen variant. */
 #define CLEARLY_FASTER 0.98
 #define UNBOUNDED_GBPS 1e15
+/* Maximum latency of a penalized variant relative to that of NCCL's choice in the starting profile. */
+#define MAX_LATENCY 3
 
 bool bb_is_nccl_choice(const struct bb_measurement *row)
 {
@@ -21,11 +23,11 @@ bool bb_is_nccl_choice(const struct bb_measurement *row)
 /* What a variant lacks to be at least as slow as NCCL's choice in every measurement of less than `below` bytes in
  * which the cost model predicts that the variant is clearly faster. */
 struct penalty {
-    double base_us;  /* increase of base_us, the fixed latency of the variant. Considers only measurements in which the
-                        part of the variant's time that is inversely proportional to its rates is less than half of the
-                        time of NCCL's choice */
-    double rates[2]; /* factors by which the rates must be divided, for measurements [0] within a node, [1] between
-                        nodes */
+    double base_us;  /* increase of base_us, the fixed latency of the variant, up to MAX_LATENCY. Considers only
+                        measurements in which the part of the variant's time that is inversely proportional to its rates
+                        is less than half of the time of NCCL's choice */
+    double rates[2]; /* factors by which the rates must be divided, for the other measurements [0] within a node, [1]
+                        between nodes */
 };
 
 static size_t bytes_of(const struct bb_measurement *row)
@@ -36,9 +38,11 @@ static size_t bytes_of(const struct bb_measurement *row)
 static struct penalty find_penalty(const struct bb_calibration *c, int variant, size_t below)
 {
     const struct bb_measurements *e = c->measurements;
-    struct bb_cluster unbounded = c->cluster;
+    struct bb_cluster unbounded = c->cluster, nominal = *c->base;
     struct penalty penalty = {0, {1, 1}};
 
+    for (int i = 0; i < nominal.n_variants; i++)
+        nominal.variants[i].gbps = nominal.variants[i].nic = UNBOUNDED_GBPS;
     unbounded.variants[variant].gbps = unbounded.variants[variant].nic = UNBOUNDED_GBPS;
     for (const struct bb_measurement *row = e->rows; row < e->rows + e->n_rows; row++) {
         const int chosen = bb_is_nccl_choice(row) ? bb_row_variant(c->base, row) : -1;
@@ -52,8 +56,10 @@ static struct penalty find_penalty(const struct bb_calibration *c, int variant, 
         if (!isfinite(chosen_us) || !isfinite(latency_us) || latency_us + bytes_us >= CLEARLY_FASTER * chosen_us)
             continue;
         if (bytes_us < chosen_us / 2)
-            penalty.base_us = fmax(penalty.base_us, chosen_us - latency_us - bytes_us);
-        if (bytes_us > 0)
+            penalty.base_us =
+                fmax(penalty.base_us,
+                     fmin(chosen_us - bytes_us, MAX_LATENCY * bb_row_time_by_us(&nominal, chosen, row)) - latency_us);
+        else
             *rate = fmax(*rate, (chosen_us - latency_us) / bytes_us);
     }
     return penalty;

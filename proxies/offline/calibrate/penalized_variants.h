@@ -10,7 +10,8 @@
  *
  * The cost model chooses the fastest variant. A variant is penalized if the model predicts for some measurement that it
  * is faster than NCCL's choice. If NCCL chose it at no size, its latency (base_us) is raised and its rates (gbps, nic)
- * are lowered until it is not faster in any measurement. If NCCL chose it from some size on, its values stay as measured,
+ * are lowered until it is not faster in any measurement, the latency to at most three times that of NCCL's choice in the
+ * starting profile. If NCCL chose it from some size on, its values stay as measured,
  * and the profile gets this size as its min_bytes. The report lists the changed parameters with the next fit. The
  * starting profile predicts NCCL's choice for result files that do not record the algorithm.
  */

@@ -7,6 +7,7 @@
 #include "collectives/health/health_report.h"
 #include "collectives/health/inventory.h"
 #include "cuda/data/buffers.h"
+#include "cuda/data/kernels.h"
 #include "cuda/device/check.h"
 #include "cuda/device/stream.h"
 
@@ -25,6 +26,7 @@ struct run {
     struct bb_copies copies;
     struct bb_comm comm; /* of all ranks */
     struct bb_guarded buffer;
+    struct bb_verdict *verdict; /* of the data of all_reduce, in device memory; NULL: emulated GPUs without data */
     struct bb_health health;
     int *gpu_of, *first_rank; /* [size] index of each rank on its node; [nodes] lowest rank of each node */
     char source[BB_HEALTH_SOURCE];
@@ -33,7 +35,8 @@ struct run {
     struct bb_health_tables tables;
     struct bb_health_matrix matrix; /* on rank 0 */
     struct bb_health_report report;
-    int test; /* enum bb_health_test that is being measured; -1: none */
+    int test;          /* enum bb_health_test that is being measured; -1: none */
+    uint64_t verified; /* number of verified measurements, the seed of their data */
 };
 
 /* ---- measurements ---- */
@@ -161,6 +164,56 @@ static double group_gbps(const struct run *r, enum bb_health_test test, const in
     return n > 1 ? (double)bb_health_size(&r->options) * 2 * (n - 1) / n / us / 1e3 : NAN;
 }
 
+/* Fills the buffer, makes one all_reduce and counts the wrong elements of this rank. Then the buffer is zero again. */
+static int count_wrong(struct run *r, struct bb_comm *c, unsigned long long *wrong)
+{
+    const size_t bytes = bb_health_size(&r->options), count = bytes / sizeof(float);
+    const struct bb_pattern pattern = bb_pattern_of(&bb_dtypes[BB_FLOAT], BB_SUM, c->size, bb_mix(++r->verified));
+    const struct bb_expect expect = {.reduced = 1, .block = count};
+    cudaStream_t stream = r->compute.stream;
+    struct bb_verdict verdict;
+    int rc;
+
+    TRY(bb_fill(r->buffer.area, count, &pattern, c->rank, 0, stream));
+    TRY(enqueue(r, c, 1));
+    TRY(bb_verdict_clear(r->verdict, stream));
+    TRY(bb_check(r->buffer.area, count, &pattern, &expect, r->verdict, stream));
+    TRY(bb_comm_wait(c, stream, "all_reduce"));
+    TRY(BB_CUDA(cudaMemcpy(&verdict, r->verdict, sizeof verdict, cudaMemcpyDeviceToHost)));
+    if (verdict.checked != count)
+        rc = bb_err(BB_EFAIL, "verification compared only %llu elements of all_reduce", verdict.checked);
+    *wrong = verdict.wrong;
+    TRY(BB_CUDA(cudaMemsetAsync(r->buffer.area, 0, bytes, stream)));
+out:
+    return rc;
+}
+
+/* Verifies the data of all groups. Returns -BB_EDATA after an error line about the first rank with wrong data. */
+static int verify(struct run *r, enum bb_health_test test, const int *partner, struct bb_comm *c)
+{
+    const struct bb_world *w = &r->session.world;
+    unsigned long long wrong = 0, *all = NULL;
+    int rc = 0;
+
+    if (!r->verdict)
+        return 0;
+    if (c->nccl)
+        TRY(count_wrong(r, c, &wrong));
+    all = bb_world_gather(&r->session.world, &wrong, sizeof wrong, &rc);
+    for (int rank = 0; rank < w->size && rc == 0; rank++) {
+        const int other = bb_health_tests[test].part == BB_HEALTH_A_NIC ? partner[w->node_of[rank]] : -1;
+
+        if (all[rank] > 0)
+            rc = BB_WORLD_ERR(w, BB_EDATA, "wrong data: %llu of %zu elements of %s, GPU %d of %s%s%s", all[rank],
+                              bb_health_size(&r->options) / sizeof(float), bb_health_tests[test].name, r->gpu_of[rank],
+                              w->hosts[rank], other < 0 ? "" : " with ",
+                              other < 0 ? "" : w->hosts[r->first_rank[other]]);
+    }
+out:
+    free(all);
+    return rc;
+}
+
 static int measure_all_reduce(struct run *r, enum bb_health_test test, const int *partner, double *values)
 {
     struct bb_world *w = &r->session.world;
@@ -174,6 +227,7 @@ static int measure_all_reduce(struct run *r, enum bb_health_test test, const int
     TRY(rc);
     for (int rank = 0; rank < w->size; rank++)
         values[w->node_of[rank] * r->health.gpus + r->gpu_of[rank]] = group_gbps(r, test, partner, rank_us, rank);
+    TRY(verify(r, test, partner, &c));
     if (c.nccl)
         TRY(bb_comm_finalize(&c));
 out:
@@ -286,6 +340,8 @@ static int prepare(struct run *r)
     TRY(bb_compute_context_init(&r->compute, &s->world, &s->device, arena, r->options.iterations, 3, WARM_UP));
     if (bb_health_has(&r->options, "copies"))
         TRY(bb_copies_init(&r->copies, s, COPY_BYTES, MIN(r->options.iterations, 10), 3, WARM_UP));
+    if (bb_session_moves_data(s))
+        TRY(BB_CUDA(cudaMalloc((void **)&r->verdict, sizeof *r->verdict)));
     TRY(bb_guarded_init(&r->buffer, bytes, s->memory, r->compute.stream));
     TRY(BB_CUDA(cudaMemsetAsync(r->buffer.area, 0, bytes, r->compute.stream)));
     TRY(bb_comm_init(&r->comm, &s->world, "world", NULL, s->world.size, &opts));
@@ -363,6 +419,8 @@ static int release_shared(struct run *r)
     const int copies_rc = r->copies.session ? bb_copies_release(&r->copies) : 0, comm_rc = bb_comm_finalize(&r->comm);
 
     bb_guarded_release(&r->buffer);
+    if (r->verdict)
+        (void)cudaFree(r->verdict);
     bb_compute_context_release(&r->compute);
     return copies_rc ? copies_rc : comm_rc;
 }

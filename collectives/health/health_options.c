@@ -128,12 +128,12 @@ const struct bb_opts bb_health_set = {
     .after =
         "fail: below 80 % of the expectation, or an outlier below 97 % of the median; warn: below 93 %. Suspects are\n"
         "measured again. Nodes that fail take no part in later stages. If a part fails, all ranks exit with status 5.\n"
-        "Only copies are verified; for collectives: busbar bench.",
+        "The last copy, and one all_reduce, of each measurement are verified; wrong data end the run with status 3.",
     .foreign = foreign,
     .exits = {[0] = "ok",
               [1] = "the run failed or was interrupted",
               [2] = "usage error or invalid input",
-              [3] = "a copy has wrong data",
+              [3] = "wrong data",
               [4] = "timeout or lost rank",
               [5] = "a part of the cluster fails"},
     .examples = "  mpirun -n 16 busbar health\n"

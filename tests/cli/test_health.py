@@ -304,6 +304,14 @@ def test_wrong_data_of_a_copy_ends_the_run(busbar, tmp_path):
     assert root["status"] == "wrong data" and "# not measured: stages copies" in done.stdout
 
 
+def test_wrong_data_of_a_collective_ends_the_run(busbar, tmp_path):
+    """Of the all_reduce after 2 + 5 timed ones, in the first round of pairs; of nodes that are partners."""
+    root, _, done = health(busbar, tmp_path, "--only", "pairs", "--size", "64K", ranks=4, nodes=4, status=3, EMU_DATA="on", EMU_FAULT="corrupt:rank=3,call=8,name=ncclAllReduce")
+    assert re.search(r"wrong data: 1 of 16384 elements of all_reduce of GPU pairs, GPU 0 of \S+-node3 with \S+-node0$", done.stderr, re.M), done.stderr
+    assert root["status"] == "wrong data"
+    health(busbar, tmp_path, "--size", "64K", "--from", "node", ranks=4, nodes=2, EMU_DATA="on")
+
+
 def test_slow_nic_of_two_nodes_is_a_path(busbar, tmp_path):
     _, found, _ = health(busbar, tmp_path, "--only", "pairs", ranks=4, nodes=2, status=5, slow="link=node1-nic0:0.5")
     assert found == {("fail", "path", 0, 0)}

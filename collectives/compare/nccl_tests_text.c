@@ -27,6 +27,7 @@ struct columns {
 };
 
 struct log {
+    const struct bb_nccl_tests_output *p;
     const char *path;
     int line;
     char *word[WORDS];
@@ -35,6 +36,7 @@ struct log {
                            contain it */
     json_t *root, *config, *devices, *results; /* the tree, and borrowed references into it */
     json_t *seen;                              /* object whose keys are the GPUs of all device lines */
+    json_t *runs;                              /* trees of the runs before this one */
     struct columns columns;
     bool in_table;
     double bus_factor; /* busbw / algbw of one table row with enough significant digits to identify the collective by
@@ -99,24 +101,87 @@ static void set_integer(json_t *object, const char *key, const char *word)
         json_object_set_new(object, key, json_integer(number));
 }
 
+/* ---- the runs of one output ---- */
+
+static void clear_run(struct log *l)
+{
+    json_decref(l->root);
+    json_decref(l->seen);
+    l->root = json_pack("{s:i, s:{s:[]}, s:[]}", "version", 3, "config", "devices", "results");
+    l->seen = json_object();
+    l->config = json_object_get(l->root, "config");
+    l->devices = json_object_get(l->config, "devices");
+    l->results = json_object_get(l->root, "results");
+    l->columns.n = 0;
+    l->in_table = false;
+    l->bus_factor = 0;
+    *l->program = '\0';
+}
+
+/* Replaces the list of devices by the ranks and nodes that the user states. */
+static void set_stated_devices(struct log *l)
+{
+    const char *listed = json_string_value(json_object_get(json_array_get(l->devices, 0), "device_info"));
+    json_t *name = json_string(listed ? listed : "unknown");
+
+    json_array_clear(l->devices);
+    json_object_del(l->root, "shared_gpu");
+    for (int rank = 0; rank < l->p->ranks; rank++)
+        json_array_append_new(l->devices,
+                              json_pack("{s:i, s:i, s:o, s:O}", "rank", rank, "group", 0, "hostname",
+                                        json_sprintf("node %lld", (long long)rank * l->p->nodes / l->p->ranks),
+                                        "device_info", name));
+    json_decref(name);
+}
+
+static int check_whole(const struct log *l);
+static int resolve_program(struct log *l, const char *operation);
+
+static int end_run(struct log *l)
+{
+    int rc;
+
+    if (l->p->ranks > 0)
+        set_stated_devices(l);
+    TRY(check_whole(l));
+    TRY(resolve_program(l, l->p->operation));
+    json_array_append(l->runs, l->root);
+    clear_run(l);
+out:
+    return rc;
+}
+
+/* Ends the previous run at the first line of the next one. */
+static int begin_run(struct log *l)
+{
+    if (json_array_size(l->results) == 0) /* this line belongs to the run that has begun */
+        return 0;
+    return l->p->several ? end_run(l) : reject_line(l, "a second run of nccl-tests begins; expected one run per file");
+}
+
 /* ---- parsers of the lines above the table ---- */
 
 static int read_program(struct log *l)
 {
     const char *name = l->n > 4 ? l->word[4] : "";
 
-    if (l->n > 3 && strcmp(l->word[3], "starting:") == 0)
-        snprintf(l->program, sizeof(l->program), "%s", name);
+    if (l->n < 4 || strcmp(l->word[3], "starting:") != 0) /* "concluded:" */
+        return 0;
+    if (begin_run(l) != 0)
+        return -BB_EUSAGE;
+    snprintf(l->program, sizeof(l->program), "%s", name);
     return 0;
 }
 
 /* Reads "... warmup iters: 1 iters: 20 agg iters: 1 ...". */
 static int read_settings(struct log *l)
 {
+    if (begin_run(l) != 0)
+        return -BB_EUSAGE;
     if (json_object_get(l->config, "ngpus"))
         return reject_line(l,
-                           "a second run of nccl-tests begins; expected one run per file (nccl-tests built without MPI "
-                           "runs each rank separately)");
+                           "a second run of nccl-tests begins before the table of the first (nccl-tests built without "
+                           "MPI runs each rank separately)");
     json_object_set_new(l->config, "nthreads", json_integer(1)); /* nccl-tests prints one line per GPU, so each
                                                                     listed device has one thread and one GPU */
     json_object_set_new(l->config, "ngpus", json_integer(1));
@@ -145,12 +210,14 @@ static int read_blocking(struct log *l)
 }
 
 /* Records a GPU as used. If the GPU is already in use by another rank, marks the file: shared GPUs make the timings
- * meaningless. */
+ * meaningless. Older versions print only the bus of the PCI address, "[0x01]", which all GPUs of a host may have in
+ * common; then the device number distinguishes them. */
 static void record_gpu(struct log *l, const char *host, const char *pci)
 {
+    const char *device = strchr(pci, ':') ? "" : word_after(l, "device");
     char gpu[512];
 
-    snprintf(gpu, sizeof(gpu), "%.400s %.100s", host, pci);
+    snprintf(gpu, sizeof(gpu), "%.400s %.50s %.50s", host, pci, device ? device : "");
     if (json_object_get(l->seen, gpu))
         json_object_set_new(l->root, "shared_gpu", json_true());
     json_object_set_new(l->seen, gpu, json_true());
@@ -171,13 +238,16 @@ static int read_device(struct log *l)
         pci++;
     for (int i = pci + 1; i < l->n && used + 1 < NAME; i++) /* the rest of the line is the name of the GPU */
         used += (size_t)snprintf(name + used, NAME - used, "%s%s", used ? " " : "", l->word[i]);
+    if (l->p->ranks > 0 && (json_array_size(l->devices) > 0 || !*name))
+        return 0; /* of a list that may be incomplete, only the name of the GPUs is read */
     if (!parse_integer(word_after(l, "Rank"), &rank) || !host || !*name)
         return reject_line(l, "incomplete device line; expected '#  Rank 0 Group 0 Pid 1 on HOST device 0 [ID] NAME'");
-    if (rank != (long long)json_array_size(l->devices))
+    if (rank != (long long)json_array_size(l->devices) && l->p->ranks == 0)
         return bb_err(BB_EUSAGE,
                       "%s: line %d: rank %lld instead of %zu; expected every rank once (nccl-tests built without MPI "
-                      "runs each rank separately)",
-                      l->path, l->line, rank, json_array_size(l->devices));
+                      "runs each rank separately); for a shortened list try: all_reduce:16x2=%s with 16 ranks on 2 "
+                      "nodes",
+                      l->path, l->line, rank, json_array_size(l->devices), l->path);
     (void)parse_integer(word_after(l, "Group"), &group);
     record_gpu(l, host, l->word[pci]);
     device = json_pack("{s:I, s:I, s:s, s:s}", "rank", (json_int_t)rank, "group", (json_int_t)group, "hostname", host,
@@ -207,6 +277,12 @@ static int read_library(struct log *l)
         if (strncmp(l->word[i], key, strlen(key)) == 0)
             set_integer(l->root, "nccl_version", l->word[i] + strlen(key));
     return 0;
+}
+
+/* The first line of nccl-tests. busbar prints its own version last. */
+static int read_first_line(struct log *l)
+{
+    return begin_run(l) != 0 ? -BB_EUSAGE : read_library(l);
 }
 
 static int read_emulated(struct log *l)
@@ -305,6 +381,17 @@ static void record_bus_factor(struct log *l)
         l->bus_factor = busbw / algbw;
 }
 
+/* Versions before 2.13 leave the reduction blank in operations without one: inserts "none". */
+static void fill_blank_redop(struct log *l)
+{
+    const int at = l->columns.at[REDOP];
+
+    if (at < 0 || l->n != l->columns.n - 1 || at >= l->n || isalpha((unsigned char)l->word[at][0]))
+        return;
+    memmove(l->word + at + 1, l->word + at, sizeof(*l->word) * (size_t)(l->n++ - at));
+    l->word[at] = "none";
+}
+
 static int read_row(struct log *l)
 {
     const struct columns *c = &l->columns;
@@ -312,6 +399,7 @@ static int read_row(struct log *l)
     json_t *row;
     int rc = 0;
 
+    fill_blank_redop(l);
     if (l->n < c->n || !parse_integer(l->word[c->at[SIZE]], &bytes))
         return bb_err(BB_EUSAGE, "%s: line %d: the row has %d words, expected %d columns with an integer size", l->path,
                       l->line, l->n, c->n);
@@ -341,7 +429,7 @@ static const struct {
     {{"#", "-g"}, read_processes},
     {{"#", "Blocking", "Enabled:"}, read_blocking},
     {{"#", "Rank"}, read_device},
-    {{"#", "nccl-tests", "version"}, read_library},
+    {{"#", "nccl-tests", "version"}, read_first_line},
     {{"#", "busbar", "version"}, read_library},
     {{"NCCL", "version"}, read_version},
     {{"#", "emulated", "GPUs:"}, read_emulated},
@@ -430,29 +518,24 @@ static int check_whole(const struct log *l)
     if (json_array_size(l->devices) == 0)
         return bb_err(BB_EUSAGE,
                       "%s: no devices above nccl-tests' table; expected the whole output of a run, with one line per "
-                      "rank ('#  Rank  0 Group  0 ...')",
-                      l->path);
+                      "rank ('#  Rank  0 Group  0 ...'), or try: all_reduce:16x2=%s with 16 ranks on 2 nodes",
+                      l->path, l->path);
     return 0;
 }
 
-int bb_nccl_tests_text_read(const struct bb_nccl_tests_output *p, json_t **root)
+int bb_nccl_tests_text_read(const struct bb_nccl_tests_output *p, json_t **runs)
 {
-    struct log l = {.path = p->path,
-                    .line = p->lines,
-                    .root = json_pack("{s:i, s:{s:[]}, s:[]}", "version", 3, "config", "devices", "results"),
-                    .seen = json_object()};
+    struct log l = {.p = p, .path = p->path, .line = p->lines, .runs = json_array()};
     int rc;
 
-    *root = NULL;
-    l.config = json_object_get(l.root, "config");
-    l.devices = json_object_get(l.config, "devices");
-    l.results = json_object_get(l.root, "results");
+    *runs = NULL;
+    clear_run(&l);
     TRY(read_lines(&l, p->file));
-    TRY(check_whole(&l));
-    TRY(resolve_program(&l, p->operation));
-    *root = json_incref(l.root);
+    TRY(end_run(&l));
+    *runs = json_incref(l.runs);
 out:
     json_decref(l.root);
     json_decref(l.seen);
+    json_decref(l.runs);
     return rc;
 }

@@ -10,6 +10,7 @@
 #include "bootstrap/base/err.h"
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stdio.h>
 
 /* The output to parse; all pointers are borrowed. */
@@ -19,14 +20,16 @@ struct bb_nccl_tests_output {
     int lines; /* number of lines that the caller has already read from the stream; error messages count them */
     const char *operation; /* operation, for example "all_reduce", stated by the user for versions of nccl-tests that
                               do not print it; NULL: the output must contain the operation */
+    int ranks, nodes;      /* stated by the user for output whose list of devices is incomplete; 0: not stated */
+    bool several;          /* accept several runs one after the other, as a script prints them; false: an error */
 };
 
 /*
  * bb_nccl_tests_text_read - parse the output.
- *   root     out: new reference; NULL after an error
+ *   runs     out: new reference to a list with the tree of each run; NULL after an error
  *   Returns  0; -BB_EFAIL after a read error; -BB_EUSAGE after printing an error with the position: no table, no
- *            devices, several runs in one file, a truncated row, or an operation other than p->operation
+ *            devices, several runs without p->several, a truncated row, or an operation other than p->operation
  */
-int bb_nccl_tests_text_read(const struct bb_nccl_tests_output *p, json_t **root) BB_MUST_CHECK;
+int bb_nccl_tests_text_read(const struct bb_nccl_tests_output *p, json_t **runs) BB_MUST_CHECK;
 
 #endif

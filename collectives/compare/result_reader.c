@@ -611,25 +611,37 @@ int bb_result_file_from_tree(struct bb_result_file *t, const char *path, json_t 
         path);
 }
 
-/* Splits "all_reduce=run.log" into operation and path. *operation is NULL if `word` is only a path. */
-static int split_operation(const char *word, const char **operation, const char **path)
+enum { MAX_STATED = 100000 }; /* ranks that a user may state */
+
+/* Splits "all_reduce=run.log" and "all_reduce:16x2=run.log" into operation, numbers of ranks and nodes, and path. A word that
+ * is only a path states nothing. */
+static int split_word(const char *word, struct bb_nccl_tests_output *p)
 {
     const char *names[BB_COLL_KIND_COUNT], *equals = strchr(word, '=');
-    char name[40];
-    int kind;
+    char name[40], *colon;
+    int kind, end = 0;
 
-    *operation = NULL;
-    *path = word;
+    p->path = word;
     if (!equals || access(word, F_OK) == 0)
         return 0;
     snprintf(name, sizeof(name), "%.*s", (int)(equals - word < 39 ? equals - word : 39), word);
+    colon = strchr(name, ':');
+    if (colon) {
+        if (sscanf(colon, ":%7dx%7d%n", &p->ranks, &p->nodes, &end) != 2 || colon[end] || p->nodes < 1 ||
+            p->ranks < p->nodes || p->ranks > MAX_STATED)
+            return bb_err(BB_EUSAGE,
+                          "'%s': expected OPERATION:RANKSxNODES=FILE, up to %d ranks, for example "
+                          "all_reduce:16x2=run.log",
+                          word, MAX_STATED);
+        *colon = '\0';
+    }
     kind = bb_coll_find(name);
     for (int k = 0; k < BB_COLL_KIND_COUNT; k++)
         names[k] = bb_colls[k].name;
     if (kind < 0)
         return bb_reject_unknown("operation", name, names, BB_COLL_KIND_COUNT);
-    *operation = bb_colls[kind].name;
-    *path = equals + 1;
+    p->operation = bb_colls[kind].name;
+    p->path = equals + 1;
     return 0;
 }
 
@@ -705,29 +717,46 @@ bool bb_result_file_same_model(const struct bb_result_file *a, const struct bb_r
     return !name_a || !name_b || strcmp(name_a, name_b) == 0;
 }
 
+static int load_trees(const char *word, bool several, const char **path, json_t **list)
+{
+    struct bb_nccl_tests_output p = {.several = several};
+    const char *problem;
+    json_t *root = NULL;
+    int rc, first;
+
+    *list = NULL;
+    TRY(split_word(word, &p));
+    *path = p.path;
+    p.file = bb_input_open(p.path, &problem);
+    TRY(p.file ? 0 : bb_err(errno == ENOMEM ? BB_EFAIL : BB_EUSAGE, "%s: %s", p.path, problem));
+    first = first_character(p.file, &p.lines);
+    if (first == '\0') /* /dev/zero is a line without end */
+        rc = bb_err(BB_EUSAGE, "%s: begins with a zero byte, expected JSON or nccl-tests output", p.path);
+    else if (first != '{') /* '[' does not begin JSON, because the tags of mpirun begin with '[' */
+        rc = bb_nccl_tests_text_read(&p, list);
+    else if (p.operation)
+        rc = bb_err(BB_EUSAGE, "%s: a JSON file contains its operation; leave out %s=", p.path, p.operation);
+    else if ((rc = bb_json_load_from(p.file, p.path, &root)) == 0)
+        *list = json_pack("[o]", root);
+    bb_json_blank(*list);
+out:
+    if (p.file)
+        fclose(p.file);
+    return rc;
+}
+
+int bb_result_trees_load(const char *word, const char **path, json_t **list)
+{
+    return load_trees(word, true, path, list);
+}
+
 int bb_result_tree_load(const char *word, const char **path, json_t **root)
 {
-    const char *operation, *problem;
-    FILE *file = NULL;
-    int rc, lines, first;
+    json_t *list;
+    const int rc = load_trees(word, false, path, &list);
 
-    *root = NULL;
-    TRY(split_operation(word, &operation, path));
-    file = bb_input_open(*path, &problem);
-    TRY(file ? 0 : bb_err(errno == ENOMEM ? BB_EFAIL : BB_EUSAGE, "%s: %s", *path, problem));
-    first = first_character(file, &lines);
-    if (first == '\0') /* /dev/zero is a line without end */
-        rc = bb_err(BB_EUSAGE, "%s: begins with a zero byte, expected JSON or nccl-tests output", *path);
-    else if (first != '{') /* '[' does not begin JSON, because the tags of mpirun begin with '[' */
-        rc = bb_nccl_tests_text_read(&(struct bb_nccl_tests_output){*path, file, lines, operation}, root);
-    else if (operation)
-        rc = bb_err(BB_EUSAGE, "%s: a JSON file contains its operation; leave out %s=", *path, operation);
-    else
-        rc = bb_json_load_from(file, *path, root);
-    bb_json_blank(*root);
-out:
-    if (file)
-        fclose(file);
+    *root = json_incref(json_array_get(list, 0));
+    json_decref(list);
     return rc;
 }
 

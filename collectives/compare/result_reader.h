@@ -75,12 +75,15 @@ const char *bb_result_slow_text(const json_t *slow, char text[BB_SLOW_TEXT]);
 /*
  * bb_result_tree_load - load the JSON tree of a result file. The printed output of nccl-tests is converted into the
  * tree that nccl-tests writes with -J.
- *   word     the path; or OPERATION=PATH for printed output that does not contain the operation
+ *   word     the path; or OPERATION=PATH for printed output that does not contain the operation, and
+ *            OPERATION:RANKSxNODES=PATH for output without its ranks
  *   path     out: start of the path inside `word`
  *   root     out: new reference; NULL after an error
  *   Returns  0, or a negative error code after printing an error
+ * bb_result_trees_load - load a list of trees: printed output may have several runs one after the other.
  */
 int bb_result_tree_load(const char *word, const char **path, json_t **root) BB_MUST_CHECK;
+int bb_result_trees_load(const char *word, const char **path, json_t **list) BB_MUST_CHECK;
 
 /*
  * bb_result_file_load - read a result file.

@@ -602,6 +602,29 @@ def test_nccl_tests_text_gives_ranks_nodes_and_the_initial_profile(calibrate, tm
         assert summary["from"] == "h100-sxm-ib" and "emulated" not in profile and summary["emulated"] is False
 
 
+def test_runs_of_one_file_and_stated_ranks_give_the_profile_of_separate_files(busbar, calibrate, tmp_path):
+    """A script's output with two runs; and logs of anonymous hosts with a shortened list of devices, whose ranks and nodes are stated."""
+    one, two = h100_log(), h100_log("ab", rows=((8, 23.7), (1 << 20, 67.4), (1 << 30, 4729)))
+    for name, text in (("1.log", one), ("2.log", two), ("both.log", one + "+ mpirun -n 16 all_reduce_perf\n" + two),
+                       ("short.log", re.sub(r"#  Rank  [1-9].*\n", "", two).replace("on          a", "on xxxx"))):
+        (tmp_path / name).write_text(text)
+    _, profile, separate = calibrate("1.log", "2.log")
+    for files in (["both.log"], ["1.log", "all_reduce:16x2=short.log"]):
+        done, same, summary = calibrate(*files)
+        assert [(f["ranks"], f["nodes"], f["rows"]) for f in summary["files"]] == [(8, 1, 6), (16, 2, 6)], done.stderr
+        assert (same["nccl"], same["measured"]) == (profile["nccl"], profile["measured"])
+    done = busbar.run("compare", "1.log", "both.log", emulated=False, cwd=tmp_path)
+    assert done.returncode == 2 and "both.log: line 22: a second run of nccl-tests begins; expected one run per file" in done.stderr
+    for word, message in (("all_reduce:16=1.log", "for example all_reduce:16x2=run.log"), ("all_reduce:2x16=1.log", "RANKSxNODES"),
+                          ("all_reducer:16x2=1.log", "'all_reducer'")):
+        done = busbar.run("calibrate", word, "-o", "x.json", emulated=False, cwd=tmp_path)
+        assert done.returncode == 2 and done.stderr.count("\n") == 1 and message in done.stderr
+    (tmp_path / "none.log").write_text(re.sub(r"#  Rank.*\n", "", two))
+    done = busbar.run("calibrate", "all_reduce:16x2=none.log", "-o", "x.json", emulated=False, cwd=tmp_path)
+    assert done.returncode == 2 and "no shipped profile is for GPUs 'unknown'" in done.stderr and "--from NAME" in done.stderr
+    assert [m["ranks"] for m in calibrate("all_reduce:16x2=none.log", "--from", "h100-sxm-ib")[1]["measured"]] == [16]
+
+
 def test_a_penalized_variant_keeps_a_plausible_latency(calibrate, tmp_path):
     """Two nodes with 8 H100 on EFA (AWS EKS): ring Simple, which all_gather needs, had got a latency of 1,071 us from all_reduce. The
     shipped profile has 1.4 x (8.4 + 28 x 3.4 + 2 x 14) us, and three times this is allowed."""
@@ -765,7 +788,7 @@ def test_one_disturbed_size_does_not_spoil_the_profile(busbar, calibrate, tmp_pa
 
 @pytest.mark.parametrize("change,message", [
     (lambda t: t.replace("# Collective test starting: all_reduce_perf\n", ""), "all_reduce=h.log"),
-    (lambda t: t + t, "a second run"), (lambda t: t[:t.rindex("  N/A")], "line 18: the row has 12 words"),
+    (lambda t: t[:t.rindex("  N/A")], "line 18: the row has 12 words"),
     (lambda t: t.replace("Group  0", "Group  1"), "NCCL_TESTS_SPLIT"), (lambda t: t.replace("agg iters: 1", "agg iters: 4"), "(-m)"),
     (lambda t: t.replace(" time ", "cputime"), "(-C 1)"), (lambda t: t.replace("[0000:03:00]", "[0000:04:00]"), "shared a GPU"),
     (lambda t: t.replace("[0000:07:00] NVIDIA H100", "[0000:07:00] NVIDIA H200"), "rank 7"),

@@ -65,9 +65,10 @@ static const struct bb_opts set = {
     .doc =
         "Fits a cluster profile for `busbar plan --cluster FILE` to measurements. Reads the JSON of busbar bench\n"
         "(collectives, p2p, compute, overlap) and of nccl-tests, and the tables that nccl-tests prints (for a table\n"
-        "without the name of its operation: all_reduce=FILE). Fits latencies and rates to the measurements, and\n"
-        "reports the errors of the fits. Parameters that the measurements do not determine keep the values of the\n"
-        "starting profile and are listed.",
+        "without the name of its operation: all_reduce=FILE, and for one whose list of devices is incomplete, with\n"
+        "RANKSxNODES: all_reduce:16x2=FILE). Fits latencies and rates to the measurements, and reports the errors of\n"
+        "the fits. Parameters that the measurements do not determine keep the values of the starting profile and are\n"
+        "listed.",
     .after = "--measure keeps its results in the folder FILE.sweep and its study in FILE.study.json; the same command\n"
              "continues an interrupted measurement.",
     .exits = {[0] = "the profile is written, also if the last line reports that it DOES NOT HOLD for some measurements",

@@ -22,25 +22,35 @@
 #define ROW                                                                                                            \
     "     1048576        262144     float     sum      -1    27.76   37.78   37.78      0    27.49   38.15   38.15   " \
     " N/A\n"
-#define END      "# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 40\n"
+#define END      "# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 40\n# Collective test concluded: all_reduce_perf\n"
 #define STARTING "# Collective test starting: all_reduce_perf\n"
+
+/* Returns the list of runs; NULL: rejected. */
+static json_t *runs_of(const char *text, struct bb_nccl_tests_output p)
+{
+    json_t *runs;
+    int rc;
+
+    p.path = "file";
+    p.file = fmemopen((void *)(size_t)text, strlen(text), "r");
+    assert_non_null(p.file);
+    rc = bb_nccl_tests_text_read(&p, &runs);
+    fclose(p.file);
+    assert_int_equal(rc, runs ? 0 : -BB_EUSAGE);
+    return runs;
+}
 
 static int read_text(const char *text, const char *operation, struct bb_result_file *t)
 {
-    FILE *file = fmemopen((void *)(size_t)text, strlen(text), "r");
-    json_t *root;
-    int rc;
+    json_t *runs = runs_of(text, (struct bb_nccl_tests_output){.operation = operation});
 
-    assert_non_null(file);
-    rc = bb_nccl_tests_text_read(&(struct bb_nccl_tests_output){.path = "file", .file = file, .operation = operation},
-                                 &root);
-    fclose(file);
     *t = (struct bb_result_file){0};
-    if (rc == 0)
-        assert_int_equal(bb_result_file_from_tree(t, "file", root), 0);
-    else
-        assert_null(root);
-    return rc;
+    if (!runs)
+        return -BB_EUSAGE;
+    assert_int_equal(json_array_size(runs), 1);
+    assert_int_equal(bb_result_file_from_tree(t, "file", json_incref(json_array_get(runs, 0))), 0);
+    json_decref(runs);
+    return 0;
 }
 
 static struct bb_result_file rows_of(const char *text, const char *operation)
@@ -107,6 +117,81 @@ static void reads_output_before_2_13(void **state)
     assert_true(t.rows[0].time_us == 1002.1 && t.rows[1].time_us == 1001.9);
     assert_int_equal(json_integer_value(json_object_get(t.root, "nccl_version")), 21003);
     bb_result_file_release(&t);
+}
+
+/* Version 2.10, one process: alltoall has no reduction, and the GPUs differ in the device number only. */
+static void reads_a_blank_redop_and_gpus_of_one_bus(void **state)
+{
+    struct bb_result_file t = rows_of(
+        "# nThread 1 nGpus 2 minBytes 8 maxBytes 8 step: 2(factor) warmup iters: 5 iters: 20 validation: 1 \n#\n"
+        "#   Rank  0 Pid  30127 on compute000004 device  0 [0x01] Tesla V100-SXM2-16GB\n"
+        "#   Rank  1 Pid  30127 on compute000004 device  1 [0x01] Tesla V100-SXM2-16GB\n"
+        "#       size         count      type   redop     time   algbw   busbw  error     time   algbw   busbw  error\n"
+        "    33554432       4194304     float           1002.1   33.48   16.74  0e+00   1001.9   33.49   16.74    N/A\n"
+        "    67108864       8388608     float     sum   2002.1   33.52   16.76  0e+00   2001.9   33.52   16.76    "
+        "N/A\n",
+        "alltoall");
+
+    (void)state;
+    assert_int_equal(t.n, 4);
+    assert_true(t.rows[0].time_us == 1002.1 && t.rows[1].time_us == 1001.9 && t.rows[3].time_us == 2001.9);
+    assert_null(json_object_get(t.root, "shared_gpu"));
+    bb_result_file_release(&t);
+}
+
+/* A script prints one run after the other. */
+static void reads_several_runs(void **state)
+{
+    static const char text[] =
+        "# nccl-tests version 2.18.3 nccl-library=22907\n" STARTING SETTINGS TWO_RANKS HEADING ROW END
+        "+ mpirun -n 3 all_gather_perf\n# nccl-tests version 2.18.3 nccl-library=22908\n"
+        "# Collective test starting: all_gather_perf\n" SETTINGS TWO_RANKS RANK("2", "left", "0x95") HEADING ROW ROW;
+    json_t *runs = runs_of(text, (struct bb_nccl_tests_output){.several = true});
+    const struct {
+        const char *program;
+        int ranks, rows, nccl;
+    } expected[] = {{"all_reduce_perf", 2, 1, 22907}, {"all_gather_perf", 3, 2, 22908}};
+
+    (void)state;
+    assert_int_equal(json_array_size(runs), ROWS(expected));
+    for (size_t i = 0; i < ROWS(expected); i++) {
+        const json_t *run = json_array_get(runs, i);
+
+        assert_string_equal(json_string_value(json_array_get(json_object_get(run, "args"), 0)), expected[i].program);
+        assert_int_equal(bb_result_file_nccl_tests_ranks(run), expected[i].ranks);
+        assert_int_equal(json_array_size(json_object_get(run, "results")), expected[i].rows);
+        assert_int_equal(json_integer_value(json_object_get(run, "nccl_version")), expected[i].nccl);
+        assert_null(json_object_get(run, "shared_gpu"));
+    }
+    json_decref(runs);
+}
+
+/* Published logs shorten or leave out the list of devices; the user states the ranks. */
+static void reads_stated_ranks_and_nodes(void **state)
+{
+    static const char *const lists[] = {"", "#  Rank  0 Group  0 Pid 9 on xxxx device  0 [0x01] NVIDIA GB200\n# ...\n"
+                                            "#  Rank 71 Group  0 Pid 9 on xxxx device  3 [0x01] NVIDIA GB200\n"};
+
+    (void)state;
+    for (size_t i = 0; i < ROWS(lists); i++) {
+        char text[2048];
+        const json_t *devices;
+        json_t *runs;
+
+        snprintf(text, sizeof(text), "%s%s%s", SETTINGS, lists[i],
+                 HEADING "1048576 262144 float sum -1 27.76 37.77 74.5 0 27.49 38.15 75.2 0\n");
+        runs = runs_of(text, (struct bb_nccl_tests_output){.operation = "all_reduce", .ranks = 72, .nodes = 18});
+        devices = bb_result_file_nccl_tests_devices(json_array_get(runs, 0));
+        assert_int_equal(bb_result_file_nccl_tests_ranks(json_array_get(runs, 0)), 72);
+        for (size_t rank = 0; rank < 72; rank += 71) {
+            const json_t *device = json_array_get(devices, rank);
+
+            assert_string_equal(json_string_value(json_object_get(device, "hostname")), rank ? "node 17" : "node 0");
+            assert_string_equal(json_string_value(json_object_get(device, "device_info")),
+                                i ? "NVIDIA GB200" : "unknown");
+        }
+        json_decref(runs);
+    }
 }
 
 /* -I 1 and -S 1 add columns. */
@@ -178,6 +263,8 @@ static const struct {
     {STARTING SETTINGS TWO_RANKS HEADING ROW, "all_gather", "all_reduce_perf, not of all_gather"},
     {SETTINGS TWO_RANKS HEADING ROW, "all_gather", "busbw / algbw is 1, but all_gather on 2 ranks has 0.5"},
     {STARTING SETTINGS TWO_RANKS HEADING ROW SETTINGS, NULL, "line 9: a second run"},
+    {STARTING SETTINGS SETTINGS TWO_RANKS HEADING ROW, NULL, "line 3: a second run of nccl-tests begins before"},
+    {STARTING SETTINGS TWO_RANKS HEADING "8 2 float sum -1 3.0 1 1 0 3 1 1\n", NULL, "line 8: the row has 12 words"},
     {STARTING SETTINGS TWO_RANKS HEADING ROW HEADING, NULL, "line 10: a second table"},
     {STARTING SETTINGS RANK("0", "a", "0x1") RANK("0", "b", "0x1") HEADING ROW, NULL, "line 4: rank 0 instead of 1"},
     {STARTING SETTINGS RANK("0", "a", "0x1") RANK("2", "b", "0x1") HEADING ROW, NULL, "line 4: rank 2 instead of 1"},
@@ -218,9 +305,15 @@ static void rejects_invalid_output_with_line_number(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reads_current_output),          cmocka_unit_test(reads_output_before_2_13),
-        cmocka_unit_test(ignores_additional_columns),    cmocka_unit_test(ignores_line_prefixes_of_launchers),
-        cmocka_unit_test(keeps_the_settings_of_the_run), cmocka_unit_test(rejects_invalid_output_with_line_number),
+        cmocka_unit_test(reads_current_output),
+        cmocka_unit_test(reads_output_before_2_13),
+        cmocka_unit_test(reads_a_blank_redop_and_gpus_of_one_bus),
+        cmocka_unit_test(reads_several_runs),
+        cmocka_unit_test(reads_stated_ranks_and_nodes),
+        cmocka_unit_test(ignores_additional_columns),
+        cmocka_unit_test(ignores_line_prefixes_of_launchers),
+        cmocka_unit_test(keeps_the_settings_of_the_run),
+        cmocka_unit_test(rejects_invalid_output_with_line_number),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -193,10 +193,12 @@ static int validate_same_machine(const struct bb_measurement_file *f, const stru
 
 static int read_file(struct bb_measurements *e, json_t *root, const char *path)
 {
-    struct bb_measurement_file *f = &e->files[e->n_files++];
+    struct bb_measurement_file *f;
     bool is_nccl_tests;
     int rc;
 
+    BB_GROW(e->files, e->n_files);
+    f = &e->files[e->n_files++];
     *f = (struct bb_measurement_file){.path = path};
     bb_warn_if_incomplete(path, root, false);
     TRY(validate_kind(path, root, &is_nccl_tests));
@@ -217,21 +219,21 @@ out:
 
 int bb_measurements_read(struct bb_measurements *e, const char *const *paths, size_t n)
 {
-    json_t *root = NULL;
+    json_t *list = NULL;
     int rc = 0;
 
     *e = (struct bb_measurements){0};
-    BB_NEW(e->files, n);
     for (size_t i = 0; i < n; i++) {
         const char *path;
 
-        TRY(bb_result_tree_load(paths[i], &path, &root));
-        TRY(read_file(e, root, path));
-        json_decref(root);
-        root = NULL;
+        TRY(bb_result_trees_load(paths[i], &path, &list));
+        for (size_t k = 0; k < json_array_size(list); k++)
+            TRY(read_file(e, json_array_get(list, k), path));
+        json_decref(list);
+        list = NULL;
     }
 out:
-    json_decref(root);
+    json_decref(list);
     return rc;
 }
 

@@ -231,7 +231,14 @@ out:
 /* Lists the given options that no published step has. */
 static void add_perturbed(void *forecast, const struct bb_opt *opt, const void *field)
 {
-    static const char *const names[] = {"slow", "delay", "set", "moe-imbalance"};
+    static const char *const names[] = {"slow",
+                                        "delay",
+                                        "set",
+                                        "moe-imbalance",
+                                        "gemm-precision",
+                                        "tp-comm-overlap",
+                                        "overlap-moe-expert-parallel-comm",
+                                        "lora-rank"};
     struct bb_forecast *f = forecast;
     const size_t length = strlen(f->perturbed);
 

@@ -427,6 +427,20 @@ def test_overlap_of_experts(busbar):
     assert plans[0]["predicted"]["step_us"] - plans[1]["predicted"]["step_us"] == pytest.approx(exposed[0] - exposed[1])
 
 
+def test_adapters(busbar):
+    """MLPerf's fine-tuning of LLaMA-2 70B: LoRA of rank 16 on QKV and the output of attention has 44,564,480 parameters. With tp 4, the
+    inner matrix of QKV and the outer one of the output are whole on each rank."""
+    args = "--model llama2_70b --ranks 8 --tp 4 --sequence-parallel --micro-batches 1 --seq-length 8192 --dp-sync distributed --gpu-memory 80G"
+    full, lora = (plan(busbar, f"{args} {more}") for more in ("", "--lora-rank 16 --lora-targets attention"))
+    whole, split = 80 * 16 * (8192 + 8192), 80 * 16 * (10240 + 8192) // 4
+    assert whole + 4 * split == 44564480 and "LoRA of rank 16 (44,564,480 trained parameters)" in lora["summary"]
+    traffic = {(t["kind"], t["group"]): t["count"] for t in lora["roles"][0]["traffic"] if t["count"] > 1e6 and t["dtype"] == "float"}
+    assert traffic == {("reduce_scatter", "dp"): (whole + split) // 2, ("all_reduce", "tp"): whole}
+    memory, before = (p["roles"][0]["training_memory_bytes"] for p in (lora, full))
+    assert memory["parameters"] == before["parameters"] + 2 * (whole + split)
+    assert memory["gradients"] == 4 * (whole + split) and memory["optimizer"] == 12 * (whole + split) / 2
+
+
 @pytest.mark.parametrize("precision,element,kept", [("mxfp8", 1 + 1 / 32, 0), ("nvfp4", 0.5 + 1 / 16, 2)])
 def test_block_scaled_gemms(busbar, precision, element, kept):
     """Transformer Engine stores weights in both directions (MXFP8 in place of 16 bits), and gathers quantized inputs over tp: six per layer,

@@ -27,6 +27,8 @@ struct bb_transformer_options {
     int last_layers;   /* number of layers in the last pipeline stage; 0: the same number as the other stages */
     const char *pipeline_layout; /* the layers of each virtual stage (transformer/grid/pipe_layout.h) */
     int mtp_layers;              /* number of layers of multi-token prediction */
+    int lora_rank;               /* rank of LoRA's adapters; 0: all weights are trained */
+    const char *lora_targets;    /* weights with adapters: "all", "attention" */
     int group; /* only with the interleaved schedule: number of consecutive micro-batches that a stage processes with
                   one model chunk before it continues with the next chunk (--microbatch-group-size) */
     const char *schedule; /* pipeline schedule, a name in bb_schedule_names (transformer/schedule.h) */

@@ -32,13 +32,14 @@ struct bb_step {
     struct bb_layout layout;
     struct bb_role *roles;
     int n_roles;
-    int *role_of;        /* [layout.ranks] role of each rank, as an index into roles */
-    bool lock_step;      /* true: a pipeline stage sends without waiting for its input, as gpt2_large and bert_large do;
+    int *role_of;      /* [layout.ranks] role of each rank, as an index into roles */
+    bool lock_step;    /* true: a pipeline stage sends without waiting for its input, as gpt2_large and bert_large do;
                           waiting for another stage is then no pipeline bubble */
-    double parameters;   /* number of parameters of the whole model; used only in reports */
-    double samples;      /* samples per training step over all ranks; 0: unknown */
-    double tokens;       /* tokens per training step over all ranks; 0: samples do not consist of tokens */
-    double masked_flops; /* part of bb_step_flops that a causal mask of attention hides; 0: no causal attention */
+    double parameters; /* number of parameters of the whole model; used only in reports */
+    double trained_parameters; /* parameters with gradients; 0: all */
+    double samples;            /* samples per training step over all ranks; 0: unknown */
+    double tokens;             /* tokens per training step over all ranks; 0: samples do not consist of tokens */
+    double masked_flops;       /* part of bb_step_flops that a causal mask of attention hides; 0: no causal attention */
     struct bb_strings {
         char **text;
         int n;

@@ -96,12 +96,15 @@ void bb_forecast_guess_text(const struct bb_forecast *f, char *text, size_t size
              bb_format_bytes((size_t)(f->without_bytes - f->gpu_bytes), missing));
 }
 
-/* Minimum bytes per parameter in mixed precision: 16-bit parameter and gradient, precision-aware optimizer. */
-#define MODEL_STATE_BYTES 14
+/* Minimum bytes per parameter in mixed precision: 16-bit parameter; 16-bit gradient and precision-aware optimizer. */
+#define PARAMETER_BYTES 2
+#define TRAINED_BYTES   12
 
 double bb_forecast_min_gpus(const struct bb_step *step, const struct bb_forecast *f)
 {
-    return ceil(step->parameters * MODEL_STATE_BYTES / f->gpu_bytes);
+    const double trained = step->trained_parameters > 0 ? step->trained_parameters : step->parameters;
+
+    return ceil((step->parameters * PARAMETER_BYTES + trained * TRAINED_BYTES) / f->gpu_bytes);
 }
 
 /* Writes how training could fit: with memory savings, with the best layout, or only with more GPUs. */

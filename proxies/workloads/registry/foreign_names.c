@@ -57,7 +57,8 @@ const struct bb_foreign_name bb_foreign_options[] = {
      "fp8-amax-history-len fp8-amax-compute-algo enable-compiled-autograd dataset dataset-path "
      "tokenizer-path dump-folder",
      NULL, "it does not change the communication of a step", NULL},
-    {"lora", NULL, "LoRA is not modelled", NULL},
+    {"lora", NULL, "LoRA needs its rank, for example --lora-rank 16", NULL},
+    {"lora-dim lora-r", "--lora-rank", "--lora-rank 16", NULL},
     {"num-classes", NULL, "the model file contains the number of classes", NULL},
     {"num-epochs", NULL, "a run consists of steps (proxy scaling: --epochs)", NULL},
     {"learning-rate learning-rate-decay weight-decay", NULL, "a step trains no weights", NULL},

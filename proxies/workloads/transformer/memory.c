@@ -194,11 +194,13 @@ double bb_memory_layer(const struct bb_memory *m, int layer)
     if (bb_arch_has_experts(a, layer)) {
         second = expert_bytes(m, layer);
     } else if (bb_arch_has_mlp(a)) {
-        const bool again = recomputes(m, BB_MODULE_MLP);
+        const bool again = recomputes(m, BB_MODULE_MLP), frozen = a->lora_rank > 0 && a->lora_attention;
 
-        second.whole = (e + (again ? 0 : gemm_input_bytes(m))) * a->hidden + (a->dropout ? a->hidden : 0);
-        second.split = again ? 0 : inner_bytes(m, a->ffn, false);
+        second.whole = (e + (again || frozen ? 0 : gemm_input_bytes(m))) * a->hidden + (a->dropout ? a->hidden : 0);
+        second.split = again ? 0 : inner_bytes(m, a->ffn, frozen);
     }
+    if (a->lora_rank > 0) /* the outputs of the first matrices of the adapters */
+        first.whole += e * a->lora_rank * (a->lora_attention ? 2 : 4) * sequence_shards(m);
     second.split += 2 * gemm_input_bytes(m) * a->hidden * gathered_part(m) * m->grid->tp;
     return tokens * ((first.whole + second.whole) / sequence_shards(m) + (first.split + second.split) / m->grid->tp) +
            cross_bytes(m, layer);
@@ -393,7 +395,7 @@ static struct bb_arch_rank_parameters stage_parameters(const struct bb_memory *m
         if (part == bb_schedule_parts(s) - 1)
             add_parameters(&sum, layer_share(m, BB_ARCH_HEAD));
     }
-    if (stage > 0 && stage == bb_memory_table_stage(m->arch, m->grid, s)) {
+    if (stage > 0 && stage == bb_memory_table_stage(m->arch, m->grid, s) && !m->arch->adapters_only) {
         bb_arch_tensors(m->arch, BB_ARCH_EMBEDDING, tensors);
         sum.dense += bb_arch_tensor_share(&tensors[0], m->grid->tp, 1);
     }
@@ -499,7 +501,7 @@ static double communication_bytes(const struct bb_memory *m, int stage)
     const struct bb_arch *a = m->arch;
     double e = element_bytes(m), whole = tokens_per_rank(m) * a->hidden * e, sum = transient_bytes(m, stage);
 
-    if (m->stack && m->stack->has_placeholders)
+    if (m->stack && m->stack->has_placeholders && m->arch->lora_rank == 0)
         sum += placeholder_bytes(m, stage);
 
     if (m->grid->pp > 1) /* one message between pipeline stages for each of the two directions */
@@ -514,8 +516,13 @@ static double communication_bytes(const struct bb_memory *m, int stage)
 
 void bb_memory_rank_bytes(const struct bb_memory *m, int stage, double bytes[BB_USES])
 {
-    struct bb_arch_rank_parameters parameters = bb_memory_parameters(m, stage);
+    const struct bb_arch arch = bb_arch_trained(m->arch);
+    struct bb_memory trained = *m;
+    struct bb_arch_rank_parameters parameters;
     double update;
+
+    trained.arch = &arch;
+    parameters = bb_memory_parameters(&trained, stage);
 
     for (int use = 0; use < BB_USES; use++)
         bytes[use] = 0;
@@ -526,6 +533,8 @@ void bb_memory_rank_bytes(const struct bb_memory *m, int stage, double bytes[BB_
         update += bb_sync_update_peak_bytes(m->policy, m->expert, (double)parameters.expert);
     }
     bytes[BB_USE_PARAMETERS] += quantized_bytes(m, stage);
+    if (arch.adapters_only)
+        bytes[BB_USE_PARAMETERS] += (double)bb_memory_parameters(m, stage).dense * element_bytes(m);
     bytes[BB_USE_ACTIVATIONS] = activation_bytes(m, stage) * (m->stack ? m->stack->reserved : 1);
     bytes[BB_USE_COMMUNICATION] = communication_bytes(m, stage) * (m->stack ? m->stack->reserved : 1);
     bb_sync_add_update_peak(update, bytes);

@@ -8,7 +8,7 @@
 
 bool bb_stage_holds_tied_embedding(const struct bb_training *t, int stage)
 {
-    return t->grid.table_stage > 0 && (stage == 0 || stage == t->grid.table_stage);
+    return t->grid.table_stage > 0 && t->arch.lora_rank == 0 && (stage == 0 || stage == t->grid.table_stage);
 }
 
 /* ---- modules ---- */
@@ -88,6 +88,7 @@ static void add_unit(struct bb_modules *p, const struct bb_training *t, struct b
 static void list_units(struct bb_modules *p, const struct bb_training *t, int stage)
 {
     struct bb_arch_tensor tensors[BB_ARCH_TENSORS + 1], table[BB_ARCH_TENSORS];
+    const struct bb_arch trained = bb_arch_trained(&t->arch);
     struct bb_tensor *at;
 
     BB_NEW(p->tensors, p->n * (BB_ARCH_TENSORS + 1));
@@ -95,11 +96,11 @@ static void list_units(struct bb_modules *p, const struct bb_training *t, int st
     BB_NEW(p->units[BB_EXPERT], p->n);
     at = p->tensors;
     for (int i = 0; i < p->n; i++) {
-        int n = bb_arch_tensors(&t->arch, p->list[i].layer, tensors);
+        int n = bb_arch_tensors(&trained, p->list[i].layer, tensors);
 
         /* The head (tied embeddings) or the first layer of multi-token prediction includes the stage's copy of the embedding
          * table, which put_embedding (arch.c) lists first. */
-        if (stage > 0 && stage == t->grid.table_stage &&
+        if (stage > 0 && stage == t->grid.table_stage && t->arch.lora_rank == 0 &&
             p->list[i].layer == (t->arch.tied ? BB_ARCH_HEAD : BB_ARCH_MTP) &&
             (i == 0 || p->list[i - 1].layer != BB_ARCH_MTP || t->arch.tied)) {
             bb_arch_tensors(&t->arch, BB_ARCH_EMBEDDING, table);

@@ -75,7 +75,8 @@ void bb_modules_make(struct bb_modules *modules, const struct bb_training *t, in
 void bb_modules_release(struct bb_modules *modules);
 
 /* bb_stage_holds_tied_embedding - returns whether the stage holds one of two copies of the embedding table, of tied
- * embeddings or for multi-token prediction: the first stage and bb_memory_table_stage. */
+ * embeddings or for multi-token prediction, whose gradient is summed over both: the first stage and
+ * bb_memory_table_stage; false with LoRA. */
 bool bb_stage_holds_tied_embedding(const struct bb_training *t, int stage);
 
 /*

@@ -8,6 +8,7 @@
  * hierarchical reduction has a remainder that only one rank per node reduces.
  */
 #include "bootstrap/base/alloc.h"
+#include "bootstrap/base/units.h"
 #include "bootstrap/cli/size_list.h"
 #include "proxies/form/author/args.h"
 #include "proxies/form/author/proxy.h"
@@ -209,6 +210,12 @@ static bool reduces_early(const struct bb_dp_config *policy)
     return policy->kind != BB_SYNC_ALL_REDUCE && policy->kind != BB_SYNC_ZERO1 && policy->kind != BB_SYNC_DISTRIBUTED;
 }
 
+static bool has_plain_layers(const struct bb_arch *a)
+{
+    return a->experts == 0 && a->kv_lora == 0 && a->scan.heads == 0 && a->encoder_layers == 0 && a->mtp == 0 &&
+           !a->out_gate;
+}
+
 static int reject_unused_options(const struct bb_training *t)
 {
     const struct bb_transformer_options *o = &t->config->transformer;
@@ -246,6 +253,11 @@ static int reject_unused_options(const struct bb_training *t)
          "the model has an encoder"},
         {o->mtp_layers && t->arch.tied, bb_pipe_split_mtp_part(&t->split) == t->split.stages * t->split.chunks - 1,
          "mtp-num-layers", "the tied embeddings are not on the virtual stage of m in --pipeline-layout"},
+        {o->lora_rank, has_plain_layers(&t->arch), "lora-rank",
+         "adapters are modelled for dense models with plain attention, without MTP"},
+        {o->lora_rank, !bb_sync_gathers_parameters(t->policy.kind), "lora-rank",
+         "with --dp-sync zero3 and hsdp, gathers of frozen weights are not modelled"},
+        {o->lora_targets, o->lora_rank > 0, "lora-targets", "it requires --lora-rank"},
         {o->context, t->grid.cp > 1, "cp-comm", "cp is 1"},
         {o->first_layers, t->grid.pp > 1, "decoder-first-pipeline-num-layers", "pp is 1"},
         {o->last_layers, t->grid.pp > 1, "decoder-last-pipeline-num-layers", "pp is 1"},
@@ -352,6 +364,8 @@ int bb_training_load_arch(const struct bb_proxy_config *c, struct bb_arch *arch)
     int rc = bb_arch_load(c->model, arch);
 
     arch->mtp = c->transformer.mtp_layers;
+    arch->lora_rank = c->transformer.lora_rank;
+    arch->lora_attention = c->transformer.lora_targets && strcmp(c->transformer.lora_targets, "attention") == 0;
     return rc == 0 && c->layers ? bb_arch_with_layers(arch, c->layers) : rc;
 }
 
@@ -767,9 +781,11 @@ static void describe_step(struct bb_training *t)
 {
     static const enum bb_grid_axis shown[] = {BB_AXIS_TP, BB_AXIS_CP, BB_AXIS_PP, BB_AXIS_DP};
     const struct bb_schedule *s = &t->schedule;
+    const struct bb_arch trained = bb_arch_trained(&t->arch);
     const bool is_longest = !t->config->transformer.sequence && t->layers_config.sequence > LONG_SEQUENCE;
     int m = s->micro_batches;
-    char axes[128] = "", stages[STAGES_TEXT], decoder[48] = "", weights[64] = "", mtp[32] = "";
+    char axes[128] = "", stages[STAGES_TEXT], decoder[48] = "", weights[64] = "", mtp[32] = "", lora[96] = "",
+         number[BB_THOUSANDS_TEXT];
     bool encodes = t->arch.encoder_layers > 0;
     size_t at = 0;
 
@@ -784,21 +800,25 @@ static void describe_step(struct bb_training *t)
         snprintf(axes + at, sizeof(axes) - at, ", ep %d, etp %d, edp %d", t->grid.ep, t->grid.etp, t->grid.edp);
     describe_stages(t, stages);
     t->step->parameters = bb_arch_parameters(&t->arch);
+    t->step->trained_parameters = bb_arch_parameters(&trained);
     t->step->samples = (double)m * t->layers_config.micro_batch_size * t->grid.dp;
     t->step->tokens =
         t->step->samples * (t->layers_config.sequence + (encodes ? t->layers_config.decoder_sequence : 0));
     t->step->masked_flops = t->step->samples * masked_flops(t);
     if (t->arch.mtp)
         snprintf(mtp, sizeof(mtp), " + %d of MTP", t->arch.mtp);
+    if (t->arch.lora_rank)
+        snprintf(lora, sizeof(lora), ", LoRA of rank %d (%s trained parameters)", t->arch.lora_rank,
+                 bb_format_thousands(t->step->trained_parameters, number));
     if (encodes)
         snprintf(decoder, sizeof(decoder), " and %d of the decoder", t->layers_config.decoder_sequence);
-    if (bb_schedule_splits_backward(s))
+    if (bb_schedule_splits_backward(s) && t->arch.lora_rank == 0)
         snprintf(weights, sizeof(weights), " (weight gradients W: %.1f%% of backward)", 100 * weight_gradient_share(t));
-    t->step->summary =
-        bb_step_text(t->step, "%s, %d layers%s%s; %s; %s%s, %d micro-batch%s of %d x %d tokens%s%s; %s", t->arch.name,
-                     t->arch.layers, mtp, stages, axes[0] ? axes : "one rank", bb_schedule_names[s->kind], weights, m,
-                     m == 1 ? "" : "es", t->layers_config.micro_batch_size, t->layers_config.sequence, decoder,
-                     is_longest ? " (the model's maximum; set --seq-length)" : "", bb_sync_names[t->policy.kind]);
+    t->step->summary = bb_step_text(
+        t->step, "%s, %d layers%s%s%s; %s; %s%s, %d micro-batch%s of %d x %d tokens%s%s; %s", t->arch.name,
+        t->arch.layers, mtp, lora, stages, axes[0] ? axes : "one rank", bb_schedule_names[s->kind], weights, m,
+        m == 1 ? "" : "es", t->layers_config.micro_batch_size, t->layers_config.sequence, decoder,
+        is_longest ? " (the model's maximum; set --seq-length)" : "", bb_sync_names[t->policy.kind]);
 }
 
 static int build_step(const struct bb_proxy_config *c, struct bb_step *step)

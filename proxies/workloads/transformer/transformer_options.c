@@ -9,6 +9,7 @@
 static const char *const context_choices[] = {"ring", "all_gather", "a2a", NULL};
 static const char *const dispatch_choices[] = {"alltoall", "all_gather", "dedup", NULL};
 static const char *const attention_choices[] = {"fused", "unfused", NULL};
+static const char *const lora_choices[] = {"all", "attention", NULL};
 static const char *const precision_choices[] = {"fp8", "mxfp8", "nvfp4", NULL};
 static const char *const recompute_choices[] = {"none", "selective", "full", NULL};
 
@@ -44,6 +45,12 @@ const struct bb_opt bb_transformer_options[] = {
             "layers of multi-token prediction (MTP), as Megatron-LM's: each a layer as the model's last, a projection "
             "and a "
             "head"),
+    OPT_INT(0, "lora-rank", FIELD(lora_rank), NULL, "N", 1, 65536,
+            "train only adapters of this rank (LoRA) of the weights of attention and MLP; all else is frozen: no "
+            "gradients, "
+            "optimizer states or traffic between replicas"),
+    OPT_CHOICE(0, "lora-targets", FIELD(lora_targets), NULL, "WHICH", lora_choices,
+               "with --lora-rank: weights with adapters (default: all)"),
     OPT_INT(0, "microbatch-group-size", FIELD(group), NULL, "G", 1, 1e6,
             "with --schedule interleaved: micro-batches that pass one chunk before the next chunk starts (default: "
             "number of stages; Megatron-LM: --microbatch-group-size-per-virtual-pipeline-stage)"),

@@ -102,6 +102,12 @@ struct bb_arch {
     int moe_offset;
     int mtp; /* number of layers of multi-token prediction (DeepSeek-V3); set by --mtp-num-layers, not by the model file */
 
+    /* LoRA, set by --lora-rank and --lora-targets, not by the model file: each weight of attention and, unless
+     * lora_attention, of the MLP has an adapter of two matrices, of `lora_rank` rows and columns (0: no adapters); all else
+     * is frozen. adapters_only: bb_arch_tensors lists only the adapters (bb_arch_trained) */
+    int lora_rank;
+    bool lora_attention, adapters_only;
+
     /* Multi-head latent attention (DeepSeek); kv_lora == 0: ordinary attention. Each head has queries and keys of
      * width nope_dim + rope_dim and values of width v_dim. */
     int q_lora; /* width of the query latent; 0: queries are projected directly from the hidden state */
@@ -195,9 +201,12 @@ struct bb_arch_tensor {
  * bb_arch_tensors - list the tensors of a layer in the order in which the published model registers them.
  *   layer     0 to layers - 1, BB_ARCH_EMBEDDING, BB_ARCH_HEAD or BB_ARCH_MTP
  *   out       [BB_ARCH_TENSORS] out: the tensors
- *   Returns   the number of tensors, at least 1
+ *   Returns   the number of tensors, at least 1; only adapters: 0 for embedding and head
  */
 int bb_arch_tensors(const struct bb_arch *arch, int layer, struct bb_arch_tensor out[BB_ARCH_TENSORS]);
+
+/* bb_arch_trained - returns the architecture with the trained tensors only: with LoRA the adapters, else all. */
+struct bb_arch bb_arch_trained(const struct bb_arch *arch);
 
 /* bb_arch_tensor_share - returns the number of elements of a tensor on one rank. For expert tensors, the caller
  * passes the size of the expert-tensor-parallel group (etp) as tp. If tp does not divide the rows of an embedding or

@@ -87,10 +87,21 @@ static void recompute_sublayer(struct bb_block *b, const struct sublayer *sublay
     b->recomputing = false;
 }
 
+/* Returns whether the weights of a sublayer, or of the head (NULL), have gradients. */
+static bool is_trained(const struct bb_block *b, const struct sublayer *sublayer)
+{
+    const struct bb_arch *a = b->layers->config.arch;
+
+    return a->lora_rank == 0 || (sublayer && (sublayer->attention || !a->lora_attention));
+}
+
 static void sublayer_backward(struct bb_block *b, const struct sublayer *sublayer, int in, int out, bool with_weights)
 {
     struct bb_kernel_groups c = {0};
-    int src = bb_block_row_backward(b, sublayer->row, sublayer->column.data, sublayer->gradient, &c, in, with_weights);
+    int src;
+
+    with_weights = with_weights && is_trained(b, sublayer);
+    src = bb_block_row_backward(b, sublayer->row, sublayer->column.data, sublayer->gradient, &c, in, with_weights);
 
     recompute_sublayer(b, sublayer);
     if (sublayer->attention && bb_lane_is_used(b->lanes.cp)) {
@@ -107,6 +118,8 @@ static void sublayer_weights(struct bb_block *b, const struct sublayer *sublayer
 {
     struct bb_kernel_groups c = {0};
 
+    if (!is_trained(b, sublayer))
+        return;
     bb_kernel_groups_add(&c, sublayer->row, BB_KERNELS_WEIGHTS);
     bb_block_column_weights(b, &sublayer->column, &c);
 }
@@ -157,12 +170,13 @@ void bb_block_forward(struct bb_block *b, int layer, int in, int out)
 static void accumulate_gradients(struct bb_block *b, int layer)
 {
     const struct bb_layers_config *c = &b->layers->config;
+    const struct bb_arch trained = bb_arch_trained(c->arch);
     struct bb_arch_rank_parameters share;
     struct bb_kernel_groups groups = {0};
 
     if (!c->accumulates || !c->gemm)
         return;
-    share = bb_arch_layer_share(c->arch, layer, c->tp, c->etp, c->ep);
+    share = bb_arch_layer_share(&trained, layer, c->tp, c->etp, c->ep);
     groups.rows = (int64_t)(share.dense + share.expert);
     if (layer == BB_ARCH_MTP) {
         share = bb_arch_layer_share(c->arch, c->arch->layers - 1, c->tp, c->etp, c->ep);
@@ -230,7 +244,7 @@ void bb_block_embedding_forward(struct bb_block *b, int out)
 void bb_block_embedding_backward(struct bb_block *b, int in)
 {
     begin_layer(b, BB_PHASE_BACKWARD, BB_NONE);
-    if (b->layers->sequence_sharded)
+    if (b->layers->sequence_sharded && is_trained(b, NULL))
         bb_block_gather(b, "embedding gradients", default_buffer(b, in, BB_BLOCK_BUFFER_GRADIENT),
                         BB_BLOCK_BUFFER_GRADIENT_FULL);
 }
@@ -348,6 +362,7 @@ void bb_block_head_backward(struct bb_block *b, int out, bool with_weights)
 {
     struct bb_kernel_groups c = {0};
 
+    with_weights = with_weights && is_trained(b, NULL);
     begin_head(b, BB_PHASE_BACKWARD);
     bb_kernel_groups_add(&c, BB_KERNELS_LOSS, BB_KERNELS_DATA);
     bb_block_column_backward(b, &head, &c, BB_NONE, default_buffer(b, out, BB_BLOCK_BUFFER_GRADIENT), with_weights,
@@ -361,6 +376,8 @@ void bb_block_head_weights(struct bb_block *b)
 {
     static const struct bb_kernel_groups empty;
 
+    if (!is_trained(b, NULL))
+        return;
     begin_head(b, BB_PHASE_BACKWARD);
     bb_block_column_weights(b, &head, &empty);
     accumulate_gradients(b, BB_ARCH_HEAD);

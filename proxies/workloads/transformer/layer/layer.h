@@ -256,7 +256,8 @@ void bb_block_head_weights(struct bb_block *b);
  * on each tp rank.
  *   Returns  with sequence parallelism the number of parameters that tp does not shard (layer norms, biases of
  *            row-parallel GEMMs, routers), else 0. Also 0 for the embedding, because its backward pass gathers the
- *            gradients of all tokens, so that gradients of position embeddings are complete.
+ *            gradients of all tokens, so that gradients of position embeddings are complete. LoRA: the
+ *            adapter matrices that tp does not shard, also without sequence parallelism.
  */
 size_t bb_layers_replicated_elements(const struct bb_layers *layers, int layer);
 

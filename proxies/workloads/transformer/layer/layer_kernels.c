@@ -7,6 +7,7 @@ struct gemm {
     const char *name;
     struct bb_gemm_shape shape;
     bool activations_only; /* true: both operands are activations, so there is no weight gradient */
+    bool frozen;           /* no weight gradient (LoRA) */
 };
 
 void bb_kernel_groups_add(struct bb_kernel_groups *c, enum bb_kernels_kind kind, enum bb_kernels_pass pass)
@@ -29,7 +30,7 @@ void bb_kernel_groups_add_backward(struct bb_kernel_groups *c, enum bb_kernels_k
 static struct gemm linear_gemm(const struct bb_layer_sizes *s, const char *name, int64_t rows, int64_t in, int64_t out,
                                int64_t experts)
 {
-    return (struct gemm){name, {rows, out, in, experts, false, false, s->dtype}, false};
+    return (struct gemm){name, {rows, out, in, experts, false, false, s->dtype}, false, false};
 }
 
 /* Width of queries, keys and values together. In a scan layer (state-space model or linear attention), each
@@ -79,14 +80,14 @@ static int scan_gemms(const struct bb_layer_sizes *s, struct gemm *p)
     int at = 0;
 
     if (s->delta) {
-        p[at++] = (struct gemm){"key scores", {c, c, n, head_batch, false, true, s->dtype}, true};
-        p[at++] = (struct gemm){"corrections", {c, n + v, c, head_batch, false, false, s->dtype}, true};
-        p[at++] = (struct gemm){"stored values", {c, v, n, head_batch, false, false, s->dtype}, true};
+        p[at++] = (struct gemm){"key scores", {c, c, n, head_batch, false, true, s->dtype}, true, false};
+        p[at++] = (struct gemm){"corrections", {c, n + v, c, head_batch, false, false, s->dtype}, true, false};
+        p[at++] = (struct gemm){"stored values", {c, v, n, head_batch, false, false, s->dtype}, true, false};
     }
-    p[at++] = (struct gemm){"scores", {c, c, n, key_batch, false, true, s->dtype}, true};
-    p[at++] = (struct gemm){"context", {c, v, c, head_batch, false, false, s->dtype}, true};
-    p[at++] = (struct gemm){"state update", {n, v, c, head_batch, true, false, s->dtype}, true};
-    p[at++] = (struct gemm){"state read", {c, v, n, head_batch, false, false, s->dtype}, true};
+    p[at++] = (struct gemm){"scores", {c, c, n, key_batch, false, true, s->dtype}, true, false};
+    p[at++] = (struct gemm){"context", {c, v, c, head_batch, false, false, s->dtype}, true, false};
+    p[at++] = (struct gemm){"state update", {n, v, c, head_batch, true, false, s->dtype}, true, false};
+    p[at++] = (struct gemm){"state read", {c, v, n, head_batch, false, false, s->dtype}, true, false};
     return at;
 }
 
@@ -97,12 +98,12 @@ static int core_gemms(const struct bb_layer_sizes *s, int64_t keys, struct gemm 
     if (s->chunk)
         return scan_gemms(s, p);
 
-    p[0] = (struct gemm){"scores", {s->queries, keys, s->key_dim, pairs, false, true, s->dtype}, true};
-    p[1] = (struct gemm){"context", {s->queries, s->value_dim, keys, pairs, false, false, s->dtype}, true};
+    p[0] = (struct gemm){"scores", {s->queries, keys, s->key_dim, pairs, false, true, s->dtype}, true, false};
+    p[1] = (struct gemm){"context", {s->queries, s->value_dim, keys, pairs, false, false, s->dtype}, true, false};
     if (s->index_heads == 0)
         return 2;
     pairs = s->batch * s->index_heads;
-    p[2] = (struct gemm){"index", {s->queries, s->sequence, s->index_dim, pairs, false, true, s->dtype}, true};
+    p[2] = (struct gemm){"index", {s->queries, s->sequence, s->index_dim, pairs, false, true, s->dtype}, true, false};
     return 3;
 }
 
@@ -119,7 +120,7 @@ static int mlp_gemms(const struct bb_layer_sizes *s, int64_t rows, int64_t ffn, 
     return rows > 0;
 }
 
-static int forward_gemms(const struct bb_layer_sizes *s, enum bb_kernels_kind kind, int64_t rows, struct gemm *p)
+static int base_gemms(const struct bb_layer_sizes *s, enum bb_kernels_kind kind, int64_t rows, struct gemm *p)
 {
     struct gemm other;
 
@@ -167,6 +168,25 @@ static int forward_gemms(const struct bb_layer_sizes *s, enum bb_kernels_kind ki
     }
 }
 
+/* Lists the GEMMs of the forward pass; with LoRA those of the adapters too, of which only the last two have weight
+ * gradients. An adapter replaces the weight of a GEMM of width k to n by two, of width k to rank to n. */
+static int forward_gemms(const struct bb_layer_sizes *s, enum bb_kernels_kind kind, int64_t rows, struct gemm *p)
+{
+    const bool mlp = kind == BB_KERNELS_UP || kind == BB_KERNELS_DOWN;
+    const bool adapts = kind == BB_KERNELS_QKV || kind == BB_KERNELS_OUT || (mlp && !s->lora_attention);
+    int n = base_gemms(s, kind, rows, p);
+
+    for (int i = 0; i < n && s->lora_rank > 0; i++)
+        p[i].frozen = true;
+    if (s->lora_rank > 0 && adapts && n == 1) {
+        const struct bb_gemm_shape weight = p[0].shape;
+
+        p[n++] = linear_gemm(s, "adapter in", weight.m, weight.k, s->lora_rank, 1);
+        p[n++] = linear_gemm(s, "adapter out", weight.m, s->lora_rank, weight.n, 1);
+    }
+    return n;
+}
+
 /* Lists the GEMMs of a pass (forward, data gradient, weight gradient) that follow from one GEMM of the forward pass.
  * The data-gradient pass of attention contains the gradients of both operands. Returns the number of GEMMs: 0, 1 or
  * 2. */
@@ -177,7 +197,7 @@ static int list_pass_shapes(const struct gemm *forward, enum bb_kernels_pass pas
     out[0] = forward->shape;
     if (pass == BB_KERNELS_FORWARD)
         return 1;
-    if (pass == BB_KERNELS_WEIGHTS && forward->activations_only)
+    if (pass == BB_KERNELS_WEIGHTS && (forward->activations_only || forward->frozen))
         return 0;
     bb_gemm_backward(&forward->shape, &dgrad, &wgrad);
     out[0] = pass == BB_KERNELS_DATA ? dgrad : wgrad;

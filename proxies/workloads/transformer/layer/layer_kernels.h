@@ -80,6 +80,8 @@ struct bb_layer_sizes {
     int64_t ffn, vocab; /* inner width of the MLP and vocabulary size, both divided by tp */
     /* experts: number of experts in a layer; local_experts: on one rank; expert_ffn: inner width of an expert,
      * divided by etp; shared_ffn: inner width of all shared experts together, divided by tp */
+    int64_t lora_rank;   /* rank of adapters; all other weights have no gradients. 0: no LoRA */
+    bool lora_attention; /* only weights of attention have adapters */
     int64_t experts, local_experts, expert_ffn, shared_ffn;
     int top_k;
     int copies; /* number of copies of each token that a rank sends: top_k; with dedup dispatch, one per destination

@@ -111,6 +111,8 @@ static void resolve_sizes(struct bb_layers *l)
                                  .rotary = !a->learned_positions && a->position_buckets == 0,
                                  .dropout = a->dropout,
                                  .unfused = c->unfused,
+                                 .lora_rank = a->lora_rank,
+                                 .lora_attention = a->lora_attention,
                                  .precision = c->precision};
     s->local_tokens = l->sequence_sharded ? s->tokens / c->tp : s->tokens;
     if (c->dispatch == BB_DISPATCH_DEDUP && c->node_limit > 0) {
@@ -278,7 +280,11 @@ size_t bb_layers_replicated_elements(const struct bb_layers *l, int layer)
     if (layer == BB_ARCH_EMBEDDING) /* no partial sums: the backward pass of the embedding gathers the gradients of
                                        all tokens first */
         return 0;
-    return l->sequence_sharded ? bb_arch_layer_share(c->arch, layer, c->tp, c->etp, c->ep).replicated : 0;
+    const struct bb_arch trained = bb_arch_trained(c->arch);
+
+    return l->sequence_sharded || (c->arch->lora_rank && c->tp > 1)
+               ? bb_arch_layer_share(&trained, layer, c->tp, c->etp, c->ep).replicated
+               : 0;
 }
 
 int64_t bb_layers_balanced_rows(const struct bb_layers *l)

@@ -134,6 +134,21 @@ static void activations_of_a_llama_layer_in_fp8(void **state)
                 4096 * (2 * (2 + 1) * 8192 + (2.0 * (2 * 8192 + 2 * 1024) + 8192 + (2 * 2 + 1) * 28672) / 8.0));
 }
 
+/* LoRA of rank 16: outputs of the first matrices of 2 or 4 adapters; without adapters of the MLP, not the inputs of its GEMMs. */
+static void activations_of_a_llama_layer_with_adapters(void **state)
+{
+    struct memory_case h;
+
+    (void)state;
+    make(&h, "llama2_70b", (struct bb_grid){.tp = 8, .ranks = 8}, 1);
+    h.arch.lora_rank = 16;
+    assert_true(bb_memory_layer(&h.memory, 0) ==
+                4096 * 2.0 * (4 * 8192 + 4 * 16 + (2 * 8192 + 2 * 1024 + 3 * 28672) / 8.0));
+    h.arch.lora_attention = true;
+    assert_true(bb_memory_layer(&h.memory, 0) ==
+                4096 * 2.0 * (3 * 8192 + 2 * 16 + (2 * 8192 + 2 * 1024 + 2 * 28672) / 8.0));
+}
+
 /* One scale byte per 32 elements (MXFP8) or 16 (NVFP4, of half a byte each). */
 static void activations_of_a_llama_layer_in_block_scaled_types(void **state)
 {
@@ -304,7 +319,8 @@ static void activations_with_recomputation(void **state)
     assert_true(activations(&h, 3) == 5 * (7 * all + 5 * layer_input));
     h.layers_config.recompute_layers = 12;
     assert_true(activations(&h, 3) == 5 * 12 * layer_input + all - layer_input);
-    h.schedule = (struct bb_schedule){BB_INTERLEAVED, 8, 32, 3, 8, false}; /* stage 3 keeps 8 + 16 + 1 of its chunks of 4
+    h.schedule = (struct bb_schedule){BB_INTERLEAVED, 8, 32, 3, 8,
+                                      false}; /* stage 3 keeps 8 + 16 + 1 of its chunks of 4
                                                                        layers */
     h.layers_config.recompute_layers = 1;
     assert_true(fabs(activations(&h, 3) - 25 * (3 * all + layer_input)) < 1e-9);
@@ -607,6 +623,7 @@ int main(void)
         cmocka_unit_test(activations_with_context_parallelism),
         cmocka_unit_test(activations_of_a_llama_layer),
         cmocka_unit_test(activations_of_a_llama_layer_in_fp8),
+        cmocka_unit_test(activations_of_a_llama_layer_with_adapters),
         cmocka_unit_test(activations_of_a_llama_layer_in_block_scaled_types),
         cmocka_unit_test(activations_of_a_mixtral_layer),
         cmocka_unit_test(recomputed_modules_of_a_deepseek_layer),

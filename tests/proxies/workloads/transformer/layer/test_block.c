@@ -602,6 +602,32 @@ static void layer_flops_match_the_formula(void **state)
     }
 }
 
+/* LoRA of rank 16 on LLaMA-3 8B: no gradients of the 218,112,000 - 2 h weights; both matrices of an adapter have them. */
+static void frozen_weights_have_no_gradients(void **state)
+{
+    const double n = 8192, weights = 218112000 - 2 * 4096, core = 4 * n * n * 4096;
+    const double attention = 16 * (4096 + 6144 + 4096 + 4096), mlp = 16 * (4096 + 2 * 14336 + 14336 + 4096);
+
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        struct layer_step l = {.arch = published("llama3_8b"),
+                               .grid = {.ranks = 1},
+                               .config = {.sequence = 8192, .dtype = BB_BFLOAT16, .grad_dtype = BB_FLOAT}};
+        const double adapters = attention + (i % 2 ? 0 : mlp);
+
+        l.arch.lora_rank = 16;
+        l.arch.lora_attention = i % 2;
+        l.compute = i < 2 ? "timed" : "gemm";
+        assert_int_equal(layer_step_init(&l, both), 0);
+        assert_true(flops_of(&l, BB_PHASE_FORWARD) == 2 * n * (weights + adapters) + core);
+        assert_true(flops_of(&l, BB_PHASE_BACKWARD) == 2 * n * (weights + 2 * adapters) + 2 * core);
+        layer_step_release(&l);
+        assert_int_equal(layer_step_init(&l, split), 0);
+        assert_true(flops_of(&l, BB_PHASE_BACKWARD) == 2 * n * (weights + 2 * adapters) + 2 * core);
+        layer_step_release(&l);
+    }
+}
+
 /* Mistral 7B with a window in every layer, in every second layer, in no layer. DeepSeek-V3.2 selects 2048 keys by an
  * indexer that reads all keys. */
 static void windowed_attention_flops_match_the_formula(void **state)
@@ -903,6 +929,7 @@ int main(void)
         cmocka_unit_test(finds_a_wrong_receive_count),
         cmocka_unit_test(finds_an_ungrouped_ring_deadlock),
         cmocka_unit_test(layer_flops_match_the_formula),
+        cmocka_unit_test(frozen_weights_have_no_gradients),
         cmocka_unit_test(windowed_attention_flops_match_the_formula),
         cmocka_unit_test(expert_layer_flops_match_the_formula),
         cmocka_unit_test(step_flops_match_6p_per_token),

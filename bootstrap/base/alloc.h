@@ -16,6 +16,10 @@
 #include <stddef.h>
 #include <stdio.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /*
  * bb_memory_guard - select how the process ends when memory is exhausted, in these functions and in jansson. Call
  * before the first use of jansson.
@@ -61,4 +65,7 @@ void bb_close_text(FILE *stream, char *const *text);
 /* bb_copy_text - return a copy of the text (strdup), owned by the caller. */
 char *bb_copy_text(const char *text) BB_MUST_CHECK;
 
+#ifdef __cplusplus
+}
+#endif
 #endif

@@ -26,6 +26,7 @@ struct bb_device {
     bool element_wise; /* access elements one by one instead of 16 bytes at a time, as nccl-tests' -D 1 */
     void *window;      /* ncclWindow_t of the arena that contains all buffers */
     const char *base;  /* begin of the arena */
+    size_t scratch;    /* offset of bb_device_scratch_bytes() in the window */
     void *comm;        /* ncclDevComm; owned */
     char why[160];     /* why the kernels cannot run; empty: they can */
 };

@@ -17,9 +17,11 @@ struct bb_device_args {
     ncclDevComm comm;
     ncclWindow_t window; /* contains the send and the receive buffer */
     size_t send, recv;   /* offsets of the buffers in the window, equal on all ranks */
+    size_t scratch;      /* offset of memory for partial sums in the window: bb_device_scratch_bytes */
     size_t count;        /* count argument of the NCCL call, in elements */
     int dtype;           /* enum bb_dtype_id */
     int element_bytes;   /* of dtype */
+    bool hybrid;         /* kernels of GIN: load and store accesses within the node */
     bool element_wise;   /* access elements one by one; false: 16 bytes at a time where the alignment allows it */
 };
 

@@ -1,6 +1,8 @@
 /* device_kernels.cu - launches the kernels on NCCL's device API (device.h). */
 #include "collectives/ops/device.h"
 
+#include "bootstrap/base/alloc.h"
+
 #include <stdlib.h>
 
 #if NCCL_VERSION_CODE >= 22809 && __has_include(<nccl_device.h>)
@@ -20,20 +22,22 @@ ncclResult_t bb_device_comm_new(ncclDevCommCreate_fn *create, ncclComm_t comm, i
 #endif
     const bool over_gin = path == BB_DEVICE_GIN || path == BB_DEVICE_HYBRID;
     const bool supported = BB_DEVICE_HAS_GIN || !over_gin;
-    ncclDevComm *made = supported ? static_cast<ncclDevComm *>(calloc(1, sizeof *made)) : NULL;
-    ncclResult_t result = made ? ncclSuccess : ncclSystemError;
+    ncclDevComm *made = NULL;
+    ncclResult_t result = ncclInvalidUsage;
 
     requirements.lsaBarrierCount = over_gin ? 0 : ctas;
     requirements.lsaMultimem = path == BB_DEVICE_MULTIMEM;
 #if BB_DEVICE_HAS_GIN
     if (over_gin) {
         requirements.ginConnectionType = NCCL_GIN_CONNECTION_FULL;
-        requirements.ginSignalCount = ctas;
+        requirements.ginSignalCount = 2 * ctas;
         *(path == BB_DEVICE_GIN ? &requirements.worldGinBarrierCount : &requirements.barrierCount) = ctas;
     }
 #endif
-    if (made)
+    if (supported) {
+        BB_NEW(made, 1);
         result = create(comm, &requirements, made);
+    }
     *lsa_ranks = result == ncclSuccess ? made->lsaSize : 0;
     *out = made;
     return result;
@@ -46,8 +50,8 @@ int bb_device_kernels_load(void)
         (const void *)bb_multimem_all_reduce_kernel,
         (const void *)bb_lsa_alltoall_kernel,
 #if BB_DEVICE_HAS_GIN
+        (const void *)bb_gin_all_reduce_kernel,
         (const void *)bb_gin_alltoall_kernel,
-        (const void *)bb_hybrid_alltoall_kernel,
 #endif
     };
 
@@ -58,15 +62,23 @@ int bb_device_kernel_launch(const struct bb_device *d, enum bb_coll_kind kind, s
                             int dtype, cudaStream_t stream)
 {
     const ncclDevComm *comm = static_cast<const ncclDevComm *>(d->comm);
-    const struct bb_device_args args = {
-        *comm, static_cast<ncclWindow_t>(d->window), send, recv, count, dtype, bb_dtypes[dtype].bytes, d->element_wise};
+    const struct bb_device_args args = {*comm,
+                                        static_cast<ncclWindow_t>(d->window),
+                                        send,
+                                        recv,
+                                        d->scratch,
+                                        count,
+                                        dtype,
+                                        bb_dtypes[dtype].bytes,
+                                        d->path == BB_DEVICE_HYBRID,
+                                        d->element_wise};
     void (*kernel)(struct bb_device_args) = kind == BB_ALLTOALL             ? bb_lsa_alltoall_kernel
                                             : d->path == BB_DEVICE_MULTIMEM ? bb_multimem_all_reduce_kernel
                                                                             : bb_lsa_all_reduce_kernel;
 
 #if BB_DEVICE_HAS_GIN
     if (d->path == BB_DEVICE_GIN || d->path == BB_DEVICE_HYBRID)
-        kernel = d->path == BB_DEVICE_GIN ? bb_gin_alltoall_kernel : bb_hybrid_alltoall_kernel;
+        kernel = kind == BB_ALLTOALL ? bb_gin_alltoall_kernel : bb_gin_all_reduce_kernel;
 #endif
     kernel<<<d->ctas, BB_DEVICE_THREADS, 0, stream>>>(args);
     return BB_CUDA(cudaGetLastError());

@@ -22,6 +22,14 @@ static bool adds_multimem(int dtype)
     return bb_dtypes[dtype].bytes > 1;
 }
 
+/* Each CTA has a slot for each node, whose number of bytes is rounded up to 16, and one more for the alignment. */
+size_t bb_device_scratch_bytes(enum bb_device_path path, int ctas, int ranks, size_t bytes)
+{
+    const bool over_gin = path == BB_DEVICE_GIN || path == BB_DEVICE_HYBRID;
+
+    return over_gin ? bytes + 16 * ((size_t)ctas * (size_t)ranks + 1) : 0;
+}
+
 int bb_device_check(const char *path, int kind, int dtype, int redop)
 {
     const enum bb_device_path way = bb_device_path_of(path);
@@ -32,8 +40,6 @@ int bb_device_check(const char *path, int kind, int dtype, int redop)
                       bb_colls[kind].name);
     if (multimem && kind != BB_ALL_REDUCE)
         return bb_err(BB_EUSAGE, "--device multimem: no kernel for %s; try: --device lsa", bb_colls[kind].name);
-    if (kind != BB_ALLTOALL && (way == BB_DEVICE_GIN || way == BB_DEVICE_HYBRID))
-        return bb_err(BB_EUSAGE, "--device %s: no kernel for %s, expected alltoall", path, bb_colls[kind].name);
     if (kind == BB_ALL_REDUCE && redop != BB_SUM)
         return bb_err(BB_EUSAGE, "--device %s: the kernels only add; omit -o %s", path, bb_redops[redop].name);
     if (multimem && !adds_multimem(dtype))

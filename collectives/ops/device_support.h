@@ -2,6 +2,8 @@
 #ifndef BB_COLLECTIVES_OPS_DEVICE_SUPPORT_H
 #define BB_COLLECTIVES_OPS_DEVICE_SUPPORT_H
 
+#include <stddef.h>
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -25,6 +27,13 @@ enum bb_device_path bb_device_path_of(const char *name);
  *   Returns  0, or -BB_EUSAGE after printing one error line
  */
 int bb_device_check(const char *path, int kind, int dtype, int redop);
+
+/*
+ * bb_device_scratch_bytes - return the size of the memory for partial sums that the kernels need in the window.
+ *   bytes  size of the largest buffer
+ *   ranks  of the communicator
+ */
+size_t bb_device_scratch_bytes(enum bb_device_path path, int ctas, int ranks, size_t bytes);
 
 #ifdef __cplusplus
 }

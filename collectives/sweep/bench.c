@@ -229,13 +229,22 @@ static size_t arena_bytes(const struct bench *b)
     return small > large ? small : large;
 }
 
+/* Kernels of --device may need memory after the arena, in the same window. */
+static size_t window_bytes(const struct bench *b)
+{
+    const struct bb_bench_options *o = &b->options;
+
+    return arena_bytes(b) + bb_device_scratch_bytes(bb_device_path_of(o->device), o->device_ctas, b->largest,
+                                                    bb_sweep_largest(&b->sweep));
+}
+
 /* Returns an upper bound of the device memory that the buffer arena occupies, in bytes. The bound includes guard
  * zones around the arena, which registered arenas do not have. */
 static size_t arena_device_bytes(const struct bench *b)
 {
     const size_t n = b->options.n_variants > 0 ? (size_t)b->options.n_variants : 1;
 
-    return n * bb_guarded_device_bytes(arena_bytes(b), b->session.memory);
+    return n * bb_guarded_device_bytes(window_bytes(b), b->session.memory);
 }
 
 /* Returns the largest size that nccl-tests would run. nccl-tests allocates three buffers (two without verification)
@@ -354,7 +363,7 @@ static int make_arena(struct bench *b)
     if (asked == BB_REGISTER_NONE)
         TRY(bb_guarded_init(arena, arena_bytes(b), b->session.memory, b->ctx.stream));
     else
-        TRY(bb_registration_init(&b->registration, arena, arena_bytes(b), asked, &b->comm));
+        TRY(bb_registration_init(&b->registration, arena, window_bytes(b), asked, &b->comm));
     if (b->registration.why && b->options.device)
         return BB_WORLD_ERR(&b->session.world, BB_EUSAGE, "--device requires symmetric windows (-R 2): %s",
                             b->registration.why);
@@ -366,6 +375,7 @@ static int make_arena(struct bench *b)
     b->ctx.copy_engines = b->ctx.symmetric && b->options.cta_policy == 2;
     TRY(bb_fill(arena->area, arena->bytes / 8, &noise, b->session.world.rank, 0, b->ctx.stream));
     TRY(bb_bench_context_wait(&b->ctx, "initializing the buffers"));
+    arena->bytes = arena_bytes(b);
 out:
     return rc;
 }
@@ -382,7 +392,8 @@ static int make_device(struct bench *b)
                                    .ctas = o->device_ctas,
                                    .element_wise = o->element_wise,
                                    .window = b->registration.handle,
-                                   .base = (const char *)b->ctx.arena.area};
+                                   .base = (const char *)b->ctx.arena.area,
+                                   .scratch = b->ctx.arena.bytes};
     b->ctx.device_kernels = &b->device;
     TRY(bb_device_open(&b->device, &b->comm));
     if (b->device.why[0])

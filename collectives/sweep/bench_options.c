@@ -89,8 +89,8 @@ const struct bb_opt bb_bench_option_rows[] = {
             "set maxP2pPeers in the communicator's configuration (NCCL 2.30); 0: NCCL's choice"),
     OPT_CHOICE(0, "device", FIELD(device), NULL, "HOW", bb_device_paths,
                "run all_reduce or alltoall as busbar's own kernel on NCCL's device API, with symmetric windows (-R 2); "
-               "lsa: loads and stores; multimem: multicast memory, all_reduce only; gin: the network, alltoall only; "
-               "hybrid: gin between and lsa within nodes, alltoall only"),
+               "lsa: loads and stores; multimem: multicast memory, all_reduce only; gin: the network; "
+               "hybrid: gin between and lsa within nodes"),
     OPT_INT('V', "device_cta_count", FIELD(device_ctas), NULL, "N", 1, 128, "CTAs of --device kernels (default 16)"),
     OPT_INT('u', "unalign", FIELD(unalign), "0", "N", 0, 1 << 20, "offset both buffers by N elements"),
     OPT_STRING(0, "split", FIELD(split), NULL, "MASK",

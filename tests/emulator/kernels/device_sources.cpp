@@ -26,8 +26,10 @@ template <typename T> void bb_multimem_reduce(const ncclDevComm &comm, ncclWindo
         fprintf(stderr, "emulated GPUs: a kernel uses multicast memory, which its communicator does not have\n");
         abort();
     }
+    a.comm.lsaRank = comm.lsaRank;
+    a.comm.lsaSize = comm.lsaSize;
     a.window = window;
-    reduce_pack<T, 16 / (int)sizeof(T)>(peers_at(a, from), peers_at(a, to), comm.lsaRank, comm.lsaSize, 0);
+    reduce_pack<T, 16 / (int)sizeof(T)>(peers_at(a, from), peers_at(a, to), 0);
 }
 
 template <void (*K)(struct bb_device_args)> static void run(struct emu_launch *l, const char *name)
@@ -83,26 +85,40 @@ static double lsa_alltoall_ns(const struct emu_launch *l, const struct emu_profi
 }
 
 #if BB_DEVICE_HAS_GIN
-/* A barrier and the last message over the network; each rank sends a slice to each other rank. */
-static double gin_alltoall_ns(const struct emu_launch *l, const struct emu_profile *p)
+/* The rank or, with load and store accesses within the node, the node is an end of the network. */
+static double nodes_of(const ncclDevComm *comm, bool hybrid)
 {
-    const struct bb_link *link = &emu_machine()->inter;
-    const int others = EMU_ARG(l, 0, struct bb_device_args).comm.nRanks - 1;
-
-    return 1e3 * (p->kernel_us + 2 * link->latency_us) + bytes_of(l, others) / link->gbps;
+    return hybrid ? comm->nRanks / comm->lsaSize : comm->nRanks;
 }
 
-/* In addition two barriers within the node, whose slices are faster than those of the network. */
-static double hybrid_alltoall_ns(const struct emu_launch *l, const struct emu_profile *p)
+/* A kernel, messages over the network, and two barriers within the node. */
+static double gin_ns(const struct bb_device_args *a, const struct emu_profile *p, int messages)
 {
     const struct bb_cluster *m = emu_machine();
-    const ncclDevComm *comm = &EMU_ARG(l, 0, struct bb_device_args).comm;
 
-    return 1e3 * (p->kernel_us + 2 * m->intra.latency_us + 2 * m->inter.latency_us) +
-           fmax(bytes_of(l, comm->nRanks - comm->lsaSize) / m->inter.gbps,
-                bytes_of(l, comm->lsaSize - 1) / m->intra.gbps);
+    return 1e3 * (p->kernel_us + messages * m->inter.latency_us + (a->hybrid ? 2 * m->intra.latency_us : 0));
 }
 
+/* A barrier and the last message; each rank sends a slice to each other rank, within the node over its faster links. */
+static double gin_alltoall_ns(const struct emu_launch *l, const struct emu_profile *p)
+{
+    const struct bb_device_args *a = &EMU_ARG(l, 0, struct bb_device_args);
+    const int in_node = a->hybrid ? a->comm.lsaSize : 1;
+
+    return gin_ns(a, p, 2) + fmax(bytes_of(l, a->comm.nRanks - in_node) / emu_machine()->inter.gbps,
+                                  bytes_of(l, in_node - 1) / emu_machine()->intra.gbps);
+}
+
+/* A barrier and the messages of reduce_scatter and all_gather between nodes, where each rank has its part of the node's
+ * elements; reduce_scatter before and all_gather after them within the node. */
+static double gin_all_reduce_ns(const struct emu_launch *l, const struct emu_profile *p)
+{
+    const struct bb_device_args *a = &EMU_ARG(l, 0, struct bb_device_args);
+    const double nodes = nodes_of(&a->comm, a->hybrid), locals = a->comm.nRanks / nodes;
+
+    return gin_ns(a, p, 3) + bytes_of(l, 2 * (nodes - 1) / nodes / locals) / emu_machine()->inter.gbps +
+           bytes_of(l, 2 * (locals - 1) / locals) / emu_machine()->intra.gbps;
+}
 #endif
 
 #define TWIN(name, ns)                                                                                                 \
@@ -117,8 +133,8 @@ const struct emu_twin *device_twins(size_t *n)
         TWIN(bb_multimem_all_reduce_kernel, multimem_all_reduce_ns),
         TWIN(bb_lsa_alltoall_kernel, lsa_alltoall_ns),
 #if BB_DEVICE_HAS_GIN
+        TWIN(bb_gin_all_reduce_kernel, gin_all_reduce_ns),
         TWIN(bb_gin_alltoall_kernel, gin_alltoall_ns),
-        TWIN(bb_hybrid_alltoall_kernel, hybrid_alltoall_ns),
 #endif
     };
 

@@ -19,6 +19,11 @@
 
 enum { CONTEXTS = 2, QUEUE = 64 };
 
+/* Words of a signal in the memory of its rank, each with an array for the signals of a context. OFFSET: value at the last
+ * reset; KIND: whether additions or increments changed it since. */
+enum { VALUE, OFFSET, KIND, WORDS };
+enum { UNCHANGED, ADDED, INCREMENTED };
+
 /* Requests of a queue that are being completed. */
 struct batch {
     unsigned n, left; /* number of requests, and of those that are not complete */
@@ -49,7 +54,7 @@ static int signals_of(const struct en_gin_setup *s)
 
 size_t en_gin_bytes(const struct en_gin_setup *s)
 {
-    return sizeof(uint64_t) * CONTEXTS * (size_t)signals_of(s);
+    return sizeof(uint64_t) * WORDS * CONTEXTS * (size_t)signals_of(s);
 }
 
 [[noreturn]] static void __attribute__((format(printf, 1, 2))) die(const char *format, ...)
@@ -81,9 +86,28 @@ static char *memory_at(uint64_t window, int rank, uint64_t offset, uint64_t byte
     return m->base + (size_t)rank * m->stride + offset;
 }
 
-static void add_to_signal(const struct en_gin *g, int context, int peer, const ncclGinProxyQword_t *q, bool increment)
+static uint64_t *words_of(const struct en_gin *g, int rank, int context, int word)
 {
     const struct en_gin_memory *m = &g->setup.memory;
+
+    return reinterpret_cast<uint64_t *>(m->base + (size_t)rank * m->stride) +
+           (size_t)(context * WORDS + word) * (size_t)g->n_signals;
+}
+
+/* NCCL: "Inc may not be mixed with other signal operators without an intervening reset()". */
+static void check_kind(const struct en_gin *g, int context, int peer, unsigned id, bool increment)
+{
+    uint64_t *kind = &words_of(g, peer, context, KIND)[id];
+    const uint64_t now = increment ? INCREMENTED : ADDED, before = __atomic_exchange_n(kind, now, __ATOMIC_SEQ_CST);
+
+    if (before != UNCHANGED && before != now &&
+        __atomic_load_n(&words_of(g, peer, context, VALUE)[id], __ATOMIC_SEQ_CST) !=
+            __atomic_load_n(&words_of(g, peer, context, OFFSET)[id], __ATOMIC_SEQ_CST))
+        die("signal %u of rank %d: increments and additions without a reset between them", id, peer);
+}
+
+static void add_to_signal(const struct en_gin *g, int context, int peer, const ncclGinProxyQword_t *q, bool increment)
+{
     const unsigned id = q[ncclGinProxyGfdCompletion].completion.signalId;
     const uint64_t value = (uint64_t)q[ncclGinProxyGfdCompletion].completion.signalValLow |
                            (uint64_t)q[ncclGinProxyGfdSignalVal].signalVal.signalValLow2 << 16 |
@@ -91,8 +115,8 @@ static void add_to_signal(const struct en_gin *g, int context, int peer, const n
 
     if (id >= (unsigned)g->n_signals)
         die("signal %u of %d", id, g->n_signals);
-    uint64_t *signals = reinterpret_cast<uint64_t *>(m->base + (size_t)peer * m->stride) + context * g->n_signals;
-    __atomic_fetch_add(&signals[id], increment ? 1 : value, __ATOMIC_SEQ_CST);
+    check_kind(g, context, peer, id, increment);
+    __atomic_fetch_add(&words_of(g, peer, context, VALUE)[id], increment ? 1 : value, __ATOMIC_SEQ_CST);
 }
 
 static void complete(const struct en_gin *g, int context, int peer, const ncclGinProxyGfd_t *request)
@@ -129,6 +153,12 @@ static bool is_written(const ncclGinProxyGfd_t *request)
     return flags;
 }
 
+/* A late network is later to ranks with an odd number, so that messages of several ranks come in any order. */
+static int64_t late_ns(const struct en_gin *g, int peer)
+{
+    return g->setup.late_ns * (1 + peer % 2);
+}
+
 /* Completes the first or, with a late network, the last request of a batch that is not complete. A strong signal requires
  * all earlier requests. */
 static void complete_next(const struct en_gin *g, int context, int peer, struct batch *b,
@@ -144,7 +174,7 @@ static void complete_next(const struct en_gin *g, int context, int peer, struct 
             b->done[j] = true;
             b->left--;
         }
-    b->next_ns = now_ns() + g->setup.late_ns;
+    b->next_ns = now_ns() + late_ns(g, peer);
 }
 
 static unsigned count_written(const ncclGinProxyGfd_t *queue, uint32_t first, uint32_t past)
@@ -167,7 +197,7 @@ static void serve(struct en_gin *g, int context, int peer)
     if (b->n == 0) {
         *b = {};
         b->n = b->left = count_written(queue, first, __atomic_load_n(&c->pis[peer], __ATOMIC_SEQ_CST));
-        b->next_ns = now_ns() + g->setup.late_ns;
+        b->next_ns = now_ns() + late_ns(g, peer);
     }
     while (b->left > 0 && now_ns() >= b->next_ns)
         complete_next(g, context, peer, b, queue, first);
@@ -208,14 +238,14 @@ static bool make_context(struct en_gin *g, int context)
 
     c->nranks = g->setup.ranks;
     c->queueSize = QUEUE;
-    c->signals = reinterpret_cast<uint64_t *>(g->setup.memory.base + (size_t)g->setup.rank * g->setup.memory.stride) +
-                 context * g->n_signals;
+    c->signals = words_of(g, g->setup.rank, context, VALUE);
+    c->signalOffsets = words_of(g, g->setup.rank, context, OFFSET);
     c->queues =
         static_cast<ncclGinProxyGfd_t *>(aligned_alloc(alignof(ncclGinProxyGfd_t), ranks * QUEUE * sizeof *c->queues));
     if (c->queues)
         memset(c->queues, 0, ranks * QUEUE * sizeof *c->queues);
     return c->queues && make(&c->pis, ranks) && make(&c->cis, ranks) && make(&c->lastIssuedGet, ranks) &&
-           make(&c->lastVisibleGet, ranks) && make(&c->signalOffsets, (size_t)g->n_signals) && make(&c->counters, 1);
+           make(&c->lastVisibleGet, ranks) && make(&c->counters, 1);
 }
 
 void en_gin_free(struct en_gin *g)
@@ -228,7 +258,7 @@ void en_gin_free(struct en_gin *g)
     }
     for (ncclGinProxyGpuCtx_t &c : g->contexts)
         for (void *p : {(void *)c.queues, (void *)c.pis, (void *)c.cis, (void *)c.lastIssuedGet,
-                        (void *)c.lastVisibleGet, (void *)c.signalOffsets, (void *)c.counters})
+                        (void *)c.lastVisibleGet, (void *)c.counters})
             free(p);
     free(g->shadows);
     free(g->batches);

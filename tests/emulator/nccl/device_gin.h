@@ -18,8 +18,8 @@ struct en_gin_memory {
 };
 
 /* signals: requested by the program. world_barriers, hybrid_barriers: number of barriers over all ranks, and of those
- * that meet within a node first. late_ns: an adverse network, which delays requests by this time and completes the last
- * ones first, except those that a strong signal requires; 0: a network in order. */
+ * that meet within a node first. late_ns: an adverse network, which delays requests by this time, or twice as long to ranks with an
+ * odd number, and completes the last ones first, except those that a strong signal requires; 0: a network in order. */
 struct en_gin_setup {
     int rank, ranks, node_ranks;
     int signals, world_barriers, hybrid_barriers;

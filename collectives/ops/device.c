@@ -38,25 +38,59 @@ out:
     return rc;
 }
 
-/* NCCL decides whether the library, the GPUs and their links support what the kernels need. */
-static int create(struct bb_device *d, struct bb_comm *comm)
+static bool is_over_gin(const struct bb_device *d)
 {
-    const bool over_gin = d->path == BB_DEVICE_GIN || d->path == BB_DEVICE_HYBRID;
+    return d->path == BB_DEVICE_GIN || d->path == BB_DEVICE_HYBRID;
+}
+
+/* Refuses what NCCL (2.29 or newer) reports as not supported on any rank. known: out: whether NCCL reports it. */
+static int check_properties(struct bb_device *d, const struct bb_comm *comm, bool *known)
+{
+    static const char *const needs[] = {"device API", "multicast memory (multimem)", "GIN"};
+    struct bb_nccl_properties p = BB_NCCL_PROPERTIES_INITIAL;
+    ncclCommQueryProperties_fn *query;
+    int lacks = -1, rc; /* index in needs; -1: nothing */
+
+    *(void **)&query = bb_nccl_symbol("ncclCommQueryProperties");
+    *known = query && query(comm->nccl, &p) == ncclSuccess;
+    if (*known && !p.deviceApiSupport)
+        lacks = 0;
+    else if (*known && d->path == BB_DEVICE_MULTIMEM && !p.multimemSupport)
+        lacks = 1;
+    else if (*known && is_over_gin(d) && p.ginType == 0)
+        lacks = 2;
+    int *all = bb_world_gather(comm->world, &lacks, sizeof lacks, &rc);
+    for (int r = 0; rc == 0 && !d->why[0] && r < comm->world->size; r++)
+        if (all[r] >= 0)
+            refuse(d, "NCCL reports no %s on rank %d (%s)", needs[all[r]], r, comm->world->hosts[r]);
+    free(all);
+    return rc;
+}
+
+/* NCCL decides whether the library, the GPUs and their links support what the kernels need. If NCCL reports its support
+ * otherwise (known), an error ends the job at once: other ranks may wait for this rank in NCCL. */
+static int create(struct bb_device *d, struct bb_comm *comm, bool known)
+{
+    const bool over_gin = is_over_gin(d);
     ncclDevCommCreate_fn *function;
     ncclResult_t result;
     int lsa_ranks, rc;
 
     *(void **)&function = bb_nccl_symbol("ncclDevCommCreate");
     result = bb_device_comm_new(function, comm->nccl, d->ctas, d->path, &d->comm, &lsa_ranks);
+    if (d->comm && result != ncclSuccess) {
+        free(d->comm);
+        d->comm = NULL;
+        if (known || (result != ncclInvalidUsage && result != ncclInvalidArgument))
+            TRY(bb_nccl_at(result, "ncclDevCommCreate", __FILE__, __LINE__));
+        refuse(d, "NCCL creates no communicator for %s kernels: %s", bb_device_paths[d->path - 1],
+               ncclGetLastError(comm->nccl));
+        return 0;
+    }
     TRY(bb_comm_poll(comm, "ncclDevCommCreate"));
     if (!d->comm) {
         refuse(d, "built with an NCCL header that has no %s; try: a build with the header of NCCL 2.30.7",
                over_gin ? "GIN of this form" : "device API");
-    } else if (result != ncclSuccess) {
-        free(d->comm);
-        d->comm = NULL;
-        refuse(d, "NCCL creates no communicator for %s kernels: %s", bb_device_paths[d->path - 1],
-               ncclGetLastError(comm->nccl));
     } else if (!over_gin && lsa_ranks < comm->size) {
         refuse(d, "each GPU must be able to access the memory of all %d ranks (LSA team), but a team has only %d",
                comm->size, lsa_ranks);
@@ -67,11 +101,14 @@ out:
 
 int bb_device_open(struct bb_device *d, struct bb_comm *comm)
 {
+    bool known = false;
     int rc;
 
     TRY(check_versions(d));
     if (!d->why[0])
-        TRY(BB_GUARDED(comm->world, "ncclDevCommCreate", create(d, comm)));
+        TRY(check_properties(d, comm, &known));
+    if (!d->why[0])
+        TRY(BB_GUARDED(comm->world, "ncclDevCommCreate", create(d, comm, known)));
     rc = bb_world_agree(comm->world, d->why[0] ? 0 : bb_device_kernels_load(), "loading the kernels");
 out:
     return rc;

@@ -41,19 +41,50 @@ bool bb_window_is_symmetric(const struct bb_world *w, int ranks, const void *win
     return !is_disabled("NCCL_WIN_ENABLE") && !is_disabled("NCCL_CUMEM_ENABLE") && reaches_all_gpus();
 }
 
+/* Whether the communicator has ranks on other nodes, and NCCL does not report a network with GIN between them. */
+static bool lacks_gin(const struct bb_comm *comm)
+{
+    struct bb_nccl_properties p = BB_NCCL_PROPERTIES_INITIAL;
+    ncclCommQueryProperties_fn *query;
+    int on_node = 0;
+
+    for (int r = 0; r < comm->world->size; r++)
+        on_node += comm->world->node_of[r] == comm->world->node;
+    *(void **)&query = bb_nccl_symbol("ncclCommQueryProperties");
+    return comm->size > on_node && (!query || query(comm->nccl, &p) != ncclSuccess || p.ginType == 0);
+}
+
+/* What windows require and a rank lacks, the first reason first. */
+enum { NO_HANDLE, NOT_SYMMETRIC, DISABLED, NO_CUMEM, NO_GIN, LACKS };
+
+static const char *why_no_windows(unsigned lacks)
+{
+    static const char *const reasons[LACKS] = {
+        [DISABLED] = "NCCL_WIN_ENABLE=0 disables them",
+        [NO_CUMEM] = "NCCL_CUMEM_ENABLE=0 disables them",
+        [NO_GIN] = "the ranks are on several nodes, and NCCL reports no network with GIN",
+    };
+
+    for (int i = DISABLED; i < LACKS; i++)
+        if (lacks & 1u << i)
+            return reasons[i];
+    return "not supported by these GPUs or this NCCL";
+}
+
 /* Sets r->kind, which is equal on all ranks, from NCCL's handle. */
 static int check_handle(struct bb_registration *r, enum bb_registration_kind asked, struct bb_comm *comm)
 {
     const struct bb_world *w = comm->world;
-    unsigned lacks = (r->handle ? 0 : 1) | (bb_window_is_symmetric(w, w->size, r->handle) ? 0 : 2);
+    unsigned lacks = !r->handle << NO_HANDLE | !bb_window_is_symmetric(w, w->size, r->handle) << NOT_SYMMETRIC |
+                     is_disabled("NCCL_WIN_ENABLE") << DISABLED | is_disabled("NCCL_CUMEM_ENABLE") << NO_CUMEM |
+                     lacks_gin(comm) << NO_GIN;
     int rc;
 
     TRY(bb_world_any(comm->world, &lacks));
-    r->kind = lacks & 1 ? BB_REGISTER_NONE : lacks & 2 ? BB_REGISTER_LOCAL : asked;
+    r->kind = lacks & 1 << NO_HANDLE ? BB_REGISTER_NONE : lacks & 1 << NOT_SYMMETRIC ? BB_REGISTER_LOCAL : asked;
     if (r->kind != asked)
-        r->why = asked == BB_REGISTER_LOCAL ? "NCCL does not register buffers (NCCL_LOCAL_REGISTER)"
-                 : w->nodes > 1             ? "the ranks are on several nodes"
-                                            : "not supported by these GPUs or this NCCL";
+        r->why =
+            asked == BB_REGISTER_LOCAL ? "NCCL does not register buffers (NCCL_LOCAL_REGISTER)" : why_no_windows(lacks);
 out:
     return rc;
 }

@@ -59,21 +59,35 @@ def test_nccl_before_2_29_reports_nothing(busbar):
 
 needs_gin = pytest.mark.skipif(not nccl_header() >= (2, 30, 7), reason="requires a build with the header of NCCL 2.30.7 or newer")
 INTER_US, INTER_GBPS = 10, 25
+NO_WINDOWS = r"--device requires symmetric windows \(-R 2\): "
 
 
 @needs_gin
 @pytest.mark.parametrize("nodes", [1, 2, 4])
 @pytest.mark.parametrize("device", ["gin", "hybrid"])
-def test_alltoall_over_an_adverse_network(busbar, tmp_path, device, nodes):
+def test_adverse_network(busbar, tmp_path, device, nodes):
     """The proxies delay each request and complete the last ones first."""
-    run = busbar.json("bench", "alltoall", "--device", device, *SMALL, "-V", "3", "--sizes", "1000,48K", ranks=4, tmp_path=tmp_path,
+    run = busbar.json("bench", "all_reduce", "alltoall", "--device", device, *SMALL, "-V", "3", "--sizes", "4,1000,48K", ranks=4, tmp_path=tmp_path,
                       env={"EMU_GIN": "late", "EMU_NODES": str(nodes)})
+    ends = nodes if device == "hybrid" else 4
+    in_node, barriers_us = 4 // ends, 2 * LATENCY_US if device == "hybrid" else 0
     for row in run["results"]:
-        slice_gb, per_node = row["bytes"] / 4e9, 4 // nodes
-        expected = {"gin": KERNEL_US + 2 * INTER_US + 3 * slice_gb / INTER_GBPS * 1e6,
-                    "hybrid": kernel_us(0) + 2 * INTER_US + 1e6 * max((4 - per_node) * slice_gb / INTER_GBPS, (per_node - 1) * slice_gb / GBPS)}
+        us, gigabytes = KERNEL_US + barriers_us, row["bytes"] / 1e9
+        if row["collective"] == "alltoall":
+            us += 2 * INTER_US + 1e6 * max((4 - in_node) * gigabytes / 4 / INTER_GBPS, (in_node - 1) * gigabytes / 4 / GBPS)
+        else:
+            us += 3 * INTER_US + 2e6 * gigabytes * ((ends - 1) / ends / in_node / INTER_GBPS + (in_node - 1) / in_node / GBPS)
         assert row["wrong"] == 0 and (row["algorithm"], row["protocol"], row["channels"]) == ("DEVICE", device.upper(), 3)
-        assert row["time_us"]["p50"] == pytest.approx(expected[device], abs=0.01)
+        assert row["time_us"]["p50"] == pytest.approx(us, abs=0.01)
+
+
+@needs_gin
+def test_all_types_over_gin(busbar, tmp_path):
+    rows = []
+    for dtype in "int8 uint32 int64 half double bfloat16 f8e4m3 f8e5m2".split():
+        rows += busbar.json("bench", "all_reduce", "--device", "hybrid", *SMALL, "--sizes", "840", "-d", dtype, "-u", "1", "-m", "2", "--repeats", "1",
+                            ranks=4, tmp_path=tmp_path, env={"EMU_GIN": "on", "EMU_NODES": "2"})["results"]
+    assert len(rows) == 16 and all(row["wrong"] == 0 for row in rows)
 
 
 @needs_gin
@@ -86,12 +100,29 @@ def test_gin_of_nccl_tests(busbar):
 
 @needs_gin
 @pytest.mark.parametrize("device,env,message", [
-    ("gin", {}, "--device: NCCL creates no communicator for gin kernels: DevCommCreate : GIN is not supported on this system"),
-    ("hybrid", {"EMU_NODES": "2"}, "--device requires symmetric windows (-R 2): the ranks are on several nodes"),
-    ("lsa", {"EMU_NODES": "2", "EMU_GIN": "on"}, "--device: each GPU must be able to access the memory of all 2 ranks (LSA team), but a team has only 1")])
+    ("gin", {}, r"--device: NCCL reports no GIN on rank 0 \(\S+\)"),
+    ("hybrid", {}, r"--device: NCCL reports no GIN on rank 0 \(\S+\)"),
+    ("hybrid", {"EMU_NODES": "2"}, NO_WINDOWS + "the ranks are on several nodes, and NCCL reports no network with GIN"),
+    ("hybrid", {"EMU_NODES": "2", "EMU_GIN": "on", "EMU_NO_CUMEM": "1"}, NO_WINDOWS + "not supported by these GPUs or this NCCL"),
+    ("gin", {"EMU_NODES": "2", "EMU_GIN": "on", "NCCL_WIN_ENABLE": "0"}, NO_WINDOWS + "NCCL_WIN_ENABLE=0 disables them"),
+    ("lsa", {"EMU_NODES": "2", "EMU_GIN": "on"}, r"--device: each GPU must be able to access the memory of all 2 ranks \(LSA team\), but a team has only 1")])
 def test_refuses_gin_without_support(busbar, device, env, message):
     done = busbar.run("bench", "alltoall", "--device", device, *SMALL, "--sizes", "1000", ranks=2, env=env)
-    assert done.returncode == 2 and done.stderr == f"busbar: {message}\n"
+    assert done.returncode == 2 and re.fullmatch(f"busbar: {message}\n", done.stderr), done.stderr
+
+
+@pytest.mark.parametrize("fault,message", [
+    ("fail", r"rank 1 \(.*?\): ncclDevCommCreate: .* injected fault .*"), ("die", r"rank 1 \(\S+\) .*")])
+def test_failure_of_one_rank_ends_the_job(busbar, fault, message):
+    """Rank 0 waits in ncclDevCommCreate for rank 1."""
+    done = busbar.run("bench", "all_reduce", "--device", "lsa", *SMALL, "--sizes", "1000", ranks=2, timeout=20,
+                      env={"EMU_FAULT": f"{fault}:rank=1,name=ncclDevCommCreate"})
+    assert done.returncode == (1 if fault == "fail" else 4) and re.fullmatch(f"busbar: {message}\n", done.stderr), done.stderr
+
+
+def test_values_of_the_emulated_network_are_checked(busbar):
+    done = busbar.run("bench", "all_reduce", "--device", "lsa", *SMALL, "--sizes", "1000", ranks=2, env={"EMU_GIN": "yes"})
+    assert done.returncode != 0 and "EMU_GIN=yes: expected off, on or late" in done.stderr
 
 
 def test_gin_requires_its_header(busbar):
@@ -118,8 +149,9 @@ def test_a_lost_rank_ends_the_kernel(busbar):
 
 @pytest.mark.parametrize("env,message", [
     ({"EMU_NCCL_WINDOW": "27"}, r"--device: kernels built with the header of NCCL \S+ do not run with NCCL 2.27.9; try: a build with the header of 2.27.9"),
-    ({"EMU_NODES": "2"}, r"--device requires symmetric windows \(-R 2\): the ranks are on several nodes"),
-    ({"EMU_NO_CUMEM": "1"}, r"--device.* symmetric .*"), ({"NCCL_CUMEM_ENABLE": "0"}, r"--device requires symmetric windows .*")])
+    ({"EMU_NODES": "2"}, NO_WINDOWS + "the ranks are on several nodes, and NCCL reports no network with GIN"),
+    ({"EMU_NO_CUMEM": "1"}, r"--device.*(not supported by these GPUs or this NCCL|symmetric memory is not supported)"),
+    ({"EMU_NODES": "2", "NCCL_CUMEM_ENABLE": "0"}, NO_WINDOWS + "NCCL_CUMEM_ENABLE=0 disables them")])
 def test_refuses_what_nccl_does_not_support(busbar, env, message):
     done = busbar.run("bench", "all_reduce", "--device", "lsa", *SMALL, "--sizes", "1000", ranks=2, env=env)
     lines = [line for line in done.stderr.splitlines() if "warning: built with NCCL" not in line]

@@ -393,7 +393,7 @@ EN_API(ncclResult_t, ncclCommQueryProperties, (ncclComm_t comm, void *properties
     p->device_api = en_windows_possible(comm);
     p->multimem = p->device_api && en_has_multicast();
     p->lsa_teams = p->device_api ? comm->n_nodes : comm->size;
-    p->gin_type = p->railed_gin_type = p->device_api && en_gin() != EN_GIN_NONE ? GIN_PROXY : 0;
+    p->gin_type = p->railed_gin_type = en_gin() != EN_GIN_NONE ? GIN_PROXY : 0;
     p->host_rma = false;
     return ncclSuccess;
 }

@@ -204,6 +204,10 @@ int bb_verify_prepare(struct bb_bench_context *ctx, const struct bb_case *c) BB_
  * sets f->checked to false if no data were compared. */
 int bb_verify(struct bb_bench_context *ctx, const struct bb_case *c, struct bb_metrics *f) BB_MUST_CHECK;
 
+/* bb_report_wrong_data - print the error line of a measurement with wrong data. f->first.rank < 0: the rank is unknown.
+ * what: the operation, for example "all_reduce of 1024 bytes in place". */
+void bb_report_wrong_data(const struct bb_world *world, const struct bb_metrics *f, int dtype, const char *what);
+
 /* ---- nccl_estimate.c: NCCL's own estimate of the time (ncclGroupSimulateEnd, NCCL 2.22 or newer) ---- */
 
 /*

@@ -136,7 +136,7 @@ static int add_finding(const struct bb_bench_context *ctx, const struct finding 
             return 0;
         return bb_err(BB_EFAIL, "incomplete verification: %llu of %llu elements compared", one->checked, one->expected);
     }
-    if (one->wrong > 0 && f->wrong == 0)
+    if (one->wrong > 0 && (f->wrong == 0 || (f->first.outside && !one->first.outside)))
         f->first = one->first;
     f->wrong += one->wrong;
     return 0;
@@ -157,4 +157,23 @@ int bb_verify(struct bb_bench_context *ctx, const struct bb_case *c, struct bb_m
 out:
     free(all);
     return rc;
+}
+
+void bb_report_wrong_data(const struct bb_world *world, const struct bb_metrics *f, int dtype, const char *what)
+{
+    const struct bb_wrong_element *w = &f->first;
+    const int digits = 2 * bb_dtypes[dtype].bytes;
+    const char *s = f->wrong == 1 ? "" : "s";
+
+    if (w->rank < 0)
+        bb_err_job(BB_EDATA, "wrong data: %s: %llu wrong element%s", what, f->wrong, s);
+    else if (w->outside)
+        bb_err_job(BB_EDATA, "wrong data: %s: %llu byte%s overwritten outside the receive buffer of rank %d (%s)", what,
+                   f->wrong, s, w->rank, world->hosts[w->rank]);
+    else
+        bb_err_job(
+            BB_EDATA,
+            "wrong data: %s: %llu wrong element%s, first on rank %d (%s) element %llu: got 0x%0*llx, expected 0x%0*llx",
+            what, f->wrong, s, w->rank, world->hosts[w->rank], (unsigned long long)w->index, digits,
+            (unsigned long long)w->got, digits, (unsigned long long)w->want);
 }

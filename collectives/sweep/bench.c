@@ -569,9 +569,6 @@ out:
 static void report_wrong_data(const struct bench *b, const struct bb_case *c, const struct bb_metrics *f)
 {
     const struct bb_choice *choice = &f->seen.choice;
-    const struct bb_wrong_element *w = &f->first;
-    const char *host = b->session.world.hosts[w->rank];
-    int digits = 2 * bb_dtypes[c->dtype].bytes;
     char what[128], how[48] = ""; /* how: with --sweep-algorithms, NCCL's algorithm and protocol */
 
     if (b->session.world.rank != 0 || f->wrong == 0)
@@ -580,15 +577,7 @@ static void report_wrong_data(const struct bench *b, const struct bb_case *c, co
         snprintf(how, sizeof how, " by %s %s", choice->algorithm, choice->protocol);
     snprintf(what, sizeof what, "%s of %zu bytes %s%s", bb_colls[c->kind].name, f->bytes,
              c->in_place ? "in place" : "out of place", how);
-    if (w->outside)
-        bb_err_job(BB_EDATA, "wrong data: %s: %llu bytes overwritten outside the receive buffer of rank %d (%s)", what,
-                   f->wrong, w->rank, host);
-    else
-        bb_err_job(
-            BB_EDATA,
-            "wrong data: %s: %llu wrong element%s, first on rank %d (%s) element %llu: got 0x%0*llx, expected 0x%0*llx",
-            what, f->wrong, f->wrong == 1 ? "" : "s", w->rank, host, (unsigned long long)w->index, digits,
-            (unsigned long long)w->got, digits, (unsigned long long)w->want);
+    bb_report_wrong_data(&b->session.world, f, c->dtype, what);
 }
 
 static int measure_placement(struct bench *b, struct bb_row *row, int placement)

@@ -444,14 +444,14 @@ static int save_row(struct bb_variants *v, const struct row *row, const struct e
     return bb_result_save(v->session, result, &e->alone.seen, bb_result_flags(v->session), e->alone.seen.gpu_flags);
 }
 
-static void report_wrong_data(const struct bb_variants *v, const struct row *row, const struct bb_metrics *m)
+static void report_wrong_data(const struct bb_variants *v, const struct bb_case *c, const struct row *row,
+                              const struct bb_metrics *m)
 {
-    char size[BB_BYTES_TEXT], first[BB_HOST_TEXT + 40] = ", concurrent with GEMMs";
+    char size[BB_BYTES_TEXT], what[160];
 
-    if (m->first.rank >= 0)
-        snprintf(first, sizeof first, ", first on rank %d (%s)", m->first.rank, v->session->world.hosts[m->first.rank]);
-    (void)bb_err_job(BB_EDATA, "wrong data: %s of %s, variant %s: %llu wrong element%s%s", row->collective,
-                     bb_format_bytes(row->bytes, size), row->variant, m->wrong, m->wrong == 1 ? "" : "s", first);
+    snprintf(what, sizeof what, "%s of %s, variant %s%s", row->collective, bb_format_bytes(row->bytes, size),
+             row->variant, m->first.rank < 0 ? ", concurrent with GEMMs" : "");
+    bb_report_wrong_data(&v->session->world, m, c->dtype, what);
 }
 
 /* Reports all variants of a case on rank 0. */
@@ -479,7 +479,7 @@ static int report_case(struct bb_variants *v, const struct bb_case *c, const str
                    ran_as_plain(&entries[0], &entries[i]))
             row.result = "tie, ran as plain";
         if (entries[i].alone.wrong > 0)
-            report_wrong_data(v, &row, &entries[i].alone);
+            report_wrong_data(v, c, &row, &entries[i].alone);
         if (v->session->out && (shown || entries[i].alone.wrong > 0))
             print_line(v, &row, false);
         if (v->session->json)

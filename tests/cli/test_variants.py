@@ -116,7 +116,7 @@ def test_wrong_data_of_a_variant_end_the_run_with_its_name(busbar, tmp_path):
     done = busbar.run("bench", "all_gather", "--sweep-variants", "plain,graph", "--sizes", "1K", ranks=2, cwd=tmp_path,
                       env={"EMU_FAULT": f"corrupt:rank=0,call={131 + 25},name=ncclAllGather"})
     assert done.returncode == 3, done.stderr
-    assert re.search(r"wrong data: all_gather of 1 KiB, variant graph: \d+ wrong elements?, first on rank \d \(\S+\)$", done.stderr, re.M), done.stderr
+    assert re.search(r"wrong data: all_gather of 1 KiB, variant graph: \d+ wrong elements?, first on rank \d \(\S+\) element \d+: got 0x\w+, expected 0x\w+$", done.stderr, re.M), done.stderr
     assert "# not ranked: graph (wrong data)" in done.stdout and done.stdout.splitlines()[-1].startswith("# WRONG DATA; best: plain")
 
 

@@ -5,6 +5,7 @@
  */
 #include "collectives/measure/bench_context.h"
 #include "cuda/device/check.h"
+#include "tests/bootstrap/capture.h"
 #include "tests/check.h"
 
 enum { COUNT = 1000, ROOT = 1 };
@@ -125,6 +126,29 @@ static void detects_a_missing_operation(void **state)
     tear_down(f);
 }
 
+static void report_names_the_element_or_the_bytes_outside(void **state)
+{
+    static const struct {
+        struct bb_metrics metrics;
+        const char *line;
+    } cases[] = {
+        {{.wrong = 2, .first = {.rank = 1, .index = 3, .got = 0x5a5a, .want = 1}},
+         "op: 2 wrong elements, first on rank 1 (b) element 3: got 0x5a5a, expected 0x0001\n"},
+        {{.wrong = 1, .first = {.outside = true}}, "op: 1 byte overwritten outside the receive buffer of rank 0 (a)\n"},
+        {{.wrong = 1, .first = {.rank = -1}}, "op: 1 wrong element\n"},
+    };
+    char hosts[2][BB_HOST_TEXT] = {"a", "b"};
+    const struct bb_world world = {.hosts = hosts};
+    struct capture c;
+
+    (void)state;
+    for (size_t i = 0; i < ROWS(cases); i++) {
+        capture_begin(&c);
+        bb_report_wrong_data(&world, &cases[i].metrics, BB_HALF, "op");
+        assert_non_null(strstr(capture_end(&c), cases[i].line));
+    }
+}
+
 /* A byte written after the receive area is counted and reported as outside. */
 static void detects_a_write_after_the_receive_area(void **state)
 {
@@ -158,6 +182,7 @@ int main(void)
         cmocka_unit_test_prestate(empty_exchange_succeeds, &f),
         cmocka_unit_test_prestate(detects_a_missing_operation, &f),
         cmocka_unit_test_prestate(detects_a_write_after_the_receive_area, &f),
+        cmocka_unit_test(report_names_the_element_or_the_bytes_outside),
     };
     int rc = bb_world_init(&f.world, 20);
 

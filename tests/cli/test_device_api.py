@@ -125,6 +125,13 @@ def test_values_of_the_emulated_network_are_checked(busbar):
     assert done.returncode != 0 and "EMU_GIN=yes: expected off, on or late" in done.stderr
 
 
+def test_refuses_multimem_without_multicast(busbar):
+    done = busbar.run("bench", "all_reduce", "--device", "multimem", *SMALL, "--sizes", "1000", ranks=2)
+    reason = "NCCL reports no multicast memory \\(multimem\\) on rank 0 \\(\\S+\\)" if nccl_header() >= (2, 29) else \
+        "NCCL creates no communicator for multimem kernels: DevCommCreate : multicast is not available on this system"
+    assert done.returncode == 2 and re.fullmatch(f"busbar: --device: {reason}\n", done.stderr), done.stderr
+
+
 def test_gin_requires_its_header(busbar):
     if nccl_header() >= (2, 30, 7):
         pytest.skip("the header has GIN")
@@ -138,6 +145,16 @@ def test_gin_requires_its_header(busbar):
 def test_numbers_of_nccl_tests(busbar, coll, number, device):
     done = busbar.run(f"{coll}_perf", "-g", "2", "-D", number, "-V", "2", "-R", "2", "-b", "1000", "-e", "1000", "-n", "2", env=MULTICAST)
     assert done.returncode == 0 and re.search(r"^# Out of bounds values : 0 OK", done.stdout, re.M), done.stderr
+
+
+@pytest.mark.parametrize("device", ["lsa", pytest.param("gin", marks=needs_gin)])
+def test_kernels_wait_for_the_last_rank(busbar, tmp_path, device):
+    """Rank 1 arrives 100 us late, as in a collective of NCCL."""
+    run = busbar.json("bench", "all_reduce", "--device", device, *SMALL, "--sizes", "1000", "--mode", "sync", "--delay", "1:100", "--placement", "out_of_place",
+                      ranks=3, tmp_path=tmp_path, env={"EMU_GIN": "on"})
+    skew, us = run["results"][0]["skew"], run["results"][0]["time_us"]["p50"]
+    assert (skew["straggler"], skew["straggler_share"]) == (1, 1.0) and skew["spread_us"]["p50"] == pytest.approx(100, abs=0.01)
+    assert skew["transfer_us"] == pytest.approx(us - 100, abs=0.01)
 
 
 def test_a_lost_rank_ends_the_kernel(busbar):

@@ -32,9 +32,29 @@ template <typename T> void bb_multimem_reduce(const ncclDevComm &comm, ncclWindo
     reduce_pack<T, 16 / (int)sizeof(T)>(peers_at(a, from), peers_at(a, to), 0);
 }
 
+/* Begin of a rank's resource buffer (EN_KERNEL_BYTES): number of launches, and times at which the last two of them began.
+ * A rank begins a launch only when all ranks have read the times of the launch before the last one. */
+struct rank_times {
+    uint64_t launches;
+    int64_t begin_ns[2];
+};
+
+static struct rank_times *times_of(const ncclDevComm &comm, int rank)
+{
+    const ptrdiff_t stride = (ptrdiff_t)comm.resourceWindow_inlined.stride4G << 32;
+
+    return reinterpret_cast<struct rank_times *>(static_cast<char *>(comm.resourceWindow_inlined.lsaFlatBase) +
+                                                 (rank - comm.rank + comm.lsaRank) * stride);
+}
+
+/* The kernels of all ranks meet, so the time of each begins when the last one begins. */
 template <void (*K)(struct bb_device_args)> static void run(struct emu_launch *l, const char *name)
 {
+    const ncclDevComm &comm = EMU_ARG(l, 0, struct bb_device_args).comm;
+    struct rank_times *own = times_of(comm, comm.rank);
+    const unsigned slot = own->launches++ % 2;
     struct host_gpu_launch h = {};
+    int64_t last_ns = l->start_ns;
 
     h.name = name;
     h.grid = l->grid;
@@ -44,7 +64,13 @@ template <void (*K)(struct bb_device_args)> static void run(struct emu_launch *l
     h.start_ns = l->start_ns;
     h.lasts_ns = l->end_ns - l->start_ns;
     h.is_stopping = emu_stopping;
+    __atomic_store_n(&own->begin_ns[slot], l->start_ns, __ATOMIC_SEQ_CST);
     (void)host_gpu_run(&h);
+    for (int r = 0; r < comm.nRanks; r++) {
+        const int64_t begin_ns = __atomic_load_n(&times_of(comm, r)->begin_ns[slot], __ATOMIC_SEQ_CST);
+        last_ns = begin_ns > last_ns ? begin_ns : last_ns;
+    }
+    l->end_ns += last_ns - l->start_ns;
 }
 
 /* A kernel, two barriers of one latency each, and the bytes that a GPU sends. */

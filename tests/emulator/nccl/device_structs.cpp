@@ -75,7 +75,7 @@ bool en_read_requirements(const void *requirements, struct en_requirements *out)
 /* As ncclLsaBarrierSession uses it: 2 epochs and an inbox per barrier for multicast and others, and an inbox per rank. */
 size_t en_barrier_bytes(int barriers, int ranks)
 {
-    return sizeof(uint32_t) * (size_t)barriers * (size_t)(3 + ranks);
+    return EN_KERNEL_BYTES + sizeof(uint32_t) * (size_t)barriers * (size_t)(3 + ranks);
 }
 
 void en_write_device_comm(void *out, const struct en_lsa *lsa, void *window, int barriers, void *multicast,
@@ -105,6 +105,7 @@ void en_write_device_comm(void *out, const struct en_lsa *lsa, void *window, int
     c->resourceWindow_inlined.mcOffset4K = lsa->multicast_4k;
     c->lsaMultimem.mcBasePtr = multicast;
     c->lsaBarrier.nBarriers = barriers;
+    c->lsaBarrier.bufHandle = EN_KERNEL_BYTES / 128; /* NCCL's unit */
 #if NCCL_VERSION_CODE >= 23007
     c->hybridLsaBarrier = c->lsaBarrier; /* programs use only one of them */
 #endif

@@ -37,7 +37,9 @@ bool en_has_device_structs(void);
 void *en_new_window(const struct en_lsa *lsa, void *owner); /* a ncclWindow_t; free() releases it; borrows lsa->gin */
 void *en_window_owner(void *window);
 bool en_read_requirements(const void *requirements, struct en_requirements *out);
-size_t en_barrier_bytes(int barriers, int ranks); /* size of the resource buffer: the barriers only */
+/* Size of the resource buffer: memory for the kernels of the emulator, and the barriers. */
+size_t en_barrier_bytes(int barriers, int ranks);
+enum { EN_KERNEL_BYTES = 128 };
 void en_write_device_comm(void *out, const struct en_lsa *lsa, void *window, int barriers, void *multicast,
                           uint32_t *abort_flag);
 void *en_device_comm_window(const void *device_comm); /* the `window` of en_write_device_comm */

@@ -47,6 +47,13 @@ def test_gemm_time_follows_flops(busbar, tmp_path):
     assert sum(2 * r["m"] * r["n"] * r["k"] * r["batch"] for r in layer) == (24 * s * h * h + 4 * s * s * h) // 4
 
 
+@pytest.mark.parametrize("words", [["compute", "gemm", "--quick", "-d", "half"], ["overlap", "--sizes", "4K", "--gemm", "32", "--repeats", "1", "--ctas", "1"]])
+def test_operands_are_copied_on_the_stream_that_uses_them(busbar, words):
+    """cudaMemcpy from pageable memory may return before the data arrive on the GPU, and the streams of kernels do not wait for them."""
+    done = busbar.run("bench", *words, env={"EMU_FAULT": "fail:call=1,name=cudaMemcpy"})
+    assert done.returncode == 0 or "verif" in done.stderr, done.stderr
+
+
 def test_tf32_gemms_have_half_the_rate_of_bfloat16(busbar, tmp_path):
     result = busbar.json("bench", "compute", "gemm", "-d", "tf32", tmp_path=tmp_path, env={"EMU_DATA": "off"})
     assert {row["dtype"] for row in result["results"]} == {"tf32"}

@@ -58,26 +58,47 @@ static int measure_kernels(struct run *r, enum bb_health_test test, double *valu
 
 enum { COPY_BYTES = 64 << 20 };
 
+/* Returns the value of a GPU with its slowest partner. best: [gpus] values of the GPUs of its node with their fastest partners */
+static double slowest_peer(const double *gbps, const double *best, int gpus, int gpu, double typical)
+{
+    double slowest = NAN;
+
+    for (int i = 0; i < gpus; i++)
+        slowest = fmin(slowest, gbps[i] / fmin(best[i], best[gpu]));
+    return slowest * typical;
+}
+
 /* The value of a GPU is that with its fastest partner. */
 static int measure_copies(struct run *r, enum bb_health_test test, double *values)
 {
     static const enum bb_copy_id ids[] = {[BB_HEALTH_TO_GPU] = BB_COPY_TO_GPU,
                                           [BB_HEALTH_FROM_GPU] = BB_COPY_FROM_GPU,
-                                          [BB_HEALTH_PEERS] = BB_COPY_PEER_WRITE};
+                                          [BB_HEALTH_PEERS] = BB_COPY_PEER_WRITE,
+                                          [BB_HEALTH_SLOWEST_PEER] = BB_COPY_PEER_WRITE};
     const struct bb_world *w = &r->session.world;
     const int gpus = r->health.gpus;
-    double *gbps;
+    double *gbps, *best;
     int rc;
 
     BB_NEW(gbps, w->size * gpus);
-    rc = bb_copies_measure(&r->copies, ids[test], gbps, NULL);
-    for (int rank = 0; rc == 0 && rank < w->size; rank++) {
-        double *value = &values[w->node_of[rank] * gpus + r->gpu_of[rank]];
+    BB_NEW(best, w->size);
+    TRY(bb_copies_measure(&r->copies, ids[test], gbps, NULL));
+    for (int rank = 0; rank < w->size; rank++) {
+        double *value = &best[w->node_of[rank] * gpus + r->gpu_of[rank]];
 
         *value = NAN;
         for (int i = 0; i < gpus; i++)
             *value = fmax(*value, gbps[rank * gpus + i]);
     }
+    for (int rank = 0; rank < w->size; rank++) {
+        const int node = w->node_of[rank], gpu = r->gpu_of[rank], at = node * gpus + gpu;
+
+        values[at] = test == BB_HEALTH_SLOWEST_PEER ? slowest_peer(&gbps[rank * gpus], &best[node * gpus], gpus, gpu,
+                                                                   bb_health_median(best, (size_t)w->size))
+                                                    : best[at];
+    }
+out:
+    free(best);
     free(gbps);
     return rc;
 }
@@ -263,9 +284,9 @@ static int measure(void *arg, enum bb_health_test test, const int *partner, doub
         }
     }
     bb_progress_show(&r->session.progress, "%s", bb_health_tests[test].name);
-    rc = test <= BB_HEALTH_MEMORY  ? measure_kernels(r, test, values)
-         : test <= BB_HEALTH_PEERS ? measure_copies(r, test, values)
-                                   : measure_all_reduce(r, test, partner, values);
+    rc = test <= BB_HEALTH_MEMORY         ? measure_kernels(r, test, values)
+         : test <= BB_HEALTH_SLOWEST_PEER ? measure_copies(r, test, values)
+                                          : measure_all_reduce(r, test, partner, values);
     for (int i = 0; i < r->health.nodes * r->health.gpus && rc == 0; i++)
         if (partner[i / r->health.gpus] < 0)
             values[i] = NAN;

@@ -243,11 +243,9 @@ static void read_tiers(struct bb_health *h, const json_t *predicted)
 static int expect_test(struct bb_health *h, const struct bb_health_options *o, bb_forecast *forecast,
                        const struct bb_machine_facts *facts, enum bb_health_test test, char source[BB_HEALTH_SOURCE])
 {
-    static const char *const keys[] = {[BB_HEALTH_GEMM] = "gemm_tflops",
-                                       [BB_HEALTH_MEMORY] = "copy_gbps",
-                                       [BB_HEALTH_TO_GPU] = "pcie_gbps",
-                                       [BB_HEALTH_FROM_GPU] = "pcie_gbps",
-                                       [BB_HEALTH_PEERS] = "intra_gbps"};
+    static const char *const keys[] = {
+        [BB_HEALTH_GEMM] = "gemm_tflops",   [BB_HEALTH_MEMORY] = "copy_gbps", [BB_HEALTH_TO_GPU] = "pcie_gbps",
+        [BB_HEALTH_FROM_GPU] = "pcie_gbps", [BB_HEALTH_PEERS] = "intra_gbps", [BB_HEALTH_SLOWEST_PEER] = ""};
     const struct bb_sweep sweep = bb_sweep_all_reduce(bb_health_size(o));
     const struct bb_machine_facts job = facts_of(h, *facts, test);
     const json_t *predicted, *value;
@@ -368,6 +366,8 @@ bool bb_health_runs(const struct bb_health *h, enum bb_health_test test)
         return false;
     if (test == BB_HEALTH_NODE || test == BB_HEALTH_PEERS)
         return h->gpus > 1;
+    if (test == BB_HEALTH_SLOWEST_PEER)
+        return h->gpus > 2;
     return test < BB_HEALTH_NODE || h->nodes > 1;
 }
 

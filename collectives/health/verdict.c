@@ -17,6 +17,7 @@ const struct bb_health_test_row bb_health_tests[BB_HEALTH_TESTS] = {
     [BB_HEALTH_TO_GPU] = {"copies", "copy host to GPU", "GB/s", BB_HEALTH_A_GPU},
     [BB_HEALTH_FROM_GPU] = {"copies", "copy GPU to host", "GB/s", BB_HEALTH_A_GPU},
     [BB_HEALTH_PEERS] = {"copies", "copy GPU to GPU", "GB/s", BB_HEALTH_A_GPU},
+    [BB_HEALTH_SLOWEST_PEER] = {"copies", "copy to the slowest GPU", "GB/s", BB_HEALTH_A_GPU},
     [BB_HEALTH_NODE] = {"node", "all_reduce in the node", "GB/s", BB_HEALTH_A_NODE},
     [BB_HEALTH_PAIRS] = {"pairs", "all_reduce of GPU pairs", "GB/s", BB_HEALTH_A_NIC},
     [BB_HEALTH_BISECTION] = {"bisection", "all_reduce across halves", "GB/s", BB_HEALTH_FABRIC},
@@ -1169,6 +1170,7 @@ int bb_health_run(struct bb_health *h)
             TRY(h->expect(h->arg));
         before = active;
         if (h->skip[test] || active == 0 || (test == BB_HEALTH_NODE && h->gpus < 2) ||
+            (test == BB_HEALTH_SLOWEST_PEER && h->gpus < 3) ||
             (test >= BB_HEALTH_PAIRS && test <= BB_HEALTH_RAILS && active < 2) ||
             (test == BB_HEALTH_WHOLE && active * h->gpus < 2))
             continue;

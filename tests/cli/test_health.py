@@ -125,8 +125,9 @@ def test_node_whose_gpus_are_all_slow_is_named_once(busbar, tmp_path):
 
 def test_slow_copies_are_named(busbar, tmp_path):
     root, found, done = health(busbar, tmp_path, "--only", "copies", ranks=12, nodes=3, status=5, EMU_SLOW_LINKS="pcie1:0.7,nvlink6:0.5,nvlink8-9:0.5")
-    assert found == {("fail", "gpu", 0, 1), ("fail", "gpu", 1, 2)} and {row["stage"] for row in root["results"]} == {"copies"}
+    assert found == {("fail", "gpu", 0, 1), ("fail", "gpu", 1, 2), ("fail", "gpu", 2, 0), ("fail", "gpu", 2, 1)} and {row["stage"] for row in root["results"]} == {"copies"}
     assert "GPU 2 of" in done.stderr and "copy GPU to GPU" in done.stderr
+    assert all("copy to the slowest GPU 164" in f["reason"] for f in root["findings"] if f["node"] == 2)
     _, found, done = health(busbar, tmp_path, "--only", "copies", ranks=2, nodes=1, EMU_FAULT="fail:name=cudaIpcOpenMemHandle")
     assert found == set() and "copy GPU to GPU: not measured" in done.stdout
 

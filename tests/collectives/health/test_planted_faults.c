@@ -65,6 +65,10 @@ static const struct row {
      {GPU(BB_HEALTH_PEERS, 9, 4, 17 / 18.0), GPU(BB_HEALTH_NODE, 9, ALL, 17 / 18.0)},
      {{BB_HEALTH_A_GPU, 9, 4, -1, BB_HEALTH_FAIL}},
      19}, /* else the node, by its all_reduce */
+    {"NVLink between two GPUs",
+     {GPU(BB_HEALTH_SLOWEST_PEER, 9, 4, 0.5), GPU(BB_HEALTH_SLOWEST_PEER, 9, 5, 0.5)},
+     {{BB_HEALTH_A_GPU, 9, 4, -1, BB_HEALTH_FAIL}, {BB_HEALTH_A_GPU, 9, 5, -1, BB_HEALTH_FAIL}},
+     0},
     {"slow host memory of a node",
      {GPU(BB_HEALTH_TO_GPU, 11, ALL, 0.7), GPU(BB_HEALTH_FROM_GPU, 11, ALL, 0.7)},
      {{BB_HEALTH_A_NODE, 11, -1, -1, BB_HEALTH_FAIL}},
@@ -99,7 +103,7 @@ static const struct row {
     {"a NIC that is slow in a third of the measurements",
      {{NIC, 0, 8, 3, -1, 0.6, 0.34}},
      {{BB_HEALTH_A_NIC, 8, 3, -1, BB_HEALTH_WARN}},
-     14}, /* else the path to its only slow partner, or a slow rail */
+     12}, /* else the path to its only slow partner, or a slow rail */
     {"GPU at 0.9, NIC at 0.5, bad path, rail at 0.8",
      {GPU(BB_HEALTH_GEMM, 3, 5, 0.9),
       {NIC, 0, 20, 1, -1, 0.5, 0},
@@ -117,7 +121,7 @@ static const struct row {
 #undef GPU
 };
 
-static const double healthy[BB_HEALTH_TESTS] = {700, 2900, 52, 52, 330, 460, 48, 48, 47, 46, 350};
+static const double healthy[BB_HEALTH_TESTS] = {700, 2900, 52, 52, 330, 330, 460, 48, 48, 47, 46, 350};
 
 struct machine {
     struct bb_health h;

@@ -28,6 +28,10 @@
  *   base layouts  estimate_ns() returns at least lower_bound_ns(), and that is at least mean_rank_bound_ns, because a
  *                 maximum is at least the mean. estimate_bases() proceeds in ascending order of mean_rank_bound_ns. If
  *                 this bound exceeds the limit, so do the estimates of all layouts of this and of all later bases.
+ *                 estimate_base() also stops after its first simulation if all estimates of the base exceed the limit:
+ *                 with d >= b = max_rank_bound_ns / n, estimate_ns() returns at least
+ *                 t(few) + (n - few) d - (pp - 1) d - (max_rank_bound_ns - mean_rank_bound_ns), which is smallest for
+ *                 d = b if n - few >= pp - 1.
  *   simulations   extrapolate() estimates t(n) as t(few) + (n - few) d with d >= lower_bound_ns / n. Before the second
  *                 simulation it stops if t(few) + (n - few) lower_bound_ns / n exceeds the limit. Before the first one,
  *                 refine_row() stops if lower_bound_ns does, because t(few) >= few lower_bound_ns / n.
@@ -268,21 +272,23 @@ out:
 
 /* Estimates the step time *ns from simulated steps with `few` and with `more` micro-batches: each additional
  * micro-batch of a full pipeline takes the same time, which is at least micro_batch_bound_ns. Returns TOO_SLOW
- * without the second simulation if this lower bound shows that the step is longer than limit_ns. */
+ * without the second simulation if this lower bound shows that the step is longer than limit_ns.
+ * per_micro_batch_ns: in, the time of an additional micro-batch if it is known, else 0; out, this time. */
 static int extrapolate(const struct work *w, const struct bb_layout_choice *c, int few, int more,
                        double micro_batch_bound_ns, double limit_ns, double *ns, double *per_micro_batch_ns)
 {
     double longer;
     int rc;
 
-    *per_micro_batch_ns = 0;
     if (c->micro_batches <= more)
         return time_of(w, c, c->micro_batches, ns);
     TRY(time_of(w, c, few, ns));
     if (*ns + (c->micro_batches - few) * micro_batch_bound_ns > limit_ns)
         return TOO_SLOW;
-    TRY(time_of(w, c, more, &longer));
-    *per_micro_batch_ns = fmax(micro_batch_bound_ns, (longer - *ns) / (more - few));
+    if (*per_micro_batch_ns == 0) {
+        TRY(time_of(w, c, more, &longer));
+        *per_micro_batch_ns = fmax(micro_batch_bound_ns, (longer - *ns) / (more - few));
+    }
     *ns += (c->micro_batches - few) * *per_micro_batch_ns;
 out:
     return rc;
@@ -344,14 +350,64 @@ static int few_micro_batches(const struct bb_layout_choice *c)
     return c->pp > 1 ? 1 : 2;
 }
 
-static void estimate_base(void *arg, int i)
+/* Returns whether gradients are synchronized once per step, so that the time of an additional micro-batch is that of
+ * all-reduce. */
+static bool synchronizes_once(enum bb_sync_kind sync)
+{
+    return sync == BB_SYNC_ALL_REDUCE || sync == BB_SYNC_ZERO1 || sync == BB_SYNC_DISTRIBUTED;
+}
+
+/* Returns the first base layout that differs from `base` at most in the kind of a gradient synchronization that happens
+ * once per step. */
+static const struct base *leader_of(const struct work *w, const struct base *base)
+{
+    const struct base *leader = base;
+
+    for (const struct base *b = base; synchronizes_once(base->choice.sync) && b >= w->bases; b--) {
+        struct bb_layout_choice same = b->choice;
+
+        same.sync = base->choice.sync;
+        if (memcmp(&same, &base->choice, sizeof(same)) != 0)
+            break;
+        leader = synchronizes_once(b->choice.sync) ? b : leader;
+    }
+    return leader;
+}
+
+/* Estimates the step time of a base layout from simulations; per_micro_batch_ns: as in extrapolate(). */
+static void estimate_base(struct work *w, struct base *base, double per_micro_batch_ns)
+{
+    const struct bb_layout_choice *c = &base->choice;
+    const int few = few_micro_batches(c);
+    const double bound_ns = base->max_rank_bound_ns / c->micro_batches;
+    /* the most that estimate_ns() subtracts */
+    const double most_ns = (c->pp - 1) * bound_ns + base->max_rank_bound_ns - base->mean_rank_bound_ns;
+
+    base->per_micro_batch_ns = per_micro_batch_ns;
+    base->rc = extrapolate(w, c, few, few + 1, bound_ns,
+                           c->micro_batches - few >= c->pp - 1 ? w->limit_ns + most_ns : INFINITY, &base->step_ns,
+                           &base->per_micro_batch_ns);
+    base->known = base->rc != TOO_SLOW;
+}
+
+static void estimate_leader(void *arg, int i)
 {
     struct work *w = arg;
     struct base *base = &w->bases[w->work_list[i]];
-    int few = few_micro_batches(&base->choice);
 
-    base->rc = extrapolate(w, &base->choice, few, few + 1, 0, INFINITY, &base->step_ns, &base->per_micro_batch_ns);
-    base->known = true;
+    if (leader_of(w, base) == base)
+        estimate_base(w, base, 0);
+}
+
+/* The leader of base layout i was handled before. */
+static void estimate_follower(void *arg, int i)
+{
+    struct work *w = arg;
+    struct base *base = &w->bases[w->work_list[i]];
+    const struct base *leader = leader_of(w, base);
+
+    if (leader != base)
+        estimate_base(w, base, leader->known && leader->rc == 0 ? leader->per_micro_batch_ns : 0);
 }
 
 /* Computes the kernel time of the first micro-batch on each rank, in ns, without launch overhead and waiting. most_ns:
@@ -518,21 +574,26 @@ static int estimate_bases(struct work *w, int wanted)
     BB_NEW(w->work_list, w->n_bases);
     work_list = w->work_list;
     n_classes = list_compute_classes(w);
-    begin_stage(w, "stage 2 of 4, estimates", n_classes + w->n_bases);
+    begin_stage(w, "stage 2 of 4, estimates", n_classes + 2 * w->n_bases);
     run_speculatively(w, n_classes, bound_bases);
     for (int i = 0; i < n_classes; i++)
         TRY(w->bases[work_list[i]].rc);
     for (int i = 0; i < w->n_bases; i++)
         work_list[i] = i;
     qsort_r(work_list, (size_t)w->n_bases, sizeof(*work_list), compare_bounds, w->bases);
-    while (done < w->n_bases && w->bases[work_list[done]].mean_rank_bound_ns <= find_cutoff(w, wanted)) {
+    while (done < w->n_bases) {
         const int round = w->n_bases - done < BASE_BATCH ? w->n_bases - done : BASE_BATCH;
 
+        w->limit_ns = find_cutoff(w, wanted);
+        if (w->bases[work_list[done]].mean_rank_bound_ns > w->limit_ns)
+            break;
         w->work_list = work_list + done;
-        run_speculatively(w, round, estimate_base);
+        run_speculatively(w, round, estimate_leader);
+        run_speculatively(w, round, estimate_follower);
         done += round;
     }
     w->work_list = work_list;
+    w->limit_ns = INFINITY;
 out:
     return rc;
 }
@@ -544,14 +605,15 @@ static void refine_row(void *arg, int i)
     struct work *w = arg;
     const int at = w->first + i;
     struct bb_layout_row *row = &w->rows[at];
-    int pp = row->choice.pp, few = pp > 1 ? 2 * pp : 2;
+    /* with few stages, the difference between steps of pp and 2 pp micro-batches is too inexact (test_search_bounds) */
+    const int pp = row->choice.pp, few = pp > 4 ? pp : pp > 1 ? 2 * pp : 2;
     const double bound_ns = lower_bound_ns(base_of_row(w, row), &row->choice);
     const double limit_ns = fmin(w->limit_ns, w->grid_ns[row->grid]); /* only the fastest of a grid is reported */
-    double per_micro_batch_ns;
+    double per_micro_batch_ns = 0;
 
     w->rc[at] = bound_ns > limit_ns
                     ? TOO_SLOW
-                    : extrapolate(w, &row->choice, few, pp > 1 ? 3 * pp : 3, bound_ns / row->choice.micro_batches,
+                    : extrapolate(w, &row->choice, few, few + (pp > 1 ? pp : 1), bound_ns / row->choice.micro_batches,
                                   limit_ns, &row->step_ns, &per_micro_batch_ns);
 }
 

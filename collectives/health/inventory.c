@@ -82,15 +82,34 @@ static void read_kernel(const struct source *s, const struct item *item, char *t
         snprintf(text, ITEM_TEXT, "%.60s", system.release);
 }
 
+/* Returns whether /proc and /sys are those of the GPU's host. */
+static bool has_host_files(const struct source *s)
+{
+    return !s->session->device.emulated || s->root[0];
+}
+
+#define RDMA "/sys/class/infiniband"
+
 static void read_nics(const struct source *s, const struct item *item, char *text)
 {
-    char *folder = bb_format("%s%s", s->root, item->arg);
+    char *folder = bb_format("%s" RDMA, s->root);
 
-    if (!s->session->device.emulated || s->root[0]) {
+    (void)item;
+    if (has_host_files(s)) {
         const struct bb_nics nics = bb_nics_read(folder);
 
         snprintf(text, ITEM_TEXT, "%d of %g Gb/s", nics.n, nics.gbit_s);
     }
+    free(folder);
+}
+
+static void read_port_counter(const struct source *s, const struct item *item, char *text)
+{
+    char *folder = bb_format("%s" RDMA, s->root);
+    const long long sum = has_host_files(s) ? bb_nics_counter(folder, item->arg) : -1;
+
+    if (sum >= 0)
+        snprintf(text, ITEM_TEXT, "%lld", sum);
     free(folder);
 }
 
@@ -167,7 +186,7 @@ static void read_parameters(const struct source *s, const struct item *item, cha
     free(line);
 }
 
-/* Limits: corrected ECC errors as in Azure's node health checks (azurehpc-health-checks), NVLinks and PCIe as in NVIDIA DCGM
+/* Limits: corrected ECC errors and RDMA ports as in Azure's node health checks (azurehpc-health-checks), NVLinks and PCIe as in NVIDIA DCGM
  * (dcgm_gpu_hardware_limits.h; max_pcie_replays of its diagnostic). */
 static const struct item items[] = {
     {.name = "GPU", .kind = FACT, .read = read_gpu},
@@ -179,7 +198,7 @@ static const struct item items[] = {
     {.name = "driver (CUDA)", .kind = FACT, .read = read_cuda},
     {.name = "NCCL", .kind = FACT, .read = read_nccl},
     {.name = "kernel (Linux)", .kind = FACT, .read = read_kernel},
-    {.name = "NICs", .kind = FACT, .read = read_nics, .arg = "/sys/class/infiniband"},
+    {.name = "NICs", .kind = FACT, .read = read_nics},
     {.name = "active NVLinks", .kind = FACT, .read = read_counter, .counter = BB_NVML_NVLINKS},
     {.name = "PCIe lanes", .kind = FACT, .read = read_counter, .counter = BB_NVML_PCIE_LANES},
     {.name = "iommu parameters", .kind = FACT, .read = read_parameters, .arg = "iommu"},
@@ -217,6 +236,16 @@ static const struct item items[] = {
     ROW("NVLink errors", BB_NVML_NVLINK_ERRORS, 0, NEVER, "CRC and ECC errors of NVLinks:"),
     ROW("PCIe replays", BB_NVML_PCIE_REPLAYS, 80, NEVER, "replays of the PCIe link:"),
 #undef ROW
+#define PORTS(name, file, warn)                                                                                        \
+    {                                                                                                                  \
+        name, COUNTER, read_port_counter, file, 0, warn, NEVER, name " of RDMA ports, all of the node:"                \
+    }
+    PORTS("symbol errors", "symbol_error", 0),
+    PORTS("link recoveries", "link_error_recovery", 0),
+    PORTS("link failures", "link_downed", 0),
+    PORTS("receive errors", "port_rcv_errors", 100),
+    PORTS("transmit discards", "port_xmit_discards", 1000),
+#undef PORTS
 };
 enum { ITEMS = sizeof items / sizeof *items };
 

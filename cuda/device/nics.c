@@ -42,3 +42,18 @@ struct bb_nics bb_nics_read(const char *folder)
     free(pattern);
     return nics;
 }
+
+long long bb_nics_counter(const char *folder, const char *name)
+{
+    char *pattern = bb_format("%s/*/ports/*/counters", folder), line[64];
+    long long sum = -1;
+    glob_t ports = {0};
+
+    if (glob(pattern, 0, NULL, &ports) == 0)
+        for (size_t i = 0; i < ports.gl_pathc; i++)
+            if (*read_line(ports.gl_pathv[i], name, line))
+                sum = (sum < 0 ? 0 : sum) + strtoll(line, NULL, 10);
+    globfree(&ports);
+    free(pattern);
+    return sum;
+}

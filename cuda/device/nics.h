@@ -13,4 +13,7 @@ struct bb_nics {
  * rate than the fastest active port are not counted: they are for storage or management. */
 struct bb_nics bb_nics_read(const char *folder);
 
+/* bb_nics_counter - sum a counter, a file in the folder `counters` of each port, over the ports in `folder`; -1: unknown. */
+long long bb_nics_counter(const char *folder, const char *name);
+
 #endif

@@ -151,7 +151,10 @@ def host_files(folder, nodes, odd):
     for node in range(nodes):
         for path, text in (("proc/cmdline", f"ro {'' if node == odd else 'amd_iommu=on iommu=pt'} quiet"),
                            ("proc/sys/kernel/numa_balancing", str(int(node == odd))), ("sys/class/infiniband/mlx5_0/ports/1/state", "4: ACTIVE"),
-                           ("sys/class/infiniband/mlx5_0/ports/1/rate", f"{400 - 200 * (node == odd)} Gb/sec")):
+                           ("sys/class/infiniband/mlx5_0/ports/1/rate", f"{400 - 200 * (node == odd)} Gb/sec"),
+                           ("sys/class/infiniband/mlx5_0/ports/1/counters/link_downed", str(int(node == odd))),
+                           ("sys/class/infiniband/mlx5_0/ports/1/counters/port_rcv_errors", "100"),
+                           ("sys/class/infiniband/mlx5_1/ports/1/counters/port_rcv_errors", str(int(node == odd)))):
             (folder / str(node) / path).parent.mkdir(parents=True, exist_ok=True)
             (folder / str(node) / path).write_text(text + "\n")
 
@@ -191,7 +194,8 @@ def test_inventory_names_errors_and_differences(busbar, tmp_path):
         "ACS redirects peer-to-peer transfers, disable it in the BIOS or by setpci; PCIe port 0000:11:00.0",
         "PCIe lanes 8, most have 16", "driver 570.65.06, most have 580.65.06", "clocks are lowered: hw_thermal")}
     assert {f["reason"] for f in root["findings"] if f["node"] == 2} == {
-        "iommu parameters unknown, most have amd_iommu=on iommu=pt", "numa_balancing 1, most have 0", "NICs 1 of 200 Gb/s, most have 1 of 400 Gb/s"}
+        "iommu parameters unknown, most have amd_iommu=on iommu=pt", "numa_balancing 1, most have 0", "NICs 1 of 200 Gb/s, most have 1 of 400 Gb/s",
+        "link failures of RDMA ports, all of the node: 1", "receive errors of RDMA ports, all of the node: 101, limit 100"}
     assert [v["level"] for v in root["verdicts"]] == ["ok", "fail", "warn"] and "a memory row could not be remapped" in done.stdout
     items = {item["item"]: item for item in root["inventory"]}
     assert items["PCIe lanes"] == {"item": "PCIe lanes", "level": "warn", "usual": "16", "others": [
@@ -217,7 +221,7 @@ def test_inventory_is_compared_with_the_baseline(busbar, tmp_path):
         reasons = {(f["node"], f["reason"]) for f in root["findings"]}
         assert reasons >= {(None, "driver 565.65.06, baseline 580.65.06"), (2, "GPU 0: power limit 500 W, baseline 700 W"),
                            (1, "numa_balancing 1, baseline 0"), (1, f"GPU 1: PCIe lanes 8, {'most have' if same else 'baseline'} 16")}
-        assert ((2, "numa_balancing 0, baseline 1") in reasons) == same and len(reasons) == (8 if same else 6), reasons
+        assert ((2, "numa_balancing 0, baseline 1") in reasons) == same and len(reasons) == (10 if same else 8), reasons
         assert "warn    inventory all nodes: driver 565" in done.stdout and {f["level"] for f in root["findings"]} == {"warn"}
 
 

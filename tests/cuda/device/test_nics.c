@@ -43,6 +43,10 @@ static void test_counts_active_ports_of_the_highest_rate(void **state)
     assert_int_equal(nics.n, 2);
     assert_true(nics.gbit_s == 400);
     assert_int_equal(bb_nics_read("/nowhere").n, 0);
+    write_file(folder, "mlx5_0", "counters/symbol_error", "3\n");
+    write_file(folder, "mlx5_2", "counters/symbol_error", "4\n");
+    assert_int_equal(bb_nics_counter(folder, "symbol_error"), 7);
+    assert_int_equal(bb_nics_counter(folder, "link_downed"), -1);
 }
 
 int main(void)

@@ -34,6 +34,11 @@ def half(row):
     return "testing" if hashlib.md5(f"{publisher} {row['model']}".encode()).digest()[0] % 2 else "fitting"
 
 
+def generation(row):
+    cluster = json.loads((pathlib.Path(__file__).parents[2] / f"profiles/clusters/{row['cluster']}.json").read_text())
+    return GENERATIONS[cluster.get("base", row["cluster"])[0]]
+
+
 def kind(row):
     words = dict(re.findall(r"--(\S+) ([^-]\S*)", row["words"]))
     software = words.get("software") or ("torch" if words.get("dp-sync") in ("zero3", "hsdp") else

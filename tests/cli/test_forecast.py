@@ -502,8 +502,11 @@ def test_warns_about_unlikely_units(busbar, tmp_path, change, message):
 def test_every_shipped_profile_predicts_and_has_sources(busbar, name):
     predicted = plan(busbar, f"--model gpt2_small --layers 2 --ranks 144 --tp 2 --cluster {name}")["predicted"]
     assert predicted["step_us"] > 0 and predicted["cluster"] == name
-    source = json.loads((PROFILES / f"{name}.json").read_text())["source"]
-    assert "assumed" in source or "no machine" in source
+    profile = json.loads((PROFILES / f"{name}.json").read_text())
+    assert "assumed" in profile["source"] or "no machine" in profile["source"] or f"see {profile['base']}" in profile["source"]
+    if "base" in profile:
+        transport = json.loads((PROFILES.parent / f"transports/{profile['transport']}.json").read_text())["source"]
+        assert "fitted to" in transport or "No published timing" in transport
 
 
 @pytest.mark.parametrize("sequence", [8192, 131072])

@@ -449,3 +449,30 @@ def test_answer_names_the_rank_that_computes_longest(busbar, factor, longest):
         ratio = float(lines["most compute"].split(" x ")[0].split()[-1])
         assert 2.2 < ratio < (38.6 + 3 * 7.08) / (3 * 7.08)
     assert "most compute" not in busbar.run(*args, emulated=False).stdout
+
+
+def test_profile_with_base_has_the_values_of_its_base_and_transport(busbar, tmp_path):
+    """aws-p5: its own number of NICs, the latencies of EFA v2, the GPUs of h100-sxm-ib. A variant that the base lacks is not added."""
+    base, transport, own = (json.loads((ROOT / f"profiles/{name}.json").read_text())
+                            for name in ("clusters/h100-sxm-ib", "transports/efa-v2", "clusters/aws-p5"))
+    ring = {kind: next(v for v in file["nccl"] if (v["algorithm"], v["protocol"]) == ("ring", "LL"))
+            for kind, file in (("base", base), ("transport", transport))}
+
+    def plan(cluster, *args):
+        done = busbar.run("plan", *args, "--cluster", cluster, "--placement", "out_of_place", "--json", "-", emulated=False)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)["results"][0]["time_us"]["p50"]
+    latency = ring["base"]["base_us"] + 14 * ring["base"]["intra_us"] + ring["transport"]["inter_us"]
+    nics = own["nics_per_node"] * transport["inter"]["gbps"] * ring["transport"]["nic"] * 1e3
+    transfer = 16 * max(1 / ring["base"]["gbps"] / 1e3, 1 / nics) * ring["base"]["channels"]  # 16 bytes by one channel
+    assert plan("aws-p5", "broadcast", "--ranks", "16", "-b", "16", "-e", "16") == pytest.approx(latency + transfer, abs=0.01)
+    assert plan("h100-sxm-ib", "all_reduce", "--ranks", "8", "-b", "1M", "-e", "1M") == plan("aws-p5", "all_reduce", "--ranks", "8", "-b", "1M", "-e", "1M")
+    changed = ("all_gather", "--ranks", "16", "-b", "1K", "-e", "1K")
+    assert plan("h100-sxm-ib", *changed, "--set", "transport=efa-v2", "--set", "nics_per_node=32") == plan("aws-p5", *changed)
+    done = busbar.run("plan", "broadcast", "--ranks", "16", "--cluster", "h100-sxm-ib", "--set", "transport=rooce", emulated=False)
+    assert done.returncode == 2 and done.stderr.startswith("busbar: unknown transport 'rooce', did you mean 'roce'?")
+    (tmp_path / "mine.json").write_text(json.dumps({**own, "base": str(tmp_path / "mine.json")}))
+    done = busbar.run("plan", "broadcast", "--ranks", "16", "--cluster", tmp_path / "mine.json", emulated=False)
+    assert done.returncode == 2 and "unknown cluster '" in done.stderr
+    pcie = busbar.run("plan", "all_reduce", "--ranks", "16", "--cluster", "l40s-pcie-ib", "--set", "transport=roce", emulated=False)
+    assert pcie.returncode == 0 and "NVLS" not in pcie.stdout

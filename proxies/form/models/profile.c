@@ -162,6 +162,95 @@ static int load_path(const char *kind, const char *path, json_t **root)
     return rc;
 }
 
+/* Returns the element of the list `variants` with algorithm and protocol of `like`; NULL: none. */
+static json_t *find_like(json_t *variants, const json_t *like)
+{
+    json_t *variant;
+    size_t i;
+
+    json_array_foreach(variants, i, variant)
+    {
+        if (json_equal(json_object_get(variant, "algorithm"), json_object_get(like, "algorithm")) &&
+            json_equal(json_object_get(variant, "protocol"), json_object_get(like, "protocol")))
+            return variant;
+    }
+    return NULL;
+}
+
+static void overlay(json_t *onto, const json_t *from);
+
+static void overlay_variants(json_t *onto, const json_t *from)
+{
+    json_t *variant;
+    size_t i;
+
+    json_array_foreach(from, i, variant)
+    {
+        json_t *like = find_like(onto, variant);
+
+        if (like)
+            overlay(like, variant);
+        else if (json_object_get(variant, "gbps"))
+            json_array_append_new(onto, json_deep_copy(variant));
+    }
+}
+
+static void overlay(json_t *onto, const json_t *from)
+{
+    const char *key;
+    json_t *value;
+
+    json_object_foreach((json_t *)from, key, value)
+    {
+        json_t *old = json_object_get(onto, key);
+
+        if (json_is_object(old) && json_is_object(value))
+            overlay(old, value);
+        else if (strcmp(key, "nccl") == 0 && json_is_array(old) && json_is_array(value))
+            overlay_variants(old, value);
+        else
+            json_object_set_new(onto, key, json_deep_copy(value));
+    }
+}
+
+int bb_profile_set_transport(json_t *cluster, const char *name)
+{
+    json_t *transport = NULL;
+    int rc;
+
+    TRY(bb_profile_load("transports", name, &transport));
+    overlay(cluster, transport);
+    json_object_set_new(cluster, "transport", json_string(name));
+out:
+    json_decref(transport);
+    return rc;
+}
+
+/* Replaces a cluster profile with the key "base" by the profile that this key names, with the values of its transport and
+ * then its own. */
+static int complete_cluster(json_t **root)
+{
+    const char *base_name = json_string_value(json_object_get(*root, "base"));
+    const char *transport = json_string_value(json_object_get(*root, "transport"));
+    json_t *base = NULL;
+    int rc = 0;
+
+    if (!base_name)
+        return 0;
+    if (!find_text("clusters", base_name)) /* only a shipped one: a file could name itself */
+        return reject_name("clusters", base_name);
+    TRY(bb_profile_load("clusters", base_name, &base));
+    if (transport)
+        TRY(bb_profile_set_transport(base, transport));
+    overlay(base, *root);
+    json_object_del(base, "base");
+    json_decref(*root);
+    *root = json_incref(base);
+out:
+    json_decref(base);
+    return rc;
+}
+
 int bb_profile_load(const char *kind, const char *name_or_path, json_t **root)
 {
     const char *text = NULL;
@@ -190,6 +279,8 @@ int bb_profile_load(const char *kind, const char *name_or_path, json_t **root)
                     json_string_value(json_object_get(*root, "schema")), kind);
     else if (strcmp(kind, "models") == 0 && has_other_schema(*root))
         rc = bb_err(BB_EUSAGE, "%s: schema is not supported, expected " MODEL_SCHEMA, name_or_path);
+    else if (strcmp(kind, "clusters") == 0)
+        rc = complete_cluster(root);
     if (rc) {
         json_decref(*root);
         *root = NULL;

@@ -8,7 +8,8 @@
 #include "bootstrap/base/json_read.h"
 
 struct bb_profile_text {
-    const char *kind, *name, *text; /* kind: "models" or "clusters"; name: for example "gpt2_large"; text: the JSON */
+    const char *kind, *name, *text; /* kind: "models", "clusters" or "transports"; name: for example "gpt2_large"; text:
+                                       the JSON */
 };
 extern const struct bb_profile_text bb_profile_texts[]; /* all shipped profiles; the last element is all NULL */
 
@@ -31,13 +32,18 @@ int bb_profile_validate_name(const char *kind, const char *name_or_path) BB_MUST
 
 /*
  * bb_profile_load - loads a profile.
- *   kind          "models" or "clusters"
+ *   kind          "models", "clusters" or "transports"
  *   name_or_path  name of a shipped profile; or a path, which contains '/' or ends in ".json"; or the folder of a
  *                 published model, whose config.json is loaded
- *   root          out: a JSON object; the caller releases it
+ *   root          out: a JSON object; the caller releases it. A cluster with the key "base" is complete: it has the values
+ *                 of that cluster and of its transport, except those that it changes
  *   Returns       0, or -BB_EUSAGE after printing an error message: unknown name, unreadable file, or no JSON object
  */
 int bb_profile_load(const char *kind, const char *name_or_path, json_t **root) BB_MUST_CHECK;
+
+/* bb_profile_set_transport - gives a cluster profile the latencies between nodes and the fractions of the NICs' rate of a
+ * transport (profiles/transports). Returns 0, or -BB_EUSAGE after printing an error message: unknown name. */
+int bb_profile_set_transport(json_t *cluster, const char *name) BB_MUST_CHECK;
 
 /* bb_profile_checksums - return {"cluster": .., "model": ..} with the checksum of each given profile: the first 12 hex
  * digits of the SipHash of its JSON without blanks and with sorted keys. Null: not given (NULL), or not a regular file,

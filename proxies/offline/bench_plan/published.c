@@ -9,33 +9,36 @@
 enum where { KERNEL, ONE_NODE, SEVERAL_NODES };
 static const char *const where_names[] = {"", " on one node", " on several nodes"};
 
-/* Collectives: from tests/cli/test_published.py (--rewrite-golden writes them), all logs of tests/cli/reference_data. Kernels: from
- * tests/cli/kernel_accuracy.py, 611 rates of SimuMax on A100 PCIe and B200. */
+/* Collectives: from tests/cli/test_published.py (--rewrite-golden writes them), the logs of tests/cli/reference_data. Kernels:
+ * from tests/cli/kernel_accuracy.py, 611 rates of SimuMax on A100 PCIe and B200. */
 static const struct {
     const char *what;
     enum bb_gpu_generation generation;
     enum where where;
+    const char *transport; /* SEVERAL_NODES; otherwise "" */
     const char *error;
 } kinds[] = {
 #include "proxies/offline/bench_plan/published.def"
-    {"gemm", BB_AMPERE, KERNEL, "125 kernels on A100 PCIe: median error 26%, bias +26%; 90% within 34%"},
-    {"grouped", BB_AMPERE, KERNEL, "7 kernels on A100 PCIe: median error 13%, bias +11%; 90% within 27%"},
-    {"attention", BB_AMPERE, KERNEL, "17 kernels on A100 PCIe: median error 11%, bias +7%; 90% within 21%"},
-    {"gemm", BB_BLACKWELL, KERNEL, "345 kernels on B200: median error 14%, bias -8%; 90% within 26%"},
-    {"grouped", BB_BLACKWELL, KERNEL, "74 kernels on B200: median error 42%, bias -41%; 90% within 68%"},
-    {"attention", BB_BLACKWELL, KERNEL, "43 kernels on B200: median error 22%, bias -24%; 90% within 65%"},
+    {"gemm", BB_AMPERE, KERNEL, "", "125 kernels on A100 PCIe: median error 26%, bias +26%; 90% within 34%"},
+    {"grouped", BB_AMPERE, KERNEL, "", "7 kernels on A100 PCIe: median error 13%, bias +11%; 90% within 27%"},
+    {"attention", BB_AMPERE, KERNEL, "", "17 kernels on A100 PCIe: median error 11%, bias +7%; 90% within 21%"},
+    {"gemm", BB_BLACKWELL, KERNEL, "", "345 kernels on B200: median error 14%, bias -8%; 90% within 26%"},
+    {"grouped", BB_BLACKWELL, KERNEL, "", "74 kernels on B200: median error 42%, bias -41%; 90% within 68%"},
+    {"attention", BB_BLACKWELL, KERNEL, "", "43 kernels on B200: median error 22%, bias -24%; 90% within 65%"},
 };
 
 void bb_published_text(const struct bb_cluster *c, const char *what, int nodes, char text[BB_PUBLISHED_TEXT])
 {
     const enum where where = nodes > 1 ? SEVERAL_NODES : nodes == 1 ? ONE_NODE : KERNEL;
     const enum bb_gpu_generation generation = bb_cluster_generation(c);
-    const char *error = "no published measurement of this kind";
+    const char *const transport = where == SEVERAL_NODES ? c->transport : "";
+    const char *error = "no published timing of this kind";
 
     for (size_t i = 0; c->has_achieved && i < sizeof(kinds) / sizeof(kinds[0]); i++)
-        if (strcmp(kinds[i].what, what) == 0 && kinds[i].generation == generation && kinds[i].where == where)
+        if (strcmp(kinds[i].what, what) == 0 && kinds[i].generation == generation && kinds[i].where == where &&
+            strcmp(kinds[i].transport, transport) == 0)
             error = kinds[i].error;
-    snprintf(text, BB_PUBLISHED_TEXT, "%s, %s%s: %s", what,
+    snprintf(text, BB_PUBLISHED_TEXT, "%s, %s%s%s%s: %s", what,
              c->has_achieved ? bb_gpu_generations[generation] : "GPUs without measured rates", where_names[where],
-             error);
+             *transport ? ", " : "", transport, error);
 }

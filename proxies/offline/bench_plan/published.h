@@ -1,6 +1,6 @@
 /*
  * published.h - the error of predicted collectives and kernels against measurements that others published, by kind:
- * operation, GPU generation, and for collectives whether the ranks are on one node.
+ * operation, GPU generation, and for collectives whether the ranks are on one node, or else the transport.
  */
 #ifndef BB_PROXIES_OFFLINE_BENCH_PLAN_PUBLISHED_H
 #define BB_PROXIES_OFFLINE_BENCH_PLAN_PUBLISHED_H
@@ -12,7 +12,7 @@
  *   what   name of the collective, or section of plan compute
  *   nodes  number of nodes of a collective; 0: kernels
  */
-#define BB_PUBLISHED_TEXT 200
+#define BB_PUBLISHED_TEXT 256
 void bb_published_text(const struct bb_cluster *c, const char *what, int nodes, char text[BB_PUBLISHED_TEXT]);
 
 #endif

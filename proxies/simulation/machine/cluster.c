@@ -25,6 +25,7 @@
 #define LIMITED(key, member, low, high) BB_FIELD(key, BB_JSON_NUMBER, AT(member), .min = low, .max = high)
 #define NUMBER(key, member, low)        LIMITED(key, member, low, MAX_RATE)
 #define TIME(key, member)               LIMITED(key, member, 0, MAX_US)
+#define OPTIONAL_TIME(key, member)      BB_FIELD(key, BB_JSON_NUMBER, AT(member), .min = 0, .max = MAX_US, .optional = true)
 #define RATE(key, member)               LIMITED(key, member, MIN_RATE, MAX_RATE)
 #define OPTIONAL(key, member, low, high)                                                                               \
     BB_FIELD(key, BB_JSON_NUMBER, AT(member), .min = low, .max = high, .optional = true)
@@ -48,6 +49,9 @@ static const struct bb_json_field fields[] = {INTEGER("gpus_per_node", gpus_per_
                                               RATE("intra.gbps", intra.gbps),
                                               TIME("inter.latency_us", inter.latency_us),
                                               RATE("inter.gbps", inter.gbps),
+                                              OPTIONAL_TIME("inter.group_us", inter.group_us),
+                                              OPTIONAL_TIME("inter.message_us", inter.message_us),
+                                              BB_FIELD("transport", BB_JSON_ANY, 0),
                                               BB_FIELD("tflops.float8", BB_JSON_ANY, 0),
                                               OPTIONAL("tflops.float4", tflops_float4, 0, MAX_RATE),
                                               BB_FIELD("achieved", BB_JSON_ANY, 0),
@@ -166,6 +170,7 @@ static int read_variant(const json_t *row, const char *name_or_path, struct bb_n
         VARIANT(nic, BB_JSON_NUMBER, BB_MIN_PART, BB_MAX_PART),
         VARIANT(chunk_us, BB_JSON_NUMBER, 0, MAX_CHUNK_US, .optional = true),
         VARIANT(channels, BB_JSON_WHOLE, 1, MAX_CHANNELS, .optional = true),
+        VARIANT(max_nics, BB_JSON_WHOLE, 1, MAX_CHANNELS, .optional = true),
         BB_FIELD("algorithm", BB_JSON_ANY, 0),
         BB_FIELD("protocol", BB_JSON_ANY, 0),
         BB_FIELD("from", BB_JSON_ANY, 0),
@@ -275,6 +280,7 @@ out:
 static int read_profile(const json_t *root, const char *name_or_path, struct bb_cluster *cluster)
 {
     const char *name, *doubtful = json_string_value(json_object_get(root, "doubtful"));
+    const char *transport = json_string_value(json_object_get(root, "transport"));
     int rc;
 
     *cluster = (struct bb_cluster){.gpus_per_node = 1};
@@ -283,6 +289,7 @@ static int read_profile(const json_t *root, const char *name_or_path, struct bb_
     snprintf(cluster->name, sizeof(cluster->name), "%.50s%s%s%.60s%s", name,
              json_is_true(json_object_get(root, "emulated")) ? " (emulated)" : "",
              doubtful ? " (DOES NOT HOLD for " : "", doubtful ? doubtful : "", doubtful ? ")" : "");
+    snprintf(cluster->transport, sizeof(cluster->transport), "%s", transport ? transport : "");
     TRY(bb_json_read(root, name_or_path, fields, cluster));
     TRY(read_achieved(root, name_or_path, cluster));
     TRY(read_nccl(root, name_or_path, cluster));
@@ -374,6 +381,8 @@ static int change_profile(json_t *root, const char *change)
     if (json_is_string(value) && json_is_number(json_object_get(parent, key)))
         rc = bb_err(BB_EUSAGE, "--set %s: '%s' is not a number, expected one without unit (%s)", path, equals + 1,
                     strcmp(key, "memory_bytes") == 0 ? "bytes: for example 40e9" : "rates: GB/s; 400 Gbit/s are 50");
+    else if (parent == root && strcmp(key, "transport") == 0)
+        rc = bb_profile_set_transport(root, equals + 1);
     else if (parent)
         json_object_set(parent, key, value);
     else

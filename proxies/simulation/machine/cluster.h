@@ -19,6 +19,9 @@
 struct bb_link {
     double latency_us, gbps; /* gbps: bandwidth per direction and GPU, in 1e9 bytes/s; for the links `inter` of a
                                 profile with section "nccl": per direction and NIC */
+    double group_us,
+        message_us; /* `inter`, in addition to the latency: time of the group call of an alltoall, gather or
+                                    scatter, and of each of its messages to other nodes */
 };
 
 /* Section "achieved" of a profile: the rates that kernels reach, as fractions of the peak rates in the GPU's data
@@ -63,6 +66,7 @@ struct bb_nccl_variant {
                         processes one chunk per GPU of the node; 0: not modeled */
     int channels;    /* number of NCCL channels of a ring or of NVLS. 0: unknown; the model then uses 16 for NVLS, and
                         adds no latency for the last step of a ring (add_ring_tail) */
+    int max_nics;    /* maximum number of NICs of a node that the variant uses; 0: all */
     int min_bytes;   /* size of an operation below which NCCL does not choose the variant; 0: no limit */
 };
 #define BB_NCCL_VARIANTS 24
@@ -100,7 +104,8 @@ struct bb_measured_curve {
 };
 
 struct bb_cluster {
-    char name[192]; /* with the changes of --set, truncated: "h100-sxm-ib with inter.gbps=97" */
+    char name[192];     /* with the changes of --set, truncated: "h100-sxm-ib with inter.gbps=97" */
+    char transport[24]; /* how nodes communicate: "infiniband", "roce", "efa-v2"...; "": unknown */
     int gpus_per_node, sm_count, clock_khz;
     /* section "nccl": algorithms with protocols; n_variants is 0 without this section, and the alpha-beta model then
      * applies */

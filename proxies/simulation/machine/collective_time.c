@@ -86,6 +86,8 @@ static void send_recv_cost(const struct bb_cluster *c, const struct bb_collectiv
 
     cost->bytes = (n - 1) / n * bytes;
     cost->latency_ns = (link->latency_us + (call->nodes > 1 && moved > 0 ? c->intra.latency_us : 0)) * 1e3;
+    if (call->nodes > 1)
+        cost->latency_ns += (c->inter.group_us + away * c->inter.message_us) * 1e3;
     cost->link_ns = ((rooted ? with_root : call->placement.max_members) - 1 + away * moved) / n * bytes / c->intra.gbps;
     cost->nic_ns = (rooted || !c->has_sharing ? away : call->placement.max_nic_pairs) / n * bytes / gpu_nics_gbps(c);
     cost->nic_bytes = cost->nic_ns * member_nic_gbps(c, call);
@@ -205,15 +207,16 @@ static double intra_bytes_of(enum bb_nccl_algorithm algorithm, const struct bb_c
 /* ---- effects at message sizes between latency- and bandwidth-bound (NCCL 2.27: src/graph/tuning.cc,
  * src/enqueue.cc, src/transport/nvls.cc) ---- */
 
-#define KIB                         1024.0
-#define RING_SLICES                 2            /* slices per chunk of a ring */
-#define RING_SLICE                  (1024 * KIB) /* maximum bytes of a slice: 1/4 of NCCL's default 4 MiB buffer */
-#define RING_PLATEAU                1.4 /* tuning.cc: factor on the latency of inter-node all_reduce, ring, Simple */
-#define PLATEAU_BYTES               64  /* tuning.cc: minimum bytes per NCCL channel and rank for RING_PLATEAU */
-#define NVLS_CHUNK                  (128 * KIB) /* enqueue.cc: maximum bytes of a chunk per NCCL channel and head */
-#define NVLS_HEADS                  32 /* maximum number of heads: GPUs of a node, each reduces 1/heads of the array */
-#define NVLS_CHANNELS               16 /* nvls.cc: number of NCCL channels on Hopper, for profiles without "channels" */
-#define NVLS_FILL                   2 /* number of pipeline steps until all NVLS stages (scatter, reduce, gather) run */
+#define KIB           1024.0
+#define RING_SLICES   2            /* slices per chunk of a ring */
+#define RING_SLICE    (1024 * KIB) /* maximum bytes of a slice: 1/4 of NCCL's default 4 MiB buffer */
+#define RING_PLATEAU  1.4          /* tuning.cc: factor on the latency of inter-node all_reduce, ring, Simple */
+#define PLATEAU_BYTES 64           /* tuning.cc: minimum bytes per NCCL channel and rank for RING_PLATEAU */
+#define NVLS_CHUNK    (128 * KIB)  /* enqueue.cc: maximum bytes of a chunk per NCCL channel and head */
+#define NVLS_HEADS    32           /* maximum number of heads: GPUs of a node, each reduces 1/heads of the array */
+#define NVLS_CHANNELS 16           /* nvls.cc: number of NCCL channels on Hopper, for profiles without "channels" */
+#define NVLS_FILL                                                                                                      \
+    2 /* number of pipeline steps until all NVLS stages (scatter, reduce, gather) run, per level of NVLSTree's tree */
 #define NVLS_TREE_SMALL_CHUNK_NODES 4 /* enqueue.cc: minimum number of nodes for which NVLSTree halves its chunks */
 #define TREE_CORRECTIONS            23
 
@@ -267,14 +270,41 @@ static double nvls_round_bytes(const struct bb_nccl_variant *variant, const stru
 }
 
 /* Adds the time of the NVLS pipeline steps, in each of which all GPUs synchronize. The steps overlap, except the
- * first NVLS_FILL steps, which fill the pipeline. */
+ * first ones, which fill the pipeline. */
 static void add_nvls_rounds(const struct bb_nccl_variant *variant, const struct bb_collective *call, double bytes,
                             struct bb_cost *cost)
 {
     const double round = nvls_round_bytes(variant, call, bytes), wait_ns = variant->chunk_us * 1e3;
+    const int levels = call->nodes > 1 ? log2_up(call->nodes) : 1;
 
-    cost->latency_ns += NVLS_FILL * fmax(wait_ns + cost->link_ns * round / bytes, cost->nic_ns * round / bytes);
+    cost->latency_ns +=
+        NVLS_FILL * levels * fmax(wait_ns + cost->link_ns * round / bytes, cost->nic_ns * round / bytes);
     cost->link_ns += ceil(bytes / round) * wait_ns;
+}
+
+/* Returns how many times as long the transfer of a ring or tree takes as with all NCCL channels. NCCL uses one channel per
+ * `per_channel` bytes, its number of threads per channel times its threshold per thread; for a ring with LL times the
+ * number of ranks (enqueue.cc, getAlgoInfo; tuning.cc, threadThresholds). */
+static double channel_factor(const struct bb_cluster *c, const struct bb_nccl_variant *variant, int n, double bytes)
+{
+    static const struct {
+        const char *protocol;
+        int per_channel;
+    } rows[] = {{"LL", 512 * 8}, {"LL128", 640 * 8}, {"Simple", 512 * 64}};
+    const bool ring = variant->algorithm == BB_NCCL_RING;
+    double per_channel = 0;
+    int channels = 0;
+
+    if (!ring && variant->algorithm != BB_NCCL_TREE)
+        return 1;
+    for (int i = 0; i < c->n_variants && channels == 0; i++)
+        channels = c->variants[i].algorithm == BB_NCCL_RING ? c->variants[i].channels : 0;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        if (strcasecmp(rows[i].protocol, variant->protocol) == 0)
+            per_channel = rows[i].per_channel * (ring && i == 0 ? n : 1.0);
+    if (channels == 0 || per_channel == 0)
+        return 1;
+    return channels / fmin(channels, fmax(1, floor(bytes / per_channel)));
 }
 
 static struct bb_cost variant_cost(const struct bb_cluster *c, const struct bb_nccl_variant *variant,
@@ -283,9 +313,11 @@ static struct bb_cost variant_cost(const struct bb_cluster *c, const struct bb_n
     const struct bb_coll *coll = &bb_colls[call->kind];
     const int n = call->ranks, nodes = call->nodes, rounds = count_phases(coll);
     struct steps steps = steps_of(variant->algorithm, rounds, n, nodes);
-    const double nics =
-        gpu_nics_gbps(c) * (c->has_sharing ? call->placement.min_nics : call->placement.min_members) * variant->nic;
+    const double members = c->has_sharing ? call->placement.min_nics : call->placement.min_members;
+    const double used = variant->max_nics > 0 ? fmin(members, variant->max_nics) : members;
+    const double nics = gpu_nics_gbps(c) * used * variant->nic;
     struct bb_cost cost = {.variant = variant, .bytes = coll->bus_factor(n) * bytes};
+    double slower;
 
     cost.link_ns = n == nodes ? 0 : intra_bytes_of(variant->algorithm, call, bytes, cost.bytes) / variant->gbps;
     cost.nic_ns = nodes == 1 ? 0 : nic_bytes_of(variant->algorithm, call, bytes, cost.bytes) / nics;
@@ -299,9 +331,11 @@ static struct bb_cost variant_cost(const struct bb_cluster *c, const struct bb_n
         cost.uplink_bytes[tier] = uplink_bytes_of(variant->algorithm, call, (enum bb_tier)tier, bytes, cost.bytes);
     bb_fabric_add_collective_uplinks(c, call, variant->nic, &cost);
     cost.transfer_ns = longest_ns(&cost);
-    if (variant->algorithm == BB_NCCL_TREE) /* treeCorrectionFactor makes the operation longer without adding
-                                               traffic, so the additional time counts as latency */
-        cost.latency_ns += cost.transfer_ns * (1 / tree_efficiency(variant, bytes) - 1);
+    /* treeCorrectionFactor and few channels make the operation longer without adding traffic, so the additional time
+     * counts as latency */
+    slower = channel_factor(c, variant, n, bytes) /
+             (variant->algorithm == BB_NCCL_TREE ? tree_efficiency(variant, bytes) : 1);
+    cost.latency_ns += cost.transfer_ns * (slower - 1);
     return cost;
 }
 

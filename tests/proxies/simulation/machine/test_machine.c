@@ -113,7 +113,7 @@ static void nvls_synchronizes_once_per_round(void **state)
 }
 
 /* Two nodes of eight: rounds have 128 KiB from 64 MiB on and 64 KiB from 8 MiB on. With four nodes rounds have at
- * most 64 KiB. The bottleneck is the NICs (400 bytes/us) or the links (1000 bytes/us). */
+ * most 64 KiB. Two rounds per level of the tree fill the pipeline. The bottleneck is the NICs (400 bytes/us) or the links (1000 bytes/us). */
 static void nvls_trees_synchronize_once_per_round(void **state)
 {
     static const struct {
@@ -137,7 +137,7 @@ static void nvls_trees_synchronize_once_per_round(void **state)
 
         assert_near(collective_us(&c, BB_ALL_REDUCE, bytes, 8 * rows[i].nodes, rows[i].nodes, NULL),
                     11 + 40 * level + fmax(within + 5 * rounds, between) +
-                        2 * fmax(5 + within * round / bytes, between * round / bytes),
+                        2 * level * fmax(5 + within * round / bytes, between * round / bytes),
                     1e-6);
     }
 }
@@ -187,16 +187,16 @@ static void ring_time_includes_the_last_slice(void **state)
         double bytes;
         int n, nodes;
         double us;
-    } rows[] = {{BB_ALL_GATHER, "Simple", 16e3, 2, 1, 11 + 8 + 4},
-                {BB_ALL_REDUCE, "LL", 16e3, 8, 1, 24 + 28 + 1},
+    } rows[] = {{BB_ALL_GATHER, "Simple", 16e3, 2, 1, 11 + 80 + 4},
+                {BB_ALL_REDUCE, "LL", 16e3, 8, 1, 24 + 280 + 1},
                 {BB_REDUCE_SCATTER, "Simple", 1024 * mib, 8, 1, 17 + 896 * mib / 1000 + slices},
-                {BB_BROADCAST, "Simple", 16e3, 8, 1, 17 + 16},
-                {BB_ALL_REDUCE, "Simple", 4 * 10 * 64, 4, 2, 1.4 * (10 + 4 + 200) + 3.84 + 0.32},
-                {BB_ALL_REDUCE, "Simple", 4 * 10 * 63, 4, 2, 10 + 4 + 200 + 3.78 + 0.315},
-                {BB_ALL_REDUCE, "LL128", 4 * 10 * 64, 4, 2, 10 + 4 + 200 + 3.84 + 0.32},
-                {BB_ALL_GATHER, "Simple", 16e3, 4, 2, 10 + 2 + 100 + 12 + 2},
+                {BB_BROADCAST, "Simple", 16e3, 8, 1, 17 + 160},
+                {BB_ALL_REDUCE, "Simple", 4 * 10 * 64, 4, 2, 1.4 * (10 + 4 + 200) + 38.4 + 0.32},
+                {BB_ALL_REDUCE, "Simple", 4 * 10 * 63, 4, 2, 10 + 4 + 200 + 37.8 + 0.315},
+                {BB_ALL_REDUCE, "LL128", 4 * 10 * 64, 4, 2, 10 + 4 + 200 + 38.4 + 0.32},
+                {BB_ALL_GATHER, "Simple", 16e3, 4, 2, 10 + 2 + 100 + 120 + 2},
                 /* one GPU per node: no links inside a node */
-                {BB_ALL_GATHER, "Simple", 16e3, 8, 8, 10 + 700 + 14}};
+                {BB_ALL_GATHER, "Simple", 16e3, 8, 8, 10 + 700 + 140}};
 
     (void)state;
     for (size_t i = 0; i < ROWS(rows); i++) {
@@ -209,6 +209,52 @@ static void ring_time_includes_the_last_slice(void **state)
         snprintf(c.variants[0].protocol, sizeof(c.variants[0].protocol), "%s", rows[i].protocol);
         assert_near(collective_us(&c, rows[i].kind, rows[i].bytes, rows[i].n, rows[i].nodes, NULL), rows[i].us, 2e-5);
     }
+}
+
+/* 10 channels. NCCL uses one per 32 KiB with Simple, per 5 KiB with LL128, per 4 KiB with LL, of a ring with LL times the number
+ * of ranks. Bytes per us: 1000. */
+static void small_sizes_use_few_channels(void **state)
+{
+    static const struct {
+        enum bb_nccl_algorithm algorithm;
+        const char *protocol;
+        double bytes, factor;
+    } rows[] = {{BB_NCCL_RING, "Simple", 64 << 10, 5},   {BB_NCCL_RING, "Simple", (64 << 10) - 4, 10},
+                {BB_NCCL_RING, "LL128", 50 << 10, 1},    {BB_NCCL_RING, "LL128", (50 << 10) - 4, 10.0 / 9},
+                {BB_NCCL_RING, "LL", 8 * (20 << 10), 2}, {BB_NCCL_RING, "LL", 64, 10},
+                {BB_NCCL_TREE, "LL", 20 << 10, 2 / 0.7}, {BB_NCCL_TREE, "Simple", 512 << 10, 1 / 0.5},
+                {BB_NCCL_RING, "Simple", 512 << 20, 1}};
+
+    (void)state;
+    for (size_t i = 0; i < ROWS(rows); i++) {
+        /* the first ring is too slow to be chosen, but gives the number of channels */
+        struct bb_cluster c = {.gpus_per_node = 8,
+                               .nics_per_node = 8,
+                               .variants = {{BB_NCCL_RING, "LL", 1e6, 0, 0, 1, 1, 0, 10, 0, 0},
+                                            {rows[i].algorithm, "", 0, 0, 0, 1, 1, 0, 0, 0, 0}},
+                               .n_variants = 2};
+        const double bytes = rows[i].bytes * (rows[i].algorithm == BB_NCCL_TREE ? 2 : 7.0 / 4);
+
+        snprintf(c.variants[1].protocol, sizeof(c.variants[1].protocol), "%s", rows[i].protocol);
+        assert_near(collective_us(&c, BB_ALL_REDUCE, rows[i].bytes, 8, 1, NULL), bytes * rows[i].factor / 1000, 1e-3);
+    }
+}
+
+/* 16 GPUs on two nodes, a NIC per GPU; at most two NICs are used: 800 bytes over 2 x 100 bytes/us. An alltoall has 8 messages to
+ * the other node. */
+static void transports_have_nics_and_messages(void **state)
+{
+    const struct bb_cluster c = {.gpus_per_node = 8,
+                                 .nics_per_node = 8,
+                                 .intra = {.latency_us = 3, .gbps = 10},
+                                 .inter = {.latency_us = 6, .gbps = 0.1, .group_us = 50, .message_us = 2},
+                                 .variants = {{BB_NCCL_RING, "", 10, 1, 100, 1, 1, 0, 0, 2, 0}},
+                                 .n_variants = 1};
+
+    (void)state;
+    assert_near(collective_us(&c, BB_BROADCAST, 800, 16, 2, NULL), 10 + 14 + 100 + 4, 1e-6);
+    assert_near(collective_us(&c, BB_ALLTOALL, 16000, 16, 2, NULL), 6 + 50 + 8 * 2 + 80, 1e-6);
+    assert_near(collective_us(&c, BB_ALLTOALL, 80000, 8, 1, NULL), 3 + 7, 1e-6);
 }
 
 static void alltoall_time_is_that_of_the_busiest_link(void **state)
@@ -467,6 +513,8 @@ int main(void)
         cmocka_unit_test(nvls_trees_synchronize_once_per_round),
         cmocka_unit_test(trees_have_nccls_correction_factor),
         cmocka_unit_test(ring_time_includes_the_last_slice),
+        cmocka_unit_test(small_sizes_use_few_channels),
+        cmocka_unit_test(transports_have_nics_and_messages),
         cmocka_unit_test(algorithm_and_protocol_depend_on_size),
         cmocka_unit_test(gemms_run_in_waves_of_tiles),
         cmocka_unit_test(block_scaled_gemms_use_their_rate_and_bytes),

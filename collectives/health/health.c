@@ -77,7 +77,7 @@ static int measure_copies(struct run *r, enum bb_health_test test, double *value
                                           [BB_HEALTH_SLOWEST_PEER] = BB_COPY_PEER_WRITE};
     const struct bb_world *w = &r->session.world;
     const int gpus = r->health.gpus;
-    double *gbps, *best;
+    double *gbps, *best, typical;
     int rc;
 
     BB_NEW(gbps, w->size * gpus);
@@ -90,12 +90,13 @@ static int measure_copies(struct run *r, enum bb_health_test test, double *value
         for (int i = 0; i < gpus; i++)
             *value = fmax(*value, gbps[rank * gpus + i]);
     }
+    typical = bb_health_median(best, (size_t)w->size);
     for (int rank = 0; rank < w->size; rank++) {
-        const int node = w->node_of[rank], gpu = r->gpu_of[rank], at = node * gpus + gpu;
+        const size_t node = (size_t)w->node_of[rank] * (size_t)gpus, at = node + (size_t)r->gpu_of[rank];
 
-        values[at] = test == BB_HEALTH_SLOWEST_PEER ? slowest_peer(&gbps[rank * gpus], &best[node * gpus], gpus, gpu,
-                                                                   bb_health_median(best, (size_t)w->size))
-                                                    : best[at];
+        values[at] = test == BB_HEALTH_SLOWEST_PEER
+                         ? slowest_peer(&gbps[(size_t)rank * (size_t)gpus], &best[node], gpus, r->gpu_of[rank], typical)
+                         : best[at];
     }
 out:
     free(best);
@@ -201,10 +202,10 @@ static int count_wrong(struct run *r, struct bb_comm *c, unsigned long long *wro
     TRY(bb_check(r->buffer.area, count, &pattern, &expect, r->verdict, stream));
     TRY(bb_comm_wait(c, stream, "all_reduce"));
     TRY(BB_CUDA(cudaMemcpy(&verdict, r->verdict, sizeof verdict, cudaMemcpyDeviceToHost)));
+    TRY(BB_CUDA(cudaMemsetAsync(r->buffer.area, 0, bytes, stream)));
+    *wrong = verdict.wrong;
     if (verdict.checked != count)
         rc = bb_err(BB_EFAIL, "verification compared only %llu elements of all_reduce", verdict.checked);
-    *wrong = verdict.wrong;
-    TRY(BB_CUDA(cudaMemsetAsync(r->buffer.area, 0, bytes, stream)));
 out:
     return rc;
 }

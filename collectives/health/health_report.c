@@ -448,7 +448,7 @@ static void add_check(const struct bb_health_report *r, json_t *list, int node, 
 
     if (f)
         snprintf(full, sizeof full, "%s: %s", part_text(r, f, part), reason_text(f, reason));
-    if (node < 0)
+    if (f && node < 0)
         snprintf(text, sizeof text, "%s: %s", part, measured ? bb_health_tests[f->test].name : stage_of(f));
     bb_checks_add(list, &(struct bb_check){.check = text,
                                            .host = node >= 0 ? host_of(r, node) : NULL,

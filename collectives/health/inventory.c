@@ -134,7 +134,7 @@ static void read_throttling(const struct source *s, const struct item *item, cha
             snprintf(text + strlen(text), ITEM_TEXT - strlen(text), "%s%s", text[0] ? ", " : "",
                      bb_nvml_flag_rows[flag].name);
     if (!text[0])
-        strcpy(text, "none");
+        snprintf(text, ITEM_TEXT, "none");
 }
 
 static void read_acs(const struct source *s, const struct item *item, char *text)
@@ -179,10 +179,8 @@ static void read_parameters(const struct source *s, const struct item *item, cha
     char *line = read_line(s, "/proc/cmdline"), *rest = line, *one;
 
     while (rest && (one = strsep(&rest, " ")))
-        if (strstr(one, item->arg) && strlen(text) + strlen(one) + 2 < ITEM_TEXT) {
-            strcat(text, text[0] ? " " : "");
-            strcat(text, one);
-        }
+        if (strstr(one, item->arg) && strlen(text) + strlen(one) + 2 < ITEM_TEXT)
+            snprintf(text + strlen(text), ITEM_TEXT - strlen(text), "%s%s", text[0] ? " " : "", one);
     free(line);
 }
 

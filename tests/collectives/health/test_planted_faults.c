@@ -50,7 +50,7 @@ static const struct row {
     {                                                                                                                  \
         SLOW, test, node, gpu, -1, factor, 0                                                                           \
     }
-    {"nothing", {{NONE}}, {{0}}, 0},
+    {.what = "nothing"},
     {"slow memory of a GPU", {GPU(BB_HEALTH_MEMORY, 5, 3, 0.85)}, {{BB_HEALTH_A_GPU, 5, 3, -1, BB_HEALTH_FAIL}}, 0},
     {"low clock limit of a GPU", {GPU(BB_HEALTH_GEMM, 63, 7, 0.93)}, {{BB_HEALTH_A_GPU, 63, 7, -1, BB_HEALTH_FAIL}}, 0},
     {"PCIe at half width",

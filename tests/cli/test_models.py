@@ -238,6 +238,8 @@ def test_transformer_reads_gpt2_large_as_the_published_model(busbar):
     ({"model_type": "mamba2", "architectures": None, "hidden_size": 4100},
      ["num_heads 128 x head_dim 64 is not equal to expand 2 x hidden_size 4100"]),
     ({"model_type": "jamba", "architectures": None}, ["model_type jamba is not supported", "scans of a state"]),
+    ({"model_type": "nemotron_h", "architectures": None}, ["model_type nemotron_h is not supported", "hybrid_override_pattern"]),
+    ({"model_type": "deepseek_v4", "architectures": None}, ["model_type deepseek_v4 is not supported", "compress_ratios"]),
     ({"model_type": "qwen3_next", "architectures": None, "linear_num_key_heads": 5},
      ["state heads 32 is not divisible by state groups 5"]),
     ({"model_type": "qwen2"}, ["model_type 'qwen2'", "architectures 'LlamaForCausalLM'", "disagree"]),

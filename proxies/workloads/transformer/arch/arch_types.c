@@ -231,6 +231,11 @@ const struct bb_arch_type bb_arch_types[] = {
 
     {"mamba", "Mamba", .unsupported = "its layers are selective scans of a state, without GEMMs to count"},
     {"jamba", "Jamba", .unsupported = "most of its layers are selective scans of a state, without GEMMs to count"},
+    {"nemotron_h", "NemotronH",
+     .unsupported = "each of its layers is one of Mamba 2, attention, MLP or experts (hybrid_override_pattern); layers with "
+                    "an MLP only are not modelled"},
+    {"deepseek_v4", "DeepseekV4",
+     .unsupported = "its attention over compressed keys (compress_ratios) and its hyper-connections are not modelled"},
     {0},
 };
 /* clang-format on */

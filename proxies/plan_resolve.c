@@ -125,6 +125,10 @@ int bb_plan_resolve_cluster(const struct bb_plan_options *o, struct bb_cluster *
         config->gpus_per_node = cluster->gpus_per_node;
     if (o->cluster)
         TRY(bb_plan_validate_precision(cluster, config->transformer.precision));
+    if (o->cluster && cluster->pcie_gbps <= 0 && (config->sync.cpu_offload || config->transformer.offload_layers))
+        return bb_err(BB_EUSAGE,
+                      "--%s: cluster '%s' has no rate of the host link ('pcie_gbps'); try: --set pcie_gbps=52",
+                      config->sync.cpu_offload ? "optimizer-cpu-offload" : "cpu-offloading-num-layers", cluster->name);
     cluster->models_training = o->forecast;
     f->host = resolve_host(o, cluster);
     resolve_forecast(o, cluster, config, f);

@@ -194,7 +194,7 @@ static int guess_memory(struct bb_proxy_config *config, struct bb_forecast *f)
     TRY(bb_training_load_arch(config, &arch));
     if (!is_dropless(config, &arch))
         TRY(guess_optimizer(config, &arch, f));
-    if (!f->precision_aware)
+    if (!f->precision_aware && config->transformer.offload_layers == 0) /* which excludes recomputation */
         TRY(guess_recompute(config, &arch, f));
 out:
     return rc;
@@ -238,7 +238,9 @@ static void add_perturbed(void *forecast, const struct bb_opt *opt, const void *
                                         "gemm-precision",
                                         "tp-comm-overlap",
                                         "overlap-moe-expert-parallel-comm",
-                                        "lora-rank"};
+                                        "lora-rank",
+                                        "optimizer-cpu-offload",
+                                        "cpu-offloading-num-layers"};
     struct bb_forecast *f = forecast;
     const size_t length = strlen(f->perturbed);
 
@@ -447,6 +449,11 @@ int bb_plan_validate_step(struct bb_plan_options *o)
                       "--%s only applies to forecasts; --compute gemm predicts the proxy's own run, which has GEMMs of "
                       "--dtype; leave one out",
                       o->config.transformer.float8 ? "fp8" : "gemm-precision");
+    if ((o->config.sync.cpu_offload || o->config.transformer.offload_layers) && !o->forecast)
+        return bb_err(BB_EUSAGE,
+                      "--%s only applies to transformer forecasts: it requires --cluster, and no --compute, "
+                      "--tflops, --forward-us or --backward-us",
+                      o->config.sync.cpu_offload ? "optimizer-cpu-offload" : "cpu-offloading-num-layers");
     if (o->config.scaling.baseline)
         return bb_err(BB_EUSAGE,
                       "--baseline applies only to a run (busbar proxy); a plan has no measurements to compare");

@@ -218,6 +218,10 @@ int bb_proxy_parse(struct bb_proxy_run_options *o, const struct bb_proxy **proxy
     if (o->step.transformer.precision)
         return bb_err(BB_EUSAGE, "%s: --%s only applies to forecasts (plan --cluster); a run has GEMMs of --dtype",
                       o->step.proxy, o->step.transformer.float8 ? "fp8" : "gemm-precision");
+    if (o->step.sync.cpu_offload || o->step.transformer.offload_layers)
+        return bb_err(BB_EUSAGE,
+                      "%s: --%s only applies to forecasts (plan --cluster); a run copies nothing to the host",
+                      o->step.proxy, o->step.sync.cpu_offload ? "optimizer-cpu-offload" : "cpu-offloading-num-layers");
     if (o->graph)
         TRY(validate_graph());
     if (o->start_barrier)

@@ -44,6 +44,15 @@ void bb_kernel_list_add_memory_kernel(struct bb_kernel_list *w, const char *name
     item->memory_kernel = *memory_kernel;
 }
 
+void bb_kernel_list_host(struct bb_kernel_list *w, const char *name, enum bb_kernel_place place, uint64_t count,
+                         enum bb_dtype_id dtype)
+{
+    const struct bb_memory_kernel kernel = {.kind = BB_MEMORY_KERNEL_COPY, .dtype = dtype, .rows = 1, .cols = count};
+
+    bb_kernel_list_add_memory_kernel(w, name, &kernel);
+    bb_kernel_list_last(w)->place = place;
+}
+
 struct bb_kernel_list_item *bb_kernel_list_last(struct bb_kernel_list *w)
 {
     return &w->items[w->n > 0 ? w->n - 1 : 0];

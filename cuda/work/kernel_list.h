@@ -22,6 +22,9 @@ enum bb_kernel_fusion {
     BB_KERNEL_IN_GEMM                /* memory-bound kernel that training fuses into the preceding GEMM */
 };
 
+/* Where a kernel of training runs, only in forecasts: on the GPU; a copy between GPU and host memory; Adam on the host. */
+enum bb_kernel_place { BB_ON_GPU, BB_ON_HOST_LINK, BB_ON_HOST };
+
 /* Types of the operands of GEMMs with weights in training, with the scales that Transformer Engine stores: MXFP8 has one
  * byte per 32 elements, NVFP4 one per 16. bb_gemm_formats: value of --gemm-precision, bits of an element, bytes of an
  * element with its part of the scales; the first row is empty. */
@@ -38,6 +41,7 @@ struct bb_kernel_list_item {
     const char *name;                 /* name of the kernel, such as "qkv"; static string */
     bool is_memory_kernel;            /* true: a memory-bound kernel; false: a GEMM */
     enum bb_gemm_precision precision; /* of the operands in training */
+    enum bb_kernel_place place;
     enum bb_kernel_fusion fusion;
     double share; /* GEMM of fused attention: fraction of the attention scores that the mask keeps, 0 to 1 (causal:
                      about 0.5) */
@@ -135,6 +139,10 @@ bool bb_kernel_list_halo_side(struct bb_kernel_list *w, uint64_t rows, const uin
 void bb_kernel_list_accumulate(struct bb_kernel_list *w, uint64_t count, enum bb_dtype_id dtype);
 void bb_kernel_list_optimizer(struct bb_kernel_list *w, enum bb_memory_kernel_kind kind, uint64_t count,
                               enum bb_dtype_id dtype);
+
+/* bb_kernel_list_host - append a copy of `count` elements over the host link, or Adam of `count` parameters on the host. */
+void bb_kernel_list_host(struct bb_kernel_list *w, const char *name, enum bb_kernel_place place, uint64_t count,
+                         enum bb_dtype_id dtype);
 
 /* ---- FLOPs, bytes and memory of a kernel list ---- */
 

@@ -441,6 +441,38 @@ def test_adapters(busbar):
     assert memory["gradients"] == 4 * (whole + split) and memory["optimizer"] == 12 * (whole + split) / 2
 
 
+OFFLOAD = "--model llama3_8b --ranks 8 --micro-batches 2 --seq-length 8192 --dp-sync distributed --cluster h100-sxm-ib --recompute none"
+
+
+def test_offload_of_the_optimizer(busbar):
+    """A rank updates 1/8 of 8,030,261,248 parameters on the host: float gradients and 16-bit parameters over a link of 52 GB/s, and 3.9
+    parameters per ns for the eight GPUs of a node. The states of the rest, 10 bytes per parameter, stay on the GPU."""
+    shard = 8030261248 / 8
+    full, half, none = (plan(busbar, f"{OFFLOAD} --use-precision-aware-optimizer {more}") for more in (
+        "--optimizer-cpu-offload", "--optimizer-cpu-offload --optimizer-offload-fraction 0.5", ""))
+    memory = [p["roles"][0]["training_memory_bytes"]["optimizer"] for p in (full, half, none)]
+    assert memory == [0, pytest.approx(5 * shard), pytest.approx(10 * shard)]
+    step_us = [p["predicted"]["step_us"] for p in (full, half, none)]
+    assert step_us[0] - step_us[2] == pytest.approx(shard * (4 + 2) / 52e3 + shard * 8 / 3900, rel=0.01)
+    assert step_us[1] - step_us[2] == pytest.approx((step_us[0] - step_us[2]) / 2, rel=0.001)
+    assert full["roles"][0]["traffic"] == none["roles"][0]["traffic"]
+
+
+def test_offload_of_activations(busbar):
+    """16 of 32 layers of known bytes go to the host and back. A quick link hides the copies, each under two layers; with a slow one they
+    determine the step. One layer that is being copied is still on the GPU."""
+    layer = 8192 * 2 * (6 * 4096 + 2 * 1024 + 3 * 14336)
+    none, quick, slow = (plan(busbar, f"{OFFLOAD} {more}") for more in (
+        "", "--cpu-offloading-num-layers 16 --set pcie_gbps=200", "--cpu-offloading-num-layers 16 --set pcie_gbps=5"))
+    memory = [p["roles"][0]["training_memory_bytes"]["activations"] for p in (none, quick, slow)]
+    assert memory[0] - memory[1] == 15 * layer and memory[1] == memory[2]
+    step_us = [p["predicted"]["step_us"] for p in (none, quick, slow)]
+    copies_us = 2 * 2 * 16 * layer / 5e3
+    assert step_us[1] == pytest.approx(step_us[0], rel=0.01)
+    assert copies_us < step_us[2] < 1.1 * copies_us
+    assert slow["roles"][0]["traffic"] == none["roles"][0]["traffic"]
+
+
 @pytest.mark.parametrize("precision,element,kept", [("mxfp8", 1 + 1 / 32, 0), ("nvfp4", 0.5 + 1 / 16, 2)])
 def test_block_scaled_gemms(busbar, precision, element, kept):
     """Transformer Engine stores weights in both directions (MXFP8 in place of 16 bits), and gathers quantized inputs over tp: six per layer,

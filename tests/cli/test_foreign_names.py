@@ -28,7 +28,7 @@ def test_the_tables_contain_the_names_of_mpi4dl():
 
 @pytest.mark.parametrize("option,ours", [
     ("wandb-project", None), ("ckpt-format", None), ("no-masked-softmax-fusion", None), ("qk-layernorm", None), ("max-norm", None),
-    ("delay-wgrad-compute", None), ("stage3-prefetch-bucket-size", None), ("optimizer-cpu-offload", None),
+    ("delay-wgrad-compute", None), ("stage3-prefetch-bucket-size", None), ("offload-param", None),
     ("external-cuda-graph", "--graph"), ("parallelism.pipeline_parallel_microbatch_size", "--micro-batch-size"), ("model.flavor", "--model"),
     ("activations_checkpoint_num_layers", "--recompute-num-layers"), ("devices", "--gpus-per-node"), ("mtbf", "--mtbf-node (with a unit)")])
 def test_names_of_megatron_deepspeed_nemo_and_torchtitan(busbar, option, ours):

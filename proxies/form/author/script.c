@@ -163,6 +163,22 @@ void bb_script_real_work(struct bb_script *s, const char *what, const struct bb_
         bb_script_work(s, what, work, times, src, dst);
 }
 
+int bb_script_host_copy(struct bb_script *s, const char *what, const struct bb_kernel_list *work)
+{
+    struct bb_op op = compute_op(s, what, BB_NONE, BB_NONE);
+    int i = 1;
+
+    if (!s->real)
+        return BB_NONE;
+    while (i < s->program->n_streams && s->program->streams[i].comm != BB_NONE)
+        i++;
+    op.stream = i < s->program->n_streams ? i : bb_program_add_stream(s->program, "host link", BB_NONE);
+    op.work = work;
+    op.work_times = 1;
+    start_compute(s, &op, false);
+    return s->compute;
+}
+
 int bb_script_rooted_collective(struct bb_script *s, struct bb_script_lane lane, const char *what,
                                 enum bb_coll_kind kind, int root, size_t count, int src, int dst)
 {

@@ -99,6 +99,10 @@ void bb_script_work(struct bb_script *s, const char *what, const struct bb_kerne
 void bb_script_real_work(struct bb_script *s, const char *what, const struct bb_kernel_list *work, int times, int src,
                          int dst);
 
+/* bb_script_host_copy - only with --compute gemm: start a list of copies between GPU and host memory on the stream
+ * "host link" of the program, which the first call adds. Returns the operation's index, or BB_NONE. */
+int bb_script_host_copy(struct bb_script *s, const char *what, const struct bb_kernel_list *work);
+
 /*
  * The calls below start one operation and return its index. `what` is a label for reports and must outlive the program.
  * Reductions use s->redop. The peers `to` and `from` are encoded as s->peer_kind: by default as an offset from this

@@ -41,6 +41,7 @@ struct bb_transformer_options {
                              token per node) */
     const char *recompute; /* activation recomputation: "none", "selective" (attention scores), "full" (whole layers) */
     const char *recompute_modules; /* recompute "selective": list of names in bb_recompute_module_names (memory.h) */
+    int offload_layers;            /* number of layers whose activations are kept in host memory */
     int recompute_layers;          /* recompute "full": number of recomputed layers in each model chunk; 0: all */
     const char *attention;         /* attention kernels: "fused", "unfused" */
     const char *loss;              /* memory of logits: "fused", "unfused"; NULL: as the software */
@@ -85,6 +86,8 @@ struct bb_sync_options {
     bool no_overlap;           /* reductions of gradients start only after the whole backward pass */
     bool sync_bn;              /* convolutional networks: batch norms exchange their statistics over all replicas */
     bool no_sync;              /* zero2, zero3, hsdp: only the last micro-batch reduces gradients */
+    bool cpu_offload;          /* the optimizer runs on the host, for this part of the parameters; 0: all */
+    double offload_fraction;
     bool precision_aware; /* distributed: the precision-aware FusedAdam of Transformer Engine. With bfloat16 parameters,
                              it stores only the 16 low bits that bfloat16 lacks, instead of a float copy of each
                              parameter and gradient */

@@ -55,7 +55,7 @@ struct bb_forecast {
     int fitting_ranks; /* first number of GPUs on which a layout fits, if parameters, gradients and optimizer do not fit
                              on those of the step; 0: unknown */
     double gpu_bytes;  /* memory of one GPU in bytes; 0: unknown */
-    char perturbed[160]; /* the given options that no published step has: " --slow --set" */
+    char perturbed[200]; /* the given options that no published step has: " --slow --set" */
     char excluded[200];  /* the given options that --best-layout excludes: " without --tokens without --ops" */
 };
 

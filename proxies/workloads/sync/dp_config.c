@@ -73,6 +73,7 @@ static int validate_options(const struct bb_proxy_config *c, enum bb_sync_kind k
         {o->servers, "servers", KIND(PS_SHARDED)},
         {o->overlap_param_gather, "overlap-param-gather", KIND(DISTRIBUTED)},
         {o->precision_aware, "use-precision-aware-optimizer", KIND(DISTRIBUTED)},
+        {o->cpu_offload, "optimizer-cpu-offload", KIND(DISTRIBUTED)},
         {o->own_gather_comm, "own-gather-comm", KIND(ZERO3) | KIND(HSDP)},
         {o->no_overlap, "no-overlap", KIND(ALL_REDUCE) | KIND(HOROVOD) | KIND(ZERO1) | KIND(DISTRIBUTED) | SERVERS},
         {o->no_sync, "no-sync", KIND(ZERO2) | KIND(ZERO3) | KIND(HSDP)},
@@ -87,6 +88,12 @@ static int validate_options(const struct bb_proxy_config *c, enum bb_sync_kind k
         return bb_err(BB_EUSAGE,
                       "%s: --use-precision-aware-optimizer does not apply to sgd; it requires --optimizer adam",
                       c->proxy);
+    if (o->cpu_offload && !o->precision_aware)
+        return bb_err(BB_EUSAGE,
+                      "%s: --optimizer-cpu-offload requires --use-precision-aware-optimizer, as in Megatron-LM",
+                      c->proxy);
+    if (o->offload_fraction > 0 && !o->cpu_offload)
+        return bb_err(BB_EUSAGE, "%s: --optimizer-offload-fraction requires --optimizer-cpu-offload", c->proxy);
     return 0;
 }
 
@@ -145,6 +152,13 @@ bool bb_sync_is_sharded(enum bb_sync_kind kind)
     return (KIND(ZERO1) | KIND(ZERO2) | KIND(ZERO3) | KIND(HSDP) | KIND(DISTRIBUTED)) & 1u << kind;
 }
 
+double bb_sync_offloaded_part(const struct bb_dp_config *p)
+{
+    const double fraction = p->options.offload_fraction;
+
+    return !p->options.cpu_offload ? 0 : fraction > 0 ? fraction : 1;
+}
+
 bool bb_sync_has_servers(enum bb_sync_kind kind)
 {
     return SERVERS & 1u << kind;
@@ -183,5 +197,6 @@ void bb_sync_memory(const struct bb_dp_config *p, const struct bb_sync_comms *co
         state += p->options.precision_aware && p->params == BB_BFLOAT16 ? 2 : 4;
     bytes[BB_USE_PARAMETERS] += (bb_sync_gathers_parameters(p->kind) ? shard : parameters) * bb_dtypes[p->params].bytes;
     bytes[BB_USE_GRADIENTS] += (bb_sync_reduces_every_micro_batch(p) ? shard : parameters) * bb_dtypes[p->grads].bytes;
-    bytes[BB_USE_OPTIMIZER] += (bb_sync_is_sharded(p->kind) ? shard : parameters) * state;
+    bytes[BB_USE_OPTIMIZER] +=
+        (bb_sync_is_sharded(p->kind) ? shard : parameters) * state * (1 - bb_sync_offloaded_part(p));
 }

@@ -572,10 +572,21 @@ void bb_sync_wait_reductions(struct bb_sync *s)
         bb_script_wait(s->script, s->buckets[b].reduced);
 }
 
+/* Adam on the host for `count` parameters of this rank (--optimizer-cpu-offload). */
+static void update_on_host(struct bb_sync *s, size_t count)
+{
+    struct bb_kernel_list *work = bb_step_add_kernel_list(s->spec.step);
+
+    bb_kernel_list_host(work, "gradients to host", BB_ON_HOST_LINK, count, s->policy.grads);
+    bb_kernel_list_host(work, "Adam on host", BB_ON_HOST, count, BB_FLOAT);
+    bb_kernel_list_host(work, "parameters to GPU", BB_ON_HOST_LINK, count, s->policy.params);
+    bb_script_real_work(s->script, "optimizer on host", work, 1, BB_NONE, BB_NONE);
+}
+
 /* Add the end of a step without parameter servers: the wait for the reductions, the optimizer, the all-gathers. */
 static void finish_reductions(struct bb_sync *s)
 {
-    size_t shard = s->n_elements;
+    size_t shard = s->n_elements, on_host;
 
     bb_sync_wait_reductions(s);
     for (int b = 0; b < s->n && has_peers(s); b++)
@@ -586,8 +597,11 @@ static void finish_reductions(struct bb_sync *s)
         shard = (shard + (size_t)s->spec.comms.n - 1) / (size_t)s->spec.comms.n;
     s->script->phase = BB_PHASE_OPTIMIZER;
     s->script->dtype = s->policy.params;
-    if (shard)
-        bb_sync_memory_kernel(s, "optimizer", s->policy.optimizer, shard, 1, BB_NONE, BB_NONE);
+    on_host = (size_t)(bb_sync_offloaded_part(&s->policy) * (double)shard);
+    if (shard > on_host)
+        bb_sync_memory_kernel(s, "optimizer", s->policy.optimizer, shard - on_host, 1, BB_NONE, BB_NONE);
+    if (on_host)
+        update_on_host(s, on_host);
     if (!s->policy.options.overlap_param_gather)
         gather_buckets(s);
 }

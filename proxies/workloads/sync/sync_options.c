@@ -41,6 +41,10 @@ const struct bb_opt bb_sync_options[] = {
     OPT_FLAG(0, "use-precision-aware-optimizer", FIELD(precision_aware),
              "distributed: count the memory of precision-aware Adam (Transformer Engine's FusedAdam), which stores the "
              "16 bits that a bfloat16 parameter lacks instead of float copies of parameters and gradients"),
+    OPT_FLAG(0, "optimizer-cpu-offload", FIELD(cpu_offload),
+             "distributed, with plan --cluster: optimizer states are in host memory, and the host updates parameters"),
+    OPT_DOUBLE(0, "optimizer-offload-fraction", FIELD(offload_fraction), NULL, "F", 1e-6, 1,
+               "with --optimizer-cpu-offload: fraction of the optimizer states in host memory (default: 1)"),
     OPT_FLAG(0, "overlap-param-gather", FIELD(overlap_param_gather),
              "distributed: overlap the all-gather of parameters with the next forward (default: all-gather after the "
              "optimizer)"),

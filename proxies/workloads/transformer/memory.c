@@ -310,6 +310,16 @@ static bool keeps_whole(const struct bb_memory *m)
     return m->stack && m->stack->keeps_whole && m->schedule->stages > 1 && bb_sync_gathers_parameters(m->policy->kind);
 }
 
+/* Activation bytes of the layers that are in host memory: all but one of offload_layers, which is being copied. */
+static double offloaded_bytes(const struct bb_memory *m)
+{
+    double sum = 0;
+
+    for (int layer = 1; layer < m->layers_config->offload_layers; layer++)
+        sum += bb_memory_layer(m, layer);
+    return sum;
+}
+
 /* Peak activation bytes of a stage: the average over its model chunks (virtual stages) times the maximum number of
  * (chunk, micro-batch) pairs whose activations are stored at the same time (bb_schedule_live), plus the temporary
  * activations of one backward. The head's activations are counted for one micro-batch, because its backward follows
@@ -332,7 +342,7 @@ static double activation_bytes(const struct bb_memory *m, int stage)
                                                     backward */
         transient = fmax(transient, peak - kept);
     }
-    sum *= live;
+    sum = (sum - offloaded_bytes(m)) * live;
     if (has_embedding)
         sum += live * bb_memory_embedding(m);
     if (has_head)

@@ -22,6 +22,7 @@ struct writer {
      * and [1] for backwards; other schedules use only [0] */
     struct bb_block blocks[2];
     struct bb_sync *sync[BB_PARAMETER_KINDS];
+    int copy, copied; /* offload of activations: the latest copy and its layer, see copy_activations */
 };
 
 /* ---- data-parallel synchronization ---- */
@@ -51,6 +52,61 @@ static double stored_bytes(const struct writer *w, const struct bb_transformer_m
 
     *backward = fmax(*backward, stored);
     return stored;
+}
+
+/* ---- activations in host memory (--cpu-offloading-num-layers) ---- */
+
+/* Layer after whose forward the copy of layer `copied` must have ended, and before whose backward its copy back starts: the
+ * copies are spread over all layers (Transformer Engine, cpu_offload.py, layer_window_map). */
+static int end_of_window(const struct writer *w, int copied)
+{
+    const int layers = w->t->arch.layers, n = w->t->layers_config.offload_layers, more = layers % n;
+
+    return layers / n * (copied + 1) - 1 + (copied < more ? copied + 1 : more);
+}
+
+static void copy_activations(struct writer *w, int layer, bool to_host)
+{
+    const struct bb_memory m = bb_training_memory(w->t, w->blocks[0].ep_rank);
+    const double bytes = bb_memory_layer(&m, layer);
+    struct bb_kernel_list *work = bb_step_add_kernel_list(w->t->step);
+
+    bb_kernel_list_host(work, to_host ? "activations to host" : "activations to GPU", BB_ON_HOST_LINK, (uint64_t)bytes,
+                        BB_INT8);
+    bb_script_store(&w->script, to_host ? 0 : bytes);
+    w->copy = bb_script_host_copy(&w->script, work->items[0].name, work);
+    w->copied = layer;
+    if (to_host)
+        bb_script_release_stored(&w->script, bytes);
+}
+
+/* After the forward of a layer: starts the copy of the first layer, or waits for a copy and starts the next. */
+static void offload_after_forward(struct writer *w, int layer)
+{
+    const int n = w->t->layers_config.offload_layers;
+    const bool ends = n > 0 && layer > 0 && w->copied < n && layer == end_of_window(w, w->copied);
+
+    if (n > 0 && layer == 0)
+        copy_activations(w, 0, true);
+    if (!ends)
+        return;
+    bb_script_wait(&w->script, w->copy);
+    w->copied++;
+    if (w->copied < n)
+        copy_activations(w, w->copied, true);
+}
+
+/* Before the backward of a layer: waits for the copy back of the layer, and starts those of its window. */
+static void reload_before_backward(struct writer *w, int layer)
+{
+    if (w->t->layers_config.offload_layers == 0)
+        return;
+    if (w->copied > 0 && layer == end_of_window(w, w->copied - 1)) {
+        bb_script_wait(&w->script, w->copy);
+        copy_activations(w, w->copied - 1, false);
+    }
+    if (layer == w->copied)
+        bb_script_wait(&w->script, w->copy);
 }
 
 /* ---- forwards and backwards of model chunks (slots of the schedule) ---- */
@@ -83,6 +139,8 @@ static void write_forward(struct writer *w, const struct bb_slot *slot, int in, 
             bb_block_mtp_forward(block, from, to);
         else
             bb_block_forward(block, module->layer, from, to);
+        if (module->layer >= 0)
+            offload_after_forward(w, module->layer);
         call_hooks(w, module, bb_sync_after_forward);
     }
 }
@@ -101,6 +159,8 @@ static void write_backward(struct writer *w, const struct bb_slot *slot, int in,
         double backward, stored = stored_bytes(w, module, &backward);
 
         block->skip_recompute = !module->recomputed;
+        if (data && layer >= 0)
+            reload_before_backward(w, layer);
         if (data)
             call_hooks(w, module, bb_sync_before_backward);
         bb_script_store(&w->script, data ? backward - stored : 0);

@@ -99,6 +99,10 @@ const struct bb_opt bb_transformer_options[] = {
     OPT_INT(0, "recompute-num-layers", FIELD(recompute_layers), NULL, "N", 1, 1e6,
             "with --recompute full: recompute only the first N layers of each chunk, as with Megatron-LM's "
             "--recompute-method block (default: all layers)"),
+    OPT_INT(
+        0, "cpu-offloading-num-layers", FIELD(offload_layers), NULL, "N", 1, 1e6,
+        "with plan --cluster, without pipeline and recomputation: activations of the first N layers are copied to host "
+        "memory and back, as Megatron-LM's --cpu-offloading-num-layers"),
     OPT_CHOICE(0, "attention", FIELD(attention), NULL, "MODE", attention_choices,
                "fused: softmax and dropout stay on the chip; unfused: all attention scores go through memory (default: "
                "fused; with plan --cluster: from the cluster's profile)"),

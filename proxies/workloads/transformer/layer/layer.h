@@ -83,6 +83,7 @@ struct bb_layers_config {
     unsigned recompute_modules; /* BB_RECOMPUTE_SELECTIVE: bit mask of enum bb_recompute_module; 0: BB_MODULE_CORE */
     int recompute_layers;       /* BB_RECOMPUTE_FULL: only the first recompute_layers layers of each model chunk are
                              recomputed; 0: all */
+    int offload_layers;         /* number of layers, from the first, whose activations are kept in host memory */
     enum bb_context_mode context;
     enum bb_dispatch_mode dispatch;
     bool float8_dispatch;  /* tokens are sent to the experts in FP8 with a float scale per 128 elements; outputs

@@ -440,6 +440,21 @@ static void gemms_run_in_waves_of_tiles(void **state)
     assert_near((double)bb_cluster_kernel_ns(&cluster, &item), 2 * (64 + 1e6 + 64e6) / 1000, 1e-5);
 }
 
+/* A million floats at 50 GB/s; 3.9 parameters per ns on the host, for all 8 GPUs of a node. */
+static void kernels_of_the_host_use_its_rates(void **state)
+{
+    static struct bb_kernel_list w;
+    struct bb_cluster c = cluster;
+
+    (void)state;
+    c.gpus_per_node = 8;
+    c.pcie_gbps = 50;
+    bb_kernel_list_host(&w, "copy", BB_ON_HOST_LINK, 1000000, BB_FLOAT);
+    bb_kernel_list_host(&w, "Adam", BB_ON_HOST, 3900000, BB_FLOAT);
+    assert_int_equal(bb_cluster_kernel_ns(&c, &w.items[0]), 80000);
+    assert_int_equal(bb_cluster_kernel_ns(&c, &w.items[1]), 8000000);
+}
+
 /* MXFP8 at the rate of FP8, NVFP4 at its own; operands of 0.5 + 1/16 bytes, a result of 2. */
 static void block_scaled_gemms_use_their_rate_and_bytes(void **state)
 {
@@ -517,6 +532,7 @@ int main(void)
         cmocka_unit_test(transports_have_nics_and_messages),
         cmocka_unit_test(algorithm_and_protocol_depend_on_size),
         cmocka_unit_test(gemms_run_in_waves_of_tiles),
+        cmocka_unit_test(kernels_of_the_host_use_its_rates),
         cmocka_unit_test(block_scaled_gemms_use_their_rate_and_bytes),
         cmocka_unit_test(fused_attention_is_causal_and_recomputed),
         cmocka_unit_test(memory_kernels_take_the_time_of_their_bytes),

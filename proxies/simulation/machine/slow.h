@@ -26,7 +26,7 @@ struct bb_slow_item {
     int number, nic; /* number: the rank, node or leaf; nic: index of the NIC on the node */
     double factor;   /* for BB_SLOW_DELAY: the delay in us */
 };
-#define BB_SLOW_ITEMS 64
+#define BB_SLOW_ITEMS 256 /* as a rail of 128 nodes, and other parts */
 struct bb_slow {
     int n;
     struct bb_slow_item items[BB_SLOW_ITEMS];

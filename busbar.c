@@ -53,7 +53,7 @@ static const struct command commands[] = {
     {"proxy", "run a training step's communication and measure its overlap with compute", bb_proxy_main},
     {"health", "test every GPU, node, network connection and rail of a job, and name the bad ones", health_main},
     {"plan", "predict a training step or a collective offline: traffic, memory, time; no GPU, no MPI", bb_plan_main},
-    {"compare", "compare two result files row by row: faster or slower?", bb_compare_main},
+    {"compare", "compare result files or plans: faster or slower?", bb_compare_main},
     {"calibrate", "fit a cluster profile to measurements, for use by plan", calibrate_main},
     {"sweep", "run a command with many combinations of options, write one table", sweep_main},
     {"report", "write a page of charts from the results of these commands", report_main},

@@ -273,13 +273,18 @@ static json_t *accuracy_of(const struct table *t)
 static void print(const struct table *t, int argc, char **argv)
 {
     json_t *accuracy = accuracy_of(t), *text;
+    bool attention = false;
     size_t k;
 
+    for (size_t i = 0; i < t->n; i++)
+        attention |= strcmp(t->kernels[i].section, "attention") == 0;
+
     bb_print_report_header(stdout, argc, argv);
-    printf("# predicted for %s (modelled, not measured), %s%s%s\n"
-           "# attention is causal; its TFLOP/s count the scores that the mask keeps, backward five GEMMs\n#\n",
-           t->cluster.name, t->o->dtype, t->precision ? ", GEMMs in " : "",
-           t->precision ? bb_gemm_formats[t->precision].name : "");
+    printf("# predicted for %s (modelled, not measured), %s%s%s; GEMMs: MxNxKxBATCH\n%s#\n", t->cluster.name,
+           t->o->dtype, t->precision ? ", GEMMs in " : "", t->precision ? bb_gemm_formats[t->precision].name : "",
+           attention
+               ? "# attention is causal: TFLOP/s count only the scores that the mask keeps; backward: five GEMMs\n"
+               : "");
     bb_table_heading(stdout, fields);
     for (size_t i = 0; i < t->n; i++)
         bb_table_row(stdout, fields, &t->kernels[i]);

@@ -103,10 +103,10 @@ static int print_accuracy(const struct bb_plan_options *o, const struct bb_layou
             printf("# accuracy (%s zero3): %s\n", sharded ? "layouts with" : "layouts other than", text);
     }
     if (f.software && !o->config.transformer.software && !o->given.transformer.sync)
-        printf(
-            "# layouts with zero3 have the rates of %s, the others of %s (default); for equal rates, try: --software "
-            "%s\n",
-            software_of(o, true)->name, software_of(o, false)->name, software_of(o, false)->name);
+        printf("# layouts with zero3 are predicted with the rates of %s, the others of %s (default); for equal rates, "
+               "try: --software "
+               "%s\n",
+               software_of(o, true)->name, software_of(o, false)->name, software_of(o, false)->name);
 out:
     bb_step_release(&step);
     return rc;

@@ -414,8 +414,10 @@ static void print_verdict(const struct table *t, FILE *out)
     c = &t->lines[worst].compared;
     fprintf(out, "# %sverdict: %s (%s", t->n > 2 ? "worst " : "", c->verdict, t->files[worst].path);
     if (c->rows > 1)
-        fprintf(out, ": %ld faster, %ld slower of %ld rows", c->faster, c->slower, c->rows);
-    fprintf(out, "; slowest %s)\n", *c->worst ? c->worst : "-");
+        fprintf(out, ": %ld faster, %ld slower of %ld rows; slowest", c->faster, c->slower, c->rows);
+    else
+        fprintf(out, ":");
+    fprintf(out, " %s)\n", *c->worst ? c->worst : "-");
 }
 
 /* Prints the files whose difference from the first file is below the model error; as the verdict, if they are all. */

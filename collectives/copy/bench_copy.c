@@ -181,12 +181,12 @@ struct summary {
 
 static const struct bb_field summary_fields[] = {
     {NULL, "copy", "", 26, 0, BB_SHOWS(struct summary, name), .form = BB_FORM_LEFT},
-    {NULL, "measured", "", 8, 0, BB_SHOWS(struct summary, gpus)},
+    {NULL, "results", "", 8, 0, BB_SHOWS(struct summary, gpus)},
     {NULL, "slowest", "(GB/s)", 9, 2, BB_SHOWS(struct summary, min)},
     {NULL, "median", "(GB/s)", 9, 2, BB_SHOWS(struct summary, median)},
     {NULL, "fastest", "(GB/s)", 9, 2, BB_SHOWS(struct summary, max)},
     {NULL, "expected", "(GB/s)", 9, 2, BB_SHOWS(struct summary, expected)},
-    {NULL, "of it", "(%)", 6, 1, BB_SHOWS(struct summary, percent)},
+    {NULL, "reached", "(%)", 8, 1, BB_SHOWS(struct summary, percent)},
     {0}};
 
 static void print_summary(const struct run *r, int id)
@@ -322,9 +322,11 @@ static int expect(struct run *r, bb_forecast *forecast)
 
 static void print_head(const struct run *r)
 {
+    char size[BB_BYTES_TEXT];
+
     bb_session_print_head(&r->session);
     if (r->session.out)
-        fprintf(r->session.out, "# copies of %zu bytes; expected: %s\n", r->options.bytes,
+        fprintf(r->session.out, "# copies of %s; expected: %s\n", bb_format_bytes(r->options.bytes, size),
                 r->source[0] ? r->source : "unknown machine, GPUs are compared with each other");
 }
 

@@ -411,7 +411,8 @@ static int run_health(struct run *r, int argc, char **argv)
     TRY(make_expectations(r));
     TRY(prepare(r));
     TRY(bb_session_open_results(s, &head, r->set, &r->options));
-    bb_session_warn_slow_gemms(s, "EMU_DATA=off");
+    if (bb_health_has(&r->options, "gpu"))
+        bb_session_warn_slow_gemms(s, "EMU_DATA=off");
     bb_health_print_head(&r->report);
     if (s->world.rank == 0)
         TRY(bb_health_save_verdicts(&r->report, BB_HEALTH_START));

@@ -422,7 +422,7 @@ static int print_plan(const struct bb_health_options *o, bb_forecast *forecast)
         }
     if (o->soak_s > 0)
         printf(" %-9s  %-24s %6s  %9s %-7s  %8.1f\n", "soak", "GEMM, all_reduce of all", "-", "-", "", o->soak_s);
-    printf("# planned: %.0f s without suspects\n", all + o->soak_s);
+    printf("# estimated time: %.0f s, without repeated tests of suspects\n", all + o->soak_s);
 out:
     json_decref(baseline);
     return rc;

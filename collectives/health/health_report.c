@@ -220,7 +220,7 @@ void bb_health_print_head(const struct bb_health_report *r)
             : "unknown machine: GPUs and nodes are compared with each other, so what slows all of them is not found");
     if (r->baseline)
         report_missing(r);
-    fprintf(out, "# planned:");
+    fprintf(out, "# estimated time:");
     for (int test = 0; test < BB_HEALTH_TESTS; test++)
         if (planned_s(r, test) > 0) {
             fprintf(out, " %s %.0f s,", bb_health_tests[test].name, planned_s(r, test));
@@ -228,7 +228,7 @@ void bb_health_print_head(const struct bb_health_report *r)
         }
     if (r->options->soak_s > 0)
         fprintf(out, " soak %.0f s,", r->options->soak_s);
-    fprintf(out, " in all %.0f s without suspects\n", all + r->options->soak_s);
+    fprintf(out, " total %.0f s, without repeated tests of suspects\n", all + r->options->soak_s);
     fflush(out);
 }
 

@@ -396,13 +396,15 @@ static void print_matrix(const struct p2p *p, const struct matrix *m)
 
 enum { LABEL_TEXT = BB_BYTES_TEXT + 32 };
 
-/* Writes the name of a matrix to text: metric, direction and message size, "bandwidth one, 32 MiB". */
+/* Writes the name of a matrix to text: metric, direction and message size, "bandwidth, one direction, 32 MiB". */
 static const char *label_of(const struct matrix *m, char text[LABEL_TEXT])
 {
     const struct bb_p2p_metric *f = &bb_p2p_metrics[m->run.kind];
     char size[BB_BYTES_TEXT];
 
-    snprintf(text, LABEL_TEXT, "%s %s, %s", f->metric, f->direction, bb_format_bytes(m->run.bytes, size));
+    snprintf(text, LABEL_TEXT, "%s, %s, %s", f->metric,
+             strcmp(f->direction, "both") == 0 ? "both directions" : "one direction",
+             bb_format_bytes(m->run.bytes, size));
     return text;
 }
 
@@ -764,10 +766,14 @@ static void print_verdict(const struct p2p *p)
 {
     if (!p->session.out)
         return;
-    fprintf(p->session.out, "# %d slow links%s; all links are slow of %d rank%s and of %d node%s (--slow %g)\n",
-            p->n_slow[BB_LINK_PAIR], p->n_matrices > 1 ? " in all matrices" : "", p->n_slow[BB_LINK_RANK],
-            p->n_slow[BB_LINK_RANK] == 1 ? "" : "s", p->n_slow[BB_LINK_NODE], p->n_slow[BB_LINK_NODE] == 1 ? "" : "s",
-            p->options.slow);
+    if (p->n_slow[BB_LINK_PAIR] + p->n_slow[BB_LINK_RANK] + p->n_slow[BB_LINK_NODE] == 0)
+        fprintf(p->session.out, "# no slow link (--slow %g)\n", p->options.slow);
+    else
+        fprintf(p->session.out, "# slow%s: %d link%s; all links of %d rank%s and of %d node%s (--slow %g)\n",
+                p->n_matrices > 1 ? " in all matrices" : "", p->n_slow[BB_LINK_PAIR],
+                p->n_slow[BB_LINK_PAIR] == 1 ? "" : "s", p->n_slow[BB_LINK_RANK],
+                p->n_slow[BB_LINK_RANK] == 1 ? "" : "s", p->n_slow[BB_LINK_NODE],
+                p->n_slow[BB_LINK_NODE] == 1 ? "" : "s", p->options.slow);
     if (p->session.world.nodes > 1 && p->options.min_gbps == 0 && !has_slow_between_nodes(p))
         fprintf(p->session.out,
                 "# links are compared with each other: if %s slow, no link between nodes is slower than "

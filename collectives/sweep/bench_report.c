@@ -185,7 +185,7 @@ static const struct bb_field wall_fields[] = {{NULL, "wall", "(us)", BB_WIDTH_TI
 
 static const struct bb_field expected_fields[] = {
     {"expected_busbw_gbps", "expected", "(GB/s)", 8, FITTING, SHOWS(expected_gbps), .none = "-"},
-    {"of_expected", "of it", "", 6, 0, SHOWS(of_expected), .form = BB_FORM_PERCENT, .none = "-"},
+    {"of_expected", "reached", "", 8, 0, SHOWS(of_expected), .form = BB_FORM_PERCENT, .none = "-"},
     {0},
 };
 
@@ -942,7 +942,10 @@ static void print_of_expected(const struct bb_report *r, double median)
     if (r->n_ratios == 0)
         fprintf(r->out, "# expected by %s: no result of 1 MiB or more to compare\n", expected_source(r));
     else
-        fprintf(r->out, "# of expected: %.0f %% (median of %zu results of 1 MiB or more), lowest %.0f %% (%s); %s\n",
+        fprintf(r->out,
+                "# reached: %.0f %% of the expected bus bandwidth (median of %zu results of 1 MiB or more), lowest "
+                "%.0f %% (%s); "
+                "expected from %s\n",
                 100 * median, r->n_ratios, 100 * r->lowest, r->lowest_result, expected_source(r));
 }
 

@@ -790,6 +790,6 @@ def test_the_last_line_is_a_verdict_on_all_plans(busbar, tmp_path):
         plan["predicted"]["model_error"] = {"mean": 0.17}
         (tmp_path / f"{name}.json").write_text(json.dumps(plan))
     three = busbar.run("compare", "a.json", "b.json", "c.json", emulated=False, cwd=tmp_path).stdout.splitlines()
-    assert three[-2].startswith("# inconclusive: b.json (+5.0 %)") and three[-1].startswith("# worst verdict: slower (c.json; slowest"), three
+    assert three[-2].startswith("# inconclusive: b.json (+5.0 %)") and three[-1].startswith("# worst verdict: slower (c.json: transformer step"), three
     two = busbar.run("compare", "a.json", "c.json", "--threshold", "1", emulated=False, cwd=tmp_path)
-    assert two.returncode == 5 and two.stdout.splitlines()[-1].startswith("# verdict: slower (c.json; slowest"), two.stdout
+    assert two.returncode == 5 and two.stdout.splitlines()[-1].startswith("# verdict: slower (c.json: transformer step"), two.stdout

@@ -212,7 +212,7 @@ def test_p2p_lists_the_slow_link_first(busbar, tmp_path):
         if row["metric"] == "bandwidth" and (row["from"] < 2) != (row["to"] < 2):
             one_way = row["bytes"] / (10 + row["bytes"] / (12.5e3 if slow else 25e3)) / 1e3
             assert row["gbps"] == pytest.approx((2 if row["direction"] == "both" else 1) * one_way, rel=1e-4)
-    ranked = next(line for line in text.splitlines() if line.startswith("# slowest links, bandwidth one"))
+    ranked = next(line for line in text.splitlines() if line.startswith("# slowest links, bandwidth, one direction"))
     assert all("3" in pair.split()[0] for pair in ranked.split("): ")[1].split(", ")[:4]), ranked
 
 

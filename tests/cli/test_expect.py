@@ -18,7 +18,7 @@ def test_auto_recognises_each_emulated_machine(busbar, tmp_path, cluster):
     root, done = bench(busbar, tmp_path, "--expect", "auto", EMU_CLUSTER=cluster)
     assert root["expected"]["source"].startswith(f"{cluster} (recognised): ") and root["expected"]["results"] == 4
     assert all(abs(row["of_expected"] - 1) < 0.01 for row in root["results"]), root["results"]
-    assert "# of expected: 100 % (median of 4 results of 1 MiB or more), lowest 100 % (" in done.stdout
+    assert "# reached: 100 % of the expected bus bandwidth (median of 4 results of 1 MiB or more), lowest 100 % (" in done.stdout
 
 
 def test_slow_nic_is_below_the_expectation(busbar, tmp_path):
@@ -48,8 +48,8 @@ def test_earlier_run_is_the_expectation(busbar, tmp_path):
     assert root["expected"]["source"] == str(good) and root["expected"]["results"] == 4
     assert "warning" not in done.stderr
     assert all(abs(root["expected"][name] - 1) < 1e-6 for name in ("median", "lowest"))
-    heading = next(line for line in done.stdout.splitlines() if line.endswith("of it"))
-    assert heading.split()[-4:] == ["wall", "expected", "of", "it"] and "of_expected" in (tmp_path / "r.csv").read_text()
+    heading = next(line for line in done.stdout.splitlines() if line.endswith("reached"))
+    assert heading.split()[-3:] == ["wall", "expected", "reached"] and "of_expected" in (tmp_path / "r.csv").read_text()
     good.write_text(json.dumps({**root, "status": "below threshold"}))
     _, done = bench(busbar, tmp_path, "--expect", good)
     assert done.stderr == f"busbar: warning: {good}: the run missed its own threshold, so it is a doubtful reference\n"

@@ -142,7 +142,7 @@ def test_best_layout_gives_layouts_with_sharded_parameters_the_rates_of_torch(bu
     search = f"{args} --best-layout --tp 1 --cp 1 --pp 1 --micro-batch-size 1 --recompute none"
     for more, shown in (("", True), ("--software megatron", False), ("--dp-sync zero3", False)):
         done = busbar.run("plan", "transformer", *search.split(), *more.split(), emulated=False)
-        assert ("# layouts with zero3 have the rates of torch, the others of megatron (default); for equal rates, try: --software megatron\n" in done.stdout) == shown
+        assert ("# layouts with zero3 are predicted with the rates of torch, the others of megatron (default); for equal rates, try: --software megatron\n" in done.stdout) == shown
 
 
 def explain(busbar, layout, more=""):

@@ -85,7 +85,7 @@ static const struct bb_field fields[] = {
     {"ep", "ep", "", 3, 0, SHOWS(of.choice.ep)},
     {"pp", "pp", "", 4, 0, SHOWS(of.choice.pp)},
     {"dp", "dp", "", 5, 0, SHOWS(of.choice.dp)},
-    {"variants", "of", "", 5, 0, SHOWS(of.variants)},
+    {"variants", "layouts", "", 8, 0, SHOWS(of.variants)},
     {"vpp", SHOWS(of.choice.vpp)},
     BB_NAMED(struct shown, schedule),
     {NULL, " schedule", "", 14, 0, SHOWS(schedule_text), .form = BB_FORM_LEFT},
@@ -103,7 +103,7 @@ static const struct bb_field fields[] = {
     {NULL, "exp.", "comm.", 6, 1, SHOWS(exposed), .form = BB_FORM_PERCENT},
     {NULL, "bubble", "", 6, 1, SHOWS(bubble), .form = BB_FORM_PERCENT},
     BB_NAMED(struct shown, tokens_per_s),
-    {"tokens_per_s_per_gpu", "tokens/s", "/GPU", 8, 1, SHOWS(tokens_per_s_per_gpu)},
+    {"tokens_per_s_per_gpu", "tokens/s", "/GPU", 8, 0, SHOWS(tokens_per_s_per_gpu), .form = BB_FORM_ROUNDED},
     BB_NAMED(struct shown, tflops_per_gpu),
     BB_NAMED(struct shown, model_flop_utilisation),
     BB_NAMED(struct shown, model_flop_utilisation_causal),
@@ -290,7 +290,7 @@ void bb_layouts_print_explained(const struct bb_layouts *found, const struct bb_
     if (place > 0)
         fprintf(out, "place %d", place);
     else
-        fprintf(out, "after the fastest layouts of %d grids", found->n);
+        fprintf(out, "slower than the %d fastest layouts", found->n);
     fprintf(out, "; the fastest of %lld such layouts that fit\n#   options:%s\n", explained->fitting, options);
     if (place != 1)
         print_difference(best, row, "it", out);

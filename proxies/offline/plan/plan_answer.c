@@ -19,7 +19,7 @@ struct answer {
     char rates[TEXT], accuracy[2 * TEXT], host[TEXT], longest[TEXT], limit[TEXT], failures[TEXT], lost[TEXT];
     const char *condition;
     struct bb_predicted_rank slowest; /* times that are not printed are negative */
-    const char *role, *group, *equal;
+    const char *role, *ends, *group, *equal;
     int64_t group_ns, host_ns;
     double peak; /* TFLOP/s of the MFU; NaN: not printed */
     const char *peak_type;
@@ -37,7 +37,8 @@ static const struct bb_field step_line[] = {
     {NULL, " + idle ", "", 0, 0, NS(slowest.all.idle_ns)},
     {NULL, "; ", "", 0, 0, SHOWS(equal)},
     {NULL, "; rank ", "", 0, 0, SHOWS(slowest.rank)},
-    {NULL, " (", ") ends last", 0, 0, SHOWS(role)},
+    {NULL, " (", ")", 0, 0, SHOWS(role)},
+    {NULL, " ", "", 0, 0, SHOWS(ends)},
     {0},
 };
 static const struct bb_field throughput_line[] = {
@@ -200,8 +201,9 @@ static void add_prediction(struct answer *a, const struct bb_plan *plan, const s
     slowest->all.idle_ns += p->step_ns - slowest->all.step_ns; /* until the last rank ends */
     slowest->all.step_ns = p->step_ns;
     a->role = plan->traffic.n > 1 ? role_of(plan, slowest->rank) : NULL;
-    if (p->n_classes == 1 && l->ranks > 1) {
-        a->equal = "equal on all ranks";
+    a->ends = p->n_classes > 1 ? "ends last" : NULL;
+    if (p->n_classes == 1) {
+        a->equal = l->ranks > 1 ? "equal on all ranks" : NULL;
         slowest->rank = -1;
     }
     a->group_ns = -1;

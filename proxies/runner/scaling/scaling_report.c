@@ -206,10 +206,10 @@ static void print_method(const struct bb_scaling *s, FILE *out)
     if (s->run_steps < s->full_steps)
         fprintf(out, "%d of %d full steps run, time extrapolated", s->run_steps, s->full_steps);
     else
-        fputs("every step run", out);
+        fputs("every step runs", out);
     if (s->last_batch)
-        fputs(", short last steps timed separately before them", out);
-    fputs("; time: GPU time\n# of the steps on the slowest rank, without data loading\n", out);
+        fputs(", a shorter last step is timed separately before", out);
+    fputs("; time: GPU time of the\n# steps on the slowest rank, without data loading\n", out);
 }
 
 void bb_scaling_print(const struct bb_scaling_study *y, FILE *out)

@@ -2,7 +2,6 @@
 #include "proxies/runner/scaling/scaling_run.h"
 
 #include "bootstrap/base/alloc.h"
-#include "bootstrap/cli/report_header.h"
 #include "proxies/offline/plan/plan.h"
 #include "proxies/workloads/registry/registry.h"
 
@@ -134,8 +133,6 @@ int bb_scaling_run_rounds(struct bb_scaling_run *run, struct bb_runner *r)
     if (!run->session)
         return 0;
     bb_progress_clear(&run->session->progress);
-    if (out && run->session->device.emulated)
-        bb_print_emulated_note(out, "", "");
     for (int i = 0; i < s->rounds; i++) {
         TRY(run_round(run, r, i, &us));
         m->seconds[i] = (us * s->full_steps / s->run_steps + m->last_us[i]) / 1e6;

@@ -225,6 +225,7 @@ static void suggests_the_nearest_word(void **state)
 
     (void)state;
     assert_string_equal(bb_nearest_word("bf16", types, ROWS(types)), "bfloat16");
+    assert_string_equal(bb_nearest_word("modle", (const char *const[]){"mode", "model"}, 2), "model");
     assert_string_equal(bb_nearest_word("FP16", types, ROWS(types)), "half");
     assert_string_equal(bb_nearest_word("int", types, ROWS(types)), "int32");
     assert_null(bb_nearest_word("bf16", words, ROWS(words))); /* no suggestion: the closest type is not in this list */

@@ -281,6 +281,8 @@ extern "C" __global__ void __launch_bounds__(BB_DEVICE_THREADS)
 }
 
 #if BB_DEVICE_HAS_GIN
+/* The kernels of GIN have launch bounds of one CTA per SM: with two, NCCL's functions for the network spill registers. */
+
 /* The entry barrier of GIN kernels over all ranks; with a.hybrid the ranks of a node meet first. */
 static __device__ void enter(const struct bb_device_args &a, const ncclGin &gin)
 {
@@ -334,7 +336,7 @@ static __device__ uint64_t put_slices(const struct bb_device_args &a, const nccl
 }
 
 /* Signals only grow, so a kernel reads them before the entry barrier and waits for this number and what comes after it. */
-extern "C" __global__ void __launch_bounds__(BB_DEVICE_THREADS)
+extern "C" __global__ void __launch_bounds__(BB_DEVICE_THREADS, 1)
     bb_gin_alltoall_kernel(const __grid_constant__ struct bb_device_args a)
 {
     const ncclGin gin(a.comm, blockIdx.x % a.comm.ginContextCount);
@@ -468,7 +470,7 @@ template <typename T> static __device__ void spread_in_node(const struct bb_devi
 
 /* Partial sums and finished pieces have signals of their own, because a node's finished piece may come before another
  * node's partial sum. */
-extern "C" __global__ void __launch_bounds__(BB_DEVICE_THREADS)
+extern "C" __global__ void __launch_bounds__(BB_DEVICE_THREADS, 1)
     bb_gin_all_reduce_kernel(const __grid_constant__ struct bb_device_args a)
 {
     const ncclGin gin(a.comm, blockIdx.x % a.comm.ginContextCount);

@@ -389,6 +389,8 @@ static void run_one_rank(size_t slice, body_function *body)
     rank_open(&r, &t, 0);
     r.args.comm.nRanks = 1;
     rank_launch(&r, body);
+    en_gin_free(r.gin);
+    free(r.args.window);
 }
 
 static int put_outside()

@@ -7,8 +7,11 @@
 #if NCCL_VERSION_CODE >= 23007 && NCCL_VERSION_CODE < 23300 && __has_include(<nccl_device.h>)
 #include "bootstrap/base/clock.h"
 
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wunused-function"
 #include <nccl_device.h>
 #include <nccl_device/gin/proxy/gin_proxy_device_host_common.h>
+#pragma GCC diagnostic pop
 
 #include <pthread.h>
 #include <stdarg.h>

@@ -7,7 +7,10 @@
 #include <string.h>
 
 #if NCCL_VERSION_CODE >= 22809 && NCCL_VERSION_CODE < 23300 && __has_include(<nccl_device.h>)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wunused-function"
 #include <nccl_device.h>
+#pragma GCC diagnostic pop
 
 bool en_has_device_structs()
 {

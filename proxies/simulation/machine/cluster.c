@@ -211,8 +211,8 @@ static int read_nccl(const json_t *root, const char *name_or_path, struct bb_clu
 {
     static const struct bb_json_field nics = INTEGER("nics_per_node", nics_per_node);
     const json_t *list;
+    int rc, channels = 0;
     bool has_ring = false;
-    int rc;
 
     if (!json_object_get(root, "nccl"))
         return 0;
@@ -223,8 +223,13 @@ static int read_nccl(const json_t *root, const char *name_or_path, struct bb_clu
 
         TRY(read_variant(row, name_or_path, &c->variants[i]));
         read_origins(row, c->variant_from[i]);
+        if (c->variants[i].algorithm == BB_NCCL_RING && channels == 0)
+            channels = c->variants[i].channels;
         has_ring |= c->variants[i].algorithm == BB_NCCL_RING;
     }
+    for (int i = 0; i < c->n_variants; i++)
+        if (c->variants[i].algorithm == BB_NCCL_TREE)
+            c->variants[i].channels = channels;
     if (!has_ring) /* the only algorithm that supports all collectives */
         rc = bb_err(BB_EUSAGE, "%s: 'nccl' has no variant of algorithm 'ring', expected at least one", name_or_path);
 out:

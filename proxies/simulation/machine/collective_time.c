@@ -285,7 +285,7 @@ static void add_nvls_rounds(const struct bb_nccl_variant *variant, const struct 
 /* Returns how many times as long the transfer of a ring or tree takes as with all NCCL channels. NCCL uses one channel per
  * `per_channel` bytes, its number of threads per channel times its threshold per thread; for a ring with LL times the
  * number of ranks (enqueue.cc, getAlgoInfo; tuning.cc, threadThresholds). */
-static double channel_factor(const struct bb_cluster *c, const struct bb_nccl_variant *variant, int n, double bytes)
+static double channel_factor(const struct bb_nccl_variant *variant, int n, double bytes)
 {
     static const struct {
         const char *protocol;
@@ -293,18 +293,13 @@ static double channel_factor(const struct bb_cluster *c, const struct bb_nccl_va
     } rows[] = {{"LL", 512 * 8}, {"LL128", 640 * 8}, {"Simple", 512 * 64}};
     const bool ring = variant->algorithm == BB_NCCL_RING;
     double per_channel = 0;
-    int channels = 0;
 
-    if (!ring && variant->algorithm != BB_NCCL_TREE)
-        return 1;
-    for (int i = 0; i < c->n_variants && channels == 0; i++)
-        channels = c->variants[i].algorithm == BB_NCCL_RING ? c->variants[i].channels : 0;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
         if (strcasecmp(rows[i].protocol, variant->protocol) == 0)
             per_channel = rows[i].per_channel * (ring && i == 0 ? n : 1.0);
-    if (channels == 0 || per_channel == 0)
+    if ((!ring && variant->algorithm != BB_NCCL_TREE) || variant->channels == 0 || per_channel == 0)
         return 1;
-    return channels / fmin(channels, fmax(1, floor(bytes / per_channel)));
+    return variant->channels / fmin(variant->channels, fmax(1, floor(bytes / per_channel)));
 }
 
 static struct bb_cost variant_cost(const struct bb_cluster *c, const struct bb_nccl_variant *variant,
@@ -333,8 +328,8 @@ static struct bb_cost variant_cost(const struct bb_cluster *c, const struct bb_n
     cost.transfer_ns = longest_ns(&cost);
     /* treeCorrectionFactor and few channels make the operation longer without adding traffic, so the additional time
      * counts as latency */
-    slower = channel_factor(c, variant, n, bytes) /
-             (variant->algorithm == BB_NCCL_TREE ? tree_efficiency(variant, bytes) : 1);
+    slower =
+        channel_factor(variant, n, bytes) / (variant->algorithm == BB_NCCL_TREE ? tree_efficiency(variant, bytes) : 1);
     cost.latency_ns += cost.transfer_ns * (slower - 1);
     return cost;
 }

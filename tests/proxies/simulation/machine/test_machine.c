@@ -227,16 +227,17 @@ static void small_sizes_use_few_channels(void **state)
 
     (void)state;
     for (size_t i = 0; i < ROWS(rows); i++) {
-        /* the first ring is too slow to be chosen, but gives the number of channels */
         struct bb_cluster c = {.gpus_per_node = 8,
                                .nics_per_node = 8,
-                               .variants = {{BB_NCCL_RING, "LL", 1e6, 0, 0, 1, 1, 0, 10, 0, 0},
-                                            {rows[i].algorithm, "", 0, 0, 0, 1, 1, 0, 0, 0, 0}},
-                               .n_variants = 2};
+                               .variants = {{rows[i].algorithm, "", 0, 0, 0, 1, 1, 0, 10, 0, 0}},
+                               .n_variants = 1};
+        /* a ring with channels also copies its last slice */
+        const double slice = rows[i].algorithm == BB_NCCL_RING ? fmin(rows[i].bytes / 16, 10 << 20) : 0;
         const double bytes = rows[i].bytes * (rows[i].algorithm == BB_NCCL_TREE ? 2 : 7.0 / 4);
 
-        snprintf(c.variants[1].protocol, sizeof(c.variants[1].protocol), "%s", rows[i].protocol);
-        assert_near(collective_us(&c, BB_ALL_REDUCE, rows[i].bytes, 8, 1, NULL), bytes * rows[i].factor / 1000, 1e-3);
+        snprintf(c.variants[0].protocol, sizeof(c.variants[0].protocol), "%s", rows[i].protocol);
+        assert_near(collective_us(&c, BB_ALL_REDUCE, rows[i].bytes, 8, 1, NULL),
+                    (bytes * rows[i].factor + slice) / 1000, 1e-3);
     }
 }
 

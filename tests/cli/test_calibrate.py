@@ -294,8 +294,7 @@ def cluster_files(busbar, tmp_path_factory):
             variant["chunk_us"] = round(variant["chunk_us"] * (1.4 - 0.1 * i), 4)
     (folder / "hidden.json").write_text(json.dumps(hidden))
     collectives = ["bench", "all_reduce", "all_gather", "broadcast", "-b", "8", "-e", "1G", "-f", "8", "-c", "0", "--sweep-algorithms",
-                   "-n", "2",
-                   "-w", "1", "--repeats", "2"]
+                   "-n", "1", "-w", "1", "--repeats", "1"]
     runs = {"one": (collectives, 4, 1), "two": (collectives, 8, 2), "four": (collectives, 4, 4),
             "p2p": (["bench", "p2p", "--bandwidth-sizes", "1M,32M", "-c", "0"], 8, 2), "compute": (["bench", "compute"], 0, 1),
             "gemms": (OVERLAP + ["--gemm", "32768x32768x512"], 4, 1), "memory": (OVERLAP + ["--gemm", "32768x32768x64"], 4, 1),

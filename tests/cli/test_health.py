@@ -274,10 +274,10 @@ def test_bench_p2p_of_nodes(busbar, tmp_path):
 
 def test_reason_of_drain_names_all_failed_parts(busbar, tmp_path):
     """At most 255 characters, which Slurm's database keeps."""
-    _, _, done = health(busbar, tmp_path, "--drain", ranks=16, nodes=8, status=5, slow="link=node4-nic0:0.5,link=node4-nic1:0.6")
+    _, _, done = health(busbar, tmp_path, "--drain", ranks=8, nodes=4, status=5, slow="link=node2-nic0:0.5,link=node2-nic1:0.6")
     assert re.findall('reason="(.*)"', done.stdout) == ["busbar: NIC of GPU 0 at 51 %, NIC of GPU 1 at 61 %"]
     slow = ",".join(f"rank={rank}:1.25" for rank in range(17, 32))
-    _, _, done = health(busbar, tmp_path, "--drain", "--only", "gpu", ranks=64, nodes=4, status=5, slow=slow, EMU_CLUSTER="gb200-nvl72")
+    _, _, done = health(busbar, tmp_path, "--drain", "--only", "gpu", ranks=48, nodes=3, status=5, slow=slow, EMU_CLUSTER="gb200-nvl72")
     (reason,) = re.findall('reason="(.*)"', done.stdout)
     assert 200 < len(reason) <= 255 and re.fullmatch(r"busbar: (GPU \d+ GEMM at 80 %, )+\d+ more", reason), reason
 

@@ -85,6 +85,7 @@ compare_plans() {
         same plan transformer --model mixtral_8x7b --ranks 64 --tp 2 --ep 8 --pp 4 --sequence-parallel --micro-batches 8 \
             --gpus-per-node 8 --best-order &&
         same plan cosmoflow --ranks 16 --cluster a100-sxm-ib --json - &&
+        same plan transformer --model gpt2_small --layers 4 --ranks 4 --global-batch-size 4 --cluster h100-sxm-ib --best-layout --json - &&
         same plan gpt2_large 12 4 3 --ranks 8 --cluster h100-sxm-ib --ops --json -
 }
 

@@ -216,15 +216,25 @@ static bool has_plain_layers(const struct bb_arch *a)
            !a->out_gate;
 }
 
-static int reject_unused_options(const struct bb_training *t)
+/* An option of the command line, and whether the step can use it; if not, why. */
+struct requirement {
+    bool given, applies;
+    const char *option, *why;
+};
+
+static int reject_first(const char *proxy, const struct requirement *rows, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (rows[i].given && !rows[i].applies)
+            return bb_err(BB_EUSAGE, "%s: --%s does not apply: %s; leave it out", proxy, rows[i].option, rows[i].why);
+    return 0;
+}
+
+static int reject_expert_options(const struct bb_training *t)
 {
     const struct bb_transformer_options *o = &t->config->transformer;
     static const char overlap[] = "overlap-moe-expert-parallel-comm";
-    const struct {
-        bool given, applies;
-        const char *option, *why;
-    } requested[] = {
-        {o->decoder_sequence, t->arch.encoder_layers > 0, "decoder-seq-length", "the model has no encoder"},
+    const struct requirement rows[] = {
         {o->etp > 1, t->grid.experts, "etp", "the model has no experts"},
         {o->dispatch, t->grid.experts, "moe-dispatch", "the model has no experts"},
         {o->node_limit, t->layers_config.dispatch == BB_DISPATCH_DEDUP, "moe-node-limit",
@@ -245,6 +255,15 @@ static int reject_unused_options(const struct bb_training *t)
         {o->imbalance > 0, t->grid.experts, "moe-imbalance", "the model has no experts"},
         {o->imbalance > 0, o->capacity == 0, "moe-imbalance", "with --capacity-factor all experts have equal capacity"},
         {o->seed, o->imbalance > 0, "seed", "it requires --moe-imbalance"},
+    };
+
+    return reject_first(t->config->proxy, rows, sizeof(rows) / sizeof(rows[0]));
+}
+
+static int reject_training_options(const struct bb_training *t)
+{
+    const struct bb_transformer_options *o = &t->config->transformer;
+    const struct requirement rows[] = {
         {o->recompute_layers, t->layers_config.recompute == BB_RECOMPUTE_FULL, "recompute-num-layers",
          "it requires --recompute full"},
         {o->recompute_modules, t->layers_config.recompute == BB_RECOMPUTE_SELECTIVE, "recompute-modules",
@@ -264,6 +283,18 @@ static int reject_unused_options(const struct bb_training *t)
         {o->lora_rank, !bb_sync_gathers_parameters(t->policy.kind), "lora-rank",
          "with --dp-sync zero3 and hsdp, gathers of frozen weights are not modelled"},
         {o->lora_targets, o->lora_rank > 0, "lora-targets", "it requires --lora-rank"},
+        {o->precision, t->layers_config.gemm, o->float8 ? "fp8" : "gemm-precision",
+         "only --compute gemm has GEMMs of this precision"},
+    };
+
+    return reject_first(t->config->proxy, rows, sizeof(rows) / sizeof(rows[0]));
+}
+
+static int reject_layout_options(const struct bb_training *t)
+{
+    const struct bb_transformer_options *o = &t->config->transformer;
+    const struct requirement rows[] = {
+        {o->decoder_sequence, t->arch.encoder_layers > 0, "decoder-seq-length", "the model has no encoder"},
         {o->context, t->grid.cp > 1, "cp-comm", "cp is 1"},
         {o->first_layers, t->grid.pp > 1, "decoder-first-pipeline-num-layers", "pp is 1"},
         {o->last_layers, t->grid.pp > 1, "decoder-last-pipeline-num-layers", "pp is 1"},
@@ -271,15 +302,19 @@ static int reject_unused_options(const struct bb_training *t)
          "the layers of the first or last stage are given"},
         {o->sequence_parallel, t->grid.tp > 1, "sequence-parallel", "tp is 1"},
         {o->tp_overlap, t->grid.tp == 1 || o->sequence_parallel, "tp-comm-overlap", "it requires --sequence-parallel"},
-        {o->precision, t->layers_config.gemm, o->float8 ? "fp8" : "gemm-precision",
-         "only --compute gemm has GEMMs of this precision"},
         {t->config->sync.sync, false, "sync", "transformer has the option --dp-sync instead"},
     };
 
-    for (size_t i = 0; i < sizeof(requested) / sizeof(requested[0]); i++)
-        if (requested[i].given && !requested[i].applies)
-            return bb_err(BB_EUSAGE, "%s: --%s does not apply: %s; leave it out", t->config->proxy, requested[i].option,
-                          requested[i].why);
+    return reject_first(t->config->proxy, rows, sizeof(rows) / sizeof(rows[0]));
+}
+
+static int reject_unused_options(const struct bb_training *t)
+{
+    int rc;
+
+    TRY(reject_expert_options(t));
+    TRY(reject_training_options(t));
+    TRY(reject_layout_options(t));
     if (bb_schedule_is_bidirectional(&t->schedule) && t->arch.tied)
         return bb_err(
             BB_EUSAGE,
@@ -296,7 +331,8 @@ static int reject_unused_options(const struct bb_training *t)
                       "%s: schedule %s defers the gradients of the weights, but --dp-sync %s frees the weights after "
                       "the backward; try: --dp-sync zero1, or --schedule 1f1b",
                       t->config->proxy, bb_schedule_names[t->schedule.kind], bb_sync_names[t->policy.kind]);
-    return 0;
+out:
+    return rc;
 }
 
 static enum bb_sync_kind sync_kind(const struct bb_proxy_config *c)

@@ -86,7 +86,7 @@ static void describe(const struct bb_opt *opt, char *text, size_t size)
     const char *word;
 
     if (opt->kind == BB_OPT_CHOICE) {
-        used = append_text(text, used, size, ":", "");
+        used = append_text(text, used, size, strpbrk(text, ":)") ? "; one of:" : ":", "");
         for (size_t i = 0; (word = bb_opt_choice(opt, i)); i++)
             used = append_text(text, used, size, " ", word);
     }

@@ -51,7 +51,7 @@ def test_gemm_time_follows_flops(busbar, tmp_path):
 def test_operands_are_copied_on_the_stream_that_uses_them(busbar, words):
     """cudaMemcpy from pageable memory may return before the data arrive on the GPU, and the streams of kernels do not wait for them."""
     done = busbar.run("bench", *words, env={"EMU_FAULT": "fail:call=1,name=cudaMemcpy"})
-    assert done.returncode == 0 or "verif" in done.stderr, done.stderr
+    assert done.returncode == 0 or "measure/verify.c" in done.stderr, done.stderr  # the verification of overlap copies its counts to the host
 
 
 def test_tf32_gemms_have_half_the_rate_of_bfloat16(busbar, tmp_path):

@@ -161,7 +161,7 @@ def test_collective_table_models_pod_uplinks(busbar, fabric):
         assert done.returncode == 0, done.stderr
         times.append({row["collective"]: row["time_us"]["p50"] for row in json.loads(done.stdout)["results"]})
     sent = 4 * 2 ** 30 / 512 * 256 * 256 / (32 * 8 * H100["inter"]["gbps"] / 7 * 1e3)
-    assert times[1]["alltoall"] == pytest.approx(H100["inter"]["latency_us"] + sent, rel=1e-6)
+    assert times[1]["alltoall"] == pytest.approx(H100["inter"]["latency_us"] + 504 * H100["inter"]["message_us"] + sent, rel=1e-6)
     assert times[1]["alltoall"] > 3 * times[0]["alltoall"]
     assert times[1]["all_reduce"] == times[0]["all_reduce"]
 
@@ -184,7 +184,7 @@ def test_collective_table_models_leaf_uplinks(busbar, fabric, rails):
         sum(latency + total / 64 * 2 ** i / rate / 1e3 for i, (latency, rate) in enumerate(rounds)), rel=1e-6)
     assert us["alltoallv", "out_of_place"] == pytest.approx(us["alltoall", "out_of_place"], rel=1e-6)
     assert us["alltoall", "out_of_place"] == pytest.approx(
-        far["latency_us"] + rails * near["latency_us"] + total / 64 * 16 * 48 / (2 * 8 * far["gbps"] / 4) / 1e3, rel=1e-6)
+        far["latency_us"] + 56 * far["message_us"] + rails * near["latency_us"] + total / 64 * 16 * 48 / (2 * 8 * far["gbps"] / 4) / 1e3, rel=1e-6)
 
 
 def test_rejects_leaves_that_give_too_many_rank_classes(busbar, fabric):

@@ -49,7 +49,7 @@ static void resolve_forecast(const struct bb_plan_options *o, struct bb_cluster 
     f->rates = o->rates;
     f->tflops = o->rates != BB_RATES_MACHINE && config->forward_us <= 0 ? config->tflops : 0;
     f->gpu_bytes = o->gpu_memory > 0 ? (double)o->gpu_memory : o->cluster ? cluster->memory_bytes : 0;
-    f->precision = bb_gemm_precision_of(t->precision);
+    f->precision = bb_gemm_precision_of(bb_precision_word(t));
     f->dtype = (enum bb_dtype_id)bb_dtype_find(config->dtype);
     if (!o->forecast || !cluster->has_achieved)
         return;
@@ -110,7 +110,7 @@ int bb_plan_validate_precision(const struct bb_cluster *cluster, const char *pre
     return bb_err(BB_EUSAGE,
                   "--gemm-precision %s: the GPUs of cluster '%s' have no MXFP8 and NVFP4, which Blackwell has "
                   "('tflops.float4' of the profile)%s",
-                  precision, cluster->name, cluster->tflops_float8 > 0 ? "; try: --fp8" : "");
+                  precision, cluster->name, cluster->tflops_float8 > 0 ? "; try: --gemm-precision fp8" : "");
 }
 
 int bb_plan_resolve_cluster(const struct bb_plan_options *o, struct bb_cluster *cluster, struct bb_proxy_config *config,
@@ -124,7 +124,7 @@ int bb_plan_resolve_cluster(const struct bb_plan_options *o, struct bb_cluster *
     if (o->cluster)
         config->gpus_per_node = cluster->gpus_per_node;
     if (o->cluster)
-        TRY(bb_plan_validate_precision(cluster, config->transformer.precision));
+        TRY(bb_plan_validate_precision(cluster, bb_precision_word(&config->transformer)));
     if (o->cluster && cluster->pcie_gbps <= 0 && (config->sync.cpu_offload || config->transformer.offload_layers))
         return bb_err(BB_EUSAGE,
                       "--%s: cluster '%s' has no rate of the host link ('pcie_gbps'); try: --set pcie_gbps=52",

@@ -444,11 +444,11 @@ int bb_plan_validate_step(struct bb_plan_options *o)
     else if (o->failures.mtbf_node)
         return bb_err(BB_EUSAGE, "--mtbf-node requires --tokens (for example --tokens 15T)");
     TRY(bb_failures_parse(&o->failures, &o->training.failures));
-    if (o->config.transformer.precision && o->cluster && o->rates == BB_RATES_MACHINE && !o->forecast)
+    if (bb_precision_word(&o->config.transformer) && o->cluster && o->rates == BB_RATES_MACHINE && !o->forecast)
         return bb_err(BB_EUSAGE,
                       "--%s only applies to forecasts; --compute gemm predicts the proxy's own run, which has GEMMs of "
                       "--dtype; leave one out",
-                      o->config.transformer.float8 ? "fp8" : "gemm-precision");
+                      o->config.transformer.precision ? "gemm-precision" : "fp8");
     if ((o->config.sync.cpu_offload || o->config.transformer.offload_layers) && !o->forecast)
         return bb_err(BB_EUSAGE,
                       "--%s only applies to transformer forecasts: it requires --cluster, and no --compute, "

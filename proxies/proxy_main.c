@@ -215,9 +215,9 @@ int bb_proxy_parse(struct bb_proxy_run_options *o, const struct bb_proxy **proxy
     TRY(bb_proxy_configure(&o->step, &positionals, proxy));
     TRY(validate_timed_options(o));
     TRY(parse_slow(o));
-    if (o->step.transformer.precision)
+    if (bb_precision_word(&o->step.transformer))
         return bb_err(BB_EUSAGE, "%s: --%s only applies to forecasts (plan --cluster); a run has GEMMs of --dtype",
-                      o->step.proxy, o->step.transformer.float8 ? "fp8" : "gemm-precision");
+                      o->step.proxy, o->step.transformer.precision ? "gemm-precision" : "fp8");
     if (o->step.sync.cpu_offload || o->step.transformer.offload_layers)
         return bb_err(BB_EUSAGE,
                       "%s: --%s only applies to forecasts (plan --cluster); a run copies nothing to the host",

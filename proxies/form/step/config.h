@@ -45,7 +45,7 @@ struct bb_transformer_options {
     int recompute_layers;          /* recompute "full": number of recomputed layers in each model chunk; 0: all */
     const char *attention;         /* attention kernels: "fused", "unfused" */
     const char *loss;              /* memory of logits: "fused", "unfused"; NULL: as the software */
-    bool float8;                   /* --fp8, which sets precision to "fp8" */
+    bool float8;                   /* --fp8 */
     const char *precision; /* GEMMs with weights: "fp8", "mxfp8", "nvfp4" (bb_gemm_formats); NULL: in the data type */
     bool unfused_dropout;  /* Set from the cluster profile, not by an option. true: attention with dropout is unfused,
                              unless the option `attention` is given. */
@@ -64,6 +64,13 @@ struct bb_transformer_options {
     const char *sync; /* how gradients and parameters are synchronized over the data-parallel group: a name in
                          bb_dp_sync_names (sync/sync.h) */
 };
+
+/* bb_precision_word - returns the precision of GEMMs with weights, by --gemm-precision or --fp8 (Megatron-LM's --fp8-format,
+ * which may be given with mxfp8); NULL: in the data type. */
+static inline const char *bb_precision_word(const struct bb_transformer_options *o)
+{
+    return o->precision ? o->precision : o->float8 ? "fp8" : NULL;
+}
 
 /* Options of the proxies data_parallel and transformer. */
 struct bb_sync_options {

@@ -74,8 +74,6 @@ static int fill_defaults(struct bb_proxy_config *c)
         o->recompute = bb_recompute_names[BB_RECOMPUTE_SELECTIVE];
     if (o->float8 && o->precision && strcmp(o->precision, "nvfp4") == 0)
         return bb_err(BB_EUSAGE, "%s: --fp8 and --gemm-precision nvfp4 exclude each other; leave one out", c->proxy);
-    if (o->float8 && !o->precision) /* with mxfp8, --fp8 is Megatron-LM's --fp8-format */
-        o->precision = "fp8";
     o->vpp += o->vpp == 0;
     c->micro_batch_size += c->micro_batch_size == 0;
     c->tflops = c->tflops > 0 ? c->tflops : BB_DEFAULT_TFLOPS;
@@ -283,7 +281,7 @@ static int reject_training_options(const struct bb_training *t)
         {o->lora_rank, !bb_sync_gathers_parameters(t->policy.kind), "lora-rank",
          "with --dp-sync zero3 and hsdp, gathers of frozen weights are not modelled"},
         {o->lora_targets, o->lora_rank > 0, "lora-targets", "it requires --lora-rank"},
-        {o->precision, t->layers_config.gemm, o->float8 ? "fp8" : "gemm-precision",
+        {bb_precision_word(o), t->layers_config.gemm, o->precision ? "gemm-precision" : "fp8",
          "only --compute gemm has GEMMs of this precision"},
     };
 
@@ -371,7 +369,7 @@ static void resolve_layers_config(struct bb_training *t)
         .gemm = strcmp(c->compute, "gemm") == 0,
         .unfused = o->attention ? strcmp(o->attention, "unfused") == 0 : o->unfused_dropout && t->arch.dropout,
         .fused = o->attention && strcmp(o->attention, "fused") == 0,
-        .precision = bb_gemm_precision_of(o->precision),
+        .precision = bb_gemm_precision_of(bb_precision_word(o)),
         .serial = o->serial[sharded] || c->sync.no_overlap,
         .tp_overlap = o->tp_overlap,
     };

@@ -257,6 +257,7 @@ def test_penalizes_variants_that_nccl_does_not_choose(busbar, measured, calibrat
     """Emulated NCCL always chooses RING SIMPLE. In the fitted profile other variants are faster, but plan predicts the measured
     choice."""
     done, profile, summary = calibrate(measured("variants"), "--from", profile_without_ring_channels(tmp_path))
+    assert done.returncode == 0, done.stderr
     assert set(summary["penalized_variants"]) >= {"ring LL", "ring LL128", "tree LL",
                                                   "nvls Simple"} and "ring Simple" not in summary["penalized_variants"]
     assert "penalized: NCCL" in done.stdout and len(profile["nccl"]) == 9
@@ -599,6 +600,62 @@ def test_nccl_tests_text_gives_ranks_nodes_and_the_initial_profile(calibrate, tm
         assert done.returncode == 0, done.stderr
         assert [(f["ranks"], f["nodes"], f["rows"]) for f in summary["files"]] == [(8 * len(hosts), len(hosts), 6)]
         assert summary["from"] == "h100-sxm-ib" and "emulated" not in profile and summary["emulated"] is False
+
+
+def test_next_measurements_determine_what_was_missing(busbar, calibrate, tmp_path):
+    """Eight A100 with other latencies than the shipped ones: all_reduce alone has twice the steps of the others at all sizes; with
+    all_gather and alltoall of all sizes both latencies are exact, and nothing is advised."""
+    slow = json.loads((ROOT / "profiles/clusters/a100-sxm-ib.json").read_text())
+    for variant in slow["nccl"]:
+        variant.update(base_us=variant["base_us"] + 9, intra_us=variant["intra_us"] * 1.2)
+    (tmp_path / "slow.json").write_text(json.dumps(slow))
+    sizes = [8 << 2 * i for i in range(16)]
+    for coll in "all_reduce", "all_gather", "alltoall":
+        us = {size: round(time, 2) for size, time in predicted(busbar, tmp_path, coll, sizes[3:], cluster="slow.json").items()}
+        (tmp_path / f"{coll}.log").write_text(calibration_accuracy.table(
+            {"coll": coll, "ranks": 8, "gpn": 8, "dtype": "float", "dev": "NVIDIA A100-SXM4-80GB", "us": us}, us))
+    advice = {"ring": "all_gather would separate base_us from intra_us", "link": "alltoall would determine intra.latency_us and intra.gbps"}
+    for files, expected in ((["all_reduce.log"], ["ring", "link"]), (["all_reduce.log", "alltoall.log"], ["ring"]),
+                            (["all_reduce.log", "all_gather.log"], ["link"]), (["all_reduce.log", "all_gather.log", "alltoall.log"], [])):
+        done, profile, summary = calibrate(*files)
+        assert summary["next_measurements"] == [advice[key] for key in expected]
+        line = "".join(line for line in done.stdout.splitlines(True) if line.startswith("# next measurements: "))
+        assert line == (f"# next measurements: {'; '.join(advice[key] for key in expected)}\n" if expected else "")
+        correlated = [p["key"] for p in summary["parameters"] if p["correlated"]]
+        assert any(re.match(r"nccl.ring.*intra_us", key) for key in correlated) == ("ring" in expected), correlated
+    ring = {v["protocol"]: v for v in profile["nccl"] if v["algorithm"] == "ring"}
+    assert all(ring[v["protocol"]][key] == pytest.approx(v[key], rel=0.1) for v in slow["nccl"] if v["algorithm"] == "ring"
+               for key in ("base_us", "intra_us") if v["protocol"] == "Simple")
+
+
+def test_left_out_collectives_are_in_the_report_the_profile_and_plan(busbar, calibrate, tmp_path):
+    """The expected errors of left-out collectives are those of calibrations with the other one (SLOW_HOST)."""
+    logs = {}
+    for coll, times in SLOW_HOST.items():
+        us = {mib << 20: time for mib, time in times.items()}
+        logs[coll] = us
+        (tmp_path / f"{coll}.log").write_text(calibration_accuracy.table(
+            {"coll": coll, "ranks": 8, "gpn": 8, "dtype": "bfloat16", "dev": "NVIDIA H100 80GB HBM3", "us": us}, us))
+    errors = []
+    for coll, other in (("all_reduce", "reduce_scatter"), ("reduce_scatter", "all_reduce")):
+        done, profile, summary = calibrate(f"{other}.log")
+        assert summary["accuracy"]["left_out_collective_rows"] == 0 and profile["left_out"]["collective_rows"] == 0
+        assert "of collectives that were left out" not in done.stdout
+        errors += [100 * abs(time / logs[coll][size] - 1) for size, time in predicted(busbar, tmp_path, coll, logs[coll]).items()]
+    done, profile, summary = calibrate("all_reduce.log", "reduce_scatter.log")
+    accuracy, left_out = summary["accuracy"], profile["left_out"]
+    assert accuracy["left_out_collective_rows"] == left_out["collective_rows"] <= len(errors) == 16
+    assert accuracy["left_out_collective_worst_percent"] <= max(errors) + 0.5
+    assert accuracy["left_out_collective_median_percent"] == pytest.approx(sorted(errors)[8], rel=0.4)
+    assert f"% of collectives that were left out" in done.stdout.splitlines()[-1]
+    plan = busbar.json("plan", "all_reduce", "all_gather", "alltoall", "--ranks", 8, "--sizes", "1M", "--cluster", tmp_path / "mine.json",
+                       tmp_path=tmp_path, emulated=False)
+    assert plan["predicted"]["accuracy"] == [
+        f"all_reduce, measured from 1 MiB to 128 MiB: median error {left_out['size_median_percent']:.2g}%, 90% within "
+        f"{left_out['size_p90_percent']:.2g}%, of sizes that the calibration left out",
+        f"all_gather, not measured on these ranks: median error {left_out['collective_median_percent']:.2g}%, 90% within "
+        f"{left_out['collective_p90_percent']:.2g}%, of collectives that the calibration left out",
+        "alltoall, not measured on these ranks: unknown error"]
 
 
 def test_runs_of_one_file_and_stated_ranks_give_the_profile_of_separate_files(busbar, calibrate, tmp_path):

@@ -148,8 +148,7 @@ static int write_collective(struct table *t, int coll)
     rc = bb_sweep_each(t->plan->sweep, coll, t->plan->ranks, write_row, t);
     if (rc == 0 && t->out && t->busbw_n > 0)
         fprintf(t->out, "# Avg bus bandwidth    : %g\n", t->busbw_sum / t->busbw_n);
-    bb_published_text(t->plan->cluster, bb_colls[coll].name, bb_cluster_nodes(t->plan->cluster, t->plan->ranks),
-                      accuracy);
+    bb_collective_accuracy_text(t->plan->cluster, (enum bb_coll_kind)coll, t->plan->ranks, accuracy);
     if (rc == 0 && t->out && t->plan->ranks > 1)
         fprintf(t->out, "# accuracy: %s\n", accuracy);
     return rc;
@@ -220,7 +219,7 @@ static json_t *predicted_json(const struct bb_bench_plan *p)
     char text[BB_PUBLISHED_TEXT];
 
     for (int i = 0; i < p->sweep->n_colls; i++) {
-        bb_published_text(p->cluster, bb_colls[p->sweep->colls[i]].name, bb_cluster_nodes(p->cluster, p->ranks), text);
+        bb_collective_accuracy_text(p->cluster, (enum bb_coll_kind)p->sweep->colls[i], p->ranks, text);
         json_array_append_new(accuracy, json_string(text));
     }
     json_object_set_new(o, "accuracy", accuracy);

@@ -15,4 +15,9 @@
 #define BB_PUBLISHED_TEXT 256
 void bb_published_text(const struct bb_cluster *c, const char *what, int nodes, char text[BB_PUBLISHED_TEXT]);
 
+/* bb_collective_accuracy_text - the same for a collective. For a calibrated profile: the errors of the sizes or collectives
+ * that its calibration left out, and the sizes that were measured. */
+void bb_collective_accuracy_text(const struct bb_cluster *c, enum bb_coll_kind kind, int ranks,
+                                 char text[BB_PUBLISHED_TEXT]);
+
 #endif

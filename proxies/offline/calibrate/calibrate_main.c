@@ -9,7 +9,6 @@
 #include "bootstrap/sweep/study.h"
 #include "proxies/form/models/profile.h"
 #include "proxies/offline/calibrate/calibration_report.h"
-#include "proxies/offline/calibrate/cross_validation.h"
 #include "proxies/offline/calibrate/measurements/measure_machine.h"
 
 #include <stdlib.h>
@@ -150,7 +149,7 @@ static int calibrate_files(const struct options *o, struct bb_measurements *e, i
     TRY(bb_profile_load("clusters", name, &root));
     count_domains(e, o->gpus_per_node > 0 ? o->gpus_per_node : base.gpus_per_node, o->gpus_per_node > 0);
     bb_calibrate(calibration, &base, e);
-    bb_cross_validate(calibration, &report.left_out);
+    bb_cross_validate(calibration, report.left_out);
     report.calibration = calibration;
     report.base_root = root;
     TRY(save_profile(&report));

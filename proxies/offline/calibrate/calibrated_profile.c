@@ -142,11 +142,33 @@ static json_t *curves_of(const struct bb_cluster *c)
 
     for (const struct bb_measured_curve *curve = c->measured; curve < c->measured + c->n_measured; curve++)
         if (curve->n > 0)
-            json_array_append_new(list, json_pack("{s:s, s:i, s:i, s:o, s:o}", "collective", bb_colls[curve->kind].name,
-                                                  "ranks", curve->ranks, "nodes", curve->nodes, "bytes",
+            json_array_append_new(list, json_pack("{s:s, s:i, s:i, s:I, s:I, s:o, s:o}", "collective",
+                                                  bb_colls[curve->kind].name, "ranks", curve->ranks, "nodes",
+                                                  curve->nodes, "min_bytes", (json_int_t)curve->min_bytes, "max_bytes",
+                                                  (json_int_t)curve->max_bytes, "bytes",
                                                   numbers(curve->bytes, curve->n, true), "factor",
                                                   numbers(curve->factor, curve->n, false)));
     return list;
+}
+
+/* Sets the errors of the sizes and collectives that were left out. */
+static void set_left_out(const struct bb_stats *left_out, json_t *root)
+{
+    static const char *const names[] = {[BB_LEFT_OUT_SIZES] = "size", [BB_LEFT_OUT_COLLECTIVES] = "collective"};
+    json_t *section = json_object();
+
+    for (int kind = 0; kind < BB_LEFT_OUT_KINDS; kind++) {
+        const struct bb_stats *s = &left_out[kind];
+        char key[40];
+
+        snprintf(key, sizeof(key), "%s_rows", names[kind]);
+        json_object_set_new(section, key, json_integer((json_int_t)s->n));
+        snprintf(key, sizeof(key), "%s_median_percent", names[kind]);
+        json_object_set_new(section, key, json_real(s->n > 0 ? s->p50 : 0));
+        snprintf(key, sizeof(key), "%s_p90_percent", names[kind]);
+        json_object_set_new(section, key, json_real(s->n > 0 ? s->p90 : 0));
+    }
+    json_object_set_new(root, "left_out", section);
 }
 
 /* Returns the name of the profile in a file: the file name without ".json", for example "mine" for "runs/mine.json". */
@@ -181,6 +203,7 @@ json_t *bb_calibration_profile(const struct bb_calibration_report *r)
         json_object_set_new(root, "doubtful", json_string(doubtful));
     set_parameters(r->calibration, root);
     name_origins(r->calibration, root);
+    set_left_out(r->left_out, root);
     json_object_del(root, "measured");
     if (r->calibration->cluster.n_measured > 0)
         json_object_set_new(root, "measured", curves_of(&r->calibration->cluster));

@@ -9,6 +9,7 @@
 #ifndef BB_PROXIES_OFFLINE_CALIBRATE_CALIBRATION_H
 #define BB_PROXIES_OFFLINE_CALIBRATE_CALIBRATION_H
 
+#include "bootstrap/base/stats.h"
 #include "proxies/offline/calibrate/measurements/measurements.h"
 
 #define BB_CALIBRATION_FITS       (11 + BB_NCCL_VARIANTS)
@@ -87,5 +88,14 @@ struct bb_calibration {
  */
 void bb_calibrate(struct bb_calibration *c, const struct bb_cluster *base, const struct bb_measurements *e);
 void bb_calibration_release(struct bb_calibration *c);
+
+/*
+ * bb_cross_validate (cross_validation.c) - repeats a calibration without a part of its measurements, and predicts this part: with every other
+ * size of the collectives and messages (twice), and without each of the collectives that are one NCCL call.
+ *   c         a finished calibration, whose starting profile and measurements are used; its outliers are not predicted
+ *   left_out  out: |predicted / measured - 1| in percent; n is 0 if fewer than MIN_SIZES sizes or two collectives were
+ *             measured
+ */
+void bb_cross_validate(const struct bb_calibration *c, struct bb_stats left_out[BB_LEFT_OUT_KINDS]);
 
 #endif

@@ -102,7 +102,7 @@ static const struct bb_field residual_fields[] = {
 
 struct accuracy {
     struct bb_stats fitted, other; /* errors in percent, without outliers: times that a fit used; all other times */
-    struct bb_stats left_out;      /* errors in percent at sizes that a calibration with the other sizes predicts */
+    struct bb_stats left_out[BB_LEFT_OUT_KINDS]; /* errors in percent, of bb_cross_validate */
     const char *doubtful; /* the fit with the largest part of FAR times, of those that do not hold; NULL: none */
     double share;         /* part of its times that are far, 0 to 1 */
     const struct bb_calibration_row *worst; /* the row of this fit with the largest error */
@@ -139,10 +139,13 @@ static void summarize(const struct bb_calibration *c, bool fitted, struct bb_sta
     free(last);
 }
 
-static struct accuracy accuracy_of(const struct bb_calibration *c, struct bb_stats left_out)
+static struct accuracy accuracy_of(const struct bb_calibration *c, const struct bb_stats *left_out)
 {
-    struct accuracy a = {.share = MAX_FAR, .left_out = left_out};
+    struct accuracy a = {.share = MAX_FAR};
     const struct bb_calibration_row *row = c->rows;
+
+    for (int kind = 0; left_out && kind < BB_LEFT_OUT_KINDS; kind++)
+        a.left_out[kind] = left_out[kind];
 
     summarize(c, true, &a.fitted);
     summarize(c, false, &a.other);
@@ -166,9 +169,14 @@ static struct accuracy accuracy_of(const struct bb_calibration *c, struct bb_sta
 #define ACCURACY(name) BB_SHOWS(struct accuracy, name)
 static const struct bb_field accuracy_fields[] = {
     {"doubtful_fit", "DOES NOT HOLD for ", "; ", 0, 0, ACCURACY(doubtful)},
-    {"left_out_rows", NULL, NULL, 0, 0, ACCURACY(left_out.n)},
-    {"left_out_median_percent", "median error ", " %", 0, 2, ACCURACY(left_out.p50)},
-    {"left_out_worst_percent", ", worst ", " % of sizes that were left out of the fit; ", 0, 2, ACCURACY(left_out.max)},
+    {"left_out_rows", NULL, NULL, 0, 0, ACCURACY(left_out[BB_LEFT_OUT_SIZES].n)},
+    {"left_out_median_percent", "median error ", " %", 0, 2, ACCURACY(left_out[BB_LEFT_OUT_SIZES].p50)},
+    {"left_out_worst_percent", ", worst ", " % of sizes that were left out of the fit; ", 0, 2,
+     ACCURACY(left_out[BB_LEFT_OUT_SIZES].max)},
+    {"left_out_collective_rows", NULL, NULL, 0, 0, ACCURACY(left_out[BB_LEFT_OUT_COLLECTIVES].n)},
+    {"left_out_collective_median_percent", "median ", " %", 0, 2, ACCURACY(left_out[BB_LEFT_OUT_COLLECTIVES].p50)},
+    {"left_out_collective_worst_percent", ", worst ", " % of collectives that were left out; ", 0, 2,
+     ACCURACY(left_out[BB_LEFT_OUT_COLLECTIVES].max)},
     {"fitted_rows", NULL, NULL, 0, 0, ACCURACY(fitted.n)},
     {"fitted_median_percent", "median ", " %", 0, 2, ACCURACY(fitted.p50)},
     {"fitted_worst_percent", ", worst ", " % of the fitted times", 0, 2, ACCURACY(fitted.max)},
@@ -228,12 +236,12 @@ static void print_accuracy(const struct bb_calibration_report *r, FILE *out)
 
 const char *bb_calibration_doubtful(const struct bb_calibration *c)
 {
-    return accuracy_of(c, (struct bb_stats){0}).doubtful;
+    return accuracy_of(c, NULL).doubtful;
 }
 
 void bb_calibration_warn(const struct bb_calibration *c)
 {
-    const struct accuracy a = accuracy_of(c, (struct bb_stats){0});
+    const struct accuracy a = accuracy_of(c, NULL);
     struct residual worst;
     char measured[BB_TIME_TEXT], fitted[BB_TIME_TEXT];
 
@@ -380,6 +388,8 @@ static void print_nominal(const struct bb_calibration *c, FILE *out)
 void bb_calibration_print(const struct bb_calibration_report *r, FILE *out)
 {
     const struct bb_calibration *c = r->calibration;
+    json_t *next = bb_next_measurements(c), *text;
+    size_t k;
 
     print_head(r, out);
     fputs("#\n", out);
@@ -395,6 +405,12 @@ void bb_calibration_print(const struct bb_calibration_report *r, FILE *out)
     print_remarks(c, out);
     print_small_nodes(c, out);
     print_nominal(c, out);
+    json_array_foreach(next, k, text)
+    {
+        fprintf(out, "%s%s", k == 0 ? "# next measurements: " : "; ", json_string_value(text));
+    }
+    fputs(k > 0 ? "\n" : "", out);
+    json_decref(next);
     fprintf(out, "# profile: %s\n", r->profile);
     print_accuracy(r, out);
 }
@@ -438,14 +454,15 @@ json_t *bb_calibration_json(const struct bb_calibration_report *r)
         return NULL;
     }
     root = json_pack(
-        "{s:s, s:s, s:o, s:s, s:s, s:s, s:b, s:o, s:o, s:o, s:o, s:o, s:o}", "schema", "busbar.calibration/1", "busbar",
-        BUSBAR_VERSION, "command", command, "profile", r->profile, "from", c->base->name, "device", first->device,
-        "emulated", first->emulated, "files",
+        "{s:s, s:s, s:o, s:s, s:s, s:s, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "schema", "busbar.calibration/1",
+        "busbar", BUSBAR_VERSION, "command", command, "profile", r->profile, "from", c->base->name, "device",
+        first->device, "emulated", first->emulated, "files",
         bb_table_list(file_fields, c->measurements->files, c->measurements->n_files, sizeof(*first)), "fits",
         bb_table_list(fit_fields, c->fits + first_fit(c), (size_t)(c->n_fits - first_fit(c)), sizeof(*c->fits)),
         "results", residuals_json(c), "parameters",
         bb_table_list(parameter_fields, c->parameters, (size_t)c->n_parameters, sizeof(*c->parameters)),
-        "penalized_variants", penalized_json(c), "accuracy", bb_table_object(accuracy_fields, &accuracy));
+        "penalized_variants", penalized_json(c), "next_measurements", bb_next_measurements(c), "accuracy",
+        bb_table_object(accuracy_fields, &accuracy));
     bb_results_set_end(root, 0, NULL);
     return root;
 }

@@ -10,11 +10,11 @@
 /* Input of the report functions. The caller owns everything that the pointers refer to. */
 struct bb_calibration_report {
     const struct bb_calibration *calibration;
-    struct bb_stats left_out; /* of bb_cross_validate */
-    const json_t *base_root;  /* JSON of the starting profile */
-    const char *profile;      /* path of the new profile */
-    bool by_device;           /* true: the starting profile was selected by the name of the GPUs; false: by --from */
-    int argc;                 /* argc, argv: the command line */
+    struct bb_stats left_out[BB_LEFT_OUT_KINDS]; /* of bb_cross_validate */
+    const json_t *base_root;                     /* JSON of the starting profile */
+    const char *profile;                         /* path of the new profile */
+    bool by_device; /* true: the starting profile was selected by the name of the GPUs; false: by --from */
+    int argc;       /* argc, argv: the command line */
     char **argv;
 };
 
@@ -26,6 +26,9 @@ const char *bb_calibration_doubtful(const struct bb_calibration *c);
 void bb_calibration_warn(const struct bb_calibration *c);
 void bb_calibration_print(const struct bb_calibration_report *r, FILE *out);
 json_t *bb_calibration_json(const struct bb_calibration_report *r); /* NULL if a text is not valid UTF-8 */
+
+/* bb_next_measurements - returns a list of texts: measurements that would determine what this calibration could not. */
+json_t *bb_next_measurements(const struct bb_calibration *c);
 
 /* bb_calibration_profile - returns the JSON of the new profile: the starting profile with the fitted values. The key
  * "source" contains a text that lists the origin of all values. */

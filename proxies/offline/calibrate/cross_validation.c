@@ -1,8 +1,9 @@
-/* cross_validation.c - see cross_validation.h. */
-#include "proxies/offline/calibrate/cross_validation.h"
+/* cross_validation.c - the errors of a calibration for sizes and collectives that were not measured; see calibration.h. */
+#include "proxies/offline/calibrate/calibration.h"
 
 #include "bootstrap/base/alloc.h"
 #include "proxies/offline/calibrate/measurements/row_time.h"
+#include "proxies/offline/calibrate/penalized_variants.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -47,48 +48,68 @@ static double error_of(const struct bb_calibration *c, const struct bb_measureme
     return 100 * fabs(us / row->time_us - 1);
 }
 
-/* Appends the errors of the sizes of one parity to errors[*n], calibrated with those of the other one. index: [e->n_rows]
- * rank of each measurement's size; below 0: always used, not predicted. */
-static void validate_half(const struct bb_calibration *c, const int *index, const bool *is_outlier, int parity,
-                          double *errors, size_t *n)
+/* Appends the errors of the measurements of one class to errors[*n], calibrated with those of the other classes. class_of:
+ * [e->n_rows]; below 0: always used, not predicted. */
+static void validate_class(const struct bb_calibration *c, const int *class_of, const bool *is_outlier, int class,
+                           double *errors, size_t *n)
 {
     const struct bb_measurements *e = c->measurements;
     struct bb_measurements used = *e;
-    struct bb_calibration *half;
+    struct bb_calibration *rest;
 
-    BB_NEW(half, 1);
+    BB_NEW(rest, 1);
     BB_NEW(used.rows, e->n_rows);
     used.n_rows = 0;
     for (size_t i = 0; i < e->n_rows; i++)
-        if (index[i] < 0 || index[i] % 2 != parity)
+        if (class_of[i] != class)
             used.rows[used.n_rows++] = e->rows[i];
-    bb_calibrate(half, c->base, &used);
+    bb_calibrate(rest, c->base, &used);
     for (size_t i = 0; i < e->n_rows; i++)
-        if (index[i] >= 0 && index[i] % 2 == parity && !is_outlier[i])
-            errors[(*n)++] = error_of(half, &e->rows[i]);
-    bb_calibration_release(half);
+        if (class_of[i] == class && !is_outlier[i]) {
+            errors[*n] = error_of(rest, &e->rows[i]);
+            *n += isfinite(errors[*n]); /* the model does not have every forced variant */
+        }
+    bb_calibration_release(rest);
     free(used.rows);
-    free(half);
+    free(rest);
 }
 
-void bb_cross_validate(const struct bb_calibration *c, struct bb_stats *stats)
+/* Leaves out each class of measurements. Without two classes there are no errors. */
+static void validate_classes(const struct bb_calibration *c, const int *class_of, struct bb_stats *stats)
 {
     const struct bb_measurements *e = c->measurements;
+    unsigned found = 0;
     bool *is_outlier;
     double *errors;
     size_t n = 0;
-    int *index;
 
-    BB_NEW(index, e->n_rows);
     BB_NEW(errors, e->n_rows);
     BB_NEW(is_outlier, e->n_rows);
     for (size_t i = 0; i < c->n_rows; i++)
         is_outlier[c->rows[i].measurement - e->rows] |= c->rows[i].outlier;
-    if (index_sizes(e, index) >= MIN_SIZES)
-        for (int parity = 0; parity < 2; parity++)
-            validate_half(c, index, is_outlier, parity, errors, &n);
+    for (size_t i = 0; i < e->n_rows; i++)
+        found |= class_of[i] >= 0 ? 1u << class_of[i] : 0;
+    for (int class = 0; found >> class && (found & (found - 1)); class ++)
+        if (found >> class & 1)
+            validate_class(c, class_of, is_outlier, class, errors, &n);
     bb_stats_compute(errors, n, stats);
-    free(index);
     free(errors);
     free(is_outlier);
+}
+
+void bb_cross_validate(const struct bb_calibration *c, struct bb_stats left_out[BB_LEFT_OUT_KINDS])
+{
+    const struct bb_measurements *e = c->measurements;
+    size_t sizes;
+    int *class_of;
+
+    BB_NEW(class_of, e->n_rows);
+    sizes = index_sizes(e, class_of);
+    for (size_t i = 0; i < e->n_rows; i++)
+        class_of[i] = class_of[i] < 0 || sizes < MIN_SIZES ? -1 : class_of[i] % 2;
+    validate_classes(c, class_of, &left_out[BB_LEFT_OUT_SIZES]);
+    for (size_t i = 0; i < e->n_rows; i++)
+        class_of[i] = bb_is_nccl_choice(&e->rows[i]) ? (int)e->rows[i].call.kind : -1;
+    validate_classes(c, class_of, &left_out[BB_LEFT_OUT_COLLECTIVES]);
+    free(class_of);
 }

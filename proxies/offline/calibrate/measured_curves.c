@@ -151,7 +151,11 @@ static double extrapolate_us(const struct times *t, double shape_us)
 /* Adds powers of two to the sizes of the curve. shape: the starting profile. */
 static void add_sizes(const struct bb_cluster *fitted, const struct bb_cluster *shape, struct bb_measured_curve *curve)
 {
-    struct bb_measured_curve all = {.kind = curve->kind, .ranks = curve->ranks, .nodes = curve->nodes};
+    struct bb_measured_curve all = {.kind = curve->kind,
+                                    .ranks = curve->ranks,
+                                    .nodes = curve->nodes,
+                                    .min_bytes = curve->bytes[0],
+                                    .max_bytes = curve->bytes[curve->n - 1]};
     struct times t = {.curve = curve};
 
     for (int i = 0; i < curve->n; i++) {

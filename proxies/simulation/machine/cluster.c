@@ -63,6 +63,7 @@ static const struct bb_json_field fields[] = {INTEGER("gpus_per_node", gpus_per_
                                               BB_FIELD("host", BB_JSON_ANY, 0),
                                               BB_FIELD("fabric", BB_JSON_ANY, 0),
                                               BB_FIELD("measured", BB_JSON_ANY, 0),
+                                              BB_FIELD("left_out", BB_JSON_ANY, 0),
                                               BB_FIELD("name", BB_JSON_ANY, 0),
                                               BB_FIELD("description", BB_JSON_ANY, 0),
                                               BB_FIELD("source", BB_JSON_ANY, 0),
@@ -112,6 +113,14 @@ out:
 /* Section "host". Without this section the host time of a training step consists of launches only. */
 static const struct bb_json_field host_fields[] = {
     TIME("host.op_us", host.op_us), TIME("host.expert_us", host.expert_us), {0}};
+
+/* Section "left_out" of calibrated profiles. */
+#define LEFT_OUT(name, kind)                                                                                           \
+    BB_FIELD("left_out." name "_rows", BB_JSON_WHOLE, AT(left_out[kind].rows), .max = 1e9),                            \
+        LIMITED("left_out." name "_median_percent", left_out[kind].median_percent, 0, 1e9),                            \
+        LIMITED("left_out." name "_p90_percent", left_out[kind].p90_percent, 0, 1e9)
+static const struct bb_json_field left_out_fields[] = {
+    LEFT_OUT("size", BB_LEFT_OUT_SIZES), LEFT_OUT("collective", BB_LEFT_OUT_COLLECTIVES), {0}};
 
 /* Section "sharing". Without this section concurrent operations do not slow each other down. */
 static const struct bb_json_field sharing_fields[] = {INTEGER("sharing.collective_sms", sharing.collective_sms),
@@ -241,6 +250,8 @@ static int read_curve(const json_t *row, const char *name_or_path, struct bb_mea
     static const struct bb_json_field curve_fields[] = {
         BB_FIELD("ranks", BB_JSON_WHOLE, offsetof(struct bb_measured_curve, ranks), .min = 1, .max = 1e9),
         BB_FIELD("nodes", BB_JSON_WHOLE, offsetof(struct bb_measured_curve, nodes), .min = 1, .max = 1e9),
+        BB_FIELD("min_bytes", BB_JSON_NUMBER, offsetof(struct bb_measured_curve, min_bytes), .optional = true),
+        BB_FIELD("max_bytes", BB_JSON_NUMBER, offsetof(struct bb_measured_curve, max_bytes), .optional = true),
         BB_FIELD("collective", BB_JSON_ANY, 0),
         BB_FIELD("bytes", BB_JSON_ANY, 0),
         BB_FIELD("factor", BB_JSON_ANY, 0),
@@ -299,6 +310,7 @@ static int read_profile(const json_t *root, const char *name_or_path, struct bb_
     TRY(read_achieved(root, name_or_path, cluster));
     TRY(read_nccl(root, name_or_path, cluster));
     TRY(read_measured(root, name_or_path, cluster));
+    TRY(read_section(root, name_or_path, "left_out", left_out_fields, cluster, &cluster->is_calibrated));
     TRY(read_section(root, name_or_path, "host", host_fields, cluster, &cluster->has_host));
     TRY(read_sharing(root, name_or_path, cluster));
     TRY(bb_fabric_read(root, name_or_path, cluster));

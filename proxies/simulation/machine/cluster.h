@@ -100,7 +100,16 @@ struct bb_fabric {
 struct bb_measured_curve {
     enum bb_coll_kind kind;
     int ranks, nodes, n;
+    double min_bytes, max_bytes; /* smallest and largest measured size */
     double bytes[BB_MEASURED_SIZES], factor[BB_MEASURED_SIZES];
+};
+
+/* Section "left_out" of a calibrated profile: errors of sizes and of collectives that a calibration with the others
+ * predicts. */
+enum bb_left_out_kind { BB_LEFT_OUT_SIZES, BB_LEFT_OUT_COLLECTIVES, BB_LEFT_OUT_KINDS };
+struct bb_left_out {
+    double median_percent, p90_percent; /* 90 % of the errors are at most p90_percent */
+    int rows;                           /* predicted measurements; 0: none */
 };
 
 struct bb_cluster {
@@ -138,6 +147,8 @@ struct bb_cluster {
     double pcie_gbps; /* rate of a copy between pinned host memory and a GPU, per direction, 1e9 bytes/s; 0: unknown */
     struct bb_measured_curve measured[BB_MEASURED_CURVES];
     int n_measured;
+    bool is_calibrated; /* the profile has a section "left_out" */
+    struct bb_left_out left_out[BB_LEFT_OUT_KINDS];
 };
 
 /*

@@ -5,6 +5,8 @@
 #include "collectives/measure/case.h"
 #include "tests/check.h"
 
+#include <math.h>
+
 enum { RANKS = 4, COUNT = 24, ROOT = 2 };
 
 /*

@@ -18,7 +18,7 @@
 /* 1 in a build with AddressSanitizer or for another processor, which qemu emulates, else 0. Such a build checks memory
  * accesses or the processor's arithmetic, so a few inputs of an exhaustive comparison are enough in it; the release
  * build runs all inputs. */
-#if defined(__SANITIZE_ADDRESS__) || defined(BB_CROSS_BUILD)
+#ifdef BB_FEW_INPUTS
 enum { FEW_INPUTS = 1 };
 #else
 enum { FEW_INPUTS = 0 };

@@ -4,8 +4,8 @@
 #   2. unit tests and black-box tests of the release build, some also with MPICH
 #   3. quick selections of the fault injection tests (tests/fault_injection/run.sh), the second one under a real Slurm
 #   4. unit tests and some black-box tests under AddressSanitizer and UndefinedBehaviorSanitizer
-#   5. at the same time as 2 to 4: cppcheck and the warnings of clang (tests/analysers has more analysers), the fuzz targets on their seeds
-#      (tests/fuzz), the offline tools on 64-bit Arm in qemu, and the format of the sources
+#   5. at the same time as 2 to 4: cppcheck and the warnings of clang, which compiles 4 (tests/analysers has more analysers), the fuzz
+#      targets on their seeds (tests/fuzz), the offline tools on 64-bit Arm in qemu, and the format of the sources
 # `sh tests/run.sh --quick` runs only 1 to 3. The last line counts passed, failed and skipped tests.
 set -u
 cd "$(dirname "$0")/.."
@@ -102,7 +102,8 @@ begin_checks() {
         check sanitize sh bootstrap/setup.sh --tests sanitize
         check cppcheck sh tests/analysers/run.sh cppcheck
         check fuzz sh tests/fuzz/run.sh --quick
-        [ "$(cat "$logs/fuzz.status")" != 0 ] || export CLANG_EXCEPT=build-fuzz/compiled
+        for name in sanitize fuzz; do [ "$(cat "$logs/$name.status")" != 0 ] || CLANG_BUILDS="${CLANG_BUILDS:-} build-$name"; done
+        export CLANG_BUILDS
         check clang sh tests/analysers/run.sh clang
         check aarch64 sh tests/cross/aarch64.sh build/busbar
         check format sh tests/analysers/format.sh' &

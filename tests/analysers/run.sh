@@ -45,14 +45,25 @@ commands() {
         sed "s, -o [^ ]*, -o /dev/null $1,; s, -Werror,,; s,^[^ ]*ccache ,,"
 }
 
-# The warnings of clang for all C and C++ files, also those of the tests, with the options of the gcc build. CLANG_EXCEPT names a file
-# with the paths of sources to leave out (tests/run.sh: those that tests/fuzz/run.sh has just compiled with clang and -Wall -Wextra -Werror).
+# compiled FOLDER... - prints the sources that clang has compiled in these build folders.
+compiled() {
+    for build in "$@"; do
+        ! grep -qE '"command": "([^ ]*ccache )?[^ ]*clang' "$build/compile_commands.json" ||
+            sed -n 's/^ *"command": ".* -o \([^ ]*\) -c \(.*\)",*$/\1 \2/p' "$build/compile_commands.json" |
+            while read -r object file; do [ ! -f "$build/$object" ] || echo " $file"; done
+    done
+}
+
+# The warnings of clang for all C and C++ files, also those of the tests, with the options of the gcc build. CLANG_BUILDS names build
+# folders whose sources are left out if clang has compiled them (tests/run.sh: those that it has just built with -Wall -Wextra -Werror).
 run_clang() {
     command -v clang >/dev/null || { skip clang "not found"; return; }
+    # shellcheck disable=SC2086
+    compiled ${CLANG_BUILDS:-} >$logs/compiled
     sed -n 's/^ *"command": "\(.*\)",*$/\1/p' build/compile_commands.json | sed 's/\\"/"/g; s/\\\\/\\/g' |
-        grep -E '\.(c|cpp)$' | grep -vF -f "${CLANG_EXCEPT:-/dev/null}" | sort -u | sed "s,^[^ ]*ccache ,,; s, -o [^ ]*, -fsyntax-only -Wno-unknown-warning-option,
+        grep -E '\.(c|cpp)$' | grep -vF -f $logs/compiled | sort -u | sed "s,^[^ ]*ccache ,,; s, -o [^ ]*, -fsyntax-only -Wno-unknown-warning-option,
             s,^[^ ]*++ ,clang++ ,; /^clang++ /!s,^[^ ]* ,clang ," >$logs/commands
-    (cd build && xargs -d '\n' -P "$cores" -n 1 sh -c <"$root/$logs/commands") >$logs/clang.log 2>&1
+    (cd build && xargs -r -d '\n' -P "$cores" -n 1 sh -c <"$root/$logs/commands") >$logs/clang.log 2>&1
     sed -n 's/^\([^ ]*:[0-9]*\):[0-9]*: \(fatal \)*\(error\|warning\): \(.*\)$/\1: [\3] \4/p' $logs/clang.log | judge clang
 }
 

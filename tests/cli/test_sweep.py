@@ -630,7 +630,6 @@ def test_failures_of_one_kind_are_printed_once(sweep):
     assert len([line for line in done.stderr.splitlines() if "failed with exit status 2" in line]) == 1, done.stderr
 
 
-@pytest.mark.smoke
 def test_mpi4dl_study_has_four_figures_of_ten_parallelisms(sweep):
     """The study as plans, and two of its runs on emulated GPUs."""
     with open(os.path.join(ROOT, "profiles", "studies", "mpi4dl.json")) as f:

@@ -60,9 +60,6 @@ if ! cmake --preset fuzz $(sed 1d build/setup.flags 2>/dev/null) "-DCMAKE_C_FLAG
     tail -n 60 "$log"
     exit 1
 fi
-# The sources that clang has compiled with all warnings as errors, for tests/run.sh.
-sed -n 's/^ *"file": "\(.*\)",$/\1/p; s/^ *"output": "\(.*\)"$/\1/p' $build/compile_commands.json |
-    while read -r file && read -r object; do [ ! -f "$build/$object" ] || echo " $file"; done >$build/compiled
 
 wanted=$(targets | cut -d'|' -f1)
 for target in $wanted; do

@@ -12,6 +12,7 @@
 #include "proxies/form/models/profile.h"
 #include "proxies/offline/bench_plan/published.h"
 #include "proxies/plan_options.h"
+#include "proxies/simulation/machine/software.h"
 
 #include <errno.h>
 #include <math.h>
@@ -19,7 +20,7 @@
 #include <string.h>
 
 struct options {
-    const char *cluster, *dtype, *precision, *shapes, *json;
+    const char *cluster, *dtype, *gradients, *software, *precision, *shapes, *json;
     struct bb_opt_texts changes;
     size_t bytes;
     bool fp8, quiet;
@@ -34,6 +35,9 @@ static const struct bb_opt option_rows[] = {
                .choice_at = bb_cluster_name_at),
     OPT_TEXTS(0, "set", FIELD(changes), "KEY=VALUE", BB_SET_HELP),
     OPT_CHOICE('d', "datatype", FIELD(dtype), "bfloat16", "TYPE", types, "element type"),
+    OPT_CHOICE(0, "grad-dtype", FIELD(gradients), "float", "TYPE", types, "element type of the gradients of wgrad"),
+    OPT_CHOICE(0, "software", FIELD(software), "megatron-plain", "NAME", bb_software_names,
+               "rates of GEMMs and attention; megatron: those of tuned recipes"),
     OPT_FLAG(0, "fp8", FIELD(fp8), "GEMMs have FP8 operands"),
     OPT_CHOICE(0, "gemm-precision", FIELD(precision), NULL, "TYPE", precisions,
                "GEMMs have operands of this type: fp8, on Blackwell mxfp8 or nvfp4"),
@@ -49,7 +53,8 @@ static const struct bb_opt_table tables[] = {{.title = "Options", .opts = option
 static const struct bb_opts set = {
     .usage = "busbar plan compute [gemm] [memory_kernels] [SHAPE...] --cluster NAME|FILE [OPTION...]",
     .doc = "Predicts the kernels of busbar bench compute (default: gemm and memory_kernels) or of these shapes:\n"
-           "gemm:MxNxK[xBATCH], grouped:GROUPSxMxNxK (M: rows per expert), attention:BATCHxTOKENSxHEADSxDIM and\n"
+           "gemm:MxNxK[xBATCH], wgrad:MxNxK[xBATCH] (adds to gradients), grouped:GROUPSxMxNxK (M: rows per\n"
+           "expert), grouped_wgrad:GROUPSxMxNxK, attention:BATCHxTOKENSxHEADSxDIM and\n"
            "attention_backward:BATCHxTOKENSxHEADSxDIM (causal, fused), or the name of a memory-bound kernel (adam).",
     .exits = {[2] = "usage error"},
     .examples = "  busbar plan compute gemm:8192x8192x8192 attention:1x8192x32x128 --cluster h100-sxm-ib\n",
@@ -107,10 +112,8 @@ static void add_gemm(struct table *t, struct kernel *k, int64_t m, int64_t n, in
 }
 
 /* The GEMMs of causal attention: scores and context, and their gradients in the backward pass. */
-static void add_attention(struct table *t, const char *name, const int64_t *v, bool backward)
+static void add_attention(struct table *t, struct kernel *k, const int64_t *v, bool backward)
 {
-    struct kernel *k = add(t, "attention", name);
-
     for (int pass = 0; pass < (backward ? 2 : 1); pass++) {
         add_gemm(t, k, v[1], v[1], v[3], v[0] * v[2]);
         add_gemm(t, k, v[1], v[3], v[1], v[0] * v[2]);
@@ -147,25 +150,38 @@ static int read_numbers(const char *text, int64_t v[4])
 
 static int add_shape(struct table *t, const char *word)
 {
-    static const char *const kinds[] = {"gemm:", "grouped:", "attention:", "attention_backward:"};
+    static const struct {
+        const char *prefix, *section;
+        int numbers;
+        bool backward; /* a weight gradient, or the backward pass of attention */
+    } kinds[] = {{"gemm:", "gemm", 3, false},           {"wgrad:", "gemm", 3, true},
+                 {"grouped:", "grouped", 4, false},     {"grouped_wgrad:", "grouped", 4, true},
+                 {"attention:", "attention", 4, false}, {"attention_backward:", "attention", 4, true}};
+    const int n_kinds = (int)(sizeof(kinds) / sizeof(kinds[0]));
+    struct kernel *k;
     int64_t v[4];
-    int kind = 0, n;
+    int i = 0, n;
 
-    while (kind < 4 && strncmp(word, kinds[kind], strlen(kinds[kind])) != 0)
-        kind++;
-    n = kind < 4 ? read_numbers(word + strlen(kinds[kind]), v) : 0;
-    if (n == 0 || (kind > 0 && n < 4))
+    while (i < n_kinds && strncmp(word, kinds[i].prefix, strlen(kinds[i].prefix)) != 0)
+        i++;
+    n = i < n_kinds ? read_numbers(word + strlen(kinds[i].prefix), v) : 0;
+    if (n == 0 || n < kinds[i].numbers)
         return bb_err(BB_EUSAGE,
-                      "'%s' is not a kernel, expected gemm:MxNxK[xBATCH], grouped:GROUPSxMxNxK, "
-                      "attention:BATCHxTOKENSxHEADSxDIM, attention_backward:BATCHxTOKENSxHEADSxDIM, or a memory-bound "
-                      "kernel such as adam",
+                      "'%s' is not a kernel, expected gemm: or wgrad:MxNxK[xBATCH], grouped: or "
+                      "grouped_wgrad:GROUPSxMxNxK, attention: or attention_backward:BATCHxTOKENSxHEADSxDIM, or a "
+                      "memory-bound kernel such as adam",
                       word);
-    if (kind >= 2)
-        add_attention(t, word, v, kind == 3);
-    else if (kind == 1)
-        add_gemm(t, add(t, "grouped", word), v[1], v[2], v[3], v[0]);
+    k = add(t, kinds[i].section, word);
+    if (strcmp(k->section, "attention") == 0) {
+        add_attention(t, k, v, kinds[i].backward);
+        return 0;
+    }
+    if (kinds[i].numbers == 4)
+        add_gemm(t, k, v[1], v[2], v[3], v[0]);
     else
-        add_gemm(t, add(t, "gemm", word), v[0], v[1], v[2], n == 4 ? v[3] : 1);
+        add_gemm(t, k, v[0], v[1], v[2], n == 4 ? v[3] : 1);
+    k->items[0].gemm.trans_a = kinds[i].backward;
+    k->items[0].experts = kinds[i].numbers == 4 ? (int)v[0] : 0;
     return 0;
 }
 
@@ -229,9 +245,41 @@ static int add_file(struct table *t, const char *path)
 
 /* ---- prediction ---- */
 
+/* Loads the profile with the rates of the software. Its factor of memory-bound kernels is that of a whole step, in which
+ * plain software has more kernels than the model, so a single kernel has the rate of the profile. */
+static int load_cluster(const struct options *o, struct bb_cluster *c)
+{
+    double memory;
+    int rc;
+
+    TRY(bb_cluster_load_changed(o->cluster, &o->changes, c));
+    bb_cluster_warn_units(c);
+    TRY(bb_plan_validate_precision(c, o->precision));
+    c->models_training = true;
+    c->gradient_bytes = bb_dtypes[bb_dtype_find(o->gradients)].bytes;
+    memory = c->achieved.memory;
+    bb_software_apply(bb_software_of(o->software, false, false), c);
+    c->achieved.memory = memory;
+out:
+    return rc;
+}
+
+/* Operations of a framework that a call of fused attention takes the host time of: 90 us on the host of eight B200 with
+ * PyTorch and Transformer Engine (MooreThreads/SimuMax, configs/system), where 9 us are one operation. */
+#define ATTENTION_OPERATIONS 10
+
+/* Returns the host time of a kernel that only frameworks launch, in ns: a group has one launch per GEMM. */
+static double host_ns(const struct bb_cluster *c, const struct kernel *k)
+{
+    const int n = strcmp(k->section, "attention") == 0 ? ATTENTION_OPERATIONS : k->items[0].experts;
+
+    return c->has_host ? n * (c->launch_us + c->host.op_us) * 1e3 : 0;
+}
+
 static void predict(const struct bb_cluster *c, struct kernel *k)
 {
     double ns = 0, flops = 0, bytes = 0;
+    const double launch_ns = fmax(c->kernel_us * 1e3 * k->n_items, host_ns(c, k));
     bool by_memory = false;
 
     for (int i = 0; i < k->n_items; i++) {
@@ -246,10 +294,12 @@ static void predict(const struct bb_cluster *c, struct kernel *k)
     }
     if (strcmp(k->section, "attention") != 0 && !k->items[0].is_memory_kernel)
         bytes = (double)bb_gemm_bytes(&k->items[0].gemm);
+    by_memory &= ns > launch_ns;
+    ns = fmax(ns, launch_ns);
     k->us = ns / 1e3;
     k->tflops = flops > 0 ? flops / ns / 1e3 : NAN;
     k->gbps = bytes > 0 ? bytes / ns : NAN;
-    k->limit = by_memory ? "memory" : ns <= c->kernel_us * 1e3 * k->n_items ? "launch" : "arithmetic";
+    k->limit = by_memory ? "memory" : ns <= launch_ns ? "launch" : "arithmetic";
 }
 
 /* Returns the errors of the sections of the table as a list of texts. */
@@ -280,8 +330,9 @@ static void print(const struct table *t, int argc, char **argv)
         attention |= strcmp(t->kernels[i].section, "attention") == 0;
 
     bb_print_report_header(stdout, argc, argv);
-    printf("# predicted for %s (modelled, not measured), %s%s%s; GEMMs: MxNxKxBATCH\n%s#\n", t->cluster.name,
-           t->o->dtype, t->precision ? ", GEMMs in " : "", t->precision ? bb_gemm_formats[t->precision].name : "",
+    printf("# predicted for %s (modelled, not measured), %s%s%s, software %s; GEMMs: MxNxKxBATCH\n%s#\n",
+           t->cluster.name, t->o->dtype, t->precision ? ", GEMMs in " : "",
+           t->precision ? bb_gemm_formats[t->precision].name : "", t->o->software,
            attention
                ? "# attention is causal: TFLOP/s count only the scores that the mask keeps; backward: five GEMMs\n"
                : "");
@@ -328,12 +379,9 @@ int bb_plan_compute(int argc, char **argv, bool check_only)
     TRY(bb_results_validate(o.json, NULL));
     if (check_only)
         goto out;
-    TRY(bb_cluster_load_changed(o.cluster, &o.changes, &t.cluster));
-    bb_cluster_warn_units(&t.cluster);
     o.precision = o.precision ? o.precision : o.fp8 ? "fp8" : NULL;
-    TRY(bb_plan_validate_precision(&t.cluster, o.precision));
+    TRY(load_cluster(&o, &t.cluster));
     t.precision = bb_gemm_precision_of(o.precision);
-    t.cluster.models_training = true;
     for (size_t i = 0; i < t.n; i++)
         predict(&t.cluster, &t.kernels[i]);
     if (o.json)

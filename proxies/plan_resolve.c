@@ -130,6 +130,8 @@ int bb_plan_resolve_cluster(const struct bb_plan_options *o, struct bb_cluster *
                       "--%s: cluster '%s' has no rate of the host link ('pcie_gbps'); try: --set pcie_gbps=52",
                       config->sync.cpu_offload ? "optimizer-cpu-offload" : "cpu-offloading-num-layers", cluster->name);
     cluster->models_training = o->forecast;
+    cluster->gradient_bytes =
+        bb_dtypes[config->sync.grad_dtype ? bb_dtype_find(config->sync.grad_dtype) : BB_FLOAT].bytes;
     f->host = resolve_host(o, cluster);
     resolve_forecast(o, cluster, config, f);
 out:

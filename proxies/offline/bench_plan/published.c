@@ -11,7 +11,7 @@ enum where { KERNEL, ONE_NODE, SEVERAL_NODES };
 static const char *const where_names[] = {"", " on one node", " on several nodes"};
 
 /* Collectives: from tests/cli/test_published.py (--rewrite-golden writes them), the logs of tests/cli/reference_data. Kernels:
- * from tests/cli/kernel_accuracy.py, 611 rates of SimuMax on A100 PCIe and B200. */
+ * from tests/cli/kernel_accuracy.py (test_plan_compute.py --rewrite-golden writes them), half of 611 rates of SimuMax. */
 static const struct {
     const char *what;
     enum bb_gpu_generation generation;
@@ -20,12 +20,7 @@ static const struct {
     const char *error;
 } kinds[] = {
 #include "proxies/offline/bench_plan/published.def"
-    {"gemm", BB_AMPERE, KERNEL, "", "125 kernels on A100 PCIe: median error 26%, bias +26%; 90% within 34%"},
-    {"grouped", BB_AMPERE, KERNEL, "", "7 kernels on A100 PCIe: median error 13%, bias +11%; 90% within 27%"},
-    {"attention", BB_AMPERE, KERNEL, "", "17 kernels on A100 PCIe: median error 11%, bias +7%; 90% within 21%"},
-    {"gemm", BB_BLACKWELL, KERNEL, "", "345 kernels on B200: median error 14%, bias -8%; 90% within 26%"},
-    {"grouped", BB_BLACKWELL, KERNEL, "", "74 kernels on B200: median error 42%, bias -41%; 90% within 68%"},
-    {"attention", BB_BLACKWELL, KERNEL, "", "43 kernels on B200: median error 22%, bias -24%; 90% within 65%"},
+#include "proxies/offline/bench_plan/kernels.def"
 };
 
 void bb_published_text(const struct bb_cluster *c, const char *what, int nodes, char text[BB_PUBLISHED_TEXT])

@@ -132,6 +132,7 @@ struct bb_cluster {
     /* true: the prediction is for real training, with fused attention and gradient accumulation that costs no time.
      * false: the prediction is for a run of a proxy, with the proxy's kernels. */
     bool models_training;
+    int gradient_bytes; /* with models_training: bytes per element of the gradients to which weight gradients are added */
     /* true: the prediction is for real training without CUDA graphs, in which a framework issues each operation, so
      * the host times of section "host" are added. false: the prediction is for a run of a proxy, or for real
      * training with CUDA graphs. */

@@ -3,8 +3,9 @@
  *
  * A GEMM is divided into tiles. Each SM computes one tile at a time, so the duration is a whole number of waves, of
  * which the last is rarely full (wave quantization). Like cuBLAS, the model uses the fastest of several tile sizes;
- * smaller tiles read more operand bytes per result. The duration is at least the time that memory needs to transfer the
- * operands.
+ * smaller tiles read more operand bytes per result. Power limits the clocks of a GEMM that keeps all SMs busy; idle SMs
+ * leave that power to the others. Half of the time that writes the result is not hidden. The constants were chosen by
+ * the fitting half of measured kernels on A100 and B200 (MooreThreads/SimuMax, configs/system; tests/cli/kernel_accuracy.py).
  */
 #include "proxies/simulation/machine/cluster.h"
 
@@ -19,10 +20,19 @@ static const struct tile {
 } tiles[] = {{256, 128, 1},   {128, 256, 1},   {128, 128, 0.92}, {256, 64, 0.85},
              {64, 256, 0.85}, {128, 64, 0.75}, {64, 128, 0.75},  {64, 64, 0.6}};
 
-static double waves_of(int sms, double blocks)
-{
-    return ceil(blocks / sms);
-}
+/* Rate of a tile relative to that of a large GEMM, whose clocks the power limits. */
+#define TILE_RATE 1.2
+/* Part of the time of writing the result of a GEMM that no arithmetic hides. */
+#define EXPOSED_RESULT 0.5
+/* Part of the traffic of the weights of several experts, or of their gradients, that no arithmetic hides: their GEMMs are
+ * short. */
+#define EXPOSED_WEIGHTS 0.8
+/* Part of the longest thread block of attention that runs while other SMs are idle. */
+#define ATTENTION_TAIL 0.35
+/* Time of the small kernels of a call of fused attention in the forward pass, for each of its two GEMMs. */
+#define ATTENTION_FORWARD_NS 16e3
+/* Rate of attention with heads of more than 128 dimensions. */
+#define LARGE_HEAD_RATE 0.85
 
 /* Returns the rate of large GEMMs on all SMs, in FLOP per ns. */
 static double gemm_rate(const struct bb_cluster *c, const struct bb_kernel_list_item *item)
@@ -37,57 +47,72 @@ static double gemm_rate(const struct bb_cluster *c, const struct bb_kernel_list_
 static double tiled_ns(const struct bb_cluster *c, const struct bb_kernel_list_item *item, int sms)
 {
     const struct bb_gemm_shape *g = &item->gemm;
-    double best = INFINITY, of_sm = gemm_rate(c, item) / c->sm_count;
+    const double rate = gemm_rate(c, item) / c->sm_count;
+    double best = INFINITY;
 
     for (size_t i = 0; i < sizeof(tiles) / sizeof(tiles[0]); i++) {
         const struct tile *t = &tiles[i];
         const double blocks = ceil((double)g->m / t->rows) * ceil((double)g->n / t->cols) * (double)g->batch;
-        const double ns = waves_of(sms, blocks) * 2.0 * t->rows * t->cols * (double)g->k / (of_sm * t->rate);
+        const double ns = ceil(blocks / sms) * 2.0 * t->rows * t->cols * (double)g->k / (rate * TILE_RATE * t->rate);
 
         if (ns < best) /* not fmin: gcc 12 for Arm crashes on a loop with fmin */
             best = ns;
     }
-    return best;
+    return fmax(best, bb_gemm_flops(g) / (rate * sms));
 }
 
-/* Returns the bytes of an element of an operand. */
-static double operand_bytes(const struct bb_kernel_list_item *item)
+/* Returns the bytes of operands that are `bytes` in the data type of the step. */
+static double operand_bytes(const struct bb_kernel_list_item *item, size_t bytes)
 {
-    return item->precision ? bb_gemm_formats[item->precision].bytes : (double)bb_dtypes[item->gemm.dtype].bytes;
+    return item->precision ? (double)bytes * bb_gemm_formats[item->precision].bytes / bb_dtypes[item->gemm.dtype].bytes
+                           : (double)bytes;
 }
 
-/* Returns the bytes that a GEMM reads and writes; the result has the data type of the step. */
-static double gemm_bytes(const struct bb_kernel_list_item *item)
+/* Returns the bytes by which a GEMM changes its result, in the data type of the step; in training a weight gradient is
+ * read and written. */
+static double result_bytes(const struct bb_cluster *c, const struct bb_gemm_shape *g)
 {
-    const double result = (double)bb_gemm_c_bytes(&item->gemm), operands = (double)bb_gemm_bytes(&item->gemm) - result;
-
-    return operands * operand_bytes(item) / (double)bb_dtypes[item->gemm.dtype].bytes + result;
+    return c->models_training && g->trans_a ? (double)(g->m * g->n * g->batch) * 2 * c->gradient_bytes
+                                            : (double)bb_gemm_c_bytes(g);
 }
 
-/* Returns the time in ns by which memory traffic lengthens the GEMMs of several experts, which run one after another and
- * are too short to overlap it: the weights are read once; a weight gradient is read and written in float. Measured on
- * A100 and B200 (MooreThreads/SimuMax, configs/system, group_matmul). */
-static double expert_memory_ns(const struct bb_kernel_list_item *item, double rate)
+/* Returns the bytes that a GEMM reads and writes. */
+static double gemm_bytes(const struct bb_cluster *c, const struct bb_kernel_list_item *item)
 {
     const struct bb_gemm_shape *g = &item->gemm;
-    const double weights = g->trans_a ? (double)(g->m * g->n) * 8 : (double)(g->k * g->n) * operand_bytes(item);
 
-    return weights * (double)g->batch / rate;
+    return operand_bytes(item, bb_gemm_a_bytes(g) + bb_gemm_b_bytes(g)) + result_bytes(c, g);
+}
+
+/* Returns the bytes of a GEMM whose traffic no arithmetic hides. */
+static double exposed_bytes(const struct bb_cluster *c, const struct bb_kernel_list_item *item)
+{
+    const double result = result_bytes(c, &item->gemm);
+
+    if (!c->models_training || item->experts <= 1)
+        return result * EXPOSED_RESULT;
+    return item->gemm.trans_a
+               ? result * EXPOSED_WEIGHTS
+               : result * EXPOSED_RESULT + operand_bytes(item, bb_gemm_b_bytes(&item->gemm)) * EXPOSED_WEIGHTS;
 }
 
 /* Returns the duration of fused attention as in FlashAttention: each thread block computes 128 queries (in the
- * backward pass: 128 keys) of one head and one sample. `item` describes the attention as a batched GEMM: one of m, n
- * and k is the head dimension, the other two are sequence lengths. The backward pass is described by four GEMMs but
- * executes five, because it recomputes the scores; this is the factor 1.25. */
+ * backward pass: 128 keys) of one head and one sample; with a causal mask the longest block takes twice the average.
+ * `item` describes the attention as a batched GEMM: one of m, n and k is the head dimension, the other two are sequence
+ * lengths. The backward pass is described by four GEMMs but executes five, because it recomputes the scores; this is the
+ * factor 1.25. */
 static double attention_ns(const struct bb_cluster *c, const struct bb_kernel_list_item *item, int sms)
 {
     const struct bb_gemm_shape *g = &item->gemm;
-    bool backward = item->fusion == BB_KERNEL_IN_ATTENTION_BACKWARD;
-    double blocks = ceil(fmax((double)g->m, (double)g->n) / 128) * (double)g->batch, part;
+    const bool backward = item->fusion == BB_KERNEL_IN_ATTENTION_BACKWARD;
+    const double blocks = ceil(fmax((double)g->m, (double)g->n) / 128) * (double)g->batch;
+    const double part = (backward ? c->achieved.attention_backward : c->achieved.attention_forward) *
+                        (fmin(fmin((double)g->m, (double)g->n), (double)g->k) > 128 ? LARGE_HEAD_RATE : 1);
+    const double ns = bb_gemm_flops(g) * item->share * (backward ? 1.25 : 1) /
+                      (bb_cluster_tflops(c, g->dtype) * part * 1e3) * c->sm_count / sms;
+    const double longest = ns * sms / blocks * fmin(2, 1 / item->share);
 
-    part = backward ? c->achieved.attention_backward : c->achieved.attention_forward;
-    return bb_gemm_flops(g) * item->share * (backward ? 1.25 : 1) / (bb_cluster_tflops(c, g->dtype) * part * 1e3) *
-           waves_of(sms, blocks) * c->sm_count / blocks;
+    return fmax(ns + ATTENTION_TAIL * longest, longest) + (backward ? 0 : ATTENTION_FORWARD_NS);
 }
 
 /* Two lower bounds of a kernel's duration, in ns. work: time of the arithmetic on the SMs that are available;
@@ -107,9 +132,7 @@ static struct bounds bounds_of(const struct bb_cluster *c, const struct bb_kerne
             bb_gemm_flops(&item->gemm) / bb_cluster_tflops(c, item->gemm.dtype) / 1e3 * c->sm_count / sms, 0};
     if (c->models_training && item->fusion != BB_KERNEL_SEPARATE)
         return (struct bounds){attention_ns(c, item, sms), 0};
-    if (c->models_training && item->experts > 1)
-        return (struct bounds){tiled_ns(c, item, sms) + expert_memory_ns(item, rate), gemm_bytes(item) / rate};
-    return (struct bounds){tiled_ns(c, item, sms), gemm_bytes(item) / rate};
+    return (struct bounds){tiled_ns(c, item, sms) + exposed_bytes(c, item) / rate, gemm_bytes(c, item) / rate};
 }
 
 /* Parameters that Adam updates per ns on the host of a node: 10 billion in 2.57 s (Ren et al. 2021, ZeRO-Offload, table 4,

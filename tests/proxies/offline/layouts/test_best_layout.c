@@ -178,7 +178,8 @@ static void search(const struct bb_proxy_config *given, const struct bb_cluster 
     assert_int_equal(bb_layouts_search(&s, found), 0);
 }
 
-/* Runs the search and compares its result with the tried layouts. */
+/* Runs the search and compares its result with the tried layouts. The best layout is exact. That of another grid may be up
+ * to 2 % slower than its best one, because the search extrapolates from few micro-batches. */
 static void assert_best(const struct bb_proxy_config *given, const struct bb_cluster *cluster, double gpu_bytes)
 {
     static struct best best;
@@ -190,7 +191,7 @@ static void assert_best(const struct bb_proxy_config *given, const struct bb_clu
     assert_int_equal(found.fitting, best.n);
     assert_true(best.n > 20);
     for (int k = 0; k < found.n; k++)
-        if (found.rows[k].step_ns != best.ns[k])
+        if (found.rows[k].step_ns < best.ns[k] || found.rows[k].step_ns > best.ns[k] * (k == 0 ? 1 : 1.02))
             fail_msg("%s, %g bytes: layout %d takes %.0f ns, exhaustive search: %.0f ns", given->transformer.recompute,
                      gpu_bytes, k, found.rows[k].step_ns, best.ns[k]);
     assert_int_equal(found.n, best.grids < 14 ? best.grids : 14); /* of at least 10 grids, and 4 more */

@@ -410,6 +410,7 @@ static const struct bb_cluster cluster = {
     .memory_gbps = 2000,
     .has_achieved = true,
     .models_training = true,
+    .gradient_bytes = 4,
     .achieved = {.gemm = 0.5, .gemm_float8 = 0.5, .attention_forward = 0.5, .attention_backward = 0.25, .memory = 0.5}};
 
 static struct bb_kernel_list_item gemm(int64_t m, int64_t n, int64_t k, int64_t batch)
@@ -417,26 +418,29 @@ static struct bb_kernel_list_item gemm(int64_t m, int64_t n, int64_t k, int64_t 
     return (struct bb_kernel_list_item){.name = "", .gemm = {m, n, k, batch, false, false, BB_BFLOAT16}};
 }
 
-static double tile_ns(int waves, int rows, int columns, int k, double rate)
+/* Waves of tiles, each on one SM at 1.2 times 100 FLOP/ns, and half of the time that writes the result. */
+static double waves_ns(int waves, int rows, int columns, int k, double rate, double result_bytes)
 {
-    return waves * 2.0 * rows * columns * k / (100 * rate);
+    return waves * 2.0 * rows * columns * k / (120 * rate) + 0.5 * result_bytes / 1000;
 }
 
 static void gemms_run_in_waves_of_tiles(void **state)
 {
     struct bb_kernel_list_item item = gemm(2560, 2560, 1000, 1);
+    const double result = 2 * 2560.0 * 2560;
 
     (void)state;
-    /* 10 x 20 tiles: two full waves */
-    assert_near((double)bb_cluster_kernel_ns(&cluster, &item), tile_ns(2, 256, 128, 1000, 1), 1e-5);
+    /* 10 x 20 tiles: two full waves, limited by the rate of all SMs */
+    assert_near((double)bb_cluster_kernel_ns(&cluster, &item), 1000 * result / 10000 + 0.5 * result / 1000, 1e-5);
     /* 11 x 20 tiles of 256 x 128 would take three waves; 21 x 20 tiles of 128 x 128 take five shorter ones */
     item.gemm.m = 2561;
-    assert_near((double)bb_cluster_kernel_ns(&cluster, &item), tile_ns(5, 128, 128, 1000, 0.92), 1e-5);
+    assert_near((double)bb_cluster_kernel_ns(&cluster, &item), waves_ns(5, 128, 128, 1000, 0.92, 2 * 2561.0 * 2560),
+                1e-5);
     item = gemm(64, 64, 1000, 1); /* one tile on one SM */
-    assert_near((double)bb_cluster_kernel_ns(&cluster, &item), tile_ns(1, 64, 64, 1000, 0.6), 1e-5);
+    assert_near((double)bb_cluster_kernel_ns(&cluster, &item), waves_ns(1, 64, 64, 1000, 0.6, 2 * 64.0 * 64), 1e-5);
     item = gemm(2560, 2560, 1000, 1);
     item.precision = BB_GEMM_FP8;
-    assert_near((double)bb_cluster_kernel_ns(&cluster, &item), tile_ns(2, 256, 128, 1000, 2), 1e-5);
+    assert_near((double)bb_cluster_kernel_ns(&cluster, &item), 1000 * result / 20000 + 0.5 * result / 1000, 1e-5);
     item = gemm(64, 1000000, 1, 1); /* memory-bound: 2 bytes per element of both operands and the result */
     assert_near((double)bb_cluster_kernel_ns(&cluster, &item), 2 * (64 + 1e6 + 64e6) / 1000, 1e-5);
 }
@@ -461,13 +465,14 @@ static void block_scaled_gemms_use_their_rate_and_bytes(void **state)
 {
     struct bb_kernel_list_item item = gemm(2560, 2560, 1000, 1);
     struct bb_cluster blackwell = cluster;
+    const double result = 2 * 2560.0 * 2560;
 
     (void)state;
     blackwell.tflops_float4 = 80;
     item.precision = BB_GEMM_MXFP8;
-    assert_near((double)bb_cluster_kernel_ns(&blackwell, &item), tile_ns(2, 256, 128, 1000, 2), 1e-5);
+    assert_near((double)bb_cluster_kernel_ns(&blackwell, &item), 1000 * result / 20000 + 0.5 * result / 1000, 1e-5);
     item.precision = BB_GEMM_NVFP4;
-    assert_near((double)bb_cluster_kernel_ns(&blackwell, &item), tile_ns(2, 256, 128, 1000, 4), 1e-5);
+    assert_near((double)bb_cluster_kernel_ns(&blackwell, &item), 1000 * result / 40000 + 0.5 * result / 1000, 1e-5);
     item.gemm.m = 64;
     item.gemm.n = 1000000;
     item.gemm.k = 1;
@@ -476,24 +481,52 @@ static void block_scaled_gemms_use_their_rate_and_bytes(void **state)
     assert_true(bb_cluster_low_precision_tflops(&cluster, BB_GEMM_FP8) == 40);
 }
 
+static void weight_gradients_and_experts_add_their_memory_traffic(void **state)
+{
+    struct bb_kernel_list_item item = gemm(2560, 2560, 1000, 1);
+    struct bb_cluster proxy = cluster;
+    const double elements = 2560.0 * 2560, work = 2 * 1000 * elements / 10000;
+
+    (void)state;
+    item.gemm.trans_a = true; /* reads and writes float gradients */
+    assert_near((double)bb_cluster_kernel_ns(&cluster, &item), work + 0.5 * 8 * elements / 1000, 1e-5);
+    proxy.models_training = false; /* a run of a proxy writes the result in its own type */
+    assert_near((double)bb_cluster_kernel_ns(&proxy, &item), work + 0.5 * 2 * elements / 1000, 1e-5);
+    item.experts = 1;
+    assert_near((double)bb_cluster_kernel_ns(&cluster, &item), work + 0.5 * 8 * elements / 1000, 1e-5);
+    item.experts = item.gemm.batch = 8; /* the waves are those of all experts together */
+    assert_near((double)bb_cluster_kernel_ns(&cluster, &item), 8 * (work + 0.8 * 8 * elements / 1000), 1e-5);
+    item.gemm.trans_a = false; /* reads the weights, 2 bytes per element */
+    assert_near((double)bb_cluster_kernel_ns(&cluster, &item),
+                8 * (work + 0.8 * 2 * 1000 * 2560 / 1000 + 0.5 * 2 * elements / 1000), 1e-5);
+    item.precision = BB_GEMM_FP8;
+    assert_near((double)bb_cluster_kernel_ns(&cluster, &item),
+                8 * (work / 2 + 0.8 * 1000 * 2560 / 1000 + 0.5 * 2 * elements / 1000), 1e-5);
+}
+
 static void fused_attention_is_causal_and_recomputed(void **state)
 {
     struct bb_kernel_list_item item = gemm(12800, 12800, 64, 1);
     struct bb_cluster proxy = cluster;
+    const double pairs_ns = 2 * 12800.0 * 12800 * 64 / 10000;
 
     (void)state;
     item.fusion = BB_KERNEL_IN_ATTENTION;
-    item.share = 0.5; /* causal mask; 100 blocks of 128 positions fill one wave */
-    assert_near((double)bb_cluster_kernel_ns(&cluster, &item), 0.5 * 2 * 12800.0 * 12800 * 64 / 10000, 1e-6);
-    item.gemm = (struct bb_gemm_shape){12800, 64, 12800, 1, false, false, BB_BFLOAT16};
+    item.share = 1; /* 100 equal blocks of 128 positions fill the 100 SMs; 0.35 of a block and 16 us are added */
+    assert_near((double)bb_cluster_kernel_ns(&cluster, &item), 1.35 * pairs_ns + 16e3, 1e-6);
+    item.share = 0.5; /* causal mask: the longest block takes twice the average */
+    assert_near((double)bb_cluster_kernel_ns(&cluster, &item), 2 * 0.5 * pairs_ns + 16e3, 1e-6);
+    item.gemm.batch = 16;
+    assert_near((double)bb_cluster_kernel_ns(&cluster, &item), (16 + 2 * 0.35) * 0.5 * pairs_ns + 16e3, 1e-6);
+    item.gemm = (struct bb_gemm_shape){12800, 64, 12800, 16, false, false, BB_BFLOAT16};
     item.fusion = BB_KERNEL_IN_ATTENTION_BACKWARD;
-    assert_near((double)bb_cluster_kernel_ns(&cluster, &item), 1.25 * 0.5 * 2 * 12800.0 * 12800 * 64 / 5000, 1e-6);
-    item.gemm.m = item.gemm.k = 12801; /* 101 blocks: two waves */
-    assert_near((double)bb_cluster_kernel_ns(&cluster, &item), 1.25 * 0.5 * 2 * 12801.0 * 12801 * 64 / 5000 * 200 / 101,
+    assert_near((double)bb_cluster_kernel_ns(&cluster, &item), 1.25 * 2 * (16 + 2 * 0.35) * 0.5 * pairs_ns, 1e-6);
+    item.gemm.n = 192; /* heads of more than 128 dimensions */
+    assert_near((double)bb_cluster_kernel_ns(&cluster, &item), 1.25 * 2 * (16 + 2 * 0.35) * 0.5 * pairs_ns * 3 / 0.85,
                 1e-6);
     proxy.models_training = false; /* a proxy run launches this GEMM separately */
     item.gemm = (struct bb_gemm_shape){2560, 2560, 1000, 1, false, false, BB_BFLOAT16};
-    assert_near((double)bb_cluster_kernel_ns(&proxy, &item), tile_ns(2, 256, 128, 1000, 1), 1e-5);
+    assert_near((double)bb_cluster_kernel_ns(&proxy, &item), 2.0 * 2560 * 2560 * (1000.0 / 10000 + 0.5 / 1000), 1e-5);
 }
 
 static void memory_kernels_take_the_time_of_their_bytes(void **state)
@@ -535,6 +568,7 @@ int main(void)
         cmocka_unit_test(gemms_run_in_waves_of_tiles),
         cmocka_unit_test(kernels_of_the_host_use_its_rates),
         cmocka_unit_test(block_scaled_gemms_use_their_rate_and_bytes),
+        cmocka_unit_test(weight_gradients_and_experts_add_their_memory_traffic),
         cmocka_unit_test(fused_attention_is_causal_and_recomputed),
         cmocka_unit_test(memory_kernels_take_the_time_of_their_bytes),
     };

@@ -19,9 +19,9 @@
 struct bb_link {
     double latency_us, gbps; /* gbps: bandwidth per direction and GPU, in 1e9 bytes/s; for the links `inter` of a
                                 profile with section "nccl": per direction and NIC */
-    double group_us,
-        message_us; /* `inter`, in addition to the latency: time of the group call of an alltoall, gather or
-                                    scatter, and of each of its messages to other nodes */
+    /* `inter`, in addition to the latency: time of the group call of an alltoall, gather or scatter, and of each of its
+     * messages to other nodes */
+    double group_us, message_us;
 };
 
 /* Section "achieved" of a profile: the rates that kernels reach, as fractions of the peak rates in the GPU's data

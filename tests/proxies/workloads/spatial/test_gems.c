@@ -156,8 +156,8 @@ static const struct bb_cluster free_network = {.name = "free",
                                                .tflops_float16 = 1,
                                                .tflops_bfloat16 = 1,
                                                .tflops_float64 = 1,
-                                               .intra = {0, 1e12},
-                                               .inter = {0, 1e12}};
+                                               .intra = {.gbps = 1e12},
+                                               .inter = {.gbps = 1e12}};
 
 static int64_t predicted_ns(struct bb_proxy_config c)
 {

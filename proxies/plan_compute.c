@@ -376,6 +376,8 @@ int bb_plan_compute(int argc, char **argv, bool check_only)
         TRY(add_file(&t, o.shapes));
     for (int i = 0, none = t.n == 0; none && i < BB_COMPUTE_TIMED; i++)
         TRY(add_word(&t, bb_compute_section_names[i]));
+    if (o.fp8 && o.precision && strcmp(o.precision, "nvfp4") == 0)
+        TRY(bb_err(BB_EUSAGE, "--fp8 and --gemm-precision nvfp4 exclude each other; leave one out"));
     TRY(bb_results_validate(o.json, NULL));
     if (check_only)
         goto out;

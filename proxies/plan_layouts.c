@@ -104,8 +104,7 @@ static int print_accuracy(const struct bb_plan_options *o, const struct bb_layou
     }
     if (f.software && !o->config.transformer.software && !o->given.transformer.sync)
         printf("# layouts with zero3 are predicted with the rates of %s, the others of %s (default); for equal rates, "
-               "try: --software "
-               "%s\n",
+               "try: --software %s\n",
                software_of(o, true)->name, software_of(o, false)->name, software_of(o, false)->name);
 out:
     bb_step_release(&step);

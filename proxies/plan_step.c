@@ -228,7 +228,7 @@ out:
     return rc;
 }
 
-/* Lists the given options that no published step has. */
+/* Lists the given options that no published step has; --gemm-precision fp8 is --fp8, which some have. */
 static void add_perturbed(void *forecast, const struct bb_opt *opt, const void *field)
 {
     static const char *const names[] = {"slow",
@@ -245,7 +245,8 @@ static void add_perturbed(void *forecast, const struct bb_opt *opt, const void *
     const size_t length = strlen(f->perturbed);
 
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        if (strcmp(opt->name, names[i]) == 0 && !bb_opts_is_default(opt, field))
+        if (strcmp(opt->name, names[i]) == 0 && !bb_opts_is_default(opt, field) &&
+            (opt->kind != BB_OPT_CHOICE || strcmp(*(const char *const *)field, "fp8") != 0))
             snprintf(f->perturbed + length, sizeof(f->perturbed) - length, " --%s", opt->name);
 }
 

@@ -184,8 +184,8 @@ static void read_parameters(const struct source *s, const struct item *item, cha
     free(line);
 }
 
-/* Limits: corrected ECC errors and RDMA ports as in Azure's node health checks (azurehpc-health-checks), NVLinks and PCIe as in NVIDIA DCGM
- * (dcgm_gpu_hardware_limits.h; max_pcie_replays of its diagnostic). */
+/* Limits: corrected ECC errors and RDMA ports as in Azure's node health checks (azurehpc-health-checks), NVLinks and PCIe
+ * as in NVIDIA DCGM (dcgm_gpu_hardware_limits.h; max_pcie_replays of its diagnostic). */
 static const struct item items[] = {
     {.name = "GPU", .kind = FACT, .read = read_gpu},
     {.name = "memory", .kind = FACT, .read = read_memory},

@@ -29,13 +29,14 @@ enum bb_health_test {
     BB_HEALTH_TO_GPU, /* copies of each GPU with its host; of the GPUs of a node with each other: the fastest partner */
     BB_HEALTH_FROM_GPU,
     BB_HEALTH_PEERS,
-    BB_HEALTH_SLOWEST_PEER, /* the slowest partner: its rate / that of the slower GPU with its fastest partner, times the typical rate */
-    BB_HEALTH_NODE,        /* all_reduce of the GPUs of a node */
-    BB_HEALTH_PAIRS,       /* all_reduce of two GPUs with the same index on two nodes, for all indices at once */
-    BB_HEALTH_BISECTION,   /* pairs of nodes of two halves, for several cuts, all at once */
-    BB_HEALTH_RAILS_ALONE, /* all_reduce of the GPUs with the same index on all nodes, one index after another */
-    BB_HEALTH_RAILS,       /* all_reduce of the GPUs with the same index on all nodes, for all indices at once */
-    BB_HEALTH_WHOLE,       /* all_reduce of all GPUs */
+    BB_HEALTH_SLOWEST_PEER, /* the slowest partner: its rate / that of the slower GPU with its fastest partner, times the
+                               typical rate */
+    BB_HEALTH_NODE,         /* all_reduce of the GPUs of a node */
+    BB_HEALTH_PAIRS,        /* all_reduce of two GPUs with the same index on two nodes, for all indices at once */
+    BB_HEALTH_BISECTION,    /* pairs of nodes of two halves, for several cuts, all at once */
+    BB_HEALTH_RAILS_ALONE,  /* all_reduce of the GPUs with the same index on all nodes, one index after another */
+    BB_HEALTH_RAILS,        /* all_reduce of the GPUs with the same index on all nodes, for all indices at once */
+    BB_HEALTH_WHOLE,        /* all_reduce of all GPUs */
     BB_HEALTH_TESTS
 };
 

@@ -944,8 +944,7 @@ static void print_of_expected(const struct bb_report *r, double median)
     else
         fprintf(r->out,
                 "# reached: %.0f %% of the expected bus bandwidth (median of %zu results of 1 MiB or more), lowest "
-                "%.0f %% (%s); "
-                "expected from %s\n",
+                "%.0f %% (%s); expected from %s\n",
                 100 * median, r->n_ratios, 100 * r->lowest, r->lowest_result, expected_source(r));
 }
 

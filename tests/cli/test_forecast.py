@@ -107,6 +107,9 @@ def test_the_reported_error_is_that_of_the_same_kind_of_step(busbar):
                       ("--set inter.gbps=24 --best-layout --global-batch-size 8 --top 1 --tp 1", "80% within .*; none with --set")):
         printed = busbar.run("plan", "transformer", *f"--model llama3_8b --layers 2 --ranks 8 --cluster h100-sxm-ib --dp-sync distributed {more}".split(), emulated=False).stdout
         assert re.search(rf"accuracy .*megatron, Hopper, dense, 16 bits.* \(\d+ published steps?\): .*{end}\n", printed), printed
+    fp8 = [re.search("accuracy +(.*)", busbar.run("plan", "transformer", *f"{args} --ep 8 --cluster h100-sxm-ib {more}".split(), emulated=False).stdout)[1]
+           for more in ("--fp8", "--gemm-precision fp8")]
+    assert fp8[0] == fp8[1] and "none with" not in fp8[0]
 
 
 def test_layouts_show_no_published_error_for_profiles_without_measured_rates(busbar):

@@ -90,8 +90,9 @@ void bb_calibrate(struct bb_calibration *c, const struct bb_cluster *base, const
 void bb_calibration_release(struct bb_calibration *c);
 
 /*
- * bb_cross_validate (cross_validation.c) - repeats a calibration without a part of its measurements, and predicts this part: with every other
- * size of the collectives and messages (twice), and without each of the collectives that are one NCCL call.
+ * bb_cross_validate (cross_validation.c) - repeats a calibration without a part of its measurements, and predicts this
+ * part: with every other size of the collectives and messages (twice), and without each of the collectives that are one
+ * NCCL call.
  *   c         a finished calibration, whose starting profile and measurements are used; its outliers are not predicted
  *   left_out  out: |predicted / measured - 1| in percent; n is 0 if fewer than MIN_SIZES sizes or two collectives were
  *             measured

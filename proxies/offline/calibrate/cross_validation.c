@@ -50,7 +50,7 @@ static double error_of(const struct bb_calibration *c, const struct bb_measureme
 
 /* Appends the errors of the measurements of one class to errors[*n], calibrated with those of the other classes. class_of:
  * [e->n_rows]; below 0: always used, not predicted. */
-static void validate_class(const struct bb_calibration *c, const int *class_of, const bool *is_outlier, int class,
+static void validate_class(const struct bb_calibration *c, const int *class_of, const bool *is_outlier, int left_out,
                            double *errors, size_t *n)
 {
     const struct bb_measurements *e = c->measurements;
@@ -61,11 +61,11 @@ static void validate_class(const struct bb_calibration *c, const int *class_of, 
     BB_NEW(used.rows, e->n_rows);
     used.n_rows = 0;
     for (size_t i = 0; i < e->n_rows; i++)
-        if (class_of[i] != class)
+        if (class_of[i] != left_out)
             used.rows[used.n_rows++] = e->rows[i];
     bb_calibrate(rest, c->base, &used);
     for (size_t i = 0; i < e->n_rows; i++)
-        if (class_of[i] == class && !is_outlier[i]) {
+        if (class_of[i] == left_out && !is_outlier[i]) {
             errors[*n] = error_of(rest, &e->rows[i]);
             *n += isfinite(errors[*n]); /* the model does not have every forced variant */
         }
@@ -89,9 +89,9 @@ static void validate_classes(const struct bb_calibration *c, const int *class_of
         is_outlier[c->rows[i].measurement - e->rows] |= c->rows[i].outlier;
     for (size_t i = 0; i < e->n_rows; i++)
         found |= class_of[i] >= 0 ? 1u << class_of[i] : 0;
-    for (int class = 0; found >> class && (found & (found - 1)); class ++)
-        if (found >> class & 1)
-            validate_class(c, class_of, is_outlier, class, errors, &n);
+    for (int i = 0; found >> i && (found & (found - 1)); i++)
+        if (found >> i & 1)
+            validate_class(c, class_of, is_outlier, i, errors, &n);
     bb_stats_compute(errors, n, stats);
     free(errors);
     free(is_outlier);

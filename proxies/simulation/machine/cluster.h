@@ -64,9 +64,9 @@ struct bb_nccl_variant {
     double nic;  /* fraction of the NICs' rate that is available for data with this protocol */
     double chunk_us; /* NVLS, NVLS_TREE: synchronization time in us per pipeline step, in which each NCCL channel
                         processes one chunk per GPU of the node; 0: not modeled */
-    int channels; /* number of NCCL channels of a ring, of a tree (those of the first ring) or of NVLS. 0: unknown; the model then uses 16 for NVLS, and
-                        adds no latency for the last step of a ring (add_ring_tail) */
-    int max_nics; /* maximum number of NICs of a node that the variant uses; 0: all */
+    int channels;  /* number of NCCL channels of a ring, of a tree (those of the first ring) or of NVLS. 0: unknown; the
+                     model then uses 16 for NVLS, and adds no latency for the last step of a ring (add_ring_tail) */
+    int max_nics;  /* maximum number of NICs of a node that the variant uses; 0: all */
     int min_bytes; /* size of an operation below which NCCL does not choose the variant; 0: no limit */
 };
 #define BB_NCCL_VARIANTS 24

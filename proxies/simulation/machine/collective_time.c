@@ -207,17 +207,16 @@ static double intra_bytes_of(enum bb_nccl_algorithm algorithm, const struct bb_c
 /* ---- effects at message sizes between latency- and bandwidth-bound (NCCL 2.27: src/graph/tuning.cc,
  * src/enqueue.cc, src/transport/nvls.cc) ---- */
 
-#define KIB           1024.0
-#define RING_SLICES   2            /* slices per chunk of a ring */
-#define RING_SLICE    (1024 * KIB) /* maximum bytes of a slice: 1/4 of NCCL's default 4 MiB buffer */
-#define RING_PLATEAU  1.4          /* tuning.cc: factor on the latency of inter-node all_reduce, ring, Simple */
-#define PLATEAU_BYTES 64           /* tuning.cc: minimum bytes per NCCL channel and rank for RING_PLATEAU */
-#define NVLS_CHUNK    (128 * KIB)  /* enqueue.cc: maximum bytes of a chunk per NCCL channel and head */
-#define NVLS_HEADS    32           /* maximum number of heads: GPUs of a node, each reduces 1/heads of the array */
-#define NVLS_CHANNELS 16           /* nvls.cc: number of NCCL channels on Hopper, for profiles without "channels" */
-#define NVLS_FILL                                                                                                      \
-    2 /* number of pipeline steps until all NVLS stages (scatter, reduce, gather) run, per level of NVLSTree's tree */
-#define NVLS_TREE_SMALL_CHUNK_NODES 4 /* enqueue.cc: minimum number of nodes for which NVLSTree halves its chunks */
+#define KIB                         1024.0
+#define RING_SLICES                 2            /* slices per chunk of a ring */
+#define RING_SLICE                  (1024 * KIB) /* maximum bytes of a slice: 1/4 of NCCL's default 4 MiB buffer */
+#define RING_PLATEAU                1.4 /* tuning.cc: factor on the latency of inter-node all_reduce, ring, Simple */
+#define PLATEAU_BYTES               64  /* tuning.cc: minimum bytes per NCCL channel and rank for RING_PLATEAU */
+#define NVLS_CHUNK                  (128 * KIB) /* enqueue.cc: maximum bytes of a chunk per NCCL channel and head */
+#define NVLS_HEADS                  32 /* maximum number of heads: GPUs of a node, each reduces 1/heads of the array */
+#define NVLS_CHANNELS               16 /* nvls.cc: number of NCCL channels on Hopper, for profiles without "channels" */
+#define NVLS_FILL                   2  /* pipeline steps until scatter, reduce and gather run, per level of the tree */
+#define NVLS_TREE_SMALL_CHUNK_NODES 4  /* enqueue.cc: minimum number of nodes for which NVLSTree halves its chunks */
 #define TREE_CORRECTIONS            23
 
 /* Returns the fraction (0 to 1) of its bandwidth that a tree reaches for an array of `bytes` (tuning.cc,
@@ -400,11 +399,12 @@ int bb_cluster_find_curve(const struct bb_cluster *c, enum bb_coll_kind kind, in
     return i;
 }
 
-#define FADING_OCTAVES                                                                                                 \
-    4.0 /* below the smallest measured size the logarithm of its factor fades by e in as many octaves */
+/* Below the smallest measured size the logarithm of its factor falls by e in this number of octaves. */
+#define FADING_OCTAVES 4.0
 
 /* Returns measured time / time of the model: between two measured sizes by the logarithm of the size; above them as at
- * the largest, whose rate is that of the larger sizes; below them, or if the collective was not measured, 1. */
+ * the largest, whose rate is that of the larger sizes; below them nearer to 1 (FADING_OCTAVES). 1 if the collective was
+ * not measured. */
 static double measured_factor(const struct bb_cluster *c, const struct bb_collective *call, double bytes)
 {
     const int found = bb_cluster_find_curve(c, call->kind, call->ranks, call->nodes);

@@ -32,7 +32,7 @@ static const char *const dispatches[] = {
 static void ignore_ones(struct bb_transformer_options *o)
 {
     if (o->tp == 1)
-        o->sequence_parallel = false;
+        o->sequence_parallel = o->tp_overlap = false;
     if (o->cp == 1)
         o->context = NULL;
     if (o->ep == 1) {
@@ -261,6 +261,7 @@ static int reject_expert_options(const struct bb_training *t)
 static int reject_training_options(const struct bb_training *t)
 {
     const struct bb_transformer_options *o = &t->config->transformer;
+    static const char offload[] = "cpu-offloading-num-layers";
     const struct requirement rows[] = {
         {o->recompute_layers, t->layers_config.recompute == BB_RECOMPUTE_FULL, "recompute-num-layers",
          "it requires --recompute full"},
@@ -270,11 +271,13 @@ static int reject_training_options(const struct bb_training *t)
          "the model has an encoder"},
         {o->mtp_layers && t->arch.tied, bb_pipe_split_mtp_part(&t->split) == t->split.stages * t->split.chunks - 1,
          "mtp-num-layers", "the tied embeddings are not on the virtual stage of m in --pipeline-layout"},
-        {o->offload_layers, t->grid.pp == 1 && t->arch.encoder_layers == 0 && !o->moe_overlap,
-         "cpu-offloading-num-layers", "it requires one stage, as in Megatron-LM"},
-        {o->offload_layers, t->layers_config.recompute == BB_RECOMPUTE_NONE, "cpu-offloading-num-layers",
+        {o->offload_layers, t->grid.pp == 1, offload, "it requires one stage, as in Megatron-LM"},
+        {o->offload_layers, t->schedule.kind == BB_1F1B, offload, "it requires --schedule 1f1b"},
+        {o->offload_layers, t->arch.encoder_layers == 0, offload, "the model has an encoder"},
+        {o->offload_layers, !o->moe_overlap, offload, "it excludes --overlap-moe-expert-parallel-comm"},
+        {o->offload_layers, t->layers_config.recompute == BB_RECOMPUTE_NONE, offload,
          "it excludes recomputation, as in Megatron-LM"},
-        {o->offload_layers, o->offload_layers < t->arch.layers, "cpu-offloading-num-layers",
+        {o->offload_layers, o->offload_layers < t->arch.layers, offload,
          "at least one layer keeps its activations, as in Megatron-LM"},
         {o->lora_rank, has_plain_layers(&t->arch), "lora-rank",
          "adapters are modelled for dense models with plain attention, without MTP"},
@@ -299,7 +302,7 @@ static int reject_layout_options(const struct bb_training *t)
         {o->pipeline_layout, !o->first_layers && !o->last_layers, "pipeline-layout",
          "the layers of the first or last stage are given"},
         {o->sequence_parallel, t->grid.tp > 1, "sequence-parallel", "tp is 1"},
-        {o->tp_overlap, t->grid.tp == 1 || o->sequence_parallel, "tp-comm-overlap", "it requires --sequence-parallel"},
+        {o->tp_overlap, o->sequence_parallel, "tp-comm-overlap", "it requires --sequence-parallel"},
         {t->config->sync.sync, false, "sync", "transformer has the option --dp-sync instead"},
     };
 

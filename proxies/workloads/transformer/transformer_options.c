@@ -43,12 +43,10 @@ const struct bb_opt bb_transformer_options[] = {
                "\"Et*3|(tt|)*29,L\": E embedding, t layer, m layer of MTP, L loss, | next virtual stage; sets --vpp"),
     OPT_INT(0, "mtp-num-layers", FIELD(mtp_layers), NULL, "N", 1, 16,
             "layers of multi-token prediction (MTP), as Megatron-LM's: each a layer as the model's last, a projection "
-            "and a "
-            "head"),
+            "and a head"),
     OPT_INT(0, "lora-rank", FIELD(lora_rank), NULL, "N", 1, 65536,
             "train only adapters of this rank (LoRA) of the weights of attention and MLP; all else is frozen: no "
-            "gradients, "
-            "optimizer states or traffic between replicas"),
+            "gradients, optimizer states or traffic between replicas"),
     OPT_CHOICE(0, "lora-targets", FIELD(lora_targets), NULL, "WHICH", lora_choices,
                "with --lora-rank: weights with adapters (default: all)"),
     OPT_INT(0, "microbatch-group-size", FIELD(group), NULL, "G", 1, 1e6,
@@ -78,8 +76,7 @@ const struct bb_opt bb_transformer_options[] = {
              "send tokens, and gradients of expert outputs, to the experts in FP8 with one scale per 128 elements"),
     OPT_FLAG(0, "overlap-moe-expert-parallel-comm", FIELD(moe_overlap),
              "with --ep: in the steady state, the forward of a micro-batch runs concurrently with the backward of "
-             "another, so "
-             "that one exchanges tokens while the other computes, as in Megatron-LM"),
+             "another, so that one exchanges tokens while the other computes, as in Megatron-LM"),
     OPT_DOUBLE(0, "capacity-factor", FIELD(capacity), NULL, "F", 0.001, 1e6,
                "expert capacity: F times an equal share of the tokens; excess tokens are dropped, missing ones are "
                "padded (default: no limit; "

@@ -162,8 +162,7 @@ struct bb_column_parallel {
 };
 
 /* bb_block_gather - all-gather the activations or gradients in buffer src over tp into dst, and wait. Returns the
- * program's index of buffer dst. Requires sequence parallelism.
- */
+ * program's index of buffer dst. Requires sequence parallelism. */
 int bb_block_gather(struct bb_block *b, const char *what, int src, enum bb_block_buffer dst);
 
 /* bb_block_wait_if_serial - waits for the collective or transfer `op` if communication does not overlap compute

@@ -864,12 +864,13 @@ static int report_invalid(const struct work *w)
 {
     const struct bb_layout_search *s = w->search;
     struct bb_proxy_config config = *s->config;
+    const bool is_rejected = has_layouts(w, s->given, &config, false); /* by the proxy, which gives the reason */
     char suggestion[SUGGESTION];
 
     config.global_batch = config.ranks;
-    if (has_layouts(w, s->given, &config, false))
+    if (!is_rejected && has_layouts(w, s->given, &config, false))
         snprintf(suggestion, sizeof(suggestion), "try: --global-batch-size %d", config.ranks);
-    else if (!suggest_leaving_out(w, false, suggestion))
+    else if (is_rejected || !suggest_leaving_out(w, false, suggestion))
         snprintf(suggestion, sizeof(suggestion), "to see the reason, plan a single layout without --best-layout");
     return bb_err(BB_EUSAGE, "%s: no valid layout for %d ranks with global batch size %d and the given options; %s",
                   s->proxy->name, s->config->ranks, s->config->global_batch, suggestion);

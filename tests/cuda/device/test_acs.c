@@ -3,6 +3,7 @@
 #include "cuda/device/acs.h"
 #include "tests/check.h"
 
+#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,6 +59,12 @@ static void add_device(const char *root, const char *device, const char *link)
     free(path);
 }
 
+static int remove_entry(const char *path, const struct stat *about, int kind, struct FTW *place)
+{
+    (void)about, (void)kind, (void)place;
+    return remove(path);
+}
+
 static void test_ports_that_redirect_are_found(void **state)
 {
     static const struct {
@@ -87,6 +94,7 @@ static void test_ports_that_redirect_are_found(void **state)
         assert_int_equal(bb_acs_redirects(root, "0000:18:00.0", port), rows[i].found);
         assert_string_equal(port, rows[i].port);
         assert_int_equal(bb_acs_redirects(root, "0000:99:00.0", port), -1);
+        assert_int_equal(nftw(root, remove_entry, 8, FTW_DEPTH | FTW_PHYS), 0);
     }
 }
 

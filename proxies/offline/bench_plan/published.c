@@ -19,8 +19,8 @@ static const struct {
     const char *transport; /* SEVERAL_NODES; otherwise "" */
     const char *error;
 } kinds[] = {
-#include "proxies/offline/bench_plan/published.def"
 #include "proxies/offline/bench_plan/kernels.def"
+#include "proxies/offline/bench_plan/published.def"
 };
 
 void bb_published_text(const struct bb_cluster *c, const char *what, int nodes, char text[BB_PUBLISHED_TEXT])

@@ -21,11 +21,11 @@ static const char *const stages[] = {"all",       "inventory", "gpu",   "copies"
         OPT_INT('n', "iters", FIELD(iterations), NULL, "N", 1, 1e6, "operations of each measurement (default 20)")
 static const struct bb_opt option_rows[] = {
     OPT_FLAG(0, "quick", FIELD(quick), "collectives of 64M instead of 512M, 5 operations", .everyday = true),
-    OPT_FLAG(0, "thorough", FIELD(thorough), "about 15 minutes: 100 operations, 32 partners, and --soak 10m",
-             .everyday = true),
+    OPT_FLAG(0, "thorough", FIELD(thorough),
+             "about 15 minutes: 100 operations, 32 partners, and without --only --soak 10m", .everyday = true),
     OPT_STRING(0, "soak", FIELD(soak), NULL, "TIME",
                "then repeat the GEMM and the all_reduce of all GPUs for this time, such as 30m, and judge every value "
-               "against the first",
+               "against the first; 0: no soak",
                .everyday = true),
     OPT_CHOICE(0, "only", FIELD(only), "all", "STAGE", stages, "run one stage", .everyday = true),
     OPT_CHOICE(0, "from", FIELD(from), NULL, "STAGE", stages + 1, "run this stage and the later ones"),
@@ -45,7 +45,7 @@ static const struct bb_opt option_rows[] = {
     OPT_FLAG(0, "plan", FIELD(plan),
              "print what a run would take; no GPU, no MPI; requires --ranks and --expect PROFILE"),
     OPT_INT(0, "ranks", FIELD(ranks), NULL, "N", 1, 1 << 24, "with --plan: number of GPUs"),
-    OPT_INT(0, "gpus-per-node", FIELD(gpus_per_node), "8", "N", 1, 1024, "with --plan: GPUs of each node"),
+    OPT_INT(0, "gpus-per-node", FIELD(gpus_per_node), NULL, "N", 1, 1024, "with --plan: GPUs of each node (default 8)"),
     {0},
 };
 static const struct bb_opt bench_rows[] = {
@@ -84,6 +84,7 @@ static const struct bb_foreign_name foreign[] = {
 static int resolve_options(void *options, const struct bb_positionals *positionals)
 {
     struct bb_health_options *o = options;
+    const bool is_soak = strcmp(o->from ? o->from : o->only, "soak") == 0;
 
     if (positionals->n > 0)
         return bb_err(BB_EUSAGE, "unexpected argument '%s'; health accepts only options", positionals->word[0]);
@@ -92,18 +93,27 @@ static int resolve_options(void *options, const struct bb_positionals *positiona
                       "--plan requires --ranks and the machine; try: --plan --ranks 64 --expect h100-sxm-ib");
     if (!o->plan && o->ranks > 0)
         return bb_err(BB_EUSAGE, "--ranks requires --plan; try: mpirun -n %d busbar health", o->ranks);
+    if (!o->plan && o->gpus_per_node > 0)
+        return bb_err(BB_EUSAGE, "--gpus-per-node requires --plan; a run counts the GPUs that its ranks have");
+    if (o->gpus_per_node == 0)
+        o->gpus_per_node = 8;
     if (o->plan && o->ranks % o->gpus_per_node != 0 && o->ranks > o->gpus_per_node)
         return bb_err(BB_EUSAGE, "--ranks %d is no multiple of --gpus-per-node %d", o->ranks, o->gpus_per_node);
     if (o->from && strcmp(o->only, "all") != 0)
         return bb_err(BB_EUSAGE, "--from cannot be combined with --only");
-    if (strcmp(o->from ? o->from : o->only, "soak") == 0 && !o->soak && !o->thorough)
+    if (is_soak && !o->soak && !o->thorough)
         return bb_err(BB_EUSAGE, "the stage soak requires its time; try: --soak 10m");
     if (o->quick && o->thorough)
         return bb_err(BB_EUSAGE, "--quick cannot be combined with --thorough");
-    if (o->thorough && !o->soak)
+    if (o->thorough && !o->soak && bb_health_has(o, "soak"))
         o->soak = "10m";
-    if (o->soak && (bb_parse_duration(o->soak, &o->soak_s) != 0 || o->soak_s <= 0))
-        return bb_err(BB_EUSAGE, "--soak: '%s' is not valid, expected a time above 0, for example 30m", o->soak);
+    if (o->soak && strcmp(o->soak, "0") != 0 && bb_parse_duration(o->soak, &o->soak_s) != 0)
+        return bb_err(BB_EUSAGE,
+                      "--soak: '%s' is not valid, expected a time with its unit (s, m, h), or 0 for none; "
+                      "try: --soak 30m",
+                      o->soak);
+    if (is_soak && o->soak_s == 0)
+        return bb_err(BB_EUSAGE, "--soak %s leaves out the only stage; try: --soak 10m", o->soak);
     if (o->thorough && o->rounds == 0)
         o->rounds = 32;
     if (o->baseline && o->common.json)
@@ -407,21 +417,21 @@ static int print_plan(const struct bb_health_options *o, bb_forecast *forecast)
         h.skip[test] = !bb_health_has(o, bb_health_tests[test].stage);
     TRY(bb_health_expect(&h, o, baseline, forecast, &facts, source));
     printf("# %d nodes of %d GPUs; expected by %s\n", h.nodes, h.gpus, source);
-    printf("#%-9s  %-24s %6s  %9s %-7s  %8s\n", "stage", "test", "rounds", "expected", "", "planned");
-    printf("#%-9s  %-24s %6s  %9s %-7s  %8s\n", "", "", "", "", "", "(s)");
+    printf("#%-9s  %-25s %6s  %9s %-7s  %8s\n", "stage", "test", "rounds", "expected", "", "planned");
+    printf("#%-9s  %-25s %6s  %9s %-7s  %8s\n", "", "", "", "", "", "(s)");
     for (int test = 0; test < BB_HEALTH_TESTS; test++)
         if (bb_health_runs(&h, (enum bb_health_test)test)) {
             char gbps[32] = "-";
 
             if (isfinite(h.expected[test]))
                 snprintf(gbps, sizeof gbps, "%.1f", h.expected[test]);
-            printf(" %-9s  %-24s %6d  %9s %-7s  %8.1f\n", bb_health_tests[test].stage, bb_health_tests[test].name,
+            printf(" %-9s  %-25s %6d  %9s %-7s  %8.1f\n", bb_health_tests[test].stage, bb_health_tests[test].name,
                    bb_health_rounds(&h, (enum bb_health_test)test), gbps, bb_health_tests[test].unit,
                    bb_health_seconds(&h, o, (enum bb_health_test)test));
             all += bb_health_seconds(&h, o, (enum bb_health_test)test);
         }
     if (o->soak_s > 0)
-        printf(" %-9s  %-24s %6s  %9s %-7s  %8.1f\n", "soak", "GEMM, all_reduce of all", "-", "-", "", o->soak_s);
+        printf(" %-9s  %-25s %6s  %9s %-7s  %8.1f\n", "soak", "GEMM, all_reduce of all", "-", "-", "", o->soak_s);
     printf("# estimated time: %.0f s, without repeated tests of suspects\n", all + o->soak_s);
 out:
     json_decref(baseline);

@@ -47,8 +47,10 @@ static const char *part_text(const struct bb_health_report *r, const struct bb_h
         snprintf(text, 256, "path between %s and %s (GPU %d)", host_of(r, f->node), host_of(r, f->other), f->gpu);
         break;
     case BB_HEALTH_A_RAIL:
-        snprintf(text, 256, f->test >= BB_HEALTH_RAILS_ALONE ? "rail of GPU %d" : "rail of GPU %d on most nodes",
-                 f->gpu);
+        snprintf(text, 256, "rail of GPU %d%s", f->gpu,
+                 f->test < BB_HEALTH_RAILS_ALONE    ? " on most nodes"
+                 : r->health->skip[BB_HEALTH_PAIRS] ? ", or one NIC of it"
+                                                    : "");
         break;
     case BB_HEALTH_A_LEAF:
         if (f->gpu >= 0)
@@ -70,9 +72,10 @@ static const char *part_text(const struct bb_health_report *r, const struct bb_h
 }
 
 /* Describes what a finding is: "all_reduce of GPU pairs 24.1 GB/s, 50 % of the expected 48.0". */
-static const char *reason_text(const struct bb_health_finding *f, char text[256])
+static const char *reason_text(const struct bb_health_report *r, const struct bb_health_finding *f, char text[256])
 {
-    const bool expects = isfinite(f->expected), is_all_gpus = f->part == BB_HEALTH_A_NODE && f->test != BB_HEALTH_NODE;
+    const bool expects = isfinite(f->expected), is_all_gpus = f->part == BB_HEALTH_A_NODE && f->test != BB_HEALTH_NODE,
+               is_rail = f->test >= BB_HEALTH_RAILS_ALONE && f->part == BB_HEALTH_A_RAIL;
     const double reference = expects ? f->expected : f->median;
     const struct bb_health_test_row *test = &bb_health_tests[f->test];
     char soaked[32], slow[64];
@@ -90,13 +93,14 @@ static const char *reason_text(const struct bb_health_finding *f, char text[256]
                  : expects     ? "expected"
                                : "peers' median",
                  reference,
-                 f->soak_s > 0                 ? soaked
-                 : f->slow > 0                 ? slow
-                 : f->part == BB_HEALTH_ALL    ? ": a common cause, or the wrong profile"
-                 : is_all_gpus                 ? ": all its GPUs"
-                 : f->part == BB_HEALTH_A_LEAF ? ": only in pairs with other nodes"
-                 : f->part == BB_HEALTH_FABRIC ? ": only while all pairs run at once"
-                                               : "");
+                 f->soak_s > 0                                 ? soaked
+                 : f->slow > 0                                 ? slow
+                 : f->part == BB_HEALTH_ALL                    ? ": a common cause, or the wrong profile"
+                 : is_all_gpus                                 ? ": all its GPUs"
+                 : f->part == BB_HEALTH_A_LEAF                 ? ": only in pairs with other nodes"
+                 : f->part == BB_HEALTH_FABRIC                 ? ": only while all pairs run at once"
+                 : is_rail && r->health->skip[BB_HEALTH_PAIRS] ? "; to find which: busbar health --only pairs"
+                                                               : "");
     return text;
 }
 
@@ -394,14 +398,14 @@ static json_t *findings_json(const struct bb_health_report *r)
     for (size_t i = 0; i < r->health->n; i++) {
         const struct bb_health_finding *f = &r->health->findings[i];
 
-        json_array_append_new(list,
-                              json_pack("{s:s, s:s, s:s, s:o, s:s?, s:s, s:o, s:o, s:o, s:o, s:o, s:i, s:s}", "level",
-                                        bb_health_levels[f->level], "stage", stage_of(f), "part",
-                                        bb_health_parts[f->part], "node", number_or_null(f->node), "host",
-                                        f->node < 0 ? NULL : host_of(r, f->node), "name", part_text(r, f, part),
-                                        "other_node", number_or_null(f->other), "gpu", number_or_null(f->gpu), "value",
-                                        bb_json_real(f->value), "expected", bb_json_real(f->expected), "median",
-                                        bb_json_real(f->median), "tries", f->tries, "reason", reason_text(f, reason)));
+        json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:o, s:s?, s:s, s:o, s:o, s:o, s:o, s:o, s:i, s:s}",
+                                              "level", bb_health_levels[f->level], "stage", stage_of(f), "part",
+                                              bb_health_parts[f->part], "node", number_or_null(f->node), "host",
+                                              f->node < 0 ? NULL : host_of(r, f->node), "name", part_text(r, f, part),
+                                              "other_node", number_or_null(f->other), "gpu", number_or_null(f->gpu),
+                                              "value", bb_json_real(f->value), "expected", bb_json_real(f->expected),
+                                              "median", bb_json_real(f->median), "tries", f->tries, "reason",
+                                              reason_text(r, f, reason)));
     }
     return list;
 }
@@ -447,7 +451,7 @@ static void add_check(const struct bb_health_report *r, json_t *list, int node, 
     const bool measured = f && f->test < BB_HEALTH_TESTS;
 
     if (f)
-        snprintf(full, sizeof full, "%s: %s", part_text(r, f, part), reason_text(f, reason));
+        snprintf(full, sizeof full, "%s: %s", part_text(r, f, part), reason_text(r, f, reason));
     if (f && node < 0)
         snprintf(text, sizeof text, "%s: %s", part, measured ? bb_health_tests[f->test].name : stage_of(f));
     bb_checks_add(list, &(struct bb_check){.check = text,
@@ -533,7 +537,7 @@ int bb_health_finish(const struct bb_health_report *r, int last)
         snprintf(more, sizeof more, "; and %d more", failed - 1);
     if (failed > 0)
         rc = bb_err_job(BB_EBELOW, "%s: %s%s%s%s", part_text(r, &h->findings[0], part),
-                        reason_text(&h->findings[0], reason), more, restricted ? "; restricted by " : "",
+                        reason_text(r, &h->findings[0], reason), more, restricted ? "; restricted by " : "",
                         restricted ? restricted : "");
     else if (r->options->common.nagios && h->n > 0 && h->findings[0].level == BB_HEALTH_WARN)
         rc = -BB_EWARN;

@@ -45,10 +45,10 @@ void bb_health_matrix_print(const struct bb_health_matrix *m, int nodes, double 
 
     if (!m->value)
         return;
-    fprintf(
-        out,
-        "# pairs of nodes, slowest GPU, of %.4g GB/s: + 93 %% or more, w 80 to 93 %%, F below 80 %%, . not measured\n",
-        reference);
+    fprintf(out,
+            "# pairs of nodes, slowest GPU in %% of %.4g GB/s: + 93 %% or more, w 80 to 93 %%, F below 80 %%, . not "
+            "measured\n",
+            reference);
     if (nodes <= MATRIX_NODES)
         print_letters(m, nodes, reference, hosts, out);
     for (int shown = 0; shown < PAIRS_SHOWN; shown++) { /* the next slower pairs */

@@ -83,7 +83,8 @@ static void print_verdict(const json_t *root, FILE *out)
     fprintf(out, "# ");
     if (failed > 0)
         fprintf(out, "FAILED: %d part%s; ", failed, failed == 1 ? "" : "s");
-    fprintf(out, "%d node%s: %d ok, %d warn, %d fail, %d unknown; %d finding%s about paths, rails and common causes\n",
+    fprintf(out,
+            "%d node%s: %d ok, %d warn, %d fail, %d unknown; %d finding%s about paths, rails and the whole cluster\n",
             nodes, nodes == 1 ? "" : "s", count_levels(verdicts, BB_HEALTH_OK), count_levels(verdicts, BB_HEALTH_WARN),
             count_levels(verdicts, BB_HEALTH_FAIL), count_levels(verdicts, BB_HEALTH_UNKNOWN), others,
             others == 1 ? "" : "s");

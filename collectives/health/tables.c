@@ -54,7 +54,7 @@ static void print_rails(const struct bb_health_tables *t, int shown, FILE *out)
 
 static void print_pairs(const struct bb_health_tables *t, int shown, FILE *out)
 {
-    fprintf(out, "# GB/s of two nodes, all GPUs at once\n#node");
+    fprintf(out, "# GB/s of two nodes, sum of all their GPU pairs at once\n#node");
     for (int b = 0; b < shown; b++)
         fprintf(out, " %7d", b);
     for (int a = 0; a < shown; a++) {

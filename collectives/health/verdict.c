@@ -17,12 +17,12 @@ const struct bb_health_test_row bb_health_tests[BB_HEALTH_TESTS] = {
     [BB_HEALTH_TO_GPU] = {"copies", "copy host to GPU", "GB/s", BB_HEALTH_A_GPU},
     [BB_HEALTH_FROM_GPU] = {"copies", "copy GPU to host", "GB/s", BB_HEALTH_A_GPU},
     [BB_HEALTH_PEERS] = {"copies", "copy GPU to GPU", "GB/s", BB_HEALTH_A_GPU},
-    [BB_HEALTH_SLOWEST_PEER] = {"copies", "copy to the slowest GPU", "GB/s", BB_HEALTH_A_GPU},
+    [BB_HEALTH_SLOWEST_PEER] = {"copies", "copy to its slowest peer", "GB/s", BB_HEALTH_A_GPU},
     [BB_HEALTH_NODE] = {"node", "all_reduce in the node", "GB/s", BB_HEALTH_A_NODE},
     [BB_HEALTH_PAIRS] = {"pairs", "all_reduce of GPU pairs", "GB/s", BB_HEALTH_A_NIC},
     [BB_HEALTH_BISECTION] = {"bisection", "all_reduce across halves", "GB/s", BB_HEALTH_FABRIC},
     [BB_HEALTH_RAILS_ALONE] = {"rails", "all_reduce, a rail alone", "GB/s", BB_HEALTH_A_RAIL},
-    [BB_HEALTH_RAILS] = {"rails", "all_reduce of a rail", "GB/s", BB_HEALTH_A_RAIL},
+    [BB_HEALTH_RAILS] = {"rails", "all_reduce, rails at once", "GB/s", BB_HEALTH_A_RAIL},
     [BB_HEALTH_WHOLE] = {"whole", "all_reduce of all GPUs", "GB/s", BB_HEALTH_ALL},
 };
 const char *const bb_health_levels[] = {"ok", "unknown", "warn", "fail", NULL};

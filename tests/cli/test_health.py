@@ -28,7 +28,7 @@ def test_healthy_nodes_reach_the_expectation(busbar, tmp_path, cluster):
     assert len(tests) == 11 and 1 < tests["memory copy"]["median"] / tests.pop("memory copy")["expected"] < 1.2  # emulated: data sheet
     assert all(abs(t["median"] / t["expected"] - 1) < (0.02 if t["stage"] == "copies" else 0.01) for t in tests.values()), tests
     assert len(root["results"]) == 9 * 8 + 2 * 3 * 8 and done.stdout.splitlines()[-1] == (
-        "# 4 nodes: 4 ok, 0 warn, 0 fail, 0 unknown; 0 findings about paths, rails and common causes")
+        "# 4 nodes: 4 ok, 0 warn, 0 fail, 0 unknown; 0 findings about paths, rails and the whole cluster")
 
 
 def test_slow_gpu_and_slow_nic_fail_and_leave(busbar, tmp_path):
@@ -103,7 +103,7 @@ def test_expectation_is_that_of_the_nodes_that_are_left(busbar, tmp_path):
     root, found, done = health(busbar, tmp_path, ranks=12, nodes=6, status=5, slow="rank=2:1.4,rank=5:1.4,rank=7:1.4")
     tests = {test["test"]: test for test in root["tests"]}
     assert len(found) == 3 and ", 3 of 6 nodes" in done.stdout
-    for name in ("all_reduce of a rail", "all_reduce of all GPUs"):
+    for name in ("all_reduce, rails at once", "all_reduce of all GPUs"):
         assert abs(tests[name]["median"] / tests[name]["expected"] - 1) < 0.01, tests[name]
 
 
@@ -127,7 +127,7 @@ def test_slow_copies_are_named(busbar, tmp_path):
     root, found, done = health(busbar, tmp_path, "--only", "copies", ranks=12, nodes=3, status=5, EMU_SLOW_LINKS="pcie1:0.7,nvlink6:0.5,nvlink8-9:0.5")
     assert found == {("fail", "gpu", 0, 1), ("fail", "gpu", 1, 2), ("fail", "gpu", 2, 0), ("fail", "gpu", 2, 1)} and {row["stage"] for row in root["results"]} == {"copies"}
     assert "GPU 2 of" in done.stderr and "copy GPU to GPU" in done.stderr
-    assert all("copy to the slowest GPU 164" in f["reason"] for f in root["findings"] if f["node"] == 2)
+    assert all("copy to its slowest peer 164" in f["reason"] for f in root["findings"] if f["node"] == 2)
     _, found, done = health(busbar, tmp_path, "--only", "copies", ranks=2, nodes=1, EMU_FAULT="fail:name=cudaIpcOpenMemHandle")
     assert found == set() and "copy GPU to GPU: not measured" in done.stdout
 
@@ -142,6 +142,9 @@ def test_soak_repeats_and_reports_drift(busbar, tmp_path):
     assert root["tests"] == [] and len(root["soak"]) == 2
     plan = busbar.run("health", "--plan", "--thorough", "--ranks", 1024, "--expect", "h100-sxm-ib", emulated=False).stdout
     assert 600 < float(re.search(r"# estimated time: (\d+) s", plan)[1]) <= 15 * 60 and " soak " in plan
+    for args in (("--only", "pairs", "--thorough"), ("--thorough", "--soak", "0")):
+        plan = busbar.run("health", "--plan", "--ranks", 32, "--expect", "h100-sxm-ib", *args, emulated=False).stdout
+        assert "pairs " in plan and "soak" not in plan
     root, _, _ = health(busbar, tmp_path, "--only", "gpu", "--soak", "300ms", ranks=2, nodes=1, status=5, slow="rank=0:1.4,rank=1:1.4")
     assert root["verdicts"][0]["level"] == "fail" and root["soak"] == []  # no node is left
 
@@ -248,6 +251,8 @@ def bench(busbar, tmp_path, *args, **env):
 def test_bench_rails(busbar, tmp_path):
     root, found, done = bench(busbar, tmp_path, "rails", EMU_SLOW="link=node1-nic2:0.5")
     assert done.returncode == 5 and found == [("rail", None, 2)] and {row["stage"] for row in root["results"]} == {"rails"}
+    assert re.search("^fail +rails +rail of GPU 2, or one NIC of it: .*; to find which: busbar health --only pairs$", done.stdout, re.M)
+    assert re.search("^# expected: h100-sxm-ib[^:]*: 4 GPUs and 4 NICs of ", done.stdout, re.M)
     rows = {int(gpu): (float(alone), float(at_once)) for gpu, alone, at_once in re.findall(r"(?m)^ GPU (\d) +(\S+) +(\S+)$", done.stdout)}
     assert rows.keys() == {0, 1, 2, 3} and all(a == b == pytest.approx(48.1 if gpu != 2 else 24.1, abs=0.2) for gpu, (a, b) in rows.items())
 
@@ -256,7 +261,7 @@ def test_rails_that_share_nics_are_slower_at_once(busbar, tmp_path):
     """Two GPUs of each NIC: half of the rate at once, which is expected."""
     root, found, done = bench(busbar, tmp_path, "rails", EMU_CLUSTER="a100-pcie-ib")
     tests = {test["test"]: test for test in root["tests"]}
-    alone, at_once = tests["all_reduce, a rail alone"], tests["all_reduce of a rail"]
+    alone, at_once = tests["all_reduce, a rail alone"], tests["all_reduce, rails at once"]
     assert done.returncode == 0 and found == [] and alone["median"] / at_once["median"] == pytest.approx(2, rel=0.05)
     assert all(test["median"] == pytest.approx(test["expected"], rel=0.02) for test in (alone, at_once))
 
@@ -384,8 +389,8 @@ def test_report_of_a_lost_node_without_files(busbar):
 
 
 @pytest.mark.parametrize("args,call,table", [
-    (["rails"], 2, [" GPU 0         48.13         -", " GPU 1         48.13         -"]),
-    (["p2p", "--nodes"], 3, ["#node       0       1       2       3", "    0       -    96.6       -    96.6"])])
+    (["rails"], 2, [" GPU 0         48.09         -", " GPU 1         48.09         -"]),
+    (["p2p", "--nodes"], 3, ["#node       0       1       2       3", "    0       -    96.5       -    96.5"])])
 def test_bench_keeps_the_table_of_a_lost_node(busbar, args, call, table):
     done = busbar.run("bench", *args, ranks=8, env={**LOST, "EMU_FAULT": f"die:rank=5,call={call},name=ncclCommSplit"})
     assert done.returncode == 4 and set(table) < set(done.stdout.splitlines()), done.stdout

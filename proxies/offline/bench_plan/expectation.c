@@ -58,7 +58,9 @@ int bb_expectation_machine(const struct bb_machine_facts *facts, const char *nam
 {
     const bool is_auto = strcmp(name, "auto") == 0;
     const char *profile = is_auto ? profile_of_machine(facts) : name;
-    int rc = 0;
+    struct bb_machine_facts node = *facts; /* all GPUs that run at once */
+    struct bb_cluster whole;
+    int gpus, nics, rc = 0;
 
     cluster->gpus_per_node = 0;
     if (!profile) {
@@ -71,10 +73,15 @@ int bb_expectation_machine(const struct bb_machine_facts *facts, const char *nam
     TRY(bb_cluster_load(profile, cluster));
     if (is_auto)
         set_nics(facts, cluster);
+    whole = *cluster;
+    if (node.ranks_per_node < node.concurrent)
+        node.ranks_per_node = node.concurrent;
+    set_node_size(&node, &whole);
     set_node_size(facts, cluster);
-    snprintf(text, BB_MACHINE_TEXT, "%s%s: %d GPU%s and %d NIC%s of %.4g GB/s per node", cluster->name,
-             is_auto ? " (recognised)" : "", cluster->gpus_per_node, cluster->gpus_per_node == 1 ? "" : "s",
-             bb_cluster_nics(cluster), bb_cluster_nics(cluster) == 1 ? "" : "s", cluster->inter.gbps);
+    gpus = whole.gpus_per_node;
+    nics = bb_cluster_nics(&whole);
+    snprintf(text, BB_MACHINE_TEXT, "%s%s: %d GPU%s and %d NIC%s of %.4g GB/s per node", whole.name,
+             is_auto ? " (recognised)" : "", gpus, gpus == 1 ? "" : "s", nics, nics == 1 ? "" : "s", whole.inter.gbps);
 out:
     return rc;
 }

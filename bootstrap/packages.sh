@@ -88,12 +88,15 @@ PYTHON
 
 add_flag() { CMAKE_FLAGS="$CMAKE_FLAGS $1"; }
 
-# find_cuda MIN_VERSION - finds a CUDA toolkit of the system, else the toolkit installed as wheels, and adds the CMake flags
-# for this toolkit.
+# find_cuda MIN_VERSION - finds a CUDA toolkit of the system, else the toolkit installed as wheels, adds the CMake flags for this
+# toolkit and sets cuda_major, for list_wheels.
 find_cuda() {
+    cuda_major=13 # of the wheels
     for nvcc in "${CUDACXX:-}" "$(command -v nvcc || true)" "${CUDA_HOME:-/nowhere}/bin/nvcc" "$system/usr/local/cuda/bin/nvcc"; do
         [ -n "$nvcc" ] && [ -x "$nvcc" ] || continue
-        is_at_least "$1" "$("$nvcc" --version 2>/dev/null | sed -n 's/.*release \([0-9.]*\).*/\1/p')" || continue
+        release=$("$nvcc" --version 2>/dev/null | sed -n 's/.*release \([0-9.]*\).*/\1/p')
+        is_at_least "$1" "$release" || continue
+        cuda_major=${release%%.*}
         add_flag "-DCMAKE_CUDA_COMPILER=$nvcc"
         return 0
     done
@@ -131,7 +134,8 @@ get_nccl_version() {
 # get_column NAME NUMBER - prints a column of a dependency's row in the table above, with blanks instead of commas.
 get_column() { printf '%s\n' "$things" | awk -v name="$1" -v n="$2" '$1 == name && $n != "-" { gsub(",", " ", $n); print $n }'; }
 
-list_wheels() { awk -v group="$1" '$1 == group { print $2 }' "$wheel_list"; }
+# list_wheels GROUP - prints the requirements of a group of wheels. NVIDIA has the same versions of NCCL for CUDA 12 and 13.
+list_wheels() { awk -v group="$1" -v cuda="${cuda_major:-13}" '$1 == group { sub(/-cu13=/, "-cu" cuda "=", $2); print $2 }' "$wheel_list"; }
 
 # list_missing GOAL - prints the names of the dependencies of a goal that are not installed.
 list_missing() {

@@ -33,9 +33,9 @@ static const struct {
     const char *library, *advice;
 } sources[] = {
     {"libmpi", "an MPI library (Open MPI or MPICH, the one that busbar was built with)"},
-    {"libnccl", "NCCL (NVIDIA's package libnccl2, or the Python wheel nvidia-nccl-cu13)"},
-    {"libcudart", "the CUDA runtime (the CUDA toolkit, or the Python wheel nvidia-cuda-runtime)"},
-    {"libcublasLt", "cuBLASLt (the CUDA toolkit, or the Python wheel nvidia-cublas)"},
+    {"libnccl", "NCCL (NVIDIA's package libnccl2, or the Python wheel nvidia-nccl-cu12 or -cu13)"},
+    {"libcudart", "the CUDA runtime (the CUDA toolkit, or the Python wheel nvidia-cuda-runtime, -cu12 for CUDA 12)"},
+    {"libcublasLt", "cuBLASLt (the CUDA toolkit, or the Python wheel nvidia-cublas, -cu12 for CUDA 12)"},
 };
 
 int bb_rank_program_missing(const char *command, const char *loader)

@@ -31,7 +31,9 @@ def kit(tmp_path_factory):
     if "cannot be downloaded" in done.stderr or "another MPI" in done.stderr:
         pytest.skip(done.stderr.strip().splitlines()[-1])
     assert done.returncode == 0, done.stderr
-    assert int(re.search(r"(\d+) MiB unpacked", done.stdout).group(1)) < 60
+    cuda, glibc, size = re.search(r": CUDA (\d+), glibc 2\.(\d+) or newer, (\d+) MiB unpacked", done.stdout).groups()
+    assert (BUILD / f"emulator/libcudart.so.{cuda}").exists() and int(size) < 60
+    assert int(glibc) >= max(int(minor) for minor in re.findall(rb"GLIBC_2\.(\d+)", (BUILD / "busbar-rank").read_bytes()))
     with tarfile.open(folder / "kit.tar.gz") as archive:
         # older Python versions have no filters
         archive.extractall(folder, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
@@ -263,4 +265,6 @@ def test_libraries_of_a_virtual_environment_are_found(kit, tmp_path):
     finally:
         (kit.parent / "tools/find").unlink()
     assert status == 1 and results["passed"] == 1
-    assert re.search(r"libraries not found .*: libcublasLt\.so\.13 libnccl\.so\.2 ; try: pip install nvidia-cublas nvidia-nccl-cu13", output)
+    cuda = next((BUILD / "emulator").glob("libcudart.so.1?")).suffix[1:]
+    cublas = {"12": "nvidia-cublas-cu12", "13": "nvidia-cublas"}[cuda]
+    assert re.search(rf"libraries not found .*: libcublasLt\.so\.{cuda} libnccl\.so\.2 ; try: pip install {cublas} nvidia-nccl-cu{cuda}", output)

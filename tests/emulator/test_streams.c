@@ -17,6 +17,8 @@
 
 #include <cmocka.h>
 
+cudaError_t cudaStreamGetDevice(cudaStream_t stream, int *device); /* missing in the first CUDA 12 headers */
+
 enum { BYTES = 100000 };
 static char *memory;
 

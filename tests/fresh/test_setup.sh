@@ -243,6 +243,18 @@ test_old_cuda_and_nccl_are_replaced_by_wheels() {
     expect_flag "-DNCCL_WHEELS=$box/project/build/python/lib/python3.11/site-packages/nvidia/nccl"
 }
 
+test_previous_cuda_gets_its_nccl() {
+    be_root; have_everything; have_python pip; have_cuda 12.4; have_nccl 2 20 5
+    get tests
+    expect_status 0
+    grep -q ' nvidia-nccl-cu12==[0-9.]*$' "$box/calls" || fail_case "expected NCCL's wheel for CUDA 12"
+    expect_flag "-DCMAKE_CUDA_COMPILER=$box/root/usr/local/cuda/bin/nvcc"
+    : >"$box/calls"
+    get tests # the installed wheel is found again
+    expect_status 0
+    expect_nothing_fetched
+}
+
 test_plotly_is_installed_for_report() {
     be_root; have_everything; have_python pip
     get 'program; get_report'

@@ -4,7 +4,8 @@
 #   busbar and busbar-rank, the unit tests and the probe for GPUs, Open MPI, jansson, cmocka, tests/gpu/run.sh,
 #   and the nccl-tests programs if NCCL_TESTS_BUILD is set to a build folder.
 # On the other machine: tar xf gpu-kit.tar.gz && gpu-kit/run.sh OUT. Packing requires no GPU. Without -b, build/ is brought up to
-# date first; with -b, BUILD is packed as it is.
+# date first; with -b, BUILD is packed as it is. The last line names the CUDA version of the build, which the other machine must
+# have, and the oldest glibc. A kit for CUDA 12: CUDACXX=/usr/local/cuda-12.4/bin/nvcc sh tests/gpu/pack.sh (12.4 or newer).
 set -u
 build=
 [ -z "${NCCL_TESTS_BUILD:-}" ] || NCCL_TESTS_BUILD=$(cd "$NCCL_TESTS_BUILD" && pwd) || exit 1
@@ -62,4 +63,6 @@ case $target in
 *.tar.gz) tar -czf "$target" -C "$work" gpu-kit || exit 1 ;;
 *) rm -rf "$target" && cp -a "$kit" "$target" || exit 1 ;;
 esac
-echo "$target: $mib MiB unpacked, $(du -sk "$target" | awk '{ print int($1 / 1024) + 1 }') MiB"
+for cuda in "$kit"/lib/libcudart.so.*; do cuda=${cuda##*.so.}; done
+glibc=$(objdump -T "$kit"/bin/* "$kit"/lib/* | grep -o 'GLIBC_[0-9.]*' | sort -uV | tail -n 1)
+echo "$target: CUDA $cuda, glibc ${glibc#*_} or newer, $mib MiB unpacked, $(du -sk "$target" | awk '{ print int($1 / 1024) + 1 }') MiB"

@@ -266,7 +266,10 @@ expect any 20 nvidia-smi nvidia-smi -q
 expect any 20 conformance sh -c "'$(program emu_conformance)' | diff '$conformance' - && echo 'same as the emulated GPUs'"
 for test in kernels start_barrier layer busy gemm work; do expect 0 40 test-gpu-$test "$(program test_gpu_$test)"; done
 expect 0 30 probe "$(program gpu_probe)"
-[ -z "$missing" ] || stop "libraries not found (the number is the CUDA version of the build): $missing; try: pip install nvidia-cublas nvidia-nccl-cu$(runtime runtime | cut -d. -f1)"
+cuda=$(runtime runtime | cut -d. -f1)
+cublas=nvidia-cublas
+[ "$cuda" -gt 12 ] || cublas=nvidia-cublas-cu$cuda
+[ -z "$missing" ] || stop "libraries not found (the number is the CUDA version of the build): $missing; try: pip install $cublas nvidia-nccl-cu$cuda"
 share="--share-gpu"
 expect 0 40 smoke mpirun -n 2 "$busbar" bench all_reduce -b 8 -e 8 -n 1 --repeats 1 $share
 if grep -qE "^smoke	(failed|too_slow)" "$work/steps"; then

@@ -491,7 +491,7 @@ static void reports_missing_programs_and_libraries(void **state)
     static const struct row rows[] = {
         {"no-library", 0, 1, 1,
          "busbar: probe needs libnccl.so.2, which is not found; install NCCL (NVIDIA's package libnccl2, or the Python "
-         "wheel nvidia-nccl-cu13), or add its folder to LD_LIBRARY_PATH; sh bootstrap/setup.sh installs all "
+         "wheel nvidia-nccl-cu12 or -cu13), or add its folder to LD_LIBRARY_PATH; sh bootstrap/setup.sh installs all "
          "dependencies\n",
          0},
         {"no-program", 0, 1, 1,

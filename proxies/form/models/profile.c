@@ -213,17 +213,29 @@ static void overlay(json_t *onto, const json_t *from)
     }
 }
 
-int bb_profile_set_transport(json_t *cluster, const char *name)
+/* changes: the cluster has another transport, whose values the new one must replace. */
+static int put_transport(json_t *cluster, const char *name, bool changes)
 {
     json_t *transport = NULL;
     int rc;
 
     TRY(bb_profile_load("transports", name, &transport));
+    if (changes && !json_object_get(transport, "nccl"))
+        rc = bb_err(BB_EUSAGE, "--set transport=%s: it has no values of its own; try: --cluster h100-sxm-sharp", name);
+    else if (changes && !json_object_get(cluster, "nccl"))
+        rc = bb_err(BB_EUSAGE, "--set transport=%s: it changes the section 'nccl', which the profile does not have",
+                    name);
+    TRY(rc);
     overlay(cluster, transport);
     json_object_set_new(cluster, "transport", json_string(name));
 out:
     json_decref(transport);
     return rc;
+}
+
+int bb_profile_set_transport(json_t *cluster, const char *name)
+{
+    return put_transport(cluster, name, true);
 }
 
 /* Replaces a cluster profile with the key "base" by the profile that this key names, with the values of its transport and
@@ -241,7 +253,7 @@ static int complete_cluster(json_t **root)
         return reject_name("clusters", base_name);
     TRY(bb_profile_load("clusters", base_name, &base));
     if (transport)
-        TRY(bb_profile_set_transport(base, transport));
+        TRY(put_transport(base, transport, false));
     overlay(base, *root);
     json_object_del(base, "base");
     json_decref(*root);

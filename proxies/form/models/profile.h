@@ -42,7 +42,8 @@ int bb_profile_validate_name(const char *kind, const char *name_or_path) BB_MUST
 int bb_profile_load(const char *kind, const char *name_or_path, json_t **root) BB_MUST_CHECK;
 
 /* bb_profile_set_transport - gives a cluster profile the latencies between nodes and the fractions of the NICs' rate of a
- * transport (profiles/transports). Returns 0, or -BB_EUSAGE after printing an error message: unknown name. */
+ * transport (profiles/transports). Returns 0, or -BB_EUSAGE after printing an error message: unknown name, or nothing to
+ * change. */
 int bb_profile_set_transport(json_t *cluster, const char *name) BB_MUST_CHECK;
 
 /* bb_profile_checksums - return {"cluster": .., "model": ..} with the checksum of each given profile: the first 12 hex

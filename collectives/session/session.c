@@ -290,7 +290,7 @@ void bb_session_print_head(const struct bb_session *s)
     bb_print_report_header(s->out, s->argc, s->argv);
     fprintf(s->out, "# %d rank%s on %d node%s: %s\n", s->world.size, s->world.size == 1 ? "" : "s", s->world.nodes,
             s->world.nodes == 1 ? "" : "s", s->device.name);
-    if (s->detail)
+    if (s->detail && s->nccl_runtime > 0)
         fprintf(s->detail, "# NCCL %s (built with %s), CUDA runtime %d.%d, driver %d.%d\n",
                 bb_nccl_version_text(s->nccl_runtime, runtime), bb_nccl_version_text(s->nccl_header, header),
                 s->cuda_runtime / 1000, s->cuda_runtime % 1000 / 10, s->cuda_driver / 1000, s->cuda_driver % 1000 / 10);

@@ -793,9 +793,9 @@ static void print_criteria(const struct bb_report *r, int coll)
         i = v.end;
         if (r->one_line ? !v.failed : t->scope == BB_BUSBW_MEAN)
             continue;
-        snprintf(found, sizeof found, "%g", v.busbw_gbps);
-        fprintf(r->out, "# Bus bandwidth, %s %s: %s GB/s, required %g: %s%s%s\n", bb_colls[coll].name,
-                bb_busbw_threshold_text(t, size), isfinite(v.busbw_gbps) ? found : "N/A", t->gbps,
+        snprintf(found, sizeof found, "%g GB/s", v.busbw_gbps);
+        fprintf(r->out, "# Bus bandwidth, %s %s: %s, required %g: %s%s%s\n", bb_colls[coll].name,
+                bb_busbw_threshold_text(t, size), isfinite(v.busbw_gbps) ? found : "no result to judge", t->gbps,
                 v.failed ? "FAILED" : "OK", v.failed ? where(r, &v, place) : "", how_many(r, &v, count));
     }
 }
@@ -918,6 +918,8 @@ static void print_verdict(const struct bb_report *r)
                 : !bb_session_moves_data(r->session) ? "EMU_DATA=off"
                                                      : "not compared",
                 t->unchecked, t->results);
+    else if (r->options->checks > 1)
+        fprintf(r->out, "last operation of each row and %d more verified", r->options->checks - 1);
     else
         fprintf(r->out, "last operation of each row verified");
     if (t->shortest[0])

@@ -53,6 +53,9 @@ def test_last_line_names_wrong_data_and_missed_limits(busbar):
     assert done.returncode == 3 and done.stdout.splitlines()[-1].startswith("# WRONG DATA: 1 element, first on rank 1 (")
     done = busbar.run("bench", "all_reduce", "--sizes", "1K", *FEW, "--min-busbw", 1000, ranks=2)
     assert done.returncode == 5 and done.stdout.splitlines()[-1].startswith("# --min-busbw: FAILED; last operation of each row verified; ")
+    done = busbar.run("bench", "all_reduce", "--sizes", "1K", *FEW, "-c", 5, "--expect", "auto", "--min-of-expected", "90%", ranks=2)
+    assert done.returncode == 5 and "# Bus bandwidth, all_reduce 1 KiB: no result to judge, required " in done.stdout
+    assert done.stdout.splitlines()[-1].startswith("# --min-of-expected: FAILED; last operation of each row and 4 more verified; ")
     done = busbar.run("bench", "all_reduce", "--sizes", "0", *FEW, ranks=2)
     assert done.returncode == 0 and done.stdout.splitlines()[-1] == "# last operation of each row verified"
     done = busbar.run("bench", "all_reduce", "--sizes", "1K,4K", "--placement", "in_place", *FEW, ranks=1)  # takes no time

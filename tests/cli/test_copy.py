@@ -33,9 +33,12 @@ def test_rates_are_those_of_the_links(busbar, tmp_path):
 
 
 def test_slow_links_are_named(busbar, tmp_path):
-    _, slow, done = copy(busbar, tmp_path, "--max-slow", "1", status=5, EMU_SLOW_LINKS="pcie1:0.5,nvlink0-3:0.7")
+    _, slow, done = copy(busbar, tmp_path, "--max-slow", "1", "--full", status=5, EMU_SLOW_LINKS="pcie1:0.5,nvlink0-3:0.7")
     assert slow == {(1, None), (0, 3)}
     assert done.stdout.splitlines()[-1].startswith("# SLOW: 1 GPU, 1 pair; first: GPU 1 of ") and " 50 % of the typical 51.87" in done.stdout
+    assert re.search(r"^ host to GPU +4 +25\.\d+ +51\.\d+ +51\.\d+ +52\.00 +49\.9$", done.stdout, re.M), done.stdout  # reached: by the slowest
+    assert [percent[:2] for percent in re.findall(r"^ host to GPU +[0-3] +\d\S+ +\d\S+ +(\d\S+) +\w", done.stdout, re.M)] == ["99", "49", "99", "99"], done.stdout
+    assert "# NCCL " not in done.stdout
     assert "slow GPUs and pairs: 2, --max-slow allows 1; first: GPU 1 of " in done.stderr
 
 

@@ -234,7 +234,8 @@ def test_emulated_nodes_have_oversubscribed_uplinks(busbar, tmp_path):
     run = busbar.json("bench", *args, "-n", 2, "--repeats", 1, "-c", 0, ranks=4, tmp_path=tmp_path,
                       env={"EMU_NODES": "2", "EMU_CLUSTER": str(cluster), "EMU_DATA": "off", "EMU_SLOW": slow})
     transfer_us = 2 * 2 ** 26 / 2 / (profile["inter"]["gbps"] * 1e3 / 2)
-    assert run["results"][0]["time_us"]["p50"] == pytest.approx(profile["inter"]["latency_us"] + transfer_us, abs=2e-3)
+    assert run["results"][0]["time_us"]["p50"] == pytest.approx(
+        profile["inter"]["latency_us"] + 2 * profile["inter"]["message_us"] + transfer_us, abs=2e-3)
     offline = busbar.run("plan", *args, "--ranks", 4, "--cluster", cluster, "--slow", slow, "--json", "-", emulated=False)
     doc = json.loads(offline.stdout)
     assert doc["predicted"]["slow"] == [slow]

@@ -171,23 +171,6 @@ static void time_round(struct rounds *x)
         }
 }
 
-/* Returns the time of the group call of an alltoallv in addition to the latency of a message, as for an alltoall: that of the
- * rank with the most messages to other nodes. */
-static double group_us(const struct rounds *x)
-{
-    const int gpus = x->cluster.gpus_per_node;
-    int most = 0;
-
-    for (int from = 0; from < x->c->ranks; from++) {
-        int messages = 0;
-
-        for (int to = 0; to < x->c->ranks; to++)
-            messages += from / gpus != to / gpus && message_bytes(x, from, to) > 0;
-        most = MAX(most, messages);
-    }
-    return most > 0 ? x->cluster.inter.group_us + most * x->cluster.inter.message_us : 0;
-}
-
 /* Computes the end of the operation on each rank: [ranks] end_ns, zeroed by the caller. */
 static void time_messages(const struct bb_cluster *cluster, const struct bb_slow *slow, const struct bb_case *c,
                           int64_t *end_ns)
@@ -201,8 +184,6 @@ static void time_messages(const struct bb_cluster *cluster, const struct bb_slow
                        .end_ns = end_ns};
 
     bb_slow_enable_leaf_uplinks(slow, &x.cluster);
-    if (flags & BB_COLL_VARIABLE_COUNTS)
-        x.cluster.inter.latency_us += group_us(&x);
     BB_NEW(x.exchanges, c->ranks);
     BB_NEW(x.begin_ns, c->ranks);
     /* out of place, each rank of a hypercube first copies its own slice of the data to its receive buffer */

@@ -353,7 +353,7 @@ int bb_checks_save(const json_t *root, const char *junit, const char *prometheus
 
 enum { CHECKS_SHOWN = 3 };
 
-/* Prints the worst checks: of the given status, at most CHECKS_SHOWN. */
+/* Prints the reasons of the worst checks: of the given status, at most CHECKS_SHOWN. */
 static void put_worst(const struct view *v, FILE *out, enum bb_check_status status)
 {
     static const struct escape escapes[] = {{'|', "/"}, {0}};
@@ -363,9 +363,7 @@ static void put_worst(const struct view *v, FILE *out, enum bb_check_status stat
     json_array_foreach(v->checks, i, check) if (status_of(check) == status && shown++ < CHECKS_SHOWN)
     {
         fputs("; ", out);
-        put_escaped(out, name_of(v, i), escapes);
-        fputs(": ", out);
-        put_escaped(out, text_of(check, "reason"), escapes);
+        put_escaped(out, *text_of(check, "reason") ? text_of(check, "reason") : name_of(v, i), escapes);
     }
     if (shown > CHECKS_SHOWN)
         fprintf(out, "; and %zu more", shown - CHECKS_SHOWN);
@@ -392,8 +390,13 @@ void bb_checks_print_nagios(const json_t *root, FILE *out)
     static const char *const states[] = {"OK", "WARNING", "CRITICAL", "UNKNOWN"};
     static const struct escape escapes[] = {{'|', "/"}, {0}};
     struct view v = open_view(root);
-    const enum bb_check_status state = v.run == BB_CHECK_OK && v.n[BB_CHECK_WARN] > 0 ? BB_CHECK_WARN : v.run;
+    const bool is_lost = strcmp(text_of(root, "status"), "timeout") == 0;
+    const enum bb_check_status state = is_lost                                          ? BB_CHECK_FAIL
+                                       : v.run == BB_CHECK_OK && v.n[BB_CHECK_WARN] > 0 ? BB_CHECK_WARN
+                                                                                        : v.run;
 
+    if (state == BB_CHECK_FAIL && v.n[BB_CHECK_FAIL] == 0) /* the run itself */
+        v.n[BB_CHECK_FAIL] = 1;
     fprintf(out, "BUSBAR %s - ", states[state]);
     if (v.explained)
         fprintf(out, "%zu checks%s: %zu ok, %zu warn, %zu fail, %zu unknown", json_array_size(v.checks),

@@ -340,10 +340,10 @@ out:
 }
 
 /* at: index of a rank and a partner, as for bb_copies_measure. Returns -BB_EDATA. */
-static int report_wrong(const struct bb_copies *c, const struct bb_copy_case *k, size_t at, unsigned long long wrong)
+static int report_wrong(struct bb_copies *c, const struct bb_copy_case *k, size_t at, unsigned long long wrong)
 {
     const struct bb_world *w = &c->session->world;
-    const int rank = (int)at / c->gpus;
+    const int rank = c->wrong = (int)at / c->gpus;
     char peer[32] = "";
 
     if (bb_copy_has_peer(k))

@@ -48,6 +48,7 @@ struct bb_copies {
     size_t bytes;
     int iterations, repeats, warmup;
     int gpus;     /* number of ranks of the largest node */
+    int wrong;    /* out: the first rank with wrong data, after -BB_EDATA */
     int *index;   /* [size] of each rank on its node */
     int *rank_at; /* [nodes][gpus] the rank with this index; -1: none */
     cudaStream_t stream, second;

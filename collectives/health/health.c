@@ -41,6 +41,24 @@ struct run {
 
 /* ---- measurements ---- */
 
+/* Adds the finding that a part has wrong data. node, other, gpu: -1: does not apply */
+static void add_wrong(struct run *r, enum bb_health_test test, enum bb_health_part part, int node, int other, int gpu)
+{
+    struct bb_health_finding f = {.test = test,
+                                  .part = part,
+                                  .level = BB_HEALTH_FAIL,
+                                  .node = node,
+                                  .other = other,
+                                  .gpu = gpu,
+                                  .value = NAN,
+                                  .expected = NAN,
+                                  .median = NAN,
+                                  .tries = 1};
+
+    snprintf(f.text, sizeof f.text, "wrong data in %s", bb_health_tests[test].name);
+    bb_health_add(&r->health, &f);
+}
+
 static int measure_kernels(struct run *r, enum bb_health_test test, double *values)
 {
     const bool is_gemm = test == BB_HEALTH_GEMM;
@@ -82,7 +100,10 @@ static int measure_copies(struct run *r, enum bb_health_test test, double *value
 
     BB_NEW(gbps, w->size * gpus);
     BB_NEW(best, w->size);
-    TRY(bb_copies_measure(&r->copies, ids[test], gbps, NULL));
+    rc = bb_copies_measure(&r->copies, ids[test], gbps, NULL);
+    if (rc == -BB_EDATA)
+        add_wrong(r, test, BB_HEALTH_A_GPU, w->node_of[r->copies.wrong], -1, r->gpu_of[r->copies.wrong]);
+    TRY(rc);
     for (int rank = 0; rank < w->size; rank++) {
         double *value = &best[w->node_of[rank] * gpus + r->gpu_of[rank]];
 
@@ -210,6 +231,32 @@ out:
     return rc;
 }
 
+/* Adds the GPUs with wrong data; of groups of several nodes in which all have wrong data, what connects them. wrong: [ranks] */
+static void add_all_wrong(struct run *r, enum bb_health_test test, const int *partner, const unsigned long long *wrong)
+{
+    const bool is_pair = test == BB_HEALTH_PAIRS || test == BB_HEALTH_BISECTION, is_all = test == BB_HEALTH_WHOLE;
+    const struct bb_world *w = &r->session.world;
+
+    for (int rank = 0; rank < w->size; rank++) {
+        const int node = w->node_of[rank], gpu = r->gpu_of[rank], group = group_of(r, test, partner, rank);
+        bool is_common = test != BB_HEALTH_NODE, is_first = true;
+
+        for (int other = 0; other < w->size && wrong[rank] > 0; other++)
+            if (group_of(r, test, partner, other) == group) {
+                is_common = is_common && wrong[other] > 0;
+                is_first = is_first && other >= rank;
+            }
+        if (wrong[rank] > 0 && !is_common)
+            add_wrong(r, test, BB_HEALTH_A_GPU, node, -1, gpu);
+        else if (wrong[rank] > 0 && is_first)
+            add_wrong(r, test,
+                      is_pair  ? BB_HEALTH_A_PATH
+                      : is_all ? BB_HEALTH_ALL
+                               : BB_HEALTH_A_RAIL,
+                      is_pair ? node : -1, is_pair ? partner[node] : -1, is_all ? -1 : gpu);
+    }
+}
+
 /* Verifies the data of all groups. Returns -BB_EDATA after an error line about the first rank with wrong data. */
 static int verify(struct run *r, enum bb_health_test test, const int *partner, struct bb_comm *c)
 {
@@ -222,6 +269,8 @@ static int verify(struct run *r, enum bb_health_test test, const int *partner, s
     if (c->nccl)
         TRY(count_wrong(r, c, &wrong));
     all = bb_world_gather(&r->session.world, &wrong, sizeof wrong, &rc);
+    TRY(rc);
+    add_all_wrong(r, test, partner, all);
     for (int rank = 0; rank < w->size && rc == 0; rank++) {
         const int other = bb_health_tests[test].part == BB_HEALTH_A_NIC ? partner[w->node_of[rank]] : -1;
 
@@ -457,6 +506,8 @@ int bb_health_rank_main(const struct bb_opts *set, bb_forecast *forecast, int ar
     if (rc != 0)
         return rc;
     rc = run_health(&r, argc, argv);
+    if (rc == -BB_EDATA && r.session.world.rank == 0)
+        (void)!bb_health_save_verdicts(&r.report, r.health.is_soak ? "soak" : bb_health_tests[r.test].stage);
     if (bb_session_ends_on_all_ranks(&r.session, rc))
         end_rc = release_shared(&r);
     rc = bb_session_release(&r.session, rc, end_rc);

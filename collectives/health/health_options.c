@@ -38,7 +38,8 @@ static const struct bb_opt option_rows[] = {
     OPT_OUTPUT(0, "save-baseline", FIELD(baseline),
                "as --json, for --expect FILE and busbar compare; prints a warning if this run has findings"),
     OPT_FLAG(0, "nagios", FIELD(common.nagios),
-             "print one line and exit like a Nagios plugin: 0 ok, 1 warning, 2 a part fails, 3 anything else"),
+             "print one line and exit like a Nagios plugin: 0 ok, 1 warning, 2 a part fails, has wrong data, is lost "
+             "or hangs, 3 anything else"),
     MEASUREMENT_OPTIONS,
     OPT_INT(0, "rounds", FIELD(rounds), NULL, "N", 1, 1 << 20,
             "stage pairs: partners of each node (default: log2 of the nodes, plus 1); slow paths are found among them"),
@@ -450,7 +451,18 @@ static bool is_plugin(int argc, char **argv)
 /* Returns the code of a run as the exit status of a Nagios plugin. */
 static int plugin_code(int rc)
 {
-    return rc == 0 ? 0 : rc == -BB_EWARN ? -1 : rc == -BB_EBELOW ? -2 : -3;
+    switch (rc) {
+    case 0:
+        return 0;
+    case -BB_EWARN:
+        return -1;
+    case -BB_EBELOW:
+    case -BB_EDATA:
+    case -BB_ETIMEOUT:
+        return -2;
+    default:
+        return -3;
+    }
 }
 
 int bb_health_check(int argc, char **argv)

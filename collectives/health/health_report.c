@@ -82,7 +82,7 @@ static const char *reason_text(const struct bb_health_report *r, const struct bb
 
     snprintf(slow, sizeof slow, ": slow in %d of %d measurements", f->slow, f->tries);
     snprintf(soaked, sizeof soaked, ", after %.0f s", f->soak_s);
-    if (f->test == BB_HEALTH_TESTS)
+    if (*f->text)
         snprintf(text, 256, "%s", f->text);
     else if (isnan(f->value))
         snprintf(text, 256, "%s: not measured, no partner left; try: --rounds 2", test->name);
@@ -169,8 +169,7 @@ static void report_missing(const struct bb_health_report *r)
     if (n > 0)
         bb_health_add(r->health, &f);
     if (r->session->out && (n > 0 || has_fewer))
-        fprintf(r->session->out, "# baseline: %zu nodes, this run has %d%s%s%s\n", all, r->health->nodes,
-                n > 0 ? "; " : "", n > 0 ? f.text : "",
+        fprintf(r->session->out, "# baseline: %zu nodes, this run has %d%s\n", all, r->health->nodes,
                 has_fewer ? "; no expected values for bisection, rails and whole" : "");
     json_decref(missing);
 }
@@ -323,16 +322,17 @@ enum { DRAIN_REASON = 240, DRAIN_ITEM = 64 };
 /* Describes a finding about a node briefly: "NIC of GPU 2 at 50 %". */
 static const char *brief_text(const struct bb_health_finding *f, char text[DRAIN_ITEM])
 {
-    const char *test = f->test == BB_HEALTH_TESTS ? NULL : bb_health_tests[f->test].name;
     char gpu[32] = "";
 
-    if (!test) {
-        snprintf(text, DRAIN_ITEM, "%.60s", f->text);
+    if (*f->text) {
+        if (f->test < BB_HEALTH_TESTS)
+            snprintf(gpu, sizeof gpu, "GPU %d ", f->gpu);
+        snprintf(text, DRAIN_ITEM, "%s%.52s", gpu, f->text);
         return text;
     }
     if (f->part != BB_HEALTH_A_NODE)
         snprintf(gpu, sizeof gpu, f->part == BB_HEALTH_A_NIC ? "NIC of GPU %d" : "GPU %d ", f->gpu);
-    snprintf(text, DRAIN_ITEM, "%s%s at %.0f %%", gpu, f->part == BB_HEALTH_A_NIC ? "" : test,
+    snprintf(text, DRAIN_ITEM, "%s%s at %.0f %%", gpu, f->part == BB_HEALTH_A_NIC ? "" : bb_health_tests[f->test].name,
              100 * f->value / (isnan(f->expected) ? f->median : f->expected));
     return text;
 }

@@ -329,9 +329,9 @@ static const char *earlier_text(const json_t *entry, const char *host, int gpu)
 static void judge_fact(const struct item *item, const char *text, const char *usual, const char *earlier,
                        struct message *m)
 {
-    const bool is_later = earlier && strcmp(text, earlier) != 0;
+    const bool is_later = earlier != NULL;
 
-    if (!is_later && strcmp(text, usual) == 0)
+    if (strcmp(text, is_later ? earlier : usual) == 0)
         return;
     m->level = BB_HEALTH_WARN;
     snprintf(m->text, MESSAGE, "%s %s, %s %.60s", item->name, text[0] ? text : "unknown",

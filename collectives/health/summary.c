@@ -145,6 +145,7 @@ static int count_lost(const json_t *root, const char *host, int *first)
 
 static void add_lost_nodes(json_t *root, const char *stage)
 {
+    const bool hangs = !strstr(text_of(root, "reason"), " is lost");
     json_t *verdict;
     size_t i;
 
@@ -155,9 +156,11 @@ static void add_lost_nodes(json_t *root, const char *stage)
 
         if (n > 1)
             add_lost_node(root, verdict, stage,
-                          json_sprintf("rank %d and %d more were lost in stage %s", rank, n - 1, stage));
+                          json_sprintf("rank %d and %d more %s in stage %s", rank, n - 1,
+                                       hangs ? "are hanging" : "were lost", stage));
         else if (n == 1)
-            add_lost_node(root, verdict, stage, json_sprintf("rank %d was lost in stage %s", rank, stage));
+            add_lost_node(root, verdict, stage,
+                          json_sprintf("rank %d %s in stage %s", rank, hangs ? "is hanging" : "was lost", stage));
     }
 }
 
@@ -187,19 +190,34 @@ static void print_tables(const json_t *root, const json_t *rows, bool full)
     bb_health_tables_release(&tables);
 }
 
-/* Prints the stages with a test that was not measured. */
-static void print_rest(const json_t *root)
+/* Returns whether a row, or a test with a median, is of this stage. list: of tests or rows */
+static bool has_values(const json_t *list, const char *stage)
 {
-    const json_t *test;
+    const json_t *object;
+    size_t i;
+
+    json_array_foreach(list, i, object) if (strcmp(text_of(object, "stage"), stage) == 0 &&
+                                            (json_object_get(object, "value") ||
+                                             json_is_number(json_object_get(object, "median")))) return true;
+    return false;
+}
+
+/* Prints the stages with a test that was not measured: those that were partly measured, or those of which nothing was. */
+static void print_rest(const json_t *root, const json_t *rows, bool partly)
+{
+    const json_t *tests = json_object_get(root, "tests"), *test;
     const char *last = "";
     size_t i;
 
-    json_array_foreach(json_object_get(root, "tests"), i, test)
+    json_array_foreach(tests, i, test)
     {
-        if (!json_is_null(json_object_get(test, "median")) || strcmp(text_of(test, "stage"), last) == 0)
+        const char *stage = text_of(test, "stage");
+
+        if (!json_is_null(json_object_get(test, "median")) || strcmp(stage, last) == 0 ||
+            (has_values(tests, stage) || has_values(rows, stage)) != partly)
             continue;
-        printf("%s %s", *last ? "," : "# not measured: stages", text_of(test, "stage"));
-        last = text_of(test, "stage");
+        printf("%s %s", *last ? "," : partly ? "# partly measured: stages" : "# not measured: stages", stage);
+        last = stage;
     }
     if (*last)
         putchar('\n');
@@ -222,6 +240,8 @@ static void print_command(const json_t *root, const char *stage)
 {
     static const char *const outputs[] = {"--json", "--csv", "--junit", "--prometheus", "--save-baseline"};
     const json_t *only = json_object_get(json_object_get(root, "options"), "only"), *word;
+    const bool continues =
+        json_is_string(only) && strcmp(json_string_value(only), "all") == 0 && strcmp(stage, BB_HEALTH_START) != 0;
     bool is_output = false;
     size_t i;
 
@@ -231,6 +251,10 @@ static void print_command(const json_t *root, const char *stage)
         const char *text = json_string_value(word);
         bool begins = false, is_option = false;
 
+        if (continues && bb_begins_with(text, "--from")) { /* the last line of this function replaces it */
+            i += strcmp(text, "--from") == 0;
+            continue;
+        }
         for (size_t o = 0; o < sizeof outputs / sizeof *outputs; o++) {
             begins |= bb_begins_with(text, outputs[o]) && text[strlen(outputs[o])] == '=';
             is_option |= strcmp(text, outputs[o]) == 0;
@@ -238,7 +262,7 @@ static void print_command(const json_t *root, const char *stage)
         print_word(text, is_output || begins);
         is_output = is_option;
     }
-    if (json_is_string(only) && strcmp(json_string_value(only), "all") == 0 && strcmp(stage, BB_HEALTH_START) != 0)
+    if (continues)
         printf(" --from %s", stage);
     putchar('\n');
 }
@@ -294,11 +318,16 @@ void bb_health_end_early(json_t *root, const json_t *rows)
     if (!*stage)
         return;
     add_lost_nodes(root, stage);
+    if (*text_of(options, "save_baseline"))
+        bb_warn("--save-baseline %s: the run ended in stage %s, so the file is no baseline; try: run it again without "
+                "failed nodes",
+                text_of(options, "save_baseline"), stage);
     if (bb_results_on_stdout(json, csv) || json_is_true(json_object_get(options, "nagios")))
         return;
     print_tables(root, rows, full);
     bb_health_print_summary(root, full, json_is_true(json_object_get(options, "drain")), stdout);
-    print_rest(root);
+    print_rest(root, rows, true);
+    print_rest(root, rows, false);
     print_continuation(root, stage);
     printf("# ENDED in stage %s\n", stage);
     fflush(stdout);

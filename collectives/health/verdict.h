@@ -72,7 +72,7 @@ struct bb_health_finding {
     int tries;                      /* number of measurements */
     int slow;                       /* number of slow ones among them, if the others are fast; 0: does not apply */
     bool slow_alone;                /* with `slow`, between nodes: also while no other pair was measured */
-    char text[160];                 /* inventory: what differs */
+    char text[160];                 /* inventory: what differs; wrong data: of what; else "" */
     double soak_s; /* of the stage soak: seconds after its begin, and `expected` is the first value; else 0 */
 };
 

@@ -7,7 +7,8 @@
 #include <unistd.h>
 
 static const char results[] =
-    "{'stage': 'pairs', 'ranks': 8, 'lost_ranks': [2, 3], 'command': ['health', '--only', 'all', '--json=a b.json'],"
+    "{'stage': 'pairs', 'ranks': 8, 'reason': 'rank 2 (b) is lost', 'lost_ranks': [2, 3], 'command': ['health', "
+    "'--from', 'gpu', '--only', 'all', '--json=a b.json'],"
     "'options': {'gpus': 1, 'only': 'all'}, 'findings': [], 'checks': [], 'tests': [],"
     "'devices': [{'host': 'a'}, {'host': 'a'}, {'host': 'b'}, {'host': 'b'}],"
     "'verdicts': [{'node': 0, 'host': 'a', 'level': 'ok'}, {'node': 1, 'host': 'b', 'level': 'ok'},"

@@ -186,9 +186,14 @@ static int set_size(const struct bb_opt *opt, const char *text, size_t *field)
 
 static int set_double(const struct bb_opt *opt, const char *text, double *field)
 {
+    char number[64];
+    const size_t digits = strcspn(text, "%");
+    const bool has_sign = /* 5% is 5 */
+        opt->arg && strcmp(opt->arg, "PERCENT") == 0 && strcmp(text + digits, "%") == 0 && digits < sizeof number;
     double value;
 
-    if (bb_parse_double(text, &value) || !in_range(opt, value))
+    snprintf(number, sizeof number, "%.*s", (int)(has_sign ? digits : 0), text);
+    if (bb_parse_double(has_sign ? number : text, &value) || !in_range(opt, value))
         return reject_value(opt, text, "a number");
     *field = value;
     return 0;

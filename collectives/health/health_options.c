@@ -82,6 +82,11 @@ static const struct bb_foreign_name foreign[] = {
     {NULL, NULL, NULL, NULL},
 };
 
+static const struct bb_foreign_name rails_foreign[] = {
+    {"nagios", "an option of health", "busbar health --only rails --nagios", NULL}, {NULL, NULL, NULL, NULL}};
+static const struct bb_foreign_name nodes_foreign[] = {
+    {"nagios", "an option of health", "busbar health --only pairs --nagios", NULL}, {NULL, NULL, NULL, NULL}};
+
 static int resolve_options(void *options, const struct bb_positionals *positionals)
 {
     struct bb_health_options *o = options;
@@ -177,6 +182,7 @@ const struct bb_opts bb_bench_rails_set = {
            "the\n"
            "network, and network connections without the help of NVLink. Start it with all GPUs of each node.",
     .after = BENCH_AFTER,
+    .foreign = rails_foreign,
     .exits = {BB_EXITS_RANKS, [5] = "a rail fails"},
     .examples = "  mpirun -n 16 busbar bench rails\n",
     .tables = rails_tables,
@@ -190,6 +196,7 @@ const struct bb_opts bb_bench_nodes_set = {
         "all\n"
         "indices and disjoint pairs of nodes at once, as a matrix of their sums. Names slow NICs, paths and switches.",
     .after = BENCH_AFTER,
+    .foreign = nodes_foreign,
     .exits = {BB_EXITS_RANKS, [5] = "a NIC, path, rail or switch fails"},
     .examples = "  mpirun -n 16 busbar bench p2p --nodes\n",
     .tables = nodes_tables,

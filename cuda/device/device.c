@@ -142,7 +142,7 @@ static int report_unassigned(const struct bb_world *w, const struct bb_visible *
                              const struct bb_assigned *assigned)
 {
     const int unassigned = assigned->unassigned, owner = assigned->owner, seen = all[unassigned].n;
-    const enum bb_error code = seen > 0 && first > 0 ? BB_EUSAGE : BB_EFAIL; /* first: an option */
+    const enum bb_error code = seen > 0 ? BB_EUSAGE : BB_EFAIL;
     char uuid[48];
     const char *why;
     int count;

@@ -81,7 +81,7 @@ def test_last_line_of_a_mixed_result(busbar, compare, tmp_path):
     a, b = bench(*(row(8 << i, 100, 1) for i in range(20))), bench(*(row(8 << i, 90 if i < 4 else 110 + i if i < 7 else 100, 1) for i in range(20)))
     last = "mixed (4 faster, 3 slower of 20 rows; slowest all_reduce 512 B: +16.0 %)"
     assert compare(a, b).stdout.splitlines()[-1] == f"# verdict: {last}"
-    assert compare(a, b, "--threshold", "20").stdout.splitlines()[-1] == (
+    assert compare(a, b, "--threshold", "20%").stdout.splitlines()[-1] == (
         f"# verdict: not slower by more than 20 % ({last.partition('(')[2]}")
     assert json.loads(compare(a, b, "--json", "-").stdout)["summary"]["verdict"] == "mixed"
     done = busbar.run("compare", "a.json", "a.json", "b.json", emulated=False, cwd=tmp_path)

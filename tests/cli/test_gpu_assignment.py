@@ -46,12 +46,12 @@ def test_ranks_see_overlapping_sets_of_gpus(busbar, tmp_path):
 def test_rejects_two_ranks_on_one_gpu(busbar):
     (uuid,) = uuids_of(busbar, 2)[1:]
     done = start(busbar, 4, f"$(({LOCAL} % 3 == 0 ? 1 : {LOCAL} + 1))")  # 1 2 3 1
-    assert done.returncode == 1
+    assert done.returncode == 2
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("busbar: ")]
     assert f"4 ranks on this host but only 3 GPUs: ranks 0 and 3 would share {uuid}" in line and "--share-gpu" in line
     # The host has enough GPUs, but ranks 0 and 1 see only device 1. Rank 2 sees devices 2 and 3.
     done = start(busbar, 3, f"$(({LOCAL} == 2 ? 2 : 1)),$(({LOCAL} == 2 ? 3 : 9))")
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert re.search(rf"ranks 0 \(\S+\) and 1 would share {uuid}: make a separate GPU visible to each", done.stderr)
 
 

@@ -328,6 +328,7 @@ static int measure(void *arg, enum bb_health_test test, const int *partner, doub
         const int last = r->test;
 
         r->test = (int)test;
+        r->health.took_part[test] = bb_health_active(&r->health);
         if (r->session.world.rank == 0) {
             bb_health_print_tests(&r->report, last, r->test);
             TRY(bb_health_save_verdicts(&r->report, bb_health_tests[test].stage));

@@ -71,6 +71,15 @@ static const char *part_text(const struct bb_health_report *r, const struct bb_h
     return text;
 }
 
+/* Returns whether a finding has its level for its distance from its peers, not for its part of the reference. */
+static bool is_outlier(const struct bb_health_finding *f)
+{
+    const double reference = isfinite(f->expected) ? f->expected : f->median;
+
+    return !*f->text && f->slow == 0 && f->soak_s <= 0 && f->level >= BB_HEALTH_WARN &&
+           isfinite(f->value / reference) && bb_health_judge(f->value / reference) < f->level;
+}
+
 /* Describes what a finding is: "all_reduce of GPU pairs 24.1 GB/s, 50 % of the expected 48.0". */
 static const char *reason_text(const struct bb_health_report *r, const struct bb_health_finding *f, char text[256])
 {
@@ -99,6 +108,7 @@ static const char *reason_text(const struct bb_health_report *r, const struct bb
                  : is_all_gpus                                 ? ": all its GPUs"
                  : f->part == BB_HEALTH_A_LEAF                 ? ": only in pairs with other nodes"
                  : f->part == BB_HEALTH_FABRIC                 ? ": only while all pairs run at once"
+                 : is_outlier(f)                               ? ": an outlier"
                  : is_rail && r->health->skip[BB_HEALTH_PAIRS] ? "; to find which: busbar health --only pairs"
                                                                : "");
     return text;
@@ -235,10 +245,22 @@ void bb_health_print_head(const struct bb_health_report *r)
     fflush(out);
 }
 
+/* Describes the part that explains a median below its expectation. Returns NULL if the median is not low, or nothing does. */
+static const char *explain(const struct bb_health_report *r, enum bb_health_test test, char text[256])
+{
+    const struct bb_health *h = r->health;
+    const double ratio = h->median[test] / (h->expected[test] * h->share[test]);
+    const bool is_low = isfinite(ratio) && bb_health_judge(ratio) != BB_HEALTH_OK;
+    const struct bb_health_finding *f = is_low ? bb_health_explaining(h, test) : NULL;
+
+    return f ? part_text(r, f, text) : NULL;
+}
+
 void bb_health_print_tests(const struct bb_health_report *r, int first, int end)
 {
     FILE *out = r->session->out;
     const struct bb_health *h = r->health;
+    char text[256];
 
     bb_progress_clear(&r->session->progress);
     for (int test = MAX(first, 0); test < end && out; test++) {
@@ -258,8 +280,10 @@ void bb_health_print_tests(const struct bb_health_report *r, int first, int end)
                     bb_health_tests[test].part != BB_HEALTH_A_GPU && median > 1.15 * expected
                         ? "; warning: wrong profile?"
                         : "");
-        if (isfinite(median) && test >= BB_HEALTH_RAILS_ALONE && bb_health_active(h) < h->nodes)
-            fprintf(out, ", %d of %d nodes", bb_health_active(h), h->nodes);
+        if (isfinite(median) && h->took_part[test] < h->nodes)
+            fprintf(out, ", %d of %d nodes", h->took_part[test], h->nodes);
+        if (explain(r, (enum bb_health_test)test, text))
+            fprintf(out, "; explained by: %s", text);
         fprintf(out, "\n");
     }
     if (out)
@@ -332,7 +356,8 @@ static const char *brief_text(const struct bb_health_finding *f, char text[DRAIN
     }
     if (f->part != BB_HEALTH_A_NODE)
         snprintf(gpu, sizeof gpu, f->part == BB_HEALTH_A_NIC ? "NIC of GPU %d" : "GPU %d ", f->gpu);
-    snprintf(text, DRAIN_ITEM, "%s%s at %.0f %%", gpu, f->part == BB_HEALTH_A_NIC ? "" : bb_health_tests[f->test].name,
+    snprintf(text, DRAIN_ITEM, "%s%s%s at %.0f %%", gpu,
+             f->part == BB_HEALTH_A_NIC ? "" : bb_health_tests[f->test].name, is_outlier(f) ? " outlier" : "",
              100 * f->value / (isnan(f->expected) ? f->median : f->expected));
     return text;
 }
@@ -467,6 +492,24 @@ static void add_check(const struct bb_health_report *r, json_t *list, int node, 
                                            .reason = full});
 }
 
+/* Adds the check of a median. One that a finding explains, which has a check of its own, is a warning. */
+static void add_median_check(const struct bb_health_report *r, json_t *list, enum bb_health_test test)
+{
+    const double median = r->health->median[test], expected = r->health->expected[test] * r->health->share[test];
+    char text[512] = "", part[256];
+
+    if (explain(r, test, part))
+        snprintf(text, sizeof text, "%s %.4g %s, %.0f %% of the expected %.4g; explained by: %s",
+                 bb_health_tests[test].name, median, bb_health_tests[test].unit, 100 * median / expected, expected,
+                 part);
+    bb_checks_add(list, &(struct bb_check){.check = bb_health_tests[test].name,
+                                           .status = *text ? BB_CHECK_WARN : BB_CHECK_OK,
+                                           .measured = median,
+                                           .expected = expected,
+                                           .unit = bb_health_tests[test].unit,
+                                           .reason = text});
+}
+
 /* Returns a check for each test that has a median, for each node, and for each finding about several nodes. */
 static json_t *checks_json(const struct bb_health_report *r, bool is_begun)
 {
@@ -475,10 +518,7 @@ static json_t *checks_json(const struct bb_health_report *r, bool is_begun)
 
     for (int test = 0; test < BB_HEALTH_TESTS; test++)
         if (isfinite(h->median[test]))
-            bb_checks_add(list, &(struct bb_check){.check = bb_health_tests[test].name,
-                                                   .measured = h->median[test],
-                                                   .expected = h->expected[test] * h->share[test],
-                                                   .unit = bb_health_tests[test].unit});
+            add_median_check(r, list, (enum bb_health_test)test);
     for (int node = 0; node < h->nodes; node++) {
         size_t i = 0;
 

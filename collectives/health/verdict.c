@@ -341,6 +341,18 @@ static bool is_explained(struct bb_health *h, const struct bb_health_finding *f)
     return false;
 }
 
+const struct bb_health_finding *bb_health_explaining(const struct bb_health *h, enum bb_health_test test)
+{
+    for (size_t i = 0; i < h->n && test >= BB_HEALTH_PAIRS; i++) {
+        const struct bb_health_finding *f = &h->findings[i];
+        const bool was_in = !is_of_node(f) || is_active(h, f->node) || f->test == test;
+
+        if (f->test >= BB_HEALTH_PAIRS && f->test <= test && f->level >= BB_HEALTH_WARN && was_in)
+            return f;
+    }
+    return NULL;
+}
+
 /* Returns whether the typical GPU is slow. */
 static bool is_common(const struct series *s)
 {

@@ -103,6 +103,7 @@ struct bb_health {
     const char *stage;              /* that runs: its failures remove no node before its end; NULL: none */
     int attempt;                    /* during `measure`: 1, or above 1 for another measurement of suspects */
     double median[BB_HEALTH_TESTS]; /* out: of all values of the first measurement; NaN: not measured */
+    int took_part[BB_HEALTH_TESTS]; /* set by `measure`: number of nodes that take part; 0: unknown */
     double share[BB_HEALTH_TESTS];  /* out: of `expected`, what oversubscribed leaves leave to the median; 1: all */
 };
 
@@ -115,9 +116,11 @@ void bb_health_release(struct bb_health *h);
 void bb_health_add(struct bb_health *h, const struct bb_health_finding *f);
 
 /* bb_health_median - return the median of the finite ones of values[n]; NaN: there is none.
- * bb_health_judge - return the level of a value / its expectation, without peers. */
+ * bb_health_judge - return the level of a value / its expectation, without peers.
+ * bb_health_explaining - return the first finding that explains a low value of a test between nodes; NULL: there is none. */
 double bb_health_median(const double *values, size_t n);
 enum bb_health_level bb_health_judge(double ratio);
+const struct bb_health_finding *bb_health_explaining(const struct bb_health *h, enum bb_health_test test);
 
 /* bb_health_sort - sort the findings, worst first. */
 void bb_health_sort(struct bb_health *h);

@@ -285,7 +285,7 @@ def test_reason_of_drain_names_all_failed_parts(busbar, tmp_path):
     slow = ",".join(f"rank={rank}:1.25" for rank in range(17, 32))
     _, _, done = health(busbar, tmp_path, "--drain", "--only", "gpu", ranks=48, nodes=3, status=5, slow=slow, EMU_CLUSTER="gb200-nvl72")
     (reason,) = re.findall('reason="(.*)"', done.stdout)
-    assert 200 < len(reason) <= 255 and re.fullmatch(r"busbar: (GPU \d+ GEMM at 80 %, )+\d+ more", reason), reason
+    assert 200 < len(reason) <= 255 and re.fullmatch(r"busbar: (GPU \d+ GEMM outlier at 80 %, )+\d+ more", reason), reason
 
 
 def test_slow_rail_is_not_a_slow_node(busbar, tmp_path):
@@ -342,8 +342,22 @@ def test_node_with_wrong_data_fails_in_every_output(busbar, tmp_path):
 
 
 def test_slow_nic_of_two_nodes_is_a_path(busbar, tmp_path):
-    _, found, _ = health(busbar, tmp_path, "--only", "pairs", ranks=4, nodes=2, status=5, slow="link=node1-nic0:0.5")
+    """It explains a slow job, whose check is not ok then."""
+    root, found, done = health(busbar, tmp_path, "--from", "pairs", ranks=4, nodes=2, status=5, slow="link=node1-nic0:0.5")
     assert found == {("fail", "path", 0, 0)}
+    path = r"explained by: path between [^ ]+-node0 and [^ ]+-node1 \(GPU 0\)"
+    (check,) = [c for c in root["checks"] if c["check"] == "all_reduce of all GPUs"]
+    assert check["status"] == "warn" and re.search(f" % of the expected .*; {path}$", check["reason"]), check
+    assert re.search(f"^# whole .*, expected [0-9.]+; {path}$", done.stdout, re.M), done.stdout
+
+
+def test_outlier_and_nodes_that_take_part_are_said(busbar, tmp_path):
+    """Three nodes are left, of which a round of pairs has two."""
+    _, found, done = health(busbar, tmp_path, "--drain", ranks=16, nodes=4, status=5, slow="rank=5:1.05")
+    assert re.search(r"^fail +gpu +GPU 1 of [^ ]+-node1: GEMM .*, 95 % of the peers' median [0-9.]+: an outlier$", done.stdout, re.M), done.stdout
+    assert 'reason="busbar: GPU 1 GEMM outlier at 95 %"' in done.stdout
+    measured = re.findall("^# ([a-z]+) .*: median [^,]*(?:, expected [0-9.]+)?(, 3 of 4 nodes)?$", done.stdout, re.M)
+    assert {(stage, part != "") for stage, part in measured} >= {("gpu", False), ("copies", True), ("node", True), ("pairs", True), ("whole", True)}
 
 
 def test_unknown_machine_compares_nodes_with_each_other(busbar, tmp_path):

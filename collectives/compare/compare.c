@@ -117,6 +117,7 @@ struct row {
     struct bb_timing key;
     const char *place; /* buffer placement, as printed in the table: "in" or "out" */
     double a_us, b_us, times;
+    double a_rate, b_rate; /* of a result of health: GB/s, or TFLOP/s */
     const char *verdict_text;
     json_t *a, *b, *ratio, *verdict, *judged_by;
 };
@@ -144,13 +145,24 @@ static const struct bb_field fields[] = {
     {"judged_by", SHOWS(judged_by)},
     {0},
 };
+/* The table of two results of health. */
+static const struct bb_field health_fields[] = {
+    {NULL, "what", "", 44, 0, SHOWS(key.what)},        {NULL, "A", "(GB/s)", 10, 2, SHOWS(a_rate)},
+    {NULL, "B", "(GB/s)", 10, 2, SHOWS(b_rate)},       {NULL, "A/B", "", 6, 3, SHOWS(times)},
+    {NULL, "verdict", "", 13, 0, SHOWS(verdict_text)}, {0}};
 
 static struct row make_row(const struct bb_timing *key, double a_us, double b_us, const char *verdict)
 {
     const char *place = !key->placement ? NULL : strcmp(key->placement, "in_place") == 0 ? "in" : "out";
 
-    return (struct row){
-        .key = *key, .place = place, .a_us = a_us, .b_us = b_us, .times = b_us / a_us, .verdict_text = verdict};
+    return (struct row){.key = *key,
+                        .place = place,
+                        .a_us = a_us,
+                        .b_us = b_us,
+                        .a_rate = 1e6 / a_us,
+                        .b_rate = 1e6 / b_us,
+                        .times = b_us / a_us,
+                        .verdict_text = verdict};
 }
 
 /* Formats NCCL's choice as "RING/SIMPLE/8" (algorithm, protocol, channels). channels: whether both files contain the
@@ -172,24 +184,6 @@ static const char *judged_by(const struct bb_timing *a, const struct bb_timing *
     if (verdict == BB_INCONCLUSIVE || verdict == BB_WRONG_DATA)
         return NULL;
     return has_intervals(a, b) ? "intervals" : "ratio";
-}
-
-/* Formats the verdict, followed by " by ratio" if the row of A or B has no confidence interval. If NCCL chose
- * different algorithms or protocols in A and B, appends both choices as a possible cause. */
-static const char *verdict_text(const struct bb_timing *a, const struct bb_timing *b, enum bb_verdict verdict,
-                                char text[VERDICT])
-{
-    const char *by = judged_by(a, b, verdict);
-    const bool channels = a->channels >= 0 && b->channels >= 0;
-    char before[CHOICE], after[CHOICE];
-    int used =
-        snprintf(text, VERDICT, "%s%s", bb_verdict_names[verdict], by && strcmp(by, "ratio") == 0 ? " by ratio" : "");
-
-    choice_text(a, channels, before);
-    choice_text(b, channels, after);
-    if (*before && *after && strcmp(before, after) != 0)
-        snprintf(text + used, (size_t)(VERDICT - used), ": %s, was %s", after, before);
-    return text;
 }
 
 static bool is_emulated(const struct bb_result_file *t)
@@ -273,6 +267,26 @@ struct comparison {
     struct bb_shortfall shortfall;
 };
 
+/* Formats the verdict, followed by " by ratio" if the row of A or B has no confidence interval, and by a note if
+ * --threshold allows it. If NCCL chose
+ * different algorithms or protocols in A and B, appends both choices as a possible cause. */
+static const char *verdict_text(const struct comparison *t, const struct bb_timing *a, const struct bb_timing *b,
+                                enum bb_verdict verdict, char text[VERDICT])
+{
+    const char *by = judged_by(a, b, verdict);
+    const bool channels = a->channels >= 0 && b->channels >= 0;
+    char before[CHOICE], after[CHOICE];
+    const bool is_within = verdict == BB_SLOWER && b->time_us <= a->time_us * (1 + t->threshold_percent / 100);
+    int used = snprintf(text, VERDICT, "%s%s%s", bb_verdict_names[verdict],
+                        by && strcmp(by, "ratio") == 0 ? " by ratio" : "", is_within ? " (within --threshold)" : "");
+
+    choice_text(a, channels, before);
+    choice_text(b, channels, after);
+    if (*before && *after && strcmp(before, after) != 0)
+        snprintf(text + used, (size_t)(VERDICT - used), ": %s, was %s", after, before);
+    return text;
+}
+
 /* Prints the causes of slow links that the results of bench p2p contain, or the slow GPUs of bench overlap. */
 static void print_causes(const struct bb_result_file *t, FILE *out)
 {
@@ -323,6 +337,11 @@ static void print_differences(const struct comparison *t, FILE *out)
     }
 }
 
+static const struct bb_field *table_fields(const struct comparison *t)
+{
+    return bb_result_file_is_health(t->a) ? health_fields : fields;
+}
+
 static void print_head(const struct comparison *t, FILE *out)
 {
     const struct bb_result_file *a = t->a, *b = t->b;
@@ -334,14 +353,13 @@ static void print_head(const struct comparison *t, FILE *out)
         bb_print_emulated_note(out, "", "");
     print_doubts(out, "A: ", a, is_emulated(a) && !both);
     print_doubts(out, "B: ", b, is_emulated(b) && !both);
-    if (!bb_result_file_is_nccl_tests(a) || !bb_result_file_is_nccl_tests(b))
+    if (!bb_result_file_is_health(a) && (!bb_result_file_is_nccl_tests(a) || !bb_result_file_is_nccl_tests(b)))
         fprintf(out,
                 "# times are medians; faster, slower: the 95 %% intervals do not overlap, and the difference passes "
                 "Holm's test over all rows (level %g %%)\n",
                 100 * BB_FALSE_VERDICTS);
     if (bb_result_file_is_health(a))
-        fprintf(out,
-                "# times are those of 1 GB, or of 1 TFLOP; a row is slower if B/A exceeds 1 + %g %% (--threshold)\n",
+        fprintf(out, "# values in GB/s, of GEMM in TFLOP/s; a row is slower if A/B exceeds 1 + %g %% (--threshold)\n",
                 t->judged_percent);
     else if (bb_result_file_predicted(a) || bb_result_file_predicted(b))
         fprintf(out, "# predictions have no interval, so a row is slower if B/A exceeds 1 + %g %% (--threshold)\n",
@@ -351,7 +369,7 @@ static void print_head(const struct comparison *t, FILE *out)
                      "compares B/A with --threshold and may be due to chance\n");
     print_causes(b, out);
     fprintf(out, "#\n");
-    bb_table_heading(out, fields);
+    bb_table_heading(out, table_fields(t));
 }
 
 static void count_verdict(struct comparison *t, const struct bb_timing *a, const struct bb_timing *b,
@@ -482,12 +500,12 @@ static enum bb_verdict judge(const struct comparison *t, const struct bb_timing 
     return verdict;
 }
 
-/* Returns the order of the rows in a table of the worst: wrong data first, then the largest change. */
+/* Returns the order of the rows in a table of the worst: wrong data first, then slower rows, then the largest change. */
 static double severity_of(const struct bb_timing *a, const struct bb_timing *b, enum bb_verdict verdict)
 {
     const double change = fabs(log(b->time_us / a->time_us));
 
-    return verdict == BB_WRONG_DATA ? INFINITY : isfinite(change) ? change : 0;
+    return verdict == BB_WRONG_DATA ? INFINITY : (isfinite(change) ? change : 0) + (verdict == BB_SLOWER ? 1e3 : 0);
 }
 
 /* Sets the verdicts of the matched rows, their counts, and least_shown. */
@@ -525,16 +543,22 @@ static void add_check(struct comparison *t, const struct bb_timing *a, const str
         [BB_SLOWER] = limited && over ? BB_CHECK_FAIL : BB_CHECK_WARN,
         [BB_INCONCLUSIVE] = t->strict && a->bytes != 0 ? BB_CHECK_FAIL : BB_CHECK_UNKNOWN,
         [BB_WRONG_DATA] = limited || t->strict ? BB_CHECK_FAIL : BB_CHECK_WARN};
+    const bool is_health = bb_result_file_is_health(t->a);
+    const char *rate = strncmp(a->what, "GEMM", 4) == 0 ? "TFLOP/s" : "GB/s";
     char size[BB_TIMING_SIZE], name[256], reason[VERDICT + 32];
 
     snprintf(name, sizeof name, "%s%s %s %s %s %s", a->what, bb_timing_size(a, size), a->dtype ? a->dtype : "-",
              a->op ? a->op : "-", a->placement ? a->placement : "-", a->mode ? a->mode : "-");
+    if (is_health)
+        snprintf(name, sizeof name, "%s", a->what);
     snprintf(reason, sizeof reason, b ? "%s (B/A %.3f)" : "%s", text, b ? b->time_us / a->time_us : NAN);
     bb_checks_add(t->checks, &(struct bb_check){.check = name,
                                                 .status = statuses[verdict],
-                                                .measured = b ? b->time_us : NAN,
-                                                .expected = a->time_us,
-                                                .unit = "us",
+                                                .measured = !b          ? NAN
+                                                            : is_health ? 1e6 / b->time_us
+                                                                        : b->time_us,
+                                                .expected = is_health ? 1e6 / a->time_us : a->time_us,
+                                                .unit = is_health ? rate : "us",
                                                 .reason = reason});
 }
 
@@ -549,7 +573,44 @@ static FILE *table_of(struct comparison *t, double severity, FILE *out)
     return shown ? out : NULL;
 }
 
-static int put_common(struct comparison *t, FILE *out, struct bb_results *results)
+struct ranked {
+    size_t row; /* of A */
+    double severity;
+};
+
+static int compare_ranked(const void *x, const void *y)
+{
+    const struct ranked *a = x, *b = y;
+
+    if (a->severity != b->severity)
+        return a->severity < b->severity ? 1 : -1;
+    return a->row < b->row ? -1 : a->row > b->row;
+}
+
+/* Prints the matched rows: all in the order of A, or the worst, those first. */
+static void print_common(struct comparison *t, FILE *out)
+{
+    char text[VERDICT];
+    struct ranked *order;
+    size_t n = 0;
+
+    BB_NEW(order, t->a->n);
+    for (size_t i = 0; i < t->a->n; i++)
+        if (match_of(t, i))
+            order[n++] = (struct ranked){i, severity_of(&t->a->rows[i], match_of(t, i), t->verdict_of[i])};
+    if (!t->full || bb_result_file_is_health(t->a))
+        qsort(order, n, sizeof *order, compare_ranked);
+    for (size_t k = 0; k < n; k++) {
+        const struct bb_timing *a = &t->a->rows[order[k].row], *b = match_of(t, order[k].row);
+        const struct row row =
+            make_row(a, a->time_us, b->time_us, verdict_text(t, a, b, t->verdict_of[order[k].row], text));
+
+        bb_table_row(table_of(t, order[k].severity, out), table_fields(t), &row);
+    }
+    free(order);
+}
+
+static int put_common(struct comparison *t, struct bb_results *results)
 {
     char text[VERDICT];
     struct row row;
@@ -561,8 +622,7 @@ static int put_common(struct comparison *t, FILE *out, struct bb_results *result
 
         if (!b)
             continue;
-        row = make_row(a, a->time_us, b->time_us, verdict_text(a, b, verdict, text));
-        bb_table_row(table_of(t, severity_of(a, b, verdict), out), fields, &row);
+        row = make_row(a, a->time_us, b->time_us, verdict_text(t, a, b, verdict, text));
         add_check(t, a, b, verdict, text);
         if (!results)
             continue;
@@ -591,7 +651,7 @@ static json_t *put_unmatched(struct comparison *t, const struct bb_result_file *
 
         if (pair[i] >= 0)
             continue;
-        bb_table_row(table_of(t, -INFINITY, out), fields, &row);
+        bb_table_row(table_of(t, -INFINITY, out), table_fields(t), &row);
         if (is_a)
             add_check(t, &file->rows[i], NULL, BB_INCONCLUSIVE, "only in A");
         json_array_append_new(list, row_json(&row));
@@ -685,8 +745,8 @@ static void print_summary(const struct comparison *t, FILE *out)
     if (t->only_a && t->only_b && t->a->n && t->a->rows->same_node >= 0)
         fprintf(out, "# links that are inside a node in one file and between nodes in the other are not compared\n");
     if (t->correct.n)
-        fprintf(out, "# B/A: %.3f, geometric mean of %zu row%s\n", bb_ratios_mean(&t->correct), t->correct.n,
-                t->correct.n == 1 ? "" : "s");
+        fprintf(out, "# %s: %.3f, geometric mean of %zu row%s\n", bb_result_file_is_health(t->a) ? "A/B" : "B/A",
+                bb_ratios_mean(&t->correct), t->correct.n, t->correct.n == 1 ? "" : "s");
     bb_shortfall_print(&t->shortfall, out);
     if (t->two_clocks)
         fputs("# inconclusive: the clocks differ, and the host clock includes launches and the final wait; try: busbar "
@@ -857,7 +917,8 @@ int bb_compare(const struct bb_result_file *a, const struct bb_result_file *b,
     t.checks = json_array();
     if (out)
         print_head(&t, out);
-    TRY(put_common(&t, out, results));
+    print_common(&t, out);
+    TRY(put_common(&t, results));
     only_a = put_unmatched(&t, a, out);
     only_b = put_unmatched(&t, b, out);
     if (out)

@@ -83,6 +83,7 @@ def test_last_line_of_a_mixed_result(busbar, compare, tmp_path):
     assert compare(a, b).stdout.splitlines()[-1] == f"# verdict: {last}"
     assert compare(a, b, "--threshold", "20%").stdout.splitlines()[-1] == (
         f"# verdict: not slower by more than 20 % ({last.partition('(')[2]}")
+    assert [x for x in verdicts(compare(a, b, "--threshold", "15.5", "--full")) if "slower" in x] == ["slower (within --threshold)"] * 2 + ["slower"]
     assert json.loads(compare(a, b, "--json", "-").stdout)["summary"]["verdict"] == "mixed"
     done = busbar.run("compare", "a.json", "a.json", "b.json", emulated=False, cwd=tmp_path)
     assert done.stdout.splitlines()[-1] == f"# worst verdict: mixed (b.json: {last.partition('(')[2]}"
@@ -207,7 +208,7 @@ def test_slower_kernels_name_the_gpu_if_the_others_are_not_slower(compare, slowd
 
 
 def test_many_rows_fit_in_25_lines(compare):
-    """The table has the worst rows, in the order of the files; --full has all rows and differences."""
+    """The table has the worst rows, those first; --full has all rows and differences."""
     a, b = (bench(*[row(8 << i % 30, 100 + (k and i), 0.1, cycle=i // 30) for i in range(156)], emulated=True, options={f"o{i}": k for i in range(9)})
             for k in (0, 1))
     b["results"][7] = row(8 << 7, 100, 1, cycle=0, wrong=2)
@@ -215,7 +216,7 @@ def test_many_rows_fit_in_25_lines(compare):
     done = compare(a, b)
     assert done.returncode == 0 and len(done.stdout.splitlines()) <= 25, done.stdout
     assert verdicts(done) == ["wrong data"] + ["slower"] * 4 and "# 152 more rows: --full, --json, --csv\n" in done.stdout
-    assert [line.split()[-2] for line in done.stdout.splitlines() if line.endswith("slower")] == ["2.520", "2.530", "2.540", "2.550"]
+    assert [line.split()[-2] for line in done.stdout.splitlines() if line.endswith("slower")] == ["2.550", "2.540", "2.530", "2.520"]
     assert len(re.findall("# differs: --o", done.stdout)) == 3 and "# differs: 6 more: --full" in done.stdout
     full = compare(a, b, "--full").stdout
     assert len(re.findall("# differs: --o", full)) == 9 and full.count(" all_reduce ") == 157 + 1 and "more" not in full

@@ -511,6 +511,8 @@ def test_compare_names_what_became_worse(busbar, tmp_path):
     hosts = [verdict["host"] for verdict in json.loads(files[0].read_text())["verdicts"]]
     assert compare.returncode == 5 and len(compare.stdout.splitlines()) <= 25
     assert slower == {f"pairs {hosts[a]} GPU 0 > {hosts[b]}" for a in range(4) for b in range(4) if a != b and 1 in (a, b)}  # once each
+    first = next(line for line in compare.stdout.splitlines() if line[0] != "#")
+    assert re.search(r"^ +pairs \S+ GPU 0 > \S+ +46\.\d+ +23\.\d+ +1\.9\d+  slower by ratio$", first), first  # GB/s, the worst first
     assert re.search(r"rank 2 \(\S+-node1\) is in 6 of 6 slower rows", compare.stderr + compare.stdout)
     assert all("pairs" not in row["collective"] for row in root["only_a"] + root["only_b"]) and any(row["attempt"] == 3 for row in json.loads(files[1].read_text())["results"])
     same = busbar.run("compare", files[0], files[0], "--threshold", 5, emulated=False)

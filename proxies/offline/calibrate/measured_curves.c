@@ -81,7 +81,7 @@ static double model_us(const struct bb_cluster *model, const struct bb_measured_
 static void drop_falling(const struct bb_cluster *fitted, struct bb_measured_curve *curve)
 {
     const struct bb_measured_curve all = *curve;
-    int length[BB_MEASURED_SIZES], next[BB_MEASURED_SIZES], at = all.n;
+    int length[BB_MEASURED_SIZES], next[BB_MEASURED_SIZES] = {0}, at = all.n;
     double us[BB_MEASURED_SIZES];
 
     curve->n = 0;

@@ -216,7 +216,7 @@ void bb_health_print_inventory(const struct bb_health_report *r)
 void bb_health_print_head(const struct bb_health_report *r)
 {
     FILE *out = r->session->out;
-    double all = 0;
+    double all = r->options->soak_s;
 
     bb_session_print_head(r->session);
     if (!out) {
@@ -233,15 +233,13 @@ void bb_health_print_head(const struct bb_health_report *r)
             : "unknown machine: GPUs and nodes are compared with each other, so what slows all of them is not found");
     if (r->baseline)
         report_missing(r);
-    fprintf(out, "# estimated time:");
     for (int test = 0; test < BB_HEALTH_TESTS; test++)
-        if (planned_s(r, test) > 0) {
-            fprintf(out, " %s %.0f s,", bb_health_tests[test].name, planned_s(r, test));
-            all += planned_s(r, test);
-        }
-    if (r->options->soak_s > 0)
-        fprintf(out, " soak %.0f s,", r->options->soak_s);
-    fprintf(out, " total %.0f s, without repeated tests of suspects\n", all + r->options->soak_s);
+        all += planned_s(r, test);
+    fprintf(out, "# estimated time: %.0f s, without repeated tests of suspects", all);
+    for (int test = 0, n = 0; test < BB_HEALTH_TESTS; test++)
+        if (planned_s(r, test) > 0)
+            fprintf(out, "%s %s %.0f s", n++ ? "," : ":", bb_health_tests[test].name, planned_s(r, test));
+    fprintf(out, r->options->soak_s > 0 ? "; soak %.0f s\n" : "\n", r->options->soak_s);
     fflush(out);
 }
 

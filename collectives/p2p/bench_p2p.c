@@ -770,7 +770,7 @@ static void print_verdict(const struct p2p *p)
         fprintf(p->session.out, "# no slow link (--slow %g)\n", p->options.slow);
     else
         fprintf(p->session.out, "# slow%s: %d link%s; all links of %d rank%s and of %d node%s (--slow %g)\n",
-                p->n_matrices > 1 ? " in all matrices" : "", p->n_slow[BB_LINK_PAIR],
+                p->n_matrices > 1 ? ", sums of all matrices" : "", p->n_slow[BB_LINK_PAIR],
                 p->n_slow[BB_LINK_PAIR] == 1 ? "" : "s", p->n_slow[BB_LINK_RANK],
                 p->n_slow[BB_LINK_RANK] == 1 ? "" : "s", p->n_slow[BB_LINK_NODE],
                 p->n_slow[BB_LINK_NODE] == 1 ? "" : "s", p->options.slow);

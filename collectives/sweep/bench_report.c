@@ -600,7 +600,7 @@ static const char *how_many(const struct bb_report *r, const struct verdict *v, 
     if (v->judged > 1 && v->failed)
         snprintf(text, 64, "; below in %d of %d %s", v->failed, v->judged, what);
     else if (v->judged > 1)
-        snprintf(text, 64, "; lowest against its limit of %d %s", v->judged, what);
+        snprintf(text, 64, "; the lowest against its limit among %d %s", v->judged, what);
     return text;
 }
 

@@ -312,7 +312,8 @@ def test_wrong_data_of_a_copy_ends_the_run(busbar, tmp_path):
     """Of the last of 2 + 3 * 5 copies."""
     root, _, done = health(busbar, tmp_path, "--only", "copies", ranks=2, nodes=2, status=3, EMU_DATA="on", EMU_FAULT="corrupt:rank=1,call=17,name=cudaMemcpyAsync")
     assert re.search("wrong data: 1 of 16777216 elements of the copy host to GPU, GPU 0 of [^ ]+-node1$", done.stderr, re.M), done.stderr
-    assert root["status"] == "wrong data" and "# partly measured: stages copies" not in done.stdout and "# not measured: stages copies" in done.stdout
+    assert root["status"] == "wrong data" and "# not measured: stages copies" in done.stdout
+    assert [(f["node"], f["gpu"], f["reason"]) for f in root["findings"]] == [(1, 0, "wrong data in copy host to GPU")]
 
 
 def test_wrong_data_of_a_collective_ends_the_run(busbar, tmp_path):

@@ -149,13 +149,13 @@ def test_several_gpus_per_process_of_a_job(perf):
     assert [(m[1], m[5]) for m in DEVICE.finditer(done.stdout)] == [(str(r), str(r)) for r in range(8)]
     assert "# nThread 2 nGpus 2 minBytes" in done.stdout and len(ROW.findall(done.stdout)) == 3
     done = perf("all_gather", "-g", "5", *SMALL, ranks=2)
-    assert done.returncode == 1 and "10 ranks on this host but only 8 GPUs" in done.stderr
+    assert done.returncode == 2 and "10 ranks on this host but only 8 GPUs" in done.stderr
 
 
 @pytest.mark.parametrize("ranks,args", [(0, ["-g", "4"]), (2, ["-g", "2"])])
 def test_share_gpu_allows_several_ranks_per_gpu(perf, ranks, args):
     done = perf("all_reduce", *args, *SMALL, ranks=ranks, env={"EMU_DEVICES": "2"})
-    assert done.returncode == 1 and "4 ranks on this host but only 2 GPUs" in done.stderr
+    assert done.returncode == 2 and "4 ranks on this host but only 2 GPUs" in done.stderr
     done = perf("all_reduce", *args, *SMALL, "--share-gpu", ranks=ranks, env={"EMU_DEVICES": "2"})
     assert done.returncode == 0 and "several ranks share a GPU" in done.stdout, done.stderr
     assert [m[5] for m in DEVICE.finditer(done.stdout)] == ["0", "1", "0", "1"]

@@ -13,6 +13,7 @@ struct machine {
     double jitter;
     uint64_t state;
     int slow_gpu, slow_node, slow_nic, path_a, path_b, slow_rail; /* slow_gpu: of node 3; slow_nic: its node */
+    double gpu;                                                   /* factor of slow_gpu */
     double nic;                                                   /* factor of slow NICs */
     int slow_gpus;                                                /* GPUs below this number, on all nodes */
     int slow_nics;                                                /* the same of nodes below this number */
@@ -99,7 +100,7 @@ static int measure(void *arg, enum bb_health_test test, const int *partner, doub
             if (test == BB_HEALTH_GEMM && g < m->slow_gpus)
                 own *= 0.77;
             if (test == BB_HEALTH_GEMM && n == 3 && g == m->slow_gpu)
-                own *= 0.9;
+                own *= m->gpu;
             if (test == BB_HEALTH_NODE || test == BB_HEALTH_WHOLE)
                 own = test == BB_HEALTH_WHOLE ? whole : node * (n == m->slow_node ? 0.7 : 1);
             if (test == BB_HEALTH_RAILS || test == BB_HEALTH_RAILS_ALONE)
@@ -126,6 +127,7 @@ static struct machine machine_of(int nodes, double jitter, uint64_t seed)
                         .path_a = -1,
                         .path_b = -1,
                         .slow_rail = -1,
+                        .gpu = 0.9,
                         .nic = 0.5,
                         .everything = 1,
                         .pairs = 1,
@@ -290,6 +292,21 @@ static void test_slow_majority_of_gpus_is_named(void **state)
         assert_int_equal(m.h.n, 3 * nodes);
         for (int g = 0; g < 4; g++)
             assert_true((find(&m, BB_HEALTH_A_GPU, 0, g) != NULL) == (g < 3));
+        bb_health_release(&m.h);
+    }
+}
+
+static void test_one_fast_gpu_is_no_slow_majority(void **state)
+{
+    (void)state;
+    for (int known = 0; known <= 1; known++) {
+        struct machine m = machine_of(4, 0.005, 1);
+
+        m.slow_gpu = 5;
+        m.gpu = 1.11;
+        m.h.expected[BB_HEALTH_GEMM] = known ? healthy[BB_HEALTH_GEMM] : NAN;
+        run(&m);
+        assert_int_equal(m.h.n, 0);
         bb_health_release(&m.h);
     }
 }
@@ -538,6 +555,7 @@ int main(void)
         cmocka_unit_test(test_slightly_slow_nic_of_few_nodes_is_no_path),
         cmocka_unit_test(test_most_nics_of_a_rail_are_not_the_rail),
         cmocka_unit_test(test_slow_majority_of_gpus_is_named),
+        cmocka_unit_test(test_one_fast_gpu_is_no_slow_majority),
         cmocka_unit_test(test_slow_rail_is_found_once),
         cmocka_unit_test(test_common_cause_is_one_finding),
         cmocka_unit_test(test_leaf_that_is_slow_at_once_is_named),

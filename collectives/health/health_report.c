@@ -344,12 +344,12 @@ enum { DRAIN_REASON = 240, DRAIN_ITEM = 64 };
 /* Describes a finding about a node briefly: "NIC of GPU 2 at 50 %". */
 static const char *brief_text(const struct bb_health_finding *f, char text[DRAIN_ITEM])
 {
-    char gpu[32] = "";
+    char gpu[16] = "";
 
     if (*f->text) {
         if (f->test < BB_HEALTH_TESTS)
             snprintf(gpu, sizeof gpu, "GPU %d ", f->gpu);
-        snprintf(text, DRAIN_ITEM, "%s%.52s", gpu, f->text);
+        snprintf(text, DRAIN_ITEM, "%s%.48s", gpu, f->text);
         return text;
     }
     if (f->part != BB_HEALTH_A_NODE)

@@ -366,11 +366,11 @@ static void add_finding(struct bb_health *h, const struct message *m, int node, 
                                   .expected = NAN,
                                   .median = NAN,
                                   .tries = 1};
-    char gpu_text[32] = "";
+    char gpu_text[20] = "";
 
     if (gpu >= 0)
         snprintf(gpu_text, sizeof gpu_text, "GPU %d: ", gpu);
-    snprintf(f.text, sizeof f.text, "%s%.140s", gpu_text, m->text);
+    snprintf(f.text, sizeof f.text, "%s%.139s", gpu_text, m->text);
     bb_health_add(h, &f);
 }
 

@@ -278,19 +278,19 @@ def test_chakra_has_durations_in_microseconds_and_nanoseconds(busbar, tmp_path):
 ONE_RANK = ("transformer", "--model", "gpt2_small", "--layers", "4", "--ranks", "1", "--cluster", "h100-sxm-ib", "--micro-batch-size")
 
 
-@pytest.mark.parametrize("samples,bound", [("1", True), ("16", False)], ids=["host-bound", "long kernels"])
-def test_host_launches_are_separate_from_gpu_compute(busbar, tmp_path, samples, bound):
+@pytest.mark.parametrize("options,bound", [(("1", "--seq-length", "128"), True), (("16",), False)], ids=["host-bound", "long kernels"])
+def test_host_launches_are_separate_from_gpu_compute(busbar, tmp_path, options, bound):
     """One rank without communication: the simulation of the GOAL file takes as long as the step of the plan, except for the launches
     that follow the first operation. The GPU is busy for the whole step, unless the host launches too slowly."""
-    predicted = json.loads(busbar.run("plan", *ONE_RANK, samples, "--json", "-").stdout)["predicted"]
-    export(busbar, "goal", tmp_path / "step.goal", *ONE_RANK, samples)
+    predicted = json.loads(busbar.run("plan", *ONE_RANK, *options, "--json", "-").stdout)["predicted"]
+    export(busbar, "goal", tmp_path / "step.goal", *ONE_RANK, *options)
     ranks = read_goal((tmp_path / "step.goal").read_text())
     assert simulate(ranks, 1000, 1) == pytest.approx(1e3 * predicted["step_us"], rel=0.01 if bound else 1e-4)
     computes = sum(op.size for op in ranks[0][0] if op.cpu == 0)
     launches = [op.size for op in ranks[0][0] if op.cpu != 0]
     assert computes < 900 * predicted["step_us"] if bound else computes == pytest.approx(1e3 * predicted["step_us"] - launches[0], abs=1)
     # SimAI has no host: each operation takes the maximum of GPU and host time
-    export(busbar, "simai", tmp_path / "step.txt", *ONE_RANK, samples)
+    export(busbar, "simai", tmp_path / "step.txt", *ONE_RANK, *options)
     _, forward, backward = read_simai((tmp_path / "step.txt").read_text())
     assert 0.99 < sum(op[0] for op in forward + backward) / (1e3 * predicted["step_us"]) < (1.15 if bound else 1.01)
 

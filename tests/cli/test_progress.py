@@ -60,6 +60,6 @@ def test_a_long_plan_prints_progress(busbar):
 
 def test_time_left_does_not_grow_during_a_row(busbar):
     """The CPU moves the data of emulated GPUs, so that the second row takes much longer than the first."""
-    done = busbar.run("bench", "all_reduce", "--sizes", "1K,2M", "--placement", "in_place", ranks=2, env={"BUSBAR_PROGRESS": "0.2"})
-    left = [int(s) for s in re.findall(r"all_reduce 2 MiB, about (\d+) s left", done.stderr)]
+    done = busbar.run("bench", "all_reduce", "--sizes", "1K,8M", "--placement", "in_place", ranks=2, env={"BUSBAR_PROGRESS": "0.2"})
+    left = [int(s) for s in re.findall(r"all_reduce 8 MiB, about (\d+) s left", done.stderr)]
     assert done.returncode == 0 and left and left == sorted(left, reverse=True), done.stderr

@@ -214,9 +214,9 @@ def test_only_dependent_stages_have_a_pipeline_bubble(busbar, tmp_path):
 
 
 def test_bubble_of_unequal_stages_names_their_imbalance(busbar, tmp_path):
-    """With 1F1B and m micro-batches the bubble of stage i is m (t_max - t_i), its imbalance, plus the times of all stages but the longest
-    for one micro-batch."""
-    args, m = ("transformer", "--model", "gpt2_small", "--pp", 4, "--decoder-first-pipeline-num-layers", 6, "--micro-batches", 16), 16
+    """With 1F1B, the last stage the longest, and m micro-batches, the bubble of stage i is m (t_max - t_i), its imbalance, plus the times of
+    the other stages for one micro-batch: forwards before the last stage begins, backwards after it ends."""
+    args, m = ("transformer", "--model", "gpt2_small", "--pp", 4, "--decoder-last-pipeline-num-layers", 6, "--micro-batches", 16), 16
     plan = busbar.json("plan", *args, "--ranks", 8, "--graph", "--cluster", "h100-sxm-ib", tmp_path=tmp_path, emulated=False)["predicted"]
     run = busbar.json("proxy", *args, *QUICK, ranks=8, env=NO_DATA, tmp_path=tmp_path)
     for step in (plan, run):

@@ -378,7 +378,7 @@ for fault in stalled-rank:STOP killed-rank:KILL; do
     reason=$(reason_to_skip mpirun -n 2 $share)
     if [ -z "$reason" ]; then expect 4 60 "${fault%:*}" sh "$(script_with_signal "${fault#*:}")"; else skip "${fault%:*}" "$reason"; fi
 done
-expect 1 30 too-few-gpus mpirun -n $((gpus + 1)) "$busbar" bench all_reduce -b 8 -e 8
+expect 2 30 too-few-gpus mpirun -n $((gpus + 1)) "$busbar" bench all_reduce -b 8 -e 8
 
 # --- 7. races in kernels (slow) ---
 

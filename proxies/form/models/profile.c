@@ -221,7 +221,8 @@ static int put_transport(json_t *cluster, const char *name, bool changes)
 
     TRY(bb_profile_load("transports", name, &transport));
     if (changes && !json_object_get(transport, "nccl"))
-        rc = bb_err(BB_EUSAGE, "--set transport=%s: it has no values of its own, only the profile h100-sxm-sharp has", name);
+        rc = bb_err(BB_EUSAGE, "--set transport=%s: it has no values of its own, only the profile h100-sxm-sharp has",
+                    name);
     else if (changes && !json_object_get(cluster, "nccl"))
         rc = bb_err(BB_EUSAGE, "--set transport=%s: it changes the section 'nccl', which the profile does not have",
                     name);

@@ -350,26 +350,19 @@ static int few_micro_batches(const struct bb_layout_choice *c)
     return c->pp > 1 ? 1 : 2;
 }
 
-/* Returns whether gradients are synchronized once per step, so that the time of an additional micro-batch is that of
- * all-reduce. */
-static bool synchronizes_once(enum bb_sync_kind sync)
-{
-    return sync == BB_SYNC_ALL_REDUCE || sync == BB_SYNC_ZERO1 || sync == BB_SYNC_DISTRIBUTED;
-}
-
 /* Returns the first base layout that differs from `base` at most in the kind of a gradient synchronization that happens
  * once per step. */
 static const struct base *leader_of(const struct work *w, const struct base *base)
 {
     const struct base *leader = base;
 
-    for (const struct base *b = base; synchronizes_once(base->choice.sync) && b >= w->bases; b--) {
+    for (const struct base *b = base; bb_sync_reduces_once(base->choice.sync) && b >= w->bases; b--) {
         struct bb_layout_choice same = b->choice;
 
         same.sync = base->choice.sync;
         if (memcmp(&same, &base->choice, sizeof(same)) != 0)
             break;
-        leader = synchronizes_once(b->choice.sync) ? b : leader;
+        leader = bb_sync_reduces_once(b->choice.sync) ? b : leader;
     }
     return leader;
 }

@@ -117,12 +117,15 @@ int bb_sync_resolve(const struct bb_proxy_config *config, enum bb_sync_kind kind
  * bb_sync_is_sharded                 - return whether gradient reductions and the optimizer work on shards.
  * bb_sync_gathers_parameters         - return whether the parameters of each unit (layer) are all-gathered before use.
  * bb_sync_reduces_every_micro_batch  - return whether every micro-batch reduces its gradients, not only the last one.
+ * bb_sync_reduces_once               - return whether gradients are reduced once per step, as by all_reduce; horovod is not
+ *                                      among them.
  * bb_sync_offloaded_part             - return the part of the optimizer states in host memory, 0 to 1.
  * bb_sync_has_servers                - return whether parameter servers update the parameters.
  */
 bool bb_sync_is_sharded(enum bb_sync_kind kind);
 double bb_sync_offloaded_part(const struct bb_dp_config *policy);
 bool bb_sync_gathers_parameters(enum bb_sync_kind kind);
+bool bb_sync_reduces_once(enum bb_sync_kind kind);
 bool bb_sync_reduces_every_micro_batch(const struct bb_dp_config *policy);
 bool bb_sync_has_servers(enum bb_sync_kind kind);
 

@@ -202,12 +202,6 @@ static int validate_recompute(const struct bb_training *t)
         t->config->proxy, requested, max, max);
 }
 
-/* Returns whether gradients are reduced other than once at the end of the step. */
-static bool reduces_early(const struct bb_dp_config *policy)
-{
-    return policy->kind != BB_SYNC_ALL_REDUCE && policy->kind != BB_SYNC_ZERO1 && policy->kind != BB_SYNC_DISTRIBUTED;
-}
-
 static bool has_plain_layers(const struct bb_arch *a)
 {
     return a->experts == 0 && a->kv_lora == 0 && a->scan.heads == 0 && a->encoder_layers == 0 && a->mtp == 0 &&
@@ -248,7 +242,8 @@ static int reject_expert_options(const struct bb_training *t)
          "it excludes --recompute full, as in Megatron-LM"},
         {o->moe_overlap, t->schedule.kind == (t->grid.pp > 1 ? BB_INTERLEAVED : BB_1F1B), overlap,
          "it requires --schedule interleaved (--vpp 2 or more) with several stages, else 1f1b"},
-        {o->moe_overlap, !reduces_early(&t->policy), overlap, "it requires --dp-sync all_reduce, zero1 or distributed"},
+        {o->moe_overlap, bb_sync_reduces_once(t->policy.kind), overlap,
+         "it requires --dp-sync all_reduce, zero1 or distributed"},
         {o->capacity > 0, t->grid.experts, "capacity-factor", "the model has no experts"},
         {o->imbalance > 0, t->grid.experts, "moe-imbalance", "the model has no experts"},
         {o->imbalance > 0, o->capacity == 0, "moe-imbalance", "with --capacity-factor all experts have equal capacity"},
@@ -322,7 +317,7 @@ static int reject_unused_options(const struct bb_training *t)
             "%s: schedule dualpipe is not supported for models with tied embeddings (tie_word_embeddings); try: "
             "--schedule zb-h1",
             t->config->proxy);
-    if (bb_schedule_is_bidirectional(&t->schedule) && reduces_early(&t->policy))
+    if (bb_schedule_is_bidirectional(&t->schedule) && !bb_sync_reduces_once(t->policy.kind))
         return bb_err(BB_EUSAGE,
                       "%s: schedule dualpipe reduces gradients only at the end of the step, because two stages compute "
                       "them in different order; --dp-sync %s is not supported; try: --dp-sync zero1",

@@ -76,7 +76,7 @@ double bb_health_median(const double *values, size_t n)
 }
 
 /* Returns the peers of GPUs without expectation: if the values have a gap wider than 7 %, the median is that of the values
- * above the widest gap, so that a slow majority is found. Fewer than a quarter above the gap are fast GPUs instead. */
+ * above the widest gap, so that a slow half or majority is found. Fewer than a quarter above the gap are fast GPUs instead. */
 static struct peers peers_of_gpus(const double *values, size_t n)
 {
     size_t finite, slow = 0;
@@ -88,7 +88,7 @@ static struct peers peers_of_gpus(const double *values, size_t n)
             widest = sorted[i - 2] / sorted[i - 1];
             slow = i - 1;
         }
-    slow = 2 * slow > finite && 4 * (finite - slow) >= finite ? slow : 0;
+    slow = 2 * slow >= finite && 4 * (finite - slow) >= finite ? slow : 0;
     p = peers_of(sorted + slow, finite - slow);
     p.n = finite;
     free(sorted);
@@ -408,9 +408,9 @@ static int test_units(struct bb_health *h, enum bb_health_test test)
     s.stride = part == BB_HEALTH_A_NODE ? (size_t)h->gpus : 1;
     TRY(measure_units(&s));
     s.peers = peers_of(s.values[0], s.units);
-    h->median[test] = s.peers.median;
     if (part == BB_HEALTH_A_GPU && !(s.peers.median >= UNSTEADY * h->expected[test]))
         s.peers = peers_of_gpus(s.values[0], s.units);
+    h->median[test] = s.peers.median;
     s.has_reference = part == BB_HEALTH_A_GPU && s.peers.n >= REFERENCE_PEERS;
     suspect = is_common(&s);
     for (size_t u = 0; u < s.units; u++)

@@ -6,7 +6,8 @@
 #   4. unit tests and some black-box tests under AddressSanitizer and UndefinedBehaviorSanitizer
 #   5. at the same time as 2 to 4: cppcheck and the warnings of clang, which compiles 4 (tests/analysers has more analysers), the fuzz
 #      targets on their seeds (tests/fuzz), the offline tools on 64-bit Arm in qemu, and the format of the sources
-# `sh tests/run.sh --quick` runs only 1 to 3. The last line counts passed, failed and skipped tests.
+# `sh tests/run.sh --quick` runs 1 to 3 without Slurm, other MPIs and other NCCLs, and of the black-box tests those of
+# `pytest tests/cli --quick` (a third of their time). The last line counts passed, failed and skipped tests.
 set -u
 cd "$(dirname "$0")/.."
 quick=${1:-}
@@ -121,15 +122,15 @@ end_check() {
 # tests/gpu/pack.sh builds it for all architectures.
 CUDAARCHS='75-real;90-virtual' sh bootstrap/setup.sh --tests release || exit 1
 use_build_folder # with the tools that setup has just installed
-step "programs for MPICH, for tests/cli/test_mpi.py" sh bootstrap/setup.sh mpich
-step "the oldest and the newest NCCL, for tests/cli/test_real_nccl.py" sh tests/cli/real_nccl.sh build/real_nccl
+[ "$quick" = --quick ] || step "programs for MPICH, for tests/cli/test_mpi.py" sh bootstrap/setup.sh mpich
+[ "$quick" = --quick ] || step "the oldest and the newest NCCL, for tests/cli/test_real_nccl.py" sh tests/cli/real_nccl.sh build/real_nccl
 [ "$quick" = --quick ] || begin_checks
 script tests/fresh/test_setup.sh
 step "words of the former jargon" python3 tests/analysers/language.py
 units build
-black_box build
+black_box build ${quick:+"$quick"}
 script tests/fault_injection/run.sh --quick
-script tests/fault_injection/run.sh --slurm
+[ "$quick" = --quick ] || script tests/fault_injection/run.sh --slurm
 if [ "$quick" != --quick ]; then
     # Leak detection is on for processes without MPI (cmake/UnitTest.cmake).
     export UBSAN_OPTIONS=print_stacktrace=1

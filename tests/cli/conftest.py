@@ -30,16 +30,17 @@ def mpirun_of(build):
 
 def pytest_addoption(parser):
     parser.addoption("--rewrite-golden", action="store_true", help="rewrite the files of tests/cli/golden")
+    parser.addoption("--quick", action="store_true", help="leave out longest_tests.txt; of each other test, run only the first parameters")
 
 
-# The tests that take longest start first, so that all workers end at about the same time.
-LONGEST = ("test_predictions_match", "test_thresholds_", "test_verifies_all_collectives", "test_executed_traffic_matches",
-           "test_moe_proxies_run_on_32_ranks", "test_proxy_all", "test_several_ranks_measure", "test_all_sections_run",
-           "test_removed_folder", "test_plans_a_ring", "test_failed_allocation", "test_failing_call", "test_commands_")
-
-
-def pytest_collection_modifyitems(items):
-    items.sort(key=lambda item: not any(name in item.nodeid for name in LONGEST))
+# The tests of longest_tests.txt (of several seconds each, slowest first) start first, so that all workers end at about the same time.
+def pytest_collection_modifyitems(config, items):
+    longest = (pathlib.Path(__file__).parent / "longest_tests.txt").read_text().split()
+    items.sort(key=lambda item: item.originalname not in longest)
+    if config.getoption("--quick"):
+        kept = {item.nodeid.split("[")[0]: item for item in reversed(items) if item.originalname not in longest}
+        config.hook.pytest_deselected(items=[item for item in items if item not in kept.values()])
+        items[:] = [item for item in items if item in kept.values()]
 
 
 class Busbar:

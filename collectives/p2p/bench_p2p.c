@@ -460,24 +460,29 @@ static const char *host_of_node(const struct bb_world *w, int node)
     return "?";
 }
 
+static bool is_path(const struct bb_slow_link *l)
+{
+    return l->level == BB_LINK_PATH || l->level == BB_LINK_WAY;
+}
+
 static json_t *slow_json(const struct p2p *p, const struct matrix *m, const struct bb_slow_link *l)
 {
     const struct bb_p2p_metric *f = &bb_p2p_metrics[m->run.kind];
     const struct bb_world *w = &p->session.world;
-    bool is_class = l->level == BB_LINK_CLASS, is_node = l->level == BB_LINK_NODE;
-    int node = is_class || is_node ? l->from : w->node_of[l->from];
+    const bool is_class = l->level == BB_LINK_CLASS, has_ranks = l->level <= BB_LINK_RANK;
+    const int node = has_ranks ? w->node_of[l->from] : l->from;
 
     return json_pack("{s:s, s:o, s:o, s:o, s:s?, s:b, s:s, s:s, s:I, s:o, s:o}", "level", bb_link_level_names[l->level],
-                     "from", is_class || is_node ? json_null() : json_integer(l->from), "to",
-                     l->to < 0 ? json_null() : json_integer(l->to), "node", is_class ? json_null() : json_integer(node),
-                     "host", is_class ? NULL : host_of_node(w, node), "same_node", l->same_node, "metric", f->metric,
-                     "direction", f->direction, "bytes", (json_int_t)m->run.bytes, "value", bb_json_real(l->value),
-                     "median", bb_json_real(l->median));
+                     "from", has_ranks ? json_integer(l->from) : json_null(), "to",
+                     l->to < 0 || is_path(l) ? json_null() : json_integer(l->to), "node",
+                     is_class ? json_null() : json_integer(node), "host", is_class ? NULL : host_of_node(w, node),
+                     "same_node", l->same_node, "metric", f->metric, "direction", f->direction, "bytes",
+                     (json_int_t)m->run.bytes, "value", bb_json_real(l->value), "median", bb_json_real(l->median));
 }
 
 enum { PART_TEXT = 2 * BB_HOST_TEXT + 64 };
 
-/* Writes a pair, rank or node to text: "rank 0 (node0) to rank 5 (node2)", "rank 5 (node2)". */
+/* Writes a pair, rank, node or path to text: "rank 0 (node0) to rank 5 (node2)", "rank 5 (node2)". */
 static const char *part_text(const struct p2p *p, const struct matrix *m, const struct bb_slow_link *l,
                              char text[PART_TEXT])
 {
@@ -486,6 +491,9 @@ static const char *part_text(const struct p2p *p, const struct matrix *m, const 
     if (l->level == BB_LINK_PAIR)
         snprintf(text, PART_TEXT, "rank %d (%s) %s rank %d (%s)", l->from, w->hosts[l->from],
                  bb_p2p_metrics[m->run.kind].is_directed ? "to" : "and", l->to, w->hosts[l->to]);
+    else if (is_path(l))
+        snprintf(text, PART_TEXT, l->level == BB_LINK_PATH ? "path between %s and %s" : "path from %s to %s",
+                 host_of_node(w, l->from), host_of_node(w, l->to));
     else
         snprintf(text, PART_TEXT, "%s %d (%s)", bb_link_level_names[l->level], l->from,
                  l->level == BB_LINK_RANK ? w->hosts[l->from] : host_of_node(w, l->from));
@@ -556,6 +564,7 @@ static void add_cause(void *arg, const struct bb_link_cause *found)
 
     BB_GROW(p->causes, p->n_causes);
     p->causes[p->n_causes++] = (struct cause){*found, p->shown};
+    json_object_set_new(cause, "other_node", is_path(&found->what) ? json_integer(found->what.to) : json_null());
     json_object_set_new(cause, "slow", json_integer(found->slow));
     json_object_set_new(cause, "links", json_integer(found->links));
     json_object_set_new(cause, "explained", json_integer(found->explained));

@@ -5,9 +5,11 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <sys/param.h>
 
 const char *const bb_link_level_names[BB_LINK_LEVELS] = {
-    [BB_LINK_PAIR] = "pair", [BB_LINK_RANK] = "rank", [BB_LINK_NODE] = "node", [BB_LINK_CLASS] = "class"};
+    [BB_LINK_PAIR] = "pair", [BB_LINK_RANK] = "rank",        [BB_LINK_NODE] = "node",
+    [BB_LINK_PATH] = "path", [BB_LINK_WAY] = "one_way_path", [BB_LINK_CLASS] = "class"};
 
 /* A class of links: all intra-node links or all inter-node links, in the order of the matrix. */
 struct class
@@ -339,7 +341,46 @@ static struct bb_link_cause cause_of(const struct bb_link_outliers *l, const str
     return cause;
 }
 
-/* Returns the whole class if all of its links are slow, the node or rank that explains the most open links, or the first
+/* Links from one node to another; of a symmetric matrix, from the lower one. */
+struct way {
+    int links, slow, open;
+};
+
+/* Returns, with *most open links or more, the path, or the way from one node to another, that explains the most open links. Its links,
+ * at least two, are all slow. most: in, out */
+static struct bb_link_cause best_path(const struct bb_link_outliers *l, const struct class *c, const bool *slow,
+                                      const bool *open, struct bb_link_cause best, double *most)
+{
+    struct way *ways;
+
+    BB_NEW(ways, (size_t)l->ranks * (size_t)l->ranks);
+    for (size_t i = 0; i < c->n; i++) {
+        const int from = l->node_of[c->links[i].from], to = l->node_of[c->links[i].to];
+        struct way *way = &ways[l->symmetric ? MIN(from, to) * l->ranks + MAX(from, to) : from * l->ranks + to];
+
+        way->links++;
+        way->slow += slow[i];
+        way->open += open[i];
+    }
+    for (int a = 0; a < l->ranks; a++)
+        for (int b = 0; b < l->ranks; b++) {
+            const struct way forth = ways[a * l->ranks + b], back = ways[b * l->ranks + a];
+            const bool both = a < b && forth.slow + back.slow == forth.links + back.links;
+            const struct way all =
+                both ? (struct way){forth.links + back.links, forth.slow + back.slow, forth.open + back.open} : forth;
+
+            if (a == b || all.slow < MAX(2, all.links) || all.open <= *most)
+                continue;
+            *most = all.open;
+            best = (struct bb_link_cause){.what = {both ? BB_LINK_PATH : BB_LINK_WAY, a, b, false, NAN, NAN},
+                                          .slow = all.slow,
+                                          .links = all.links};
+        }
+    free(ways);
+    return best;
+}
+
+/* Returns the whole class if all of its links are slow, the node, rank or path that explains the most open links, or the first
  * open pair. Open links count less if other links of the node or rank are not slow: two slow ranks explain their links
  * better than the other node, half of whose links lead to them. *found: whether there is one. */
 static struct bb_link_cause next_cause(const struct bb_link_outliers *l, const struct class *c, const bool *slow,
@@ -363,6 +404,8 @@ static struct bb_link_cause next_cause(const struct bb_link_outliers *l, const s
             best = score > most ? cause : best;
             most = score > most ? score : most;
         }
+    if (!c->links[0].same_node)
+        best = best_path(l, c, slow, open, best, &most);
     *found = most > 0;
     for (size_t i = 0; i < c->n && !*found; i++) {
         *found = open[i];
@@ -374,7 +417,13 @@ static struct bb_link_cause next_cause(const struct bb_link_outliers *l, const s
 static bool explains(const struct bb_link_outliers *l, const struct bb_link_cause *cause,
                      const struct bb_slow_link *link)
 {
-    return cause->what.level == BB_LINK_CLASS  ? true
+    const int from = l->node_of[link->from], to = l->node_of[link->to];
+    const bool is_both = cause->what.level == BB_LINK_PATH;
+
+    return cause->what.level == BB_LINK_CLASS ? true
+           : is_both || cause->what.level == BB_LINK_WAY
+               ? (from == cause->what.from && to == cause->what.to) ||
+                     (is_both && from == cause->what.to && to == cause->what.from)
            : cause->what.level == BB_LINK_PAIR ? link->from == cause->what.from && link->to == cause->what.to
                                                : belongs_to(l, link, cause->what.level, cause->what.from);
 }

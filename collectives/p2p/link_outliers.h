@@ -35,12 +35,23 @@ struct bb_link_outliers {
     const int *domain_of; /* [ranks] NVLink domain of each rank; NULL: its node */
 };
 
-enum bb_link_level { BB_LINK_PAIR, BB_LINK_RANK, BB_LINK_NODE, BB_LINK_CLASS, BB_LINK_LEVELS };
-extern const char *const bb_link_level_names[BB_LINK_LEVELS]; /* "pair", "rank", "node", "class" */
+/* PATH: all links of two nodes; WAY: those from one node to another */
+enum bb_link_level {
+    BB_LINK_PAIR,
+    BB_LINK_RANK,
+    BB_LINK_NODE,
+    BB_LINK_PATH,
+    BB_LINK_WAY,
+    BB_LINK_CLASS,
+    BB_LINK_LEVELS
+};
+extern const char
+    *const bb_link_level_names[BB_LINK_LEVELS]; /* "pair", "rank", "node", "path", "one_way_path", "class" */
 
 struct bb_slow_link {
     enum bb_link_level level;
-    int from, to;   /* pair: the two ranks; otherwise from is the rank or node index (class: -1) and to is -1 */
+    int from,
+        to; /* pair: the two ranks; path: the two nodes; otherwise from is the rank or node index (class: -1) and to is -1 */
     bool same_node; /* true: the link is inside a node or NVLink domain; false: between them */
     /* latency in us or bandwidth in 1e9 bytes/s. value: of the link, or the median over the links of the rank or
      * node; median: over all links inside nodes if same_node, otherwise over all links between nodes; only over the faster
@@ -96,8 +107,8 @@ int bb_link_outliers_worst(const struct bb_link_outliers *l, struct bb_slow_link
  */
 void bb_link_outliers_count(const struct bb_link_outliers *l, int slow[2], int all[2]);
 
-/* A cause of slow links: a node or a rank most of whose links of a class are slow, a single pair of ranks, or, if all
- * links of a class are slow, the class. */
+/* A cause of slow links: a node or a rank most of whose links of a class are slow, the path between two nodes all of whose links
+ * are slow, a single pair of ranks, or, if all links of a class are slow, the class. */
 struct bb_link_cause {
     struct bb_slow_link what; /* value: median of its slow links that no earlier cause explains; median: of the links of
                                  the class that are not slow */
@@ -106,8 +117,8 @@ struct bb_link_cause {
 };
 
 /*
- * bb_link_outliers_causes - explain the slow links (those that bb_link_outliers_count counts) by as few nodes, ranks and
- * pairs as possible: the node or rank with the most unexplained slow links, times the square of the part of its links that
+ * bb_link_outliers_causes - explain the slow links (those that bb_link_outliers_count counts) by as few nodes, ranks, paths
+ * and pairs as possible: the node, rank or path with the most unexplained slow links, times the square of the part of its links that
  * is slow, comes first (greedy set cover). A node or rank
  * is a cause if at least half of its links of the class are slow, and it has at least two; a node only if this holds for
  * each of its ranks.

@@ -161,13 +161,14 @@ def algorithms(result):
 
 # Level of a cause of slow links -> its name.
 LEVELS = {"node": "node {node}{host:host}", "rank": "rank {from}{host:host}", "class": "all ranks",
-          "pair": "rank {from}{host:host} to rank {to}"}
+          "pair": "rank {from}{host:host} to rank {to}", "path": "path between node {node}{host:host} and node {other_node}",
+          "one_way_path": "path from node {node}{host:host} to node {other_node}"}
 SLOW_LINKS = ("Slow: {what}, {slow} of {links} links {where}, {metric} {value:GB/s} instead of {median:GB/s} at "
               "{bytes:bytes}.")
 
 
 def slow_links(result):
-    """What explains the slow links, each node, rank and pair once."""
+    """What explains the slow links, each node, rank, path and pair once."""
     causes = {}
     for cause in result.data.get("causes") or []:
         causes.setdefault(say(LEVELS.get(cause.get("level"), LEVELS["pair"]), cause), cause)

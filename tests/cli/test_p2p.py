@@ -125,6 +125,8 @@ def test_a_faster_minority_makes_no_other_link_slow(busbar, tmp_path, fault, cau
     (8, "link=node2-nic0:0.5,link=node5-nic0:0.6", [("rank", 2, 2), ("rank", 5, 5)]),
     (8, "node1:0.6,node2:0.6,node5:0.6,node6:0.6", [("rank", r, r) for r in (1, 2, 5, 6)]),  # half of the nodes
     (4, "link=node1-nic0:0.6,link=node3-nic1:0.4", [("rank", 2, 1), ("rank", 7, 3)]),  # node 1 has a fast NIC, too
+    (4, "link=node1-node3:0.5", [("path", None, 1)]),
+    (4, "link=node3-to-node1:0.5,link=node2-nic0:0.7", [("rank", 4, 2), ("one_way_path", None, 3)]),
     (4, "", [])])
 def test_names_the_cause_of_slow_links_first_and_last(busbar, tmp_path, nodes, slow, causes):
     """NIC 0 of node 2 belongs to the first rank of the node."""
@@ -137,7 +139,8 @@ def test_names_the_cause_of_slow_links_first_and_last(busbar, tmp_path, nodes, s
     assert len(lines) == 2 * len(causes) and done.returncode == (5 if causes else 0)
     if causes:
         first = run["causes"][0]
-        name = f"{first['level']} {first['node'] if first['level'] == 'node' else first['from']} ({first['host']}): "
+        name = (f"path between {first['host']} and {first['host'][:-1]}{first['other_node']}: " if first["level"] == "path" else
+                f"{first['level']} {first['node'] if first['level'] == 'node' else first['from']} ({first['host']}): ")
         assert lines[0].startswith(f"# cause: {name}") and done.stdout.splitlines()[-1] == lines[-1] == lines[len(causes) - 1]
         assert done.stdout.index(lines[0]) < done.stdout.index("# bandwidth, one direction")
         assert f"busbar: {name}" in done.stderr and run["reason"].startswith(name)

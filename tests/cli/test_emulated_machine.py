@@ -254,8 +254,9 @@ def test_slow_rank_lengthens_the_step(busbar, tmp_path):
 
 @pytest.mark.parametrize("args,ranks,slow,tolerance", [
     (("gpt2_large", 4, 2, 2, "--compute", "timed"), 10, "link=node1-nic1:0.5", 1e-6),
+    (("gpt2_large", 4, 2, 2, "--compute", "timed"), 10, "link=node0-to-node1:0.2", 1e-6),
     (("data_parallel", "--model", "resnet50", "--compute", "gemm", "--dtype", "half"), 2, "rank=1:1.5", 2e-3),
-    (("gpt2_large", 8, 2, 8, "--compute", "gemm", "--dtype", "bfloat16"), 2, "rank=0:1.5", 1e-3)], ids=["link", "rank", "pipeline"])
+    (("gpt2_large", 8, 2, 8, "--compute", "gemm", "--dtype", "bfloat16"), 2, "rank=0:1.5", 1e-3)], ids=["link", "path", "rank", "pipeline"])
 def test_plan_slow_equals_a_run_with_emu_slow(busbar, tmp_path, args, ranks, slow, tolerance):
     """`plan --slow` and EMU_SLOW accept the same values and give the same step, which is longer than without them."""
     run = busbar.json("proxy", *args, "-n", 2, "--warmup", 1, "--no-alone", tmp_path=tmp_path, ranks=ranks, env={**ENV, "EMU_SLOW": slow})
@@ -320,19 +321,19 @@ def test_delayed_rank_delays_the_step_once(busbar, tmp_path):
     assert re.fullmatch(r"# late: rank 0 \(\S+, GPU 0\), replica: the other ranks of the role wait for it", text.splitlines()[-1])
 
 
-def test_offline_collectives_with_slow_links_equal_a_run(busbar, tmp_path):
-    """Nodes with eight and four ranks and one NIC per two GPUs. One NIC of the second node has a quarter of its rate. `plan --slow` and
-    a run with EMU_SLOW give the same time for each operation, and operations through this NIC take longer than without the slow
-    link."""
+@pytest.mark.parametrize("slow", ["link=node1-nic1:0.25", "link=node0-node1:0.2", "link=node1-to-node0:0.2"])
+def test_offline_collectives_with_slow_links_equal_a_run(busbar, tmp_path, slow):
+    """Nodes with eight and four ranks and one NIC per two GPUs. One NIC of the second node has a quarter of its rate, or the path between
+    the nodes is slow. `plan --slow` and a run with EMU_SLOW give the same time for each operation, and operations through this link take
+    longer than without the slow link."""
     cluster, ranks = "l40s-pcie-ib", 12
-    slow, args = "link=node1-nic1:0.25", ("all_reduce", "all_gather", "alltoall", "gather", "broadcast", "sendrecv", "alltoallv",
-                                           "--sizes", "1K,32M", "--placement", "out_of_place")
+    args = ("all_reduce", "all_gather", "alltoall", "gather", "broadcast", "sendrecv", "alltoallv", "--sizes", "1K,32M", "--placement", "out_of_place")
     run = busbar.json("bench", *args, "-n", 2, "--repeats", 1, "-w", 1, "-c", 0, ranks=ranks, tmp_path=tmp_path,
                       env={**ENV, "EMU_CLUSTER": cluster, "EMU_SLOW": slow})
     offline, even = (json.loads(busbar.run("plan", *args, "--ranks", ranks, "--cluster", cluster, *more, "--json", "-",
                                            emulated=False).stdout)
                       for more in (("--slow", slow), ()))
-    assert (offline["predicted"]["cluster"], offline["predicted"]["slow"], even["predicted"]["slow"]) == (cluster, [slow], [])
+    assert (offline["predicted"]["cluster"], offline["predicted"]["slow"], even["predicted"]["slow"]) == (cluster, slow.split(","), [])
     assert [key(r) for r in offline["results"]] == [key(r) for r in run["results"]]
     slower = set()
     for a, b, c in zip(run["results"], offline["results"], even["results"]):
@@ -344,7 +345,7 @@ def test_offline_collectives_with_slow_links_equal_a_run(busbar, tmp_path):
 
 @pytest.mark.parametrize("variable,value,message", [
     ("EMU_SLOW", "rank=5",
-     "'rank=5' is not valid, expected rank=R:TIMES, nodeN:PART, link=nodeN-nicM:PART or link=leafN:PART; TIMES from 0.001 to 1000"),
+     "'rank=5' is not valid, expected rank=R:TIMES, nodeN:PART, link=nodeN-nicM:PART, link=nodeN-nodeM:PART, link=nodeN-to-nodeM:PART or link=leafN:PART; TIMES"),
     ("EMU_SLOW", "link=leaf0:0.5", "link=leaf0 requires a profile with 'fabric', and 'emulated-default' has none"),
     ("EMU_SLOW", "link=node0-nic0:2", "'link=node0-nic0:2' is not valid, expected rank=R:TIMES"),
     ("EMU_SLOW", "rank=2:1.1", "there is no rank 2, expected 0 to 1"),

@@ -74,7 +74,7 @@ void emu_slow_load(struct bb_slow *slow, struct bb_cluster *machine)
     if (bb_slow_parse(slow, "EMU_SLOW", text) != 0 ||
         bb_slow_validate(slow, "EMU_SLOW", machine, ranks, nodes > 0 ? nodes : (ranks + per_node - 1) / per_node) != 0)
         end_after_error();
-    bb_slow_enable_leaf_uplinks(slow, machine);
+    bb_slow_degrade_fabric(slow, machine);
 }
 
 const struct bb_slow *emu_slow(void)

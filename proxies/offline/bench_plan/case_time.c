@@ -183,7 +183,7 @@ static void time_messages(const struct bb_cluster *cluster, const struct bb_slow
                        .messages_per_rank = flags & BB_COLL_VARIABLE_COUNTS ? c->ranks : 1,
                        .end_ns = end_ns};
 
-    bb_slow_enable_leaf_uplinks(slow, &x.cluster);
+    bb_slow_degrade_fabric(slow, &x.cluster);
     BB_NEW(x.exchanges, c->ranks);
     BB_NEW(x.begin_ns, c->ranks);
     /* out of place, each rank of a hypercube first copies its own slice of the data to its receive buffer */

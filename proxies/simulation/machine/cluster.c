@@ -551,6 +551,8 @@ double bb_cluster_link_load_ns(const struct bb_cluster *c, const struct bb_link_
         out[local] = load->out[local] / (local ? c->intra.gbps : inter);
         in[local] = load->in[local] / (local ? c->intra.gbps : inter);
     }
+    out[0] = MAX(out[0], load->slow_out / inter);
+    in[0] = MAX(in[0], load->slow_in / inter);
     if (c->n_variants > 0) /* not fmax, which is a library call, because this function runs for every message */
         return MAX(uplinks, MAX(MAX(out[0], out[1]), MAX(in[0], in[1])));
     return MAX(out[0] + out[1], in[0] + in[1]);
@@ -612,13 +614,22 @@ void bb_cluster_placement_add_node(struct bb_node_placement *placement, int n, i
     placement->max_nic_pairs = fmax(away, placement->max_nic_pairs);
 }
 
+/* Adds the path between two consecutive nodes of a placement. */
+static void add_path(const struct bb_cluster *c, int a, int b, struct bb_node_placement *placement)
+{
+    const double part = fmin(bb_fabric_path_part(c, a, b), bb_fabric_path_part(c, b, a));
+
+    if (part < 1)
+        placement->slow_path = placement->slow_path > 0 ? fmin(placement->slow_path, part) : part;
+}
+
 void bb_cluster_placement_of_ranks(const struct bb_cluster *c, const int *ranks, int n,
                                    struct bb_node_placement *placement)
 {
     int on_node = 0, on_nic = 0, most_on_nic = 0;
 
     placement->min_members = placement->max_members = placement->max_members_per_nic = 0;
-    placement->min_nics = placement->max_nic_pairs = 0;
+    placement->min_nics = placement->max_nic_pairs = placement->slow_path = 0;
     for (int i = 0; i < n; i++) {
         const bool new_nic = i > 0 && bb_cluster_rank_nic(c, ranks[i]) != bb_cluster_rank_nic(c, ranks[i - 1]);
 
@@ -628,6 +639,8 @@ void bb_cluster_placement_of_ranks(const struct bb_cluster *c, const int *ranks,
         if (i + 1 < n && ranks[i] / c->gpus_per_node == ranks[i + 1] / c->gpus_per_node)
             continue;
         bb_cluster_placement_add_node(placement, n, on_node, most_on_nic);
+        if (c->fabric.n_slow_paths > 0)
+            add_path(c, ranks[i] / c->gpus_per_node, ranks[(i + 1) % n] / c->gpus_per_node, placement);
         on_node = most_on_nic = 0;
     }
 }

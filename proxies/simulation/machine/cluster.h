@@ -81,14 +81,20 @@ struct bb_sharing {
 /* Section "fabric" of a profile: switches between the nodes. Consecutive nodes are attached to a leaf switch, and
  * consecutive leaves form a pod. */
 enum bb_tier { BB_LEAF, BB_POD, BB_TIERS };
+#define BB_SLOW_PATHS 64
 struct bb_fabric {
     bool rails; /* true: each NIC of a node is attached to a different leaf switch; false: all NICs of a node to the
                    same leaf switch */
     int nodes[BB_TIERS]; /* number of nodes per leaf switch and per pod; 0: the fabric has no leaf switches (no pods) */
     double oversubscription[BB_TIERS]; /* total rate of the attached NICs / total rate of the uplinks of a leaf
                                           switch or pod; 1 or more */
-    bool slow_leaf;                    /* the uplinks of at least one leaf are degraded; not part of a profile, set by
-                                          bb_slow_enable_leaf_uplinks */
+    /* Not part of a profile, set by bb_slow_degrade_fabric. slow_leaf: the uplinks of at least one leaf are degraded */
+    bool slow_leaf;
+    struct bb_slow_path {
+        int from, to; /* nodes; one direction */
+        double part;  /* remaining fraction of the rate of each GPU's NICs */
+    } slow_paths[BB_SLOW_PATHS];
+    int n_slow_paths;
 };
 
 /* Section "measured" of a calibrated profile: one collective on n ranks and nodes. bytes: [n] ascending; factor: [n]
@@ -220,6 +226,7 @@ struct bb_node_placement {
     double min_nics;      /* minimum over the nodes: (members on the node) / (maximum number of members that share a NIC
                              of the node), that is, the effective number of NICs of the members */
     double max_nic_pairs; /* maximum over the NICs: (members that use the NIC) x (members on other nodes) */
+    double slow_path;     /* lowest fraction of the slow paths between consecutive nodes, in a ring; 0: there is none */
     struct {
         int switches, max_nodes; /* switches: number of leaves (pods) that have members, 0: unknown; max_nodes:
                                     maximum over the leaves (pods) of the number of nodes with members */
@@ -276,10 +283,11 @@ bool bb_cluster_variant_cost(const struct bb_cluster *c, const struct bb_collect
 int bb_cluster_find_curve(const struct bb_cluster *c, enum bb_coll_kind kind, int ranks, int nodes);
 
 /* Bytes of all messages of one rank in one group call, except messages to itself. out, in: bytes sent and received;
- * index 0: to and from other nodes, 1: within the node. up, down: bytes that this rank sends and receives over the
- * uplinks of its leaf and pod; the traffic of other ranks on these uplinks is not included. */
+ * index 0: to and from other nodes, 1: within the node. slow_out, slow_in: bytes over slow paths / their fractions of the
+ * rate. up, down: bytes that this rank sends and receives over the uplinks of its leaf and pod; the traffic of other ranks
+ * on these uplinks is not included. */
 struct bb_link_load {
-    double out[2], in[2];
+    double out[2], in[2], slow_out, slow_in;
     double up[BB_TIERS], down[BB_TIERS];
 };
 double bb_cluster_nic_gbps(const struct bb_cluster *c); /* inter-node rate per GPU, in 1e9 bytes/s, while all GPUs of

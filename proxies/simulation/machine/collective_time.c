@@ -435,6 +435,16 @@ static void apply_measured(const struct bb_cluster *c, const struct bb_collectiv
         cost->uplink_ns[tier] *= factor;
 }
 
+/* A slow path between consecutive nodes lengthens the transfer. Among more than two nodes, an alltoall, gather or scatter
+ * sends a small part of its bytes over each path. NCCL's choice of a variant does not depend on it. */
+static void apply_slow_path(const struct bb_collective *call, struct bb_cost *cost)
+{
+    if (call->placement.slow_path == 0 || (call->nodes > 2 && !(bb_colls[call->kind].flags & BB_COLL_ESTIMATED)))
+        return;
+    cost->nic_ns /= call->placement.slow_path;
+    cost->transfer_ns = fmax(cost->transfer_ns, cost->nic_ns);
+}
+
 void bb_cluster_collective_cost(const struct bb_cluster *c, const struct bb_collective *asked, struct bb_cost *cost)
 {
     const struct bb_collective placed = with_placement(c, asked), *call = &placed;
@@ -454,6 +464,7 @@ void bb_cluster_collective_cost(const struct bb_cluster *c, const struct bb_coll
     if (call->ranks > 1)
         cost->latency_ns = fmax(cost->latency_ns, c->collective_min_us * 1e3 - cost->transfer_ns);
     apply_measured(c, call, bytes, cost);
+    apply_slow_path(call, cost);
 }
 
 bool bb_cluster_variant_cost(const struct bb_cluster *c, const struct bb_collective *call,
@@ -466,6 +477,7 @@ bool bb_cluster_variant_cost(const struct bb_cluster *c, const struct bb_collect
         return false;
     placed = with_placement(c, call);
     *cost = variant_cost(c, variant, &placed, payload_bytes(call));
+    apply_slow_path(&placed, cost);
     return true;
 }
 

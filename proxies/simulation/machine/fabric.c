@@ -121,6 +121,26 @@ bool bb_fabric_changes_rail(const struct bb_cluster *c, int from, int to)
     return c->fabric.rails && from / c->gpus_per_node != to / c->gpus_per_node && rail_of(c, from) != rail_of(c, to);
 }
 
+double bb_fabric_path_part(const struct bb_cluster *c, int from, int to)
+{
+    double part = 1;
+
+    for (int i = 0; i < c->fabric.n_slow_paths; i++)
+        if (c->fabric.slow_paths[i].from == from && c->fabric.slow_paths[i].to == to)
+            part = fmin(part, c->fabric.slow_paths[i].part);
+    return part;
+}
+
+void bb_fabric_add_slow_bytes(const struct bb_cluster *c, struct bb_link_load *load, int rank, int peer, double bytes,
+                              bool sends)
+{
+    const int node = rank / c->gpus_per_node, other = peer / c->gpus_per_node;
+    const double part = bb_fabric_path_part(c, sends ? node : other, sends ? other : node);
+
+    if (part < 1)
+        *(sends ? &load->slow_out : &load->slow_in) += bytes / part;
+}
+
 void bb_fabric_add_uplink_bytes(const struct bb_cluster *c, struct bb_link_load *load, int rank, int peer, double bytes,
                                 bool sends)
 {

@@ -42,20 +42,27 @@ int bb_fabric_leaves(const struct bb_cluster *c, int nodes);
  * bb_fabric_changes_rail - returns whether NCCL first moves the message to another GPU of the sending node (PXN).
  */
 bool bb_fabric_takes_uplinks(const struct bb_cluster *c, enum bb_tier tier, int from, int to);
+/* bb_fabric_path_part - returns the remaining fraction of the rate from a node to a node; 1: the path is not slow. */
+double bb_fabric_path_part(const struct bb_cluster *c, int from, int to);
 bool bb_fabric_changes_rail(const struct bb_cluster *c, int from, int to);
 
 /*
  * bb_fabric_add_message - adds one message to the load (bytes sent and received) of a rank.
  *   sends  true: the rank sends the message to `peer`; false: the rank receives the message from `peer`
+ * bb_fabric_add_slow_bytes - adds only the message's bytes over a slow path.
  * bb_fabric_add_uplink_bytes - adds only the message's bytes over uplinks, and the bytes that PXN moves within the
  * sending node to the GPU whose NIC is on the receiver's rail.
  */
+void bb_fabric_add_slow_bytes(const struct bb_cluster *c, struct bb_link_load *load, int rank, int peer, double bytes,
+                              bool sends);
 void bb_fabric_add_uplink_bytes(const struct bb_cluster *c, struct bb_link_load *load, int rank, int peer, double bytes,
                                 bool sends);
 static inline void bb_fabric_add_message(const struct bb_cluster *c, struct bb_link_load *load, int rank, int peer,
                                          double bytes, bool sends)
 {
     (sends ? load->out : load->in)[rank / c->gpus_per_node == peer / c->gpus_per_node] += bytes;
+    if (c->fabric.n_slow_paths > 0)
+        bb_fabric_add_slow_bytes(c, load, rank, peer, bytes, sends);
     if (c->fabric.nodes[BB_LEAF] > 0)
         bb_fabric_add_uplink_bytes(c, load, rank, peer, bytes, sends);
 }

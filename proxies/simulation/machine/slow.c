@@ -1,4 +1,4 @@
-/* slow.c - parses and prints the list of slow GPUs, nodes, NICs and leaf uplinks, and of late ranks (see slow.h). */
+/* slow.c - parses and prints the list of slow GPUs, nodes, NICs, paths and leaf uplinks, and of late ranks (see slow.h). */
 #include "proxies/simulation/machine/slow.h"
 
 #include "bootstrap/base/units.h"
@@ -36,6 +36,8 @@ static const struct form {
 } forms[] = {{"rank=#:", "rank #", BB_SLOW_RANK, 1e3},
              {"node#:", "node #", BB_SLOW_NODE, 1},
              {"link=node#-nic#:", "node #'s NIC #", BB_SLOW_NIC, 1},
+             {"link=node#-node#:", "the path of nodes # and #", BB_SLOW_PATH, 1},
+             {"link=node#-to-node#:", "the path from node # to #", BB_SLOW_WAY, 1},
              {"link=leaf#:", "leaf #'s uplinks", BB_SLOW_LEAF, 1},
              {"rank=#:", "rank #", BB_SLOW_DELAY, 1e6}};
 enum { FORMS = sizeof(forms) / sizeof(forms[0]) };
@@ -48,11 +50,16 @@ static bool take_location(const char **at, const char *location, struct bb_slow_
         if (*location == '#') {
             if (!take_number(at, number))
                 return false;
-            number = &item->nic;
+            number = &item->other;
         } else if (*(*at)++ != *location) {
             return false;
         }
     return true;
+}
+
+static bool is_path(const struct bb_slow_item *item)
+{
+    return item->kind == BB_SLOW_PATH || item->kind == BB_SLOW_WAY;
 }
 
 static bool parse_item(const char *text, bool delay, struct bb_slow_item *item)
@@ -66,6 +73,8 @@ static bool parse_item(const char *text, bool delay, struct bb_slow_item *item)
         if (delay ? bb_parse_duration(at, &item->factor) : bb_parse_double(at, &item->factor))
             return false;
         item->factor *= delay ? 1e6 : 1;
+        if (is_path(item) && item->number == item->other)
+            return false;
         return item->factor >= (delay ? 0 : min_factor) && item->factor <= forms[i].max;
     }
     return false;
@@ -73,7 +82,8 @@ static bool parse_item(const char *text, bool delay, struct bb_slow_item *item)
 
 static bool is_same(const struct bb_slow_item *a, const struct bb_slow_item *b)
 {
-    return a->kind == b->kind && a->number == b->number && a->nic == b->nic;
+    return a->kind == b->kind && ((a->number == b->number && a->other == b->other) ||
+                                  (a->kind == BB_SLOW_PATH && a->number == b->other && a->other == b->number));
 }
 
 static int reject_item(const char *what, const char *item, bool delays)
@@ -83,10 +93,12 @@ static int reject_item(const char *what, const char *item, bool delays)
                       "%s: '%s' is not valid, expected rank=R:TIME, TIME from 0us to 1s (for example "
                       "rank=1:100us)",
                       what, item);
-    return bb_err(BB_EUSAGE,
-                  "%s: '%s' is not valid, expected rank=R:TIMES, nodeN:PART, link=nodeN-nicM:PART or link=leafN:PART; "
-                  "TIMES from 0.001 to 1000, PART from 0.001 to 1 (for example rank=5:1.1 or link=node3-nic2:0.5)",
-                  what, item);
+    return bb_err(
+        BB_EUSAGE,
+        "%s: '%s' is not valid, expected rank=R:TIMES, nodeN:PART, link=nodeN-nicM:PART, link=nodeN-nodeM:PART, "
+        "link=nodeN-to-nodeM:PART or link=leafN:PART; TIMES from 0.001 to 1000, PART from 0.001 to 1 (for example "
+        "rank=5:1.1 or link=node3-nic2:0.5)",
+        what, item);
 }
 
 static int parse_list(struct bb_slow *slow, const char *what, const char *text, bool delays)
@@ -138,18 +150,23 @@ static int check_hardware(const struct bb_slow_item *item, const char *what, con
     }
     TRY(check_number(what, "node", item->number, nodes));
     if (item->kind == BB_SLOW_NIC)
-        TRY(check_number(what, "NIC", item->nic, bb_cluster_nics(c)));
+        TRY(check_number(what, "NIC", item->other, bb_cluster_nics(c)));
+    if (is_path(item))
+        TRY(check_number(what, "node", item->other, nodes));
 out:
     return rc;
 }
 
 int bb_slow_validate(const struct bb_slow *slow, const char *what, const struct bb_cluster *c, int ranks, int nodes)
 {
-    int rc = 0;
+    int rc = 0, paths = 0;
 
     for (int i = 0; i < slow->n; i++) {
         const struct bb_slow_item *item = &slow->items[i];
 
+        paths += is_path(item);
+        if (2 * paths > BB_SLOW_PATHS)
+            return bb_err(BB_EUSAGE, "%s: too many slow paths, expected at most %d", what, BB_SLOW_PATHS / 2);
         if (item->kind == BB_SLOW_RANK || item->kind == BB_SLOW_DELAY)
             TRY(check_number(item->kind == BB_SLOW_RANK ? what : "--delay", "rank", item->number, ranks));
         else
@@ -198,7 +215,7 @@ double bb_slow_nic_factor(const struct bb_slow *slow, const struct bb_cluster *c
 
     bb_cluster_gpu_nics(c, gpu, &first, &end);
     for (int nic = first; slow->n > 0 && nic < end; nic++)
-        sum += factor_of(slow, (struct bb_slow_item){.kind = BB_SLOW_NIC, .number = node, .nic = nic});
+        sum += factor_of(slow, (struct bb_slow_item){.kind = BB_SLOW_NIC, .number = node, .other = nic});
     return slow->n > 0 ? node_factor(slow, node) * sum / (end - first) : 1;
 }
 
@@ -218,10 +235,20 @@ double bb_slow_leaf_factor(const struct bb_slow *slow, const struct bb_cluster *
     return factor_of(slow, (struct bb_slow_item){.kind = BB_SLOW_LEAF, .number = bb_fabric_switch(c, BB_LEAF, rank)});
 }
 
-void bb_slow_enable_leaf_uplinks(const struct bb_slow *slow, struct bb_cluster *c)
+void bb_slow_degrade_fabric(const struct bb_slow *slow, struct bb_cluster *c)
 {
-    for (int i = 0; i < slow->n; i++)
-        c->fabric.slow_leaf |= slow->items[i].kind == BB_SLOW_LEAF;
+    struct bb_fabric *f = &c->fabric;
+
+    f->n_slow_paths = 0;
+    for (int i = 0; i < slow->n; i++) {
+        const struct bb_slow_item *item = &slow->items[i];
+        const int ways = item->kind == BB_SLOW_PATH ? 2 : item->kind == BB_SLOW_WAY;
+
+        f->slow_leaf |= item->kind == BB_SLOW_LEAF;
+        for (int way = 0; way < ways && f->n_slow_paths < BB_SLOW_PATHS; way++)
+            f->slow_paths[f->n_slow_paths++] =
+                (struct bb_slow_path){way ? item->other : item->number, way ? item->number : item->other, item->factor};
+    }
 }
 
 /* ---- text and JSON output ---- */
@@ -229,7 +256,7 @@ void bb_slow_enable_leaf_uplinks(const struct bb_slow *slow, struct bb_cluster *
 /* Writes an item: as in --slow or --delay, or, named: its name in a sentence, such as "rank 5 (x1.1)". */
 static void write_slow(const struct bb_slow_item *item, bool named, char text[64])
 {
-    const int numbers[] = {item->number, item->nic};
+    const int numbers[] = {item->number, item->other};
     int used = 0, next = 0;
 
     for (int i = 0; i < FORMS; i++)

@@ -1,12 +1,15 @@
 /*
- * slow.h - degraded hardware of a machine: GPUs, nodes, NICs and leaf uplinks that are slower than in the cluster
- * profile. The user lists them in a text such as "rank=5:1.1,link=node3-nic2:0.5" (--slow). A second list, such as
+ * slow.h - degraded hardware of a machine: GPUs, nodes, NICs, paths between nodes and leaf uplinks that are slower than in the
+ * cluster profile. The user lists them in a text such as "rank=5:1.1,link=node3-nic2:0.5" (--slow). A second list, such as
  * "rank=1:100us" (--delay), contains ranks that start late.
  *
  *   rank=R:TIMES            kernels of rank R take TIMES as long (0.001 to 1000)
  *   nodeN:PART              every GPU and NIC of node N has the fraction PART of its speed: kernels take 1/PART as long,
  *                           and NICs have the fraction PART of their rate in both directions (0.001 to 1)
  *   link=nodeN-nicM:PART    NIC M of node N has the fraction PART of its rate in both directions (0.001 to 1)
+ *   link=nodeN-nodeM:PART   the path between nodes N and M has the fraction PART of the rate of the NICs, for each GPU, in
+ *                           both directions; link=nodeN-to-nodeM:PART: only from N to M (0.001 to 1). A collective on more
+ *                           than two nodes uses the paths between consecutive nodes
  *   link=leafN:PART         the uplinks of leaf switch N of the profile's "fabric" have the fraction PART of their rate
  *                           (N: see bb_fabric_switch)
  *   rank=R:TIME             the streams of rank R start TIME (us, ms or s) after the begin of each step
@@ -22,9 +25,18 @@
 #include <stdio.h>
 
 struct bb_slow_item {
-    enum bb_slow_kind { BB_SLOW_RANK, BB_SLOW_NODE, BB_SLOW_NIC, BB_SLOW_LEAF, BB_SLOW_DELAY } kind;
-    int number, nic; /* number: the rank, node or leaf; nic: index of the NIC on the node */
-    double factor;   /* for BB_SLOW_DELAY: the delay in us */
+    enum bb_slow_kind {
+        BB_SLOW_RANK,
+        BB_SLOW_NODE,
+        BB_SLOW_NIC,
+        BB_SLOW_PATH,
+        BB_SLOW_WAY,
+        BB_SLOW_LEAF,
+        BB_SLOW_DELAY
+    } kind;
+    int number,
+        other;     /* number: the rank, node or leaf; other: index of the NIC on the node, or second node of a path */
+    double factor; /* for BB_SLOW_DELAY: the delay in us */
 };
 #define BB_SLOW_ITEMS 256 /* as a rail of 128 nodes, and other parts */
 struct bb_slow {
@@ -68,8 +80,8 @@ double bb_slow_nics_gbps(const struct bb_slow *slow, const struct bb_cluster *c,
 /* bb_slow_leaf_factor - returns the degraded rate of the uplinks of a rank's leaf switch as a fraction of their rate
  * in the profile. */
 double bb_slow_leaf_factor(const struct bb_slow *slow, const struct bb_cluster *c, int rank);
-/* bb_slow_enable_leaf_uplinks - sets fabric.slow_leaf if some leaf is degraded. The cost model then includes leaf
- * uplinks even if they are not oversubscribed. */
-void bb_slow_enable_leaf_uplinks(const struct bb_slow *slow, struct bb_cluster *c);
+/* bb_slow_degrade_fabric - sets fabric.slow_leaf if some leaf is degraded, and fabric.slow_paths. The cost model then
+ * includes leaf uplinks even if they are not oversubscribed, and the slow paths. */
+void bb_slow_degrade_fabric(const struct bb_slow *slow, struct bb_cluster *c);
 
 #endif

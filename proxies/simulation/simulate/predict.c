@@ -330,7 +330,7 @@ static int predict_once(const struct bb_step *step, const struct bb_cluster *clu
     if (conditions)
         out->conditions.slow = conditions->slow;
     TRY(bb_predict_validate_slow(cluster, step->layout.ranks, &out->conditions.slow));
-    bb_slow_enable_leaf_uplinks(&out->conditions.slow, &out->cluster);
+    bb_slow_degrade_fabric(&out->conditions.slow, &out->cluster);
     TRY(simulate_step(&m, &run, step, &out->cluster, &out->conditions));
     read_all(&m, &run, keeps_ops, out);
 out:

@@ -52,8 +52,12 @@ static int members_on_root_node(ncclComm_t comm, const struct en_task *task)
     return members;
 }
 
+/* A slow NIC limits the transfer over a slow path, too, so the slower of both counts. */
 static struct bb_collective call_of(ncclComm_t comm, const struct en_task *task)
 {
+    struct bb_node_placement placement = comm->placement;
+
+    placement.slow_path = fmin(1, placement.slow_path / comm->min_nic_factor);
     return (struct bb_collective){.kind = kinds[task->kind],
                                   .dtype = BB_INT8,
                                   .count = task->count * en_element_bytes(task),
@@ -61,7 +65,7 @@ static struct bb_collective call_of(ncclComm_t comm, const struct en_task *task)
                                   .ranks = comm->size,
                                   .nodes = comm->n_nodes,
                                   .members_on_root_node = members_on_root_node(comm, task),
-                                  .placement = comm->placement};
+                                  .placement = placement};
 }
 
 static void scale_link(struct bb_link *link, struct pace pace)

@@ -23,13 +23,23 @@ static uint64_t mix_words(uint64_t mark, const void *words, size_t bytes)
     return mark;
 }
 
+/* Returns a number of its own for each node that is an end of a slow path; else -1. */
+static double slow_path_end(const struct bb_cluster *c, int node)
+{
+    for (int i = 0; i < c->fabric.n_slow_paths; i++)
+        if (c->fabric.slow_paths[i].from == node || c->fabric.slow_paths[i].to == node)
+            return node;
+    return -1;
+}
+
 static void mark_slow(const struct bb_sim *m, uint64_t *mark)
 {
     for (int r = 0; r < m->step->layout.ranks; r++) {
         double words[] = {bb_slow_compute_factor(&m->conditions.slow, r, r / m->cluster->gpus_per_node),
                           (double)bb_slow_delay_ns(&m->conditions.slow, r),
                           bb_slow_nics_gbps(&m->conditions.slow, m->cluster, r),
-                          bb_slow_leaf_factor(&m->conditions.slow, m->cluster, r)};
+                          bb_slow_leaf_factor(&m->conditions.slow, m->cluster, r),
+                          slow_path_end(m->cluster, r / m->cluster->gpus_per_node)};
 
         mark[r] = mix_words(mark[r], words, sizeof(words));
     }

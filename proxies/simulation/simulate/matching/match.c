@@ -337,7 +337,7 @@ int bb_sim_init(struct bb_sim *m, const struct bb_step *step, const struct bb_cl
         m->conditions = *conditions;
     if (cluster && m->conditions.slow.n > 0) {
         m->marked = *cluster;
-        bb_slow_enable_leaf_uplinks(&m->conditions.slow, &m->marked);
+        bb_slow_degrade_fabric(&m->conditions.slow, &m->marked);
         m->cluster = &m->marked;
     }
     BB_NEW(m->graphs, step->n_roles);

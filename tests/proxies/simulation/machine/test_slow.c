@@ -122,8 +122,44 @@ static void slow_leaf_is_selected_by_index(void **state)
     assert_int_equal(bb_slow_validate(&slow, "--slow", &c, 8, 2), 0);
     assert_true(bb_slow_leaf_factor(&slow, &c, 5) == 0.25 && bb_slow_leaf_factor(&slow, &c, 8) == 1);
     assert_false(bb_fabric_has_oversubscribed_tier(&c));
-    bb_slow_enable_leaf_uplinks(&slow, &c);
+    bb_slow_degrade_fabric(&slow, &c);
     assert_true(bb_fabric_is_oversubscribed(&c, BB_LEAF) && !bb_fabric_is_oversubscribed(&c, BB_POD));
+}
+
+/* A path at half of the rate of 1 byte/ns: in both directions, or from node 1 to node 2. The load of rank 1 is 8 bytes to
+ * node 2 and 4 bytes to node 0. */
+static void slow_path_lengthens_its_transfers(void **state)
+{
+    static const struct {
+        const char *slow;
+        double sent_ns, received_ns, pair, ring; /* pair, ring: slow_path of nodes 1 and 2, and of nodes 0, 1 and 3 */
+    } rows[] = {{"link=node2-node1:0.5", 16, 16, 0.5, 0},
+                {"link=node1-to-node2:0.5", 16, 12, 0.5, 0},
+                {"link=node0-node3:0.25", 12, 12, 0, 0.25},
+                {"link=node0-node2:0.1", 12, 12, 0, 0}};
+
+    (void)state;
+    for (size_t i = 0; i < ROWS(rows); i++) {
+        struct bb_cluster c = {
+            .gpus_per_node = 1, .n_variants = 1, .nics_per_node = 1, .intra = {.gbps = 1000}, .inter = {.gbps = 1}};
+        struct bb_node_placement placement;
+        struct bb_link_load load[2] = {{.out = {0}}};
+        struct bb_slow slow = {0};
+
+        assert_int_equal(bb_slow_parse(&slow, "--slow", rows[i].slow), 0);
+        assert_int_equal(bb_slow_validate(&slow, "--slow", &c, 4, 4), 0);
+        bb_slow_degrade_fabric(&slow, &c);
+        for (int way = 0; way < 2; way++) {
+            bb_fabric_add_message(&c, &load[way], 1, 2, 8, way == 0);
+            bb_fabric_add_message(&c, &load[way], 1, 0, 4, way == 0);
+        }
+        assert_true(bb_cluster_link_load_ns(&c, &load[0], 1) == rows[i].sent_ns);
+        assert_true(bb_cluster_link_load_ns(&c, &load[1], 1) == rows[i].received_ns);
+        bb_cluster_placement_of_ranks(&c, (const int[]){1, 2}, 2, &placement);
+        assert_true(placement.slow_path == rows[i].pair);
+        bb_cluster_placement_of_ranks(&c, (const int[]){0, 1, 3}, 3, &placement);
+        assert_true(placement.slow_path == rows[i].ring);
+    }
 }
 
 /* Two GPUs share a NIC of 1 byte/ns, and a third GPU is on another node: completion times of their exchanges. */
@@ -203,9 +239,14 @@ static void rejects_invalid_values(void **state)
                                         "link=leaf3:2",
                                         "link=leaf3-nic1:0.5",
                                         "link=leaf1:0.5,link=leaf1:0.6",
+                                        "link=node1-node1:0.5",
+                                        "link=node1-node2:0.5,link=node2-node1:0.5",
+                                        "link=node1-to-node1:0.5",
+                                        "link=node1-node2",
                                         "rank=1:2,rank=1:3"};
     const struct bb_cluster c = {.gpus_per_node = 8, .nics_per_node = 4, .n_variants = 1};
-    static const char *const missing[] = {"rank=16:2", "link=node2-nic0:0.5", "link=node1-nic4:0.5", "link=leaf0:0.5"};
+    static const char *const missing[] = {"rank=16:2", "link=node2-nic0:0.5", "link=node1-nic4:0.5", "link=leaf0:0.5",
+                                          "link=node0-node2:0.5"};
 
     (void)state;
     bb_err_mute(1);
@@ -225,10 +266,15 @@ static void rejects_invalid_values(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parses_factors_of_ranks_and_links), cmocka_unit_test(slow_node_slows_its_gpus_and_nics),
-        cmocka_unit_test(parses_delays_with_units),          cmocka_unit_test(gpus_are_mapped_to_nics_in_order),
-        cmocka_unit_test(slow_leaf_is_selected_by_index),    cmocka_unit_test(exchanges_share_each_direction_of_a_nic),
-        cmocka_unit_test(job_uses_the_nics_of_its_gpus),     cmocka_unit_test(rejects_invalid_values),
+        cmocka_unit_test(parses_factors_of_ranks_and_links),
+        cmocka_unit_test(slow_node_slows_its_gpus_and_nics),
+        cmocka_unit_test(parses_delays_with_units),
+        cmocka_unit_test(gpus_are_mapped_to_nics_in_order),
+        cmocka_unit_test(slow_leaf_is_selected_by_index),
+        cmocka_unit_test(exchanges_share_each_direction_of_a_nic),
+        cmocka_unit_test(slow_path_lengthens_its_transfers),
+        cmocka_unit_test(job_uses_the_nics_of_its_gpus),
+        cmocka_unit_test(rejects_invalid_values),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

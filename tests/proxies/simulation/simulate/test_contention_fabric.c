@@ -346,7 +346,7 @@ static void rank_classes_do_not_change_the_step_time(void **state)
             double unclassed_us;
 
             assert_int_equal(bb_cluster_load("h100-sxm-ib", &c), 0);
-            c.fabric = (struct bb_fabric){rows[i].rails, {rows[i].nodes}, {2.5}, false};
+            c.fabric = (struct bb_fabric){.rails = rows[i].rails, .nodes = {rows[i].nodes}, .oversubscription = {2.5}};
             if (pods) {
                 c.fabric.nodes[BB_POD] = 2 * rows[i].nodes;
                 c.fabric.oversubscription[BB_POD] = 7;
@@ -386,7 +386,7 @@ static void fabric_without_oversubscription_changes_nothing(void **state)
         struct bb_step step;
 
         if (with_fabric)
-            c.fabric = (struct bb_fabric){false, {3, 6}, {1, 1}, false};
+            c.fabric = (struct bb_fabric){.nodes = {3, 6}, .oversubscription = {1, 1}};
         assert_int_equal(MADE_LINE(&step, "resnet50_ring", .ranks = 64), 0);
         predict(&step, &c);
         if (with_fabric) {

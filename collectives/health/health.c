@@ -139,15 +139,20 @@ static int group_of(const struct run *r, enum bb_health_test test, const int *pa
     return test == BB_HEALTH_RAILS || test == BB_HEALTH_RAILS_ALONE ? gpu : 0;
 }
 
+/* Issues n operations: all_reduce, or a message of the node that sends, whose bus bandwidth between two ranks is the same. */
 static int enqueue(struct run *r, struct bb_comm *c, int n)
 {
     const size_t count = bb_health_size(&r->options) / sizeof(float);
+    void *area = r->buffer.area;
     int rc = 0;
 
     bb_world_guard(&r->session.world, "all_reduce");
     for (int i = 0; i < n && rc == 0; i++)
-        rc = BB_NCCL(
-            ncclAllReduce(r->buffer.area, r->buffer.area, count, ncclFloat, ncclSum, c->nccl, r->compute.stream));
+        rc = BB_NCCL(r->health.sender < 0
+                         ? ncclAllReduce(area, area, count, ncclFloat, ncclSum, c->nccl, r->compute.stream)
+                     : r->health.sender == r->session.world.node
+                         ? ncclSend(area, count, ncclFloat, 1 - c->rank, c->nccl, r->compute.stream)
+                         : ncclRecv(area, count, ncclFloat, 1 - c->rank, c->nccl, r->compute.stream));
     bb_world_unguard(&r->session.world);
     return rc;
 }
@@ -264,7 +269,7 @@ static int verify(struct run *r, enum bb_health_test test, const int *partner, s
     unsigned long long wrong = 0, *all = NULL;
     int rc = 0;
 
-    if (!r->verdict)
+    if (!r->verdict || r->health.sender >= 0)
         return 0;
     if (c->nccl)
         TRY(count_wrong(r, c, &wrong));
@@ -341,7 +346,7 @@ static int measure(void *arg, enum bb_health_test test, const int *partner, doub
     for (int i = 0; i < r->health.nodes * r->health.gpus && rc == 0; i++)
         if (partner[i / r->health.gpus] < 0)
             values[i] = NAN;
-    if (rc == 0 && r->session.world.rank == 0 && !r->health.is_soak)
+    if (rc == 0 && r->session.world.rank == 0 && !r->health.is_soak && r->health.sender < 0)
         rc = save_values(r, test, partner, values);
 out:
     return rc;

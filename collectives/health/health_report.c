@@ -33,6 +33,8 @@ static const char *part_text(const struct bb_health_report *r, const struct bb_h
 {
     char gpu[32] = "";
 
+    if (f->gpu >= 0)
+        snprintf(gpu, sizeof gpu, " (GPU %d)", f->gpu);
     switch (f->part) {
     case BB_HEALTH_A_GPU:
         snprintf(text, 256, "GPU %d of %s", f->gpu, host_of(r, f->node));
@@ -44,7 +46,8 @@ static const char *part_text(const struct bb_health_report *r, const struct bb_h
         snprintf(text, 256, "NIC of GPU %d of %s", f->gpu, host_of(r, f->node));
         break;
     case BB_HEALTH_A_PATH:
-        snprintf(text, 256, "path between %s and %s (GPU %d)", host_of(r, f->node), host_of(r, f->other), f->gpu);
+        snprintf(text, 256, "path %s %s %s %s%s", f->one_way ? "from" : "between", host_of(r, f->node),
+                 f->one_way ? "to" : "and", host_of(r, f->other), gpu);
         break;
     case BB_HEALTH_A_RAIL:
         snprintf(text, 256, "rail of GPU %d%s", f->gpu,
@@ -53,8 +56,6 @@ static const char *part_text(const struct bb_health_report *r, const struct bb_h
                                                     : "");
         break;
     case BB_HEALTH_A_LEAF:
-        if (f->gpu >= 0)
-            snprintf(gpu, sizeof gpu, " (GPU %d)", f->gpu);
         snprintf(text, 256, "leaf switch of %s to %s%s%s", host_of(r, f->node), host_of(r, f->other), gpu,
                  2 * (f->other - f->node + 1) >= bb_health_active(r->health) ? ", or of the other nodes" : "");
         break;
@@ -421,14 +422,14 @@ static json_t *findings_json(const struct bb_health_report *r)
     for (size_t i = 0; i < r->health->n; i++) {
         const struct bb_health_finding *f = &r->health->findings[i];
 
-        json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:o, s:s?, s:s, s:o, s:o, s:o, s:o, s:o, s:i, s:s}",
+        json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:o, s:s?, s:s, s:o, s:b, s:o, s:o, s:o, s:o, s:i, s:s}",
                                               "level", bb_health_levels[f->level], "stage", stage_of(f), "part",
                                               bb_health_parts[f->part], "node", number_or_null(f->node), "host",
                                               f->node < 0 ? NULL : host_of(r, f->node), "name", part_text(r, f, part),
-                                              "other_node", number_or_null(f->other), "gpu", number_or_null(f->gpu),
-                                              "value", bb_json_real(f->value), "expected", bb_json_real(f->expected),
-                                              "median", bb_json_real(f->median), "tries", f->tries, "reason",
-                                              reason_text(r, f, reason)));
+                                              "other_node", number_or_null(f->other), "one_way", f->one_way, "gpu",
+                                              number_or_null(f->gpu), "value", bb_json_real(f->value), "expected",
+                                              bb_json_real(f->expected), "median", bb_json_real(f->median), "tries",
+                                              f->tries, "reason", reason_text(r, f, reason)));
     }
     return list;
 }

@@ -766,7 +766,8 @@ static bool has_nic(const struct bb_health *h, int node)
 static bool has_path(const struct bb_health *h, int a, int b)
 {
     for (size_t i = 0; i < h->n; i++)
-        if (h->findings[i].part == BB_HEALTH_A_PATH && h->findings[i].node == a && h->findings[i].other == b)
+        if (h->findings[i].part == BB_HEALTH_A_PATH && MIN(h->findings[i].node, h->findings[i].other) == a &&
+            MAX(h->findings[i].node, h->findings[i].other) == b)
             return true;
     return false;
 }
@@ -883,17 +884,21 @@ static void find_fabric(struct pairs *p)
 
 /* ---- paths ---- */
 
-/* Returns the GPU whose connection between a pair of nodes is the slowest one that the ends do not explain; -1: none. */
-static int slowest_gpu(const struct pairs *p, int a, int b, const double *values)
+/* Returns the GPU whose connection between a pair of nodes is the slowest one that the ends do not explain; -1: none. n: out:
+ * number of such GPUs */
+static int slowest_gpu(const struct pairs *p, int a, int b, const double *values, int *n)
 {
     int slowest = -1;
 
+    *n = 0;
     for (int g = 0; g < p->h->gpus; g++) {
         const double value = values[a * p->h->gpus + g];
 
-        if (!p->slow_rail[g] && judge(value, p->h->expected[BB_HEALTH_PAIRS], &p->all) != BB_HEALTH_OK &&
-            level_of(p, a, g) == BB_HEALTH_OK && level_of(p, b, g) == BB_HEALTH_OK &&
-            (slowest < 0 || value < values[a * p->h->gpus + slowest]))
+        if (p->slow_rail[g] || judge(value, p->h->expected[BB_HEALTH_PAIRS], &p->all) == BB_HEALTH_OK ||
+            level_of(p, a, g) != BB_HEALTH_OK || level_of(p, b, g) != BB_HEALTH_OK)
+            continue;
+        ++*n;
+        if (slowest < 0 || value < values[a * p->h->gpus + slowest])
             slowest = g;
     }
     return slowest;
@@ -901,7 +906,7 @@ static int slowest_gpu(const struct pairs *p, int a, int b, const double *values
 
 /* A pair that is slow although both ends are fast with others. */
 struct slow_pair {
-    int a, b, gpu;
+    int a, b, gpu, gpus; /* gpu: the slowest; gpus: number of slow ones */
     double values[TRIES];
     int slow; /* number of clearly slow values, if the first one is, and not all are; else 0 */
 };
@@ -920,13 +925,14 @@ static int measure_slow_pair(struct pairs *p, int round, int a, struct slow_pair
     const double *values = p->values + (size_t)round * count_values(p->h), alone = p->h->expected[BB_HEALTH_PAIRS];
     const double limit = UNSTEADY * (isnan(alone) ? p->all.median : alone);
     const int b = p->partner[round * p->h->nodes + a];
-    const int gpu = b > a && !leaves(&p->leaf, a, b) && !has_pair(pairs, *n, a, b) ? slowest_gpu(p, a, b, values) : -1;
     struct slow_pair *pair = &pairs[*n];
-    int rc = 0;
+    int rc = 0, gpus = 0;
+    const int gpu =
+        b > a && !leaves(&p->leaf, a, b) && !has_pair(pairs, *n, a, b) ? slowest_gpu(p, a, b, values, &gpus) : -1;
 
     if (gpu < 0)
         return 0;
-    *pair = (struct slow_pair){.a = a, .b = b, .gpu = gpu, .values = {values[a * p->h->gpus + gpu]}};
+    *pair = (struct slow_pair){.a = a, .b = b, .gpu = gpu, .gpus = gpus, .values = {values[a * p->h->gpus + gpu]}};
     pair->slow = pair->values[0] < limit;
     for (int try = 1; try < TRIES; try++) {
         TRY(measure_alone(p, a, b, try + 1));
@@ -972,9 +978,34 @@ static void find_unsteady_end(const struct pairs *p, const struct slow_pair *pai
     f->slow_alone = MAX(most_a, most_b) > 1;
 }
 
-/* Adds the findings about slow pairs: unsteady NICs and paths, or `once`: paths that were slow only once. */
-static void add_slow_pairs(struct pairs *p, const struct slow_pair *pairs, int n, bool once)
+/* Measures a slow path again, alone, in each direction. If one is fast, the finding is about the other direction. */
+static int find_direction(struct pairs *p, struct bb_health_finding *f)
 {
+    const int a = f->node, b = f->other, at = a * p->h->gpus + MAX(f->gpu, 0);
+    double forth, back;
+    int rc;
+
+    p->h->sender = a;
+    TRY(measure_alone(p, a, b, TRIES + 1));
+    forth = p->retried[at];
+    p->h->sender = b;
+    TRY(measure_alone(p, a, b, TRIES + 1));
+    back = p->retried[at];
+    f->one_way = forth < UNSTEADY * back || back < UNSTEADY * forth;
+    if (f->one_way && back < forth) {
+        f->node = b;
+        f->other = a;
+    }
+out:
+    p->h->sender = -1;
+    return rc;
+}
+
+/* Adds the findings about slow pairs: unsteady NICs and paths, or `once`: paths that were slow only once. */
+static int add_slow_pairs(struct pairs *p, const struct slow_pair *pairs, int n, bool once)
+{
+    int rc = 0;
+
     for (int i = 0; i < n; i++) {
         const struct slow_pair *pair = &pairs[i];
         struct bb_health_finding f = of_pairs(p, BB_HEALTH_A_PATH, pair->a, pair->gpu,
@@ -987,9 +1018,16 @@ static void add_slow_pairs(struct pairs *p, const struct slow_pair *pairs, int n
         find_unsteady_end(p, pairs, n, &f);
         if (f.slow > 0)
             f.level = BB_HEALTH_WARN;
-        if (f.level != BB_HEALTH_OK && (f.slow == 1) == once && (f.part == BB_HEALTH_A_PATH || !has_nic(p->h, f.node)))
-            bb_health_add(p->h, &f);
+        if (f.level == BB_HEALTH_OK || (f.slow == 1) != once || (f.part != BB_HEALTH_A_PATH && has_nic(p->h, f.node)))
+            continue;
+        if (f.part == BB_HEALTH_A_PATH && pair->gpus > 1 && pair->gpus == p->h->gpus)
+            f.gpu = -1;
+        if (f.part == BB_HEALTH_A_PATH && f.slow == 0)
+            TRY(find_direction(p, &f));
+        bb_health_add(p->h, &f);
     }
+out:
+    return rc;
 }
 
 /* Measures the slow pairs again. n: out: number of pairs[ALONE_MAX] */
@@ -1069,12 +1107,12 @@ static int test_pairs(struct bb_health *h)
     find_unmeasured(&p);
     find_leaf(&p);
     TRY(find_slow_pairs(&p, slow, &n));
-    add_slow_pairs(&p, slow, n, false);
+    TRY(add_slow_pairs(&p, slow, n, false));
     before = h->n;
     if (p.is_shared && p.leaf.first < 0)
         find_fabric(&p);
     if (h->n == before && p.leaf.first < 0)
-        add_slow_pairs(&p, slow, n, true);
+        rc = add_slow_pairs(&p, slow, n, true);
 out:
     end_pairs(&p);
     return rc;
@@ -1169,6 +1207,7 @@ int bb_health_run(struct bb_health *h)
 {
     int rc = 0, before = h->nodes;
 
+    h->sender = -1;
     for (int test = 0; test < BB_HEALTH_TESTS; test++) {
         h->median[test] = NAN;
         h->share[test] = 1;

@@ -13,7 +13,7 @@
  * Pairs of consecutive nodes that are fast with each other, but slow with others, share a slow leaf switch; pairs that are
  * slow only while all pairs run at once share a slow fabric. A part that is slow in some of its measurements only is a
  * warning: a NIC that is slow with several partners which are fast otherwise, or any part below 0.93 of the expectation in one
- * of three measurements. A slow rail or job that a finding of an earlier stage explains is not a finding.
+ * of three measurements. A slow path is measured in each direction. A slow rail or job that a finding of an earlier stage explains is not a finding.
  */
 #ifndef BB_COLLECTIVES_HEALTH_VERDICT_H
 #define BB_COLLECTIVES_HEALTH_VERDICT_H
@@ -67,7 +67,9 @@ struct bb_health_finding {
     enum bb_health_test test; /* BB_HEALTH_TESTS: inventory */
     enum bb_health_part part;
     enum bb_health_level level;
-    int node, other, gpu;           /* -1: does not apply; other: the second node of a path, the last one of a leaf */
+    int node, other, gpu;           /* -1: does not apply; other: the second node of a path, the last one of a leaf;
+                                       gpu of a path: the only one, or the slowest, with that index; -1: all are slow */
+    bool one_way;                   /* of a path: slow from `node` to `other`, fast in the other direction */
     double value, expected, median; /* median: of the peers; NaN: unknown */
     int tries;                      /* number of measurements */
     int slow;                       /* number of slow ones among them, if the others are fast; 0: does not apply */
@@ -99,9 +101,10 @@ struct bb_health {
     void *arg;
     struct bb_health_finding *findings; /* worst first, after bb_health_run */
     size_t n;
-    bool is_soak;                   /* the stage soak measures */
-    const char *stage;              /* that runs: its failures remove no node before its end; NULL: none */
-    int attempt;                    /* during `measure`: 1, or above 1 for another measurement of suspects */
+    bool is_soak;      /* the stage soak measures */
+    const char *stage; /* that runs: its failures remove no node before its end; NULL: none */
+    int sender;        /* during `measure` of pairs: the node that sends a message to its partner; -1: both reduce */
+    int attempt;       /* during `measure`: 1, or above 1 for another measurement of suspects */
     double median[BB_HEALTH_TESTS]; /* out: of all values of the first measurement; NaN: not measured */
     int took_part[BB_HEALTH_TESTS]; /* set by `measure`: number of nodes that take part; 0: unknown */
     double share[BB_HEALTH_TESTS];  /* out: of `expected`, what oversubscribed leaves leave to the median; 1: all */

@@ -12,8 +12,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 LOST = {"EMU_DATA": "off", "EMU_CLUSTER": "h100-sxm-ib", "EMU_NODES": "4", "EMU_FAULT": "die:rank=5,call=3,name=ncclCommSplit"}
 
 
-def health(busbar, tmp_path, *args, ranks, nodes, status=0, slow="", **env):
-    done = busbar.run("health", "--quick", *args, "--json", tmp_path / "r.json", ranks=ranks,
+def health(busbar, tmp_path, *args, ranks, nodes, status=0, slow="", mpirun=None, **env):
+    done = busbar.run("health", "--quick", *args, "--json", tmp_path / "r.json", ranks=ranks, mpirun=mpirun,
                       env={"EMU_DATA": "off", "EMU_CLUSTER": "h100-sxm-ib", "EMU_NODES": str(nodes), "EMU_SLOW": slow, **env})
     assert done.returncode == status, done.stdout + done.stderr
     root = json.loads((tmp_path / "r.json").read_text())
@@ -46,8 +46,21 @@ def test_slow_gpu_and_slow_nic_fail_and_leave(busbar, tmp_path):
 
 
 def test_bad_parts_of_64_nodes_are_named(busbar, tmp_path):
-    root, found, _ = health(busbar, tmp_path, ranks=64, nodes=64, status=5, slow="rank=7:1.111,link=node20-nic0:0.5")
-    assert found == {("fail", "gpu", 7, 0), ("fail", "nic", 20, 0)} and [v["level"] for v in root["verdicts"]].count("ok") == 62
+    root, found, _ = health(busbar, tmp_path, ranks=64, nodes=64, status=5, slow="rank=7:1.111,link=node20-nic0:0.5,link=node32-node33:0.6")
+    assert found == {("fail", "gpu", 7, 0), ("fail", "nic", 20, 0), ("fail", "path", 32, 0)} and [v["level"] for v in root["verdicts"]].count("ok") == 62
+
+
+@pytest.mark.parametrize("link,ends,one_way,text", [("node2-node1", (1, 2), False, "between"), ("node1-to-node2", (1, 2), True, "from"),
+                                                    ("node2-to-node1", (2, 1), True, "from")])
+def test_slow_path_between_two_nodes_is_named(busbar, tmp_path, link, ends, one_way, text):
+    """Of all GPUs, with its direction: with -g, and, of one way, with several processes."""
+    for mpirun in [None, ()][:1 + one_way]:
+        root, _, done = health(busbar, tmp_path, ranks=8, nodes=4, status=5, slow=f"link={link}:0.5", mpirun=mpirun)
+        f, = root["findings"]
+        assert (f["level"], f["part"], f["node"], f["other_node"], f["gpu"], f["one_way"]) == ("fail", "path", *ends, None, one_way)
+        assert f["value"] / f["expected"] == pytest.approx(0.5, abs=0.02) and [v["level"] for v in root["verdicts"]] == ["ok"] * 4
+        assert re.search(f"^fail +pairs +path {text} \\S+-node{ends[0]} (and|to) \\S+-node{ends[1]}: ", done.stdout, re.M), done.stdout
+        assert f"; explained by: path {text}" in done.stdout and {row["partner"] for row in root["results"] if row["attempt"] > 3} == set()
 
 
 @pytest.fixture

@@ -188,7 +188,7 @@ static void time_messages(const struct bb_cluster *cluster, const struct bb_slow
     BB_NEW(x.begin_ns, c->ranks);
     /* out of place, each rank of a hypercube first copies its own slice of the data to its receive buffer */
     for (int r = 0; r < c->ranks && flags & BB_COLL_ROUNDS && !c->in_place && slice > 0; r++)
-        end_ns[r] = llround(cluster->kernel_us * 1e3 + 2 * slice / cluster->memory_gbps);
+        end_ns[r] = llround(cluster->kernel_us * 1e3 + 2 * slice / bb_cluster_memory_gbps(cluster));
     for (x.width = 1; x.width < (flags & BB_COLL_ROUNDS ? c->ranks : 2); x.width *= 2)
         time_round(&x);
     free(x.exchanges);

@@ -369,7 +369,9 @@ static const struct name_kind {
  * that gpt3-1.3b is gpt3_1_3b and not gpt3_13b; NULL if there is none. */
 static const char *find_name(const struct name_kind *kind, const char *word)
 {
-    const char *name, *found = !kind->name_at && is_json_file(word) ? word : NULL;
+    const char *name, *found = kind->name_at == bb_model_name_at      ? bb_model_of_hub(word)
+                               : !kind->name_at && is_json_file(word) ? word
+                                                                      : NULL;
 
     for (size_t i = 0; kind->name_at && (name = kind->name_at(i)); i++) {
         if (!bb_is_same_name(name, word, strlen(word)))
@@ -507,7 +509,7 @@ static int run_command(int argc, char **argv)
         return -BB_EUSAGE;
     if (!command && asks_help(argc, argv) && print_option(NULL, argv[0]))
         return 0;
-    if (!command && bb_reject_foreign_program(argv[0], "busbar proxy ") == 0)
+    if (!command && bb_reject_foreign_program(argv[0], "busbar proxy ") == 0 && bb_model_reject_hub(argv[0]) == 0)
         return bb_reject_unknown_at("command", argv[0], command_at);
     if (!command)
         return -BB_EUSAGE;

@@ -216,6 +216,7 @@ static const struct {
     {"fp64", "double"},   {"int", "int32"},  {"uint", "uint32"},    {"float64", "double"},  {"fp8", "f8e4m3"},
     {"char", "int8"},     {"fsdp", "zero3"}, {"ddp", "all_reduce"}, {"mean", "avg"},        {"dtype", "datatype"},
     {"output", "json"},   {"J", "json"},     {"format", "json"},    {"gpt2", "gpt2_small"}, {"a100", "a100-sxm-ib"},
+    {"gpus", "clusters"},
 };
 
 struct bb_time_unit bb_time_unit(double largest_us)

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <strings.h>
 
-enum { CHOICES_MAX = 256, NAMES_LISTED = 24 };
+enum { CHOICES_MAX = 256, NAMES_LISTED = 40 };
 
 #define FIELD(name) offsetof(struct bb_common, name)
 const char *const bb_buffer_choices[] = {"nccl", "cuda", NULL};
@@ -154,7 +154,12 @@ static int reject_value(const struct bb_opt *opt, const char *text, const char *
 static int set_int(const struct bb_opt *opt, const char *text, int *field)
 {
     int value;
+    size_t units; /* 4K */
 
+    if (bb_parse_int(text, INT_MIN, INT_MAX, &value) && bb_parse_bytes(text, &units) == 0 &&
+        in_range(opt, (double)units))
+        return bb_err(BB_EUSAGE, "--%s: '%s' is not valid, expected a number without unit; try: --%s %zu", opt->name,
+                      text, opt->name, units);
     if (bb_parse_int(text, INT_MIN, INT_MAX, &value) || !in_range(opt, value))
         return reject_value(opt, text, "a whole number");
     *field = value;

@@ -90,7 +90,7 @@ static void describe(const struct bb_opt *opt, char *text, size_t size)
         for (size_t i = 0; (word = bb_opt_choice(opt, i)); i++)
             used = append_text(text, used, size, " ", word);
     }
-    if (opt->def) {
+    if (opt->def && !strstr(text, "(default)")) {
         used = append_text(text, used, size, " (default ", opt->def);
         append_text(text, used, size, ")", "");
     }

@@ -29,8 +29,8 @@ int bb_sizes_parse(struct bb_sizes *s, const char *option, const char *text, siz
             return bb_err(BB_EUSAGE, "%s has more than %d sizes", option, BB_SIZES_MAX);
         if (bb_parse_bytes(word, &bytes) != 0 || bytes < min_bytes || bytes > BB_SIZE_LARGEST)
             return bb_err(BB_EUSAGE,
-                          "'%s' in %s is not a size; expected bytes from %zu to 1024T, such as 8, 64K or 1.5M", word,
-                          option, min_bytes);
+                          "'%s' in %s is not a size; expected bytes from %zu to 1024T, such as 8, 64K or 1.5M%s", word,
+                          option, min_bytes, strchr(word, '-') > word ? " (a range: -b 1M -e 1G)" : "");
     }
     return 0;
 }

@@ -943,11 +943,12 @@ struct options {
 
 #define FIELD(name) offsetof(struct options, name)
 static const struct bb_opt rows[] = {
-    OPT_DOUBLE(0, "threshold", FIELD(threshold_percent), "-1", "PERCENT", -1, 1e6,
-               "exit with status 5 if a row of B (of any further file) is slower by more than PERCENT and its "
-               "interval, if any, does not overlap that of A; also if a run is incomplete, data is wrong, or the files "
-               "have no common row; -1: never. Rows without interval are judged by PERCENT; with -1 by 10 % against a "
-               "prediction, and by 0.5 % between predictions"),
+    OPT_DOUBLE(
+        0, "threshold", FIELD(threshold_percent), "-1", "PERCENT", -1, 1e6,
+        "exit with status 5 if a row of B (of any further file) is slower by more than PERCENT and its "
+        "interval, if any, does not overlap that of A; also if a run is incomplete, data is wrong, or the files "
+        "have no common row; -1 (default): never, and rows without interval are judged by 10 % against a prediction, "
+        "and by 0.5 % between predictions; others by PERCENT"),
     OPT_FLAG(0, "strict", FIELD(strict),
              "exit with status 5 also if a run is incomplete, the numbers of ranks or nodes or the models differ, a "
              "plan does not fit in GPU memory, the files have no common row, data is wrong, or a row is inconclusive "

@@ -518,7 +518,7 @@ def test_all_variants_are_considered_if_none_is_for_the_size(busbar, tmp_path):
 
 @pytest.mark.parametrize("change,message", [
     (lambda c: c["intra"].update(gbps=330e3), "'intra.gbps' is 330000, existing GPUs have 0.5 to 10000; expected unit: 1e9 bytes/s"),
-    (lambda c: c["inter"].update(gbps=400), "'inter.gbps' is 400, existing GPUs have 0.05 to 150; expected unit: 1e9 bytes/s; did you mean 50 (400 Gbit/s)?"),
+    (lambda c: c["inter"].update(gbps=400), "'inter.gbps' is 400, existing NICs have 0.05 to 150; expected unit: 1e9 bytes/s; did you mean 50 (400 Gbit/s)?"),
     (lambda c: c["inter"].update(gbps=100), ""),
     (lambda c: c["nccl"][2].update(gbps=0.37), "'nccl.ring.Simple.gbps' is 0.37"),
     (lambda c: None, ""),

@@ -2,6 +2,7 @@
 #include "proxies/form/models/profile.h"
 
 #include "bootstrap/base/json_read.h"
+#include "bootstrap/base/units.h"
 #include "bootstrap/cli/opts.h"
 #include "bootstrap/rank/siphash.h"
 
@@ -10,6 +11,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
+#include <sys/param.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -83,6 +86,56 @@ static bool is_path(const char *name_or_path)
     return strchr(name_or_path, '/') || (length > 5 && strcmp(name_or_path + length - 5, ".json") == 0);
 }
 
+/* Models of Hugging Face with the layers of a shipped model: names without the organization, "meta-" and a suffix such as
+ * "-Instruct". */
+static const char *const hub_models[][2] = {
+    {"llama-3-8b llama-3.1-8b", "llama3_8b"},
+    {"llama-3-70b llama-3.1-70b llama-3.3-70b", "llama3_70b"},
+    {"llama-3.1-405b", "llama3_405b"},
+    {"llama-2-7b", "llama2_7b"},
+    {"llama-2-13b", "llama2_13b"},
+    {"llama-2-70b", "llama2_70b"},
+    {"mistral-7b", "mistral_7b"},
+    {"mixtral-8x7b", "mixtral_8x7b"},
+    {"qwen2-7b qwen2.5-7b", "qwen2_7b"},
+    {"deepseek-v3 deepseek-v3.1", "deepseek_v3"},
+};
+
+const char *bb_model_of_hub(const char *name)
+{
+    const char *slash = strrchr(name, '/'), *base = slash ? slash + 1 : name;
+    size_t n;
+
+    base += strncasecmp(base, "meta-", 5) == 0 ? 5 : 0;
+    for (size_t i = 0; i < sizeof(hub_models) / sizeof(hub_models[0]); i++)
+        for (const char *at = hub_models[i][0]; *at; at += n + (at[n] == ' ')) {
+            n = strcspn(at, " ");
+            if (strncasecmp(base, at, n) == 0 && (base[n] == '\0' || base[n] == '-'))
+                return hub_models[i][1];
+        }
+    return NULL;
+}
+
+/* Returns whether this is the name of a model of Hugging Face, "ORGANIZATION/MODEL", and no path of a file. */
+static bool is_hub_name(const char *name)
+{
+    const char *slash = strchr(name, '/');
+
+    return slash && slash > name && slash[1] && !strchr(slash + 1, '/') && name[0] != '.' && !strstr(name, ".json");
+}
+
+int bb_model_reject_hub(const char *name)
+{
+    const char *shipped = bb_model_of_hub(name);
+
+    return !is_hub_name(name)
+               ? 0
+               : bb_err(BB_EUSAGE,
+                        "%s: busbar downloads no models%s%s; %ssave https://huggingface.co/%s/raw/main/config.json and "
+                        "give --model config.json",
+                        name, shipped ? "; try: --model " : "", shipped ? shipped : "", shipped ? "or " : "", name);
+}
+
 static const char *find_text(const char *kind, const char *name)
 {
     for (const struct bb_profile_text *t = bb_profile_texts; t->kind; t++)
@@ -91,15 +144,54 @@ static const char *find_text(const char *kind, const char *name)
     return NULL;
 }
 
+/* Returns the cluster of the GPU, or the cloud, that a word names: "8xH100" is near h100-sxm-ib; NULL: none. */
+static const char *near_cluster(const char *word, const char *const *names, size_t n)
+{
+    char longest[32] = "", part[32]; /* gb200 also contains b200 */
+
+    for (size_t i = 0; i < n; i++) {
+        snprintf(part, sizeof(part), "%.*s", (int)strcspn(names[i], "-"), names[i]);
+        if (strlen(part) > MAX(3, strlen(longest)) && strcasestr(word, part))
+            memcpy(longest, part, sizeof(part));
+    }
+    return *longest ? bb_nearest_word(longest, names, n) : NULL;
+}
+
+/* Returns whether two names have the same digits, as far as both have some: qwen2_7b is no spelling of Qwen3-8B. */
+static bool has_same_digits(const char *a, const char *b)
+{
+    for (;; a++, b++) {
+        a += strcspn(a, "0123456789");
+        b += strcspn(b, "0123456789");
+        if (*a != *b || !*a)
+            return !*a || !*b;
+    }
+}
+
 static int reject_name(const char *kind, const char *name_or_path)
 {
-    const char *names[MAX_NAMES];
+    const char *names[MAX_NAMES], *near, *other;
     char singular[32];
+    double number;
     size_t n = bb_profile_names(kind, names, MAX_NAMES);
+    const bool is_model = strcmp(kind, "models") == 0;
 
     snprintf(singular, sizeof(singular), "%.*s", (int)strlen(kind) - 1, kind);
     if (strcmp(name_or_path, "-") == 0)
         return bb_err(BB_EUSAGE, "--%s - is not stdin; try: --%s /dev/stdin", singular, singular);
+    if (!is_model && bb_parse_double(name_or_path, &number) == 0)
+        return bb_err(BB_EUSAGE, "unknown cluster '%s'; a required bus bandwidth is --min-busbw %s", name_or_path,
+                      name_or_path);
+    near = bb_nearest_word(name_or_path, names, n);
+    other = is_model ? bb_model_of_hub(name_or_path) : near ? NULL : near_cluster(name_or_path, names, n);
+    if (other)
+        return bb_err(BB_EUSAGE, "unknown %s '%s', did you mean '%s'? (`busbar list %s` lists all)", singular,
+                      name_or_path, other, kind);
+    if (is_model && near && !has_same_digits(name_or_path, near))
+        return bb_err(BB_EUSAGE,
+                      "unknown model '%s', expected a name of `busbar list models`, or a config.json of Hugging Face "
+                      "(--model config.json)",
+                      name_or_path);
     return bb_reject_unknown(singular, name_or_path, names, n);
 }
 
@@ -148,6 +240,8 @@ static int load_path(const char *kind, const char *path, json_t **root)
     json_error_t error;
     int rc = 0;
 
+    if (!file && errno == ENOENT && strcmp(kind, "models") == 0)
+        TRY(bb_model_reject_hub(path));
     if (!file)
         return errno == ENOMEM
                    ? bb_err(BB_EFAIL, "%s: %s", path, problem)
@@ -159,6 +253,7 @@ static int load_path(const char *kind, const char *path, json_t **root)
         rc = bb_err(errno == ENOMEM && error.line <= 0 ? BB_EFAIL : BB_EUSAGE, "%s: line %d: %s", path, error.line,
                     error.text);
     fclose(file);
+out:
     return rc;
 }
 

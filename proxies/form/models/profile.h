@@ -26,6 +26,12 @@ const char *bb_cluster_name_at(size_t i);
  * example "NVIDIA H100 80GB HBM3"; NULL: none. */
 const char *bb_cluster_of_gpu(const char *gpu);
 
+/* bb_model_of_hub - returns the shipped model with the layers of a model of Hugging Face, such as
+ * "meta-llama/Llama-3.1-8B-Instruct"; NULL: none.
+ * bb_model_reject_hub - returns -BB_EUSAGE after printing what to give for a name "ORGANIZATION/MODEL"; else 0. */
+const char *bb_model_of_hub(const char *name);
+int bb_model_reject_hub(const char *name) BB_MUST_CHECK;
+
 /* bb_profile_validate_name - checks, without opening a file, that the argument is the name of a shipped profile of
  * this kind or a path. Returns 0, or -BB_EUSAGE after printing an error message. */
 int bb_profile_validate_name(const char *kind, const char *name_or_path) BB_MUST_CHECK;

@@ -55,8 +55,8 @@ static void warn_if_unusual(const struct bb_cluster *c, const char *of, const st
         return;
     if (strcmp(f->key, "inter.gbps") == 0 && value > f->max && value / 8 <= f->max)
         snprintf(meant, sizeof(meant), "; did you mean %g (%g Gbit/s)?", value / 8, value);
-    bb_warn("cluster '%s': '%s%s' is %g, existing GPUs have %g to %g; expected unit: %s%s", c->name, of, f->key, value,
-            f->min, f->max, f->unit, meant);
+    bb_warn("cluster '%s': '%s%s' is %g, existing %s have %g to %g; expected unit: %s%s", c->name, of, f->key, value,
+            strncmp(f->key, "inter.", 6) == 0 ? "NICs" : "GPUs", f->min, f->max, f->unit, meant);
 }
 
 void bb_cluster_warn_units(const struct bb_cluster *c)

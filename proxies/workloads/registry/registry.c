@@ -2,6 +2,10 @@
  * bb_proxy, and add the name of the struct to the list. */
 #include "proxies/workloads/registry/registry.h"
 
+#include "bootstrap/base/units.h"
+#include "proxies/form/models/profile.h"
+
+#include <ctype.h>
 #include <string.h>
 
 #define PROXIES(X)                                                                                                     \
@@ -62,7 +66,7 @@ const struct bb_proxy *bb_proxy_find(const char *name)
 {
     const struct bb_proxy *p = find_proxy(name);
 
-    if (!p && bb_reject_foreign_program(name, "") == 0)
+    if (!p && bb_reject_foreign_program(name, "") == 0 && bb_model_reject_hub(name) == 0)
         bb_reject_unknown_at("proxy", name, bb_proxy_name_at);
     return p;
 }
@@ -163,6 +167,23 @@ static int validate_batch_list(const struct bb_proxy *p, const struct bb_proxy_c
                   c->proxy, c->micro_batch_sizes, c->micro_batch_size);
 }
 
+/* Rejects an argument of a proxy without positional ones: the name of a model, or the unit of the number before it
+ * ("--tokens 1 B"), among others. */
+static int reject_positional(const struct bb_proxy *p, const char *word)
+{
+    const bool takes_model = p->features & BB_FEATURE_MODEL;
+    const char *model = takes_model ? bb_model_of_hub(word) : NULL;
+
+    for (size_t i = 0; takes_model && !model && bb_model_name_at(i); i++)
+        model = bb_is_same_name(bb_model_name_at(i), word, strlen(word)) ? bb_model_name_at(i) : NULL;
+    if (model)
+        return bb_err(BB_EUSAGE, "%s: unexpected argument '%s'; try: %s --model %s", p->name, word, p->name, model);
+    return bb_err(BB_EUSAGE, "%s: unexpected argument '%s'; %s", p->name, word,
+                  word[0] && !word[1] && isalpha((unsigned char)word[0])
+                      ? "a unit follows its number without a blank, as in 1B"
+                      : "this proxy has no positional arguments");
+}
+
 int bb_proxy_configure(struct bb_proxy_config *config, const struct bb_positionals *positionals,
                        const struct bb_proxy **proxy)
 {
@@ -177,8 +198,7 @@ int bb_proxy_configure(struct bb_proxy_config *config, const struct bb_positiona
     config->proxy = (*proxy)->name;
     config->variant = (*proxy)->variant;
     if (positionals->n > 1 && !(*proxy)->parse_positionals)
-        return bb_err(BB_EUSAGE, "%s: unexpected argument '%s'; this proxy has no positional arguments", config->proxy,
-                      positionals->word[1]);
+        return reject_positional(*proxy, positionals->word[1]);
     if (positionals->n > 1)
         TRY((*proxy)->parse_positionals(config, positionals->word + 1, positionals->n - 1));
     TRY(validate_features(*proxy, config, positionals));

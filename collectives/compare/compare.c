@@ -313,6 +313,16 @@ static const char *value_text(const char *value)
     return !value ? "not set" : *value ? value : "empty";
 }
 
+/* If one file is a plan and the other the run of a proxy, prints the value of --compute for which both have the same kernels. */
+static void print_same_kernels(const struct comparison *t, FILE *out)
+{
+    const struct bb_result_file *run = bb_result_file_predicted(t->a) ? t->b : t->a;
+
+    if (!bb_result_file_predicted(t->a) != !bb_result_file_predicted(t->b))
+        fprintf(out, "# for the same kernels: plan --compute %s\n",
+                json_string_value(json_object_get(json_object_get(run->root, "options"), "compute")));
+}
+
 static void print_differences(const struct comparison *t, FILE *out)
 {
     const size_t n = json_array_size(t->differences);
@@ -333,7 +343,7 @@ static void print_differences(const struct comparison *t, FILE *out)
         fprintf(out, "# differs: %s: A %s, B %s\n", json_string_value(json_object_get(d, "what")), value_text(of_a),
                 value_text(of_b));
         if (strcmp(json_string_value(json_object_get(d, "what")), "compute") == 0)
-            fputs("# for the same kernels, plan with --compute gemm\n", out);
+            print_same_kernels(t, out);
     }
 }
 
@@ -813,6 +823,10 @@ static void warn_of_gaps(const struct comparison *t)
     }
     if (gemms[0] > 0 && gemms[1] > 0 && gemms[0] != gemms[1])
         snprintf(hint, sizeof(hint), "; try: --gemms %lld in both runs", (long long)gemms[0]);
+    if (!*hint && t->a->n > 0 && t->b->n > 0 && t->a->rows->mode && t->b->rows->mode &&
+        strcmp(t->a->rows->mode, t->b->rows->mode) != 0)
+        snprintf(hint, sizeof(hint), "; A: mode %.16s, B: mode %.16s", t->a->rows->mode,
+                 t->b->rows->mode);
     if (t->pairs == 0)
         bb_warn("%s and %s have no common row%s", t->a->path, t->b->path, hint);
 }

@@ -95,7 +95,7 @@ static void add_all(json_t *list, const char *mark, const json_t *object, const 
 /* Options that only affect what a command prints and writes, or that another condition contains. */
 static const char *const no_setting[] = {
     "json", "csv", "quiet",       "full",    "timeout", "trace", "export", "export_ranks", "export_micro_batches",
-    "ops",  "top", "best_layout", "threads", "cluster", "ranks", "gpus",   "ras",          NULL};
+    "ops",  "top", "best_layout", "threads", "cluster", "ranks", "gpus",   "ras",   "compute", NULL};
 
 /* Values of a busbar result file to compare. what: name in the printed list of differences; outer: key at the top level
  * of the file; inner: key in the object that `outer` refers to, or NULL if the value of `outer` is a scalar. */
@@ -109,18 +109,20 @@ static const struct {
 
 /*
  * Adds the condition "compute", which names the kernels that the compute times are for: "as in training" if the times
- * are predicted for the kernels of a training framework; "as the proxy runs" if the times are predicted or measured for
- * the kernels that a busbar proxy runs.
+ * are predicted for the kernels of a training framework; "as the proxy runs (--compute timed)" if the times are predicted
+ * or measured for the kernels that a busbar proxy runs.
  */
 static void add_compute(json_t *list, const json_t *root)
 {
     const json_t *planned = json_object_get(json_object_get(root, "predicted"), "compute");
-    const char *schema = json_string_value(json_object_get(root, "schema"));
+    const char *how = json_string_value(json_object_get(json_object_get(root, "options"), "compute"));
+    char text[VALUE];
 
+    snprintf(text, sizeof(text), "as the proxy runs (--compute %s)", how ? how : "?");
     if (json_is_string(json_object_get(planned, "attention")))
         add_fact(list, "compute", "as in training");
-    else if (planned || (schema && strncmp(schema, "busbar.proxy/", strlen("busbar.proxy/")) == 0))
-        add_fact(list, "compute", "as the proxy runs");
+    else if (json_object_get(root, "proxy"))
+        add_fact(list, "compute", text);
 }
 
 /* Adds "contents of FILE", the checksum, for the cluster profile and the model, so that two files with the same name and

@@ -552,8 +552,14 @@ def test_forecast_of_a_proxy_uses_the_kernels_that_it_launches(busbar, plan, tmp
     offline = plan(*args, "--ranks", 4, "--cluster", H100)
     assert offline["predicted"]["step_us"] == pytest.approx(forecast["step"]["predicted_us"], rel=1e-9)
     training = plan(*args[:-2], "--ranks", 4, "--cluster", H100)
-    for doc, message in ((offline, "versions, options and environment: equal where both files record them"),
-                         (training, "differs: compute: A as in training, B as the proxy runs\n# for the same kernels, plan with --compute gemm\n")):
+    runs = {how: json.dumps(json.loads((tmp_path / "run.json").read_text()) | {"options": {"compute": how}}) for how in ("gemm", "timed")}
+    for how, doc, message in (
+            ("gemm", offline, "versions, options and environment: equal where both files record them"),
+            ("gemm", training, "differs: compute: A as in training, B as the proxy runs (--compute gemm)\n"
+                               "# for the same kernels: plan --compute gemm\n"),
+            ("timed", offline, "differs: compute: A as the proxy runs (--compute gemm), B as the proxy runs (--compute timed)\n"
+                               "# for the same kernels: plan --compute timed\n")):
+        (tmp_path / "run.json").write_text(runs[how])
         (tmp_path / "paper.json").write_text(json.dumps(doc))
         done = busbar.run("compare", "run.json", "paper.json", emulated=False, cwd=tmp_path)
         assert done.returncode == 0 and message in done.stdout

@@ -486,6 +486,8 @@ static int read_nccl_tests_times(const json_t *row, bool in_place, struct bb_tim
     if (json_array_size(samples) > 0)
         return take_samples(samples, t, at);
     t->clock = BB_CLOCK_HOST;
+    if (!time && json_object_get(times, "cpu_time"))
+        t->mode = "host"; /* the host's time to enqueue (-C 1), as in the files of bench */
     TRY(take_time(time ? time : json_object_get(times, "cpu_time"), "time", &t->time_us, at));
 out:
     return rc;

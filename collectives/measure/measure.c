@@ -442,7 +442,7 @@ static int measure_row(struct bb_bench_context *ctx, const struct bb_case *c, st
         TRY(bb_iteration_events_metrics(ctx->iteration_events, c->in_place, ctx->world, ctx->groups, &f->iterations));
     TRY(summarize(ctx, c, f));
     f->bytes = bb_case_bytes(c);
-    bb_case_bandwidths(c, f->time_us.p50, &f->algbw_gbps, &f->busbw_gbps);
+    bb_case_bandwidths(c, ctx->host_time ? NAN : f->time_us.p50, &f->algbw_gbps, &f->busbw_gbps);
     TRY(run_part(ctx, BB_PART_CHECK, c, f, verify_passes));
     TRY(take_host_clock_sample(ctx, c, f));
     if (!f->checked)

@@ -104,18 +104,21 @@ out:
     return rc;
 }
 
+/* Returns the time by the host clock. The virtual time of emulated GPUs cannot be combined with the host clock. The stream is
+ * idle when the start event is recorded, so the time between the events equals the time from the first call to the end of the
+ * wait. */
+static double wall_us(const struct bb_bench_context *ctx, const struct span *span)
+{
+    return ctx->device->virtual_time ? span->gpu_us : span->wall_us;
+}
+
 static struct bb_sample sample_of(const struct bb_bench_context *ctx, const struct span *span, double iterations)
 {
     double operations = iterations * (double)bb_bench_context_aggregate(ctx);
 
-    /* The virtual time of emulated GPUs cannot be combined with the host clock. The stream is idle when the
-     * start event is recorded, so the time between the events equals the time from the first call to the end of the
-     * wait. */
-    double wall_us = ctx->device->virtual_time ? span->gpu_us : span->wall_us;
-
     return (struct bb_sample){{[BB_SAMPLE_GPU] = span->gpu_us / operations,
                                [BB_SAMPLE_HOST] = span->host_us / operations,
-                               [BB_SAMPLE_WALL] = ctx->host_clock ? wall_us / operations : NAN}};
+                               [BB_SAMPLE_WALL] = ctx->host_clock ? wall_us(ctx, span) / operations : NAN}};
 }
 
 /* ---- stream mode ---- */
@@ -265,7 +268,7 @@ static int time_one(struct bb_bench_context *ctx, const struct bb_case *c, size_
     TRY(mark_end(ctx));
     TRY(end_span(ctx, &span));
     *sample = sample_of(ctx, &span, 1);
-    sample->us[BB_SAMPLE_WALL] = span.wall_us / (double)bb_bench_context_aggregate(ctx);
+    sample->us[BB_SAMPLE_WALL] = wall_us(ctx, &span) / (double)bb_bench_context_aggregate(ctx);
     sample->us[BB_SAMPLE_TO_SYNC] = span.gpu_us;
 out:
     return rc;

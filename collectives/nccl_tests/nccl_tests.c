@@ -43,8 +43,7 @@ static void print_head(const struct bb_report *r)
                 r->style->gpus, r->style->gpus);
     if (o->checks == 0)
         fprintf(r->out, "# not verified (-c 0)\n");
-    if (r->ctx->device->emulated)
-        bb_print_emulated_note(r->out, "", "");
+    bb_report_emulated_note(r);
     if (r->session->shared_gpu)
         fprintf(r->out, "# several ranks share a GPU: times and bandwidths are meaningless\n");
     print_devices(r);

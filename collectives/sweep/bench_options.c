@@ -439,6 +439,9 @@ static int resolve_expected(struct bb_bench_options *o)
         return bb_err(BB_EUSAGE, "--min-of-expected cannot be combined with --min-busbw %s; try: only one of them",
                       o->min_busbw);
     TRY(bb_busbw_thresholds_parse(t, o->min_busbw));
+    if (o->host_time && (o->expect || o->min_busbw))
+        return bb_err(BB_EUSAGE, "%s cannot be combined with -C 1: the host's time to enqueue has no bus bandwidth",
+                      o->expect ? "--expect" : "--min-busbw (NCCL_TESTS_MIN_BW)");
     if (o->expect && t->path_length > 0)
         return bb_err(BB_EUSAGE,
                       "--min-busbw %s cannot be combined with --expect; try: --expect %.*s "
@@ -487,11 +490,6 @@ int bb_bench_parse(struct bb_bench_options *o, struct bb_sweep *sweep, int argc,
     *sweep = (struct bb_sweep){0};
     TRY(bb_opts_parse(&bb_bench_set, o, argc, argv, &positionals, out));
     TRY(bb_bench_resolve(o, sweep, &positionals));
-    if (o->host_time && (o->min_of_expected || o->busbw_thresholds.n > 0 || o->busbw_thresholds.path_length > 0)) {
-        bb_bench_release_sweep(sweep);
-        return bb_err(BB_EUSAGE, "%s cannot be combined with -C 1: the host's time to enqueue has no bus bandwidth",
-                      o->min_of_expected ? "--min-of-expected" : "--min-busbw");
-    }
 out:
     return rc;
 }

@@ -376,6 +376,19 @@ static void print_time(const struct bb_report *r, const struct bb_mode *mode)
                 "#       transfer: time of the last rank to arrive; spread: time from the first to the last arrival\n");
 }
 
+void bb_report_emulated_note(const struct bb_report *r)
+{
+    bool kernels = r->options->device;
+
+    for (int i = 0; i < r->options->n_variants; i++)
+        kernels |= bb_variant_kinds[r->options->variants[i]].device;
+    if (r->ctx->device->emulated)
+        bb_print_emulated_note(r->out, "",
+                               r->ctx->host_time ? " (except the host's time to enqueue, measured on this machine)"
+                               : kernels         ? " (not of device API kernels' SMs, CTAs and contention)"
+                                                 : "");
+}
+
 static void print_method(const struct bb_report *r)
 {
     const struct bb_bench_options *o = r->options;
@@ -394,8 +407,7 @@ static void print_method(const struct bb_report *r)
                 checked && r->ctx->n_modes > 1 ? ", or " : "", checked ? checked : "");
     else if (o->checks == 0)
         fprintf(out, "# not verified (-c 0)\n");
-    if (r->ctx->device->emulated)
-        bb_print_emulated_note(out, "", "");
+    bb_report_emulated_note(r);
     if (o->sampling.sweep_algorithms && !r->one_line)
         fprintf(out, "# gain: speed-up over NCCL's choice (below 1: slower), per placement; *: significant\n");
     if (r->ctx->world->size == 1)

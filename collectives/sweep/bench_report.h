@@ -111,6 +111,9 @@ struct bb_report {
 enum { BB_STAMP_TEXT = 32 };
 void bb_report_stamp(char text[BB_STAMP_TEXT]); /* writes the current local time, such as "2026-01-31 23:59:59" */
 
+/* bb_report_emulated_note - with emulated GPUs, print which times come from a model, and what the model lacks. */
+void bb_report_emulated_note(const struct bb_report *r);
+
 /* bb_report_redop - return the reduction operation to print; "none" for collectives without one. */
 const char *bb_report_redop(const struct bb_report *r, const struct bb_row *row);
 

@@ -97,6 +97,9 @@ int bb_busbw_reference_load(struct bb_busbw_reference *r, const struct bb_world 
     TRY(bb_result_file_from_tree(&r->file, path, root));
     if (r->is_forecast)
         return 0;
+    if (r->file.n > 0 && r->file.rows->mode && strcmp(r->file.rows->mode, "host") == 0)
+        return bb_err_job(BB_EUSAGE, "%s: contains CPU times of the calls (-C 1), expected times of the operations",
+                          r->path);
     bb_warn_if_incomplete(r->path, root, true);
     for (size_t i = 0; i < r->file.n; i++)
         if (r->file.rows[i].group >= 0)

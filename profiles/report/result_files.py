@@ -196,10 +196,11 @@ def from_nccl_tests(data):
         for placement in ("out_of_place", "in_place"):
             side = row.get(placement)
             if side:
+                by_cpu = "cpu_time" in side  # -C 1: the host's time to enqueue, which has no bandwidth
                 rows.append({
                     "collective": name, "bytes": row.get("size"), "dtype": row.get("type"), "op": row.get("redop"),
-                    "placement": placement, "mode": "stream", "busbw_gbps": side.get("bus_bw"),
-                    "algbw_gbps": side.get("alg_bw"), "wrong": side.get("nwrong"),
+                    "placement": placement, "mode": "host" if by_cpu else "stream",
+                    "busbw_gbps": None if by_cpu else side.get("bus_bw"), "algbw_gbps": None if by_cpu else side.get("alg_bw"), "wrong": side.get("nwrong"),
                     "time_us": {"p50": side.get("time", side.get("cpu_time")), "ci95": None}})
     devices = (data.get("config") or {}).get("devices") or []
     return {**data, "results": rows, "ranks": len(devices) or None, "command": data.get("args") or [],

@@ -271,6 +271,12 @@ def test_host_clock_includes_the_launch(busbar, tmp_path):
     assert all(row["time_us"]["p50"] == row["wall_us"]["p50"] == with_launch and not row["start_barrier"] for row in host)
 
 
+def test_wall_time_of_sync_mode_is_virtual(busbar, tmp_path):
+    """The emulated time from the first call to the end of the wait, not the time of the machine that emulates it."""
+    for row in busbar.json("bench", "all_reduce", "--sizes", "8", "-n", "3", "--repeats", "2", "--mode", "sync", ranks=2, tmp_path=tmp_path)["results"]:
+        assert row["wall_us"] == row["time_us"]
+
+
 def test_host_clock_of_graphs_includes_the_first_launch(busbar, tmp_path):
     """nccl-tests does not warm up its graph, so its time contains the first launch: 3 us in addition to five operations of 16 us."""
     args = ["bench", "all_reduce", "--sizes", "8", "-n", "5", "--repeats", "3", "--mode", "graph"]

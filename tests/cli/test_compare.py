@@ -271,6 +271,15 @@ def test_rows_with_one_sample_are_judged_by_ratio(compare, args, status, rows):
     assert "# B/A: 1.017, geometric mean of 3 rows\n" in done.stdout
 
 
+def test_times_to_enqueue_are_not_compared_with_times_of_operations(compare):
+    by_cpu = nccl_tests(10)
+    by_cpu["results"][0]["out_of_place"]["cpu_time"] = by_cpu["results"][0]["out_of_place"].pop("time")
+    for a, b, modes in ((nccl_tests(10), by_cpu, "A: mode stream, B: mode host"), (by_cpu, nccl_tests(10), "A: mode host, B: mode stream")):
+        done = compare(a, b, "--threshold", "5")
+        assert done.returncode == 5 and f"have no common row; {modes}\n" in done.stderr
+    assert verdicts(compare(by_cpu, by_cpu, "--threshold", "5")) == ["no difference by ratio"]
+
+
 def test_times_of_nccl_tests_are_compared_with_wall_times(busbar, tmp_path):
     """With virtual time, one sample by the host clock is exact, so programs of both kinds measure the same."""
     env = {"EMU_DATA": "off"}

@@ -221,7 +221,10 @@ def test_report_cputime_measures_host_time(busbar, model, tmp_path):
     env = dict(model)
     run = busbar.json("bench", "all_reduce", *KB4, "-C", "1", ranks=2, env=env, tmp_path=tmp_path)
     assert all(r["mode"] == "host" and r["time_us"]["p50"] > 0 for r in run["results"])
-    assert "cputime" in busbar.run("bench", "all_reduce", *KB4, "-C", "1", ranks=2).stdout
+    assert all(r["busbw_gbps"] is r["algbw_gbps"] is None for r in run["results"])
+    done = busbar.run("bench", "all_reduce", *KB4, "-C", "1", ranks=2)
+    assert "cputime" in done.stdout and "bus bandwidth" not in done.stdout.splitlines()[-1]
+    assert "a model (except the host's time to enqueue, measured on this machine)" in done.stdout
 
 
 def test_average_over_ranks(busbar, model, tmp_path):

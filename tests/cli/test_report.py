@@ -494,6 +494,13 @@ def test_json_of_nccl_tests(busbar, tmp_path):
     assert bandwidth.title.startswith("all_reduce")
 
 
+def test_times_to_enqueue_have_no_bandwidth():
+    """-C 1 of nccl-tests."""
+    side = {"cpu_time": 5.0, "alg_bw": 800.0, "bus_bw": 1200.0, "nwrong": 0}
+    (found,) = result_files.from_nccl_tests({"args": ["all_reduce_perf"], "results": [{"size": 4 << 20, "in_place": side}]})["results"]
+    assert found["mode"] == "host" and found["busbw_gbps"] is found["algbw_gbps"] is None and found["time_us"]["p50"] == 5
+
+
 def test_printed_output_of_nccl_tests(busbar, tmp_path, plotly):
     done = busbar.run_program(busbar.build / "emulated" / "all_reduce_perf", "-b", "1K", "-e", "4K", "-f", 4, "-g", 2, "-n", 2)
     (tmp_path / "n.log").write_text(done.stdout)

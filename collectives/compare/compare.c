@@ -825,8 +825,7 @@ static void warn_of_gaps(const struct comparison *t)
         snprintf(hint, sizeof(hint), "; try: --gemms %lld in both runs", (long long)gemms[0]);
     if (!*hint && t->a->n > 0 && t->b->n > 0 && t->a->rows->mode && t->b->rows->mode &&
         strcmp(t->a->rows->mode, t->b->rows->mode) != 0)
-        snprintf(hint, sizeof(hint), "; A: mode %.16s, B: mode %.16s", t->a->rows->mode,
-                 t->b->rows->mode);
+        snprintf(hint, sizeof(hint), "; A: mode %.16s, B: mode %.16s", t->a->rows->mode, t->b->rows->mode);
     if (t->pairs == 0)
         bb_warn("%s and %s have no common row%s", t->a->path, t->b->path, hint);
 }

@@ -292,8 +292,8 @@ def late_parts(result, step_us):
         yield say("Predicted with slow or late parts (--slow, --delay): {slow:names}. They cost {slow_cost_us:time} of "
                   "the step.", predicted)
     if is_number(late):
-        yield say("The rank that waits longest waits for rank {late} on node {node}{host:host}, directly or through "
-                  "others.", late=late, node=result.of_step("late_node"), host=host_of(result, late))
+        yield say("The other ranks wait for rank {late} on node {node}{host:host}.", late=late,
+                  node=result.of_step("late_node"), host=host_of(result, late))
     # Waiting in a group that spans stages is mostly the bubble.
     waits = waits_of(result, 0.02 * step_us) if is_number(step_us) else []
     waits = [row for row in waits if "pp" not in str(row.get("group")).split("_")]

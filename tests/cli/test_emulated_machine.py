@@ -302,12 +302,20 @@ def test_run_names_the_rank_that_the_others_wait_for(busbar, tmp_path, args, ran
             [row["waited_for"] for row in run["waiting"] if row["most_us"] > 50]
 
 
+@pytest.mark.parametrize("late", [3, 6])
+def test_late_rank_of_a_pipeline_is_named(times_only, tmp_path, late):
+    """Two replicas of four stages: the late replica waits inside its pipeline, the other one for its gradients."""
+    run = times_only.json("proxy", "transformer", "--model", "gpt2_small", "--layers", 4, "--pp", 4, "--micro-batches", 8, "--compute", "timed", "-g", 8,
+                          "-n", 2, "-w", 1, "--no-alone", "--delay", f"rank={late}:20ms", tmp_path=tmp_path)
+    assert run["late_rank"] == late
+
+
 def test_proxy_counts_gpus_that_it_cannot_judge(busbar, tmp_path):
     """With one rank per stage of a pipeline, no rank has another rank with the same program to compare with."""
     args = ("proxy", "transformer", "--model", "gpt2_small", "--layers", 4, "--micro-batches", 4, "--pp", 4, "-n", 2, "-w", 1,
             "--scale-counts", 0.01, "--no-alone")
     done = busbar.run(*args, "--full", ranks=4, env={"EMU_DATA": "off", "EMU_SLOW": "rank=0:1.5"})
-    assert "\n# GPUs not judged as slow or not: 4 of 4 ranks, because no other rank has their role; to judge them: more ranks (replicas)\n" in done.stdout
+    assert "\n# not judged as slow or late: 4 of 4 ranks, because no other rank has their role; to judge them: more ranks (replicas)\n" in done.stdout
 
 
 def test_delayed_rank_delays_the_step_once(busbar, tmp_path):

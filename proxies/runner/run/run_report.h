@@ -40,7 +40,7 @@ struct bb_run_report {
 /*
  * Ranks that delay the others (slow_ranks.c).
  * bb_run_waiting       - adds the rows of all roles and groups to the table of waiting times; none without traced steps.
- *                        Its late_rank is BB_NONE unless the other ranks of its role wait longer.
+ *                        Its late_rank waits less than the other ranks of its role; BB_NONE: none.
  * bb_run_slow_json     - returns a list of the ranks whose kernels (transfers: whose transfers in a group) take longer
  *                        than those of other ranks of their role.
  * bb_run_culprit_print - prints the ranks with slow kernels, or else the rank with the slowest transfers, the late rank, or

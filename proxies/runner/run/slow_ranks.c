@@ -11,9 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A rank is slow if its kernels take more than SLOW times the typical time of its role, and late if the median rank of
- * its role waits for more than the fraction LATE of the step, and more than twice as long as the rank itself. */
-static const double SLOW = 1.1, LATE = 0.01;
+/* A rank is slow if its kernels take more than SLOW times the typical time of its role. It is late if the others of its role
+ * wait longer than the rank itself by the fraction LATE_BY of the step, or by the fraction LATE and twice as long. */
+static const double SLOW = 1.1, LATE = 0.01, LATE_BY = 0.05;
 
 enum { MAX_NAMED = 2 }; /* maximum number of slow ranks that the text names */
 
@@ -24,79 +24,47 @@ static double waiting_us(const void *measured, int rank, int group)
     return ((const struct bb_measured *)measured)->traced[rank].groups[group].waiting_us;
 }
 
-struct traced_ranks {
-    const struct bb_measured *m;
-    int groups;
+/* Returns the time for which a rank does nothing but wait for its peers, or for a pipeline bubble; 0: unknown. */
+static double waits_us(const struct bb_measured *m, int rank)
+{
+    const double us = m->traced[rank].exposed_us - m->traced[rank].exposed_transfer_us;
+
+    return isnan(us) ? 0 : us;
+}
+
+/* The rank that waits least compared with the upper median rank of its role, and by how much; next_us: that of the next. */
+struct late {
+    int rank;
+    double us, next_us;
 };
 
-/* Returns the rank for which a rank waits longest; BB_NONE: it does not wait. total_us: out, its waiting time. */
-static int waited_for(const struct traced_ranks *t, int rank, double *total_us)
+/* Compares n ranks of a role. Their times differ only for a late rank: the other ranks of its pipeline wait for it before
+ * they synchronize with the other replicas, and the replicas wait then. */
+static void find_late(const struct bb_measured *m, const int *ranks, int n, struct late *late)
 {
-    double most_us = 0;
-    int most = BB_NONE;
+    double *us, typical_us;
 
-    *total_us = 0;
-    for (int i = 0; i < t->groups; i++) {
-        const struct bb_group_breakdown *g = &t->m->traced[rank].groups[i];
-        const double us = g->waited_for == BB_NONE || isnan(g->waiting_us) ? 0 : g->waited_for_share * g->waiting_us;
-
-        *total_us += isnan(g->waiting_us) ? 0 : g->waiting_us;
-        most = us > most_us ? g->waited_for : most;
-        most_us = fmax(us, most_us);
-    }
-    return most;
-}
-
-/* Returns whether a rank waits less than half as long as the median rank of its role. A role all of whose ranks wait
- * less than other roles has more work, and none of its ranks is late. */
-static bool waits_less_than_role(const struct traced_ranks *t, const struct bb_step *step, int rank)
-{
-    struct bb_stats stats;
-    double own_us, *us;
-    size_t n = 0;
-
-    BB_NEW(us, t->m->ranks);
-    (void)waited_for(t, rank, &own_us);
-    for (int i = 0; i < t->m->ranks; i++)
-        if (step->role_of[i] == step->role_of[rank])
-            (void)waited_for(t, i, &us[n++]);
-    bb_stats_compute(us, n, &stats);
+    BB_NEW(us, (size_t)n);
+    for (int i = 0; i < n; i++)
+        us[i] = waits_us(m, ranks[i]);
+    bb_sort_doubles(us, (size_t)n);
+    typical_us = us[n / 2];
     free(us);
-    return own_us < stats.p50 / 2 && stats.p50 > LATE * t->m->traced[rank].step_us;
-}
+    for (int i = 0; i < n; i++) {
+        const double own_us = waits_us(m, ranks[i]), less_us = typical_us - own_us;
+        const double least = own_us < typical_us / 2 ? LATE : LATE_BY;
 
-/* Returns the rank for which the others wait. Follows who waits for whom, from the rank that waits longest, until a rank
- * waits for no other or a rank repeats; the rank of this chain that waits least in total is late. BB_NONE: it waits more
- * than half as long as the first rank. */
-static int find_late(const struct bb_wait_table *w, const struct traced_ranks *traced)
-{
-    double total_us, least_us = INFINITY, first_us = NAN, longest_us = 0;
-    int rank = BB_NONE, late = BB_NONE;
-    bool *visited;
-
-    for (int i = 0; i < w->n; i++) {
-        rank = w->rows[i].waited_for_us > longest_us ? w->rows[i].most_rank : rank;
-        longest_us = fmax(longest_us, w->rows[i].waited_for_us);
-    }
-    BB_NEW(visited, traced->m->ranks);
-    while (rank != BB_NONE && !visited[rank]) {
-        const int next = waited_for(traced, rank, &total_us);
-
-        visited[rank] = true;
-        first_us = isnan(first_us) ? total_us : first_us;
-        if (total_us < least_us) {
-            late = rank;
-            least_us = total_us;
+        if (less_us <= late->us) {
+            late->next_us = fmax(late->next_us, less_us);
+            continue;
         }
-        rank = next;
+        *late = (struct late){less_us > least * m->traced[ranks[i]].step_us ? ranks[i] : BB_NONE, less_us, late->us};
     }
-    free(visited);
-    return least_us <= first_us / 2 ? late : BB_NONE;
 }
 
 void bb_run_waiting(const struct bb_measured *m, const struct bb_step *step, struct bb_wait_table *w)
 {
-    struct traced_ranks traced = {m, step->layout.n_groups};
+    struct late late = {.rank = BB_NONE};
     int *ranks;
 
     *w = (struct bb_wait_table){.measured = true};
@@ -107,8 +75,10 @@ void bb_run_waiting(const struct bb_measured *m, const struct bb_step *step, str
         for (int r = 0; r < m->ranks; r++)
             if (step->role_of[r] == i)
                 ranks[role.n++] = r;
-        if (role.n > 0)
+        if (role.n > 0) {
             bb_wait_table_add(w, &role, waiting_us, m);
+            find_late(m, ranks, role.n, &late);
+        }
     }
     for (int i = 0; i < w->n; i++) {
         const struct bb_group_breakdown *g = &m->traced[w->rows[i].most_rank].groups[w->rows[i].group_index];
@@ -116,9 +86,7 @@ void bb_run_waiting(const struct bb_measured *m, const struct bb_step *step, str
         w->rows[i].waited_for = g->waited_for;
         w->rows[i].waited_for_us = g->waited_for_share * g->waiting_us;
     }
-    w->late_rank = find_late(w, &traced);
-    if (w->late_rank != BB_NONE && !waits_less_than_role(&traced, step, w->late_rank))
-        w->late_rank = BB_NONE;
+    w->late_rank = late.us > 2 * late.next_us ? late.rank : BB_NONE;
     free(ranks);
 }
 
@@ -336,11 +304,10 @@ void bb_run_culprit_print(const struct bb_run_report *r, FILE *out)
     struct slow_list gpus = list_slow(r, false), transfers = list_slow(r, true);
 
     if (gpus.single > 0 && (r->full || (gpus.n == 0 && late == BB_NONE)))
-        fprintf(
-            out,
-            "# GPUs not judged as slow or not: %d of %d ranks, because no other rank has their role; to judge them: "
-            "more ranks (replicas)\n",
-            gpus.single, r->session->world.size);
+        fprintf(out,
+                "# not judged as slow or late: %d of %d ranks, because no other rank has their role; to judge them: "
+                "more ranks (replicas)\n",
+                gpus.single, r->session->world.size);
     if (gpus.n > MAX_NAMED)
         fprintf(out, "# slow: %zu of %d ranks, the slowest last:\n", gpus.n, r->session->world.size);
     for (size_t i = gpus.n > MAX_NAMED ? gpus.n - MAX_NAMED : 0; i < gpus.n; i++)

@@ -30,7 +30,8 @@ struct run {
     struct bb_health health;
     int *gpu_of, *first_rank; /* [size] index of each rank on its node; [nodes] lowest rank of each node */
     char source[BB_HEALTH_SOURCE];
-    json_t *baseline, *inventory; /* on rank 0; baseline: the file of --expect, or NULL */
+    struct bb_health_inventory *first; /* counters at the inventory; NULL: not run */
+    json_t *baseline, *inventory;      /* on rank 0; baseline: the file of --expect, or NULL */
     struct bb_soak soak[BB_SOAK_TESTS];
     struct bb_health_tables tables;
     struct bb_health_matrix matrix; /* on rank 0 */
@@ -472,7 +473,7 @@ static int run_health(struct run *r, int argc, char **argv)
     if (s->world.rank == 0)
         TRY(bb_health_save_verdicts(&r->report, BB_HEALTH_START));
     if (bb_health_has(&r->options, "inventory"))
-        TRY(bb_health_inventory(&r->health, s, r->gpu_of, r->baseline, r->inventory));
+        TRY(bb_health_inventory(&r->health, s, r->gpu_of, r->baseline, r->inventory, &r->first));
     bb_health_print_inventory(&r->report);
     TRY(bb_health_run(&r->health));
     if (r->options.soak_s > 0 && bb_health_active(&r->health) > 0) {
@@ -484,6 +485,8 @@ static int run_health(struct run *r, int argc, char **argv)
         TRY(bb_soak_run(&r->health, r->options.soak_s, read_clock, r->soak));
         r->report.soak = r->soak;
     }
+    if (r->first)
+        TRY(bb_health_growth(&r->health, s, r->gpu_of, r->first, r->inventory));
     if (s->world.rank == 0)
         rc = bb_health_finish(&r->report, r->test);
     rc = bb_world_agree(&s->world, rc, "the verdicts");
@@ -521,6 +524,7 @@ int bb_health_rank_main(const struct bb_opts *set, bb_forecast *forecast, int ar
     bb_health_release(&r.health);
     json_decref(r.baseline);
     json_decref(r.inventory);
+    free(r.first);
     free(r.matrix.value);
     free(r.gpu_of);
     free(r.first_rank);

@@ -185,6 +185,33 @@ static void report_missing(const struct bb_health_report *r)
     json_decref(missing);
 }
 
+enum { OTHERS_SHOWN = 8 };
+
+/* Prints the GPUs with another value of an item, a node whose GPUs have the same one once. */
+static void print_others(const struct bb_health_report *r, const json_t *others)
+{
+    const size_t n = json_array_size(others), gpus = (size_t)r->health->gpus;
+    size_t i = 0;
+
+    for (size_t shown = 0, end; i < n && shown < OTHERS_SHOWN; i = end, shown++) {
+        const json_t *other = json_array_get(others, i), *host = json_object_get(other, "host"),
+                     *value = json_object_get(other, "value");
+        char gpu[32] = "";
+
+        for (end = i + 1; end < n && json_equal(json_object_get(json_array_get(others, end), "host"), host) &&
+                          json_equal(json_object_get(json_array_get(others, end), "value"), value);)
+            end++;
+        if (end - i < gpus) {
+            end = i + 1;
+            snprintf(gpu, sizeof gpu, " GPU %d", (int)json_integer_value(json_object_get(other, "gpu")));
+        }
+        fprintf(r->session->out, "#   %s%s: %s\n", json_string_value(host), gpu,
+                json_is_string(value) ? json_string_value(value) : "unknown");
+    }
+    if (i < n)
+        fprintf(r->session->out, "#   and %zu GPUs more\n", n - i);
+}
+
 void bb_health_print_inventory(const struct bb_health_report *r)
 {
     static const char *const levels[] = {"ok", "warn", "fail", "unknown"};
@@ -199,15 +226,13 @@ void bb_health_print_inventory(const struct bb_health_report *r)
     {
         const char *usual = json_string_value(json_object_get(item, "usual")),
                    *level = json_string_value(json_object_get(item, "level"));
-        const size_t others = json_array_size(json_object_get(item, "others"));
-
         for (int k = 0; k < 4; k++)
             n[k] += strcmp(level, levels[k]) == 0;
         if (r->session->detail)
-            fprintf(out, "# inventory %-32s %-8s %s%s", json_string_value(json_object_get(item, "item")), level,
-                    usual ? usual : "-", others ? "" : "\n");
-        if (r->session->detail && others)
-            fprintf(out, " (%zu GPUs differ)\n", others);
+            fprintf(out, "# inventory %-32s %-8s %s\n", json_string_value(json_object_get(item, "item")), level,
+                    usual ? usual : "-");
+        if (r->session->detail)
+            print_others(r, json_object_get(item, "others"));
     }
     fprintf(out, "# inventory: %d items ok, %d warn, %d fail, %d unknown%s\n", n[0], n[1], n[2], n[3],
             r->session->detail ? "" : "; --full lists them");
@@ -564,7 +589,10 @@ int bb_health_finish(const struct bb_health_report *r, int last)
         if (r->session->detail)
             print_matrix(r);
         if (bb_health_active(h) < h->nodes && strcmp(r->options->only, "all") == 0)
-            fprintf(r->session->out, "# failed nodes took no part in later stages, so their other parts are unknown\n");
+            fprintf(r->session->out,
+                    "# failed nodes took no part in later stages, so their other parts are unknown%s\n",
+                    r->baseline ? "; the baseline has no expected values of bisection, rails and whole for fewer nodes"
+                                : "");
         bb_health_print_summary(fields, r->options->common.full, r->options->drain, r->session->out);
         fflush(r->session->out);
     }

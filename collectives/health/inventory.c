@@ -251,6 +251,9 @@ enum { ITEMS = sizeof items / sizeof *items };
 struct state {
     char text[ITEMS][ITEM_TEXT]; /* "": unknown */
 };
+struct bb_health_inventory {
+    struct state state;
+};
 
 static void read_state(const struct bb_session *session, struct state *state)
 {
@@ -310,7 +313,8 @@ static const json_t *earlier_item(const json_t *baseline, const char *name)
     return NULL;
 }
 
-/* Returns the earlier text of a GPU: that of the same host, or else the usual one. NULL: unknown. */
+/* Returns the earlier text of a GPU: that of the same host, "" if it was unknown there, or else the usual one. NULL: unknown on
+ * most hosts, so that a change is unknown. */
 static const char *earlier_text(const json_t *entry, const char *host, int gpu)
 {
     const json_t *other;
@@ -320,8 +324,11 @@ static const char *earlier_text(const json_t *entry, const char *host, int gpu)
     {
         const char *name = json_string_value(json_object_get(other, "host"));
 
-        if (name && strcmp(name, host) == 0 && json_integer_value(json_object_get(other, "gpu")) == gpu)
-            return json_string_value(json_object_get(other, "value"));
+        if (name && strcmp(name, host) == 0 && json_integer_value(json_object_get(other, "gpu")) == gpu) {
+            const char *value = json_string_value(json_object_get(other, "value"));
+
+            return value ? value : "";
+        }
     }
     return json_string_value(json_object_get(entry, "usual"));
 }
@@ -329,16 +336,16 @@ static const char *earlier_text(const json_t *entry, const char *host, int gpu)
 static void judge_fact(const struct item *item, const char *text, const char *usual, const char *earlier,
                        struct message *m)
 {
-    const bool is_later = earlier != NULL;
+    const char *reference = earlier ? earlier : usual;
 
-    if (strcmp(text, is_later ? earlier : usual) == 0)
+    if (strcmp(text, reference) == 0)
         return;
     m->level = BB_HEALTH_WARN;
     snprintf(m->text, MESSAGE, "%s %s, %s %.60s", item->name, text[0] ? text : "unknown",
-             is_later ? "baseline" : "most have",
-             is_later   ? earlier
-             : usual[0] ? usual
-                        : "none");
+             earlier ? "baseline" : "most have",
+             reference[0] ? reference
+             : earlier    ? "unknown"
+                          : "none");
 }
 
 static void judge_item(const struct item *item, const char *text, struct message *m)
@@ -424,12 +431,12 @@ static json_t *item_json(const struct bb_world *w, const int *gpu_of, const stru
             json_array_append_new(others, json_pack("{s:s, s:i, s:o}", "host", w->hosts[rank], "gpu", gpu_of[rank],
                                                     "value", text_or_null(text)));
     }
-    return json_pack("{s:s, s:s, s:o, s:o}", "item", items[item].name, "level", bb_health_levels[level], "usual",
-                     text_or_null(usual), "others", others);
+    return json_pack("{s:s, s:s, s:o, s:o, s:[]}", "item", items[item].name, "level", bb_health_levels[level], "usual",
+                     text_or_null(usual), "others", others, "grown");
 }
 
 int bb_health_inventory(struct bb_health *h, struct bb_session *s, const int *gpu_of, const json_t *baseline,
-                        json_t *list)
+                        json_t *list, struct bb_health_inventory **first)
 {
     const struct bb_world *w = &s->world;
     struct state own, *all;
@@ -437,6 +444,8 @@ int bb_health_inventory(struct bb_health *h, struct bb_session *s, const int *gp
 
     read_state(s, &own);
     all = bb_world_gather(&s->world, &own, sizeof own, &rc);
+    BB_NEW(*first, 1);
+    (*first)->state = own;
     TRY(rc);
     for (int i = 0; i < ITEMS; i++) {
         const char *usual = usual_text(all, w->size, i);
@@ -455,6 +464,55 @@ int bb_health_inventory(struct bb_health *h, struct bb_session *s, const int *gp
             json_array_append_new(list, item_json(w, gpu_of, all, i, usual, m));
         free(m);
     }
+out:
+    free(all);
+    return rc;
+}
+
+/* ---- growth of the counters ---- */
+
+/* Returns whether an item counts errors that no other item counts. */
+static bool is_growing(const struct item *item)
+{
+    return item->kind == COUNTER && item->counter != BB_NVML_ECC_CORRECTED_EVER &&
+           item->counter != BB_NVML_SRAM_CORRECTED_EVER;
+}
+
+/* Adds what an item has grown by on each rank: findings, and to its entry in the results. by: [ranks][ITEMS] */
+static void add_growth(struct bb_health *h, const struct bb_world *w, const int *gpu_of, int item,
+                       const long long (*by)[ITEMS], json_t *entry)
+{
+    json_t *grown = json_object_get(entry, "grown");
+    struct message *m;
+
+    BB_NEW(m, w->size);
+    for (int rank = 0; rank < w->size; rank++) {
+        if (by[rank][item] <= 0)
+            continue;
+        m[rank].level = BB_HEALTH_WARN;
+        snprintf(m[rank].text, MESSAGE, "%s grew by %lld during the run", items[item].name, by[rank][item]);
+        json_array_append_new(grown, json_pack("{s:s, s:i, s:I}", "host", w->hosts[rank], "gpu", gpu_of[rank], "by",
+                                               (json_int_t)by[rank][item]));
+    }
+    add_messages(h, w, gpu_of, m);
+    free(m);
+}
+
+int bb_health_growth(struct bb_health *h, struct bb_session *s, const int *gpu_of,
+                     const struct bb_health_inventory *first, json_t *list)
+{
+    long long own[ITEMS] = {0}, (*all)[ITEMS] = NULL;
+    struct state now;
+    int rc;
+
+    read_state(s, &now);
+    for (int i = 0; i < ITEMS; i++)
+        if (is_growing(&items[i]) && first->state.text[i][0] && now.text[i][0])
+            own[i] = strtoll(now.text[i], NULL, 10) - strtoll(first->state.text[i], NULL, 10);
+    all = bb_world_gather(&s->world, own, sizeof own, &rc);
+    TRY(rc);
+    for (int i = 0; i < ITEMS; i++)
+        add_growth(h, &s->world, gpu_of, i, (const long long(*)[ITEMS])all, json_array_get(list, (size_t)i));
 out:
     free(all);
     return rc;

@@ -14,9 +14,16 @@
  *   baseline an earlier result, whose items of the same host, or else its usual ones, are compared, too; differences are
  *            warnings. NULL: none; set on rank 0 only, because warnings change no measurement
  *   list     out: appended are the entries of `inventory` of the results; NULL on other ranks than 0
+ *   first    out: the counters of this rank, which the caller frees
  *   Returns  0, or a negative error code after printing an error
+ * bb_health_growth - read the counters again and add a warning for each that has grown since. Collective over all ranks.
+ *   list     the entries that bb_health_inventory appended; what has grown is added
+ *   Returns  as bb_health_inventory
  */
+struct bb_health_inventory;
 int bb_health_inventory(struct bb_health *h, struct bb_session *s, const int *gpu_of, const json_t *baseline,
-                        json_t *list) BB_MUST_CHECK;
+                        json_t *list, struct bb_health_inventory **first) BB_MUST_CHECK;
+int bb_health_growth(struct bb_health *h, struct bb_session *s, const int *gpu_of,
+                     const struct bb_health_inventory *first, json_t *list) BB_MUST_CHECK;
 
 #endif

@@ -213,20 +213,40 @@ def test_inventory_names_errors_and_differences(busbar, tmp_path):
         "link failures of RDMA ports, all of the node: 1", "receive errors of RDMA ports, all of the node: 101, limit 100"}
     assert [v["level"] for v in root["verdicts"]] == ["ok", "fail", "warn"] and "a memory row could not be remapped" in done.stdout
     items = {item["item"]: item for item in root["inventory"]}
-    assert items["PCIe lanes"] == {"item": "PCIe lanes", "level": "warn", "usual": "16", "others": [
+    assert items["PCIe lanes"] == {"item": "PCIe lanes", "level": "warn", "usual": "16", "grown": [], "others": [
         {"host": root["verdicts"][1]["host"], "gpu": 1, "value": "8"}]}
     levels = [item["level"] for item in root["inventory"]]
     assert items["failed row remapping"]["level"] == "fail" and items["NCCL"]["level"] == "ok" and items["CPU governor"]["level"] in ("ok", "unknown")
     assert f"# inventory: {levels.count('ok')} items ok, {levels.count('warn')} warn, 3 fail, {levels.count('unknown')} unknown; --full" in done.stdout
 
 
+def test_counters_that_grow_during_the_run_are_named(busbar, tmp_path):
+    """Of a GPU (rank 3), of both GPUs of node 2, and of the RDMA ports of node 0: the run time of the process, in ns. --full lists nodes."""
+    host_files(tmp_path, 3, odd=0)
+    port = tmp_path / "0/sys/class/infiniband/mlx5_0/ports/1/counters/port_xmit_discards"
+    port.symlink_to("/proc/self/schedstat")
+    root, _, done = health(busbar, tmp_path, "--full", ranks=6, nodes=3, EMU_HOST_FILES=str(tmp_path),
+                           **stub(busbar, REPLAYS=0, REPLAYS_3="0+1204", PCIE_REPLAYS=3, PCIE_REPLAYS_4="3+5", PCIE_REPLAYS_5="3+5", LANES_4=8))
+    grown = {(f["level"], f["stage"], f["node"], f["gpu"], f["reason"]) for f in root["findings"] if " grew " in f["reason"] and f["node"]}
+    assert grown == {("warn", "inventory", 1, 1, "GPU 1: NVLink replays grew by 1204 during the run"),
+                     ("warn", "inventory", 2, None, "PCIe replays grew by 5 during the run")}
+    items = {item["item"]: item["grown"] for item in root["inventory"]}
+    assert [(g["gpu"], g["by"]) for g in items["NVLink replays"]] == [(1, 1204)] and {g["gpu"] for g in items["transmit discards"]} == {0, 1}
+    assert any(re.fullmatch(r"(GPU \d: )?transmit discards grew by \d+ during the run", f["reason"]) for f in root["findings"])
+    assert re.search(r"^# inventory PCIe lanes +warn +16\n#   \S+-node2 GPU 0: 8\n", done.stdout, re.M)
+    assert re.search(r"^# inventory numa_balancing +warn +0\n#   \S+-node0: 1\n", done.stdout, re.M)
+
+
 def test_inventory_is_compared_with_the_baseline(busbar, tmp_path):
-    """Of the same nodes, and of nodes with other names."""
+    """Of the same nodes, and of nodes with other names. What one node did not know is a difference; what no node knew is none."""
     good = tmp_path / "good.json"
     host_files(tmp_path, 3, odd=2)
     quick = {"EMU_DATA": "off", "EMU_CLUSTER": "h100-sxm-ib", "EMU_NODES": "3", "EMU_HOST_FILES": str(tmp_path)}
     done = busbar.run("health", "--quick", "--only", "inventory", "--save-baseline", good, ranks=6, env={**quick, **stub(busbar, LANES_3=8)})
     assert done.returncode == 0 and "--save-baseline" in done.stderr
+    root, _, _ = health(busbar, tmp_path, "--only", "inventory", "--expect", good, ranks=6, nodes=3, EMU_HOST_FILES=str(tmp_path),
+                        **stub(busbar, LANES_3=8, REPLAYS=0))
+    assert {f["reason"] for f in root["findings"]} == {"link failures of RDMA ports, all of the node: 1", "receive errors of RDMA ports, all of the node: 101, limit 100"}
     for names in (lambda text: text, lambda text: text.replace("-node", "-old")):
         good.write_text(names(good.read_text()))
         host_files(tmp_path, 3, odd=1)
@@ -237,7 +257,8 @@ def test_inventory_is_compared_with_the_baseline(busbar, tmp_path):
         assert reasons >= {(None, "driver 565.65.06, baseline 580.65.06"), (2, "GPU 0: power limit 500 W, baseline 700 W"),
                            (1, "numa_balancing 1, baseline 0")}
         assert ((1, "GPU 1: PCIe lanes 8, baseline 16") in reasons) != same  # the baseline of the same node has 8
-        assert ((2, "numa_balancing 0, baseline 1") in reasons) == same and len(reasons) == (9 if same else 8), reasons
+        assert ((2, "numa_balancing 0, baseline 1") in reasons) == same and len(reasons) == (10 if same else 8), reasons
+        assert ((2, "iommu parameters amd_iommu=on iommu=pt, baseline unknown") in reasons) == same
         assert "warn    inventory all nodes: driver 565" in done.stdout and {f["level"] for f in root["findings"]} == {"warn"}
 
 
@@ -494,6 +515,10 @@ def test_earlier_result_is_the_expectation(busbar, tmp_path):
     assert {(level, part) for level, part, _, _ in found} == {("fail", "all")} and root["expected_by"].startswith(str(good))
     gemm = [t["median"] for t in json.loads(good.read_text())["tests"] if t["test"] == "GEMM"]
     assert [t["expected"] for t in root["tests"] if t["test"] == "GEMM"] == gemm
+    root, _, done = health(busbar, tmp_path, "--expect", good, ranks=4, nodes=2, status=5, slow="rank=3:1.3")
+    assert [t["expected"] for t in root["tests"] if t["stage"] in ("bisection", "rails", "whole")] == [None] * 4
+    assert ("\n# failed nodes took no part in later stages, so their other parts are unknown; the baseline has no expected values of bisection, "
+            "rails and whole for fewer nodes\n") in done.stdout
     done = busbar.run("health", "--quick", "--expect", tmp_path / "r.json", ranks=4, env={"EMU_DATA": "off", "EMU_NODES": "2"})
     assert "its status is 'below threshold', with " in done.stderr
 

@@ -1,7 +1,7 @@
 /*
  * nvml_stub.c - a replacement for libnvidia-ml.so.1 with one GPU at 0000:1b:00.0, or at any address with NVML_STUB_ANY. Its
  * values are environment variables (NVML_STUB_SM_MHZ, or of one rank of mpirun NVML_STUB_SM_MHZ_3, ...), which are read at every
- * call. If a variable is missing, the value is "not supported".
+ * call. If a variable is missing, the value is "not supported"; of "2+5" the value is 2 at the first call and 7 later.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,10 +36,24 @@ int nvmlDeviceGetHandleByPciBusId_v2(const char *pci, void **device)
     return getenv("NVML_STUB_ANY") || strcmp(pci, "0000:1b:00.0") == 0 ? SUCCESS : NOT_FOUND;
 }
 
+/* Returns whether an earlier call has read this variable. */
+static int is_known(const char *name)
+{
+    static const char *known[64];
+    int i = 0;
+
+    while (i < 63 && known[i] && known[i] != name)
+        i++;
+    if (known[i] == name)
+        return 1;
+    known[i] = name;
+    return 0;
+}
+
 static int read_value(const void *device, const char *name, unsigned *value)
 {
     const char *rank = getenv("OMPI_COMM_WORLD_RANK"), *text = NULL;
-    char own[64];
+    char own[64], *end;
 
     if (rank && snprintf(own, sizeof own, "%s_%s", name, rank) < (int)sizeof own)
         text = getenv(own);
@@ -48,7 +62,9 @@ static int read_value(const void *device, const char *name, unsigned *value)
         return UNINITIALIZED;
     if (!text)
         return NOT_SUPPORTED;
-    *value = (unsigned)strtoul(text, NULL, 0);
+    *value = (unsigned)strtoul(text, &end, 0);
+    if (*end == '+' && is_known(name))
+        *value += (unsigned)strtoul(end, NULL, 0);
     return SUCCESS;
 }
 

@@ -476,9 +476,9 @@ def test_offload_of_activations(busbar):
     assert slow["roles"][0]["traffic"] == none["roles"][0]["traffic"]
 
 
-@pytest.mark.parametrize("precision,element,kept", [("mxfp8", 1 + 1 / 32, 0), ("nvfp4", 0.5 + 1 / 16, 2)])
+@pytest.mark.parametrize("precision,element,kept", [("fp8", 1, 0), ("mxfp8", 1 + 1 / 32, 0), ("nvfp4", 0.5 + 1 / 16, 2)])
 def test_block_scaled_gemms(busbar, precision, element, kept):
-    """Transformer Engine stores weights in both directions (MXFP8 in place of 16 bits), and gathers quantized inputs over tp: six per layer,
+    """Transformer Engine stores weights in both directions (FP8 and MXFP8 in place of 16 bits), and gathers quantized inputs over tp: six per layer,
     of 4096 tokens of a rank."""
     args = "--model llama3_8b --ranks 8 --tp 2 --sequence-parallel --dp-sync distributed --cluster gb200-nvl72 --recompute none"
     bf16, low = (plan(busbar, f"{args} {more}") for more in ("", f"--gemm-precision {precision}"))

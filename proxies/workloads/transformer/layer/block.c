@@ -221,8 +221,8 @@ int bb_block_wait_if_serial(struct bb_block *b, int op)
 
 /* ---- tensor-parallel GEMMs ---- */
 
-/* quantized: the result is the input of a GEMM with weights; in MXFP8 or NVFP4 Transformer Engine quantizes it before the
- * all-gather, and gathers the scales too. With FP8 the gathered bytes stay those of 16 bits, which its rates assume. */
+/* quantized: the result is the input of a GEMM with weights, which Transformer Engine quantizes before the all-gather; it
+ * gathers also the scales of MXFP8 and NVFP4. */
 static int start_gather(struct bb_block *b, const char *what, int src, enum bb_block_buffer dst, bool quantized)
 {
     const struct bb_layer_sizes *s = moved_sizes(b);
@@ -232,7 +232,7 @@ static int start_gather(struct bb_block *b, const char *what, int src, enum bb_b
     double count = (double)(s->local_tokens * s->hidden);
     int op;
 
-    if (precision > BB_GEMM_FP8) {
+    if (precision != BB_GEMM_DTYPE) {
         b->script->dtype = BB_INT8;
         count *= bb_gemm_formats[precision].bytes;
     }

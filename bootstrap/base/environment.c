@@ -87,13 +87,19 @@ static const struct bb_restriction restrictions[] = {
     {.name = "NCCL_NET_GDR_LEVEL"},
     {.name = "NCCL_NTHREADS"},
     {.name = "NCCL_NVB_DISABLE", .except = "0"},
-    {.name = "NCCL_NVLS_ENABLE", .only = "0"},
+    {.name = "NCCL_NVLS_ENABLE", .only = "0", .choice = true},
     {.name = "NCCL_P2P_DIRECT_DISABLE", .except = "0"},
     {.name = "NCCL_P2P_DISABLE", .except = "0"},
     {.name = "NCCL_P2P_LEVEL"},
     {.name = "NCCL_PXN_DISABLE", .except = "0"},
     {.name = "NCCL_SHM_DISABLE", .except = "0"},
 };
+
+bool bb_environment_restricts(const struct bb_restriction *r, const char *value)
+{
+    return value && *value && (!r->only || strcmp(value, r->only) == 0) &&
+           (!r->except || strcmp(value, r->except) != 0);
+}
 
 const struct bb_restriction *bb_environment_restriction_at(size_t i)
 {

@@ -31,7 +31,9 @@ struct bb_restriction {
     const char *only, *except; /* the only value that does so; the value that does not; NULL: each one does */
     bool choice;               /* it restricts the choice of algorithm and protocol */
 };
-/* bb_environment_restriction_at - return the i-th one; NULL past the end. */
+/* bb_environment_restriction_at - return the i-th one; NULL past the end.
+ * bb_environment_restricts      - return whether this value of the variable does so; NULL: the variable is not set. */
+bool bb_environment_restricts(const struct bb_restriction *r, const char *value);
 const struct bb_restriction *bb_environment_restriction_at(size_t i);
 
 /*

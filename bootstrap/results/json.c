@@ -6,6 +6,7 @@
 #include "bootstrap/base/outfile.h"
 #include "bootstrap/results/table.h"
 
+#include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -122,7 +123,24 @@ json_t *bb_json_environment(void)
     return environment;
 }
 
-char *bb_json_restrictions(const json_t *environment, bool choice)
+/* Returns whether a value of NCCL_ALGO or NCCL_PROTO concerns an operation: an entry is without operation, "ring", or for
+ * this one, "allreduce:ring;broadcast:tree". */
+static bool concerns(const char *value, const char *operation)
+{
+    for (; *value; value += strcspn(value, ";"), value += *value == ';') {
+        const char *name = operation;
+        size_t prefix = strcspn(value, ":;"), i = 0;
+
+        for (; i < prefix && *name; name++) /* AllReduce is all_reduce */
+            if (*name != '_' && tolower((unsigned char)value[i++]) != *name)
+                break;
+        if (value[prefix] != ':' || (i == prefix && !*name))
+            return true;
+    }
+    return false;
+}
+
+char *bb_json_restrictions(const json_t *environment, const char *operation)
 {
     const struct bb_restriction *r;
     char *text = NULL;
@@ -131,8 +149,7 @@ char *bb_json_restrictions(const json_t *environment, bool choice)
         const char *value = environment ? json_string_value(json_object_get(environment, r->name)) : getenv(r->name);
         char *before = text;
 
-        if (!value || !*value || (choice && !r->choice) || (r->only && strcmp(value, r->only) != 0) ||
-            (r->except && strcmp(value, r->except) == 0))
+        if (!bb_environment_restricts(r, value) || (operation && !(r->choice && concerns(value, operation))))
             continue;
         text = bb_format("%s%s$%s=%s", before ? before : "", before ? ", " : "", r->name, value);
         free(before);

@@ -51,7 +51,7 @@ static json_t *cuda_text(int version)
 
 static json_t *new_root(const struct bb_results_head *head, const struct bb_world *w)
 {
-    char *restrictions = bb_json_restrictions(NULL, false);
+    char *restrictions = bb_json_restrictions(NULL, NULL);
     json_t *root =
         json_pack("{s:s, s:s, s:o, s:o, s:{s:o, s:o}, s:{s:o, s:o}, s:i, s:i, s:o, s:b, s:b, s:o, s:s?}", "schema",
                   head->schema, "busbar", BUSBAR_VERSION, "command", bb_json_words(head->argc, head->argv), "started",

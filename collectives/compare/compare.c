@@ -694,8 +694,8 @@ static const char *culprit_text(const struct comparison *t, char text[BB_CULPRIT
 /* Prints the variables that can lower the bandwidth, also if both files have them. */
 static void print_restrictions(const struct comparison *t, FILE *out)
 {
-    char *a = bb_json_restrictions(json_object_get(t->a->root, "environment"), false),
-         *b = bb_json_restrictions(json_object_get(t->b->root, "environment"), false);
+    char *a = bb_json_restrictions(json_object_get(t->a->root, "environment"), NULL),
+         *b = bb_json_restrictions(json_object_get(t->b->root, "environment"), NULL);
 
     if (a || b)
         fprintf(out, "# restricted: A by %s; B by %s\n", a ? a : "nothing", b ? b : "nothing");

@@ -575,7 +575,7 @@ int bb_health_save_verdicts(const struct bb_health_report *r, const char *stage)
 int bb_health_finish(const struct bb_health_report *r, int last)
 {
     struct bb_health *h = r->health;
-    char part[256], reason[256], more[32] = "", *restricted = bb_json_restrictions(NULL, false);
+    char part[256], reason[256], more[32] = "", *restricted = bb_json_restrictions(NULL, NULL);
     json_t *fields = fields_json(r, NULL);
     const int failed = bb_health_count_failed(json_object_get(fields, "findings"));
     int rc = 0;

@@ -251,7 +251,7 @@ static void finish_ranking(struct bb_algorithms *a, const struct bb_row *chosen,
                       &of, &c->chosen, chosen_us, &o, best_us);
     if (!a->all)
         a->all = json_array();
-    restricted = bb_json_restrictions(NULL, true);
+    restricted = bb_json_restrictions(NULL, of.collective);
     json_array_append_new(
         a->all, json_pack("{s:s, s:I, s:s, s:s?, s:o, s:s, s:s, s:i, s:s, s:s?, s:o, s:o, s:o, s:o, s:o}", "collective",
                           of.collective, "bytes", (json_int_t)of.bytes, "dtype", of.dtype, "op", of.op, "root",
@@ -513,14 +513,15 @@ static const char *why_no_verdict(const struct bb_algorithms *a)
 
 static void print_table(const struct bb_algorithms *a, FILE *out)
 {
-    char *restricted = bb_json_restrictions(NULL, true);
+    const json_t *last =
+        json_array_get(a->all, json_array_size(a->all) - 1); /* all rows of a table are of one operation */
+    const char *restricted = json_string_value(json_object_get(last, "restricted_by"));
 
     if (restricted)
         fprintf(
             out,
             "# %s restricts the choice: NCCL's choice below is not its own, and other algorithms are not measured\n",
             restricted);
-    free(restricted);
     if (a->unjudged > 0)
         fprintf(out,
                 "# not ranked: %d of the results above, for which NCCL reports no algorithm (sends and receives, one "

@@ -681,7 +681,7 @@ static const char *shortfall_text(const struct bb_report *r, int coll, const str
     const struct bb_busbw_threshold *t = &r->thresholds[v->threshold];
     const char *mode = r->ctx->n_modes > 1 ? bb_bench_context_mode(r->ctx) : NULL;
     char what[64], size[BB_BYTES_TEXT], name[64], place[BB_GROUP_TEXT + 8], count[64], mean[160], links[112];
-    char from[160] = "", *restricted = bb_json_restrictions(NULL, false);
+    char from[160] = "", *restricted = bb_json_restrictions(NULL, NULL);
     const char *of = bb_busbw_threshold_text(t, size);
 
     snprintf(what, sizeof what, "%s%s%s%s", bb_colls[coll].name, mode ? " (" : "", mode ? mode : "", mode ? ")" : "");
@@ -980,7 +980,7 @@ static int report_of_expected(const struct bb_report *r)
 /* Prints the variables that can explain a shortfall, where the bus bandwidth is judged. */
 static void print_restrictions(const struct bb_report *r)
 {
-    char *restricted = r->expected || r->n_thresholds > 0 ? bb_json_restrictions(NULL, false) : NULL;
+    char *restricted = r->expected || r->n_thresholds > 0 ? bb_json_restrictions(NULL, NULL) : NULL;
 
     if (restricted)
         fprintf(r->out, "# restricted by %s, which can lower the bus bandwidth\n", restricted);

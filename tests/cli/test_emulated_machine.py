@@ -127,11 +127,12 @@ def test_collectives_on_shared_links_take_the_predicted_time(busbar, tmp_path, p
         assert a["time_us"]["p50"] == pytest.approx(b["time_us"]["p50"], abs=2e-3), key(a)
 
 
-def test_nccl_algo_has_nccls_spelling(busbar, tmp_path):
-    """NCCL_ALGO spells NVLSTree what results call NVLS_TREE."""
-    run = busbar.json("bench", "all_reduce", "--sizes", "64K", "-n", "2", ranks=4, tmp_path=tmp_path,
-                      env={**ENV, "EMU_NODES": "2", "NCCL_ALGO": "NVLSTree", "NCCL_PROTO": "Simple"})
-    assert {(r["algorithm"], r["protocol"]) for r in run["results"]} == {("NVLS_TREE", "SIMPLE")}
+@pytest.mark.parametrize("nvls,algorithm", [("1", "NVLS_TREE"), ("0", "RING")])
+def test_nccl_algo_has_nccls_spelling(busbar, tmp_path, nvls, algorithm):
+    """NCCL_ALGO spells NVLSTree what results call NVLS_TREE, which NCCL_NVLS_ENABLE=0 disables."""
+    run = busbar.json("bench", "all_reduce", "--sizes", "64M", "-n", "2", "--repeats", 1, ranks=4, tmp_path=tmp_path,
+                      env={**ENV, "EMU_NODES": "2", "NCCL_ALGO": "allreduce:NVLSTree,Ring", "NCCL_PROTO": "Simple", "NCCL_NVLS_ENABLE": nvls})
+    assert {(r["algorithm"], r["protocol"]) for r in run["results"]} == {(algorithm, "SIMPLE")}
 
 
 def test_emulated_nccl_chooses_the_fastest_variant(busbar, tmp_path):

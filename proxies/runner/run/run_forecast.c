@@ -125,7 +125,7 @@ void bb_run_forecast_print(const struct bb_run_forecast *f, double step_us, bool
 
 void bb_run_forecast_print_comm(const struct bb_run_forecast *f, FILE *out)
 {
-    char *restricted = bb_json_restrictions(NULL, false);
+    char *restricted = bb_json_restrictions(NULL, NULL);
     int i = 0;
 
     while (i < f->n && strcmp(f->measured[i].name, "communication") != 0)

@@ -655,6 +655,38 @@ static void fresh_mode_numbers_files_instead_of_replacing(void **state)
     }
 }
 
+/* NCCL_ALGO may name operations (NCCL 2.24). A variable that restricts the network does not restrict the choice. */
+static void restrictions_concern_an_operation(void **state)
+{
+    static const struct {
+        const char *value;
+        bool all_reduce;
+    } rows[] = {{"Ring", true},
+                {"^ring", true},
+                {"AllReduce:ring", true},
+                {"broadcast:tree;allreduce:ring", true},
+                {"broadcast:tree", false},
+                {"allreduces:ring", false},
+                {"ring;reduce:tree", true}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+        json_t *env = json_pack("{s:s, s:s}", "NCCL_ALGO", rows[i].value, "NCCL_P2P_DISABLE", "1");
+        char *one = bb_json_restrictions(env, "all_reduce"), *all = bb_json_restrictions(env, NULL), wanted[80];
+
+        snprintf(wanted, sizeof(wanted), "$NCCL_ALGO=%s", rows[i].value);
+        if (rows[i].all_reduce)
+            assert_string_equal(one, wanted);
+        else
+            assert_null(one);
+        strcat(wanted, ", $NCCL_P2P_DISABLE=1");
+        assert_string_equal(all, wanted);
+        free(one);
+        free(all);
+        json_decref(env);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -680,6 +712,7 @@ int main(void)
         cmocka_unit_test(fresh_mode_numbers_files_instead_of_replacing),
         cmocka_unit_test(stats_use_null_for_unknown_values),
         cmocka_unit_test(options_become_json),
+        cmocka_unit_test(restrictions_concern_an_operation),
     };
 
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

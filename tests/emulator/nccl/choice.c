@@ -7,8 +7,11 @@
 
 #include "../engine.h"
 
+#include "bootstrap/base/environment.h"
+
 #include <dlfcn.h>
 #include <math.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +20,13 @@
 /* NCCL's numbers of ncclFunc_t, which differ from enum en_kind. */
 static const int functions[EN_KINDS] = {
     [EN_BROADCAST] = 0, [EN_REDUCE] = 1, [EN_ALL_GATHER] = 2, [EN_REDUCE_SCATTER] = 3, [EN_ALL_REDUCE] = 4};
+
+/* Their names in NCCL_ALGO and NCCL_PROTO (ncclFuncStr). */
+static const char *const operations[EN_KINDS] = {[EN_BROADCAST] = "Broadcast",
+                                                 [EN_REDUCE] = "Reduce",
+                                                 [EN_ALL_GATHER] = "AllGather",
+                                                 [EN_REDUCE_SCATTER] = "ReduceScatter",
+                                                 [EN_ALL_REDUCE] = "AllReduce"};
 
 static const char *const algorithms[EN_ALGORITHMS] = {"TREE",      "RING", "COLLNET_DIRECT", "COLLNET_CHAIN", "NVLS",
                                                       "NVLS_TREE", "PAT"};
@@ -53,22 +63,104 @@ const char *en_protocol_name(int protocol)
     return protocols[protocol];
 }
 
-/* Returns whether NCCL_ALGO or NCCL_PROTO allows a name. The value is a list of names, or ^ and a list to exclude. */
-static bool allows(const char *variable, const char *name)
+/* NCCL_ALGO or NCCL_PROTO: a list of names, or ^ and a list to exclude; since NCCL 2.24 also lists for operations, each
+ * after the first one with the name of its operation: "ring;allreduce:tree,nvls;broadcast:^ring" (tuning.cc, parseList). */
+struct setting {
+    const char *variable;
+    const char *const *names;
+    int n;
+};
+static const struct setting algorithm_setting = {"NCCL_ALGO", settings, EN_ALGORITHMS};
+static const struct setting protocol_setting = {"NCCL_PROTO", protocols, EN_PROTOCOLS};
+
+static bool is_word(const char *word, size_t length, const char *name)
 {
-    const char *list = getenv(variable);
-    const bool excludes = list != NULL && *list == '^';
-    bool listed = false;
+    return name != NULL && strlen(name) == length && strncasecmp(name, word, length) == 0;
+}
 
-    if (list == NULL || *list == '\0')
-        return true;
-    for (list += excludes; *list != '\0';) {
-        const size_t length = strcspn(list, ",");
+/* Applies a list without the name of its operation. Returns the first invalid word; NULL: the list is valid. */
+static const char *apply_list(const struct setting *s, const char *list, bool *allowed)
+{
+    const bool excludes = *list == '^';
+    size_t length;
 
-        listed = listed || (strlen(name) == length && strncasecmp(list, name, length) == 0);
-        list += length + (list[length] == ',');
+    for (int i = 0; i < s->n; i++)
+        allowed[i] = excludes;
+    for (list += excludes; length = strcspn(list, ",;"), *list != '\0' && *list != ';';
+         list += length + (list[length] == ',')) {
+        int i = 0;
+
+        while (i < s->n && !is_word(list, length, s->names[i]))
+            i++;
+        if (i == s->n)
+            return list;
+        allowed[i] = !excludes;
     }
-    return listed != excludes;
+    return NULL;
+}
+
+/* Reads what a variable allows for an operation: allowed[s->n]. Returns the first invalid word; NULL: the value is valid. */
+static const char *read_setting(const struct setting *s, enum en_kind kind, bool *allowed)
+{
+    const char *value = getenv(s->variable), *invalid = NULL;
+
+    for (int i = 0; i < s->n; i++)
+        allowed[i] = true;
+    for (const char *entry = value; invalid == NULL && entry != NULL && *entry != '\0';) {
+        const size_t length = strcspn(entry, ";"), prefix = strcspn(entry, ":;");
+        bool ignored[EN_ALGORITHMS];
+        int k = 0;
+
+        while (prefix < length && k < EN_KINDS && !is_word(entry, prefix, operations[k]))
+            k++;
+        invalid = prefix < length && k < EN_KINDS
+                      ? apply_list(s, entry + prefix + 1, k == (int)kind ? allowed : ignored)
+                  : prefix == length && entry == value ? apply_list(s, entry, allowed)
+                                                       : entry;
+        entry += length + (entry[length] == ';');
+    }
+    return invalid;
+}
+
+static bool is_nvls_off(void)
+{
+    const char *value = getenv("NCCL_NVLS_ENABLE");
+
+    return value != NULL && strcmp(value, "0") == 0;
+}
+
+/* Prints the variables of this process that would restrict NCCL, but are not modelled; once. */
+static void warn_of_others(void)
+{
+    static atomic_flag warned = ATOMIC_FLAG_INIT;
+    const struct bb_restriction *r;
+    const char *before = "emulated NCCL: without effect, because not modelled: ";
+
+    if (emu_world_rank() > 0 || atomic_flag_test_and_set(&warned))
+        return;
+    for (size_t i = 0; (r = bb_environment_restriction_at(i)) != NULL; i++)
+        if (!r->choice && bb_environment_restricts(r, getenv(r->name))) {
+            fprintf(stderr, "%s%s=%s", before, r->name, getenv(r->name));
+            before = ", ";
+        }
+    if (*before == ',')
+        fputc('\n', stderr);
+}
+
+ncclResult_t en_check_settings(ncclComm_t comm)
+{
+    const struct setting *const both[] = {&algorithm_setting, &protocol_setting};
+    bool allowed[EN_ALGORITHMS];
+
+    warn_of_others();
+    for (int i = 0; i < 2; i++) {
+        const char *invalid = read_setting(both[i], EN_ALL_REDUCE, allowed);
+
+        if (invalid != NULL)
+            return en_fail(comm, ncclInvalidUsage, "Unrecognized token \"%.*s\" when parsing %s=%s",
+                           (int)strcspn(invalid, ",;"), invalid, both[i]->variable, getenv(both[i]->variable));
+    }
+    return ncclSuccess;
 }
 
 /* Returns whether a configured call allows a pair: "RING_LL128". */
@@ -153,12 +245,14 @@ static double takes_us(ncclComm_t comm, const struct en_task *task, int algorith
 static void fill(ncclComm_t comm, const struct en_task *task, float costs[EN_ALGORITHMS][EN_PROTOCOLS])
 {
     const double least_us = en_has_variants() ? 0 : handicap * takes_us(comm, task, EN_RING, EN_SIMPLE);
+    bool allowed[EN_ALGORITHMS], used[EN_PROTOCOLS];
 
+    read_setting(&algorithm_setting, task->kind, allowed);
+    read_setting(&protocol_setting, task->kind, used);
     for (int a = 0; a < EN_ALGORITHMS; a++)
         for (int p = 0; p < EN_PROTOCOLS; p++) {
-            double us = allows("NCCL_ALGO", settings[a]) && allows("NCCL_PROTO", protocols[p]) && selects(task, a, p)
-                            ? takes_us(comm, task, a, p)
-                            : -1;
+            const bool off = is_nvls_off() && (a == EN_NVLS || a == EN_NVLS_TREE);
+            double us = allowed[a] && !off && used[p] && selects(task, a, p) ? takes_us(comm, task, a, p) : -1;
             costs[a][p] = (float)(us < 0 || (a == EN_RING && p == EN_SIMPLE) ? us : fmax(us, least_us));
         }
 }
@@ -189,24 +283,40 @@ static size_t payload_bytes(ncclComm_t comm, const struct en_task *task)
     return task->count * en_element_bytes(task) * (en_kind(task->kind)->pays_per_block ? (size_t)comm->size : 1);
 }
 
-double en_choose(ncclComm_t comm, struct en_task *task)
+static ncclResult_t nothing_left(ncclComm_t comm, const struct en_task *task)
+{
+    const char *algorithm = getenv("NCCL_ALGO"), *protocol = getenv("NCCL_PROTO");
+
+    return en_fail(comm, ncclInvalidUsage, "no algorithm/protocol available for function %s.%s%s%s%s",
+                   operations[task->kind], algorithm != NULL ? " NCCL_ALGO was set to " : "",
+                   algorithm != NULL ? algorithm : "", protocol != NULL ? " NCCL_PROTO was set to " : "",
+                   protocol != NULL ? protocol : "");
+}
+
+ncclResult_t en_choose(ncclComm_t comm, struct en_task *task, double *us)
 {
     const struct tuner *t = comm->tuned ? tuner() : NULL;
+    const bool restricted = getenv("NCCL_ALGO") != NULL || getenv("NCCL_PROTO") != NULL || is_nvls_off();
     float costs[EN_ALGORITHMS][EN_PROTOCOLS];
     int channels = 0;
 
+    *us = -1;
     en_choose_fastest(comm, task);
     if (!en_has_algorithm(task))
-        return -1;
-    if ((t == NULL && getenv("NCCL_ALGO") == NULL && getenv("NCCL_PROTO") == NULL && task->selection[0] == '\0') ||
-        comm->size == 1)
-        return takes_us(comm, task, task->algorithm, task->protocol);
-    fill(comm, task, costs);
-    if (t != NULL)
-        t->choose(comm->tuner, functions[task->kind], payload_bytes(comm, task), 1, (float **)costs, EN_ALGORITHMS,
-                  EN_PROTOCOLS, 0, &channels);
-    if (cheapest(costs, task) && !is_ignored(task))
-        return costs[task->algorithm][task->protocol];
-    en_choose_fastest(comm, task);
-    return takes_us(comm, task, task->algorithm, task->protocol);
+        return ncclSuccess;
+    if ((t != NULL || restricted || task->selection[0] != '\0') && comm->size > 1) {
+        fill(comm, task, costs);
+        if (restricted && !cheapest(costs, task) && task->selection[0] == '\0')
+            return nothing_left(comm, task);
+        if (t != NULL)
+            t->choose(comm->tuner, functions[task->kind], payload_bytes(comm, task), 1, (float **)costs, EN_ALGORITHMS,
+                      EN_PROTOCOLS, 0, &channels);
+        if (cheapest(costs, task) && !is_ignored(task)) {
+            *us = costs[task->algorithm][task->protocol];
+            return ncclSuccess;
+        }
+        en_choose_fastest(comm, task);
+    }
+    *us = takes_us(comm, task, task->algorithm, task->protocol);
+    return ncclSuccess;
 }

@@ -190,9 +190,12 @@ static ncclResult_t connect_all(const struct work *w)
 {
     ncclResult_t rc = ncclSuccess;
 
-    for (int i = 0; i < w->n_calls; i++) {
-        (void)en_choose(w->calls[i].comm, &w->calls[i].task);
-        en_connect_post(w->calls[i].comm, &w->calls[i].task);
+    for (int i = 0; rc == ncclSuccess && i < w->n_calls; i++) {
+        double us;
+
+        rc = en_choose(w->calls[i].comm, &w->calls[i].task, &us);
+        if (rc == ncclSuccess)
+            en_connect_post(w->calls[i].comm, &w->calls[i].task);
     }
     for (int i = 0; rc == ncclSuccess && i < w->n_calls; i++)
         rc = en_connect_wait(w->calls[i].comm);
@@ -288,7 +291,10 @@ ncclResult_t en_group_simulate(float *estimated_us)
     *estimated_us = -1.0f;
     if (group.work != NULL && group.work->n_calls > 0) {
         struct call *c = &group.work->calls[group.work->n_calls - 1];
-        *estimated_us = (float)en_choose(c->comm, &c->task);
+        double us;
+
+        (void)en_choose(c->comm, &c->task, &us);
+        *estimated_us = (float)us;
     }
     if (--group.depth > 0)
         return ncclSuccess;

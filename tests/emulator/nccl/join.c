@@ -239,6 +239,8 @@ ncclResult_t en_join_wait(ncclComm_t comm)
     en_join_timeline(comm);
     rc = refuse_shared_gpus(comm);
     if (rc == ncclSuccess)
+        rc = en_check_settings(comm);
+    if (rc == ncclSuccess)
         en_tuner_join(comm);
     if (rc == ncclSuccess)
         en_profiler_join(comm);

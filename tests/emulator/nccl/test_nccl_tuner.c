@@ -185,7 +185,13 @@ static int restricted_by_environment(struct rank *r)
                 {"tree", "LL128", 0.75 * 0.7 * 20 + 250 / (0.8 * 0.9)},
                 {"^Ring", "^LL,LL128", 0.75 * 20 + 250 / 0.8},
                 {"Ring", "", 20 + 250},
-                {"NVLS", "Simple", 20 + 250}}; /* not available: no effect */
+                {"ring;allreduce:tree", "Broadcast:LL", 0.75 * 20 + 250 / 0.8},
+                {"AllReduce:^Ring;Reduce:Ring", "^LL,LL128", 0.75 * 20 + 250 / 0.8}};
+    static const struct {
+        const char *algorithm, *error;
+    } invalid[] = {{"Foo", "Unrecognized token \"Foo\" when parsing NCCL_ALGO=Foo"},
+                   {"allreduce:ring;tree", "Unrecognized token \"tree\""},
+                   {"foo:tree", "Unrecognized token \"foo:tree\""}};
     char *x = device_buffer(1000000);
     ncclComm_t comm;
 
@@ -196,6 +202,17 @@ static int restricted_by_environment(struct rank *r)
         setenv("NCCL_ALGO", rows[i].algorithm, 1);
         setenv("NCCL_PROTO", rows[i].protocol, 1);
         CHECK_US(reduces_us(r, comm, x, 1000000), rows[i].expected_us);
+    }
+    setenv("NCCL_ALGO", "NVLS", 1); /* this machine has none */
+    CHECK_EQ(ncclAllReduce(x, x, 4, ncclInt8, ncclMax, comm, r->stream), ncclInvalidUsage);
+    CHECK(strstr(ncclGetLastError(comm),
+                 "no algorithm/protocol available for function AllReduce. NCCL_ALGO was set to NVLS"));
+    for (size_t i = 0; i < sizeof(invalid) / sizeof(invalid[0]); i++) {
+        ncclComm_t rejected = NULL;
+
+        setenv("NCCL_ALGO", invalid[i].algorithm, 1);
+        CHECK_EQ(ncclCommSplit(comm, 0, r->rank, &rejected, NULL), ncclInvalidUsage);
+        CHECK(strstr(ncclGetLastError(NULL), invalid[i].error) != NULL);
     }
     CHECK_EQ(ncclCommDestroy(comm), ncclSuccess);
     return 0;

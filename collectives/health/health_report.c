@@ -85,7 +85,10 @@ static bool is_outlier(const struct bb_health_finding *f)
 static const char *reason_text(const struct bb_health_report *r, const struct bb_health_finding *f, char text[256])
 {
     const bool expects = isfinite(f->expected), is_all_gpus = f->part == BB_HEALTH_A_NODE && f->test != BB_HEALTH_NODE,
-               is_rail = f->test >= BB_HEALTH_RAILS_ALONE && f->part == BB_HEALTH_A_RAIL;
+               is_rail = f->test >= BB_HEALTH_RAILS_ALONE && f->part == BB_HEALTH_A_RAIL,
+               has_untested = f->part >= BB_HEALTH_A_RAIL && f->test >= BB_HEALTH_RAILS_ALONE &&
+                              f->test < BB_HEALTH_TESTS && !r->health->skip[BB_HEALTH_PAIRS] &&
+                              bb_health_rounds(r->health, BB_HEALTH_PAIRS) < bb_health_active(r->health) - 1;
     const double reference = expects ? f->expected : f->median;
     const struct bb_health_test_row *test = &bb_health_tests[f->test];
     char soaked[32], slow[64];
@@ -103,13 +106,14 @@ static const char *reason_text(const struct bb_health_report *r, const struct bb
                  : expects     ? "expected"
                                : "peers' median",
                  reference,
-                 f->soak_s > 0                                 ? soaked
-                 : f->slow > 0                                 ? slow
-                 : f->part == BB_HEALTH_ALL                    ? ": a common cause, or the wrong profile"
-                 : is_all_gpus                                 ? ": all its GPUs"
-                 : f->part == BB_HEALTH_A_LEAF                 ? ": only in pairs with other nodes"
-                 : f->part == BB_HEALTH_FABRIC                 ? ": only while all pairs run at once"
-                 : is_outlier(f)                               ? ": an outlier"
+                 f->soak_s > 0                 ? soaked
+                 : f->slow > 0                 ? slow
+                 : has_untested                ? ": a common cause, or an untested path; try: --rounds 1000000"
+                 : f->part == BB_HEALTH_ALL    ? ": a common cause, or the wrong profile"
+                 : is_all_gpus                 ? ": all its GPUs"
+                 : f->part == BB_HEALTH_A_LEAF ? ": only in pairs with other nodes"
+                 : f->part == BB_HEALTH_FABRIC ? ": only while all pairs run at once"
+                 : is_outlier(f)               ? ": an outlier"
                  : is_rail && r->health->skip[BB_HEALTH_PAIRS] ? "; to find which: busbar health --only pairs"
                                                                : "");
     return text;

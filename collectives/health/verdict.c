@@ -517,27 +517,41 @@ static int measure_alone(struct pairs *p, int a, int b, int attempt)
     return measure_pairs(p, attempt);
 }
 
+/* Pairs each node with the next one, if both are free, and they are no pair of the first round. The last node is next to the
+ * first. leaf: number of nodes; only nodes of a leaf are paired */
+static void pair_neighbours(const struct pairs *p, int leaf, int *partner)
+{
+    for (int i = 0; i < p->n; i++) {
+        const int node = p->node[i], next = p->node[(i + 1) % p->n];
+
+        if (partner[node] < 0 && partner[next] < 0 && node / leaf == next / leaf &&
+            (partner == p->partner ? i + 1 < p->n : p->partner[node] != next)) {
+            partner[node] = next;
+            partner[next] = node;
+        }
+    }
+}
+
 /* Sets the partners of a round of the circle method. If not every pair is measured, the rounds are distant, so that
  * nodes of a leaf have few partners in it; but the first one pairs neighbours of a leaf, which are fast with each other if what
- * is slow is not their NICs, but the uplinks of their leaf. */
+ * is slow is not their NICs, but the uplinks of their leaf, and the last one the other neighbours, so that all paths of a ring
+ * over the nodes (of an odd number: all but one) are measured. */
 static void choose_partners(const struct pairs *p, int round, int *partner)
 {
     const struct bb_pair_schedule schedule = {.ranks = p->n};
-    const int all = bb_pair_schedule_rounds(&schedule), few = p->rounds > 1 && p->rounds < all;
+    const int all = bb_pair_schedule_rounds(&schedule), few = p->rounds > 2 && p->rounds < all;
     const int leaf = p->h->tiers[0].nodes > 1 ? p->h->tiers[0].nodes : p->h->nodes;
 
     for (int n = 0; n < p->h->nodes; n++)
         partner[n] = -1;
+    if (few && (round == 0 || round == p->rounds - 1)) {
+        pair_neighbours(p, round == 0 ? leaf : p->h->nodes, partner);
+        return;
+    }
     for (int i = 0; i < p->n; i++) {
-        const int node = p->node[i], next = i + 1 < p->n ? p->node[i + 1] : -1;
-        const int other = bb_pair_schedule_partner(&schedule, few ? (round - 1) * all / (p->rounds - 1) : round, i);
+        const int other = bb_pair_schedule_partner(&schedule, few ? (round - 1) * all / (p->rounds - 2) : round, i);
 
-        if (!few || round > 0)
-            partner[node] = other < 0 ? -1 : p->node[other];
-        else if (partner[node] < 0 && next >= 0 && node / leaf == next / leaf) {
-            partner[node] = next;
-            partner[next] = node;
-        }
+        partner[p->node[i]] = other < 0 ? -1 : p->node[other];
     }
 }
 

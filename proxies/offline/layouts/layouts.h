@@ -4,8 +4,8 @@
  *
  * Options set by the user are fixed. The search varies the others: tp (up to the GPUs of a node), cp (with at least
  * 2048 tokens per rank), ep, pp, model chunks per stage and schedule (1f1b, interleaved, zb-h1), the micro-batch size
- * (1, 2, 4, 8), recomputation, and dp-sync (all_reduce, zero1, zero2, zero3, distributed). dp and the number of
- * micro-batches follow from the number of ranks and the global batch size; sequence parallelism is on if tp > 1, and
+ * (1, 2, 4, 8), recomputation, and dp-sync (all_reduce, zero1, zero2, zero3, distributed; zero2 only without a pipeline,
+ * as DeepSpeed). dp and the number of micro-batches follow from the number of ranks and the global batch size; sequence parallelism is on if tp > 1, and
  * overlap-param-gather with distributed. Layouts with equal tp, cp, ep, pp and dp are one grid, of which only the fastest is
  * reported.
  * Recomputation is none, selective, or full with as few layers per chunk as needed. Only the least recomputation with

@@ -121,9 +121,10 @@ static void list_syncs(struct listing *l, struct bb_layout_choice c)
      * listed: one that allows the precision-aware optimizer if that is given */
     const enum bb_sync_kind alone = l->search->given->sync.precision_aware ? BB_SYNC_DISTRIBUTED : BB_SYNC_ALL_REDUCE;
 
+    /* zero2 reduces gradients in every micro-batch, for which no framework combines it with a pipeline */
     for (int s = 0; s < l->syncs.n; s++) {
         c.sync = (enum bb_sync_kind)l->syncs.value[s];
-        if (c.dp * c.cp == 1 && c.sync != alone && l->syncs.n > 1)
+        if (l->syncs.n > 1 && ((c.dp * c.cp == 1 && c.sync != alone) || (c.pp > 1 && c.sync == BB_SYNC_ZERO2)))
             continue;
         list_batches(l, c);
     }

@@ -118,6 +118,8 @@ static void try_all_of_sync(const struct bb_proxy_config *given, const struct bb
                             continue;
                         if (skip_one_replica && tp * pp == RANKS)
                             continue;
+                        if (pp > 1 && strcmp(given->transformer.sync, "zero2") == 0) /* no framework has it */
+                            continue;
                         as.transformer.tp = tp;
                         as.transformer.pp = pp;
                         as.transformer.schedule = schedules[s];
@@ -428,7 +430,7 @@ static void layouts_with_equal_compute_share_a_lower_bound(void **state)
     assert_int_equal(bb_layouts_search(&s, &found), 0);
     assert_int_equal(found.n, 1);
     assert_int_equal(found.rows[0].variants, found.fitting);
-    assert_true(found.fitting > 10);
+    assert_true(found.fitting > 7);
     assert_int_equal(built[1] - built[2], KINDS + FOLLOWERS);
     bb_layouts_release(&found);
 }

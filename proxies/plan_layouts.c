@@ -128,9 +128,10 @@ out:
     return rc;
 }
 
-/* Searches the layouts with the options of --explain. Their text is written to *options, which the caller frees. */
+/* Searches the layouts with the options of --explain. Their text is written to *options, which the caller frees.
+ * reason: out, why no such layout is valid or fits; its text is empty if one is. */
 static int explain(const struct bb_plan_options *o, const struct bb_layout_search *search, int argc, char **argv,
-                   struct bb_layouts *explained, char **options)
+                   struct bb_layouts *explained, char **options, struct bb_err_record *reason)
 {
     struct bb_plan_options other = *o;
     struct bb_layout_search others = *search;
@@ -143,6 +144,7 @@ static int explain(const struct bb_plan_options *o, const struct bb_layout_searc
     for (int i = 0; i < argc; i++)
         bb_argv_add(&words, "%s", argv[i]);
     bb_argv_add_split(&words, o->explain);
+    bb_err_context("--explain: ");
     TRY(bb_opts_parse(o->option_set, &other, (int)words.n, words.word, &positionals, stdout));
     other.given = other.config;
     other.config.gpus_per_node = 0;
@@ -158,11 +160,19 @@ static int explain(const struct bb_plan_options *o, const struct bb_layout_searc
     others.config = &other.config;
     others.cluster[0] = &clusters[0];
     others.cluster[1] = &clusters[1];
-    TRY(bb_layouts_search(&others, explained));
+    bb_err_context(NULL);
+    bb_err_record_in(reason);
+    bb_err_mute(1);
+    rc = bb_layouts_search(&others, explained);
+    bb_err_mute(0);
+    bb_err_record_in(NULL);
+    if (rc)
+        goto out;
     *options = options_text(&other, &explained->rows[0].choice);
 out:
+    bb_err_context(NULL);
     bb_argv_release(&words);
-    return rc;
+    return rc == -BB_EUSAGE && reason->code ? 0 : rc;
 }
 
 int bb_plan_layouts(const struct bb_plan_options *o, const struct bb_proxy *proxy, int argc, char **argv)
@@ -182,6 +192,7 @@ int bb_plan_layouts(const struct bb_plan_options *o, const struct bb_proxy *prox
                                       .quiet = o->quiet};
     struct bb_layouts found = {0}, explained = {0};
     struct bb_forecast forecast = {0};
+    struct bb_err_record reason = {0};
     const char *json = o->files[BB_PLAN_EXPORT_json], *csv = o->files[BB_PLAN_EXPORT_csv];
     json_t *root = NULL;
     char *options = NULL, *explained_options = NULL;
@@ -193,7 +204,7 @@ int bb_plan_layouts(const struct bb_plan_options *o, const struct bb_proxy *prox
     search.usable_bytes = (1 - o->margin) * forecast.gpu_bytes;
     without_jitter.jitter = 0;
     if (o->explain)
-        TRY(explain(o, &search, argc, argv, &explained, &explained_options));
+        TRY(explain(o, &search, argc, argv, &explained, &explained_options, &reason));
     TRY(bb_layouts_search(&search, &found));
     if (conditions->jitter > 0)
         TRY(bb_layouts_sample(&search, conditions, &found));
@@ -208,7 +219,9 @@ int bb_plan_layouts(const struct bb_plan_options *o, const struct bb_proxy *prox
                    o->samples, 100 * conditions->jitter, (unsigned long long)conditions->seed);
         options = options_text(o, &found.rows[0].choice);
         bb_layouts_print(&found, options, o->top, o->full, stdout);
-        if (o->explain)
+        if (reason.code)
+            printf("# --explain \"%s\": %s\n", o->explain, reason.text);
+        else if (o->explain)
             bb_layouts_print_explained(&found, &explained, o->explain, explained_options, stdout);
         TRY(print_accuracy(o, &search, &found, forecast));
     }
@@ -217,7 +230,8 @@ int bb_plan_layouts(const struct bb_plan_options *o, const struct bb_proxy *prox
     root = layouts_json(o, &search, conditions, &found, bb_json_words(argc, argv));
     if (o->explain)
         json_object_set_new(json_object_get(root, "best_layout"), "explained",
-                            bb_layouts_explained_json(&found, &explained));
+                            reason.code ? json_pack("{s:s}", "reason", reason.text)
+                                        : bb_layouts_explained_json(&found, &explained));
     if (csv)
         TRY(bb_plan_write_rows(csv, json_object_get(json_object_get(root, "best_layout"), "layouts"), root));
     if (json)

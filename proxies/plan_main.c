@@ -112,7 +112,7 @@ static const struct bb_opt plan_options[] = {
     OPT_STRING(
         0, "explain", FIELD(explain), NULL, "OPTIONS",
         "with --best-layout: also report the place of the layout with these options, e.g. \"--tp 4 --pp 8\", and why "
-        "it is not first; an error line has the reason if it is invalid or does not fit",
+        "it is not first, is invalid or does not fit",
         .needs = BB_PLAN_STEP | BB_PLAN_LAYOUTS),
     OPT_INT(0, "top", FIELD(top), "10", "N", 1, 1000,
             "with --best-layout: number of layouts to show, each the fastest of its tp, cp, ep, pp and dp",

@@ -263,17 +263,23 @@ void bb_plan_describe_step(const struct bb_plan_options *o, const struct bb_step
     f->attention_guessed = f->attention && strcmp(f->attention, "unfused") == 0 && !o->config.transformer.attention;
 }
 
+static void forget_recompute(struct bb_proxy_config *config)
+{
+    config->transformer.recompute = config->transformer.recompute_modules = NULL;
+    config->transformer.recompute_layers = 0;
+}
+
 /* Find the first number of GPUs on which the model fits in a layout with the given options that --best-layout keeps, if
  * parameters, gradients and optimizer alone need more than those of the plan. */
 static int find_ranks(const struct bb_plan_options *o, const struct bb_proxy *proxy, const struct bb_cluster *cluster,
                       const struct bb_proxy_config *config, struct plan_results *f)
 {
-    struct bb_proxy_config given = o->given;
-    struct bb_layout_search search = {.proxy = proxy, .given = &given, .config = config, .cluster = {cluster, cluster}};
+    struct bb_proxy_config given = o->given, free = *config;
+    struct bb_layout_search search = {.proxy = proxy, .given = &given, .config = &free, .cluster = {cluster, cluster}};
     const int min = (int)fmin(bb_forecast_min_gpus(&f->step, &f->forecast), 1 << 20);
 
-    given.transformer.recompute = NULL; /* add_excluded */
-    given.transformer.recompute_layers = 0;
+    forget_recompute(&given); /* add_excluded */
+    forget_recompute(&free);
     search.usable_bytes = (1 - o->margin) * f->forecast.gpu_bytes;
     search.quiet = true;
     return min > f->step.layout.ranks ? bb_layouts_fitting_ranks(&search, min, &f->forecast.fitting_ranks) : 0;
@@ -299,8 +305,7 @@ static int build_step(const struct bb_plan_options *o, const struct bb_proxy *pr
     bb_err_mute(BB_MUTE_WARNINGS); /* those of the model file are printed once */
     f->forecast.without_bytes = bb_step_training_bytes(&f->step);
     bb_opts_each(o->option_set, o, add_excluded, &f->forecast);
-    guessed.transformer.recompute = NULL;
-    guessed.transformer.recompute_layers = 0;
+    forget_recompute(&guessed);
     if (may_guess && f->forecast.without_bytes > f->forecast.gpu_bytes)
         TRY(guess_memory(&guessed, &f->forecast));
     f->forecast.is_assumed = assumes && (f->forecast.recompute || f->forecast.precision_aware);

@@ -739,8 +739,8 @@ static int refine_rows(struct work *w, int wanted)
     return drop_rows(w, BB_REJECTED_SIZE);
 }
 
-/* Rejects parallel sizes set by the user that do not divide the number of ranks, and --recompute-num-layers without
- * full recomputation. */
+/* Rejects parallel sizes set by the user whose product does not divide the number of ranks, and --recompute-num-layers
+ * without full recomputation. */
 static int validate_given(const struct bb_layout_search *s)
 {
     const struct bb_transformer_options *o = &s->given->transformer;
@@ -749,19 +749,25 @@ static int validate_given(const struct bb_layout_search *s)
         int value;
     } given[] = {{"tp", o->tp}, {"cp", o->cp}, {"pp", o->pp}, {"dp", o->dp}};
     const int ranks = s->config->ranks;
+    char divided[100] = "", quotient[20] = "";
+    int left = ranks, length = 0;
 
     if (o->recompute_layers && (!o->recompute || strcmp(o->recompute, bb_recompute_names[BB_RECOMPUTE_FULL]) != 0))
         return bb_err(BB_EUSAGE, "%s: --recompute-num-layers %d requires --recompute full; try: --recompute full",
                       s->proxy->name, o->recompute_layers);
     for (size_t i = 0; i < sizeof(given) / sizeof(given[0]); i++) {
-        int nearest = given[i].value < ranks ? given[i].value : ranks;
+        int nearest = given[i].value < left ? given[i].value : left;
 
-        if (given[i].value == 0 || ranks % given[i].value == 0)
+        if (given[i].value <= 1)
             continue;
-        while (ranks % nearest != 0)
+        while (left % nearest != 0)
             nearest--;
-        return bb_err(BB_EUSAGE, "%s: --%s %d does not divide the %d ranks; try: --%s %d", s->proxy->name,
-                      given[i].option, given[i].value, ranks, given[i].option, nearest);
+        if (nearest != given[i].value)
+            return bb_err(BB_EUSAGE, "%s: --%s %d does not divide the %d ranks%s%s; try: --%s %d", s->proxy->name,
+                          given[i].option, given[i].value, ranks, divided, quotient, given[i].option, nearest);
+        left /= nearest;
+        length += snprintf(divided + length, sizeof(divided) - (size_t)length, " / %s %d", given[i].option, nearest);
+        snprintf(quotient, sizeof(quotient), " = %d", left);
     }
     return 0;
 }
@@ -852,18 +858,31 @@ static bool suggest_saving(const struct work *w, char text[SUGGESTION])
     return false;
 }
 
-/* Reports that no layout is valid, and suggests a global batch size, or an option to leave out, with which some are. */
+/* Prints why the proxy rejects the first layout, and returns -BB_EUSAGE. Returns 0 if the proxy does not. */
+static int report_reason(const struct work *w)
+{
+    const struct bb_layout_choice *c = &w->rows[0].choice;
+    struct bb_step step = {0};
+    int rc = build_choice(w, c, c->micro_batches, &step);
+
+    bb_step_release(&step);
+    return rc;
+}
+
+/* Reports that no layout is valid: why the proxy rejects the first one, or a global batch size, or an option to leave
+ * out, with which some are valid. */
 static int report_invalid(const struct work *w)
 {
     const struct bb_layout_search *s = w->search;
     struct bb_proxy_config config = *s->config;
-    const bool is_rejected = has_layouts(w, s->given, &config, false); /* by the proxy, which gives the reason */
     char suggestion[SUGGESTION];
 
+    if (w->space->n > 0 && report_reason(w))
+        return -BB_EUSAGE;
     config.global_batch = config.ranks;
-    if (!is_rejected && has_layouts(w, s->given, &config, false))
+    if (has_layouts(w, s->given, &config, false))
         snprintf(suggestion, sizeof(suggestion), "try: --global-batch-size %d", config.ranks);
-    else if (is_rejected || !suggest_leaving_out(w, false, suggestion))
+    else if (!suggest_leaving_out(w, false, suggestion))
         snprintf(suggestion, sizeof(suggestion), "to see the reason, plan a single layout without --best-layout");
     return bb_err(BB_EUSAGE, "%s: no valid layout for %d ranks with global batch size %d and the given options; %s",
                   s->proxy->name, s->config->ranks, s->config->global_batch, suggestion);
@@ -940,7 +959,8 @@ static int find_rows(struct work *w)
     TRY(drop_rows(w, BB_REJECTED_SIZE));
     keep_fastest(w, w->n, 1, 1);
     w->found->n = w->n;
-    if (w->n == 0)
+    rc = w->n == 0 ? report_reason(w) : 0;
+    if (w->n == 0 && rc == 0)
         rc = bb_err(BB_EUSAGE,
                     "%s: none of the %lld layouts that fit can be simulated with the given options; to see the reason, "
                     "plan a single layout without --best-layout",

@@ -194,11 +194,14 @@ void bb_layout_space_init(struct bb_layout_space *space, const struct bb_layout_
     static const int syncs[] = {BB_SYNC_ALL_REDUCE, BB_SYNC_ZERO1, BB_SYNC_ZERO2, BB_SYNC_ZERO3, BB_SYNC_DISTRIBUTED};
     static const int batches[] = {1, 2, 4, 8};
     const struct bb_proxy_config *c = search->given;
+    const char *recompute = c->transformer.recompute           ? c->transformer.recompute
+                            : c->transformer.recompute_modules ? bb_recompute_names[BB_RECOMPUTE_SELECTIVE]
+                                                               : NULL;
     struct listing l = {.search = search, .arch = arch, .space = space};
 
     *space = (struct bb_layout_space){0};
     for (int r = 0; r < BB_RECOMPUTES; r++)
-        if (!c->transformer.recompute || r == bb_args_index(c->transformer.recompute, bb_recompute_names, 0))
+        if (!recompute || r == bb_args_index(recompute, bb_recompute_names, 0))
             space->recomputes[space->n_recomputes++] = r;
     for (size_t i = 0; i < sizeof(syncs) / sizeof(syncs[0]) && !c->transformer.sync; i++)
         add_value(&l.syncs, syncs[i]);

@@ -208,7 +208,7 @@ static bool has_plain_layers(const struct bb_arch *a)
            !a->out_gate;
 }
 
-/* An option of the command line, and whether the step can use it; if not, why. */
+/* An option of the command line, and whether the step can use it; if not, why, and after "; try: " what to type instead. */
 struct requirement {
     bool given, applies;
     const char *option, *why;
@@ -218,7 +218,8 @@ static int reject_first(const char *proxy, const struct requirement *rows, size_
 {
     for (size_t i = 0; i < n; i++)
         if (rows[i].given && !rows[i].applies)
-            return bb_err(BB_EUSAGE, "%s: --%s does not apply: %s; leave it out", proxy, rows[i].option, rows[i].why);
+            return bb_err(BB_EUSAGE, "%s: --%s does not apply: %s%s", proxy, rows[i].option, rows[i].why,
+                          strstr(rows[i].why, "; try: ") ? "" : "; leave it out");
     return 0;
 }
 
@@ -230,24 +231,24 @@ static int reject_expert_options(const struct bb_training *t)
         {o->etp > 1, t->grid.experts, "etp", "the model has no experts"},
         {o->dispatch, t->grid.experts, "moe-dispatch", "the model has no experts"},
         {o->node_limit, t->layers_config.dispatch == BB_DISPATCH_DEDUP, "moe-node-limit",
-         "it requires --moe-dispatch dedup"},
+         "it requires --moe-dispatch dedup; try: --moe-dispatch dedup"},
         {o->float8_dispatch, t->grid.experts && t->grid.ep > 1, "fp8-dispatch", "no token goes to another rank"},
         {o->float8_dispatch, t->layers_config.dispatch != BB_DISPATCH_ALL_GATHER, "fp8-dispatch",
-         "it requires --moe-dispatch alltoall or dedup"},
+         "it requires --moe-dispatch alltoall or dedup; try: --moe-dispatch alltoall"},
         {o->float8_dispatch, t->grid.etp <= 1, "fp8-dispatch", "with etp above 1 tokens are gathered in 16 bits"},
         {o->moe_overlap, t->grid.experts && t->grid.ep > 1, overlap, "no token goes to another rank"},
         {o->moe_overlap, t->layers_config.dispatch != BB_DISPATCH_ALL_GATHER, overlap,
-         "it requires --moe-dispatch alltoall or dedup"},
+         "it requires --moe-dispatch alltoall or dedup; try: --moe-dispatch alltoall"},
         {o->moe_overlap, t->layers_config.recompute != BB_RECOMPUTE_FULL, overlap,
          "it excludes --recompute full, as in Megatron-LM"},
         {o->moe_overlap, t->schedule.kind == (t->grid.pp > 1 ? BB_INTERLEAVED : BB_1F1B), overlap,
          "it requires --schedule interleaved (--vpp 2 or more) with several stages, else 1f1b"},
         {o->moe_overlap, bb_sync_reduces_once(t->policy.kind), overlap,
-         "it requires --dp-sync all_reduce, zero1 or distributed"},
+         "it requires --dp-sync all_reduce, zero1 or distributed; try: --dp-sync distributed"},
         {o->capacity > 0, t->grid.experts, "capacity-factor", "the model has no experts"},
         {o->imbalance > 0, t->grid.experts, "moe-imbalance", "the model has no experts"},
         {o->imbalance > 0, o->capacity == 0, "moe-imbalance", "with --capacity-factor all experts have equal capacity"},
-        {o->seed, o->imbalance > 0, "seed", "it requires --moe-imbalance"},
+        {o->seed, o->imbalance > 0, "seed", "it requires --moe-imbalance; try: --moe-imbalance 1"},
     };
 
     return reject_first(t->config->proxy, rows, sizeof(rows) / sizeof(rows[0]));
@@ -259,15 +260,15 @@ static int reject_training_options(const struct bb_training *t)
     static const char offload[] = "cpu-offloading-num-layers";
     const struct requirement rows[] = {
         {o->recompute_layers, t->layers_config.recompute == BB_RECOMPUTE_FULL, "recompute-num-layers",
-         "it requires --recompute full"},
+         "it requires --recompute full; try: --recompute full"},
         {o->recompute_modules, t->layers_config.recompute == BB_RECOMPUTE_SELECTIVE, "recompute-modules",
-         "it requires --recompute selective"},
+         "it requires --recompute selective; try: --recompute selective"},
         {o->mtp_layers, t->arch.encoder_layers == 0 && !t->arch.post_norm, "mtp-num-layers",
          "the model has an encoder"},
         {o->mtp_layers && t->arch.tied, bb_pipe_split_mtp_part(&t->split) == t->split.stages * t->split.chunks - 1,
          "mtp-num-layers", "the tied embeddings are not on the virtual stage of m in --pipeline-layout"},
         {o->offload_layers, t->grid.pp == 1, offload, "it requires one stage, as in Megatron-LM"},
-        {o->offload_layers, t->schedule.kind == BB_1F1B, offload, "it requires --schedule 1f1b"},
+        {o->offload_layers, t->schedule.kind == BB_1F1B, offload, "it requires --schedule 1f1b; try: --schedule 1f1b"},
         {o->offload_layers, t->arch.encoder_layers == 0, offload, "the model has an encoder"},
         {o->offload_layers, !o->moe_overlap, offload, "it excludes --overlap-moe-expert-parallel-comm"},
         {o->offload_layers, t->layers_config.recompute == BB_RECOMPUTE_NONE, offload,
@@ -277,8 +278,8 @@ static int reject_training_options(const struct bb_training *t)
         {o->lora_rank, has_plain_layers(&t->arch), "lora-rank",
          "adapters are modelled for dense models with plain attention, without MTP"},
         {o->lora_rank, !bb_sync_gathers_parameters(t->policy.kind), "lora-rank",
-         "with --dp-sync zero3 and hsdp, gathers of frozen weights are not modelled"},
-        {o->lora_targets, o->lora_rank > 0, "lora-targets", "it requires --lora-rank"},
+         "with --dp-sync zero3 and hsdp, gathers of frozen weights are not modelled; try: --dp-sync distributed"},
+        {o->lora_targets, o->lora_rank > 0, "lora-targets", "it requires --lora-rank; try: --lora-rank 16"},
         {bb_precision_word(o), t->layers_config.gemm, o->precision ? "gemm-precision" : "fp8",
          "only --compute gemm has GEMMs of this precision"},
     };
@@ -297,7 +298,8 @@ static int reject_layout_options(const struct bb_training *t)
         {o->pipeline_layout, !o->first_layers && !o->last_layers, "pipeline-layout",
          "the layers of the first or last stage are given"},
         {o->sequence_parallel, t->grid.tp > 1, "sequence-parallel", "tp is 1"},
-        {o->tp_overlap, o->sequence_parallel, "tp-comm-overlap", "it requires --sequence-parallel"},
+        {o->tp_overlap, o->sequence_parallel, "tp-comm-overlap",
+         "it requires --sequence-parallel; try: --sequence-parallel"},
         {t->config->sync.sync, false, "sync", "transformer has the option --dp-sync instead"},
     };
 

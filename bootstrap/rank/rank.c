@@ -3,6 +3,7 @@
 
 #include "bootstrap/base/alloc.h"
 #include "bootstrap/base/clock.h"
+#include "bootstrap/rank/journal.h"
 #include "bootstrap/start/launcher.h"
 
 #include <fcntl.h>
@@ -20,7 +21,7 @@ enum { POLL_MS = 5 };
 
 /* Content of the variable: process id of the supervisor, and the descriptors that the rank inherited from it. */
 struct descriptors {
-    int supervisor, page, socket, results, stderr_fd;
+    int supervisor, page, socket, results, stderr_fd, journal;
 };
 
 /* Reads the descriptors from the environment. Returns false if this process has no supervisor. A process that the rank
@@ -30,7 +31,8 @@ static bool read_descriptors(struct descriptors *d)
     const char *text = getenv(VARIABLE);
 
     return text &&
-           sscanf(text, "%d %d %d %d %d", &d->supervisor, &d->page, &d->socket, &d->results, &d->stderr_fd) == 5 &&
+           sscanf(text, "%d %d %d %d %d %d", &d->supervisor, &d->page, &d->socket, &d->results, &d->stderr_fd,
+                  &d->journal) == 6 &&
            d->supervisor == getppid();
 }
 
@@ -70,6 +72,7 @@ void bb_supervised_begin(void)
     close_on_exec(d.page);
     close_on_exec(d.socket);
     close_on_exec(d.results);
+    close_on_exec(d.journal);
     page = map_page(d.page);
     bb_err_mute(bb_launcher_rank() > 0); /* until bb_world_init, only rank 0 prints errors */
     bb_err_record_in(page ? &page->error : NULL);
@@ -100,12 +103,13 @@ bool bb_supervised_open(struct bb_supervised *r, double timeout_s)
 {
     struct descriptors d;
 
-    *r = (struct bb_supervised){.socket.fd = -1, .results_fd = -1};
+    *r = (struct bb_supervised){.socket.fd = -1, .results_fd = -1, .journal = -1};
     if (!read_descriptors(&d))
         return false;
     r->page = map_page(d.page);
     r->socket.fd = d.socket;
     r->results_fd = d.results;
+    r->journal = d.journal;
     (void)bb_rank_send(d.socket, BB_RANK_TIMEOUT, 0, &timeout_s, sizeof(timeout_s));
     return r->page != NULL;
 }
@@ -195,7 +199,12 @@ int bb_supervised_join(struct bb_supervised *r, const struct bb_star_endpoint *e
     return send_request(r, BB_RANK_JOIN, endpoints, BB_STAR_SERVERS * sizeof(*endpoints));
 }
 
-int bb_supervised_answer(struct bb_supervised *r, struct bb_star_endpoint *endpoint)
+int bb_supervised_gather(struct bb_supervised *r, const void *data, size_t bytes)
+{
+    return send_request(r, BB_RANK_GATHER, data, bytes);
+}
+
+int bb_supervised_answer(struct bb_supervised *r, void *content, size_t bytes)
 {
     struct bb_rank_header header;
     const void *data;
@@ -203,9 +212,32 @@ int bb_supervised_answer(struct bb_supervised *r, struct bb_star_endpoint *endpo
 
     if (got <= 0)
         return got ? -BB_EFAIL : 0;
-    if (endpoint && header.bytes == sizeof(*endpoint))
-        memcpy(endpoint, data, sizeof(*endpoint));
+    if (bytes > 0 && header.bytes == bytes)
+        memcpy(content, data, bytes);
     return header.code < 0 ? header.code : 1;
+}
+
+void bb_supervised_restarts(struct bb_supervised *r, bool restarts)
+{
+    if (r->page)
+        atomic_store(&r->page->restarts, restarts);
+}
+
+bool bb_supervised_world_left(const struct bb_supervised *r, int *rank, int *size)
+{
+    struct bb_journal journal = bb_journal_load(r->journal);
+    struct bb_journal_record record;
+    int world[2] = {0, 0};
+
+    while (bb_journal_next(&journal, &record))
+        if (record.kind == BB_JOURNAL_WORLD && record.bytes == sizeof(world))
+            memcpy(world, record.data, sizeof(world));
+    bb_journal_release(&journal);
+    if (world[1] == 0)
+        return false;
+    *rank = world[0];
+    *size = world[1];
+    return true;
 }
 
 int bb_star_backup(int size, const int *node_of, int first)

@@ -12,6 +12,7 @@ struct bb_supervised {
     struct bb_rank_page *page; /* NULL: no supervisor */
     struct bb_rank_receiver socket;
     int results_fd; /* socket to the process that writes the results; -1: none */
+    int journal;    /* memory file of the rank's records (journal.h); -1: none */
 };
 
 /* bb_supervised_begin - report to the supervisor that main() runs, so all libraries are loaded, and restore stderr:
@@ -63,9 +64,20 @@ int bb_supervised_world(struct bb_supervised *r, int rank, int size, int nodes, 
  * is connected to them or cannot reach them. Returns 0 or -BB_EFAIL. */
 int bb_supervised_join(struct bb_supervised *r, const struct bb_star_endpoint *endpoints) BB_MUST_CHECK;
 
-/* bb_supervised_answer - receive the supervisor's answer to bb_supervised_world or bb_supervised_join without blocking.
- * endpoint: out, content of the answer to bb_supervised_world; NULL for bb_supervised_join. Returns 1, 0 if the answer
- * has not arrived, or a negative error. */
-int bb_supervised_answer(struct bb_supervised *r, struct bb_star_endpoint *endpoint);
+/* bb_supervised_gather - send the data of the ranks of this supervisor to all supervisors; the answer has the data of all
+ * ranks in the order of the ranks. Returns 0 or -BB_EFAIL. */
+int bb_supervised_gather(struct bb_supervised *r, const void *data, size_t bytes) BB_MUST_CHECK;
+
+/* bb_supervised_answer - receive the supervisor's answer to one of these requests without blocking. content: out, of the
+ * answer, `bytes` bytes; for bb_supervised_world: struct bb_star_endpoint. Returns 1, 0 if the answer has not arrived, or
+ * a negative error. */
+int bb_supervised_answer(struct bb_supervised *r, void *content, size_t bytes);
+
+/* bb_supervised_restarts - select whether the run is restarted without the node if a node is lost; otherwise, and without
+ * a supervisor, the run ends.
+ * bb_supervised_world_left - return whether the run was restarted. rank, size: out, the first rank of this supervisor and
+ * the number of ranks in the world that is left; unchanged if it was not. */
+void bb_supervised_restarts(struct bb_supervised *r, bool restarts);
+bool bb_supervised_world_left(const struct bb_supervised *r, int *rank, int *size);
 
 #endif

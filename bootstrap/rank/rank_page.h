@@ -28,6 +28,7 @@ struct bb_rank_page {
     atomic_uint signs;    /* number of signs of life of the rank; written by the rank */
     atomic_int ending;    /* 0, or the negative code with which the job is ending early; written by the supervisor */
     atomic_bool mpi_used; /* the rank has called MPI_Init_thread; written by the rank */
+    atomic_bool restarts; /* after the loss of a node, the run is restarted without it; written by the rank */
     atomic_uint version;  /* sequence lock of `seen`: odd while the rank writes `seen` */
     struct bb_seen seen;  /* progress of the rank; written by the rank */
     struct bb_err_record error; /* error of the rank; not printed (muted) before bb_world_init on ranks other than 0 */
@@ -66,10 +67,12 @@ enum bb_rank_request {
     BB_RANK_WORLD,     /* the ranks of the job; payload: struct bb_rank_world and two arrays */
     BB_RANK_JOIN,      /* addresses of the servers; payload: struct bb_star_endpoint[BB_STAR_SERVERS] */
     BB_RANK_HANG,      /* a wait of the rank timed out; no payload */
+    BB_RANK_GATHER,    /* an allgather of all ranks; payload: the data of the ranks of this supervisor */
     BB_RANK_FAIL,      /* the rank has printed its error and ends early with exit code `code`; no payload */
     BB_RANK_DONE,      /* the rank ends in order with exit code `code`, after MPI_Finalize; no payload */
     BB_RANK_ANSWER     /* from the supervisor: the answer to WORLD, with payload struct bb_star_endpoint (the addresses
-                          at which the supervisor listens), or to JOIN, without payload */
+                          at which the supervisor listens), to JOIN, without payload, or to GATHER, with the data of
+                          all ranks */
 };
 
 /* Header of a message. */

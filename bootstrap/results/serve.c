@@ -1,6 +1,7 @@
 /* serve.c - the process that writes the results of a supervised run. */
 #include "bootstrap/results/serve.h"
 
+#include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,6 +47,29 @@ static void serve_rank(struct server *s)
     s->rank.fd = -1;
 }
 
+/* Takes the socket of a rank that was started again, if the supervisor has passed it. */
+static void take_rank(struct server *s)
+{
+    union {
+        struct cmsghdr head;
+        char bytes[CMSG_SPACE(sizeof(int))];
+    } passed = {.bytes = {0}};
+    struct bb_rank_header header;
+    struct iovec text = {&header, sizeof header};
+    struct msghdr message = {
+        .msg_iov = &text, .msg_iovlen = 1, .msg_control = passed.bytes, .msg_controllen = sizeof passed.bytes};
+
+    if (s->control.have > 0 || recv(s->control.fd, &header, sizeof header, MSG_PEEK | MSG_DONTWAIT) != sizeof header ||
+        header.request != BB_RESULTS_RANK || recvmsg(s->control.fd, &message, MSG_CMSG_CLOEXEC) != sizeof header ||
+        passed.head.cmsg_type != SCM_RIGHTS)
+        return;
+    if (s->rank.fd >= 0) /* the requests that have arrived completely */
+        serve_rank(s);
+    s->rank.have = 0;
+    s->writer.reopens = true;
+    memcpy(&s->rank.fd, CMSG_DATA(&passed.head), sizeof(int));
+}
+
 /* ---- main loop and end of the process ---- */
 
 /* Executes requests of the rank until FINISH arrives. header, payload: out, of FINISH. Returns false if the supervisor
@@ -58,6 +82,7 @@ static bool serve_until_finish(struct server *s, struct bb_rank_header *header, 
     do {
         polls[1].fd = s->rank.fd;
         (void)poll(polls, 2, -1);
+        take_rank(s);
         n = bb_rank_receive(&s->control, header, payload);
         if (s->rank.fd >= 0)
             serve_rank(s);
@@ -97,6 +122,21 @@ int bb_results_serve(int rank_fd, int control_fd, json_t *opening, bb_results_at
 }
 
 /* ---- functions of the supervisor ---- */
+
+int bb_results_pass_rank(int control_fd, int rank_fd)
+{
+    union {
+        struct cmsghdr head;
+        char bytes[CMSG_SPACE(sizeof(int))];
+    } passed = {.head = {.cmsg_len = CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS}};
+    const struct bb_rank_header header = {.request = BB_RESULTS_RANK};
+    struct iovec text = {(void *)(uintptr_t)&header, sizeof header};
+    const struct msghdr message = {
+        .msg_iov = &text, .msg_iovlen = 1, .msg_control = passed.bytes, .msg_controllen = sizeof passed.bytes};
+
+    memcpy(CMSG_DATA(&passed.head), &rank_fd, sizeof rank_fd);
+    return sendmsg(control_fd, &message, MSG_NOSIGNAL) == sizeof header ? 0 : errno;
+}
 
 int bb_results_finish_send(int control_fd, int rc, const struct bb_results_end *end)
 {

@@ -27,8 +27,9 @@
 int bb_results_serve(int rank_fd, int control_fd, json_t *opening, bb_results_at_end *at_end) BB_MUST_CHECK;
 
 /*
- * Functions for the supervisor. Neither of them blocks: FINISH is the only message that the supervisor sends, so it
- * fits into the buffer of the socket.
+ * Functions for the supervisor. None of them blocks: the few messages that the supervisor sends fit into the buffer of the
+ * socket.
+ * bb_results_pass_rank - pass the socket to the process that takes the place of the rank (SCM_RIGHTS). Returns 0 or errno.
  * bb_results_finish_send - send FINISH.
  *   rc       final status of the run: 0 or a negative error code
  *   Returns  0 or errno
@@ -38,6 +39,7 @@ int bb_results_serve(int rank_fd, int control_fd, json_t *opening, bb_results_at
  *   code     out: 0, or a negative error if the results could not be written
  *   Returns  1; 0 if nothing has arrived yet; -1 if the writer process has ended
  */
+int bb_results_pass_rank(int control_fd, int rank_fd) BB_MUST_CHECK;
 int bb_results_finish_send(int control_fd, int rc, const struct bb_results_end *end) BB_MUST_CHECK;
 int bb_results_finish_poll(struct bb_rank_receiver *control, char **path, int *code) BB_MUST_CHECK;
 

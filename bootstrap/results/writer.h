@@ -21,6 +21,7 @@ enum bb_results_request {
     BB_RESULTS_SET,       /* set top-level fields. Value: an object with the fields */
     BB_RESULTS_CLOSE,     /* no further rows follow: flush the JSON file to disk; the status stays "running" */
     BB_RESULTS_FINISH,    /* the end of the run; sent only by the supervisor (serve.h) */
+    BB_RESULTS_RANK,      /* the rank was started again, with this socket; sent only by the supervisor (serve.h) */
     BB_RESULTS_ANSWER     /* answer to a request; sent only by the process of serve.h */
 };
 
@@ -46,6 +47,7 @@ struct bb_results_writer {
     json_t *settings;            /* value of OPEN, owned */
     const char *path, *csv;      /* members of `settings` */
     bool foreign;                /* member of `settings` */
+    bool reopens;                /* the rank was started again, and opens the results again */
     struct bb_document document; /* the JSON; writes the file if `path` is a regular file */
     bb_results_at_end *at_end;   /* completes a document that ends early; NULL: nothing does */
     json_t *rows;                /* list of all rows, filled only for a CSV target or at_end */

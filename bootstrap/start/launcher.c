@@ -209,6 +209,16 @@ void bb_launcher_abort(int code, bool initialized)
     dprintf(atoi(connection), "cmd=abort exitcode=%d\n", code);
 }
 
+bool bb_launcher_ends_with_rank(void)
+{
+    return getenv("SLURM_PROCID") && getenv("PMIX_RANK") && !getenv("OMPI_COMM_WORLD_SIZE");
+}
+
+bool bb_launcher_ends_with_process(void)
+{
+    return getenv("PMI_FD") != NULL;
+}
+
 /* ---- redirecting stderr to the launcher's stderr ---- */
 
 enum { PATH_TEXT = 64, LAUNCHER_FILES_MAX = 256 };

@@ -37,6 +37,14 @@ const char *bb_launcher_claim(void);
  */
 void bb_launcher_abort(int code, bool initialized);
 
+/* bb_launcher_ends_with_rank - return whether the launcher kills the job if a rank dies between MPI_Init and MPI_Finalize,
+ * although its supervisor runs: srun --mpi=pmix does so one second after the end of the rank. */
+bool bb_launcher_ends_with_rank(void);
+
+/* bb_launcher_ends_with_process - return whether the launcher kills the job at once if both a rank and its supervisor die:
+ * those with a PMI connection do. */
+bool bb_launcher_ends_with_process(void);
+
 /* bb_launcher_is_prterun - return whether process `pid` is prterun, the mpirun of Open MPI 5. */
 bool bb_launcher_is_prterun(pid_t pid);
 

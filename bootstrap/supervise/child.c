@@ -86,11 +86,13 @@ int bb_rank_program_find(const char *command, char path[PATH_MAX])
 
 /* Descriptors that a rank inherits from the supervisor, in addition to those that the launcher opened. */
 struct inherited {
-    int page;      /* shared memory, struct bb_rank_page */
-    int socket;    /* messages to the supervisor (rank_page.h) */
-    int results;   /* requests to the process that writes the results */
-    int stderr_fd; /* write end of the pipe that replaces stderr while the rank loads its libraries */
-    int siblings;  /* memory shared by the ranks of this supervisor (struct bb_siblings_memory); -1: one rank */
+    int page;         /* shared memory, struct bb_rank_page */
+    int socket;       /* messages to the supervisor (rank_page.h) */
+    int results;      /* requests to the process that writes the results */
+    int stderr_fd;    /* write end of the pipe that replaces stderr while the rank loads its libraries */
+    int journal;      /* records of the rank (journal.h) */
+    int siblings;     /* memory shared by the ranks of this supervisor (struct bb_siblings_memory); -1: one rank */
+    int place, count; /* index of the rank among these ranks, and their number */
 };
 
 static int failed(const char *call)
@@ -112,6 +114,9 @@ static int open_channels(struct bb_child *child, struct inherited *rank)
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) ||
         socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, results) || pipe2(text, O_CLOEXEC | O_NONBLOCK))
         return failed("socketpair");
+    if (child->journal_fd < 0)
+        child->journal_fd = memfd_create("busbar-journal", MFD_CLOEXEC);
+    rank->journal = child->journal_fd;
     rank->stderr_fd = text[1];
     child->stderr_fd = text[0];
     rank->socket = ends[1];
@@ -173,17 +178,17 @@ static void widen_binding(int n)
  * bb_supervised_begin (rank.h) and bb_siblings_take (siblings.h) read. Returns 0 or errno. */
 static int export_descriptors(const struct inherited *rank, int place, int n)
 {
-    const int kept[] = {rank->page, rank->socket, rank->results, rank->siblings};
+    const int kept[] = {rank->page, rank->socket, rank->results, rank->journal, rank->siblings};
     const int stderr_copy = fcntl(STDERR_FILENO, F_DUPFD, STDERR_FILENO + 1);
-    char text[5 * NUMBER_TEXT], list[3 * NUMBER_TEXT];
+    char text[6 * NUMBER_TEXT], list[5 * NUMBER_TEXT];
 
     if (stderr_copy < 0)
         return errno;
     for (size_t i = 0; i < sizeof(kept) / sizeof(*kept); i++)
         if (kept[i] >= 0 && fcntl(kept[i], F_SETFD, 0) != 0) /* clears FD_CLOEXEC */
             return errno;
-    snprintf(text, sizeof(text), "%d %d %d %d %d", (int)getppid(), kept[0], kept[1], kept[2], stderr_copy);
-    snprintf(list, sizeof(list), "%d %d %d", place, n, kept[3]);
+    snprintf(text, sizeof(text), "%d %d %d %d %d %d", (int)getppid(), kept[0], kept[1], kept[2], stderr_copy, kept[3]);
+    snprintf(list, sizeof(list), "%d %d %d %d %d", place, n, rank->siblings, rank->place, rank->count);
     return setenv("BUSBAR_RANK", text, 1) || (n > 1 && setenv("BUSBAR_SIBLINGS", list, 1)) ? errno : 0;
 }
 
@@ -237,10 +242,11 @@ static _Noreturn void become_rank(const struct inherited *rank, const struct bb_
     _exit(127);
 }
 
-static int start_one(struct bb_child *child, int place, int n, int siblings, const struct bb_rank_program *program,
-                     const sigset_t *mask)
+/* place: index among the n ranks of this supervisor at the start of the job, by which libraries know the rank; rank: has
+ * place, number and memory of those that are left */
+static int start_one(struct bb_child *child, int place, int n, struct inherited rank,
+                     const struct bb_rank_program *program, const sigset_t *mask)
 {
-    struct inherited rank = {.siblings = siblings};
     const pid_t self = getpid();
     int rc = open_channels(child, &rank);
 
@@ -260,19 +266,47 @@ static int start_one(struct bb_child *child, int place, int n, int siblings, con
     return 0;
 }
 
+/* Starts the ranks that are not on lost nodes. */
+static int start_all(struct bb_child *children, int n, const struct bb_rank_program *program, const sigset_t *mask)
+{
+    struct inherited rank = {.count = 0};
+    int rc;
+
+    for (int i = 0; i < n; i++)
+        rank.count += !children[i].left;
+    rc = share_memory(rank.count, &rank.siblings);
+    fflush(stdout);
+    for (int i = 0; i < n && rc == 0; i++)
+        if (!children[i].left) {
+            rc = start_one(&children[i], i, n, rank, program, mask);
+            rank.place++;
+        }
+    if (rank.siblings >= 0)
+        close(rank.siblings);
+    return rc;
+}
+
 int bb_children_start(struct bb_child *children, int n, int first, const struct bb_rank_program *program,
                       const sigset_t *mask)
 {
-    int siblings, rc = share_memory(n, &siblings);
-
-    fflush(stdout);
     for (int i = 0; i < n; i++)
-        children[i] = (struct bb_child){.rank = first + i, .stderr_fd = -1, .results_fd = -1};
-    for (int i = 0; i < n && rc == 0; i++)
-        rc = start_one(&children[i], i, n, siblings, program, mask);
-    if (siblings >= 0)
-        close(siblings);
-    return rc;
+        children[i] = (struct bb_child){.rank = first + i, .stderr_fd = -1, .results_fd = -1, .journal_fd = -1};
+    return start_all(children, n, program, mask);
+}
+
+int bb_children_restart(struct bb_child *children, int n, const struct bb_rank_program *program, const sigset_t *mask)
+{
+    for (int i = 0; i < n; i++) {
+        struct bb_child next = {
+            .rank = children[i].rank, .stderr_fd = -1, .results_fd = -1, .journal_fd = children[i].journal_fd};
+
+        if (children[i].left)
+            continue;
+        children[i].journal_fd = -1;
+        bb_child_release(&children[i]);
+        children[i] = next;
+    }
+    return start_all(children, n, program, mask);
 }
 
 static bool is_loader_error(const char *line)
@@ -412,5 +446,7 @@ void bb_child_release(struct bb_child *child)
         close(child->stderr_fd);
     if (child->results_fd >= 0)
         close(child->results_fd);
+    if (child->journal_fd > 0)
+        close(child->journal_fd);
     bb_rank_receiver_release(&child->socket);
 }

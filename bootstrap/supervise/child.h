@@ -25,6 +25,7 @@ struct bb_child {
     struct bb_rank_receiver socket;
     int stderr_fd;    /* read end of the pipe that is the rank's stderr while it loads its libraries; -1: closed */
     int results_fd;   /* socket on which the rank sends its results; -1: the writer process has it */
+    int journal_fd;   /* memory file of the rank's records (journal.h), which remain if the rank is restarted */
     char loader[512]; /* error message of the dynamic loader, or error that the rank did not print; "": none */
     unsigned signs;   /* value of page->signs (number of signs of life) in the last iteration of the loop */
     double due_s;     /* time at which the rank counts as hanging unless it gives a sign of life before */
@@ -32,6 +33,8 @@ struct bb_child {
     bool joined;      /* the rank waits for the answer to BB_RANK_JOIN */
     bool stopped;     /* suspended by a signal */
     bool failed;      /* the rank has sent BB_RANK_FAIL: it has printed its error and ends early */
+    bool left;        /* the rank is on a lost node, so the run goes on without it */
+    bool stopping;    /* the rank is killed, to be restarted or because it is on a lost node */
     bool done;        /* the rank has sent BB_RANK_DONE: it ends in order */
     int code;         /* exit code that the rank sent with BB_RANK_DONE */
 };
@@ -68,6 +71,11 @@ int bb_rank_program_execute(const struct bb_rank_program *program);
  */
 int bb_children_start(struct bb_child *children, int n, int first, const struct bb_rank_program *program,
                       const sigset_t *mask) BB_MUST_CHECK;
+
+/* bb_children_restart - start the ranks again, after all have ended, except those on lost nodes. Returns as
+ * bb_children_start. */
+int bb_children_restart(struct bb_child *children, int n, const struct bb_rank_program *program,
+                        const sigset_t *mask) BB_MUST_CHECK;
 
 /* bb_child_read_stderr - read what the rank prints to stderr while it loads its libraries. The error of the dynamic
  * loader is stored in child->loader, because the supervisor prints a clearer message; other text goes to stderr. */

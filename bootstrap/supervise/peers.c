@@ -146,15 +146,20 @@ static void take_report(struct bb_supervisor *s, int rank, enum bb_cause cause, 
                                            [BB_CAUSE_SIGNAL] = BB_EVENT_SIGNAL,
                                            [BB_CAUSE_LOST] = BB_EVENT_LOST,
                                            [BB_CAUSE_PRINTED] = BB_EVENT_FAILED};
+    const bool restarts = s->role != BB_ROLE_ALONE && atomic_load(&s->children[0].page->restarts);
     struct bb_peer *peer = entry_of(s, rank);
+    enum bb_event event;
 
-    if (cause <= BB_CAUSE_NONE || cause > BB_CAUSE_PRINTED)
+    if (cause <= BB_CAUSE_NONE || cause > BB_CAUSE_PRINTED || (peer && peer->left))
         return;
+    event = events[cause];
     if (peer) {
         peer->hung = peer->hung || cause == BB_CAUSE_HANG;
         peer->cause = cause > peer->cause ? cause : peer->cause;
     }
-    bb_supervisor_raise(s, events[cause], (struct bb_trouble){cause, rank, signal, valid_code(code)});
+    if (cause == BB_CAUSE_PRINTED && restarts) /* the rank may have failed because another one is lost */
+        event = BB_EVENT_SIGNAL;
+    bb_supervisor_raise(s, event, (struct bb_trouble){cause, rank, signal, valid_code(code)});
 }
 
 static bool all_ended(const struct bb_supervisor *s)
@@ -178,8 +183,7 @@ static void take_bye(struct bb_supervisor *s, int rank)
         bb_supervisor_event(s, BB_EVENT_ALL_ENDED);
 }
 
-/* Member: returns the connection to the server, or to the backup server if the server is lost or does not answer. */
-static struct bb_star_link *current_server(struct bb_supervisor *s)
+struct bb_star_link *bb_peers_server(struct bb_supervisor *s)
 {
     return &s->star.links[s->star.links[0].fd >= 0 && !s->star.fell_back ? 0 : 1];
 }
@@ -200,7 +204,7 @@ static void send_to_server(struct bb_supervisor *s, const struct bb_trouble *tro
         memcpy(msg.error, s->printed, sizeof(msg.error));
     else if (child && child->code) /* all ranks end after this error, but another rank may write the results */
         memcpy(msg.error, child->page->error.text, sizeof(msg.error) - 1);
-    (void)bb_star_send(current_server(s), &msg, SEND_S);
+    (void)bb_star_send(bb_peers_server(s), &msg, SEND_S);
 }
 
 void bb_peers_report(struct bb_supervisor *s, int rank, enum bb_cause cause, int signal, int code)
@@ -272,6 +276,10 @@ static void serve_message(struct bb_supervisor *s, const struct bb_star_link *li
         take_bye(s, rank);
         return;
     }
+    if (msg->kind == BB_STAR_READY || msg->kind == BB_STAR_DATA) {
+        bb_restart_serve(s, link, msg);
+        return;
+    }
     peer = &s->star.peers[rank];
     peer->seen = msg->seen;
     peer->answered = true;
@@ -296,6 +304,8 @@ static void obey_message(struct bb_supervisor *s, const struct bb_star_msg *msg)
             (struct bb_trouble){(enum bb_cause)msg->cause, (int)msg->rank, msg->signal, valid_code(msg->code)});
     else if (msg->kind == BB_STAR_BYE)
         bb_supervisor_event(s, BB_EVENT_ALL_ENDED);
+    else if (msg->kind >= BB_STAR_LEAVE)
+        bb_restart_obey(s, msg);
 }
 
 /* Returns whether the message is a valid HELLO: the ranks that its sender supervises (msg->code ranks from msg->rank
@@ -435,7 +445,7 @@ int bb_peers_polls(const struct bb_supervisor *s, struct pollfd *polls)
 
 /* Sends a message to all supervisors that have connected to this one. On the backup server, this may repeat a message
  * that the server has sent; such a repetition has no effect. */
-static void send_to_all(struct bb_supervisor *s, struct bb_star_msg msg)
+void bb_peers_send_all(struct bb_supervisor *s, struct bb_star_msg msg)
 {
     for (int i = 0; i < s->star.n_links; i++)
         if (s->star.links[i].fd >= 0 && s->star.links[i].count > 0)
@@ -448,12 +458,12 @@ void bb_peers_end(struct bb_supervisor *s)
 
     end.cause = (int16_t)s->trouble.cause;
     end.signal = (int16_t)s->trouble.signal;
-    send_to_all(s, end);
+    bb_peers_send_all(s, end);
 }
 
 void bb_peers_dismiss(struct bb_supervisor *s)
 {
-    send_to_all(s, bb_star_msg(BB_STAR_BYE, s->job.rank, 0));
+    bb_peers_send_all(s, bb_star_msg(BB_STAR_BYE, s->job.rank, 0));
 }
 
 void bb_peers_fall_back(struct bb_supervisor *s)
@@ -469,7 +479,7 @@ void bb_peers_ask_states(struct bb_supervisor *s)
 {
     for (int r = 0; r < s->star.n_peers; r++)
         s->star.peers[r].answered = bb_ranks_find(s, r) || !s->star.peers[r].joined;
-    send_to_all(s, bb_star_msg(BB_STAR_ASK, s->job.rank, 0));
+    bb_peers_send_all(s, bb_star_msg(BB_STAR_ASK, s->job.rank, 0));
 }
 
 /* Server: when timeout_s has passed since the first rank ended, reports the lowest rank that has not ended as hanging.
@@ -520,11 +530,11 @@ void bb_peers_send_states(struct bb_supervisor *s, double now_s)
         return;
     s->star.state_s = bb_now_s();
     if (s->role == BB_ROLE_SERVER)
-        send_to_all(s, state_of(&s->children[0]));
+        bb_peers_send_all(s, state_of(&s->children[0]));
     for (int i = 0; i < s->n_children && s->role == BB_ROLE_MEMBER; i++) {
         struct bb_star_msg state = state_of(&s->children[i]);
 
-        (void)bb_star_send(current_server(s), &state, 0);
+        (void)bb_star_send(bb_peers_server(s), &state, 0);
     }
 }
 
@@ -538,6 +548,7 @@ void bb_peers_release(struct bb_supervisor *s)
         close(star->listen_fds[i]);
     if (star->dialing >= 0)
         bb_star_dial_end(&star->dial);
+    bb_restart_release(s);
     free(star->peers);
     free(star->links);
     json_decref(s->lost);

@@ -40,6 +40,8 @@ static void take_alive(struct bb_supervisor *s, struct bb_child *child, const ch
     bb_child_read_stderr(child);
     if (s->counts.alive == s->n_children)
         bb_supervisor_event(s, BB_EVENT_ALIVE);
+    if (s->counts.alive == s->n_children && s->restart.at_s > 0) /* the supervisors are connected */
+        bb_supervisor_event(s, BB_EVENT_JOINED);
 }
 
 /* Stores the ranks of the job from a BB_RANK_WORLD message. Returns 0, or -BB_EFAIL if the message is invalid. */
@@ -142,6 +144,8 @@ static void take_message(struct bb_supervisor *s, struct bb_child *child, const 
 {
     const enum bb_rank_request request = (enum bb_rank_request)header->request;
 
+    if (child->stopping)
+        return;
     if (request == BB_RANK_TIMEOUT && header->bytes == sizeof(s->timeout_s))
         memcpy(&s->timeout_s, data, sizeof(s->timeout_s));
     restart_timeout(s, child);
@@ -151,6 +155,8 @@ static void take_message(struct bb_supervisor *s, struct bb_child *child, const 
         take_world(s, child, data, header->bytes);
     } else if (request == BB_RANK_JOIN) {
         take_join(s, child, data, header->bytes);
+    } else if (request == BB_RANK_GATHER) {
+        bb_restart_gather(s, data, header->bytes);
     } else if (request == BB_RANK_HANG) {
         report_hang(s, child);
     } else if (request == BB_RANK_FAIL) {
@@ -218,9 +224,9 @@ static void take_end(struct bb_supervisor *s, struct bb_child *child, int status
     child->pid = 0;
     s->counts.ended++;
     s->counts.done += child->done;
-    if (!child->done && !child->failed)
+    if (!child->done && !child->failed && !child->stopping)
         report_end(s, child, status, !child->alive);
-    else if (child->done && WIFSIGNALED(status) && child->due_s < INFINITY && s->ending_s == 0)
+    else if (child->done && !child->stopping && WIFSIGNALED(status) && child->due_s < INFINITY && s->ending_s == 0)
         bb_warn("rank %d (%s) was killed by SIG%s while it exited; its results are complete", child->rank, s->job.host,
                 bb_signal_abbreviation(WTERMSIG(status)));
     if (s->counts.done == s->n_children)
@@ -273,7 +279,7 @@ static void check_child(struct bb_supervisor *s, struct bb_child *child, double 
     if (child->due_s == 0 || signs != child->signs || child->stopped)
         child->due_s = now_s + s->timeout_s;
     child->signs = signs;
-    if (child->pid == 0 || now_s < child->due_s)
+    if (child->pid == 0 || child->stopping || now_s < child->due_s)
         return;
     if (!child->done) {
         report_hang(s, child);

@@ -9,6 +9,11 @@
  *   STATE      progress of a rank: its last step and what it waits for. The server sends the state of rank 0 to all.
  *   ASK        from the server: request for a STATE of each rank
  *   FAIL       a wait of the rank timed out, or the rank ends early; contains the cause
+ *   LEAVE      from the server: the rank is on a lost node, and the run goes on without it (restart.c)
+ *   STOP       from the server: the ranks are to be killed, so that they can be started again
+ *   READY      the ranks of this supervisor have ended after STOP
+ *   START      from the server: the ranks are to be started again
+ *   DATA       a part of the data of an allgather (BB_RANK_GATHER), or from the server of its result
  *   BYE        all processes of the rank have ended; from the server: all processes of all ranks have ended
  *   END        from the server: the job ends early; contains the exit code and the cause
  */
@@ -31,7 +36,12 @@ enum bb_star_kind {
     BB_STAR_ASK,
     BB_STAR_FAIL,
     BB_STAR_BYE,
-    BB_STAR_END
+    BB_STAR_END,
+    BB_STAR_LEAVE,
+    BB_STAR_STOP,
+    BB_STAR_READY,
+    BB_STAR_START,
+    BB_STAR_DATA
 };
 
 /* What is wrong with a rank, in ascending order of precedence: a lost rank (killed, crashed, or its host has failed)
@@ -43,13 +53,15 @@ enum bb_cause { BB_CAUSE_NONE, BB_CAUSE_HANG, BB_CAUSE_SIGNAL, BB_CAUSE_LOST, BB
 struct bb_star_msg {
     uint32_t magic;
     uint16_t kind;  /* enum bb_star_kind */
-    int16_t code;   /* FAIL, END: exit code; HELLO: number of ranks of the sender; STATE: 1 if the rank is suspended */
-    uint32_t rank;  /* FAIL, STATE, BYE: rank that the message is about; HELLO, ASK, END: first rank of the sender */
-    int16_t cause;  /* enum bb_cause */
+    int16_t code;   /* FAIL, END: exit code; HELLO: number of ranks of the sender; STATE: 1 if the rank is suspended;
+                       DATA: number of bytes in `error` */
+    uint32_t rank;  /* FAIL, STATE, BYE, LEAVE: rank that the message is about; START: first rank of the receiver in the
+                       new world; otherwise first rank of the sender */
+    int16_t cause;  /* enum bb_cause; DATA: 1 in the last part */
     int16_t signal; /* signal or other cause (signals.h) that ended the rank; 0: none */
-    uint64_t nonce; /* CHALLENGE, and HELLO of the connecting side: nonce of the sender */
+    uint64_t nonce; /* CHALLENGE, and HELLO of the connecting side: nonce of the sender; START: size of the new world */
     struct bb_seen seen;       /* HELLO, STATE, FAIL, BYE: progress of the rank */
-    char error[BB_ERROR_TEXT]; /* FAIL, BYE: error line that the rank has printed; "": none */
+    char error[BB_ERROR_TEXT]; /* FAIL, BYE: error line that the rank has printed; "": none; DATA: bytes */
     uint64_t tag;              /* SipHash tag of all other fields; 0 in CHALLENGE */
 };
 

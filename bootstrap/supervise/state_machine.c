@@ -8,7 +8,10 @@
 enum { ALONE = BB_ROLE_ALONE, MEMBER = BB_ROLE_MEMBER, SERVER = BB_ROLE_SERVER, ANY = BB_ROLE_ANY };
 
 /* RUNS: states before the early end of the job is decided. DECIDES: states in which another supervisor decides. */
-enum { RUNS = S(LOADING) | S(STARTING) | S(RUNNING) | S(LEAVING) | S(JUDGING), DECIDES = S(DEFERRING) | S(ASKING) };
+enum {
+    RUNS = S(LOADING) | S(STARTING) | S(RUNNING) | S(LEAVING) | S(JUDGING) | S(RESTARTING),
+    DECIDES = S(DEFERRING) | S(ASKING)
+};
 
 const struct bb_machine_row bb_machine[] = {
     /* A job in which no rank is in trouble. */
@@ -26,9 +29,16 @@ const struct bb_machine_row bb_machine[] = {
     {S(JUDGING), E(TIMER), ALONE | SERVER, bb_judge, TO(ENDING)},
     {S(DEFERRING), E(TIMER), ANY, bb_judge, TO(ENDING)},
 
+    /* Nodes are lost, and the run goes on without them. */
+    {RUNS | DECIDES, E(RESTART), MEMBER | SERVER, bb_stop_ranks, TO(RESTARTING)},
+    {S(RESTARTING), E(GONE), ANY, bb_ranks_stopped, TO(RESTARTING)},
+    {S(RESTARTING), E(START), ANY, bb_start_ranks, TO(LOADING)},
+    {S(RESTARTING), E(TIMER), SERVER, bb_judge, TO(ENDING)},
+    {S(RESTARTING), E(ALL_ENDED), ANY, bb_dismiss, TO(OVER)},
+
     /* The server is lost or does not answer. If the backup server does not decide either, the supervisor is alone. */
-    {S(RUNNING) | S(LEAVING) | S(JUDGING), E(SERVER_LOST), SERVER, bb_note_trouble, TO(JUDGING)},
-    {S(RUNNING) | S(LEAVING) | S(JUDGING), E(SERVER_LOST), MEMBER, bb_fall_back, TO(ASKING)},
+    {S(RUNNING) | S(LEAVING) | S(JUDGING) | S(RESTARTING), E(SERVER_LOST), SERVER, bb_note_trouble, TO(JUDGING)},
+    {S(RUNNING) | S(LEAVING) | S(JUDGING) | S(RESTARTING), E(SERVER_LOST), MEMBER, bb_fall_back, TO(ASKING)},
     {S(JUDGING), E(TIMER), MEMBER, bb_fall_back, TO(ASKING)},
     {S(ASKING), E(TIMER), ANY, bb_note_trouble, TO(JUDGING)},
 

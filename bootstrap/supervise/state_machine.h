@@ -9,14 +9,16 @@
 #include <stddef.h>
 
 enum bb_state {
-    BB_STATE_LOADING,   /* the rank's program loads its libraries */
-    BB_STATE_STARTING,  /* main() of the rank runs; the ranks exchange host names through MPI, and the supervisors are
+    BB_STATE_LOADING,    /* the rank's program loads its libraries */
+    BB_STATE_STARTING,   /* main() of the rank runs; the ranks exchange host names through MPI, and the supervisors are
                            not connected yet */
-    BB_STATE_RUNNING,   /* the supervisors are connected */
-    BB_STATE_JUDGING,   /* a rank is in trouble; waiting a moment for further reports, or for the server's decision */
-    BB_STATE_DEFERRING, /* another supervisor of this host will print the error line */
-    BB_STATE_ASKING,    /* the server is lost or does not answer; waiting for the decision of the backup server */
-    BB_STATE_ENDING,    /* the job ends early; waiting for the end of this supervisor's ranks */
+    BB_STATE_RUNNING,    /* the supervisors are connected */
+    BB_STATE_JUDGING,    /* a rank is in trouble; waiting a moment for further reports, or for the server's decision */
+    BB_STATE_RESTARTING, /* nodes are lost; waiting until the ranks of all other nodes have ended, which are then started
+                            again; on a lost node: waiting for the end of the job */
+    BB_STATE_DEFERRING,  /* another supervisor of this host will print the error line */
+    BB_STATE_ASKING,     /* the server is lost or does not answer; waiting for the decision of the backup server */
+    BB_STATE_ENDING,     /* the job ends early; waiting for the end of this supervisor's ranks */
     BB_STATE_LINGERING, /* the job ends early and this supervisor's ranks have ended; waiting for the other supervisors,
                            because launchers kill the rest of the job when the first process exits */
     BB_STATE_LEAVING,   /* this supervisor's ranks have ended in order; waiting for the other ranks of the job */
@@ -36,6 +38,8 @@ enum bb_event {
     BB_EVENT_DONE,        /* all ranks of this supervisor have ended in order */
     BB_EVENT_GONE,        /* all ranks of this supervisor have ended */
     BB_EVENT_ALL_ENDED,   /* all ranks of the job have ended */
+    BB_EVENT_RESTART,     /* nodes are lost, and the run goes on without them */
+    BB_EVENT_START,       /* the ranks of all nodes that are left have ended */
     BB_EVENT_END,         /* the server, or another supervisor of this host, has ended the job and printed the line */
     BB_EVENT_CLAIM,       /* another supervisor of this host, with a lower rank, is about to print the error line */
     BB_EVENT_SERVER_LOST, /* the connection to the server was lost */
@@ -73,7 +77,10 @@ bb_action bb_kill_ranks;       /* kill the ranks of this supervisor */
 bb_action bb_linger;           /* like bb_peers_bye, and wait for the other supervisors */
 bb_action bb_close_results;    /* write the final results */
 bb_action bb_report_write;     /* report that the final results could not be written in time, or were interrupted */
-bb_action bb_dismiss;          /* server: inform all supervisors that all ranks have ended */
+bb_action bb_stop_ranks;    /* kill the ranks of this supervisor, after the server has informed the other supervisors */
+bb_action bb_ranks_stopped; /* inform the server that the ranks have ended */
+bb_action bb_start_ranks;   /* start the ranks again, which then go on without the lost nodes */
+bb_action bb_dismiss;       /* server: inform all supervisors that all ranks have ended */
 
 struct bb_machine_row {
     int states, events, roles; /* states, events: bit 1 << n for value n; roles: bits of enum bb_role */

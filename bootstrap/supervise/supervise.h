@@ -6,6 +6,9 @@
  * A supervisor observes the end of its rank, signals, the end of its launcher, missing signs of life, and the
  * supervisors of the other ranks (star.h, local_job.h). A table (state_machine.h) decides how it reacts.
  *
+ * After the loss of a node, a command that keeps records (bb_world_restart_after_loss) goes on with the other nodes
+ * (restart.c).
+ *
  * Normally exactly one error line is printed for the whole job. Exceptions:
  * - Two lines: if two running hosts cannot reach each other, each reports the other as lost.
  * - No line: if the launcher has ended, stderr is a pipe without a reader. The results contain the cause.

@@ -40,6 +40,7 @@ static const double ALONE_RECORD_S = 2;  /* the same without a launcher, which w
 static const double RESCUE_S = 0.5; /* longest wait for the completion of a results file after its writer was killed */
 static const double UNWIND_S = 0.4; /* time for the ranks to end on their own before they are killed */
 static const double LINGER_S = 1.0; /* longest wait for killed ranks and other supervisors after the end has begun */
+static const double LAUNCHER_S = 5; /* launchers that end the job after a loss do so within this time */
 static const double SUSPENDED_S = 1.5; /* a longer pause between two iterations shows that the process was suspended */
 static const double SOON_S = 0.01;     /* longest sleep of the loop while a decision or the end of the job is near */
 static const double TICK_S = 0.1;      /* longest sleep of the loop otherwise */
@@ -60,7 +61,9 @@ static void set_timer(struct bb_supervisor *s, double seconds)
 static double delay_of(struct bb_supervisor *s, enum bb_cause cause)
 {
     if (s->role == BB_ROLE_SERVER && s->job.size > s->n_children)
-        return cause == BB_CAUSE_HANG ? GATHER_HANG_S : cause == BB_CAUSE_LOST ? GATHER_LOST_S : GATHER_SIGNAL_S;
+        return cause == BB_CAUSE_HANG || cause == BB_CAUSE_PRINTED ? GATHER_HANG_S
+               : cause == BB_CAUSE_LOST                            ? GATHER_LOST_S
+                                                                   : GATHER_SIGNAL_S;
     if (s->role == BB_ROLE_SERVER || !s->launched)
         return cause == BB_CAUSE_HANG || s->n_children == 1 ? 0 : GATHER_LOST_S;
     if (s->role == BB_ROLE_MEMBER)
@@ -228,8 +231,19 @@ static void start_ending(struct bb_supervisor *s, bool line)
         bb_supervisor_event(s, BB_EVENT_GONE);
 }
 
+/* Returns whether the job ends because of the loss after which it was restarted: the ranks do not start again, or the
+ * launcher ends the job after the loss. */
+static bool ends_by_loss(const struct bb_supervisor *s)
+{
+    return s->restart.at_s > 0 && s->role == BB_ROLE_SERVER &&
+           (s->trouble.cause == BB_CAUSE_NONE ||
+            (s->trouble.cause == BB_CAUSE_SIGNAL && bb_now_s() < s->restart.at_s + LAUNCHER_S));
+}
+
 void bb_judge(struct bb_supervisor *s)
 {
+    if (ends_by_loss(s))
+        s->trouble = s->restart.loss;
     s->code = s->trouble.code;
     start_ending(s, !bb_peers_cut_off(s));
 }
@@ -353,10 +367,12 @@ static void read_signals(struct bb_supervisor *s)
             s->signal_sender = (pid_t)info.ssi_pid;
         if (info.ssi_signo == SIGCHLD || info.ssi_signo == SIGCONT)
             continue;
-        if ((int)info.ssi_signo == bb_local_signal())
+        if ((int)info.ssi_signo == bb_local_signal()) {
             take_local_signal(s, &info);
-        else
-            bb_peers_report(s, s->job.rank, BB_CAUSE_SIGNAL, (int)info.ssi_signo, BB_EFAIL);
+            continue;
+        }
+        s->signalled = true;
+        bb_peers_report(s, s->job.rank, BB_CAUSE_SIGNAL, (int)info.ssi_signo, BB_EFAIL);
     }
 }
 
@@ -422,7 +438,8 @@ static void check_timer(struct bb_supervisor *s, double now_s)
         !bb_peers_answered(s) && now_s < s->due_s + GATHER_MORE_S)
         return;
     s->due_s = 0;
-    bb_supervisor_event(s, BB_EVENT_TIMER);
+    bb_supervisor_event(s,
+                        s->state == BB_STATE_JUDGING && bb_restart_is_possible(s) ? BB_EVENT_RESTART : BB_EVENT_TIMER);
 }
 
 /* Sleeps until a descriptor is readable, or for SOON_S or TICK_S. */
@@ -510,11 +527,12 @@ static int start(struct bb_supervisor *s, int n)
  * launcher's PMI connection if there is one. */
 static void finish(struct bb_supervisor *s)
 {
-    const bool mpi_used = s->children[0].page && atomic_load(&s->children[0].page->mpi_used);
+    const bool restarted = s->restart.at_s > 0; /* the ranks have ended without MPI_Finalize */
+    const bool mpi_used = restarted || (s->children[0].page && atomic_load(&s->children[0].page->mpi_used));
 
     bb_ranks_kill(s);
     bb_children_kill_strays();
-    if (s->ending_s > 0 && s->launched)
+    if ((s->ending_s > 0 || restarted) && s->launched)
         bb_launcher_abort(s->code, mpi_used);
 }
 

@@ -22,15 +22,25 @@ struct bb_job {
     int *node_of;                /* [size] node index of each rank; NULL: not known yet; owned */
 };
 
+/* Bytes that arrive in parts. */
+struct bb_block {
+    char *data; /* [bytes], owned */
+    size_t bytes;
+    bool complete;
+};
+
 /* What a server knows about a rank of the job. */
 struct bb_peer {
-    struct bb_seen seen; /* progress that the rank's supervisor reported last */
-    bool joined;         /* the rank's supervisor is connected, or is this one */
-    bool hung;           /* a wait of the rank timed out */
-    bool answered;       /* the rank's supervisor has answered ASK (star.h), or cannot answer */
-    bool ended;          /* all processes of the rank have ended */
-    bool stopped;        /* suspended by a signal */
-    enum bb_cause cause; /* reported cause of the highest precedence; BB_CAUSE_NONE: no trouble */
+    struct bb_seen seen;   /* progress that the rank's supervisor reported last */
+    bool joined;           /* the rank's supervisor is connected, or is this one */
+    bool hung;             /* a wait of the rank timed out */
+    bool answered;         /* the rank's supervisor has answered ASK (star.h), or cannot answer */
+    bool ended;            /* all processes of the rank have ended */
+    bool stopped;          /* suspended by a signal */
+    enum bb_cause cause;   /* reported cause of the highest precedence; BB_CAUSE_NONE: no trouble */
+    bool left;             /* the rank is on a lost node, so the run goes on without it */
+    bool ready;            /* all processes of the rank have ended, so that it can be started again */
+    struct bb_block block; /* data of the ranks of the supervisor of which this is the first rank (BB_RANK_GATHER) */
 };
 
 /* Connections to the other supervisors. "Servers" are the server (index 0) and the backup server (index 1). */
@@ -48,8 +58,9 @@ struct bb_star {
     bool fell_back;              /* the server does not answer, so reports are sent to the backup server */
     struct bb_star_endpoint own; /* addresses at which this supervisor listens */
     struct bb_star_endpoint endpoints[BB_STAR_SERVERS]; /* addresses of the servers */
-    double first_end_s; /* server: time at which it learned that a first rank of the job has ended; 0: none has */
-    double state_s;     /* time at which STATE messages were last sent */
+    double first_end_s;       /* server: time at which it learned that a first rank of the job has ended; 0: none has */
+    double state_s;           /* time at which STATE messages were last sent */
+    struct bb_block gathered; /* member: result of the current BB_RANK_GATHER, so far */
 };
 
 /* Trouble of a rank (a hang, its loss, or its early end), which is reported and which the error line describes. */
@@ -58,6 +69,13 @@ struct bb_trouble {
     int rank;            /* rank in trouble */
     int signal;          /* with BB_CAUSE_SIGNAL, BB_CAUSE_LOST: signal or other cause (signals.h); 0: unknown */
     int code;            /* exit code of the job if it ends because of this trouble */
+};
+
+/* The last restart of the run without the lost nodes (restart.c). */
+struct bb_restart {
+    double at_s;            /* time at which it began; 0: there was none */
+    struct bb_trouble loss; /* server: its reason */
+    int rank, size;         /* first rank of this supervisor and number of ranks in the world that is left */
 };
 
 /* The process that writes the results. */
@@ -91,10 +109,12 @@ struct bb_supervisor {
     struct bb_trouble report;  /* what is known about the event that is being handled */
     struct bb_trouble trouble; /* trouble of the highest precedence so far, which the error line will describe */
     struct bb_writer writer;
+    struct bb_restart restart;
     pid_t launcher;      /* parent process at the start */
     int launcher_fd;     /* pidfd of the launcher */
     int signal_fd;       /* signalfd of the blocked signals */
     sigset_t mask;       /* signal mask of the ranks and of the writer */
+    bool signalled;      /* a signal that ends the run was received */
     pid_t signal_sender; /* process that sent the last SIGTERM to this supervisor; 0: no SIGTERM was received */
     double claimed_s;    /* time until which another supervisor of this host is expected to print the error line */
     int code;            /* exit code of the job */
@@ -157,8 +177,24 @@ void bb_peers_dismiss(struct bb_supervisor *s); /* server: send BYE to all: all 
 /* bb_peers_fall_back - member: report the trouble to the backup server, because the server is lost or does not
  * answer. */
 void bb_peers_fall_back(struct bb_supervisor *s);
+void bb_peers_send_all(struct bb_supervisor *s, struct bb_star_msg msg); /* server: send a message to all */
+/* bb_peers_server - member: return the connection to the server, or to the backup server if the server is lost or does not
+ * answer. */
+struct bb_star_link *bb_peers_server(struct bb_supervisor *s);
 void bb_peers_own_seen(struct bb_supervisor *s); /* server: copy the progress of its own ranks to star.peers */
 void bb_peers_release(struct bb_supervisor *s);
+
+/* ---- restart without lost nodes (restart.c) ---- */
+
+/* bb_restart_is_possible - server: return whether the run can go on without the nodes of the ranks that are lost.
+ * bb_restart_obey  - member: handle LEAVE, STOP, START or DATA from the server.
+ * bb_restart_serve - server: handle READY or DATA from the supervisor of this connection.
+ * bb_restart_gather - handle BB_RANK_GATHER of the ranks of this supervisor. */
+bool bb_restart_is_possible(const struct bb_supervisor *s);
+void bb_restart_obey(struct bb_supervisor *s, const struct bb_star_msg *msg);
+void bb_restart_serve(struct bb_supervisor *s, const struct bb_star_link *link, const struct bb_star_msg *msg);
+void bb_restart_gather(struct bb_supervisor *s, const void *data, size_t bytes);
+void bb_restart_release(struct bb_supervisor *s);
 
 /* ---- error lines (verdict.c) ---- */
 

@@ -288,7 +288,7 @@ static void compose_lost(FILE *line, struct bb_supervisor *s)
     int n = 0;
 
     for (int r = 0; r < n_ranks; r++)
-        n += lost[r] = s->star.peers[r].cause == BB_CAUSE_LOST;
+        n += lost[r] = s->star.peers[r].cause == BB_CAUSE_LOST && !s->star.peers[r].left;
     if (n > 1) {
         bb_peers_own_seen(s);
         fprintf(line, "%d ranks are lost: ", n);

@@ -47,6 +47,33 @@ static int finish_request(struct bb_world *w, const char *what, int code, const 
     return rc ? rc : bb_world_wait(w, what, request_ready, request);
 }
 
+/* The answer of the supervisor: the data of all ranks. */
+struct relayed {
+    struct bb_supervised *supervised;
+    void *data;
+    size_t bytes;
+};
+
+static int relayed_ready(void *arg)
+{
+    const struct relayed *r = arg;
+
+    return bb_supervised_answer(r->supervised, r->data, r->bytes);
+}
+
+/* Allgather through the supervisors. bytes: of the ranks of this supervisor */
+static int gather_by_supervisors(struct bb_world *w, const char *what, const void *send, void *recv, size_t bytes)
+{
+    const size_t each = bytes / (size_t)(w->siblings ? w->siblings->count : 1);
+    struct relayed relayed = {&w->supervised, recv, each * (size_t)w->size};
+    int rc;
+
+    TRY(bb_supervised_gather(&w->supervised, send ? send : (char *)recv + (size_t)w->rank * each, bytes));
+    rc = bb_world_wait(w, what, relayed_ready, &relayed);
+out:
+    return rc;
+}
+
 /* Allgather between the processes of MPI_COMM_WORLD. send NULL: the data of this process are already in recv, at their
  * final position (MPI_IN_PLACE). */
 static int gather_processes(struct bb_world *w, const char *what, const void *send, void *recv, size_t bytes)
@@ -55,6 +82,8 @@ static int gather_processes(struct bb_world *w, const char *what, const void *se
     MPI_Request request;
     int rc;
 
+    if (w->relayed)
+        return gather_by_supervisors(w, what, send, recv, bytes);
     TRY(fits_mpi(bytes));
     rc = MPI_Iallgather(send ? send : MPI_IN_PLACE, n, MPI_BYTE, recv, n, MPI_BYTE, MPI_COMM_WORLD, &request);
     rc = finish_request(w, what, rc, "MPI_Iallgather", &request);
@@ -151,7 +180,7 @@ static int note_failure(struct bb_world *w, int rc)
 /* Returns whether each rank is an MPI process, so that one MPI operation executes an exchange of all ranks. */
 static bool uses_mpi_alone(const struct bb_world *w)
 {
-    return w->size > 1 && !w->siblings && !w->out_of_step;
+    return w->size > 1 && !w->siblings && !w->relayed && !w->out_of_step;
 }
 
 /* Exchanges data through a separate buffer. If the wait is abandoned, the MPI request stays pending and MPI may still

@@ -10,7 +10,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-static const char VARIABLE[] = "BUSBAR_SIBLINGS"; /* "place count descriptor", set by the supervisor (child.c) */
+static const char VARIABLE[] = "BUSBAR_SIBLINGS"; /* set by the supervisor (child.c): index and number at the
+                                                  start of the job, descriptor, index and number of those that are left */
 
 /* Reads place and count from the variable. fd: out, descriptor of the shared memory. Returns false if the supervisor
  * has only one rank. */
@@ -18,7 +19,7 @@ static bool read_variable(struct bb_siblings *s, int *fd)
 {
     const char *text = getenv(VARIABLE);
 
-    return text && sscanf(text, "%d %d %d", &s->place, &s->count, fd) == 3 && s->count > 1 && s->place >= 0 &&
+    return text && sscanf(text, "%*d %*d %d %d %d", fd, &s->place, &s->count) == 3 && s->count > 1 && s->place >= 0 &&
            s->place < s->count;
 }
 

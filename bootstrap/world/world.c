@@ -140,13 +140,19 @@ out:
     return rc;
 }
 
-/* Determines rank and size. With several ranks per supervisor, only the first of them uses MPI. A run with one launched
- * process does not use MPI, because MPI_Init would start a daemon and would end the process if that fails. */
+/* Determines rank and size. With several ranks per supervisor, only the first of them uses MPI. Ranks that are started
+ * again do not, because MPI works only with all processes that the launcher started. A run with one launched process
+ * does not use MPI, because MPI_Init would start a daemon and would end the process if that fails. */
 static int start_ranks(struct bb_world *w)
 {
     struct bb_siblings *s = w->siblings;
     int rc = 0;
 
+    if (bb_supervised_world_left(&w->supervised, &w->rank, &w->size)) {
+        w->restarted = w->relayed = true;
+        w->rank += s ? s->place : 0;
+        return 0;
+    }
     if ((!s || s->place == 0) && !bb_launched_alone())
         TRY(start_mpi(w));
     if (!s)
@@ -198,7 +204,7 @@ static int answer_ready(void *arg)
 {
     const struct answer *answer = arg;
 
-    return bb_supervised_answer(answer->supervised, answer->endpoint);
+    return bb_supervised_answer(answer->supervised, answer->endpoint, answer->endpoint ? sizeof(*answer->endpoint) : 0);
 }
 
 /* Connects the supervisors: each supervisor sends its rank the addresses at which it listens, MPI broadcasts the
@@ -211,7 +217,7 @@ static int connect_supervisors(struct bb_world *w)
     struct answer answer = {.supervised = &w->supervised, .endpoint = &own};
     int rc = 0;
 
-    if (!bb_world_is_supervised(w))
+    if (!bb_world_is_supervised(w) || w->restarted) /* then they are connected */
         return 0;
     TRY(bb_supervised_world(&w->supervised, w->rank, w->size, w->nodes, w->node_of, w->hosts,
                             (size_t)w->size * sizeof(*w->hosts)));
@@ -257,7 +263,7 @@ int bb_world_init(struct bb_world *w, double timeout_s)
     TRY(start_ranks(w));
     bb_world_reached(w, "the exchange of host names");
     TRY(find_hosts(w, &machine));
-    bb_err_identify(w->size > 1 ? w->rank : -1, w->host, -1);
+    bb_err_identify(w->restarted ? bb_launcher_rank() : w->size > 1 ? w->rank : -1, w->host, -1);
     TRY(connect_supervisors(w));
     bb_world_reached(w, "the start of the run");
 out:
@@ -285,6 +291,24 @@ static int finalize_mpi(struct bb_world *w)
     bb_world_unguard(w);
     w->mpi = false;
     return rc ? rc : bb_world_ending(w);
+}
+
+enum { RELAYED_MAX = 1024 }; /* ranks; the supervisor of rank 0 sends the data of all ranks to each of them */
+
+int bb_world_restart_after_loss(struct bb_world *w)
+{
+    int rc = 0;
+
+    if (bb_launcher_ends_with_rank() && bb_world_is_supervised(w) && w->size <= RELAYED_MAX) {
+        TRY(bb_world_barrier(w, "the end of MPI"));
+        if (w->mpi)
+            TRY(finalize_mpi(w));
+        atomic_store(&w->supervised.page->mpi_used, false);
+        w->relayed = true;
+    }
+    bb_supervised_restarts(&w->supervised, true);
+out:
+    return rc;
 }
 
 /*

@@ -37,6 +37,8 @@ struct bb_world {
     bool prompt;                     /* waits poll for a second without sleeping, see bb_world_prompt */
     struct bb_siblings *siblings;    /* the ranks of this rank's supervisor if it has several ranks, else NULL */
     bool mpi;                        /* MPI is initialized and bb_world_release must finalize it */
+    bool restarted;                  /* nodes were lost, and the others were started again */
+    bool relayed;                    /* exchanges use the supervisors instead of MPI */
     int crowd;       /* ranks on this host / (16 x processors), rounded down; waits sleep up to (1 + crowd) ms between
                         polls */
     int out_of_step; /* 0, or the error of a failed exchange, after which this rank takes part in no further exchange */
@@ -53,6 +55,13 @@ struct bb_world {
  * then belongs to another MPI, or is an srun without the matching plugin.
  */
 int bb_world_init(struct bb_world *w, double timeout_s) BB_MUST_CHECK;
+
+/*
+ * bb_world_restart_after_loss - from now on, a lost node does not end the run: all other ranks are started again, with
+ * w->restarted, and go on from their records (journal.h). The node of rank 0 must not be lost, and the launcher must not
+ * end the job. Under srun --mpi=pmix, which ends a job with MPI, ends MPI in jobs of up to 1024 ranks. Collective.
+ */
+int bb_world_restart_after_loss(struct bb_world *w) BB_MUST_CHECK;
 
 /* bb_world_alone - create a world of one rank without MPI and without a supervisor, for `busbar plan` and for tests. */
 int bb_world_alone(struct bb_world *w, double timeout_s) BB_MUST_CHECK;

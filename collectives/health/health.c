@@ -1,6 +1,7 @@
 /* health.c - runs `busbar health` on the ranks: the measurements that verdict.c asks for. */
 #include "bootstrap/base/alloc.h"
 #include "bootstrap/base/clock.h"
+#include "bootstrap/rank/journal.h"
 #include "collectives/compute/compute_measure.h"
 #include "collectives/copy/copy_measure.h"
 #include "collectives/health/health_options.h"
@@ -28,7 +29,8 @@ struct run {
     struct bb_guarded buffer;
     struct bb_verdict *verdict; /* of the data of all_reduce, in device memory; NULL: emulated GPUs without data */
     struct bb_health health;
-    int *gpu_of, *first_rank; /* [size] index of each rank on its node; [nodes] lowest rank of each node */
+    int *gpu_of;                 /* [size] index of each rank on its node */
+    char (*hosts)[BB_HOST_TEXT]; /* [nodes] */
     char source[BB_HEALTH_SOURCE];
     struct bb_health_inventory *first; /* counters at the inventory; NULL: not run */
     json_t *baseline, *inventory;      /* on rank 0; baseline: the file of --expect, or NULL */
@@ -36,8 +38,17 @@ struct run {
     struct bb_health_tables tables;
     struct bb_health_matrix matrix; /* on rank 0 */
     struct bb_health_report report;
-    int test;          /* enum bb_health_test that is being measured; -1: none */
-    uint64_t verified; /* number of verified measurements, the seed of their data */
+    int test;                  /* enum bb_health_test that is being measured; -1: none */
+    int printed;               /* the tests before this one are printed */
+    struct bb_journal records; /* of before a restart of the run without lost nodes; `past` points into them */
+    struct past_values {
+        int test;
+        const char *data;
+    } * past;                       /* [n_past] values of the tests before the one that was interrupted */
+    size_t n_past, n_repeated;      /* n_repeated: number of them that `measure` has returned */
+    struct bb_health_finding *lost; /* of the lost nodes */
+    int *first_nodes, first_rank;   /* after a restart: node of each rank, and this rank, when the run began */
+    uint64_t verified;              /* number of verified measurements, the seed of their data */
 };
 
 /* ---- measurements ---- */
@@ -100,7 +111,9 @@ static int measure_copies(struct run *r, enum bb_health_test test, double *value
     int rc;
 
     BB_NEW(gbps, w->size * gpus);
-    BB_NEW(best, w->size);
+    BB_NEW(best, r->health.nodes * gpus);
+    for (int i = 0; i < r->health.nodes * gpus; i++)
+        best[i] = NAN;
     rc = bb_copies_measure(&r->copies, ids[test], gbps, NULL);
     if (rc == -BB_EDATA)
         add_wrong(r, test, BB_HEALTH_A_GPU, w->node_of[r->copies.wrong], -1, r->gpu_of[r->copies.wrong]);
@@ -108,11 +121,10 @@ static int measure_copies(struct run *r, enum bb_health_test test, double *value
     for (int rank = 0; rank < w->size; rank++) {
         double *value = &best[w->node_of[rank] * gpus + r->gpu_of[rank]];
 
-        *value = NAN;
         for (int i = 0; i < gpus; i++)
             *value = fmax(*value, gbps[rank * gpus + i]);
     }
-    typical = bb_health_median(best, (size_t)w->size);
+    typical = bb_health_median(best, (size_t)(r->health.nodes * gpus));
     for (int rank = 0; rank < w->size; rank++) {
         const size_t node = (size_t)w->node_of[rank] * (size_t)gpus, at = node + (size_t)r->gpu_of[rank];
 
@@ -283,8 +295,7 @@ static int verify(struct run *r, enum bb_health_test test, const int *partner, s
         if (all[rank] > 0)
             rc = BB_WORLD_ERR(w, BB_EDATA, "wrong data: %llu of %zu elements of %s, GPU %d of %s%s%s", all[rank],
                               bb_health_size(&r->options) / sizeof(float), bb_health_tests[test].name, r->gpu_of[rank],
-                              w->hosts[rank], other < 0 ? "" : " with ",
-                              other < 0 ? "" : w->hosts[r->first_rank[other]]);
+                              w->hosts[rank], other < 0 ? "" : " with ", other < 0 ? "" : r->hosts[other]);
     }
 out:
     free(all);
@@ -324,31 +335,198 @@ static int save_values(struct run *r, enum bb_health_test test, const int *partn
     return rc;
 }
 
-static int measure(void *arg, enum bb_health_test test, const int *partner, double *values)
+/* Kinds of records of the journal. */
+enum {
+    NODE_OF = BB_JOURNAL_COMMAND, /* arg: rank; int[ranks] */
+    HOSTS,                        /* hosts of the nodes */
+    FINDING,                      /* of the inventory; struct bb_health_finding */
+    INVENTORY,                    /* text of the JSON; only of rank 0 */
+    COUNTERS,                     /* struct bb_health_inventory */
+    BEGIN,                        /* arg: test that begins; the tests before are printed */
+    VALUES,                       /* arg: test; double[nodes * gpus] */
+    LOST                          /* arg: test that is measured again without the node; struct bb_health_finding */
+};
+
+static void record(struct run *r, int kind, int arg, const void *data, size_t bytes)
 {
-    struct run *r = arg;
+    bb_journal_append(r->session.world.supervised.journal, kind, arg, data, bytes);
+}
+
+static int begin_test(struct run *r, int test)
+{
+    int rc = 0;
+
+    r->test = test;
+    if (test < BB_HEALTH_TESTS)
+        r->health.took_part[test] = bb_health_active(&r->health);
+    if (r->n_repeated < r->n_past)
+        return 0;
+    if (r->session.world.rank == 0) {
+        bb_health_print_tests(&r->report, r->printed, test);
+        rc = bb_health_save_verdicts(&r->report, test < BB_HEALTH_TESTS ? bb_health_tests[test].stage : "soak");
+    }
+    r->printed = test;
+    record(r, BEGIN, test, NULL, 0);
+    return rc;
+}
+
+static int measure_now(struct run *r, enum bb_health_test test, const int *partner, double *values)
+{
+    const int n = r->health.nodes * r->health.gpus;
     int rc;
 
     bb_world_reached(&r->session.world, "health %s", bb_health_tests[test].name);
-    if (!r->health.is_soak && (int)test != r->test) {
-        const int last = r->test;
-
-        r->test = (int)test;
-        r->health.took_part[test] = bb_health_active(&r->health);
-        if (r->session.world.rank == 0) {
-            bb_health_print_tests(&r->report, last, r->test);
-            TRY(bb_health_save_verdicts(&r->report, bb_health_tests[test].stage));
-        }
-    }
     bb_progress_show(&r->session.progress, "%s", bb_health_tests[test].name);
+    for (int i = 0; i < n; i++)
+        values[i] = NAN;
     rc = test <= BB_HEALTH_MEMORY         ? measure_kernels(r, test, values)
          : test <= BB_HEALTH_SLOWEST_PEER ? measure_copies(r, test, values)
                                           : measure_all_reduce(r, test, partner, values);
-    for (int i = 0; i < r->health.nodes * r->health.gpus && rc == 0; i++)
+    for (int i = 0; i < n && rc == 0; i++)
         if (partner[i / r->health.gpus] < 0)
             values[i] = NAN;
-    if (rc == 0 && r->session.world.rank == 0 && !r->health.is_soak && r->health.sender < 0)
+    if (rc == 0 && !r->health.is_soak)
+        record(r, VALUES, (int)test, values, (size_t)n * sizeof *values);
+    return rc;
+}
+
+/* Measures, or returns the values from before a restart of the run. */
+static int measure(void *arg, enum bb_health_test test, const int *partner, double *values)
+{
+    struct run *r = arg;
+    int rc = 0;
+
+    if (!r->health.is_soak && (int)test != r->test)
+        TRY(begin_test(r, (int)test));
+    r->report.repeats = r->n_repeated < r->n_past;
+    if (r->report.repeats && r->past[r->n_repeated].test != (int)test)
+        return bb_err(BB_EFAIL, "the records of this run do not match its tests");
+    if (r->report.repeats)
+        memcpy(values, r->past[r->n_repeated++].data, (size_t)(r->health.nodes * r->health.gpus) * sizeof *values);
+    else
+        TRY(measure_now(r, test, partner, values));
+    if (r->session.world.rank == 0 && !r->health.is_soak && r->health.sender < 0)
         rc = save_values(r, test, partner, values);
+out:
+    return rc;
+}
+
+/* ---- restart without the lost nodes ---- */
+
+static void *copy_of(const struct bb_journal_record *record)
+{
+    char *copy;
+
+    BB_NEW(copy, record->bytes + 1);
+    memcpy(copy, record->data, record->bytes);
+    return copy;
+}
+
+/* Drops the values of this test and of later ones: they are measured again. */
+static void drop_past(struct run *r, int test)
+{
+    while (r->n_past > 0 && r->past[r->n_past - 1].test >= test)
+        r->n_past--;
+}
+
+/* begun: in and out, the test that was interrupted */
+static void read_record(struct run *r, const struct bb_journal_record *record, size_t *begun)
+{
+    struct bb_health_finding f;
+
+    if (record->kind == FINDING || record->kind == LOST)
+        memcpy(&f, record->data, sizeof f);
+    if (record->kind == BEGIN || record->kind == LOST)
+        *begun = (size_t)record->arg;
+    if (record->kind == NODE_OF) {
+        r->first_nodes = copy_of(record);
+        r->first_rank = record->arg;
+    } else if (record->kind == HOSTS) {
+        free(r->hosts);
+        r->hosts = copy_of(record);
+        r->health.nodes = (int)(record->bytes / sizeof *r->hosts);
+    } else if (record->kind == FINDING) {
+        bb_health_add(&r->health, &f);
+    } else if (record->kind == INVENTORY) {
+        r->inventory = json_loadb(record->data, record->bytes, 0, NULL);
+    } else if (record->kind == COUNTERS) {
+        r->first = copy_of(record);
+    } else if (record->kind == VALUES) {
+        BB_GROW(r->past, r->n_past);
+        r->past[r->n_past++] = (struct past_values){record->arg, record->data};
+    } else if (record->kind == LOST) {
+        BB_GROW(r->lost, r->health.n_lost);
+        r->lost[r->health.n_lost++] = f;
+        drop_past(r, record->arg);
+    } else if (record->kind == BB_JOURNAL_LOST) {
+        json_array_append_new(r->report.lost_ranks, json_integer(record->arg));
+    }
+}
+
+/* Adds the finding about a node without ranks, unless it is known. */
+static void lose_node(struct run *r, int node, int test)
+{
+    const char *stage = test < BB_HEALTH_TESTS ? bb_health_tests[test].stage : "soak";
+    struct bb_health_finding f = {.test = (enum bb_health_test)test,
+                                  .part = BB_HEALTH_A_NODE,
+                                  .level = BB_HEALTH_FAIL,
+                                  .node = node,
+                                  .other = -1,
+                                  .gpu = -1,
+                                  .value = NAN,
+                                  .expected = NAN,
+                                  .median = NAN,
+                                  .tries = 1,
+                                  .lost = true};
+    int n = 0, used = 0;
+    size_t i;
+    json_t *rank;
+
+    for (i = 0; i < r->health.n_lost; i++)
+        if (r->lost[i].node == node)
+            return;
+    json_array_foreach(r->report.lost_ranks, i, rank) if (r->first_nodes[json_integer_value(rank)] == node && n++ == 0)
+        used = snprintf(f.text, sizeof f.text, "rank %d ", (int)json_integer_value(rank));
+    if (n > 1)
+        used += snprintf(f.text + used, sizeof f.text - (size_t)used, "and %d more ", n - 1);
+    snprintf(f.text + used, sizeof f.text - (size_t)used, "%s lost in stage %s", n > 1 ? "were" : "was", stage);
+    BB_GROW(r->lost, r->health.n_lost);
+    r->lost[r->health.n_lost++] = f;
+    record(r, LOST, test, &f, sizeof f);
+    if (r->session.out)
+        fprintf(r->session.out, "# %-6s lost: %s: %s; the run goes on without it\n", stage, r->hosts[node], f.text);
+}
+
+/* Restores what the ranks had recorded before the restart, and the numbers of the nodes. The test that was interrupted is
+ * measured again, without the lost nodes. */
+static int restore(struct run *r)
+{
+    struct bb_world *w = &r->session.world;
+    struct bb_journal_record record;
+    size_t begun = 0;
+    int rc;
+
+    r->records = bb_journal_load(w->supervised.journal);
+    r->report.lost_ranks = json_array();
+    while (bb_journal_next(&r->records, &record))
+        read_record(r, &record, &begun);
+    if (!r->first_nodes || !r->hosts)
+        return bb_err(BB_EFAIL, "the records of this rank are missing");
+    w->nodes = r->health.nodes;
+    w->node = r->first_nodes[r->first_rank];
+    TRY(bb_world_allgather(w, &w->node, w->node_of, sizeof w->node));
+    TRY(bb_world_min(w, &begun));
+    drop_past(r, (int)begun);
+    r->printed = (int)begun;
+    for (int node = 0; node < w->nodes; node++) {
+        bool has_rank = false;
+
+        for (int rank = 0; rank < w->size; rank++)
+            has_rank = has_rank || w->node_of[rank] == node;
+        if (!has_rank)
+            lose_node(r, node, (int)begun);
+    }
+    r->health.lost = r->lost;
 out:
     return rc;
 }
@@ -364,16 +542,17 @@ static int make_nodes(struct run *r)
 
     BB_NEW(n, w->nodes);
     BB_NEW(r->gpu_of, w->size);
-    BB_NEW(r->first_rank, w->nodes);
-    for (int rank = w->size - 1; rank >= 0; rank--)
-        r->first_rank[w->node_of[rank]] = rank;
-    for (int rank = 0; rank < w->size; rank++)
+    if (!r->hosts)
+        BB_NEW(r->hosts, w->nodes);
+    for (int rank = 0; rank < w->size; rank++) {
+        memcpy(r->hosts[w->node_of[rank]], w->hosts[rank], sizeof *r->hosts);
         r->gpu_of[rank] = n[w->node_of[rank]]++;
+    }
     for (int node = 1; node < w->nodes && rc == 0; node++)
-        if (n[node] != n[0])
+        if (n[node] != n[0] && n[node] > 0) /* 0: lost */
             rc = BB_WORLD_ERR(w, BB_EUSAGE,
                               "health requires the same number of ranks on every node, but %s has %d and %s %d",
-                              w->hosts[r->first_rank[0]], n[0], w->hosts[r->first_rank[node]], n[node]);
+                              r->hosts[0], n[0], r->hosts[node], n[node]);
     if (rc == 0 && r->session.shared_gpu)
         rc = BB_WORLD_ERR(w, BB_EUSAGE, "health requires a GPU for each rank, but ranks share a GPU");
     if (rc == 0 && r->set != &bb_health_set && w->nodes < 2)
@@ -381,6 +560,9 @@ static int make_nodes(struct run *r)
                           r->options.nodes ? "p2p --nodes" : "rails");
     r->health.nodes = w->nodes;
     r->health.gpus = n[0];
+    if (!w->restarted)
+        record(r, NODE_OF, w->rank, w->node_of, (size_t)w->size * sizeof *w->node_of);
+    record(r, HOSTS, 0, r->hosts, (size_t)w->nodes * sizeof *r->hosts);
     free(n);
     return rc;
 }
@@ -434,6 +616,36 @@ static int read_clock(void *arg, double *s)
     return bb_world_bcast(&((struct run *)arg)->session.world, s, sizeof *s, 0);
 }
 
+/* Prints the first lines, and makes the inventory. From then on, the run can go on without a lost node. */
+static int start_health(struct run *r)
+{
+    struct bb_session *s = &r->session;
+    char *text;
+    int rc = 0;
+
+    if (bb_health_has(&r->options, "gpu"))
+        bb_session_warn_slow_gemms(s, "EMU_DATA=off");
+    bb_health_print_head(&r->report);
+    if (s->world.rank == 0)
+        TRY(bb_health_save_verdicts(&r->report, BB_HEALTH_START));
+    if (bb_health_has(&r->options, "inventory"))
+        TRY(bb_health_inventory(&r->health, s, r->gpu_of, r->baseline, r->inventory, &r->first));
+    bb_health_print_inventory(&r->report);
+    for (size_t i = 0; i < r->health.n; i++)
+        record(r, FINDING, 0, &r->health.findings[i], sizeof *r->health.findings);
+    if (r->first)
+        record(r, COUNTERS, 0, r->first, bb_health_inventory_bytes);
+    if (s->world.rank == 0) {
+        text = json_dumps(r->inventory, JSON_COMPACT);
+        record(r, INVENTORY, 0, text, strlen(text));
+        free(text);
+    }
+    if (r->set == &bb_health_set)
+        rc = bb_world_restart_after_loss(&s->world);
+out:
+    return rc;
+}
+
 static int run_health(struct run *r, int argc, char **argv)
 {
     const struct bb_results_head head = {.schema = "busbar.health/1", .argc = argc, .argv = argv, .always = true};
@@ -456,39 +668,32 @@ static int run_health(struct run *r, int argc, char **argv)
     }
     TRY(bb_session_begin(s, &r->options.common, BB_SESSION_OBSERVED));
     TRY(bb_session_setup_gpus(s, 0));
+    if (s->world.restarted)
+        TRY(restore(r));
     TRY(make_nodes(r));
-    r->report.first_rank = r->first_rank;
+    r->report.hosts = r->hosts;
     r->tables.nodes = r->health.nodes;
     r->tables.gpus = r->health.gpus;
     if (s->world.rank == 0) {
         r->report.baseline = r->baseline = bb_health_baseline(&r->options);
-        r->report.inventory = r->inventory = json_array();
+        r->report.inventory = r->inventory = r->inventory ? r->inventory : json_array();
     }
     TRY(make_expectations(r));
     TRY(prepare(r));
     TRY(bb_session_open_results(s, &head, r->set, &r->options));
-    if (bb_health_has(&r->options, "gpu"))
-        bb_session_warn_slow_gemms(s, "EMU_DATA=off");
-    bb_health_print_head(&r->report);
-    if (s->world.rank == 0)
-        TRY(bb_health_save_verdicts(&r->report, BB_HEALTH_START));
-    if (bb_health_has(&r->options, "inventory"))
-        TRY(bb_health_inventory(&r->health, s, r->gpu_of, r->baseline, r->inventory, &r->first));
-    bb_health_print_inventory(&r->report);
+    if (!s->world.restarted)
+        TRY(start_health(r));
     TRY(bb_health_run(&r->health));
     if (r->options.soak_s > 0 && bb_health_active(&r->health) > 0) {
-        if (s->world.rank == 0) {
-            bb_health_print_tests(&r->report, r->test, BB_HEALTH_TESTS);
-            r->test = BB_HEALTH_TESTS;
-            TRY(bb_health_save_verdicts(&r->report, "soak"));
-        }
+        TRY(begin_test(r, BB_HEALTH_TESTS));
         TRY(bb_soak_run(&r->health, r->options.soak_s, read_clock, r->soak));
         r->report.soak = r->soak;
     }
     if (r->first)
         TRY(bb_health_growth(&r->health, s, r->gpu_of, r->first, r->inventory));
+    bb_supervised_restarts(&s->world.supervised, false);
     if (s->world.rank == 0)
-        rc = bb_health_finish(&r->report, r->test);
+        rc = bb_health_finish(&r->report, r->printed);
     rc = bb_world_agree(&s->world, rc, "the verdicts");
 out:
     return rc;
@@ -527,6 +732,11 @@ int bb_health_rank_main(const struct bb_opts *set, bb_forecast *forecast, int ar
     free(r.first);
     free(r.matrix.value);
     free(r.gpu_of);
-    free(r.first_rank);
+    free(r.hosts);
+    free(r.past);
+    free(r.lost);
+    free(r.first_nodes);
+    bb_journal_release(&r.records);
+    json_decref(r.report.lost_ranks);
     return rc;
 }

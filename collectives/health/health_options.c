@@ -143,14 +143,15 @@ const struct bb_opts bb_health_set = {
         "Start it with one rank per GPU, with all GPUs of each node.",
     .after =
         "fail: below 80 % of the expectation, or an outlier below 97 % of the median; warn: below 93 %. Suspects are\n"
-        "measured again. Nodes that fail take no part in later stages. If a part fails, all ranks exit with status 5.\n"
+        "measured again. Nodes that fail or die take no part in later stages. If a part fails, all ranks exit with "
+        "status 5.\n"
         "The last copy, and one all_reduce, of each measurement are verified; wrong data end the run with status 3.",
     .foreign = foreign,
     .exits = {[0] = "ok",
               [1] = "the run failed or was interrupted",
               [2] = "usage error or invalid input",
               [3] = "wrong data",
-              [4] = "timeout or lost rank",
+              [4] = "timeout, or a lost rank after which the run cannot go on",
               [5] = "a part of the cluster fails"},
     .examples = "  mpirun -n 16 busbar health\n"
                 "  busbar health --plan --ranks 8192 --expect h100-sxm-ib\n",

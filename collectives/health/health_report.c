@@ -11,12 +11,12 @@
 
 static const char *host_of(const struct bb_health_report *r, int node)
 {
-    return r->session->world.hosts[r->first_rank[node]];
+    return r->hosts[node];
 }
 
 static const char *stage_of(const struct bb_health_finding *f)
 {
-    if (f->soak_s > 0)
+    if (f->soak_s > 0 || (f->lost && f->test == BB_HEALTH_TESTS))
         return "soak";
     return f->test == BB_HEALTH_TESTS ? "inventory" : bb_health_tests[f->test].stage;
 }
@@ -377,7 +377,7 @@ static const char *brief_text(const struct bb_health_finding *f, char text[DRAIN
     char gpu[16] = "";
 
     if (*f->text) {
-        if (f->test < BB_HEALTH_TESTS)
+        if (f->gpu >= 0 && f->test < BB_HEALTH_TESTS)
             snprintf(gpu, sizeof gpu, "GPU %d ", f->gpu);
         snprintf(text, DRAIN_ITEM, "%s%.48s", gpu, f->text);
         return text;
@@ -434,7 +434,7 @@ int bb_health_save_row(const struct bb_health_report *r, enum bb_health_test tes
         bb_health_tables_add(r->tables, test, node, gpu, partner, value);
     if (test == BB_HEALTH_PAIRS && partner >= 0 && isfinite(value))
         bb_health_matrix_add(r->matrix, r->health->nodes, node, partner, gpu, value);
-    if (!r->session->json || isnan(value))
+    if (!r->session->json || r->repeats || isnan(value))
         return 0;
     return bb_results_row(r->session->json,
                           json_pack("{s:s, s:s, s:i, s:s, s:i, s:o, s:i, s:f, s:s}", "stage", row->stage, "test",
@@ -584,6 +584,8 @@ int bb_health_finish(const struct bb_health_report *r, int last)
     const int failed = bb_health_count_failed(json_object_get(fields, "findings"));
     int rc = 0;
 
+    if (r->lost_ranks)
+        json_object_set(fields, "lost_ranks", r->lost_ranks);
     json_object_set_new(fields, "restricted_by", restricted ? json_string(restricted) : json_null());
     bb_health_print_tests(r, last, BB_HEALTH_TESTS);
     if (r->session->out) {

@@ -15,11 +15,13 @@ struct bb_health_report {
     struct bb_session *session;
     const struct bb_health_options *options;
     struct bb_health *health;
-    const int *first_rank;           /* [nodes] lowest rank of each node */
+    char (*hosts)[BB_HOST_TEXT]; /* [nodes] */
+    bool repeats;                /* the values that are saved are in the results, from before a restart of the run */
     struct bb_health_matrix *matrix; /* filled on rank 0; printed with --full */
     const char *source;              /* of the expectations; "": unknown */
     const json_t *baseline;          /* the earlier result of --expect; NULL: none */
     json_t *inventory;               /* on rank 0: entries of `inventory` */
+    json_t *lost_ranks;              /* on rank 0: of the nodes without which the run went on; NULL: none */
     const struct bb_soak *soak;      /* [BB_SOAK_TESTS]; NULL: no soak */
     struct bb_health_tables *tables; /* filled on rank 0; NULL: none, for busbar health */
 };

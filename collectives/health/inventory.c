@@ -254,6 +254,7 @@ struct state {
 struct bb_health_inventory {
     struct state state;
 };
+const size_t bb_health_inventory_bytes = sizeof(struct bb_health_inventory);
 
 static void read_state(const struct bb_session *session, struct state *state)
 {

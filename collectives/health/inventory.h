@@ -20,7 +20,8 @@
  *   list     the entries that bb_health_inventory appended; what has grown is added
  *   Returns  as bb_health_inventory
  */
-struct bb_health_inventory;
+struct bb_health_inventory;                    /* contains no pointers */
+extern const size_t bb_health_inventory_bytes; /* its size */
 int bb_health_inventory(struct bb_health *h, struct bb_session *s, const int *gpu_of, const json_t *baseline,
                         json_t *list, struct bb_health_inventory **first) BB_MUST_CHECK;
 int bb_health_growth(struct bb_health *h, struct bb_session *s, const int *gpu_of,

@@ -143,16 +143,28 @@ static int count_lost(const json_t *root, const char *host, int *first)
     return n;
 }
 
+/* Returns whether a finding is that this node was lost earlier, and the run went on without it. */
+static bool was_lost(const json_t *root, const char *host)
+{
+    const json_t *f;
+    size_t i;
+
+    json_array_foreach(json_object_get(root, "findings"), i,
+                       f) if (strcmp(text_of(f, "name"), host) == 0 &&
+                              strstr(text_of(f, "reason"), " lost in stage ")) return true;
+    return false;
+}
+
 static void add_lost_nodes(json_t *root, const char *stage)
 {
-    const bool hangs = !strstr(text_of(root, "reason"), " is lost");
+    const bool hangs = !strstr(text_of(root, "reason"), " is lost") && !strstr(text_of(root, "reason"), " are lost");
     json_t *verdict;
     size_t i;
 
     json_array_foreach(json_object_get(root, "verdicts"), i, verdict)
     {
         int rank = -1;
-        const int n = count_lost(root, text_of(verdict, "host"), &rank);
+        const int n = was_lost(root, text_of(verdict, "host")) ? 0 : count_lost(root, text_of(verdict, "host"), &rank);
 
         if (n > 1)
             add_lost_node(root, verdict, stage,

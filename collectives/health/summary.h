@@ -19,7 +19,8 @@ void bb_health_print_summary(const json_t *root, bool full, bool drain, FILE *ou
 int bb_health_count_failed(const json_t *findings);
 
 /* bb_health_end_early - complete the results of a run that has ended early (bb_results_at_end), and print the report: the nodes
- * of lost ranks fail in `findings`, `verdicts` and `checks`. The report has the command that continues without failed nodes. */
+ * of lost ranks fail in `findings`, `verdicts` and `checks`. The report has the command that continues without failed nodes. Nodes without which
+ * the run went on by itself are in the findings already. */
 void bb_health_end_early(json_t *root, const json_t *rows);
 
 #endif

@@ -146,7 +146,7 @@ static bool is_active(const struct bb_health *h, int node)
     for (size_t i = 0; i < h->n; i++) {
         const struct bb_health_finding *f = &h->findings[i];
         const bool is_now =
-            h->stage && f->test < BB_HEALTH_TESTS && strcmp(bb_health_tests[f->test].stage, h->stage) == 0;
+            h->stage && !f->lost && f->test < BB_HEALTH_TESTS && strcmp(bb_health_tests[f->test].stage, h->stage) == 0;
 
         if (is_of_node(f) && f->node == node && f->level == BB_HEALTH_FAIL && !is_now)
             return false;
@@ -167,6 +167,8 @@ static double ratio_of(const struct bb_health_finding *f)
 {
     const double reference = isnan(f->expected) ? f->median : f->expected;
 
+    if (f->lost)
+        return 0;
     return isfinite(f->value / reference) ? f->value / reference : 1;
 }
 
@@ -345,7 +347,7 @@ const struct bb_health_finding *bb_health_explaining(const struct bb_health *h, 
 {
     for (size_t i = 0; i < h->n && test >= BB_HEALTH_PAIRS; i++) {
         const struct bb_health_finding *f = &h->findings[i];
-        const bool was_in = !is_of_node(f) || is_active(h, f->node) || f->test == test;
+        const bool was_in = !is_of_node(f) || is_active(h, f->node) || (f->test == test && !f->lost);
 
         if (f->test >= BB_HEALTH_PAIRS && f->test <= test && f->level >= BB_HEALTH_WARN && was_in)
             return f;
@@ -1217,6 +1219,14 @@ out:
 
 /* ---- all tests ---- */
 
+/* Adds the findings about nodes that were lost in this test. */
+static void add_lost(struct bb_health *h, int test)
+{
+    for (size_t i = 0; i < h->n_lost; i++)
+        if ((int)h->lost[i].test == test)
+            bb_health_add(h, &h->lost[i]);
+}
+
 int bb_health_run(struct bb_health *h)
 {
     int rc = 0, before = h->nodes;
@@ -1230,6 +1240,7 @@ int bb_health_run(struct bb_health *h)
         int active;
 
         h->stage = bb_health_tests[test].stage;
+        add_lost(h, test);
         active = bb_health_active(h);
         if (active > 0 && active < before && h->expect)
             TRY(h->expect(h->arg));
@@ -1243,6 +1254,7 @@ int bb_health_run(struct bb_health *h)
              : test == BB_HEALTH_BISECTION ? test_bisection(h)
                                            : test_units(h, (enum bb_health_test)test);
     }
+    add_lost(h, BB_HEALTH_TESTS);
     bb_health_sort(h);
 out:
     h->stage = NULL;

@@ -75,6 +75,7 @@ struct bb_health_finding {
     int slow;                       /* number of slow ones among them, if the others are fast; 0: does not apply */
     bool slow_alone;                /* with `slow`, between nodes: also while no other pair was measured */
     char text[160];                 /* inventory: what differs; wrong data: of what; else "" */
+    bool lost;     /* the node: it takes no part from this test on; BB_HEALTH_TESTS: from the stage soak on */
     double soak_s; /* of the stage soak: seconds after its begin, and `expected` is the first value; else 0 */
 };
 
@@ -99,6 +100,8 @@ struct bb_health {
     bb_health_measure *measure;
     int (*expect)(void *arg); /* sets `expected` and `tiers` again after nodes have failed; may be NULL */
     void *arg;
+    const struct bb_health_finding *lost; /* [n_lost] added before the test in which the node was lost */
+    size_t n_lost;
     struct bb_health_finding *findings; /* worst first, after bb_health_run */
     size_t n;
     bool is_soak;      /* the stage soak measures */

@@ -10,6 +10,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LOST = {"EMU_DATA": "off", "EMU_CLUSTER": "h100-sxm-ib", "EMU_NODES": "4", "EMU_FAULT": "die:rank=5,call=3,name=ncclCommSplit"}
+ROOT_LOST = {**LOST, "EMU_FAULT": "die:rank=1,call=3,name=ncclCommSplit"}  # without the node of rank 0 the run does not go on
 
 
 def health(busbar, tmp_path, *args, ranks, nodes, status=0, slow="", mpirun=None, **env):
@@ -412,26 +413,61 @@ def test_unknown_machine_compares_nodes_with_each_other(busbar, tmp_path):
     assert "all nodes together: all_reduce of all GPUs" in done.stderr
 
 
-def test_node_that_is_lost_fails_in_every_output(busbar, tmp_path):
+@pytest.mark.parametrize("mpirun", [None, ()])
+def test_run_goes_on_without_a_lost_node(busbar, tmp_path, mpirun):
+    """Two nodes are lost one after another, while one GPU is slow. All outputs name them, and the last stage is measured."""
+    path, junit, metrics = tmp_path / "r.json", tmp_path / "r.xml", tmp_path / "r.prom"
+    done = busbar.run("health", "--quick", "--drain", "--json", path, "--junit", junit, "--prometheus", metrics, ranks=8, mpirun=mpirun,
+                      env={**LOST, "EMU_SLOW": "rank=1:1.2", "EMU_FAULT": LOST["EMU_FAULT"] + ";die:rank=3,call=6,name=ncclCommSplit"})
+    root = json.loads(path.read_text())
+    assert done.returncode == 5 and root["status"] == "below threshold" and root["stage"] is None and root["lost_ranks"] == [5, 3], done.stderr
+    assert [v["level"] for v in root["verdicts"]] == ["warn", "fail", "fail", "ok"]
+    assert [(f["level"], f["stage"], f["part"], f["node"], f["reason"]) for f in root["findings"][:2]] == [
+        ("fail", "pairs", "node", 2, "rank 5 was lost in stage pairs"), ("fail", "bisection", "node", 1, "rank 3 was lost in stage bisection")]
+    assert [(f["level"], f["stage"], f["node"], f["gpu"]) for f in root["findings"][2:]] == [("warn", "gpu", 0, 1)]
+    nodes = {stage: {row["node"] for row in root["results"] if row["stage"] == stage} for stage in ("gpu", "node", "rails", "whole")}
+    assert nodes == {"gpu": {0, 1, 2, 3}, "node": {0, 1, 2, 3}, "rails": {0, 3}, "whole": {0, 3}}
+    assert len([row for row in root["results"] if row["stage"] in ("copies", "node")]) == 4 * 8  # none is repeated
+    tests = {t["test"]: t for t in root["tests"]}
+    assert all(abs(t["median"] / t["expected"] - 1) < 0.02 for t in tests.values() if t["stage"] in ("node", "bisection", "rails", "whole")), tests
+    assert {c["host"]: c["status"] for c in root["checks"] if c["host"]} == {v["host"]: v["level"] for v in root["verdicts"]}
+    failures = {case.get("name")[-5:] for case in ET.parse(junit).iter("testcase") if case.find("failure") is not None}
+    assert failures == {"node1", "node2"} and len(re.findall(r'busbar_check_status\{.*check="node .*"\} 2', metrics.read_text())) == 2
+    drained = re.findall(r'^scontrol update nodename=\S+-(\S+) state=drain reason="busbar: (.*)"$', done.stdout, re.M)
+    assert drained == [("node1", "rank 3 was lost in stage bisection"), ("node2", "rank 5 was lost in stage pairs")]
+    lines = done.stdout.splitlines()
+    assert [line.split(":")[0] for line in lines if line.startswith("# ") and "median" in line] == sorted(  # once each, in order
+        {line.split(":")[0] for line in lines if line.startswith("# ") and "median" in line}, key=lambda name: list(tests).index(name.split(None, 2)[2]))
+    assert "# continue" not in done.stdout and re.search(r"(?m)^# pairs  lost: \S+-node2: rank 5 was lost", done.stdout)
+    assert done.stderr.count(" is lost; ") == 2 and "rank 5 (" in done.stderr and "killed by SIGKILL; the run goes on without the node" in done.stderr
+
+
+def test_loss_in_the_soak(busbar, tmp_path):
+    root, found, done = health(busbar, tmp_path, "--only", "inventory", "--soak", "300ms", ranks=4, nodes=2, status=5,
+                               EMU_FAULT="die:rank=2,call=20,name=cublasLtMatmul")
+    assert found == {("fail", "node", 1, None)} and root["findings"][0]["stage"] == "soak" and all(row["rounds"] >= 2 for row in root["soak"])
+
+
+def test_lost_node_of_rank_0_fails_in_every_output(busbar, tmp_path):
     """The run ends; what the stages before measured is in the report and in the files, and all agree."""
     path, junit, metrics = tmp_path / "r.json", tmp_path / "r.xml", tmp_path / "r.prom"
     done = busbar.run("health", "--quick", "--drain", "--json", path, "--junit", junit, "--prometheus", metrics, ranks=8,
-                      env={**LOST, "EMU_SLOW": "rank=1:1.2"})
+                      env={**ROOT_LOST, "EMU_SLOW": "rank=7:1.2"})
     root = json.loads(path.read_text())
-    assert done.returncode == 4 and "rank 5" in done.stderr and "health all_reduce of GPU pairs" in done.stderr, done.stderr
+    assert done.returncode == 4 and "rank 1" in done.stderr and "health all_reduce of GPU pairs" in done.stderr, done.stderr
     assert {row["stage"] for row in root["results"]} == {"gpu", "copies", "node", "pairs"} and root["status"] == "timeout"
-    assert root["stage"] == "pairs" and root["lost_ranks"] == [5]
-    assert [v["level"] for v in root["verdicts"]] == ["warn", "ok", "fail", "ok"]
-    assert [(f["level"], f["stage"], f["node"]) for f in root["findings"]] == [("fail", "pairs", 2), ("warn", "gpu", 0)]
+    assert root["stage"] == "pairs" and root["lost_ranks"] == [1]
+    assert [v["level"] for v in root["verdicts"]] == ["fail", "ok", "ok", "warn"]
+    assert [(f["level"], f["stage"], f["node"]) for f in root["findings"]] == [("fail", "pairs", 0), ("warn", "gpu", 3)]
     assert {c["host"]: c["status"] for c in root["checks"] if c["host"]} == {v["host"]: v["level"] for v in root["verdicts"]}
     (failure,) = [case for case in ET.parse(junit).iter("testcase") if case.find("failure") is not None]
-    assert failure.get("name").endswith("-node2") and "rank 5 was lost in stage pairs" in failure[0].get("message")
-    assert re.findall(r'busbar_check_status\{.*check="node (.*)"\} 2', metrics.read_text()) == [root["verdicts"][2]["host"]]
+    assert failure.get("name").endswith("-node0") and "rank 1 was lost in stage pairs" in failure[0].get("message")
+    assert re.findall(r'busbar_check_status\{.*check="node (.*)"\} 2', metrics.read_text()) == [root["verdicts"][0]["host"]]
     lines = done.stdout.splitlines()
     assert any(line.startswith("# node   all_reduce in the node: median ") for line in lines) and len(lines) <= 25, done.stdout
-    assert re.match("fail +pairs +[^ ]+-node2: rank 5 was lost in stage pairs$", lines[-7])
-    assert re.match("warn +gpu +GPU 1 of [^ ]+-node0: GEMM .* of the peers' median", lines[-6])
-    assert re.match(r'scontrol update nodename=\S+-node2 state=drain reason="busbar: rank 5 was lost in stage pairs"$', lines[-5])
+    assert re.match("fail +pairs +[^ ]+-node0: rank 1 was lost in stage pairs$", lines[-7])
+    assert re.match("warn +gpu +GPU 1 of [^ ]+-node3: GEMM .* of the peers' median", lines[-6])
+    assert re.match(r'scontrol update nodename=\S+-node0 state=drain reason="busbar: rank 1 was lost in stage pairs"$', lines[-5])
     assert lines[-4].startswith("# FAILED: 1 part; 4 nodes: 2 ok, 1 warn, 1 fail, 0 unknown;")
     assert lines[-3:] == ["# partly measured: stages pairs", "# not measured: stages bisection, rails, whole", "# ENDED in stage pairs"]
 
@@ -443,9 +479,9 @@ def test_command_that_continues_without_the_lost_node(busbar, tmp_path):
     (tmp_path / "busbar").symlink_to(busbar.build / "busbar-emulated")
     (tmp_path / "agent").write_text('#!/bin/sh\nshift\nexport OMPI_MCA_orte_tmpdir_base=$(mktemp -d)\nexec sh -c "$*"\n')
     (tmp_path / "agent").chmod(0o755)
-    done = busbar.run("health", "--quick", "--json", tmp_path / "r.json", ranks=8, mpirun=(), env=LOST)
+    done = busbar.run("health", "--quick", "--json", tmp_path / "r.json", ranks=8, mpirun=(), env=ROOT_LOST)
     (line,) = re.findall("^# continue: (.*)$", done.stdout, re.M)
-    assert re.fullmatch(r"\S+ -n 6 --host \S+-node0:2,\S+-node1:2,\S+-node3:2 busbar health --quick --json \S+/r.json.2 --from pairs", line)
+    assert re.fullmatch(r"\S+ -n 6 --host \S+-node1:2,\S+-node2:2,\S+-node3:2 busbar health --quick --json \S+/r.json.2 --from pairs", line)
     env = {**os.environ, **LOST, "EMU_FAULT": "", "EMU_NODES": "3", "PATH": f"{tmp_path}:{os.environ['PATH']}", "OMPI_MCA_routed": "direct",
            "OMPI_MCA_plm_rsh_agent": str(tmp_path / "agent")}
     rest = subprocess.run(["timeout", "90", "sh", "-c", line], env=env, capture_output=True, text=True)
@@ -456,13 +492,13 @@ def test_command_that_continues_without_the_lost_node(busbar, tmp_path):
 
 def test_report_of_a_lost_node_without_files(busbar):
     """The same without --json, in the first stage, where the other nodes are unknown, and as a Nagios plugin."""
-    text = busbar.run("health", "--quick", ranks=8, env=LOST).stdout.splitlines()
+    text = busbar.run("health", "--quick", ranks=8, env=ROOT_LOST).stdout.splitlines()
     assert "fail" == text[-5].split()[0] and "3 ok, 0 warn, 1 fail, 0 unknown" in text[-4] and len(text) <= 25
-    text = busbar.run("health", "--quick", ranks=8, env={**LOST, "EMU_FAULT": "die:rank=5,call=1,name=cublasLtMatmul"}).stdout
+    text = busbar.run("health", "--quick", ranks=8, env={**LOST, "EMU_FAULT": "die:rank=1,call=1,name=cublasLtMatmul"}).stdout
     assert "# not measured: stages gpu, copies, node, pairs, bisection, rails, whole\n" in text
-    plugin = busbar.run("health", "--quick", "--nagios", ranks=8, env=LOST)
-    assert plugin.returncode == 2 and plugin.stdout.startswith("BUSBAR CRITICAL - rank 5 (") and "'checks failed'=1;" in plugin.stdout
-    assert re.search(r"; [^ ]+-node2: rank 5 was lost in stage pairs \|", plugin.stdout)
+    plugin = busbar.run("health", "--quick", "--nagios", ranks=8, env=ROOT_LOST)
+    assert plugin.returncode == 2 and plugin.stdout.startswith("BUSBAR CRITICAL - rank 1 (") and "'checks failed'=1;" in plugin.stdout
+    assert re.search(r"; [^ ]+-node0: rank 1 was lost in stage pairs \|", plugin.stdout)
 
 
 @pytest.mark.parametrize("args,call,table", [

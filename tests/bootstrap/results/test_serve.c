@@ -633,6 +633,38 @@ static void writer_process_that_hangs_is_a_timeout(void **state)
     expect_end(2, "timeout", NULL, NULL, NULL);
 }
 
+/* The rank dies in the middle of a request; the process that takes its place opens the results again, and adds a row. */
+static void rank_that_is_started_again_continues_the_results(void **state)
+{
+    const struct bb_results_head head = head_for(path);
+    struct bb_results *res;
+    struct bb_world world;
+    struct writer w;
+    int ends[2], status;
+    pid_t first;
+
+    (void)state;
+    start(&w);
+    first = fork();
+    if (first == 0) {
+        world = world_of(&w);
+        status = bb_results_open(&res, &head, &world) || bb_results_row(res, json_pack("{s:i}", "row", 0));
+        _exit(status || write(w.rank_fd, "half", 4) != 4);
+    }
+    assert_true(waitpid(first, &status, 0) == first && status == 0);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+    assert_int_equal(bb_results_pass_rank(w.control_fd, ends[1]), 0);
+    close(ends[1]);
+    close(w.rank_fd);
+    w.rank = (struct bb_rank_receiver){.fd = w.rank_fd = ends[0]};
+    world = world_of(&w);
+    assert_int_equal(bb_results_open(&res, &head, &world), 0);
+    assert_int_equal(bb_results_row(res, json_pack("{s:i}", "row", 1)), 0);
+    assert_int_equal(bb_results_close(res, 0), 0);
+    end_run(&w, 0);
+    expect_end(2, "ok", NULL, NULL, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -640,6 +672,7 @@ int main(void)
         cmocka_unit_test_teardown(rows_are_in_the_file_at_once, remove_files),
         cmocka_unit_test_teardown(status_follows_the_supervisor, remove_files),
         cmocka_unit_test_teardown(rows_survive_the_death_of_the_rank, remove_files),
+        cmocka_unit_test_teardown(rank_that_is_started_again_continues_the_results, remove_files),
         cmocka_unit_test_teardown(results_survive_the_death_of_the_supervisor, remove_files),
         cmocka_unit_test_teardown(invalid_requests_are_rejected, remove_files),
         cmocka_unit_test_teardown(invalid_length_ends_the_connection, remove_files),

@@ -32,7 +32,7 @@ static int await_answer(struct rank *r)
     struct bb_star_endpoint endpoint;
     int rc;
 
-    while ((rc = bb_supervised_answer(&r->supervised, &endpoint)) == 0)
+    while ((rc = bb_supervised_answer(&r->supervised, &endpoint, sizeof(endpoint))) == 0)
         usleep(1000);
     return rc;
 }

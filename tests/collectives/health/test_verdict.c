@@ -25,6 +25,7 @@ struct machine {
     int leaves;          /* number of nodes under each leaf, which has uplinks for */
     double leaf_uplinks; /* this number of nodes, the leaf above its own; 0: none */
     double spine;        /* number of pairs that the network carries at their full rate; infinite: enough */
+    int lost;            /* this node is measured in no test from pairs on; 0: none */
     int measurements[BB_HEALTH_TESTS], expectations;
 };
 
@@ -88,6 +89,7 @@ static int measure(void *arg, enum bb_health_test test, const int *partner, doub
     double whole = 1 + m->jitter * noise(m), rails[GPUS];
 
     m->measurements[test]++;
+    assert_true(m->lost == 0 || (partner[m->lost] < 0) == (test >= BB_HEALTH_PAIRS));
     for (int g = 0; g < m->h.gpus; g++)
         rails[g] = (1 + m->jitter * noise(m)) * (g == m->slow_rail ? 0.8 : 1);
     for (int n = 0; n < m->h.nodes; n++) {
@@ -521,6 +523,30 @@ static void test_expectation_is_of_the_nodes_that_take_part(void **state)
     bb_health_release(&m.h);
 }
 
+/* From the test in which it was lost; in the test before, it takes part. Its loss is the worst finding. */
+static void test_lost_node_takes_no_part_from_its_test_on(void **state)
+{
+    const struct bb_health_finding lost = {.test = BB_HEALTH_PAIRS,
+                                           .part = BB_HEALTH_A_NODE,
+                                           .level = BB_HEALTH_FAIL,
+                                           .node = 9,
+                                           .other = -1,
+                                           .gpu = -1,
+                                           .value = NAN,
+                                           .text = "rank 72 was lost",
+                                           .lost = true};
+    struct machine m = machine_of(16, 0.005, 1);
+
+    (void)state;
+    m.h.lost = &lost;
+    m.h.n_lost = 1;
+    m.slow_nic = 12;
+    m.lost = 9;
+    run(&m);
+    assert_true(m.h.n == 2 && m.h.findings[0].node == 9 && find(&m, BB_HEALTH_A_NIC, 12, 1));
+    bb_health_release(&m.h);
+}
+
 /* All GPUs at 0.77, and one at 0.9 of the others. */
 static void test_all_gpus_slow_are_one_finding(void **state)
 {
@@ -578,6 +604,7 @@ int main(void)
         cmocka_unit_test(test_bisection_is_judged_without_pairs),
         cmocka_unit_test(test_all_nics_slow_is_one_finding),
         cmocka_unit_test(test_expectation_is_of_the_nodes_that_take_part),
+        cmocka_unit_test(test_lost_node_takes_no_part_from_its_test_on),
         cmocka_unit_test(test_all_gpus_slow_are_one_finding),
         cmocka_unit_test(test_rounds_are_logarithmic),
     };

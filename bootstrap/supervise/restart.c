@@ -1,0 +1,345 @@
+/*
+ * restart.c - restart of the run without lost nodes, for commands that go on from the records of their ranks (journal.h).
+ *
+ * After a loss, the server sends LEAVE for each rank of the lost nodes, and STOP. Every supervisor kills its ranks, because
+ * MPI and NCCL calls with lost ranks do not return, and answers READY. The server then sends START, and the supervisors
+ * start their ranks again, except those on the lost nodes. These ranks use no MPI: the supervisors gather their data.
+ * In all messages the ranks keep their numbers. If the launcher reacts to the loss by ending the job, the run ends, and
+ * the error line names the lost rank.
+ */
+#include "bootstrap/base/alloc.h"
+#include "bootstrap/base/clock.h"
+#include "bootstrap/rank/journal.h"
+#include "bootstrap/results/serve.h"
+#include "bootstrap/start/launcher.h"
+#include "bootstrap/supervise/supervisor.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/param.h>
+#include <unistd.h>
+
+static const double DATA_S = 10; /* time limit in seconds for sending a part of the data */
+
+/* ---- which ranks are left ---- */
+
+static bool is_lost(const struct bb_peer *peer)
+{
+    return peer->cause == BB_CAUSE_LOST && !peer->left;
+}
+
+/* Returns whether the supervisor of a rank is connected, or is this one. */
+static bool is_connected(const struct bb_supervisor *s, int rank)
+{
+    for (int i = BB_STAR_SERVERS; i < s->star.n_links; i++) {
+        const struct bb_star_link *link = &s->star.links[i];
+
+        if (link->fd >= 0 && rank >= link->rank && rank < link->rank + link->count)
+            return true;
+    }
+    return bb_ranks_find(s, rank) != NULL;
+}
+
+bool bb_restart_is_possible(const struct bb_supervisor *s)
+{
+    const struct bb_rank_page *page = s->children[0].page;
+    const bool ends_with_rank = atomic_load(&page->mpi_used) && bb_launcher_ends_with_rank();
+    const bool ends_with_supervisor = bb_launcher_ends_with_process();
+    int lost = 0;
+
+    if (s->role != BB_ROLE_SERVER || s->job.rank > 0 || s->signalled || ends_with_rank ||
+        !atomic_load(&page->restarts) || !bb_peers_joined(s))
+        return false;
+    for (int r = 0; r < s->job.size; r++)
+        if (is_lost(&s->star.peers[r])) {
+            lost++;
+            if (s->job.node_of[r] == s->job.node_of[0] || (ends_with_supervisor && !is_connected(s, r)))
+                return false;
+        }
+    return lost > 0;
+}
+
+/* Returns the number of ranks from `first` on, `n` of them, that are left. */
+static int count_left(const struct bb_supervisor *s, int first, int n)
+{
+    int left = 0;
+
+    for (int r = first; r < first + n; r++)
+        left += !s->star.peers[r].left;
+    return left;
+}
+
+/* Removes a rank from the run. */
+static void leave(struct bb_supervisor *s, int rank)
+{
+    struct bb_child *child = bb_ranks_find(s, rank);
+
+    if (child)
+        child->left = true;
+    if (rank < s->star.n_peers)
+        s->star.peers[rank].left = s->star.peers[rank].ended = true;
+}
+
+/* Server: removes all ranks of the nodes with lost ranks, and prepares for the reports of the others. */
+static void leave_lost_nodes(struct bb_supervisor *s)
+{
+    bool lost[s->job.nodes];
+
+    memset(lost, 0, sizeof lost);
+    for (int r = 0; r < s->job.size; r++)
+        if (is_lost(&s->star.peers[r])) {
+            lost[s->job.node_of[r]] = true;
+            bb_journal_append(s->children[0].journal_fd, BB_JOURNAL_LOST, r, NULL, 0);
+        }
+    for (int r = 0; r < s->job.size; r++) {
+        struct bb_peer *peer = &s->star.peers[r];
+
+        if (peer->left)
+            continue;
+        peer->hung = peer->stopped = peer->ready = peer->ended = false;
+        if (!lost[s->job.node_of[r]]) {
+            peer->cause = BB_CAUSE_NONE;
+            continue;
+        }
+        leave(s, r);
+        bb_peers_send_all(s, bb_star_msg(BB_STAR_LEAVE, r, 0));
+    }
+    s->star.first_end_s = 0;
+}
+
+/* ---- stop and start ---- */
+
+/* Server: prints the loss, and sends the other supervisors the ranks that leave. */
+static void announce(struct bb_supervisor *s)
+{
+    struct bb_journal records = bb_journal_load(s->children[0].journal_fd); /* removes an incomplete record */
+
+    bb_journal_release(&records);
+    for (int r = 0; s->trouble.cause != BB_CAUSE_LOST; r++)
+        if (is_lost(&s->star.peers[r]))
+            s->trouble = (struct bb_trouble){BB_CAUSE_LOST, r, 0, BB_ETIMEOUT};
+    bb_verdict_compose(s);
+    bb_warn("%s; the run goes on without the node", s->line);
+    s->line[0] = s->printed[0] = '\0';
+    json_decref(s->lost);
+    s->lost = NULL;
+    s->restart.loss = s->trouble;
+    leave_lost_nodes(s);
+    bb_peers_send_all(s, bb_star_msg(BB_STAR_STOP, s->job.rank, 0));
+}
+
+static void drop(struct bb_block *block)
+{
+    free(block->data);
+    *block = (struct bb_block){0};
+}
+
+static void drop_data(struct bb_supervisor *s)
+{
+    drop(&s->star.gathered);
+    for (int r = 0; r < s->star.n_peers; r++)
+        drop(&s->star.peers[r].block);
+}
+
+void bb_stop_ranks(struct bb_supervisor *s)
+{
+    if (s->role == BB_ROLE_SERVER)
+        announce(s);
+    s->restart.at_s = bb_now_s();
+    s->trouble = (struct bb_trouble){BB_CAUSE_NONE, 0, 0, 0};
+    drop_data(s);
+    for (int i = 0; i < s->n_children; i++)
+        s->children[i].stopping = true;
+    bb_ranks_kill(s);
+    s->due_s = s->role == BB_ROLE_SERVER ? s->restart.at_s + s->timeout_s : 0;
+    if (bb_ranks_gone(s))
+        bb_supervisor_event(s, BB_EVENT_GONE);
+}
+
+/* Server: sends START to all supervisors when all ranks that are left have ended. */
+static void start_if_ready(struct bb_supervisor *s)
+{
+    const int size = count_left(s, 0, s->job.size);
+
+    for (int r = 0; r < s->job.size; r++)
+        if (!s->star.peers[r].left && !s->star.peers[r].ready)
+            return;
+    for (int i = 0; i < s->star.n_links; i++) {
+        struct bb_star_link *link = &s->star.links[i];
+        struct bb_star_msg start = bb_star_msg(BB_STAR_START, 0, 0);
+
+        if (link->fd < 0 || link->count == 0 || count_left(s, link->rank, link->count) == 0)
+            continue;
+        start.rank = (uint32_t)count_left(s, 0, link->rank);
+        start.nonce = (uint64_t)size;
+        (void)bb_star_send(link, &start, DATA_S);
+    }
+    s->restart.rank = 0;
+    s->restart.size = size;
+    bb_supervisor_event(s, BB_EVENT_START);
+}
+
+void bb_ranks_stopped(struct bb_supervisor *s)
+{
+    struct bb_star_msg ready = bb_star_msg(BB_STAR_READY, s->job.rank, 0);
+    bool left = false;
+
+    for (int i = 0; i < s->n_children; i++)
+        left |= !s->children[i].left;
+    if (!left) {
+        s->code = BB_EBELOW; /* as that of the ranks that go on */
+    } else if (s->role == BB_ROLE_SERVER) {
+        for (int i = 0; i < s->n_children; i++)
+            s->star.peers[s->job.rank + i].ready = true;
+        start_if_ready(s);
+    } else {
+        (void)bb_star_send(bb_peers_server(s), &ready, DATA_S);
+    }
+}
+
+void bb_start_ranks(struct bb_supervisor *s)
+{
+    const int world[2] = {s->restart.rank, s->restart.size};
+    struct bb_child *first = &s->children[0];
+    int n = 0;
+
+    for (int i = 0; i < s->n_children; i++) {
+        struct bb_journal records = bb_journal_load(s->children[i].journal_fd);
+
+        bb_journal_release(&records);
+        bb_journal_append(s->children[i].journal_fd, BB_JOURNAL_WORLD, 0, world, sizeof world);
+        n += s->children[i].left;
+    }
+    s->counts.alive = s->counts.done = s->counts.ended = n;
+    if (bb_children_restart(s->children, s->n_children, &s->program, &s->mask)) {
+        bb_peers_report(s, s->job.rank, BB_CAUSE_PRINTED, 0, BB_EFAIL);
+        return;
+    }
+    for (int i = 0; i < s->n_children; i++)
+        atomic_store(&s->children[i].page->restarts, true);
+    if (s->writer.control.fd >= 0 && first->results_fd >= 0) {
+        (void)!bb_results_pass_rank(s->writer.control.fd, first->results_fd);
+        close(first->results_fd);
+        first->results_fd = -1;
+    }
+}
+
+/* ---- exchange of data between the ranks that were started again ---- */
+
+static void append(struct bb_block *block, const void *data, size_t bytes, bool last)
+{
+    block->data = bb_resize(block->data, block->bytes + bytes + 1, 1);
+    memcpy(block->data + block->bytes, data, bytes);
+    block->bytes += bytes;
+    block->complete = last;
+}
+
+static void send_data(struct bb_supervisor *s, struct bb_star_link *link, const char *data, size_t bytes)
+{
+    size_t at = 0;
+
+    do {
+        const size_t n = MIN(bytes - at, (size_t)BB_ERROR_TEXT);
+        struct bb_star_msg msg = bb_star_msg(BB_STAR_DATA, s->job.rank, (int)n);
+
+        memcpy(msg.error, data + at, n);
+        at += n;
+        msg.cause = at == bytes;
+        (void)bb_star_send(link, &msg, DATA_S);
+    } while (at < bytes);
+}
+
+/* Sends the data of all ranks to the first rank of this supervisor that is left. */
+static void answer_rank(struct bb_supervisor *s, const struct bb_block *all)
+{
+    int i = 0;
+
+    while (i < s->n_children - 1 && s->children[i].left)
+        i++;
+    (void)bb_rank_send(s->children[i].socket.fd, BB_RANK_ANSWER, 0, all->data, all->bytes);
+}
+
+/* Server: answers when the data of all supervisors have arrived. */
+static void answer_if_complete(struct bb_supervisor *s)
+{
+    struct bb_block all = {.bytes = 0};
+    int ranks = s->star.peers[s->job.rank].block.complete ? count_left(s, s->job.rank, s->n_children) : 0;
+
+    for (int i = 0; i < s->star.n_links; i++) {
+        const struct bb_star_link *link = &s->star.links[i];
+
+        if (link->fd >= 0 && link->count > 0 && s->star.peers[link->rank].block.complete)
+            ranks += count_left(s, link->rank, link->count);
+    }
+    if (ranks < count_left(s, 0, s->job.size))
+        return;
+    for (int r = 0; r < s->job.size; r++)
+        if (s->star.peers[r].block.complete)
+            append(&all, s->star.peers[r].block.data, s->star.peers[r].block.bytes, true);
+    drop_data(s);
+    for (int i = 0; i < s->star.n_links; i++) {
+        struct bb_star_link *link = &s->star.links[i];
+
+        if (link->fd >= 0 && link->count > 0 && count_left(s, link->rank, link->count) > 0)
+            send_data(s, link, all.data, all.bytes);
+    }
+    answer_rank(s, &all);
+    drop(&all);
+}
+
+void bb_restart_gather(struct bb_supervisor *s, const void *data, size_t bytes)
+{
+    if (s->role != BB_ROLE_SERVER) {
+        send_data(s, bb_peers_server(s), data, bytes);
+        return;
+    }
+    append(&s->star.peers[s->job.rank].block, data, bytes, true);
+    answer_if_complete(s);
+}
+
+/* ---- messages ---- */
+
+static bool is_valid_part(const struct bb_star_msg *msg)
+{
+    return msg->code >= 0 && msg->code <= BB_ERROR_TEXT;
+}
+
+void bb_restart_serve(struct bb_supervisor *s, const struct bb_star_link *link, const struct bb_star_msg *msg)
+{
+    struct bb_block *block = &s->star.peers[link->rank].block;
+
+    if (msg->kind == BB_STAR_DATA && is_valid_part(msg)) {
+        append(block, msg->error, (size_t)msg->code, msg->cause == 1);
+        if (block->complete && s->state != BB_STATE_RESTARTING)
+            answer_if_complete(s);
+    } else if (msg->kind == BB_STAR_READY && s->state == BB_STATE_RESTARTING) {
+        drop(block); /* of the ranks that were killed */
+        for (int r = link->rank; r < link->rank + link->count; r++)
+            s->star.peers[r].ready = true;
+        start_if_ready(s);
+    }
+}
+
+void bb_restart_obey(struct bb_supervisor *s, const struct bb_star_msg *msg)
+{
+    if (msg->kind == BB_STAR_LEAVE) {
+        leave(s, (int)msg->rank);
+    } else if (msg->kind == BB_STAR_STOP) {
+        bb_supervisor_event(s, BB_EVENT_RESTART);
+    } else if (msg->kind == BB_STAR_START) {
+        s->restart.rank = (int)msg->rank;
+        s->restart.size = (int)msg->nonce;
+        bb_supervisor_event(s, BB_EVENT_START);
+    } else if (msg->kind == BB_STAR_DATA && is_valid_part(msg)) {
+        append(&s->star.gathered, msg->error, (size_t)msg->code, msg->cause == 1);
+        if (s->star.gathered.complete) {
+            answer_rank(s, &s->star.gathered);
+            drop(&s->star.gathered);
+        }
+    }
+}
+
+void bb_restart_release(struct bb_supervisor *s)
+{
+    drop_data(s);
+}

@@ -474,6 +474,20 @@ def test_adapters(busbar):
     assert memory["gradients"] == 4 * (whole + split) and memory["optimizer"] == 12 * (whole + split) / 2
 
 
+def test_adapters_with_sharded_weights(busbar):
+    """FSDP gathers frozen weights and adapters, 218,112,000 and 1,114,112 parameters a layer, in forward and backward; only adapters have gradients.
+    PyTorch holds two gathered layers, and 6 % more."""
+    rows = plan(busbar, "--model llama3_8b --ranks 8 --seq-length 4096 --micro-batches 2 --dp-sync zero3 --lora-rank 16 --gpu-memory 80G --no-sync")["roles"][0]
+    frozen, adapters, table = 218112000, 1114112, 128256 * 4096
+    traffic = [(t["kind"], t["count"], t["calls"]) for t in rows["traffic"] if t["kind"] != "all_reduce"]
+    assert sorted(traffic) == [("all_gather", (frozen + adapters) // 8, 128), ("all_gather", table // 8, 4), ("all_gather", (table + 4096) // 8, 4),
+                               ("reduce_scatter", adapters // 8, 32)]
+    memory = rows["training_memory_bytes"]
+    assert memory["parameters"] == 2 * (32 * (frozen + adapters) + 2 * table + 4096) / 8
+    assert memory["gradients"] == 4 * 32 * adapters and memory["optimizer"] == 12 * 32 * adapters / 8
+    assert memory["communication"] == pytest.approx(1.06 * (2 * 2 * (frozen + adapters) + 4 * adapters), abs=1)
+
+
 OFFLOAD = "--model llama3_8b --ranks 8 --micro-batches 2 --seq-length 8192 --dp-sync distributed --cluster h100-sxm-ib --recompute none"
 
 

@@ -24,6 +24,7 @@ LAYOUTS = {
     "sequence": (DENSE, ("--tp", 4, "--sequence-parallel", "--recompute", "full", "--recompute-num-layers", 1)),
     "overlapped sequence": (DENSE, ("--tp", 4, "--sequence-parallel", "--tp-comm-overlap", "--recompute", "selective")),
     "adapters": (DENSE, ("--tp", 2, "--sequence-parallel", "--lora-rank", 4, "--dp-sync", "distributed", "--micro-batches", 2)),
+    "adapters with sharded frozen weights": ({**DENSE, "tie_word_embeddings": True}, ("--lora-rank", 4, "--dp-sync", "zero3", "--micro-batches", 2)),
     "adapters of attention": (DENSE, ("--tp", 2, "--pp", 2, "--lora-rank", 4, "--lora-targets", "attention", "--schedule", "zb-h1",
                                       "--micro-batches", 3)),
     "split backward": (DENSE, ("--tp", 2, "--pp", 2, "--sequence-parallel", "--schedule", "zb-h1", "--micro-batches", 3)),

@@ -151,7 +151,9 @@ static void init_bucket(struct bb_sync *s, struct bb_bucket_state *b, int index,
         b->first_unit = unit < b->first_unit ? unit : b->first_unit;
         last = unit;
     }
+    b->params = bb_round_up(bucketing->count + (s->gathers ? s->spec.units[last].frozen : 0), multiple);
     s->largest = b->count > s->largest ? b->count : s->largest;
+    s->largest_params = b->params > s->largest_params ? b->params : s->largest_params;
     if (s->gathers) {
         b->what = bb_step_text(s->spec.step, "gradients of %s", s->spec.units[last].name);
         b->gather_what = bb_step_text(s->spec.step, "parameters of %s", s->spec.units[last].name);
@@ -234,9 +236,10 @@ static void add_own(struct bb_sync *s, struct bb_bucket_state *b)
     if (!gathers)
         return;
     s->script->dtype = s->policy.params;
-    b->param_shard = bb_script_buffer(s->script, "parameter shard", BB_USE_PARAMETERS, shard);
+    b->param_shard =
+        bb_script_buffer(s->script, "parameter shard", BB_USE_PARAMETERS, b->params / (size_t)s->spec.comms.n);
     if (!s->gathers)
-        b->param_full = bb_script_buffer(s->script, "parameters", BB_USE_PARAMETERS, b->count);
+        b->param_full = bb_script_buffer(s->script, "parameters", BB_USE_PARAMETERS, b->params);
     s->script->dtype = s->policy.grads;
 }
 
@@ -260,7 +263,7 @@ static void add_buffers(struct bb_sync *s)
     s->script->dtype = s->policy.params;
     for (int i = 0; i <= BB_SYNC_SLOTS; i++) {
         bool used = s->gathers && (i < BB_SYNC_SLOTS || s->tied != BB_NONE);
-        size_t count = i < BB_SYNC_SLOTS ? s->largest : used ? s->buckets[bucket_of_unit(s, s->tied)].count : 0;
+        size_t count = i < BB_SYNC_SLOTS ? s->largest_params : used ? s->buckets[bucket_of_unit(s, s->tied)].params : 0;
 
         s->slots[i] = (struct bb_sync_slot){BB_NONE, BB_NONE, BB_NONE};
         if (used)
@@ -375,6 +378,8 @@ static int start_reduction(struct bb_sync *s, struct bb_bucket_state *b)
     size_t shard = b->count / (size_t)c->n;
     int op = BB_NONE, last_read;
 
+    if (b->count == 0) /* all parameters are frozen */
+        return BB_NONE;
     if (c->n > 1 && b->shard != b->full)
         op = bb_script_collective(s->script, s->gradients, b->what, BB_REDUCE_SCATTER, shard, b->full, b->shard);
     else if (c->n > 1)
@@ -441,7 +446,7 @@ static int gather_bucket(struct bb_sync *s, int bucket, int full)
     struct labels before = set_labels(s->script, s->script->phase, s->policy.params, b->first_unit);
 
     b->gathered = bb_script_collective(s->script, s->parameters, b->gather_what, BB_ALL_GATHER,
-                                       b->count / (size_t)s->spec.comms.n, b->param_shard, full);
+                                       b->params / (size_t)s->spec.comms.n, b->param_shard, full);
     restore_labels(s->script, before);
     return b->gathered;
 }

@@ -186,6 +186,9 @@ struct bb_sync_unit {
     const struct bb_tensor *tensors; /* [n] the unit's parameter tensors in registration order, with this rank's
                                         sizes before sharding over the replicas; must outlive the struct bb_sync */
     int n;
+    /* number of parameters without gradients, which zero3 and hsdp only gather; a unit with no other parameters has one
+     * tensor of 0 elements */
+    size_t frozen;
     /* true: tied embeddings, that is, the last unit (layer) also uses the parameters of this unit. Only one unit may
      * have this flag. With zero3 and hsdp, these parameters stay gathered from this unit's forward to the last
      * unit's forward, and from the last unit's backward to this unit's backward. */

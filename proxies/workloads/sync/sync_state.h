@@ -13,6 +13,7 @@
 
 struct bb_bucket_state {
     size_t count;     /* number of gradient elements in the bucket, including padding */
+    size_t params;    /* number of elements of its parameters, with the frozen ones and padding */
     int first_unit;   /* lowest index of a unit (layer of the model) that has tensors in the bucket */
     int units, ready; /* units: number of units (layers) with tensors in the bucket; ready: how many of them have
                          finished their backward since the bucket's last reduction */
@@ -49,8 +50,9 @@ struct bb_sync {
     struct bb_buckets bucketing;
     struct bb_bucket_state *buckets;
     int n;
-    size_t n_elements, largest; /* n_elements: number of gradient elements, summed over all units; largest: number of
-                                   elements of the largest bucket */
+    /* n_elements: number of gradient elements, summed over all units; largest, largest_params: number of gradient and of
+     * parameter elements of the largest bucket */
+    size_t n_elements, largest, largest_params;
     /* gathers: the parameters of each unit (layer) are all-gathered before the unit uses them (zero3, hsdp);
      * every_micro_batch: every micro-batch reduces its gradients, not only the last one. */
     bool gathers, every_micro_batch;

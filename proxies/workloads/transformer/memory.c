@@ -489,20 +489,26 @@ static double quantized_bytes(const struct bb_memory *m, int stage)
 
 /* Bytes of temporary buffers for full gradients or parameters, in addition to the shards. ZeRO-2: two gradient
  * buckets, one being filled and one being reduced. ZeRO-3 and HSDP: the parameters of two layers and the gradients
- * of one layer. */
+ * of one layer. Frozen parameters have no gradients. */
 static double transient_bytes(const struct bb_memory *m, int stage)
 {
+    const struct bb_arch arch = bb_arch_trained(m->arch);
+    struct bb_memory trained = *m;
     double params = (double)bb_dtypes[m->policy->params].bytes, grads = (double)bb_dtypes[m->policy->grads].bytes;
-    double largest_layer;
-    struct bb_arch_rank_parameters parameters = stage_parameters(m, stage, &largest_layer);
+    double largest_layer, frozen_layer = 0, sum, frozen = 0;
+    struct bb_arch_rank_parameters parameters;
 
+    trained.arch = &arch;
+    parameters = stage_parameters(&trained, stage, &largest_layer);
+    sum = (double)parameters.dense + (double)parameters.expert;
+    if (arch.adapters_only)
+        frozen = (double)stage_parameters(m, stage, &frozen_layer).dense;
     if (m->policy->kind == BB_SYNC_ZERO2)
-        return grads * fmin((double)parameters.dense + (double)parameters.expert,
-                            2 * bb_bucket_limit(&m->policy->rule, (size_t)grads, m->dense->n, 1));
+        return grads * fmin(sum, 2 * bb_bucket_limit(&m->policy->rule, (size_t)grads, m->dense->n, 1));
     if (keeps_whole(m))
-        return ((double)parameters.dense + (double)parameters.expert) * (params + grads);
+        return sum * (params + grads) + frozen * params;
     if (bb_sync_gathers_parameters(m->policy->kind))
-        return largest_layer * (2 * params + grads);
+        return largest_layer * (2 * params + grads) + frozen_layer * 2 * params;
     return 0;
 }
 
@@ -544,7 +550,8 @@ void bb_memory_rank_bytes(const struct bb_memory *m, int stage, double bytes[BB_
     }
     bytes[BB_USE_PARAMETERS] += quantized_bytes(m, stage);
     if (arch.adapters_only)
-        bytes[BB_USE_PARAMETERS] += (double)bb_memory_parameters(m, stage).dense * element_bytes(m);
+        bytes[BB_USE_PARAMETERS] += (double)bb_memory_parameters(m, stage).dense * element_bytes(m) /
+                                    (bb_sync_gathers_parameters(m->policy->kind) ? m->dense->n : 1);
     bytes[BB_USE_ACTIVATIONS] = activation_bytes(m, stage) * (m->stack ? m->stack->reserved : 1);
     bytes[BB_USE_COMMUNICATION] = communication_bytes(m, stage) * (m->stack ? m->stack->reserved : 1);
     bb_sync_add_update_peak(update, bytes);

@@ -89,6 +89,7 @@ static void list_units(struct bb_modules *p, const struct bb_training *t, int st
 {
     struct bb_arch_tensor tensors[BB_ARCH_TENSORS + 1], table[BB_ARCH_TENSORS];
     const struct bb_arch trained = bb_arch_trained(&t->arch);
+    const bool is_frozen = trained.adapters_only && bb_sync_gathers_parameters(t->policy.kind);
     struct bb_tensor *at;
 
     BB_NEW(p->tensors, p->n * (BB_ARCH_TENSORS + 1));
@@ -97,17 +98,25 @@ static void list_units(struct bb_modules *p, const struct bb_training *t, int st
     at = p->tensors;
     for (int i = 0; i < p->n; i++) {
         int n = bb_arch_tensors(&trained, p->list[i].layer, tensors);
+        size_t frozen =
+            bb_arch_layer_share(&t->arch, p->list[i].layer, t->grid.tp, t->grid.etp, t->grid.ep).dense * is_frozen;
 
         /* The head (tied embeddings) or the first layer of multi-token prediction includes the stage's copy of the embedding
          * table, which put_embedding (arch.c) lists first. */
-        if (stage > 0 && stage == t->grid.table_stage && t->arch.lora_rank == 0 &&
+        if (stage > 0 && stage == t->grid.table_stage &&
             p->list[i].layer == (t->arch.tied ? BB_ARCH_HEAD : BB_ARCH_MTP) &&
             (i == 0 || p->list[i - 1].layer != BB_ARCH_MTP || t->arch.tied)) {
             bb_arch_tensors(&t->arch, BB_ARCH_EMBEDDING, table);
-            tensors[n++] = table[0];
+            frozen += bb_arch_tensor_share(&table[0], t->grid.tp, 1) * is_frozen;
+            if (!trained.adapters_only)
+                tensors[n++] = table[0];
         }
+        if (frozen && n == 0)
+            tensors[n++] = (struct bb_arch_tensor){.name = "frozen"};
         for (int s = 0; s < BB_PARAMETER_KINDS; s++)
             add_unit(p, t, &p->list[i], (enum bb_parameter_kind)s, tensors, n, &at);
+        if (frozen)
+            p->units[BB_DENSE][p->list[i].unit[BB_DENSE]].frozen = frozen;
         p->replicated += bb_layers_replicated_elements(t->layers, p->list[i].layer);
     }
 }

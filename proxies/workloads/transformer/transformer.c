@@ -277,8 +277,6 @@ static int reject_training_options(const struct bb_training *t)
          "at least one layer keeps its activations, as in Megatron-LM"},
         {o->lora_rank, has_plain_layers(&t->arch), "lora-rank",
          "adapters are modelled for dense models with plain attention, without MTP"},
-        {o->lora_rank, !bb_sync_gathers_parameters(t->policy.kind), "lora-rank",
-         "with --dp-sync zero3 and hsdp, gathers of frozen weights are not modelled; try: --dp-sync distributed"},
         {o->lora_targets, o->lora_rank > 0, "lora-targets", "it requires --lora-rank; try: --lora-rank 16"},
         {bb_precision_word(o), t->layers_config.gemm, o->precision ? "gemm-precision" : "fp8",
          "only --compute gemm has GEMMs of this precision"},

@@ -56,16 +56,7 @@ struct run {
 /* Adds the finding that a part has wrong data. node, other, gpu: -1: does not apply */
 static void add_wrong(struct run *r, enum bb_health_test test, enum bb_health_part part, int node, int other, int gpu)
 {
-    struct bb_health_finding f = {.test = test,
-                                  .part = part,
-                                  .level = BB_HEALTH_FAIL,
-                                  .node = node,
-                                  .other = other,
-                                  .gpu = gpu,
-                                  .value = NAN,
-                                  .expected = NAN,
-                                  .median = NAN,
-                                  .tries = 1};
+    struct bb_health_finding f = bb_health_remark(test, part, BB_HEALTH_FAIL, node, other, gpu);
 
     snprintf(f.text, sizeof f.text, "wrong data in %s", bb_health_tests[test].name);
     bb_health_add(&r->health, &f);

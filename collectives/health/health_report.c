@@ -156,16 +156,7 @@ static void report_missing(const struct bb_health_report *r)
 {
     const size_t all = json_array_size(json_object_get(r->baseline, "verdicts"));
     const bool has_fewer = all > 0 && all != (size_t)r->health->nodes;
-    struct bb_health_finding f = {.test = BB_HEALTH_TESTS,
-                                  .part = BB_HEALTH_ALL,
-                                  .level = BB_HEALTH_WARN,
-                                  .node = -1,
-                                  .other = -1,
-                                  .gpu = -1,
-                                  .value = NAN,
-                                  .expected = NAN,
-                                  .median = NAN,
-                                  .tries = 1};
+    struct bb_health_finding f = bb_health_remark(BB_HEALTH_TESTS, BB_HEALTH_ALL, BB_HEALTH_WARN, -1, -1, -1);
     json_t *missing = missing_hosts(r), *host;
     const size_t n = json_array_size(missing);
     size_t i, used;

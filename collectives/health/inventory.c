@@ -364,16 +364,8 @@ static void judge_item(const struct item *item, const char *text, struct message
 
 static void add_finding(struct bb_health *h, const struct message *m, int node, int gpu)
 {
-    struct bb_health_finding f = {.test = BB_HEALTH_TESTS,
-                                  .part = node < 0 ? BB_HEALTH_ALL : BB_HEALTH_A_NODE,
-                                  .level = m->level,
-                                  .node = node,
-                                  .other = -1,
-                                  .gpu = gpu,
-                                  .value = NAN,
-                                  .expected = NAN,
-                                  .median = NAN,
-                                  .tries = 1};
+    struct bb_health_finding f =
+        bb_health_remark(BB_HEALTH_TESTS, node < 0 ? BB_HEALTH_ALL : BB_HEALTH_A_NODE, m->level, node, -1, gpu);
     char gpu_text[20] = "";
 
     if (gpu >= 0)

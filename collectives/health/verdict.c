@@ -124,6 +124,21 @@ static bool is_of_node(const struct bb_health_finding *f)
     return f->part == BB_HEALTH_A_GPU || f->part == BB_HEALTH_A_NODE || f->part == BB_HEALTH_A_NIC;
 }
 
+struct bb_health_finding bb_health_remark(enum bb_health_test test, enum bb_health_part part,
+                                          enum bb_health_level level, int node, int other, int gpu)
+{
+    return (struct bb_health_finding){.test = test,
+                                      .part = part,
+                                      .level = level,
+                                      .node = node,
+                                      .other = other,
+                                      .gpu = gpu,
+                                      .value = NAN,
+                                      .expected = NAN,
+                                      .median = NAN,
+                                      .tries = 1};
+}
+
 void bb_health_add(struct bb_health *h, const struct bb_health_finding *f)
 {
     BB_GROW(h->findings, h->n);
@@ -188,16 +203,14 @@ enum { TRIES = 3, ALONE_MAX = 16, CUTS = 3 };
 static struct bb_health_finding finding_of(const struct bb_health *h, enum bb_health_test test, const struct peers *p,
                                            double value)
 {
-    return (struct bb_health_finding){.test = test,
-                                      .part = bb_health_tests[test].part,
-                                      .level = judge(value, h->expected[test], p),
-                                      .node = -1,
-                                      .other = -1,
-                                      .gpu = -1,
-                                      .value = value,
-                                      .expected = h->expected[test],
-                                      .median = p->n > 1 ? p->median : NAN,
-                                      .tries = TRIES};
+    struct bb_health_finding f =
+        bb_health_remark(test, bb_health_tests[test].part, judge(value, h->expected[test], p), -1, -1, -1);
+
+    f.value = value;
+    f.expected = h->expected[test];
+    f.median = p->n > 1 ? p->median : NAN;
+    f.tries = TRIES;
+    return f;
 }
 
 /* Returns a finding about a node in place of findings about all its GPUs, or their NICs, in order; its part is not A_NODE if they
@@ -771,20 +784,15 @@ static void find_nics(struct pairs *p)
 
 #define SLOW_AT_ONCE UNSTEADY
 
-static bool has_nic(const struct bb_health *h, int node)
+/* Returns whether there is a finding about a path of two nodes, or, b: -1, about another part of a node. */
+static bool has_finding(const struct bb_health *h, enum bb_health_part part, int a, int b)
 {
-    for (size_t i = 0; i < h->n; i++)
-        if (h->findings[i].part == BB_HEALTH_A_NIC && h->findings[i].node == node)
-            return true;
-    return false;
-}
+    for (size_t i = 0; i < h->n; i++) {
+        const struct bb_health_finding *f = &h->findings[i];
 
-static bool has_path(const struct bb_health *h, int a, int b)
-{
-    for (size_t i = 0; i < h->n; i++)
-        if (h->findings[i].part == BB_HEALTH_A_PATH && MIN(h->findings[i].node, h->findings[i].other) == a &&
-            MAX(h->findings[i].node, h->findings[i].other) == b)
+        if (f->part == part && ((f->node == a && f->other == b) || (f->node == b && f->other == a)))
             return true;
+    }
     return false;
 }
 
@@ -800,7 +808,7 @@ static double ratio_of_gpu(const struct pairs *p, int round, int a, int g)
     const int b = p->partner[round * p->h->nodes + a];
     const double alone = p->h->expected[BB_HEALTH_PAIRS];
 
-    if (b < 0 || has_path(p->h, MIN(a, b), MAX(a, b)) ||
+    if (b < 0 || has_finding(p->h, BB_HEALTH_A_PATH, a, b) ||
         (!p->at_once[g] && (p->slow_rail[g] || level_of(p, a, g) != BB_HEALTH_OK || level_of(p, b, g) != BB_HEALTH_OK)))
         return NAN;
     return p->values[(size_t)round * count_values(p->h) + a * p->h->gpus + g] / (isnan(alone) ? p->all.median : alone);
@@ -1034,7 +1042,8 @@ static int add_slow_pairs(struct pairs *p, const struct slow_pair *pairs, int n,
         find_unsteady_end(p, pairs, n, &f);
         if (f.slow > 0)
             f.level = BB_HEALTH_WARN;
-        if (f.level == BB_HEALTH_OK || (f.slow == 1) != once || (f.part != BB_HEALTH_A_PATH && has_nic(p->h, f.node)))
+        if (f.level == BB_HEALTH_OK || (f.slow == 1) != once ||
+            (f.part != BB_HEALTH_A_PATH && has_finding(p->h, BB_HEALTH_A_NIC, f.node, -1)))
             continue;
         if (f.part == BB_HEALTH_A_PATH && pair->gpus > 1 && pair->gpus == p->h->gpus)
             f.gpu = -1;

@@ -118,6 +118,10 @@ struct bb_health {
 int bb_health_run(struct bb_health *h) BB_MUST_CHECK;
 void bb_health_release(struct bb_health *h);
 
+/* bb_health_remark - return a finding without values. node, other, gpu: -1: does not apply. */
+struct bb_health_finding bb_health_remark(enum bb_health_test test, enum bb_health_part part,
+                                          enum bb_health_level level, int node, int other, int gpu);
+
 /* bb_health_add - append a finding. A node with a failed GPU, NIC or node takes no part in further stages. */
 void bb_health_add(struct bb_health *h, const struct bb_health_finding *f);
 

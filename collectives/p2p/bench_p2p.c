@@ -20,6 +20,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/param.h>
 
 /* The values of one metric (latency or bandwidth) for all pairs of ranks, with messages in one direction or in both,
  * and with one message size. */
@@ -581,14 +582,19 @@ static void find_causes(struct p2p *p)
     }
 }
 
-/* Returns whether an earlier matrix has the same cause. */
+/* Returns whether an earlier matrix has the same cause: of a path that is slow in one direction, both directions are. */
 static bool is_known_cause(const struct p2p *p, int i)
 {
-    for (int k = 0; k < i; k++)
-        if (p->causes[k].found.what.level == p->causes[i].found.what.level &&
-            p->causes[k].found.what.from == p->causes[i].found.what.from &&
-            p->causes[k].found.what.to == p->causes[i].found.what.to)
+    const struct bb_slow_link *own = &p->causes[i].found.what;
+
+    for (int k = 0; k < i; k++) {
+        const struct bb_slow_link *known = &p->causes[k].found.what;
+
+        if ((known->level == own->level && known->from == own->from && known->to == own->to) ||
+            (known->level == BB_LINK_WAY && own->level == BB_LINK_PATH && MIN(known->from, known->to) == own->from &&
+             MAX(known->from, known->to) == own->to))
             return true;
+    }
     return false;
 }
 

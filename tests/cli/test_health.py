@@ -52,7 +52,7 @@ def test_bad_parts_of_64_nodes_are_named(busbar, tmp_path):
 
 def test_path_of_a_ring_is_measured_if_not_all_are(busbar, tmp_path):
     """The first round pairs nodes 4 and 5, the last round nodes 5 and 6, and node 15 with node 0. Of 17 nodes, no round pairs nodes 16 and
-    0; then the reason says so."""
+    0, and the reason names an untested path."""
     for link, nodes, expected in (("node4-node5", 16, ("path", 4)), ("node5-node6", 16, ("path", 5)), ("node15-node0", 16, ("path", 0)),
                                   ("node16-node0", 17, ("rail", None))):
         root, _, done = health(busbar, tmp_path, "--from", "pairs", ranks=nodes, nodes=nodes, status=5, slow=f"link={link}:0.5")

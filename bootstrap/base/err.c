@@ -6,6 +6,7 @@
 #include "bootstrap/base/environment.h"
 #include "bootstrap/base/units.h"
 
+#include <ctype.h>
 #include <poll.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -161,8 +162,15 @@ int(bb_err)(enum bb_error code, const char *fmt, ...)
 
 int bb_err_call(const char *call, const char *error, const char *detail, const char *file, int line)
 {
-    return bb_err(BB_EFAIL, "%.*s: %s%s%s (%s:%d)", (int)strcspn(call, "("), call, error, detail && *detail ? ": " : "",
-                  detail ? detail : "", file, line);
+    const bool is_first = record->code == 0;
+    const char *end = call + strcspn(call, "("), *name = end;
+
+    while (name > call && (isalnum((unsigned char)name[-1]) || name[-1] == '_')) /* "is_send ? ncclSend(..)" */
+        name--;
+    (void)bb_err(BB_EFAIL, "%.*s: %s%s%s (%s:%d)", (int)(end - name), name, error, detail && *detail ? ": " : "",
+                 detail ? detail : "", file, line);
+    record->call |= is_first && record->code == BB_EFAIL;
+    return -BB_EFAIL;
 }
 
 int bb_err_job(enum bb_error code, const char *fmt, ...)

@@ -115,6 +115,7 @@ enum { BB_ERROR_TEXT = 512 };
 struct bb_err_record {
     int code;                 /* enum bb_error; 0: no error */
     int muted;                /* 1: the error was not printed (bb_err_mute) */
+    int call;                 /* 1: a call of a GPU library or of NCCL failed (bb_err_call) */
     char text[BB_ERROR_TEXT]; /* the line without "busbar: " */
 };
 

@@ -672,6 +672,7 @@ static int run_health(struct run *r, int argc, char **argv)
     TRY(make_expectations(r));
     TRY(prepare(r));
     TRY(bb_session_open_results(s, &head, r->set, &r->options));
+    s->call_failed = -BB_EBELOW;
     if (!s->world.restarted)
         TRY(start_health(r));
     TRY(bb_health_run(&r->health));

@@ -454,17 +454,20 @@ static json_t *findings_json(const struct bb_health_report *r)
     return list;
 }
 
-/* is_begun: a test, or the inventory, has ended; otherwise all nodes are unknown. */
+/* is_begun: a test has ended, or all that run; otherwise nodes without a finding are unknown. */
 static json_t *verdicts_json(const struct bb_health_report *r, bool is_begun)
 {
     json_t *list = json_array();
     char reason[DRAIN_REASON + DRAIN_ITEM];
 
-    for (int node = 0; node < r->health->nodes; node++)
-        json_array_append_new(
-            list, json_pack("{s:i, s:s, s:s, s:s?}", "node", node, "host", host_of(r, node), "level",
-                            bb_health_levels[is_begun ? bb_health_node_level(r->health, node) : BB_HEALTH_UNKNOWN],
-                            "reason", node_reason(r, node, reason)));
+    for (int node = 0; node < r->health->nodes; node++) {
+        const enum bb_health_level level = bb_health_node_level(r->health, node);
+
+        json_array_append_new(list,
+                              json_pack("{s:i, s:s, s:s, s:s?}", "node", node, "host", host_of(r, node), "level",
+                                        bb_health_levels[is_begun || level != BB_HEALTH_OK ? level : BB_HEALTH_UNKNOWN],
+                                        "reason", node_reason(r, node, reason)));
+    }
     return list;
 }
 
@@ -553,8 +556,10 @@ static json_t *checks_json(const struct bb_health_report *r, bool is_begun)
 
 static json_t *fields_json(const struct bb_health_report *r, const char *stage)
 {
-    const bool is_begun = !stage || strcmp(stage, BB_HEALTH_START) != 0;
+    bool is_begun = !stage;
 
+    for (int test = 0; test < BB_HEALTH_TESTS; test++)
+        is_begun = is_begun || isfinite(r->health->median[test]);
     bb_health_sort(r->health);
     return json_pack("{s:s?, s:s?, s:o, s:O, s:o, s:o, s:o, s:o, s:o}", "stage", stage, "expected_by",
                      r->source[0] ? r->source : NULL, "missing_hosts", missing_hosts(r), "inventory", r->inventory,

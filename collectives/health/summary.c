@@ -67,8 +67,15 @@ static void print_drain(const json_t *root, FILE *out)
     size_t i;
 
     json_array_foreach(json_object_get(root, "verdicts"), i, verdict) if (has_level(verdict, BB_HEALTH_FAIL))
+    {
+        char *reason = bb_copy_text(text_of(verdict, "reason"));
+
+        for (char *c = reason; (c = strpbrk(c, "\"\\$`")); c++)
+            *c = '\'';
         fprintf(out, "scontrol update nodename=%s state=drain reason=\"busbar: %s\"\n", text_of(verdict, "host"),
-                text_of(verdict, "reason"));
+                reason);
+        free(reason);
+    }
 }
 
 static void print_verdict(const json_t *root, FILE *out)
@@ -126,13 +133,26 @@ static void add_lost_node(json_t *root, json_t *verdict, const char *stage, json
     json_decref(reason);
 }
 
-/* Returns the number of lost ranks of a host. first: out: the first of them */
+/* Returns whether the run ended by the error of a rank, "rank 3 (HOST, GPU 1): .."; of this host, if it is not NULL. */
+static bool has_failed_rank(const json_t *root, const char *host)
+{
+    const char *line = text_of(root, "reason"), *name = strchr(line, '(');
+
+    return !json_object_get(root, "ended_by") && bb_begins_with(line, "rank ") && name && !strstr(line, ") is lost") &&
+           (!host || (bb_begins_with(name + 1, host) && strchr(",)", name[1 + strlen(host)])));
+}
+
+/* Returns the number of lost ranks of a host, or of its failed ranks. first: out: the first of them */
 static int count_lost(const json_t *root, const char *host, int *first)
 {
     const json_t *rank;
     size_t i;
     int n = 0;
 
+    if (has_failed_rank(root, NULL)) {
+        *first = atoi(text_of(root, "reason") + strlen("rank "));
+        return has_failed_rank(root, host);
+    }
     json_array_foreach(json_object_get(root, "lost_ranks"), i, rank)
     {
         const json_t *device = json_array_get(json_object_get(root, "devices"), (size_t)json_integer_value(rank));
@@ -155,24 +175,53 @@ static bool was_lost(const json_t *root, const char *host)
     return false;
 }
 
-static void add_lost_nodes(json_t *root, const char *stage)
+/* Describes what n ranks did, `rank` first: "rank 3 failed, GPU 1: cublasLtMatmul: .." */
+static json_t *describe_ranks(const json_t *root, int rank, int n, const char *stage)
 {
-    const bool hangs = !strstr(text_of(root, "reason"), " is lost") && !strstr(text_of(root, "reason"), " are lost");
-    json_t *verdict;
+    const char *line = text_of(root, "reason"), *gpu = strstr(line, ", GPU "), *error = strstr(line, "): ");
+    const bool hangs = bb_begins_with(line, "timeout");
+
+    if (has_failed_rank(root, NULL) && error) { /* without the place in the source file, " (FILE:LINE)" */
+        const char *text = error + strlen("): "), *source = strstr(text, " (");
+
+        return json_sprintf("rank %d failed%.*s: %.*s", rank, gpu && gpu < error ? (int)(error - gpu) : 0,
+                            gpu ? gpu : "", source && source - text < 180 ? (int)(source - text) : 180, text);
+    }
+    if (n > 1)
+        return json_sprintf("rank %d and %d more %s in stage %s", rank, n - 1, hangs ? "are hanging" : "were lost",
+                            stage);
+    return json_sprintf("rank %d %s in stage %s", rank, hangs ? "is hanging" : "was lost", stage);
+}
+
+/* Makes the nodes unknown that are ok, in the verdicts or the checks. key: of their level or status */
+static void make_unknown(json_t *list, const char *key)
+{
+    json_t *object;
     size_t i;
 
-    json_array_foreach(json_object_get(root, "verdicts"), i, verdict)
+    json_array_foreach(list, i, object) if (*text_of(object, "host") && strcmp(text_of(object, key), "ok") == 0)
+        json_object_set_new(object, key, json_string("unknown"));
+}
+
+/* Nodes that ended the run fail. If no node and no signal is known to have ended it, no node is ok. */
+static void add_lost_nodes(json_t *root, const char *stage)
+{
+    bool is_known = json_object_get(root, "ended_by") || bb_begins_with(text_of(root, "reason"), "wrong data");
+    json_t *verdicts = json_object_get(root, "verdicts"), *verdict;
+    size_t i;
+
+    json_array_foreach(verdicts, i, verdict)
     {
         int rank = -1;
         const int n = was_lost(root, text_of(verdict, "host")) ? 0 : count_lost(root, text_of(verdict, "host"), &rank);
 
-        if (n > 1)
-            add_lost_node(root, verdict, stage,
-                          json_sprintf("rank %d and %d more %s in stage %s", rank, n - 1,
-                                       hangs ? "are hanging" : "were lost", stage));
-        else if (n == 1)
-            add_lost_node(root, verdict, stage,
-                          json_sprintf("rank %d %s in stage %s", rank, hangs ? "is hanging" : "was lost", stage));
+        if (n > 0)
+            add_lost_node(root, verdict, stage, describe_ranks(root, rank, n, stage));
+        is_known |= n > 0;
+    }
+    if (!is_known) {
+        make_unknown(verdicts, "level");
+        make_unknown(json_object_get(root, "checks"), "status");
     }
 }
 

@@ -317,7 +317,7 @@ int bb_session_release(struct bb_session *s, int rc, int end_rc)
 {
     bb_progress_end(&s->progress);
     if (!bb_session_ends_on_all_ranks(s, rc))
-        end_rc = rc;
+        end_rc = rc = s->call_failed && bb_err_record()->call ? s->call_failed : rc;
     else if (end_rc == 0 && s->world.size > 1) /* wait until all ranks have released what must be released
                                                   collectively, such as communicators */
         end_rc = bb_world_barrier(&s->world, "the end of the run");

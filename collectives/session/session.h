@@ -43,6 +43,7 @@ struct bb_session {
     int nccl_header, nccl_runtime, cuda_runtime, cuda_driver;
     unsigned share_env_set; /* 1: NCCL's environment variables for ranks that share a GPU are set, from
                                bb_session_setup_gpus on for any rank */
+    int call_failed;        /* code of the run if a call of a GPU library or of NCCL fails; 0: -BB_EFAIL */
     bool shared_gpu;
     const struct bb_allocator *memory; /* allocator of the buffers that NCCL operations use (--buffers) */
     bool falls_back;                   /* ncclMemAlloc uses cudaMalloc on at least one rank */

@@ -375,7 +375,7 @@ def test_node_with_wrong_data_fails_in_every_output(busbar, tmp_path):
     done = busbar.run(*args, "--save-baseline", base, "--junit", junit, "--prometheus", metrics, ranks=4, mpirun=(), env=env)
     root = json.loads(base.read_text())
     assert done.returncode == 3 and f"--save-baseline {base}: the run ended in stage node, so the file is no baseline" in done.stderr
-    assert [v["level"] for v in root["verdicts"]] == ["ok", "fail"] and [c["status"] for c in root["checks"]] == ["ok", "fail"]
+    assert [v["level"] for v in root["verdicts"]] == ["unknown", "fail"] and [c["status"] for c in root["checks"]] == ["unknown", "fail"]
     assert [(f["level"], f["stage"], f["part"], f["node"], f["gpu"]) for f in root["findings"]] == [("fail", "node", "gpu", 1, 1)]
     assert re.search("^fail +node +GPU 1 of [^ ]+-node1: wrong data in all_reduce in the node$", done.stdout, re.M), done.stdout
     assert re.search(r'^scontrol .*-node1 state=drain reason="busbar: GPU 1 wrong data in all_reduce in the node"$', done.stdout, re.M)
@@ -501,6 +501,20 @@ def test_report_of_a_lost_node_without_files(busbar):
     assert re.search(r"; [^ ]+-node0: rank 1 was lost in stage pairs \|", plugin.stdout)
 
 
+def test_node_whose_call_fails_fails(busbar, tmp_path):
+    """As a lost node does, in every output; the nodes without a measurement are unknown."""
+    path, junit = tmp_path / "r.json", tmp_path / "r.xml"
+    env = {**LOST, "EMU_FAULT": "fail:rank=5,call=3,name=cublasLtMatmul"}
+    done = busbar.run("health", "--quick", "--drain", "--json", path, "--junit", junit, ranks=8, mpirun=(), env=env)
+    root = json.loads(path.read_text())
+    assert done.returncode == 5 and [v["level"] for v in root["verdicts"]] == ["unknown", "unknown", "fail", "unknown"], done.stderr
+    assert {c["status"] for c in root["checks"]} == {"unknown", "fail"} and root["reason"].startswith("rank 5 (")
+    assert re.search(r'(?m)^scontrol update nodename=\S+-node2 state=drain reason="busbar: rank 5 failed, GPU 1: cublasLtMatmul: .+"$', done.stdout)
+    assert re.search(r"(?m)^# continue: \S+ -n 6 ", done.stdout) and "<failure " in junit.read_text()
+    plugin = busbar.run("health", "--quick", "--nagios", ranks=8, env=env)
+    assert plugin.returncode == 2 and re.match(r"BUSBAR CRITICAL - .*; \S+-node2: rank 5 failed, GPU 1", plugin.stdout), plugin.stdout
+
+
 @pytest.mark.parametrize("args,call,table", [
     (["rails"], 2, [" GPU 0         48.09         -", " GPU 1         48.09         -"]),
     (["p2p", "--nodes"], 3, ["#node       0       1       2       3", "    0       -    96.5       -    96.5"])])
@@ -517,7 +531,7 @@ def test_node_that_hangs_in_a_stage_fails(busbar, tmp_path):
                       env={**LOST, "EMU_FAULT": "stall:rank=5,call=9,name=ncclAllReduce"})
     root = json.loads(path.read_text())
     assert done.returncode == 4 and root["lost_ranks"] == [5], done.stderr
-    assert [v["level"] for v in root["verdicts"]] == ["ok", "ok", "fail", "ok"] and "-node2: rank 5 is hanging in stage pairs" in done.stdout
+    assert [v["level"] for v in root["verdicts"]] == ["unknown", "unknown", "fail", "unknown"] and "-node2: rank 5 is hanging in stage pairs" in done.stdout
 
 
 @pytest.mark.parametrize("nodes,minutes", [(128, 5), (1024, 15)])

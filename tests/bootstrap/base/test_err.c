@@ -184,6 +184,19 @@ static void maps_errors_to_exit_codes(void **state)
     assert_int_equal(bb_exit_code(-BB_EBELOW), 5);
 }
 
+static void names_the_call_that_failed(void **state)
+{
+    struct bb_err_record record = {0};
+
+    (void)state;
+    bb_err_record_in(&record);
+    (void)bb_err_call("is_send ? ncclSend(buffer) : ncclRecv(buffer)", "system error", NULL, "a.c", 1);
+    bb_err_record_in(NULL);
+    assert_non_null(strstr(record.text, "ncclSend: system error (a.c:1)"));
+    assert_null(strstr(record.text, "is_send"));
+    assert_true(record.call);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -192,6 +205,7 @@ int main(void)
         cmocka_unit_test(replaces_control_characters),
         cmocka_unit_test(speculative_mode_prints_only_the_first_failure),
         cmocka_unit_test(maps_errors_to_exit_codes),
+        cmocka_unit_test(names_the_call_that_failed),
         cmocka_unit_test(record_keeps_the_error_that_explains_the_failure),
         cmocka_unit_test(suggests_commands_of_the_started_program),
         cmocka_unit_test(nonblocking_error_does_not_wait_for_a_reader),

@@ -14,6 +14,16 @@ static const char results[] =
     "'verdicts': [{'node': 0, 'host': 'a', 'level': 'ok'}, {'node': 1, 'host': 'b', 'level': 'ok'},"
     "{'node': 2, 'host': 'c', 'level': 'fail'}, {'node': 3, 'host': 'd', 'level': 'warn'}]}";
 
+static json_t *read_results(void)
+{
+    char json[sizeof results];
+
+    strcpy(json, results);
+    for (char *c = json; *c; c++)
+        *c = *c == '\'' ? '"' : *c;
+    return json_loads(json, 0, NULL);
+}
+
 /* Returns the report of a run that has ended early. */
 static char *report(json_t *root)
 {
@@ -34,14 +44,10 @@ static char *report(json_t *root)
 
 static void test_srun_excludes_failed_nodes(void **state)
 {
-    char json[sizeof results], *text;
-    json_t *root;
+    json_t *root = read_results();
+    const char *text;
 
     (void)state;
-    strcpy(json, results);
-    for (char *c = json; *c; c++)
-        *c = *c == '\'' ? '"' : *c;
-    root = json_loads(json, 0, NULL);
     unsetenv("OMPI_COMM_WORLD_SIZE");
     unsetenv("MPI_LOCALNRANKS");
     setenv("SLURM_PROCID", "0", 1);
@@ -53,9 +59,63 @@ static void test_srun_excludes_failed_nodes(void **state)
     json_decref(root);
 }
 
+/* Returns the report of a run that ended with this line. lost: whether the line is about lost_ranks */
+static char *report_of(json_t *root, const char *line, bool lost)
+{
+    json_object_set_new(root, "reason", json_string(line));
+    if (!lost)
+        json_object_del(root, "lost_ranks");
+    return report(root);
+}
+
+static void test_rank_whose_call_fails_fails_its_node(void **state)
+{
+    const char line[] =
+        "rank 2 (b, GPU 0): ncclAllReduce: unhandled system error (run with NCCL_DEBUG=INFO): x (a.c:1)",
+               failed[] = "b: rank 2 failed, GPU 0: ncclAllReduce: unhandled system error\n";
+    json_t *root = read_results();
+    const char *text = report_of(root, line, false);
+
+    (void)state;
+    assert_non_null(strstr(text, failed));
+    assert_non_null(strstr(text, "; 4 nodes: 1 ok, 1 warn, 2 fail, 0 unknown"));
+    json_decref(root);
+}
+
+static void test_no_node_is_ok_if_the_cause_is_unknown(void **state)
+{
+    static const char *const lines[] = {"timeout: x did not end within 1 s; all 8 ranks are in this call",
+                                        "ended by SIGTERM; last seen: x"};
+    static const char *const counts[] = {"0 ok, 1 warn, 0 fail, 3 unknown", "3 ok, 1 warn, 0 fail, 0 unknown"};
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        json_t *root = read_results();
+
+        json_object_set_new(json_array_get(json_object_get(root, "verdicts"), 2), "level", json_string("ok"));
+        if (i == 1)
+            json_object_set_new(root, "ended_by", json_string("SIGTERM"));
+        assert_non_null(strstr(report_of(root, lines[i], false), counts[i]));
+        json_decref(root);
+    }
+}
+
+static void test_several_lost_ranks_were_lost(void **state)
+{
+    json_t *root = read_results();
+
+    (void)state;
+    assert_non_null(strstr(report_of(root, "2 ranks are lost: rank 2 (b), last seen: x; rank 3 (b)", true),
+                           "b: rank 2 and 1 more were lost in stage pairs\n"));
+    json_decref(root);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_srun_excludes_failed_nodes)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_srun_excludes_failed_nodes),
+                                       cmocka_unit_test(test_rank_whose_call_fails_fails_its_node),
+                                       cmocka_unit_test(test_no_node_is_ok_if_the_cause_is_unknown),
+                                       cmocka_unit_test(test_several_lost_ranks_were_lost)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

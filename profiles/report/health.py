@@ -21,7 +21,7 @@ def place_of(result, finding):
     hosts = hosts_of_nodes(result)
     host, other, gpu = finding.get("host"), hosts.get(finding.get("other_node")), finding.get("gpu")
     return {"gpu": f"GPU {gpu} of {host}", "node": f"{host}", "nic": f"NIC of GPU {gpu} of {host}",
-            "path": f"path between {host} and {other}", "rail": f"rail of GPU {gpu}",
+            "path": f"path from {host} to {other}" if finding.get("one_way") else f"path between {host} and {other}", "rail": f"rail of GPU {gpu}",
             "leaf": f"leaf switch of {host} to {other}", "fabric": "fabric"}.get(finding.get("part"), "most of the cluster")
 
 

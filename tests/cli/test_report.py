@@ -365,6 +365,9 @@ def test_health_shows_the_worst_node_first_and_the_slow_pairs():
     assert [row[:3] for row in pairs.rows] == [["a", "c", 20.], ["b", "c", 20.]]
     assert said("health", **data) == ("FAILED: pairs 20 GB/s. 3 nodes: 2 ok, 0 warn, 1 fail, 0 unknown; expected by x. "
                                       "fail, stage pairs: NIC of GPU 1 of c: pairs 20 GB/s.")
+    path = {"part": "path", "host": "a", "other_node": 1}
+    assert [health.place_of(result("health", verdicts=[{"node": 1, "host": "b"}]), {**path, "one_way": one_way}) for one_way in (False, True)] == [
+        "path between a and b", "path from a to b"]
     assert list(health.nodes([result("health", status="running")])) == list(health.pairs([result("health")])) == []
 
 

@@ -14,7 +14,9 @@
 
 static const struct bb_software *software_of(const struct bb_plan_options *o, bool sharded)
 {
-    return bb_software_of(o->config.transformer.software, sharded, !o->config.sync.no_overlap);
+    const struct bb_transformer_options *t = &o->config.transformer;
+
+    return bb_software_of(t->software, sharded || t->lora_rank > 0, !o->config.sync.no_overlap);
 }
 
 /* Adds to each layout the software whose rates it has. */
@@ -62,9 +64,9 @@ static void write_option(void *out, const struct bb_opt *opt, const void *field)
         fprintf(out, " %d", *(const int *)field);
 }
 
-/* Returns the options of the step in a layout, each after a blank: those that select the layout, and those given. The
- * caller frees the text. */
-static char *options_text(const struct bb_plan_options *o, const struct bb_layout_choice *choice)
+/* Returns the command that plans the step in a layout, after a blank, with the options that select the layout, and those
+ * given. The caller frees the text. */
+static char *command_text(const struct bb_plan_options *o, const struct bb_layout_choice *choice)
 {
     static const struct bb_opt_table tables[] = {BB_STEP_TABLES(0), {0}};
     struct bb_proxy_config config = bb_layouts_config(&o->given, choice);
@@ -75,6 +77,13 @@ static char *options_text(const struct bb_plan_options *o, const struct bb_layou
     config.micro_batches = 0;
     config.global_batch = o->given.global_batch;
     config.transformer.seed = o->config.transformer.seed;
+    fprintf(out, " busbar plan %s --ranks %d --cluster %s", o->config.proxy, o->config.ranks, o->cluster);
+    for (int i = 0; i < o->changes.n; i++)
+        fprintf(out, " --set %s", o->changes.text[i]);
+    if (o->config.transformer.software)
+        fprintf(out, " --software %s", o->config.transformer.software);
+    if (o->tokens)
+        fprintf(out, " --tokens %s", o->tokens);
     bb_opts_each(&(struct bb_opts){.tables = tables}, &config, write_option, out);
     bb_close_text(out, &text);
     return text;
@@ -102,7 +111,7 @@ static int print_accuracy(const struct bb_plan_options *o, const struct bb_layou
         if (any)
             printf("# accuracy (%s zero3): %s\n", sharded ? "layouts with" : "layouts other than", text);
     }
-    if (f.software && !o->config.transformer.software && !o->given.transformer.sync)
+    if (f.software && !o->given.transformer.sync && software_of(o, true) != software_of(o, false))
         printf("# layouts with zero3 are predicted with the rates of %s, the others of %s (default); for equal rates, "
                "try: --software %s\n",
                software_of(o, true)->name, software_of(o, false)->name, software_of(o, false)->name);
@@ -168,11 +177,21 @@ static int explain(const struct bb_plan_options *o, const struct bb_layout_searc
     bb_err_record_in(NULL);
     if (rc)
         goto out;
-    *options = options_text(&other, &explained->rows[0].choice);
+    *options = command_text(&other, &explained->rows[0].choice);
 out:
     bb_err_context(NULL);
     bb_argv_release(&words);
     return rc == -BB_EUSAGE && reason->code ? 0 : rc;
+}
+
+static void print_training(const struct bb_plan_options *o, const struct bb_layout_row *first)
+{
+    const struct bb_step step = {.tokens = first->tokens, .layout.ranks = o->config.ranks};
+    const struct bb_training_time t = bb_training_time(&step, (double)first->step_ns, o->training.tokens);
+    char text[200];
+
+    bb_training_time_text(&t, text, sizeof(text));
+    printf("# training in layout 1: %s\n", text);
 }
 
 int bb_plan_layouts(const struct bb_plan_options *o, const struct bb_proxy *proxy, int argc, char **argv)
@@ -217,8 +236,10 @@ int bb_plan_layouts(const struct bb_plan_options *o, const struct bb_proxy *prox
             printf("# sorted by p50, the median of %d steps with %g%% jitter (seed %llu); other columns are without "
                    "jitter\n",
                    o->samples, 100 * conditions->jitter, (unsigned long long)conditions->seed);
-        options = options_text(o, &found.rows[0].choice);
+        options = command_text(o, &found.rows[0].choice);
         bb_layouts_print(&found, options, o->top, o->full, stdout);
+        if (o->tokens)
+            print_training(o, &found.rows[0]);
         if (reason.code)
             printf("# --explain \"%s\": %s\n", o->explain, reason.text);
         else if (o->explain)

@@ -45,14 +45,15 @@ static const struct bb_opt plan_options[] = {
         0, "software", FIELD(config.transformer.software), NULL, "NAME", bb_software_names,
         "the training framework, whose rates and overlap a forecast assumes: megatron (Megatron-LM with the "
         "kernels and overlaps of NVIDIA's recipes), megatron-plain (without them), torch (PyTorch), torch-compile "
-        "(as torch), jax (as megatron) (default: torch with --dp-sync zero3 or hsdp, megatron-plain with --no-overlap, "
+        "(as torch), jax (as megatron) (default: torch with --dp-sync zero3 or hsdp and with --lora-rank, "
+        "megatron-plain with --no-overlap, "
         "else megatron)",
         .needs = BB_PLAN_STEP | BB_PLAN_FORECAST),
     OPT_FLAG('G', "graph", FIELD(graph), "model CUDA-graph launch: no host overhead (transformer, --cluster)",
              .needs = BB_PLAN_STEP | BB_PLAN_FORECAST),
     OPT_STRING(0, "tokens", FIELD(tokens), NULL, "COUNT",
                "with --cluster: predict steps, days and GPU hours of training on COUNT tokens (15T, 300B)",
-               .needs = BB_PLAN_ONE_STEP | BB_PLAN_CLUSTER),
+               .needs = BB_PLAN_STEP | BB_PLAN_CLUSTER),
     OPT_STRING(0, "mtbf-node", FIELD(failures.mtbf_node), NULL, "TIME",
                "with --tokens: mean time between failures of a node (1500d, 40h); also predict the best checkpoint "
                "interval, goodput and days with failures; requires --checkpoint and --restart",

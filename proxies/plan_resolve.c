@@ -32,12 +32,14 @@ static void resolve_software(struct bb_cluster *cluster, struct bb_proxy_config 
         bb_sync_gathers_parameters((enum bb_sync_kind)bb_args_index(t->sync, bb_sync_names, BB_SYNC_ALL_REDUCE));
 
     for (int sharded = 0; sharded < 2; sharded++) {
-        const struct bb_software *s = bb_software_of(t->software, sharded, !config->sync.no_overlap);
+        const struct bb_software *s =
+            bb_software_of(t->software, sharded || t->lora_rank > 0, !config->sync.no_overlap);
 
         t->serial[sharded] = !s->overlaps;
         if (sharded == shards)
             f->software = s;
     }
+    f->is_default_software = !t->software;
     bb_software_apply(f->software, cluster);
 }
 

@@ -184,6 +184,28 @@ out:
     return rc;
 }
 
+/* Finds options with sharded parameters with which training fits, for replicas of one GPU without sharding. */
+static int guess_sharding(const struct bb_proxy_config *config, const struct bb_arch *arch, struct bb_forecast *f)
+{
+    static const struct {
+        const char *recompute, *options;
+    } rows[] = {{NULL, "--dp-sync zero3"}, {"full", "--dp-sync zero3 --recompute full"}};
+    struct bb_proxy_config sharded = *config;
+    struct bb_transformer_options *t = &sharded.transformer;
+    int rc = 0;
+
+    if (t->tp > 1 || t->pp > 1 || t->cp > 1 || t->ep > 1 || t->sync || t->offload_layers > 0)
+        return 0;
+    t->sync = "zero3";
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]) && !f->sharded; i++) {
+        t->recompute = rows[i].recompute;
+        TRY(bb_training_bytes(&sharded, arch, &f->sharded_bytes));
+        f->sharded = f->sharded_bytes <= BB_SAFE_MEMORY * f->gpu_bytes ? rows[i].options : NULL;
+    }
+out:
+    return rc;
+}
+
 /* Assume the precision-aware optimizer if training then fits in GPU memory; otherwise, or with dropless experts,
  * assume recomputation instead. config: in/out. */
 static int guess_memory(struct bb_proxy_config *config, struct bb_forecast *f)
@@ -196,6 +218,8 @@ static int guess_memory(struct bb_proxy_config *config, struct bb_forecast *f)
         TRY(guess_optimizer(config, &arch, f));
     if (!f->precision_aware && config->transformer.offload_layers == 0) /* which excludes recomputation */
         TRY(guess_recompute(config, &arch, f));
+    if (f->none_fits)
+        TRY(guess_sharding(config, &arch, f));
 out:
     return rc;
 }
@@ -310,6 +334,7 @@ static int build_step(const struct bb_plan_options *o, const struct bb_proxy *pr
         TRY(guess_memory(&guessed, &f->forecast));
     f->forecast.is_assumed = assumes && (f->forecast.recompute || f->forecast.precision_aware);
     f->forecast.none_fits &= assumes;
+    f->forecast.sharded = assumes ? f->forecast.sharded : NULL;
     if (f->forecast.is_assumed) {
         if (f->forecast.without_bytes < LITTLE_MISSING * f->forecast.gpu_bytes && o->conditions.slow.n == 0)
             TRY(bb_predict_step_ns(&f->step, cluster, NULL, &f->forecast.without_ns));

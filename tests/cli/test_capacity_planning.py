@@ -72,6 +72,8 @@ def test_tokens_give_the_training_time(busbar, plan):
                             "without failures, restarts and evaluation$", text, re.M).groups()
     assert float(days.replace(",", "")) == pytest.approx(training["days"], rel=5e-3)
     assert float(hours) in [pytest.approx(training["gpu_hours"] / unit, rel=5e-3) for unit in (1e3, 1e6)]
+    assert re.search(r"^  training +1B tokens: 3,815 steps, [0-9.]+ h, [0-9.]+ GPU hours ",
+                     busbar.run("plan", *args, "--tokens", "1B", emulated=False).stdout, re.M)  # below two days
     one = plan(*args, "--tokens", 1)["predicted"]["training"]
     assert one["steps"] == 1 and one["days"] * 86400 == pytest.approx(step_s, rel=1e-9)
 
@@ -395,16 +397,18 @@ def test_rejects_chunks_and_channels_of_other_algorithms(busbar, tmp_path, algor
 def test_best_layout_equals_the_plan_with_its_options(busbar, plan, tmp_path):
     """The predictions of the first layout equal the plan with the options of this layout."""
     saving = ("--grad-dtype", "bfloat16", "--overlap-param-gather", "--use-precision-aware-optimizer")
-    done = busbar.run("plan", *SEARCH, "--layers", 32, *saving, "--full", "--top", 3, "--json", tmp_path / "best.json", "--csv", tmp_path / "best.csv",
+    done = busbar.run("plan", *SEARCH, "--layers", 32, *saving, "--tokens", "1B", "--full", "--top", 3, "--json", tmp_path / "best.json", "--csv", tmp_path / "best.csv",
                       emulated=False)
     text = done.stdout
-    args = next(line for line in text.splitlines() if line.startswith("#   options:")).split(": ")[1].split()
+    args = next(line for line in text.splitlines() if line.startswith("#   command: busbar plan ")).split()[4:]
     doc = json.loads((tmp_path / "best.json").read_text())
     best, rows = doc["best_layout"], doc["best_layout"]["layouts"]
     assert len(rows) == 3 and [r["step_us"] for r in rows] == sorted(r["step_us"] for r in rows)
     assert doc["predicted"]["step_us"] == rows[0]["step_us"]
     assert " ".join(saving[:2]) in text and "such as --grad-dtype, are not searched" in text
-    alone = plan("transformer", "--ranks", 16, "--cluster", H100, *args)
+    alone = plan(*args)
+    training = alone["predicted"]["training"]
+    assert f"# training in layout 1: 1B tokens: {training['steps']:,} steps, {24 * training['days']:.3g} h, " in text
     assert alone["predicted"]["step_us"] == pytest.approx(rows[0]["step_us"], abs=1e-3)
     assert alone["predicted"]["tokens_per_s"] == pytest.approx(16 * rows[0]["tokens_per_s_per_gpu"], rel=1e-9)
     required = max(role["training_memory_bytes"]["total"] for role in alone["roles"])

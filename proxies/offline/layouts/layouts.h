@@ -118,18 +118,18 @@ const struct bb_cluster *bb_layouts_cluster(const struct bb_layout_search *searc
  * points to the same strings as config. */
 struct bb_proxy_config bb_layouts_config(const struct bb_proxy_config *config, const struct bb_layout_choice *choice);
 
-/* bb_layouts_print - prints the best layout, its options and the table of layouts. options: of the best layout, each after
- * a blank; full: also how the next layouts differ, and why layouts were rejected. */
-void bb_layouts_print(const struct bb_layouts *found, const char *options, int top, bool full, FILE *out);
+/* bb_layouts_print - prints the best layout, its command (after a blank) and the table of layouts.
+ * full: also how the next layouts differ, and why layouts were rejected. */
+void bb_layouts_print(const struct bb_layouts *found, const char *command, int top, bool full, FILE *out);
 json_t *bb_layouts_json(const struct bb_layouts *found, int top);
 
 /* bb_layouts_are_of_one_grid - returns whether two layouts have equal tp, cp, ep, pp and dp. */
 bool bb_layouts_are_of_one_grid(const struct bb_layout_choice *a, const struct bb_layout_choice *b);
 /* bb_layouts_print_explained - prints the place, step and memory of a layout and how it differs from the best.
  *   explained  a search in which the options of --explain are given; its first layout is explained
- *   given      value of --explain; options: of the layout, each after a blank */
+ *   given      value of --explain; command: of the layout, after a blank */
 void bb_layouts_print_explained(const struct bb_layouts *found, const struct bb_layouts *explained, const char *given,
-                                const char *options, FILE *out);
+                                const char *command, FILE *out);
 json_t *bb_layouts_explained_json(const struct bb_layouts *found, const struct bb_layouts *explained);
 
 #endif

@@ -189,8 +189,8 @@ static void print_difference(const struct bb_layout_row *best, const struct bb_l
     fputs(shown ? "\n" : " all parts are equal\n", out);
 }
 
-/* Prints the step, the options and the parts of the step of the best layout. */
-static void print_best(const struct bb_layouts *found, const char *options, FILE *out)
+/* Prints the step, its parts and the command of the best layout. */
+static void print_best(const struct bb_layouts *found, const char *command, FILE *out)
 {
     const struct bb_layout_row *best = found->rows;
     const struct shown shown = show_layout(found, 0);
@@ -200,7 +200,7 @@ static void print_best(const struct bb_layouts *found, const char *options, FILE
     fprintf(out, "\n#   why:");
     for (int part = 0; part < PARTS; part++)
         fprintf(out, "%s %s %.1f%%", part ? "," : "", parts[part].name, 100 * part_ns(best, part) / best->step_ns);
-    fprintf(out, "\n#   options:%s\n", options);
+    fprintf(out, "\n#   command:%s\n", command);
 }
 
 static void print_slow(const struct bb_layouts *found, int top, FILE *out)
@@ -239,7 +239,7 @@ static void print_barely_fitting(const struct bb_layouts *found, int top, FILE *
     fputs(any ? "\n" : "", out);
 }
 
-void bb_layouts_print(const struct bb_layouts *found, const char *options, int top, bool full, FILE *out)
+void bb_layouts_print(const struct bb_layouts *found, const char *command, int top, bool full, FILE *out)
 {
     char have[BB_BYTES_TEXT], samples[BB_THOUSANDS_TEXT], tokens[BB_THOUSANDS_TEXT];
 
@@ -248,7 +248,7 @@ void bb_layouts_print(const struct bb_layouts *found, const char *options, int t
             "rank\n",
             bb_format_thousands(found->rows[0].samples, samples), bb_format_thousands(found->rows[0].tokens, tokens),
             bb_format_bytes((size_t)found->gpu_bytes, have), 100 * (1 - found->usable_bytes / found->gpu_bytes));
-    print_best(found, options, out);
+    print_best(found, command, out);
     print_slow(found, top, out);
     fprintf(out, "#\n");
     print_table(found, top, out);
@@ -278,7 +278,7 @@ static int place_of(const struct bb_layouts *found, const struct bb_layout_row *
 }
 
 void bb_layouts_print_explained(const struct bb_layouts *found, const struct bb_layouts *explained, const char *given,
-                                const char *options, FILE *out)
+                                const char *command, FILE *out)
 {
     const struct bb_layout_row *row = explained->rows, *best = found->rows;
     const int place = place_of(found, row);
@@ -291,7 +291,7 @@ void bb_layouts_print_explained(const struct bb_layouts *found, const struct bb_
         fprintf(out, "place %d", place);
     else
         fprintf(out, "slower than the %d fastest layouts", found->n);
-    fprintf(out, "; the fastest of %lld such layouts that fit\n#   options:%s\n", explained->fitting, options);
+    fprintf(out, "; the fastest of %lld such layouts that fit\n#   command:%s\n", explained->fitting, command);
     if (place != 1)
         print_difference(best, row, "it", out);
     for (int i = 0; i < found->n; i++)

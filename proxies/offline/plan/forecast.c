@@ -111,11 +111,14 @@ double bb_forecast_min_gpus(const struct bb_step *step, const struct bb_forecast
 static void advise_layout(const struct bb_plan *plan, const struct bb_forecast *f, char *text, size_t size)
 {
     const double min_gpus = bb_forecast_min_gpus(plan->step, f);
-    char guess_text[GUESS_TEXT];
+    char guess_text[GUESS_TEXT], need[BB_BYTES_TEXT];
     const char *guess = memory_guess(f, guess_text);
 
     if (guess)
         snprintf(text, size, "; try: %s", guess);
+    else if (f->sharded)
+        snprintf(text, size, "; with %s it needs %s; try: %s, or --best-layout --global-batch-size %.0f%s", f->sharded,
+                 bb_format_bytes((size_t)f->sharded_bytes, need), f->sharded, plan->step->samples, f->excluded);
     else if (f->fitting_ranks > 0)
         snprintf(text, size,
                  "; the first number of GPUs on which a layout fits is %d; try: --ranks %d --best-layout "
@@ -138,8 +141,7 @@ bool bb_forecast_misfit_text(const struct bb_plan *plan, const struct bb_forecas
     if (!f || bb_forecast_fits(plan, f))
         return false;
     n = snprintf(text, BB_MISFIT_TEXT, "needs %s of %s per GPU%s", bb_format_bytes((size_t)needed_bytes(plan), need),
-                 bb_format_bytes((size_t)f->gpu_bytes, have),
-                 f->none_fits ? " without recomputation; no automatic setting fits" : "");
+                 bb_format_bytes((size_t)f->gpu_bytes, have), f->none_fits ? "; no recomputation makes it fit" : "");
     if (searches)
         advise_layout(plan, f, text + n, BB_MISFIT_TEXT - (size_t)n);
     return true;

@@ -32,6 +32,7 @@ struct bb_forecast {
     const char *host; /* how the host launches kernels: "eager" (one by one) or "graph" (CUDA graphs); NULL: the
                               prediction contains no host time of a training framework */
     const struct bb_software *software; /* NULL: the prediction is not a forecast of real training */
+    bool is_default_software;           /* not the value of --software */
     bool long_context;                  /* a sample has 32,768 or more tokens */
     enum bb_experts experts;
     bool
@@ -52,6 +53,9 @@ struct bb_forecast {
     int node_limit; /* number of nodes per token in the model's own dispatch to experts, which the step could use and
                              does not; 0: none */
     double head_tflops; /* rate in 1e12 FLOP/s of embedding and head if the durations of layers are given */
+    const char
+        *sharded; /* options with which training fits, if it does not fit otherwise: "--dp-sync zero3"; NULL: none */
+    double sharded_bytes; /* the memory that training then needs */
     int fitting_ranks; /* first number of GPUs on which a layout fits, if parameters, gradients and optimizer do not fit
                              on those of the step; 0: unknown */
     double gpu_bytes;  /* memory of one GPU in bytes; 0: unknown */

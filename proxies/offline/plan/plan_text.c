@@ -361,8 +361,9 @@ static void print_head(const struct bb_plan_report *r, FILE *out)
         fprintf(out, " (%s tokens)", bb_format_thousands(s->tokens, number));
     fprintf(out, "\n# %s\n", s->summary ? s->summary : "");
     if (r->prediction)
-        fprintf(out, "# predicted for %s%s%s (modelled, not measured)\n", r->prediction->cluster.name,
-                software ? ", software " : "", software ? software->name : "");
+        fprintf(out, "# predicted for %s%s%s%s (modelled, not measured)\n", r->prediction->cluster.name,
+                software ? ", software " : "", software ? software->name : "",
+                software && r->plan->forecast->is_default_software ? " by default, see --software" : "");
     if (r->prediction && r->prediction->conditions.slow.n > 0)
         print_injected(r->prediction, out);
     fputc('\n', out);

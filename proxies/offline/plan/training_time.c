@@ -114,15 +114,6 @@ static const char *count_text(double count, int digits, char text[32])
     return text;
 }
 
-void bb_training_time_text(const struct bb_training_time *t, char *text, size_t size)
-{
-    char tokens[32], hours[32], steps[BB_THOUSANDS_TEXT], days[BB_ROUNDED_TEXT];
-
-    snprintf(text, size, "%s token%s: %s step%s, %s days, %s GPU hours without failures, restarts and evaluation",
-             count_text(t->tokens, 4, tokens), t->tokens == 1 ? "" : "s", bb_format_thousands(t->steps, steps),
-             t->steps == 1 ? "" : "s", bb_format_rounded(t->days, days), count_text(t->gpu_hours, 3, hours));
-}
-
 /* Formats 5400 s as "1.5 h". */
 static const char *duration_text(double seconds, char text[32])
 {
@@ -138,16 +129,35 @@ static const char *duration_text(double seconds, char text[32])
     return text;
 }
 
+static const char *days_text(double days, char text[32])
+{
+    char number[BB_ROUNDED_TEXT];
+
+    if (days < 2)
+        return duration_text(86400 * days, text);
+    snprintf(text, 32, "%s days", bb_format_rounded(days, number));
+    return text;
+}
+
+void bb_training_time_text(const struct bb_training_time *t, char *text, size_t size)
+{
+    char tokens[32], hours[32], steps[BB_THOUSANDS_TEXT], days[32];
+
+    snprintf(text, size, "%s token%s: %s step%s, %s, %s GPU hours without failures, restarts and evaluation",
+             count_text(t->tokens, 4, tokens), t->tokens == 1 ? "" : "s", bb_format_thousands(t->steps, steps),
+             t->steps == 1 ? "" : "s", days_text(t->days, days), count_text(t->gpu_hours, 3, hours));
+}
+
 void bb_reliability_text(const struct bb_training_time *t, char *failures, char *lost, size_t size)
 {
     const struct bb_reliability *r = &t->with_failures;
-    char mtbf[32], interval[32], hours[32], days[BB_ROUNDED_TEXT];
+    char mtbf[32], interval[32], hours[32], days[32];
 
     failures[0] = lost[0] = '\0';
     if (r->mtbf_s == 0)
         return;
-    snprintf(failures, size, "one every %s; with a checkpoint every %s: %s days, %s GPU hours, goodput %.3g%%",
-             duration_text(r->mtbf_s, mtbf), duration_text(r->interval_s, interval), bb_format_rounded(r->days, days),
+    snprintf(failures, size, "one every %s; with a checkpoint every %s: %s, %s GPU hours, goodput %.3g%%",
+             duration_text(r->mtbf_s, mtbf), duration_text(r->interval_s, interval), days_text(r->days, days),
              count_text(r->gpu_hours, 3, hours), 100 * r->goodput);
     snprintf(lost, size,
              "steps since the last checkpoint %.2g%%, checkpoints %.2g%%, restarts %.2g%%, waiting for nodes "

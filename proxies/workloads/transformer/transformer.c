@@ -608,7 +608,8 @@ static const char *name_of(const struct bb_training *t, const struct bb_stage *s
 struct bb_memory bb_training_memory(const struct bb_training *t, int ep_rank)
 {
     const struct bb_transformer_options *o = &t->config->transformer;
-    const struct bb_memory_stack *stack = bb_memory_stack_of(o->software, bb_sync_gathers_parameters(t->policy.kind));
+    const struct bb_memory_stack *stack =
+        bb_memory_stack_of(o->software, bb_sync_gathers_parameters(t->policy.kind) || o->lora_rank > 0);
 
     return (struct bb_memory){
         .arch = &t->arch,

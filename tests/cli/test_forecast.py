@@ -745,7 +745,7 @@ def test_advice_for_training_that_does_not_fit(busbar, tmp_path, args, advice):
     assert done.returncode == (5 if "--must-fit" in args else 0) and advice in done.stderr
     for suggestion in (part for text in re.findall(r"try: (.*)", done.stderr) for part in alternatives(text)):
         part = ("--pp", 1, "--cp", 1) if "--best-layout" in suggestion else ()
-        assert busbar.run(*apply(shlex.join(["busbar", *command]), suggestion), *part, emulated=False).returncode == 0
+        assert busbar.run(*apply(shlex.join(["busbar", *command]), suggestion), *part, emulated=False, cwd=tmp_path).returncode == 0
 
 
 @pytest.mark.parametrize("line,note", [

@@ -29,7 +29,7 @@ size_t bb_case_bytes(const struct bb_case *c)
 
 double bb_case_bus_factor(const struct bb_case *c)
 {
-    if (bb_colls[c->kind].flags & BB_COLL_VARIABLE_COUNTS && !c->alltoallv_counts->balanced_factor &&
+    if (bb_colls[c->kind].flags & BB_COLL_VARIABLE_COUNTS && !c->alltoallv_counts->nccl_tests &&
         most_bytes(c, true) > 0)
         return (double)most_bytes(c, false) / (double)most_bytes(c, true);
     return bb_colls[c->kind].bus_factor(c->ranks);

@@ -107,7 +107,7 @@ int bb_nccl_tests_run(int argc, char **argv)
     style.gpus = o.gpus;
     sweep.overlapping = true; /* as in nccl-tests, in-place cases that overwrite their own input are timed but not
                                  verified */
-    sweep.alltoallv_counts.balanced_factor = true;
+    sweep.alltoallv_counts.nccl_tests = true;
     o.bench.fit_memory = true;
     rc = bb_bench_execute(&o.bench, &sweep, &style, argc, argv);
 out:

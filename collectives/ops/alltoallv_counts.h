@@ -26,7 +26,8 @@ struct bb_alltoallv_counts {
     double imbalance; /* 0 to 1: imbalance of generated counts; unused with a matrix file */
     size_t *bytes;    /* [n * n] bytes from the matrix file, owned; NULL: counts are generated */
     int n;
-    bool balanced_factor; /* busbw = algbw * (n-1)/n for any counts, as in nccl-tests */
+    bool nccl_tests; /* as in nccl-tests: busbw = algbw * (n-1)/n for any counts; a matrix may have more ranks
+                           than the job, which uses the first ones */
 };
 
 /*

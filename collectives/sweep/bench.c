@@ -87,7 +87,8 @@ static int check_ranks(const struct bench *b)
     if (b->options.sampling.delay && b->options.sampling.delayed_rank >= w->size)
         return BB_WORLD_ERR(w, BB_EUSAGE, "--delay: rank %d does not exist, ranks are 0 to %d",
                             b->options.sampling.delayed_rank, w->size - 1);
-    if (s->alltoallv_counts.bytes && s->alltoallv_counts.n < b->largest)
+    if (s->alltoallv_counts.bytes &&
+        (s->alltoallv_counts.n < b->largest || (!s->alltoallv_counts.nccl_tests && s->alltoallv_counts.n > b->largest)))
         return BB_WORLD_ERR(w, BB_EUSAGE, "matrix file %s is for %d ranks, but there are %d", b->options.matrix,
                             s->alltoallv_counts.n, b->largest);
     return 0;

@@ -46,7 +46,7 @@ const struct bb_opt bb_bench_case_rows[] = {
     OPT_CHOICE(0, "placement", FIELD(placement), "both", "WHERE", placements,
                "measure out of place, in place, or both"),
     OPT_STRING(0, "matrix", FIELD(matrix), NULL, "FILE",
-               "alltoallv: file with the bytes from rank ROW to rank COLUMN; requires -b equal to -e"),
+               "alltoallv: file with the bytes from rank ROW to rank COLUMN, which sets the size"),
     OPT_DOUBLE(0, "matrix-scale", FIELD(matrix_scale), "1", "FACTOR", 0, 1e12,
                "alltoallv: multiplies the numbers in the --matrix file"),
     OPT_DOUBLE(0, "imbalance", FIELD(imbalance), "1", "PART", 0, 1,
@@ -395,6 +395,7 @@ double bb_bench_factor(const struct bb_bench_options *o)
 
 int bb_bench_resolve_cases(struct bb_bench_options *o, struct bb_sweep *sweep, const struct bb_positionals *positionals)
 {
+    bool has_size = false;
     int rc;
 
     *sweep = (struct bb_sweep){0};
@@ -404,8 +405,12 @@ int bb_bench_resolve_cases(struct bb_bench_options *o, struct bb_sweep *sweep, c
         o->root = -1;
     else if (bb_parse_int(o->roots, -1, 1 << 30, &o->root))
         return bb_err(BB_EUSAGE, "--root: '%s' is not valid, expected a rank (0 or above) or all", o->roots);
-    if (o->matrix && (o->sizes || o->min_bytes != o->max_bytes))
-        return bb_err(BB_EUSAGE, "--matrix determines the size: requires -b equal to -e, without --sizes");
+    for (int i = 0; i < positionals->n_given; i++)
+        has_size |= positionals->given[i]->letter && strchr("be", positionals->given[i]->letter);
+    if (o->matrix && (o->sizes || (has_size && o->min_bytes != o->max_bytes)))
+        return bb_err(BB_EUSAGE, "--matrix determines the size: leave out --sizes, and -b unless equal to -e");
+    if (o->matrix)
+        o->max_bytes = o->min_bytes;
     for (int i = 0; o->sizes && i < positionals->n_given; i++)
         if (positionals->given[i]->letter && strchr("befi", positionals->given[i]->letter))
             return bb_err(BB_EUSAGE, "--sizes %s lists all sizes, so -%c has no effect; leave one of them out",

@@ -6,6 +6,14 @@
 
 const int bb_case_widths[2] = {9, 7};
 
+/* The counts of a matrix file are bytes. */
+static size_t shown_count(const struct bb_case *c)
+{
+    const bool is_matrix = bb_colls[c->kind].flags & BB_COLL_VARIABLE_COUNTS && c->alltoallv_counts->bytes;
+
+    return is_matrix && !c->alltoallv_counts->nccl_tests ? bb_case_bytes(c) / bb_dtypes[c->dtype].bytes : c->count;
+}
+
 struct bb_shown_case bb_show_case(const struct bb_case *c, bool in_place, const char *mode)
 {
     return (struct bb_shown_case){.collective = bb_colls[c->kind].name,
@@ -15,7 +23,7 @@ struct bb_shown_case bb_show_case(const struct bb_case *c, bool in_place, const 
                                   .placement = in_place ? "in_place" : "out_of_place",
                                   .mode = mode,
                                   .bytes = bb_case_bytes(c),
-                                  .count = c->count,
+                                  .count = shown_count(c),
                                   .root = c->root,
                                   .algbw_gbps = NAN,
                                   .busbw_gbps = NAN,

@@ -128,12 +128,13 @@ def test_alltoallv_from_a_matrix_file(busbar, tmp_path):
     """The row sums are 448, 208 and 640, the column sums 432, 448 and 416, with each number rounded down to a multiple of 16."""
     path = tmp_path / "matrix"
     path.write_text("100 200 150\n 50 100 75\n\n300 150 200\n")
-    run = busbar.json("bench", "alltoallv", *KB4, "--matrix", path, ranks=3, tmp_path=tmp_path)
-    assert [(r["bytes"], r["count"], r["wrong"]) for r in run["results"]] == [(288 + 144 + 192, 0, 0)]
-    run = busbar.json("bench", "alltoallv", *KB4, "--matrix", path, "--matrix-scale", "2", ranks=2, tmp_path=tmp_path)
-    assert run["results"][0]["bytes"] == 192 + 400  # the first two rows and columns of 200 400 | 96 200
-    done = busbar.run("bench", "alltoallv", *KB4, "--matrix", path, ranks=4)
-    assert done.returncode == 2 and "is for 3 ranks, but there are 4" in done.stderr
+    run = busbar.json("bench", "alltoallv", *ONE, "--matrix", path, ranks=3, tmp_path=tmp_path)
+    assert [(r["bytes"], r["count"], r["wrong"]) for r in run["results"]] == [(288 + 144 + 192, (288 + 144 + 192) / 4, 0)]
+    run = busbar.json("bench", "alltoallv", *KB4, "--matrix", path, "--matrix-scale", "2", ranks=3, tmp_path=tmp_path)
+    assert run["results"][0]["bytes"] == 592 + 288 + 400  # rows of 200 400 288 | 96 200 144 | 592 288 400
+    for ranks in (2, 4):
+        done = busbar.run("bench", "alltoallv", *KB4, "--matrix", path, ranks=ranks)
+        assert done.returncode == 2 and f"is for 3 ranks, but there are {ranks}" in done.stderr
 
 
 # ---- options ---------------------------------------------------------------------------------------------------------

@@ -175,6 +175,9 @@ def test_last_line_and_warnings_name_what_was_slow(busbar, calibrate, tmp_path):
     assert summary["accuracy"]["doubtful_fit"] is None and summary["accuracy"]["other_rows"] > 0
     assert "--gpus-per-node" not in [fit["name"] for fit in summary["fits"]]
     rate = profile["inter"]["gbps"]
+    busbar.run("bench", "all_reduce", "--sizes", "1K,1M", "-n", "2", "--quiet", "--json", tmp_path / "one.json", ranks=2, env={"EMU_DATA": "off"})
+    done, _, _ = calibrate("one.json", "p2p.json", "--gpus-per-node", 2)
+    assert done.stdout.splitlines()[-1].endswith("; collectives were measured on 1 node only: parameters between nodes are fitted to messages")
     done, profile, summary = calibrate("collectives.json", "slow_p2p.json", "--gpus-per-node", 2)
     assert profile["inter"]["gbps"] == pytest.approx(rate, rel=0.01)
     warnings, last = done.stderr.splitlines(), done.stdout.splitlines()[-1]
@@ -214,7 +217,7 @@ def test_the_last_line_states_the_error_at_sizes_that_the_fit_did_not_use(busbar
     assert accuracy["left_out_worst_percent"] == pytest.approx(max(errors), rel=0.02) and max(errors) > 4
     last = done.stdout.splitlines()[-1]
     assert last.startswith(f"# accuracy: median error {accuracy['left_out_median_percent']:.2f} %, worst ")
-    assert last.endswith("; measured on 1 node only: parameters between nodes are those of the starting profile")
+    assert last.endswith("; collectives were measured on 1 node only: parameters between nodes are those of the starting profile")
 
 
 # ---- NCCL variants ----
@@ -445,7 +448,8 @@ def test_plan_names_variants_that_the_calibration_did_not_measure(busbar, cluste
     assert plan("all_reduce", "--ranks", 8, "--sizes", "1G") == ""
     busbar.run("bench", "all_reduce", "-b", "1M", "-e", "1G", "-f", "8", "--json", tmp_path / "pair.json", "--quiet", ranks=2,
                env={"EMU_CLUSTER": "h100-sxm-ib", "EMU_DATA": "off"}, cwd=tmp_path)
-    calibrate("pair.json", "--from", "h100-sxm-ib")
+    done, _, _ = calibrate("pair.json")
+    assert "# starting profile: h100-sxm-ib, selected by EMU_CLUSTER of the files\n" in done.stdout
     assert plan("all_reduce", "--ranks", 8, "--sizes", "1G") == note.format("nvls Simple")
 
 

@@ -132,8 +132,13 @@ out:
 
 static int calibrate_files(const struct options *o, struct bb_measurements *e, int argc, char **argv)
 {
-    const char *device = e->files[0].device, *name = o->from ? o->from : bb_cluster_of_gpu(device);
-    struct bb_calibration_report report = {.profile = o->output, .by_device = !o->from, .argc = argc, .argv = argv};
+    const char *device = e->files[0].device, *emulated = e->files[0].emulated_cluster;
+    const bool is_name = *emulated && !strpbrk(emulated, "/."); /* "": GPUs; a path: of another machine, perhaps */
+    const char *name = o->from ? o->from : is_name ? emulated : bb_cluster_of_gpu(device);
+    struct bb_calibration_report report = {.profile = o->output,
+                                           .selected_by = o->from ? NULL : is_name ? "EMU_CLUSTER of the files" : "the GPU",
+                                           .argc = argc,
+                                           .argv = argv};
     struct bb_calibration *calibration; /* allocated, because the struct is too large for the stack */
     struct bb_cluster base;
     json_t *root = NULL;

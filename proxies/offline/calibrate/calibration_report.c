@@ -191,7 +191,10 @@ static void print_node_counts(const struct bb_measurements *e, FILE *out)
 {
     char both[24] = "";
     int min = 0, max = 0;
+    bool has_messages = false; /* between nodes */
 
+    for (size_t i = 0; i < e->n_rows; i++)
+        has_messages |= e->rows[i].kind == BB_MEASURED_MESSAGE && !e->rows[i].same_node;
     for (size_t i = 0; i < e->n_rows; i++)
         if (e->rows[i].kind == BB_MEASURED_COLLECTIVE) {
             min = min == 0 || e->rows[i].call.nodes < min ? e->rows[i].call.nodes : min;
@@ -203,7 +206,8 @@ static void print_node_counts(const struct bb_measurements *e, FILE *out)
     if (min < max)
         snprintf(both, sizeof(both), "%d and ", min);
     if (max == 1)
-        fputs("; measured on 1 node only: parameters between nodes are those of the starting profile", out);
+        fprintf(out, "; collectives were measured on 1 node only: parameters between nodes are %s",
+                has_messages ? "fitted to messages" : "those of the starting profile");
     else if (max > 1)
         fprintf(out,
                 "; measured on %s%d nodes only: forecasts for other numbers of nodes may be far off, a third number "
@@ -229,7 +233,7 @@ static void print_accuracy(const struct bb_calibration_report *r, FILE *out)
         if (e->files[f].slow[0])
             fprintf(out, "; slow when measured: %s in %s", e->files[f].slow, e->files[f].path);
     print_node_counts(e, out);
-    if (a.doubtful && r->by_device)
+    if (a.doubtful && r->selected_by)
         fputs("; another starting profile may hold, try: --from NAME (busbar list clusters)", out);
     fputc('\n', out);
 }
@@ -293,7 +297,8 @@ static void print_head(const struct bb_calibration_report *r, FILE *out)
             e->n_files == 1 ? "" : "s");
     for (size_t f = 0; f < e->n_files; f++)
         bb_table_sentence(out, file_fields, &e->files[f]);
-    fprintf(out, "# starting profile: %s%s\n", r->calibration->base->name, r->by_device ? ", selected by the GPU" : "");
+    fprintf(out, "# starting profile: %s%s%s\n", r->calibration->base->name, r->selected_by ? ", selected by " : "",
+            r->selected_by ? r->selected_by : "");
     if (e->files[0].emulated)
         bb_print_emulated_note(out, "", "");
 }

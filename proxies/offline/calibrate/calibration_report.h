@@ -13,7 +13,7 @@ struct bb_calibration_report {
     struct bb_stats left_out[BB_LEFT_OUT_KINDS]; /* of bb_cross_validate */
     const json_t *base_root;                     /* JSON of the starting profile */
     const char *profile;                         /* path of the new profile */
-    bool by_device; /* true: the starting profile was selected by the name of the GPUs; false: by --from */
+    const char *selected_by; /* what selected the starting profile, "the GPU" for example; NULL: --from */
     int argc;       /* argc, argv: the command line */
     char **argv;
 };

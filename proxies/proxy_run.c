@@ -249,8 +249,6 @@ static void describe_basis(struct run *x)
         return;
     if (computes && x->options.given_times)
         snprintf(r->compute, sizeof(r->compute), "times as given (--forward-us, --backward-us)");
-    else if (strcmp(config->compute, "none") == 0 && !f.with_compute)
-        snprintf(r->compute, sizeof(r->compute), "none (--compute none)");
     else
         bb_forecast_limit_text(&f, x->session.device.name, computes, r->compute, sizeof(r->compute));
 }

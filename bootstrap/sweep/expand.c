@@ -66,7 +66,7 @@ const char *bb_settings_text(const struct bb_sweep_run *c, char *text, size_t si
     json_t *value;
     size_t used = 0;
 
-    snprintf(text, size, "the only one");
+    snprintf(text, size, "the only combination");
     json_object_foreach(c->settings, axis, value)
     {
         if (used < size)

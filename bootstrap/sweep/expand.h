@@ -74,7 +74,7 @@ void bb_sweep_runs_release(struct bb_sweep_runs *c);
 const char *bb_setting_text(const json_t *value, char text[BB_SETTING_TEXT]);
 
 /* bb_settings_text - write the settings of a combination to text[size], for example "NCCL_ALGO=Ring ranks=4", or
- * "the only one" if the study has no axes. Returns text. */
+ * "the only combination" if the study has no axes. Returns text. */
 const char *bb_settings_text(const struct bb_sweep_run *c, char *text, size_t size);
 
 #endif

@@ -366,8 +366,11 @@ static int make_arena(struct bench *b)
     else
         TRY(bb_registration_init(&b->registration, arena, window_bytes(b), asked, &b->comm));
     if (b->registration.why && b->options.device)
-        return BB_WORLD_ERR(&b->session.world, BB_EUSAGE, "--device requires symmetric windows (-R 2): %s",
-                            b->registration.why);
+        return BB_WORLD_ERR(
+            &b->session.world, BB_EUSAGE, "--device %s requires symmetric windows%s: %s", b->options.device,
+            b->session.world.nodes > 1 && bb_device_path_of(b->options.device) < BB_DEVICE_GIN ? " in one NVLink domain"
+                                                                                               : "",
+            b->registration.why);
     if (b->registration.why && b->session.world.rank == 0)
         bb_warn("%s: %s; measured with%s registration",
                 asked == BB_REGISTER_LOCAL ? "registration of buffers (-R 1)" : "symmetric windows (-R 2)",

@@ -152,8 +152,8 @@ const struct bb_opts bb_bench_set = {
     .doc = "Times NCCL operations: one row per size. COLLECTIVE is a name of `busbar list collectives`, or all.\n"
            "Start it with one rank per GPU.\n"
            "Other subcommands, each with its own options (--help): `busbar bench p2p` measures pairs of ranks,\n"
-           "`comm` the cost of communicators, `overlap` GEMMs concurrent with collectives, `compute` GEMMs\n"
-           "and memory-bound kernels.",
+           "`copy` copies between GPUs and hosts, `rails` the rails of the fabric, `comm` the cost of communicators,\n"
+           "`overlap` GEMMs concurrent with collectives, `compute` GEMMs and memory-bound kernels.",
     .examples = "  mpirun -n 8 busbar bench all_reduce -b 8 -e 1G\n"
                 "  mpirun -n 8 busbar bench all_reduce --sizes 1G --min-busbw 1G:300\n"
                 "  mpirun -n 8 busbar bench all_gather reduce_scatter --sizes 64M --json fabric.json\n"

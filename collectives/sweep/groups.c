@@ -37,10 +37,10 @@ static void print_ranks(FILE *out, const struct bb_world *w, const int *groups, 
         fprintf(out, "-%d", last);
         return;
     }
-    n = 1;
-    for (int r = first; (r = next_member(w, groups, group, r)) < w->size && n < RANKS_SHOWN; n++)
-        fprintf(out, ",%d", r);
-    if (n == RANKS_SHOWN)
+    for (int r = first, shown = 1; (r = next_member(w, groups, group, r)) < w->size; shown++)
+        if (n <= RANKS_SHOWN || shown < RANKS_SHOWN - 1)
+            fprintf(out, ",%d", r);
+    if (n > RANKS_SHOWN)
         fprintf(out, ",..,%d", last);
 }
 

@@ -250,8 +250,8 @@ static const struct bb_stats *time_of(const struct entry *e, bool with_gemm)
 
 /* Sets verdicts[i] of each ranked variant: best, tie (several are the fastest) or slower; else NULL. Counts the case.
  * Returns the first of the fastest variants; -1: no variant has a rank. */
-static int rank_variants(const struct bb_variants *v, const struct entry *entries, bool with_gemm, size_t bytes,
-                         struct bb_variant_tally *t, const char *verdicts[BB_VARIANTS])
+static int rank_variants(const struct bb_variants *v, const struct entry *entries, bool with_gemm,
+                         const struct bb_case *c, struct bb_variant_tally *t, const char *verdicts[BB_VARIANTS])
 {
     int fastest = -1, first;
     unsigned tied = 0;
@@ -276,7 +276,8 @@ static int rank_variants(const struct bb_variants *v, const struct entry *entrie
         t->gain = gain;
         t->best = first;
         t->tied = tied & ~(1u << first);
-        t->bytes = bytes;
+        t->bytes = bb_case_bytes(c);
+        t->collective = bb_colls[c->kind].name;
     }
     return first;
 }
@@ -459,12 +460,11 @@ static int report_case(struct bb_variants *v, const struct bb_case *c, const str
                        const struct entry *entries)
 {
     const char *alone[BB_VARIANTS] = {NULL}, *both[BB_VARIANTS] = {NULL};
-    const size_t bytes = bb_case_bytes(c);
-    const int fastest = rank_variants(v, entries, false, bytes, &v->alone, alone);
+    const int fastest = rank_variants(v, entries, false, c, &v->alone, alone);
     int rc = 0;
 
     if (work)
-        (void)rank_variants(v, entries, true, bytes, &v->concurrent, both);
+        (void)rank_variants(v, entries, true, c, &v->concurrent, both);
     for (int i = 0; i < v->n && rc == 0; i++) {
         struct row row = make_row(v, c, work, entries, i);
         const bool shown = v->brief ? i == (fastest < 0 ? 0 : fastest) : !v->reasons[i];
@@ -535,7 +535,7 @@ static void print_tally(const struct bb_variants *v, const struct bb_variant_tal
     char bytes[BB_BYTES_TEXT];
 
     if (t->gain > 0)
-        fprintf(out, "%s, %.2f times as fast as plain at %s", v->kind[t->best]->name, t->gain,
+        fprintf(out, "%s, %.2f times as fast as plain at %s %s", v->kind[t->best]->name, t->gain, t->collective,
                 bb_format_bytes(t->bytes, bytes));
     else
         fprintf(out, "plain, nothing is significantly faster");
@@ -570,8 +570,8 @@ static json_t *tally_json(const struct bb_variants *v, const struct bb_variant_t
 
     for (int i = 0; i < v->n; i++)
         json_object_set_new(wins, v->kind[i]->name, json_integer(t->wins[i]));
-    return json_pack("{s:s, s:o, s:o, s:i, s:o}", "best", v->kind[t->best]->name, "gain",
-                     t->gain > 0 ? json_real(t->gain) : json_null(), "bytes",
+    return json_pack("{s:s, s:o, s:s?, s:o, s:i, s:o}", "best", v->kind[t->best]->name, "gain",
+                     t->gain > 0 ? json_real(t->gain) : json_null(), "collective", t->collective, "bytes",
                      t->gain > 0 ? json_integer((json_int_t)t->bytes) : json_null(), "cases", t->cases, "wins", wins);
 }
 

@@ -19,6 +19,7 @@ struct bb_variant_tally {
     int best;      /* variant of the largest gain; only if gain > 0 */
     unsigned tied; /* bits of the variants that are as fast as `best` */
     double gain;   /* time of plain / time of the variant */
+    const char *collective;
     size_t bytes;
 };
 

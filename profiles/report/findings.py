@@ -146,6 +146,9 @@ def collectives(result):
                   reaches="is predicted to reach" if is_plan(result.data) else "reaches", value=value, what=what,
                   in_group=f" in group {best['group']}" if is_number(best.get("group")) else "", latency=latency)
     yield from algorithms(result)
+    alone = (result.data.get("variants") or {}).get("alone") or {}
+    if is_number(alone.get("gain")):
+        yield say("The fastest variant is {best}: {gain:times} as fast as plain at {collective} {bytes:bytes}.", alone)
 
 
 def algorithms(result):

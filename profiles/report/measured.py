@@ -207,9 +207,11 @@ def algorithms(results):
     """Time over size of every algorithm and protocol that the run forced (--sweep-algorithms)."""
     for result in results:
         if any(row.get("forced") for row in result.rows):
-            for (what, _), lines in curves([result], lambda row: row.get("placement") != "in_place").items():
+            charts = {}  # the variant graph is of another mode, but in the same chart
+            for (what, mode), lines in curves([result], lambda row: row.get("placement") != "in_place").items():
                 rows = [row for _, (_, rows) in lines.items() for row in rows]
-                yield algorithm_chart(result, what, rows)
+                charts.setdefault((what, rows[0].get("variant") is None and mode), []).extend(rows)
+            yield from (algorithm_chart(result, what, rows) for (what, _), rows in charts.items())
 
 
 def algorithm_chart(result, what, rows):
@@ -227,9 +229,10 @@ def algorithm_chart(result, what, rows):
         traces.append(line(name, [row["bytes"] for row in line_rows],
                            [row_time(row) / per if row_time(row) else None for row in line_rows],
                            [row_text(name, row) for row in line_rows], None, **style))
+    what += ": variants" if rows[0].get("variant") else ": NCCL's choice and the alternatives"
     return Chart(
-        f"{what}: NCCL's choice and the alternatives ({result.name})", [result],
-        about="Median time. Thick line: NCCL's own choice.", traces=traces,
+        f"{what} ({result.name})", [result],
+        about="Median time." + (" Thick line: NCCL's own choice." if "NCCL's choice" in lines else ""), traces=traces,
         xaxis=size_axis(row["bytes"] for row in rows), yaxis=log_axis(title, (t / per for t in times if t)),
         **table(algorithm_verdicts(result), VERDICT_COLUMNS))
 

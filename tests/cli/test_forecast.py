@@ -751,8 +751,8 @@ def test_advice_for_training_that_does_not_fit(busbar, tmp_path, args, advice):
 @pytest.mark.parametrize("line,note", [
     ("data_parallel --model resnet50 --cluster h100-sxm-ib", "at a fixed 119.8 TFLOP/s (--tflops, default), NOT at the rate of h100-sxm-ib"),
     ("dlrm --cluster h100-sxm-ib", "times of the proxy, NOT of h100-sxm-ib"), ("data_parallel --model resnet50 --tflops 90 --cluster h100-sxm-ib", ""),
-    ("gpt2_large --cluster h100-sxm-ib", "none in this proxy; try: transformer --model gpt2_large"),
-    ("resnet50 --cluster h100-sxm-ib", "none in this proxy; try: data_parallel --model resnet50"),
+    ("gpt2_large --cluster h100-sxm-ib", "none (--compute none); try: transformer --model gpt2_large"),
+    ("resnet50 --cluster h100-sxm-ib", "none (--compute none); try: data_parallel --model resnet50"),
     ("resnet50 --cluster h100-sxm-ib --compute gemm", ""), ("transformer --model gpt2_small --cluster h100-sxm-ib", "")])
 def test_compute_that_is_not_of_the_cluster_is_named_after_the_step(busbar, line, note):
     lines = busbar.run("plan", *line.split(), "--ranks", 8, emulated=False).stdout.splitlines()
@@ -760,7 +760,7 @@ def test_compute_that_is_not_of_the_cluster_is_named_after_the_step(busbar, line
     assert (after_step.removeprefix("  compute ").strip() if after_step.startswith("  compute ") else "") == note
     if "try: " in note:
         done = busbar.run("plan", *note.split("try: ")[1].split(), "--ranks", 8, "--cluster", "h100-sxm-ib", emulated=False)
-        assert done.returncode == 0 and "none in this proxy" not in done.stdout
+        assert done.returncode == 0 and "none (--compute none)" not in done.stdout
 
 
 @pytest.mark.parametrize("ranks,more,warned", [(64, (), False), (72, (), True), (72, ("--gpus-per-node", 72), False), (128, (), False)])

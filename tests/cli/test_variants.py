@@ -28,7 +28,7 @@ def test_planted_variant_wins(busbar, tmp_path):
     assert rows["symmetric"]["gain"] == pytest.approx(2, rel=1e-3) and rows["registered"]["gain"] == pytest.approx(1, rel=1e-3)
     assert rows["symmetric"]["ran"] == "symmetric kernel" and rows["symmetric"]["algorithm"] is None
     assert rows["graph"]["mode"] == "graph" and rows["plain"]["ran"] == rows["graph"]["ran"] == "RING SIMPLE 8"
-    assert lines[-1] == "# best: symmetric, 2.00 times as fast as plain at 1 MiB, symmetric in 1 of 1 cases"
+    assert lines[-1] == "# best: symmetric, 2.00 times as fast as plain at all_gather 1 MiB, symmetric in 1 of 1 cases"
     assert run["variants"]["alone"]["best"] == "symmetric" and run["variants"]["with_gemm"] is None
 
 
@@ -36,7 +36,7 @@ def test_equal_variants_are_a_tie(busbar, tmp_path):
     lines, run, rows = variants(busbar, tmp_path, "all_gather", "--sizes", "1M", "-c", "0", variants="plain,registered,symmetric,zero-sm",
                                 env={**TIMES_ONLY, **WINDOWS})
     assert (rows["symmetric"]["verdict"], rows["zero-sm"]["verdict"]) == ("tie", "tie")
-    assert "2.00 times as fast as plain at 1 MiB, tie with zero-sm" in lines[-1]
+    assert "2.00 times as fast as plain at all_gather 1 MiB, tie with zero-sm" in lines[-1]
     lines, _, rows = variants(busbar, tmp_path, "all_gather", "--sizes", "1M", "-c", "0", variants="plain,registered")
     assert {row["verdict"] for row in rows.values()} == {"tie"} and lines[-1] == "# best: plain, nothing is significantly faster"
     assert any(line.endswith("tie, ran as plain") and "registered" in line for line in lines)

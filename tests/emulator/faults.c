@@ -8,6 +8,7 @@
  * with name, only those of that function.
  */
 #include "internal.h"
+#include <dlfcn.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,6 +39,38 @@ static long number_of(const char *text, const char *whole)
     return n;
 }
 
+/* Ends the program if the name is no function of the CUDA runtime, NCCL or cuBLASLt. A library that is not loaded yet accepts
+ * every name with its prefix. */
+static void check_name(const char *name)
+{
+    static const char *const prefixes[] = {"cuda", "nccl", "cublasLt"};
+    Dl_info self;
+    void *libraries[] = {dladdr((void *)(uintptr_t)emu_fault, &self) ? dlopen(self.dli_fname, RTLD_LAZY | RTLD_NOLOAD)
+                                                                     : NULL,
+                         dlopen("libnccl.so.2", RTLD_LAZY | RTLD_NOLOAD), NULL};
+    bool known = false;
+
+    for (int i = 0; i < 3; i++) {
+        known |= strncmp(name, prefixes[i], strlen(prefixes[i])) == 0 && (!libraries[i] || dlsym(libraries[i], name));
+        if (libraries[i])
+            dlclose(libraries[i]);
+    }
+    if (!known)
+        emu_die("EMU_FAULT: unknown function '%s', expected a function of CUDA, NCCL or cuBLASLt, for example "
+                "ncclAllReduce",
+                name);
+}
+
+/* Returns whether a fault for this rank is for the current one. Ends the program if the job has no such rank. */
+static bool is_own(long rank)
+{
+    const int ranks = emu_world_size();
+
+    if (ranks > 1 && rank >= ranks)
+        emu_die("EMU_FAULT: rank %ld does not exist, ranks are 0 to %d", rank, ranks - 1);
+    return rank == emu_world_rank();
+}
+
 /* Returns false when the fault is for another rank. */
 static bool read_setting(struct fault *fault, char *setting, const char *whole)
 {
@@ -47,11 +80,11 @@ static bool read_setting(struct fault *fault, char *setting, const char *whole)
         emu_die("EMU_FAULT: '%s' in '%s': expected rank=R, call=K or name=FUNCTION", setting, whole);
     *value++ = '\0';
     if (strcmp(setting, "rank") == 0)
-        return number_of(value, whole) == emu_world_rank();
+        return is_own(number_of(value, whole));
     if (strcmp(setting, "call") == 0)
         fault->call = number_of(value, whole);
     else if (strcmp(setting, "name") == 0 && strlen(value) < sizeof(fault->name))
-        strcpy(fault->name, value);
+        check_name(strcpy(fault->name, value));
     else
         emu_die("EMU_FAULT: '%s' in '%s': expected rank, call or name", setting, whole);
     if (fault->call < 1)

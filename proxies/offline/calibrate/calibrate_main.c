@@ -136,7 +136,9 @@ static int calibrate_files(const struct options *o, struct bb_measurements *e, i
     const bool is_name = *emulated && !strpbrk(emulated, "/."); /* "": GPUs; a path: of another machine, perhaps */
     const char *name = o->from ? o->from : is_name ? emulated : bb_cluster_of_gpu(device);
     struct bb_calibration_report report = {.profile = o->output,
-                                           .selected_by = o->from ? NULL : is_name ? "EMU_CLUSTER of the files" : "the GPU",
+                                           .selected_by = o->from   ? NULL
+                                                          : is_name ? "EMU_CLUSTER of the files"
+                                                                    : "the GPU",
                                            .argc = argc,
                                            .argv = argv};
     struct bb_calibration *calibration; /* allocated, because the struct is too large for the stack */

@@ -14,7 +14,7 @@ struct bb_calibration_report {
     const json_t *base_root;                     /* JSON of the starting profile */
     const char *profile;                         /* path of the new profile */
     const char *selected_by; /* what selected the starting profile, "the GPU" for example; NULL: --from */
-    int argc;       /* argc, argv: the command line */
+    int argc;                /* argc, argv: the command line */
     char **argv;
 };
 

@@ -207,7 +207,7 @@ void bb_forecast_limit_text(const struct bb_forecast *f, const char *machine, bo
     else if (computes)
         snprintf(text, size, "times of the proxy, NOT of %s", machine);
     else
-        snprintf(text, size, "none in this proxy%s%s", f->with_compute ? "; try: " : "",
+        snprintf(text, size, "none (--compute none)%s%s", f->with_compute ? "; try: " : "",
                  f->with_compute ? f->with_compute : "");
 }
 

@@ -144,7 +144,7 @@ static struct overlap overlap_of(const struct bb_run_report *r, int rank)
 
 #define RATE(name) BB_SHOWS(struct rates, name)
 static const struct bb_field throughput_fields[] = {
-    {"samples_per_s", "# ", " samples per second", 0, 1, RATE(samples_per_s)},
+    {"samples_per_s", "# ", " samples per second", 0, 3, RATE(samples_per_s)},
     {"tokens_per_s", ", ", " tokens per second", 0, 0, RATE(tokens_per_s)},
     {0},
 };

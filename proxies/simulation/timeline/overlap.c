@@ -137,8 +137,7 @@ json_t *bb_overlap_efficiency_text(double efficiency)
 {
     if (!isfinite(efficiency))
         return json_null();
-    return efficiency < -1 ? json_string("below -1")
-                           : json_sprintf("%.3f", fabs(efficiency) < 0.0005 ? 0 : efficiency); /* not "-0.000" */
+    return json_sprintf("%.3f", fabs(efficiency) < 0.0005 ? 0 : efficiency); /* not "-0.000" */
 }
 
 int64_t bb_pipeline_end(int64_t end_ns, const struct bb_op *op, const struct bb_timed_op *at)

@@ -103,7 +103,7 @@ int bb_limiting_rank(int n, struct bb_rank_load (*load)(const void *from, int i)
  */
 double bb_overlap_efficiency(double compute_alone, double comm_alone, double both);
 
-/* bb_overlap_efficiency_text - returns the text of an efficiency, "0.520" or "below -1", for a field of a report
+/* bb_overlap_efficiency_text - returns the text of an efficiency, "0.520", for a field of a report
  * (table.h); JSON null if the efficiency is unknown. */
 json_t *bb_overlap_efficiency_text(double efficiency);
 

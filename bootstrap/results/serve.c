@@ -47,27 +47,43 @@ static void serve_rank(struct server *s)
     s->rank.fd = -1;
 }
 
-/* Takes the socket of a rank that was started again, if the supervisor has passed it. */
-static void take_rank(struct server *s)
-{
+/* A message with a descriptor: the header RANK, and the socket of the rank that was started again. */
+struct passing {
+    struct bb_rank_header header;
+    struct iovec text;
+    struct msghdr message;
     union {
         struct cmsghdr head;
         char bytes[CMSG_SPACE(sizeof(int))];
-    } passed = {.bytes = {0}};
-    struct bb_rank_header header;
-    struct iovec text = {&header, sizeof header};
-    struct msghdr message = {
-        .msg_iov = &text, .msg_iovlen = 1, .msg_control = passed.bytes, .msg_controllen = sizeof passed.bytes};
+    } passed;
+};
+
+static struct msghdr *message_of(struct passing *p)
+{
+    *p = (struct passing){
+        .header.request = BB_RESULTS_RANK,
+        .passed.head = {.cmsg_len = CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS}};
+    memcpy(CMSG_DATA(&p->passed.head), &(int){-1}, sizeof(int)); /* remains if no descriptor arrives */
+    p->text = (struct iovec){&p->header, sizeof p->header};
+    p->message = (struct msghdr){
+        .msg_iov = &p->text, .msg_iovlen = 1, .msg_control = p->passed.bytes, .msg_controllen = sizeof p->passed.bytes};
+    return &p->message;
+}
+
+/* Takes the socket of a rank that was started again, if the supervisor has passed it. */
+static void take_rank(struct server *s)
+{
+    struct bb_rank_header header = {0};
+    struct passing p;
 
     if (s->control.have > 0 || recv(s->control.fd, &header, sizeof header, MSG_PEEK | MSG_DONTWAIT) != sizeof header ||
-        header.request != BB_RESULTS_RANK || recvmsg(s->control.fd, &message, MSG_CMSG_CLOEXEC) != sizeof header ||
-        passed.head.cmsg_type != SCM_RIGHTS)
+        header.request != BB_RESULTS_RANK || recvmsg(s->control.fd, message_of(&p), MSG_CMSG_CLOEXEC) != sizeof header)
         return;
     if (s->rank.fd >= 0) /* the requests that have arrived completely */
         serve_rank(s);
     s->rank.have = 0;
     s->writer.reopens = true;
-    memcpy(&s->rank.fd, CMSG_DATA(&passed.head), sizeof(int));
+    memcpy(&s->rank.fd, CMSG_DATA(&p.passed.head), sizeof(int));
 }
 
 /* ---- main loop and end of the process ---- */
@@ -125,17 +141,11 @@ int bb_results_serve(int rank_fd, int control_fd, json_t *opening, bb_results_at
 
 int bb_results_pass_rank(int control_fd, int rank_fd)
 {
-    union {
-        struct cmsghdr head;
-        char bytes[CMSG_SPACE(sizeof(int))];
-    } passed = {.head = {.cmsg_len = CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS}};
-    const struct bb_rank_header header = {.request = BB_RESULTS_RANK};
-    struct iovec text = {(void *)(uintptr_t)&header, sizeof header};
-    const struct msghdr message = {
-        .msg_iov = &text, .msg_iovlen = 1, .msg_control = passed.bytes, .msg_controllen = sizeof passed.bytes};
+    struct passing p;
+    const struct msghdr *message = message_of(&p);
 
-    memcpy(CMSG_DATA(&passed.head), &rank_fd, sizeof rank_fd);
-    return sendmsg(control_fd, &message, MSG_NOSIGNAL) == sizeof header ? 0 : errno;
+    memcpy(CMSG_DATA(&p.passed.head), &rank_fd, sizeof rank_fd);
+    return sendmsg(control_fd, message, MSG_NOSIGNAL) > 0 ? 0 : errno;
 }
 
 int bb_results_finish_send(int control_fd, int rc, const struct bb_results_end *end)

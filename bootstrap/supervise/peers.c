@@ -362,7 +362,7 @@ static void lose_link(struct bb_supervisor *s, struct bb_star_link *link)
     for (int r = link->rank; r < link->rank + link->count; r++) {
         struct bb_peer *peer = &s->star.peers[r];
 
-        peer->answered = true;
+        peer->answered = peer->unsupervised = true;
         if (s->role == BB_ROLE_SERVER && !peer->ended && peer->cause == BB_CAUSE_NONE)
             take_report(s, r, BB_CAUSE_LOST, 0, BB_ETIMEOUT);
         if (!peer->ended)

@@ -28,23 +28,10 @@ static bool is_lost(const struct bb_peer *peer)
     return peer->cause == BB_CAUSE_LOST && !peer->left;
 }
 
-/* Returns whether the supervisor of a rank is connected, or is this one. */
-static bool is_connected(const struct bb_supervisor *s, int rank)
-{
-    for (int i = BB_STAR_SERVERS; i < s->star.n_links; i++) {
-        const struct bb_star_link *link = &s->star.links[i];
-
-        if (link->fd >= 0 && rank >= link->rank && rank < link->rank + link->count)
-            return true;
-    }
-    return bb_ranks_find(s, rank) != NULL;
-}
-
 bool bb_restart_is_possible(const struct bb_supervisor *s)
 {
     const struct bb_rank_page *page = s->children[0].page;
     const bool ends_with_rank = atomic_load(&page->mpi_used) && bb_launcher_ends_with_rank();
-    const bool ends_with_supervisor = bb_launcher_ends_with_process();
     int lost = 0;
 
     if (s->role != BB_ROLE_SERVER || s->job.rank > 0 || s->signalled || ends_with_rank ||
@@ -53,20 +40,11 @@ bool bb_restart_is_possible(const struct bb_supervisor *s)
     for (int r = 0; r < s->job.size; r++)
         if (is_lost(&s->star.peers[r])) {
             lost++;
-            if (s->job.node_of[r] == s->job.node_of[0] || (ends_with_supervisor && !is_connected(s, r)))
+            if (s->job.node_of[r] == s->job.node_of[0] ||
+                (s->star.peers[r].unsupervised && bb_launcher_ends_with_process()))
                 return false;
         }
     return lost > 0;
-}
-
-/* Returns the number of ranks from `first` on, `n` of them, that are left. */
-static int count_left(const struct bb_supervisor *s, int first, int n)
-{
-    int left = 0;
-
-    for (int r = first; r < first + n; r++)
-        left += !s->star.peers[r].left;
-    return left;
 }
 
 /* Removes a rank from the run. */
@@ -78,6 +56,16 @@ static void leave(struct bb_supervisor *s, int rank)
         child->left = true;
     if (rank < s->star.n_peers)
         s->star.peers[rank].left = s->star.peers[rank].ended = true;
+    s->restart.n_left++;
+    s->restart.n_before += rank < s->job.rank;
+}
+
+static bool has_ranks(const struct bb_supervisor *s)
+{
+    for (int i = 0; i < s->n_children; i++)
+        if (!s->children[i].left)
+            return true;
+    return false;
 }
 
 /* Server: removes all ranks of the nodes with lost ranks, and prepares for the reports of the others. */
@@ -97,14 +85,28 @@ static void leave_lost_nodes(struct bb_supervisor *s)
         if (peer->left)
             continue;
         peer->hung = peer->stopped = peer->ready = peer->ended = false;
-        if (!lost[s->job.node_of[r]]) {
+        if (lost[s->job.node_of[r]]) {
+            leave(s, r);
+            bb_peers_send_all(s, bb_star_msg(BB_STAR_LEAVE, r, 0));
+        } else {
             peer->cause = BB_CAUSE_NONE;
-            continue;
         }
-        leave(s, r);
-        bb_peers_send_all(s, bb_star_msg(BB_STAR_LEAVE, r, 0));
     }
     s->star.first_end_s = 0;
+}
+
+/* Server: records that the supervisor of n ranks has sent what all are to send. Returns whether this was the last one, and
+ * then clears the records. */
+static bool is_last(struct bb_supervisor *s, int first, int n)
+{
+    for (int r = first; r < first + n; r++)
+        s->star.peers[r].ready = true;
+    for (int r = 0; r < s->job.size; r++)
+        if (!s->star.peers[r].left && !s->star.peers[r].ready)
+            return false;
+    for (int r = 0; r < s->job.size; r++)
+        s->star.peers[r].ready = false;
+    return true;
 }
 
 /* ---- stop and start ---- */
@@ -119,7 +121,7 @@ static void announce(struct bb_supervisor *s)
         if (is_lost(&s->star.peers[r]))
             s->trouble = (struct bb_trouble){BB_CAUSE_LOST, r, 0, BB_ETIMEOUT};
     bb_verdict_compose(s);
-    bb_warn("%s; the run goes on without the node", s->line);
+    bb_warn("%s; the run goes on without %s", s->line, json_array_size(s->lost) > 1 ? "their nodes" : "its node");
     s->line[0] = s->printed[0] = '\0';
     json_decref(s->lost);
     s->lost = NULL;
@@ -156,50 +158,30 @@ void bb_stop_ranks(struct bb_supervisor *s)
         bb_supervisor_event(s, BB_EVENT_GONE);
 }
 
-/* Server: sends START to all supervisors when all ranks that are left have ended. */
-static void start_if_ready(struct bb_supervisor *s)
+/* Server: the ranks of this supervisor or of another one have ended. */
+static void take_ready(struct bb_supervisor *s, int first, int n)
 {
-    const int size = count_left(s, 0, s->job.size);
-
-    for (int r = 0; r < s->job.size; r++)
-        if (!s->star.peers[r].left && !s->star.peers[r].ready)
-            return;
-    for (int i = 0; i < s->star.n_links; i++) {
-        struct bb_star_link *link = &s->star.links[i];
-        struct bb_star_msg start = bb_star_msg(BB_STAR_START, 0, 0);
-
-        if (link->fd < 0 || link->count == 0 || count_left(s, link->rank, link->count) == 0)
-            continue;
-        start.rank = (uint32_t)count_left(s, 0, link->rank);
-        start.nonce = (uint64_t)size;
-        (void)bb_star_send(link, &start, DATA_S);
-    }
-    s->restart.rank = 0;
-    s->restart.size = size;
+    if (!is_last(s, first, n))
+        return;
+    bb_peers_send_all(s, bb_star_msg(BB_STAR_START, s->job.rank, 0));
     bb_supervisor_event(s, BB_EVENT_START);
 }
 
 void bb_ranks_stopped(struct bb_supervisor *s)
 {
     struct bb_star_msg ready = bb_star_msg(BB_STAR_READY, s->job.rank, 0);
-    bool left = false;
 
-    for (int i = 0; i < s->n_children; i++)
-        left |= !s->children[i].left;
-    if (!left) {
+    if (!has_ranks(s))
         s->code = BB_EBELOW; /* as that of the ranks that go on */
-    } else if (s->role == BB_ROLE_SERVER) {
-        for (int i = 0; i < s->n_children; i++)
-            s->star.peers[s->job.rank + i].ready = true;
-        start_if_ready(s);
-    } else {
+    else if (s->role == BB_ROLE_SERVER)
+        take_ready(s, s->job.rank, s->n_children);
+    else
         (void)bb_star_send(bb_peers_server(s), &ready, DATA_S);
-    }
 }
 
 void bb_start_ranks(struct bb_supervisor *s)
 {
-    const int world[2] = {s->restart.rank, s->restart.size};
+    const int world[2] = {s->job.rank - s->restart.n_before, s->job.size - s->restart.n_left};
     struct bb_child *first = &s->children[0];
     int n = 0;
 
@@ -226,12 +208,12 @@ void bb_start_ranks(struct bb_supervisor *s)
 
 /* ---- exchange of data between the ranks that were started again ---- */
 
-static void append(struct bb_block *block, const void *data, size_t bytes, bool last)
+static void append(struct bb_block *block, const void *data, size_t bytes)
 {
     block->data = bb_resize(block->data, block->bytes + bytes + 1, 1);
-    memcpy(block->data + block->bytes, data, bytes);
+    if (bytes > 0)
+        memcpy(block->data + block->bytes, data, bytes);
     block->bytes += bytes;
-    block->complete = last;
 }
 
 static void send_data(struct bb_supervisor *s, struct bb_star_link *link, const char *data, size_t bytes)
@@ -259,30 +241,19 @@ static void answer_rank(struct bb_supervisor *s, const struct bb_block *all)
     (void)bb_rank_send(s->children[i].socket.fd, BB_RANK_ANSWER, 0, all->data, all->bytes);
 }
 
-/* Server: answers when the data of all supervisors have arrived. */
-static void answer_if_complete(struct bb_supervisor *s)
+/* Server: the data of this supervisor or of another one have arrived. */
+static void take_data(struct bb_supervisor *s, int first, int n)
 {
     struct bb_block all = {.bytes = 0};
-    int ranks = s->star.peers[s->job.rank].block.complete ? count_left(s, s->job.rank, s->n_children) : 0;
 
-    for (int i = 0; i < s->star.n_links; i++) {
-        const struct bb_star_link *link = &s->star.links[i];
-
-        if (link->fd >= 0 && link->count > 0 && s->star.peers[link->rank].block.complete)
-            ranks += count_left(s, link->rank, link->count);
-    }
-    if (ranks < count_left(s, 0, s->job.size))
+    if (!is_last(s, first, n))
         return;
     for (int r = 0; r < s->job.size; r++)
-        if (s->star.peers[r].block.complete)
-            append(&all, s->star.peers[r].block.data, s->star.peers[r].block.bytes, true);
+        append(&all, s->star.peers[r].block.data, s->star.peers[r].block.bytes);
     drop_data(s);
-    for (int i = 0; i < s->star.n_links; i++) {
-        struct bb_star_link *link = &s->star.links[i];
-
-        if (link->fd >= 0 && link->count > 0 && count_left(s, link->rank, link->count) > 0)
-            send_data(s, link, all.data, all.bytes);
-    }
+    for (int i = BB_STAR_SERVERS; i < s->star.n_links; i++)
+        if (s->star.links[i].fd >= 0 && s->star.links[i].count > 0)
+            send_data(s, &s->star.links[i], all.data, all.bytes);
     answer_rank(s, &all);
     drop(&all);
 }
@@ -293,31 +264,28 @@ void bb_restart_gather(struct bb_supervisor *s, const void *data, size_t bytes)
         send_data(s, bb_peers_server(s), data, bytes);
         return;
     }
-    append(&s->star.peers[s->job.rank].block, data, bytes, true);
-    answer_if_complete(s);
+    append(&s->star.peers[s->job.rank].block, data, bytes);
+    take_data(s, s->job.rank, s->n_children);
 }
 
 /* ---- messages ---- */
 
-static bool is_valid_part(const struct bb_star_msg *msg)
+/* Appends the bytes of a DATA message. Returns whether they are the last ones. */
+static bool take_part(struct bb_block *block, const struct bb_star_msg *msg)
 {
-    return msg->code >= 0 && msg->code <= BB_ERROR_TEXT;
+    append(block, msg->error, msg->code < 0 ? 0 : MIN((size_t)msg->code, (size_t)BB_ERROR_TEXT));
+    return msg->cause == 1;
 }
 
 void bb_restart_serve(struct bb_supervisor *s, const struct bb_star_link *link, const struct bb_star_msg *msg)
 {
     struct bb_block *block = &s->star.peers[link->rank].block;
+    const bool stops = s->state == BB_STATE_RESTARTING; /* then DATA are of ranks that were killed */
 
-    if (msg->kind == BB_STAR_DATA && is_valid_part(msg)) {
-        append(block, msg->error, (size_t)msg->code, msg->cause == 1);
-        if (block->complete && s->state != BB_STATE_RESTARTING)
-            answer_if_complete(s);
-    } else if (msg->kind == BB_STAR_READY && s->state == BB_STATE_RESTARTING) {
-        drop(block); /* of the ranks that were killed */
-        for (int r = link->rank; r < link->rank + link->count; r++)
-            s->star.peers[r].ready = true;
-        start_if_ready(s);
-    }
+    if (msg->kind == BB_STAR_READY && stops)
+        take_ready(s, link->rank, link->count);
+    else if (msg->kind == BB_STAR_DATA && !stops && take_part(block, msg))
+        take_data(s, link->rank, link->count);
 }
 
 void bb_restart_obey(struct bb_supervisor *s, const struct bb_star_msg *msg)
@@ -326,16 +294,11 @@ void bb_restart_obey(struct bb_supervisor *s, const struct bb_star_msg *msg)
         leave(s, (int)msg->rank);
     } else if (msg->kind == BB_STAR_STOP) {
         bb_supervisor_event(s, BB_EVENT_RESTART);
-    } else if (msg->kind == BB_STAR_START) {
-        s->restart.rank = (int)msg->rank;
-        s->restart.size = (int)msg->nonce;
+    } else if (msg->kind == BB_STAR_START && has_ranks(s)) {
         bb_supervisor_event(s, BB_EVENT_START);
-    } else if (msg->kind == BB_STAR_DATA && is_valid_part(msg)) {
-        append(&s->star.gathered, msg->error, (size_t)msg->code, msg->cause == 1);
-        if (s->star.gathered.complete) {
-            answer_rank(s, &s->star.gathered);
-            drop(&s->star.gathered);
-        }
+    } else if (msg->kind == BB_STAR_DATA && take_part(&s->star.gathered, msg)) {
+        answer_rank(s, &s->star.gathered);
+        drop(&s->star.gathered);
     }
 }
 

@@ -55,11 +55,10 @@ struct bb_star_msg {
     uint16_t kind;  /* enum bb_star_kind */
     int16_t code;   /* FAIL, END: exit code; HELLO: number of ranks of the sender; STATE: 1 if the rank is suspended;
                        DATA: number of bytes in `error` */
-    uint32_t rank;  /* FAIL, STATE, BYE, LEAVE: rank that the message is about; START: first rank of the receiver in the
-                       new world; otherwise first rank of the sender */
+    uint32_t rank;  /* FAIL, STATE, BYE, LEAVE: rank that the message is about; otherwise first rank of the sender */
     int16_t cause;  /* enum bb_cause; DATA: 1 in the last part */
     int16_t signal; /* signal or other cause (signals.h) that ended the rank; 0: none */
-    uint64_t nonce; /* CHALLENGE, and HELLO of the connecting side: nonce of the sender; START: size of the new world */
+    uint64_t nonce; /* CHALLENGE, and HELLO of the connecting side: nonce of the sender */
     struct bb_seen seen;       /* HELLO, STATE, FAIL, BYE: progress of the rank */
     char error[BB_ERROR_TEXT]; /* FAIL, BYE: error line that the rank has printed; "": none; DATA: bytes */
     uint64_t tag;              /* SipHash tag of all other fields; 0 in CHALLENGE */

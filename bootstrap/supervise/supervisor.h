@@ -26,7 +26,6 @@ struct bb_job {
 struct bb_block {
     char *data; /* [bytes], owned */
     size_t bytes;
-    bool complete;
 };
 
 /* What a server knows about a rank of the job. */
@@ -39,7 +38,8 @@ struct bb_peer {
     bool stopped;          /* suspended by a signal */
     enum bb_cause cause;   /* reported cause of the highest precedence; BB_CAUSE_NONE: no trouble */
     bool left;             /* the rank is on a lost node, so the run goes on without it */
-    bool ready;            /* all processes of the rank have ended, so that it can be started again */
+    bool ready;            /* its supervisor has sent READY, or its part of the current BB_RANK_GATHER */
+    bool unsupervised;     /* the connection to its supervisor is lost */
     struct bb_block block; /* data of the ranks of the supervisor of which this is the first rank (BB_RANK_GATHER) */
 };
 
@@ -75,7 +75,7 @@ struct bb_trouble {
 struct bb_restart {
     double at_s;            /* time at which it began; 0: there was none */
     struct bb_trouble loss; /* server: its reason */
-    int rank, size;         /* first rank of this supervisor and number of ranks in the world that is left */
+    int n_left, n_before;   /* number of ranks on lost nodes, and of those before the first rank of this supervisor */
 };
 
 /* The process that writes the results. */

@@ -284,11 +284,13 @@ static void compose_lost(FILE *line, struct bb_supervisor *s)
     const int n_ranks = s->role == BB_ROLE_SERVER ? s->job.size : 0;
     const struct bb_seen seen = seen_of(s, s->trouble.rank);
     const int signal = s->trouble.signal;
-    bool lost[n_ranks + 1];
+    bool lost[n_ranks + 1], is_new = false;
     int n = 0;
 
     for (int r = 0; r < n_ranks; r++)
-        n += lost[r] = s->star.peers[r].cause == BB_CAUSE_LOST && !s->star.peers[r].left;
+        is_new |= s->star.peers[r].cause == BB_CAUSE_LOST && !s->star.peers[r].left;
+    for (int r = 0; r < n_ranks; r++) /* those of earlier losses only if the job ends because of them */
+        n += lost[r] = s->star.peers[r].cause == BB_CAUSE_LOST && (!is_new || !s->star.peers[r].left);
     if (n > 1) {
         bb_peers_own_seen(s);
         fprintf(line, "%d ranks are lost: ", n);

@@ -458,17 +458,8 @@ static void read_record(struct run *r, const struct bb_journal_record *record, s
 static void lose_node(struct run *r, int node, int test)
 {
     const char *stage = test < BB_HEALTH_TESTS ? bb_health_tests[test].stage : "soak";
-    struct bb_health_finding f = {.test = (enum bb_health_test)test,
-                                  .part = BB_HEALTH_A_NODE,
-                                  .level = BB_HEALTH_FAIL,
-                                  .node = node,
-                                  .other = -1,
-                                  .gpu = -1,
-                                  .value = NAN,
-                                  .expected = NAN,
-                                  .median = NAN,
-                                  .tries = 1,
-                                  .lost = true};
+    struct bb_health_finding f =
+        bb_health_remark((enum bb_health_test)test, BB_HEALTH_A_NODE, BB_HEALTH_FAIL, node, -1, -1);
     int n = 0, used = 0;
     size_t i;
     json_t *rank;
@@ -481,11 +472,10 @@ static void lose_node(struct run *r, int node, int test)
     if (n > 1)
         used += snprintf(f.text + used, sizeof f.text - (size_t)used, "and %d more ", n - 1);
     snprintf(f.text + used, sizeof f.text - (size_t)used, "%s lost in stage %s", n > 1 ? "were" : "was", stage);
+    f.lost = true;
     BB_GROW(r->lost, r->health.n_lost);
     r->lost[r->health.n_lost++] = f;
     record(r, LOST, test, &f, sizeof f);
-    if (r->session.out)
-        fprintf(r->session.out, "# %-6s lost: %s: %s; the run goes on without it\n", stage, r->hosts[node], f.text);
 }
 
 /* Restores what the ranks had recorded before the restart, and the numbers of the nodes. The test that was interrupted is

@@ -99,6 +99,20 @@ static void detects_single_process_and_local_size(void **state)
     }
 }
 
+/* srun --mpi=pmix does, mpirun in a job of Slurm does not. */
+static void names_launchers_that_end_the_job_with_a_rank(void **state)
+{
+    (void)state;
+    for (size_t v = 0; v < ROWS(variables); v++)
+        unsetenv(variables[v]);
+    setenv("SLURM_PROCID", "0", 1);
+    assert_false(bb_launcher_ends_with_rank());
+    setenv("PMIX_RANK", "0", 1);
+    assert_true(bb_launcher_ends_with_rank());
+    setenv("OMPI_COMM_WORLD_SIZE", "8", 1);
+    assert_false(bb_launcher_ends_with_rank());
+}
+
 static void finds_size_variable_of_unknown_launcher(void **state)
 {
     (void)state;
@@ -200,6 +214,7 @@ static void program_folder_is_terminated(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(detects_single_process_and_local_size),
+                                       cmocka_unit_test(names_launchers_that_end_the_job_with_a_rank),
                                        cmocka_unit_test(finds_size_variable_of_unknown_launcher),
                                        cmocka_unit_test(writes_past_a_launcher_that_stopped_reading),
                                        cmocka_unit_test(program_folder_is_terminated)};

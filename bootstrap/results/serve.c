@@ -112,12 +112,14 @@ int bb_results_serve(int rank_fd, int control_fd, json_t *opening, bb_results_at
 {
     struct server s = {
         .rank = {.fd = rank_fd}, .control = {.fd = control_fd}, .writer = {.out = stdout, .at_end = at_end}};
+    struct bb_err_record errors = {0}; /* of this process, not those of the supervisor before it was forked */
     struct bb_rank_header header;
     const void *payload;
     json_t *end;
     int code = -BB_EFAIL, rc = 0;
 
     bb_err_job_scope(1);
+    bb_err_record_in(&errors);
     if (serve_until_finish(&s, &header, &payload)) {
         end = json_loadb(payload, header.bytes, 0, NULL);
         code = header.code;
@@ -134,6 +136,7 @@ int bb_results_serve(int rank_fd, int control_fd, json_t *opening, bb_results_at
     bb_results_writer_release(&s.writer);
     bb_rank_receiver_release(&s.rank);
     bb_rank_receiver_release(&s.control);
+    bb_err_record_in(NULL);
     return rc;
 }
 

@@ -174,13 +174,24 @@ json_t *bb_results_end_json(const struct bb_results_end *end)
     return fields;
 }
 
+/* Sets the reason of a failed run if the supervisor does not know it: an error of this process, if there was one. */
+static void set_reason(json_t *end, int rc)
+{
+    const char *own = bb_err_record()->text;
+
+    if (rc < 0 && end && !json_object_get(end, "reason") && !json_object_get(end, "ended_by"))
+        (void)!json_object_set_new(end, "reason",
+                                   bb_json_text(*own ? own : "a rank failed and printed the reason to stderr"));
+}
+
 /* Sets the final status and the reasons of an early end. Does nothing for the schema of nccl-tests, which has none of
  * these keys. */
 static void set_end(struct bb_results_writer *w, int rc, json_t *end)
 {
     if (w->foreign)
         return;
-    (void)!set_fields(w, end);
+    set_reason(end, rc);
+    (void)!json_object_update(w->document.root, end);
     if (rc < 0 && w->at_end)
         w->at_end(w->document.root, w->rows);
     bb_document_set_status(&w->document, final_status(rc, end));
@@ -191,6 +202,7 @@ void bb_results_rescue(const char *path, pid_t writer, time_t began, int rc, con
     json_t *root = json_load_file(path, 0, NULL), *end = bb_results_end_json(why);
     struct stat file;
 
+    set_reason(end, rc);
     bb_outfile_remove_temporaries(path, writer);
     if (stat(path, &file) == 0 && file.st_mtime >= began && json_object_del(root, "status") == 0) {
         (void)!json_object_update(root, end);
@@ -223,28 +235,32 @@ static int print_nagios(const struct bb_results_writer *w)
     return error ? bb_err(BB_EFAIL, "cannot write to stdout: %s", strerror(error)) : 0;
 }
 
-/* Writes the checks as JUnit XML, Prometheus metrics and the line for Nagios. */
-static int write_checks(const struct bb_results_writer *w)
+/* Writes the CSV, and the checks as JUnit XML and Prometheus metrics. */
+static int write_tables(struct bb_results_writer *w, const json_t *end)
 {
-    const int rc = json_is_true(json_object_get(w->settings, "nagios")) ? print_nagios(w) : 0;
+    const int rc = w->csv && !keeps_csv(w, end) ? write_output(w, w->csv, csv_name, put_csv) : 0;
 
     return rc ? rc
               : bb_checks_save(w->document.root, json_string_value(json_object_get(w->settings, "junit")),
                                json_string_value(json_object_get(w->settings, "prometheus")));
 }
 
+/* The line for Nagios is the last output, because it reports if another output could not be written. */
 int bb_results_writer_finish(struct bb_results_writer *w, int rc, json_t *end)
 {
     int failed;
 
     set_end(w, rc, end);
-    failed = w->csv && !keeps_csv(w, end) ? write_output(w, w->csv, csv_name, put_csv) : 0;
-    failed = failed ? failed : write_checks(w);
+    failed = write_tables(w, end);
     if (failed && rc >= 0)
         set_end(w, rc = failed, end);
     if (w->path && !w->document.file.out && !w->document.replaces)
         failed = write_output(w, w->path, json_name, put_json);
     else
         failed = bb_document_finish(&w->document);
+    if (failed && rc >= 0)
+        set_end(w, rc = failed, end);
+    if (json_is_true(json_object_get(w->settings, "nagios")))
+        failed = print_nagios(w);
     return rc < 0 ? rc : failed;
 }

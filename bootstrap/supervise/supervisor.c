@@ -145,8 +145,6 @@ static struct bb_results_end describe_end(const struct bb_supervisor *s, char ph
     phase[0] = '\0';
     if (s->trouble.cause != BB_CAUSE_NONE)
         bb_verdict_phase(s, phase);
-    if (s->code && !reason[0])
-        reason = "another rank failed and printed the reason to stderr";
     return (struct bb_results_end){.reason = reason,
                                    .phase = phase,
                                    .nccl_ras = s->ras,

@@ -514,6 +514,15 @@ out:
 
 /* ---- the run ---- */
 
+static bool tests_something(const struct run *r)
+{
+    bool any = bb_health_has(&r->options, "inventory") || r->options.soak_s > 0;
+
+    for (int test = 0; test < BB_HEALTH_TESTS; test++)
+        any = any || bb_health_runs(&r->health, (enum bb_health_test)test);
+    return any;
+}
+
 /* Numbers the GPUs of each node. Every node must have the same number of ranks. */
 static int make_nodes(struct run *r)
 {
@@ -536,11 +545,15 @@ static int make_nodes(struct run *r)
                               r->hosts[0], n[0], r->hosts[node], n[node]);
     if (rc == 0 && r->session.shared_gpu)
         rc = BB_WORLD_ERR(w, BB_EUSAGE, "health requires a GPU for each rank, but ranks share a GPU");
-    if (rc == 0 && r->set != &bb_health_set && w->nodes < 2)
-        rc = BB_WORLD_ERR(w, BB_EUSAGE, "bench %s requires at least two nodes",
-                          r->options.nodes ? "p2p --nodes" : "rails");
     r->health.nodes = w->nodes;
     r->health.gpus = n[0];
+    if (rc == 0 && !tests_something(r))
+        rc = r->set != &bb_health_set
+                 ? BB_WORLD_ERR(w, BB_EUSAGE, "bench %s requires at least two nodes",
+                                r->options.nodes ? "p2p --nodes" : "rails")
+                 : BB_WORLD_ERR(w, BB_EUSAGE, "--%s %s requires at least two %s, this run has one",
+                                r->options.from ? "from" : "only", r->options.from ? r->options.from : r->options.only,
+                                r->health.skip[BB_HEALTH_NODE] ? "nodes" : "GPUs per node");
     if (!w->restarted)
         record(r, NODE_OF, w->rank, w->node_of, (size_t)w->size * sizeof *w->node_of);
     record(r, HOSTS, 0, r->hosts, (size_t)w->nodes * sizeof *r->hosts);

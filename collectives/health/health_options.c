@@ -339,6 +339,7 @@ static int expect_baseline(struct bb_health *h, const struct bb_health_options *
     if (bb_health_active(h) == h->nodes) /* only once */
         warn_of_baseline(o, root);
     snprintf(source, BB_HEALTH_SOURCE, "%s (%s)", o->expect, started ? started : "?");
+    bb_blank_controls(source);
     return 0;
 }
 

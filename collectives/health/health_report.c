@@ -60,7 +60,7 @@ static const char *part_text(const struct bb_health_report *r, const struct bb_h
                  2 * (f->other - f->node + 1) >= bb_health_active(r->health) ? ", or of the other nodes" : "");
         break;
     case BB_HEALTH_FABRIC:
-        snprintf(text, 256, "fabric");
+        snprintf(text, 256, r->health->skip[BB_HEALTH_PAIRS] ? "fabric, or NICs" : "fabric");
         break;
     case BB_HEALTH_ALL:
         snprintf(text, 256, "%s",
@@ -85,7 +85,8 @@ static bool is_outlier(const struct bb_health_finding *f)
 static const char *reason_text(const struct bb_health_report *r, const struct bb_health_finding *f, char text[256])
 {
     const bool expects = isfinite(f->expected), is_all_gpus = f->part == BB_HEALTH_A_NODE && f->test != BB_HEALTH_NODE,
-               is_rail = f->test >= BB_HEALTH_RAILS_ALONE && f->part == BB_HEALTH_A_RAIL,
+               is_shared =
+                   f->part == BB_HEALTH_FABRIC || (f->test >= BB_HEALTH_RAILS_ALONE && f->part == BB_HEALTH_A_RAIL),
                has_untested = f->part >= BB_HEALTH_A_RAIL && f->test >= BB_HEALTH_RAILS_ALONE &&
                               f->test < BB_HEALTH_TESTS && !r->health->skip[BB_HEALTH_PAIRS] &&
                               bb_health_rounds(r->health, BB_HEALTH_PAIRS) < bb_health_active(r->health) - 1;
@@ -112,10 +113,10 @@ static const char *reason_text(const struct bb_health_report *r, const struct bb
                  : f->part == BB_HEALTH_ALL    ? ": a common cause, or the wrong profile"
                  : is_all_gpus                 ? ": all its GPUs"
                  : f->part == BB_HEALTH_A_LEAF ? ": only in pairs with other nodes"
-                 : f->part == BB_HEALTH_FABRIC ? ": only while all pairs run at once"
                  : is_outlier(f)               ? ": an outlier"
-                 : is_rail && r->health->skip[BB_HEALTH_PAIRS] ? "; to find which: busbar health --only pairs"
-                                                               : "");
+                 : is_shared && r->health->skip[BB_HEALTH_PAIRS] ? "; to find which: busbar health --only pairs"
+                 : f->part == BB_HEALTH_FABRIC                   ? ": only while all pairs run at once"
+                                                                 : "");
     return text;
 }
 
@@ -174,9 +175,10 @@ static void report_missing(const struct bb_health_report *r)
     }
     if (n > 0)
         bb_health_add(r->health, &f);
-    if (r->session->out && (n > 0 || has_fewer))
-        fprintf(r->session->out, "# baseline: %zu nodes, this run has %d%s\n", all, r->health->nodes,
-                has_fewer ? "; no expected values for bisection, rails and whole" : "");
+    if (r->session->out && has_fewer)
+        fprintf(r->session->out,
+                "# baseline: %zu nodes, this run has %d; no expected values for bisection, rails and whole\n", all,
+                r->health->nodes);
     json_decref(missing);
 }
 
@@ -299,6 +301,8 @@ void bb_health_print_tests(const struct bb_health_report *r, int first, int end)
                     bb_health_tests[test].part != BB_HEALTH_A_GPU && median > 1.15 * expected
                         ? "; warning: wrong profile?"
                         : "");
+        else if (isfinite(median) && r->source[0] && bb_health_tests[test].part == BB_HEALTH_A_GPU)
+            fprintf(out, ", compared with the other GPUs");
         if (isfinite(median) && h->took_part[test] < h->nodes)
             fprintf(out, ", %d of %d nodes", h->took_part[test], h->nodes);
         if (explain(r, (enum bb_health_test)test, text))
@@ -504,7 +508,7 @@ static void add_check(const struct bb_health_report *r, json_t *list, int node, 
     bb_checks_add(list, &(struct bb_check){.check = text,
                                            .host = node >= 0 ? host_of(r, node) : NULL,
                                            .status = f          ? status_of_level[f->level]
-                                                     : is_begun ? BB_CHECK_OK
+                                                     : is_begun ? status_of_level[bb_health_node_level(r->health, node)]
                                                                 : BB_CHECK_UNKNOWN,
                                            .measured = measured ? f->value : NAN,
                                            .expected = measured && isfinite(f->expected) ? f->expected

@@ -2,6 +2,7 @@
 #include "collectives/health/inventory.h"
 
 #include "bootstrap/base/alloc.h"
+#include "bootstrap/base/units.h"
 #include "cuda/device/acs.h"
 #include "cuda/device/nics.h"
 
@@ -161,6 +162,8 @@ static char *read_line(const struct source *s, const char *path)
         line[0] = '\0';
     if (file)
         fclose(file);
+    if (line)
+        bb_blank_controls(line);
     free(name);
     return line;
 }

@@ -43,8 +43,8 @@ int bb_health_count_failed(const json_t *findings)
     size_t i;
     int n;
 
-    json_array_foreach(findings, i, f) if (has_level(f, BB_HEALTH_FAIL))
-        json_object_set_new(names, text_of(f, "name"), json_null());
+    json_array_foreach(findings, i, f) if (has_level(f, BB_HEALTH_FAIL)) /* "most of the cluster" once for each test */
+        json_object_set_new(names, text_of(f, strcmp(text_of(f, "part"), "all") == 0 ? "reason" : "name"), json_null());
     n = (int)json_object_size(names);
     json_decref(names);
     return n;

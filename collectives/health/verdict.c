@@ -3,6 +3,7 @@
 
 #include "bootstrap/base/alloc.h"
 #include "bootstrap/base/stats.h"
+#include "bootstrap/base/units.h"
 #include "collectives/health/at_once.h"
 #include "collectives/p2p/pair_schedule.h"
 
@@ -142,16 +143,22 @@ struct bb_health_finding bb_health_remark(enum bb_health_test test, enum bb_heal
 void bb_health_add(struct bb_health *h, const struct bb_health_finding *f)
 {
     BB_GROW(h->findings, h->n);
-    h->findings[h->n++] = *f;
+    h->findings[h->n] = *f;
+    bb_blank_controls(h->findings[h->n++].text); /* of host names in the baseline */
 }
 
 enum bb_health_level bb_health_node_level(const struct bb_health *h, int node)
 {
     enum bb_health_level level = BB_HEALTH_OK;
 
-    for (size_t i = 0; i < h->n; i++)
-        if (is_of_node(&h->findings[i]) && h->findings[i].node == node && h->findings[i].level > level)
-            level = h->findings[i].level;
+    for (size_t i = 0; i < h->n; i++) {
+        const struct bb_health_finding *f = &h->findings[i];
+
+        if (is_of_node(f) && f->node == node)
+            level = MAX(level, f->level);
+        else if (f->part == BB_HEALTH_ALL && f->test < BB_HEALTH_WHOLE && f->level == BB_HEALTH_FAIL)
+            level = MAX(level, BB_HEALTH_UNKNOWN);
+    }
     return level;
 }
 
@@ -1158,10 +1165,10 @@ static int across(int cut, int i, int n)
     return other < n && other != i && i < n ? other : -1;
 }
 
-/* Medians of the pairs of a cut. */
+/* Medians of the pairs of a cut; `ratio` and `judged` are those of the slowest pair if the stage pairs does not judge it. */
 struct cut {
     double ratio; /* value / the expectation while all pairs run */
-    double value, share;
+    double value, share, judged;
 };
 
 static int measure_cut(struct pairs *p, int cut, double unloaded, struct cut *c)
@@ -1179,7 +1186,7 @@ static int measure_cut(struct pairs *p, int cut, double unloaded, struct cut *c)
         p->partner[p->node[i]] = other < 0 ? -1 : p->node[other];
     }
     TRY(h->measure(h->arg, BB_HEALTH_BISECTION, p->partner, p->values));
-    c->value = bb_health_median(p->values, count_values(h));
+    c->value = c->judged = bb_health_median(p->values, count_values(h));
     for (int a = 0; a < h->nodes; a++)
         for (int g = 0; g < h->gpus && p->partner[a] > a; g++) {
             p->retried[n] = share_of(h, p->partner, a, false);
@@ -1187,12 +1194,17 @@ static int measure_cut(struct pairs *p, int cut, double unloaded, struct cut *c)
             n++;
         }
     c->ratio = median_of(p->best, n);
+    for (size_t i = 0; i < n && h->skip[BB_HEALTH_PAIRS]; i++)
+        if (p->best[i] < c->ratio) {
+            c->ratio = p->best[i];
+            c->judged = p->best[i] * p->retried[i] * unloaded;
+        }
     c->share = median_of(p->retried, n);
 out:
     return rc;
 }
 
-/* Judges the slowest cut; each is measured once more if one is slow. */
+/* Judges the slowest cut, without the stage pairs its slowest pair; each is measured once more if one is slow. */
 static int test_bisection(struct bb_health *h)
 {
     const double unloaded = isnan(h->expected[BB_HEALTH_BISECTION])
@@ -1215,7 +1227,8 @@ static int test_bisection(struct bb_health *h)
         best = slowest.ratio > best.ratio ? slowest : best;
         f.level = bb_health_judge(best.ratio);
     }
-    h->median[BB_HEALTH_BISECTION] = f.value = best.value;
+    h->median[BB_HEALTH_BISECTION] = best.value;
+    f.value = best.judged;
     h->share[BB_HEALTH_BISECTION] = best.share;
     f.expected = best.share * unloaded;
     f.tries = CUTS;
@@ -1255,9 +1268,7 @@ int bb_health_run(struct bb_health *h)
             TRY(h->expect(h->arg));
         before = active;
         if (h->skip[test] || active == 0 || (test == BB_HEALTH_NODE && h->gpus < 2) ||
-            (test == BB_HEALTH_SLOWEST_PEER && h->gpus < 3) ||
-            (test >= BB_HEALTH_PAIRS && test <= BB_HEALTH_RAILS && active < 2) ||
-            (test == BB_HEALTH_WHOLE && active * h->gpus < 2))
+            (test == BB_HEALTH_SLOWEST_PEER && h->gpus < 3) || (test >= BB_HEALTH_PAIRS && active < 2))
             continue;
         rc = test == BB_HEALTH_PAIRS       ? test_pairs(h)
              : test == BB_HEALTH_BISECTION ? test_bisection(h)

@@ -135,7 +135,7 @@ const struct bb_health_finding *bb_health_explaining(const struct bb_health *h, 
 /* bb_health_sort - sort the findings, worst first. */
 void bb_health_sort(struct bb_health *h);
 
-/* bb_health_node_level - return the verdict on a node. */
+/* bb_health_node_level - return the verdict on a node; unknown: it has no finding, but most of the cluster fails a test. */
 enum bb_health_level bb_health_node_level(const struct bb_health *h, int node);
 
 /* bb_health_active - return the number of nodes that have not failed. */

@@ -156,9 +156,11 @@ def test_nagios_line_and_status(busbar, tmp_path):
 
 
 def test_nagios_reports_failed_runs_as_unknown(busbar):
-    for args, env in ((("--only", "foo"), {}), (("--expect", "nowhere"), {}), (("--timeout", "0"), {})):
+    for args, env in ((("--only", "foo"), {}), (("--expect", "nowhere"), {}), (("--only", "pairs"), {}),
+                      (("--only", "inventory", "--json", "/dev/full"), {}), (("--only", "inventory", "--prometheus", "/dev/full"), {})):
         done = busbar.run("health", "--quick", "--nagios", *args, ranks=2, env={"EMU_DATA": "off", **env})
         assert done.returncode == 3 and re.match(r"BUSBAR UNKNOWN - .+\n\Z", done.stdout), (done.stdout, done.stderr)
+        assert done.stderr.split(": ", 1)[1].strip() in done.stdout  # Nagios does not show stderr
 
 
 def test_names_are_escaped_and_unique(busbar, tmp_path):

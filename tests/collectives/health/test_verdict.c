@@ -347,7 +347,7 @@ static void test_common_cause_is_one_finding(void **state)
     for (size_t i = 0; i < m.h.n; i++)
         assert_true(m.h.findings[i].node < 0);
     assert_true(find(&m, BB_HEALTH_ALL, -1, -1)->level == BB_HEALTH_FAIL);
-    assert_int_equal(bb_health_node_level(&m.h, 0), BB_HEALTH_OK);
+    assert_int_equal(bb_health_node_level(&m.h, 0), BB_HEALTH_UNKNOWN); /* as slow as the others */
     bb_health_release(&m.h);
 }
 
@@ -496,7 +496,34 @@ static void test_all_nics_slow_is_one_finding(void **state)
     m.pairs = 0.5;
     run(&m);
     assert_true(m.h.n == 1 && find(&m, BB_HEALTH_ALL, -1, -1)->test == BB_HEALTH_PAIRS);
+    assert_int_equal(bb_health_node_level(&m.h, 0), BB_HEALTH_UNKNOWN); /* as slow as the others */
     bb_health_release(&m.h);
+}
+
+static void test_slow_nic_is_found_by_bisection_alone(void **state)
+{
+    struct machine m = machine_of(4, 0.005, 1);
+    const struct bb_health_finding *f;
+
+    (void)state;
+    for (int test = 0; test < BB_HEALTH_TESTS; test++)
+        m.h.skip[test] = test != BB_HEALTH_BISECTION;
+    m.slow_nic = 3;
+    run(&m);
+    f = find(&m, BB_HEALTH_FABRIC, -1, -1);
+    assert_true(m.h.n == 1 && f && f->level == BB_HEALTH_FAIL && fabs(f->value / f->expected - m.nic) < 0.02);
+    bb_health_release(&m.h);
+}
+
+static void test_texts_of_findings_have_no_control_characters(void **state)
+{
+    struct bb_health h = {0};
+    struct bb_health_finding f = {.text = "missing: x\nscontrol update \033[31m"};
+
+    (void)state;
+    bb_health_add(&h, &f);
+    assert_string_equal(h.findings[0].text, "missing: x scontrol update  [31m");
+    bb_health_release(&h);
 }
 
 /* The rate of the emulated rails falls by 1 with each node. */
@@ -603,6 +630,8 @@ int main(void)
         cmocka_unit_test(test_fabric_that_is_slow_at_once_is_named),
         cmocka_unit_test(test_bisection_is_judged_without_pairs),
         cmocka_unit_test(test_all_nics_slow_is_one_finding),
+        cmocka_unit_test(test_slow_nic_is_found_by_bisection_alone),
+        cmocka_unit_test(test_texts_of_findings_have_no_control_characters),
         cmocka_unit_test(test_expectation_is_of_the_nodes_that_take_part),
         cmocka_unit_test(test_lost_node_takes_no_part_from_its_test_on),
         cmocka_unit_test(test_all_gpus_slow_are_one_finding),

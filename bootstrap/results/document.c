@@ -132,6 +132,20 @@ static int overwrite_tail(struct bb_document *d, size_t from)
     return error;
 }
 
+/* Writes a tail that only has the status after the saved rows. It is not longer than the old tail. Returns 0 or errno. */
+static int write_short_tail(struct bb_document *d)
+{
+    const char *status = json_string_value(json_object_get(d->root, "status"));
+    char *tail = status ? bb_format("\n ],\n \"status\": \"%s\"\n}\n", strcmp(status, "running") ? "failed" : status)
+                        : bb_copy_text("\n ]\n}\n");
+    const int error = write_at(fileno(d->file.out), tail, strlen(tail), (off_t)d->saved);
+
+    if (!error)
+        d->end = d->saved + strlen(tail);
+    free(tail);
+    return error;
+}
+
 /* Writes the file again after another process damaged it. damage: "shortened" or "changed", for the message at the end
  * (report_damage). Returns 0 or errno. */
 static int heal_file(struct bb_document *d, const char *damage)
@@ -158,9 +172,9 @@ static int report_damage(const struct bb_document *d, bool ok)
     return 0;
 }
 
-/* Writes the unsaved rows and the tail, or the whole file if it was removed or shortened or its head has changed. If a
- * row cannot be written (disk full), the tail is written after the last saved row, which needs no disk space beyond the
- * blocks of the old tail. Returns 0 or errno. */
+/* Writes the unsaved rows and the tail, or the whole file if it was removed or shortened or its head has changed. If they
+ * cannot be written (disk full), the tail is written after the last saved row, or a short one if the tail has grown: it needs
+ * no disk space beyond the blocks of the old tail. Returns 0 or errno. */
 static int save_changes(struct bb_document *d)
 {
     const int fd = fileno(d->file.out);
@@ -174,7 +188,7 @@ static int save_changes(struct bb_document *d)
     error = overwrite_tail(d, d->saved);
     if (!error)
         d->saved = d->rows_end;
-    else if (overwrite_tail(d, d->rows_end) == 0)
+    else if (overwrite_tail(d, d->rows_end) == 0 || write_short_tail(d) == 0)
         (void)!ftruncate(fd, (off_t)d->end); /* errors are ignored: the write error of the row is returned */
     return error;
 }

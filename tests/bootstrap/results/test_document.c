@@ -276,6 +276,35 @@ static void full_disk_keeps_the_saved_rows(void **state)
     bb_document_release(&d);
 }
 
+/* The fields after the rows do not fit: the file keeps the rows and the status. */
+static void full_disk_keeps_the_rows_without_long_fields(void **state)
+{
+    struct rlimit before, limit;
+    struct bb_document d;
+    struct capture captured;
+    char text[4000];
+    json_t *root;
+
+    (void)state;
+    memset(text, 'x', sizeof(text));
+    open_with_rows(&d, 20);
+    getrlimit(RLIMIT_FSIZE, &before);
+    limit = (struct rlimit){.rlim_cur = strlen(content(path)) + 7, .rlim_max = before.rlim_max};
+    capture_begin(&captured);
+    setrlimit(RLIMIT_FSIZE, &limit);
+    assert_int_equal(bb_document_set(&d, "long", json_stringn(text, sizeof(text))), 0);
+    root = json_load_file(path, 0, NULL);
+    assert_string_equal(json_string_value(json_object_get(root, "status")), "running");
+    json_decref(root);
+    assert_int_equal(finish(&d, "ok"), -BB_EFAIL);
+    setrlimit(RLIMIT_FSIZE, &before);
+    (void)capture_end(&captured);
+    root = json_load_file(path, 0, NULL);
+    assert_int_equal(json_array_size(json_object_get(root, "results")), 20);
+    assert_string_equal(json_string_value(json_object_get(root, "status")), "failed");
+    json_decref(root);
+}
+
 /* While the file is flushed, its status is never "ok"; the final file has it. */
 static void status_ok_is_written_after_the_last_flush(void **state)
 {
@@ -375,6 +404,7 @@ int main(void)
         cmocka_unit_test(damage_that_cannot_be_repaired_is_an_error),
         cmocka_unit_test(repaired_disk_leaves_only_a_warning),
         cmocka_unit_test(full_disk_keeps_the_saved_rows),
+        cmocka_unit_test(full_disk_keeps_the_rows_without_long_fields),
         cmocka_unit_test(status_ok_is_written_after_the_last_flush),
         cmocka_unit_test(failed_flush_sets_the_status_failed),
         cmocka_unit_test(an_earlier_file_remains_until_the_first_row),

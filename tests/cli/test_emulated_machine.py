@@ -399,6 +399,7 @@ def test_proxy_names_the_group_with_a_slow_nic(busbar, tmp_path):
     assert last.startswith("# slow communication: group dp of ranks 0, 2, 4, 6: transfers take ") and last.endswith("busbar bench p2p")
     done = busbar.run(*command, "--tp", 2, "--json", tmp_path / "r.json", ranks=8, env=env)
     assert json.loads((tmp_path / "r.json").read_text())["slow_transfers"] == [] and "slow communication" not in done.stdout
+    assert done.stdout.splitlines()[-1].startswith("# a node whose NICs are all slow would not be named: the compared groups span all nodes; ")
     not_judged = "# NICs not judged as slow or not: no other group has the shape of group dp, "
     assert not_judged not in done.stdout
     assert busbar.run(*command, ranks=4, env={**env, **slow}).stdout.splitlines()[-1].startswith(not_judged)

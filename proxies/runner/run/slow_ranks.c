@@ -122,6 +122,7 @@ struct slow_list {
     size_t n;
     int single;    /* number of ranks that are not judged because no other rank has their role */
     bool compared; /* transfers: a group over several nodes with exposed time is compared with another group */
+    bool parted;   /* one of them leaves out a node, so a node that slows all its groups is found */
     int last_alone;
     char alone[64]; /* transfers: the other groups over several nodes with exposed time: " tp, dp" */
 };
@@ -165,6 +166,22 @@ static bool exposes_network(const struct bb_run_report *r, int rank, int group)
     return spans && f->groups[group].exposed_us > LATE * f->step_us;
 }
 
+/* Returns whether the group of a rank has a rank on each node. */
+static bool spans_all_nodes(const struct bb_run_report *r, int rank, int group)
+{
+    const struct bb_layout *l = &r->step->layout;
+    const struct bb_world *w = &r->session->world;
+    const int instance = bb_group_instance(l, group, rank);
+    bool spans = true;
+
+    for (int node = 0, i; node < w->nodes && spans; node++) {
+        for (i = 0; i < l->groups[group].size && w->node_of[bb_group_member(l, group, instance, i)] != node; i++)
+            ;
+        spans = i < l->groups[group].size;
+    }
+    return spans;
+}
+
 static void add_slow(struct slow_list *list, const struct slow_rank *rank)
 {
     size_t at = list->n;
@@ -198,7 +215,10 @@ static void add_slow_of(const struct bb_run_report *r, int group, int first, con
         if (classes[i] == classes[first])
             us[members++] = time_of(r, i, group);
     list->single += group == BB_NONE && members == 1 && s->world.size > 1;
-    list->compared |= group != BB_NONE && members > 1 && exposes_network(r, first, group);
+    if (group != BB_NONE && members > 1 && exposes_network(r, first, group)) {
+        list->compared = true;
+        list->parted |= !spans_all_nodes(r, first, group);
+    }
     if (group != BB_NONE && members == 1 && exposes_network(r, first, group))
         add_alone(list, r, group);
     bb_sort_doubles(us, members);
@@ -324,6 +344,10 @@ void bb_run_culprit_print(const struct bb_run_report *r, FILE *out)
             "# NICs not judged as slow or not: no other group has the shape of group %s, so transfer times cannot be "
             "compared; to judge them: --cluster NAME|FILE, or busbar health\n",
             transfers.alone);
+    else if (gpus.n == 0 && !r->forecast->known && transfers.compared && !transfers.parted)
+        fprintf(out,
+                "# a node whose NICs are all slow would not be named: the compared groups span all nodes; to judge "
+                "nodes: --cluster NAME|FILE, or busbar health\n");
     else if (gpus.n == 0)
         bb_run_forecast_print_comm(r->forecast, out);
     free(gpus.ranks);

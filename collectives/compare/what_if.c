@@ -555,15 +555,24 @@ static json_t *line_json(const struct bb_result_file *file, const struct line *l
 
 static int check_criteria(const struct table *t, const struct bb_regression_threshold *threshold)
 {
-    char measure[MEASURE];
+    char measure[MEASURE], more[32] = "";
+    int worst = 0, over = 0;
 
     for (int i = 1; i < t->n; i++) {
         const struct bb_compared *c = &t->lines[i].compared;
 
-        if (c->over > 0)
-            return bb_err(BB_EBELOW, "%s: %zu row%s slower than in %s by more than %g %%, worst: %s %s",
-                          t->files[i].path, c->over, c->over == 1 ? "" : "s", t->files[0].path,
-                          threshold->threshold_percent, c->worst, measure_of(t, measure));
+        over += c->over > 0;
+        if (c->over > 0 && (worst == 0 || c->worst_ratio > t->lines[worst].compared.worst_ratio))
+            worst = i;
+    }
+    if (over > 1)
+        snprintf(more, sizeof more, "; and %d more file%s", over - 1, over == 2 ? "" : "s");
+    if (over > 0) {
+        const struct bb_compared *c = &t->lines[worst].compared;
+
+        return bb_err(BB_EBELOW, "%s: %zu row%s slower than in %s by more than %g %%, worst: %s %s%s",
+                      t->files[worst].path, c->over, c->over == 1 ? "" : "s", t->files[0].path,
+                      threshold->threshold_percent, c->worst, measure_of(t, measure), more);
     }
     for (int i = 1; i < t->n; i++) {
         const struct bb_compared *c = &t->lines[i].compared;

@@ -596,6 +596,9 @@ def test_several_bench_files_are_judged_by_their_rows(busbar, tmp_path):
         (tmp_path / f"{name}.json").write_text(json.dumps(bench(*[row(8 << i, time, 1) for i, time in enumerate(times)])))
     done = busbar.run("compare", "a.json", "b.json", "c.json", "--json", "-", "--threshold", 50, emulated=False, cwd=tmp_path)
     assert done.returncode == 5 and "b.json: 1 row slower than in a.json by more than 50 %, worst: all_reduce 8 B: +100.0 % time" in done.stderr
+    (tmp_path / "d.json").write_text(json.dumps(bench(row(8, 16, 1), row(16, 10, 1))))
+    of_both = busbar.run("compare", "a.json", "d.json", "b.json", "--threshold", 50, emulated=False, cwd=tmp_path).stderr
+    assert "b.json: 1 row" in of_both and ", worst: all_reduce 8 B: +100.0 % time; and 1 more file\n" in of_both
     results = json.loads(done.stdout)["results"]
     assert [(r["rows"], r["faster"], r["slower"], r["verdict"]) for r in results] == [
         (2, 0, 0, None), (2, 0, 1, "slower"), (2, 1, 0, "not slower")]

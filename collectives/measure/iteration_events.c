@@ -50,7 +50,7 @@ out:
     return rc;
 }
 
-static double coefficient_of_variation(const double *us, int n)
+double bb_coefficient_of_variation(const double *us, int n)
 {
     double mean = 0, squares = 0;
 
@@ -73,7 +73,7 @@ int bb_iteration_events_metrics(struct bb_iteration_events *m, int placement, st
         for (size_t i = 0; i < n && (!groups || groups[r] == groups[w->rank]); i++)
             us[i] = fmax(us[i], all_us[r * n + i]);
     bb_stats_compute(us + m->skip, n - (size_t)m->skip, &f->us);
-    f->variation = coefficient_of_variation(us + m->skip, m->n - m->skip);
+    f->variation = bb_coefficient_of_variation(us + m->skip, m->n - m->skip);
 out:
     return rc;
 }

@@ -28,6 +28,9 @@ struct bb_iteration_metrics {
     double variation; /* standard deviation / mean of the iterations' times */
 };
 
+/* bb_coefficient_of_variation - return the standard deviation / mean of n times; 0 if the mean is 0. */
+double bb_coefficient_of_variation(const double *us, int n);
+
 /*
  * bb_iteration_events_init    - create events for n iterations.
  * bb_iteration_events_release - destroy the events. Accepts a partly initialized struct.

@@ -348,6 +348,9 @@ static int summarize(struct bb_bench_context *ctx, const struct bb_case *c, stru
         bb_stats_compute(ctx->series[BB_SERIES_GPU], n, &f->event_us);
     if (ctx->mode->single || ctx->host_clock)
         bb_stats_compute(ctx->series[BB_SERIES_WALL], n, &f->wall_us);
+    if (ctx->mode->single) /* each sample is an iteration */
+        f->iterations =
+            (struct bb_iteration_metrics){f->time_us, bb_coefficient_of_variation(ctx->series[BB_SERIES_TIME], (int)n)};
     if (ctx->mode->single && c->ranks > 1)
         compute_skew(ctx, c, n, &f->skew);
     TRY(gather_local_results(ctx, f));

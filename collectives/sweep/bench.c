@@ -435,7 +435,7 @@ static int make_context(struct bench *b)
     bb_nvtx_init(&ctx->nvtx);
     bb_nvtx_category(&ctx->nvtx, BB_NVTX_WORLD, b->comm.name);
     TRY(make_samples(b));
-    if (o->per_iteration) {
+    if (o->per_iteration && !ctx->modes[0]->single) {
         TRY(bb_iteration_events_init(&b->iteration_events, o->iterations, o->skipped, b->session.world.size));
         ctx->iteration_events = &b->iteration_events;
     }

@@ -97,7 +97,9 @@ const struct bb_opt bb_bench_option_rows[] = {
                "split ranks into concurrent groups: the group is the rank AND, OR, MOD or DIV a number, such as MOD:2 "
                "or AND:0x3"),
     OPT_INT('I', "per_iter_timing", FIELD(per_iteration), "0", "0|1", 0, 1,
-            "1: report minimum, maximum, 99th percentile and variation of the iterations of the last sample"),
+            "1: report minimum, maximum, 99th percentile and variation of the iterations of the last sample, in mode "
+            "sync of "
+            "all samples"),
     OPT_INT('K', "per_iter_skip", FIELD(skipped), "0", "N", 0, 1e6, "number of leading iterations that -I omits"),
     OPT_INT('N', "run_cycles", FIELD(cycles), "1", "N", 0, 1e9, "repeat the whole sweep; 0: until interrupted"),
     OPT_INT('S', "report_timestamps", FIELD(timestamps), "0", "0|1", 0, 1, "1: add the time of day to each row"),
@@ -242,9 +244,10 @@ static int check_modes(const struct bb_bench_options *o)
                       o->blocking);
     if (mode && o->graph_launches > 0 && !mode_is(o, "graph"))
         return bb_err(BB_EUSAGE, "--mode %s cannot be combined with -G %d, try: --mode graph", mode, o->graph_launches);
-    if (mode && o->per_iteration && strcmp(mode, "stream") != 0)
-        return bb_err(BB_EUSAGE,
-                      "-I 1 requires --mode stream: sync times every operation anyway, graph cannot time one");
+    if (mode && o->per_iteration && !mode_is(o, "stream") && !mode_is(o, "sync"))
+        return bb_err(BB_EUSAGE, "-I 1 requires --mode stream or sync: a graph cannot time one operation");
+    if (mode_is(o, "sync") && o->skipped > 0)
+        return bb_err(BB_EUSAGE, "-K requires --mode stream; in mode sync try: -w");
     if (o->null_stream && (o->graph_launches > 0 || mode_is(o, "graph")))
         return bb_err(BB_EUSAGE, "the null stream (-y 1) cannot be captured in a graph: omit -y 1 or %s",
                       mode ? "--mode" : "-G");

@@ -235,13 +235,19 @@ static bool shows_wall(const struct bb_report *r, const struct bb_mode *mode)
     return r->ctx->both_clocks && !r->ctx->host_time && !mode->single && !r->style->program;
 }
 
+/* Returns whether the table has the minimum, maximum, 99th percentile and variation of the iterations (-I). */
+static bool shows_iterations(const struct bb_report *r)
+{
+    return r->ctx->iteration_events || (r->options->per_iteration && r->ctx->mode->single);
+}
+
 /* Stores all lists of fields in `lists`, in the order of the table's columns and of the JSON's keys. Returns
  * `lists`. */
 static const struct list *choose_lists(const struct bb_report *r, struct list lists[LISTS])
 {
     const struct bb_sampling_options *o = &r->options->sampling;
     const struct bb_field *times = r->ctx->host_time ? cpu_fields : bb_time_fields;
-    const bool each = r->ctx->iteration_events, groups = r->ctx->groups, stamps = r->options->timestamps;
+    const bool each = shows_iterations(r), groups = r->ctx->groups, stamps = r->options->timestamps;
     const struct list all[LISTS] = {
         {bb_case_fields, ONCE, true, true},
         {run_fields, ONCE, false, true},
@@ -457,6 +463,7 @@ static const struct bb_field summary_fields[] = {
     {NULL, "mode", "", 6, 0, LINE(mode)},
     {NULL, "first size", "", 10, 0, LINE(counts.min_bytes), .form = BB_FORM_BYTES},
     {NULL, "time", "(us)", 11, FITTING, LINE(counts.first_us)},
+    {NULL, "wall", "(us)", 8, FITTING, LINE(counts.first_wall_us), .none = "-"},
     {NULL, "last size", "", 10, 0, LINE(counts.max_bytes), .form = BB_FORM_BYTES},
     {NULL, "time", "(us)", 11, FITTING, LINE(counts.last_us)},
     {NULL, "busbw", "(GB/s)", 8, FITTING, LINE(counts.last_gbps)},
@@ -486,7 +493,7 @@ void bb_report_begin(struct bb_report *r, int coll)
         return;
     r->counts = (struct bb_table_counts){.straggler = -1};
     memset(r->tallies, 0, (size_t)r->ctx->world->size * (size_t)(r->n_thresholds + 1) * sizeof *r->tallies);
-    r->counts.first_us = r->counts.last_us = r->counts.last_gbps = NAN;
+    r->counts.first_us = r->counts.first_wall_us = r->counts.last_us = r->counts.last_gbps = NAN;
     if (!r->out)
         return;
     if (r->one_line && r->options->sampling.sweep_algorithms) {
@@ -503,8 +510,7 @@ void bb_report_begin(struct bb_report *r, int coll)
         print_title(r, coll);
     if (r->full)
         fprintf(r->out, "#\n");
-    bb_print_placements(r->out, r->style->widths,
-                        r->ctx->iteration_events ? bb_line_width(&widths, iteration_fields) : 0);
+    bb_print_placements(r->out, r->style->widths, shows_iterations(r) ? bb_line_width(&widths, iteration_fields) : 0);
     print_line(r, NULL, false);
     print_line(r, NULL, true);
 }
@@ -1099,6 +1105,7 @@ static void count_extremes(struct bb_report *r, const struct bb_case *c, const s
     if (isnan(t->first_us) || f->bytes < t->min_bytes) {
         t->min_bytes = f->bytes;
         t->first_us = f->time_us.p50;
+        t->first_wall_us = shows_wall(r, r->ctx->mode) ? f->wall_us.p50 : NAN;
     }
     if (isnan(t->last_us) || f->bytes > t->max_bytes) {
         t->max_bytes = f->bytes;

@@ -41,7 +41,7 @@ def test_several_collectives_take_one_line_each(busbar):
     rows = [line.split() for line in short.splitlines() if not line.startswith("#")]
     assert [row[0] for row in rows] == ["all_gather", "reduce_scatter"] and all(row[-1] == "0" for row in rows)
     long = [line.split() for line in full.splitlines() if not line.startswith("#")]
-    assert len(long) == 6 and [row[4] for row in rows] == [long[0][5], long[3][5]] and [row[7:9] for row in rows] == [
+    assert len(long) == 6 and [row[4] for row in rows] == [long[0][5], long[3][5]] and [row[8:10] for row in rows] == [
         [long[i][5], long[i][7]] for i in (2, 5)]
     assert short.splitlines()[-1].startswith("# last operation of each row verified; shortest time ") and "(all_gather, 1 MiB)" in short
 

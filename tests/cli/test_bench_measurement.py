@@ -285,6 +285,12 @@ def test_host_clock_of_graphs_includes_the_first_launch(busbar, tmp_path):
         assert row["wall_us"]["p50"] > row["time_us"]["p50"]
 
 
+def test_one_line_per_mode_has_the_wall_time(busbar):
+    done = busbar.run("bench", "all_reduce", "--sizes", "8", "-n", "5", "--mode", "all", ranks=2)
+    walls = {line.split()[1]: line.split()[5] for line in done.stdout.splitlines() if line.startswith(" all_reduce ")}
+    assert float(walls["stream"]) > 0 and float(walls["graph"]) > 0 and walls["sync"] == "-", done.stdout
+
+
 @pytest.mark.parametrize("args", [["--clock", "gpu"], ["-C", "1"], ["--mode", "sync"]])
 def test_table_has_a_wall_column_only_with_two_clocks(busbar, args):
     done = busbar.run("bench", "all_reduce", "--sizes", "8", *args, ranks=2)

@@ -278,6 +278,14 @@ def test_per_iteration_statistics(busbar, model, tmp_path, waits):
         assert row["iteration_us"]["max"] == pytest.approx(row["time_us"]["p50"], abs=0.2) and row["wrong"] == 0
 
 
+def test_statistics_of_mode_sync(busbar, tmp_path):
+    """Every sample is an iteration: the statistics of -I are those of all of them."""
+    args = ("bench", "all_reduce", "--sizes", "4K", "-n", 60, "--repeats", 2, "--mode", "sync", "-I", 1)
+    for row in busbar.json(*args, ranks=2, tmp_path=tmp_path)["results"]:
+        assert row["iteration_us"] == row["time_us"] and row["iteration_us"]["p99"] and row["iteration_variation"] < 0.01
+    assert "i_p99" in busbar.run(*args, ranks=2).stdout
+
+
 def test_results_contain_memory_and_registration(busbar, tmp_path):
     run = busbar.json("bench", "all_reduce", *KB4, "-M", "1", "-R", "1", ranks=2, tmp_path=tmp_path)
     assert run["registration"] == "local"

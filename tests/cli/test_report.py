@@ -284,6 +284,16 @@ def test_reads_a_result_from_a_pipe(busbar, samples, plotly, tmp_path):
         assert "A step takes" in page_of(busbar, output, pipe)
 
 
+def test_variants_have_one_chart_and_a_finding():
+    """--sweep-variants: the variant graph is of another mode."""
+    rows = [row(1024, 10, variant="plain"), row(1024, 8, variant="symmetric", forced=True), row(1024, 9, variant="graph", mode="graph", forced=True)]
+    best = {"alone": {"best": "symmetric", "gain": 1.25, "collective": "all_reduce", "bytes": 1024}}
+    run = result("collectives", results=rows, variants=best)
+    (chart,) = measured.algorithms([run])
+    assert chart.title.startswith("all_reduce") and ": variants (" in chart.title and "Thick" not in chart.about and len(chart.traces) == 3
+    assert "The fastest variant is symmetric: 1.25 times as fast as plain at all_reduce 1 KiB." in findings.of(run)
+
+
 def test_findings_of_a_plan():
     roles = [{"name": "first stage", "ranks": [0, 1]}, {"name": "last stage", "ranks": [2, 3]}]
     predicted = {"cluster": "c", "step_us": 100., "breakdown": {**BREAKDOWN, "role": None}, "model_flop_utilisation": .46,

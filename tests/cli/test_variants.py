@@ -62,6 +62,8 @@ def test_own_kernels_are_a_variant(busbar, tmp_path):
     assert (device["ran"], device["wrong"], device["reason"]) == ("DEVICE LSA 16", 0, None)
     assert device["time_us"]["p50"] == pytest.approx(2 + 2 * 4 + 1.5 * 4096 / 200e3, abs=0.01) and device["verdict"] == "best"
     assert run["variants"]["alone"]["best"] == "device" and "# best: device" in lines[-1]
+    assert run["variants"]["alone"]["collective"] == "all_reduce"
+    assert any("a model (not of device API kernels' SMs, CTAs and contention)" in line for line in lines)
     _, _, rows = variants(busbar, tmp_path, "all_reduce", "--sizes", "4K", "-o", "max", *FEW, variants="plain,device")
     assert rows["device"]["reason"] == "busbar has no kernel for it"
     _, _, rows = variants(busbar, tmp_path, "all_reduce", "--sizes", "4K", variants="plain,device", env={**TIMES_ONLY, "EMU_NCCL_WINDOW": "27"})

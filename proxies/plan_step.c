@@ -156,8 +156,8 @@ static bool is_dropless(const struct bb_proxy_config *config, const struct bb_ar
 
 /*
  * Assume the smallest recomputation with which training fits in BB_SAFE_MEMORY of the GPU memory: first only the
- * attention scores, then as few layers of each model chunk as possible (dropless experts: all layers). If training does
- * not fit even with recomputation of all layers, assume no recomputation.
+ * attention scores, then as few layers of each model chunk as possible (dropless experts: norms and experts, then all
+ * layers). If training does not fit even with recomputation of all layers, assume no recomputation.
  */
 static int guess_recompute(struct bb_proxy_config *config, const struct bb_arch *arch, struct bb_forecast *f)
 {
@@ -168,6 +168,11 @@ static int guess_recompute(struct bb_proxy_config *config, const struct bb_arch 
 
     o->recompute = "selective";
     TRY(bb_training_bytes(config, arch, &bytes));
+    if (bytes > usable && !o->moe_overlap && is_dropless(config, arch)) {
+        o->recompute_modules = "layernorm,moe";
+        TRY(bb_training_bytes(config, arch, &bytes));
+        f->recompute_modules = o->recompute_modules = bytes > usable ? NULL : o->recompute_modules;
+    }
     if (bytes > usable && !o->moe_overlap) { /* which excludes it */
         o->recompute = "full";
         TRY(bb_training_min_recompute_layers(config, arch, usable, &o->recompute_layers, &bytes));

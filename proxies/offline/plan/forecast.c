@@ -53,7 +53,9 @@ static const char *memory_guess(const struct bb_forecast *f, char text[GUESS_TEX
         return "--use-precision-aware-optimizer";
     if (!f->recompute)
         return NULL;
-    if (f->recompute_layers > 0)
+    if (f->recompute_modules)
+        snprintf(text, GUESS_TEXT, "--recompute-modules %s", f->recompute_modules);
+    else if (f->recompute_layers > 0)
         snprintf(text, GUESS_TEXT, "--recompute %s --recompute-num-layers %d", f->recompute, f->recompute_layers);
     else
         snprintf(text, GUESS_TEXT, "--recompute %s", f->recompute);

@@ -39,9 +39,10 @@ struct bb_forecast {
         is_assumed; /* whether the prediction assumes `recompute` and `precision_aware`; otherwise they are what to try */
     const char *
         recompute; /* activation recomputation (value of --recompute) with which training fits in GPU memory, if it does not fit without; NULL: none */
-    int recompute_layers; /* if `recompute` is set: number of layers per model chunk whose activations are
+    const char *recompute_modules; /* value of --recompute-modules; NULL: none */
+    int recompute_layers;          /* if `recompute` is set: number of layers per model chunk whose activations are
                               recomputed; 0: all layers */
-    int fewest_layers;    /* smallest number of recomputed layers per model chunk with which training fits, if all are
+    int fewest_layers; /* smallest number of recomputed layers per model chunk with which training fits, if all are
                               assumed because experts may get more tokens than the average; 0: none */
     bool
         precision_aware; /* true: training fits with --use-precision-aware-optimizer, which stores less optimizer state, and not without */

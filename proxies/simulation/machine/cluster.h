@@ -143,7 +143,9 @@ struct bb_cluster {
      * the host times of section "host" are added. false: the prediction is for a run of a proxy, or for real
      * training with CUDA graphs. */
     bool eager;
-    bool has_sharing; /* the profile has a section "sharing"; false: concurrent operations do not slow each other
+    double
+        dropless_memory; /* with eager: factor of achieved.memory in the kernels of experts without a capacity factor */
+    bool has_sharing;    /* the profile has a section "sharing"; false: concurrent operations do not slow each other
                          down */
     struct bb_sharing sharing;
     struct bb_fabric fabric;

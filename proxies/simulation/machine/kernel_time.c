@@ -125,6 +125,8 @@ static struct bounds bounds_of(const struct bb_cluster *c, const struct bb_kerne
 {
     double rate = c->memory_gbps * (c->has_achieved ? c->achieved.memory : 1);
 
+    if (item->is_memory_kernel && item->dropless && c->eager)
+        rate *= c->dropless_memory;
     if (item->is_memory_kernel)
         return (struct bounds){0, (double)bb_memory_kernel_bytes(&item->memory_kernel) / rate};
     if (!c->has_achieved)

@@ -490,11 +490,20 @@ static void add_kernels(const struct bb_layer_sizes *s, const struct bb_kernels 
     }
 }
 
+/* Returns whether the router decides how many rows the kernels of a kind have. */
+static bool is_routed(enum bb_kernels_kind kind)
+{
+    return kind >= BB_KERNELS_PERMUTE && kind <= BB_KERNELS_NODE_UNPERMUTE;
+}
+
 void bb_kernel_groups_append(const struct bb_layer_sizes *s, const struct bb_kernel_groups *c, struct bb_kernel_list *w)
 {
     for (int i = 0; i < c->n; i++) {
         const struct bb_layer_sizes part = sizes_of_chunk(s, c->list[i].chunks);
+        const int first = w->n;
 
         add_kernels(&part, &c->list[i], c->rows, w);
+        for (int j = first; j < w->n; j++)
+            w->items[j].dropless = s->dropless && is_routed(c->list[i].kind);
     }
 }

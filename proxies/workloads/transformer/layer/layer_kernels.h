@@ -84,7 +84,8 @@ struct bb_layer_sizes {
     bool lora_attention; /* only weights of attention have adapters */
     int64_t experts, local_experts, expert_ffn, shared_ffn;
     int top_k;
-    int copies; /* number of copies of each token that a rank sends: top_k; with dedup dispatch, one per destination
+    bool dropless; /* experts take all tokens that choose them (no capacity factor) */
+    int copies;    /* number of copies of each token that a rank sends: top_k; with dedup dispatch, one per destination
                    node */
     int node_copies; /* dedup dispatch: number of copies distributed inside the node for each token copy received
                         from another node, rounded up */

@@ -99,6 +99,7 @@ static void resolve_sizes(struct bb_layers *l)
                                  .expert_ffn = a->expert_ffn / c->etp,
                                  .shared_ffn = a->shared_ffn / c->tp,
                                  .top_k = a->top_k,
+                                 .dropless = c->capacity_factor <= 0,
                                  .copies = a->top_k,
                                  .node_copies = 1,
                                  .gated = a->gated,

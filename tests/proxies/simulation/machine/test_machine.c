@@ -535,9 +535,15 @@ static void memory_kernels_take_the_time_of_their_bytes(void **state)
         .name = "",
         .is_memory_kernel = true,
         .memory_kernel = {.kind = BB_MEMORY_KERNEL_COPY, .dtype = BB_BFLOAT16, .rows = 1000, .cols = 1000}};
-    struct bb_cluster nominal = cluster, proxy = cluster;
+    struct bb_cluster nominal = cluster, proxy = cluster, eager = cluster;
 
     (void)state;
+    assert_near((double)bb_cluster_kernel_ns(&cluster, &item), 4e6 / 1000, 1e-6);
+    eager.eager = true;
+    eager.dropless_memory = 0.25;
+    assert_near((double)bb_cluster_kernel_ns(&eager, &item), 4e6 / 1000, 1e-6);
+    item.dropless = true;
+    assert_near((double)bb_cluster_kernel_ns(&eager, &item), 4e6 / 250, 1e-6);
     assert_near((double)bb_cluster_kernel_ns(&cluster, &item), 4e6 / 1000, 1e-6);
     item.fusion = BB_KERNEL_IN_GEMM;
     assert_int_equal(bb_cluster_kernel_ns(&cluster, &item), 0);

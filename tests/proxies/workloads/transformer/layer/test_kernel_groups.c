@@ -93,6 +93,27 @@ static void uneven_expert_rows_are_one_gemm(void **state)
 
 /* Scores = Q K^T, context = scores V, per sample and head: there are no weights, and both operands have a gradient.
  * The gradient of K, stored as n x k, is dScores^T Q: Q^T dScores in the layout in which K is read. */
+static void router_decides_rows_of_experts_without_capacity(void **state)
+{
+    static const enum bb_kernels_kind kinds[] = {BB_KERNELS_NORM,    BB_KERNELS_ROUTER,    BB_KERNELS_PERMUTE,
+                                                 BB_KERNELS_EXPERTS, BB_KERNELS_UNPERMUTE, BB_KERNELS_SHARED_UP};
+    static struct bb_kernel_list list;
+    struct bb_layer_sizes dropless = sizes;
+
+    (void)state;
+    dropless.dropless = true;
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+        struct bb_kernel_groups groups = {.rows = 32};
+
+        list = (struct bb_kernel_list){0};
+        bb_kernel_groups_add(&groups, kinds[i], BB_KERNELS_FORWARD);
+        bb_kernel_groups_append(&sizes, &groups, &list);
+        bb_kernel_groups_append(&dropless, &groups, &list);
+        for (int j = 0; j < list.n; j++)
+            assert_int_equal(list.items[j].dropless, j >= list.n / 2 && i >= 2 && i <= 4);
+    }
+}
+
 static void attention_has_gradients_of_both_operands(void **state)
 {
     (void)state;
@@ -108,6 +129,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gemms_transpose_operands_as_stored),
         cmocka_unit_test(uneven_expert_rows_are_one_gemm),
+        cmocka_unit_test(router_decides_rows_of_experts_without_capacity),
         cmocka_unit_test(attention_has_gradients_of_both_operands),
     };
 

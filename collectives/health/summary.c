@@ -213,9 +213,9 @@ static void add_lost_nodes(json_t *root, const char *stage)
     json_array_foreach(verdicts, i, verdict)
     {
         int rank = -1;
-        const int n = was_lost(root, text_of(verdict, "host")) ? 0 : count_lost(root, text_of(verdict, "host"), &rank);
+        const int n = count_lost(root, text_of(verdict, "host"), &rank);
 
-        if (n > 0)
+        if (n > 0 && !was_lost(root, text_of(verdict, "host")))
             add_lost_node(root, verdict, stage, describe_ranks(root, rank, n, stage));
         is_known |= n > 0;
     }

@@ -3,7 +3,9 @@ import json
 import os
 import pathlib
 import re
+import signal
 import subprocess
+import time
 import xml.etree.ElementTree as ET
 
 import pytest
@@ -446,6 +448,32 @@ def test_loss_in_the_soak(busbar, tmp_path):
     root, found, done = health(busbar, tmp_path, "--only", "inventory", "--soak", "300ms", ranks=4, nodes=2, status=5,
                                EMU_FAULT="die:rank=2,call=20,name=cublasLtMatmul")
     assert found == {("fail", "node", 1, None)} and root["findings"][0]["stage"] == "soak" and all(row["rounds"] >= 2 for row in root["soak"])
+
+
+@pytest.mark.parametrize("recovery", [True, False])
+def test_all_processes_of_a_node_are_killed(busbar, tmp_path, recovery):
+    """The run goes on if the launcher lets the other processes live; otherwise it ends, and the lost node is named, too."""
+    if not re.search(r"\(Open[^)]*\) 4", subprocess.run([busbar.mpirun, "--version"], capture_output=True, text=True).stdout):
+        pytest.skip("the option is Open MPI 4's")
+    path = tmp_path / "r.json"
+    mpirun = ("--mca", "orte_enable_recovery", "1") if recovery else ()
+    command = busbar.command("health", "--only", "gpu", "--soak", "2s", "--json", path, ranks=6, mpirun=mpirun)
+    env = busbar.environment({**LOST, "EMU_NODES": "3", "EMU_FAULT": ""})
+    job = subprocess.Popen([*map(str, command)], env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        while job.poll() is None and not (path.exists() and '"stage": "soak"' in path.read_text()):
+            time.sleep(0.05)
+        for pid in pathlib.Path(f"/proc/{job.pid}/task/{job.pid}/children").read_text().split():
+            if re.search(rb"\0OMPI_COMM_WORLD_RANK=[23]\0", pathlib.Path(f"/proc/{pid}/environ").read_bytes()):
+                os.kill(int(pid), signal.SIGKILL)
+        stdout, stderr = job.communicate(timeout=60)
+    finally:
+        job.kill()
+    root = json.loads(path.read_text())
+    assert [v["level"] for v in root["verdicts"]] == ["ok", "fail", "ok"] and root["lost_ranks"] == [2, 3], stderr
+    assert root["status"] == ("below threshold" if recovery else "timeout") and ("# continue: " in stdout) != recovery, stdout + stderr
+    assert [(f["stage"], f["reason"]) for f in root["findings"]] == [("soak", "rank 2 and 1 more were lost in stage soak")]
+    assert all(row["rounds"] >= 2 for row in root["soak"]) and bool(root["soak"]) == recovery
 
 
 def test_lost_node_of_rank_0_fails_in_every_output(busbar, tmp_path):

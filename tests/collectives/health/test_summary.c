@@ -110,12 +110,25 @@ static void test_several_lost_ranks_were_lost(void **state)
     json_decref(root);
 }
 
+/* The run went on without node b, whose loss is in the findings; then the launcher ended the job because of this loss. */
+static void test_loss_in_the_findings_is_named_once(void **state)
+{
+    static const char line[] = "2 ranks are lost: rank 2 (b), last seen: x; rank 3 (b)";
+    json_t *root = read_results();
+
+    (void)state;
+    (void)report_of(root, line, true);
+    assert_non_null(strstr(report_of(root, line, true), "; 4 nodes: 1 ok, 1 warn, 2 fail, 0 unknown"));
+    assert_int_equal(json_array_size(json_object_get(root, "findings")), 1);
+    json_decref(root);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_srun_excludes_failed_nodes),
-                                       cmocka_unit_test(test_rank_whose_call_fails_fails_its_node),
-                                       cmocka_unit_test(test_no_node_is_ok_if_the_cause_is_unknown),
-                                       cmocka_unit_test(test_several_lost_ranks_were_lost)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_srun_excludes_failed_nodes), cmocka_unit_test(test_rank_whose_call_fails_fails_its_node),
+        cmocka_unit_test(test_no_node_is_ok_if_the_cause_is_unknown),
+        cmocka_unit_test(test_loss_in_the_findings_is_named_once), cmocka_unit_test(test_several_lost_ranks_were_lost)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -96,7 +96,8 @@ static int print_accuracy(const struct bb_plan_options *o, const struct bb_layou
     struct bb_proxy_config best = bb_layouts_config(search->config, &found->rows[0].choice);
     struct bb_step step = {0};
     char text[400];
-    int rc;
+    double error = 0;
+    int alike = 1, rc;
 
     TRY(bb_step_build(&step, search->proxy, &best));
     bb_plan_describe_step(o, &step, &best, &f);
@@ -110,11 +111,17 @@ static int print_accuracy(const struct bb_plan_options *o, const struct bb_layou
         bb_forecast_accuracy_text(&f, search->cluster[sharded], text, sizeof(text));
         if (any)
             printf("# accuracy (%s zero3): %s\n", sharded ? "layouts with" : "layouts other than", text);
+        if (sharded == bb_sync_gathers_parameters(found->rows[0].choice.sync))
+            error = bb_forecast_mean_error(&f, search->cluster[sharded]);
     }
     if (f.software && !o->given.transformer.sync && software_of(o, true) != software_of(o, false))
         printf("# layouts with zero3 are predicted with the rates of %s, the others of %s (default); for equal rates, "
                "try: --software %s\n",
                software_of(o, true)->name, software_of(o, false)->name, software_of(o, false)->name);
+    while (alike < found->n && alike < o->top && found->rows[alike].step_ns <= (1 + error) * found->rows[0].step_ns)
+        alike++;
+    if (alike > 1)
+        printf("# layouts 1 to %d differ by less than this error\n", alike);
 out:
     bb_step_release(&step);
     return rc;
@@ -249,10 +256,11 @@ int bb_plan_layouts(const struct bb_plan_options *o, const struct bb_proxy *prox
     if (!json && !csv)
         goto out;
     root = layouts_json(o, &search, conditions, &found, bb_json_words(argc, argv));
-    if (o->explain)
+    if (reason.code)
+        json_object_set_new(json_object_get(root, "best_layout"), "explained_reason", json_string(reason.text));
+    else if (o->explain)
         json_object_set_new(json_object_get(root, "best_layout"), "explained",
-                            reason.code ? json_pack("{s:s}", "reason", reason.text)
-                                        : bb_layouts_explained_json(&found, &explained));
+                            bb_layouts_explained_json(&found, &explained));
     if (csv)
         TRY(bb_plan_write_rows(csv, json_object_get(json_object_get(root, "best_layout"), "layouts"), root));
     if (json)

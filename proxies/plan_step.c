@@ -289,6 +289,8 @@ void bb_plan_describe_step(const struct bb_plan_options *o, const struct bb_step
     f->long_context = step->samples > 0 && step->tokens / step->samples >= LONG_CONTEXT;
     f->experts = experts_of(step, config->transformer.ep);
     bb_opts_each(o->option_set, o, add_perturbed, f);
+    f->saves_nothing = config->transformer.recompute && strcmp(config->transformer.recompute, "selective") == 0 &&
+                       !config->transformer.recompute_modules && f->attention && strcmp(f->attention, "fused") == 0;
     f->attention_guessed = f->attention && strcmp(f->attention, "unfused") == 0 && !o->config.transformer.attention;
 }
 
@@ -335,9 +337,10 @@ static int build_step(const struct bb_plan_options *o, const struct bb_proxy *pr
     f->forecast.without_bytes = bb_step_training_bytes(&f->step);
     bb_opts_each(o->option_set, o, add_excluded, &f->forecast);
     forget_recompute(&guessed);
-    if (may_guess && f->forecast.without_bytes > f->forecast.gpu_bytes)
+    if (may_guess && f->forecast.without_bytes > BB_SAFE_MEMORY * f->forecast.gpu_bytes)
         TRY(guess_memory(&guessed, &f->forecast));
-    f->forecast.is_assumed = assumes && (f->forecast.recompute || f->forecast.precision_aware);
+    f->forecast.is_assumed = assumes && f->forecast.without_bytes > f->forecast.gpu_bytes &&
+                             (f->forecast.recompute || f->forecast.precision_aware);
     f->forecast.none_fits &= assumes;
     f->forecast.sharded = assumes ? f->forecast.sharded : NULL;
     if (f->forecast.is_assumed) {
@@ -345,6 +348,12 @@ static int build_step(const struct bb_plan_options *o, const struct bb_proxy *pr
             TRY(bb_predict_step_ns(&f->step, cluster, NULL, &f->forecast.without_ns));
         *config = guessed;
         bb_step_release(&f->step);
+        if (f->forecast.fewest_layers > 0) {
+            guessed.transformer.recompute_layers = f->forecast.fewest_layers;
+            TRY(bb_step_build(&f->step, proxy, &guessed));
+            TRY(bb_predict_step_ns(&f->step, cluster, NULL, &f->forecast.fewest_ns));
+            bb_step_release(&f->step);
+        }
         TRY(bb_step_build(&f->step, proxy, config));
     }
     bb_plan_describe_step(o, &f->step, config, &f->forecast);
@@ -454,7 +463,9 @@ int bb_plan_step(const struct bb_plan_options *o, const struct bb_proxy *proxy, 
         TRY(compute_training_time(o, &cluster, &f));
     if (o->best_order)
         TRY(bb_best_order(proxy, &config, config.gpus_per_node, &f.best));
+    bb_err_mute(BB_MUTE_WARNINGS); /* of a deadlock that the line `checks` names */
     rc = bb_checks_report(&f.plan.checks);
+    bb_err_mute(0);
     rc = rc ? rc : check_memory(o, &f);
     written = write_results(&f, o, rc, argc, argv);
     rc = rc ? rc : written;

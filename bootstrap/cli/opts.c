@@ -155,9 +155,14 @@ static int set_int(const struct bb_opt *opt, const char *text, int *field)
 {
     int value;
     size_t units; /* 4K */
+    const bool has_units = bb_parse_int(text, INT_MIN, INT_MAX, &value) && bb_parse_bytes(text, &units) == 0 &&
+                           in_range(opt, (double)units);
 
-    if (bb_parse_int(text, INT_MIN, INT_MAX, &value) && bb_parse_bytes(text, &units) == 0 &&
-        in_range(opt, (double)units))
+    if (has_units && opt->arg && strcmp(opt->arg, "TOKENS") == 0) {
+        *field = (int)units;
+        return 0;
+    }
+    if (has_units)
         return bb_err(BB_EUSAGE, "--%s: '%s' is not valid, expected a number without unit; try: --%s %zu", opt->name,
                       text, opt->name, units);
     if (bb_parse_int(text, INT_MIN, INT_MAX, &value) || !in_range(opt, value))
@@ -597,10 +602,10 @@ static bool is_chunk(const struct bb_foreign_name *row)
     return row && row->values && strcmp(row->values, "layers") == 0;
 }
 
-/* Appends a word of the command line to the translated line, or an option of another tool without counterpart to
- * `left_out`. A word after such an option is its value ("--bf16 True"), unless the name of the step is still to come.
+/* Appends a word of the command line to the translated line, or an option of another tool without counterpart to `model`
+ * (as JSON) or `left_out`. A word after such an option is its value ("--bf16 True"), unless the name of the step is still to come.
  * Returns the number of words. */
-static int translate_word(const struct bb_opts *set, char **argv, char **word, FILE *line, FILE *left_out)
+static int translate_word(const struct bb_opts *set, char **argv, char **word, FILE *line, FILE *model, FILE *left_out)
 {
     const char *value;
     const struct bb_foreign_name *row = foreign_option(set, word, &value);
@@ -613,6 +618,8 @@ static int translate_word(const struct bb_opts *set, char **argv, char **word, F
 
     if (ours && (!row || ours[0] == '-'))
         fprintf(line, " %s", ours);
+    else if (row && !row->ours && row->values && value)
+        fprintf(model, ", \"%s\": %s", row->values, value);
     else
         fprintf(left_out, " %.*s", (int)strcspn(*word, "="), *word);
     free(ours);
@@ -624,10 +631,11 @@ static int translate_word(const struct bb_opts *set, char **argv, char **word, F
 static int reject_foreign_line(const struct bb_opts *set, char **argv)
 {
     const char *value;
+    bool names_model;
     int n = 0, rc;
-    char *text, *dropped;
+    char *text, *keys, *dropped;
     size_t size;
-    FILE *line, *left_out;
+    FILE *line, *model, *left_out;
 
     for (char **word = argv + 1; *word; word++) {
         const struct bb_foreign_name *row = foreign_option(set, word, &value);
@@ -637,14 +645,22 @@ static int reject_foreign_line(const struct bb_opts *set, char **argv)
     if (n < 2)
         return 0;
     line = bb_open_text(&text, &size);
+    model = bb_open_text(&keys, &size);
     left_out = bb_open_text(&dropped, &size);
     for (char **word = argv + 1; *word;)
-        word += translate_word(set, argv, word, line, left_out);
+        word += translate_word(set, argv, word, line, model, left_out);
     bb_close_text(line, &text);
+    bb_close_text(model, &keys);
     bb_close_text(left_out, &dropped);
-    rc = bb_err(BB_EUSAGE, "options of another tool; try: busbar %s%s%s%s", argv[0], text,
-                *dropped ? "; left out, because they have no counterpart or do not change the step:" : "", dropped);
+    names_model = *keys && !*value_of(set, argv, "--model");
+    rc = bb_err(
+        BB_EUSAGE, "options of another tool; try: busbar %s%s%s%s%s%s%s%s", argv[0], text,
+        names_model ? " --model config.json" : "",
+        *keys ? "; the model is a file (config.json): {\"model_type\": \"llama\"" : "", keys, *keys ? "}" : "",
+        *dropped ? "; left out, because they have no counterpart, do not change the step, or the model has them:" : "",
+        dropped);
     free(text);
+    free(keys);
     free(dropped);
     return rc;
 }

@@ -48,6 +48,7 @@ static const struct bb_field step_fields[] = {
     {"model_flop_utilisation", "MFU", "(full)", 6, 1, SHOWS(utilisation), .form = BB_FORM_PERCENT},
     {"memory_bytes", "memory", "(GPU)", 8, 0, SHOWS_WHOLE(memory_bytes), .form = BB_FORM_BYTES},
     {"fits", .value = fits_json},
+    {"gpu_hours", "GPU h", "", 9, 0, SHOWS(gpu_hours)},
     {"rank", "rank", "", 5, 0, SHOWS(rank)},
     {"role", SHOWS(role)},
     {"compute_us", "compute", "", 8, 0, SHOWS(parts_us[0]), TIME},
@@ -56,7 +57,6 @@ static const struct bb_field step_fields[] = {
     {"exposed_waiting_us", "waiting", "", 8, 0, SHOWS(parts_us[3]), TIME},
     {"idle_us", "idle", "", 8, 0, SHOWS(parts_us[4]), TIME},
     {"verdict", "verdict", "", 14, 0, SHOWS(compared.verdict), .form = BB_FORM_LEFT},
-    {"gpu_hours", SHOWS(gpu_hours)},
     {"model_error", SHOWS(model_error)},
     {0},
 };

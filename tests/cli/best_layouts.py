@@ -55,9 +55,9 @@ def search(recipe, folder):
     if done.returncode:
         return {**answer, "error": done.stderr.strip().splitlines()[-1]}
     best = json.loads(done.stdout)["best_layout"]
+    if "explained_reason" in best:
+        return {**answer, "error": best["explained_reason"]}
     first, explained = best["layouts"][0], best["explained"]
-    if "reason" in explained:
-        return {**answer, "error": explained["reason"]}
     places = [i + 1 for i, row in enumerate(best["layouts"]) if all(row[key] == explained[key] for key in GRID)]
     return {**answer, "place": places[0] if places else None, "slower": round(explained["step_us"] / first["step_us"] - 1, 4),
             "memory": round(first["memory_bytes"] / best["available_bytes"], 3),

@@ -68,14 +68,26 @@ MEGATRON = """--model llama3_70b --world-size 64 --tensor-model-parallel-size 8 
 def test_a_command_line_of_megatron_is_translated_at_once(busbar, tmp_path):
     """Llama 3 70B has 80 layers: 20 in a stage, so 5 in each of 4 chunks. What is proposed works when typed."""
     done = busbar.run("plan", "transformer", *MEGATRON.split(), emulated=False)
-    line, left_out = re.fullmatch(r"busbar: options of another tool; try: busbar (.*); left out, because they have no counterpart or do not "
-                                  r"change the step: (.*)\n", done.stderr).groups()
+    line, left_out = re.fullmatch(r"busbar: options of another tool; try: busbar (.*); left out, because they have no counterpart, do not "
+                                  r"change the step, or the model has them: (.*)\n", done.stderr).groups()
     assert line == ("plan transformer --model llama3_70b --ranks 64 --tp 8 --pp 4 --vpp 4 --dtype bfloat16 --dp-sync distributed --global-batch-size 128 "
                     "--micro-batch-size 1 --seq-length 8192 --sequence-parallel --recompute selective --lora-rank 16 --cluster h100-sxm-ib")
     assert left_out == "--swiglu --group-query-attention --lr --train-samples" and done.returncode == 2
     assert busbar.run(*line.split(), "--quiet", emulated=False).returncode == 0
     chunk = busbar.run("plan", "transformer", *"--model llama3_70b --ranks 64 --pp 4 --num-layers-per-virtual-pipeline-stage 5".split(), emulated=False)
     assert chunk.stderr == "busbar: options of another tool; try: busbar plan transformer --model llama3_70b --ranks 64 --pp 4 --vpp 4\n"
+
+
+def test_the_shape_of_a_model_in_a_command_line_becomes_a_file(busbar, tmp_path):
+    """What is proposed works when typed. 40 layers of 2 x 5120 x (5120 + 1024) + 3 x 5120 x 13824 and two norms, and two tables of 32,000 rows."""
+    typed = "--num-layers 40 --hidden-size 5120 --num-attention-heads 40 --ffn-hidden-size=13824 --num-query-groups 8 --swiglu --vocab-size 32000 --ranks 8"
+    done = busbar.run("plan", "transformer", *typed.split(), emulated=False)
+    line, model = re.fullmatch(r"busbar: options of another tool; try: busbar (.*); the model is a file \(config.json\): (.*); left out, because they have "
+                               r"no counterpart, do not change the step, or the model has them: --swiglu\n", done.stderr).groups()
+    assert line == "plan transformer --layers 40 --ranks 8 --model config.json"
+    (tmp_path / "config.json").write_text(model)
+    parameters = 40 * (2 * 5120 * (5120 + 1024) + 3 * 5120 * 13824 + 2 * 5120) + 2 * 32000 * 5120 + 5120
+    assert f"{parameters:,} parameters" in busbar.run(*line.split(), cwd=tmp_path, emulated=False).stdout
 
 
 @pytest.mark.parametrize("command,typed,line,left_out", [
@@ -88,7 +100,7 @@ def test_a_command_line_of_megatron_is_translated_at_once(busbar, tmp_path):
 def test_a_translated_line_has_only_options_of_the_command(busbar, command, typed, line, left_out):
     """The values of switches of other tools are not words of the line, and mpirun sets the ranks of a proxy."""
     done = busbar.run(command, *typed.split(), emulated=False)
-    note = f"; left out, because they have no counterpart or do not change the step: {left_out}" if left_out else ""
+    note = f"; left out, because they have no counterpart, do not change the step, or the model has them: {left_out}" if left_out else ""
     assert done.returncode == 2 and done.stderr == f"busbar: options of another tool; try: busbar {command} {line}{note}\n"
 
 

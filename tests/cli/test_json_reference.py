@@ -38,7 +38,8 @@ RUNS = {
     "`busbar.plan/1`: best layout": [
         ("plan transformer --model gpt2_small --ranks 8 --global-batch-size 16 --cluster h100-sxm-ib --best-layout "
          "--top 3 --slow rank=3:1.2 --jitter 3% --samples 2", 0, {}),
-        ("plan transformer --model gpt2_small --ranks 2 --global-batch-size 4 --cluster h100-sxm-ib --best-layout --explain --tp=2 --slow rank=1:1.2", 0, {})],
+        ("plan transformer --model gpt2_small --ranks 2 --global-batch-size 4 --cluster h100-sxm-ib --best-layout --explain --tp=2 --slow rank=1:1.2", 0, {}),
+        ("plan transformer --model gpt2_small --ranks 2 --global-batch-size 4 --cluster h100-sxm-ib --best-layout --tp 1 --explain --tp=3", 0, {})],
     "`busbar.plan/1`": [
         ("plan gpt2_large 12 4 3 --ranks 8 --ops --cluster h100-sxm-ib", 0, {}),
         ("plan dlrm --ranks 4 --compute gemm --ops --gpu-memory 80G", 0, {}),

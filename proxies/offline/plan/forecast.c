@@ -38,15 +38,15 @@ bool bb_forecast_fits(const struct bb_plan *plan, const struct bb_forecast *f)
     return f->gpu_bytes == 0 || needed_bytes(plan) <= f->gpu_bytes;
 }
 
-#define GUESS_TEXT 64
-
-/* Return the memory savings (recomputation, precision-aware optimizer) with which training fits, as command line
- * options; NULL if there are none. */
 bool bb_forecast_is_tight(const struct bb_plan *plan, const struct bb_forecast *f)
 {
     return f->gpu_bytes > 0 && needed_bytes(plan) > BB_SAFE_MEMORY * f->gpu_bytes;
 }
 
+#define GUESS_TEXT 64
+
+/* Return the memory savings (recomputation, precision-aware optimizer) with which training fits, as command line
+ * options; NULL if there are none. */
 static const char *memory_guess(const struct bb_forecast *f, char text[GUESS_TEXT])
 {
     if (f->precision_aware)
@@ -62,21 +62,6 @@ static const char *memory_guess(const struct bb_forecast *f, char text[GUESS_TEX
     return text;
 }
 
-void bb_forecast_memory_text(const struct bb_plan *plan, const struct bb_forecast *f, char *text, size_t size)
-{
-    char need[BB_BYTES_TEXT], have[BB_BYTES_TEXT];
-    const double bytes = needed_bytes(plan);
-    int n = snprintf(text, size, "%s %s",
-                     bb_step_training_bytes(plan->step) > 0 ? "training needs" : "buffers of the proxy need",
-                     bb_format_bytes((size_t)bytes, need));
-
-    if (f->gpu_bytes > 0)
-        snprintf(text + n, size - (size_t)n, " of %s per GPU: %s", bb_format_bytes((size_t)f->gpu_bytes, have),
-                 !bb_forecast_fits(plan, f)      ? "DOES NOT FIT"
-                 : bb_forecast_is_tight(plan, f) ? BB_MAY_NOT_FIT
-                                                 : "fits");
-}
-
 void bb_forecast_guess_text(const struct bb_forecast *f, char *text, size_t size)
 {
     char without[BB_BYTES_TEXT], missing[BB_BYTES_TEXT], time[BB_ROUNDED_TEXT], guess_text[GUESS_TEXT];
@@ -87,8 +72,9 @@ void bb_forecast_guess_text(const struct bb_forecast *f, char *text, size_t size
         return;
     n = snprintf(text, size, "by busbar: %s; ", guess);
     if (f->fewest_layers > 0)
-        n += snprintf(text + n, size - (size_t)n, "with experts of equal load --recompute-num-layers %d fits too; ",
-                      f->fewest_layers);
+        n +=
+            snprintf(text + n, size - (size_t)n, "with experts of equal load --recompute-num-layers %d fits too (%s); ",
+                     f->fewest_layers, bb_format_rounded_time(bb_us_of(f->fewest_ns), time));
     n += snprintf(text + n, size - (size_t)n, "without it, ");
     if (f->without_ns > 0)
         n += snprintf(text + n, size - (size_t)n, "%s a step, but ",
@@ -130,6 +116,25 @@ static void advise_layout(const struct bb_plan *plan, const struct bb_forecast *
         snprintf(text, size, "; parameters, gradients and optimizer need %.0f or more GPUs in any layout", min_gpus);
     else
         snprintf(text, size, "; try: --best-layout --global-batch-size %.0f%s", plan->step->samples, f->excluded);
+}
+
+void bb_forecast_memory_text(const struct bb_plan *plan, const struct bb_forecast *f, char *text, size_t size)
+{
+    char need[BB_BYTES_TEXT], have[BB_BYTES_TEXT];
+    const double bytes = needed_bytes(plan);
+    int n = snprintf(text, size, "%s %s",
+                     bb_step_training_bytes(plan->step) > 0 ? "training needs" : "buffers of the proxy need",
+                     bb_format_bytes((size_t)bytes, need));
+
+    if (f->gpu_bytes > 0)
+        n += snprintf(text + n, size - (size_t)n, " of %s per GPU: %s", bb_format_bytes((size_t)f->gpu_bytes, have),
+                      !bb_forecast_fits(plan, f)      ? "DOES NOT FIT"
+                      : bb_forecast_is_tight(plan, f) ? BB_MAY_NOT_FIT
+                                                      : "fits");
+    if (bb_forecast_is_tight(plan, f) && bb_forecast_fits(plan, f) && f->software)
+        advise_layout(plan, f, text + n, size - (size_t)n);
+    else if (f->saves_nothing)
+        snprintf(text + n, size - (size_t)n, "; --recompute selective saves nothing: fused attention stores no scores");
 }
 
 bool bb_forecast_misfit_text(const struct bb_plan *plan, const struct bb_forecast *f, bool predicted,
@@ -234,7 +239,7 @@ json_t *bb_forecast_compute(const struct bb_forecast *f, const struct bb_cluster
                      bb_gemm_formats[f->precision].name, "host", f->host, "guessed", guessed, "added",
                      f->is_assumed ? guess : NULL, "without_added_us",
                      bb_json_real(f->without_ns > 0 ? bb_us_of(f->without_ns) : NAN), "fewest_recompute_layers",
-                     f->fewest_layers > 0 ? json_integer(f->fewest_layers) : json_null());
+                     f->is_assumed && f->fewest_layers > 0 ? json_integer(f->fewest_layers) : json_null());
 }
 
 /* ---- error of the model on published steps ---- */
@@ -283,6 +288,13 @@ json_t *bb_forecast_model_error(const struct bb_forecast *f, const struct bb_clu
                 : json_null();
 }
 
+double bb_forecast_mean_error(const struct bb_forecast *f, const struct bb_cluster *c)
+{
+    const struct kind *kind = kind_of(f, c);
+
+    return kind ? kind->mean : 0;
+}
+
 void bb_forecast_accuracy_text(const struct bb_forecast *f, const struct bb_cluster *c, char *text, size_t size)
 {
     const struct kind *kind = kind_of(f, c);
@@ -290,14 +302,14 @@ void bb_forecast_accuracy_text(const struct bb_forecast *f, const struct bb_clus
     int n;
 
     if (kind) {
-        n = snprintf(text, size, "%s (%d published step%s): error %.0f%% on average, bias %+.0f%%; ",
+        n = snprintf(text, size, "%s (%d published step%s): error %.0f%%, forecasts on average %.0f%% too %s; ",
                      kind_text(f, c, name), kind->steps, kind->steps == 1 ? "" : "s", 100 * kind->mean,
-                     100 * kind->signed_mean);
+                     100 * fabs(kind->signed_mean), kind->signed_mean < 0 ? "short" : "long");
         n += snprintf(text + n, size - (size_t)n,
                       kind->of == kind->steps ? "80%% within %.0f%%" : "too few for a range: assume %.0f%% or more",
                       100 * kind->within);
         if (f->perturbed[0])
-            snprintf(text + n, size - (size_t)n, "; none with%s", f->perturbed);
+            snprintf(text + n, size - (size_t)n, "; no published step used%s", f->perturbed);
     } else
         snprintf(text, size, "no published step of this kind%s%s", f->software ? ": " : "",
                  f->software ? kind_text(f, c, name) : "");

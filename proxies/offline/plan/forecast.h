@@ -46,9 +46,11 @@ struct bb_forecast {
                               assumed because experts may get more tokens than the average; 0: none */
     bool
         precision_aware; /* true: training fits with --use-precision-aware-optimizer, which stores less optimizer state, and not without */
+    int64_t fewest_ns;    /* step time with fewest_layers */
     double without_bytes; /* bytes of GPU memory that training needs without the assumed `recompute` and
                               `precision_aware` */
     int64_t without_ns;   /* step time without them; 0: not predicted, because much memory is missing */
+    bool saves_nothing;   /* true: --recompute selective recomputes only fused attention */
     bool none_fits;       /* true: training does not fit with any assumed memory saving */
     bool default_batch;   /* true: the number of samples of a step is the default of busbar */
     int node_limit; /* number of nodes per token in the model's own dispatch to experts, which the step could use and
@@ -87,7 +89,7 @@ double bb_forecast_min_gpus(const struct bb_step *step, const struct bb_forecast
  * bb_forecast_rates_text - the source of the compute rates; unchanged if the proxy defines them.
  * bb_forecast_limit_text - that compute times do not depend on the machine, or that the step has no compute; unchanged
  *     otherwise. machine: name of the cluster or GPU. computes: the step has compute
- * bb_forecast_accuracy_text - the error of predictions of this kind.
+ * bb_forecast_accuracy_text - the error of predictions of this kind. bb_forecast_mean_error - return it; 0: unknown.
  * bb_forecast_dispatch_text - the options of the model's own dispatch to experts; unchanged unless f->node_limit is set.
  */
 #define BB_MISFIT_TEXT 400
@@ -98,6 +100,7 @@ bool bb_forecast_misfit_text(const struct bb_plan *plan, const struct bb_forecas
 void bb_forecast_rates_text(const struct bb_forecast *f, const struct bb_cluster *cluster, char *text, size_t size);
 void bb_forecast_limit_text(const struct bb_forecast *f, const char *machine, bool computes, char *text, size_t size);
 void bb_forecast_dispatch_text(const struct bb_forecast *f, char *text, size_t size);
+double bb_forecast_mean_error(const struct bb_forecast *f, const struct bb_cluster *cluster);
 void bb_forecast_accuracy_text(const struct bb_forecast *f, const struct bb_cluster *cluster, char *text, size_t size);
 
 /* Return the objects `memory` (bb_forecast_memory), `predicted.compute` (bb_forecast_compute) and

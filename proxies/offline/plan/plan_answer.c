@@ -14,7 +14,7 @@
 
 /* The values of the answer. `slowest` and the values after it are of the prediction, and zero without one. */
 struct answer {
-    char misfit[BB_MISFIT_TEXT], memory[TEXT], guessed[TEXT], bottleneck[TEXT], training[TEXT], jitter[TEXT],
+    char misfit[BB_MISFIT_TEXT], memory[BB_MISFIT_TEXT], guessed[TEXT], bottleneck[TEXT], training[TEXT], jitter[TEXT],
         checks[TEXT], batch[TEXT], dispatch[TEXT];
     char rates[TEXT], accuracy[2 * TEXT], host[TEXT], longest[TEXT], limit[TEXT], failures[TEXT], lost[TEXT];
     const char *condition;
@@ -240,7 +240,7 @@ static struct answer answer_of(const struct bb_plan_report *r)
     bb_forecast_misfit_text(r->plan, r->plan->forecast, r->prediction != NULL, a.misfit);
     a.condition = a.misfit[0] ? "if it fitted in memory" : NULL;
     if (!a.condition && r->plan->forecast)
-        bb_forecast_memory_text(r->plan, r->plan->forecast, a.memory, TEXT);
+        bb_forecast_memory_text(r->plan, r->plan->forecast, a.memory, sizeof(a.memory));
     if (r->plan->forecast)
         bb_forecast_guess_text(r->plan->forecast, a.guessed, TEXT);
     write_checks(r->plan, a.checks);

@@ -7,6 +7,9 @@
 
 #include <string.h>
 
+#define MODEL_FILE                                                                                                     \
+    "the model file contains it: --model config.json, a file of Hugging Face or your own with the same keys"
+
 const struct bb_foreign_name bb_foreign_options[] = {
     {"num-spatial-parts", "--spatial-parts", "--spatial-parts 4", NULL},
     {"slice-method", "--slice", "--slice vertical", NULL},
@@ -24,7 +27,8 @@ const struct bb_foreign_name bb_foreign_options[] = {
     {"app datapath num-workers", NULL, "a step reads no data set", NULL},
     {"max-position-embeddings swiglu group-query-attention normalization position-embedding-type rotary-base "
      "rotary-percent "
-     "no-position-embedding untie-embeddings-and-output-weights disable-bias-linear attention-dropout hidden-dropout "
+     "no-position-embedding untie-embeddings-and-output-weights disable-bias-linear attention-dropout "
+     "hidden-dropout "
      "kv-channels qk-layernorm multi-latent-attention q-lora-rank kv-lora-rank qk-head-dim qk-pos-emb-head-dim "
      "v-head-dim moe-ffn-hidden-size moe-shared-expert-intermediate-size moe-layer-freq add-qkv-bias squared-relu "
      "norm-epsilon use-rotary-position-embeddings use-rope-scaling rope-scaling-factor rotary-interleaved "
@@ -43,7 +47,8 @@ const struct bb_foreign_name bb_foreign_options[] = {
      "async-save dist-ckpt-format use-dist-ckpt use-persistent-ckpt-worker auto-detect-ckpt-format "
      "ckpt-fully-parallel-save ckpt-fully-parallel-load no-load-rng no-save-optim no-save-rng exit-interval "
      "exit-signal-handler mock-data data-cache-path train-data-path valid-data-path test-data-path dataloader-type "
-     "eod-mask-loss reset-position-ids reset-attention-mask no-create-attention-mask-in-dataloader no-mmap-bin-files "
+     "eod-mask-loss reset-position-ids reset-attention-mask no-create-attention-mask-in-dataloader "
+     "no-mmap-bin-files "
      "manual-gc manual-gc-interval loss-scale initial-loss-scale min-loss-scale loss-scale-window hysteresis "
      "attention-softmax-in-fp32 no-masked-softmax-fusion no-bias-gelu-fusion no-bias-swiglu-fusion "
      "no-bias-dropout-fusion no-rope-fusion no-persist-layer-norm cross-entropy-loss-fusion use-cpu-initialization "
@@ -53,7 +58,8 @@ const struct bb_foreign_name bb_foreign_options[] = {
      "moe-router-dtype moe-router-pre-softmax moe-router-score-function moe-router-topk-scaling-factor "
      "moe-router-enable-expert-bias moe-router-bias-update-rate moe-input-jitter-eps moe-per-layer-logging "
      "moe-permute-fusion gradient-clipping max-norm master-addr master-port hostfile include steps-per-print "
-     "wall-clock-breakdown prescale-gradients val-check-interval limit-val-batches max-time fp8-margin fp8-interval "
+     "wall-clock-breakdown prescale-gradients val-check-interval limit-val-batches max-time fp8-margin "
+     "fp8-interval "
      "fp8-amax-history-len fp8-amax-compute-algo enable-compiled-autograd dataset dataset-path "
      "tokenizer-path dump-folder lora-alpha lora-dropout",
      NULL, "it does not change the communication of a step", NULL},
@@ -99,7 +105,8 @@ const struct bb_foreign_name bb_foreign_options[] = {
     {"use-torch-fsdp2 use-megatron-fsdp fsdp", "--dp-sync zero3 (data_parallel: --sync zero3)", "--dp-sync zero3",
      NULL},
     {"data-parallel-sharding-strategy sharding-strategy strategy", "--dp-sync", "--dp-sync zero3",
-     "no_shard=all_reduce optim_grads_params=zero3 optim_grads=zero2 optim=zero1 full_shard=zero3 shard_grad_op=zero2 "
+     "no_shard=all_reduce optim_grads_params=zero3 optim_grads=zero2 optim=zero1 full_shard=zero3 "
+     "shard_grad_op=zero2 "
      "hybrid_shard=hsdp ddp=all_reduce fsdp=zero3"},
     {"overlap-grad-reduce overlap-comm", NULL,
      "gradients are reduced during the backward pass unless --no-overlap is given", NULL},
@@ -118,11 +125,16 @@ const struct bb_foreign_name bb_foreign_options[] = {
     {"framework", "--software", "--software torch", "pytorch=torch megatron-lm=megatron torchtitan=torch-compile"},
     {"compile torch-compile", "--software torch-compile", "--software torch-compile", NULL},
     {"train-iters iters steps max-steps", "--steps (proxy) or --tokens N (plan)", "--tokens 15T", NULL},
-    {"hidden-size ffn-hidden-size vocab-size", NULL,
-     "the model file contains the size: --model config.json, a file of Hugging Face or your own with the same keys",
+    {"hidden-size", NULL, MODEL_FILE, "hidden_size"},
+    {"ffn-hidden-size", NULL, MODEL_FILE, "intermediate_size"},
+    {"vocab-size", NULL, MODEL_FILE, "vocab_size"},
+    {"num-attention-heads", NULL, MODEL_FILE, "num_attention_heads"},
+    {"num-query-groups", NULL, MODEL_FILE, "num_key_value_heads"},
+    {"num-experts moe-router-topk", NULL, MODEL_FILE, NULL},
+    {"price cost gpu-price cost-per-hour price-per-gpu-hour", NULL, "with --tokens 15T, plan prints the GPU hours",
      NULL},
-    {"num-attention-heads num-query-groups num-experts moe-router-topk", NULL,
-     "the model file (--model, a config.json) contains the number", NULL},
+    {"fp4 nvfp4", "--gemm-precision nvfp4", "--gemm-precision nvfp4", NULL},
+    {"mxfp8", "--gemm-precision mxfp8", "--gemm-precision mxfp8", NULL},
     {"mfu", NULL, "plan with --cluster, and proxy with --peak-tflops, report the MFU", NULL},
     {"sequence-length seq-len encoder-seq-length max-seq-len max-seq-length model-max-length cutoff-len seq ctx "
      "context-length",

@@ -178,10 +178,10 @@ static int read_recompute_modules(const char *list, struct bb_training *t)
         if (i == BB_MODULES)
             return bb_reject_unknown("module of --recompute-modules", word, bb_recompute_module_names, BB_MODULES);
         if (!has[i])
-            return bb_err(BB_EUSAGE,
-                          "%s: --recompute-modules %s does not apply to %s, which has no such module; leave "
-                          "it out",
-                          t->config->proxy, word, a->name);
+            return bb_err(BB_EUSAGE, "%s: --recompute-modules %s does not apply to %s, which has no %s; leave it out",
+                          t->config->proxy, word, a->name,
+                          i == BB_MODULE_NORM ? "latent attention or experts, before which it recomputes the norms"
+                                              : "such module");
         t->layers_config.recompute_modules |= 1u << i;
     }
     if (t->layers_config.recompute_modules & 1u << BB_MODULE_MOE) /* its parts are recomputed with it */

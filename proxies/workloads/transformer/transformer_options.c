@@ -52,9 +52,9 @@ const struct bb_opt bb_transformer_options[] = {
     OPT_INT(0, "microbatch-group-size", FIELD(group), NULL, "G", 1, 1e6,
             "with --schedule interleaved: micro-batches that pass one chunk before the next chunk starts (default: "
             "number of stages; Megatron-LM: --microbatch-group-size-per-virtual-pipeline-stage)"),
-    OPT_INT(0, "seq-length", FIELD(sequence), NULL, "S", 1, 1e9, "tokens per sample (default: the model's maximum)",
-            .everyday = true),
-    OPT_INT(0, "decoder-seq-length", FIELD(decoder_sequence), NULL, "S", 1, 1e9,
+    OPT_INT(0, "seq-length", FIELD(sequence), NULL, "TOKENS", 1, 1e9,
+            "tokens per sample, e.g. 8192 or 128K (131072) (default: the model's maximum)", .everyday = true),
+    OPT_INT(0, "decoder-seq-length", FIELD(decoder_sequence), NULL, "TOKENS", 1, 1e9,
             "encoder-decoder models: tokens per sample in the decoder (default: as in the encoder)"),
     OPT_FLAG(0, "sequence-parallel", FIELD(sequence_parallel),
              "Megatron sequence parallelism: shard norms and dropout along the sequence over the tensor-parallel "

@@ -245,13 +245,13 @@ static const char *min_layers_text(const struct bb_grid *g, const struct bb_grid
 static int validate_layers(const struct bb_grid *g, const struct bb_grid_model *m, const char *who)
 {
     const struct bb_pipe_split split = bb_grid_pipe_split(g, m->arch->layers, m->chunks);
-    char suggestion[BB_GRID_SUGGESTION], chunks[32] = "";
+    char suggestion[BB_GRID_SUGGESTION], chunks[100] = "";
     int fewer_chunks = 0;
 
     if (g->layout || m->arch->layers >= (long long)g->pp * m->chunks)
         return 0;
     if (m->chunks > 1) {
-        snprintf(chunks, sizeof(chunks), " x %d model chunks", m->chunks);
+        snprintf(chunks, sizeof(chunks), " x %d model chunks (chunks without a layer: --pipeline-layout)", m->chunks);
         fewer_chunks = bb_pipe_split_chunks(&split);
     }
     if (fewer_chunks > 0)

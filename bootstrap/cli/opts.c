@@ -737,11 +737,14 @@ struct files_check {
 static void check_output(void *arg, const struct bb_opt *opt, const void *field)
 {
     struct files_check *check = arg;
-    const char *path = opt->writes ? *(const char *const *)field : NULL;
+    const char *path = opt->writes ? *(const char *const *)field : NULL, *emulated = getenv("EMU_CLUSTER");
 
     if (check->rc || !path || strcmp(path, "-") == 0)
         return;
-    check->rc = bb_opts_check_file(check->set, check->cfg, opt->name, path);
+    check->rc =
+        emulated && bb_opts_replaces(path, emulated)
+            ? bb_err(BB_EUSAGE, "--%s %s: $EMU_CLUSTER names the same file; try: another file name", opt->name, path)
+            : bb_opts_check_file(check->set, check->cfg, opt->name, path);
     for (int i = 0; i < check->positionals->n && check->rc == 0; i++)
         if (bb_opts_replaces(path, check->positionals->word[i]))
             check->rc = bb_err(BB_EUSAGE, "--%s %s: argument %s names the same file; try: another file name", opt->name,

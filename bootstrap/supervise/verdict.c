@@ -312,6 +312,8 @@ static void compose_signal(FILE *line, struct bb_supervisor *s)
         fprintf(line, "rank %d (%s) was ", s->trouble.rank, host_of(s, s->trouble.rank));
     fprintf(line, "ended by %s; ", bb_signal_name(s->trouble.signal));
     add_seen(line, &seen);
+    if (s->trouble.signal == BB_EXIT_CALLED && s->job.nodes == 0 && getenv("SLURM_STEP_ID"))
+        fprintf(line, "; if MPI cannot start: srun --mpi=pmix (`srun --mpi=list` lists all)");
 }
 
 void bb_verdict_compose(struct bb_supervisor *s)

@@ -314,9 +314,16 @@ static int expect_baseline(struct bb_health *h, const struct bb_health_options *
     const int ranks = (int)json_integer_value(json_object_get(root, "ranks")),
               nodes = (int)json_integer_value(json_object_get(root, "nodes"));
     const char *started = json_string_value(json_object_get(root, "started"));
+    const char *schema = json_string_value(json_object_get(root, "schema"));
     const json_t *tests = json_object_get(root, "tests"), *test;
     size_t i, bytes;
 
+    if (!schema || strcmp(schema, "busbar.health/1") != 0)
+        return bb_err(
+            BB_EUSAGE,
+            "--expect %s: is a result of busbar (%.60s), expected auto, a cluster of `busbar list clusters`, or "
+            "a file of busbar health (--save-baseline)",
+            o->expect, schema ? schema : "?");
     if (bytes_of(json_object_get(root, "options"), &bytes) || nodes < 1 || !json_is_array(tests))
         return bb_err(BB_EUSAGE, "--expect %s: the run ended before its verdicts; try: the file of a complete run",
                       o->expect);
@@ -345,15 +352,13 @@ static int expect_baseline(struct bb_health *h, const struct bb_health_options *
 
 json_t *bb_health_baseline(const struct bb_health_options *o)
 {
-    const char *problem, *schema;
+    const char *problem;
     FILE *file = bb_input_open(o->expect, &problem);
     json_t *root = file ? json_loadf(file, 0, NULL) : NULL;
 
     if (file)
         fclose(file);
-    schema = json_string_value(json_object_get(root, "schema"));
-
-    if (schema && strcmp(schema, "busbar.health/1") == 0)
+    if (json_object_get(root, "command")) /* of a result */
         return root;
     json_decref(root);
     return NULL;

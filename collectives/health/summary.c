@@ -306,7 +306,7 @@ static void print_command(const json_t *root, const char *stage)
     bool is_output = false;
     size_t i;
 
-    printf(" busbar");
+    printf(json_is_true(json_object_get(root, "emulated")) ? " busbar-emulated" : " busbar");
     json_array_foreach(json_object_get(root, "command"), i, word)
     {
         const char *text = json_string_value(word);

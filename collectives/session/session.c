@@ -1,6 +1,7 @@
 /* session.c - see session.h. */
 #include "collectives/session/session.h"
 
+#include "bootstrap/base/alloc.h"
 #include "bootstrap/base/units.h"
 #include "bootstrap/cli/report_header.h"
 #include "bootstrap/results/checks.h"
@@ -281,6 +282,28 @@ void bb_session_print_buffers(const struct bb_session *s, FILE *out)
         fprintf(out, "# buffers: cudaMalloc\n");
 }
 
+/* Warns if the nodes have different numbers of ranks. */
+static void warn_of_uneven_nodes(const struct bb_world *w)
+{
+    int *n, *first, least = 0, most = 0;
+
+    BB_NEW(n, w->nodes);
+    BB_NEW(first, w->nodes);
+    for (int rank = w->size - 1; rank >= 0; rank--) {
+        n[w->node_of[rank]]++;
+        first[w->node_of[rank]] = rank;
+    }
+    for (int node = 0; node < w->nodes; node++) {
+        least = n[node] < n[least] ? node : least;
+        most = n[node] > n[most] ? node : most;
+    }
+    if (n[least] != n[most])
+        bb_warn("%s has %d ranks, %s has %d: the NICs of the nodes are used unequally", w->hosts[first[most]], n[most],
+                w->hosts[first[least]], n[least]);
+    free(first);
+    free(n);
+}
+
 void bb_session_print_head(const struct bb_session *s)
 {
     char header[BB_NCCL_VERSION_TEXT], runtime[BB_NCCL_VERSION_TEXT];
@@ -296,6 +319,7 @@ void bb_session_print_head(const struct bb_session *s)
                 s->cuda_runtime / 1000, s->cuda_runtime % 1000 / 10, s->cuda_driver / 1000, s->cuda_driver % 1000 / 10);
     if (s->use >= BB_SESSION_NCCL)
         bb_session_print_buffers(s, s->out);
+    warn_of_uneven_nodes(&s->world);
     if (s->shared_gpu)
         fprintf(s->out, "# ranks share a GPU: times are meaningless\n");
 }

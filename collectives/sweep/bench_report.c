@@ -417,7 +417,8 @@ static void print_method(const struct bb_report *r)
     if (o->sampling.sweep_algorithms && !r->one_line)
         fprintf(out, "# gain: speed-up over NCCL's choice (below 1: slower), per placement; *: significant\n");
     if (r->ctx->world->size == 1)
-        fprintf(out, "# one rank: NCCL only copies memory, bus bandwidth does not apply\n");
+        fprintf(out, "# one rank: NCCL only copies memory, bus bandwidth does not apply; several: -g N, mpirun -n N, "
+                     "srun --mpi=pmix -n N\n");
 }
 
 static void print_head(const struct bb_report *r)
@@ -964,8 +965,9 @@ static void print_of_expected(const struct bb_report *r, double median)
     else
         fprintf(r->out,
                 "# reached: %.0f %% of the expected bus bandwidth (median of %zu results of 1 MiB or more), lowest "
-                "%.0f %% (%s); expected from %s\n",
-                100 * median, r->n_ratios, 100 * r->lowest, r->lowest_result, expected_source(r));
+                "%.0f %% (%s); expected from %s%s\n",
+                100 * median, r->n_ratios, 100 * r->lowest, r->lowest_result, expected_source(r),
+                median > 1.15 ? "; warning: wrong profile?" : "");
 }
 
 /* Prints and saves how much of the expected bus bandwidth the results reach. */

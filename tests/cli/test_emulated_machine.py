@@ -4,6 +4,7 @@ import json
 import math
 import pathlib
 import re
+import subprocess
 
 import pytest
 
@@ -424,3 +425,14 @@ def test_proxy_names_the_role_that_computes_longest(busbar):
         done = busbar.run("proxy", "layer_parallel", *args, ranks=4, env=slow)
         assert re.search("^# role .*\n  split 0 +1 +0 ", done.stdout, re.M)
         assert re.search(rf"^# most compute: rank {rank} \(split {rank}\) computes .* x the time of rank 0$", done.stdout, re.M)
+
+
+def test_missing_library_is_named(busbar, tmp_path):
+    """The wrapper names it; the system's library of the same name would report that there is no GPU."""
+    (tmp_path / "busbar-emulated").write_text((busbar.build / "busbar-emulated").read_text())
+    (tmp_path / "emulator").mkdir()
+    for library in (busbar.build / "emulator").iterdir():
+        if not library.name.startswith("libnccl"):
+            (tmp_path / "emulator" / library.name).symlink_to(library)
+    done = subprocess.run(["sh", tmp_path / "busbar-emulated", "bench", "all_reduce"], capture_output=True, text=True)
+    assert done.returncode == 2 and done.stderr == f"busbar: {tmp_path}/emulator/libnccl.so.2 is missing; try: install busbar again\n"

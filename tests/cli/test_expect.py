@@ -1,5 +1,6 @@
 """bench --expect: recognises the machine, and compares each result with the prediction of its profile or with an earlier run."""
 import json
+import re
 
 import pytest
 from conftest import BUILD, ROOT
@@ -38,6 +39,15 @@ def test_results_below_the_expectation_are_in_the_last_line_without_a_limit(busb
     last = slow[1].stdout.splitlines()[-1]
     assert last.startswith(f"# SLOW: {100 * lowest:.0f} % of the expected bus bandwidth (") and "; to find the slow part, try: busbar" in last
     assert "SLOW" not in fine[1].stdout
+
+
+def test_bandwidth_far_above_the_expectation_doubts_the_profile(busbar, tmp_path):
+    """The nodes have 2 ranks and 1 rank."""
+    args = ("bench", "all_reduce", "--sizes", "1M", "-n", 1, "--placement", "in_place", "--expect")
+    done = busbar.run(*args, "a100-pcie-ib", ranks=3, env={"EMU_DATA": "off", "EMU_CLUSTER": "h100-sxm-ib"})
+    assert re.search(r"(?m)^# reached: \d{3} %.*; warning: wrong profile\?$", done.stdout), done.stdout
+    done = busbar.run(*args, "auto", ranks=3, env={"EMU_DATA": "off", "EMU_CLUSTER": "h100-sxm-ib", "EMU_NODES": "2"})
+    assert re.search(r"warning: \S+-node0 has 2 ranks, \S+-node1 has 1: ", done.stderr) and "wrong profile" not in done.stdout, done.stdout
 
 
 def test_earlier_run_is_the_expectation(busbar, tmp_path):

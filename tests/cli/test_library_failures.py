@@ -188,13 +188,13 @@ def test_invalid_event_times_fail_the_run(busbar, shim, tmp_path, action, value,
 
 def test_exit_inside_mpi_init_is_reported(busbar, tmp_path):
     """Open MPI reports a missing component and calls _exit."""
-    environment = {**os.environ, "OMPI_MCA_pml": "nonsense", "EMU_QUIET": "1"}
+    environment = {**os.environ, "OMPI_MCA_pml": "nonsense", "EMU_QUIET": "1", "SLURM_STEP_ID": "0"}
     done = subprocess.run([*LAUNCHED, str(busbar.build / "busbar-emulated"), *BENCH], cwd=tmp_path, env=environment, timeout=60,
                           capture_output=True, text=True)
     if done.returncode == 0:
         pytest.skip("this MPI is not Open MPI")
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("busbar: ")]
-    assert done.returncode == 1 and "MPI_Init_thread" in line
+    assert done.returncode == 1 and "MPI_Init_thread" in line and "; if MPI cannot start: srun --mpi=pmix" in line
 
 
 @pytest.mark.parametrize("function, where", [("cublasLtCreate", "the GEMMs and buffers of a step"),

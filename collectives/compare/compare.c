@@ -191,6 +191,14 @@ static bool is_emulated(const struct bb_result_file *t)
     return json_is_true(json_object_get(t->root, "emulated"));
 }
 
+/* Returns the exception to the times of a model: files of -C 1 have the host's time to enqueue. */
+static const char *except_enqueue(const struct bb_result_file *t)
+{
+    return t->n > 0 && same_text(t->rows->mode, "host")
+               ? " (except the host's time to enqueue, measured on that machine)"
+               : "";
+}
+
 /* Prints a note for each reason to doubt the times of a file: a prediction, emulated GPUs, a shared GPU, or times
  * that are not those of the slowest rank. of: "A: " or "B: " */
 static void print_doubts(FILE *out, const char *of, const struct bb_result_file *t, bool emulated)
@@ -198,7 +206,7 @@ static void print_doubts(FILE *out, const char *of, const struct bb_result_file 
     if (bb_result_file_predicted(t))
         fprintf(out, "# %spredicted for %s (modelled, not measured)\n", of, bb_result_file_predicted(t));
     if (emulated)
-        bb_print_emulated_note(out, of, "");
+        bb_print_emulated_note(out, of, except_enqueue(t));
     if (json_is_true(json_object_get(t->root, "shared_gpu")))
         fprintf(out, "# %sseveral ranks shared a GPU: times are meaningless\n", of);
     if (t->uses_wall)
@@ -360,7 +368,7 @@ static void print_head(const struct comparison *t, FILE *out)
     fprintf(out, "# A %s\n# B %s\n", a->path, b->path);
     print_differences(t, out);
     if (both)
-        bb_print_emulated_note(out, "", "");
+        bb_print_emulated_note(out, "", except_enqueue(a));
     print_doubts(out, "A: ", a, is_emulated(a) && !both);
     print_doubts(out, "B: ", b, is_emulated(b) && !both);
     if (!bb_result_file_is_health(a) && (!bb_result_file_is_nccl_tests(a) || !bb_result_file_is_nccl_tests(b)))
@@ -808,12 +816,21 @@ static int check_criteria(const struct comparison *t, bool strict)
     return 0;
 }
 
+/* Writes how the first rows of two files differ: "; A begins with all_reduce, B with latency 0>1 one". */
+static void first_rows_text(const struct bb_timing *a, const struct bb_timing *b, char *text, size_t size)
+{
+    if (!same_text(a->what, b->what))
+        snprintf(text, size, "; A begins with %.40s, B with %.40s", a->what, b->what);
+    else if (a->mode && b->mode && strcmp(a->mode, b->mode) != 0)
+        snprintf(text, size, "; A: mode %.16s, B: mode %.16s", a->mode, b->mode);
+}
+
 /* Warns about files of incomplete runs and if no row of A matches a row of B, independently of --strict. */
 static void warn_of_gaps(const struct comparison *t)
 {
     const struct bb_result_file *files[] = {t->a, t->b};
     json_int_t gemms[2];
-    char hint[64] = "";
+    char hint[128] = "";
 
     for (int i = 0; i < 2; i++) {
         const json_t *first = json_array_get(json_object_get(files[i]->root, "results"), 0);
@@ -823,9 +840,8 @@ static void warn_of_gaps(const struct comparison *t)
     }
     if (gemms[0] > 0 && gemms[1] > 0 && gemms[0] != gemms[1])
         snprintf(hint, sizeof(hint), "; try: --gemms %lld in both runs", (long long)gemms[0]);
-    if (!*hint && t->a->n > 0 && t->b->n > 0 && t->a->rows->mode && t->b->rows->mode &&
-        strcmp(t->a->rows->mode, t->b->rows->mode) != 0)
-        snprintf(hint, sizeof(hint), "; A: mode %.16s, B: mode %.16s", t->a->rows->mode, t->b->rows->mode);
+    if (!*hint && t->a->n > 0 && t->b->n > 0)
+        first_rows_text(t->a->rows, t->b->rows, hint, sizeof(hint));
     if (t->pairs == 0)
         bb_warn("%s and %s have no common row%s", t->a->path, t->b->path, hint);
 }

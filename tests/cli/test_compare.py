@@ -277,7 +277,10 @@ def test_times_to_enqueue_are_not_compared_with_times_of_operations(compare):
     for a, b, modes in ((nccl_tests(10), by_cpu, "A: mode stream, B: mode host"), (by_cpu, nccl_tests(10), "A: mode host, B: mode stream")):
         done = compare(a, b, "--threshold", "5")
         assert done.returncode == 5 and f"have no common row; {modes}\n" in done.stderr
-    assert verdicts(compare(by_cpu, by_cpu, "--threshold", "5")) == ["no difference by ratio"]
+    done = compare({**by_cpu, "emulated": True}, {**by_cpu, "emulated": True}, "--threshold", "5")
+    assert verdicts(done) == ["no difference by ratio"] and "come from a model (except the host's time to enqueue, " in done.stdout
+    done = compare(nccl_tests(10), {**nccl_tests(10), "args": ["all_gather_perf"]})
+    assert "have no common row; A begins with all_reduce, B with all_gather\n" in done.stderr
 
 
 def test_times_of_nccl_tests_are_compared_with_wall_times(busbar, tmp_path):

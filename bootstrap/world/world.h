@@ -6,9 +6,9 @@
  * timeout. If a rank gives no sign of life for that long, the supervisors (bootstrap/supervise) print one error line
  * with the wait, the ranks that did not arrive and the last step of each of them, and every process exits with status
  * 4. The same happens without a timeout if a rank is lost: in less than a second if the rank was killed or crashed, in
- * about 30 seconds if its host failed. A rank that fails ends all others with its own exit code. If a signal
- * (bootstrap/start/signals.h) ends the run, or the launcher itself ends, the line names the interrupted step, the
- * status in the results is "interrupted", and the exit status is 1.
+ * about 30 seconds if its host failed, unless the command goes on (bb_world_restart_after_loss). A rank that fails ends
+ * all others with its own exit code. If a signal (bootstrap/start/signals.h) ends the run, or the launcher itself ends,
+ * the line names the interrupted step, the status in the results is "interrupted", and the exit status is 1.
  *
  * Order of calls: bb_world_init ... bb_world_release(w, rc) ... return bb_exit_code(rc). All calls are made by the
  * thread that called bb_world_init, except bb_world_ending.

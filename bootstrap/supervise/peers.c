@@ -478,7 +478,7 @@ void bb_peers_fall_back(struct bb_supervisor *s)
 void bb_peers_ask_states(struct bb_supervisor *s)
 {
     for (int r = 0; r < s->star.n_peers; r++)
-        s->star.peers[r].answered = bb_ranks_find(s, r) || !s->star.peers[r].joined;
+        s->star.peers[r].answered = bb_ranks_find(s, r) || !s->star.peers[r].joined || s->star.peers[r].left;
     bb_peers_send_all(s, bb_star_msg(BB_STAR_ASK, s->job.rank, 0));
 }
 

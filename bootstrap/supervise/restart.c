@@ -23,9 +23,13 @@ static const double DATA_S = 10; /* time limit in seconds for sending a part of 
 
 /* ---- which ranks are left ---- */
 
-static bool is_lost(const struct bb_peer *peer)
+/* Returns whether a rank is lost: known to be, or its supervisor does not answer after the error of another rank. */
+static bool is_lost(const struct bb_supervisor *s, int rank)
 {
-    return peer->cause == BB_CAUSE_LOST && !peer->left;
+    const struct bb_peer *peer = &s->star.peers[rank];
+    const bool is_silent = s->trouble.cause == BB_CAUSE_PRINTED && !peer->answered;
+
+    return (peer->cause == BB_CAUSE_LOST || is_silent) && !peer->left;
 }
 
 bool bb_restart_is_possible(const struct bb_supervisor *s)
@@ -38,7 +42,7 @@ bool bb_restart_is_possible(const struct bb_supervisor *s)
         !atomic_load(&page->restarts) || !bb_peers_joined(s))
         return false;
     for (int r = 0; r < s->job.size; r++)
-        if (is_lost(&s->star.peers[r])) {
+        if (is_lost(s, r)) {
             lost++;
             if (s->job.node_of[r] == s->job.node_of[0] ||
                 (s->star.peers[r].unsupervised && bb_launcher_ends_with_process()))
@@ -75,7 +79,7 @@ static void leave_lost_nodes(struct bb_supervisor *s)
 
     memset(lost, 0, sizeof lost);
     for (int r = 0; r < s->job.size; r++)
-        if (is_lost(&s->star.peers[r])) {
+        if (is_lost(s, r)) {
             lost[s->job.node_of[r]] = true;
             bb_journal_append(s->children[0].journal_fd, BB_JOURNAL_LOST, r, NULL, 0);
         }
@@ -115,11 +119,16 @@ static bool is_last(struct bb_supervisor *s, int first, int n)
 static void announce(struct bb_supervisor *s)
 {
     struct bb_journal records = bb_journal_load(s->children[0].journal_fd); /* removes an incomplete record */
+    int first = -1;
 
     bb_journal_release(&records);
-    for (int r = 0; s->trouble.cause != BB_CAUSE_LOST; r++)
-        if (is_lost(&s->star.peers[r]))
-            s->trouble = (struct bb_trouble){BB_CAUSE_LOST, r, 0, BB_ETIMEOUT};
+    for (int r = 0; r < s->job.size; r++)
+        if (is_lost(s, r)) {
+            s->star.peers[r].cause = BB_CAUSE_LOST;
+            first = first < 0 ? r : first;
+        }
+    if (s->trouble.cause != BB_CAUSE_LOST)
+        s->trouble = (struct bb_trouble){BB_CAUSE_LOST, first, 0, BB_ETIMEOUT};
     bb_verdict_compose(s);
     bb_warn("%s; the run goes on without %s", s->line, json_array_size(s->lost) > 1 ? "their nodes" : "its node");
     s->line[0] = s->printed[0] = '\0';

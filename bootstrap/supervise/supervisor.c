@@ -56,18 +56,23 @@ static void set_timer(struct bb_supervisor *s, double seconds)
         s->due_s = due_s;
 }
 
+/* Returns whether the server requests the states of all ranks after a report with this cause: after a hang, and after an
+ * error in a run that can go on without lost nodes, because NCCL may notice the loss of a node before the supervisors do. */
+static bool asks_states(enum bb_cause cause)
+{
+    return cause == BB_CAUSE_HANG || cause == BB_CAUSE_PRINTED;
+}
+
 /* Returns how long this supervisor waits after a report with this cause before it decides, in seconds. A member waits
  * longer for the server's decision about a hang than about other causes, because the server first collects states. */
 static double delay_of(struct bb_supervisor *s, enum bb_cause cause)
 {
     if (s->role == BB_ROLE_SERVER && s->job.size > s->n_children)
-        return cause == BB_CAUSE_HANG || cause == BB_CAUSE_PRINTED ? GATHER_HANG_S
-               : cause == BB_CAUSE_LOST                            ? GATHER_LOST_S
-                                                                   : GATHER_SIGNAL_S;
+        return asks_states(cause) ? GATHER_HANG_S : cause == BB_CAUSE_LOST ? GATHER_LOST_S : GATHER_SIGNAL_S;
     if (s->role == BB_ROLE_SERVER || !s->launched)
         return cause == BB_CAUSE_HANG || s->n_children == 1 ? 0 : GATHER_LOST_S;
     if (s->role == BB_ROLE_MEMBER)
-        return cause == BB_CAUSE_HANG ? 2 + s->job.size / 512.0 : SERVER_S;
+        return asks_states(cause) ? 2 + s->job.size / 512.0 : SERVER_S;
     if (s->children[0].page->error.muted || !s->children[0].alive)
         return CLAIM_EARLY_S;
     return cause == BB_CAUSE_HANG && s->job.rank > 0 ? CLAIM_HANG_S : CLAIM_S;
@@ -86,7 +91,7 @@ void bb_note_trouble(struct bb_supervisor *s)
         s->role = BB_ROLE_ALONE; /* no server answers */
     if (s->report.cause > s->trouble.cause)
         s->trouble = s->report;
-    if (s->role == BB_ROLE_SERVER && s->report.cause == BB_CAUSE_HANG && s->due_s == 0)
+    if (s->role == BB_ROLE_SERVER && asks_states(s->report.cause) && s->due_s == 0)
         bb_peers_ask_states(s);
     if (has_strangers(s))
         (void)bb_local_tell(s->launcher, BB_LOCAL_CLAIM, s->job.rank);
@@ -426,14 +431,14 @@ static void check_suspension(struct bb_supervisor *s, double now_s)
     s->round_s = now_s;
 }
 
-/* Raises TIMER when the timer has expired. A server that judges a hang waits GATHER_MORE_S longer for missing states.
- * */
+/* Raises TIMER when the timer has expired. A server that judges a hang waits GATHER_MORE_S longer for missing states; after
+ * an error twice as long, because silent ranks count as lost then. */
 static void check_timer(struct bb_supervisor *s, double now_s)
 {
     if (s->due_s == 0 || now_s < s->due_s)
         return;
-    if (s->state == BB_STATE_JUDGING && s->role == BB_ROLE_SERVER && s->trouble.cause == BB_CAUSE_HANG &&
-        !bb_peers_answered(s) && now_s < s->due_s + GATHER_MORE_S)
+    if (s->state == BB_STATE_JUDGING && s->role == BB_ROLE_SERVER && asks_states(s->trouble.cause) &&
+        !bb_peers_answered(s) && now_s < s->due_s + (s->trouble.cause == BB_CAUSE_PRINTED ? 2 : 1) * GATHER_MORE_S)
         return;
     s->due_s = 0;
     bb_supervisor_event(s,

@@ -381,7 +381,7 @@ def test_node_with_wrong_data_fails_in_every_output(busbar, tmp_path):
     assert [(f["level"], f["stage"], f["part"], f["node"], f["gpu"]) for f in root["findings"]] == [("fail", "node", "gpu", 1, 1)]
     assert re.search("^fail +node +GPU 1 of [^ ]+-node1: wrong data in all_reduce in the node$", done.stdout, re.M), done.stdout
     assert re.search(r'^scontrol .*-node1 state=drain reason="busbar: GPU 1 wrong data in all_reduce in the node"$', done.stdout, re.M)
-    assert re.search(r"^# continue: .* -n 2 .*-node0:2 busbar health --quick --size 64K .* --from node$", done.stdout, re.M), done.stdout
+    assert re.search(r"^# continue: .* -n 2 .*-node0:2 busbar-emulated health --quick --size 64K .* --from node$", done.stdout, re.M), done.stdout
     assert [case.find("failure") is not None for case in ET.parse(junit).iter("testcase")] == [False, True, False]
     assert re.findall(r'busbar_check_status\{.*check="node (.*)"\} 2', metrics.read_text()) == [root["verdicts"][1]["host"]]
     plugin = busbar.run(*args, "--nagios", ranks=4, env=env)

@@ -150,6 +150,16 @@ static int mark_missing(const struct bb_supervisor *s, const struct bb_peer *far
     return n;
 }
 
+/* Returns the number of ranks without those of lost nodes, without which the run went on. */
+static int count_ranks(const struct bb_supervisor *s)
+{
+    int n = 0;
+
+    for (int r = 0; r < s->job.size; r++)
+        n += !s->star.peers[r].left;
+    return n;
+}
+
 /* Marks the ranks in the same wait as `seen`. marked: in and out, [size]. Returns their number. */
 static int mark_wait(const struct bb_supervisor *s, const struct bb_seen *seen, bool *marked)
 {
@@ -157,7 +167,8 @@ static int mark_wait(const struct bb_supervisor *s, const struct bb_seen *seen, 
 
     for (int r = 0; r < s->job.size; r++) {
         const struct bb_seen *own = &s->star.peers[r].seen;
-        const bool same = own->called == seen->called && strcmp(hung_at(own), hung_at(seen)) == 0;
+        const bool same =
+            !s->star.peers[r].left && own->called == seen->called && strcmp(hung_at(own), hung_at(seen)) == 0;
 
         marked[r] |= same;
         n += same;
@@ -176,7 +187,7 @@ static const struct bb_seen *most_common_wait(const struct bb_supervisor *s, int
     memset(counted, 0, sizeof(counted));
     for (int r = 0; r < s->job.size; r++) {
         const struct bb_seen *seen = &s->star.peers[r].seen;
-        const int here = counted[r] ? 0 : mark_wait(s, seen, counted);
+        const int here = counted[r] || s->star.peers[r].left ? 0 : mark_wait(s, seen, counted);
 
         if (here > 0 && (here > *n || (here == *n && most && most->called && !seen->called))) {
             most = seen;
@@ -201,7 +212,7 @@ static bool only_these_are_in_a_call(const struct bb_supervisor *s, const struct
  * rank did not come to it, so no rank is reported as lost. */
 static void add_call(FILE *line, const struct bb_supervisor *s, int n, const struct bb_seen *wait, const bool *others)
 {
-    fprintf(line, "%d of %d ranks did not return from %s", n, s->job.size, hung_at(wait));
+    fprintf(line, "%d of %d ranks did not return from %s", n, count_ranks(s), hung_at(wait));
     for (int r = 0, named = 0; r < s->job.size && named < NAMED_MAX; r++)
         if (others[r]) {
             fprintf(line, "; ");
@@ -216,6 +227,7 @@ static void compose_server_hang(FILE *line, struct bb_supervisor *s)
 {
     const struct bb_peer *far;
     const struct bb_seen *wait;
+    const int ranks = count_ranks(s);
     bool marked[s->job.size];
     int missing, waiting;
 
@@ -223,31 +235,31 @@ static void compose_server_hang(FILE *line, struct bb_supervisor *s)
     far = farthest_hung(s);
     wait = most_common_wait(s, &waiting);
     missing = mark_missing(s, far, marked);
-    if (s->job.size == 1 || (missing == 0 && waiting == s->job.size)) {
+    if (ranks == 1 || (missing == 0 && waiting == ranks)) {
         add_timeout(line, s, &far->seen);
-        if (s->job.size > 1)
+        if (ranks > 1)
             fprintf(line,
                     far->seen.called ? "; all %d ranks are in this call; which of them blocks it is unknown"
                                      : "; all %d ranks wait for it",
-                    s->job.size);
+                    ranks);
         return;
     }
     fprintf(line, "timeout in %s after %g s: ", far->seen.text[0] ? far->seen.text : "start", s->timeout_s);
     if (missing > 0) {
-        waiting = s->job.size - missing;
+        waiting = ranks - missing;
         wait = &far->seen;
         add_ranks(line, s, marked, " did not arrive");
     } else {
         (void)mark_wait(s, wait, marked);
         for (int r = 0; r < s->job.size; r++)
-            marked[r] = !marked[r];
+            marked[r] = !marked[r] && !s->star.peers[r].left;
         if (only_these_are_in_a_call(s, wait, marked)) {
             add_call(line, s, waiting, wait, marked);
             return;
         }
         add_ranks(line, s, marked, NULL);
     }
-    fprintf(line, "; %d of %d ranks wait for %s", waiting, s->job.size, hung_at(wait));
+    fprintf(line, "; %d of %d ranks wait for %s", waiting, ranks, hung_at(wait));
 }
 
 /* Adds how many ranks of this host have a process, if some have none. Used for a hang before the supervisors are

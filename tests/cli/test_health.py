@@ -552,6 +552,15 @@ def test_bench_keeps_the_table_of_a_lost_node(busbar, args, call, table):
     assert re.search("^fail +[a-z]+ +[^ ]+-node2: rank 5 was lost in stage ", done.stdout, re.M)
 
 
+def test_hang_after_a_loss_names_the_ranks_that_are_left(busbar, tmp_path):
+    """Rank 2 dies; rank 7 hangs when the run goes on without the node of rank 2."""
+    done = busbar.run("health", "--quick", "--only", "pairs", "--timeout", 2, "--drain", ranks=8, env={
+        **LOST, "EMU_FAULT": "die:rank=2,call=3,name=ncclAllReduce;stall:rank=7,call=3,name=ncclAllReduce"})
+    assert done.returncode == 4 and re.findall(r"(?m)^scontrol update nodename=\S+-(node\d) ", done.stdout) == ["node1", "node3"], done.stdout
+    (line,) = [line for line in done.stderr.splitlines() if "timeout in" in line]
+    assert "rank 7 (" in line and "-node1" not in line and " of 6 ranks " in line, line
+
+
 def test_node_that_hangs_in_a_stage_fails(busbar, tmp_path):
     """Its partner, which waits for it alone, does not."""
     path = tmp_path / "r.json"

@@ -487,6 +487,18 @@ static int check_factor(const struct log *l, const char *operation)
                   operation, ranks, expected);
 }
 
+/* Returns the operation that the name of the file contains, or whose bus factor no other has; else "OPERATION". */
+static const char *likely_operation(const struct log *l)
+{
+    const char *slash = strrchr(l->path, '/'), *name = slash ? slash + 1 : l->path, *found = NULL;
+    const double factor = bb_colls[BB_ALL_REDUCE].bus_factor((int)json_array_size(l->devices));
+
+    for (int k = 0; k < BB_COLL_KIND_COUNT; k++)
+        if (strstr(name, bb_colls[k].name) && (!found || strlen(bb_colls[k].name) > strlen(found)))
+            found = bb_colls[k].name;
+    return found ? found : fabs(l->bus_factor / factor - 1) < 0.02 ? bb_colls[BB_ALL_REDUCE].name : "OPERATION";
+}
+
 /* Determines the operation from the output, or from `operation` as stated by the user (NULL: not stated). If both
  * are known, they must agree. */
 static int resolve_program(struct log *l, const char *operation)
@@ -498,8 +510,8 @@ static int resolve_program(struct log *l, const char *operation)
     if (!operation && !*l->program)
         return bb_err(BB_EUSAGE,
                       "%s: the output does not contain the operation (versions of nccl-tests before 2.16.7); try: "
-                      "all_reduce=%s",
-                      l->path, l->path);
+                      "%s=%s",
+                      l->path, likely_operation(l), l->path);
     if (*l->program && strncmp(l->program, expected, strlen(expected)) != 0)
         return bb_err(BB_EUSAGE, "%s: output of %s, not of %s", l->path, l->program, operation);
     json_object_set_new(l->root, "args", json_pack("[s]", *l->program ? l->program : expected));

@@ -188,11 +188,12 @@ json_t *bb_calibration_profile(const struct bb_calibration_report *r)
                                 json_sprintf("%s, calibrated; parameters that were not measured are those of %s",
                                              first->device, r->calibration->base->name),
                                 "source", source_of(r));
-    const char *doubtful = bb_calibration_doubtful(r->calibration);
+    json_t *doubtful = bb_calibration_doubtful(r->calibration);
     const int rc = json_object_update(root, changes);
 
     json_decref(changes);
     if (rc != 0) {
+        json_decref(doubtful);
         json_decref(root);
         return NULL;
     }
@@ -200,7 +201,7 @@ json_t *bb_calibration_profile(const struct bb_calibration_report *r)
         json_object_set_new(root, "emulated", json_true());
     json_object_del(root, "doubtful");
     if (doubtful)
-        json_object_set_new(root, "doubtful", json_string(doubtful));
+        json_object_set_new(root, "doubtful", doubtful);
     set_parameters(r->calibration, root);
     name_origins(r->calibration, root);
     set_left_out(r->left_out, root);

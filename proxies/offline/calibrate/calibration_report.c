@@ -105,8 +105,16 @@ struct accuracy {
     struct bb_stats left_out[BB_LEFT_OUT_KINDS]; /* errors in percent, of bb_cross_validate */
     const char *doubtful; /* the fit with the largest part of FAR times, of those that do not hold; NULL: none */
     double share;         /* part of its times that are far, 0 to 1 */
+    double far[2];        /* smallest and largest size in bytes of these */
     const struct bb_calibration_row *worst; /* the row of this fit with the largest error */
 };
+
+static double bytes_of(const struct bb_measurement *m)
+{
+    return m->bytes > 0 ? m->bytes
+                        : (double)bb_coll_payload_count(m->call.kind, m->call.count, m->call.ranks) *
+                              (double)bb_dtypes[m->call.dtype].bytes;
+}
 
 static double error_of(const struct bb_calibration_row *row)
 {
@@ -151,14 +159,20 @@ static struct accuracy accuracy_of(const struct bb_calibration *c, const struct 
     summarize(c, false, &a.other);
     while (row < c->rows + c->n_rows) {
         const struct bb_calibration_row *worst = row, *begin = row;
+        double sizes[2] = {INFINITY, 0};
         size_t far = 0;
 
         for (; row < c->rows + c->n_rows && row->fit == begin->fit; row++) {
-            far += error_of(row) > FAR_PERCENT;
+            if (error_of(row) > FAR_PERCENT) {
+                far++;
+                sizes[0] = fmin(sizes[0], bytes_of(row->measurement));
+                sizes[1] = fmax(sizes[1], bytes_of(row->measurement));
+            }
             worst = error_of(row) > error_of(worst) ? row : worst;
         }
         if ((double)far > a.share * (double)(row - begin)) {
             a.doubtful = begin->fit->name;
+            memcpy(a.far, sizes, sizeof(sizes));
             a.share = (double)far / (double)(row - begin);
             a.worst = worst;
         }
@@ -238,9 +252,16 @@ static void print_accuracy(const struct bb_calibration_report *r, FILE *out)
     fputc('\n', out);
 }
 
-const char *bb_calibration_doubtful(const struct bb_calibration *c)
+json_t *bb_calibration_doubtful(const struct bb_calibration *c)
 {
-    return accuracy_of(c, NULL).doubtful;
+    const struct accuracy a = accuracy_of(c, NULL);
+    char least[BB_BYTES_TEXT], most[BB_BYTES_TEXT];
+
+    if (!a.doubtful || a.far[1] < 1)
+        return a.doubtful ? json_string(a.doubtful) : NULL;
+    return json_sprintf("%s of %s%s%s", a.doubtful, bb_format_bytes((size_t)a.far[0], least),
+                        a.far[1] > a.far[0] ? " to " : "",
+                        a.far[1] > a.far[0] ? bb_format_bytes((size_t)a.far[1], most) : "");
 }
 
 void bb_calibration_warn(const struct bb_calibration *c)

@@ -18,9 +18,9 @@ struct bb_calibration_report {
     char **argv;
 };
 
-/* bb_calibration_doubtful - returns the name of the fit whose times are farthest from the measurements, if it does not
- * hold; otherwise NULL. */
-const char *bb_calibration_doubtful(const struct bb_calibration *c);
+/* bb_calibration_doubtful - returns the name of the fit whose times are farthest from the measurements, and their sizes, if
+ * it does not hold; otherwise NULL. The caller owns the text. */
+json_t *bb_calibration_doubtful(const struct bb_calibration *c);
 
 /* bb_calibration_warn - warns of a fit that does not hold, with the measurement that differs most. */
 void bb_calibration_warn(const struct bb_calibration *c);

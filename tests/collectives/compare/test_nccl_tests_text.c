@@ -259,7 +259,7 @@ static const struct {
     {STARTING SETTINGS TWO_RANKS, NULL, "nccl-tests output with a table"},
     {STARTING SETTINGS TWO_RANKS HEADING END, NULL, "no rows"},
     {STARTING SETTINGS HEADING ROW, NULL, "no devices"},
-    {SETTINGS TWO_RANKS HEADING ROW, NULL, "all_reduce=file"},
+    {SETTINGS TWO_RANKS HEADING ROW, NULL, "try: all_reduce=file"},
     {STARTING SETTINGS TWO_RANKS HEADING ROW, "all_gather", "all_reduce_perf, not of all_gather"},
     {SETTINGS TWO_RANKS HEADING ROW, "all_gather", "busbw / algbw is 1, but all_gather on 2 ranks has 0.5"},
     {STARTING SETTINGS TWO_RANKS HEADING ROW SETTINGS, NULL, "line 9: a second run"},

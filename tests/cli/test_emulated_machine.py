@@ -226,6 +226,14 @@ def test_slow_link_limits_a_ring(busbar, tmp_path):
     assert run["results"][0]["time_us"]["p50"] == pytest.approx(40 + 1.5 * 2 ** 24 / 12.5e3, abs=2e-3)
 
 
+def test_ranks_fill_the_nodes_of_the_profile(busbar, tmp_path):
+    """Nine ranks need two nodes of eight GPUs, for the label as for the times."""
+    run = busbar.json("bench", "all_reduce", "--sizes", "64M", "-n", 2, "--repeats", 1, "-c", 0, ranks=9, env={"EMU_CLUSTER": H100, "EMU_DATA": "off"}, tmp_path=tmp_path)
+    assert run["nodes"] == 2 and run["ranks"] == 9
+    one = busbar.run("bench", "all_reduce", "--sizes", "8", "-n", 2, "--repeats", 1, "-c", 0, ranks=9, env={"EMU_NODES": "0", "EMU_DATA": "off"})
+    assert "# 9 ranks on 1 node: " in one.stdout
+
+
 def test_emulated_nodes_have_oversubscribed_uplinks(busbar, tmp_path):
     """Two ranks on each of two nodes. Each node has a leaf switch with uplinks for both NICs, which carry half of each rank's alltoall.
     The uplinks of leaf 1 have a quarter of their rate. The plan gives the same time."""

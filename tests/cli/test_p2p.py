@@ -16,7 +16,7 @@ PROFILE = {
 def one_far(tmp_path):
     path = tmp_path / "cluster.json"
     path.write_text(json.dumps(PROFILE))
-    return {"EMU_CLUSTER": str(path)}
+    return {"EMU_CLUSTER": str(path), "EMU_NODES": "0"}
 
 
 def message_us(kind, size):
@@ -40,7 +40,7 @@ def test_short_messages_are_not_timed_by_their_launches(busbar, tmp_path):
     path.write_text(json.dumps(PROFILE | {"nccl_launch_us": 30}))
     for iterations in (20, 200):  # more messages than the launch queue holds
         rows = busbar.json("bench", "p2p", "--bandwidth-sizes", "8", "-n", iterations, "--repeats", 2, tmp_path=tmp_path, ranks=2,
-                           env={"EMU_CLUSTER": str(path), "EMU_LAUNCH_QUEUE": "512"})["results"]
+                           env={"EMU_CLUSTER": str(path), "EMU_NODES": "0", "EMU_LAUNCH_QUEUE": "512"})["results"]
         assert [row["time_us"]["p50"] for row in rows] == pytest.approx([4] * 5, abs=0.001)
 
 
@@ -107,7 +107,7 @@ def test_a_faster_minority_makes_no_other_link_slow(busbar, tmp_path, fault, cau
     path = tmp_path / "cluster.json"
     path.write_text(json.dumps({**PROFILE, "gpus_per_node": 2}))
     done = busbar.run("bench", "p2p", "--full", "--bandwidth-sizes", "1000000", "--metrics", "bandwidth", "--direction", "one", "--max-slow", 0,
-                      "-c", 0, "-n", 2, "--repeats", 2, "--json", tmp_path / "r.json", ranks=8, env={"EMU_CLUSTER": str(path), "EMU_SLOW": fault})
+                      "-c", 0, "-n", 2, "--repeats", 2, "--json", tmp_path / "r.json", ranks=8, env={"EMU_CLUSTER": str(path), "EMU_NODES": "0", "EMU_SLOW": fault})
     result = json.loads((tmp_path / "r.json").read_text())
     assert [(c["level"], c["from"], c["slow"], c["links"]) for c in result["causes"]] == [("rank", r, 12, 12) for r in causes]
     assert {s["from"] for s in result["slow_links"] if s["level"] == "rank"} <= set(causes)

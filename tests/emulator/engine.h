@@ -176,6 +176,8 @@ struct emu_location {
     int node, gpu; /* gpu: index of the GPU within its node */
 };
 struct emu_location emu_location_of(int at, int all);
+/* Returns the node of rank `at` of `all` by the profile's gpus_per_node, for host names; -1: all are on one node. */
+int emu_profile_node(int at, int all);
 int emu_gpu_number(struct emu_location location, int all); /* the inverse of emu_location_of: returns the number of
                                                               the GPU */
 /* Effects of EMU_SLOW. emu_nic_factor, emu_leaf_factor - return the remaining fraction (0 to 1) of the rate of a

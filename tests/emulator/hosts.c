@@ -1,5 +1,5 @@
 /*
- * hosts.c - gethostname with EMU_NODES: each emulated node has its own host name. The wrappers preload this library,
+ * hosts.c - gethostname: each emulated node (EMU_NODES, or else of the profile) has its own host name. The wrappers preload this library,
  * because programs and libraries identify their host by name.
  *
  * It also interposes functions that wait, and reports to the emulated GPUs when the host waits for other processes
@@ -9,6 +9,7 @@
 #include "internal.h"
 #include <dlfcn.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -17,6 +18,7 @@
 #pragma weak emu_host_back
 #pragma weak emu_host_pauses
 #pragma weak emu_host_polls
+#pragma weak emu_profile_node
 
 /* The function that this library interposes. Ranks poll, so each is looked up only once. */
 static void *next(void **found, const char *name)
@@ -28,14 +30,19 @@ static void *next(void **found, const char *name)
 
 __attribute__((visibility("default"))) int gethostname(char *name, size_t capacity)
 {
+    const int rank = emu_world_rank(), size = emu_world_size();
+    const int node = size == 1                                       ? -1
+                     : emu_nodes() > 1                               ? emu_node_of(rank, size)
+                     : !getenv("EMU_NODES") && emu_profile_node != 0 ? emu_profile_node(rank, size)
+                                                                     : -1;
     int (*real)(char *, size_t), rc;
 
     *(void **)&real = dlsym(RTLD_NEXT, "gethostname");
     rc = real(name, capacity);
-    if (rc == 0 && emu_nodes() > 1 && emu_world_size() > 1) {
+    if (rc == 0 && node >= 0) {
         const size_t length = strnlen(name, capacity);
 
-        snprintf(name + length, capacity - length, "-node%d", emu_node_of(emu_world_rank(), emu_world_size()));
+        snprintf(name + length, capacity - length, "-node%d", node);
     }
     return rc;
 }

@@ -60,6 +60,23 @@ struct emu_location emu_location_of(int at, int all)
     return location;
 }
 
+int emu_profile_node(int at, int all)
+{
+    static int per_node;
+    const char *word = getenv("EMU_CLUSTER");
+    struct bb_cluster machine;
+
+    if (per_node == 0) {
+        const int muted = bb_err_is_mute();
+
+        bb_err_mute(1); /* emu_profile_load() prints the error */
+        per_node =
+            bb_cluster_load(word && *word ? word : "emulated-default", &machine) == 0 ? machine.gpus_per_node : all;
+        bb_err_mute(muted);
+    }
+    return all > per_node ? at / per_node : -1;
+}
+
 /* Without a launcher a process may drive many devices; each device then counts as a rank. */
 void emu_slow_load(struct bb_slow *slow, struct bb_cluster *machine)
 {

@@ -528,7 +528,13 @@ static bool is_printed_by_first_rank(int argc, char **argv)
 /* Terms of the reports, in the form of bb_foreign_options. README.md explains them in full. */
 static const struct bb_foreign_name terms[] = {
     {"algbw", NULL, "algorithm bandwidth: size / time", NULL},
-    {"busbw bus-bandwidth", NULL, "bus bandwidth: algbw x the collective's factor (busbar list collectives)", NULL},
+    {"busbw bus-bandwidth", NULL,
+     "bus bandwidth: algbw x the collective's factor (busbar list collectives), for a ring the rate in one direction "
+     "of "
+     "the slowest link. Compare it in a node with a GPU's NVLink rate, between nodes with the rate of all NICs of a "
+     "node "
+     "(8 x 48.5 GB/s); tree and NVLS move other amounts and may exceed it, the tree on two nodes almost twice",
+     NULL},
     {"bubble pipeline-bubble", NULL,
      "exposed time in which a rank waits for another pipeline stage that still executes forward or backward kernels",
      NULL},

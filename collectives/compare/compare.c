@@ -365,7 +365,9 @@ static void print_head(const struct comparison *t, FILE *out)
     const struct bb_result_file *a = t->a, *b = t->b;
     const bool both = is_emulated(a) && is_emulated(b);
 
-    fprintf(out, "# A %s\n# B %s\n", a->path, b->path);
+    fprintf(out, "# A %s%s\n# B %s\n", a->path,
+            bb_result_file_predicted(a) && !bb_result_file_predicted(b) ? " (the prediction is A in any order)" : "",
+            b->path);
     print_differences(t, out);
     if (both)
         bb_print_emulated_note(out, "", except_enqueue(a));
@@ -432,7 +434,7 @@ static const struct {
     bool fails_strict, fails_threshold;
 } outcomes[OUTCOMES] = {
     [INCOMPLETE] = {"run incomplete", true, true},
-    [OTHER_MODEL] = {"different model", true, false},
+    [OTHER_MODEL] = {"different model", true, true},
     [MISFIT] = {"does not fit", true, false},
     [NO_ROW] = {"no common row", true, true},
     [WRONG] = {"wrong data", true, true},
@@ -840,6 +842,8 @@ static void warn_of_gaps(const struct comparison *t)
     }
     if (gemms[0] > 0 && gemms[1] > 0 && gemms[0] != gemms[1])
         snprintf(hint, sizeof(hint), "; try: --gemms %lld in both runs", (long long)gemms[0]);
+    if (!bb_result_file_same_model(t->a, t->b))
+        snprintf(hint, sizeof(hint), ": their models differ");
     if (!*hint && t->a->n > 0 && t->b->n > 0)
         first_rows_text(t->a->rows, t->b->rows, hint, sizeof(hint));
     if (t->pairs == 0)
@@ -874,7 +878,12 @@ static void init_comparison(struct comparison *t, const struct bb_result_file *a
     json_decref(right);
     BB_NEW(t->pair_a, a->n);
     BB_NEW(t->pair_b, b->n);
-    bb_match_rows(a, b, t->pair_a, t->pair_b);
+    if (bb_result_file_same_model(a, b)) {
+        bb_match_rows(a, b, t->pair_a, t->pair_b);
+    } else { /* rows of the same name are of other work */
+        memset(t->pair_a, -1, a->n * sizeof(*t->pair_a));
+        memset(t->pair_b, -1, b->n * sizeof(*t->pair_b));
+    }
     for (size_t i = 0; i < a->n; i++)
         t->only_a += t->pair_a[i] < 0;
     for (size_t i = 0; i < b->n; i++)

@@ -164,9 +164,11 @@ const struct bb_opts bb_bench_set = {
     .after = "Modes: stream times N back-to-back operations on one stream between CUDA events and divides by N;\n"
              "sync times one operation at a time after a barrier; graph is like stream, launched as a CUDA graph.\n"
              "A sample is the time of the slowest rank; a row shows the median of its samples. algbw = size / time.\n"
-             "busbw = algbw times a factor per collective (`busbar list collectives`): the rate in one direction\n"
-             "of one GPU's link for a flat, bandwidth-bound algorithm. 1 GB/s = 1e9 bytes/s. Sizes of collectives\n"
-             "with one slice per rank are rounded down to a multiple of 16 bytes per slice.",
+             "busbw = algbw times a factor per collective (`busbar list collectives`): for a ring the rate in\n"
+             "one direction of the slowest link. Compare busbw in a node with a GPU's NVLink rate, between nodes with\n"
+             "all NICs of a node together (8 x 48.5 GB/s); tree and NVLS may exceed it, on two nodes almost twice.\n"
+             "1 GB/s = 1e9 bytes/s. Sizes of collectives with one slice per rank are rounded down to a multiple of\n"
+             "16 bytes per slice.",
     .foreign = bb_bench_foreign_options,
     .exits = {BB_EXITS_RANKS, [5] = "below --min-busbw or --min-of-expected"},
     .tables = tables,

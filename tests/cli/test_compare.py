@@ -562,6 +562,18 @@ def test_csv_of_plans_has_their_options(compare_plans):
         ("a.json", "8", "1", "h100", "1000"), ("b.json", "8", "2", "h100", "1288"), ("c.json", "8", "4", "h800", "800")]
 
 
+def test_different_models_have_no_ratio(busbar, tmp_path):
+    """The rows have the same name, but are steps of other models. The prediction is A, although it is given last."""
+    (tmp_path / "run.json").write_text(json.dumps({"schema": "busbar.proxy/1", "proxy": "transformer", "ranks": 4, "nodes": 1, "parameters": 124e6,
+                                                   "step_us": {"p50": 1e4}, "status": "ok", "options": {"model": "gpt2_small"}}))
+    assert busbar.run("plan", "transformer", "--model", "gpt2_xl", "--ranks", 4, "--cluster", "h100-sxm-ib", "--json", tmp_path / "plan.json",
+                      emulated=False).returncode == 0
+    done = busbar.run("compare", "run.json", "plan.json", "--threshold", 5, emulated=False, cwd=tmp_path)
+    assert "# A plan.json (the prediction is A in any order)\n# B run.json\n" in done.stdout
+    assert "# verdict: different model" in done.stdout and "faster by ratio" not in done.stdout and "# B/A: " not in done.stdout
+    assert done.returncode == 5 and "plan.json and run.json have no common row: their models differ" in done.stderr
+
+
 @pytest.mark.parametrize("files,threshold,status,verdict", [
     ("ab", (), 0, "slower"), ("ab", ("--strict",), 0, "slower"), ("aa", ("--strict", "--threshold", "0"), 0, "no difference"),
     ("ab", ("--threshold", "28"), 5, "slower"), ("ab", ("--threshold", "29"), 0, "no difference"), ("ba", ("--threshold", "0"), 0, "faster"),
@@ -746,7 +758,7 @@ def test_no_verdict_for_different_models_and_misfits(compare_made, name, verdict
     done = compare_made(("base", name))[1]
     assert done.returncode == 0 and done.stderr == "" and verdict in done.stdout and "fastest" not in done.stdout
     done = compare_made(("base", name), "--strict", "--threshold", "1000")[1]
-    assert done.returncode == 5 and done.stderr == f"busbar: --strict: {name}.json: {verdict}\n"
+    assert done.returncode == 5 and done.stderr == f"busbar: --{'threshold' if name == 'model' else 'strict'}: {name}.json: {verdict}\n"
 
 
 def test_each_line_names_what_differs_from_the_first_file(compare_made):

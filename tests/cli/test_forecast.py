@@ -791,7 +791,7 @@ def test_advice_for_training_that_does_not_fit(busbar, tmp_path, args, advice):
 
 
 @pytest.mark.parametrize("line,note", [
-    ("data_parallel --model resnet50 --cluster h100-sxm-ib", "at a fixed 119.8 TFLOP/s (--tflops, default), NOT at the rate of h100-sxm-ib"),
+    ("data_parallel --model resnet50 --cluster h100-sxm-ib", "at a fixed 119.8 TFLOP/s (--tflops, default), NOT at the rate of h100-sxm-ib; at its own rate: --compute gemm"),
     ("dlrm --cluster h100-sxm-ib", "times of the proxy, NOT of h100-sxm-ib"), ("data_parallel --model resnet50 --tflops 90 --cluster h100-sxm-ib", ""),
     ("gpt2_large --cluster h100-sxm-ib", "none (--compute none); try: transformer --model gpt2_large"),
     ("resnet50 --cluster h100-sxm-ib", "none (--compute none); try: data_parallel --model resnet50"),

@@ -209,8 +209,9 @@ void bb_forecast_limit_text(const struct bb_forecast *f, const char *machine, bo
     if (f->rates != BB_RATES_PROXY)
         return;
     if (computes && f->tflops > 0)
-        snprintf(text, size, "at a fixed %.1f TFLOP/s (--tflops%s), NOT at the rate of %s", f->tflops,
-                 f->tflops == BB_DEFAULT_TFLOPS ? ", default" : "", machine);
+        snprintf(text, size, "at a fixed %.1f TFLOP/s (--tflops%s), NOT at the rate of %s%s", f->tflops,
+                 f->tflops == BB_DEFAULT_TFLOPS ? ", default" : "", machine,
+                 f->tflops == BB_DEFAULT_TFLOPS ? "; at its own rate: --compute gemm" : "");
     else if (computes)
         snprintf(text, size, "times of the proxy, NOT of %s", machine);
     else

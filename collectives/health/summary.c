@@ -139,6 +139,7 @@ static bool has_failed_rank(const json_t *root, const char *host)
     const char *line = text_of(root, "reason"), *name = strchr(line, '(');
 
     return !json_object_get(root, "ended_by") && bb_begins_with(line, "rank ") && name && !strstr(line, ") is lost") &&
+           !strstr(line, "remote process exited") && /* ncclRemoteError: of the peer, or of the network */
            (!host || (bb_begins_with(name + 1, host) && strchr(",)", name[1 + strlen(host)])));
 }
 

@@ -152,6 +152,7 @@ def test_slow_copies_are_named(busbar, tmp_path):
     root, found, done = health(busbar, tmp_path, "--only", "copies", ranks=12, nodes=3, status=5, EMU_SLOW_LINKS="pcie1:0.7,nvlink6:0.5,nvlink8-9:0.5")
     assert found == {("fail", "gpu", 0, 1), ("fail", "gpu", 1, 2), ("fail", "gpu", 2, 0), ("fail", "gpu", 2, 1)} and {row["stage"] for row in root["results"]} == {"copies"}
     assert "GPU 2 of" in done.stderr and "copy GPU to GPU" in done.stderr
+    assert re.search("copy to its slowest peer: median .* GB/s, compared with the other GPUs$", done.stdout, re.M)
     assert all("copy to its slowest peer 164" in f["reason"] for f in root["findings"] if f["node"] == 2)
     _, found, done = health(busbar, tmp_path, "--only", "copies", ranks=2, nodes=1, EMU_FAULT="fail:name=cudaIpcOpenMemHandle")
     assert found == set() and "copy GPU to GPU: not measured" in done.stdout
@@ -177,7 +178,7 @@ def test_soak_repeats_and_reports_drift(busbar, tmp_path):
 def host_files(folder, nodes, odd):
     """Writes copies of /proc and /sys of each node; node `odd` has other settings."""
     for node in range(nodes):
-        for path, text in (("proc/cmdline", f"ro {'' if node == odd else 'amd_iommu=on iommu=pt'} quiet"),
+        for path, text in (("proc/cmdline", f"ro {'' if node == odd else 'amd_iommu=on' + chr(27) + 'iommu=pt'} quiet"),
                            ("proc/sys/kernel/numa_balancing", str(int(node == odd))), ("sys/class/infiniband/mlx5_0/ports/1/state", "4: ACTIVE"),
                            ("sys/class/infiniband/mlx5_0/ports/1/rate", f"{400 - 200 * (node == odd)} Gb/sec"),
                            ("sys/class/infiniband/mlx5_0/ports/1/counters/link_downed", str(int(node == odd))),

@@ -12,11 +12,14 @@
 
 #include <string.h>
 
+/* Returns the software of the layouts without or with sharded parameters: without --software and --dp-sync that of the
+ * layouts without, as Megatron-LM has FSDP of its own. */
 static const struct bb_software *software_of(const struct bb_plan_options *o, bool sharded)
 {
     const struct bb_transformer_options *t = &o->config.transformer;
 
-    return bb_software_of(t->software, sharded || t->lora_rank > 0, !o->config.sync.no_overlap);
+    return bb_software_of(t->software, (sharded && o->given.transformer.sync) || t->lora_rank > 0,
+                          !o->config.sync.no_overlap);
 }
 
 /* Adds to each layout the software whose rates it has. */
@@ -80,8 +83,10 @@ static char *command_text(const struct bb_plan_options *o, const struct bb_layou
     fprintf(out, " busbar plan %s --ranks %d --cluster %s", o->config.proxy, o->config.ranks, o->cluster);
     for (int i = 0; i < o->changes.n; i++)
         fprintf(out, " --set %s", o->changes.text[i]);
-    if (o->config.transformer.software)
-        fprintf(out, " --software %s", o->config.transformer.software);
+    /* zero3 that the search chose has the software of the other layouts, without --software not plan's default */
+    if (o->config.transformer.software ||
+        (o->forecast && bb_sync_gathers_parameters(choice->sync) && !o->given.transformer.sync))
+        fprintf(out, " --software %s", software_of(o, true)->name);
     if (o->tokens)
         fprintf(out, " --tokens %s", o->tokens);
     bb_opts_each(&(struct bb_opts){.tables = tables}, &config, write_option, out);
@@ -114,11 +119,8 @@ static int print_accuracy(const struct bb_plan_options *o, const struct bb_layou
         if (sharded == bb_sync_gathers_parameters(found->rows[0].choice.sync))
             error = bb_forecast_mean_error(&f, search->cluster[sharded]);
     }
-    if (f.software && !o->given.transformer.sync && software_of(o, true) != software_of(o, false))
-        printf("# layouts with zero3 are predicted with the rates of %s, the others of %s (default); for equal rates, "
-               "try: --software %s\n",
-               software_of(o, true)->name, software_of(o, false)->name, software_of(o, false)->name);
-    while (alike < found->n && alike < o->top && found->rows[alike].step_ns <= (1 + error) * found->rows[0].step_ns)
+    while (alike < found->n && alike < o->top &&
+           bb_layouts_ranked_ns(&found->rows[alike]) <= (1 + error) * bb_layouts_ranked_ns(&found->rows[0]))
         alike++;
     if (alike > 1)
         printf("# layouts 1 to %d differ by less than this error\n", alike);
@@ -131,10 +133,13 @@ out:
 static int resolve_clusters(const struct bb_plan_options *o, struct bb_cluster clusters[2],
                             struct bb_proxy_config *config, struct bb_forecast *forecast)
 {
-    struct bb_proxy_config sharded = *config;
+    struct bb_proxy_config sharded;
     struct bb_forecast unused = {0};
     int rc;
 
+    if (o->forecast && !o->given.transformer.sync)
+        config->transformer.software = software_of(o, false)->name;
+    sharded = *config;
     TRY(bb_plan_resolve_cluster(o, &clusters[0], config, forecast));
     sharded.transformer.sync = "zero3";
     bb_err_mute(BB_MUTE_WARNINGS); /* printed once */
@@ -228,6 +233,8 @@ int bb_plan_layouts(const struct bb_plan_options *o, const struct bb_proxy *prox
     TRY(bb_predict_validate_slow(&clusters[0], config.ranks, &conditions->slow));
     search.gpu_bytes = forecast.gpu_bytes;
     search.usable_bytes = (1 - o->margin) * forecast.gpu_bytes;
+    search.penalizes =
+        o->forecast && clusters[0].has_achieved && strncmp(software_of(o, false)->name, "megatron", 8) == 0;
     without_jitter.jitter = 0;
     if (o->explain)
         TRY(explain(o, &search, argc, argv, &explained, &explained_options, &reason));

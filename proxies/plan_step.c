@@ -279,14 +279,12 @@ static void add_perturbed(void *forecast, const struct bb_opt *opt, const void *
             snprintf(f->perturbed + length, sizeof(f->perturbed) - length, " --%s", opt->name);
 }
 
-#define LONG_CONTEXT 32768 /* tokens per sample */
-
 void bb_plan_describe_step(const struct bb_plan_options *o, const struct bb_step *step,
                            const struct bb_proxy_config *config, struct bb_forecast *f)
 {
     for (int w = 0; o->forecast && w < step->n_kernel_lists && !f->attention; w++)
         f->attention = attention_in(step->kernel_lists[w]);
-    f->long_context = step->samples > 0 && step->tokens / step->samples >= LONG_CONTEXT;
+    f->long_context = step->samples > 0 && step->tokens / step->samples >= BB_LONG_CONTEXT;
     f->experts = experts_of(step, config->transformer.ep);
     bb_opts_each(o->option_set, o, add_perturbed, f);
     f->saves_nothing = config->transformer.recompute && strcmp(config->transformer.recompute, "selective") == 0 &&

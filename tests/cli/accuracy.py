@@ -3,7 +3,7 @@
     python3 tests/cli/accuracy.py [--rows] [--write] [OPTION OF busbar plan...]     (BUSBAR_BUILD: the build folder)
 
 --write writes the error of each step (reference_data/errors.json), from which the tests read it because some predictions take seconds, and
-the errors that a forecast reports (proxies/offline/plan/accuracy.def). Rates may be chosen by the fitting half only. A step is in the testing
+the errors that a forecast reports (proxies/offline/plan/accuracy.def), and the penalties of --best-layout. Rates may be chosen by the fitting half only. A step is in the testing
 half if the first byte of the MD5 sum of its publisher (the text of `source` up to the first comma, colon or blank) and its model is odd, so
 all steps of one model of one publisher are in the same half."""
 import concurrent.futures
@@ -25,8 +25,13 @@ STEPS = [row for file in FILES for row in file["steps"]]
 GENERATIONS = {"a": "Ampere", "h": "Hopper", "b": "Blackwell", "g": "Blackwell"}  # by the first letter of the profile
 HALVES = ("fitting", "testing")
 ERRORS = FOLDER / "errors.json"
+CLUSTERS = pathlib.Path(__file__).parents[2] / "profiles/clusters"
 TABLE = pathlib.Path(__file__).parents[2] / "proxies/offline/plan/accuracy.def"
 EXPERTS = ("qwen3", "deepseek", "llama4", "gpt_oss")
+PENALTIES = pathlib.Path(__file__).parents[2] / "proxies/offline/layouts/penalty.def"
+SHARDED = ("WHOLE", "SHARDED_ON_NODE", "SHARDED_OVER_NODES")
+EXPERTS_OF_GPU = ("NO_EXPERTS", "FEW_EXPERTS", "MANY_EXPERTS_PER_GPU")
+LAYER_EXPERTS = {"qwen3_next": 512, "qwen3_": 128, "deepseek_v2": 160, "deepseek": 256, "llama4": 128, "gpt_oss": 128, "grok": 8, "mixtral": 8}
 
 
 def half(row):
@@ -35,7 +40,7 @@ def half(row):
 
 
 def generation(row):
-    cluster = json.loads((pathlib.Path(__file__).parents[2] / f"profiles/clusters/{row['cluster']}.json").read_text())
+    cluster = json.loads((CLUSTERS / f"{row['cluster']}.json").read_text())
     return GENERATIONS[cluster.get("base", row["cluster"])[0]]
 
 
@@ -111,6 +116,37 @@ def table(errors):
     return "".join(lines)
 
 
+def layout_of(row):
+    """Returns the kind of layout for the penalties of --best-layout: experts, tp, whether cp and pp, sharded parameters, long context."""
+    words = dict(re.findall(r"--(\S+) ([^-]\S*)", row["words"]))
+    size = {name: int(words.get(name, 1)) for name in ("tp", "cp", "pp", "ep")}
+    cluster = json.loads((CLUSTERS / f"{row['cluster']}.json").read_text())
+    sharded = words.get("dp-sync") in ("zero3", "hsdp")
+    experts = next((count for model, count in LAYER_EXPERTS.items() if row["model"].startswith(model)), 0)
+    return (experts and 1 + (experts // size["ep"] >= 8), size["tp"], size["cp"] > 1, size["pp"] > 1,
+            sharded and 1 + (int(words["ranks"]) > cluster["gpus_per_node"]), "long context" in kind(row))
+
+
+def penalties(errors):
+    """Returns the rows of proxies/offline/layouts/penalty.def, by kind of layout: by how much steps of Megatron-LM took longer than
+    predicted, compared with the other steps of their kind(), because all layouts of a search are of one kind(). The mean includes two
+    steps that took as long as predicted, so that a single step has a third of the weight."""
+    errors = [(row, error) for row, error in errors if kind(row)[0].startswith("megatron") and "--dp-sync zero2" not in row["words"]]
+    means = {of: statistics.mean(error for row, error in errors if kind(row) == of) for of in {kind(row) for row, _ in errors}}
+    rows = [(layout_of(row), (1 + means[kind(row)]) / (1 + error) - 1, abs(error)) for row, error in errors]
+    lines = []
+    for of in sorted({of for of, *_ in rows}):
+        its = [longer for layout, longer, _ in rows if layout == of]
+        experts, tp, cp, pp, sharded, long = of
+        flags = ", ".join((str(cp).lower(), str(pp).lower(), SHARDED[sharded], str(long).lower(), EXPERTS_OF_GPU[experts]))
+        lines.append(f"{{{tp}, {flags}, {len(its)}, "
+                     f"{max(0, sum(its) / (len(its) + 2)):.3f}}},\n")
+    for experts, name in enumerate(EXPERTS_OF_GPU):
+        its = sorted(size for of, _, size in rows if of[0] == experts)
+        lines.append(f"{{0, false, false, WHOLE, false, {name}, {len(its)}, {its[math.ceil(0.8 * (len(its) + 1)) - 1]:.3f}}},\n")
+    return "".join(lines)
+
+
 def share_within(errors):
     """Returns the share of the testing half whose error is within the band that the fitting half gives its kind."""
     fitting = [(row, error) for row, error in errors if half(row) == "fitting"]
@@ -139,6 +175,7 @@ def main(more):
     print(f"{100 * share_within(errors):.0f} % of the testing half is within the band of its kind in the fitting half")
     if "--write" in more:
         TABLE.write_text(table(errors))
+        PENALTIES.write_text(penalties(errors))
         rows = [f"{error_of(row, p):.5f}" if p else "null" for row, p in zip(STEPS, predictions)]
         ERRORS.write_text("[\n" + ",\n".join(rows) + "\n]\n")
 

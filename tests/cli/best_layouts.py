@@ -3,8 +3,8 @@
     python3 tests/cli/best_layouts.py [NUMBER...] [--write]     (BUSBAR_BUILD: the build folder)
 
 --write writes reference_data/recipes.json, from which test_best_layouts.py reads, because the searches take minutes. place: of the grid (tp,
-cp, ep, pp) of the recipe among the fastest layouts, null if it is not in the first ten; slower: forecast of the recipe relative to the
-first layout found; cpu_s: of all threads, with the search of --explain; memory: of the first layout, as a part of that of the GPU."""
+cp, ep, pp) of the recipe among the fastest layouts, null if it is not in the first ten; slower: forecast of the recipe with its penalty
+relative to the first layout found; cpu_s: of all threads, with the search of --explain; memory: of the first layout, as a part of that of the GPU."""
 import json
 import os
 import pathlib
@@ -58,8 +58,9 @@ def search(recipe, folder):
     if "explained_reason" in best:
         return {**answer, "error": best["explained_reason"]}
     first, explained = best["layouts"][0], best["explained"]
+    step_us, first_us = (row["step_us"] * (1 + row["penalty"]) for row in (explained, first))
     places = [i + 1 for i, row in enumerate(best["layouts"]) if all(row[key] == explained[key] for key in GRID)]
-    return {**answer, "place": places[0] if places else None, "slower": round(explained["step_us"] / first["step_us"] - 1, 4),
+    return {**answer, "place": places[0] if places else None, "slower": round(step_us / first_us - 1, 4),
             "memory": round(first["memory_bytes"] / best["available_bytes"], 3),
             "first": " ".join(f"{key} {first[key]}" for key in (*GRID, "vpp", "micro_batch_size", "recompute", "dp_sync"))}
 

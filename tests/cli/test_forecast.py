@@ -9,6 +9,7 @@ import pytest
 from conftest import ROOT
 from test_suggestions import alternatives, apply
 
+PENALTIES = ROOT / "proxies/offline/layouts/penalty.def"
 PROFILES = ROOT / "profiles" / "clusters"
 LLAMA = "--model llama3_8b --ranks 8 --cp 2 --seq-length 8192 --micro-batches 4 --dp-sync distributed --grad-dtype bfloat16"
 GPT_22B = {"model_type": "gpt2", "vocab_size": 51200, "n_positions": 2048, "n_embd": 6144, "n_layer": 48, "n_head": 64}
@@ -134,7 +135,8 @@ def test_software_determines_rates_and_overlap(busbar):
     assert "did you mean 'torch'?" in rejection(busbar, f"plan transformer {LLAMA} --cluster h100-sxm-ib --software troch")
 
 
-def test_best_layout_gives_layouts_with_sharded_parameters_the_rates_of_torch(busbar):
+def test_best_layout_gives_all_layouts_the_rates_of_one_software(busbar):
+    """That of the given --dp-sync, else megatron, which the printed options of a layout with zero3 name."""
     args = "--model llama3_8b --layers 4 --ranks 8 --global-batch-size 8 --cluster h100-sxm-ib"
     for sync in ("zero3", "distributed --overlap-param-gather"):
         given = f"{args} --dp-sync {sync} --recompute none"
@@ -142,10 +144,34 @@ def test_best_layout_gives_layouts_with_sharded_parameters_the_rates_of_torch(bu
         assert row["step_us"] == plan(busbar, given)["predicted"]["step_us"]
         assert row["software"] == ("torch" if sync == "zero3" else "megatron")
         assert row["overlap_param_gather"] == (sync != "zero3")
-    search = f"{args} --best-layout --tp 1 --cp 1 --pp 1 --micro-batch-size 1 --recompute none"
-    for more, shown in (("", True), ("--software megatron", False), ("--dp-sync zero3", False)):
-        done = busbar.run("plan", "transformer", *search.split(), *more.split(), emulated=False)
-        assert ("# layouts with zero3 are predicted with the rates of torch, the others of megatron (default); for equal rates, try: --software megatron\n" in done.stdout) == shown
+    tight = "--model llama3_8b --layers 4 --ranks 8 --global-batch-size 8 --cluster h100-sxm-ib --gpu-memory 12G --recompute none --seq-length 2048"
+    search = [busbar.run("plan", "transformer", *tight.split(), "--best-layout", "--tp", "1", "--pp", "1", *more, emulated=False)
+              for more in ((), ("--json", "-"))]
+    (row,) = json.loads(search[1].stdout)["best_layout"]["layouts"]
+    command = re.search("command: busbar (.*)", search[0].stdout)[1].split()
+    assert (row["dp_sync"], row["software"]) == ("zero3", "megatron") and command[command.index("--software") + 1] == "megatron"
+    again = json.loads(busbar.run(*command, "--json", "-", emulated=False).stdout)
+    assert again["predicted"]["step_us"] == row["step_us"]
+
+
+def test_best_layout_ranks_by_published_steps_of_such_layouts(busbar):
+    """The penalty of penalty.def is added to the step before layouts are compared. No step with zb-h1 is published."""
+    args = "--model llama3_8b --layers 8 --ranks 8 --global-batch-size 64 --seq-length 2048 --cluster h100-sxm-ib --cp 1 --dp-sync distributed --best-layout"
+    best = plan(busbar, f"{args} --explain=--schedule=zb-h1")["best_layout"]
+    kinds = dict(re.findall(r"\{(\d+, false, \w+, WHOLE, false), NO_EXPERTS, \d+, (\S+)\}", PENALTIES.read_text()))
+    none = float(kinds["0, false, false, WHOLE, false"])
+    assert max(map(float, kinds.values())) == none == best["explained"]["penalty"]
+    rows = best["layouts"]
+    assert any(row["penalty"] > 0 for row in rows)
+    for row in rows:
+        pp = "true" if row["pp"] > 1 else "false"
+        assert row["penalty"] == (none if row["schedule"] == "zb-h1" else float(kinds[f"{row['tp']}, false, {pp}, WHOLE, false"]))
+    ranked = [row["step_us"] * (1 + row["penalty"]) for row in rows]
+    assert ranked == sorted(ranked)
+    text = busbar.run("plan", "transformer", *args.split(), "--explain", "--schedule zb-h1", emulated=False).stdout
+    assert f"#   penalty of it, {100 * none:.1f}%: no published step with schedule zb-h1, tp " in text
+    assert "\n# sorted by step + penalty: " in text
+    assert "sorted by step + penalty" not in busbar.run("plan", "transformer", *args.split(), "--software", "jax", emulated=False).stdout
 
 
 def explain(busbar, layout, more=""):
@@ -153,12 +179,16 @@ def explain(busbar, layout, more=""):
     return busbar.run("plan", "transformer", *args.split(), "--explain", layout, *(["--json", "-"] if not more else []), emulated=False)
 
 
+def ranked_us(row):
+    return row["step_us"] * (1 + row["penalty"])
+
+
 def test_best_layout_explains_the_place_of_a_layout(busbar):
     best = json.loads(explain(busbar, "--tp 4 --pp 2 --vpp 2").stdout)["best_layout"]
     explained, rows = best["explained"], best["layouts"]
     (own,) = (i for i, row in enumerate(rows) if (row["tp"], row["pp"]) == (4, 2))
     assert (explained["tp"], explained["pp"], explained["vpp"], explained["variants"]) == (4, 2, 2, 4)
-    assert rows[own]["step_us"] <= explained["step_us"] and explained["place"] > own > 0
+    assert ranked_us(rows[own]) <= ranked_us(explained) and explained["place"] > own > 0
     assert len({(row["tp"], row["pp"]) for row in rows}) == len(rows) and sum(row["variants"] for row in rows) <= best["fitting"]
     text = explain(busbar, "--tp 4 --pp 2 --vpp 2", "--top 3").stdout
     more_us = explained["step_us"] - rows[0]["step_us"]

@@ -97,6 +97,7 @@ def test_errors_of_published_steps_are_those_that_forecasts_of_their_kind_report
     assert mean_of(testing) <= 0.105 and abs(statistics.mean(testing)) <= 0.04 and accuracy.share_within(errors) >= 0.8
     numbers = [list(map(float, re.findall(r"-?\d[.\d]*(?=[,}])", text))) for text in (accuracy.table(errors), accuracy.TABLE.read_text())]
     assert numbers[0] == pytest.approx(numbers[1], abs=0.0011)
+    assert accuracy.penalties(errors) == accuracy.PENALTIES.read_text()
 
 
 def test_the_fitting_half_of_the_published_steps_shares_no_model_of_a_publisher_with_the_testing_half():

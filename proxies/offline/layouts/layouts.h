@@ -3,9 +3,10 @@
  * fastest layouts that fit into GPU memory.
  *
  * Options set by the user are fixed. The search varies the others: tp (up to the GPUs of a node), cp (with at least
- * 2048 tokens per rank), ep, pp, model chunks per stage and schedule (1f1b, interleaved, zb-h1), the micro-batch size
- * (1, 2, 4, 8), recomputation, and dp-sync (all_reduce, zero1, zero2, zero3, distributed; zero2 only without a pipeline,
- * as DeepSpeed). dp and the number of micro-batches follow from the number of ranks and the global batch size; sequence parallelism is on if tp > 1, and
+ * 4096 tokens per rank, as all published steps have), ep, pp, model chunks per stage and schedule (1f1b, interleaved,
+ * zb-h1), the micro-batch size (1, 2, 4, 8), recomputation, and dp-sync (all_reduce, zero1, zero2, zero3, distributed;
+ * zero2 only without a pipeline, as DeepSpeed). dp and the number of micro-batches follow from the number of ranks and
+ * the global batch size; sequence parallelism is on if tp > 1, and
  * overlap-param-gather with distributed. Layouts with equal tp, cp, ep, pp and dp are one grid, of which only the fastest is
  * reported.
  * Recomputation is none, selective, or full with as few layers per chunk as needed. Only the least recomputation with
@@ -16,6 +17,9 @@
  * is extrapolated, because each additional micro-batch of a full pipeline takes the same time. Third, the best layout
  * of each of the best grids is simulated in full, or extrapolated in the same way if a step has very many operations. Lower bounds prune the search (search.c). Only the estimated times
  * determine which layouts reach the next stage, so the result does not depend on the number of threads.
+ *
+ * Layouts are compared by the step time with a penalty: how much longer published steps of such layouts took than
+ * predicted, or the error of the others if there are none (penalty.h).
  */
 #ifndef BB_PROXIES_OFFLINE_LAYOUTS_LAYOUTS_H
 #define BB_PROXIES_OFFLINE_LAYOUTS_LAYOUTS_H
@@ -55,6 +59,7 @@ struct bb_layout_choice {
 struct bb_layout_row {
     struct bb_layout_choice choice;
     double bytes;          /* bytes of GPU memory that training needs, on the rank with the largest need */
+    double penalty;        /* time added to step_ns, relative to it, to compare layouts (penalty.h) */
     double step_ns;        /* time of one training step in ns; the first two search stages store an estimate, the third
                        stage the time of a full simulation */
     double p50_ns, p95_ns; /* median and 95th percentile of the training step's time in ns over several simulations
@@ -80,8 +85,15 @@ struct bb_layout_search {
     const struct bb_conditions *conditions; /* injected slow GPUs, NICs and links */
     double gpu_bytes, usable_bytes;         /* memory of one GPU in bytes; the part of it that training may use */
     int samples;      /* number of simulations with random jitter per layout in bb_layouts_sample */
+    bool penalizes;   /* layouts are compared with penalties (penalty.h), as those of Megatron-LM */
     int top, threads; /* top: number of layouts to report; threads: number of threads, 0 for one per processor */
     bool quiet;
+};
+
+/* What layouts are compared for. experts: of a layer, 0 without experts; tokens: of a sample. */
+struct bb_layout_subject {
+    int experts, tokens;
+    bool several_nodes;
 };
 
 struct bb_layouts {
@@ -92,6 +104,7 @@ struct bb_layouts {
     int refined;                  /* number of layouts that the second search stage simulated */
     long long rejected[BB_REJECTION_REASONS];
     int gpus;
+    struct bb_layout_subject subject;
     double gpu_bytes, usable_bytes; /* as in struct bb_layout_search */
 };
 
@@ -123,6 +136,8 @@ struct bb_proxy_config bb_layouts_config(const struct bb_proxy_config *config, c
 void bb_layouts_print(const struct bb_layouts *found, const char *command, int top, bool full, FILE *out);
 json_t *bb_layouts_json(const struct bb_layouts *found, int top);
 
+/* bb_layouts_ranked_ns - returns the step time with the penalty, by which layouts are compared. */
+double bb_layouts_ranked_ns(const struct bb_layout_row *row);
 /* bb_layouts_are_of_one_grid - returns whether two layouts have equal tp, cp, ep, pp and dp. */
 bool bb_layouts_are_of_one_grid(const struct bb_layout_choice *a, const struct bb_layout_choice *b);
 /* bb_layouts_print_explained - prints the place, step and memory of a layout and how it differs from the best.

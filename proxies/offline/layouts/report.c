@@ -3,6 +3,7 @@
 #include "bootstrap/base/units.h"
 #include "bootstrap/results/table.h"
 #include "proxies/offline/layouts/layouts.h"
+#include "proxies/offline/layouts/penalty.h"
 #include "proxies/offline/plan/forecast.h"
 #include "proxies/workloads/transformer/memory.h"
 
@@ -99,6 +100,7 @@ static const struct bb_field fields[] = {
     {"dp_sync", "dp-sync", "", 11, 0, SHOWS(sync), .form = BB_FORM_LEFT},
     {"memory_bytes", "memory", "", 9, 0, BB_SHOWS_WHOLE(struct shown, of.bytes), .form = BB_FORM_BYTES},
     {"step_us", "step", NULL, 10, 0, BB_SHOWS_NS(struct shown, of.step_ns)},
+    {"penalty", "penalty", "", 7, 1, SHOWS(of.penalty), .form = BB_FORM_PERCENT},
     {NULL, "comp.", "", 6, 1, SHOWS(compute), .form = BB_FORM_PERCENT},
     {NULL, "exp.", "comm.", 6, 1, SHOWS(exposed), .form = BB_FORM_PERCENT},
     {NULL, "bubble", "", 6, 1, SHOWS(bubble), .form = BB_FORM_PERCENT},
@@ -239,6 +241,30 @@ static void print_barely_fitting(const struct bb_layouts *found, int top, FILE *
     fputs(any ? "\n" : "", out);
 }
 
+/* Prints the reason of the penalty of a layout. */
+static void print_penalty(const struct bb_layouts *found, const struct bb_layout_row *row, const char *name, FILE *out)
+{
+    char text[200];
+
+    if (row->penalty == 0)
+        return;
+    bb_layouts_penalty_text(&row->choice, &found->subject, text, sizeof(text));
+    fprintf(out, "#   penalty of %s, %.1f%%: %s\n", name, 100 * row->penalty, text);
+}
+
+static void print_penalties(const struct bb_layouts *found, int top, FILE *out)
+{
+    bool any = false;
+
+    for (int i = 0; i < found->n && i < top; i++)
+        any |= found->rows[i].penalty > 0;
+    if (any)
+        fputs("# sorted by step + penalty: by how much published steps of such layouts took longer than predicted, or, "
+              "if there "
+              "are none, the error of the others (--explain prints them)\n",
+              out);
+}
+
 void bb_layouts_print(const struct bb_layouts *found, const char *command, int top, bool full, FILE *out)
 {
     char have[BB_BYTES_TEXT], samples[BB_THOUSANDS_TEXT], tokens[BB_THOUSANDS_TEXT];
@@ -258,6 +284,7 @@ void bb_layouts_print(const struct bb_layouts *found, const char *command, int t
         snprintf(name, sizeof(name), "layout %d", i + 1);
         print_difference(&found->rows[0], &found->rows[i], name, out);
     }
+    print_penalties(found, top, out);
     print_barely_fitting(found, top, out);
     bb_table_sentence(out, search_fields, found);
     if (full)
@@ -272,7 +299,7 @@ static int place_of(const struct bb_layouts *found, const struct bb_layout_row *
 {
     int place = 0;
 
-    while (place < found->n && found->rows[place].step_ns < row->step_ns)
+    while (place < found->n && bb_layouts_ranked_ns(&found->rows[place]) < bb_layouts_ranked_ns(row))
         place++;
     return place < found->n ? place + 1 : 0;
 }
@@ -294,8 +321,11 @@ void bb_layouts_print_explained(const struct bb_layouts *found, const struct bb_
     fprintf(out, "; the fastest of %lld such layouts that fit\n#   command:%s\n", explained->fitting, command);
     if (place != 1)
         print_difference(best, row, "it", out);
+    print_penalty(found, row, "it", out);
+    print_penalty(found, best, "layout 1", out);
     for (int i = 0; i < found->n; i++)
-        if (bb_layouts_are_of_one_grid(&found->rows[i].choice, &row->choice) && found->rows[i].step_ns < row->step_ns)
+        if (bb_layouts_are_of_one_grid(&found->rows[i].choice, &row->choice) &&
+            bb_layouts_ranked_ns(&found->rows[i]) < bb_layouts_ranked_ns(row))
             fprintf(out,
                     "#   layout %d is the fastest of its grid: schedule %s, vpp %d, micro-batch size %d, recompute %s, "
                     "dp-sync %s\n",

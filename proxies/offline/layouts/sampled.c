@@ -25,16 +25,16 @@ out:
     return rc;
 }
 
-/* qsort comparator: orders layouts by median step time with jitter; for equal medians, by the step time without
- * jitter. */
+/* qsort comparator: orders layouts by median step time with jitter and the penalty; for equal medians, by the step time
+ * without jitter. */
 static int by_median(const void *a, const void *b)
 {
     const struct bb_layout_row *x = a, *y = b;
 
-    if (x->p50_ns != y->p50_ns)
-        return x->p50_ns < y->p50_ns ? -1 : 1;
-    if (x->step_ns != y->step_ns)
-        return x->step_ns < y->step_ns ? -1 : 1;
+    if (x->p50_ns * (1 + x->penalty) != y->p50_ns * (1 + y->penalty))
+        return x->p50_ns * (1 + x->penalty) < y->p50_ns * (1 + y->penalty) ? -1 : 1;
+    if (bb_layouts_ranked_ns(x) != bb_layouts_ranked_ns(y))
+        return bb_layouts_ranked_ns(x) < bb_layouts_ranked_ns(y) ? -1 : 1;
     return x->number - y->number;
 }
 

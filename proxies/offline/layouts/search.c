@@ -22,11 +22,15 @@
  * A base layout passes its bounds on to base layouts with at least its kernels (have_same_compute): gradients are
  * synchronized after the kernels of the micro-batches, and recomputing more layers adds kernels.
  *
+ * All times are compared after multiplication by 1 + penalty (penalty.h). The penalty of a layout is at least that of its
+ * base layout, so a bound multiplied by 1 + penalty of the base layout is a bound for the layouts that share it; below,
+ * bounds, estimates and the limit include this factor.
+ *
  * A grid is the set of the layouts with equal tp, cp, ep, pp and dp; its estimate is the smallest of its layouts. A layout is
  * pruned only if its estimate would exceed the `wanted`-th smallest known estimate of a grid, limit_ns. Pruning then
  * changes neither which grids have the `wanted` smallest estimates nor these estimates:
  *   base layouts  estimate_ns() returns at least lower_bound_ns(), and that is at least mean_rank_bound_ns, because a
- *                 maximum is at least the mean. estimate_bases() proceeds in ascending order of mean_rank_bound_ns. If
+ *                 maximum is at least the mean. estimate_bases() proceeds in ascending order of mean_rank_bound_ns with the penalty. If
  *                 this bound exceeds the limit, so do the estimates of all layouts of this and of all later bases.
  *                 estimate_base() also stops after its first simulation if all estimates of the base exceed the limit:
  *                 with d >= b = max_rank_bound_ns / n, estimate_ns() returns at least
@@ -41,6 +45,7 @@
 #include "bootstrap/base/stats.h"
 #include "bootstrap/base/units.h"
 #include "proxies/offline/layouts/layouts.h"
+#include "proxies/offline/layouts/penalty.h"
 #include "proxies/offline/layouts/pool.h"
 #include "proxies/offline/layouts/space.h"
 #include "proxies/simulation/simulate/engine/op_time.h"
@@ -86,13 +91,14 @@ struct work {
     int n_bases;
     int *work_list;             /* indices in `bases` of the base layouts to simulate, in the order of simulation */
     int first;                  /* index in `rows` of the layout that job 0 of the thread pool simulates */
-    double limit_ns;            /* layouts whose step time is longer are pruned */
+    double limit_ns;            /* layouts whose step time with the penalty is longer are pruned */
     double fastest_rank_factor; /* smallest injected slowdown factor of a GPU's kernels; 1 if all are at least 1 */
 };
 
 /* A base layout: 1f1b schedule, one model chunk per stage (see the top of the file). */
 struct base {
     struct bb_layout_choice choice;
+    double factor;                      /* 1 + penalty */
     double step_ns, per_micro_batch_ns; /* step_ns: time of a training step with all its micro-batches;
                                            per_micro_batch_ns: increase of the step time for each additional
                                            micro-batch */
@@ -177,12 +183,22 @@ static void try_memory(void *arg, int i)
     }
 }
 
+static double penalty_of(const struct work *w, const struct bb_layout_choice *c)
+{
+    return w->search->penalizes ? bb_layouts_penalty(c, &w->found->subject) : 0;
+}
+
+double bb_layouts_ranked_ns(const struct bb_layout_row *row)
+{
+    return row->step_ns * (1 + row->penalty);
+}
+
 bool bb_layouts_are_of_one_grid(const struct bb_layout_choice *a, const struct bb_layout_choice *b)
 {
     return a->tp == b->tp && a->cp == b->cp && a->ep == b->ep && a->pp == b->pp && a->dp == b->dp;
 }
 
-/* Sets `grid` and `variants` of the layouts that fit. The layouts of a grid follow each other (space.c). */
+/* Sets `penalty`, `grid` and `variants` of the layouts that fit. The layouts of a grid follow each other (space.c). */
 static void number_grids(struct work *w)
 {
     for (int i = 0, first = 0; i < w->n; i++) {
@@ -190,6 +206,7 @@ static void number_grids(struct work *w)
             first = i;
             w->n_grids++;
         }
+        w->rows[i].penalty = penalty_of(w, &w->rows[i].choice);
         w->rows[i].grid = w->n_grids;
         for (int k = first; k <= i; k++)
             w->rows[k].variants = i - first + 1;
@@ -231,9 +248,9 @@ static void forget_grid_estimates(struct work *w)
         w->grid_ns[g] = INFINITY;
 }
 
-static void add_grid_estimate(struct work *w, const struct bb_layout_row *row, double ns)
+static void add_grid_estimate(struct work *w, const struct bb_layout_row *row, double step_ns)
 {
-    w->grid_ns[row->grid] = fmin(w->grid_ns[row->grid], ns);
+    w->grid_ns[row->grid] = fmin(w->grid_ns[row->grid], step_ns * (1 + row->penalty));
 }
 
 /* Returns the wanted-th smallest estimate of a grid; infinity if there are fewer than `wanted` of them. */
@@ -341,6 +358,8 @@ static void list_bases(struct work *w)
     for (int i = 0; i < w->n; i++)
         if (i == 0 || compare_choices(&w->bases[w->n_bases - 1], &w->bases[i]) != 0)
             w->bases[w->n_bases++] = w->bases[i];
+    for (int i = 0; i < w->n_bases; i++)
+        w->bases[i].factor = 1 + penalty_of(w, &w->bases[i].choice);
 }
 
 /* Returns the smaller of the two numbers of micro-batches from which extrapolate() estimates a step time. Without a
@@ -378,8 +397,8 @@ static void estimate_base(struct work *w, struct base *base, double per_micro_ba
 
     base->per_micro_batch_ns = per_micro_batch_ns;
     base->rc = extrapolate(w, c, few, few + 1, bound_ns,
-                           c->micro_batches - few >= c->pp - 1 ? w->limit_ns + most_ns : INFINITY, &base->step_ns,
-                           &base->per_micro_batch_ns);
+                           c->micro_batches - few >= c->pp - 1 ? w->limit_ns / base->factor + most_ns : INFINITY,
+                           &base->step_ns, &base->per_micro_batch_ns);
     base->known = base->rc != TOO_SLOW;
 }
 
@@ -547,12 +566,18 @@ static int list_compute_classes(struct work *w)
     return n;
 }
 
-/* Compares two indices in `bases` for qsort_r: by mean_rank_bound_ns of the base layouts, and if equal by index. */
+/* Returns the lower bound of the layouts that share a base layout, with the penalty. */
+static double ranked_bound_ns(const struct base *base)
+{
+    return base->mean_rank_bound_ns * base->factor;
+}
+
+/* Compares two indices in `bases` for qsort_r: by ranked_bound_ns of the base layouts, and if equal by index. */
 static int compare_bounds(const void *a, const void *b, void *bases)
 {
     const int x = *(const int *)a, y = *(const int *)b;
-    const double x_ns = ((const struct base *)bases)[x].mean_rank_bound_ns;
-    const double y_ns = ((const struct base *)bases)[y].mean_rank_bound_ns;
+    const double x_ns = ranked_bound_ns((const struct base *)bases + x);
+    const double y_ns = ranked_bound_ns((const struct base *)bases + y);
 
     return x_ns == y_ns ? x - y : (x_ns > y_ns) - (x_ns < y_ns);
 }
@@ -578,7 +603,7 @@ static int estimate_bases(struct work *w, int wanted)
         const int round = w->n_bases - done < BASE_BATCH ? w->n_bases - done : BASE_BATCH;
 
         w->limit_ns = find_cutoff(w, wanted);
-        if (w->bases[work_list[done]].mean_rank_bound_ns > w->limit_ns)
+        if (ranked_bound_ns(&w->bases[work_list[done]]) > w->limit_ns)
             break;
         w->work_list = work_list + done;
         run_speculatively(w, round, estimate_leader);
@@ -601,7 +626,8 @@ static void refine_row(void *arg, int i)
     /* with few stages, the difference between steps of pp and 2 pp micro-batches is too inexact (test_search_bounds) */
     const int pp = row->choice.pp, few = pp > 4 ? pp : pp > 1 ? 2 * pp : 2;
     const double bound_ns = lower_bound_ns(base_of_row(w, row), &row->choice);
-    const double limit_ns = fmin(w->limit_ns, w->grid_ns[row->grid]); /* only the fastest of a grid is reported */
+    /* only the fastest of a grid is reported */
+    const double limit_ns = fmin(w->limit_ns, w->grid_ns[row->grid]) / (1 + row->penalty);
     double per_micro_batch_ns = 0;
 
     w->rc[at] = bound_ns > limit_ns
@@ -684,9 +710,10 @@ static void predict_row(void *arg, int i)
 static int compare_rows(const void *a, const void *b)
 {
     const struct bb_layout_row *x = a, *y = b;
+    const double x_ns = bb_layouts_ranked_ns(x), y_ns = bb_layouts_ranked_ns(y);
 
-    if (x->step_ns != y->step_ns)
-        return x->step_ns < y->step_ns ? -1 : 1;
+    if (x_ns != y_ns)
+        return x_ns < y_ns ? -1 : 1;
     return x->number - y->number;
 }
 
@@ -705,7 +732,7 @@ static int count_of_grid(const struct work *w, int n, const struct bb_layout_row
     return count;
 }
 
-/* Sorts the first w->n layouts in w->rows by step time and keeps the `max` fastest, at most of_grid of each grid and
+/* Sorts the first w->n layouts in w->rows by step time with the penalty and keeps the `max` fastest, at most of_grid of each grid and
  * of_schedule of each schedule in a grid (reduces w->n). */
 static void keep_fastest(struct work *w, int max, int of_grid, int of_schedule)
 {
@@ -1014,6 +1041,9 @@ int bb_layouts_search(const struct bb_layout_search *search, struct bb_layouts *
     bb_progress_init(&progress, 0, search->quiet);
     TRY(validate_given(search));
     TRY(bb_training_load_arch(search->config, &arch));
+    found->subject = (struct bb_layout_subject){
+        arch.experts, search->config->transformer.sequence > 0 ? search->config->transformer.sequence : arch.sequence,
+        search->config->ranks > search->config->gpus_per_node};
     bb_layout_space_init(&space, search, &arch);
     found->evaluated = space.evaluated;
     memcpy(found->rejected, space.rejected, sizeof(found->rejected));

@@ -8,7 +8,8 @@
 
 #include <stdlib.h>
 
-#define MIN_TOKENS 2048 /* minimum number of tokens of a sequence on each context-parallel rank */
+#define MIN_TOKENS                                                                                                     \
+    4096 /* minimum number of tokens of a sequence on each context-parallel rank, as in published steps */
 #define MAX_CHUNKS 64
 #define VALUES     64
 

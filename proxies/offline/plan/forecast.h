@@ -20,6 +20,8 @@ enum bb_rates {
  * memory-bound kernel "clamp"): published steps of such models took longer than predicted. Few: others. */
 enum bb_experts { BB_EXPERTS_NONE, BB_EXPERTS_FEW, BB_EXPERTS_MANY };
 
+#define BB_LONG_CONTEXT 32768 /* tokens of a sample from which published steps are of another kind */
+
 struct bb_forecast {
     enum bb_rates rates;
     double tflops; /* compute rate in 1e12 FLOP/s from the command line or the proxy; 0: durations are used instead,

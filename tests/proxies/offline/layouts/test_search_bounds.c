@@ -3,8 +3,10 @@
  *
  * The exhaustive search simulates the whole step of every layout of the space that fits into GPU memory, with every kind
  * and every number of layers of recomputation. It shares only the list of layouts (space.h) with the pruned search. A
- * lower bound of search.c that is too high removes layouts that are among the best; the fastest layouts then differ.
+ * lower bound of search.c that is too high removes layouts that are among the best; the fastest layouts then differ. All
+ * times include the penalties.
  */
+#include "proxies/offline/layouts/penalty.h"
 #include "proxies/offline/layouts/space.h"
 #include "proxies/simulation/simulate/predict.h"
 #include "proxies/workloads/registry/registry.h"
@@ -108,6 +110,8 @@ static int compare_ns(const void *a, const void *b)
 static bool simulate(const struct space *s, const struct bb_layout_choice *choice, struct times *times)
 {
     const struct bb_proxy_config as = bb_layouts_config(&s->config, choice);
+    const struct bb_layout_subject subject = {s->arch.experts, s->given.transformer.sequence,
+                                              s->given.ranks > s->given.gpus_per_node};
     struct bb_step step = {0};
     int64_t ns = 0;
     bool fits;
@@ -118,7 +122,7 @@ static bool simulate(const struct space *s, const struct bb_layout_choice *choic
     if (fits) {
         assert_int_equal(bb_predict_step_ns(&step, &s->cluster, &s->conditions, &ns), 0);
         assert_true(times->n < MAX_TIMES);
-        times->ns[times->n++] = (double)ns;
+        times->ns[times->n++] = (double)ns * (1 + bb_layouts_penalty(choice, &subject));
     }
     bb_step_release(&step);
     return fits;
@@ -182,9 +186,9 @@ static void pruned_search_finds_the_best_layouts_of_random_spaces(void **state)
         bool enough;
 
         draw_space(&s, number);
-        search = (struct bb_layout_search){
-            s.proxy, &s.given, &s.config, {&s.cluster, &s.cluster}, &s.conditions, s.gpu_bytes, s.gpu_bytes, 1,
-            1,       2,        true};
+        search = (struct bb_layout_search){s.proxy,       &s.given,    &s.config,   {&s.cluster, &s.cluster},
+                                           &s.conditions, s.gpu_bytes, s.gpu_bytes, 1,
+                                           true,          1,           2,           true};
         bb_err_mute(1);
         enough = simulate_all(&s, &search, &least, &every) && least.n >= MIN_LAYOUTS;
         bb_err_mute(0);
@@ -193,20 +197,42 @@ static void pruned_search_finds_the_best_layouts_of_random_spaces(void **state)
         searched++;
         assert_int_equal(bb_layouts_search(&search, &found), 0);
         assert_int_equal(found.fitting, least.n);
-        if (found.rows[0].step_ns != every.ns[0])
+        if (bb_layouts_ranked_ns(&found.rows[0]) != every.ns[0])
             fail_msg("space %d: the best layout takes %.0f ns, in the exhaustive search %.0f ns", number,
-                     found.rows[0].step_ns, every.ns[0]);
+                     bb_layouts_ranked_ns(&found.rows[0]), every.ns[0]);
         for (int k = 1; k < found.n && least.n <= ALL_REFINED; k++)
-            if (found.rows[k].step_ns > least.grid_ns[k])
+            if (bb_layouts_ranked_ns(&found.rows[k]) > least.grid_ns[k])
                 fail_msg("space %d: layout %d takes %.0f ns, in the exhaustive search %.0f ns", number, k,
-                         found.rows[k].step_ns, least.grid_ns[k]);
+                         bb_layouts_ranked_ns(&found.rows[k]), least.grid_ns[k]);
         bb_layouts_release(&found);
+    }
+}
+
+/* The bounds of the search are those of the schedule 1f1b. */
+static void other_schedules_have_no_smaller_penalty(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 1 << 10; i++) {
+        const struct bb_layout_subject of = {i & 1 ? 64 : 0, i & 2 ? 65536 : 2048, i & 4};
+        struct bb_layout_choice c = {
+            .tp = 1 << (i >> 3 & 3), .cp = 1 + (i >> 5 & 1), .pp = 2, .ep = 1 << 3 * (i >> 6 & 1)};
+        double base;
+
+        c.sync = (enum bb_sync_kind)((i >> 7) % (BB_SYNC_ZERO3 + 1));
+        c.schedule = BB_1F1B;
+        base = bb_layouts_penalty(&c, &of);
+        assert_true(base >= 0);
+        for (int schedule = 0; schedule < BB_SCHEDULES; schedule++) {
+            c.schedule = (enum bb_schedule_kind)schedule;
+            assert_true(bb_layouts_penalty(&c, &of) >= base);
+        }
     }
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(pruned_search_finds_the_best_layouts_of_random_spaces)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(pruned_search_finds_the_best_layouts_of_random_spaces),
+                                       cmocka_unit_test(other_schedules_have_no_smaller_penalty)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

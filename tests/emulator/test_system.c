@@ -392,7 +392,7 @@ static void test_bad_environment(void **state)
     static const struct expectation cases[] = {
         {one_call, {"EMU_FAULT=explode:rank=0"}, 2, "explode"},
         {one_call, {"EMU_FAULT=die:rank=x"}, 2, "'x'"},
-        {one_call, {"EMU_FAULT=die:rank=2", "PMI_RANK=1", "PMI_SIZE=2"}, 2, "rank 2 does not exist, ranks are 0 to 1"},
+        {one_call, {"EMU_FAULT=die:rank=2", "PMI_SIZE=2"}, 2, "rank 2 does not exist, ranks are 0 to 1"},
         {one_call, {"EMU_FAULT=fail:name=cudaMemst"}, 2, "unknown function 'cudaMemst'"},
         {one_call, {"EMU_FAULT=fail:name=AllReduce"}, 2, "unknown function 'AllReduce'"},
         {one_call, {"EMU_FAULT=die:when=now"}, 2, "when"},

@@ -129,13 +129,8 @@ def test_every_proxy_matches_its_plan(busbar, tmp_path, name, args, ranks):
 
 
 @pytest.mark.parametrize("line,compute,memory", [
-<<<<<<< HEAD
     ("gpt2_large 4 2 2", r"none \(--compute none\); try: transformer --model gpt2_large", "buffers of the proxy need .*: fits"),
-    ("gpt2_large 4 2 2 --compute timed", r"at a fixed 119.8 TFLOP/s \(--tflops, default\), NOT at the rate of Emulated GPU", ""),
-=======
-    ("gpt2_large 4 2 2", "none in this proxy; try: transformer --model gpt2_large", "buffers of the proxy need .*: fits"),
     ("gpt2_large 4 2 2 --compute timed", r"at a fixed 119.8 TFLOP/s \(--tflops, default\), NOT at the rate of Emulated GPU; at its own rate: --compute gemm", ""),
->>>>>>> 9e90ec89 (compare: print no ratio of different models, say what A is)
     ("gpt2_large 4 2 2 --compute timed --forward-us 9", r"times as given \(--forward-us, --backward-us\)", ""),
     ("transformer --model llama3_8b --tflops 400", r"at a fixed 400.0 TFLOP/s \(--tflops\), NOT at the rate of Emulated GPU",
      "training needs 172.1 GiB of 74.5 GiB per GPU: DOES NOT FIT; this run needs 30 GiB"),

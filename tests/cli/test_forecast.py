@@ -253,6 +253,18 @@ def test_search_says_which_layouts_differ_by_less_than_the_error(busbar):
     assert len(within) <= (int(said[1]) if said else 1) <= len(wider)
 
 
+def test_gpu_hours_are_a_column_and_lost_time_has_plain_numbers(busbar, tmp_path):
+    args = "plan transformer --model llama3_8b --layers 2 --seq-length 1024 --cluster h100-sxm-ib --tokens 1T --mtbf-node 1500d --checkpoint 40s --restart 10m --spares 4"
+    for ranks in (8, 16):
+        text = busbar.run(*args.split(), "--ranks", ranks, "--json", tmp_path / f"{ranks}.json", emulated=False).stdout
+        assert re.search(r"  lost time  .*" + r"(\d+\.\d\d%.*){4}\n", text)
+    hours = [json.loads((tmp_path / f"{ranks}.json").read_text())["predicted"]["training"]["gpu_hours"] for ranks in (8, 16)]
+    table = busbar.run("compare", tmp_path / "8.json", tmp_path / "16.json", emulated=False).stdout
+    assert " GPU h " in table and all(re.search(rf" {hour:.0f} ", table) for hour in hours)
+    columns = busbar.run("list", "columns", emulated=False).stdout
+    assert "predicted.training.gpu_hours\n" in columns and "predicted.model_flop_utilisation_causal\n" in columns
+
+
 def test_dualpipe_is_planned_without_a_warning(busbar):
     args = "--model llama3_8b --layers 4 --ranks 4 --pp 2 --schedule dualpipe --micro-batches 4 --seq-length 1024 --cluster h100-sxm-ib"
     done = busbar.run("plan", "transformer", *args.split(), emulated=False)

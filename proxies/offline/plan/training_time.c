@@ -160,8 +160,8 @@ void bb_reliability_text(const struct bb_training_time *t, char *failures, char 
              duration_text(r->mtbf_s, mtbf), duration_text(r->interval_s, interval), days_text(r->days, days),
              count_text(r->gpu_hours, 3, hours), 100 * r->goodput);
     snprintf(lost, size,
-             "steps since the last checkpoint %.1f%%, checkpoints %.1f%%, restarts %.1f%%, waiting for nodes "
-             "%.1f%%",
+             "steps since the last checkpoint %.2f%%, checkpoints %.2f%%, restarts %.2f%%, waiting for nodes "
+             "%.2f%%",
              100 * r->lost_steps, 100 * r->checkpoints, 100 * r->restarts, 100 * r->node_wait);
 }
 

@@ -224,6 +224,10 @@ def test_recompute_modules_that_do_not_fit_are_planned(busbar):
     args = "--model llama3_70b --ranks 8 --tp 8 --micro-batches 8 --cluster h100-sxm-ib --recompute selective --recompute-modules mlp"
     done = busbar.run("plan", "transformer", *args.split(), emulated=False)
     assert done.returncode == 0 and "needs" in done.stdout and "the first number of GPUs on which a layout fits is 24" in done.stderr
+    tight = args.replace("70b --ranks 8", "8b --ranks 8").replace("--tp 8", "--tp 2 --dp-sync zero1")
+    assert plan(busbar, f"{tight} --gpu-memory 80G")["predicted"]["memory"]["fits"]
+    hint = busbar.run("plan", "transformer", *tight.split(), "--gpu-memory", "43G", emulated=False).stderr
+    assert "; try: --recompute full" in hint and hint.endswith(" without --recompute-modules\n"), hint
     search = f"{args} --best-layout --tp 8 --pp 4 --ranks 32 --vpp 1 --schedule 1f1b".replace("--micro-batches 8", "--global-batch-size 32").replace("--recompute selective ", "")
     (row,) = plan(busbar, search)["best_layout"]["layouts"]
     assert row["recompute"] == "selective"

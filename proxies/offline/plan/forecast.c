@@ -98,12 +98,14 @@ double bb_forecast_min_gpus(const struct bb_step *step, const struct bb_forecast
 /* Writes how training could fit: with memory savings, with the best layout, or only with more GPUs. */
 static void advise_layout(const struct bb_plan *plan, const struct bb_forecast *f, char *text, size_t size)
 {
+    static const char modules[] = " without --recompute-modules";
     const double min_gpus = bb_forecast_min_gpus(plan->step, f);
     char guess_text[GUESS_TEXT], need[BB_BYTES_TEXT];
     const char *guess = memory_guess(f, guess_text);
 
     if (guess)
-        snprintf(text, size, "; try: %s", guess);
+        snprintf(text, size, "; try: %s%s", guess,
+                 f->recompute && !f->recompute_modules && strstr(f->excluded, modules) ? modules : "");
     else if (f->sharded)
         snprintf(text, size, "; with %s it needs %s; try: %s, or --best-layout --global-batch-size %.0f%s", f->sharded,
                  bb_format_bytes((size_t)f->sharded_bytes, need), f->sharded, plan->step->samples, f->excluded);

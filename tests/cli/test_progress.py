@@ -43,6 +43,7 @@ def test_proxy_prints_its_header_before_its_steps(busbar):
     assert "step " in rest and "# busbar" not in rest  # the header is printed once
     steps = [LINE.fullmatch(line)[1] for line in stderr.splitlines()]
     assert any(re.match(r"step \d+ of 200, about \d+ s left", step) for step in steps), stderr
+    assert not any(step.startswith("warm-up") and "left" in step for step in steps), stderr
 
 
 def test_a_search_prints_the_share_of_each_stage_that_is_done(busbar):

@@ -343,7 +343,11 @@ static void print_injected(const struct bb_prediction *p, FILE *out)
         fprintf(out, "# injected: %s %s %s of the step, +%.1f%%\n", names, costs, bb_format_rounded_time(cost_us, time),
                 100 * cost_us / (step_us - cost_us));
     else
-        fprintf(out, "# injected: %s %s nothing: the step is not longer\n", names, costs);
+        fprintf(out, "# injected: %s %s nothing: the step is not longer%s\n", names, costs,
+                bb_slow_has_fast_rank(&p->conditions.slow)
+                    ? "; a rank with a factor below 1 is faster, half its speed is "
+                      "rank=R:2"
+                    : "");
 }
 
 static void print_head(const struct bb_plan_report *r, FILE *out)

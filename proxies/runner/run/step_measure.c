@@ -164,10 +164,13 @@ int bb_step_measure(struct bb_runner *r, const struct bb_measure_plan *plan, str
     const struct series timed = {"step", BB_ISSUE_ALL, plan->steps, .stats = &m->timed};
     const struct series traced = {"traced step",        BB_ISSUE_ALL,         plan->traced_steps,
                                   .stats = &m->tracing, .traced = &m->traced, .last = &m->last};
+    const double expected = progress->total;
     int rc;
 
     *m = (struct bb_measured){.ranks = r->world->size, .traced_steps = plan->traced_steps};
+    bb_progress_expect(progress, 0); /* warm-up steps include work that is done once: no basis for the time left */
     TRY(run_series(r, progress, &warmup));
+    bb_progress_expect(progress, expected - plan->warmup);
     TRY(BB_CUDA(cudaProfilerStart()));
     TRY(run_series(r, progress, &timed));
     TRY(BB_CUDA(cudaProfilerStop()));

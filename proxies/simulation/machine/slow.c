@@ -88,11 +88,20 @@ static bool is_same(const struct bb_slow_item *a, const struct bb_slow_item *b)
 
 static int reject_item(const char *what, const char *item, bool delays)
 {
+    double factor;
+    int number;
+
     if (delays)
         return bb_err(BB_EUSAGE,
                       "%s: '%s' is not valid, expected rank=R:TIME, TIME from 0us to 1s (for example "
                       "rank=1:100us)",
                       what, item);
+    if (sscanf(item, "rank%d:%lf", &number, &factor) == 2 && factor > 0)
+        return bb_err(BB_EUSAGE, "%s: '%s' is not valid; try: rank=%d:%g (times of its kernels)", what, item, number,
+                      factor);
+    if (sscanf(item, "node%d:%lf", &number, &factor) == 2 && factor > 1)
+        return bb_err(BB_EUSAGE, "%s: '%s' is not valid; try: node%d:%.3g (part of its speed)", what, item, number,
+                      1 / factor);
     return bb_err(
         BB_EUSAGE,
         "%s: '%s' is not valid, expected rank=R:TIMES, nodeN:PART, link=nodeN-nicM:PART, link=nodeN-nodeM:PART, "
@@ -281,6 +290,14 @@ void bb_slow_names(const struct bb_slow *slow, char text[BB_SLOW_NAMES_TEXT])
     }
     if (shown < slow->n)
         sprintf(text + used, " and %d more", slow->n - shown);
+}
+
+bool bb_slow_has_fast_rank(const struct bb_slow *slow)
+{
+    for (int i = 0; i < slow->n; i++)
+        if (slow->items[i].kind == BB_SLOW_RANK && slow->items[i].factor < 1)
+            return true;
+    return false;
 }
 
 void bb_slow_print(const struct bb_slow *slow, const char *prefix, FILE *out)

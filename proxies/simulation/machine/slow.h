@@ -66,6 +66,8 @@ void bb_slow_print(const struct bb_slow *slow, const char *prefix, FILE *out);
 json_t *bb_slow_json(const struct bb_slow *slow);
 #define BB_SLOW_NAMES_TEXT 300
 void bb_slow_names(const struct bb_slow *slow, char text[BB_SLOW_NAMES_TEXT]);
+/* bb_slow_has_fast_rank - return whether the kernels of a rank are faster (a factor below 1). */
+bool bb_slow_has_fast_rank(const struct bb_slow *slow);
 
 /* returns the factor by which the durations of the rank's kernels are multiplied; 1: not slowed. node: of the rank */
 double bb_slow_compute_factor(const struct bb_slow *slow, int rank, int node);

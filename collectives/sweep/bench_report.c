@@ -6,6 +6,7 @@
 #include "collectives/sweep/bench_report.h"
 
 #include "bootstrap/base/alloc.h"
+#include "bootstrap/base/environment.h"
 #include "bootstrap/base/units.h"
 #include "bootstrap/cli/report_header.h"
 #include "bootstrap/results/checks.h"
@@ -660,16 +661,14 @@ static const char *mean_of(const struct bb_report *r, const struct verdict *v, c
 }
 
 /* Writes how to find slow links between nodes; "" on one node. Between two nodes all links may be equally slow, which
- * only a limit for the links detects. Only for sendrecv, the limit for the links is that for the bus bandwidth. */
+ * only a limit for the links detects: for sendrecv that for the bus bandwidth, for others that of health. */
 static const char *link_test(const struct bb_report *r, int coll, double limit_gbps, char text[112])
 {
-    char gbps[32] = "GBPS";
-
     if (coll == BB_SENDRECV)
-        snprintf(gbps, sizeof gbps, "%.4g", limit_gbps);
-    snprintf(text, 112, "; to find slow links: busbar bench p2p --max-slow 0%s%s",
-             coll == BB_SENDRECV || r->ctx->world->nodes == 2 ? " --min-gbps " : "",
-             coll == BB_SENDRECV || r->ctx->world->nodes == 2 ? gbps : "");
+        snprintf(text, 112, "; to find slow links: busbar bench p2p --max-slow 0 --min-gbps %.4g", limit_gbps);
+    else
+        snprintf(text, 112, "; to find slow links: busbar %s",
+                 r->ctx->world->nodes == 2 ? "health" : "bench p2p --max-slow 0");
     return r->ctx->world->nodes > 1 ? text : "";
 }
 
@@ -928,9 +927,9 @@ static void print_verdict(const struct bb_report *r)
         fprintf(r->out, "%s: %s; ", limits_option(r), t->below ? "FAILED" : "OK");
     else if (r->n_ratios > 0 && r->lowest < EXPECTED_WARN)
         fprintf(r->out,
-                "SLOW: %.0f %% of the expected bus bandwidth (%s); to find the slow part, try: busbar health; for exit "
-                "status 5, try: --min-of-expected 90%%; ",
-                100 * r->lowest, r->lowest_result);
+                "SLOW: %.0f %% of the expected bus bandwidth (%s); to find the slow part, try: busbar%s health; for "
+                "exit status 5, try: --min-of-expected 90%%; ",
+                100 * r->lowest, r->lowest_result, bb_environment_is_emulated() ? "-emulated" : "");
     if (t->unchecked > 0)
         fprintf(r->out, "data not verified (%s) in %llu of %llu results",
                 r->options->checks == 0              ? "-c 0"

@@ -37,7 +37,7 @@ def test_results_below_the_expectation_are_in_the_last_line_without_a_limit(busb
                   for nic in ("link=node1-nic0:0.5", ""))
     (lowest,) = [check["measured"] for check in slow[0]["checks"] if check["check"].startswith("lowest result")]
     last = slow[1].stdout.splitlines()[-1]
-    assert last.startswith(f"# SLOW: {100 * lowest:.0f} % of the expected bus bandwidth (") and "; to find the slow part, try: busbar" in last
+    assert last.startswith(f"# SLOW: {100 * lowest:.0f} % of the expected bus bandwidth (") and "; to find the slow part, try: busbar-emulated health" in last
     assert "SLOW" not in fine[1].stdout
 
 

@@ -396,6 +396,8 @@ def test_min_bandwidth_is_judged_in_each_group(perf):
     assert done.returncode == 5 and re.search("# Avg bus bandwidth    : 4[01].* FAILED", done.stdout)
     assert re.search(r"mean bus bandwidth in group 1 \(ranks 1,3 on .*, .*\) is 33\..* below the required 39.6 GB/s; below in 1 of 2 groups; "
                      r"to find slow links: busbar-emulated bench p2p --max-slow 0 --min-gbps 39.6\n", done.stderr)
+    done = perf("all_reduce", "-g", "4", "-b", "64M", "-e", "64M", "-n", "2", env=env | {"NCCL_TESTS_MIN_BW": "440"})  # of links, no limit is known
+    assert done.returncode == 5 and done.stderr.endswith("; to find slow links: busbar-emulated health\n")
 
 
 def test_alltoallv_matrix_from_environment(perf, tmp_path):

@@ -32,7 +32,7 @@ def test_nccl_tests_programs_print_no_progress(busbar):
 
 
 def test_proxy_prints_its_header_before_its_steps(busbar):
-    command = busbar.command("proxy", "gpt2_large", "12", "4", "3", "--compute", "timed", "-n", "200", ranks=4)
+    command = busbar.command("proxy", "gpt2_large", "12", "4", "3", "--compute", "timed", "--warmup", "100", "-n", "200", ranks=4)
     with subprocess.Popen(["timeout", "-k", "5", "60", *command], env=busbar.environment(REAL), stdin=subprocess.DEVNULL,
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
         header = [run.stdout.readline() for _ in range(3)]
@@ -43,7 +43,7 @@ def test_proxy_prints_its_header_before_its_steps(busbar):
     assert "step " in rest and "# busbar" not in rest  # the header is printed once
     steps = [LINE.fullmatch(line)[1] for line in stderr.splitlines()]
     assert any(re.match(r"step \d+ of 200, about \d+ s left", step) for step in steps), stderr
-    assert not any(step.startswith("warm-up") and "left" in step for step in steps), stderr
+    assert any(step.startswith("warm-up") for step in steps) and not any(step.startswith("warm-up") and "left" in step for step in steps), stderr
 
 
 def test_a_search_prints_the_share_of_each_stage_that_is_done(busbar):

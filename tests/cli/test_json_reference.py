@@ -24,7 +24,7 @@ RUNS = {
         ("bench all_reduce broadcast -b 8K -e 8K --mode all -n 2 --repeats 2 -w 1 --split MOD:2 -N 2 -S 1 -M 1 --delay 1:100 --expect auto --min-of-expected 1%", 4, {}),
         ("bench all_reduce --sizes 8K --sweep-algorithms --write-tuner t.csv", 2, {}), ("bench all_reduce --sizes 8K -n 4 --repeats 2 -I 1 --clock host", 2, {})],
     "`busbar.bench/1`: p2p": [
-        ("bench p2p --bandwidth-sizes 1M -n 2 --repeats 2", 5, {"EMU_CLUSTER": "four_per_node.json"})],
+        ("bench p2p --bandwidth-sizes 1M -n 2 --repeats 2", 5, {"EMU_CLUSTER": "four_per_node.json", "EMU_NODES": "0"})],
     "`busbar.bench/1`: comm": [("bench comm --repeats 2", 2, {})],
     "`busbar.bench/1`: overlap": [("bench overlap --sizes 1M --ctas default,2:4 -n 2 --repeats 2", 2, {"EMU_DATA": "off", "EMU_SLOW": "rank=1:1.5"})],
     "`busbar.bench/1`: variants": [

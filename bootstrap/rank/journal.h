@@ -9,8 +9,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Records of the supervisor: the first rank and the size of the next world as int[2]; and, before it, a rank of the
- * first world that was lost, as `arg`. Records of a command have kinds from BB_JOURNAL_COMMAND on. */
+/* Records of the supervisor: the first rank and the size of the next world as int[2]; and after it, for rank 0, each rank of
+ * the first world that was lost so far, as `arg`. Records of a command have kinds from BB_JOURNAL_COMMAND on. */
 enum { BB_JOURNAL_WORLD = 1, BB_JOURNAL_LOST, BB_JOURNAL_COMMAND = 16 };
 
 struct bb_journal_record {

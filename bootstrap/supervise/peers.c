@@ -266,9 +266,11 @@ bool bb_peers_cut_off(const struct bb_supervisor *s)
 static void serve_message(struct bb_supervisor *s, const struct bb_star_link *link, const struct bb_star_msg *msg)
 {
     const int rank = (int)msg->rank;
+    const bool is_late = s->state == BB_STATE_RESTARTING && msg->kind == BB_STAR_FAIL &&
+                         (msg->cause == BB_CAUSE_PRINTED || msg->cause == BB_CAUSE_HANG); /* sent before STOP arrived */
     struct bb_peer *peer;
 
-    if (rank < link->rank || rank >= link->rank + link->count)
+    if (rank < link->rank || rank >= link->rank + link->count || is_late)
         return;
     if (!s->printed[0] && (msg->kind == BB_STAR_FAIL || msg->kind == BB_STAR_BYE))
         memcpy(s->printed, msg->error, sizeof(s->printed) - 1);
@@ -548,7 +550,7 @@ void bb_peers_release(struct bb_supervisor *s)
         close(star->listen_fds[i]);
     if (star->dialing >= 0)
         bb_star_dial_end(&star->dial);
-    bb_restart_release(s);
+    bb_restart_drop_data(s);
     free(star->peers);
     free(star->links);
     json_decref(s->lost);

@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/param.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 static const double DATA_S = 10; /* time limit in seconds for sending a part of the data */
@@ -79,10 +80,8 @@ static void leave_lost_nodes(struct bb_supervisor *s)
 
     memset(lost, 0, sizeof lost);
     for (int r = 0; r < s->job.size; r++)
-        if (is_lost(s, r)) {
+        if (is_lost(s, r))
             lost[s->job.node_of[r]] = true;
-            bb_journal_append(s->children[0].journal_fd, BB_JOURNAL_LOST, r, NULL, 0);
-        }
     for (int r = 0; r < s->job.size; r++) {
         struct bb_peer *peer = &s->star.peers[r];
 
@@ -118,10 +117,8 @@ static bool is_last(struct bb_supervisor *s, int first, int n)
 /* Server: prints the loss, and sends the other supervisors the ranks that leave. */
 static void announce(struct bb_supervisor *s)
 {
-    struct bb_journal records = bb_journal_load(s->children[0].journal_fd); /* removes an incomplete record */
     int first = -1;
 
-    bb_journal_release(&records);
     for (int r = 0; r < s->job.size; r++)
         if (is_lost(s, r)) {
             s->star.peers[r].cause = BB_CAUSE_LOST;
@@ -145,7 +142,7 @@ static void drop(struct bb_block *block)
     *block = (struct bb_block){0};
 }
 
-static void drop_data(struct bb_supervisor *s)
+void bb_restart_drop_data(struct bb_supervisor *s)
 {
     drop(&s->star.gathered);
     for (int r = 0; r < s->star.n_peers; r++)
@@ -158,7 +155,7 @@ void bb_stop_ranks(struct bb_supervisor *s)
         announce(s);
     s->restart.at_s = bb_now_s();
     s->trouble = (struct bb_trouble){BB_CAUSE_NONE, 0, 0, 0};
-    drop_data(s);
+    bb_restart_drop_data(s);
     for (int i = 0; i < s->n_children; i++)
         s->children[i].stopping = true;
     bb_ranks_kill(s);
@@ -194,13 +191,16 @@ void bb_start_ranks(struct bb_supervisor *s)
     struct bb_child *first = &s->children[0];
     int n = 0;
 
-    for (int i = 0; i < s->n_children; i++) {
-        struct bb_journal records = bb_journal_load(s->children[i].journal_fd);
+    for (int i = 0; i < s->n_children; i++) { /* now that no rank writes records */
+        struct bb_journal records = bb_journal_load(s->children[i].journal_fd); /* removes an incomplete one */
 
         bb_journal_release(&records);
         bb_journal_append(s->children[i].journal_fd, BB_JOURNAL_WORLD, 0, world, sizeof world);
         n += s->children[i].left;
     }
+    for (int r = 0; r < s->star.n_peers; r++)
+        if (s->star.peers[r].left && s->star.peers[r].cause == BB_CAUSE_LOST)
+            bb_journal_append(first->journal_fd, BB_JOURNAL_LOST, r, NULL, 0);
     s->counts.alive = s->counts.done = s->counts.ended = n;
     if (bb_children_restart(s->children, s->n_children, &s->program, &s->mask)) {
         bb_peers_report(s, s->job.rank, BB_CAUSE_PRINTED, 0, BB_EFAIL);
@@ -225,6 +225,7 @@ static void append(struct bb_block *block, const void *data, size_t bytes)
     block->bytes += bytes;
 }
 
+/* A connection that does not take the data is closed, so its ranks count as lost. */
 static void send_data(struct bb_supervisor *s, struct bb_star_link *link, const char *data, size_t bytes)
 {
     size_t at = 0;
@@ -236,7 +237,10 @@ static void send_data(struct bb_supervisor *s, struct bb_star_link *link, const 
         memcpy(msg.error, data + at, n);
         at += n;
         msg.cause = at == bytes;
-        (void)bb_star_send(link, &msg, DATA_S);
+        if (bb_star_send(link, &msg, DATA_S)) {
+            (void)shutdown(link->fd, SHUT_RDWR);
+            return;
+        }
     } while (at < bytes);
 }
 
@@ -259,7 +263,7 @@ static void take_data(struct bb_supervisor *s, int first, int n)
         return;
     for (int r = 0; r < s->job.size; r++)
         append(&all, s->star.peers[r].block.data, s->star.peers[r].block.bytes);
-    drop_data(s);
+    bb_restart_drop_data(s);
     for (int i = BB_STAR_SERVERS; i < s->star.n_links; i++)
         if (s->star.links[i].fd >= 0 && s->star.links[i].count > 0)
             send_data(s, &s->star.links[i], all.data, all.bytes);
@@ -309,9 +313,4 @@ void bb_restart_obey(struct bb_supervisor *s, const struct bb_star_msg *msg)
         answer_rank(s, &s->star.gathered);
         drop(&s->star.gathered);
     }
-}
-
-void bb_restart_release(struct bb_supervisor *s)
-{
-    drop_data(s);
 }

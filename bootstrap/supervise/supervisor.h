@@ -189,12 +189,13 @@ void bb_peers_release(struct bb_supervisor *s);
 /* bb_restart_is_possible - server: return whether the run can go on without the nodes of the ranks that are lost.
  * bb_restart_obey  - member: handle LEAVE, STOP, START or DATA from the server.
  * bb_restart_serve - server: handle READY or DATA from the supervisor of this connection.
- * bb_restart_gather - handle BB_RANK_GATHER of the ranks of this supervisor. */
+ * bb_restart_gather - handle BB_RANK_GATHER of the ranks of this supervisor.
+ * bb_restart_drop_data - free the data of all BB_RANK_GATHER that have not ended. */
 bool bb_restart_is_possible(const struct bb_supervisor *s);
 void bb_restart_obey(struct bb_supervisor *s, const struct bb_star_msg *msg);
 void bb_restart_serve(struct bb_supervisor *s, const struct bb_star_link *link, const struct bb_star_msg *msg);
 void bb_restart_gather(struct bb_supervisor *s, const void *data, size_t bytes);
-void bb_restart_release(struct bb_supervisor *s);
+void bb_restart_drop_data(struct bb_supervisor *s);
 
 /* ---- error lines (verdict.c) ---- */
 

@@ -449,6 +449,8 @@ static void read_record(struct run *r, const struct bb_journal_record *record, s
         BB_GROW(r->lost, r->health.n_lost);
         r->lost[r->health.n_lost++] = f;
         drop_past(r, record->arg);
+    } else if (record->kind == BB_JOURNAL_WORLD) {
+        json_array_clear(r->report.lost_ranks);
     } else if (record->kind == BB_JOURNAL_LOST) {
         json_array_append_new(r->report.lost_ranks, json_integer(record->arg));
     }

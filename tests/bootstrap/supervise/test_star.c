@@ -455,6 +455,30 @@ static void a_supervisor_reports_only_its_own_ranks(void **state)
     bb_peers_release(&server.s);
 }
 
+/* While the ranks are stopped, because a node is lost, their errors and timeouts are those of the loss; a further loss is not. */
+static void errors_of_stopped_ranks_are_ignored(void **state)
+{
+    static const enum bb_cause causes[] = {BB_CAUSE_PRINTED, BB_CAUSE_HANG, BB_CAUSE_LOST};
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        struct bb_star_msg failed = bb_star_msg(BB_STAR_FAIL, 1, BB_EFAIL);
+        struct bb_star_link link;
+        struct host server;
+
+        snprintf(failed.error, sizeof(failed.error), "ncclRemoteError");
+        failed.cause = (int16_t)causes[i];
+        start_host(&server, 0, 1, NULL);
+        assert_int_equal(join(&server, &server.at, 1, &link), 1);
+        server.s.state = BB_STATE_RESTARTING;
+        deliver(&server, &link, failed);
+        assert_int_equal(server.s.trouble.cause, causes[i] == BB_CAUSE_LOST ? BB_CAUSE_LOST : BB_CAUSE_NONE);
+        assert_int_equal(server.s.printed[0] != 0, causes[i] == BB_CAUSE_LOST);
+        bb_star_close(&link);
+        bb_peers_release(&server.s);
+    }
+}
+
 /* A closed connection is a lost rank, unless all processes of the rank have ended in order. */
 static void a_closed_connection_is_a_lost_rank(void **state)
 {
@@ -605,6 +629,7 @@ int main(void)
         cmocka_unit_test(reconnects_after_the_server_closed_the_connection),
         cmocka_unit_test(rejects_modified_and_repeated_messages),
         cmocka_unit_test(a_supervisor_reports_only_its_own_ranks),
+        cmocka_unit_test(errors_of_stopped_ranks_are_ignored),
         cmocka_unit_test(a_closed_connection_is_a_lost_rank),
         cmocka_unit_test(backup_server_takes_over),
         cmocka_unit_test(backup_server_without_network_prints_nothing),

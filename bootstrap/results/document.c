@@ -305,6 +305,13 @@ int bb_document_add(struct bb_document *d, json_t *row)
     return 0;
 }
 
+void bb_document_remove_rows(struct bb_document *d)
+{
+    replace_text(d, d->rows_at, tail_at(d) - d->rows_at, "", 0);
+    d->rows_end = d->rows_at;
+    d->saved = 0;
+}
+
 /* Skips unchanged values, because changing a field of the head rewrites the whole file. */
 int bb_document_set(struct bb_document *d, const char *key, json_t *value)
 {

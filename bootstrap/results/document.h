@@ -62,9 +62,11 @@ int bb_document_open(struct bb_document *d, json_t *root, const char *path) BB_M
  * than 5 % of the run's time; then it is written with the next row or at the end. A changed field of the head makes the
  * next write rewrite the whole file.
  * Both functions: consume the JSON value; return 0, or -BB_EFAIL after an error message if the value is invalid.
+ * bb_document_remove_rows - remove all rows. The next change that is written writes the file again; until then it keeps them.
  */
 int bb_document_add(struct bb_document *d, json_t *row) BB_MUST_CHECK;
 int bb_document_set(struct bb_document *d, const char *key, json_t *value) BB_MUST_CHECK;
+void bb_document_remove_rows(struct bb_document *d);
 
 /* bb_document_set_status - set the field "status", which becomes the last field. The file does not change yet. */
 void bb_document_set_status(struct bb_document *d, const char *status);

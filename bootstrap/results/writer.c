@@ -121,8 +121,11 @@ int bb_results_writer_execute(struct bb_results_writer *w, enum bb_results_reque
 {
     const bool open = w->document.root != NULL;
 
-    if (request == BB_RESULTS_OPEN && open && w->reopens)
+    if (request == BB_RESULTS_OPEN && open && w->reopens) {
+        bb_document_remove_rows(&w->document);
+        (void)!json_array_clear(w->rows);
         return 0;
+    }
     if (request == BB_RESULTS_OPEN && !open && json_is_object(json_object_get(value, "root")))
         return open_results(w, value);
     if (request == BB_RESULTS_ROW && open && value)

@@ -191,7 +191,8 @@ void bb_start_ranks(struct bb_supervisor *s)
     struct bb_child *first = &s->children[0];
     int n = 0;
 
-    for (int i = 0; i < s->n_children; i++) { /* now that no rank writes records */
+    /* No rank writes records now. */
+    for (int i = 0; i < s->n_children; i++) {
         struct bb_journal records = bb_journal_load(s->children[i].journal_fd); /* removes an incomplete one */
 
         bb_journal_release(&records);

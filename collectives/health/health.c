@@ -389,10 +389,9 @@ static int measure(void *arg, enum bb_health_test test, const int *partner, doub
 
     if (!r->health.is_soak && (int)test != r->test)
         TRY(begin_test(r, (int)test));
-    r->report.repeats = r->n_repeated < r->n_past;
-    if (r->report.repeats && r->past[r->n_repeated].test != (int)test)
+    if (r->n_repeated < r->n_past && r->past[r->n_repeated].test != (int)test)
         return bb_err(BB_EFAIL, "the records of this run do not match its tests");
-    if (r->report.repeats)
+    if (r->n_repeated < r->n_past)
         memcpy(values, r->past[r->n_repeated++].data, (size_t)(r->health.nodes * r->health.gpus) * sizeof *values);
     else
         TRY(measure_now(r, test, partner, values));

@@ -429,7 +429,7 @@ int bb_health_save_row(const struct bb_health_report *r, enum bb_health_test tes
         bb_health_tables_add(r->tables, test, node, gpu, partner, value);
     if (test == BB_HEALTH_PAIRS && partner >= 0 && isfinite(value))
         bb_health_matrix_add(r->matrix, r->health->nodes, node, partner, gpu, value);
-    if (!r->session->json || r->repeats || isnan(value))
+    if (!r->session->json || isnan(value))
         return 0;
     return bb_results_row(r->session->json,
                           json_pack("{s:s, s:s, s:i, s:s, s:i, s:o, s:i, s:f, s:s}", "stage", row->stage, "test",

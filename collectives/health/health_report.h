@@ -15,8 +15,7 @@ struct bb_health_report {
     struct bb_session *session;
     const struct bb_health_options *options;
     struct bb_health *health;
-    char (*hosts)[BB_HOST_TEXT]; /* [nodes] */
-    bool repeats;                /* the values that are saved are in the results, from before a restart of the run */
+    char (*hosts)[BB_HOST_TEXT];     /* [nodes] */
     struct bb_health_matrix *matrix; /* filled on rank 0; printed with --full */
     const char *source;              /* of the expectations; "": unknown */
     const json_t *baseline;          /* the earlier result of --expect; NULL: none */

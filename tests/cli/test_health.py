@@ -431,6 +431,7 @@ def test_run_goes_on_without_a_lost_node(busbar, tmp_path, mpirun):
     nodes = {stage: {row["node"] for row in root["results"] if row["stage"] == stage} for stage in ("gpu", "node", "rails", "whole")}
     assert nodes == {"gpu": {0, 1, 2, 3}, "node": {0, 1, 2, 3}, "rails": {0, 3}, "whole": {0, 3}}
     assert len([row for row in root["results"] if row["stage"] in ("copies", "node")]) == 4 * 8  # none is repeated
+    assert {row["node"] for row in root["results"] if row["stage"] in ("pairs", "bisection")} <= {0, 1, 3}  # none of an interrupted test remains
     tests = {t["test"]: t for t in root["tests"]}
     assert all(abs(t["median"] / t["expected"] - 1) < 0.02 for t in tests.values() if t["stage"] in ("node", "bisection", "rails", "whole")), tests
     assert {c["host"]: c["status"] for c in root["checks"] if c["host"]} == {v["host"]: v["level"] for v in root["verdicts"]}

@@ -551,6 +551,9 @@ static const struct bb_foreign_name terms[] = {
     {"payload", NULL, "bytes of the messages of a group, as passed to NCCL", NULL},
     {"slowdown-under-overlap", NULL, "duration of kernels and transfers in the step / their duration alone", NULL},
     {"transfer", NULL, "exposed time in which data moves", NULL},
+    {"count", NULL, "elements of a row: of each rank's buffer, as in nccl-tests; for a group of a step: of each call",
+     NULL},
+    {"wall", NULL, "time of one operation by the host clock, with launches and the final wait, as in nccl-tests", NULL},
     {"waiting waiting-for-peers", NULL, "time in a call before its last participant arrives", NULL},
     {NULL, NULL, NULL, NULL},
 };

@@ -212,9 +212,13 @@ int bb_supervised_answer(struct bb_supervised *r, void *content, size_t bytes)
 
     if (got <= 0)
         return got ? -BB_EFAIL : 0;
-    if (bytes > 0 && header.bytes == bytes)
+    if (header.code < 0)
+        return header.code;
+    if (header.bytes != bytes)
+        return bb_err(BB_EFAIL, "the supervisor sent %zu bytes instead of %zu", (size_t)header.bytes, bytes);
+    if (bytes > 0)
         memcpy(content, data, bytes);
-    return header.code < 0 ? header.code : 1;
+    return 1;
 }
 
 void bb_supervised_restarts(struct bb_supervised *r, bool restarts)

@@ -203,10 +203,8 @@ void bb_start_ranks(struct bb_supervisor *s)
         if (s->star.peers[r].left && s->star.peers[r].cause == BB_CAUSE_LOST)
             bb_journal_append(first->journal_fd, BB_JOURNAL_LOST, r, NULL, 0);
     s->counts.alive = s->counts.done = s->counts.ended = n;
-    if (bb_children_restart(s->children, s->n_children, &s->program, &s->mask)) {
-        bb_peers_report(s, s->job.rank, BB_CAUSE_PRINTED, 0, BB_EFAIL);
-        return;
-    }
+    if (bb_children_restart(s->children, s->n_children, &s->program, &s->mask))
+        _exit(BB_EFAIL); /* some ranks have no page or socket; for the other supervisors this node is lost */
     for (int i = 0; i < s->n_children; i++)
         atomic_store(&s->children[i].page->restarts, true);
     if (s->writer.control.fd >= 0 && first->results_fd >= 0) {

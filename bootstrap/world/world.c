@@ -299,8 +299,8 @@ int bb_world_restart_after_loss(struct bb_world *w)
 {
     int rc = 0;
 
+    TRY(bb_world_barrier(w, "the records of all ranks"));
     if (bb_launcher_ends_with_rank() && bb_world_is_supervised(w) && w->size <= RELAYED_MAX) {
-        TRY(bb_world_barrier(w, "the end of MPI"));
         if (w->mpi)
             TRY(finalize_mpi(w));
         atomic_store(&w->supervised.page->mpi_used, false);

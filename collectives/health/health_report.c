@@ -223,6 +223,7 @@ void bb_health_print_inventory(const struct bb_health_report *r)
     {
         const char *usual = json_string_value(json_object_get(item, "usual")),
                    *level = json_string_value(json_object_get(item, "level"));
+
         for (int k = 0; k < 4; k++)
             n[k] += strcmp(level, levels[k]) == 0;
         if (r->session->detail)

@@ -346,8 +346,8 @@ struct way {
     int links, slow, open;
 };
 
-/* Returns, with *most open links or more, the path, or the way from one node to another, that explains the most open links. Its links,
- * at least two, are all slow. most: in, out */
+/* Returns the path, or the way from one node to another, that explains the most open links: more than *most, otherwise
+ * `best`. Its links, at least two, are all slow. most: in, out */
 static struct bb_link_cause best_path(const struct bb_link_outliers *l, const struct class *c, const bool *slow,
                                       const bool *open, struct bb_link_cause best, double *most)
 {

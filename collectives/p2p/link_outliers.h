@@ -45,13 +45,13 @@ enum bb_link_level {
     BB_LINK_CLASS,
     BB_LINK_LEVELS
 };
-extern const char
-    *const bb_link_level_names[BB_LINK_LEVELS]; /* "pair", "rank", "node", "path", "one_way_path", "class" */
+/* "pair", "rank", "node", "path", "one_way_path", "class" */
+extern const char *const bb_link_level_names[BB_LINK_LEVELS];
 
 struct bb_slow_link {
     enum bb_link_level level;
-    int from,
-        to; /* pair: the two ranks; path: the two nodes; otherwise from is the rank or node index (class: -1) and to is -1 */
+    int from, to;   /* pair: the two ranks; path: the two nodes; otherwise from is the rank or node index (class: -1) and
+                       to is -1 */
     bool same_node; /* true: the link is inside a node or NVLink domain; false: between them */
     /* latency in us or bandwidth in 1e9 bytes/s. value: of the link, or the median over the links of the rank or
      * node; median: over all links inside nodes if same_node, otherwise over all links between nodes; only over the faster

@@ -63,9 +63,8 @@ struct bb_table_counts {
     unsigned long long results, warned[BB_WARN_COUNT]; /* warned: results with each warning (enum bb_warning) */
     size_t min_bytes, max_bytes;                       /* sizes of these results */
     struct bb_busbw_tally busbw;                       /* of all results that NCCL chose the algorithm for */
-    double first_us, first_wall_us, last_us,
-        last_gbps;          /* time of the smallest size, and by the host clock, and of the largest
-                                                           size, and its bus bandwidth; NaN: none */
+    /* time of the smallest size, and by the host clock, and of the largest size, and its bus bandwidth; NaN: none */
+    double first_us, first_wall_us, last_us, last_gbps;
     double worst_spread_us; /* sync mode: largest median arrival spread (time from first to last arrival) */
     int straggler;          /* rank that arrived last (struct bb_skew) in the first result that names one; -1: none */
     unsigned long long stragglers; /* results in which rank `straggler` is the straggler */

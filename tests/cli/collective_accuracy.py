@@ -4,6 +4,7 @@
 import json
 import os
 import pathlib
+import re
 import statistics
 import subprocess
 import sys
@@ -18,7 +19,12 @@ def is_one_node(log):
 
 
 def transport(log):
-    return "" if is_one_node(log) else json.loads((ROOT / f"profiles/clusters/{log['cluster']}.json").read_text())["transport"]
+    """Also the name of old software that no profile describes."""
+    if is_one_node(log):
+        return ""
+    chosen = re.search(r"transport=(\S+)", log.get("words", ""))
+    name = chosen[1] if chosen else json.loads((ROOT / f"profiles/clusters/{log['cluster']}.json").read_text())["transport"]
+    return f"{name} with {log['software']}" if "software" in log else name
 
 
 def errors_of(log, program):
@@ -47,7 +53,7 @@ def main(more):
         if "--rows" in more:
             print(f"{log['id']:60} {kind[1]:10} {' '.join(f'{size}:{100 * error:+.0f}%' for size, error in errors.items())}")
     for kind, errors in sorted(kinds.items()):
-        print(f"{kind[0]:12} {kind[1]:10}", ", ".join(f"{name}: {rows:3} rows, mean {100 * mean:4.1f} %, bias {100 * bias:+5.1f} %"
+        print(f"{kind[0]:30} {kind[1]:10}", ", ".join(f"{name}: {rows:3} rows, mean {100 * mean:4.1f} %, bias {100 * bias:+5.1f} %"
                                                      for name, rows, mean, bias in by_size(errors)))
 
 

@@ -50,7 +50,7 @@ extern const char *const bb_link_level_names[BB_LINK_LEVELS];
 
 struct bb_slow_link {
     enum bb_link_level level;
-    int from, to;   /* pair: the two ranks; path: the two nodes; otherwise from is the rank or node index (class: -1) and
+    int from, to; /* pair: the two ranks; path: the two nodes; otherwise from is the rank or node index (class: -1) and
                        to is -1 */
     bool same_node; /* true: the link is inside a node or NVLink domain; false: between them */
     /* latency in us or bandwidth in 1e9 bytes/s. value: of the link, or the median over the links of the rank or

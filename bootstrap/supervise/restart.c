@@ -65,12 +65,13 @@ static void leave(struct bb_supervisor *s, int rank)
     s->restart.n_before += rank < s->job.rank;
 }
 
-static bool has_ranks(const struct bb_supervisor *s)
+/* Returns the first rank of this supervisor that is left; NULL: none is. */
+static const struct bb_child *first_rank(const struct bb_supervisor *s)
 {
     for (int i = 0; i < s->n_children; i++)
         if (!s->children[i].left)
-            return true;
-    return false;
+            return &s->children[i];
+    return NULL;
 }
 
 /* Server: removes all ranks of the nodes with lost ranks, and prepares for the reports of the others. */
@@ -177,7 +178,7 @@ void bb_ranks_stopped(struct bb_supervisor *s)
 {
     struct bb_star_msg ready = bb_star_msg(BB_STAR_READY, s->job.rank, 0);
 
-    if (!has_ranks(s))
+    if (!first_rank(s))
         s->code = BB_EBELOW; /* as that of the ranks that go on */
     else if (s->role == BB_ROLE_SERVER)
         take_ready(s, s->job.rank, s->n_children);
@@ -246,11 +247,10 @@ static void send_data(struct bb_supervisor *s, struct bb_star_link *link, const 
 /* Sends the data of all ranks to the first rank of this supervisor that is left. */
 static void answer_rank(struct bb_supervisor *s, const struct bb_block *all)
 {
-    int i = 0;
+    const struct bb_child *child = first_rank(s);
 
-    while (i < s->n_children - 1 && s->children[i].left)
-        i++;
-    (void)bb_rank_send(s->children[i].socket.fd, BB_RANK_ANSWER, 0, all->data, all->bytes);
+    if (child)
+        (void)bb_rank_send(child->socket.fd, BB_RANK_ANSWER, 0, all->data, all->bytes);
 }
 
 /* Server: the data of this supervisor or of another one have arrived. */
@@ -306,7 +306,7 @@ void bb_restart_obey(struct bb_supervisor *s, const struct bb_star_msg *msg)
         leave(s, (int)msg->rank);
     } else if (msg->kind == BB_STAR_STOP) {
         bb_supervisor_event(s, BB_EVENT_RESTART);
-    } else if (msg->kind == BB_STAR_START && has_ranks(s)) {
+    } else if (msg->kind == BB_STAR_START && first_rank(s)) {
         bb_supervisor_event(s, BB_EVENT_START);
     } else if (msg->kind == BB_STAR_DATA && take_part(&s->star.gathered, msg)) {
         answer_rank(s, &s->star.gathered);

@@ -68,15 +68,18 @@ static void write_option(void *out, const struct bb_opt *opt, const void *field)
 }
 
 /* Returns the command that plans the step in a layout, after a blank, with the options that select the layout, and those
- * given. The caller frees the text. */
-static char *command_text(const struct bb_plan_options *o, const struct bb_layout_choice *choice)
+ * given. gpus_per_node: of the search. The caller frees the text. */
+static char *command_text(const struct bb_plan_options *o, int gpus_per_node, const struct bb_layout_choice *choice)
 {
     static const struct bb_opt_table tables[] = {BB_STEP_TABLES(0), {0}};
-    struct bb_proxy_config config = bb_layouts_config(&o->given, choice);
+    struct bb_proxy_config given = o->given, config;
     char *text;
     size_t size;
     FILE *out = bb_open_text(&text, &size);
 
+    given.gpus_per_node = gpus_per_node;
+    config = bb_layouts_config(&given, choice);
+    config.gpus_per_node = o->given.gpus_per_node;
     config.micro_batches = 0;
     config.global_batch = o->given.global_batch;
     config.transformer.seed = o->config.transformer.seed;
@@ -189,7 +192,7 @@ static int explain(const struct bb_plan_options *o, const struct bb_layout_searc
     bb_err_record_in(NULL);
     if (rc)
         goto out;
-    *options = command_text(&other, &explained->rows[0].choice);
+    *options = command_text(&other, search->config->gpus_per_node, &explained->rows[0].choice);
 out:
     bb_err_context(NULL);
     bb_argv_release(&words);
@@ -250,7 +253,7 @@ int bb_plan_layouts(const struct bb_plan_options *o, const struct bb_proxy *prox
             printf("# sorted by p50, the median of %d steps with %g%% jitter (seed %llu); other columns are without "
                    "jitter\n",
                    o->samples, 100 * conditions->jitter, (unsigned long long)conditions->seed);
-        options = command_text(o, &found.rows[0].choice);
+        options = command_text(o, config.gpus_per_node, &found.rows[0].choice);
         bb_layouts_print(&found, options, o->top, o->full, stdout);
         if (o->tokens)
             print_training(o, &found.rows[0]);

@@ -1,6 +1,7 @@
 """`plan --best-layout` against twelve published recipes. best_layouts.py writes reference_data/recipes.json, since the searches take minutes;
 the search that takes the least time runs here."""
 import json
+import re
 
 import pytest
 from best_layouts import RECIPES, RESULTS, search
@@ -32,3 +33,15 @@ def test_long_steps_are_extrapolated(busbar):
     for key in ("compute_us", "exposed_transfer_us", "bubble_us"):
         assert row[key] == pytest.approx(parts[key], rel=1e-3)
     assert row["tokens_per_s"] == pytest.approx(16384 * 128e6 / row["step_us"])
+
+
+def test_dedup_dispatch_applies_to_ep_groups_of_several_nodes(busbar):
+    """A group within a node of 8 GPUs uses alltoall, one on two nodes sends a token to at most two; the printed command gives the same step."""
+    args = ("--model deepseek_v3 --layers 4 --ranks 32 --tp 1 --pp 1 --cp 1 --micro-batch-size 1 --schedule 1f1b --dp-sync zero3 --recompute full "
+            "--global-batch-size 64 --cluster h100-sxm-ib --best-layout --moe-dispatch dedup --moe-node-limit 3").split()
+    for ep, dispatch in ((8, "alltoall"), (16, "dedup --moe-node-limit 2"), (32, "dedup --moe-node-limit 3")):
+        found = busbar.run("plan", "transformer", *args, "--ep", ep, emulated=False).stdout
+        command = re.search(r"command: busbar (.*)", found)[1]
+        assert f"--moe-dispatch {dispatch} --recompute" in command
+        step = re.search(r"layout 1: step (\S+ \S+),", found)[1]
+        assert step in busbar.run(*command.split(), emulated=False).stdout

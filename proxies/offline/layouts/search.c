@@ -110,6 +110,21 @@ struct base {
     int rc;
 };
 
+#define DEFAULT_ORDER "tp-cp-ep-dp-pp"
+
+/* Dispatch "dedup" as far as it applies to the layout's ep groups: plain alltoall within a node, and no more nodes per token
+ * than a group spans. Other orders of the axes keep what was given. */
+static void limit_dedup(struct bb_transformer_options *o, int gpus_per_node)
+{
+    const int nodes = gpus_per_node > 0 ? (o->etp > 1 ? o->etp : 1) * o->ep / gpus_per_node : 1;
+
+    if (!o->dispatch || strcmp(o->dispatch, "dedup") != 0 || (o->order && strcmp(o->order, DEFAULT_ORDER) != 0))
+        return;
+    if (nodes < 2)
+        o->dispatch = "alltoall";
+    o->node_limit = nodes < 2 ? 0 : o->node_limit < nodes ? o->node_limit : nodes;
+}
+
 struct bb_proxy_config bb_layouts_config(const struct bb_proxy_config *config, const struct bb_layout_choice *c)
 {
     struct bb_proxy_config as = *config;
@@ -127,6 +142,7 @@ struct bb_proxy_config bb_layouts_config(const struct bb_proxy_config *config, c
     o->sync = bb_sync_names[c->sync];
     o->sequence_parallel = c->tp > 1;
     as.sync.overlap_param_gather |= c->sync == BB_SYNC_DISTRIBUTED && !as.sync.no_overlap;
+    limit_dedup(o, as.gpus_per_node);
     as.micro_batch_size = c->batch;
     as.micro_batches = c->micro_batches;
     as.global_batch = 0;

@@ -27,7 +27,7 @@ def commands():
                 command = line[2:]
             elif re.match(r"busbar (?:plan|list|compare) ", command):
                 for text in re.findall(r"(?:try|possible): ([^;]+)", line):
-                    foreign = re.search(r"busbar: (--\S+) is --\S+ here", line)
+                    foreign = re.search(r"busbar: (--\S+) is --\S+(?: \S+)? here", line)
                     yield title, list(inputs), re.sub(rf" {foreign[1]}=?\S*", "", command) if foreign else command, text
                 for option in re.findall(r"; leave out (--\S+) \S+$", line):
                     yield title, list(inputs), command, f"without {option}"

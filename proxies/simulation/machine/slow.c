@@ -88,6 +88,7 @@ static bool is_same(const struct bb_slow_item *a, const struct bb_slow_item *b)
 
 static int reject_item(const char *what, const char *item, bool delays)
 {
+    char join = *what == '-' ? ' ' : '='; /* an option, or a variable of emulated GPUs */
     double factor;
     int number;
 
@@ -97,11 +98,11 @@ static int reject_item(const char *what, const char *item, bool delays)
                       "rank=1:100us)",
                       what, item);
     if (sscanf(item, "rank%d:%lf", &number, &factor) == 2 && factor > 0)
-        return bb_err(BB_EUSAGE, "%s: '%s' is not valid; try: rank=%d:%g (times of its kernels)", what, item, number,
-                      factor);
+        return bb_err(BB_EUSAGE, "%s: '%s' is not valid; to multiply the times of its kernels, try: %s%crank=%d:%g",
+                      what, item, what, join, number, factor);
     if (sscanf(item, "node%d:%lf", &number, &factor) == 2 && factor > 1)
-        return bb_err(BB_EUSAGE, "%s: '%s' is not valid; try: node%d:%.3g (part of its speed)", what, item, number,
-                      1 / factor);
+        return bb_err(BB_EUSAGE, "%s: '%s' is not valid; to give the part of its speed, try: %s%cnode%d:%.3g", what,
+                      item, what, join, number, 1 / factor);
     return bb_err(
         BB_EUSAGE,
         "%s: '%s' is not valid, expected rank=R:TIMES, nodeN:PART, link=nodeN-nicM:PART, link=nodeN-nodeM:PART, "

@@ -116,24 +116,37 @@ const char *bb_model_of_hub(const char *name)
     return NULL;
 }
 
-/* Returns whether this is the name of a model of Hugging Face, "ORGANIZATION/MODEL", and no path of a file. */
-static bool is_hub_name(const char *name)
+/* Organizations of Hugging Face, by the first letters of the names of their models. */
+static const char *const hub_organizations[][2] = {
+    {"llama-", "meta-llama/"},  {"meta-llama-", "meta-llama/"}, {"qwen", "Qwen/"},     {"mistral-", "mistralai/"},
+    {"mixtral-", "mistralai/"}, {"deepseek-", "deepseek-ai/"},  {"gemma-", "google/"}, {"phi-", "microsoft/"},
+};
+
+/* Returns what precedes the name of a model of Hugging Face in its URL: "" for "ORGANIZATION/MODEL", "Qwen/" for
+ * "Qwen3-8B"; NULL: any other word, or a path of a file. */
+static const char *hub_organization(const char *name)
 {
     const char *slash = strchr(name, '/');
 
-    return slash && slash > name && slash[1] && !strchr(slash + 1, '/') && name[0] != '.' && !strstr(name, ".json");
+    if (slash && slash > name && slash[1] && !strchr(slash + 1, '/') && name[0] != '.' && !strstr(name, ".json"))
+        return "";
+    for (size_t i = 0; !slash && strchr(name, '-') && i < sizeof(hub_organizations) / sizeof(hub_organizations[0]); i++)
+        if (strncasecmp(name, hub_organizations[i][0], strlen(hub_organizations[i][0])) == 0)
+            return hub_organizations[i][1];
+    return NULL;
 }
 
 int bb_model_reject_hub(const char *name)
 {
-    const char *shipped = bb_model_of_hub(name);
+    const char *shipped = bb_model_of_hub(name), *organization = hub_organization(name);
 
-    return !is_hub_name(name)
+    return !organization
                ? 0
                : bb_err(BB_EUSAGE,
-                        "%s: busbar downloads no models%s%s; %ssave https://huggingface.co/%s/raw/main/config.json and "
-                        "give --model config.json",
-                        name, shipped ? "; try: --model " : "", shipped ? shipped : "", shipped ? "or " : "", name);
+                        "%s: busbar downloads no models%s%s; %ssave https://huggingface.co/%s%s/raw/main/config.json "
+                        "and give --model config.json",
+                        name, shipped ? "; try: --model " : "", shipped ? shipped : "", shipped ? "or " : "",
+                        organization, name);
 }
 
 static const char *find_text(const char *kind, const char *name)
@@ -187,6 +200,8 @@ static int reject_name(const char *kind, const char *name_or_path)
     if (other)
         return bb_err(BB_EUSAGE, "unknown %s '%s', did you mean '%s'? (`busbar list %s` lists all)", singular,
                       name_or_path, other, kind);
+    if (is_model && bb_model_reject_hub(name_or_path) != 0)
+        return -BB_EUSAGE;
     if (is_model && near && !has_same_digits(name_or_path, near))
         return bb_err(BB_EUSAGE,
                       "unknown model '%s', expected a name of `busbar list models`, or a config.json of Hugging Face "

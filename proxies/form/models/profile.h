@@ -28,7 +28,8 @@ const char *bb_cluster_of_gpu(const char *gpu);
 
 /* bb_model_of_hub - returns the shipped model with the layers of a model of Hugging Face, such as
  * "meta-llama/Llama-3.1-8B-Instruct"; NULL: none.
- * bb_model_reject_hub - returns -BB_EUSAGE after printing what to give for a name "ORGANIZATION/MODEL"; else 0. */
+ * bb_model_reject_hub - returns -BB_EUSAGE after printing what to give for a name "ORGANIZATION/MODEL", or a
+ * name without the organization that begins as those of a known one, such as "Qwen3-8B"; else 0. */
 const char *bb_model_of_hub(const char *name);
 int bb_model_reject_hub(const char *name) BB_MUST_CHECK;
 

@@ -5,6 +5,7 @@ import json
 import math
 import pathlib
 import random
+import re
 
 import pytest
 
@@ -146,6 +147,22 @@ def test_text_and_help_match_golden_files(busbar, golden):
         golden(name, busbar.run("plan", "gpt2_large", "--ranks", 8, "--compute", "timed", "--cluster", "emulated-default", *more,
                                 emulated=False).stdout)
     golden("plan_help.txt", busbar.run("plan", "--help", emulated=False).stdout)
+
+
+@pytest.mark.parametrize("args,ranks", [(("transformer", "--model", "gpt2_small", "--dp-sync", "zero3"), 4),
+                                        (("gpt2_large", 4, 2, 64), 2)], ids=["all_gather", "sendrecv"])
+def test_full_plan_prints_how_to_measure_its_largest_row(busbar, tmp_path, args, ranks):
+    """bench, with the printed command, calls NCCL with the count of the plan's row; the table has the size per call."""
+    text = busbar.run("plan", *args, "--ranks", ranks, "--full", "--json", tmp_path / "p.json", emulated=False).stdout
+    on, command = re.search(r"^# size: bytes per call; to measure the \w+ of group \w+, on (\d+) ranks:\n#   busbar (bench .*)$", text, re.M).groups()
+    traffic = [t for role in json.loads((tmp_path / "p.json").read_text())["roles"] for t in role["traffic"]]
+    most = max(traffic, key=lambda t: t["bytes"])
+    assert int(on) == most["group_size"] and all(t["call_bytes"] * t["calls"] == t["bytes"] for t in traffic)
+    done = busbar.run(*command.split(), "-n", 1, "-w", 0, "--placement", "out_of_place", "--json", "-", ranks=int(on), env={"EMU_DATA": "off"})
+    (row,) = json.loads(done.stdout)["results"]
+    assert (row["count"], row["dtype"], row["bytes"]) == (most["count"], most["dtype"], most["call_bytes"])
+    assert row["collective"] == (most["kind"] if most["kind"] != "send" else "sendrecv")
+    assert re.search(r"calls +size +payload", text)
 
 
 def test_json_on_stdout_suppresses_text(busbar):

@@ -373,6 +373,26 @@ static void print_head(const struct bb_plan_report *r, FILE *out)
     fputc('\n', out);
 }
 
+/* Prints how to measure a row of the traffic tables, of the row with the largest payload. */
+static void print_measurement(const struct bb_plan *plan, FILE *out)
+{
+    const struct bb_traffic_row *most = NULL;
+    struct bb_traffic_shown shown;
+
+    for (int r = 0; r < plan->traffic.n; r++)
+        for (int i = 0; i < plan->traffic.roles[r].n_rows; i++)
+            if (!most || plan->traffic.roles[r].rows[i].bytes > most->bytes)
+                most = &plan->traffic.roles[r].rows[i];
+    if (!most)
+        return;
+    shown = bb_traffic_show(&plan->step->layout, most);
+    fprintf(out,
+            "\n# size: bytes per call; to measure the %s of group %s, on %d rank%s:\n#   busbar bench %s --sizes %zu "
+            "-d %s\n",
+            shown.kind, shown.group, most->group_size, most->group_size == 1 ? "" : "s",
+            most->kind == BB_OP_COLLECTIVE ? shown.kind : "sendrecv", shown.call_bytes, shown.dtype);
+}
+
 /* Prints groups, roles and checks in full. */
 static void print_details(const struct bb_plan *plan, FILE *out)
 {
@@ -381,6 +401,7 @@ static void print_details(const struct bb_plan *plan, FILE *out)
         print_group(&plan->step->layout, g, out);
     for (int r = 0; r < plan->traffic.n; r++)
         print_role(plan, &plan->traffic.roles[r], out);
+    print_measurement(plan, out);
 }
 
 void bb_plan_print(const struct bb_plan_report *r, bool full, FILE *out)

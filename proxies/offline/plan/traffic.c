@@ -366,11 +366,12 @@ void bb_traffic_release(struct bb_traffic *t)
 const struct bb_field bb_traffic_fields[] = {
     {"kind", "kind", "", 14, 0, SHOWS(kind), .form = BB_FORM_LEFT},
     {"group", "group", "", 10, 0, SHOWS(group), .form = BB_FORM_LEFT},
-    {"group_size", "ranks", "", 6, 0, SHOWS(of.group_size)},
-    {"count", "count", "", 14, 0, SHOWS(of.count), .form = BB_FORM_THOUSANDS},
+    {"group_size", "ranks", "", 5, 0, SHOWS(of.group_size)},
+    {"count", "count", "", 13, 0, SHOWS(of.count), .form = BB_FORM_THOUSANDS},
     {"dtype", "type", "", 8, 0, SHOWS(dtype), .form = BB_FORM_LEFT},
     {"calls", "calls", "", 6, 0, SHOWS(of.calls)},
-    {"bytes", "payload", "", 12, 0, SHOWS(of.bytes), .form = BB_FORM_BYTES},
+    {"call_bytes", "size", "", 10, 0, SHOWS(call_bytes), .form = BB_FORM_BYTES},
+    {"bytes", "payload", "", 10, 0, SHOWS(of.bytes), .form = BB_FORM_BYTES},
     {"peers", SHOWS(peers)},
     {0},
 };
@@ -380,5 +381,6 @@ struct bb_traffic_shown bb_traffic_show(const struct bb_layout *layout, const st
     return (struct bb_traffic_shown){.kind = bb_op_kind_name(row->kind, row->coll),
                                      .group = layout->groups[row->group].name,
                                      .dtype = bb_dtypes[row->dtype].name,
+                                     .call_bytes = row->bytes / (row->calls ? row->calls : 1),
                                      .of = *row};
 }

@@ -54,7 +54,8 @@ struct bb_traffic {
 /* A row of the traffic table as the reports of a plan show it. `of` is a copy of the row. */
 struct bb_traffic_shown {
     const char *kind, *group, *dtype;
-    json_t *peers; /* for the JSON; NULL for the text, which prints of.peers */
+    json_t *peers;     /* for the JSON; NULL for the text, which prints of.peers */
+    size_t call_bytes; /* payload of one call: the size that `busbar bench` gives it */
     struct bb_traffic_row of;
 };
 extern const struct bb_field bb_traffic_fields[]; /* rows: struct bb_traffic_shown */

@@ -17,14 +17,14 @@
 
 struct options {
     const char *output;
-    bool quiet; /* accepted by all commands; report prints only errors */
+    bool quiet; /* do not print the name of the page */
 };
 
 #define FIELD(name) offsetof(struct options, name)
 
 static const struct bb_opt rows[] = {
     OPT_OUTPUT('o', "output", FIELD(output), "HTML page to write; an existing file is replaced atomically"),
-    OPT_FLAG(0, "quiet", FIELD(quiet), "no effect: report prints only errors"),
+    OPT_FLAG(0, "quiet", FIELD(quiet), "print only errors, not the name of the page"),
     {0},
 };
 
@@ -91,11 +91,14 @@ out:
 
 /* Executes the script; returns only on failure. Python finds the other modules in the script's folder. -B: Python
  * writes no __pycache__ there. */
-static int run_script(const char *python, char *script, const char *output, const struct bb_positionals *files)
+static int run_script(const char *python, char *script, const struct options *o, const struct bb_positionals *files)
 {
-    char *argv[BB_POSITIONALS_MAX + 8] = {(char *)python, "-B", script, "-o", (char *)output, "--"};
-    int n = 6;
+    char *argv[BB_POSITIONALS_MAX + 8] = {(char *)python, "-B", script, "-o", (char *)o->output};
+    int n = 5;
 
+    if (o->quiet)
+        argv[n++] = "--quiet";
+    argv[n++] = "--";
     for (int i = 0; i < files->n; i++)
         argv[n++] = (char *)files->word[i];
     execvp(python, argv);
@@ -138,7 +141,7 @@ int bb_report_main(int argc, char **argv, bb_load_printed_fn *load)
     /* the Python of the virtual environment that setup.sh creates in the build folder, else the system's python3 */
     if (snprintf(python, PATH_MAX, "%s/python/bin/python3", folder) >= PATH_MAX || access(python, X_OK) != 0)
         strcpy(python, "python3");
-    rc = run_script(python, script, options.output, &files);
+    rc = run_script(python, script, &options, &files);
 out:
     return rc;
 }

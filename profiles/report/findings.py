@@ -15,6 +15,9 @@ from units import (bytes_text, duration_text, is_number, median_of, number_text,
 
 # The first word of a result that is not "ok", by its status.
 FAILURES = {"does not fit": "DOES NOT FIT", "wrong data": "WRONG DATA", "running": "INCOMPLETE"}
+# What steps, and rows of collectives, have in common whose times can be compared.
+STEP_WORK = ("proxy", "ranks", "parameters", "samples", "tokens")
+ROW_WORK = ("dtype", "op", "root", "mode", "group")
 UNFINISHED = "the run has not ended, or all its processes were killed"
 
 
@@ -74,6 +77,43 @@ def total(results):
     failed = [f"{result.name} ({result.failure})" for result in results if result.failure]
     if len(results) > 1:
         yield f"{len(failed) or 'None'} of {len(results)} results failed{f': {names(failed, 12)}' if failed else ''}."
+
+
+def times_of(result):
+    """{what was run: its time} of a result whose times can be compared with those of others."""
+    data = result.data
+    if result.failure in FAILURES:
+        return {}
+    try:
+        times = {("step", *(str(data.get(key)) for key in STEP_WORK)): median_of(result.of_step("step_us"))}
+        if result.kind not in ("proxy", "plan"):
+            times = {(row_name(row), data.get("ranks"), *(str(row.get(key)) for key in ROW_WORK)): row_time(row)
+                     for row in result.rows if result.kind == "collectives" and not row.get("forced")}
+    except CONTENT_ERRORS:  # of() reports the file
+        return {}
+    return {work: us for work, us in times.items() if is_number(us) and us > 0}
+
+
+def relative(results):
+    """The results that are at least 10 % slower or faster than the first result with the same rows or step."""
+    known = [(result, times_of(result)) for result in results]
+    for i, (b, b_times) in enumerate(known):
+        for a, a_times in known[:i]:
+            ratios = {work: us / a_times[work] for work, us in b_times.items() if work in a_times}
+            if ratios:
+                yield from slower_of(a.name, b.name, ratios)
+                break
+
+
+def slower_of(a, b, ratios):
+    """The slower one of two results; ratios: {what was run: time in b / time in a}."""
+    mean = math.exp(math.fsum(map(math.log, ratios.values())) / len(ratios))
+    if mean < 1:
+        a, b, mean, ratios = b, a, 1 / mean, {work: 1 / ratio for work, ratio in ratios.items()}
+    if mean > 1.1:
+        worst = max(ratios, key=ratios.get)
+        rows = f" in {len(ratios)} equal rows (geometric mean), {times_text(ratios[worst])} at {worst[0]}"
+        yield f"{b} takes {times_text(mean)} as long as {a}{rows if len(ratios) > 1 else ''}."
 
 
 def failure(result):

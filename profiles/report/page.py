@@ -94,7 +94,7 @@ def findings_html(results):
         return [stamp for stamp in result.stamps if not stamp.startswith("status")]
     common = [stamp for stamp in stamps_of(results[0]) if all(stamp in r.stamps for r in results)]
     parts = [stamp_marks(common)]
-    parts += [f"<p><strong>{text(sentence)}</strong></p>" for sentence in findings.total(results)]
+    parts += [f"<p><strong>{text(sentence)}</strong></p>" for sentence in (*findings.total(results), *findings.relative(results))]
     for r in sorted(results, key=lambda r: not r.failure):
         sentences = "".join(f"<li>{text(sentence)}</li>" for sentence in findings.of(r))
         stamps = stamp_marks((stamp for stamp in stamps_of(r) if stamp not in common), r.problems)

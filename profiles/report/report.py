@@ -49,10 +49,21 @@ def write_atomically(path, text):
         raise
 
 
+def print_page(path):
+    """Print the name of the page, unless it is a pipe or a device."""
+    try:
+        if os.path.isfile(path):
+            os.write(1, b"# page: " + os.fsencode(path) + b"\n")
+    except OSError as error:
+        return print_error(f"cannot write to stdout: {error.strerror}", FAILURE)
+    return 0
+
+
 def main(argv):
     parser = argparse.ArgumentParser(prog="busbar report", description=__doc__.split("\n")[0])
     parser.add_argument("results", nargs="+", metavar="RESULT.json")
     parser.add_argument("-o", "--output", required=True, metavar="FILE")
+    parser.add_argument("--quiet", action="store_true")
     options = parser.parse_args(argv)
     try:
         results = read_all(options.results)
@@ -66,7 +77,7 @@ def main(argv):
         return print_error(f"{python} {error}: run pip install plotly (in a clone of busbar: sh bootstrap/setup.sh)", FAILURE)
     except OSError as error:
         return print_error(f"{options.output}: {error.strerror}", FAILURE)
-    return 0
+    return 0 if options.quiet else print_page(options.output)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,9 @@ TERMS = (("slower kernels", "slowdown_us", None, SLOWER),
          ("waiting for peers", "waiting_us", "exposed_waiting_us", WAITING),
          ("idle", "idle_us", "idle_us", IDLE))
 
+# The term "slower kernels" below 0: without communication, the GPU waits longer for launches (as `busbar proxy` names it).
+FASTER = "host time hidden by communication"
+
 
 def title_of(result):
     return f"{result.text('proxy') or 'step'} ({result.name})"
@@ -43,7 +46,7 @@ def terms_of(result):
         terms = (("exposed communication", "exposed_us", "exposed_us", EXPOSED), TERMS[0], TERMS[4])
     terms = [(name, source.get(of_lost if alone else of_breakdown), color)
              for name, of_lost, of_breakdown, color in terms]
-    terms = [(name, us, color) for name, us, color in terms if is_number(us)]
+    terms = [(FASTER if name == "slower kernels" and us < 0 else name, us, color) for name, us, color in terms if is_number(us)]
     step = b.get("step_us")
     compute = step - sum(us for _, us, _ in terms) if alone else b.get("compute_us")
     hidden = (b.get("comm_us") or 0) - (b.get("exposed_us") or 0)

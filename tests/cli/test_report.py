@@ -77,7 +77,7 @@ def report(busbar, *files, output, **kw):
 
 def page_of(busbar, output, *files):
     done = report(busbar, *files, output=output)
-    assert done.returncode == 0 and done.stdout == "" and done.stderr == "", done.stderr
+    assert done.returncode == 0 and done.stdout == f"# page: {output}\n" and done.stderr == "", done.stderr
     return output.read_text()
 
 
@@ -92,6 +92,16 @@ def test_one_page_of_every_kind(busbar, samples, tmp_path, plotly):
                         "Studies", "Files"]
     assert "default-src 'none'" in text and not re.search(r"<(?:script|link|img)[^>]+(?:src|href)=\"(?!data:)", text)
     assert list(tmp_path.iterdir()) == [tmp_path / "r.html"]
+
+
+def test_name_of_the_page_is_printed_unless_quiet_or_a_device(busbar, samples, tmp_path, plotly):
+    """test_one_page_of_every_kind checks the name."""
+    assert busbar.run("report", samples["p2p"], "-o", tmp_path / "r.html", "--quiet", emulated=False).stdout == ""
+    assert "# page" not in report(busbar, samples["p2p"], output="/dev/stdout").stdout
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([busbar.build / "busbar", "report", samples["p2p"], "-o", tmp_path / "r.html"], stdout=full,
+                              stderr=subprocess.PIPE, text=True, timeout=20, check=False)
+    assert (done.returncode, done.stderr) == (1, "busbar: report: cannot write to stdout: No space left on device\n")
 
 
 @pytest.mark.parametrize("name,content,message", [
@@ -228,6 +238,13 @@ def test_waterfall_leads_from_compute_alone_to_the_step():
     assert planned.traces[0]["y"] == [70, 25, 10, 8, 7, 5, 100] and planned.stamps == ["predicted for c"]
 
 
+def test_kernels_faster_than_alone_are_host_time_hidden_by_communication():
+    lost = {**LOST, "slowdown_us": -2., "total_us": 28.}
+    (chart,) = steps.waterfalls([result("proxy", proxy="p", breakdown=BREAKDOWN, overlap={"lost_to_comm": lost})])
+    trace = chart.traces[0]
+    assert trace["x"][2] == "host time hidden by communication" and trace["y"][2] == -2 and "slower kernels" not in trace["x"]
+
+
 def test_stages_in_lock_step_have_no_bubble():
     """gpt2_large and bert_large write null: neither the waterfall nor the bars by role name a bubble."""
     roles = [{**BREAKDOWN, "role": role, "bubble_us": None, "exposed_waiting_us": 15.} for role in ("first stage", "last stage")]
@@ -328,6 +345,25 @@ def test_findings_of_a_plan():
     text_of = said("plan", proxy="p", predicted={**predicted, "waiting": waits})
     assert "Rank 3 waits 5 us in dp." in text_of and "tp_pp" not in text_of  # the pipeline bubble
     assert "takes 10 % longer" in text and "largest loss of the fastest layout is bubble: 12 us" in text
+
+
+def test_a_result_slower_than_another_is_a_finding():
+    """Ratios of 4 and 1: geometric mean 2. Rows of other sizes and ranks, forced rows, and results with wrong data are left out."""
+    def bench(name, *times, ranks=8, **more):
+        one = result("collectives", ranks=ranks, results=[row(1024 << i, us) for i, us in enumerate(times)], **more)
+        one.name = name
+        return one
+    a, b = bench("a.json", 10., 100.), bench("b.json", 40., 100., 7.)
+    b.rows.append(row(1024, 1., forced=True))
+    sentence = "b.json takes 2 times as long as a.json in 2 equal rows (geometric mean), 4 times at all_reduce 1 KiB."
+    assert list(findings.relative([a, b])) == list(findings.relative([b, a])) == [sentence]
+    assert f"<strong>{sentence}</strong>" in page.findings_html([a, b])
+    for other in bench("c.json", 40., 100., ranks=4), bench("c.json", 40., status="wrong data"), bench("c.json", 10.5, 105.):
+        assert list(findings.relative([a, other])) == []
+    fast, slow, larger = (result(kind, proxy="p", ranks=4, samples=samples, step_us=us)
+                          for kind, samples, us in (("plan", 8, 10.), ("proxy", 8, 19.8), ("proxy", 16, 30.)))
+    assert list(findings.relative([fast, slow, larger])) == ["proxy.json takes 1.98 times as long as plan.json."]
+    assert list(findings.relative([fast, result("proxy", proxy="p", ranks=4, samples=8, step_us="x")])) == []
 
 
 @pytest.mark.parametrize("data,first", [

@@ -422,7 +422,7 @@ static void drop_past(struct run *r, int test)
 /* begun: in and out, the test that was interrupted */
 static void read_record(struct run *r, const struct bb_journal_record *record, size_t *begun)
 {
-    struct bb_health_finding f;
+    struct bb_health_finding f = {0};
 
     if (record->kind == FINDING || record->kind == LOST)
         memcpy(&f, record->data, sizeof f);

@@ -85,9 +85,9 @@ def times_of(result):
     if result.failure in FAILURES:
         return {}
     try:
-        times = {("step", *(str(data.get(key)) for key in STEP_WORK)): median_of(result.of_step("step_us"))}
+        times = {("step", *(data.get(key) for key in STEP_WORK)): median_of(result.of_step("step_us"))}
         if result.kind not in ("proxy", "plan"):
-            times = {(row_name(row), data.get("ranks"), *(str(row.get(key)) for key in ROW_WORK)): row_time(row)
+            times = {(row_name(row), data.get("ranks"), *(row.get(key) for key in ROW_WORK)): row_time(row)
                      for row in result.rows if result.kind == "collectives" and not row.get("forced")}
     except CONTENT_ERRORS:  # of() reports the file
         return {}

@@ -361,9 +361,9 @@ def test_a_result_slower_than_another_is_a_finding():
     for other in bench("c.json", 40., 100., ranks=4), bench("c.json", 40., status="wrong data"), bench("c.json", 10.5, 105.):
         assert list(findings.relative([a, other])) == []
     fast, slow, larger = (result(kind, proxy="p", ranks=4, samples=samples, step_us=us)
-                          for kind, samples, us in (("plan", 8, 10.), ("proxy", 8, 19.8), ("proxy", 16, 30.)))
+                          for kind, samples, us in (("plan", 8, 10.), ("proxy", 8., 19.8), ("proxy", 16, 30.)))
     assert list(findings.relative([fast, slow, larger])) == ["proxy.json takes 1.98 times as long as plan.json."]
-    assert list(findings.relative([fast, result("proxy", proxy="p", ranks=4, samples=8, step_us="x")])) == []
+    assert list(findings.relative([fast, result("proxy", proxy="p", ranks=4, samples=8, step_us="x"), result("proxy", proxy=["p"], step_us=9.)])) == []
 
 
 @pytest.mark.parametrize("data,first", [

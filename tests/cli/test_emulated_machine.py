@@ -312,10 +312,10 @@ def test_run_names_the_rank_that_the_others_wait_for(busbar, tmp_path, args, ran
             [row["waited_for"] for row in run["waiting"] if row["most_us"] > 50]
 
 
-@pytest.mark.parametrize("late", [3, 6])
-def test_late_rank_of_a_pipeline_is_named(times_only, tmp_path, late):
-    """Two replicas of four stages: the late replica waits inside its pipeline, the other one for its gradients."""
-    run = times_only.json("proxy", "transformer", "--model", "gpt2_small", "--layers", 4, "--pp", 4, "--micro-batches", 8, "--compute", "timed", "-g", 8,
+@pytest.mark.parametrize("split,late", [("--pp", 3), ("--pp", 6), ("--tp", 5)])
+def test_late_rank_of_a_pipeline_is_named(times_only, tmp_path, split, late):
+    """Two replicas of four ranks: the late replica waits inside, the other one for its gradients, where kernels hide it with --tp."""
+    run = times_only.json("proxy", "transformer", "--model", "gpt2_small", "--layers", 4, split, 4, "--micro-batches", 8, "--compute", "timed", "-g", 8,
                           "-n", 2, "-w", 1, "--no-alone", "--delay", f"rank={late}:20ms", tmp_path=tmp_path)
     assert run["late_rank"] == late
 
@@ -336,7 +336,7 @@ def test_delayed_rank_delays_the_step_once(busbar, tmp_path):
         assert step(late) - step(even) == pytest.approx(2000, abs=20)
     text = busbar.run(*args, "--full", "--delay", "rank=0:2ms", ranks=2, env=ENV).stdout
     assert re.search(r"^# waiting for peers .*\n  replica +dp +2 +\S+ +\S+ +1 +0 ", text, re.M), text
-    assert re.fullmatch(r"# late: rank 0 \(\S+, GPU 0\), replica: the other ranks of the role wait for it", text.splitlines()[-1])
+    assert re.fullmatch(r"# late: rank 0 \(\S+, GPU 0\), replica: the other ranks of the role wait for it; where kernels hide .*", text.splitlines()[-1])
 
 
 @pytest.mark.parametrize("slow", ["link=node1-nic1:0.25", "link=node0-node1:0.2", "link=node1-to-node0:0.2"])
@@ -395,6 +395,14 @@ def test_proxy_names_the_slow_gpu_among_ranks_of_a_role(busbar, tmp_path, args):
     assert not re.search(r"# (slow|late):|all wait for", done.stdout) and "\n# data not checked: EMU_DATA=off moves no data" in done.stdout
 
 
+def test_proxy_names_a_slow_gpu_and_all_slow_groups(times_only, tmp_path):
+    """Three of the eight groups that span the slow path are named, the others counted."""
+    done = times_only.run("proxy", "transformer", "--model", "gpt2_small", "--layers", 4, "--pp", 2, "--micro-batches", 2, "-n", 1, "-w", 1, "--traced-steps", 1,
+                          "--no-alone", "-g", 16, env={"EMU_NODES": "4", "EMU_CLUSTER": "h100-sxm-ib", "EMU_SLOW": "rank=6:1.5,link=node1-node3:0.2"})
+    lines = [line for line in done.stdout.splitlines() if line.startswith("# slow")]
+    assert [re.match(r"# slow: rank 6|# slow communication: (group embedding of ranks \d, \d+|5 more groups$)", line) is None for line in lines] == [False] * 5, lines
+
+
 def test_proxy_names_the_group_with_a_slow_nic(busbar, tmp_path):
     """NIC 0 of node 1 is that of rank 2. Without another group of the same shape only a prediction shows that transfers are slow; all
     ranks then end together, so that the rank of the table is no culprit."""
@@ -404,8 +412,10 @@ def test_proxy_names_the_group_with_a_slow_nic(busbar, tmp_path):
     done = busbar.run(*command, "--tp", 2, "--json", tmp_path / "r.json", ranks=8, env={**env, **slow})
     found = json.loads((tmp_path / "r.json").read_text())["slow_transfers"]
     assert {s["rank"] for s in found} == {0, 2, 4, 6} and {s["group"] for s in found} == {"dp"}
-    last = done.stdout.splitlines()[-1]
-    assert last.startswith("# slow communication: group dp of ranks 0, 2, 4, 6: transfers take ") and last.endswith("busbar bench p2p")
+    line, last = done.stdout.splitlines()[-2:]
+    assert re.fullmatch(r"# slow communication: group dp of ranks 0, 2, 4, 6 \((\S+node\d, ){3}\S+node3\): transfers take \S+ \wm?s, "
+                        r"\S+ x the time of other groups \(\S+ \ws longer\)", line), line
+    assert last == "# to find the link: busbar bench p2p"
     done = busbar.run(*command, "--tp", 2, "--json", tmp_path / "r.json", ranks=8, env=env)
     assert json.loads((tmp_path / "r.json").read_text())["slow_transfers"] == [] and "slow communication" not in done.stdout
     assert done.stdout.splitlines()[-1].startswith("# a node whose NICs are all slow would not be named: the compared groups span all nodes; ")

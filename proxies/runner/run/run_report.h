@@ -43,7 +43,7 @@ struct bb_run_report {
  *                        Its late_rank waits less than the other ranks of its role; BB_NONE: none.
  * bb_run_slow_json     - returns a list of the ranks whose kernels (transfers: whose transfers in a group) take longer
  *                        than those of other ranks of their role.
- * bb_run_culprit_print - prints the ranks with slow kernels, or else the rank with the slowest transfers, the late rank, or
+ * bb_run_culprit_print - prints the ranks with slow kernels and the groups with slow transfers, or else the late rank, or
  *                        that communication takes longer than predicted, or without a prediction that NICs cannot be
  *                        judged; no line if there are none.
  * bb_run_longest_print - prints the role that computes longest, if longer than the slowest rank of the step.

@@ -12,10 +12,11 @@
 #include <string.h>
 
 /* A rank is slow if its kernels take more than SLOW times the typical time of its role. It is late if the others of its role
- * wait longer than the rank itself by the fraction LATE_BY of the step, or by the fraction LATE and twice as long. */
-static const double SLOW = 1.1, LATE = 0.01, LATE_BY = 0.05;
+ * wait longer than the rank itself by the fraction LATE_BY of the step, or by the fraction LATE and twice as long,
+ * and if this is NEXT times that of any other rank. */
+static const double SLOW = 1.1, LATE = 0.01, LATE_BY = 0.05, NEXT = 1.5;
 
-enum { MAX_NAMED = 2 }; /* maximum number of slow ranks that the text names */
+enum { MAX_NAMED = 2, MAX_GROUPS = 3 }; /* maximum numbers of slow ranks, and of slow groups, that the text names */
 
 /* ---- waiting times ---- */
 
@@ -24,12 +25,15 @@ static double waiting_us(const void *measured, int rank, int group)
     return ((const struct bb_measured *)measured)->traced[rank].groups[group].waiting_us;
 }
 
-/* Returns the time for which a rank does nothing but wait for its peers, or for a pipeline bubble; 0: unknown. */
-static double waits_us(const struct bb_measured *m, int rank)
+/* Returns the time for which the calls of a rank wait for its peers. Waiting that kernels hide counts, because it delays
+ * the transfers after it, and these may be exposed. */
+static double waits_us(const struct bb_measured *m, int groups, int rank)
 {
-    const double us = m->traced[rank].exposed_us - m->traced[rank].exposed_transfer_us;
+    double us = 0;
 
-    return isnan(us) ? 0 : us;
+    for (int i = 0; i < groups; i++)
+        us += isnan(m->traced[rank].groups[i].waiting_us) ? 0 : m->traced[rank].groups[i].waiting_us;
+    return us;
 }
 
 /* The rank that waits least compared with the upper median rank of its role, and by how much; next_us: that of the next. */
@@ -40,18 +44,18 @@ struct late {
 
 /* Compares n ranks of a role. Their times differ only for a late rank: the other ranks of its pipeline wait for it before
  * they synchronize with the other replicas, and the replicas wait then. */
-static void find_late(const struct bb_measured *m, const int *ranks, int n, struct late *late)
+static void find_late(const struct bb_measured *m, int groups, const int *ranks, int n, struct late *late)
 {
     double *us, typical_us;
 
     BB_NEW(us, (size_t)n);
     for (int i = 0; i < n; i++)
-        us[i] = waits_us(m, ranks[i]);
+        us[i] = waits_us(m, groups, ranks[i]);
     bb_sort_doubles(us, (size_t)n);
     typical_us = us[n / 2];
     free(us);
     for (int i = 0; i < n; i++) {
-        const double own_us = waits_us(m, ranks[i]), less_us = typical_us - own_us;
+        const double own_us = waits_us(m, groups, ranks[i]), less_us = typical_us - own_us;
         const double least = own_us < typical_us / 2 ? LATE : LATE_BY;
 
         if (less_us <= late->us) {
@@ -77,7 +81,7 @@ void bb_run_waiting(const struct bb_measured *m, const struct bb_step *step, str
                 ranks[role.n++] = r;
         if (role.n > 0) {
             bb_wait_table_add(w, &role, waiting_us, m);
-            find_late(m, ranks, role.n, &late);
+            find_late(m, step->layout.n_groups, ranks, role.n, &late);
         }
     }
     for (int i = 0; i < w->n; i++) {
@@ -86,7 +90,7 @@ void bb_run_waiting(const struct bb_measured *m, const struct bb_step *step, str
         w->rows[i].waited_for = g->waited_for;
         w->rows[i].waited_for_us = g->waited_for_share * g->waiting_us;
     }
-    w->late_rank = late.us > 2 * late.next_us ? late.rank : BB_NONE;
+    w->late_rank = late.us > NEXT * late.next_us ? late.rank : BB_NONE;
     free(ranks);
 }
 
@@ -303,19 +307,72 @@ void bb_run_longest_print(const struct bb_run_report *r, int slowest, FILE *out)
                 traced[longest].compute_us / traced[slowest].compute_us, slowest);
 }
 
-/* Prints the group whose transfers take longest, with at most MAX_RANKS of its ranks. */
+/* Prints a group whose transfers are slow, with at most MAX_RANKS of its ranks, without the end of the line. */
 static void print_slow_transfer(const struct bb_run_report *r, const struct slow_rank *slow, FILE *out)
 {
     enum { MAX_RANKS = 8 };
     const struct bb_layout *l = &r->step->layout;
     const int instance = bb_group_instance(l, slow->group_index, slow->rank), size = l->groups[slow->group_index].size;
+    const char *before = "";
     char time[BB_TIME_TEXT];
 
     fprintf(out, "# slow communication: group %s of ranks", slow->group);
     for (int i = 0; i < size && i < MAX_RANKS; i++)
         fprintf(out, "%s %d", i > 0 ? "," : "", bb_group_member(l, slow->group_index, instance, i));
-    fprintf(out, "%s: transfers take %s, %.2f x the time of other groups; to find the link: busbar bench p2p\n",
-            size > MAX_RANKS ? " .." : "", bb_format_time(slow->us, time), slow->slowdown);
+    fprintf(out, "%s (", size > MAX_RANKS ? " .." : "");
+    for (int i = 0; i < size && i < MAX_RANKS; i++) {
+        const char *host = r->session->world.hosts[bb_group_member(l, slow->group_index, instance, i)];
+
+        if (strcmp(host, before) != 0)
+            fprintf(out, "%s%s", i > 0 ? ", " : "", host);
+        before = host;
+    }
+    fprintf(out, "%s): transfers take %s, %.2f x the time of other groups", size > MAX_RANKS ? " .." : "",
+            bb_format_time(slow->us, time), slow->slowdown);
+    fprintf(out, " (%s longer)\n", bb_format_time(slow->us - slow->us / slow->slowdown, time));
+}
+
+static bool same_group(const struct bb_run_report *r, const struct slow_rank *a, const struct slow_rank *b)
+{
+    const struct bb_layout *l = &r->step->layout;
+
+    return a->group_index == b->group_index &&
+           bb_group_instance(l, a->group_index, a->rank) == bb_group_instance(l, a->group_index, b->rank);
+}
+
+/* Prints the slowest groups, the slowest first. The list has each slow rank of a group. */
+static void print_slow_transfers(const struct bb_run_report *r, const struct slow_list *list, FILE *out)
+{
+    int groups = 0;
+
+    for (size_t i = list->n, j; i-- > 0;) {
+        for (j = i + 1; j < list->n && !same_group(r, &list->ranks[i], &list->ranks[j]); j++)
+            ;
+        if (j == list->n && ++groups <= MAX_GROUPS)
+            print_slow_transfer(r, &list->ranks[i], out);
+    }
+    if (groups > MAX_GROUPS)
+        fprintf(out, "# slow communication: %d more group%s\n", groups - MAX_GROUPS,
+                groups > MAX_GROUPS + 1 ? "s" : "");
+    if (groups > 0)
+        fputs("# to find the link: busbar bench p2p\n", out);
+}
+
+/* Prints why nothing is known to be slow. */
+static void print_not_judged(const struct bb_run_report *r, const struct slow_list *transfers, FILE *out)
+{
+    if (!r->forecast->known && transfers->alone[0] && !transfers->compared)
+        fprintf(
+            out,
+            "# NICs not judged as slow or not: no other group has the shape of group %s, so transfer times cannot be "
+            "compared; to judge them: --cluster NAME|FILE, or busbar health\n",
+            transfers->alone);
+    else if (!r->forecast->known && transfers->compared && !transfers->parted)
+        fprintf(out,
+                "# a node whose NICs are all slow would not be named: the compared groups span all nodes; to judge "
+                "nodes: --cluster NAME|FILE, or busbar health\n");
+    else
+        bb_run_forecast_print_comm(r->forecast, out);
 }
 
 void bb_run_culprit_print(const struct bb_run_report *r, FILE *out)
@@ -332,24 +389,15 @@ void bb_run_culprit_print(const struct bb_run_report *r, FILE *out)
         fprintf(out, "# slow: %zu of %d ranks, the slowest last:\n", gpus.n, r->session->world.size);
     for (size_t i = gpus.n > MAX_NAMED ? gpus.n - MAX_NAMED : 0; i < gpus.n; i++)
         bb_table_sentence(out, slow_gpu_fields, &gpus.ranks[i]);
-    if (gpus.n == 0 && transfers.n > 0)
-        print_slow_transfer(r, &transfers.ranks[transfers.n - 1], out);
-    else if (gpus.n == 0 && late != BB_NONE)
-        fprintf(out, "# late: rank %d (%s, GPU %d), %s: the other ranks of the role wait for it\n", late,
-                r->session->world.hosts[late], r->session->devices[late].ordinal,
-                r->step->roles[r->step->role_of[late]].name);
-    else if (gpus.n == 0 && !r->forecast->known && transfers.alone[0] && !transfers.compared)
-        fprintf(
-            out,
-            "# NICs not judged as slow or not: no other group has the shape of group %s, so transfer times cannot be "
-            "compared; to judge them: --cluster NAME|FILE, or busbar health\n",
-            transfers.alone);
-    else if (gpus.n == 0 && !r->forecast->known && transfers.compared && !transfers.parted)
+    print_slow_transfers(r, &transfers, out);
+    if (gpus.n == 0 && transfers.n == 0 && late != BB_NONE)
         fprintf(out,
-                "# a node whose NICs are all slow would not be named: the compared groups span all nodes; to judge "
-                "nodes: --cluster NAME|FILE, or busbar health\n");
-    else if (gpus.n == 0)
-        bb_run_forecast_print_comm(r->forecast, out);
+                "# late: rank %d (%s, GPU %d), %s: the other ranks of the role wait for it; where kernels hide the "
+                "waiting, the transfers after it end later\n",
+                late, r->session->world.hosts[late], r->session->devices[late].ordinal,
+                r->step->roles[r->step->role_of[late]].name);
+    else if (gpus.n == 0 && transfers.n == 0)
+        print_not_judged(r, &transfers, out);
     free(gpus.ranks);
     free(transfers.ranks);
 }

@@ -154,13 +154,91 @@ static bool is_dropless(const struct bb_proxy_config *config, const struct bb_ar
     return arch->experts > 0 && config->transformer.capacity <= 0;
 }
 
-/*
- * Assume the smallest recomputation with which training fits in BB_SAFE_MEMORY of the GPU memory: first only the
- * attention scores, then as few layers of each model chunk as possible (dropless experts: norms and experts, then all
- * layers). If training does not fit even with recomputation of all layers, assume no recomputation.
- */
-static int guess_recompute(struct bb_proxy_config *config, const struct bb_arch *arch, struct bb_forecast *f)
+/* Predict the step of config. */
+static int time_step(const struct bb_proxy *proxy, const struct bb_cluster *cluster,
+                     const struct bb_proxy_config *config, int64_t *ns)
 {
+    struct bb_step step = {0};
+    int rc;
+
+    TRY(bb_step_build(&step, proxy, config));
+    TRY(bb_predict_step_ns(&step, cluster, NULL, ns));
+out:
+    bb_step_release(&step);
+    return rc;
+}
+
+/* Recompute as few layers of each model chunk as possible instead of the modules of config if the step is faster.
+ * config: in/out. */
+static int prefer_layers(const struct bb_proxy *proxy, const struct bb_cluster *cluster, struct bb_proxy_config *config,
+                         const struct bb_arch *arch, double usable)
+{
+    struct bb_proxy_config layers = *config;
+    struct bb_transformer_options *o = &layers.transformer;
+    int64_t layers_ns, modules_ns;
+    double bytes;
+    int rc;
+
+    o->recompute = "full";
+    o->recompute_modules = NULL;
+    TRY(bb_training_min_recompute_layers(config, arch, usable, &o->recompute_layers, &bytes));
+    if (o->recompute_layers == 0)
+        goto out;
+    TRY(time_step(proxy, cluster, config, &modules_ns));
+    TRY(time_step(proxy, cluster, &layers, &layers_ns));
+    *config = layers_ns < modules_ns ? layers : *config;
+out:
+    return rc;
+}
+
+/* The modules of experts whose recomputation saves memory, in the order of the time that it takes. The last ones repeat
+ * the dispatch, and fit with any load of the experts. */
+static const struct {
+    const char *modules;
+    bool latent; /* only of latent attention */
+} expert_modules[] = {
+    {"moe_act", false},
+    {"layernorm,moe_act", false},
+    {"mla_up_proj,layernorm,moe_act", true},
+    {"layernorm,moe", false},
+};
+enum { ANY_LOAD = sizeof(expert_modules) / sizeof(expert_modules[0]) - 1 };
+
+/* Find the modules, or the layers instead of the last modules, that are fastest to recompute with experts of equal load.
+ * config: in/out. bytes: out: the memory that training then needs; above `usable` if no modules fit. */
+static int guess_modules(const struct bb_proxy *proxy, const struct bb_cluster *cluster, struct bb_proxy_config *config,
+                         const struct bb_arch *arch, double usable, double *bytes)
+{
+    int rc = 0, i = -1;
+
+    config->transformer.recompute = "selective";
+    do {
+        i++;
+        if (expert_modules[i].latent && arch->kv_lora == 0)
+            continue;
+        config->transformer.recompute_modules = expert_modules[i].modules;
+        TRY(bb_training_bytes(config, arch, bytes));
+    } while (*bytes > usable && i < ANY_LOAD);
+    if (*bytes <= usable && i == ANY_LOAD)
+        TRY(prefer_layers(proxy, cluster, config, arch, usable));
+out:
+    return rc;
+}
+
+/* Number of experts of a model above which the assumed recomputation fits with any load of the experts: the published
+ * steps of such models, most of which do not name theirs, take that time. */
+#define MANY_EXPERTS 32
+
+/*
+ * Assume the fastest recomputation with which training fits in BB_SAFE_MEMORY of the GPU memory: first only the
+ * attention scores, then modules of dropless experts (of many experts only those that fit with any load, and name the
+ * fastest), then as few layers of each model chunk as possible (dropless experts: all layers). If training does not fit
+ * even with recomputation of all layers, assume no recomputation.
+ */
+static int guess_recompute(const struct bb_proxy *proxy, const struct bb_cluster *cluster,
+                           struct bb_proxy_config *config, const struct bb_arch *arch, struct bb_forecast *f)
+{
+    struct bb_proxy_config even = *config;
     struct bb_transformer_options *o = &config->transformer;
     const double usable = BB_SAFE_MEMORY * f->gpu_bytes;
     double bytes;
@@ -169,21 +247,32 @@ static int guess_recompute(struct bb_proxy_config *config, const struct bb_arch 
     o->recompute = "selective";
     TRY(bb_training_bytes(config, arch, &bytes));
     if (bytes > usable && !o->moe_overlap && is_dropless(config, arch)) {
-        o->recompute_modules = "layernorm,moe";
-        TRY(bb_training_bytes(config, arch, &bytes));
-        f->recompute_modules = o->recompute_modules = bytes > usable ? NULL : o->recompute_modules;
+        TRY(guess_modules(proxy, cluster, &even, arch, usable, &bytes));
+        *config = bytes <= usable ? even : *config;
+        if (bytes <= usable && arch->experts >= MANY_EXPERTS) {
+            o->recompute = "selective";
+            o->recompute_layers = 0;
+            o->recompute_modules = expert_modules[ANY_LOAD].modules;
+            TRY(bb_training_bytes(config, arch, &bytes));
+            f->faster_modules = even.transformer.recompute_modules;
+            f->fewest_layers = even.transformer.recompute_layers;
+            if (f->faster_modules == o->recompute_modules)
+                f->faster_modules = NULL;
+        }
     }
     if (bytes > usable && !o->moe_overlap) { /* which excludes it */
         o->recompute = "full";
+        o->recompute_modules = NULL;
         TRY(bb_training_min_recompute_layers(config, arch, usable, &o->recompute_layers, &bytes));
         if (is_dropless(config, arch)) {
-            f->fewest_layers = o->recompute_layers;
+            f->fewest_layers = f->faster_modules ? 0 : o->recompute_layers;
             o->recompute_layers = 0;
         }
     }
     o->recompute = bytes <= usable ? o->recompute : NULL;
     f->none_fits = !o->recompute;
     f->recompute = o->recompute;
+    f->recompute_modules = o->recompute_modules;
     f->recompute_layers = o->recompute_layers;
 out:
     return rc;
@@ -213,7 +302,8 @@ out:
 
 /* Assume the precision-aware optimizer if training then fits in GPU memory; otherwise, or with dropless experts,
  * assume recomputation instead. config: in/out. */
-static int guess_memory(struct bb_proxy_config *config, struct bb_forecast *f)
+static int guess_memory(const struct bb_proxy *proxy, const struct bb_cluster *cluster, struct bb_proxy_config *config,
+                        struct bb_forecast *f)
 {
     struct bb_arch arch;
     int rc;
@@ -222,7 +312,7 @@ static int guess_memory(struct bb_proxy_config *config, struct bb_forecast *f)
     if (!is_dropless(config, &arch))
         TRY(guess_optimizer(config, &arch, f));
     if (!f->precision_aware && config->transformer.offload_layers == 0) /* which excludes recomputation */
-        TRY(guess_recompute(config, &arch, f));
+        TRY(guess_recompute(proxy, cluster, config, &arch, f));
     if (f->none_fits)
         TRY(guess_sharding(config, &arch, f));
 out:
@@ -336,7 +426,7 @@ static int build_step(const struct bb_plan_options *o, const struct bb_proxy *pr
     bb_opts_each(o->option_set, o, add_excluded, &f->forecast);
     forget_recompute(&guessed);
     if (may_guess && f->forecast.without_bytes > BB_SAFE_MEMORY * f->forecast.gpu_bytes)
-        TRY(guess_memory(&guessed, &f->forecast));
+        TRY(guess_memory(proxy, cluster, &guessed, &f->forecast));
     f->forecast.is_assumed = assumes && f->forecast.without_bytes > f->forecast.gpu_bytes &&
                              (f->forecast.recompute || f->forecast.precision_aware);
     f->forecast.none_fits &= assumes;
@@ -346,11 +436,11 @@ static int build_step(const struct bb_plan_options *o, const struct bb_proxy *pr
             TRY(bb_predict_step_ns(&f->step, cluster, NULL, &f->forecast.without_ns));
         *config = guessed;
         bb_step_release(&f->step);
-        if (f->forecast.fewest_layers > 0) {
+        if (f->forecast.fewest_layers > 0 || f->forecast.faster_modules) {
+            guessed.transformer.recompute = f->forecast.fewest_layers > 0 ? "full" : "selective";
+            guessed.transformer.recompute_modules = f->forecast.faster_modules;
             guessed.transformer.recompute_layers = f->forecast.fewest_layers;
-            TRY(bb_step_build(&f->step, proxy, &guessed));
-            TRY(bb_predict_step_ns(&f->step, cluster, NULL, &f->forecast.fewest_ns));
-            bb_step_release(&f->step);
+            TRY(time_step(proxy, cluster, &guessed, &f->forecast.fewest_ns));
         }
         TRY(bb_step_build(&f->step, proxy, config));
     }

@@ -437,6 +437,24 @@ def test_assumes_recomputation_that_any_load_of_experts_allows(busbar):
     assert float(re.search(r"fits too \((\d+) ms\); without it, training needs ", text)[1]) == pytest.approx(seven_us / 1e3, abs=0.5)
 
 
+def test_assumes_the_fastest_recomputation_that_fits(busbar):
+    """Of few experts, of all that fit in 95 % of the memory; of many, one that any load allows, and the line names the fastest."""
+    args = "--model mixtral_8x7b --layers 8 --ranks 8 --ep 8 --seq-length 4096 --micro-batch-size 4 --cluster h100-sxm-ib --dp-sync distributed"
+    candidates = ["--recompute-modules moe_act", "--recompute-modules layernorm,moe_act", "--recompute-modules layernorm,moe",
+                  *(f"--recompute full --recompute-num-layers {layers}" for layers in range(1, 8))]
+    each = {more: plan(busbar, f"{args} {more}")["predicted"] for more in candidates}
+    for memory, added in ((58, candidates[0]), (56.5, candidates[1]), (48, candidates[7]), (40, candidates[2])):
+        fitting = [more for more in candidates if each[more]["memory"]["needed_bytes"] <= 0.95 * memory * 2**30]
+        predicted = plan(busbar, f"{args} --gpu-memory {memory}G")["predicted"]
+        assert predicted["compute"]["added"] == added == min(fitting, key=lambda more: each[more]["step_us"])
+        assert predicted["step_us"] == each[added]["step_us"]
+    many = "--model deepseek_v3 --layers 8 --ranks 64 --ep 64 --seq-length 4096 --micro-batches 2 --cluster h100-sxm-ib --dp-sync distributed"
+    quick = "--recompute-modules mla_up_proj,layernorm,moe_act"
+    quick_us = plan(busbar, f"{many} {quick}")["predicted"]["step_us"]
+    text = busbar.run("plan", "transformer", *many.split(), "--gpu-memory", "59G", emulated=False).stdout
+    assert f"by busbar: --recompute-modules layernorm,moe; with experts of equal load {quick} fits too ({quick_us / 1e3:.0f} ms); " in text
+
+
 def test_guesses_the_minimum_recomputation_that_fits(busbar):
     """The guess is the smallest number of recomputed layers per chunk with which 5 % of the memory stays free."""
     args = f"{LLAMA} --cluster h100-sxm-ib --gpu-memory 50G"  # 60.6 GiB, 41 without activations

@@ -71,10 +71,14 @@ void bb_forecast_guess_text(const struct bb_forecast *f, char *text, size_t size
     if (!guess || !f->is_assumed)
         return;
     n = snprintf(text, size, "by busbar: %s; ", guess);
-    if (f->fewest_layers > 0)
-        n +=
-            snprintf(text + n, size - (size_t)n, "with experts of equal load --recompute-num-layers %d fits too (%s); ",
-                     f->fewest_layers, bb_format_rounded_time(bb_us_of(f->fewest_ns), time));
+    if (f->fewest_layers > 0 || f->faster_modules) {
+        n += snprintf(text + n, size - (size_t)n, "with experts of equal load ");
+        n += f->faster_modules ? snprintf(text + n, size - (size_t)n, "--recompute-modules %s", f->faster_modules)
+                               : snprintf(text + n, size - (size_t)n, "%s--recompute-num-layers %d",
+                                          f->recompute_modules ? "--recompute full " : "", f->fewest_layers);
+        n += snprintf(text + n, size - (size_t)n, " fits too (%s); ",
+                      bb_format_rounded_time(bb_us_of(f->fewest_ns), time));
+    }
     n += snprintf(text + n, size - (size_t)n, "without it, ");
     if (f->without_ns > 0)
         n += snprintf(text + n, size - (size_t)n, "%s a step, but ",

@@ -44,11 +44,12 @@ struct bb_forecast {
     const char *recompute_modules; /* value of --recompute-modules; NULL: none */
     int recompute_layers;          /* if `recompute` is set: number of layers per model chunk whose activations are
                               recomputed; 0: all layers */
-    int fewest_layers; /* smallest number of recomputed layers per model chunk with which training fits, if all are
-                              assumed because experts may get more tokens than the average; 0: none */
+    int fewest_layers; /* smallest number of recomputed layers per model chunk with which training fits with experts of
+                              equal load, if more is assumed because some may get more tokens than the average; 0: none */
+    const char *faster_modules; /* modules for the same, if they are faster; NULL: none */
     bool
         precision_aware; /* true: training fits with --use-precision-aware-optimizer, which stores less optimizer state, and not without */
-    int64_t fewest_ns;    /* step time with fewest_layers */
+    int64_t fewest_ns;    /* step time with fewest_layers or faster_modules */
     double without_bytes; /* bytes of GPU memory that training needs without the assumed `recompute` and
                               `precision_aware` */
     int64_t without_ns;   /* step time without them; 0: not predicted, because much memory is missing */

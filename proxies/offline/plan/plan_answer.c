@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TEXT 200
+#define TEXT 256
 
 /* The values of the answer. `slowest` and the values after it are of the prediction, and zero without one. */
 struct answer {

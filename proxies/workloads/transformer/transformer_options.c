@@ -88,8 +88,8 @@ const struct bb_opt bb_transformer_options[] = {
             "with --moe-imbalance: random seed that selects the popular experts (default: 1)"),
     OPT_CHOICE(0, "recompute", FIELD(recompute), NULL, "MODE", recompute_choices,
                "activation recomputation (checkpointing; Megatron-LM: --recompute-granularity): none, selective "
-               "(attention scores), full (whole layers) (default: none; with plan --cluster: the least that makes "
-               "training fit in GPU memory)"),
+               "(attention scores), full (whole layers) (default: none; with plan --cluster: the fastest that "
+               "makes training fit in GPU memory, of 32 or more experts with any load of them)"),
     OPT_STRING(0, "recompute-modules", FIELD(recompute_modules), NULL, "LIST",
                "modules that --recompute selective recomputes, separated by commas (default: core_attn): core_attn, "
                "layernorm (before latent attention and experts), mla_up_proj, mlp, moe, moe_act, shared_experts"),

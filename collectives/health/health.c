@@ -657,6 +657,7 @@ static int run_health(struct run *r, int argc, char **argv)
     r->health.expect = make_expectations;
     r->health.arg = r;
     r->health.rounds = r->options.rounds;
+    r->health.every_pair = !r->options.quick;
     for (int test = 0; test < BB_HEALTH_TESTS; test++) {
         r->health.skip[test] = !bb_health_has(&r->options, bb_health_tests[test].stage);
         r->health.median[test] = NAN;

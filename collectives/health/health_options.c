@@ -20,7 +20,8 @@ static const char *const stages[] = {"all",       "inventory", "gpu",   "copies"
     OPT_SIZE(0, "size", FIELD(bytes), NULL, "BYTES", 1024, 1ull << 40, "bytes of each collective (default 512M)"),     \
         OPT_INT('n', "iters", FIELD(iterations), NULL, "N", 1, 1e6, "operations of each measurement (default 20)")
 static const struct bb_opt option_rows[] = {
-    OPT_FLAG(0, "quick", FIELD(quick), "collectives of 64M instead of 512M, 5 operations", .everyday = true),
+    OPT_FLAG(0, "quick", FIELD(quick), "collectives of 64M instead of 512M, 5 operations, few partners",
+             .everyday = true),
     OPT_FLAG(0, "thorough", FIELD(thorough),
              "about 15 minutes: 100 operations, 32 partners, and without --only --soak 10m", .everyday = true),
     OPT_STRING(0, "soak", FIELD(soak), NULL, "TIME",
@@ -42,7 +43,8 @@ static const struct bb_opt option_rows[] = {
              "or hangs, 3 anything else"),
     MEASUREMENT_OPTIONS,
     OPT_INT(0, "rounds", FIELD(rounds), NULL, "N", 1, 1 << 20,
-            "stage pairs: partners of each node (default: log2 of the nodes, plus 1); slow paths are found among them"),
+            "stage pairs: partners of each node (default: all of up to 16 nodes; of more, or with --quick, log2 of the "
+            "nodes, plus 1); slow paths are found among them"),
     OPT_FLAG(0, "plan", FIELD(plan),
              "print what a run would take; no GPU, no MPI; requires --ranks and --expect PROFILE"),
     OPT_INT(0, "ranks", FIELD(ranks), NULL, "N", 1, 1 << 24, "with --plan: number of GPUs"),
@@ -420,7 +422,7 @@ double bb_health_seconds(const struct bb_health *h, const struct bb_health_optio
 static int print_plan(const struct bb_health_options *o, bb_forecast *forecast)
 {
     const bool one_node = o->ranks <= o->gpus_per_node;
-    struct bb_health h = {.gpus = one_node ? o->ranks : o->gpus_per_node, .rounds = o->rounds};
+    struct bb_health h = {.gpus = one_node ? o->ranks : o->gpus_per_node, .rounds = o->rounds, .every_pair = !o->quick};
     const struct bb_machine_facts facts = {.gpu = "", .ranks = o->ranks};
     json_t *baseline = bb_health_baseline(o);
     char source[BB_HEALTH_SOURCE];

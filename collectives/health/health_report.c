@@ -87,6 +87,8 @@ static const char *reason_text(const struct bb_health_report *r, const struct bb
     const bool expects = isfinite(f->expected), is_all_gpus = f->part == BB_HEALTH_A_NODE && f->test != BB_HEALTH_NODE,
                is_shared =
                    f->part == BB_HEALTH_FABRIC || (f->test >= BB_HEALTH_RAILS_ALONE && f->part == BB_HEALTH_A_RAIL),
+               is_all = f->part == BB_HEALTH_ALL && f->test >= BB_HEALTH_RAILS_ALONE && f->test < BB_HEALTH_TESTS &&
+                        r->health->skip[BB_HEALTH_PAIRS],
                has_untested = f->part >= BB_HEALTH_A_RAIL && f->test >= BB_HEALTH_RAILS_ALONE &&
                               f->test < BB_HEALTH_TESTS && !r->health->skip[BB_HEALTH_PAIRS] &&
                               bb_health_rounds(r->health, BB_HEALTH_PAIRS) < bb_health_active(r->health) - 1;
@@ -107,13 +109,15 @@ static const char *reason_text(const struct bb_health_report *r, const struct bb
                  : expects     ? "expected"
                                : "peers' median",
                  reference,
-                 f->soak_s > 0                 ? soaked
-                 : f->slow > 0                 ? slow
-                 : has_untested                ? ": a common cause, or an untested path; try: --rounds 1000000"
-                 : f->part == BB_HEALTH_ALL    ? ": a common cause, or the wrong profile"
-                 : is_all_gpus                 ? ": all its GPUs"
-                 : f->part == BB_HEALTH_A_LEAF ? ": only in pairs with other nodes"
-                 : is_outlier(f)               ? ": an outlier"
+                 f->soak_s > 0              ? soaked
+                 : f->slow > 0              ? slow
+                 : has_untested             ? ": a common cause, or an untested path; try: --rounds 1000000"
+                 : is_all                   ? ": a slow NIC or path, or a common cause; to find which: busbar health "
+                                              "--only pairs"
+                 : f->part == BB_HEALTH_ALL ? ": a common cause, or the wrong profile"
+                 : is_all_gpus              ? ": all its GPUs"
+                 : f->part == BB_HEALTH_A_LEAF                   ? ": only in pairs with other nodes"
+                 : is_outlier(f)                                 ? ": an outlier"
                  : is_shared && r->health->skip[BB_HEALTH_PAIRS] ? "; to find which: busbar health --only pairs"
                  : f->part == BB_HEALTH_FABRIC                   ? ": only while all pairs run at once"
                                                                  : "");
@@ -566,10 +570,12 @@ static json_t *fields_json(const struct bb_health_report *r, const char *stage)
     for (int test = 0; test < BB_HEALTH_TESTS; test++)
         is_begun = is_begun || isfinite(r->health->median[test]);
     bb_health_sort(r->health);
-    return json_pack("{s:s?, s:s?, s:o, s:O, s:o, s:o, s:o, s:o, s:o}", "stage", stage, "expected_by",
+    return json_pack("{s:s?, s:s?, s:o, s:O, s:o, s:o, s:o, s:o, s:o, s:{s:i, s:i}}", "stage", stage, "expected_by",
                      r->source[0] ? r->source : NULL, "missing_hosts", missing_hosts(r), "inventory", r->inventory,
                      "tests", tests_json(r), "soak", soak_json(r), "verdicts", verdicts_json(r, is_begun), "findings",
-                     findings_json(r), "checks", checks_json(r, is_begun));
+                     findings_json(r), "checks", checks_json(r, is_begun), "paths", "tested",
+                     bb_health_matrix_pairs(r->matrix, r->health->nodes), "total",
+                     r->health->nodes * (r->health->nodes - 1) / 2);
 }
 
 int bb_health_save_verdicts(const struct bb_health_report *r, const char *stage)

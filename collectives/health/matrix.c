@@ -21,6 +21,15 @@ void bb_health_matrix_add(struct bb_health_matrix *m, int nodes, int node, int p
     *at = gpu == 0 ? value : fmin(*at, value);
 }
 
+int bb_health_matrix_pairs(const struct bb_health_matrix *m, int nodes)
+{
+    int n = 0;
+
+    for (int i = 0; m->value && i < nodes * nodes; i++)
+        n += i / nodes < i % nodes && isfinite(m->value[i]);
+    return n;
+}
+
 /* The classes of the matrix, by the limits of the verdicts. */
 static char letter_of(double ratio)
 {

@@ -14,6 +14,9 @@ struct bb_health_matrix {
 /* bb_health_matrix_add - add the value of a GPU of a pair, in the order of the GPUs. nodes: of the job. */
 void bb_health_matrix_add(struct bb_health_matrix *m, int nodes, int node, int partner, int gpu, double value);
 
+/* bb_health_matrix_pairs - return the number of measured pairs. */
+int bb_health_matrix_pairs(const struct bb_health_matrix *m, int nodes);
+
 /*
  * bb_health_matrix_print - print one character per pair, with at most MATRIX_NODES nodes, and the slowest pairs.
  *   reference  the expected value, or the median of all values

@@ -78,6 +78,22 @@ static void print_drain(const json_t *root, FILE *out)
     }
 }
 
+/* Prints how many paths between nodes were tested. left: number of nodes that have not failed */
+static void print_paths(const json_t *paths, int nodes, int left, bool has_findings, FILE *out)
+{
+    const int tested = (int)json_integer_value(json_object_get(paths, "tested")),
+              total = (int)json_integer_value(json_object_get(paths, "total"));
+
+    if (total == 0)
+        return;
+    if (tested == 0 || has_findings)
+        fprintf(out, "; %d of %d paths between nodes tested", tested, total);
+    else
+        fprintf(out, "; no slow path among the %d of %d tested", tested, total);
+    if (tested > 0 && tested < left * (left - 1) / 2)
+        fprintf(out, "; all: --rounds %d", nodes - 1 + nodes % 2);
+}
+
 static void print_verdict(const json_t *root, FILE *out)
 {
     const json_t *findings = json_object_get(root, "findings"), *verdicts = json_object_get(root, "verdicts"), *f;
@@ -90,11 +106,13 @@ static void print_verdict(const json_t *root, FILE *out)
     fprintf(out, "# ");
     if (failed > 0)
         fprintf(out, "FAILED: %d part%s; ", failed, failed == 1 ? "" : "s");
-    fprintf(out,
-            "%d node%s: %d ok, %d warn, %d fail, %d unknown; %d finding%s about paths, rails and the whole cluster\n",
-            nodes, nodes == 1 ? "" : "s", count_levels(verdicts, BB_HEALTH_OK), count_levels(verdicts, BB_HEALTH_WARN),
-            count_levels(verdicts, BB_HEALTH_FAIL), count_levels(verdicts, BB_HEALTH_UNKNOWN), others,
-            others == 1 ? "" : "s");
+    fprintf(out, "%d node%s: %d ok, %d warn, %d fail, %d unknown", nodes, nodes == 1 ? "" : "s",
+            count_levels(verdicts, BB_HEALTH_OK), count_levels(verdicts, BB_HEALTH_WARN),
+            count_levels(verdicts, BB_HEALTH_FAIL), count_levels(verdicts, BB_HEALTH_UNKNOWN));
+    if (others > 0)
+        fprintf(out, "; %d finding%s about paths, rails and the whole cluster", others, others == 1 ? "" : "s");
+    print_paths(json_object_get(root, "paths"), nodes, nodes - count_levels(verdicts, BB_HEALTH_FAIL), others > 0, out);
+    fputc('\n', out);
 }
 
 void bb_health_print_summary(const json_t *root, bool full, bool drain, FILE *out)
@@ -204,7 +222,18 @@ static void make_unknown(json_t *list, const char *key)
         json_object_set_new(object, key, json_string("unknown"));
 }
 
-/* Nodes that ended the run fail. If no node and no signal is known to have ended it, no node is ok. */
+/* Returns whether the median of a test is missing. */
+static bool has_unmeasured(const json_t *tests)
+{
+    const json_t *test;
+    size_t i;
+
+    json_array_foreach(tests, i, test) if (json_is_null(json_object_get(test, "median"))) return true;
+    return false;
+}
+
+/* Nodes that ended the run fail. If a test was not measured, or no node and no signal is known to have ended the run, no node is
+ * ok. */
 static void add_lost_nodes(json_t *root, const char *stage)
 {
     bool is_known = json_object_get(root, "ended_by") || bb_begins_with(text_of(root, "reason"), "wrong data");
@@ -220,10 +249,30 @@ static void add_lost_nodes(json_t *root, const char *stage)
             add_lost_node(root, verdict, stage, describe_ranks(root, rank, n, stage));
         is_known |= n > 0;
     }
-    if (!is_known) {
+    if (!is_known || has_unmeasured(json_object_get(root, "tests"))) {
         make_unknown(verdicts, "level");
         make_unknown(json_object_get(root, "checks"), "status");
     }
+}
+
+/* Counts the paths that were tested before the run ended, in the rows. */
+static void count_paths(json_t *root, const json_t *rows)
+{
+    json_t *pairs = json_object();
+    const json_t *row;
+    size_t i;
+
+    json_array_foreach(rows, i, row) if (strcmp(text_of(row, "stage"), "pairs") == 0)
+    {
+        const int a = (int)json_integer_value(json_object_get(row, "node")),
+                  b = (int)json_integer_value(json_object_get(row, "partner"));
+        char *key = bb_format("%d %d", a < b ? a : b, a < b ? b : a);
+
+        json_object_set_new(pairs, key, json_null());
+        free(key);
+    }
+    json_object_set_new(json_object_get(root, "paths"), "tested", json_integer((json_int_t)json_object_size(pairs)));
+    json_decref(pairs);
 }
 
 /* Prints the tables of `busbar bench`, which has no option --only, from the rows. */
@@ -380,6 +429,7 @@ void bb_health_end_early(json_t *root, const json_t *rows)
     if (!*stage)
         return;
     add_lost_nodes(root, stage);
+    count_paths(root, rows);
     if (*text_of(options, "save_baseline"))
         bb_warn("--save-baseline %s: the run ended in stage %s, so the file is no baseline; try: run it again without "
                 "failed nodes",

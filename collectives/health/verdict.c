@@ -156,7 +156,8 @@ enum bb_health_level bb_health_node_level(const struct bb_health *h, int node)
 
         if (is_of_node(f) && f->node == node)
             level = MAX(level, f->level);
-        else if (f->part == BB_HEALTH_ALL && f->test < BB_HEALTH_WHOLE && f->level == BB_HEALTH_FAIL)
+        else if (f->part == BB_HEALTH_ALL && f->level == BB_HEALTH_FAIL &&
+                 (f->test < BB_HEALTH_WHOLE || (f->test == BB_HEALTH_WHOLE && h->skip[BB_HEALTH_PAIRS])))
             level = MAX(level, BB_HEALTH_UNKNOWN);
     }
     return level;
@@ -466,6 +467,10 @@ struct pairs {
     struct bb_at_once leaf;    /* whose uplinks are slow */
 };
 
+/* With at most this number of nodes, every pair is measured, unless few are wanted; then also if most nodes are suspects: a
+ * good node may have had only bad partners. */
+enum { EVERY_PAIR_NODES = 16 };
+
 int bb_health_rounds(const struct bb_health *h, enum bb_health_test test)
 {
     const int active = bb_health_active(h);
@@ -475,7 +480,7 @@ int bb_health_rounds(const struct bb_health *h, enum bb_health_test test)
         return test == BB_HEALTH_BISECTION ? CUTS : 1;
     while (1 << (n - 1) < active)
         n++;
-    n = h->rounds > 0 ? h->rounds : n;
+    n = h->rounds > 0 ? h->rounds : h->every_pair && active <= EVERY_PAIR_NODES ? active : n;
     return n < active - 1 + active % 2 ? n : active - 1 + active % 2;
 }
 
@@ -1076,10 +1081,6 @@ out:
 }
 
 /* ---- the stage pairs ---- */
-
-/* With at most this number of nodes, every pair is measured if most nodes are suspects: a good node may have had only bad
- * partners. */
-enum { EVERY_PAIR_NODES = 16 };
 
 static void start_pairs(struct pairs *p, int rounds)
 {

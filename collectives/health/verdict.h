@@ -90,6 +90,7 @@ typedef int bb_health_measure(void *arg, enum bb_health_test test, const int *pa
 struct bb_health {
     int nodes, gpus; /* gpus: number of GPUs per node */
     int rounds;      /* pairs: number of partners of each node; 0: log2(nodes) + 1, rounded up */
+    bool every_pair; /* with rounds 0, all partners up to 16 nodes */
     bool skip[BB_HEALTH_TESTS];
     double expected[BB_HEALTH_TESTS]; /* NaN: unknown */
     /* leaf switches and pods: consecutive nodes that share uplinks, and the rate of their NICs / that of the uplinks */

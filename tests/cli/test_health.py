@@ -30,7 +30,7 @@ def test_healthy_nodes_reach_the_expectation(busbar, tmp_path, cluster):
     tests = {test["test"]: test for test in root["tests"]}
     assert len(tests) == 11 and all(abs(t["median"] / t["expected"] - 1) < (0.02 if t["stage"] == "copies" else 0.01) for t in tests.values()), tests
     assert len(root["results"]) == 9 * 8 + 2 * 3 * 8 and done.stdout.splitlines()[-1] == (
-        "# 4 nodes: 4 ok, 0 warn, 0 fail, 0 unknown; 0 findings about paths, rails and the whole cluster")
+        "# 4 nodes: 4 ok, 0 warn, 0 fail, 0 unknown; no slow path among the 6 of 6 tested")
 
 
 def test_slow_gpu_and_slow_nic_fail_and_leave(busbar, tmp_path):
@@ -60,6 +60,28 @@ def test_path_of_a_ring_is_measured_if_not_all_are(busbar, tmp_path):
         root, _, done = health(busbar, tmp_path, "--from", "pairs", ranks=nodes, nodes=nodes, status=5, slow=f"link={link}:0.5")
         assert expected in {(f["part"], f["node"]) for f in root["findings"]}
         assert (": a common cause, or an untested path; try: --rounds 1000000" in done.stdout) == (nodes == 17)
+
+
+def test_number_of_tested_paths(busbar, tmp_path):
+    """Without --quick all of up to 16 nodes; a node that dies leaves fewer."""
+    link = "link=node0-node8:0.5"
+    root, found, done = health(busbar, tmp_path, "--from", "pairs", ranks=16, nodes=16, slow=link)
+    assert not found and root["paths"] == {"tested": 36, "total": 120}
+    assert done.stdout.splitlines()[-1].endswith(" 0 unknown; no slow path among the 36 of 120 tested; all: --rounds 15")
+    done = busbar.run("health", "--only", "pairs", "-n", 1, "--json", tmp_path / "r.json", ranks=16, env={
+        "EMU_DATA": "off", "EMU_CLUSTER": "h100-sxm-ib", "EMU_NODES": "16", "EMU_SLOW": link})
+    root = json.loads((tmp_path / "r.json").read_text())
+    assert done.returncode == 5 and [(f["part"], f["node"], f["other_node"]) for f in root["findings"]] == [("path", 0, 8)]
+    assert root["paths"] == {"tested": 120, "total": 120} and done.stdout.endswith("; 120 of 120 paths between nodes tested\n")
+    root, _, done = health(busbar, tmp_path, ranks=8, nodes=4, status=5, EMU_FAULT="die:rank=5,call=3,name=ncclAllReduce")
+    assert root["paths"] == {"tested": 3, "total": 6} and done.stdout.endswith("; no slow path among the 3 of 6 tested\n")
+
+
+@pytest.mark.parametrize("command", [["bench", "rails"], ["health", "--only", "rails"], ["health", "--only", "whole"]])
+def test_slow_path_is_no_common_cause_without_the_stage_pairs(busbar, command):
+    done = busbar.run(*command, ranks=8, env={"EMU_DATA": "off", "EMU_CLUSTER": "h100-sxm-ib", "EMU_NODES": "4", "EMU_SLOW": "link=node1-node2:0.5"})
+    assert ": a slow NIC or path, or a common cause; to find which: busbar health --only pairs\n" in done.stdout
+    assert "; 4 nodes: 0 ok, 0 warn, 0 fail, 4 unknown; " in done.stdout and "wrong profile" not in done.stdout
 
 
 @pytest.mark.parametrize("link,ends,one_way,text", [("node2-node1", (1, 2), False, "between"), ("node1-to-node2", (1, 2), True, "from"),
@@ -486,8 +508,8 @@ def test_lost_node_of_rank_0_fails_in_every_output(busbar, tmp_path):
     root = json.loads(path.read_text())
     assert done.returncode == 4 and "rank 1" in done.stderr and "health all_reduce of GPU pairs" in done.stderr, done.stderr
     assert {row["stage"] for row in root["results"]} == {"gpu", "copies", "node", "pairs"} and root["status"] == "timeout"
-    assert root["stage"] == "pairs" and root["lost_ranks"] == [1]
-    assert [v["level"] for v in root["verdicts"]] == ["fail", "ok", "ok", "warn"]
+    assert root["stage"] == "pairs" and root["lost_ranks"] == [1] and root["paths"] == {"tested": 2, "total": 6}
+    assert [v["level"] for v in root["verdicts"]] == ["fail", "unknown", "unknown", "warn"]
     assert [(f["level"], f["stage"], f["node"]) for f in root["findings"]] == [("fail", "pairs", 0), ("warn", "gpu", 3)]
     assert {c["host"]: c["status"] for c in root["checks"] if c["host"]} == {v["host"]: v["level"] for v in root["verdicts"]}
     (failure,) = [case for case in ET.parse(junit).iter("testcase") if case.find("failure") is not None]
@@ -498,7 +520,7 @@ def test_lost_node_of_rank_0_fails_in_every_output(busbar, tmp_path):
     assert re.match("fail +pairs +[^ ]+-node0: rank 1 was lost in stage pairs$", lines[-7])
     assert re.match("warn +gpu +GPU 1 of [^ ]+-node3: GEMM .* of the peers' median", lines[-6])
     assert re.match(r'scontrol update nodename=\S+-node0 state=drain reason="busbar: rank 1 was lost in stage pairs"$', lines[-5])
-    assert lines[-4].startswith("# FAILED: 1 part; 4 nodes: 2 ok, 1 warn, 1 fail, 0 unknown;")
+    assert lines[-4].startswith("# FAILED: 1 part; 4 nodes: 0 ok, 1 warn, 1 fail, 2 unknown; ")
     assert lines[-3:] == ["# partly measured: stages pairs", "# not measured: stages bisection, rails, whole", "# ENDED in stage pairs"]
 
 
@@ -523,7 +545,7 @@ def test_command_that_continues_without_the_lost_node(busbar, tmp_path):
 def test_report_of_a_lost_node_without_files(busbar):
     """The same without --json, in the first stage, where the other nodes are unknown, and as a Nagios plugin."""
     text = busbar.run("health", "--quick", ranks=8, env=ROOT_LOST).stdout.splitlines()
-    assert "fail" == text[-5].split()[0] and "3 ok, 0 warn, 1 fail, 0 unknown" in text[-4] and len(text) <= 25
+    assert "fail" == text[-5].split()[0] and "0 ok, 0 warn, 1 fail, 3 unknown" in text[-4] and len(text) <= 25
     text = busbar.run("health", "--quick", ranks=8, env={**LOST, "EMU_FAULT": "die:rank=1,call=1,name=cublasLtMatmul"}).stdout
     assert "# not measured: stages gpu, copies, node, pairs, bisection, rails, whole\n" in text
     plugin = busbar.run("health", "--quick", "--nagios", ranks=8, env=ROOT_LOST)

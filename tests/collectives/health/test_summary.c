@@ -102,6 +102,18 @@ static void test_no_node_is_ok_if_the_cause_is_unknown(void **state)
     }
 }
 
+/* A node hangs before the last stage: the others were not tested in it. */
+static void test_no_node_is_ok_if_a_test_is_missing(void **state)
+{
+    json_t *root = read_results();
+
+    (void)state;
+    json_array_append_new(json_object_get(root, "tests"), json_pack("{s:s, s:n}", "stage", "pairs", "median"));
+    assert_non_null(strstr(report_of(root, "2 ranks are lost: rank 2 (b), last seen: x; rank 3 (b)", true),
+                           "; 4 nodes: 0 ok, 1 warn, 2 fail, 1 unknown"));
+    json_decref(root);
+}
+
 static void test_several_lost_ranks_were_lost(void **state)
 {
     json_t *root = read_results();
@@ -127,10 +139,12 @@ static void test_loss_in_the_findings_is_named_once(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_srun_excludes_failed_nodes), cmocka_unit_test(test_rank_whose_call_fails_fails_its_node),
-        cmocka_unit_test(test_no_node_is_ok_if_the_cause_is_unknown),
-        cmocka_unit_test(test_loss_in_the_findings_is_named_once), cmocka_unit_test(test_several_lost_ranks_were_lost)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_srun_excludes_failed_nodes),
+                                       cmocka_unit_test(test_rank_whose_call_fails_fails_its_node),
+                                       cmocka_unit_test(test_no_node_is_ok_if_the_cause_is_unknown),
+                                       cmocka_unit_test(test_no_node_is_ok_if_a_test_is_missing),
+                                       cmocka_unit_test(test_loss_in_the_findings_is_named_once),
+                                       cmocka_unit_test(test_several_lost_ranks_were_lost)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

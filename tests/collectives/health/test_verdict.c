@@ -608,6 +608,11 @@ static void test_rounds_are_logarithmic(void **state)
 
         assert_int_equal(bb_health_rounds(&h, BB_HEALTH_PAIRS), rows[i][1]);
     }
+    for (int nodes = 15; nodes <= 17; nodes++) { /* every pair: 15 rounds for both 15 and 16 nodes */
+        const struct bb_health h = {.nodes = nodes, .gpus = GPUS, .every_pair = true};
+
+        assert_int_equal(bb_health_rounds(&h, BB_HEALTH_PAIRS), nodes <= 16 ? 15 : 6);
+    }
 }
 
 int main(void)

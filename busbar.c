@@ -57,7 +57,7 @@ static const struct command commands[] = {
     {"calibrate", "fit a cluster profile to measurements, for use by plan", calibrate_main},
     {"sweep", "run a command with many combinations of options, write one table", sweep_main},
     {"report", "write a page of charts from the results of these commands", report_main},
-    {"list", "list collectives, dtypes, ops, proxies, models, clusters or columns", list_main},
+    {"list", "list collectives, dtypes, ops, proxies, models, architectures, clusters or columns", list_main},
     {"help", "print the options of a command, like --help, or one option; environment: the environment variables",
      help_main},
 };
@@ -85,6 +85,8 @@ static const struct listing {
     {"ops", "", bb_list_ops},
     {"proxies", "", bb_list_proxies},
     {"models", " (name, proxy): busbar plan PROXY --model NAME, or busbar plan NAME if both are equal", bb_list_models},
+    {"architectures", " (model_type, class) of text models: busbar plan transformer --model config.json",
+     bb_list_architectures},
     {"clusters", "", bb_list_clusters},
     {"columns", "", bb_list_columns},
 };
@@ -151,10 +153,9 @@ static const char *listing_at(size_t i)
 
 static const struct bb_opts list_set = {
     .usage = "busbar list [WHAT] [OPTION...]",
-    .doc =
-        "Lists collectives, dtypes, ops, proxies, models, clusters or columns (default: all). columns: the default\n"
-        "columns of sweep; other columns are axes of the study, state, and the JSON path of any value in the result\n"
-        "(bootstrap/results/README.md); a trailing .p50 may be omitted.",
+    .doc = "Lists collectives, dtypes, ops, proxies, models, architectures, clusters or columns (default: all).\n"
+           "columns: the default columns of sweep; other columns are axes of the study, state, and the JSON path of\n"
+           "any value in the result (bootstrap/results/README.md); a trailing .p50 may be omitted.",
     .exits = {BB_EXITS_OFFLINE},
     .examples = "  busbar list models\n",
     .choice_at = listing_at,
@@ -530,10 +531,9 @@ static const struct bb_foreign_name terms[] = {
     {"algbw", NULL, "algorithm bandwidth: size / time", NULL},
     {"busbw bus-bandwidth", NULL,
      "bus bandwidth: algbw x the collective's factor (busbar list collectives), for a ring the rate in one direction "
-     "of "
-     "the slowest link. Compare it in a node with a GPU's NVLink rate, between nodes with the rate of all NICs of a "
-     "node "
-     "(8 x 48.5 GB/s); tree and NVLS move other amounts and may exceed it, the tree on two nodes almost twice",
+     "of the slowest link. Compare it in a node with a GPU's NVLink rate, between nodes with the rate of all NICs of a "
+     "node (8 x 48.5 GB/s; with emulated-default, the emulated GPUs' default, one NIC of 25 GB/s); tree and NVLS move "
+     "other amounts and may exceed it, the tree on two nodes almost twice",
      NULL},
     {"bubble pipeline-bubble", NULL,
      "exposed time in which a rank waits for another pipeline stage that still executes forward or backward kernels",

@@ -66,13 +66,17 @@ static json_t *line_json(char *line)
 }
 
 /* Returns the last lines of a text as a JSON list. If the text contains error messages of busbar, only these are
- * returned, because launchers print many lines of their own after them. */
+ * returned, because launchers print many lines of their own after them. If Open MPI refused to start ranks as root, the
+ * list has a line that tells how to allow it. */
 static json_t *last_lines(char *text)
 {
     json_t *lines = json_array();
     bool only_own = false;
     char *line;
 
+    if (strstr(text, "ALLOW_RUN_AS_ROOT"))
+        return json_pack("[s]", "mpirun does not start ranks as root; try: . share/busbar/mpi.sh (or export "
+                                "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1)");
     while ((line = strsep(&text, "\r\n")) != NULL) {
         const bool is_own = bb_begins_with(line, "busbar: ") && !bb_begins_with(line, "busbar: warning: ");
 

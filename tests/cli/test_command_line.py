@@ -114,7 +114,7 @@ def test_terms_of_the_reports_are_topics_of_the_help(busbar):
     assert len(words) > 6 and explained == [w for w in words if w not in ("compute", "comm")]  # names of benchmarks
 
 
-@pytest.mark.parametrize("topic", ["collectives", "dtypes", "ops", "proxies", "models", "clusters", "columns"])
+@pytest.mark.parametrize("topic", ["collectives", "dtypes", "ops", "proxies", "models", "architectures", "clusters", "columns"])
 def test_list_contains_every_topic(busbar, topic):
     one, complete = busbar.run("list", topic, emulated=False), busbar.run("list", emulated=False)
     assert one.returncode == 0 and len(one.stdout.splitlines()) > 2

@@ -233,6 +233,9 @@ def test_transformer_reads_gpt2_large_as_the_published_model(busbar):
 
 @pytest.mark.parametrize("change, messages", [
     ({"model_type": "rwkv", "architectures": ["RwkvForCausalLM"]}, ["unknown architecture 'rwkv'", "known: gpt2"]),
+    ({"model_type": "vit", "architectures": None, "vocab_size": None, "image_size": 224},
+     ["architecture 'vit' is not one of the supported text models (known: gpt2"]),
+    ({"model_type": "whisper", "architectures": None, "num_mel_bins": 80}, ["'whisper' is not one of the supported text models"]),
     ({"model_type": "lama", "architectures": None}, ["unknown architecture 'lama', did you mean 'llama'?"]),
     ({"model_type": "mamba", "architectures": ["MambaForCausalLM"]}, ["model_type mamba is not supported", "scans of a state"]),
     ({"model_type": "mamba2", "architectures": None, "hidden_size": 4100},

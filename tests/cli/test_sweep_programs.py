@@ -129,6 +129,13 @@ def test_silent_failures_and_the_last_line_of_a_common_file(sweep):
     assert both.stdout.splitlines()[-1] == "busbar: 2 of 2 combinations failed, 0 did not run; try: --retry-failed"
 
 
+def test_refusal_of_root_by_mpirun_has_an_advice(sweep):
+    refuses = script(sweep, "echo 'mpirun has detected an attempt to run as root.' >&2\n"
+                     "echo 'or by setting two environment variables: OMPI_ALLOW_RUN_AS_ROOT=1' >&2\necho 'We reiterate our advice' >&2\nexit 1\n")
+    done = sweep({"command": [refuses], "metrics": {"t": "t: ([0-9]+)"}})
+    assert "mpirun does not start ranks as root; try: . share/busbar/mpi.sh" in done.stderr and "reiterate" not in done.stderr
+
+
 def test_a_program_may_start_its_ranks_itself(sweep):
     start = script(sweep, 'echo "n: $1"\n')
     own = {"command": [start, "{ranks}"], "ranks": [2, 4], "metrics": {"n": "n: ([0-9]+)"}, "launch": {"with": "none"}}

@@ -1,6 +1,7 @@
-/* list_proxies.c - the rows of `busbar list proxies`, `busbar list models` and `busbar list clusters`. */
+/* list_proxies.c - the rows of `busbar list proxies`, `busbar list models`, `busbar list architectures` and `busbar list clusters`. */
 #include "proxies/form/models/profile.h"
 #include "proxies/workloads/registry/registry.h"
+#include "proxies/workloads/transformer/arch/arch_types.h"
 
 #include <string.h>
 
@@ -111,6 +112,16 @@ out:
 json_t *bb_list_models(void)
 {
     return list_profiles("models", append_model);
+}
+
+json_t *bb_list_architectures(void)
+{
+    json_t *rows = json_array();
+
+    for (const struct bb_arch_type *type = bb_arch_types; type->name; type++)
+        if (!type->unsupported)
+            json_array_append_new(rows, json_pack("{s:s, s:s}", "name", type->name, "description", type->architecture));
+    return rows;
 }
 
 json_t *bb_list_clusters(void)

@@ -87,10 +87,11 @@ bool bb_proxy_supports_compute(const struct bb_proxy *proxy, const char *compute
 int bb_step_build(struct bb_step *step, const struct bb_proxy *proxy,
                   const struct bb_proxy_config *config) BB_MUST_CHECK;
 
-/* Return the rows of `busbar list`: a new list of JSON objects with the fields of a proxy, a model or a cluster; NULL
+/* Return the rows of `busbar list`: a new list of JSON objects with the fields of a proxy, a model, an architecture or a cluster; NULL
  * after printing an error line. */
 json_t *bb_list_proxies(void);
 json_t *bb_list_models(void);
+json_t *bb_list_architectures(void);
 json_t *bb_list_clusters(void);
 
 #endif

@@ -97,6 +97,10 @@ static int reject_type(const json_t *config, const char *where, const char *mode
     if (suggestion)
         return bb_err(BB_EUSAGE, "%s: unknown architecture '%.64s', did you mean '%s'? (known: %s)", where, requested,
                       suggestion, known);
+    if (!json_object_get(config, "vocab_size") || json_object_get(config, "image_size") ||
+        json_object_get(config, "num_mel_bins"))
+        return bb_err(BB_EUSAGE, "%s: architecture '%.64s' is not one of the supported text models (known: %s)", where,
+                      requested, known);
     return bb_err(BB_EUSAGE, "%s: unknown architecture '%.64s' (known: %s); %s%s", where, requested, known,
                   missing[0] ? "to use one of these, set model_type and add "
                              : "set model_type to the known architecture with the same layers",

@@ -52,6 +52,25 @@ static void test_machine_is_recognised_by_gpu_and_nics(void **state)
     }
 }
 
+/* Without a section `nccl`, a collective has the rate of one NIC, as in the profile of emulated GPUs. */
+static void test_a_profile_without_nccl_states_one_nic_per_collective(void **state)
+{
+    static const struct {
+        const char *profile;
+        bool one;
+    } rows[] = {{"emulated-default", true}, {"h100-sxm-ib", false}};
+
+    (void)state;
+    for (size_t i = 0; i < ROWS(rows); i++) {
+        const struct bb_machine_facts facts = {.gpu = "", .ranks = 16, .ranks_per_node = 8, .concurrent = 8};
+        char text[BB_MACHINE_TEXT];
+        struct bb_cluster cluster;
+
+        assert_int_equal(bb_expectation_machine(&facts, rows[i].profile, &cluster, text), 0);
+        assert_true((strstr(text, "GB/s per node, of which a collective uses one") != NULL) == rows[i].one);
+    }
+}
+
 /* Eight GPUs share four NICs of 24.3 GB/s; eight GPUs with a NIC each share none. */
 static void test_concurrent_groups_share_nics(void **state)
 {
@@ -80,6 +99,7 @@ static void test_concurrent_groups_share_nics(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_machine_is_recognised_by_gpu_and_nics),
+                                       cmocka_unit_test(test_a_profile_without_nccl_states_one_nic_per_collective),
                                        cmocka_unit_test(test_concurrent_groups_share_nics)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -67,7 +67,7 @@ static json_t *line_json(char *line)
 
 /* Returns the last lines of a text as a JSON list. If the text contains error messages of busbar, only these are
  * returned, because launchers print many lines of their own after them. If Open MPI refused to start ranks as root, the
- * list has a line that tells how to allow it. */
+ * list has a line that shows how to allow it. */
 static json_t *last_lines(char *text)
 {
     json_t *lines = json_array();

@@ -569,10 +569,10 @@ def test_overlap_of_experts(busbar):
 def test_adapters(busbar):
     """MLPerf's fine-tuning of LLaMA-2 70B: LoRA of rank 16 on QKV and the output of attention has 44,564,480 parameters. With tp 4, the
     inner matrix of QKV and the outer one of the output are whole on each rank."""
-    args = "--model llama2_70b --ranks 8 --tp 4 --sequence-parallel --micro-batches 1 --seq-length 8192 --dp-sync distributed --gpu-memory 80G"
+    args = "--model llama2_70b --ranks 8 --tp 4 --sequence-parallel --micro-batches 1 --seq-length 8192 --dp-sync distributed --cluster h100-sxm-ib --software megatron --recompute none"
     full, lora = (plan(busbar, f"{args} {more}") for more in ("", "--lora-rank 16 --lora-targets attention"))
     whole, split = 80 * 16 * (8192 + 8192), 80 * 16 * (10240 + 8192) // 4
-    assert whole + 4 * split == 44564480 and "LoRA of rank 16 (44,564,480 trained parameters)" in lora["summary"]
+    assert whole + 4 * split == 44564480 and "LoRA of rank 16 on attention (44,564,480 trained parameters)" in lora["summary"]
     traffic = {(t["kind"], t["group"]): t["count"] for t in lora["roles"][0]["traffic"] if t["count"] > 1e6 and t["dtype"] == "float"}
     assert traffic == {("reduce_scatter", "dp"): (whole + split) // 2, ("all_reduce", "tp"): whole}
     memory, before = (p["roles"][0]["training_memory_bytes"] for p in (lora, full))
@@ -581,10 +581,10 @@ def test_adapters(busbar):
 
 
 def test_adapters_with_sharded_weights(busbar):
-    """FSDP gathers frozen weights and adapters, 218,112,000 and 1,114,112 parameters a layer, in forward and backward; only adapters have gradients.
+    """FSDP gathers frozen weights and adapters, 218,112,000 and 1,310,720 parameters a layer, in forward and backward; only adapters have gradients.
     PyTorch holds two gathered layers, and 6 % more."""
     rows = plan(busbar, "--model llama3_8b --ranks 8 --seq-length 4096 --micro-batches 2 --dp-sync zero3 --lora-rank 16 --gpu-memory 80G --no-sync")["roles"][0]
-    frozen, adapters, table = 218112000, 1114112, 128256 * 4096
+    frozen, adapters, table = 218112000, 1310720, 128256 * 4096
     traffic = [(t["kind"], t["count"], t["calls"]) for t in rows["traffic"] if t["kind"] != "all_reduce"]
     assert sorted(traffic) == [("all_gather", (frozen + adapters) // 8, 128), ("all_gather", table // 8, 4), ("all_gather", (table + 4096) // 8, 4),
                                ("reduce_scatter", adapters // 8, 32)]
@@ -601,6 +601,11 @@ def test_adapters_are_predicted_for_pytorch(busbar):
     assert default["predicted"]["step_us"] == torch["predicted"]["step_us"] > 1.2 * megatron["predicted"]["step_us"]
     assert default["roles"][0]["training_memory_bytes"] == torch["roles"][0]["training_memory_bytes"] != megatron["roles"][0]["training_memory_bytes"]
     shown = [busbar.run("plan", "transformer", *args.split(), *more, emulated=False).stdout for more in ((), ("--software", "torch"))]
+    assert "LoRA of rank 16 on attention and MLP (41,943,040 trained parameters)" in shown[0]  # as print_trainable_parameters() of PEFT
+    assert "(35,651,584 trained parameters)" in megatron["summary"]
+    fused = plan(busbar, "--model gpt2_xl --ranks 8 --micro-batches 1 --lora-rank 32 --lora-targets attention")["summary"]
+    assert f"({48 * 32 * 6 * 1600:,} trained" in fused
+    assert "(131,072,000 trained" in plan(busbar, "--model llama3_70b --ranks 8 --micro-batches 1 --lora-rank 32 --lora-targets attention")["summary"]
     assert "software torch by default, see --software (" in shown[0] and "software torch (" in shown[1]
 
 

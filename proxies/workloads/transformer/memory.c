@@ -200,7 +200,8 @@ double bb_memory_layer(const struct bb_memory *m, int layer)
         second.split = again ? 0 : inner_bytes(m, a->ffn, frozen);
     }
     if (a->lora_rank > 0) /* the outputs of the first matrices of the adapters */
-        first.whole += e * a->lora_rank * (a->lora_attention ? 2 : 4) * sequence_shards(m);
+        first.whole += e * a->lora_rank * sequence_shards(m) *
+                       (bb_arch_adapters(a, true) + 1 + (a->lora_attention ? 0 : bb_arch_adapters(a, false) + 1));
     second.split += 2 * gemm_input_bytes(m) * a->hidden * gathered_part(m) * m->grid->tp;
     return tokens * ((first.whole + second.whole) / sequence_shards(m) + (first.split + second.split) / m->grid->tp) +
            cross_bytes(m, layer);

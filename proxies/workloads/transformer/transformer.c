@@ -405,6 +405,7 @@ int bb_training_load_arch(const struct bb_proxy_config *c, struct bb_arch *arch)
     arch->mtp = c->transformer.mtp_layers;
     arch->lora_rank = c->transformer.lora_rank;
     arch->lora_attention = c->transformer.lora_targets && strcmp(c->transformer.lora_targets, "attention") == 0;
+    arch->lora_split = !c->transformer.software || strncmp(c->transformer.software, "torch", 5) == 0;
     return rc == 0 && c->layers ? bb_arch_with_layers(arch, c->layers) : rc;
 }
 
@@ -848,8 +849,8 @@ static void describe_step(struct bb_training *t)
     if (t->arch.mtp)
         snprintf(mtp, sizeof(mtp), " + %d of MTP", t->arch.mtp);
     if (t->arch.lora_rank)
-        snprintf(lora, sizeof(lora), ", LoRA of rank %d (%s trained parameters)", t->arch.lora_rank,
-                 bb_format_thousands(t->step->trained_parameters, number));
+        snprintf(lora, sizeof(lora), ", LoRA of rank %d on attention%s (%s trained parameters)", t->arch.lora_rank,
+                 t->arch.lora_attention ? "" : " and MLP", bb_format_thousands(t->step->trained_parameters, number));
     if (encodes)
         snprintf(decoder, sizeof(decoder), " and %d of the decoder", t->layers_config.decoder_sequence);
     if (bb_schedule_splits_backward(s) && t->arch.lora_rank == 0)

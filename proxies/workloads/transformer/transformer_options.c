@@ -47,8 +47,10 @@ const struct bb_opt bb_transformer_options[] = {
     OPT_INT(0, "lora-rank", FIELD(lora_rank), NULL, "N", 1, 65536,
             "train only adapters of this rank (LoRA) of the weights of attention and MLP; all else is frozen: no "
             "gradients, optimizer states or traffic between replicas but the gathers of zero3 and hsdp"),
-    OPT_CHOICE(0, "lora-targets", FIELD(lora_targets), NULL, "WHICH", lora_choices,
-               "with --lora-rank: weights with adapters (default: all)"),
+    OPT_CHOICE(
+        0, "lora-targets", FIELD(lora_targets), NULL, "WHICH", lora_choices,
+        "with --lora-rank: weights with adapters (default: all, those of attention and MLP); counted as by PEFT, with "
+        "another --software than torch and torch-compile as by Megatron-LM"),
     OPT_INT(0, "microbatch-group-size", FIELD(group), NULL, "G", 1, 1e6,
             "with --schedule interleaved: micro-batches that pass one chunk before the next chunk starts (default: "
             "number of stages; Megatron-LM: --microbatch-group-size-per-virtual-pipeline-stage)"),

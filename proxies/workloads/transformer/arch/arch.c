@@ -255,18 +255,25 @@ static void put_mtp(struct tensor_list *l, const struct bb_arch *a)
     put_norm(l, a, "mtp.final_norm.weight", "mtp.final_norm.bias");
 }
 
-/* Adapters of LoRA for the weights that Megatron-LM has: QKV and gate and up are one weight each. Tensor parallelism shards
- * the larger side like the weight; every tp rank holds the other matrix, so that the adapter has no communication. */
+int bb_arch_adapters(const struct bb_arch *a, bool qkv)
+{
+    if (!a->lora_split || a->fused_qkv)
+        return 1;
+    return qkv ? 3 : a->gated ? 2 : 1;
+}
+
+/* Adapters of LoRA; the first matrices of the adapters of QKV, and of gate and up, are one tensor. Tensor parallelism
+ * shards the larger side like the weight; every tp rank holds the other matrix, so that the adapter has no communication. */
 static void put_adapters(struct tensor_list *l, const struct bb_arch *a)
 {
     size_t h = (size_t)a->hidden, q = (size_t)a->heads * (size_t)a->head_dim, rank = (size_t)a->lora_rank;
     size_t kv = (size_t)a->kv_heads * (size_t)a->head_dim, f = a->lora_attention ? 0 : (size_t)a->ffn;
 
-    put_tensor(l, "attention.qkv.adapter.in", rank, h, WHOLE);
+    put_tensor(l, "attention.qkv.adapter.in", rank * (size_t)bb_arch_adapters(a, true), h, WHOLE);
     put_tensor(l, "attention.qkv.adapter.out", q + 2 * kv, rank, SPLIT);
     put_tensor(l, "attention.out.adapter.in", rank, q, SPLIT);
     put_tensor(l, "attention.out.adapter.out", h, rank, WHOLE);
-    put_tensor(l, "mlp.up.adapter.in", f ? rank : 0, h, WHOLE);
+    put_tensor(l, "mlp.up.adapter.in", f ? rank * (size_t)bb_arch_adapters(a, false) : 0, h, WHOLE);
     put_tensor(l, "mlp.up.adapter.out", (a->gated ? 2 : 1) * f, rank, SPLIT);
     put_tensor(l, "mlp.down.adapter.in", rank, f, SPLIT);
     put_tensor(l, "mlp.down.adapter.out", f ? h : 0, rank, WHOLE);

@@ -104,9 +104,11 @@ struct bb_arch {
 
     /* LoRA, set by --lora-rank and --lora-targets, not by the model file: each weight of attention and, unless
      * lora_attention, of the MLP has an adapter of two matrices, of `lora_rank` rows and columns (0: no adapters); all else
-     * is frozen. adapters_only: bb_arch_tensors lists only the adapters (bb_arch_trained) */
+     * is frozen. lora_split: query, key, value, gate and up have an adapter each, unless the model has fused_qkv, as with
+     * PEFT; else QKV, and gate and up, have one, as in Megatron-LM. adapters_only: bb_arch_tensors lists only the adapters
+     * (bb_arch_trained) */
     int lora_rank;
-    bool lora_attention, adapters_only;
+    bool lora_attention, lora_split, adapters_only;
 
     /* Multi-head latent attention (DeepSeek); kv_lora == 0: ordinary attention. Each head has queries and keys of
      * width nope_dim + rope_dim and values of width v_dim. */
@@ -204,6 +206,9 @@ struct bb_arch_tensor {
  *   Returns   the number of tensors, at least 1; only adapters: 0 for embedding and head
  */
 int bb_arch_tensors(const struct bb_arch *arch, int layer, struct bb_arch_tensor out[BB_ARCH_TENSORS]);
+
+/* bb_arch_adapters - returns the number of adapters (LoRA) of query, key and value together, or of gate and up. */
+int bb_arch_adapters(const struct bb_arch *a, bool qkv);
 
 /* bb_arch_trained - returns the architecture with the trained tensors only: with LoRA the adapters, else all. */
 struct bb_arch bb_arch_trained(const struct bb_arch *arch);

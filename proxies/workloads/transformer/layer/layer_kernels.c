@@ -181,7 +181,9 @@ static int forward_gemms(const struct bb_layer_sizes *s, enum bb_kernels_kind ki
     if (s->lora_rank > 0 && adapts && n == 1) {
         const struct bb_gemm_shape weight = p[0].shape;
 
-        p[n++] = linear_gemm(s, "adapter in", weight.m, weight.k, s->lora_rank, 1);
+        const int64_t adapters = kind == BB_KERNELS_QKV ? s->qkv_adapters : kind == BB_KERNELS_UP ? s->up_adapters : 1;
+
+        p[n++] = linear_gemm(s, "adapter in", weight.m, weight.k, s->lora_rank * adapters, 1);
         p[n++] = linear_gemm(s, "adapter out", weight.m, s->lora_rank, weight.n, 1);
     }
     return n;

@@ -80,8 +80,9 @@ struct bb_layer_sizes {
     int64_t ffn, vocab; /* inner width of the MLP and vocabulary size, both divided by tp */
     /* experts: number of experts in a layer; local_experts: on one rank; expert_ffn: inner width of an expert,
      * divided by etp; shared_ffn: inner width of all shared experts together, divided by tp */
-    int64_t lora_rank;   /* rank of adapters; all other weights have no gradients. 0: no LoRA */
-    bool lora_attention; /* only weights of attention have adapters */
+    int64_t lora_rank;                 /* rank of adapters; all other weights have no gradients. 0: no LoRA */
+    int64_t qkv_adapters, up_adapters; /* number of adapters of QKV, and of gate and up */
+    bool lora_attention;               /* only weights of attention have adapters */
     int64_t experts, local_experts, expert_ffn, shared_ffn;
     int top_k;
     bool dropless; /* experts take all tokens that choose them (no capacity factor) */

@@ -113,6 +113,8 @@ static void resolve_sizes(struct bb_layers *l)
                                  .dropout = a->dropout,
                                  .unfused = c->unfused,
                                  .lora_rank = a->lora_rank,
+                                 .qkv_adapters = bb_arch_adapters(a, true),
+                                 .up_adapters = bb_arch_adapters(a, false),
                                  .lora_attention = a->lora_attention,
                                  .precision = c->precision};
     s->local_tokens = l->sequence_sharded ? s->tokens / c->tp : s->tokens;

@@ -147,6 +147,9 @@ static void activations_of_a_llama_layer_with_adapters(void **state)
     h.arch.lora_attention = true;
     assert_true(bb_memory_layer(&h.memory, 0) ==
                 4096 * 2.0 * (3 * 8192 + 2 * 16 + (2 * 8192 + 2 * 1024 + 2 * 28672) / 8.0));
+    h.arch.lora_split = true;
+    assert_true(bb_memory_layer(&h.memory, 0) ==
+                4096 * 2.0 * (3 * 8192 + 4 * 16 + (2 * 8192 + 2 * 1024 + 2 * 28672) / 8.0));
 }
 
 /* One scale byte per 32 elements (MXFP8) or 16 (NVFP4, of half a byte each). */

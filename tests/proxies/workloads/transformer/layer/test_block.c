@@ -606,10 +606,12 @@ static void layer_flops_match_the_formula(void **state)
 static void frozen_weights_have_no_gradients(void **state)
 {
     const double n = 8192, weights = 218112000 - 2 * 4096, core = 4 * n * n * 4096;
-    const double attention = 16 * (4096 + 6144 + 4096 + 4096), mlp = 16 * (4096 + 2 * 14336 + 14336 + 4096);
 
     (void)state;
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 8; i++) { /* from 4: query, key, value, gate and up have an adapter each */
+        const int qkv = i < 4 ? 1 : 3, up = i < 4 ? 1 : 2;
+        const double attention = 16 * (qkv * 4096 + 6144 + 4096 + 4096);
+        const double mlp = 16 * (up * 4096 + 2 * 14336 + 14336 + 4096);
         struct layer_step l = {.arch = published("llama3_8b"),
                                .grid = {.ranks = 1},
                                .config = {.sequence = 8192, .dtype = BB_BFLOAT16, .grad_dtype = BB_FLOAT}};
@@ -617,7 +619,8 @@ static void frozen_weights_have_no_gradients(void **state)
 
         l.arch.lora_rank = 16;
         l.arch.lora_attention = i % 2;
-        l.compute = i < 2 ? "timed" : "gemm";
+        l.arch.lora_split = i >= 4;
+        l.compute = i % 4 < 2 ? "timed" : "gemm";
         assert_int_equal(layer_step_init(&l, both), 0);
         assert_true(flops_of(&l, BB_PHASE_FORWARD) == 2 * n * (weights + adapters) + core);
         assert_true(flops_of(&l, BB_PHASE_BACKWARD) == 2 * n * (weights + 2 * adapters) + 2 * core);

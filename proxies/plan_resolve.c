@@ -39,7 +39,10 @@ static void resolve_software(struct bb_cluster *cluster, struct bb_proxy_config 
         if (sharded == shards)
             f->software = s;
     }
-    f->is_default_software = !t->software;
+    f->default_note = t->software ? NULL
+                      : t->sync && strncmp(t->sync, "zero", 4) == 0 && !shards
+                          ? " by default; DeepSpeed or PyTorch: --software torch"
+                          : " by default, see --software";
     bb_software_apply(f->software, cluster);
 }
 

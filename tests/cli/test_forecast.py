@@ -46,6 +46,22 @@ def test_cluster_gives_a_forecast_of_training(busbar):
     assert "# predicted for h100-sxm-ib, software megatron by default, see --software (modelled, not measured)\n" in text
 
 
+@pytest.mark.parametrize("args, note", [
+    ("--dp-sync zero2", "software megatron by default; DeepSpeed or PyTorch: --software torch ("), ("--dp-sync zero1 --software torch", "software torch ("),
+    ("--dp-sync zero3", "software torch by default, see --software ("), ("--dp-sync distributed", "software megatron by default, see --software (")])
+def test_zero1_and_zero2_name_the_software_of_deepspeed(busbar, args, note):
+    head = busbar.run("plan", "transformer", "--model", "gpt2_xl", "--ranks", 8, "--micro-batches", 2, "--cluster", "h100-sxm-ib", *args.split(), emulated=False)
+    assert f"# predicted for h100-sxm-ib, {note}modelled" in head.stdout
+
+
+def test_search_names_layers_of_first_and_last_stage(busbar):
+    """61 layers on 8 stages: the 6 stages in the middle have 8 each."""
+    done = busbar.run("plan", "transformer", "--model", "deepseek_v3", "--ranks", 512, "--pp", 8, "--ep", 32, "--cluster", "gb200-nvl72", "--best-layout",
+                      "--global-batch-size", 8192, emulated=False)
+    assert done.returncode == 2 and "61 layers are not divisible by pp 8" in done.stderr
+    assert "--decoder-first-pipeline-num-layers 7 --decoder-last-pipeline-num-layers 6" in done.stderr
+
+
 def test_short_kernels_are_bound_by_the_host(busbar):
     args = "--model gpt2_small --ranks 1 --seq-length 128 --micro-batches 4 --cluster h100-sxm-ib"
     eager, proxy, graph = (plan(busbar, f"{args} {more}")["predicted"] for more in ("", "--compute gemm", "--graph"))

@@ -918,9 +918,13 @@ static int report_invalid(const struct work *w)
 {
     const struct bb_layout_search *s = w->search;
     struct bb_proxy_config config = *s->config;
+    const struct bb_transformer_options *t = &s->given->transformer;
+    const struct bb_pipe_split split = {w->arch->layers, t->pp, 1, t->first_layers, t->last_layers, NULL};
     char suggestion[SUGGESTION];
 
     if (w->space->n > 0 && report_reason(w))
+        return -BB_EUSAGE;
+    if (t->pp > 1 && !t->vpp && !t->pipeline_layout && bb_pipe_split_validate(&split, "", s->proxy->name))
         return -BB_EUSAGE;
     config.global_batch = config.ranks;
     if (has_layouts(w, s->given, &config, false))

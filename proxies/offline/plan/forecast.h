@@ -34,7 +34,7 @@ struct bb_forecast {
     const char *host; /* how the host launches kernels: "eager" (one by one) or "graph" (CUDA graphs); NULL: the
                               prediction contains no host time of a training framework */
     const struct bb_software *software; /* NULL: the prediction is not a forecast of real training */
-    bool is_default_software;           /* not the value of --software */
+    const char *default_note;           /* text after the name of the software; NULL: it is the value of --software */
     bool long_context;                  /* a sample has 32,768 or more tokens */
     enum bb_experts experts;
     bool

@@ -367,7 +367,7 @@ static void print_head(const struct bb_plan_report *r, FILE *out)
     if (r->prediction)
         fprintf(out, "# predicted for %s%s%s%s (modelled, not measured)\n", r->prediction->cluster.name,
                 software ? ", software " : "", software ? software->name : "",
-                software && r->plan->forecast->is_default_software ? " by default, see --software" : "");
+                software && r->plan->forecast->default_note ? r->plan->forecast->default_note : "");
     if (r->prediction && r->prediction->conditions.slow.n > 0)
         print_injected(r->prediction, out);
     fputc('\n', out);

@@ -10,9 +10,10 @@ static const char *const optimizer_names[] = {"sgd", "adam", NULL};
 #define FIELD(name) offsetof(struct bb_sync_options, name)
 
 const struct bb_opt bb_sync_options[] = {
-    OPT_CHOICE(0, "sync", FIELD(sync), NULL, "HOW", bb_sync_names,
-               "synchronization of the replicas' gradients and parameters: DDP, Horovod, ZeRO-1 to ZeRO-3, HSDP, "
-               "Megatron's distributed optimizer, parameter servers (default: all_reduce, as PyTorch DDP)"),
+    OPT_CHOICE(
+        0, "sync", FIELD(sync), NULL, "HOW", bb_sync_names,
+        "synchronization of the replicas' gradients and parameters: DDP, Horovod, ZeRO-1 to ZeRO-3, HSDP, "
+        "Megatron's distributed optimizer, parameter servers (default: all_reduce, as PyTorch DDP; scaling: horovod)"),
     OPT_CHOICE(0, "bucket-rule", FIELD(bucket_rule), NULL, "RULE", bb_bucket_rule_names,
                "gradient bucketing rule (default: ddp; --sync distributed: megatron; --sync zero2: deepspeed)"),
     OPT_DOUBLE(0, "bucket-mb", FIELD(bucket_mb), NULL, "MIB", 1e-6, 1e9, "ddp: bucket size in MiB (default: 25)"),

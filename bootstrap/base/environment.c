@@ -69,14 +69,14 @@ const char *bb_environment_read_at(size_t i, const char **text)
 }
 
 static const struct bb_restriction restrictions[] = {
-    {.name = "NCCL_ALGO", .choice = true},
-    {.name = "NCCL_PROTO", .choice = true},
+    {.name = "NCCL_ALGO", .choice = true, .modelled = true},
+    {.name = "NCCL_PROTO", .choice = true, .modelled = true},
     {.name = "NCCL_BUFFSIZE"},
     {.name = "NCCL_COLLNET_ENABLE", .only = "0"},
     {.name = "NCCL_DMABUF_ENABLE", .only = "0"},
     {.name = "NCCL_IB_DISABLE", .except = "0"},
     {.name = "NCCL_IB_HCA"},
-    {.name = "NCCL_MAX_CTAS"},
+    {.name = "NCCL_MAX_CTAS", .modelled = true},
     {.name = "NCCL_MAX_NCHANNELS"},
     {.name = "NCCL_MAX_NRINGS"},
     {.name = "NCCL_MAX_P2P_NCHANNELS"},
@@ -87,7 +87,7 @@ static const struct bb_restriction restrictions[] = {
     {.name = "NCCL_NET_GDR_LEVEL"},
     {.name = "NCCL_NTHREADS"},
     {.name = "NCCL_NVB_DISABLE", .except = "0"},
-    {.name = "NCCL_NVLS_ENABLE", .only = "0", .choice = true},
+    {.name = "NCCL_NVLS_ENABLE", .only = "0", .choice = true, .modelled = true},
     {.name = "NCCL_P2P_DIRECT_DISABLE", .except = "0"},
     {.name = "NCCL_P2P_DISABLE", .except = "0"},
     {.name = "NCCL_P2P_LEVEL"},

@@ -30,6 +30,7 @@ struct bb_restriction {
     const char *name;
     const char *only, *except; /* the only value that does so; the value that does not; NULL: each one does */
     bool choice;               /* it restricts the choice of algorithm and protocol */
+    bool modelled;             /* it has this effect on emulated GPUs, too */
 };
 /* bb_environment_restriction_at - return the i-th one; NULL past the end.
  * bb_environment_restricts      - return whether this value of the variable does so; NULL: the variable is not set. */

@@ -142,6 +142,8 @@ static bool concerns(const char *value, const char *operation)
 
 char *bb_json_restrictions(const json_t *environment, const char *operation)
 {
+    const bool emulated =
+        environment ? json_object_get(environment, "EMU_TWINS") != NULL : bb_environment_is_emulated();
     const struct bb_restriction *r;
     char *text = NULL;
 
@@ -149,7 +151,8 @@ char *bb_json_restrictions(const json_t *environment, const char *operation)
         const char *value = environment ? json_string_value(json_object_get(environment, r->name)) : getenv(r->name);
         char *before = text;
 
-        if (!bb_environment_restricts(r, value) || (operation && !(r->choice && concerns(value, operation))))
+        if (!bb_environment_restricts(r, value) || (emulated && !r->modelled) ||
+            (operation && !(r->choice && concerns(value, operation))))
             continue;
         text = bb_format("%s%s$%s=%s", before ? before : "", before ? ", " : "", r->name, value);
         free(before);

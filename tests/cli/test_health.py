@@ -607,9 +607,9 @@ def test_one_node(busbar, tmp_path):
 
 
 def test_restricting_variables_are_named_beside_the_verdict(busbar, tmp_path):
-    """Those that can lower the bandwidth; NCCL_IB_DISABLE=0 and NCCL_DEBUG cannot."""
-    text = "restricted by $NCCL_MAX_NCHANNELS=4, $NCCL_P2P_DISABLE=1"
-    env = {"NCCL_P2P_DISABLE": "1", "NCCL_IB_DISABLE": "0", "NCCL_MAX_NCHANNELS": "4", "NCCL_DEBUG": "WARN"}
+    """Those that can lower the bandwidth; NCCL_IB_DISABLE=0 and NCCL_DEBUG cannot, nor can NCCL_MAX_NCHANNELS on emulated GPUs, which do not model it."""
+    text = "restricted by $NCCL_PROTO=Simple, $NCCL_MAX_CTAS=32"
+    env = {"NCCL_PROTO": "Simple", "NCCL_IB_DISABLE": "0", "NCCL_MAX_CTAS": "32", "NCCL_DEBUG": "WARN", "NCCL_MAX_NCHANNELS": "4"}
     root, _, done = health(busbar, tmp_path, "--only", "pairs", ranks=4, nodes=2, status=5, slow="link=node1-nic0:0.5", **env)
     assert root["restricted_by"] == text.removeprefix("restricted by ") and text in done.stdout and text in done.stderr
     root, _, done = health(busbar, tmp_path, "--only", "pairs", ranks=4, nodes=2, NCCL_P2P_DISABLE="0")
@@ -617,14 +617,14 @@ def test_restricting_variables_are_named_beside_the_verdict(busbar, tmp_path):
 
 
 def test_restricting_variables_are_named_by_gates_and_compare(busbar, tmp_path):
-    env = {"EMU_DATA": "off", "NCCL_SHM_DISABLE": "1"}
+    env = {"EMU_DATA": "off", "NCCL_MAX_CTAS": "16"}
     for gate, status in ((["--min-busbw", "1"], 0), (["--min-busbw", "10000"], 5), (["--expect", "auto", "--min-of-expected", "200%"], 5)):
         done = busbar.run("bench", "all_reduce", "-b", "1M", "-e", "1M", *gate, "--json", tmp_path / "a.json", ranks=2, mpirun=(), env=env)
-        assert done.returncode == status and "# restricted by $NCCL_SHM_DISABLE=1, which can lower" in done.stdout, done.stdout
-        assert status == 0 or "restricted by $NCCL_SHM_DISABLE=1" in done.stderr
+        assert done.returncode == status and "# restricted by $NCCL_MAX_CTAS=16, which can lower" in done.stdout, done.stdout
+        assert status == 0 or "restricted by $NCCL_MAX_CTAS=16" in done.stderr
     done = busbar.run("compare", tmp_path / "a.json", tmp_path / "a.json", emulated=False)
     lines = done.stdout.splitlines()
-    assert lines[-2] == "# restricted: A by $NCCL_SHM_DISABLE=1; B by $NCCL_SHM_DISABLE=1" and "verdict" in lines[-1]
+    assert lines[-2] == "# restricted: A by $NCCL_MAX_CTAS=16; B by $NCCL_MAX_CTAS=16" and "verdict" in lines[-1]
 
 
 def test_earlier_result_is_the_expectation(busbar, tmp_path):

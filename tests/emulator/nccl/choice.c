@@ -139,7 +139,7 @@ static void warn_of_others(void)
     if (emu_world_rank() > 0 || atomic_flag_test_and_set(&warned))
         return;
     for (size_t i = 0; (r = bb_environment_restriction_at(i)) != NULL; i++)
-        if (!r->choice && bb_environment_restricts(r, getenv(r->name))) {
+        if (!r->modelled && bb_environment_restricts(r, getenv(r->name))) {
             fprintf(stderr, "%s%s=%s", before, r->name, getenv(r->name));
             before = ", ";
         }

@@ -781,6 +781,24 @@ static int add_effort(void *arg, const struct bb_case *c)
     return 0;
 }
 
+/* Warns of a listed size from which no element remains. Of a range, as in nccl-tests, this is usual. */
+static void warn_of_empty(const struct bench *b)
+{
+    const struct bb_sweep *s = &b->sweep;
+
+    for (int i = 0; i < s->sizes.n && b->session.world.rank == 0; i++)
+        for (int c = 0; c < s->n_colls; c++)
+            if (s->sizes.bytes[i] > 0 && bb_coll_count((enum bb_coll_kind)s->colls[c], s->sizes.bytes[i], b->comm.size,
+                                                       bb_dtypes[s->dtypes[0]].bytes) == 0) {
+                bb_warn("--sizes %s: %s of %zu bytes sends nothing: sizes are rounded down, as in nccl-tests, to whole "
+                        "elements (%s: %d bytes)%s",
+                        b->options.sizes, bb_colls[s->colls[c]].name, s->sizes.bytes[i], bb_dtypes[s->dtypes[0]].name,
+                        bb_dtypes[s->dtypes[0]].bytes,
+                        bb_colls[s->colls[c]].flags & BB_COLL_SLICED ? ", and to 16 bytes per rank" : "");
+                return;
+            }
+}
+
 /* Sets the total duration of the run for the progress line, in the unit of row_effort. With -N 0 (unlimited
  * repetitions of the sweep) the total is 0, that is, unknown. */
 static int start_progress(struct bench *b)
@@ -799,6 +817,7 @@ static int run_sweep(struct bench *b)
 {
     int rc = start_progress(b);
 
+    warn_of_empty(b);
     if (b->options.n_variants > 0)
         bb_variants_heading(&b->variants);
     b->algorithms = (struct bb_algorithms){.ctx = &b->ctx,

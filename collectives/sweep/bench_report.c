@@ -366,6 +366,9 @@ static void print_time(const struct bb_report *r, const struct bb_mode *mode)
                  bb_mode_batch(r->ctx, mode) == 1 ? "" : "s");
     if (mode->single)
         fprintf(r->out, "# time: %s (%s mode)", help, name);
+    else if (r->options->aggregate > 1)
+        fprintf(r->out, "# time: %d iterations of %d %s, divided by %d (%s mode)", r->ctx->iterations,
+                r->options->aggregate, help, r->ctx->iterations * r->options->aggregate, name);
     else
         fprintf(r->out, "# time: %d %s, divided by %d (%s mode)", r->ctx->iterations, help, r->ctx->iterations, name);
     fprintf(r->out, "%s: %s; row: %s%s%s%s\n", r->full ? "\n#       sample" : "; sample",

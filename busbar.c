@@ -535,6 +535,11 @@ static const struct bb_foreign_name terms[] = {
      "node (8 x 48.5 GB/s; with emulated-default, the emulated GPUs' default, one NIC of 25 GB/s); tree and NVLS move "
      "other amounts and may exceed it, the tree on two nodes almost twice",
      NULL},
+    {"bucket", NULL, "tensors whose gradients one collective reduces (--bucket-rule, --bucket-mb)", NULL},
+    {"ci95", NULL, "95 % confidence interval of the median of the samples (order statistics)", NULL},
+    {"tp", NULL, "tensor parallelism: ranks that share each matrix of a layer (--tp)", NULL},
+    {"zero1 zero2 zero3 fsdp", NULL,
+     "values of --dp-sync: replicas share optimizer states (1), gradients too (2), parameters too (3, FSDP)", NULL},
     {"bubble pipeline-bubble", NULL,
      "exposed time in which a rank waits for another pipeline stage that still executes forward or backward kernels",
      NULL},

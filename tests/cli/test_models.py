@@ -219,6 +219,13 @@ def test_readme_lists_every_architecture(busbar, tmp_path):
     assert re.split(r", and |,\s+| and\s+", listed) == known
 
 
+@pytest.mark.parametrize("tp, noted", [(1, False), (2, True)])
+def test_falcon_states_that_attention_and_mlp_run_in_sequence(busbar, tmp_path, tp, noted):
+    falcon = {"model_type": "falcon", "hidden_size": 4096, "num_attention_heads": 32, "num_kv_heads": 8, "new_decoder_architecture": True}
+    done = busbar.run("plan", "transformer", "--model", folder_of(tmp_path, "falcon", falcon), "--ranks", 2, "--tp", tp, emulated=False)
+    assert done.returncode == 0 and ("twice the sums over tp of parallel_attn" in done.stdout) == noted, done.stderr
+
+
 def test_misspelled_activation_has_a_suggestion(busbar, tmp_path):
     folder = folder_of(tmp_path, "slip", {**LLAMA_3_8B, "hidden_act": "sillu"})
     assert "activation (hidden_act) 'sillu', did you mean 'silu'?" in rejected(busbar, "transformer", "--model", folder,

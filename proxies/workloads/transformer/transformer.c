@@ -855,12 +855,15 @@ static void describe_step(struct bb_training *t)
         snprintf(decoder, sizeof(decoder), " and %d of the decoder", t->layers_config.decoder_sequence);
     if (bb_schedule_splits_backward(s) && t->arch.lora_rank == 0)
         snprintf(weights, sizeof(weights), " (weight gradients W: %.1f%% of backward)", 100 * weight_gradient_share(t));
-    t->step->summary =
-        bb_step_text(t->step, "%s, %d layers%s%s%s; %s; %s%s%s%d micro-batch%s of %d x %d tokens%s%s; %s", t->arch.name,
-                     t->arch.layers, mtp, lora, stages, axes[0] ? axes : "one rank",
-                     t->grid.pp > 1 ? bb_schedule_names[s->kind] : "", weights, t->grid.pp > 1 ? ", " : "", m,
-                     m == 1 ? "" : "es", t->layers_config.micro_batch_size, t->layers_config.sequence, decoder,
-                     is_longest ? " (the model's maximum; set --seq-length)" : "", bb_sync_names[t->policy.kind]);
+    t->step->summary = bb_step_text(
+        t->step, "%s, %d layers%s%s%s%s; %s; %s%s%s%d micro-batch%s of %d x %d tokens%s%s; %s", t->arch.name,
+        t->arch.layers, mtp,
+        t->arch.parallel_attention && t->grid.tp > 1
+            ? " (attention and MLP in sequence: twice the sums over tp of parallel_attn)"
+            : "",
+        lora, stages, axes[0] ? axes : "one rank", t->grid.pp > 1 ? bb_schedule_names[s->kind] : "", weights,
+        t->grid.pp > 1 ? ", " : "", m, m == 1 ? "" : "es", t->layers_config.micro_batch_size, t->layers_config.sequence,
+        decoder, is_longest ? " (the model's maximum; set --seq-length)" : "", bb_sync_names[t->policy.kind]);
 }
 
 static int build_step(const struct bb_proxy_config *c, struct bb_step *step)

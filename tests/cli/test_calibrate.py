@@ -362,8 +362,8 @@ def test_fits_the_sms_and_memory_traffic_that_nccl_takes_from_gemms(busbar, cali
 
 
 def test_gemms_of_few_tiles_do_not_determine_sms(busbar, calibrate, tmp_path):
-    """16 tiles or fewer are one wave on 132 SMs and also on half of them."""
-    done = busbar.run(*OVERLAP, "--gemm", "256x256x32768", "--json", "few.json", "--quiet", ranks=2, cwd=tmp_path,
+    """16 tiles or fewer are one wave on 132 SMs and also on half of them; k is too small to be divided."""
+    done = busbar.run(*OVERLAP, "--gemm", "256x256x2047", "--json", "few.json", "--quiet", ranks=2, cwd=tmp_path,
                       env={"EMU_CLUSTER": str(ROOT / "profiles/clusters/h100-sxm-ib.json"), "EMU_DATA": "off"})
     assert done.returncode == 0, done.stderr
     done, profile, summary = calibrate(tmp_path / "few.json", "--from", "h100-sxm-ib")

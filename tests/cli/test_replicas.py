@@ -124,6 +124,14 @@ def test_gemm_and_timed_compute_have_the_same_flops(busbar):
     assert flops[0] == flops[1] == 32 * 2 * (3 * 4089184256 - 64 * 147 * 112 * 112)  # no input gradient in conv 0
 
 
+@pytest.mark.parametrize("dtype", ["float", "half"])
+def test_backward_of_convolutions_takes_about_twice_forward(busbar, dtype):
+    """Its FLOPs are 1.97 times those of forward."""
+    line = f"data_parallel --model resnet50 --compute gemm --micro-batch-size 256 --dtype {dtype}"
+    forward, backward, _ = (sum(phase["time"].values()) for phase in plan(busbar, line, 1, "--cluster", "a100-sxm-ib")["predicted"]["phases"])
+    assert 1.5 * forward < backward < 3 * forward
+
+
 def test_smaller_batches_wait_for_larger_ones(busbar):
     """A replica with half of the samples waits in the first reduction: the exposed time is the difference in compute."""
     planned = plan(busbar, "data_parallel --model resnet50 --micro-batch-size 32,16", 4, "--cluster", "h100-sxm-ib")

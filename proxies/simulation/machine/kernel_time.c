@@ -3,7 +3,8 @@
  *
  * A GEMM is divided into tiles. Each SM computes one tile at a time, so the duration is a whole number of waves, of
  * which the last is rarely full (wave quantization). Like cuBLAS, the model uses the fastest of several tile sizes;
- * smaller tiles read more operand bytes per result. Power limits the clocks of a GEMM that keeps all SMs busy; idle SMs
+ * smaller tiles read more operand bytes per result. If the tiles leave SMs idle, k is divided among them (split-K, as in
+ * cuBLAS and cuDNN), and the partial results pass through memory. Power limits the clocks of a GEMM that keeps all SMs busy; idle SMs
  * leave that power to the others. Half of the time that writes the result is not hidden. The constants were chosen by
  * the fitting half of measured kernels on A100 and B200 (MooreThreads/SimuMax, configs/system; tests/cli/kernel_accuracy.py).
  */
@@ -20,6 +21,10 @@ static const struct tile {
 } tiles[] = {{256, 128, 1},   {128, 256, 1},   {128, 128, 0.92}, {256, 64, 0.85},
              {64, 256, 0.85}, {128, 64, 0.75}, {64, 128, 0.75},  {64, 64, 0.6}};
 
+/* Least k of a part of a tile: 8 k-tiles (CUTLASS, tile_scheduler_params.h: min_iters_per_sk_unit_) of 64 elements. */
+#define SPLIT_K 512.0
+/* Least number of parts: on B200, four of five GEMMs of the fitting half that could have 2 or 3 were not faster. */
+#define SPLIT_PARTS 4
 /* Rate of a tile relative to that of a large GEMM, whose clocks the power limits. */
 #define TILE_RATE 1.2
 /* Part of the time of writing the result of a GEMM that no arithmetic hides. */
@@ -44,6 +49,17 @@ static double gemm_rate(const struct bb_cluster *c, const struct bb_kernel_list_
     return bb_cluster_tflops(c, item->gemm.dtype) * c->achieved.gemm * 1e3;
 }
 
+/* Returns the duration of `blocks` tiles that take tile_ns each. k is divided into as many parts as keep idle SMs busy and
+ * repay their partial results, which are written and read as float. */
+static double waves_ns(const struct bb_cluster *c, const struct bb_gemm_shape *g, double blocks, double tile_ns,
+                       int sms)
+{
+    const double partial_ns = 8.0 * (double)(g->m * g->n * g->batch) / (c->memory_gbps * c->achieved.memory);
+    const double parts = floor(fmin(fmin(sms / blocks, (double)g->k / SPLIT_K), sqrt(tile_ns / partial_ns)));
+
+    return parts < SPLIT_PARTS ? ceil(blocks / sms) * tile_ns : tile_ns / parts + parts * partial_ns;
+}
+
 static double tiled_ns(const struct bb_cluster *c, const struct bb_kernel_list_item *item, int sms)
 {
     const struct bb_gemm_shape *g = &item->gemm;
@@ -53,7 +69,8 @@ static double tiled_ns(const struct bb_cluster *c, const struct bb_kernel_list_i
     for (size_t i = 0; i < sizeof(tiles) / sizeof(tiles[0]); i++) {
         const struct tile *t = &tiles[i];
         const double blocks = ceil((double)g->m / t->rows) * ceil((double)g->n / t->cols) * (double)g->batch;
-        const double ns = ceil(blocks / sms) * 2.0 * t->rows * t->cols * (double)g->k / (rate * TILE_RATE * t->rate);
+        const double tile_ns = 2.0 * t->rows * t->cols * (double)g->k / (rate * TILE_RATE * t->rate);
+        const double ns = waves_ns(c, g, blocks, tile_ns, sms);
 
         if (ns < best) /* not fmin: gcc 12 for Arm crashes on a loop with fmin */
             best = ns;

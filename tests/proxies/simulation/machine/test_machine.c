@@ -445,6 +445,22 @@ static void gemms_run_in_waves_of_tiles(void **state)
     assert_near((double)bb_cluster_kernel_ns(&cluster, &item), 2 * (64 + 1e6 + 64e6) / 1000, 1e-5);
 }
 
+/* Parts of k on idle SMs, whose results of 4 bytes are written and read. */
+static void small_results_of_long_sums_are_divided_among_idle_sms(void **state)
+{
+    struct bb_kernel_list_item item = gemm(64, 64, 4096, 1);
+    const double partial_ns = 8 * 64.0 * 64 / 1000, flops = 2 * 64.0 * 147 * 3211264;
+
+    (void)state;
+    /* one tile in 8 parts with k = 512 */
+    assert_near((double)bb_cluster_kernel_ns(&cluster, &item),
+                waves_ns(1, 64, 64, 512, 0.6, 2 * 64.0 * 64) + 8 * partial_ns, 1e-5);
+    item.gemm.k = 2047; /* fewer than 4 parts */
+    assert_near((double)bb_cluster_kernel_ns(&cluster, &item), waves_ns(1, 64, 64, 2047, 0.6, 2 * 64.0 * 64), 1e-5);
+    item = gemm(64, 147, 3211264, 1); /* first convolution of ResNet-50: bound by FLOPs, not by memory */
+    assert_in_range(bb_cluster_kernel_ns(&cluster, &item), (uintmax_t)(flops / 10000), (uintmax_t)(3 * flops / 10000));
+}
+
 /* A million floats at 50 GB/s; 3.9 parameters per ns on the host, for all 8 GPUs of a node. */
 static void kernels_of_the_host_use_its_rates(void **state)
 {
@@ -572,6 +588,7 @@ int main(void)
         cmocka_unit_test(transports_have_nics_and_messages),
         cmocka_unit_test(algorithm_and_protocol_depend_on_size),
         cmocka_unit_test(gemms_run_in_waves_of_tiles),
+        cmocka_unit_test(small_results_of_long_sums_are_divided_among_idle_sms),
         cmocka_unit_test(kernels_of_the_host_use_its_rates),
         cmocka_unit_test(block_scaled_gemms_use_their_rate_and_bytes),
         cmocka_unit_test(weight_gradients_and_experts_add_their_memory_traffic),

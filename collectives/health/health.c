@@ -497,6 +497,8 @@ static int restore(struct run *r)
     w->nodes = r->health.nodes;
     w->node = r->first_nodes[r->first_rank];
     TRY(bb_world_allgather(w, &w->node, w->node_of, sizeof w->node));
+    while (begun < BB_HEALTH_TESTS && r->health.skip[begun]) /* lost before the first test */
+        begun++;
     TRY(bb_world_min(w, &begun));
     drop_past(r, (int)begun);
     r->printed = (int)begun;
@@ -581,17 +583,28 @@ out:
     return rc;
 }
 
+static size_t arena_bytes(void)
+{
+    return MAX(bb_gemm_layout_of(&bb_health_gemm).bytes, (size_t)BB_HEALTH_COPY + 512);
+}
+
+static int check_memory(struct run *r)
+{
+    return bb_session_check_memory(&r->session,
+                                   arena_bytes() + BB_GEMM_WORKSPACE + bb_copies_bytes(COPY_BYTES) +
+                                       bb_guarded_device_bytes(bb_health_size(&r->options), r->session.memory),
+                                   "lower --size");
+}
+
+/* Allocates memory and makes the first communicator: a node that is lost in it is one of the first stage. */
 static int prepare(struct run *r)
 {
     const size_t bytes = bb_health_size(&r->options);
-    const size_t arena = MAX(bb_gemm_layout_of(&bb_health_gemm).bytes, (size_t)BB_HEALTH_COPY + 512);
+    const size_t arena = arena_bytes();
     const struct bb_comm_opts opts = {.blocking = true};
     struct bb_session *s = &r->session;
     int rc;
 
-    TRY(bb_session_check_memory(
-        s, arena + BB_GEMM_WORKSPACE + bb_copies_bytes(COPY_BYTES) + bb_guarded_device_bytes(bytes, s->memory),
-        "lower --size"));
     TRY(bb_compute_context_init(&r->compute, &s->world, &s->device, arena, r->options.iterations, 3, WARM_UP));
     if (bb_health_has(&r->options, "copies"))
         TRY(bb_copies_init(&r->copies, s, COPY_BYTES, MIN(r->options.iterations, 10), 3, WARM_UP));
@@ -635,8 +648,7 @@ static int start_health(struct run *r)
         record(r, INVENTORY, 0, text, strlen(text));
         free(text);
     }
-    if (r->set == &bb_health_set)
-        rc = bb_world_restart_after_loss(&s->world);
+    rc = bb_world_restart_after_loss(&s->world);
 out:
     return rc;
 }
@@ -675,11 +687,12 @@ static int run_health(struct run *r, int argc, char **argv)
         r->report.inventory = r->inventory = r->inventory ? r->inventory : json_array();
     }
     TRY(make_expectations(r));
-    TRY(prepare(r));
+    TRY(check_memory(r));
     TRY(bb_session_open_results(s, &head, r->set, &r->options));
     s->call_failed = -BB_EBELOW;
     if (!s->world.restarted)
         TRY(start_health(r));
+    TRY(prepare(r));
     TRY(bb_health_run(&r->health));
     if (r->options.soak_s > 0 && bb_health_active(&r->health) > 0) {
         TRY(begin_test(r, BB_HEALTH_TESTS));

@@ -571,9 +571,21 @@ def test_node_whose_call_fails_fails(busbar, tmp_path):
     (["rails"], 2, [" GPU 0         48.09         -", " GPU 1         48.09         -"]),
     (["p2p", "--nodes"], 3, ["#node       0       1       2       3", "    0       -    96.5       -    96.5"])])
 def test_bench_keeps_the_table_of_a_lost_node(busbar, args, call, table):
-    done = busbar.run("bench", *args, ranks=8, env={**LOST, "EMU_FAULT": f"die:rank=5,call={call},name=ncclCommSplit"})
-    assert done.returncode == 4 and set(table) < set(done.stdout.splitlines()), done.stdout
-    assert re.search("^fail +[a-z]+ +[^ ]+-node2: rank 5 was lost in stage ", done.stdout, re.M)
+    """The run goes on without it, but not without the node of rank 0."""
+    for rank, node, status in ((1, 0, 4), (5, 2, 5)):
+        done = busbar.run("bench", *args, ranks=8, env={**LOST, "EMU_FAULT": f"die:rank={rank},call={call},name=ncclCommSplit"})
+        assert done.returncode == status, done.stderr
+        assert status == 5 or set(table) < set(done.stdout.splitlines()), done.stdout
+        assert re.search(f"^fail +[a-z]+ +[^ ]+-node{node}: rank {rank} was lost in stage ", done.stdout, re.M)
+        assert ("; 4 nodes: 3 ok, 0 warn, 1 fail, 0 unknown; " in done.stdout) == (status == 5)
+
+
+@pytest.mark.parametrize("call", ["cudaMalloc", "ncclCommInitRankConfig"])
+def test_node_that_is_lost_before_the_first_test_fails(busbar, tmp_path, call):
+    root, found, done = health(busbar, tmp_path, "--only", "pairs", "--drain", ranks=8, nodes=4, status=5,
+                               EMU_FAULT=f"die:rank=6,call=1,name={call}")
+    assert found == {("fail", "node", 3, None)} and [v["level"] for v in root["verdicts"]] == ["ok"] * 3 + ["fail"]
+    assert re.search(r'(?m)^scontrol update nodename=\S+-node3 state=drain reason="busbar: rank 6 was lost in stage pairs"$', done.stdout)
 
 
 def test_hang_after_a_loss_names_the_ranks_that_are_left(busbar, tmp_path):

@@ -427,8 +427,7 @@ static int build_step(const struct bb_plan_options *o, const struct bb_proxy *pr
     forget_recompute(&guessed);
     if (may_guess && f->forecast.without_bytes > BB_SAFE_MEMORY * f->forecast.gpu_bytes)
         TRY(guess_memory(proxy, cluster, &guessed, &f->forecast));
-    f->forecast.is_assumed = assumes && f->forecast.without_bytes > f->forecast.gpu_bytes &&
-                             (f->forecast.recompute || f->forecast.precision_aware);
+    f->forecast.is_assumed = assumes && (f->forecast.recompute || f->forecast.precision_aware);
     f->forecast.none_fits &= assumes;
     f->forecast.sharded = assumes ? f->forecast.sharded : NULL;
     if (f->forecast.is_assumed) {

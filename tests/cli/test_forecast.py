@@ -491,11 +491,13 @@ def test_guesses_the_minimum_recomputation_that_fits(busbar):
     assert plan(busbar, little)["predicted"]["compute"]["without_added_us"] == none["step_us"]
     text = busbar.run("plan", "transformer", *little.split(), emulated=False).stdout
     assert re.search(r"; without it, \S+ m?s a step, but training needs 60.6 GiB, 2.6 GiB too much\n", text)
+    text = busbar.run("plan", "transformer", *args.replace("50G", "62G").split(), emulated=False).stdout  # fits only in more than 95 %
+    assert re.search(r"added .*: --use-precision-aware-optimizer; without it, \S+ m?s a step, but training needs 60.6 GiB, more than 95%\n", text)
     hopeless = plan(busbar, f"{args.replace('50G', '20G')}")["predicted"]
     assert hopeless["compute"]["guessed"] == [] and not hopeless["memory"]["fits"]
     without_cluster = plan(busbar, f"{LLAMA} --gpu-memory 50G")["memory"]  # the memory of the same step; absent without --gpu-memory
     assert {**without_cluster, "buffers_bytes": none["memory"]["buffers_bytes"]} == none["memory"] and "memory" not in plan(busbar, LLAMA)
-    for needed, part, guess in ((none, 1, []), (same, 0.95, [guess])):  # exact to the byte
+    for needed, part, guess in ((none, 0.95, []), (same, 0.95, [guess])):  # exact to the byte
         exact = plan(busbar, args.replace("50G", str(math.ceil(needed["memory"]["needed_bytes"] / part))))["predicted"]
         assert exact["compute"]["guessed"] == guess and exact["memory"]["fits"] and exact["step_us"] == needed["step_us"]
 

@@ -83,9 +83,13 @@ void bb_forecast_guess_text(const struct bb_forecast *f, char *text, size_t size
     if (f->without_ns > 0)
         n += snprintf(text + n, size - (size_t)n, "%s a step, but ",
                       bb_format_rounded_time(bb_us_of(f->without_ns), time));
-    snprintf(text + n, size - (size_t)n, "training needs %s, %s too much",
-             bb_format_bytes((size_t)f->without_bytes, without),
-             bb_format_bytes((size_t)(f->without_bytes - f->gpu_bytes), missing));
+    n +=
+        snprintf(text + n, size - (size_t)n, "training needs %s, ", bb_format_bytes((size_t)f->without_bytes, without));
+    if (f->without_bytes > f->gpu_bytes)
+        snprintf(text + n, size - (size_t)n, "%s too much",
+                 bb_format_bytes((size_t)(f->without_bytes - f->gpu_bytes), missing));
+    else
+        snprintf(text + n, size - (size_t)n, "more than %.0f%%", 100 * BB_SAFE_MEMORY);
 }
 
 /* Minimum bytes per parameter in mixed precision: 16-bit parameter; 16-bit gradient and precision-aware optimizer. */

@@ -124,6 +124,8 @@ static int resolve_options(void *options, const struct bb_positionals *positiona
         return bb_err(BB_EUSAGE, "--soak %s leaves out the only stage; try: --soak 10m", o->soak);
     if (o->thorough && o->rounds == 0)
         o->rounds = 32;
+    if (o->common.nagios && o->common.json && strcmp(o->common.json, "-") == 0)
+        return bb_err(BB_EUSAGE, "--json - and --nagios both write to stdout; try: --json FILE");
     if (o->baseline && o->common.json)
         return bb_err(BB_EUSAGE, "--save-baseline %s is the file of --json %s; leave out --json", o->baseline,
                       o->common.json);

@@ -245,6 +245,7 @@ void bb_health_print_head(const struct bb_health_report *r)
 {
     FILE *out = r->session->out;
     double all = r->options->soak_s;
+    bool runs_any = false; /* without a test, the machine is not looked up */
 
     bb_session_print_head(r->session);
     if (!out) {
@@ -252,12 +253,15 @@ void bb_health_print_head(const struct bb_health_report *r)
             report_missing(r);
         return;
     }
+    for (int test = 0; test < BB_HEALTH_TESTS; test++)
+        runs_any |= bb_health_runs(r->health, (enum bb_health_test)test);
     if (r->session->device.emulated)
         fprintf(out, "# emulated GPUs: all values come from a model, none is a measurement of hardware\n");
     fprintf(
         out, "# expected: %s\n",
-        r->source[0]
-            ? r->source
+        r->source[0] ? r->source
+        : !runs_any
+            ? "nothing of a profile; this stage compares GPUs with each other"
             : "unknown machine: GPUs and nodes are compared with each other, so what slows all of them is not found");
     if (r->baseline)
         report_missing(r);

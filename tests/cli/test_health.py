@@ -186,7 +186,8 @@ def test_soak_repeats_and_reports_drift(busbar, tmp_path):
     assert found == set() and set(soak) == {"GEMM", "all_reduce of all GPUs"} and root["results"] == []
     assert all(row["rounds"] >= 2 and row["worst_of_first"] == pytest.approx(1, rel=1e-3) for row in soak.values())
     assert re.search(r"^# estimated time: 0 s, .*; soak 0 s$", done.stdout, re.M) and "# soak   GEMM: " in done.stdout
-    root, _, _ = health(busbar, tmp_path, "--from", "soak", "--soak", "10ms", ranks=2, nodes=1)
+    root, _, done = health(busbar, tmp_path, "--from", "soak", "--soak", "10ms", ranks=2, nodes=1)
+    assert "# expected: nothing of a profile; this stage compares GPUs with each other\n" in done.stdout
     assert root["tests"] == [] and len(root["soak"]) == 2
     plan = busbar.run("health", "--plan", "--thorough", "--ranks", 1024, "--expect", "h100-sxm-ib", emulated=False).stdout
     assert 600 < float(re.search(r"# estimated time: (\d+) s", plan)[1]) <= 15 * 60 and " soak " in plan
@@ -654,6 +655,11 @@ def test_earlier_result_is_the_expectation(busbar, tmp_path):
             "rails and whole for fewer nodes\n") in done.stdout
     done = busbar.run("health", "--quick", "--expect", tmp_path / "r.json", ranks=4, env={"EMU_DATA": "off", "EMU_NODES": "2"})
     assert "its status is 'below threshold', with " in done.stderr
+
+
+def test_json_and_the_line_of_a_plugin_do_not_share_stdout(busbar):
+    done = busbar.run("health", "--nagios", "--json", "-", ranks=2)
+    assert done.stdout == "BUSBAR UNKNOWN - --json - and --nagios both write to stdout; try: --json FILE\n"
 
 
 def test_unfit_baselines_are_refused(busbar, tmp_path):

@@ -27,12 +27,13 @@ struct rank {
     double timeout_s;
 };
 
-static int await_answer(struct rank *r)
+/* bytes: of the answer: those of an endpoint after bb_supervised_world, none after bb_supervised_join. */
+static int await_answer(struct rank *r, size_t bytes)
 {
     struct bb_star_endpoint endpoint;
     int rc;
 
-    while ((rc = bb_supervised_answer(&r->supervised, &endpoint, sizeof(endpoint))) == 0)
+    while ((rc = bb_supervised_answer(&r->supervised, &endpoint, bytes)) == 0)
         usleep(1000);
     return rc;
 }
@@ -64,7 +65,8 @@ static void join_job(struct rank *r)
     meet_sibling();
     if (!bb_supervised_open(&r->supervised, r->timeout_s) ||
         bb_supervised_world(&r->supervised, r->number, r->size, 1, node_of, hosts, (size_t)r->size * sizeof(*hosts)) ||
-        await_answer(r) < 0 || bb_supervised_join(&r->supervised, endpoints) || await_answer(r) < 0)
+        await_answer(r, sizeof(*endpoints)) < 0 || bb_supervised_join(&r->supervised, endpoints) ||
+        await_answer(r, 0) < 0)
         _exit(9);
     bb_supervised_reached(&r->supervised, "a step");
 }

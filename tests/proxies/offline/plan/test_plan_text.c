@@ -90,17 +90,20 @@ static void prints_roles_with_and_without_compute(void **state)
     assert_contains(text, "# made on 6 ranks: 1,234,567 parameters, 1 sample per step (2,048 tokens)\n# a summary\n\n"
                           "  checks        9 operations on 6 ranks: OPERATIONS DO NOT MATCH, DEADLOCK\n\ngroups\n"
                           "  all             6 ranks, 1 instance: [0-5]\n\n");
-    assert_contains(text, "rank, 1 rank: 0\n"
-                          "  kind           group       ranks          count type      calls      payload  peers\n"
-                          "  compute: 0.250 us\n  model FLOPs: 1,234,567\n  buffers of busbar proxy: 0 B\n\n");
+    assert_contains(text,
+                    "rank, 1 rank: 0\n"
+                    "  kind           group      ranks         count type      calls       size    payload  peers\n"
+                    "  compute: 0.250 us\n  model FLOPs: 1,234,567\n  buffers of busbar proxy: 0 B\n\n");
     assert_contains(
-        text, "rank, 1 rank: 1\n"
-              "  kind           group       ranks          count type      calls      payload  peers\n"
-              "  send           all             6      1,000,000 float         5     19.1 MiB  -1: 1 +1: 1 +2: 1 ...\n"
-              "  buffers of busbar proxy: 0 B\n\n");
+        text,
+        "rank, 1 rank: 1\n"
+        "  kind           group      ranks         count type      calls       size    payload  peers\n"
+        "  send           all            6     1,000,000 float         5    3.8 MiB   19.1 MiB  -1: 1 +1: 1 +2: 1 ...\n"
+        "  buffers of busbar proxy: 0 B\n\n");
     assert_contains(
-        text, "  recv           all             6              1 float         3         12 B  +1: 1 +2: 1 +3: 1\n"
-              "  buffers of busbar proxy: 3 KiB = gradients 2 KiB, communication 1 KiB\n\n");
+        text,
+        "  recv           all            6             1 float         3        4 B       12 B  +1: 1 +2: 1 +3: 1\n"
+        "  buffers of busbar proxy: 3 KiB = gradients 2 KiB, communication 1 KiB\n\n");
     assert_null(strstr(text, "operations of"));
     assert_contains(text, "checks of all 6 ranks (");
     assert_contains(text, "  every operation has its matching peers     NO\n    ");

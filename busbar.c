@@ -537,7 +537,6 @@ static const struct bb_foreign_name terms[] = {
      NULL},
     {"bucket", NULL, "tensors whose gradients one collective reduces (--bucket-rule, --bucket-mb)", NULL},
     {"ci95", NULL, "95 % confidence interval of the median of the samples (order statistics)", NULL},
-    {"tp", NULL, "tensor parallelism: ranks that share each matrix of a layer (--tp)", NULL},
     {"zero1 zero2 zero3 fsdp", NULL,
      "values of --dp-sync: replicas share optimizer states (1), gradients too (2), parameters too (3, FSDP)", NULL},
     {"bubble pipeline-bubble", NULL,

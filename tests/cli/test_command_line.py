@@ -100,7 +100,7 @@ def test_examples_of_plans_fit_in_memory(busbar):
 @pytest.mark.parametrize("topic,printed", [
     ("MFU", r"  MFU +model FLOP utilization: "), ("all-reduce", r"collectives:\n  all_reduce .*\nOptions: busbar help plan, "), ("llama3_8b", r"models:\n  llama3_8b "),
     ("transformer", r"proxies:\n  transformer "), ("bfloat16", r"dtypes:\n  bfloat16 "), ("h100_sxm_ib", r"clusters:\n  h100-sxm-ib "),
-    ("TP", "  TP +tensor parallelism: "), ("zero3", "  zero3 +values of --dp-sync: "), ("ci95", "  ci95 .*of the median"),
+    ("zero3", "  zero3 +values of --dp-sync: "), ("ci95", "  ci95 .*of the median"),
     ("bubble", "  bubble +exposed time in which "), ("wall", "  wall +time of one operation by the host clock"), ("count", "  count +elements "), ("busbw", r"  busbw +bus bandwidth: (?:.*\n *)+.*all NICs of a node"), ("overlap_efficiency", "  overlap_efficiency +time saved ")])
 def test_help_explains_names_and_terms(busbar, topic, printed):
     done = busbar.run("help", topic, emulated=False)

@@ -272,6 +272,8 @@ static void take_data(struct bb_supervisor *s, int first, int n)
 
 void bb_restart_gather(struct bb_supervisor *s, const void *data, size_t bytes)
 {
+    if (!s->star.links) /* the rank has joined no job */
+        return;
     if (s->role != BB_ROLE_SERVER) {
         send_data(s, bb_peers_server(s), data, bytes);
         return;

@@ -70,13 +70,14 @@ static json_t *line_json(char *line)
  * list has a line that shows how to allow it. */
 static json_t *last_lines(char *text)
 {
-    json_t *lines = json_array();
     bool only_own = false;
+    json_t *lines;
     char *line;
 
     if (strstr(text, "ALLOW_RUN_AS_ROOT"))
         return json_pack("[s]", "mpirun does not start ranks as root; try: . share/busbar/mpi.sh (or export "
                                 "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1)");
+    lines = json_array();
     while ((line = strsep(&text, "\r\n")) != NULL) {
         const bool is_own = bb_begins_with(line, "busbar: ") && !bb_begins_with(line, "busbar: warning: ");
 

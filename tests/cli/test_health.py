@@ -498,7 +498,7 @@ def test_all_processes_of_a_node_are_killed(busbar, tmp_path, recovery):
     root = json.loads(path.read_text())
     assert [v["level"] for v in root["verdicts"]] == ["ok", "fail", "ok"] and sorted(root["lost_ranks"]) == [2, 3], stderr
     assert root["status"] == ("below threshold" if recovery else "timeout") and ("# continue: " in stdout) != recovery, stdout + stderr
-    assert [(f["stage"], f["reason"]) for f in root["findings"]] == [("soak", "rank 2 and 1 more were lost in stage soak")]
+    assert [(f["stage"], re.sub("rank [23]", "rank", f["reason"])) for f in root["findings"]] == [("soak", "rank and 1 more were lost in stage soak")]
     assert all(row["rounds"] >= 2 for row in root["soak"]) and bool(root["soak"]) == recovery
 
 

@@ -49,7 +49,7 @@ static void gather(const struct bb_sweep_view *view)
 
     if (bb_view_check(view, &study, &runs) == 0) {
         bb_gather(&all, &study, &runs, folder);
-        HOLDS(all.count[0] + all.count[1] + all.count[2] == runs.n);
+        HOLDS(all.count[0] + all.count[1] + all.count[2] + all.count[3] == runs.n);
         json_decref(bb_gathered_json(&all));
         bb_csv_write(all.columns, all.rows, out);
         if (bb_view_apply(view, &all) == 0)

@@ -126,7 +126,7 @@ static int print_accuracy(const struct bb_plan_options *o, const struct bb_layou
            bb_layouts_ranked_ns(&found->rows[alike]) <= (1 + error) * bb_layouts_ranked_ns(&found->rows[0]))
         alike++;
     if (alike > 1)
-        printf("# layouts 1 to %d differ by less than this error\n", alike);
+        printf("# the error exceeds the differences in step time between layouts 1 to %d\n", alike);
 out:
     bb_step_release(&step);
     return rc;
@@ -209,6 +209,62 @@ static void print_training(const struct bb_plan_options *o, const struct bb_layo
     printf("# training in layout 1: %s\n", text);
 }
 
+/* Results of a search, and of --explain. */
+struct results {
+    struct bb_layouts found, explained;
+    char *explained_options;     /* text of the options of --explain; NULL: no such option, or no layout */
+    struct bb_err_record reason; /* why --explain has no layout; code 0: it has one */
+};
+
+static int print_results(const struct bb_plan_options *o, const struct bb_layout_search *search,
+                         const struct results *r, const struct bb_forecast *forecast, int argc, char **argv)
+{
+    const struct bb_conditions *conditions = &o->conditions;
+    char *options = command_text(o, search->config->gpus_per_node, &r->found.rows[0].choice);
+
+    bb_print_report_header(stdout, argc, argv);
+    printf("# the best layouts of %d ranks, predicted for %s (modelled, not measured)\n", search->config->ranks,
+           search->cluster[0]->name);
+    bb_slow_print(&conditions->slow, "# ", stdout);
+    if (conditions->jitter > 0)
+        printf("# sorted by p50, the median of %d steps with %g%% jitter (seed %llu); other columns are without "
+               "jitter\n",
+               o->samples, 100 * conditions->jitter, (unsigned long long)conditions->seed);
+    bb_layouts_print(&r->found, options, o->top, o->full, stdout);
+    free(options);
+    if (o->tokens)
+        print_training(o, &r->found.rows[0]);
+    if (r->reason.code)
+        printf("# --explain \"%s\": %s\n", o->explain, r->reason.text);
+    else if (o->explain)
+        bb_layouts_print_explained(&r->found, &r->explained, o->explain, r->explained_options, stdout);
+    return print_accuracy(o, search, &r->found, *forecast);
+}
+
+static int write_results(const struct bb_plan_options *o, const struct bb_layout_search *search,
+                         const struct results *r, int argc, char **argv)
+{
+    const char *json = o->files[BB_PLAN_EXPORT_json], *csv = o->files[BB_PLAN_EXPORT_csv];
+    json_t *root, *layouts;
+    int rc = 0;
+
+    if (!json && !csv)
+        return 0;
+    root = layouts_json(o, search, &o->conditions, &r->found, bb_json_words(argc, argv));
+    layouts = json_object_get(root, "best_layout");
+    if (r->reason.code)
+        json_object_set_new(layouts, "explained_reason", json_string(r->reason.text));
+    else if (o->explain)
+        json_object_set_new(layouts, "explained", bb_layouts_explained_json(&r->found, &r->explained));
+    if (csv)
+        TRY(bb_plan_write_rows(csv, json_object_get(layouts, "layouts"), root));
+    if (json)
+        TRY(bb_json_save(json, "the plan's JSON", json_incref(root), 0));
+out:
+    json_decref(root);
+    return rc;
+}
+
 int bb_plan_layouts(const struct bb_plan_options *o, const struct bb_proxy *proxy, int argc, char **argv)
 {
     struct bb_proxy_config config = o->config;
@@ -224,12 +280,8 @@ int bb_plan_layouts(const struct bb_plan_options *o, const struct bb_proxy *prox
                                       .top = o->top,
                                       .threads = o->threads,
                                       .quiet = o->quiet};
-    struct bb_layouts found = {0}, explained = {0};
+    struct results r = {.explained_options = NULL};
     struct bb_forecast forecast = {0};
-    struct bb_err_record reason = {0};
-    const char *json = o->files[BB_PLAN_EXPORT_json], *csv = o->files[BB_PLAN_EXPORT_csv];
-    json_t *root = NULL;
-    char *options = NULL, *explained_options = NULL;
     int rc;
 
     TRY(resolve_clusters(o, clusters, &config, &forecast));
@@ -240,46 +292,16 @@ int bb_plan_layouts(const struct bb_plan_options *o, const struct bb_proxy *prox
         o->forecast && clusters[0].has_achieved && strncmp(software_of(o, false)->name, "megatron", 8) == 0;
     without_jitter.jitter = 0;
     if (o->explain)
-        TRY(explain(o, &search, argc, argv, &explained, &explained_options, &reason));
-    TRY(bb_layouts_search(&search, &found));
+        TRY(explain(o, &search, argc, argv, &r.explained, &r.explained_options, &r.reason));
+    TRY(bb_layouts_search(&search, &r.found));
     if (conditions->jitter > 0)
-        TRY(bb_layouts_sample(&search, conditions, &found));
-    if (!o->quiet && !bb_results_on_stdout(json, csv)) {
-        bb_print_report_header(stdout, argc, argv);
-        printf("# the best layouts of %d ranks, predicted for %s (modelled, not measured)\n", config.ranks,
-               clusters[0].name);
-        bb_slow_print(&conditions->slow, "# ", stdout);
-        if (conditions->jitter > 0)
-            printf("# sorted by p50, the median of %d steps with %g%% jitter (seed %llu); other columns are without "
-                   "jitter\n",
-                   o->samples, 100 * conditions->jitter, (unsigned long long)conditions->seed);
-        options = command_text(o, config.gpus_per_node, &found.rows[0].choice);
-        bb_layouts_print(&found, options, o->top, o->full, stdout);
-        if (o->tokens)
-            print_training(o, &found.rows[0]);
-        if (reason.code)
-            printf("# --explain \"%s\": %s\n", o->explain, reason.text);
-        else if (o->explain)
-            bb_layouts_print_explained(&found, &explained, o->explain, explained_options, stdout);
-        TRY(print_accuracy(o, &search, &found, forecast));
-    }
-    if (!json && !csv)
-        goto out;
-    root = layouts_json(o, &search, conditions, &found, bb_json_words(argc, argv));
-    if (reason.code)
-        json_object_set_new(json_object_get(root, "best_layout"), "explained_reason", json_string(reason.text));
-    else if (o->explain)
-        json_object_set_new(json_object_get(root, "best_layout"), "explained",
-                            bb_layouts_explained_json(&found, &explained));
-    if (csv)
-        TRY(bb_plan_write_rows(csv, json_object_get(json_object_get(root, "best_layout"), "layouts"), root));
-    if (json)
-        TRY(bb_json_save(json, "the plan's JSON", json_incref(root), 0));
+        TRY(bb_layouts_sample(&search, conditions, &r.found));
+    if (!o->quiet && !bb_results_on_stdout(o->files[BB_PLAN_EXPORT_json], o->files[BB_PLAN_EXPORT_csv]))
+        TRY(print_results(o, &search, &r, &forecast, argc, argv));
+    TRY(write_results(o, &search, &r, argc, argv));
 out:
-    free(options);
-    free(explained_options);
-    json_decref(root);
-    bb_layouts_release(&explained);
-    bb_layouts_release(&found);
+    free(r.explained_options);
+    bb_layouts_release(&r.explained);
+    bb_layouts_release(&r.found);
     return rc;
 }

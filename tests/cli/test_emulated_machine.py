@@ -320,6 +320,26 @@ def test_late_rank_of_a_pipeline_is_named(times_only, tmp_path, split, late):
     assert run["late_rank"] == late
 
 
+@pytest.mark.parametrize("model,split,late,costs", [
+    ("gpt2_xl", "--pp 2", 0, True), ("gpt2_xl", "--pp 2", 12, False), ("gpt2_xl", "--pp 4", 12, False), ("gpt3_1_3b", "--pp 2 --tp 2", 12, False)])
+def test_rank_that_is_late_by_a_part_of_the_bubble_is_named(times_only, tmp_path, model, split, late, costs):
+    """5 ms are 3 % of the step, in which all ranks wait ten times as long in the bubble. The late rank is idle, which the others are not."""
+    args = ("proxy", "transformer", "--model", model, *split.split(), "-g", 16, "-n", 1, "-w", 1, "--compute", "timed", "--no-alone")
+    even, run = (times_only.json(*args, "--delay", f"rank={late}:{us}us", tmp_path=tmp_path) for us in (1, 5000))
+    assert (even["late_rank"], run["late_rank"]) == (None, late)
+    assert (run["step_us"]["p50"] - even["step_us"]["p50"] > 4000) == costs
+
+
+def test_ranks_without_another_of_their_role_are_named_with_both_causes(busbar):
+    """One rank per stage: a slow GPU and the stage with the vocabulary head look the same, and so do a late rank and a stage with gaps."""
+    done = busbar.run("proxy", "transformer", "--model", "gpt2_small", "--pp", 4, "-n", 1, "-w", 1, "--compute", "timed", "--no-alone", "--delay", "rank=2:5ms",
+                      ranks=4, env={"EMU_SLOW": "rank=1:1.5"})
+    *_, slow, head, late = done.stdout.splitlines()
+    assert re.fullmatch(r"# slow, or its role has more work: rank 1 \(\S+, GPU 1\), stage 1: kernels take \S+ ms, 1\.\d+ x the typical time", slow), slow
+    assert head.startswith("# slow, or its role has more work: rank 3 (") and "last stage" in head
+    assert re.fullmatch(r"# late, or its role has idle time: rank 2 \(\S+, GPU 2\), stage 2: idle 5\.0\d ms longer than the others", late), late
+
+
 def test_proxy_counts_gpus_that_it_cannot_judge(busbar, tmp_path):
     """With one rank per stage of a pipeline, no rank has another rank with the same program to compare with."""
     args = ("proxy", "transformer", "--model", "gpt2_small", "--layers", 4, "--micro-batches", 4, "--pp", 4, "-n", 2, "-w", 1,
@@ -336,7 +356,7 @@ def test_delayed_rank_delays_the_step_once(busbar, tmp_path):
         assert step(late) - step(even) == pytest.approx(2000, abs=20)
     text = busbar.run(*args, "--full", "--delay", "rank=0:2ms", ranks=2, env=ENV).stdout
     assert re.search(r"^# waiting for peers .*\n  replica +dp +2 +\S+ +\S+ +1 +0 ", text, re.M), text
-    assert re.fullmatch(r"# late: rank 0 \(\S+, GPU 0\), replica: the other ranks of the role wait for it; where kernels hide .*", text.splitlines()[-1])
+    assert re.fullmatch(r"# late: rank 0 \(\S+, GPU 0\), replica: idle 2\.0\d ms longer than the other ranks of the role, which wait for it; where .*", text.splitlines()[-1])
 
 
 @pytest.mark.parametrize("slow", ["link=node1-nic1:0.25", "link=node0-node1:0.2", "link=node1-to-node0:0.2"])

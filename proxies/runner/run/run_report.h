@@ -45,7 +45,8 @@ struct bb_run_report {
  *                        than those of other ranks of their role.
  * bb_run_culprit_print - prints the ranks with slow kernels and the groups with slow transfers, or else the late rank, or
  *                        that communication takes longer than predicted, or without a prediction that NICs cannot be
- *                        judged; no line if there are none.
+ *                        judged; of ranks whose role no other rank has, those with longer kernels or idle time, with
+ *                        both possible causes.
  * bb_run_longest_print - prints the role that computes longest, if longer than the slowest rank of the step.
  */
 void bb_run_waiting(const struct bb_measured *m, const struct bb_step *step, struct bb_wait_table *w);

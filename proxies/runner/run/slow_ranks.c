@@ -12,8 +12,9 @@
 #include <string.h>
 
 /* A rank is slow if its kernels take more than SLOW times the typical time of its role. It is late if the others of its role
- * wait longer than the rank itself by the fraction LATE_BY of the step, or by the fraction LATE and twice as long,
- * and if this is NEXT times that of any other rank. */
+ * wait longer than the rank itself by the fraction LATE_BY of the step, or by the fraction LATE and twice as long or while
+ * the rank is idle longer (neither compute nor communication) by half of this time, and if this is NEXT times that of any
+ * other rank. */
 static const double SLOW = 1.1, LATE = 0.01, LATE_BY = 0.05, NEXT = 1.5;
 
 enum { MAX_NAMED = 2, MAX_GROUPS = 3 }; /* maximum numbers of slow ranks, and of slow groups, that the text names */
@@ -36,44 +37,81 @@ static double waits_us(const struct bb_measured *m, int groups, int rank)
     return us;
 }
 
-/* The rank that waits least compared with the upper median rank of its role, and by how much; next_us: that of the next. */
+/* The rank that waits least compared with the upper median rank of its role, and by how much; next_us: that of the next;
+ * idle_us: how much longer the rank is idle than the lower median rank. */
 struct late {
     int rank;
-    double us, next_us;
+    double us, next_us, idle_us;
 };
+
+static void add_late(struct late *late, int rank, double us, double idle_us, bool named)
+{
+    if (us > late->us)
+        *late = (struct late){named ? rank : BB_NONE, us, late->us, idle_us};
+    else
+        late->next_us = fmax(late->next_us, us);
+}
+
+static int late_rank(const struct late *late)
+{
+    return late->us > NEXT * late->next_us ? late->rank : BB_NONE;
+}
 
 /* Compares n ranks of a role. Their times differ only for a late rank: the other ranks of its pipeline wait for it before
  * they synchronize with the other replicas, and the replicas wait then. */
 static void find_late(const struct bb_measured *m, int groups, const int *ranks, int n, struct late *late)
 {
-    double *us, typical_us;
+    double *us, typical_us, idle_us;
 
     BB_NEW(us, (size_t)n);
+    for (int i = 0; i < n; i++)
+        us[i] = m->traced[ranks[i]].idle_us;
+    bb_sort_doubles(us, (size_t)n);
+    idle_us = us[(n - 1) / 2];
     for (int i = 0; i < n; i++)
         us[i] = waits_us(m, groups, ranks[i]);
     bb_sort_doubles(us, (size_t)n);
     typical_us = us[n / 2];
     free(us);
     for (int i = 0; i < n; i++) {
+        const struct bb_rank_breakdown *f = &m->traced[ranks[i]];
         const double own_us = waits_us(m, groups, ranks[i]), less_us = typical_us - own_us;
-        const double least = own_us < typical_us / 2 ? LATE : LATE_BY;
+        const double longer_us = f->idle_us - idle_us;
+        const bool clear = own_us < typical_us / 2 || longer_us > less_us / 2;
 
-        if (less_us <= late->us) {
-            late->next_us = fmax(late->next_us, less_us);
-            continue;
-        }
-        *late = (struct late){less_us > least * m->traced[ranks[i]].step_us ? ranks[i] : BB_NONE, less_us, late->us};
+        add_late(late, ranks[i], less_us, longer_us, less_us > (clear ? LATE : LATE_BY) * f->step_us);
     }
 }
 
-void bb_run_waiting(const struct bb_measured *m, const struct bb_step *step, struct bb_wait_table *w)
+static bool is_single(const struct bb_step *step, int rank)
 {
-    struct late late = {.rank = BB_NONE};
+    int n = 0;
+
+    for (int i = 0; i < step->layout.ranks && n < 2; i++)
+        n += step->role_of[i] == step->role_of[rank];
+    return n == 1;
+}
+
+/* Sets the rank that is idle longest, of the ranks without another rank of their role: late, or its role has idle time. */
+static void find_idle(const struct bb_measured *m, const struct bb_step *step, struct bb_wait_table *w)
+{
+    struct late idle = {.rank = BB_NONE};
+
+    for (int r = 0; r < m->ranks; r++)
+        if (is_single(step, r))
+            add_late(&idle, r, m->traced[r].idle_us, 0, m->traced[r].idle_us > LATE * m->traced[r].step_us);
+    w->idle_rank = m->ranks > 1 ? late_rank(&idle) : BB_NONE;
+    w->idle_us = idle.us - idle.next_us;
+}
+
+/* Adds the rows of each role, and finds the late rank. */
+static void compare_roles(const struct bb_measured *m, const struct bb_step *step, struct bb_wait_table *w,
+                          struct late *late)
+{
     int *ranks;
 
-    *w = (struct bb_wait_table){.measured = true};
     BB_NEW(ranks, m->ranks);
-    for (int i = 0; m->traced && i < step->n_roles; i++) {
+    for (int i = 0; i < step->n_roles; i++) {
         struct bb_wait_role role = {&step->layout, &step->roles[i].program, step->roles[i].name, ranks, 0};
 
         for (int r = 0; r < m->ranks; r++)
@@ -81,17 +119,30 @@ void bb_run_waiting(const struct bb_measured *m, const struct bb_step *step, str
                 ranks[role.n++] = r;
         if (role.n > 0) {
             bb_wait_table_add(w, &role, waiting_us, m);
-            find_late(m, step->layout.n_groups, ranks, role.n, &late);
+            find_late(m, step->layout.n_groups, ranks, role.n, late);
         }
     }
+    free(ranks);
+}
+
+void bb_run_waiting(const struct bb_measured *m, const struct bb_step *step, struct bb_wait_table *w)
+{
+    struct late late = {.rank = BB_NONE};
+
+    *w = (struct bb_wait_table){.measured = true, .late_rank = BB_NONE, .idle_rank = BB_NONE};
+    if (!m->traced)
+        return;
+    compare_roles(m, step, w, &late);
+    find_idle(m, step, w);
     for (int i = 0; i < w->n; i++) {
         const struct bb_group_breakdown *g = &m->traced[w->rows[i].most_rank].groups[w->rows[i].group_index];
 
         w->rows[i].waited_for = g->waited_for;
         w->rows[i].waited_for_us = g->waited_for_share * g->waiting_us;
     }
-    w->late_rank = late.us > NEXT * late.next_us ? late.rank : BB_NONE;
-    free(ranks);
+    w->late_rank = late_rank(&late);
+    w->late_us = late.us;
+    w->late_idle_us = late.idle_us;
 }
 
 /* ---- slow GPUs and slow communication ---- */
@@ -375,6 +426,55 @@ static void print_not_judged(const struct bb_run_report *r, const struct slow_li
         bb_run_forecast_print_comm(r->forecast, out);
 }
 
+/* Prints the late rank. A rank that starts its first kernels late, but before their input arrives, delays no other rank. */
+static void print_late(const struct bb_run_report *r, FILE *out)
+{
+    const struct bb_wait_table *w = r->waiting;
+    const int late = w->late_rank;
+    const bool idle = w->late_idle_us > w->late_us / 2;
+    char time[BB_ROUNDED_TEXT];
+
+    fprintf(out,
+            "# late: rank %d (%s, GPU %d), %s: %s %s %s than the other ranks of the role, which wait for it%s; where "
+            "kernels hide the waiting, the transfers after it end later\n",
+            late, r->session->world.hosts[late], r->session->devices[late].ordinal,
+            r->step->roles[r->step->role_of[late]].name, idle ? "idle" : "waits",
+            bb_format_rounded_time(idle ? w->late_idle_us : w->late_us, time), idle ? "longer" : "less",
+            r->measured->traced[late].bubble_us > w->late_us / 2 ? ", or a pipeline bubble hides its delay" : "");
+}
+
+/* Prints those ranks whose compute or idle time is longer than that of the others, though their roles differ. */
+static void print_longer_roles(const struct bb_run_report *r, FILE *out)
+{
+    const struct bb_session *s = r->session;
+    const struct bb_wait_table *w = r->waiting;
+    struct slow_list list = {0};
+    char time[BB_ROUNDED_TEXT];
+    int *classes, first = 0;
+    double *us;
+
+    BB_NEW(classes, s->world.size);
+    BB_NEW(us, s->world.size);
+    for (int i = s->world.size - 1; i >= 0; i--) {
+        classes[i] = is_single(r->step, i) ? 0 : BB_NONE;
+        first = classes[i] == 0 ? i : first;
+    }
+    add_slow_of(r, BB_NONE, first, classes, us, &list);
+    for (size_t i = list.n > MAX_NAMED ? list.n - MAX_NAMED : 0; i < list.n; i++)
+        fprintf(
+            out,
+            "# slow, or its role has more work: rank %d (%s, GPU %d), %s: kernels take %s, %.2f x the typical time\n",
+            list.ranks[i].rank, list.ranks[i].host, list.ranks[i].gpu, list.ranks[i].role,
+            bb_format_rounded_time(list.ranks[i].us, time), list.ranks[i].slowdown);
+    if (w->n > 0 && w->idle_rank != BB_NONE)
+        fprintf(out, "# late, or its role has idle time: rank %d (%s, GPU %d), %s: idle %s longer than the others\n",
+                w->idle_rank, s->world.hosts[w->idle_rank], s->devices[w->idle_rank].ordinal,
+                r->step->roles[r->step->role_of[w->idle_rank]].name, bb_format_rounded_time(w->idle_us, time));
+    free(list.ranks);
+    free(classes);
+    free(us);
+}
+
 void bb_run_culprit_print(const struct bb_run_report *r, FILE *out)
 {
     const int late = r->waiting->n > 0 ? r->waiting->late_rank : BB_NONE;
@@ -385,17 +485,15 @@ void bb_run_culprit_print(const struct bb_run_report *r, FILE *out)
                 "# not judged as slow or late: %d of %d ranks, because no other rank has their role; to judge them: "
                 "more ranks (replicas)\n",
                 gpus.single, r->session->world.size);
+    if (gpus.single > 0)
+        print_longer_roles(r, out);
     if (gpus.n > MAX_NAMED)
         fprintf(out, "# slow: %zu of %d ranks, the slowest last:\n", gpus.n, r->session->world.size);
     for (size_t i = gpus.n > MAX_NAMED ? gpus.n - MAX_NAMED : 0; i < gpus.n; i++)
         bb_table_sentence(out, slow_gpu_fields, &gpus.ranks[i]);
     print_slow_transfers(r, &transfers, out);
     if (gpus.n == 0 && transfers.n == 0 && late != BB_NONE)
-        fprintf(out,
-                "# late: rank %d (%s, GPU %d), %s: the other ranks of the role wait for it; where kernels hide the "
-                "waiting, the transfers after it end later\n",
-                late, r->session->world.hosts[late], r->session->devices[late].ordinal,
-                r->step->roles[r->step->role_of[late]].name);
+        print_late(r, out);
     else if (gpus.n == 0 && transfers.n == 0)
         print_not_judged(r, &transfers, out);
     free(gpus.ranks);

@@ -85,7 +85,7 @@ void bb_wait_table_print(const struct bb_wait_table *w, double step_us, const st
     if (n == 0)
         return;
     if (w->measured && w->late_rank != BB_NONE)
-        fprintf(out, "%sall wait for rank %d (node %d)\n", prefix, w->late_rank, w->late_node);
+        fprintf(out, "%slate: rank %d (node %d)\n", prefix, w->late_rank, w->late_node);
     bb_line_heading(&line, fields, false);
     bb_line_end(&line);
     line.start = "  ";

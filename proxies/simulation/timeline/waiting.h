@@ -31,8 +31,11 @@ struct bb_wait_table {
     struct bb_wait_row *rows;
     int n;
     bool measured; /* true: the following members, and waited_for and waited_for_us of the rows, are set */
-    int late_rank; /* the rank for which the others wait (bb_run_waiting); BB_NONE: none */
+    int late_rank; /* the rank that waits less than the others of its role (bb_run_waiting); BB_NONE: none */
     int late_node; /* node of late_rank */
+    double late_us, late_idle_us; /* by how much less it waits, and longer it is idle */
+    int idle_rank;  /* of the ranks without another rank of their role, the one that is idle longest; BB_NONE: none */
+    double idle_us; /* by how much longer than the next */
 };
 
 /* A role: a set of ranks with the same program. */

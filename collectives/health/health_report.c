@@ -415,9 +415,16 @@ static const char *node_reason(const struct bb_health_report *r, int node, char 
     return used > 0 ? reason : NULL;
 }
 
+/* Returns the test that judges paths: the bisection only if the stage pairs does not run. */
+static enum bb_health_test tests_paths(const struct bb_health_report *r)
+{
+    return r->health->skip[BB_HEALTH_PAIRS] ? BB_HEALTH_BISECTION : BB_HEALTH_PAIRS;
+}
+
 static void print_matrix(const struct bb_health_report *r)
 {
-    const double expected = r->health->expected[BB_HEALTH_PAIRS], median = r->health->median[BB_HEALTH_PAIRS];
+    const enum bb_health_test test = tests_paths(r);
+    const double expected = r->health->expected[test] * r->health->share[test], median = r->health->median[test];
     const char **hosts;
 
     BB_NEW(hosts, r->health->nodes);
@@ -436,7 +443,7 @@ int bb_health_save_row(const struct bb_health_report *r, enum bb_health_test tes
 
     if (r->tables)
         bb_health_tables_add(r->tables, test, node, gpu, partner, value);
-    if (test == BB_HEALTH_PAIRS && partner >= 0 && isfinite(value))
+    if (test == tests_paths(r) && partner >= 0 && isfinite(value))
         bb_health_matrix_add(r->matrix, r->health->nodes, node, partner, gpu, value);
     if (!r->session->json || isnan(value))
         return 0;
@@ -610,7 +617,10 @@ int bb_health_finish(const struct bb_health_report *r, int last)
                     "# failed nodes took no part in later stages, so their other parts are unknown%s\n",
                     r->baseline ? "; the baseline has no expected values of bisection, rails and whole for fewer nodes"
                                 : "");
-        bb_health_print_summary(fields, r->options->common.full, r->options->drain, r->session->out);
+        bb_health_print_summary(fields,
+                                &(struct bb_health_scope){r->tables ? "all" : r->options->only, r->options->from,
+                                                          r->options->common.full, r->options->drain},
+                                r->session->out);
         fflush(r->session->out);
     }
     TRY(bb_results_set_all(r->session->json, fields));

@@ -78,8 +78,8 @@ static void print_drain(const json_t *root, FILE *out)
     }
 }
 
-/* Prints how many paths between nodes were tested. left: number of nodes that have not failed */
-static void print_paths(const json_t *paths, int nodes, int left, bool has_findings, FILE *out)
+/* Prints how many paths between nodes were tested. left: number of nodes that have not failed; more: before --rounds */
+static void print_paths(const json_t *paths, int nodes, int left, bool has_findings, const char *more, FILE *out)
 {
     const int tested = (int)json_integer_value(json_object_get(paths, "tested")),
               total = (int)json_integer_value(json_object_get(paths, "total"));
@@ -91,13 +91,14 @@ static void print_paths(const json_t *paths, int nodes, int left, bool has_findi
     else
         fprintf(out, "; no slow path among the %d of %d tested", tested, total);
     if (tested > 0 && tested < left * (left - 1) / 2)
-        fprintf(out, "; all: --rounds %d", nodes - 1 + nodes % 2);
+        fprintf(out, "; all: %s--rounds %d", more, nodes - 1 + nodes % 2);
 }
 
-static void print_verdict(const json_t *root, FILE *out)
+static void print_verdict(const json_t *root, const struct bb_health_scope *scope, FILE *out)
 {
     const json_t *findings = json_object_get(root, "findings"), *verdicts = json_object_get(root, "verdicts"), *f;
     const int failed = bb_health_count_failed(findings), nodes = (int)json_array_size(verdicts);
+    const bool is_from = scope->from && *scope->from, is_part = is_from || strcmp(scope->only, "all") != 0;
     int others = 0;
     size_t i;
 
@@ -106,23 +107,30 @@ static void print_verdict(const json_t *root, FILE *out)
     fprintf(out, "# ");
     if (failed > 0)
         fprintf(out, "FAILED: %d part%s; ", failed, failed == 1 ? "" : "s");
+    if (is_part)
+        fprintf(out, "only stage%s %s%s: ", is_from ? "s" : "", is_from ? scope->from : scope->only,
+                is_from ? " and later" : "");
     fprintf(out, "%d node%s: %d ok, %d warn, %d fail, %d unknown", nodes, nodes == 1 ? "" : "s",
             count_levels(verdicts, BB_HEALTH_OK), count_levels(verdicts, BB_HEALTH_WARN),
             count_levels(verdicts, BB_HEALTH_FAIL), count_levels(verdicts, BB_HEALTH_UNKNOWN));
     if (others > 0)
         fprintf(out, "; %d finding%s about paths, rails and the whole cluster", others, others == 1 ? "" : "s");
-    print_paths(json_object_get(root, "paths"), nodes, nodes - count_levels(verdicts, BB_HEALTH_FAIL), others > 0, out);
+    print_paths(json_object_get(root, "paths"), nodes, nodes - count_levels(verdicts, BB_HEALTH_FAIL), others > 0,
+                strcmp(scope->only, "bisection") == 0 || (is_from && strcmp(scope->from, "bisection") == 0)
+                    ? "--only pairs "
+                    : "",
+                out);
     fputc('\n', out);
 }
 
-void bb_health_print_summary(const json_t *root, bool full, bool drain, FILE *out)
+void bb_health_print_summary(const json_t *root, const struct bb_health_scope *scope, FILE *out)
 {
-    print_findings(root, full, out);
-    if (drain)
+    print_findings(root, scope->full, out);
+    if (scope->drain)
         print_drain(root, out);
     if (*text_of(root, "restricted_by"))
         fprintf(out, "# restricted by %s, which can lower the bus bandwidth\n", text_of(root, "restricted_by"));
-    print_verdict(root, out);
+    print_verdict(root, scope, out);
 }
 
 /* ---- a run that has ended early ---- */
@@ -255,14 +263,17 @@ static void add_lost_nodes(json_t *root, const char *stage)
     }
 }
 
-/* Counts the paths that were tested before the run ended, in the rows. */
+/* Counts the paths that were tested before the run ended, in the rows: those of the bisection only if it is the first
+ * stage. */
 static void count_paths(json_t *root, const json_t *rows)
 {
+    const char *stage = "bisection";
     json_t *pairs = json_object();
     const json_t *row;
     size_t i;
 
-    json_array_foreach(rows, i, row) if (strcmp(text_of(row, "stage"), "pairs") == 0)
+    json_array_foreach(rows, i, row) if (strcmp(text_of(row, "stage"), "pairs") == 0) stage = "pairs";
+    json_array_foreach(rows, i, row) if (strcmp(text_of(row, "stage"), stage) == 0)
     {
         const int a = (int)json_integer_value(json_object_get(row, "node")),
                   b = (int)json_integer_value(json_object_get(row, "partner"));
@@ -437,7 +448,11 @@ void bb_health_end_early(json_t *root, const json_t *rows)
     if (bb_results_on_stdout(json, csv) || json_is_true(json_object_get(options, "nagios")))
         return;
     print_tables(root, rows, full);
-    bb_health_print_summary(root, full, json_is_true(json_object_get(options, "drain")), stdout);
+    bb_health_print_summary(root,
+                            &(struct bb_health_scope){*text_of(options, "only") ? text_of(options, "only") : "all",
+                                                      text_of(options, "from"), full,
+                                                      json_is_true(json_object_get(options, "drain"))},
+                            stdout);
     print_rest(root, rows, true);
     print_rest(root, rows, false);
     print_continuation(root, stage);

@@ -11,9 +11,15 @@
 
 #define BB_HEALTH_START "start" /* the stage before the inventory, in which all nodes are unknown */
 
-/* bb_health_print_summary - print the findings, worst first. full: all findings; drain: also a line for scontrol for each
- * node that fails. The administrator decides whether to execute that line. */
-void bb_health_print_summary(const json_t *root, bool full, bool drain, FILE *out);
+/* Options of the run. */
+struct bb_health_scope {
+    const char *only, *from; /* values of --only ("all" is its default) and --from (NULL or "": not given) */
+    bool full;               /* print all findings */
+    bool drain; /* also a line for scontrol for each node that fails, which the administrator may execute */
+};
+
+/* bb_health_print_summary - print the findings, worst first, and the verdict. */
+void bb_health_print_summary(const json_t *root, const struct bb_health_scope *scope, FILE *out);
 
 /* bb_health_count_failed - return the number of parts that fail. findings: of the results */
 int bb_health_count_failed(const json_t *findings);

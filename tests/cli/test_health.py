@@ -77,11 +77,20 @@ def test_number_of_tested_paths(busbar, tmp_path):
     assert root["paths"] == {"tested": 3, "total": 6} and done.stdout.endswith("; no slow path among the 3 of 6 tested\n")
 
 
+@pytest.mark.parametrize("stage, tested, end", [("bisection", 12, "no slow path among the 12 of 28 tested; all: --only pairs --rounds 7"),
+                                                ("inventory", 0, "0 of 28 paths between nodes tested")])
+def test_last_line_of_one_stage_states_what_was_not_tested(busbar, tmp_path, stage, tested, end):
+    """Three cuts of eight nodes have twelve pairs, not nodes 0 and 1. Each pair of the bisection is judged, as there is no stage pairs."""
+    root, found, done = health(busbar, tmp_path, "--only", stage, ranks=8, nodes=8, slow="link=node0-node1:0.3")
+    assert not found and root["paths"] == {"tested": tested, "total": 28}
+    assert done.stdout.splitlines()[-1] == f"# only stage {stage}: 8 nodes: 8 ok, 0 warn, 0 fail, 0 unknown; {end}"
+
+
 @pytest.mark.parametrize("command", [["bench", "rails"], ["health", "--only", "rails"], ["health", "--only", "whole"]])
 def test_slow_path_is_no_common_cause_without_the_stage_pairs(busbar, command):
     done = busbar.run(*command, ranks=8, env={"EMU_DATA": "off", "EMU_CLUSTER": "h100-sxm-ib", "EMU_NODES": "4", "EMU_SLOW": "link=node1-node2:0.5"})
     assert ": a slow NIC or path, or a common cause; to find which: busbar health --only pairs\n" in done.stdout
-    assert "; 4 nodes: 0 ok, 0 warn, 0 fail, 4 unknown; " in done.stdout and "wrong profile" not in done.stdout
+    assert " 4 nodes: 0 ok, 0 warn, 0 fail, 4 unknown; " in done.stdout and "wrong profile" not in done.stdout
 
 
 @pytest.mark.parametrize("link,ends,one_way,text", [("node2-node1", (1, 2), False, "between"), ("node1-to-node2", (1, 2), True, "from"),

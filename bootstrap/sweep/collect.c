@@ -66,6 +66,7 @@ static const struct default_columns {
                            "predicted.training.gpu_hours", "predicted.training.with_failures.days",
                            "predicted.training.with_failures.goodput", NULL}},
     {"plan COLLECTIVE", "busbar.plan/1", bench_paths},
+    {"health", "busbar.health/1", (const char *const[]){"stage", "test", "median", "expected", "unit", NULL}},
 };
 enum { N_DEFAULTS = sizeof(default_columns) / sizeof(default_columns[0]) };
 
@@ -77,6 +78,16 @@ static const char *const identity[] = {"collective", "metric", "step",  "directi
                                        "bytes",      "root",   "group", "placement", "cycle", "mode", "max_ctas"};
 
 /* ---- values of results ---- */
+
+/* Returns the array of a result whose elements are rows of the table: results[], but without "columns" in the study, for
+ * which results[] is described, tests[] of busbar health, whose results[] has a value of each GPU. */
+static const json_t *rows_of(const struct bb_study *study, const json_t *result)
+{
+    const char *schema = json_string_value(json_object_get(result, "schema"));
+    const bool is_health = schema && strcmp(schema, "busbar.health/1") == 0;
+
+    return json_object_get(result, is_health && !json_object_get(study->root, "columns") ? "tests" : "results");
+}
 
 /* Returns whether a JSON value can be shown in a table cell: text, number, Boolean and, if null_counts, also null. */
 static bool is_cell(const json_t *value, bool null_counts)
@@ -107,9 +118,9 @@ static bool has_name(const json_t *names, const char *name)
 /* Returns whether a result has a scalar at the path in an element of results[] or, if there is no results[], at its top
  * level. user_column: the path is from "columns" in the study file. Such a path may also be at the top level of a
  * result with results[], and null counts as a scalar, because a path that leads to null is spelled correctly. */
-static bool has_value(const json_t *result, const char *path, bool user_column)
+static bool has_value(const struct bb_gathered *g, const json_t *result, const char *path, bool user_column)
 {
-    const json_t *rows = json_object_get(result, "results"), *row;
+    const json_t *rows = rows_of(g->study, result), *row;
     size_t i;
 
     if ((!json_is_array(rows) || user_column) && is_cell(bb_sweep_follow(result, path), user_column))
@@ -128,7 +139,7 @@ static bool any_result_has(const struct bb_gathered *g, const char *schema, cons
         const json_t *result = g->found[i].result;
         const char *result_schema = json_string_value(json_object_get(result, "schema"));
 
-        if (result_schema && strcmp(result_schema, schema) == 0 && has_value(result, path, false))
+        if (result_schema && strcmp(result_schema, schema) == 0 && has_value(g, result, path, false))
             return true;
     }
     return false;
@@ -217,7 +228,7 @@ static void warn_if_empty(const struct bb_gathered *g, const char *path)
     for (size_t i = 0; i < g->combinations->n; i++) {
         const struct bb_sweep_found *f = &g->found[i];
 
-        if (f->state == BB_SWEEP_TO_DO || (f->result && has_value(f->result, path, true)))
+        if (f->state == BB_SWEEP_TO_DO || (f->result && has_value(g, f->result, path, true)))
             return;
         complete = f->state == BB_SWEEP_COMPLETE ? f->result : complete;
     }
@@ -488,7 +499,7 @@ static void build_table(struct bb_gathered *g)
     g->columns = name_columns(g->combinations, columns);
     for (size_t k = 0; k < g->combinations->n; k++) {
         const size_t i = g->order[k];
-        const json_t *rows = json_object_get(g->found[i].result, "results"), *row;
+        const json_t *rows = rows_of(g->study, g->found[i].result), *row;
         size_t r;
 
         if (json_array_size(rows) == 0)
@@ -534,7 +545,7 @@ void bb_gathered_identify(struct bb_gathered *g)
     json_decref(none);
     for (size_t k = 0; k < g->combinations->n; k++) {
         const json_t *result = g->found[g->order[k]].result;
-        const size_t n = json_array_size(json_object_get(result, "results"));
+        const size_t n = json_array_size(rows_of(g->study, result));
         json_t *identity = bb_flat_table_identity(result);
 
         for (size_t end = next + (n > 0 ? n : 1); next < end; next++)

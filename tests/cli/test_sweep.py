@@ -121,6 +121,18 @@ def test_runs_every_combination_once_in_order(sweep):
     assert table(done)[0] == ["float", "-", "2", "50", "20", "ok"] and "# in every row: proxy toy" in done.stdout
 
 
+def test_table_of_health_has_a_row_for_each_test(sweep):
+    """Not for each value of a GPU, unless the study asks for them; the columns of the CSV that identify a run agree with the rows."""
+    runs = {"command": "health", "options": {"only": ["gpu", "node"], "quick": True}, "ranks": 4}
+    done = sweep(runs, real=True, env={"EMU_DATA": "off"})
+    assert [row[:3] for row in table(done)] == [["gpu", "gpu", "GEMM"], ["gpu", "gpu", "memory copy"], ["node", "node", "all_reduce in the node"]], done
+    for row in table(done):
+        assert float(row[3]) == pytest.approx(float(row[4]), rel=0.01) and row[5] in ("TFLOP/s", "GB/s")
+    with open(sweep.dir / "sweep.csv", newline="") as f:
+        assert [row["test"] for row in csv.DictReader(f)] == ["GEMM", "memory copy", "all_reduce in the node"]
+    assert len(table(sweep({**runs, "columns": ["test", "value"]}, real=True, env={"EMU_DATA": "off"}))) == 12
+
+
 @pytest.mark.smoke
 def test_table_csv_and_json_match_the_single_results(sweep):
     done = sweep(study(ranks=[1, 2, 4], columns=["step_us.p50", {"name": "speed-up", "value": "samples_per_s", "relative_to": {"ranks": 1}},

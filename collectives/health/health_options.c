@@ -311,12 +311,25 @@ static void warn_of_baseline(const struct bb_health_options *o, const json_t *ro
                 status ? status : "?", n);
 }
 
+/* Takes the median of a test of an earlier result as expectation. Returns 0, or -BB_EUSAGE if no run can have it. */
+static int take_median(struct bb_health *h, const json_t *test, json_int_t nodes)
+{
+    const char *name = json_string_value(json_object_get(test, "test"));
+    const json_t *median = json_object_get(test, "median");
+
+    for (int t = 0; t < BB_HEALTH_TESTS; t++)
+        if (name && strcmp(name, bb_health_tests[t].name) == 0 && json_is_number(median) &&
+            (t < BB_HEALTH_BISECTION || nodes == bb_health_active(h)))
+            h->expected[t] = json_number_value(median);
+    return json_is_number(median) && !(json_number_value(median) > 0) ? -BB_EUSAGE : 0;
+}
+
 /* Takes the medians of an earlier result as expectations. Those of more than two nodes require the same number of nodes. root: the result */
 static int expect_baseline(struct bb_health *h, const struct bb_health_options *o, const json_t *root,
                            char source[BB_HEALTH_SOURCE])
 {
-    const int ranks = (int)json_integer_value(json_object_get(root, "ranks")),
-              nodes = (int)json_integer_value(json_object_get(root, "nodes"));
+    const json_int_t ranks = json_integer_value(json_object_get(root, "ranks")),
+                     nodes = json_integer_value(json_object_get(root, "nodes"));
     const char *started = json_string_value(json_object_get(root, "started"));
     const char *schema = json_string_value(json_object_get(root, "schema"));
     const json_t *tests = json_object_get(root, "tests"), *test;
@@ -331,21 +344,17 @@ static int expect_baseline(struct bb_health *h, const struct bb_health_options *
     if (bytes_of(json_object_get(root, "options"), &bytes) || nodes < 1 || !json_is_array(tests))
         return bb_err(BB_EUSAGE, "--expect %s: the run ended before its verdicts; try: the file of a complete run",
                       o->expect);
-    if (ranks != nodes * h->gpus)
-        return bb_err(BB_EUSAGE, "--expect %s: %g GPUs per node, this run has %d", o->expect, (double)ranks / nodes,
-                      h->gpus);
+    if (ranks % nodes != 0 || ranks / nodes != h->gpus)
+        return bb_err(BB_EUSAGE, "--expect %s: %g GPUs per node, this run has %d", o->expect,
+                      (double)ranks / (double)nodes, h->gpus);
     if (bytes != bb_health_size(o))
         return bb_err(BB_EUSAGE, "--expect %s: collectives of %zu bytes, this run has %zu; try: --size %zu", o->expect,
                       bytes, bb_health_size(o), bytes);
     json_array_foreach(tests, i, test)
     {
-        const char *name = json_string_value(json_object_get(test, "test"));
-        const json_t *median = json_object_get(test, "median");
-
-        for (int t = 0; t < BB_HEALTH_TESTS; t++)
-            if (name && strcmp(name, bb_health_tests[t].name) == 0 && json_is_number(median) &&
-                (t < BB_HEALTH_BISECTION || nodes == bb_health_active(h)))
-                h->expected[t] = json_number_value(median);
+        if (take_median(h, test, nodes))
+            return bb_err(BB_EUSAGE, "--expect %s: test %zu has the median %g, expected more than 0", o->expect, i + 1,
+                          json_number_value(json_object_get(test, "median")));
     }
     if (bb_health_active(h) == h->nodes) /* only once */
         warn_of_baseline(o, root);
@@ -358,12 +367,14 @@ json_t *bb_health_baseline(const struct bb_health_options *o)
 {
     const char *problem;
     FILE *file = bb_input_open(o->expect, &problem);
-    json_t *root = file ? json_loadf(file, 0, NULL) : NULL;
+    json_t *root = file ? json_loadf(file, JSON_REJECT_DUPLICATES, NULL) : NULL;
 
     if (file)
         fclose(file);
-    if (json_object_get(root, "command")) /* of a result */
+    if (json_object_get(root, "command")) { /* of a result */
+        bb_json_blank(root);
         return root;
+    }
     json_decref(root);
     return NULL;
 }

@@ -132,7 +132,7 @@ static double planned_s(const struct bb_health_report *r, int test)
 static bool has_host(const struct bb_health_report *r, const char *host)
 {
     for (int node = 0; node < r->health->nodes; node++)
-        if (host && strcmp(host, host_of(r, node)) == 0)
+        if (strcmp(host, host_of(r, node)) == 0)
             return true;
     return false;
 }
@@ -148,7 +148,7 @@ static json_t *missing_hosts(const struct bb_health_report *r)
     {
         json_t *host = json_object_get(verdict, "host");
 
-        if (!has_host(r, json_string_value(host)))
+        if (json_is_string(host) && !has_host(r, json_string_value(host)))
             json_array_append(list, host);
     }
     if (json_array_size(list) == json_array_size(verdicts))

@@ -681,9 +681,24 @@ def test_unfit_baselines_are_refused(busbar, tmp_path):
         done = busbar.run("health", "--expect", path, *args, ranks=ranks, env={"EMU_DATA": "off"})
         assert done.returncode == 2 and text in done.stderr and len(done.stderr.splitlines()) == 1, done.stderr
     root = json.loads(path.read_text())
-    path.write_text(json.dumps({key: value for key, value in root.items() if key != "tests"}))
-    done = busbar.run("health", "--quick", "--expect", path, ranks=2, env={"EMU_DATA": "off"})
-    assert done.returncode == 2 and "ended before its verdicts" in done.stderr
+    tests = [{**test, "median": 0} for test in root["tests"]]
+    for changed, text in (({"tests": None}, "ended before its verdicts"), ({"tests": tests}, "test 1 has the median 0, expected more than 0"),
+                          ({"nodes": 2 ** 31, "ranks": 2 ** 32 + 2}, "GPUs per node")):
+        path.write_text(json.dumps({**root, **changed}))
+        done = busbar.run("health", "--quick", "--expect", path, ranks=2, env={"EMU_DATA": "off"})
+        assert done.returncode == 2 and text in done.stderr and len(done.stderr.splitlines()) == 1, done.stderr
+
+
+@pytest.mark.parametrize("host", [None, 5, "\x1b[31mold"])
+def test_baseline_with_invalid_hosts(busbar, tmp_path, host):
+    """Neither ends the run nor reaches the terminal."""
+    path = tmp_path / "good.json"
+    busbar.run("health", "--quick", "--only", "inventory", "--save-baseline", path, ranks=2, env={"EMU_DATA": "off", "EMU_NODES": "2"})
+    root = json.loads(path.read_text())
+    root["verdicts"][1]["host"] = host
+    path.write_text(json.dumps(root))
+    root, _, done = health(busbar, tmp_path, "--only", "inventory", "--expect", path, ranks=2, nodes=2)
+    assert len(root["missing_hosts"]) == (host is not None and host != 5) and "\x1b" not in done.stdout + done.stderr + str(root)
 
 
 def test_compare_names_what_became_worse(busbar, tmp_path):

@@ -6,6 +6,7 @@ import math
 import pathlib
 import random
 import re
+import subprocess
 
 import pytest
 
@@ -491,5 +492,17 @@ def test_profile_with_base_has_the_values_of_its_base_and_transport(busbar, tmp_
     (tmp_path / "mine.json").write_text(json.dumps({**own, "base": str(tmp_path / "mine.json")}))
     done = busbar.run("plan", "broadcast", "--ranks", "16", "--cluster", tmp_path / "mine.json", emulated=False)
     assert done.returncode == 2 and "unknown cluster '" in done.stderr
+    variants = [{**ring["base"], "protocol": f"P{i}"} for i in range(20000)]
+    (tmp_path / "mine.json").write_text(json.dumps({"name": "mine", "base": "h100-sxm-ib", "nccl": variants}))
+    done = busbar.run("plan", "broadcast", "--ranks", "16", "--cluster", tmp_path / "mine.json", emulated=False, timeout=20)
+    assert done.returncode == 2 and "elements, expected 1 to " in done.stderr
     pcie = busbar.run("plan", "all_reduce", "--ranks", "16", "--cluster", "l40s-pcie-ib", "--set", "transport=roce", emulated=False)
     assert pcie.returncode == 0 and "NVLS" not in pcie.stdout
+
+
+@pytest.mark.parametrize("change", [b"inter.gbps=\xff", b"inter.gb\xffps=1", b"\xff.x=1"])
+def test_set_rejects_what_is_not_utf8(busbar, change):
+    """JSON has no such key and no such value, so nothing would change."""
+    command = busbar.command("plan", "all_reduce", "--ranks", "16", "--cluster", "h100-sxm-ib", "--set", emulated=False)
+    done = subprocess.run([*command, change], capture_output=True)
+    assert done.returncode == 2 and b"is not valid UTF-8" in done.stderr and done.stdout == b""

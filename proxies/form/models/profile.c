@@ -289,6 +289,9 @@ static json_t *find_like(json_t *variants, const json_t *like)
 
 static void overlay(json_t *onto, const json_t *from);
 
+/* A longer list, which no cluster may have, is not searched, because that would take hours. */
+enum { MAX_VARIANTS = 1024 };
+
 static void overlay_variants(json_t *onto, const json_t *from)
 {
     json_t *variant;
@@ -296,7 +299,7 @@ static void overlay_variants(json_t *onto, const json_t *from)
 
     json_array_foreach(from, i, variant)
     {
-        json_t *like = find_like(onto, variant);
+        json_t *like = json_array_size(onto) < MAX_VARIANTS ? find_like(onto, variant) : NULL;
 
         if (like)
             overlay(like, variant);

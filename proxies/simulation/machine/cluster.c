@@ -381,6 +381,15 @@ static json_t *find_parent(json_t *root, const char **path)
     return parent;
 }
 
+static bool is_utf8(const char *text)
+{
+    json_t *value = json_string(text);
+    const bool is_valid = value != NULL;
+
+    json_decref(value);
+    return is_valid;
+}
+
 static int change_profile(json_t *root, const char *change)
 {
     const char *equals = strchr(change, '='), *key;
@@ -390,10 +399,13 @@ static int change_profile(json_t *root, const char *change)
 
     if (!equals || equals == change || !equals[1])
         return bb_err(BB_EUSAGE, "--set: '%s' is not valid, expected KEY=VALUE; try: --set inter.gbps=97", change);
+    if (!is_utf8(change))
+        return bb_err(BB_EUSAGE, "--set: '%s' is not valid UTF-8", change);
     path = bb_format("%.*s", (int)(equals - change), change);
     key = path;
     value = json_loads(equals + 1, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, NULL);
     value = value ? value : json_string(equals + 1);
+    bb_json_blank(value);
     parent = find_parent(root, &key);
     if (json_is_string(value) && json_is_number(json_object_get(parent, key)))
         rc = bb_err(BB_EUSAGE, "--set %s: '%s' is not a number, expected one without unit (%s)", path, equals + 1,

@@ -232,6 +232,7 @@ static int add_file(struct table *t, const char *path)
 {
     const char *problem;
     FILE *file = bb_input_open(path, &problem);
+    const size_t before = t->n;
     char word[128];
     int rc = 0;
 
@@ -239,6 +240,10 @@ static int add_file(struct table *t, const char *path)
         return bb_err(BB_EUSAGE, "--shapes: cannot read %s: %s", path, problem);
     while (rc == 0 && fscanf(file, "%127s", word) == 1)
         rc = add_word(t, word);
+    if (rc == 0 && ferror(file))
+        rc = bb_err(BB_EUSAGE, "--shapes: cannot read %s: %s", path, strerror(errno));
+    else if (rc == 0 && t->n == before)
+        rc = bb_err(BB_EUSAGE, "--shapes: %s contains no shape, expected shapes such as gemm:8192x8192x8192", path);
     fclose(file);
     return rc;
 }
@@ -305,18 +310,19 @@ static void predict(const struct bb_cluster *c, struct kernel *k)
 /* Returns the errors of the sections of the table as a list of texts. */
 static json_t *accuracy_of(const struct table *t)
 {
-    json_t *list = json_array();
+    json_t *list = json_array(), *sections = json_object();
     char text[BB_PUBLISHED_TEXT];
 
     for (size_t i = 0; i < t->n; i++) {
-        bool known = false;
+        const char *section = t->kernels[i].section;
 
-        for (size_t k = 0; k < i; k++)
-            known |= strcmp(t->kernels[k].section, t->kernels[i].section) == 0;
-        bb_published_text(&t->cluster, t->kernels[i].section, 0, text);
-        if (!known)
-            json_array_append_new(list, json_string(text));
+        if (json_object_get(sections, section))
+            continue;
+        json_object_set_new(sections, section, json_null());
+        bb_published_text(&t->cluster, section, 0, text);
+        json_array_append_new(list, json_string(text));
     }
+    json_decref(sections);
     return list;
 }
 

@@ -58,6 +58,17 @@ def test_matches_measured_kernels(busbar, golden, monkeypatch):
     assert len(testing) == 306 and median <= 8 and within <= 29 and abs(bias) <= 4, (median, within, bias)
 
 
+def test_file_of_many_shapes(busbar, tmp_path):
+    """The time is linear in the number of shapes. An unreadable or empty file is no request for all kernels."""
+    (tmp_path / "shapes.txt").write_text("gemm:16x16x16\n" * 100000)
+    (tmp_path / "empty").write_text(" \n")
+    done = busbar.run("plan", "compute", "--shapes", tmp_path / "shapes.txt", "--cluster", "h100-sxm-ib", emulated=False)
+    assert done.returncode == 0 and done.stdout.count("gemm:16x16x16 ") == 100000 and done.stdout.count("# accuracy: ") == 1
+    for path, text in ((tmp_path / "empty", "contains no shape"), ("/proc/self/mem", "Input/output error")):
+        done = busbar.run("plan", "compute", "--shapes", path, "--cluster", "h100-sxm-ib", emulated=False)
+        assert done.returncode == 2 and text in done.stderr and done.stdout == "", done
+
+
 def test_without_shapes_predicts_the_kernels_of_bench_compute(busbar, tmp_path, compute):
     names = {row["name"] for row in busbar.json("bench", "compute", "gemm", "memory_kernels", "-d", "bfloat16", "-n", "1", "--repeats", "1",
                                                 "-w", "0", "--size", "1M", ranks=1, env={"EMU_DATA": "off"}, tmp_path=tmp_path)["results"]}

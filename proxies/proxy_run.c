@@ -9,6 +9,7 @@
 #include "proxies/form/models/profile.h"
 #include "proxies/form/step/step_start_barrier.h"
 #include "proxies/offline/plan/forecast.h"
+#include "proxies/offline/plan/plan_export.h"
 #include "proxies/proxy_main.h"
 #include "proxies/runner/run/data_check.h"
 #include "proxies/runner/run/run_report.h"
@@ -276,6 +277,8 @@ static int report_run(struct run *x)
         x->waiting.late_node = x->session.world.node_of[x->waiting.late_rank];
     if (x->session.out)
         bb_run_report_text(&x->report, x->session.out);
+    if (x->options.trace && x->unsaved == 0)
+        bb_plan_report_file(x->session.out, "the trace", x->options.trace);
     TRY(bb_scaling_run_report(&x->scaling, &x->measured));
     rc = bb_results_set_all(x->session.json,
                             bb_run_report_json(&x->report, json_deep_copy(json_object_get(x->planned, "groups"))));

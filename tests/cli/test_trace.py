@@ -26,6 +26,8 @@ def test_run_trace_matches_predicted_trace(busbar, tmp_path):
     done = busbar.run("proxy", *STEP, "--steps", 2, "--no-alone", "--trace", tmp_path / "run.json", ranks=4,
                       env={**NO_DATA, "EMU_CLUSTER": str(CLUSTER)})
     assert done.returncode == 0, done.stderr
+    size = (tmp_path / "run.json").stat().st_size
+    assert f"# wrote {tmp_path / 'run.json'}: the trace, {size / 1024:.1f} KiB\n" in done.stdout
     plan_head, plan = traced(tmp_path / "plan.json")
     run_head, run = traced(tmp_path / "run.json")
     assert slices(plan) == slices(run)

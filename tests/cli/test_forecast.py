@@ -906,3 +906,13 @@ def test_accuracy_does_not_depend_on_the_name_of_the_profile(busbar, tmp_path):
     for name, kind in (("mine.json", "Blackwell"), ("h200-sxm-ib", "Hopper")):
         done = busbar.run("plan", "transformer", "--model", "llama3_8b", "--ranks", 8, "--cluster", name, emulated=False, cwd=tmp_path)
         assert f"megatron, {kind}, dense, 16 bits (" in done.stdout, done.stderr
+
+
+def test_payload_of_a_ring_counts_each_message_once(busbar, tmp_path):
+    """Ring attention sends and receives keys and values: the payload is one side of it, as the size of sendrecv in nccl-tests."""
+    args = ("plan", "transformer", "--model", "llama3_8b", "--ranks", 8, "--cp", 4, "--cp-comm", "ring")
+    plan = json.loads(busbar.run(*args, "--cluster", "h100-sxm-ib", "--json", "-", emulated=False).stdout)
+    rows = {t["kind"]: t["bytes"] for t in plan["roles"][0]["traffic"] if t["group"] == "cp"}
+    assert rows["send"] == rows["recv"] == 288 * 2 * 4194304
+    assert next(g["bytes"] for g in plan["predicted"]["groups"] if g["name"] == "cp") == rows["send"]
+    assert re.search(r"^  cp +4 +2 +576 +2\.3 GiB$", busbar.run(*args, emulated=False).stdout, re.M)

@@ -7,6 +7,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/param.h>
 
 #define MAX_OPS       (1 << 24) /* maximum number of operations in the program of one rank (about 2 GiB of memory) */
 #define MAX_LOOK_BACK 64        /* maximum number of operations that one search for redundant waits visits */
@@ -202,7 +203,7 @@ size_t bb_op_payload_bytes(const struct bb_op *op, int n)
     if (op->kind == BB_OP_COMPUTE)
         return 0;
     if (op->kind == BB_OP_ALLTOALLV)
-        count = bb_alltoallv_sent(op) + bb_alltoallv_received(op);
+        count = MAX(bb_alltoallv_sent(op), bb_alltoallv_received(op));
     if (op->kind == BB_OP_COLLECTIVE)
         count = bb_coll_payload_count(op->coll, op->count, n);
     return count * bb_dtypes[op->dtype].bytes;

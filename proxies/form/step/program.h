@@ -197,7 +197,7 @@ void bb_program_filter(const struct bb_program *p, bool comm, struct bb_program 
  *   n        number of ranks of the operation's communicator
  *
  * all_reduce, broadcast, reduce, send, recv: count * element size. all_gather, reduce_scatter, alltoall: the whole
- * array, n * count * element size. alltoallv: bytes sent plus bytes received. Compute: 0.
+ * array, n * count * element size. alltoallv: the larger of the bytes sent and received. Compute: 0.
  */
 size_t bb_op_payload_bytes(const struct bb_op *op, int n);
 

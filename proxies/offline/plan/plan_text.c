@@ -287,21 +287,22 @@ static const struct bb_field group_fields[] = {
     {0},
 };
 
-/* Returns the traffic in a group of the role with most of it. */
+/* Returns the traffic in a group of the role with most of it. A message is counted once (bb_group_traffic_bytes). */
 static struct group_row most_traffic(const struct bb_plan *plan, int group)
 {
     const struct bb_group *g = &plan->step->layout.groups[group];
     struct group_row most = {g->name, g->size, g->instances, 0, 0};
 
     for (int r = 0; r < plan->traffic.n; r++) {
-        size_t calls = 0, bytes = 0;
+        size_t calls = 0, by_kind[BB_OP_ALLTOALLV + 1] = {0}, bytes;
 
         for (int i = 0; i < plan->traffic.roles[r].n_rows; i++) {
             const struct bb_traffic_row *row = &plan->traffic.roles[r].rows[i];
 
             calls += row->group == group ? row->calls : 0;
-            bytes += row->group == group ? row->bytes : 0;
+            by_kind[row->kind] += row->group == group ? row->bytes : 0;
         }
+        bytes = by_kind[BB_OP_COLLECTIVE] + MAX(by_kind[BB_OP_SEND], by_kind[BB_OP_RECV]);
         if (bytes > most.bytes) {
             most.calls = calls;
             most.bytes = bytes;

@@ -254,7 +254,7 @@ static void list_groups(const struct bb_run_report *r, int rank, struct group_ro
             rows[i] = (struct group_row){.name = l->groups[i].name,
                                          .size = l->groups[i].size,
                                          .calls = (long long)t->calls,
-                                         .bytes = (long long)t->bytes,
+                                         .bytes = (long long)bb_group_traffic_bytes(t),
                                          .busy_us = g->busy_us,
                                          .exposed_us = g->exposed_us,
                                          .transfer_us = g->transfer_us,

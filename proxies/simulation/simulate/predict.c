@@ -121,7 +121,7 @@ static void read_class(const struct bb_sim *m, const struct bb_sim_run *run, int
     bb_count_group_traffic(&m->step->layout, graph->program, traffic);
     for (int g = 0; g < m->step->layout.n_groups; g++) {
         bb_overlap_of(step_ns, &s.compute, &s.groups[g], &group);
-        r->groups[g].bytes = traffic[g].bytes;
+        r->groups[g].bytes = bb_group_traffic_bytes(&traffic[g]);
         r->groups[g].bus_bytes = bb_group_traffic_bus_bytes(&traffic[g]);
         r->groups[g].busy_ns = group.comm_ns;
         r->groups[g].exposed_ns = group.exposed_ns;

@@ -32,13 +32,14 @@ const char *bb_op_name(const struct bb_layout *l, const struct bb_op *op, char t
 const char *bb_call_name(const struct bb_layout *l, const struct bb_op *ops, int n, char text[BB_OP_NAME])
 {
     char bytes[BB_BYTES_TEXT];
-    size_t total = 0;
+    struct bb_group_traffic total = {0};
 
     if (n == 1)
         return bb_op_name(l, ops, text);
     for (int i = 0; i < n; i++)
-        total += bb_op_payload_bytes(&ops[i], bb_op_group_size(l, &ops[i]));
-    snprintf(text, BB_OP_NAME, "group %s %s", l->comms[ops->comm].name, bb_format_bytes(total, bytes));
+        bb_group_traffic_add(&total, l, &ops[i]);
+    snprintf(text, BB_OP_NAME, "group %s %s", l->comms[ops->comm].name, 
+             bb_format_bytes((size_t)bb_group_traffic_bytes(&total), bytes));
     return text;
 }
 
@@ -48,9 +49,9 @@ void bb_group_traffic_add(struct bb_group_traffic *t, const struct bb_layout *l,
     const double bytes = (double)bb_op_payload_bytes(op, ranks);
 
     t->calls++;
-    t->bytes += bytes;
     if (op->kind == BB_OP_COLLECTIVE) {
-        t->collective_bytes += bytes * bb_colls[op->coll].bus_factor(ranks);
+        t->collective += bytes;
+        t->bus += bytes * bb_colls[op->coll].bus_factor(ranks);
     } else if (op->kind == BB_OP_ALLTOALLV) {
         t->sent += (double)(bb_alltoallv_sent(op) * bb_dtypes[op->dtype].bytes);
         t->received += (double)(bb_alltoallv_received(op) * bb_dtypes[op->dtype].bytes);
@@ -59,9 +60,14 @@ void bb_group_traffic_add(struct bb_group_traffic *t, const struct bb_layout *l,
     }
 }
 
+double bb_group_traffic_bytes(const struct bb_group_traffic *t)
+{
+    return t->collective + fmax(t->sent, t->received);
+}
+
 double bb_group_traffic_bus_bytes(const struct bb_group_traffic *t)
 {
-    return t->collective_bytes + fmax(t->sent, t->received);
+    return t->bus + fmax(t->sent, t->received);
 }
 
 void bb_count_group_traffic(const struct bb_layout *l, const struct bb_program *p,

@@ -21,18 +21,21 @@ int bb_op_group_size(const struct bb_layout *l, const struct bb_op *op);
 
 /* The traffic of communication operations on one rank. */
 struct bb_group_traffic {
-    size_t calls;            /* number of operations */
-    double bytes;            /* payload bytes of all operations, as in the traffic table of `busbar plan` */
-    double collective_bytes; /* payload of collectives x bus factor of nccl-tests */
+    size_t calls;      /* number of operations */
+    double collective; /* payload bytes of collectives */
+    double bus;        /* payload of collectives x bus factor of nccl-tests */
     double sent, received;
 };
 
 /*
  * bb_group_traffic_add - adds one communication operation.
+ * bb_group_traffic_bytes - returns the payload: that of collectives, plus the larger of sent and received bytes. A
+ *                          message is counted once, as the size of sendrecv in nccl-tests.
  * bb_group_traffic_bus_bytes - returns the bus bytes: those of collectives, plus the larger of sent and received bytes.
  * bb_count_group_traffic - computes the traffic of a program in each group (for example "tp"). traffic: out
  */
 void bb_group_traffic_add(struct bb_group_traffic *t, const struct bb_layout *l, const struct bb_op *op);
+double bb_group_traffic_bytes(const struct bb_group_traffic *t);
 double bb_group_traffic_bus_bytes(const struct bb_group_traffic *t);
 void bb_count_group_traffic(const struct bb_layout *l, const struct bb_program *p,
                             struct bb_group_traffic traffic[BB_MAX_GROUPS]);

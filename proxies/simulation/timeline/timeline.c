@@ -115,7 +115,7 @@ static void describe_call(const struct bb_timeline *t, struct bb_timeline_call *
         if (bb_op_is_comm(&ops[k]))
             bb_group_traffic_add(&traffic, l, &ops[k]);
     }
-    call->bytes = (uint64_t)traffic.bytes;
+    call->bytes = (uint64_t)bb_group_traffic_bytes(&traffic);
     call->bus_bytes = bb_group_traffic_bus_bytes(&traffic);
     if (call->n == 1)
         bb_op_name(l, op, call->name);

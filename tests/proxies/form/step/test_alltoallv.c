@@ -48,11 +48,12 @@ static void counts_rows_of_an_alltoallv(void **state)
     assert_int_equal(bb_alltoallv_receives(op, 2), 30);
     assert_int_equal(bb_alltoallv_sent(op), 30);
     assert_int_equal(bb_alltoallv_received(op), 30);
-    assert_int_equal(bb_op_payload_bytes(op, 3), 60 * 4);
+    assert_int_equal(bb_op_payload_bytes(op, 3), 30 * 4);
     assert_int_equal(bb_alltoallv_peers(op), 2);
     op = &step.roles[1].program.ops[1];
     assert_int_equal(bb_alltoallv_sent(op), 40);
     assert_int_equal(bb_alltoallv_received(op), 20);
+    assert_int_equal(bb_op_payload_bytes(op, 3), 40 * 4);
 }
 
 struct message {

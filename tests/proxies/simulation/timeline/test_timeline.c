@@ -315,7 +315,7 @@ static void group_call_is_one_slice(void **state)
         set(&t, i / 2, i % 2, 10, 20);
     root = write_and_parse(&t);
     event = nth(root, "X", 0, 2, 0);
-    assert_slice(event, "group c0 2 KiB", 0.01, 0.01);
+    assert_slice(event, "group c0 1 KiB", 0.01, 0.01);
     assert_int_equal(json_array_size(json_object_get(json_object_get(event, "args"), "operations")), 2);
     assert_null(nth(root, "X", 0, 2, 1));
     assert_int_equal(assert_arrows(root), 2);

@@ -1,6 +1,7 @@
 """Models of proxy transformer: published config.json files, invalid files and layouts, training memory, and the best axis order.
 
 The inter-node bytes of each axis order are computed here again from the groups and the traffic of that order's plan."""
+import collections
 import json
 import pathlib
 import re
@@ -219,11 +220,53 @@ def test_readme_lists_every_architecture(busbar, tmp_path):
     assert re.split(r", and |,\s+| and\s+", listed) == known
 
 
-@pytest.mark.parametrize("tp, noted", [(1, False), (2, True)])
-def test_falcon_states_that_attention_and_mlp_run_in_sequence(busbar, tmp_path, tp, noted):
-    falcon = {"model_type": "falcon", "hidden_size": 4096, "num_attention_heads": 32, "num_kv_heads": 8, "new_decoder_architecture": True}
-    done = busbar.run("plan", "transformer", "--model", folder_of(tmp_path, "falcon", falcon), "--ranks", 2, "--tp", tp, emulated=False)
-    assert done.returncode == 0 and ("twice the sums over tp of parallel_attn" in done.stdout) == noted, done.stderr
+FALCON_7B = {"model_type": "falcon", "hidden_size": 4544, "num_hidden_layers": 32, "num_attention_heads": 71, "multi_query": True,
+             "parallel_attn": True, "bias": False, "vocab_size": 65024}
+FALCON_40B = {"model_type": "falcon", "hidden_size": 8192, "num_hidden_layers": 60, "num_attention_heads": 128, "num_kv_heads": 8,
+              "new_decoder_architecture": True, "bias": False, "vocab_size": 65024}
+NEOX_20B = {"model_type": "gpt_neox", "hidden_size": 6144, "intermediate_size": 24576, "num_hidden_layers": 44, "num_attention_heads": 64,
+            "vocab_size": 50432}
+
+
+def tp_calls(done):
+    calls = collections.Counter()
+    for row in json.loads(done.stdout)["roles"][0]["traffic"]:
+        if row["group"] == "tp" and row["dtype"] == "bfloat16":
+            calls[row["kind"]] += row["calls"]
+    return dict(calls)
+
+
+@pytest.mark.parametrize("config, sums", [
+    (FALCON_40B, 1), ({**FALCON_40B, "num_ln_in_parallel_attn": 1}, 1), ({**FALCON_40B, "parallel_attn": False}, 2), (NEOX_20B, 1),
+    ({**NEOX_20B, "use_parallel_residual": False}, 2)], ids=["two_norms", "one_norm", "sequential", "neox", "neox_sequential"])
+@pytest.mark.parametrize("compute", ["timed", "gemm"])
+def test_parallel_attention_and_mlp_share_one_sum_over_tp(busbar, tmp_path, config, sums, compute):
+    """GPT-NeoX (megatron/model/transformer.py): x + attn(ln(x)) + mlp(ln(x)) has a single all-reduce. By hand, per layer: one sum
+    forward and one backward; the embedding and the head's gradients add one each. With sequence parallelism, per layer and
+    direction an all-gather before and a reduce-scatter after; backward gathers the input again for the weight gradients."""
+    model = folder_of(tmp_path, "m", config)
+    args = ("plan", "transformer", "--model", model, "--ranks", 8, "--tp", 8, "--compute", compute, "--json", "-")
+    layers = config["num_hidden_layers"]
+    assert tp_calls(busbar.run(*args, emulated=False)) == {"all_reduce": layers * 2 * sums + 2}
+    assert tp_calls(busbar.run(*args, "--sequence-parallel", emulated=False)) == {
+        "all_gather": layers * 3 * sums + 3, "reduce_scatter": layers * 2 * sums + 2}
+
+
+@pytest.mark.parametrize("more", [(), ("--recompute", "full"), ("--recompute", "selective", "--recompute-modules", "mlp"), ("--sequence-parallel", "--tp-comm-overlap"),
+                                  ("--pp", 2, "--schedule", "zb-h1", "--micro-batches", 4)], ids=str)
+def test_parallel_layers_compute_as_sequential_layers(busbar, tmp_path, more):
+    """The sums change, the model FLOPs and the GEMMs do not; less is communicated."""
+    plans = []
+    for name, config in (("parallel", NEOX_20B), ("sequential", {**NEOX_20B, "use_parallel_residual": False})):
+        done = busbar.run("plan", "transformer", "--model", folder_of(tmp_path, name, config), "--ranks", 8, "--tp", 4, "--compute", "gemm",
+                          "--cluster", "h100-sxm-ib", "--json", "-", *more, emulated=False)
+        assert done.returncode == 0, done.stderr
+        plans.append(json.loads(done.stdout))
+    assert plans[0]["roles"][0]["flops"] == plans[1]["roles"][0]["flops"]
+    tp = [next(g["bytes"] for g in p["predicted"]["groups"] if g["name"] == "tp") for p in plans]
+    assert 0.39 * tp[1] < tp[0] < 0.7 * tp[1]  # 2 of 5 where the MLP is recomputed with its sum
+    if "--tp-comm-overlap" not in more:  # two norms after one gather: the gather of the input precedes all GEMMs
+        assert plans[0]["predicted"]["step_us"] < plans[1]["predicted"]["step_us"]
 
 
 def test_misspelled_activation_has_a_suggestion(busbar, tmp_path):

@@ -38,7 +38,7 @@ const char *bb_call_name(const struct bb_layout *l, const struct bb_op *ops, int
         return bb_op_name(l, ops, text);
     for (int i = 0; i < n; i++)
         bb_group_traffic_add(&total, l, &ops[i]);
-    snprintf(text, BB_OP_NAME, "group %s %s", l->comms[ops->comm].name, 
+    snprintf(text, BB_OP_NAME, "group %s %s", l->comms[ops->comm].name,
              bb_format_bytes((size_t)bb_group_traffic_bytes(&total), bytes));
     return text;
 }

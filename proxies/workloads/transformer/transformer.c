@@ -858,10 +858,8 @@ static void describe_step(struct bb_training *t)
     t->step->summary = bb_step_text(
         t->step, "%s, %d layers%s%s%s%s; %s; %s%s%s%d micro-batch%s of %d x %d tokens%s%s; %s", t->arch.name,
         t->arch.layers, mtp,
-        t->arch.parallel_attention && t->grid.tp > 1
-            ? " (attention and MLP in sequence: twice the sums over tp of parallel_attn)"
-            : "",
-        lora, stages, axes[0] ? axes : "one rank", t->grid.pp > 1 ? bb_schedule_names[s->kind] : "", weights,
+        t->arch.parallel_attention && t->grid.tp > 1 ? " (attention and MLP in parallel: one sum over tp)" : "", lora,
+        stages, axes[0] ? axes : "one rank", t->grid.pp > 1 ? bb_schedule_names[s->kind] : "", weights,
         t->grid.pp > 1 ? ", " : "", m, m == 1 ? "" : "es", t->layers_config.micro_batch_size, t->layers_config.sequence,
         decoder, is_longest ? " (the model's maximum; set --seq-length)" : "", bb_sync_names[t->policy.kind]);
 }

@@ -82,7 +82,8 @@ struct bb_arch {
     bool out_gate;       /* the attention output has an elementwise gate, computed by the query projection */
 
     /* Falcon's flags multi_query, new_decoder_architecture (here grouped_heads) and parallel_attn. They determine
-     * the number of key-value heads and of norms. */
+     * the number of key-value heads and of norms. parallel_attention (also GPT-NeoX's use_parallel_residual): attention
+     * and MLP read the same input, and one sum over tp follows both. */
     bool multi_query, grouped_heads, parallel_attention;
     int embedding_width; /* width of the embedding table (OPT); 0: equal to `hidden` */
 

@@ -202,7 +202,7 @@ const struct bb_arch_type bb_arch_types[] = {
            FLAG("new_decoder_architecture", grouped_heads, false), FLAG("parallel_attn", parallel_attention, true)),
      .base = {.order = "am12", .fused_qkv = true, .layer_norm = true}},
     {"gpt_neox", "GPTNeoX", NUMBERS(OUTER(50432, 6144, 44, 64), FFN(24576), SEQUENCE(2048)),
-     FLAGS(TIED(false), ATTENTION_BIAS(true)),
+     FLAGS(TIED(false), ATTENTION_BIAS(true), FLAG("use_parallel_residual", parallel_attention, true)),
      .base = {.order = "12am", .fused_qkv = true, .layer_norm = true, .mlp_bias = true}},
     {"opt", "OPT",
      NUMBERS(OUTER(50272, 768, 12, 12), COUNT("ffn_dim", ffn, 3072, MAX_FFN), SEQUENCE(2048),

@@ -302,15 +302,46 @@ static int add_norm(struct bb_block *b, int in)
     return normed;
 }
 
+/* Whether attention and MLP, computed in parallel, have a norm each. */
+static bool has_two_norms(const struct bb_block *b)
+{
+    const struct bb_arch *a = b->layers->config.arch;
+
+    return a->parallel_attention && a->norms != 1 && b->script->layer != BB_NONE;
+}
+
+/* Two norms of one input: the input is gathered, once, instead of the outputs of both norms. */
+static bool norm_follows_gather(const struct bb_block *b)
+{
+    return b->layers->sequence_sharded && has_two_norms(b);
+}
+
+/* Adds a norm of the tokens of all ranks of tp. */
+static void add_full_norm(struct bb_block *b, enum bb_kernels_pass pass, enum bb_block_buffer id)
+{
+    struct bb_kernel_groups c = {.times = b->layers->sequence_sharded ? b->layers->config.tp : 1};
+
+
+    bb_kernel_groups_add(&c, BB_KERNELS_NORM, pass);
+    if (b->layers->config.gemm)
+        bb_block_compute(b, "norm", &c, bb_block_buffer(b, id), bb_block_buffer(b, id));
+}
+
 int bb_block_column_input(struct bb_block *b, const struct bb_column_parallel *column, struct bb_kernel_groups *c,
                           int in)
 {
+    const bool late_norm = norm_follows_gather(b);
+
     if (!b->layers->sequence_sharded) {
-        bb_kernel_groups_add(c, BB_KERNELS_NORM, BB_KERNELS_FORWARD);
+        if (!b->gathered || has_two_norms(b))
+            bb_kernel_groups_add(c, BB_KERNELS_NORM, BB_KERNELS_FORWARD);
         return in;
     }
-    bb_script_wait(b->script,
-                   start_gather(b, column->gather, add_norm(b, in), BB_BLOCK_BUFFER_FULL, is_quantized(column)));
+    if (!b->gathered)
+        bb_script_wait(b->script, start_gather(b, column->gather, late_norm ? in : add_norm(b, in),
+                                               BB_BLOCK_BUFFER_FULL, is_quantized(column)));
+    if (late_norm)
+        add_full_norm(b, BB_KERNELS_FORWARD, BB_BLOCK_BUFFER_FULL);
     return bb_block_buffer(b, BB_BLOCK_BUFFER_FULL);
 }
 
@@ -319,7 +350,7 @@ int bb_block_column_forward(struct bb_block *b, const struct bb_column_parallel 
 {
     int op;
 
-    if (!overlaps(b)) {
+    if (!overlaps(b) || b->gathered || norm_follows_gather(b)) {
         in = bb_block_column_input(b, column, c, in);
         bb_kernel_groups_add(c, column->gemm, BB_KERNELS_FORWARD);
         return in;
@@ -339,6 +370,10 @@ void bb_block_row(struct bb_block *b, const char *what, const char *sum, const s
         bb_block_compute(b, what, c, src, out);
         return;
     }
+    if (b->deferred) {
+        bb_block_compute(b, what, c, src, bb_block_buffer(b, BB_BLOCK_BUFFER_PARTIAL));
+        return;
+    }
     bb_block_compute(b, what, c, src, bb_block_buffer(b, BB_BLOCK_BUFFER_PARTIAL));
     bb_script_wait(b->script, bb_block_sum(b, sum, out));
 }
@@ -348,7 +383,7 @@ void bb_block_row_forward(struct bb_block *b, enum bb_kernels_kind kind, const c
 {
     int op;
 
-    if (!overlaps(b)) {
+    if (!overlaps(b) || b->deferred) {
         bb_kernel_groups_add(c, kind, BB_KERNELS_FORWARD);
         bb_block_row(b, what, sum, c, src, out);
         return;
@@ -365,9 +400,9 @@ int bb_block_row_backward(struct bb_block *b, enum bb_kernels_kind kind, const c
 {
     int op;
 
-    if (!b->layers->sequence_sharded) {
+    if (!b->layers->sequence_sharded || b->gathered) {
         bb_kernel_groups_add_backward(c, kind, with_weights);
-        return in;
+        return b->gathered && b->layers->sequence_sharded ? bb_block_buffer(b, BB_BLOCK_BUFFER_GRADIENT_FULL) : in;
     }
     op = start_gather(b, gather, in, BB_BLOCK_BUFFER_GRADIENT_FULL, true);
     if (overlaps(b))
@@ -378,12 +413,23 @@ int bb_block_row_backward(struct bb_block *b, enum bb_kernels_kind kind, const c
     return bb_block_buffer(b, BB_BLOCK_BUFFER_GRADIENT_FULL);
 }
 
+/* Gathers the input of a column-parallel GEMM for its weight gradient, unless the MLP of a parallel layer has gathered it.
+ * Returns the operation to wait for. */
+static int gather_input_again(struct bb_block *b, const struct bb_column_parallel *column)
+{
+    if (b->gathered && !b->layers->config.arch->lora_attention)
+        return BB_NONE;
+    return wait_if_exposed(b, start_gather(b, column->gather, bb_block_buffer(b, column->input), BB_BLOCK_BUFFER_FULL,
+                                           is_quantized(column)));
+}
+
 void bb_block_column_backward(struct bb_block *b, const struct bb_column_parallel *column,
                               const struct bb_kernel_groups *before, int src, int out, bool with_weights, bool normed)
 {
     int gathered = BB_NONE, sum, input = BB_NONE;
     struct bb_kernel_groups c = *before;
 
+    normed = normed && (!b->deferred || has_two_norms(b));
     if (!bb_lane_is_used(b->lanes.tp)) { /* data gradient, weight gradient and gradient of the norm in one operation */
         bb_kernel_groups_add_backward(&c, column->gemm, with_weights);
         if (normed)
@@ -394,14 +440,17 @@ void bb_block_column_backward(struct bb_block *b, const struct bb_column_paralle
     if (b->layers->sequence_sharded && with_weights) {
         bb_block_compute(b, column->data, &c, src, BB_NONE);
         c.n = 0;
-        gathered = wait_if_exposed(b, start_gather(b, column->gather, bb_block_buffer(b, column->input),
-                                                   BB_BLOCK_BUFFER_FULL, is_quantized(column)));
+        gathered = gather_input_again(b, column);
         input = bb_block_buffer(b, BB_BLOCK_BUFFER_FULL);
     }
     bb_kernel_groups_add(&c, column->gemm, BB_KERNELS_DATA);
     bb_block_compute(b, column->data, &c, src, bb_block_buffer(b, BB_BLOCK_BUFFER_PARTIAL));
+    if (normed && (b->deferred || norm_follows_gather(b))) {
+        add_full_norm(b, BB_KERNELS_DATA, BB_BLOCK_BUFFER_PARTIAL);
+        normed = false;
+    }
     bb_script_wait(b->script, gathered);
-    sum = wait_if_exposed(b, bb_block_sum(b, column->sum, out));
+    sum = b->deferred ? BB_NONE : wait_if_exposed(b, bb_block_sum(b, column->sum, out));
     if (with_weights)
         bb_block_kernels(b, column->weights, column->gemm, BB_KERNELS_WEIGHTS, input, BB_NONE);
     bb_script_wait(b->script, sum);
@@ -416,8 +465,7 @@ void bb_block_column_weights(struct bb_block *b, const struct bb_column_parallel
     int gathered = BB_NONE, input = BB_NONE;
 
     if (b->layers->sequence_sharded) {
-        gathered = wait_if_exposed(b, start_gather(b, column->gather, bb_block_buffer(b, column->input),
-                                                   BB_BLOCK_BUFFER_FULL, is_quantized(column)));
+        gathered = gather_input_again(b, column);
         input = bb_block_buffer(b, BB_BLOCK_BUFFER_FULL);
         bb_block_compute(b, column->weights, &c, BB_NONE, BB_NONE);
         bb_script_wait(b->script, gathered);

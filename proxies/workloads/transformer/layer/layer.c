@@ -146,13 +146,18 @@ static void layer_forward(struct bb_block *b, int layer, int in, int out)
         sublayer_forward(b, &attention, in, out);
         return;
     }
+    b->deferred = a->parallel_attention;
     sublayer_forward(b, &attention, in, between);
+    b->deferred = false;
     if (bb_arch_is_decoder(a, layer))
         bb_cross_forward(b, between, between);
     if (bb_arch_has_experts(a, layer))
         bb_experts_forward(b, layer, between, out);
-    else
-        sublayer_forward(b, &mlp, between, out);
+    else {
+        b->gathered = a->parallel_attention;
+        sublayer_forward(b, &mlp, a->parallel_attention ? in : between, out);
+        b->gathered = false;
+    }
 }
 
 void bb_block_forward(struct bb_block *b, int layer, int in, int out)
@@ -187,6 +192,14 @@ static void accumulate_gradients(struct bb_block *b, int layer)
     bb_block_compute(b, "accumulate gradients", &groups, BB_NONE, BB_NONE);
 }
 
+/* In a layer with parallel attention and MLP, the sum of the input gradients follows the backward of attention. */
+static void mlp_backward(struct bb_block *b, int in, int out, bool with_weights)
+{
+    b->deferred = b->layers->config.arch->parallel_attention;
+    sublayer_backward(b, &mlp, in, out, with_weights);
+    b->deferred = false;
+}
+
 void bb_block_backward(struct bb_block *b, int layer, int in, int out, bool with_weights)
 {
     const struct bb_arch *a = b->layers->config.arch;
@@ -201,12 +214,15 @@ void bb_block_backward(struct bb_block *b, int layer, int in, int out, bool with
     if (bb_arch_has_experts(a, layer))
         bb_experts_backward(b, layer, in, between, with_weights);
     else if (bb_arch_has_mlp(a))
-        sublayer_backward(b, &mlp, in, between, with_weights);
+        mlp_backward(b, in, between, with_weights);
     else
         between = in;
     if (bb_arch_is_decoder(a, layer))
         bb_cross_backward(b, between, between, with_weights);
-    sublayer_backward(b, &attention, between, default_buffer(b, out, BB_BLOCK_BUFFER_GRADIENT), with_weights);
+    b->gathered = a->parallel_attention;
+    sublayer_backward(b, &attention, b->gathered ? in : between, default_buffer(b, out, BB_BLOCK_BUFFER_GRADIENT),
+                      with_weights);
+    b->gathered = false;
     if (with_weights)
         accumulate_gradients(b, layer);
     b->script->layer = BB_NONE;
@@ -225,7 +241,9 @@ void bb_block_weights(struct bb_block *b, int layer)
         sublayer_weights(b, &mlp);
     if (bb_arch_is_decoder(a, layer))
         bb_cross_weights(b);
+    b->gathered = a->parallel_attention;
     sublayer_weights(b, &attention);
+    b->gathered = false;
     accumulate_gradients(b, layer);
     b->script->layer = BB_NONE;
 }

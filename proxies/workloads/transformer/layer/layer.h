@@ -189,12 +189,16 @@ struct bb_block {
     struct bb_layers *layers;
     struct bb_script *script;
     struct bb_block_lanes lanes;
-    int ep_rank;         /* index of the rank in its ep group; 0 if bb_layers_programs_per_stage is 1 */
-    long rows_received;  /* internal: maximum, over the layers, of the number of rows (token copies) that the rank's
+    int ep_rank;        /* index of the rank in its ep group; 0 if bb_layers_programs_per_stage is 1 */
+    long rows_received; /* internal: maximum, over the layers, of the number of rows (token copies) that the rank's
                             experts receive */
-    bool in_decoder;     /* internal: the operations being added belong to the embedding or the head of the decoder */
-    bool reads_encoder;  /* internal: the operations being added belong to a decoder layer that gathers the encoder
+    bool in_decoder;    /* internal: the operations being added belong to the embedding or the head of the decoder */
+    bool reads_encoder; /* internal: the operations being added belong to a decoder layer that gathers the encoder
                            output or sums its gradients */
+    /* internal: attention and MLP of a layer computed in parallel (arch.parallel_attention) share the collectives over
+     * tp. gathered: the other one has gathered the input (backward: also the gradient of the output); deferred: the
+     * other one sums the output (backward: the gradient of the input) of both */
+    bool gathered, deferred;
     bool recomputing;    /* internal: the operations being added recompute activations and report no model FLOPs */
     bool skip_recompute; /* set by the caller: the layer of the next bb_block_backward is not recomputed, although
                             --recompute is full */

@@ -45,3 +45,19 @@ def test_dedup_dispatch_applies_to_ep_groups_of_several_nodes(busbar):
         assert f"--moe-dispatch {dispatch} --recompute" in command
         step = re.search(r"layout 1: step (\S+ \S+),", found)[1]
         assert step in busbar.run(*command.split(), emulated=False).stdout
+
+
+def test_modules_of_recomputation_are_searched_and_printed(busbar):
+    """Without recomputation training does not fit; norms before experts and latent attention save enough, and are faster than all layers.
+    The printed command gives the same step and memory."""
+    args = ("--model deepseek_v3 --layers 4 --ranks 32 --tp 1 --pp 1 --cp 1 --ep 2 --micro-batch-size 2 --dp-sync distributed --global-batch-size 64 "
+            "--cluster h100-sxm-ib --best-layout").split()
+    found = busbar.run("plan", "transformer", *args, emulated=False).stdout
+    rows = [json.loads(busbar.run("plan", "transformer", *args, *more, "--json", "-", emulated=False).stdout)["best_layout"]["layouts"][0]
+            for more in ((), ("--recompute", "full"))]
+    assert [(row["recompute"], row["recompute_modules"]) for row in rows] == [("selective", "layernorm"), ("full", None)]
+    assert rows[0]["step_us"] < rows[1]["step_us"]
+    assert "# --recompute-modules layernorm: layouts 1\n" in found and re.search(r"\n  1 .* modules ", found)
+    plan = json.loads(busbar.run(*re.search(r"command: busbar (.*)", found)[1].split(), "--json", "-", emulated=False).stdout)
+    assert plan["predicted"]["step_us"] == rows[0]["step_us"]
+    assert plan["predicted"]["memory"]["needed_bytes"] == rows[0]["memory_bytes"]

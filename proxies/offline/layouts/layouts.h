@@ -9,8 +9,8 @@
  * the global batch size; sequence parallelism is on if tp > 1, and
  * overlap-param-gather with distributed. Layouts with equal tp, cp, ep, pp and dp are one grid, of which only the fastest is
  * reported.
- * Recomputation is none, selective, or full with as few layers per chunk as needed. Only the least recomputation with
- * which a layout fits is evaluated, because more recomputation is never faster.
+ * Recomputation is none, or the recomputation with which a layout fits that adds the shortest kernels: a set of modules,
+ * or full with as few layers per chunk as needed (recompute.h). More recomputation is never faster.
  *
  * The search has three stages. First, the step time of each layout that fits is estimated from simulated steps with few
  * micro-batches. Second, the layouts with the lowest estimates are simulated with more micro-batches, and the step time
@@ -45,11 +45,14 @@
 #define BB_REJECTION_NAME(reason, key, text) BB_REJECTED_##reason,
 enum bb_rejection { BB_REJECTION_LIST(BB_REJECTION_NAME) BB_REJECTION_REASONS };
 
+#define BB_MODULES_TEXT 64
+
 /* One layout. tp, cp, ep, pp, dp: sizes of tensor, context, expert, pipeline and data parallelism; vpp: model chunks
  * per pipeline stage (virtual pipeline); batch: micro-batch size in samples. */
 struct bb_layout_choice {
     int tp, cp, ep, pp, dp, vpp, batch, micro_batches;
     enum bb_schedule_kind schedule;
+    char modules[BB_MODULES_TEXT]; /* value of --recompute-modules; empty: as given. The rest of the array is zeros. */
     enum bb_recompute recompute;
     int recompute_layers; /* full recomputation: number of layers of each model chunk that are recomputed in the
                              backward pass; 0: all */
@@ -128,7 +131,7 @@ void bb_layouts_release(struct bb_layouts *found);
 /* bb_layouts_cluster - returns the cluster with the rates of the software of this layout. */
 const struct bb_cluster *bb_layouts_cluster(const struct bb_layout_search *search, const struct bb_layout_choice *c);
 /* bb_layouts_config - returns a copy of config in which the options are those of the layout `choice`. The copy
- * points to the same strings as config. */
+ * points to the same strings as config, and to those of `choice`. */
 struct bb_proxy_config bb_layouts_config(const struct bb_proxy_config *config, const struct bb_layout_choice *choice);
 
 /* bb_layouts_print - prints the best layout, its command (after a blank) and the table of layouts.

@@ -8,6 +8,7 @@
 #include "proxies/workloads/transformer/memory.h"
 
 #include <math.h>
+#include <string.h>
 
 static const char *const reason_keys[] = {
 #define KEY(reason, key, text) key,
@@ -38,8 +39,8 @@ static double part_ns(const struct bb_layout_row *r, int part)
 /* ---- the fields of a layout ---- */
 
 struct shown {
-    int index, recompute_layers; /* recompute_layers: -1 for all */
-    const char *schedule, *recompute, *sync;
+    int index, recompute_layers;                       /* recompute_layers: -1 for all */
+    const char *schedule, *recompute, *modules, *sync; /* modules: NULL: not chosen by the search */
     char schedule_text[32], batch_text[32], recompute_text[24];
     bool sequence_parallel, overlap_param_gather;
     double tokens_per_s, tokens_per_s_per_gpu, tflops_per_gpu, compute, exposed, bubble; /* the last three: fractions */
@@ -55,6 +56,7 @@ static struct shown show_layout(const struct bb_layouts *found, int i)
                       .recompute_layers = c->recompute_layers > 0 ? c->recompute_layers : -1,
                       .schedule = bb_schedule_names[c->schedule],
                       .recompute = bb_recompute_names[c->recompute],
+                      .modules = c->modules[0] ? found->rows[i].choice.modules : NULL,
                       .sync = bb_sync_names[c->sync],
                       .sequence_parallel = c->tp > 1,
                       .tokens_per_s = r->tokens / (r->step_ns / 1e9),
@@ -72,7 +74,7 @@ static struct shown show_layout(const struct bb_layouts *found, int i)
     if (c->vpp > 1)
         snprintf(s.schedule_text, sizeof(s.schedule_text), " %.12s %d", s.schedule, c->vpp);
     snprintf(s.batch_text, sizeof(s.batch_text), "%2d x %d", c->batch, c->micro_batches);
-    snprintf(s.recompute_text, sizeof(s.recompute_text), "%s", s.recompute);
+    snprintf(s.recompute_text, sizeof(s.recompute_text), "%s", s.modules ? "modules" : s.recompute);
     if (c->recompute_layers > 0)
         snprintf(s.recompute_text, sizeof(s.recompute_text), "%s %d", s.recompute, c->recompute_layers);
     return s;
@@ -110,6 +112,7 @@ static const struct bb_field fields[] = {
     BB_NAMED(struct shown, model_flop_utilisation),
     BB_NAMED(struct shown, model_flop_utilisation_causal),
     {"recompute_num_layers", SHOWS(recompute_layers)},
+    {"recompute_modules", SHOWS(modules)},
     {0},
 };
 static const struct bb_field best_fields[] = {
@@ -241,6 +244,28 @@ static void print_barely_fitting(const struct bb_layouts *found, int top, FILE *
     fputs(any ? "\n" : "", out);
 }
 
+/* Lists the modules that layouts recompute. */
+static void print_modules(const struct bb_layouts *found, int top, FILE *out)
+{
+    bool any = false;
+
+    for (int i = 0; i < found->n && i < top; i++) {
+        const char *modules = found->rows[i].choice.modules;
+        bool first = modules[0];
+
+        for (int k = 0; k < i && first; k++)
+            first = strcmp(found->rows[k].choice.modules, modules) != 0;
+        if (!first)
+            continue;
+        fprintf(out, "%s %s: layouts", any ? ";" : "# --recompute-modules", modules);
+        for (int k = i; k < found->n && k < top; k++)
+            if (strcmp(found->rows[k].choice.modules, modules) == 0)
+                fprintf(out, " %d", k + 1);
+        any = true;
+    }
+    fputs(any ? "\n" : "", out);
+}
+
 /* Prints the reason of the penalty of a layout. */
 static void print_penalty(const struct bb_layouts *found, const struct bb_layout_row *row, const char *name, FILE *out)
 {
@@ -284,6 +309,7 @@ void bb_layouts_print(const struct bb_layouts *found, const char *command, int t
         snprintf(name, sizeof(name), "layout %d", i + 1);
         print_difference(&found->rows[0], &found->rows[i], name, out);
     }
+    print_modules(found, top, out);
     print_penalties(found, top, out);
     print_barely_fitting(found, top, out);
     bb_table_sentence(out, search_fields, found);
@@ -326,12 +352,14 @@ void bb_layouts_print_explained(const struct bb_layouts *found, const struct bb_
     for (int i = 0; i < found->n; i++)
         if (bb_layouts_are_of_one_grid(&found->rows[i].choice, &row->choice) &&
             bb_layouts_ranked_ns(&found->rows[i]) < bb_layouts_ranked_ns(row))
-            fprintf(out,
-                    "#   layout %d is the fastest of its grid: schedule %s, vpp %d, micro-batch size %d, recompute %s, "
-                    "dp-sync %s\n",
-                    i + 1, bb_schedule_names[found->rows[i].choice.schedule], found->rows[i].choice.vpp,
-                    found->rows[i].choice.batch, bb_recompute_names[found->rows[i].choice.recompute],
-                    bb_sync_names[found->rows[i].choice.sync]);
+            fprintf(
+                out,
+                "#   layout %d is the fastest of its grid: schedule %s, vpp %d, micro-batch size %d, recompute %s%s%s, "
+                "dp-sync %s\n",
+                i + 1, bb_schedule_names[found->rows[i].choice.schedule], found->rows[i].choice.vpp,
+                found->rows[i].choice.batch, bb_recompute_names[found->rows[i].choice.recompute],
+                found->rows[i].choice.modules[0] ? " " : "", found->rows[i].choice.modules,
+                bb_sync_names[found->rows[i].choice.sync]);
 }
 
 /* ---- JSON output ---- */

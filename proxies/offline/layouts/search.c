@@ -47,6 +47,7 @@
 #include "proxies/offline/layouts/layouts.h"
 #include "proxies/offline/layouts/penalty.h"
 #include "proxies/offline/layouts/pool.h"
+#include "proxies/offline/layouts/recompute.h"
 #include "proxies/offline/layouts/space.h"
 #include "proxies/simulation/simulate/engine/op_time.h"
 #include "proxies/simulation/simulate/predict.h"
@@ -80,14 +81,15 @@ struct work {
     const char *stage; /* current stage of the search, for the progress line */
     const struct bb_arch *arch;
     const struct bb_layout_space *space;
+    struct bb_recompute_costs costs; /* empty: recomputation is given, so its costs are not compared */
     struct bb_layout_row *rows;
     int n; /* number of elements of `rows` that are still candidates; they come first */
     int n_grids;
     double *grid_ns,
-        *sorted;          /* [n_grids] for each grid, the smallest known estimate of its layouts; temporary storage */
-    int *rc;              /* [space->n] return code of the latest thread-pool job for rows[i] */
-    int *recompute_index; /* [space->n] index in space->recomputes of the recomputation of rows[i] (see try_memory) */
-    struct base *bases;   /* [n_bases] the base layouts, sorted by compare_choices */
+        *sorted;        /* [n_grids] for each grid, the smallest known estimate of its layouts; temporary storage */
+    int *rc;            /* [space->n] return code of the latest thread-pool job for rows[i] */
+    int *unfit;         /* [space->n] number of space->recomputes with which rows[i] does not fit (see try_memory) */
+    struct base *bases; /* [n_bases] the base layouts, sorted by compare_choices */
     int n_bases;
     int *work_list;             /* indices in `bases` of the base layouts to simulate, in the order of simulation */
     int first;                  /* index in `rows` of the layout that job 0 of the thread pool simulates */
@@ -138,6 +140,7 @@ struct bb_proxy_config bb_layouts_config(const struct bb_proxy_config *config, c
     o->vpp = c->vpp;
     o->schedule = bb_schedule_names[c->schedule];
     o->recompute = bb_recompute_names[c->recompute];
+    o->recompute_modules = c->modules[0] ? c->modules : o->recompute_modules;
     o->recompute_layers = c->recompute_layers;
     o->sync = bb_sync_names[c->sync];
     o->sequence_parallel = c->tp > 1;
@@ -171,32 +174,63 @@ static void run_speculatively(struct work *w, int n, void (*do_one)(void *, int)
 
 /* ---- GPU memory ---- */
 
+static void compute_cost(void *arg, int i)
+{
+    struct work *w = arg;
+
+    bb_recompute_cost_compute(w->search, w->arch, &w->costs, &w->costs.list[i]);
+}
+
+/* Finds the modules (found[0]) and the whole layers (found[1]) with the shortest kernels whose recomputation makes a
+ * layout fit. none_bytes: memory need of the layout without. Returns 0, or -BB_EUSAGE if both are invalid. */
+static int find_recompute(const struct work *w, const struct bb_layout_choice *layout, double none_bytes,
+                          struct bb_recompute_candidate found[2])
+{
+    int modules, layers;
+
+    found[0].choice = found[1].choice = *layout;
+    modules = bb_recompute_modules(w->search, w->arch, &w->costs, none_bytes, &found[0]);
+    layers = bb_recompute_layers(w->search, w->arch, &w->costs, &found[1]);
+    return modules ? layers : 0;
+}
+
+/* Computes the memory need of a layout with the recomputation that is given, or without. */
+static int fixed_bytes(const struct work *w, struct bb_layout_row *row)
+{
+    struct bb_proxy_config as;
+
+    row->choice.recompute = (enum bb_recompute)w->space->recomputes[0];
+    as = bb_layouts_config(w->search->config, &row->choice);
+    return bb_training_bytes(&as, w->arch, &row->bytes);
+}
+
 /*
- * Finds the least recomputation with which layout i fits into GPU memory. For full recomputation, this is the smallest
- * number of recomputed layers, unless the user set the number.
- * w->recompute_index[i]: out, index of the recomputation in space->recomputes; n_recomputes if the layout does not fit.
- * w->rows[i].bytes: out, memory need with the recomputation that was tried last.
+ * Finds the recomputation with which layout i fits into GPU memory and computes for the shortest time.
+ * w->unfit[i]: out, number of kinds of recomputation with which the layout does not fit.
+ * w->rows[i].bytes: out, memory need with the recomputation found, or with the most recomputation.
  */
 static void try_memory(void *arg, int i)
 {
     struct work *w = arg;
     struct bb_layout_row *row = &w->rows[i];
+    const double usable = w->search->usable_bytes;
+    struct bb_recompute_candidate found[2];
+    int faster;
 
     row->choice = w->space->list[i];
     row->choice.recompute_layers = w->search->given->transformer.recompute_layers;
     row->number = i;
-    for (w->recompute_index[i] = 0; w->recompute_index[i] < w->space->n_recomputes; w->recompute_index[i]++) {
-        struct bb_proxy_config as;
-
-        row->choice.recompute = (enum bb_recompute)w->space->recomputes[w->recompute_index[i]];
-        as = bb_layouts_config(w->search->config, &row->choice);
-        w->rc[i] = row->choice.recompute == BB_RECOMPUTE_FULL && !w->search->given->transformer.recompute
-                       ? bb_training_min_recompute_layers(&as, w->arch, w->search->usable_bytes,
-                                                          &row->choice.recompute_layers, &row->bytes)
-                       : bb_training_bytes(&as, w->arch, &row->bytes);
-        if (w->rc[i] || row->bytes <= w->search->usable_bytes)
-            return;
-    }
+    w->rc[i] = fixed_bytes(w, row);
+    w->unfit[i] = row->bytes > usable;
+    if (w->rc[i] || row->bytes <= usable || w->space->n_recomputes == 1)
+        return;
+    w->rc[i] = find_recompute(w, &row->choice, row->bytes, found);
+    if (w->rc[i])
+        return;
+    faster = found[1].ns <= found[0].ns;
+    row->choice = found[faster].choice;
+    row->bytes = found[faster].bytes;
+    w->unfit[i] += isinf(found[0].ns) + isinf(found[1].ns);
 }
 
 static double penalty_of(const struct work *w, const struct bb_layout_choice *c)
@@ -244,12 +278,12 @@ static int keep_fitting(struct work *w, const struct bb_layout_row **smallest)
             w->found->rejected[BB_REJECTED_SHAPE] += all;
             continue;
         }
-        w->found->rejected[BB_REJECTED_MEMORY] += w->recompute_index[i];
-        if (w->recompute_index[i] == all) {
+        w->found->rejected[BB_REJECTED_MEMORY] += w->unfit[i];
+        if (w->unfit[i] == all) {
             *smallest = !*smallest || w->rows[i].bytes < (*smallest)->bytes ? &w->rows[i] : *smallest;
             continue;
         }
-        w->found->rejected[BB_REJECTED_RECOMPUTE] += all - 1 - w->recompute_index[i];
+        w->found->rejected[BB_REJECTED_RECOMPUTE] += all - 1 - w->unfit[i];
         w->rows[w->n++] = w->rows[i];
     }
     number_grids(w);
@@ -634,22 +668,27 @@ out:
 
 /* ---- second and third stage: simulation of the best layouts ---- */
 
+/* Extrapolates the step time of a layout from two steps of few micro-batches; bound_ns, limit_ns: as in extrapolate(). */
+static int simulate_row(const struct work *w, double bound_ns, double limit_ns, struct bb_layout_row *row)
+{
+    /* with few stages, the difference between steps of pp and 2 pp micro-batches is too inexact (test_search_bounds) */
+    const int pp = row->choice.pp, few = pp > 4 ? pp : pp > 1 ? 2 * pp : 2;
+    double per_micro_batch_ns = 0;
+
+    return extrapolate(w, &row->choice, few, few + (pp > 1 ? pp : 1), bound_ns / row->choice.micro_batches, limit_ns,
+                       &row->step_ns, &per_micro_batch_ns);
+}
+
 static void refine_row(void *arg, int i)
 {
     struct work *w = arg;
     const int at = w->first + i;
     struct bb_layout_row *row = &w->rows[at];
-    /* with few stages, the difference between steps of pp and 2 pp micro-batches is too inexact (test_search_bounds) */
-    const int pp = row->choice.pp, few = pp > 4 ? pp : pp > 1 ? 2 * pp : 2;
     const double bound_ns = lower_bound_ns(base_of_row(w, row), &row->choice);
     /* only the fastest of a grid is reported */
     const double limit_ns = fmin(w->limit_ns, w->grid_ns[row->grid]) / (1 + row->penalty);
-    double per_micro_batch_ns = 0;
 
-    w->rc[at] = bound_ns > limit_ns
-                    ? TOO_SLOW
-                    : extrapolate(w, &row->choice, few, few + (pp > 1 ? pp : 1), bound_ns / row->choice.micro_batches,
-                                  limit_ns, &row->step_ns, &per_micro_batch_ns);
+    w->rc[at] = bound_ns > limit_ns ? TOO_SLOW : simulate_row(w, bound_ns, limit_ns, row);
 }
 
 /* Simulates a step of a layout with n micro-batches and sets the results of *row. */
@@ -763,6 +802,30 @@ static void keep_fastest(struct work *w, int max, int of_grid, int of_schedule)
     w->n = kept;
 }
 
+/* Replaces the recomputation of a layout by that of the other kind if the step is shorter: the kernels of both were
+ * compared (try_memory), not their communication. */
+static void try_other_recompute(void *arg, int i)
+{
+    struct work *w = arg;
+    struct bb_layout_row *row = &w->rows[i], other = *row;
+    struct bb_recompute_candidate found[2];
+    const bool layers = row->choice.recompute == BB_RECOMPUTE_SELECTIVE;
+
+    if (w->space->n_recomputes == 1 || row->choice.recompute == BB_RECOMPUTE_NONE)
+        return;
+    memset(other.choice.modules, 0, sizeof(other.choice.modules));
+    other.choice.recompute_layers = 0;
+    w->rc[i] = fixed_bytes(w, &other);
+    w->rc[i] = w->rc[i] ? w->rc[i] : find_recompute(w, &other.choice, other.bytes, found);
+    if (w->rc[i] || isinf(found[layers].ns))
+        return;
+    other.choice = found[layers].choice;
+    other.bytes = found[layers].bytes;
+    w->rc[i] = simulate_row(w, 0, INFINITY, &other);
+    if (w->rc[i] == 0 && other.step_ns < row->step_ns)
+        *row = other;
+}
+
 /* Simulates the layouts of the second search stage, ROW_BATCH at a time. Stops the simulation of a layout as soon as
  * it cannot be the fastest of one of the `wanted` fastest grids. */
 static int refine_rows(struct work *w, int wanted)
@@ -831,14 +894,14 @@ static bool has_layouts(const struct work *w, const struct bb_proxy_config *give
     found = space.n > 0 && !in_memory;
     BB_NEW(other.rows, space.n);
     BB_NEW(other.rc, space.n);
-    BB_NEW(other.recompute_index, space.n);
+    BB_NEW(other.unfit, space.n);
     begin_stage(&other, "memory with other options", in_memory ? space.n : 0);
     run_speculatively(&other, in_memory ? space.n : 0, try_memory);
     for (int i = 0; i < space.n && in_memory && !found; i++)
-        found = other.rc[i] == 0 && other.recompute_index[i] < space.n_recomputes;
+        found = other.rc[i] == 0 && other.unfit[i] < space.n_recomputes;
     free(other.rows);
     free(other.rc);
-    free(other.recompute_index);
+    free(other.unfit);
     bb_layout_space_release(&space);
     return found;
 }
@@ -986,7 +1049,10 @@ static int find_rows(struct work *w)
     const struct bb_layout_row *smallest;
     int rc;
 
-    begin_stage(w, "stage 1 of 4, memory of all layouts", w->space->n);
+    if (w->space->n_recomputes > 1)
+        bb_recompute_costs_list(&w->costs, w->space, w->arch);
+    begin_stage(w, "stage 1 of 4, memory of all layouts", w->costs.n + w->space->n);
+    run_speculatively(w, w->costs.n, compute_cost);
     run_speculatively(w, w->space->n, try_memory);
     TRY(keep_fitting(w, &smallest));
     w->found->fitting = w->n;
@@ -1001,7 +1067,9 @@ static int find_rows(struct work *w)
     w->found->refined = w->n;
     TRY(refine_rows(w, grids));
     keep_fastest(w, grids, 1, 1);
-    begin_stage(w, "stage 4 of 4, full steps", w->n);
+    begin_stage(w, "stage 4 of 4, full steps", 2 * w->n);
+    run_speculatively(w, w->n, try_other_recompute);
+    TRY(drop_rows(w, BB_REJECTED_SIZE));
     run_speculatively(w, w->n, predict_row);
     TRY(drop_rows(w, BB_REJECTED_SIZE));
     keep_fastest(w, w->n, 1, 1);
@@ -1069,13 +1137,14 @@ int bb_layouts_search(const struct bb_layout_search *search, struct bb_layouts *
     memcpy(found->rejected, space.rejected, sizeof(found->rejected));
     BB_NEW(w.rows, space.n);
     BB_NEW(w.rc, space.n);
-    BB_NEW(w.recompute_index, space.n);
+    BB_NEW(w.unfit, space.n);
     found->rows = w.rows;
     rc = find_rows(&w);
 out:
     bb_progress_end(&progress);
     free(w.rc);
-    free(w.recompute_index);
+    free(w.unfit);
+    free(w.costs.list);
     free(w.bases);
     free(w.grid_ns);
     free(w.sorted);

@@ -8,6 +8,23 @@ const char *const bb_recompute_names[BB_RECOMPUTES + 1] = {"none", "selective", 
 const char *const bb_recompute_module_names[BB_MODULES] = {"core_attn", "layernorm", "mla_up_proj",   "mlp",
                                                            "moe",       "moe_act",   "shared_experts"};
 
+unsigned bb_recompute_modules_of(const struct bb_arch *a)
+{
+    const bool has[BB_MODULES] = {[BB_MODULE_CORE] = true,
+                                  [BB_MODULE_NORM] = a->kv_lora > 0 || a->experts > 0,
+                                  [BB_MODULE_LATENT_UP] = a->kv_lora > 0,
+                                  [BB_MODULE_MLP] =
+                                      a->ffn > 0 && (a->experts == 0 || a->dense_layers > 0 || a->moe_every > 1),
+                                  [BB_MODULE_MOE] = a->experts > 0,
+                                  [BB_MODULE_EXPERT_ACTIVATION] = a->experts > 0,
+                                  [BB_MODULE_SHARED_EXPERTS] = a->shared_ffn > 0};
+    unsigned modules = 0;
+
+    for (int i = 0; i < BB_MODULES; i++)
+        modules |= (unsigned)has[i] << i;
+    return modules;
+}
+
 /* reserved: for torch the mean of two published peaks relative to the formulas (tests/cli/test_memory.py). The published
  * peaks of Megatron-LM do not include what the allocator reserves. None were published for JAX. */
 static const struct bb_memory_stack stacks[] = {

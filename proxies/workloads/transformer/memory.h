@@ -63,6 +63,10 @@ extern const char *const bb_recompute_names[BB_RECOMPUTES + 1]; /* "none", "sele
 extern const char
     *const bb_recompute_module_names[BB_MODULES]; /* those of Megatron-LM: "core_attn", "layernorm", ... */
 
+/* bb_recompute_modules_of - returns the modules of a model that can be recomputed, as a bit mask of enum
+ * bb_recompute_module. */
+unsigned bb_recompute_modules_of(const struct bb_arch *arch);
+
 /* How a training framework uses memory (see the top of the file). */
 struct bb_memory_stack {
     const char *software; /* value of --software */

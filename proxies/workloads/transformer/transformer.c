@@ -159,15 +159,7 @@ static int max_chunk_layers(const struct bb_training *t)
 /* Parses --recompute-modules. A module that no layer of the model has is an error. */
 static int read_recompute_modules(const char *list, struct bb_training *t)
 {
-    const struct bb_arch *a = &t->arch;
-    const bool has[BB_MODULES] = {[BB_MODULE_CORE] = true,
-                                  [BB_MODULE_NORM] = a->kv_lora > 0 || a->experts > 0,
-                                  [BB_MODULE_LATENT_UP] = a->kv_lora > 0,
-                                  [BB_MODULE_MLP] =
-                                      a->ffn > 0 && (a->experts == 0 || a->dense_layers > 0 || a->moe_every > 1),
-                                  [BB_MODULE_MOE] = a->experts > 0,
-                                  [BB_MODULE_EXPERT_ACTIVATION] = a->experts > 0,
-                                  [BB_MODULE_SHARED_EXPERTS] = a->shared_ffn > 0};
+    const unsigned modules = bb_recompute_modules_of(&t->arch);
     char word[BB_LIST_WORD];
 
     while (list && bb_list_next(&list, word)) {
@@ -177,9 +169,9 @@ static int read_recompute_modules(const char *list, struct bb_training *t)
             i++;
         if (i == BB_MODULES)
             return bb_reject_unknown("module of --recompute-modules", word, bb_recompute_module_names, BB_MODULES);
-        if (!has[i])
+        if (!(modules >> i & 1))
             return bb_err(BB_EUSAGE, "%s: --recompute-modules %s does not apply to %s, which has no %s; leave it out",
-                          t->config->proxy, word, a->name,
+                          t->config->proxy, word, t->arch.name,
                           i == BB_MODULE_NORM ? "latent attention or experts, before which it recomputes the norms"
                                               : "such module");
         t->layers_config.recompute_modules |= 1u << i;

@@ -397,8 +397,94 @@ static void recomputes_the_minimum_number_of_layers(void **state)
     bb_layouts_release(&found);
 }
 
+/* Simulates a step if it fits. Returns its time; infinity if it is invalid or does not fit. */
+static double fitting_ns(const struct bb_proxy_config *config, const struct bb_arch *arch,
+                         const struct bb_cluster *cluster, double gpu_bytes)
+{
+    struct bb_step step = {0};
+    double bytes;
+    int64_t ns = 0;
+
+    if (bb_training_bytes(config, arch, &bytes) || bytes > gpu_bytes)
+        return INFINITY;
+    assert_int_equal(bb_step_build(&step, &bb_transformer_proxy, config), 0);
+    assert_int_equal(bb_predict_step_ns(&step, cluster, &conditions, &ns), 0);
+    bb_step_release(&step);
+    return (double)ns;
+}
+
+/* Simulates a layout with every set of modules, and with every number of recomputed layers. */
+static void simulate_recomputes(const struct bb_proxy_config *config, const struct bb_arch *arch,
+                                const struct bb_cluster *cluster, double gpu_bytes, double *modules_ns,
+                                double *layers_ns)
+{
+    struct bb_proxy_config as = *config;
+    char text[200];
+
+    *modules_ns = *layers_ns = INFINITY;
+    as.transformer.recompute = "selective";
+    as.transformer.recompute_modules = text;
+    bb_err_mute(1);
+    for (unsigned set = 1; set < 1u << BB_MODULES; set++) {
+        text[0] = '\0';
+        for (int m = 0; m < BB_MODULES; m++)
+            if (set >> m & 1)
+                strcat(strcat(text, text[0] ? "," : ""), bb_recompute_module_names[m]);
+        *modules_ns = fmin(*modules_ns, fitting_ns(&as, arch, cluster, gpu_bytes));
+    }
+    as.transformer.recompute = "full";
+    as.transformer.recompute_modules = NULL;
+    for (as.transformer.recompute_layers = 0; as.transformer.recompute_layers < arch->layers;
+         as.transformer.recompute_layers++)
+        *layers_ns = fmin(*layers_ns, fitting_ns(&as, arch, cluster, gpu_bytes));
+    bb_err_mute(0);
+}
+
+/* With experts and latent attention, modules or layers are faster, depending on the missing memory. */
+static void recomputes_modules_or_layers_whichever_is_faster(void **state)
+{
+    enum { STEPS = 8 };
+    struct bb_proxy_config given, config, as;
+    struct bb_cluster cluster;
+    struct bb_layouts found;
+    struct bb_arch arch;
+    double none, least, modules_ns, layers_ns;
+    int by_modules = 0, by_layers = 0;
+
+    (void)state;
+    assert_int_equal(bb_cluster_load("h100-sxm-ib", &cluster), 0);
+    default_config(&given);
+    given.model = "deepseek_v3";
+    given.layers = 12;
+    given.micro_batch_size = 4;
+    given.transformer.tp = given.transformer.pp = given.transformer.vpp = 1;
+    given.transformer.ep = 16;
+    given.transformer.sequence = 4096;
+    resolve_config(&given, &config);
+    assert_int_equal(bb_training_load_arch(&config, &arch), 0);
+    search(&given, &cluster, 1e15, 1, 1, &found);
+    none = found.rows[0].bytes;
+    as = bb_layouts_config(&config, &found.rows[0].choice);
+    as.transformer.recompute = "full";
+    assert_int_equal(bb_training_bytes(&as, &arch, &least), 0);
+    bb_layouts_release(&found);
+    for (int i = 0; i < STEPS; i++) {
+        const double gpu_bytes = none - 1 - i * (none - least) / STEPS;
+
+        search(&given, &cluster, gpu_bytes, 1, 2, &found);
+        as = bb_layouts_config(&config, &found.rows[0].choice);
+        assert_true(found.rows[0].step_ns == fitting_ns(&as, &arch, &cluster, gpu_bytes));
+        simulate_recomputes(&as, &arch, &cluster, gpu_bytes, &modules_ns, &layers_ns);
+        assert_true(found.rows[0].step_ns <= 1.002 * fmin(modules_ns, layers_ns));
+        by_modules += found.rows[0].choice.modules[0] && modules_ns < 0.999 * layers_ns;
+        by_layers += found.rows[0].choice.recompute == BB_RECOMPUTE_FULL && layers_ns < 0.999 * modules_ns;
+        bb_layouts_release(&found);
+    }
+    assert_true(by_modules > 0 && by_layers > 0);
+}
+
 /* KINDS: of software; FOLLOWERS: zero1 and distributed, whose additional micro-batches take as long as those of all_reduce */
-enum { MAX_MICRO_BATCHES = 16, KINDS = 2, FOLLOWERS = 2 };
+enum { MAX_MICRO_BATCHES = 16, KINDS = 2, FOLLOWERS = 2, MODULES = 2 /* core_attn and mlp */ };
 
 static int built[MAX_MICRO_BATCHES]; /* number of built steps by number of micro-batches */
 
@@ -411,7 +497,8 @@ static int build_and_count(const struct bb_proxy_config *config, struct bb_step 
 /* A lower bound needs a step of one micro-batch. An estimate needs a step of one and, if the time of an additional
  * micro-batch is unknown, a step of two micro-batches.
  * Layouts that differ only in their sync, unless one shards the parameters and thereby has the rates of other software, and
- * in the number of recomputed layers share a lower bound, which is computed for the layout with the least compute. */
+ * in the number of recomputed layers share a lower bound, which is computed for the layout with the least compute. The
+ * costs of recomputation need steps of one micro-batch without it, with all layers, and with each module. */
 static void layouts_with_equal_compute_share_a_lower_bound(void **state)
 {
     struct bb_proxy_config given, config;
@@ -433,7 +520,7 @@ static void layouts_with_equal_compute_share_a_lower_bound(void **state)
     assert_int_equal(found.n, 1);
     assert_int_equal(found.rows[0].variants, found.fitting);
     assert_true(found.fitting > 7);
-    assert_int_equal(built[1] - built[2], KINDS + FOLLOWERS);
+    assert_int_equal(built[1] - built[2], KINDS + FOLLOWERS + 2 + MODULES);
     bb_layouts_release(&found);
 }
 
@@ -444,6 +531,7 @@ int main(void)
         cmocka_unit_test(samples_without_jitter_keep_the_order),
         cmocka_unit_test(training_bytes_match_the_built_step),
         cmocka_unit_test(recomputes_the_minimum_number_of_layers),
+        cmocka_unit_test(recomputes_modules_or_layers_whichever_is_faster),
         cmocka_unit_test(best_layouts_match_exhaustive_search),
         cmocka_unit_test(thread_count_does_not_change_the_result),
     };

@@ -2,7 +2,7 @@
  * test_search_bounds.c - the pruned layout search against a search without bounds, in random small spaces.
  *
  * The exhaustive search simulates the whole step of every layout of the space that fits into GPU memory, with every kind
- * and every number of layers of recomputation. It shares only the list of layouts (space.h) with the pruned search. A
+ * and every number of layers of recomputation, and every set of modules. It shares only the list of layouts (space.h) with the pruned search. A
  * lower bound of search.c that is too high removes layouts that are among the best; the fastest layouts then differ. All
  * times include the penalties.
  */
@@ -15,6 +15,7 @@
 #include "tests/check.h"
 
 #include <math.h>
+#include <string.h>
 
 enum {
     SPACES = FEW_INPUTS ? 4 : 36,
@@ -23,7 +24,7 @@ enum {
      * fastest layout of larger spaces is compared. */
     ALL_REFINED = 64,
     MAX_CHOICES = 40,
-    MAX_TIMES = 4096
+    MAX_TIMES = 8192
 };
 
 static uint64_t state_of_random;
@@ -128,8 +129,26 @@ static bool simulate(const struct space *s, const struct bb_layout_choice *choic
     return fits;
 }
 
-/* Simulates every layout of the space. least: only the least recomputation with which each layout fits, as the search
- * does; every: every kind and number of layers of recomputation. Returns false if the space is too large. */
+/* Simulates a layout with every set of modules. */
+static void simulate_modules(const struct space *s, struct bb_layout_choice c, struct times *times)
+{
+    const unsigned all = bb_recompute_modules_of(&s->arch);
+
+    c.recompute = BB_RECOMPUTE_SELECTIVE;
+    for (unsigned set = 1; set < 1u << BB_MODULES; set++) {
+        memset(c.modules, 0, sizeof(c.modules));
+        for (int m = 0; m < BB_MODULES; m++)
+            if (set >> m & 1) {
+                strcat(c.modules, c.modules[0] ? "," : "");
+                strcat(c.modules, bb_recompute_module_names[m]);
+            }
+        if ((set & ~all) == 0 && (!(set >> BB_MODULE_MOE & 1) || !(set >> BB_MODULE_EXPERT_ACTIVATION & 1)))
+            simulate(s, &c, times);
+    }
+}
+
+/* Simulates every layout of the space. least: only the least recomputation with which each layout fits; every: every kind,
+ * number of layers and set of modules of recomputation. Returns false if the space is too large. */
 static bool simulate_all(const struct space *s, const struct bb_layout_search *search, struct times *least,
                          struct times *every)
 {
@@ -147,6 +166,8 @@ static bool simulate_all(const struct space *s, const struct bb_layout_search *s
         if (other)
             least->grid_ns[least->grids - 1] = INFINITY;
 
+        if (!s->given.transformer.recompute)
+            simulate_modules(s, space.list[i], every);
         for (int r = 0; r < space.n_recomputes; r++) {
             struct bb_layout_choice c = space.list[i];
             const int chunk = s->arch.layers / (c.pp * c.vpp);

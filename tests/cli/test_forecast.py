@@ -249,6 +249,18 @@ def test_recompute_modules_that_do_not_fit_are_planned(busbar):
     assert row["recompute"] == "selective"
 
 
+def test_checkpointed_operations_are_between_none_and_full_recomputation(busbar):
+    args = "--model llama3_8b --ranks 8 --dp-sync zero3 --micro-batch-size 2 --cluster h200-sxm-ib"
+    none, ops, full = (plan(busbar, f"{args} --micro-batches 1 --recompute {mode}")["predicted"] for mode in ("none", "ops", "full"))
+    assert none["step_us"] < ops["step_us"] < full["step_us"]
+    assert none["memory"]["needed_bytes"] > ops["memory"]["needed_bytes"] > full["memory"]["needed_bytes"]
+    rows = plan(busbar, f"{args} --global-batch-size 16 --best-layout --tp 1 --pp 1 --cp 1 --recompute ops")["best_layout"]["layouts"]
+    assert [(row["recompute"], row["step_us"]) for row in rows] == [("ops", pytest.approx(ops["step_us"], rel=1e-6))]
+    assert rejection(busbar, "plan transformer --model mixtral_8x7b --ranks 8 --ep 8 --recompute ops") == (
+        "busbar: transformer: --recompute ops does not apply: it is modelled for dense models with plain attention, without MTP and LoRA; "
+        "try: --recompute full")
+
+
 def test_memory_line_says_what_helps(busbar):
     """75.5 of 79.1 GiB fit, but leave less than 5 %; a float copy of the scores would need the memory that selective recomputation saves."""
     def memory(more):
@@ -305,12 +317,12 @@ def test_search_has_no_zero2_with_a_pipeline(busbar):
 
 
 def test_unfused_loss_adds_float_copies_of_the_logits(busbar):
-    """Megatron-LM: 4 bytes for each of 8192 tokens and 128,256 logits. PyTorch with sharded parameters: 14 bytes instead of 4, and 6 % more."""
+    """Megatron-LM: 4 bytes for each of 8192 tokens and 128,256 logits. PyTorch with sharded parameters: 14 bytes instead of 4, and 4 % more."""
     args = "--model llama3_8b --layers 4 --ranks 8 --seq-length 8192 --gpu-memory 80G"
     fused, unfused, given = (plan(busbar, f"{args} {more}")["memory"]["needed_bytes"] for more in ("", "--loss unfused", "--loss fused"))
     assert unfused - fused == 4 * 8192 * 128256 and given == fused
     fused, unfused = (plan(busbar, f"{args} --dp-sync zero3 {more}")["memory"]["needed_bytes"] for more in ("--loss fused", ""))
-    assert unfused - fused == pytest.approx(1.06 * 10 * 8192 * 128256, rel=1e-6)
+    assert unfused - fused == pytest.approx(1.04 * 10 * 8192 * 128256, rel=1e-6)
     assert "unknown value for --loss: 'float', expected one of: fused unfused" in rejection(busbar, f"plan transformer {args} --loss float")
 
 
@@ -600,7 +612,7 @@ def test_adapters(busbar):
 
 def test_adapters_with_sharded_weights(busbar):
     """FSDP gathers frozen weights and adapters, 218,112,000 and 1,310,720 parameters a layer, in forward and backward; only adapters have gradients.
-    PyTorch holds two gathered layers, and 6 % more."""
+    PyTorch holds two gathered layers, of which the head with its norm is the largest, and 4 % more."""
     rows = plan(busbar, "--model llama3_8b --ranks 8 --seq-length 4096 --micro-batches 2 --dp-sync zero3 --lora-rank 16 --gpu-memory 80G --no-sync")["roles"][0]
     frozen, adapters, table = 218112000, 1310720, 128256 * 4096
     traffic = [(t["kind"], t["count"], t["calls"]) for t in rows["traffic"] if t["kind"] != "all_reduce"]
@@ -609,7 +621,7 @@ def test_adapters_with_sharded_weights(busbar):
     memory = rows["training_memory_bytes"]
     assert memory["parameters"] == 2 * (32 * (frozen + adapters) + 2 * table + 4096) / 8
     assert memory["gradients"] == 4 * 32 * adapters and memory["optimizer"] == 12 * 32 * adapters / 8
-    assert memory["communication"] == pytest.approx(1.06 * (2 * 2 * (frozen + adapters) + 4 * adapters), abs=1)
+    assert memory["communication"] == pytest.approx(1.04 * (2 * 2 * (table + 4096 + adapters) + 4 * adapters), abs=1)
 
 
 def test_adapters_are_predicted_for_pytorch(busbar):
@@ -780,7 +792,7 @@ def test_what_does_not_fit_says_so_first(busbar):
     args = ("transformer", "--model", "llama3_70b", "--ranks", 512, "--cluster", "h100-sxm-ib")
     done = busbar.run("plan", *args, emulated=False)
     body = [line for line in done.stdout.splitlines() if not line.startswith("#") and line]
-    hint = "needs 1.3 TiB of 79.1 GiB per GPU; no recomputation makes it fit; with --dp-sync zero3 --recompute full it needs 34.5 GiB; try: --dp-sync zero3 --recompute full, or --best-layout --global-batch-size 512"
+    hint = "needs 1.3 TiB of 79.1 GiB per GPU; no recomputation makes it fit; with --dp-sync zero3 --recompute full it needs 35.4 GiB; try: --dp-sync zero3 --recompute full, or --best-layout --global-batch-size 512"
     assert body[0].split(maxsplit=3) == ["DOES", "NOT", "FIT", hint] and "if it fitted in memory" in body[1]
     assert "DOES NOT FIT" in done.stdout.splitlines()[-1] and len(done.stdout.splitlines()) <= 25
     assert done.returncode == 0 and f"warning: training does not fit in GPU memory: {hint}" in done.stderr
@@ -855,7 +867,7 @@ def test_nccl_variables_and_sizes(busbar):
 
 @pytest.mark.parametrize("args,advice", [
     (("--model", "llama3_8b", "--ranks", "16", "--micro-batches", "8"),
-     "with --dp-sync zero3 it needs 60.8 GiB; try: --dp-sync zero3, or --best-layout --global-batch-size 128 without --micro-batches\n"),
+     "with --dp-sync zero3 it needs 62.2 GiB; try: --dp-sync zero3, or --best-layout --global-batch-size 128 without --micro-batches\n"),
     (("--model", "llama3_8b", "--ranks", "16", "--global-batch-size", "64"), "try: --dp-sync zero3, or --best-layout --global-batch-size 64\n"),
     (("--model", "llama3_8b", "--ranks", "16", "--tp", "4", "--seq-length", "32768", "--recompute", "none"), "try: --recompute full --recompute-num-layers 13\n"),
     (("--model", "llama3_8b", "--ranks", "16", "--tp", "4", "--seq-length", "32768", "--recompute", "none", "--must-fit"),

@@ -126,6 +126,7 @@ def test_values_are_converted(busbar):
     ("--hybrid-shard", "--dp-sync hsdp"), ("--tensor_model_parallel_size 8", "--tp 8"), ("--parallelism.tensor_parallel_degree 8", "--tp 8"), ("--fp8-format hybrid", "--fp8"),
     ("--use-distributed-optimizer", "--dp-sync distributed"), ("--checkpoint-activations", "--recompute full"), ("--dp-size 4", "--dp 4"),
     ("--num-virtual-stages-per-pipeline-rank 3", "--vpp 3"), ("--activation_checkpoint.mode full", "--recompute full"),
+    ("--activation_checkpoint.mode selective", "--recompute ops"),
     ("--moe-expert-capacity-factor 1.5", "--capacity-factor 1.5"), ("model.context_parallel_size=2", "--cp 2"),
     ("--micro-batch 2", "--micro-batch-size 2"), ("--strategy ddp", "--dp-sync all_reduce"), ("--sharding-strategy FULL_SHARD", "--dp-sync zero3"),
     ("--deepspeed-stage 2", "--dp-sync zero2"), ("--amp", "--dtype bfloat16"), ("--list-models", "busbar list models"),

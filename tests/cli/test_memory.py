@@ -1,7 +1,8 @@
 """The memory that training needs, against published peaks (reference_data/memory.json).
 
-Nothing of Megatron-LM's formulas is fitted. torch has one fitted factor, from FITTED; the other peaks test it. WITHOUT lists the peaks
-that the words of a row do not describe: torchtitan recomputed single operations, which no option of busbar does."""
+Nothing of Megatron-LM's formulas is fitted. torch has one fitted factor, from FITTED; the other peaks test it, among them all with
+--recompute ops. UNEXPLAINED are the two peaks of one table whose order the model does not explain: it predicts 71.6 GiB for the
+first and 82.6 GiB for the second."""
 import json
 import pathlib
 import statistics
@@ -11,8 +12,7 @@ from accuracy import MODELS
 
 DATA = json.loads((pathlib.Path(__file__).parent / "reference_data/memory.json").read_text())
 FITTED = {"titan 70B x256 2D fp8", "titan 8B x8 cp1 32K fp8"}
-WITHOUT = {"titan 8B x8 FSDP compile fp8", "titan 8B x32 H200 fp8", "titan 8B x64 H200 fp8"}
-PIPELINE = "titan 405B x512 3D 1F1B fp8"  # -25 %: parameters, gradients and logits that FSDP keeps explain 62 of 82.5 GiB
+UNEXPLAINED = {"titan 405B x512 3D 1F1B fp8": -0.13, "titan 405B x512 3D interleaved fp8": 0.14}
 
 
 @pytest.fixture(scope="module")
@@ -20,16 +20,16 @@ def errors(busbar, tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
     found = {}
     for row in DATA["peaks"]:
-        if row["id"] in WITHOUT:
-            continue
         model = row["model"]
         if model in MODELS:
             model = folder / f"{model}.json"
             model.write_text(json.dumps(MODELS[row["model"]]))
-        done = busbar.run("plan", "transformer", "--model", model, *row["words"].split(), "--compute", "gemm", "--gpu-memory", "1000G", "--json", "-",
+        forecast = ("--cluster", "h100-sxm-ib", "--software", row["software"]) if "software" in row else ("--compute", "gemm")
+        done = busbar.run("plan", "transformer", "--model", model, *row["words"].split(), *forecast, "--gpu-memory", "1000G", "--json", "-",
                           emulated=False)
         assert done.returncode == 0, done.stderr
-        found[row["id"]] = json.loads(done.stdout)["memory"]["needed_bytes"] / 2**30 / row["gib"] - 1
+        plan = json.loads(done.stdout)
+        found[row["id"]] = plan.get("predicted", plan)["memory"]["needed_bytes"] / 2**30 / row["gib"] - 1
     return found
 
 
@@ -40,5 +40,10 @@ def test_peaks_of_megatron(errors):
 
 def test_peaks_of_torch(errors):
     rows = {name: error for name, error in errors.items() if name.startswith("titan")}
-    assert set(rows) == {*FITTED, "titan 8B x8 cp2 64K fp8", PIPELINE} and -0.27 < rows.pop(PIPELINE) < -0.23
-    assert all(abs(error) < 0.03 for error in rows.values())
+    for name, error in UNEXPLAINED.items():
+        assert rows.pop(name) == pytest.approx(error, abs=0.02)
+    assert abs(statistics.mean(rows.pop(name) for name in FITTED)) < 0.005
+    operations = [rows[row["id"]] for row in DATA["peaks"] if "--recompute ops" in row["words"]]
+    assert len(operations) == 8 and max(map(abs, operations)) < 0.1 and statistics.mean(map(abs, operations)) < 0.03
+    assert -0.17 < rows.pop("titan 405B x512 4D cp8 256K fp8") < -0.14  # 8 GiB more than cp 4, which the model does not explain
+    assert len(rows) == 14 and all(abs(error) < 0.1 for error in rows.values())

@@ -202,7 +202,7 @@ void bb_layout_space_init(struct bb_layout_space *space, const struct bb_layout_
 
     *space = (struct bb_layout_space){0};
     for (int r = 0; r < BB_RECOMPUTES; r++)
-        if (!recompute || r == bb_args_index(recompute, bb_recompute_names, 0))
+        if (recompute ? r == bb_args_index(recompute, bb_recompute_names, 0) : r != BB_RECOMPUTE_OPS)
             space->recomputes[space->n_recomputes++] = r;
     for (size_t i = 0; i < sizeof(syncs) / sizeof(syncs[0]) && !c->transformer.sync; i++)
         add_value(&l.syncs, syncs[i]);

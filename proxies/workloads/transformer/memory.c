@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-const char *const bb_recompute_names[BB_RECOMPUTES + 1] = {"none", "selective", "full", NULL};
+const char *const bb_recompute_names[BB_RECOMPUTES + 1] = {"none", "selective", "ops", "full", NULL};
 const char *const bb_recompute_module_names[BB_MODULES] = {"core_attn", "layernorm", "mla_up_proj",   "mlp",
                                                            "moe",       "moe_act",   "shared_experts"};
 
@@ -32,9 +32,10 @@ static const struct bb_memory_stack stacks[] = {
      .reserved = 1},
     {"megatron-plain", .fused_loss = true, .loss_in_place = true, .float_copies = {1, 1}, .has_placeholders = true,
      .reserved = 1},
-    {"torch", .float_copies = {3, 4}, .keeps_whole = true, .saves_gathered = true, .reserved = 1.06},
+    {"torch", .float_copies = {3, 4}, .keeps_whole = true, .saves_gathered = true, .saves_unused = true,
+     .reserved = 1.04},
     {"torch-compile", .fused_loss = true, .float_copies = {3, 4}, .keeps_whole = true, .saves_gathered = true,
-     .reserved = 1.06},
+     .reserved = 1.04},
     {"jax", .fused_loss = true, .float_copies = {3, 4}, .reserved = 1},
 };
 
@@ -200,6 +201,21 @@ static double cross_bytes(const struct bb_memory *m, int layer)
            (decoder_tokens(m) + encoded) * e * 2 * a->head_dim * a->heads / m->grid->tp;
 }
 
+/* Stored bytes per token of a layer with BB_RECOMPUTE_OPS: its input, the outputs of every second GEMM in the order of
+ * torchtitan's modules (queries, values, first and, if gated, down GEMM of the MLP), of attention (with float logarithms of
+ * sums) and of reduce-scatters. No backward needs the output of the MLP. */
+static struct token_bytes operation_bytes(const struct bb_memory *m)
+{
+    const struct bb_arch *a = m->arch;
+    const bool scatters = m->layers_config->sequence_parallel && m->grid->tp > 1;
+    const bool unused = m->stack && m->stack->saves_unused;
+    const double e = element_bytes(m), state = e * a->hidden;
+
+    return (struct token_bytes){.whole = state * (scatters ? 2 + unused : 1),
+                                .split = e * (a->head_dim * (2.0 * a->heads + a->kv_heads) + a->ffn) + 4.0 * a->heads +
+                                         (unused && a->gated ? state * m->grid->tp : 0)};
+}
+
 double bb_memory_layer(const struct bb_memory *m, int layer)
 {
     const struct bb_arch *a = m->arch;
@@ -208,6 +224,10 @@ double bb_memory_layer(const struct bb_memory *m, int layer)
 
     if (m->layers_config->recompute == BB_RECOMPUTE_FULL)
         return tokens * e * a->hidden / sequence_shards(m) + cross_bytes(m, layer);
+    if (m->layers_config->recompute == BB_RECOMPUTE_OPS) {
+        first = operation_bytes(m);
+        return tokens * (first.whole / sequence_shards(m) + first.split / m->grid->tp);
+    }
     if (bb_arch_has_experts(a, layer)) {
         second = expert_bytes(m, layer);
     } else if (bb_arch_has_mlp(a)) {
@@ -394,8 +414,14 @@ int bb_memory_table_stage(const struct bb_arch *arch, const struct bb_grid *grid
     return arch->mtp && !bb_schedule_is_bidirectional(schedule) ? bb_pipe_split_mtp_part(&split) % grid->pp : 0;
 }
 
+static void add_largest(struct bb_arch_rank_parameters *sum, double *largest, struct bb_arch_rank_parameters added)
+{
+    add_parameters(sum, added);
+    *largest = fmax(*largest, (double)added.dense + (double)added.expert);
+}
+
 /* Returns the number of parameters on a rank of the stage before data-parallel sharding. *largest_layer: number of
- * parameters of the largest layer of the stage. ZeRO-3 gathers the parameters of one layer at a time. */
+ * parameters of the largest layer of the stage, or of the embedding or the head if they are larger. ZeRO-3 gathers the parameters of one layer at a time. */
 static struct bb_arch_rank_parameters stage_parameters(const struct bb_memory *m, int stage, double *largest_layer)
 {
     const struct bb_schedule *s = m->schedule;
@@ -408,20 +434,16 @@ static struct bb_arch_rank_parameters stage_parameters(const struct bb_memory *m
         int part, first, n = chunk_layers(m, stage, c, &part, &first);
 
         if (part == 0)
-            add_parameters(&sum, layer_share(m, BB_ARCH_EMBEDDING));
+            add_largest(&sum, largest_layer, layer_share(m, BB_ARCH_EMBEDDING));
         for (int layer = first; layer < first + n; layer++) {
             if (known < 0 || !bb_arch_equal_layers(m->arch, known, layer))
                 share = layer_share(m, known = layer);
-            add_parameters(&sum, share);
-            *largest_layer = fmax(*largest_layer, (double)share.dense + (double)share.expert);
+            add_largest(&sum, largest_layer, share);
         }
-        for (int k = mtp_layers(m, part); k > 0; k--) {
-            share = layer_share(m, BB_ARCH_MTP);
-            add_parameters(&sum, share);
-            *largest_layer = fmax(*largest_layer, (double)share.dense + (double)share.expert);
-        }
+        for (int k = mtp_layers(m, part); k > 0; k--)
+            add_largest(&sum, largest_layer, layer_share(m, BB_ARCH_MTP));
         if (part == bb_schedule_parts(s) - 1)
-            add_parameters(&sum, layer_share(m, BB_ARCH_HEAD));
+            add_largest(&sum, largest_layer, layer_share(m, BB_ARCH_HEAD));
     }
     if (stage > 0 && stage == bb_memory_table_stage(m->arch, m->grid, s) && !m->arch->adapters_only) {
         bb_arch_tensors(m->arch, BB_ARCH_EMBEDDING, tensors);
@@ -530,6 +552,25 @@ static double transient_bytes(const struct bb_memory *m, int stage)
     return 0;
 }
 
+/* Messages between pipeline stages. Megatron-LM: one for each of the two directions. PyTorch (pipelining/stage.py): receive
+ * buffers for the inputs and the gradients of all micro-batches, and the outputs of those without backward. The inputs of
+ * the latter are counted as activations. */
+static double message_bytes(const struct bb_memory *m, int stage)
+{
+    const struct bb_schedule *s = m->schedule;
+    const double live = (double)bb_schedule_live(s, stage) / s->chunks;
+    const bool torch = m->stack && m->stack->keeps_whole;
+    double messages = torch ? 0 : 2;
+
+    for (int c = 0; c < s->chunks && torch; c++) {
+        const int part = bb_schedule_part(s, stage, c);
+
+        messages += part > 0 ? s->micro_batches - live : 0;
+        messages += part < bb_schedule_parts(s) - 1 ? s->micro_batches + live : 0;
+    }
+    return messages * tokens_per_rank(m) * m->arch->hidden * element_bytes(m) / sequence_shards(m);
+}
+
 static double communication_bytes(const struct bb_memory *m, int stage)
 {
     const struct bb_arch *a = m->arch;
@@ -538,8 +579,8 @@ static double communication_bytes(const struct bb_memory *m, int stage)
     if (m->stack && m->stack->has_placeholders && m->arch->lora_rank == 0)
         sum += placeholder_bytes(m, stage);
 
-    if (m->grid->pp > 1) /* one message between pipeline stages for each of the two directions */
-        sum += 2 * whole / sequence_shards(m);
+    if (m->grid->pp > 1)
+        sum += message_bytes(m, stage);
     if (m->grid->tp > 1 && m->layers_config->sequence_parallel) /* the input of attention or MLP, gathered over tp */
         sum += whole;
     if (m->grid->cp > 1) /* keys and values of the previous rank (ring), or of all cp ranks (all_gather, a2a) */

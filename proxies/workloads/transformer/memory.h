@@ -21,6 +21,8 @@
  *                           layernorm: the output of a norm before MLA or experts is not stored. mla_up_proj: of q, k,
  *                           v and the normed latents. moe_act: of the experts' activation function. mlp, moe,
  *                           shared_experts: only the module's input is stored
+ *                           ops (torchtitan, distributed/activation_checkpoint.py): the input of the layer, and the outputs of
+ *                           attention, of every second GEMM and of reduce-scatters
  *   gated MLP               three tensors of the MLP's inner width are stored instead of two
  *   dropout                 masks and dropout outputs are stored only for models with dropout (GPT-2, BERT)
  *   attention               models without dropout (Llama and later) run fused attention, which stores no scores. If unfused
@@ -47,7 +49,8 @@
  *   placeholder gradients   if weight gradients are accumulated by the GEMM, Transformer Engine returns an unused tensor
  *                           of each shape of a weight to autograd, and keeps it
  *   FSDP in a pipeline      torchtitan keeps parameters and gradients whole between the micro-batches, and the logits of
- *                           all micro-batches on the last stage
+ *                           all micro-batches on the last stage; PyTorch's stages have receive buffers for the messages of
+ *                           all micro-batches
  *   sequence parallelism    PyTorch stores the gathered inputs of GEMMs; Megatron-LM gathers them again
  *   allocator               the caching allocator reserves more than what is in use; fitted (memory.c)
  */
@@ -59,7 +62,7 @@
 #include "proxies/workloads/transformer/layer/layer.h"
 #include "proxies/workloads/transformer/schedule.h"
 
-extern const char *const bb_recompute_names[BB_RECOMPUTES + 1]; /* "none", "selective", "full", NULL */
+extern const char *const bb_recompute_names[BB_RECOMPUTES + 1]; /* "none", "selective", "ops", "full", NULL */
 extern const char
     *const bb_recompute_module_names[BB_MODULES]; /* those of Megatron-LM: "core_attn", "layernorm", ... */
 
@@ -74,7 +77,8 @@ struct bb_memory_stack {
     bool loss_in_place;   /* the gradient of a fused loss replaces the logits */
     int float_copies[2];  /* float copies of the logits with an unfused loss; [1]: with tensor parallelism */
     bool has_placeholders, keeps_whole, saves_gathered;
-    double reserved; /* factor of activations and communication buffers */
+    bool saves_unused; /* --recompute ops: also outputs of GEMMs that no backward needs are stored */
+    double reserved;   /* factor of activations and communication buffers */
 };
 
 /* bb_memory_stack_of - returns the framework of a step.

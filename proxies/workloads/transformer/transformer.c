@@ -253,6 +253,10 @@ static int reject_training_options(const struct bb_training *t)
     const struct requirement rows[] = {
         {o->recompute_layers, t->layers_config.recompute == BB_RECOMPUTE_FULL, "recompute-num-layers",
          "it requires --recompute full; try: --recompute full"},
+        {t->layers_config.recompute == BB_RECOMPUTE_OPS,
+         has_plain_layers(&t->arch) && !t->arch.parallel_attention && o->lora_rank == 0, "recompute ops",
+         "it is modelled for dense models whose MLP follows plain attention, without MTP and LoRA; try: --recompute "
+         "full"},
         {o->recompute_modules, t->layers_config.recompute == BB_RECOMPUTE_SELECTIVE, "recompute-modules",
          "it requires --recompute selective; try: --recompute selective"},
         {o->mtp_layers, t->arch.encoder_layers == 0 && !t->arch.post_norm, "mtp-num-layers",

@@ -11,7 +11,7 @@ static const char *const dispatch_choices[] = {"alltoall", "all_gather", "dedup"
 static const char *const attention_choices[] = {"fused", "unfused", NULL};
 static const char *const lora_choices[] = {"all", "attention", NULL};
 static const char *const precision_choices[] = {"fp8", "mxfp8", "nvfp4", NULL};
-static const char *const recompute_choices[] = {"none", "selective", "full", NULL};
+static const char *const recompute_choices[] = {"none", "selective", "ops", "full", NULL};
 
 const struct bb_opt bb_transformer_options[] = {
     OPT_INT(0, "tp", FIELD(tp), NULL, "T", 1, MAX_RANKS,
@@ -88,10 +88,12 @@ const struct bb_opt bb_transformer_options[] = {
                "distribution (default: equal shares)"),
     OPT_INT(0, "seed", FIELD(seed), NULL, "N", 1, 2147483647,
             "with --moe-imbalance: random seed that selects the popular experts (default: 1)"),
-    OPT_CHOICE(0, "recompute", FIELD(recompute), NULL, "MODE", recompute_choices,
-               "activation recomputation (checkpointing; Megatron-LM: --recompute-granularity): none, selective "
-               "(attention scores), full (whole layers) (default: none; with plan --cluster: the fastest that "
-               "makes training fit in GPU memory, of 32 or more experts with any load of them)"),
+    OPT_CHOICE(
+        0, "recompute", FIELD(recompute), NULL, "MODE", recompute_choices,
+        "activation recomputation (checkpointing; Megatron-LM: --recompute-granularity): none, selective "
+        "(attention scores), ops (every second GEMM and memory-bound kernels, as torchtitan's selective option op), "
+        "full (whole layers) (default: none; with plan --cluster: the fastest that "
+        "makes training fit in GPU memory, of 32 or more experts with any load of them)"),
     OPT_STRING(0, "recompute-modules", FIELD(recompute_modules), NULL, "LIST",
                "modules that --recompute selective recomputes, separated by commas (default: core_attn): core_attn, "
                "layernorm (before latent attention and experts), mla_up_proj, mlp, moe, moe_act, shared_experts"),

@@ -200,6 +200,29 @@ static void mlp_backward(struct bb_block *b, int in, int out, bool with_weights)
     b->deferred = false;
 }
 
+/* Recomputes a layer whose larger operations are stored (BB_RECOMPUTE_OPS): every second GEMM (keys, attention output, second
+ * GEMM of a gated MLP) and all memory-bound kernels. The output of reduce-scatters is stored, that of all-reduces is not. */
+static void recompute_operations(struct bb_block *b)
+{
+    const int state = bb_block_buffer(b, BB_BLOCK_BUFFER_STATE);
+    struct bb_kernel_groups c = {0};
+    int src;
+
+    b->recomputing = true;
+    src = bb_block_column_input(b, &attention.column, &c, state);
+    bb_kernel_groups_add(&c, BB_KERNELS_KEY, BB_KERNELS_FORWARD);
+    bb_kernel_groups_add(&c, attention.row, BB_KERNELS_FORWARD);
+    if (b->layers->sequence_sharded)
+        bb_block_compute(b, attention.what, &c, src, bb_block_buffer(b, BB_BLOCK_BUFFER_PARTIAL));
+    else
+        bb_block_row(b, attention.what, attention.sum, &c, src, state);
+    c.n = 0;
+    src = bb_block_column_input(b, &mlp.column, &c, state);
+    bb_kernel_groups_add(&c, BB_KERNELS_SECOND_UP, BB_KERNELS_FORWARD);
+    bb_block_compute(b, mlp.what, &c, src, BB_NONE);
+    b->recomputing = false;
+}
+
 void bb_block_backward(struct bb_block *b, int layer, int in, int out, bool with_weights)
 {
     const struct bb_arch *a = b->layers->config.arch;
@@ -210,6 +233,8 @@ void bb_block_backward(struct bb_block *b, int layer, int in, int out, bool with
     if (b->recomputing)
         layer_forward(b, layer, state, state);
     b->recomputing = false;
+    if (b->layers->config.recompute == BB_RECOMPUTE_OPS)
+        recompute_operations(b);
     in = default_buffer(b, in, BB_BLOCK_BUFFER_GRADIENT);
     if (bb_arch_has_experts(a, layer))
         bb_experts_backward(b, layer, in, between, with_weights);

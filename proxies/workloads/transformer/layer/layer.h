@@ -53,8 +53,8 @@ struct bb_arch; /* transformer/arch/arch.h */
  * between sharding by tokens and sharding by heads (Ulysses). */
 enum bb_context_mode { BB_CONTEXT_RING, BB_CONTEXT_ALL_GATHER, BB_CONTEXT_ALL_TO_ALL };
 /* What is recomputed before the backward pass (activation recomputation, also called checkpointing): nothing,
- * attention scores and context, or the whole layer. */
-enum bb_recompute { BB_RECOMPUTE_NONE, BB_RECOMPUTE_SELECTIVE, BB_RECOMPUTE_FULL, BB_RECOMPUTES };
+ * attention scores and context (or modules), every second GEMM and the memory-bound kernels, or the whole layer. */
+enum bb_recompute { BB_RECOMPUTE_NONE, BB_RECOMPUTE_SELECTIVE, BB_RECOMPUTE_OPS, BB_RECOMPUTE_FULL, BB_RECOMPUTES };
 /* The parts of a layer that selective recomputation may recompute, in the order of bb_recompute_module_names (memory.h).
  * NORM: only norms that are kernels of their own in Megatron-LM, before latent attention (MLA) and before experts; other
  * norms are fused with the GEMM that follows. LATENT_UP: up projections of the latents, and the rotation. */

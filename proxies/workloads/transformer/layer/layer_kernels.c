@@ -127,6 +127,9 @@ static int base_gemms(const struct bb_layer_sizes *s, enum bb_kernels_kind kind,
     switch (kind) {
     case BB_KERNELS_QKV:
         return qkv_gemms(s, p);
+    case BB_KERNELS_KEY:
+        p[0] = linear_gemm(s, "key", s->tokens, s->hidden, s->kv_heads * s->key_dim, 1);
+        return 1;
     case BB_KERNELS_LATENT_UP:
         return latent_up_gemms(s, p);
     case BB_KERNELS_CORE:
@@ -146,6 +149,9 @@ static int base_gemms(const struct bb_layer_sizes *s, enum bb_kernels_kind kind,
         return 1;
     case BB_KERNELS_UP:
         return mlp_gemms(s, s->tokens, s->ffn, 1, &p[0], &other);
+    case BB_KERNELS_SECOND_UP:
+        p[0] = linear_gemm(s, "up", s->tokens, s->hidden, s->ffn, 1);
+        return s->gated;
     case BB_KERNELS_DOWN:
         return mlp_gemms(s, s->tokens, s->ffn, 1, &other, &p[0]);
     case BB_KERNELS_SHARED_UP:
@@ -414,9 +420,9 @@ static void add_memory_kernels(const struct bb_layer_sizes *s, enum bb_kernels_k
         add_softmax(s, w, backward, s->block_keys);
     else if (kind == BB_KERNELS_CROSS_CORE)
         add_softmax(s, w, backward, s->encoder_sequence);
-    else if (kind == BB_KERNELS_QKV || kind == BB_KERNELS_LATENT_UP)
+    else if (kind == BB_KERNELS_QKV || kind == BB_KERNELS_KEY || kind == BB_KERNELS_LATENT_UP)
         add_qkv(s, w, backward);
-    else if (kind == (backward ? BB_KERNELS_DOWN : BB_KERNELS_UP))
+    else if (kind == (backward ? BB_KERNELS_DOWN : BB_KERNELS_UP) || kind == BB_KERNELS_SECOND_UP)
         add_activation(s, w, backward, s->tokens, s->ffn);
     else if (kind == BB_KERNELS_DOWN)
         add_bias(s, w, s->mlp_bias, s->hidden);

@@ -22,6 +22,7 @@ enum bb_kernels_kind {
     BB_KERNELS_NORM_AGAIN, /* the norm alone, when it is recomputed */
     BB_KERNELS_QKV, /* Q, K and V projections; with latent attention (MLA) their down and up projections; in a scan
                        layer (such as Mamba) the input projection */
+    BB_KERNELS_KEY, /* of QKV, the GEMM of the keys, and the rotation of keys and queries */
     BB_KERNELS_LATENT_UP, /* the up projections of QKV with latent attention (MLA), and the rotation */
     BB_KERNELS_CORE, /* attention scores and context; in a scan layer (state-space or linear attention), the GEMMs of
                         all chunks */
@@ -32,6 +33,7 @@ enum bb_kernels_kind {
     BB_KERNELS_CROSS_KEYS,  /* decoder cross attention: key and value projections of the encoder output */
     BB_KERNELS_CROSS_CORE,  /* decoder cross attention: scores and context with the encoder's keys */
     BB_KERNELS_UP,          /* MLP up projection; with a gated MLP, gate and up in one GEMM */
+    BB_KERNELS_SECOND_UP,   /* of UP, the second GEMM of a gated MLP, and the activation function */
     BB_KERNELS_DOWN,
     BB_KERNELS_ROUTER,
     BB_KERNELS_PERMUTE,           /* copies each token once for each expert that it chose, into expert order */

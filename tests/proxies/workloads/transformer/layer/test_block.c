@@ -731,6 +731,40 @@ static void recomputation_adds_its_time(void **state)
     assert_true(fabs(backward_us(l, BB_RECOMPUTE_FULL, &forward) - 3 * forward) < 1e-6);
 }
 
+/* Checkpointed operations: the GEMMs of the keys, of the attention output and of the second up projection (gated MLP). With tp the
+ * sum after attention is repeated as an all-reduce, but not as a reduce-scatter, whose output is stored. */
+static void checkpointed_operations_add_their_time(void **state)
+{
+    const double n = 4096, llama = 2 * n * 4096 * (1024 + 4096 + 14336), gpt = 2 * n * 768 * (768 + 768.0);
+    struct layer_step l = {
+        .arch = published("llama3_8b"), .grid = {.ranks = 1}, .config = {.sequence = 4096, .dtype = BB_BFLOAT16}};
+    double forward_us;
+
+    (void)state;
+    assert_true(fabs(backward_us(l, BB_RECOMPUTE_OPS, &forward_us) - 2 * forward_us - llama / 1e8) < 1e-6);
+    l.arch = published("gpt2_small");
+    assert_true(fabs(backward_us(l, BB_RECOMPUTE_OPS, &forward_us) - 2 * forward_us - gpt / 1e8) < 1e-6);
+    l.arch = published("llama3_8b");
+    l.grid = (struct bb_grid){.ranks = 2, .tp = 2};
+    for (int sharded = 0; sharded < 2; sharded++) {
+        size_t sums[2];
+
+        for (int i = 0; i < 2; i++) {
+            l.config.recompute = i == 0 ? BB_RECOMPUTE_NONE : BB_RECOMPUTE_OPS;
+            l.config.sequence_parallel = sharded;
+            assert_int_equal(layer_step_init(&l, backward), 0);
+            sums[i] = 0;
+            for (size_t k = 0; k < l.step.roles[0].program.n_ops; k++) {
+                const struct bb_op *op = &l.step.roles[0].program.ops[k];
+
+                sums[i] += op->kind == BB_OP_COLLECTIVE && op->coll != BB_ALL_GATHER;
+            }
+            layer_step_release(&l);
+        }
+        assert_int_equal(sums[1] - sums[0], sharded ? 0 : 1);
+    }
+}
+
 /* DeepSeek-V3 by hand: FLOPs of each module that Megatron-LM can recompute, for 4096 tokens: attention over 192 + 128
  * elements per head; up projections of latents of 1536 and 512; MLP of 18432; 8 + 1 experts of 2048 and a router. Norms and
  * activation functions have no FLOPs. */
@@ -938,6 +972,7 @@ int main(void)
         cmocka_unit_test(step_flops_match_6p_per_token),
         cmocka_unit_test(accumulates_gradients_of_each_micro_batch),
         cmocka_unit_test(recomputation_adds_its_time),
+        cmocka_unit_test(checkpointed_operations_add_their_time),
         cmocka_unit_test(recomputed_modules_add_their_time),
         cmocka_unit_test(padded_capacity_takes_time_but_no_model_flops),
         cmocka_unit_test(given_layer_times_are_divided_among_kernels),

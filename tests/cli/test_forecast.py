@@ -257,7 +257,7 @@ def test_checkpointed_operations_are_between_none_and_full_recomputation(busbar)
     rows = plan(busbar, f"{args} --global-batch-size 16 --best-layout --tp 1 --pp 1 --cp 1 --recompute ops")["best_layout"]["layouts"]
     assert [(row["recompute"], row["step_us"]) for row in rows] == [("ops", pytest.approx(ops["step_us"], rel=1e-6))]
     assert rejection(busbar, "plan transformer --model mixtral_8x7b --ranks 8 --ep 8 --recompute ops") == (
-        "busbar: transformer: --recompute ops does not apply: it is modelled for dense models with plain attention, without MTP and LoRA; "
+        "busbar: transformer: --recompute ops does not apply: it is modelled for dense models whose MLP follows plain attention, without MTP and LoRA; "
         "try: --recompute full")
 
 

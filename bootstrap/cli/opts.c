@@ -335,9 +335,21 @@ static bool is_valid(const struct bb_opt *opt, const char *text)
         if (strcmp(bb_opt_choice(opt, i), text) == 0)
             return true;
     if (opt && (opt->kind == BB_OPT_INTS || opt->kind == BB_OPT_STRING))
-        return *text && text[strspn(text, "0123456789,")] == '\0';
+        return *text && text[strspn(text, "0123456789,KMG")] == '\0';
     return (!opt || opt->kind == BB_OPT_INT || opt->kind == BB_OPT_DOUBLE) && bb_parse_double(text, &number) == 0 &&
            (!opt || in_range(opt, number));
+}
+
+/* Returns the first row of a name whose option this command has, else the first row (not of a letter); NULL: none. */
+static const struct bb_foreign_name *find_row(const struct bb_opts *set, const char *name, size_t length)
+{
+    const struct bb_foreign_name *const first = bb_foreign_find(set->foreign, name, length), *row = first;
+    size_t at;
+
+    while (row && row->ours && row->ours[0] == '-' &&
+           !bb_opts_find(set, 0, row->ours + 2, strcspn(row->ours + 2, " "), &at))
+        row = bb_foreign_find(row + 1, name, length);
+    return row || length == 1 ? row : first;
 }
 
 /* Returns the row of an option of another tool; NULL: none. Sections of configuration files, such as "parallelism." of
@@ -345,9 +357,9 @@ static bool is_valid(const struct bb_opt *opt, const char *text)
 static const struct bb_foreign_name *find_foreign(const struct bb_opts *set, const char *name, size_t length)
 {
     const char *key = memrchr(name, '.', length);
-    const struct bb_foreign_name *row = bb_foreign_find(set->foreign, name, length);
+    const struct bb_foreign_name *row = find_row(set, name, length);
 
-    return row || !key ? row : bb_foreign_find(set->foreign, key + 1, length - (size_t)(key + 1 - name));
+    return row || !key ? row : find_row(set, key + 1, length - (size_t)(key + 1 - name));
 }
 
 /* Returns busbar's words for an option of another tool, owned by the caller; NULL: none, or its value is not valid.
@@ -433,14 +445,19 @@ struct parser {
     struct bb_positionals *positionals;
 };
 
-/* Prints an error if bb_opts.foreign has the row "NAME=VALUE". Returns -BB_EUSAGE after the error, else 0. */
+/* Prints an error if bb_opts.foreign has the row "NAME=VALUE", or "NAME=N" for a number as value of an option that has
+ * only words. Returns -BB_EUSAGE after the error, else 0. */
 static int reject_foreign_value(const struct bb_opts *set, const struct bb_opt *opt, const char *value)
 {
-    char *typed = bb_format("--%s=%s", opt->name, value);
+    const bool is_word = opt->kind == BB_OPT_CHOICE && is_valid(NULL, value);
+    char *typed = bb_format("--%s=%s", opt->name, value), *number = bb_format("%s=N", opt->name);
     const struct bb_foreign_name *row = bb_foreign_find(set->foreign, typed + 2, strlen(typed + 2));
-    const int rc = row ? reject_foreign(row, typed) : 0;
+    const int rc = row       ? reject_foreign(row, typed)
+                   : is_word ? reject_foreign_option(set, typed, number, strlen(number), value)
+                             : 0;
 
     free(typed);
+    free(number);
     return rc;
 }
 

@@ -109,7 +109,9 @@ static inline const char *bb_opt_choice(const struct bb_opt *opt, size_t i)
     }
 
 /* Options that several commands share. Each macro defines one row of an option table. */
-#define OPT_ITERS(at) OPT_INT('n', "iters", at, "20", "N", 1, 1e6, "timed operations per sample, back to back")
+#define OPT_ITERS(at)                                                                                                  \
+    OPT_INT('n', "iters", at, "20", "N", 1, 1e6,                                                                       \
+            "operations that a sample times together, back to back; --repeats: samples")
 #define OPT_REPEATS(at)                                                                                                \
     OPT_INT(0, "repeats", at, "6", "N", 1, 1e5, "samples per result row; the row reports the median")
 #define OPT_QUIET(at) OPT_FLAG(0, "quiet", at, "no table and no progress line")

@@ -64,7 +64,8 @@ const struct bb_opt bb_bench_option_rows[] = {
             "verification passes per result; the first pass verifies the last timed operation; 0: no verification",
             .everyday = true),
     OPT_INT('m', "agg_iters", FIELD(aggregate), "1", "N", 1, 1024,
-            "operations per iteration, in one NCCL group; times are per operation"),
+            "operations of each iteration, issued as one NCCL group; a sample has N times as many operations; "
+            "times are per operation"),
     OPT_INT('z', "blocking", FIELD(blocking), "0", "MODE", 0, BB_BLOCK_COUNT - 1,
             "wait of the host after each iteration: 0: none; 1: wait and barrier; 2: wait; 3: wait, then an untimed "
             "barrier"),

@@ -157,7 +157,7 @@ def test_data_parallel_names_its_own_option(busbar):
                                           ("--nproc_per_node=4", "--gpus 4"), ("--nproc-per-node 4", "--gpus 4")])
 def test_options_of_bench_are_answered(busbar, typed, answer):
     done = busbar.run("bench", "all_reduce", *typed.split())
-    assert done.returncode == 2 and re.search(rf"did you mean '{answer}'|try: {answer}( busbar|$)", done.stderr)
+    assert done.returncode == 2 and re.search(rf"did you mean '{answer}'|(try:|example) {answer}( |$)", done.stderr)
 
 
 def test_the_suggestion_has_the_number_of_the_user(busbar):
@@ -254,3 +254,23 @@ def test_what_is_printed_can_be_typed_until_the_command_runs(busbar, typed):
 def test_files_may_have_the_names_of_commands(busbar, tmp_path):
     (tmp_path / "plan").write_text("{}")
     assert "plan is a command" not in busbar.run("compare", "plan", "plan", emulated=False, cwd=tmp_path).stderr
+
+
+@pytest.mark.parametrize("command, typed, ours", [
+    ("all_reduce", "--warmup 1", "--warmup_iters 1"), ("all_reduce", "--warmup=8", "--warmup_iters 8"), ("comm", "--warmup 1", "--warmup_lives 1"),
+    ("copy", "--warmup 1", "--warmup_iters 1"), ("all_reduce", "--iterations 5", "--iters 5"), ("comm", "--iterations 5", "--repeats 5"),
+    ("all_reduce", "--samples 9", "--repeats 9"), ("all_reduce", "--size 1M", "--sizes 1M"), ("p2p", "--size 1M", "--bandwidth-sizes 1M"),
+    ("overlap", "-b 8", "--sizes 8"), ("all_reduce", "--dtype fp16", "--datatype half"), ("all_reduce", "--verify 1", "--check 1"),
+    ("all_reduce", "--no-check", "--check 0"), ("all_reduce", "--graph 3", "--cudagraph 3"), ("all_reduce", "--in-place", "--placement in_place")])
+def test_options_that_users_of_nccl_tests_type_lead_to_the_option_of_the_mode(busbar, command, typed, ours):
+    done = busbar.run("bench", command, *typed.split(), emulated=False)
+    assert done.returncode == 2 and done.stderr.startswith(f"busbar: {typed.split()[0]}") and done.stderr.endswith(f" here; try: {ours}\n")
+    assert not re.search("unknown|not valid", busbar.run("bench", command, *ours.split(), emulated=False).stderr)
+
+
+@pytest.mark.parametrize("typed, text", [("-p 1", "-p has no counterpart here: ranks are processes, which always initialize in parallel; leave it out"),
+                                         ("-J f.json", "-J is --json here (for example --json results.json)"),
+                                         ("-D 2", "-D is --device here (for example --device lsa)"),
+                                         ("--warmup maybe", "unknown value for --warmup: 'maybe', expected one of: fixed auto")])
+def test_letters_of_nccl_tests_that_bench_lacks_are_answered(busbar, typed, text):
+    assert busbar.run("bench", "all_reduce", *typed.split(), emulated=False).stderr == f"busbar: {text}\n"

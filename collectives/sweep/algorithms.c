@@ -222,6 +222,29 @@ static bool placements_agree(const struct bb_algorithms *a, const struct bb_row 
            pairs_equal(bb_ranking_judge(out).best->what, bb_ranking_judge(in).best->what);
 }
 
+/* Keeps the largest significant gain of the run. */
+static void keep_gain(struct bb_algorithms *a, const struct bb_shown_case *of, const struct bb_outcome *o,
+                      const struct bb_candidate *chosen, double chosen_us, double best_us)
+{
+    char own[40], best[40], size[BB_BYTES_TEXT];
+
+    a->ranked += o->verdict != BB_VERDICT_UNKNOWN;
+    if (o->verdict != BB_VERDICT_NOT_BEST || o->lost_factor <= a->gain)
+        return;
+    a->gain = o->lost_factor;
+    snprintf(a->gain_text, sizeof a->gain_text,
+             "largest gain: %s, %s: %.2f us with %s, %.0f %% less than NCCL's choice (%s, %.2f us)", of->collective,
+             bb_format_bytes(of->bytes, size), best_us, pair_text(o->best->what, best), 100 * (1 - best_us / chosen_us),
+             pair_text(chosen->what, own), chosen_us);
+}
+
+const char *bb_algorithms_summary(const struct bb_algorithms *a)
+{
+    return a->gain_text[0] ? a->gain_text
+           : a->ranked > 0 ? "no algorithm or protocol is significantly faster than NCCL's choice"
+                           : NULL;
+}
+
 /* Ends the ranking of one buffer placement (in or out of place) of a row: updates the table's counts of verdicts,
  * the table's footer and the JSON array. */
 static void finish_ranking(struct bb_algorithms *a, const struct bb_row *chosen, int placement)
@@ -243,6 +266,7 @@ static void finish_ranking(struct bb_algorithms *a, const struct bb_row *chosen,
         a->statuses[c->others[i].what.algorithm * BB_PROTOCOLS + c->others[i].what.protocol][c->others[i].status]++;
     if (a->ctx->world->rank != 0)
         return;
+    keep_gain(a, &of, &o, &c->chosen, chosen_us, best_us);
     if (o.verdict != BB_VERDICT_UNKNOWN && (placement == BB_OUT_OF_PLACE || !alike))
         add_best_line(a,
                       alike                      ? "both"

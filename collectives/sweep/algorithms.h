@@ -37,6 +37,10 @@ struct bb_algorithms {
      * significantly faster than NCCL's choice; unjudged: rankings without other pairs, because NCCL reports no cost
      * table (for example for sends and receives) */
     int judged, not_best, unjudged;
+    /* the largest significant gain of the run, as factor and text; only on rank 0. "": none. ranked: results with a verdict */
+    double gain;
+    char gain_text[160];
+    int ranked;
     char *best_text; /* lines for the footer of the table; only on rank 0. NULL: none */
     /* [algorithm * BB_PROTOCOLS + protocol][status]: number of rankings in the current table in which the
      * algorithm/protocol pair had this status */
@@ -62,6 +66,9 @@ int bb_algorithms_table(struct bb_algorithms *a, FILE *out, struct bb_results *r
  */
 int bb_algorithms_write_tuner(struct bb_algorithms *a, const char *path, int nccl, FILE *out,
                               struct bb_results *results) BB_MUST_CHECK;
+
+/* bb_algorithms_summary - return the largest gain of the run as text; NULL: no result has a verdict. */
+const char *bb_algorithms_summary(const struct bb_algorithms *a);
 
 void bb_algorithms_release(struct bb_algorithms *a);
 

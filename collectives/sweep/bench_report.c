@@ -943,10 +943,12 @@ static void print_verdict(const struct bb_report *r)
         fprintf(r->out, "last operation of each row and %d more verified", r->options->checks - 1);
     else
         fprintf(r->out, "last operation of each row verified");
-    if (t->shortest[0])
+    if (r->gain)
+        fprintf(r->out, "; %s", r->gain);
+    else if (t->shortest[0])
         fprintf(r->out, "; shortest time %.2f us (%s)", t->shortest_us, t->shortest);
     if (t->highest_gbps > 0)
-        fprintf(r->out, ", highest bus bandwidth %.2f GB/s (%s)", t->highest_gbps, t->highest);
+        fprintf(r->out, "%s highest bus bandwidth %.2f GB/s (%s)", r->gain ? ";" : ",", t->highest_gbps, t->highest);
     fputc('\n', r->out);
 }
 

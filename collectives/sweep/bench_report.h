@@ -84,6 +84,8 @@ struct bb_report {
     bool full;     /* print everything: --full or nccl-tests' format */
     bool one_line; /* a table takes one line, because there are several; with --sweep-algorithms only the ranking */
     bool headed;   /* one_line: the heading of these lines is printed */
+    const char *
+        gain; /* --sweep-algorithms: the largest gain (bb_algorithms_summary), in place of the shortest time; NULL: none */
     struct bb_run_counts all;
     struct bb_session *session; /* ranks, GPUs and results file */
     const struct bb_bench_context *ctx;

@@ -1,6 +1,7 @@
 """bench --sweep-algorithms and --show-choice. Emulated NCCL always chooses RING SIMPLE, which is slower than other variants for small
 messages and the fastest for large messages, so both verdicts are known in advance. tests/emulator/nccl/README.md lists the times."""
 import json
+import re
 
 import pytest
 from test_real_nccl import nccl_header
@@ -25,6 +26,15 @@ def test_marks_a_choice_that_is_not_the_fastest(busbar, tmp_path):
         # RING SIMPLE: two steps take 8 us; TREE LL: 0.3 of this time
         assert comparison["lost_factor"] == pytest.approx(comparison["chosen"]["time_us"] / comparison["best"]["time_us"])
         assert comparison["lost_factor"] > 3 and comparison["chosen_again_us"] == comparison["chosen"]["time_us"]
+
+
+@pytest.mark.parametrize("sizes, end", [("1K,64M", r"; largest gain: all_reduce, 1 KiB: \d\.\d\d us with TREE LL, 6\d % less than NCCL's choice "
+                                         r"\(RING SIMPLE, 1\d\.\d\d us\); highest bus bandwidth \S+ GB/s \(all_reduce, 64 MiB\)"),
+                                        ("64M", "; no algorithm or protocol is significantly faster than NCCL's choice; highest bus .*")])
+def test_last_line_states_the_largest_gain(busbar, sizes, end):
+    """With size, algorithm and protocol; not the shortest time, which is that of NCCL's choice at the smallest size."""
+    last = busbar.run("bench", "all_reduce", "--sweep-algorithms", "--sizes", sizes, ranks=2, env=TIMES_ONLY).stdout.splitlines()[-1]
+    assert re.fullmatch("# data not verified .* results" + end, last), last
 
 
 @pytest.mark.parametrize("placement", ["out_of_place", "in_place"])

@@ -430,7 +430,9 @@ def test_prediction_matches_reference_simulator(plan, tmp_path, args, gpus_per_n
         for group in breakdown["groups"]:
             busy = simulator.group_busy(breakdown["rank"], group["name"])
             assert group["busy_us"] == pytest.approx(busy / 1000, abs=1e-6)
-            assert group["bytes"] == sum(t["bytes"] for t in role["traffic"] if t["group"] == group["name"])
+            payload = {kind: sum(t["bytes"] for t in role["traffic"] if (t["group"], t["kind"] if t["kind"] in ("send", "recv") else "all") ==
+                                 (group["name"], kind)) for kind in ("send", "recv", "all")}
+            assert group["bytes"] == payload["all"] + max(payload["send"], payload["recv"])
 
 
 @pytest.mark.parametrize("args", [

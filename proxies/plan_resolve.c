@@ -78,13 +78,18 @@ static void warn_nccl_variables(const struct bb_cluster *cluster)
     }
 }
 
-/* Warn if the ranks fill more than one node of the profile, but fit in one NVLink domain: 72 GPUs of "gb200-nvl72". */
-static void warn_nvlink_domain(const struct bb_cluster *cluster, int ranks)
+/* A node of gb200-nvl72 is 64 of the 72 GPUs of an NVLink domain, which jobs with a power of two of ranks use. Without
+ * --gpus-per-node, ranks that fill whole domains use all. Warns if the ranks fill more than one node, but fit in a domain. */
+static void use_nvlink_domains(const struct bb_plan_options *o, int ranks, struct bb_cluster *cluster)
 {
-    const char *domain = strstr(cluster->name, "-nvl");
-    const int gpus = domain ? atoi(domain + strlen("-nvl")) : 0;
+    const int gpus = cluster->domain_gpus;
+    bool is_given = false;
 
-    if (ranks > cluster->gpus_per_node && ranks <= gpus)
+    for (int i = 0; i < o->changes.n; i++)
+        is_given |= strncmp(o->changes.text[i], "gpus_per_node=", strlen("gpus_per_node=")) == 0;
+    if (gpus > 0 && ranks % gpus == 0 && !is_given)
+        bb_cluster_set_gpus_per_node(cluster, gpus);
+    else if (ranks > cluster->gpus_per_node && ranks <= gpus)
         bb_warn(
             "%d ranks are planned as 2 nodes, since %s has %d GPUs per node; all %d GPUs of its NVLink domain: try: "
             "--gpus-per-node %d",
@@ -100,7 +105,8 @@ int bb_plan_load_cluster(const struct bb_plan_options *o, int gpus_per_node, str
     warn_nccl_variables(cluster);
     if (gpus_per_node > 0)
         bb_cluster_set_gpus_per_node(cluster, gpus_per_node);
-    warn_nvlink_domain(cluster, o->config.ranks);
+    else
+        use_nvlink_domains(o, o->config.ranks, cluster);
 out:
     return rc;
 }

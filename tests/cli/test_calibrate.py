@@ -156,6 +156,15 @@ def test_outliers_are_ignored_and_listed(measured, calibrate, tmp_path):
     assert sorted(round(r["measured_us"] / r["fitted_us"], 2) for r in outliers) == [0.4, 3]
     assert "# outlier: " in done.stdout and "spoiled.json" in done.stdout
 
+    def spoil_a_size(data):
+        for row in data["results"]:
+            row["time_us"]["p50"] *= 3 if (row["collective"], row["bytes"]) == ("all_reduce", 32 << 10) else 1
+
+    done, _, _ = calibrate(copy_of(measured("collectives"), tmp_path / "size.json", spoil_a_size))
+    lines = [line for line in done.stdout.splitlines() if line.startswith("# outlier: ")]
+    assert [line.split(" in /")[0] for line in lines] == [
+        "# outlier: all_reduce 32 KiB on 4 ranks", "# outlier: all_reduce 32 KiB in place on 4 ranks"]
+
 
 def test_last_line_and_warnings_name_what_was_slow(busbar, calibrate, tmp_path):
     """A NIC at half its rate is in the results of bench p2p and not in those of the collectives, and a slow GPU is in those of bench
@@ -660,6 +669,26 @@ def test_left_out_collectives_are_in_the_report_the_profile_and_plan(busbar, cal
         f"all_gather, not measured on these ranks: median error {left_out['collective_median_percent']:.2g}%, 90% within "
         f"{left_out['collective_p90_percent']:.2g}%, of collectives that the calibration left out",
         "alltoall, not measured on these ranks: unknown error"]
+
+
+@pytest.mark.parametrize("line, what", [
+    ("all_reduce --ranks 8 -b 1M -e 128M -f 8", "all_reduce, measured from 1 MiB to 128 MiB: "),
+    ("all_reduce --ranks 8 -b 1M -e 1G -f 8", "all_reduce, measured from 1 MiB to 128 MiB, extrapolated up to 1 GiB: "),
+    ("all_reduce --ranks 8 --sizes 1G,4K", "all_reduce, measured from 1 MiB to 128 MiB, extrapolated down to 4 KiB and up to 1 GiB: "),
+    ("all_reduce --ranks 64 --sizes 1M", "all_reduce, not measured on these ranks, extrapolated from 8 ranks on 1 node: unknown error"),
+    ("transformer --model gpt3_1_3b --ranks 8", " of the bytes of collectives have ranks or sizes that the calibration did not measure, "
+                                              "for example all_reduce of 408.6 MiB on 8 ranks"),
+    ("transformer --model gpt3_1_3b --ranks 16", "; extrapolated: 100% of the bytes of collectives"),
+    ("transformer --model gpt2_small --ranks 1", "")])
+def test_accuracy_states_what_is_extrapolated(busbar, calibrate, tmp_path, line, what):
+    """The calibration measured all_reduce from 1 to 128 MiB on 8 ranks of one node."""
+    us = {mib << 20: time for mib, time in SLOW_HOST["all_reduce"].items()}
+    (tmp_path / "all_reduce.log").write_text(calibration_accuracy.table(
+        {"coll": "all_reduce", "ranks": 8, "gpn": 8, "dtype": "bfloat16", "dev": "NVIDIA H100 80GB HBM3", "us": us}, us))
+    calibrate("all_reduce.log")
+    text = busbar.run("plan", *line.split(), "--cluster", tmp_path / "mine.json", emulated=False).stdout
+    (accuracy,) = [row for row in text.splitlines() if re.match(r"# accuracy: |  accuracy ", row)] or [""]
+    assert what in accuracy and ("extrapolated" in accuracy) == ("extrapolated" in what or "did not" in what)
 
 
 def test_runs_of_one_file_and_stated_ranks_give_the_profile_of_separate_files(busbar, calibrate, tmp_path):

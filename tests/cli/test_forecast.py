@@ -904,12 +904,21 @@ def test_compute_that_is_not_of_the_cluster_is_named_after_the_step(busbar, line
         assert done.returncode == 0 and "none (--compute none)" not in done.stdout
 
 
-@pytest.mark.parametrize("ranks,more,warned", [(64, (), False), (72, (), True), (72, ("--gpus-per-node", 72), False), (128, (), False)])
-def test_ranks_of_one_nvlink_domain_on_two_nodes(busbar, ranks, more, warned):
-    """A GB200 NVL72 rack has 72 GPUs in one NVLink domain; the profile has 64 per node."""
-    done = busbar.run("plan", "all_reduce", "--ranks", ranks, "--cluster", "gb200-nvl72", "--sizes", "1G", *more, emulated=False)
-    assert done.returncode == 0 and done.stderr == warned * (
-        "busbar: warning: 72 ranks are planned as 2 nodes, since gb200-nvl72 has 64 GPUs per node; all 72 GPUs of its NVLink domain: try: "
+@pytest.mark.parametrize("ranks,more,nodes,where", [
+    (8, (), 1, "1 NVLink domain of 72 GPUs, 8 used (2 hosts)"), (64, (), 1, "1 NVLink domain of 72 GPUs, 64 used (16 hosts)"),
+    (68, (), 2, "2 NVLink domains of 72 GPUs, 64 used (17 hosts)"), (72, (), 1, "1 NVLink domain of 72 GPUs (18 hosts)"),
+    (72, ("--set", "gpus_per_node=64"), 2, "2 NVLink domains of 72 GPUs, 64 used (18 hosts)"),
+    (128, (), 2, "2 NVLink domains of 72 GPUs, 64 used (32 hosts)"), (144, (), 2, "2 NVLink domains of 72 GPUs (36 hosts)"),
+    (576, (), 8, "8 NVLink domains of 72 GPUs (144 hosts)"),
+    (576, ("--gpus-per-node", 64), 9, "9 NVLink domains of 72 GPUs, 64 used (144 hosts)")])
+@pytest.mark.parametrize("what", [("all_reduce", "--sizes", "1G"), ("transformer", "--model", "gpt2_small")], ids=["bench", "step"])
+def test_ranks_of_nvlink_domains(busbar, tmp_path, what, ranks, more, nodes, where):
+    """A GB200 NVL72 rack has 72 GPUs in one NVLink domain of 18 hosts with 4 GPUs; jobs of a power of two use 64."""
+    done = busbar.run("plan", *what, "--ranks", ranks, "--cluster", "gb200-nvl72", "--json", tmp_path / "p.json", *more, emulated=False)
+    head = next(line for line in done.stdout.splitlines() if line.startswith("# predicted for gb200-nvl72"))
+    assert where in head and json.loads((tmp_path / "p.json").read_text())["nodes"] == nodes
+    assert done.returncode == 0 and done.stderr == (64 < ranks <= 72 and nodes == 2) * (
+        f"busbar: warning: {ranks} ranks are planned as 2 nodes, since gb200-nvl72{' with gpus_per_node=64' * bool(more)} has 64 GPUs per node; all 72 GPUs of its NVLink domain: try: "
         "--gpus-per-node 72\n")
 
 

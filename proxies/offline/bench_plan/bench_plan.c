@@ -132,6 +132,16 @@ static void print_heading(const struct bb_bench_plan *p, FILE *out, int coll)
     }
 }
 
+static void write_accuracy(const struct bb_bench_plan *p, int coll, char text[BB_PUBLISHED_TEXT])
+{
+    size_t smallest = p->sweep->min_bytes;
+
+    for (int i = 0; i < p->sweep->sizes.n; i++)
+        smallest = i == 0 || p->sweep->sizes.bytes[i] < smallest ? p->sweep->sizes.bytes[i] : smallest;
+    bb_collective_accuracy_text(p->cluster, (enum bb_coll_kind)coll, p->ranks, smallest, bb_sweep_largest(p->sweep),
+                                text);
+}
+
 static int write_collective(struct table *t, int coll)
 {
     char accuracy[BB_PUBLISHED_TEXT];
@@ -148,7 +158,7 @@ static int write_collective(struct table *t, int coll)
     rc = bb_sweep_each(t->plan->sweep, coll, t->plan->ranks, write_row, t);
     if (rc == 0 && t->out && t->busbw_n > 0)
         fprintf(t->out, "# Avg bus bandwidth    : %g\n", t->busbw_sum / t->busbw_n);
-    bb_collective_accuracy_text(t->plan->cluster, (enum bb_coll_kind)coll, t->plan->ranks, accuracy);
+    write_accuracy(t->plan, coll, accuracy);
     if (rc == 0 && t->out && t->plan->ranks > 1)
         fprintf(t->out, "# accuracy: %s\n", accuracy);
     return rc;
@@ -156,11 +166,11 @@ static int write_collective(struct table *t, int coll)
 
 static void print_head(const struct bb_bench_plan *p, FILE *out)
 {
-    int nodes = bb_cluster_nodes(p->cluster, p->ranks);
+    char nodes[BB_NODES_TEXT];
 
     bb_print_report_header(out, p->argc, p->argv);
-    fprintf(out, "# predicted for %s (modelled, not measured): %d rank%s on %d node%s\n", p->cluster->name, p->ranks,
-            p->ranks == 1 ? "" : "s", nodes, nodes == 1 ? "" : "s");
+    fprintf(out, "# predicted for %s (modelled, not measured): %d rank%s on %s\n", p->cluster->name, p->ranks,
+            p->ranks == 1 ? "" : "s", bb_cluster_nodes_text(p->cluster, p->ranks, nodes));
     fprintf(out, "# time: duration of one operation when all ranks arrive together. 1 GB/s = 1e9 bytes/s\n");
     if (p->ranks == 1)
         fprintf(out, "# one rank: NCCL only copies memory, bus bandwidth does not apply\n");
@@ -219,7 +229,7 @@ static json_t *predicted_json(const struct bb_bench_plan *p)
     char text[BB_PUBLISHED_TEXT];
 
     for (int i = 0; i < p->sweep->n_colls; i++) {
-        bb_collective_accuracy_text(p->cluster, (enum bb_coll_kind)p->sweep->colls[i], p->ranks, text);
+        write_accuracy(p, p->sweep->colls[i], text);
         json_array_append_new(accuracy, json_string(text));
     }
     json_object_set_new(o, "accuracy", accuracy);

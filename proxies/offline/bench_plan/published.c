@@ -39,23 +39,47 @@ void bb_published_text(const struct bb_cluster *c, const char *what, int nodes, 
              *transport ? ", " : "", transport, error);
 }
 
-void bb_collective_accuracy_text(const struct bb_cluster *c, enum bb_coll_kind kind, int ranks,
-                                 char text[BB_PUBLISHED_TEXT])
+/* Writes on which ranks and sizes the calibration measured the collective, and what is extrapolated from them. */
+static void describe_range(const struct bb_cluster *c, enum bb_coll_kind kind, const struct bb_measured_curve *same,
+                           const size_t bytes[2], char *text, size_t size)
+{
+    const struct bb_measured_curve *other = NULL;
+    char min[BB_BYTES_TEXT], max[BB_BYTES_TEXT], least[BB_BYTES_TEXT], most[BB_BYTES_TEXT];
+    int n;
+
+    for (int i = 0; i < c->n_measured; i++)
+        if (c->measured[i].kind == kind && c->measured[i].max_bytes > 0)
+            other = &c->measured[i];
+    if (!same) {
+        n = snprintf(text, size, "not measured on these ranks");
+        if (other)
+            snprintf(text + n, size - (size_t)n, ", extrapolated from %d ranks on %d node%s", other->ranks,
+                     other->nodes, other->nodes == 1 ? "" : "s");
+        return;
+    }
+    n = snprintf(text, size, "measured from %s to %s", bb_format_bytes((size_t)same->min_bytes, min),
+                 bb_format_bytes((size_t)same->max_bytes, max));
+    if ((double)bytes[0] < same->min_bytes)
+        n += snprintf(text + n, size - (size_t)n, ", extrapolated down to %s", bb_format_bytes(bytes[0], least));
+    if ((double)bytes[1] > same->max_bytes)
+        snprintf(text + n, size - (size_t)n, "%s up to %s",
+                 (double)bytes[0] < same->min_bytes ? " and" : ", extrapolated", bb_format_bytes(bytes[1], most));
+}
+
+void bb_collective_accuracy_text(const struct bb_cluster *c, enum bb_coll_kind kind, int ranks, size_t smallest,
+                                 size_t largest, char text[BB_PUBLISHED_TEXT])
 {
     const int nodes = bb_cluster_nodes(c, ranks), found = bb_cluster_find_curve(c, kind, ranks, nodes);
     const bool measured = found < c->n_measured && c->measured[found].max_bytes > 0;
     const struct bb_left_out *errors = &c->left_out[measured ? BB_LEFT_OUT_SIZES : BB_LEFT_OUT_COLLECTIVES];
-    char min[BB_BYTES_TEXT], max[BB_BYTES_TEXT], range[80] = "not measured on these ranks",
-                                                 error[120] = "unknown error";
+    const size_t bytes[2] = {smallest, largest};
+    char range[120], error[120] = "unknown error";
 
     if (!c->is_calibrated) {
         bb_published_text(c, bb_colls[kind].name, nodes, text);
         return;
     }
-    if (measured)
-        snprintf(range, sizeof(range), "measured from %s to %s",
-                 bb_format_bytes((size_t)c->measured[found].min_bytes, min),
-                 bb_format_bytes((size_t)c->measured[found].max_bytes, max));
+    describe_range(c, kind, measured ? &c->measured[found] : NULL, bytes, range, sizeof(range));
     if (errors->rows > 0 && (measured || bb_colls[kind].flags & BB_COLL_ESTIMATED))
         snprintf(error, sizeof(error), "median error %.2g%%, 90%% within %.2g%%, of %s that the calibration left out",
                  errors->median_percent, errors->p90_percent, measured ? "sizes" : "collectives");

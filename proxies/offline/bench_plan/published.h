@@ -16,8 +16,9 @@
 void bb_published_text(const struct bb_cluster *c, const char *what, int nodes, char text[BB_PUBLISHED_TEXT]);
 
 /* bb_collective_accuracy_text - the same for a collective. For a calibrated profile: the errors of the sizes or collectives
- * that its calibration left out, and the sizes that were measured. */
-void bb_collective_accuracy_text(const struct bb_cluster *c, enum bb_coll_kind kind, int ranks,
-                                 char text[BB_PUBLISHED_TEXT]);
+ * that its calibration left out, the sizes that were measured, and what is extrapolated: other sizes, other ranks.
+ *   smallest, largest  predicted message sizes in bytes */
+void bb_collective_accuracy_text(const struct bb_cluster *c, enum bb_coll_kind kind, int ranks, size_t smallest,
+                                 size_t largest, char text[BB_PUBLISHED_TEXT]);
 
 #endif

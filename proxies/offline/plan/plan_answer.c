@@ -188,6 +188,42 @@ static void write_batch(const struct bb_plan *plan, const struct bb_predicted_ra
                  plan->step->samples, 100 * share);
 }
 
+/* A calibrated profile: appends which part of the collectives has ranks or sizes that the calibration did not measure. */
+static void add_extrapolated(const struct bb_plan *plan, const struct bb_prediction *p, char *text, size_t size)
+{
+    const struct bb_cluster *c = &p->cluster;
+    const struct bb_traffic_row *most = NULL;
+    double all = 0, other = 0;
+    char bytes[BB_BYTES_TEXT];
+    size_t length = strlen(text);
+
+    for (int r = 0; c->is_calibrated && r < plan->traffic.n; r++) {
+        const struct bb_traffic_role *role = &plan->traffic.roles[r];
+        const struct bb_predicted_group *groups = p->classes[p->class_of[role->ranks[0]]].groups;
+
+        for (const struct bb_traffic_row *row = role->rows; row < role->rows + role->n_rows; row++) {
+            const double call = (double)row->bytes / (double)row->calls, total = (double)row->bytes * role->n_ranks;
+            int found;
+
+            if (row->kind != BB_OP_COLLECTIVE || row->group_size < 2)
+                continue;
+            found = bb_cluster_find_curve(c, row->coll, row->group_size, groups[row->group].nodes);
+            all += total;
+            if (found < c->n_measured && call >= c->measured[found].min_bytes && call <= c->measured[found].max_bytes)
+                continue;
+            other += total;
+            most = !most || row->bytes > most->bytes ? row : most;
+        }
+    }
+    if (most)
+        snprintf(text + length, size - length,
+                 "; extrapolated: %.0f%% of the bytes of collectives have ranks or sizes that the calibration did not "
+                 "measure, for "
+                 "example %s of %s on %d ranks",
+                 100 * other / all, bb_colls[most->coll].name, bb_format_bytes(most->bytes / most->calls, bytes),
+                 most->group_size);
+}
+
 static void add_prediction(struct answer *a, const struct bb_plan *plan, const struct bb_prediction *p)
 {
     struct bb_predicted_rank *slowest = &a->slowest;
@@ -230,6 +266,7 @@ static void add_prediction(struct answer *a, const struct bb_plan *plan, const s
     bb_forecast_limit_text(plan->forecast, p->cluster.name, slowest->all.compute_ns > 0, a->limit, TEXT);
     bb_forecast_dispatch_text(plan->forecast, a->dispatch, TEXT);
     bb_forecast_accuracy_text(plan->forecast, &p->cluster, a->accuracy, sizeof(a->accuracy));
+    add_extrapolated(plan, p, a->accuracy, sizeof(a->accuracy));
 }
 
 static struct answer answer_of(const struct bb_plan_report *r)

@@ -355,7 +355,7 @@ static void print_head(const struct bb_plan_report *r, FILE *out)
 {
     const struct bb_step *s = r->plan->step;
     const struct bb_software *software = r->plan->forecast ? r->plan->forecast->software : NULL;
-    char number[BB_THOUSANDS_TEXT];
+    char number[BB_THOUSANDS_TEXT], nodes[BB_NODES_TEXT];
 
     fprintf(out, "# %s on %d rank%s", s->proxy, s->layout.ranks, s->layout.ranks == 1 ? "" : "s");
     if (s->parameters > 0)
@@ -366,7 +366,11 @@ static void print_head(const struct bb_plan_report *r, FILE *out)
         fprintf(out, " (%s tokens)", bb_format_thousands(s->tokens, number));
     fprintf(out, "\n# %s\n", s->summary ? s->summary : "");
     if (r->prediction)
-        fprintf(out, "# predicted for %s%s%s%s (modelled, not measured)\n", r->prediction->cluster.name,
+        fprintf(out, "# predicted for %s%s%s%s%s%s (modelled, not measured)\n", r->prediction->cluster.name,
+                r->prediction->cluster.domain_gpus ? ", " : "",
+                r->prediction->cluster.domain_gpus
+                    ? bb_cluster_nodes_text(&r->prediction->cluster, s->layout.ranks, nodes)
+                    : "",
                 software ? ", software " : "", software ? software->name : "",
                 software && r->plan->forecast->default_note ? r->plan->forecast->default_note : "");
     if (r->prediction && r->prediction->conditions.slow.n > 0)

@@ -31,7 +31,11 @@
     BB_FIELD(key, BB_JSON_NUMBER, AT(member), .min = low, .max = high, .optional = true)
 #define PART(key, member) LIMITED(key, member, BB_MIN_PART, BB_MAX_PART)
 
+#define OPTIONAL_INTEGER(key, member) BB_FIELD(key, BB_JSON_WHOLE, AT(member), .min = 1, .max = 1e9, .optional = true)
+
 static const struct bb_json_field fields[] = {INTEGER("gpus_per_node", gpus_per_node),
+                                              OPTIONAL_INTEGER("domain_gpus", domain_gpus),
+                                              OPTIONAL_INTEGER("host_gpus", host_gpus),
                                               INTEGER("sm_count", sm_count),
                                               INTEGER("clock_khz", clock_khz),
                                               BB_FIELD("emulated", BB_JSON_ANY, 0),
@@ -591,6 +595,25 @@ int64_t bb_cluster_self_message_ns(const struct bb_cluster *c, double bytes)
 int bb_cluster_nodes(const struct bb_cluster *c, int ranks)
 {
     return (ranks - 1) / c->gpus_per_node + 1;
+}
+
+const char *bb_cluster_nodes_text(const struct bb_cluster *c, int ranks, char text[BB_NODES_TEXT])
+{
+    const int nodes = bb_cluster_nodes(c, ranks), used = nodes > 1 ? c->gpus_per_node : ranks, host = c->host_gpus;
+    const int last = ranks - (nodes - 1) * used;
+    int n;
+
+    if (c->domain_gpus == 0) {
+        snprintf(text, BB_NODES_TEXT, "%d node%s", nodes, nodes == 1 ? "" : "s");
+        return text;
+    }
+    n = snprintf(text, BB_NODES_TEXT, "%d NVLink domain%s of %d GPUs", nodes, nodes == 1 ? "" : "s", c->domain_gpus);
+    if (used != c->domain_gpus)
+        n += snprintf(text + n, BB_NODES_TEXT - (size_t)n, ", %d used", used);
+    if (host > 0)
+        snprintf(text + n, BB_NODES_TEXT - (size_t)n, " (%d hosts)",
+                 (nodes - 1) * ((used - 1) / host + 1) + (last - 1) / host + 1);
+    return text;
 }
 
 int bb_cluster_nics(const struct bb_cluster *c)

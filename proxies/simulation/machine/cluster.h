@@ -122,6 +122,8 @@ struct bb_cluster {
     char name[192];     /* with the changes of --set, truncated: "h100-sxm-ib with inter.gbps=97" */
     char transport[24]; /* how nodes communicate: "infiniband", "roce", "efa-v2"...; "": unknown */
     int gpus_per_node, sm_count, clock_khz;
+    int domain_gpus, host_gpus; /* GPUs of an NVLink domain of several hosts, which is a node here, and of a host; 0: a
+                                   node is a host */
     /* section "nccl": algorithms with protocols; n_variants is 0 without this section, and the alpha-beta model then
      * applies */
     struct bb_nccl_variant variants[BB_NCCL_VARIANTS];
@@ -318,6 +320,9 @@ int64_t bb_cluster_self_message_ns(const struct bb_cluster *c, double bytes); /*
 /* ---- GPUs and NICs of a node ---- */
 
 int bb_cluster_nodes(const struct bb_cluster *c, int ranks); /* number of nodes of a job with this number of ranks */
+/* bb_cluster_nodes_text - writes "3 nodes", or "2 NVLink domains of 72 GPUs (36 hosts)". Returns text. */
+#define BB_NODES_TEXT 80
+const char *bb_cluster_nodes_text(const struct bb_cluster *c, int ranks, char text[BB_NODES_TEXT]);
 int bb_cluster_nics(const struct bb_cluster *c); /* number of NICs per node; one per GPU if the profile has no "nccl" */
 bool bb_cluster_gpus_share_nics(const struct bb_cluster *c); /* true: a node has fewer NICs than GPUs */
 /* bb_cluster_gpu_nics - returns which NICs a GPU uses: those with indices *first to *end - 1 on its node. With one

@@ -253,7 +253,8 @@ void bb_measurement_text(const struct bb_measurement *row, char *text, size_t si
 
     bb_format_bytes((size_t)row->bytes, bytes);
     if (row->kind == BB_MEASURED_COLLECTIVE)
-        snprintf(text, size, "%s %s on %d ranks", bb_colls[row->call.kind].name, bytes, row->call.ranks);
+        snprintf(text, size, "%s %s%s on %d ranks", bb_colls[row->call.kind].name, bytes,
+                 row->call.in_place ? " in place" : "", row->call.ranks);
     else if (row->kind == BB_MEASURED_MESSAGE)
         snprintf(text, size, "message of %s %s", bytes, row->same_node ? "within a node" : "between nodes");
     else if (row->kind == BB_MEASURED_KERNEL && row->kernel.is_memory_kernel)

@@ -321,7 +321,6 @@ static void add_full_norm(struct bb_block *b, enum bb_kernels_pass pass, enum bb
 {
     struct bb_kernel_groups c = {.times = b->layers->sequence_sharded ? b->layers->config.tp : 1};
 
-
     bb_kernel_groups_add(&c, BB_KERNELS_NORM, pass);
     if (b->layers->config.gemm)
         bb_block_compute(b, "norm", &c, bb_block_buffer(b, id), bb_block_buffer(b, id));

@@ -129,6 +129,12 @@ void bb_supervised_moved(struct bb_supervised *r)
                               memory_order_relaxed);
 }
 
+void bb_supervised_exchanges(struct bb_supervised *r)
+{
+    if (r->page)
+        bb_rank_page_count_exchange(r->page);
+}
+
 static void write_progress(struct bb_supervised *r, const char *step, const char *wait, bool called)
 {
     if (r->page)

@@ -37,8 +37,10 @@ void bb_supervised_close(struct bb_supervised *r);
  * bb_supervised_moved - only restart the timeout; costs one addition.
  * bb_supervised_reached - the rank starts `step`, a section of the run that error messages name.
  * bb_supervised_waiting - the rank waits for `what`; NULL: the wait has ended. called: `what` is a blocking call.
+ * bb_supervised_exchanges - the rank begins or has ended an exchange of all ranks.
  */
 void bb_supervised_moved(struct bb_supervised *r);
+void bb_supervised_exchanges(struct bb_supervised *r);
 void bb_supervised_reached(struct bb_supervised *r, const char *step);
 void bb_supervised_waiting(struct bb_supervised *r, const char *what, bool called);
 

@@ -21,19 +21,40 @@ int bb_rank_orphan_signal(void)
 
 /* ---- page ---- */
 
-void bb_rank_page_write(struct bb_rank_page *page, const char *step, const char *wait, bool called)
+/* Returns the version before the change. */
+static unsigned begin_change(struct bb_rank_page *page)
 {
     const unsigned version = atomic_load_explicit(&page->version, memory_order_relaxed);
 
     atomic_store_explicit(&page->version, version + 1, memory_order_relaxed);
     atomic_thread_fence(memory_order_release);
+    return version;
+}
+
+static void end_change(struct bb_rank_page *page, unsigned version)
+{
+    atomic_store_explicit(&page->version, version + 2, memory_order_release);
+}
+
+void bb_rank_page_write(struct bb_rank_page *page, const char *step, const char *wait, bool called)
+{
+    const unsigned version = begin_change(page);
+
     if (step) {
         page->seen.step++;
         snprintf(page->seen.text, BB_SEEN_TEXT, "%s", step);
     }
     snprintf(page->seen.wait, BB_SEEN_TEXT, "%s", wait);
     page->seen.called = called;
-    atomic_store_explicit(&page->version, version + 2, memory_order_release);
+    end_change(page, version);
+}
+
+void bb_rank_page_count_exchange(struct bb_rank_page *page)
+{
+    const unsigned version = begin_change(page);
+
+    page->seen.exchanges++;
+    end_change(page, version);
 }
 
 void bb_rank_page_read(const struct bb_rank_page *page, struct bb_seen *seen)

@@ -197,22 +197,49 @@ static const struct bb_seen *most_common_wait(const struct bb_supervisor *s, int
     return most;
 }
 
-/* Returns whether the ranks in `wait` are the only ones in a blocking call. others: [size] the ranks that are not in
- * `wait`. */
-static bool only_these_are_in_a_call(const struct bb_supervisor *s, const struct bb_seen *wait, const bool *others)
+/* All ranks take part in the same exchanges in the same order, so those in fewer exchanges are the ones that the others wait
+ * for: a pair whose all_reduce hangs, while the other pairs wait for the next exchange. Marks the former if they are at most
+ * half of the ranks. marked: out, [size]. Returns their number, or 0. farthest: out, progress of one of the others. */
+static int mark_behind(const struct bb_supervisor *s, bool *marked, const struct bb_seen **farthest)
 {
-    bool called = false;
+    int n = 0;
 
-    for (int r = 0; r < s->job.size; r++)
-        called |= others[r] && s->star.peers[r].seen.called;
-    return wait->called && !called;
+    *farthest = NULL;
+    for (int r = 0; r < s->job.size; r++) {
+        const struct bb_peer *peer = &s->star.peers[r];
+
+        if (!peer->left && (!*farthest || peer->seen.exchanges > (*farthest)->exchanges))
+            *farthest = &peer->seen;
+    }
+    for (int r = 0; r < s->job.size; r++) {
+        const struct bb_peer *peer = &s->star.peers[r];
+
+        n += marked[r] = !peer->left && peer->seen.exchanges < (*farthest)->exchanges;
+    }
+    return 2 * n <= count_ranks(s) ? n : 0;
 }
 
-/* Adds that n ranks are in a blocking call, and what the others wait for. Either a rank in the call blocks it, or another
- * rank did not come to it, so no rank is reported as lost. */
+/* Returns whether only the ranks in `wait`, which are most of the ranks, are in a blocking call, or all others are in a later
+ * exchange. others: [size] the ranks that are not in `wait`. */
+static bool is_for_these(const struct bb_supervisor *s, const struct bb_seen *wait, const bool *others)
+{
+    bool called = false, all_ahead = true;
+
+    for (int r = 0; r < s->job.size; r++) {
+        const struct bb_seen *seen = &s->star.peers[r].seen;
+
+        called |= others[r] && seen->called;
+        all_ahead &= !others[r] || seen->exchanges > wait->exchanges;
+    }
+    return (wait->called || all_ahead) && !called;
+}
+
+/* Adds that n ranks hang, and what the others wait for. Either one of the n ranks blocks the others, or another rank did not
+ * come to the call, so no rank is reported as lost. */
 static void add_call(FILE *line, const struct bb_supervisor *s, int n, const struct bb_seen *wait, const bool *others)
 {
-    fprintf(line, "%d of %d ranks did not return from %s", n, count_ranks(s), hung_at(wait));
+    fprintf(line, "%d of %d ranks %s %s", n, count_ranks(s), wait->called ? "did not return from" : "wait for",
+            hung_at(wait));
     for (int r = 0, named = 0; r < s->job.size && named < NAMED_MAX; r++)
         if (others[r]) {
             fprintf(line, "; ");
@@ -226,10 +253,10 @@ static void add_call(FILE *line, const struct bb_supervisor *s, int n, const str
 static void compose_server_hang(FILE *line, struct bb_supervisor *s)
 {
     const struct bb_peer *far;
-    const struct bb_seen *wait;
+    const struct bb_seen *wait, *farthest;
     const int ranks = count_ranks(s);
     bool marked[s->job.size];
-    int missing, waiting;
+    int missing, waiting, behind;
 
     bb_peers_own_seen(s);
     far = farthest_hung(s);
@@ -249,11 +276,16 @@ static void compose_server_hang(FILE *line, struct bb_supervisor *s)
         waiting = ranks - missing;
         wait = &far->seen;
         add_ranks(line, s, marked, " did not arrive");
+    } else if ((behind = mark_behind(s, marked, &farthest)) > 0) {
+        waiting = ranks - behind;
+        wait = farthest;
+        add_ranks(line, s, marked, NULL);
     } else {
+        memset(marked, 0, sizeof marked);
         (void)mark_wait(s, wait, marked);
         for (int r = 0; r < s->job.size; r++)
             marked[r] = !marked[r] && !s->star.peers[r].left;
-        if (only_these_are_in_a_call(s, wait, marked)) {
+        if (is_for_these(s, wait, marked)) {
             add_call(line, s, waiting, wait, marked);
             return;
         }

@@ -183,6 +183,14 @@ static bool uses_mpi_alone(const struct bb_world *w)
     return w->size > 1 && !w->siblings && !w->relayed && !w->out_of_step;
 }
 
+/* Ends an exchange with the result rc. Returns rc. */
+static int end_exchange(struct bb_world *w, int rc)
+{
+    if (rc == 0)
+        bb_supervised_exchanges(&w->supervised);
+    return note_failure(w, rc);
+}
+
 /* Exchanges data through a separate buffer. If the wait is abandoned, the MPI request stays pending and MPI may still
  * write to that buffer, so the buffer is not freed. The job ends in this case. */
 int bb_exchange_all(struct bb_world *w, const char *what, const void *send, void *recv, size_t bytes)
@@ -197,6 +205,7 @@ int bb_exchange_all(struct bb_world *w, const char *what, const void *send, void
     }
     if (w->out_of_step)
         return w->out_of_step;
+    bb_supervised_exchanges(&w->supervised);
     BB_NEW(own, bytes + all_bytes);
     memcpy(own + all_bytes, send, bytes);
     TRY(w->siblings ? gather_with_siblings(w, what, own + all_bytes, own, bytes)
@@ -204,7 +213,7 @@ int bb_exchange_all(struct bb_world *w, const char *what, const void *send, void
     memcpy(recv, own, all_bytes);
     free(own);
 out:
-    return note_failure(w, rc);
+    return end_exchange(w, rc);
 }
 
 int bb_world_allgather(struct bb_world *w, const void *send, void *recv, size_t bytes)
@@ -231,6 +240,7 @@ int bb_world_bcast(struct bb_world *w, void *buf, size_t bytes, int root)
 
     if (!uses_mpi_alone(w))
         return bcast_by_gather(w, buf, bytes, root);
+    bb_supervised_exchanges(&w->supervised);
     TRY(fits_mpi(bytes));
     BB_NEW(own, bytes);
     memcpy(own, buf, bytes);
@@ -240,7 +250,7 @@ int bb_world_bcast(struct bb_world *w, void *buf, size_t bytes, int root)
     memcpy(buf, own, bytes);
     free(own);
 out:
-    return note_failure(w, rc);
+    return end_exchange(w, rc);
 }
 
 int bb_world_barrier(struct bb_world *w, const char *what)
@@ -250,5 +260,6 @@ int bb_world_barrier(struct bb_world *w, const char *what)
 
     if (!uses_mpi_alone(w))
         return bb_exchange_all(w, what, &here, all, sizeof(here));
-    return note_failure(w, finish_request(w, what, MPI_Ibarrier(MPI_COMM_WORLD, &request), "MPI_Ibarrier", &request));
+    bb_supervised_exchanges(&w->supervised);
+    return end_exchange(w, finish_request(w, what, MPI_Ibarrier(MPI_COMM_WORLD, &request), "MPI_Ibarrier", &request));
 }

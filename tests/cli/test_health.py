@@ -618,6 +618,19 @@ def test_node_that_hangs_in_a_stage_fails(busbar, tmp_path):
     assert [v["level"] for v in root["verdicts"]] == ["unknown", "unknown", "fail", "unknown"] and "-node2: rank 5 is hanging in stage pairs" in done.stdout
 
 
+@pytest.mark.parametrize("nodes,link,failed,mpirun", [(4, "node0-node1", [0, 1], None), (4, "node2-node3", [2, 3], ()), (3, "node1-node2", [], None)])
+def test_pair_that_hangs_fails_and_not_the_nodes_that_wait_for_it(busbar, tmp_path, nodes, link, failed, mpirun):
+    """All ranks time out, those of other pairs in the next exchange, and so does a node without partner. If most ranks hang, which one blocks
+    them is unknown."""
+    done = busbar.run("health", "--only", "pairs", "--timeout", 2, "--drain", "--json", tmp_path / "r.json", ranks=nodes, mpirun=mpirun, env={
+        "EMU_TIME": "real", "EMU_DATA": "off", "EMU_CLUSTER": "h100-sxm-ib", "EMU_NODES": str(nodes), "EMU_SLOW": f"link={link}:0.001"})
+    root = json.loads((tmp_path / "r.json").read_text())
+    assert done.returncode == 4 and root.get("lost_ranks", []) == failed, done.stderr
+    assert [v["node"] for v in root["verdicts"] if v["level"] == "fail"] == failed and {v["level"] for v in root["verdicts"]} <= {"fail", "unknown"}
+    assert re.findall(r"(?m)^scontrol update nodename=\S+-node(\d) ", done.stdout) == [str(node) for node in failed]
+    assert (f"after 2 s: rank {failed[0]} (" if failed else "after 2 s: 2 of 3 ranks wait for all_reduce; rank 0 (") in done.stderr
+
+
 @pytest.mark.parametrize("nodes,minutes", [(128, 5), (1024, 15)])
 def test_planned_time(busbar, nodes, minutes):
     done = busbar.run("health", "--plan", "--ranks", 8 * nodes, "--expect", "h100-sxm-ib", emulated=False)

@@ -471,6 +471,35 @@ def test_answer_names_the_rank_that_computes_longest(busbar, factor, longest):
     assert "most compute" not in busbar.run(*args, emulated=False).stdout
 
 
+def test_each_transport_describes_all_algorithms_between_nodes():
+    """plan removes variants that a transport does not describe."""
+    files = {path.stem: json.loads(path.read_text()) for path in (ROOT / "profiles/transports").glob("*.json")}
+    variants = {name: {(v["algorithm"], v["protocol"]) for v in file["nccl"]} for name, file in files.items() if "nccl" in file}
+    base = {(v["algorithm"], v["protocol"]) for v in json.loads((ROOT / "profiles/clusters/h100-sxm-ib.json").read_text())["nccl"]}
+    assert set(files) - set(variants) == {"sharp"} and all(found == base - {("nvls", "Simple")} for found in variants.values())
+
+
+def test_transport_without_its_values(busbar, tmp_path):
+    """CollNet requires SHARP. A transport without base is only a name, unless busbar calibrate wrote the profile."""
+    def variants(*args):
+        done = busbar.run("plan", "all_reduce", "--ranks", "64", "--sizes", "256M", *args, "--json", "-", emulated=False)
+        return json.loads(done.stdout)["results"][0]["algorithm"], done.stderr
+
+    sharp = json.loads((ROOT / "profiles/clusters/h100-sxm-sharp.json").read_text())
+    assert any(v["algorithm"].startswith("collnet") for v in sharp["nccl"])
+    for transport in ("roce", "efa-v1"):
+        name, stderr = variants("--cluster", "h100-sxm-sharp", "--set", f"transport={transport}")
+        assert (name, stderr) == variants("--cluster", "h100-sxm-ib", "--set", f"transport={transport}") and stderr == ""
+    mine = {**json.loads((ROOT / "profiles/clusters/h100-sxm-ib.json").read_text()), "transport": "efa-v2"}
+    left_out = {f"{kind}_{key}": 1 for kind in ("size", "collective") for key in ("rows", "median_percent", "p90_percent")}
+    for more, warns in (({}, True), ({"transport": "infiniband"}, False), ({"transport": "Slingshot"}, False), ({"left_out": left_out}, False)):
+        (tmp_path / "mine.json").write_text(json.dumps({**mine, **more}))
+        _, stderr = variants("--cluster", tmp_path / "mine.json")
+        assert (stderr == f"busbar: warning: {tmp_path}/mine.json: \"transport\": \"efa-v2\" only names the transport, none of its values are used "
+                "without the key 'base'; try: --set transport=efa-v2\n") == warns == (stderr != ""), stderr
+    assert variants("--cluster", tmp_path / "mine.json", "--set", "transport=roce")[1] == ""
+
+
 def test_profile_with_base_has_the_values_of_its_base_and_transport(busbar, tmp_path):
     """aws-p5: its own number of NICs, the latencies of EFA v2, the GPUs of h100-sxm-ib. A variant that the base lacks is not added."""
     base, transport, own = (json.loads((ROOT / f"profiles/{name}.json").read_text())

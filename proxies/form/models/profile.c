@@ -326,6 +326,21 @@ static void overlay(json_t *onto, const json_t *from)
     }
 }
 
+/* Removes the variants that no value of the transport describes, such as those of CollNet, which requires SHARP. nvls does
+ * not use the network. */
+static void remove_other_variants(json_t *variants, json_t *described)
+{
+    const size_t n = json_array_size(variants);
+
+    for (size_t i = json_array_size(described) > 0 && n < MAX_VARIANTS ? n : 0; i > 0; i--) {
+        const json_t *variant = json_array_get(variants, i - 1);
+        const char *algorithm = json_string_value(json_object_get(variant, "algorithm"));
+
+        if (algorithm && strcmp(algorithm, "nvls") != 0 && !find_like(described, variant))
+            json_array_remove(variants, i - 1);
+    }
+}
+
 /* changes: the cluster has another transport, whose values the new one must replace. */
 static int put_transport(json_t *cluster, const char *name, bool changes)
 {
@@ -340,6 +355,7 @@ static int put_transport(json_t *cluster, const char *name, bool changes)
         rc = bb_err(BB_EUSAGE, "--set transport=%s: it changes the section 'nccl', which the profile does not have",
                     name);
     TRY(rc);
+    remove_other_variants(json_object_get(cluster, "nccl"), json_object_get(transport, "nccl"));
     overlay(cluster, transport);
     json_object_set_new(cluster, "transport", json_string(name));
 out:
@@ -350,6 +366,34 @@ out:
 int bb_profile_set_transport(json_t *cluster, const char *name)
 {
     return put_transport(cluster, name, true);
+}
+
+int bb_profile_warn_of_transport(const json_t *cluster, const char *where)
+{
+    const char *name = json_string_value(json_object_get(cluster, "transport"));
+    json_t *transport = NULL, *variants, *variant;
+    size_t i;
+    bool has_values = json_object_get(cluster, "left_out") != NULL;
+    int rc = 0;
+
+    if (has_values || !name || !find_text("transports", name))
+        return 0;
+    TRY(bb_profile_load("transports", name, &transport));
+    variants = json_object_get(transport, "nccl");
+    json_array_foreach(variants, i, variant)
+    {
+        const json_t *like = find_like(json_object_get(cluster, "nccl"), variant);
+
+        has_values |= like && json_equal(json_object_get(like, "inter_us"), json_object_get(variant, "inter_us"));
+    }
+    if (variants && !has_values)
+        bb_warn(
+            "%s: \"transport\": \"%s\" only names the transport, none of its values are used without the key 'base'; "
+            "try: --set transport=%s",
+            where, name, name);
+out:
+    json_decref(transport);
+    return rc;
 }
 
 /* Replaces a cluster profile with the key "base" by the profile that this key names, with the values of its transport and

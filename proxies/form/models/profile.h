@@ -53,6 +53,11 @@ int bb_profile_load(const char *kind, const char *name_or_path, json_t **root) B
  * change. */
 int bb_profile_set_transport(json_t *cluster, const char *name) BB_MUST_CHECK;
 
+/* bb_profile_warn_of_transport - prints a warning if a cluster profile names a transport of profiles/transports and has none of
+ * its latencies. Profiles of busbar calibrate have measured ones. where: name or file of the profile. Returns 0 or the code of
+ * an error. */
+int bb_profile_warn_of_transport(const json_t *cluster, const char *where) BB_MUST_CHECK;
+
 /* bb_profile_checksums - return {"cluster": .., "model": ..} with the checksum of each given profile: the first 12 hex
  * digits of the SipHash of its JSON without blanks and with sorted keys. Null: not given (NULL), or not a regular file,
  * because a pipe cannot be read twice. */

@@ -490,6 +490,7 @@ int bb_cluster_load_changed(const char *name_or_path, const struct bb_opt_texts 
     TRY(read_profile(root, name_or_path, cluster));
     if (changes && changes->n > 0)
         TRY(change_cluster(root, name_or_path, changes, cluster));
+    TRY(bb_profile_warn_of_transport(root, name_or_path));
 out:
     json_decref(root);
     return rc;

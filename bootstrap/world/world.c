@@ -103,7 +103,7 @@ static int refuse_foreign_launcher(int processes)
     if (claim)
         return bb_err(BB_EUSAGE,
                       "the launcher sets %s, but MPI has 1 process; try: the mpirun of the MPI that busbar was built "
-                      "with, or srun --mpi=pmix; for a run of one process, unset that variable",
+                      "with, or srun --mpi=pmix; without MPI on one node: -g GPUS with that variable unset",
                       claim);
     return 0;
 }

@@ -469,6 +469,29 @@ out:
     return rc;
 }
 
+/* Rejects a limit for a size outside of the run's sizes, which could not be checked at the end. */
+static int check_limit_sizes(const struct bb_bench_options *o, const struct bb_sweep *sweep)
+{
+    const struct bb_busbw_thresholds *t = &o->busbw_thresholds;
+    size_t low = sweep->min_bytes, high = sweep->max_bytes;
+    char size[BB_BYTES_TEXT], first[BB_BYTES_TEXT], last[BB_BYTES_TEXT];
+
+    for (int i = 0; i < sweep->sizes.n; i++) {
+        low = i == 0 || sweep->sizes.bytes[i] < low ? sweep->sizes.bytes[i] : low;
+        high = i == 0 || sweep->sizes.bytes[i] > high ? sweep->sizes.bytes[i] : high;
+    }
+    for (int i = 0; i < t->n; i++)
+        if (t->item[i].scope == BB_BUSBW_SIZE && (t->item[i].bytes < low || t->item[i].bytes > high))
+            return bb_err(BB_EUSAGE, "--min-busbw: %s is not among the sizes of this run, %s to %s; try: %s %zu",
+                          bb_format_bytes(t->item[i].bytes, size), bb_format_bytes(low, first),
+                          bb_format_bytes(high, last),
+                          sweep->sizes.n > 0       ? "--sizes"
+                          : t->item[i].bytes < low ? "-b"
+                                                   : "-e",
+                          t->item[i].bytes);
+    return 0;
+}
+
 int bb_bench_resolve(struct bb_bench_options *o, struct bb_sweep *sweep, const struct bb_positionals *positionals)
 {
     int rc;
@@ -481,6 +504,7 @@ int bb_bench_resolve(struct bb_bench_options *o, struct bb_sweep *sweep, const s
     TRY(resolve_variants(o, sweep, positionals));
     TRY(bb_sampling_resolve(&o->sampling));
     TRY(resolve_expected(o));
+    TRY(check_limit_sizes(o, sweep));
     sweep->shuffled = o->sampling.shuffle != NULL;
     sweep->seed = o->sampling.seed;
     sweep->unalign = (size_t)o->unalign;

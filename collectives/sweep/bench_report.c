@@ -695,7 +695,7 @@ static const char *shortfall_text(const struct bb_report *r, int coll, const str
 
     snprintf(what, sizeof what, "%s%s%s%s", bb_colls[coll].name, mode ? " (" : "", mode ? mode : "", mode ? ")" : "");
     if (t->from && r->expected)
-        snprintf(from, sizeof from, " (%s of the expected %g GB/s)", r->options->min_of_expected,
+        snprintf(from, sizeof from, " (%g %% of the expected %g GB/s)", 100 * r->expected->fraction,
                  t->gbps / r->expected->fraction);
     else if (t->from)
         snprintf(from, sizeof from, " (%s)", r->options->min_busbw);

@@ -154,7 +154,8 @@ def check_header(result):
 def kind_of(data):
     if not isinstance(data, dict):
         raise Unreadable("is not a result of busbar: expected an object with a schema")
-    if "schema" not in data and "nccl_version" in data and isinstance(data.get("results"), list):
+    # nccl-tests: its JSON has the version of NCCL; output printed before 2.16.7 does not, but always has the words of its command.
+    if "schema" not in data and ("nccl_version" in data or "args" in data) and isinstance(data.get("results"), list):
         return "collectives"
     if "schema" not in data and isinstance(data.get("otherData"), dict):
         return kind_of(data["otherData"]) if "schema" in data["otherData"] else reject_schema(None)

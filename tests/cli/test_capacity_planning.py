@@ -74,6 +74,8 @@ def test_tokens_give_the_training_time(busbar, plan):
     assert float(hours) in [pytest.approx(training["gpu_hours"] / unit, rel=5e-3) for unit in (1e3, 1e6)]
     assert re.search(r"^  training +1B tokens: 3,815 steps, [0-9.]+ h, [0-9.]+ GPU hours ",
                      busbar.run("plan", *args, "--tokens", "1B", emulated=False).stdout, re.M)  # below two days
+    assert "busbar: warning: --tokens 15 is less than the 262144 tokens of one step; with a unit, for example: --tokens 15T" in \
+        busbar.run("plan", *args, "--tokens", "15", emulated=False).stderr
     one = plan(*args, "--tokens", 1)["predicted"]["training"]
     assert one["steps"] == 1 and one["days"] * 86400 == pytest.approx(step_s, rel=1e-9)
 

@@ -28,7 +28,7 @@ def test_slow_nic_is_below_the_expectation(busbar, tmp_path):
     row = next(r for r in root["results"] if r["bytes"] == 16 << 20)
     assert abs(row["of_expected"] - row["busbw_gbps"] / row["expected_busbw_gbps"]) < 1e-6 and row["of_expected"] < 0.8
     assert {limit["bytes"] for limit in root["below"]} == {4 << 20, 16 << 20}  # 64 KiB is not judged
-    assert "(90% of the expected " in done.stderr
+    assert "(90 % of the expected " in done.stderr
     assert "# --min-of-expected: FAILED; " in done.stdout and root["status"] == "below threshold"
 
 

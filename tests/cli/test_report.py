@@ -559,6 +559,15 @@ def test_printed_output_of_nccl_tests(busbar, tmp_path, plotly):
     assert f'["out of place",4096,{float(out_of_place)},' in text
 
 
+def test_printed_output_of_old_nccl_tests(busbar, tmp_path, plotly):
+    """Output before 2.16.7 has neither versions nor the operation, which is stated before the file."""
+    done = busbar.run_program(busbar.build / "emulated" / "all_reduce_perf", "-b", "1K", "-e", "4K", "-f", 4, "-g", 2, "-n", 2)
+    (tmp_path / "all_reduce.log").write_text("".join(line for line in done.stdout.splitlines(True) if "version" not in line and "Collective test" not in line))
+    assert "try: all_reduce=" in busbar.run("report", tmp_path / "all_reduce.log", "-o", tmp_path / "r.html").stderr
+    text = page_of(busbar, tmp_path / "r.html", f"all_reduce={tmp_path / 'all_reduce.log'}")
+    assert "<h3>all_reduce.log <small>bench</small></h3>" in text and "all_reduce float sum: time over size (stream)" in text
+
+
 def test_units_of_numbers():
     assert [units.time_text(v) for v in (1.234567, 9999, 10000, 1e7, None)] == ["1.235 us", "9999 us", "10 ms", "10 s", "-"]
     assert [units.bytes_text(v) for v in (0, 1023, 1024, 80e9)] == ["0 B", "1023 B", "1 KiB", "74.51 GiB"]

@@ -447,6 +447,9 @@ def test_unfused_attention_costs_time_and_memory(busbar):
     # 24 layers of 16 heads: scores, softmax and dropout mask, 5 bytes for each of 2048 x 2048 elements
     assert needed[1] - needed[0] == 24 * 16 * 2048 * 2048 * 5
     assert plan(busbar, f"{args.replace('a100', 'h100')}")["predicted"]["compute"]["attention"] == "fused"
+    for torch in ("--software torch", "--software torch-compile", "--dp-sync zero3"):  # fused with dropout since PyTorch 2.0
+        compute = plan(busbar, f"{args} {torch}")["predicted"]["compute"]
+        assert compute["attention"] == "fused" and compute["guessed"] == []
 
 
 def test_assumes_recomputation_that_any_load_of_experts_allows(busbar):

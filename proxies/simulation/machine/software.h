@@ -15,6 +15,7 @@ enum bb_gpu_generation bb_cluster_generation(const struct bb_cluster *c);
 struct bb_software {
     const char *name;
     bool overlaps; /* collectives of tensor parallelism and transfers of ring attention overlap GEMMs and attention */
+    bool fuses_dropout; /* attention with dropout is fused also on GPUs whose profile states that it is not */
     /* factors of the rates in section "achieved" of the profile */
     struct {
         double gemm, gemm_float8, attention, memory;

@@ -219,6 +219,25 @@ static int mark_behind(const struct bb_supervisor *s, bool *marked, const struct
     return 2 * n <= count_ranks(s) ? n : 0;
 }
 
+/* Forgets that the marked ranks are lost if they are on more than half of the nodes and none is in a blocking call: a rail that
+ * hangs has a rank on every node, and which one blocks it is unknown. */
+static void forget_common(struct bb_supervisor *s, const bool *marked)
+{
+    bool called = false, has_marked[s->job.nodes];
+    int n = 0;
+
+    memset(has_marked, 0, sizeof has_marked);
+    for (int r = 0; r < s->job.size; r++) {
+        called |= marked[r] && s->star.peers[r].seen.called;
+        n += marked[r] && !has_marked[s->job.node_of[r]];
+        has_marked[s->job.node_of[r]] |= marked[r];
+    }
+    if (called || s->job.nodes == 1 || 2 * n <= s->job.nodes)
+        return;
+    json_decref(s->lost);
+    s->lost = NULL;
+}
+
 /* Returns whether only the ranks in `wait`, which are most of the ranks, are in a blocking call, or all others are in a later
  * exchange. others: [size] the ranks that are not in `wait`. */
 static bool is_for_these(const struct bb_supervisor *s, const struct bb_seen *wait, const bool *others)
@@ -280,6 +299,7 @@ static void compose_server_hang(FILE *line, struct bb_supervisor *s)
         waiting = ranks - behind;
         wait = farthest;
         add_ranks(line, s, marked, NULL);
+        forget_common(s, marked);
     } else {
         memset(marked, 0, sizeof marked);
         (void)mark_wait(s, wait, marked);

@@ -631,6 +631,15 @@ def test_pair_that_hangs_fails_and_not_the_nodes_that_wait_for_it(busbar, tmp_pa
     assert (f"after 2 s: rank {failed[0]} (" if failed else "after 2 s: 2 of 3 ranks wait for all_reduce; rank 0 (") in done.stderr
 
 
+def test_rail_that_hangs_drains_no_node(busbar, tmp_path):
+    """It has a GPU of every node; which one blocks the others is unknown."""
+    done = busbar.run("health", "--only", "rails", "--timeout", 2, "--drain", "--json", tmp_path / "r.json", ranks=8, env={
+        "EMU_TIME": "real", "EMU_DATA": "off", "EMU_CLUSTER": "h100-sxm-ib", "EMU_NODES": "4", "EMU_SLOW": "link=node0-nic0:0.001"})
+    root = json.loads((tmp_path / "r.json").read_text())
+    assert done.returncode == 4 and "lost_ranks" not in root and {v["level"] for v in root["verdicts"]} == {"unknown"}, done.stderr
+    assert "scontrol" not in done.stdout and re.search(r"rank 0 \(.*; 4 of 8 ranks wait for the start of a measurement\n", done.stderr)
+
+
 @pytest.mark.parametrize("nodes,minutes", [(128, 5), (1024, 15)])
 def test_planned_time(busbar, nodes, minutes):
     done = busbar.run("health", "--plan", "--ranks", 8 * nodes, "--expect", "h100-sxm-ib", emulated=False)

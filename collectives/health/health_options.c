@@ -99,6 +99,15 @@ static int resolve_options(void *options, const struct bb_positionals *positiona
     if (o->plan && (o->ranks == 0 || strcmp(o->expect, "auto") == 0))
         return bb_err(BB_EUSAGE,
                       "--plan requires --ranks and the machine; try: --plan --ranks 64 --expect h100-sxm-ib");
+    if (o->plan &&
+        (o->common.nagios || o->baseline || o->common.json || o->common.csv || o->common.junit || o->common.prometheus))
+        return bb_err(BB_EUSAGE, "--plan prints only a table; leave out --%s",
+                      o->common.nagios  ? "nagios"
+                      : o->baseline     ? "save-baseline"
+                      : o->common.json  ? "json"
+                      : o->common.csv   ? "csv"
+                      : o->common.junit ? "junit"
+                                        : "prometheus");
     if (!o->plan && o->ranks > 0)
         return bb_err(BB_EUSAGE, "--ranks requires --plan; try: mpirun -n %d busbar health", o->ranks);
     if (!o->plan && o->gpus_per_node > 0)

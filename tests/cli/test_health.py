@@ -646,6 +646,14 @@ def test_planned_time(busbar, nodes, minutes):
     assert done.returncode == 0 and float(re.search(r"# estimated time: (\d+) s", done.stdout)[1]) <= 60 * minutes
 
 
+@pytest.mark.parametrize("option", ["json", "csv", "junit", "prometheus", "save-baseline", "nagios"])
+def test_plan_writes_no_file(busbar, tmp_path, option):
+    """It would be missing without a word."""
+    file = () if option == "nagios" else (tmp_path / "x",)
+    done = busbar.run("health", "--plan", "--ranks", 8, "--expect", "h100-sxm-ib", "--" + option, *file, emulated=False)
+    assert done.returncode == (3 if option == "nagios" else 2) and f"--plan prints only a table; leave out --{option}" in done.stderr + done.stdout
+
+
 def test_one_node(busbar, tmp_path):
     root, found, _ = health(busbar, tmp_path, ranks=2, nodes=1)
     assert found == set() and {test["stage"] for test in root["tests"]} == {"gpu", "copies", "node"}

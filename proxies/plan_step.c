@@ -512,8 +512,11 @@ static int predict(const struct bb_plan_options *o, const struct bb_cluster *clu
     TRY(bb_predict_under(&f->step, cluster, &o->conditions, &f->prediction));
     bb_progress_clear(&f->progress);
     warn_unmeasured(&f->prediction, f->step.layout.n_groups);
-    if (o->conditions.jitter > 0)
-        TRY(bb_predict_jitter(&f->step, cluster, &o->conditions, o->samples, &f->jittered));
+    if (o->conditions.jitter > 0) {
+        bb_progress_show(&f->progress, "simulating %d steps with jitter", o->samples);
+        bb_progress_expect(&f->progress, o->samples);
+        TRY(bb_predict_jitter(&f->step, cluster, &o->conditions, o->samples, &f->progress, &f->jittered));
+    }
 out:
     return rc;
 }

@@ -59,6 +59,12 @@ def test_a_long_plan_prints_progress(busbar):
     assert "planning" not in busbar.run(*args, "--quiet", emulated=False, env={"BUSBAR_PROGRESS": "0.02"}).stderr
 
 
+def test_a_plan_with_many_samples_prints_the_time_left(busbar):
+    args = ("plan", "transformer", "--model", "llama3_8b", "--ranks", 64, "--tp", 8, "--jitter", "3%", "--samples", 400, "--cluster", "h100-sxm-ib")
+    assert re.search(r"^# at \d+ s: simulating 400 steps with jitter, about \d+ s left$",
+                     busbar.run(*args, emulated=False, env={"BUSBAR_PROGRESS": "0.1"}).stderr, re.M)
+
+
 def test_time_left_does_not_grow_during_a_row(busbar):
     """The CPU moves the data of emulated GPUs, so that the second row takes much longer than the first."""
     done = busbar.run("bench", "all_reduce", "--sizes", "1K,8M", "--placement", "in_place", ranks=2, env={"BUSBAR_PROGRESS": "0.2"})

@@ -48,7 +48,8 @@ static int by_length(const void *a, const void *b)
 }
 
 int bb_predict_jitter(const struct bb_step *step, const struct bb_cluster *cluster,
-                      const struct bb_conditions *conditions, int samples, struct bb_jittered *out)
+                      const struct bb_conditions *conditions, int samples, struct bb_progress *progress,
+                      struct bb_jittered *out)
 {
     struct bb_faults faults = {0};
     struct bb_sim m = {0};
@@ -59,7 +60,7 @@ int bb_predict_jitter(const struct bb_step *step, const struct bb_cluster *clust
                                    samples));
     BB_NEW(out->step_ns, samples);
     TRY(bb_sim_init(&m, step, cluster, conditions, &faults));
-    bb_simulate_samples(&m, samples, out->step_ns);
+    bb_simulate_samples(&m, samples, out->step_ns, progress);
     qsort(out->step_ns, (size_t)samples, sizeof(*out->step_ns), by_length);
 out:
     bb_sim_release(&m);

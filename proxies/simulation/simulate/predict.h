@@ -18,6 +18,7 @@
 #ifndef BB_PROXIES_SIMULATION_SIMULATE_PREDICT_H
 #define BB_PROXIES_SIMULATION_SIMULATE_PREDICT_H
 
+#include "bootstrap/cli/progress.h"
 #include "proxies/form/step/step.h"
 #include "proxies/simulation/machine/cluster.h"
 #include "proxies/simulation/simulate/bottleneck.h"
@@ -117,9 +118,10 @@ struct bb_jittered {
 int bb_predict_validate_jitter(int ranks, int replicas, double ops, int samples) BB_MUST_CHECK;
 /* bb_predict_jitter - predicts the step time `samples` times with different random kernel times, simulating every
  * rank separately. Requires that an earlier prediction of the step has succeeded, so that the step is free of
- * deadlock. Returns 0, or -BB_EUSAGE if bb_predict_validate_jitter rejects the number of operations. */
+ * deadlock. progress: advanced by 1 per sample; NULL: none. Returns 0, or -BB_EUSAGE if bb_predict_validate_jitter rejects the number of operations. */
 int bb_predict_jitter(const struct bb_step *step, const struct bb_cluster *cluster,
-                      const struct bb_conditions *conditions, int samples, struct bb_jittered *out) BB_MUST_CHECK;
+                      const struct bb_conditions *conditions, int samples, struct bb_progress *progress,
+                      struct bb_jittered *out) BB_MUST_CHECK;
 void bb_jittered_release(struct bb_jittered *j);
 /* bb_jittered_at - returns the percentile `percent` (0 to 100) of the step times, in ns. */
 int64_t bb_jittered_at(const struct bb_jittered *j, int percent);

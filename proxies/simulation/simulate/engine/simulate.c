@@ -361,7 +361,7 @@ void bb_simulate(const struct bb_sim *m, bool serialised, struct bb_sim_run *run
     release_execution(&r);
 }
 
-void bb_simulate_samples(struct bb_sim *m, int samples, int64_t *step_ns)
+void bb_simulate_samples(struct bb_sim *m, int samples, int64_t *step_ns, struct bb_progress *progress)
 {
     struct bb_sim_run run = {0};
     struct bb_execution r;
@@ -375,6 +375,8 @@ void bb_simulate_samples(struct bb_sim *m, int samples, int64_t *step_ns)
             bb_contention_sim_reset(r.contention);
         execute_all(&r);
         step_ns[i] = bb_sim_step_ns(m, &run);
+        if (progress)
+            bb_progress_advance(progress, 1);
     }
     release_execution(&r);
     bb_sim_run_release(&run);

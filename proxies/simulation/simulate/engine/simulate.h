@@ -7,6 +7,7 @@
 #ifndef BB_PROXIES_SIMULATION_SIMULATE_ENGINE_SIMULATE_H
 #define BB_PROXIES_SIMULATION_SIMULATE_ENGINE_SIMULATE_H
 
+#include "bootstrap/cli/progress.h"
 #include "proxies/simulation/simulate/engine/limits.h"
 #include "proxies/simulation/simulate/matching/match.h"
 
@@ -60,8 +61,9 @@ struct bb_sim_run {
 void bb_simulate(const struct bb_sim *m, bool serialised, struct bb_sim_run *run);
 void bb_sim_run_release(struct bb_sim_run *run);
 /* bb_simulate_samples - executes the step `samples` times, each time with different jitter. step_ns: out, [samples].
+ * progress: advanced by 1 after each; NULL: none.
  * The step must be free of deadlock. */
-void bb_simulate_samples(struct bb_sim *m, int samples, int64_t *step_ns);
+void bb_simulate_samples(struct bb_sim *m, int samples, int64_t *step_ns, struct bb_progress *progress);
 int64_t bb_sim_step_ns(const struct bb_sim *m, const struct bb_sim_run *run); /* returns the step time of the slowest
                                                                                  rank, in ns */
 

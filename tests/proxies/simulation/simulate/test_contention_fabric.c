@@ -319,7 +319,7 @@ static double step_us_without_classes(const struct bb_step *step, const struct b
     struct bb_jittered one;
     double us;
 
-    assert_int_equal(bb_predict_jitter(step, c, &each, 1, &one), 0);
+    assert_int_equal(bb_predict_jitter(step, c, &each, 1, NULL, &one), 0);
     us = (double)bb_jittered_at(&one, 50) / 1e3;
     bb_jittered_release(&one);
     return us;

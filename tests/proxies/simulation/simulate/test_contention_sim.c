@@ -410,10 +410,10 @@ static void jitter_is_normal_and_reproducible(void **state)
     (void)state;
     made_init(&step, 1, 0);
     made_compute(&step, 0, 1000, BB_NONE);
-    assert_int_equal(bb_predict_jitter(&step, &unperturbed, &conditions, SAMPLES, &first), 0);
-    assert_int_equal(bb_predict_jitter(&step, &unperturbed, &conditions, SAMPLES, &again), 0);
+    assert_int_equal(bb_predict_jitter(&step, &unperturbed, &conditions, SAMPLES, NULL, &first), 0);
+    assert_int_equal(bb_predict_jitter(&step, &unperturbed, &conditions, SAMPLES, NULL, &again), 0);
     conditions.seed = 8;
-    assert_int_equal(bb_predict_jitter(&step, &unperturbed, &conditions, SAMPLES, &other), 0);
+    assert_int_equal(bb_predict_jitter(&step, &unperturbed, &conditions, SAMPLES, NULL, &other), 0);
     assert_memory_equal(first.step_ns, again.step_ns, SAMPLES * sizeof(*first.step_ns));
     assert_memory_not_equal(first.step_ns, other.step_ns, SAMPLES * sizeof(*first.step_ns));
     for (int i = 0; i < SAMPLES; i++) {
@@ -431,7 +431,7 @@ static void jitter_is_normal_and_reproducible(void **state)
     bb_jittered_release(&again);
     bb_jittered_release(&other);
     conditions.jitter = 0.03;
-    assert_int_equal(bb_predict_jitter(&step, &unperturbed, &conditions, 400000000, &first), -BB_EUSAGE);
+    assert_int_equal(bb_predict_jitter(&step, &unperturbed, &conditions, 400000000, NULL, &first), -BB_EUSAGE);
     bb_step_release(&step);
 }
 
@@ -454,7 +454,7 @@ static void samples_are_independent(void **state)
             }
         } else
             make_two(&step, 10, 10, 4);
-        assert_int_equal(bb_predict_jitter(&step, &unperturbed, &conditions, SAMPLES, &samples), 0);
+        assert_int_equal(bb_predict_jitter(&step, &unperturbed, &conditions, SAMPLES, NULL, &samples), 0);
         for (int i = 0; i < SAMPLES; i++)
             assert_int_equal(samples.step_ns[i], 20000);
         bb_jittered_release(&samples);

@@ -818,6 +818,36 @@ static int check_criteria(const struct comparison *t, bool strict)
     return 0;
 }
 
+/* Returns what the rows of a file are, by a key of its first row; NULL: unknown, or a file without rows. */
+static const char *kind_of(const struct bb_result_file *f)
+{
+    static const struct {
+        const char *key, *kind;
+    } kinds[] = {{"from", "links of bench p2p"},
+                 {"parts", "life cycles of communicators"},
+                 {"link", "copies"},
+                 {"gemms", "GEMMs concurrent with collectives"},
+                 {"m", "GEMMs and kernels"},
+                 {"collective", "collectives"}};
+    const json_t *row = json_array_get(json_object_get(f->root, "results"), 0);
+
+    for (size_t i = 0; row && i < sizeof kinds / sizeof *kinds; i++)
+        if (json_object_get(row, kinds[i].key))
+            return kinds[i].kind;
+    return f->program ? "collectives" : row == NULL && f->n > 0 ? "a training step" : NULL;
+}
+
+/* Prints an error if the files have results of different kinds and no common row. */
+static int check_kinds(const struct comparison *t)
+{
+    const char *a = kind_of(t->a), *b = kind_of(t->b);
+
+    if (t->pairs > 0 || !a || !b || strcmp(a, b) == 0)
+        return 0;
+    return bb_err(BB_EUSAGE, "nothing to compare: %s has %s, %s has %s; try: two files of the same command", t->a->path,
+                  a, t->b->path, b);
+}
+
 /* Writes how the first rows of two files differ: "; A begins with all_reduce, B with latency 0>1 one". */
 static void first_rows_text(const struct bb_timing *a, const struct bb_timing *b, char *text, size_t size)
 {
@@ -950,6 +980,7 @@ int bb_compare(const struct bb_result_file *a, const struct bb_result_file *b,
     int rc;
 
     init_comparison(&t, a, b, threshold->threshold_percent);
+    TRY(check_kinds(&t));
     t.full = t.full || full;
     t.strict = threshold->strict;
     t.checks = json_array();

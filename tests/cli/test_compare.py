@@ -174,6 +174,19 @@ def links(us, per_node, hosts=True, ranks=8):
     return bench(*rows, ranks=ranks, nodes=ranks // per_node, devices=devices if hosts else [], causes=[])
 
 
+@pytest.mark.parametrize("args", [(), ("--threshold", "5"), ("--quiet",)])
+def test_results_of_different_kinds_are_an_invalid_input(compare, args):
+    """Collectives, links and a step have no common row; two results of one kind may have none, for example of other sizes."""
+    step = {"schema": "busbar.proxy/1", "proxy": "gpt3", "status": "ok", "ranks": 4, "options": {}, "step_us": {"p50": 9., "ci95": None}}
+    for a, b, kinds in ((bench(row(32, 1, 1)), links(lambda a, b: 9., 4), ("collectives", "links of bench p2p")),
+                        (links(lambda a, b: 9., 4), bench(row(32, 1, 1)), ("links of bench p2p", "collectives")),
+                        (bench(row(32, 1, 1)), step, ("collectives", "a training step"))):
+        done = compare(a, b, *args)
+        assert done.returncode == 2
+        assert done.stderr == f"busbar: nothing to compare: a.json has {kinds[0]}, b.json has {kinds[1]}; try: two files of the same command\n"
+    assert compare(bench(row(32, 1, 1)), bench(row(64, 1, 1)), *args).returncode == (5 if "--threshold" in args else 0)
+
+
 def test_links_of_other_classes_are_not_compared(compare):
     """4 and 7 are on one node in A and on two in B: 24 links of A are inside a node and 8 of B, which A has, too."""
     def us(per_node):

@@ -39,6 +39,9 @@ if(TARGET emulator)
   endforeach()
 endif()
 
+add_custom_target(uninstall VERBATIM COMMAND ${CMAKE_COMMAND} -DMANIFEST=${CMAKE_BINARY_DIR}/install_manifest.txt
+                                              -P ${_packaging}/uninstall.cmake)
+
 set(CPACK_GENERATOR TGZ)
 find_program(DPKG dpkg)
 mark_as_advanced(DPKG)

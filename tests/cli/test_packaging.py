@@ -197,6 +197,19 @@ def test_installed_programs_search_no_libraries_in_the_current_folder(installed)
     assert [str(path) for path in files if empty_paths(path)] == []
 
 
+@pytest.mark.parametrize("foreign", [None, "share/man/man1/other.1"])
+def test_uninstall_leaves_no_folder(busbar, tmp_path, foreign):
+    """With the file of another program, this file and its folders remain."""
+    prefix = tmp_path / "prefix"
+    assert run("cmake", "--install", busbar.build, "--prefix", prefix).returncode == 0 and (prefix / "bin/busbar").exists()
+    (tmp_path / "manifest").write_text("".join(f"{p}\n" for p in prefix.rglob("*") if p.is_symlink() or not p.is_dir()))  # as CMake's own
+    if foreign:
+        (prefix / foreign).write_text("")
+    assert run("cmake", f"-DMANIFEST={tmp_path}/manifest", "-P", ROOT / "cmake/packaging/uninstall.cmake").returncode == 0
+    assert {str(p.relative_to(prefix)) for p in prefix.rglob("*")} == ({foreign, "share/man/man1", "share/man", "share"} if foreign else set())
+    assert prefix.exists() == bool(foreign)
+
+
 def test_installation_fails_if_a_part_is_missing(busbar):
     """No part is optional: `cmake --install` prints which file was not built, instead of omitting it."""
     scripts = [path for path in busbar.build.rglob("cmake_install.cmake")]

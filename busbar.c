@@ -26,6 +26,7 @@
 #include "proxies/proxy_main.h"
 #include "proxies/workloads/registry/registry.h"
 
+#include <ctype.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -469,8 +470,8 @@ static int check_first_name(int argc, char **argv)
     return 0;
 }
 
-/* Prints the option of this name of the command, or of every command and benchmark (command: NULL). Returns whether there
- * is one. */
+/* Prints the option of this name of the command, or of every command and benchmark (command: NULL). Names have no capitals,
+ * letters may. Returns whether there is one. */
 static bool print_option(const char *command, const char *name)
 {
     char *option = bb_format("--help=%s", name + strspn(name, "-"));
@@ -478,6 +479,8 @@ static bool print_option(const char *command, const char *name)
     const int muted = bb_err_is_mute();
     bool found = false;
 
+    for (char *c = option; name[1] && *c; c++)
+        *c = (char)tolower((unsigned char)*c);
     bb_err_mute(1); /* the commands without this option */
     for (const struct command *c = commands; c->run != help_main; c++)
         if (!command || strcmp(command, c->name) == 0)

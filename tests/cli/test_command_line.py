@@ -253,3 +253,11 @@ def test_a_model_is_not_taken_for_one_of_ten_times_its_size(busbar, typed):
     assert done.returncode == 2 and "--model gpt3_1_3b --ranks 8" in done.stderr
     done = busbar.run("plan", "transformer", "--model", typed.replace("_1_", "_1."), "--ranks", 8, emulated=False)
     assert done.returncode == 2 and "did you mean 'gpt3_1_3b'" in done.stderr
+
+
+def test_help_finds_options_in_capitals(busbar):
+    """A word in any case; a letter is an option of its own: -g sets the ranks, -G captures a graph."""
+    for words, option in ((("TP",), "--tp="), (("plan", "Tp"), "--tp="), (("bench", "G"), "--cudagraph="), (("bench", "g"), "--gpus=")):
+        done = busbar.run("help", *words, emulated=False)
+        assert done.returncode == 0 and option in done.stdout, words
+    assert "--cudagraph" not in busbar.run("help", "bench", "g", emulated=False).stdout

@@ -16,12 +16,21 @@ static void read_boot_id(char text[40])
         fclose(file);
 }
 
+void bb_machine_clean_host(char *host)
+{
+    static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_";
+
+    while (host[strspn(host, allowed)])
+        host[strspn(host, allowed)] = '_';
+}
+
 void bb_machine_find(struct bb_machine *machine)
 {
     memset(machine, 0, sizeof(*machine));
     if (gethostname(machine->host, sizeof(machine->host)))
         snprintf(machine->host, sizeof(machine->host), "unknown");
     machine->host[sizeof(machine->host) - 1] = '\0';
+    bb_machine_clean_host(machine->host);
     read_boot_id(machine->boot_id);
 }
 

@@ -14,8 +14,11 @@ struct bb_machine {
 };
 
 /* bb_machine_find - store the host name and the boot id of this machine. The host name is "unknown" if the system
- * has none. */
+ * has none.
+ * bb_machine_clean_host - replace characters that are not allowed in host names by '_': the name becomes a part of command
+ * lines that the user executes (health --drain), of terminals, and of files in several formats. */
 void bb_machine_find(struct bb_machine *machine);
+void bb_machine_clean_host(char *host);
 
 /* bb_nodes_number - number the machines of n ranks in the order of their lowest ranks. node_of: [n] out, node of
  * each rank. Returns the number of nodes. */

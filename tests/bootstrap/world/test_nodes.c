@@ -42,12 +42,22 @@ static void finds_the_name_of_this_machine(void **state)
     assert_int_equal(strlen(machine.boot_id), 36);
 }
 
+static void host_has_no_characters_of_a_shell(void **state)
+{
+    char host[] = "a;b$(x)`id`\n\xff[1]-n_0.De";
+
+    (void)state;
+    bb_machine_clean_host(host);
+    assert_string_equal(host, "a_b__x__id____1_-n_0.De");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(equal_host_names_with_different_boot_ids_are_two_machines),
         cmocka_unit_test(compares_host_names_in_full_length),
         cmocka_unit_test(finds_the_name_of_this_machine),
+        cmocka_unit_test(host_has_no_characters_of_a_shell),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

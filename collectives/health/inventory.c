@@ -259,6 +259,13 @@ struct bb_health_inventory {
 };
 const size_t bb_health_inventory_bytes = sizeof(struct bb_health_inventory);
 
+/* Replaces bytes that may be invalid UTF-8, of files of the host or of a text that was cut: JSON would drop the text. */
+static void make_ascii(char *text)
+{
+    for (; *text; text++)
+        *text = (unsigned char)*text < 0x80 ? *text : '?';
+}
+
 static void read_state(const struct bb_session *session, struct state *state)
 {
     const char *files = session->device.emulated ? getenv("EMU_HOST_FILES") : NULL;
@@ -267,8 +274,10 @@ static void read_state(const struct bb_session *session, struct state *state)
 
     *state = (struct state){0};
     bb_nvml_read_counters(&session->observer.nvml, s.counters);
-    for (int i = 0; i < ITEMS; i++)
+    for (int i = 0; i < ITEMS; i++) {
         items[i].read(&s, &items[i], state->text[i]);
+        make_ascii(state->text[i]);
+    }
     free(root);
 }
 
@@ -374,6 +383,7 @@ static void add_finding(struct bb_health *h, const struct message *m, int node, 
     if (gpu >= 0)
         snprintf(gpu_text, sizeof gpu_text, "GPU %d: ", gpu);
     snprintf(f.text, sizeof f.text, "%s%.139s", gpu_text, m->text);
+    make_ascii(f.text);
     bb_health_add(h, &f);
 }
 

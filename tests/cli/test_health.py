@@ -266,6 +266,18 @@ def test_inventory_names_errors_and_differences(busbar, tmp_path):
     assert f"# inventory: {levels.count('ok')} items ok, {levels.count('warn')} warn, 3 fail, {levels.count('unknown')} unknown; --full" in done.stdout
 
 
+def test_files_of_the_host_that_are_not_utf8(busbar, tmp_path):
+    """All items and the finding are in the results."""
+    for node, text in enumerate((b"always \xff [never]\n", b"x" * 59 + "\u00e9".encode() * 9)):
+        file = tmp_path / str(node) / "sys/kernel/mm/transparent_hugepage/enabled"
+        file.parent.mkdir(parents=True)
+        file.write_bytes(text)
+    root, found, _ = health(busbar, tmp_path, "--only", "inventory", ranks=2, nodes=2, EMU_HOST_FILES=str(tmp_path))
+    assert len(root["inventory"]) == 34 and found == {("warn", "node", 1, 0)}
+    item, = [item for item in root["inventory"] if item["item"] == "huge pages"]
+    assert item["usual"] == "always ? [never]" and [other["value"] for other in item["others"]] == ["x" * 59 + "?"]
+
+
 def test_counters_that_grow_during_the_run_are_named(busbar, tmp_path):
     """Of a GPU (rank 3), of both GPUs of node 2, and of the RDMA ports of node 0: the run time of the process, in ns. --full lists nodes."""
     host_files(tmp_path, 3, odd=0)

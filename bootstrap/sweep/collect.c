@@ -273,6 +273,24 @@ static bool has_both_placements(const struct bb_gathered *g)
     return false;
 }
 
+/* Assumptions that `plan` makes by itself. The table shows them if they differ, because rows then differ by more than the
+ * axes. */
+static const char *const assumptions[] = {"predicted.compute.software", "predicted.compute.added"};
+
+static bool differs(const struct bb_gathered *g, const char *path)
+{
+    const json_t *first = NULL;
+
+    for (size_t i = 0; i < g->combinations->n; i++) {
+        const json_t *value = bb_sweep_follow(g->found[i].result, path);
+
+        first = first ? first : value;
+        if (value && !json_equal(value, first))
+            return true;
+    }
+    return false;
+}
+
 /* Adds a column for each metric of a program, unless a column or an axis has its name. */
 static void add_metrics(json_t *columns, const struct bb_sweep_runs *combinations, const struct bb_sweep_run *run)
 {
@@ -328,6 +346,9 @@ static json_t *list_columns(const struct bb_study *study, const struct bb_sweep_
         add_column(columns, json_string_value(json_object_get(column, "name")), path,
                    json_object_get(column, "relative_to"));
     }
+    for (size_t a = 0; own && g && a < sizeof assumptions / sizeof *assumptions; a++)
+        if (differs(g, assumptions[a]))
+            add_column(columns, NULL, assumptions[a], NULL);
     for (const struct default_columns *d = default_columns; !own && d < default_columns + N_DEFAULTS; d++)
         for (const char *const *path = d->paths; *path; path++)
             if (!json_object_get(combinations->axes, *path) &&

@@ -616,6 +616,17 @@ def test_health_of_a_slow_part_is_below_threshold(sweep):
     assert done.returncode == 5 and {(row[0], row[-1]) for row in table(done)} == {("node", "ok"), ("pairs", "below threshold")}, done.stdout + done.stderr
 
 
+def test_assumptions_of_plans_are_columns_if_they_differ(sweep):
+    """zero3 has the rates of PyTorch by default: rows then differ by more than the axis."""
+    def columns(**more):
+        options = {"model": "llama3_8b", "cluster": "h100-sxm-ib", "dp-sync": ["zero3", "distributed"], "sequence-parallel": True, "tp": 2, **more}
+        done = sweep({"command": ["plan", "transformer"], "ranks": 16, "options": options, "columns": ["predicted.step_us"]}, "--csv", "-")
+        return [line.split(",")[:4] for line in done.stdout.splitlines()]
+    header, *rows = columns()
+    assert header[2] == "predicted.compute.software" and [row[2] for row in rows] == ["torch", "megatron"]
+    assert "predicted.compute.software" not in columns(software="torch")[0]
+
+
 def test_plans_of_a_training_run_have_its_days_and_goodput(sweep):
     options = {"model": "gpt2_small", "cluster": "h100-sxm-ib", "tokens": "1T", "mtbf-node": ["100d", "900d"], "checkpoint": "40s", "restart": "10m"}
     header = sweep({"command": ["plan", "transformer"], "ranks": 8, "options": options}, "--csv", "-").stdout.splitlines()[0].split(",")

@@ -6,52 +6,29 @@
 #include "bootstrap/cli/report_header.h"
 #include "bootstrap/results/results.h"
 #include "bootstrap/sweep/argv.h"
+#include "proxies/form/author/args.h"
 #include "proxies/form/models/profile.h"
 #include "proxies/offline/layouts/layouts.h"
 #include "proxies/workloads/registry/registry.h"
 
 #include <string.h>
 
-/* Returns the software of the layouts without or with sharded parameters: without --software and --dp-sync that of the
- * layouts without, as Megatron-LM has FSDP of its own. */
-static const struct bb_software *software_of(const struct bb_plan_options *o, bool sharded)
+/* Returns the software that plan assumes for a layout without --software. */
+static const struct bb_software *default_software(const struct bb_plan_options *o, enum bb_sync_kind sync)
 {
-    const struct bb_transformer_options *t = &o->config.transformer;
-
-    return bb_software_of(t->software, (sharded && o->given.transformer.sync) || t->lora_rank > 0,
+    return bb_software_of(NULL, bb_sync_gathers_parameters(sync) || o->given.transformer.lora_rank > 0,
                           !o->config.sync.no_overlap);
 }
 
-/* Adds to each layout the software whose rates it has. */
-static void add_software(json_t *layouts, const struct bb_plan_options *o, const struct bb_layouts *found)
+/* Returns the software of all layouts of a search: without --software the default with the given --dp-sync, and without
+ * --dp-sync Megatron-LM, which has FSDP of its own. */
+static const struct bb_software *software_of(const struct bb_plan_options *o)
 {
-    json_t *layout;
-    size_t i;
+    const struct bb_transformer_options *t = &o->given.transformer;
 
-    json_array_foreach(layouts, i, layout) json_object_set_new(
-        layout, "software", json_string(software_of(o, bb_sync_gathers_parameters(found->rows[i].choice.sync))->name));
-}
-
-static json_t *layouts_json(const struct bb_plan_options *o, const struct bb_layout_search *search,
-                            const struct bb_conditions *conditions, const struct bb_layouts *found, json_t *command)
-{
-    json_t *root = json_pack(
-        "{s:s, s:s, s:o, s:s, s:o, s:i, s:i, s:{s:s, s:o, s:f, s:f}, s:o}", "schema", "busbar.plan/1", "busbar",
-        BUSBAR_VERSION, "command", command, "proxy", o->config.proxy, "options", bb_json_options(o->option_set, o),
-        "ranks", o->config.ranks, "nodes", bb_cluster_nodes(search->cluster[0], o->config.ranks), "predicted",
-        "cluster", search->cluster[0]->name, "slow", bb_slow_json(&search->conditions->slow), "step_us",
-        found->rows[0].step_ns / 1e3, "tokens_per_s", found->rows[0].tokens / (found->rows[0].step_ns / 1e9),
-        "best_layout", bb_layouts_json(found, o->top));
-
-    if (o->forecast && search->cluster[0]->has_achieved)
-        add_software(json_object_get(json_object_get(root, "best_layout"), "layouts"), o, found);
-    if (conditions->jitter > 0)
-        json_object_set_new(json_object_get(root, "predicted"), "jitter",
-                            json_pack("{s:f, s:I, s:i}", "deviation", conditions->jitter, "seed",
-                                      (json_int_t)conditions->seed, "samples", o->samples));
-    json_object_set_new(root, "profiles", bb_profile_checksums(o->cluster, o->config.model));
-    bb_results_set_end(root, 0, NULL);
-    return root;
+    return t->software
+               ? bb_software_of(t->software, false, false)
+               : default_software(o, (enum bb_sync_kind)bb_args_index(t->sync, bb_sync_names, BB_SYNC_ALL_REDUCE));
 }
 
 static void write_option(void *out, const struct bb_opt *opt, const void *field)
@@ -86,10 +63,8 @@ static char *command_text(const struct bb_plan_options *o, int gpus_per_node, co
     fprintf(out, " busbar plan %s --ranks %d --cluster %s", o->config.proxy, o->config.ranks, o->cluster);
     for (int i = 0; i < o->changes.n; i++)
         fprintf(out, " --set %s", o->changes.text[i]);
-    /* zero3 that the search chose has the software of the other layouts, without --software not plan's default */
-    if (o->config.transformer.software ||
-        (o->forecast && bb_sync_gathers_parameters(choice->sync) && !o->given.transformer.sync))
-        fprintf(out, " --software %s", software_of(o, true)->name);
+    if (o->forecast && software_of(o) != default_software(o, choice->sync))
+        fprintf(out, " --software %s", software_of(o)->name);
     if (o->tokens)
         fprintf(out, " --tokens %s", o->tokens);
     bb_opts_each(&(struct bb_opts){.tables = tables}, &config, write_option, out);
@@ -97,31 +72,57 @@ static char *command_text(const struct bb_plan_options *o, int gpus_per_node, co
     return text;
 }
 
-/* Prints the error of predictions of each kind among the printed layouts: with sharded parameters, and without. */
+/* Adds to the JSON of a layout the software whose rates it has, and the command that plans it. */
+static void add_command(json_t *layout, const struct bb_plan_options *o, const struct bb_layout_search *search,
+                        const struct bb_layout_choice *choice)
+{
+    char *command = command_text(o, search->config->gpus_per_node, choice);
+
+    if (o->forecast && search->cluster->has_achieved)
+        json_object_set_new(layout, "software", json_string(software_of(o)->name));
+    json_object_set_new(layout, "command", json_string(command + 1));
+    free(command);
+}
+
+static json_t *layouts_json(const struct bb_plan_options *o, const struct bb_layout_search *search,
+                            const struct bb_conditions *conditions, const struct bb_layouts *found, json_t *command)
+{
+    size_t i;
+    json_t *layout;
+    json_t *root = json_pack(
+        "{s:s, s:s, s:o, s:s, s:o, s:i, s:i, s:{s:s, s:o, s:f, s:f}, s:o}", "schema", "busbar.plan/1", "busbar",
+        BUSBAR_VERSION, "command", command, "proxy", o->config.proxy, "options", bb_json_options(o->option_set, o),
+        "ranks", o->config.ranks, "nodes", bb_cluster_nodes(search->cluster, o->config.ranks), "predicted",
+        "cluster", search->cluster->name, "slow", bb_slow_json(&search->conditions->slow), "step_us",
+        found->rows[0].step_ns / 1e3, "tokens_per_s", found->rows[0].tokens / (found->rows[0].step_ns / 1e9),
+        "best_layout", bb_layouts_json(found, o->top));
+
+    json_array_foreach(json_object_get(json_object_get(root, "best_layout"), "layouts"), i, layout)
+        add_command(layout, o, search, &found->rows[i].choice);
+    if (conditions->jitter > 0)
+        json_object_set_new(json_object_get(root, "predicted"), "jitter",
+                            json_pack("{s:f, s:I, s:i}", "deviation", conditions->jitter, "seed",
+                                      (json_int_t)conditions->seed, "samples", o->samples));
+    json_object_set_new(root, "profiles", bb_profile_checksums(o->cluster, o->config.model));
+    bb_results_set_end(root, 0, NULL);
+    return root;
+}
+
+/* Prints the error of predictions of the kind of the layouts. */
 static int print_accuracy(const struct bb_plan_options *o, const struct bb_layout_search *search,
                           const struct bb_layouts *found, struct bb_forecast f)
 {
     struct bb_proxy_config best = bb_layouts_config(search->config, &found->rows[0].choice);
     struct bb_step step = {0};
     char text[400];
-    double error = 0;
+    double error;
     int alike = 1, rc;
 
     TRY(bb_step_build(&step, search->proxy, &best));
     bb_plan_describe_step(o, &step, &best, &f);
-    for (int sharded = 0; sharded < 2; sharded++) {
-        bool any = false;
-
-        for (int i = 0; i < found->n && i < o->top; i++)
-            any |= bb_sync_gathers_parameters(found->rows[i].choice.sync) == sharded;
-        if (f.software)
-            f.software = software_of(o, sharded);
-        bb_forecast_accuracy_text(&f, search->cluster[sharded], text, sizeof(text));
-        if (any)
-            printf("# accuracy (%s zero3): %s\n", sharded ? "layouts with" : "layouts other than", text);
-        if (sharded == bb_sync_gathers_parameters(found->rows[0].choice.sync))
-            error = bb_forecast_mean_error(&f, search->cluster[sharded]);
-    }
+    bb_forecast_accuracy_text(&f, search->cluster, text, sizeof(text));
+    printf("# accuracy: %s\n", text);
+    error = bb_forecast_mean_error(&f, search->cluster);
     while (alike < found->n && alike < o->top &&
            bb_layouts_ranked_ns(&found->rows[alike]) <= (1 + error) * bb_layouts_ranked_ns(&found->rows[0]))
         alike++;
@@ -132,71 +133,66 @@ out:
     return rc;
 }
 
-/* Load the cluster with the rates of the software of layouts without and with sharded parameters. */
-static int resolve_clusters(const struct bb_plan_options *o, struct bb_cluster clusters[2],
-                            struct bb_proxy_config *config, struct bb_forecast *forecast)
+/* Load the cluster with the rates of the software of all layouts. */
+static int resolve_cluster(const struct bb_plan_options *o, struct bb_cluster *cluster, struct bb_proxy_config *config,
+                           struct bb_forecast *forecast)
 {
-    struct bb_proxy_config sharded;
-    struct bb_forecast unused = {0};
-    int rc;
-
-    if (o->forecast && !o->given.transformer.sync)
-        config->transformer.software = software_of(o, false)->name;
-    sharded = *config;
-    TRY(bb_plan_resolve_cluster(o, &clusters[0], config, forecast));
-    sharded.transformer.sync = "zero3";
-    bb_err_mute(BB_MUTE_WARNINGS); /* printed once */
-    rc = bb_plan_resolve_cluster(o, &clusters[1], &sharded, &unused);
-    bb_err_mute(0);
-out:
-    return rc;
+    if (o->forecast)
+        config->transformer.software = software_of(o)->name;
+    return bb_plan_resolve_cluster(o, cluster, config, forecast);
 }
 
-/* Searches the layouts with the options of --explain. Their text is written to *options, which the caller frees.
- * reason: out, why no such layout is valid or fits; its text is empty if one is. */
+/* Results of a search, and of --explain. */
+struct results {
+    struct bb_layouts found, explained;
+    struct bb_plan_options other; /* with the options of --explain, which refer to `words` */
+    struct bb_argv words;
+    struct bb_err_record reason;  /* why --explain has no layout; code 0: it has one */
+};
+
+/* Searches the layouts with the options of --explain, of the software of `search` unless they include --software.
+ * r: out: other, explained, and reason: why no such layout is valid or fits. */
 static int explain(const struct bb_plan_options *o, const struct bb_layout_search *search, int argc, char **argv,
-                   struct bb_layouts *explained, char **options, struct bb_err_record *reason)
+                   struct results *r)
 {
-    struct bb_plan_options other = *o;
+    struct bb_plan_options *other = &r->other;
     struct bb_layout_search others = *search;
     struct bb_positionals positionals;
-    struct bb_cluster clusters[2];
+    struct bb_cluster cluster;
     struct bb_forecast unused = {0};
-    struct bb_argv words = {0};
     int rc;
 
+    *other = *o;
+
     for (int i = 0; i < argc; i++)
-        bb_argv_add(&words, "%s", argv[i]);
-    bb_argv_add_split(&words, o->explain);
+        bb_argv_add(&r->words, "%s", argv[i]);
+    bb_argv_add_split(&r->words, o->explain);
     bb_err_context("--explain: ");
-    TRY(bb_opts_parse(o->option_set, &other, (int)words.n, words.word, &positionals, stdout));
-    other.given = other.config;
-    other.config.gpus_per_node = 0;
-    TRY(bb_proxy_configure(&other.config, &positionals, &others.proxy));
-    other.config.compute = o->config.compute;
-    other.config.gpus_per_node = o->config.gpus_per_node;
+    TRY(bb_opts_parse(o->option_set, other, (int)r->words.n, r->words.word, &positionals, stdout));
+    if (o->forecast && !other->config.transformer.software)
+        other->config.transformer.software = software_of(o)->name;
+    other->given = other->config;
+    other->config.gpus_per_node = 0;
+    TRY(bb_proxy_configure(&other->config, &positionals, &others.proxy));
+    other->config.compute = o->config.compute;
+    other->config.gpus_per_node = o->config.gpus_per_node;
     bb_err_mute(BB_MUTE_WARNINGS);
-    rc = resolve_clusters(&other, clusters, &other.config, &unused);
+    rc = resolve_cluster(other, &cluster, &other->config, &unused);
     bb_err_mute(0);
     if (rc)
         goto out;
-    others.given = &other.given;
-    others.config = &other.config;
-    others.cluster[0] = &clusters[0];
-    others.cluster[1] = &clusters[1];
+    others.given = &other->given;
+    others.config = &other->config;
+    others.cluster = &cluster;
     bb_err_context(NULL);
-    bb_err_record_in(reason);
+    bb_err_record_in(&r->reason);
     bb_err_mute(1);
-    rc = bb_layouts_search(&others, explained);
+    rc = bb_layouts_search(&others, &r->explained);
     bb_err_mute(0);
     bb_err_record_in(NULL);
-    if (rc)
-        goto out;
-    *options = command_text(&other, search->config->gpus_per_node, &explained->rows[0].choice);
 out:
     bb_err_context(NULL);
-    bb_argv_release(&words);
-    return rc == -BB_EUSAGE && reason->code ? 0 : rc;
+    return rc == -BB_EUSAGE && r->reason.code ? 0 : rc;
 }
 
 static void print_training(const struct bb_plan_options *o, const struct bb_layout_row *first)
@@ -209,12 +205,47 @@ static void print_training(const struct bb_plan_options *o, const struct bb_layo
     printf("# training in layout 1: %s\n", text);
 }
 
-/* Results of a search, and of --explain. */
-struct results {
-    struct bb_layouts found, explained;
-    char *explained_options;     /* text of the options of --explain; NULL: no such option, or no layout */
-    struct bb_err_record reason; /* why --explain has no layout; code 0: it has one */
-};
+/* Prints the software of all layouts. */
+static void print_software(const struct bb_plan_options *o, const struct bb_layouts *found)
+{
+    const struct bb_software *s = software_of(o);
+    bool differs = false;
+
+    for (int i = 0; i < found->n && i < o->top; i++)
+        differs |= s != default_software(o, found->rows[i].choice.sync);
+    printf("# software: %s in all layouts%s\n", s->name,
+           o->given.transformer.software ? ""
+           : differs                     ? "; zero3 as FSDP of Megatron-LM; for that of PyTorch: --software torch"
+                                         : ", see --software");
+}
+
+/* Prints the commands of the layouts after the first, whose command is printed in any case. */
+static void print_commands(const struct bb_plan_options *o, const struct bb_layout_search *search,
+                           const struct bb_layouts *found)
+{
+    for (int i = 1; i < found->n && i < o->top; i++) {
+        char *command = command_text(o, search->config->gpus_per_node, &found->rows[i].choice);
+
+        printf("# command of layout %d:%s\n", i + 1, command);
+        free(command);
+    }
+}
+
+static void print_explained(const struct bb_plan_options *o, const struct bb_layout_search *search,
+                            const struct results *r)
+{
+    char *command;
+
+    if (r->reason.code) {
+        printf("# --explain \"%s\": %s\n", o->explain, r->reason.text);
+        return;
+    }
+    command = command_text(&r->other, search->config->gpus_per_node, &r->explained.rows[0].choice);
+    bb_layouts_print_explained(&r->found, &r->explained, o->explain, command, stdout);
+    if (o->forecast && software_of(&r->other) != software_of(o))
+        printf("#   software %s; the layouts above have software %s\n", software_of(&r->other)->name, software_of(o)->name);
+    free(command);
+}
 
 static int print_results(const struct bb_plan_options *o, const struct bb_layout_search *search,
                          const struct results *r, const struct bb_forecast *forecast, int argc, char **argv)
@@ -224,7 +255,7 @@ static int print_results(const struct bb_plan_options *o, const struct bb_layout
 
     bb_print_report_header(stdout, argc, argv);
     printf("# the best layouts of %d ranks, predicted for %s (modelled, not measured)\n", search->config->ranks,
-           search->cluster[0]->name);
+           search->cluster->name);
     bb_slow_print(&conditions->slow, "# ", stdout);
     if (conditions->jitter > 0)
         printf("# sorted by p50, the median of %d steps with %g%% jitter (seed %llu); other columns are without "
@@ -232,12 +263,14 @@ static int print_results(const struct bb_plan_options *o, const struct bb_layout
                o->samples, 100 * conditions->jitter, (unsigned long long)conditions->seed);
     bb_layouts_print(&r->found, options, o->top, o->full, stdout);
     free(options);
+    if (o->full)
+        print_commands(o, search, &r->found);
+    if (o->forecast && search->cluster->has_achieved)
+        print_software(o, &r->found);
     if (o->tokens)
         print_training(o, &r->found.rows[0]);
-    if (r->reason.code)
-        printf("# --explain \"%s\": %s\n", o->explain, r->reason.text);
-    else if (o->explain)
-        bb_layouts_print_explained(&r->found, &r->explained, o->explain, r->explained_options, stdout);
+    if (o->explain)
+        print_explained(o, search, r);
     return print_accuracy(o, search, &r->found, *forecast);
 }
 
@@ -245,7 +278,7 @@ static int write_results(const struct bb_plan_options *o, const struct bb_layout
                          const struct results *r, int argc, char **argv)
 {
     const char *json = o->files[BB_PLAN_EXPORT_json], *csv = o->files[BB_PLAN_EXPORT_csv];
-    json_t *root, *layouts;
+    json_t *root, *layouts, *explained;
     int rc = 0;
 
     if (!json && !csv)
@@ -254,8 +287,11 @@ static int write_results(const struct bb_plan_options *o, const struct bb_layout
     layouts = json_object_get(root, "best_layout");
     if (r->reason.code)
         json_object_set_new(layouts, "explained_reason", json_string(r->reason.text));
-    else if (o->explain)
-        json_object_set_new(layouts, "explained", bb_layouts_explained_json(&r->found, &r->explained));
+    else if (o->explain) {
+        explained = bb_layouts_explained_json(&r->found, &r->explained);
+        add_command(explained, &r->other, search, &r->explained.rows[0].choice);
+        json_object_set_new(layouts, "explained", explained);
+    }
     if (csv)
         TRY(bb_plan_write_rows(csv, json_object_get(layouts, "layouts"), root));
     if (json)
@@ -270,29 +306,29 @@ int bb_plan_layouts(const struct bb_plan_options *o, const struct bb_proxy *prox
     struct bb_proxy_config config = o->config;
     const struct bb_conditions *conditions = &o->conditions;
     struct bb_conditions without_jitter = *conditions;
-    struct bb_cluster clusters[2];
+    struct bb_cluster cluster;
     struct bb_layout_search search = {.proxy = proxy,
                                       .given = &o->given,
                                       .config = &config,
-                                      .cluster = {&clusters[0], &clusters[1]},
+                                      .cluster = &cluster,
                                       .conditions = &without_jitter,
                                       .samples = o->samples,
                                       .top = o->top,
                                       .threads = o->threads,
                                       .quiet = o->quiet};
-    struct results r = {.explained_options = NULL};
+    struct results r = {.reason.code = 0};
     struct bb_forecast forecast = {0};
     int rc;
 
-    TRY(resolve_clusters(o, clusters, &config, &forecast));
-    TRY(bb_predict_validate_slow(&clusters[0], config.ranks, &conditions->slow));
+    TRY(resolve_cluster(o, &cluster, &config, &forecast));
+    TRY(bb_predict_validate_slow(&cluster, config.ranks, &conditions->slow));
     search.gpu_bytes = forecast.gpu_bytes;
     search.usable_bytes = (1 - o->margin) * forecast.gpu_bytes;
     search.penalizes =
-        o->forecast && clusters[0].has_achieved && strncmp(software_of(o, false)->name, "megatron", 8) == 0;
+        o->forecast && cluster.has_achieved && strncmp(software_of(o)->name, "megatron", 8) == 0;
     without_jitter.jitter = 0;
     if (o->explain)
-        TRY(explain(o, &search, argc, argv, &r.explained, &r.explained_options, &r.reason));
+        TRY(explain(o, &search, argc, argv, &r));
     TRY(bb_layouts_search(&search, &r.found));
     if (conditions->jitter > 0)
         TRY(bb_layouts_sample(&search, conditions, &r.found));
@@ -300,7 +336,7 @@ int bb_plan_layouts(const struct bb_plan_options *o, const struct bb_proxy *prox
         TRY(print_results(o, &search, &r, &forecast, argc, argv));
     TRY(write_results(o, &search, &r, argc, argv));
 out:
-    free(r.explained_options);
+    bb_argv_release(&r.words);
     bb_layouts_release(&r.explained);
     bb_layouts_release(&r.found);
     return rc;

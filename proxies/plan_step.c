@@ -394,7 +394,7 @@ static int find_ranks(const struct bb_plan_options *o, const struct bb_proxy *pr
                       const struct bb_proxy_config *config, struct plan_results *f)
 {
     struct bb_proxy_config given = o->given, free = *config;
-    struct bb_layout_search search = {.proxy = proxy, .given = &given, .config = &free, .cluster = {cluster, cluster}};
+    struct bb_layout_search search = {.proxy = proxy, .given = &given, .config = &free, .cluster = cluster};
     const int min = (int)fmin(bb_forecast_min_gpus(&f->step, &f->forecast), 1 << 20);
 
     forget_recompute(&given); /* add_excluded */

@@ -123,7 +123,7 @@ def test_the_reported_error_is_that_of_the_same_kind_of_step(busbar):
     for more, end in (("--seq-length 32768 --cp 8", "forecasts on average 33% too long; too few for a range: assume 33% or more"), ("--slow rank=1:2", "80% within .*; no published step used --slow"),
                       ("--set inter.gbps=24 --best-layout --global-batch-size 8 --top 1 --tp 1", "80% within .*; no published step used --set")):
         printed = busbar.run("plan", "transformer", *f"--model llama3_8b --layers 2 --ranks 8 --cluster h100-sxm-ib --dp-sync distributed {more}".split(), emulated=False).stdout
-        assert re.search(rf"accuracy .*megatron, Hopper, dense, 16 bits.* \(\d+ published steps?\): .*{end}\n", printed), printed
+        assert re.search(rf"accuracy:? .*megatron, Hopper, dense, 16 bits.* \(\d+ published steps?\): .*{end}\n", printed), printed
     fp8 = [re.search("accuracy +(.*)", busbar.run("plan", "transformer", *f"{args} --ep 8 --cluster h100-sxm-ib {more}".split(), emulated=False).stdout)[1]
            for more in ("--fp8", "--gemm-precision fp8")]
     assert fp8[0] == fp8[1] and "no published step used" not in fp8[0]
@@ -132,7 +132,7 @@ def test_the_reported_error_is_that_of_the_same_kind_of_step(busbar):
 def test_layouts_show_no_published_error_for_profiles_without_measured_rates(busbar):
     """The published steps ran on real machines; emulated-default has no rates of kernels that were measured."""
     args = "--model llama3_8b --layers 4 --ranks 8 --seq-length 1024 --global-batch-size 8 --best-layout --tp 1 --cp 1"
-    accuracy = {name: busbar.run("plan", "transformer", *f"{args} --cluster {name}".split(), emulated=False).stdout.split("accuracy (layouts other than zero3): ", 1)[1]
+    accuracy = {name: busbar.run("plan", "transformer", *f"{args} --cluster {name}".split(), emulated=False).stdout.split("# accuracy: ", 1)[1]
                 for name in ("emulated-default", "h100-sxm-ib")}
     assert accuracy["emulated-default"].startswith("no published step")
     assert re.match(r".*\(\d+ published steps\)", accuracy["h100-sxm-ib"])
@@ -210,6 +210,28 @@ def test_best_layout_explains_the_place_of_a_layout(busbar):
     more_us = explained["step_us"] - rows[0]["step_us"]
     assert re.search(rf'# --explain "--tp 4 --pp 2 --vpp 2": step .*, place {explained["place"]}; the fastest of 4 such layouts that fit\n', text)
     assert f"(+{100 * more_us / rows[0]['step_us']:.1f}%)" in text and f"#   layout {own + 1} is the fastest of its grid: schedule " in text
+
+
+def test_all_layouts_of_a_search_have_one_software(busbar):
+    """Of zero3 plan assumes PyTorch by default, which is slower. The printed command of each layout gives its step, and --explain has the
+    software of the search unless it states its own."""
+    args = "--model llama3_8b --layers 8 --ranks 8 --seq-length 4096 --global-batch-size 16 --cluster h100-sxm-ib --best-layout --cp 1 --top 4"
+    root = plan(busbar, args, "--explain", "--tp 1 --pp 1 --dp-sync zero3")["best_layout"]
+    rows, explained = root["layouts"], root["explained"]
+    assert "zero3" in {row["dp_sync"] for row in rows} and "distributed" in {row["dp_sync"] for row in rows}
+    for row in (*rows, explained):
+        assert row["software"] == "megatron" and ("--software megatron" in row["command"]) == (row["dp_sync"] == "zero3")
+        assert plan(busbar, row["command"].split(" ", 3)[3])["predicted"]["step_us"] == row["step_us"]
+    (own,) = (row for row in rows if (row["tp"], row["pp"]) == (1, 1))
+    assert own["dp_sync"] == "zero3" and own["step_us"] == explained["step_us"]
+    text = busbar.run("plan", "transformer", *args.split(), "--explain", "--tp 1 --dp-sync zero3 --software torch", "--full", emulated=False).stdout
+    assert "\n# software: megatron in all layouts; zero3 as FSDP of Megatron-LM; for that of PyTorch: --software torch\n" in text
+    assert "\n#   software torch; the layouts above have software megatron\n" in text
+    commands = [f"# command of layout {i}: {row['command']}\n" for i, row in enumerate(rows, 1)]
+    assert all(command in text for command in commands[1:]) and f"#   command: {rows[0]['command']}\n" in text
+    given = plan(busbar, f"{args} --dp-sync zero3", "--explain", "--dp-sync distributed")["best_layout"]
+    assert {row["software"] for row in (*given["layouts"], given["explained"])} == {"torch"}
+    assert "--software torch" in given["explained"]["command"] and "--software" not in given["layouts"][0]["command"]
 
 
 @pytest.mark.parametrize("layout,reason", [
@@ -338,7 +360,7 @@ def test_the_first_number_of_gpus_that_fits_is_named(busbar):
     tight = run("--ranks 16 --best-layout --global-batch-size 16 --memory-margin 0% --top 1 --tp 8 --cp 1 --pp 2 --vpp 1 --recompute full --dp-sync distributed")
     assert tight.returncode == 0 and "# may not fit: too little is free for the CUDA context, NCCL and fragmentation: layouts 1\n" in tight.stdout
     last = tight.stdout.splitlines()[-1]
-    assert last.startswith("# accuracy (layouts other than zero3): megatron, Hopper, dense, 16 bits (")
+    assert last.startswith("# accuracy: megatron, Hopper, dense, 16 bits (")
 
 
 def test_default_batch_with_a_large_bubble_is_named(busbar):

@@ -84,7 +84,7 @@ struct bb_layout_search {
     const struct bb_proxy_config *given;    /* options set by the user; 0 or NULL: not set, so the search tries all
                                             values */
     const struct bb_proxy_config *config;   /* `given` completed with defaults, global batch size and gpus_per_node */
-    const struct bb_cluster *cluster[2];    /* [1]: with the rates of the software of layouts with sharded parameters */
+    const struct bb_cluster *cluster;       /* with the rates of the software of all layouts */
     const struct bb_conditions *conditions; /* injected slow GPUs, NICs and links */
     double gpu_bytes, usable_bytes;         /* memory of one GPU in bytes; the part of it that training may use */
     int samples;      /* number of simulations with random jitter per layout in bb_layouts_sample */
@@ -128,8 +128,6 @@ int bb_layouts_sample(const struct bb_layout_search *search, const struct bb_con
                       struct bb_layouts *found) BB_MUST_CHECK;
 void bb_layouts_release(struct bb_layouts *found);
 
-/* bb_layouts_cluster - returns the cluster with the rates of the software of this layout. */
-const struct bb_cluster *bb_layouts_cluster(const struct bb_layout_search *search, const struct bb_layout_choice *c);
 /* bb_layouts_config - returns a copy of config in which the options are those of the layout `choice`. The copy
  * points to the same strings as config, and to those of `choice`. */
 struct bb_proxy_config bb_layouts_config(const struct bb_proxy_config *config, const struct bb_layout_choice *choice);

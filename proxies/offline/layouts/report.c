@@ -316,8 +316,8 @@ void bb_layouts_print(const struct bb_layouts *found, const char *command, int t
     if (full)
         print_rejected(found, out);
     else
-        fprintf(out, "# sequence parallelism if tp > 1; --full prints also differences between layouts and reasons of "
-                     "rejection\n");
+        fprintf(out, "# sequence parallelism if tp > 1; --full prints also the commands of all layouts, their "
+                     "differences and the reasons of rejection\n");
 }
 
 /* Returns the place of a layout among the fastest of each grid; 0: slower than all that were simulated in full. */

@@ -16,7 +16,7 @@ static int sample_row(const struct bb_layout_search *search, const struct bb_con
     int rc;
 
     TRY(bb_step_build(&step, search->proxy, &as));
-    TRY(bb_predict_jitter(&step, bb_layouts_cluster(search, &row->choice), conditions, search->samples, NULL, &steps));
+    TRY(bb_predict_jitter(&step, search->cluster, conditions, search->samples, NULL, &steps));
     row->p50_ns = (double)bb_jittered_at(&steps, 50);
     row->p95_ns = (double)bb_jittered_at(&steps, 95);
 out:

@@ -152,11 +152,6 @@ struct bb_proxy_config bb_layouts_config(const struct bb_proxy_config *config, c
     return as;
 }
 
-const struct bb_cluster *bb_layouts_cluster(const struct bb_layout_search *search, const struct bb_layout_choice *c)
-{
-    return search->cluster[bb_sync_gathers_parameters(c->sync)];
-}
-
 static void begin_stage(struct work *w, const char *stage, int layouts)
 {
     w->stage = stage;
@@ -330,7 +325,7 @@ static int time_of(const struct work *w, const struct bb_layout_choice *choice, 
     int rc;
 
     TRY(build_choice(w, choice, micro_batches, &step));
-    TRY(bb_predict_step_ns(&step, bb_layouts_cluster(w->search, choice), w->search->conditions, &step_ns));
+    TRY(bb_predict_step_ns(&step, w->search->cluster, w->search->conditions, &step_ns));
 out:
     *ns = rc ? NAN : (double)step_ns;
     bb_step_release(&step);
@@ -378,14 +373,14 @@ static int compare_choices(const void *a, const void *b)
     return memcmp(&x->choice, &y->choice, sizeof(x->choice));
 }
 
-/* Returns whether two layouts have the rates of different software (bb_layouts_cluster). */
-static bool has_other_software(const struct bb_layout_choice *a, const struct bb_layout_choice *b)
+/* Returns whether one of two layouts shards the parameters: frozen parameters then have other kernels. */
+static bool differ_in_sharding(const struct bb_layout_choice *a, const struct bb_layout_choice *b)
 {
     return bb_sync_gathers_parameters(a->sync) != bb_sync_gathers_parameters(b->sync);
 }
 
 /* Returns whether the lower bounds of base layout a are also valid for base layout b, which follows a in the sorted
- * list. They are valid if a and b are equal except for the gradient synchronization (dp-sync), of the same software, and
+ * list. They are valid if a and b are equal except for the gradient synchronization (dp-sync), with or without sharded parameters, and
  * the number of recomputed layers, and b recomputes at least as many layers as a. */
 static bool have_same_compute(const struct bb_layout_choice *a, const struct bb_layout_choice *b)
 {
@@ -507,12 +502,12 @@ static void bound_bases(void *arg, int i)
     if (w->search->config->transformer.imbalance <= 0)
         rc = build_choice(w, &first->choice, few_micro_batches(&first->choice), &step);
     if (rc == 0)
-        sum_kernel_times(&step, bb_layouts_cluster(w->search, &first->choice), &most_ns, &mean_ns);
+        sum_kernel_times(&step, w->search->cluster, &most_ns, &mean_ns);
     first->rc = rc == -BB_EUSAGE ? 0 : rc; /* -BB_EUSAGE: the base layout is invalid, which estimate_base reports
                                               later */
     bb_step_release(&step);
     for (struct base *b = first; b < w->bases + w->n_bases; b++) {
-        if (has_other_software(&first->choice, &b->choice))
+        if (differ_in_sharding(&first->choice, &b->choice))
             continue;
         if (!have_same_compute(&first->choice, &b->choice))
             break;
@@ -694,7 +689,7 @@ static void refine_row(void *arg, int i)
 /* Simulates a step of a layout with n micro-batches and sets the results of *row. */
 static int predict_step(const struct work *w, int n, struct bb_layout_row *row)
 {
-    const struct bb_cluster *cluster = bb_layouts_cluster(w->search, &row->choice);
+    const struct bb_cluster *cluster = w->search->cluster;
     const struct bb_predicted_rank *slowest;
     struct bb_step step = {0};
     struct bb_prediction p = {0};

@@ -31,7 +31,8 @@ struct shown {
     const char *stopped;
     int iterations, repeats, channels, straggler, cycle, group;
     bool measured, forced;
-    double p99_us, variation_percent, expected_gbps, of_expected; /* of_expected: busbw / expected busbw */
+    double p99_us, variation_percent, half_width_percent, expected_gbps,
+        of_expected; /* of_expected: busbw / expected busbw */
     struct bb_metrics f;
     char gain[40], timestamp[BB_STAMP_TEXT];
 };
@@ -104,6 +105,7 @@ static struct shown show_placement(const struct bb_report *r, const struct bb_ro
                        * busbar prints N/A. */
                       .p99_us = isfinite(us->p99) || !r->style->program ? us->p99 : us->max,
                       .variation_percent = 100 * f->iterations.variation,
+                      .half_width_percent = 100 * bb_half_width(&f->time_us),
                       .f = *f};
 
     s.of.redop = bb_report_redop(r, row);
@@ -184,6 +186,10 @@ static const struct bb_field skew_fields[] = {
 
 static const struct bb_field wall_fields[] = {{NULL, "wall", "(us)", BB_WIDTH_TIME, FITTING, SHOWS(f.wall_us)}, {0}};
 
+/* Half the width of the 95 % confidence interval of the median, as part of the median. */
+static const struct bb_field ci95_fields[] = {
+    {NULL, "ci95", "(+-%)", BB_WIDTH_TIME, FITTING, SHOWS(half_width_percent), .none = "-"}, {0}};
+
 static const struct bb_field expected_fields[] = {
     {"expected_busbw_gbps", "expected", "(GB/s)", 8, FITTING, SHOWS(expected_gbps), .none = "-"},
     {"of_expected", "reached", "", 8, 0, SHOWS(of_expected), .form = BB_FORM_PERCENT, .none = "-"},
@@ -222,7 +228,7 @@ struct list {
     int placement; /* BB_OUT_OF_PLACE or BB_IN_PLACE; ONCE: the placement that was measured first */
     bool in_text, in_json;
 };
-enum { LISTS = 18 };
+enum { LISTS = 19 };
 
 static bool shows_skew(const struct bb_report *r)
 {
@@ -234,6 +240,12 @@ static bool shows_skew(const struct bb_report *r)
 static bool shows_wall(const struct bb_report *r, const struct bb_mode *mode)
 {
     return r->ctx->both_clocks && !r->ctx->host_time && !mode->single && !r->style->program;
+}
+
+/* Returns whether the table has the confidence interval of the median, of the placement that was measured first. */
+static bool shows_ci95(const struct bb_report *r)
+{
+    return r->ctx->policy.confidence > 0 && !r->style->program;
 }
 
 /* Returns whether the table has the minimum, maximum, 99th percentile and variation of the iterations (-I). */
@@ -261,6 +273,7 @@ static const struct list *choose_lists(const struct bb_report *r, struct list li
         {result_fields, ONCE, false, true},
         {skew_fields, ONCE, shows_skew(r), false},
         {wall_fields, ONCE, shows_wall(r, r->ctx->mode), false},
+        {ci95_fields, ONCE, shows_ci95(r), false},
         {expected_fields, ONCE, r->expected, r->expected},
         {choice_fields, ONCE, o->sweep_algorithms || o->show_choice, false},
         {forced_fields, ONCE, o->sweep_algorithms, o->sweep_algorithms},

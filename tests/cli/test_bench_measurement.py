@@ -115,6 +115,17 @@ def test_one_batch_is_enough_for_equal_samples(measure, mode, samples):
     assert row["stopped"] == "confident" and row["samples"] == samples and row["wrong"] == 0
 
 
+@pytest.mark.parametrize("args, shown", [(("--confidence", "50%"), True), ((), False)])
+def test_table_has_the_confidence_interval_beside_the_times(busbar, tmp_path, args, shown):
+    """Half of its width, as part of the median. -C 1: times of the host, which vary."""
+    done = busbar.run("bench", "all_reduce", "--sizes", "1K", "-C", "1", "--json", tmp_path / "r.json", *args, ranks=2)
+    heading, units, row = (line for line in done.stdout.splitlines() if re.match(r"#? +(size |\(B\)|1024 )", line))
+    assert ("ci95" in heading.split()) == ("(+-%)" in units.split()) == shown
+    us = json.loads((tmp_path / "r.json").read_text())["results"][0]["time_us"]
+    low, high = us["ci95"]
+    assert not shown or float(row.split()[-1]) == pytest.approx(50 * (high - low) / us["p50"], abs=0.1)
+
+
 def test_limits_end_sampling_without_confidence(measure):
     """Host times vary, so the interval never reaches a millionth of a per cent. 400 iterations are 20 samples."""
     row = measure("-C", "1", "--repeats", "2", "--confidence", "0.000001%", "--max-iters", "400", ranks=2)[0]

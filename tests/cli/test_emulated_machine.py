@@ -423,6 +423,13 @@ def test_proxy_names_a_slow_gpu_and_all_slow_groups(times_only, tmp_path):
     assert [re.match(r"# slow: rank 6|# slow communication: (group embedding of ranks \d, \d+|5 more groups$)", line) is None for line in lines] == [False] * 5, lines
 
 
+def test_slow_gpu_explains_the_transfers_of_its_group(times_only):
+    """The transfers of rank 11's tensor parallel group take 1.11 x the time of the others, because its kernels are slow."""
+    done = times_only.run("proxy", "transformer", "--model", "gpt3_1_3b", "--tp", 2, "--compute", "gemm", "-n", 1, "-w", 1, "--traced-steps", 1,
+                          "--no-alone", "-g", 16, env={"EMU_NODES": "2", "EMU_CLUSTER": "h100-sxm-ib", "EMU_SLOW": "rank=11:1.3"})
+    assert "# slow: rank 11 " in done.stdout and "slow communication" not in done.stdout, done.stdout
+
+
 def test_proxy_names_the_group_with_a_slow_nic(busbar, tmp_path):
     """NIC 0 of node 1 is that of rank 2. Without another group of the same shape only a prediction shows that transfers are slow; all
     ranks then end together, so that the rank of the table is no culprit."""

@@ -315,18 +315,39 @@ static void list_slow_of(const struct bb_run_report *r, int group, struct slow_l
     free(us);
 }
 
-/* Lists the ranks with slow kernels, or those with slow transfers. Ranks that share a GPU are not judged. The caller
- * frees list.ranks. */
+/* Returns whether a slow GPU in the group of `slow` explains its transfers: it is slower than they are, and its kernels
+ * for the transfers are slow, too. */
+static bool is_explained(const struct bb_run_report *r, const struct slow_rank *slow, const struct slow_list *gpus)
+{
+    const struct bb_layout *l = &r->step->layout;
+    const int instance = bb_group_instance(l, slow->group_index, slow->rank);
+
+    for (size_t i = 0; i < gpus->n; i++)
+        if (bb_group_instance(l, slow->group_index, gpus->ranks[i].rank) == instance &&
+            gpus->ranks[i].slowdown > slow->slowdown)
+            return true;
+    return false;
+}
+
+/* Lists the ranks with slow kernels, or those with slow transfers that no slow GPU explains. Ranks that share a GPU are
+ * not judged. The caller frees list.ranks. */
 static struct slow_list list_slow(const struct bb_run_report *r, bool transfers)
 {
-    struct slow_list list = {0};
+    struct slow_list gpus = {0}, list = {0};
+    size_t kept = 0;
 
     if (!r->measured->traced || r->session->shared_gpu)
         return list;
+    list_slow_of(r, BB_NONE, &gpus);
     if (!transfers)
-        list_slow_of(r, BB_NONE, &list);
-    for (int group = 0; transfers && group < r->step->layout.n_groups; group++)
+        return gpus;
+    for (int group = 0; group < r->step->layout.n_groups; group++)
         list_slow_of(r, group, &list);
+    for (size_t i = 0; i < list.n; i++)
+        if (!is_explained(r, &list.ranks[i], &gpus))
+            list.ranks[kept++] = list.ranks[i];
+    list.n = kept;
+    free(gpus.ranks);
     return list;
 }
 

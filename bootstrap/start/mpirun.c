@@ -2,7 +2,10 @@
  * BB_MPI_IS_OPEN_MPI. */
 #include "bootstrap/start/mpirun.h"
 
+#include "bootstrap/base/units.h"
+
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #ifndef BB_MPIRUN
@@ -30,4 +33,88 @@ const char *bb_mpirun_export(void)
 bool bb_mpirun_started_us(void)
 {
     return getenv("OMPI_COMM_WORLD_SIZE") || getenv("MPI_LOCALNRANKS"); /* set by Open MPI and by Hydra, respectively */
+}
+
+/* ---- the command line of mpirun ---- */
+
+enum { COMMAND_LINE = 32768, WORDS = 512 };
+
+static bool is_listed(const char *list, const char *word, size_t length)
+{
+    for (const char *at = list; *at; at += strcspn(at, " "), at += *at == ' ')
+        if (strcspn(at, " ") == length && strncmp(at, word, length) == 0)
+            return true;
+    return false;
+}
+
+static const char *name_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash ? slash + 1 : path;
+}
+
+/* Reads the command line of a process into text, and its words. Returns their number, 0 if it cannot be read. */
+static int read_words(long pid, char text[COMMAND_LINE], const char *words[WORDS])
+{
+    char path[64];
+    size_t bytes;
+    FILE *file;
+    int n = 0;
+
+    snprintf(path, sizeof path, "/proc/%ld/cmdline", pid);
+    if (!(file = fopen(path, "r")))
+        return 0;
+    bytes = fread(text, 1, COMMAND_LINE - 1, file);
+    fclose(file);
+    text[bytes] = '\0';
+    for (const char *at = text; at < text + bytes && n < WORDS; at += strlen(at) + 1)
+        words[n++] = at;
+    return n;
+}
+
+/* Returns the parent of a process; 0: unknown. */
+static long parent_of(long pid)
+{
+    char path[64], line[512] = "";
+    const char *end;
+    FILE *file;
+
+    snprintf(path, sizeof path, "/proc/%ld/stat", pid);
+    if (!(file = fopen(path, "r")))
+        return 0;
+    end = fgets(line, sizeof line, file) ? strrchr(line, ')') : NULL; /* "PID (NAME) STATE PPID" */
+    fclose(file);
+    return end && strlen(end) > 4 ? strtol(end + 4, NULL, 10) : 0;
+}
+
+void bb_mpirun_print_options(bb_print_word *print, FILE *out)
+{
+    static const char launchers[] = "mpirun mpiexec orterun prterun mpiexec.hydra mpirun.openmpi mpiexec.openmpi",
+                      sets_hosts[] = "-n -np -c --n --np -H -host --host -hosts -hostfile --hostfile -machinefile "
+                                     "--machinefile -f -N -npernode --npernode -ppn -perhost",
+                      wrappers[] = "numactl taskset nsys ncu timeout env bash sh gdb strace perf :";
+    const char *words[WORDS];
+    char text[COMMAND_LINE];
+    int n = 0, program = 1;
+
+    for (long pid = getppid(); pid > 1; pid = parent_of(pid)) {
+        n = read_words(pid, text, words);
+        if (n > 0 && is_listed(launchers, name_of(words[0]), strlen(name_of(words[0]))))
+            break;
+        n = 0;
+    }
+    for (; program < n && !bb_begins_with(name_of(words[program]), "busbar"); program++)
+        if (is_listed(wrappers, name_of(words[program]), strlen(name_of(words[program]))))
+            return;
+    for (int i = 1; program < n && i < program; i++) {
+        const size_t length = strcspn(words[i], "=");
+
+        if (is_listed(sets_hosts, words[i], length)) {
+            i += words[i][length] == '\0';
+            continue;
+        }
+        fputc(' ', out);
+        print(words[i], out);
+    }
 }

@@ -5,6 +5,7 @@
 #define BB_BOOTSTRAP_START_MPIRUN_H
 
 #include <stdbool.h>
+#include <stdio.h>
 
 /*
  * bb_mpirun - returns the launcher of the MPI library that busbar was built with: "mpirun" if that launcher was the
@@ -19,6 +20,16 @@ const char *bb_mpirun_hosts(void);
 /* bb_mpirun_export - returns the launcher's option that exports a variable to all ranks ("-x"), or NULL if the
  * launcher exports the whole environment. */
 const char *bb_mpirun_export(void);
+
+/* Prints a word for a shell: bb_quote of the module sweep. */
+typedef void bb_print_word(const char *word, FILE *out);
+
+/*
+ * bb_mpirun_print_options - print the options of the mpirun that started this process, each after a blank, except those that
+ * set hosts and numbers of processes. Prints nothing if mpirun is not among the ancestors of this process (its daemon on
+ * another host starts it), or if the command line has another program before busbar.
+ */
+void bb_mpirun_print_options(bb_print_word *print, FILE *out);
 
 /* bb_mpirun_started_us - returns whether this process is a rank started by mpirun. */
 bool bb_mpirun_started_us(void);

@@ -547,16 +547,18 @@ def test_lost_node_of_rank_0_fails_in_every_output(busbar, tmp_path):
     assert lines[-3:] == ["# partly measured: stages pairs", "# not measured: stages bisection, rails, whole", "# ENDED in stage pairs"]
 
 
-def test_command_that_continues_without_the_lost_node(busbar, tmp_path):
-    """The line is executed as printed; a stand-in for ssh starts Open MPI's daemons of the hosts here."""
+@pytest.mark.parametrize("options, printed", [((), ""), (("--bind-to", "none", "-x", "WORD=a b"), " --bind-to none -x 'WORD=a b'")])
+def test_command_that_continues_without_the_lost_node(busbar, tmp_path, options, printed):
+    """The line is executed as printed, with mpirun's own options; a stand-in for ssh starts Open MPI's daemons of the hosts here."""
     if "(Open" not in subprocess.run([busbar.mpirun, "--version"], capture_output=True, text=True).stdout:
         pytest.skip("the list of hosts is tested with Open MPI")
     (tmp_path / "busbar-emulated").symlink_to(busbar.build / "busbar-emulated")
     (tmp_path / "agent").write_text('#!/bin/sh\nshift\nexport OMPI_MCA_orte_tmpdir_base=$(mktemp -d)\nexec sh -c "$*"\n')
     (tmp_path / "agent").chmod(0o755)
-    done = busbar.run("health", "--quick", "--json", tmp_path / "r.json", ranks=8, mpirun=(), env=ROOT_LOST)
+    done = busbar.run("health", "--quick", "--json", tmp_path / "r.json", ranks=8, mpirun=options, env=ROOT_LOST)
     (line,) = re.findall("^# continue: (.*)$", done.stdout, re.M)
-    assert re.fullmatch(r"\S+ -n 6 --host \S+-node1:2,\S+-node2:2,\S+-node3:2 busbar-emulated health --quick --json \S+/r.json.2 --from pairs", line)
+    assert re.fullmatch(r"\S+ -n 6 --host \S+-node1:2,\S+-node2:2,\S+-node3:2" + re.escape(printed) +
+                        r" busbar-emulated health --quick --json \S+/r.json.2 --from pairs", line)
     env = {**os.environ, **LOST, "EMU_FAULT": "", "EMU_NODES": "3", "PATH": f"{tmp_path}:{os.environ['PATH']}", "OMPI_MCA_routed": "direct",
            "OMPI_MCA_plm_rsh_agent": str(tmp_path / "agent")}
     rest = subprocess.run(["timeout", "90", "sh", "-c", line], env=env, capture_output=True, text=True)

@@ -92,10 +92,10 @@ static json_t *layouts_json(const struct bb_plan_options *o, const struct bb_lay
     json_t *root = json_pack(
         "{s:s, s:s, s:o, s:s, s:o, s:i, s:i, s:{s:s, s:o, s:f, s:f}, s:o}", "schema", "busbar.plan/1", "busbar",
         BUSBAR_VERSION, "command", command, "proxy", o->config.proxy, "options", bb_json_options(o->option_set, o),
-        "ranks", o->config.ranks, "nodes", bb_cluster_nodes(search->cluster, o->config.ranks), "predicted",
-        "cluster", search->cluster->name, "slow", bb_slow_json(&search->conditions->slow), "step_us",
-        found->rows[0].step_ns / 1e3, "tokens_per_s", found->rows[0].tokens / (found->rows[0].step_ns / 1e9),
-        "best_layout", bb_layouts_json(found, o->top));
+        "ranks", o->config.ranks, "nodes", bb_cluster_nodes(search->cluster, o->config.ranks), "predicted", "cluster",
+        search->cluster->name, "slow", bb_slow_json(&search->conditions->slow), "step_us", found->rows[0].step_ns / 1e3,
+        "tokens_per_s", found->rows[0].tokens / (found->rows[0].step_ns / 1e9), "best_layout",
+        bb_layouts_json(found, o->top));
 
     json_array_foreach(json_object_get(json_object_get(root, "best_layout"), "layouts"), i, layout)
         add_command(layout, o, search, &found->rows[i].choice);
@@ -147,8 +147,27 @@ struct results {
     struct bb_layouts found, explained;
     struct bb_plan_options other; /* with the options of --explain, which refer to `words` */
     struct bb_argv words;
-    struct bb_err_record reason;  /* why --explain has no layout; code 0: it has one */
+    struct bb_err_record reason; /* why --explain has no layout; code 0: it has one */
 };
+
+/* Rejects options of --explain that change what is trained, on what, or what is written: the layouts of both searches are
+ * compared. words: [n] */
+static int validate_explained(char *const *words, size_t n)
+{
+    static const char *const others[] = {
+        "--ranks", "--cluster",           "--set",        "--gpus-per-node", "--slow", "--delay", "--jitter",
+        "--model", "--global-batch-size", "--seq-length", "--explain",       "--json", "--csv",   "--trace",
+        "--export"};
+
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < sizeof(others) / sizeof(others[0]); k++) {
+            const size_t length = strlen(others[k]);
+
+            if (strncmp(words[i], others[k], length) == 0 && (words[i][length] == '\0' || words[i][length] == '='))
+                return bb_err(BB_EUSAGE, "%s is no option of a layout; give it to the whole search", others[k]);
+        }
+    return 0;
+}
 
 /* Searches the layouts with the options of --explain, of the software of `search` unless they include --software.
  * r: out: other, explained, and reason: why no such layout is valid or fits. */
@@ -168,6 +187,7 @@ static int explain(const struct bb_plan_options *o, const struct bb_layout_searc
         bb_argv_add(&r->words, "%s", argv[i]);
     bb_argv_add_split(&r->words, o->explain);
     bb_err_context("--explain: ");
+    TRY(validate_explained(r->words.word + argc, r->words.n - (size_t)argc));
     TRY(bb_opts_parse(o->option_set, other, (int)r->words.n, r->words.word, &positionals, stdout));
     if (o->forecast && !other->config.transformer.software)
         other->config.transformer.software = software_of(o)->name;
@@ -243,7 +263,8 @@ static void print_explained(const struct bb_plan_options *o, const struct bb_lay
     command = command_text(&r->other, search->config->gpus_per_node, &r->explained.rows[0].choice);
     bb_layouts_print_explained(&r->found, &r->explained, o->explain, command, stdout);
     if (o->forecast && software_of(&r->other) != software_of(o))
-        printf("#   software %s; the layouts above have software %s\n", software_of(&r->other)->name, software_of(o)->name);
+        printf("#   software %s; the layouts above have software %s\n", software_of(&r->other)->name,
+               software_of(o)->name);
     free(command);
 }
 
@@ -324,8 +345,7 @@ int bb_plan_layouts(const struct bb_plan_options *o, const struct bb_proxy *prox
     TRY(bb_predict_validate_slow(&cluster, config.ranks, &conditions->slow));
     search.gpu_bytes = forecast.gpu_bytes;
     search.usable_bytes = (1 - o->margin) * forecast.gpu_bytes;
-    search.penalizes =
-        o->forecast && cluster.has_achieved && strncmp(software_of(o)->name, "megatron", 8) == 0;
+    search.penalizes = o->forecast && cluster.has_achieved && strncmp(software_of(o)->name, "megatron", 8) == 0;
     without_jitter.jitter = 0;
     if (o->explain)
         TRY(explain(o, &search, argc, argv, &r));

@@ -251,7 +251,9 @@ def test_best_layout_explains_why_a_layout_is_rejected(busbar, layout, reason):
 
 
 @pytest.mark.parametrize("layout,error", [
-    ("--tp", "option '--tp' requires a value: --tp=T"), ("tp 2", "transformer: unexpected argument 'tp'; this proxy has no positional arguments")])
+    ("--tp", "option '--tp' requires a value: --tp=T"), ("tp 2", "transformer: unexpected argument 'tp'; this proxy has no positional arguments"),
+    ("--tp 2 --slow rank=0:1.1", "--slow is no option of a layout; give it to the whole search"),
+    ("--global-batch-size=4", "--global-batch-size is no option of a layout; give it to the whole search")])
 def test_invalid_options_to_explain_are_named(busbar, layout, error):
     done = explain(busbar, layout)
     assert (done.returncode, done.stdout, done.stderr) == (2, "", f"busbar: --explain: {error}\n")

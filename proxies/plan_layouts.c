@@ -150,14 +150,13 @@ struct results {
     struct bb_err_record reason; /* why --explain has no layout; code 0: it has one */
 };
 
-/* Rejects options of --explain that change what is trained, on what, or what is written: the layouts of both searches are
+/* Rejects options of --explain that change the batch, the machine, or what is written: the layouts of both searches are
  * compared. words: [n] */
 static int validate_explained(char *const *words, size_t n)
 {
     static const char *const others[] = {
-        "--ranks", "--cluster",           "--set",        "--gpus-per-node", "--slow", "--delay", "--jitter",
-        "--model", "--global-batch-size", "--seq-length", "--explain",       "--json", "--csv",   "--trace",
-        "--export"};
+        "--ranks",   "--cluster", "--set", "--gpus-per-node", "--slow",  "--delay", "--jitter", "--global-batch-size",
+        "--explain", "--json",    "--csv", "--trace",         "--export"};
 
     for (size_t i = 0; i < n; i++)
         for (size_t k = 0; k < sizeof(others) / sizeof(others[0]); k++) {

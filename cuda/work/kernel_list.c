@@ -171,11 +171,16 @@ bool bb_kernel_list_conv(struct bb_kernel_list *w, const struct bb_conv *v, bool
         return false;
     positions = out[0] * out[1] * out[2];
     if (!backward && add_conv_gemm(w, "convolution", v, BB_CONV_FORWARD)) {
-        add_memory_kernel(w, "norm", BB_MEMORY_KERNEL_CHANNEL_NORM, BB_ACT_RELU, v->n * v->k, positions, v->dtype);
+        add_memory_kernel(w, "statistics", BB_MEMORY_KERNEL_BIAS_ACT, BB_ACT_NONE, (v->n * positions + 1) / 2, v->k,
+                          v->dtype);
+        add_memory_kernel(w, "norm", BB_MEMORY_KERNEL_CHANNEL_NORM, BB_ACT_NONE, v->n * v->k, positions, v->dtype);
         bb_kernel_list_last(w)->memory_kernel.channels = (uint64_t)v->k;
+        add_memory_kernel(w, "activation", BB_MEMORY_KERNEL_BIAS_ACT, BB_ACT_RELU, v->n * positions, v->k, v->dtype);
         return true;
     }
     add_memory_kernel(w, "activation", BB_MEMORY_KERNEL_BIAS_ACT_GRAD, BB_ACT_RELU, v->n * positions, v->k, v->dtype);
+    add_memory_kernel(w, "statistics", BB_MEMORY_KERNEL_BIAS_ACT, BB_ACT_NONE, v->n * positions, v->k, v->dtype);
+    add_memory_kernel(w, "norm", BB_MEMORY_KERNEL_BIAS_ACT_GRAD, BB_ACT_NONE, v->n * positions, v->k, v->dtype);
     if (of_data && !add_conv_gemm(w, "gradient of data", v, BB_CONV_DATA))
         return false;
     return add_conv_gemm(w, "gradient of weights", v, BB_CONV_WEIGHTS);

@@ -52,7 +52,7 @@ struct bb_kernel_list_item {
     struct bb_memory_kernel memory_kernel; /* shape of a memory-bound kernel; all device pointers are NULL */
 };
 
-#define BB_KERNEL_LIST_ITEMS 512 /* maximum length; the longest list, the forward pass of ResNet-152, has 312 kernels */
+#define BB_KERNEL_LIST_ITEMS 640 /* maximum length; the longest list, the forward pass of ResNet-152, has 622 kernels */
 struct bb_kernel_list {
     int n;
     bool overflowed; /* true: the list was full, so a new kernel replaced the last one, which is a programming error;
@@ -86,7 +86,10 @@ bool bb_kernel_list_attention(struct bb_kernel_list *w, const struct bb_transfor
 bool bb_kernel_list_mlp(struct bb_kernel_list *w, const struct bb_transformer *t, bool backward);
 
 /*
- * bb_kernel_list_conv - append a convolution with batch norm and activation.
+ * bb_kernel_list_conv - append a convolution with batch norm and activation, as PyTorch runs them: kernels of their own.
+ *   With A the size of the output: the statistics read A, the norm and the activation read and write A. Backward: the
+ *   activation reads gradient and output and writes A, the sums of the norm read gradient and input, the gradient reads
+ *   both again and writes A. A kernel that only reads is represented by one that reads and writes as many bytes.
  *   of_data  backward: whether to include the gradient of the input; false for the first layer, which does not need one
  */
 bool bb_kernel_list_conv(struct bb_kernel_list *w, const struct bb_conv *v, bool backward, bool of_data);

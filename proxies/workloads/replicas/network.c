@@ -98,6 +98,7 @@ static int add_block(struct network_builder *g, int stage, int block, int width,
         snprintf(name, sizeof(name), "stage%d.block%d.projection", stage, block);
         TRY(add_conv(g, name, out, 1, stride));
     }
+    g->net->units[g->net->n - 1].joins = true;
 out:
     return rc;
 }
@@ -380,6 +381,17 @@ double bb_network_activations(const struct bb_network *net, int samples, enum bb
 
 /* ---- kernels of one unit (layer of the network) ---- */
 
+/* Appends the sum of a block's output and its shortcut, or of their gradients: two arrays are read, one is written. */
+static void add_join(struct bb_kernel_list *w, const struct bb_network_unit *u, int64_t samples, enum bb_dtype_id dtype)
+{
+    const struct bb_memory_kernel sum = {.kind = BB_MEMORY_KERNEL_BIAS_ACT_GRAD,
+                                         .dtype = dtype,
+                                         .rows = (uint64_t)(u->stored / 2 / (double)u->conv.k) * (uint64_t)samples,
+                                         .cols = (uint64_t)u->conv.k};
+
+    bb_kernel_list_add_memory_kernel(w, "residual", &sum);
+}
+
 bool bb_network_add_kernels(const struct bb_network *net, int unit, int64_t samples, enum bb_dtype_id dtype,
                             bool backward, struct bb_kernel_list *w)
 {
@@ -404,8 +416,15 @@ bool bb_network_add_kernels(const struct bb_network *net, int unit, int64_t samp
         bb_kernel_list_embedding(w, u->tokens * (uint64_t)samples, (uint64_t)u->out, (uint64_t)u->in, dtype);
         return true;
     }
-    if (conv.k)
-        return bb_kernel_list_conv(w, &conv, backward, unit > 0);
+    if (conv.k) {
+        if (u->joins && backward)
+            add_join(w, u, samples, dtype);
+        if (!bb_kernel_list_conv(w, &conv, backward, unit > 0))
+            return false;
+        if (u->joins && !backward)
+            add_join(w, u, samples, dtype);
+        return true;
+    }
     if (layer.heads)
         return bb_kernel_list_transformer(w, &layer, backward);
     return bb_kernel_list_dense(w, u->rows * samples, u->in, u->out, BB_ACT_NONE, dtype, backward);

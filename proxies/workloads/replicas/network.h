@@ -29,6 +29,7 @@ struct bb_network_unit {
     double stored;         /* convolutional networks: elements stored for the backward of one sample: the outputs of the
                               convolution and of its batch norm (spatial/net/net.h) */
     double sample_flops;   /* FLOPs of the forward pass of one sample; the backward pass has twice as many FLOPs */
+    bool joins;            /* last convolution of a residual block: the output is added to the shortcut */
     struct bb_conv conv;   /* shape of the layer's convolution. Its fields n (batch size) and dtype are 0, because they
                               depend on the run. k == 0 (no output channels): the layer is not a convolution */
     int64_t rows, in, out; /* shape of a dense layer: input rows per sample, input width and output width. rows == 0:

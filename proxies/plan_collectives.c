@@ -25,7 +25,8 @@ static int validate_collective(const struct bb_plan_options *o, const struct bb_
     if (o->seed != 0 && !o->jitter)
         return bb_err(BB_EUSAGE, "%s: --seed requires --jitter (for example --jitter 3%%)", name);
     if (o->config.ranks == 0)
-        return bb_err(BB_EUSAGE, "%s: plan requires --ranks N, the number of ranks of the job", name);
+        return bb_err(BB_EUSAGE, "%s: plan requires --ranks N, the number of ranks of the job (for example --ranks 64)",
+                      name);
     if (!o->cluster)
         return bb_err(BB_EUSAGE, "%s: plan of a collective requires --cluster (for example --cluster h100-sxm-ib)",
                       name);

@@ -344,7 +344,8 @@ static int parse_plan(struct bb_plan_options *o, struct bb_positionals *position
         return 0;
     TRY(find_proxy(o, positionals, proxy));
     if (o->config.ranks == 0)
-        return bb_err(BB_EUSAGE, "%s: plan requires --ranks N, the number of ranks of the job", (*proxy)->name);
+        return bb_err(BB_EUSAGE, "%s: plan requires --ranks N, the number of ranks of the job (for example --ranks 64)",
+                      (*proxy)->name);
     TRY(bb_plan_validate_requirements(o, positionals, *proxy));
     if (o->gpu_memory > 0 && o->gpu_memory < MIN_GPU_MEMORY)
         return bb_err(BB_EUSAGE, "--gpu-memory %zu: a GPU has more than %zu bytes; try: --gpu-memory %zuG",

@@ -96,6 +96,16 @@ static void use_nvlink_domains(const struct bb_plan_options *o, int ranks, struc
             ranks, cluster->name, cluster->gpus_per_node, gpus, gpus);
 }
 
+/* Warns if the ranks do not fill the last node. given: --gpus-per-node, or 0 */
+static void warn_partial_node(int given, int ranks)
+{
+    if (given > 0 && ranks > given && ranks % given != 0)
+        bb_warn(
+            "%d ranks are not a multiple of --gpus-per-node %d, so the last node has %d; try: --ranks %d or --ranks "
+            "%d",
+            ranks, given, ranks % given, ranks - ranks % given, ranks - ranks % given + given);
+}
+
 int bb_plan_load_cluster(const struct bb_plan_options *o, int gpus_per_node, struct bb_cluster *cluster)
 {
     int rc;
@@ -107,6 +117,7 @@ int bb_plan_load_cluster(const struct bb_plan_options *o, int gpus_per_node, str
         bb_cluster_set_gpus_per_node(cluster, gpus_per_node);
     else
         use_nvlink_domains(o, o->config.ranks, cluster);
+    warn_partial_node(o->given.gpus_per_node, o->config.ranks);
 out:
     return rc;
 }

@@ -104,3 +104,15 @@ def test_the_suggestion_works(busbar, tmp_path, title, inputs, command, text):
 def test_nothing_to_try_changes_the_machine():
     changes = [row for row in ROWS for option in ("--gpus-per-node", "--cluster") if option in row[3] and option not in row[2]]
     assert not changes
+
+
+@pytest.mark.parametrize("line, message", [
+    ("--hosts 2", "busbar: --hosts is --ranks here; try: --ranks 16 (8 GPUs per node); with --ranks, leave it out\n"),
+    ("--nodes 3", "busbar: --nodes is --ranks here; try: --ranks 24 (8 GPUs per node); with --ranks, leave it out\n"),
+    ("", "busbar: transformer: plan requires --ranks N, the number of ranks of the job (for example --ranks 64)\n"),
+    ("--ranks 12 --gpus-per-node 5", "busbar: warning: 12 ranks are not a multiple of --gpus-per-node 5, so the last node has 2; try: --ranks 10 "
+                                     "or --ranks 15\n"),
+    ("--ranks 15 --gpus-per-node 5", ""), ("--ranks 4 --gpus-per-node 5", "")])
+def test_nodes_and_ranks_of_a_plan(busbar, line, message):
+    done = busbar.run("plan", "transformer", "--model", "gpt2_small", "--cluster", "h100-sxm-ib", *line.split(), emulated=False)
+    assert done.stderr == message and done.returncode == (0 if "warning" in message or not message else 2)

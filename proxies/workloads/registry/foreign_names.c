@@ -212,7 +212,8 @@ const struct bb_foreign_name bb_foreign_options[] = {
     {"fp16-allreduce", "--grad-dtype half", "--grad-dtype half", NULL},
     {"world-size gpus ngpus num-gpus np g", "--ranks", "--ranks 64", NULL},
     {"n", "--ranks (of mpirun; a plan has no iterations)", "--ranks 64", NULL},
-    {"nodes nnodes num-nodes hosts num-hosts", "--ranks", "--ranks 64 (8 GPUs per node); with --ranks, leave it out", "*8"},
+    {"nodes nnodes num-nodes hosts num-hosts", "--ranks", "--ranks 64 (8 GPUs per node); with --ranks, leave it out",
+     "*8"},
     {"nproc-per-node devices", "--gpus-per-node", "--gpus-per-node 8", NULL},
     {"gpus-per-rank", NULL, "a rank is one GPU", NULL},
     {"ranks", "mpirun -n", "mpirun -n 8 busbar proxy ...", NULL}, /* --ranks of plan, given to proxy */

@@ -96,12 +96,14 @@ def written_errors():
 
 def band_of(errors, of):
     """Returns the error that 80 % of further steps of a kind do not exceed, and the number of steps that it comes from: those of the
-    kind, or of the software if they are fewer than 4; then the band is at least the largest error of the kind. Split conformal prediction:
-    the ceil(0.8 (n + 1))-th smallest error."""
-    own = sorted(abs(error) for row, error in errors if kind(row) == of)
-    sizes = own if len(own) >= 4 else sorted(abs(error) for row, error in errors if kind(row)[0] == of[0])
-    band = sizes[min(len(sizes), math.ceil(0.8 * (len(sizes) + 1))) - 1]
-    return (band if sizes is own else max([band, *own]), len(sizes))
+    kind, or of the software if they are fewer than 4; then the band is at least the largest error of the kind. A kind of fewer than 12
+    steps has at least the band of its software, because the rates may have been chosen by these steps. Split conformal prediction: the
+    ceil(0.8 (n + 1))-th smallest error."""
+    own, software = ([abs(error) for row, error in errors if kind(row)[:depth] == of[:depth]] for depth in (None, 1))
+    bands = [sorted(sizes)[min(len(sizes), math.ceil(0.8 * (len(sizes) + 1))) - 1] for sizes in (own, software) if sizes]
+    if len(own) < 4:
+        return max([bands[-1], *own]), len(software)
+    return (max(bands) if len(own) < 12 else bands[0]), len(own)
 
 
 def table(errors):

@@ -8,7 +8,7 @@
  * leave that power to the others. Half of the time that writes the result is not hidden. The constants were chosen by
  * the fitting half of measured kernels on A100 and B200 (MooreThreads/SimuMax, configs/system; tests/cli/kernel_accuracy.py).
  */
-#include "proxies/simulation/machine/cluster.h"
+#include "proxies/simulation/machine/software.h"
 
 #include <math.h>
 
@@ -36,8 +36,13 @@ static const struct tile {
 #define ATTENTION_TAIL 0.35
 /* Time of the small kernels of a call of fused attention in the forward pass, for each of its two GEMMs. */
 #define ATTENTION_FORWARD_NS 16e3
-/* Rate of attention with heads of more than 128 dimensions. */
+/* Rate of attention with heads of more than 128 dimensions, and by generation of at most 64, relative to 128: softmax has
+ * as many exponentials as with 128 dimensions for half the FLOPs, and tensor cores became faster than the units for
+ * exponentials. Hopper: 0.69 to 0.84 in the FlashAttention-3 paper (figures 5 and 6, cuDNN and FlashAttention-3), 0.6 on
+ * H200 with cuDNN 9.19; Blackwell: 0.42 to 0.54 on GB200 and GB300 (NVIDIA/cudnn-frontend, sdpa_benchmark_training: gpt_oss
+ * against llama3.1, 16,384 tokens, with 9/8 for the partial tiles of a window of 1,024). */
 #define LARGE_HEAD_RATE 0.85
+static const double small_head_rate[BB_GPU_GENERATIONS] = {1, 0.7, 0.5};
 
 /* Returns the rate of large GEMMs on all SMs, in FLOP per ns. */
 static double gemm_rate(const struct bb_cluster *c, const struct bb_kernel_list_item *item)
@@ -123,8 +128,11 @@ static double attention_ns(const struct bb_cluster *c, const struct bb_kernel_li
     const struct bb_gemm_shape *g = &item->gemm;
     const bool backward = item->fusion == BB_KERNEL_IN_ATTENTION_BACKWARD;
     const double blocks = ceil(fmax((double)g->m, (double)g->n) / 128) * (double)g->batch;
+    const double head = fmin(fmin((double)g->m, (double)g->n), (double)g->k);
     const double part = (backward ? c->achieved.attention_backward : c->achieved.attention_forward) *
-                        (fmin(fmin((double)g->m, (double)g->n), (double)g->k) > 128 ? LARGE_HEAD_RATE : 1);
+                        (head > 128  ? LARGE_HEAD_RATE
+                         : head > 64 ? 1
+                                     : small_head_rate[bb_cluster_generation(c)]);
     const double ns = bb_gemm_flops(g) * item->share * (backward ? 1.25 : 1) /
                       (bb_cluster_tflops(c, g->dtype) * part * 1e3) * c->sm_count / sms;
     const double longest = ns * sms / blocks * fmin(2, 1 / item->share);

@@ -30,6 +30,8 @@ unsigned bb_recompute_modules_of(const struct bb_arch *a)
 static const struct bb_memory_stack stacks[] = {
     {"megatron", .fused_loss = true, .loss_in_place = true, .float_copies = {1, 1}, .has_placeholders = true,
      .reserved = 1},
+    {"megatron-flash2", .fused_loss = true, .loss_in_place = true, .float_copies = {1, 1}, .has_placeholders = true,
+     .reserved = 1},
     {"megatron-plain", .fused_loss = true, .loss_in_place = true, .float_copies = {1, 1}, .has_placeholders = true,
      .reserved = 1},
     {"torch", .float_copies = {3, 4}, .keeps_whole = true, .saves_gathered = true, .saves_unused = true,

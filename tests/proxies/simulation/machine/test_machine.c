@@ -540,6 +540,16 @@ static void fused_attention_is_causal_and_recomputed(void **state)
     item.gemm.n = 192; /* heads of more than 128 dimensions */
     assert_near((double)bb_cluster_kernel_ns(&cluster, &item), 1.25 * 2 * (16 + 2 * 0.35) * 0.5 * pairs_ns * 3 / 0.85,
                 1e-6);
+    for (int i = 0; i < 3; i++) { /* heads of at most 64 dimensions, limited by exponentials on Hopper and Blackwell */
+        struct bb_cluster generation = cluster;
+        const double tflops[] = {312, 989, 2250}, rate[] = {1, 0.7, 0.5};
+
+        item.gemm.n = 64;
+        generation.tflops_bfloat16 = tflops[i];
+        generation.achieved.attention_backward = 5 / tflops[i];
+        assert_near((double)bb_cluster_kernel_ns(&generation, &item),
+                    1.25 * 2 * (16 + 2 * 0.35) * 0.5 * pairs_ns / rate[i], 1e-6);
+    }
     proxy.models_training = false; /* a proxy run launches this GEMM separately */
     item.gemm = (struct bb_gemm_shape){2560, 2560, 1000, 1, false, false, BB_BFLOAT16};
     assert_near((double)bb_cluster_kernel_ns(&proxy, &item), 2.0 * 2560 * 2560 * (1000.0 / 10000 + 0.5 / 1000), 1e-5);

@@ -36,6 +36,8 @@ static const struct bb_opts set = {
            "output of nccl-tests (FILE or OPERATION=FILE) and from traces (--trace), in any combination: bandwidth and "
            "time over size, links, steps with hidden and exposed\n"
            "communication, timelines, memory, scaling, comparisons, studies. The page loads nothing from a network.\n"
+           "Only its owner can read the page, as the results (mode 0600), because they name hosts and commands; to "
+           "share it: chmod 644.\n"
            "Requires Python 3 with the package plotly, which sh bootstrap/setup.sh installs.",
     .exits = {BB_EXITS_OFFLINE},
     .examples = "  busbar report fabric.json step.json -o report.html\n",

@@ -481,8 +481,8 @@ static int compute_training_time(const struct bb_plan_options *o, const struct b
         return bb_err(BB_EUSAGE, "%s: --tokens is not supported for this proxy (its samples have no tokens)",
                       f->step.proxy);
     if (o->training.tokens < f->step.tokens)
-        bb_warn("--tokens %s is less than the %.0f tokens of one step; with a unit, for example: --tokens 15T", o->tokens,
-                f->step.tokens);
+        bb_warn("--tokens %s is less than the %.0f tokens of one step; with a unit, for example: --tokens 15T",
+                o->tokens, f->step.tokens);
     if (!f->predicted)
         return 0;
     f->training = bb_training_time(&f->step, (double)p->step_ns, o->training.tokens);

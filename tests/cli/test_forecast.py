@@ -379,6 +379,9 @@ def test_default_batch_with_a_large_bubble_is_named(busbar):
 
     assert found().groups() == ("32", f"{100 * idle:.0f}") and 0.3 < idle < 3 / 7
     assert not found("--global-batch-size 32") and not found("--micro-batches 4") and not found("--pp 1")
+    given = busbar.run("plan", "transformer", *args.split(), "--global-batch-size", 32, emulated=False).stdout
+    assert f"  batch         the pipeline bubble takes {100 * idle:.0f}% of the step; shorter with chunks (--vpp), fewer stages (--pp) or more " in given
+    assert "  batch " not in busbar.run("plan", "transformer", *args.split(), "--global-batch-size", 256, emulated=False).stdout
 
 
 def test_layers_of_a_given_duration_leave_the_head_to_tflops(busbar):

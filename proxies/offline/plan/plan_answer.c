@@ -173,9 +173,11 @@ static void add_peak(struct answer *a, const struct bb_forecast *f, const struct
     a->peak_type = f->dtype == BB_FLOAT ? "float" : "16-bit peak";
 }
 
-#define LARGE_BUBBLE 0.1 /* part of the step */
+/* parts of the step, the first one if the number of samples is the default */
+#define LARGE_BUBBLE 0.1
+#define HUGE_BUBBLE  0.2
 
-/* A large pipeline bubble that more samples per step would reduce, if their number is the default. */
+/* A large pipeline bubble, and what reduces it. */
 static void write_batch(const struct bb_plan *plan, const struct bb_predicted_rank *slowest, char text[TEXT])
 {
     const int64_t idle_ns = slowest->exposed.bubble_ns - (slowest->imbalance_ns > 0 ? slowest->imbalance_ns : 0);
@@ -186,6 +188,12 @@ static void write_batch(const struct bb_plan *plan, const struct bb_predicted_ra
                  "%.0f samples per step by default: the pipeline bubble takes %.0f%% of the step; set "
                  "--global-batch-size",
                  plan->step->samples, 100 * share);
+    else if (plan->forecast && share > HUGE_BUBBLE)
+        snprintf(
+            text, TEXT,
+            "the pipeline bubble takes %.0f%% of the step; shorter with chunks (--vpp), fewer stages (--pp) or more "
+            "micro-batches (--global-batch-size)",
+            100 * share);
 }
 
 /* A calibrated profile: appends which part of the collectives has ranks or sizes that the calibration did not measure. */

@@ -97,8 +97,7 @@ static double layers_ns(const struct bb_layout_search *search, const struct bb_a
         const struct bb_op *op = &step.roles[0].program.ops[i];
 
         if (op->layer != BB_NONE && op->micro_batch == 0)
-            sum +=
-                weight_of(arch, sequence, n, op->layer) * (double)bb_op_kernels_ns(search->cluster, op);
+            sum += weight_of(arch, sequence, n, op->layer) * (double)bb_op_kernels_ns(search->cluster, op);
     }
     bb_step_release(&step);
     return sum;

@@ -500,6 +500,22 @@ def test_transport_without_its_values(busbar, tmp_path):
     assert variants("--cluster", tmp_path / "mine.json", "--set", "transport=roce")[1] == ""
 
 
+def test_sustained_rate_is_a_lower_bound_without_latency(busbar):
+    """gcp-a3-high: 15/16 of 1 GiB at 0.516 of four ports; 16 MiB takes longer by its latency, 660 us and less than 100 us within the nodes."""
+    def us(size, *args):
+        done = busbar.run("plan", "all_gather", "--ranks", "16", "--sizes", size, "--placement", "out_of_place", *args, "--json", "-", emulated=False)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)["results"][0]["time_us"]["p50"]
+
+    ports = 4 * 24.3e3
+    assert us("1G", "--cluster", "gcp-a3-high") == pytest.approx(15 / 16 * 2**30 / (0.516 * ports), rel=1e-5)
+    assert 660 < us("16M", "--cluster", "gcp-a3-high") - 15 / 16 * 2**24 / ports < 760
+    roce = ("--set", "transport=roce")  # which has no sustained rate
+    assert us("1G", "--cluster", "gcp-a3-high", *roce) == us("1G", "--cluster", "gcp-a3-ultra", "--set", "nics_per_node=4")
+    done = busbar.run("plan", "all_gather", "--ranks", "16", "--cluster", "gcp-a3-high", "--set", "nccl.ring.Simple.sustained=1.5", emulated=False)
+    assert done.returncode == 2 and "sustained" in done.stderr
+
+
 def test_profile_with_base_has_the_values_of_its_base_and_transport(busbar, tmp_path):
     """aws-p5: its own number of NICs, the latencies of EFA v2, the GPUs of h100-sxm-ib. A variant that the base lacks is not added."""
     base, transport, own = (json.loads((ROOT / f"profiles/{name}.json").read_text())

@@ -326,16 +326,17 @@ static void overlay(json_t *onto, const json_t *from)
     }
 }
 
-/* Removes the variants that no value of the transport describes, such as those of CollNet, which requires SHARP. nvls does
- * not use the network. */
-static void remove_other_variants(json_t *variants, json_t *described)
+/* Removes what only the former transport has: its sustained rates, and the variants that no value of the new one describes, such
+ * as those of CollNet, which requires SHARP. nvls does not use the network. */
+static void remove_former(json_t *variants, json_t *described)
 {
     const size_t n = json_array_size(variants);
 
     for (size_t i = json_array_size(described) > 0 && n < MAX_VARIANTS ? n : 0; i > 0; i--) {
-        const json_t *variant = json_array_get(variants, i - 1);
+        json_t *variant = json_array_get(variants, i - 1);
         const char *algorithm = json_string_value(json_object_get(variant, "algorithm"));
 
+        json_object_del(variant, "sustained");
         if (algorithm && strcmp(algorithm, "nvls") != 0 && !find_like(described, variant))
             json_array_remove(variants, i - 1);
     }
@@ -355,7 +356,7 @@ static int put_transport(json_t *cluster, const char *name, bool changes)
         rc = bb_err(BB_EUSAGE, "--set transport=%s: it changes the section 'nccl', which the profile does not have",
                     name);
     TRY(rc);
-    remove_other_variants(json_object_get(cluster, "nccl"), json_object_get(transport, "nccl"));
+    remove_former(json_object_get(cluster, "nccl"), json_object_get(transport, "nccl"));
     overlay(cluster, transport);
     json_object_set_new(cluster, "transport", json_string(name));
 out:

@@ -183,6 +183,7 @@ static int read_variant(const json_t *row, const char *name_or_path, struct bb_n
         VARIANT(nic, BB_JSON_NUMBER, BB_MIN_PART, BB_MAX_PART),
         VARIANT(chunk_us, BB_JSON_NUMBER, 0, MAX_CHUNK_US, .optional = true),
         VARIANT(channels, BB_JSON_WHOLE, 1, MAX_CHANNELS, .optional = true),
+        VARIANT(sustained, BB_JSON_NUMBER, BB_MIN_PART, 1, .optional = true),
         VARIANT(max_nics, BB_JSON_WHOLE, 1, MAX_CHANNELS, .optional = true),
         BB_FIELD("algorithm", BB_JSON_ANY, 0),
         BB_FIELD("protocol", BB_JSON_ANY, 0),

@@ -68,6 +68,8 @@ struct bb_nccl_variant {
                      model then uses 16 for NVLS, and adds no latency for the last step of a ring (add_ring_tail) */
     int max_nics;  /* maximum number of NICs of a node that the variant uses; 0: all */
     int min_bytes; /* size of an operation below which NCCL does not choose the variant; 0: no limit */
+    /* fraction of the rate `nic` that the NICs reach over a whole call, without latency; 0: the latency is always added */
+    double sustained;
 };
 #define BB_NCCL_VARIANTS 24
 #define BB_ORIGIN_TEXT   32

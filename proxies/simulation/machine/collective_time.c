@@ -301,6 +301,18 @@ static double channel_factor(const struct bb_nccl_variant *variant, int n, doubl
     return variant->channels / fmin(variant->channels, fmax(1, floor(bytes / per_channel)));
 }
 
+/* A call between nodes takes at least the time of its bytes at the sustained rate. */
+static void apply_sustained_rate(const struct bb_nccl_variant *variant, struct bb_cost *cost)
+{
+    const double ns = variant->sustained > 0 ? cost->nic_ns / variant->sustained : 0;
+
+    if (ns <= cost->latency_ns + cost->transfer_ns)
+        return;
+    cost->latency_ns = 0;
+    cost->nic_ns = cost->transfer_ns = ns;
+    cost->nic_bytes /= variant->sustained;
+}
+
 static struct bb_cost variant_cost(const struct bb_cluster *c, const struct bb_nccl_variant *variant,
                                    const struct bb_collective *call, double bytes)
 {
@@ -330,6 +342,7 @@ static struct bb_cost variant_cost(const struct bb_cluster *c, const struct bb_n
     slower =
         channel_factor(variant, n, bytes) / (variant->algorithm == BB_NCCL_TREE ? tree_efficiency(variant, bytes) : 1);
     cost.latency_ns += cost.transfer_ns * (slower - 1);
+    apply_sustained_rate(variant, &cost);
     return cost;
 }
 

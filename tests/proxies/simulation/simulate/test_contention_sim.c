@@ -101,7 +101,7 @@ static void two_gpus_share_a_nic(void **state)
 
     (void)state;
     nodes.gpus_per_node = 2;
-    nodes.variants[0] = (struct bb_nccl_variant){BB_NCCL_RING, "Simple", 0, 0, 0, 1, 1, 0, 0, 0, 0};
+    nodes.variants[0] = (struct bb_nccl_variant){BB_NCCL_RING, "Simple", 0, 0, 0, 1, 1, 0, 0, 0, 0, 0};
     nodes.n_variants = 1;
     for (int nics = 1; nics <= 2; nics++)
         for (int pairs = 1; pairs <= 2; pairs++) {
@@ -134,7 +134,7 @@ static void group_calls_report_their_bottleneck(void **state)
     nodes.gpus_per_node = 2;
     nodes.memory_gbps = 2; /* a copy to the same rank also takes 1 ns per byte */
     nodes.intra.latency_us = nodes.inter.latency_us = 5;
-    nodes.variants[0] = (struct bb_nccl_variant){BB_NCCL_RING, "Simple", 0, 0, 0, 1, 1, 0, 0, 0, 0};
+    nodes.variants[0] = (struct bb_nccl_variant){BB_NCCL_RING, "Simple", 0, 0, 0, 1, 1, 0, 0, 0, 0, 0};
     nodes.n_variants = 1;
     nodes.nics_per_node = 2;
     for (size_t i = 0; i < ROWS(rows); i++) {
@@ -160,7 +160,7 @@ static void ranks_of_one_class_share_their_nic(void **state)
 
     (void)state;
     nodes.gpus_per_node = 2;
-    nodes.variants[0] = (struct bb_nccl_variant){BB_NCCL_RING, "Simple", 0, 0, 0, 1, 1, 0, 0, 0, 0};
+    nodes.variants[0] = (struct bb_nccl_variant){BB_NCCL_RING, "Simple", 0, 0, 0, 1, 1, 0, 0, 0, 0, 0};
     nodes.n_variants = 1;
     for (nodes.nics_per_node = 1; nodes.nics_per_node <= 2; nodes.nics_per_node++) {
         struct bb_step step;

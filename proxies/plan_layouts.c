@@ -147,7 +147,9 @@ struct results {
     struct bb_layouts found, explained;
     struct bb_plan_options other; /* with the options of --explain, which refer to `words` */
     struct bb_argv words;
-    struct bb_err_record reason; /* why --explain has no layout; code 0: it has one */
+    struct bb_cluster cluster;    /* of `other` */
+    const struct bb_proxy *proxy; /* of `other` */
+    struct bb_err_record reason;  /* why --explain has no layout; code 0: it has one */
 };
 
 /* Rejects options of --explain that change the batch, the machine, or what is written: the layouts of both searches are
@@ -168,20 +170,15 @@ static int validate_explained(char *const *words, size_t n)
     return 0;
 }
 
-/* Searches the layouts with the options of --explain, of the software of `search` unless they include --software.
- * r: out: other, explained, and reason: why no such layout is valid or fits. */
-static int explain(const struct bb_plan_options *o, const struct bb_layout_search *search, int argc, char **argv,
-                   struct results *r)
+/* Parses the options of --explain, which have the software of the search unless they include --software. r: out: other. */
+static int parse_explained(const struct bb_plan_options *o, int argc, char **argv, struct results *r)
 {
     struct bb_plan_options *other = &r->other;
-    struct bb_layout_search others = *search;
     struct bb_positionals positionals;
-    struct bb_cluster cluster;
     struct bb_forecast unused = {0};
     int rc;
 
     *other = *o;
-
     for (int i = 0; i < argc; i++)
         bb_argv_add(&r->words, "%s", argv[i]);
     bb_argv_add_split(&r->words, o->explain);
@@ -192,25 +189,34 @@ static int explain(const struct bb_plan_options *o, const struct bb_layout_searc
         other->config.transformer.software = software_of(o)->name;
     other->given = other->config;
     other->config.gpus_per_node = 0;
-    TRY(bb_proxy_configure(&other->config, &positionals, &others.proxy));
+    TRY(bb_proxy_configure(&other->config, &positionals, &r->proxy));
     other->config.compute = o->config.compute;
     other->config.gpus_per_node = o->config.gpus_per_node;
     bb_err_mute(BB_MUTE_WARNINGS);
-    rc = resolve_cluster(other, &cluster, &other->config, &unused);
+    rc = resolve_cluster(other, &r->cluster, &other->config, &unused);
     bb_err_mute(0);
-    if (rc)
-        goto out;
-    others.given = &other->given;
-    others.config = &other->config;
-    others.cluster = &cluster;
+out:
     bb_err_context(NULL);
+    return rc;
+}
+
+/* Searches the layouts with the options of --explain. r: in: found, other; out: explained, or reason: why no such layout is
+ * valid or fits. */
+static int explain(const struct bb_layout_search *search, struct results *r)
+{
+    struct bb_layout_search others = *search;
+    int rc;
+
+    others.proxy = r->proxy;
+    others.given = &r->other.given;
+    others.config = &r->other.config;
+    others.cluster = &r->cluster;
+    others.optimizer = r->found.added_optimizer ? BB_OPTIMIZER_ADDED : BB_OPTIMIZER_GIVEN;
     bb_err_record_in(&r->reason);
     bb_err_mute(1);
     rc = bb_layouts_search(&others, &r->explained);
     bb_err_mute(0);
     bb_err_record_in(NULL);
-out:
-    bb_err_context(NULL);
     return rc == -BB_EUSAGE && r->reason.code ? 0 : rc;
 }
 
@@ -347,8 +353,10 @@ int bb_plan_layouts(const struct bb_plan_options *o, const struct bb_proxy *prox
     search.penalizes = o->forecast && cluster.has_achieved && strncmp(software_of(o)->name, "megatron", 8) == 0;
     without_jitter.jitter = 0;
     if (o->explain)
-        TRY(explain(o, &search, argc, argv, &r));
+        TRY(parse_explained(o, argc, argv, &r));
     TRY(bb_layouts_search(&search, &r.found));
+    if (o->explain)
+        TRY(explain(&search, &r));
     if (conditions->jitter > 0)
         TRY(bb_layouts_sample(&search, conditions, &r.found));
     if (!o->quiet && !bb_results_on_stdout(o->files[BB_PLAN_EXPORT_json], o->files[BB_PLAN_EXPORT_csv]))

@@ -124,18 +124,25 @@ static enum bb_experts experts_of(const struct bb_step *step, int ep)
     return experts;
 }
 
+/* Return whether the precision-aware optimizer is possible and not given. */
+static bool may_be_aware(const struct bb_proxy_config *config)
+{
+    const char *sync = config->transformer.sync, *optimizer = config->sync.optimizer;
+
+    return !config->sync.precision_aware && sync && strcmp(sync, bb_sync_names[BB_SYNC_DISTRIBUTED]) == 0 &&
+           (!optimizer || strcmp(optimizer, "adam") == 0);
+}
+
 /*
  * Assume the precision-aware optimizer if training then fits in GPU memory. This optimizer needs less memory than the
  * default and no additional time.
  */
 static int guess_optimizer(struct bb_proxy_config *config, const struct bb_arch *arch, struct bb_forecast *f)
 {
-    const char *sync = config->transformer.sync, *optimizer = config->sync.optimizer;
     double bytes;
     int rc;
 
-    if (config->sync.precision_aware || !sync || strcmp(sync, bb_sync_names[BB_SYNC_DISTRIBUTED]) != 0 ||
-        (optimizer && strcmp(optimizer, "adam") != 0))
+    if (!may_be_aware(config))
         return 0;
     config->sync.precision_aware = true;
     TRY(bb_training_bytes(config, arch, &bytes));
@@ -301,7 +308,7 @@ out:
 }
 
 /* Assume the precision-aware optimizer if training then fits in GPU memory; otherwise, or with dropless experts,
- * assume recomputation instead. config: in/out. */
+ * assume recomputation instead, or if neither suffices both. config: in/out. */
 static int guess_memory(const struct bb_proxy *proxy, const struct bb_cluster *cluster, struct bb_proxy_config *config,
                         struct bb_forecast *f)
 {
@@ -313,6 +320,12 @@ static int guess_memory(const struct bb_proxy *proxy, const struct bb_cluster *c
         TRY(guess_optimizer(config, &arch, f));
     if (!f->precision_aware && config->transformer.offload_layers == 0) /* which excludes recomputation */
         TRY(guess_recompute(proxy, cluster, config, &arch, f));
+    if (f->none_fits && may_be_aware(config)) {
+        config->sync.precision_aware = true;
+        config->transformer.recompute_layers = 0;
+        TRY(guess_recompute(proxy, cluster, config, &arch, f));
+        config->sync.precision_aware = f->precision_aware = !f->none_fits;
+    }
     if (f->none_fits)
         TRY(guess_sharding(config, &arch, f));
 out:
@@ -388,8 +401,8 @@ static void forget_recompute(struct bb_proxy_config *config)
     config->transformer.recompute_layers = 0;
 }
 
-/* Find the first number of GPUs on which the model fits in a layout with the given options that --best-layout keeps, if
- * parameters, gradients and optimizer alone need more than those of the plan. */
+/* Find the first number of GPUs, from those of the plan on, on which the model fits in a layout with the given options that
+ * --best-layout keeps. */
 static int find_ranks(const struct bb_plan_options *o, const struct bb_proxy *proxy, const struct bb_cluster *cluster,
                       const struct bb_proxy_config *config, struct plan_results *f)
 {
@@ -401,7 +414,8 @@ static int find_ranks(const struct bb_plan_options *o, const struct bb_proxy *pr
     forget_recompute(&free);
     search.usable_bytes = (1 - o->margin) * f->forecast.gpu_bytes;
     search.quiet = true;
-    return min > f->step.layout.ranks ? bb_layouts_fitting_ranks(&search, min, &f->forecast.fitting_ranks) : 0;
+    free.global_batch = (int)f->step.samples;
+    return bb_layouts_fitting_ranks(&search, min, &f->forecast.fitting_ranks, f->forecast.kept);
 }
 
 /* Part of the GPU memory up to which the step without the assumed memory savings is predicted too: users may save the

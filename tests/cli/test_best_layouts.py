@@ -50,7 +50,7 @@ def test_dedup_dispatch_applies_to_ep_groups_of_several_nodes(busbar):
 def test_modules_of_recomputation_are_searched_and_printed(busbar):
     """Without recomputation training does not fit; norms before experts and latent attention save enough, and are faster than all layers.
     The printed command gives the same step and memory."""
-    args = ("--model deepseek_v3 --layers 4 --ranks 32 --tp 1 --pp 1 --cp 1 --ep 2 --micro-batch-size 2 --dp-sync distributed --global-batch-size 64 "
+    args = ("--model deepseek_v3 --layers 4 --ranks 32 --tp 1 --pp 1 --cp 1 --ep 2 --micro-batch-size 2 --dp-sync zero1 --global-batch-size 64 "
             "--cluster h100-sxm-ib --best-layout").split()
     found = busbar.run("plan", "transformer", *args, emulated=False).stdout
     rows = [json.loads(busbar.run("plan", "transformer", *args, *more, "--json", "-", emulated=False).stdout)["best_layout"]["layouts"][0]

@@ -11,6 +11,7 @@
  * reported.
  * Recomputation is none, or the recomputation with which a layout fits that adds the shortest kernels: a set of modules,
  * or full with as few layers per chunk as needed (recompute.h). More recomputation is never faster.
+ * If few layouts fit, those with distributed that do not fit without recomputation get the precision-aware optimizer.
  *
  * The search has three stages. First, the step time of each layout that fits is estimated from simulated steps with few
  * micro-batches. Second, the layouts with the lowest estimates are simulated with more micro-batches, and the step time
@@ -57,6 +58,7 @@ struct bb_layout_choice {
     int recompute_layers; /* full recomputation: number of layers of each model chunk that are recomputed in the
                              backward pass; 0: all */
     enum bb_sync_kind sync;
+    int precision_aware; /* 1: chosen by the search: the optimizer with states of lower precision, which takes no time */
 };
 
 struct bb_layout_row {
@@ -75,7 +77,7 @@ struct bb_layout_row {
      * slowest rank; together with the idle time of this rank they add up to the step time. */
     double operations; /* number of operations (kernels, NCCL calls, ...) in one training step, summed over all ranks */
     double compute_ns, transfer_ns, bubble_ns, waiting_ns, flops, tokens, samples;
-    bool overlap_param_gather;
+    bool overlap_param_gather, precision_aware;
     double utilisation, causal_share; /* bb_predicted_utilisation, bb_step_causal_share */
 };
 
@@ -91,6 +93,8 @@ struct bb_layout_search {
     bool penalizes;   /* layouts are compared with penalties (penalty.h), as those of Megatron-LM */
     int top, threads; /* top: number of layouts to report; threads: number of threads, 0 for one per processor */
     bool quiet;
+    enum { BB_OPTIMIZER_IF_FEW, BB_OPTIMIZER_GIVEN, BB_OPTIMIZER_ADDED } optimizer; /* when to add the precision-aware
+                     optimizer to layouts that do not fit without recomputation: if few layouts fit, never, always */
 };
 
 /* What layouts are compared for. experts: of a layer, 0 without experts; tokens: of a sample. */
@@ -106,6 +110,7 @@ struct bb_layouts {
                                      layouts that fit into memory */
     int refined;                  /* number of layouts that the second search stage simulated */
     long long rejected[BB_REJECTION_REASONS];
+    bool added_optimizer; /* layouts that do not fit without recomputation got the precision-aware optimizer */
     int gpus;
     struct bb_layout_subject subject;
     double gpu_bytes, usable_bytes; /* as in struct bb_layout_search */
@@ -117,10 +122,13 @@ struct bb_layouts {
  *   Returns  0; -BB_EUSAGE, after printing an error, if an option is invalid or no layout fits; -BB_EFAIL
  */
 int bb_layouts_search(const struct bb_layout_search *search, struct bb_layouts *found) BB_MUST_CHECK;
-/* bb_layouts_fitting_ranks - finds the first number of ranks from `ranks` on, in whole nodes, on which a layout fits.
- * search: its config has any number of ranks; gpu_bytes is not used. found: out; 0: none. Returns 0, or -BB_EUSAGE
- * after printing an error. */
-int bb_layouts_fitting_ranks(const struct bb_layout_search *search, int ranks, int *found) BB_MUST_CHECK;
+#define BB_KEPT_TEXT 300
+/* bb_layouts_fitting_ranks - finds the first number of ranks on which a layout fits: of the config of `search`, or in whole
+ * nodes from the larger one of `ranks` and that on; then with a global batch size of as many. search: gpu_bytes is not used.
+ * found: out; 0: none. kept: out: the given options that restrict the layouts, for example " --tp 2". Returns 0, or
+ * -BB_EUSAGE after printing an error. */
+int bb_layouts_fitting_ranks(const struct bb_layout_search *search, int ranks, int *found, char kept[BB_KEPT_TEXT])
+    BB_MUST_CHECK;
 /* bb_layouts_sample - simulates the training step of each of the first `top` layouts search->samples times with
  * random jitter on every rank, and sorts these layouts by their median step time. Returns 0; -BB_EUSAGE, after
  * printing an error, if the simulations have too many operations; -BB_EFAIL. */

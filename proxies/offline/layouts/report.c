@@ -42,7 +42,7 @@ struct shown {
     int index, recompute_layers;                       /* recompute_layers: -1 for all */
     const char *schedule, *recompute, *modules, *sync; /* modules: NULL: not chosen by the search */
     char schedule_text[32], batch_text[32], recompute_text[24];
-    bool sequence_parallel, overlap_param_gather;
+    bool sequence_parallel, overlap_param_gather, precision_aware;
     double tokens_per_s, tokens_per_s_per_gpu, tflops_per_gpu, compute, exposed, bubble; /* the last three: fractions */
     double model_flop_utilisation, model_flop_utilisation_causal;
     struct bb_layout_row of;
@@ -63,6 +63,7 @@ static struct shown show_layout(const struct bb_layouts *found, int i)
                       .tokens_per_s_per_gpu = r->tokens / (r->step_ns / 1e9) / found->gpus,
                       .tflops_per_gpu = r->flops / (r->step_ns * 1e3) / found->gpus,
                       .overlap_param_gather = r->overlap_param_gather,
+                      .precision_aware = r->precision_aware,
                       .compute = r->compute_ns / r->step_ns,
                       .exposed = (r->transfer_ns + r->waiting_ns) / r->step_ns,
                       .bubble = r->bubble_ns / r->step_ns,
@@ -97,6 +98,7 @@ static const struct bb_field fields[] = {
     {"micro_batches", SHOWS(of.choice.micro_batches)},
     BB_NAMED(struct shown, sequence_parallel),
     BB_NAMED(struct shown, overlap_param_gather),
+    BB_NAMED(struct shown, precision_aware),
     BB_NAMED(struct shown, recompute),
     {NULL, "recompute", "", 9, 0, SHOWS(recompute_text), .form = BB_FORM_LEFT},
     {"dp_sync", "dp-sync", "", 11, 0, SHOWS(sync), .form = BB_FORM_LEFT},
@@ -231,14 +233,27 @@ static void print_rejected(const struct bb_layouts *found, FILE *out)
             fprintf(out, "#   %10lld  %s\n", found->rejected[r], reason_texts[r]);
 }
 
-/* Lists the layouts that leave less than 5 % of the memory free, with the words of plan. */
-static void print_barely_fitting(const struct bb_layouts *found, int top, FILE *out)
+/* Returns whether a layout leaves less than 5 % of the memory free. */
+static bool barely_fits(const struct bb_layouts *found, const struct bb_layout_row *row)
+{
+    return row->bytes > BB_SAFE_MEMORY * found->gpu_bytes;
+}
+
+static bool chose_optimizer(const struct bb_layouts *found, const struct bb_layout_row *row)
+{
+    (void)found;
+    return row->choice.precision_aware;
+}
+
+/* Lists the layouts for which `is` returns true. */
+static void print_list(const struct bb_layouts *found, int top, const char *title,
+                       bool (*is)(const struct bb_layouts *, const struct bb_layout_row *), FILE *out)
 {
     bool any = false;
 
     for (int i = 0; i < found->n && i < top; i++)
-        if (found->rows[i].bytes > BB_SAFE_MEMORY * found->gpu_bytes) {
-            fprintf(out, "%s %d", any ? "," : "# " BB_MAY_NOT_FIT ": layouts", i + 1);
+        if (is(found, &found->rows[i])) {
+            fprintf(out, "%s%s %d", any ? "," : title, any ? "" : ": layouts", i + 1);
             any = true;
         }
     fputs(any ? "\n" : "", out);
@@ -311,7 +326,8 @@ void bb_layouts_print(const struct bb_layouts *found, const char *command, int t
     }
     print_modules(found, top, out);
     print_penalties(found, top, out);
-    print_barely_fitting(found, top, out);
+    print_list(found, top, "# added, since few layouts fit without: --use-precision-aware-optimizer", chose_optimizer, out);
+    print_list(found, top, "# " BB_MAY_NOT_FIT, barely_fits, out);
     bb_table_sentence(out, search_fields, found);
     if (full)
         print_rejected(found, out);

@@ -88,7 +88,7 @@ struct work {
     double *grid_ns,
         *sorted;        /* [n_grids] for each grid, the smallest known estimate of its layouts; temporary storage */
     int *rc;            /* [space->n] return code of the latest thread-pool job for rows[i] */
-    int *unfit;         /* [space->n] number of space->recomputes with which rows[i] does not fit (see try_memory) */
+    int *unfit;         /* [space->n] number of space->recomputes with which rows[i] does not fit (see fit_row) */
     struct base *bases; /* [n_bases] the base layouts, sorted by compare_choices */
     int n_bases;
     int *work_list;             /* indices in `bases` of the base layouts to simulate, in the order of simulation */
@@ -144,6 +144,7 @@ struct bb_proxy_config bb_layouts_config(const struct bb_proxy_config *config, c
     o->recompute_layers = c->recompute_layers;
     o->sync = bb_sync_names[c->sync];
     o->sequence_parallel = c->tp > 1;
+    as.sync.precision_aware |= c->precision_aware != 0;
     as.sync.overlap_param_gather |= c->sync == BB_SYNC_DISTRIBUTED && !as.sync.no_overlap;
     limit_dedup(o, as.gpus_per_node);
     as.micro_batch_size = c->batch;
@@ -190,7 +191,7 @@ static int find_recompute(const struct work *w, const struct bb_layout_choice *l
 }
 
 /* Computes the memory need of a layout with the recomputation that is given, or without. */
-static int fixed_bytes(const struct work *w, struct bb_layout_row *row)
+static int compute_fixed_bytes(const struct work *w, struct bb_layout_row *row)
 {
     struct bb_proxy_config as;
 
@@ -200,32 +201,82 @@ static int fixed_bytes(const struct work *w, struct bb_layout_row *row)
 }
 
 /*
- * Finds the recomputation with which layout i fits into GPU memory and computes for the shortest time.
- * w->unfit[i]: out, number of kinds of recomputation with which the layout does not fit.
- * w->rows[i].bytes: out, memory need with the recomputation found, or with the most recomputation.
+ * Finds the recomputation with which a layout fits into GPU memory and computes for the shortest time.
+ * row: in: its choice; out. bytes: with the recomputation found, or with the most recomputation.
+ * unfit: out, number of kinds of recomputation with which the layout does not fit.
  */
-static void try_memory(void *arg, int i)
+static int fit_row(const struct work *w, struct bb_layout_row *row, int *unfit)
 {
-    struct work *w = arg;
-    struct bb_layout_row *row = &w->rows[i];
     const double usable = w->search->usable_bytes;
     struct bb_recompute_candidate found[2];
-    int faster;
+    int faster, rc;
 
-    row->choice = w->space->list[i];
     row->choice.recompute_layers = w->search->given->transformer.recompute_layers;
-    row->number = i;
-    w->rc[i] = fixed_bytes(w, row);
-    w->unfit[i] = row->bytes > usable;
-    if (w->rc[i] || row->bytes <= usable || w->space->n_recomputes == 1)
-        return;
-    w->rc[i] = find_recompute(w, &row->choice, row->bytes, found);
-    if (w->rc[i])
-        return;
+    TRY(compute_fixed_bytes(w, row));
+    *unfit = row->bytes > usable;
+    if (row->bytes <= usable || w->space->n_recomputes == 1)
+        return 0;
+    TRY(find_recompute(w, &row->choice, row->bytes, found));
     faster = found[1].ns <= found[0].ns;
     row->choice = found[faster].choice;
     row->bytes = found[faster].bytes;
-    w->unfit[i] += isinf(found[0].ns) + isinf(found[1].ns);
+    *unfit += isinf(found[0].ns) + isinf(found[1].ns);
+out:
+    return rc;
+}
+
+/* Finds the recomputation of layout i and sets w->unfit[i]. */
+static void try_memory(void *arg, int i)
+{
+    struct work *w = arg;
+
+    w->rows[i].choice = w->space->list[i];
+    w->rows[i].number = i;
+    w->rc[i] = fit_row(w, &w->rows[i], &w->unfit[i]);
+}
+
+/* Gives layout i the precision-aware optimizer, which requires dp-sync distributed, if it does not fit without
+ * recomputation. Without replicas all values of dp-sync are equivalent. */
+static void try_precision_aware(void *arg, int i)
+{
+    struct work *w = arg;
+    struct bb_layout_row row = {.choice = w->space->list[i], .number = i};
+    const bool alone = row.choice.dp * row.choice.cp == 1 && !w->search->given->transformer.sync;
+    int unfit = 0;
+
+    if (w->rc[i] || w->unfit[i] == 0 || (row.choice.sync != BB_SYNC_DISTRIBUTED && !alone))
+        return;
+    row.choice.sync = BB_SYNC_DISTRIBUTED;
+    row.choice.precision_aware = 1;
+    if (fit_row(w, &row, &unfit))
+        return;
+    w->rows[i] = row;
+    w->unfit[i] = unfit;
+}
+
+static int count_fitting(const struct work *w)
+{
+    int n = 0;
+
+    for (int i = 0; i < w->space->n; i++)
+        n += w->rc[i] == 0 && w->unfit[i] < w->space->n_recomputes;
+    return n;
+}
+
+/* Finds the recomputation of each layout, and if fewer than `few` layouts fit, the optimizer. Returns whether it did the
+ * latter. */
+static bool try_memory_of_all(struct work *w, int few)
+{
+    const struct bb_sync_options *given = &w->search->given->sync;
+    bool adds = w->search->optimizer == BB_OPTIMIZER_ADDED;
+
+    run_speculatively(w, w->space->n, try_memory);
+    if (w->search->optimizer == BB_OPTIMIZER_IF_FEW)
+        adds = count_fitting(w) < few;
+    adds &= !given->precision_aware && (!given->optimizer || strcmp(given->optimizer, "adam") == 0);
+    if (adds)
+        run_speculatively(w, w->space->n, try_precision_aware);
+    return adds;
 }
 
 static double penalty_of(const struct work *w, const struct bb_layout_choice *c)
@@ -742,11 +793,12 @@ static void predict_row(void *arg, int i)
 {
     struct work *w = arg;
     struct bb_layout_row *row = &w->rows[i], few = *row, more = *row;
+    const struct bb_sync_options options = bb_layouts_config(w->search->config, &row->choice).sync;
     const int n = row->choice.micro_batches, n_few = 2 * row->choice.pp, n_more = 3 * row->choice.pp;
     const bool may_be_long = n > 2 * n_more;
 
-    row->overlap_param_gather = more.overlap_param_gather =
-        bb_layouts_config(w->search->config, &row->choice).sync.overlap_param_gather;
+    row->overlap_param_gather = more.overlap_param_gather = options.overlap_param_gather;
+    row->precision_aware = more.precision_aware = options.precision_aware;
     w->rc[i] = may_be_long ? predict_step(w, n_few, &few) : 0;
     if (w->rc[i] == 0 && may_be_long &&
         few.operations / w->search->config->ranks * row->choice.pp * n / n_few > LONG_STEP) {
@@ -810,7 +862,7 @@ static void try_other_recompute(void *arg, int i)
         return;
     memset(other.choice.modules, 0, sizeof(other.choice.modules));
     other.choice.recompute_layers = 0;
-    w->rc[i] = fixed_bytes(w, &other);
+    w->rc[i] = compute_fixed_bytes(w, &other);
     w->rc[i] = w->rc[i] ? w->rc[i] : find_recompute(w, &other.choice, other.bytes, found);
     if (w->rc[i] || isinf(found[layers].ns))
         return;
@@ -891,9 +943,10 @@ static bool has_layouts(const struct work *w, const struct bb_proxy_config *give
     BB_NEW(other.rc, space.n);
     BB_NEW(other.unfit, space.n);
     begin_stage(&other, "memory with other options", in_memory ? space.n : 0);
-    run_speculatively(&other, in_memory ? space.n : 0, try_memory);
-    for (int i = 0; i < space.n && in_memory && !found; i++)
-        found = other.rc[i] == 0 && other.unfit[i] < space.n_recomputes;
+    if (in_memory) {
+        try_memory_of_all(&other, 1);
+        found = count_fitting(&other) > 0;
+    }
     free(other.rows);
     free(other.rc);
     free(other.unfit);
@@ -901,61 +954,84 @@ static bool has_layouts(const struct work *w, const struct bb_proxy_config *give
     return found;
 }
 
-#define SUGGESTION 120
-/* Writes the given option to leave out so that layouts are valid or, with in_memory, fit. Returns whether there is one. */
-static bool suggest_leaving_out(const struct work *w, bool in_memory, char text[SUGGESTION])
+/* The options that a search keeps if they are given, in the order in which it suggests to leave one out. */
+static const char *const kept_names[] = {"recompute-num-layers", "recompute", "vpp", "schedule", "dp-sync", "ep", "cp",
+                                         "pp", "tp", "dp", "micro-batch-size"};
+enum { KEPT = sizeof(kept_names) / sizeof(kept_names[0]) };
+
+/* Clears kept option i in *given and appends its text, for example " --tp 2". Returns false if it is not given. */
+static bool clear_kept(struct bb_proxy_config *given, int i, char text[BB_KEPT_TEXT])
 {
     static const struct bb_opt_table tables[] = {BB_STEP_TABLES(0), {0}};
-    static const char *const names[] = {
-        "recompute-num-layers", "recompute", "vpp", "schedule", "dp-sync", "ep", "cp", "pp", "tp", "dp",
-        "micro-batch-size"};
+    size_t at, length = strlen(text);
+    const struct bb_opt *opt =
+        bb_opts_find(&(struct bb_opts){.tables = tables}, 0, kept_names[i], strlen(kept_names[i]), &at);
+    const bool is_text = opt->kind == BB_OPT_CHOICE;
+    void *field = (char *)given + at;
+    const char *word = is_text ? *(const char **)field : NULL;
+    const int value = is_text ? 0 : *(int *)field;
 
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+    if (!word && !value)
+        return false;
+    if (word)
+        snprintf(text + length, BB_KEPT_TEXT - length, " --%s %s", kept_names[i], word);
+    else
+        snprintf(text + length, BB_KEPT_TEXT - length, " --%s %d", kept_names[i], value);
+    memset(field, 0, is_text ? sizeof(word) : sizeof(value));
+    return true;
+}
+
+/* Returns a configuration without all kept options. text: out: those that were given; empty: none. */
+static struct bb_proxy_config clear_all_kept(const struct bb_proxy_config *given, char text[BB_KEPT_TEXT])
+{
+    struct bb_proxy_config cleared = *given;
+
+    text[0] = '\0';
+    for (int i = 0; i < KEPT; i++)
+        clear_kept(&cleared, i, text);
+    return cleared;
+}
+
+/* Writes the given option to leave out so that layouts are valid or, with in_memory, fit. Returns whether there is one. */
+static bool suggest_leaving_out(const struct work *w, bool in_memory, char text[BB_KEPT_TEXT])
+{
+    for (int i = 0; i < KEPT; i++) {
         struct bb_proxy_config given = *w->search->given;
-        size_t at;
-        const struct bb_opt *opt =
-            bb_opts_find(&(struct bb_opts){.tables = tables}, 0, names[i], strlen(names[i]), &at);
-        const bool is_text = opt->kind == BB_OPT_CHOICE;
-        void *field = (char *)&given + at;
-        const char *word = is_text ? *(const char **)field : NULL;
-        const int value = is_text ? 0 : *(int *)field;
 
-        if (!word && !value)
-            continue;
-        if (word)
-            snprintf(text, SUGGESTION, "leave out --%s %s", names[i], word);
-        else
-            snprintf(text, SUGGESTION, "leave out --%s %d", names[i], value);
-        memset(field, 0, is_text ? sizeof(word) : sizeof(value));
-        if (has_layouts(w, &given, w->search->config, in_memory))
+        snprintf(text, BB_KEPT_TEXT, "leave out");
+        if (clear_kept(&given, i, text) && has_layouts(w, &given, w->search->config, in_memory))
             return true;
     }
     return false;
 }
 
-/* Writes options with which a layout fits. Returns whether there are such options. */
-static bool suggest_saving(const struct work *w, char text[SUGGESTION])
+/* Appends options with which a layout fits in addition to the given ones. Returns whether there are such options. */
+static bool suggest_saving(const struct work *w, const struct bb_proxy_config *given, char text[BB_KEPT_TEXT])
 {
-    const struct bb_proxy_config *given = w->search->given;
     const char *sync = given->transformer.sync, *optimizer = given->sync.optimizer;
     const bool may_shrink = !given->sync.grad_dtype;
-    const bool may_aware = !given->sync.precision_aware && (!optimizer || strcmp(optimizer, "adam") == 0) &&
-                           (!sync || strcmp(sync, bb_sync_names[BB_SYNC_DISTRIBUTED]) == 0);
+    const bool may_offload = !given->sync.cpu_offload && (!optimizer || strcmp(optimizer, "adam") == 0) &&
+                             w->search->cluster->pcie_gbps > 0 && w->search->cluster->models_training &&
+                             (!sync || strcmp(sync, bb_sync_names[BB_SYNC_DISTRIBUTED]) == 0);
+    const size_t length = strlen(text);
 
     for (int saving = 1; saving <= 3; saving++) {
-        const bool shrinks = saving & 1, aware = saving & 2;
+        const bool shrinks = saving & 1, offloads = saving & 2;
         struct bb_proxy_config other = *given, config = *w->search->config;
 
-        if ((shrinks && !may_shrink) || (aware && !may_aware))
+        if ((shrinks && !may_shrink) || (offloads && !may_offload))
             continue;
-        other.transformer.sync = aware ? bb_sync_names[BB_SYNC_DISTRIBUTED] : sync;
-        config.sync.precision_aware |= aware;
+        other.transformer.sync = offloads ? bb_sync_names[BB_SYNC_DISTRIBUTED] : sync;
+        config.sync.precision_aware |= offloads;
+        config.sync.cpu_offload |= offloads;
         config.sync.grad_dtype = shrinks ? "bfloat16" : config.sync.grad_dtype;
-        snprintf(text, SUGGESTION, "try:%s%s", shrinks ? " --grad-dtype bfloat16" : "",
-                 aware ? " --use-precision-aware-optimizer --dp-sync distributed" : "");
+        other.sync = config.sync;
+        snprintf(text + length, BB_KEPT_TEXT - length, "try:%s%s", shrinks ? " --grad-dtype bfloat16" : "",
+                 offloads ? " --dp-sync distributed --use-precision-aware-optimizer --optimizer-cpu-offload" : "");
         if (has_layouts(w, &other, &config, true))
             return true;
     }
+    text[length] = '\0';
     return false;
 }
 
@@ -978,7 +1054,7 @@ static int report_invalid(const struct work *w)
     struct bb_proxy_config config = *s->config;
     const struct bb_transformer_options *t = &s->given->transformer;
     const struct bb_pipe_split split = {w->arch->layers, t->pp, 1, t->first_layers, t->last_layers, NULL};
-    char suggestion[SUGGESTION];
+    char suggestion[BB_KEPT_TEXT];
 
     if (w->space->n > 0 && report_reason(w))
         return -BB_EUSAGE;
@@ -1011,30 +1087,56 @@ static int find_fitting_ranks(const struct work *w, int ranks)
     return 0;
 }
 
+/* Writes how training could fit: without one of the given options, with options that save memory, without the given
+ * options and with such options, or on more ranks. */
+static void suggest_fitting(const struct work *w, char text[BB_KEPT_TEXT])
+{
+    char given[BB_KEPT_TEXT];
+    const struct bb_proxy_config cleared = clear_all_kept(w->search->given, given);
+    int ranks;
+    size_t length;
+
+    text[0] = '\0';
+    if (suggest_leaving_out(w, true, text))
+        return;
+    text[0] = '\0';
+    if (suggest_saving(w, w->search->given, text))
+        return;
+    snprintf(text, BB_KEPT_TEXT, "leave out%s; ", given);
+    if (given[0] && (has_layouts(w, &cleared, w->search->config, true) || suggest_saving(w, &cleared, text))) {
+        length = strlen(text);
+        if (strcmp(text + length - 2, "; ") == 0)
+            text[length - 2] = '\0';
+        return;
+    }
+    ranks = find_fitting_ranks(w, w->search->config->ranks + 1);
+    snprintf(text, BB_KEPT_TEXT,
+             "neither recomputation nor --grad-dtype bfloat16 nor the optimizer (precision-aware, in host memory) saves "
+             "enough; more ranks are needed%s%s",
+             given[0] ? " with" : "", given);
+    length = strlen(text);
+    if (ranks)
+        snprintf(text + length, BB_KEPT_TEXT - length, "; try: --ranks %d --global-batch-size %d", ranks, ranks);
+}
+
 static int report_none(const struct work *w, const struct bb_layout_row *smallest)
 {
-    char need[BB_BYTES_TEXT], have[BB_BYTES_TEXT], suggestion[SUGGESTION];
+    char need[BB_BYTES_TEXT], have[BB_BYTES_TEXT], suggestion[BB_KEPT_TEXT];
     const struct bb_layout_search *s = w->search;
 
     if (!smallest)
         return report_invalid(w);
-    if (smallest->bytes <= s->gpu_bytes) {
+    if (smallest->bytes <= s->gpu_bytes)
         snprintf(suggestion, sizeof(suggestion), "less than --memory-margin would be free; try: --memory-margin 0%%");
-    } else if (!suggest_leaving_out(w, true, suggestion) && !suggest_saving(w, suggestion)) {
-        const int ranks = find_fitting_ranks(w, s->config->ranks + 1);
-
-        snprintf(suggestion, sizeof(suggestion),
-                 ranks ? "no option saves enough memory, so more ranks are needed; try: --ranks %d "
-                         "--global-batch-size %d"
-                       : "no option saves enough memory, so more ranks are needed",
-                 ranks, ranks);
-    }
+    else
+        suggest_fitting(w, suggestion);
     return bb_err(BB_EUSAGE,
                   "%s: no layout for %d ranks fits into GPU memory: training needs at least %s (tp %d, cp %d, ep %d, "
-                  "pp %d, micro-batch size %d, recompute %s, dp-sync %s), a GPU has %s; %s",
+                  "pp %d, micro-batch size %d, recompute %s, dp-sync %s%s), a GPU has %s; %s",
                   s->proxy->name, s->config->ranks, bb_format_bytes((size_t)smallest->bytes, need), smallest->choice.tp,
                   smallest->choice.cp, smallest->choice.ep, smallest->choice.pp, smallest->choice.batch,
                   bb_recompute_names[smallest->choice.recompute], bb_sync_names[smallest->choice.sync],
+                  smallest->choice.precision_aware ? ", precision-aware optimizer" : "",
                   bb_format_bytes((size_t)s->gpu_bytes, have), suggestion);
 }
 
@@ -1048,7 +1150,7 @@ static int find_rows(struct work *w)
         bb_recompute_costs_list(&w->costs, w->space, w->arch);
     begin_stage(w, "stage 1 of 4, memory of all layouts", w->costs.n + w->space->n);
     run_speculatively(w, w->costs.n, compute_cost);
-    run_speculatively(w, w->space->n, try_memory);
+    w->found->added_optimizer = try_memory_of_all(w, REFINED_PER_GRID * grids);
     TRY(keep_fitting(w, &smallest));
     w->found->fitting = w->n;
     if (w->n == 0)
@@ -1079,7 +1181,7 @@ out:
     return rc;
 }
 
-int bb_layouts_fitting_ranks(const struct bb_layout_search *search, int ranks, int *found)
+int bb_layouts_fitting_ranks(const struct bb_layout_search *search, int ranks, int *found, char kept[BB_KEPT_TEXT])
 {
     struct bb_progress progress;
     struct bb_arch arch;
@@ -1089,7 +1191,11 @@ int bb_layouts_fitting_ranks(const struct bb_layout_search *search, int ranks, i
     *found = 0;
     bb_progress_init(&progress, 0, search->quiet);
     TRY(bb_training_load_arch(search->config, &arch));
-    *found = find_fitting_ranks(&w, ranks);
+    clear_all_kept(search->given, kept);
+    if (ranks <= search->config->ranks && has_layouts(&w, search->given, search->config, true))
+        *found = search->config->ranks;
+    else
+        *found = find_fitting_ranks(&w, ranks > search->config->ranks ? ranks : search->config->ranks + 1);
 out:
     bb_progress_end(&progress);
     return rc;

@@ -44,22 +44,23 @@ bool bb_forecast_is_tight(const struct bb_plan *plan, const struct bb_forecast *
     return f->gpu_bytes > 0 && needed_bytes(plan) > BB_SAFE_MEMORY * f->gpu_bytes;
 }
 
-#define GUESS_TEXT 64
+#define GUESS_TEXT 128
 
 /* Return the memory savings (recomputation, precision-aware optimizer) with which training fits, as command line
  * options; NULL if there are none. */
 static const char *memory_guess(const struct bb_forecast *f, char text[GUESS_TEXT])
 {
-    if (f->precision_aware)
-        return "--use-precision-aware-optimizer";
+    const char *optimizer = f->precision_aware ? "--use-precision-aware-optimizer" : "", *gap = optimizer[0] ? " " : "";
+
     if (!f->recompute)
-        return NULL;
+        return f->precision_aware ? optimizer : NULL;
     if (f->recompute_modules)
-        snprintf(text, GUESS_TEXT, "--recompute-modules %s", f->recompute_modules);
+        snprintf(text, GUESS_TEXT, "%s%s--recompute-modules %s", optimizer, gap, f->recompute_modules);
     else if (f->recompute_layers > 0)
-        snprintf(text, GUESS_TEXT, "--recompute %s --recompute-num-layers %d", f->recompute, f->recompute_layers);
+        snprintf(text, GUESS_TEXT, "%s%s--recompute %s --recompute-num-layers %d", optimizer, gap, f->recompute,
+                 f->recompute_layers);
     else
-        snprintf(text, GUESS_TEXT, "--recompute %s", f->recompute);
+        snprintf(text, GUESS_TEXT, "%s%s--recompute %s", optimizer, gap, f->recompute);
     return text;
 }
 
@@ -118,13 +119,16 @@ static void advise_layout(const struct bb_plan *plan, const struct bb_forecast *
     else if (f->sharded)
         snprintf(text, size, "; with %s it needs %s; try: %s, or --best-layout --global-batch-size %.0f%s", f->sharded,
                  bb_format_bytes((size_t)f->sharded_bytes, need), f->sharded, plan->step->samples, f->excluded);
-    else if (f->fitting_ranks > 0)
+    else if (f->fitting_ranks > plan->step->layout.ranks)
         snprintf(text, size,
-                 "; the first number of GPUs on which a layout fits is %d; try: --ranks %d --best-layout "
+                 "; %s%s%sthe first number of GPUs on which a layout fits is %d; try: --ranks %d --best-layout "
                  "--global-batch-size %d%s",
-                 f->fitting_ranks, f->fitting_ranks, f->fitting_ranks, f->excluded);
+                 f->kept[0] ? "with" : "", f->kept, f->kept[0] ? " " : "", f->fitting_ranks, f->fitting_ranks,
+                 f->fitting_ranks, f->excluded);
     else if (min_gpus > plan->step->layout.ranks)
         snprintf(text, size, "; parameters, gradients and optimizer need %.0f or more GPUs in any layout", min_gpus);
+    else if (!bb_forecast_fits(plan, f) && f->fitting_ranks == 0 && f->software)
+        snprintf(text, size, "; no layout fits%s%s", f->kept[0] ? " with" : "", f->kept);
     else
         snprintf(text, size, "; try: --best-layout --global-batch-size %.0f%s", plan->step->samples, f->excluded);
 }

@@ -60,6 +60,13 @@ struct bb_kernel_list {
     struct bb_kernel_list_item items[BB_KERNEL_LIST_ITEMS];
 };
 
+/* bb_kernel_list_clear - empties a list. Its items need no initial values. */
+static inline void bb_kernel_list_clear(struct bb_kernel_list *w)
+{
+    w->n = 0;
+    w->overflowed = false;
+}
+
 /* bb_kernel_list_add_gemm and bb_kernel_list_add_memory_kernel append a kernel to the list. A zero-initialized list
  * is empty. */
 void bb_kernel_list_add_gemm(struct bb_kernel_list *w, const char *name, const struct bb_gemm_shape *gemm);

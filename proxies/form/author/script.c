@@ -313,14 +313,15 @@ void bb_script_norm_exchange(const struct bb_script_norm *norm, struct bb_script
 void bb_script_memory_kernel(struct bb_script *s, struct bb_step *step, const char *what,
                              enum bb_memory_kernel_kind kind, size_t count, int times, int src, int dst)
 {
-    struct bb_kernel_list *work = bb_step_add_kernel_list(step);
     const struct bb_memory_kernel p = {.kind = kind, .dtype = s->dtype, .rows = 1, .cols = count};
+    struct bb_kernel_list made;
 
+    bb_kernel_list_clear(&made);
     if (kind == BB_MEMORY_KERNEL_SGD || kind == BB_MEMORY_KERNEL_ADAM)
-        bb_kernel_list_optimizer(work, kind, count, s->dtype);
+        bb_kernel_list_optimizer(&made, kind, count, s->dtype);
     else
-        bb_kernel_list_add_memory_kernel(work, what, &p);
-    bb_script_work(s, what, work, times, src, dst);
+        bb_kernel_list_add_memory_kernel(&made, what, &p);
+    bb_script_work(s, what, bb_step_copy_kernel_list(step, &made), times, src, dst);
 }
 
 void bb_script_optimizer(struct bb_script *s, struct bb_step *step, enum bb_memory_kernel_kind optimizer,

@@ -112,22 +112,35 @@ static const struct bb_layer_sizes *moved_sizes(const struct bb_block *b)
     return b->reads_encoder ? &b->layers->sizes : current_sizes(b);
 }
 
-/* A function of its own, because the large list `made` would otherwise be zeroed at each call of get_kernel_list. */
-static const struct bb_kernel_list *add_kernel_list(struct bb_layers *l, const struct bb_layer_sizes *sizes,
-                                                    const struct bb_kernel_groups *c)
+/* Returns the model FLOPs of kernel groups, which exclude, with a capacity factor, the rows beyond the balanced load of
+ * the experts. */
+static double needed_flops(const struct bb_layers *l, const struct bb_layer_sizes *sizes,
+                           const struct bb_kernel_groups *c)
 {
-    struct bb_kernel_list made = {0}, *work;
+    struct bb_kernel_groups needed = *c;
+    int64_t balanced = bb_layers_balanced_rows(l);
 
+    if (l->config.capacity_factor > 0 && needed.rows > balanced)
+        needed.rows = balanced;
+    return bb_kernel_groups_flops(sizes, &needed);
+}
+
+static const struct bb_cached_kernel_list *add_kernel_list(struct bb_layers *l, const struct bb_layer_sizes *sizes,
+                                                           const struct bb_kernel_groups *c)
+{
+    struct bb_kernel_list made;
+
+    bb_kernel_list_clear(&made);
     bb_kernel_groups_append(sizes, c, &made);
-    work = bb_step_copy_kernel_list(l->step, &made);
     BB_GROW(l->kernel_lists, l->n_kernel_lists);
-    l->kernel_lists[l->n_kernel_lists++] = (struct bb_cached_kernel_list){*c, sizes, work};
-    return work;
+    l->kernel_lists[l->n_kernel_lists] =
+        (struct bb_cached_kernel_list){*c, sizes, bb_step_copy_kernel_list(l->step, &made), needed_flops(l, sizes, c)};
+    return &l->kernel_lists[l->n_kernel_lists++];
 }
 
 /* Returns the kernel list for the kernel groups c and the current layer's sizes; builds the list if it does not
  * exist yet. Operations with equal kernel groups and sizes share one list. */
-static const struct bb_kernel_list *get_kernel_list(struct bb_block *b, const struct bb_kernel_groups *c)
+static const struct bb_cached_kernel_list *get_kernel_list(struct bb_block *b, const struct bb_kernel_groups *c)
 {
     const struct bb_layer_sizes *sizes = current_sizes(b);
     struct bb_layers *l = b->layers;
@@ -140,7 +153,7 @@ static const struct bb_kernel_list *get_kernel_list(struct bb_block *b, const st
 
         if (cached->sizes == sizes && cached->groups.n == c->n && cached->groups.rows == c->rows &&
             memcmp(cached->groups.list, c->list, sizeof(c->list[0]) * (size_t)c->n) == 0)
-            return cached->work;
+            return cached;
     }
     return add_kernel_list(l, sizes, c);
 }
@@ -158,35 +171,26 @@ static double time_us(const struct bb_block *b, const struct bb_kernel_groups *c
     return flops * given / bb_layers_flops(b->layers, b->script->layer);
 }
 
-/* Returns the model FLOPs of an operation, which exclude recomputation and, with a capacity factor, the rows beyond
- * the balanced load of the experts. */
-static double needed_flops(const struct bb_block *b, const struct bb_kernel_groups *c)
-{
-    struct bb_kernel_groups needed = *c;
-    int64_t balanced = bb_layers_balanced_rows(b->layers);
-
-    if (b->layers->config.capacity_factor > 0 && needed.rows > balanced)
-        needed.rows = balanced;
-    return b->recomputing ? 0 : bb_kernel_groups_flops(current_sizes(b), &needed);
-}
-
 void bb_block_compute(struct bb_block *b, const char *what, const struct bb_kernel_groups *c, int src, int dst)
 {
     const int times = c->times ? c->times : 1;
-    const double flops = times * bb_kernel_groups_flops(current_sizes(b), c), needed = times * needed_flops(b, c);
-    const struct bb_kernel_list *work;
+    const struct bb_layer_sizes *sizes = current_sizes(b);
+    const struct bb_cached_kernel_list *cached;
 
     if (!b->layers->config.gemm || c->n == 0) {
+        const double flops = times * bb_kernel_groups_flops(sizes, c);
+
         if (flops > 0)
-            bb_script_compute(b->script, what, time_us(b, c, flops), needed, src, dst);
+            bb_script_compute(b->script, what, time_us(b, c, flops),
+                              b->recomputing ? 0 : times * needed_flops(b->layers, sizes, c), src, dst);
         return;
     }
-    work = get_kernel_list(b, c);
-    if (work->n == 0)
+    cached = get_kernel_list(b, c);
+    if (cached->work->n == 0)
         return;
-    bb_script_work(b->script, what, work, times, src, dst);
+    bb_script_work(b->script, what, cached->work, times, src, dst);
     if (!bb_script_result(b->script))
-        bb_script_newest_op(b->script)->flops = needed;
+        bb_script_newest_op(b->script)->flops = b->recomputing ? 0 : times * cached->flops;
 }
 
 void bb_block_kernels(struct bb_block *b, const char *what, enum bb_kernels_kind kind, enum bb_kernels_pass pass,

@@ -11,10 +11,11 @@
 #include "proxies/workloads/transformer/layer/routing.h"
 
 struct bb_cached_kernel_list { /* a kernel list, and the kernel groups (layer_kernels.h) and layer sizes from which
-                                  it was built */
+                                  it was built. flops: model FLOPs if the kernels do not recompute activations */
     struct bb_kernel_groups groups;
     const struct bb_layer_sizes *sizes;
     const struct bb_kernel_list *work;
+    double flops;
 };
 
 struct bb_layers {

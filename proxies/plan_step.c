@@ -506,15 +506,16 @@ static int compute_training_time(const struct bb_plan_options *o, const struct b
                           &f->training.with_failures);
 }
 
-static void warn_unmeasured(const struct bb_prediction *p, int n_groups)
+static void warn_unmeasured(const struct bb_prediction *p, const struct bb_layout *l)
 {
-    bool is_used[BB_NCCL_VARIANTS][2] = {{false}};
+    bool is_used[BB_NCCL_VARIANTS + 1][2] = {{false}};
 
-    for (int g = 0; g < n_groups; g++) {
+    for (int g = 0; g < l->n_groups; g++) {
         const struct bb_predicted_group *group = &p->classes[p->slowest].groups[g];
 
-        if (group->variant != BB_NONE)
-            is_used[group->variant][group->nodes > 1] = true;
+        if (group->busy_ns > 0)
+            is_used[group->variant == BB_NONE ? BB_NCCL_VARIANTS : group->variant]
+                   [bb_group_nodes(l, g, 0, p->cluster.gpus_per_node) > 1] = true;
     }
     bb_cluster_warn_unmeasured(&p->cluster, is_used);
 }
@@ -525,7 +526,7 @@ static int predict(const struct bb_plan_options *o, const struct bb_cluster *clu
 
     TRY(bb_predict_under(&f->step, cluster, &o->conditions, &f->prediction));
     bb_progress_clear(&f->progress);
-    warn_unmeasured(&f->prediction, f->step.layout.n_groups);
+    warn_unmeasured(&f->prediction, &f->step.layout);
     if (o->conditions.jitter > 0) {
         bb_progress_show(&f->progress, "simulating %d steps with jitter", o->samples);
         bb_progress_expect(&f->progress, o->samples);

@@ -270,8 +270,7 @@ def test_penalizes_variants_that_nccl_does_not_choose(busbar, measured, calibrat
     choice."""
     done, profile, summary = calibrate(measured("variants"), "--from", profile_without_ring_channels(tmp_path))
     assert done.returncode == 0, done.stderr
-    assert set(summary["penalized_variants"]) >= {"ring LL", "ring LL128", "tree LL",
-                                                  "nvls Simple"} and "ring Simple" not in summary["penalized_variants"]
+    assert set(summary["penalized_variants"]) >= {"ring LL", "ring LL128", "tree LL"} and "ring Simple" not in summary["penalized_variants"]
     assert "penalized: NCCL" in done.stdout and len(profile["nccl"]) == 9
     plan = busbar.json("plan", "all_reduce", "all_gather", "-b", "8", "-e", "256M", "-f", "8", "--ranks", 4, "--cluster",
                        tmp_path / "mine.json",
@@ -329,7 +328,7 @@ def test_fits_a_hidden_cluster_with_all_nccl_variants(busbar, cluster_files, cal
     assert [(f["ranks"], f["nodes"]) for f in summary["files"]][:3] == [(4, 1), (8, 2), (4, 4)]
     for fit in summary["fits"]:
         assert fit["worst_error_percent"] < 2 and fit["outliers"] == 0, fit
-    independent = {f["key"]: f["value"] for f in summary["parameters"] if f["from"] and not f["correlated"]}
+    independent = {f["key"]: f["value"] for f in summary["parameters"] if f["from"] and not f["correlated"] and not f["scaled"]}
     assert len(independent) > 45 and {"sharing.collective_sms", "sharing.message_sms", "sharing.memory_bytes", "nccl.nvls.Simple.chunk_us",
                                 "nccl.nvls_tree.Simple.chunk_us"} <= set(independent)
     assert summary["penalized_variants"] == []
@@ -408,7 +407,46 @@ def test_a_common_factor_of_all_variants_is_that_of_the_nics(cluster_files, cali
     ring["results"] = [row for row in ring["results"] if (row["algorithm"], row["protocol"]) == ("RING", "SIMPLE")]
     (tmp_path / "ring.json").write_text(json.dumps(ring))
     done, profile, _ = calibrate(tmp_path / "ring.json", "--from", "h100-sxm-ib", "--gpus-per-node", 4)
-    assert profile["inter"]["gbps"] == 48.5 and "; inter.gbps is NOT FITTED: sendrecv, alltoall " in done.stdout.splitlines()[-1]
+    assert profile["inter"]["gbps"] == pytest.approx(39.5 * 0.93, rel=0.01)  # also of one variant
+    assert "; rates between nodes that were not measured are those of h100-sxm-ib x 0.757, as ring Simple;" in done.stdout.splitlines()[-1]
+
+
+@pytest.fixture
+def forty_gbps(busbar, tmp_path, monkeypatch):
+    """Logs of all_reduce and all_gather on two and four nodes of H100, forecast with inter.gbps 40 of 48.5. Returns their names."""
+    names = []
+    for coll in ("all_reduce", "all_gather"):
+        for nodes in (2, 4):
+            us = {size: round(time, 2) for size, time in predicted(
+                busbar, tmp_path, coll, [1024 << 2 * i for i in range(11)], 8 * nodes, "h100-sxm-ib", "--set", "inter.gbps=40").items()}
+            names.append(f"{coll}{nodes}.log")
+            (tmp_path / names[-1]).write_text(calibration_accuracy.table(
+                {"coll": coll, "ranks": 8 * nodes, "gpn": 8, "dtype": "float", "dev": "NVIDIA H100 80GB HBM3", "us": us}, us))
+    return names
+
+
+@pytest.mark.parametrize("coll", ["all_reduce", "alltoall"])
+def test_unmeasured_rates_between_nodes_have_the_factor_of_measured_ones(busbar, calibrate, tmp_path, forty_gbps, coll):
+    """The logs determine the NIC's rate with ring and nvls_tree only; tree Simple, with 1.2 times this rate, was faster on 8 nodes than
+    on 4. Truth: the forecast of the profile that the logs are from."""
+    done, profile, summary = calibrate(*forty_gbps)
+    assert done.returncode == 0, done.stderr
+    assert profile["inter"]["gbps"] == pytest.approx(40, rel=0.01)
+    scaled = {p["key"]: p for p in summary["parameters"] if p["scaled"]}
+    assert set(scaled) == {"inter.gbps"} and scaled["inter.gbps"]["from"] == "ring Simple"
+    for ranks in (64, 256):
+        truth = predicted(busbar, tmp_path, coll, [1 << 30], ranks, "h100-sxm-ib", "--set", "inter.gbps=40")
+        assert predicted(busbar, tmp_path, coll, [1 << 30], ranks)[1 << 30] == pytest.approx(truth[1 << 30], rel=0.05), ranks
+
+
+def test_plan_warns_of_unmeasured_messages(busbar, calibrate, tmp_path, forty_gbps):
+    calibrate(*forty_gbps)
+    note = "has no measurements of sends and receives between nodes; this prediction uses the values of h100-sxm-ib, rates x 0.825 as ring Simple"
+    for args, expected in ((["alltoall", "--sizes", "1G"], True), (["all_reduce", "--sizes", "1G"], False),
+                           (["transformer", "--model", "llama3_8b", "--tp", 8, "--pp", 2], True),
+                           (["transformer", "--model", "llama3_8b", "--tp", 8], False)):
+        done = busbar.run("plan", *args, "--ranks", 16, "--cluster", tmp_path / "mine.json", emulated=False)
+        assert done.returncode == 0 and (note in done.stderr) == expected, (args, done.stderr)
 
 
 @pytest.mark.parametrize("log", [False, True])
@@ -435,7 +473,7 @@ def test_rows_of_one_node_leave_inter_node_parameters_unchanged(cluster_files, c
     hidden, files = cluster_files
     nominal = json.loads((ROOT / "profiles/clusters/h100-sxm-ib.json").read_text())
     _, profile, summary = calibrate(files["one"], "--from", "h100-sxm-ib")
-    assert profile["inter"] == nominal["inter"]
+    assert profile["inter"] == nominal["inter"] | {"from": "h100-sxm-ib"}
     assert [w["inter_us"] for w in profile["nccl"]] == [w["inter_us"] for w in nominal["nccl"]]
     assert [w["nic"] for w in profile["nccl"]] == [w["nic"] for w in nominal["nccl"]]
 
@@ -723,9 +761,10 @@ def test_a_penalized_variant_keeps_a_plausible_latency(calibrate, tmp_path):
     assert "ring Simple" in summary["penalized_variants"] and max(v["base_us"] for v in profile["nccl"]) < 3 * 1.4 * 132
 
 
-def predicted(busbar, tmp_path, coll, sizes, ranks=8, cluster="mine.json"):
+def predicted(busbar, tmp_path, coll, sizes, ranks=8, cluster="mine.json", *options):
+    cluster = tmp_path / cluster if cluster.endswith(".json") else cluster
     rows = busbar.json("plan", coll, "--sizes", ",".join(map(str, sizes)), "--ranks", ranks, "--placement", "out_of_place", "--cluster",
-                       tmp_path / cluster, tmp_path=tmp_path, emulated=False)["results"]
+                       cluster, *options, tmp_path=tmp_path, emulated=False)["results"]
     return {row["bytes"]: row["time_us"]["p50"] for row in rows}
 
 
@@ -817,6 +856,21 @@ def test_sizes_above_the_log_grow_as_in_the_starting_profile(busbar, calibrate, 
     calibrate("b.log")
     for size, time in predicted(busbar, tmp_path, "all_reduce", us).items():
         assert time == pytest.approx(us[size], rel=0.13), size
+
+
+@pytest.mark.parametrize("ranks,device,start,us", [
+    (2, "NVIDIA GeForce RTX 4090", "l40s-pcie-ib", {32 << 10: 19.5, 512 << 10: 70.2, 8 << 20: 712, 128 << 20: 10950}),
+    (8, "NVIDIA A100-SXM4-80GB", "a100-sxm-ib", {size << 20: 20 + (size << 20) * 1.75 / 180e3 for size in (1, 4, 16, 64)})])
+def test_sizes_above_a_log_that_reached_its_bandwidth_keep_this_bandwidth(busbar, calibrate, tmp_path, ranks, device, start, us):
+    """The last two sizes have the same time per byte, so larger ones have it too: their rates rose by 23 % towards those of `start`."""
+    (tmp_path / "x.log").write_text(calibration_accuracy.table(
+        {"coll": "all_reduce", "ranks": ranks, "gpn": ranks, "dtype": "float", "dev": device, "us": us}, us))
+    done, _, _ = calibrate("x.log", "--from", start)
+    assert done.returncode == 0, done.stderr
+    (x, y) = list(us)[-2:]
+    rate = (y - x) / (us[y] - us[x])
+    for size, time in predicted(busbar, tmp_path, "all_reduce", [256 << 20, 1 << 30, 16 << 30], ranks).items():
+        assert 0.97 < size / time / rate < 1.005, size
 
 
 def test_a_disturbed_size_is_not_kept(busbar, calibrate, tmp_path):
@@ -946,6 +1000,34 @@ def test_measure_runs_all_benchmarks_and_resumes(measure, tmp_path):
     written = (tmp_path / "mine.json").stat().st_mtime_ns
     again = measure("--ranks", 2, "--quiet", "--", "-e", "16M")  # all results exist
     assert again.returncode == 0 and again.stdout == "" and (tmp_path / "mine.json").stat().st_mtime_ns > written
+
+
+@pytest.mark.parametrize("args,ranks,launch", [
+    (["--ranks", 16], 8, None), (["--ranks", 8], None, None), (["--ranks", 8, "--gpus-per-node", 4], 4, None),
+    (["--ranks", 144, "--from", "gb200-nvl72"], 64, None), (["--ranks", 16, "--launcher", "srun"], 8, "-N 1"),
+    (["--ranks", 16, "--launcher", "srun", "--hosts", "a,b"], None, None)])
+def test_measure_also_runs_the_collectives_of_one_node(measure, tmp_path, args, ranks, launch):
+    done = measure(*args, *([] if "srun" in args else ["--launcher", "none"]))  # starts at most one rank
+    assert done.returncode != 0
+    cases = {case["name"]: case for case in json.loads((tmp_path / "mine.study.json").read_text())["cases"]}
+    assert ("node" in cases) == (ranks is not None)
+    if ranks:
+        assert (cases["node"]["ranks"], cases["node"].get("launch_arguments")) == (ranks, launch)
+        assert cases["node"]["command"] == cases["collectives"]["command"]
+
+
+def test_measure_on_two_nodes_determines_the_links_of_one(busbar, measure, tmp_path):
+    """All rates of NVLink are 0.8 of the nominal ones; collectives of two nodes do not determine those within a node."""
+    slow = json.loads((ROOT / "profiles/clusters/h100-sxm-ib.json").read_text()) | {"gpus_per_node": 2, "nics_per_node": 2}
+    slow["intra"]["gbps"] *= 0.8
+    for variant in slow["nccl"]:
+        variant["gbps"] *= 0.8
+    (tmp_path / "hidden.json").write_text(json.dumps(slow))
+    done = measure("--ranks", 4, "--from", "h100-sxm-ib", "--gpus-per-node", 2, "--quiet", "--", "-f", "8", EMU_NODES="2")
+    assert done.returncode == 0, done.stderr
+    sizes = [256 << 20]
+    for coll in ("all_gather", "all_reduce"):
+        assert predicted(busbar, tmp_path, coll, sizes, 2) == pytest.approx(predicted(busbar, tmp_path, coll, sizes, 2, "hidden.json"), rel=0.02)
 
 
 def test_measure_with_one_rank_fits_gpu_parameters_only(measure, tmp_path):

@@ -56,7 +56,7 @@ struct table {
     double *samples_us; /* [plan->samples] predicted times of the current table row in us */
     double busbw_sum;
     int busbw_n;
-    bool is_used[BB_NCCL_VARIANTS][2]; /* of bb_cluster_warn_unmeasured */
+    bool is_used[BB_NCCL_VARIANTS + 1][2]; /* of bb_cluster_warn_unmeasured */
 };
 
 static int predict_row(struct table *t, const struct bb_case *c, struct shown *s)
@@ -68,8 +68,9 @@ static int predict_row(struct table *t, const struct bb_case *c, struct shown *s
     TRY(bb_case_time_us(p->cluster, p->conditions, c, t->samples_us, p->samples, &s->choice));
     bb_stats_compute(t->samples_us, (size_t)p->samples, &s->of.time_us);
     bb_case_bandwidths(c, s->of.time_us.p50, &s->of.algbw_gbps, &s->of.busbw_gbps);
-    if (s->choice.variant >= 0)
-        t->is_used[s->choice.variant][bb_cluster_nodes(p->cluster, p->ranks) > 1] = true;
+    if (p->ranks > 1)
+        t->is_used[s->choice.variant >= 0 ? s->choice.variant : BB_NCCL_VARIANTS]
+                  [bb_cluster_nodes(p->cluster, p->ranks) > 1] = true;
     if (isfinite(s->of.busbw_gbps)) {
         t->busbw_sum += s->of.busbw_gbps;
         t->busbw_n++;

@@ -68,8 +68,10 @@ static const struct bb_opts set = {
         "RANKSxNODES: all_reduce:16x2=FILE). Fits latencies and rates to the measurements, and reports the errors of\n"
         "the fits. Parameters that the measurements do not determine keep the values of the starting profile and are\n"
         "listed.",
-    .after = "--measure keeps its results in the folder FILE.sweep and its study in FILE.study.json; the same command\n"
-             "continues an interrupted measurement.",
+    .after =
+        "--measure keeps its results in the folder FILE.sweep and its study in FILE.study.json; the same command\n"
+        "continues an interrupted measurement. If the ranks are on several nodes, the collectives also run on one\n"
+        "(8 GPUs, those of the profile of --from, or --gpus-per-node).",
     .exits = {[0] = "the profile is written, also if the last line reports that it DOES NOT HOLD for some measurements",
               [1] = "a bench failed, or the profile cannot be written completely",
               [2] = "usage error, invalid input, or files of different machines"},
@@ -172,6 +174,21 @@ out:
     return rc;
 }
 
+/* Returns the GPUs of a node for the benches: those of --gpus-per-node, of the profile of --from, or LARGEST_HOST. */
+static int find_node_ranks(const struct options *o, int *ranks)
+{
+    struct bb_cluster from = {.gpus_per_node = LARGEST_HOST};
+    int rc = 0;
+
+    if (o->gpus_per_node > 0)
+        from.gpus_per_node = o->gpus_per_node;
+    else if (o->from)
+        TRY(bb_cluster_load(o->from, &from));
+    *ranks = from.gpus_per_node;
+out:
+    return rc;
+}
+
 static int check_options(const struct options *o, const struct bb_positionals *positionals)
 {
     const char *end = o->output ? strrchr(o->output, '.') : NULL;
@@ -212,6 +229,7 @@ int bb_calibrate_main(int argc, char **argv, int (*sweep)(int argc, char **argv)
         options.run.bench_options = words.word;
         options.run.n_bench_options = words.n;
         options.run.quiet = options.quiet || (options.json && strcmp(options.json, "-") == 0);
+        TRY(find_node_ranks(&options, &options.run.node_ranks));
         TRY(bb_measure_machine(&options.run, options.output, sweep, &measured));
     }
     TRY(bb_measurements_read(&measurements, options.measure ? (const char *const *)measured.word : words.word,

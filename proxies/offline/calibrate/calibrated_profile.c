@@ -84,41 +84,57 @@ static void set_parameters(const struct bb_calibration *c, json_t *root)
     }
 }
 
-/* Returns whether a fit determined a parameter of the variant that the list `keys` contains. */
-static bool is_fitted(const struct bb_calibration *c, int variant, const char *keys)
+/* Returns whether a fit determined the rate of the variant within a node, or between nodes. */
+static bool is_fitted(const struct bb_calibration *c, int variant, bool inter)
 {
     for (const struct bb_calibration_parameter *p = c->parameters; p < c->parameters + c->n_parameters; p++)
-        if (p->fit && p->variant == variant && strstr(keys, strrchr(p->key, '.')))
+        if (p->fit && !p->scaled && p->variant == variant &&
+            strcmp(strrchr(p->key, '.'), inter ? ".nic" : ".gbps") == 0)
             return true;
     return false;
 }
 
-/* Returns whether the variant has measurements within a node (inter false) or between nodes. */
-static bool is_measured(const struct bb_calibration *c, int variant, bool inter)
+/* Returns whether the fit `name` has measurements within a node (inter false) or between nodes. */
+static bool is_measured(const struct bb_calibration *c, const char *name, bool inter)
 {
     for (const struct bb_calibration_row *row = c->rows; row < c->rows + c->n_rows; row++)
-        if (strcmp(row->fit->name, c->variant_names[variant]) == 0 && (row->measurement->call.nodes > 1) == inter)
+        if (strcmp(row->fit->name, name) == 0 &&
+            (row->measurement->kind == BB_MEASURED_MESSAGE ? !row->measurement->same_node
+                                                           : row->measurement->call.nodes > 1) == inter)
             return true;
     return false;
 }
 
-/* Names the starting profile in the variants whose latency and rates were not measured, within or between nodes, and adds
+/* Sets the key `from` of a variant or link that was not measured, and removes it from one that was. */
+static void name_origin(const struct bb_calibration *c, json_t *object, const char *key, bool measured, bool inter)
+{
+    if (measured)
+        json_object_del(object, key);
+    else if (!json_object_get(object, key))
+        json_object_set_new(object, key,
+                            c->scaled[inter] > 0 ? json_sprintf("%s, rates x %.3g as %s", c->base->name,
+                                                                c->scaled[inter], c->scaled_as[inter])
+                                                 : json_string(c->base->name));
+}
+
+/* Names the starting profile in the variants and links whose rates were not measured, within or between nodes, and adds
  * the sizes from which NCCL chooses a variant. */
 static void name_origins(const struct bb_calibration *c, json_t *root)
 {
-    static const char *const places[2][2] = {{"from", ".intra_us .gbps .chunk_us"}, {"inter_from", ".inter_us .nic"}};
+    static const char *const keys[2] = {"from", "inter_from"};
+    static const char *const links[2][2] = {{"intra", "messages within a node"}, {"inter", "messages between nodes"}};
 
-    for (int variant = 0; variant < c->base->n_variants; variant++)
-        for (int i = 0; i < 2; i++) {
-            json_t *object = json_array_get(json_object_get(root, "nccl"), (size_t)variant);
+    for (int variant = 0; variant < c->base->n_variants; variant++) {
+        json_t *object = json_array_get(json_object_get(root, "nccl"), (size_t)variant);
 
-            if (c->cluster.variants[variant].min_bytes > 0)
-                json_object_set_new(object, "min_bytes", json_integer(c->cluster.variants[variant].min_bytes));
-            if (is_measured(c, variant, i == 1) || is_fitted(c, variant, places[i][1]))
-                json_object_del(object, places[i][0]);
-            else if (!json_object_get(object, places[i][0]))
-                json_object_set_new(object, places[i][0], json_string(c->base->name));
-        }
+        if (c->cluster.variants[variant].min_bytes > 0)
+            json_object_set_new(object, "min_bytes", json_integer(c->cluster.variants[variant].min_bytes));
+        for (int inter = 0; inter < 2; inter++)
+            name_origin(c, object, keys[inter],
+                        is_measured(c, c->variant_names[variant], inter) || is_fitted(c, variant, inter), inter);
+    }
+    for (int inter = 0; inter < 2 && c->base->n_variants > 0; inter++)
+        name_origin(c, json_object_get(root, links[inter][0]), "from", is_measured(c, links[inter][1], inter), inter);
 }
 
 /* Returns n numbers as JSON: whole, or with four digits. */

@@ -9,6 +9,7 @@
 #include "proxies/offline/calibrate/parameters.h"
 #include "proxies/offline/calibrate/penalized_variants.h"
 #include "proxies/offline/calibrate/robust_fit.h"
+#include "proxies/offline/calibrate/unmeasured_rates.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -292,47 +293,6 @@ static void run_fits(struct bb_calibration *c, enum stage stage)
 
 /* ---- order of all fits ---- */
 
-/* Two fitted rates relative to the NICs have a common factor if their ratios to the nominal values differ by less. */
-#define COMMON_FACTOR 1.02
-
-static bool is_fitted_nic(const struct bb_calibration *c, const struct bb_calibration_parameter *p)
-{
-    return p->fit && p->variant >= 0 &&
-           p->offset == (size_t)((const char *)&c->cluster.variants[p->variant].nic - (const char *)&c->cluster);
-}
-
-/* Without messages between nodes, only the product of inter.gbps and the fraction "nic" of a variant is measured. If the
- * fractions of two or more variants changed by a common factor, inter.gbps gets this factor, because the NIC is slower
- * or faster: it holds for sends and receives, and for variants that were not measured. Otherwise sets c->nominal_inter. */
-static void move_common_factor(struct bb_calibration *c)
-{
-    struct bb_calibration_parameter *end = c->parameters + c->n_parameters,
-                                    *inter = bb_parameter_of(c, &c->cluster.inter.gbps);
-    const struct bb_calibration_fit *fit = NULL;
-    double min = INFINITY, max = 0, factor;
-    int n = 0;
-
-    for (struct bb_calibration_parameter *p = c->parameters; p < end; p++)
-        if (is_fitted_nic(c, p)) {
-            min = fmin(min, p->value / p->nominal);
-            max = fmax(max, p->value / p->nominal);
-            fit = p->fit;
-            n++;
-        }
-    if (inter->fit || n == 0 || fmax(max, 1 / min) < COMMON_FACTOR)
-        return;
-    c->nominal_inter = n < 2 || max > COMMON_FACTOR * min;
-    if (c->nominal_inter)
-        return;
-    factor = sqrt(min * max);
-    for (struct bb_calibration_parameter *p = c->parameters; p < end; p++)
-        if (p == inter || is_fitted_nic(c, p)) {
-            fit = p->fit ? p->fit : fit;
-            bb_parameter_set(c, p, p == inter ? p->value * factor : p->value / factor);
-            p->fit = fit;
-        }
-}
-
 /* If the profile has "achieved", the GEMM rate of a data type is the data sheet's rate of this type times the
  * fraction achieved.gemm, which is common to all types. Measurements determine only this product. Therefore the type
  * with the most measurements keeps its data sheet rate, and achieved.gemm is fitted to its measurements. The rates
@@ -370,7 +330,7 @@ void bb_calibrate(struct bb_calibration *c, const struct bb_cluster *base, const
     run_fits(c, STAGE_FIRST);
     run_fits(c, base->n_variants > 0 ? STAGE_VARIANTS : STAGE_ALPHA_BETA);
     if (base->n_variants > 0) {
-        move_common_factor(c);
+        bb_scale_unmeasured(c);
         bb_penalize_variants(c);
         run_fits(c, STAGE_CHOICE);
     }

@@ -52,6 +52,7 @@ struct bb_calibration_parameter {
     double nominal, value;
     const struct bb_calibration_fit *fit; /* the fit that determined the value, in bb_calibration.fits; NULL: the value
                                              is that of the starting profile */
+    bool scaled;     /* true: not measured; the value has the factor of rates that were (unmeasured_rates.h) */
     bool correlated; /* true: the measurements determine only a sum of this parameter and others, not its own value */
 };
 
@@ -77,7 +78,8 @@ struct bb_calibration {
     char variant_names[BB_NCCL_VARIANTS][40];  /* [index of the NCCL variant] algorithm and protocol: "ring LL" */
     bool penalized_variants[BB_NCCL_VARIANTS]; /* [index of the NCCL variant] true: the variant was made slower in
                                                   the profile; see penalized_variants.h */
-    bool nominal_inter; /* true: the NICs are not as in the starting profile, but inter.gbps could not be fitted */
+    double scaled[2]; /* factor of the rates [0] within a node, [1] between nodes that were not measured; 0: none */
+    const char *scaled_as[2]; /* the variant of NCCL whose measured rate has this factor, or "all variants" */
 };
 
 /*

@@ -46,6 +46,7 @@ static const struct bb_field parameter_fields[] = {
     {"value", "calibrated", "", 12, 5, PARAMETER(value), .form = BB_FORM_GENERAL},
     {"from", "fitted to", "", 31, 0, .value = fit_name},
     {"correlated", NULL, NULL, 0, 0, PARAMETER(correlated)},
+    {"scaled", NULL, NULL, 0, 0, PARAMETER(scaled)},
     {0},
 };
 
@@ -238,11 +239,12 @@ static void print_accuracy(const struct bb_calibration_report *r, FILE *out)
 
     fputs("# accuracy: ", out);
     bb_table_sentence(out, accuracy_fields, &a);
-    if (c->nominal_inter)
-        fputs(
-            "; inter.gbps is NOT FITTED: sendrecv, alltoall and variants that were not measured keep the nominal rate "
-            "between nodes; try: also bench p2p or sendrecv",
-            out);
+    for (int inter = 0; inter < 2; inter++)
+        if (c->scaled[inter] > 0)
+            fprintf(out,
+                    "; rates %s that were not measured are those of %s x %.3g, as %s; to measure them: bench "
+                    "--sweep-algorithms, bench p2p",
+                    inter ? "between nodes" : "within a node", c->base->name, c->scaled[inter], c->scaled_as[inter]);
     for (size_t f = 0; f < e->n_files; f++)
         if (e->files[f].slow[0])
             fprintf(out, "; slow when measured: %s in %s", e->files[f].slow, e->files[f].path);

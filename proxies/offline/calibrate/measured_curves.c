@@ -112,6 +112,10 @@ static void drop_falling(const struct bb_cluster *fitted, struct bb_measured_cur
 #define RAMP_BEGIN (8.0 * (1 << 20))
 #define RAMP_END   (1024.0 * (1 << 20))
 
+/* NCCL has reached its bandwidth if the rate of the bytes by which the two largest sizes differ is that of the largest one
+ * within this factor. Published logs to 64 MiB, with higher rates above: 1.15 or more. */
+#define SATURATED 1.1
+
 /* A curve as times. */
 struct times {
     const struct bb_measured_curve *curve;
@@ -128,13 +132,26 @@ static double interpolate_us(const struct times *t, int i, double bytes, double 
     return fmax(fmin(us[0], us[1]), fmin(between, fmax(us[0], us[1])));
 }
 
+/* Returns the time per byte between the two largest sizes if it is also that of the largest one; 0: the bandwidth rises. */
+static double saturated_us(const struct times *t)
+{
+    const int last = t->curve->n - 1;
+    const double *size = t->curve->bytes;
+    const double growth = last > 0 ? (t->us[last] - t->us[last - 1]) / (size[last] - size[last - 1]) : 0;
+    const double mean = t->us[last] / size[last];
+
+    return size[last] >= RAMP_BEGIN && growth * SATURATED >= mean && growth <= mean * SATURATED ? growth : 0;
+}
+
 /* Returns the time above the largest size: its time, and the growth of the model times the ratio of the measured and the
- * model's growth at the largest sizes, to a power between 0 and 1 (RAMP_BEGIN, RAMP_END). */
-static double extrapolate_us(const struct times *t, double shape_us)
+ * model's growth at the largest sizes, to a power between 0 and 1 (RAMP_BEGIN, RAMP_END). If NCCL has reached its
+ * bandwidth, the power is 1, and no byte is faster than between the two largest sizes. */
+static double extrapolate_us(const struct times *t, double bytes, double shape_us)
 {
     const double *size = t->curve->bytes;
     const int last = t->curve->n - 1;
-    const double trust = log(size[last] / RAMP_BEGIN) / log(RAMP_END / RAMP_BEGIN);
+    const double saturated = saturated_us(t);
+    const double trust = saturated > 0 ? 1 : log(size[last] / RAMP_BEGIN) / log(RAMP_END / RAMP_BEGIN);
     double us = t->us[last], shape = t->shape_us[last], ratio;
     int first = last;
 
@@ -145,7 +162,8 @@ static double extrapolate_us(const struct times *t, double shape_us)
         shape -= t->shape_us[first];
     }
     ratio = shape > 0 ? fmax(1 / MAX_RATIO, fmin(us / shape, MAX_RATIO)) : 1;
-    return t->us[last] + pow(ratio, fmax(0, fmin(trust, 1))) * (shape_us - t->shape_us[last]);
+    return t->us[last] +
+           fmax(pow(ratio, fmax(0, fmin(trust, 1))) * (shape_us - t->shape_us[last]), saturated * (bytes - size[last]));
 }
 
 /* Adds powers of two to the sizes of the curve. shape: the starting profile. */
@@ -170,7 +188,8 @@ static void add_sizes(const struct bb_cluster *fitted, const struct bb_cluster *
         for (double bytes = exp2(floor(log2(curve->bytes[i])) + 1);
              bytes < end && all.n + curve->n - i - 1 < BB_MEASURED_SIZES; bytes *= 2) {
             const double shape_us = model_us(shape, curve, bytes);
-            const double us = i + 1 < curve->n ? interpolate_us(&t, i, bytes, shape_us) : extrapolate_us(&t, shape_us);
+            const double us =
+                i + 1 < curve->n ? interpolate_us(&t, i, bytes, shape_us) : extrapolate_us(&t, bytes, shape_us);
 
             all.bytes[all.n] = bytes;
             all.factor[all.n++] = fmax(BB_MIN_PART, fmin(us / model_us(fitted, curve, bytes), BB_MAX_PART));

@@ -51,6 +51,8 @@ static const struct bb_json_field fields[] = {INTEGER("gpus_per_node", gpus_per_
                                               NUMBER("tflops.float64", tflops_float64, 0),
                                               TIME("intra.latency_us", intra.latency_us),
                                               RATE("intra.gbps", intra.gbps),
+                                              BB_FIELD("intra.from", BB_JSON_ANY, 0),
+                                              BB_FIELD("inter.from", BB_JSON_ANY, 0),
                                               TIME("inter.latency_us", inter.latency_us),
                                               RATE("inter.gbps", inter.gbps),
                                               OPTIONAL_TIME("inter.group_us", inter.group_us),
@@ -209,16 +211,12 @@ out:
     return rc;
 }
 
-/* Reads the optional keys of a calibrated profile that name the origin of values that were not measured. */
-static void read_origins(const json_t *row, char (*from)[BB_ORIGIN_TEXT])
+/* Reads the optional key of a calibrated profile that names the origin of values that were not measured. */
+static void read_origin(const json_t *object, const char *key, char from[BB_ORIGIN_TEXT])
 {
-    static const char *const keys[] = {"from", "inter_from"};
+    const char *text = json_string_value(json_object_get(object, key));
 
-    for (int i = 0; i < 2; i++) {
-        const char *text = json_string_value(json_object_get(row, keys[i]));
-
-        snprintf(from[i], sizeof(from[i]), "%s", text ? text : "");
-    }
+    snprintf(from, BB_ORIGIN_TEXT, "%s", text ? text : "");
 }
 
 static int read_nccl(const json_t *root, const char *name_or_path, struct bb_cluster *c)
@@ -236,7 +234,8 @@ static int read_nccl(const json_t *root, const char *name_or_path, struct bb_clu
         const json_t *row = json_array_get(list, (size_t)i);
 
         TRY(read_variant(row, name_or_path, &c->variants[i]));
-        read_origins(row, c->variant_from[i]);
+        read_origin(row, "from", c->variant_from[i][0]);
+        read_origin(row, "inter_from", c->variant_from[i][1]);
         if (c->variants[i].algorithm == BB_NCCL_RING && channels == 0)
             channels = c->variants[i].channels;
         has_ring |= c->variants[i].algorithm == BB_NCCL_RING;
@@ -314,6 +313,8 @@ static int read_profile(const json_t *root, const char *name_or_path, struct bb_
     TRY(bb_json_read(root, name_or_path, fields, cluster));
     TRY(read_achieved(root, name_or_path, cluster));
     TRY(read_nccl(root, name_or_path, cluster));
+    read_origin(json_object_get(root, "intra"), "from", cluster->link_from[0]);
+    read_origin(json_object_get(root, "inter"), "from", cluster->link_from[1]);
     TRY(read_measured(root, name_or_path, cluster));
     TRY(read_section(root, name_or_path, "left_out", left_out_fields, cluster, &cluster->is_calibrated));
     TRY(read_section(root, name_or_path, "host", host_fields, cluster, &cluster->has_host));

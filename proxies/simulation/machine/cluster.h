@@ -72,7 +72,7 @@ struct bb_nccl_variant {
     double sustained;
 };
 #define BB_NCCL_VARIANTS 24
-#define BB_ORIGIN_TEXT   32
+#define BB_ORIGIN_TEXT   96
 
 /* Section "sharing" of a profile: SMs and memory bandwidth of a GPU that NCCL uses while kernels run concurrently. */
 struct bb_sharing {
@@ -131,8 +131,9 @@ struct bb_cluster {
     struct bb_nccl_variant variants[BB_NCCL_VARIANTS];
     int n_variants, nics_per_node;
     /* The profile that the values of a variant come from, because the calibration of this profile did not measure them;
-     * "": measured, or not a calibrated profile. [][0]: values within a node, [][1]: between nodes */
-    char variant_from[BB_NCCL_VARIANTS][2][BB_ORIGIN_TEXT];
+     * "": measured, or not a calibrated profile. [][0]: values within a node, [][1]: between nodes. link_from: the same
+     * for sends and receives */
+    char variant_from[BB_NCCL_VARIANTS][2][BB_ORIGIN_TEXT], link_from[2][BB_ORIGIN_TEXT];
     bool has_achieved; /* true: the profile has a section "achieved"; false: kernels reach the data sheet's peak
                           rates */
     double tflops_float8, tflops_float4; /* float4: 0: the GPU has neither MXFP8 nor NVFP4 */
@@ -199,7 +200,8 @@ void bb_cluster_set_gpus_per_node(struct bb_cluster *c, int gpus);
  * usually has the wrong unit, for example MB/s instead of GB/s. */
 void bb_cluster_warn_units(const struct bb_cluster *c);
 /* bb_cluster_warn_unmeasured - prints a warning that names the variants of NCCL in a prediction that the calibration of
- * the profile did not measure. is_used: [index of the variant][0: on one node, 1: on several nodes] */
+ * the profile did not measure. is_used: [index of the variant; BB_NCCL_VARIANTS: sends and receives][0: on one node, 1: on
+ * several nodes] */
 void bb_cluster_warn_unmeasured(const struct bb_cluster *c, bool (*is_used)[2]);
 
 /*

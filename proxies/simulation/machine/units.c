@@ -73,22 +73,32 @@ void bb_cluster_warn_units(const struct bb_cluster *c)
     }
 }
 
-void bb_cluster_warn_unmeasured(const struct bb_cluster *c, bool (*is_used)[2])
+static void warn_unmeasured(const struct bb_cluster *c, bool (*is_used)[2], bool inter)
 {
     char names[160] = "";
     const char *from = NULL;
 
-    for (int v = 0; v < c->n_variants; v++)
-        for (int inter = 0; inter < 2; inter++) {
-            const size_t length = strlen(names);
+    for (int v = 0; v <= BB_NCCL_VARIANTS; v++) {
+        const bool message = v == BB_NCCL_VARIANTS;
+        const char *const of = message ? c->link_from[inter] : c->variant_from[v][inter];
+        const size_t length = strlen(names);
 
-            if (!is_used[v][inter] || !*c->variant_from[v][inter])
-                continue;
-            from = c->variant_from[v][inter];
-            snprintf(names + length, sizeof(names) - length, "%s%s %s%s", length ? ", " : "",
-                     bb_nccl_algorithms[c->variants[v].algorithm], c->variants[v].protocol,
-                     inter ? " between nodes" : "");
-        }
+        if (!is_used[v][inter] || !*of)
+            continue;
+        from = of;
+        snprintf(names + length, sizeof(names) - length, "%s%s%s%s%s", length ? ", " : "",
+                 message ? "sends and receives" : bb_nccl_algorithms[c->variants[v].algorithm], message ? "" : " ",
+                 message ? "" : c->variants[v].protocol,
+                 inter     ? " between nodes"
+                 : message ? " within a node"
+                           : "");
+    }
     if (from)
         bb_warn("%s has no measurements of %s; this prediction uses the values of %s", c->name, names, from);
+}
+
+void bb_cluster_warn_unmeasured(const struct bb_cluster *c, bool (*is_used)[2])
+{
+    warn_unmeasured(c, is_used, false);
+    warn_unmeasured(c, is_used, true);
 }

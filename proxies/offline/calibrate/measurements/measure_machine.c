@@ -11,22 +11,27 @@
 /*
  * The calibration benchmarks in the order in which they run:
  *   collectives     collectives of small and large sizes
+ *   node            the same on one node, if the ranks are more than its GPUs: other variants, and the rates of its links
  *   p2p             messages of small and large sizes
  *   compute         GEMMs and memory-bound kernels that fill the GPU
  *   launches        kernels that are shorter than their launch
  *   overlap-gemms   GEMMs during sendrecv, with enough tiles that each SM that NCCL occupies lengthens the GEMMs
  *   overlap-memory  memory-bound GEMMs during sendrecv
  */
+#define COLLECTIVES "bench all_reduce all_gather reduce_scatter alltoall -b 8 -e 1G -f 4 -c 0"
 static const struct {
     const char *name, *command;
-    bool all_ranks; /* true: runs on all ranks; false: on one rank */
+    enum { ONE_RANK, ONE_NODE, ALL_RANKS } where;
 } benches[] = {
-    {"collectives", "bench all_reduce all_gather reduce_scatter alltoall -b 8 -e 1G -f 4 -c 0", true},
-    {"p2p", "bench p2p --bandwidth-sizes 1M,32M -c 0", true},
-    {"compute", "bench compute", false},
-    {"launches", "bench compute memory_kernels timed --size 4K -n 1", false},
-    {"overlap-gemms", "bench overlap --collective sendrecv --gemm 32768x32768x512 --sizes 256M --ctas default", true},
-    {"overlap-memory", "bench overlap --collective sendrecv --gemm 32768x32768x64 --sizes 256M --ctas default", true},
+    {"collectives", COLLECTIVES, ALL_RANKS},
+    {"node", COLLECTIVES, ONE_NODE},
+    {"p2p", "bench p2p --bandwidth-sizes 1M,32M -c 0", ALL_RANKS},
+    {"compute", "bench compute", ONE_RANK},
+    {"launches", "bench compute memory_kernels timed --size 4K -n 1", ONE_RANK},
+    {"overlap-gemms", "bench overlap --collective sendrecv --gemm 32768x32768x512 --sizes 256M --ctas default",
+     ALL_RANKS},
+    {"overlap-memory", "bench overlap --collective sendrecv --gemm 32768x32768x64 --sizes 256M --ctas default",
+     ALL_RANKS},
 };
 
 /* Returns the command line of a benchmark as a JSON list of words; NULL if a word is not valid UTF-8. takes_options:
@@ -51,20 +56,46 @@ static json_t *command_json(const char *command, const struct bb_measure_options
     return NULL;
 }
 
+/* Returns the number of ranks of benchmark i; 0: it does not run. srun starts the ranks of one node only with -N 1, which
+ * contradicts a list of hosts. */
+static int ranks_of(const struct bb_measure_options *o, size_t i)
+{
+    const bool on_list = o->launcher && strcmp(o->launcher, "srun") == 0 && o->hosts;
+
+    switch (benches[i].where) {
+    case ONE_RANK:
+        return 1;
+    case ONE_NODE:
+        return o->node_ranks > 1 && o->node_ranks < o->ranks && !on_list ? o->node_ranks : 0;
+    default:
+        return o->ranks >= 2 ? o->ranks : 0;
+    }
+}
+
 /* Returns the JSON of a study (the input file of `busbar sweep`) that runs all calibration benchmarks; NULL if an
  * argument is not valid UTF-8. */
 static json_t *study_json(const struct bb_measure_options *o)
 {
     json_t *cases = json_array();
 
-    for (size_t i = 0; i < sizeof(benches) / sizeof(benches[0]); i++)
-        if ((o->ranks >= 2 || !benches[i].all_ranks) &&
-            json_array_append_new(cases, json_pack("{s:s, s:o, s:i}", "name", benches[i].name, "command",
-                                                   command_json(benches[i].command, o, i == 0), "ranks",
-                                                   benches[i].all_ranks ? o->ranks : 1)) != 0) {
+    for (size_t i = 0; i < sizeof(benches) / sizeof(benches[0]); i++) {
+        const bool one_node = benches[i].where == ONE_NODE;
+        json_t *one;
+
+        if (ranks_of(o, i) == 0)
+            continue;
+        one = json_pack("{s:s, s:o, s:i}", "name", benches[i].name, "command",
+                        command_json(benches[i].command, o, strcmp(benches[i].command, COLLECTIVES) == 0), "ranks",
+                        ranks_of(o, i));
+        if (json_array_append_new(cases, one) != 0) {
             json_decref(cases);
             return NULL;
         }
+        if (one_node) /* emulated GPUs: the ranks are on as many nodes as the profile has, not on EMU_NODES */
+            json_object_set_new(one, "environment", json_pack("{s:n}", "EMU_NODES"));
+        if (one_node && o->launcher && strcmp(o->launcher, "srun") == 0)
+            json_object_set_new(one, "launch_arguments", json_string("-N 1"));
+    }
     return json_pack("{s:s, s:o}", "about", "what busbar calibrate needs", "cases", cases);
 }
 

@@ -12,6 +12,7 @@
 /* Options of --measure. The caller owns the strings; NULL: option not specified. */
 struct bb_measure_options {
     int ranks;
+    int node_ranks; /* GPUs of a node; fewer than ranks: the collectives also run on one node */
     const char *launcher, *hosts, *launch_arguments, *program; /* options of `busbar sweep` with these names */
     double timeout_s; /* timeout of each benchmark in seconds; 0: the default of `busbar bench` */
     bool restart, quiet;

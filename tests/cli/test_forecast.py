@@ -588,6 +588,18 @@ def test_search_adds_the_optimizer_if_few_layouts_fit(busbar):
     assert many["fitting"] > 200 and not any(row["precision_aware"] for row in many["layouts"])
 
 
+def test_search_names_the_nearest_global_batch_sizes(busbar):
+    """One replica on each of 63 nodes: multiples of 63. None of 504 ranks' divisors divides 1024 into replicas of up to 8 x 80 GPUs."""
+    args = "--model llama3_70b --cluster h100-sxm-ib --ranks 504 --best-layout"
+    error = rejection(busbar, f"plan transformer {args} --global-batch-size 1024")
+    assert error.endswith("; try: --global-batch-size 1008 or 1071")
+    for batch in (1008, 1071):
+        plan(busbar, f"{args} --global-batch-size {batch} --tp 8 --pp 1 --cp 1 --dp-sync zero3 --recompute full")
+    error = rejection(busbar, f"plan transformer {args} --global-batch-size 4M")
+    assert error.endswith("expected a number of samples without unit; try: --global-batch-size 4194304; if these are tokens, divide by --seq-length: "
+                          "for example --global-batch-size 1024 for 4096 tokens per sample")
+
+
 @pytest.mark.parametrize("fixed,left_out", [("", ""), ("--tp 2 --dp-sync zero1", "leave out --dp-sync zero1 --tp 2; ")])
 def test_search_names_memory_savings_with_which_a_layout_fits(busbar, fixed, left_out):
     """Parameters, gradients and recomputed activations fit on 8 GPUs, the optimizer does not."""

@@ -1073,12 +1073,28 @@ static int report_reason(const struct work *w)
     return rc;
 }
 
-/* Reports that no layout is valid: why the proxy rejects the first one, or a global batch size, or an option to leave
- * out, with which some are valid. */
+/* Returns the nearest global batch size below (direction -1) or above (1) the given one with which layouts are valid: a
+ * multiple of the number of nodes, which many layouts have as replicas; 0: none up to a distance of the number of ranks. */
+static int find_batch(const struct work *w, int direction)
+{
+    struct bb_proxy_config config = *w->search->config;
+    const int nodes = bb_cluster_nodes(w->search->cluster, config.ranks), given = config.global_batch;
+
+    config.global_batch = given / nodes * nodes + (direction > 0 || given % nodes == 0 ? direction * nodes : 0);
+    while (config.global_batch > 0 && abs(config.global_batch - given) <= config.ranks) {
+        if (has_layouts(w, w->search->given, &config, false))
+            return config.global_batch;
+        config.global_batch += direction * nodes;
+    }
+    return 0;
+}
+
+/* Reports that no layout is valid: why the proxy rejects the first one, or the nearest global batch sizes, or an option to
+ * leave out, with which some are valid. */
 static int report_invalid(const struct work *w)
 {
     const struct bb_layout_search *s = w->search;
-    struct bb_proxy_config config = *s->config;
+    int below, above;
     const struct bb_transformer_options *t = &s->given->transformer;
     const struct bb_pipe_split split = {w->arch->layers, t->pp, 1, t->first_layers, t->last_layers, NULL};
     char suggestion[BB_KEPT_TEXT];
@@ -1087,9 +1103,12 @@ static int report_invalid(const struct work *w)
         return -BB_EUSAGE;
     if (t->pp > 1 && !t->vpp && !t->pipeline_layout && bb_pipe_split_validate(&split, "", s->proxy->name))
         return -BB_EUSAGE;
-    config.global_batch = config.ranks;
-    if (has_layouts(w, s->given, &config, false))
-        snprintf(suggestion, sizeof(suggestion), "try: --global-batch-size %d", config.ranks);
+    below = find_batch(w, -1);
+    above = find_batch(w, 1);
+    if (below && above)
+        snprintf(suggestion, sizeof(suggestion), "try: --global-batch-size %d or %d", below, above);
+    else if (below || above)
+        snprintf(suggestion, sizeof(suggestion), "try: --global-batch-size %d", below + above);
     else if (!suggest_leaving_out(w, false, suggestion))
         snprintf(suggestion, sizeof(suggestion), "to see the reason, plan a single layout without --best-layout");
     return bb_err(BB_EUSAGE, "%s: no valid layout for %d ranks with global batch size %d and the given options; %s",

@@ -67,7 +67,7 @@ const struct bb_opt bb_proxy_options[] = {
         "also accept a list, which is repeated over the replicas: gradients are weighted by samples",
         .needs = BB_FEATURE_MICRO_BATCH_SIZE),
     OPT_INT(
-        0, "global-batch-size", FIELD(global_batch), NULL, "N", 1, 1e9,
+        0, "global-batch-size", FIELD(global_batch), NULL, "SAMPLES", 1, 1e9,
         "samples per step over all replicas; determines the number of micro-batches, so --micro-batches is rejected",
         .needs = BB_FEATURE_GLOBAL_BATCH, .everyday = true),
     OPT_INT(0, "gpus-per-node", FIELD(gpus_per_node), NULL, "N", 1, 1e6,

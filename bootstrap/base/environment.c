@@ -77,7 +77,7 @@ static const struct bb_restriction restrictions[] = {
     {.name = "NCCL_IB_DISABLE", .except = "0"},
     {.name = "NCCL_IB_HCA"},
     {.name = "NCCL_MAX_CTAS", .modelled = true},
-    {.name = "NCCL_MAX_NCHANNELS"},
+    {.name = "NCCL_MAX_NCHANNELS", .modelled = true},
     {.name = "NCCL_MAX_NRINGS"},
     {.name = "NCCL_MAX_P2P_NCHANNELS"},
     {.name = "NCCL_MNNVL_ENABLE", .only = "0"},

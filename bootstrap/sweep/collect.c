@@ -195,9 +195,45 @@ static char *list_siblings(const json_t *result, const char *path)
     return list;
 }
 
-/* Returns the path of the first scalar whose key is `key` or, with `is_similar`, is spelled like it, owned by the caller;
- * NULL: none. prefix: path of the object, with a dot at its end */
-static char *find_key(const json_t *object, const char *prefix, const char *key, bool is_similar)
+/* How a key of a result may differ from the last key of a column's path. */
+enum match { SAME, SHORT, SIMILAR }; /* SHORT: "mfu" for model_flop_utilisation, "memory" for a number in an object */
+
+/* Returns whether `key` consists of the initials of the words of `name`. */
+static bool is_initials(const char *key, const char *name)
+{
+    while (*key && *key == *name) {
+        const char *end = strchr(name, '_');
+
+        name = end ? end + 1 : "";
+        key++;
+    }
+    return !*key && !*name;
+}
+
+/* Returns the name of the first number in an object; NULL: none. */
+static const char *first_number(const json_t *object)
+{
+    const char *name;
+    json_t *value;
+
+    json_object_foreach((json_t *)object, name, value)
+    {
+        if (json_is_number(value))
+            return name;
+    }
+    return NULL;
+}
+
+static bool is_match(const char *key, const char *name, enum match match)
+{
+    return match == SIMILAR ? bb_nearest_word(key, &name, 1) != NULL
+           : match == SHORT ? strlen(key) > 1 && is_initials(key, name)
+                            : strcmp(key, name) == 0;
+}
+
+/* Returns the path of the first scalar that matches `key`, owned by the caller; NULL: none. prefix: path of the object,
+ * with a dot at its end */
+static char *find_key(const json_t *object, const char *prefix, const char *key, enum match match)
 {
     char *found = NULL;
     const char *name;
@@ -205,14 +241,29 @@ static char *find_key(const json_t *object, const char *prefix, const char *key,
 
     json_object_foreach((json_t *)object, name, value)
     {
-        const bool matches = is_similar ? bb_nearest_word(key, &name, 1) != NULL : strcmp(key, name) == 0;
+        const char *number = match == SHORT && strcmp(key, name) == 0 ? first_number(value) : NULL;
         char *inner = found ? NULL : bb_format("%s%s.", prefix, name);
 
-        if (inner && json_is_object(value))
-            found = find_key(value, inner, key, is_similar);
-        else if (inner && matches && is_cell(value, true))
+        if (inner && number)
+            found = bb_format("%s%s", inner, number);
+        else if (inner && json_is_object(value))
+            found = find_key(value, inner, key, match);
+        else if (inner && is_cell(value, true) && is_match(key, name, match))
             found = bb_format("%s%s", prefix, name);
         free(inner);
+    }
+    return found;
+}
+
+/* Returns the path of a scalar of which `key` may be the name, owned by the caller; NULL: none. Predictions come before
+ * options and other parts of the result. */
+static char *suggest_path(const json_t *result, const char *key)
+{
+    char *found = NULL;
+
+    for (enum match match = SAME; match <= SIMILAR && !found; match++) {
+        found = find_key(json_object_get(result, "predicted"), "predicted.", key, match);
+        found = found ? found : find_key(result, "", key, match);
     }
     return found;
 }
@@ -235,8 +286,7 @@ static void warn_if_empty(const struct bb_gathered *g, const char *path)
     if (!complete)
         return;
     siblings = list_siblings(complete, path);
-    near = find_key(complete, "", key, false);
-    near = near ? near : find_key(complete, "", key, true);
+    near = suggest_path(complete, key);
     bb_warn("%s: no result has '%s', so that column is empty%s%s%s", g->study->path, path, siblings,
             near ? "; try: " : "", near ? near : "");
     free(siblings);

@@ -71,12 +71,15 @@ struct bb_started {
 int bb_launch_runs_run(const struct bb_launch_runs *s, const struct bb_sweep_run *c,
                        void (*tick)(void *arg, double seconds), void *arg, struct bb_started *ended) BB_MUST_CHECK;
 
+enum bb_slurm_action { BB_SLURM_WRITE, BB_SLURM_SUBMIT, BB_SLURM_PRINT };
+
 /*
  * bb_slurm_write - write a study as Slurm array jobs: POSIX shell scripts with one array task per combination, selected
  * by SLURM_ARRAY_TASK_ID.
  *   wanted   [n] the combinations to run, in order
- *   submit   whether to submit each script with sbatch
- *   out      receives the sbatch command line for each script; with `submit`, the id of each array job
+ *   action   WRITE: write the scripts; SUBMIT: also submit each script with sbatch; PRINT: write no file
+ *   out      receives the sbatch command line for each script (WRITE), the id of each array job (SUBMIT), or the scripts,
+ *            each after its file name (PRINT)
  *   Returns  0; -BB_EFAIL after an error message, also if sbatch fails
  *
  * The script is dir/NAME.slurm. Several scripts (NAME-1.slurm, ...) are written in two cases ("slurm" is the key of the
@@ -91,7 +94,7 @@ int bb_launch_runs_run(const struct bb_launch_runs *s, const struct bb_sweep_run
  * All words and variables are quoted, so that the shell expands nothing in them. A task writes the same files as a run
  * of the sweep (state.h) and exits with the run's status.
  */
-int bb_slurm_write(const struct bb_launch_runs *s, const struct bb_sweep_run *const wanted[], size_t n, bool submit,
-                   FILE *out) BB_MUST_CHECK;
+int bb_slurm_write(const struct bb_launch_runs *s, const struct bb_sweep_run *const wanted[], size_t n,
+                   enum bb_slurm_action action, FILE *out) BB_MUST_CHECK;
 
 #endif

@@ -217,18 +217,25 @@ static int submit_array(const char *path, size_t tasks, FILE *out)
 }
 
 /* Writes the script of one array job. number: suffix of the script's file name (NAME-1.slurm); 0: no suffix, for a
- * study with a single array job; submit: also submits the script. */
-static int write_array(const struct bb_launch_runs *p, const struct array *a, int number, bool submit, FILE *out)
+ * study with a single array job */
+static int write_array(const struct bb_launch_runs *p, const struct array *a, int number, enum bb_slurm_action action,
+                       FILE *out)
 {
     char *path = number ? bb_format("%s/%s-%d.slurm", p->dir, p->study->name, number)
                         : bb_format("%s/%s.slurm", p->dir, p->study->name);
     struct bb_outfile file;
     int rc;
 
+    if (action == BB_SLURM_PRINT) {
+        fprintf(out, "# file: %s\n", path);
+        put_script(p, a, out);
+        free(path);
+        return 0;
+    }
     TRY(bb_outfile_open_private(&file, path, "the array job")); /* mode 0600: the script sets environment variables */
     put_script(p, a, file.out);
     TRY(bb_outfile_close(&file, "the array job", 0));
-    if (submit)
+    if (action == BB_SLURM_SUBMIT)
         TRY(submit_array(path, a->n, out));
     else {
         fputs("sbatch ", out);
@@ -258,8 +265,8 @@ static void take_array(const struct bb_sweep_run **left, size_t *n, bool by_rank
     *n = kept;
 }
 
-int bb_slurm_write(const struct bb_launch_runs *p, const struct bb_sweep_run *const wanted[], size_t n, bool submit,
-                   FILE *out)
+int bb_slurm_write(const struct bb_launch_runs *p, const struct bb_sweep_run *const wanted[], size_t n,
+                   enum bb_slurm_action action, FILE *out)
 {
     size_t left_n = n, max_tasks = slurm_count(p, "tasks_per_array", TASKS_PER_ARRAY);
     const struct bb_sweep_run **left;
@@ -272,7 +279,7 @@ int bb_slurm_write(const struct bb_launch_runs *p, const struct bb_sweep_run *co
     memcpy(left, wanted, n * sizeof(*left));
     while (rc == 0 && left_n > 0) {
         take_array(left, &left_n, by_ranks, max_tasks, &a);
-        rc = write_array(p, &a, number || left_n ? ++number : 0, submit, out);
+        rc = write_array(p, &a, number || left_n ? ++number : 0, action, out);
     }
     free(left);
     free(a.task);

@@ -7,6 +7,7 @@
 #include "bootstrap/base/outfile.h"
 #include "bootstrap/base/units.h"
 #include "bootstrap/results/results.h"
+#include "bootstrap/start/program_folder.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -65,6 +66,28 @@ static json_t *line_json(char *line)
     return bb_json_text(line);
 }
 
+/* Returns a list with the line that shows how to let Open MPI start ranks as root. */
+static json_t *root_advice(void)
+{
+    /* relative to the folder of the busbar executable: in a build folder, and in an installation */
+    static const char *const files[] = {"/mpi.sh", "/../share/busbar/mpi.sh"};
+    char folder[PATH_MAX], *line = NULL;
+    json_t *list;
+
+    for (size_t i = 0; bb_program_folder(folder) == 0 && !line && i < sizeof(files) / sizeof(files[0]); i++) {
+        char *path = bb_format("%s%s", folder, files[i]);
+
+        if (access(path, R_OK) == 0)
+            line = bb_format(". %s (or export ", path);
+        free(path);
+    }
+    list = json_pack("[o]", json_sprintf("mpirun does not start ranks as root; try: %s"
+                                         "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1%s",
+                                         line ? line : "export ", line ? ")" : ""));
+    free(line);
+    return list;
+}
+
 /* Returns the last lines of a text as a JSON list. If the text contains error messages of busbar, only these are
  * returned, because launchers print many lines of their own after them. If Open MPI refused to start ranks as root, the
  * list has a line that shows how to allow it. */
@@ -75,8 +98,7 @@ static json_t *last_lines(char *text)
     char *line;
 
     if (strstr(text, "ALLOW_RUN_AS_ROOT"))
-        return json_pack("[s]", "mpirun does not start ranks as root; try: . share/busbar/mpi.sh (or export "
-                                "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1)");
+        return root_advice();
     lines = json_array();
     while ((line = strsep(&text, "\r\n")) != NULL) {
         const bool is_own = bb_begins_with(line, "busbar: ") && !bb_begins_with(line, "busbar: warning: ");

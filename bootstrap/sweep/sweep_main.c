@@ -36,7 +36,7 @@ struct options {
 #define FIELD(name) offsetof(struct options, name)
 
 static const struct bb_opt what_rows[] = {
-    OPT_FLAG(0, "list", FIELD(list), "only print each combination, its state and its command line"),
+    OPT_FLAG(0, "list", FIELD(list), "only print each combination, its state and its command line; with --slurm: the scripts, without writing them"),
     OPT_FLAG(0, "slurm", FIELD(slurm),
              "only write the remaining combinations as Slurm array jobs, and print the sbatch commands"),
     OPT_FLAG(0, "submit", FIELD(submit), "write the array jobs, submit them with sbatch, and print their ids"),
@@ -138,8 +138,9 @@ struct sweep {
 
 static int check_options(const struct options *o)
 {
-    if (o->list + o->slurm + o->submit + o->gather > 1)
-        return bb_err(BB_EUSAGE, "--list, --slurm, --submit and --gather are mutually exclusive");
+    if (o->slurm + o->submit + o->gather > 1 || (o->list && o->gather))
+        return bb_err(BB_EUSAGE, "--slurm, --submit and --gather are mutually exclusive%s",
+                      o->list && o->gather ? ", and --gather and --list; leave --list out" : "");
     if (o->gather && (o->retry_failed || o->restart))
         return bb_err(BB_EUSAGE, "--gather starts no runs, so --%s has no effect; leave it out",
                       o->restart ? "restart" : "retry-failed");
@@ -333,11 +334,33 @@ out:
     return rc;
 }
 
+/* Warns that combinations that failed before are not run again, although the options that start them may be new. */
+static void warn_of_kept_failures(const struct sweep *s)
+{
+    const struct options *o = &s->options;
+    size_t n = 0;
+
+    if (o->restart || o->retry_failed || !(o->launch_arguments || o->launcher || o->hosts))
+        return;
+    for (size_t i = 0; i < s->combinations.n; i++) {
+        struct bb_sweep_found found;
+
+        bb_sweep_load_state(s->dir, &s->combinations.one[i], &found);
+        n += found.state == BB_SWEEP_FAILED;
+        bb_sweep_found_release(&found);
+    }
+    if (n > 0)
+        bb_warn("%zu combination%s failed in an earlier sweep and %s not run with the given launch options; try: "
+                "--retry-failed",
+                n, n == 1 ? "" : "s", n == 1 ? "is" : "are");
+}
+
 static int run_wanted(struct sweep *s)
 {
     const struct bb_sweep_run **list = list_wanted(s);
     int rc = 0;
 
+    warn_of_kept_failures(s);
     bb_progress_init(&s->progress, 0, s->options.quiet);
     bb_progress_expect(&s->progress, (double)s->to_run);
     for (size_t i = 0; i < s->to_run && rc == 0; i++)
@@ -350,7 +373,10 @@ static int run_wanted(struct sweep *s)
 static int write_slurm(struct sweep *s)
 {
     const struct bb_sweep_run **list = list_wanted(s);
-    int rc = bb_slurm_write(&s->launch, list, s->to_run, s->options.submit, stdout);
+    const enum bb_slurm_action action = s->options.list     ? BB_SLURM_PRINT
+                                        : s->options.submit ? BB_SLURM_SUBMIT
+                                                            : BB_SLURM_WRITE;
+    int rc = bb_slurm_write(&s->launch, list, s->to_run, action, stdout);
 
     if (rc == 0 && s->to_run == 0)
         bb_warn("all combinations have run, so no array job was written");
@@ -507,6 +533,8 @@ static int run_command(struct sweep *s)
 
     TRY(set_folder(s));
     TRY(prepare_launch(s));
+    if (s->options.list && (s->options.slurm || s->options.submit))
+        return write_slurm(s);
     for (size_t i = 0; s->options.list && i < s->combinations.n; i++)
         print_combination(s, i);
     if (s->options.list)

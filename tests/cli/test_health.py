@@ -674,9 +674,9 @@ def test_one_node(busbar, tmp_path):
 
 
 def test_restricting_variables_are_named_beside_the_verdict(busbar, tmp_path):
-    """Those that can lower the bandwidth; NCCL_IB_DISABLE=0 and NCCL_DEBUG cannot, nor can NCCL_MAX_NCHANNELS on emulated GPUs, which do not model it."""
+    """Those that can lower the bandwidth; NCCL_IB_DISABLE=0 and NCCL_DEBUG cannot, nor can NCCL_MAX_P2P_NCHANNELS on emulated GPUs, which do not model it."""
     text = "restricted by $NCCL_PROTO=Simple, $NCCL_MAX_CTAS=32"
-    env = {"NCCL_PROTO": "Simple", "NCCL_IB_DISABLE": "0", "NCCL_MAX_CTAS": "32", "NCCL_DEBUG": "WARN", "NCCL_MAX_NCHANNELS": "4"}
+    env = {"NCCL_PROTO": "Simple", "NCCL_IB_DISABLE": "0", "NCCL_MAX_CTAS": "32", "NCCL_DEBUG": "WARN", "NCCL_MAX_P2P_NCHANNELS": "4"}
     root, _, done = health(busbar, tmp_path, "--only", "pairs", ranks=4, nodes=2, status=5, slow="link=node1-nic0:0.5", **env)
     assert root["restricted_by"] == text.removeprefix("restricted by ") and text in done.stdout and text in done.stderr
     root, _, done = health(busbar, tmp_path, "--only", "pairs", ranks=4, nodes=2, NCCL_P2P_DISABLE="0")

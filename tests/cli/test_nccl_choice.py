@@ -77,6 +77,8 @@ def test_choice_is_null_without_warmup(busbar, tmp_path):
 
 
 def test_variable_of_nccl_limits_the_channels(busbar, tmp_path):
-    """NCCL_MAX_CTAS takes precedence over the configuration of the communicator."""
+    """NCCL_MAX_CTAS takes precedence over the configuration of the communicator, NCCL_MAX_NCHANNELS limits it."""
     for args in ([], ["--max-ctas", "6"]):
         assert {row["channels"] for row in rows(busbar, tmp_path, "all_reduce", *args, env={"NCCL_MAX_CTAS": "4"})} == {4}
+    for args, channels in ([], 4), (["--max-ctas", "6"], 4), (["--max-ctas", "3"], 3):
+        assert {row["channels"] for row in rows(busbar, tmp_path, "all_reduce", *args, env={"NCCL_MAX_NCHANNELS": "4"})} == {channels}

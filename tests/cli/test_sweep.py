@@ -268,7 +268,8 @@ def test_warning_about_an_empty_column_lists_the_values_of_the_result(sweep):
 def test_warning_about_an_empty_column_suggests_the_nearest(sweep):
     """The trial's column, which is in another object, and a misspelled one."""
     runs = {"command": "plan gpt2_large --cluster h100-sxm-ib", "options": {"ranks": 8}}
-    for column, near in (("exposed_transfer_us", "predicted.breakdown.exposed_transfer_us"), ("predicted.step_uss", "predicted.step_us")):
+    for column, near in (("exposed_transfer_us", "predicted.breakdown.exposed_transfer_us"), ("predicted.step_uss", "predicted.step_us"),
+                         ("memory", "predicted.memory.needed_bytes"), ("mfu", "predicted.model_flop_utilisation")):
         assert sweep({**runs, "columns": [column]}, real=True).stderr.endswith(f"; try: {near}\n")
 
 
@@ -366,6 +367,24 @@ def test_slurm_scripts_keep_special_characters(sweep):
         assert f"--trace={c['settings']['trace']}" in c["result"]["words"] and "--comment=" + SPECIAL_CHARACTERS in c["result"]["words"]
         assert c["result"]["environment"] == {"TEXT": c["settings"]["TEXT"], "GONE": None, "ACT": None}
         assert c["result"]["program"] == "srun" and c["exit_status"] == 0
+
+
+def test_slurm_list_prints_the_scripts_and_writes_none(sweep):
+    many = study(repeats=3, slurm={"tasks_per_array": 2})
+    shown = sweep(many, "--slurm", "--list")
+    assert shown.returncode == 0 and not sweep.dir.exists() and sweep(many, "--submit", "--list").stdout == shown.stdout
+    assert sweep(many, "--slurm").returncode == 0
+    scripts = [sweep.dir / "study-1.slurm", sweep.dir / "study-2.slurm"]
+    assert shown.stdout == "".join(f"# file: {path}\n{path.read_text()}" for path in scripts)
+
+
+def test_launch_options_name_kept_failures(sweep):
+    failing = study(environment={"ACT": "fail"})
+    sweep(failing)
+    assert "not run with the given" not in sweep(failing).stderr
+    done = sweep(failing, "--launch-arguments", "--quiet")
+    assert "1 combination failed in an earlier sweep and is not run with the given launch options; try: --retry-failed" in done.stderr
+    assert sweep.ran() == 1
 
 
 def test_slurm_folder_with_odd_characters(sweep):

@@ -132,6 +132,16 @@ static void override_by(const char *variable, int *value)
         *value = atoi(text);
 }
 
+/* NCCL_MAX_NCHANNELS limits the channels in addition to the maximum of the configuration (NCCL src/init.cc, graph/connect.cc). */
+static void limit_channels(int *max)
+{
+    int channels = NCCL_CONFIG_UNDEF_INT;
+
+    override_by("NCCL_MAX_NCHANNELS", &channels);
+    if (channels != NCCL_CONFIG_UNDEF_INT && (*max == NCCL_CONFIG_UNDEF_INT || channels < *max))
+        *max = channels;
+}
+
 /* given: may have an older, shorter layout; NULL: all defaults, or the parent's values. */
 ncclResult_t en_check_config(const ncclConfig_t *given, ncclConfig_t *config, const ncclConfig_t *inherited)
 {
@@ -157,6 +167,7 @@ ncclResult_t en_check_config(const ncclConfig_t *given, ncclConfig_t *config, co
                        config->minCTAs, config->maxCTAs);
     override_by("NCCL_MIN_CTAS", &config->minCTAs);
     override_by("NCCL_MAX_CTAS", &config->maxCTAs);
+    limit_channels(&config->maxCTAs);
     if (blocking != NULL)
         config->blocking = atoi(blocking) != 0;
     inherit(&config->blocking, inherited ? inherited->blocking : 1);

@@ -238,8 +238,8 @@ out:
 
 /*
  * Assume the fastest recomputation with which training fits in BB_SAFE_MEMORY of the GPU memory: first only the
- * attention scores, then modules of dropless experts (of many experts only those that fit with any load, and name the
- * fastest), then as few layers of each model chunk as possible (dropless experts: all layers). If training does not fit
+ * attention scores, then modules of dropless experts (of many experts, if training does not fit at all without, only those
+ * that fit with any load, and name the fastest), then as few layers of each model chunk as possible (dropless experts: all layers). If training does not fit
  * even with recomputation of all layers, assume no recomputation.
  */
 static int guess_recompute(const struct bb_proxy *proxy, const struct bb_cluster *cluster,
@@ -256,7 +256,7 @@ static int guess_recompute(const struct bb_proxy *proxy, const struct bb_cluster
     if (bytes > usable && !o->moe_overlap && is_dropless(config, arch)) {
         TRY(guess_modules(proxy, cluster, &even, arch, usable, &bytes));
         *config = bytes <= usable ? even : *config;
-        if (bytes <= usable && arch->experts >= MANY_EXPERTS) {
+        if (bytes <= usable && arch->experts >= MANY_EXPERTS && f->without_bytes > f->gpu_bytes) {
             o->recompute = "selective";
             o->recompute_layers = 0;
             o->recompute_modules = expert_modules[ANY_LOAD].modules;

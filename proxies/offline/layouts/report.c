@@ -299,9 +299,8 @@ static void print_penalties(const struct bb_layouts *found, int top, FILE *out)
     for (int i = 0; i < found->n && i < top; i++)
         any |= found->rows[i].penalty > 0;
     if (any)
-        fputs("# sorted by step + penalty: by how much published steps of such layouts took longer than predicted, or, "
-              "if there "
-              "are none, the error of the others (--explain prints them)\n",
+        fputs("# sorted by step + penalty. The penalty is how much longer published steps of such layouts took than predicted; "
+              "for layouts without published steps it is the error of the other forecasts (--explain prints the reason)\n",
               out);
 }
 
@@ -370,7 +369,7 @@ void bb_layouts_print_explained(const struct bb_layouts *found, const struct bb_
             bb_layouts_ranked_ns(&found->rows[i]) < bb_layouts_ranked_ns(row))
             fprintf(
                 out,
-                "#   layout %d is the fastest of its grid: schedule %s, vpp %d, micro-batch size %d, recompute %s%s%s, "
+                "#   layout %d has the same tp, cp, ep, pp and dp, and is faster: schedule %s, vpp %d, micro-batch size %d, recompute %s%s%s, "
                 "dp-sync %s\n",
                 i + 1, bb_schedule_names[found->rows[i].choice.schedule], found->rows[i].choice.vpp,
                 found->rows[i].choice.batch, bb_recompute_names[found->rows[i].choice.recompute],

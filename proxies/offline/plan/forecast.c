@@ -74,14 +74,17 @@ void bb_forecast_guess_text(const struct bb_forecast *f, char *text, size_t size
         return;
     n = snprintf(text, size, "by busbar: %s; ", guess);
     if (f->fewest_layers > 0 || f->faster_modules) {
-        n += snprintf(text + n, size - (size_t)n, "with experts of equal load ");
+        n += snprintf(text + n, size - (size_t)n, "fits with any load of the experts; with equal load ");
         n += f->faster_modules ? snprintf(text + n, size - (size_t)n, "--recompute-modules %s", f->faster_modules)
                                : snprintf(text + n, size - (size_t)n, "%s--recompute-num-layers %d",
                                           f->recompute_modules ? "--recompute full " : "", f->fewest_layers);
         n += snprintf(text + n, size - (size_t)n, " fits too (%s); ",
                       bb_format_rounded_time(bb_us_of(f->fewest_ns), time));
     }
-    n += snprintf(text + n, size - (size_t)n, "without it, ");
+    n += snprintf(text + n, size - (size_t)n, "without %s, ",
+                  !f->recompute        ? "it"
+                  : f->precision_aware ? "both"
+                                       : "recomputation");
     if (f->without_ns > 0)
         n += snprintf(text + n, size - (size_t)n, "%s a step, but ",
                       bb_format_rounded_time(bb_us_of(f->without_ns), time));
@@ -201,7 +204,7 @@ static void machine_text(const struct bb_forecast *f, const struct bb_cluster *c
                  f->precision > BB_GEMM_FP8 ? " in " : "",
                  f->precision > BB_GEMM_FP8 ? bb_gemm_formats[f->precision].name : "", peak * part, peak,
                  c->memory_gbps * c->achieved.memory, c->memory_gbps, f->attention ? "; attention " : "",
-                 f->attention ? f->attention : "", f->attention_guessed ? " (assumed; set --attention)" : "",
+                 f->attention ? f->attention : "", f->attention_guessed ? " (assumed: this model has dropout, which this GPU's fused attention lacks; set --attention)" : "",
                  c->models_training ? "" : "; kernels of the proxy",
                  f->host && strcmp(f->host, "graph") == 0 ? "; CUDA graphs" : "");
 }

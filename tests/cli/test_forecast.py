@@ -592,6 +592,11 @@ def test_search_adds_the_optimizer_if_few_layouts_fit(busbar):
     assert many["fitting"] > 200 and not any(row["precision_aware"] for row in many["layouts"])
 
 
+def test_a_list_of_values_names_the_sweep(busbar):
+    assert (rejection(busbar, "plan transformer --model llama3_8b --ranks 8 --tp 2,4 --best-layout --global-batch-size 16 --cluster h100-sxm-ib")
+            == "busbar: --tp: '2,4' is not valid, expected one whole number (several values: busbar sweep) from 1 to 16777216")
+
+
 def test_search_names_the_nearest_global_batch_sizes(busbar):
     """One replica on each of 63 nodes: multiples of 63. None of 504 ranks' divisors divides 1024 into replicas of up to 8 x 80 GPUs."""
     args = "--model llama3_70b --cluster h100-sxm-ib --ranks 504 --best-layout"

@@ -271,7 +271,7 @@ struct comparison {
     double holm_limit;           /* rows with a larger p-value have no difference */
     double threshold_percent;
     double judged_percent; /* threshold in percent for rows without a confidence interval: --threshold; without that
-                              option BB_SHORTFALL_PERCENT if exactly one file is a prediction */
+                              option BB_HEALTH_PERCENT, BB_EQUAL_PERCENT or BB_SHORTFALL_PERCENT */
     struct bb_shortfall shortfall;
 };
 
@@ -385,8 +385,11 @@ static void print_head(const struct comparison *t, FILE *out)
         fprintf(out, "# predictions have no interval, so a row is slower if B/A exceeds 1 + %g %% (--threshold)\n",
                 t->judged_percent);
     else if (without_intervals(a) || without_intervals(b))
-        fprintf(out, "# rows with fewer than 6 samples (nccl-tests: one mean) have no interval, so the verdict "
-                     "compares B/A with --threshold and may be due to chance\n");
+        fprintf(
+            out,
+            "# rows with fewer than 6 samples (nccl-tests: one mean) have no interval: slower by ratio if B/A exceeds "
+            "1 + %g %% (--threshold), which may be due to chance\n",
+            t->judged_percent);
     print_causes(b, out);
     fprintf(out, "#\n");
     bb_table_heading(out, table_fields(t));
@@ -779,8 +782,8 @@ static void print_summary(const struct comparison *t, FILE *out)
             "# inconclusive: the samples do not exclude a slowdown above %g %%; try: more samples (--repeats %lld)\n",
             t->threshold_percent, 4 * max_repeats(t));
     else if (t->inconclusive)
-        fprintf(out, "# inconclusive rows have no interval; an interval requires a measurement with at least 6 samples "
-                     "(--repeats; nccl-tests: -I 1); try: --threshold, to judge by the ratio\n");
+        fputs("# inconclusive: no time in A or in B, or steps without an interval (fewer than 6); try: --threshold\n",
+              out);
     print_restrictions(t, out);
     print_verdict(t, out);
 }
@@ -924,6 +927,9 @@ static void init_comparison(struct comparison *t, const struct bb_result_file *a
         t->judged_percent = BB_HEALTH_PERCENT;
     if (isnan(t->judged_percent) && bb_result_file_predicted(a))
         t->judged_percent = BB_EQUAL_PERCENT;
+    if (isnan(t->judged_percent) &&
+        !bb_result_file_is_step(a)) /* a few steps: their times are random, print the reason */
+        t->judged_percent = BB_SHORTFALL_PERCENT;
     correct_for_rows(t);
     judge_rows(t);
 }
@@ -1012,12 +1018,11 @@ struct options {
 
 #define FIELD(name) offsetof(struct options, name)
 static const struct bb_opt rows[] = {
-    OPT_DOUBLE(
-        0, "threshold", FIELD(threshold_percent), "-1", "PERCENT", -1, 1e6,
-        "exit with status 5 if a row of B (of any further file) is slower by more than PERCENT and its "
-        "interval, if any, does not overlap that of A; also if a run is incomplete, data is wrong, or the files "
-        "have no common row; -1 (default): never, and rows without interval are judged by 10 % against a prediction, "
-        "and by 0.5 % between predictions; others by PERCENT"),
+    OPT_DOUBLE(0, "threshold", FIELD(threshold_percent), "-1", "PERCENT", -1, 1e6,
+               "exit with status 5 if a row of B (of any further file) is slower by more than PERCENT and its "
+               "interval, if any, does not overlap that of A; also if a run is incomplete, data is wrong, or the files "
+               "have no common row; -1 (default): never, and rows without interval are judged by 10 %, and "
+               "by 0.5 % between predictions"),
     OPT_FLAG(0, "strict", FIELD(strict),
              "exit with status 5 also if a run is incomplete, the numbers of ranks or nodes or the models differ, a "
              "plan does not fit in GPU memory, the files have no common row, data is wrong, or a row is inconclusive "

@@ -8,8 +8,8 @@
  * rows of a file are equal in all of these fields, the k-th of them in A matches the k-th in B. B's row is faster or
  * slower when the 95 % confidence intervals of the two medians do not overlap and the difference passes Holm's test. If
  * the row of A or B has no interval (only one sample, as in nccl-tests' files), the ratio of the times is compared with
- * the threshold and the verdict is marked "by ratio"; without a threshold the row is inconclusive. Predictions have no
- * random error: of two predictions, the ratio is compared with the threshold, BB_EQUAL_PERCENT without a threshold.
+ * the threshold (10 % without --threshold) and the verdict is marked "by ratio". Predictions have no random error: of two
+ * predictions, the ratio is compared with the threshold, BB_EQUAL_PERCENT without a threshold.
  *
  * Holm's test ("A simple sequentially rejective multiple test procedure", Scand. J. Statist. 6, 1979, p. 65-70) limits the
  * probability that any of n rows of two equal systems differs: with the p-values in ascending order, p(1), p(2), ..,

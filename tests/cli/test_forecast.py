@@ -1035,3 +1035,14 @@ def test_payload_of_a_ring_counts_each_message_once(busbar, tmp_path):
     assert rows["send"] == rows["recv"] == 288 * 2 * 4194304
     assert next(g["bytes"] for g in plan["predicted"]["groups"] if g["name"] == "cp") == rows["send"]
     assert re.search(r"^  cp +4 +2 +576 +2\.3 GiB$", busbar.run(*args, emulated=False).stdout, re.M)
+
+
+@pytest.mark.parametrize("cluster,ranks,text", [
+    ("l40s-pcie-ib", 8, "no published step of this kind: megatron, Ada, dense, 16 bits"),
+    ("aws-p5en", 32, "; collectives between nodes: no published timing of Hopper GPUs with transport efa-v3"),
+    ("aws-p5en", 8, None), ("aws-p5", 32, None), ("a100-sxm-ib", 8, None)])
+def test_accuracy_of_a_step_names_gpus_and_transports_without_published_timings(busbar, cluster, ranks, text):
+    """The tensor cores of Ada have the rate of Ampere's, but FP8; no step of an Ada is published."""
+    done = busbar.run("plan", "transformer", "--model", "llama3_8b", "--ranks", ranks, "--cluster", cluster, emulated=False)
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith("  accuracy ")]
+    assert line.endswith(text) if text else "no published" not in line, line

@@ -23,6 +23,17 @@ static const struct {
 #include "proxies/offline/bench_plan/published.def"
 };
 
+bool bb_published_has_transport(const struct bb_cluster *c)
+{
+    const enum bb_gpu_generation generation = bb_cluster_generation(c);
+
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+        if (kinds[i].where == SEVERAL_NODES && kinds[i].generation == generation &&
+            strcmp(kinds[i].transport, c->transport) == 0)
+            return true;
+    return false;
+}
+
 void bb_published_text(const struct bb_cluster *c, const char *what, int nodes, char text[BB_PUBLISHED_TEXT])
 {
     const enum where where = nodes > 1 ? SEVERAL_NODES : nodes == 1 ? ONE_NODE : KERNEL;
@@ -37,6 +48,13 @@ void bb_published_text(const struct bb_cluster *c, const char *what, int nodes, 
     snprintf(text, BB_PUBLISHED_TEXT, "%s, %s%s%s%s: %s", what,
              c->has_achieved ? bb_gpu_generations[generation] : "GPUs without measured rates", where_names[where],
              *transport ? ", " : "", transport, error);
+}
+
+/* Writes an error in percent: "3.4%", or "below 0.1%". */
+static const char *percent_text(double percent, char text[24])
+{
+    snprintf(text, 24, percent < 0.1 ? "below 0.1%%" : "%.2g%%", percent);
+    return text;
 }
 
 /* Writes on which ranks and sizes the calibration measured the collective, and what is extrapolated from them. */
@@ -73,7 +91,7 @@ void bb_collective_accuracy_text(const struct bb_cluster *c, enum bb_coll_kind k
     const bool measured = found < c->n_measured && c->measured[found].max_bytes > 0;
     const struct bb_left_out *errors = &c->left_out[measured ? BB_LEFT_OUT_SIZES : BB_LEFT_OUT_COLLECTIVES];
     const size_t bytes[2] = {smallest, largest};
-    char range[120], error[120] = "unknown error";
+    char range[120], error[120] = "unknown error", median[24], p90[24];
 
     if (!c->is_calibrated) {
         bb_published_text(c, bb_colls[kind].name, nodes, text);
@@ -81,7 +99,8 @@ void bb_collective_accuracy_text(const struct bb_cluster *c, enum bb_coll_kind k
     }
     describe_range(c, kind, measured ? &c->measured[found] : NULL, bytes, range, sizeof(range));
     if (errors->rows > 0 && (measured || bb_colls[kind].flags & BB_COLL_ESTIMATED))
-        snprintf(error, sizeof(error), "median error %.2g%%, 90%% within %.2g%%, of %s that the calibration left out",
-                 errors->median_percent, errors->p90_percent, measured ? "sizes" : "collectives");
+        snprintf(error, sizeof(error), "median error %s, 90%% within %s, of %s that the calibration left out",
+                 percent_text(errors->median_percent, median), percent_text(errors->p90_percent, p90),
+                 measured ? "sizes" : "collectives");
     snprintf(text, BB_PUBLISHED_TEXT, "%s, %s: %s", bb_colls[kind].name, range, error);
 }

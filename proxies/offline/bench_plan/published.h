@@ -15,6 +15,9 @@
 #define BB_PUBLISHED_TEXT 256
 void bb_published_text(const struct bb_cluster *c, const char *what, int nodes, char text[BB_PUBLISHED_TEXT]);
 
+/* bb_published_has_transport - returns whether a collective between nodes with these GPUs and this transport is published. */
+bool bb_published_has_transport(const struct bb_cluster *c);
+
 /* bb_collective_accuracy_text - the same for a collective. For a calibrated profile: the errors of the sizes or collectives
  * that its calibration left out, the sizes that were measured, and what is extrapolated: other sizes, other ranks.
  *   smallest, largest  predicted message sizes in bytes */

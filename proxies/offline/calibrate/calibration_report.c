@@ -185,19 +185,21 @@ static struct accuracy accuracy_of(const struct bb_calibration *c, const struct 
 static const struct bb_field accuracy_fields[] = {
     {"doubtful_fit", "DOES NOT HOLD for ", "; ", 0, 0, ACCURACY(doubtful)},
     {"left_out_rows", NULL, NULL, 0, 0, ACCURACY(left_out[BB_LEFT_OUT_SIZES].n)},
-    {"left_out_median_percent", "median error ", " %", 0, 2, ACCURACY(left_out[BB_LEFT_OUT_SIZES].p50)},
-    {"left_out_worst_percent", ", worst ", " % of sizes that were left out of the fit; ", 0, 2,
+    {"left_out_median_percent", "expect at sizes that were not measured: median error ", " %", 0, 2,
+     ACCURACY(left_out[BB_LEFT_OUT_SIZES].p50)},
+    {"left_out_worst_percent", ", worst ", " % (every other size was left out of the fit); ", 0, 2,
      ACCURACY(left_out[BB_LEFT_OUT_SIZES].max)},
     {"left_out_collective_rows", NULL, NULL, 0, 0, ACCURACY(left_out[BB_LEFT_OUT_COLLECTIVES].n)},
-    {"left_out_collective_median_percent", "median ", " %", 0, 2, ACCURACY(left_out[BB_LEFT_OUT_COLLECTIVES].p50)},
-    {"left_out_collective_worst_percent", ", worst ", " % of collectives that were left out; ", 0, 2,
+    {"left_out_collective_median_percent", "for collectives that were not measured: median ", " %", 0, 2,
+     ACCURACY(left_out[BB_LEFT_OUT_COLLECTIVES].p50)},
+    {"left_out_collective_worst_percent", ", worst ", " % (each one was left out); ", 0, 2,
      ACCURACY(left_out[BB_LEFT_OUT_COLLECTIVES].max)},
     {"fitted_rows", NULL, NULL, 0, 0, ACCURACY(fitted.n)},
-    {"fitted_median_percent", "median ", " %", 0, 2, ACCURACY(fitted.p50)},
-    {"fitted_worst_percent", ", worst ", " % of the fitted times", 0, 2, ACCURACY(fitted.max)},
+    {"fitted_median_percent", "the fit itself: median ", " %", 0, 2, ACCURACY(fitted.p50)},
+    {"fitted_worst_percent", ", worst ", " %", 0, 2, ACCURACY(fitted.max)},
     {"other_rows", NULL, NULL, 0, 0, ACCURACY(other.n)},
-    {"other_median_percent", "; median ", " %", 0, 2, ACCURACY(other.p50)},
-    {"other_worst_percent", ", worst ", " % of times that no fit used", 0, 2, ACCURACY(other.max)},
+    {"other_median_percent", "; times that no fit used: median ", " %", 0, 2, ACCURACY(other.p50)},
+    {"other_worst_percent", ", worst ", " %", 0, 2, ACCURACY(other.max)},
     {0},
 };
 
@@ -347,10 +349,10 @@ static void print_remarks(const struct bb_calibration *c, FILE *out)
         .out = out,
         .title = "#\n# the measurements determine only a combination of these parameters; each of them "
                  "was changed in proportion to its nominal value:\n"};
-    struct list penalized = {
-        .out = out,
-        .title = "#\n# penalized: NCCL did not choose these variants although the cost model "
-                 "predicted that they are faster; the new profile makes them slower, or excludes sizes:\n"};
+    struct list penalized = {.out = out,
+                             .title = "#\n# penalized: NCCL did not choose these variants although the cost model "
+                                      "predicted that they are faster; the new profile makes them slower, or does not "
+                                      "use them at small sizes:\n"};
 
     for (int f = 0; f < c->n_parameters; f++)
         if (c->parameters[f].correlated && c->parameters[f].fit)
@@ -361,8 +363,8 @@ static void print_remarks(const struct bb_calibration *c, FILE *out)
             const int bytes = c->cluster.variants[w].min_bytes;
             char size[BB_BYTES_TEXT], text[BB_BYTES_TEXT + 64];
 
-            snprintf(text, sizeof(text), "%s%s%s", c->variant_names[w], bytes ? " below " : "",
-                     bytes ? bb_format_bytes((size_t)bytes, size) : "");
+            snprintf(text, sizeof(text), "%s%s%s%s", c->variant_names[w], bytes ? " (not used below " : " (slower)",
+                     bytes ? bb_format_bytes((size_t)bytes, size) : "", bytes ? ")" : "");
             list_word(&penalized, text);
         }
     end_list(&penalized);

@@ -133,6 +133,8 @@ void bb_parameter_set(struct bb_calibration *c, struct bb_calibration_parameter 
 {
     char text[32];
 
+    if (parameter->kind == BB_LATENCY)
+        value = bb_cluster_plausible_us(parameter->offset, value);
     if (parameter->kind != BB_INTEGER) {
         snprintf(text, sizeof(text), "%.5g", parameter->kind == BB_RATE ? value : round(value * 1e3) / 1e3);
         value = strtod(text, NULL);

@@ -2,9 +2,11 @@
 #include "proxies/offline/plan/plan_answer.h"
 
 #include "bootstrap/base/alloc.h"
+#include "proxies/offline/bench_plan/published.h"
 #include "proxies/offline/plan/contention.h"
 #include "proxies/offline/plan/forecast.h"
 #include "proxies/offline/plan/prediction_report.h"
+#include "proxies/simulation/machine/software.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -232,6 +234,18 @@ static void add_extrapolated(const struct bb_plan *plan, const struct bb_predict
                  most->group_size);
 }
 
+/* Appends that no timing of collectives between nodes is published for the transport of these nodes. */
+static void add_transport(const struct bb_plan *plan, const struct bb_cluster *c, char *text, size_t size)
+{
+    const size_t length = strlen(text);
+
+    if (plan->step->layout.ranks > c->gpus_per_node && *c->transport && !c->is_calibrated &&
+        !bb_published_has_transport(c))
+        snprintf(text + length, size - length,
+                 "; collectives between nodes: no published timing of %s GPUs with transport %s",
+                 bb_gpu_generations[bb_cluster_generation(c)], c->transport);
+}
+
 static void add_prediction(struct answer *a, const struct bb_plan *plan, const struct bb_prediction *p)
 {
     struct bb_predicted_rank *slowest = &a->slowest;
@@ -275,6 +289,7 @@ static void add_prediction(struct answer *a, const struct bb_plan *plan, const s
     bb_forecast_dispatch_text(plan->forecast, a->dispatch, TEXT);
     bb_forecast_accuracy_text(plan->forecast, &p->cluster, a->accuracy, sizeof(a->accuracy));
     add_extrapolated(plan, p, a->accuracy, sizeof(a->accuracy));
+    add_transport(plan, &p->cluster, a->accuracy, sizeof(a->accuracy));
 }
 
 static struct answer answer_of(const struct bb_plan_report *r)

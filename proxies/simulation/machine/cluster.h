@@ -199,6 +199,9 @@ void bb_cluster_set_gpus_per_node(struct bb_cluster *c, int gpus);
 /* bb_cluster_warn_units - prints a warning for each value of the profile that no existing machine has. Such a value
  * usually has the wrong unit, for example MB/s instead of GB/s. */
 void bb_cluster_warn_units(const struct bb_cluster *c);
+/* bb_cluster_plausible_us - returns the latency at byte `offset` of struct bb_cluster, or if it is below the range of
+ * existing machines the nearer of 0 (no cost) and the end of this range. */
+double bb_cluster_plausible_us(size_t offset, double us);
 /* bb_cluster_warn_unmeasured - prints a warning that names the variants of NCCL in a prediction that the calibration of
  * the profile did not measure. is_used: [index of the variant; BB_NCCL_VARIANTS: sends and receives][0: on one node, 1: on
  * several nodes] */

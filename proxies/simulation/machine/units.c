@@ -44,6 +44,20 @@ static const struct plausible_range variant_ranges[] = {
     {"chunk_us", "us", offsetof(struct bb_nccl_variant, chunk_us), 0.01, 1000},
 };
 
+double bb_cluster_plausible_us(size_t offset, double us)
+{
+    const size_t first = offsetof(struct bb_cluster, variants), size = sizeof(struct bb_nccl_variant);
+    const bool of_variant = offset >= first && offset < first + BB_NCCL_VARIANTS * size;
+    const struct plausible_range *ranges = of_variant ? variant_ranges : cluster_ranges;
+    const size_t n = of_variant ? sizeof(variant_ranges) / sizeof(*ranges) : sizeof(cluster_ranges) / sizeof(*ranges);
+
+    for (size_t i = 0; i < n; i++)
+        if (ranges[i].offset == (of_variant ? (offset - first) % size : offset) && strcmp(ranges[i].unit, "us") == 0 &&
+            us < ranges[i].min)
+            return us < ranges[i].min / 2 ? 0 : ranges[i].min;
+    return us;
+}
+
 /* Prints a warning if the value is outside its plausible range. 0 is always valid: no cost, or not part of the
  * profile. of: prefix of the JSON key, for the message. at: the struct that contains the value. */
 static void warn_if_unusual(const struct bb_cluster *c, const char *of, const struct plausible_range *f, const void *at)

@@ -59,7 +59,7 @@ int bb_plan_collectives(struct bb_plan_options *o, const struct bb_positionals *
     TRY(bb_plan_validate_requirements(o, positionals, NULL));
     TRY(bb_plan_parse_conditions(o));
     if (o->conditions.jitter > 0)
-        p.samples = o->samples;
+        p.samples = o->samples > 0 ? o->samples : BB_JITTER_SAMPLES;
     TRY(validate_slow(&o->conditions.slow, positionals->word[0]));
     TRY(bb_results_validate(json, csv));
     TRY(bb_bench_resolve_cases(&o->bench, &sweep, positionals));

@@ -102,7 +102,7 @@ static json_t *layouts_json(const struct bb_plan_options *o, const struct bb_lay
     if (conditions->jitter > 0)
         json_object_set_new(json_object_get(root, "predicted"), "jitter",
                             json_pack("{s:f, s:I, s:i}", "deviation", conditions->jitter, "seed",
-                                      (json_int_t)conditions->seed, "samples", o->samples));
+                                      (json_int_t)conditions->seed, "samples", search->samples));
     json_object_set_new(root, "profiles", bb_profile_checksums(o->cluster, o->config.model));
     bb_results_set_end(root, 0, NULL);
     return root;
@@ -286,7 +286,7 @@ static int print_results(const struct bb_plan_options *o, const struct bb_layout
     if (conditions->jitter > 0)
         printf("# sorted by p50, the median of %d steps with %g%% jitter (seed %llu); other columns are without "
                "jitter\n",
-               o->samples, 100 * conditions->jitter, (unsigned long long)conditions->seed);
+               search->samples, 100 * conditions->jitter, (unsigned long long)conditions->seed);
     bb_layouts_print(&r->found, options, o->top, o->full, stdout);
     free(options);
     if (o->full)
@@ -338,7 +338,7 @@ int bb_plan_layouts(const struct bb_plan_options *o, const struct bb_proxy *prox
                                       .config = &config,
                                       .cluster = &cluster,
                                       .conditions = &without_jitter,
-                                      .samples = o->samples,
+                                      .samples = o->samples > 0 ? o->samples : BB_JITTER_SAMPLES,
                                       .top = o->top,
                                       .threads = o->threads,
                                       .quiet = o->quiet};

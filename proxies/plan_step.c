@@ -522,15 +522,16 @@ static void warn_unmeasured(const struct bb_prediction *p, const struct bb_layou
 
 static int predict(const struct bb_plan_options *o, const struct bb_cluster *cluster, struct plan_results *f)
 {
+    const int samples = o->samples > 0 ? o->samples : bb_jitter_default_samples(bb_step_operations(&f->step));
     int rc;
 
     TRY(bb_predict_under(&f->step, cluster, &o->conditions, &f->prediction));
     bb_progress_clear(&f->progress);
     warn_unmeasured(&f->prediction, &f->step.layout);
     if (o->conditions.jitter > 0) {
-        bb_progress_show(&f->progress, "simulating %d steps with jitter", o->samples);
-        bb_progress_expect(&f->progress, o->samples);
-        TRY(bb_predict_jitter(&f->step, cluster, &o->conditions, o->samples, &f->progress, &f->jittered));
+        bb_progress_show(&f->progress, "simulating %d steps with jitter", samples);
+        bb_progress_expect(&f->progress, samples);
+        TRY(bb_predict_jitter(&f->step, cluster, &o->conditions, samples, &f->progress, &f->jittered));
     }
 out:
     return rc;

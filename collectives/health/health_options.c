@@ -26,7 +26,7 @@ static const struct bb_opt option_rows[] = {
              "about 15 minutes: 100 operations, 32 partners, and without --only --soak 10m", .everyday = true),
     OPT_STRING(0, "soak", FIELD(soak), NULL, "TIME",
                "then repeat the GEMM and the all_reduce of all GPUs for this time, such as 30m, and judge every value "
-               "against the first; 0: no soak",
+               "against the first; the data of one all_reduce is verified in each round; 0: no soak",
                .everyday = true),
     OPT_CHOICE(0, "only", FIELD(only), "all", "STAGE", stages, "run one stage", .everyday = true),
     OPT_CHOICE(0, "from", FIELD(from), NULL, "STAGE", stages + 1, "run this stage and the later ones"),

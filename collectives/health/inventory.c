@@ -361,6 +361,15 @@ static void judge_fact(const struct item *item, const char *text, const char *us
                           : "none");
 }
 
+/* Warns if the hosts of a job on several nodes have no RDMA NIC. A baseline without NICs states that none is expected. */
+static void judge_nics(const char *text, int nodes, const char *earlier, struct message *m)
+{
+    if (nodes < 2 || earlier || !bb_begins_with(text, "0 of "))
+        return;
+    m->level = BB_HEALTH_WARN;
+    snprintf(m->text, MESSAGE, "no RDMA NICs (/sys/class/infiniband): NCCL needs a network plugin or uses TCP");
+}
+
 static void judge_item(const struct item *item, const char *text, struct message *m)
 {
     const long long value = strtoll(text, NULL, 10), limit = value > item->fail ? item->fail : item->warn;
@@ -460,10 +469,13 @@ int bb_health_inventory(struct bb_health *h, struct bb_session *s, const int *gp
 
         BB_NEW(m, w->size);
         for (int rank = 0; rank < w->size; rank++)
-            if (items[i].kind == FACT)
-                judge_fact(&items[i], all[rank].text[i], usual, earlier_text(earlier, w->hosts[rank], gpu_of[rank]),
-                           &m[rank]);
-            else
+            if (items[i].kind == FACT) {
+                const char *before = earlier_text(earlier, w->hosts[rank], gpu_of[rank]);
+
+                judge_fact(&items[i], all[rank].text[i], usual, before, &m[rank]);
+                if (items[i].read == read_nics)
+                    judge_nics(all[rank].text[i], w->nodes, before, &m[rank]);
+            } else
                 judge_item(&items[i], all[rank].text[i], &m[rank]);
         add_messages(h, w, gpu_of, m);
         if (list)

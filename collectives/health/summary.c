@@ -94,6 +94,32 @@ static void print_paths(const json_t *paths, int nodes, int left, bool has_findi
         fprintf(out, "; all: %s--rounds %d", more, nodes - 1 + nodes % 2);
 }
 
+/* Prints the nodes that failed before the stages of the fabric, and therefore took no part in the tests of paths. */
+static void print_untested(const json_t *findings, FILE *out)
+{
+    static const char *const before[] = {"inventory", "gpu", "copies", "node"};
+    enum { SHOWN = 3 };
+    json_t *hosts = json_object(), *f, *host;
+    const char *name;
+    size_t i, n = 0;
+
+    json_array_foreach((json_t *)findings, i, f) for (size_t s = 0; s < sizeof before / sizeof *before; s++)
+    {
+        if (has_level(f, BB_HEALTH_FAIL) && strcmp(text_of(f, "stage"), before[s]) == 0 && *text_of(f, "host"))
+            json_object_set_new(hosts, text_of(f, "host"), json_null());
+    }
+    json_object_foreach(hosts, name, host)
+    {
+        if (n++ < SHOWN)
+            fprintf(out, "%s%s", n == 1 ? "; paths of " : ", ", name);
+    }
+    if (n > SHOWN)
+        fprintf(out, " and %zu more nodes", n - SHOWN);
+    if (n > 0)
+        fprintf(out, " not tested, to test them: --only pairs");
+    json_decref(hosts);
+}
+
 static void print_verdict(const json_t *root, const struct bb_health_scope *scope, FILE *out)
 {
     const json_t *findings = json_object_get(root, "findings"), *verdicts = json_object_get(root, "verdicts"), *f;
@@ -120,6 +146,8 @@ static void print_verdict(const json_t *root, const struct bb_health_scope *scop
                     ? "--only pairs "
                     : "",
                 out);
+    if (strcmp(scope->only, "all") == 0)
+        print_untested(findings, out);
     fputc('\n', out);
 }
 

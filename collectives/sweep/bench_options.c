@@ -61,7 +61,8 @@ const struct bb_opt bb_bench_option_rows[] = {
     OPT_REPEATS(FIELD(repeats)),
     OPT_WARMUP(FIELD(warmup)),
     OPT_INT('c', "check", FIELD(checks), "1", "N", 0, 1e4,
-            "verification passes per result; the first pass verifies the last timed operation; 0: no verification",
+            "verification passes per result; the first pass verifies the last timed operation, each further pass an "
+            "operation of its own, which is not timed; 0: no verification",
             .everyday = true),
     OPT_INT('m', "agg_iters", FIELD(aggregate), "1", "N", 1, 1024,
             "operations of each iteration, issued as one NCCL group; a sample has N times as many operations; "

@@ -955,7 +955,7 @@ static void print_verdict(const struct bb_report *r)
     else if (r->options->checks > 1)
         fprintf(r->out, "last operation of each row and %d more verified", r->options->checks - 1);
     else
-        fprintf(r->out, "last operation of each row verified");
+        fprintf(r->out, "last operation of each row verified (more: -c N)");
     if (r->gain)
         fprintf(r->out, "; %s", r->gain);
     else if (t->shortest[0])

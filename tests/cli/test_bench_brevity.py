@@ -43,7 +43,7 @@ def test_several_collectives_take_one_line_each(busbar):
     long = [line.split() for line in full.splitlines() if not line.startswith("#")]
     assert len(long) == 6 and [row[4] for row in rows] == [long[0][5], long[3][5]] and [row[8:10] for row in rows] == [
         [long[i][5], long[i][7]] for i in (2, 5)]
-    assert short.splitlines()[-1].startswith("# last operation of each row verified; shortest time ") and "(all_gather, 1 MiB)" in short
+    assert short.splitlines()[-1].startswith("# last operation of each row verified (more: -c N); shortest time ") and "(all_gather, 1 MiB)" in short
 
 
 def test_last_line_names_wrong_data_and_missed_limits(busbar):
@@ -52,14 +52,14 @@ def test_last_line_names_wrong_data_and_missed_limits(busbar):
                       env={"EMU_FAULT": "corrupt:rank=1,call=4,name=ncclAllReduce"})
     assert done.returncode == 3 and done.stdout.splitlines()[-1].startswith("# WRONG DATA: 1 element, first on rank 1 (")
     done = busbar.run("bench", "all_reduce", "--sizes", "1K", *FEW, "--min-busbw", 1000, ranks=2)
-    assert done.returncode == 5 and done.stdout.splitlines()[-1].startswith("# --min-busbw: FAILED; last operation of each row verified; ")
+    assert done.returncode == 5 and done.stdout.splitlines()[-1].startswith("# --min-busbw: FAILED; last operation of each row verified (more: -c N); ")
     done = busbar.run("bench", "all_reduce", "--sizes", "1K", *FEW, "-c", 5, "--expect", "auto", "--min-of-expected", "90%", ranks=2)
     assert done.returncode == 5 and "# Bus bandwidth, all_reduce 1 KiB: no result to judge, required " in done.stdout
     assert done.stdout.splitlines()[-1].startswith("# --min-of-expected: FAILED; last operation of each row and 4 more verified; ")
     done = busbar.run("bench", "all_reduce", "--sizes", "0", *FEW, ranks=2)
-    assert done.returncode == 0 and done.stdout.splitlines()[-1] == "# last operation of each row verified"
+    assert done.returncode == 0 and done.stdout.splitlines()[-1] == "# last operation of each row verified (more: -c N)"
     done = busbar.run("bench", "all_reduce", "--sizes", "1K,4K", "--placement", "in_place", *FEW, ranks=1)  # takes no time
-    assert done.stdout.splitlines()[-1] == "# last operation of each row verified; shortest time 0.00 us (all_reduce, 1 KiB)"
+    assert done.stdout.splitlines()[-1] == "# last operation of each row verified (more: -c N); shortest time 0.00 us (all_reduce, 1 KiB)"
 
 
 def test_several_collectives_name_the_missed_limit_on_stdout(busbar):

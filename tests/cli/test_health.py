@@ -74,7 +74,7 @@ def test_number_of_tested_paths(busbar, tmp_path):
     assert done.returncode == 5 and [(f["part"], f["node"], f["other_node"]) for f in root["findings"]] == [("path", 0, 8)]
     assert root["paths"] == {"tested": 120, "total": 120} and done.stdout.endswith("; 120 of 120 paths between nodes tested\n")
     root, _, done = health(busbar, tmp_path, ranks=8, nodes=4, status=5, EMU_FAULT="die:rank=5,call=3,name=ncclAllReduce")
-    assert root["paths"] == {"tested": 3, "total": 6} and done.stdout.endswith("; no slow path among the 3 of 6 tested\n")
+    assert root["paths"] == {"tested": 3, "total": 6} and re.search(r"; no slow path among the 3 of 6 tested; paths of \S+ not tested, to test them: --only pairs\n$", done.stdout)
 
 
 @pytest.mark.parametrize("stage, tested, end", [("bisection", 12, "no slow path among the 12 of 28 tested; all: --only pairs --rounds 7"),
@@ -161,6 +161,16 @@ def test_expectation_is_that_of_the_nodes_that_are_left(busbar, tmp_path):
     assert len(found) == 3 and ", 3 of 6 nodes" in done.stdout
     for name in ("all_reduce, rails at once", "all_reduce of all GPUs"):
         assert abs(tests[name]["median"] / tests[name]["expected"] - 1) < 0.01, tests[name]
+
+
+def test_untested_paths_of_failed_nodes_are_named(busbar, tmp_path):
+    """The node of the slow GPU takes no part in the tests of paths, so its slow path is found only by the printed option."""
+    slow = "rank=2:1.4,link=node1-node3:0.5"
+    root, _, done = health(busbar, tmp_path, ranks=8, nodes=4, status=5, slow=slow)
+    host = root["verdicts"][1]["host"]
+    assert done.stdout.endswith(f"; no slow path among the 3 of 6 tested; paths of {host} not tested, to test them: --only pairs\n")
+    _, found, done = health(busbar, tmp_path, "--only", "pairs", ranks=8, nodes=4, status=5, slow=slow)
+    assert any(part == "path" for _, part, *_ in found) and "not tested" not in done.stdout
 
 
 def test_gpus_that_are_all_slow_are_named(busbar, tmp_path):
@@ -273,7 +283,9 @@ def test_files_of_the_host_that_are_not_utf8(busbar, tmp_path):
         file.parent.mkdir(parents=True)
         file.write_bytes(text)
     root, found, _ = health(busbar, tmp_path, "--only", "inventory", ranks=2, nodes=2, EMU_HOST_FILES=str(tmp_path))
-    assert len(root["inventory"]) == 34 and found == {("warn", "node", 1, 0)}
+    assert len(root["inventory"]) == 34 and found == {("warn", "node", 1, 0), ("warn", "all", None, None)}
+    finding, = [f["reason"] for f in root["findings"] if f["part"] == "all"]  # these hosts have no /sys/class/infiniband
+    assert finding == "no RDMA NICs (/sys/class/infiniband): NCCL needs a network plugin or uses TCP"
     item, = [item for item in root["inventory"] if item["item"] == "huge pages"]
     assert item["usual"] == "always ? [never]" and [other["value"] for other in item["others"]] == ["x" * 59 + "?"]
 

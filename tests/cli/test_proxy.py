@@ -282,6 +282,14 @@ def test_help_and_report_match_golden_files(busbar, golden):
         assert len(text.splitlines()) <= lines
 
 
+def test_two_times_of_compute_alone_name_their_rank(busbar):
+    """A rank that starts late has the longest step without communication; another rank loses time to communication."""
+    text = busbar.run("proxy", "gpt2_large", 4, 2, "--compute", "timed", *QUICK, "--delay", "rank=1:2ms", ranks=4, env=NO_DATA).stdout
+    slowest, unit = re.search(r"slowest rank: compute alone (\S+) (\S+),", text).groups()
+    rank, _, own, named = re.search(rf"on rank (\d+) \({unit}\): (\S+) - (\S+) compute alone( of rank \d+)? = ", text).groups()
+    assert float(own) < float(slowest) and named == f" of rank {rank}", text
+
+
 def test_report_with_every_option_has_25_lines(busbar):
     """Without --full, and with a slow GPU, which the last line names."""
     done = busbar.run("proxy", "transformer", "--model", "gpt2_small", "--layers", 2, "--dp", 4, "--scale-counts", 0.01, *QUICK, "--graph",

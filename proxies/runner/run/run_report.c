@@ -430,9 +430,13 @@ static void print_lost(const struct bb_run_report *r, int rank, const struct ove
     const struct bb_rank_breakdown f = breakdown_of(r, rank);
     const struct bb_time_unit unit = bb_time_unit(f.step_us);
     const int decimals = unit.decimals;
+    const double differs_us = fabs(c->rank_compute_alone_us - c->compute_alone_us); /* from the slowest rank */
+    char of_rank[32] = "";
 
-    fprintf(out, "# lost to communication on rank %d (%s): %.*f - %.*f compute alone = %.*f = ", rank, unit.name,
-            decimals, f.step_us / unit.us, decimals, c->rank_compute_alone_us / unit.us, decimals,
+    if (differs_us >= pow(10, -decimals) * unit.us)
+        snprintf(of_rank, sizeof of_rank, " of rank %d", rank);
+    fprintf(out, "# lost to communication on rank %d (%s): %.*f - %.*f compute alone%s = %.*f = ", rank, unit.name,
+            decimals, f.step_us / unit.us, decimals, c->rank_compute_alone_us / unit.us, of_rank, decimals,
             c->total_us / unit.us);
     if (isfinite(f.bubble_us))
         fprintf(out, "%.*f pipeline bubble", decimals, f.bubble_us / unit.us);

@@ -12,6 +12,13 @@
 #define MAX_EXECUTED_OPS 300e6
 #define MAX_OPS          10e6
 
+int bb_jitter_default_samples(double ops)
+{
+    const double most = MAX_EXECUTED_OPS / fmax(ops, 1);
+
+    return (int)fmax(1, fmin(BB_JITTER_SAMPLES, most));
+}
+
 int bb_predict_validate_jitter(int ranks, int replicas, double ops, int samples)
 {
     const int fewer = (int)(replicas * MAX_OPS / ops); /* every replica has equally many operations */

@@ -112,6 +112,10 @@ struct bb_jittered {
                           times; 0: none */
     int64_t *step_ns;  /* [samples] in ascending order */
 };
+#define BB_JITTER_SAMPLES 100 /* default number of simulated executions */
+/* bb_jitter_default_samples - returns the default number of samples of a step with `ops` operations, summed over all
+ * ranks: BB_JITTER_SAMPLES, or fewer, at least 1, within the limit of bb_predict_validate_jitter. */
+int bb_jitter_default_samples(double ops);
 /* bb_predict_validate_jitter - checks that simulating `ops` operations (summed over all ranks) `samples` times does
  * not exceed the limits on run time and memory. replicas: number of data-parallel replicas, for the suggested number of
  * ranks. Returns 0, or -BB_EUSAGE after printing an error. */

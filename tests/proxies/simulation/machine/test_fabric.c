@@ -14,7 +14,7 @@ static const struct bb_cluster flat = {.gpus_per_node = 1,
                                        .sm_count = 100,
                                        .intra = {.gbps = 1000},
                                        .inter = {.gbps = 1},
-                                       .variants = {{BB_NCCL_RING, "Simple", 0, 0, 0, 1000, 1, 0, 0, 0, 0}},
+                                       .variants = {{BB_NCCL_RING, "Simple", 0, 0, 0, 1000, 1, 0, 0, 0, 0, 0}},
                                        .n_variants = 1,
                                        .has_sharing = true,
                                        .sharing = {1, 1, 0}};

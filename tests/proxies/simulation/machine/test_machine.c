@@ -32,7 +32,7 @@ static void ring_latency_matches_loggp(void **state)
     const struct bb_cluster c = {.gpus_per_node = 1,
                                  .nics_per_node = 1,
                                  .inter = {.gbps = 1},
-                                 .variants = {{BB_NCCL_RING, "Simple", 0, 0.5, 0.5, 1, 1, 0, 0, 0, 0}},
+                                 .variants = {{BB_NCCL_RING, "Simple", 0, 0.5, 0.5, 1, 1, 0, 0, 0, 0, 0}},
                                  .n_variants = 1};
     struct bb_cluster one_node = c;
 
@@ -75,7 +75,7 @@ static void each_algorithm_has_its_steps_and_bytes(void **state)
         const struct bb_cluster c = {.gpus_per_node = 8,
                                      .nics_per_node = 4, /* NICs of 0.2 bytes/ns, so 0.1 bytes/ns per GPU */
                                      .inter = {.gbps = 0.2},
-                                     .variants = {{rows[i].algorithm, "", 10, 1, 100, 1, 1, 0, 0, 0, 0}},
+                                     .variants = {{rows[i].algorithm, "", 10, 1, 100, 1, 1, 0, 0, 0, 0, 0}},
                                      .n_variants = 1};
         const struct bb_nccl_variant *variant;
 
@@ -95,7 +95,7 @@ static void nvls_synchronizes_once_per_round(void **state)
                 {256 << 20, 4 << 20}};
     struct bb_cluster c = {.gpus_per_node = 8,
                            .nics_per_node = 8,
-                           .variants = {{BB_NCCL_NVLS, "Simple", 10, 1, 0, 1, 1, 5, 0, 0, 0}},
+                           .variants = {{BB_NCCL_NVLS, "Simple", 10, 1, 0, 1, 1, 5, 0, 0, 0, 0}},
                            .n_variants = 1};
 
     (void)state;
@@ -132,7 +132,7 @@ static void nvls_trees_synchronize_once_per_round(void **state)
         const struct bb_cluster c = {.gpus_per_node = 8,
                                      .nics_per_node = 8,
                                      .inter = {.gbps = rows[i].nic_gbps},
-                                     .variants = {{BB_NCCL_NVLS_TREE, "Simple", 10, 1, 20, 1, 1, 5, 16, 0, 0}},
+                                     .variants = {{BB_NCCL_NVLS_TREE, "Simple", 10, 1, 20, 1, 1, 5, 16, 0, 0, 0}},
                                      .n_variants = 1};
 
         assert_near(collective_us(&c, BB_ALL_REDUCE, bytes, 8 * rows[i].nodes, rows[i].nodes, NULL),
@@ -167,7 +167,7 @@ static void trees_have_nccls_correction_factor(void **state)
     for (size_t i = 0; i < ROWS(rows); i++) {
         struct bb_cluster c = {.gpus_per_node = 8,
                                .nics_per_node = 8,
-                               .variants = {{BB_NCCL_TREE, "", 10, 1, 0, 1, 1, 0, 0, 0, 0}},
+                               .variants = {{BB_NCCL_TREE, "", 10, 1, 0, 1, 1, 0, 0, 0, 0, 0}},
                                .n_variants = 1};
 
         snprintf(c.variants[0].protocol, sizeof(c.variants[0].protocol), "%s", rows[i].protocol);
@@ -203,7 +203,7 @@ static void ring_time_includes_the_last_slice(void **state)
         struct bb_cluster c = {.gpus_per_node = rows[i].nodes == 1 ? 8 : rows[i].n / rows[i].nodes,
                                .nics_per_node = 8,
                                .inter = {.gbps = rows[i].nodes == 8 ? 0.125 : 100},
-                               .variants = {{BB_NCCL_RING, "", 10, 1, 100, 1, 1, 0, 10, 0, 0}},
+                               .variants = {{BB_NCCL_RING, "", 10, 1, 100, 1, 1, 0, 10, 0, 0, 0}},
                                .n_variants = 1};
 
         snprintf(c.variants[0].protocol, sizeof(c.variants[0].protocol), "%s", rows[i].protocol);
@@ -229,7 +229,7 @@ static void small_sizes_use_few_channels(void **state)
     for (size_t i = 0; i < ROWS(rows); i++) {
         struct bb_cluster c = {.gpus_per_node = 8,
                                .nics_per_node = 8,
-                               .variants = {{rows[i].algorithm, "", 0, 0, 0, 1, 1, 0, 10, 0, 0}},
+                               .variants = {{rows[i].algorithm, "", 0, 0, 0, 1, 1, 0, 10, 0, 0, 0}},
                                .n_variants = 1};
         /* a ring with channels also copies its last slice */
         const double slice = rows[i].algorithm == BB_NCCL_RING ? fmin(rows[i].bytes / 16, 10 << 20) : 0;
@@ -249,7 +249,7 @@ static void transports_have_nics_and_messages(void **state)
                                  .nics_per_node = 8,
                                  .intra = {.latency_us = 3, .gbps = 10},
                                  .inter = {.latency_us = 6, .gbps = 0.1, .group_us = 50, .message_us = 2},
-                                 .variants = {{BB_NCCL_RING, "", 10, 1, 100, 1, 1, 0, 0, 2, 0}},
+                                 .variants = {{BB_NCCL_RING, "", 10, 1, 100, 1, 1, 0, 0, 2, 0, 0}},
                                  .n_variants = 1};
 
     (void)state;
@@ -285,7 +285,7 @@ static void ranks_share_the_nics_of_their_gpus(void **state)
                                  .nics_per_node = 2,
                                  .intra = {.gbps = 1000},
                                  .inter = {.gbps = 1},
-                                 .variants = {{BB_NCCL_RING, "Simple", 0, 0, 0, 1000, 1, 0, 0, 0, 0}},
+                                 .variants = {{BB_NCCL_RING, "Simple", 0, 0, 0, 1000, 1, 0, 0, 0, 0, 0}},
                                  .n_variants = 1,
                                  .has_sharing = true};
     const int on_each[] = {0, 2, 4, 6, 8}, node_of_member[] = {1, 2, 3, 5};

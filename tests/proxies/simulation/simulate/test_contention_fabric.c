@@ -19,7 +19,7 @@ static struct bb_cluster with_leaves(int nodes, double oversubscription)
                            .memory_gbps = 1000,
                            .intra = {.gbps = 1000},
                            .inter = {.gbps = 1},
-                           .variants = {{BB_NCCL_RING, "Simple", 0, 0, 0, 1000, 1, 0, 0, 0, 0}},
+                           .variants = {{BB_NCCL_RING, "Simple", 0, 0, 0, 1000, 1, 0, 0, 0, 0, 0}},
                            .n_variants = 1,
                            .has_sharing = true,
                            .sharing = {20, 2, 0}};

@@ -73,8 +73,10 @@ static void warn_nccl_variables(const struct bb_cluster *cluster)
         const char *value = getenv(names[i]);
 
         if (value && *value && cluster->n_variants > 0)
-            bb_warn("%s=%s does not change a prediction, which assumes NCCL's fastest algorithm and protocol", names[i],
-                    value);
+            bb_warn(
+                "%s=%s does not change a prediction, which assumes NCCL's fastest algorithm and protocol; with this "
+                "variable: busbar-emulated bench",
+                names[i], value);
     }
 }
 

@@ -309,6 +309,27 @@ static size_t length_at_depth(const char *key, const char *path)
     return n;
 }
 
+/* Returns the key in the same object as `path` that contains the letters of the last key of `path` in their order:
+ * tflops.bfloat16 for tflops.bf16; NULL: none, or several. */
+static const char *find_ending(const char *path, const char *const *keys, size_t n)
+{
+    const char *dot = strrchr(path, '.'), *found = NULL;
+    const size_t parent = dot ? (size_t)(dot + 1 - path) : 0;
+
+    for (size_t i = 0; i < n; i++) {
+        const char *letter = path + parent, *at = keys[i] + parent;
+
+        if (strlen(keys[i]) <= parent || strncmp(keys[i], path, parent) != 0 || *letter != *at)
+            continue;
+        for (; *at; at++)
+            letter += *letter && *letter == *at;
+        if (*letter == '\0' && found && strcmp(found, keys[i]) != 0)
+            return NULL;
+        found = *letter == '\0' ? keys[i] : found;
+    }
+    return found;
+}
+
 static int reject_key(const char *where, const char *path, const struct bb_json_field *fields)
 {
     char names[MAX_NAMES][KEY_TEXT];
@@ -320,6 +341,7 @@ static int reject_key(const char *where, const char *path, const struct bb_json_
         candidates[n] = names[n];
     }
     near = bb_nearest_word(path, candidates, n);
+    near = near ? near : find_ending(path, candidates, n);
     return near ? bb_err(BB_EUSAGE, "%s: unknown key '%s', did you mean '%s'?", where, path, near)
                 : bb_err(BB_EUSAGE, "%s: unknown key '%s'", where, path);
 }

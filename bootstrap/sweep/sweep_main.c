@@ -36,7 +36,9 @@ struct options {
 #define FIELD(name) offsetof(struct options, name)
 
 static const struct bb_opt what_rows[] = {
-    OPT_FLAG(0, "list", FIELD(list), "only print each combination, its state and its command line; with --slurm: the scripts, without writing them"),
+    OPT_FLAG(
+        0, "list", FIELD(list),
+        "only print each combination, its state and its command line; with --slurm: the scripts, without writing them"),
     OPT_FLAG(0, "slurm", FIELD(slurm),
              "only write the remaining combinations as Slurm array jobs, and print the sbatch commands"),
     OPT_FLAG(0, "submit", FIELD(submit), "write the array jobs, submit them with sbatch, and print their ids"),
@@ -138,12 +140,13 @@ struct sweep {
 
 static int check_options(const struct options *o)
 {
-    if (o->slurm + o->submit + o->gather > 1 || (o->list && o->gather))
-        return bb_err(BB_EUSAGE, "--slurm, --submit and --gather are mutually exclusive%s",
-                      o->list && o->gather ? ", and --gather and --list; leave --list out" : "");
-    if (o->gather && (o->retry_failed || o->restart))
+    if (o->slurm + o->submit + o->gather > 1)
+        return bb_err(BB_EUSAGE, "--slurm, --submit and --gather are mutually exclusive");
+    if (o->gather && (o->list || o->retry_failed || o->restart))
         return bb_err(BB_EUSAGE, "--gather starts no runs, so --%s has no effect; leave it out",
-                      o->restart ? "restart" : "retry-failed");
+                      o->list      ? "list"
+                      : o->restart ? "restart"
+                                   : "retry-failed");
     const int rc = bb_results_validate(o->json, o->csv);
 
     return rc ? rc : bb_checks_validate(o->junit, o->prometheus);

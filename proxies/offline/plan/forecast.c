@@ -140,9 +140,10 @@ void bb_forecast_memory_text(const struct bb_plan *plan, const struct bb_forecas
 {
     char need[BB_BYTES_TEXT], have[BB_BYTES_TEXT];
     const double bytes = needed_bytes(plan);
-    int n = snprintf(text, size, "%s %s",
-                     bb_step_training_bytes(plan->step) > 0 ? "training needs" : "buffers of the proxy need",
-                     bb_format_bytes((size_t)bytes, need));
+    const bool trains = bb_step_training_bytes(plan->step) > 0;
+    int n = snprintf(text, size, "%s %s%s", trains ? "training needs" : "buffers of the proxy need",
+                     bb_format_bytes((size_t)bytes, need),
+                     trains && plan->step->unfused_attention && !f->attention ? " (attention unfused)" : "");
 
     if (f->gpu_bytes > 0)
         n += snprintf(text + n, size - (size_t)n, " of %s per GPU: %s", bb_format_bytes((size_t)f->gpu_bytes, have),
@@ -204,7 +205,10 @@ static void machine_text(const struct bb_forecast *f, const struct bb_cluster *c
                  f->precision > BB_GEMM_FP8 ? " in " : "",
                  f->precision > BB_GEMM_FP8 ? bb_gemm_formats[f->precision].name : "", peak * part, peak,
                  c->memory_gbps * c->achieved.memory, c->memory_gbps, f->attention ? "; attention " : "",
-                 f->attention ? f->attention : "", f->attention_guessed ? " (assumed: this model has dropout, which this GPU's fused attention lacks; set --attention)" : "",
+                 f->attention ? f->attention : "",
+                 f->attention_guessed
+                     ? " (assumed: this model has dropout, which this GPU's fused attention lacks; set --attention)"
+                     : "",
                  c->models_training ? "" : "; kernels of the proxy",
                  f->host && strcmp(f->host, "graph") == 0 ? "; CUDA graphs" : "");
 }

@@ -17,6 +17,11 @@ const struct bb_foreign_name bb_foreign_options[] = {
     {"spatial-size", "--spatial-splits", "--spatial-splits 1", NULL},
     {"parts", "--micro-batches", "--micro-batches 4", NULL},
     {"batch-size", "--micro-batch-size (per GPU, as in PyTorch) or --global-batch-size", "--micro-batch-size 4", NULL},
+    {"algo algorithm nccl-algo proto protocol nccl-proto", NULL,
+     "NCCL chooses; a chosen one: NCCL_ALGO=Ring NCCL_PROTO=Simple with busbar bench, all: bench --sweep-algorithms "
+     "(without GPUs: busbar-emulated bench)",
+     NULL},
+    {"sweep-algorithms", NULL, "busbar bench has this option (without GPUs: busbar-emulated bench)", NULL},
     {"num-filters", "--filters", "--filters 416", NULL},
     {"times", "--replications", "--replications 4", "*2"},
     {"enable-master-comm-opt", "--comm-opt", "--comm-opt", NULL},

@@ -112,6 +112,21 @@ const char *bb_proxy_unsupported_option(const struct bb_proxy_config *c, const s
     return bb_opts_find_unsupported(tables, &given, line, features);
 }
 
+/* Returns the option of this proxy that sets the same as `unsupported`, without dashes; NULL: none. */
+static const char *find_equivalent(const struct bb_proxy *p, const char *unsupported)
+{
+    static const struct {
+        const char *option, *equivalent;
+        unsigned feature;
+    } pairs[] = {{"batch", "micro-batch-size", BB_FEATURE_MICRO_BATCH_SIZE},
+                 {"micro-batch-size", "batch", BB_FEATURE_SCALING}};
+
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
+        if (unsupported && strcmp(unsupported, pairs[i].option) == 0 && p->features & pairs[i].feature)
+            return pairs[i].equivalent;
+    return NULL;
+}
+
 /* Reject options, and a value of --compute, that the proxy does not support: print an error line and return
  * -BB_EUSAGE. */
 static int validate_features(const struct bb_proxy *p, const struct bb_proxy_config *c,
@@ -120,9 +135,12 @@ static int validate_features(const struct bb_proxy *p, const struct bb_proxy_con
     const char *unsupported = bb_proxy_unsupported_option(c, line, p->features | BB_FEATURE_STEP);
     const struct bb_foreign_name *similar =
         unsupported ? bb_foreign_find(bb_foreign_options, unsupported, strlen(unsupported)) : NULL;
+    const char *equivalent = find_equivalent(p, unsupported);
 
     if (!bb_proxy_supports_compute(p, c->compute))
         return bb_err(BB_EUSAGE, "%s: this proxy does not support --compute %s", p->name, c->compute);
+    if (equivalent)
+        return bb_err(BB_EUSAGE, "%s: --%s is --%s here", p->name, unsupported, equivalent);
     if (unsupported)
         return bb_err(BB_EUSAGE, "%s: this proxy does not support --%s%s%s", p->name, unsupported, similar ? "; " : "",
                       similar ? similar->text : "");

@@ -842,6 +842,7 @@ static void describe_step(struct bb_training *t)
     t->step->tokens =
         t->step->samples * (t->layers_config.sequence + (encodes ? t->layers_config.decoder_sequence : 0));
     t->step->masked_flops = t->step->samples * masked_flops(t);
+    t->step->unfused_attention = t->layers_config.unfused || (t->arch.dropout && !t->layers_config.fused);
     if (t->arch.mtp)
         snprintf(mtp, sizeof(mtp), " + %d of MTP", t->arch.mtp);
     if (t->arch.lora_rank)

@@ -553,3 +553,12 @@ def test_set_rejects_what_is_not_utf8(busbar, change):
     command = busbar.command("plan", "all_reduce", "--ranks", "16", "--cluster", "h100-sxm-ib", "--set", emulated=False)
     done = subprocess.run([*command, change], capture_output=True)
     assert done.returncode == 2 and b"is not valid UTF-8" in done.stderr and done.stdout == b""
+
+
+def test_memory_names_unfused_attention(busbar):
+    """GPT-2 has dropout: the proxy's attention stores its scores. With a cluster, the line `rates` names the attention."""
+    def memory(*args):
+        done = busbar.run("plan", "transformer", "--model", "gpt2_small", "--ranks", 4, *args, emulated=False)
+        return re.search(r"memory +training needs (.*)", done.stdout)[1]
+    assert memory().endswith(" GiB (attention unfused)") and "attention" not in memory("--attention", "fused")
+    assert memory("--attention", "fused") == memory("--cluster", "l40s-pcie-ib").split(" of ")[0]

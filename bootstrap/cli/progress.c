@@ -2,6 +2,7 @@
 #include "bootstrap/cli/progress.h"
 
 #include "bootstrap/base/clock.h"
+#include "bootstrap/base/environment.h"
 #include "bootstrap/base/err.h"
 #include "bootstrap/base/units.h"
 
@@ -9,12 +10,13 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
 /* ---- printing; the caller holds the lock of struct bb_progress ---- */
 
-enum { TIME_LEFT_TEXT = 48 };
+enum { TIME_LEFT_TEXT = 96, LONG_S = 30 };
 
 /* Returns ", about 40 s left", or "" if the remaining time is unknown. The rate is that until the last advance, so that
  * the estimate does not grow during a step. */
@@ -23,6 +25,7 @@ static const char *format_time_left(const struct bb_progress *p, char text[TIME_
     double s = p->done > 0 && p->done < p->total
                    ? (p->advance_s - p->phase_start_s) * (p->total - p->done) / p->done - (bb_now_s() - p->advance_s)
                    : 0;
+    const char *data = getenv("EMU_DATA");
 
     text[0] = '\0';
     if (s >= 7200)
@@ -31,6 +34,8 @@ static const char *format_time_left(const struct bb_progress *p, char text[TIME_
         snprintf(text, TIME_LEFT_TEXT, ", about %.0f min left", s / 60);
     else if (s >= 1)
         snprintf(text, TIME_LEFT_TEXT, ", about %.0f s left", s);
+    if (s > LONG_S && bb_environment_is_emulated() && (!data || strcmp(data, "off") != 0))
+        snprintf(text + strlen(text), TIME_LEFT_TEXT - strlen(text), " (faster without data: EMU_DATA=off)");
     return text;
 }
 

@@ -70,3 +70,16 @@ def test_time_left_does_not_grow_during_a_row(busbar):
     done = busbar.run("bench", "all_reduce", "--sizes", "1K,8M", "--placement", "in_place", ranks=2, env={"BUSBAR_PROGRESS": "0.2"})
     left = [int(s) for s in re.findall(r"all_reduce 8 MiB, about (\d+) s left", done.stderr)]
     assert done.returncode == 0 and left and left == sorted(left, reverse=True), done.stderr
+
+
+@pytest.mark.parametrize("data", [{}, {"EMU_DATA": "off"}])
+def test_long_estimates_of_emulated_gpus_name_how_to_leave_data_out(busbar, data):
+    """Many operations of real duration; the run ends at its first estimate."""
+    command = busbar.command("bench", "all_reduce", "--sizes", "64K,256M", "-n", "2000", "--repeats", "9", "--placement", "out_of_place", ranks=2)
+    env = {**REAL, "EMU_DATA": "on", **data}
+    with subprocess.Popen(["timeout", "-k", "5", "60", *command], env=busbar.environment(env), stdin=subprocess.DEVNULL,
+                          stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as run:
+        line = next((line for line in run.stderr if re.search(r"about .* left", line)), "")
+        run.terminate()
+    assert re.search(r"about (\d+ min|[\d.]+ h|[3-9]\d s|1\d\d s) left", line)
+    assert line.endswith(" left\n") if data else line.endswith(" left (faster without data: EMU_DATA=off)\n")

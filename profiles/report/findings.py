@@ -423,12 +423,35 @@ def study(result):
     columns, rows = result.data.get("columns") or [], result.data.get("rows") or []
     axes = [name for name in result.data.get("axes") or {} if name in columns]
     varying = [a for a in axes if len({str(row[columns.index(a)]) for row in rows}) > 1]
+    choices = [a for a in varying if a != "bytes"]
+    if choices and {"bytes", "time_us"} <= set(columns):
+        yield from fastest_by_size(rows, columns, choices)
+        return
     for name in [c for c in columns if c not in axes][:2]:
         at, form = columns.index(name), time_text if name.endswith("_us") else number_text
         known = sorted((row for row in rows if is_number(row[at])), key=lambda row: row[at])
         if known and known[0][at] < known[-1][at]:
             settings = [", ".join(f"{a} {row[columns.index(a)]}" for a in varying) for row in (known[0], known[-1])]
             yield f"{name}: from {form(known[0][at])} ({settings[0]}) to {form(known[-1][at])} ({settings[1]})."
+
+
+def fastest_by_size(rows, columns, varying):
+    """The combination with the shortest time at each size; adjacent sizes with the same combination are one range."""
+    size, time = columns.index("bytes"), columns.index("time_us")
+    best = {}
+    for row in rows:
+        if is_number(row[time]) and is_number(row[size]) and (row[size] not in best or row[time] < best[row[size]][time]):
+            best[row[size]] = row
+    ranges = []
+    for at in sorted(best):
+        settings = ", ".join(f"{a} {'-' if (v := best[at][columns.index(a)]) is None else v}" for a in varying)
+        if ranges and ranges[-1][2] == settings:
+            ranges[-1][1] = at
+        else:
+            ranges.append([at, at, settings])
+    parts = [f"{bytes_text(low)}{f' to {bytes_text(high)}' if high > low else ''} {settings}" for low, high, settings in ranges]
+    if parts:
+        yield f"shortest time: {'; '.join(parts[:6])}{'; ...' if len(parts) > 6 else ''}."
 
 
 def failed_combinations(result):

@@ -447,6 +447,13 @@ def test_comparison_of_several_steps_is_bars_by_cause():
     assert chart.traces[0]["y"] == ["b.json", "c.json", "a.json", "d.json"] and chart.traces[0]["x"] == [10, 15, 20, 30]
 
 
+def test_a_study_of_sizes_names_the_best_combination_of_each_size():
+    times = {None: {1024: 5., 2048: 7., 4096: 9.}, "Ring": {1024: 6., 2048: 8., 4096: 8.5}}
+    study = result("sweep", columns=["NCCL_ALGO", "bytes", "time_us"], axes={"NCCL_ALGO": [None, "Ring"]},
+                   rows=[[algo, size, time] for algo, of_size in times.items() for size, time in of_size.items()])
+    assert findings.of(study) == ["shortest time: 1 KiB to 2 KiB NCCL_ALGO -; 4 KiB NCCL_ALGO Ring."]
+
+
 def test_a_study_is_drawn_over_its_first_axis_that_varies():
     (chart,) = tables.sweeps([result("sweep", columns=["batch", "ranks", "step_us"], axes={"batch": [8], "ranks": [1, 2]},
                                      rows=[[8, 1, 5.], [8, 2, 4.]])])

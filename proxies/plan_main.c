@@ -93,7 +93,8 @@ static const struct bb_opt plan_options[] = {
                .needs = BB_PLAN_CLUSTER),
     OPT_INT(0, "seed", FIELD(seed), NULL, "N", 1, INT_MAX, "random seed for --jitter (default: 1) and --moe-imbalance"),
     OPT_INT(0, "samples", FIELD(samples), NULL, "N", 1, 100000,
-            "with --jitter: number of steps or operations to simulate (default: 100, or fewer of a long step)", .needs = BB_PLAN_JITTER),
+            "with --jitter: number of steps or operations to simulate (default: 100, or fewer of a long step)",
+            .needs = BB_PLAN_JITTER),
     BB_PREDICTION_EXPORTS(PREDICTION_OPTION)
         OPT_FLAG(0, "ops", FIELD(ops),
                  "also list every operation of each role (ranks with the same program), in host issue order",

@@ -171,8 +171,8 @@ static int set_int(const struct bb_opt *opt, const char *text, int *field)
         return bb_err(BB_EUSAGE, "--%s: '%s' is not valid, expected a number without unit; try: --%s %zu", opt->name,
                       text, opt->name, units);
     if (bb_parse_int(text, INT_MIN, INT_MAX, &value) || !in_range(opt, value))
-        return reject_value(
-            opt, text, strchr(text, ',') ? "one whole number (several values: busbar sweep)" : "a whole number");
+        return reject_value(opt, text,
+                            strchr(text, ',') ? "one whole number (several values: busbar sweep)" : "a whole number");
     *field = value;
     return 0;
 }

@@ -93,7 +93,11 @@ struct bb_layout_search {
     bool penalizes;   /* layouts are compared with penalties (penalty.h), as those of Megatron-LM */
     int top, threads; /* top: number of layouts to report; threads: number of threads, 0 for one per processor */
     bool quiet;
-    enum { BB_OPTIMIZER_IF_FEW, BB_OPTIMIZER_GIVEN, BB_OPTIMIZER_ADDED } optimizer; /* when to add the precision-aware
+    enum {
+        BB_OPTIMIZER_IF_FEW,
+        BB_OPTIMIZER_GIVEN,
+        BB_OPTIMIZER_ADDED
+    } optimizer; /* when to add the precision-aware
                      optimizer to layouts that do not fit without recomputation: if few layouts fit, never, always */
 };
 
@@ -127,8 +131,8 @@ int bb_layouts_search(const struct bb_layout_search *search, struct bb_layouts *
  * nodes from the larger one of `ranks` and that on; then with a global batch size of as many. search: gpu_bytes is not used.
  * found: out; 0: none. kept: out: the given options that restrict the layouts, for example " --tp 2". Returns 0, or
  * -BB_EUSAGE after printing an error. */
-int bb_layouts_fitting_ranks(const struct bb_layout_search *search, int ranks, int *found, char kept[BB_KEPT_TEXT])
-    BB_MUST_CHECK;
+int bb_layouts_fitting_ranks(const struct bb_layout_search *search, int ranks, int *found,
+                             char kept[BB_KEPT_TEXT]) BB_MUST_CHECK;
 /* bb_layouts_sample - simulates the training step of each of the first `top` layouts search->samples times with
  * random jitter on every rank, and sorts these layouts by their median step time. Returns 0; -BB_EUSAGE, after
  * printing an error, if the simulations have too many operations; -BB_EFAIL. */

@@ -299,8 +299,10 @@ static void print_penalties(const struct bb_layouts *found, int top, FILE *out)
     for (int i = 0; i < found->n && i < top; i++)
         any |= found->rows[i].penalty > 0;
     if (any)
-        fputs("# sorted by step + penalty. The penalty is how much longer published steps of such layouts took than predicted; "
-              "for layouts without published steps it is the error of the other forecasts (--explain prints the reason)\n",
+        fputs("# sorted by step + penalty. The penalty is how much longer published steps of such layouts took than "
+              "predicted; "
+              "for layouts without published steps it is the error of the other forecasts (--explain prints the "
+              "reason)\n",
               out);
 }
 
@@ -325,7 +327,8 @@ void bb_layouts_print(const struct bb_layouts *found, const char *command, int t
     }
     print_modules(found, top, out);
     print_penalties(found, top, out);
-    print_list(found, top, "# added, since few layouts fit without: --use-precision-aware-optimizer", chose_optimizer, out);
+    print_list(found, top, "# added, since few layouts fit without: --use-precision-aware-optimizer", chose_optimizer,
+               out);
     print_list(found, top, "# " BB_MAY_NOT_FIT, barely_fits, out);
     bb_table_sentence(out, search_fields, found);
     if (full)
@@ -367,14 +370,14 @@ void bb_layouts_print_explained(const struct bb_layouts *found, const struct bb_
     for (int i = 0; i < found->n; i++)
         if (bb_layouts_are_of_one_grid(&found->rows[i].choice, &row->choice) &&
             bb_layouts_ranked_ns(&found->rows[i]) < bb_layouts_ranked_ns(row))
-            fprintf(
-                out,
-                "#   layout %d has the same tp, cp, ep, pp and dp, and is faster: schedule %s, vpp %d, micro-batch size %d, recompute %s%s%s, "
-                "dp-sync %s\n",
-                i + 1, bb_schedule_names[found->rows[i].choice.schedule], found->rows[i].choice.vpp,
-                found->rows[i].choice.batch, bb_recompute_names[found->rows[i].choice.recompute],
-                found->rows[i].choice.modules[0] ? " " : "", found->rows[i].choice.modules,
-                bb_sync_names[found->rows[i].choice.sync]);
+            fprintf(out,
+                    "#   layout %d has the same tp, cp, ep, pp and dp, and is faster: schedule %s, vpp %d, micro-batch "
+                    "size %d, recompute %s%s%s, "
+                    "dp-sync %s\n",
+                    i + 1, bb_schedule_names[found->rows[i].choice.schedule], found->rows[i].choice.vpp,
+                    found->rows[i].choice.batch, bb_recompute_names[found->rows[i].choice.recompute],
+                    found->rows[i].choice.modules[0] ? " " : "", found->rows[i].choice.modules,
+                    bb_sync_names[found->rows[i].choice.sync]);
 }
 
 /* ---- JSON output ---- */

@@ -982,8 +982,9 @@ static bool has_layouts(const struct work *w, const struct bb_proxy_config *give
 }
 
 /* The options that a search keeps if they are given, in the order in which it suggests to leave one out. */
-static const char *const kept_names[] = {"recompute-num-layers", "recompute", "vpp", "schedule", "dp-sync", "ep", "cp",
-                                         "pp", "tp", "dp", "micro-batch-size"};
+static const char *const kept_names[] = {
+    "recompute-num-layers", "recompute", "vpp", "schedule", "dp-sync", "ep", "cp", "pp", "tp", "dp",
+    "micro-batch-size"};
 enum { KEPT = sizeof(kept_names) / sizeof(kept_names[0]) };
 
 /* Clears kept option i in *given and appends its text, for example " --tp 2". Returns false if it is not given. */
@@ -1156,10 +1157,11 @@ static void suggest_fitting(const struct work *w, char text[BB_KEPT_TEXT])
         return;
     }
     ranks = find_fitting_ranks(w, w->search->config->ranks + 1);
-    snprintf(text, BB_KEPT_TEXT,
-             "neither recomputation nor --grad-dtype bfloat16 nor the optimizer (precision-aware, in host memory) saves "
-             "enough; more ranks are needed%s%s",
-             given[0] ? " with" : "", given);
+    snprintf(
+        text, BB_KEPT_TEXT,
+        "neither recomputation nor --grad-dtype bfloat16 nor the optimizer (precision-aware, in host memory) saves "
+        "enough; more ranks are needed%s%s",
+        given[0] ? " with" : "", given);
     length = strlen(text);
     if (ranks)
         snprintf(text + length, BB_KEPT_TEXT - length, "; try: --ranks %d --global-batch-size %d", ranks, ranks);

@@ -62,11 +62,11 @@ struct bb_forecast {
     const char
         *sharded; /* options with which training fits, if it does not fit otherwise: "--dp-sync zero3"; NULL: none */
     double sharded_bytes; /* the memory that training then needs */
-    int fitting_ranks; /* if training does not fit: first number of GPUs on which a layout fits; 0: none */
-    char kept[300];    /* the given options that restrict this layout: " --dp-sync zero3" */
-    double gpu_bytes;  /* memory of one GPU in bytes; 0: unknown */
-    char perturbed[200]; /* the given options that no published step has: " --slow --set" */
-    char excluded[200];  /* the given options that --best-layout excludes: " without --tokens without --ops" */
+    int fitting_ranks;    /* if training does not fit: first number of GPUs on which a layout fits; 0: none */
+    char kept[300];       /* the given options that restrict this layout: " --dp-sync zero3" */
+    double gpu_bytes;     /* memory of one GPU in bytes; 0: unknown */
+    char perturbed[200];  /* the given options that no published step has: " --slow --set" */
+    char excluded[200];   /* the given options that --best-layout excludes: " without --tokens without --ops" */
 };
 
 /*

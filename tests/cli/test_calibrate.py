@@ -713,7 +713,8 @@ def test_left_out_collectives_are_in_the_report_the_profile_and_plan(busbar, cal
     ("all_reduce --ranks 8 -b 1M -e 128M -f 8", "all_reduce, measured from 1 MiB to 128 MiB: "),
     ("all_reduce --ranks 8 -b 1M -e 1G -f 8", "all_reduce, measured from 1 MiB to 128 MiB, extrapolated up to 1 GiB: "),
     ("all_reduce --ranks 8 --sizes 1G,4K", "all_reduce, measured from 1 MiB to 128 MiB, extrapolated down to 4 KiB and up to 1 GiB: "),
-    ("all_reduce --ranks 64 --sizes 1M", "all_reduce, not measured on these ranks, extrapolated from 8 ranks on 1 node: unknown error"),
+    ("all_reduce --ranks 4 --sizes 1M", "all_reduce, not measured on these ranks, extrapolated from 8 ranks on 1 node: unknown error"),
+    ("all_reduce --ranks 64 --sizes 1M", "all_reduce, not measured on these ranks, extrapolated from 1 to 8 nodes, may be far off: unknown error"),
     ("transformer --model gpt3_1_3b --ranks 8", " of the bytes of collectives have ranks or sizes that the calibration did not measure, "
                                               "for example all_reduce of 408.6 MiB on 8 ranks"),
     ("transformer --model gpt3_1_3b --ranks 16", "; extrapolated: 100% of the bytes of collectives"),
@@ -727,6 +728,16 @@ def test_accuracy_states_what_is_extrapolated(busbar, calibrate, tmp_path, line,
     text = busbar.run("plan", *line.split(), "--cluster", tmp_path / "mine.json", emulated=False).stdout
     (accuracy,) = [row for row in text.splitlines() if re.match(r"# accuracy: |  accuracy ", row)] or [""]
     assert what in accuracy and ("extrapolated" in accuracy) == ("extrapolated" in what or "did not" in what)
+
+
+def test_two_numbers_of_nodes_predict_no_other(busbar, calibrate, tmp_path):
+    """Two numbers of nodes determine no latency per step: errors of sizes that were left out do not hold for four nodes."""
+    for name, text in (("1.log", h100_log()), ("2.log", h100_log("ab", rows=((8, 23.7), (1 << 20, 67.4), (1 << 30, 4729))))):
+        (tmp_path / name).write_text(text)
+    calibrate("1.log", "2.log")
+    for ranks, what in ((32, "extrapolated from 1 and 2 to 4 nodes, may be far off: unknown error"), (16, "measured from 8 B to 1 GiB: ")):
+        plan = busbar.json("plan", "all_reduce", "--ranks", ranks, "--sizes", "1M", "--cluster", tmp_path / "mine.json", tmp_path=tmp_path, emulated=False)
+        assert what in plan["predicted"]["accuracy"][0]
 
 
 def test_runs_of_one_file_and_stated_ranks_give_the_profile_of_separate_files(busbar, calibrate, tmp_path):

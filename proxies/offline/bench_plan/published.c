@@ -57,23 +57,51 @@ static const char *percent_text(double percent, char text[24])
     return text;
 }
 
-/* Writes on which ranks and sizes the calibration measured the collective, and what is extrapolated from them. */
-static void describe_range(const struct bb_cluster *c, enum bb_coll_kind kind, const struct bb_measured_curve *same,
-                           const size_t bytes[2], char *text, size_t size)
+/* Returns whether three or more numbers of nodes were measured for a collective. Two numbers of nodes determine no latency
+ * per step, so forecasts for other numbers of nodes may be far off, as `calibrate` reports. list: the numbers, "1 and 2". */
+static bool measured_enough_nodes(const struct bb_cluster *c, enum bb_coll_kind kind, char list[32])
 {
+    int low = 0, high = 0;
+
+    list[0] = '\0';
+    for (int i = 0; i < c->n_measured; i++) {
+        const int nodes = c->measured[i].nodes;
+
+        if (c->measured[i].kind != kind || c->measured[i].max_bytes <= 0 || nodes == low || nodes == high)
+            continue;
+        if (high > low && low > 0)
+            return true;
+        low = low == 0 || nodes < low ? nodes : low;
+        high = nodes > high ? nodes : high;
+    }
+    if (low > 0)
+        snprintf(list, 32, low == high ? "%d" : "%d and %d", low, high);
+    return false;
+}
+
+/* Writes on which ranks and sizes the calibration measured the collective, and what is extrapolated from them. Returns
+ * whether its errors hold for `nodes`. */
+static bool describe_range(const struct bb_cluster *c, enum bb_coll_kind kind, int nodes,
+                           const struct bb_measured_curve *same, const size_t bytes[2], char *text, size_t size)
+{
+    char min[BB_BYTES_TEXT], max[BB_BYTES_TEXT], least[BB_BYTES_TEXT], most[BB_BYTES_TEXT], list[32];
     const struct bb_measured_curve *other = NULL;
-    char min[BB_BYTES_TEXT], max[BB_BYTES_TEXT], least[BB_BYTES_TEXT], most[BB_BYTES_TEXT];
+    bool enough;
     int n;
 
     for (int i = 0; i < c->n_measured; i++)
-        if (c->measured[i].kind == kind && c->measured[i].max_bytes > 0)
+        if (c->measured[i].kind == kind && c->measured[i].max_bytes > 0 && (!other || other->nodes != nodes))
             other = &c->measured[i];
     if (!same) {
+        enough = measured_enough_nodes(c, kind, list) || (other && other->nodes == nodes);
         n = snprintf(text, size, "not measured on these ranks");
-        if (other)
+        if (other && enough)
             snprintf(text + n, size - (size_t)n, ", extrapolated from %d ranks on %d node%s", other->ranks,
                      other->nodes, other->nodes == 1 ? "" : "s");
-        return;
+        else if (other)
+            snprintf(text + n, size - (size_t)n, ", extrapolated from %s to %d node%s, may be far off", list, nodes,
+                     nodes == 1 ? "" : "s");
+        return enough || !other;
     }
     n = snprintf(text, size, "measured from %s to %s", bb_format_bytes((size_t)same->min_bytes, min),
                  bb_format_bytes((size_t)same->max_bytes, max));
@@ -82,6 +110,7 @@ static void describe_range(const struct bb_cluster *c, enum bb_coll_kind kind, c
     if ((double)bytes[1] > same->max_bytes)
         snprintf(text + n, size - (size_t)n, "%s up to %s",
                  (double)bytes[0] < same->min_bytes ? " and" : ", extrapolated", bb_format_bytes(bytes[1], most));
+    return true;
 }
 
 void bb_collective_accuracy_text(const struct bb_cluster *c, enum bb_coll_kind kind, int ranks, size_t smallest,
@@ -92,13 +121,14 @@ void bb_collective_accuracy_text(const struct bb_cluster *c, enum bb_coll_kind k
     const struct bb_left_out *errors = &c->left_out[measured ? BB_LEFT_OUT_SIZES : BB_LEFT_OUT_COLLECTIVES];
     const size_t bytes[2] = {smallest, largest};
     char range[120], error[120] = "unknown error", median[24], p90[24];
+    bool holds;
 
     if (!c->is_calibrated) {
         bb_published_text(c, bb_colls[kind].name, nodes, text);
         return;
     }
-    describe_range(c, kind, measured ? &c->measured[found] : NULL, bytes, range, sizeof(range));
-    if (errors->rows > 0 && (measured || bb_colls[kind].flags & BB_COLL_ESTIMATED))
+    holds = describe_range(c, kind, nodes, measured ? &c->measured[found] : NULL, bytes, range, sizeof(range));
+    if (holds && errors->rows > 0 && (measured || bb_colls[kind].flags & BB_COLL_ESTIMATED))
         snprintf(error, sizeof(error), "median error %s, 90%% within %s, of %s that the calibration left out",
                  percent_text(errors->median_percent, median), percent_text(errors->p90_percent, p90),
                  measured ? "sizes" : "collectives");

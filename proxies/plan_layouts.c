@@ -266,7 +266,7 @@ static void print_explained(const struct bb_plan_options *o, const struct bb_lay
         return;
     }
     command = command_text(&r->other, search->config->gpus_per_node, &r->explained.rows[0].choice);
-    bb_layouts_print_explained(&r->found, &r->explained, o->explain, command, stdout);
+    bb_layouts_print_explained(&r->found, &r->explained, o->explain, command, o->top, stdout);
     if (o->forecast && software_of(&r->other) != software_of(o))
         printf("#   software %s; the layouts above have software %s\n", software_of(&r->other)->name,
                software_of(o)->name);

@@ -210,8 +210,21 @@ def test_best_layout_explains_the_place_of_a_layout(busbar):
     assert len({(row["tp"], row["pp"]) for row in rows}) == len(rows) and sum(row["variants"] for row in rows) <= best["fitting"]
     text = explain(busbar, "--tp 4 --pp 2 --vpp 2", "--top 3").stdout
     more_us = explained["step_us"] - rows[0]["step_us"]
-    assert re.search(rf'# --explain "--tp 4 --pp 2 --vpp 2": step .*, place {explained["place"]}; the fastest of 4 such layouts that fit\n', text)
+    assert re.search(rf'# --explain "--tp 4 --pp 2 --vpp 2": step .*, would be row {explained["place"]} of the table with --top {explained["place"]}; the fastest of 4 such layouts that fit\n', text)
     assert f"(+{100 * more_us / rows[0]['step_us']:.1f}%)" in text and f"#   layout {own + 1} has the same tp, cp, ep, pp and dp, and is faster: schedule " in text
+
+
+@pytest.mark.parametrize("sync", ["zero3", "zero1", "distributed", "all_reduce"])
+def test_a_sharding_dp_sync_has_replicas_to_shard_over(busbar, sync):
+    """With dp x cp = 1 nothing is sharded, which is no answer for FSDP, unless the other given options leave nothing else."""
+    best = json.loads(explain(busbar, f"--dp-sync {sync} --tp 4").stdout)["best_layout"]
+    assert best["explained"]["dp_sync"] == sync
+    args = f"--model llama3_8b --layers 8 --ranks 8 --seq-length 2048 --global-batch-size 16 --cluster h100-sxm-ib --best-layout --cp 1 --dp-sync {sync}"
+    rows = plan(busbar, args)["best_layout"]["layouts"]
+    assert len(rows) > 3 and (min(row["dp"] for row in rows) == 1) == (sync == "all_reduce")
+    assert [row["dp"] for row in plan(busbar, f"{args} --tp 8")["best_layout"]["layouts"]] == [1]
+    few = busbar.run("plan", "transformer", *args.replace("size 16", "size 1").split(), emulated=False)
+    assert few.returncode == (0 if sync == "all_reduce" else 2) and ("; try: --global-batch-size 2\n" in few.stderr) == (sync != "all_reduce"), few.stderr
 
 
 def test_all_layouts_of_a_search_have_one_software(busbar):

@@ -5,7 +5,8 @@
  * Options set by the user are fixed. The search varies the others: tp (up to the GPUs of a node), cp (with at least
  * 4096 tokens per rank, as all published steps have), ep, pp, model chunks per stage and schedule (1f1b, interleaved,
  * zb-h1), the micro-batch size (1, 2, 4, 8), recomputation, and dp-sync (all_reduce, zero1, zero2, zero3, distributed;
- * zero2 only without a pipeline, as DeepSpeed). dp and the number of micro-batches follow from the number of ranks and
+ * zero2 only without a pipeline, as DeepSpeed; a given kind that shards only with replicas to shard over, unless the other
+ * given options leave none). dp and the number of micro-batches follow from the number of ranks and
  * the global batch size; sequence parallelism is on if tp > 1, and
  * overlap-param-gather with distributed. Layouts with equal tp, cp, ep, pp and dp are one grid, of which only the fastest is
  * reported.
@@ -155,9 +156,9 @@ double bb_layouts_ranked_ns(const struct bb_layout_row *row);
 bool bb_layouts_are_of_one_grid(const struct bb_layout_choice *a, const struct bb_layout_choice *b);
 /* bb_layouts_print_explained - prints the place, step and memory of a layout and how it differs from the best.
  *   explained  a search in which the options of --explain are given; its first layout is explained
- *   given      value of --explain; command: of the layout, after a blank */
+ *   given      value of --explain; command: of the layout, after a blank; top: rows of the table */
 void bb_layouts_print_explained(const struct bb_layouts *found, const struct bb_layouts *explained, const char *given,
-                                const char *command, FILE *out);
+                                const char *command, int top, FILE *out);
 json_t *bb_layouts_explained_json(const struct bb_layouts *found, const struct bb_layouts *explained);
 
 #endif

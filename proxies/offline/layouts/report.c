@@ -349,7 +349,7 @@ static int place_of(const struct bb_layouts *found, const struct bb_layout_row *
 }
 
 void bb_layouts_print_explained(const struct bb_layouts *found, const struct bb_layouts *explained, const char *given,
-                                const char *command, FILE *out)
+                                const char *command, int top, FILE *out)
 {
     const struct bb_layout_row *row = explained->rows, *best = found->rows;
     const int place = place_of(found, row);
@@ -358,9 +358,15 @@ void bb_layouts_print_explained(const struct bb_layouts *found, const struct bb_
     fprintf(out, "# --explain \"%s\": step %s, memory %s (layout 1: %s), ", given,
             bb_format_rounded_time(row->step_ns / 1e3, time), bb_format_bytes((size_t)row->bytes, bytes),
             bb_format_bytes((size_t)best->bytes, best_bytes));
-    if (place > 0)
-        fprintf(out, "place %d", place);
-    else
+    if (place > 0) {
+        const struct bb_layout_row *at = &found->rows[place - 1];
+        const bool is_row = bb_layouts_are_of_one_grid(&at->choice, &row->choice) &&
+                            bb_layouts_ranked_ns(at) <= bb_layouts_ranked_ns(row);
+
+        fprintf(out, "%s row %d of the table", is_row ? "is" : "would be", place);
+        if (place > top)
+            fprintf(out, " with --top %d", place);
+    } else
         fprintf(out, "slower than the %d fastest layouts", found->n);
     fprintf(out, "; the fastest of %lld such layouts that fit\n#   command:%s\n", explained->fitting, command);
     if (place != 1)

@@ -81,6 +81,8 @@ struct listing {
     const struct bb_arch *arch;
     struct bb_layout_space *space;
     struct values syncs, batches;
+    bool needs_shards; /* the given --dp-sync shards: without replicas (dp x cp = 1) it would not */
+    int sharding;      /* number of grids with replicas */
 };
 
 static void reject(struct listing *l, enum bb_rejection reason, long long choices)
@@ -182,7 +184,8 @@ static void list_grids(struct listing *l)
             for (int p = 0; p < pps.n; p++) {
                 c.pp = pps.value[p];
                 c.dp = ranks / c.tp / c.cp / c.pp;
-                if (!o->dp || o->dp == c.dp)
+                l->sharding += c.dp * c.cp > 1 && (!o->dp || o->dp == c.dp);
+                if ((!o->dp || o->dp == c.dp) && (!l->needs_shards || c.dp * c.cp > 1))
                     list_experts(l, c);
             }
         }
@@ -212,7 +215,13 @@ void bb_layout_space_init(struct bb_layout_space *space, const struct bb_layout_
         add_value(&l.batches, batches[i]);
     if (c->micro_batch_size)
         add_value(&l.batches, c->micro_batch_size);
+    l.needs_shards = c->transformer.sync && bb_sync_is_sharded((enum bb_sync_kind)l.syncs.value[0]) &&
+                     !c->sync.precision_aware && !c->sync.cpu_offload; /* which require dp-sync distributed */
     list_grids(&l);
+    if (l.needs_shards && l.sharding == 0) { /* the other given options leave no replicas */
+        l.needs_shards = false;
+        list_grids(&l);
+    }
 }
 
 void bb_layout_space_release(struct bb_layout_space *space)

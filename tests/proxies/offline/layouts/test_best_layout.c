@@ -142,20 +142,20 @@ static void try_all(const struct bb_proxy_config *given, const struct bb_cluster
         as.transformer.sync = syncs[i];
         as.sync.overlap_param_gather = strcmp(syncs[i], "distributed") == 0;
         if (!given->transformer.sync || strcmp(given->transformer.sync, syncs[i]) == 0)
-            /* best_of() needs layouts with one replica only for the first two kinds of sync */
-            try_all_of_sync(&as, cluster, max_bytes, i > 1);
+            /* best_of() needs layouts with one replica only for the first kind of sync */
+            try_all_of_sync(&as, cluster, max_bytes, i > 0);
     }
 }
 
 /* Selects the tried layouts with this sync (NULL: any) that fit into gpu_bytes, ordered by step time. With one
- * replica there is no gradient reduction, so all kinds of sync are the same layout and count once. */
+ * replica there is no gradient reduction, so all kinds of sync are the same layout and count once, as all_reduce. */
 static void best_of(const char *sync, double gpu_bytes, struct best *best)
 {
     int grid_of[RANKS + 1][RANKS + 1] = {{0}};
 
     *best = (struct best){.n = 0};
     for (int i = 0; i < n_tried; i++) {
-        if (sync ? strcmp(all[i].sync, sync) != 0 : all[i].one_replica && strcmp(all[i].sync, "all_reduce") != 0)
+        if ((sync && strcmp(all[i].sync, sync) != 0) || (all[i].one_replica && strcmp(all[i].sync, "all_reduce") != 0))
             continue;
         best->valid++;
         if (all[i].bytes <= gpu_bytes) {

@@ -409,13 +409,18 @@ static int find_ranks(const struct bb_plan_options *o, const struct bb_proxy *pr
     struct bb_proxy_config given = o->given, free = *config;
     struct bb_layout_search search = {.proxy = proxy, .given = &given, .config = &free, .cluster = cluster};
     const int min = (int)fmin(bb_forecast_min_gpus(&f->step, &f->forecast), 1 << 20);
+    int rc;
 
     forget_recompute(&given); /* add_excluded */
     forget_recompute(&free);
     search.usable_bytes = (1 - o->margin) * f->forecast.gpu_bytes;
     search.quiet = true;
     free.global_batch = (int)f->step.samples;
-    return bb_layouts_fitting_ranks(&search, min, &f->forecast.fitting_ranks, f->forecast.kept);
+    TRY(bb_layouts_fitting_ranks(&search, min, &f->forecast.fitting_ranks, f->forecast.kept));
+    if (f->forecast.fitting_ranks > free.gpus_per_node)
+        f->forecast.fitting_nodes = f->forecast.fitting_ranks / free.gpus_per_node;
+out:
+    return rc;
 }
 
 /* Part of the GPU memory up to which the step without the assumed memory savings is predicted too: users may save the

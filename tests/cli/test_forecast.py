@@ -278,7 +278,7 @@ def test_recompute_modules_that_do_not_fit_are_planned(busbar):
     """The search for options that fit tries full recomputation, to which --recompute-modules does not apply."""
     args = "--model llama3_70b --ranks 8 --tp 8 --micro-batches 8 --cluster h100-sxm-ib --recompute selective --recompute-modules mlp"
     done = busbar.run("plan", "transformer", *args.split(), emulated=False)
-    assert done.returncode == 0 and "needs" in done.stdout and "with --tp 8 the first number of GPUs on which a layout fits is 16" in done.stderr
+    assert done.returncode == 0 and "needs" in done.stdout and "with --tp 8 the first number of whole nodes on which a layout fits is 2 (16 GPUs)" in done.stderr
     tight = args.replace("70b --ranks 8", "8b --ranks 8").replace("--tp 8", "--tp 2 --dp-sync zero1")
     assert plan(busbar, f"{tight} --gpu-memory 80G")["predicted"]["memory"]["fits"]
     hint = busbar.run("plan", "transformer", *tight.split(), "--gpu-memory", "43G", emulated=False).stderr
@@ -372,7 +372,7 @@ def test_the_first_number_of_gpus_that_fits_is_named(busbar):
         return busbar.run("plan", "transformer", "--model", "llama3_70b", "--cluster", "h100-sxm-ib", "--micro-batch-size", "1", *command.split(), emulated=False)
 
     for more, kept, ranks in (("", "", 16), ("--dp-sync zero3", "--dp-sync zero3 ", 24)):
-        assert (f"; with {kept}--micro-batch-size 1 the first number of GPUs on which a layout fits is {ranks}; try: --ranks {ranks} --best-layout --global-batch-size {ranks}\n"
+        assert (f"; with {kept}--micro-batch-size 1 the first number of whole nodes on which a layout fits is {ranks // 8} ({ranks} GPUs); try: --ranks {ranks} --best-layout --global-batch-size {ranks}\n"
                 in run(f"--ranks 8 {more}").stderr)
     small = run("--ranks 16 --best-layout --global-batch-size 16 --memory-margin 20%")
     assert small.returncode == 2 and small.stderr.endswith("less than --memory-margin would be free; try: --memory-margin 0%\n")
@@ -984,9 +984,9 @@ def test_nccl_variables_and_sizes(busbar):
      "try: --recompute full --recompute-num-layers 13\n"),
     (("--model", "llama3_8b", "--ranks", "16", "--recompute", "full"), "try: --best-layout --global-batch-size 16 without --recompute\n"),
     # 70.55e9 parameters x 14 bytes of 79.1 GiB (80 GiB without the CUDA context) are 11.6 GPUs
-    (("--model", "llama3_70b", "--ranks", "4"), "fit; the first number of GPUs on which a layout fits is 16; try: --ranks 16 --best-layout --global-batch-size 16"),
-    (("--model", "llama3_70b", "--ranks", "8", "--dp-sync", "zero3", "--seq-length", "4096"), "; with --dp-sync zero3 the first number of GPUs on which a layout fits is 24; try: --ranks 24 --best-layout --global-batch-size 24\n"),
-    (("--model", "llama3_70b", "--ranks", "16", "--dp-sync", "zero3", "--tp", "8"), "; with --dp-sync zero3 --tp 8 the first number of GPUs on which a layout fits is 24; try: --ranks 24"),
+    (("--model", "llama3_70b", "--ranks", "4"), "fit; the first number of whole nodes on which a layout fits is 2 (16 GPUs); try: --ranks 16 --best-layout --global-batch-size 16"),
+    (("--model", "llama3_70b", "--ranks", "8", "--dp-sync", "zero3", "--seq-length", "4096"), "; with --dp-sync zero3 the first number of whole nodes on which a layout fits is 3 (24 GPUs); try: --ranks 24 --best-layout --global-batch-size 24\n"),
+    (("--model", "llama3_70b", "--ranks", "16", "--dp-sync", "zero3", "--tp", "8"), "; with --dp-sync zero3 --tp 8 the first number of whole nodes on which a layout fits is 3 (24 GPUs); try: --ranks 24"),
     (("--model", "llama3_8b", "--ranks", "8", "--tokens", "15T", "--ops", "--must-fit", "--trace", "t.json"),
      "or --best-layout --global-batch-size 8 without --must-fit without --trace without --ops\n")])
 def test_advice_for_training_that_does_not_fit(busbar, tmp_path, args, advice):

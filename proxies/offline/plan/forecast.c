@@ -108,6 +108,15 @@ double bb_forecast_min_gpus(const struct bb_step *step, const struct bb_forecast
     return ceil((step->parameters * PARAMETER_BYTES + trained * TRAINED_BYTES) / f->gpu_bytes);
 }
 
+static const char *fitting_text(const struct bb_forecast *f, char text[BB_BYTES_TEXT])
+{
+    if (f->fitting_nodes)
+        snprintf(text, BB_BYTES_TEXT, "%d (%d GPUs)", f->fitting_nodes, f->fitting_ranks);
+    else
+        snprintf(text, BB_BYTES_TEXT, "%d", f->fitting_ranks);
+    return text;
+}
+
 /* Writes how training could fit: with memory savings, with the best layout, or only with more GPUs. */
 static void advise_layout(const struct bb_plan *plan, const struct bb_forecast *f, char *text, size_t size)
 {
@@ -124,10 +133,10 @@ static void advise_layout(const struct bb_plan *plan, const struct bb_forecast *
                  bb_format_bytes((size_t)f->sharded_bytes, need), f->sharded, plan->step->samples, f->excluded);
     else if (f->fitting_ranks > plan->step->layout.ranks)
         snprintf(text, size,
-                 "; %s%s%sthe first number of GPUs on which a layout fits is %d; try: --ranks %d --best-layout "
+                 "; %s%s%sthe first number of %s on which a layout fits is %s; try: --ranks %d --best-layout "
                  "--global-batch-size %d%s",
-                 f->kept[0] ? "with" : "", f->kept, f->kept[0] ? " " : "", f->fitting_ranks, f->fitting_ranks,
-                 f->fitting_ranks, f->excluded);
+                 f->kept[0] ? "with" : "", f->kept, f->kept[0] ? " " : "", f->fitting_nodes ? "whole nodes" : "GPUs",
+                 fitting_text(f, need), f->fitting_ranks, f->fitting_ranks, f->excluded);
     else if (min_gpus > plan->step->layout.ranks)
         snprintf(text, size, "; parameters, gradients and optimizer need %.0f or more GPUs in any layout", min_gpus);
     else if (!bb_forecast_fits(plan, f) && f->fitting_ranks == 0 && f->software)

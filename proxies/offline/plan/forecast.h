@@ -63,6 +63,7 @@ struct bb_forecast {
         *sharded; /* options with which training fits, if it does not fit otherwise: "--dp-sync zero3"; NULL: none */
     double sharded_bytes; /* the memory that training then needs */
     int fitting_ranks;    /* if training does not fit: first number of GPUs on which a layout fits; 0: none */
+    int fitting_nodes;    /* its number of nodes if only whole nodes were tried; 0: every number of GPUs was */
     char kept[300];       /* the given options that restrict this layout: " --dp-sync zero3" */
     double gpu_bytes;     /* memory of one GPU in bytes; 0: unknown */
     char perturbed[200];  /* the given options that no published step has: " --slow --set" */

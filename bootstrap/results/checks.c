@@ -26,7 +26,11 @@ static const struct bb_field fields[] = {
 
 void bb_checks_add(json_t *list, const struct bb_check *check)
 {
-    json_array_append_new(list, bb_table_object(fields, check));
+    json_t *object = bb_table_object(fields, check);
+
+    if (check->nodes > 0)
+        json_object_set_new(object, "nodes", json_integer(check->nodes));
+    json_array_append_new(list, object);
 }
 
 int bb_checks_validate(const char *junit, const char *prometheus)
@@ -309,6 +313,24 @@ static void put_values(const struct view *v, FILE *out, const struct unit *unit,
     }
 }
 
+/* Writes the number of nodes of each check that has one: a value may change because fewer nodes took part. */
+static void put_nodes(const struct view *v, FILE *out)
+{
+    bool first = true;
+    const json_t *check;
+    size_t i;
+
+    json_array_foreach(v->checks, i, check)
+    {
+        if (isnan(real_of(check, "nodes")))
+            continue;
+        if (first)
+            put_family(out, "busbar_check_nodes", "Number of nodes that took part in the measurement of a check.");
+        first = false;
+        put_check(v, out, "busbar_check_nodes", i, real_of(check, "nodes"));
+    }
+}
+
 static void put_prometheus(const struct view *v, FILE *out)
 {
     put_family(out, "busbar_run_info", "Version of busbar.");
@@ -326,6 +348,7 @@ static void put_prometheus(const struct view *v, FILE *out)
         put_values(v, out, &units[unit], "measured");
         put_values(v, out, &units[unit], "expected");
     }
+    put_nodes(v, out);
 }
 
 static int save(const struct view *v, const char *path, const char *what, void put(const struct view *v, FILE *out))

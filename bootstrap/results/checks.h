@@ -25,6 +25,7 @@ struct bb_check {
     double measured, expected; /* expected: the value or limit to compare with; NaN: not known */
     const char *unit;          /* "GB/s", "TFLOP/s", "us", "ratio", "links" or "ranks"; NULL: no value */
     const char *reason;        /* NULL or "": none */
+    int nodes;                 /* number of nodes that took part in the measurement; 0: unknown, or does not apply */
 };
 
 /* bb_checks_add - append a check to the list. Texts are copied. */

@@ -258,6 +258,8 @@ struct comparison {
     size_t inconclusive; /* inconclusive rows with at least 1 byte (a predicted time for 0 bytes may be 0) */
     size_t two_clocks;   /* rows whose times are by two clocks */
     size_t only_a, only_b, pairs;
+    json_t *
+        not_compared; /* {"test", "a", "b"}: tests of health that ran on different numbers of nodes; not in only_a, only_b */
     enum bb_verdict *verdict_of; /* [a->n] verdicts of the matched rows */
     json_t *differences;         /* bb_provenance_differences */
     bool full;                   /* the text has all rows and differences */
@@ -659,6 +661,33 @@ static int put_common(struct comparison *t, struct bb_results *results)
     return rc;
 }
 
+/* Returns the entry of the row's test in not_compared; NULL: the row is compared. */
+static const json_t *uncompared(const struct comparison *t, const struct bb_timing *row)
+{
+    const json_t *entry;
+    size_t i;
+
+    json_array_foreach(t->not_compared, i, entry)
+    {
+        if (row->test && strcmp(row->test, json_string_value(json_object_get(entry, "test"))) == 0)
+            return entry;
+    }
+    return NULL;
+}
+
+/* Adds a check of a row that is not compared. */
+static void add_uncompared_check(struct comparison *t, const struct bb_timing *a, const json_t *entry)
+{
+    char reason[JOB];
+
+    snprintf(reason, sizeof reason, "not compared: %" JSON_INTEGER_FORMAT " nodes in A, %" JSON_INTEGER_FORMAT " in B",
+             json_integer_value(json_object_get(entry, "a")), json_integer_value(json_object_get(entry, "b")));
+    bb_checks_add(
+        t->checks,
+        &(struct bb_check){
+            .check = a->what, .status = BB_CHECK_UNKNOWN, .measured = NAN, .expected = NAN, .reason = reason});
+}
+
 /* Prints the rows without a match that one of the two files contains, and returns them as a JSON list.
  *   file  A or B  */
 static json_t *put_unmatched(struct comparison *t, const struct bb_result_file *file, FILE *out)
@@ -672,7 +701,9 @@ static json_t *put_unmatched(struct comparison *t, const struct bb_result_file *
         const struct row row =
             make_row(&file->rows[i], is_a ? us : NAN, is_a ? NAN : us, is_a ? "only in A" : "only in B");
 
-        if (pair[i] >= 0)
+        if (pair[i] < 0 && is_a && uncompared(t, &file->rows[i]))
+            add_uncompared_check(t, &file->rows[i], uncompared(t, &file->rows[i]));
+        if (pair[i] >= 0 || uncompared(t, &file->rows[i]))
             continue;
         bb_table_row(table_of(t, -INFINITY, out), table_fields(t), &row);
         if (is_a)
@@ -754,6 +785,21 @@ static long long max_repeats(const struct comparison *t)
     return most;
 }
 
+/* Prints the tests that are not compared: "# not compared, because the number of nodes differs: all_reduce of all GPUs (A 4, B 2)". */
+static void print_uncompared(const struct comparison *t, FILE *out)
+{
+    const json_t *entry;
+    size_t i;
+
+    json_array_foreach(t->not_compared, i, entry)
+        fprintf(out, "%s%s (A %" JSON_INTEGER_FORMAT ", B %" JSON_INTEGER_FORMAT ")",
+                i ? "; " : "# not compared, because the number of nodes differs: ",
+                json_string_value(json_object_get(entry, "test")), json_integer_value(json_object_get(entry, "a")),
+                json_integer_value(json_object_get(entry, "b")));
+    if (i > 0)
+        fputc('\n', out);
+}
+
 static void print_summary(const struct comparison *t, FILE *out)
 {
     const size_t *v = t->verdicts;
@@ -763,6 +809,7 @@ static void print_summary(const struct comparison *t, FILE *out)
     if (v[BB_WRONG_DATA])
         fprintf(out, ", %zu with wrong data", v[BB_WRONG_DATA]);
     fprintf(out, "; only in A %zu, only in B %zu\n", t->only_a, t->only_b);
+    print_uncompared(t, out);
     if (t->hidden)
         fprintf(out, "# %zu more rows: --full, --json, --csv\n", t->hidden);
     if (t->only_a && t->only_b && t->a->n && t->a->rows->same_node >= 0)
@@ -900,6 +947,28 @@ static void correct_for_rows(struct comparison *t)
     free(p);
 }
 
+/* Sets not_compared, and removes the matches of these tests. */
+static void leave_out_tests(struct comparison *t)
+{
+    const char *test;
+    json_t *nodes;
+
+    t->not_compared = json_array();
+    json_object_foreach(t->a->test_nodes, test, nodes)
+    {
+        json_t *other = json_object_get(t->b->test_nodes, test);
+
+        if (other && !json_equal(nodes, other))
+            json_array_append_new(t->not_compared, json_pack("{s:s, s:O, s:O}", "test", test, "a", nodes, "b", other));
+    }
+    for (size_t i = 0; i < t->a->n; i++)
+        if (uncompared(t, &t->a->rows[i]))
+            t->pair_a[i] = -1;
+    for (size_t i = 0; i < t->b->n; i++)
+        if (uncompared(t, &t->b->rows[i]))
+            t->pair_b[i] = -1;
+}
+
 static void init_comparison(struct comparison *t, const struct bb_result_file *a, const struct bb_result_file *b,
                             double threshold_percent)
 {
@@ -917,10 +986,11 @@ static void init_comparison(struct comparison *t, const struct bb_result_file *a
         memset(t->pair_a, -1, a->n * sizeof(*t->pair_a));
         memset(t->pair_b, -1, b->n * sizeof(*t->pair_b));
     }
+    leave_out_tests(t);
     for (size_t i = 0; i < a->n; i++)
-        t->only_a += t->pair_a[i] < 0;
+        t->only_a += t->pair_a[i] < 0 && !uncompared(t, &a->rows[i]);
     for (size_t i = 0; i < b->n; i++)
-        t->only_b += t->pair_b[i] < 0;
+        t->only_b += t->pair_b[i] < 0 && !uncompared(t, &b->rows[i]);
     bb_shortfall_init(&t->shortfall, a, b, threshold_percent);
     t->judged_percent = t->shortfall.known ? t->shortfall.percent : threshold_percent;
     if (isnan(t->judged_percent) && bb_result_file_is_health(a))
@@ -939,6 +1009,7 @@ static void release_comparison(struct comparison *t)
     bb_shortfall_release(&t->shortfall);
     bb_culprits_release(&t->culprits);
     json_decref(t->checks);
+    json_decref(t->not_compared);
     json_decref(t->differences);
     free(t->verdict_of);
     free(t->pair_a);
@@ -998,9 +1069,10 @@ int bb_compare(const struct bb_result_file *a, const struct bb_result_file *b,
     only_b = put_unmatched(&t, b, out);
     if (out)
         print_summary(&t, out);
-    TRY(bb_results_set_all(results, json_pack("{s:o, s:o, s:o, s:O, s:O, s:{s:o, s:o}}", "only_a", only_a, "only_b",
-                                              only_b, "summary", summary_json(&t), "checks", t.checks, "provenance",
-                                              t.differences, "files", "a", bb_result_run(a), "b", bb_result_run(b))));
+    TRY(bb_results_set_all(results, json_pack("{s:o, s:o, s:O, s:o, s:O, s:O, s:{s:o, s:o}}", "only_a", only_a,
+                                              "only_b", only_b, "not_compared", t.not_compared, "summary",
+                                              summary_json(&t), "checks", t.checks, "provenance", t.differences,
+                                              "files", "a", bb_result_run(a), "b", bb_result_run(b))));
     warn_of_gaps(&t);
     TRY(check_criteria(&t, threshold->strict));
 out:

@@ -19,6 +19,9 @@
  * comparisons of equal systems, with 100 rows of 6 or 20 samples, 0 % to 7 % have a row that differs, depending on the
  * distribution of the samples; without the test, 18 % to 34 %.
  *
+ * Values of health that depend on the number of nodes (stages bisection, rails and whole) are not compared if A and B have
+ * different numbers of nodes in the test, for example because nodes have failed in an earlier stage.
+ *
  * The verdict of the whole comparison is the first verdict of this list that applies: incomplete run, different
  * model, B does not fit in GPU memory, no common row, wrong data, mixed (some rows are slower, others faster), slower,
  * inconclusive, rows missing in B, not slower.

@@ -277,9 +277,34 @@ static json_t *health_name(const json_t *row, const char *stage, const char *tes
                         other ? other : "");
 }
 
+/* Returns the number of nodes with a value of each test of more than two nodes. Values of these tests depend on the number of
+ * nodes: `--expect FILE` of health has the same rule. */
+static json_t *count_test_nodes(const json_t *results)
+{
+    static const char *const stages[] = {"bisection", "rails", "whole"};
+    json_t *tests = json_object(), *counts = json_object(), *row, *hosts;
+    const char *name;
+    size_t i;
+
+    json_array_foreach((json_t *)results, i, row) for (size_t s = 0; s < sizeof stages / sizeof *stages; s++)
+    {
+        const char *stage = word_in(row, "stage"), *test = word_in(row, "test"), *host = word_in(row, "host");
+
+        if (!stage || !test || !host || strcmp(stage, stages[s]) != 0)
+            continue;
+        if (!json_object_get(tests, test))
+            json_object_set_new(tests, test, json_object());
+        json_object_set_new(json_object_get(tests, test), host, json_null());
+    }
+    json_object_foreach(tests, name, hosts)
+        json_object_set_new(counts, name, json_integer((json_int_t)json_object_size(hosts)));
+    json_decref(tests);
+    return counts;
+}
+
 /* Reads a value of health as the time in us of 1 GB, or of 1 TFLOP. verdicts: of the file, with the host of each node */
-static int health_row(json_t *row, const json_t *hosts, const json_t *verdicts, struct bb_timing *t,
-                      const struct place *at)
+static int health_row(json_t *row, const json_t *hosts, const json_t *verdicts, const json_t *nodes,
+                      struct bb_timing *t, const struct place *at)
 {
     const json_t *partner = json_object_get(row, "partner");
     const char *stage, *test, *host, *other = NULL;
@@ -304,6 +329,7 @@ static int health_row(json_t *row, const json_t *hosts, const json_t *verdicts, 
                             .channels = -1,
                             .ranks = {rank_of(hosts, host, gpu), other ? rank_of(hosts, other, gpu) : -1},
                             .hosts = {host, other},
+                            .test = json_object_get(nodes, test) ? test : NULL,
                             .same_node = -1,
                             .slowdown = NAN,
                             .time_us = 1e6 / value,
@@ -340,6 +366,7 @@ static int read_bench(struct bb_result_file *t)
     if (!json_is_array(results))
         return bb_err(BB_EUSAGE, "%s: no list 'results' in the file", t->path);
     hosts = ranks_of_hosts(devices);
+    t->test_nodes = is_health ? count_test_nodes(results) : NULL;
     BB_NEW(t->rows, json_array_size(results));
     for (size_t i = 0; i < json_array_size(results); i++) {
         const struct place at = {t->path, "results", i, false};
@@ -348,7 +375,7 @@ static int read_bench(struct bb_result_file *t)
 
         if (is_health && number_in(row, "attempt") > 1)
             continue;
-        TRY(is_health ? health_row(row, hosts, json_object_get(t->root, "verdicts"), timing, &at)
+        TRY(is_health ? health_row(row, hosts, json_object_get(t->root, "verdicts"), t->test_nodes, timing, &at)
                       : bench_row(row, devices, timing, &at));
         timing->clock = bench_clock(t);
         t->n++;
@@ -795,6 +822,7 @@ void bb_result_files_align_clocks(struct bb_result_file *files, int n)
 void bb_result_file_release(struct bb_result_file *t)
 {
     json_decref(t->root);
+    json_decref(t->test_nodes);
     free(t->program);
     free(t->rows);
     *t = (struct bb_result_file){0};

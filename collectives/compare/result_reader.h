@@ -43,6 +43,7 @@ struct bb_timing {
     long long ranks[2];     /* bench p2p: the ranks of the link; bench compute: the slowest rank, and -1; else -1 */
     const char *hosts[2];   /* their hosts; NULL: unknown */
     double slowdown;        /* bench compute: time of the slowest rank / typical time of the ranks; else NaN */
+    const char *test;       /* health: the test, if its values depend on the number of nodes (test_nodes); else NULL */
     int same_node;          /* bench p2p: 1: the link is inside a node, 0: between nodes; else -1 */
     double time_us;         /* median time in us; NaN: the file has no time for this row */
     double low_us, high_us; /* 95 % confidence interval of the median, in us; NaN: none */
@@ -56,7 +57,9 @@ struct bb_result_file {
     char *program; /* only for files of nccl-tests: collective, derived from the program's name; owned */
     struct bb_timing *rows;
     size_t n;
-    bool uses_wall; /* rows have the time wall_us: bb_result_files_align_clocks */
+    json_t
+        *test_nodes; /* health: number of nodes of each test of more than two nodes, by its name; owned; NULL: none */
+    bool uses_wall;  /* rows have the time wall_us: bb_result_files_align_clocks */
 };
 
 /* bb_incomplete_status - return the status of an incomplete run, or NULL if the run is complete. A run that ended with

@@ -549,7 +549,8 @@ static void add_median_check(const struct bb_health_report *r, json_t *list, enu
                                            .measured = median,
                                            .expected = expected,
                                            .unit = bb_health_tests[test].unit,
-                                           .reason = text});
+                                           .reason = text,
+                                           .nodes = r->health->took_part[test]});
 }
 
 /* Returns a check for each test that has a median, for each node, and for each finding about several nodes. */

@@ -781,6 +781,30 @@ def test_compare_names_what_became_worse(busbar, tmp_path):
     assert refused.returncode == 2 and "compared only with each other" in refused.stderr
 
 
+def test_compare_leaves_out_tests_on_fewer_nodes(busbar, tmp_path):
+    """Two of four nodes fail, so the all_reduce of all GPUs runs on two, where it is faster."""
+    files, values = [], []
+    for name, slow in (("a", ""), ("b", "rank=7:1.3,link=node2-nic1:0.5")):
+        (tmp_path / name).mkdir()
+        root, _, _ = health(busbar, tmp_path / name, "--prometheus", tmp_path / "m.prom", ranks=8, nodes=4, status=5 if slow else 0, slow=slow)
+        text = (tmp_path / "m.prom").read_text()
+        nodes = dict(re.findall(r'^busbar_check_nodes\{.*check="(.*)"\} (\d)$', text, re.M))
+        assert nodes["GEMM"] == "4" and nodes["all_reduce of all GPUs"] == ("2" if slow else "4")
+        values.append({row["node"]: row["value"] for row in root["results"] if row["stage"] == "whole"})
+        files.append(tmp_path / name / "r.json")
+    assert list(values[1]) == [0, 1] and values[1][0] > 1.1 * values[0][0]
+    for pair, verdict, only_a in ((files, "slower (0 faster, ", True), (files[::-1], r"not slower \(\d+ faster, 0 slower", False)):
+        done = busbar.run("compare", *pair, "--json", tmp_path / "c.json", emulated=False)
+        root = json.loads((tmp_path / "c.json").read_text())
+        counts = {"a": 4, "b": 2} if only_a else {"a": 2, "b": 4}
+        assert root["not_compared"] == [{"test": name, **counts} for name in (
+            "all_reduce across halves", "all_reduce, a rail alone", "all_reduce, rails at once", "all_reduce of all GPUs")]
+        assert not [row for key in ("results", "only_a", "only_b") for row in root[key] if re.match("whole|bisection|.*rail", row["collective"])]
+        assert re.search(r"^# not compared, because the number of nodes differs: all_reduce across halves \(A \d, B \d\);.* all_reduce of all GPUs \(", done.stdout, re.M)
+        assert re.search("^# verdict: " + (re.escape(verdict) if only_a else verdict), done.stdout.splitlines()[-1]), done.stdout
+        assert {c["status"] for c in root["checks"] if c["reason"].startswith("not compared: ")} == {"unknown"}
+
+
 def test_full_prints_the_matrix_of_pairs(busbar, tmp_path):
     root, _, done = health(busbar, tmp_path, "--full", "--only", "pairs", ranks=8, nodes=4, status=5, slow="link=node1-nic0:0.85")
     rows = re.findall(r"^# +(\d) ([+wF. ]{4})  (\S+)$", done.stdout, re.M)

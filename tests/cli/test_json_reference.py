@@ -58,7 +58,7 @@ RUNS = {
     "`busbar.proxies/1`": [("proxy all --quick", 2, {"EMU_DATA": "off"})],
     "`busbar.health/1`": [("health --quick --soak 1ms", 4, {"EMU_DATA": "off", "EMU_NODES": "2", "EMU_SLOW": "link=node1-nic0:0.5", **NVML,
                                                               "NVML_STUB_PCIE_REPLAYS": "3+5"})],
-    "`busbar.compare/1`": [("compare {a} {b} --threshold 50", 0, {}), ("compare {a} {p}", 0, {}), ("compare {s} {q}", 0, {})],
+    "`busbar.compare/1`": [("compare {a} {b} --threshold 50", 0, {}), ("compare {a} {p}", 0, {}), ("compare {s} {q}", 0, {}), ("compare {h} {i}", 0, {})],
     "`busbar.compare/1`: several files": [("compare {a} {b} {p}", 0, {}), ("compare {q} {q}", 0, {})],
     "`busbar.calibration/1`": [
         ("calibrate {a} -o mine.json", 0, {}), ("calibrate {c} -o mine.json --from h100-sxm-ib", 0, {})],
@@ -115,6 +115,10 @@ def inputs(busbar, tmp_path):
             bench = json.loads(path.read_text())
             bench["results"][0]["time_us"]["p50"] *= 5  # an outlier
             path.write_text(json.dumps(bench))
+        for name, nodes in (("h", 4), ("i", 2)):
+            if "{h}" in args:
+                assert busbar.run("health", "--quick", "--only", "whole", "--json", tmp_path / f"{name}.json", ranks=nodes,
+                                  env={"EMU_DATA": "off", "EMU_NODES": str(nodes)}).returncode == 0
         if "{q}" in args:
             step = ["gpt2_large", "4", "2", "2", "--compute", "timed"]
             assert busbar.run("proxy", *step, "-n", 2, "--no-alone", "--json", tmp_path / "s.json", ranks=2, env={"EMU_DATA": "off"}
@@ -125,6 +129,7 @@ def inputs(busbar, tmp_path):
         (tmp_path / "study.json").write_text('{"command": "plan gpt2_large", "ranks": 8, "options": {"layers": 12, "stages": [1, 4]}}')
         return args.format(before=tmp_path / "before.json", a=tmp_path / "a.json", b=tmp_path / "b.json", p=tmp_path / "p.json",
                            c=tmp_path / "c.json",
+                           h=tmp_path / "h.json", i=tmp_path / "i.json",
                             s=tmp_path / "s.json", q=tmp_path / "q.json", study=tmp_path / "study.json")
 
     return prepare

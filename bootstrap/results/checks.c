@@ -86,7 +86,8 @@ static enum bb_check_status status_of(const json_t *check)
     return (enum bb_check_status)status;
 }
 
-/* Returns the words of the command line before its options; of a study, which has none, "sweep NAME". */
+/* Returns the words of the command line before its options; of `compare`, without its files: a label of each week's files would
+ * be a new time series. Of a study, which has no command, "sweep NAME". */
 static char *command_of(const json_t *root)
 {
     const json_t *words = json_object_get(root, "command"), *word;
@@ -99,7 +100,8 @@ static char *command_of(const json_t *root)
     out = bb_open_text(&command, &bytes);
     json_array_foreach(words, i, word)
     {
-        if (*json_string_value(word) == '-')
+        if (*json_string_value(word) == '-' ||
+            (i == 1 && strcmp(json_string_value(json_array_get(words, 0)), "compare") == 0))
             break;
         fprintf(out, "%s%s", i ? " " : "", json_string_value(word));
     }

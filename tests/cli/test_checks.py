@@ -132,6 +132,7 @@ def test_compare_and_sweep(busbar, tmp_path):
     files = tmp_path / "a.json", tmp_path / "b.json"
     _, cases, metrics = run(busbar, tmp_path, "compare", *files, "--threshold", 5, ranks=0, status=5)
     assert {result for result, _ in cases.values()} == {None, "failure"} and any(name == "busbar_check_measured_seconds" for name, _ in metrics)
+    assert set(re.findall('command="([^"]*)"', (tmp_path / "r.prom").read_text())) == {"compare"}  # no file names
     run(busbar, tmp_path, "compare", *files, ranks=0)
     study = tmp_path / "s.json"
     study.write_text(json.dumps({"command": "plan all_reduce", "ranks": [8], "options": {"cluster": "h100-sxm-ib", "sizes": ["1M", "2M"]}}))

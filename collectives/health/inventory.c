@@ -176,14 +176,17 @@ static void read_file(const struct source *s, const struct item *item, char *tex
     free(line);
 }
 
-/* Lists the parameters of the kernel's command line that contain a word. */
+/* Lists the parameters of the kernel's command line that contain a word: "not set" if there are none, "" without the file. */
 static void read_parameters(const struct source *s, const struct item *item, char *text)
 {
     char *line = read_line(s, "/proc/cmdline"), *rest = line, *one;
+    const bool is_known = line != NULL;
 
     while (rest && (one = strsep(&rest, " ")))
         if (strstr(one, item->arg) && strlen(text) + strlen(one) + 2 < ITEM_TEXT)
             snprintf(text + strlen(text), ITEM_TEXT - strlen(text), "%s%s", text[0] ? " " : "", one);
+    if (is_known && !text[0])
+        snprintf(text, ITEM_TEXT, "not set");
     free(line);
 }
 

@@ -120,16 +120,56 @@ static void print_untested(const json_t *findings, FILE *out)
     json_decref(hosts);
 }
 
-static void print_verdict(const json_t *root, const struct bb_health_scope *scope, FILE *out)
+/* Prints the missing nodes of the baseline. Returns how many findings are about them: one, or none. */
+static int print_missing(const json_t *root, FILE *out)
 {
-    const json_t *findings = json_object_get(root, "findings"), *verdicts = json_object_get(root, "verdicts"), *f;
-    const int failed = bb_health_count_failed(findings), nodes = (int)json_array_size(verdicts);
-    const bool is_from = scope->from && *scope->from, is_part = is_from || strcmp(scope->only, "all") != 0;
-    int others = 0;
+    enum { SHOWN = 3 };
+    const json_t *missing = json_object_get(root, "missing_hosts"), *host;
+    const size_t n = json_array_size(missing);
     size_t i;
 
-    json_array_foreach(findings, i, f) for (int part = BB_HEALTH_A_NIC + 1; part <= BB_HEALTH_ALL; part++) others +=
-        strcmp(text_of(f, "part"), bb_health_parts[part]) == 0;
+    json_array_foreach(missing, i, host)
+    {
+        if (i == SHOWN) {
+            fprintf(out, " and %zu more", n - i);
+            break;
+        }
+        fprintf(out, "%s%s", i ? ", " : "; missing nodes of the baseline: ", json_string_value(host));
+    }
+    return n > 0;
+}
+
+/* Prints how many findings are about several nodes. Returns the number of those that a test has found. */
+static int print_others(const json_t *root, FILE *out)
+{
+    int of_tests = 0, all = 0;
+    const json_t *f;
+    size_t i;
+
+    json_array_foreach(json_object_get(root, "findings"), i, f) for (int part = BB_HEALTH_A_NIC + 1;
+                                                                     part <= BB_HEALTH_ALL; part++)
+    {
+        const bool is_other = strcmp(text_of(f, "part"), bb_health_parts[part]) == 0,
+                   is_test = strcmp(text_of(f, "stage"), "inventory") != 0;
+
+        of_tests += is_other && is_test;
+        all += is_other && !is_test;
+    }
+    all -= print_missing(root, out);
+    if (all > 0)
+        fprintf(out, "; %d finding%s about all hosts", all, all == 1 ? "" : "s");
+    if (of_tests > 0)
+        fprintf(out, "; %d finding%s about paths, rails and the whole cluster", of_tests, of_tests == 1 ? "" : "s");
+    return of_tests;
+}
+
+static void print_verdict(const json_t *root, const struct bb_health_scope *scope, FILE *out)
+{
+    const json_t *findings = json_object_get(root, "findings"), *verdicts = json_object_get(root, "verdicts");
+    const int failed = bb_health_count_failed(findings), nodes = (int)json_array_size(verdicts);
+    const bool is_from = scope->from && *scope->from, is_part = is_from || strcmp(scope->only, "all") != 0;
+    int others;
+
     fprintf(out, "# ");
     if (failed > 0)
         fprintf(out, "FAILED: %d part%s; ", failed, failed == 1 ? "" : "s");
@@ -139,8 +179,7 @@ static void print_verdict(const json_t *root, const struct bb_health_scope *scop
     fprintf(out, "%d node%s: %d ok, %d warn, %d fail, %d unknown", nodes, nodes == 1 ? "" : "s",
             count_levels(verdicts, BB_HEALTH_OK), count_levels(verdicts, BB_HEALTH_WARN),
             count_levels(verdicts, BB_HEALTH_FAIL), count_levels(verdicts, BB_HEALTH_UNKNOWN));
-    if (others > 0)
-        fprintf(out, "; %d finding%s about paths, rails and the whole cluster", others, others == 1 ? "" : "s");
+    others = print_others(root, out);
     print_paths(json_object_get(root, "paths"), nodes, nodes - count_levels(verdicts, BB_HEALTH_FAIL), others > 0,
                 strcmp(scope->only, "bisection") == 0 || (is_from && strcmp(scope->from, "bisection") == 0)
                     ? "--only pairs "

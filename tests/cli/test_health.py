@@ -265,7 +265,7 @@ def test_inventory_names_errors_and_differences(busbar, tmp_path):
         "ACS redirects peer-to-peer transfers, disable it in the BIOS or by setpci; PCIe port 0000:11:00.0",
         "PCIe lanes 8, most have 16", "driver 570.65.06, most have 580.65.06", "clocks are lowered: hw_thermal")}
     assert {f["reason"] for f in root["findings"] if f["node"] == 2} == {
-        "iommu parameters unknown, most have amd_iommu=on iommu=pt", "numa_balancing 1, most have 0", "NICs 1 of 200 Gb/s, most have 1 of 400 Gb/s",
+        "iommu parameters not set, most have amd_iommu=on iommu=pt", "numa_balancing 1, most have 0", "NICs 1 of 200 Gb/s, most have 1 of 400 Gb/s",
         "link failures of RDMA ports, all of the node: 1", "receive errors of RDMA ports, all of the node: 101, limit 100"}
     assert [v["level"] for v in root["verdicts"]] == ["ok", "fail", "warn"] and "a memory row could not be remapped" in done.stdout
     items = {item["item"]: item for item in root["inventory"]}
@@ -276,15 +276,25 @@ def test_inventory_names_errors_and_differences(busbar, tmp_path):
     assert f"# inventory: {levels.count('ok')} items ok, {levels.count('warn')} warn, 3 fail, {levels.count('unknown')} unknown; --full" in done.stdout
 
 
+def test_unreadable_kernel_parameters_are_unknown(busbar, tmp_path):
+    host_files(tmp_path, 4, odd=0)
+    (tmp_path / "2/proc/cmdline").unlink()
+    root, _, _ = health(busbar, tmp_path, "--only", "inventory", ranks=4, nodes=4, EMU_HOST_FILES=str(tmp_path))
+    most = ", most have amd_iommu=on iommu=pt"
+    assert {(f["node"], f["reason"].removeprefix("GPU 0: ")) for f in root["findings"] if "iommu" in f["reason"]} == {
+        (0, "iommu parameters not set" + most), (2, "iommu parameters unknown" + most)}
+
+
 def test_files_of_the_host_that_are_not_utf8(busbar, tmp_path):
     """All items and the finding are in the results."""
     for node, text in enumerate((b"always \xff [never]\n", b"x" * 59 + "\u00e9".encode() * 9)):
         file = tmp_path / str(node) / "sys/kernel/mm/transparent_hugepage/enabled"
         file.parent.mkdir(parents=True)
         file.write_bytes(text)
-    root, found, _ = health(busbar, tmp_path, "--only", "inventory", ranks=2, nodes=2, EMU_HOST_FILES=str(tmp_path))
+    root, found, done = health(busbar, tmp_path, "--only", "inventory", ranks=2, nodes=2, EMU_HOST_FILES=str(tmp_path))
     assert len(root["inventory"]) == 34 and found == {("warn", "node", 1, 0), ("warn", "all", None, None)}
     finding, = [f["reason"] for f in root["findings"] if f["part"] == "all"]  # these hosts have no /sys/class/infiniband
+    assert "; 1 finding about all hosts" in done.stdout.splitlines()[-1]
     assert finding == "no RDMA NICs (/sys/class/infiniband): NCCL needs a network plugin or uses TCP"
     item, = [item for item in root["inventory"] if item["item"] == "huge pages"]
     assert item["usual"] == "always ? [never]" and [other["value"] for other in item["others"]] == ["x" * 59 + "?"]
@@ -328,7 +338,7 @@ def test_inventory_is_compared_with_the_baseline(busbar, tmp_path):
                            (1, "numa_balancing 1, baseline 0")}
         assert ((1, "GPU 1: PCIe lanes 8, baseline 16") in reasons) != same  # the baseline of the same node has 8
         assert ((2, "numa_balancing 0, baseline 1") in reasons) == same and len(reasons) == (10 if same else 8), reasons
-        assert ((2, "iommu parameters amd_iommu=on iommu=pt, baseline unknown") in reasons) == same
+        assert ((2, "iommu parameters amd_iommu=on iommu=pt, baseline not set") in reasons) == same
         assert "warn    inventory all nodes: driver 565" in done.stdout and {f["level"] for f in root["findings"]} == {"warn"}
 
 
@@ -339,6 +349,8 @@ def test_missing_nodes_of_the_baseline_are_named(busbar, tmp_path):
     line = r"2 of the 4 nodes of the baseline are missing: \S+-node2, \S+-node3"
     assert re.search(f"(?m)^# baseline: 4 nodes, this run has 2; no expected values for bisection, rails and whole$", done.stdout), done.stdout
     assert re.search(f"(?m)^warn +inventory all nodes: {line}$", done.stdout) and [host[-6:] for host in root["missing_hosts"]] == ["-node2", "-node3"]
+    last = done.stdout.splitlines()[-1]
+    assert re.search(r"0 fail, 0 unknown; missing nodes of the baseline: \S+-node2, \S+-node3; 0 of 1 paths", last) and "finding" not in last, last
     good.write_text(good.read_text().replace("-node", "-old"))
     root, found, done = health(busbar, tmp_path, "--only", "inventory", "--expect", good, ranks=2, nodes=2)
     assert found == set() and root["missing_hosts"] == [] and "# baseline: 4 nodes, this run has 2; no expected values for" in done.stdout

@@ -81,6 +81,35 @@ static bool is_outlier(const struct bb_health_finding *f)
            isfinite(f->value / reference) && bb_health_judge(f->value / reference) < f->level;
 }
 
+/* Names the link that may be slow in place of a GPU, if exactly one other GPU of its node has the same slow copy to its slowest
+ * peer. Returns whether there is one. */
+static bool name_link(const struct bb_health *h, const struct bb_health_finding *f, char text[96])
+{
+    const double equal = 0.97; /* noise of single measurements: BB_HEALTH_PERCENT of compare */
+    int other = -1, n = 0;
+
+    for (size_t i = 0; i < h->n; i++) {
+        const struct bb_health_finding *g = &h->findings[i];
+
+        if (g->test != BB_HEALTH_SLOWEST_PEER || g->part != BB_HEALTH_A_GPU || g->node != f->node || g->gpu == f->gpu)
+            continue;
+        n++;
+        if (fmin(f->value, g->value) > equal * fmax(f->value, g->value))
+            other = g->gpu;
+    }
+    if (f->test != BB_HEALTH_SLOWEST_PEER || f->part != BB_HEALTH_A_GPU || *f->text || n != 1 || other < 0)
+        return false;
+    snprintf(text, 96, ": GPU %d, GPU %d, or the link between them; to find which: busbar bench copy",
+             MIN(f->gpu, other), MAX(f->gpu, other));
+    return true;
+}
+
+/* Returns whether a finding is a slow pair of NICs of the only two nodes: only links to other NICs separate them. */
+static bool is_only_pair(const struct bb_health *h, const struct bb_health_finding *f)
+{
+    return f->part == BB_HEALTH_A_PATH && f->gpu >= 0 && h->gpus > 1 && h->nodes == 2;
+}
+
 /* Describes what a finding is: "all_reduce of GPU pairs 24.1 GB/s, 50 % of the expected 48.0". */
 static const char *reason_text(const struct bb_health_report *r, const struct bb_health_finding *f, char text[256])
 {
@@ -94,7 +123,7 @@ static const char *reason_text(const struct bb_health_report *r, const struct bb
                               bb_health_rounds(r->health, BB_HEALTH_PAIRS) < bb_health_active(r->health) - 1;
     const double reference = expects ? f->expected : f->median;
     const struct bb_health_test_row *test = &bb_health_tests[f->test];
-    char soaked[32], slow[64];
+    char soaked[32], slow[64], link[96];
 
     snprintf(slow, sizeof slow, ": slow in %d of %d measurements", f->slow, f->tries);
     snprintf(soaked, sizeof soaked, ", after %.0f s", f->soak_s);
@@ -109,9 +138,11 @@ static const char *reason_text(const struct bb_health_report *r, const struct bb
                  : expects     ? "expected"
                                : "peers' median",
                  reference,
-                 f->soak_s > 0              ? soaked
-                 : f->slow > 0              ? slow
-                 : has_untested             ? ": a common cause, or an untested path; try: --rounds 1000000"
+                 f->soak_s > 0                   ? soaked
+                 : f->slow > 0                   ? slow
+                 : name_link(r->health, f, link) ? link
+                 : is_only_pair(r->health, f)    ? "; to find which end: busbar bench p2p"
+                 : has_untested                  ? ": a common cause, or an untested path; try: --rounds 1000000"
                  : is_all                   ? ": a slow NIC or path, or a common cause; to find which: busbar health "
                                               "--only pairs"
                  : f->part == BB_HEALTH_ALL ? ": a common cause, or the wrong profile"

@@ -195,8 +195,22 @@ def test_slow_copies_are_named(busbar, tmp_path):
     assert "GPU 2 of" in done.stderr and "copy GPU to GPU" in done.stderr
     assert re.search("copy to its slowest peer: median .* GB/s, compared with the other GPUs$", done.stdout, re.M)
     assert all("copy to its slowest peer 164" in f["reason"] for f in root["findings"] if f["node"] == 2)
+    assert {f["reason"].split(" 326: ")[1] for f in root["findings"] if f["node"] == 2} == {
+        "GPU 0, GPU 1, or the link between them; to find which: busbar bench copy"}
+    assert not any("link between" in f["reason"] for f in root["findings"] if f["node"] != 2)
     _, found, done = health(busbar, tmp_path, "--only", "copies", ranks=2, nodes=1, EMU_FAULT="fail:name=cudaIpcOpenMemHandle")
     assert found == set() and "copy GPU to GPU: not measured" in done.stdout
+
+
+def test_two_nodes_name_the_command_that_finds_the_end(busbar, tmp_path):
+    """A path of two nodes may be either end: bench p2p measures the links to other NICs, and names rank 2."""
+    slow = "link=node1-nic0:0.5"
+    for nodes, part in ((2, "path"), (3, "nic")):
+        root, _, _ = health(busbar, tmp_path, "--only", "pairs", ranks=2 * nodes, nodes=nodes, status=5, slow=slow)
+        finding, = root["findings"]
+        assert finding["part"] == part and finding["reason"].endswith("; to find which end: busbar bench p2p") == (nodes == 2)
+    done = busbar.run("bench", "p2p", "-n", 2, "--repeats", 2, ranks=4, env={"EMU_DATA": "off", "EMU_CLUSTER": "h100-sxm-ib", "EMU_NODES": "2", "EMU_SLOW": slow})
+    assert re.search(r"^# cause: rank 2 \(\S+-node1\): ", done.stdout, re.M)
 
 
 def test_soak_repeats_and_reports_drift(busbar, tmp_path):

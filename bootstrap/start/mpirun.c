@@ -88,15 +88,43 @@ static long parent_of(long pid)
     return end && strlen(end) > 4 ? strtol(end + 4, NULL, 10) : 0;
 }
 
-void bb_mpirun_print_options(bb_print_word *print, FILE *out)
+/* Returns whether a word may be printed: ASCII without control characters, and no variable with a secret, since output is
+ * kept and shown to others. */
+static bool is_public(const char *word)
+{
+    static const char *const secrets[] = {"TOKEN", "SECRET", "PASSW", "API_KEY", "ACCESS_KEY", "PRIVATE_KEY"};
+
+    for (size_t i = 0; i < sizeof secrets / sizeof *secrets; i++)
+        if (strcasestr(word, secrets[i]))
+            return false;
+    while (*word >= ' ' && *word <= '~')
+        word++;
+    return *word == '\0';
+}
+
+/* Returns the position of busbar in the command line of mpirun, n if it is not there or the options are not to be printed.
+ * command: the next word, because options may name folders and files like busbar. */
+static int find_program(const char *const *words, int n, const char *command)
+{
+    static const char wrappers[] = "numactl taskset nsys ncu timeout env bash sh gdb strace perf :";
+
+    for (int i = 1; i + 1 < n && is_public(words[i]); i++) {
+        if (bb_begins_with(name_of(words[i]), "busbar") && strcmp(words[i + 1], command) == 0)
+            return i;
+        if (is_listed(wrappers, name_of(words[i]), strlen(name_of(words[i]))))
+            break;
+    }
+    return n;
+}
+
+void bb_mpirun_print_options(const char *command, bb_print_word *print, FILE *out)
 {
     static const char launchers[] = "mpirun mpiexec orterun prterun mpiexec.hydra mpirun.openmpi mpiexec.openmpi",
                       sets_hosts[] = "-n -np -c --n --np -H -host --host -hosts -hostfile --hostfile -machinefile "
-                                     "--machinefile -f -N -npernode --npernode -ppn -perhost",
-                      wrappers[] = "numactl taskset nsys ncu timeout env bash sh gdb strace perf :";
+                                     "--machinefile -f -N -npernode --npernode -ppn -perhost";
     const char *words[WORDS];
     char text[COMMAND_LINE];
-    int n = 0, program = 1;
+    int n = 0, program;
 
     for (long pid = getppid(); pid > 1; pid = parent_of(pid)) {
         n = read_words(pid, text, words);
@@ -104,9 +132,7 @@ void bb_mpirun_print_options(bb_print_word *print, FILE *out)
             break;
         n = 0;
     }
-    for (; program < n && !bb_begins_with(name_of(words[program]), "busbar"); program++)
-        if (is_listed(wrappers, name_of(words[program]), strlen(name_of(words[program]))))
-            return;
+    program = find_program(words, n, command);
     for (int i = 1; program < n && i < program; i++) {
         const size_t length = strcspn(words[i], "=");
 

@@ -27,9 +27,10 @@ typedef void bb_print_word(const char *word, FILE *out);
 /*
  * bb_mpirun_print_options - print the options of the mpirun that started this process, each after a blank, except those that
  * set hosts and numbers of processes. Prints nothing if mpirun is not among the ancestors of this process (its daemon on
- * another host starts it), or if the command line has another program before busbar.
+ * another host starts it), if the command line has another program before busbar, or if a word of it is not printable ASCII
+ * or names a secret. command: the word after busbar.
  */
-void bb_mpirun_print_options(bb_print_word *print, FILE *out);
+void bb_mpirun_print_options(const char *command, bb_print_word *print, FILE *out);
 
 /* bb_mpirun_started_us - returns whether this process is a rank started by mpirun. */
 bool bb_mpirun_started_us(void);

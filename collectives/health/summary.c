@@ -487,7 +487,7 @@ static void print_continuation(const json_t *root, const char *stage)
     if (bb_mpirun_started_us()) {
         printf("# continue: %s -n %d %s ", bb_mpirun(), left * each, bb_mpirun_hosts());
         print_hosts(root, false, each);
-        bb_mpirun_print_options(bb_quote, stdout);
+        bb_mpirun_print_options("health", bb_quote, stdout);
     } else if (getenv("SLURM_PROCID")) {
         printf("# continue: srun --exclude=");
         print_hosts(root, true, 0);

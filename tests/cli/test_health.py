@@ -605,6 +605,15 @@ def test_command_that_continues_without_the_lost_node(busbar, tmp_path, options,
     assert {test["stage"] for test in root["tests"] if test["median"]} == {"pairs", "bisection", "rails", "whole"}
 
 
+@pytest.mark.parametrize("options, printed", [(("-x", "HOME_OF=/opt/busbar"), " -x HOME_OF=/opt/busbar"), (("-x", "HF_TOKEN=hidden"), ""),
+                                              (("-x", "COLOR=\x1b[31m"), "")])
+def test_options_of_mpirun_that_name_busbar_or_are_not_printed(busbar, options, printed):
+    """A value that looks like busbar's own name ended the options; secrets and escapes stay out of the output."""
+    done = busbar.run("health", "--quick", ranks=8, mpirun=options, env=ROOT_LOST)
+    (line,) = re.findall("^# continue: (.*)$", done.stdout, re.M)
+    assert re.fullmatch(r"\S+ -n 6 -\S+ \S+" + re.escape(printed) + " busbar-emulated health --quick --from pairs", line)
+
+
 def test_report_of_a_lost_node_without_files(busbar):
     """The same without --json, in the first stage, where the other nodes are unknown, and as a Nagios plugin."""
     text = busbar.run("health", "--quick", ranks=8, env=ROOT_LOST).stdout.splitlines()

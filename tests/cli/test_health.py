@@ -600,6 +600,7 @@ def test_command_that_continues_without_the_lost_node(busbar, tmp_path, options,
     env = {**os.environ, **LOST, "EMU_FAULT": "", "EMU_NODES": "3", "PATH": f"{tmp_path}:{os.environ['PATH']}", "OMPI_MCA_routed": "direct",
            "OMPI_MCA_plm_rsh_agent": str(tmp_path / "agent")}
     rest = subprocess.run(["timeout", "90", "sh", "-c", line], env=env, capture_output=True, text=True)
+    assert (tmp_path / "r.json.2").exists(), (line, rest)
     root = json.loads((tmp_path / "r.json.2").read_text())
     assert rest.returncode == 0 and root["status"] == "ok" and len(root["verdicts"]) == 3, rest.stderr
     assert {test["stage"] for test in root["tests"] if test["median"]} == {"pairs", "bisection", "rails", "whole"}

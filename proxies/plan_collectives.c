@@ -50,7 +50,7 @@ int bb_plan_collectives(struct bb_plan_options *o, const struct bb_positionals *
 {
     struct bb_cluster cluster;
     struct bb_sweep sweep = {0};
-    struct bb_bench_plan p = {&cluster, &sweep, &o->conditions, 1, o->config.ranks, argc, argv};
+    struct bb_bench_plan p = {&cluster, &sweep, &o->conditions, 1, o->config.ranks, argc, argv, json_array()};
     const char *json = o->files[BB_PLAN_EXPORT_json], *csv = o->files[BB_PLAN_EXPORT_csv];
     json_t *rows = json || csv ? json_array() : NULL, *root = NULL;
     int rc;
@@ -80,6 +80,7 @@ int bb_plan_collectives(struct bb_plan_options *o, const struct bb_positionals *
         TRY(bb_json_save(json, "the plan's JSON", json_incref(root), 0));
 out:
     json_decref(root ? root : rows);
+    json_decref(p.accuracy);
     bb_bench_release_sweep(&sweep);
     return rc;
 }

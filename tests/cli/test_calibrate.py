@@ -489,6 +489,10 @@ def test_plan_names_variants_that_the_calibration_did_not_measure(busbar, cluste
     calibrate(files["one"], "--from", "h100-sxm-ib", "--gpus-per-node", 4)
     note = "busbar: warning: mine (emulated) has no measurements of {}; this prediction uses the values of h100-sxm-ib\n"
     assert plan("all_reduce", "--ranks", 8, "--sizes", "1G") == note.format("nvls_tree Simple between nodes")
+    done = busbar.run("plan", "all_reduce", "reduce", "--ranks", 8, "--sizes", "1G", "--cluster", tmp_path / "mine.json", "--json", "plan.json",
+                      emulated=False, cwd=tmp_path)
+    assert re.findall("# accuracy: (.*)", done.stdout) == json.loads((tmp_path / "plan.json").read_text())["predicted"]["accuracy"]
+    assert done.stdout.endswith("# accuracy: reduce, not measured on these ranks: unknown error with ring Simple between nodes, not measured\n")
     assert "ring Simple between nodes" in plan("transformer", "--model", "gpt2_small", "--ranks", 8, "--dp-sync", "zero3")
     (tmp_path / "mine.json").rename(tmp_path / "one.json")
     calibrate(files["one"], files["two"], files["four"], "--from", tmp_path / "one.json", "--gpus-per-node", 4)
@@ -915,6 +919,15 @@ def test_small_errors_have_one_form(busbar, tmp_path):
     (tmp_path / "mine.json").write_text(json.dumps(profile))
     done = busbar.run("plan", "all_reduce", "--ranks", 8, "--sizes", "1M", "--cluster", tmp_path / "mine.json", emulated=False)
     assert "median error below 0.1%, 90% within 3.1%, of collectives" in done.stdout
+    profile["left_out"] |= {"collective_p90_percent": 3e-6}
+    profile["nccl"] = [v | ({"from": "other"} if (v["algorithm"], v["protocol"]) == ("ring", "Simple") else {}) for v in profile["nccl"]]
+    (tmp_path / "mine.json").write_text(json.dumps(profile))
+    done = busbar.run("plan", "all_reduce", "all_gather", "--ranks", 8, "--sizes", "1M,1G", "--cluster", tmp_path / "mine.json", "--json", "r.json", emulated=False,
+                      cwd=tmp_path)
+    lines = re.findall("# accuracy: (.*)", done.stdout)
+    assert lines == json.loads((tmp_path / "r.json").read_text())["predicted"]["accuracy"]
+    error = "median error and 90% of errors below 0.1%, of collectives that the calibration left out"
+    assert lines == [f"all_reduce, not measured on these ranks: {error}", f"all_gather, not measured on these ranks: unknown error with ring Simple, not measured; otherwise {error}"], done.stdout
 
 
 @pytest.mark.parametrize("change,message", [({"bytes": [8, 8]}, "ascending"), ({"factor": [1, 0]}, "factors"), ({"factor": [1]}, "factor"),

@@ -56,7 +56,8 @@ struct table {
     double *samples_us; /* [plan->samples] predicted times of the current table row in us */
     double busbw_sum;
     int busbw_n;
-    bool is_used[BB_NCCL_VARIANTS + 1][2]; /* of bb_cluster_warn_unmeasured */
+    bool is_used[BB_NCCL_VARIANTS + 1][2]; /* of bb_cluster_unmeasured, by one collective */
+    bool any_uses[BB_NCCL_VARIANTS + 1][2];
 };
 
 static int predict_row(struct table *t, const struct bb_case *c, struct shown *s)
@@ -133,14 +134,19 @@ static void print_heading(const struct bb_bench_plan *p, FILE *out, int coll)
     }
 }
 
-static void write_accuracy(const struct bb_bench_plan *p, int coll, char text[BB_PUBLISHED_TEXT])
+static void write_accuracy(struct table *t, int coll, char text[BB_PUBLISHED_TEXT])
 {
+    const struct bb_bench_plan *p = t->plan;
     size_t smallest = p->sweep->min_bytes;
 
     for (int i = 0; i < p->sweep->sizes.n; i++)
         smallest = i == 0 || p->sweep->sizes.bytes[i] < smallest ? p->sweep->sizes.bytes[i] : smallest;
     bb_collective_accuracy_text(p->cluster, (enum bb_coll_kind)coll, p->ranks, smallest, bb_sweep_largest(p->sweep),
-                                text);
+                                t->is_used, text);
+    json_array_append_new(p->accuracy, json_string(text));
+    for (int v = 0; v <= BB_NCCL_VARIANTS; v++)
+        for (int inter = 0; inter < 2; inter++)
+            t->any_uses[v][inter] |= t->is_used[v][inter];
 }
 
 static int write_collective(struct table *t, int coll)
@@ -148,9 +154,11 @@ static int write_collective(struct table *t, int coll)
     char accuracy[BB_PUBLISHED_TEXT];
     int rc;
 
+    memset(t->is_used, 0, sizeof(t->is_used));
     if (!bb_coll_possible((enum bb_coll_kind)coll, t->plan->ranks)) {
         if (t->out)
             fprintf(t->out, "#\n# %s: the number of ranks is not a power of 2, skipping\n", bb_colls[coll].name);
+        write_accuracy(t, coll, accuracy);
         return 0;
     }
     t->busbw_sum = t->busbw_n = 0;
@@ -159,7 +167,7 @@ static int write_collective(struct table *t, int coll)
     rc = bb_sweep_each(t->plan->sweep, coll, t->plan->ranks, write_row, t);
     if (rc == 0 && t->out && t->busbw_n > 0)
         fprintf(t->out, "# Avg bus bandwidth    : %g\n", t->busbw_sum / t->busbw_n);
-    write_accuracy(t->plan, coll, accuracy);
+    write_accuracy(t, coll, accuracy);
     if (rc == 0 && t->out && t->plan->ranks > 1)
         fprintf(t->out, "# accuracy: %s\n", accuracy);
     return rc;
@@ -218,7 +226,7 @@ int bb_bench_plan_run(const struct bb_bench_plan *p, FILE *out, json_t *rows)
         print_head(p, out);
     for (int i = 0; i < p->sweep->n_colls && rc == 0; i++)
         rc = write_collective(&table, p->sweep->colls[i]);
-    bb_cluster_warn_unmeasured(p->cluster, table.is_used);
+    bb_cluster_warn_unmeasured(p->cluster, table.any_uses);
     free(table.samples_us);
     return rc;
 }
@@ -226,14 +234,8 @@ int bb_bench_plan_run(const struct bb_bench_plan *p, FILE *out, json_t *rows)
 static json_t *predicted_json(const struct bb_bench_plan *p)
 {
     json_t *o = json_pack("{s:s, s:o}", "cluster", p->cluster->name, "slow", bb_slow_json(&p->conditions->slow));
-    json_t *accuracy = json_array();
-    char text[BB_PUBLISHED_TEXT];
 
-    for (int i = 0; i < p->sweep->n_colls; i++) {
-        write_accuracy(p, p->sweep->colls[i], text);
-        json_array_append_new(accuracy, json_string(text));
-    }
-    json_object_set_new(o, "accuracy", accuracy);
+    json_object_set(o, "accuracy", p->accuracy);
     if (p->conditions->jitter > 0)
         json_object_set_new(o, "jitter",
                             json_pack("{s:f, s:i, s:i}", "deviation", p->conditions->jitter, "seed",

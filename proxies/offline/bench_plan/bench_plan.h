@@ -22,6 +22,7 @@ struct bb_bench_plan {
     int ranks;
     int argc; /* argc, argv: the command line, for the report */
     char **argv;
+    json_t *accuracy; /* out: JSON array to which bb_bench_plan_run appends the accuracy of each collective */
 };
 
 /* bb_bench_plan_validate - rejects options that do not fit the number of ranks: a root that is not a rank, a

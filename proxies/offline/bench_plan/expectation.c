@@ -112,7 +112,7 @@ int bb_expectation_forecast(const struct bb_machine_facts *facts, const char *na
 {
     const struct bb_conditions none = {0};
     struct bb_cluster cluster;
-    const struct bb_bench_plan plan = {&cluster, sweep, &none, 1, facts->ranks, 0, NULL};
+    const struct bb_bench_plan plan = {&cluster, sweep, &none, 1, facts->ranks, 0, NULL, json_array()};
     char text[BB_MACHINE_TEXT];
     json_t *rows = json_array();
     int rc;
@@ -128,5 +128,6 @@ int bb_expectation_forecast(const struct bb_machine_facts *facts, const char *na
     }
 out:
     json_decref(rows);
+    json_decref(plan.accuracy);
     return rc;
 }

@@ -50,11 +50,35 @@ void bb_published_text(const struct bb_cluster *c, const char *what, int nodes, 
              *transport ? ", " : "", transport, error);
 }
 
-/* Writes an error in percent: "3.4%", or "below 0.1%". */
-static const char *percent_text(double percent, char text[24])
+/* Writes the error of what the calibration left out, `what`: "median error 3.4%, 90% within 8%, of sizes that .." */
+static void describe_error(const struct bb_left_out *errors, const char *what, char text[120])
 {
-    snprintf(text, 24, percent < 0.1 ? "below 0.1%%" : "%.2g%%", percent);
-    return text;
+    char median[24];
+
+    snprintf(median, sizeof(median), errors->median_percent < 0.1 ? "below 0.1%%" : "%.2g%%", errors->median_percent);
+    if (errors->p90_percent < 0.1)
+        snprintf(text, 120, "median error and 90%% of errors below 0.1%%, of %s that the calibration left out", what);
+    else
+        snprintf(text, 120, "median error %s, 90%% within %.2g%%, of %s that the calibration left out", median,
+                 errors->p90_percent, what);
+}
+
+/* Writes which of the variants were not measured, whose error is unknown; empty: none. Returns whether others were. */
+#define UNKNOWN_TEXT (2 * BB_UNMEASURED_TEXT + 64)
+static bool describe_unmeasured(const struct bb_cluster *c, bool (*is_used)[2], char text[UNKNOWN_TEXT])
+{
+    char names[2][BB_UNMEASURED_TEXT];
+    const bool any[2] = {bb_cluster_unmeasured(c, is_used, false, names[0]) != NULL,
+                         bb_cluster_unmeasured(c, is_used, true, names[1]) != NULL};
+    bool others = false;
+
+    if (any[0] || any[1])
+        snprintf(text, UNKNOWN_TEXT, "unknown error with %s%s%s, not measured", names[0], any[0] && any[1] ? ", " : "",
+                 names[1]);
+    for (int v = 0; v <= BB_NCCL_VARIANTS; v++)
+        for (int inter = 0; inter < 2; inter++)
+            others |= is_used[v][inter] && !*(v == BB_NCCL_VARIANTS ? c->link_from : c->variant_from[v])[inter];
+    return others;
 }
 
 /* Returns whether three or more numbers of nodes were measured for a collective. Two numbers of nodes determine no latency
@@ -114,23 +138,24 @@ static bool describe_range(const struct bb_cluster *c, enum bb_coll_kind kind, i
 }
 
 void bb_collective_accuracy_text(const struct bb_cluster *c, enum bb_coll_kind kind, int ranks, size_t smallest,
-                                 size_t largest, char text[BB_PUBLISHED_TEXT])
+                                 size_t largest, bool (*is_used)[2], char text[BB_PUBLISHED_TEXT])
 {
     const int nodes = bb_cluster_nodes(c, ranks), found = bb_cluster_find_curve(c, kind, ranks, nodes);
     const bool measured = found < c->n_measured && c->measured[found].max_bytes > 0;
     const struct bb_left_out *errors = &c->left_out[measured ? BB_LEFT_OUT_SIZES : BB_LEFT_OUT_COLLECTIVES];
     const size_t bytes[2] = {smallest, largest};
-    char range[120], error[120] = "unknown error", median[24], p90[24];
-    bool holds;
+    char range[120], error[120] = "unknown error", unknown[UNKNOWN_TEXT] = "";
+    bool holds, others = true;
 
     if (!c->is_calibrated) {
         bb_published_text(c, bb_colls[kind].name, nodes, text);
         return;
     }
     holds = describe_range(c, kind, nodes, measured ? &c->measured[found] : NULL, bytes, range, sizeof(range));
-    if (holds && errors->rows > 0 && (measured || bb_colls[kind].flags & BB_COLL_ESTIMATED))
-        snprintf(error, sizeof(error), "median error %s, 90%% within %s, of %s that the calibration left out",
-                 percent_text(errors->median_percent, median), percent_text(errors->p90_percent, p90),
-                 measured ? "sizes" : "collectives");
-    snprintf(text, BB_PUBLISHED_TEXT, "%s, %s: %s", bb_colls[kind].name, range, error);
+    if (holds && errors->rows > 0 && (measured || bb_colls[kind].flags & BB_COLL_ESTIMATED)) {
+        describe_error(errors, measured ? "sizes" : "collectives", error);
+        others = describe_unmeasured(c, is_used, unknown);
+    }
+    snprintf(text, BB_PUBLISHED_TEXT, "%s, %s: %s%s%s", bb_colls[kind].name, range, unknown,
+             unknown[0] && others ? "; otherwise " : "", unknown[0] && !others ? "" : error);
 }

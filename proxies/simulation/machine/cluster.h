@@ -202,9 +202,15 @@ void bb_cluster_warn_units(const struct bb_cluster *c);
 /* bb_cluster_plausible_us - returns the latency at byte `offset` of struct bb_cluster, or if it is below the range of
  * existing machines the nearer of 0 (no cost) and the end of this range. */
 double bb_cluster_plausible_us(size_t offset, double us);
-/* bb_cluster_warn_unmeasured - prints a warning that names the variants of NCCL in a prediction that the calibration of
- * the profile did not measure. is_used: [index of the variant; BB_NCCL_VARIANTS: sends and receives][0: on one node, 1: on
- * several nodes] */
+/*
+ * bb_cluster_unmeasured - writes the variants of NCCL in a prediction that the calibration of the profile did not measure.
+ *   is_used  [index of the variant; BB_NCCL_VARIANTS: sends and receives][0: on one node, 1: on several nodes]
+ *   inter    those on several nodes
+ *   Returns  the profile that their values come from; NULL if all were measured
+ * bb_cluster_warn_unmeasured - prints a warning that names them. */
+#define BB_UNMEASURED_TEXT 160
+const char *bb_cluster_unmeasured(const struct bb_cluster *c, bool (*is_used)[2], bool inter,
+                                  char names[BB_UNMEASURED_TEXT]);
 void bb_cluster_warn_unmeasured(const struct bb_cluster *c, bool (*is_used)[2]);
 
 /*

@@ -87,11 +87,12 @@ void bb_cluster_warn_units(const struct bb_cluster *c)
     }
 }
 
-static void warn_unmeasured(const struct bb_cluster *c, bool (*is_used)[2], bool inter)
+const char *bb_cluster_unmeasured(const struct bb_cluster *c, bool (*is_used)[2], bool inter,
+                                  char names[BB_UNMEASURED_TEXT])
 {
-    char names[160] = "";
     const char *from = NULL;
 
+    names[0] = '\0';
     for (int v = 0; v <= BB_NCCL_VARIANTS; v++) {
         const bool message = v == BB_NCCL_VARIANTS;
         const char *const of = message ? c->link_from[inter] : c->variant_from[v][inter];
@@ -100,13 +101,21 @@ static void warn_unmeasured(const struct bb_cluster *c, bool (*is_used)[2], bool
         if (!is_used[v][inter] || !*of)
             continue;
         from = of;
-        snprintf(names + length, sizeof(names) - length, "%s%s%s%s%s", length ? ", " : "",
+        snprintf(names + length, BB_UNMEASURED_TEXT - length, "%s%s%s%s%s", length ? ", " : "",
                  message ? "sends and receives" : bb_nccl_algorithms[c->variants[v].algorithm], message ? "" : " ",
                  message ? "" : c->variants[v].protocol,
                  inter     ? " between nodes"
                  : message ? " within a node"
                            : "");
     }
+    return from;
+}
+
+static void warn_unmeasured(const struct bb_cluster *c, bool (*is_used)[2], bool inter)
+{
+    char names[BB_UNMEASURED_TEXT];
+    const char *const from = bb_cluster_unmeasured(c, is_used, inter, names);
+
     if (from)
         bb_warn("%s has no measurements of %s; this prediction uses the values of %s", c->name, names, from);
 }

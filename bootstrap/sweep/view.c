@@ -238,6 +238,36 @@ static int compare_keys(const void *left, const void *right)
     return a->descending ? -order : order;
 }
 
+/* Returns whether a row has a value in the column, or no combination is complete yet. */
+static bool may_sort(const struct bb_gathered *g, size_t column)
+{
+    bool complete = false;
+    json_t *row;
+    size_t i;
+
+    for (i = 0; i < g->combinations->n; i++)
+        complete |= g->found[i].state == BB_SWEEP_COMPLETE;
+    json_array_foreach(g->rows, i, row)
+    {
+        if (kind_of(json_array_get(row, column)) < 2)
+            return true;
+    }
+    return !complete;
+}
+
+/* Rejects the column of --sort if all of its cells are empty: the first rows would be no answer. */
+static int check_sorted(const struct bb_gathered *g, const char *sort)
+{
+    size_t column;
+    int rc = find_column(g, "--sort", sorted_column(sort), &column);
+
+    return rc || may_sort(g, column) ? rc
+                                     : bb_err(BB_EUSAGE,
+                                              "--sort: no result has '%s'; try: --gather --sort COLUMN, with a column "
+                                              "of the table that is not empty",
+                                              sorted_column(sort));
+}
+
 static int sort_rows(struct bb_gathered *g, const char *sort)
 {
     json_t *sorted, *row;
@@ -269,6 +299,8 @@ int bb_view_apply(const struct bb_sweep_view *v, struct bb_gathered *g)
     int rc;
 
     TRY(read_conditions(v->where, &all));
+    if (v->sort)
+        TRY(check_sorted(g, v->sort));
     for (int i = 0; i < all.n; i++)
         TRY(keep_rows(g, &all.one[i]));
     if (v->sort)

@@ -537,6 +537,17 @@ def test_rejects_columns_of_another_command_before_the_runs(sweep, tmp_path):
     assert done.returncode == 2 and "no result has 'predicted.step_us'; try: --gather --sort COLUMN" in done.stderr
 
 
+def test_an_empty_column_does_not_sort(sweep):
+    """The first rows of an unsorted table would be a wrong answer. The results are written nevertheless."""
+    empty = study(ranks=[1, 2, 4], columns=["step_us.p50", "samples_per_second"])
+    done = sweep(empty, "--sort=-samples_per_second", "--top", "2")
+    assert done.returncode == 2 and "shown:" not in done.stdout and "so that column is empty" in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("busbar: --sort: no result has 'samples_per_second'; try: --gather --sort COLUMN, with a column of")
+    assert len(sweep.json()["rows"]) == 3
+    done = sweep(empty, "--gather", "--sort=-step_us", "--top", "2")
+    assert done.returncode == 0 and [row[0] for row in table(done)] == ["1", "2"]
+
+
 def test_prints_at_most_25_lines_by_default(sweep):
     study = {"command": "plan all_reduce --cluster h100-sxm-ib -b 1K -e 64M", "ranks": [8, 16]}
     lines = sweep(study).stdout.splitlines()

@@ -561,4 +561,6 @@ def test_memory_names_unfused_attention(busbar):
         done = busbar.run("plan", "transformer", "--model", "gpt2_small", "--ranks", 4, *args, emulated=False)
         return re.search(r"memory +training needs (.*)", done.stdout)[1]
     assert memory().endswith(" GiB (attention unfused)") and "attention" not in memory("--attention", "fused")
+    assert memory() == memory("--attention", "unfused")  # as in the help
+    assert memory("--model", "llama3_8b", "--tp", 2) == memory("--model", "llama3_8b", "--tp", 2, "--attention", "fused")
     assert memory("--attention", "fused") == memory("--cluster", "l40s-pcie-ib").split(" of ")[0]

@@ -106,7 +106,8 @@ const struct bb_opt bb_transformer_options[] = {
         "memory and back, as Megatron-LM's --cpu-offloading-num-layers"),
     OPT_CHOICE(0, "attention", FIELD(attention), NULL, "MODE", attention_choices,
                "fused: softmax and dropout stay on the chip; unfused: all attention scores go through memory (default: "
-               "fused; with plan --cluster: from the cluster's profile)"),
+               "fused; of models with dropout, as GPT-2, the memory is that of unfused; with plan --cluster: from the "
+               "cluster's profile)"),
     OPT_CHOICE(
         0, "loss", FIELD(loss), NULL, "MODE", attention_choices,
         "memory of the logits: fused: in the type of the parameters; unfused: with float copies (default: unfused for "

@@ -472,9 +472,9 @@ static int check_first_name(int argc, char **argv)
 
 /* Prints the option of this name of the command, or of every command and benchmark (command: NULL). Names have no capitals,
  * letters may. Returns whether there is one. */
-static bool print_option(const char *command, const char *name)
+static bool print_option(const char *command, const char *name, bool contains)
 {
-    char *option = bb_format("--help=%s", name + strspn(name, "-"));
+    char *option = bb_format("--help=%s%s", contains ? "*" : "", name + strspn(name, "-"));
     const char *benchmark;
     const int muted = bb_err_is_mute();
     bool found = false;
@@ -511,7 +511,7 @@ static int run_command(int argc, char **argv)
         return bb_nccl_tests_main(argc, argv);
     if (check_first_name(argc, argv) != 0)
         return -BB_EUSAGE;
-    if (!command && asks_help(argc, argv) && print_option(NULL, argv[0]))
+    if (!command && asks_help(argc, argv) && print_option(NULL, argv[0], false))
         return 0;
     if (!command && bb_reject_foreign_program(argv[0], "busbar proxy ") == 0 && bb_model_reject_hub(argv[0]) == 0)
         return bb_reject_unknown_at("command", argv[0], command_at);
@@ -561,6 +561,11 @@ static const struct bb_foreign_name terms[] = {
     {"count", NULL, "elements of a row: of each rank's buffer, as in nccl-tests; for a group of a step: of each call",
      NULL},
     {"wall", NULL, "time of one operation by the host clock, with launches and the final wait, as in nccl-tests", NULL},
+    {"torchrun torch-distributed-launch", NULL,
+     "starts scripts of PyTorch. Here -g GPUS starts the ranks of one node, mpirun -n RANKS busbar ... or srun those "
+     "of "
+     "several",
+     NULL},
     {"waiting waiting-for-peers", NULL, "time in a call before its last participant arrives", NULL},
     {NULL, NULL, NULL, NULL},
 };
@@ -595,12 +600,37 @@ static bool print_topic(const char *topic)
 {
     const struct bb_foreign_name *row = bb_foreign_find(terms, topic, strlen(topic));
     const bool is_listed = print_listed(topic);
+    const struct bb_foreign_name *program =
+        is_listed ? NULL : bb_foreign_find(bb_foreign_programs, topic, strlen(topic));
+    const bool starts = program && bb_begins_with(program->text, "transformer ");
+    char *start = starts ? bb_format("here: mpirun -n 8 busbar proxy %s; without GPUs: busbar plan %s --ranks 8",
+                                     program->text, program->text)
+                         : NULL;
 
     if (is_listed)
         puts("Options: busbar help plan, or busbar help bench (collectives), busbar help proxy (proxies)");
     if (row)
         bb_opts_print_term(topic, row->text, stdout);
-    return is_listed || row;
+    if (start)
+        bb_opts_print_term(topic, start, stdout);
+    free(start);
+    return is_listed || row || starts;
+}
+
+/* Prints the help of a command or, if it knows no such subcommand, those of its options whose names contain the word. */
+static int help_command(int argc, char **argv)
+{
+    const int muted = bb_err_is_mute();
+    int rc;
+
+    if (argc > 2) {
+        bb_err_mute(1);
+        rc = run_command(argc, argv);
+        bb_err_mute(muted);
+        if (rc >= 0 || print_option(argv[0], argv[1], true))
+            return 0;
+    }
+    return run_command(argc, argv);
 }
 
 /* Runs `busbar help`. `busbar help bench p2p` is the same as `busbar bench p2p --help`; `busbar help tp` and
@@ -619,10 +649,11 @@ static int help_main(int argc, char **argv)
                       argv[3]);
     if (argc == 2 && strcmp(topic, "environment") == 0)
         print_environment(stdout);
-    else if ((argc == 2 && !find_command(topic) && print_topic(topic)) || (argc == 3 && print_option(topic, argv[2])))
+    else if ((argc == 2 && !find_command(topic) && print_topic(topic)) ||
+             (argc == 3 && print_option(topic, argv[2], false)))
         return 0;
     else if (argc > 1 && !bb_begins_with("help", topic))
-        return run_command(argc > 2 ? 3 : 2, command_argv);
+        return help_command(argc > 2 ? 3 : 2, command_argv);
     else
         print_help(stdout);
     return 0;

@@ -218,6 +218,23 @@ static bool print_option(const struct bb_opts *set, const char *name, FILE *out)
     return true;
 }
 
+/* Prints the options whose names contain `word`. Returns whether there are any. */
+static bool print_options_with(const struct bb_opts *set, const char *word, FILE *out)
+{
+    bool found = false;
+
+    for (const struct bb_opt_table *t = set->tables; t->opts; t++)
+        for (const struct bb_opt *o = t->opts; o->name; o++) {
+            if (!strstr(o->name, word) || bb_opts_is_shadowed(set, o))
+                continue;
+            if (!found)
+                fprintf(out, "%.*s has no --%s, but:\n", (int)command_length(set->usage), set->usage, word);
+            bb_opts_print_option(o, "", bb_opts_print_term, out);
+            found = true;
+        }
+    return found;
+}
+
 bool bb_opts_generate(const struct bb_opts *set, int argc, char **argv, FILE *out)
 {
     static const char help[] = "--help=";
@@ -228,6 +245,7 @@ bool bb_opts_generate(const struct bb_opts *set, int argc, char **argv, FILE *ou
     else if (strcmp(last, "--help=man") == 0)
         print_man(set, out);
     else
-        return bb_begins_with(last, help) && print_option(set, last + strlen(help), out);
+        return bb_begins_with(last, help) && (last[strlen(help)] == '*' ? print_options_with : print_option)(
+                                                 set, last + strlen(help) + (last[strlen(help)] == '*'), out);
     return true;
 }

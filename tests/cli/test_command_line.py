@@ -107,6 +107,24 @@ def test_help_explains_names_and_terms(busbar, topic, printed):
     assert done.returncode == 0 and re.match(printed, done.stdout) and not done.stderr
 
 
+@pytest.mark.parametrize("topic,printed", [
+    ("torchrun", "-g GPUS starts"), ("ddp", "--dp-sync all_reduce"), ("fsdp", "--dp-sync zero3"), ("deepspeed", "--dp-sync zero3"), ("megatron", "transformer --model llama3_8b")])
+def test_help_says_how_to_start_what_other_tools_start(busbar, topic, printed):
+    done = busbar.run("help", topic, emulated=False)
+    assert done.returncode == 0 and not done.stderr and printed in " ".join(done.stdout.split())
+    if topic != "torchrun":
+        command = re.search("without GPUs: busbar (.*)", " ".join(done.stdout.split()))[1]
+        assert busbar.run(*command.split(), emulated=False).returncode == 0
+
+
+def test_help_finds_the_options_with_a_word(busbar):
+    done = busbar.run("help", "plan", "bucket", emulated=False)
+    assert done.returncode == 0 and not done.stderr and re.match(r"busbar plan has no --bucket, but:\n(?:.*\n)*  --bucket-mb=", done.stdout), done.stdout
+    assert re.match("Usage: busbar bench p2p ", busbar.run("help", "bench", "p2p", emulated=False).stdout)
+    unknown = busbar.run("help", "plan", "bukkit", emulated=False)
+    assert unknown.returncode == 2 and not unknown.stdout and "'bukkit'" in unknown.stderr
+
+
 def test_terms_of_the_reports_are_topics_of_the_help(busbar):
     """The terms of README.md's table, by their first word or in full."""
     table = (ROOT / "README.md").read_text().split("| term | meaning |\n|---|---|\n")[1].split("\n\n")[0]

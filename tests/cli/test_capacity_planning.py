@@ -484,7 +484,7 @@ def test_threads_do_not_change_the_result(plan):
     assert one == many
 
 
-@pytest.mark.parametrize("given,accepted", [("--vpp 3", ""), ("--vpp 2 --pp 1", "--pp 1"), ("--micro-batch-size 128", ""),
+@pytest.mark.parametrize("given,accepted", [("--vpp 3", ""), ("--vpp 2 --pp 1", "--pp 1"), ("--micro-batch-size 128", "--global-batch-size 128 --micro-batch-size 128"),
                                             ("--global-batch-size 10 --pp 4 --vpp 2", "--global-batch-size {} --pp 4 --vpp 2"),
                                             ("--global-batch-size 10 --vpp 3", "--global-batch-size 10")])
 def test_the_advice_of_a_search_without_valid_layout_is_accepted(busbar, plan, given, accepted):

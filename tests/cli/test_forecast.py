@@ -610,13 +610,33 @@ def test_a_list_of_values_names_the_sweep(busbar):
             == "busbar: --tp: '2,4' is not valid, expected one whole number (several values: busbar sweep) from 1 to 16777216")
 
 
-def test_search_names_the_nearest_global_batch_sizes(busbar):
-    """One replica on each of 63 nodes: multiples of 63. None of 504 ranks' divisors divides 1024 into replicas of up to 8 x 80 GPUs."""
+@pytest.mark.parametrize("ranks,batch,nearest", [
+    (100, 1024, (1020, 1025)), (100, 77, (75, 80)), (100, 1001, (1000, 1005)), (504, 1024, (1023, 1026)), (504, 77, (75, 78)), (504, 1001, (999, 1002)),
+    (24, 1024, ()), (24, 77, ()), (24, 1001, ()), (60, 1024, (1023, 1025)), (60, 77, (75, 78)), (60, 1001, (1000, 1002)),
+    (1000, 1024, (1000, 1025)), (1000, 77, (75, 100)), (1000, 1001, (1000, 1025))])
+def test_search_names_the_nearest_global_batch_sizes(busbar, ranks, batch, nearest):
+    """40 layers, FFN width 13824, 40 heads: tp 5 and pp 25 are invalid, with whatever batch size. 24 ranks have layouts with one replica.
+    No size between the two suggested ones has layouts, which both have."""
+    args = f"transformer --model llama2_13b --cluster h100-sxm-ib --quiet --best-layout --ranks {ranks} --global-batch-size"
+
+    def search(size):
+        return busbar.run("plan", *args.split(), size, emulated=False)
+    done = search(batch)
+    words = re.search(r"no valid layout for (\d+) ranks with global batch size (\d+) .*; try: --global-batch-size (\d+) or (\d+)$", done.stderr.strip())
+    assert (done.returncode, words and [int(word) for word in words.groups()]) == ((2, [ranks, batch, *nearest]) if nearest else (0, None)), done.stderr
+    assert all(search(size).returncode == 0 for size in nearest)
+    assert not nearest or all(search(size).returncode == 2 for size in (nearest[0] + 1, nearest[1] - 1) if size not in nearest)
+
+
+def test_search_names_global_batch_sizes_by_memory(busbar):
+    """504 GPUs hold 70B parameters, with replicas on each of 63 nodes. Two GPUs do not hold 20 of its layers with any batch size."""
     args = "--model llama3_70b --cluster h100-sxm-ib --ranks 504 --best-layout"
     error = rejection(busbar, f"plan transformer {args} --global-batch-size 1024")
-    assert error.endswith("; try: --global-batch-size 1008 or 1071")
-    for batch in (1008, 1071):
-        plan(busbar, f"{args} --global-batch-size {batch} --tp 8 --pp 1 --cp 1 --dp-sync zero3 --recompute full")
+    sizes = re.search(r"; try: --global-batch-size (\d+) or (\d+)$", error)
+    for batch in sizes.groups():
+        assert busbar.run("plan", "transformer", *args.split(), "--quiet", "--global-batch-size", batch, emulated=False).returncode == 0
+    error = rejection(busbar, "plan transformer --model llama3_70b --layers 20 --cluster h100-sxm-ib --ranks 2 --dp 2 --best-layout --global-batch-size 5")
+    assert error.endswith("; layouts are valid with 4 or 6, but do not fit into GPU memory")
     error = rejection(busbar, f"plan transformer {args} --global-batch-size 4M")
     assert error.endswith("expected a number of samples without unit; try: --global-batch-size 4194304; if these are tokens, divide by --seq-length: "
                           "for example --global-batch-size 1024 for 4096 tokens per sample")

@@ -48,6 +48,7 @@
 #include "bootstrap/base/alloc.h"
 #include "bootstrap/base/stats.h"
 #include "bootstrap/base/units.h"
+#include "proxies/form/author/args.h"
 #include "proxies/offline/layouts/layouts.h"
 #include "proxies/offline/layouts/penalty.h"
 #include "proxies/offline/layouts/pool.h"
@@ -271,20 +272,25 @@ static int count_fitting(const struct work *w)
     return n;
 }
 
+static bool may_add_optimizer(const struct work *w)
+{
+    const struct bb_sync_options *given = &w->search->given->sync;
+
+    return w->search->optimizer != BB_OPTIMIZER_GIVEN && !given->precision_aware &&
+           (!given->optimizer || strcmp(given->optimizer, "adam") == 0);
+}
+
 /* Finds the recomputation of each layout, and if fewer than `few` layouts fit, the optimizer. Returns whether it did the
  * latter. */
 static bool try_memory_of_all(struct work *w, int few)
 {
-    const struct bb_sync_options *given = &w->search->given->sync;
-    bool adds = w->search->optimizer == BB_OPTIMIZER_ADDED;
+    const bool adds = may_add_optimizer(w);
 
     run_speculatively(w, w->space->n, try_memory);
-    if (w->search->optimizer == BB_OPTIMIZER_IF_FEW)
-        adds = count_fitting(w) < few;
-    adds &= !given->precision_aware && (!given->optimizer || strcmp(given->optimizer, "adam") == 0);
-    if (adds)
-        run_speculatively(w, w->space->n, try_precision_aware);
-    return adds;
+    if (!adds || (w->search->optimizer == BB_OPTIMIZER_IF_FEW && count_fitting(w) >= few))
+        return false;
+    run_speculatively(w, w->space->n, try_precision_aware);
+    return true;
 }
 
 static double penalty_of(const struct work *w, const struct bb_layout_choice *c)
@@ -952,6 +958,24 @@ static int validate_given(const struct bb_layout_search *s)
     return 0;
 }
 
+/* Lists the layouts of w->search in *space, which is that of w. end_trial frees them. */
+static void begin_trial(struct work *w, struct bb_layout_space *space)
+{
+    bb_layout_space_init(space, w->search, w->arch);
+    BB_NEW(w->rows, space->n);
+    BB_NEW(w->rc, space->n);
+    BB_NEW(w->unfit, space->n);
+    begin_stage(w, "memory with other options", space->n);
+}
+
+static void end_trial(struct work *w, struct bb_layout_space *space)
+{
+    free(w->rows);
+    free(w->rc);
+    free(w->unfit);
+    bb_layout_space_release(space);
+}
+
 /* Returns whether layouts are valid with other options; in_memory: whether one of them fits into GPU memory, too.
  * given, config: as in struct bb_layout_search */
 static bool has_layouts(const struct work *w, const struct bb_proxy_config *given, const struct bb_proxy_config *config,
@@ -964,20 +988,12 @@ static bool has_layouts(const struct work *w, const struct bb_proxy_config *give
 
     search.given = given;
     search.config = config;
-    bb_layout_space_init(&space, &search, w->arch);
-    found = space.n > 0 && !in_memory;
-    BB_NEW(other.rows, space.n);
-    BB_NEW(other.rc, space.n);
-    BB_NEW(other.unfit, space.n);
-    begin_stage(&other, "memory with other options", in_memory ? space.n : 0);
-    if (in_memory) {
-        try_memory_of_all(&other, 1);
-        found = count_fitting(&other) > 0;
-    }
-    free(other.rows);
-    free(other.rc);
-    free(other.unfit);
-    bb_layout_space_release(&space);
+    begin_trial(&other, &space);
+    try_memory_of_all(&other, 1);
+    found = in_memory && count_fitting(&other) > 0;
+    for (int i = 0; i < space.n && !in_memory; i++)
+        found |= other.rc[i] == 0;
+    end_trial(&other, &space);
     return found;
 }
 
@@ -1074,42 +1090,93 @@ static int report_reason(const struct work *w)
     return rc;
 }
 
-/* Returns the nearest global batch size below (direction -1) or above (1) the given one with which layouts are valid: a
- * multiple of the number of nodes, which many layouts have as replicas; 0: none up to a distance of the number of ranks. */
-static int find_batch(const struct work *w, int direction)
-{
-    struct bb_proxy_config config = *w->search->config;
-    const int nodes = bb_cluster_nodes(w->search->cluster, config.ranks), given = config.global_batch;
+#define MAX_BATCH 1000000000 /* of --global-batch-size */
 
-    config.global_batch = given / nodes * nodes + (direction > 0 || given % nodes == 0 ? direction * nodes : 0);
-    while (config.global_batch > 0 && abs(config.global_batch - given) <= config.ranks) {
-        if (has_layouts(w, w->search->given, &config, false))
-            return config.global_batch;
-        config.global_batch += direction * nodes;
-    }
-    return 0;
+struct batches {
+    int below, above; /* 0: none */
+};
+
+/* Returns whether layout i of the list is valid with a global batch size and, with in_memory, fits into GPU memory. */
+static bool is_valid_with(struct work *w, int i, long long batch, bool in_memory)
+{
+    struct bb_layout_choice *c = &w->space->list[i];
+    const long long n = batch / ((long long)c->dp * c->batch);
+
+    if (batch <= 0 || batch > MAX_BATCH || n > BB_MAX_LAYERS)
+        return false;
+    c->micro_batches = (int)n;
+    try_memory(w, i);
+    if (in_memory && may_add_optimizer(w))
+        try_precision_aware(w, i);
+    return w->rc[i] == 0 && (!in_memory || w->unfit[i] < w->space->n_recomputes);
 }
 
-/* Reports that no layout is valid: why the proxy rejects the first one, or the nearest global batch sizes, or an option to
- * leave out, with which some are valid. */
+/* Returns the nearest global batch sizes below and above the given one with which a layout is valid and, with in_memory,
+ * fits into GPU memory. w: a search with a global batch size that suits each layout. */
+static struct batches find_nearest(struct work *w, int given, bool in_memory)
+{
+    struct batches found = {0};
+
+    bb_err_speculative(true);
+    for (int i = 0; i < w->space->n; i++) {
+        const struct bb_layout_choice *c = &w->space->list[i];
+        const long long unit = (long long)c->dp * c->batch * (c->schedule == BB_INTERLEAVED ? c->pp : 1);
+        const long long below = given / unit * unit, above = below + unit;
+
+        if (below > found.below && is_valid_with(w, i, below, in_memory))
+            found.below = (int)below;
+        if ((!found.above || above < found.above) && is_valid_with(w, i, above, in_memory))
+            found.above = (int)above;
+    }
+    bb_err_speculative(false);
+    return found;
+}
+
+/* Finds the nearest global batch sizes with which a layout fits or, with in_memory false, is only valid. */
+static struct batches find_batches(const struct work *w, bool *in_memory)
+{
+    struct bb_proxy_config config = *w->search->config;
+    struct bb_layout_search search = *w->search;
+    struct bb_layout_space space;
+    struct work other = {.search = &search, .space = &space, .arch = w->arch, .progress = w->progress};
+    const int given = config.global_batch, largest = search.given->micro_batch_size;
+    struct batches found;
+
+    config.global_batch = (int)fmin((double)config.ranks * (largest ? largest : BB_MAX_MICRO_BATCH), MAX_BATCH);
+    search.config = &config;
+    begin_trial(&other, &space);
+    found = find_nearest(&other, given, true);
+    *in_memory = found.below || found.above;
+    if (!*in_memory)
+        found = find_nearest(&other, given, false);
+    end_trial(&other, &space);
+    return found;
+}
+
+/* Reports that no layout is valid: the nearest global batch sizes with which some are, or why the proxy rejects the first
+ * one, or an option to leave out. */
 static int report_invalid(const struct work *w)
 {
     const struct bb_layout_search *s = w->search;
-    int below, above;
     const struct bb_transformer_options *t = &s->given->transformer;
     const struct bb_pipe_split split = {w->arch->layers, t->pp, 1, t->first_layers, t->last_layers, NULL};
     char suggestion[BB_KEPT_TEXT];
+    bool in_memory;
+    const struct batches near = find_batches(w, &in_memory);
+    int length;
 
-    if (w->space->n > 0 && report_reason(w))
+    if (near.below || near.above) {
+        length = snprintf(suggestion, sizeof(suggestion),
+                          in_memory ? "try: --global-batch-size %d" : "layouts are valid with %d",
+                          near.below ? near.below : near.above);
+        if (near.below && near.above)
+            length += snprintf(suggestion + length, sizeof(suggestion) - (size_t)length, " or %d", near.above);
+        if (!in_memory)
+            snprintf(suggestion + length, sizeof(suggestion) - (size_t)length, ", but do not fit into GPU memory");
+    } else if (w->space->n > 0 && report_reason(w))
         return -BB_EUSAGE;
-    if (t->pp > 1 && !t->vpp && !t->pipeline_layout && bb_pipe_split_validate(&split, "", s->proxy->name))
+    else if (t->pp > 1 && !t->vpp && !t->pipeline_layout && bb_pipe_split_validate(&split, "", s->proxy->name))
         return -BB_EUSAGE;
-    below = find_batch(w, -1);
-    above = find_batch(w, 1);
-    if (below && above)
-        snprintf(suggestion, sizeof(suggestion), "try: --global-batch-size %d or %d", below, above);
-    else if (below || above)
-        snprintf(suggestion, sizeof(suggestion), "try: --global-batch-size %d", below + above);
     else if (!suggest_leaving_out(w, false, suggestion))
         snprintf(suggestion, sizeof(suggestion), "to see the reason, plan a single layout without --best-layout");
     return bb_err(BB_EUSAGE, "%s: no valid layout for %d ranks with global batch size %d and the given options; %s",

@@ -196,7 +196,7 @@ void bb_layout_space_init(struct bb_layout_space *space, const struct bb_layout_
                           const struct bb_arch *arch)
 {
     static const int syncs[] = {BB_SYNC_ALL_REDUCE, BB_SYNC_ZERO1, BB_SYNC_ZERO2, BB_SYNC_ZERO3, BB_SYNC_DISTRIBUTED};
-    static const int batches[] = {1, 2, 4, 8};
+    static const int batches[] = {1, 2, 4, BB_MAX_MICRO_BATCH};
     const struct bb_proxy_config *c = search->given;
     const char *recompute = c->transformer.recompute           ? c->transformer.recompute
                             : c->transformer.recompute_modules ? bb_recompute_names[BB_RECOMPUTE_SELECTIVE]

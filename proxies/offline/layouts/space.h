@@ -5,6 +5,8 @@
 
 #include "proxies/offline/layouts/layouts.h"
 
+#define BB_MAX_MICRO_BATCH 8 /* the largest micro-batch size that a search tries; the smaller ones divide it */
+
 /* The valid layouts. Layouts that differ only in the kind of recomputation are stored once. In each layout, tp x cp
  * x pp x dp is the number of ranks, and the global batch size is divisible by dp x micro-batch size. */
 struct bb_layout_space {

@@ -113,6 +113,38 @@ static int resolve_schedule(struct bb_training *t)
     return bb_schedule_validate(&t->schedule, t->config->proxy);
 }
 
+/* The overlap of two micro-batches requires several chunks per stage. Reports what divides the layers among them: two
+ * chunks, or a pipeline layout. Returns 0 if the layers are divided, or another schedule was requested. */
+static int reject_chunks_of_overlap(const struct bb_training *t)
+{
+    const struct bb_transformer_options *o = &t->config->transformer;
+    struct bb_pipe_split split = t->split;
+    const bool has_ends = split.first || split.last;
+    char text[BB_PIPE_LAYOUT_TEXT], layout[BB_PIPE_LAYOUT_TEXT + 32] = "";
+
+    if (!o->moe_overlap || t->grid.ep <= 1 || split.stages == 1 || o->pipeline_layout ||
+        (t->schedule.kind != BB_INTERLEAVED && t->schedule.kind != BB_1F1B) ||
+        (t->schedule.kind == BB_INTERLEAVED && bb_pipe_split_is_valid(&split)))
+        return 0;
+    split.chunks = split.chunks > 1 ? split.chunks : 2;
+    if (!bb_pipe_split_is_valid(&split)) {
+        if (!bb_pipe_layout_suggest(&split, t->arch.mtp, text)) {
+            split.chunks = 2;
+            if (!bb_pipe_layout_suggest(&split, t->arch.mtp, text))
+                return 0;
+        }
+        snprintf(layout, sizeof(layout), " --pipeline-layout '%s'", text);
+    }
+    return bb_err(
+        BB_EUSAGE,
+        "%s: --overlap-moe-expert-parallel-comm with pp %d requires --schedule interleaved, and --vpp 2 or more "
+        "that divides the %d layers; try:%s --vpp %d%s%s",
+        t->config->proxy, split.stages, split.layers,
+        t->schedule.kind == BB_INTERLEAVED ? "" : " --schedule interleaved", split.chunks, layout,
+        layout[0] && has_ends ? " without --decoder-first-pipeline-num-layers and --decoder-last-pipeline-num-layers"
+                              : "");
+}
+
 static int resolve_grid(struct bb_training *t)
 {
     const struct bb_transformer_options *o = &t->config->transformer;
@@ -134,6 +166,7 @@ static int resolve_grid(struct bb_training *t)
     TRY(bb_grid_validate_model(&t->grid, &model, t->config->proxy));
     TRY(resolve_schedule(t));
     t->split = bb_grid_pipe_split(&t->grid, t->arch.layers, bb_schedule_parts_per_stage(&t->schedule));
+    TRY(reject_chunks_of_overlap(t));
     if (o->pipeline_layout)
         TRY(bb_pipe_layout_validate(&t->split, t->arch.mtp, t->config->proxy));
     else if (t->split.stages > 1 && !bb_pipe_split_is_valid(&t->split))

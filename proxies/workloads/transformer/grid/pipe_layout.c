@@ -4,7 +4,7 @@
 #include "proxies/workloads/transformer/grid/pipe_split.h"
 
 #include <ctype.h>
-#include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -132,4 +132,25 @@ int bb_pipe_layout_validate(const struct bb_pipe_split *s, int mtp_layers, const
         return bb_err(BB_EUSAGE, "%s: --pipeline-layout has %d layers (t), the model has %d; try: --layers %d", who,
                       part.first + part.layers, s->layers, part.first + part.layers);
     return 0;
+}
+
+bool bb_pipe_layout_suggest(const struct bb_pipe_split *s, int mtp_layers, char text[BB_PIPE_LAYOUT_TEXT])
+{
+    const int parts = s->stages * s->chunks, modules = s->layers + 1 + mtp_layers + 1;
+    const int each = modules / parts, larger = modules % parts, last = each - 1 - mtp_layers;
+    const int smaller = parts - 1 - (larger ? larger : 1);
+    int n;
+
+    if (parts < 2 || last < 1)
+        return false;
+    n = snprintf(text, BB_PIPE_LAYOUT_TEXT, "Et*%d|", larger ? each : each - 1);
+    if (larger > 1)
+        n += snprintf(text + n, BB_PIPE_LAYOUT_TEXT - (size_t)n, "(t*%d|)*%d", each + 1, larger - 1);
+    if (smaller > 0)
+        n += snprintf(text + n, BB_PIPE_LAYOUT_TEXT - (size_t)n, "(t*%d|)*%d", each, smaller);
+    n += snprintf(text + n, BB_PIPE_LAYOUT_TEXT - (size_t)n, "t*%d", last);
+    if (mtp_layers > 0)
+        n += snprintf(text + n, BB_PIPE_LAYOUT_TEXT - (size_t)n, "m*%d", mtp_layers);
+    snprintf(text + n, BB_PIPE_LAYOUT_TEXT - (size_t)n, "L");
+    return true;
 }

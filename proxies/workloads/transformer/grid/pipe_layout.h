@@ -9,6 +9,10 @@
 
 #include "bootstrap/base/err.h"
 
+#include <stdbool.h>
+
+#define BB_PIPE_LAYOUT_TEXT 128
+
 /* The numbers of modules of one virtual stage; first: index of its first layer. */
 struct bb_pipe_part {
     int embeddings, first, layers, mtp_layers, losses;
@@ -29,5 +33,11 @@ int bb_pipe_layout_part(const char *layout, int index, struct bb_pipe_part *part
  */
 struct bb_pipe_split;
 int bb_pipe_layout_validate(const struct bb_pipe_split *split, int mtp_layers, const char *who) BB_MUST_CHECK;
+
+/*
+ * bb_pipe_layout_suggest - format a layout of any number of layers in which the virtual stages differ by at most one module.
+ *   Returns  whether there is one: the last virtual stage has a layer, too
+ */
+bool bb_pipe_layout_suggest(const struct bb_pipe_split *split, int mtp_layers, char text[BB_PIPE_LAYOUT_TEXT]);
 
 #endif

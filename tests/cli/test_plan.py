@@ -536,6 +536,13 @@ def test_profile_with_base_has_the_values_of_its_base_and_transport(busbar, tmp_
     assert plan("h100-sxm-ib", *changed, "--set", "transport=efa-v2", "--set", "nics_per_node=32") == plan("aws-p5", *changed)
     done = busbar.run("plan", "broadcast", "--ranks", "16", "--cluster", "h100-sxm-ib", "--set", "transport=rooce", emulated=False)
     assert done.returncode == 2 and done.stderr.startswith("busbar: unknown transport 'rooce', did you mean 'roce'?")
+    for name, accepted in (("h100-sxm-ib", True), ("gb200-nvl72", True), ("aws-p5", False)):  # infiniband: the values of the base, no file
+        (tmp_path / "mine.json").write_text(json.dumps({"name": "mine", "base": name, "transport": "infiniband"}))
+        for args in ((tmp_path / "mine.json",), (name, "--set", "transport=infiniband")):
+            done = busbar.run("plan", "broadcast", "--ranks", "16", "--cluster", *args, emulated=False)
+            assert (done.returncode == 0) == accepted and ("unknown transport 'infiniband'" in done.stderr) != accepted, done.stderr
+        if accepted:
+            assert plan(tmp_path / "mine.json", *changed) == plan(name, *changed)
     (tmp_path / "mine.json").write_text(json.dumps({**own, "base": str(tmp_path / "mine.json")}))
     done = busbar.run("plan", "broadcast", "--ranks", "16", "--cluster", tmp_path / "mine.json", emulated=False)
     assert done.returncode == 2 and "unknown cluster '" in done.stderr

@@ -345,9 +345,12 @@ static void remove_former(json_t *variants, json_t *described)
 /* changes: the cluster has another transport, whose values the new one must replace. */
 static int put_transport(json_t *cluster, const char *name, bool changes)
 {
+    const char *former = json_string_value(json_object_get(cluster, "transport"));
     json_t *transport = NULL;
     int rc;
 
+    if (former && strcmp(former, name) == 0 && !find_text("transports", name))
+        return 0; /* infiniband, whose values the profile has */
     TRY(bb_profile_load("transports", name, &transport));
     if (changes && !json_object_get(transport, "nccl"))
         rc = bb_err(BB_EUSAGE, "--set transport=%s: it has no values of its own, only the profile h100-sxm-sharp has",

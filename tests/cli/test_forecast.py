@@ -89,6 +89,33 @@ def test_a_step_is_bound_by_the_host_if_launches_delay_its_kernels(busbar, args,
     assert ("forward: launch" in text) == bound and eager["phases"][0]["bottleneck"] == ("launch" if bound else eager["phases"][0]["bottleneck"])
 
 
+@pytest.mark.parametrize("args,saves_more", [("--ranks 4 --tp 4 --sequence-parallel --seq-length 256", True), ("--ranks 64 --seq-length 128", False)])
+def test_graphs_change_exposed_communication_too(busbar, args, saves_more):
+    """What --graph saves is the time for which kernels wait, and the change of the exposed communication."""
+    args = f"--model gpt2_small --cluster h100-sxm-ib {args}"
+    eager, graph = (plan(busbar, f"{args} {more}")["predicted"] for more in ("", "--graph"))
+    saved, waits = eager["step_us"] - graph["step_us"], eager["sharing"]["launch_wait_us"]
+    assert saved > 1.2 * waits if saves_more else saved < 0.8 * waits
+    exposed = [p["breakdown"]["exposed_us"] for p in (eager, graph)]
+    assert (exposed[0] > exposed[1]) == saves_more
+    text = busbar.run("plan", "transformer", *args.split(), emulated=False).stdout
+    assert re.search(r"host-bound +kernels wait .*, or --graph \(exposed communication changes, too\)\n", text)
+
+
+def test_overlap_of_experts_suggests_a_pipeline_layout(busbar):
+    """61 layers and 8 stages: no number of chunks divides them. Each suggestion works."""
+    args = "transformer --model deepseek_v3 --ranks 512 --cluster h200-sxm-ib --pp 8 --ep 16 --micro-batches 64 --dp-sync distributed --overlap-moe-expert-parallel-comm"
+    ends = "--decoder-first-pipeline-num-layers 7 --decoder-last-pipeline-num-layers 6"
+    for more in ("", "--vpp 2", "--mtp-num-layers 1", "--vpp 3", ends, f"{ends} --vpp 2", f"{ends} --vpp 4", "--layers 48", "--layers 59 --vpp 2"):
+        error = rejection(busbar, f"plan {args} {more}")
+        assert "--vpp 1" not in error and "leave it out" not in error
+        suggestion = error.split("; try: ")[1].split(" without ")[0].replace("'", "")
+        assert ("--pipeline-layout" in suggestion) == (more != "--layers 48")
+        kept = "" if "--decoder" in more else more
+        done = busbar.run("plan", *args.split(), *kept.split(), *suggestion.split(), emulated=False)
+        assert done.returncode == 0, f"{more}: {error}: {done.stderr}"
+
+
 def test_launches_of_a_stage_that_limits_nothing_are_not_the_bottleneck(busbar):
     """The last stage computes 1.26 times as long as the first one, and its kernels hardly wait: CUDA graphs save less than 5 %."""
     args = "--model gpt3_350m --ranks 8 --pp 8 --micro-batches 8 --seq-length 512 --cluster h100-sxm-ib"

@@ -142,7 +142,7 @@ static void write_host(const struct bb_prediction *p, struct answer *a)
     if (a->host_ns >= 0)
         snprintf(a->host, TEXT,
                  "kernels wait %s (%.1f%% of the step) for the host to launch them; try: a larger --micro-batch-size, "
-                 "or --graph",
+                 "or --graph (exposed communication changes, too)",
                  bb_format_rounded_time(bb_us_of(p->launch_wait_ns), time), 100 * waits);
 }
 

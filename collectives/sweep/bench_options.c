@@ -470,7 +470,8 @@ out:
     return rc;
 }
 
-/* Rejects a limit for a size outside of the run's sizes, which could not be checked at the end. */
+/* Rejects a limit for a size outside of the run's sizes, which could not be checked at the end. A printed size, rounded down to
+ * whole slices, may be below the first one; --matrix sets the size later. */
 static int check_limit_sizes(const struct bb_bench_options *o, const struct bb_sweep *sweep)
 {
     const struct bb_busbw_thresholds *t = &o->busbw_thresholds;
@@ -481,8 +482,8 @@ static int check_limit_sizes(const struct bb_bench_options *o, const struct bb_s
         low = i == 0 || sweep->sizes.bytes[i] < low ? sweep->sizes.bytes[i] : low;
         high = i == 0 || sweep->sizes.bytes[i] > high ? sweep->sizes.bytes[i] : high;
     }
-    for (int i = 0; i < t->n; i++)
-        if (t->item[i].scope == BB_BUSBW_SIZE && (t->item[i].bytes < low || t->item[i].bytes > high))
+    for (int i = 0; i < t->n && !o->matrix; i++)
+        if (t->item[i].scope == BB_BUSBW_SIZE && (t->item[i].bytes < low - low / 4 || t->item[i].bytes > high))
             return bb_err(BB_EUSAGE, "--min-busbw: %s is not among the sizes of this run, %s to %s; try: %s %zu",
                           bb_format_bytes(t->item[i].bytes, size), bb_format_bytes(low, first),
                           bb_format_bytes(high, last),

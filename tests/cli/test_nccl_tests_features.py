@@ -130,6 +130,9 @@ def test_alltoallv_from_a_matrix_file(busbar, tmp_path):
     path.write_text("100 200 150\n 50 100 75\n\n300 150 200\n")
     run = busbar.json("bench", "alltoallv", *ONE, "--matrix", path, ranks=3, tmp_path=tmp_path)
     assert [(r["bytes"], r["count"], r["wrong"]) for r in run["results"]] == [(288 + 144 + 192, (288 + 144 + 192) / 4, 0)]
+    size = run["results"][0]["bytes"]  # the size of a matrix can have a limit
+    for limit, status in ((f"{size}:0", 0), (f"{size}:1e9", 5)):
+        assert busbar.run("bench", "alltoallv", *ONE, "--matrix", path, "--min-busbw", limit, ranks=3).returncode == status
     run = busbar.json("bench", "alltoallv", *KB4, "--matrix", path, "--matrix-scale", "2", ranks=3, tmp_path=tmp_path)
     assert run["results"][0]["bytes"] == 592 + 288 + 400  # rows of 200 400 288 | 96 200 144 | 592 288 400
     for ranks in (2, 4):

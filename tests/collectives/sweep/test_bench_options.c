@@ -93,6 +93,18 @@ static void combines_types_and_operations(void **state)
     assert_int_equal(r.n, BB_COLL_KIND_COUNT);
 }
 
+/* Of three ranks, all_gather of 1 MiB moves and prints 1048560 bytes. */
+static void accepts_limits_for_printed_sizes(void **state)
+{
+    struct rows r;
+
+    (void)state;
+    rows_of("all_gather -b 1M -e 1M --min-busbw 1048560:1", 3, &r);
+    assert_int_equal(r.n, 1);
+    rows_of("all_gather --sizes 2M,1M --min-busbw 1048560:1,2M:1", 3, &r);
+    assert_int_equal(r.n, 2);
+}
+
 static void rejects_invalid_command_lines(void **state)
 {
     static const char *const lines[] = {
@@ -204,7 +216,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sizes_grow_by_factor_or_step),     cmocka_unit_test(combines_types_and_operations),
         cmocka_unit_test(accepts_explicit_sizes_and_roots), cmocka_unit_test(rejects_invalid_command_lines),
-        cmocka_unit_test(arena_suffices_for_all_cases),
+        cmocka_unit_test(accepts_limits_for_printed_sizes), cmocka_unit_test(arena_suffices_for_all_cases),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

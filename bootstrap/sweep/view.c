@@ -245,13 +245,13 @@ static bool may_sort(const struct bb_gathered *g, size_t column)
     json_t *row;
     size_t i;
 
-    for (i = 0; i < g->combinations->n; i++)
-        complete |= g->found[i].state == BB_SWEEP_COMPLETE;
     json_array_foreach(g->rows, i, row)
     {
         if (kind_of(json_array_get(row, column)) < 2)
             return true;
     }
+    for (i = 0; i < g->combinations->n; i++)
+        complete |= g->found[i].state == BB_SWEEP_COMPLETE;
     return !complete;
 }
 

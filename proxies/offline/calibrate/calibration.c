@@ -4,11 +4,11 @@
 
 #include "bootstrap/base/alloc.h"
 #include "proxies/offline/calibrate/direct_parameters.h"
+#include "proxies/offline/calibrate/fit/robust_fit.h"
 #include "proxies/offline/calibrate/measured_curves.h"
 #include "proxies/offline/calibrate/measurements/row_time.h"
 #include "proxies/offline/calibrate/parameters.h"
 #include "proxies/offline/calibrate/penalized_variants.h"
-#include "proxies/offline/calibrate/robust_fit.h"
 #include "proxies/offline/calibrate/unmeasured_rates.h"
 
 #include <math.h>

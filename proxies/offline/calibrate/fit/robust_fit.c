@@ -1,5 +1,5 @@
 /* robust_fit.c - see robust_fit.h. */
-#include "proxies/offline/calibrate/robust_fit.h"
+#include "proxies/offline/calibrate/fit/robust_fit.h"
 
 #include "bootstrap/base/alloc.h"
 #include "bootstrap/base/stats.h"

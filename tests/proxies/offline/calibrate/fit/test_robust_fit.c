@@ -4,7 +4,7 @@
  */
 #include "tests/check.h"
 
-#include "proxies/offline/calibrate/robust_fit.h"
+#include "proxies/offline/calibrate/fit/robust_fit.h"
 
 #include <math.h>
 

@@ -1049,8 +1049,10 @@ static bool suggest_leaving_out(const struct work *w, bool in_memory, char text[
     return false;
 }
 
+enum { ADVICE_TEXT = 2 * BB_KEPT_TEXT }; /* bytes of an advice, which may contain all given options */
+
 /* Appends options with which a layout fits in addition to the given ones. Returns whether there are such options. */
-static bool suggest_saving(const struct work *w, const struct bb_proxy_config *given, char text[BB_KEPT_TEXT])
+static bool suggest_saving(const struct work *w, const struct bb_proxy_config *given, char text[ADVICE_TEXT])
 {
     const char *sync = given->transformer.sync, *optimizer = given->sync.optimizer;
     const bool may_shrink = !given->sync.grad_dtype;
@@ -1070,7 +1072,7 @@ static bool suggest_saving(const struct work *w, const struct bb_proxy_config *g
         config.sync.cpu_offload |= offloads;
         config.sync.grad_dtype = shrinks ? "bfloat16" : config.sync.grad_dtype;
         other.sync = config.sync;
-        snprintf(text + length, BB_KEPT_TEXT - length, "try:%s%s", shrinks ? " --grad-dtype bfloat16" : "",
+        snprintf(text + length, ADVICE_TEXT - length, "try:%s%s", shrinks ? " --grad-dtype bfloat16" : "",
                  offloads ? " --dp-sync distributed --use-precision-aware-optimizer --optimizer-cpu-offload" : "");
         if (has_layouts(w, &other, &config, true))
             return true;
@@ -1203,7 +1205,7 @@ static int find_fitting_ranks(const struct work *w, int ranks)
 
 /* Writes how training could fit: without one of the given options, with options that save memory, without the given
  * options and with such options, or on more ranks. */
-static void suggest_fitting(const struct work *w, char text[BB_KEPT_TEXT])
+static void suggest_fitting(const struct work *w, char text[ADVICE_TEXT])
 {
     char given[BB_KEPT_TEXT];
     const struct bb_proxy_config cleared = clear_all_kept(w->search->given, given);
@@ -1216,7 +1218,7 @@ static void suggest_fitting(const struct work *w, char text[BB_KEPT_TEXT])
     text[0] = '\0';
     if (suggest_saving(w, w->search->given, text))
         return;
-    snprintf(text, BB_KEPT_TEXT, "leave out%s; ", given);
+    snprintf(text, ADVICE_TEXT, "leave out%s; ", given);
     if (given[0] && (has_layouts(w, &cleared, w->search->config, true) || suggest_saving(w, &cleared, text))) {
         length = strlen(text);
         if (strcmp(text + length - 2, "; ") == 0)
@@ -1225,18 +1227,18 @@ static void suggest_fitting(const struct work *w, char text[BB_KEPT_TEXT])
     }
     ranks = find_fitting_ranks(w, w->search->config->ranks + 1);
     snprintf(
-        text, BB_KEPT_TEXT,
+        text, ADVICE_TEXT,
         "neither recomputation nor --grad-dtype bfloat16 nor the optimizer (precision-aware, in host memory) saves "
         "enough; more ranks are needed%s%s",
         given[0] ? " with" : "", given);
     length = strlen(text);
     if (ranks)
-        snprintf(text + length, BB_KEPT_TEXT - length, "; try: --ranks %d --global-batch-size %d", ranks, ranks);
+        snprintf(text + length, ADVICE_TEXT - length, "; try: --ranks %d --global-batch-size %d", ranks, ranks);
 }
 
 static int report_none(const struct work *w, const struct bb_layout_row *smallest)
 {
-    char need[BB_BYTES_TEXT], have[BB_BYTES_TEXT], suggestion[BB_KEPT_TEXT];
+    char need[BB_BYTES_TEXT], have[BB_BYTES_TEXT], suggestion[ADVICE_TEXT];
     const struct bb_layout_search *s = w->search;
 
     if (!smallest)

@@ -347,7 +347,7 @@ def test_search_says_which_layouts_differ_by_less_than_the_error(busbar):
     error = float(re.search(r"dense, 16 bits \(\d+ published steps\): error (\d+)%", text)[1]) / 100
     times = [row["step_us"] * (1 + row["penalty"]) for row in rows]
     within, wider = ([time for time in times if time <= (1 + error + more) * times[0]] for more in (-0.005, 0.005))
-    said = re.search(r"# the error exceeds the differences in step time between layouts 1 to (\d+)\n", text)
+    said = re.search(r"# layouts 1 to (\d+): step times differ by less than the error of the forecast\n", text)
     assert len(within) <= (int(said[1]) if said else 1) <= len(wider)
 
 

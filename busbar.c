@@ -563,8 +563,7 @@ static const struct bb_foreign_name terms[] = {
     {"wall", NULL, "time of one operation by the host clock, with launches and the final wait, as in nccl-tests", NULL},
     {"torchrun torch-distributed-launch", NULL,
      "starts scripts of PyTorch. Here -g GPUS starts the ranks of one node, mpirun -n RANKS busbar ... or srun those "
-     "of "
-     "several",
+     "of several",
      NULL},
     {"waiting waiting-for-peers", NULL, "time in a call before its last participant arrives", NULL},
     {NULL, NULL, NULL, NULL},

@@ -127,10 +127,10 @@ static enum bb_experts experts_of(const struct bb_step *step, int ep)
 /* Return whether the precision-aware optimizer is possible and not given. */
 static bool may_be_aware(const struct bb_proxy_config *config)
 {
-    const char *sync = config->transformer.sync, *optimizer = config->sync.optimizer;
+    const char *sync = config->transformer.sync;
 
     return !config->sync.precision_aware && sync && strcmp(sync, bb_sync_names[BB_SYNC_DISTRIBUTED]) == 0 &&
-           (!optimizer || strcmp(optimizer, "adam") == 0);
+           bb_sync_uses_adam(&config->sync);
 }
 
 /*
@@ -239,8 +239,8 @@ out:
 /*
  * Assume the fastest recomputation with which training fits in BB_SAFE_MEMORY of the GPU memory: first only the
  * attention scores, then modules of dropless experts (of many experts, if training does not fit at all without, only those
- * that fit with any load, and name the fastest), then as few layers of each model chunk as possible (dropless experts: all layers). If training does not fit
- * even with recomputation of all layers, assume no recomputation.
+ * that fit with any load, and name the fastest), then as few layers of each model chunk as possible (dropless experts: all
+ * layers). If training does not fit even with recomputation of all layers, assume no recomputation.
  */
 static int guess_recompute(const struct bb_proxy *proxy, const struct bb_cluster *cluster,
                            struct bb_proxy_config *config, const struct bb_arch *arch, struct bb_forecast *f)

@@ -276,8 +276,7 @@ static bool may_add_optimizer(const struct work *w)
 {
     const struct bb_sync_options *given = &w->search->given->sync;
 
-    return w->search->optimizer != BB_OPTIMIZER_GIVEN && !given->precision_aware &&
-           (!given->optimizer || strcmp(given->optimizer, "adam") == 0);
+    return w->search->optimizer != BB_OPTIMIZER_GIVEN && !given->precision_aware && bb_sync_uses_adam(given);
 }
 
 /* Finds the recomputation of each layout, and if fewer than `few` layouts fit, the optimizer. Returns whether it did the
@@ -1054,9 +1053,9 @@ enum { ADVICE_TEXT = 2 * BB_KEPT_TEXT }; /* bytes of an advice, which may contai
 /* Appends options with which a layout fits in addition to the given ones. Returns whether there are such options. */
 static bool suggest_saving(const struct work *w, const struct bb_proxy_config *given, char text[ADVICE_TEXT])
 {
-    const char *sync = given->transformer.sync, *optimizer = given->sync.optimizer;
+    const char *sync = given->transformer.sync;
     const bool may_shrink = !given->sync.grad_dtype;
-    const bool may_offload = !given->sync.cpu_offload && (!optimizer || strcmp(optimizer, "adam") == 0) &&
+    const bool may_offload = !given->sync.cpu_offload && bb_sync_uses_adam(&given->sync) &&
                              w->search->cluster->pcie_gbps > 0 && w->search->cluster->models_training &&
                              (!sync || strcmp(sync, bb_sync_names[BB_SYNC_DISTRIBUTED]) == 0);
     const size_t length = strlen(text);

@@ -169,6 +169,11 @@ bool bb_sync_reduces_once(enum bb_sync_kind kind)
     return kind == BB_SYNC_ALL_REDUCE || kind == BB_SYNC_ZERO1 || kind == BB_SYNC_DISTRIBUTED;
 }
 
+bool bb_sync_uses_adam(const struct bb_sync_options *o)
+{
+    return !o->optimizer || strcmp(o->optimizer, "adam") == 0;
+}
+
 bool bb_sync_gathers_parameters(enum bb_sync_kind kind)
 {
     return (KIND(ZERO3) | KIND(HSDP)) & 1u << kind;

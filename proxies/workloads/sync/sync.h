@@ -125,6 +125,8 @@ int bb_sync_resolve(const struct bb_proxy_config *config, enum bb_sync_kind kind
 bool bb_sync_is_sharded(enum bb_sync_kind kind);
 double bb_sync_offloaded_part(const struct bb_dp_config *policy);
 bool bb_sync_gathers_parameters(enum bb_sync_kind kind);
+/* bb_sync_uses_adam - return whether the optimizer of a transformer is Adam, which is its default. */
+bool bb_sync_uses_adam(const struct bb_sync_options *o);
 bool bb_sync_reduces_once(enum bb_sync_kind kind);
 bool bb_sync_reduces_every_micro_batch(const struct bb_dp_config *policy);
 bool bb_sync_has_servers(enum bb_sync_kind kind);

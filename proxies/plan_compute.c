@@ -375,6 +375,10 @@ int bb_plan_compute(int argc, char **argv, bool check_only)
         return rc;
     if (!o.cluster)
         return bb_err(BB_EUSAGE, "plan compute requires --cluster (for example --cluster h100-sxm-ib)");
+    if (o.fp8 && o.precision && strcmp(o.precision, "nvfp4") == 0)
+        return bb_err(BB_EUSAGE, "--fp8 and --gemm-precision nvfp4 exclude each other; leave one out");
+    o.precision = o.precision ? o.precision : o.fp8 ? "fp8" : NULL;
+    t.precision = bb_gemm_precision_of(o.precision);
     t.dtype = (enum bb_dtype_id)bb_dtype_find(o.dtype);
     for (int i = 1; i < line.n; i++)
         TRY(add_word(&t, line.word[i]));
@@ -382,14 +386,10 @@ int bb_plan_compute(int argc, char **argv, bool check_only)
         TRY(add_file(&t, o.shapes));
     for (int i = 0, none = t.n == 0; none && i < BB_COMPUTE_TIMED; i++)
         TRY(add_word(&t, bb_compute_section_names[i]));
-    if (o.fp8 && o.precision && strcmp(o.precision, "nvfp4") == 0)
-        TRY(bb_err(BB_EUSAGE, "--fp8 and --gemm-precision nvfp4 exclude each other; leave one out"));
     TRY(bb_results_validate(o.json, NULL));
     if (check_only)
         goto out;
-    o.precision = o.precision ? o.precision : o.fp8 ? "fp8" : NULL;
     TRY(load_cluster(&o, &t.cluster));
-    t.precision = bb_gemm_precision_of(o.precision);
     for (size_t i = 0; i < t.n; i++)
         predict(&t.cluster, &t.kernels[i]);
     if (o.json)

@@ -48,6 +48,14 @@ def test_software_is_plain_unless_it_is_tuned(compute):
     assert plain["adam"] == tuned["adam"]
 
 
+def test_gemms_of_low_precision_have_their_own_rate(compute):
+    """B200: 0.57 of 2,250 TFLOP/s, 0.535 of 4,500 in 8 bits and of 9,000 in 4 bits; options after the shapes count as well."""
+    shape = "gemm:37888x37888x8192"
+    of = {words: compute(shape, "--cluster", "b200-sxm-ib", "--software", "megatron", *words.split())[shape]["tflops"]
+          for words in ("", "--fp8", "--gemm-precision mxfp8", "--gemm-precision nvfp4")}
+    assert [rate / of[""] for rate in of.values()] == pytest.approx([1, 1.88, 1.88, 3.75], rel=0.03)
+
+
 def test_matches_measured_kernels(busbar, golden, monkeypatch):
     """Half of the 611 rates that SimuMax publishes chose neither the rates of the profiles nor the constants of the cost model."""
     monkeypatch.setenv("BUSBAR_BUILD", str(busbar.build))

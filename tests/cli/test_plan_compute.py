@@ -56,6 +56,19 @@ def test_gemms_of_low_precision_have_their_own_rate(compute):
     assert [rate / of[""] for rate in of.values()] == pytest.approx([1, 1.88, 1.88, 3.75], rel=0.03)
 
 
+def test_rates_of_gb200_and_gb300_are_those_that_cublaslt_sustains(compute):
+    """TFLOP/s of square GEMMs with random operands after 10,000 others: Azure/AI-benchmarking-guide, ND GB200 v6 and ND GB300 v6."""
+    measured = {("gb200-nvl72", "fp8"): (2694.7, 2781.5, 2819.5), ("gb300-nvl72", "fp8"): (3257.0, 3286.3, 3308.5),
+                ("gb200-nvl72", "nvfp4"): (None, None, 5604.0), ("gb300-nvl72", "nvfp4"): (None, 8155.9, 8640.3)}
+    parts = {}
+    for (cluster, precision), rates in measured.items():
+        shapes = [f"gemm:{n}x{n}x{n}" for n in (4096, 8192, 16384)]
+        rows = compute(*shapes, "--cluster", cluster, "--gemm-precision", precision, "--software", "megatron")
+        parts[cluster, precision] = [rows[shape]["tflops"] / rate for shape, rate in zip(shapes, rates) if rate]
+    assert {name: of for name, of in parts.items() if not all(0.82 < part < 1 for part in of)} == {}
+    assert all(abs(a / b - 1) < 0.05 for a, b in zip(parts["gb300-nvl72", "fp8"], parts["gb200-nvl72", "fp8"]))
+
+
 def test_matches_measured_kernels(busbar, golden, monkeypatch):
     """Half of the 611 rates that SimuMax publishes chose neither the rates of the profiles nor the constants of the cost model."""
     monkeypatch.setenv("BUSBAR_BUILD", str(busbar.build))

@@ -228,6 +228,34 @@ def test_deepseek_v3_with_multi_token_prediction(busbar):
     assert not [t for t in last["traffic"] if t["group"] == "embedding"]
 
 
+NANO = {"model_type": "nemotron_h", "hidden_size": 2688, "num_attention_heads": 32, "num_key_value_heads": 2, "mamba_num_heads": 64,
+        "vocab_size": 131072, "n_routed_experts": 128, "num_experts_per_tok": 6, "moe_intermediate_size": 1856,
+        "moe_shared_expert_intermediate_size": 3712, "hybrid_override_pattern": "MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME"}
+SUPER = {**NANO, "hidden_size": 4096, "mamba_num_heads": 128, "n_routed_experts": 512, "num_experts_per_tok": 22,
+         "moe_intermediate_size": 2688, "moe_shared_expert_intermediate_size": 5376, "moe_latent_size": 1024,
+         "hybrid_override_pattern": "MEMEMEM*EMEMEMEM*EMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEM*EMEMEMEME"}
+ULTRA = {**SUPER, "hidden_size": 8192, "num_attention_heads": 64, "mamba_num_heads": 256, "moe_intermediate_size": 5120,
+         "moe_shared_expert_intermediate_size": 10240, "moe_latent_size": 2048,
+         "hybrid_override_pattern": "MEMEMEM*EMEMEM*EMEMEMEM*EMEMEMEM*EMEMEM*EMEMEMEM*EMEMEMEM*EMEMEM*EMEMEMEM*EMEMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME"}
+
+
+@pytest.mark.parametrize("config, mtp, tflops, tokens", [(NANO, 0, 905, 40960), (NANO, 2, 807, 28672), (SUPER, 2, 831, 9856), (ULTRA, 2, 1281, 3552)],
+                         ids=["Nano", "Lightning", "Super", "Ultra"])
+def test_hybrids_have_the_flops_that_megatron_bridge_counts(busbar, tmp_path, config, mtp, tflops, tokens):
+    """NVIDIA-NeMo/Megatron-Bridge, docs/performance-summary.md (GB300 and, of Lightning, GB200): TFLOP/s and tokens/s of a GPU. Its counter
+    (training/utils/flop_utils.py) has causal attention, a scan of 7 FLOPs per element of the state, and scans of twice the hidden width: in Nano
+    and Lightning 5376, where the model has 4096 channels."""
+    path = tmp_path / "model.json"
+    path.write_text(json.dumps(config))
+    more = ("--mtp-num-layers", mtp) if mtp else ()
+    plan = planned(busbar, "transformer", (), 8, "--model", path, "--seq-length", 8192, "--ep", 8, *more, "--cluster", "gb300-nvl72")
+    causal = plan["predicted"]["model_flop_utilisation_causal"] / plan["predicted"]["model_flop_utilisation"]
+    hidden, channels = config["hidden_size"], config["mamba_num_heads"] * 64
+    scans = config["hybrid_override_pattern"].count("M")
+    more_channels = 3 * scans * (6 * hidden + 7 * 128) * (2 * hidden - channels)
+    assert plan["roles"][0]["flops"] * causal / 8192 + more_channels == pytest.approx(tflops * 1e12 / tokens, rel=0.02)
+
+
 def test_runs_multi_token_prediction(busbar, tmp_path):
     run = busbar.json("proxy", "transformer", "--model", "mixtral_8x7b", *"--layers 4 --tp 2 --sequence-parallel --ep 2 --pp 2 --seq-length 64".split(),
                       *"--mtp-num-layers 1 --pipeline-layout Et|t|ttm|L".split(), *FEW, "--check", "--scale-counts", 1e-4, ranks=4, tmp_path=tmp_path)

@@ -17,6 +17,11 @@ LINEAR = {"model_type": "qwen3_next", "hidden_size": 64, "num_hidden_layers": 4,
           "shared_expert_intermediate_size": 32, "vocab_size": 101, "max_position_embeddings": 128}
 MAMBA2 = {"model_type": "mamba2", "hidden_size": 64, "num_heads": 8, "head_dim": 16, "n_groups": 4, "state_size": 16,
           "chunk_size": 32, "num_hidden_layers": 4, "vocab_size": 101, "max_position_embeddings": 64}
+HYBRID = {"model_type": "nemotron_h", "hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 8, "num_key_value_heads": 4,
+          "head_dim": 16, "hybrid_override_pattern": "ME*-", "mamba_num_heads": 8, "mamba_head_dim": 16, "n_groups": 4,
+          "ssm_state_size": 16, "chunk_size": 32, "n_routed_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 32,
+          "moe_shared_expert_intermediate_size": 48, "moe_latent_size": 16, "vocab_size": 101, "max_position_embeddings": 64}
+JAMBA = {**EXPERTS, "model_type": "jamba", "num_experts": 8, "attn_layer_period": 2, "attn_layer_offset": 1, "mamba_d_state": 4}
 T5 = {"model_type": "t5", "d_model": 64, "d_kv": 8, "num_heads": 8, "d_ff": 128, "num_layers": 2, "vocab_size": 101,
       "n_positions": 64, "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}
 LAYOUTS = {
@@ -47,6 +52,15 @@ LAYOUTS = {
                                              "--fp8-dispatch")),
     "linear attention": (LINEAR, ("--tp", 2, "--ep", 2, "--sequence-parallel", "--recompute", "full")),
     "mamba2": (MAMBA2, ("--tp", 2, "--pp", 2, "--sequence-parallel", "--schedule", "zb-h1", "--micro-batches", 3)),
+    "hybrid": (HYBRID, ("--tp", 2, "--ep", 2, "--sequence-parallel", "--micro-batches", 2)),
+    "recomputed hybrid": (HYBRID, ("--tp", 2, "--ep", 2, "--sequence-parallel", "--recompute", "full", "--dp-sync", "distributed")),
+    "hybrid pipeline": (HYBRID, ("--pp", 2, "--ep", 2, "--schedule", "zb-h1", "--micro-batches", 3, "--moe-imbalance", 1)),
+    "hybrid with MTP": (HYBRID, ("--pp", 2, "--ep", 2, "--micro-batches", 2, "--mtp-num-layers", 2, "--moe-imbalance", 1,
+                                  "--pipeline-layout", "Et*2|t*2,mmL", "--recompute", "selective", "--recompute-modules", "moe_act,mlp")),
+    "latents of all ranks": (HYBRID, ("--ep", 4, "--moe-dispatch", "all_gather")),
+    "latents with fp8 dispatch": (HYBRID, ("--ep", 4, "--gpus-per-node", 2, "--moe-dispatch", "dedup", "--moe-node-limit", 2,
+                                           "--fp8-dispatch")),
+    "selective scans": (JAMBA, ("--pp", 2, "--ep", 2, "--micro-batches", 2, "--schedule", "zb-h1")),
     "encoder and decoder": (T5, ("--tp", 2, "--decoder-seq-length", 32, "--micro-batches", 2, "--recompute", "selective")),
     "encoder and decoder with sequence parallelism": (T5, ("--tp", 2, "--sequence-parallel", "--decoder-seq-length", 96,
                                                            "--dp-sync", "zero3", "--recompute", "full")),

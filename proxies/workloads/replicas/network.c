@@ -326,7 +326,7 @@ static int read_transformer(const json_t *root, const char *word, struct bb_netw
     add_arch_unit(net, BB_ARCH_HEAD, "head");
     net->batch = 1;
     net->has_kernels = !arch->gated && !arch->experts && !arch->kv_lora && !arch->window && !arch->scan.heads &&
-                       !arch->encoder_layers && arch->kv_heads == arch->heads;
+                       !arch->kinds[0] && !arch->encoder_layers && arch->kv_heads == arch->heads;
 out:
     return rc;
 }

@@ -13,8 +13,7 @@ unsigned bb_recompute_modules_of(const struct bb_arch *a)
     const bool has[BB_MODULES] = {[BB_MODULE_CORE] = true,
                                   [BB_MODULE_NORM] = a->kv_lora > 0 || a->experts > 0,
                                   [BB_MODULE_LATENT_UP] = a->kv_lora > 0,
-                                  [BB_MODULE_MLP] =
-                                      a->ffn > 0 && (a->experts == 0 || a->dense_layers > 0 || a->moe_every > 1),
+                                  [BB_MODULE_MLP] = bb_arch_any(a, BB_ARCH_DENSE),
                                   [BB_MODULE_MOE] = a->experts > 0,
                                   [BB_MODULE_EXPERT_ACTIVATION] = a->experts > 0,
                                   [BB_MODULE_SHARED_EXPERTS] = a->shared_ffn > 0};
@@ -153,6 +152,9 @@ static struct token_bytes scan_bytes(const struct bb_memory *m)
            mixed = 2.0 * s->groups * s->key_dim + values;
     double numbers = 2 * mixed + values + s->heads * (s->delta ? 2 + s->chunk : 1) + 2 * values;
 
+    if (s->step_rank) /* input and gate, the output of the convolution, step sizes, the output; keys, queries and steps */
+        numbers = 5 * values + 2.0 * s->key_dim + s->step_rank;
+
     return (struct token_bytes){.whole = 2 * e * m->arch->hidden, .split = e * numbers};
 }
 
@@ -178,9 +180,10 @@ static struct token_bytes expert_bytes(const struct bb_memory *m, int layer)
 
     if (recomputes(m, BB_MODULE_MOE))
         return bytes;
-    bytes.whole += 4.0 * a->experts; /* router probabilities: FP32 */
+    bytes.whole += 4.0 * a->experts;      /* router probabilities: FP32 */
+    bytes.whole += 2 * e * a->moe_latent; /* inputs of the experts, and their outputs, per token */
     bytes.whole += copies * gathered *
-                   ((e + gemm_input_bytes(m)) * a->hidden +
+                   ((e + gemm_input_bytes(m)) * (a->moe_latent ? a->moe_latent : a->hidden) +
                     inner_bytes(m, a->expert_ffn, recomputes(m, BB_MODULE_EXPERT_ACTIVATION)) / m->grid->etp);
     bytes.split = recomputes(m, BB_MODULE_SHARED_EXPERTS) ? 0 : inner_bytes(m, a->shared_ffn, false);
     return bytes;
@@ -222,7 +225,8 @@ double bb_memory_layer(const struct bb_memory *m, int layer)
 {
     const struct bb_arch *a = m->arch;
     double tokens = bb_arch_is_decoder(a, layer) ? decoder_tokens(m) : tokens_per_rank(m), e = element_bytes(m);
-    struct token_bytes first = bb_arch_is_scan(a, layer) ? scan_bytes(m) : attention_bytes(m, layer), second = {0};
+    struct token_bytes first = {0}, second = {0};
+    const int sublayers = bb_arch_has_mixer(a, layer) + bb_arch_has_mlp(a, layer);
 
     if (m->layers_config->recompute == BB_RECOMPUTE_FULL)
         return tokens * e * a->hidden / sequence_shards(m) + cross_bytes(m, layer);
@@ -230,9 +234,11 @@ double bb_memory_layer(const struct bb_memory *m, int layer)
         first = operation_bytes(m);
         return tokens * (first.whole / sequence_shards(m) + first.split / m->grid->tp);
     }
+    if (bb_arch_has_mixer(a, layer))
+        first = bb_arch_is_scan(a, layer) ? scan_bytes(m) : attention_bytes(m, layer);
     if (bb_arch_has_experts(a, layer)) {
         second = expert_bytes(m, layer);
-    } else if (bb_arch_has_mlp(a)) {
+    } else if (bb_arch_has_mlp(a, layer)) {
         const bool again = recomputes(m, BB_MODULE_MLP), frozen = a->lora_rank > 0 && a->lora_attention;
 
         second.whole = (e + (again || frozen ? 0 : gemm_input_bytes(m))) * a->hidden + (a->dropout ? a->hidden : 0);
@@ -241,7 +247,7 @@ double bb_memory_layer(const struct bb_memory *m, int layer)
     if (a->lora_rank > 0) /* the outputs of the first matrices of the adapters */
         first.whole += e * a->lora_rank * sequence_shards(m) *
                        (bb_arch_adapters(a, true) + 1 + (a->lora_attention ? 0 : bb_arch_adapters(a, false) + 1));
-    second.split += 2 * gemm_input_bytes(m) * a->hidden * gathered_part(m) * m->grid->tp;
+    second.split += sublayers * gemm_input_bytes(m) * a->hidden * gathered_part(m) * m->grid->tp;
     return tokens * ((first.whole + second.whole) / sequence_shards(m) + (first.split + second.split) / m->grid->tp) +
            cross_bytes(m, layer);
 }
@@ -305,17 +311,22 @@ double bb_memory_module(const struct bb_memory *m, int layer, bool recomputed, d
 {
     const enum bb_recompute mode = m->layers_config->recompute;
     const enum bb_recompute other_layers = mode == BB_RECOMPUTE_FULL ? BB_RECOMPUTE_NONE : mode;
-    double projection = 0;
+    double projection = 0, stored;
+    int n = 1;
 
     if (layer == BB_ARCH_EMBEDDING || layer == BB_ARCH_HEAD)
         return *backward = layer == BB_ARCH_HEAD ? bb_memory_head(m) : bb_memory_embedding(m);
     if (layer == BB_ARCH_MTP) {
         projection =
             tokens_per_rank(m) * 2 * (element_bytes(m) + gemm_input_bytes(m)) * m->arch->hidden / sequence_shards(m);
-        layer = m->arch->layers - 1;
+        n = bb_arch_mtp_layers(m->arch, &layer);
     }
-    *backward = projection + layer_bytes_with(m, layer, BB_RECOMPUTE_NONE);
-    return projection + layer_bytes_with(m, layer, recomputed ? BB_RECOMPUTE_FULL : other_layers);
+    *backward = stored = projection;
+    for (int i = layer; i < layer + n; i++) {
+        *backward += layer_bytes_with(m, i, BB_RECOMPUTE_NONE);
+        stored += layer_bytes_with(m, i, recomputed ? BB_RECOMPUTE_FULL : other_layers);
+    }
+    return stored;
 }
 
 /* Returns the number of layers of multi-token prediction in a virtual stage. */

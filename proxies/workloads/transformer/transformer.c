@@ -229,8 +229,8 @@ static int validate_recompute(const struct bb_training *t)
 
 static bool has_plain_layers(const struct bb_arch *a)
 {
-    return a->experts == 0 && a->kv_lora == 0 && a->scan.heads == 0 && a->encoder_layers == 0 && a->mtp == 0 &&
-           !a->out_gate;
+    return a->experts == 0 && a->kv_lora == 0 && a->scan.heads == 0 && !a->kinds[0] && a->encoder_layers == 0 &&
+           a->mtp == 0 && !a->out_gate;
 }
 
 /* An option of the command line, and whether the step can use it; if not, why, and after "; try: " what to type instead. */
@@ -823,13 +823,13 @@ static int sequence_of(const struct bb_training *t, int layer)
 /* Returns the FLOPs per sample, forward and backward, of the attention scores that a causal mask hides. */
 static double masked_flops(const struct bb_training *t)
 {
+    int first, n = bb_arch_mtp_layers(&t->arch, &first);
     double flops = 0;
 
-    for (int i = 0; i < t->arch.layers + t->arch.mtp; i++) {
-        const int layer = i < t->arch.layers ? i : t->arch.layers - 1;
-
+    for (int layer = 0; layer < t->arch.layers; layer++)
         flops += 3 * bb_arch_masked_flops(&t->arch, layer, sequence_of(t, layer));
-    }
+    for (int layer = first; layer < first + n; layer++)
+        flops += 3 * t->arch.mtp * bb_arch_masked_flops(&t->arch, layer, sequence_of(t, layer));
     return flops;
 }
 

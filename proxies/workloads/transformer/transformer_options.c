@@ -42,8 +42,8 @@ const struct bb_opt bb_transformer_options[] = {
                "the modules of each virtual stage as Megatron-LM's --pipeline-model-parallel-layout, such as "
                "\"Et*3|(tt|)*29,L\": E embedding, t layer, m layer of MTP, L loss, | next virtual stage; sets --vpp"),
     OPT_INT(0, "mtp-num-layers", FIELD(mtp_layers), NULL, "N", 1, 16,
-            "layers of multi-token prediction (MTP), as Megatron-LM's: each a layer as the model's last, a projection "
-            "and a head"),
+            "layers of multi-token prediction (MTP), as Megatron-LM's: each a layer as the model's last (nemotron_h: "
+            "attention and experts), a projection and a head"),
     OPT_INT(0, "lora-rank", FIELD(lora_rank), NULL, "N", 1, 65536,
             "train only adapters of this rank (LoRA) of the weights of attention and MLP; all else is frozen: no "
             "gradients, optimizer states or traffic between replicas but the gathers of zero3 and hsdp"),

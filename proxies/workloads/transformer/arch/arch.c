@@ -124,6 +124,27 @@ static void put_latent_attention(struct tensor_list *l, const struct bb_arch *a)
     put_indexer(l, a);
 }
 
+/* Adds the tensors of a selective scan (Mamba 1), in which the step sizes, keys and queries of all channels are
+ * projected from the output of the convolution, as Jamba normed. */
+static void put_selective_scan(struct tensor_list *l, const struct bb_arch *a)
+{
+    const struct bb_arch_scan *s = &a->scan;
+    size_t h = (size_t)a->hidden, width = (size_t)s->heads, state = (size_t)s->key_dim, rank = (size_t)s->step_rank;
+
+    put_tensor(l, "scan.decay", width, state, SPLIT);
+    put_tensor(l, "scan.skip", width, 1, SPLIT);
+    put_tensor(l, "scan.convolution.weight", width, (size_t)s->conv, SPLIT);
+    put_tensor(l, "scan.convolution.bias", width, s->conv_bias, SPLIT);
+    put_tensor(l, "scan.in.weight", 2 * width, h, SPLIT);
+    put_tensor(l, "scan.in.bias", 2 * width, s->bias, SPLIT);
+    put_tensor(l, "scan.parameters.weight", rank + 2 * state, width, SPLIT);
+    put_tensor(l, "scan.steps.weight", width, rank, SPLIT);
+    put_tensor(l, "scan.steps.bias", width, 1, SPLIT);
+    put_tensor(l, "scan.out.weight", h, width, SPLIT);
+    put_tensor(l, "scan.out.bias", h, s->bias, WHOLE);
+    put_tensor(l, "scan.norms.weight", rank + 2 * state, 1, WHOLE);
+}
+
 /* Adds the tensors of a scan layer (state-space or linear attention: Mamba 2, Gated DeltaNet). For each head,
  * `decay` determines how fast the state decays, and `step_bias` how much of each token is added to the state. */
 static void put_scan(struct tensor_list *l, const struct bb_arch *a)
@@ -133,17 +154,21 @@ static void put_scan(struct tensor_list *l, const struct bb_arch *a)
     /* elements of the queries, keys and values of one token, which are the input of the convolution */
     size_t mixed = 2 * (size_t)s->groups * (size_t)s->key_dim + values;
 
+    if (s->step_rank) {
+        put_selective_scan(l, a);
+        return;
+    }
     put_tensor(l, "scan.step_bias", heads, 1, SPLIT);
     put_tensor(l, "scan.decay", heads, 1, SPLIT);
     put_tensor(l, "scan.skip", heads, !s->delta, SPLIT);
     put_tensor(l, "scan.convolution.weight", mixed, (size_t)s->conv, SPLIT);
     put_tensor(l, "scan.convolution.bias", mixed, s->conv_bias, SPLIT);
     put_tensor(l, "scan.in.weight", mixed + values + (s->delta ? 0 : heads), h, SPLIT);
-    put_tensor(l, "scan.in.bias", mixed + values + (s->delta ? 0 : heads), a->qkv_bias, SPLIT);
+    put_tensor(l, "scan.in.bias", mixed + values + (s->delta ? 0 : heads), s->bias, SPLIT);
     put_tensor(l, "scan.steps.weight", s->delta ? 2 * heads : 0, h, SPLIT);
     put_tensor(l, "scan.norm.weight", s->delta ? (size_t)s->value_dim : values, 1, s->delta ? WHOLE : SPLIT);
     put_tensor(l, "scan.out.weight", h, values, SPLIT);
-    put_tensor(l, "scan.out.bias", h, a->out_bias, WHOLE);
+    put_tensor(l, "scan.out.bias", h, s->bias, WHOLE);
 }
 
 static void put_any_attention(struct tensor_list *l, const struct bb_arch *a, int layer)
@@ -175,16 +200,19 @@ static void put_mlp(struct tensor_list *l, const struct bb_arch *a)
 static void put_experts(struct tensor_list *l, const struct bb_arch *a)
 {
     size_t h = (size_t)a->hidden, all = (size_t)a->experts * (size_t)a->expert_ffn, f = (size_t)a->shared_ffn;
+    size_t latent = (size_t)a->moe_latent, in = latent ? latent : h;
 
     put_tensor(l, "router.weight", (size_t)a->experts, h, WHOLE);
     put_tensor(l, "router.bias", (size_t)a->experts, a->router_bias, WHOLE);
-    put_tensor(l, "experts.gate.weight", all, h, SPLIT | EXPERT);
+    put_tensor(l, "experts.gate.weight", a->gated ? all : 0, in, SPLIT | EXPERT);
     put_tensor(l, "experts.gate.bias", all, a->expert_bias, SPLIT | EXPERT);
-    put_tensor(l, "experts.up.weight", all, h, SPLIT | EXPERT);
+    put_tensor(l, "experts.up.weight", all, in, SPLIT | EXPERT);
     put_tensor(l, "experts.up.bias", all, a->expert_bias, SPLIT | EXPERT);
-    put_tensor(l, "experts.down.weight", all, h, SPLIT | EXPERT);
+    put_tensor(l, "experts.down.weight", all, in, SPLIT | EXPERT);
     put_tensor(l, "experts.down.bias", (size_t)a->experts * h, a->expert_bias, EXPERT);
-    put_tensor(l, "shared.gate.weight", f, h, SPLIT);
+    put_tensor(l, "latent.down.weight", latent, h, WHOLE);
+    put_tensor(l, "latent.up.weight", latent, h, WHOLE);
+    put_tensor(l, "shared.gate.weight", a->gated ? f : 0, h, SPLIT);
     put_tensor(l, "shared.up.weight", f, h, SPLIT);
     put_tensor(l, "shared.down.weight", h, f, SPLIT);
     put_tensor(l, "shared.weight", h, a->shared_gate, WHOLE);
@@ -200,7 +228,8 @@ static void put_layer(struct tensor_list *l, const struct bb_arch *a, int layer)
     const bool has_positions = layer == 0 || layer == a->encoder_layers;
 
     for (const char *part = a->order ? a->order : "am12"; *part; part++) {
-        if (encodes && (*part == 'c' || *part == '3'))
+        if ((encodes && (*part == 'c' || *part == '3')) || (*part == 'a' && !bb_arch_has_mixer(a, layer)) ||
+            (*part == 'm' && !bb_arch_has_mlp(a, layer)))
             continue;
         if (*part == 'c')
             put_cross_attention(l, a);
@@ -247,11 +276,13 @@ static void put_head(struct tensor_list *l, const struct bb_arch *a)
 static void put_mtp(struct tensor_list *l, const struct bb_arch *a)
 {
     size_t h = (size_t)a->hidden;
+    int first, n = bb_arch_mtp_layers(a, &first);
 
     put_norm(l, a, "mtp.embedding_norm.weight", "mtp.embedding_norm.bias");
     put_norm(l, a, "mtp.hidden_norm.weight", "mtp.hidden_norm.bias");
     put_tensor(l, "mtp.projection.weight", h, 2 * h, SPLIT);
-    put_layer(l, a, a->layers - 1);
+    for (int layer = first; layer < first + n; layer++)
+        put_layer(l, a, layer);
     put_norm(l, a, "mtp.final_norm.weight", "mtp.final_norm.bias");
 }
 
@@ -306,16 +337,28 @@ int bb_arch_tensors(const struct bb_arch *arch, int layer, struct bb_arch_tensor
     return l.n;
 }
 
+/* Returns the kind of a layer (bb_arch.kinds); 0: the model has no kinds. */
+static char kind_of(const struct bb_arch *a, int layer)
+{
+    return layer >= a->layers && a->mtp_kinds[0] ? a->mtp_kinds[layer - a->layers]
+           : a->kinds[0]                         ? a->kinds[layer % (int)strlen(a->kinds)]
+                                                 : '\0';
+}
+
 /* The first layers of encoder and decoder and the last layer of the encoder have extra tensors. */
 bool bb_arch_equal_layers(const struct bb_arch *a, int layer, int other)
 {
-    return a->encoder_layers == 0 && bb_arch_has_experts(a, layer) == bb_arch_has_experts(a, other) &&
+    return a->encoder_layers == 0 && kind_of(a, layer) == kind_of(a, other) &&
+           bb_arch_has_experts(a, layer) == bb_arch_has_experts(a, other) &&
            bb_arch_is_scan(a, layer) == bb_arch_is_scan(a, other);
 }
 
 bool bb_arch_has_experts(const struct bb_arch *a, int layer)
 {
-    return a->experts > 0 && layer >= a->dense_layers && (layer + a->moe_offset) % a->moe_every == 0;
+    const char kind = kind_of(a, layer);
+
+    return kind ? kind == 'E'
+                : a->experts > 0 && layer >= a->dense_layers && (layer - a->moe_offset) % a->moe_every == 0;
 }
 
 int bb_arch_attended_keys(const struct bb_arch *a, int layer, int sequence)
@@ -332,12 +375,40 @@ bool bb_arch_is_decoder(const struct bb_arch *a, int layer)
 
 bool bb_arch_is_scan(const struct bb_arch *a, int layer)
 {
-    return a->scan.heads > 0 && (a->attention_every == 0 || (layer + 1) % a->attention_every != 0);
+    const char kind = kind_of(a, layer);
+
+    return kind ? kind == 'M'
+                : a->scan.heads > 0 &&
+                      (a->attention_every == 0 || (layer - a->attention_offset) % a->attention_every != 0);
 }
 
-bool bb_arch_has_mlp(const struct bb_arch *a)
+bool bb_arch_has_mixer(const struct bb_arch *a, int layer)
 {
-    return !a->order || strchr(a->order, 'm');
+    const char kind = kind_of(a, layer);
+
+    return !kind || kind == 'M' || kind == '*';
+}
+
+bool bb_arch_has_mlp(const struct bb_arch *a, int layer)
+{
+    return kind_of(a, layer) ? !bb_arch_has_mixer(a, layer) : !a->order || strchr(a->order, 'm');
+}
+
+bool bb_arch_any(const struct bb_arch *a, enum bb_arch_part part)
+{
+    int first, last = a->mtp > 0 && a->mtp_kinds[0] ? a->layers + bb_arch_mtp_layers(a, &first) : a->layers;
+
+    for (int i = 0; i < last; i++)
+        if (part == BB_ARCH_ATTENTION ? bb_arch_has_mixer(a, i) && !bb_arch_is_scan(a, i)
+                                      : bb_arch_has_mlp(a, i) && !bb_arch_has_experts(a, i))
+            return true;
+    return false;
+}
+
+int bb_arch_mtp_layers(const struct bb_arch *a, int *first)
+{
+    *first = a->mtp_kinds[0] ? a->layers : a->layers - 1;
+    return a->mtp_kinds[0] ? (int)strlen(a->mtp_kinds) : 1;
 }
 
 /*
@@ -357,6 +428,8 @@ static double scan_flops(const struct bb_arch_scan *s, int sequence)
     double c = sequence < s->chunk ? sequence : s->chunk, chunks = ceil(sequence / c), n = s->key_dim, p = s->value_dim;
     double state = 2 * c * n * p;
 
+    if (s->step_rank)
+        return 0;
     if (s->delta)
         return chunks * s->heads * (2 * (2 * c * c * n) + 2 * c * c * (n + p) + 2 * c * c * p + 3 * state);
     return chunks * (s->groups * 2 * c * c * n + s->heads * (2 * c * c * p + 2 * state));
@@ -372,6 +445,8 @@ double bb_arch_core_flops(const struct bb_arch *a, int layer, int sequence)
 {
     double s = sequence;
 
+    if (!bb_arch_has_mixer(a, layer))
+        return 0;
     if (bb_arch_is_scan(a, layer))
         return scan_flops(&a->scan, sequence);
     return s * (bb_arch_attended_keys(a, layer, sequence) + (bb_arch_is_decoder(a, layer) ? s : 0)) * pair_flops(a) +
@@ -383,7 +458,8 @@ double bb_arch_masked_flops(const struct bb_arch *a, int layer, int sequence)
 {
     double s = sequence, keys = bb_arch_attended_keys(a, layer, sequence);
 
-    if (a->post_norm || bb_arch_is_scan(a, layer) || (a->encoder_layers > 0 && !bb_arch_is_decoder(a, layer)))
+    if (a->post_norm || !bb_arch_has_mixer(a, layer) || bb_arch_is_scan(a, layer) ||
+        (a->encoder_layers > 0 && !bb_arch_is_decoder(a, layer)))
         return 0;
     return keys * keys / 2 * pair_flops(a) + s * s * a->index_heads * a->index_dim;
 }

@@ -18,17 +18,22 @@
 #define BB_ARCH_NAME 64
 
 /* Scan layers: layers that carry a state from token to token instead of attention, by linear attention (Gated
- * DeltaNet) or state space duality (Mamba 2). The state of each head has key_dim x value_dim elements. */
+ * DeltaNet) or state space duality (Mamba 2). The state of each head has key_dim x value_dim elements. Selective scans
+ * (Mamba 1) have a head for each channel, value_dim 1: without GEMMs, so that the scan is a memory-bound kernel, which
+ * ignores the time that GPUs need for its exponentials. */
 struct bb_arch_scan {
     int heads;  /* number of value heads; 0: the model has no scan layers */
     int groups; /* number of key and query heads; each serves heads / groups value heads */
     int key_dim, value_dim;
-    int conv;   /* kernel width, in tokens, of the convolution before the scan */
-    int chunk;  /* number of tokens per chunk; the GEMMs of a scan process one chunk at a time */
-    bool delta; /* true: a new value replaces the stored value of the same key (Gated DeltaNet); false: new values
+    int conv;      /* kernel width, in tokens, of the convolution before the scan */
+    int chunk;     /* number of tokens per chunk; the GEMMs of a scan process one chunk at a time */
+    int step_rank; /* selective scan: width from which the step sizes of all channels are projected; 0: other scans */
+    bool delta;    /* true: a new value replaces the stored value of the same key (Gated DeltaNet); false: new values
                    are added to the state (Mamba 2) */
-    bool conv_bias;
+    bool conv_bias, bias; /* bias: of the projections before and after the scan */
 };
+
+#define BB_ARCH_KINDS 240
 
 struct bb_arch {
     char name[BB_ARCH_NAME]; /* the model as given by the user, without folder and ".json" */
@@ -66,6 +71,7 @@ struct bb_arch {
     bool qk_norm;           /* separate RMSNorm for each query head and each key head (Qwen 3) */
     bool qk_norm_wide;      /* RMSNorm over all query heads together and over all key heads together (OLMo 2) */
     bool sinks;             /* attention sinks: one learned score per head (gpt-oss) */
+    bool no_positions;      /* neither learned nor rotary positions (hybrids of scans and attention) */
     bool learned_positions; /* learned position embedding with sequence + extra_positions rows, one per position */
     int extra_positions;
     bool tied; /* tied embeddings: the head uses the embedding table */
@@ -76,10 +82,15 @@ struct bb_arch {
     int window, window_every;
 
     struct bb_arch_scan scan;
-    int expand;          /* Mamba 2: inner width divided by `hidden`; 0: other architectures */
-    int attention_every; /* every attention_every-th layer has attention, the others are scan layers; 0: all are scan
-                            layers */
-    bool out_gate;       /* the attention output has an elementwise gate, computed by the query projection */
+    int expand;          /* Mamba: inner width divided by `hidden`; 0: other architectures */
+    int attention_every; /* models with scans: layers with (layer - attention_offset) % attention_every == 0 have
+                            attention, the others are scan layers; 0: all are scan layers */
+    int attention_offset;
+    /* Nemotron-H: kinds of its layers, each of which has one norm and one of: 'M' a scan, '*' attention, '-' an MLP, 'E'
+     * experts. More layers (--layers) repeat them. mtp_kinds: of the layers in a layer of multi-token prediction. "": layers
+     * with attention or a scan, and MLP or experts (bb_arch.order) */
+    char kinds[BB_ARCH_KINDS], mtp_kinds[16];
+    bool out_gate; /* the attention output has an elementwise gate, computed by the query projection */
 
     /* Falcon's flags multi_query, new_decoder_architecture (here grouped_heads) and parallel_attn. They determine
      * the number of key-value heads and of norms. parallel_attention (also GPT-NeoX's use_parallel_residual): attention
@@ -90,6 +101,7 @@ struct bb_arch {
     /* Mixture of experts: routed experts per layer (0: all layers are dense), experts per token, inner width of an
      * expert. */
     int experts, top_k, expert_ffn;
+    int moe_latent;     /* width to which tokens are projected before they are sent to the experts; 0: hidden */
     int expert_groups;  /* number of groups of experts (nodes, in training) that a token may use; 0 or 1: no limit */
     int shared_experts; /* number of shared experts, each with inner width expert_ffn; 0: no shared experts, or
                            config.json gives their total width (shared_ffn) instead */
@@ -98,7 +110,7 @@ struct bb_arch {
     bool shared_gate;   /* a learned gate multiplies the output of the shared experts (Qwen 2 MoE) */
     bool router_bias;   /* the router has a bias per expert (DeepSeek-V3) */
     int dense_layers;   /* number of layers at the beginning of the model that have an MLP instead of experts */
-    int moe_every;      /* of the layers after the first dense_layers, those with (layer + moe_offset) % moe_every == 0
+    int moe_every;      /* of the layers after the first dense_layers, those with (layer - moe_offset) % moe_every == 0
                       have experts */
     int moe_offset;
     int mtp; /* number of layers of multi-token prediction (DeepSeek-V3); set by --mtp-num-layers, not by the model file */
@@ -146,10 +158,22 @@ int bb_arch_attended_keys(const struct bb_arch *arch, int layer, int sequence);
 
 /*
  * bb_arch_is_scan - returns whether the layer is a scan layer (linear attention or state space) instead of attention.
- * bb_arch_has_mlp - returns whether the layers have an MLP or experts (Mamba 2: neither).
+ * bb_arch_has_mixer - returns whether the layer has attention or a scan.
+ * bb_arch_has_mlp - returns whether the layer has an MLP or experts.
+ * bb_arch_has_experts - returns whether the layer has experts.
+ * bb_arch_any - returns whether any layer has attention (BB_ARCH_ATTENTION) or an MLP (BB_ARCH_DENSE).
+ * Layers from arch->layers on are those in a layer of multi-token prediction (bb_arch_mtp_layers).
  */
 bool bb_arch_is_scan(const struct bb_arch *arch, int layer);
-bool bb_arch_has_mlp(const struct bb_arch *arch);
+bool bb_arch_has_mixer(const struct bb_arch *arch, int layer);
+bool bb_arch_has_mlp(const struct bb_arch *arch, int layer);
+bool bb_arch_has_experts(const struct bb_arch *arch, int layer);
+enum bb_arch_part { BB_ARCH_ATTENTION, BB_ARCH_DENSE };
+bool bb_arch_any(const struct bb_arch *arch, enum bb_arch_part part);
+
+/* bb_arch_mtp_layers - returns the number of layers in a layer of multi-token prediction. *first: index of the first: the
+ * model's last layer, or (Nemotron-H) layers of their own, after the model's. */
+int bb_arch_mtp_layers(const struct bb_arch *arch, int *first);
 
 /* bb_arch_core_flops - returns the forward FLOPs of attention scores and context, or of the scan, for one sample of
  * `sequence` tokens. Causal masks are ignored: each query counts bb_arch_attended_keys keys. Includes the scores of
@@ -168,9 +192,6 @@ int bb_arch_with_layers(struct bb_arch *arch, int layers) BB_MUST_CHECK;
 /* bb_arch_equal_layers - returns whether two layers (from 0) surely have the same tensors; false for all layers of
  * encoder-decoder models, in which some have extra tensors. */
 bool bb_arch_equal_layers(const struct bb_arch *arch, int layer, int other);
-
-/* bb_arch_has_experts - returns whether the layer (from 0) has experts. */
-bool bb_arch_has_experts(const struct bb_arch *arch, int layer);
 
 /* ---- tensors ---- */
 
@@ -193,12 +214,13 @@ struct bb_arch_tensor {
 #define BB_ARCH_EMBEDDING (-1)
 #define BB_ARCH_HEAD      (-2)
 /* A layer of multi-token prediction: norms of the hidden state and of the next token's embedding, a projection of both, a
- * layer as the model's last, and a norm. It shares the tables of embedding and head (DeepSeek-V3, section 2.2). */
+ * layer as the model's last (Nemotron-H: mtp_kinds), and a norm. It shares the tables of embedding and head (DeepSeek-V3,
+ * section 2.2). */
 #define BB_ARCH_MTP (-3)
 
 /* Upper bound of the number of tensors of a layer: latent attention with an indexer (15), position biases (1), cross
- * attention (4), experts (12), four norms and the encoder's norm with biases (10), multi-token prediction (7). */
-#define BB_ARCH_TENSORS 49
+ * attention (4), experts (14), four norms and the encoder's norm with biases (10), multi-token prediction (7). */
+#define BB_ARCH_TENSORS 51
 
 /*
  * bb_arch_tensors - list the tensors of a layer in the order in which the published model registers them.

@@ -224,6 +224,8 @@ static int read_number(const json_t *config, const struct bb_arch_number *f, con
         value = value_of(config, f->keys[i]);
         key = value ? f->keys[i] : key;
     }
+    if (f->value == 0 && json_is_string(value) && strcmp(json_string_value(value), "auto") == 0)
+        value = NULL; /* Jamba's "mamba_dt_rank": "auto" */
     is_null = !value && json_object_get(config, f->keys[0]) && f->min == 0;
     number = json_number_value(value);
     *field = is_null ? 0 : f->value; /* an explicit null is 0 where 0 is a valid value ("q_lora_rank": null) */
@@ -391,6 +393,77 @@ out:
     return rc;
 }
 
+/* Adds the kind (bb_arch.kinds) of a layer, which `text` names: its character, or its name in layers_block_type. */
+static int add_kind(const char *text, const char *key, const char *where, char *kinds, size_t capacity)
+{
+    static const struct {
+        char kind;
+        const char *names[2]; /* the newer name, the older name */
+    } known[] = {
+        {'M', {"linear_attention", "mamba"}}, {'*', {"full_attention", "attention"}}, {'-', {"mlp"}}, {'E', {"moe"}}};
+    const size_t n = strlen(kinds);
+
+    for (size_t i = 0; text && n + 1 < capacity && i < sizeof(known) / sizeof(known[0]); i++)
+        for (int k = 0; k < 2; k++)
+            if ((text[0] == known[i].kind && !text[1]) || (known[i].names[k] && strcmp(text, known[i].names[k]) == 0)) {
+                kinds[n] = known[i].kind;
+                kinds[n + 1] = '\0';
+                return 0;
+            }
+    return bb_err(
+        BB_EUSAGE,
+        "%s: '%s' has '%.40s' for layer %zu, expected M (mamba), * (attention), - (mlp) or E (moe), for 1 to %zu "
+        "layers",
+        where, key, text ? text : "no string", n, capacity - 1);
+}
+
+/* Reads the kinds of the layers (Nemotron-H): a text of one character per layer, or else a list of names. */
+static int read_kinds(const json_t *config, const char *pattern, const char *list, const char *where, char *kinds,
+                      size_t capacity)
+{
+    const json_t *text = value_of(config, pattern), *names = value_of(config, list);
+    const char *chars = json_string_value(text), *key = text ? pattern : list;
+    size_t n = text ? json_string_length(text) : json_array_size(names);
+    int rc = 0;
+
+    if (!text && !names)
+        return 0;
+    kinds[0] = '\0';
+    for (size_t i = 0; i < n || i == 0; i++) {
+        const char one[2] = {chars ? chars[i] : '\0'};
+
+        TRY(add_kind(text ? one : json_string_value(json_array_get(names, i)), key, where, kinds, capacity));
+    }
+out:
+    return rc;
+}
+
+/* Sizes of a kind without layers, which Nemotron-H's configurations contain all the same, do not count; nor does multi-token
+ * prediction by kinds that the model does not have. */
+static int resolve_kinds(const json_t *config, const char *where, struct bb_arch *a)
+{
+    int n, rc;
+
+    if (!a->kinds[0])
+        return 0;
+    TRY(read_kinds(config, "hybrid_override_pattern", "layers_block_type", where, a->kinds, sizeof(a->kinds)));
+    TRY(read_kinds(config, "mtp_hybrid_override_pattern", "mtp_layers_block_type", where, a->mtp_kinds,
+                   sizeof(a->mtp_kinds)));
+    n = (int)strlen(a->kinds);
+    if (a->layers && a->layers != n)
+        bb_warn("%s: num_hidden_layers is %d, but the kinds of %d layers are given, so %d is used", where, a->layers, n,
+                n);
+    a->layers = n;
+    if (strspn(a->mtp_kinds, a->kinds) < strlen(a->mtp_kinds))
+        a->mtp_kinds[0] = '\0';
+    if (!strchr(a->kinds, 'M'))
+        a->scan = (struct bb_arch_scan){0};
+    if (!strchr(a->kinds, 'E'))
+        a->experts = a->top_k = a->shared_ffn = a->moe_latent = 0;
+out:
+    return rc;
+}
+
 /* ---- derived fields and validation ---- */
 
 static int reject_division(const char *where, const char *what, int value, const char *by, int step)
@@ -405,8 +478,17 @@ static int reject_division(const char *where, const char *what, int value, const
  * has no attention heads: heads, kv_heads and head_dim are set from the fields of the scan. */
 static int resolve_scan(const char *where, struct bb_arch *a)
 {
-    const struct bb_arch_scan *s = &a->scan;
+    struct bb_arch_scan *s = &a->scan;
 
+    if (strcmp(a->type, "jamba") == 0) {
+        s->heads = a->expand * a->hidden;
+        s->step_rank = s->step_rank ? s->step_rank : (a->hidden + 15) / 16;
+        a->experts = a->experts > 1 ? a->experts : 0; /* one expert: an MLP */
+        if (a->attention_offset >= a->attention_every || a->moe_offset >= a->moe_every)
+            return bb_err(BB_EUSAGE,
+                          "%s: attn_layer_offset %d and expert_layer_offset %d must be below the periods %d and %d",
+                          where, a->attention_offset, a->moe_offset, a->attention_every, a->moe_every);
+    }
     if (s->heads == 0)
         return 0;
     if (s->heads % s->groups != 0)
@@ -507,7 +589,9 @@ static int read_fields(const json_t *config, const char *where, const struct bb_
     TRY(check_activation(config, where));
     TRY(read_dropout(config, where, arch));
     TRY(read_feed_forward(config, where, arch));
-    TRY(read_layer_types(config, where, arch));
+    TRY(resolve_kinds(config, where, arch));
+    if (!arch->kinds[0])
+        TRY(read_layer_types(config, where, arch));
     if (arch->experts)
         TRY(read_dense_list(config, where, arch));
 out:

@@ -22,7 +22,7 @@ struct constraint {
     int by;
 };
 
-#define CONSTRAINTS 14
+#define CONSTRAINTS 15
 
 /* Lists all divisibility constraints of the model for the given axis sizes. */
 static void list_constraints(const struct bb_grid_model *m, const int sizes[SIZES], struct constraint list[CONSTRAINTS])
@@ -30,11 +30,12 @@ static void list_constraints(const struct bb_grid_model *m, const int sizes[SIZE
     const struct bb_arch *a = m->arch;
     const int tp = sizes[TP], cp = sizes[CP], pp = sizes[PP];
     const bool by_heads = m->cp_all_to_all && cp > 1, scans = a->scan.heads > 0, encodes = a->encoder_layers > 0;
-    const bool attends = !scans || a->attention_every > 0;
-    const bool has_dense = bb_arch_has_mlp(a) && (a->experts == 0 || a->dense_layers > 0 || a->moe_every > 1);
+    const bool attends = bb_arch_any(a, BB_ARCH_ATTENTION), has_dense = bb_arch_any(a, BB_ARCH_DENSE);
+    const bool selective = a->scan.step_rank > 0;
     const struct constraint all[CONSTRAINTS] = {
         {attends, HEADS, "attention head", a->heads, "tp", tp},
         {attends, HEADS, "KV head", a->kv_heads, "tp", tp},
+        {selective, UNSUPPORTED, "selective scans (Mamba 1)", 1, "tp", tp},
         {scans, HEADS, "state-space head", a->scan.heads, "tp", tp},
         {scans, HEADS, "state-space group", a->scan.groups, "tp", tp},
         {scans, UNSUPPORTED, "state-space layers", 1, "cp", cp},

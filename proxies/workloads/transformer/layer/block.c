@@ -19,9 +19,9 @@ static const struct buffer_spec {
  * value, and a float scale per 128 values. */
 size_t bb_block_row_width(const struct bb_block *b, enum bb_block_buffer id)
 {
-    size_t hidden = (size_t)b->layers->sizes.hidden;
+    size_t width = (size_t)bb_expert_width(&b->layers->sizes);
 
-    return buffer_specs[id].dtype == BB_INT8 ? hidden + (hidden + 127) / 128 * 4 : hidden;
+    return buffer_specs[id].dtype == BB_INT8 ? width + (width + 127) / 128 * 4 : width;
 }
 
 #define ELEMENTS(buffer, text, elements, type) [BB_BLOCK_BUFFER_##buffer] = elements,
@@ -37,7 +37,8 @@ size_t bb_block_buffer_elements(const struct bb_block *b, enum bb_block_buffer i
     /* number of ranks in an all-gather over the etp x ep ranks (expert tensor parallelism x expert parallelism) */
     const size_t gathered_ranks = (size_t)c->ep * (size_t)c->etp;
 
-    const size_t boundary = l->boundary_elements, full = l->full_elements, all_boundaries = boundary * gathered_ranks;
+    const size_t boundary = l->boundary_elements, full = l->full_elements;
+    const size_t all_boundaries = (size_t)(s->local_tokens * bb_expert_width(s)) * gathered_ranks;
     const size_t kv_block = l->kv_block, all_kv_blocks = kv_block * (size_t)c->cp;
     const size_t queries = (size_t)(s->tokens * s->heads * s->key_dim);
     const size_t keys = (size_t)(s->tokens * s->kv_heads * s->key_dim);
@@ -54,7 +55,7 @@ size_t bb_block_buffer_elements(const struct bb_block *b, enum bb_block_buffer i
     const size_t copies_sent =
         c->dispatch == BB_DISPATCH_DEDUP ? (size_t)s->local_tokens * (size_t)c->node_limit : pairs_sent;
     const size_t rows_sent = copies_sent * row, rows_routed = pairs_sent * row, rows_received = pairs_received * row;
-    const size_t rows_of_etp = pairs_received * (size_t)s->hidden * (size_t)c->etp;
+    const size_t rows_of_etp = pairs_received * (size_t)bb_expert_width(s) * (size_t)c->etp;
     const size_t elements[] = {BB_BLOCK_BUFFERS(ELEMENTS)};
 
     return elements[id];

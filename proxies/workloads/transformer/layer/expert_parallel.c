@@ -9,7 +9,8 @@
  *   all_gather  every rank gets all tokens and computes its own experts for them.
  *   dedup       one copy of a token per node; see node_dispatch.c.
  *
- * Shared experts are sharded by tp like a dense MLP.
+ * Shared experts are sharded by tp like a dense MLP. With latent experts (moe_latent), which every tp rank projects to and
+ * from, the exchanged rows have the width of the latent.
  */
 #include "proxies/workloads/transformer/layer/block.h"
 
@@ -127,7 +128,7 @@ static void add_experts(const struct bb_block *b, int layer, struct bb_kernel_gr
 static void run_etp_collective(struct bb_block *b, int layer, enum bb_coll_kind kind, enum bb_block_buffer src,
                                enum bb_block_buffer dst)
 {
-    size_t count = (size_t)(rows_received(b, layer) * b->layers->sizes.hidden);
+    size_t count = (size_t)(rows_received(b, layer) * bb_expert_width(&b->layers->sizes));
 
     if (count)
         bb_script_wait(b->script,
@@ -212,6 +213,7 @@ static void route_tokens(struct bb_block *b, int in)
 
     bb_kernel_groups_add(&c, BB_KERNELS_NORM, BB_KERNELS_FORWARD);
     bb_kernel_groups_add(&c, BB_KERNELS_ROUTER, BB_KERNELS_FORWARD);
+    bb_kernel_groups_add(&c, BB_KERNELS_LATENT_IN, BB_KERNELS_FORWARD);
     bb_block_compute(b, "router", &c, in, counted ? bb_block_buffer(b, BB_BLOCK_BUFFER_COUNTS) : BB_NONE);
 }
 
@@ -245,19 +247,26 @@ static void exchange_forward(struct bb_block *b, int layer, int in, int out)
     shared = shared_down_forward(b);
     bb_script_wait(b->script, combined);
     bb_script_wait(b->script, shared);
-    bb_block_kernels(b, "unpermute", BB_KERNELS_UNPERMUTE, BB_KERNELS_FORWARD,
-                     bb_block_buffer(b, BB_BLOCK_BUFFER_COMBINED_ROWS), out);
+    c.n = 0;
+    bb_kernel_groups_add(&c, BB_KERNELS_UNPERMUTE, BB_KERNELS_FORWARD);
+    bb_kernel_groups_add(&c, BB_KERNELS_LATENT_OUT, BB_KERNELS_FORWARD);
+    bb_block_compute(b, "unpermute", &c, bb_block_buffer(b, BB_BLOCK_BUFFER_COMBINED_ROWS), out);
+}
+
+static size_t exchanged_elements(const struct bb_block *b)
+{
+    return (size_t)(b->layers->sizes.local_tokens * bb_expert_width(&b->layers->sizes));
 }
 
 static int gather_tokens(struct bb_block *b, const char *what, int src)
 {
-    return bb_script_collective(b->script, b->lanes.etp_ep, what, BB_ALL_GATHER, b->layers->boundary_elements, src,
+    return bb_script_collective(b->script, b->lanes.etp_ep, what, BB_ALL_GATHER, exchanged_elements(b), src,
                                 bb_block_buffer(b, BB_BLOCK_BUFFER_ALL_TOKENS));
 }
 
 static int scatter_answers(struct bb_block *b, const char *what, int dst)
 {
-    return bb_script_collective(b->script, b->lanes.etp_ep, what, BB_REDUCE_SCATTER, b->layers->boundary_elements,
+    return bb_script_collective(b->script, b->lanes.etp_ep, what, BB_REDUCE_SCATTER, exchanged_elements(b),
                                 bb_block_buffer(b, BB_BLOCK_BUFFER_ALL_OUTPUT), dst);
 }
 
@@ -277,6 +286,7 @@ static void gather_forward(struct bb_block *b, int layer, int in, int out)
     shared = shared_down_forward(b);
     bb_script_wait(b->script, combined);
     bb_script_wait(b->script, shared);
+    bb_block_kernels(b, "latent", BB_KERNELS_LATENT_OUT, BB_KERNELS_FORWARD, out, out);
 }
 
 /* Returns whether the experts use all_gather dispatch with more than one rank. With etp x ep = 1 a rank has all
@@ -308,6 +318,7 @@ static void router_backward(struct bb_block *b, bool permuted, int src, int out,
 
     if (permuted)
         bb_kernel_groups_add(&c, BB_KERNELS_PERMUTE, BB_KERNELS_DATA);
+    bb_kernel_groups_add_backward(&c, BB_KERNELS_LATENT_IN, with_weights);
     bb_kernel_groups_add_backward(&c, BB_KERNELS_ROUTER, with_weights);
     bb_kernel_groups_add(&c, BB_KERNELS_NORM, BB_KERNELS_DATA);
     bb_block_compute(b, "router gradient", &c, src, out);
@@ -318,12 +329,14 @@ static void exchange_backward(struct bb_block *b, int layer, int in, int out, bo
     enum bb_block_buffer rows = ep_buffer(b, BB_BLOCK_BUFFER_EXPERT_ROWS, BB_BLOCK_BUFFER_ROWS);
     enum bb_block_buffer answers = ep_buffer(b, BB_BLOCK_BUFFER_EXPERT_OUTPUT, BB_BLOCK_BUFFER_COMBINED_ROWS);
     enum bb_block_buffer own = bb_sent_buffer(b, BB_BLOCK_BUFFER_COMBINED_ROWS, BB_BLOCK_BUFFER_ROWS_8);
-    struct bb_kernel_groups c = {0};
+    struct bb_kernel_groups c = {0}, first = {0};
     int combined, tokens, probabilities;
 
     answers = bb_sent_buffer(b, answers, BB_BLOCK_BUFFER_EXPERT_ROWS_8);
     add_expert_gradients(b, layer, &c, with_weights);
-    bb_block_kernels(b, "unpermute", BB_KERNELS_UNPERMUTE, BB_KERNELS_DATA, in, bb_block_buffer(b, own));
+    bb_kernel_groups_add_backward(&first, BB_KERNELS_LATENT_OUT, with_weights);
+    bb_kernel_groups_add(&first, BB_KERNELS_UNPERMUTE, BB_KERNELS_DATA);
+    bb_block_compute(b, "unpermute", &first, in, bb_block_buffer(b, own));
     combined = start_dispatch(b, layer, "combine gradients", own, answers);
     shared_down_backward(b, with_weights);
     bb_script_wait(b->script, combined);
@@ -339,9 +352,12 @@ static void exchange_backward(struct bb_block *b, int layer, int in, int out, bo
 
 static void gather_backward(struct bb_block *b, int layer, int in, int out, bool with_weights)
 {
-    struct bb_kernel_groups c = {0};
-    int combined = gather_tokens(b, "combine gradients", in), tokens;
+    struct bb_kernel_groups c = {0}, first = {0};
+    int combined, tokens;
 
+    bb_kernel_groups_add_backward(&first, BB_KERNELS_LATENT_OUT, with_weights);
+    bb_block_compute(b, "latent", &first, in, in);
+    combined = gather_tokens(b, "combine gradients", in);
     shared_down_backward(b, with_weights);
     bb_script_wait(b->script, combined);
     bb_kernel_groups_add(&c, BB_KERNELS_UNPERMUTE, BB_KERNELS_DATA);
@@ -377,6 +393,8 @@ void bb_experts_weights(struct bb_block *b, int layer)
 
     add_experts(b, layer, &c, BB_KERNELS_WEIGHTS);
     bb_kernel_groups_add(&c, BB_KERNELS_ROUTER, BB_KERNELS_WEIGHTS);
+    bb_kernel_groups_add(&c, BB_KERNELS_LATENT_IN, BB_KERNELS_WEIGHTS);
+    bb_kernel_groups_add(&c, BB_KERNELS_LATENT_OUT, BB_KERNELS_WEIGHTS);
     if (!has_shared(b)) {
         bb_block_compute(b, "expert weights", &c, BB_NONE, BB_NONE);
         return;

@@ -140,15 +140,15 @@ static void begin_layer(struct bb_block *b, enum bb_phase phase, int layer)
 static void layer_forward(struct bb_block *b, int layer, int in, int out)
 {
     const struct bb_arch *a = b->layers->config.arch;
-    int between = bb_block_buffer(b, BB_BLOCK_BUFFER_STATE);
+    const bool ends_mixed = !bb_arch_has_mlp(a, layer);
+    int between = bb_arch_has_mixer(a, layer) ? bb_block_buffer(b, BB_BLOCK_BUFFER_STATE) : in;
 
-    if (!bb_arch_has_mlp(a)) {
-        sublayer_forward(b, &attention, in, out);
-        return;
-    }
     b->deferred = a->parallel_attention;
-    sublayer_forward(b, &attention, in, between);
+    if (bb_arch_has_mixer(a, layer))
+        sublayer_forward(b, &attention, in, ends_mixed ? out : between);
     b->deferred = false;
+    if (ends_mixed)
+        return;
     if (bb_arch_is_decoder(a, layer))
         bb_cross_forward(b, between, between);
     if (bb_arch_has_experts(a, layer))
@@ -178,13 +178,14 @@ static void accumulate_gradients(struct bb_block *b, int layer)
     const struct bb_arch trained = bb_arch_trained(c->arch);
     struct bb_arch_rank_parameters share;
     struct bb_kernel_groups groups = {0};
+    int first, n = bb_arch_mtp_layers(c->arch, &first);
 
     if (!c->accumulates || !c->gemm)
         return;
     share = bb_arch_layer_share(&trained, layer, c->tp, c->etp, c->ep);
     groups.rows = (int64_t)(share.dense + share.expert);
-    if (layer == BB_ARCH_MTP) {
-        share = bb_arch_layer_share(c->arch, c->arch->layers - 1, c->tp, c->etp, c->ep);
+    for (int i = first; layer == BB_ARCH_MTP && i < first + n; i++) {
+        share = bb_arch_layer_share(c->arch, i, c->tp, c->etp, c->ep);
         groups.rows -= (int64_t)(share.dense + share.expert);
     }
     if (groups.rows > 0)
@@ -226,7 +227,9 @@ static void recompute_operations(struct bb_block *b)
 void bb_block_backward(struct bb_block *b, int layer, int in, int out, bool with_weights)
 {
     const struct bb_arch *a = b->layers->config.arch;
-    int between = bb_block_buffer(b, BB_BLOCK_BUFFER_GRADIENT), state = bb_block_buffer(b, BB_BLOCK_BUFFER_STATE);
+    const int state = bb_block_buffer(b, BB_BLOCK_BUFFER_STATE),
+              last = default_buffer(b, out, BB_BLOCK_BUFFER_GRADIENT);
+    int between = bb_arch_has_mixer(a, layer) ? bb_block_buffer(b, BB_BLOCK_BUFFER_GRADIENT) : last;
 
     begin_layer(b, BB_PHASE_BACKWARD, layer);
     b->recomputing = b->layers->config.recompute == BB_RECOMPUTE_FULL && !b->skip_recompute;
@@ -238,15 +241,15 @@ void bb_block_backward(struct bb_block *b, int layer, int in, int out, bool with
     in = default_buffer(b, in, BB_BLOCK_BUFFER_GRADIENT);
     if (bb_arch_has_experts(a, layer))
         bb_experts_backward(b, layer, in, between, with_weights);
-    else if (bb_arch_has_mlp(a))
+    else if (bb_arch_has_mlp(a, layer))
         mlp_backward(b, in, between, with_weights);
     else
         between = in;
     if (bb_arch_is_decoder(a, layer))
         bb_cross_backward(b, between, between, with_weights);
     b->gathered = a->parallel_attention;
-    sublayer_backward(b, &attention, b->gathered ? in : between, default_buffer(b, out, BB_BLOCK_BUFFER_GRADIENT),
-                      with_weights);
+    if (bb_arch_has_mixer(a, layer))
+        sublayer_backward(b, &attention, b->gathered ? in : between, last, with_weights);
     b->gathered = false;
     if (with_weights)
         accumulate_gradients(b, layer);
@@ -262,12 +265,13 @@ void bb_block_weights(struct bb_block *b, int layer)
     begin_layer(b, BB_PHASE_BACKWARD, layer);
     if (bb_arch_has_experts(a, layer))
         bb_experts_weights(b, layer);
-    else if (bb_arch_has_mlp(a))
+    else if (bb_arch_has_mlp(a, layer))
         sublayer_weights(b, &mlp);
     if (bb_arch_is_decoder(a, layer))
         bb_cross_weights(b);
     b->gathered = a->parallel_attention;
-    sublayer_weights(b, &attention);
+    if (bb_arch_has_mixer(a, layer))
+        sublayer_weights(b, &attention);
     b->gathered = false;
     accumulate_gradients(b, layer);
     b->script->layer = BB_NONE;
@@ -312,6 +316,7 @@ static void exchange_mtp(struct bb_block *b, enum bb_coll_kind kind, enum bb_blo
 void bb_block_mtp_forward(struct bb_block *b, int in, int out)
 {
     const int last = b->layers->config.arch->layers - 1, state = bb_block_buffer(b, BB_BLOCK_BUFFER_STATE);
+    int first, n = bb_arch_mtp_layers(b->layers->config.arch, &first);
 
     bb_block_embedding_forward(b, state);
     begin_layer(b, BB_PHASE_FORWARD, last);
@@ -323,7 +328,10 @@ void bb_block_mtp_forward(struct bb_block *b, int in, int out)
         bb_block_compute(b, "MTP projection", &c, src, BB_NONE);
     }
     exchange_mtp(b, BB_ALL_GATHER, BB_BLOCK_BUFFER_PARTIAL, BB_BLOCK_BUFFER_FULL);
-    layer_forward(b, last, state, default_buffer(b, out, BB_BLOCK_BUFFER_STATE));
+    for (int layer = first; layer < first + n; layer++) {
+        begin_layer(b, BB_PHASE_FORWARD, layer);
+        layer_forward(b, layer, state, layer < first + n - 1 ? state : default_buffer(b, out, BB_BLOCK_BUFFER_STATE));
+    }
     b->script->layer = BB_NONE;
 }
 
@@ -331,8 +339,10 @@ void bb_block_mtp_backward(struct bb_block *b, int in, int out, bool with_weight
 {
     static const struct bb_kernel_groups empty;
     const int last = b->layers->config.arch->layers - 1, gradient = bb_block_buffer(b, BB_BLOCK_BUFFER_GRADIENT);
+    int first, n = bb_arch_mtp_layers(b->layers->config.arch, &first);
 
-    bb_block_backward(b, last, in, gradient, with_weights);
+    for (int i = n - 1; i >= 0; i--)
+        bb_block_backward(b, first + i, i == n - 1 ? in : gradient, gradient, with_weights);
     begin_layer(b, BB_PHASE_BACKWARD, last);
     if (b->layers->sequence_sharded)
         bb_block_gather(b, "MTP gradients", gradient, BB_BLOCK_BUFFER_GRADIENT_FULL);
@@ -350,7 +360,10 @@ void bb_block_mtp_weights(struct bb_block *b)
 {
     static const struct bb_kernel_groups empty;
 
-    bb_block_weights(b, b->layers->config.arch->layers - 1);
+    int first, n = bb_arch_mtp_layers(b->layers->config.arch, &first);
+
+    for (int i = n - 1; i >= 0; i--)
+        bb_block_weights(b, first + i);
     begin_layer(b, BB_PHASE_BACKWARD, b->layers->config.arch->layers - 1);
     for (int half = 0; half < 2; half++)
         bb_block_column_weights(b, &mtp, &empty);

@@ -34,9 +34,11 @@ static struct gemm linear_gemm(const struct bb_layer_sizes *s, const char *name,
 }
 
 /* Width of queries, keys and values together. In a scan layer (state-space model or linear attention), each
- * key-value group has its own query and key, and each head its own value. */
+ * key-value group has its own query and key, and each head its own value; in a selective scan, only values. */
 static int64_t qkv_width(const struct bb_layer_sizes *s)
 {
+    if (s->step_rank)
+        return s->heads;
     if (s->chunk)
         return 2 * s->kv_heads * s->key_dim + s->heads * s->value_dim;
     return s->heads * s->key_dim + s->kv_heads * (s->key_dim + s->value_dim);
@@ -54,6 +56,12 @@ static int qkv_gemms(const struct bb_layer_sizes *s, struct gemm *p)
     int64_t gate = s->out_gate ? s->heads * s->value_dim : 0, steps = s->chunk ? (s->delta ? 2 : 1) * s->heads : 0;
     int n = 0;
 
+    if (s->step_rank) {
+        p[0] = linear_gemm(s, "scan input", s->tokens, s->hidden, 2 * s->heads, 1);
+        p[1] = linear_gemm(s, "scan parameters", s->tokens, s->heads, s->step_rank + 2 * s->key_dim, 1);
+        p[2] = linear_gemm(s, "scan steps", s->tokens, s->step_rank, s->heads, 1);
+        return 3;
+    }
     if (s->kv_lora == 0) {
         p[0] = linear_gemm(s, s->chunk ? "scan input" : "qkv", s->tokens, s->hidden, qkv_width(s) + gate + steps, 1);
         return 1;
@@ -79,6 +87,8 @@ static int scan_gemms(const struct bb_layer_sizes *s, struct gemm *p)
     int64_t n = s->key_dim, v = s->value_dim;
     int at = 0;
 
+    if (s->step_rank)
+        return 0;
     if (s->delta) {
         p[at++] = (struct gemm){"key scores", {c, c, n, head_batch, false, true, s->dtype}, true, false};
         p[at++] = (struct gemm){"corrections", {c, n + v, c, head_batch, false, false, s->dtype}, true, false};
@@ -107,16 +117,16 @@ static int core_gemms(const struct bb_layer_sizes *s, int64_t keys, struct gemm 
     return 3;
 }
 
-/* Sets the up and the down GEMM of an MLP, or of all experts of a rank. If the number of rows (tokens) is divisible
+/* Sets the up and the down GEMM of an MLP, or of all experts of a rank. width: input and output. If the number of rows (tokens) is divisible
  * by the number of experts, each GEMM is batched with one GEMM per expert; else it is one GEMM with the rows of all
  * experts. Returns the number of up GEMMs: 1, or 0 if there are no rows. */
-static int mlp_gemms(const struct bb_layer_sizes *s, int64_t rows, int64_t ffn, int64_t experts, struct gemm *up,
-                     struct gemm *down)
+static int mlp_gemms(const struct bb_layer_sizes *s, int64_t rows, int64_t width, int64_t ffn, int64_t experts,
+                     struct gemm *up, struct gemm *down)
 {
     if (rows % experts)
         experts = 1;
-    *up = linear_gemm(s, "up", rows / experts, s->hidden, (s->gated ? 2 : 1) * ffn, experts);
-    *down = linear_gemm(s, "down", rows / experts, ffn, s->hidden, experts);
+    *up = linear_gemm(s, "up", rows / experts, width, (s->gated ? 2 : 1) * ffn, experts);
+    *down = linear_gemm(s, "down", rows / experts, ffn, width, experts);
     return rows > 0;
 }
 
@@ -148,21 +158,27 @@ static int base_gemms(const struct bb_layer_sizes *s, enum bb_kernels_kind kind,
         p[0] = linear_gemm(s, "out", s->tokens, s->heads * s->value_dim, s->hidden, 1);
         return 1;
     case BB_KERNELS_UP:
-        return mlp_gemms(s, s->tokens, s->ffn, 1, &p[0], &other);
+        return mlp_gemms(s, s->tokens, s->hidden, s->ffn, 1, &p[0], &other);
     case BB_KERNELS_SECOND_UP:
         p[0] = linear_gemm(s, "up", s->tokens, s->hidden, s->ffn, 1);
         return s->gated;
     case BB_KERNELS_DOWN:
-        return mlp_gemms(s, s->tokens, s->ffn, 1, &other, &p[0]);
+        return mlp_gemms(s, s->tokens, s->hidden, s->ffn, 1, &other, &p[0]);
     case BB_KERNELS_SHARED_UP:
-        return mlp_gemms(s, s->tokens, s->shared_ffn, 1, &p[0], &other);
+        return mlp_gemms(s, s->tokens, s->hidden, s->shared_ffn, 1, &p[0], &other);
     case BB_KERNELS_SHARED_DOWN:
-        return mlp_gemms(s, s->tokens, s->shared_ffn, 1, &other, &p[0]);
+        return mlp_gemms(s, s->tokens, s->hidden, s->shared_ffn, 1, &other, &p[0]);
     case BB_KERNELS_EXPERTS:
-        return 2 * mlp_gemms(s, rows, s->expert_ffn, s->local_experts, &p[0], &p[1]);
+        return 2 * mlp_gemms(s, rows, bb_expert_width(s), s->expert_ffn, s->local_experts, &p[0], &p[1]);
     case BB_KERNELS_ROUTER:
         p[0] = linear_gemm(s, "router", s->local_tokens, s->hidden, s->experts, 1);
         return 1;
+    case BB_KERNELS_LATENT_IN:
+        p[0] = linear_gemm(s, "latent", s->local_tokens, s->hidden, s->moe_latent, 1);
+        return s->moe_latent > 0;
+    case BB_KERNELS_LATENT_OUT:
+        p[0] = linear_gemm(s, "latent", s->local_tokens, s->moe_latent, s->hidden, 1);
+        return s->moe_latent > 0;
     case BB_KERNELS_MTP:
         p[0] = linear_gemm(s, "MTP projection", s->tokens, s->hidden, s->mtp_width, 1);
         return 1;
@@ -321,7 +337,7 @@ static void add_expert_biases(const struct bb_layer_sizes *s, struct bb_kernel_l
 
         if (p->backward == backward)
             add_memory_kernel(p->wide ? s : &in_float, w, p->name, p->kind, BB_ACT_NONE, rows,
-                              p->wide ? 2 * s->expert_ffn : s->hidden);
+                              p->wide ? 2 * s->expert_ffn : bb_expert_width(s));
     }
 }
 
@@ -338,11 +354,21 @@ static void add_norm(const struct bb_layer_sizes *s, struct bb_kernel_list *w, b
                       BB_ACT_NONE, s->local_tokens, s->hidden);
 }
 
+/* Adds kernels with the bytes of the selective scan, which reads input, gate and step sizes of all channels and writes its
+ * output; backward: it reads these and the gradient of the output, and writes the gradients of the three and the output. */
+static void add_selective_scan(const struct bb_layer_sizes *s, struct bb_kernel_list *w, bool backward)
+{
+    for (int i = 0; i < (backward ? 4 : 2); i++)
+        add_memory_kernel(s, w, "selective scan", BB_MEMORY_KERNEL_BIAS_ACT, BB_ACT_NONE, s->tokens, s->heads);
+}
+
 /* Unfused attention: adds the kernels of softmax and dropout over all scores in memory. */
 static void add_softmax(const struct bb_layer_sizes *s, struct bb_kernel_list *w, bool backward, int64_t keys)
 {
     int64_t rows = s->batch * s->attention_heads * s->queries;
 
+    if (s->step_rank)
+        add_selective_scan(s, w, backward);
     if (!s->unfused || s->chunk)
         return;
     if (s->dropout)
@@ -374,7 +400,7 @@ static void add_permutation(const struct bb_layer_sizes *s, enum bb_kernels_kind
     bool spreads = (kind == BB_KERNELS_PERMUTE || kind == BB_KERNELS_NODE_PERMUTE) != backward;
     uint64_t tokens = (uint64_t)(in_node ? s->local_tokens * s->copies : s->local_tokens);
 
-    (spreads ? bb_kernel_list_permute : bb_kernel_list_unpermute)(w, tokens, (uint64_t)s->hidden,
+    (spreads ? bb_kernel_list_permute : bb_kernel_list_unpermute)(w, tokens, (uint64_t)bb_expert_width(s),
                                                                   in_node ? s->node_copies : s->copies, s->dtype);
 }
 

@@ -36,6 +36,8 @@ enum bb_kernels_kind {
     BB_KERNELS_SECOND_UP,   /* of UP, the second GEMM of a gated MLP, and the activation function */
     BB_KERNELS_DOWN,
     BB_KERNELS_ROUTER,
+    BB_KERNELS_LATENT_IN,         /* latent experts: projection of the tokens before they are sent to the experts */
+    BB_KERNELS_LATENT_OUT,        /* projection of the sums of the experts' outputs back to hidden */
     BB_KERNELS_PERMUTE,           /* copies each token once for each expert that it chose, into expert order */
     BB_KERNELS_EXPERTS,           /* up and down GEMMs of the rank's experts */
     BB_KERNELS_EXPERT_ACTIVATION, /* the activation function of the rank's experts */
@@ -60,6 +62,7 @@ enum bb_kernels_pass { BB_KERNELS_FORWARD, BB_KERNELS_DATA, BB_KERNELS_WEIGHTS }
 struct bb_layer_sizes {
     enum bb_dtype_id dtype;
     int64_t hidden;
+    int64_t moe_latent;   /* width to which tokens are projected before they are sent to the experts; 0: hidden */
     int64_t tokens;       /* number of tokens per micro-batch in the attention and MLP GEMMs */
     int64_t local_tokens; /* number of tokens stored between the layers: `tokens`, divided by tp with sequence
                              parallelism */
@@ -94,9 +97,10 @@ struct bb_layer_sizes {
                         from another node, rounded up */
     bool gated, qkv_bias, out_bias, mlp_bias, expert_bias;
     bool causal, rotary, dropout;
-    bool delta;    /* scan layer: a new value replaces the stored value of the same key (delta rule) */
-    bool out_gate; /* a gate multiplies the output of attention or of a scan (state-space or linear attention) */
-    bool unfused;  /* unfused attention: separate kernels for scores, softmax and context */
+    int64_t step_rank; /* selective scan (Mamba 1): see struct bb_arch_scan */
+    bool delta;        /* scan layer: a new value replaces the stored value of the same key (delta rule) */
+    bool out_gate;     /* a gate multiplies the output of attention or of a scan (state-space or linear attention) */
+    bool unfused;      /* unfused attention: separate kernels for scores, softmax and context */
     enum bb_gemm_precision precision; /* of the operands of GEMMs with weights */
 };
 
@@ -115,6 +119,12 @@ struct bb_kernel_groups {
         rows; /* BB_KERNELS_EXPERTS, BB_KERNELS_EXPERT_ACTIVATION: number of rows (token copies) for all experts of the rank;
                      BB_KERNELS_ACCUMULATE: number of gradient elements; other kinds: unused */
 };
+
+/* bb_expert_width - returns the number of elements of a token that is sent to the experts. */
+static inline int64_t bb_expert_width(const struct bb_layer_sizes *s)
+{
+    return s->moe_latent ? s->moe_latent : s->hidden;
+}
 
 /* bb_kernel_groups_add - append the kernel group of a kind of computation and a pass to the groups c. */
 void bb_kernel_groups_add(struct bb_kernel_groups *c, enum bb_kernels_kind kind, enum bb_kernels_pass pass);

@@ -58,7 +58,9 @@ static void resolve_scan(struct bb_layer_sizes *s, const struct bb_layers_config
     s->value_dim = scan->value_dim;
     s->chunk = scan->chunk;
     s->delta = scan->delta;
-    s->out_gate = true;
+    s->step_rank = scan->step_rank;
+    s->out_gate = scan->step_rank == 0; /* the kernel of a selective scan includes its gate */
+    s->qkv_bias = s->out_bias = scan->bias;
     s->rotary = false;
 }
 
@@ -89,6 +91,7 @@ static void resolve_sizes(struct bb_layers *l)
     l->sequence_sharded = c->sequence_parallel && c->tp > 1;
     *s = (struct bb_layer_sizes){.dtype = c->dtype,
                                  .hidden = a->hidden,
+                                 .moe_latent = a->moe_latent,
                                  .tokens = (int64_t)c->micro_batch_size * c->sequence / c->cp,
                                  .batch = c->micro_batch_size,
                                  .mtp_width = a->hidden / c->tp,
@@ -109,7 +112,7 @@ static void resolve_sizes(struct bb_layers *l)
                                  .mlp_bias = a->mlp_bias,
                                  .expert_bias = a->expert_bias,
                                  .causal = !a->post_norm,
-                                 .rotary = !a->learned_positions && a->position_buckets == 0,
+                                 .rotary = !a->learned_positions && !a->no_positions && a->position_buckets == 0,
                                  .dropout = a->dropout,
                                  .unfused = c->unfused,
                                  .lora_rank = a->lora_rank,
@@ -206,8 +209,8 @@ static void store_row_counts(struct bb_layers *l)
 
     if (!l->routing.rows)
         return;
-    BB_NEW(l->row_counts, l->config.arch->layers);
-    for (int layer = 0; layer < l->config.arch->layers; layer++) {
+    BB_NEW(l->row_counts, l->routing.config.layers);
+    for (int layer = 0; layer < l->routing.config.layers; layer++) {
         struct bb_alltoallv *table = bb_step_add_alltoallv_table(l->step, l->config.ep);
 
         memcpy(table->rows, l->routing.rows + (size_t)layer * each, each * sizeof(*table->rows));
@@ -218,7 +221,7 @@ static void store_row_counts(struct bb_layers *l)
 int bb_layers_new(struct bb_layers **layers, const struct bb_layers_config *config, struct bb_step *step)
 {
     struct bb_layers *l;
-    int rc;
+    int first, n = bb_arch_mtp_layers(config->arch, &first), rc;
 
     *layers = NULL;
     TRY(validate_config(config, step->proxy));
@@ -231,7 +234,7 @@ int bb_layers_new(struct bb_layers **layers, const struct bb_layers_config *conf
                                                                  .top_k = config->arch->top_k,
                                                                  .experts = config->arch->experts,
                                                                  .ranks = config->ep,
-                                                                 .layers = config->arch->layers,
+                                                                 .layers = first + n,
                                                                  .capacity_factor = config->capacity_factor,
                                                                  .imbalance = config->imbalance,
                                                                  .seed = config->seed});
@@ -299,18 +302,16 @@ double bb_layers_flops(const struct bb_layers *l, int layer)
 {
     const struct bb_arch *a = l->config.arch;
     const bool crosses = bb_arch_is_decoder(a, layer), expert = bb_arch_has_experts(a, layer);
-    const bool dense = !expert && bb_arch_has_mlp(a);
+    const bool dense = !expert && bb_arch_has_mlp(a, layer), mixes = bb_arch_has_mixer(a, layer);
     const struct {
         bool applies;
         enum bb_kernels_kind kind;
     } rows[] = {
-        {true, BB_KERNELS_QKV},           {true, BB_KERNELS_CORE},
-        {true, BB_KERNELS_OUT},           {crosses, BB_KERNELS_CROSS_QUERY},
-        {crosses, BB_KERNELS_CROSS_KEYS}, {crosses, BB_KERNELS_CROSS_CORE},
-        {crosses, BB_KERNELS_OUT},        {expert, BB_KERNELS_ROUTER},
-        {expert, BB_KERNELS_EXPERTS},     {expert, BB_KERNELS_SHARED_UP},
-        {expert, BB_KERNELS_SHARED_DOWN}, {dense, BB_KERNELS_UP},
-        {dense, BB_KERNELS_DOWN},
+        {mixes, BB_KERNELS_QKV},           {mixes, BB_KERNELS_CORE},         {mixes, BB_KERNELS_OUT},
+        {crosses, BB_KERNELS_CROSS_QUERY}, {crosses, BB_KERNELS_CROSS_KEYS}, {crosses, BB_KERNELS_CROSS_CORE},
+        {crosses, BB_KERNELS_OUT},         {expert, BB_KERNELS_ROUTER},      {expert, BB_KERNELS_EXPERTS},
+        {expert, BB_KERNELS_SHARED_UP},    {expert, BB_KERNELS_SHARED_DOWN}, {expert, BB_KERNELS_LATENT_IN},
+        {expert, BB_KERNELS_LATENT_OUT},   {dense, BB_KERNELS_UP},           {dense, BB_KERNELS_DOWN},
     };
     struct bb_kernel_groups c = {.rows = bb_layers_balanced_rows(l)};
 

@@ -3,6 +3,7 @@
 #include "proxies/workloads/transformer/arch/arch.h"
 #include "tests/check.h"
 
+#include <math.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -265,6 +266,20 @@ static const struct {
      * 1650471424: 2 x 2048^2 of the input projection, three norms, one layer with attention */
     {"{\"model_type\": \"qwen3_next\", \"architectures\": [\"Qwen3NextForCausalLM\"], \"mlp_only_layers\": []}",
      81324862720 - 2.0 * 2048 * 2048 - 3 * 2048 - 27263488 - 1614813184.0, 79674391296 - 48 * 502 * 3.0 * 512 * 2048},
+    /* D ai21labs/Jamba-v0.1 ("52B", "12B active") and AI21-Jamba-1.5-Large ("398B", "94B active"): scans of (h x 4 h) + (2 h x (h / 16 +
+     * 32)) + (2 h x h / 16) + (2 h x h), the state 2 h x 16, convolution with bias 2 h x 5, two vectors of 2 h, norms of h / 16 + 32;
+     * attention 2 h x (h + 1024); MLPs 3 h f; experts 16 of these and a router; two norms a layer, two tables, a norm */
+    {"{\"model_type\": \"jamba\"}",
+     28 * (6 * 4096.0 * 4096 + 8192.0 * (288 + 256 + 16 + 5 + 2) + 288) + 4 * 2 * 4096.0 * 5120 +
+         16 * 17 * 3 * 4096.0 * 14336 + 16 * 16 * 4096.0 + 65 * 4096.0 + 2 * 65536.0 * 4096,
+     28 * (6 * 4096.0 * 4096 + 8192.0 * (288 + 256 + 16 + 5 + 2) + 288) + 4 * 2 * 4096.0 * 5120 +
+         16 * 3 * 3 * 4096.0 * 14336 + 16 * 16 * 4096.0 + 65 * 4096.0 + 2 * 65536.0 * 4096},
+    {"{\"model_type\": \"jamba\", \"hidden_size\": 8192, \"intermediate_size\": 24576, \"num_hidden_layers\": 72, "
+     "\"num_attention_heads\": 64, \"mamba_dt_rank\": \"auto\"}",
+     63 * (6 * 8192.0 * 8192 + 16384.0 * (544 + 512 + 16 + 5 + 2) + 544) + 9 * 2 * 8192.0 * 9216 +
+         36 * 17 * 3 * 8192.0 * 24576 + 36 * 16 * 8192.0 + 145 * 8192.0 + 2 * 65536.0 * 8192,
+     63 * (6 * 8192.0 * 8192 + 16384.0 * (544 + 512 + 16 + 5 + 2) + 544) + 9 * 2 * 8192.0 * 9216 +
+         36 * 3 * 3 * 8192.0 * 24576 + 36 * 16 * 8192.0 + 145 * 8192.0 + 2 * 65536.0 * 8192},
     /* P mistralai/Mamba-Codestral-7B-v0.1 */
     {"{\"model_type\": \"mamba2\"}", 7285403648, 0},
     /* D state-spaces/mamba2-2.7b, mamba2-130m ("2.7B", "130M"): layers of 27074560 + 26880 + 240 + 5120 + 13107200 +
@@ -315,6 +330,82 @@ static const struct {
      "70}",
      176247271424, 0},
 };
+
+/* Sizes of published hybrids, counted by kinds of layers: NVIDIA/Megatron-LM examples/post_training/modelopt/conf/nvidia (of
+ * 12B v2: NVIDIA-NeMo/Megatron-Bridge recipes/nemotronh), and config.json of Nemotron 3. P: exact published numbers: Nano 3
+ * (32B on its page, 31577940288 in llama.cpp's), Nano 9B v2; Super's layer of multi-token prediction has
+ * 5884651520 bytes, with 4 for each bias of the router.
+ * billions: names and reports of the models; active parameters with and without the two tables. */
+static const struct {
+    const char *kinds;
+    double h, scan_heads, scan_dim, state, heads, kv, ffn, experts, top_k, expert_ffn, shared, latent, exact, billions,
+        active;
+} hybrids[] = {
+    {"M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M-", 4096, 128, 64, 128, 32, 8, 21504, 0, 0, 0, 0, 0, 0, 8.1,
+     0},
+    {"M-M-M-M-M-M-M-M-M*-M-M-M-M-M-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M-M-M---MM---M-M*-M-M-M-M-M-", 8192, 256,
+     64, 256, 64, 8, 30720, 0, 0, 0, 0, 0, 0, 47, 0},
+    {"M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-"
+     "M-M-M-",
+     8192, 256, 64, 256, 64, 8, 32768, 0, 0, 0, 0, 0, 0, 56, 0},
+    {"M-M-M-MM-M-M-M*-M-M-M*-M-M-M-M*-M-M-M-M*-M-MM-M-M-M-M-M-", 4480, 128, 80, 128, 40, 8, 15680, 0, 0, 0, 0, 0,
+     8888227328, 8.9, 0},
+    {"M-M-M-M*-M-M-M-M*-M-M-M-M*-M-M-M-M*-M-M-M-M*-M-M-M-M*-M-M-M-M-", 5120, 128, 80, 128, 40, 8, 20480, 0, 0, 0, 0, 0,
+     0, 12.3, 0},
+    {"MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME", 2688, 64, 64, 128, 32, 2, 0, 128, 6, 1856, 3712, 0,
+     31577940288, 31.6, 3.5},
+    {"MEMEMEM*EMEMEMEM*EMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEM*EMEMEMEME", 4096, 128, 64, 128, 32,
+     2, 0, 512, 22, 2688, 5376, 1024, 0, 120.6, 12.7},
+    {"MEMEMEM*EMEMEM*EMEMEMEM*EMEMEMEM*EMEMEM*EMEMEMEM*EMEMEMEM*EMEMEM*EMEMEMEM*EMEMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME",
+     8192, 256, 64, 128, 64, 2, 0, 512, 22, 5120, 10240, 2048, 0, 550, 55},
+};
+
+static void hybrids_match_their_sizes(void **state)
+{
+    char text[2048];
+    struct bb_arch a;
+
+    (void)state;
+    for (size_t i = 0; i < ROWS(hybrids); i++) {
+        const double h = hybrids[i].h, inner = hybrids[i].scan_heads * hybrids[i].scan_dim,
+                     mixed = inner + 16 * hybrids[i].state;
+        const double width = hybrids[i].latent > 0 ? hybrids[i].latent : h, expert = 2 * width * hybrids[i].expert_ffn;
+        double all = 2 * 131072 * h + h, experts = 0;
+
+        for (const char *kind = hybrids[i].kinds; *kind; kind++) {
+            all += h + (*kind == 'M' ? h * (inner + mixed + hybrids[i].scan_heads) + 5 * mixed +
+                                           3 * hybrids[i].scan_heads + inner + inner * h
+                        : *kind == '*' ? 256 * h * (hybrids[i].heads + hybrids[i].kv)
+                        : *kind == '-'
+                            ? 2 * h * hybrids[i].ffn
+                            : hybrids[i].experts * (expert + h + 1) + 2 * h * (hybrids[i].shared + hybrids[i].latent));
+            experts += *kind == 'E';
+        }
+        snprintf(text, sizeof(text),
+                 "{\"model_type\": \"nemotron_h\", \"hybrid_override_pattern\": \"%s\", \"hidden_size\": %.0f, "
+                 "\"mamba_num_heads\": %.0f, \"mamba_head_dim\": %.0f, \"ssm_state_size\": %.0f, "
+                 "\"num_attention_heads\": %.0f, "
+                 "\"num_key_value_heads\": %.0f, \"intermediate_size\": %.0f, \"n_routed_experts\": %.0f, "
+                 "\"num_experts_per_tok\": %.0f, \"moe_intermediate_size\": %.0f, "
+                 "\"moe_shared_expert_intermediate_size\": %.0f, "
+                 "\"moe_latent_size\": %.0f}",
+                 hybrids[i].kinds, h, hybrids[i].scan_heads, hybrids[i].scan_dim, hybrids[i].state, hybrids[i].heads,
+                 hybrids[i].kv, hybrids[i].ffn > 0 ? hybrids[i].ffn : 1856, experts > 0 ? hybrids[i].experts : 8,
+                 experts > 0 ? hybrids[i].top_k : 2, experts > 0 ? hybrids[i].expert_ffn : 7688, hybrids[i].shared,
+                 hybrids[i].latent);
+        assert_int_equal(load(text, &a), 0);
+        assert_true(bb_arch_parameters(&a) == all);
+        assert_true(hybrids[i].exact == 0 || hybrids[i].exact == all);
+        assert_true(fabs(all / 1e9 / hybrids[i].billions - 1) < 0.01);
+        all -= experts * (hybrids[i].experts - hybrids[i].top_k) * expert;
+        assert_true(bb_arch_active(&a) == all);
+        if (hybrids[i].active > 0)
+            assert_true((all - 2 * 131072 * h) / 1e9 < hybrids[i].active && all / 1e9 > hybrids[i].active * 0.99);
+        a.mtp = 1;
+        if (hybrids[i].latent == 1024)
+            assert_true(2 * bb_arch_layer_parameters(&a, BB_ARCH_MTP) + 2 * 512 == 5884651520);
+    }
+}
 
 static void counts_match_published_weights(void **state)
 {
@@ -404,6 +495,7 @@ static void finds_layers_with_a_scan(void **state)
         {"{\"model_type\": \"qwen3_next\", \"num_hidden_layers\": 1, \"layer_types\": [\"linear_attention\"]}", "s"},
         {"{\"model_type\": \"mamba2\"}", "ssss"},
         {"{\"model_type\": \"qwen3_moe\"}", "...."},
+        {"{\"model_type\": \"jamba\"}", "ssss.sssssss.sss"},
     };
     struct bb_arch a;
 
@@ -412,8 +504,52 @@ static void finds_layers_with_a_scan(void **state)
         assert_int_equal(load(rows[i].text, &a), 0);
         for (int layer = 0; rows[i].layers[layer]; layer++)
             assert_int_equal(bb_arch_is_scan(&a, layer), rows[i].layers[layer] == 's');
-        assert_int_equal(bb_arch_has_mlp(&a), strcmp(a.type, "mamba2") != 0);
+        assert_int_equal(bb_arch_has_mlp(&a, 0), strcmp(a.type, "mamba2") != 0);
     }
+}
+
+/* What layers have: scan, attention, MLP, experts; of the kinds as a text, as lists with older and newer names, and with more
+ * and fewer layers than kinds. Jamba's layers have experts, or an MLP, after their scan or attention. */
+static void layers_have_the_parts_of_their_kind(void **state)
+{
+    static const struct {
+        const char *text;
+        int layers;
+        const char *kinds;
+    } rows[] = {
+        {"{\"model_type\": \"nemotron_h\"}", 0, "ME*-"},
+        {"{\"model_type\": \"nemotron_h\", \"hybrid_override_pattern\": \"M-M*EM\", \"num_hidden_layers\": 6}", 0,
+         "M-M*EM"},
+        {"{\"model_type\": \"nemotron_h\", \"layers_block_type\": [\"mamba\", \"linear_attention\", \"moe\", \"mlp\", "
+         "\"full_attention\", \"attention\"], \"hybrid_override_pattern\": null}",
+         0, "MME-**"},
+        {"{\"model_type\": \"nemotron_h\", \"hybrid_override_pattern\": \"M-*E\"}", 2, "M-"},
+        {"{\"model_type\": \"nemotron_h\", \"hybrid_override_pattern\": \"M-*E\"}", 7, "M-*EM-*"},
+    };
+    struct bb_arch a;
+
+    (void)state;
+    for (size_t i = 0; i < ROWS(rows); i++) {
+        assert_int_equal(load(rows[i].text, &a), 0);
+        if (rows[i].layers)
+            assert_int_equal(bb_arch_with_layers(&a, rows[i].layers), 0);
+        assert_int_equal(a.layers, strlen(rows[i].kinds));
+        for (int layer = 0; layer < a.layers; layer++) {
+            const char kind = rows[i].kinds[layer];
+
+            assert_int_equal(bb_arch_is_scan(&a, layer), kind == 'M');
+            assert_int_equal(bb_arch_has_mixer(&a, layer), kind == 'M' || kind == '*');
+            assert_int_equal(bb_arch_has_mlp(&a, layer), kind == '-' || kind == 'E');
+            assert_int_equal(bb_arch_has_experts(&a, layer), kind == 'E');
+            assert_int_equal(bb_arch_core_flops(&a, layer, 64) > 0, kind == 'M' || kind == '*');
+            assert_int_equal(bb_arch_masked_flops(&a, layer, 64) > 0, kind == '*');
+            assert_int_equal(bb_arch_equal_layers(&a, 0, layer), kind == rows[i].kinds[0]);
+        }
+    }
+    assert_int_equal(load("{\"model_type\": \"jamba\"}", &a), 0);
+    for (int layer = 0; layer < 32; layer++)
+        assert_int_equal(bb_arch_has_experts(&a, layer), layer % 2 == 1);
+    assert_true(bb_arch_core_flops(&a, 0, 64) == 0 && bb_arch_has_mlp(&a, 0) && bb_arch_has_mixer(&a, 0));
 }
 
 /* FLOPs between the projections for 1000 tokens: Mamba 2 in 4 chunks of 256 with 8 groups of keys; Gated DeltaNet in
@@ -646,7 +782,14 @@ static void rejects_invalid_files(void **state)
         "{\"model_type\": \"mamba2\", \"n_groups\": 3}",
         "{\"model_type\": \"t5\", \"feed_forward_proj\": \"gated\"}",
         "{\"model_type\": \"t5\", \"feed_forward_proj\": 3}",
-        "{\"model_type\": \"jamba\"}",
+        "{\"model_type\": \"jamba\", \"attn_layer_offset\": 8}", /* every 8th layer */
+        "{\"model_type\": \"jamba\", \"mamba_dt_rank\": \"all\"}",
+        "{\"model_type\": \"nemotron_h\", \"hybrid_override_pattern\": \"M*|M\"}",
+        "{\"model_type\": \"nemotron_h\", \"hybrid_override_pattern\": \"\"}",
+        "{\"model_type\": \"nemotron_h\", \"hybrid_override_pattern\": 3}",
+        "{\"model_type\": \"nemotron_h\", \"layers_block_type\": [\"mamba\", \"sliding_attention\"]}",
+        "{\"model_type\": \"nemotron_h\", \"layers_block_type\": []}",
+        "{\"model_type\": \"nemotron_h\", \"mtp_layers_block_type\": [3]}",
         "{\"model_type\": \"llama\", \"architectures\": [\"Qwen2ForCausalLM\"]}",
         "{\"model_type\": \"llava\", \"text_config\": {\"model_type\": \"llava_text\"}}",
         "{\"model_type\": \"llama\", \"text_config\": {\"model_type\": \"llama\", \"hidden_size\": 4100}}",
@@ -836,6 +979,8 @@ int main(void)
         cmocka_unit_test(reads_published_configs),
         cmocka_unit_test(dropout_follows_the_file_then_the_class),
         cmocka_unit_test(counts_match_published_weights),
+        cmocka_unit_test(hybrids_match_their_sizes),
+        cmocka_unit_test(layers_have_the_parts_of_their_kind),
         cmocka_unit_test(finds_layers_with_experts),
         cmocka_unit_test(finds_windowed_layers),
         cmocka_unit_test(finds_layers_with_a_scan),

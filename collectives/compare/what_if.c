@@ -18,7 +18,7 @@ struct line {
     const char *file, *what, *cluster, *role;
     long long ranks, nodes, rank; /* rank, role: whose times parts_us has */
     struct bb_compared compared;
-    double step_us, tokens_per_s, samples_per_s, tflops_per_gpu, utilisation, memory_bytes, gpu_hours;
+    double step_us, tokens_per_s, samples_per_s, tflops_per_gpu, utilisation, causal, memory_bytes, gpu_hours;
     double model_error; /* mean error of predictions of this kind, as a fraction; NaN: unknown */
     bool within_error;  /* verdict "inconclusive": the model error is larger than the difference */
     double parts_us[5]; /* compute, exposed transfer, bubble, exposed waiting, idle (part_keys) */
@@ -46,6 +46,7 @@ static const struct bb_field step_fields[] = {
     {"samples_per_s", SHOWS(samples_per_s)},
     {"tflops_per_gpu", SHOWS(tflops_per_gpu)},
     {"model_flop_utilisation", "MFU", "(full)", 6, 1, SHOWS(utilisation), .form = BB_FORM_PERCENT},
+    {"model_flop_utilisation_causal", SHOWS(causal)},
     {"memory_bytes", "memory", "(GPU)", 8, 0, SHOWS_WHOLE(memory_bytes), .form = BB_FORM_BYTES},
     {"fits", .value = fits_json},
     {"gpu_hours", "GPU h", "", 9, 0, SHOWS(gpu_hours)},
@@ -79,7 +80,11 @@ static const struct {
     {offsetof(struct line, tokens_per_s), {"predicted.tokens_per_s", "tokens_per_s"}},
     {offsetof(struct line, samples_per_s), {"samples_per_s", "predicted.samples_per_s"}},
     {offsetof(struct line, tflops_per_gpu), {"predicted.tflops_per_gpu", "best_layout.layouts.0.tflops_per_gpu"}},
-    {offsetof(struct line, utilisation), {"predicted.model_flop_utilisation", "model_flop_utilisation"}},
+    {offsetof(struct line, utilisation),
+     {"predicted.model_flop_utilisation", "model_flop_utilisation", "best_layout.layouts.0.model_flop_utilisation"}},
+    {offsetof(struct line, causal),
+     {"predicted.model_flop_utilisation_causal", "model_flop_utilisation_causal",
+      "best_layout.layouts.0.model_flop_utilisation_causal"}},
     {offsetof(struct line, memory_bytes), {"predicted.memory.needed_bytes", "best_layout.layouts.0.memory_bytes"}},
     {offsetof(struct line, gpu_hours), {"predicted.training.gpu_hours"}},
     {offsetof(struct line, model_error), {"predicted.model_error.mean"}},

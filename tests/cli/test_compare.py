@@ -468,6 +468,7 @@ def test_compares_variants_without_channels(compare):
 def step_plan(step_us, cluster="h100", fits=True, **options):
     return {"schema": "busbar.plan/1", "proxy": "transformer", "ranks": 8, "nodes": 1, "options": {"cluster": cluster, "fp8": False, **options},
             "predicted": {"cluster": cluster, "step_us": step_us, "tokens_per_s": 1e9 / step_us, "model_flop_utilisation": 0.5,
+                          "model_flop_utilisation_causal": 0.4,
                           "memory": {"needed_bytes": 2 << 30, "fits": fits},
                           "breakdown": {"compute_us": step_us / 2, "exposed_transfer_us": step_us / 4, "bubble_us": step_us / 8,
                                         "exposed_waiting_us": step_us / 8, "idle_us": 0.0}}}
@@ -493,6 +494,7 @@ def test_plans_are_a_table_of_what_ifs(compare_plans, golden):
     data = json.loads(compare_plans("abc", "--json", "-").stdout)
     assert [row["ratio"] for row in data["results"]] == pytest.approx([1, 1.288, 0.8])
     assert [row["verdict"] for row in data["results"]] == [None, "slower", "does not fit"]
+    assert all((row["model_flop_utilisation"], row["model_flop_utilisation_causal"]) == (0.5, 0.4) for row in data["results"])
     assert [row["differs"] for row in data["results"]] == [
         {"predicted for": "h100", "tp": "1", "pp": None}, {"predicted for": "h100", "tp": "2", "pp": None},
         {"predicted for": "h800", "tp": "4", "pp": "2"}]

@@ -912,6 +912,26 @@ def test_utilisation_by_both_conventions(busbar, sequence):
         assert causal / full == pytest.approx(39.7 / 61.7, rel=2e-3)
 
 
+def test_lora_names_the_flops_that_its_utilisation_counts(busbar):
+    """By hand: frozen matrices have no weight gradients, so 4 instead of 6 FLOPs per weight and token; adapters and attention have all."""
+    args = "plan transformer --model llama3_8b --ranks 8 --seq-length 4096 --micro-batches 1 --cluster h100-sxm-ib".split()
+    done = {lora: busbar.run(*args, *lora, emulated=False).stdout for lora in ((), ("--lora-rank", 16))}
+    matrices, tokens = 32 * (4096 * (4096 + 2 * 1024) + 4096 * 4096 + 3 * 4096 * 14336) + 128256 * 4096, 8 * 4096
+    attention = 12 * 32 * 4096 * 4096
+    for lora, trained, note in (((), matrices, None), (("--lora-rank", 16), 41943040, "LoRA: 4 FLOPs instead of 6 per frozen weight and token")):
+        p = json.loads(busbar.run(*args, *lora, "--json", "-", emulated=False).stdout)["predicted"]
+        frozen = matrices if lora else 0
+        expected = tokens * (4 * frozen + 6 * trained + attention) / 8 / p["step_us"] / 1e6
+        assert p["tflops_per_gpu"] == pytest.approx(expected, rel=0.005)
+        assert (p["flops_note"] or "").startswith(note or "") and bool(p["flops_note"]) == bool(note)
+        assert ("model FLOPs   LoRA: 4 FLOPs instead of 6 " in done[lora]) == bool(note)
+    layout = busbar.run(*args[:-4], "--cluster", "h100-sxm-ib", "--lora-rank", 16, "--best-layout", "--global-batch-size", 8, emulated=False).stdout
+    assert re.search(r"^#   .*; MFU .*; LoRA: 4 FLOPs instead of 6 ", layout, re.M)
+    run = busbar.run("proxy", "transformer", "--model", "gpt2_small", "--layers", 2, "--lora-rank", 16, "--compute", "gemm", "--dtype", "bfloat16",
+                     "--peak-tflops", 989, "--json", "-", ranks=2, env={"EMU_DATA": "off"})
+    assert json.loads(run.stdout)["flops_note"].startswith("LoRA: 4 FLOPs")
+
+
 def test_prints_the_peak_of_the_utilisation_unless_it_is_of_16_bits(busbar):
     profile = json.loads((ROOT / "profiles/clusters/h100-sxm-ib.json").read_text())
     args = ("plan", "transformer", "--model", "llama3_8b", "--ranks", 8, "--tp", 2, "--cluster", "h100-sxm-ib")

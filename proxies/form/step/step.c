@@ -83,6 +83,13 @@ double bb_step_causal_share(const struct bb_step *step)
     return step->masked_flops > 0 && flops > step->masked_flops ? 1 - step->masked_flops / flops : NAN;
 }
 
+const char *bb_step_flops_note(const struct bb_step *step)
+{
+    return step->trained_parameters > 0 && step->trained_parameters < step->parameters
+               ? "LoRA: 4 FLOPs instead of 6 per frozen weight and token (no weight gradients)"
+               : NULL;
+}
+
 int bb_step_add_roles(struct bb_step *step, int n)
 {
     BB_NEW(step->roles, n);

@@ -78,9 +78,11 @@ double bb_step_operations(const struct bb_step *step);
  *     if a causal mask hides half of its scores.
  * bb_step_causal_share - return the part of these FLOPs that remains when only the scores that a causal mask leaves are
  *     counted, 0 to 1; NaN for a step without causal attention or without FLOPs.
+ * bb_step_flops_note - return which FLOPs of training do not exist in this step; NULL: none.
  */
 double bb_step_flops(const struct bb_step *step);
 double bb_step_causal_share(const struct bb_step *step);
+const char *bb_step_flops_note(const struct bb_step *step);
 
 /* bb_step_release - free a step. Accepts a zeroed or partially built step. */
 void bb_step_release(struct bb_step *step);

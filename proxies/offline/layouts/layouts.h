@@ -80,6 +80,7 @@ struct bb_layout_row {
     double compute_ns, transfer_ns, bubble_ns, waiting_ns, flops, tokens, samples;
     bool overlap_param_gather, precision_aware;
     double utilisation, causal_share; /* bb_predicted_utilisation, bb_step_causal_share */
+    const char *flops_note;           /* bb_step_flops_note */
 };
 
 struct bb_layout_search {

@@ -45,6 +45,7 @@ struct shown {
     bool sequence_parallel, overlap_param_gather, precision_aware;
     double tokens_per_s, tokens_per_s_per_gpu, tflops_per_gpu, compute, exposed, bubble; /* the last three: fractions */
     double model_flop_utilisation, model_flop_utilisation_causal;
+    const char *flops_note;
     struct bb_layout_row of;
 };
 
@@ -69,6 +70,7 @@ static struct shown show_layout(const struct bb_layouts *found, int i)
                       .bubble = r->bubble_ns / r->step_ns,
                       .model_flop_utilisation = r->utilisation,
                       .model_flop_utilisation_causal = r->utilisation * r->causal_share,
+                      .flops_note = r->flops_note,
                       .of = *r};
 
     snprintf(s.schedule_text, sizeof(s.schedule_text), " %s", s.schedule);
@@ -113,6 +115,7 @@ static const struct bb_field fields[] = {
     BB_NAMED(struct shown, tflops_per_gpu),
     BB_NAMED(struct shown, model_flop_utilisation),
     BB_NAMED(struct shown, model_flop_utilisation_causal),
+    BB_NAMED(struct shown, flops_note),
     {"recompute_num_layers", SHOWS(recompute_layers)},
     {"recompute_modules", SHOWS(modules)},
     {0},
@@ -125,6 +128,7 @@ static const struct bb_field best_fields[] = {
     {NULL, "; MFU ", "", 0, 1, SHOWS(model_flop_utilisation), .form = BB_FORM_PERCENT},
     {NULL, " with attention in full (as Megatron-LM), ", " with causal attention", 0, 1,
      SHOWS(model_flop_utilisation_causal), .form = BB_FORM_PERCENT},
+    {NULL, "; ", "", 0, 0, SHOWS(flops_note)},
     {0},
 };
 static const struct bb_field jitter_fields[] = {

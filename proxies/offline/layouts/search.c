@@ -776,6 +776,7 @@ static int predict_step(const struct work *w, int n, struct bb_layout_row *row)
     row->flops = bb_step_flops(&step);
     row->utilisation = bb_predicted_utilisation(&step, &p);
     row->causal_share = bb_step_causal_share(&step);
+    row->flops_note = bb_step_flops_note(&step);
     row->operations = bb_step_operations(&step);
     row->tokens = step.tokens;
     row->samples = step.samples;

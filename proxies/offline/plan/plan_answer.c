@@ -57,6 +57,7 @@ static const struct bb_field utilisation_line[] = {
     {NULL, " (", ")", 0, 0, SHOWS(peak_type)},
     {0},
 };
+static const struct bb_field flops_line[] = {{NULL, "", "", 0, 0, SHOWS(of.flops_note)}, {0}};
 static const struct bb_field exposed_line[] = {
     {NULL, "", " transfer", 0, 0, NS(slowest.exposed.transfer_ns)},
     {NULL, " + ", " pipeline bubble", 0, 0, NS(slowest.exposed.bubble_ns)},
@@ -85,6 +86,7 @@ static const struct {
     {"most compute", LINE(longest)},
     {"throughput", throughput_line, 0},
     {"MFU", utilisation_line, 0},
+    {"model FLOPs", flops_line, 0},
     {"memory", LINE(memory)},
     {"added", LINE(guessed)},
     {"exposed", exposed_line, 0},

@@ -76,7 +76,8 @@ struct bb_plan_rates bb_plan_rates(const struct bb_plan *plan, const struct bb_p
                                   .tokens_per_s = tokens > 0 ? tokens / us * 1e6 : NAN,
                                   .tflops_per_gpu = flops > 0 ? flops / us / 1e6 / plan->step->layout.ranks : NAN,
                                   .model_flop_utilisation = utilisation,
-                                  .model_flop_utilisation_causal = utilisation * bb_step_causal_share(plan->step)};
+                                  .model_flop_utilisation_causal = utilisation * bb_step_causal_share(plan->step),
+                                  .flops_note = bb_step_flops_note(plan->step)};
 }
 
 static json_t *efficiency_json(const void *prediction)
@@ -106,6 +107,7 @@ static const struct bb_field flops_fields[] = {
     {"tflops_per_gpu", RATE(tflops_per_gpu)},
     BB_NAMED(struct bb_plan_rates, model_flop_utilisation),
     BB_NAMED(struct bb_plan_rates, model_flop_utilisation_causal),
+    BB_NAMED(struct bb_plan_rates, flops_note),
     {0},
 };
 

@@ -8,6 +8,7 @@
  * attention. */
 struct bb_plan_rates {
     double step_us, samples_per_s, tokens_per_s, tflops_per_gpu, model_flop_utilisation, model_flop_utilisation_causal;
+    const char *flops_note; /* bb_step_flops_note */
 };
 struct bb_plan_rates bb_plan_rates(const struct bb_plan *plan, const struct bb_prediction *p);
 

@@ -86,6 +86,7 @@ static double efficiency_of(const struct bb_measured *m, int rank)
 struct rates {
     double samples_per_s, tokens_per_s, model_flops, tflops_per_gpu, peak_tflops, model_flop_utilisation,
         model_flop_utilisation_causal;
+    const char *flops_note;
 };
 
 static struct rates rates_of(const struct bb_run_report *r)
@@ -101,7 +102,8 @@ static struct rates rates_of(const struct bb_run_report *r)
                           .tflops_per_gpu = flops / us / 1e6 / gpus,
                           .peak_tflops = peak,
                           .model_flop_utilisation = utilisation,
-                          .model_flop_utilisation_causal = utilisation * bb_step_causal_share(r->step)};
+                          .model_flop_utilisation_causal = utilisation * bb_step_causal_share(r->step),
+                          .flops_note = bb_step_flops_note(r->step)};
 }
 
 /* Compute and communication alone and together, and the time that one rank loses to communication, in us per step: its
@@ -156,6 +158,7 @@ static const struct bb_field flops_fields[] = {
     {"model_flop_utilisation", ": MFU ", "", 0, 1, RATE(model_flop_utilisation), .form = BB_FORM_PERCENT},
     {"model_flop_utilisation_causal", " with attention in full (as Megatron-LM), ", " with causal attention", 0, 1,
      RATE(model_flop_utilisation_causal), .form = BB_FORM_PERCENT},
+    {"flops_note", "; ", "", 0, 0, RATE(flops_note)},
     {0},
 };
 

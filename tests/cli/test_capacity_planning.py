@@ -121,6 +121,8 @@ def test_failures_cost_as_much_as_in_a_simulation(plan, mtbf, checkpoint, restar
     found = training["with_failures"]
     assert found["mtbf_s"] == pytest.approx(seconds[0] / 2)  # two nodes
     shares = [found[key] for key in ("goodput", "lost_steps", "checkpoints", "restarts", "node_wait")]
+    gpus = 16 + 8 * int(more[1] if more else 0)  # spare nodes have GPUs, too
+    assert found["gpu_hours"] == pytest.approx(found["days"] * 24 * gpus)
     assert sum(shares) == pytest.approx(1) and found["days"] == pytest.approx(training["days"] / found["goodput"])
     failures = 30000
     simulated = simulate_failures(random.Random(1), int(failures * found["mtbf_s"] * found["goodput"] / found["interval_s"]),
@@ -141,7 +143,9 @@ def test_reliability_of_a_large_job(busbar, plan):
     assert found["mtbf_s"] == pytest.approx(6480) and found["goodput"] > 0.9
     assert found["daly_interval_s"] == pytest.approx(360 + 360 * (1 / 36) / 3 + 360 * (1 / 1296) / 9 - 10)
     text = busbar.run("plan", *args, emulated=False).stdout
-    assert "\n  failures      one every 1.8 h; with a checkpoint every 5.89 min: " in text and "goodput 92%\n" in text
+    assert "\n  failures      one every 1.8 h; with a checkpoint every 5.89 min: " in text and "GPU hours, goodput 92%\n" in text
+    text = busbar.run("plan", *args, "--spares", 4, emulated=False).stdout
+    assert re.search("^  failures .* GPU hours with 4 spare nodes, goodput [0-9.]+%$", text, re.M)
 
 
 # ---- collectives, offline -----------------------------------------------------------------------------------------------

@@ -94,7 +94,8 @@ int bb_reliability(const struct bb_failures *f, int nodes, const struct bb_train
             "--mtbf-node: with %d nodes, a failure every %.3g s leaves less than 0.1 %% of the time for training",
             nodes, mtbf_s);
     result->days = t->days / result->goodput;
-    result->gpu_hours = t->gpu_hours / result->goodput;
+    result->spares = f->spares;
+    result->gpu_hours = t->gpu_hours / result->goodput * (nodes + fmax(0, f->spares)) / nodes;
     return 0;
 }
 
@@ -151,14 +152,16 @@ void bb_training_time_text(const struct bb_training_time *t, char *text, size_t 
 void bb_reliability_text(const struct bb_training_time *t, char *failures, char *lost, size_t size)
 {
     const struct bb_reliability *r = &t->with_failures;
-    char mtbf[32], interval[32], hours[32], days[32];
+    char mtbf[32], interval[32], hours[32], days[32], spares[32] = "";
 
     failures[0] = lost[0] = '\0';
     if (r->mtbf_s == 0)
         return;
-    snprintf(failures, size, "one every %s; with a checkpoint every %s: %s, %s GPU hours, goodput %.3g%%",
+    if (r->spares > 0)
+        snprintf(spares, sizeof spares, " with %d spare node%s", r->spares, r->spares == 1 ? "" : "s");
+    snprintf(failures, size, "one every %s; with a checkpoint every %s: %s, %s GPU hours%s, goodput %.3g%%",
              duration_text(r->mtbf_s, mtbf), duration_text(r->interval_s, interval), days_text(r->days, days),
-             count_text(r->gpu_hours, 3, hours), 100 * r->goodput);
+             count_text(r->gpu_hours, 3, hours), spares, 100 * r->goodput);
     snprintf(lost, size,
              "steps since the last checkpoint %.2f%%, checkpoints %.2f%%, restarts %.2f%%, waiting for nodes "
              "%.2f%%",

@@ -33,7 +33,8 @@ struct bb_reliability {
     double goodput;                                      /* share of steps that are not lost */
     double checkpoints, lost_steps, restarts, node_wait; /* shares of the other causes; node_wait: more nodes are in
                                                             repair than there are spares */
-    double days, gpu_hours;
+    double days, gpu_hours;                              /* gpu_hours: also of the spare nodes */
+    int spares;                                          /* as in struct bb_failures */
 };
 
 struct bb_training_time {

@@ -407,14 +407,23 @@ static void print_misfits(const struct table *t, FILE *out)
 static void print_verdict(const struct table *t, FILE *out)
 {
     const struct bb_compared *c;
+    long rows = t->lines[1].compared.rows;
     int worst = 1;
 
     for (int i = 2; i < t->n; i++) {
         const struct bb_compared *so_far = &t->lines[worst].compared;
 
         c = &t->lines[i].compared;
+        rows += c->rows;
         if (c->order < so_far->order || (c->order == so_far->order && c->worst_ratio > so_far->worst_ratio))
             worst = i;
+    }
+    if (rows == 0 && t->n > 2) {
+        fprintf(
+            out,
+            "# nothing compared: the first file, %s, has no row in common with the others; try: another first file\n",
+            t->files[0].path);
+        return;
     }
     c = &t->lines[worst].compared;
     fprintf(out, "# %sverdict: %s (%s", t->n > 2 ? "worst " : "", c->verdict, t->files[worst].path);

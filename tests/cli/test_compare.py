@@ -776,6 +776,13 @@ def test_no_verdict_for_different_models_and_misfits(compare_made, name, verdict
     assert done.returncode == 5 and done.stderr == f"busbar: --{'threshold' if name == 'model' else 'strict'}: {name}.json: {verdict}\n"
 
 
+def test_names_the_first_file_if_it_matches_no_other(compare_made):
+    """The first file has another model than all others: it is the cause, not the verdicts of the others."""
+    assert compare_made(("model", "base", "batch"))[1].stdout.splitlines()[-1] == (
+        "# nothing compared: the first file, model.json, has no row in common with the others; try: another first file")
+    assert "nothing compared" not in compare_made(("base", "model", "batch"))[1].stdout
+
+
 def test_each_line_names_what_differs_from_the_first_file(compare_made):
     done = compare_made(("base", "slow", "b200", "fp8", "batch"))[1]
     lines = {line.split()[0]: line for line in done.stdout.splitlines() if line.startswith(" ")}

@@ -271,11 +271,12 @@ static void put_family(FILE *out, const char *name, const char *help)
     fprintf(out, "# HELP %s %s\n# TYPE %s gauge\n", name, help, name);
 }
 
-/* Writes a sample. label: another label, and its value; NULL: none. */
-static void put_sample(const struct view *v, FILE *out, const char *metric, const char *const label[2], double value)
+/* Writes a sample. label: another label, and its value; NULL: none. host: "": none. */
+static void put_sample(const struct view *v, FILE *out, const char *metric, const char *const label[2],
+                       const char *host, double value)
 {
     const char *const labels[][2] = {
-        {"command", v->command}, {"gpus", v->label}, {label ? label[0] : "", label ? label[1] : ""}};
+        {"command", v->command}, {"gpus", v->label}, {label ? label[0] : "", label ? label[1] : ""}, {"host", host}};
 
     fputs(metric, out);
     for (size_t i = 0; i < sizeof labels / sizeof *labels; i++)
@@ -288,7 +289,8 @@ static void put_sample(const struct view *v, FILE *out, const char *metric, cons
 
 static void put_check(const struct view *v, FILE *out, const char *metric, size_t check, double value)
 {
-    put_sample(v, out, metric, (const char *const[]){"check", name_of(v, check)}, value);
+    put_sample(v, out, metric, (const char *const[]){"check", name_of(v, check)},
+               text_of(json_array_get(v->checks, check), "host"), value);
 }
 
 /* Writes the values of the checks that have this unit. key: "measured" or "expected". */
@@ -336,11 +338,11 @@ static void put_nodes(const struct view *v, FILE *out)
 static void put_prometheus(const struct view *v, FILE *out)
 {
     put_family(out, "busbar_run_info", "Version of busbar.");
-    put_sample(v, out, "busbar_run_info", (const char *const[]){"version", text_of(v->root, "busbar")}, 1);
+    put_sample(v, out, "busbar_run_info", (const char *const[]){"version", text_of(v->root, "busbar")}, "", 1);
     put_family(out, "busbar_run_success", "Whether the last run ended with exit status 0.");
-    put_sample(v, out, "busbar_run_success", NULL, v->run == BB_CHECK_OK);
+    put_sample(v, out, "busbar_run_success", NULL, "", v->run == BB_CHECK_OK);
     put_family(out, "busbar_run_end_timestamp_seconds", "End of the last run, in seconds since 1970.");
-    put_sample(v, out, "busbar_run_end_timestamp_seconds", NULL, (double)time(NULL));
+    put_sample(v, out, "busbar_run_end_timestamp_seconds", NULL, "", (double)time(NULL));
     if (json_array_size(v->checks) == 0)
         return;
     put_family(out, "busbar_check_status", "Result of a check: 0 ok, 1 warning, 2 failure, 3 unknown.");

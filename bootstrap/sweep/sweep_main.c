@@ -482,12 +482,14 @@ static json_t *checks_json(const struct bb_gathered *g)
     static const enum bb_check_status statuses[BB_SWEEP_STATES] = {
         [BB_SWEEP_FAILED] = BB_CHECK_FAIL, [BB_SWEEP_BELOW] = BB_CHECK_FAIL, [BB_SWEEP_TO_DO] = BB_CHECK_UNKNOWN};
     json_t *list = json_array();
+    char name[400];
 
     for (size_t i = 0; i < g->combinations->n; i++) {
         const struct bb_sweep_found *found = &g->found[i];
         const char *reason = json_string_value(json_object_get(found->result, "reason"));
 
-        bb_checks_add(list, &(struct bb_check){.check = g->combinations->one[i].id,
+        bb_settings_text(&g->combinations->one[i], name, sizeof name);
+        bb_checks_add(list, &(struct bb_check){.check = name,
                                                .status = statuses[found->state],
                                                .measured = NAN,
                                                .expected = NAN,

@@ -137,9 +137,16 @@ def test_compare_and_sweep(busbar, tmp_path):
     study = tmp_path / "s.json"
     study.write_text(json.dumps({"command": "plan all_reduce", "ranks": [8], "options": {"cluster": "h100-sxm-ib", "sizes": ["1M", "2M"]}}))
     _, cases, _ = run(busbar, tmp_path, "sweep", study, "-o", tmp_path / "d", "--gather", ranks=0, status=1)
-    assert [result for result, _ in cases.values()] == ["skipped", "skipped", "error"]
+    assert {name: result for name, (result, _) in cases.items()} == {"sizes=1M ranks=8": "skipped", "sizes=2M ranks=8": "skipped", "run": "error"}
     _, cases, metrics = run(busbar, tmp_path, "sweep", study, "-o", tmp_path / "d", ranks=0)  # plans are predictions: no GPUs
     assert [result for result, _ in cases.values()] == [None] * 3
+
+
+def test_each_node_has_a_status_with_its_host(busbar, tmp_path):
+    """Healthy nodes, too: a node without a sample would be missing, not healthy."""
+    root, _, _ = run(busbar, tmp_path, "health", "--only", "pairs", ranks=4, status=5, EMU_NODES="4", EMU_SLOW="link=node1-nic0:0.5")
+    samples = re.findall(r'^busbar_check_status\{.*host="([^"]+)"\} (\d)$', (tmp_path / "r.prom").read_text(), re.M)
+    assert [int(status) for _, status in samples] == [0, 2, 0, 0] and [host for host, _ in samples] == [v["host"] for v in root["verdicts"]]
 
 
 def test_nagios_line_and_status(busbar, tmp_path):

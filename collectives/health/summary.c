@@ -43,8 +43,16 @@ int bb_health_count_failed(const json_t *findings)
     size_t i;
     int n;
 
-    json_array_foreach(findings, i, f) if (has_level(f, BB_HEALTH_FAIL)) /* "most of the cluster" once for each test */
-        json_object_set_new(names, text_of(f, strcmp(text_of(f, "part"), "all") == 0 ? "reason" : "name"), json_null());
+    json_array_foreach(findings, i, f) if (has_level(f, BB_HEALTH_FAIL))
+    {
+        const bool is_all = strcmp(text_of(f, "part"), "all") == 0; /* "most of the cluster" once for each test */
+        const char *name = text_of(f, is_all ? "reason" : "name"), *link = strstr(text_of(f, "reason"), ": GPU");
+        const bool is_link = link && strstr(link, "link between them"); /* a finding for each of its two GPUs */
+        char *cause = bb_format("%s%s", is_link ? text_of(f, "host") : "", is_link ? link : name);
+
+        json_object_set_new(names, cause, json_null());
+        free(cause);
+    }
     n = (int)json_object_size(names);
     json_decref(names);
     return n;

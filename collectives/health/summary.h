@@ -21,7 +21,7 @@ struct bb_health_scope {
 /* bb_health_print_summary - print the findings, worst first, and the verdict. */
 void bb_health_print_summary(const json_t *root, const struct bb_health_scope *scope, FILE *out);
 
-/* bb_health_count_failed - return the number of parts that fail. findings: of the results */
+/* bb_health_count_failed - return the number of parts that fail; the link of two GPUs is one part. findings: of the results */
 int bb_health_count_failed(const json_t *findings);
 
 /* bb_health_end_early - complete the results of a run that has ended early (bb_results_at_end), and print the report: the nodes

@@ -221,8 +221,8 @@ static struct bb_health_finding finding_of(const struct bb_health *h, enum bb_he
     return f;
 }
 
-/* Returns a finding about a node in place of findings about all its GPUs, or their NICs, in order; its part is not A_NODE if they
- * are different, so that they have no common cause. */
+/* Returns a finding about a node, or a path, in place of findings about all its GPUs, or their NICs, in order; its gpu is not -1 if
+ * they are different, so that they have no common cause. */
 static struct bb_health_finding merge_node(const struct bb_health_finding *found, size_t n)
 {
     struct bb_health_finding f = found[0];
@@ -234,16 +234,17 @@ static struct bb_health_finding merge_node(const struct bb_health_finding *found
         f.level = MAX(f.level, found[i].level);
     }
     bb_sort_doubles(values, n);
-    if (values[0] > UNSTEADY * values[n - 1])
-        f.part = BB_HEALTH_A_NODE;
+    if (values[0] > UNSTEADY * values[n - 1]) {
+        f.part = f.part == BB_HEALTH_A_PATH ? f.part : BB_HEALTH_A_NODE;
+        f.gpu = -1;
+    }
     f.value = median_of(values, n);
-    f.gpu = -1;
     free(values);
     return f;
 }
 
 /* Adds findings about GPUs, or their NICs, in the order of the nodes. All GPUs of a node, if there are several nodes, are one
- * finding about the node. */
+ * finding about the node, or about the path of the only two nodes. */
 static void add_of_gpus(struct bb_health *h, const struct bb_health_finding *found, size_t n)
 {
     for (size_t i = 0, end; i < n; i = end) {
@@ -254,7 +255,7 @@ static void add_of_gpus(struct bb_health *h, const struct bb_health_finding *fou
         if (end - i > 1 && end - i == (size_t)h->gpus && h->nodes > 1) {
             const struct bb_health_finding node = merge_node(&found[i], end - i);
 
-            is_merged = node.part == BB_HEALTH_A_NODE;
+            is_merged = node.gpu < 0;
             if (is_merged)
                 bb_health_add(h, &node);
         }
@@ -780,13 +781,11 @@ static void find_nics(struct pairs *p)
 
             if (f.level == BB_HEALTH_OK || p->slow_rail[g] || (p->n == 2 && i > 0))
                 continue;
-            if (p->n > 2) {
-                found[n++] = f;
-                continue;
+            if (p->n == 2) {
+                f.part = BB_HEALTH_A_PATH; /* either of the two nodes, or their connection */
+                f.other = p->node[1];
             }
-            f.part = BB_HEALTH_A_PATH; /* either of the two nodes, or their connection */
-            f.other = p->node[1];
-            bb_health_add(p->h, &f);
+            found[n++] = f;
         }
     add_of_gpus(p->h, found, n);
     free(found);

@@ -198,6 +198,7 @@ def test_slow_copies_are_named(busbar, tmp_path):
     assert {f["reason"].split(" 326: ")[1] for f in root["findings"] if f["node"] == 2} == {
         "GPU 0, GPU 1, or the link between them; to find which: busbar bench copy"}
     assert not any("link between" in f["reason"] for f in root["findings"] if f["node"] != 2)
+    assert "\n# FAILED: 3 parts; " in done.stdout and done.stderr.endswith("; and 2 more\n")  # the link of two GPUs counts once
     _, found, done = health(busbar, tmp_path, "--only", "copies", ranks=2, nodes=1, EMU_FAULT="fail:name=cudaIpcOpenMemHandle")
     assert found == set() and "copy GPU to GPU: not measured" in done.stdout
 
@@ -211,6 +212,13 @@ def test_two_nodes_name_the_command_that_finds_the_end(busbar, tmp_path):
         assert finding["part"] == part and finding["reason"].endswith("; to find which end: busbar bench p2p") == (nodes == 2)
     done = busbar.run("bench", "p2p", "-n", 2, "--repeats", 2, ranks=4, env={"EMU_DATA": "off", "EMU_CLUSTER": "h100-sxm-ib", "EMU_NODES": "2", "EMU_SLOW": slow})
     assert re.search(r"^# cause: rank 2 \(\S+-node1\): ", done.stdout, re.M)
+
+
+def test_path_of_two_nodes_counts_once(busbar, tmp_path):
+    """All GPUs are equally slow: the path, not one finding for each GPU. One of four GPUs: its NICs."""
+    for slow, expected in (("link=node0-node1:0.5", None), ("link=node1-nic2:0.5", 2)):
+        _, found, done = health(busbar, tmp_path, "--only", "pairs", ranks=8, nodes=2, status=5, slow=slow)
+        assert found == {("fail", "path", 0, expected)} and "\n# FAILED: 1 part; " in done.stdout
 
 
 def test_soak_repeats_and_reports_drift(busbar, tmp_path):

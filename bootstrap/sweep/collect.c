@@ -5,6 +5,7 @@
 #include "bootstrap/base/alloc.h"
 #include "bootstrap/base/units.h"
 #include "bootstrap/results/flat_table.h"
+#include "bootstrap/start/program_folder.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -255,17 +256,51 @@ static char *find_key(const json_t *object, const char *prefix, const char *key,
     return found;
 }
 
-/* Returns the path of a scalar of which `key` may be the name, owned by the caller; NULL: none. Predictions come before
- * options and other parts of the result. */
-static char *suggest_path(const json_t *result, const char *key)
+/* Returns the path of a scalar of which the last key of `path` may be the name, owned by the caller; NULL: none. results: list of
+ * results */
+static char *suggest_path(const json_t *results, const char *path)
 {
+    static const struct {
+        const char *part, *prefix;
+        enum match match;
+    } order[] = {{"predicted", "predicted.", SAME},
+                 {"predicted", "predicted.", SHORT},
+                 {"results.0", "", SAME},
+                 {"results.0", "", SHORT},
+                 {"", "", SAME},
+                 {"", "", SHORT},
+                 {"predicted", "predicted.", SIMILAR},
+                 {"results.0", "", SIMILAR},
+                 {"", "", SIMILAR}};
+    const char *dot = strrchr(path, '.'), *key = dot ? dot + 1 : path;
+    const json_t *result;
     char *found = NULL;
+    size_t i;
 
-    for (enum match match = SAME; match <= SIMILAR && !found; match++) {
-        found = find_key(json_object_get(result, "predicted"), "predicted.", key, match);
-        found = found ? found : find_key(result, "", key, match);
-    }
+    for (size_t o = 0; o < sizeof order / sizeof *order; o++)
+        json_array_foreach(results, i, result)
+        {
+            if (!found)
+                found = find_key(bb_sweep_follow(result, order[o].part), order[o].prefix, key, order[o].match);
+        }
     return found;
+}
+
+/* Returns what may be meant by a path that leads to no scalar, for example "; 'predicted' contains step_us; try: predicted.step_us",
+ * owned by the caller. */
+static char *advice_for(const json_t *results, const char *path)
+{
+    char *near = suggest_path(results, path), *siblings = bb_copy_text(""), *advice;
+
+    for (size_t i = json_array_size(results);
+         i-- > 0 && !*siblings;) { /* plans of steps are the last kind in their schema */
+        free(siblings);
+        siblings = list_siblings(json_array_get(results, i), path);
+    }
+    advice = bb_format("%s%s%s", siblings, near ? "; try: " : "", near ? near : "");
+    free(siblings);
+    free(near);
+    return advice;
 }
 
 /* Warns if no result has a scalar at a column's path, which is probably misspelled. Prints no warning while combinations
@@ -273,8 +308,7 @@ static char *suggest_path(const json_t *result, const char *key)
 static void warn_if_empty(const struct bb_gathered *g, const char *path)
 {
     json_t *complete = NULL;
-    const char *dot = strrchr(path, '.'), *key = dot ? dot + 1 : path;
-    char *siblings, *near;
+    char *advice;
 
     for (size_t i = 0; i < g->combinations->n; i++) {
         const struct bb_sweep_found *f = &g->found[i];
@@ -285,12 +319,11 @@ static void warn_if_empty(const struct bb_gathered *g, const char *path)
     }
     if (!complete)
         return;
-    siblings = list_siblings(complete, path);
-    near = suggest_path(complete, key);
-    bb_warn("%s: no result has '%s', so that column is empty%s%s%s", g->study->path, path, siblings,
-            near ? "; try: " : "", near ? near : "");
-    free(siblings);
-    free(near);
+    complete = json_pack("[O]", complete);
+    advice = advice_for(complete, path);
+    bb_warn("%s: no result has '%s', so that column is empty%s", g->study->path, path, advice);
+    free(advice);
+    json_decref(complete);
 }
 
 /* Adds a column to the object of list_columns(), unless a column with the same name exists. name: NULL: derived from
@@ -437,6 +470,109 @@ json_t *bb_sweep_columns(const struct bb_study *study, const struct bb_sweep_run
 
     json_decref(columns);
     return names;
+}
+
+/* ---- check of the columns before the runs, with the JSON Schemas of the results ---- */
+
+/* Returns a result with all fields of a schema, owned by the caller: lists have one element, maps are empty, texts null. */
+static json_t *sample_of(const json_t *defs, const json_t *schema)
+{
+    const char *ref = json_string_value(json_object_get(schema, "$ref")), *name;
+    const json_t *any = json_object_get(schema, "anyOf"), *items = json_object_get(schema, "items"), *types;
+    json_t *fields = json_object_get(schema, "properties"), *sample = json_object(), *field;
+
+    if (ref || any)
+        return sample_of(defs, ref ? json_object_get(defs, strrchr(ref, '/') + 1) : json_array_get(any, 0));
+    if (items)
+        return json_pack("[o]", sample_of(defs, items));
+    json_object_foreach(fields, name, field)
+    {
+        json_object_set_new(sample, name, sample_of(defs, field));
+    }
+    types = json_object_get(schema, "type");
+    name = json_string_value(json_is_array(types) ? json_array_get(types, 0) : types);
+    if (name && strcmp(name, "object") == 0)
+        return sample;
+    json_decref(sample);
+    return name && (strcmp(name, "number") == 0 || strcmp(name, "integer") == 0) ? json_integer(0) : json_null();
+}
+
+/* Returns whether a path leads to a scalar, or into a map. */
+static bool leads_to_cell(const json_t *sample, const char *path)
+{
+    char key[128];
+
+    while (sample && *path && !(json_is_object(sample) && json_object_size(sample) == 0)) {
+        const size_t length = strcspn(path, ".");
+
+        if (json_is_number(sample) && strcmp(path, "p50") == 0)
+            return true;
+        snprintf(key, sizeof key, "%.*s", (int)length, path);
+        sample = json_is_array(sample) ? json_array_get(sample, 0) : json_object_get(sample, key);
+        path += length + (path[length] == '.');
+    }
+    return sample && (is_cell(sample, true) || *path);
+}
+
+/* Adds a sample of each kind of results of a schema; none if the schemas are not installed. */
+static void add_samples(json_t *samples, const char *schema)
+{
+    /* relative to the folder of the busbar executable: in a build folder, and in an installation */
+    static const char *const folders[] = {"/schemas", "/../share/busbar/profiles/schemas"};
+    char folder[PATH_MAX];
+    const json_t *kind;
+    size_t k;
+
+    for (size_t i = 0; bb_program_folder(folder) == 0 && i < sizeof folders / sizeof *folders; i++) {
+        char *path = bb_format("%s%s/%.*s-1.json", folder, folders[i], (int)strcspn(schema, "/"), schema);
+        json_t *root = json_load_file(path, 0, NULL);
+
+        json_array_foreach(json_object_get(root, "anyOf"), k, kind)
+            json_array_append_new(samples, sample_of(json_object_get(root, "$defs"), kind));
+        json_decref(root);
+        free(path);
+    }
+}
+
+static int check_column(const struct bb_study *study, const json_t *samples, const char *path)
+{
+    const json_t *sample;
+    char *advice;
+    size_t i;
+    int rc;
+
+    json_array_foreach(samples, i, sample)
+    {
+        if (leads_to_cell(sample, path) || leads_to_cell(bb_sweep_follow(sample, "results.0"), path))
+            return 0;
+    }
+    advice = advice_for(samples, path);
+    rc = bb_err(BB_EUSAGE, "%s: columns: no result can have '%s'%s", study->path, path,
+                *advice ? advice : "; try: busbar list columns");
+    free(advice);
+    return rc;
+}
+
+int bb_sweep_check_columns(const struct bb_study *study, const struct bb_sweep_runs *combinations)
+{
+    json_t *columns = list_columns(study, combinations, NULL), *samples = json_array(), *column;
+    bool checks = json_object_get(study->root, "columns") != NULL;
+    const char *name;
+    int rc = 0;
+
+    for (size_t i = 0; i < combinations->n; i++)
+        checks = checks && !combinations->one[i].is_program; /* whose results may have any field */
+    for (const struct default_columns *d = default_columns; checks && d < default_columns + N_DEFAULTS; d++)
+        if (may_have(combinations, d))
+            add_samples(samples, d->schema);
+    json_object_foreach(columns, name, column)
+    {
+        if (rc == 0 && json_array_size(samples) > 0)
+            rc = check_column(study, samples, json_string_value(json_object_get(column, "value")));
+    }
+    json_decref(columns);
+    json_decref(samples);
+    return rc;
 }
 
 json_t *bb_list_columns(void)

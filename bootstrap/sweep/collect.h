@@ -44,9 +44,12 @@ void bb_gathered_release(struct bb_gathered *g);
 /*
  * bb_sweep_columns - return the names of all columns that the table of a study may have: a new list owned by the
  * caller.
+ * bb_sweep_check_columns - check "columns" of a study before its runs, with the JSON Schemas of the results. Returns 0, also if
+ *     a program may write any result, or -BB_EUSAGE after an error line.
  * bb_list_columns - return the rows of `busbar list columns`: a new list with the default columns of each command.
  */
 json_t *bb_sweep_columns(const struct bb_study *study, const struct bb_sweep_runs *combinations);
+int bb_sweep_check_columns(const struct bb_study *study, const struct bb_sweep_runs *combinations) BB_MUST_CHECK;
 json_t *bb_list_columns(void);
 
 /* bb_gathered_identify - append to each table row the values that identify its run (bb_flat_table_identity), for the

@@ -170,6 +170,8 @@ static int parse_words(struct sweep *s, int argc, char **argv, const struct bb_s
     TRY(bb_study_load(&s->study, positionals.word[0]));
     TRY(bb_expand(&s->combinations, &s->study, &plan));
     TRY(bb_view_check(&s->options.view, &s->study, &s->combinations));
+    if (!s->options.gather)
+        TRY(bb_sweep_check_columns(&s->study, &s->combinations));
 out:
     return rc;
 }

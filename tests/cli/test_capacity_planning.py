@@ -441,10 +441,10 @@ def options_of(row):
 
 def test_best_layouts_with_jitter_are_sorted_by_median(busbar, plan):
     """The search returns the layouts that it returns without jitter. Their steps with jitter equal those of the plan of each layout."""
-    given, jitter = ("--cp", 1, "--pp", 1, "--top", 3), ("--jitter", "10%", "--samples", 18, "--seed", 4)
+    given, jitter = ("--cp", 1, "--pp", 1, "--top", 3), ("--jitter", "10%", "--samples", 20, "--seed", 4)
     steady, doc = plan(*SEARCH, *given), plan(*SEARCH, *given, *jitter)
     rows = doc["best_layout"]["layouts"]
-    assert doc["predicted"]["jitter"] == {"deviation": pytest.approx(0.1), "seed": 4, "samples": 18}
+    assert doc["predicted"]["jitter"] == {"deviation": pytest.approx(0.1), "seed": 4, "samples": 20}
     assert doc["predicted"]["step_us"] == rows[0]["step_us"] and len(rows) == 3
     without_jitter = [{k: v for k, v in row.items() if not k.startswith(("p50", "p95"))} for row in rows]
     assert sorted(without_jitter, key=lambda r: r["step_us"] * (1 + r["penalty"])) == steady["best_layout"]["layouts"]
@@ -454,7 +454,7 @@ def test_best_layouts_with_jitter_are_sorted_by_median(busbar, plan):
         steps = plan(*SEARCH[:-1], *options_of(row), *jitter)["predicted"]["jitter"]["step_us"]
         assert (row["p50_step_us"], row["p95_step_us"]) == (steps["p50"], steps["p95"]) and steps["p50"] > row["step_us"]
     text = busbar.run("plan", *SEARCH, *given, *jitter, emulated=False).stdout
-    assert "sorted by p50, the median of 18 steps with 10% jitter (seed 4)" in text
+    assert "sorted by p50, the median of 20 steps with 10% jitter (seed 4)" in text
 
 
 def test_best_layout_with_slow_parts_equals_its_plan(busbar, plan):

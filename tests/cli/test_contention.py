@@ -113,7 +113,7 @@ def test_slow_link_slows_only_its_users(predicted):
 
 
 def test_jitter_is_repeatable_and_lengthens_the_step(busbar, predicted):
-    args = "transformer --model llama3_8b --ranks 16 --tp 2 --jitter 3% --samples 10"
+    args = "transformer --model llama3_8b --ranks 16 --tp 2 --jitter 3% --samples 20"
     first, again, other = (predicted(f"{args} --seed {seed}") for seed in (7, 7, 8))
     done = busbar.run("plan", *args.split(), "--seed", 7, "--cluster", "h100-sxm-ib", "--json", "-")
     assert json.loads(done.stdout)["options"]["seed"] == 7
@@ -122,7 +122,16 @@ def test_jitter_is_repeatable_and_lengthens_the_step(busbar, predicted):
     assert first["step_us"] < steps["p5"] <= steps["p50"] <= steps["p95"] <= steps["max"] < 1.09 * first["step_us"]
     text = busbar.run("plan", *args.split(), "--seed", 7, "--cluster", "h100-sxm-ib").stdout
     assert all(f", {name} {100 * (steps[name] / steps['p50'] - 1):+.2f}%" in text for name in ("p5", "p95", "max"))
-    assert first["jitter"]["deviation"] == pytest.approx(0.03) and first["jitter"]["samples"] == 10
+    assert first["jitter"]["deviation"] == pytest.approx(0.03) and first["jitter"]["samples"] == 20
+
+
+@pytest.mark.parametrize("samples, text", [(1, "(1 sample, seed 1)"), (2, "(2 samples, seed 1)"), (19, "(19 samples, seed 1)")])
+def test_few_samples_have_no_outer_percentiles(busbar, samples, text):
+    args = ("plan", "transformer", "--model", "llama3_8b", "--ranks", 4, "--cluster", "h100-sxm-ib", "--jitter", "3%", "--samples", samples)
+    line = next(line for line in busbar.run(*args, emulated=False).stdout.splitlines() if line.startswith("  jitter"))
+    assert text in line and "max +" in line and "p5 " not in line and "p95" not in line
+    steps = json.loads(busbar.run(*args, "--json", "-", emulated=False).stdout)["predicted"]["jitter"]["step_us"]
+    assert steps["p5"] is None and steps["p95"] is None and steps["p50"] <= steps["max"]
 
 
 # ---- leaf and pod uplinks -----------------------------------------------------------------------------------------------

@@ -17,8 +17,8 @@ static int sample_row(const struct bb_layout_search *search, const struct bb_con
 
     TRY(bb_step_build(&step, search->proxy, &as));
     TRY(bb_predict_jitter(&step, search->cluster, conditions, search->samples, NULL, &steps));
-    row->p50_ns = (double)bb_jittered_at(&steps, 50);
-    row->p95_ns = (double)bb_jittered_at(&steps, 95);
+    row->p50_ns = bb_jittered_at(&steps, 50);
+    row->p95_ns = bb_jittered_at(&steps, 95);
 out:
     bb_jittered_release(&steps);
     bb_step_release(&step);

@@ -2,8 +2,11 @@
  * contention.h. */
 #include "proxies/offline/plan/contention.h"
 
+#include "bootstrap/results/results.h"
 #include "bootstrap/results/table.h"
 #include "proxies/offline/plan/plan.h"
+
+#include <math.h>
 
 /* ---- contention and bottlenecks ---- */
 
@@ -100,15 +103,16 @@ enum { PERCENTILES = sizeof(percentiles) / sizeof(percentiles[0]) };
 
 void bb_jittered_text(const struct bb_jittered *j, char *text, size_t size)
 {
-    const int64_t p50_ns = bb_jittered_at(j, 50);
+    const double p50_ns = bb_jittered_at(j, 50);
     char time[BB_ROUNDED_TEXT];
-    int n = snprintf(text, size, "step with %g%% (%d samples, seed %d):", 100 * j->deviation, j->samples, j->seed);
+    int n = snprintf(text, size, "step with %g%% (%d sample%s, seed %d):", 100 * j->deviation, j->samples,
+                     j->samples == 1 ? "" : "s", j->seed);
 
-    n += snprintf(text + n, size - (size_t)n, " p50 %s", bb_format_rounded_time(bb_us_of(p50_ns), time));
+    n += snprintf(text + n, size - (size_t)n, " p50 %s", bb_format_rounded_time(p50_ns / 1e3, time));
     for (int i = 0; i < PERCENTILES; i++)
-        if (percentiles[i].percent != 50)
+        if (percentiles[i].percent != 50 && !isnan(bb_jittered_at(j, percentiles[i].percent)))
             n += snprintf(text + n, size - (size_t)n, ", %s %+.2f%%", percentiles[i].name,
-                          100 * ((double)bb_jittered_at(j, percentiles[i].percent) / (double)p50_ns - 1));
+                          100 * (bb_jittered_at(j, percentiles[i].percent) / p50_ns - 1));
     snprintf(text + n, size - (size_t)n, " of p50");
 }
 
@@ -119,7 +123,7 @@ json_t *bb_jittered_json(const struct bb_jittered *j)
 
     for (int i = 0; i < PERCENTILES; i++)
         json_object_set_new(step_us, percentiles[i].name,
-                            json_real(bb_us_of(bb_jittered_at(j, percentiles[i].percent))));
+                            bb_json_real(bb_jittered_at(j, percentiles[i].percent) / 1e3));
     for (int i = 0; i < j->samples; i++)
         sum_ns += (double)j->step_ns[i];
     json_object_set_new(step_us, "mean", json_real(sum_ns / 1e3 / j->samples));

@@ -83,9 +83,14 @@ void bb_jittered_release(struct bb_jittered *j)
     *j = (struct bb_jittered){0};
 }
 
-int64_t bb_jittered_at(const struct bb_jittered *j, int percent)
-{
-    int nth = (int)ceil(j->samples * percent / 100.0);
+enum { TAIL_PERCENT = 5, TAIL_SAMPLES = 100 / TAIL_PERCENT };
 
-    return j->step_ns[nth > 0 ? nth - 1 : 0];
+double bb_jittered_at(const struct bb_jittered *j, int percent)
+{
+    const bool is_tail = percent <= TAIL_PERCENT || (percent >= 100 - TAIL_PERCENT && percent < 100);
+    const int nth = (int)ceil(j->samples * percent / 100.0);
+
+    if (is_tail && j->samples < TAIL_SAMPLES)
+        return NAN;
+    return (double)j->step_ns[nth > 0 ? nth - 1 : 0];
 }

@@ -127,8 +127,9 @@ int bb_predict_jitter(const struct bb_step *step, const struct bb_cluster *clust
                       const struct bb_conditions *conditions, int samples, struct bb_progress *progress,
                       struct bb_jittered *out) BB_MUST_CHECK;
 void bb_jittered_release(struct bb_jittered *j);
-/* bb_jittered_at - returns the percentile `percent` (0 to 100) of the step times, in ns. */
-int64_t bb_jittered_at(const struct bb_jittered *j, int percent);
+/* bb_jittered_at - returns the percentile `percent` (0 to 100) of the step times, in ns. NaN: there are fewer than 20 samples,
+ * whose percentiles 5 and 95 are the extremes. */
+double bb_jittered_at(const struct bb_jittered *j, int percent);
 
 /* bb_predicted_efficiency - returns the overlap efficiency (bb_overlap_efficiency, overlap.h) of the slowest rank.
  * Returns NaN if p->compute_alone_ns is -1, for example for a step with only compute or only communication. */

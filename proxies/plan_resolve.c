@@ -115,6 +115,9 @@ int bb_plan_load_cluster(const struct bb_plan_options *o, int gpus_per_node, str
     TRY(bb_cluster_load_changed(o->cluster, &o->changes, cluster));
     bb_cluster_warn_units(cluster);
     warn_nccl_variables(cluster);
+    if (cluster->domain_gpus > 0 && gpus_per_node > cluster->domain_gpus)
+        return bb_err(BB_EUSAGE, "--gpus-per-node is %d, but an NVLink domain of %s, which is a node, has %d GPUs",
+                      gpus_per_node, cluster->name, cluster->domain_gpus);
     if (gpus_per_node > 0)
         bb_cluster_set_gpus_per_node(cluster, gpus_per_node);
     else

@@ -1100,6 +1100,18 @@ def test_ranks_of_nvlink_domains(busbar, tmp_path, what, ranks, more, nodes, whe
         "--gpus-per-node 72\n")
 
 
+@pytest.mark.parametrize("cluster, args, message", [
+    ("gb200-nvl72", ("--set", "domain_gpus=3"), "--set: gb200-nvl72: 'gpus_per_node' is 64, expected at most 'domain_gpus', 3"),
+    ("gb200-nvl72", ("--gpus-per-node", 73), "--gpus-per-node is 73, but an NVLink domain of gb200-nvl72, which is a node, has 72 GPUs"),
+    ("gb200-nvl72", ("--set", "host_gpus=73"), "--set: gb200-nvl72: 'host_gpus' is 73, expected at most 'domain_gpus', 72"),
+    ("h100-sxm-ib", ("--set", "host_gpus=4"), "--set: h100-sxm-ib: 'host_gpus' requires 'domain_gpus'")])
+def test_a_node_is_not_larger_than_its_nvlink_domain(busbar, cluster, args, message):
+    done = busbar.run("plan", "all_reduce", "--ranks", 8, "--cluster", cluster, "--sizes", "1M", *args, emulated=False)
+    assert (done.returncode, done.stderr) == (2, f"busbar: {message}\n")
+    assert ", 8 used (1 host), " in busbar.run("plan", "transformer", "--model", "gpt2_small", "--ranks", 8, "--cluster", "gb200-nvl72",
+                                               "--set", "host_gpus=8", emulated=False).stdout
+
+
 def test_accuracy_does_not_depend_on_the_name_of_the_profile(busbar, tmp_path):
     (tmp_path / "mine.json").write_text((ROOT / "profiles/clusters/b200-sxm-ib.json").read_text())
     for name, kind in (("mine.json", "Blackwell"), ("h200-sxm-ib", "Hopper")):

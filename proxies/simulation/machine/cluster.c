@@ -297,6 +297,20 @@ out:
     return rc;
 }
 
+/* A node is an NVLink domain, of which a job uses gpus_per_node GPUs. */
+static int check_domain(const char *name_or_path, const struct bb_cluster *c)
+{
+    if (c->domain_gpus > 0 && c->gpus_per_node > c->domain_gpus)
+        return bb_err(BB_EUSAGE, "%s: 'gpus_per_node' is %d, expected at most 'domain_gpus', %d", name_or_path,
+                      c->gpus_per_node, c->domain_gpus);
+    if (c->host_gpus > 0 && c->domain_gpus == 0)
+        return bb_err(BB_EUSAGE, "%s: 'host_gpus' requires 'domain_gpus'", name_or_path);
+    return c->host_gpus <= c->domain_gpus
+               ? 0
+               : bb_err(BB_EUSAGE, "%s: 'host_gpus' is %d, expected at most 'domain_gpus', %d", name_or_path,
+                        c->host_gpus, c->domain_gpus);
+}
+
 static int read_profile(const json_t *root, const char *name_or_path, struct bb_cluster *cluster)
 {
     const char *name, *doubtful = json_string_value(json_object_get(root, "doubtful"));
@@ -311,6 +325,7 @@ static int read_profile(const json_t *root, const char *name_or_path, struct bb_
              doubtful ? " (DOES NOT HOLD for " : "", doubtful ? doubtful : "", doubtful ? ")" : "");
     snprintf(cluster->transport, sizeof(cluster->transport), "%s", transport ? transport : "");
     TRY(bb_json_read(root, name_or_path, fields, cluster));
+    TRY(check_domain(name_or_path, cluster));
     TRY(read_achieved(root, name_or_path, cluster));
     TRY(read_nccl(root, name_or_path, cluster));
     read_origin(json_object_get(root, "intra"), "from", cluster->link_from[0]);
@@ -604,6 +619,7 @@ const char *bb_cluster_nodes_text(const struct bb_cluster *c, int ranks, char te
 {
     const int nodes = bb_cluster_nodes(c, ranks), used = nodes > 1 ? c->gpus_per_node : ranks, host = c->host_gpus;
     const int last = ranks - (nodes - 1) * used;
+    const int hosts = host > 0 ? (nodes - 1) * ((used - 1) / host + 1) + (last - 1) / host + 1 : 0;
     int n;
 
     if (c->domain_gpus == 0) {
@@ -614,8 +630,7 @@ const char *bb_cluster_nodes_text(const struct bb_cluster *c, int ranks, char te
     if (used != c->domain_gpus)
         n += snprintf(text + n, BB_NODES_TEXT - (size_t)n, ", %d used", used);
     if (host > 0)
-        snprintf(text + n, BB_NODES_TEXT - (size_t)n, " (%d hosts)",
-                 (nodes - 1) * ((used - 1) / host + 1) + (last - 1) / host + 1);
+        snprintf(text + n, BB_NODES_TEXT - (size_t)n, " (%d host%s)", hosts, hosts == 1 ? "" : "s");
     return text;
 }
 

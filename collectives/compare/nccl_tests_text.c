@@ -346,6 +346,17 @@ static int set_number(const struct log *l, json_t *object, const char *key, int 
     return json_object_set_new(object, key, isfinite(number) ? json_real(number) : json_null());
 }
 
+/* Adds the time in column `at` of a row, in us. A time of 0 for data, or an infinite one, is none of a clock. */
+static int set_time(const struct log *l, json_t *object, const char *key, int at, json_int_t bytes)
+{
+    const double us = strtod(l->word[at], NULL);
+
+    if (strcmp(l->word[at], "N/A") != 0 && (!isfinite(us) || (us == 0 && bytes > 0)))
+        return bb_err(BB_EUSAGE, "%s: line %d: '%.40s' in column %d is not a time in us", l->path, l->line, l->word[at],
+                      at + 1);
+    return set_number(l, object, key, at);
+}
+
 /* Returns the column of a place that corresponds to column `first` of the first place; -1: none. */
 static int column_of_place(const struct columns *c, int place, int first)
 {
@@ -361,7 +372,8 @@ static int add_place(const struct log *l, json_t *row, int place)
     int rc;
 
     json_object_set_new(row, place ? "in_place" : "out_of_place", times);
-    TRY(set_number(l, times, c->place[place].by_cpu ? "cpu_time" : "time", c->place[place].time));
+    TRY(set_time(l, times, c->place[place].by_cpu ? "cpu_time" : "time", c->place[place].time,
+                 json_integer_value(json_object_get(row, "size"))));
     TRY(set_number(l, times, "alg_bw", column_of_place(c, place, c->at[ALGBW])));
     TRY(set_number(l, times, "bus_bw", column_of_place(c, place, c->at[BUSBW])));
     TRY(set_number(l, times, "nwrong", c->place[place].wrong));

@@ -487,7 +487,7 @@ static int check_limit_sizes(const struct bb_bench_options *o, const struct bb_s
             return bb_err(BB_EUSAGE, "--min-busbw: %s is not among the sizes of this run, %s to %s; try: %s %zu",
                           bb_format_bytes(t->item[i].bytes, size), bb_format_bytes(low, first),
                           bb_format_bytes(high, last),
-                          sweep->sizes.n > 0       ? "--sizes"
+                          sweep->sizes.n > 0       ? "--sizes with"
                           : t->item[i].bytes < low ? "-b"
                                                    : "-e",
                           t->item[i].bytes);

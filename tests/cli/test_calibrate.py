@@ -987,6 +987,8 @@ def test_one_disturbed_size_does_not_spoil_the_profile(busbar, calibrate, tmp_pa
     (lambda t: "".join(t.splitlines(True)[:13]), "neither a JSON object nor nccl-tests output"),
     (lambda t: "".join(t.splitlines(True)[:14]), "no rows"), (lambda t: t.replace("graph: 0", "graph: 5"), "none of its 6 rows"),
     (lambda t: t.replace("     0 ", "     5 ").replace("N/A", "  7"), "none of its 6 rows"), (lambda t: "", "neither a JSON object"),
+    (lambda t: t.replace("  13.70", "   0.00"), "line 16: '0.00' in column 6 is not a time in us"),
+    (lambda t: t.replace("  13.70", "    inf"), "line 16: 'inf' in column 6 is not a time in us"),
     (lambda t: "hello\n", "neither a JSON object"), (lambda t: "\0\xff\n" * 9, "begins with a zero byte"),
 ])
 def test_rejects_invalid_nccl_tests_text(busbar, calibrate, tmp_path, change, message):

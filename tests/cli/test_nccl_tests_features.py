@@ -354,6 +354,12 @@ def test_thresholds_per_size_and_for_the_peak(busbar, model, tmp_path):
         assert all(word in done.stderr for word in message) and (status == 5 or done.stderr == ""), text
 
 
+def test_a_limit_outside_of_the_sizes_names_what_to_add(busbar):
+    for sizes, advice in ((("--sizes", "1M,4M"), "--sizes with 8388608"), (("-b", "1M", "-e", "4M"), "-e 8388608")):
+        done = busbar.run("bench", "all_reduce", *sizes, "--min-busbw", "8M:1", ranks=2)
+        assert done.returncode == 2 and done.stderr.endswith(f"8 MiB is not among the sizes of this run, 1 MiB to 4 MiB; try: {advice}\n")
+
+
 SPLIT = {"EMU_NODES": "8", "EMU_CLUSTER": "h100-sxm-ib", "EMU_DATA": "off", "EMU_SLOW": "link=node3-nic0:0.5"}
 
 

@@ -93,21 +93,20 @@ static int resolve_options(void *options, const struct bb_positionals *positiona
 {
     struct bb_health_options *o = options;
     const bool is_soak = strcmp(o->from ? o->from : o->only, "soak") == 0;
+    const struct {
+        const char *name;
+        bool given;
+    } outputs[] = {{"nagios", o->common.nagios}, {"save-baseline", o->baseline}, {"json", o->common.json},
+                   {"csv", o->common.csv},       {"junit", o->common.junit},     {"prometheus", o->common.prometheus}};
 
     if (positionals->n > 0)
         return bb_err(BB_EUSAGE, "unexpected argument '%s'; health accepts only options", positionals->word[0]);
     if (o->plan && (o->ranks == 0 || strcmp(o->expect, "auto") == 0))
         return bb_err(BB_EUSAGE,
                       "--plan requires --ranks and the machine; try: --plan --ranks 64 --expect h100-sxm-ib");
-    if (o->plan &&
-        (o->common.nagios || o->baseline || o->common.json || o->common.csv || o->common.junit || o->common.prometheus))
-        return bb_err(BB_EUSAGE, "--plan prints only a table; leave out --%s",
-                      o->common.nagios  ? "nagios"
-                      : o->baseline     ? "save-baseline"
-                      : o->common.json  ? "json"
-                      : o->common.csv   ? "csv"
-                      : o->common.junit ? "junit"
-                                        : "prometheus");
+    for (size_t i = 0; o->plan && i < sizeof outputs / sizeof *outputs; i++)
+        if (outputs[i].given)
+            return bb_err(BB_EUSAGE, "--plan prints only a table; leave out --%s", outputs[i].name);
     if (!o->plan && o->ranks > 0)
         return bb_err(BB_EUSAGE, "--ranks requires --plan; try: mpirun -n %d busbar health", o->ranks);
     if (!o->plan && o->gpus_per_node > 0)

@@ -110,48 +110,60 @@ static bool is_only_pair(const struct bb_health *h, const struct bb_health_findi
     return f->part == BB_HEALTH_A_PATH && f->gpu >= 0 && h->gpus > 1 && h->nodes == 2;
 }
 
+/* What a finding means, or what separates its causes; the first row that applies. */
+static void write_hint(const struct bb_health_report *r, const struct bb_health_finding *f, char text[96])
+{
+    const bool is_late = f->test >= BB_HEALTH_RAILS_ALONE && f->test < BB_HEALTH_TESTS,
+               no_pairs = r->health->skip[BB_HEALTH_PAIRS],
+               has_untested = f->part >= BB_HEALTH_A_RAIL && is_late && !no_pairs &&
+                              bb_health_rounds(r->health, BB_HEALTH_PAIRS) < bb_health_active(r->health) - 1,
+               is_shared =
+                   f->part == BB_HEALTH_FABRIC || (f->test >= BB_HEALTH_RAILS_ALONE && f->part == BB_HEALTH_A_RAIL);
+    const struct {
+        bool applies;
+        const char *text;
+    } hints[] = {
+        {is_only_pair(r->health, f), "; to find which end: busbar bench p2p"},
+        {has_untested, ": a common cause, or an untested path; try: --rounds 1000000"},
+        {f->part == BB_HEALTH_ALL && is_late && no_pairs,
+         ": a slow NIC or path, or a common cause; to find which: busbar health --only pairs"},
+        {f->part == BB_HEALTH_ALL, ": a common cause, or the wrong profile"},
+        {f->part == BB_HEALTH_A_NODE && f->test != BB_HEALTH_NODE, ": all its GPUs"},
+        {f->part == BB_HEALTH_A_LEAF, ": only in pairs with other nodes"},
+        {is_outlier(f), ": an outlier"},
+        {is_shared && no_pairs, "; to find which: busbar health --only pairs"},
+        {f->part == BB_HEALTH_FABRIC, ": only while all pairs run at once"},
+        {true, ""},
+    };
+    int i = 0;
+
+    while (!hints[i].applies)
+        i++;
+    if (f->soak_s > 0)
+        snprintf(text, 96, ", after %.0f s", f->soak_s);
+    else if (f->slow > 0)
+        snprintf(text, 96, ": slow in %d of %d measurements", f->slow, f->tries);
+    else if (!name_link(r->health, f, text))
+        snprintf(text, 96, "%s", hints[i].text);
+}
+
 /* Describes what a finding is: "all_reduce of GPU pairs 24.1 GB/s, 50 % of the expected 48.0". */
 static const char *reason_text(const struct bb_health_report *r, const struct bb_health_finding *f, char text[256])
 {
-    const bool expects = isfinite(f->expected), is_all_gpus = f->part == BB_HEALTH_A_NODE && f->test != BB_HEALTH_NODE,
-               is_shared =
-                   f->part == BB_HEALTH_FABRIC || (f->test >= BB_HEALTH_RAILS_ALONE && f->part == BB_HEALTH_A_RAIL),
-               is_all = f->part == BB_HEALTH_ALL && f->test >= BB_HEALTH_RAILS_ALONE && f->test < BB_HEALTH_TESTS &&
-                        r->health->skip[BB_HEALTH_PAIRS],
-               has_untested = f->part >= BB_HEALTH_A_RAIL && f->test >= BB_HEALTH_RAILS_ALONE &&
-                              f->test < BB_HEALTH_TESTS && !r->health->skip[BB_HEALTH_PAIRS] &&
-                              bb_health_rounds(r->health, BB_HEALTH_PAIRS) < bb_health_active(r->health) - 1;
+    const bool expects = isfinite(f->expected);
     const double reference = expects ? f->expected : f->median;
+    const char *of = f->soak_s > 0 ? "first" : expects ? "expected" : "peers' median";
     const struct bb_health_test_row *test = &bb_health_tests[f->test];
-    char soaked[32], slow[64], link[96];
+    char hint[96];
 
-    snprintf(slow, sizeof slow, ": slow in %d of %d measurements", f->slow, f->tries);
-    snprintf(soaked, sizeof soaked, ", after %.0f s", f->soak_s);
+    write_hint(r, f, hint);
     if (*f->text)
         snprintf(text, 256, "%s", f->text);
     else if (isnan(f->value))
         snprintf(text, 256, "%s: not measured, no partner left; try: --rounds 2", test->name);
     else
         snprintf(text, 256, "%s %.4g %s, %.0f %% of the %s %.4g%s", test->name, f->value, test->unit,
-                 100 * f->value / reference,
-                 f->soak_s > 0 ? "first"
-                 : expects     ? "expected"
-                               : "peers' median",
-                 reference,
-                 f->soak_s > 0                   ? soaked
-                 : f->slow > 0                   ? slow
-                 : name_link(r->health, f, link) ? link
-                 : is_only_pair(r->health, f)    ? "; to find which end: busbar bench p2p"
-                 : has_untested                  ? ": a common cause, or an untested path; try: --rounds 1000000"
-                 : is_all                   ? ": a slow NIC or path, or a common cause; to find which: busbar health "
-                                              "--only pairs"
-                 : f->part == BB_HEALTH_ALL ? ": a common cause, or the wrong profile"
-                 : is_all_gpus              ? ": all its GPUs"
-                 : f->part == BB_HEALTH_A_LEAF                   ? ": only in pairs with other nodes"
-                 : is_outlier(f)                                 ? ": an outlier"
-                 : is_shared && r->health->skip[BB_HEALTH_PAIRS] ? "; to find which: busbar health --only pairs"
-                 : f->part == BB_HEALTH_FABRIC                   ? ": only while all pairs run at once"
-                                                                 : "");
+                 100 * f->value / reference, of, reference, hint);
     return text;
 }
 

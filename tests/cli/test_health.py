@@ -475,7 +475,7 @@ def test_node_with_wrong_data_fails_in_every_output(busbar, tmp_path):
     assert re.search(r'^scontrol .*-node1 state=drain reason="busbar: GPU 1 wrong data in all_reduce in the node"$', done.stdout, re.M)
     assert re.search(r"^# continue: .* -n 2 .*-node0:2 busbar-emulated health --quick --size 64K .* --from node$", done.stdout, re.M), done.stdout
     assert [case.find("failure") is not None for case in ET.parse(junit).iter("testcase")] == [False, True, False]
-    assert re.findall(r'busbar_check_status\{.*check="node (.*)"\} 2', metrics.read_text()) == [root["verdicts"][1]["host"]]
+    assert re.findall(r'busbar_check_status\{.*host="([^"]+)"\} 2', metrics.read_text()) == [root["verdicts"][1]["host"]]
     plugin = busbar.run(*args, "--nagios", ranks=4, env=env)
     assert plugin.returncode == 2 and re.match("BUSBAR CRITICAL - 2 checks .*; GPU 1 of [^ ]+-node1: wrong data .*'checks failed'=1;", plugin.stdout)
 
@@ -583,7 +583,7 @@ def test_lost_node_of_rank_0_fails_in_every_output(busbar, tmp_path):
     assert {c["host"]: c["status"] for c in root["checks"] if c["host"]} == {v["host"]: v["level"] for v in root["verdicts"]}
     (failure,) = [case for case in ET.parse(junit).iter("testcase") if case.find("failure") is not None]
     assert failure.get("name").endswith("-node0") and "rank 1 was lost in stage pairs" in failure[0].get("message")
-    assert re.findall(r'busbar_check_status\{.*check="node (.*)"\} 2', metrics.read_text()) == [root["verdicts"][0]["host"]]
+    assert re.findall(r'busbar_check_status\{.*host="([^"]+)"\} 2', metrics.read_text()) == [root["verdicts"][0]["host"]]
     lines = done.stdout.splitlines()
     assert any(line.startswith("# node   all_reduce in the node: median ") for line in lines) and len(lines) <= 25, done.stdout
     assert re.match("fail +pairs +[^ ]+-node0: rank 1 was lost in stage pairs$", lines[-7])

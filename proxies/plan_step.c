@@ -360,25 +360,15 @@ out:
     return rc;
 }
 
-/* Lists the given options that no published step has; --gemm-precision fp8 is --fp8, which some have. */
+/* Lists the given options that none of the published steps has whose error is reported. */
 static void add_perturbed(void *forecast, const struct bb_opt *opt, const void *field)
 {
-    static const char *const names[] = {"slow",
-                                        "delay",
-                                        "set",
-                                        "moe-imbalance",
-                                        "gemm-precision",
-                                        "tp-comm-overlap",
-                                        "overlap-moe-expert-parallel-comm",
-                                        "lora-rank",
-                                        "optimizer-cpu-offload",
-                                        "cpu-offloading-num-layers"};
+    static const char *const names[] = {"slow", "delay", "set", "moe-imbalance", "lora-rank", "optimizer-cpu-offload"};
     struct bb_forecast *f = forecast;
     const size_t length = strlen(f->perturbed);
 
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        if (strcmp(opt->name, names[i]) == 0 && !bb_opts_is_default(opt, field) &&
-            (opt->kind != BB_OPT_CHOICE || strcmp(*(const char *const *)field, "fp8") != 0))
+        if (strcmp(opt->name, names[i]) == 0 && !bb_opts_is_default(opt, field))
             snprintf(f->perturbed + length, sizeof(f->perturbed) - length, " --%s", opt->name);
 }
 

@@ -5,7 +5,8 @@
 --write writes the error of each step (reference_data/errors.json), from which the tests read it because some predictions take seconds, and
 the errors that a forecast reports (proxies/offline/plan/accuracy.def), and the penalties of --best-layout. Rates may be chosen by the fitting half only. A step is in the testing
 half if the first byte of the MD5 sum of its publisher (the text of `source` up to the first comma, colon or blank) and its model is odd, so
-all steps of one model of one publisher are in the same half."""
+all steps of one model of one publisher are in the same half. The steps of checking.json are in neither half: forecasts report their errors, and
+nothing may be chosen by them."""
 import concurrent.futures
 import hashlib
 import json
@@ -19,15 +20,18 @@ import sys
 import tempfile
 
 FOLDER = pathlib.Path(__file__).parent / "reference_data"
-PUBLISHED, LATER, OUTSIDE = FILES = [json.loads((FOLDER / name).read_text()) for name in ("published.json", "later.json", "outside.json")]
+PUBLISHED, LATER, OUTSIDE, CHECKING = FILES = [json.loads((FOLDER / f"{name}.json").read_text()) for name in ("published", "later", "outside", "checking")]
 MODELS = {name: config for file in FILES for name, config in file["models"].items()}
-STEPS = [row for file in FILES for row in file["steps"]]
+STEPS = [row for file in FILES[:3] for row in file["steps"]]
+CHECKS = [{"id": f"{model} x{words.split()[1]} {cluster} {container}", "source": CHECKING["about"], "model": model, "cluster": cluster, "step_s": seconds,
+           "words": words.replace("MEGATRON", CHECKING["megatron"]), "fp8": False, "checking": True}
+          for model, cluster, words, by_container in CHECKING["rows"] for container, seconds in by_container.items()]
 GENERATIONS = {"a": "Ampere", "h": "Hopper", "b": "Blackwell", "g": "Blackwell"}  # by the first letter of the profile
-HALVES = ("fitting", "testing")
+HALVES = ("fitting", "testing", "checking")
 ERRORS = FOLDER / "errors.json"
 CLUSTERS = pathlib.Path(__file__).parents[2] / "profiles/clusters"
 TABLE = pathlib.Path(__file__).parents[2] / "proxies/offline/plan/accuracy.def"
-EXPERTS = ("qwen3", "deepseek", "llama4", "gpt_oss")
+EXPERTS = ("qwen3", "deepseek", "llama4", "gpt_oss", "kimi")
 PENALTIES = pathlib.Path(__file__).parents[2] / "proxies/offline/layouts/penalty.def"
 SHARDED = ("WHOLE", "SHARDED_ON_NODE", "SHARDED_OVER_NODES")
 EXPERTS_OF_GPU = ("NO_EXPERTS", "FEW_EXPERTS", "MANY_EXPERTS_PER_GPU")
@@ -35,6 +39,8 @@ LAYER_EXPERTS = {"qwen3_next": 512, "qwen3_": 128, "deepseek_v2": 160, "deepseek
 
 
 def half(row):
+    if row.get("checking"):
+        return "checking"
     publisher = re.split("[,: ]", row["source"])[0]
     return "testing" if hashlib.md5(f"{publisher} {row['model']}".encode()).digest()[0] % 2 else "fitting"
 
@@ -44,12 +50,18 @@ def generation(row):
     return GENERATIONS[cluster.get("base", row["cluster"])[0]]
 
 
+def bits(row):
+    low = "--fp8" in row["words"] or "--gemm-precision mxfp8" in row["words"]
+    return "4 bits" if "--gemm-precision nvfp4" in row["words"] else "8 bits" if row["fp8"] or low else "16 bits"
+
+
 def kind(row):
     words = dict(re.findall(r"--(\S+) ([^-]\S*)", row["words"]))
-    software = words.get("software") or ("torch" if words.get("dp-sync") in ("zero3", "hsdp") else
+    sharded = words.get("dp-sync") in ("zero3", "hsdp")
+    software = words.get("software") or ("torch" if sharded or "lora-rank" in words else
                                          "megatron-plain" if "--no-overlap" in row["words"] else "megatron")
     return (software, GENERATIONS[row["cluster"][0]], "many experts" if row["model"].startswith(EXPERTS) else "dense",
-            "8 bits" if row["fp8"] else "16 bits", *["long context"] * (int(words.get("seq-length", 2048)) >= 32768))
+            bits(row), *["long context"] * (int(words.get("seq-length", 2048)) >= 32768), *["LoRA"] * ("lora-rank" in words))
 
 
 def arguments(row, folder):
@@ -78,11 +90,11 @@ def passes(row):
 
 
 def predict_all(rows, more=()):
-    """Returns the prediction of each row, None where the words are refused."""
+    """Returns the prediction of each row, None where the words are refused. Steps of several containers are predicted once."""
     with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor() as pool:
-        for row in rows:
-            arguments(row, pathlib.Path(folder))
-        return list(pool.map(lambda row: predict(row, pathlib.Path(folder), more), rows))
+        of = {tuple(map(str, arguments(row, pathlib.Path(folder)))): row for row in rows}
+        predictions = dict(zip(of, pool.map(lambda row: predict(row, pathlib.Path(folder), more), of.values())))
+        return [predictions[tuple(map(str, arguments(row, pathlib.Path(folder))))] for row in rows]
 
 
 def error_of(row, prediction):
@@ -91,7 +103,7 @@ def error_of(row, prediction):
 
 def written_errors():
     """Returns each step with its written error; None: the words are refused."""
-    return list(zip(STEPS, json.loads(ERRORS.read_text()), strict=True))
+    return list(zip(STEPS + CHECKS, json.loads(ERRORS.read_text()), strict=True))
 
 
 def band_of(errors, of):
@@ -107,12 +119,12 @@ def band_of(errors, of):
 
 
 def table(errors):
-    """Returns the rows of proxies/offline/plan/accuracy.def."""
-    lines = []
+    """Returns the rows of proxies/offline/plan/accuracy.def, without the steps that train adapters (LoRA)."""
+    lines, errors = [], [(row, error) for row, error in errors if "LoRA" not in kind(row)]
     for of in sorted({kind(row) for row, _ in errors}):
         its = [error for row, error in errors if kind(row) == of]
         band, steps = band_of(errors, of)
-        flags = ", ".join(str(flag).lower() for flag in (of[2] == "many experts", of[3] == "8 bits", len(of) > 4))
+        flags = ", ".join((str(of[2] == "many experts").lower(), of[3].split()[0], str(len(of) > 4).lower()))
         lines.append(f'{{"{of[0]}", BB_{of[1].upper()}, {flags}, {len(its)}, {statistics.mean(map(abs, its)):.3f}, '
                      f'{statistics.mean(its):.3f}, {band:.3f}, {steps}}},\n')
     return "".join(lines)
@@ -133,7 +145,8 @@ def penalties(errors):
     """Returns the rows of proxies/offline/layouts/penalty.def, by kind of layout: by how much steps of Megatron-LM took longer than
     predicted, compared with the other steps of their kind(), because all layouts of a search are of one kind(). The mean includes two
     steps that took as long as predicted, so that a single step has a third of the weight."""
-    errors = [(row, error) for row, error in errors if kind(row)[0].startswith("megatron") and "--dp-sync zero2" not in row["words"]]
+    errors = [(row, error) for row, error in errors if kind(row)[0].startswith("megatron") and "--dp-sync zero2" not in row["words"]
+              and half(row) != "checking"]
     means = {of: statistics.mean(error for row, error in errors if kind(row) == of) for of in {kind(row) for row, _ in errors}}
     rows = [(layout_of(row), (1 + means[kind(row)]) / (1 + error) - 1, abs(error)) for row, error in errors]
     lines = []
@@ -149,11 +162,26 @@ def penalties(errors):
     return "".join(lines)
 
 
-def share_within(errors):
-    """Returns the share of the testing half whose error is within the band that the fitting half gives its kind."""
-    fitting = [(row, error) for row, error in errors if half(row) == "fitting"]
-    held = [abs(error) <= band_of(fitting, kind(row))[0] for row, error in errors if half(row) == "testing"]
+def share_within(errors, of="testing", by=("fitting",)):
+    """Returns the share of the steps of half `of` whose error is within the band that the halves `by` give their kind; without those whose
+    software they do not have."""
+    fitting = [(row, error) for row, error in errors if half(row) in by and "LoRA" not in kind(row)]
+    softwares = {kind(row)[0] for row, _ in fitting}
+    held = [abs(error) <= band_of(fitting, kind(row))[0] for row, error in errors if half(row) == of and kind(row)[0] in softwares]
     return sum(held) / len(held)
+
+
+def checked(errors):
+    """Returns the steps of checking.json by group: number, mean error and bias in percent, as in profiles/clusters/README.md."""
+    groups = {}
+    for row, error in errors:
+        if half(row) == "checking":
+            container, of = row["id"].split()[-1], kind(row)
+            year = "Automodel" if container == "Automodel" else f"Megatron-Bridge, containers of 20{container[:2]}"
+            groups.setdefault(year, []).append(error)
+            group = "LoRA" if "LoRA" in of else "NVFP4" if of[3] == "4 bits" else "dense" if of[2] == "dense" else f"{of[2]}, {of[0]}, {of[1]}"
+            groups.setdefault(group, []).append(error)
+    return {name: (len(of), 100 * statistics.mean(map(abs, of)), 100 * statistics.mean(of)) for name, of in groups.items()}
 
 
 def summary(errors):
@@ -165,21 +193,25 @@ def summary(errors):
 
 
 def main(more):
-    predictions = predict_all(STEPS, [word for word in more if word not in ("--rows", "--write")])
-    errors = [(row, error_of(row, p)) for row, p in zip(STEPS, predictions) if p]
-    for row, prediction in zip(STEPS, predictions):
+    rows = STEPS + CHECKS
+    predictions = predict_all(rows, [word for word in more if word not in ("--rows", "--write")])
+    errors = [(row, error_of(row, p)) for row, p in zip(rows, predictions) if p]
+    for row, prediction in zip(rows, predictions):
         if "--rows" in more or not prediction:
             error = f"{100 * error_of(row, prediction):+6.1f} %" if prediction else "refused"
             print(f"{half(row):8} {row['id']:50} {error}")
     for of in sorted({kind(row) for row, _ in errors}) + [("all",)]:
         halves = [summary([e for row, e in errors if half(row) == one and of in (kind(row), ("all",))]) for one in HALVES]
-        print(f"{' '.join(of):58} fitting {halves[0]:60} testing {halves[1]}")
+        print(f"{' '.join(of):50}", *(f"{one} {text:60}" for one, text in zip(HALVES, halves)))
+    for name, (number, mean, bias) in sorted(checked(errors).items()):
+        print(f"| {name} | {number} | {mean:.1f} % | {bias:+.1f} % |")
     print(f"{100 * share_within(errors):.0f} % of the testing half is within the band of its kind in the fitting half")
+    print(f"{100 * share_within(errors, 'checking', HALVES[:2]):.0f} % of the steps of checking.json are within the band of their kind in both halves")
     if "--write" in more:
         TABLE.write_text(table(errors))
         PENALTIES.write_text(penalties(errors))
-        rows = [f"{error_of(row, p):.5f}" if p else "null" for row, p in zip(STEPS, predictions)]
-        ERRORS.write_text("[\n" + ",\n".join(rows) + "\n]\n")
+        lines = [f"{error_of(row, p):.5f}" if p else "null" for row, p in zip(rows, predictions)]
+        ERRORS.write_text("[\n" + ",\n".join(lines) + "\n]\n")
 
 
 if __name__ == "__main__":

@@ -17,7 +17,9 @@
 static const struct kind {
     const char *software;
     enum bb_gpu_generation generation;
-    bool many_experts, float8, long_context;
+    bool many_experts;
+    int bits; /* of the operands of GEMMs with weights */
+    bool long_context;
     int steps;
     double mean, signed_mean, within;
     int of;
@@ -296,12 +298,11 @@ static const char *kind_text(const struct bb_forecast *f, const struct bb_cluste
 /* Returns the errors of the published steps of the same kind; NULL if there are none. */
 static const struct kind *kind_of(const struct bb_forecast *f, const struct bb_cluster *c)
 {
-    if (f->rates != BB_RATES_MACHINE || !f->software || !f->attention || f->dtype == BB_FLOAT ||
-        f->precision == BB_GEMM_NVFP4 || is_ada(c))
+    if (f->rates != BB_RATES_MACHINE || !f->software || !f->attention || f->dtype == BB_FLOAT || is_ada(c))
         return NULL;
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
         if (strcmp(kinds[i].software, f->software->name) == 0 && kinds[i].generation == bb_cluster_generation(c) &&
-            kinds[i].many_experts == (f->experts == BB_EXPERTS_MANY) && kinds[i].float8 == (bits_of(f) == 8) &&
+            kinds[i].many_experts == (f->experts == BB_EXPERTS_MANY) && kinds[i].bits == bits_of(f) &&
             kinds[i].long_context == f->long_context)
             return &kinds[i];
     return NULL;
@@ -334,6 +335,9 @@ double bb_forecast_mean_error(const struct bb_forecast *f, const struct bb_clust
     return kind ? kind->mean : 0;
 }
 
+/* Number of steps of a kind from which `within` is a range of this kind; tests/cli/accuracy.py, band_of. */
+#define MIN_STEPS 4
+
 void bb_forecast_accuracy_text(const struct bb_forecast *f, const struct bb_cluster *c, char *text, size_t size)
 {
     const struct kind *kind = kind_of(f, c);
@@ -345,10 +349,10 @@ void bb_forecast_accuracy_text(const struct bb_forecast *f, const struct bb_clus
                      kind_text(f, c, name), kind->steps, kind->steps == 1 ? "" : "s", 100 * kind->mean,
                      100 * fabs(kind->signed_mean), kind->signed_mean < 0 ? "short" : "long");
         n += snprintf(text + n, size - (size_t)n,
-                      kind->of == kind->steps ? "80%% within %.0f%%" : "too few for a range: assume %.0f%% or more",
+                      kind->steps < MIN_STEPS ? "too few for a range: assume %.0f%% or more" : "80%% within %.0f%%",
                       100 * kind->within);
         if (f->perturbed[0])
-            snprintf(text + n, size - (size_t)n, "; no published step used%s", f->perturbed);
+            snprintf(text + n, size - (size_t)n, "; none of these steps used%s", f->perturbed);
     } else
         snprintf(text, size, "no published step of this kind%s%s", f->software ? ": " : "",
                  f->software ? kind_text(f, c, name) : "");

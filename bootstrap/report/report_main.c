@@ -44,21 +44,6 @@ static const struct bb_opts set = {
     .tables = tables,
 };
 
-/* Paths of the script relative to the folder of the busbar executable: in a build folder, and in an installation. */
-static const char *const scripts[] = {"/report/report.py", "/../share/busbar/profiles/report/report.py"};
-
-static int find_script(const char *folder, char path[PATH_MAX])
-{
-    for (size_t i = 0; i < sizeof(scripts) / sizeof(*scripts); i++) {
-        if (snprintf(path, PATH_MAX, "%s%s", folder, scripts[i]) >= PATH_MAX)
-            return bb_err(BB_EFAIL, "the path of busbar is too long: %s", folder);
-        if (access(path, R_OK) == 0)
-            return 0;
-    }
-    return bb_err(BB_EFAIL, "report needs its script, but neither %s%s nor %s%s exists: install busbar completely",
-                  folder, scripts[0], folder, scripts[1]);
-}
-
 /* Returns whether a file is left to the script, which also reports unreadable files: a regular file with JSON, which
  * begins with '{'. */
 static bool is_json(const char *word)
@@ -128,7 +113,7 @@ static int check_arguments(const struct options *o, const struct bb_positionals 
 
 int bb_report_main(int argc, char **argv, bb_load_printed_fn *load)
 {
-    char folder[PATH_MAX], script[PATH_MAX], python[PATH_MAX];
+    char folder[PATH_MAX], python[PATH_MAX], *script = bb_program_file("report/report.py");
     struct options options;
     struct bb_positionals files;
     int rc;
@@ -139,11 +124,17 @@ int bb_report_main(int argc, char **argv, bb_load_printed_fn *load)
         if (!is_json(files.word[i]))
             TRY(convert_printed(&files.word[i], load));
     TRY(bb_program_folder(folder));
-    TRY(find_script(folder, script));
+    if (!script)
+        return bb_err(
+            BB_EFAIL,
+            "report needs its script report/report.py, which is neither in %s nor in its ../share/busbar/profiles: "
+            "install busbar completely",
+            folder);
     /* the Python of the virtual environment that setup.sh creates in the build folder, else the system's python3 */
     if (snprintf(python, PATH_MAX, "%s/python/bin/python3", folder) >= PATH_MAX || access(python, X_OK) != 0)
         strcpy(python, "python3");
     rc = run_script(python, script, &options, &files);
 out:
+    free(script);
     return rc;
 }

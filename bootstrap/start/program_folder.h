@@ -11,4 +11,8 @@
  * printing one error line. */
 int bb_program_folder(char folder[PATH_MAX]) BB_MUST_CHECK;
 
+/* bb_program_file - return the path of a file or folder of busbar, such as "report/report.py", in a build folder or in an
+ * installation, owned by the caller; NULL: it is in neither. */
+char *bb_program_file(const char *name);
+
 #endif

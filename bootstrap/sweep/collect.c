@@ -517,21 +517,16 @@ static bool leads_to_cell(const json_t *sample, const char *path)
 /* Adds a sample of each kind of results of a schema; none if the schemas are not installed. */
 static void add_samples(json_t *samples, const char *schema)
 {
-    /* relative to the folder of the busbar executable: in a build folder, and in an installation */
-    static const char *const folders[] = {"/schemas", "/../share/busbar/profiles/schemas"};
-    char folder[PATH_MAX];
+    char *name = bb_format("schemas/%.*s-1.json", (int)strcspn(schema, "/"), schema), *path = bb_program_file(name);
+    json_t *root = path ? json_load_file(path, 0, NULL) : NULL;
     const json_t *kind;
     size_t k;
 
-    for (size_t i = 0; bb_program_folder(folder) == 0 && i < sizeof folders / sizeof *folders; i++) {
-        char *path = bb_format("%s%s/%.*s-1.json", folder, folders[i], (int)strcspn(schema, "/"), schema);
-        json_t *root = json_load_file(path, 0, NULL);
-
-        json_array_foreach(json_object_get(root, "anyOf"), k, kind)
-            json_array_append_new(samples, sample_of(json_object_get(root, "$defs"), kind));
-        json_decref(root);
-        free(path);
-    }
+    json_array_foreach(json_object_get(root, "anyOf"), k, kind)
+        json_array_append_new(samples, sample_of(json_object_get(root, "$defs"), kind));
+    json_decref(root);
+    free(path);
+    free(name);
 }
 
 static int check_column(const struct bb_study *study, const json_t *samples, const char *path)

@@ -69,22 +69,13 @@ static json_t *line_json(char *line)
 /* Returns a list with the line that shows how to let Open MPI start ranks as root. */
 static json_t *root_advice(void)
 {
-    /* relative to the folder of the busbar executable: in a build folder, and in an installation */
-    static const char *const files[] = {"/mpi.sh", "/../share/busbar/mpi.sh"};
-    char folder[PATH_MAX], *line = NULL;
-    json_t *list;
+    char *path = bb_program_file("mpi.sh");
+    json_t *list = json_pack(
+        "[o]", json_sprintf("mpirun does not start ranks as root; try: %s%s%sOMPI_ALLOW_RUN_AS_ROOT=1 "
+                            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1%s",
+                            path ? ". " : "", path ? path : "", path ? " (or export " : "export ", path ? ")" : ""));
 
-    for (size_t i = 0; bb_program_folder(folder) == 0 && !line && i < sizeof(files) / sizeof(files[0]); i++) {
-        char *path = bb_format("%s%s", folder, files[i]);
-
-        if (access(path, R_OK) == 0)
-            line = bb_format(". %s (or export ", path);
-        free(path);
-    }
-    list = json_pack("[o]", json_sprintf("mpirun does not start ranks as root; try: %s"
-                                         "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1%s",
-                                         line ? line : "export ", line ? ")" : ""));
-    free(line);
+    free(path);
     return list;
 }
 

@@ -449,20 +449,13 @@ static int name_study(struct bb_study *s)
 /* Finds the installed study of this name, if no file has the name: study->path becomes its file. */
 static int find_installed(struct bb_study *study, const char *name)
 {
-    /* relative to the folder of the busbar executable: in a build folder, and in an installation */
-    static const char *const folders[] = {"/studies", "/../share/busbar/profiles/studies"};
-    char folder[PATH_MAX], *pattern;
+    char *folder = bb_program_file("studies"), *pattern = bb_format("%s/*.json", folder ? folder : "");
     const char *names[24];
     glob_t found = {0};
     size_t n = 0;
-    int rc;
+    int rc = 0;
 
-    TRY(bb_program_folder(folder));
-    for (size_t i = 0; i < sizeof(folders) / sizeof(folders[0]); i++) {
-        pattern = bb_format("%s%s/*.json", folder, folders[i]);
-        (void)!glob(pattern, i > 0 ? GLOB_APPEND : 0, NULL, &found);
-        free(pattern);
-    }
+    (void)!glob(pattern, 0, NULL, &found);
     for (; n < found.gl_pathc && n < sizeof(names) / sizeof(names[0]); n++) {
         char *stem = strrchr(found.gl_pathv[n], '/') + 1, *dot = strrchr(stem, '.');
 
@@ -475,7 +468,8 @@ static int find_installed(struct bb_study *study, const char *name)
     if (!study->installed)
         rc = bb_reject_unknown("study", name, names, n);
     globfree(&found);
-out:
+    free(pattern);
+    free(folder);
     return rc;
 }
 

@@ -211,13 +211,26 @@ static void program_folder_is_terminated(void **state)
     free(file);
 }
 
+static void finds_files_next_to_the_program(void **state)
+{
+    char *found = bb_program_file("test_launcher"), *file = realpath("/proc/self/exe", NULL);
+
+    (void)state;
+    assert_non_null(found);
+    assert_string_equal(found, file);
+    assert_null(bb_program_file("no such file"));
+    free(found);
+    free(file);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(detects_single_process_and_local_size),
                                        cmocka_unit_test(names_launchers_that_end_the_job_with_a_rank),
                                        cmocka_unit_test(finds_size_variable_of_unknown_launcher),
                                        cmocka_unit_test(writes_past_a_launcher_that_stopped_reading),
-                                       cmocka_unit_test(program_folder_is_terminated)};
+                                       cmocka_unit_test(program_folder_is_terminated),
+                                       cmocka_unit_test(finds_files_next_to_the_program)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -366,6 +366,7 @@ static void print_head(const struct comparison *t, FILE *out)
 {
     const struct bb_result_file *a = t->a, *b = t->b;
     const bool both = is_emulated(a) && is_emulated(b);
+    const char *by = isnan(t->threshold_percent) ? "default, see --threshold" : "--threshold";
 
     fprintf(out, "# A %s%s\n# B %s\n", a->path,
             bb_result_file_predicted(a) && !bb_result_file_predicted(b) ? " (the prediction is A in any order)" : "",
@@ -381,17 +382,17 @@ static void print_head(const struct comparison *t, FILE *out)
                 "Holm's test over all rows (level %g %%)\n",
                 100 * BB_FALSE_VERDICTS);
     if (bb_result_file_is_health(a))
-        fprintf(out, "# values in GB/s, of GEMM in TFLOP/s; a row is slower if A/B exceeds 1 + %g %% (--threshold)\n",
-                t->judged_percent);
+        fprintf(out, "# values in GB/s, of GEMM in TFLOP/s; a row is slower if A/B exceeds 1 + %g %% (%s)\n",
+                t->judged_percent, by);
     else if (bb_result_file_predicted(a) || bb_result_file_predicted(b))
-        fprintf(out, "# predictions have no interval, so a row is slower if B/A exceeds 1 + %g %% (--threshold)\n",
-                t->judged_percent);
+        fprintf(out, "# predictions have no interval, so a row is slower if B/A exceeds 1 + %g %% (%s)\n",
+                t->judged_percent, by);
     else if (without_intervals(a) || without_intervals(b))
         fprintf(
             out,
             "# rows with fewer than 6 samples (nccl-tests: one mean) have no interval: slower by ratio if B/A exceeds "
-            "1 + %g %% (--threshold), which may be due to chance\n",
-            t->judged_percent);
+            "1 + %g %% (%s), which may be due to chance\n",
+            t->judged_percent, by);
     print_causes(b, out);
     fprintf(out, "#\n");
     bb_table_heading(out, table_fields(t));
@@ -1033,7 +1034,7 @@ struct bb_compared bb_compare_count(const struct bb_result_file *a, const struct
                                  .ratio = bb_ratios_mean(&t.correct),
                                  .worst_ratio = t.correct.worst ? t.correct.worst_ratio : NAN,
                                  .verdict = outcomes[outcome].name,
-                                 .order = (int)outcome,
+                                 .order = (int)(outcome == MIXED ? SLOWER : outcome), /* their largest ratio decides */
                                  .over = t.slower.over};
     found.rejected_by = rejected_by(&t, threshold->strict, found.reason);
     if (t.correct.worst)
@@ -1093,8 +1094,8 @@ static const struct bb_opt rows[] = {
     OPT_DOUBLE(0, "threshold", FIELD(threshold_percent), "-1", "PERCENT", -1, 1e6,
                "exit with status 5 if a row of B (of any further file) is slower by more than PERCENT and its "
                "interval, if any, does not overlap that of A; also if a run is incomplete, data is wrong, or the files "
-               "have no common row; -1 (default): never, and rows without interval are judged by 10 %, and "
-               "by 0.5 % between predictions"),
+               "have no common row; -1 (default): never, and rows without interval are judged by 10 %, "
+               "results of health by 3 %, and predictions by 0.5 %"),
     OPT_FLAG(0, "strict", FIELD(strict),
              "exit with status 5 also if a run is incomplete, the numbers of ranks or nodes or the models differ, a "
              "plan does not fit in GPU memory, the files have no common row, data is wrong, or a row is inconclusive "

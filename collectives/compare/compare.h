@@ -95,7 +95,7 @@ struct bb_compared {
     long rows, faster, slower; /* number of common rows; of rows in which B is faster, and slower */
     double ratio, worst_ratio; /* geometric mean, and largest of B / A; NaN: no common row with a time */
     const char *verdict;       /* verdict of the only row, or of the whole comparison */
-    int order;                 /* order of the verdicts of whole comparisons: 0 is the worst */
+    int order; /* order of the verdicts of whole comparisons: 0 is the worst; mixed and slower are equal */
     char worst[BB_WORST_TEXT]; /* the slowest row and its ratio: "all_reduce 64 MiB: +60.6 %"; "": no row with a time */
     const char *rejected_by;   /* the option that rejects the verdict: "--threshold" or "--strict"; NULL: accepted */
     char reason[96];           /* the verdict that is rejected, or "ranks differ: A 4, B 2" */

@@ -343,9 +343,10 @@ void bb_health_print_tests(const struct bb_health_report *r, int first, int end)
             continue;
         fprintf(out, "# %-6s %s: ", bb_health_tests[test].stage, bb_health_tests[test].name);
         if (isnan(median))
-            fprintf(out, test == BB_HEALTH_PEERS || test == BB_HEALTH_SLOWEST_PEER
-                             ? "not measured, no GPU can access another's memory"
-                             : "not run, too few nodes are left");
+            fprintf(out,
+                    (test == BB_HEALTH_PEERS || test == BB_HEALTH_SLOWEST_PEER) && isfinite(h->median[BB_HEALTH_TO_GPU])
+                        ? "not measured, no GPU can access another's memory"
+                        : "not run, too few nodes are left");
         else
             fprintf(out, "median %.4g %s", median, bb_health_tests[test].unit);
         if (isfinite(median) && isfinite(expected))

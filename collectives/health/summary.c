@@ -193,7 +193,7 @@ static void print_verdict(const json_t *root, const struct bb_health_scope *scop
                     ? "--only pairs "
                     : "",
                 out);
-    if (strcmp(scope->only, "all") == 0)
+    if (strcmp(scope->only, "all") == 0 && nodes > 1)
         print_untested(findings, out);
     fputc('\n', out);
 }

@@ -220,21 +220,27 @@ static int put_row(struct overlap *v, const struct bb_overlap_work *work, const 
 
 /* Sets work->gemms and work->collectives, the numbers of operations per sample: from --gemms and --collectives, or
  * such that the GEMMs and the collectives take about the same time, based on a measurement of one GEMM and one
- * collective. All CTA limits use the same numbers. */
+ * collective with the CTA limit whose collective is fastest. All CTA limits use the same numbers. */
 static int choose_counts(struct overlap *v, struct bb_overlap_work *work)
 {
     struct bb_overlap_result r;
+    double compute_us = INFINITY, comm_us = INFINITY;
     int rc;
 
-    work->gemms = 1;
-    work->collectives = 1;
-    TRY(bb_overlap_measure(&v->ctx, work, &r));
-    bb_overlap_counts(r.us[BB_COMPUTE_ALONE].p50, r.us[BB_COMM_ALONE].p50, v->options.collectives, &work->gemms,
-                      &work->collectives);
     if (v->options.gemms > 0) {
         work->gemms = v->options.gemms;
         work->collectives = v->options.collectives;
+        return 0;
     }
+    work->gemms = 1;
+    work->collectives = 1;
+    for (int i = 0; i < v->options.n_limits; i++) {
+        work->comm = &v->comms[i];
+        TRY(bb_overlap_measure(&v->ctx, work, &r));
+        compute_us = fmin(compute_us, r.us[BB_COMPUTE_ALONE].p50);
+        comm_us = fmin(comm_us, r.us[BB_COMM_ALONE].p50);
+    }
+    bb_overlap_counts(compute_us, comm_us, v->options.collectives, &work->gemms, &work->collectives);
 out:
     return rc;
 }

@@ -329,8 +329,8 @@ static void print_settings(const struct bb_report *r)
     FILE *out = r->out;
 
     if (o->aggregate > 1)
-        fprintf(out, "# agg iters: %d operations in one NCCL group per iteration, times are per operation\n",
-                o->aggregate);
+        fprintf(out, "# agg iters: %d operations in one NCCL group per iteration, times are per operation%s\n",
+                o->aggregate, shows_iterations(r) ? ", i_min, i_max and i_p99 per iteration" : "");
     if (o->graph_launches > 0)
         fprintf(out, "# graph: %d launches per sample after one untimed launch\n", o->graph_launches);
     if (o->unalign > 0)

@@ -432,3 +432,9 @@ def test_g_and_no_supervisor_exclude_each_other(busbar):
     done = busbar.run("bench", "all_reduce", "-g", 2, "--no-supervisor")
     assert done.returncode == 2 and done.stderr == ("busbar: --no-supervisor runs one rank per process, -g 2 starts 2; "
                                                     "try: mpirun -n 2, without -g\n")
+
+
+def test_groups_say_what_the_times_of_iterations_are(busbar):
+    for each, what in (("1", ", i_min, i_max and i_p99 per iteration"), ("0", "")):
+        done = busbar.run("bench", "all_reduce", "-g", 2, "-b", "1K", "-e", "1K", "-m", 10, "-I", each)
+        assert f"# agg iters: 10 operations in one NCCL group per iteration, times are per operation{what}\n" in done.stdout

@@ -89,6 +89,15 @@ def test_last_line_of_a_mixed_result(busbar, compare, tmp_path):
     assert done.stdout.splitlines()[-1] == f"# worst verdict: mixed (b.json: {last.partition('(')[2]}"
 
 
+def test_worst_of_slower_and_mixed_is_that_with_the_larger_ratio(busbar, tmp_path):
+    for name, times in (("a", (100, 100)), ("mixed", (90, 140)), ("slower", (300, 300)), ("slightly", (120, 120))):
+        (tmp_path / f"{name}.json").write_text(json.dumps(bench(*(row(8 << i, time, 1) for i, time in enumerate(times)))))
+    for files, worst in ((("mixed", "slower"), "slower (slower.json"), (("slower", "mixed"), "slower (slower.json"),
+                         (("mixed", "slightly"), "mixed (mixed.json")):
+        done = busbar.run("compare", "a.json", *(f"{file}.json" for file in files), emulated=False, cwd=tmp_path)
+        assert done.stdout.splitlines()[-1].startswith(f"# worst verdict: {worst}: "), done.stdout
+
+
 def test_verdict_shows_a_changed_nccl_variant(compare):
     ring, tree = ({"algorithm": a, "protocol": p, "channels": n} for a, p, n in (("RING", "SIMPLE", 8), ("TREE", "LL", 2)))
     done = compare(bench(row(8, 10, 1, **ring), row(16, 10, 1, **ring), row(32, 10, 1)),

@@ -446,6 +446,12 @@ def test_left_out_stages_and_a_wrong_profile_are_said(busbar, tmp_path):
     assert re.search("pairs .*: not run, too few nodes are left", done.stdout)
 
 
+def test_one_node_that_fails_has_no_paths_and_no_later_stage(busbar, tmp_path):
+    _, found, done = health(busbar, tmp_path, ranks=8, nodes=1, status=5, slow="rank=5:1.3")
+    assert found == {("fail", "gpu", 0, 5)} and done.stdout.count("not run, too few nodes are left") == 5
+    assert "access" not in done.stdout and done.stdout.splitlines()[-1] == "# FAILED: 1 part; 1 node: 0 ok, 0 warn, 1 fail, 0 unknown"
+
+
 def test_wrong_data_of_a_copy_ends_the_run(busbar, tmp_path):
     """Of the last of 2 + 3 * 5 copies."""
     root, _, done = health(busbar, tmp_path, "--only", "copies", ranks=2, nodes=2, status=3, EMU_DATA="on", EMU_FAULT="corrupt:rank=1,call=17,name=cudaMemcpyAsync")

@@ -78,9 +78,8 @@ def test_last_collective_overlapped_with_gemms_is_verified(busbar, tmp_path, col
     assert {row["collective"] for row in result["results"]} == {collective}
 
 
-# Calls of ncclAllReduce on a rank. Choosing the number of collectives: 1 of warm-up, then three samples of 1, 2 and 2. The row itself:
-# 1 of warm-up, then 1 + 0, 1 + 2 and 1 + 2. Only the last call is verified.
-@pytest.mark.parametrize("call, wrong", [(13, False), (14, True)])
+# Calls of ncclAllReduce on a rank: 1 of warm-up, then 1 + 0, 1 + 2 and 1 + 2. Only the last call is verified.
+@pytest.mark.parametrize("call, wrong", [(7, False), (8, True)])
 def test_corrupt_byte_of_the_last_collective_is_detected(busbar, tmp_path, call, wrong):
     path = tmp_path / "r.json"
     done = busbar.run("bench", "overlap", "--sizes", "4K", "--gemm", "32", "--gemms", "2", "-n", "2", "--repeats", "1", "-w",
@@ -139,6 +138,13 @@ def test_best_limit_is_the_smallest_that_is_as_fast(busbar):
     done = busbar.run("bench", "overlap", "-g", 4, "--sizes", "1M", "--ctas", "default,2,16", "--repeats", 2,
                       env={**NO_DATA, "EMU_CLUSTER": "h100-sxm-ib"})
     assert re.search(r"# best for 1 MiB: 16 CTAs; as fast: default: .* us for", done.stdout)
+
+
+def test_counts_do_not_depend_on_the_order_of_the_limits(busbar):
+    """The default counts balance compute with the fastest collective, not with that of the first limit."""
+    outs = [busbar.run("bench", "overlap", "-g", 8, "--sizes", "64M", "--ctas", ctas, "--repeats", 2,
+                       env={**NO_DATA, "EMU_CLUSTER": "h100-sxm-ib"}).stdout.splitlines()[-1] for ctas in ("4,16,32", "16,4,32")]
+    assert outs[0] == outs[1] and outs[0].startswith("# best for 64 MiB: 16 CTAs; as fast: 32: ")
 
 
 def test_without_ctas_measures_what_a_variable_of_nccl_leaves(busbar, tmp_path):

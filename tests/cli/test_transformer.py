@@ -256,6 +256,17 @@ def test_hybrids_have_the_flops_that_megatron_bridge_counts(busbar, tmp_path, co
     assert plan["roles"][0]["flops"] * causal / 8192 + more_channels == pytest.approx(tflops * 1e12 / tokens, rel=0.02)
 
 
+@pytest.mark.parametrize("cluster, tflops", [("a100-sxm-ib", 102.5), ("h200-sxm-ib", 239.2), ("gb200-nvl72", 360.4)])
+def test_training_of_mamba_2_takes_the_published_time(busbar, tmp_path, cluster, tflops):
+    """state-spaces/mamba, issue 904: 48 layers of width 2048, 4 samples of 4096 tokens in 16 bits, as 6 FLOPs per parameter and token."""
+    path = tmp_path / "model.json"
+    path.write_text(json.dumps({"model_type": "mamba2", "hidden_size": 2048, "num_hidden_layers": 48, "num_heads": 64, "n_groups": 1,
+                                "vocab_size": 50288, "tie_word_embeddings": True}))
+    args = "--global-batch-size 4 --micro-batch-size 4 --seq-length 4096 --software torch --cluster".split()
+    plan = planned(busbar, "transformer", (), 1, "--model", path, *args, cluster)
+    assert plan["predicted"]["step_us"] == pytest.approx(6 * plan["parameters"] * 16384 / tflops / 1e6, rel=0.02)
+
+
 def test_runs_multi_token_prediction(busbar, tmp_path):
     run = busbar.json("proxy", "transformer", "--model", "mixtral_8x7b", *"--layers 4 --tp 2 --sequence-parallel --ep 2 --pp 2 --seq-length 64".split(),
                       *"--mtp-num-layers 1 --pipeline-layout Et|t|ttm|L".split(), *FEW, "--check", "--scale-counts", 1e-4, ranks=4, tmp_path=tmp_path)

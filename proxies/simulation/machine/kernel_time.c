@@ -43,6 +43,10 @@ static const struct tile {
  * against llama3.1, 16,384 tokens, with 9/8 for the partial tiles of a window of 1,024). */
 #define LARGE_HEAD_RATE 0.85
 static const double small_head_rate[BB_GPU_GENERATIONS] = {1, 0.7, 0.5};
+/* GB/s of an SM in the kernels of Mamba 2's scan, which are in Triton and no faster with more memory bandwidth, by generation:
+ * about 5 bytes per clock. So that training of 48 layers of Mamba 2 takes as long as on A100, H200 and GB200 (state-spaces/mamba,
+ * issue 904: 102.5, 239.2 and 360.4 TFLOP/s, as 6 FLOPs per parameter and token). */
+static const double scan_sm_gbps[BB_GPU_GENERATIONS] = {6, 10, 10.8};
 
 /* Returns the rate of large GEMMs on all SMs, in FLOP per ns. */
 static double gemm_rate(const struct bb_cluster *c, const struct bb_kernel_list_item *item)
@@ -92,10 +96,12 @@ static double operand_bytes(const struct bb_kernel_list_item *item, size_t bytes
 
 /* Returns the bytes by which a GEMM changes its result, in the data type of the step; in training a weight gradient is
  * read and written. */
-static double result_bytes(const struct bb_cluster *c, const struct bb_gemm_shape *g)
+static double result_bytes(const struct bb_cluster *c, const struct bb_kernel_list_item *item)
 {
-    return c->models_training && g->trans_a ? (double)(g->m * g->n * g->batch) * 2 * c->gradient_bytes
-                                            : (double)bb_gemm_c_bytes(g);
+    const struct bb_gemm_shape *g = &item->gemm;
+
+    return c->models_training && g->trans_a && !item->scan ? (double)(g->m * g->n * g->batch) * 2 * c->gradient_bytes
+                                                           : (double)bb_gemm_c_bytes(g);
 }
 
 /* Returns the bytes that a GEMM reads and writes. */
@@ -103,13 +109,13 @@ static double gemm_bytes(const struct bb_cluster *c, const struct bb_kernel_list
 {
     const struct bb_gemm_shape *g = &item->gemm;
 
-    return operand_bytes(item, bb_gemm_a_bytes(g) + bb_gemm_b_bytes(g)) + result_bytes(c, g);
+    return operand_bytes(item, bb_gemm_a_bytes(g) + bb_gemm_b_bytes(g)) + result_bytes(c, item);
 }
 
 /* Returns the bytes of a GEMM whose traffic no arithmetic hides. */
 static double exposed_bytes(const struct bb_cluster *c, const struct bb_kernel_list_item *item)
 {
-    const double result = result_bytes(c, &item->gemm);
+    const double result = result_bytes(c, item);
 
     if (!c->models_training || item->experts <= 1)
         return result * EXPOSED_RESULT;
@@ -146,12 +152,23 @@ struct bounds {
     double work, memory;
 };
 
+/* Returns the duration of a kernel of Mamba 2's scan, whose traffic passes through the SMs. */
+static double scan_ns(const struct bb_cluster *c, const struct bb_kernel_list_item *item, int sms)
+{
+    const double bytes =
+        item->is_memory_kernel ? (double)bb_memory_kernel_bytes(&item->memory_kernel) : gemm_bytes(c, item);
+
+    return bytes / (sms * scan_sm_gbps[bb_cluster_generation(c)]);
+}
+
 static struct bounds bounds_of(const struct bb_cluster *c, const struct bb_kernel_list_item *item, int sms)
 {
     double rate = c->memory_gbps * (c->has_achieved ? c->achieved.memory : 1);
 
     if (item->is_memory_kernel && item->dropless && c->eager)
         rate *= c->dropless_memory;
+    if (item->scan && c->models_training)
+        return (struct bounds){scan_ns(c, item, sms), 0};
     if (item->is_memory_kernel)
         return (struct bounds){0, (double)bb_memory_kernel_bytes(&item->memory_kernel) / rate};
     if (!c->has_achieved)

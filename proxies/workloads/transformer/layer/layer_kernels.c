@@ -362,6 +362,19 @@ static void add_selective_scan(const struct bb_layer_sizes *s, struct bb_kernel_
         add_memory_kernel(s, w, "selective scan", BB_MEMORY_KERNEL_BIAS_ACT, BB_ACT_NONE, s->tokens, s->heads);
 }
 
+/* Adds kernels with the traffic of the states of Mamba 2's scan beyond that of its GEMMs in 16 bits, by mamba_ssm/ops/triton/
+ * ssd_combined.py: one state per chunk and head is written as float, read again and passed on in 16 bits. Backward: states are
+ * computed and passed on again, in float, their gradients too; so is the convolution. */
+static void add_states(const struct bb_layer_sizes *s, struct bb_kernel_list *w, bool backward)
+{
+    const int64_t c = s->queries < s->chunk ? s->queries : s->chunk, chunks = s->batch * ((s->queries + c - 1) / c);
+
+    add_memory_kernel(s, w, "states", BB_MEMORY_KERNEL_BIAS_ACT, BB_ACT_NONE,
+                      (backward ? 6 : 2) * chunks * s->attention_heads, s->key_dim * s->value_dim);
+    if (backward)
+        add_memory_kernel(s, w, "convolution", BB_MEMORY_KERNEL_BIAS_ACT, BB_ACT_NONE, s->tokens, qkv_width(s));
+}
+
 /* Unfused attention: adds the kernels of softmax and dropout over all scores in memory. */
 static void add_softmax(const struct bb_layer_sizes *s, struct bb_kernel_list *w, bool backward, int64_t keys)
 {
@@ -369,6 +382,8 @@ static void add_softmax(const struct bb_layer_sizes *s, struct bb_kernel_list *w
 
     if (s->step_rank)
         add_selective_scan(s, w, backward);
+    else if (s->chunk && !s->delta)
+        add_states(s, w, backward);
     if (!s->unfused || s->chunk)
         return;
     if (s->dropout)
@@ -537,7 +552,9 @@ void bb_kernel_groups_append(const struct bb_layer_sizes *s, const struct bb_ker
         const int first = w->n;
 
         add_kernels(&part, &c->list[i], c->rows, w);
-        for (int j = first; j < w->n; j++)
+        for (int j = first; j < w->n; j++) {
             w->items[j].dropless = s->dropless && is_routed(c->list[i].kind);
+            w->items[j].scan = s->chunk && !s->delta && !s->step_rank && c->list[i].kind == BB_KERNELS_CORE;
+        }
     }
 }

@@ -581,6 +581,33 @@ static void memory_kernels_take_the_time_of_their_bytes(void **state)
     assert_near((double)bb_cluster_kernel_ns(&nominal, &item), 2 * 2561.0 * 2560 * 1000 / 20000, 1e-6);
 }
 
+/* Kernels of Mamba 2's scan pass their bytes through the SMs, also those of a GEMM, whose result is no weight gradient; with
+ * half the SMs they take twice as long, with other memory as long. */
+static void scans_take_the_time_of_the_sms(void **state)
+{
+    struct bb_kernel_list_item states = {
+        .name = "",
+        .scan = true,
+        .is_memory_kernel = true,
+        .memory_kernel = {.kind = BB_MEMORY_KERNEL_COPY, .dtype = BB_BFLOAT16, .rows = 1000, .cols = 1000}};
+    struct bb_kernel_list_item update = gemm(1000, 2000, 100, 1);
+    struct bb_cluster quick = cluster, proxy = cluster;
+    bool by_memory = true;
+    double ns;
+
+    (void)state;
+    update.scan = update.gemm.trans_a = true;
+    quick.memory_gbps *= 10;
+    ns = (double)bb_cluster_kernel_on_sms_ns(&cluster, &states, cluster.sm_count, &by_memory);
+    assert_true(!by_memory && ns > 4e6 / 1000);
+    assert_near((double)bb_cluster_kernel_on_sms_ns(&cluster, &states, cluster.sm_count / 2, &by_memory), 2 * ns, 1e-3);
+    assert_near((double)bb_cluster_kernel_ns(&quick, &states), ns, 1e-3);
+    assert_near((double)bb_cluster_kernel_ns(&cluster, &update), ns * (1000 * 100 + 100 * 2000 + 1000 * 2000) * 2 / 4e6,
+                1e-3);
+    proxy.models_training = false;
+    assert_near((double)bb_cluster_kernel_ns(&proxy, &states), 4e6 / 1000, 1e-3);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -598,6 +625,7 @@ int main(void)
         cmocka_unit_test(transports_have_nics_and_messages),
         cmocka_unit_test(algorithm_and_protocol_depend_on_size),
         cmocka_unit_test(gemms_run_in_waves_of_tiles),
+        cmocka_unit_test(scans_take_the_time_of_the_sms),
         cmocka_unit_test(small_results_of_long_sums_are_divided_among_idle_sms),
         cmocka_unit_test(kernels_of_the_host_use_its_rates),
         cmocka_unit_test(block_scaled_gemms_use_their_rate_and_bytes),

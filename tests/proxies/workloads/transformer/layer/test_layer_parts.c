@@ -105,6 +105,32 @@ static void expert_biases_add_float_traffic(void **state)
     assert_in_range(data, 1600 * (6 + 6 + 4 + 12 + 12) + 6400 * (6 + 4), 1600 * 40 + 6400 * 10 + 1000);
 }
 
+/* Two chunks of 4 tokens, 2 heads, states of 8 x 8: 256 elements. In 16-bit reads and writes, of which a kernel has two:
+ * forward, written as float (one more), read as float and written (3); backward, 12, and the convolution of 32 channels. The
+ * kernels between the projections are those of the scan; Gated DeltaNet and selective scans have others. */
+static void scans_move_float_states(void **state)
+{
+    struct bb_layer_sizes s = sizes;
+    const struct bb_kernel_list *w;
+
+    (void)state;
+    s.chunk = 4;
+    s.unfused = true;
+    assert_in_range(memory_kernel_bytes(&s, BB_KERNELS_CORE, BB_KERNELS_FORWARD), 256 * 2 * 4, 256 * 2 * 4 + 300);
+    assert_in_range(memory_kernel_bytes(&s, BB_KERNELS_CORE, BB_KERNELS_DATA), 256 * 2 * 12 + 8 * 32 * 4,
+                    256 * 2 * 12 + 8 * 32 * 4 + 400);
+    w = kernels_of(&s, BB_KERNELS_CORE, BB_KERNELS_DATA);
+    for (int i = 0; i < w->n; i++)
+        assert_true(w->items[i].scan);
+    assert_false(kernels_of(&s, BB_KERNELS_QKV, BB_KERNELS_FORWARD)->items[0].scan);
+    s.delta = true;
+    assert_int_equal(memory_kernel_bytes(&s, BB_KERNELS_CORE, BB_KERNELS_FORWARD), 0);
+    s.delta = false;
+    s.chunk = s.step_rank = 1;
+    w = kernels_of(&s, BB_KERNELS_CORE, BB_KERNELS_FORWARD);
+    assert_true(w->n > 0 && w->items[0].is_memory_kernel && !w->items[0].scan);
+}
+
 static void attention_gemms_are_fused(void **state)
 {
     struct bb_layer_sizes s = sizes;
@@ -150,6 +176,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(memory_kernels_move_the_bytes_of_their_arrays),
         cmocka_unit_test(expert_biases_add_float_traffic),
+        cmocka_unit_test(scans_move_float_states),
         cmocka_unit_test(attention_gemms_are_fused),
         cmocka_unit_test(fp8_applies_to_layer_weights_only),
     };

@@ -2,6 +2,8 @@
  * BB_MPI_IS_OPEN_MPI. */
 #include "bootstrap/start/mpirun.h"
 
+#include "bootstrap/base/alloc.h"
+#include "bootstrap/base/environment.h"
 #include "bootstrap/base/units.h"
 
 #include <stdlib.h>
@@ -88,6 +90,19 @@ static long parent_of(long pid)
     return end && strlen(end) > 4 ? strtol(end + 4, NULL, 10) : 0;
 }
 
+/* Returns whether a word, NAME or NAME=VALUE, names a secret. Results have the values of variables of busbar, NCCL and CUDA. */
+static bool names_secret(const char *word)
+{
+    static const char *const parts[] = {"KEY", "PASS", "JWT", "CREDENTIAL", "AUTH"};
+    char *name = bb_format("%.*s", (int)strcspn(word, "="), word);
+    bool found = false;
+
+    for (size_t i = 0; i < sizeof parts / sizeof *parts && !strpbrk(name, "-/."); i++)
+        found |= strcasestr(name, parts[i]) && strcmp(bb_environment_value(name, ""), "") != 0;
+    free(name);
+    return found;
+}
+
 /* Returns whether a word may be printed: ASCII without control characters, and no variable with a secret, since output is
  * kept and shown to others. */
 static bool is_public(const char *word)
@@ -97,6 +112,8 @@ static bool is_public(const char *word)
     for (size_t i = 0; i < sizeof secrets / sizeof *secrets; i++)
         if (strcasestr(word, secrets[i]))
             return false;
+    if (names_secret(word))
+        return false;
     while (*word >= ' ' && *word <= '~')
         word++;
     return *word == '\0';

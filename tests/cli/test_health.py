@@ -621,6 +621,8 @@ def test_command_that_continues_without_the_lost_node(busbar, tmp_path, options,
 
 
 @pytest.mark.parametrize("options, printed", [(("-x", "HOME_OF=/opt/busbar"), " -x HOME_OF=/opt/busbar"), (("-x", "HF_TOKEN=hidden"), ""),
+                                              (("-x", "SLURM_JWT=hidden"), ""), (("-x", "DB_PASS=hidden"), ""), (("-x", "NGC_KEY=hidden"), ""),
+                                              (("-x", "NCCL_IB_PKEY=1"), " -x NCCL_IB_PKEY=1"), (("-wdir", "/"), " -wdir /"),
                                               (("-x", "COLOR=\x1b[31m"), "")])
 def test_options_of_mpirun_that_name_busbar_or_are_not_printed(busbar, options, printed):
     """A value that looks like busbar's own name ended the options; secrets and escapes stay out of the output."""

@@ -33,8 +33,9 @@ static bool is_text(const char *of_row, const char *text)
 bool bb_busbw_reference_matches(const struct bb_timing *row, const struct bb_case *c, const char *mode)
 {
     return is_text(row->what, bb_colls[c->kind].name) && row->bytes == (long long)bb_case_bytes(c) &&
-           is_text(row->dtype, bb_dtypes[c->dtype].name) && is_text(row->op, bb_redops[c->redop].name) &&
-           row->root == c->root && is_text(row->placement, placement_of(c)) && is_text(row->mode, mode);
+           is_text(row->dtype, bb_dtypes[c->dtype].name) &&
+           (c->redop == BB_COPY || is_text(row->op, bb_redops[c->redop].name)) && row->root == c->root &&
+           is_text(row->placement, placement_of(c)) && is_text(row->mode, mode);
 }
 
 static long long ranks_of(const struct bb_result_file *file)

@@ -22,6 +22,18 @@ def test_auto_recognises_each_emulated_machine(busbar, tmp_path, cluster):
     assert "# reached: 100 % of the expected bus bandwidth (median of 4 results of 1 MiB or more), lowest 100 % (" in done.stdout
 
 
+@pytest.mark.smoke
+def test_collective_without_reduction_reaches_the_expectation(busbar, tmp_path):
+    """Under the sanitizers, too: its rows have no name of a reduction."""
+    run = ("bench", "all_gather", "--sizes", "4M", "-n", 2, "--repeats", 2, "-c", 0, "--json", tmp_path / "r.json", "--expect")
+    for expected in ("auto", tmp_path / "good.json"):
+        done = busbar.run(*run, expected, ranks=2, env={"EMU_DATA": "off", "EMU_CLUSTER": "h100-sxm-ib"})
+        assert done.returncode == 0, done.stderr
+        root = json.loads((tmp_path / "r.json").read_text())
+        assert [row["op"] for row in root["results"]] == [None] * 2 and all(abs(row["of_expected"] - 1) < 0.01 for row in root["results"])
+        (tmp_path / "good.json").write_text(json.dumps({**root, "results": [{**row, "op": "sum"} for row in root["results"]]}))
+
+
 def test_slow_nic_is_below_the_expectation(busbar, tmp_path):
     root, done = bench(busbar, tmp_path, "--expect", "auto", "--min-of-expected", "90%", ranks=4, status=5, EMU_CLUSTER="h100-sxm-ib",
                        EMU_NODES="2", EMU_SLOW="link=node1-nic0:0.5")

@@ -138,6 +138,23 @@ struct sweep {
 
 /* ---- command line ---- */
 
+/* Rejects options of the table with --list, --slurm or --submit, which print no table. */
+static int check_table(const struct options *o)
+{
+    const char *const mode = o->list ? "list" : o->slurm ? "slurm" : o->submit ? "submit" : NULL;
+    const struct {
+        const char *name;
+        bool given;
+    } of_table[] = {{"where", o->view.where}, {"sort", o->view.sort}, {"top", o->view.top > 0},     {"json", o->json},
+                    {"csv", o->csv},          {"junit", o->junit},    {"prometheus", o->prometheus}};
+
+    for (size_t i = 0; mode && i < sizeof of_table / sizeof *of_table; i++)
+        if (of_table[i].given)
+            return bb_err(BB_EUSAGE, "--%s applies to the table of results, which --%s does not print; leave it out",
+                          of_table[i].name, mode);
+    return 0;
+}
+
 static int check_options(const struct options *o)
 {
     if (o->slurm + o->submit + o->gather > 1)
@@ -147,8 +164,9 @@ static int check_options(const struct options *o)
                       o->list      ? "list"
                       : o->restart ? "restart"
                                    : "retry-failed");
-    const int rc = bb_results_validate(o->json, o->csv);
+    int rc = check_table(o);
 
+    rc = rc ? rc : bb_results_validate(o->json, o->csv);
     return rc ? rc : bb_checks_validate(o->junit, o->prometheus);
 }
 

@@ -332,6 +332,52 @@ static int take_median(struct bb_health *h, const json_t *test, json_int_t nodes
     return json_is_number(median) && !(json_number_value(median) > 0) ? -BB_EUSAGE : 0;
 }
 
+/* Adds the tests that run, but that an earlier result does not have, to a list. Returns whether it has a value of any, or none
+ * runs. */
+static bool find_missing(const struct bb_health *h, const json_t *tests, json_t *missing)
+{
+    const json_t *test;
+    bool has_value = false, runs = false;
+    size_t i;
+
+    for (int t = 0; t < BB_HEALTH_TESTS; t++) {
+        bool found = false;
+
+        json_array_foreach(tests, i, test)
+        {
+            const char *name = json_string_value(json_object_get(test, "test"));
+
+            found |= name && strcmp(name, bb_health_tests[t].name) == 0;
+        }
+        if (!bb_health_runs(h, (enum bb_health_test)t))
+            continue;
+        if (!found)
+            json_array_append_new(missing, json_string(bb_health_tests[t].name));
+        has_value |= !isnan(h->expected[t]);
+        runs = true;
+    }
+    return has_value || !runs;
+}
+
+/* Returns 0, or -BB_EUSAGE if an earlier result has no value to compare with. Warns if it lacks some. */
+static int check_missing(const struct bb_health *h, const struct bb_health_options *o, const json_t *tests)
+{
+    json_t *missing = json_array();
+    const bool has_value = find_missing(h, tests, missing);
+    const size_t n = json_array_size(missing);
+
+    if (has_value && n > 0)
+        bb_warn("--expect %s: has no value of %s%s; these are only compared with each other", o->expect,
+                json_string_value(json_array_get(missing, 0)), n > 1 ? " and other tests" : "");
+    json_decref(missing);
+    return has_value
+               ? 0
+               : bb_err(BB_EUSAGE,
+                        "--expect %s: has no value to compare with, of these tests and this number of nodes; try: "
+                        "--save-baseline with the same --only and nodes",
+                        o->expect);
+}
+
 /* Takes the medians of an earlier result as expectations. Those of more than two nodes require the same number of nodes. root: the result */
 static int expect_baseline(struct bb_health *h, const struct bb_health_options *o, const json_t *root,
                            char source[BB_HEALTH_SOURCE])
@@ -364,8 +410,11 @@ static int expect_baseline(struct bb_health *h, const struct bb_health_options *
             return bb_err(BB_EUSAGE, "--expect %s: test %zu has the median %g, expected more than 0", o->expect, i + 1,
                           json_number_value(json_object_get(test, "median")));
     }
-    if (bb_health_active(h) == h->nodes) /* only once */
+    if (bb_health_active(h) == h->nodes) { /* only once */
         warn_of_baseline(o, root);
+        if (check_missing(h, o, tests))
+            return -BB_EUSAGE;
+    }
     snprintf(source, BB_HEALTH_SOURCE, "%s (%s)", o->expect, started ? started : "?");
     bb_blank_controls(source);
     return 0;

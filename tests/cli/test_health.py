@@ -47,6 +47,26 @@ def test_slow_gpu_and_slow_nic_fail_and_leave(busbar, tmp_path):
     assert "# failed nodes took no part in later stages, so their other parts are unknown\n" in done.stdout
 
 
+def test_baseline_without_values_of_the_tests_is_refused(busbar, tmp_path):
+    """GPUs of which all are slow passed, compared only with each other."""
+    def expect(change, *args, nodes=2):
+        (tmp_path / "base.json").write_text(json.dumps({**base, "tests": [entry for test in base["tests"] for entry in change(test)]}))
+        return busbar.run("health", "--quick", "--expect", tmp_path / "base.json", *args, ranks=nodes, env={**env, "EMU_NODES": str(nodes)})
+
+    env = {"EMU_DATA": "off", "EMU_CLUSTER": "h100-sxm-ib"}
+    base, _, _ = health(busbar, tmp_path, ranks=2, nodes=2)
+    env["EMU_SLOW"] = "rank=0:1.5,rank=1:1.5"
+    for args, change, nodes in ((), lambda t: [], 2), ((), lambda t: [{**t, "test": "other"}], 2), ((), lambda t: [{**t, "median": None}], 2), (
+            ("--only", "whole"), lambda t: [t], 3), (("--only", "gpu"), lambda t: [t] * (t["stage"] != "gpu"), 2):
+        done = expect(change, *args, nodes=nodes)
+        assert done.returncode == 2 and "has no value to compare with" in done.stderr, done.stderr
+    done = expect(lambda t: [t] * (t["stage"] == "gpu"))
+    assert done.returncode == 5 and "has no value of copy host to GPU and other tests; these are only compared with each other\n" in done.stderr
+    assert expect(lambda t: [], "--only", "inventory").returncode == 0
+    done = expect(lambda t: [t], nodes=3)
+    assert done.returncode == 5 and "no value" not in done.stderr  # those of all nodes are left out
+
+
 def test_bad_parts_of_64_nodes_are_named(busbar, tmp_path):
     root, found, _ = health(busbar, tmp_path, ranks=64, nodes=64, status=5, slow="rank=7:1.111,link=node20-nic0:0.5,link=node32-node33:0.6")
     assert found == {("fail", "gpu", 7, 0), ("fail", "nic", 20, 0), ("fail", "path", 32, 0)} and [v["level"] for v in root["verdicts"]].count("ok") == 62

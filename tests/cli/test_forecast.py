@@ -781,6 +781,50 @@ def test_adapters_with_sharded_weights(busbar):
     assert memory["communication"] == pytest.approx(1.04 * (2 * 2 * (table + 4096 + adapters) + 4 * adapters), abs=1)
 
 
+def test_adapters_of_experts(busbar):
+    """Mixtral 8x7B with LoRA of rank 16. PEFT's issue 1594 prints 242,225,152 trained parameters, with the router of 4096 x 8; Megatron-LM
+    has one adapter for gate and up, and for all experts of a rank. tp 2, ep 4, edp 2: the alltoalls of tokens stay, adapters of experts
+    are reduced over edp, other ones over dp."""
+    args = ("--model mixtral_8x7b --ranks 8 --tp 2 --ep 4 --sequence-parallel --micro-batches 1 --seq-length 4096 --dp-sync distributed "
+            "--cluster h100-sxm-ib --recompute none --software")
+    lora = "--lora-rank 16"
+    full, megatron, frozen = (plan(busbar, f"{args} megatron {more}") for more in ("", lora, f"{lora} --lora-targets attention"))
+    assert f"{242225152 - 32 * 16 * (4096 + 8):,} trained" in plan(busbar, f"{args} torch {lora}")["summary"]
+    whole, split, expert = 32 * 16 * (4096 + 4096), 32 * 16 * (6144 + 4096) // 2, 32 * 16 * (4096 + 2 * 14336 + 14336 + 4096)
+    assert f"the experts of each rank together ({whole + 2 * split + 4 * expert:,} trained parameters)" in megatron["summary"]
+    assert f"LoRA of rank 16 on attention ({whole + 2 * split:,} trained parameters)" in frozen["summary"]
+    traffic = [{(t["kind"], t["group"]): t["count"] for t in p["roles"][0]["traffic"] if t["count"] > 1e5 and t["dtype"] == "float"} for p in (megatron, frozen)]
+    dense = {("reduce_scatter", "dp"): (whole + split) // 4, ("all_reduce", "tp"): whole}
+    assert traffic == [{**dense, ("reduce_scatter", "edp"): expert // 2}, dense]
+    tokens = [[t for t in p["roles"][0]["traffic"] if t["kind"] == "alltoall"] for p in (full, megatron, frozen)]
+    assert len(tokens[0]) > 0 and tokens[0] == tokens[1] == tokens[2]
+    memory = [p["roles"][0]["training_memory_bytes"] for p in (full, megatron, frozen)]
+    assert memory[1]["parameters"] == memory[0]["parameters"] + 2 * (whole + split + expert)
+    assert memory[2]["gradients"] == 4 * (whole + split) and memory[2]["optimizer"] == 12 * (whole + split) / 4
+    for value in ([sum(m.values()) for m in memory], [p["predicted"]["step_us"] for p in (full, megatron, frozen)]):
+        assert value[0] > value[1] > value[2]
+
+
+def test_frozen_experts_are_gathered(busbar):
+    """zero3: the frozen experts of a rank are gathered over edp, as all weights are in full training, without gradients."""
+    args = "--model mixtral_8x7b --ranks 8 --ep 4 --micro-batches 1 --seq-length 2048 --dp-sync zero3 --gpu-memory 80G"
+    full, lora = (plan(busbar, f"{args} {more}")["roles"][0]["traffic"] for more in ("", "--lora-rank 16 --lora-targets attention"))
+    gathers = [[t for t in rows if (t["kind"], t["group"]) == ("all_gather", "edp")] for rows in (full, lora)]
+    assert gathers[0] == gathers[1] and {t["count"] for t in gathers[0]} == {2 * 176160768 // 2}
+    assert {t["group"] for t in lora if t["kind"] == "reduce_scatter"} == {"dp"}
+
+
+@pytest.mark.parametrize("config, options, why", [
+    ({"model_type": "mamba2"}, "", "--lora-rank does not apply: adapters are not modelled for models with scan layers (linear attention, Mamba); leave it out"),
+    ({"model_type": "t5"}, "", "--lora-rank does not apply: adapters are not modelled for encoder-decoder models; leave it out"),
+    ({"model_type": "deepseek_v3"}, "--mtp-num-layers 1", "--mtp-num-layers does not apply: it excludes --lora-rank; leave it out"),
+    ({"model_type": "mixtral"}, "--etp 2", "--etp does not apply: adapters of experts are not modelled with it; leave it out")])
+def test_models_without_adapters(busbar, tmp_path, config, options, why):
+    (tmp_path / "m.json").write_text(json.dumps(config))
+    done = busbar.run(*f"plan transformer --model {tmp_path}/m.json --ranks 8 --lora-rank 16 {options}".split(), emulated=False)
+    assert done.returncode == 2 and done.stderr.splitlines()[-1] == f"busbar: transformer: {why}"
+
+
 def test_adapters_are_predicted_for_pytorch(busbar):
     """Those who train LoRA and all weights compare the same software: PEFT and FSDP are for PyTorch."""
     args = "--model llama3_8b --ranks 8 --micro-batches 2 --seq-length 2048 --cluster h100-sxm-ib --lora-rank 16"

@@ -11,6 +11,9 @@ from test_proxy import FEW, NOMINAL, planned, traffic_by_rank
 DENSE = {"model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 8, "num_key_value_heads": 4,
          "num_hidden_layers": 2, "vocab_size": 101, "max_position_embeddings": 64}
 EXPERTS = {**DENSE, "model_type": "mixtral", "num_local_experts": 8, "num_experts_per_tok": 2}
+LATENT = {**DENSE, "model_type": "deepseek_v3", "q_lora_rank": 32, "kv_lora_rank": 16, "qk_nope_head_dim": 8, "qk_rope_head_dim": 4,
+          "v_head_dim": 8, "n_routed_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "n_shared_experts": 1,
+          "first_k_dense_replace": 1, "num_hidden_layers": 4}
 LINEAR = {"model_type": "qwen3_next", "hidden_size": 64, "num_hidden_layers": 4, "num_attention_heads": 8, "num_key_value_heads": 4,
           "head_dim": 16, "linear_num_value_heads": 8, "linear_num_key_heads": 4, "linear_key_head_dim": 8,
           "linear_value_head_dim": 16, "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 32,
@@ -32,6 +35,16 @@ LAYOUTS = {
     "adapters with sharded frozen weights": ({**DENSE, "tie_word_embeddings": True}, ("--lora-rank", 4, "--dp-sync", "zero3", "--micro-batches", 2)),
     "adapters of attention": (DENSE, ("--tp", 2, "--pp", 2, "--lora-rank", 4, "--lora-targets", "attention", "--schedule", "zb-h1",
                                       "--micro-batches", 3)),
+    "adapters of experts": (EXPERTS, ("--tp", 2, "--ep", 2, "--sequence-parallel", "--lora-rank", 4, "--micro-batches", 2)),
+    "adapters of experts with sharded frozen weights": (EXPERTS, ("--ep", 2, "--lora-rank", 4, "--dp-sync", "zero3", "--micro-batches", 2,
+                                                                  "--moe-imbalance", 1)),
+    "adapters of latent attention": (LATENT, ("--tp", 2, "--pp", 2, "--ep", 2, "--sequence-parallel", "--lora-rank", 4, "--schedule", "zb-h1",
+                                              "--micro-batches", 3, "--lora-targets", "attention")),
+    "adapters of shared experts": (LATENT, ("--pp", 2, "--ep", 2, "--lora-rank", 4, "--dp-sync", "distributed", "--micro-batches", 3,
+                                            "--schedule", "zb-h1")),
+    "frozen experts with sharded weights": (EXPERTS, ("--ep", 2, "--lora-rank", 4, "--lora-targets", "attention", "--dp-sync", "zero3")),
+    "combined forward and backward of adapters": (EXPERTS, ("--ep", 4, "--micro-batches", 3, "--overlap-moe-expert-parallel-comm",
+                                                            "--lora-rank", 4, "--dp-sync", "distributed")),
     "split backward": (DENSE, ("--tp", 2, "--pp", 2, "--sequence-parallel", "--schedule", "zb-h1", "--micro-batches", 3)),
     "ring": (DENSE, ("--cp", 4)),
     "heads": (DENSE, ("--cp", 2, "--tp", 2, "--cp-comm", "a2a")),

@@ -175,17 +175,19 @@ static struct token_bytes expert_bytes(const struct bb_memory *m, int layer)
                                                               : 1;
     double e = element_bytes(m), copies = a->top_k * load;
     double gathered = m->layers_config->sequence_parallel ? m->grid->etp : 1;
+    const bool frozen = a->lora_rank > 0 && a->lora_attention;
+    const double adapters = frozen ? 0 : e * a->lora_rank * (bb_arch_adapters(a, false) + 1);
     /* the input of the norm, and its output, which is the input of the router and of the shared experts */
-    struct token_bytes bytes = {.whole = (recomputes(m, BB_MODULE_NORM) ? 1 : 2) * e * a->hidden};
+    struct token_bytes bytes = {.whole = (recomputes(m, BB_MODULE_NORM) || frozen ? 1 : 2) * e * a->hidden};
 
     if (recomputes(m, BB_MODULE_MOE))
         return bytes;
     bytes.whole += 4.0 * a->experts;      /* router probabilities: FP32 */
     bytes.whole += 2 * e * a->moe_latent; /* inputs of the experts, and their outputs, per token */
     bytes.whole += copies * gathered *
-                   ((e + gemm_input_bytes(m)) * (a->moe_latent ? a->moe_latent : a->hidden) +
-                    inner_bytes(m, a->expert_ffn, recomputes(m, BB_MODULE_EXPERT_ACTIVATION)) / m->grid->etp);
-    bytes.split = recomputes(m, BB_MODULE_SHARED_EXPERTS) ? 0 : inner_bytes(m, a->shared_ffn, false);
+                   ((e + (frozen ? 0 : gemm_input_bytes(m))) * (a->moe_latent ? a->moe_latent : a->hidden) + adapters +
+                    inner_bytes(m, a->expert_ffn, frozen || recomputes(m, BB_MODULE_EXPERT_ACTIVATION)) / m->grid->etp);
+    bytes.split = recomputes(m, BB_MODULE_SHARED_EXPERTS) ? 0 : inner_bytes(m, a->shared_ffn, frozen);
     return bytes;
 }
 
@@ -244,9 +246,12 @@ double bb_memory_layer(const struct bb_memory *m, int layer)
         second.whole = (e + (again || frozen ? 0 : gemm_input_bytes(m))) * a->hidden + (a->dropout ? a->hidden : 0);
         second.split = again ? 0 : inner_bytes(m, a->ffn, frozen);
     }
-    if (a->lora_rank > 0) /* the outputs of the first matrices of the adapters */
+    if (a->lora_rank > 0) /* the outputs of the first matrices of the adapters, but of experts */
         first.whole += e * a->lora_rank * sequence_shards(m) *
-                       (bb_arch_adapters(a, true) + 1 + (a->lora_attention ? 0 : bb_arch_adapters(a, false) + 1));
+                       (bb_arch_adapters(a, true) + 1 +
+                        (a->lora_attention || (bb_arch_has_experts(a, layer) && a->shared_ffn == 0)
+                             ? 0
+                             : bb_arch_adapters(a, false) + 1));
     second.split += sublayers * gemm_input_bytes(m) * a->hidden * gathered_part(m) * m->grid->tp;
     return tokens * ((first.whole + second.whole) / sequence_shards(m) + (first.split + second.split) / m->grid->tp) +
            cross_bytes(m, layer);
@@ -548,18 +553,18 @@ static double transient_bytes(const struct bb_memory *m, int stage)
     const struct bb_arch arch = bb_arch_trained(m->arch);
     struct bb_memory trained = *m;
     double params = (double)bb_dtypes[m->policy->params].bytes, grads = (double)bb_dtypes[m->policy->grads].bytes;
-    double largest_layer, frozen_layer = 0, sum, frozen = 0;
-    struct bb_arch_rank_parameters parameters;
+    double largest_layer, frozen_layer = 0, sum;
+    struct bb_arch_rank_parameters parameters, frozen = {0};
 
     trained.arch = &arch;
     parameters = stage_parameters(&trained, stage, &largest_layer);
     sum = (double)parameters.dense + (double)parameters.expert;
     if (arch.adapters_only)
-        frozen = (double)stage_parameters(m, stage, &frozen_layer).dense;
+        frozen = stage_parameters(m, stage, &frozen_layer);
     if (m->policy->kind == BB_SYNC_ZERO2)
         return grads * fmin(sum, 2 * bb_bucket_limit(&m->policy->rule, (size_t)grads, m->dense->n, 1));
     if (keeps_whole(m))
-        return sum * (params + grads) + frozen * params;
+        return sum * (params + grads) + ((double)frozen.dense + (double)frozen.expert) * params;
     if (bb_sync_gathers_parameters(m->policy->kind))
         return largest_layer * (2 * params + grads) + frozen_layer * 2 * params;
     return 0;
@@ -605,8 +610,9 @@ static double communication_bytes(const struct bb_memory *m, int stage)
 void bb_memory_rank_bytes(const struct bb_memory *m, int stage, double bytes[BB_USES])
 {
     const struct bb_arch arch = bb_arch_trained(m->arch);
+    const bool gathers = bb_sync_gathers_parameters(m->policy->kind);
     struct bb_memory trained = *m;
-    struct bb_arch_rank_parameters parameters;
+    struct bb_arch_rank_parameters parameters, frozen = {0};
     double update;
 
     trained.arch = &arch;
@@ -622,8 +628,9 @@ void bb_memory_rank_bytes(const struct bb_memory *m, int stage, double bytes[BB_
     }
     bytes[BB_USE_PARAMETERS] += quantized_bytes(m, stage);
     if (arch.adapters_only)
-        bytes[BB_USE_PARAMETERS] += (double)bb_memory_parameters(m, stage).dense * element_bytes(m) /
-                                    (bb_sync_gathers_parameters(m->policy->kind) ? m->dense->n : 1);
+        frozen = bb_memory_parameters(m, stage);
+    bytes[BB_USE_PARAMETERS] += element_bytes(m) * ((double)frozen.dense / (gathers ? m->dense->n : 1) +
+                                                    (double)frozen.expert / (gathers && m->expert ? m->expert->n : 1));
     bytes[BB_USE_ACTIVATIONS] = activation_bytes(m, stage) * (m->stack ? m->stack->reserved : 1);
     bytes[BB_USE_COMMUNICATION] = communication_bytes(m, stage) * (m->stack ? m->stack->reserved : 1);
     bb_sync_add_update_peak(update, bytes);

@@ -30,7 +30,8 @@
  *   FP8, MXFP8, NVFP4       GEMM inputs are stored quantized (Transformer Engine), with one scale byte per 32 elements
  *                           (MXFP8) or 16 (NVFP4). The attention context is stored unquantized as well. Weights are
  *                           stored quantized in both directions, with MXFP8 in place of 16 bits
- *   LoRA                    outputs of the first matrices of adapters; no inputs of GEMMs without an adapter
+ *   LoRA                    outputs of the first matrices of adapters (of experts for each copy of a token); no inputs of
+ *                           GEMMs without an adapter
  *   latent attention (MLA)  the latents of queries, keys and values are stored in addition
  *   experts                 the input and the output of the experts are stored for top_k copies of each token; with an
  *                           imbalance, for the copies that the experts of the rank receive

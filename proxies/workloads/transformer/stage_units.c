@@ -58,9 +58,10 @@ static double backward_us(const struct bb_training *t, int layer)
 }
 
 /* Adds the tensors of one kind (dense or expert) of a module as one unit of the data-parallel synchronization
- * (struct bb_sync_unit in sync/sync.h). Adds no unit if the module has no tensors of this kind. */
+ * (struct bb_sync_unit in sync/sync.h), with `frozen` parameters that are gathered. Adds no unit if the module has neither. */
 static void add_unit(struct bb_modules *p, const struct bb_training *t, struct bb_transformer_module *module,
-                     enum bb_parameter_kind kind, const struct bb_arch_tensor *tensors, int n, struct bb_tensor **at)
+                     enum bb_parameter_kind kind, const struct bb_arch_tensor *tensors, int n, size_t frozen,
+                     struct bb_tensor **at)
 {
     bool expert = kind == BB_EXPERT;
     struct bb_sync_unit *unit = &p->units[kind][p->n_units[kind]];
@@ -73,6 +74,7 @@ static void add_unit(struct bb_modules *p, const struct bb_training *t, struct b
                                   .tied = module->layer == BB_ARCH_EMBEDDING && t->grid.pp == 1 &&
                                           (t->arch.tied || t->arch.encoder_layers > 0),
                                   .chunk = module->chunk,
+                                  .frozen = frozen,
                                   .backward_us = backward_us(t, module->layer)};
     for (int i = 0; i < n; i++)
         if (tensors[i].expert == expert) {
@@ -81,6 +83,8 @@ static void add_unit(struct bb_modules *p, const struct bb_training *t, struct b
             *(*at)++ = (struct bb_tensor){.name = tensors[i].name, .count = count};
             unit->n++;
         }
+    if (unit->n == 0 && frozen > 0)
+        unit->n++, *(*at)++ = (struct bb_tensor){.name = "frozen"};
     if (unit->n > 0)
         module->unit[kind] = p->n_units[kind]++;
 }
@@ -98,8 +102,10 @@ static void list_units(struct bb_modules *p, const struct bb_training *t, int st
     at = p->tensors;
     for (int i = 0; i < p->n; i++) {
         int n = bb_arch_tensors(&trained, p->list[i].layer, tensors);
-        size_t frozen =
-            bb_arch_layer_share(&t->arch, p->list[i].layer, t->grid.tp, t->grid.etp, t->grid.ep).dense * is_frozen;
+        struct bb_arch_rank_parameters held = {0};
+
+        if (is_frozen)
+            held = bb_arch_layer_share(&t->arch, p->list[i].layer, t->grid.tp, t->grid.etp, t->grid.ep);
 
         /* The head (tied embeddings) or the first layer of multi-token prediction includes the stage's copy of the embedding
          * table, which put_embedding (arch.c) lists first. */
@@ -107,16 +113,12 @@ static void list_units(struct bb_modules *p, const struct bb_training *t, int st
             p->list[i].layer == (t->arch.tied ? BB_ARCH_HEAD : BB_ARCH_MTP) &&
             (i == 0 || p->list[i - 1].layer != BB_ARCH_MTP || t->arch.tied)) {
             bb_arch_tensors(&t->arch, BB_ARCH_EMBEDDING, table);
-            frozen += bb_arch_tensor_share(&table[0], t->grid.tp, 1) * is_frozen;
+            held.dense += bb_arch_tensor_share(&table[0], t->grid.tp, 1) * is_frozen;
             if (!trained.adapters_only)
                 tensors[n++] = table[0];
         }
-        if (frozen && n == 0)
-            tensors[n++] = (struct bb_arch_tensor){.name = "frozen"};
-        for (int s = 0; s < BB_PARAMETER_KINDS; s++)
-            add_unit(p, t, &p->list[i], (enum bb_parameter_kind)s, tensors, n, &at);
-        if (frozen)
-            p->units[BB_DENSE][p->list[i].unit[BB_DENSE]].frozen = frozen;
+        add_unit(p, t, &p->list[i], BB_DENSE, tensors, n, held.dense, &at);
+        add_unit(p, t, &p->list[i], BB_EXPERT, tensors, n, held.expert, &at);
         p->replicated += bb_layers_replicated_elements(t->layers, p->list[i].layer);
     }
 }

@@ -304,8 +304,13 @@ static int reject_training_options(const struct bb_training *t)
          "it excludes recomputation, as in Megatron-LM"},
         {o->offload_layers, o->offload_layers < t->arch.layers, offload,
          "at least one layer keeps its activations, as in Megatron-LM"},
-        {o->lora_rank, has_plain_layers(&t->arch), "lora-rank",
-         "adapters are modelled for dense models with plain attention, without MTP"},
+        {o->lora_rank, t->arch.scan.heads == 0 && !t->arch.kinds[0], "lora-rank",
+         "adapters are not modelled for models with scan layers (linear attention, Mamba)"},
+        {o->lora_rank, t->arch.encoder_layers == 0, "lora-rank",
+         "adapters are not modelled for encoder-decoder models"},
+        {o->lora_rank && o->mtp_layers, false, "mtp-num-layers", "it excludes --lora-rank"},
+        {o->lora_rank && !t->arch.lora_attention, t->grid.etp <= 1, "etp",
+         "adapters of experts are not modelled with it"},
         {o->lora_targets, o->lora_rank > 0, "lora-targets", "it requires --lora-rank; try: --lora-rank 16"},
         {bb_precision_word(o), t->layers_config.gemm, o->precision ? "gemm-precision" : "fp8",
          "only --compute gemm has GEMMs of this precision"},
@@ -404,6 +409,11 @@ static void resolve_layers_config(struct bb_training *t)
 
 /* Resolves and validates all options except those that bb_layers_new validates. The caller has already loaded
  * t->arch. */
+static bool trains_experts(const struct bb_training *t)
+{
+    return t->grid.experts && !(t->arch.lora_rank && t->arch.lora_attention);
+}
+
 static int resolve_shape(struct bb_training *t)
 {
     const struct bb_proxy_config *c = t->config;
@@ -416,7 +426,8 @@ static int resolve_shape(struct bb_training *t)
     TRY(validate_recompute(t));
     TRY(read_recompute_modules(c->transformer.recompute_modules, t));
     t->has_parameters[BB_DENSE] = true;
-    t->has_parameters[BB_EXPERT] = t->grid.experts;
+    t->has_parameters[BB_EXPERT] = trains_experts(t) || (t->grid.experts && bb_sync_gathers_parameters(t->policy.kind));
+    t->arch.lora_experts = t->arch.lora_split ? t->arch.experts : t->grid.ep;
     t->layers_config.grad_dtype = t->policy.grads;
     t->layers_config.tp = t->grid.tp;
     t->layers_config.cp = t->grid.cp;
@@ -461,7 +472,7 @@ static void add_norms(struct bb_training *t)
     add_comm(t, BB_GRID_TP_PP, "norm", &t->norms[0]);
     if (bb_sync_is_sharded(t->policy.kind))
         add_comm(t, replicas, "shard norm", &t->norms[1]);
-    if (t->grid.experts)
+    if (trains_experts(t))
         add_comm(t, BB_GRID_EP, "expert norm", &t->norms[2]);
 }
 
@@ -854,7 +865,7 @@ static void describe_step(struct bb_training *t)
     const struct bb_arch trained = bb_arch_trained(&t->arch);
     const bool is_longest = !t->config->transformer.sequence && t->layers_config.sequence > LONG_SEQUENCE;
     int m = s->micro_batches;
-    char axes[128] = "", stages[STAGES_TEXT], decoder[48] = "", weights[64] = "", mtp[32] = "", lora[96] = "",
+    char axes[128] = "", stages[STAGES_TEXT], decoder[48] = "", weights[64] = "", mtp[32] = "", lora[128] = "",
          number[BB_THOUSANDS_TEXT];
     bool encodes = t->arch.encoder_layers > 0;
     size_t at = 0;
@@ -880,7 +891,11 @@ static void describe_step(struct bb_training *t)
         snprintf(mtp, sizeof(mtp), " + %d of MTP", t->arch.mtp);
     if (t->arch.lora_rank)
         snprintf(lora, sizeof(lora), ", LoRA of rank %d on attention%s (%s trained parameters)", t->arch.lora_rank,
-                 t->arch.lora_attention ? "" : " and MLP", bb_format_thousands(t->step->trained_parameters, number));
+                 t->arch.lora_attention ? ""
+                 : !t->grid.experts     ? " and MLP"
+                 : t->arch.lora_split   ? " and each expert"
+                                        : " and the experts of each rank together",
+                 bb_format_thousands(t->step->trained_parameters, number));
     if (encodes)
         snprintf(decoder, sizeof(decoder), " and %d of the decoder", t->layers_config.decoder_sequence);
     if (bb_schedule_splits_backward(s) && t->arch.lora_rank == 0)

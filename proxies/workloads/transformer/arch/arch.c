@@ -15,6 +15,7 @@ enum {
     SPLIT = 1,  /* sharded over tp */
     EXPERT = 2, /* sharded over ep */
     ROWS = 4,   /* sharded over tp by rows, one row per vocabulary token */
+    INPUT = 8,  /* adapters: tp shards the columns of the adapted weight, not (SPLIT) its rows */
 };
 
 struct tensor_list {
@@ -288,26 +289,58 @@ static void put_mtp(struct tensor_list *l, const struct bb_arch *a)
 
 int bb_arch_adapters(const struct bb_arch *a, bool qkv)
 {
+    if (qkv && a->kv_lora)
+        return a->q_lora ? 4 : 3;
     if (!a->lora_split || a->fused_qkv)
         return 1;
     return qkv ? 3 : a->gated ? 2 : 1;
 }
 
-/* Adapters of LoRA; the first matrices of the adapters of QKV, and of gate and up, are one tensor. Tensor parallelism
- * shards the larger side like the weight; every tp rank holds the other matrix, so that the adapter has no communication. */
-static void put_adapters(struct tensor_list *l, const struct bb_arch *a)
-{
-    size_t h = (size_t)a->hidden, q = (size_t)a->heads * (size_t)a->head_dim, rank = (size_t)a->lora_rank;
-    size_t kv = (size_t)a->kv_heads * (size_t)a->head_dim, f = a->lora_attention ? 0 : (size_t)a->ffn;
+#define ADAPTER(weight) weight ".adapter.in", weight ".adapter.out"
 
-    put_tensor(l, "attention.qkv.adapter.in", rank * (size_t)bb_arch_adapters(a, true), h, WHOLE);
-    put_tensor(l, "attention.qkv.adapter.out", q + 2 * kv, rank, SPLIT);
-    put_tensor(l, "attention.out.adapter.in", rank, q, SPLIT);
-    put_tensor(l, "attention.out.adapter.out", h, rank, WHOLE);
-    put_tensor(l, "mlp.up.adapter.in", f ? rank * (size_t)bb_arch_adapters(a, false) : 0, h, WHOLE);
-    put_tensor(l, "mlp.up.adapter.out", (a->gated ? 2 : 1) * f, rank, SPLIT);
-    put_tensor(l, "mlp.down.adapter.in", rank, f, SPLIT);
-    put_tensor(l, "mlp.down.adapter.out", f ? h : 0, rank, WHOLE);
+/* Adds the adapters of weights that have the same input of width `in`, together `out` rows, as one tensor for the first
+ * matrices and one for the second. Tensor parallelism shards the side that it shards of the weight; every tp rank holds the
+ * other matrix, so that the adapter has no communication. */
+static void put_adapter(struct tensor_list *l, const struct bb_arch *a, const char *first, const char *second, int n,
+                        size_t in, size_t out, unsigned sharding)
+{
+    const size_t rank = (size_t)a->lora_rank;
+
+    put_tensor(l, first, out > 0 ? (size_t)n * rank : 0, in, (sharding & EXPERT) | (sharding & INPUT ? SPLIT : WHOLE));
+    put_tensor(l, second, in > 0 ? out : 0, rank, sharding & (EXPERT | SPLIT));
+}
+
+static void put_attention_adapters(struct tensor_list *l, const struct bb_arch *a)
+{
+    const size_t h = (size_t)a->hidden, heads = (size_t)a->heads, latent = (size_t)a->kv_lora, q = (size_t)a->q_lora;
+    const size_t key = (size_t)(a->nope_dim + a->rope_dim), head_dim = (size_t)a->head_dim;
+
+    if (latent) { /* none of the indexer, whose choice of keys has no gradient */
+        put_adapter(l, a, ADAPTER("attention.query_down"), 1, h, q, WHOLE);
+        put_adapter(l, a, ADAPTER("attention.query_up"), 1, q ? q : h, heads * key, SPLIT);
+        put_adapter(l, a, ADAPTER("attention.kv_down"), 1, h, latent + (size_t)a->rope_dim, WHOLE);
+        put_adapter(l, a, ADAPTER("attention.kv_up"), 1, latent, heads * (size_t)(a->nope_dim + a->v_dim), SPLIT);
+    } else {
+        put_adapter(l, a, ADAPTER("attention.qkv"), bb_arch_adapters(a, true), h,
+                    (heads + 2 * (size_t)a->kv_heads) * head_dim, SPLIT);
+    }
+    put_adapter(l, a, ADAPTER("attention.out"), 1, heads * (latent ? (size_t)a->v_dim : head_dim), h, INPUT);
+}
+
+static void put_adapters(struct tensor_list *l, const struct bb_arch *a, int layer)
+{
+    const bool routed = bb_arch_has_experts(a, layer);
+    const int up = bb_arch_adapters(a, false), n = routed ? a->lora_experts : 0;
+    const size_t h = (size_t)a->hidden, f = (size_t)(routed ? a->shared_ffn : a->ffn), wide = a->gated ? 2 : 1;
+    const size_t each = (size_t)a->expert_ffn, experts = (size_t)n;
+
+    put_attention_adapters(l, a);
+    if (a->lora_attention)
+        return;
+    put_adapter(l, a, ADAPTER("experts.up"), n * up, h, experts * wide * each, SPLIT | EXPERT);
+    put_adapter(l, a, ADAPTER("experts.down"), n, each, experts * h, INPUT | EXPERT);
+    put_adapter(l, a, ADAPTER("mlp.up"), up, h, wide * f, SPLIT);
+    put_adapter(l, a, ADAPTER("mlp.down"), 1, f, h, INPUT);
 }
 
 struct bb_arch bb_arch_trained(const struct bb_arch *arch)
@@ -323,7 +356,7 @@ int bb_arch_tensors(const struct bb_arch *arch, int layer, struct bb_arch_tensor
     struct tensor_list l = {.out = out};
 
     if (arch->adapters_only && layer >= 0)
-        put_adapters(&l, arch);
+        put_adapters(&l, arch, layer);
     else if (arch->adapters_only)
         return 0;
     else if (layer == BB_ARCH_EMBEDDING)
@@ -503,8 +536,8 @@ static double count_layer_parameters(const struct bb_arch *arch, int layer, int 
     double sum = 0;
 
     for (int i = 0; i < n; i++)
-        sum += tensors[i].expert ? (double)(tensors[i].count / (size_t)arch->experts) * counted_experts
-                                 : (double)tensors[i].count;
+        sum +=
+            tensors[i].expert ? (double)tensors[i].count / arch->experts * counted_experts : (double)tensors[i].count;
     return sum;
 }
 

@@ -116,11 +116,13 @@ struct bb_arch {
     int mtp; /* number of layers of multi-token prediction (DeepSeek-V3); set by --mtp-num-layers, not by the model file */
 
     /* LoRA, set by --lora-rank and --lora-targets, not by the model file: each weight of attention and, unless
-     * lora_attention, of the MLP has an adapter of two matrices, of `lora_rank` rows and columns (0: no adapters); all else
-     * is frozen. lora_split: query, key, value, gate and up have an adapter each, unless the model has fused_qkv, as with
-     * PEFT; else QKV, and gate and up, have one, as in Megatron-LM. adapters_only: bb_arch_tensors lists only the adapters
-     * (bb_arch_trained) */
-    int lora_rank;
+     * lora_attention, of the MLP and the experts has an adapter of two matrices, of `lora_rank` rows and columns (0: no
+     * adapters); all else is frozen. lora_split: query, key, value, gate and up have an adapter each, unless the model has
+     * fused_qkv, as with PEFT; else QKV, and gate and up, have one, as in Megatron-LM. Each projection of latent attention
+     * has one. lora_experts: adapters of a weight of the experts of a layer: one per expert (PEFT), or one per ep rank for
+     * all its experts (Megatron Bridge, peft/lora.py: share_expert_adapters). adapters_only: bb_arch_tensors lists only the
+     * adapters (bb_arch_trained) */
+    int lora_rank, lora_experts;
     bool lora_attention, lora_split, adapters_only;
 
     /* Multi-head latent attention (DeepSeek); kv_lora == 0: ordinary attention. Each head has queries and keys of
@@ -230,7 +232,8 @@ struct bb_arch_tensor {
  */
 int bb_arch_tensors(const struct bb_arch *arch, int layer, struct bb_arch_tensor out[BB_ARCH_TENSORS]);
 
-/* bb_arch_adapters - returns the number of adapters (LoRA) of query, key and value together, or of gate and up. */
+/* bb_arch_adapters - returns the number of adapters (LoRA) of query, key and value together (latent attention: of its
+ * projections but the last), or of gate and up. */
 int bb_arch_adapters(const struct bb_arch *a, bool qkv);
 
 /* bb_arch_trained - returns the architecture with the trained tensors only: with LoRA the adapters, else all. */

@@ -240,7 +240,7 @@ void bb_block_backward(struct bb_block *b, int layer, int in, int out, bool with
         recompute_operations(b);
     in = default_buffer(b, in, BB_BLOCK_BUFFER_GRADIENT);
     if (bb_arch_has_experts(a, layer))
-        bb_experts_backward(b, layer, in, between, with_weights);
+        bb_experts_backward(b, layer, in, between, with_weights && is_trained(b, &mlp));
     else if (bb_arch_has_mlp(a, layer))
         mlp_backward(b, in, between, with_weights);
     else
@@ -263,9 +263,9 @@ void bb_block_weights(struct bb_block *b, int layer)
     const struct bb_arch *a = b->layers->config.arch;
 
     begin_layer(b, BB_PHASE_BACKWARD, layer);
-    if (bb_arch_has_experts(a, layer))
+    if (bb_arch_has_experts(a, layer) && is_trained(b, &mlp))
         bb_experts_weights(b, layer);
-    else if (bb_arch_has_mlp(a, layer))
+    else if (bb_arch_has_mlp(a, layer) && !bb_arch_has_experts(a, layer))
         sublayer_weights(b, &mlp);
     if (bb_arch_is_decoder(a, layer))
         bb_cross_weights(b);

@@ -1,7 +1,7 @@
 /* layer_kernels.c - GEMMs and memory-bound kernels of the sublayers of a layer (see layer_kernels.h). */
 #include "proxies/workloads/transformer/layer/layer_kernels.h"
 
-#define MAX_GEMMS 8 /* maximum number of GEMMs in the forward pass of one kind of computation (enum bb_kernels_kind) */
+#define MAX_GEMMS 16 /* maximum number of GEMMs in the forward pass of one kind of computation (enum bb_kernels_kind) */
 
 struct gemm {
     const char *name;
@@ -190,25 +190,29 @@ static int base_gemms(const struct bb_layer_sizes *s, enum bb_kernels_kind kind,
     }
 }
 
-/* Lists the GEMMs of the forward pass; with LoRA those of the adapters too, of which only the last two have weight
- * gradients. An adapter replaces the weight of a GEMM of width k to n by two, of width k to rank to n. */
+/* Lists the GEMMs of the forward pass; with LoRA those of the adapters too, which alone have weight gradients. An adapter
+ * replaces the weight of a GEMM of width k to n by two, of width k to rank to n. All experts of a rank may share one. */
 static int forward_gemms(const struct bb_layer_sizes *s, enum bb_kernels_kind kind, int64_t rows, struct gemm *p)
 {
-    const bool mlp = kind == BB_KERNELS_UP || kind == BB_KERNELS_DOWN;
-    const bool adapts = kind == BB_KERNELS_QKV || kind == BB_KERNELS_OUT || (mlp && !s->lora_attention);
-    int n = base_gemms(s, kind, rows, p);
+    const bool up = kind == BB_KERNELS_UP || kind == BB_KERNELS_SHARED_UP || kind == BB_KERNELS_EXPERTS;
+    const bool mlp = up || kind == BB_KERNELS_DOWN || kind == BB_KERNELS_SHARED_DOWN, qkv = kind == BB_KERNELS_QKV;
+    const bool adapts = qkv || kind == BB_KERNELS_LATENT_UP || kind == BB_KERNELS_OUT || (mlp && !s->lora_attention);
+    const int n = base_gemms(s, kind, rows, p);
+    int at = n;
 
-    for (int i = 0; i < n && s->lora_rank > 0; i++)
+    for (int i = 0; i < n && s->lora_rank > 0; i++) {
+        const bool is_index = qkv && s->kv_lora && i >= s->qkv_adapters;
+        const int64_t adapters = qkv && !s->kv_lora ? s->qkv_adapters : up && i == 0 ? s->up_adapters : 1;
+        const struct bb_gemm_shape *weight = &p[i].shape;
+        const int64_t each = s->shared_adapters ? 1 : weight->batch, m = weight->m * weight->batch / each;
+
         p[i].frozen = true;
-    if (s->lora_rank > 0 && adapts && n == 1) {
-        const struct bb_gemm_shape weight = p[0].shape;
-
-        const int64_t adapters = kind == BB_KERNELS_QKV ? s->qkv_adapters : kind == BB_KERNELS_UP ? s->up_adapters : 1;
-
-        p[n++] = linear_gemm(s, "adapter in", weight.m, weight.k, s->lora_rank * adapters, 1);
-        p[n++] = linear_gemm(s, "adapter out", weight.m, s->lora_rank, weight.n, 1);
+        if (!adapts || is_index)
+            continue;
+        p[at++] = linear_gemm(s, "adapter in", m, weight->k, s->lora_rank * adapters, each);
+        p[at++] = linear_gemm(s, "adapter out", m, s->lora_rank, weight->n, each);
     }
-    return n;
+    return at;
 }
 
 /* Lists the GEMMs of a pass (forward, data gradient, weight gradient) that follow from one GEMM of the forward pass.

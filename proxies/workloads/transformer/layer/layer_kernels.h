@@ -88,6 +88,7 @@ struct bb_layer_sizes {
     int64_t lora_rank;                 /* rank of adapters; all other weights have no gradients. 0: no LoRA */
     int64_t qkv_adapters, up_adapters; /* number of adapters of QKV, and of gate and up */
     bool lora_attention;               /* only weights of attention have adapters */
+    bool shared_adapters;              /* the experts of a rank have one adapter, not one each */
     int64_t experts, local_experts, expert_ffn, shared_ffn;
     int top_k;
     bool dropless; /* experts take all tokens that choose them (no capacity factor) */

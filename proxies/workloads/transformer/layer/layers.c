@@ -119,6 +119,7 @@ static void resolve_sizes(struct bb_layers *l)
                                  .qkv_adapters = bb_arch_adapters(a, true),
                                  .up_adapters = bb_arch_adapters(a, false),
                                  .lora_attention = a->lora_attention,
+                                 .shared_adapters = a->lora_experts < a->experts,
                                  .precision = c->precision};
     s->local_tokens = l->sequence_sharded ? s->tokens / c->tp : s->tokens;
     if (c->dispatch == BB_DISPATCH_DEDUP && c->node_limit > 0) {

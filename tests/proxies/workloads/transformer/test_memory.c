@@ -234,6 +234,24 @@ static void activations_of_a_mixtral_layer(void **state)
     assert_true(bb_memory_layer(&h.memory, 0) == 4096 * (attention + router + 1.5 * experts));
 }
 
+/* The same with LoRA of rank 16: outputs of 4 first matrices in attention and, for each copy of a token, of 3 in its expert.
+ * Without adapters of the experts, no inputs of their GEMMs and of the router. */
+static void activations_of_a_mixtral_layer_with_adapters(void **state)
+{
+    double attention = 2.0 * (2 * 4096 + 2 * 128 * (32 + 8) + 4 * 16), router = 2.0 * 4096 + 4 * 8;
+    struct memory_case h;
+
+    (void)state;
+    make(&h, "mixtral_8x7b", (struct bb_grid){.ep = 8, .ranks = 8}, 1);
+    h.layers_config.sequence = 4096;
+    h.arch.lora_rank = 16;
+    h.arch.lora_split = true;
+    assert_true(bb_memory_layer(&h.memory, 0) ==
+                4096 * (attention + router + 2.0 * 4096 + 2 * 2.0 * (2 * 4096 + 3 * 14336 + 3 * 16)));
+    h.arch.lora_attention = true;
+    assert_true(bb_memory_layer(&h.memory, 0) == 4096 * (attention + router + 2 * 2.0 * (4096 + 2 * 14336)));
+}
+
 /* DeepSeek-V3, bytes per token by hand from Megatron-LM's code: layernorm: the output of a norm (7168) before MLA and
  * before the experts; mla_up_proj: q and k (192 a head), v (128) and the normed latents; moe_act: 2048 of 8 experts; mlp: all
  * but the input of the dense layer; moe: all but the input and output of the norm. */
@@ -552,6 +570,33 @@ static void model_states_of_experts(void **state)
     assert_true(bytes[BB_USE_OPTIMIZER] == 12 * (dense / 8 + expert / 2));
 }
 
+/* LoRA of rank 16, by hand: adapters of attention, and of the two experts of a rank together (as Megatron-LM) or of each. */
+static void model_states_of_adapters_of_experts(void **state)
+{
+    const double weights = 46702792704.0 - 32 * 6 * 176160768.0, layers = 32 * 16;
+    const double attention = layers * (4096 + 6144 + 4096 + 4096), shared = layers * (4096 + 2 * 14336 + 14336 + 4096);
+    double bytes[BB_USES];
+    struct memory_case h;
+
+    (void)state;
+    for (int of_each = 0; of_each < 2; of_each++) {
+        const double expert = shared * (of_each ? 2 : 1);
+
+        make(&h, "mixtral_8x7b", (struct bb_grid){.dp = 8, .ep = 4, .ranks = 8}, 1);
+        h.arch.lora_rank = 16;
+        h.arch.lora_experts = of_each ? 8 : 4;
+        h.policy.kind = BB_SYNC_ZERO1;
+        bb_memory_rank_bytes(&h.memory, 0, bytes);
+        assert_true(bytes[BB_USE_PARAMETERS] == 2 * (weights + attention + expert));
+        assert_true(bytes[BB_USE_GRADIENTS] == 2 * (attention + expert));
+        assert_true(bytes[BB_USE_OPTIMIZER] == 12 * (attention / 8 + expert / 2));
+        h.policy.kind = BB_SYNC_ZERO3;
+        bb_memory_rank_bytes(&h.memory, 0, bytes);
+        assert_true(bytes[BB_USE_PARAMETERS] ==
+                    2 * ((46702792704.0 - 256 * 176160768.0 + attention) / 8 + (64 * 176160768.0 + expert) / 2));
+    }
+}
+
 /* All stages together have the parameters of the model, plus the second copy of a tied embedding table. */
 static void stages_sum_to_the_model(void **state)
 {
@@ -664,6 +709,7 @@ int main(void)
         cmocka_unit_test(activations_of_a_llama_layer_with_adapters),
         cmocka_unit_test(activations_of_a_llama_layer_in_block_scaled_types),
         cmocka_unit_test(activations_of_a_mixtral_layer),
+        cmocka_unit_test(activations_of_a_mixtral_layer_with_adapters),
         cmocka_unit_test(recomputed_modules_of_a_deepseek_layer),
         cmocka_unit_test(live_micro_batches_follow_the_schedule),
         cmocka_unit_test(activations_with_recomputation),
@@ -677,6 +723,7 @@ int main(void)
         cmocka_unit_test(model_states_of_each_zero_stage),
         cmocka_unit_test(optimizer_update_needs_a_gradient_copy),
         cmocka_unit_test(model_states_of_experts),
+        cmocka_unit_test(model_states_of_adapters_of_experts),
         cmocka_unit_test(stages_sum_to_the_model),
         cmocka_unit_test(dualpipe_stages_have_two_parts),
         cmocka_unit_test(activations_of_a_mamba2_layer),

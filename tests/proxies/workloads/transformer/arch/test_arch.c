@@ -625,6 +625,30 @@ static void tp_replicates_norms_biases_and_routers(void **state)
     assert_int_equal(share.expert, 176160768 / 2);
 }
 
+/* LoRA checkpoints that Megatron Bridge verified: adapters of attention of Moonlight 16B-A3B (no query latent; 27 layers) have
+ * 216 tensors, those of GLM-5.2 (an indexer; 78 layers and one of multi-token prediction) 790. tp shards the matrices next to the
+ * up projections and before the output. */
+static void adapters_of_latent_attention(void **state)
+{
+    struct bb_arch_tensor tensors[BB_ARCH_TENSORS];
+    struct bb_arch a;
+
+    (void)state;
+    for (int has_query_latent = 0; has_query_latent < 2; has_query_latent++) {
+        const size_t down = has_query_latent ? 1536 + 7168 : 0, up = has_query_latent ? 1536 : 7168;
+        const size_t whole = down + up + 7168 + 576 + 512 + 7168, shared = 128 * (192 + 256 + 128);
+
+        assert_int_equal(load("{\"model_type\": \"deepseek_v32\"}", &a), 0);
+        a.q_lora = has_query_latent ? 1536 : 0;
+        a.lora_rank = 8;
+        a.lora_attention = true;
+        a = bb_arch_trained(&a);
+        assert_int_equal(bb_arch_tensors(&a, 3, tensors), has_query_latent ? 790 / 79 : 216 / 27);
+        assert_int_equal(bb_arch_layer_share(&a, 3, 8, 1, 8).dense, 8 * (whole + shared / 8));
+        assert_int_equal(bb_arch_layer_share(&a, 3, 8, 1, 8).expert, 0);
+    }
+}
+
 /* tp shards wide norms, attention sinks and experts' biases; it replicates the indexer of small heads and the biases
  * of the down projections. */
 static void tp_replication_of_newer_architectures(void **state)
@@ -988,6 +1012,7 @@ int main(void)
         cmocka_unit_test(core_flops_match_the_formula),
         cmocka_unit_test(tp_replicates_norms_biases_and_routers),
         cmocka_unit_test(tp_replication_of_newer_architectures),
+        cmocka_unit_test(adapters_of_latent_attention),
         cmocka_unit_test(vocabulary_is_padded_to_tp),
         cmocka_unit_test(shares_sum_to_the_model),
         cmocka_unit_test(tensors_are_in_order),

@@ -631,6 +631,68 @@ static void frozen_weights_have_no_gradients(void **state)
     }
 }
 
+/* LoRA of rank 16. Mixtral, by hand: with PEFT each weight of each expert has an adapter; in Megatron-LM gate and up have one
+ * together, and all experts of a rank. A token passes two experts. The router is frozen. */
+static void adapters_of_experts_have_gradients(void **state)
+{
+    const double n = 4096, weights = 41943040 + 8 * 4096 + 2 * 176160768.0, core = 4 * n * n * 4096;
+
+    (void)state;
+    for (int i = 0; i < 6; i++) {
+        const bool split_up = i < 3;
+        const double attention = 16 * ((split_up ? 3 : 1) * 4096 + 6144 + 2 * 4096);
+        const double expert = 16 * ((split_up ? 2 : 1) * 4096 + 2 * 14336 + 14336 + 4096);
+        const double adapters = attention + (i % 3 == 2 ? 0 : 2 * expert);
+        struct layer_step l = {.arch = published("mixtral_8x7b"),
+                               .grid = {.ranks = 2, .dp = 2, .ep = 2},
+                               .config = {.sequence = 4096, .dtype = BB_BFLOAT16, .grad_dtype = BB_FLOAT}};
+
+        l.arch.lora_rank = 16;
+        l.arch.lora_split = split_up;
+        l.arch.lora_experts = split_up ? 8 : 2;
+        l.arch.lora_attention = i % 3 == 2;
+        l.compute = i % 3 ? "gemm" : "timed";
+        assert_int_equal(layer_step_init(&l, both), 0);
+        assert_true(flops_of(&l, BB_PHASE_FORWARD) == 2 * n * (weights + adapters) + core);
+        assert_true(flops_of(&l, BB_PHASE_BACKWARD) == 2 * n * (weights + 2 * adapters) + 2 * core);
+        layer_step_release(&l);
+        assert_int_equal(layer_step_init(&l, split), 0);
+        assert_true(flops_of(&l, BB_PHASE_BACKWARD) == 2 * n * (weights + 2 * adapters) + 2 * core);
+        layer_step_release(&l);
+    }
+}
+
+/* DeepSeek-V3: the five projections of latent attention have an adapter each; the indexer of DeepSeek-V3.2 has none. A token
+ * passes eight experts and the shared one. */
+static void adapters_of_latent_attention_have_gradients(void **state)
+{
+    const double n = 4096, latent = 187107328 - 1536 - 512, expert = 44040192, core = 2 * n * n * 128 * (192 + 128);
+    const double index = 1536 * 8192 + 7168 * 192, scores = 2 * n * n * 64 * 128;
+    const double attention = 7168 + 1536 + 7168 + 576 + 1536 + 128 * 192 + 512 + 128 * 256 + 128 * 128 + 7168;
+
+    (void)state;
+    for (int has_index = 0; has_index < 2; has_index++) {
+        const double weights = latent + 256 * 7168 + 9 * expert + (has_index ? index : 0);
+        const double adapters = 16 * (attention + 9 * (2 * 7168 + 3 * 2048 + 2048 + 7168.0 - 2048));
+        const double outer = core + (has_index ? scores : 0);
+        struct layer_step l = {.arch = published("deepseek_v3"),
+                               .grid = {.ranks = 16, .dp = 16, .ep = 16},
+                               .config = {.sequence = 4096, .dtype = BB_BFLOAT16, .grad_dtype = BB_FLOAT}};
+
+        l.arch.dense_layers = 0;
+        l.arch.lora_rank = 16;
+        l.arch.lora_split = true;
+        l.arch.lora_experts = 256;
+        l.arch.index_heads = has_index ? 64 : 0;
+        l.arch.index_dim = 128;
+        l.compute = "gemm";
+        assert_int_equal(layer_step_init(&l, both), 0);
+        assert_true(flops_of(&l, BB_PHASE_FORWARD) == 2 * n * (weights + adapters) + outer);
+        assert_true(flops_of(&l, BB_PHASE_BACKWARD) == 2 * n * (weights + 2 * adapters) + 2 * outer);
+        layer_step_release(&l);
+    }
+}
+
 /* Mistral 7B with a window in every layer, in every second layer, in no layer. DeepSeek-V3.2 selects 2048 keys by an
  * indexer that reads all keys. */
 static void windowed_attention_flops_match_the_formula(void **state)
@@ -967,6 +1029,8 @@ int main(void)
         cmocka_unit_test(finds_an_ungrouped_ring_deadlock),
         cmocka_unit_test(layer_flops_match_the_formula),
         cmocka_unit_test(frozen_weights_have_no_gradients),
+        cmocka_unit_test(adapters_of_experts_have_gradients),
+        cmocka_unit_test(adapters_of_latent_attention_have_gradients),
         cmocka_unit_test(windowed_attention_flops_match_the_formula),
         cmocka_unit_test(expert_layer_flops_match_the_formula),
         cmocka_unit_test(step_flops_match_6p_per_token),

@@ -106,12 +106,20 @@ def written_errors():
     return list(zip(STEPS + CHECKS, json.loads(ERRORS.read_text()), strict=True))
 
 
+def layout_errors(errors):
+    """Returns the mean absolute error of each layout: of steps that differ only in the container, which are not independent."""
+    layouts = {}
+    for row, error in errors:
+        layouts.setdefault((row["model"], row["cluster"], row["words"], row["fp8"]), []).append(abs(error))
+    return [statistics.mean(of) for of in layouts.values()]
+
+
 def band_of(errors, of):
-    """Returns the error that 80 % of further steps of a kind do not exceed, and the number of steps that it comes from: those of the
+    """Returns the error that 80 % of further steps of a kind do not exceed, and the number of layouts that it comes from: those of the
     kind, or of the software if they are fewer than 4; then the band is at least the largest error of the kind. A kind of fewer than 12
-    steps has at least the band of its software, because the rates may have been chosen by these steps. Split conformal prediction: the
-    ceil(0.8 (n + 1))-th smallest error."""
-    own, software = ([abs(error) for row, error in errors if kind(row)[:depth] == of[:depth]] for depth in (None, 1))
+    layouts has at least the band of its software, because the rates may have been chosen by these steps. Split conformal prediction: the
+    ceil(0.8 (n + 1))-th smallest error of n layouts."""
+    own, software = (layout_errors([(row, error) for row, error in errors if kind(row)[:depth] == of[:depth]]) for depth in (None, 1))
     bands = [sorted(sizes)[min(len(sizes), math.ceil(0.8 * (len(sizes) + 1))) - 1] for sizes in (own, software) if sizes]
     if len(own) < 4:
         return max([bands[-1], *own]), len(software)

@@ -10,9 +10,9 @@
 #include <string.h>
 
 /* Errors of predicted step times against the published steps of one kind. mean: of the absolute relative error; signed:
- * with its sign (negative: predicted times are too short); within: error that 80 % of `of` steps do not exceed, those of
- * the kind or, if they are fewer than 4, all of the software (and at least the largest error of the kind); of fewer than 12
- * steps at least that of the software.
+ * with its sign (negative: predicted times are too short); within: error that 80 % of `of` layouts do not exceed (steps
+ * that differ only in the version of the software count once), those of the kind or, if they are fewer than 4, all of the
+ * software (and at least the largest error of the kind); of fewer than 12 layouts at least that of the software.
  * `python3 tests/cli/accuracy.py --write` writes the rows. */
 static const struct kind {
     const char *software;

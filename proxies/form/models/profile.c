@@ -99,6 +99,8 @@ static const char *const hub_models[][2] = {
     {"mixtral-8x7b", "mixtral_8x7b"},
     {"qwen2-7b qwen2.5-7b", "qwen2_7b"},
     {"deepseek-v3 deepseek-v3.1", "deepseek_v3"},
+    {"nvidia-nemotron-3-nano-30b-a3b", "nemotron3_nano"},
+    {"nvidia-nemotron-3-super-120b-a12b", "nemotron3_super"},
 };
 
 const char *bb_model_of_hub(const char *name)

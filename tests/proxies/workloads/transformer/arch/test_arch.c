@@ -50,6 +50,8 @@ static void profiles_match_published_counts(void **state)
         {"deepseek_v3", 671026419200, 37552297472, 11507286272},
         {"mistral_7b", 7241732096, 0, 218112000},
         {"qwen2_7b", 7615616512, 0, 233057792},
+        {"nemotron3_nano", 31577940288, 3580076352, 1297468160},
+        {"nemotron3_super", 120668707840, 12770237440, 2873102848},
     };
     struct bb_arch a;
 

@@ -138,6 +138,19 @@ def test_linear_attention_is_linear_in_sequence_length(busbar, tmp_path):
     assert "state-space layers do not support cp 2; try: --cp 1" in line
 
 
+def test_jamba_has_selective_scans_without_gemms(busbar, tmp_path):
+    """Seven of eight layers of Jamba-v0.1 have a scan of 8192 channels, whose GEMMs are the projections to channels and gate, to 256 steps and
+    16 keys and queries, of the steps to all channels, and back."""
+    folder = folder_of(tmp_path, "Jamba", {"model_type": "jamba", "vocab_size": 65536, "hidden_size": 4096, "num_hidden_layers": 32,
+                                           "num_attention_heads": 32, "intermediate_size": 14336})
+    scan = 2 * 4096 * (4096 * 16384 + 8192 * 288 + 256 * 8192 + 8192 * 4096)
+    full = 2 * 4096 * (4096 * (4096 + 2048) + 4096 * 4096) + 4 * 4096 * 4096 * 4096
+    times = attention_us(busbar, folder, "--seq-length", 4096, "--layers", 6)
+    assert times == pytest.approx([scan / 1e9] * 4 + [full / 1e9, scan / 1e9], abs=0.05)
+    line = rejected(busbar, "transformer", "--model", folder, "--ranks", 2, "--tp", 2, "--sequence-parallel")
+    assert "selective scans (Mamba 1) do not support tp 2; try: --tp 1" in line
+
+
 def test_mamba2_layers_have_no_mlp(busbar, tmp_path):
     """Mamba-Codestral-7B has 8 groups of keys, 128 heads with a state of 128 x 64, and chunks of 256 tokens. Its GEMMs are the scores
     of each group, the values of the chunk, the state update and the state read. Such a layer has no MLP."""

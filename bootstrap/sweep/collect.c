@@ -260,28 +260,19 @@ static char *find_key(const json_t *object, const char *prefix, const char *key,
  * results */
 static char *suggest_path(const json_t *results, const char *path)
 {
-    static const struct {
-        const char *part, *prefix;
-        enum match match;
-    } order[] = {{"predicted", "predicted.", SAME},
-                 {"predicted", "predicted.", SHORT},
-                 {"results.0", "", SAME},
-                 {"results.0", "", SHORT},
-                 {"", "", SAME},
-                 {"", "", SHORT},
-                 {"predicted", "predicted.", SIMILAR},
-                 {"results.0", "", SIMILAR},
-                 {"", "", SIMILAR}};
+    static const char *const parts[][2] = {{"predicted", "predicted."}, {"results.0", ""}, {"", ""}}; /* path, prefix */
     const char *dot = strrchr(path, '.'), *key = dot ? dot + 1 : path;
     const json_t *result;
     char *found = NULL;
     size_t i;
 
-    for (size_t o = 0; o < sizeof order / sizeof *order; o++)
+    for (int o = 0; o < 9; o++) /* the same and a short name in each part, then a similar name in each part */
         json_array_foreach(results, i, result)
         {
+            const char *const *part = parts[o < 6 ? o / 2 : o - 6];
+
             if (!found)
-                found = find_key(bb_sweep_follow(result, order[o].part), order[o].prefix, key, order[o].match);
+                found = find_key(bb_sweep_follow(result, part[0]), part[1], key, o < 6 ? (enum match)(o % 2) : SIMILAR);
         }
     return found;
 }

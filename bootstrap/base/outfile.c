@@ -66,18 +66,11 @@ static char *parent_folder(const char *path)
     return slash ? bb_format("%.*s", (int)(slash - path) + 1, path) : bb_copy_text(".");
 }
 
-static const char *last_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-
-    return slash ? slash + 1 : path;
-}
-
 bool bb_outfile_replaces(const char *path, const char *other)
 {
     char *folder = parent_folder(path), *other_folder = parent_folder(other);
     struct stat a, b;
-    bool same = strcmp(last_name(path), last_name(other)) == 0 && stat(folder, &a) == 0 &&
+    bool same = strcmp(bb_base_name(path), bb_base_name(other)) == 0 && stat(folder, &a) == 0 &&
                 stat(other_folder, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 
     free(folder);

@@ -306,7 +306,7 @@ static const char *find_alias(const char *word, const char *const *candidates, s
 const char *bb_nearest_word(const char *word, const char *const *candidates, size_t n)
 {
     int limit = MIN(3, 1 + (int)(strlen(word) / 4)); /* largest edit distance that still counts as a spelling error */
-    int best = limit + 1, nearest_differs = -1;
+    int best = limit + 1, nearest_differs = 0;
     const char *nearest = find_alias(word, candidates, n);
 
     if (strlen(word) < 2 || nearest)
@@ -316,8 +316,9 @@ const char *bb_nearest_word(const char *word, const char *const *candidates, siz
         int d = distance_to_known(word, candidates[i]);
         int differs = abs((int)strlen(candidates[i]) - (int)strlen(word));
 
-        if (d < best || (d == best && (differs < nearest_differs ||
-                                       (differs == nearest_differs && strlen(candidates[i]) < strlen(nearest))))) {
+        if (d < best ||
+            (nearest && d == best &&
+             (differs < nearest_differs || (differs == nearest_differs && strlen(candidates[i]) < strlen(nearest))))) {
             best = d;
             nearest_differs = differs;
             nearest = candidates[i];

@@ -91,6 +91,14 @@ static inline bool bb_begins_with(const char *text, const char *prefix)
     return strncmp(text, prefix, strlen(prefix)) == 0;
 }
 
+/* bb_base_name - return the part of a path after its last slash. */
+static inline const char *bb_base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash ? slash + 1 : path;
+}
+
 /* bb_round_up - the smallest multiple of `to` that is at least n. */
 static inline size_t bb_round_up(size_t n, size_t to)
 {

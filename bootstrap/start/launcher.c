@@ -223,17 +223,27 @@ bool bb_launcher_ends_with_process(void)
 
 enum { PATH_TEXT = 64, LAUNCHER_FILES_MAX = 256 };
 
-bool bb_launcher_is_prterun(pid_t pid)
+size_t bb_process_read(pid_t pid, const char *name, char *text, size_t size)
 {
-    char path[PATH_TEXT], name[16] = "";
+    char path[PATH_TEXT];
+    size_t length = 0;
     FILE *file;
 
-    snprintf(path, sizeof(path), "/proc/%ld/comm", (long)pid);
+    snprintf(path, sizeof(path), "/proc/%ld/%s", (long)pid, name);
     file = fopen(path, "re");
-    if (!file)
-        return false;
-    (void)!fgets(name, sizeof(name), file);
-    fclose(file);
+    if (file) {
+        length = fread(text, 1, size - 1, file);
+        fclose(file);
+    }
+    text[length] = '\0';
+    return length;
+}
+
+bool bb_launcher_is_prterun(pid_t pid)
+{
+    char name[16];
+
+    bb_process_read(pid, "comm", name, sizeof(name));
     return strcmp(name, "prterun\n") == 0;
 }
 

@@ -45,6 +45,10 @@ bool bb_launcher_ends_with_rank(void);
  * those with a PMI connection do. */
 bool bb_launcher_ends_with_process(void);
 
+/* bb_process_read - read /proc/PID/NAME into text[size], with a '\0' at its end. Returns the number of bytes; 0: the process has
+ * ended, or another user has it. */
+size_t bb_process_read(pid_t pid, const char *name, char *text, size_t size);
+
 /* bb_launcher_is_prterun - return whether process `pid` is prterun, the mpirun of Open MPI 5. */
 bool bb_launcher_is_prterun(pid_t pid);
 

@@ -5,6 +5,7 @@
 #include "bootstrap/base/alloc.h"
 #include "bootstrap/base/environment.h"
 #include "bootstrap/base/units.h"
+#include "bootstrap/start/launcher.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -49,27 +50,12 @@ static bool is_listed(const char *list, const char *word, size_t length)
     return false;
 }
 
-static const char *name_of(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-
-    return slash ? slash + 1 : path;
-}
-
 /* Reads the command line of a process into text, and its words. Returns their number, 0 if it cannot be read. */
 static int read_words(long pid, char text[COMMAND_LINE], const char *words[WORDS])
 {
-    char path[64];
-    size_t bytes;
-    FILE *file;
+    const size_t bytes = bb_process_read(pid, "cmdline", text, COMMAND_LINE);
     int n = 0;
 
-    snprintf(path, sizeof path, "/proc/%ld/cmdline", pid);
-    if (!(file = fopen(path, "r")))
-        return 0;
-    bytes = fread(text, 1, COMMAND_LINE - 1, file);
-    fclose(file);
-    text[bytes] = '\0';
     for (const char *at = text; at < text + bytes && n < WORDS; at += strlen(at) + 1)
         words[n++] = at;
     return n;
@@ -78,15 +64,11 @@ static int read_words(long pid, char text[COMMAND_LINE], const char *words[WORDS
 /* Returns the parent of a process; 0: unknown. */
 static long parent_of(long pid)
 {
-    char path[64], line[512] = "";
+    char text[512];
     const char *end;
-    FILE *file;
 
-    snprintf(path, sizeof path, "/proc/%ld/stat", pid);
-    if (!(file = fopen(path, "r")))
-        return 0;
-    end = fgets(line, sizeof line, file) ? strrchr(line, ')') : NULL; /* "PID (NAME) STATE PPID" */
-    fclose(file);
+    bb_process_read(pid, "stat", text, sizeof text);
+    end = strrchr(text, ')'); /* "PID (NAME) STATE PPID" */
     return end && strlen(end) > 4 ? strtol(end + 4, NULL, 10) : 0;
 }
 
@@ -126,9 +108,9 @@ static int find_program(const char *const *words, int n, const char *command)
     static const char wrappers[] = "numactl taskset nsys ncu timeout env bash sh gdb strace perf :";
 
     for (int i = 1; i + 1 < n && is_public(words[i]); i++) {
-        if (bb_begins_with(name_of(words[i]), "busbar") && strcmp(words[i + 1], command) == 0)
+        if (bb_begins_with(bb_base_name(words[i]), "busbar") && strcmp(words[i + 1], command) == 0)
             return i;
-        if (is_listed(wrappers, name_of(words[i]), strlen(name_of(words[i]))))
+        if (is_listed(wrappers, bb_base_name(words[i]), strlen(bb_base_name(words[i]))))
             break;
     }
     return n;
@@ -145,7 +127,7 @@ void bb_mpirun_print_options(const char *command, bb_print_word *print, FILE *ou
 
     for (long pid = getppid(); pid > 1; pid = parent_of(pid)) {
         n = read_words(pid, text, words);
-        if (n > 0 && is_listed(launchers, name_of(words[0]), strlen(name_of(words[0]))))
+        if (n > 0 && is_listed(launchers, bb_base_name(words[0]), strlen(bb_base_name(words[0]))))
             break;
         n = 0;
     }

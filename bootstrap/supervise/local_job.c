@@ -1,6 +1,8 @@
 /* local_job.c - finds the other supervisors of the job on this host in /proc, and exchanges signals with them. */
 #include "bootstrap/supervise/local_job.h"
 
+#include "bootstrap/start/launcher.h"
+
 #include <ctype.h>
 #include <dirent.h>
 #include <stdio.h>
@@ -24,27 +26,11 @@ static unsigned long long status_number(const char *text, const char *key, int b
     return at ? strtoull(at + strlen(key), NULL, base) : 0;
 }
 
-/* Stores the text of /proc/PID/status; an empty text if the process has ended. */
-static void read_status(pid_t pid, char text[STATUS_TEXT])
-{
-    char path[PATH_TEXT];
-    FILE *file;
-    size_t length = 0;
-
-    snprintf(path, sizeof(path), "/proc/%ld/status", (long)pid);
-    file = fopen(path, "re");
-    if (file) {
-        length = fread(text, 1, STATUS_TEXT - 1, file);
-        fclose(file);
-    }
-    text[length] = '\0';
-}
-
 bool bb_local_is_suspended(pid_t pid)
 {
     char text[STATUS_TEXT];
 
-    read_status(pid, text);
+    bb_process_read(pid, "status", text, sizeof text);
     return strstr(text, "\nState:\tT") != NULL;
 }
 
@@ -64,7 +50,7 @@ static bool is_supervisor(pid_t pid, pid_t launcher)
 {
     char text[STATUS_TEXT];
 
-    read_status(pid, text);
+    bb_process_read(pid, "status", text, sizeof text);
     return (pid_t)status_number(text, "\nPPid:", 10) == launcher && status_number(text, "\nUid:", 10) == getuid() &&
            (status_number(text, "\nSigBlk:", 16) >> (bb_local_signal() - 1) & 1) && has_same_program(pid);
 }

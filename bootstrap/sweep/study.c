@@ -430,12 +430,12 @@ static const struct rule root_rule = {KEYS_OF(root_keys, NULL), .more = setting_
 /* Sets the name of the study: "name" in the file, else the file name, for example "nccl" for "studies/nccl.json". */
 static int name_study(struct bb_study *s)
 {
-    const char *given = json_string_value(json_object_get(s->root, "name")), *slash = strrchr(s->path, '/');
+    const char *given = json_string_value(json_object_get(s->root, "name"));
     char stem[BB_STUDY_NAME_TEXT + 8];
     json_t *name;
     int rc;
 
-    snprintf(stem, sizeof(stem), "%s", given ? given : slash ? slash + 1 : s->path);
+    snprintf(stem, sizeof(stem), "%s", given ? given : bb_base_name(s->path));
     if (!given && strlen(stem) > 5 && strcmp(stem + strlen(stem) - 5, ".json") == 0)
         stem[strlen(stem) - 5] = '\0';
     name = json_string(stem);

@@ -1,6 +1,7 @@
 /* nccl_tests_text.c - see nccl_tests_text.h. The parser recognizes each line of the output by its leading words. */
 #include "collectives/compare/nccl_tests_text.h"
 
+#include "bootstrap/base/units.h"
 #include "collectives/ops/coll.h"
 
 #include <ctype.h>
@@ -502,7 +503,7 @@ static int check_factor(const struct log *l, const char *operation)
 /* Returns the operation that the name of the file contains, or whose bus factor no other has; else "OPERATION". */
 static const char *likely_operation(const struct log *l)
 {
-    const char *slash = strrchr(l->path, '/'), *name = slash ? slash + 1 : l->path, *found = NULL;
+    const char *name = bb_base_name(l->path), *found = NULL;
     const double factor = bb_colls[BB_ALL_REDUCE].bus_factor((int)json_array_size(l->devices));
 
     for (int k = 0; k < BB_COLL_KIND_COUNT; k++)

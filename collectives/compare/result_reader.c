@@ -447,10 +447,9 @@ out:
 static void name_program(struct bb_result_file *t)
 {
     const char *text = json_string_value(json_array_get(json_object_get(t->root, "args"), 0));
-    const char *slash = text ? strrchr(text, '/') : NULL;
     char *suffix;
 
-    t->program = bb_copy_text(slash ? slash + 1 : text ? text : "unknown");
+    t->program = bb_copy_text(text ? bb_base_name(text) : "unknown");
     suffix = strstr(t->program, "_perf");
     if (suffix)
         *suffix = '\0';

@@ -20,7 +20,7 @@ static const char suffix[] = BB_NCCL_TESTS_SUFFIX;
 
 int bb_nccl_tests_kind(const char *path)
 {
-    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    const char *name = bb_base_name(path);
     size_t length = strlen(name), end = strlen(suffix);
     char word[32];
 

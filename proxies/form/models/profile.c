@@ -105,7 +105,7 @@ static const char *const hub_models[][2] = {
 
 const char *bb_model_of_hub(const char *name)
 {
-    const char *slash = strrchr(name, '/'), *base = slash ? slash + 1 : name;
+    const char *base = bb_base_name(name);
     size_t n;
 
     base += strncasecmp(base, "meta-", 5) == 0 ? 5 : 0;

@@ -5,6 +5,8 @@
  */
 #include "proxies/workloads/registry/registry.h"
 
+#include "bootstrap/base/units.h"
+
 #include <string.h>
 
 #define MODEL_FILE                                                                                                     \
@@ -274,7 +276,7 @@ const struct bb_foreign_name bb_foreign_programs[] = {
 
 int bb_reject_foreign_program(const char *word, const char *command)
 {
-    const char *slash = strrchr(word, '/'), *base = slash ? slash + 1 : word;
+    const char *base = bb_base_name(word);
     const struct bb_foreign_name *row = bb_foreign_find(bb_foreign_programs, base, strcspn(base, "."));
 
     return row ? bb_err(BB_EUSAGE, "%s is %s here; try: %s%s", word, row->ours, command, row->text) : 0;

@@ -352,7 +352,7 @@ static int set_time(const struct log *l, json_t *object, const char *key, int at
 {
     const double us = strtod(l->word[at], NULL);
 
-    if (strcmp(l->word[at], "N/A") != 0 && (!isfinite(us) || (us == 0 && bytes > 0)))
+    if (strcmp(l->word[at], "N/A") != 0 && (isinf(us) || (us == 0 && bytes > 0)))
         return bb_err(BB_EUSAGE, "%s: line %d: '%.40s' in column %d is not a time in us", l->path, l->line, l->word[at],
                       at + 1);
     return set_number(l, object, key, at);

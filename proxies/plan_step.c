@@ -372,16 +372,35 @@ static void add_perturbed(void *forecast, const struct bb_opt *opt, const void *
             snprintf(f->perturbed + length, sizeof(f->perturbed) - length, " --%s", opt->name);
 }
 
+static bool is_null_or(const char *text, const char *word)
+{
+    return !text || strcmp(text, word) == 0;
+}
+
+/* Returns whether --overlap-moe-expert-parallel-comm could be added to these options. */
+static bool accepts_moe_overlap(const struct bb_transformer_options *t)
+{
+    const bool recomputes = t->recompute && strcmp(t->recompute, "full") == 0;
+
+    return t->ep > 1 && (t->pp <= 1 || t->vpp > 1) && is_null_or(t->schedule, t->pp > 1 ? "interleaved" : "1f1b") &&
+           is_null_or(t->dispatch, "alltoall") && is_null_or(t->sync, "distributed") && !t->offload_layers &&
+           !recomputes;
+}
+
 void bb_plan_describe_step(const struct bb_plan_options *o, const struct bb_step *step,
                            const struct bb_proxy_config *config, struct bb_forecast *f)
 {
+    const struct bb_transformer_options *t = &config->transformer;
+
     for (int w = 0; o->forecast && w < step->n_kernel_lists && !f->attention; w++)
         f->attention = attention_in(step->kernel_lists[w]);
     f->long_context = step->samples > 0 && step->tokens / step->samples >= BB_LONG_CONTEXT;
-    f->experts = experts_of(step, config->transformer.ep);
+    f->experts = experts_of(step, t->ep);
+    f->lacks_tp_overlap = t->tp > 1 && t->sequence_parallel && !t->tp_overlap;
+    f->lacks_moe_overlap = !t->moe_overlap && accepts_moe_overlap(t);
     bb_opts_each(o->option_set, o, add_perturbed, f);
-    f->saves_nothing = config->transformer.recompute && strcmp(config->transformer.recompute, "selective") == 0 &&
-                       !config->transformer.recompute_modules && f->attention && strcmp(f->attention, "fused") == 0;
+    f->saves_nothing = t->recompute && strcmp(t->recompute, "selective") == 0 && !t->recompute_modules &&
+                       f->attention && strcmp(f->attention, "fused") == 0;
     f->attention_guessed = f->attention && strcmp(f->attention, "unfused") == 0 && !o->config.transformer.attention;
 }
 

@@ -317,6 +317,20 @@ void bb_forecast_dispatch_text(const struct bb_forecast *f, char *text, size_t s
                  f->node_limit);
 }
 
+void bb_forecast_recipes_text(const struct bb_forecast *f, const struct bb_cluster *c, char *text, size_t size)
+{
+    const bool tuned = f->software && strcmp(f->software->name, "megatron") == 0 && f->precision != BB_GEMM_NVFP4;
+    const bool tp = tuned && f->lacks_tp_overlap && bb_cluster_generation(c) != BB_AMPERE;
+    const bool experts =
+        tuned && f->experts == BB_EXPERTS_MANY && bits_of(f) == 8 && bb_cluster_generation(c) == BB_BLACKWELL;
+    const bool graph = experts && f->host && strcmp(f->host, "graph") != 0, overlap = experts && f->lacks_moe_overlap;
+
+    if (tp || graph || overlap)
+        snprintf(text, size, "those of NVIDIA (Megatron-Bridge, 2026) for such steps also have%s%s%s",
+                 tp ? " --tp-comm-overlap" : "", graph ? " --graph" : "",
+                 overlap ? " --overlap-moe-expert-parallel-comm" : "");
+}
+
 json_t *bb_forecast_model_error(const struct bb_forecast *f, const struct bb_cluster *c)
 {
     const struct kind *kind = kind_of(f, c);

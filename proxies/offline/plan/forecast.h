@@ -56,6 +56,9 @@ struct bb_forecast {
     bool saves_nothing;   /* true: --recompute selective recomputes only fused attention */
     bool none_fits;       /* true: training does not fit with any assumed memory saving */
     bool default_batch;   /* true: the number of samples of a step is the default of busbar */
+    bool lacks_tp_overlap,
+        lacks_moe_overlap; /* collectives of tensor or expert parallelism could overlap GEMMs, as with
+                             --tp-comm-overlap and --overlap-moe-expert-parallel-comm */
     int node_limit; /* number of nodes per token in the model's own dispatch to experts, which the step could use and
                              does not; 0: none */
     double head_tflops; /* rate in 1e12 FLOP/s of embedding and head if the durations of layers are given */
@@ -95,6 +98,8 @@ double bb_forecast_min_gpus(const struct bb_step *step, const struct bb_forecast
  *     otherwise. machine: name of the cluster or GPU. computes: the step has compute
  * bb_forecast_accuracy_text - the error of predictions of this kind. bb_forecast_mean_error - return it; 0: unknown.
  * bb_forecast_dispatch_text - the options of the model's own dispatch to experts; unchanged unless f->node_limit is set.
+ * bb_forecast_recipes_text - the options of NVIDIA's recipes (Megatron-Bridge) for steps of this kind that shorten them and
+ *     were not given; unchanged if there are none.
  */
 #define BB_MISFIT_TEXT 400
 void bb_forecast_memory_text(const struct bb_plan *plan, const struct bb_forecast *f, char *text, size_t size);
@@ -104,6 +109,7 @@ bool bb_forecast_misfit_text(const struct bb_plan *plan, const struct bb_forecas
 void bb_forecast_rates_text(const struct bb_forecast *f, const struct bb_cluster *cluster, char *text, size_t size);
 void bb_forecast_limit_text(const struct bb_forecast *f, const char *machine, bool computes, char *text, size_t size);
 void bb_forecast_dispatch_text(const struct bb_forecast *f, char *text, size_t size);
+void bb_forecast_recipes_text(const struct bb_forecast *f, const struct bb_cluster *cluster, char *text, size_t size);
 double bb_forecast_mean_error(const struct bb_forecast *f, const struct bb_cluster *cluster);
 void bb_forecast_accuracy_text(const struct bb_forecast *f, const struct bb_cluster *cluster, char *text, size_t size);
 

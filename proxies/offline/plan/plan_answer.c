@@ -17,7 +17,7 @@
 /* The values of the answer. `slowest` and the values after it are of the prediction, and zero without one. */
 struct answer {
     char misfit[BB_MISFIT_TEXT], memory[BB_MISFIT_TEXT], guessed[TEXT], bottleneck[TEXT], training[TEXT], jitter[TEXT],
-        checks[TEXT], batch[TEXT], dispatch[TEXT];
+        checks[TEXT], batch[TEXT], dispatch[TEXT], recipes[TEXT];
     char rates[TEXT], accuracy[2 * TEXT], host[TEXT], longest[TEXT], limit[TEXT], failures[TEXT], lost[TEXT];
     const char *condition;
     struct bb_predicted_rank slowest; /* times that are not printed are negative */
@@ -93,6 +93,7 @@ static const struct {
     {"batch", LINE(batch)},
     {"hidden", hidden_line, 0},
     {"dispatch", LINE(dispatch)},
+    {"recipes", LINE(recipes)},
     {"bottleneck", LINE(bottleneck)},
     {"host-bound", LINE(host)},
     {"jitter", LINE(jitter)},
@@ -289,6 +290,7 @@ static void add_prediction(struct answer *a, const struct bb_plan *plan, const s
     bb_forecast_rates_text(plan->forecast, &p->cluster, a->rates, TEXT);
     bb_forecast_limit_text(plan->forecast, p->cluster.name, slowest->all.compute_ns > 0, a->limit, TEXT);
     bb_forecast_dispatch_text(plan->forecast, a->dispatch, TEXT);
+    bb_forecast_recipes_text(plan->forecast, &p->cluster, a->recipes, TEXT);
     bb_forecast_accuracy_text(plan->forecast, &p->cluster, a->accuracy, sizeof(a->accuracy));
     add_extrapolated(plan, p, a->accuracy, sizeof(a->accuracy));
     add_transport(plan, &p->cluster, a->accuracy, sizeof(a->accuracy));

@@ -20,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/param.h>
 
 /* ---- options ---- */
 
@@ -63,7 +64,7 @@ static int fill_defaults(struct bb_proxy_config *c)
                       c->proxy);
     if (o->pipeline_layout && !o->pp)
         return bb_err(BB_EUSAGE, "%s: --pipeline-layout requires --pp; try: --pp %d", c->proxy,
-                      bb_pipe_layout_part(o->pipeline_layout, 0, NULL));
+                      MAX(1, bb_pipe_layout_part(o->pipeline_layout, 0, NULL)));
     if (o->pipeline_layout && o->vpp == 0)
         o->vpp = bb_pipe_layout_part(o->pipeline_layout, 0, NULL) / o->pp;
     if (o->schedule && strcmp(o->schedule, bb_schedule_names[BB_INTERLEAVED]) == 0 && o->vpp == 0)
@@ -255,6 +256,7 @@ static int reject_expert_options(const struct bb_training *t)
     const struct requirement rows[] = {
         {o->etp > 1, t->grid.experts, "etp", "the model has no experts"},
         {o->dispatch, t->grid.experts, "moe-dispatch", "the model has no experts"},
+        {o->node_limit, t->grid.experts, "moe-node-limit", "the model has no experts"},
         {o->node_limit, t->layers_config.dispatch == BB_DISPATCH_DEDUP, "moe-node-limit",
          "it requires --moe-dispatch dedup; try: --moe-dispatch dedup"},
         {o->float8_dispatch, t->grid.experts && t->grid.ep > 1, "fp8-dispatch", "no token goes to another rank"},

@@ -31,21 +31,32 @@ static const struct bb_software *software_of(const struct bb_plan_options *o)
                : default_software(o, (enum bb_sync_kind)bb_args_index(t->sync, bb_sync_names, BB_SYNC_ALL_REDUCE));
 }
 
+/* Writes an option with a text as words of a shell. value: NULL: the option is not given */
+static void write_text(FILE *out, const char *name, const char *value)
+{
+    if (!value)
+        return;
+    fprintf(out, " --%s ", name);
+    bb_quote(value, out);
+}
+
 static void write_option(void *out, const struct bb_opt *opt, const void *field)
 {
     if (bb_opts_is_default(opt, field))
         return;
+    if (opt->kind == BB_OPT_STRING || opt->kind == BB_OPT_CHOICE) {
+        write_text(out, opt->name, *(const char *const *)field);
+        return;
+    }
     fprintf(out, " --%s", opt->name);
-    if (opt->kind == BB_OPT_STRING || opt->kind == BB_OPT_CHOICE)
-        fprintf(out, " %s", *(const char *const *)field);
-    else if (opt->kind == BB_OPT_DOUBLE)
-        fprintf(out, " %g", *(const double *)field);
+    if (opt->kind == BB_OPT_DOUBLE)
+        fprintf(out, " %.15g", *(const double *)field);
     else if (opt->kind != BB_OPT_FLAG)
         fprintf(out, " %d", *(const int *)field);
 }
 
 /* Returns the command that plans the step in a layout, after a blank, with the options that select the layout, and those
- * given. gpus_per_node: of the search. The caller frees the text. */
+ * given, except --jitter. gpus_per_node: of the search. The caller frees the text. */
 static char *command_text(const struct bb_plan_options *o, int gpus_per_node, const struct bb_layout_choice *choice)
 {
     static const struct bb_opt_table tables[] = {BB_STEP_TABLES(0), {0}};
@@ -60,13 +71,18 @@ static char *command_text(const struct bb_plan_options *o, int gpus_per_node, co
     config.micro_batches = 0;
     config.global_batch = o->given.global_batch;
     config.transformer.seed = o->config.transformer.seed;
-    fprintf(out, " busbar plan %s --ranks %d --cluster %s", o->config.proxy, o->config.ranks, o->cluster);
+    fprintf(out, " busbar plan %s --ranks %d", o->config.proxy, o->config.ranks);
+    write_text(out, "cluster", o->cluster);
     for (int i = 0; i < o->changes.n; i++)
-        fprintf(out, " --set %s", o->changes.text[i]);
+        write_text(out, "set", o->changes.text[i]);
+    write_text(out, "slow", o->slow);
+    write_text(out, "delay", o->delay);
+    if (o->gpu_memory > 0)
+        fprintf(out, " --gpu-memory %zu", o->gpu_memory);
+    fputs(o->graph ? " --graph" : "", out);
     if (o->forecast && software_of(o) != default_software(o, choice->sync))
         fprintf(out, " --software %s", software_of(o)->name);
-    if (o->tokens)
-        fprintf(out, " --tokens %s", o->tokens);
+    write_text(out, "tokens", o->tokens);
     bb_opts_each(&(struct bb_opts){.tables = tables}, &config, write_option, out);
     bb_close_text(out, &text);
     return text;

@@ -291,6 +291,18 @@ def test_all_layouts_of_a_search_have_one_software(busbar):
     assert "--software torch" in given["explained"]["command"] and "--software" not in given["layouts"][0]["command"]
 
 
+def test_command_of_a_layout_has_all_that_changes_its_step(busbar):
+    """Also as words of a shell: --pipeline-layout has pipes."""
+    args = ["--model", "gpt2_small", "--ranks", "8", "--global-batch-size", "16", "--cluster", "h100-sxm-ib", "--pp", "2", "--pipeline-layout", "Et*6|t*6L",
+            "--slow", "rank=1:1.5", "--delay", "rank=0:1ms", "--gpu-memory", "20G", "--set", "inter.gbps=20", "--graph"]
+    done = busbar.run("plan", "transformer", *args, "--best-layout", "--top", 2, "--json", "-", emulated=False)
+    for row in json.loads(done.stdout)["best_layout"]["layouts"]:
+        words = shlex.split(row["command"])
+        assert words[:3] == ["busbar", "plan", "transformer"] and "Et*6|t*6L" in words and "|" not in row["command"].replace("'Et*6|t*6L'", "")
+        again = json.loads(busbar.run(*words[1:], "--json", "-", emulated=False).stdout)
+        assert again["predicted"]["step_us"] == row["step_us"] and again["options"]["gpu_memory"] == 20 << 30
+
+
 @pytest.mark.parametrize("layout,reason", [
     ("--tp 5", "--tp 5 does not divide the 8 ranks; try: --tp 4"),
     ("--tp 2 --pp 8", "--pp 8 does not divide the 8 ranks / tp 2 = 4; try: --pp 4"),

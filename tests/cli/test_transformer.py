@@ -273,6 +273,65 @@ def test_runs_multi_token_prediction(busbar, tmp_path):
     assert run["check"] == {"enabled": True, "wrong": 0, "flags": []}
 
 
+V4 = {"model_type": "deepseek_v4", "vocab_size": 1024, "hidden_size": 128, "moe_intermediate_size": 64, "num_hidden_layers": 4,
+      "num_attention_heads": 8, "head_dim": 32, "qk_rope_head_dim": 8, "q_lora_rank": 64, "o_lora_rank": 16, "o_groups": 4,
+      "n_routed_experts": 8, "num_experts_per_tok": 2, "sliding_window": 32, "num_hash_layers": 1, "index_head_dim": 16,
+      "index_n_heads": 4, "index_topk": 16, "compress_ratios": [0, 4, 128, 4, 0]}
+
+
+def test_deepseek_v4_flops_per_token(busbar):
+    """Published by Megatron-Bridge (26.08): 748 TFLOP/s at 8,224 tokens per second on GB300, 706 at 7,776 on GB200. Its counter
+    (flop_utils.py, dsv4_hybrid), per token and GEMM of 2 FLOPs in 3 passes, and what busbar counts in addition: masked keys of the
+    indexer's selection and of 128 tokens; the projection of all four streams in MTP; the router; not the norms."""
+    h, s, heads, layers = 4096, 4096, 64, 44
+    sparse, heavy, window = 21, 20, 3
+    projections = layers * (1024 * (h + heads * 512 + 1) + h * 512 + 512 + heads * 512 * 1024 + 8 * 1024 * h)
+    keys = (window + heavy + sparse) * 128 + sparse * 512 * (1 - 512 * 4 / (2 * s)) + heavy * s / 128 / 2
+    compressors = sparse * h * 1024 * 2 + heavy * h * 512 * 2 + sparse * (h * 256 * 2 + 1024 * 64 * 128 + h * 64 + 64 * 128 * s / 4)
+    counted = 6 * (projections + keys * heads * 512 * 2 + compressors + layers * 7 * 3 * h * 2048 + 3 * h + 2 * h * h + 2 * h * 129280)
+    more = sparse * 512 * 512 * 4 / (2 * s) + heavy * s / 128 / 2
+    more = 6 * (more * heads * 512 * 2 + 3 * h * h + layers * h * 256 - 3 * h - layers * (1024 + 512))
+    plan = planned(busbar, "transformer", "--model deepseek_v4_flash --ep 64 --mtp-num-layers 1".split(), 64)
+    flops = plan["roles"][0]["flops"] / s
+    assert counted == pytest.approx(748e12 / 8224, rel=0.005) and counted == pytest.approx(706e12 / 7776, rel=0.005)
+    assert flops == pytest.approx(counted + more, rel=1e-9) and flops == pytest.approx(counted, rel=0.02)
+
+
+@pytest.mark.parametrize("layout", ["--tp 2 --sequence-parallel --dp-sync distributed", "--ep 2 --moe-imbalance 0.5", "--pp 2 --micro-batches 4",
+                                    "--ep 2 --pp 2 --micro-batches 2 --mtp-num-layers 1 --recompute full"])
+def test_runs_deepseek_v4(busbar, tmp_path, layout):
+    """The executed traffic equals the plan. Between pipeline stages, all four residual streams are sent. Hash-routed layers are balanced."""
+    model = tmp_path / "config.json"
+    model.write_text(json.dumps(V4))
+    args = ["--model", model, "--seq-length", 256, *layout.split()]
+    env = {**NO_DATA, "EMU_CLUSTER": str(NOMINAL), "NCCL_RECORD": str(tmp_path / "calls"),
+           "LD_PRELOAD": str(busbar.build / "tests" / "nccl_recorder.so")}
+    plan = planned(busbar, "transformer", args, 4, "--compute", "timed", "--cluster", NOMINAL)
+    run = busbar.json("proxy", "transformer", *args, *FEW, ranks=4, env=env, tmp_path=tmp_path)
+    assert run["step_us"]["p50"] == pytest.approx(plan["predicted"]["step_us"], abs=1)
+    expected = traffic_by_rank(plan["roles"])
+    for rank in range(4):
+        calls, steps = recorded(tmp_path / "calls", rank, 4)
+        assert calls == {key: n * steps for key, n in expected[rank].items()}
+    checked = busbar.json("proxy", "transformer", *args, *FEW, "--check", "--scale-counts", 0.01, ranks=4, tmp_path=tmp_path)
+    assert checked["check"] == {"enabled": True, "wrong": 0, "flags": []}
+    sends = {op["count"] for role in plan["roles"] for op in role["traffic"] if op["group"] == "pp" and op["kind"] == "send"}
+    assert sends == ({4 * 256 * 128} if "--pp" in layout else set())
+    if "imbalance" in layout:
+        even = [op["count"] for role in plan["roles"] for op in role["traffic"] if op["group"] == "ep" and op["count"] == 256 * 128]
+        assert even  # half of 256 x 2 copies of 128 elements
+
+
+@pytest.mark.parametrize("layout, message", [("--cp 2", "no context parallelism"), ("--lora-rank 8", "compressed attention"),
+                                             ("--tp 8 --sequence-parallel", "o_groups"),
+                                             ("--tp 2 --sequence-parallel --mtp-num-layers 1", "only without tensor parallelism")])
+def test_rejects_layouts_of_deepseek_v4(busbar, tmp_path, layout, message):
+    model = tmp_path / "config.json"
+    model.write_text(json.dumps(V4))
+    done = busbar.run("plan", "transformer", "--model", model, "--ranks", 8, "--seq-length", 256, *layout.split(), emulated=False)
+    assert done.returncode == 2 and message in done.stderr and done.stderr.count("\n") == 1, done.stderr
+
+
 @pytest.mark.parametrize("args", [f"--pp 4 {FIRST} 2 {LAST} 4", f"--pp 4 {LAST} 3", "--pp 4 --pipeline-layout E|(tttt|)*2,ttttL",
                                   f"--pp 2 --vpp 2 {FIRST} 4 --dp-sync zero1"])
 def test_runs_stages_of_unequal_length(busbar, tmp_path, args):

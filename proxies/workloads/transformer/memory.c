@@ -116,6 +116,7 @@ static double score_bytes(const struct bb_memory *m, int layer)
 static struct token_bytes attention_bytes(const struct bb_memory *m, int layer)
 {
     const struct bb_arch *a = m->arch;
+    const int ratio = bb_arch_ratio(a, layer), index_heads = bb_arch_index_heads(a, ratio);
     double e = element_bytes(m), mask = a->dropout ? a->hidden : 0;
     /* the inputs of the norm and of the projections, and the dropout mask */
     struct token_bytes bytes = {.whole = (e + gemm_input_bytes(m)) * a->hidden + mask};
@@ -128,9 +129,17 @@ static struct token_bytes attention_bytes(const struct bb_memory *m, int layer)
         bytes.whole += e * ((again ? 1 : 2) * (a->q_lora + a->kv_lora) + a->rope_dim);
         bytes.whole -= recomputes(m, BB_MODULE_NORM) ? gemm_input_bytes(m) * a->hidden : 0;
         bytes.split = e * a->heads * (again ? a->v_dim : 2.0 * (a->nope_dim + a->rope_dim + a->v_dim));
-        if (a->index_heads > 0) /* sparse attention: queries, key, weights and selected key indices of the indexer */
-            bytes.whole += e * (a->index_heads * (a->index_dim + 1.0) + a->index_dim) +
+        if (index_heads > 0) /* sparse attention: queries, key, weights and selected key indices of the indexer */
+            bytes.whole += e * (index_heads * (a->index_dim + 1.0) + (ratio ? 0 : a->index_dim)) +
                            4.0 * bb_arch_attended_keys(a, layer, m->layers_config->sequence);
+        if (a->streams) { /* queries before and after their norm, context before and after its rotation, input of the last
+                             GEMM; inputs of the compressors; no keys or values per head */
+            bytes.split = e * a->heads * 2.0 * (again ? a->v_dim : a->nope_dim + a->rope_dim + a->v_dim) +
+                          gemm_input_bytes(m) * a->out_groups * a->out_lora;
+            bytes.whole += e * 2.0 *
+                           (bb_arch_compressor_width(ratio, a->kv_lora) +
+                            (index_heads ? bb_arch_compressor_width(ratio, a->index_dim) : 0));
+        }
     } else {
         /* queries, keys, values, and the attention context (the weighted sum of the values) */
         bytes.split = e * 2.0 * a->head_dim * (a->heads + a->kv_heads);
@@ -231,7 +240,7 @@ double bb_memory_layer(const struct bb_memory *m, int layer)
     const int sublayers = bb_arch_has_mixer(a, layer) + bb_arch_has_mlp(a, layer);
 
     if (m->layers_config->recompute == BB_RECOMPUTE_FULL)
-        return tokens * e * a->hidden / sequence_shards(m) + cross_bytes(m, layer);
+        return tokens * e * a->hidden * bb_arch_streams(a) / sequence_shards(m) + cross_bytes(m, layer);
     if (m->layers_config->recompute == BB_RECOMPUTE_OPS) {
         first = operation_bytes(m);
         return tokens * (first.whole / sequence_shards(m) + first.split / m->grid->tp);
@@ -252,6 +261,8 @@ double bb_memory_layer(const struct bb_memory *m, int layer)
                         (a->lora_attention || (bb_arch_has_experts(a, layer) && a->shared_ffn == 0)
                              ? 0
                              : bb_arch_adapters(a, false) + 1));
+    if (a->streams) /* of attention and of the MLP: the streams, and the output that is mixed into them */
+        first.whole += 2 * e * a->hidden * (a->streams + 1);
     second.split += sublayers * gemm_input_bytes(m) * a->hidden * gathered_part(m) * m->grid->tp;
     return tokens * ((first.whole + second.whole) / sequence_shards(m) + (first.split + second.split) / m->grid->tp) +
            cross_bytes(m, layer);
@@ -324,6 +335,7 @@ double bb_memory_module(const struct bb_memory *m, int layer, bool recomputed, d
     if (layer == BB_ARCH_MTP) {
         projection =
             tokens_per_rank(m) * 2 * (element_bytes(m) + gemm_input_bytes(m)) * m->arch->hidden / sequence_shards(m);
+        projection *= (bb_arch_streams(m->arch) + 1) / 2.0; /* the hidden state has all streams, the embedding one */
         n = bb_arch_mtp_layers(m->arch, &layer);
     }
     *backward = stored = projection;
@@ -586,7 +598,8 @@ static double message_bytes(const struct bb_memory *m, int stage)
         messages += part > 0 ? s->micro_batches - live : 0;
         messages += part < bb_schedule_parts(s) - 1 ? s->micro_batches + live : 0;
     }
-    return messages * tokens_per_rank(m) * m->arch->hidden * element_bytes(m) / sequence_shards(m);
+    return messages * tokens_per_rank(m) * m->arch->hidden * bb_arch_streams(m->arch) * element_bytes(m) /
+           sequence_shards(m);
 }
 
 static double communication_bytes(const struct bb_memory *m, int stage)

@@ -308,6 +308,8 @@ static int reject_training_options(const struct bb_training *t)
          "at least one layer keeps its activations, as in Megatron-LM"},
         {o->lora_rank, t->arch.scan.heads == 0 && !t->arch.kinds[0], "lora-rank",
          "adapters are not modelled for models with scan layers (linear attention, Mamba)"},
+        {o->lora_rank, t->arch.streams == 0, "lora-rank",
+         "adapters are not modelled for compressed attention (DeepSeek-V4)"},
         {o->lora_rank, t->arch.encoder_layers == 0, "lora-rank",
          "adapters are not modelled for encoder-decoder models"},
         {o->lora_rank && o->mtp_layers, false, "mtp-num-layers", "it excludes --lora-rank"},

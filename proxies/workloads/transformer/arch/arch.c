@@ -92,37 +92,61 @@ static void put_cross_attention(struct tensor_list *l, const struct bb_arch *a)
     put_tensor(l, "cross.out.weight", h, q, SPLIT);
 }
 
-/* Indexer of sparse attention (DeepSeek-V3.2), which scores every key for every query with a few small heads. Every
- * tp rank holds the whole indexer. */
-static void put_indexer(struct tensor_list *l, const struct bb_arch *a)
+/* Compressor (DeepSeek-V4), which makes a key of `ratio` tokens: a weighted sum of their projections, the weights of which
+ * depend on the position. With the smaller ratio a key is made of twice as many tokens, with projections of their own. */
+static void put_compressor(struct tensor_list *l, const struct bb_arch *a, const char *const names[4], int ratio,
+                           int dim)
 {
-    size_t h = (size_t)a->hidden, heads = (size_t)a->index_heads, width = (size_t)a->index_dim;
+    size_t h = (size_t)a->hidden, width = (size_t)bb_arch_compressor_width(ratio, dim);
 
-    put_tensor(l, "attention.index.query.weight", heads * width, (size_t)a->q_lora, WHOLE);
-    put_tensor(l, "attention.index.key.weight", heads ? width : 0, h, WHOLE);
-    put_tensor(l, "attention.index.key_norm.weight", heads ? width : 0, 1, WHOLE);
-    put_tensor(l, "attention.index.key_norm.bias", heads ? width : 0, 1, WHOLE);
+    put_tensor(l, names[0], width, h, WHOLE);
+    put_tensor(l, names[1], width, h, WHOLE);
+    put_tensor(l, names[2], width, (size_t)ratio, WHOLE);
+    put_tensor(l, names[3], ratio ? (size_t)dim : 0, 1, WHOLE);
+}
+
+/* Indexer of sparse attention (DeepSeek-V3.2), which scores every key for every query with a few small heads. Every
+ * tp rank holds the whole indexer. Its keys may be compressed. */
+static void put_indexer(struct tensor_list *l, const struct bb_arch *a, int ratio)
+{
+    static const char *const names[] = {"attention.index.key.weight", "attention.index.gate.weight",
+                                        "attention.index.positions", "attention.index.key_norm.weight"};
+    size_t h = (size_t)a->hidden, heads = (size_t)bb_arch_index_heads(a, ratio), dim = (size_t)a->index_dim;
+    size_t width = heads && !ratio ? dim : 0;
+
+    put_tensor(l, "attention.index.query.weight", heads * dim, (size_t)a->q_lora, WHOLE);
+    put_compressor(l, a, names, heads ? ratio : 0, a->index_dim);
+    put_tensor(l, "attention.index.key.weight", width, h, WHOLE);
+    put_tensor(l, "attention.index.key_norm.weight", width, 1, WHOLE);
+    put_tensor(l, "attention.index.key_norm.bias", width, 1, WHOLE);
     put_tensor(l, "attention.index.weights.weight", heads, h, WHOLE);
 }
 
 /* Multi-head latent attention: small down projections, which every tp rank holds in full, then up projections per
  * head. */
-static void put_latent_attention(struct tensor_list *l, const struct bb_arch *a)
+static void put_latent_attention(struct tensor_list *l, const struct bb_arch *a, int ratio)
 {
+    static const char *const names[] = {"attention.compressor.key.weight", "attention.compressor.gate.weight",
+                                        "attention.compressor.positions", "attention.compressor.norm.weight"};
     size_t h = (size_t)a->hidden, heads = (size_t)a->heads, latent = (size_t)a->kv_lora, q = (size_t)a->q_lora;
-    size_t key = (size_t)(a->nope_dim + a->rope_dim);
+    size_t key = (size_t)(a->nope_dim + a->rope_dim), down = latent + (a->streams ? 0 : (size_t)a->rope_dim);
+    size_t grouped = (size_t)a->out_groups * (size_t)a->out_lora;
 
     put_tensor(l, "attention.query_down.weight", q, h, WHOLE);
     put_tensor(l, "attention.query_down.bias", q, a->qkv_bias, WHOLE);
     put_tensor(l, "attention.query_norm.weight", q, 1, WHOLE);
     put_tensor(l, "attention.query_up.weight", heads * key, q ? q : h, SPLIT);
-    put_tensor(l, "attention.kv_down.weight", latent + (size_t)a->rope_dim, h, WHOLE);
-    put_tensor(l, "attention.kv_down.bias", latent + (size_t)a->rope_dim, a->qkv_bias, WHOLE);
+    put_tensor(l, "attention.kv_down.weight", down, h, WHOLE);
+    put_tensor(l, "attention.kv_down.bias", down, a->qkv_bias, WHOLE);
     put_tensor(l, "attention.kv_norm.weight", latent, 1, WHOLE);
-    put_tensor(l, "attention.kv_up.weight", heads * (size_t)(a->nope_dim + a->v_dim), latent, SPLIT);
-    put_tensor(l, "attention.out.weight", h, heads * (size_t)a->v_dim, SPLIT);
+    put_tensor(l, "attention.kv_up.weight", a->streams ? 0 : heads * (size_t)(a->nope_dim + a->v_dim), latent, SPLIT);
+    put_tensor(l, "attention.out_groups.weight", grouped, grouped ? heads * (size_t)(a->v_dim / a->out_groups) : 0,
+               SPLIT);
+    put_tensor(l, "attention.out.weight", h, grouped ? grouped : heads * (size_t)a->v_dim, SPLIT);
     put_tensor(l, "attention.out.bias", h, a->out_bias, WHOLE);
-    put_indexer(l, a);
+    put_tensor(l, "attention.sinks", heads, a->sinks, SPLIT);
+    put_compressor(l, a, names, ratio, a->kv_lora);
+    put_indexer(l, a, ratio);
 }
 
 /* Adds the tensors of a selective scan (Mamba 1), in which the step sizes, keys and queries of all channels are
@@ -177,7 +201,7 @@ static void put_any_attention(struct tensor_list *l, const struct bb_arch *a, in
     if (bb_arch_is_scan(a, layer))
         put_scan(l, a);
     else if (a->kv_lora)
-        put_latent_attention(l, a);
+        put_latent_attention(l, a, bb_arch_ratio(a, layer));
     else
         put_attention(l, a);
 }
@@ -198,13 +222,13 @@ static void put_mlp(struct tensor_list *l, const struct bb_arch *a)
     put_tensor(l, "mlp.down.bias", h, a->mlp_bias, WHOLE);
 }
 
-static void put_experts(struct tensor_list *l, const struct bb_arch *a)
+static void put_experts(struct tensor_list *l, const struct bb_arch *a, int layer)
 {
     size_t h = (size_t)a->hidden, all = (size_t)a->experts * (size_t)a->expert_ffn, f = (size_t)a->shared_ffn;
     size_t latent = (size_t)a->moe_latent, in = latent ? latent : h;
 
     put_tensor(l, "router.weight", (size_t)a->experts, h, WHOLE);
-    put_tensor(l, "router.bias", (size_t)a->experts, a->router_bias, WHOLE);
+    put_tensor(l, "router.bias", (size_t)a->experts, a->router_bias && layer >= a->hash_layers, WHOLE);
     put_tensor(l, "experts.gate.weight", a->gated ? all : 0, in, SPLIT | EXPERT);
     put_tensor(l, "experts.gate.bias", all, a->expert_bias, SPLIT | EXPERT);
     put_tensor(l, "experts.up.weight", all, in, SPLIT | EXPERT);
@@ -221,12 +245,32 @@ static void put_experts(struct tensor_list *l, const struct bb_arch *a)
 
 /* ---- layers ---- */
 
+/* Hyper-connections: a projection of all residual streams of a token to `mixed` numbers, with which the streams are summed
+ * up and mixed; a bias; and a factor of each of `scales` kinds of numbers. */
+static void put_streams(struct tensor_list *l, const struct bb_arch *a, const char *const names[3], int mixed,
+                        int scales)
+{
+    put_tensor(l, names[0], (size_t)mixed, (size_t)(a->streams * a->hidden), WHOLE);
+    put_tensor(l, names[1], (size_t)mixed, 1, WHOLE);
+    put_tensor(l, names[2], a->streams ? (size_t)scales : 0, 1, WHOLE);
+}
+
+static void put_last_streams(struct tensor_list *l, const struct bb_arch *a)
+{
+    static const char *const names[] = {"last_streams.weight", "last_streams.bias", "last_streams.scale"};
+
+    put_streams(l, a, names, a->streams, 1);
+}
+
 static void put_layer(struct tensor_list *l, const struct bb_arch *a, int layer)
 {
     const bool encodes = a->encoder_layers > 0 && !bb_arch_is_decoder(a, layer);
     /* The first layer of the encoder holds the table of relative position biases (T5) that all encoder layers use, the
      * first layer of the decoder that of all decoder layers. */
     const bool has_positions = layer == 0 || layer == a->encoder_layers;
+    static const char *const names[2][3] = {
+        {"attention.streams.weight", "attention.streams.bias", "attention.streams.scale"},
+        {"mlp.streams.weight", "mlp.streams.bias", "mlp.streams.scale"}};
 
     for (const char *part = a->order ? a->order : "am12"; *part; part++) {
         if ((encodes && (*part == 'c' || *part == '3')) || (*part == 'a' && !bb_arch_has_mixer(a, layer)) ||
@@ -239,7 +283,7 @@ static void put_layer(struct tensor_list *l, const struct bb_arch *a, int layer)
         else if (*part != 'm')
             put_layer_norm(l, a, *part);
         else if (bb_arch_has_experts(a, layer))
-            put_experts(l, a);
+            put_experts(l, a, layer);
         else
             put_mlp(l, a);
         if (*part == 'a')
@@ -248,6 +292,8 @@ static void put_layer(struct tensor_list *l, const struct bb_arch *a, int layer)
     }
     if (encodes && layer == a->encoder_layers - 1)
         put_norm(l, a, "encoder_norm.weight", "encoder_norm.bias");
+    for (int i = 0; i < 2; i++)
+        put_streams(l, a, names[i], a->streams * (a->streams + 2), 3);
 }
 
 static void put_embedding(struct tensor_list *l, const struct bb_arch *a)
@@ -266,6 +312,7 @@ static void put_head(struct tensor_list *l, const struct bb_arch *a)
 {
     size_t h = (size_t)a->hidden;
 
+    put_last_streams(l, a);
     if (!a->post_norm)
         put_norm(l, a, "final_norm.weight", "final_norm.bias");
     put_tensor(l, "pooler.weight", a->post_norm ? h : 0, h, WHOLE);
@@ -284,6 +331,7 @@ static void put_mtp(struct tensor_list *l, const struct bb_arch *a)
     put_tensor(l, "mtp.projection.weight", h, 2 * h, SPLIT);
     for (int layer = first; layer < first + n; layer++)
         put_layer(l, a, layer);
+    put_last_streams(l, a);
     put_norm(l, a, "mtp.final_norm.weight", "mtp.final_norm.bias");
 }
 
@@ -383,7 +431,8 @@ bool bb_arch_equal_layers(const struct bb_arch *a, int layer, int other)
 {
     return a->encoder_layers == 0 && kind_of(a, layer) == kind_of(a, other) &&
            bb_arch_has_experts(a, layer) == bb_arch_has_experts(a, other) &&
-           bb_arch_is_scan(a, layer) == bb_arch_is_scan(a, other);
+           bb_arch_is_scan(a, layer) == bb_arch_is_scan(a, other) &&
+           bb_arch_ratio(a, layer) == bb_arch_ratio(a, other) && (layer < a->hash_layers) == (other < a->hash_layers);
 }
 
 bool bb_arch_has_experts(const struct bb_arch *a, int layer)
@@ -398,7 +447,32 @@ int bb_arch_attended_keys(const struct bb_arch *a, int layer, int sequence)
 {
     bool all = a->window == 0 || (a->window_every > 0 && (layer + 1) % a->window_every == 0);
 
-    return all || sequence < a->window ? sequence : a->window;
+    return (all || sequence < a->window ? sequence : a->window) +
+           bb_arch_compressed_keys(a, bb_arch_ratio(a, layer), sequence);
+}
+
+int bb_arch_compressed_keys(const struct bb_arch *a, int ratio, int sequence)
+{
+    const int keys = ratio ? sequence / ratio : 0;
+
+    return bb_arch_index_heads(a, ratio) && keys > a->index_top_k && ratio ? a->index_top_k : keys;
+}
+
+int bb_arch_ratio(const struct bb_arch *a, int layer)
+{
+    const int last = BB_ARCH_LISTED - 2 + layer % 2;
+
+    return a->streams && layer >= 0 && layer < a->layers ? a->ratios[layer < BB_ARCH_LISTED ? layer : last] : 0;
+}
+
+int bb_arch_index_heads(const struct bb_arch *a, int ratio)
+{
+    return a->streams && ratio != BB_ARCH_SPARSE_RATIO ? 0 : a->index_heads;
+}
+
+int bb_arch_compressor_width(int ratio, int dim)
+{
+    return ratio == 0 ? 0 : ratio == BB_ARCH_SPARSE_RATIO ? 2 * dim : dim;
 }
 
 bool bb_arch_is_decoder(const struct bb_arch *a, int layer)
@@ -440,7 +514,7 @@ bool bb_arch_any(const struct bb_arch *a, enum bb_arch_part part)
 
 int bb_arch_mtp_layers(const struct bb_arch *a, int *first)
 {
-    *first = a->mtp_kinds[0] ? a->layers : a->layers - 1;
+    *first = a->mtp_kinds[0] || a->streams ? a->layers : a->layers - 1;
     return a->mtp_kinds[0] ? (int)strlen(a->mtp_kinds) : 1;
 }
 
@@ -474,6 +548,14 @@ static double pair_flops(const struct bb_arch *a)
     return 2.0 * a->heads * (a->kv_lora ? a->nope_dim + a->rope_dim + a->v_dim : 2 * a->head_dim);
 }
 
+/* Products of all elements of the queries and keys of the indexer, for one sample. */
+static double index_products(const struct bb_arch *a, int layer, double sequence)
+{
+    const int ratio = bb_arch_ratio(a, layer);
+
+    return sequence * (ratio ? floor(sequence / ratio) : sequence) * bb_arch_index_heads(a, ratio) * a->index_dim;
+}
+
 double bb_arch_core_flops(const struct bb_arch *a, int layer, int sequence)
 {
     double s = sequence;
@@ -483,18 +565,21 @@ double bb_arch_core_flops(const struct bb_arch *a, int layer, int sequence)
     if (bb_arch_is_scan(a, layer))
         return scan_flops(&a->scan, sequence);
     return s * (bb_arch_attended_keys(a, layer, sequence) + (bb_arch_is_decoder(a, layer) ? s : 0)) * pair_flops(a) +
-           2 * s * s * a->index_heads * a->index_dim;
+           2 * index_products(a, layer, sequence);
 }
 
-/* With a sliding window, only the first `keys` queries have masked keys, half of them on average. */
+/* With a sliding window, only the first `keys` queries have masked keys, half of them on average; with selected compressed
+ * keys, only the first keys * ratio queries. */
 double bb_arch_masked_flops(const struct bb_arch *a, int layer, int sequence)
 {
-    double s = sequence, keys = bb_arch_attended_keys(a, layer, sequence);
+    const int ratio = bb_arch_ratio(a, layer);
+    double compressed = bb_arch_compressed_keys(a, ratio, sequence);
+    double keys = bb_arch_attended_keys(a, layer, sequence) - compressed;
 
     if (a->post_norm || !bb_arch_has_mixer(a, layer) || bb_arch_is_scan(a, layer) ||
         (a->encoder_layers > 0 && !bb_arch_is_decoder(a, layer)))
         return 0;
-    return keys * keys / 2 * pair_flops(a) + s * s * a->index_heads * a->index_dim;
+    return (keys * keys + compressed * compressed * ratio) / 2 * pair_flops(a) + index_products(a, layer, sequence);
 }
 
 /* ---- sums over tensors ---- */

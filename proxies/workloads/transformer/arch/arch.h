@@ -15,7 +15,11 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define BB_ARCH_NAME 64
+#define BB_ARCH_NAME   64
+#define BB_ARCH_LISTED 256 /* number of layers whose kind a list in config.json may give */
+/* Tokens per compressed key (DeepSeek-V4): of the keys that an indexer selects, and of the keys that all queries use */
+#define BB_ARCH_SPARSE_RATIO 4
+#define BB_ARCH_HEAVY_RATIO  128
 
 /* Scan layers: layers that carry a state from token to token instead of attention, by linear attention (Gated
  * DeltaNet) or state space duality (Mamba 2). The state of each head has key_dim x value_dim elements. Selective scans
@@ -133,6 +137,14 @@ struct bb_arch {
     /* Indexer that selects keys for sparse attention (DeepSeek-V3.2): its number of heads and elements per head;
      * index_heads 0: no indexer. */
     int index_heads, index_dim;
+
+    /* DeepSeek-V4; streams 0: other architectures. Latent attention whose latent is key and value of all heads. A query
+     * attends to the keys of its window, and to compressed keys, of `ratios` tokens each: 0 (none), 4 (the indexer selects
+     * index_top_k) or 128 (all). The output projection has out_groups matrices of rank out_lora, and one that joins their
+     * outputs. streams: residual streams, which hyper-connections mix (mHC); all are sent between pipeline stages.
+     * hash_layers: number of layers at the beginning in which a table chooses a token's experts. */
+    int streams, index_top_k, out_groups, out_lora, hash_layers;
+    unsigned char ratios[BB_ARCH_LISTED]; /* tokens per compressed key of each layer; see bb_arch_ratio */
 };
 
 /*
@@ -153,10 +165,27 @@ int bb_arch_load(const char *word, struct bb_arch *arch) BB_MUST_CHECK;
  * output after its self attention. */
 bool bb_arch_is_decoder(const struct bb_arch *arch, int layer);
 
-/* bb_arch_attended_keys - returns the number of keys that a query of the layer attends to in a sample of `sequence`
- * tokens: the whole sample, or the window if the layer has a window shorter than the sample. Causal masks are
- * ignored. */
+/*
+ * bb_arch_attended_keys - returns the number of keys that a query of the layer attends to in a sample of `sequence`
+ *     tokens: the whole sample, or the window if the layer has a window shorter than the sample; in addition the
+ *     compressed keys. Causal masks are ignored.
+ * bb_arch_compressed_keys - returns the number of compressed keys, of `ratio` tokens each, that a query attends to.
+ * bb_arch_ratio - returns the number of tokens per compressed key of a layer; 0: no compressed keys. Layers beyond the
+ *     list in config.json repeat its last two; those of multi-token prediction have none.
+ * bb_arch_index_heads - returns the number of heads of the indexer of layers with this ratio; 0: no indexer.
+ * bb_arch_compressor_width - returns the number of elements that a compressor to keys of `dim` elements projects a token to.
+ */
 int bb_arch_attended_keys(const struct bb_arch *arch, int layer, int sequence);
+int bb_arch_compressed_keys(const struct bb_arch *arch, int ratio, int sequence);
+int bb_arch_ratio(const struct bb_arch *arch, int layer);
+int bb_arch_index_heads(const struct bb_arch *arch, int ratio);
+int bb_arch_compressor_width(int ratio, int dim);
+
+/* bb_arch_streams - returns the number of residual streams; 1 without hyper-connections. */
+static inline int bb_arch_streams(const struct bb_arch *arch)
+{
+    return arch->streams > 0 ? arch->streams : 1;
+}
 
 /*
  * bb_arch_is_scan - returns whether the layer is a scan layer (linear attention or state space) instead of attention.
@@ -174,7 +203,7 @@ enum bb_arch_part { BB_ARCH_ATTENTION, BB_ARCH_DENSE };
 bool bb_arch_any(const struct bb_arch *arch, enum bb_arch_part part);
 
 /* bb_arch_mtp_layers - returns the number of layers in a layer of multi-token prediction. *first: index of the first: the
- * model's last layer, or (Nemotron-H) layers of their own, after the model's. */
+ * model's last layer, or (Nemotron-H, DeepSeek-V4) layers of their own, after the model's. */
 int bb_arch_mtp_layers(const struct bb_arch *arch, int *first);
 
 /* bb_arch_core_flops - returns the forward FLOPs of attention scores and context, or of the scan, for one sample of
@@ -220,8 +249,9 @@ struct bb_arch_tensor {
  * section 2.2). */
 #define BB_ARCH_MTP (-3)
 
-/* Upper bound of the number of tensors of a layer: latent attention with an indexer (15), position biases (1), cross
- * attention (4), experts (14), four norms and the encoder's norm with biases (10), multi-token prediction (7). */
+/* Upper bound of the number of tensors of a layer: latent attention with an indexer (15; with compressed keys 19, and 6 of
+ * hyper-connections, but no further norms), position biases (1), cross attention (4), experts (14), four norms and the
+ * encoder's norm with biases (10), multi-token prediction (7). */
 #define BB_ARCH_TENSORS 51
 
 /*

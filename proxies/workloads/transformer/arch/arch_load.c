@@ -464,6 +464,55 @@ out:
     return rc;
 }
 
+/* Returns the number of tokens per compressed key of an element of compress_ratios or layer_types (DeepSeek-V4), -1 if
+ * the element is invalid. compress_rates may give the number for each word. */
+static int ratio_of(const json_t *config, const json_t *element)
+{
+    static const struct {
+        const char *word;
+        int ratio;
+    } kinds[] = {{"sliding_attention", 0},
+                 {"compressed_sparse_attention", BB_ARCH_SPARSE_RATIO},
+                 {"heavily_compressed_attention", BB_ARCH_HEAVY_RATIO}};
+    const char *word = json_string_value(element);
+    const json_t *rate = word ? json_object_get(value_of(config, "compress_rates"), word) : element;
+    const json_int_t given = json_is_integer(rate) ? json_integer_value(rate) : -1;
+
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+        if (rate ? given == kinds[i].ratio : word && strcmp(word, kinds[i].word) == 0)
+            return kinds[i].ratio;
+    return -1;
+}
+
+/* Reads the kinds of attention of DeepSeek-V4 from layer_types or compress_ratios, which may end with the ratios of
+ * multi-token prediction. The default is that of the configuration class. */
+static int read_ratios(const json_t *config, const char *where, struct bb_arch *a)
+{
+    const char *key = value_of(config, "layer_types") ? "layer_types" : "compress_ratios";
+    const json_t *list = value_of(config, key), *kind;
+    const size_t n = json_array_size(list), layers = (size_t)a->layers;
+    size_t i;
+
+    if (list && (n < layers || n > BB_ARCH_LISTED))
+        return bb_err(BB_EUSAGE, "%s: '%s' must be a list with one element for each of the %zu layers, at most %d",
+                      where, key, layers, BB_ARCH_LISTED);
+    for (i = 0; i < BB_ARCH_LISTED; i++) {
+        int ratio = i > 2 && i % 2 ? BB_ARCH_SPARSE_RATIO : BB_ARCH_HEAVY_RATIO;
+
+        if (i < n)
+            ratio = ratio_of(config, json_array_get(list, i));
+        if (ratio < 0 || (i >= layers && i < n && ratio > 0))
+            return reject_value(json_array_get(list, i), where, key,
+                                i < layers ? "a compression ratio of 0, 4 or 128 (sliding_attention, "
+                                             "compressed_sparse_attention, heavily_compressed_attention)"
+                                           : "0 for multi-token prediction");
+        a->ratios[i] = n == 0 || i < layers ? (unsigned char)ratio : a->ratios[i - (i < 2 ? i : 2)];
+    }
+    json_array_foreach(value_of(config, "mlp_layer_types"), i, kind) a->hash_layers =
+        (i == 0 ? 0 : a->hash_layers) + (json_is_string(kind) && strcmp(json_string_value(kind), "hash_moe") == 0);
+    return 0;
+}
+
 /* ---- derived fields and validation ---- */
 
 static int reject_division(const char *where, const char *what, int value, const char *by, int step)
@@ -516,6 +565,12 @@ static int resolve_attention(const char *where, struct bb_arch *a)
         a->kv_heads = a->heads;
     if (a->kv_lora) {
         a->kv_heads = a->heads; /* every head has its own keys and values, computed from the latent */
+        if (a->streams && (a->rope_dim > a->kv_lora || a->heads % a->out_groups != 0))
+            return a->rope_dim > a->kv_lora
+                       ? bb_err(BB_EUSAGE, "%s: qk_rope_head_dim %d is more than head_dim %d", where, a->rope_dim,
+                                a->kv_lora)
+                       : reject_division(where, "num_attention_heads", a->heads, "o_groups", a->out_groups);
+        a->nope_dim = a->streams ? a->kv_lora - a->rope_dim : a->nope_dim;
         a->head_dim = a->nope_dim + a->rope_dim;
         return 0;
     }
@@ -591,7 +646,7 @@ static int read_fields(const json_t *config, const char *where, const struct bb_
     TRY(read_feed_forward(config, where, arch));
     TRY(resolve_kinds(config, where, arch));
     if (!arch->kinds[0])
-        TRY(read_layer_types(config, where, arch));
+        TRY((arch->streams ? read_ratios : read_layer_types)(config, where, arch));
     if (arch->experts)
         TRY(read_dense_list(config, where, arch));
 out:

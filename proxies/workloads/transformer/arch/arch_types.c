@@ -199,6 +199,16 @@ const struct bb_arch_type bb_arch_types[] = {
              COUNT("index_n_heads", index_heads, 64, MAX_COUNT), COUNT("index_head_dim", index_dim, 128, MAX_COUNT),
              COUNT("index_topk", window, 2048, MAX_SEQUENCE)),
      FLAGS(TIED(false), ATTENTION_BIAS(false)), .base = {LLAMA_LIKE, .router_bias = true}},
+    {"deepseek_v4", "DeepseekV4",
+     NUMBERS(OUTER(129280, 4096, 43, 64), SEQUENCE(1048576), COUNT("num_key_value_heads", kv_heads, 1, 1),
+             EXPERTS("n_routed_experts", "num_local_experts", 256, 6), EXPERT_FFN(2048), SHARED_EXPERTS(1),
+             MAYBE("num_hash_layers", hash_layers, 3, MAX_LAYERS), COUNT("q_lora_rank", q_lora, 1024, MAX_WIDTH),
+             COUNT("head_dim", kv_lora, 512, MAX_WIDTH), COUNT("head_dim", v_dim, 512, MAX_WIDTH),
+             MAYBE("qk_rope_head_dim", rope_dim, 64, MAX_COUNT), COUNT("sliding_window", window, 128, MAX_SEQUENCE),
+             COUNT("index_n_heads", index_heads, 64, MAX_COUNT), COUNT("index_head_dim", index_dim, 128, MAX_COUNT),
+             COUNT("index_topk", index_top_k, 512, MAX_SEQUENCE), COUNT("o_groups", out_groups, 8, MAX_COUNT),
+             COUNT("o_lora_rank", out_lora, 1024, MAX_WIDTH), COUNT("hc_mult", streams, 4, 64)),
+     FLAGS(TIED(false), ATTENTION_BIAS(false)), .base = {LLAMA_LIKE, .router_bias = true, .sinks = true}},
     {"kimi_k2", "DeepseekV3", NUMBERS(SHAPE(163840, 7168, 18432, 61, 64, 64, 131072), LATENT(384, 8, 1, 2048, 1, 1)),
      FLAGS(TIED(false), ATTENTION_BIAS(false)), .base = {LLAMA_LIKE, .router_bias = true}},
 
@@ -253,8 +263,6 @@ const struct bb_arch_type bb_arch_types[] = {
      FLAGS(TIED(true)), .base = {.order = "a1c3m2"}},
 
     {"mamba", "Mamba", .unsupported = "its layers are selective scans of a state, without GEMMs to count"},
-    {"deepseek_v4", "DeepseekV4",
-     .unsupported = "its attention over compressed keys (compress_ratios) and its hyper-connections are not modelled"},
     {0},
 };
 /* clang-format on */

@@ -18,13 +18,17 @@ struct bb_cached_kernel_list { /* a kernel list, and the kernel groups (layer_ke
     double flops;
 };
 
+enum { BB_RATIOS = 3 };
+
 struct bb_layers {
     struct bb_layers_config config;
     struct bb_step *step;
     struct bb_layer_sizes sizes;
-    struct bb_layer_sizes window_sizes;  /* sizes of layers with sliding-window or sparse attention */
-    struct bb_layer_sizes scan_sizes;    /* sizes of scan layers, which have a scan (state-space or linear attention,
+    struct bb_layer_sizes window_sizes; /* sizes of layers with sliding-window or sparse attention */
+    struct bb_layer_sizes scan_sizes;   /* sizes of scan layers, which have a scan (state-space or linear attention,
                                          such as Mamba) instead of attention */
+    struct bb_layer_sizes ratio_sizes[BB_RATIOS]; /* sizes of layers without compressed keys, with those of 4, and with
+                                                     those of 128 tokens (DeepSeek-V4) */
     struct bb_layer_sizes decoder_sizes; /* sizes of the decoder (layers, embedding, head) in an encoder-decoder
                                             model */
     bool sequence_sharded;               /* sequence parallelism with tp > 1 */

@@ -145,7 +145,7 @@ int bb_layers_programs_per_stage(const struct bb_layers *layers);
 double bb_layers_expert_load(const struct bb_layers *layers, int layer, int ep_rank);
 
 /* bb_layers_boundary_elements - returns the number of activation elements that one rank of a pipeline stage sends to
- * the next stage: tokens per rank x hidden size, divided by tp with sequence parallelism. */
+ * the next stage: tokens per rank x hidden size x residual streams, divided by tp with sequence parallelism. */
 size_t bb_layers_boundary_elements(const struct bb_layers *layers);
 
 /*

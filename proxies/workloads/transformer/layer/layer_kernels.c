@@ -8,6 +8,8 @@ struct gemm {
     struct bb_gemm_shape shape;
     bool activations_only; /* true: both operands are activations, so there is no weight gradient */
     bool frozen;           /* no weight gradient (LoRA) */
+    bool wide;             /* one kernel, in the data type of the activations also with --gemm-precision */
+    bool dense;            /* scores of the indexer, for all keys */
 };
 
 void bb_kernel_groups_add(struct bb_kernel_groups *c, enum bb_kernels_kind kind, enum bb_kernels_pass pass)
@@ -30,7 +32,22 @@ void bb_kernel_groups_add_backward(struct bb_kernel_groups *c, enum bb_kernels_k
 static struct gemm linear_gemm(const struct bb_layer_sizes *s, const char *name, int64_t rows, int64_t in, int64_t out,
                                int64_t experts)
 {
-    return (struct gemm){name, {rows, out, in, experts, false, false, s->dtype}, false, false};
+    return (struct gemm){.name = name, .shape = {rows, out, in, experts, false, false, s->dtype}};
+}
+
+/* A GEMM of which both operands are activations. */
+static struct gemm product(const char *name, struct bb_gemm_shape shape)
+{
+    return (struct gemm){.name = name, .shape = shape, .activations_only = true};
+}
+
+/* A GEMM that Megatron-LM runs in 16 bits (csa.py and deepseek_v4_hybrid_attention.py). */
+static struct gemm wide_gemm(const struct bb_layer_sizes *s, const char *name, int64_t in, int64_t out, int64_t groups)
+{
+    struct gemm gemm = linear_gemm(s, name, s->tokens, in, out, groups);
+
+    gemm.wide = true;
+    return gemm;
 }
 
 /* Width of queries, keys and values together. In a scan layer (state-space model or linear attention), each
@@ -48,7 +65,7 @@ static int latent_up_gemms(const struct bb_layer_sizes *s, struct gemm *p)
 {
     p[0] = linear_gemm(s, "query", s->tokens, s->q_lora ? s->q_lora : s->hidden, s->heads * s->key_dim, 1);
     p[1] = linear_gemm(s, "key value", s->tokens, s->kv_lora, s->heads * (s->nope_dim + s->value_dim), 1);
-    return 2;
+    return s->streams ? 1 : 2; /* DeepSeek-V4: the latent is key and value */
 }
 
 static int qkv_gemms(const struct bb_layer_sizes *s, struct gemm *p)
@@ -68,10 +85,15 @@ static int qkv_gemms(const struct bb_layer_sizes *s, struct gemm *p)
     }
     if (s->q_lora)
         p[n++] = linear_gemm(s, "query down", s->tokens, s->hidden, s->q_lora, 1);
-    p[n++] = linear_gemm(s, "key value down", s->tokens, s->hidden, s->kv_lora + s->rope_dim, 1);
+    p[n++] = linear_gemm(s, "key value down", s->tokens, s->hidden, s->kv_lora + (s->streams ? 0 : s->rope_dim), 1);
     n += latent_up_gemms(s, p + n);
-    if (s->index_heads) {
+    if (s->ratio)
+        p[n++] = wide_gemm(s, "compressor", s->hidden, 2 * (s->compressor + s->index_compressor), 1);
+    if (s->index_heads)
         p[n++] = linear_gemm(s, "index query", s->tokens, s->q_lora, s->index_heads * s->index_dim, 1);
+    if (s->index_heads && s->ratio)
+        p[n++] = wide_gemm(s, "index weights", s->hidden, s->index_heads, 1);
+    if (s->index_heads && !s->ratio) {
         p[n++] = linear_gemm(s, "index key", s->tokens, s->hidden, s->index_dim, 1);
         p[n++] = linear_gemm(s, "index weights", s->tokens, s->hidden, s->index_heads, 1);
     }
@@ -90,14 +112,14 @@ static int scan_gemms(const struct bb_layer_sizes *s, struct gemm *p)
     if (s->step_rank)
         return 0;
     if (s->delta) {
-        p[at++] = (struct gemm){"key scores", {c, c, n, head_batch, false, true, s->dtype}, true, false};
-        p[at++] = (struct gemm){"corrections", {c, n + v, c, head_batch, false, false, s->dtype}, true, false};
-        p[at++] = (struct gemm){"stored values", {c, v, n, head_batch, false, false, s->dtype}, true, false};
+        p[at++] = product("key scores", (struct bb_gemm_shape){c, c, n, head_batch, false, true, s->dtype});
+        p[at++] = product("corrections", (struct bb_gemm_shape){c, n + v, c, head_batch, false, false, s->dtype});
+        p[at++] = product("stored values", (struct bb_gemm_shape){c, v, n, head_batch, false, false, s->dtype});
     }
-    p[at++] = (struct gemm){"scores", {c, c, n, key_batch, false, true, s->dtype}, true, false};
-    p[at++] = (struct gemm){"context", {c, v, c, head_batch, false, false, s->dtype}, true, false};
-    p[at++] = (struct gemm){"state update", {n, v, c, head_batch, true, false, s->dtype}, true, false};
-    p[at++] = (struct gemm){"state read", {c, v, n, head_batch, false, false, s->dtype}, true, false};
+    p[at++] = product("scores", (struct bb_gemm_shape){c, c, n, key_batch, false, true, s->dtype});
+    p[at++] = product("context", (struct bb_gemm_shape){c, v, c, head_batch, false, false, s->dtype});
+    p[at++] = product("state update", (struct bb_gemm_shape){n, v, c, head_batch, true, false, s->dtype});
+    p[at++] = product("state read", (struct bb_gemm_shape){c, v, n, head_batch, false, false, s->dtype});
     return at;
 }
 
@@ -108,12 +130,14 @@ static int core_gemms(const struct bb_layer_sizes *s, int64_t keys, struct gemm 
     if (s->chunk)
         return scan_gemms(s, p);
 
-    p[0] = (struct gemm){"scores", {s->queries, keys, s->key_dim, pairs, false, true, s->dtype}, true, false};
-    p[1] = (struct gemm){"context", {s->queries, s->value_dim, keys, pairs, false, false, s->dtype}, true, false};
+    p[0] = product("scores", (struct bb_gemm_shape){s->queries, keys, s->key_dim, pairs, false, true, s->dtype});
+    p[1] = product("context", (struct bb_gemm_shape){s->queries, s->value_dim, keys, pairs, false, false, s->dtype});
     if (s->index_heads == 0)
         return 2;
     pairs = s->batch * s->index_heads;
-    p[2] = (struct gemm){"index", {s->queries, s->sequence, s->index_dim, pairs, false, true, s->dtype}, true, false};
+    keys = s->ratio ? s->sequence / s->ratio : s->sequence;
+    p[2] = product("index", (struct bb_gemm_shape){s->queries, keys, s->index_dim, pairs, false, true, s->dtype});
+    p[2].dense = true;
     return 3;
 }
 
@@ -155,8 +179,13 @@ static int base_gemms(const struct bb_layer_sizes *s, enum bb_kernels_kind kind,
     case BB_KERNELS_CROSS_CORE:
         return core_gemms(s, s->encoder_sequence, p);
     case BB_KERNELS_OUT:
-        p[0] = linear_gemm(s, "out", s->tokens, s->heads * s->value_dim, s->hidden, 1);
-        return 1;
+        p[0] = linear_gemm(s, "out", s->tokens, s->out_groups ? s->out_groups * s->out_lora : s->heads * s->value_dim,
+                           s->hidden, 1);
+        if (s->out_groups == 0)
+            return 1;
+        p[1] = p[0];
+        p[0] = wide_gemm(s, "out groups", s->heads * s->value_dim / s->out_groups, s->out_lora, s->out_groups);
+        return 2;
     case BB_KERNELS_UP:
         return mlp_gemms(s, s->tokens, s->hidden, s->ffn, 1, &p[0], &other);
     case BB_KERNELS_SECOND_UP:
@@ -180,7 +209,8 @@ static int base_gemms(const struct bb_layer_sizes *s, enum bb_kernels_kind kind,
         p[0] = linear_gemm(s, "latent", s->local_tokens, s->moe_latent, s->hidden, 1);
         return s->moe_latent > 0;
     case BB_KERNELS_MTP:
-        p[0] = linear_gemm(s, "MTP projection", s->tokens, s->hidden, s->mtp_width, 1);
+        p[0] = linear_gemm(s, "MTP projection", s->streams ? s->tokens * (s->streams + 1) / 2 : s->tokens, s->hidden,
+                           s->mtp_width, 1); /* the hidden state has `streams` vectors per token, the embedding one */
         return 1;
     case BB_KERNELS_HEAD:
         p[0] = linear_gemm(s, "logits", s->tokens, s->hidden, s->vocab, 1);
@@ -345,12 +375,40 @@ static void add_expert_biases(const struct bb_layer_sizes *s, struct bb_kernel_l
     }
 }
 
+/* Kernels of hyper-connections (DeepSeek-V4), as in Megatron-LM with use_fused_mhc (fusions/fused_mhc_kernels.py). Each reads
+ * and writes, for each token, `per_stream` vectors per residual stream and `ones` vectors. */
+static const struct stream_kernel {
+    const char *name;
+    bool backward;
+    int per_stream, ones;
+} stream_kernels[] = {
+    {"stream weights", false, 1, 0}, /* projection of all streams, and their norm */
+    {"stream sum", false, 1, 1},     /* input of attention or MLP */
+    {"stream mix", false, 2, 1},     /* of all streams with the output */
+    {"stream mix", true, 4, 2},      /* gradients of streams and output; then those of the weights */
+    {"stream sum", true, 2, 1},       {"stream weights", true, 2, 0}, /* gradients of streams and projection */
+    {"stream gradients", true, 4, 0},                                 /* sum of the three gradients of the streams */
+};
+
+static void add_streams(const struct bb_layer_sizes *s, struct bb_kernel_list *w, bool backward)
+{
+    for (size_t i = 0; i < sizeof(stream_kernels) / sizeof(stream_kernels[0]); i++) {
+        const struct stream_kernel *p = &stream_kernels[i];
+
+        if (p->backward == backward) /* a copy reads one half of what the kernel moves, and writes the other */
+            add_memory_kernel(s, w, p->name, BB_MEMORY_KERNEL_COPY, BB_ACT_NONE, s->local_tokens,
+                              (p->per_stream * s->streams + p->ones) * s->hidden / 2);
+    }
+}
+
 /* Adds the kernels of the residual sum and of the norm. In the forward pass the residual kernel includes the dropout
  * mask; `again`: the recomputed norm has none. In the backward pass the residual kernel adds the gradients of the residual and of the sublayer (attention
  * or MLP), and dropout has a separate kernel. */
 static void add_norm(const struct bb_layer_sizes *s, struct bb_kernel_list *w, bool backward, bool again)
 {
-    if (!again)
+    if (!again && s->streams)
+        add_streams(s, w, backward);
+    else if (!again)
         add_memory_kernel(s, w, "residual", BB_MEMORY_KERNEL_BIAS_ACT_GRAD, BB_ACT_NONE, s->local_tokens, s->hidden);
     if (backward && s->dropout)
         add_memory_kernel(s, w, "dropout", BB_MEMORY_KERNEL_BIAS_ACT, BB_ACT_NONE, s->local_tokens, s->hidden);
@@ -445,6 +503,9 @@ static void add_qkv(const struct bb_layer_sizes *s, struct bb_kernel_list *w, bo
         add_memory_kernel(s, w, "positions", BB_MEMORY_KERNEL_BIAS_ACT, BB_ACT_NONE, s->tokens, rotated);
     else
         add_bias(s, w, s->qkv_bias && !backward, qkv_width(s));
+    if (s->streams)
+        add_memory_kernel(s, w, "query norm", backward ? BB_MEMORY_KERNEL_LAYER_NORM_GRAD : BB_MEMORY_KERNEL_LAYER_NORM,
+                          BB_ACT_NONE, s->tokens * s->heads, s->key_dim);
 }
 
 /* Adds the memory-bound kernels that follow the GEMMs of a kind of computation (enum bb_kernels_kind), for example of
@@ -458,10 +519,16 @@ static void add_memory_kernels(const struct bb_layer_sizes *s, enum bb_kernels_k
         add_norm(s, w, backward, kind == BB_KERNELS_NORM_AGAIN);
     else if (kind == BB_KERNELS_OUT) {
         add_out_gate(s, w, backward);
+        if (s->streams) /* inverse rotation of the output, which is a sum of rotated keys, to another buffer */
+            add_memory_kernel(s, w, "positions", BB_MEMORY_KERNEL_COPY, BB_ACT_NONE, s->tokens,
+                              s->heads * s->value_dim);
         add_bias(s, w, s->out_bias && !backward, s->hidden);
-    } else if (kind == BB_KERNELS_CORE)
+    } else if (kind == BB_KERNELS_CORE) {
         add_softmax(s, w, backward, s->keys);
-    else if (kind == BB_KERNELS_CORE_BLOCK)
+        /* compressed keys: sums of a projection, with weights from a second one; backward writes both gradients, too */
+        add_memory_kernel(s, w, "compressor", BB_MEMORY_KERNEL_COPY, BB_ACT_NONE, s->tokens,
+                          (s->compressor + s->index_compressor) * (backward ? 2 : 1));
+    } else if (kind == BB_KERNELS_CORE_BLOCK)
         add_softmax(s, w, backward, s->block_keys);
     else if (kind == BB_KERNELS_CROSS_CORE)
         add_softmax(s, w, backward, s->encoder_sequence);
@@ -494,7 +561,8 @@ static void add_gemm(const struct bb_layer_sizes *s, const struct bb_kernels *gr
     bool cross = group->kind == BB_KERNELS_CROSS_CORE; /* cross attention has no mask: the decoder attends to all
                                                           encoder tokens */
     bool core = cross || group->kind == BB_KERNELS_CORE || group->kind == BB_KERNELS_CORE_BLOCK;
-    int64_t keys = group->kind == BB_KERNELS_CORE ? s->keys : s->sequence;
+    bool dense = group->kind != BB_KERNELS_CORE || p->dense;
+    double compressed = dense ? 0 : (double)s->compressed, keys = (double)(dense ? s->sequence : s->keys);
     struct bb_kernel_list_item *item;
 
     bb_kernel_list_add_gemm(w, p->name, shape);
@@ -502,18 +570,20 @@ static void add_gemm(const struct bb_layer_sizes *s, const struct bb_kernels *gr
     item->experts =
         /* number of experts in the batched GEMM, because training runs a separate GEMM for each expert; 0: a GEMM
          * without weights */
-        p->activations_only ? 0 : (int)shape->batch;
-    if (!p->activations_only && group->kind != BB_KERNELS_HEAD && group->kind != BB_KERNELS_ROUTER)
+        p->activations_only || p->wide ? 0 : (int)shape->batch;
+    if (!p->activations_only && !p->wide && group->kind != BB_KERNELS_HEAD && group->kind != BB_KERNELS_ROUTER)
         item->precision = s->precision;
     if (!core || s->unfused || s->chunk) /* only fused attention keeps intermediate results on chip; the kernels of a
                                             scan (s->chunk > 0) store them in memory */
         return;
     item->fusion = group->pass == BB_KERNELS_FORWARD ? BB_KERNEL_IN_ATTENTION : BB_KERNEL_IN_ATTENTION_BACKWARD;
     /* Fraction of the attention score matrix that is unmasked. A causal mask leaves half of the full matrix. With a
-     * sliding window, only the first `keys` queries have masked keys, half of them on average. */
+     * sliding window, only the first `keys` queries have masked keys, half of them on average; see bb_arch_masked_flops. */
     item->share = 1;
     if (!cross && s->causal)
-        item->share = keys < s->sequence ? 1 - 0.5 * (double)keys / (double)s->sequence : 0.5;
+        item->share = 1 - 0.5 *
+                              ((keys - compressed) * (keys - compressed) + compressed * compressed * (double)s->ratio) /
+                              (keys * (double)s->sequence);
 }
 
 /* Adds the kernels of one kind of computation and one pass (forward, data gradient, weight gradient). In the

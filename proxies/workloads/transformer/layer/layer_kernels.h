@@ -81,6 +81,10 @@ struct bb_layer_sizes {
                       attention */
     int64_t q_lora, kv_lora, nope_dim, rope_dim; /* latent attention (MLA), see struct bb_arch; kv_lora 0: no latent
                                                     attention */
+    /* DeepSeek-V4, see struct bb_arch; streams 0: other models. ratio: tokens per compressed key, 0: none; compressed: number
+     * of compressed keys in `keys`; compressor, index_compressor: elements to which a token is projected for its keys;
+     * out_groups: divided by tp */
+    int64_t streams, ratio, compressed, compressor, index_compressor, out_groups, out_lora;
     int64_t mtp_width;  /* output of the projection of multi-token prediction: hidden divided by tp */
     int64_t ffn, vocab; /* inner width of the MLP and vocabulary size, both divided by tp */
     /* experts: number of experts in a layer; local_experts: on one rank; expert_ffn: inner width of an expert,

@@ -82,6 +82,26 @@ static void resolve_decoder(struct bb_layers *l)
     s->keys = s->queries = s->block_keys = s->sequence = c->decoder_sequence;
 }
 
+/* Sizes of the layers with one kind of compressed keys (DeepSeek-V4). */
+static void resolve_ratio(struct bb_layers *l, int index)
+{
+    static const int ratios[BB_RATIOS] = {0, BB_ARCH_SPARSE_RATIO, BB_ARCH_HEAVY_RATIO};
+    const struct bb_arch *a = l->config.arch;
+    const int ratio = ratios[index], sequence = l->config.sequence;
+    struct bb_layer_sizes *s = &l->ratio_sizes[index];
+
+    *s = l->sizes;
+    s->streams = a->streams;
+    s->ratio = ratio;
+    s->compressed = bb_arch_compressed_keys(a, ratio, sequence);
+    s->keys = MIN(a->window, sequence) + s->compressed;
+    s->index_heads = bb_arch_index_heads(a, ratio);
+    s->compressor = bb_arch_compressor_width(ratio, a->kv_lora);
+    s->index_compressor = s->index_heads ? bb_arch_compressor_width(ratio, a->index_dim) : 0;
+    s->out_groups = a->out_groups / l->config.tp;
+    s->out_lora = a->out_lora;
+}
+
 static void resolve_sizes(struct bb_layers *l)
 {
     const struct bb_layers_config *c = &l->config;
@@ -137,6 +157,8 @@ static void resolve_sizes(struct bb_layers *l)
     l->scan_sizes = *s;
     if (a->scan.heads > 0)
         resolve_scan(&l->scan_sizes, c);
+    for (int i = 0; i < BB_RATIOS && a->streams; i++)
+        resolve_ratio(l, i);
 }
 
 const struct bb_layer_sizes *bb_layers_sizes(const struct bb_layers *l, int layer)
@@ -147,6 +169,9 @@ const struct bb_layer_sizes *bb_layers_sizes(const struct bb_layers *l, int laye
         return &l->decoder_sizes;
     if (layer >= 0 && bb_arch_is_scan(c->arch, layer))
         return &l->scan_sizes;
+    if (layer >= 0 && c->arch->streams)
+        return &l->ratio_sizes[(bb_arch_ratio(c->arch, layer) > 0) +
+                               (bb_arch_ratio(c->arch, layer) == BB_ARCH_HEAVY_RATIO)];
     return layer >= 0 && bb_arch_attended_keys(c->arch, layer, c->sequence) < c->sequence ? &l->window_sizes
                                                                                           : &l->sizes;
 }
@@ -193,6 +218,12 @@ static int validate_config(const struct bb_layers_config *c, const char *proxy)
                       "%s: experts with tp %d require sequence parallelism, else all tp ranks send the same tokens; "
                       "try: --sequence-parallel",
                       proxy, c->tp);
+    if (a->streams && (c->cp > 1 || (c->tp > 1 && (a->mtp > 0 || a->out_groups % c->tp != 0))))
+        return bb_err(BB_EUSAGE, "%s: layers of '%s' support %s; try: %s", proxy, a->name,
+                      c->cp > 1    ? "no context parallelism, which would have to exchange compressed keys"
+                      : a->mtp > 0 ? "multi-token prediction only without tensor parallelism"
+                                   : "only tensor parallelism that divides o_groups",
+                      c->cp > 1 ? "--cp 1" : "--tp 1");
     if (c->cp > 1 && c->context == BB_CONTEXT_RING && a->window > 0 && a->window < c->sequence)
         return bb_err(BB_EUSAGE,
                       "%s: ring attention with cp %d computes all %d keys for each query, but layers of '%s' have a "
@@ -236,6 +267,7 @@ int bb_layers_new(struct bb_layers **layers, const struct bb_layers_config *conf
                                                                  .experts = config->arch->experts,
                                                                  .ranks = config->ep,
                                                                  .layers = first + n,
+                                                                 .balanced = config->arch->hash_layers,
                                                                  .capacity_factor = config->capacity_factor,
                                                                  .imbalance = config->imbalance,
                                                                  .seed = config->seed});
@@ -277,7 +309,7 @@ int bb_layers_programs_per_stage(const struct bb_layers *l)
 
 size_t bb_layers_boundary_elements(const struct bb_layers *l)
 {
-    return l->boundary_elements;
+    return l->boundary_elements * (size_t)bb_arch_streams(l->config.arch);
 }
 
 size_t bb_layers_replicated_elements(const struct bb_layers *l, int layer)

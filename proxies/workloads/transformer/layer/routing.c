@@ -66,7 +66,8 @@ static void weigh_experts(const struct bb_routing_config *c, int layer, int from
     double max = 0;
 
     for (int e = 0; e < c->experts; e++) {
-        weight[e] = pow((0.5 + random_fraction(c->seed, layer, from, e)) / popularity_rank[e], c->imbalance);
+        weight[e] = pow((0.5 + random_fraction(c->seed, layer, from, e)) / popularity_rank[e],
+                        layer < c->balanced ? 0 : c->imbalance);
         max = fmax(max, weight[e]);
     }
     for (int e = 0; e < c->experts; e++)

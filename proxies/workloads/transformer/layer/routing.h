@@ -13,6 +13,7 @@ struct bb_routing_config {
     int experts, ranks; /* experts: number of experts of a layer; ranks: number of ranks of the ep group, each of
                            which holds experts / ranks experts */
     int layers;
+    int balanced; /* number of layers, from the first, with equal load on all experts whatever the imbalance */
     double capacity_factor; /* > 0: every rank sends ceil(factor * tokens * top_k / experts) rows to each expert; 0:
                                dropless, every expert gets all tokens that chose it */
     double imbalance; /* 0: equal load on all experts; z > 0: the k-th most popular expert of a layer has weight 1 /

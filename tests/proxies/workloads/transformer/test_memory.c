@@ -287,6 +287,32 @@ static void recomputed_modules_of_a_deepseek_layer(void **state)
     }
 }
 
+/* DeepSeek-V4-Flash, elements per token by hand from Megatron-LM's code. Attention: 4 streams and the output (mHC), inputs
+ * of norm and projections, latents before and after their norms, 64 heads of queries before and after their norm and of context
+ * before and after its rotation, input of the last GEMM, projections of the compressors, queries and weights of the indexer;
+ * selected keys (4 bytes). Then streams, output, norm and experts. With full recomputation only the streams of the layer's input. */
+static void activations_of_deepseek_v4_layers(void **state)
+{
+    const double experts = 5 * 4096 + 2 * 4096 + 6 * (2 * 4096 + 3 * 2048.0) + 3 * 2048 + 256 * 2,
+                 latents = 2 * (1024 + 512) + 64;
+    const double attention = 5 * 4096 + 2 * 4096 + latents + 2 * 64 * (512 + 512) + 8192;
+    const double compressors[] = {0, 0, 2 * (1024 + 256) + 64 * 129 + 2 * (128 + 512), 2 * 512};
+    struct memory_case h;
+
+    (void)state;
+    make(&h, "deepseek_v4_flash", (struct bb_grid){.ep = 8, .ranks = 8}, 1);
+    for (int layer = 0; layer < 4; layer++) {
+        h.layers_config.recompute = BB_RECOMPUTE_NONE;
+        assert_true(bb_memory_layer(&h.memory, layer) == 2 * 4096 * (attention + compressors[layer] + experts));
+        h.layers_config.recompute = BB_RECOMPUTE_SELECTIVE;
+        h.layers_config.recompute_modules = 1u << BB_MODULE_LATENT_UP;
+        assert_true(bb_memory_layer(&h.memory, layer) ==
+                    2 * 4096 * (attention + compressors[layer] + experts - 2 * 64 * 512 - 1024 - 512));
+        h.layers_config.recompute = BB_RECOMPUTE_FULL;
+        assert_true(bb_memory_layer(&h.memory, layer) == 2 * 4096 * 4 * 4096);
+    }
+}
+
 /* Stage 0 of 1F1B keeps min(m, p) micro-batches of L/p layers; interleaved 1 + (p - 1)/(p v) times as much; GPipe m. */
 static void live_micro_batches_follow_the_schedule(void **state)
 {
@@ -711,6 +737,7 @@ int main(void)
         cmocka_unit_test(activations_of_a_mixtral_layer),
         cmocka_unit_test(activations_of_a_mixtral_layer_with_adapters),
         cmocka_unit_test(recomputed_modules_of_a_deepseek_layer),
+        cmocka_unit_test(activations_of_deepseek_v4_layers),
         cmocka_unit_test(live_micro_batches_follow_the_schedule),
         cmocka_unit_test(activations_with_recomputation),
         cmocka_unit_test(activations_with_checkpointed_operations),

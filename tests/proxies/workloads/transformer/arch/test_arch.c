@@ -48,6 +48,8 @@ static void profiles_match_published_counts(void **state)
         {"llama3_405b", 405853388800, 0, 3187703808},
         {"mixtral_8x7b", 46702792704, 12879925248, 1451270144},
         {"deepseek_v3", 671026419200, 37552297472, 11507286272},
+        {"deepseek_v4_flash", 284332240471, 13799632471, 6595558902},
+        {"deepseek_v4_pro", 1572997201763, 49779081059, 25768646838},
         {"mistral_7b", 7241732096, 0, 218112000},
         {"qwen2_7b", 7615616512, 0, 233057792},
         {"nemotron3_nano", 31577940288, 3580076352, 1297468160},
@@ -483,6 +485,96 @@ static void finds_windowed_layers(void **state)
     }
 }
 
+/* DeepSeek-V4, by the classes of Hugging Face's modeling_deepseek_v4.py: parameters of a layer with `counted` experts. */
+static double v4_layer(double h, double heads, double q, double groups, double ffn, double experts, double counted,
+                       int ratio, bool hashed)
+{
+    const double attention =
+        h * q + q + q * heads * 512 + h * 512 + 512 + heads * 512 * 1024 + groups * 1024 * h + heads;
+    const double compressor = ratio == 4     ? 2 * h * 1024 + 4 * 1024 + 512
+                              : ratio == 128 ? 2 * h * 512 + 128 * 512 + 512
+                                             : 0;
+    const double indexer = ratio == 4 ? 2 * h * 256 + 4 * 256 + 128 + q * 64 * 128 + h * 64 : 0;
+    const double connections = 2 * (24 * 4 * h + 24 + 3), router = experts * h + (hashed ? 0 : experts);
+
+    return attention + compressor + indexer + connections + 2 * h + router + 3 * h * ffn * (1 + counted);
+}
+
+/* The model cards give 284B, 13B active, and 1.6T, 49B active (without the table of the embedding), and no layer of
+ * multi-token prediction, whose attention has a window only. */
+static void counts_deepseek_v4(void **state)
+{
+    static const struct {
+        const char *name;
+        int layers, first;
+        double h, heads, q, groups, ffn, experts, all, active;
+    } rows[] = {{"deepseek_v4_flash", 43, 0, 4096, 64, 1024, 8, 2048, 256, 284e9, 13e9},
+                {"deepseek_v4_pro", 61, 128, 7168, 128, 1536, 16, 3072, 384, 1.6e12, 49e9}};
+    struct bb_arch a;
+
+    (void)state;
+    for (size_t i = 0; i < ROWS(rows); i++) {
+        const double h = rows[i].h, head = h + 4 * 4 * h + 4 + 1, table = 129280 * h;
+        double all = 2 * table + head, active = all;
+
+        for (int l = 0; l < rows[i].layers; l++) {
+            const int ratio = l < 2 ? rows[i].first : l % 2 ? 128 : 4;
+
+            all += v4_layer(h, rows[i].heads, rows[i].q, rows[i].groups, rows[i].ffn, rows[i].experts, rows[i].experts,
+                            ratio, l < 3);
+            active +=
+                v4_layer(h, rows[i].heads, rows[i].q, rows[i].groups, rows[i].ffn, rows[i].experts, 6, ratio, l < 3);
+        }
+        assert_int_equal(bb_arch_load(rows[i].name, &a), 0);
+        assert_true(bb_arch_parameters(&a) == all && bb_arch_active(&a) == active);
+        assert_true(fabs(all / rows[i].all - 1) < 0.02 && fabs((active - table) / rows[i].active - 1) < 0.03);
+        assert_true(bb_arch_layer_parameters(&a, BB_ARCH_MTP) == v4_layer(h, rows[i].heads, rows[i].q, rows[i].groups,
+                                                                          rows[i].ffn, rows[i].experts, rows[i].experts,
+                                                                          0, false) +
+                                                                     2 * h * h + 2 * h + head);
+    }
+}
+
+/* Keys of each query by enumeration: the window, and of the compressed keys that end before it at most index_topk. */
+static void finds_compressed_keys(void **state)
+{
+    static const int keys[] = {128, 128, 128 + 512, 128 + 32, 128 + 512};
+    struct bb_arch a;
+
+    (void)state;
+    assert_int_equal(bb_arch_load("deepseek_v4_flash", &a), 0);
+    for (int layer = 0; layer < 5; layer++) {
+        const int ratio = layer < 2 ? 0 : layer % 2 ? 128 : 4;
+        double seen = 0, indexed = 0, pair = 4.0 * 64 * 512;
+
+        for (int i = 1; i <= 4096; i++) {
+            const int done = ratio ? i / ratio : 0;
+
+            seen += (i < 128 ? i : 128) + (ratio == 4 && done > 512 ? 512 : done);
+            indexed += ratio == 4 ? done : 0;
+        }
+        assert_int_equal(bb_arch_attended_keys(&a, layer, 4096), keys[layer]);
+        assert_int_equal(bb_arch_attended_keys(&a, layer, 64), 64 + (ratio == 4 ? 16 : 0));
+        assert_true(fabs((bb_arch_core_flops(&a, layer, 4096) - bb_arch_masked_flops(&a, layer, 4096)) /
+                             (seen * pair + indexed * 2 * 64 * 128) -
+                         1) < 0.005);
+    }
+    assert_int_equal(bb_arch_attended_keys(&a, a.layers, 4096), 128);
+    assert_false(bb_arch_equal_layers(&a, 2, 3) || bb_arch_equal_layers(&a, 2, 4)); /* a table routes layer 2 */
+    assert_true(bb_arch_equal_layers(&a, 0, 1) && bb_arch_equal_layers(&a, 4, 42));
+    assert_int_equal(bb_arch_with_layers(&a, 400), 0);
+    assert_true(bb_arch_equal_layers(&a, 4, 398) && bb_arch_equal_layers(&a, 5, 399));
+    assert_int_equal(load("{\"model_type\": \"deepseek_v4\", \"num_hidden_layers\": 3, \"layer_types\": "
+                          "[\"sliding_attention\", \"compressed_sparse_attention\", \"heavily_compressed_attention\"], "
+                          "\"mlp_layer_types\": [\"hash_moe\", \"moe\", \"moe\"]}",
+                          &a),
+                     0);
+    assert_true(bb_arch_ratio(&a, 0) == 0 && bb_arch_ratio(&a, 1) == 4 && bb_arch_ratio(&a, 2) == 128 &&
+                a.hash_layers == 1);
+    assert_int_equal(load("{\"model_type\": \"deepseek_v4\"}", &a), 0);
+    assert_true(bb_arch_ratio(&a, 2) == 128 && bb_arch_ratio(&a, 3) == 4 && bb_arch_ratio(&a, 42) == 128);
+}
+
 /* Which layers have a scan: 's'. */
 static void finds_layers_with_a_scan(void **state)
 {
@@ -816,6 +908,16 @@ static void rejects_invalid_files(void **state)
         "{\"model_type\": \"nemotron_h\", \"layers_block_type\": [\"mamba\", \"sliding_attention\"]}",
         "{\"model_type\": \"nemotron_h\", \"layers_block_type\": []}",
         "{\"model_type\": \"nemotron_h\", \"mtp_layers_block_type\": [3]}",
+        "{\"model_type\": \"deepseek_v4\", \"compress_ratios\": [4]}",
+        "{\"model_type\": \"deepseek_v4\", \"num_hidden_layers\": 1, \"compress_ratios\": [8]}",
+        "{\"model_type\": \"deepseek_v4\", \"num_hidden_layers\": 1, \"compress_ratios\": [4, 4]}",
+        "{\"model_type\": \"deepseek_v4\", \"num_hidden_layers\": 1, \"layer_types\": [\"full_attention\"]}",
+        "{\"model_type\": \"deepseek_v4\", \"num_hidden_layers\": 1, \"layer_types\": "
+        "[\"compressed_sparse_attention\"], "
+        "\"compress_rates\": {\"compressed_sparse_attention\": 8}}",
+        "{\"model_type\": \"deepseek_v4\", \"num_key_value_heads\": 2}",
+        "{\"model_type\": \"deepseek_v4\", \"qk_rope_head_dim\": 513}",
+        "{\"model_type\": \"deepseek_v4\", \"o_groups\": 3}",
         "{\"model_type\": \"llama\", \"architectures\": [\"Qwen2ForCausalLM\"]}",
         "{\"model_type\": \"llava\", \"text_config\": {\"model_type\": \"llava_text\"}}",
         "{\"model_type\": \"llama\", \"text_config\": {\"model_type\": \"llama\", \"hidden_size\": 4100}}",
@@ -976,12 +1078,17 @@ static void handles_values_of_any_type(void **state)
                                        "full_attention_interval",
                                        "expand",
                                        "chunk_size",
+                                       "compress_ratios",
+                                       "compress_rates",
+                                       "mlp_layer_types",
+                                       "hc_mult",
+                                       "o_groups",
                                        "architectures"};
     static const char *const values[] = {
         "null", "true", "\"7\"", "[]", "{}", "-1", "0", "1", "2147483647", "1e9", "1.5", "1e40", "9007199254740993"};
-    static const char *const types[] = {"llama",       "mixtral", "deepseek_v3", "qwen3_moe", "gemma3_text",
-                                        "llama4_text", "falcon",  "bloom",       "glm4_moe",  "deepseek_v32",
-                                        "qwen3_next",  "mamba2",  "t5"};
+    static const char *const types[] = {"llama",       "mixtral", "deepseek_v3", "qwen3_moe",  "gemma3_text",
+                                        "llama4_text", "falcon",  "bloom",       "glm4_moe",   "deepseek_v32",
+                                        "qwen3_next",  "mamba2",  "t5",          "deepseek_v4"};
     char text[256];
 
     (void)state;
@@ -1009,6 +1116,8 @@ int main(void)
         cmocka_unit_test(layers_have_the_parts_of_their_kind),
         cmocka_unit_test(finds_layers_with_experts),
         cmocka_unit_test(finds_windowed_layers),
+        cmocka_unit_test(counts_deepseek_v4),
+        cmocka_unit_test(finds_compressed_keys),
         cmocka_unit_test(finds_layers_with_a_scan),
         cmocka_unit_test(encoder_decoder_stacks_have_their_own_ends),
         cmocka_unit_test(core_flops_match_the_formula),

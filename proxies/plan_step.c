@@ -354,6 +354,9 @@ static int note_defaults(const struct bb_plan_options *o, const struct bb_proxy_
     f->default_batch = !o->config.global_batch && !o->config.micro_batches;
     f->head_tflops = o->rates == BB_RATES_GIVEN && config->forward_us > 0 ? config->tflops : 0;
     TRY(bb_training_load_arch(config, &arch));
+    if (arch.streams > 0)
+        snprintf(f->perturbed + strlen(f->perturbed), sizeof(f->perturbed) - strlen(f->perturbed),
+                 " hyper-connections");
     if (arch.expert_groups > 1 && ep_nodes > arch.expert_groups && !t->dispatch)
         f->node_limit = arch.expert_groups;
 out:

@@ -43,12 +43,14 @@ struct bb_kernel_list_item {
     enum bb_gemm_precision precision; /* of the operands in training */
     enum bb_kernel_place place;
     enum bb_kernel_fusion fusion;
-    double share;  /* GEMM of fused attention: fraction of the attention scores that the mask keeps, 0 to 1 (causal:
+    double share;    /* GEMM of fused attention: fraction of the attention scores that the mask keeps, 0 to 1 (causal:
                      about 0.5) */
-    int experts;   /* number of MoE experts; training launches this GEMM once per expert, one after another. 0:
+    double gathered; /* GEMM of fused attention: number of keys that an index lists for each query and that all heads
+                       share; 0: keys that follow one another */
+    int experts;     /* number of MoE experts; training launches this GEMM once per expert, one after another. 0:
                     training launches it once */
-    bool dropless; /* the router decides how many rows the experts have, in each micro-batch anew */
-    bool scan;     /* a kernel of the scan of Mamba 2: in Triton, with any training framework */
+    bool dropless;   /* the router decides how many rows the experts have, in each micro-batch anew */
+    bool scan;       /* a kernel of the scan of Mamba 2: in Triton, with any training framework */
     struct bb_gemm_shape gemm;
     struct bb_memory_kernel memory_kernel; /* shape of a memory-bound kernel; all device pointers are NULL */
 };

@@ -69,8 +69,9 @@ struct bb_forecast {
     int fitting_nodes;    /* its number of nodes if only whole nodes were tried; 0: every number of GPUs was */
     char kept[300];       /* the given options that restrict this layout: " --dp-sync zero3" */
     double gpu_bytes;     /* memory of one GPU in bytes; 0: unknown */
-    char perturbed[200];  /* the given options that none of these published steps has: " --slow --set" */
-    char excluded[200];   /* the given options that --best-layout excludes: " without --tokens without --ops" */
+    char
+        perturbed[200]; /* the given options and parts of the model that none of these published steps has: " --slow" */
+    char excluded[200]; /* the given options that --best-layout excludes: " without --tokens without --ops" */
 };
 
 /*

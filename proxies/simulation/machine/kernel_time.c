@@ -47,6 +47,13 @@ static const double small_head_rate[BB_GPU_GENERATIONS] = {1, 0.7, 0.5};
  * about 5 bytes per clock. So that training of 48 layers of Mamba 2 takes as long as on A100, H200 and GB200 (state-spaces/mamba,
  * issue 904: 102.5, 239.2 and 360.4 TFLOP/s, as 6 FLOPs per parameter and token). */
 static const double scan_sm_gbps[BB_GPU_GENERATIONS] = {6, 10, 10.8};
+/* Attention to keys that an index lists (DeepSeek-V4), of the peak rate: all 64 heads of a query are one tile, so that a key
+ * is read from cache for 64 rows, and its gradient is added with atomic operations; the backward pass reads and writes
+ * the queries as long as for GATHERED_KEYS keys. B200: forward with 2,048 keys 366 to 437 of 2,250 TFLOP/s in 12 of 15 cases
+ * (NVIDIA/cudnn-frontend, benchmark/sparse_attention_training/results); backward of 4,096 queries 0.56, 1.23, 2.16 and 4.02 ms
+ * with 128, 512, 1,024 and 2,048 keys (pull request 318). */
+static const double gathered_rate[2] = {0.19, 0.33};
+#define GATHERED_KEYS 183
 
 /* Returns the rate of large GEMMs on all SMs, in FLOP per ns. */
 static double gemm_rate(const struct bb_cluster *c, const struct bb_kernel_list_item *item)
@@ -141,8 +148,13 @@ static double attention_ns(const struct bb_cluster *c, const struct bb_kernel_li
                                      : small_head_rate[bb_cluster_generation(c)]);
     const double ns = bb_gemm_flops(g) * item->share * (backward ? 1.25 : 1) /
                       (bb_cluster_tflops(c, g->dtype) * part * 1e3) * c->sm_count / sms;
+    const double gathered = bb_gemm_flops(g) * item->share *
+                            (backward ? 1.25 * (1 + GATHERED_KEYS / item->gathered) : 1) /
+                            (bb_cluster_tflops(c, g->dtype) * gathered_rate[backward] * 1e3) * c->sm_count / sms;
     const double longest = ns * sms / blocks * fmin(2, 1 / item->share);
 
+    if (item->gathered > 0)
+        return gathered;
     return fmax(ns + ATTENTION_TAIL * longest, longest) + (backward ? 0 : ATTENTION_FORWARD_NS);
 }
 

@@ -584,6 +584,7 @@ static void add_gemm(const struct bb_layer_sizes *s, const struct bb_kernels *gr
         item->share = 1 - 0.5 *
                               ((keys - compressed) * (keys - compressed) + compressed * compressed * (double)s->ratio) /
                               (keys * (double)s->sequence);
+    item->gathered = s->streams && !dense ? keys * item->share : 0;
 }
 
 /* Adds the kernels of one kind of computation and one pass (forward, data gradient, weight gradient). In the

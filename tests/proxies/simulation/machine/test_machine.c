@@ -555,6 +555,29 @@ static void fused_attention_is_causal_and_recomputed(void **state)
     assert_near((double)bb_cluster_kernel_ns(&proxy, &item), 2.0 * 2560 * 2560 * (1000.0 / 10000 + 0.5 / 1000), 1e-5);
 }
 
+/* Backward of 64 heads of 512 dimensions for 4,096 queries on B200: NVIDIA/cudnn-frontend, pull request 318. */
+static void attention_to_listed_keys_takes_the_published_time(void **state)
+{
+    static const struct {
+        int keys;
+        double ms;
+    } rows[] = {{128, 0.560}, {512, 1.233}, {1024, 2.155}, {2048, 4.019}};
+    struct bb_cluster b200 = cluster;
+
+    (void)state;
+    b200.tflops_bfloat16 = 2250;
+    for (size_t i = 0; i < ROWS(rows); i++) {
+        struct bb_kernel_list_item item = gemm(4096, rows[i].keys, 512, 64);
+
+        item.share = 1;
+        item.gathered = rows[i].keys;
+        item.fusion = BB_KERNEL_IN_ATTENTION_BACKWARD;
+        assert_near(4e-6 * (double)bb_cluster_kernel_ns(&b200, &item), rows[i].ms, 0.02);
+        item.fusion = BB_KERNEL_IN_ATTENTION; /* 430 TFLOP/s */
+        assert_near((double)bb_cluster_kernel_ns(&b200, &item), 2.0 * 4096 * rows[i].keys * 512 * 64 / 430e3, 0.01);
+    }
+}
+
 static void memory_kernels_take_the_time_of_their_bytes(void **state)
 {
     struct bb_kernel_list_item item = {
@@ -631,6 +654,7 @@ int main(void)
         cmocka_unit_test(block_scaled_gemms_use_their_rate_and_bytes),
         cmocka_unit_test(weight_gradients_and_experts_add_their_memory_traffic),
         cmocka_unit_test(fused_attention_is_causal_and_recomputed),
+        cmocka_unit_test(attention_to_listed_keys_takes_the_published_time),
         cmocka_unit_test(memory_kernels_take_the_time_of_their_bytes),
     };
 

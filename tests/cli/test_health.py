@@ -67,6 +67,14 @@ def test_baseline_without_values_of_the_tests_is_refused(busbar, tmp_path):
     assert done.returncode == 5 and "no value" not in done.stderr  # those of all nodes are left out
 
 
+@pytest.mark.parametrize("nodes, slow, faults", [(3, "", ""), (5, "", ""), (4, "link=node3-nic0:0.1", ""), (4, "", "die:rank=3,call=2,name=ncclAllReduce")])
+def test_verified_data_is_right_if_nodes_take_no_part_in_a_measurement(busbar, nodes, slow, faults):
+    """Of an odd number of nodes one has no partner; suspects are measured again with some nodes; a node is lost. Each then had other data."""
+    done = busbar.run("health", "--from", "pairs", "--size", "64K", "-n", 1, ranks=nodes, env={
+        "EMU_DATA": "on", "EMU_CLUSTER": "h100-sxm-ib", "EMU_NODES": str(nodes), "EMU_SLOW": slow, "EMU_FAULT": faults})
+    assert "wrong data" not in done.stdout + done.stderr and done.returncode in ((5,) if slow or faults else (0,)), done.stderr
+
+
 def test_bad_parts_of_64_nodes_are_named(busbar, tmp_path):
     root, found, _ = health(busbar, tmp_path, ranks=64, nodes=64, status=5, slow="rank=7:1.111,link=node20-nic0:0.5,link=node32-node33:0.6")
     assert found == {("fail", "gpu", 7, 0), ("fail", "nic", 20, 0), ("fail", "path", 32, 0)} and [v["level"] for v in root["verdicts"]].count("ok") == 62

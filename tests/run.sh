@@ -62,7 +62,7 @@ black_box() {
     heading "black-box tests ($1)"
     status=0
     build=$1; shift
-    BUSBAR_BUILD=$PWD/$build python3 -m pytest -q -p no:cacheprovider -rs -n "$workers" --dist loadgroup tests/cli "$@" >"$logs/pytest" 2>&1 || status=$?
+    BUSBAR_BUILD=$PWD/$build python3 -m pytest -q -p no:cacheprovider -rs -n "$workers" tests/cli "$@" >"$logs/pytest" 2>&1 || status=$?
     cat "$logs/pytest"
     bad=$(($(number failed "$logs/pytest") + $(number error "$logs/pytest")))
     if [ $status != 0 ] && [ "$bad" = 0 ]; then bad=1; fi

@@ -21,6 +21,23 @@ MPI_ENVIRONMENT = dict(re.findall(r"([A-Z]\w*)=(\S+)", "".join(
         "OMPI_MCA_pml": "ob1"}
 
 
+# Files whose tests share a slow fixture of the module: one worker runs them, so that it runs once.
+ONE_WORKER = {f"test_{name}.py" for name in ("calibrate", "gpu_kit", "memory", "packaging", "published", "report", "scaling", "sweep_programs")}
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Distributes the tests of ONE_WORKER by file, and all others one by one. Marks of pytest-xdist do the same, but not with pytest 9.2."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFileOrTest(LoadScopeScheduling):
+        def _split_scope(self, nodeid):
+            path = nodeid.split("::")[0]
+            return path if path.rsplit("/")[-1] in ONE_WORKER else nodeid
+
+    return ByFileOrTest(config, log)
+
+
 def mpirun_of(build):
     """Returns the launcher of the MPI with which a build folder was configured; None without a build."""
     cache = build / "CMakeCache.txt"

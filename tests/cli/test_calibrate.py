@@ -8,7 +8,6 @@ import pytest
 import calibration_accuracy
 from conftest import ROOT
 
-pytestmark = pytest.mark.xdist_group("calibrate")  # one worker, so that its fixtures run once
 
 # Unusual values, all far from those of emulated-default, which are the initial values of the fit.
 HIDDEN = {"name": "hidden", "description": "unusual values", "source": "made up", "gpus_per_node": 8, "launch_us": 3.7,

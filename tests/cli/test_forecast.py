@@ -665,9 +665,8 @@ def test_a_list_of_values_names_the_sweep(busbar):
 
 
 @pytest.mark.parametrize("ranks,batch,nearest", [
-    (100, 1024, (1020, 1025)), (100, 77, (75, 80)), (100, 1001, (1000, 1005)), (504, 1024, (1023, 1026)), (504, 77, (75, 78)), (504, 1001, (999, 1002)),
-    (24, 1024, ()), (24, 77, ()), (24, 1001, ()), (60, 1024, (1023, 1025)), (60, 77, (75, 78)), (60, 1001, (1000, 1002)),
-    (1000, 1024, (1000, 1025)), (1000, 77, (75, 100)), (1000, 1001, (1000, 1025))])
+    (100, 77, (75, 80)), (504, 1024, (1023, 1026)), (504, 77, (75, 78)), (24, 1001, ()), (60, 77, (75, 78)), (1000, 77, (75, 100)),
+    (1000, 1001, (1000, 1025))])
 def test_search_names_the_nearest_global_batch_sizes(busbar, ranks, batch, nearest):
     """40 layers, FFN width 13824, 40 heads: tp 5 and pp 25 are invalid, with whatever batch size. 24 ranks have layouts with one replica.
     No size between the two suggested ones has layouts, which both have."""

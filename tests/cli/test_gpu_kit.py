@@ -13,7 +13,6 @@ import pytest
 
 from conftest import BUILD, ROOT
 
-pytestmark = pytest.mark.xdist_group("gpu_kit")  # one worker, so that its fixtures run once
 
 SMI = """#!/bin/sh
 case "$*" in

@@ -11,7 +11,6 @@ from accuracy import PUBLISHED
 
 # Limits of the relative error: mean of all rows, and each row whose settings are fully known ("sure") and that does not use FP8.
 MAX_MEAN, MAX_SURE = 0.10, 0.25
-pytestmark = pytest.mark.xdist_group("published")  # one worker, so that each row is planned once
 
 
 def mean_of(errors):

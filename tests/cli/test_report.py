@@ -14,7 +14,6 @@ import pytest
 
 from chromium import Chromium, find_chromium
 
-pytestmark = pytest.mark.xdist_group("report")  # one worker, so that its fixtures run once
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "profiles" / "report"))

@@ -5,7 +5,6 @@ import statistics
 
 import pytest
 
-pytestmark = pytest.mark.xdist_group("scaling")  # one worker, so that its fixtures run once
 
 SMALL = ("--images", 700, "--batch", 64, "--no-alone", "--traced-steps", 0, "-n", 2, "--warmup", 1)
 EPOCH = re.compile(r"^Epoch (\d+)/(\d+) \| Time: (\d+\.\d\d)s \| Global Img/sec: (\d+\.\d\d)$", re.M)

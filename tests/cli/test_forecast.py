@@ -189,6 +189,8 @@ def test_software_determines_rates_and_overlap(busbar):
         assert plain["compute_us"] <= 1.001 * tuned["compute_us"]
     sharded = {name: plan(busbar, f"{args} --dp-sync zero3 {name}")["predicted"]["step_us"] for name in ("", "--software torch", "--software megatron")}
     assert sharded[""] == sharded["--software torch"] > 1.1 * sharded["--software megatron"]
+    te, tuned = (plan(busbar, f"{args} --tp 8 --dp-sync distributed --software {name}")["predicted"]["breakdown"] for name in ("torch-te", "megatron"))
+    assert te["compute_us"] <= 1.001 * tuned["compute_us"] and te["overlap_fraction"] < tuned["overlap_fraction"]
     attention = {name: plan(busbar, f"{args} --software {name} --seq-length 131072 --layers 1")["predicted"]["breakdown"]["compute_us"] for name in ("megatron", "megatron-flash2")}
     assert 1.2 < attention["megatron-flash2"] / attention["megatron"] < 1 / 0.66  # most of the layer is attention
     assert rejection(busbar, f"plan transformer {LLAMA} --software torch").startswith("busbar: --software only applies to transformer forecasts")

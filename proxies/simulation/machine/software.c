@@ -17,7 +17,8 @@ enum bb_gpu_generation bb_cluster_generation(const struct bb_cluster *c)
 
 /* Chosen by the fitting half of the published steps (tests/cli/accuracy.py), see profiles/clusters/README.md; except that
  * FlashAttention-2 has the rates of the FlashAttention-3 paper on H100 (figures 5 and 6, heads of 128 dimensions, 16,384
- * tokens): 370 TFLOP/s forward and 322 backward, 0.65 and 0.68 of the profile's. FlashAttention-2 and, since version 2.0,
+ * tokens): 370 TFLOP/s forward and 322 backward, 0.65 and 0.68 of the profile's; and except torch-te, PyTorch with the
+ * kernels of Transformer Engine, whose rates are therefore those of megatron. FlashAttention-2 and, since version 2.0,
  * PyTorch's scaled_dot_product_attention have fused kernels with dropout. */
 static const struct bb_software rows[] = {
     {"megatron", true, false, {{1, 1, 1, 0.8, 1}, {1, 1, 1, 1, 1}, {1, 1, 1, 1, 0.3}}},
@@ -25,10 +26,11 @@ static const struct bb_software rows[] = {
     {"megatron-plain", false, false, {{1, 1, 1, 0.8, 1}, {1, 1, 1, 1, 1}, {0.88, 0.92, 0.95, 0.3, 1}}},
     {"torch", false, true, {{1, 1, 0.65, 0.55, 1}, {0.95, 1, 0.45, 0.45, 1}, {0.95, 1, 0.45, 0.45, 1}}},
     {"torch-compile", false, true, {{1, 1, 0.65, 0.55, 1}, {0.95, 1, 0.45, 0.45, 1}, {0.95, 1, 0.45, 0.45, 1}}},
+    {"torch-te", false, true, {{1, 1, 1, 0.8, 1}, {1, 1, 1, 1, 1}, {1, 1, 1, 1, 0.3}}},
     {"jax", true, false, {{1, 1, 1, 1, 1}, {1, 1, 1, 1, 1}, {1, 1, 1, 1, 1}}},
 };
 const char *const bb_software_names[] = {
-    "megatron", "megatron-flash2", "megatron-plain", "torch", "torch-compile", "jax", NULL};
+    "megatron", "megatron-flash2", "megatron-plain", "torch", "torch-compile", "torch-te", "jax", NULL};
 
 const struct bb_software *bb_software_of(const char *name, bool sharded, bool overlaps)
 {

@@ -37,6 +37,8 @@ static const struct bb_memory_stack stacks[] = {
      .reserved = 1.04},
     {"torch-compile", .fused_loss = true, .float_copies = {3, 4}, .keeps_whole = true, .saves_gathered = true,
      .reserved = 1.04},
+    {"torch-te", .float_copies = {3, 4}, .keeps_whole = true, .saves_gathered = true, .saves_unused = true,
+     .reserved = 1.04},
     {"jax", .fused_loss = true, .float_copies = {3, 4}, .reserved = 1},
 };
 

@@ -51,7 +51,7 @@ const struct bb_opt bb_transformer_options[] = {
     OPT_CHOICE(
         0, "lora-targets", FIELD(lora_targets), NULL, "WHICH", lora_choices,
         "with --lora-rank: weights with adapters (default: all, those of attention, MLP and experts, not the router); "
-        "counted as by PEFT, each weight of each expert, with another --software than torch and torch-compile as by "
+        "counted as by PEFT, each weight of each expert, with another --software than those of PyTorch as by "
         "Megatron-LM: one adapter for all experts of a rank, and one for gate and up"),
     OPT_INT(0, "microbatch-group-size", FIELD(group), NULL, "G", 1, 1e6,
             "with --schedule interleaved: micro-batches that pass one chunk before the next chunk starts (default: "

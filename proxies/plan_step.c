@@ -413,7 +413,15 @@ static void forget_recompute(struct bb_proxy_config *config)
     config->transformer.recompute_layers = 0;
 }
 
-/* Find the first number of GPUs, from those of the plan on, on which the model fits in a layout with the given options that
+/* Minimum bytes of a 16-bit gradient and of the optimizer per parameter: the precision-aware one of Adam, or SGD (sync.h). */
+static double trained_bytes(const struct bb_sync_options *o)
+{
+    const double offloaded = !o->cpu_offload ? 0 : o->offload_fraction > 0 ? o->offload_fraction : 1;
+
+    return 2 + (bb_sync_uses_adam(o) ? 10 : 8) * (1 - offloaded);
+}
+
+/* Find the next number of GPUs, from those of the plan on, on which the model fits in a layout with the given options that
  * --best-layout keeps. */
 static int find_ranks(const struct bb_plan_options *o, const struct bb_proxy *proxy, const struct bb_cluster *cluster,
                       const struct bb_proxy_config *config, struct plan_results *f)
@@ -421,18 +429,13 @@ static int find_ranks(const struct bb_plan_options *o, const struct bb_proxy *pr
     struct bb_proxy_config given = o->given, free = *config;
     struct bb_layout_search search = {.proxy = proxy, .given = &given, .config = &free, .cluster = cluster};
     const int min = (int)fmin(bb_forecast_min_gpus(&f->step, &f->forecast), 1 << 20);
-    int rc;
 
     forget_recompute(&given); /* add_excluded */
     forget_recompute(&free);
     search.usable_bytes = (1 - o->margin) * f->forecast.gpu_bytes;
     search.quiet = true;
     free.global_batch = (int)f->step.samples;
-    TRY(bb_layouts_fitting_ranks(&search, min, &f->forecast.fitting_ranks, f->forecast.kept));
-    if (f->forecast.fitting_ranks > free.gpus_per_node)
-        f->forecast.fitting_nodes = f->forecast.fitting_ranks / free.gpus_per_node;
-out:
-    return rc;
+    return bb_layouts_fitting_ranks(&search, min, &f->forecast.fitting);
 }
 
 /* Part of the GPU memory up to which the step without the assumed memory savings is predicted too: users may save the
@@ -454,6 +457,7 @@ static int build_step(const struct bb_plan_options *o, const struct bb_proxy *pr
     TRY(bb_step_build(&f->step, proxy, config));
     bb_err_mute(BB_MUTE_WARNINGS); /* those of the model file are printed once */
     f->forecast.without_bytes = bb_step_training_bytes(&f->step);
+    f->forecast.trained_bytes = trained_bytes(&config->sync);
     bb_opts_each(o->option_set, o, add_excluded, &f->forecast);
     forget_recompute(&guessed);
     if (may_guess && f->forecast.without_bytes > BB_SAFE_MEMORY * f->forecast.gpu_bytes)

@@ -334,7 +334,7 @@ def test_recompute_modules_that_do_not_fit_are_planned(busbar):
     """The search for options that fit tries full recomputation, to which --recompute-modules does not apply."""
     args = "--model llama3_70b --ranks 8 --tp 8 --micro-batches 8 --cluster h100-sxm-ib --recompute selective --recompute-modules mlp"
     done = busbar.run("plan", "transformer", *args.split(), emulated=False)
-    assert done.returncode == 0 and "needs" in done.stdout and "with --tp 8 the first number of whole nodes on which a layout fits is 2 (16 GPUs)" in done.stderr
+    assert done.returncode == 0 and "needs" in done.stdout and "with --tp 8 the next number of whole nodes on which a layout fits is 2 (16 GPUs)" in done.stderr
     tight = args.replace("70b --ranks 8", "8b --ranks 8").replace("--tp 8", "--tp 2 --dp-sync zero1")
     assert plan(busbar, f"{tight} --gpu-memory 80G")["predicted"]["memory"]["fits"]
     hint = busbar.run("plan", "transformer", *tight.split(), "--gpu-memory", "43G", emulated=False).stderr
@@ -428,11 +428,11 @@ def test_the_first_number_of_gpus_that_fits_is_named(busbar):
         return busbar.run("plan", "transformer", "--model", "llama3_70b", "--cluster", "h100-sxm-ib", "--micro-batch-size", "1", *command.split(), emulated=False)
 
     for more, kept, ranks in (("", "", 16), ("--dp-sync zero3", "--dp-sync zero3 ", 24)):
-        assert (f"; with {kept}--micro-batch-size 1 the first number of whole nodes on which a layout fits is {ranks // 8} ({ranks} GPUs); try: --ranks {ranks} --best-layout --global-batch-size {ranks}\n"
+        assert (f"; with {kept}--micro-batch-size 1 the next number of whole nodes on which a layout fits is {ranks // 8} ({ranks} GPUs); try: --ranks {ranks} --best-layout --global-batch-size {ranks}\n"
                 in run(f"--ranks 8 {more}").stderr)
     small = run("--ranks 16 --best-layout --global-batch-size 16 --memory-margin 20%")
     assert small.returncode == 2 and small.stderr.endswith("less than --memory-margin would be free; try: --memory-margin 0%\n")
-    assert run("--ranks 2 --best-layout --global-batch-size 8").stderr.endswith("more ranks are needed with --micro-batch-size 1; try: --ranks 16 --global-batch-size 16\n")
+    assert run("--ranks 2 --best-layout --global-batch-size 8").stderr.endswith("more ranks are needed with --micro-batch-size 1; try: --ranks 16 --global-batch-size 8\n")
     tight = run("--ranks 16 --best-layout --global-batch-size 16 --memory-margin 0% --top 1 --tp 8 --cp 1 --pp 2 --vpp 1 --recompute full --dp-sync distributed")
     assert tight.returncode == 0 and "# may not fit: too little is free for the CUDA context, NCCL and fragmentation: layouts 1\n" in tight.stdout
     last = tight.stdout.splitlines()[-1]
@@ -706,7 +706,7 @@ def test_search_names_memory_savings_with_which_a_layout_fits(busbar, fixed, lef
     assert plan(busbar, f"{L70B} --ranks 8 --best-layout --cp 1 {options}")["best_layout"]["fitting"] > 0
     error = rejection(busbar, f"plan transformer {L70B} --ranks 2 --best-layout --dp-sync zero3")
     assert re.search(r"; neither recomputation nor --grad-dtype bfloat16 nor the optimizer \(precision-aware, in host memory\) saves enough; "
-                     r"more ranks are needed with --dp-sync zero3; try: --ranks 24 --global-batch-size 24$", error)
+                     r"more ranks are needed with --dp-sync zero3; try: --ranks 32 --global-batch-size 16$", error)
 
 
 @pytest.mark.parametrize("args,recomputed", [
@@ -1069,6 +1069,36 @@ def test_the_default_report_has_at_most_25_lines(busbar, args):
     assert busbar.run("plan", *args.split(), "--quiet", emulated=False).stdout == ""
 
 
+@pytest.mark.parametrize("args,ranks,batch,without", [
+    ("--model llama3_8b --seq-length 4096 --ranks 8 --dp-sync zero3 --micro-batch-size 32", 16, 512, ""),
+    ("--model llama3_8b --seq-length 4096 --ranks 8 --dp-sync zero3 --micro-batch-size 24", 16, 384, ""),
+    ("--model llama3_70b --ranks 8 --micro-batch-size 3", 16, 48, ""),
+    ("--model llama3_70b --ranks 16 --global-batch-size 48 --tp 8 --dp-sync zero3", 24, 48, ""),
+    ("--model llama3_405b --ranks 128 --tp 8 --pp 4 --dp-sync distributed", 128, 16, " without --pp"),
+    ("--model llama3_405b --ranks 32 --tp 8 --pp 4 --dp-sync distributed", 112, 112, " without --dp-sync without --pp without --tp")])
+def test_the_next_number_of_gpus_holds_for_batches_of_any_size(busbar, args, ranks, batch, without):
+    """A layout fits on that number with the batch that is named, and on no number of whole nodes before with batches of one or
+    four micro-batches per GPU, or with the given one."""
+    command = f"busbar plan transformer {args} --cluster h100-sxm-ib"
+    error = busbar.run(*command.split()[1:], emulated=False).stderr
+    assert error.endswith(f"; try: --ranks {ranks} --best-layout --global-batch-size {batch}{without}\n"), error
+    assert without == "" or f"; no layout fits with --dp-sync distributed --pp 4 --tp 8 on {args.split()[3]} to " in error
+    quick = ("--top", "1", "--quiet", "--cp", "1")
+    assert busbar.run(*apply(command, re.search("try: (.*)", error)[1]), *quick, emulated=False).returncode == 0
+    for samples in {batch} if "--global" in args else {batch * (ranks - 8) // ranks, 4 * batch * (ranks - 8) // ranks}:
+        before = f"{re.sub('--(ranks|global-batch-size) [0-9]+', '', command)} --ranks {ranks - 8} --best-layout --global-batch-size {samples}"
+        if not without:
+            assert "fits into GPU memory" in rejection(busbar, before.removeprefix("busbar "))
+
+
+def test_the_memory_that_offloading_saves_is_in_the_minimum_number_of_gpus(busbar):
+    """70.6e9 parameters of 4 bytes fit on 4 H200 if the optimizer is in host memory; with 14 bytes they would need 7."""
+    args = "--model llama3_70b --ranks 4 --cluster h200-sxm-ib --use-precision-aware-optimizer --dp-sync distributed --optimizer-cpu-offload"
+    error = busbar.run("plan", "transformer", *args.split(), emulated=False).stderr
+    assert error.endswith("; try: --best-layout --global-batch-size 4\n")
+    assert plan(busbar, f"{args} --best-layout --global-batch-size 4 --cp 1 --tp 4 --top 1")["best_layout"]["fitting"] > 0
+
+
 def test_quiet_writes_the_table_of_a_collective_only_to_files(busbar, tmp_path):
     args = ("plan", "all_reduce", "--ranks", 8, "--cluster", "h100-sxm-ib", "--sizes", "1M", "--quiet")
     assert busbar.run(*args, emulated=False).stdout == ""
@@ -1123,9 +1153,9 @@ def test_nccl_variables_and_sizes(busbar):
      "try: --recompute full --recompute-num-layers 13\n"),
     (("--model", "llama3_8b", "--ranks", "16", "--recompute", "full"), "try: --best-layout --global-batch-size 16 without --recompute\n"),
     # 70.55e9 parameters x 14 bytes of 79.1 GiB (80 GiB without the CUDA context) are 11.6 GPUs
-    (("--model", "llama3_70b", "--ranks", "4"), "fit; the first number of whole nodes on which a layout fits is 2 (16 GPUs); try: --ranks 16 --best-layout --global-batch-size 16"),
-    (("--model", "llama3_70b", "--ranks", "8", "--dp-sync", "zero3", "--seq-length", "4096"), "; with --dp-sync zero3 the first number of whole nodes on which a layout fits is 3 (24 GPUs); try: --ranks 24 --best-layout --global-batch-size 24\n"),
-    (("--model", "llama3_70b", "--ranks", "16", "--dp-sync", "zero3", "--tp", "8"), "; with --dp-sync zero3 --tp 8 the first number of whole nodes on which a layout fits is 3 (24 GPUs); try: --ranks 24"),
+    (("--model", "llama3_70b", "--ranks", "4"), "fit; the next number of whole nodes on which a layout fits is 2 (16 GPUs); try: --ranks 16 --best-layout --global-batch-size 16"),
+    (("--model", "llama3_70b", "--ranks", "8", "--dp-sync", "zero3", "--seq-length", "4096"), "; with --dp-sync zero3 the next number of whole nodes on which a layout fits is 3 (24 GPUs); try: --ranks 24 --best-layout --global-batch-size 24\n"),
+    (("--model", "llama3_70b", "--ranks", "16", "--dp-sync", "zero3", "--tp", "8"), "; with --dp-sync zero3 --tp 8 the next number of whole nodes on which a layout fits is 3 (24 GPUs); try: --ranks 24"),
     (("--model", "llama3_8b", "--ranks", "8", "--tokens", "15T", "--ops", "--must-fit", "--trace", "t.json"),
      "or --best-layout --global-batch-size 8 without --must-fit without --trace without --ops\n")])
 def test_advice_for_training_that_does_not_fit(busbar, tmp_path, args, advice):

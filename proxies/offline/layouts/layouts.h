@@ -27,6 +27,7 @@
 #define BB_PROXIES_OFFLINE_LAYOUTS_LAYOUTS_H
 
 #include "proxies/form/author/proxy.h"
+#include "proxies/offline/plan/forecast.h"
 #include "proxies/simulation/simulate/matching/conditions.h"
 #include "proxies/workloads/sync/sync.h"
 #include "proxies/workloads/transformer/arch/arch.h"
@@ -128,13 +129,10 @@ struct bb_layouts {
  *   Returns  0; -BB_EUSAGE, after printing an error, if an option is invalid or no layout fits; -BB_EFAIL
  */
 int bb_layouts_search(const struct bb_layout_search *search, struct bb_layouts *found) BB_MUST_CHECK;
-#define BB_KEPT_TEXT 300
-/* bb_layouts_fitting_ranks - finds the first number of ranks on which a layout fits: of the config of `search`, or in whole
- * nodes from the larger one of `ranks` and that on; then with a global batch size of as many. search: gpu_bytes is not used.
- * found: out; 0: none. kept: out: the given options that restrict the layouts, for example " --tp 2". Returns 0, or
- * -BB_EUSAGE after printing an error. */
-int bb_layouts_fitting_ranks(const struct bb_layout_search *search, int ranks, int *found,
-                             char kept[BB_KEPT_TEXT]) BB_MUST_CHECK;
+/* bb_layouts_fitting_ranks - finds the next number of ranks on which a layout fits: that of the config of `search`, or in
+ * whole nodes from the larger one of `ranks` and that on; with the given global batch size, otherwise or if none fits with
+ * any. search: gpu_bytes is not used. fit: out. Returns 0, or -BB_EUSAGE after printing an error. */
+int bb_layouts_fitting_ranks(const struct bb_layout_search *search, int ranks, struct bb_fitting *fit) BB_MUST_CHECK;
 /* bb_layouts_sample - simulates the training step of each of the first `top` layouts search->samples times with
  * random jitter on every rank, and sorts these layouts by their median step time. Returns 0; -BB_EUSAGE, after
  * printing an error, if the simulations have too many operations; -BB_EFAIL. */

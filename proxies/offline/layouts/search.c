@@ -1185,22 +1185,66 @@ static int report_invalid(const struct work *w)
                   s->proxy->name, s->config->ranks, s->config->global_batch, suggestion);
 }
 
+/* Returns the smallest global batch size with which a layout fits into GPU memory; 0: none. Training needs the least memory
+ * with as few micro-batches as the schedule allows. config: its batch suits each layout. */
+static int find_smallest_batch(const struct work *w, const struct bb_proxy_config *given,
+                               const struct bb_proxy_config *config)
+{
+    struct bb_proxy_config smallest = *given;
+    struct bb_layout_search search = *w->search;
+    struct bb_layout_space space;
+    struct work other = {.search = &search, .space = &space, .arch = w->arch, .progress = w->progress};
+    long long found = 0;
+
+    smallest.micro_batch_size = given->micro_batch_size ? given->micro_batch_size : 1;
+    search.given = &smallest;
+    search.config = config;
+    begin_trial(&other, &space);
+    for (int i = 0; i < space.n; i++)
+        space.list[i].micro_batches = space.list[i].schedule == BB_INTERLEAVED ? space.list[i].pp : 1;
+    try_memory_of_all(&other, 1);
+    for (int i = 0; i < space.n; i++) {
+        const struct bb_layout_choice *c = &space.list[i];
+        const long long batch = (long long)c->dp * c->batch * c->micro_batches;
+
+        if (other.rc[i] == 0 && other.unfit[i] < space.n_recomputes && (!found || batch < found))
+            found = batch;
+    }
+    end_trial(&other, &space);
+    return (int)found;
+}
+
+/* Returns a global batch size with which a layout fits on `ranks` ranks; 0: none. given: with a global batch size, only that
+ * one; otherwise one micro-batch per rank, or the smallest one. */
+static int find_fitting_batch(const struct work *w, const struct bb_proxy_config *given, int ranks)
+{
+    struct bb_proxy_config config = *w->search->config;
+    const double each = given->micro_batch_size ? given->micro_batch_size : 1;
+    int smallest;
+
+    config.ranks = ranks;
+    config.global_batch = given->global_batch ? given->global_batch : (int)fmin(ranks * each, MAX_BATCH);
+    if (given->global_batch)
+        return has_layouts(w, given, &config, true) ? given->global_batch : 0;
+    smallest = find_smallest_batch(w, given, &config);
+    return smallest && has_layouts(w, given, &config, true) ? config.global_batch : smallest;
+}
+
 #define MAX_NODE_COUNTS 32
 
-/* Returns the first number of ranks from `ranks` on, in whole nodes, on which a layout fits; 0: none of the next
- * MAX_NODE_COUNTS numbers of nodes. */
-static int find_fitting_ranks(const struct work *w, int ranks)
+/* Finds the first number of ranks from `ranks` on, in whole nodes, on which a layout fits, of the next MAX_NODE_COUNTS
+ * numbers of nodes. fit: out: ranks, batch, last */
+static void find_fitting_ranks(const struct work *w, const struct bb_proxy_config *given, int ranks,
+                               struct bb_fitting *fit)
 {
     const int node = w->search->config->gpus_per_node;
-    struct bb_proxy_config config = *w->search->config;
 
     ranks = ranks > node ? (ranks + node - 1) / node * node : ranks;
-    for (int i = 0; i < MAX_NODE_COUNTS; i++, ranks += ranks < node ? 1 : node) {
-        config.ranks = config.global_batch = ranks;
-        if (has_layouts(w, w->search->given, &config, true))
-            return ranks;
+    for (int i = 0; i < MAX_NODE_COUNTS && !fit->ranks; i++, ranks += ranks < node ? 1 : node) {
+        fit->last = ranks;
+        fit->batch = find_fitting_batch(w, given, ranks);
+        fit->ranks = fit->batch ? ranks : 0;
     }
-    return 0;
 }
 
 /* Writes how training could fit: without one of the given options, with options that save memory, without the given
@@ -1209,7 +1253,8 @@ static void suggest_fitting(const struct work *w, char text[ADVICE_TEXT])
 {
     char given[BB_KEPT_TEXT];
     const struct bb_proxy_config cleared = clear_all_kept(w->search->given, given);
-    int ranks;
+    struct bb_proxy_config any_batch = *w->search->given;
+    struct bb_fitting fit = {0};
     size_t length;
 
     text[0] = '\0';
@@ -1225,15 +1270,18 @@ static void suggest_fitting(const struct work *w, char text[ADVICE_TEXT])
             text[length - 2] = '\0';
         return;
     }
-    ranks = find_fitting_ranks(w, w->search->config->ranks + 1);
+    find_fitting_ranks(w, w->search->given, w->search->config->ranks + 1, &fit);
+    any_batch.global_batch = 0;
+    if (!fit.ranks)
+        find_fitting_ranks(w, &any_batch, w->search->config->ranks + 1, &fit);
     snprintf(
         text, ADVICE_TEXT,
         "neither recomputation nor --grad-dtype bfloat16 nor the optimizer (precision-aware, in host memory) saves "
         "enough; more ranks are needed%s%s",
         given[0] ? " with" : "", given);
     length = strlen(text);
-    if (ranks)
-        snprintf(text + length, ADVICE_TEXT - length, "; try: --ranks %d --global-batch-size %d", ranks, ranks);
+    if (fit.ranks)
+        snprintf(text + length, ADVICE_TEXT - length, "; try: --ranks %d --global-batch-size %d", fit.ranks, fit.batch);
 }
 
 static int report_none(const struct work *w, const struct bb_layout_row *smallest)
@@ -1298,21 +1346,68 @@ out:
     return rc;
 }
 
-int bb_layouts_fitting_ranks(const struct bb_layout_search *search, int ranks, int *found, char kept[BB_KEPT_TEXT])
+/* Finds ranks and batch for bb_layouts_fitting_ranks. given: as in struct bb_layout_search, but with or without batch. */
+static void find_ranks_and_batch(const struct work *w, const struct bb_proxy_config *given, int ranks,
+                                 struct bb_fitting *fit)
+{
+    const struct bb_proxy_config *config = w->search->config;
+
+    if (ranks <= config->ranks) {
+        fit->batch =
+            has_layouts(w, given, config, true) ? config->global_batch : find_fitting_batch(w, given, config->ranks);
+        fit->ranks = fit->batch ? config->ranks : 0;
+    }
+    if (!fit->ranks)
+        find_fitting_ranks(w, given, ranks > config->ranks ? ranks : config->ranks + 1, fit);
+}
+
+/* Finds a layout that fits without one of the given options, on the ranks of config, or without all of them. fit: out: ranks,
+ * batch, without */
+static void find_superfluous(const struct work *w, int ranks, struct bb_fitting *fit)
+{
+    const struct bb_proxy_config *config = w->search->config;
+    char given[BB_KEPT_TEXT], *left, *word;
+    struct bb_proxy_config cleared = clear_all_kept(w->search->given, given);
+    struct bb_fitting without = {0};
+    size_t length = 0;
+
+    if (!given[0])
+        return;
+    if (ranks <= config->ranks && suggest_leaving_out(w, true, given)) {
+        fit->ranks = config->ranks;
+        fit->batch = config->global_batch;
+    } else {
+        cleared.global_batch = 0;
+        find_ranks_and_batch(w, &cleared, ranks, &without);
+        fit->ranks = without.ranks;
+        fit->batch = without.batch;
+    }
+    for (word = strtok_r(given, " ", &left); word && fit->ranks; word = strtok_r(NULL, " ", &left))
+        if (strncmp(word, "--", 2) == 0)
+            length += (size_t)snprintf(fit->without + length, BB_KEPT_TEXT - length, " without %s", word);
+}
+
+int bb_layouts_fitting_ranks(const struct bb_layout_search *search, int ranks, struct bb_fitting *fit)
 {
     struct bb_progress progress;
     struct bb_arch arch;
     struct work w = {.search = search, .progress = &progress, .arch = &arch};
-    int rc;
+    struct bb_proxy_config any_batch = *search->given;
+    int rc, length = 0;
 
-    *found = 0;
+    *fit = (struct bb_fitting){0};
+    any_batch.global_batch = 0;
     bb_progress_init(&progress, 0, search->quiet);
     TRY(bb_training_load_arch(search->config, &arch));
-    clear_all_kept(search->given, kept);
-    if (ranks <= search->config->ranks && has_layouts(&w, search->given, search->config, true))
-        *found = search->config->ranks;
-    else
-        *found = find_fitting_ranks(&w, ranks > search->config->ranks ? ranks : search->config->ranks + 1);
+    find_ranks_and_batch(&w, search->given, ranks, fit);
+    if (search->given->global_batch && fit->ranks)
+        length = snprintf(fit->kept, BB_KEPT_TEXT, " --global-batch-size %d", search->given->global_batch);
+    else if (search->given->global_batch)
+        find_ranks_and_batch(&w, &any_batch, ranks, fit);
+    clear_all_kept(search->given, fit->kept + length);
+    if (!fit->ranks)
+        find_superfluous(&w, ranks, fit);
+    fit->nodes = fit->ranks > search->config->gpus_per_node ? fit->ranks / search->config->gpus_per_node : 0;
 out:
     bb_progress_end(&progress);
     return rc;

@@ -99,30 +99,43 @@ void bb_forecast_guess_text(const struct bb_forecast *f, char *text, size_t size
         snprintf(text + n, size - (size_t)n, "more than %.0f%%", 100 * BB_SAFE_MEMORY);
 }
 
-/* Minimum bytes per parameter in mixed precision: 16-bit parameter; 16-bit gradient and precision-aware optimizer. */
-#define PARAMETER_BYTES 2
-#define TRAINED_BYTES   12
+#define PARAMETER_BYTES 2 /* minimum in mixed precision */
 
 double bb_forecast_min_gpus(const struct bb_step *step, const struct bb_forecast *f)
 {
     const double trained = step->trained_parameters > 0 ? step->trained_parameters : step->parameters;
 
-    return ceil((step->parameters * PARAMETER_BYTES + trained * TRAINED_BYTES) / f->gpu_bytes);
+    return ceil((step->parameters * PARAMETER_BYTES + trained * f->trained_bytes) / f->gpu_bytes);
 }
 
-static const char *fitting_text(const struct bb_forecast *f, char text[BB_BYTES_TEXT])
+static const char *fitting_text(const struct bb_fitting *f, char text[BB_BYTES_TEXT])
 {
-    if (f->fitting_nodes)
-        snprintf(text, BB_BYTES_TEXT, "%d (%d GPUs)", f->fitting_nodes, f->fitting_ranks);
+    if (f->nodes)
+        snprintf(text, BB_BYTES_TEXT, "%d (%d GPUs)", f->nodes, f->ranks);
     else
-        snprintf(text, BB_BYTES_TEXT, "%d", f->fitting_ranks);
+        snprintf(text, BB_BYTES_TEXT, "%d", f->ranks);
     return text;
+}
+
+/* Writes that no layout fits on any tried number of GPUs, and without which options one does. */
+static void write_unfit(const struct bb_forecast *f, int ranks, char *text, size_t size)
+{
+    const struct bb_fitting *fit = &f->fitting;
+    int n = snprintf(text, size, "; no layout fits%s%s on %d", fit->kept[0] ? " with" : "", fit->kept, ranks);
+
+    if (fit->last > ranks)
+        n += snprintf(text + n, size - (size_t)n, " to %d", fit->last);
+    n += snprintf(text + n, size - (size_t)n, " GPUs");
+    if (fit->without[0])
+        snprintf(text + n, size - (size_t)n, "; try: --ranks %d --best-layout --global-batch-size %d%s%s", fit->ranks,
+                 fit->batch, f->excluded, fit->without);
 }
 
 /* Writes how training could fit: with memory savings, with the best layout, or only with more GPUs. */
 static void advise_layout(const struct bb_plan *plan, const struct bb_forecast *f, char *text, size_t size)
 {
     static const char modules[] = " without --recompute-modules";
+    const struct bb_fitting *fit = &f->fitting;
     const double min_gpus = bb_forecast_min_gpus(plan->step, f);
     char guess_text[GUESS_TEXT], need[BB_BYTES_TEXT];
     const char *guess = memory_guess(f, guess_text);
@@ -133,18 +146,21 @@ static void advise_layout(const struct bb_plan *plan, const struct bb_forecast *
     else if (f->sharded)
         snprintf(text, size, "; with %s it needs %s; try: %s, or --best-layout --global-batch-size %.0f%s", f->sharded,
                  bb_format_bytes((size_t)f->sharded_bytes, need), f->sharded, plan->step->samples, f->excluded);
-    else if (f->fitting_ranks > plan->step->layout.ranks)
+    else if (fit->without[0])
+        write_unfit(f, plan->step->layout.ranks, text, size);
+    else if (fit->ranks > plan->step->layout.ranks)
         snprintf(text, size,
-                 "; %s%s%sthe first number of %s on which a layout fits is %s; try: --ranks %d --best-layout "
+                 "; %s%s%sthe next number of %s on which a layout fits is %s; try: --ranks %d --best-layout "
                  "--global-batch-size %d%s",
-                 f->kept[0] ? "with" : "", f->kept, f->kept[0] ? " " : "", f->fitting_nodes ? "whole nodes" : "GPUs",
-                 fitting_text(f, need), f->fitting_ranks, f->fitting_ranks, f->excluded);
+                 fit->kept[0] ? "with" : "", fit->kept, fit->kept[0] ? " " : "", fit->nodes ? "whole nodes" : "GPUs",
+                 fitting_text(fit, need), fit->ranks, fit->batch, f->excluded);
     else if (min_gpus > plan->step->layout.ranks)
         snprintf(text, size, "; parameters, gradients and optimizer need %.0f or more GPUs in any layout", min_gpus);
-    else if (!bb_forecast_fits(plan, f) && f->fitting_ranks == 0 && f->software)
-        snprintf(text, size, "; no layout fits%s%s", f->kept[0] ? " with" : "", f->kept);
+    else if (!bb_forecast_fits(plan, f) && fit->ranks == 0 && f->software)
+        write_unfit(f, plan->step->layout.ranks, text, size);
     else
-        snprintf(text, size, "; try: --best-layout --global-batch-size %.0f%s", plan->step->samples, f->excluded);
+        snprintf(text, size, "; try: --best-layout --global-batch-size %.0f%s",
+                 fit->batch ? fit->batch : plan->step->samples, f->excluded);
 }
 
 void bb_forecast_memory_text(const struct bb_plan *plan, const struct bb_forecast *f, char *text, size_t size)

@@ -22,6 +22,16 @@ enum bb_experts { BB_EXPERTS_NONE, BB_EXPERTS_FEW, BB_EXPERTS_MANY };
 
 #define BB_LONG_CONTEXT 32768 /* tokens of a sample from which published steps are of another kind */
 
+#define BB_KEPT_TEXT 300
+/* The next number of GPUs on which a layout fits (layouts.h, bb_layouts_fitting_ranks). */
+struct bb_fitting {
+    int ranks, batch;           /* 0: none; batch: a global batch size with which a layout fits */
+    int nodes;                  /* number of nodes if only whole nodes were tried; 0: every number of GPUs was */
+    int last;                   /* the largest number of GPUs that was tried; 0: only that of the plan */
+    char kept[BB_KEPT_TEXT];    /* the given options that restrict the layouts: " --dp-sync zero3" */
+    char without[BB_KEPT_TEXT]; /* if none fits with them, but on `ranks` without: " without --pp"; else empty */
+};
+
 struct bb_forecast {
     enum bb_rates rates;
     double tflops; /* compute rate in 1e12 FLOP/s from the command line or the proxy; 0: durations are used instead,
@@ -64,11 +74,10 @@ struct bb_forecast {
     double head_tflops; /* rate in 1e12 FLOP/s of embedding and head if the durations of layers are given */
     const char
         *sharded; /* options with which training fits, if it does not fit otherwise: "--dp-sync zero3"; NULL: none */
-    double sharded_bytes; /* the memory that training then needs */
-    int fitting_ranks;    /* if training does not fit: first number of GPUs on which a layout fits; 0: none */
-    int fitting_nodes;    /* its number of nodes if only whole nodes were tried; 0: every number of GPUs was */
-    char kept[300];       /* the given options that restrict this layout: " --dp-sync zero3" */
-    double gpu_bytes;     /* memory of one GPU in bytes; 0: unknown */
+    double sharded_bytes;      /* the memory that training then needs */
+    struct bb_fitting fitting; /* if training does not fit */
+    double trained_bytes;      /* minimum bytes of gradient and optimizer in GPU memory per trained parameter */
+    double gpu_bytes;          /* memory of one GPU in bytes; 0: unknown */
     char
         perturbed[200]; /* the given options and parts of the model that none of these published steps has: " --slow" */
     char excluded[200]; /* the given options that --best-layout excludes: " without --tokens without --ops" */
@@ -102,7 +111,7 @@ double bb_forecast_min_gpus(const struct bb_step *step, const struct bb_forecast
  * bb_forecast_recipes_text - the options of NVIDIA's recipes (Megatron-Bridge) for steps of this kind that shorten them and
  *     were not given; unchanged if there are none.
  */
-#define BB_MISFIT_TEXT 400
+#define BB_MISFIT_TEXT 800
 void bb_forecast_memory_text(const struct bb_plan *plan, const struct bb_forecast *f, char *text, size_t size);
 void bb_forecast_guess_text(const struct bb_forecast *f, char *text, size_t size);
 bool bb_forecast_misfit_text(const struct bb_plan *plan, const struct bb_forecast *f, bool predicted,

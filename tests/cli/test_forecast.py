@@ -259,6 +259,9 @@ def test_best_layout_explains_the_place_of_a_layout(busbar):
 
 
 @pytest.mark.parametrize("sync", ["zero3", "zero1", "distributed", "all_reduce"])
+    tp, pp = next((row["tp"], row["pp"]) for row in rows if row["penalty"] == 0)
+    text = busbar.run("plan", "transformer", *args.split(), "--explain", f"--tp {tp} --pp {pp} --schedule 1f1b", emulated=False).stdout
+    assert re.search(rf"#   penalty of it, 0.0%: relative to predictions, the \d+ published steps? with tp {tp}.* took no longer than others\n", text)
 def test_a_sharding_dp_sync_has_replicas_to_shard_over(busbar, sync):
     """With dp x cp = 1 nothing is sharded, which is no answer for FSDP, unless the other given options leave nothing else."""
     best = json.loads(explain(busbar, f"--dp-sync {sync} --tp 4").stdout)["best_layout"]
@@ -1124,6 +1127,18 @@ def test_jitter_names_a_number_of_ranks_that_works(busbar):
                                 emulated=False).stdout)
     assert done.returncode == 2 and tried % 32 == 0
     assert 9e6 < sum(len(role["ranks"]) * len(role["program"]) for role in ops["roles"]) <= 10e6
+
+def test_the_parts_of_the_first_layout_are_those_of_its_command(busbar):
+    """A step of 1.2 million operations in a pipeline: the other layouts are extrapolated from fewer micro-batches."""
+    args = "--model llama3_405b --ranks 512 --cluster h100-sxm-ib --global-batch-size 512 --tp 8 --cp 2 --pp 16 --schedule interleaved --vpp 4 --recompute none " \
+           "--micro-batch-size 1 --dp-sync distributed --best-layout"
+    (row,) = plan(busbar, args)["best_layout"]["layouts"]
+    step = plan(busbar, row["command"].split("transformer ")[1])["predicted"]
+    parts = ("compute_us", "exposed_transfer_us", "bubble_us", "exposed_waiting_us", "idle_us")
+    assert row["step_us"] == step["step_us"] and step["breakdown"]["bubble_us"] > 0.005 * step["step_us"]
+    assert [row[part] for part in parts[:4]] == pytest.approx([step["breakdown"][part] for part in parts[:4]])
+    assert row["idle_us"] >= 0 and sum(row[part] for part in parts) == pytest.approx(row["step_us"])
+
 
 
 def test_weight_gradients_are_printed_with_zero_bubble_schedules(busbar):

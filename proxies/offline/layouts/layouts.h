@@ -76,10 +76,12 @@ struct bb_layout_row {
     int number;         /* index in the list of all valid layouts; layouts with equal times are sorted by this index */
     int grid, variants; /* index of the layout's grid; number of layouts of this grid that fit */
     /* Set by the third stage of the search. compute_ns, transfer_ns, bubble_ns and waiting_ns are times of the
-     * slowest rank; together with the idle time of this rank they add up to the step time. */
+     * slowest rank, `rank`; together with the idle time of this rank they add up to the step time. */
     double operations; /* number of operations (kernels, NCCL calls, ...) in one training step, summed over all ranks */
+    int rank;
     double compute_ns, transfer_ns, bubble_ns, waiting_ns, flops, tokens, samples;
     bool overlap_param_gather, precision_aware;
+    bool extrapolated;                /* these values are extrapolated from steps of fewer micro-batches */
     double utilisation, causal_share; /* bb_predicted_utilisation, bb_step_causal_share */
     const char *flops_note;           /* bb_step_flops_note */
 };
@@ -117,6 +119,7 @@ struct bb_layouts {
                                      layouts that fit into memory */
     int refined;                  /* number of layouts that the second search stage simulated */
     long long rejected[BB_REJECTION_REASONS];
+    bool penalized;       /* bb_layout_search.penalizes */
     bool added_optimizer; /* layouts that do not fit without recomputation got the precision-aware optimizer */
     int gpus;
     struct bb_layout_subject subject;

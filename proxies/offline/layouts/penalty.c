@@ -71,6 +71,6 @@ void bb_layouts_penalty_text(const struct bb_layout_choice *c, const struct bb_l
         snprintf(text, size, "no published step with %s; 80%% of the others are within %.1f%% of predictions", layout,
                  100 * k->longer);
     else
-        snprintf(text, size, "relative to predictions, the %d published steps with %s took longer than others",
-                 k->steps, layout);
+        snprintf(text, size, "relative to predictions, the %d published step%s with %s took %s than others", k->steps,
+                 k->steps == 1 ? "" : "s", layout, k->longer > 0 ? "longer" : "no longer");
 }

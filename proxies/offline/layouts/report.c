@@ -30,8 +30,9 @@ enum { PARTS = sizeof(parts) / sizeof(parts[0]) };
 
 static double part_ns(const struct bb_layout_row *r, int part)
 {
-    const double ns[PARTS] = {r->compute_ns, r->transfer_ns, r->bubble_ns, r->waiting_ns,
-                              r->step_ns - r->compute_ns - r->transfer_ns - r->bubble_ns - r->waiting_ns};
+    /* the parts of an extrapolated step do not add up exactly */
+    const double idle_ns = r->step_ns - r->compute_ns - r->transfer_ns - r->bubble_ns - r->waiting_ns;
+    const double ns[PARTS] = {r->compute_ns, r->transfer_ns, r->bubble_ns, r->waiting_ns, fmax(0, idle_ns)};
 
     return ns[part];
 }
@@ -285,12 +286,12 @@ static void print_modules(const struct bb_layouts *found, int top, FILE *out)
     fputs(any ? "\n" : "", out);
 }
 
-/* Prints the reason of the penalty of a layout. */
+/* Prints the reason of the penalty of a layout. The penalty of 0 has one if layouts are compared with penalties. */
 static void print_penalty(const struct bb_layouts *found, const struct bb_layout_row *row, const char *name, FILE *out)
 {
     char text[200];
 
-    if (row->penalty == 0)
+    if (!found->penalized)
         return;
     bb_layouts_penalty_text(&row->choice, &found->subject, text, sizeof(text));
     fprintf(out, "#   penalty of %s, %.1f%%: %s\n", name, 100 * row->penalty, text);

@@ -755,8 +755,9 @@ static void refine_row(void *arg, int i)
     w->ratio[at] = w->rc[at] == 0 ? row->step_ns / estimate_ns : INFINITY;
 }
 
-/* Simulates a step of a layout with n micro-batches and sets the results of *row. */
-static int predict_step(const struct work *w, int n, struct bb_layout_row *row)
+/* Simulates a step of a layout with n micro-batches and sets the results of *row. rank: the rank whose times they are;
+ * BB_NONE: the slowest. */
+static int predict_step(const struct work *w, int n, int rank, struct bb_layout_row *row)
 {
     const struct bb_cluster *cluster = w->search->cluster;
     const struct bb_predicted_rank *slowest;
@@ -767,7 +768,8 @@ static int predict_step(const struct work *w, int n, struct bb_layout_row *row)
 
     TRY(build_choice(w, &row->choice, n, &step));
     TRY(bb_predict_step(&step, cluster, w->search->conditions, &p));
-    slowest = &p.classes[p.slowest];
+    slowest = &p.classes[rank == BB_NONE ? p.slowest : p.class_of[rank]];
+    row->rank = slowest->rank;
     row->step_ns = (double)p.step_ns;
     row->compute_ns = (double)slowest->all.compute_ns;
     row->transfer_ns = (double)slowest->exposed.transfer_ns;
@@ -818,25 +820,47 @@ static void extrapolate_results(const struct bb_layout_row *few, int n_few, cons
     row->utilisation *= row->flops / row->step_ns / (more->flops / more->step_ns);
 }
 
+/* Returns whether a step of row i is so long that its results are extrapolated. Sets w->rc[i]. */
+static bool is_long(struct work *w, int i)
+{
+    const struct bb_layout_choice *c = &w->rows[i].choice;
+    const int n_few = 2 * c->pp;
+    double operations = 0;
+
+    w->rc[i] = c->micro_batches > 6 * c->pp ? count_operations(w, c, n_few, &operations) : 0;
+    return w->rc[i] == 0 && operations / w->search->config->ranks * c->pp * c->micro_batches / n_few > LONG_STEP;
+}
+
 static void predict_row(void *arg, int i)
 {
     struct work *w = arg;
     struct bb_layout_row *row = &w->rows[i], few = *row, more = *row;
     const struct bb_sync_options options = bb_layouts_config(w->search->config, &row->choice).sync;
     const int n = row->choice.micro_batches, n_few = 2 * row->choice.pp, n_more = 3 * row->choice.pp;
-    const bool may_be_long = n > 2 * n_more;
-    double operations = 0;
 
     row->overlap_param_gather = more.overlap_param_gather = options.overlap_param_gather;
     row->precision_aware = more.precision_aware = options.precision_aware;
-    w->rc[i] = may_be_long ? count_operations(w, &row->choice, n_few, &operations) : 0;
-    if (w->rc[i] == 0 && operations / w->search->config->ranks * row->choice.pp * n / n_few > LONG_STEP) {
-        w->rc[i] = predict_step(w, n_few, &few);
-        w->rc[i] = w->rc[i] ? w->rc[i] : predict_step(w, n_more, &more);
+    row->extrapolated = more.extrapolated = is_long(w, i);
+    if (row->extrapolated) {
+        w->rc[i] = predict_step(w, n_more, BB_NONE, &more);
+        w->rc[i] = w->rc[i] ? w->rc[i] : predict_step(w, n_few, more.rank, &few);
         extrapolate_results(&few, n_few, &more, n_more, n, row);
     } else if (w->rc[i] == 0) {
-        w->rc[i] = predict_step(w, n, row);
+        w->rc[i] = predict_step(w, n, BB_NONE, row);
     }
+}
+
+/* Simulates the first layout in full, too: its parts are printed with the command that plans it. Keeps the results of shorter
+ * steps if the step has too many operations. */
+static void predict_first(void *arg, int i)
+{
+    struct work *w = arg;
+    struct bb_layout_row full = w->rows[i];
+
+    w->rows[i].extrapolated = false;
+    full.extrapolated = false;
+    if (predict_step(w, full.choice.micro_batches, BB_NONE, &full) == 0)
+        w->rows[i] = full;
 }
 
 static int compare_rows(const void *a, const void *b)
@@ -1329,12 +1353,16 @@ static int find_rows(struct work *w)
     w->found->refined = w->n;
     TRY(refine_rows(w, grids));
     keep_fastest(w, grids, 1, 1);
-    begin_stage(w, "stage 4 of 4, full steps", 2 * w->n);
+    begin_stage(w, "stage 4 of 4, full steps", 2 * w->n + 1);
     run_speculatively(w, w->n, try_other_recompute);
     TRY(drop_rows(w, BB_REJECTED_SIZE));
     run_speculatively(w, w->n, predict_row);
     TRY(drop_rows(w, BB_REJECTED_SIZE));
     keep_fastest(w, w->n, 1, 1);
+    while (w->n > 0 && w->rows[0].extrapolated) { /* the full step may be longer than that of the next layout */
+        run_speculatively(w, 1, predict_first);
+        keep_fastest(w, w->n, 1, 1);
+    }
     w->found->n = w->n;
     rc = w->n == 0 ? report_reason(w) : 0;
     if (w->n == 0 && rc == 0)
@@ -1437,8 +1465,10 @@ int bb_layouts_search(const struct bb_layout_search *search, struct bb_layouts *
                      .fastest_rank_factor = fastest_rank_factor(&search->conditions->slow)};
     int rc;
 
-    *found = (struct bb_layouts){
-        .gpus = search->config->ranks, .gpu_bytes = search->gpu_bytes, .usable_bytes = search->usable_bytes};
+    *found = (struct bb_layouts){.gpus = search->config->ranks,
+                                 .gpu_bytes = search->gpu_bytes,
+                                 .usable_bytes = search->usable_bytes,
+                                 .penalized = search->penalizes};
     bb_progress_init(&progress, 0, search->quiet);
     TRY(validate_given(search));
     TRY(bb_training_load_arch(search->config, &arch));

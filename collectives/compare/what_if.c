@@ -391,6 +391,24 @@ static void print_table(const struct table *t, FILE *out)
     }
 }
 
+/* Names the files with GEMMs of 8 or 4 bits, whose MFU may exceed 100 %. */
+static void print_peak(const struct table *t, FILE *out)
+{
+    bool any = false;
+
+    for (int i = 0; i < t->n; i++) {
+        const json_t *precision = bb_sweep_follow(t->files[i].root, "predicted.compute.gemm_precision");
+
+        if (isnan(t->lines[i].utilisation) ||
+            !json_is_string(precision ? precision : option_of(t, i, "gemm_precision")))
+            continue;
+        fprintf(out, "%s%s",
+                any ? ", " : "# MFU: of the 16-bit peak, also for GEMMs of fewer bits: ", t->files[i].path);
+        any = true;
+    }
+    fputs(any ? "\n" : "", out);
+}
+
 static void print_misfits(const struct table *t, FILE *out)
 {
     bool any = false;
@@ -523,6 +541,7 @@ static void print_notes(const struct table *t, FILE *out)
             fprintf(out, "# %s: the step above is the one without CUDA graph; with CUDA graph: %.3f x the step of %s\n",
                     t->files[i].path, json_number_value(graph) / t->lines[0].step_us, t->files[0].path);
     }
+    print_peak(t, out);
     print_misfits(t, out);
     print_software(t, out);
     if (predicted)

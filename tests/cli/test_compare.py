@@ -569,6 +569,16 @@ def test_plans_that_differ_by_one_value_of_the_profile_share_their_error(busbar,
     assert [row["verdict"] for row in rows] == list(verdicts.values()) and all(abs(row["ratio"] - 1) < 0.03 for row in rows[1:]), [(r["verdict"], r["ratio"], r["model_error"]) for r in rows]
 
 
+def test_the_peak_of_the_mfu_with_gemms_of_fewer_bits_is_named(busbar, tmp_path):
+    args = "transformer --model llama2_7b --layers 4 --ranks 8 --seq-length 4096 --micro-batches 4 --cluster gb300-nvl72"
+    for name, more in (("bf16", ""), ("nvfp4", "--gemm-precision nvfp4"), ("fp8", "--fp8")):
+        busbar.run("plan", *args.split(), *more.split(), "--json", f"{name}.json", emulated=False, cwd=tmp_path)
+    compared = [busbar.run("compare", *(f"{name}.json" for name in names), emulated=False, cwd=tmp_path).stdout
+                for names in (("bf16", "nvfp4"), ("bf16", "fp8", "nvfp4"), ("bf16", "bf16"))]
+    assert "\n# MFU: of the 16-bit peak, also for GEMMs of fewer bits: nvfp4.json\n" in compared[0]
+    assert "\n# MFU: of the 16-bit peak, also for GEMMs of fewer bits: fp8.json, nvfp4.json\n" in compared[1] and "16-bit" not in compared[2]
+
+
 def test_few_differences_are_all_shown(compare_plans):
     """Six options are not cut, and an option that was not given has no trailing blank; of more, --full shows all."""
     long = {f"option_{k}_with_a_long_name": "value" for k in range(6)}

@@ -19,7 +19,7 @@ static const char *resolve_host(const struct bb_plan_options *o, struct bb_clust
 {
     cluster->eager = o->forecast && cluster->has_host && !o->graph;
     if (o->graph)
-        cluster->launch_us = cluster->nccl_launch_us = 0;
+        bb_cluster_launch_graphs(cluster);
     return cluster->eager ? "eager" : o->graph ? "graph" : NULL;
 }
 

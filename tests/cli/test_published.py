@@ -48,6 +48,7 @@ def test_predictions_match_nccl_tests_logs(busbar, golden):
            "".join(f'{{{kind}, "{text_of_errors(logs, errors, fitted)}"}},\n' for (kind, fitted), (logs, *errors) in sorted(kinds.items())))
     for words, line in (("all_reduce --ranks 8 --cluster h100-sxm-ib", "Hopper on one node: 7 logs of nccl-tests: error "),
                         ("all_reduce --ranks 16 --cluster aws-p5", "Hopper on several nodes, efa-v2: 3 logs of nccl-tests: error "),
+                        ("all_gather --ranks 64 --cluster h100-sxm-ib --set inter.gbps=24", "Hopper on several nodes, infiniband: no published timing of this kind (of the profile without --set)\n"),
                         ("all_gather --ranks 64 --cluster h100-sxm-ib", "Hopper on several nodes, infiniband: no published timing of this kind\n"),
                         ("all_reduce --ranks 64 --cluster aws-p5en", "Hopper on several nodes, efa-v3: no published timing of this kind\n")):
         assert f"# accuracy: {words.split()[0]}, {line}" in busbar.run("plan", *words.split(), emulated=False).stdout

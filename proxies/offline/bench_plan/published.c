@@ -45,9 +45,9 @@ void bb_published_text(const struct bb_cluster *c, const char *what, int nodes, 
         if (strcmp(kinds[i].what, what) == 0 && kinds[i].generation == generation && kinds[i].where == where &&
             strcmp(kinds[i].transport, transport) == 0)
             error = kinds[i].error;
-    snprintf(text, BB_PUBLISHED_TEXT, "%s, %s%s%s%s: %s", what,
+    snprintf(text, BB_PUBLISHED_TEXT, "%s, %s%s%s%s: %s%s", what,
              c->has_achieved ? bb_gpu_generations[generation] : "GPUs without measured rates", where_names[where],
-             *transport ? ", " : "", transport, error);
+             *transport ? ", " : "", transport, error, c->is_changed ? " (of the profile without --set)" : "");
 }
 
 /* Writes the error of what the calibration left out, `what`: "median error 3.4%, 90% within 8%, of sizes that .." */

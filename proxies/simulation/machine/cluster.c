@@ -492,6 +492,7 @@ static int change_cluster(json_t *root, const char *name_or_path, const struct b
         used = strlen(cluster->name);
         snprintf(cluster->name + used, sizeof(cluster->name) - used, "%s%s", i ? ", " : " with ", changes->text[i]);
     }
+    cluster->is_changed = changes->n > 0;
 out:
     free(where);
     return rc;
@@ -525,6 +526,12 @@ void bb_cluster_set_gpus_per_node(struct bb_cluster *c, int gpus)
 static int64_t ns_of_us(double us)
 {
     return llround(us * 1e3);
+}
+
+void bb_cluster_launch_graphs(struct bb_cluster *c)
+{
+    c->eager = false;
+    c->launch_us = c->nccl_launch_us = 0;
 }
 
 int64_t bb_cluster_issue_ns(const struct bb_cluster *c, bool compute)

@@ -122,6 +122,7 @@ struct bb_left_out {
 
 struct bb_cluster {
     char name[192];     /* with the changes of --set, truncated: "h100-sxm-ib with inter.gbps=97" */
+    bool is_changed;    /* by --set */
     char transport[24]; /* how nodes communicate: "infiniband", "roce", "efa-v2"...; "": unknown */
     int gpus_per_node, sm_count, clock_khz;
     int domain_gpus, host_gpus; /* GPUs of an NVLink domain of several hosts, which is a node here, and of a host; 0: a
@@ -186,13 +187,12 @@ int bb_cluster_check(const json_t *root, const char *where) BB_MUST_CHECK;
 int bb_cluster_load_changed(const char *name_or_path, const struct bb_opt_texts *changes,
                             struct bb_cluster *cluster) BB_MUST_CHECK;
 #define BB_SET_HELP                                                                                                    \
-    "with --cluster: change a value of the profile, may be repeated: --set inter.gbps=97 (GB/s of a "                  \
-    "NIC) --set nics_per_node=4; gpus_per_node also changes the NICs; the key is its path in the profile's JSON, for " \
-    "a variant of NCCL nccl.ring.LL.base_us; intra.gbps, intra.latency_us "                                            \
-    "and inter.latency_us also scale NCCL's variants; uplinks of leaf switches (4:1): --set fabric.nodes_per_leaf=16 " \
-    "--set "                                                                                                           \
-    "fabric.leaf_oversubscription=4; a leaf per NIC: --set fabric.rails=true (rail-only: fabric.nodes_per_leaf of "    \
-    "all nodes)"
+    "with --cluster: change a value of the profile, may be repeated: --set inter.gbps=97 (GB/s that a NIC "            \
+    "achieves per direction, here of 800 Gbit/s) --set nics_per_node=4; gpus_per_node also changes the NICs; the "     \
+    "key is its path in the profile's JSON, for a variant of NCCL nccl.ring.LL.base_us; intra.gbps, "                  \
+    "intra.latency_us and inter.latency_us also scale NCCL's variants; uplinks of leaf switches (4:1): --set "         \
+    "fabric.nodes_per_leaf=16 --set fabric.leaf_oversubscription=4; a leaf per NIC: --set fabric.rails=true "          \
+    "(rail-only: fabric.nodes_per_leaf of all nodes)"
 /* bb_cluster_set_gpus_per_node - restricts the job to the first `gpus` GPUs of each node and the NICs of these GPUs.
  * If `gpus` is larger than the profile's number, each node is enlarged, with the same number of NICs per GPU. */
 void bb_cluster_set_gpus_per_node(struct bb_cluster *c, int gpus);
@@ -214,13 +214,14 @@ const char *bb_cluster_unmeasured(const struct bb_cluster *c, bool (*is_used)[2]
 void bb_cluster_warn_unmeasured(const struct bb_cluster *c, bool (*is_used)[2]);
 
 /*
- * Both functions return host time in ns.
+ * Two functions return host time in ns.
  *   bb_cluster_issue_ns         time of one kernel launch (compute) or of one NCCL call (!compute)
  *   bb_cluster_kernel_issue_ns  time of one launch for the kernel `item`. n: out: number of launches for `item`. It is
  *                               1, except with bb_cluster.eager: 0 for a kernel that is fused into a GEMM, and one per
  *                               expert for kernels of mixture-of-experts layers.
  */
 int64_t bb_cluster_issue_ns(const struct bb_cluster *c, bool compute);
+void bb_cluster_launch_graphs(struct bb_cluster *c); /* sets the launch overhead to 0, as with CUDA graphs */
 int64_t bb_cluster_kernel_issue_ns(const struct bb_cluster *c, const struct bb_kernel_list_item *item, int *n);
 /*
  * Both functions return the duration of a GEMM or a memory-bound kernel that runs alone, in ns.

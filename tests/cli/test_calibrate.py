@@ -721,6 +721,7 @@ def test_left_out_collectives_are_in_the_report_the_profile_and_plan(busbar, cal
     ("transformer --model gpt3_1_3b --ranks 8", " of the bytes of collectives have ranks or sizes that the calibration did not measure, "
                                               "for example all_reduce of 408.6 MiB on 8 ranks"),
     ("transformer --model gpt3_1_3b --ranks 16", "; extrapolated: 100% of the bytes of collectives"),
+    ("transformer --model gpt3_1_3b --ranks 8 --tp 8", ""),  # other than the measured sizes: 4 KiB to 128 KiB of losses and norms, 0.1 % of the bytes
     ("transformer --model gpt2_small --ranks 1", "")])
 def test_accuracy_states_what_is_extrapolated(busbar, calibrate, tmp_path, line, what):
     """The calibration measured all_reduce from 1 to 128 MiB on 8 ranks of one node."""

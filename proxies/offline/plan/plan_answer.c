@@ -16,12 +16,13 @@
 
 /* The values of the answer. `slowest` and the values after it are of the prediction, and zero without one. */
 struct answer {
-    char misfit[BB_MISFIT_TEXT], memory[BB_MISFIT_TEXT], guessed[TEXT], bottleneck[TEXT], training[TEXT], jitter[TEXT],
-        checks[TEXT], batch[TEXT], dispatch[TEXT], recipes[TEXT];
-    char rates[TEXT], accuracy[2 * TEXT], host[TEXT], longest[TEXT], limit[TEXT], failures[TEXT], lost[TEXT];
+    char misfit[BB_MISFIT_TEXT], memory[BB_MISFIT_TEXT], guessed[2 * TEXT], bottleneck[TEXT], training[TEXT],
+        jitter[TEXT], checks[TEXT], batch[TEXT], dispatch[TEXT], recipes[TEXT];
+    char rates[TEXT], accuracy[2 * TEXT], host[TEXT], experts[TEXT], longest[TEXT], limit[TEXT], failures[TEXT],
+        lost[TEXT];
     const char *condition;
     struct bb_predicted_rank slowest; /* times that are not printed are negative */
-    const char *role, *ends, *group, *equal;
+    const char *role, *ends, *group, *group_parts, *equal;
     int64_t group_ns, host_ns;
     double peak; /* TFLOP/s of the MFU; NaN: not printed */
     const char *peak_type;
@@ -70,6 +71,7 @@ static const struct bb_field hidden_line[] = {
     {NULL, "", " communication", 0, 0, NS(slowest.all.comm_ns)},
     {NULL, "; most exposed in group ", "", 0, 0, SHOWS(group)},
     {NULL, ": ", "", 0, 0, NS(group_ns)},
+    {NULL, "", "", 0, 0, SHOWS(group_parts)},
     {0},
 };
 
@@ -96,6 +98,7 @@ static const struct {
     {"recipes", LINE(recipes)},
     {"bottleneck", LINE(bottleneck)},
     {"host-bound", LINE(host)},
+    {"slow kernels", LINE(experts)},
     {"jitter", LINE(jitter)},
     {"training", LINE(training)},
     {"failures", LINE(failures)},
@@ -113,11 +116,13 @@ static void write_checks(const struct bb_plan *plan, char text[TEXT])
     const int ranks = plan->step->layout.ranks;
     char number[BB_THOUSANDS_TEXT];
 
-    snprintf(
-        text, TEXT, "%s operations on %d rank%s: %s, %s%s", bb_format_thousands(bb_step_operations(plan->step), number),
-        ranks, ranks == 1 ? "" : "s", c->matched ? "all operations match" : "OPERATIONS DO NOT MATCH",
-        c->deadlock_free ? "no deadlock" : "DEADLOCK",
-        c->deadlock_free && !c->safe_serialised ? "; would deadlock if CUDA ran the streams one after another" : "");
+    snprintf(text, TEXT, "%s operations on %d rank%s: %s, %s%s",
+             bb_format_thousands(bb_step_operations(plan->step), number), ranks, ranks == 1 ? "" : "s",
+             c->matched ? "all operations match" : "OPERATIONS DO NOT MATCH",
+             c->deadlock_free ? "no deadlock" : "DEADLOCK",
+             c->deadlock_free && !c->safe_serialised
+                 ? "; needs concurrent streams, which busbar proxy sets up: nothing to do"
+                 : "");
 }
 
 /* Lists what limits each training phase of more than 0.1 % of the step for most of its time: "forward: compute, ...". */
@@ -135,18 +140,43 @@ static void write_bottleneck(const struct bb_prediction *p, char text[TEXT])
     }
 }
 
-/* The kernels of the rank that computes longest wait for their launches for more than 5 % of the step. */
-static void write_host(const struct bb_prediction *p, struct answer *a)
+#define NOTICEABLE 0.05 /* part of the step */
+
+/* How much shorter the step is with CUDA graphs: "with --graph a step takes 2.82 s (38.1% less); try: --graph". */
+static void write_graph(const struct bb_prediction *p, const char *more, char *text, size_t size)
 {
-    const double waits = (double)p->launch_wait_ns / (double)p->step_ns;
     char time[BB_ROUNDED_TEXT];
 
-    a->host_ns = p->cluster.eager && waits > 0.05 ? p->launch_wait_ns : -1;
+    snprintf(text, size, "with --graph a step takes %s (%.1f%% %s); try: %s--graph",
+             bb_format_rounded_time(bb_us_of(p->graph_ns), time),
+             100 * fabs(1 - (double)p->graph_ns / (double)p->step_ns), p->graph_ns <= p->step_ns ? "less" : "more",
+             more);
+}
+
+/* What makes the step longer than with CUDA graphs, in a noticeable part of it: kernels of the rank that computes longest wait
+ * for their launches, or other launches, or the slower kernels of experts. */
+static void write_host(const struct bb_prediction *p, struct answer *a)
+{
+    const double step_ns = (double)p->step_ns, waits = (double)p->launch_wait_ns / step_ns;
+    const double saved = p->graph_ns >= 0 ? 1 - (double)p->graph_ns / step_ns : 0,
+                 slower = (double)p->expert_ns / step_ns;
+    char time[BB_ROUNDED_TEXT], graph[TEXT / 2];
+
+    a->host_ns = p->cluster.eager && waits > NOTICEABLE ? p->launch_wait_ns : -1;
+    write_graph(p, "a larger --micro-batch-size, or ", graph, sizeof(graph));
     if (a->host_ns >= 0)
-        snprintf(a->host, TEXT,
-                 "kernels wait %s (%.1f%% of the step) for the host to launch them; try: a larger --micro-batch-size, "
-                 "or --graph (exposed communication changes, too)",
-                 bb_format_rounded_time(bb_us_of(p->launch_wait_ns), time), 100 * waits);
+        snprintf(a->host, TEXT, "kernels wait %s (%.1f%% of the step) for the host to launch them; %s",
+                 bb_format_rounded_time(bb_us_of(p->launch_wait_ns), time), 100 * waits, graph);
+    else if (saved >= NOTICEABLE && saved - slower >= saved / 2)
+        snprintf(a->host, TEXT, "launches by the host delay kernels and communication; %s", graph);
+    if (saved < NOTICEABLE || slower < NOTICEABLE)
+        return;
+    write_graph(p, "", graph, sizeof(graph));
+    snprintf(a->experts, TEXT,
+             "memory-bound kernels of experts take %s (%.1f%% of the step) longer than with CUDA graphs and fused "
+             "kernels%s%s",
+             bb_format_rounded_time(bb_us_of(p->expert_ns), time), 100 * slower, a->host[0] ? "" : "; ",
+             a->host[0] ? "" : graph);
 }
 
 static const char *role_of(const struct bb_plan *plan, int rank)
@@ -228,7 +258,7 @@ static void add_extrapolated(const struct bb_plan *plan, const struct bb_predict
             most = !most || row->bytes > most->bytes ? row : most;
         }
     }
-    if (most)
+    if (other >= 0.005 * all && most)
         snprintf(text + length, size - length,
                  "; extrapolated: %.0f%% of the bytes of collectives have ranks or sizes that the calibration did not "
                  "measure, for "
@@ -272,6 +302,9 @@ static void add_prediction(struct answer *a, const struct bb_plan *plan, const s
         if (slowest->groups[g].exposed_ns > a->group_ns) {
             a->group_ns = slowest->groups[g].exposed_ns;
             a->group = l->groups[g].name;
+            a->group_parts = (double)slowest->groups[g].waiting_ns > NOTICEABLE * (double)a->group_ns
+                                 ? ", with its bubble and waiting"
+                                 : NULL;
         }
     if (slowest->all.comm_ns == 0)
         slowest->all.comm_ns = -1;
@@ -306,7 +339,7 @@ static struct answer answer_of(const struct bb_plan_report *r)
     if (!a.condition && r->plan->forecast)
         bb_forecast_memory_text(r->plan, r->plan->forecast, a.memory, sizeof(a.memory));
     if (r->plan->forecast)
-        bb_forecast_guess_text(r->plan->forecast, a.guessed, TEXT);
+        bb_forecast_guess_text(r->plan->forecast, a.guessed, sizeof(a.guessed));
     write_checks(r->plan, a.checks);
     if (r->prediction)
         add_prediction(&a, r->plan, r->prediction);

@@ -243,6 +243,9 @@ json_t *bb_prediction_json(const struct bb_plan *plan, const struct bb_predictio
     json_object_set_new(o, "groups", groups_json(plan, p, slowest));
     json_object_set_new(o, "slow_cost_us",
                         p->conditions.slow.n > 0 ? json_real(bb_us_of(p->slow_cost_ns)) : json_null());
+    json_object_set_new(o, "graph_step_us", p->graph_ns >= 0 ? json_real(bb_us_of(p->graph_ns)) : json_null());
+    json_object_set_new(o, "graph_faster_kernels_us",
+                        p->graph_ns >= 0 ? json_real(bb_us_of(p->expert_ns)) : json_null());
     bb_wait_table_json(&waiting, o);
     bb_wait_table_release(&waiting);
     bb_table_json(o, alone_fields, p);

@@ -310,6 +310,29 @@ static int predict_comm_alone(const struct bb_step *step, struct bb_prediction *
     return rc;
 }
 
+/* Returns the time of all kernels of a rank without launch overhead. */
+static int64_t sum_kernels(const struct bb_program *program, const struct bb_cluster *cluster)
+{
+    struct bb_op_times known = BB_OP_TIMES(cluster);
+    int64_t ns = 0;
+
+    for (size_t i = 0; i < program->n_ops; i++)
+        ns += program->ops[i].kind == BB_OP_COMPUTE ? bb_op_times_work(&known, &program->ops[i]).gpu_ns : 0;
+    bb_op_times_release(&known);
+    return ns;
+}
+
+/* Predicts the step with CUDA graphs. */
+static int predict_graph(const struct bb_step *step, const struct bb_conditions *conditions, struct bb_prediction *p)
+{
+    const struct bb_program *program = bb_step_program(step, p->classes[p->longest].rank);
+    struct bb_cluster graph = p->cluster;
+
+    bb_cluster_launch_graphs(&graph);
+    p->expert_ns = sum_kernels(program, &p->cluster) - sum_kernels(program, &graph);
+    return bb_predict_step_ns(step, &graph, conditions, &p->graph_ns);
+}
+
 int bb_predict_validate_slow(const struct bb_cluster *c, int ranks, const struct bb_slow *slow)
 {
     for (int i = 0; i < slow->n; i++)
@@ -326,7 +349,7 @@ static int predict_once(const struct bb_step *step, const struct bb_cluster *clu
     struct bb_sim m = {0};
     int rc;
 
-    *out = (struct bb_prediction){.cluster = *cluster, .compute_alone_ns = -1, .comm_alone_ns = -1};
+    *out = (struct bb_prediction){.cluster = *cluster, .compute_alone_ns = -1, .comm_alone_ns = -1, .graph_ns = -1};
     if (conditions)
         out->conditions.slow = conditions->slow;
     TRY(bb_predict_validate_slow(cluster, step->layout.ranks, &out->conditions.slow));
@@ -373,6 +396,8 @@ int bb_predict_under(const struct bb_step *step, const struct bb_cluster *cluste
         TRY(bb_predict_step_ns(step, cluster, NULL, &baseline_ns));
         out->slow_cost_ns = out->step_ns - baseline_ns;
     }
+    if (cluster->eager)
+        TRY(predict_graph(step, conditions, out));
     if (bb_step_has_both(step)) {
         predict_compute_alone(step, out);
         TRY(predict_comm_alone(step, out));

@@ -65,6 +65,9 @@ struct bb_prediction {
                                         profile has no 'sharing' section */
     int64_t launch_wait_ns; /* time for which kernels wait for their launches on the rank that computes longest, which
                                limits the step; 0 without 'sharing' */
+    /* A forecast of training without CUDA graphs (bb_cluster.eager); otherwise both are 0. graph_ns: step time with them, -1 if
+     * not predicted; expert_ns: how much longer kernels of experts take without, on the rank that computes longest */
+    int64_t graph_ns, expert_ns;
     double link_busy, nic_busy;   /* utilization of the NVLink and of the NIC that are busy longest among all ranks, as
                                      a fraction of the step time (0 to 1) */
     double uplink_busy[BB_TIERS]; /* utilization of the busiest leaf uplinks and of the busiest pod uplinks, as a

@@ -302,9 +302,8 @@ static void add_prediction(struct answer *a, const struct bb_plan *plan, const s
         if (slowest->groups[g].exposed_ns > a->group_ns) {
             a->group_ns = slowest->groups[g].exposed_ns;
             a->group = l->groups[g].name;
-            a->group_parts = (double)slowest->groups[g].waiting_ns > NOTICEABLE * (double)a->group_ns
-                                 ? ", with its bubble and waiting"
-                                 : NULL;
+            a->group_parts =
+                (double)slowest->groups[g].waiting_ns > NOTICEABLE * (double)a->group_ns ? " with waiting" : NULL;
         }
     if (slowest->all.comm_ns == 0)
         slowest->all.comm_ns = -1;

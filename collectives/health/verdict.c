@@ -377,6 +377,15 @@ const struct bb_health_finding *bb_health_explaining(const struct bb_health *h, 
     return NULL;
 }
 
+/* Returns the only node that has not failed; -1: there are several, or none. */
+static int only_node(const struct bb_health *h)
+{
+    for (int node = 0; node < h->nodes && bb_health_active(h) == 1; node++)
+        if (is_active(h, node))
+            return node;
+    return -1;
+}
+
 /* Returns whether the typical GPU is slow. */
 static bool is_common(const struct series *s)
 {
@@ -400,16 +409,14 @@ static void add_units(const struct series *s)
         add_of_gpus(s->h, found, n);
         n = 0;
     }
-    if (s->part != BB_HEALTH_A_GPU && s->units > 1 && 2 * n > s->peers.n) {
+    if (s->part != BB_HEALTH_A_GPU && s->peers.n > 1 && 2 * n > s->peers.n) {
         for (size_t i = 0; i < n; i++)
             common.level = MAX(common.level, found[i].level);
         n = 0;
         found[n++] = common;
     } else if (is_common(s)) {
-        if (s->h->nodes == 1) {
-            common.part = BB_HEALTH_A_NODE;
-            common.node = 0;
-        }
+        common.node = only_node(s->h);
+        common.part = common.node < 0 ? BB_HEALTH_ALL : BB_HEALTH_A_NODE;
         found[n++] = common;
     }
     for (size_t i = 0; i < n; i++)
@@ -516,7 +523,8 @@ static void take_values(struct pairs *p, const int *partner, double *values, dou
         const double weight = partner[n] < 0 ? NAN : share / share_of(p->h, partner, n, true);
 
         for (int at = n * gpus; at < (n + 1) * gpus; at++) {
-            values[at] = fmax(values[at], fmin(values[at] / share, p->h->expected[BB_HEALTH_PAIRS]));
+            if (!isnan(values[at])) /* fmin and fmax ignore NaN: an unmeasured value would become the expectation */
+                values[at] = fmax(values[at], fmin(values[at] / share, p->h->expected[BB_HEALTH_PAIRS]));
             if (shares)
                 shares[at] = share;
             if (weight >= p->weight[n])

@@ -217,6 +217,20 @@ def test_node_whose_gpus_are_all_slow_is_named_once(busbar, tmp_path):
             r'(?m)^scontrol update nodename=\S+ state=drain reason="busbar: GEMM at 7\d %"$', done.stdout), done.stdout
 
 
+def test_only_node_that_is_left_is_not_most_of_the_cluster(busbar, tmp_path):
+    root, found, done = health(busbar, tmp_path, "--drain", ranks=8, nodes=2, status=5, slow="rank=6:1.5",
+                               EMU_SLOW_LINKS=",".join(f"pcie{gpu}:0.5" for gpu in range(4)))
+    assert found == {("fail", "gpu", 1, 2), ("fail", "node", 0, None)} and [v["level"] for v in root["verdicts"]] == ["fail"] * 2
+    assert done.stdout.count("scontrol update") == 2 and "most of the cluster" not in done.stdout
+
+
+def test_no_outlier_without_ten_peers(busbar, tmp_path):
+    """A node that has failed adds no peers to those of the other two."""
+    for nodes, slow in ((2, ""), (3, ",rank=2:1.5")):
+        _, found, _ = health(busbar, tmp_path, ranks=4 * nodes, nodes=nodes, status=5 if slow else 0, slow="link=node1-nic3:0.95" + slow)
+        assert found == ({("fail", "gpu", 0, 2)} if slow else set())
+
+
 def test_slow_copies_are_named(busbar, tmp_path):
     root, found, done = health(busbar, tmp_path, "--only", "copies", ranks=12, nodes=3, status=5, EMU_SLOW_LINKS="pcie1:0.7,nvlink6:0.5,nvlink8-9:0.5")
     assert found == {("fail", "gpu", 0, 1), ("fail", "gpu", 1, 2), ("fail", "gpu", 2, 0), ("fail", "gpu", 2, 1)} and {row["stage"] for row in root["results"]} == {"copies"}

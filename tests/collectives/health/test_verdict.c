@@ -574,6 +574,52 @@ static void test_lost_node_takes_no_part_from_its_test_on(void **state)
     bb_health_release(&m.h);
 }
 
+/* Runs the tests with a node that is lost before the stage node. */
+static void run_without(struct machine *m, int node)
+{
+    const struct bb_health_finding lost = {.test = BB_HEALTH_NODE,
+                                           .part = BB_HEALTH_A_NODE,
+                                           .level = BB_HEALTH_FAIL,
+                                           .node = node,
+                                           .other = -1,
+                                           .gpu = -1,
+                                           .value = NAN,
+                                           .text = "rank 1 was lost",
+                                           .lost = true};
+
+    m->h.lost = &lost;
+    m->h.n_lost = 1;
+    run(m);
+}
+
+/* Two nodes of four GPUs have eight values, too few for an outlier, also if a third node took no part. */
+static void test_lost_node_is_no_peer(void **state)
+{
+    (void)state;
+    for (int gpus = 4; gpus <= 5; gpus++) {
+        struct machine m = machine_of(3, 0, 1);
+
+        m.h.gpus = gpus;
+        m.slow_nic = 1;
+        m.nic = 0.95;
+        run_without(&m, 2);
+        assert_int_equal(m.h.n, gpus == 4 ? 1 : 2); /* the lost node; and the path, of ten values */
+        bb_health_release(&m.h);
+    }
+}
+
+static void test_only_node_that_is_left_is_named(void **state)
+{
+    struct machine m = machine_of(2, 0, 1);
+
+    (void)state;
+    m.slow_node = 0;
+    run_without(&m, 1);
+    assert_true(m.h.n == 2 && find(&m, BB_HEALTH_A_NODE, 0, -1));
+    assert_int_equal(bb_health_node_level(&m.h, 0), BB_HEALTH_FAIL);
+    bb_health_release(&m.h);
+}
+
 /* All GPUs at 0.77, and one at 0.9 of the others. */
 static void test_all_gpus_slow_are_one_finding(void **state)
 {
@@ -639,6 +685,8 @@ int main(void)
         cmocka_unit_test(test_texts_of_findings_have_no_control_characters),
         cmocka_unit_test(test_expectation_is_of_the_nodes_that_take_part),
         cmocka_unit_test(test_lost_node_takes_no_part_from_its_test_on),
+        cmocka_unit_test(test_lost_node_is_no_peer),
+        cmocka_unit_test(test_only_node_that_is_left_is_named),
         cmocka_unit_test(test_all_gpus_slow_are_one_finding),
         cmocka_unit_test(test_rounds_are_logarithmic),
     };

@@ -38,6 +38,14 @@ bool bb_mpirun_started_us(void)
     return getenv("OMPI_COMM_WORLD_SIZE") || getenv("MPI_LOCALNRANKS"); /* set by Open MPI and by Hydra, respectively */
 }
 
+char *bb_mpirun_per_node(int nodes, int each)
+{
+    if (!bb_mpirun_started_us() && getenv("SLURM_PROCID"))
+        return bb_format("srun -N %d -n %d --ntasks-per-node %d", nodes, nodes * each, each);
+    return bb_format(BB_MPI_IS_OPEN_MPI ? "%s -n %d --map-by ppr:%d:node" : "%s -n %d -ppn %d", bb_mpirun(),
+                     nodes * each, each);
+}
+
 /* ---- the command line of mpirun ---- */
 
 enum { COMMAND_LINE = 32768, WORDS = 512 };

@@ -4,6 +4,8 @@
 #ifndef BB_BOOTSTRAP_START_MPIRUN_H
 #define BB_BOOTSTRAP_START_MPIRUN_H
 
+#include "bootstrap/base/err.h"
+
 #include <stdbool.h>
 #include <stdio.h>
 
@@ -34,5 +36,9 @@ void bb_mpirun_print_options(const char *command, bb_print_word *print, FILE *ou
 
 /* bb_mpirun_started_us - returns whether this process is a rank started by mpirun. */
 bool bb_mpirun_started_us(void);
+
+/* bb_mpirun_per_node - returns the start of a command with `each` processes on each of `nodes` nodes: "srun ..." for a process
+ * that srun started, else "mpirun ...". The caller frees it. */
+char *bb_mpirun_per_node(int nodes, int each) BB_MUST_CHECK;
 
 #endif

@@ -1,7 +1,9 @@
 /* health.c - runs `busbar health` on the ranks: the measurements that verdict.c asks for. */
 #include "bootstrap/base/alloc.h"
 #include "bootstrap/base/clock.h"
+#include "bootstrap/base/environment.h"
 #include "bootstrap/rank/journal.h"
+#include "bootstrap/start/mpirun.h"
 #include "collectives/compute/compute_measure.h"
 #include "collectives/copy/copy_measure.h"
 #include "collectives/health/health_options.h"
@@ -527,6 +529,47 @@ static bool tests_something(const struct run *r)
     return any;
 }
 
+/* Returns the start of a command with `each` ranks on each of `nodes` nodes. The nodes of emulated GPUs share a host, which the
+ * launcher would count as one node. */
+static char *start_per_node(const struct run *r, int nodes, int each)
+{
+    const int gpus = r->options.common.gpus, processes = MAX(each / gpus, 1);
+
+    if (r->session.world.size == gpus)
+        return bb_format("-g %d", nodes * each);
+    return bb_environment_is_emulated() ? bb_format("%s -n %d", bb_mpirun(), nodes * processes)
+                                        : bb_mpirun_per_node(nodes, processes);
+}
+
+/* Every node must have the same number of ranks. n: the number of each node; 0: the node is lost */
+static int check_ranks_per_node(const struct run *r, const int *n)
+{
+    const struct bb_world *w = &r->session.world;
+    int most = 0, least = 0, nodes = 0, fewer = 0, rc;
+    char *start, *others;
+
+    for (int node = 1; node < w->nodes; node++) {
+        most = n[node] > n[most] ? node : most;
+        least = n[node] > 0 && (n[node] < n[least] || n[least] == 0) ? node : least;
+    }
+    for (int node = 0; node < w->nodes; node++) {
+        nodes += n[node] > 0;
+        fewer += n[node] > 0 && n[node] < n[most];
+    }
+    if (fewer == 0)
+        return 0;
+    start = start_per_node(r, nodes, n[least]);
+    others = fewer == 1 ? bb_copy_text(r->hosts[least])
+                        : bb_format("the %d nodes with fewer than %d ranks", fewer, n[most]);
+    rc = BB_WORLD_ERR(w, BB_EUSAGE,
+                      "health requires the same number of ranks on every node, but %s has %d and %s %d; try: %s, or "
+                      "leave out %s",
+                      r->hosts[most], n[most], r->hosts[least], n[least], start, others);
+    free(start);
+    free(others);
+    return rc;
+}
+
 /* Numbers the GPUs of each node. Every node must have the same number of ranks. */
 static int make_nodes(struct run *r)
 {
@@ -542,11 +585,7 @@ static int make_nodes(struct run *r)
         memcpy(r->hosts[w->node_of[rank]], w->hosts[rank], sizeof *r->hosts);
         r->gpu_of[rank] = n[w->node_of[rank]]++;
     }
-    for (int node = 1; node < w->nodes && rc == 0; node++)
-        if (n[node] != n[0] && n[node] > 0) /* 0: lost */
-            rc = BB_WORLD_ERR(w, BB_EUSAGE,
-                              "health requires the same number of ranks on every node, but %s has %d and %s %d",
-                              r->hosts[0], n[0], r->hosts[node], n[node]);
+    rc = check_ranks_per_node(r, n);
     if (rc == 0 && r->session.shared_gpu)
         rc = BB_WORLD_ERR(w, BB_EUSAGE, "health requires a GPU for each rank, but ranks share a GPU");
     r->health.nodes = w->nodes;

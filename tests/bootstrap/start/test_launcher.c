@@ -1,6 +1,7 @@
 /* test_launcher.c - what bb_launcher_* derives about the job from the environment variables of a launcher; the folder
  * of the program. */
 #include "bootstrap/start/launcher.h"
+#include "bootstrap/start/mpirun.h"
 #include "bootstrap/start/program_folder.h"
 #include "tests/check.h"
 
@@ -198,6 +199,28 @@ static void writes_past_a_launcher_that_stopped_reading(void **state)
     bb_launcher_take_stderr(-1);
 }
 
+static void starts_the_same_number_of_processes_per_node(void **state)
+{
+    char *text;
+
+    (void)state;
+    for (size_t v = 0; v < ROWS(variables); v++)
+        unsetenv(variables[v]);
+    text = bb_mpirun_per_node(3, 4);
+    assert_true(strstr(text, " -n 12 --map-by ppr:4:node") || strstr(text, " -n 12 -ppn 4"));
+    free(text);
+    setenv("SLURM_PROCID", "0", 1);
+    text = bb_mpirun_per_node(3, 4);
+    assert_string_equal(text, "srun -N 3 -n 12 --ntasks-per-node 4");
+    free(text);
+    setenv("OMPI_COMM_WORLD_SIZE", "11", 1); /* mpirun in a job of Slurm */
+    text = bb_mpirun_per_node(3, 4);
+    assert_null(strstr(text, "srun"));
+    free(text);
+    unsetenv("SLURM_PROCID");
+    unsetenv("OMPI_COMM_WORLD_SIZE");
+}
+
 static void program_folder_is_terminated(void **state)
 {
     char folder[PATH_MAX], path[PATH_MAX + sizeof("/test_launcher")], *file = realpath("/proc/self/exe", NULL);
@@ -229,6 +252,7 @@ int main(void)
                                        cmocka_unit_test(names_launchers_that_end_the_job_with_a_rank),
                                        cmocka_unit_test(finds_size_variable_of_unknown_launcher),
                                        cmocka_unit_test(writes_past_a_launcher_that_stopped_reading),
+                                       cmocka_unit_test(starts_the_same_number_of_processes_per_node),
                                        cmocka_unit_test(program_folder_is_terminated),
                                        cmocka_unit_test(finds_files_next_to_the_program)};
 

@@ -220,12 +220,16 @@ static int add_collectives(struct bb_sweep *s, const struct bb_positionals *posi
 
 static int check_sizes(const struct bb_bench_options *o)
 {
+    static const char *const units[] = {"", "K", "M", "G", "T"};
     char low[BB_BYTES_TEXT], high[BB_BYTES_TEXT];
+    size_t value = o->min_bytes, unit = 0;
 
+    for (; value > 0 && value % 1024 == 0 && unit < 4; unit++)
+        value /= 1024;
     if (o->min_bytes > o->max_bytes)
-        return bb_err(BB_EUSAGE, "first size %zu (-b, %s) is above the last size %zu (-e, %s); try: -e %zu",
+        return bb_err(BB_EUSAGE, "first size %zu (-b, %s) is above the last size %zu (-e, %s); try: -e %zu%s",
                       o->min_bytes, bb_format_bytes(o->min_bytes, low), o->max_bytes,
-                      bb_format_bytes(o->max_bytes, high), o->min_bytes);
+                      bb_format_bytes(o->max_bytes, high), value, units[unit]);
     if (o->factor != 0 && o->factor <= 1 && o->step_bytes == 0 && o->min_bytes != o->max_bytes)
         return bb_err(BB_EUSAGE, "step factor %g (-f) does not increase the size, try: -f 2, or an increment with -i",
                       o->factor);

@@ -961,7 +961,8 @@ static void print_verdict(const struct bb_report *r)
     else if (t->shortest[0])
         fprintf(r->out, "; shortest time %.2f us (%s)", t->shortest_us, t->shortest);
     if (t->highest_gbps > 0)
-        fprintf(r->out, "%s highest bus bandwidth %.2f GB/s (%s)", r->gain ? ";" : ",", t->highest_gbps, t->highest);
+        fprintf(r->out, "%s highest bus bandwidth %.2f GB/s (%s)", r->gain || !t->shortest[0] ? ";" : ",",
+                t->highest_gbps, t->highest);
     fputc('\n', r->out);
 }
 
@@ -1131,7 +1132,7 @@ static void count_extremes(struct bb_report *r, const struct bb_case *c, const s
         t->last_us = f->time_us.p50;
         t->last_gbps = f->busbw_gbps;
     }
-    if (!all->shortest[0] || f->time_us.p50 < all->shortest_us) {
+    if (f->time_us.p50 > 0 && (!all->shortest[0] || f->time_us.p50 < all->shortest_us)) { /* 0: nothing was launched */
         all->shortest_us = f->time_us.p50;
         snprintf(all->shortest, sizeof all->shortest, "%s, %s", bb_colls[c->kind].name,
                  bb_format_bytes(f->bytes, bytes));

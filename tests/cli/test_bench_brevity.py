@@ -58,8 +58,8 @@ def test_last_line_names_wrong_data_and_missed_limits(busbar):
     assert done.stdout.splitlines()[-1].startswith("# --min-of-expected: FAILED; last operation of each row and 4 more verified; ")
     done = busbar.run("bench", "all_reduce", "--sizes", "0", *FEW, ranks=2)
     assert done.returncode == 0 and done.stdout.splitlines()[-1] == "# last operation of each row verified (more: -c N)"
-    done = busbar.run("bench", "all_reduce", "--sizes", "1K,4K", "--placement", "in_place", *FEW, ranks=1)  # takes no time
-    assert done.stdout.splitlines()[-1] == "# last operation of each row verified (more: -c N); shortest time 0.00 us (all_reduce, 1 KiB)"
+    done = busbar.run("bench", "all_reduce", "--sizes", "1K,4K", "--placement", "in_place", *FEW, ranks=1)  # launches nothing
+    assert done.stdout.splitlines()[-1] == "# last operation of each row verified (more: -c N)"
 
 
 def test_several_collectives_name_the_missed_limit_on_stdout(busbar):

@@ -559,8 +559,8 @@ static int check_ranks_per_node(const struct run *r, const int *n)
     if (fewer == 0)
         return 0;
     start = start_per_node(r, nodes, n[least]);
-    others = fewer == 1 ? bb_copy_text(r->hosts[least])
-                        : bb_format("the %d nodes with fewer than %d ranks", fewer, n[most]);
+    others =
+        fewer == 1 ? bb_copy_text(r->hosts[least]) : bb_format("the %d nodes with fewer than %d ranks", fewer, n[most]);
     rc = BB_WORLD_ERR(w, BB_EUSAGE,
                       "health requires the same number of ranks on every node, but %s has %d and %s %d; try: %s, or "
                       "leave out %s",

@@ -34,7 +34,8 @@ static const struct bb_opt option_rows[] = {
                "where the expected values are from: auto (profile of this machine), a cluster profile, or FILE of "
                "--save-baseline",
                .everyday = true),
-    OPT_FLAG(0, "drain", FIELD(drain), "print a line for scontrol for each failed node; nothing is executed",
+    OPT_FLAG(0, "drain", FIELD(drain),
+             "print a line for scontrol for each failed node, with --quiet only these; nothing is executed",
              .everyday = true),
     OPT_OUTPUT(0, "save-baseline", FIELD(baseline),
                "as --json, for --expect FILE and busbar compare; prints a warning if this run has findings"),

@@ -639,6 +639,15 @@ int bb_health_save_verdicts(const struct bb_health_report *r, const char *stage)
     return bb_results_set_all(r->session->json, fields_json(r, stage));
 }
 
+/* Returns whether this rank prints the lines for scontrol, and with --quiet no other line. */
+static bool prints_only_drain(const struct bb_health_report *r)
+{
+    const struct bb_common *common = &r->options->common;
+
+    return r->options->drain && common->quiet && r->session->world.rank == 0 && !common->nagios &&
+           !bb_results_on_stdout(common->json, common->csv);
+}
+
 int bb_health_finish(const struct bb_health_report *r, int last)
 {
     struct bb_health *h = r->health;
@@ -667,6 +676,9 @@ int bb_health_finish(const struct bb_health_report *r, int last)
                                                           r->options->common.full, r->options->drain},
                                 r->session->out);
         fflush(r->session->out);
+    } else if (prints_only_drain(r)) {
+        bb_health_print_drain(fields, stdout);
+        fflush(stdout);
     }
     TRY(bb_results_set_all(r->session->json, fields));
     if (r->options->baseline && h->n > 0)

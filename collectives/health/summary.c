@@ -69,7 +69,7 @@ static void print_findings(const json_t *root, bool full, FILE *out)
         fprintf(out, "# %zu further findings: --full, --json\n", i - FINDINGS_SHOWN);
 }
 
-static void print_drain(const json_t *root, FILE *out)
+void bb_health_print_drain(const json_t *root, FILE *out)
 {
     const json_t *verdict;
     size_t i;
@@ -202,7 +202,7 @@ void bb_health_print_summary(const json_t *root, const struct bb_health_scope *s
 {
     print_findings(root, scope->full, out);
     if (scope->drain)
-        print_drain(root, out);
+        bb_health_print_drain(root, out);
     if (*text_of(root, "restricted_by"))
         fprintf(out, "# restricted by %s, which can lower the bus bandwidth\n", text_of(root, "restricted_by"));
     print_verdict(root, scope, out);
@@ -523,6 +523,12 @@ void bb_health_end_early(json_t *root, const json_t *rows)
                 text_of(options, "save_baseline"), stage);
     if (bb_results_on_stdout(json, csv) || json_is_true(json_object_get(options, "nagios")))
         return;
+    if (json_is_true(json_object_get(options, "quiet"))) {
+        if (json_is_true(json_object_get(options, "drain")))
+            bb_health_print_drain(root, stdout);
+        fflush(stdout);
+        return;
+    }
     print_tables(root, rows, full);
     bb_health_print_summary(root,
                             &(struct bb_health_scope){*text_of(options, "only") ? text_of(options, "only") : "all",

@@ -21,6 +21,9 @@ struct bb_health_scope {
 /* bb_health_print_summary - print the findings, worst first, and the verdict. */
 void bb_health_print_summary(const json_t *root, const struct bb_health_scope *scope, FILE *out);
 
+/* bb_health_print_drain - print a line for scontrol for each node that fails. */
+void bb_health_print_drain(const json_t *root, FILE *out);
+
 /* bb_health_count_failed - return the number of parts that fail; the link of two GPUs is one part. findings: of the results */
 int bb_health_count_failed(const json_t *findings);
 

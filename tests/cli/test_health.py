@@ -617,6 +617,18 @@ def test_all_processes_of_a_node_are_killed(busbar, tmp_path, recovery):
     assert all(row["rounds"] >= 2 for row in root["soak"]) and bool(root["soak"]) == recovery
 
 
+@pytest.mark.parametrize("env,status,nodes", [({"EMU_FAULT": "", "EMU_SLOW": "link=node2-nic0:0.5"}, 5, ["2"]), ({}, 4, ["0"]), ({"EMU_FAULT": ""}, 0, [])])
+def test_quiet_prints_only_the_lines_of_drain(busbar, env, status, nodes):
+    """A prolog can execute what is printed; with --json - only the JSON is printed."""
+    args = ("health", "--quick", "--quiet", "--drain")
+    done = busbar.run(*args, ranks=8, env={**ROOT_LOST, **env})
+    lines = [re.fullmatch(r'scontrol update nodename=\S+-node(\d) state=drain reason="busbar: .+"', line) for line in done.stdout.splitlines()]
+    assert done.returncode == status and all(lines) and [line[1] for line in lines] == nodes, done.stdout + done.stderr
+    done = busbar.run(*args[:-1], ranks=8, env={**ROOT_LOST, **env})
+    assert done.returncode == status and done.stdout == ""
+    assert json.loads(busbar.run(*args, "--json", "-", ranks=8, env={**ROOT_LOST, **env}).stdout)["verdicts"]
+
+
 def test_lost_node_of_rank_0_fails_in_every_output(busbar, tmp_path):
     """The run ends; what the stages before measured is in the report and in the files, and all agree."""
     path, junit, metrics = tmp_path / "r.json", tmp_path / "r.xml", tmp_path / "r.prom"

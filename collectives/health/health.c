@@ -37,6 +37,7 @@ struct run {
     struct bb_health_inventory *first; /* counters at the inventory; NULL: not run */
     json_t *baseline, *inventory;      /* on rank 0; baseline: the file of --expect, or NULL */
     struct bb_soak soak[BB_SOAK_TESTS];
+    double next_save_s; /* time from which on the soak so far is saved again */
     struct bb_health_tables tables;
     struct bb_health_matrix matrix; /* on rank 0 */
     struct bb_health_report report;
@@ -657,11 +658,30 @@ out:
     return rc;
 }
 
+/* Saves what the soak has measured so far, in at most 5 % of the time: a run that ends early has lost nothing else. */
+static int save_soak(struct run *r)
+{
+    const double start_s = bb_now_s();
+    int rc;
+
+    if (r->session.world.rank != 0 || start_s < r->next_save_s)
+        return 0;
+    rc = bb_health_save_verdicts(&r->report, "soak");
+    r->next_save_s = start_s + 20 * (bb_now_s() - start_s);
+    return rc;
+}
+
 /* Reads the clock of rank 0, so that all ranks end the soak after the same round. */
 static int read_clock(void *arg, double *s)
 {
+    struct run *r = arg;
+    int rc;
+
+    TRY(save_soak(r));
     *s = bb_now_s();
-    return bb_world_bcast(&((struct run *)arg)->session.world, s, sizeof *s, 0);
+    rc = bb_world_bcast(&r->session.world, s, sizeof *s, 0);
+out:
+    return rc;
 }
 
 /* Prints the first lines, and makes the inventory. From then on, the run can go on without a lost node. */
@@ -736,8 +756,8 @@ static int run_health(struct run *r, int argc, char **argv)
     TRY(bb_health_run(&r->health));
     if (r->options.soak_s > 0 && bb_health_active(&r->health) > 0) {
         TRY(begin_test(r, BB_HEALTH_TESTS));
-        TRY(bb_soak_run(&r->health, r->options.soak_s, read_clock, r->soak));
         r->report.soak = r->soak;
+        TRY(bb_soak_run(&r->health, r->options.soak_s, read_clock, r->soak));
     }
     if (r->first)
         TRY(bb_health_growth(&r->health, s, r->gpu_of, r->first, r->inventory));

@@ -371,32 +371,6 @@ static json_t *number_or_null(int value)
     return value < 0 ? json_null() : json_integer(value);
 }
 
-static const char *worst_text(const struct bb_health_report *r, const struct bb_soak *s, char text[256])
-{
-    if (s->node < 0)
-        snprintf(text, 256, "after %.0f s", s->worst_s);
-    else
-        snprintf(text, 256, "GPU %d of %s after %.0f s", s->gpu, host_of(r, s->node), s->worst_s);
-    return text;
-}
-
-static void print_soak(const struct bb_health_report *r)
-{
-    char worst[256];
-
-    for (int i = 0; i < BB_SOAK_TESTS && r->soak; i++) {
-        const struct bb_soak *s = &r->soak[i];
-        const struct bb_health_test_row *test = &bb_health_tests[s->test];
-
-        if (s->rounds > 0)
-            fprintf(r->session->out,
-                    "# soak   %s: %d rounds, median first %.4g, last %.4g %s (%+.1f %%); worst %.4g, %.0f %% of its "
-                    "first, %s\n",
-                    test->name, s->rounds, s->first, s->last, test->unit, 100 * (s->last / s->first - 1),
-                    s->worst_value, 100 * s->worst, worst_text(r, s, worst));
-    }
-}
-
 static json_t *soak_json(const struct bb_health_report *r)
 {
     json_t *list = json_array();
@@ -405,13 +379,13 @@ static json_t *soak_json(const struct bb_health_report *r)
         const struct bb_soak *s = &r->soak[i];
 
         if (s->rounds > 0)
-            json_array_append_new(list, json_pack("{s:s, s:s, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "test",
+            json_array_append_new(list, json_pack("{s:s, s:s, s:i, s:o, s:o, s:f, s:o, s:o, s:o, s:o, s:o}", "test",
                                                   bb_health_tests[s->test].name, "unit", bb_health_tests[s->test].unit,
                                                   "rounds", s->rounds, "first", bb_json_real(s->first), "last",
-                                                  bb_json_real(s->last), "worst", bb_json_real(s->worst_value),
-                                                  "worst_of_first", bb_json_real(s->worst), "worst_s",
-                                                  bb_json_real(s->worst_s), "node", number_or_null(s->node), "gpu",
-                                                  number_or_null(s->gpu)));
+                                                  bb_json_real(s->last), "last_s", s->last_s, "worst",
+                                                  bb_json_real(s->worst_value), "worst_of_first",
+                                                  bb_json_real(s->worst), "worst_s", bb_json_real(s->worst_s), "node",
+                                                  number_or_null(s->node), "gpu", number_or_null(s->gpu)));
     }
     return list;
 }
@@ -621,7 +595,7 @@ static json_t *checks_json(const struct bb_health_report *r, bool is_begun)
 
 static json_t *fields_json(const struct bb_health_report *r, const char *stage)
 {
-    bool is_begun = !stage;
+    bool is_begun = !stage || (r->soak && r->soak[0].rounds > 1);
 
     for (int test = 0; test < BB_HEALTH_TESTS; test++)
         is_begun = is_begun || isfinite(r->health->median[test]);
@@ -661,7 +635,7 @@ int bb_health_finish(const struct bb_health_report *r, int last)
     json_object_set_new(fields, "restricted_by", restricted ? json_string(restricted) : json_null());
     bb_health_print_tests(r, last, BB_HEALTH_TESTS);
     if (r->session->out) {
-        print_soak(r);
+        bb_health_print_soak(fields, 0, r->session->out);
         if (r->tables)
             bb_health_tables_print(r->tables, r->options->common.full, r->session->out);
         if (r->session->detail)

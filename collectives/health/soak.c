@@ -26,6 +26,7 @@ static int measure_round(struct series *s, double at_s)
 
     TRY(s->h->measure(s->h->arg, soak->test, s->partner, s->now));
     soak->last = bb_health_median(s->now, count_gpus(s->h));
+    soak->last_s = at_s;
     if (soak->rounds++ == 0)
         soak->first = soak->last;
     for (size_t i = 0; i < count_gpus(s->h); i++) {
@@ -40,11 +41,23 @@ out:
     return rc;
 }
 
+/* Removes the findings of the rounds before. */
+static void drop_findings(struct bb_health *h, enum bb_health_test test)
+{
+    const size_t n = h->n;
+
+    h->n = 0;
+    for (size_t i = 0; i < n; i++)
+        if (h->findings[i].soak_s <= 0 || h->findings[i].test != test)
+            h->findings[h->n++] = h->findings[i];
+}
+
 /* Adds the findings of a test, and sets its worst value. All GPUs have the same value in a test of the whole job. */
 static void judge_test(struct series *s)
 {
     const bool is_whole = bb_health_tests[s->soak->test].part == BB_HEALTH_ALL;
 
+    drop_findings(s->h, s->soak->test);
     s->soak->worst = NAN;
     for (size_t i = 0; i < count_gpus(s->h); i++) {
         const double part = s->lowest[i] / s->first[i];
@@ -102,6 +115,7 @@ static void end_series(struct series *s)
 
 int bb_soak_run(struct bb_health *h, double seconds, bb_soak_clock *clock, struct bb_soak soak[BB_SOAK_TESTS])
 {
+    const bool has_peers = bb_health_active(h) * h->gpus > 1;
     struct series all[BB_SOAK_TESTS];
     double start_s, now_s;
     int rc;
@@ -114,12 +128,11 @@ int bb_soak_run(struct bb_health *h, double seconds, bb_soak_clock *clock, struc
     for (int round = 0; round < 2 || now_s - start_s < seconds; round++)
         for (int i = 0; i < BB_SOAK_TESTS; i++) {
             TRY(clock(h->arg, &now_s));
-            if (i == 0 || bb_health_active(h) * h->gpus > 1)
-                TRY(measure_round(&all[i], now_s - start_s));
-        }
-    for (int i = 0; i < BB_SOAK_TESTS; i++)
-        if (soak[i].rounds > 0)
+            if (i > 0 && !has_peers)
+                continue;
+            TRY(measure_round(&all[i], now_s - start_s));
             judge_test(&all[i]);
+        }
     bb_health_sort(h);
 out:
     for (int i = 0; i < BB_SOAK_TESTS; i++)

@@ -208,6 +208,34 @@ void bb_health_print_summary(const json_t *root, const struct bb_health_scope *s
     print_verdict(root, scope, out);
 }
 
+static double number_of(const json_t *object, const char *key)
+{
+    return json_number_value(json_object_get(object, key));
+}
+
+void bb_health_print_soak(const json_t *root, double planned_s, FILE *out)
+{
+    const json_t *row, *node;
+    size_t i;
+
+    json_array_foreach(json_object_get(root, "soak"), i, row)
+    {
+        const double first = number_of(row, "first"), last = number_of(row, "last");
+
+        fprintf(out, "# soak   %s: %.0f rounds", text_of(row, "test"), number_of(row, "rounds"));
+        if (planned_s > 0)
+            fprintf(out, " in %.0f of %.0f s, interrupted", number_of(row, "last_s"), planned_s);
+        fprintf(out, ", median first %.4g, last %.4g %s (%+.1f %%); worst %.4g, %.0f %% of its first,", first, last,
+                text_of(row, "unit"), 100 * (last / first - 1), number_of(row, "worst"),
+                100 * number_of(row, "worst_of_first"));
+        if (json_is_integer(node = json_object_get(row, "node")))
+            fprintf(
+                out, " GPU %.0f of %s", number_of(row, "gpu"),
+                text_of(json_array_get(json_object_get(root, "verdicts"), (size_t)json_integer_value(node)), "host"));
+        fprintf(out, " after %.0f s\n", number_of(row, "worst_s"));
+    }
+}
+
 /* ---- a run that has ended early ---- */
 
 /* Makes a node fail whose ranks were lost. reason: consumed. */
@@ -512,9 +540,11 @@ void bb_health_end_early(json_t *root, const json_t *rows)
     const char *stage = text_of(root, "stage"), *json = json_string_value(json_object_get(options, "json")),
                *csv = json_string_value(json_object_get(options, "csv"));
     const bool full = json_is_true(json_object_get(options, "full"));
+    double soak_s = 0;
 
     if (!*stage)
         return;
+    (void)!bb_parse_duration(text_of(options, "soak"), &soak_s); /* bench rails has no soak */
     add_lost_nodes(root, stage);
     count_paths(root, rows);
     if (*text_of(options, "save_baseline"))
@@ -529,6 +559,7 @@ void bb_health_end_early(json_t *root, const json_t *rows)
         fflush(stdout);
         return;
     }
+    bb_health_print_soak(root, soak_s, stdout);
     print_tables(root, rows, full);
     bb_health_print_summary(root,
                             &(struct bb_health_scope){*text_of(options, "only") ? text_of(options, "only") : "all",

@@ -24,6 +24,9 @@ void bb_health_print_summary(const json_t *root, const struct bb_health_scope *s
 /* bb_health_print_drain - print a line for scontrol for each node that fails. */
 void bb_health_print_drain(const json_t *root, FILE *out);
 
+/* bb_health_print_soak - print what the stage soak has measured. planned_s: of a run that was interrupted; else 0 */
+void bb_health_print_soak(const json_t *root, double planned_s, FILE *out);
+
 /* bb_health_count_failed - return the number of parts that fail; the link of two GPUs is one part. findings: of the results */
 int bb_health_count_failed(const json_t *findings);
 

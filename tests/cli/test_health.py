@@ -585,6 +585,33 @@ def test_run_goes_on_without_a_lost_node(busbar, tmp_path, mpirun):
     assert done.stderr.count(" is lost; ") == 2 and "rank 5 (" in done.stderr and "killed by SIGKILL; the run goes on without its node" in done.stderr
 
 
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGINT, "fail:rank=3,name=ncclAllReduce,call=600", "stall:rank=2,call=600,name=cublasLtMatmul",
+                                 "die:rank=0,call=600,name=cublasLtMatmul"])
+def test_interrupted_soak_keeps_its_rounds(busbar, tmp_path, end):
+    """What was measured before the end is in the report and in the file."""
+    path = tmp_path / "r.json"
+    is_signal = not isinstance(end, str)
+    command = busbar.command("health", "--quick", "--only", "soak", "--soak", "1m", "--timeout", 2, "--json", path, ranks=4)
+    env = busbar.environment({**LOST, "EMU_NODES": "2", "EMU_FAULT": "" if is_signal else end})
+    job = subprocess.Popen([*map(str, command)], env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        while is_signal and job.poll() is None and not (path.exists() and re.search(r'"rounds": ([3-9]|\d\d)', path.read_text())):
+            time.sleep(0.05)
+        if is_signal:
+            job.send_signal(end)
+        stdout, stderr = job.communicate(timeout=60)
+    finally:
+        job.kill()
+    root = json.loads(path.read_text())
+    assert root["stage"] == "soak" and root["status"] == ("interrupted" if is_signal else "below threshold" if end[0] == "f" else "timeout"), stderr
+    assert [row["test"] for row in root["soak"]] == ["GEMM", "all_reduce of all GPUs"], stdout + stderr
+    assert all(row["rounds"] >= 3 and row["worst_of_first"] == pytest.approx(1, rel=1e-3) for row in root["soak"])
+    levels = [v["level"] for v in root["verdicts"]]
+    assert levels == (["ok", "ok"] if is_signal else ["fail", "ok"] if end[0] == "d" else ["ok", "fail"]), stdout
+    assert len(re.findall(r"(?m)^# soak   .*: \d+ rounds in \d+ of 60 s, interrupted, median first ", stdout)) == 2, stdout
+    assert stdout.endswith("\n# ENDED in stage soak\n")
+
+
 def test_loss_in_the_soak(busbar, tmp_path):
     root, found, done = health(busbar, tmp_path, "--only", "inventory", "--soak", "300ms", ranks=4, nodes=2, status=5,
                                EMU_FAULT="die:rank=2,call=20,name=cublasLtMatmul")

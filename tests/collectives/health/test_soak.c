@@ -59,7 +59,8 @@ static void test_a_slowdown_has_its_gpu_and_time(void **state)
     assert_true(fabs(gpu->value / gpu->expected - 0.7) < 1e-9);
     assert_true(whole->part == BB_HEALTH_ALL && whole->level == BB_HEALTH_WARN && whole->node < 0 &&
                 whole->soak_s == 21);
-    assert_true(soak[0].rounds == 31 && soak[1].rounds == 31 && soak[0].node == 2 && soak[0].gpu == 1);
+    assert_true(soak[0].last_s == 60 && soak[1].last_s == 61 && soak[0].rounds == 31 && soak[1].rounds == 31 &&
+                soak[0].node == 2 && soak[0].gpu == 1);
     assert_true(fabs(soak[0].worst - 0.7) < 1e-9 && soak[0].worst_s == 20 && soak[0].last == soak[0].first);
     bb_health_release(&m.h);
 }

@@ -318,10 +318,19 @@ def exposed(result):
     text = f"{share_text(b['exposed_us'] / b['step_us'])} of the step is exposed communication"
     cause = largest((name, us) for name, us, _ in terms_of(result)[1] if name not in ("slower kernels", "idle"))
     group = largest((group.get("name"), group.get("exposed_us")) for group in result.of_step("groups") or [])
-    text += f", mostly {cause[0]} ({time_text(cause[1])})" if cause and cause[0] != "exposed communication" else ""
-    text += f"; most of it in group {group[0]} ({time_text(group[1])})" if group else ""
+    if cause and cause[0] != "exposed communication":
+        text += part_text(", mostly {}", ", the largest part {}", cause, b["exposed_us"])
+    text += part_text("; most of it in group {}", "; the largest part in group {}", group, b["exposed_us"]) if group else ""
     role, host = role_of(result), host_of(result, b.get("rank"))
     yield f"{text}. The slowest rank is {b.get('rank')}{FORMS['host'](host)}{f', {role}' if role else ''}."
+
+
+def part_text(most, largest_part, pair, whole_us):
+    """The (name, us) in the first text if it is at least half of the whole, else in the second, with its share."""
+    name, us = pair
+    if us >= whole_us / 2:
+        return f"{most.format(name)} ({time_text(us)})"
+    return f"{largest_part.format(name)} ({time_text(us)}, {share_text(us / whole_us)} of it)"
 
 
 def largest(pairs):

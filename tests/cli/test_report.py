@@ -321,8 +321,11 @@ def test_findings_of_a_plan():
     assert first == f"DOES NOT FIT: {reason}."
     assert others == ["A step would take 100 us on 4 ranks, if training fitted: MFU 46 % with attention in full (as Megatron-LM), "
                       "40 % with causal attention.",
-                      "25 % of the step is exposed communication, mostly exposed transfer (10 us); most of it in group tp (20 us). "
+                      "25 % of the step is exposed communication, the largest part exposed transfer (10 us, 40 % of it); most of it in group tp (20 us). "
                       "The slowest rank is 3, last stage."]
+    for us, text in ((13., "mostly exposed transfer (13 us); the largest part in group dp (5 us, 20 % of it). "), (9., "the largest part exposed transfer (9 us, 36 % of it); ")):
+        assert f"exposed communication, {text}" in said("plan", proxy="p", predicted={
+            **predicted, "breakdown": {**BREAKDOWN, "exposed_transfer_us": us}, "groups": [{"name": "dp", "exposed_us": 5.}]})
     text = said("plan", proxy="p", best_layout={"layouts": LAYOUTS, "available_bytes": 8 << 30})
     assert "The fastest layout is tp 2, cp 4, pp 4, dp 16, interleaved 5, zero1: 100 us per step" in text
     assert "(--slow, --delay): node7:0.5. They cost 20 us of the step." in said(

@@ -369,11 +369,13 @@ static int save(const struct view *v, const char *path, const char *what, void p
 int bb_checks_save(const json_t *root, const char *junit, const char *prometheus)
 {
     struct view v = open_view(root);
-    int rc = save(&v, junit, "the JUnit report", put_junit);
+    int rc = save(&v, junit, "the JUnit report", put_junit), metrics;
 
-    rc = rc ? rc : save(&v, prometheus, "the metrics", put_prometheus);
+    if (rc) /* busbar_run_success is about the exit status */
+        v.run = BB_CHECK_UNKNOWN;
+    metrics = save(&v, prometheus, "the metrics", put_prometheus);
     close_view(&v);
-    return rc;
+    return rc ? rc : metrics;
 }
 
 /* ---- Nagios: one line ---- */

@@ -238,31 +238,32 @@ static int print_nagios(const struct bb_results_writer *w)
     return error ? bb_err(BB_EFAIL, "cannot write to stdout: %s", strerror(error)) : 0;
 }
 
-/* Writes the CSV, and the checks as JUnit XML and Prometheus metrics. */
-static int write_tables(struct bb_results_writer *w, const json_t *end)
+/* Makes the run fail because an output could not be written, unless it has failed already. The outputs that are written later
+ * report it. */
+static void count_failed(struct bb_results_writer *w, int *rc, int failed, json_t *end)
 {
-    const int rc = w->csv && !keeps_csv(w, end) ? write_output(w, w->csv, csv_name, put_csv) : 0;
-
-    return rc ? rc
-              : bb_checks_save(w->document.root, json_string_value(json_object_get(w->settings, "junit")),
-                               json_string_value(json_object_get(w->settings, "prometheus")));
+    if (failed && *rc >= 0)
+        set_end(w, *rc = failed, end);
 }
 
-/* The line for Nagios is the last output, because it reports if another output could not be written. */
+/* Writes all outputs that can be written. The line for Nagios is the last one, because it reports if another output could not
+ * be written. */
 int bb_results_writer_finish(struct bb_results_writer *w, int rc, json_t *end)
 {
-    int failed;
+    int failed = 0;
 
     set_end(w, rc, end);
-    failed = write_tables(w, end);
-    if (failed && rc >= 0)
-        set_end(w, rc = failed, end);
+    if (w->csv && !keeps_csv(w, end))
+        count_failed(w, &rc, write_output(w, w->csv, csv_name, put_csv), end);
+    count_failed(w, &rc,
+                 bb_checks_save(w->document.root, json_string_value(json_object_get(w->settings, "junit")),
+                                json_string_value(json_object_get(w->settings, "prometheus"))),
+                 end);
     if (w->path && !w->document.file.out && !w->document.replaces)
         failed = write_output(w, w->path, json_name, put_json);
     else
         failed = bb_document_finish(&w->document);
-    if (failed && rc >= 0)
-        set_end(w, rc = failed, end);
+    count_failed(w, &rc, failed, end);
     if (json_is_true(json_object_get(w->settings, "nagios")))
         failed = print_nagios(w);
     return rc < 0 ? rc : failed;

@@ -518,6 +518,13 @@ static json_t *checks_json(const struct bb_gathered *g)
     return list;
 }
 
+/* Keeps the first error, so that the other outputs are written. */
+static void count_failed(int *failed, int rc)
+{
+    *failed = *failed ? *failed : rc;
+}
+
+/* Writes all outputs that can be written. */
 static int gather_results(const struct sweep *s)
 {
     const struct options *o = &s->options;
@@ -525,27 +532,29 @@ static int gather_results(const struct sweep *s)
     enum bb_error code;
     struct bb_gathered g;
     json_t *root;
-    int rc;
+    int failed, rc;
 
     bb_gather(&g, &s->study, &s->combinations, s->dir);
     root = bb_gathered_json(&g);
     code = judge(&g, reason);
     bb_results_set_end(root, -(int)code, reason);
     (void)!json_object_set_new(root, "checks", checks_json(&g));
-    TRY(write_results(&g, root, s->json));
+    failed = write_results(&g, root, s->json);
     bb_gathered_identify(&g);
     if (!o->csv)
-        TRY(write_results(&g, NULL, s->csv));
+        count_failed(&failed, write_results(&g, NULL, s->csv));
     TRY(bb_view_apply(&o->view, &g));
     if (o->csv)
-        TRY(write_results(&g, NULL, s->csv));
+        count_failed(&failed, write_results(&g, NULL, s->csv));
+    if (failed)
+        bb_results_set_end(root, failed, NULL);
     if (!o->quiet && !is_stdout(s->json) && !is_stdout(s->csv)) {
         bb_print_report_header(stdout, s->argc, s->argv);
         bb_gathered_text(&g, o->full || o->view.top > 0, stdout);
         fflush(stdout); /* in a common file of stdout and stderr, the error below must be the last line */
     }
-    TRY(bb_checks_save(root, o->junit, o->prometheus));
-    rc = code ? bb_err(code, "%s", reason) : 0;
+    count_failed(&failed, bb_checks_save(root, o->junit, o->prometheus));
+    rc = code && !failed ? bb_err(code, "%s", reason) : failed;
 out:
     json_decref(root);
     bb_gathered_release(&g);

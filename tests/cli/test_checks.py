@@ -171,6 +171,24 @@ def test_nagios_reports_failed_runs_as_unknown(busbar):
         assert done.stderr.split(": ", 1)[1].strip() in done.stdout  # Nagios does not show stderr
 
 
+@pytest.mark.parametrize("full", [("junit",), ("csv", "junit"), ("prometheus", "json"), ("csv",)])
+def test_other_outputs_are_written_after_a_full_disk(busbar, tmp_path, full):
+    """Each file that cannot be written is named; those that are written later know of it."""
+    study = tmp_path / "study.json"
+    study.write_text(json.dumps({"command": "bench all_reduce", "ranks": 2, "options": {"sizes": "1M", "repeats": 1}}))
+    texts = {"json": "the results", "csv": "the table", "junit": "the JUnit report", "prometheus": "the metrics"}
+    for command in (BENCH, ("sweep", study, "--output", tmp_path / "s")):
+        files = {name: "/dev/full" if name in full else tmp_path / f"{command[0]}.{name}" for name in texts}
+        done = busbar.run(*command, *(word for name, path in files.items() for word in (f"--{name}", path)),
+                          ranks=2 if command is BENCH else 0, mpirun=(), env={"EMU_DATA": "off"})
+        assert done.returncode == 1, done.stderr
+        assert done.stderr.count("cannot write ") == done.stderr.count("No space left on device") == len(full), done.stderr
+        assert command is not BENCH or all(f"cannot write {texts[name]}: /dev/full" in done.stderr for name in full)
+        assert all(path.stat().st_size > 0 for path in files.values() if path != "/dev/full")
+        if "prometheus" not in full:
+            assert read_prometheus(files["prometheus"])["busbar_run_success", None] == 0
+
+
 def test_names_are_escaped_and_unique(busbar, tmp_path):
     folder = tmp_path / 'a "b" <&\\'
     folder.mkdir()

@@ -250,7 +250,7 @@ const struct bb_comm_step bb_comm_steps[BB_COMM_STEPS] = {
     {"finalize_part", "ncclCommFinalize of a split communicator", finalize_comm, OF(part)},
     {"destroy_part", "ncclCommDestroy of a split communicator", destroy_comm, OF(part), .after = release_comm},
     {"shrink", "ncclCommShrink without the last rank", shrink_comm, OF(comm), .function = "ncclCommShrink"},
-    {"end_shrunk", "ncclCommFinalize and ncclCommDestroy of the shrunk communicator", end_rest, OF(rest)},
+    {"destroy_shrunk", "ncclCommFinalize and ncclCommDestroy of the shrunk communicator", end_rest, OF(rest)},
     {"mem_free", "ncclMemFree", free_memory, OF(comm), .minor = true},
     {"finalize", "ncclCommFinalize", finalize_comm, OF(comm)},
     {"destroy", "ncclCommDestroy", destroy_comm, OF(comm), .after = release_comm},

@@ -9,7 +9,7 @@ import pytest
 
 STEPS = ["exchange", "init", "mem_alloc", "first_all_reduce", "all_reduce", "first_sendrecv", "sendrecv", "register", "deregister",
          "window_register", "window_deregister", "split", "first_all_reduce_part", "finalize_part", "destroy_part", "shrink",
-         "end_shrunk", "mem_free", "finalize", "destroy"]
+         "destroy_shrunk", "mem_free", "finalize", "destroy"]
 NO_WINDOWS = {"window_register", "window_deregister"}  # without symmetric windows
 
 
@@ -46,7 +46,7 @@ def test_one_rank_has_no_shrink(busbar, tmp_path):
     result = busbar.json("bench", "comm", "--repeats", "2", "--size", "8", tmp_path=tmp_path)
     assert {r["ranks"] for r in result["results"]} == {1}
     for row in result["results"]:
-        check_row(row, {"shrink", "end_shrunk"})
+        check_row(row, {"shrink", "destroy_shrunk"})
     assert next(r for r in result["results"] if r["step"] == "shrink")["absent"] == "needs at least 2 ranks"
 
 

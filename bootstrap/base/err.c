@@ -103,14 +103,12 @@ static int is_command(const char *text)
     return strstr(commands, word) != NULL;
 }
 
-/* Replaces "busbar" by "busbar-emulated" in the commands that line[size] contains, so that a suggested command begins
- * with the program that the user started. */
-static void name_program(char *line, size_t size)
+void bb_name_program(char *line, size_t size)
 {
     static const char name[] = "busbar", suffix[] = "-emulated";
     const size_t length = strlen(name), more = strlen(suffix);
 
-    for (char *at = line; (at = strstr(at, name)); at += length)
+    for (char *at = line; bb_environment_is_emulated() && (at = strstr(at, name)); at += length)
         if (is_command(at + length) && strlen(line) + more < size) {
             memmove(at + length + more, at + length, strlen(at + length) + 1);
             memcpy(at + length, suffix, more);
@@ -131,8 +129,7 @@ __attribute__((format(printf, 5, 0))) static void write_line(int timeout_ms, int
 
     vsnprintf(line + used, (size_t)capacity, fmt, args);
     bb_blank_controls(line); /* of file names and arguments, which could break or color the line */
-    if (bb_environment_is_emulated())
-        name_program(line + used, (size_t)capacity);
+    bb_name_program(line + used, (size_t)capacity);
     if (code != 0 && !is_invalid_attempt(code) && (mute == 1 || prints))
         keep_error(code, line + strlen("busbar: "));
     if (!prints)

@@ -83,6 +83,10 @@ void bb_err_job_nonblocking(enum bb_error code, const char *fmt, ...) __attribut
  * rank. The run continues. */
 void bb_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
+/* bb_name_program - replace "busbar" by "busbar-emulated" in the commands that line[size] contains, if that program runs, so
+ * that a suggested command begins with the program that the user started. The lines of bb_err and bb_warn are so. */
+void bb_name_program(char *line, size_t size);
+
 /*
  * bb_err_identify - set the rank, host and GPU that bb_err() prints at the beginning of all later lines.
  *   rank     negative: none (a single process, or before MPI_Init)

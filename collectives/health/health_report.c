@@ -81,9 +81,17 @@ static bool is_outlier(const struct bb_health_finding *f)
            isfinite(f->value / reference) && bb_health_judge(f->value / reference) < f->level;
 }
 
+enum { HINT = 128 };
+
+/* Returns the part of the reference that a value reaches. */
+static double part_of(const struct bb_health_finding *f)
+{
+    return f->value / (isfinite(f->expected) ? f->expected : f->median);
+}
+
 /* Names the link that may be slow in place of a GPU, if exactly one other GPU of its node has the same slow copy to its slowest
  * peer. Returns whether there is one. */
-static bool name_link(const struct bb_health *h, const struct bb_health_finding *f, char text[96])
+static bool name_link(const struct bb_health *h, const struct bb_health_finding *f, char text[HINT])
 {
     const double equal = 0.97; /* noise of single measurements: BB_HEALTH_PERCENT of compare */
     int other = -1, n = 0;
@@ -99,8 +107,10 @@ static bool name_link(const struct bb_health *h, const struct bb_health_finding 
     }
     if (f->test != BB_HEALTH_SLOWEST_PEER || f->part != BB_HEALTH_A_GPU || *f->text || n != 1 || other < 0)
         return false;
-    snprintf(text, 96, ": GPU %d, GPU %d, or the link between them; to find which: busbar bench copy",
-             MIN(f->gpu, other), MAX(f->gpu, other));
+    n = snprintf(text, HINT, ": GPU %d, GPU %d, or the link between them; to find which: busbar bench copy",
+                 MIN(f->gpu, other), MAX(f->gpu, other));
+    if (2 / (1 + part_of(f)) < 1.2) /* its default: so fast a link is not slow */
+        snprintf(text + n, (size_t)(HINT - n), " --slow %.3f", 2 / (1 + part_of(f)));
     return true;
 }
 
@@ -110,8 +120,18 @@ static bool is_only_pair(const struct bb_health *h, const struct bb_health_findi
     return f->part == BB_HEALTH_A_PATH && f->gpu >= 0 && h->gpus > 1 && h->nodes == 2;
 }
 
+/* Writes the command that finds the slow end, which needs a limit between the measured part and 1: its default is 0.8. */
+static void write_p2p(const struct bb_health_finding *f, char text[HINT])
+{
+    const double limit = (1 + part_of(f)) / 2;
+    const int n = snprintf(text, HINT, "; to find which end: busbar bench p2p");
+
+    if (limit > 0.8)
+        snprintf(text + n, (size_t)(HINT - n), " --slow %.2f", limit);
+}
+
 /* What a finding means, or what separates its causes; the first row that applies. */
-static void write_hint(const struct bb_health_report *r, const struct bb_health_finding *f, char text[96])
+static void write_hint(const struct bb_health_report *r, const struct bb_health_finding *f, char text[HINT])
 {
     const bool is_late = f->test >= BB_HEALTH_RAILS_ALONE && f->test < BB_HEALTH_TESTS,
                no_pairs = r->health->skip[BB_HEALTH_PAIRS],
@@ -119,11 +139,12 @@ static void write_hint(const struct bb_health_report *r, const struct bb_health_
                               bb_health_rounds(r->health, BB_HEALTH_PAIRS) < bb_health_active(r->health) - 1,
                is_shared =
                    f->part == BB_HEALTH_FABRIC || (f->test >= BB_HEALTH_RAILS_ALONE && f->part == BB_HEALTH_A_RAIL);
+    char p2p[HINT];
     const struct {
         bool applies;
         const char *text;
     } hints[] = {
-        {is_only_pair(r->health, f), "; to find which end: busbar bench p2p"},
+        {is_only_pair(r->health, f), p2p},
         {has_untested, ": a common cause, or an untested path; try: --rounds 1000000"},
         {f->part == BB_HEALTH_ALL && is_late && no_pairs,
          ": a slow NIC or path, or a common cause; to find which: busbar health --only pairs"},
@@ -137,14 +158,16 @@ static void write_hint(const struct bb_health_report *r, const struct bb_health_
     };
     int i = 0;
 
+    write_p2p(f, p2p);
     while (!hints[i].applies)
         i++;
     if (f->soak_s > 0)
-        snprintf(text, 96, ", after %.0f s", f->soak_s);
+        snprintf(text, HINT, ", after %.0f s", f->soak_s);
     else if (f->slow > 0)
-        snprintf(text, 96, ": slow in %d of %d measurements", f->slow, f->tries);
+        snprintf(text, HINT, ": slow in %d of %d measurements", f->slow, f->tries);
     else if (!name_link(r->health, f, text))
-        snprintf(text, 96, "%s", hints[i].text);
+        snprintf(text, HINT, "%s", hints[i].text);
+    bb_name_program(text, HINT);
 }
 
 /* Describes what a finding is: "all_reduce of GPU pairs 24.1 GB/s, 50 % of the expected 48.0". */
@@ -154,7 +177,7 @@ static const char *reason_text(const struct bb_health_report *r, const struct bb
     const double reference = expects ? f->expected : f->median;
     const char *of = f->soak_s > 0 ? "first" : expects ? "expected" : "peers' median";
     const struct bb_health_test_row *test = &bb_health_tests[f->test];
-    char hint[96];
+    char hint[HINT];
 
     write_hint(r, f, hint);
     if (*f->text)

@@ -225,14 +225,14 @@ void bb_health_print_soak(const json_t *root, double planned_s, FILE *out)
         fprintf(out, "# soak   %s: %.0f rounds", text_of(row, "test"), number_of(row, "rounds"));
         if (planned_s > 0)
             fprintf(out, " in %.0f of %.0f s, interrupted", number_of(row, "last_s"), planned_s);
-        fprintf(out, ", median first %.4g, last %.4g %s (%+.1f %%); worst %.4g, %.0f %% of its first,", first, last,
-                text_of(row, "unit"), 100 * (last / first - 1), number_of(row, "worst"),
-                100 * number_of(row, "worst_of_first"));
+        fprintf(out, ", median first %.4g, last %.4g %s (%+.1f %%); largest drop", first, last, text_of(row, "unit"),
+                100 * (last / first - 1));
         if (json_is_integer(node = json_object_get(row, "node")))
             fprintf(
-                out, " GPU %.0f of %s", number_of(row, "gpu"),
+                out, " of a GPU: GPU %.0f of %s", number_of(row, "gpu"),
                 text_of(json_array_get(json_object_get(root, "verdicts"), (size_t)json_integer_value(node)), "host"));
-        fprintf(out, " after %.0f s\n", number_of(row, "worst_s"));
+        fprintf(out, ", to %.4g after %.0f s, %.0f %% of its first round\n", number_of(row, "worst"),
+                number_of(row, "worst_s"), 100 * number_of(row, "worst_of_first"));
     }
 }
 

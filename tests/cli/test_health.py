@@ -117,7 +117,7 @@ def test_last_line_of_one_stage_states_what_was_not_tested(busbar, tmp_path, sta
 @pytest.mark.parametrize("command", [["bench", "rails"], ["health", "--only", "rails"], ["health", "--only", "whole"]])
 def test_slow_path_is_no_common_cause_without_the_stage_pairs(busbar, command):
     done = busbar.run(*command, ranks=8, env={"EMU_DATA": "off", "EMU_CLUSTER": "h100-sxm-ib", "EMU_NODES": "4", "EMU_SLOW": "link=node1-node2:0.5"})
-    assert ": a slow NIC or path, or a common cause; to find which: busbar health --only pairs\n" in done.stdout
+    assert ": a slow NIC or path, or a common cause; to find which: busbar-emulated health --only pairs\n" in done.stdout
     assert " 4 nodes: 0 ok, 0 warn, 0 fail, 4 unknown; " in done.stdout and "wrong profile" not in done.stdout
 
 
@@ -238,7 +238,7 @@ def test_slow_copies_are_named(busbar, tmp_path):
     assert re.search("copy to its slowest peer: median .* GB/s, compared with the other GPUs$", done.stdout, re.M)
     assert all("copy to its slowest peer 164" in f["reason"] for f in root["findings"] if f["node"] == 2)
     assert {f["reason"].split(" 326: ")[1] for f in root["findings"] if f["node"] == 2} == {
-        "GPU 0, GPU 1, or the link between them; to find which: busbar bench copy"}
+        "GPU 0, GPU 1, or the link between them; to find which: busbar-emulated bench copy"}
     assert not any("link between" in f["reason"] for f in root["findings"] if f["node"] != 2)
     assert "\n# FAILED: 3 parts; " in done.stdout and done.stderr.endswith("; and 2 more\n")  # the link of two GPUs counts once
     _, found, done = health(busbar, tmp_path, "--only", "copies", ranks=2, nodes=1, EMU_FAULT="fail:name=cudaIpcOpenMemHandle")
@@ -251,9 +251,22 @@ def test_two_nodes_name_the_command_that_finds_the_end(busbar, tmp_path):
     for nodes, part in ((2, "path"), (3, "nic")):
         root, _, _ = health(busbar, tmp_path, "--only", "pairs", ranks=2 * nodes, nodes=nodes, status=5, slow=slow)
         finding, = root["findings"]
-        assert finding["part"] == part and finding["reason"].endswith("; to find which end: busbar bench p2p") == (nodes == 2)
+        assert finding["part"] == part and finding["reason"].endswith("; to find which end: busbar-emulated bench p2p") == (nodes == 2)
     done = busbar.run("bench", "p2p", "-n", 2, "--repeats", 2, ranks=4, env={"EMU_DATA": "off", "EMU_CLUSTER": "h100-sxm-ib", "EMU_NODES": "2", "EMU_SLOW": slow})
     assert re.search(r"^# cause: rank 2 \(\S+-node1\): ", done.stdout, re.M)
+
+
+def test_advice_finds_what_is_slightly_slow(busbar, tmp_path):
+    """The default of --slow finds neither; the command is the same on stdout and stderr, and names the program that runs."""
+    for only, ranks, nodes, slow, env, cause in (("pairs", 12, 2, "link=node1-nic3:0.95", {}, r"# cause: rank 9 \("),
+                                           ("copies", 4, 1, "", {"EMU_SLOW_LINKS": "nvlink0-1:0.9"}, r"# SLOW: 0 GPUs, 1 pair; first: GPU 0 of \S+ with GPU 1: ")):
+        root, _, done = health(busbar, tmp_path, "--only", only, ranks=ranks, nodes=nodes, status=5 if nodes == 2 else 0, slow=slow, **env)
+        advice = re.search(r": (busbar-emulated bench .*)$", root["findings"][0]["reason"])[1]
+        assert advice in done.stdout and (nodes == 1 or advice in done.stderr), done.stderr
+        emu = {"EMU_DATA": "off", "EMU_CLUSTER": "h100-sxm-ib", "EMU_NODES": str(nodes), "EMU_SLOW": slow, **env}
+        command, at = advice.split()[1:], advice.split().index("--slow") - 1
+        assert re.search("(?m)^" + cause, busbar.run(*command, ranks=ranks, env=emu).stdout), advice
+        assert not re.search("(?m)^" + cause, busbar.run(*command[:at], ranks=ranks, env=emu).stdout)
 
 
 def test_path_of_two_nodes_counts_once(busbar, tmp_path):
@@ -268,7 +281,8 @@ def test_soak_repeats_and_reports_drift(busbar, tmp_path):
     soak = {row["test"]: row for row in root["soak"]}
     assert found == set() and set(soak) == {"GEMM", "all_reduce of all GPUs"} and root["results"] == []
     assert all(row["rounds"] >= 2 and row["worst_of_first"] == pytest.approx(1, rel=1e-3) for row in soak.values())
-    assert re.search(r"^# estimated time: 0 s, .*; soak 0 s$", done.stdout, re.M) and "# soak   GEMM: " in done.stdout
+    assert re.search(r"^# estimated time: 0 s, .*; soak 0 s$", done.stdout, re.M) and re.search(
+        r"^# soak   GEMM: .*; largest drop of a GPU: GPU \d of \S+, to [\d.]+ after 0 s, 100 % of its first round$", done.stdout, re.M)
     root, _, done = health(busbar, tmp_path, "--from", "soak", "--soak", "10ms", ranks=2, nodes=1)
     assert "# expected: nothing of a profile; this stage compares GPUs with each other\n" in done.stdout
     assert root["tests"] == [] and len(root["soak"]) == 2
@@ -432,7 +446,7 @@ def bench(busbar, tmp_path, *args, **env):
 def test_bench_rails(busbar, tmp_path):
     root, found, done = bench(busbar, tmp_path, "rails", EMU_SLOW="link=node1-nic2:0.5")
     assert done.returncode == 5 and found == [("rail", None, 2)] and {row["stage"] for row in root["results"]} == {"rails"}
-    assert re.search("^fail +rails +rail of GPU 2, or one NIC of it: .*; to find which: busbar health --only pairs$", done.stdout, re.M)
+    assert re.search("^fail +rails +rail of GPU 2, or one NIC of it: .*; to find which: busbar-emulated health --only pairs$", done.stdout, re.M)
     assert re.search("^# expected: h100-sxm-ib[^:]*: 4 GPUs and 4 NICs of ", done.stdout, re.M)
     rows = {int(gpu): (float(alone), float(at_once)) for gpu, alone, at_once in re.findall(r"(?m)^ GPU (\d) +(\S+) +(\S+)$", done.stdout)}
     assert rows.keys() == {0, 1, 2, 3} and all(a == b == pytest.approx(48.1 if gpu != 2 else 24.1, abs=0.2) for gpu, (a, b) in rows.items())

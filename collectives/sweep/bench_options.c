@@ -100,8 +100,7 @@ const struct bb_opt bb_bench_option_rows[] = {
                "or AND:0x3"),
     OPT_INT('I', "per_iter_timing", FIELD(per_iteration), "0", "0|1", 0, 1,
             "1: report minimum, maximum, 99th percentile and variation of the iterations of the last sample, in mode "
-            "sync of "
-            "all samples"),
+            "sync of all samples; time of each iteration: all_reduce_perf -I 1 -J FILE"),
     OPT_INT('K', "per_iter_skip", FIELD(skipped), "0", "N", 0, 1e6, "number of leading iterations that -I omits"),
     OPT_INT('N', "run_cycles", FIELD(cycles), "1", "N", 0, 1e9, "repeat the whole sweep; 0: until interrupted"),
     OPT_INT('S', "report_timestamps", FIELD(timestamps), "0", "0|1", 0, 1, "1: add the time of day to each row"),

@@ -249,6 +249,15 @@ def test_existing_json_file_is_not_overwritten(perf, tmp_path):
         assert json.loads((tmp_path / name).read_text())["version"] == 3
 
 
+def test_help_of_bench_names_the_command_with_the_time_of_each_iteration(busbar, tmp_path):
+    text = " ".join(busbar.run("bench", "--help").stdout.split())
+    name, *args = re.search(r"time of each iteration: (\S+_perf (?:-\S+ \S+ ?)+)", text)[1].split()
+    path = tmp_path / "r.json"
+    done = busbar.run(name, *(path if word == "FILE" else word for word in args), "-g", 2, "-b", "1K", "-e", "1K", "-n", 7)
+    assert done.returncode == 0, done.stderr
+    assert len(json.loads(path.read_text())["results"][0]["out_of_place_per_iter"]["times_us"]) == 7
+
+
 def test_json_with_per_iteration_times_and_without_check(perf, tmp_path):
     path = tmp_path / "r.json"
     env = {"NCCL_TESTS_MIN_BW": "1000"}

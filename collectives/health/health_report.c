@@ -352,6 +352,11 @@ static const char *explain(const struct bb_health_report *r, enum bb_health_test
     return f ? part_text(r, f, text) : NULL;
 }
 
+static bool has_line(const struct bb_health *h, int test)
+{
+    return isfinite(h->median[test]) || bb_health_runs(h, (enum bb_health_test)test);
+}
+
 void bb_health_print_tests(const struct bb_health_report *r, int first, int end)
 {
     FILE *out = r->session->out;
@@ -362,7 +367,7 @@ void bb_health_print_tests(const struct bb_health_report *r, int first, int end)
     for (int test = MAX(first, 0); test < end && out; test++) {
         const double median = h->median[test], expected = h->expected[test] * h->share[test];
 
-        if (isnan(median) && !bb_health_runs(h, (enum bb_health_test)test))
+        if (!has_line(h, test))
             continue;
         fprintf(out, "# %-6s %s: ", bb_health_tests[test].stage, bb_health_tests[test].name);
         if (isnan(median))
@@ -645,6 +650,21 @@ static bool prints_only_drain(const struct bb_health_report *r)
            !bb_results_on_stdout(common->json, common->csv);
 }
 
+/* Returns how many of the 25 lines of a report are left for findings; 0: it has lines that are not counted here. */
+static int lines_left(const struct bb_health_report *r, const json_t *fields)
+{
+    enum { LINES = 25, HEADER = 6, END = 2 }; /* END: about failed nodes, and the verdict */
+    int left = LINES - HEADER - END - (int)json_array_size(json_object_get(fields, "soak")) -
+               json_is_string(json_object_get(fields, "restricted_by"));
+
+    for (size_t i = 0; i < r->health->n; i++)
+        if (r->health->findings[i].test == BB_HEALTH_TESTS)
+            return 0;
+    for (int test = 0; test < BB_HEALTH_TESTS; test++)
+        left -= has_line(r->health, test);
+    return r->tables || r->session->detail ? 0 : left;
+}
+
 int bb_health_finish(const struct bb_health_report *r, int last)
 {
     struct bb_health *h = r->health;
@@ -670,7 +690,8 @@ int bb_health_finish(const struct bb_health_report *r, int last)
                                 : "");
         bb_health_print_summary(fields,
                                 &(struct bb_health_scope){r->tables ? "all" : r->options->only, r->options->from,
-                                                          r->options->common.full, r->options->drain},
+                                                          r->options->common.full, r->options->drain,
+                                                          lines_left(r, fields)},
                                 r->session->out);
         fflush(r->session->out);
     } else if (prints_only_drain(r)) {

@@ -11,8 +11,9 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/param.h>
 
-enum { FINDINGS_SHOWN = 5 };
+enum { FINDING_LINES = 6 }; /* at least, also of a report that is longer */
 
 static const char *text_of(const json_t *object, const char *key)
 {
@@ -58,15 +59,19 @@ int bb_health_count_failed(const json_t *findings)
     return n;
 }
 
-static void print_findings(const json_t *root, bool full, FILE *out)
+/* Prints the findings that fit: the line about the others takes the place of two or more. */
+static void print_findings(const json_t *root, const struct bb_health_scope *scope, FILE *out)
 {
     const json_t *findings = json_object_get(root, "findings"), *f;
+    const int commands = scope->drain ? count_levels(json_object_get(root, "verdicts"), BB_HEALTH_FAIL) : 0;
+    const size_t n = json_array_size(findings), lines = (size_t)MAX(FINDING_LINES, scope->lines - commands),
+                 shown = scope->full || n <= lines ? n : lines - 1;
     size_t i;
 
-    json_array_foreach(findings, i, f) if (full || i < FINDINGS_SHOWN) fprintf(
+    json_array_foreach(findings, i, f) if (i < shown) fprintf(
         out, "%-7s %-9s %s: %s\n", text_of(f, "level"), text_of(f, "stage"), text_of(f, "name"), text_of(f, "reason"));
-    if (!full && i > FINDINGS_SHOWN)
-        fprintf(out, "# %zu further findings: --full, --json\n", i - FINDINGS_SHOWN);
+    if (shown < n)
+        fprintf(out, "# %zu further findings: --full, --json\n", n - shown);
 }
 
 void bb_health_print_drain(const json_t *root, FILE *out)
@@ -200,7 +205,7 @@ static void print_verdict(const json_t *root, const struct bb_health_scope *scop
 
 void bb_health_print_summary(const json_t *root, const struct bb_health_scope *scope, FILE *out)
 {
-    print_findings(root, scope->full, out);
+    print_findings(root, scope, out);
     if (scope->drain)
         bb_health_print_drain(root, out);
     if (*text_of(root, "restricted_by"))
@@ -564,7 +569,7 @@ void bb_health_end_early(json_t *root, const json_t *rows)
     bb_health_print_summary(root,
                             &(struct bb_health_scope){*text_of(options, "only") ? text_of(options, "only") : "all",
                                                       text_of(options, "from"), full,
-                                                      json_is_true(json_object_get(options, "drain"))},
+                                                      json_is_true(json_object_get(options, "drain")), 0},
                             stdout);
     print_rest(root, rows, true);
     print_rest(root, rows, false);

@@ -966,3 +966,9 @@ def test_many_faults_fit_in_25_lines(busbar, tmp_path):
     slow = ",".join(f"rank={rank}:1.3" for rank in range(1, 24, 2))
     root, found, done = health(busbar, tmp_path, ranks=24, nodes=12, status=5, slow=slow)
     assert len(done.stdout.splitlines()) <= 25 and len(root["findings"]) == 12 and "further findings: --full" in done.stdout
+    assert re.search("(?m)^# 7 further findings: --full", done.stdout) and len(re.findall("(?m)^fail ", done.stdout)) == 5
+    for only, slow, shown in (("gpu", slow, 12), ("gpu", ",".join(f"rank={rank}:1.3" for rank in range(1, 12, 2)), 6)):
+        _, found, done = health(busbar, tmp_path, "--only", only, ranks=24, nodes=12, status=5, slow=slow)
+        assert len(re.findall("(?m)^fail ", done.stdout)) == len(found) == shown and len(done.stdout.splitlines()) <= 25 and "further" not in done.stdout
+    _, found, done = health(busbar, tmp_path, ranks=24, nodes=12, status=5, slow=slow)  # as many as the line about one more
+    assert len(re.findall("(?m)^fail ", done.stdout)) == len(found) == 6 and len(done.stdout.splitlines()) <= 25

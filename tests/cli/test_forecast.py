@@ -418,6 +418,22 @@ def test_search_says_which_layouts_differ_by_less_than_the_error(busbar):
     assert len(within) <= (int(said[1]) if said else 1) <= len(wider)
 
 
+def test_search_says_which_layouts_fit_with_equal_load_only(busbar):
+    """Whole experts are stored in the layers that are not recomputed; with the printed modules, none are."""
+    def run(more):
+        args = f"--model deepseek_v3 --layers 8 --ranks 64 --ep 64 --tp 1 --pp 1 --micro-batch-size 1 --global-batch-size 64 --cluster h100-sxm-ib --best-layout {more}"
+        return busbar.run("plan", "transformer", *args.split(), emulated=False).stdout
+
+    assumed = "# memory with equal load of the experts, else more (for training with any load, try: "
+    text, any_load = run(""), "# all these layouts fit with any load of the experts\n"
+    assert assumed in text and re.search(r"\): layouts 1(, \d+)*\n", text) and any_load not in text
+    advice = re.search(r"for training with any load, try: ([^)]*)\)", text)[1]
+    for more in (advice, "--recompute full"):
+        assert any_load in run(more) and assumed not in run(more)
+    for more in ("--moe-imbalance 0.3", "--capacity-factor 1"):
+        assert any_load not in run(more) and assumed not in run(more)
+
+
 def test_gpu_hours_are_a_column_and_lost_time_has_plain_numbers(busbar, tmp_path):
     args = "plan transformer --model llama3_8b --layers 2 --seq-length 1024 --cluster h100-sxm-ib --tokens 1T --mtbf-node 1500d --checkpoint 40s --restart 10m --spares 4"
     for ranks in (8, 16):

@@ -119,8 +119,10 @@ struct bb_layouts {
                                      layouts that fit into memory */
     int refined;                  /* number of layouts that the second search stage simulated */
     long long rejected[BB_REJECTION_REASONS];
-    bool penalized;       /* bb_layout_search.penalizes */
-    bool added_optimizer; /* layouts that do not fit without recomputation got the precision-aware optimizer */
+    bool penalized;            /* bb_layout_search.penalizes */
+    bool added_optimizer;      /* layouts that do not fit without recomputation got the precision-aware optimizer */
+    bool assumes_equal_load;   /* of dropless experts */
+    const char *given_modules; /* --recompute-modules; NULL: not given */
     int gpus;
     struct bb_layout_subject subject;
     double gpu_bytes, usable_bytes; /* as in struct bb_layout_search */

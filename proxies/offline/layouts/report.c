@@ -244,6 +244,19 @@ static bool barely_fits(const struct bb_layouts *found, const struct bb_layout_r
     return row->bytes > BB_SAFE_MEMORY * found->gpu_bytes;
 }
 
+/* Returns whether a layout needs more memory if some experts get more tokens: it stores activations of experts that other
+ * ranks have tokens for. */
+static bool depends_on_load(const struct bb_layouts *found, const struct bb_layout_row *row)
+{
+    const struct bb_layout_choice *c = &row->choice;
+    const char *moe = strstr(found->given_modules ? found->given_modules : c->modules, "moe");
+
+    while (moe && moe[3] != '\0' && moe[3] != ',')
+        moe = strstr(moe + 1, "moe");
+    return found->assumes_equal_load && c->ep > 1 && !moe &&
+           !(c->recompute == BB_RECOMPUTE_FULL && c->recompute_layers == 0);
+}
+
 static bool chose_optimizer(const struct bb_layouts *found, const struct bb_layout_row *row)
 {
     (void)found;
@@ -262,6 +275,22 @@ static void print_list(const struct bb_layouts *found, int top, const char *titl
             any = true;
         }
     fputs(any ? "\n" : "", out);
+}
+
+/* Prints which layouts fit with any load of the experts. */
+static void print_load(const struct bb_layouts *found, int top, FILE *out)
+{
+    bool depends = false;
+
+    for (int i = 0; i < found->n && i < top; i++)
+        depends |= depends_on_load(found, &found->rows[i]);
+    if (depends)
+        print_list(found, top,
+                   "# memory with equal load of the experts, else more (for training with any load, try: --recompute "
+                   "selective --recompute-modules layernorm,moe)",
+                   depends_on_load, out);
+    else if (found->assumes_equal_load)
+        fputs("# all these layouts fit with any load of the experts\n", out);
 }
 
 /* Lists the modules that layouts recompute. */
@@ -335,6 +364,7 @@ void bb_layouts_print(const struct bb_layouts *found, const char *command, int t
     print_list(found, top, "# added, since few layouts fit without: --use-precision-aware-optimizer", chose_optimizer,
                out);
     print_list(found, top, "# " BB_MAY_NOT_FIT, barely_fits, out);
+    print_load(found, top, out);
     bb_table_sentence(out, search_fields, found);
     if (full)
         print_rejected(found, out);

@@ -1472,6 +1472,9 @@ int bb_layouts_search(const struct bb_layout_search *search, struct bb_layouts *
     bb_progress_init(&progress, 0, search->quiet);
     TRY(validate_given(search));
     TRY(bb_training_load_arch(search->config, &arch));
+    found->assumes_equal_load =
+        arch.experts > 0 && search->config->transformer.capacity <= 0 && search->config->transformer.imbalance <= 0;
+    found->given_modules = search->config->transformer.recompute_modules;
     found->subject = (struct bb_layout_subject){
         arch.experts, search->config->transformer.sequence > 0 ? search->config->transformer.sequence : arch.sequence,
         search->config->ranks > search->config->gpus_per_node};

@@ -138,7 +138,7 @@ static int print_accuracy(const struct bb_plan_options *o, const struct bb_layou
     bb_plan_describe_step(o, &step, &best, &f);
     bb_forecast_accuracy_text(&f, search->cluster, text, sizeof(text));
     printf("# accuracy: %s\n", text);
-    error = bb_forecast_mean_error(&f, search->cluster);
+    error = bb_forecast_error(&f, search->cluster);
     while (alike < found->n && alike < o->top &&
            bb_layouts_ranked_ns(&found->rows[alike]) <= (1 + error) * bb_layouts_ranked_ns(&found->rows[0]))
         alike++;

@@ -418,6 +418,18 @@ def test_search_says_which_layouts_differ_by_less_than_the_error(busbar):
     assert len(within) <= (int(said[1]) if said else 1) <= len(wider)
 
 
+def test_few_published_steps_separate_layouts_by_the_error_to_assume(busbar):
+    args = "--model mixtral_8x7b --ranks 32 --seq-length 64K --global-batch-size 32 --cluster h200-sxm-ib --best-layout --pp 1 --cp 1"
+    text = busbar.run("plan", "transformer", *args.split(), emulated=False).stdout
+    rows = plan(busbar, args)["best_layout"]["layouts"]
+    assumed = float(re.search(r"too few for a range: assume (\d+)% or more\n", text)[1]) / 100
+    times = [row["step_us"] * (1 + row["penalty"]) for row in rows]
+    within, wider = ([time for time in times if time <= (1 + assumed + more) * times[0]] for more in (-0.005, 0.005))
+    mean = float(re.search(r"published steps?\): error (\d+)%", text)[1]) / 100
+    assert len([time for time in times if time <= (1 + mean + 0.005) * times[0]]) < len(within)
+    assert len(within) <= int(re.search(r"# layouts 1 to (\d+): ", text)[1]) <= len(wider)
+
+
 def test_search_says_which_layouts_fit_with_equal_load_only(busbar):
     """Whole experts are stored in the layers that are not recomputed; with the printed modules, none are."""
     def run(more):

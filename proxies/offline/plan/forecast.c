@@ -359,15 +359,15 @@ json_t *bb_forecast_model_error(const struct bb_forecast *f, const struct bb_clu
                 : json_null();
 }
 
-double bb_forecast_mean_error(const struct bb_forecast *f, const struct bb_cluster *c)
+/* Number of steps of a kind from which `within` is a range of this kind; tests/cli/accuracy.py, band_of. */
+#define MIN_STEPS 4
+
+double bb_forecast_error(const struct bb_forecast *f, const struct bb_cluster *c)
 {
     const struct kind *kind = kind_of(f, c);
 
-    return kind ? kind->mean : 0;
+    return !kind ? 0 : kind->steps < MIN_STEPS ? kind->within : kind->mean;
 }
-
-/* Number of steps of a kind from which `within` is a range of this kind; tests/cli/accuracy.py, band_of. */
-#define MIN_STEPS 4
 
 void bb_forecast_accuracy_text(const struct bb_forecast *f, const struct bb_cluster *c, char *text, size_t size)
 {

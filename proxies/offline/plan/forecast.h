@@ -106,7 +106,8 @@ double bb_forecast_min_gpus(const struct bb_step *step, const struct bb_forecast
  * bb_forecast_rates_text - the source of the compute rates; unchanged if the proxy defines them.
  * bb_forecast_limit_text - that compute times do not depend on the machine, or that the step has no compute; unchanged
  *     otherwise. machine: name of the cluster or GPU. computes: the step has compute
- * bb_forecast_accuracy_text - the error of predictions of this kind. bb_forecast_mean_error - return it; 0: unknown.
+ * bb_forecast_accuracy_text - the error of predictions of this kind. bb_forecast_error - return it, or what to
+ *     assume instead if there are few published steps; 0: unknown.
  * bb_forecast_dispatch_text - the options of the model's own dispatch to experts; unchanged unless f->node_limit is set.
  * bb_forecast_recipes_text - the options of NVIDIA's recipes (Megatron-Bridge) for steps of this kind that shorten them and
  *     were not given; unchanged if there are none.
@@ -120,7 +121,7 @@ void bb_forecast_rates_text(const struct bb_forecast *f, const struct bb_cluster
 void bb_forecast_limit_text(const struct bb_forecast *f, const char *machine, bool computes, char *text, size_t size);
 void bb_forecast_dispatch_text(const struct bb_forecast *f, char *text, size_t size);
 void bb_forecast_recipes_text(const struct bb_forecast *f, const struct bb_cluster *cluster, char *text, size_t size);
-double bb_forecast_mean_error(const struct bb_forecast *f, const struct bb_cluster *cluster);
+double bb_forecast_error(const struct bb_forecast *f, const struct bb_cluster *cluster);
 void bb_forecast_accuracy_text(const struct bb_forecast *f, const struct bb_cluster *cluster, char *text, size_t size);
 
 /* Return the objects `memory` (bb_forecast_memory), `predicted.compute` (bb_forecast_compute) and

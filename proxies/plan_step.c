@@ -271,6 +271,7 @@ static int guess_recompute(const struct bb_proxy *proxy, const struct bb_cluster
         o->recompute = "full";
         o->recompute_modules = NULL;
         TRY(bb_training_min_recompute_layers(config, arch, usable, &o->recompute_layers, &bytes));
+        f->full_bytes = f->full_bytes > 0 ? f->full_bytes : bytes;
         if (is_dropless(config, arch)) {
             f->fewest_layers = f->faster_modules ? 0 : o->recompute_layers;
             o->recompute_layers = 0;
@@ -307,6 +308,23 @@ out:
     return rc;
 }
 
+/* Finds whether training fits with all layers recomputed and a fused loss. */
+static int guess_loss(const struct bb_proxy_config *config, const struct bb_arch *arch, struct bb_forecast *f)
+{
+    struct bb_proxy_config fused = *config;
+    double bytes;
+    int rc;
+
+    if (config->transformer.loss || f->full_bytes == 0)
+        return 0;
+    fused.transformer.loss = "fused";
+    fused.transformer.recompute = "full";
+    TRY(bb_training_bytes(&fused, arch, &bytes));
+    f->fused_bytes = bytes <= BB_SAFE_MEMORY * f->gpu_bytes ? bytes : 0;
+out:
+    return rc;
+}
+
 /* Assume the precision-aware optimizer if training then fits in GPU memory; otherwise, or with dropless experts,
  * assume recomputation instead, or if neither suffices both. config: in/out. */
 static int guess_memory(const struct bb_proxy *proxy, const struct bb_cluster *cluster, struct bb_proxy_config *config,
@@ -326,8 +344,10 @@ static int guess_memory(const struct bb_proxy *proxy, const struct bb_cluster *c
         TRY(guess_recompute(proxy, cluster, config, &arch, f));
         config->sync.precision_aware = f->precision_aware = !f->none_fits;
     }
-    if (f->none_fits)
+    if (f->none_fits) {
         TRY(guess_sharding(config, &arch, f));
+        TRY(guess_loss(config, &arch, f));
+    }
 out:
     return rc;
 }

@@ -446,6 +446,16 @@ def test_search_says_which_layouts_fit_with_equal_load_only(busbar):
         assert any_load not in run(more) and assumed not in run(more)
 
 
+def test_the_need_with_full_recomputation_and_a_loss_that_fits_are_named(busbar):
+    """Both sizes are those of plans with the named options."""
+    args = "--model llama3_8b --ranks 8 --dp-sync zero3 --micro-batch-size 8 --global-batch-size 64 --seq-length 8192 --cluster h200-sxm-ib"
+    error = busbar.run("plan", "transformer", *args.split(), emulated=False).stderr
+    full, fused = re.search(r"no recomputation makes it fit \((.*) GiB with --recompute full\); it fits with --loss fused \((.*) GiB with --recompute full\); try: ", error).groups()
+    for size, more in ((full, ""), (fused, " --loss fused")):
+        assert plan(busbar, f"{args} --recompute full{more}")["predicted"]["memory"]["needed_bytes"] / 2**30 == pytest.approx(float(size), abs=0.05)
+    assert plan(busbar, f"{args} --loss fused")["predicted"]["memory"]["fits"]
+
+
 def test_gpu_hours_are_a_column_and_lost_time_has_plain_numbers(busbar, tmp_path):
     args = "plan transformer --model llama3_8b --layers 2 --seq-length 1024 --cluster h100-sxm-ib --tokens 1T --mtbf-node 1500d --checkpoint 40s --restart 10m --spares 4"
     for ranks in (8, 16):
@@ -1107,7 +1117,7 @@ def test_what_does_not_fit_says_so_first(busbar):
     args = ("transformer", "--model", "llama3_70b", "--ranks", 512, "--cluster", "h100-sxm-ib")
     done = busbar.run("plan", *args, emulated=False)
     body = [line for line in done.stdout.splitlines() if not line.startswith("#") and line]
-    hint = "needs 1.3 TiB of 79.1 GiB per GPU; no recomputation makes it fit; with --dp-sync zero3 --recompute full it needs 35.4 GiB; try: --dp-sync zero3 --recompute full, or --best-layout --global-batch-size 512"
+    hint = "needs 1.3 TiB of 79.1 GiB per GPU; no recomputation makes it fit (1.2 TiB with --recompute full); with --dp-sync zero3 --recompute full it needs 35.4 GiB; try: --dp-sync zero3 --recompute full, or --best-layout --global-batch-size 512"
     assert body[0].split(maxsplit=3) == ["DOES", "NOT", "FIT", hint] and "if it fitted in memory" in body[1]
     assert "DOES NOT FIT" in done.stdout.splitlines()[-1] and len(done.stdout.splitlines()) <= 25
     assert done.returncode == 0 and f"warning: training does not fit in GPU memory: {hint}" in done.stderr
@@ -1139,6 +1149,7 @@ def test_the_default_report_has_at_most_25_lines(busbar, args):
     ("--model llama3_8b --seq-length 4096 --ranks 8 --dp-sync zero3 --micro-batch-size 32", 16, 512, ""),
     ("--model llama3_8b --seq-length 4096 --ranks 8 --dp-sync zero3 --micro-batch-size 24", 16, 384, ""),
     ("--model llama3_70b --ranks 8 --micro-batch-size 3", 16, 48, ""),
+    ("--model nemotron3_nano --ranks 8 --ep 8 --dp-sync zero3 --micro-batch-size 4 --global-batch-size 512 --seq-length 4096", 16, 512, ""),
     ("--model llama3_70b --ranks 16 --global-batch-size 48 --tp 8 --dp-sync zero3", 24, 48, ""),
     ("--model llama3_405b --ranks 128 --tp 8 --pp 4 --dp-sync distributed", 128, 16, " without --pp"),
     ("--model llama3_405b --ranks 32 --tp 8 --pp 4 --dp-sync distributed", 112, 112, " without --dp-sync without --pp without --tp")])
@@ -1231,7 +1242,7 @@ def test_nccl_variables_and_sizes(busbar):
      "try: --recompute full --recompute-num-layers 13\n"),
     (("--model", "llama3_8b", "--ranks", "16", "--recompute", "full"), "try: --best-layout --global-batch-size 16 without --recompute\n"),
     # 70.55e9 parameters x 14 bytes of 79.1 GiB (80 GiB without the CUDA context) are 11.6 GPUs
-    (("--model", "llama3_70b", "--ranks", "4"), "fit; the next number of whole nodes on which a layout fits is 2 (16 GPUs); try: --ranks 16 --best-layout --global-batch-size 16"),
+    (("--model", "llama3_70b", "--ranks", "4"), "; the next number of whole nodes on which a layout fits is 2 (16 GPUs); try: --ranks 16 --best-layout --global-batch-size 16"),
     (("--model", "llama3_70b", "--ranks", "8", "--dp-sync", "zero3", "--seq-length", "4096"), "; with --dp-sync zero3 the next number of whole nodes on which a layout fits is 3 (24 GPUs); try: --ranks 24 --best-layout --global-batch-size 24\n"),
     (("--model", "llama3_70b", "--ranks", "16", "--dp-sync", "zero3", "--tp", "8"), "; with --dp-sync zero3 --tp 8 the next number of whole nodes on which a layout fits is 3 (24 GPUs); try: --ranks 24"),
     (("--model", "llama3_8b", "--ranks", "8", "--tokens", "15T", "--ops", "--must-fit", "--trace", "t.json"),

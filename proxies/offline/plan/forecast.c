@@ -184,6 +184,21 @@ void bb_forecast_memory_text(const struct bb_plan *plan, const struct bb_forecas
         snprintf(text + n, size - (size_t)n, "; --recompute selective saves nothing: fused attention stores no scores");
 }
 
+/* Writes the memory that training needs with all layers recomputed, and whether a fused loss makes it fit. */
+static int write_full_need(const struct bb_forecast *f, char *text, size_t size)
+{
+    char need[BB_BYTES_TEXT];
+    int n = snprintf(text, size, "; no recomputation makes it fit");
+
+    if (f->full_bytes > 0)
+        n += snprintf(text + n, size - (size_t)n, " (%s with --recompute full)",
+                      bb_format_bytes((size_t)f->full_bytes, need));
+    if (f->fused_bytes > 0)
+        n += snprintf(text + n, size - (size_t)n, "; it fits with --loss fused (%s with --recompute full)",
+                      bb_format_bytes((size_t)f->fused_bytes, need));
+    return n;
+}
+
 bool bb_forecast_misfit_text(const struct bb_plan *plan, const struct bb_forecast *f, bool predicted,
                              char text[BB_MISFIT_TEXT])
 {
@@ -194,8 +209,10 @@ bool bb_forecast_misfit_text(const struct bb_plan *plan, const struct bb_forecas
     text[0] = '\0';
     if (!f || bb_forecast_fits(plan, f))
         return false;
-    n = snprintf(text, BB_MISFIT_TEXT, "needs %s of %s per GPU%s", bb_format_bytes((size_t)needed_bytes(plan), need),
-                 bb_format_bytes((size_t)f->gpu_bytes, have), f->none_fits ? "; no recomputation makes it fit" : "");
+    n = snprintf(text, BB_MISFIT_TEXT, "needs %s of %s per GPU", bb_format_bytes((size_t)needed_bytes(plan), need),
+                 bb_format_bytes((size_t)f->gpu_bytes, have));
+    if (f->none_fits)
+        n += write_full_need(f, text + n, BB_MISFIT_TEXT - (size_t)n);
     if (searches)
         advise_layout(plan, f, text + n, BB_MISFIT_TEXT - (size_t)n);
     return true;

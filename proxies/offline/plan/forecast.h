@@ -65,6 +65,8 @@ struct bb_forecast {
     int64_t without_ns;   /* step time without them; 0: not predicted, because much memory is missing */
     bool saves_nothing;   /* true: --recompute selective recomputes only fused attention */
     bool none_fits;       /* true: training does not fit with any assumed memory saving */
+    double full_bytes;    /* the memory that it then needs with recomputation of all layers; 0: not computed */
+    double fused_bytes;   /* the same also with --loss fused, with which it fits; 0: it does not */
     bool default_batch;   /* true: the number of samples of a step is the default of busbar */
     bool lacks_tp_overlap,
         lacks_moe_overlap; /* collectives of tensor or expert parallelism could overlap GEMMs, as with

@@ -36,6 +36,11 @@ def test_names_of_megatron_deepspeed_nemo_and_torchtitan(busbar, option, ours):
     assert line.startswith(f"--{option} is {ours} here" if ours else f"--{option} has no counterpart here: "), line
 
 
+def test_bench_says_who_sets_the_gpus_of_a_node(busbar):
+    done = busbar.run("bench", "--gpus-per-node", 4, emulated=False)
+    assert done.returncode == 2 and all(word in done.stderr for word in ("mpirun -N 8", "srun --ntasks-per-node 8", "EMU_CLUSTER", "EMU_NODES")), done.stderr
+
+
 @pytest.mark.parametrize("rows", [OPTIONS, PROGRAMS], ids=["options", "programs"])
 def test_every_name_has_one_row(rows):
     names = [re.sub("[_.-]", "", name) for name in names_of(rows)]

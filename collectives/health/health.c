@@ -37,7 +37,7 @@ struct run {
     struct bb_health_inventory *first; /* counters at the inventory; NULL: not run */
     json_t *baseline, *inventory;      /* on rank 0; baseline: the file of --expect, or NULL */
     struct bb_soak soak[BB_SOAK_TESTS];
-    double next_save_s; /* time from which on the soak so far is saved again */
+    double next_save_s, next_record_s; /* times from which on the soak so far is saved, and recorded, again */
     struct bb_health_tables tables;
     struct bb_health_matrix matrix; /* on rank 0 */
     struct bb_health_report report;
@@ -339,12 +339,23 @@ enum {
     COUNTERS,                     /* struct bb_health_inventory */
     BEGIN,                        /* arg: test that begins; the tests before are printed */
     VALUES,                       /* arg: test; double[nodes * gpus] */
+    SOAK,                         /* text of the JSON `soak`; only of rank 0 */
     LOST                          /* arg: test that is measured again without the node; struct bb_health_finding */
 };
 
 static void record(struct run *r, int kind, int arg, const void *data, size_t bytes)
 {
     bb_journal_append(r->session.world.supervised.journal, kind, arg, data, bytes);
+}
+
+/* Records a JSON value, which is consumed. */
+static void record_json(struct run *r, int kind, json_t *value)
+{
+    char *text = json_dumps(value, JSON_COMPACT);
+
+    record(r, kind, 0, text, strlen(text));
+    free(text);
+    json_decref(value);
 }
 
 static int begin_test(struct run *r, int test)
@@ -424,6 +435,17 @@ static void drop_past(struct run *r, int test)
 }
 
 /* begun: in and out, the test that was interrupted */
+/* The soak begins again; what it measured before the loss has rows of its own. */
+static void read_soak(struct run *r, const struct bb_journal_record *record)
+{
+    json_t *row;
+    size_t i;
+
+    json_decref(r->report.soak_before);
+    r->report.soak_before = json_loadb(record->data, record->bytes, 0, NULL);
+    json_array_foreach(r->report.soak_before, i, row) json_object_set_new(row, "before_loss", json_true());
+}
+
 static void read_record(struct run *r, const struct bb_journal_record *record, size_t *begun)
 {
     struct bb_health_finding f = {0};
@@ -443,6 +465,8 @@ static void read_record(struct run *r, const struct bb_journal_record *record, s
         bb_health_add(&r->health, &f);
     } else if (record->kind == INVENTORY) {
         r->inventory = json_loadb(record->data, record->bytes, 0, NULL);
+    } else if (record->kind == SOAK) {
+        read_soak(r, record);
     } else if (record->kind == COUNTERS) {
         r->first = copy_of(record);
     } else if (record->kind == VALUES) {
@@ -658,6 +682,8 @@ out:
     return rc;
 }
 
+enum { RECORD_S = 1 }; /* the records of a day take 35 MB of memory */
+
 /* Saves what the soak has measured so far, in at most 5 % of the time: a run that ends early has lost nothing else. */
 static int save_soak(struct run *r)
 {
@@ -667,6 +693,10 @@ static int save_soak(struct run *r)
     if (r->session.world.rank != 0 || start_s < r->next_save_s)
         return 0;
     rc = bb_health_save_verdicts(&r->report, "soak");
+    if (r->soak[BB_SOAK_TESTS - 1].rounds > 1 && start_s >= r->next_record_s) {
+        record_json(r, SOAK, bb_health_soak_json(&r->report));
+        r->next_record_s = start_s + RECORD_S;
+    }
     r->next_save_s = start_s + 20 * (bb_now_s() - start_s);
     return rc;
 }
@@ -688,7 +718,6 @@ out:
 static int start_health(struct run *r)
 {
     struct bb_session *s = &r->session;
-    char *text;
     int rc = 0;
 
     if (bb_health_has(&r->options, "gpu"))
@@ -703,11 +732,8 @@ static int start_health(struct run *r)
         record(r, FINDING, 0, &r->health.findings[i], sizeof *r->health.findings);
     if (r->first)
         record(r, COUNTERS, 0, r->first, bb_health_inventory_bytes);
-    if (s->world.rank == 0) {
-        text = json_dumps(r->inventory, JSON_COMPACT);
-        record(r, INVENTORY, 0, text, strlen(text));
-        free(text);
-    }
+    if (s->world.rank == 0)
+        record_json(r, INVENTORY, json_incref(r->inventory));
     rc = bb_world_restart_after_loss(&s->world);
 out:
     return rc;
@@ -808,5 +834,6 @@ int bb_health_rank_main(const struct bb_opts *set, bb_forecast *forecast, int ar
     free(r.first_nodes);
     bb_journal_release(&r.records);
     json_decref(r.report.lost_ranks);
+    json_decref(r.report.soak_before);
     return rc;
 }

@@ -399,10 +399,12 @@ static json_t *number_or_null(int value)
     return value < 0 ? json_null() : json_integer(value);
 }
 
-static json_t *soak_json(const struct bb_health_report *r)
+json_t *bb_health_soak_json(const struct bb_health_report *r)
 {
     json_t *list = json_array();
 
+    if (r->soak_before)
+        json_array_extend(list, r->soak_before);
     for (int i = 0; i < BB_SOAK_TESTS && r->soak; i++) {
         const struct bb_soak *s = &r->soak[i];
 
@@ -630,8 +632,8 @@ static json_t *fields_json(const struct bb_health_report *r, const char *stage)
     bb_health_sort(r->health);
     return json_pack("{s:s?, s:s?, s:o, s:O, s:o, s:o, s:o, s:o, s:o, s:{s:i, s:i}}", "stage", stage, "expected_by",
                      r->source[0] ? r->source : NULL, "missing_hosts", missing_hosts(r), "inventory", r->inventory,
-                     "tests", tests_json(r), "soak", soak_json(r), "verdicts", verdicts_json(r, is_begun), "findings",
-                     findings_json(r), "checks", checks_json(r, is_begun), "paths", "tested",
+                     "tests", tests_json(r), "soak", bb_health_soak_json(r), "verdicts", verdicts_json(r, is_begun),
+                     "findings", findings_json(r), "checks", checks_json(r, is_begun), "paths", "tested",
                      bb_health_matrix_pairs(r->matrix, r->health->nodes), "total",
                      r->health->nodes * (r->health->nodes - 1) / 2);
 }

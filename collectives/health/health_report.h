@@ -22,6 +22,7 @@ struct bb_health_report {
     json_t *inventory;               /* on rank 0: entries of `inventory` */
     json_t *lost_ranks;              /* on rank 0: of the nodes without which the run went on; NULL: none */
     const struct bb_soak *soak;      /* [BB_SOAK_TESTS]; NULL: no soak */
+    json_t *soak_before;             /* on rank 0: rows of `soak` before nodes were lost; NULL: none */
     struct bb_health_tables *tables; /* filled on rank 0; NULL: none, for busbar health */
 };
 
@@ -30,6 +31,7 @@ struct bb_health_report {
  *                        that are missing. Rank 0 only.
  * bb_health_print_inventory - print the number of items with each verdict, with --full the items. Rank 0 only.
  * bb_health_save_row   - save one value of a measurement; partner: the node at the other end, -1: none. Rank 0 only.
+ * bb_health_soak_json  - return the list `soak`, which the caller owns.
  * bb_health_save_verdicts - save the verdicts so far, which remain if the run ends early in this stage; NULL: all are done.
  *                        Rank 0 only.
  * bb_health_print_tests - print the medians of tests `first` to `end` - 1, when they have ended. Rank 0 only.
@@ -40,6 +42,7 @@ void bb_health_print_head(const struct bb_health_report *r);
 void bb_health_print_inventory(const struct bb_health_report *r);
 int bb_health_save_row(const struct bb_health_report *r, enum bb_health_test test, int node, int gpu, int partner,
                        double value) BB_MUST_CHECK;
+json_t *bb_health_soak_json(const struct bb_health_report *r) BB_MUST_CHECK;
 int bb_health_save_verdicts(const struct bb_health_report *r, const char *stage) BB_MUST_CHECK;
 void bb_health_print_tests(const struct bb_health_report *r, int first, int end);
 int bb_health_finish(const struct bb_health_report *r, int last) BB_MUST_CHECK;

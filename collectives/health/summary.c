@@ -228,7 +228,9 @@ void bb_health_print_soak(const json_t *root, double planned_s, FILE *out)
         const double first = number_of(row, "first"), last = number_of(row, "last");
 
         fprintf(out, "# soak   %s: %.0f rounds", text_of(row, "test"), number_of(row, "rounds"));
-        if (planned_s > 0)
+        if (json_is_true(json_object_get(row, "before_loss")))
+            fprintf(out, " in %.0f s, before a node was lost", number_of(row, "last_s"));
+        else if (planned_s > 0)
             fprintf(out, " in %.0f of %.0f s, interrupted", number_of(row, "last_s"), planned_s);
         fprintf(out, ", median first %.4g, last %.4g %s (%+.1f %%); largest drop", first, last, text_of(row, "unit"),
                 100 * (last / first - 1));

@@ -627,9 +627,12 @@ def test_interrupted_soak_keeps_its_rounds(busbar, tmp_path, end):
 
 
 def test_loss_in_the_soak(busbar, tmp_path):
-    root, found, done = health(busbar, tmp_path, "--only", "inventory", "--soak", "300ms", ranks=4, nodes=2, status=5,
-                               EMU_FAULT="die:rank=2,call=20,name=cublasLtMatmul")
-    assert found == {("fail", "node", 1, None)} and root["findings"][0]["stage"] == "soak" and all(row["rounds"] >= 2 for row in root["soak"])
+    root, found, done = health(busbar, tmp_path, "--only", "inventory", "--soak", "2s", ranks=4, nodes=2, status=5,
+                               EMU_FAULT="die:rank=2,call=100,name=cublasLtMatmul")
+    assert found == {("fail", "node", 1, None)} and root["findings"][0]["stage"] == "soak"
+    before, after = ([row for row in root["soak"] if row.get("before_loss", False) == lost] for lost in (True, False))
+    assert len(before) == len(after) == 2 and all(row["rounds"] >= 2 for row in after) and before[0]["rounds"] >= 2
+    assert len(re.findall(r"(?m)^# soak   .*: \d+ rounds in \d+ s, before a node was lost, median first ", done.stdout)) == 2
 
 
 @pytest.mark.parametrize("recovery", [True])  # without it, the order in which Open MPI ends the others is not determined
@@ -655,7 +658,7 @@ def test_all_processes_of_a_node_are_killed(busbar, tmp_path, recovery):
     assert [v["level"] for v in root["verdicts"]] == ["ok", "fail", "ok"] and sorted(root["lost_ranks"]) == [2, 3], stderr
     assert root["status"] == ("below threshold" if recovery else "timeout") and ("# continue: " in stdout) != recovery, stdout + stderr
     assert [(f["stage"], re.sub("rank [23]", "rank", f["reason"])) for f in root["findings"]] == [("soak", "rank and 1 more were lost in stage soak")]
-    assert all(row["rounds"] >= 2 for row in root["soak"]) and bool(root["soak"]) == recovery
+    assert all(row["rounds"] >= 2 or row.get("before_loss") for row in root["soak"]) and bool(root["soak"]) == recovery
 
 
 @pytest.mark.parametrize("env,status,nodes", [({"EMU_FAULT": "", "EMU_SLOW": "link=node2-nic0:0.5"}, 5, ["2"]), ({}, 4, ["0"]), ({"EMU_FAULT": ""}, 0, [])])

@@ -434,7 +434,6 @@ static void drop_past(struct run *r, int test)
         r->n_past--;
 }
 
-/* begun: in and out, the test that was interrupted */
 /* The soak begins again; what it measured before the loss has rows of its own. */
 static void read_soak(struct run *r, const struct bb_journal_record *record)
 {
@@ -446,6 +445,7 @@ static void read_soak(struct run *r, const struct bb_journal_record *record)
     json_array_foreach(r->report.soak_before, i, row) json_object_set_new(row, "before_loss", json_true());
 }
 
+/* begun: in and out, the test that was interrupted */
 static void read_record(struct run *r, const struct bb_journal_record *record, size_t *begun)
 {
     struct bb_health_finding f = {0};

@@ -433,12 +433,12 @@ static void forget_recompute(struct bb_proxy_config *config)
     config->transformer.recompute_layers = 0;
 }
 
-/* Minimum bytes of a 16-bit gradient and of the optimizer per parameter: the precision-aware one of Adam, or SGD (sync.h). */
+/* Minimum bytes of a 16-bit gradient and of the optimizer per parameter: the precision-aware one of Adam, or another (sync.h). */
 static double trained_bytes(const struct bb_sync_options *o)
 {
     const double offloaded = !o->cpu_offload ? 0 : o->offload_fraction > 0 ? o->offload_fraction : 1;
 
-    return 2 + (bb_sync_uses_adam(o) ? 10 : 8) * (1 - offloaded);
+    return 2 + bb_sync_min_state_bytes(o) * (1 - offloaded);
 }
 
 /* Find the next number of GPUs, from those of the plan on, on which the model fits in a layout with the given options that

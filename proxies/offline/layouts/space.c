@@ -208,7 +208,8 @@ void bb_layout_space_init(struct bb_layout_space *space, const struct bb_layout_
         if (recompute ? r == bb_args_index(recompute, bb_recompute_names, 0) : r != BB_RECOMPUTE_OPS)
             space->recomputes[space->n_recomputes++] = r;
     for (size_t i = 0; i < sizeof(syncs) / sizeof(syncs[0]) && !c->transformer.sync; i++)
-        add_value(&l.syncs, syncs[i]);
+        if (bb_sync_accepts_optimizer(&c->sync, (enum bb_sync_kind)syncs[i]))
+            add_value(&l.syncs, syncs[i]);
     if (c->transformer.sync)
         add_value(&l.syncs, bb_args_index(c->transformer.sync, bb_sync_names, 0));
     for (size_t i = 0; i < sizeof(batches) / sizeof(batches[0]) && !c->micro_batch_size; i++)

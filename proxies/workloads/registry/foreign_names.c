@@ -110,6 +110,8 @@ const struct bb_foreign_name bb_foreign_options[] = {
     {"checkpoint-activations gradient-checkpointing deepspeed-activation-checkpointing recompute-layer "
      "activation-checkpointing",
      "--recompute full", "--recompute full", NULL},
+    {"optim", "--optimizer", "--optimizer adam",
+     "adamw_torch=adam adamw_torch_fused=adam adamw_bnb_8bit=adam-8bit adamw_8bit=adam-8bit sgd=sgd"},
     {"use-distributed-optimizer", "--dp-sync distributed", "--dp-sync distributed", NULL},
     {"use-torch-fsdp2 use-megatron-fsdp fsdp", "--dp-sync zero3 (data_parallel: --sync zero3)", "--dp-sync zero3",
      NULL},

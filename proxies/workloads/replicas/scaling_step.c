@@ -67,7 +67,7 @@ static int build_broadcast(const struct bb_proxy_config *c, struct bb_step *step
     if (n->images)
         broadcast_tensors(&b, "running statistics of ", true);
     broadcast_tensors(&b, "momentum of ", false);
-    if (optimizer ? strcmp(optimizer, "adam") == 0 : !n->images) /* Adam has two states per parameter, SGD one */
+    if (optimizer ? strcmp(optimizer, "sgd") != 0 : !n->images) /* Adam has two states per parameter, SGD one */
         broadcast_tensors(&b, "variance of ", false);
     rc = bb_script_result(&b.script);
 out:

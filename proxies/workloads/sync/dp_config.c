@@ -48,12 +48,25 @@ static const char *kinds_text(unsigned kinds, char text[160])
     return text;
 }
 
-static bool is_sgd(const struct bb_sync_options *o)
+/* Bytes per parameter: the float copy of a 16-bit parameter, and all states. adam-bf16: torch.optim.Adam of bfloat16
+ * parameters, whose states have their type. adam-8bit: bitsandbytes, two states with one float scale per 256 values. */
+static const struct optimizer {
+    double copy, states;
+} optimizers[] = {{4, 4}, {4, 8}, {0, 4}, {4, 2 * (1 + 4 / 256.0)}};
+const char *const bb_optimizer_names[] = {"sgd", "adam", "adam-bf16", "adam-8bit", NULL};
+enum { SGD, ADAM, ADAM_BF16, ADAM_8BIT };
+
+static int optimizer_of(const struct bb_sync_options *o, int usual)
 {
-    return o->optimizer && strcmp(o->optimizer, "sgd") == 0;
+    return bb_args_index(o->optimizer, bb_optimizer_names, usual);
 }
 
-static int validate_options(const struct bb_proxy_config *c, enum bb_sync_kind kind)
+static const struct optimizer *optimizer_of_policy(const struct bb_dp_config *p)
+{
+    return &optimizers[optimizer_of(&p->options, p->optimizer == BB_MEMORY_KERNEL_SGD ? SGD : ADAM)];
+}
+
+static int validate_options(const struct bb_proxy_config *c, enum bb_sync_kind kind, enum bb_dtype_id params)
 {
     const struct bb_sync_options *o = &c->sync;
     const struct {
@@ -78,13 +91,21 @@ static int validate_options(const struct bb_proxy_config *c, enum bb_sync_kind k
         {o->no_overlap, "no-overlap", KIND(ALL_REDUCE) | KIND(HOROVOD) | KIND(ZERO1) | KIND(DISTRIBUTED) | SERVERS},
         {o->no_sync, "no-sync", KIND(ZERO2) | KIND(ZERO3) | KIND(HSDP)},
     };
+    const int optimizer = optimizer_of(o, ADAM);
     char text[160];
 
     for (size_t i = 0; i < sizeof(given_options) / sizeof(given_options[0]); i++)
         if (given_options[i].given && !(given_options[i].kinds & 1u << kind))
             return bb_err(BB_EUSAGE, "%s: --%s does not apply to %s; it requires %s", c->proxy, given_options[i].option,
                           bb_sync_names[kind], kinds_text(given_options[i].kinds, text));
-    if (o->precision_aware && is_sgd(o)) /* Transformer Engine implements the precision-aware optimizer only for Adam */
+    if (!bb_sync_accepts_optimizer(o, kind))
+        return bb_err(BB_EUSAGE, "%s: --optimizer %s does not apply to distributed; %s", c->proxy, o->optimizer,
+                      "Megatron-LM saves memory with: --use-precision-aware-optimizer");
+    if (optimizer == ADAM_BF16 && params != BB_BFLOAT16)
+        return bb_err(BB_EUSAGE, "%s: --optimizer adam-bf16 requires --dtype bfloat16 (it is %s)", c->proxy,
+                      bb_dtypes[params].name);
+    if (o->precision_aware &&
+        optimizer == SGD) /* Transformer Engine implements the precision-aware optimizer only for Adam */
         return bb_err(BB_EUSAGE,
                       "%s: --use-precision-aware-optimizer does not apply to sgd; it requires --optimizer adam",
                       c->proxy);
@@ -135,11 +156,11 @@ int bb_sync_resolve(const struct bb_proxy_config *c, enum bb_sync_kind kind, enu
         .kind = kind,
         .params = params,
         .grads = o->grad_dtype ? (enum bb_dtype_id)bb_dtype_find(o->grad_dtype) : grads,
-        .optimizer = is_sgd(o) ? BB_MEMORY_KERNEL_SGD : BB_MEMORY_KERNEL_ADAM,
+        .optimizer = optimizer_of(o, ADAM) == SGD ? BB_MEMORY_KERNEL_SGD : BB_MEMORY_KERNEL_ADAM,
         .reduce_whole = o->zero_reduce && strcmp(o->zero_reduce, "allreduce") == 0,
         .options = *o,
     };
-    TRY(validate_options(c, kind));
+    TRY(validate_options(c, kind, params));
     TRY(resolve_rule(c, kind, &p->rule));
 out:
     return rc;
@@ -171,7 +192,30 @@ bool bb_sync_reduces_once(enum bb_sync_kind kind)
 
 bool bb_sync_uses_adam(const struct bb_sync_options *o)
 {
-    return !o->optimizer || strcmp(o->optimizer, "adam") == 0;
+    return optimizer_of(o, ADAM) == ADAM;
+}
+
+bool bb_sync_accepts_optimizer(const struct bb_sync_options *o, enum bb_sync_kind kind)
+{
+    return kind != BB_SYNC_DISTRIBUTED || optimizer_of(o, ADAM) <= ADAM;
+}
+
+double bb_sync_min_state_bytes(const struct bb_sync_options *o)
+{
+    const struct optimizer *optimizer = &optimizers[optimizer_of(o, ADAM)];
+
+    return optimizer->states + (bb_sync_uses_adam(o) ? 2 : optimizer->copy);
+}
+
+size_t bb_sync_update_count(const struct bb_dp_config *p, size_t parameters)
+{
+    const struct optimizer *optimizer = optimizer_of_policy(p);
+    const struct bb_memory_kernel one = {.kind = p->optimizer, .dtype = p->params, .rows = 1, .cols = 1};
+    const double saved = (p->optimizer == BB_MEMORY_KERNEL_SGD ? 4 : 8) - optimizer->states;
+    /* without a copy, the update reads the parameter instead of the copy, and writes no copy */
+    const double copy = optimizer->copy > 0 ? 0 : 8 - (double)bb_dtypes[p->params].bytes;
+
+    return (size_t)ceil((double)parameters * (1 - (2 * saved + copy) / (double)bb_memory_kernel_bytes(&one)));
 }
 
 bool bb_sync_gathers_parameters(enum bb_sync_kind kind)
@@ -199,12 +243,12 @@ void bb_sync_add_update_peak(double update_bytes, double bytes[BB_USES])
 void bb_sync_memory(const struct bb_dp_config *p, const struct bb_sync_comms *comms, double parameters,
                     double bytes[BB_USES])
 {
-    double shard = parameters / comms->n, state = p->optimizer == BB_MEMORY_KERNEL_ADAM ? 8 : 4;
+    double shard = parameters / comms->n, state = optimizer_of_policy(p)->states;
 
-    /* The optimizer state per parameter is the float moments and, for 16-bit parameters, a float copy of the parameter.
+    /* The optimizer state per parameter is the moments and, for 16-bit parameters, a float copy of the parameter.
      * With the precision-aware optimizer and bfloat16, the copy has only the 16 low bits that bfloat16 lacks. */
     if (bb_dtypes[p->params].bytes < 4)
-        state += p->options.precision_aware && p->params == BB_BFLOAT16 ? 2 : 4;
+        state += p->options.precision_aware && p->params == BB_BFLOAT16 ? 2 : optimizer_of_policy(p)->copy;
     bytes[BB_USE_PARAMETERS] += (bb_sync_gathers_parameters(p->kind) ? shard : parameters) * bb_dtypes[p->params].bytes;
     bytes[BB_USE_GRADIENTS] += (bb_sync_reduces_every_micro_batch(p) ? shard : parameters) * bb_dtypes[p->grads].bytes;
     bytes[BB_USE_OPTIMIZER] +=

@@ -137,7 +137,8 @@ static int move_all(struct bb_sync *s, int b, bool push, const int *buffers)
 static void update_bucket(struct bb_sync *s, int b)
 {
     set_phase(s, BB_PHASE_OPTIMIZER);
-    bb_sync_memory_kernel(s, "update", s->policy.optimizer, s->buckets[b].count, 1, BB_NONE, s->buckets[b].param_full);
+    bb_sync_memory_kernel(s, "update", s->policy.optimizer, bb_sync_update_count(&s->policy, s->buckets[b].count), 1,
+                          BB_NONE, s->buckets[b].param_full);
 }
 
 /* ---- end of the step ---- */

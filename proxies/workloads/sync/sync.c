@@ -604,7 +604,8 @@ static void finish_reductions(struct bb_sync *s)
     s->script->dtype = s->policy.params;
     on_host = (size_t)(bb_sync_offloaded_part(&s->policy) * (double)shard);
     if (shard > on_host)
-        bb_sync_memory_kernel(s, "optimizer", s->policy.optimizer, shard - on_host, 1, BB_NONE, BB_NONE);
+        bb_sync_memory_kernel(s, "optimizer", s->policy.optimizer, bb_sync_update_count(&s->policy, shard - on_host), 1,
+                              BB_NONE, BB_NONE);
     if (on_host)
         update_on_host(s, on_host);
     if (!s->policy.options.overlap_param_gather)

@@ -125,8 +125,20 @@ int bb_sync_resolve(const struct bb_proxy_config *config, enum bb_sync_kind kind
 bool bb_sync_is_sharded(enum bb_sync_kind kind);
 double bb_sync_offloaded_part(const struct bb_dp_config *policy);
 bool bb_sync_gathers_parameters(enum bb_sync_kind kind);
-/* bb_sync_uses_adam - return whether the optimizer of a transformer is Adam, which is its default. */
+/* bb_sync_uses_adam - return whether the optimizer of a transformer is Adam with float states, which is its default. */
 bool bb_sync_uses_adam(const struct bb_sync_options *o);
+
+extern const char *const bb_optimizer_names[]; /* values of --optimizer, NULL-terminated */
+
+/*
+ * bb_sync_accepts_optimizer - return whether a kind of synchronization has the optimizer.
+ * bb_sync_min_state_bytes   - return the minimum bytes of the optimizer per 16-bit parameter of a transformer.
+ * bb_sync_update_count      - return the number of parameters whose update with the optimizer's kernel, which has float
+ *                             states and copies, moves as many bytes as that of `parameters` with the states of --optimizer.
+ */
+bool bb_sync_accepts_optimizer(const struct bb_sync_options *o, enum bb_sync_kind kind);
+double bb_sync_min_state_bytes(const struct bb_sync_options *o);
+size_t bb_sync_update_count(const struct bb_dp_config *p, size_t parameters);
 bool bb_sync_reduces_once(enum bb_sync_kind kind);
 bool bb_sync_reduces_every_micro_batch(const struct bb_dp_config *policy);
 bool bb_sync_has_servers(enum bb_sync_kind kind);

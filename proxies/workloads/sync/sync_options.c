@@ -5,7 +5,6 @@
 
 static const char *const reduce_names[] = {"rs", "allreduce", NULL};
 static const char *const dtype_names[] = {"float", "half", "bfloat16", NULL};
-static const char *const optimizer_names[] = {"sgd", "adam", NULL};
 
 #define FIELD(name) offsetof(struct bb_sync_options, name)
 
@@ -37,8 +36,9 @@ const struct bb_opt bb_sync_options[] = {
             "ps_sharded: number of parameter servers, which are the first K ranks (default: 2)"),
     OPT_CHOICE(0, "grad-dtype", FIELD(grad_dtype), NULL, "TYPE", dtype_names,
                "element type of gradient reductions (default: --dtype; transformer: float)"),
-    OPT_CHOICE(0, "optimizer", FIELD(optimizer), NULL, "NAME", optimizer_names,
-               "sgd (with momentum) or adam (default: sgd for convolutional networks, else adam)"),
+    OPT_CHOICE(0, "optimizer", FIELD(optimizer), NULL, "NAME", bb_optimizer_names,
+               "sgd (with momentum), adam, adam-bf16 (states in bfloat16, no float copies of parameters) or adam-8bit "
+               "(states of 8 bits, as bitsandbytes) (default: sgd for convolutional networks, else adam)"),
     OPT_FLAG(0, "use-precision-aware-optimizer", FIELD(precision_aware),
              "distributed: count the memory of precision-aware Adam (Transformer Engine's FusedAdam), which stores the "
              "16 bits that a bfloat16 parameter lacks instead of float copies of parameters and gradients"),

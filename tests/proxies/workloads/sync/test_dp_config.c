@@ -92,7 +92,7 @@ static void resolves_types_and_optimizers(void **state)
 }
 
 /* Bytes of a million parameters on 8 ranks. With 16-bit parameters Adam needs 4 (float copy) + 8 (moments) bytes per
- * parameter, SGD 4 + 4; Megatron-LM's distributed optimizer also needs 4 for a float copy of 16-bit gradients. */
+ * parameter, SGD 4 + 4, adam-8bit 4 + 2 + 8 / 256 (scales), adam-bf16 0 + 4; Megatron-LM's distributed optimizer also needs 4 for a float copy of 16-bit gradients. */
 static void memory_matches_the_zero_paper(void **state)
 {
     static const struct {
@@ -116,6 +116,11 @@ static void memory_matches_the_zero_paper(void **state)
         {BB_SYNC_DISTRIBUTED, BB_HALF, BB_FLOAT, NULL, false, 2e6, 4e6, 12e6 / 8},
         {BB_SYNC_DISTRIBUTED, BB_HALF, BB_HALF, NULL, false, 2e6, 2e6, 12e6 / 8},
         {BB_SYNC_PS, BB_FLOAT, BB_FLOAT, NULL, false, 4e6, 4e6, 8e6},
+        {BB_SYNC_ALL_REDUCE, BB_BFLOAT16, BB_BFLOAT16, "adam-bf16", false, 2e6, 2e6, 4e6},
+        {BB_SYNC_ZERO3, BB_BFLOAT16, BB_BFLOAT16, "adam-bf16", false, 2e6 / 8, 2e6 / 8, 4e6 / 8},
+        {BB_SYNC_HSDP, BB_BFLOAT16, BB_FLOAT, "adam-bf16", false, 2e6 / 8, 4e6 / 8, 4e6 / 8},
+        {BB_SYNC_ZERO1, BB_HALF, BB_HALF, "adam-8bit", false, 2e6, 2e6, 6031250. / 8},
+        {BB_SYNC_ALL_REDUCE, BB_FLOAT, BB_FLOAT, "adam-8bit", false, 4e6, 4e6, 2031250},
     };
     const struct bb_sync_comms comms = {.n = 8};
 
@@ -136,6 +141,23 @@ static void memory_matches_the_zero_paper(void **state)
     }
 }
 
+/* Bytes moved for a parameter with a bfloat16 gradient: adam 2 + 2 + 3 x 8 = 28, adam-bf16 2 + 3 x 4 = 14, adam-8bit
+ * 2 + 2 + 8 + 2 x 2.03125 = 16.0625. The kernel moves 28 per parameter. */
+static void updates_move_the_bytes_of_the_states(void **state)
+{
+    static const struct {
+        const char *optimizer;
+        size_t count;
+    } rows[] = {{NULL, 448000}, {"adam", 448000}, {"sgd", 448000}, {"adam-bf16", 224000}, {"adam-8bit", 257000}};
+
+    (void)state;
+    for (size_t i = 0; i < ROWS(rows); i++) {
+        const struct bb_dp_config p = resolved(BB_SYNC_ZERO3, (struct bb_sync_options){.optimizer = rows[i].optimizer});
+
+        assert_int_equal(bb_sync_update_count(&p, 448000), rows[i].count);
+    }
+}
+
 /* Each option is accepted for the synchronization kinds that use it and rejected for all others. */
 static void options_are_rejected_for_other_kinds(void **state)
 {
@@ -153,6 +175,8 @@ static void options_are_rejected_for_other_kinds(void **state)
         {{.precision_aware = true}, "nnnnnnynnn"},
         {{.precision_aware = true, .optimizer = "adam"}, "nnnnnnynnn"},
         {{.precision_aware = true, .optimizer = "sgd"}, "nnnnnnnnnn"},
+        {{.optimizer = "adam-8bit"}, "yyyyyynyyy"},
+        {{.optimizer = "adam-bf16"}, "nnnnnnnnnn"}, /* of float parameters */
         {{.hierarchical = true}, "yynnnnnnnn"},
         {{.shard_size = 2}, "nnnnnyynnn"},
         {{.servers = 2}, "nnnnnnnnny"},
@@ -181,6 +205,7 @@ int main(void)
         cmocka_unit_test(default_bucket_rules),
         cmocka_unit_test(resolves_types_and_optimizers),
         cmocka_unit_test(memory_matches_the_zero_paper),
+        cmocka_unit_test(updates_move_the_bytes_of_the_states),
         cmocka_unit_test(options_are_rejected_for_other_kinds),
     };
 

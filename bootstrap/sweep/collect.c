@@ -470,12 +470,13 @@ static json_t *sample_of(const json_t *defs, const json_t *schema)
 {
     const char *ref = json_string_value(json_object_get(schema, "$ref")), *name;
     const json_t *any = json_object_get(schema, "anyOf"), *items = json_object_get(schema, "items"), *types;
-    json_t *fields = json_object_get(schema, "properties"), *sample = json_object(), *field;
+    json_t *fields = json_object_get(schema, "properties"), *sample, *field;
 
     if (ref || any)
         return sample_of(defs, ref ? json_object_get(defs, strrchr(ref, '/') + 1) : json_array_get(any, 0));
     if (items)
         return json_pack("[o]", sample_of(defs, items));
+    sample = json_object();
     json_object_foreach(fields, name, field)
     {
         json_object_set_new(sample, name, sample_of(defs, field));

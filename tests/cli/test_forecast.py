@@ -414,7 +414,7 @@ def test_search_says_which_layouts_differ_by_less_than_the_error(busbar):
     error = float(re.search(r"dense, 16 bits \(\d+ published steps\): error (\d+)%", text)[1]) / 100
     times = [row["step_us"] * (1 + row["penalty"]) for row in rows]
     within, wider = ([time for time in times if time <= (1 + error + more) * times[0]] for more in (-0.005, 0.005))
-    said = re.search(r"# layouts 1 to (\d+): step times differ by less than the error of the forecast\n", text)
+    said = re.search(r"# layouts 1 to (\d+) have step times within the error of the forecast\n", text)
     assert len(within) <= (int(said[1]) if said else 1) <= len(wider)
 
 
@@ -427,7 +427,7 @@ def test_few_published_steps_separate_layouts_by_the_error_to_assume(busbar):
     within, wider = ([time for time in times if time <= (1 + assumed + more) * times[0]] for more in (-0.005, 0.005))
     mean = float(re.search(r"published steps?\): error (\d+)%", text)[1]) / 100
     assert len([time for time in times if time <= (1 + mean + 0.005) * times[0]]) < len(within)
-    assert len(within) <= int(re.search(r"# layouts 1 to (\d+): ", text)[1]) <= len(wider)
+    assert len(within) <= int(re.search(r"# layouts 1 to (\d+) have ", text)[1]) <= len(wider)
 
 
 def test_search_says_which_layouts_fit_with_equal_load_only(busbar):

@@ -870,88 +870,89 @@ static void parts_of_a_layer_are_in_order(void **state)
 
 /* ---- invalid files ---- */
 
+static const char *const invalid_files[] = {
+    "",
+    "[]",
+    "{}",
+    "{\"model_type\": \"mamba\"}",
+    "{\"model_type\": 5}",
+    "{\"architectures\": [\"LlamaTokenizer\"]}",
+    "{\"model_type\": \"llama\", \"model_type\": \"gpt2\"}",
+    "{\"model_type\": \"llama\", \"hidden_size\": 4100}",      /* not divisible by 32 heads */
+    "{\"model_type\": \"llama\", \"num_key_value_heads\": 5}", /* 32 heads are not divisible by 5 */
+    "{\"model_type\": \"llama\", \"hidden_size\": -4096}",
+    "{\"model_type\": \"llama\", \"hidden_size\": 0}",
+    "{\"model_type\": \"llama\", \"hidden_size\": 4096.5}",
+    "{\"model_type\": \"llama\", \"hidden_size\": \"4096\"}",
+    "{\"model_type\": \"llama\", \"hidden_size\": [4096]}",
+    "{\"model_type\": \"llama\", \"hidden_size\": 1e300}",
+    "{\"model_type\": \"llama\", \"hidden_size\": 99999999999999999999999}",
+    "{\"model_type\": \"llama\", \"hidden_size\": 1048576, \"num_hidden_layers\": 1000000}", /* 3e19 parameters */
+    "{\"model_type\": \"llama\", \"tie_word_embeddings\": \"yes\"}",
+    "{\"model_type\": \"llama\", \"attention_bias\": 1}",
+    "{\"model_type\": \"mixtral\", \"num_experts_per_tok\": 9}", /* only 8 experts */
+    "{\"model_type\": \"deepseek_v2\"}",                         /* num_experts_per_tok has no default */
+    "{\"model_type\": \"deepseek_v3\", \"first_k_dense_replace\": 62}",
+    "{\"model_type\": \"qwen3_moe\", \"mlp_only_layers\": [3]}",
+    "{\"model_type\": \"qwen3_moe\", \"mlp_only_layers\": 3}",
+    "{\"model_type\": \"qwen3_moe\", \"mlp_only_layers\": [\"a\"]}",
+    "{\"model_type\": \"qwen3_next\", \"linear_num_key_heads\": 5}", /* 32 value heads are not divisible by 5 */
+    "{\"model_type\": \"qwen3_next\", \"num_hidden_layers\": 1, \"layer_types\": [\"sliding_attention\"]}",
+    "{\"model_type\": \"mamba2\", \"num_heads\": 64}", /* 64 heads of 64 are not 2 x 4096 */
+    "{\"model_type\": \"mamba2\", \"n_groups\": 3}",
+    "{\"model_type\": \"t5\", \"feed_forward_proj\": \"gated\"}",
+    "{\"model_type\": \"t5\", \"feed_forward_proj\": 3}",
+    "{\"model_type\": \"jamba\", \"attn_layer_offset\": 8}", /* every 8th layer */
+    "{\"model_type\": \"jamba\", \"mamba_dt_rank\": \"all\"}",
+    "{\"model_type\": \"nemotron_h\", \"hybrid_override_pattern\": \"M*|M\"}",
+    "{\"model_type\": \"nemotron_h\", \"hybrid_override_pattern\": \"\"}",
+    "{\"model_type\": \"nemotron_h\", \"hybrid_override_pattern\": 3}",
+    "{\"model_type\": \"nemotron_h\", \"layers_block_type\": [\"mamba\", \"sliding_attention\"]}",
+    "{\"model_type\": \"nemotron_h\", \"layers_block_type\": []}",
+    "{\"model_type\": \"nemotron_h\", \"mtp_layers_block_type\": [3]}",
+    "{\"model_type\": \"deepseek_v4\", \"compress_ratios\": [4]}",
+    "{\"model_type\": \"deepseek_v4\", \"num_hidden_layers\": 1, \"compress_ratios\": [8]}",
+    "{\"model_type\": \"deepseek_v4\", \"num_hidden_layers\": 1, \"compress_ratios\": [4, 4]}",
+    "{\"model_type\": \"deepseek_v4\", \"num_hidden_layers\": 1, \"layer_types\": [\"full_attention\"]}",
+    "{\"model_type\": \"deepseek_v4\", \"num_hidden_layers\": 1, \"layer_types\": "
+    "[\"compressed_sparse_attention\"], "
+    "\"compress_rates\": {\"compressed_sparse_attention\": 8}}",
+    "{\"model_type\": \"deepseek_v4\", \"num_key_value_heads\": 2}",
+    "{\"model_type\": \"deepseek_v4\", \"qk_rope_head_dim\": 513}",
+    "{\"model_type\": \"deepseek_v4\", \"o_groups\": 3}",
+    "{\"model_type\": \"llama\", \"architectures\": [\"Qwen2ForCausalLM\"]}",
+    "{\"model_type\": \"llava\", \"text_config\": {\"model_type\": \"llava_text\"}}",
+    "{\"model_type\": \"llama\", \"text_config\": {\"model_type\": \"llama\", \"hidden_size\": 4100}}",
+    "{\"model_type\": \"qwen2\", \"use_sliding_window\": true}",
+    "{\"model_type\": \"opt\", \"do_layer_norm_before\": false}",
+    "{\"model_type\": \"opt\", \"do_layer_norm_before\": 1}",
+    "{\"model_type\": \"opt\", \"word_embed_proj_dim\": 512}",
+    "{\"model_type\": \"llama\", \"hidden_act\": \"sillu\"}",
+    "{\"model_type\": \"llama\", \"hidden_act\": 3}",
+    "{\"model_type\": \"deepseek_v32\", \"q_lora_rank\": null}",
+    "{\"model_type\": \"gemma2\", \"layer_types\": [\"full_attention\"]}", /* the model has 26 layers */
+    "{\"model_type\": \"gemma2\", \"layer_types\": 3}",
+    "{\"model_type\": \"gemma2\", \"num_hidden_layers\": 1, \"layer_types\": [\"linear_attention\"]}",
+    "{\"model_type\": \"gemma2\", \"num_hidden_layers\": 1, \"layer_types\": [3]}",
+    "{\"model_type\": \"llama\", \"num_hidden_layers\": 1, \"layer_types\": [\"sliding_attention\"]}",
+    "{\"model_type\": \"gemma2\", \"num_hidden_layers\": 3, \"layer_types\": [\"full_attention\", "
+    "\"full_attention\", \"sliding_attention\"]}",
+    "{\"schema\": \"busbar.model/1\", \"family\": \"transformer\"}",
+    "{\"schema\": \"busbar.model/1\", \"family\": 7}",
+    "{\"schema\": \"busbar.model/1\", \"family\": \"transformer\", \"config\": {\"model_type\": \"gpt2\"}}",
+    ("{\"schema\": \"busbar.model/1\", \"family\": \"transformer\", \"config\": {\"model_type\": \"gpt2\"}, "
+     "\"totals\": {\"parameters\": 124439809, \"last_layer\": 7087872}}"),
+    "{\"schema\": \"busbar.model/1\", \"transformer\": 3}",
+};
+
 static void rejects_invalid_files(void **state)
 {
-    static const char *const rows[] = {
-        "",
-        "[]",
-        "{}",
-        "{\"model_type\": \"mamba\"}",
-        "{\"model_type\": 5}",
-        "{\"architectures\": [\"LlamaTokenizer\"]}",
-        "{\"model_type\": \"llama\", \"model_type\": \"gpt2\"}",
-        "{\"model_type\": \"llama\", \"hidden_size\": 4100}",      /* not divisible by 32 heads */
-        "{\"model_type\": \"llama\", \"num_key_value_heads\": 5}", /* 32 heads are not divisible by 5 */
-        "{\"model_type\": \"llama\", \"hidden_size\": -4096}",
-        "{\"model_type\": \"llama\", \"hidden_size\": 0}",
-        "{\"model_type\": \"llama\", \"hidden_size\": 4096.5}",
-        "{\"model_type\": \"llama\", \"hidden_size\": \"4096\"}",
-        "{\"model_type\": \"llama\", \"hidden_size\": [4096]}",
-        "{\"model_type\": \"llama\", \"hidden_size\": 1e300}",
-        "{\"model_type\": \"llama\", \"hidden_size\": 99999999999999999999999}",
-        "{\"model_type\": \"llama\", \"hidden_size\": 1048576, \"num_hidden_layers\": 1000000}", /* 3e19 parameters */
-        "{\"model_type\": \"llama\", \"tie_word_embeddings\": \"yes\"}",
-        "{\"model_type\": \"llama\", \"attention_bias\": 1}",
-        "{\"model_type\": \"mixtral\", \"num_experts_per_tok\": 9}", /* only 8 experts */
-        "{\"model_type\": \"deepseek_v2\"}",                         /* num_experts_per_tok has no default */
-        "{\"model_type\": \"deepseek_v3\", \"first_k_dense_replace\": 62}",
-        "{\"model_type\": \"qwen3_moe\", \"mlp_only_layers\": [3]}",
-        "{\"model_type\": \"qwen3_moe\", \"mlp_only_layers\": 3}",
-        "{\"model_type\": \"qwen3_moe\", \"mlp_only_layers\": [\"a\"]}",
-        "{\"model_type\": \"qwen3_next\", \"linear_num_key_heads\": 5}", /* 32 value heads are not divisible by 5 */
-        "{\"model_type\": \"qwen3_next\", \"num_hidden_layers\": 1, \"layer_types\": [\"sliding_attention\"]}",
-        "{\"model_type\": \"mamba2\", \"num_heads\": 64}", /* 64 heads of 64 are not 2 x 4096 */
-        "{\"model_type\": \"mamba2\", \"n_groups\": 3}",
-        "{\"model_type\": \"t5\", \"feed_forward_proj\": \"gated\"}",
-        "{\"model_type\": \"t5\", \"feed_forward_proj\": 3}",
-        "{\"model_type\": \"jamba\", \"attn_layer_offset\": 8}", /* every 8th layer */
-        "{\"model_type\": \"jamba\", \"mamba_dt_rank\": \"all\"}",
-        "{\"model_type\": \"nemotron_h\", \"hybrid_override_pattern\": \"M*|M\"}",
-        "{\"model_type\": \"nemotron_h\", \"hybrid_override_pattern\": \"\"}",
-        "{\"model_type\": \"nemotron_h\", \"hybrid_override_pattern\": 3}",
-        "{\"model_type\": \"nemotron_h\", \"layers_block_type\": [\"mamba\", \"sliding_attention\"]}",
-        "{\"model_type\": \"nemotron_h\", \"layers_block_type\": []}",
-        "{\"model_type\": \"nemotron_h\", \"mtp_layers_block_type\": [3]}",
-        "{\"model_type\": \"deepseek_v4\", \"compress_ratios\": [4]}",
-        "{\"model_type\": \"deepseek_v4\", \"num_hidden_layers\": 1, \"compress_ratios\": [8]}",
-        "{\"model_type\": \"deepseek_v4\", \"num_hidden_layers\": 1, \"compress_ratios\": [4, 4]}",
-        "{\"model_type\": \"deepseek_v4\", \"num_hidden_layers\": 1, \"layer_types\": [\"full_attention\"]}",
-        "{\"model_type\": \"deepseek_v4\", \"num_hidden_layers\": 1, \"layer_types\": "
-        "[\"compressed_sparse_attention\"], "
-        "\"compress_rates\": {\"compressed_sparse_attention\": 8}}",
-        "{\"model_type\": \"deepseek_v4\", \"num_key_value_heads\": 2}",
-        "{\"model_type\": \"deepseek_v4\", \"qk_rope_head_dim\": 513}",
-        "{\"model_type\": \"deepseek_v4\", \"o_groups\": 3}",
-        "{\"model_type\": \"llama\", \"architectures\": [\"Qwen2ForCausalLM\"]}",
-        "{\"model_type\": \"llava\", \"text_config\": {\"model_type\": \"llava_text\"}}",
-        "{\"model_type\": \"llama\", \"text_config\": {\"model_type\": \"llama\", \"hidden_size\": 4100}}",
-        "{\"model_type\": \"qwen2\", \"use_sliding_window\": true}",
-        "{\"model_type\": \"opt\", \"do_layer_norm_before\": false}",
-        "{\"model_type\": \"opt\", \"do_layer_norm_before\": 1}",
-        "{\"model_type\": \"opt\", \"word_embed_proj_dim\": 512}",
-        "{\"model_type\": \"llama\", \"hidden_act\": \"sillu\"}",
-        "{\"model_type\": \"llama\", \"hidden_act\": 3}",
-        "{\"model_type\": \"deepseek_v32\", \"q_lora_rank\": null}",
-        "{\"model_type\": \"gemma2\", \"layer_types\": [\"full_attention\"]}", /* the model has 26 layers */
-        "{\"model_type\": \"gemma2\", \"layer_types\": 3}",
-        "{\"model_type\": \"gemma2\", \"num_hidden_layers\": 1, \"layer_types\": [\"linear_attention\"]}",
-        "{\"model_type\": \"gemma2\", \"num_hidden_layers\": 1, \"layer_types\": [3]}",
-        "{\"model_type\": \"llama\", \"num_hidden_layers\": 1, \"layer_types\": [\"sliding_attention\"]}",
-        "{\"model_type\": \"gemma2\", \"num_hidden_layers\": 3, \"layer_types\": [\"full_attention\", "
-        "\"full_attention\", \"sliding_attention\"]}",
-        "{\"schema\": \"busbar.model/1\", \"family\": \"transformer\"}",
-        "{\"schema\": \"busbar.model/1\", \"family\": 7}",
-        "{\"schema\": \"busbar.model/1\", \"family\": \"transformer\", \"config\": {\"model_type\": \"gpt2\"}}",
-        ("{\"schema\": \"busbar.model/1\", \"family\": \"transformer\", \"config\": {\"model_type\": \"gpt2\"}, "
-         "\"totals\": {\"parameters\": 124439809, \"last_layer\": 7087872}}"),
-        "{\"schema\": \"busbar.model/1\", \"transformer\": 3}",
-    };
     struct bb_arch a;
 
     (void)state;
     bb_err_mute(1);
-    for (size_t i = 0; i < ROWS(rows); i++)
-        assert_int_equal(load(rows[i], &a), -BB_EUSAGE);
+    for (size_t i = 0; i < ROWS(invalid_files); i++)
+        assert_int_equal(load(invalid_files[i], &a), -BB_EUSAGE);
     assert_int_equal(bb_arch_load("gpt3", &a), -BB_EUSAGE); /* a model of another family */
     assert_int_equal(bb_arch_load("llama9", &a), -BB_EUSAGE);
     assert_int_equal(bb_arch_load("/nowhere/config.json", &a), -BB_EUSAGE);

@@ -407,15 +407,20 @@ def test_memory_line_says_what_helps(busbar):
     assert selective.split(":")[0] == memory("--seq-length 2048 --recompute none").split(":")[0]
 
 
+def count_within(layouts, error):
+    """The fewest and the most layouts within an error, which is printed in whole per cent, of the first."""
+    times = [layout["step_us"] * (1 + layout["penalty"]) for layout in layouts]
+    return [sum(time <= (1 + error + more) * times[0] for time in times) for more in (-0.005, 0.005)]
+
+
 def test_search_says_which_layouts_differ_by_less_than_the_error(busbar):
     args = "--model llama3_8b --ranks 8 --seq-length 2048 --global-batch-size 16 --cluster h100-sxm-ib --best-layout --pp 1 --top 5"
     text = busbar.run("plan", "transformer", *args.split(), emulated=False).stdout
     rows = plan(busbar, args)["best_layout"]["layouts"]
     error = float(re.search(r"dense, 16 bits \(\d+ published steps\): error (\d+)%", text)[1]) / 100
-    times = [row["step_us"] * (1 + row["penalty"]) for row in rows]
-    within, wider = ([time for time in times if time <= (1 + error + more) * times[0]] for more in (-0.005, 0.005))
-    said = re.search(r"# layouts 1 to (\d+) have step times within the error of the forecast\n", text)
-    assert len(within) <= (int(said[1]) if said else 1) <= len(wider)
+    fewest, most = count_within(rows, error)
+    printed = re.search(r"# layouts 1 to (\d+) have step times within the error of the forecast\n", text)
+    assert fewest <= (int(printed[1]) if printed else 1) <= most
 
 
 def test_few_published_steps_separate_layouts_by_the_error_to_assume(busbar):
@@ -423,11 +428,9 @@ def test_few_published_steps_separate_layouts_by_the_error_to_assume(busbar):
     text = busbar.run("plan", "transformer", *args.split(), emulated=False).stdout
     rows = plan(busbar, args)["best_layout"]["layouts"]
     assumed = float(re.search(r"too few for a range: assume (\d+)% or more\n", text)[1]) / 100
-    times = [row["step_us"] * (1 + row["penalty"]) for row in rows]
-    within, wider = ([time for time in times if time <= (1 + assumed + more) * times[0]] for more in (-0.005, 0.005))
+    fewest, most = count_within(rows, assumed)
     mean = float(re.search(r"published steps?\): error (\d+)%", text)[1]) / 100
-    assert len([time for time in times if time <= (1 + mean + 0.005) * times[0]]) < len(within)
-    assert len(within) <= int(re.search(r"# layouts 1 to (\d+) have ", text)[1]) <= len(wider)
+    assert count_within(rows, mean)[1] < fewest <= int(re.search(r"# layouts 1 to (\d+) have ", text)[1]) <= most
 
 
 def test_search_says_which_layouts_fit_with_equal_load_only(busbar):

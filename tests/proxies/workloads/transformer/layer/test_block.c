@@ -602,6 +602,21 @@ static void layer_flops_match_the_formula(void **state)
     }
 }
 
+/* The FLOPs of a layer with LoRA: weights and adapters run forward, the backward pass has no gradients of weights. n: tokens;
+ * core: FLOPs of scores and context. */
+static void assert_adapter_flops(struct layer_step *l, double n, double weights, double adapters, double core)
+{
+    const double forward = 2 * n * (weights + adapters) + core, backward = 2 * n * (weights + 2 * adapters) + 2 * core;
+
+    assert_int_equal(layer_step_init(l, both), 0);
+    assert_true(flops_of(l, BB_PHASE_FORWARD) == forward);
+    assert_true(flops_of(l, BB_PHASE_BACKWARD) == backward);
+    layer_step_release(l);
+    assert_int_equal(layer_step_init(l, split), 0);
+    assert_true(flops_of(l, BB_PHASE_BACKWARD) == backward);
+    layer_step_release(l);
+}
+
 /* LoRA of rank 16 on LLaMA-3 8B: no gradients of the 218,112,000 - 2 h weights; both matrices of an adapter have them. */
 static void frozen_weights_have_no_gradients(void **state)
 {
@@ -621,13 +636,7 @@ static void frozen_weights_have_no_gradients(void **state)
         l.arch.lora_attention = i % 2;
         l.arch.lora_split = i >= 4;
         l.compute = i % 4 < 2 ? "timed" : "gemm";
-        assert_int_equal(layer_step_init(&l, both), 0);
-        assert_true(flops_of(&l, BB_PHASE_FORWARD) == 2 * n * (weights + adapters) + core);
-        assert_true(flops_of(&l, BB_PHASE_BACKWARD) == 2 * n * (weights + 2 * adapters) + 2 * core);
-        layer_step_release(&l);
-        assert_int_equal(layer_step_init(&l, split), 0);
-        assert_true(flops_of(&l, BB_PHASE_BACKWARD) == 2 * n * (weights + 2 * adapters) + 2 * core);
-        layer_step_release(&l);
+        assert_adapter_flops(&l, n, weights, adapters, core);
     }
 }
 
@@ -652,13 +661,7 @@ static void adapters_of_experts_have_gradients(void **state)
         l.arch.lora_experts = split_up ? 8 : 2;
         l.arch.lora_attention = i % 3 == 2;
         l.compute = i % 3 ? "gemm" : "timed";
-        assert_int_equal(layer_step_init(&l, both), 0);
-        assert_true(flops_of(&l, BB_PHASE_FORWARD) == 2 * n * (weights + adapters) + core);
-        assert_true(flops_of(&l, BB_PHASE_BACKWARD) == 2 * n * (weights + 2 * adapters) + 2 * core);
-        layer_step_release(&l);
-        assert_int_equal(layer_step_init(&l, split), 0);
-        assert_true(flops_of(&l, BB_PHASE_BACKWARD) == 2 * n * (weights + 2 * adapters) + 2 * core);
-        layer_step_release(&l);
+        assert_adapter_flops(&l, n, weights, adapters, core);
     }
 }
 

@@ -609,7 +609,7 @@ def test_interrupted_soak_keeps_its_rounds(busbar, tmp_path, end):
     env = busbar.environment({**LOST, "EMU_NODES": "2", "EMU_FAULT": "" if is_signal else end})
     job = subprocess.Popen([*map(str, command)], env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
-        while is_signal and job.poll() is None and not (path.exists() and re.search(r'"rounds": ([3-9]|\d\d)', path.read_text())):
+        while is_signal and job.poll() is None and not (path.exists() and len(re.findall(r'"rounds": (?:[3-9]|\d\d)', path.read_text())) == 2):
             time.sleep(0.05)
         if is_signal:
             job.send_signal(end)

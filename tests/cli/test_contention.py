@@ -123,6 +123,7 @@ def test_jitter_is_repeatable_and_lengthens_the_step(busbar, predicted):
     text = busbar.run("plan", *args.split(), "--seed", 7, "--cluster", "h100-sxm-ib").stdout
     assert all(f", {name} {100 * (steps[name] / steps['p50'] - 1):+.2f}%" in text for name in ("p5", "p95", "max"))
     assert first["jitter"]["deviation"] == pytest.approx(0.03) and first["jitter"]["samples"] == 20
+    assert first["graph_step_us"] == predicted("transformer --model llama3_8b --ranks 16 --tp 2")["graph_step_us"]  # without jitter, as step_us
 
 
 @pytest.mark.parametrize("samples, text", [(1, "(1 sample, seed 1)"), (2, "(2 samples, seed 1)"), (19, "(19 samples, seed 1)")])

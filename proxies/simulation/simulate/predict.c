@@ -322,15 +322,15 @@ static int64_t sum_kernels(const struct bb_program *program, const struct bb_clu
     return ns;
 }
 
-/* Predicts the step with CUDA graphs. */
-static int predict_graph(const struct bb_step *step, const struct bb_conditions *conditions, struct bb_prediction *p)
+/* Predicts the step with CUDA graphs, without jitter, as the other times of the prediction. */
+static int predict_graph(const struct bb_step *step, struct bb_prediction *p)
 {
     const struct bb_program *program = bb_step_program(step, p->classes[p->longest].rank);
     struct bb_cluster graph = p->cluster;
 
     bb_cluster_launch_graphs(&graph);
     p->expert_ns = sum_kernels(program, &p->cluster) - sum_kernels(program, &graph);
-    return bb_predict_step_ns(step, &graph, conditions, &p->graph_ns);
+    return bb_predict_step_ns(step, &graph, &p->conditions, &p->graph_ns);
 }
 
 int bb_predict_validate_slow(const struct bb_cluster *c, int ranks, const struct bb_slow *slow)
@@ -397,7 +397,7 @@ int bb_predict_under(const struct bb_step *step, const struct bb_cluster *cluste
         out->slow_cost_ns = out->step_ns - baseline_ns;
     }
     if (cluster->eager)
-        TRY(predict_graph(step, conditions, out));
+        TRY(predict_graph(step, out));
     if (bb_step_has_both(step)) {
         predict_compute_alone(step, out);
         TRY(predict_comm_alone(step, out));

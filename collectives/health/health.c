@@ -684,16 +684,18 @@ out:
 
 enum { RECORD_S = 1 }; /* the records of a day take 35 MB of memory */
 
-/* Saves what the soak has measured so far, in at most 5 % of the time: a run that ends early has lost nothing else. */
+/* Saves what the soak has measured so far, after its second round, and then in at most 5 % of the time: a run that ends early has lost
+ * nothing else. */
 static int save_soak(struct run *r)
 {
     const double start_s = bb_now_s();
+    const bool is_begun = r->soak[BB_SOAK_TESTS - 1].rounds > 1;
     int rc;
 
-    if (r->session.world.rank != 0 || start_s < r->next_save_s)
+    if (r->session.world.rank != 0 || (start_s < r->next_save_s && !(is_begun && r->next_record_s == 0)))
         return 0;
     rc = bb_health_save_verdicts(&r->report, "soak");
-    if (r->soak[BB_SOAK_TESTS - 1].rounds > 1 && start_s >= r->next_record_s) {
+    if (is_begun && start_s >= r->next_record_s) {
         record_json(r, SOAK, bb_health_soak_json(&r->report));
         r->next_record_s = start_s + RECORD_S;
     }

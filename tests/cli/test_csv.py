@@ -1,7 +1,7 @@
 """--csv of every command: the csv module of Python reads the table, and its values equal the JSON of the same run."""
 import csv
 import json
-import os
+import signal
 import subprocess
 
 import pytest
@@ -151,8 +151,13 @@ def test_csv_keeps_rows_of_an_incomplete_run(busbar, tmp_path):
 
 
 def test_an_interrupted_run_keeps_an_earlier_file_and_warns(busbar, tmp_path):
+    """The signal arrives after the first line of the report; the first operation hangs."""
     (tmp_path / "r.csv").write_text("earlier")
-    done = subprocess.run(["timeout", "-s", "INT", "2", busbar.build / "busbar-emulated", "bench", "all_reduce", "-g", "2", "--csv", "r.csv"],
-                          cwd=tmp_path, env={**os.environ, "EMU_QUIET": "1", "EMU_FAULT": "stall:rank=1,call=1"}, capture_output=True, text=True)
-    assert "interrupted before its first result: r.csv still has the results of an earlier run" in done.stderr
+    command = busbar.command("bench", "all_reduce", "--csv", "r.csv", ranks=2)
+    with subprocess.Popen(["timeout", "-k", "5", "60", *command], cwd=tmp_path, env=busbar.environment({"EMU_FAULT": "stall:rank=1,call=1,name=ncclAllReduce"}),
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
+        assert run.stdout.readline().startswith("# busbar ")
+        run.send_signal(signal.SIGINT)
+        _, stderr = run.communicate(timeout=80)
+    assert "interrupted before its first result: r.csv still has the results of an earlier run" in stderr
     assert (tmp_path / "r.csv").read_text() == "earlier"

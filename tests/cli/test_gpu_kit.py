@@ -152,9 +152,8 @@ def test_results_are_kept_when_the_script_is_terminated(kit, tmp_path):
     out = tmp_path / "out"
     process = start(kit, out, "^test-gpu-start_barrier|^stalled")
     deadline = time.monotonic() + 60
-    while not (out / "results.json").exists() and time.monotonic() < deadline:
+    while not list(tmp_path.glob("tmp.*/pid.1")) and time.monotonic() < deadline:  # rank 1 of the second step has started
         time.sleep(0.1)
-    time.sleep(2)
     process.terminate()
     assert process.wait(timeout=20) == 1
     assert [step["step"] for step in json.loads((out / "results.json").read_text())["steps"]] == ["test-gpu-start_barrier"]

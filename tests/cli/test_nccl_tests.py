@@ -439,9 +439,9 @@ def test_memory_limit_matches_nccl_tests(perf, check, max_bytes, sizes):
 
 def test_waits_forever_without_timeout(perf):
     """With -T 0, the default, the run waits for a stalled rank until the run is killed."""
-    for args, status in ((["-T", "2"], 4), ([], 124)):
+    for args, status, limit_s in ((["-T", "2"], 4, 60), ([], 124, 8)):
         program = perf.program("all_reduce", "-g", "2", *SMALL, *args)
-        done = subprocess.run(["timeout", "8", *program], env=perf.environment({"EMU_FAULT": "stall:rank=1,call=9,name=ncclAllReduce"}),
+        done = subprocess.run(["timeout", str(limit_s), *program], env=perf.environment({"EMU_FAULT": "stall:rank=1,call=9,name=ncclAllReduce"}),
                               capture_output=True, text=True, stdin=subprocess.DEVNULL)
         assert done.returncode == status, done.stderr
 

@@ -1,21 +1,27 @@
 """Prints how well profiles that busbar calibrate fitted to some rows of published nccl-tests logs predict the other rows.
 
-    python3 tests/cli/calibration_accuracy.py LOGS.json [--rows]     (BUSBAR_BUILD: the build folder)
+    python3 tests/cli/calibration_accuracy.py [LOGS.json] [--rows]     (BUSBAR_BUILD: the build folder)
 
 LOGS.json: {"logs": [{"m": machine, "coll": collective, "ranks", "gpn": GPUs per node, "prof": nearest shipped profile, "id", "dtype",
-"dev": name of the GPUs, "us": {bytes: us}}]}. A row is predicted by profiles that did not use it; `shipped` is the starting profile."""
+"dev": name of the GPUs, "us": {bytes: us}}]}; without it: reference_data/collectives.json, to which shipped profiles were fitted. A row is
+predicted by profiles that did not use it; `shipped` is the starting profile."""
 import concurrent.futures
 import itertools
 import json
 import os
+import math
 import pathlib
+import re
 import statistics
 import subprocess
 import sys
 import tempfile
 
+import collective_accuracy
+
 PROGRAM = pathlib.Path(os.environ.get("BUSBAR_BUILD", "build")) / "busbar"
 LIMIT = 64 << 20
+HALVES = "half of the sizes -> other half"
 
 
 def table(log, sizes):
@@ -66,7 +72,7 @@ def experiments(logs):
         halves = [sizes[log["id"]][i::2] for i in (0, 1)]
         if len(sizes[log["id"]]) >= 6:
             for given, wanted in (halves, halves[::-1]):
-                yield "half of the sizes -> other half", [(log, given)], [(log, wanted)]
+                yield HALVES, [(log, given)], [(log, wanted)]
         small = [size for size in sizes[log["id"]] if int(size) <= LIMIT]
         if len(small) >= 4 and len(small) < len(sizes[log["id"]]):
             yield "up to 64 MiB -> larger", [(log, small)], [(log, sizes[log["id"]][len(small):])]
@@ -79,27 +85,54 @@ def experiments(logs):
                     (log, sizes[log["id"]]) for log in rest]
 
 
-def main(path, *more):
-    every = list(experiments(json.loads(pathlib.Path(path).read_text())["logs"]))
+def published_logs():
+    """reference_data/collectives.json without the logs that `plan --set` describes; all sizes of a curve are in one log."""
+    logs = {}
+    for log in collective_accuracy.LOGS:
+        if "--set" not in log.get("words", ""):
+            name = log["id"].removesuffix(", every second size")
+            machine = re.sub(", (all_reduce|all_gather|reduce_scatter|alltoall)$", "", name)
+            logs.setdefault(name, {"id": name, "m": machine, "coll": log["collective"], "ranks": log["ranks"], "dtype": "float", "dev": "GPU", "us": {},
+                                   "gpn": 72 if "words" in log else 8, "prof": log["cluster"]})["us"].update(log["us"])
+    return list(logs.values())
+
+
+def run(logs):
+    """Returns {name: [(given, row of experiment())]}."""
+    every = list(experiments(logs))
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         results = list(pool.map(lambda e: experiment(*e[1:]), every))
-    for name in dict.fromkeys(e[0] for e in every):
-        rows = [row for e, result in zip(every, results) if e[0] == name for row in result]
+    return {name: [(e[1], row) for e, result in zip(every, results) if e[0] == name for row in result] for name in dict.fromkeys(e[0] for e in every)}
+
+
+def correlation(logs, rows):
+    """Of the errors of sizes between measured ones, in two logs of the same profile and collective: 0 if the model lacks nothing that both have.
+    Returns (correlation, number of pairs)."""
+    kinds = {log["id"]: (log["prof"], log["coll"], log["ranks"] > log["gpn"]) for log in logs}
+    errors = [(kinds[row[0]], row[1], row[0], math.log1p(row[2])) for given, row in rows
+              if int(given[0][1][0]) < row[1] < int(given[0][1][-1])]
+    pairs = [(a[3], b[3]) for a, b in itertools.combinations(errors, 2) if a[:2] == b[:2] and a[2] != b[2]]
+    return sum(a * b for a, b in pairs) / math.prod(math.sqrt(sum(pair[i] ** 2 for pair in pairs)) for i in (0, 1)), len(pairs)
+
+
+def main(*words):
+    paths = [word for word in words if word != "--rows"]
+    logs = json.loads(pathlib.Path(paths[0]).read_text())["logs"] if paths else published_logs()
+    results = run(logs)
+    for name, of in results.items():
         print(name)
         for title, low, high in (("all", 0, 1 << 60), ("below 1 MiB", 0, (1 << 20) - 1), ("1 to 64 MiB", 1 << 20, LIMIT),
                                  ("above", LIMIT + 1, 1 << 60)):
-            part = [row for row in rows if low <= row[1] <= high]
+            part = [row for _, row in of if low <= row[1] <= high]
             if part:
                 mine, shipped = ([100 * abs(row[i]) for row in part] for i in (2, 3))
                 print(f"  {title:12} {len(part):4} rows  calibrated: mean {statistics.mean(mine):5.1f} median {statistics.median(mine):5.1f} "
                       f"worst {max(mine):6.1f} %   shipped: mean {statistics.mean(shipped):5.1f} median {statistics.median(shipped):5.1f} "
                       f"worst {max(shipped):6.1f} %")
-        if "--rows" in more:
-            for e, result in zip(every, results):
-                if e[0] == name:
-                    given = " + ".join(log["id"] for log, _ in e[1])
-                    for row in result:
-                        print(f"    {given:60} {row[0]:40} {row[1]:12} {100 * row[2]:+7.1f} % {100 * row[3]:+7.1f} %")
+        if "--rows" in words:
+            for given, row in of:
+                print(f"    {' + '.join(log['id'] for log, _ in given):60} {row[0]:40} {row[1]:12} {100 * row[2]:+7.1f} % {100 * row[3]:+7.1f} %")
+    print("correlation of the errors of two machines between the same sizes: {:+.2f} ({} pairs)".format(*correlation(logs, results[HALVES])))
 
 
 if __name__ == "__main__":

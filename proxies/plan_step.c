@@ -18,6 +18,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/param.h>
 
 /* The step, its plan and all results derived from the plan. A zeroed struct is valid and empty. */
 struct plan_results {
@@ -199,7 +200,7 @@ out:
 }
 
 /* The modules of experts whose recomputation saves memory, in the order of the time that it takes. The last ones repeat
- * the dispatch, and fit with any load of the experts. */
+ * the dispatch, and store no activations of experts, whose load may be unequal. */
 static const struct {
     const char *modules;
     bool latent; /* only of latent attention */
@@ -232,14 +233,14 @@ out:
     return rc;
 }
 
-/* Number of experts of a model above which the assumed recomputation fits with any load of the experts: the published
+/* Number of experts of a model above which the assumed recomputation stores no activations of experts: the published
  * steps of such models, most of which do not name theirs, take that time. */
 #define MANY_EXPERTS 32
 
 /*
  * Assume the fastest recomputation with which training fits in BB_SAFE_MEMORY of the GPU memory: first only the
  * attention scores, then modules of dropless experts (of many experts, if training does not fit at all without, only those
- * that fit with any load, and name the fastest), then as few layers of each model chunk as possible (dropless experts: all
+ * that store none of experts, and name the fastest), then as few layers of each model chunk as possible (dropless experts: all
  * layers). If training does not fit even with recomputation of all layers, assume no recomputation.
  */
 static int guess_recompute(const struct bb_proxy *proxy, const struct bb_cluster *cluster,
@@ -363,17 +364,32 @@ static void add_excluded(void *forecast, const struct bb_opt *opt, const void *f
         snprintf(f->excluded + length, sizeof(f->excluded) - length, " without --%s", opt->name);
 }
 
+/* Set which options of the batch and of the pipeline could be added to those given. layers: of the model */
+static void note_batch(const struct bb_plan_options *o, const struct bb_proxy_config *config,
+                       const struct bb_step *step, int layers, struct bb_forecast *f)
+{
+    const struct bb_transformer_options *t = &config->transformer;
+    const int pp = MAX(t->pp, 1), replicas = step->layout.ranks / (MAX(t->tp, 1) * MAX(t->cp, 1) * pp);
+    const int batches = (int)(step->samples / replicas / MAX(config->micro_batch_size, 1));
+
+    f->default_batch = !o->config.global_batch && !o->config.micro_batches;
+    f->given_batches = o->config.micro_batches > 0;
+    f->accepts_chunks = !o->given.transformer.schedule && t->vpp <= 1 && layers >= 2 * pp && batches % pp == 0;
+    f->accepts_larger_batch = !o->config.global_batch || batches % (t->vpp > 1 ? 2 * pp : 2) == 0;
+}
+
 /* Set the notes of the report about options that were not given: the batch, the dispatch to experts, the rate of the head. */
-static int note_defaults(const struct bb_plan_options *o, const struct bb_proxy_config *config, struct bb_forecast *f)
+static int note_defaults(const struct bb_plan_options *o, const struct bb_proxy_config *config,
+                         const struct bb_step *step, struct bb_forecast *f)
 {
     const struct bb_transformer_options *t = &config->transformer;
     const int ep_nodes = config->gpus_per_node > 0 ? t->ep / config->gpus_per_node : 0;
     struct bb_arch arch;
     int rc;
 
-    f->default_batch = !o->config.global_batch && !o->config.micro_batches;
     f->head_tflops = o->rates == BB_RATES_GIVEN && config->forward_us > 0 ? config->tflops : 0;
     TRY(bb_training_load_arch(config, &arch));
+    note_batch(o, config, step, arch.layers, f);
     if (arch.streams > 0)
         snprintf(f->perturbed + strlen(f->perturbed), sizeof(f->perturbed) - strlen(f->perturbed),
                  " hyper-connections");
@@ -503,7 +519,7 @@ static int build_step(const struct bb_plan_options *o, const struct bb_proxy *pr
         TRY(find_ranks(o, proxy, cluster, config, f));
     f->forecast.with_compute = proxy->with_compute;
     if (proxy->features & BB_FEATURE_TRANSFORMER)
-        TRY(note_defaults(o, config, &f->forecast));
+        TRY(note_defaults(o, config, &f->step, &f->forecast));
 out:
     bb_err_mute(0);
     return rc;

@@ -277,7 +277,7 @@ static void print_list(const struct bb_layouts *found, int top, const char *titl
     fputs(any ? "\n" : "", out);
 }
 
-/* Prints which layouts fit with any load of the experts. */
+/* Prints which layouts need more memory with unequal load of the experts. */
 static void print_load(const struct bb_layouts *found, int top, FILE *out)
 {
     bool depends = false;
@@ -286,11 +286,11 @@ static void print_load(const struct bb_layouts *found, int top, FILE *out)
         depends |= depends_on_load(found, &found->rows[i]);
     if (depends)
         print_list(found, top,
-                   "# memory with equal load of the experts, else more (for training with any load, try: --recompute "
-                   "selective --recompute-modules layernorm,moe)",
+                   "# memory with equal load of the experts, else more (for only one layer, try: --recompute selective "
+                   "--recompute-modules layernorm,moe)",
                    depends_on_load, out);
     else if (found->assumes_equal_load)
-        fputs("# all these layouts fit with any load of the experts\n", out);
+        fputs("# in all these layouts, unequal load of the experts adds memory for at most one layer\n", out);
 }
 
 /* Lists the modules that layouts recompute. */

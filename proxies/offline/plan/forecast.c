@@ -76,8 +76,10 @@ void bb_forecast_guess_text(const struct bb_forecast *f, char *text, size_t size
         return;
     n = snprintf(text, size, "by busbar: %s; ", guess);
     if (f->fewest_layers > 0 || f->faster_modules) {
-        n += snprintf(text + n, size - (size_t)n,
-                      "fits with any load of the experts: take it for training; if their load is forced to be equal, ");
+        n +=
+            snprintf(text + n, size - (size_t)n,
+                     "unequal load of the experts adds memory for only one layer: take it for training; if the load is "
+                     "forced to be equal, ");
         n += f->faster_modules ? snprintf(text + n, size - (size_t)n, "--recompute-modules %s", f->faster_modules)
                                : snprintf(text + n, size - (size_t)n, "%s--recompute-num-layers %d",
                                           f->recompute_modules ? "--recompute full " : "", f->fewest_layers);

@@ -68,6 +68,8 @@ struct bb_forecast {
     double full_bytes;    /* the memory that it then needs with recomputation of all layers; 0: not computed */
     double fused_bytes;   /* the same also with --loss fused, with which it fits; 0: it does not */
     bool default_batch;   /* true: the number of samples of a step is the default of busbar */
+    bool given_batches;   /* --micro-batches determines the number of samples */
+    bool accepts_chunks, accepts_larger_batch; /* --vpp could be added, and --micro-batch-size be doubled */
     bool lacks_tp_overlap,
         lacks_moe_overlap; /* collectives of tensor or expert parallelism could overlap GEMMs, as with
                              --tp-comm-overlap and --overlap-moe-expert-parallel-comm */

@@ -155,15 +155,17 @@ static void write_graph(const struct bb_prediction *p, const char *more, char *t
 
 /* What makes the step longer than with CUDA graphs, in a noticeable part of it: kernels of the rank that computes longest wait
  * for their launches, or other launches, or the slower kernels of experts. */
-static void write_host(const struct bb_prediction *p, struct answer *a)
+static void write_host(const struct bb_plan *plan, const struct bb_prediction *p, struct answer *a)
 {
+    const struct bb_forecast *f = plan->forecast;
+    const bool larger = f && f->accepts_larger_batch && !bb_forecast_is_tight(plan, f);
     const double step_ns = (double)p->step_ns, waits = (double)p->launch_wait_ns / step_ns;
     const double saved = p->graph_ns >= 0 ? 1 - (double)p->graph_ns / step_ns : 0,
                  slower = (double)p->expert_ns / step_ns;
     char time[BB_ROUNDED_TEXT], graph[TEXT / 2];
 
     a->host_ns = p->cluster.eager && waits > NOTICEABLE ? p->launch_wait_ns : -1;
-    write_graph(p, "a larger --micro-batch-size, or ", graph, sizeof(graph));
+    write_graph(p, larger ? "a larger --micro-batch-size, or " : "", graph, sizeof(graph));
     if (a->host_ns >= 0)
         snprintf(a->host, TEXT, "kernels wait %s (%.1f%% of the step) for the host to launch them; %s",
                  bb_format_rounded_time(bb_us_of(p->launch_wait_ns), time), 100 * waits, graph);
@@ -226,9 +228,10 @@ static void write_batch(const struct bb_plan *plan, const struct bb_predicted_ra
     else if (plan->forecast && share > HUGE_BUBBLE)
         snprintf(
             text, TEXT,
-            "the pipeline bubble takes %.0f%% of the step; shorter with chunks (--vpp), fewer stages (--pp) or more "
-            "micro-batches (--global-batch-size)",
-            100 * share);
+            "the pipeline bubble takes %.0f%% of the step; shorter with %sfewer stages (--pp) or more micro-batches "
+            "(--%s)",
+            100 * share, plan->forecast->accepts_chunks ? "chunks (--vpp), " : "",
+            plan->forecast->given_batches ? "micro-batches" : "global-batch-size");
 }
 
 /* A calibrated profile: appends which part of the collectives has ranks or sizes that the calibration did not measure. */
@@ -318,7 +321,7 @@ static void add_prediction(struct answer *a, const struct bb_plan *plan, const s
     write_longest(plan, p, a->longest);
     write_batch(plan, slowest, a->batch);
     write_bottleneck(p, a->bottleneck);
-    write_host(p, a);
+    write_host(plan, p, a);
     bb_forecast_rates_text(plan->forecast, &p->cluster, a->rates, TEXT);
     bb_forecast_limit_text(plan->forecast, p->cluster.name, slowest->all.compute_ns > 0, a->limit, TEXT);
     bb_forecast_dispatch_text(plan->forecast, a->dispatch, TEXT);

@@ -95,7 +95,7 @@ const struct bb_opt bb_transformer_options[] = {
         "activation recomputation (checkpointing; Megatron-LM: --recompute-granularity): none, selective "
         "(attention scores), ops (every second GEMM and memory-bound kernels, as torchtitan's selective option op), "
         "full (whole layers) (default: none; with plan --cluster: the fastest that "
-        "makes training fit in GPU memory, of 32 or more experts with any load of them)"),
+        "makes training fit in GPU memory, of 32 or more experts also with unequal load)"),
     OPT_STRING(0, "recompute-modules", FIELD(recompute_modules), NULL, "LIST",
                "modules that --recompute selective recomputes, separated by commas (default: core_attn): core_attn, "
                "layernorm (before latent attention and experts), mla_up_proj, mlp, moe, moe_act, shared_experts"),

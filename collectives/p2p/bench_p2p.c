@@ -363,7 +363,7 @@ static void print_head(const struct p2p *p)
         "# time: %d operation%s back to back between CUDA events, slower rank of each pair, median of %d sample%s\n",
         p->options.iterations, p->options.iterations == 1 ? "" : "s", p->options.repeats,
         p->options.repeats == 1 ? "" : "s");
-    if (p->pairing.one)
+    if (p->pairing.one || p->session.world.size < 4)
         fprintf(out, "# one pair at a time\n");
     else
         fprintf(
@@ -793,7 +793,7 @@ static void print_verdict(const struct p2p *p)
         fprintf(p->session.out,
                 "# links are compared with each other: if %s slow, no link between nodes is slower than "
                 "the others; try: --min-gbps with 0.9 x the rate of a NIC (--min-gbps 45 for 400 Gbit/s)\n",
-                p->session.world.nodes == 2 ? "one of the two nodes is" : "most nodes are");
+                p->session.world.nodes == 2 ? "one of the two nodes is" : "all nodes but one are");
     print_causes(p);
 }
 

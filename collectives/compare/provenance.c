@@ -108,6 +108,12 @@ static const struct {
     {"emulated", "emulated", NULL},      {"shared GPU", "shared_gpu", NULL}, {"status", "status", NULL},
 };
 
+/* Returns the fastest layout of --best-layout; NULL if the file has none. */
+static const json_t *first_layout(const json_t *root)
+{
+    return json_array_get(json_object_get(json_object_get(root, "best_layout"), "layouts"), 0);
+}
+
 /*
  * Adds the condition "compute", which names the kernels that the compute times are for: "as in training" if the times
  * are predicted for the kernels of a training framework; "as the proxy runs (--compute timed)" if the times are predicted
@@ -120,7 +126,7 @@ static void add_compute(json_t *list, const json_t *root)
     char text[VALUE];
 
     snprintf(text, sizeof(text), "as the proxy runs (--compute %s)", how ? how : "?");
-    if (json_is_string(json_object_get(planned, "attention")))
+    if (json_is_string(json_object_get(planned, "attention")) || json_object_get(first_layout(root), "software"))
         add_fact(list, "compute", "as in training");
     else if (json_object_get(root, "proxy"))
         add_fact(list, "compute", text);
@@ -265,7 +271,9 @@ json_t *bb_result_run(const struct bb_result_file *t)
 static void set_length(json_t *options, const json_t *root)
 {
     const json_t *predicted = json_object_get(root, "predicted");
-    const double samples = json_number_value(json_object_get(root, "samples"));
+    const bool is_layout = first_layout(root) != NULL;
+    const double samples =
+        json_number_value(is_layout ? json_object_get(options, "global_batch_size") : json_object_get(root, "samples"));
     const double tokens = json_number_value(json_object_get(predicted, "tokens_per_s")) *
                           json_number_value(json_object_get(predicted, "step_us")) / 1e6;
 
@@ -303,8 +311,7 @@ static void add_plan_options(json_t *list, const json_t *root)
 {
     json_t *options = json_copy(json_object_get(root, "options"));
 
-    (void)!json_object_update_existing(
-        options, json_array_get(json_object_get(json_object_get(root, "best_layout"), "layouts"), 0));
+    (void)!json_object_update_existing(options, (json_t *)first_layout(root));
     set_length(options, root);
     set_assumed(options, root);
     add_all(list, "--", options, no_setting);

@@ -470,15 +470,18 @@ static void print_doubts(const struct table *t, bool all, FILE *out)
                 100 * error);
 }
 
-/* Returns whether the parts of the step are of one role in all files. */
-static bool has_one_role(const struct table *t)
+/* Writes of which role the parts of the step are: " of role last stage" if all files have them of one role. */
+static void print_role(const struct table *t, FILE *out)
 {
     const char *role = t->lines[0].role;
+    bool is_known = role, differs = false;
 
-    for (int i = 1; i < t->n; i++)
-        if (!role || !t->lines[i].role || strcmp(role, t->lines[i].role) != 0)
-            return false;
-    return true;
+    for (int i = 1; i < t->n; i++) {
+        is_known &= t->lines[i].role != NULL;
+        differs |= is_known && strcmp(role, t->lines[i].role) != 0;
+    }
+    if (is_known)
+        fprintf(out, "%s%s", differs ? ", whose role differs (--csv)" : " of role ", differs ? "" : role);
 }
 
 /* Names the files whose --software is the default, which depends on --dp-sync, if the software of the files differs. */
@@ -520,12 +523,10 @@ static void print_notes(const struct table *t, FILE *out)
                 t->n - FILES_SHOWN == 1 ? "" : "s");
     fprintf(out, "# ratio%s: %s / %s of %s", t->work || t->per_gpu ? " and verdict" : "", measure, measure,
             t->files[0].path);
-    if (t->steps)
-        fprintf(out, "; compute to idle: of the slowest rank%s%s",
-                has_one_role(t)    ? " of role "
-                : t->lines[0].role ? ", whose role differs (--csv)"
-                                   : "",
-                has_one_role(t) ? t->lines[0].role : "");
+    if (t->steps) {
+        fputs("; compute to idle: of the slowest rank", out);
+        print_role(t, out);
+    }
     fputc('\n', out);
     if (best > 0)
         fprintf(out, "# %s: %s, %.3f x the %s of %s\n", t->per_gpu ? "most efficient" : "fastest", t->files[best].path,

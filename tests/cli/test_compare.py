@@ -862,3 +862,16 @@ def test_the_last_line_is_a_verdict_on_all_plans(busbar, tmp_path):
     assert three[-2].startswith("# inconclusive: b.json (+5.0 %)") and three[-1].startswith("# worst verdict: slower (c.json: transformer step"), three
     two = busbar.run("compare", "a.json", "c.json", "--threshold", "1", emulated=False, cwd=tmp_path)
     assert two.returncode == 5 and two.stdout.splitlines()[-1].startswith("# verdict: slower (c.json: transformer step"), two.stdout
+
+
+def test_a_best_layout_differs_from_the_plan_of_its_command_in_no_condition(busbar, tmp_path):
+    """The times of both are those of training with the tokens of the model's context; a search has no role of the slowest rank."""
+    search, same, other = (tmp_path / f"{name}.json" for name in ("search", "same", "other"))
+    args = "--model llama3_8b --layers 4 --ranks 8 --global-batch-size 8 --cluster h100-sxm-ib --quiet"
+    assert busbar.run("plan", "transformer", *args.split(), "--best-layout", "--top", 1, "--json", search, emulated=False).returncode == 0
+    command = json.loads(search.read_text())["best_layout"]["layouts"][0]["command"].split()
+    assert busbar.run(*command[1:], "--quiet", "--json", same, emulated=False).returncode == 0
+    assert busbar.run("plan", "transformer", *args.split(), "--tp", 8, "--json", other, emulated=False).returncode == 0
+    for files in ((search, same), (same, search), (search, other), (other, search)):
+        text = busbar.run("compare", *files, emulated=False).stdout
+        assert "as the proxy runs" not in text and "--seq-length" not in text and "whose role differs" not in text

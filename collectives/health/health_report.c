@@ -114,10 +114,13 @@ static bool name_link(const struct bb_health *h, const struct bb_health_finding 
     return true;
 }
 
-/* Returns whether a finding is a slow pair of NICs of the only two nodes: only links to other NICs separate them. */
+/* Returns whether a finding is a slow pair of NICs, or a rail, of the only two nodes: only links to other NICs separate
+ * them. */
 static bool is_only_pair(const struct bb_health *h, const struct bb_health_finding *f)
 {
-    return f->part == BB_HEALTH_A_PATH && f->gpu >= 0 && h->gpus > 1 && h->nodes == 2;
+    const bool is_rail = f->part == BB_HEALTH_A_RAIL && f->test >= BB_HEALTH_RAILS_ALONE && h->skip[BB_HEALTH_PAIRS];
+
+    return ((f->part == BB_HEALTH_A_PATH && f->gpu >= 0) || is_rail) && h->gpus > 1 && h->nodes == 2;
 }
 
 /* Writes the command that finds the slow end, which needs a limit between the measured part and 1: its default is 0.8. */
@@ -175,7 +178,10 @@ static const char *reason_text(const struct bb_health_report *r, const struct bb
 {
     const bool expects = isfinite(f->expected);
     const double reference = expects ? f->expected : f->median;
-    const char *of = f->soak_s > 0 ? "first" : expects ? "expected" : "peers' median";
+    const char *of = f->soak_s > 0  ? "first"
+                     : expects      ? "expected"
+                     : f->of_faster ? "faster peers' median"
+                                    : "peers' median";
     const struct bb_health_test_row *test = &bb_health_tests[f->test];
     char hint[HINT];
 
@@ -326,8 +332,9 @@ void bb_health_print_head(const struct bb_health_report *r)
     fprintf(
         out, "# expected: %s\n",
         r->source[0] ? r->source
-        : !runs_any
-            ? "nothing of a profile; this stage compares GPUs with each other"
+        : !runs_any  ? "nothing of a profile; this stage compares GPUs with each other"
+        : r->health->nodes * r->health->gpus < BB_HEALTH_REFERENCE_PEERS
+            ? "unknown machine, and too few GPUs to compare with each other: no rate is judged"
             : "unknown machine: GPUs and nodes are compared with each other, so what slows all of them is not found");
     if (r->baseline)
         report_missing(r);
@@ -376,14 +383,17 @@ void bb_health_print_tests(const struct bb_health_report *r, int first, int end)
                         ? "not measured, no GPU can access another's memory"
                         : "not run, too few nodes are left");
         else
-            fprintf(out, "median %.4g %s", median, bb_health_tests[test].unit);
+            fprintf(out, "median%s %.4g %s", h->of_faster[test] ? " of the faster GPUs" : "", median,
+                    bb_health_tests[test].unit);
         if (isfinite(median) && isfinite(expected))
             fprintf(out, ", expected %.4g%s%s", expected, h->share[test] < 1 ? " while all pairs share uplinks" : "",
                     bb_health_tests[test].part != BB_HEALTH_A_GPU && median > 1.15 * expected
                         ? "; warning: wrong profile?"
                         : "");
         else if (isfinite(median) && r->source[0] && bb_health_tests[test].part == BB_HEALTH_A_GPU)
-            fprintf(out, ", compared with the other GPUs");
+            fprintf(out, h->took_part[test] * h->gpus < BB_HEALTH_REFERENCE_PEERS
+                             ? ", not judged: too few GPUs to compare with each other"
+                             : ", compared with the other GPUs");
         if (isfinite(median) && h->took_part[test] < h->nodes)
             fprintf(out, ", %d of %d nodes", h->took_part[test], h->nodes);
         if (explain(r, (enum bb_health_test)test, text))

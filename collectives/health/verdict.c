@@ -34,6 +34,7 @@ const char *const bb_health_parts[] = {"gpu", "node", "nic", "path", "rail", "le
 struct peers {
     double median, mad; /* MAD: median absolute deviation */
     size_t n;
+    bool of_faster; /* the median is that of the faster ones */
 };
 
 static double median_of(const double *values, size_t n)
@@ -60,7 +61,7 @@ static double *sort_finite(const double *values, size_t n, size_t *finite)
 
 static struct peers peers_of(const double *values, size_t n)
 {
-    struct peers p;
+    struct peers p = {.of_faster = false};
     double *finite = sort_finite(values, n, &p.n);
 
     p.median = median_of(finite, p.n);
@@ -92,11 +93,12 @@ static struct peers peers_of_gpus(const double *values, size_t n)
     slow = 2 * slow >= finite && 4 * (finite - slow) >= finite ? slow : 0;
     p = peers_of(sorted + slow, finite - slow);
     p.n = finite;
+    p.of_faster = slow > 0;
     free(sorted);
     return p;
 }
 
-enum { SCORED_PEERS = 10, REFERENCE_PEERS = 3 };
+enum { SCORED_PEERS = 10 };
 #define UNSTEADY 0.93 /* as the limit of a warning */
 
 static enum bb_health_level judge(double value, double expected, const struct peers *p)
@@ -106,7 +108,7 @@ static enum bb_health_level judge(double value, double expected, const struct pe
 
     if (isnan(value))
         return BB_HEALTH_OK;
-    if (isnan(expected) && p->n >= REFERENCE_PEERS)
+    if (isnan(expected) && p->n >= BB_HEALTH_REFERENCE_PEERS)
         expected = p->median;
     if (value < 0.80 * expected || (is_outlier && value < 0.97 * p->median))
         return BB_HEALTH_FAIL;
@@ -217,6 +219,7 @@ static struct bb_health_finding finding_of(const struct bb_health *h, enum bb_he
     f.value = value;
     f.expected = h->expected[test];
     f.median = p->n > 1 ? p->median : NAN;
+    f.of_faster = p->of_faster;
     f.tries = TRIES;
     return f;
 }
@@ -312,9 +315,9 @@ static int measure_units(struct series *s)
 /* Changes a finding without verdict, if one of the values is below the limit of a warning. Noise around the median is not. */
 static void find_unsteady(const struct series *s, const double values[TRIES], struct bb_health_finding *f)
 {
-    const double reference = isfinite(f->expected)           ? f->expected
-                             : s->peers.n >= REFERENCE_PEERS ? s->peers.median
-                                                             : NAN;
+    const double reference = isfinite(f->expected)                     ? f->expected
+                             : s->peers.n >= BB_HEALTH_REFERENCE_PEERS ? s->peers.median
+                                                                       : NAN;
     double lowest = INFINITY;
 
     for (int i = 0; i < TRIES; i++)
@@ -442,7 +445,8 @@ static int test_units(struct bb_health *h, enum bb_health_test test)
     if (part == BB_HEALTH_A_GPU && !(s.peers.median >= UNSTEADY * h->expected[test]))
         s.peers = peers_of_gpus(s.values[0], s.units);
     h->median[test] = s.peers.median;
-    s.has_reference = part == BB_HEALTH_A_GPU && s.peers.n >= REFERENCE_PEERS;
+    h->of_faster[test] = s.peers.of_faster;
+    s.has_reference = part == BB_HEALTH_A_GPU && s.peers.n >= BB_HEALTH_REFERENCE_PEERS;
     suspect = is_common(&s);
     for (size_t u = 0; u < s.units; u++)
         suspect |= judge_unit(&s, u).level != BB_HEALTH_OK;

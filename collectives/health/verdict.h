@@ -62,6 +62,8 @@ extern const struct bb_health_test_row {
     enum bb_health_part part;
 } bb_health_tests[BB_HEALTH_TESTS];
 
+enum { BB_HEALTH_REFERENCE_PEERS = 3 }; /* number of values from which they are compared with their median */
+
 /* A part of the cluster that is slow, or differs from the others. */
 struct bb_health_finding {
     enum bb_health_test test; /* BB_HEALTH_TESTS: inventory */
@@ -71,6 +73,7 @@ struct bb_health_finding {
                                        gpu of a path: the only one, or the slowest, with that index; -1: all are slow */
     bool one_way;                   /* of a path: slow from `node` to `other`, fast in the other direction */
     double value, expected, median; /* median: of the peers; NaN: unknown */
+    bool of_faster;                 /* of the faster peers, because half of them or more are slow */
     int tries;                      /* number of measurements */
     int slow;                       /* number of slow ones among them, if the others are fast; 0: does not apply */
     bool slow_alone;                /* with `slow`, between nodes: also while no other pair was measured */
@@ -109,9 +112,10 @@ struct bb_health {
     const char *stage; /* that runs: its failures remove no node before its end; NULL: none */
     int sender;        /* during `measure` of pairs: the node that sends a message to its partner; -1: both reduce */
     int attempt;       /* during `measure`: 1, or above 1 for another measurement of suspects */
-    double median[BB_HEALTH_TESTS]; /* out: of all values of the first measurement; NaN: not measured */
-    int took_part[BB_HEALTH_TESTS]; /* set by `measure`: number of nodes that take part; 0: unknown */
-    double share[BB_HEALTH_TESTS];  /* out: of `expected`, what oversubscribed leaves leave to the median; 1: all */
+    double median[BB_HEALTH_TESTS];  /* out: of all values of the first measurement; NaN: not measured */
+    bool of_faster[BB_HEALTH_TESTS]; /* out: of those of the faster GPUs, because half of them or more are slow */
+    int took_part[BB_HEALTH_TESTS];  /* set by `measure`: number of nodes that take part; 0: unknown */
+    double share[BB_HEALTH_TESTS];   /* out: of `expected`, what oversubscribed leaves leave to the median; 1: all */
 };
 
 /* bb_health_run - run the tests. The caller sets the fields above `findings`, may have added findings with bb_health_add, and

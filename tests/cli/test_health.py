@@ -231,6 +231,32 @@ def test_no_outlier_without_ten_peers(busbar, tmp_path):
         assert found == ({("fail", "gpu", 0, 2)} if slow else set())
 
 
+def test_median_of_the_faster_gpus_is_named_so(busbar, tmp_path):
+    """The median of all 8 GPUs is that of the 6 slow ones."""
+    for slow, text in (("node0:0.5,node1:0.5,node2:0.5", "median of the faster GPUs"), ("node0:0.5", "median")):
+        root, found, done = health(busbar, tmp_path, "--only", "gpu", ranks=8, nodes=4, status=5, slow=slow)
+        assert re.search(f"GEMM: {text} [0-9.]+ TFLOP/s, expected", done.stdout) and len(found) == slow.count("node")
+        assert all(("faster peers' median" in f["reason"]) == ("faster" in text) for f in root["findings"])
+
+
+@pytest.mark.parametrize("ranks, text", [(1, "not judged: too few GPUs to compare with each other"), (2, "not judged: too few GPUs to compare with each other"),
+                                         (3, "compared with the other GPUs")])
+def test_rates_of_one_or_two_gpus_are_not_compared(busbar, tmp_path, ranks, text):
+    """The profile has no rate of copies from the host."""
+    _, _, done = health(busbar, tmp_path, "--only", "copies", ranks=ranks, nodes=1, EMU_CLUSTER="emulated-default")
+    assert re.search(f"copy host to GPU: median .* GB/s, {text}\n", done.stdout), done.stdout
+
+
+@pytest.mark.parametrize("ranks, hint", [(2, "health --only pairs"), (4, "bench p2p")])
+def test_advice_about_a_rail_of_two_nodes_names_the_slow_end(busbar, tmp_path, ranks, hint):
+    """Only links to the other NICs of the nodes separate the ends."""
+    env = {"EMU_DATA": "off", "EMU_CLUSTER": "h100-sxm-ib", "EMU_NODES": "2", "EMU_SLOW": "link=node1-nic0:0.5"}
+    done = busbar.run("bench", "rails", ranks=ranks, env=env)
+    assert re.search(f"; to find which( end)?: busbar-emulated {hint}\n", done.stdout), done.stdout
+    if ranks == 4:
+        assert re.search(r"cause: rank 2 \([^)]*node1\): 4 of its 4 links", busbar.run(*hint.split(), ranks=ranks, env=env).stdout)
+
+
 def test_slow_copies_are_named(busbar, tmp_path):
     root, found, done = health(busbar, tmp_path, "--only", "copies", ranks=12, nodes=3, status=5, EMU_SLOW_LINKS="pcie1:0.7,nvlink6:0.5,nvlink8-9:0.5")
     assert found == {("fail", "gpu", 0, 1), ("fail", "gpu", 1, 2), ("fail", "gpu", 2, 0), ("fail", "gpu", 2, 1)} and {row["stage"] for row in root["results"]} == {"copies"}

@@ -306,6 +306,7 @@ static void test_slow_half_or_majority_of_gpus_is_named(void **state)
         for (int g = 0; g < 4; g++)
             assert_true((find(&m, BB_HEALTH_A_GPU, 0, g) != NULL) == (g < slow));
         assert_true(fabs(m.h.median[BB_HEALTH_GEMM] / healthy[BB_HEALTH_GEMM] - 1) < 0.01);
+        assert_true(m.h.of_faster[BB_HEALTH_GEMM] && m.h.findings[0].of_faster);
         bb_health_release(&m.h);
     }
 }

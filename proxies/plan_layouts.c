@@ -296,12 +296,11 @@ static int print_results(const struct bb_plan_options *o, const struct bb_layout
     char *options = command_text(o, search->config->gpus_per_node, &r->found.rows[0].choice);
 
     bb_print_report_header(stdout, argc, argv);
-    printf("# the best layouts of %d ranks, predicted for %s (modelled, not measured)\n", search->config->ranks,
-           search->cluster->name);
+    printf("# the best layouts of %d rank%s, predicted for %s (modelled, not measured)\n", search->config->ranks,
+           search->config->ranks == 1 ? "" : "s", search->cluster->name);
     bb_slow_print(&conditions->slow, "# ", stdout);
     if (conditions->jitter > 0)
-        printf("# sorted by p50, the median of %d steps with %g%% jitter (seed %llu); other columns are without "
-               "jitter\n",
+        printf("# p50: the median of %d steps with %g%% jitter (seed %llu); other columns are without jitter\n",
                search->samples, 100 * conditions->jitter, (unsigned long long)conditions->seed);
     bb_layouts_print(&r->found, options, o->top, o->full, stdout);
     free(options);

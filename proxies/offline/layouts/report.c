@@ -328,16 +328,19 @@ static void print_penalty(const struct bb_layouts *found, const struct bb_layout
 
 static void print_penalties(const struct bb_layouts *found, int top, FILE *out)
 {
+    const char *time = found->rows[0].p50_ns > 0 ? "p50" : "step";
     bool any = false;
 
     for (int i = 0; i < found->n && i < top; i++)
         any |= found->rows[i].penalty > 0;
     if (any)
-        fputs("# sorted by step + penalty. The penalty is how much longer published steps of such layouts took than "
-              "predicted; "
-              "for layouts without published steps it is the error of the other forecasts (--explain prints the "
-              "reason)\n",
-              out);
+        fprintf(out,
+                "# sorted by %s + penalty. The penalty is how much longer published steps of such layouts took than "
+                "predicted; for layouts without published steps it is the error of the other forecasts (--explain "
+                "prints the reason)\n",
+                time);
+    else if (found->rows[0].p50_ns > 0)
+        fputs("# sorted by p50\n", out);
 }
 
 void bb_layouts_print(const struct bb_layouts *found, const char *command, int top, bool full, FILE *out)

@@ -264,9 +264,10 @@ static void print_verdict(const struct run *r)
         fprintf(out, "# slow: %s\n", finding_text(r, &r->findings[i], text));
     if (r->session.shared_gpu)
         fprintf(out, "# not judged: ranks share a GPU\n");
+    else if (r->session.world.size == 1)
+        fprintf(out, "# one GPU: not judged, there is no other GPU to compare it with\n");
     else if (r->n == 0)
-        fprintf(out, "# no slow GPU and no slow pair among %d GPU%s\n", r->session.world.size,
-                r->session.world.size == 1 ? "" : "s");
+        fprintf(out, "# no slow GPU and no slow pair among %d GPUs\n", r->session.world.size);
     else
         fprintf(out, "# SLOW: %d GPU%s, %d pair%s; first: %s\n", r->gpus_slow, r->gpus_slow == 1 ? "" : "s",
                 r->n - r->gpus_slow, r->n - r->gpus_slow == 1 ? "" : "s", finding_text(r, &r->findings[0], text));

@@ -263,14 +263,14 @@ static json_t *ties_json(const struct overlap *v, const bool *tied, int ties)
     return list;
 }
 
-/* Prints the best of the limits, and those that are as fast. row: of the best limit */
+/* Prints the best of several limits, and those that are as fast. row: of the best limit */
 static void print_best(FILE *out, const struct row *row, const json_t *ties, int n_limits)
 {
     char size[BB_BYTES_TEXT], time[BB_TIME_TEXT];
     const char *name, *separator = "; as fast: ";
 
     bb_format_bytes(row->bytes, size);
-    if (n_limits > 1 && json_array_size(ties) == (size_t)n_limits) {
+    if (json_array_size(ties) == (size_t)n_limits) {
         fprintf(out, "# %s: the CTA limit makes no difference", size);
         ties = NULL;
     } else {
@@ -305,7 +305,7 @@ static int report_best(struct overlap *v, const struct bb_overlap_work *work, co
         if (best > 0)
             bb_table_row(v->session.out, fields, &rows[best]);
     }
-    if (v->session.out)
+    if (v->session.out && v->options.n_limits > 1)
         print_best(v->session.out, &rows[best], list, v->options.n_limits);
     json_array_append_new(v->best, json_pack("{s:I, s:o, s:o, s:f, s:o}", "bytes", (json_int_t)bytes, "min_ctas",
                                              ctas_json(limit->min), "max_ctas", ctas_json(limit->max), "both_us",

@@ -914,7 +914,7 @@ static void print_footer(const struct bb_report *r, int coll)
     if (!r->one_line || r->options->sampling.sweep_algorithms)
         print_busbw(r);
     print_criteria(r, coll);
-    if (shows_skew(r) && !r->one_line)
+    if (shows_skew(r) && !r->one_line && r->ctx->world->size > 1)
         print_skew(r);
     if (!r->full)
         return;
@@ -925,6 +925,21 @@ static void print_footer(const struct bb_report *r, int coll)
         print_memory(r);
     if (r->style->program)
         fprintf(r->out, "#\n");
+}
+
+/* Prints how far a result is below the expectation, and what restricts it, or else how to find the cause. */
+static void print_slow(const struct bb_report *r)
+{
+    char *restricted = bb_json_restrictions(NULL, NULL);
+
+    fprintf(r->out, "SLOW: %.0f %% of the expected bus bandwidth (%s); ", 100 * r->lowest, r->lowest_result);
+    if (restricted)
+        fprintf(r->out, "restricted by %s; ", restricted);
+    else
+        fprintf(r->out, "to find the slow part, try: busbar%s health; ",
+                bb_environment_is_emulated() ? "-emulated" : "");
+    fputs("for exit status 5, try: --min-of-expected 90%; ", r->out);
+    free(restricted);
 }
 
 /* Prints the last line of a report without --full: wrong data or a missed limit first. */
@@ -942,10 +957,7 @@ static void print_verdict(const struct bb_report *r)
     if (r->n_thresholds > 0)
         fprintf(r->out, "%s: %s; ", limits_option(r), t->below ? "FAILED" : "OK");
     else if (r->n_ratios > 0 && r->lowest < EXPECTED_WARN)
-        fprintf(r->out,
-                "SLOW: %.0f %% of the expected bus bandwidth (%s); to find the slow part, try: busbar%s health; for "
-                "exit status 5, try: --min-of-expected 90%%; ",
-                100 * r->lowest, r->lowest_result, bb_environment_is_emulated() ? "-emulated" : "");
+        print_slow(r);
     if (t->unchecked > 0)
         fprintf(r->out, "data not verified (%s) in %llu of %llu results",
                 r->options->checks == 0              ? "-c 0"

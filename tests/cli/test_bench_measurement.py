@@ -242,6 +242,7 @@ def test_sync_barrier_is_not_timed(measure):
 def test_text_reports_no_straggler(busbar):
     done = busbar.run("bench", "all_reduce", "--mode", "sync", "-b", "1K", "-e", "1K", ranks=4)
     assert done.returncode == 0 and "# Straggler: none, ranks arrived within 0.0 us of each other" in done.stdout, done.stdout
+    assert "Straggler" not in busbar.run("bench", "all_reduce", "--mode", "sync", "-b", "1K", "-e", "1K", ranks=1).stdout
 
 
 def test_text_names_the_straggler(busbar):

@@ -19,6 +19,11 @@ def gbps(link, extra_us):
     return BYTES / (BYTES / link / 1e3 + extra_us) / 1e3
 
 
+def test_one_gpu_is_not_judged(busbar, tmp_path):
+    _, slow, done = copy(busbar, tmp_path, ranks=1, EMU_SLOW="rank=0:3")
+    assert slow == set() and done.stdout.splitlines()[-1] == "# one GPU: not judged, there is no other GPU to compare it with"
+
+
 def test_rates_are_those_of_the_links(busbar, tmp_path):
     root, slow, done = copy(busbar, tmp_path)
     rows = root["results"]

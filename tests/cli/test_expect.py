@@ -51,6 +51,8 @@ def test_results_below_the_expectation_are_in_the_last_line_without_a_limit(busb
     last = slow[1].stdout.splitlines()[-1]
     assert last.startswith(f"# SLOW: {100 * lowest:.0f} % of the expected bus bandwidth (") and "; to find the slow part, try: busbar-emulated health" in last
     assert "SLOW" not in fine[1].stdout
+    tree = bench(busbar, tmp_path, "--expect", "auto", ranks=4, EMU_CLUSTER="h100-sxm-ib", EMU_NODES="2", NCCL_ALGO="Tree", NCCL_PROTO="LL")[1]
+    assert re.search(r"^# SLOW: .*; restricted by \$NCCL_ALGO=Tree, \$NCCL_PROTO=LL; for exit status 5", tree.stdout.splitlines()[-1]) and "to find" not in tree.stdout
 
 
 def test_bandwidth_far_above_the_expectation_doubts_the_profile(busbar, tmp_path):

@@ -138,6 +138,7 @@ def test_best_limit_is_the_smallest_that_is_as_fast(busbar):
     done = busbar.run("bench", "overlap", "-g", 4, "--sizes", "1M", "--ctas", "default,2,16", "--repeats", 2,
                       env={**NO_DATA, "EMU_CLUSTER": "h100-sxm-ib"})
     assert re.search(r"# best for 1 MiB: 16 CTAs; as fast: default: .* us for", done.stdout)
+    assert "best" not in busbar.run("bench", "overlap", "-g", 4, "--sizes", "1M", "--ctas", "16", "--repeats", 2, env=NO_DATA).stdout
 
 
 def test_counts_do_not_depend_on_the_order_of_the_limits(busbar):

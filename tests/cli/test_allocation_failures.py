@@ -39,7 +39,7 @@ MAX_ALLOCATIONS = {"printed": 30, "own-cluster": 8}
 def run(busbar, args, folder, number=0, process=None):
     """Runs busbar with a failing allocation `number` in the processes with the name `process`. Returns the finished process and whether
     the run reached that allocation. With emulated GPUs only allocations of busbar and busbar-rank count, not those of libraries."""
-    shim = next((busbar.build / "tests").rglob("libfailing_malloc.so"))
+    shim = busbar.build / "tests/bootstrap/libfailing_malloc.so"
     reached = folder / "allocation-failed"
     environment = {**os.environ, "LD_PRELOAD": str(shim), "FAIL_MALLOC": str(number), "FAIL_MALLOC_FILE": str(reached), "LC_ALL": "C"}
     program = "busbar"

@@ -8,7 +8,7 @@ BYTES, KERNEL_US, PCIE, NVLINK = 64 << 20, 2, 52, 330  # of h100-sxm-ib
 
 
 def copy(busbar, tmp_path, *args, ranks=4, status=0, **env):
-    done = busbar.run("bench", "copy", "-n", "2", "--repeats", "2", *args, "--json", tmp_path / "r.json", ranks=ranks, mpirun=(),
+    done = busbar.run("bench", "copy", "-n", "2", "--repeats", "2", *args, "--json", tmp_path / "r.json", ranks=ranks,
                       env={"EMU_DATA": "off", "EMU_CLUSTER": "h100-sxm-ib", **env})
     assert done.returncode == status, done.stdout + done.stderr
     root = json.loads((tmp_path / "r.json").read_text())

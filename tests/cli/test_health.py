@@ -461,7 +461,7 @@ def test_missing_nodes_of_the_baseline_are_named(busbar, tmp_path):
 
 
 def bench(busbar, tmp_path, *args, **env):
-    done = busbar.run("bench", *args, "--json", tmp_path / "r.json", ranks=16, mpirun=(),
+    done = busbar.run("bench", *args, "--json", tmp_path / "r.json", ranks=16,
                       env={"EMU_DATA": "off", "EMU_CLUSTER": "h100-sxm-ib", "EMU_NODES": "4", **env})
     assert (tmp_path / "r.json").exists(), (done.returncode, done.stderr, done.stdout)
     root = json.loads((tmp_path / "r.json").read_text())
@@ -625,10 +625,10 @@ def test_run_goes_on_without_a_lost_node(busbar, tmp_path, mpirun):
     assert done.stderr.count(" is lost; ") == 2 and "rank 5 (" in done.stderr and "killed by SIGKILL; the run goes on without its node" in done.stderr
 
 
-@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGINT, "fail:rank=3,name=ncclAllReduce,call=600", "stall:rank=2,call=600,name=cublasLtMatmul",
-                                 "die:rank=0,call=600,name=cublasLtMatmul"])
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGINT, "fail:rank=3,name=ncclAllReduce,call=100", "stall:rank=2,call=100,name=cublasLtMatmul",
+                                 "die:rank=0,call=100,name=cublasLtMatmul"])
 def test_interrupted_soak_keeps_its_rounds(busbar, tmp_path, end):
-    """What was measured before the end is in the report and in the file."""
+    """What was measured before the end is in the report and in the file: all rounds, or, if rank 0 is lost, those saved, at least two."""
     path = tmp_path / "r.json"
     is_signal = not isinstance(end, str)
     command = busbar.command("health", "--quick", "--only", "soak", "--soak", "1m", "--timeout", 2, "--json", path, ranks=4)
@@ -645,7 +645,7 @@ def test_interrupted_soak_keeps_its_rounds(busbar, tmp_path, end):
     root = json.loads(path.read_text())
     assert root["stage"] == "soak" and root["status"] == ("interrupted" if is_signal else "below threshold" if end[0] == "f" else "timeout"), stderr
     assert [row["test"] for row in root["soak"]] == ["GEMM", "all_reduce of all GPUs"], stdout + stderr
-    assert all(row["rounds"] >= 3 and row["worst_of_first"] == pytest.approx(1, rel=1e-3) for row in root["soak"])
+    assert all(row["rounds"] >= (2 if str(end)[0] == "d" else 3) and row["worst_of_first"] == pytest.approx(1, rel=1e-3) for row in root["soak"])
     levels = [v["level"] for v in root["verdicts"]]
     assert levels == (["ok", "ok"] if is_signal else ["fail", "ok"] if end[0] == "d" else ["ok", "fail"]), stdout
     assert len(re.findall(r"(?m)^# soak   .*: \d+ rounds in \d+ of 60 s, interrupted, median first ", stdout)) == 2, stdout
@@ -876,7 +876,7 @@ def test_restricting_variables_are_named_beside_the_verdict(busbar, tmp_path):
 def test_restricting_variables_are_named_by_gates_and_compare(busbar, tmp_path):
     env = {"EMU_DATA": "off", "NCCL_MAX_CTAS": "16"}
     for gate, status in ((["--min-busbw", "1"], 0), (["--min-busbw", "10000"], 5), (["--expect", "auto", "--min-of-expected", "200%"], 5)):
-        done = busbar.run("bench", "all_reduce", "-b", "1M", "-e", "1M", *gate, "--json", tmp_path / "a.json", ranks=2, mpirun=(), env=env)
+        done = busbar.run("bench", "all_reduce", "-b", "1M", "-e", "1M", *gate, "--json", tmp_path / "a.json", ranks=2, env=env)
         assert done.returncode == status and "# restricted by $NCCL_MAX_CTAS=16, which can lower" in done.stdout, done.stdout
         assert status == 0 or "restricted by $NCCL_MAX_CTAS=16" in done.stderr
     done = busbar.run("compare", tmp_path / "a.json", tmp_path / "a.json", emulated=False)

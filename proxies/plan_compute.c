@@ -19,6 +19,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define SOFTWARE "megatron-plain" /* default of --software, and that of the published rates */
+
 struct options {
     const char *cluster, *dtype, *gradients, *software, *precision, *shapes, *json;
     struct bb_opt_texts changes;
@@ -36,7 +38,7 @@ static const struct bb_opt option_rows[] = {
     OPT_TEXTS(0, "set", FIELD(changes), "KEY=VALUE", BB_SET_HELP),
     OPT_CHOICE('d', "datatype", FIELD(dtype), "bfloat16", "TYPE", types, "element type"),
     OPT_CHOICE(0, "grad-dtype", FIELD(gradients), "float", "TYPE", types, "element type of the gradients of wgrad"),
-    OPT_CHOICE(0, "software", FIELD(software), "megatron-plain", "NAME", bb_software_names,
+    OPT_CHOICE(0, "software", FIELD(software), SOFTWARE, "NAME", bb_software_names,
                "rates of GEMMs and attention; megatron: those of tuned recipes"),
     OPT_FLAG(0, "fp8", FIELD(fp8), "GEMMs have FP8 operands"),
     OPT_CHOICE(0, "gemm-precision", FIELD(precision), NULL, "TYPE", precisions,
@@ -307,20 +309,26 @@ static void predict(const struct bb_cluster *c, struct kernel *k)
     k->limit = by_memory ? "memory" : ns <= launch_ns ? "launch" : "arithmetic";
 }
 
-/* Returns the errors of the sections of the table as a list of texts. */
+/* Returns the errors of the sections of the table as a list of texts. The published rates are of 16-bit operands. */
 static json_t *accuracy_of(const struct table *t)
 {
     json_t *list = json_array(), *sections = json_object();
-    char text[BB_PUBLISHED_TEXT];
+    char text[BB_PUBLISHED_TEXT], kind[64];
 
     for (size_t i = 0; i < t->n; i++) {
         const char *section = t->kernels[i].section;
+        const char *other = t->precision && strcmp(section, "attention") != 0 ? bb_gemm_formats[t->precision].name
+                            : t->dtype == BB_FLOAT                            ? "float"
+                                                                              : NULL;
+        bool differs;
 
         if (json_object_get(sections, section))
             continue;
         json_object_set_new(sections, section, json_null());
-        bb_published_text(&t->cluster, section, 0, text);
-        json_array_append_new(list, json_string(text));
+        snprintf(kind, sizeof(kind), "%s%s%s", section, other ? " in " : "", other ? other : "");
+        bb_published_text(&t->cluster, kind, 0, text);
+        differs = strcmp(t->o->software, SOFTWARE) != 0 && !strstr(text, "no published");
+        json_array_append_new(list, json_sprintf("%s%s", text, differs ? " (of software " SOFTWARE ")" : ""));
     }
     json_decref(sections);
     return list;

@@ -1,5 +1,6 @@
 """busbar plan compute predicts the kernels of bench compute and kernels of given shapes."""
 import json
+import re
 
 import kernel_accuracy
 import pytest
@@ -106,3 +107,17 @@ def test_without_shapes_predicts_the_kernels_of_bench_compute(busbar, tmp_path, 
 def test_rejects_invalid_kernels(busbar, args, message):
     done = busbar.run("plan", "compute", *args, emulated=False)
     assert done.returncode == 2 and done.stdout == "" and done.stderr.count("\n") == 1 and message in done.stderr
+
+
+@pytest.mark.parametrize("more, gemm, attention", [("", "", ""), ("--datatype half", "", ""), ("--fp8", " in fp8", ""), ("--gemm-precision nvfp4", " in nvfp4", ""),
+                                                   ("--datatype float", " in float", " in float")])
+def test_published_errors_are_of_16_bit_operands(busbar, more, gemm, attention):
+    done = busbar.run("plan", "compute", "gemm:8192x8192x8192", "attention:1x8192x32x128", "--cluster", "b200-sxm-ib", *more.split(), emulated=False)
+    for section, other in (("gemm", gemm), ("attention", attention)):
+        assert re.search(f"# accuracy: {section}{other}, Blackwell: {'no published timing' if other else '[0-9]+ kernels on B200: '}", done.stdout)
+
+
+def test_published_errors_are_of_one_software(busbar):
+    lines = {software: busbar.run("plan", "compute", "gemm:8192x8192x8192", "--cluster", "b200-sxm-ib", "--software", software, emulated=False).stdout.splitlines()[-1]
+             for software in ("megatron-plain", "torch")}
+    assert lines["torch"] == lines["megatron-plain"] + " (of software megatron-plain)"

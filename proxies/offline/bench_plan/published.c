@@ -39,14 +39,16 @@ void bb_published_text(const struct bb_cluster *c, const char *what, int nodes, 
     const enum where where = nodes > 1 ? SEVERAL_NODES : nodes == 1 ? ONE_NODE : KERNEL;
     const enum bb_gpu_generation generation = bb_cluster_generation(c);
     const char *const transport = where == SEVERAL_NODES ? c->transport : "";
+    const bool differs = bb_cluster_is_ada(c) || (where != KERNEL && bb_cluster_has_pcie(c));
     const char *error = "no published timing of this kind";
+    char gpus[BB_GPUS_TEXT];
 
-    for (size_t i = 0; c->has_achieved && i < sizeof(kinds) / sizeof(kinds[0]); i++)
+    for (size_t i = 0; c->has_achieved && !differs && i < sizeof(kinds) / sizeof(kinds[0]); i++)
         if (strcmp(kinds[i].what, what) == 0 && kinds[i].generation == generation && kinds[i].where == where &&
             strcmp(kinds[i].transport, transport) == 0)
             error = kinds[i].error;
     snprintf(text, BB_PUBLISHED_TEXT, "%s, %s%s%s%s: %s%s", what,
-             c->has_achieved ? bb_gpu_generations[generation] : "GPUs without measured rates", where_names[where],
+             c->has_achieved ? bb_cluster_gpus_text(c, gpus) : "GPUs without measured rates", where_names[where],
              *transport ? ", " : "", transport, error, c->is_changed ? " (of the profile without --set)" : "");
 }
 

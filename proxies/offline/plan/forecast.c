@@ -315,26 +315,21 @@ json_t *bb_forecast_compute(const struct bb_forecast *f, const struct bb_cluster
 /* ---- error of the model on published steps ---- */
 
 #define KIND_TEXT 100
-/* Returns whether the rates are those of an Ampere, but with FP8: published steps are of A100. */
-static bool is_ada(const struct bb_cluster *c)
-{
-    return bb_cluster_generation(c) == BB_AMPERE && c->tflops_float8 > 0;
-}
-
 static const char *kind_text(const struct bb_forecast *f, const struct bb_cluster *c, char text[KIND_TEXT])
 {
     static const char *const experts[] = {"dense", "few experts (counted as dense)", "many experts"};
+    char gpus[BB_GPUS_TEXT];
 
-    snprintf(text, KIND_TEXT, "%s, %s, %s, %d bits%s", f->software->name,
-             is_ada(c) ? "Ada" : bb_gpu_generations[bb_cluster_generation(c)], experts[f->experts], bits_of(f),
-             f->long_context ? ", long context" : "");
+    snprintf(text, KIND_TEXT, "%s, %s, %s, %d bits%s", f->software->name, bb_cluster_gpus_text(c, gpus),
+             experts[f->experts], bits_of(f), f->long_context ? ", long context" : "");
     return text;
 }
 
 /* Returns the errors of the published steps of the same kind; NULL if there are none. */
 static const struct kind *kind_of(const struct bb_forecast *f, const struct bb_cluster *c)
 {
-    if (f->rates != BB_RATES_MACHINE || !f->software || !f->attention || f->dtype == BB_FLOAT || is_ada(c))
+    if (f->rates != BB_RATES_MACHINE || !f->software || !f->attention || f->dtype == BB_FLOAT || bb_cluster_is_ada(c) ||
+        bb_cluster_has_pcie(c))
         return NULL;
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
         if (strcmp(kinds[i].software, f->software->name) == 0 && kinds[i].generation == bb_cluster_generation(c) &&

@@ -274,12 +274,13 @@ static void add_extrapolated(const struct bb_plan *plan, const struct bb_predict
 static void add_transport(const struct bb_plan *plan, const struct bb_cluster *c, char *text, size_t size)
 {
     const size_t length = strlen(text);
+    char gpus[BB_GPUS_TEXT];
 
     if (plan->step->layout.ranks > c->gpus_per_node && *c->transport && !c->is_calibrated &&
         !bb_published_has_transport(c))
         snprintf(text + length, size - length,
                  "; collectives between nodes: no published timing of %s GPUs with transport %s",
-                 bb_gpu_generations[bb_cluster_generation(c)], c->transport);
+                 bb_cluster_gpus_text(c, gpus), c->transport);
 }
 
 static void add_prediction(struct answer *a, const struct bb_plan *plan, const struct bb_prediction *p)

@@ -1,6 +1,7 @@
 /* software.c - rates and overlap of training frameworks (see software.h). */
 #include "proxies/simulation/machine/software.h"
 
+#include <stdio.h>
 #include <string.h>
 
 const char *const bb_gpu_generations[BB_GPU_GENERATIONS + 1] = {"Ampere", "Hopper", "Blackwell", NULL};
@@ -13,6 +14,25 @@ enum bb_gpu_generation bb_cluster_generation(const struct bb_cluster *c)
     return c->tflops_bfloat16 > BLACKWELL_TFLOPS ? BB_BLACKWELL
            : c->tflops_bfloat16 > HOPPER_TFLOPS  ? BB_HOPPER
                                                  : BB_AMPERE;
+}
+
+bool bb_cluster_is_ada(const struct bb_cluster *c)
+{
+    return bb_cluster_generation(c) == BB_AMPERE && c->tflops_float8 > 0;
+}
+
+#define PCIE_GBPS 64 /* more than PCIe 5 x16, less than the NVLink of any of these generations */
+
+bool bb_cluster_has_pcie(const struct bb_cluster *c)
+{
+    return c->intra.gbps < PCIE_GBPS;
+}
+
+const char *bb_cluster_gpus_text(const struct bb_cluster *c, char text[BB_GPUS_TEXT])
+{
+    snprintf(text, BB_GPUS_TEXT, "%s%s", bb_cluster_is_ada(c) ? "Ada" : bb_gpu_generations[bb_cluster_generation(c)],
+             bb_cluster_has_pcie(c) ? " with PCIe" : "");
+    return text;
 }
 
 /* Chosen by the fitting half of the published steps (tests/cli/accuracy.py), see profiles/clusters/README.md; except that

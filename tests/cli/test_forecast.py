@@ -616,6 +616,21 @@ def test_each_expert_has_separate_launches(busbar, tmp_path):
     assert issued_us(8, fixed) - issued_us(4, fixed) == pytest.approx(3 * 2 * 4 * (6 * 33.5 + 4 * 9))
 
 
+@pytest.mark.parametrize("more", ["", "--graph", "--fp8", "--lora-rank 16"])
+def test_unequal_load_of_experts_is_no_faster(busbar, more):
+    """Each expert has its GEMMs, so the launches of the host are those of equal load, and the step ends no earlier. Nearly equal load takes
+    as long as equal load, also if the experts do not divide the tokens."""
+    args = f"--model qwen3_30b_a3b --layers 4 --ranks 8 --ep 8 --micro-batches 2 --dp-sync distributed --cluster h100-sxm-ib {more}"
+    equal, *skewed, other = [plan(busbar, f"{args} {load}")["predicted"] for load in (
+        "--seq-length 4096", *(f"--seq-length 4096 --moe-imbalance {z}" for z in (0.001, 0.3, 1, 2)), "--seq-length 4097")]
+    for p in (skewed[0], other):
+        assert p["step_us"] == pytest.approx(equal["step_us"], rel=0.005) and p["graph_step_us"] == pytest.approx(equal["graph_step_us"], rel=0.005)
+    assert [p["breakdown"]["issue_us"] for p in skewed] == pytest.approx(4 * [equal["breakdown"]["issue_us"]], rel=0.001)
+    assert (equal["breakdown"]["issue_us"] > 0.8 * equal["step_us"]) == (more != "--graph")
+    steps = [p["step_us"] for p in (equal, *skewed)]
+    assert all(later > 0.999 * earlier for earlier, later in zip(steps, steps[1:]))
+
+
 def test_groups_name_their_nccl_variant(busbar):
     """Large inter-node reductions use the ring, those of a whole node use NVLS, those of two ranks on a node use the ring. Pipeline
     messages are not collectives."""

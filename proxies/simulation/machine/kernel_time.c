@@ -203,10 +203,29 @@ static double host_ns(const struct bb_cluster *c, const struct bb_kernel_list_it
                                      : count * (double)bb_dtypes[item->memory_kernel.dtype].bytes / c->pcie_gbps;
 }
 
+/* In training, a GEMM with the rows of all experts is a GEMM per expert: returns the shape of as many GEMMs with the mean
+ * number of rows, which a weight gradient sums over. */
+static struct bb_gemm_shape shape_of_experts(const struct bb_kernel_list_item *item)
+{
+    struct bb_gemm_shape g = item->gemm;
+    int64_t *rows = g.trans_a ? &g.k : &g.m;
+
+    *rows = (*rows * 2 + item->experts) / (2 * item->experts);
+    g.batch = item->experts;
+    return g;
+}
+
 int64_t bb_cluster_kernel_on_sms_ns(const struct bb_cluster *c, const struct bb_kernel_list_item *item, int sms,
                                     bool *by_memory)
 {
+    struct bb_kernel_list_item split;
     struct bounds bounds;
+
+    if (c->models_training && !item->is_memory_kernel && item->gemm.batch == 1 && item->experts > 1) {
+        split = *item;
+        split.gemm = shape_of_experts(item);
+        item = &split;
+    }
 
     *by_memory = item->place != BB_ON_GPU;
     if (item->place)

@@ -83,8 +83,8 @@ const struct bb_opt bb_transformer_options[] = {
              "another, so that one exchanges tokens while the other computes, as in Megatron-LM"),
     OPT_DOUBLE(0, "capacity-factor", FIELD(capacity), NULL, "F", 0.001, 1e6,
                "expert capacity: F times an equal share of the tokens; excess tokens are dropped, missing ones are "
-               "padded (default: no limit; "
-               "Megatron-LM: --moe-expert-capacity-factor)"),
+               "padded (default: no limit; Megatron-LM: --moe-expert-capacity-factor); with plan --cluster, the "
+               "equal shapes also cut the host time per expert GEMM to a third"),
     OPT_DOUBLE(0, "moe-imbalance", FIELD(imbalance), NULL, "Z", 0, 10,
                "without --capacity-factor: the k-th most popular expert gets tokens in proportion to 1/k^Z, a Zipf "
                "distribution (default: equal shares)"),

@@ -6,6 +6,7 @@
 struct gemm {
     const char *name;
     struct bb_gemm_shape shape;
+    int64_t experts;       /* number of experts whose rows the GEMM has; 1: no experts */
     bool activations_only; /* true: both operands are activations, so there is no weight gradient */
     bool frozen;           /* no weight gradient (LoRA) */
     bool wide;             /* one kernel, in the data type of the activations also with --gemm-precision */
@@ -32,7 +33,7 @@ void bb_kernel_groups_add_backward(struct bb_kernel_groups *c, enum bb_kernels_k
 static struct gemm linear_gemm(const struct bb_layer_sizes *s, const char *name, int64_t rows, int64_t in, int64_t out,
                                int64_t experts)
 {
-    return (struct gemm){.name = name, .shape = {rows, out, in, experts, false, false, s->dtype}};
+    return (struct gemm){.name = name, .shape = {rows, out, in, experts, false, false, s->dtype}, .experts = experts};
 }
 
 /* A GEMM of which both operands are activations. */
@@ -141,16 +142,17 @@ static int core_gemms(const struct bb_layer_sizes *s, int64_t keys, struct gemm 
     return 3;
 }
 
-/* Sets the up and the down GEMM of an MLP, or of all experts of a rank. width: input and output. If the number of rows (tokens) is divisible
- * by the number of experts, each GEMM is batched with one GEMM per expert; else it is one GEMM with the rows of all
- * experts. Returns the number of up GEMMs: 1, or 0 if there are no rows. */
+/* Sets the up and the down GEMM of an MLP, or of all experts of a rank. width: input and output. If the number of rows
+ * (tokens) is divisible by the number of experts, each GEMM is batched with one GEMM per expert; else it is one GEMM with
+ * the rows of all experts that have any. Returns the number of up GEMMs: 1, or 0 if there are no rows. */
 static int mlp_gemms(const struct bb_layer_sizes *s, int64_t rows, int64_t width, int64_t ffn, int64_t experts,
                      struct gemm *up, struct gemm *down)
 {
-    if (rows % experts)
-        experts = 1;
-    *up = linear_gemm(s, "up", rows / experts, width, (s->gated ? 2 : 1) * ffn, experts);
-    *down = linear_gemm(s, "down", rows / experts, ffn, width, experts);
+    const int64_t batch = rows % experts ? 1 : experts;
+
+    *up = linear_gemm(s, "up", rows / batch, width, (s->gated ? 2 : 1) * ffn, batch);
+    *down = linear_gemm(s, "down", rows / batch, ffn, width, batch);
+    up->experts = down->experts = rows < experts ? rows : experts;
     return rows > 0;
 }
 
@@ -241,6 +243,7 @@ static int forward_gemms(const struct bb_layer_sizes *s, enum bb_kernels_kind ki
             continue;
         p[at++] = linear_gemm(s, "adapter in", m, weight->k, s->lora_rank * adapters, each);
         p[at++] = linear_gemm(s, "adapter out", m, s->lora_rank, weight->n, each);
+        p[at - 1].experts = p[at - 2].experts = s->shared_adapters ? 1 : p[i].experts;
     }
     return at;
 }
@@ -309,11 +312,11 @@ static void add_cast(const struct bb_layer_sizes *s, struct bb_kernel_list *w, c
         return;
     if (s->precision == BB_GEMM_NVFP4) {
         bb_kernel_list_add_memory_kernel(w, "maxima", &kernel);
-        bb_kernel_list_last(w)->experts = (int)g->batch;
+        bb_kernel_list_last(w)->experts = (int)p->experts;
     }
     kernel.dtype = from_dtype ? s->dtype : BB_F8E4M3;
     bb_kernel_list_add_memory_kernel(w, "cast", &kernel);
-    bb_kernel_list_last(w)->experts = (int)g->batch;
+    bb_kernel_list_last(w)->experts = (int)p->experts;
 }
 
 static void add_memory_kernel(const struct bb_layer_sizes *s, struct bb_kernel_list *w, const char *name,
@@ -567,10 +570,9 @@ static void add_gemm(const struct bb_layer_sizes *s, const struct bb_kernels *gr
 
     bb_kernel_list_add_gemm(w, p->name, shape);
     item = bb_kernel_list_last(w);
-    item->experts =
-        /* number of experts in the batched GEMM, because training runs a separate GEMM for each expert; 0: a GEMM
-         * without weights */
-        p->activations_only || p->wide ? 0 : (int)shape->batch;
+    /* also of a GEMM with the rows of all experts, because training runs a separate GEMM for each expert; 0: a GEMM
+     * without weights */
+    item->experts = p->activations_only || p->wide ? 0 : (int)p->experts;
     if (!p->activations_only && !p->wide && group->kind != BB_KERNELS_HEAD && group->kind != BB_KERNELS_ROUTER)
         item->precision = s->precision;
     if (!core || s->unfused || s->chunk) /* only fused attention keeps intermediate results on chip; the kernels of a

@@ -520,6 +520,26 @@ static void weight_gradients_and_experts_add_their_memory_traffic(void **state)
                 8 * (work / 2 + 0.8 * 1000 * 2560 / 1000 + 0.5 * 2 * elements / 1000), 1e-5);
 }
 
+/* The 8 experts have 8,011 or 8,005 rows together, 1,001 on average. A proxy runs one GEMM. */
+static void one_gemm_with_the_rows_of_experts_takes_the_time_of_a_gemm_per_expert(void **state)
+{
+    struct bb_kernel_list_item one = gemm(8011, 2560, 1000, 1), each = gemm(1001, 2560, 1000, 8), one_weights = one,
+                               each_weights = each;
+    struct bb_cluster proxy = cluster;
+    int64_t before;
+
+    (void)state;
+    one_weights.gemm = (struct bb_gemm_shape){1000, 2560, 8005, 1, true, false, BB_BFLOAT16};
+    each_weights.gemm = (struct bb_gemm_shape){1000, 2560, 1001, 8, true, false, BB_BFLOAT16};
+    one.experts = each.experts = one_weights.experts = each_weights.experts = 8;
+    assert_int_equal(bb_cluster_kernel_ns(&cluster, &one), bb_cluster_kernel_ns(&cluster, &each));
+    assert_int_equal(bb_cluster_kernel_ns(&cluster, &one_weights), bb_cluster_kernel_ns(&cluster, &each_weights));
+    proxy.models_training = false;
+    before = bb_cluster_kernel_ns(&proxy, &one);
+    one.experts = 0;
+    assert_int_equal(bb_cluster_kernel_ns(&proxy, &one), before);
+}
+
 static void fused_attention_is_causal_and_recomputed(void **state)
 {
     struct bb_kernel_list_item item = gemm(12800, 12800, 64, 1);
@@ -653,6 +673,7 @@ int main(void)
         cmocka_unit_test(kernels_of_the_host_use_its_rates),
         cmocka_unit_test(block_scaled_gemms_use_their_rate_and_bytes),
         cmocka_unit_test(weight_gradients_and_experts_add_their_memory_traffic),
+        cmocka_unit_test(one_gemm_with_the_rows_of_experts_takes_the_time_of_a_gemm_per_expert),
         cmocka_unit_test(fused_attention_is_causal_and_recomputed),
         cmocka_unit_test(attention_to_listed_keys_takes_the_published_time),
         cmocka_unit_test(memory_kernels_take_the_time_of_their_bytes),

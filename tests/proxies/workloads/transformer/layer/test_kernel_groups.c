@@ -91,6 +91,28 @@ static void uneven_expert_rows_are_one_gemm(void **state)
     assert_gemms(BB_KERNELS_EXPERTS, BB_KERNELS_DATA, 0, "");
 }
 
+/* Each expert that has rows has its own GEMMs in training, whether or not all have equally many. */
+static void experts_of_a_gemm_are_those_with_rows(void **state)
+{
+    static const struct {
+        int64_t rows;
+        int experts;
+    } cases[] = {{32, 4}, {33, 4}, {3, 3}, {1, 1}};
+    static struct bb_kernel_list list;
+
+    (void)state;
+    for (size_t i = 0; i < ROWS(cases); i++) {
+        struct bb_kernel_groups groups = {.rows = cases[i].rows};
+
+        list = (struct bb_kernel_list){0};
+        bb_kernel_groups_add(&groups, BB_KERNELS_EXPERTS, BB_KERNELS_FORWARD);
+        bb_kernel_groups_add_backward(&groups, BB_KERNELS_EXPERTS, true);
+        bb_kernel_groups_append(&sizes, &groups, &list);
+        for (int j = 0; j < list.n; j++)
+            assert_int_equal(list.items[j].experts, list.items[j].is_memory_kernel ? 0 : cases[i].experts);
+    }
+}
+
 /* Scores = Q K^T, context = scores V, per sample and head: there are no weights, and both operands have a gradient.
  * The gradient of K, stored as n x k, is dScores^T Q: Q^T dScores in the layout in which K is read. */
 static void router_decides_rows_of_experts_without_capacity(void **state)
@@ -129,6 +151,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gemms_transpose_operands_as_stored),
         cmocka_unit_test(uneven_expert_rows_are_one_gemm),
+        cmocka_unit_test(experts_of_a_gemm_are_those_with_rows),
         cmocka_unit_test(router_decides_rows_of_experts_without_capacity),
         cmocka_unit_test(attention_has_gradients_of_both_operands),
     };
